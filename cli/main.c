@@ -100,11 +100,12 @@ static void signals_install(struct context *ctx)
     signal(SIGXFSZ, SIG_IGN);    /* a file too large is an error of write */
 }
 
-/* Descriptors 0 to 2 must exist, or the first files opened become standard output. */
+/* Descriptors 0 to 2 must exist, or the first files opened become standard output. One that was closed takes no byte
+ * that is meant for standard output: what a command prints and nobody can get is an error (output_end). */
 static void descriptors_fill(void)
 {
     for (int fd = 0; fd < 3; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_WRONLY : O_RDONLY) != fd)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 2 ? O_WRONLY : O_RDONLY) != fd)
             return;
 }
 
@@ -126,6 +127,28 @@ __attribute__((constructor(101))) static void before_constructors(void)
 
 static int colour_asked = -1;    /* by option; -1: not */
 static bool output_is_json;      /* of --json: nothing else goes to standard output */
+static int output_failed;        /* errno of the first write to standard output that failed; 0: none */
+
+static void output_put(FILE *f, const char *text, size_t size)
+{
+    errno = 0;
+    if (fwrite(text, 1, size, f) != size && f == stdout && !output_failed)
+        output_failed = errno;
+}
+
+/* The exit status, when all that the command says has been written or could not be. */
+static int output_end(int status)
+{
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "mcc: error: cannot write to standard output: %s\n",
+                strerror(output_failed ? output_failed : errno));
+        status = status ? status : FAIL_ENV;
+    }
+    if (fflush(stderr) != 0 || ferror(stderr))
+        status = status ? status : FAIL_ENV;
+    return status;
+}
 
 static bool wants_colour(void)
 {
@@ -149,12 +172,12 @@ static void put_terminal(void *user, int kind, const char *text, size_t size)
     const char *word = kind < TEXT_DATA && wants_colour() ? strstr(text, words[kind]) : NULL;
     if (word) {
         size_t before = (size_t)(word - text), n = strlen(words[kind]);
-        fwrite(text, 1, before, f);
+        output_put(f, text, before);
         fprintf(f, "%s%s\033[0m", colours[kind], words[kind]);
         text += before + n;
         size -= before + n;
     }
-    fwrite(text, 1, size, f);
+    output_put(f, text, size);
 }
 
 struct report terminal_report(void)
@@ -165,7 +188,7 @@ struct report terminal_report(void)
 void terminal_print(const struct strbuf *text)
 {
     if (text->n)
-        fwrite(text->data, 1, text->n, output_is_json ? stderr : stdout);
+        output_put(output_is_json ? stderr : stdout, text->data, text->n);
 }
 
 /* ---- commands -------------------------------------------------------------------------------------------------- */
@@ -259,7 +282,10 @@ enum fail command_check(struct context *ctx, struct options *o)
         json_bool(j, "supported", fail == FAIL_NONE);
         json_close(j, '{');
     } else if (fail == FAIL_NONE && !o->stop_after && !o->quiet) {
-        printf("%s: supported\n", model);
+        struct strbuf text;
+        strbuf_init(&text, &ctx->session);
+        strbuf_printf(&text, "%s: supported\n", model);
+        terminal_print(&text);
     }
     return fail;
 }
@@ -388,12 +414,7 @@ int main(int argc, char **argv)
     else
         status = (int)command_run_guarded(ctx, command ? command : &commands[0], command, argc > skip ? argc - skip : 0,
                                           argv + skip);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "mcc: error: cannot write to standard output: %s\n", strerror(errno));
-        status = status ? status : FAIL_ENV;
-    }
-    if (fflush(stderr) != 0 || ferror(stderr))
-        status = status ? status : FAIL_ENV;
+    status = output_end(status);
     running = NULL;
     context_free(ctx);
     return status;

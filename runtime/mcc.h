@@ -206,8 +206,8 @@ typedef struct {
     uint32_t flags; /* MCC_HOST_* */
     void *(*alloc)(void *user, size_t bytes, size_t align); /* align: a power of two, at least 16; NULL on failure */
     void (*release)(void *user, void *p, size_t bytes);
-    /* Calls body(arg, i) for every i < n, on any threads, and returns when all have returned. May be called from
-     * several threads at once and from inside a body. */
+    /* Calls body(arg, i) once for every i < n, on any threads, and returns when all have returned; else the run fails
+     * with MCC_E_ARG. May be called from several threads at once and from inside a body. */
     void (*parallel)(void *user, size_t n, void (*body)(void *arg, size_t i), void *arg);
     /* Before (end 0) and after (end 1) each kernel, on the thread that called run; node: index into mcc_api.node. */
     void (*event)(void *user, uint32_t node, int end, uint64_t ns);

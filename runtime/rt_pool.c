@@ -303,22 +303,28 @@ static void launch_pool(struct rt_pool *pool, const struct rt_job *job)
     __atomic_store_n(&pool->busy, 0, __ATOMIC_RELEASE);
 }
 
-/* On threads of the host: one call for each home, in whatever order and on however many threads. */
+/* On threads of the host: one call for each home, in whatever order and on however many threads. Each is counted: a
+ * second call for a home would share the scratch of the first, so it does nothing, and the run fails. */
 struct host_job {
     struct rt_job job;
     struct rt_homes homes;
+    uint64_t begun[RT_THREADS_MAX / 64]; /* a bit for each home (atomic) */
+    uint32_t ended, wrong; /* calls: that have returned; for a home again, or for none (atomic) */
 };
 
 static void host_body(void *arg, size_t i)
 {
     struct host_job *host = arg;
-    uint64_t taken;
-    if (i >= host->homes.n)
+    uint64_t taken, bit = (uint64_t)1 << i % 64;
+    if (i >= host->homes.n || (__atomic_fetch_or(&host->begun[i / 64], bit, __ATOMIC_RELAXED) & bit)) {
+        __atomic_store_n(&host->wrong, 1, __ATOMIC_RELAXED);
         return;
+    }
     struct rt_fp fp = rt_fp_enter();
     while ((taken = rt_claim_near(&host->homes, (uint32_t)i, host->job.cut.most)) != 0)
         run_chunk(&host->homes, &host->job, taken, (uint32_t)i);
     rt_fp_leave(fp);
+    __atomic_fetch_add(&host->ended, 1, __ATOMIC_RELEASE);
 }
 
 static void launch_host(struct mcc_rt_run *run, const struct rt_job *job)
@@ -326,9 +332,15 @@ static void launch_host(struct mcc_rt_run *run, const struct rt_job *job)
     const mcc_host *host = &run->model->host;
     uint64_t range[RT_THREADS_MAX];
     uint32_t chunks = (job->cut.units - 1) / job->cut.most + 1, n = chunks < run->threads ? chunks : run->threads;
-    struct host_job body = {*job, {range, 1, n}};
+    struct host_job body = {.job = *job, .homes = {range, 1, n}};
     rt_homes_fill(&body.homes, n, job->cut.units);
     host->parallel(host->user, n, host_body, &body);
+    uint32_t ended = __atomic_load_n(&body.ended, __ATOMIC_ACQUIRE);
+    if (ended != n || __atomic_load_n(&body.wrong, __ATOMIC_RELAXED))
+        mcc_rt_fail(run, MCC_E_ARG, kernel_node(run, job->kernel),
+                    ended != n ? "the host's parallel returned before it had called body for every index"
+                               : "the host's parallel called body twice for an index, or for one that it was not given",
+                    INT64_MAX);
 }
 
 static void launch_shared(struct rt_job *job, int64_t ns)

@@ -1,7 +1,8 @@
 /* The file's sections that hold data are read as they are; pointers between them come from the relocations: base +
  * addend in a shared object, symbol + addend in an object. What relocations do not name is a NULL. An address is that
  * of the linker in a shared object, and section number and offset in an object. Nothing is believed: each access is
- * inside one section. */
+ * inside one section, and all rows and texts together are no more than the file could hold (spend), however many
+ * pointers lead to the same bytes. So time and memory are in proportion to the file. */
 #include "cli/artifact/artifact.h"
 
 #include <elf.h>
@@ -13,39 +14,14 @@
 #include <unistd.h>
 
 #include "cli/artifact/artifact_check.h"
+#include "cli/artifact/artifact_reader.h"
 #include "codegen/elf.h"
 #include "codegen/image.h"
 #include "codegen/table.h"
 #include "frontend/frontend.h"
 #include "ir/base/file.h"
 
-enum { TABLES_MAX = 4096, SECTION_SHIFT = 40, SYMBOLS_MAX = 1 << 22, ARCHIVE_HEAD = 60 };
-
-struct pointer {
-    uint64_t at, to;
-};
-
-struct reader {
-    struct context *ctx;
-    struct arena *arena;
-    const char *path;
-    int fd;
-    uint64_t base, size; /* the ELF file: an archive's member, or all of it */
-    Elf64_Ehdr head;
-    const struct elf_machine *machine;
-    Elf64_Shdr *sections;
-    const char **names; /* of sections */
-    char **data; /* of sections that are in memory */
-    uint32_t n;
-    uint64_t held; /* bytes in memory: more than the file has only where sections overlap */
-    uint32_t tables[TABLES_MAX], n_tables; /* the sections that hold data */
-    Elf64_Sym *symbols;
-    uint64_t n_symbols;
-    const char *text; /* names of symbols, with a NUL behind them */
-    uint64_t text_size;
-    VEC(struct pointer) pointers;
-    struct artifact_file *out;
-};
+enum { SECTION_SHIFT = 40, SYMBOLS_MAX = 1 << 22, ARCHIVE_HEAD = 60, SPEND_TIMES = 4 };
 
 static bool refuse(struct reader *r, const char *why)
 {
@@ -77,6 +53,15 @@ bool artifact_meant(const char *path)
     if (artifact_kind(path) != ARTIFACT_NONE || (n > 3 && strcmp(path + n - 3, ".so") == 0))
         return true;
     return !format_by_suffix(path) && !file_head(path, &first, 1);
+}
+
+/* False, after a diagnostic, where it would be more than a whole file has several times. */
+static bool spend(struct reader *r, uint64_t bytes)
+{
+    if (bytes > r->size * SPEND_TIMES - r->spent)
+        return damaged(r, "tables or texts that share their bytes");
+    r->spent += bytes;
+    return true;
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
@@ -144,12 +129,12 @@ static char *section_bytes(struct reader *r, uint32_t i)
     return r->data[i] = bytes;
 }
 
-static bool is_weights(const struct reader *r, uint32_t i)
+bool reader_is_weights(const struct reader *r, uint32_t i)
 {
     return strcmp(r->names[i], ".mcc.weights") == 0;
 }
 
-static bool is_graph(const struct reader *r, uint32_t i)
+bool reader_is_graph(const struct reader *r, uint32_t i)
 {
     return strcmp(r->names[i], ".mcc.graph") == 0;
 }
@@ -163,16 +148,17 @@ static bool read_data(struct reader *r)
         const Elf64_Shdr *s = &r->sections[i];
         r->names[i] = names && s->sh_name < r->sections[at].sh_size ? names + s->sh_name : "";
         bool plain = s->sh_type == SHT_PROGBITS || s->sh_type == SHT_NOTE;
-        if (plain && (s->sh_flags & SHF_ALLOC) && !(s->sh_flags & SHF_EXECINSTR) && !is_weights(r, i)) {
+        if (plain && (s->sh_flags & SHF_ALLOC) && !(s->sh_flags & SHF_EXECINSTR) && !reader_is_weights(r, i)) {
             if (!section_bytes(r, i) || r->n_tables == TABLES_MAX)
                 return damaged(r, "a section of data");
-            r->tables[r->n_tables++] = i;
+            if (s->sh_size)
+                r->tables[r->n_tables++] = i;
         }
-        if (is_weights(r, i)) {
+        if (reader_is_weights(r, i)) {
             r->out->weights_at = r->base + s->sh_offset;
             r->out->sizes.weights = s->sh_size;
         }
-        if (is_graph(r, i) && !(r->out->graph = (struct span){section_bytes(r, i), (size_t)s->sh_size}).data)
+        if (reader_is_graph(r, i) && !(r->out->graph = (struct span){section_bytes(r, i), (size_t)s->sh_size}).data)
             return false;
         if (s->sh_type != SHT_SYMTAB || s->sh_link >= r->n || r->symbols)
             continue;
@@ -225,8 +211,19 @@ static bool read_relocations(struct reader *r, uint32_t i)
     return rela != NULL;
 }
 
+static void sort_tables(struct reader *r)
+{
+    struct pointer key[TABLES_MAX];
+    for (uint32_t k = 0; k < r->n_tables; k++)
+        key[k] = (struct pointer){section_address(r, r->tables[k]), r->tables[k]};
+    qsort(key, r->n_tables, sizeof *key, by_address);
+    for (uint32_t k = 0; k < r->n_tables; k++)
+        r->tables[k] = (uint32_t)key[k].to;
+}
+
 static bool read_pointers(struct reader *r)
 {
+    sort_tables(r);
     for (uint32_t i = 0; i < r->n; i++)
         if (r->sections[i].sh_type == SHT_RELA && !read_relocations(r, i))
             return false;
@@ -238,16 +235,23 @@ static bool read_pointers(struct reader *r)
 /* What lies at an address, for `bytes` at least; NULL: nothing that was read. *rest: bytes up to the section's end. */
 static const char *at_address(const struct reader *r, uint64_t address, uint64_t bytes, uint64_t *rest)
 {
-    for (uint32_t k = 0; k < r->n_tables; k++) {
-        uint32_t i = r->tables[k];
-        uint64_t at = address - section_address(r, i), size = r->sections[i].sh_size;
-        if (at >= size || bytes > size - at)
-            continue;
-        if (rest)
-            *rest = size - at;
-        return r->data[i] + at;
+    uint32_t low = 0, high = r->n_tables; /* the last section that begins at the address or before it */
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (section_address(r, r->tables[middle]) <= address)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return NULL;
+    if (!low)
+        return NULL;
+    uint32_t i = r->tables[low - 1];
+    uint64_t at = address - section_address(r, i), size = r->sections[i].sh_size;
+    if (at >= size || bytes > size - at)
+        return NULL;
+    if (rest)
+        *rest = size - at;
+    return r->data[i] + at;
 }
 
 static uint64_t pointer_at(const struct reader *r, uint64_t address)
@@ -267,40 +271,61 @@ static void *rows_at(struct reader *r, uint64_t address, uint64_t n, size_t size
         damaged(r, "a table leaves its section");
         return NULL;
     }
+    if (!spend(r, n * size))
+        return NULL;
     void *to = arena_alloc_array(r->arena, (size_t)n + 1, size);
     if (n)
         memcpy(to, from, (size_t)n * size);
     return to;
 }
 
-/* The text that the pointer at an address names; "" where it is NULL or leads nowhere. */
-static const char *text_at(const struct reader *r, uint64_t address)
+bool reader_spend_text(struct reader *r, const char *text)
+{
+    return spend(r, strnlen(text, r->size * SPEND_TIMES - r->spent + 1));
+}
+
+/* The text that the pointer at an address names; "" where it is NULL or leads nowhere. False after a diagnostic. */
+static bool text_at(struct reader *r, uint64_t address, const char **out)
 {
     const char *text = at_address(r, pointer_at(r, address), 1, NULL);
-    return text ? text : "";
+    *out = text ? text : "";
+    return reader_spend_text(r, *out);
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 #define AT(base, i, type, member) ((base) + (i) * sizeof(type) + offsetof(type, member))
 
+static bool read_dims(struct reader *r, uint64_t from, uint32_t rank, const mcc_dim **out)
+{
+    mcc_dim *dims = rows_at(r, from, rank, sizeof *dims);
+    *out = dims;
+    for (uint32_t d = 0; dims && d < rank; d++) {
+        if (dims[d].symbol < -1 || dims[d].symbol >= (int64_t)r->out->api.n_sym)
+            return damaged(r, "a symbol's number");
+        if (!text_at(r, AT(from, d, mcc_dim, expr), &dims[d].expr) ||
+            (dims[d].symbol >= 0 && !reader_spend_text(r, r->out->api.sym[dims[d].symbol].name)))
+            return false;
+    }
+    return dims != NULL;
+}
+
+/* Symbols come before them, and inputs before outputs, which may name one. */
 static bool read_ports(struct reader *r, uint64_t at, uint32_t n, const mcc_port **out)
 {
+    const mcc_api *api = &r->out->api;
     mcc_port *rows = rows_at(r, at, n, sizeof *rows);
     *out = rows;
     for (uint32_t i = 0; rows && i < n; i++) {
+        if (rows[i].ndim > RANK_MAX)
+            return damaged(r, "a port's rank");
         uint32_t rank = rows[i].ndim > 0 ? (uint32_t)rows[i].ndim : 0;
-        uint64_t from = pointer_at(r, AT(at, i, mcc_port, dims));
-        mcc_dim *dims = rows_at(r, from, rank, sizeof *dims);
-        if (!dims)
+        if (!read_dims(r, pointer_at(r, AT(at, i, mcc_port, dims)), rank, &rows[i].dims) ||
+            !text_at(r, AT(at, i, mcc_port, name), &rows[i].name))
             return false;
-        for (uint32_t d = 0; d < rank; d++) {
-            dims[d].expr = text_at(r, AT(from, d, mcc_dim, expr));
-            if (dims[d].symbol < -1 || dims[d].symbol >= (int64_t)r->out->api.n_sym)
-                return damaged(r, "a symbol's number");
-        }
-        rows[i].name = text_at(r, AT(at, i, mcc_port, name));
-        rows[i].dims = dims;
+        if (out == &api->out && rows[i].alias > 0 && rows[i].alias <= api->n_in &&
+            !reader_spend_text(r, api->in[rows[i].alias - 1].name))
+            return false;
     }
     return rows != NULL;
 }
@@ -308,31 +333,33 @@ static bool read_ports(struct reader *r, uint64_t at, uint32_t n, const mcc_port
 static bool read_symbols(struct reader *r, uint64_t at, mcc_api *api)
 {
     mcc_symbol *rows = rows_at(r, at, api->n_sym, sizeof *rows);
-    for (uint32_t i = 0; rows && i < api->n_sym; i++)
-        rows[i].name = text_at(r, AT(at, i, mcc_symbol, name));
+    bool good = rows != NULL;
+    for (uint32_t i = 0; good && i < api->n_sym; i++)
+        good = text_at(r, AT(at, i, mcc_symbol, name), &rows[i].name);
     api->sym = rows;
-    return rows != NULL;
+    return good;
 }
 
 static bool read_nodes(struct reader *r, uint64_t at, mcc_api *api)
 {
     mcc_node *rows = rows_at(r, at, api->n_node, sizeof *rows);
-    for (uint32_t i = 0; rows && i < api->n_node; i++) {
-        rows[i].name = text_at(r, AT(at, i, mcc_node, name));
-        rows[i].op = text_at(r, AT(at, i, mcc_node, op));
-        rows[i].source = text_at(r, AT(at, i, mcc_node, source));
-    }
+    bool good = rows != NULL;
+    for (uint32_t i = 0; good && i < api->n_node; i++)
+        good = text_at(r, AT(at, i, mcc_node, name), &rows[i].name) &&
+               text_at(r, AT(at, i, mcc_node, op), &rows[i].op) &&
+               text_at(r, AT(at, i, mcc_node, source), &rows[i].source);
     api->node = rows;
-    return rows != NULL;
+    return good;
 }
 
 static bool read_kernels(struct reader *r, uint64_t at, struct mcc_rt_desc *desc)
 {
     struct mcc_rt_kernel *rows = rows_at(r, at, desc->n_kernels, sizeof *rows);
-    for (uint32_t i = 0; rows && i < desc->n_kernels; i++)
-        rows[i].name = text_at(r, AT(at, i, struct mcc_rt_kernel, name));
+    bool good = rows != NULL;
+    for (uint32_t i = 0; good && i < desc->n_kernels; i++)
+        good = text_at(r, AT(at, i, struct mcc_rt_kernel, name), &rows[i].name);
     desc->kernels = rows;
-    return rows != NULL;
+    return good;
 }
 
 /* Pairs of texts that an empty key ends; without the end there are none. */
@@ -359,18 +386,18 @@ static bool read_api(struct reader *r, uint64_t at)
                      .n_sym = found->n_sym,
                      .n_node = found->n_node,
                      .size = sizeof *api,
-                     .name = text_at(r, AT(at, 0, mcc_api, name)),
-                     .compiler = text_at(r, AT(at, 0, mcc_api, compiler)),
-                     .target = text_at(r, AT(at, 0, mcc_api, target)),
-                     .features = text_at(r, AT(at, 0, mcc_api, features)),
                      .meta = read_meta(r, pointer_at(r, AT(at, 0, mcc_api, meta)))};
-    return read_ports(r, pointer_at(r, AT(at, 0, mcc_api, in)), api->n_in, &api->in) &&
-           read_ports(r, pointer_at(r, AT(at, 0, mcc_api, out)), api->n_out, &api->out) &&
+    return text_at(r, AT(at, 0, mcc_api, name), &api->name) &&
+           text_at(r, AT(at, 0, mcc_api, compiler), &api->compiler) &&
+           text_at(r, AT(at, 0, mcc_api, target), &api->target) &&
+           text_at(r, AT(at, 0, mcc_api, features), &api->features) &&
            read_symbols(r, pointer_at(r, AT(at, 0, mcc_api, sym)), api) &&
+           read_ports(r, pointer_at(r, AT(at, 0, mcc_api, in)), api->n_in, &api->in) &&
+           read_ports(r, pointer_at(r, AT(at, 0, mcc_api, out)), api->n_out, &api->out) &&
            read_nodes(r, pointer_at(r, AT(at, 0, mcc_api, node)), api);
 }
 
-static const char *symbol_name(const struct reader *r, uint64_t i)
+const char *reader_symbol_name(const struct reader *r, uint64_t i)
 {
     return r->symbols[i].st_name < r->text_size ? r->text + r->symbols[i].st_name : "";
 }
@@ -379,7 +406,7 @@ static bool read_model(struct reader *r)
 {
     uint64_t at = 0;
     for (uint64_t i = 0; i < r->n_symbols; i++)
-        if (strcmp(symbol_name(r, i), TABLE_MODEL) == 0 && r->symbols[i].st_shndx < r->n)
+        if (strcmp(reader_symbol_name(r, i), TABLE_MODEL) == 0 && r->symbols[i].st_shndx < r->n)
             at = r->symbols[i].st_value + (r->head.e_type == ET_REL ? section_address(r, r->symbols[i].st_shndx) : 0);
     if (!at)
         return refuse(r, r->n_symbols ? "not made by mcc" : "not made by mcc, or without its symbols (strip)");
@@ -388,77 +415,12 @@ static bool read_model(struct reader *r)
         return false;
     *out = *desc;
     out->api = NULL, out->plan = NULL, out->variants = NULL, out->weights = NULL, out->port_flags = NULL;
-    out->weights_file = pointer_at(r, AT(at, 0, struct mcc_rt_desc, weights_file))
-                            ? text_at(r, AT(at, 0, struct mcc_rt_desc, weights_file))
-                            : NULL;
+    out->weights_file = NULL;
+    if (pointer_at(r, AT(at, 0, struct mcc_rt_desc, weights_file)) &&
+        !text_at(r, AT(at, 0, struct mcc_rt_desc, weights_file), &out->weights_file))
+        return false;
     return read_kernels(r, pointer_at(r, AT(at, 0, struct mcc_rt_desc, kernels)), out) &&
            read_api(r, pointer_at(r, AT(at, 0, struct mcc_rt_desc, api)));
-}
-
-/* ---- sizes ------------------------------------------------------------------------------------------------------- */
-
-/* The variant whose function `name` is: kernels' symbols end in the last word of the CPU's name ("_v3" of "x86-64-v3
- * +fma4"), and then comes a dot and the node's name; -1: none. */
-static int variant_of(const char *features, const char *name)
-{
-    size_t symbol = strcspn(name, "."), at = symbol;
-    while (at > 0 && name[at - 1] != '_')
-        at--;
-    const char *suffix = at > 0 ? name + at : NULL;
-    int index = 0;
-    for (const char *p = features; suffix && *p; index++) {
-        size_t n = strcspn(p, ","), end = strcspn(p, " ,"), tail = end;
-        while (tail > 0 && p[tail - 1] != '-')
-            tail--;
-        if (symbol - at == end - tail && memcmp(suffix, p + tail, end - tail) == 0)
-            return index < VARIANTS_MAX ? index : -1;
-        p += n + (p[n] == ',');
-    }
-    return -1;
-}
-
-static void add_section(struct reader *r, uint32_t i, struct sizes *out)
-{
-    const Elf64_Shdr *s = &r->sections[i];
-    bool debug = strncmp(r->names[i], ".debug_", 7) == 0 || strncmp(r->names[i], ".rela.debug_", 12) == 0;
-    if (s->sh_type == SHT_NULL || s->sh_type == SHT_NOBITS)
-        return;
-    if (debug)
-        out->debug += s->sh_size;
-    else if (is_graph(r, i))
-        out->graph += s->sh_size;
-    else if (s->sh_flags & SHF_EXECINSTR)
-        out->code += s->sh_size;
-    else if ((s->sh_flags & SHF_ALLOC) || (r->head.e_type == ET_REL && s->sh_type == SHT_RELA))
-        out->tables += s->sh_size;
-    else
-        out->symbols += s->sh_size;
-}
-
-/* Adds up the code of every variant from the symbols; second names of shared code have size 0. */
-static void measure(struct reader *r)
-{
-    struct sizes *out = &r->out->sizes;
-    out->headers = sizeof r->head + (uint64_t)r->head.e_phnum * sizeof(Elf64_Phdr) + r->n * sizeof(Elf64_Shdr) +
-                   r->base;
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (!is_weights(r, i))
-            add_section(r, i, out);
-        if (strcmp(r->names[i], ".note.mcc") == 0 && r->data[i] && r->sections[i].sh_size >= sizeof r->out->note)
-            memcpy(&r->out->note, r->data[i], sizeof r->out->note);
-    }
-    for (uint64_t k = 0; k < r->n_symbols; k++) {
-        bool code = ELF64_ST_TYPE(r->symbols[k].st_info) == STT_FUNC;
-        int variant = code ? variant_of(r->out->api.features, symbol_name(r, k)) : -1;
-        if (variant < 0)
-            continue;
-        out->variant[variant] += r->symbols[k].st_size;
-        struct code_size size = {symbol_name(r, k), variant, r->symbols[k].st_size};
-        VEC_PUSH(r->arena, &r->out->functions, size);
-    }
-    if (r->out->desc.weights_file)
-        out->sidecar = r->out->desc.sidecar_head + r->out->desc.weights_size;
-    out->weights_padding = r->out->note.weights_padding;
 }
 
 /* What mcc_load checks of a file for this machine is asked of those for others, too. */
@@ -475,7 +437,8 @@ static bool read_all(struct reader *r, bool archive, bool weights)
 {
     if ((archive && !find_member(r)) || !read_sections(r) || !read_data(r) || !read_pointers(r) || !read_model(r))
         return false;
-    measure(r);
+    if (!reader_measure(r))
+        return false;
     r->out->runs_here = r->head.e_type == ET_DYN && r->head.e_machine == elf_machine_here();
     return check_seal(r) && (!weights || artifact_check_weights(r->ctx, r->path, r->fd, r->out));
 }

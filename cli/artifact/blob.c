@@ -1,5 +1,4 @@
-/* Tensors in files: NumPy's .npy (format 1.0 to 3.0, little-endian, C order), those of the formats' frontends, raw
- * bytes. */
+/* Tensors in files: NumPy's .npy (npy.c), those of the formats' frontends, raw bytes. */
 #include "cli/artifact/blob.h"
 
 #include <errno.h>
@@ -114,110 +113,6 @@ bool blob_pack(struct context *ctx, const struct tensor *t, struct blob *out)
     return true;
 }
 
-/* ---- .npy ------------------------------------------------------------------------------------------------- */
-
-static const struct {
-    enum elem elem;
-    const char *descr;
-} npy_types[] = {
-    {ELEM_F32, "<f4"}, {ELEM_F64, "<f8"},  {ELEM_F16, "<f2"}, {ELEM_I8, "|i1"},    {ELEM_I16, "<i2"},
-    {ELEM_I32, "<i4"}, {ELEM_I64, "<i8"},  {ELEM_U8, "|u1"},  {ELEM_U16, "<u2"},   {ELEM_U32, "<u4"},
-    {ELEM_U64, "<u8"}, {ELEM_BOOL, "|b1"}, {ELEM_C64, "<c8"}, {ELEM_C128, "<c16"},
-};
-static const char npy_magic[] = "\x93NUMPY";
-
-static bool npy_error(struct context *ctx, const char *path, const char *what)
-{
-    return error_env(ctx, "'%s': %s", path, what);
-}
-
-/* The text after KEY': in the header's dict literal, or NULL. */
-static const char *npy_field(const char *header, const char *key)
-{
-    const char *at = strstr(header, key);
-    at = at ? strchr(at, ':') : NULL;
-    return at ? at + 1 + strspn(at + 1, " ") : NULL;
-}
-
-static bool npy_shape(const char *s, struct blob *out)
-{
-    out->rank = 0;
-    if (!s || *s++ != '(')
-        return false;
-    for (;;) {
-        s += strspn(s, " ,");
-        if (*s == ')')
-            return true;
-        if (*s < '0' || *s > '9' || out->rank == RANK_MAX)
-            return false;
-        int64_t v = 0;
-        for (; *s >= '0' && *s <= '9'; s++)
-            if (!mul_i64(v, 10, &v) || !add_i64(v, *s - '0', &v))
-                return false;
-        out->dims[out->rank++] = v;
-    }
-}
-
-static bool npy_parse(struct context *ctx, const char *path, struct span file, struct blob *out)
-{
-    const unsigned char *p = file.data;
-    size_t prefix = file.size > 6 && p[6] > 1 ? 12 : 10;
-    if (file.size < prefix)
-        return npy_error(ctx, path, "cut short in its header");
-    size_t length = p[8] | (size_t)p[9] << 8;
-    if (prefix == 12)
-        length |= (size_t)p[10] << 16 | (size_t)p[11] << 24;
-    if (length > file.size - prefix)
-        return npy_error(ctx, path, "cut short in its header");
-    char *header = arena_strndup(&ctx->session, (const char *)p + prefix, length);
-    const char *descr = npy_field(header, "'descr'"), *order = npy_field(header, "'fortran_order'");
-    out->elem = ELEM_NONE;
-    for (size_t i = 0; i < COUNT_OF(npy_types) && descr && *descr == '\''; i++)
-        if (strncmp(descr + 2, npy_types[i].descr + 1, strlen(npy_types[i].descr) - 1) == 0 &&
-            descr[1 + strlen(npy_types[i].descr)] == '\'' && strchr("<|=", descr[1]))
-            out->elem = npy_types[i].elem;
-    if (out->elem == ELEM_NONE)
-        return npy_error(ctx, path, "an element type that mcc does not read from .npy files");
-    if (!order || strncmp(order, "False", 5) != 0)
-        return npy_error(ctx, path, "stored in Fortran order; save a C-ordered copy");
-    int64_t elements, bytes;
-    if (!npy_shape(npy_field(header, "'shape'"), out) ||
-        !blob_sizes(out->elem, out->rank, out->dims, &elements, &bytes))
-        return npy_error(ctx, path, "a shape that cannot be read");
-    if ((size_t)bytes > file.size - prefix - length)
-        return npy_error(ctx, path, "fewer bytes than its shape needs");
-    out->size = (size_t)bytes;
-    out->data = arena_alloc(&ctx->session, out->size + 64);
-    memcpy(out->data, p + prefix + length, out->size);
-    return true;
-}
-
-static bool npy_format(struct context *ctx, const struct blob *b, struct strbuf *out)
-{
-    const char *descr = NULL;
-    for (size_t i = 0; i < COUNT_OF(npy_types); i++)
-        if (npy_types[i].elem == b->elem)
-            descr = npy_types[i].descr;
-    if (!descr)
-        return error_env(ctx, ".npy has no element type %s; use --format=pb or raw", elem_name(b->elem));
-    struct strbuf header;
-    strbuf_init(&header, &ctx->session);
-    strbuf_printf(&header, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
-    for (int32_t i = 0; i < b->rank; i++)
-        strbuf_printf(&header, b->rank == 1 ? "%lld," : i ? ", %lld" : "%lld", (long long)b->dims[i]);
-    strbuf_printf(&header, "), }");
-    while ((10 + header.n + 1) % 64)
-        strbuf_append(&header, " ", 1);
-    strbuf_append(&header, "\n", 1);
-    const unsigned char size[2] = {(unsigned char)(header.n & 255), (unsigned char)(header.n >> 8)};
-    strbuf_append(out, npy_magic, 6);
-    strbuf_append(out, "\1\0", 2);
-    strbuf_append(out, size, 2);
-    strbuf_append(out, header.data, header.n);
-    strbuf_append(out, b->data, b->size);
-    return true;
-}
-
 /* ---- files ----------------------------------------------------------------------------------------------------- */
 
 static bool tensor_file(struct context *ctx, const char *path, struct span *out)
@@ -258,7 +153,7 @@ bool blob_read(struct context *ctx, const char *path, struct blob *out)
     }
     if (!tensor_file(ctx, path, &file))
         return false;
-    if (file.size >= 6 && memcmp(file.data, npy_magic, 6) == 0)
+    if (npy_is(file))
         return npy_parse(ctx, path, file, out);
     return raw_parse(ctx, path, file, out);
 }

@@ -30,6 +30,12 @@ bool blob_write(struct context *, const char *folder, const char *name, const ch
 /* Fills the data: floats in [-1, 1), integers in 0..7, from a fixed generator. */
 void blob_random(struct blob *, uint64_t seed);
 
+/* .npy (npy.c): are the bytes such a file; the array of one, false after a diagnostic that names `path`; and its
+ * bytes. */
+bool npy_is(struct span file);
+bool npy_parse(struct context *, const char *path, struct span file, struct blob *out);
+bool npy_format(struct context *, const struct blob *, struct strbuf *out);
+
 /* One line about the values: "y f32[1,10]: 0.1 0.2 ... (least 0.1, greatest 0.9)". */
 void blob_describe(const char *name, const struct blob *, struct strbuf *out);
 /* The same as an object (docs/json.md): name, type, dims, the first elements, least and greatest. */

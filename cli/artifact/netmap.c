@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* TEXT_TIMES, TABLE_TIMES: how long all texts that rows name may be, beside the section and the table's own texts: an
+ * edge of 4 bytes names a type of some 50. */
+enum { TEXT_TIMES = 64, TABLE_TIMES = 4 };
 enum { VERSION = 1, NODE_OWN = 4, NODE_SOURCE = 3, MEMORY_KNOWN = 1, MEMORY_SYMBOLIC = 2 };
 
 /* ---- to bytes ---------------------------------------------------------------------------------------------------- */
@@ -131,6 +134,7 @@ struct unpacking {
     struct span rest;
     const char **texts;
     uint64_t n_texts;
+    uint64_t left; /* bytes of texts that rows may still name: one text may be that of many */
     bool bad;
 };
 
@@ -150,11 +154,19 @@ static uint32_t count(struct unpacking *u)
     return (uint32_t)number(u, u->rest.size < UINT32_MAX ? u->rest.size : UINT32_MAX);
 }
 
+static const char *used(struct unpacking *u, const char *text)
+{
+    size_t n = strnlen(text, u->left);
+    u->bad = u->bad || n == u->left;
+    u->left -= n;
+    return text;
+}
+
 static const char *text(struct unpacking *u)
 {
     uint64_t i = number(u, u->n_texts);
     if (i < u->n_texts)
-        return u->texts[i];
+        return used(u, u->texts[i]);
     u->bad = true;
     return "";
 }
@@ -184,8 +196,8 @@ static void get_nodes(struct unpacking *u, const mcc_api *api, struct netmap *ou
         if (u->bad)
             return;
         node.source = (uint32_t)source;
-        node.name = own ? text(u) : api->node[source].name;
-        node.op = own ? text(u) : api->node[source].op;
+        node.name = own ? text(u) : used(u, api->node[source].name);
+        node.op = own ? text(u) : used(u, api->node[source].op);
         VEC_PUSH(u->arena, &out->nodes, node);
     }
 }
@@ -226,7 +238,9 @@ static void get_memory(struct unpacking *u, const mcc_api *api, struct netmap *o
 
 bool netmap_unpack(struct arena *arena, struct span bytes, const mcc_api *api, struct netmap *out)
 {
-    struct unpacking u = {.arena = arena, .rest = bytes};
+    struct unpacking u = {.arena = arena, .rest = bytes, .left = (uint64_t)bytes.size * TEXT_TIMES + 1};
+    for (uint32_t i = 0; i < api->n_node; i++)
+        u.left += TABLE_TIMES * (strlen(api->node[i].name) + strlen(api->node[i].op));
     *out = (struct netmap){0};
     u.bad = number(&u, VERSION) != VERSION;
     get_texts(&u);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPECIAL = MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING, OPS_SHOWN = 6 };
+enum { SPECIAL = MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING };
 
 /* The class of an artifact's error code: what the caller can do about it. */
 static enum fail error_class(int code)
@@ -45,6 +45,12 @@ void session_close(struct session *s)
     s->run = NULL;
 }
 
+int64_t symbol_least(const mcc_symbol *sym)
+{
+    int64_t step = sym->step > 1 ? sym->step : 1, least = sym->min > 1 ? sym->min : 1;
+    return (least + step - 1) / step * step;
+}
+
 bool session_symbols(struct session *s, int64_t *out)
 {
     const char **names = NEW_ARRAY(&s->ctx->session, const char *, s->api->n_sym + 1);
@@ -53,10 +59,8 @@ bool session_symbols(struct session *s, int64_t *out)
     if (!dims_known(s->ctx, &s->options->dims, names, s->api->n_sym))
         return false;
     for (uint32_t i = 0; i < s->api->n_sym; i++) {
-        const mcc_symbol *sym = &s->api->sym[i];
-        int64_t step = sym->step > 1 ? sym->step : 1, least = sym->min > 1 ? sym->min : 1;
-        out[i] = (least + step - 1) / step * step;
-        if (!dim_find(s->ctx, &s->options->dims, sym->name, &out[i]))
+        out[i] = symbol_least(&s->api->sym[i]);
+        if (!dim_find(s->ctx, &s->options->dims, s->api->sym[i].name, &out[i]))
             return false;
     }
     return true;
@@ -123,11 +127,13 @@ static void put_expression(const char *expr, struct strbuf *extents, uint32_t *n
 {
     enum { READS_WELL = 24 };
     if (strlen(expr) <= READS_WELL && !strchr(expr, '(')) {
-        strbuf_printf(out, "%s", expr);
+        strbuf_escaped(out, expr, 4 * READS_WELL);
         return;
     }
     strbuf_printf(out, "?%u", ++*n);
-    strbuf_printf(extents, "extent   ?%u: %s\n", *n, expr);
+    strbuf_printf(extents, "extent   ?%u: ", *n);
+    strbuf_escaped(extents, expr, 4 * strlen(expr));
+    strbuf_printf(extents, "\n");
 }
 
 void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *extents, uint32_t *n, struct strbuf *out)
@@ -153,7 +159,7 @@ void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *exte
         if (dim->extent >= 0)
             strbuf_printf(out, "%lld", (long long)dim->extent);
         else if (dim->extent == -1 && dim->symbol >= 0)
-            strbuf_printf(out, "%s", api->sym[dim->symbol].name);
+            strbuf_escaped(out, api->sym[dim->symbol].name, 200);
         else if (dim->expr && *dim->expr)
             put_expression(dim->expr, extents, n, out);
         else
@@ -164,12 +170,21 @@ void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *exte
     strbuf_printf(out, "]");
 }
 
+void node_put(const char *name, const char *op, struct strbuf *out)
+{
+    strbuf_escaped(out, name, 200);
+    strbuf_printf(out, " (");
+    strbuf_escaped(out, op, 60);
+    strbuf_printf(out, ")");
+}
+
 void node_describe(const mcc_api *api, const mcc_node *node, struct strbuf *out)
 {
-    strbuf_escaped(out, node->name, 200);
-    strbuf_printf(out, " (%s", node->op);
     uint32_t shown = 0;
-    for (uint64_t i = node->next; i && i < api->n_node && shown <= OPS_SHOWN; i = api->node[i].next, shown++)
-        strbuf_printf(out, shown < OPS_SHOWN ? " + %s" : " + ...", api->node[i].op);
-    strbuf_printf(out, ")%s%s", node->source && *node->source ? " " : "", node->source ? node->source : "");
+    node_put(node->name, node->op, out);
+    for (uint64_t i = node->next; i && i < api->n_node && shown++ < NODES_SHOWN; i = api->node[i].next) {
+        strbuf_printf(out, " + ");
+        node_put(api->node[i].name, api->node[i].op, out);
+    }
+    strbuf_printf(out, "%s%s", node->source && *node->source ? " " : "", node->source ? node->source : "");
 }

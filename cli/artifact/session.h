@@ -24,12 +24,17 @@ bool session_feed(struct session *, bool random);
 void session_close(struct session *);
 /* Records what the artifact answered as a diagnostic; false. */
 bool session_error(struct session *, const char *doing);
-/* The value of each symbol from --dim, else its least multiple of the step from 1 on. */
+/* The least multiple of the symbol's step from 1 on: its value where none is given. */
+int64_t symbol_least(const mcc_symbol *);
+/* The value of each symbol from --dim, else its least. */
 bool session_symbols(struct session *, int64_t *out);
 /* A port's type and shape. Long expressions stand for themselves as ?1, ?2, ...: *extents has a line for each, *n their
  * number. */
 void port_describe(const mcc_api *, const mcc_port *, struct strbuf *extents, uint32_t *n, struct strbuf *out);
-/* A leading node and what its kernels compute besides: "conv1 (Conv + BatchNormalization + Relu) net.py:12". */
+/* All nodes that the kernels of a leading node compute: "conv1 (Conv) + bn1 (BatchNormalization) + relu1 (Relu)
+ * net.py:12". NODES_SHOWN bounds what a damaged table can ask for. */
+enum { NODES_SHOWN = 48 };
+void node_put(const char *name, const char *op, struct strbuf *out);
 void node_describe(const mcc_api *, const mcc_node *, struct strbuf *out);
 
 #endif

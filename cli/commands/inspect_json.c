@@ -154,6 +154,14 @@ static void put_node(uint32_t index, const char *name, const char *op, const cha
     json_uint(j, "kernels", kernels);
 }
 
+static void put_source(const char *name, const char *op, struct json *j)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "name", name);
+    json_text(j, "operator", op);
+    json_close(j, '{');
+}
+
 static void put_nodes(const struct artifact_file *a, struct json *j)
 {
     const mcc_api *api = &a->api;
@@ -164,7 +172,7 @@ static void put_nodes(const struct artifact_file *a, struct json *j)
             next[k] = first[a->desc.kernels[k - 1].node];
             first[a->desc.kernels[k - 1].node] = k;
         }
-    uint32_t turns = 0; /* a node is in one chain at most, whatever the file says */
+    uint32_t turns = 0, named = 0; /* a node is in one chain at most, whatever the file says */
     json_open(j, "kernels", '[');
     for (uint32_t i = 0; i < api->n_node; i++) {
         const mcc_node *node = &api->node[i];
@@ -174,6 +182,11 @@ static void put_nodes(const struct artifact_file *a, struct json *j)
         json_open(j, "also", '[');
         for (uint64_t k = node->next; k && k < api->n_node && turns < api->n_node; k = api->node[k].next, turns++)
             json_uint(j, NULL, k);
+        json_close(j, '[');
+        json_open(j, "nodes", '[');
+        put_source(node->name, node->op, j);
+        for (uint64_t k = node->next; k && k < api->n_node && named < api->n_node; k = api->node[k].next, named++)
+            put_source(api->node[k].name, api->node[k].op, j);
         json_close(j, '[');
         json_open(j, "functions", '[');
         for (uint32_t k = first[i]; k; k = next[k])
@@ -273,7 +286,7 @@ void network_json(const struct compilation *c, const struct art_node *row, uint3
 {
     const struct module *m = c->module;
     struct strbuf text;
-    uint32_t turns = 0;
+    uint32_t turns = 0, named = 0;
     json_open(j, NULL, '{');
     json_text(j, "kind", "network");
     json_text(j, "name", c->graph->name ? c->graph->name : "");
@@ -285,6 +298,11 @@ void network_json(const struct compilation *c, const struct art_node *row, uint3
         json_open(j, "also", '[');
         for (uint64_t k = row[i].next; k && k < n && turns < n; k = row[k].next, turns++)
             json_uint(j, NULL, k);
+        json_close(j, '[');
+        json_open(j, "nodes", '[');
+        put_source(row[i].name, row[i].op, j);
+        for (uint64_t k = row[i].next; k && k < n && named < n; k = row[k].next, named++)
+            put_source(row[k].name, row[k].op, j);
         json_close(j, '[');
         json_close(j, '{');
     }

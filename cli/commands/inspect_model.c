@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/artifact/session.h"
 #include "cli/command.h"
 #include "cli/commands/inspect.h"
 
@@ -12,17 +13,17 @@ enum { WEIGHTS_SHOWN = 40 };
 
 static void put_nodes(const struct art_node *row, uint32_t n, struct strbuf *out)
 {
-    enum { OPS_SHOWN = 6 };
     for (uint32_t i = 1; i < n; i++) {
         uint32_t shown = 0;
         if (!row[i].kernels)
             continue;
         strbuf_printf(out, "kernel   ");
-        strbuf_escaped(out, row[i].name, 200);
-        strbuf_printf(out, " (%s", row[i].op);
-        for (uint64_t k = row[i].next; k && k < n && shown <= OPS_SHOWN; k = row[k].next, shown++)
-            strbuf_printf(out, shown < OPS_SHOWN ? " + %s" : " + ...", row[k].op);
-        strbuf_printf(out, "): %llu flops, %llu bytes", (unsigned long long)row[i].flops,
+        node_put(row[i].name, row[i].op, out);
+        for (uint64_t k = row[i].next; k && k < n && shown++ < NODES_SHOWN; k = row[k].next) {
+            strbuf_printf(out, " + ");
+            node_put(row[k].name, row[k].op, out);
+        }
+        strbuf_printf(out, ": %llu flops, %llu bytes", (unsigned long long)row[i].flops,
                       (unsigned long long)row[i].bytes);
         strbuf_printf(out, row[i].kernels > 1 ? ", %llu kernels\n" : "\n", (unsigned long long)row[i].kernels);
     }

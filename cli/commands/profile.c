@@ -2,9 +2,10 @@
  *
  * Text, one line for each source node that leads kernels, its fields apart by tabs:
  *     mcc-profile 1  RUNS  "NETWORK"
- *     INDEX  NANOSECONDS  CALLS  "NAME"  "OPERATOR"
+ *     INDEX  NANOSECONDS  CALLS  "NAME"  "OPERATOR"  ...
  * INDEX is the row of mcc_api.node, NANOSECONDS the median over the runs of all its kernels' time in one run, CALLS how
- * often these were called in a run. Names are quoted as in every other text of mcc.
+ * often these were called in a run; further pairs of name and operator are the other nodes that they compute, which are
+ * for people: reading passes over them. Names are quoted as in every other text of mcc.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,6 +22,16 @@ static void put_key(struct strbuf *out, const char *name, const char *op)
     strbuf_quoted(out, op ? op : "");
 }
 
+/* What follows the times: the leading node, then the others that its kernels compute. */
+static void put_also(const mcc_api *api, uint64_t next, struct strbuf *out)
+{
+    for (uint32_t n = 0; next && next < api->n_node && n < NODES_SHOWN; n++) {
+        strbuf_printf(out, "\t");
+        put_key(out, api->node[next].name, api->node[next].op);
+        next = api->node[next].next;
+    }
+}
+
 bool profile_write(struct session *s, const struct profile *p, const char *path)
 {
     struct strbuf text;
@@ -35,6 +46,7 @@ bool profile_write(struct session *s, const struct profile *p, const char *path)
             continue;
         strbuf_printf(&text, "%u\t%.0f\t%.0f\t", k->node, k->ns, (double)k->calls / p->runs);
         put_key(&text, node->name, node->op);
+        put_also(s->api, node->next, &text);
         strbuf_printf(&text, "\n");
     }
     return output_write(s->ctx, path, text.data, text.n);
@@ -62,7 +74,7 @@ static bool read_line(struct context *ctx, const char *line, uint32_t number, co
     uint32_t i = index < n ? (uint32_t)index : n;
     if (i < n)
         put_key(&key, row[i].name, row[i].op);
-    if (i == n || strcmp(key.data, line) != 0 || !row[i].kernels)
+    if (i == n || strncmp(key.data, line, key.n) != 0 || (line[key.n] && line[key.n] != '\t') || !row[i].kernels)
         return error_model(ctx, (src_id){0},
                            "line %u is about a kernel that this network does not have: the profile is another "
                            "network's, or was taken with other options",

@@ -68,6 +68,7 @@ static void report_library(void *user, const char *library, struct compilation *
     if (!artifact_read(ctx, library, false, a) || !workspace_ask(ctx, r->options, library, a, &workspace))
         return;
     const char *why = workspace.why ? workspace.why : r->options->no_run ? "--no-run was given" : NULL;
+    r->measure.by_dims = c != NULL;
     if (!why && !measure(&r->measure, library))
         return;
     ctx->model_path = r->options->files.items.data[0];

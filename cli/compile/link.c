@@ -8,16 +8,29 @@
 
 #include <string.h>
 
-static int32_t symbol_index(const struct compilation *c, sym_id s)
+/* What the rows of ports are made with: the artifact's number of each shape symbol, and mcc_port.alias of each value.
+ */
+struct port_facts {
+    int32_t *symbol;
+    uint64_t *alias;
+};
+
+static struct port_facts port_facts(const struct compilation *c)
 {
     struct exprs *x = c->ctx->exprs;
+    const struct module *m = c->module;
+    struct port_facts f = {NEW_ARRAY(&c->ctx->session, int32_t, sym_count(x) + 1),
+                           NEW_ARRAY(&c->ctx->session, uint64_t, m->g->values.n)};
     int32_t n = 0;
-    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i && i.i != s.i; i = sym_next(x, SYM_SHAPE, i))
-        n++;
-    return n;
+    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i))
+        f.symbol[i.i] = n++;
+    for (uint32_t i = m->kernels.n; i > 0; i--)
+        if (m->kernels.data[i - 1].shares)
+            f.alias[m->kernels.data[i - 1].outs.data[0].i] = m->kernels.data[i - 1].shares;
+    return f;
 }
 
-static struct art_port port_row(struct compilation *c, const struct port *port)
+static struct art_port port_row(struct compilation *c, const struct port_facts *f, const struct port *port)
 {
     struct exprs *x = c->ctx->exprs;
     const struct type *t = value_type(c->graph, port->value);
@@ -40,7 +53,7 @@ static struct art_port port_row(struct compilation *c, const struct port *port)
         } else if (late) {
             dims[d] = (struct art_dim){-1, -1, 0, NULL};
         } else if (s.i) {
-            dims[d] = (struct art_dim){-1, symbol_index(c, s), 0, NULL};
+            dims[d] = (struct art_dim){-1, f->symbol[s.i], 0, NULL};
         } else {
             struct strbuf text;
             strbuf_init(&text, &c->ctx->session);
@@ -64,28 +77,20 @@ static bool row_is_dynamic(const struct art_port *p)
     return p->rank < 0;
 }
 
-/* mcc_port.alias of an output. */
-static uint64_t alias_of(const struct module *m, value_id out)
-{
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (m->kernels.data[i].shares && m->kernels.data[i].outs.data[0].i == out.i)
-            return m->kernels.data[i].shares;
-    return 0;
-}
-
 static void artifact_ports(struct compilation *c, struct artifact *a)
 {
     struct graph *g = c->graph;
     struct arena *arena = &c->ctx->session;
+    struct port_facts facts = port_facts(c);
     struct art_port *in = NEW_ARRAY(arena, struct art_port, g->inputs.n + 1);
     struct art_port *out = NEW_ARRAY(arena, struct art_port, g->outputs.n + 1);
     for (uint32_t k = 0; k < g->inputs.n; k++) {
-        in[k] = port_row(c, &g->inputs.data[k]);
+        in[k] = port_row(c, &facts, &g->inputs.data[k]);
         a->n_in_dims += in[k].rank > 0 ? (uint32_t)in[k].rank : 0;
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
-        out[k] = port_row(c, &g->outputs.data[k]);
-        out[k].alias = alias_of(c->module, g->outputs.data[k].value);
+        out[k] = port_row(c, &facts, &g->outputs.data[k]);
+        out[k].alias = facts.alias[g->outputs.data[k].value.i];
         out[k].flags |= row_is_dynamic(&out[k]) ? MCC_PORT_DYNAMIC : 0;
         a->n_out_dims += out[k].rank > 0 ? (uint32_t)out[k].rank : 0;
     }
@@ -112,15 +117,14 @@ static void chain_nodes(const struct compilation *c, struct art_node *node)
     const struct module *m = c->module;
     uint32_t n = c->ctx->sources.n;
     bool *taken = NEW_ARRAY(&c->ctx->session, bool, n + 1);
+    uint32_t *tail = NEW_ARRAY(&c->ctx->session, uint32_t, n + 1);   /* by leading node: the last of its chain */
     for (uint32_t i = 0; i < m->kernels.n; i++)
         taken[kernel_lead(m, &m->kernels.data[i])] = true;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
-        uint32_t last = kernel_lead(m, k);
+        uint32_t lead = kernel_lead(m, k), last = lead && tail[lead] ? tail[lead] : lead;
         if (!last)
             continue;
-        while (node[last].next)
-            last = (uint32_t)node[last].next;
         for (uint32_t j = k->nodes.n; j > 0; j--) {
             uint32_t src = graph_node(m->g, k->nodes.data[j - 1])->src.i;
             if (!src || taken[src])
@@ -129,6 +133,7 @@ static void chain_nodes(const struct compilation *c, struct art_node *node)
             node[last].next = src;
             last = src;
         }
+        tail[lead] = last;
     }
 }
 

@@ -4,6 +4,7 @@
  * compiled.
  */
 #include <regex.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "passes/schedule/schedule.h"
@@ -50,25 +51,45 @@ static void remark(struct remarks *r, enum kind kind, const char *pass, const ch
 
 /* ---- what there is to say ------------------------------------------------------------------------------------ */
 
+struct ranked {
+    uint32_t src, at;
+};
+
+static int by_source(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    return x->src != y->src ? (x->src > y->src) - (x->src < y->src) : (x->at > y->at) - (x->at < y->at);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    return (((const struct ranked *)a)->at > ((const struct ranked *)b)->at) -
+           (((const struct ranked *)a)->at < ((const struct ranked *)b)->at);
+}
+
 /* "3 nodes in one kernel (contract): conv1, bias, relu1"; nothing where there is one node only. */
 static void fused(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
-    enum { SHOWN = 12 };
     const struct kernel *k = &m->kernels.data[kernel];
-    uint32_t *src = NEW_ARRAY(out->arena, uint32_t, k->nodes.n + 1), n = 0;
+    struct ranked *place = NEW_ARRAY(out->arena, struct ranked, k->nodes.n + 1);
+    uint32_t n = 0;
     for (uint32_t i = k->nodes.n; i > 0; i--) {
-        uint32_t s = graph_node(m->g, k->nodes.data[i - 1])->src.i, at = 0;
-        while (at < n && src[at] != s)
-            at++;
-        if (at == n && s && n < SHOWN)
-            src[n++] = s;
+        uint32_t s = graph_node(m->g, k->nodes.data[i - 1])->src.i;
+        if (s)
+            place[n++] = (struct ranked){s, k->nodes.n - i};
     }
+    qsort(place, n, sizeof *place, by_source);
+    uint32_t all = n;
+    n = 0;
+    for (uint32_t i = 0; i < all; i++)
+        if (!n || place[n - 1].src != place[i].src)
+            place[n++] = place[i];
+    qsort(place, n, sizeof *place, by_place);
     if (n < 2)
         return;
-    strbuf_printf(out, "%u%s nodes in one kernel k%u (%s): ", n, n == SHOWN ? " or more" : "", kernel,
-                  kernel_kind_name(k->kind));
+    strbuf_printf(out, "%u nodes in one kernel k%u (%s): ", n, kernel, kernel_kind_name(k->kind));
     for (uint32_t i = 0; i < n; i++)
-        strbuf_printf(out, "%s%s", i ? ", " : "", source_label(source_get(m->ctx, (src_id){src[i]})));
+        strbuf_printf(out, "%s%s", i ? ", " : "", source_label(source_get(m->ctx, (src_id){place[i].src})));
 }
 
 static void stored(const struct module *m, uint32_t kernel, struct strbuf *out)
@@ -129,8 +150,25 @@ static const char *pattern_of(const struct options *o, enum kind kind)
     return kind == PASSED ? o->rpass : kind == MISSED ? o->rpass_missed : o->rpass_analysis;
 }
 
+/* libc's regcomp recurses for each parenthesis and copies what stands before {N} so many times. */
+static bool pattern_bounded(const char *pattern)
+{
+    enum { LENGTH_MAX = 200, GROUPS_MAX = 20 };
+    uint32_t groups = 0;
+    if (strlen(pattern) > LENGTH_MAX || strchr(pattern, '{'))
+        return false;
+    for (const char *p = pattern; *p; p++)
+        groups += *p == '(';
+    return groups <= GROUPS_MAX;
+}
+
 static bool pattern_compile(struct context *ctx, const char *pattern, regex_t *out)
 {
+    if (!pattern_bounded(pattern))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "a regular expression for passes has at most 200 characters and 20 parentheses and no {N}: "
+                        "'%.40s%s'",
+                        pattern, strlen(pattern) > 40 ? "..." : "");
     char *either = arena_strdup(&ctx->session, pattern);     /* a,b: passes that match a or b */
     for (char *p = either; *p; p++)
         *p = *p == ',' ? '|' : *p;
@@ -193,26 +231,27 @@ static void remark_all(struct remarks *r)
 
 bool remarks_report(struct compilation *c)
 {
-    struct remarks r = {.c = c};
-    strbuf_init(&r.record, &c->ctx->session);
-    bool ok = compile_patterns(&r);
+    struct remarks *r = NEW(&c->ctx->session, struct remarks); /* no local: read after an unwinding */
+    r->c = c;
+    strbuf_init(&r->record, &c->ctx->session);
+    bool ok = compile_patterns(r);
     /* regcomp's memory is not the arena's: an unwinding passes through here to release it. */
     jmp_buf *outer = c->ctx->unwind, here;
     volatile bool unwound = true;
     c->ctx->unwind = &here;
     if (setjmp(here) == 0) {
         if (ok)
-            remark_all(&r);
+            remark_all(r);
         unwound = false;
     }
     c->ctx->unwind = outer;
-    for (size_t i = 0; i < COUNT_OF(r.regex); i++)
-        if (r.wanted[i])
-            regfree(&r.regex[i]);
+    for (size_t i = 0; i < COUNT_OF(r->regex); i++)
+        if (r->wanted[i])
+            regfree(&r->regex[i]);
     if (unwound)
         longjmp(*outer, 1);
     if (ok && c->options->save_record && c->output)
-        ok = side_write(c, output_beside(c->ctx, c->output, "opt.yaml"), r.record.data ? r.record.data : "",
-                        r.record.n);
+        ok = side_write(c, output_beside(c->ctx, c->output, "opt.yaml"), r->record.data ? r->record.data : "",
+                        r->record.n);
     return ok;
 }

@@ -66,8 +66,8 @@ function drawKernels(body, kernels, total, show) {
     for (const k of list) {
       const bar = element("i", {style: "width:" + (100 * k.ns / most).toFixed(2) + "%"}, element("b", {style: "width:" + Math.min(100, 100 * k.limit_ns / k.ns).toFixed(1) + "%"}));
       const time = tipped(element("td", {class: "time"}, bar), "Dark: what the machine could do it in, " + formatNs(k.limit_ns) + (k.limited_by === "fma" ? ", limited by arithmetic" : ", limited by memory"));
-      rows.append(element("tr", {onclick: () => show(k.node)}, element("td", {title: k.name}, k.name, element("span", {class: "op"}, k.operator)), time,
-        element("td", {}, formatNs(k.ns)), element("td", {}, (100 * k.ns / total).toFixed(1) + "%"), element("td", {}, (k.flops / k.ns).toFixed(1)),
+      rows.append(element("tr", {onclick: () => show(k.node)}, element("td", {title: k.nodes.map(n => `${n.name} (${n.operator})`).join(" + ")}, k.nodes.map(n => n.name).join(" + "), element("span", {class: "op"}, k.operator)), time,
+        element("td", {}, formatNs(k.ns)), element("td", {}, (100 * k.ns / total).toFixed(1) + "%"), element("td", {}, k.flops === null ? "-" : (k.flops / k.ns).toFixed(1)),
         element("td", {}, (k.bytes / k.ns).toFixed(1)), element("td", {}, Math.round(100 * k.limit_ns / k.ns) + "%")));
     }
   };

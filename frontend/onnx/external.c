@@ -30,6 +30,7 @@ struct external {
     VEC(struct range) ranges;
     uint32_t *slots, n_slots;      /* by hash of (device, inode, offset, size), indices + 1 */
     struct names paths;            /* already in the file list */
+    int64_t holes;                 /* bytes of all ranges that no disk stores */
 };
 /* The parsed entries of TensorProto.external_data. */
 struct entries {
@@ -186,8 +187,42 @@ static enum fail open_failure(int why)
 
 /* ---- reading ---------------------------------------------------------------------------------------------- */
 
+/* Bytes of the range that the file does not store: parts of a sparse file that nobody wrote, all zeros. 0 where the
+ * file system does not tell. Counts no further than `most`. */
+static int64_t range_holes(int fd, const struct range *r, int64_t most)
+{
+    int64_t end = r->offset + (int64_t)r->size, holes = 0;
+    for (int64_t at = r->offset; at < end && holes <= most;) {
+        int64_t data = lseek(fd, at, SEEK_DATA);
+        if (data < 0 && errno != ENXIO)
+            return holes;
+        if (data < 0 || data > end) /* a hole up to the end of the file, or of the range */
+            data = end;
+        holes += data - at;
+        at = data < end ? lseek(fd, data, SEEK_HOLE) : end;
+        if (at <= data && data < end)
+            return holes;
+    }
+    return holes;
+}
+
+/* A file of a few bytes on disk must not become an output of many. */
+static bool holes_allowed(struct importer *im, int fd, struct where w, const struct range *r)
+{
+    int64_t limit = im->ctx->limits.sparse_bytes;
+    im->external->holes += range_holes(fd, r, limit - im->external->holes);
+    if (im->external->holes <= limit)
+        return true;
+    return refuse_as(im, w, FAIL_LIMIT,
+                     "a sparse file holds its external data: more than %lld bytes are stored nowhere, and zero "
+                     "(--limit-sparse-bytes)",
+                     (long long)limit);
+}
+
 static bool range_read(struct importer *im, int fd, struct where w, struct range *r)
 {
+    if (!holes_allowed(im, fd, w, r))
+        return false;
     char *data = arena_try(&im->ctx->session, r->size);
     if (!data)
         return false;

@@ -321,9 +321,45 @@ def test_closed_descriptors_and_hostile_environment(model, tmp_path):
     assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
 
 
-def test_full_standard_output_is_3():
-    with open("/dev/full", "w") as full:
-        assert subprocess.run([MCC, "--help"], stdout=full, stderr=subprocess.DEVNULL).returncode == 3
+def test_workers_inherit_nothing(model, tmp_path):
+    """Their environment is built: variables that LLVM or lld would follow have no effect, nor are descriptors of the host's there."""
+    log, worker, trap = tmp_path / "log", tmp_path / "worker", tmp_path / "repro.tar"
+    worker.write_text(f'#!/bin/sh\n/usr/bin/env >"{log}"\nls -l /proc/$$/fd >>"{log}"\nexec "{MCC}" "$@"\n')
+    worker.chmod(0o700)
+    hostile = {"LLD_REPRODUCE": str(trap), "LLD_VERSION": "x", "LLVM_OVERRIDE_PRODUCER": "x", "AS_SECURE_LOG_FILE": str(trap), "LANG": "tr_TR.UTF-8",
+               "HOME": str(tmp_path), "MCC_MINE": "kept"}
+    assert mcc(model, "-o", tmp_path / "a.so").returncode == 0
+    with open(tmp_path / "mine", "w") as mine:
+        done = mcc(model, "-o", tmp_path / "b.so", f"--worker={worker}", "-j1", "--no-cache", env=dict(os.environ, **hostile), pass_fds=[mine.fileno()])
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes() and not trap.exists()
+    names = {line.split("=")[0] for line in log.read_text().splitlines() if "=" in line}
+    assert {"LC_ALL", "MCC_MINE"} <= names and not (names & set(hostile)) - {"MCC_MINE"}, names
+    assert str(tmp_path / "mine") not in log.read_text()
+
+
+def test_standard_output_that_takes_nothing_is_3(model, tmp_path):
+    """Whatever prints something says that it could not: every command, its help, a compiled network and JSON."""
+    assert mcc(model, "-o", tmp_path / "net.so").returncode == 0
+    np.save(tmp_path / "x.npy", np.zeros((2, 4), np.float32))
+    so, feed = tmp_path / "net.so", ["-i", f"x={tmp_path / 'x.npy'}"]
+    commands = ["compile", "check", "run", "bench", "inspect", "report", "diff", "quantize", "reduce", "eval"]
+    listed = mcc("--help").stdout.partition("Other commands")[2].partition("Options:")[0]
+    assert re.findall(r"^  (\w+) ", listed, re.M) == commands[1:]
+    calls = [[c, "--help"] for c in commands] + [["--help"], ["--version"], ["--list-ops"], ["--reference"], ["--generate=mcc.1"], ["-march=help"],
+             ["--print-config"], ["check", model], ["check", model, "--json"], [model, "--stop-after=schedule", "-o", "-"], [model, "--stats", "-o", so],
+             ["run", so, *feed], ["run", model, *feed], ["run", so, *feed, "--json"], ["eval", model, *feed],
+             ["bench", so, "--runs=1"], ["bench", so, "--runs=1", "--json"], ["inspect", so],
+             ["inspect", so, "--json"], ["inspect", model, "-o", "-"], ["diff", model], ["report", so, "--no-run", "--json", "-o",
+             tmp_path / "r.html"]]
+    for call in calls:
+        words = [MCC, *map(str, call)]
+        assert subprocess.run(words, capture_output=True, timeout=120).stdout, call
+        with open("/dev/full", "w") as full:
+            ends = [subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120),
+                    subprocess.run(["/bin/sh", "-c", 'exec "$0" "$@" >&-', *words], stderr=subprocess.PIPE, text=True, timeout=120)]
+        for done, why in zip(ends, ("No space left", "Bad file descriptor")):
+            assert done.returncode == 3 and f"cannot write to standard output: {why}" in done.stderr, (call, done)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -120,6 +120,29 @@ def test_operations_of_an_open_batch(tmp_path):
     assert counts[0] == counts[1] == 2 * 36 * 16 * 64 * 64
 
 
+def test_operations_of_given_sizes(tmp_path):
+    """Those of the sizes that are measured, per kernel and in all; unknown where compiled code was counted for others."""
+    rng = np.random.default_rng(1)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["h"], pads=[1] * 4), helper.make_node("MatMul", ["h", "h"], ["p"]),
+             helper.make_node("ReduceSum", ["p", "axes"], ["y"], keepdims=0)]
+    constants = {"w": rng.standard_normal((8, 3, 3, 3)).astype(np.float32), "axes": np.array([1, 2, 3])}
+    counts = {}
+    for name, dims in (("fixed", [2, 3, 20, 20]), ("open", ["n", 3, "s", "s"])):
+        path = save(tmp_path / f"{name}.onnx", nodes, [value("x", dims)], [value("y", [None])], constants)
+        flags = ["--dim=n=2", "--dim=s=20"] if name == "open" else []
+        got = result("bench", path, "--runs=3", "--winograd=off", *flags)
+        counts[name] = got["flops"], sorted(k["flops"] for k in got["kernels"]), sorted(k["bytes"] for k in got["kernels"])
+    assert counts["fixed"] == counts["open"]
+    assert mcc(path, "-o", tmp_path / "c.so").returncode == 0
+    assert result("bench", tmp_path / "c.so", "--runs=3")["flops"] > 0
+    got = result("bench", tmp_path / "c.so", "--runs=3", *flags)
+    assert got["flops"] is None and all(k["flops"] is None and k["bytes"] is None for k in got["kernels"])
+    assert result("bench", tmp_path / "c.so", "--runs=3", "--dim=n=1")["flops"] > 0
+    done = mcc("bench", tmp_path / "c.so", "--runs=3", "--roofline", *flags)
+    assert done.returncode == 2 and "--dim" in done.stderr
+    assert all(k["limit_ns"] > 0 for k in result("bench", path, "--runs=3", "--roofline", *flags)["kernels"])
+
+
 def test_bench(digits):
     got = result("bench", digits, "--runs=20", "-t1")
     assert got["runs"] == 20 and 0 < got["least_ns"] <= got["p10_ns"] <= got["median_ns"] <= got["p90_ns"]

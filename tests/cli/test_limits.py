@@ -63,6 +63,17 @@ def sparse(path):
     return path
 
 
+def hollow(path, size=1 << 20):
+    """The weights are a file that takes no space."""
+    tensor = T(name="w", dims=[size // 4], data_type=T.FLOAT, data_location=T.EXTERNAL)
+    tensor.external_data.add(key="location", value="hollow.bin")
+    with open(path.parent / "hollow.bin", "wb") as file:
+        file.truncate(size)
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [value("x", [size // 4])], [value("y", [size // 4])], [tensor])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
 def products(path):
     w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     return save(path, [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Softmax", ["a"], ["b"]),
@@ -95,6 +106,7 @@ EXACT = {
     "limit-fold-bytes": (folded, "check", 16, 15),
     "limit-fold-total": (folded, "check", 24, 23),
     "limit-fold-total ": (sparse, "check", 4000, 3999),
+    "limit-sparse-bytes": (hollow, "check", 1 << 20, (1 << 20) - 1),
     "limit-import-heap": (empty_messages, "check", "1M", 0),
     "limit-arena-bytes": (products, "compile", 2048, 2047),
     "limit-worker-memory": (products, "compile", "1G", "20M"),
@@ -103,6 +115,21 @@ EXACT = {
 }
 # The tests below and test_cache.py. What is beyond the first two is no error: there is no message to name them.
 OTHERWISE = {"limit-unroll-nodes", "limit-cache", "max-output-size"}
+
+
+def test_holes_of_a_sparse_file(tmp_path):
+    """By default 256 MiB, what is stored does not count, and each range counts once."""
+    path = hollow(tmp_path / "net.onnx", 300 << 20)
+    done = mcc(path, "-o", tmp_path / "net.so")
+    assert done.returncode == 4 and "(--limit-sparse-bytes)" in done.stderr and not (tmp_path / "net.so").exists()
+    path = hollow(tmp_path / "net.onnx", 1 << 20)
+    with open(tmp_path / "hollow.bin", "r+b") as file:
+        file.seek(256 << 10)
+        file.write(b"x" * (512 << 10))
+    for limit, status in ((512 << 10, 0), ((512 << 10) - 1, 4), (0, 4)):
+        assert mcc("check", path, f"--limit-sparse-bytes={limit}").returncode == status
+    (tmp_path / "hollow.bin").write_bytes(bytes(1 << 20))
+    assert mcc("check", path, "--limit-sparse-bytes=0").returncode == 0
 
 
 def test_every_limit_has_a_row():

@@ -98,6 +98,11 @@ def test_remarks(tmp_path):
     assert "[-Rpass-missed" not in done.stderr
     assert "[-Rpass-missed=fuse]" in mcc(DIGITS, "-Rpass-missed=fuse", "-o", tmp_path / "a.so").stderr
     assert mcc(DIGITS, "-Rpass=(", "-o", tmp_path / "b.so").returncode == 2
+    for option in ("-Rpass", "-Rpass-missed", "-Rpass-analysis"):   # what libc's regcomp would recurse on, or copy
+        for pattern in ("(" * 20000, "(a|" * 21 + "b" + ")" * 21, "(((((x{255}){255}){255}){255}){255})", "a" * 201):
+            done = mcc(DIGITS, f"{option}={pattern}", "-o", tmp_path / "b.so")
+            assert done.returncode == 2 and "at most 200 characters" in done.stderr, (option, pattern[:40], done)
+    assert mcc(DIGITS, "-Rpass=" + "(" * 20 + "fuse" + ")" * 20 + "|" * 100, "-o", tmp_path / "b.so").returncode == 0
     assert mcc(DIGITS, "-o", tmp_path / "b.so").stderr == ""
     assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
 

@@ -6,17 +6,17 @@ stay under 1000 bytes; no byte from outside the model's folder appears; nothing 
 import os
 import pathlib
 import resource
-import subprocess
+import shutil
 import sys
 import tempfile
-import time
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import generate   # noqa: E402  (a module beside this one)
+from support.tool import MCC   # noqa: E402
+from support.usage import OVERDUE, usage   # noqa: E402
 
-MCC = os.environ.get("MCC", "build/mcc")
 # A sanitizer build needs more of everything.
 SANITIZED = "address" in os.environ.get("MCC_BUILD", "")
 SECONDS, BYTES = (10, 2 << 30) if SANITIZED else (2, 512 << 20)
@@ -29,34 +29,13 @@ FILES = generate.write(ROOT)
 @pytest.fixture(scope="session", autouse=True)
 def clean_up():
     yield
-    subprocess.run(["rm", "-rf", str(ROOT)], check=True)
-
-
-def limits():
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (4 * SECONDS, 4 * SECONDS))
-    if not SANITIZED:
-        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    shutil.rmtree(ROOT)
 
 
 def check(path):
-    """(exit code or minus the signal, stderr, processor seconds, peak bytes)"""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        child = subprocess.Popen([MCC, "check", str(path)], stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=limits)
-        end = time.monotonic() + WALL
-        pid = 0
-        while not pid and time.monotonic() < end:
-            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
-            if not pid:
-                time.sleep(0.002)
-        if not pid:
-            child.kill()
-            child.wait()
-            pytest.fail(f"no end within {WALL} s")
-        child.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        err.seek(0)
-        return child.returncode, out.read() + err.read(), usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    done = usage([MCC, "check", path], WALL, 4 * SECONDS, resource.RLIM_INFINITY if SANITIZED else 4 << 30)
+    assert done.status != OVERDUE, f"no end within {WALL} s"
+    return done
 
 
 @pytest.mark.parametrize("path, case", FILES, ids=[case.name for _, case in FILES])

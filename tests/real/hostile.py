@@ -9,12 +9,12 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 
 from judge import Judge
 from support.tool import DIGITS
+from support.usage import OVERDUE, usage
 
 SECONDS, BYTES = (10, 2 << 30) if "address" in os.environ.get("MCC_BUILD", "") else (2, 512 << 20)
 RUN_SECONDS = 60
@@ -138,31 +138,12 @@ def check_run(judge, mcc, path, folder):
     return check_feeds(judge, name, artifacts)
 
 
-def compile_bounded(args):
-    """(exit code or minus the signal, all output, processor seconds, peak bytes); the clock is ten times as patient"""
-    with tempfile.TemporaryFile() as out:
-        child = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        end, pid = time.monotonic() + 10 * SECONDS, 0
-        while not pid and time.monotonic() < end:
-            pid, status, usage = os.wait4(child.pid, os.WNOHANG)
-            if not pid:
-                time.sleep(0.002)
-        if not pid:
-            child.kill()
-            child.wait()
-            return None, b"", 10 * SECONDS, 0
-        child.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        return child.returncode, out.read(), usage.ru_utime + usage.ru_stime, usage.ru_maxrss << 10
-
-
 def check_compile(mcc, row, path, folder):
     config = row["category"] == "config"
-    code, text, seconds, peak = compile_bounded(
-        [mcc, *([f"--config={path}", DIGITS] if config else [path]), "-o", folder / "bad.so"])
+    code, text, seconds, peak = usage([mcc, *([f"--config={path}", DIGITS] if config else [path]), "-o", folder / "bad.so"], 10 * SECONDS)
     shown = f"exit {code}: {text.decode(errors='replace').strip()[:160]}"
-    if code is None:
-        return f"no end in {seconds} s"
+    if code == OVERDUE:
+        return f"no end in {10 * SECONDS} s"
     want = (0,) if row["expected"] == "accept" else (3,) if row["file"].startswith("special") else (1, 2, 4) if config else (1, 4)
     if (row["stage"] == "any" or path.stem.endswith(ACCEPTED)) and code == 0:
         want = (0,)

@@ -272,6 +272,33 @@ static void test_host_parallel(void **state)
     assert_int_equal(calls, 2 * 10 * 4);
 }
 
+/* What a host does wrong: nothing; all but the last index; the first one twice; one beyond. */
+static void parallel_wrong(void *user, size_t n, void (*body)(void *, size_t), void *arg)
+{
+    int kind = *(const int *)user;
+    for (size_t i = 0; kind && i < n - (kind == 1); i++)
+        body(arg, i);
+    if (kind == 2)
+        body(arg, 0);
+    if (kind == 3)
+        body(arg, n);
+}
+
+static void test_host_parallel_counts(void **state)
+{
+    static const char *const words[] = {"before it had called", "before it had called", "twice", "twice"};
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        struct job job;
+        mcc_host host = {.size = sizeof host, .user = &kind, .threads = 4, .parallel = parallel_wrong};
+        job_open(&job, &host, NULL);
+        assert_int_equal(job_run(&job), MCC_E_ARG);
+        if (!strstr(job.error.text, words[kind]))
+            fail_msg("%d: %s", kind, job.error.text);
+        job_close(&job, true);
+    }
+}
+
 /* ---- place ----------------------------------------------------------------------------------------------------- */
 
 static struct {
@@ -510,6 +537,7 @@ int main(void)
         cmocka_unit_test_setup(test_concurrent_contexts, setup),
         cmocka_unit_test_setup(test_cancel, setup),
         cmocka_unit_test_setup(test_host_parallel, setup),
+        cmocka_unit_test_setup(test_host_parallel_counts, setup),
         cmocka_unit_test_setup(test_homes, setup),
         cmocka_unit_test_setup(test_launches_are_told, setup),
         cmocka_unit_test_setup(test_small_launches, setup),

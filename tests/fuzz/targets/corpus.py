@@ -38,6 +38,12 @@ def artifacts(folder):
         path = folder / f"{i}.{'o' if '-c' in flags else 'so'}"
         assert mcc(model, "-o", path, *flags).returncode == 0
         yield path
+    sys.path.insert(0, str(ROOT / "tests/hostile"))
+    import artifacts as hostile_artifacts
+    for kind in hostile_artifacts.KINDS:
+        path = folder / f"{kind}.so"
+        path.write_bytes(hostile_artifacts.make(kind, 20))
+        yield path
 
 
 def arrays(folder):
