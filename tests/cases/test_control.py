@@ -363,8 +363,7 @@ def test_branch_that_gives_a_value_from_outside(tmp_path):
 
 
 def test_result_of_both_ranks(tmp_path):
-    """A graph output has the rank that the run chooses. Where the model declares it, another one is an error of the run; at the end
-    of a loop's body it is refused."""
+    """A graph output has the rank that the run chooses, whatever the model declares; at the end of a loop's body it is refused."""
     nodes = [*squeezed(), node("Relu", "q", "y")]
     model = Model(tmp_path, nodes, [value("x", ["n", 3, "k"])], [value("y", None)], LENGTH)
     for n, k in ((2, 1), (2, 4), (0, 1), (1, 0)):
@@ -378,8 +377,8 @@ def test_result_of_both_ranks(tmp_path):
     assert "squeezing" in text and "rank 2 or 3" in text and "--input" in text
     (tmp_path / "declared").mkdir()
     declared = Model(tmp_path / "declared", nodes, [value("x", ["n", 3, "k"])], [value("y", [None, None, None])], LENGTH)
-    agrees(declared, [floats(2, 3, 4)])
-    fails(declared, [floats(2, 3, 1)], "squeezing", "only the else branch")
+    for k in (4, 1):
+        agrees(declared, [floats(2, 3, k)])
 
 
 def test_list_in_front_of_forks(tmp_path):

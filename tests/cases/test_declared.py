@@ -115,3 +115,35 @@ def test_vectors_of_channels(tmp_path, op, channels):
     model.compare([floats(2, 5, 3, 3)], flags=["-O2"])
     with pytest.raises(ModelError, match="channel"):
         model.run([floats(2, 1, 3, 3)], "-O2")
+
+
+@pytest.mark.parametrize("declared", [["d0"], [None, None], None, [7], [], [None, 12, 1]], ids=str)
+def test_rank_that_the_run_decides(tmp_path, declared):
+    """Squeeze without axes: whatever rank the file declares, each run gives the one that its sizes give."""
+    nodes = [node("MatMul", "x w", "h"), node("Squeeze", "h", "y")]
+    model = Model(tmp_path, nodes, [value("x", ["n", 8])], [value("y", declared)], {"w": floats(8, 12)})
+    for n in (1, 3, 0):
+        x = floats(n, 8)
+        model.compare([x], [np.squeeze(x @ floats(8, 12), 0) if n == 1 else x @ floats(8, 12)])
+
+
+@pytest.mark.parametrize("declared", [["d0"], None, [1, 3, "n", "m"]], ids=str)
+@pytest.mark.parametrize("behind", [False, True])
+def test_squeeze_of_several_open_dims(tmp_path, declared, behind):
+    """As many ways as there are ranks, with the dims of each; what follows is walked for each of them."""
+    nodes = [node("Neg", "x", "h"), node("Squeeze", "h", "s" if behind else "y"), *([node("Relu", "s", "y")] if behind else [])]
+    model = Model(tmp_path, nodes, [value("x", [1, 3, "n", "m", "k"])], [value("y", declared)])
+    for dims in ((1, 1, 1), (1, 4, 1), (4, 1, 1), (2, 1, 3), (1, 2, 3), (2, 3, 4), (0, 1, 2)):
+        want = np.squeeze(-floats(1, 3, *dims))
+        model.compare([floats(1, 3, *dims)], [np.maximum(want, 0) if behind else want])
+
+
+def test_branches_of_two_ranks_and_a_declared_one(tmp_path):
+    """The declaration of a traced export chooses no branch: both run."""
+    then = onnx.helper.make_graph([node("Squeeze", "x axis", "t")], "then", [], [value("t", None)])
+    other = onnx.helper.make_graph([node("Identity", "x", "e")], "else", [], [value("e", None)])
+    nodes = [node("Shape", "x", "s"), node("Gather", "s axis", "d"), node("Equal", "d axis", "c"),
+             node("If", "c", "y", then_branch=then, else_branch=other)]
+    model = Model(tmp_path, nodes, [value("x", [3, "n"])], [value("y", ["a"])], {"axis": ints(1)}, 13)
+    for n in (1, 4):
+        model.compare([floats(3, n)], [np.squeeze(floats(3, n), 1) if n == 1 else floats(3, n)])

@@ -1,6 +1,7 @@
 """Stages of convolutions, compiled, over extents with every kind of remainder, beside numpy: maps in front of a convolution of
 one tap, which its kernel computes for a chunk of points at a time, an expansion in front of a depthwise convolution, strip by
 strip, and sums over the image that a depthwise convolution stores; no kernel or buffer of their own is left."""
+import json
 import re
 
 import numpy as np
@@ -137,6 +138,28 @@ def test_strips(block, squeeze, cpu, tmp_path):
             results.append(a.run([x])[0])
     np.testing.assert_allclose(results[1], results[0], rtol=2e-5, atol=1e-5)
     assert all(np.array_equal(r, results[1]) for r in results[2:])
+
+
+def test_strips_name_both_convolutions(tmp_path):
+    """Wherever a kernel is named, all nodes of the file that it computes are."""
+    nodes, inits, shape, result = expanded(*EXPANDED[0])
+    nodes[1].name, path, net = "expansion", tmp_path / "net.onnx", tmp_path / "net.so"
+    save(path, nodes, [value("x", shape)], [value("y", result)], inits, opset=17)
+    done = mcc(path, "-march=native", "-o", net, "-Rpass=fuse")
+    assert re.search(r"nodes in one kernel.*expansion.*depth", done.stderr), done.stderr
+    labels = [n.name or n.output[0] for n in nodes]
+    for text in (mcc("bench", net, "--runs=2", f"--profile={tmp_path / 'profile'}").stdout, mcc("inspect", net).stdout, mcc("inspect", path).stdout,
+                 mcc("bench", net, "--runs=2", "--roofline").stdout):
+        assert all(re.search(rf"\b{label} \(", text) for label in labels), text
+        assert re.search(r"depth \(Conv\).* \+ expansion \(Conv\)", text), text
+    assert re.search(r'"depth"\t"Conv".*\t"expansion"\t"Conv"', (tmp_path / "profile").read_text())
+    assert mcc("inspect", path, f"--profile={tmp_path / 'profile'}", "-march=native", "-o", tmp_path / "net.dot").returncode == 0
+    for command in (["bench", net, "--runs=2"], ["inspect", net], ["inspect", path]):
+        kernels = json.loads(mcc(*command, "--json").stdout)["result"]["kernels"]
+        (both,) = [k for k in kernels if k["name"] == "depth"]
+        assert {"depth", "expansion"} <= {n["name"] for n in both["nodes"]}
+        assert {n["name"] for k in kernels for n in k["nodes"]} >= set(labels)
+    assert b".depth.expansion_" in net.read_bytes()
 
 
 def test_strips_where_they_pay(tmp_path):

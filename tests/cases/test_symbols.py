@@ -7,6 +7,7 @@ from onnx import numpy_helper
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, difference, floats, ints, node
+from support.guard import Heap
 from support.tool import mcc, value
 
 F = np.float32
@@ -179,3 +180,35 @@ def test_names_are_names(tmp_path, word):
     model.compare([floats(3), floats(3)], flags=["-O2"])
     with pytest.raises(ModelError, match=word):
         model.run([floats(3), floats(1)], "-O2")
+
+
+# What makes [2, 5, 4, w] of x [2, 4, 5, w]; a Reshape to [10, 4] then says that w is 1.
+ASKED_TO_BE_ONE = {
+    "product": [node("MatMul", "a x", "c"), node("Transpose", "c", "t", perm=[0, 2, 1, 3])],
+    "map": [node("Relu", "x", "c"), node("Transpose", "c", "t", perm=[0, 2, 1, 3])],
+    "plain": [node("Add", "x one", "c"), node("Reshape", "c other", "t")],
+    "sums": [node("Unsqueeze", "x end", "u"), node("Concat", "u u", "p", axis=4), node("ReduceSum", "p end", "c", keepdims=0),
+             node("Transpose", "c", "t", perm=[0, 2, 1, 3])],
+    "rows": [node("Softmax", "x", "c", axis=2), node("Transpose", "c", "t", perm=[0, 2, 1, 3])],
+    "running": [node("CumSum", "x axis", "c"), node("Transpose", "c", "t", perm=[0, 2, 1, 3])],
+    "bytes": [node("QuantizeLinear", "x scale", "q"), node("Transpose", "q", "t", perm=[0, 2, 1, 3])],
+}
+
+
+@pytest.mark.parametrize("form", ASKED_TO_BE_ONE)
+def test_an_extent_that_the_run_asks_to_be_one(form, tmp_path):
+    """Vectors over such an axis: only their first element has a place. What lies behind the output is not written."""
+    constants = {"a": floats(1, 1, 5, 5), "to": ints(10, 4), "other": ints(2, 5, 4, -1), "end": ints(4), "axis": np.array(1, np.int32), "one": F(1),
+                 "scale": F(0.1)}
+    output = value("y", [10, 4], T.UINT8 if form == "bytes" else T.FLOAT)
+    model = Model(tmp_path, [*ASKED_TO_BE_ONE[form], node("Reshape", "t to", "y")], [value("x", [2, 4, 5, "w"])], [output], constants)
+    x = floats(2, 4, 5, 1)
+    want = model.want([x])[0]
+    for flags in ((), ("-O1",), ("-O0",), ("-march=x86-64-v2",), ("-march=x86-64-v3",)):
+        heap = Heap()
+        with Artifact(model.compile(*flags), threads=1, alloc=heap.alloc, release=heap.release) as a:
+            got = a.run([x])[0]
+            assert not difference(want, got), flags
+            with pytest.raises(ModelError, match="number of elements"):
+                a.run([floats(2, 4, 5, 3)])
+        assert not heap.broken and not heap.blocks, flags

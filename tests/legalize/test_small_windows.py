@@ -69,17 +69,14 @@ def test_drawn(tmp_path):
 
 
 def test_open_sizes(tmp_path):
-    """A run of an open size ends where a fixed one would have a partial window, and nowhere else."""
+    """Sizes of the run give what fixed ones give."""
     server, path = suite.Server(str(PROGRAM)), tmp_path / "layer.onnx"
-    for size, fine in ((4, True), (3, True), (2, False), (1, True)):
+    for size in (4, 3, 2, 1):
         model, x = layer("MaxPool", [size, 4], 12, True, kernel_shape=[3, 1], strides=[2, 2])
         onnx.save(model, path)
         status, text, got = server.ask(path, [x], model.graph.input)
-        assert (status == "ok") == fine, (size, status, text)
-        if fine:
-            assert np.array_equal(got[0], runtime(model, x))
-        else:
-            assert "dimension 2 is smaller than a window" in text
+        assert status == "ok", (size, status, text)
+        assert np.array_equal(got[0], runtime(model, x))
 
 
 @pytest.mark.parametrize("op, k, warned", [("MaxPool", 3, True), ("AveragePool", 3, True), ("LpPool", 3, True), ("MaxPool", 2, False),

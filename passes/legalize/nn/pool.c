@@ -17,27 +17,30 @@ struct pool {
     int64_t kernel[RANK_MAX];
     expr_id hi_pad[RANK_MAX];      /* the end padding as the attributes say, before ceil_mode extends it */
     bool padded, extended;         /* any padding; any partial window at the end */
+    bool partial;                  /* at some sizes of the run, one partial window is all of a dim */
 };
 
-/* The one partial window of dim i, where it is smaller than a window: ends the dim there. Of an open size the run
- * checks that there is none, since nothing but that case would make the sizes behind it more than quotients. */
+/* The one partial window of dim i, if it is smaller than a window: extends the dim's end for it. At an open size by as
+ * much as the run's needs: then room, which the number of windows is computed from, is max(room, min(0, room + most)).
+ */
 static void pool_partial(struct rule *r, struct pool *p, int32_t i, expr_id size, expr_id reach)
 {
     struct exprs *ex = b_exprs(r->b);
     int64_t stride = p->s.strides[i], n, room;
-    expr_id left = spatial_room(ex, &p->s, i, size, reach);
+    expr_id left = spatial_room(ex, &p->s, i, size, reach), gap = ex_sub(ex, size, left);
     if (ex_is_const(ex, left, &room) && ex_is_const(ex, size, &n)) {
         if (n < 1 || room >= 0 || room <= -2 * stride)
             return;
         p->s.hi[i] = ex_addc(ex, p->s.hi[i], room > -stride ? -room : -stride - room); /* one window, else none */
         p->extended |= room > -stride;
-    } else if (stride > 1 && ex_hi(ex, ex_sub(ex, size, left)) > 1) { /* else only an empty dim is too small */
-        expr_id none = ex_or(ex, ex_le(ex, ex_const(ex, 0), left), ex_le(ex, left, ex_const(ex, -stride)));
-        b_assert(r->b, ex_or(ex, none, ex_lt(ex, size, ex_const(ex, 1))), EVAL_SHAPE,
-                 "dimension %d is smaller than a window: a size that "
-                 "is fixed when compiling gives a partial one",
-                 (int)i + 2);
+        return;
     }
+    expr_id most = ex_min(ex, ex_const(ex, stride - 1), ex_addc(ex, gap, -1)); /* more is missing: no window */
+    expr_id zero = ex_const(ex, 0), up_to = ex_max(ex, left, ex_min(ex, zero, ex_add(ex, left, most)));
+    if (ex_lo(ex, left) >= 0 || ex_hi(ex, most) <= 0)
+        return;
+    p->s.hi[i] = ex_add(ex, p->s.hi[i], ex_sub(ex, up_to, left));
+    p->partial = true;
 }
 
 static bool pool_read(struct rule *r, value_id x, struct pool *p)
@@ -209,6 +212,18 @@ bool rule_max_unpool(struct rule *r)
 
 /* ---- averages --------------------------------------------------------------------------------------------------- */
 
+/* How many elements the windows of an unpadded tensor average over, where a dim may have one partial window. */
+static value_id pool_count_partial(struct builder *b, const expr_id *d, enum elem e, const struct pool *p)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id count = ex_const(ex, 1);
+    for (int32_t i = 0; i < p->s.n; i++) {
+        expr_id taps = ex_ceildiv(ex, ex_max(ex, d[2 + i], ex_const(ex, 1)), ex_const(ex, p->s.dilations[i]));
+        count = ex_mul(ex, count, ex_min(ex, taps, ex_const(ex, p->kernel[i])));
+    }
+    return b_convert(b, v_expr(b, ELEM_I64, count), e);
+}
+
 /* How many elements each window averages over; {0} when that is the kernel's size everywhere (*all). */
 static value_id pool_counts(struct rule *r, value_id x, enum elem e, const struct pool *p, bool include, double *all)
 {
@@ -219,8 +234,10 @@ static value_id pool_counts(struct rule *r, value_id x, enum elem e, const struc
     *all = 1;
     for (int32_t i = 0; i < p->s.n; i++)
         *all *= (double)p->kernel[i];
-    if (!p->extended && (include || !p->padded))
+    if (!p->extended && !p->partial && (include || !p->padded))
         return (value_id){0};
+    if (!p->extended && !p->padded)
+        return pool_count_partial(b, d, e, p);
     expr_id dims[RANK_MAX], one = ex_const(ex, 1), zero = ex_const(ex, 0);
     struct pool counted = *p;
     dims[0] = dims[1] = one;

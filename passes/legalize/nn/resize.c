@@ -24,6 +24,7 @@ static const char *const transform_names[] = {"half_pixel",        "half_pixel_s
                                               "align_corners",     "asymmetric",           "tf_half_pixel_for_nn",
                                               "tf_crop_and_resize"};
 enum method { NEAREST, LINEAR, CUBIC };
+enum { SCALE_MOST = 1000000 };
 
 struct resize {
     enum transform transform;
@@ -285,6 +286,17 @@ static value_id vector_at(struct builder *b, value_id v, int64_t k)
     return v_scalar(b, b_slice_axis(b, v, 0, ex_const(ex, k), ex_const(ex, 1)));
 }
 
+/* The run fails for a scale that is refused when compiling: NaN, infinite, 0 and below. */
+static bool scale_check(struct builder *b, value_id s)
+{
+    value_id within = b_binary_f64(b, OP_LE, b_convert(b, s, ELEM_F64), SCALE_MOST);
+    value_id fine = b_binary(b, OP_AND, b_binary(b, OP_LT, num(b, 0), b_convert(b, s, ELEM_F64)), within);
+    expr_id holds = fine.i ? b_elem(b, fine, 0, 0, 1) : (expr_id){0};
+    if (holds.i)
+        b_assert(b, holds, EVAL_VALUE, "a scale is not above 0 and at most %d", SCALE_MOST);
+    return holds.i;
+}
+
 /* floor(length * scale), in f32 as the scales are. */
 static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, uint32_t n)
 {
@@ -299,7 +311,7 @@ static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, u
         axes[i].scale = b_convert(b, s, ELEM_F64);
         if (v_known_f64(b, s, &known)) {
             int64_t size;
-            if (!(known > 0) || known > 1e6)
+            if (!(known > 0) || known > SCALE_MOST)
                 return rule_bad(r, "scale %g", known);
             if (ex_is_const(b_exprs(b), axes[i].in, &size)) {
                 axes[i].out = ex_const(b_exprs(b), (int64_t)floorf((float)size * (float)known));
@@ -310,6 +322,8 @@ static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, u
                 continue;
             }
         }
+        if (!v_known_f64(b, s, &known) && !scale_check(b, s))
+            return false;
         value_id size = b_binary(b, OP_MUL, v_expr(b, ELEM_F32, axes[i].in), s);
         axes[i].out = b_elem(b, b_convert(b, b_unary(b, OP_FLOOR, size), ELEM_I64), 0, 0, INT32_MAX);
         if (!axes[i].out.i)

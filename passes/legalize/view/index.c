@@ -28,11 +28,28 @@ static value_id gather_known(struct rule *r, value_id x, value_id idx, int32_t a
     return rank || !y.i ? y : b_squeeze(b, y, axis);
 }
 
+/* Elements of a constant at constant places that it has. An error here is one of a way that the run may choose
+ * (fork.h); when constants are folded, it would be one of the model. */
+static bool gather_fits(struct rule *r, value_id x, value_id idx, int32_t axis)
+{
+    int64_t n, count, at[16];
+    if (!value_is_const(r->b->g, x) || !ex_is_const(b_exprs(r->b), b_dim(r->b, x, axis), &n) ||
+        !ex_is_const(b_exprs(r->b), b_count(r->b, idx), &count) || count > (int64_t)COUNT_OF(at) ||
+        !value_const_i64(r->b->g, idx, at, (uint32_t)count))
+        return true;
+    for (int64_t i = 0; i < count; i++)
+        if (at[i] < -n || at[i] >= n)
+            return rule_bad(r, "index %lld is outside of dimension %d, which has %lld elements", (long long)at[i],
+                            (int)axis, (long long)n);
+    return true;
+}
+
 bool rule_gather(struct rule *r)
 {
     value_id x = rule_in(r, 0), idx = rule_in(r, 1);
     int32_t axis;
-    if (!x.i || !idx.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, x), &axis))
+    if (!x.i || !idx.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, x), &axis) ||
+        !gather_fits(r, x, idx, axis))
         return false;
     value_id known = gather_known(r, x, idx, axis);
     return rule_result(r, known.i ? known : b_gather(r->b, x, idx, axis));

@@ -194,8 +194,9 @@ static bool squeeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int
     return rule_result(r, b_reshape(r->b, x, out, rank - (int32_t)n));
 }
 
-/* Without axes every dim of size 1 goes. n_open: how many are left undecided, one of them is *open. */
-static uint32_t squeeze_all(struct rule *r, const expr_id *dims, int32_t rank, bool marked[RANK_MAX], int32_t *open)
+/* Without axes every dim of size 1 goes. The number of those that only the run can tell, which open[] marks. */
+static uint32_t squeeze_all(struct rule *r, const expr_id *dims, int32_t rank, bool marked[RANK_MAX],
+                            bool open[RANK_MAX])
 {
     struct exprs *ex = b_exprs(r->b);
     uint32_t n_open = 0;
@@ -204,8 +205,8 @@ static uint32_t squeeze_all(struct rule *r, const expr_id *dims, int32_t rank, b
         if (t == UNKNOWN_)
             t = fact_find(r->lg, ex_eq(ex, dims[i], ex_const(ex, 1)));
         marked[i] = t == TRUE_;
-        n_open += t == UNKNOWN_;
-        *open = t == UNKNOWN_ ? i : *open;
+        open[i] = t == UNKNOWN_;
+        n_open += open[i];
     }
     return n_open;
 }
@@ -248,15 +249,37 @@ static bool squeeze_either(struct rule *r, const struct squeezed *s, const expr_
     return ways.cond_value.i && rule_either(r, &ways);
 }
 
+/* Several dims may be 1: the run chooses among the numbers of those that are, so n open dims have n + 1 ways and not
+ * 2^n. */
+static bool squeeze_several(struct rule *r, struct squeezed *s, const expr_id *dims, int32_t rank, const bool *open)
+{
+    struct exprs *ex = b_exprs(r->b);
+    expr_id is_one[RANK_MAX], out[RANK_MAX], ones = ex_const(ex, 0);
+    int64_t n;
+    for (int32_t i = 0; i < rank; i++) {
+        is_one[i] = open[i] ? ex_eq(ex, dims[i], ex_const(ex, 1)) : ex_const(ex, s->marked[i]);
+        ones = ex_add(ex, ones, is_one[i]);
+    }
+    const int64_t least = ex_lo(ex, ones), most = ex_hi(ex, ones);
+    if (!rule_choose(r, ones, 0, rank, "dims of size 1", &n))
+        return false;
+    for (int32_t i = 0; i < rank; i++)
+        s->marked[i] |= n == most && open[i];
+    if (n == least || n == most)
+        return rule_result(r, squeeze_marked(r->b, s));
+    rule_dims_kept(r, dims, is_one, rank, rank - (int32_t)n, out);
+    return rule_result(r, b_reshape(r->b, s->x, out, rank - (int32_t)n));
+}
+
 bool rule_squeeze(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     struct squeezed s = {.x = rule_in(r, 0)};
-    int32_t rank, open = 0;
+    int32_t rank, first = 0;
     const expr_id *dims = b_dims(r->b, s.x, &rank);
     const int64_t *axes = NULL;
     uint32_t n;
-    bool given, known;
+    bool given, known, open[RANK_MAX];
     expr_id one = ex_const(ex, 1);
     if (!dims || !axes_read(r, (uint32_t)rank, &axes, &n, &given, &known))
         return false;
@@ -264,12 +287,13 @@ bool rule_squeeze(struct rule *r)
         return squeeze_dynamic(r, s.x, dims, rank, n);
     if (given && !rule_axes_marked(r, axes, n, rank, s.marked))
         return false;
-    uint32_t n_open = given ? 0 : squeeze_all(r, dims, rank, s.marked, &open);
+    uint32_t n_open = given ? 0 : squeeze_all(r, dims, rank, s.marked, open);
     if (n_open > 1)
-        return rule_refuse(
-            r, "the rank depends on whether dimension %d is 1, and on others; give its range with --input", (int)open);
+        return squeeze_several(r, &s, dims, rank, open);
+    while (n_open && !open[first])
+        first++;
     if (n_open)
-        return squeeze_either(r, &s, dims, open);
+        return squeeze_either(r, &s, dims, first);
     for (int32_t i = 0; i < rank; i++) {
         enum truth t = s.marked[i] ? ex_cmp_eq(ex, dims[i], one) : TRUE_;
         if (t == FALSE_)

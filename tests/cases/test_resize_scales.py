@@ -1,0 +1,45 @@
+"""Scales of Resize and Upsample that no size follows from: refused when compiling, an error of the run where they are operands."""
+import numpy as np
+import pytest
+from onnx import helper
+
+from support.artifact import ModelError
+from support.compare import Model, floats, node
+from support.tool import value
+
+F = np.float32
+WRONG = [np.nan, np.inf, -np.inf, -1, 0, 1e9, -0.0]
+
+
+def resize(folder, scales, **attributes):
+    constants = None if scales is None else {"s": np.array(scales, F)}
+    ports = [value("x", [1, 1, "h", 4]), *([] if constants else [value("s", [4])])]
+    return Model(folder, [helper.make_node("Resize", ["x", "", "s"], ["y"], "scaled", **attributes)], ports, [value("y", [None] * 4)], constants)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"mode": "linear"}, {"mode": "cubic"}, {"mode": "linear", "coordinate_transformation_mode": "align_corners"}],
+                         ids=lambda a: "-".join(a.values()) or "nearest")
+def test_scales_of_the_run(attributes, tmp_path):
+    model = resize(tmp_path, None, **attributes)
+    for scale in (2, 0.5, 1.5):
+        model.compare([floats(1, 1, 6, 4), np.array([1, 1, scale, 2], F)], atol=1e-4)
+    for at in (2, 3):
+        for scale in WRONG:
+            scales = np.ones(4, F)
+            scales[at] = scale
+            with pytest.raises(ModelError) as caught:
+                model.run([floats(1, 1, 6, 4), scales])
+            assert "scale" in caught.value.text, caught.value.text
+
+
+@pytest.mark.parametrize("scale", WRONG, ids=str)
+def test_known_scales(scale, tmp_path):
+    assert f": scale {scale:g}".lower() in resize(tmp_path, [1, 1, scale, 1]).refused().lower()
+
+
+def test_upsample(tmp_path):
+    model = Model(tmp_path, [node("Upsample", "x s", "y")], [value("x", [1, 1, 2, 2]), value("s", [4])], [value("y", [None] * 4)], opset=9)
+    model.compare([floats(1, 1, 2, 2), np.array([1, 1, 2, 3], F)])
+    for scale in WRONG:
+        with pytest.raises(ModelError, match="scale"):
+            model.run([floats(1, 1, 2, 2), np.array([1, 1, scale, 1], F)])
