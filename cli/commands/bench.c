@@ -11,8 +11,7 @@
 
 enum { ROWS_MAX = 40 };
 
-/* What the time is of the machine's, which is measured beside it, and what the network takes. The operations are those
- * of the symbols' least values: with others given they are not known. */
+/* What the time is of the machine's, which is measured beside it, and what the network takes. */
 static void print_shares(const struct measure *m)
 {
     const struct session *s = &m->s;
@@ -44,8 +43,19 @@ static void print_times(const struct measure *m)
     terminal_print(&text);
 }
 
-static void print_kernels(struct session *s, struct profile *p)
+/* amount / ns; "-" where no amount is known for these sizes. */
+static void put_rate(struct strbuf *out, bool known, uint64_t amount, double ns)
 {
+    if (known)
+        strbuf_printf(out, " %9.2f", ns > 0 ? (double)amount / ns : 0);
+    else
+        strbuf_printf(out, " %9s", "-");
+}
+
+static void print_kernels(struct measure *m)
+{
+    struct session *s = &m->s;
+    struct profile *p = &m->profile;
     struct strbuf text;
     double total = 0, rest = 0, lost = 0;
     bool shared = p->chunks.threads > 1;
@@ -70,9 +80,10 @@ static void print_kernels(struct session *s, struct profile *p)
         shown--;
         const mcc_node *node = &s->api->node[k->node];
         double each = k->ns / profile_turns(s, p, k);
-        strbuf_printf(&text, "%10.2f %5.1f%% %9.2f %9.2f %6.0f  ", k->ns / 1e3, total > 0 ? 100 * k->ns / total : 0,
-                      each > 0 ? (double)node->flops / each : 0, each > 0 ? (double)node->bytes / each : 0,
-                      (double)k->calls / p->runs);
+        strbuf_printf(&text, "%10.2f %5.1f%%", k->ns / 1e3, total > 0 ? 100 * k->ns / total : 0);
+        put_rate(&text, m->counted, node->flops, each);
+        put_rate(&text, m->counted, node->bytes, each);
+        strbuf_printf(&text, " %6.0f  ", (double)k->calls / p->runs);
         if (shared)
             strbuf_printf(&text, "%4.0f%%  ", 100 * chunks_idle(&p->chunks, k->node, k->all));
         node_describe(s->api, node, &text);
@@ -101,9 +112,11 @@ static void bench_print(struct measure *m)
     print_times(m);
     print_shares(m);
     if (!m->options->roofline) {
-        print_kernels(&m->s, &m->profile);
+        print_kernels(m);
         return;
     }
+    if (!roofline_known(m))
+        return;
     calibrate(&c, (uint32_t)m->options->threads);
     calibration_print(m->ctx, &c);
     roofline_print(&m->s, &m->profile, &c);
@@ -111,15 +124,15 @@ static void bench_print(struct measure *m)
 
 static void bench_library(void *user, const char *library, struct compilation *c)
 {
-    (void)c;
     struct measure *m = user;
     const struct options *o = m->options;
+    m->by_dims = c != NULL;
     if (!measure(m, library) || (o->profile && !profile_write(&m->s, &m->profile, o->profile)) ||
         (o->trace && !chunks_write(&m->s, &m->profile.chunks, o->trace)))
         return;
-    if (o->document)
+    if (o->document && (!o->roofline || roofline_known(m)))
         measure_json(m, NULL, o->roofline, &o->document->result);
-    else
+    else if (!o->document)
         bench_print(m);
 }
 

@@ -33,12 +33,14 @@ struct measure {
     uint32_t runs;
     size_t workspace;            /* bytes */
     struct profile profile;      /* by node, until profile_sort */
+    bool by_dims;                /* operations and bytes are counted for --dim, not for the symbols' least values */
+    bool counted;                /* behind measure(): these are the sizes of the runs */
 };
 
 /* Loads the library and runs it as --runs says, twice; false after a diagnostic. measure_end closes it either way. */
 bool measure(struct measure *, const char *library);
 void measure_end(void *measure);
-/* Operations of a run: those of the symbols' least values, so 0 (not known) where others are given. */
+/* Operations of a run; 0: not known, since they were counted for other sizes. */
 uint64_t measure_flops(const struct measure *);
 uint64_t measure_file_bytes(const struct measure *);
 /* As an object (docs/json.md); roofline: with the limits of the machine, which are measured now. */
@@ -52,6 +54,7 @@ void profile_sort(struct profile *);
 /* How often a run goes through all kernels of the node: once, or as often as a loop around them turns. */
 double profile_turns(const struct session *, const struct profile *, const struct kernel_time *);
 /* Kernels against the limits of the machine, those first that lose most time to them. */
+bool roofline_known(const struct measure *); /* false after an error: nothing is counted for these sizes */
 void roofline_print(struct session *, struct profile *, const struct calibration *);
 /* --profile: writes the times by source node, whole or not at all (profile.c, which has the form). */
 bool profile_write(struct session *, const struct profile *, const char *path);

@@ -21,6 +21,14 @@ void calibration_json(const struct calibration *c, const char *key, struct json 
     json_close(j, '{');
 }
 
+static void put_amount(struct json *j, const char *key, bool known, double amount)
+{
+    if (known)
+        json_real(j, key, amount);
+    else
+        json_null(j, key);
+}
+
 /* c: the limits; NULL: they are not asked for. */
 static void put_kernel(const struct measure *m, const struct kernel_time *k, const struct calibration *c,
                        struct json *j)
@@ -32,13 +40,24 @@ static void put_kernel(const struct measure *m, const struct kernel_time *k, con
     json_uint(j, "node", k->node);
     json_text(j, "name", node->name);
     json_text(j, "operator", node->op);
+    json_open(j, "nodes", '[');
+    uint32_t shown = 0;
+    for (uint64_t i = k->node; i < m->s.api->n_node && shown++ <= NODES_SHOWN; i = m->s.api->node[i].next) {
+        if (shown > 1 && !i)
+            break;
+        json_open(j, NULL, '{');
+        json_text(j, "name", m->s.api->node[i].name);
+        json_text(j, "operator", m->s.api->node[i].op);
+        json_close(j, '{');
+    }
+    json_close(j, '[');
     json_real(j, "ns", k->ns);
     json_real(j, "calls", (double)k->calls / p->runs);
-    json_real(j, "flops", (double)node->flops * turns);
-    json_real(j, "bytes", (double)node->bytes * turns);
+    put_amount(j, "flops", m->counted, (double)node->flops * turns);
+    put_amount(j, "bytes", m->counted, (double)node->bytes * turns);
     if (p->chunks.threads > 1)
         json_real(j, "waits", chunks_idle(&p->chunks, k->node, k->all));
-    if (c) {
+    if (c && m->counted) {
         int memory;
         json_real(j, "limit_ns", turns * calibration_limit(c, node->flops, node->bytes, &memory));
         json_text(j, "limited_by", memory ? "memory" : "fma");

@@ -171,6 +171,23 @@ static bool time_runs(struct measure *m, bool inside)
     return true;
 }
 
+/* Do the inputs have the sizes that operations and bytes were counted for? */
+static bool sizes_are_counted(struct measure *m)
+{
+    struct session *s = &m->s;
+    int64_t *symbols = NEW_ARRAY(&m->ctx->session, int64_t, s->api->n_sym + 1);
+    bool same = session_symbols(s, symbols);
+    for (uint32_t i = 0; !m->by_dims && i < s->api->n_sym; i++)
+        symbols[i] = symbol_least(&s->api->sym[i]);
+    for (uint32_t i = 0; same && i < s->api->n_in; i++)
+        for (int32_t d = 0; d < s->api->in[i].ndim; d++) {
+            const mcc_dim *dim = &s->api->in[i].dims[d];
+            if (dim->extent == -1 && dim->symbol >= 0)
+                same = same && s->in[i].dims[d] == symbols[dim->symbol];
+        }
+    return same;
+}
+
 bool measure(struct measure *m, const char *library)
 {
     struct context *ctx = m->ctx;
@@ -193,6 +210,7 @@ bool measure(struct measure *m, const char *library)
         ctx->model_path = o->files.items.data[0];
         if (!session_feed(&m->s, true))
             return false;
+        m->counted = sizes_are_counted(m);
         profile->n = m->s.api->n_node;
         profile->nodes = NEW_ARRAY(&ctx->session, struct kernel_time, profile->n + 1);
         if (host.chunk)
@@ -211,7 +229,7 @@ void measure_end(void *user)
 uint64_t measure_flops(const struct measure *m)
 {
     uint64_t flops = 0;
-    if (m->options->dims.items.n || m->options->feeds.items.n)
+    if (!m->counted)
         return 0;
     for (uint32_t i = 0; i < m->s.api->n_node; i++)
         flops += m->s.api->node[i].flops;

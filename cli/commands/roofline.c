@@ -32,6 +32,13 @@ void calibration_print(struct context *ctx, const struct calibration *c)
     terminal_print(&text);
 }
 
+bool roofline_known(const struct measure *m)
+{
+    return m->counted || error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                                  "'roofline': the operations of compiled code are counted for the least sizes only; "
+                                  "give the network instead, with the sizes as --dim");
+}
+
 void roofline_print(struct session *s, struct profile *p, const struct calibration *c)
 {
     struct strbuf text;

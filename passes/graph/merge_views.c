@@ -9,11 +9,13 @@
  * for each constant, and four times all constants' bytes in whole comparisons.
  *
  * A view must not be slower to read than the constant was, so who reads decides:
- *   transposed   products take panels (weight_order); where all of them want the same ones, rows of a long table are
- * fetched from the panels too. Every other reader wants its own order: both stay. reshaped     readers in row-major
- * order, where the other shape costs no division rows         readers in row-major order, and rows that begin at a
- * whole cache line
+ * - transposed: products take panels (weight_order). If all of them want the same ones, a Gather fetches its rows from
+ * the panels, too: from a long table, beside whose product that is nothing, or if it costs at most 2 % of the network's
+ * estimated time. Every other reader wants its own order: both stay.
+ * - reshaped: readers in row-major order, where the other shape costs no division.
+ * - rows: readers in row-major order, and rows that begin at a whole cache line.
  */
+#include "passes/graph/network_time.h"
 #include "passes/module/access.h"
 #include "passes/module/module.h"
 
@@ -26,7 +28,8 @@ enum {
     SAMPLES = 64,
     TILE = 32,
     PROBES = 1 << 22,
-    ROWS_LEAST = 1024,
+    ROWS_LONG = 1024, /* of a table */
+    PART_OF_TIME = 50, /* of the network's that fetching may cost: the 50th */
     LINE = 64
 };
 
@@ -44,6 +47,7 @@ struct constant {
     uint64_t key;
     bool plain; /* somebody reads it in row-major order */
     int64_t rows; /* a Gather fetches parts of it, out of so many along its axis; 0: none does */
+    double fetched; /* elements that these fetch in a run */
     struct panels panels; /* n = 0: no product reads it */
     bool differ; /* products want different panels of it */
     bool gone; /* it is a view of another one now */
@@ -56,6 +60,7 @@ struct merger {
     uint32_t n_values;
     uint64_t budget; /* bytes that may still be compared as a whole */
     int64_t probes;
+    double ns; /* that fetching rows from panels may still cost */
     bool changed;
 };
 
@@ -135,10 +140,11 @@ static void add_panels(struct constant *c, const struct panels *p)
         c->panels = *p;
 }
 
-static void add_rows(struct constant *c, int64_t rows)
+static void add_rows(struct constant *c, int64_t rows, double fetched)
 {
     if (rows && (!c->rows || rows < c->rows))
         c->rows = rows;
+    c->fetched += fetched;
 }
 
 static void note_use(struct merger *m, const struct node *n, uint32_t operand)
@@ -149,7 +155,7 @@ static void note_use(struct merger *m, const struct node *n, uint32_t operand)
     if (!c || is_seen_through(m->g, n))
         return;
     if (n->op == OP_GATHER && operand == 0)
-        add_rows(c, c->dims[perm[node_int(n, "axis", 0)]]);
+        add_rows(c, c->dims[perm[node_int(n, "axis", 0)]], elements_hint(m->g, n->out[0]));
     else if ((n->op == OP_DOT || n->op == OP_CONV) && operand == 1 &&
              (p.n = weight_order(m->g, n, perm, p.order, &p.lanes)) > 0)
         add_panels(c, &p);
@@ -314,15 +320,24 @@ static bool is_reshaped(struct merger *m, const struct constant *a, const struct
 
 /* ---- deciding ---------------------------------------------------------------------------------------------------- */
 
+/* What fetching rows of both from panels costs: an element has a cache line there, not a sixteenth. */
+static double fetch_ns(const struct constant *a, const struct constant *b)
+{
+    const double each = 0.5;
+    return ((a->rows && a->rows < ROWS_LONG ? a->fetched : 0) + (b->rows && b->rows < ROWS_LONG ? b->fetched : 0)) *
+           each;
+}
+
 /* Why transposed constants stay two; NULL: they need not. of_b: b's panels in a's dims. */
-static const char *why_not_transposed(const struct constant *a, const struct constant *b, const struct panels *of_b)
+static const char *why_not_transposed(const struct merger *m, const struct constant *a, const struct constant *b,
+                                      const struct panels *of_b)
 {
     if (a->differ || b->differ || (a->panels.n && of_b->n && !panels_equal(&a->panels, of_b)))
         return "the products want different panels";
     if (a->plain || b->plain || !(a->panels.n || of_b->n))
         return "each is read in its own order";
-    if ((a->rows && a->rows < ROWS_LEAST) || (b->rows && b->rows < ROWS_LEAST))
-        return "rows of so short a table are slower to fetch from panels";
+    if (fetch_ns(a, b) > m->ns)
+        return "to fetch rows of so short a table from panels would cost more than 2 % of the network's time";
     return NULL;
 }
 
@@ -394,16 +409,18 @@ static bool try_transposed(struct merger *m, struct constant *a, struct constant
     for (int32_t i = 0; i < of_b.n; i++)
         of_b.order[i] = perm[of_b.order[i]];
     of_b.lanes = of_b.n ? perm[of_b.lanes] : 0;
-    const char *why = why_not_transposed(a, b, &of_b);
+    const char *why = why_not_transposed(m, a, b, &of_b);
     say(m, a, b, "transposed", why);
     if (why)
         return true;
     for (int32_t d = 0; d < b->rank; d++)
         wide[d] = perm[d];
     struct attr attr = attr_ints("perm", wide, (uint32_t)b->rank);
+    m->ns -= fetch_ns(a, b);
     replace(m, a, b, OP_TRANSPOSE, &attr, 1);
     add_panels(a, &of_b);
-    add_rows(a, b->rows);
+    a->fetched = 0; /* which has been counted */
+    add_rows(a, b->rows, 0);
     return true;
 }
 
@@ -419,7 +436,7 @@ static bool try_reshaped(struct merger *m, struct constant *a, struct constant *
     struct attr attr = attr_exprs("dims", t->dims, (uint32_t)t->rank);
     replace(m, a, b, OP_RESHAPE, &attr, 1);
     a->plain |= b->plain;
-    add_rows(a, b->rows);
+    add_rows(a, b->rows, b->fetched);
     return true;
 }
 
@@ -511,6 +528,7 @@ bool merge_views(struct module *module)
     if (m.all.n < 2)
         return true;
     note_uses(&m);
+    m.ns = network_ns(g) / PART_OF_TIME;
     whole_views(&m);
     part_views(&m);
     if (m.changed)
