@@ -167,7 +167,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs bench bench-models bench-kernels bench-mca bench-forms bench-threads bench-int8 bench-llm
+.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-threads bench-int8 bench-llm
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -218,10 +218,17 @@ $(FUZZERS:%=fuzz-%): fuzz-%: deps-fuzz all $(VENV)/bin/pytest
 	@mkdir -p $(BUILD)-fuzz/findings $(CORPUS_DIR)/$*
 	@$(TEST_ENV) $(PYTHON) tests/fuzz/targets/corpus.py $* $(CORPUS_DIR)/$*
 	$(BUILD)-fuzz/fuzz_$* -max_total_time=$(SECONDS_EACH) -timeout=30 -rss_limit_mb=3072 -max_len=65536 -print_final_stats=1 \
-	    -artifact_prefix=$(BUILD)-fuzz/findings/$*- $(CORPUS_DIR)/$*
+	    $(addprefix -dict=,$(wildcard tests/fuzz/targets/$*.dict)) -artifact_prefix=$(BUILD)-fuzz/findings/$*- $(CORPUS_DIR)/$*
 .SECONDARY: $(FUZZ_OBJECTS) $(FUZZERS:%=$(BUILD)/obj/tests/fuzz/targets/fuzz_%.o)
 $(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/targets/fuzz_%.o $(FUZZ_OBJECTS) $(BUILD)/libmcc.a
 	$(call say,LINK,$@)$(CXX) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LIBS) $(LDFLAGS)
+
+# Changed jobs for workers in their sandbox, with the sanitizers, leaks off (tests/fuzz/worker.py). Findings stay in $(BUILD)-address/findings.
+.PHONY: fuzz-worker
+fuzz-worker: $(VENV)/bin/pytest
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)-address SANITIZE=address,undefined OPT="-O1 -g1" $(BUILD)-address/mcc
+	@MCC_BUILD=$(abspath $(BUILD)-address) MCC=$(abspath $(BUILD)-address)/mcc PYTHONDONTWRITEBYTECODE=1 \
+	    $(PYTHON) tests/fuzz/worker.py $(SECONDS_EACH) $(SEED)
 
 # Failing calls and allocations, DRAWS of each kind (tests/torture).
 DRAWS ?= 2000
@@ -333,9 +340,23 @@ fuzz-graphs: all $(BUILD)/tests/fuzz/test_graphs
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_graphs $(N) $(SEED)
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_graphs $$(( ($(N) + 9) / 10 )) $(SEED) --native
 
+# Records of schedules with other numbers: refused by a field's name, or their loops compute what the interpreter does.
+fuzz-schedules: all $(BUILD)/tests/fuzz/test_schedules
+	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_schedules $(N) $(SEED)
+	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_schedules $$(( ($(N) + 99) / 100 )) $(SEED) --native
+
 # Random ONNX networks beside ONNX Runtime; what disagrees is reduced and written to $(BUILD)/fuzz-ort. ONLY="Conv Relu": these alone.
 fuzz-ort: all $(VENV)/bin/pytest
 	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.main $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
+
+# Processor time and memory in proportion to the input, for each construct that can be repeated. ONLY="chain fan": these alone.
+.PHONY: scaling
+scaling: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/scaling/run.py $(ONLY)
+
+# Long chains of computations on sizes: mcc ends with a verdict, soon and in little memory. What does not is in $(BUILD)/fuzz-chains.
+fuzz-chains: all $(VENV)/bin/pytest
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.chains $(N) $(SEED)
 
 # Clang's warnings beside gcc's: a stamp for each file that has none, so that only what has changed is looked at again.
 LINT_FLAGS := -std=c11 -D_GNU_SOURCE -fsyntax-only $(INCLUDE) -isystem $(LLVM_INCLUDE) $(WARN)
@@ -517,7 +538,10 @@ help:
 	@echo 'make torture       DRAWS=2000: failing system calls and allocations, that many of each kind'
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
+	@echo 'make fuzz-schedules N=20000 SEED=1 records of schedules with other numbers, on every CPU: refused, or right'
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'
+	@echo 'make scaling       each construct at n, 2n, 4n: processor time grows at most 2.3 a doubling, memory 2.2; ONLY="chain fan"'
+	@echo 'make fuzz-chains   N=1000 SEED=1 long chains of computations on sizes: a verdict within 10 s of processor time and 1 GiB'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 BATCH=16 GAP=0,1ms CALLERS=2 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'

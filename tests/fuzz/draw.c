@@ -29,12 +29,24 @@ const struct type *drawn_type(struct draw *d, const struct drawn *v)
     return value_type(d->g, v->v);
 }
 
+void draw_extents(const struct draw *d, int k, int64_t *extents)
+{
+    for (uint32_t i = 0; i < d->n_symbols; i++)
+        extents[i] = k == 0 ? d->extent[i] : k == 1 ? 0 : k == 2 ? 1 : d->extent[i] - d->extent[i] / 3;
+}
+
 int64_t draw_dim(struct draw *d, expr_id e)
 {
-    int64_t n = -1, *symbols = NEW_ARRAY(&d->ctx->session, int64_t, sym_count(d->x) + 1);
-    for (uint32_t i = 0; i < d->n_symbols; i++)
-        symbols[d->symbol[i].i] = d->extent[i];
-    return ex_eval(d->x, e, symbols, &n) ? n : -1;
+    int64_t n = -1, most = -1, extents[DRAW_SYMBOLS],
+            *symbols = NEW_ARRAY(&d->ctx->session, int64_t, sym_count(d->x) + 1);
+    for (int k = 0; k < DRAW_SIZES; k++) {
+        draw_extents(d, k, extents);
+        for (uint32_t i = 0; i < d->n_symbols; i++)
+            symbols[d->symbol[i].i] = extents[i];
+        if (ex_eval(d->x, e, symbols, &n))
+            most = n > most ? n : most;
+    }
+    return most;
 }
 
 int64_t draw_count(struct draw *d, const struct drawn *v)

@@ -1,6 +1,6 @@
 /* Random legal graphs, the same for one seed in every context: draw.c (choices, leaves), draw_map.c (elementwise),
- * draw_view.c (views, gathers, scatters), draw_sum.c (reductions), draw_product.c (products), draw_spatial.c (windows,
- * convolutions), draw_control.c (branches and loops).
+ * draw_size.c (computed extents), draw_view.c (views, gathers, scatters), draw_sum.c (reductions), draw_product.c
+ * (products), draw_spatial.c (windows, convolutions), draw_control.c (branches and loops).
  *
  * Every value carries what is known of its elements: their largest magnitude, how far an implementation may be off, and
  * for those that no rounding has touched the number of binary places. Sums and products of few small dyadic numbers are
@@ -14,7 +14,14 @@
 
 #include "ir/build/build.h"
 
-enum { DRAW_VALUES = 160, DRAW_ELEMENTS = 6000, DRAW_WORK = 400000, DRAW_INPUTS = 24, DRAW_SYMBOLS = 2 };
+enum {
+    DRAW_VALUES = 160,
+    DRAW_ELEMENTS = 6000,
+    DRAW_WORK = 400000,
+    DRAW_INPUTS = 24,
+    DRAW_SYMBOLS = 2,
+    DRAW_SIZES = 4
+};
 
 struct drawn {
     value_id v;
@@ -68,7 +75,9 @@ bool draw_chance(struct draw *, int percent);
 /* ---- values --------------------------------------------------------------------------------------------------- */
 
 const struct type *drawn_type(struct draw *, const struct drawn *);
-int64_t draw_dim(struct draw *, expr_id);                      /* at the largest extents */
+/* The extents of the symbols in run k of DRAW_SIZES: the largest, none, one, and something between. */
+void draw_extents(const struct draw *, int k, int64_t *extents);
+int64_t draw_dim(struct draw *, expr_id);                      /* the largest of these runs */
 int64_t draw_count(struct draw *, const struct drawn *);
 double elem_eps(enum elem);
 /* Completes what is known about a result: rounds err up where it is not exact. */
@@ -85,6 +94,9 @@ struct drawn draw_leaf(struct draw *, enum elem, const expr_id *dims, int32_t ra
 struct drawn draw_indices(struct draw *, enum elem, const expr_id *dims, int32_t rank, int64_t lo, int64_t hi);
 expr_id draw_extent(struct draw *);
 expr_id draw_symbol(struct draw *); /* one of them; there must be some */
+/* Of draw_size.c: any number that is computed from the symbols, and one of lo..hi. */
+expr_id draw_number(struct draw *, int depth);
+expr_id draw_size(struct draw *, int64_t lo, int64_t hi);
 int32_t draw_shape(struct draw *, int32_t least, expr_id *dims);
 /* The same values without rounding error or wide range: what follows a discontinuous operator. */
 enum elem draw_float(struct draw *);

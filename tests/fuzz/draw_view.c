@@ -4,14 +4,20 @@
 #include <math.h>
 #include <string.h>
 
+/* An extent that nothing else says: computed from the symbols now and then. */
+static expr_id free_extent(struct draw *d)
+{
+    return d->n_symbols && draw_chance(d, 35) ? draw_size(d, draw_int(d, 0, 1), 9) : draw_extent(d);
+}
+
 static value_id broadcast(struct draw *d, const struct drawn *x, const struct type *t)
 {
     expr_id dims[RANK_MAX];
     int32_t more = (int32_t)draw_int(d, 0, 1), rank = t->rank + more;
     for (int32_t i = 0; i < rank; i++) {
-        dims[i] = i < more ? draw_extent(d) : t->dims[i - more];
+        dims[i] = i < more ? free_extent(d) : t->dims[i - more];
         if (i >= more && ex_is(d->x, dims[i], 1) && draw_chance(d, 50))
-            dims[i] = draw_extent(d);
+            dims[i] = free_extent(d);
     }
     return b_broadcast(&d->b, x->v, dims, rank);
 }
@@ -64,7 +70,10 @@ static value_id slice(struct draw *d, const struct drawn *x, const struct type *
         starts[i] = ex_const(d->x, 0);
         sizes[i] = t->dims[i];
         steps[i] = 1;
-        if (draw_chance(d, 25)) {   /* backwards, whole */
+        if (d->n_symbols && draw_chance(d, 30)) {   /* a part that sizes say */
+            sizes[i] = ex_min(d->x, draw_size(d, 0, 40), t->dims[i]);
+            starts[i] = ex_min(d->x, draw_size(d, 0, 40), ex_sub(d->x, t->dims[i], sizes[i]));
+        } else if (draw_chance(d, 25)) {   /* backwards, whole */
             starts[i] = ex_addc(d->x, t->dims[i], -1);
             steps[i] = -1;
         } else if (ex_is_const(d->x, t->dims[i], &n) && n > 1 && draw_chance(d, 55)) {
@@ -90,8 +99,8 @@ static value_id pad(struct draw *d, const struct drawn *x, const struct type *t,
     expr_id lo[RANK_MAX], hi[RANK_MAX];
     value_id fill = {0};
     for (int32_t i = 0; i < t->rank; i++) {
-        lo[i] = ex_const(d->x, draw_chance(d, 40) ? draw_int(d, 1, 3) : 0);
-        hi[i] = ex_const(d->x, draw_chance(d, 40) ? draw_int(d, 1, 3) : 0);
+        lo[i] = draw_chance(d, 40) ? draw_size(d, 1, 3) : ex_const(d->x, 0);
+        hi[i] = draw_chance(d, 40) ? draw_size(d, 1, 3) : ex_const(d->x, 0);
     }
     if (!strcmp(mode, "constant") && draw_chance(d, 50)) {
         fill = b_scalar_f64(&d->b, t->elem, 1);
@@ -143,9 +152,11 @@ static void iota(struct draw *d)
     expr_id dims[RANK_MAX];
     int32_t rank = draw_shape(d, 1, dims);
     enum elem e = DRAW_PICK(d, elems);
+    if (draw_chance(d, 40))
+        dims[rank - 1] = free_extent(d);
     if (draw_chance(d, 30)) {
-        expr_id elements[3] = {ex_const(d->x, 3), d->n_symbols ? draw_symbol(d) : ex_const(d->x, 5),
-                               ex_const(d->x, -2)};
+        expr_id elements[3] = {draw_size(d, -60, 60), d->n_symbols ? draw_symbol(d) : ex_const(d->x, 5),
+                               draw_size(d, -60, 3)};
         int64_t n = draw_int(d, 1, 3);
         draw_keep(d, drawn_make(d, b_from_exprs(&d->b, ELEM_I64, elements, (uint32_t)n, &n, 1), 64, 0, 0));
         return;

@@ -79,20 +79,6 @@ static struct machine machine_of(uint64_t k)
     return target_find(names[k % COUNT_OF(names)])->machine;
 }
 
-enum { MOST_SIZES = 4 };
-
-/* Extents for the symbols: the largest, none, one, and something between. */
-static uint32_t sizes_of(const struct draw *d, int64_t (*size)[DRAW_SYMBOLS])
-{
-    memset(size, 0, MOST_SIZES * sizeof *size);
-    for (uint32_t i = 0; i < d->n_symbols; i++) {
-        size[0][i] = d->extent[i];
-        size[2][i] = 1;
-        size[3][i] = d->extent[i] - d->extent[i] / 3;
-    }
-    return d->n_symbols ? MOST_SIZES : 1;
-}
-
 struct expected {
     enum eval_status status;
     struct tensor *out;
@@ -127,13 +113,14 @@ static const char *artifact_path(struct arena *arena)
 static int compare(struct draw *d, const struct way *w, struct strbuf *why)
 {
     struct arena *arena = &d->ctx->session;
-    int64_t size[MOST_SIZES][DRAW_SYMBOLS];
-    struct expected want[MOST_SIZES];
-    uint32_t n = sizes_of(d, size), n_out = d->g->outputs.n;
+    int64_t size[DRAW_SIZES][DRAW_SYMBOLS] = {{0}};
+    struct expected want[DRAW_SIZES];
+    uint32_t n = d->n_symbols ? DRAW_SIZES : 1, n_out = d->g->outputs.n;
     struct tensor *have = NEW_ARRAY(arena, struct tensor, n_out + 1);
     int result = EMPTY;
     for (uint32_t i = 0; i < n; i++) {
         want[i] = (struct expected){.out = NEW_ARRAY(arena, struct tensor, n_out + 1), .text = ""};
+        draw_extents(d, (int)i, size[i]);
         draw_bind(d, size[i]);
         want[i].status = graph_eval(d->g, d->inputs, want[i].out, arena, &want[i].text);
         if (want[i].status == EVAL_OK || want[i].status == EVAL_SHAPE || (i && want[i].status == EVAL_VALUE))

@@ -353,12 +353,20 @@ struct compilation *stages_of_way(struct context *ctx, struct graph *g, const st
     o->self = "/proc/self/exe";
     o->level = w->level;
     o->jobs = 1;
-    o->variants = w->native ? w->variant : "x86-64-v2";
-    o->target = w->native ? NULL : "x86_64";
+    o->variants = w->native ? w->variant : w->cpu ? w->cpu : "x86-64-v2";
+    o->target = w->native ? NULL : w->cpu ? target_find(w->cpu)->arch : "x86_64";
+    o->precision = w->precision ? w->precision : o->precision;
+    o->schedules = w->schedules;
+    if (w->choice)
+        VEC_PUSH(&ctx->session, &o->choices.items, w->choice);
     o->layout = layouts[w->layout];
     o->verify_each = true;
-    *c = (struct compilation){
-        .ctx = ctx, .options = o, .output = path, .last = last, .graph = g, .machine = w->native ? NULL : &w->machine};
+    *c = (struct compilation){.ctx = ctx,
+                              .options = o,
+                              .output = path,
+                              .last = last,
+                              .graph = g,
+                              .machine = w->native || w->cpu ? NULL : &w->machine};
     if (module_begin(c)) {
         c->module->winograd = w->winograd;
         c->module->winograd_weights = w->weights;
@@ -375,11 +383,14 @@ struct compilation *stages_of_way(struct context *ctx, struct graph *g, const st
 
 struct loops *loops_make(struct draw *d, const struct way *w, struct strbuf *why)
 {
+    struct compilation *c = stages_of_way(d->ctx, d->g, w, "emit", NULL, why);
+    return c ? loops_of(d, c, why) : NULL;
+}
+
+struct loops *loops_of(struct draw *d, struct compilation *c, struct strbuf *why)
+{
     struct arena *arena = &d->ctx->session;
     struct loops *l = NEW(arena, struct loops);
-    struct compilation *c = stages_of_way(d->ctx, d->g, w, "emit", NULL, why);
-    if (!c)
-        return NULL;
     *l = (struct loops){.d = d, .m = c->module, .ctx = d->ctx, .arena = arena, .why = why};
     l->kernel = NEW_ARRAY(arena, struct lfunc *, l->m->kernels.n + 1);
     l->weights = memory(arena, (int64_t)l->m->weights_bytes, 0xff);

@@ -11,7 +11,11 @@
 struct way {
     int level;                   /* of optimisation */
     enum layout_choice layout;
-    struct machine machine;      /* loops only */
+    struct machine machine;      /* loops only, where cpu is NULL */
+    const char *cpu;             /* loops only: a row of target.def */
+    const char *precision;       /* --precision; NULL: f32 */
+    const char *choice;          /* --choose; NULL: none */
+    const char *schedules;       /* --schedules; NULL: none */
     bool native;
     const char *variant;         /* native only: of the CPU */
     uint32_t threads;            /* native only: the larger number */
@@ -23,7 +27,10 @@ void way_print(const struct way *, struct strbuf *);
 /* Both: make, once for a graph, returns NULL when why says what broke. run takes the inputs that draw_bind made last,
  * and gives one tensor per output, in the context's memory; false when why says what broke. */
 struct loops;
+struct compilation;
 struct loops *loops_make(struct draw *, const struct way *, struct strbuf *why);
+/* Of what stages_of_way has made up to `emit`. */
+struct loops *loops_of(struct draw *, struct compilation *, struct strbuf *why);
 bool loops_run(struct loops *, struct tensor *out);
 
 /* An artifact, written to path and loaded for one and for several threads; run compares the two bit by bit. */

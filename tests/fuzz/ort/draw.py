@@ -81,6 +81,8 @@ class Draw(Choices):
         self.nodes, self.pool, self.inputs, self.constants = [], [], [], []
         self.refused = []          # (operator, what ONNX Runtime said)
         self.count = 0
+        self.sized = self.hostile = False    # sizes are computed (ops_sizes.py), from huge constants too
+        self.divides = False       # by an extent
 
     def name(self, letter="v"):
         self.count += 1

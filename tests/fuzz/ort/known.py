@@ -7,7 +7,10 @@ docs/numerics.md says more of those where the meaning of an operator was decided
 import re
 
 import numpy as np
+import onnx
 from onnx import TensorProto, helper, numpy_helper
+
+from fuzz.ort.judge import runtime
 
 NODES = 4
 WHOLE = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32, TensorProto.UINT32,
@@ -66,6 +69,16 @@ def drawn_mask(node, model, feeds):
 
 def doubles(node, model, feeds):
     return any(a.dtype == np.float64 for a in tensors(model, feeds))
+
+
+def computed_zero(node, model, feeds):
+    """An operand that says a shape, and that the run computes, has a 0 or a -1."""
+    wide = onnx.ModelProto()
+    wide.CopyFrom(model)
+    del wide.graph.output[:]
+    wide.graph.output.append(helper.make_empty_tensor_value_info(node.input[1]))
+    got, _ = runtime(wide, feeds, False)
+    return bool(got) and bool(np.any(got[node.input[1]] <= 0))
 
 
 def padding_alone(node, model, feeds):
@@ -179,7 +192,7 @@ def i8(node, model, feeds):
 CEIL = "ceil_mode with auto_pad VALID: the length is that of ONNX's formula"
 DILATED = "auto_pad SAME_* with dilations: ONNX Runtime pads as if there were none"
 WIDE = "auto_pad SAME_*, strides above the window: ONNX Runtime crops by a negative padding, mcc pads by none"
-SIZES = "other sizes than the drawn ones, smaller than a window: mcc wants sizes that fit, or fixed ones"
+WHOLE = "a partial window before AveragePool-19: ONNX Runtime divides by the whole kernel, mcc by what is there"
 LARGEST = "NaN is the largest and the least, as in numpy; ONNX Runtime passes over it or not, as its code for the shape does"
 ML = ("LinearClassifier", "TreeEnsembleClassifier", "TreeEnsembleRegressor", "SVMRegressor", "SVMClassifier", "Normalizer", "Scaler")
 MISFIT = "operands that do not fit, at other sizes: ONNX Runtime takes a part of one"
@@ -207,7 +220,7 @@ KNOWN = [
     ("ours", "LSTM", nan, "got nan", "theirs", GATES),
     ("ours", "RNN", nan, "got nan", "theirs", GATES),
     *(("ours", op, nan, "got nan", "theirs", LARGEST) for op in ("ReduceMax", "ReduceMin", "GlobalMaxPool", "MaxRoiPool", "MaxPool", "Max", "Min", "Clip")),
-    *(("run", op, always, "smaller than a window|window is larger", "open", SIZES) for op in ("MaxPool", "AveragePool", "LpPool")),
+    ("ours", "AveragePool", has("count_include_pad", 1), r"expected, got \d", "theirs", WHOLE),
     *(("refused", op, valid_ceil, "do not broadcast|differ", "theirs", CEIL) for op in ("MaxPool", "AveragePool", "LpPool")),
     *(("ours", op, same_wide, "", "theirs", WIDE) for op in ("MaxPool", "AveragePool", "LpPool")),
     ("run", "GroupNormalization", always, "as many as there are c", "theirs", CHANNELS),
@@ -313,6 +326,11 @@ KNOWN = [
       for op in ("BlackmanWindow", "HannWindow", "HammingWindow")),
     *(("ours", op, beside("STFT"), "", "open", "sums that rounding puts on either side of a whole number") for op in ("Floor", "Ceil", "Round")),
     ("run", "AveragePool", valid_ceil, "differ", "theirs", CEIL),
+    *(("ours", op, empty, r"expected, got \[", "theirs", ENDS) for op in ("ArgMax", "ArgMin")),
+    ("ours", "ConvTranspose", nan, "nan expected", "theirs", "an infinity in a sum of numbers: ONNX Runtime's product has NaN beside it"),
+    ("run", "RotaryEmbedding", always, "number of elements", "theirs", "other sizes: heads that the caches do not fit; ONNX Runtime takes a part"),
+    ("run", "Reshape", computed_zero, "changes the number of elements|dimension is negative", "open",
+     "an extent that is computed from sizes and is 0 (-1) stands for itself, so the run stops; ONNX Runtime copies (infers) one"),
     ("ours", "SplitToSequence", has("keepdims", 0), "", "theirs", "keepdims counts only without split, as ONNX's text says"),
 ]
 

@@ -157,7 +157,7 @@ class Tally:
         lines = ["", " ".join(f"{k} {n}" for k, n in sorted(self.kinds.items()))]
         lines += [f"{n:6} known, {what}" for what, n in self.known.most_common()]
         lines += [f"{n:6} new, {what}" for what, n in self.new.most_common()]
-        never = sorted(n for n in set(GENERATORS) - set(self.drawn) if not n.endswith(("Text", "Trained")))    # forms of other operators
+        never = sorted(n for n in set(GENERATORS) - set(self.drawn) if not n.endswith(("Text", "Trained", "Sizes")))    # forms of other operators
         lines.append(f"{sum(self.drawn.values())} nodes of {len(self.drawn)} operators" + (f"; never drawn: {' '.join(never)}" if never else ""))
         return "\n".join(lines)
 

@@ -4,17 +4,18 @@ import dataclasses
 import numpy as np
 from onnx import helper, numpy_helper
 
-from fuzz.ort import ops_control, ops_map, ops_ml, ops_nn, ops_quant, ops_reduce, ops_shape, ops_text
+from fuzz.ort import ops_control, ops_map, ops_ml, ops_nn, ops_quant, ops_reduce, ops_shape, ops_sizes, ops_text
 from fuzz.ort.draw import GENERATORS, Draw, Refused
 from fuzz.ort.eager import Carried, sequence_info
 from fuzz.ort.elements import I4, TEXT, U4
 
-FAMILIES = (ops_map, ops_reduce, ops_shape, ops_nn, ops_quant, ops_control, ops_ml, ops_text)
+FAMILIES = (ops_map, ops_reduce, ops_shape, ops_sizes, ops_nn, ops_quant, ops_control, ops_ml, ops_text)
 OPSETS = list(range(7, 27))                   # those that ONNX Runtime loads
 OPSET_WEIGHT = [3 if v in (13, 17, 18, 21, 22, 24, 26) else 1 for v in OPSETS]
 SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
 SIZE_WEIGHT = (4, 4, 5, 5, 4, 3, 2, 1)
 OUTPUTS = 8
+SIZED, SIZED_WEIGHT = 30, 25                  # percent of the networks that compute sizes; how much oftener those generators then come
 FLAGS = ((), ("-O0",), ("-O1",), ("-march=x86-64-v2",), ("-march=x86-64-v3",), ("--layout=NC16c",), ("--winograd=6",))
 FLAG_WEIGHT = (80, 5, 4, 4, 4, 2, 1)
 
@@ -39,10 +40,12 @@ def draw_network(seed, only=None):
     """The network of this seed; of these operators alone, where some are given."""
     rng = np.random.default_rng(seed)
     opset = int(rng.choice(OPSETS, p=np.array(OPSET_WEIGHT) / sum(OPSET_WEIGHT)))
-    d = Draw([seed, 1], opset)
+    sized = rng.integers(100) < SIZED or bool(only) and any(n.endswith("Sizes") for n in only)
+    d = Draw([seed, 1], max(opset, 12) if sized else opset)
+    d.sized, d.hostile = sized, sized and rng.integers(100) < 30
     wanted = d.pick(SIZES, SIZE_WEIGHT)
-    names = sorted(only or GENERATORS)
-    weights = [GENERATORS[n][1] for n in names]
+    names = sorted(only or (n for n in GENERATORS if sized or not n.endswith("Sizes")))
+    weights = [GENERATORS[n][1] * (SIZED_WEIGHT if n.endswith("Sizes") else 1) for n in names]
     for _ in range(8 * wanted + 20):
         if len(d.nodes) >= wanted:
             break
@@ -65,11 +68,11 @@ def used_names(nodes):
 
 def symbols_of(d, inputs):
     """{extent: symbol} of some extents of the inputs, or a symbol of its own for each dim, or none."""
-    kind = d.pick(("none", "shared", "own"), (60, 25, 15))
+    kind = d.pick(("none", "shared", "own"), (8, 52, 40) if d.sized else (60, 25, 15))
     extents = sorted({n for v in inputs if not isinstance(v.data, list) for n in v.shape if n > 1})
     if kind == "none" or not extents:
         return None, {}
-    return kind, {n: f"s{n}" for n in d.some(extents, 1)}
+    return kind, {n: f"s{n}" for n in (extents if d.sized and d.chance(60) else d.some(extents, 1))}
 
 
 def finish(d, seed):
@@ -105,14 +108,26 @@ def finish(d, seed):
     for port, v in zip(graph.outputs, results):
         values[port.name] = values[v.name]
     certain = not any(n.op_type == "Multinomial" for n in d.nodes)          # of other numbers more than one class may come
-    more = [resized(d, graph.inputs, feeds, extents) for _ in range(2)] if extents and certain else []
+    more = [resized(d, graph.inputs, feeds, extents, k) for k in range(3 if d.sized else 2)] if extents and certain else []
     flags = ("-march=native", *d.pick(FLAGS, FLAG_WEIGHT))
+    if d.sized and extents and d.chance(20) and not any(0 in a.shape for run in more for a in run.values()):
+        flags += tuple(bounded(port) for port in graph.inputs if any(dim.dim_param for dim in port.type.tensor_type.shape.dim))
     return Network(seed, d.opset, graph.model(d.opset), feeds, values, more, flags, d.refused)
 
 
-def resized(d, ports, feeds, extents):
-    """Inputs of the same kind where each symbol has another extent."""
-    extents = {s: d.pick((1, n + 1, n + 3, max(n // 2, 1), 2 * n, 0 if d.empties else n)) for s, n in extents.items()}
+def bounded(port):
+    """The option that says of each symbol of the input that it is at least 1."""
+    dims = (f"{dim.dim_param}=1.." if dim.dim_param else str(dim.dim_value) for dim in port.type.tensor_type.shape.dim)
+    return f"--input={port.name}[{','.join(dims)}]"
+
+
+def resized(d, ports, feeds, extents, k):
+    """Inputs of the same kind where each symbol has another extent. Where sizes are computed: all 1, all larger, any."""
+    none = 0 if d.empties and not d.divides else 1          # ONNX Runtime ends with SIGFPE where an integer is divided by 0
+    if d.sized and k < 2:
+        extents = {s: 1 if k == 0 else n + d.pick((1, 2, 3, n)) for s, n in extents.items()}
+    else:
+        extents = {s: d.pick((1, n + 1, n + 3, max(n // 2, 1), 2 * n, none if d.sized else 0 if d.empties else n)) for s, n in extents.items()}
     made = {}
     for port in ports:
         old = feeds[port.name]

@@ -121,10 +121,11 @@ def sift(candidates, folder, phase, agrees, alone, whole):
 
 
 def groups(networks):
-    """Those that can be in one file, MOST at most."""
+    """Those that can be in one file, MOST at most. An option that names a port is about one network alone."""
     found = {}
     for network in networks:
-        found.setdefault((network.opset, network.flags), []).append(network)
+        alone = network.seed if any(f.startswith("--input") for f in network.flags) else None
+        found.setdefault((network.opset, network.flags, alone), []).append(network)
     return [g[i:i + MOST] for g in found.values() for i in range(0, len(g), MOST)]
 
 

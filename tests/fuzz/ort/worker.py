@@ -18,7 +18,7 @@ import threading
 import numpy as np
 import onnx
 
-from fuzz.ort.cut import reduce
+from fuzz.ort.cut import reduce, same
 from fuzz.ort.judge import Verdict, everything, judge
 from fuzz.ort.known import known
 from fuzz.ort.network import draw_network
@@ -74,9 +74,12 @@ def tell(network, verdict, args, folder, reduced, phase, **more):
         if not row and args.keep and reduced.get(verdict.signature, 0) < args.reduce:
             reduced[verdict.signature] = reduced.get(verdict.signature, 0) + 1
             values = everything(network.model, verdict.feeds, network.values) if verdict.feeds else network.values
-            smaller, feeds = reduce(network.model, values, verdict.kind, network.flags)
+            flags = tuple(f for f in network.flags if not f.startswith("--input"))     # which keeps its port
+            if flags != network.flags and not same(network.model, values, verdict.kind, folder, flags):
+                flags = network.flags
+            smaller, feeds = reduce(network.model, values, verdict.kind, flags)
             ops = ops_of(smaller)
-            again = judge(smaller, feeds, values, folder, network.flags, (), phase)
+            again = judge(smaller, feeds, values, folder, flags, (), phase)
             verdict = again if again.kind == verdict.kind else verdict
         row = row or known(verdict, smaller, feeds)
         if not row and args.keep:
