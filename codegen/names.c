@@ -36,7 +36,7 @@ static const char *spell(struct arena *arena, const char *symbol, const struct a
     strbuf_printf(&all, "%s", symbol);
     put_name(&all, node);
     uint32_t named = 1;
-    for (uint64_t i = node->next; i && i < a->n_node && named < NODES_MAX; i = a->node[i].next)
+    for (uint64_t i = node->next; i && named < NODES_MAX; i = a->node[i].next)
         if (is_contraction(a->node[i].op)) {
             put_name(&all, &a->node[i]);
             named++;

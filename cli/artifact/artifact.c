@@ -340,6 +340,22 @@ static bool read_symbols(struct reader *r, uint64_t at, mcc_api *api)
     return good;
 }
 
+/* Every node stands in one chain at most, and none that leads kernels in another's: all chains together name each node
+ * once. */
+static bool chains_apart(struct reader *r, const mcc_node *row, uint64_t n)
+{
+    bool *taken = NEW_ARRAY(r->arena, bool, n + 1);
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t next = row[i].next;
+        if (!next)
+            continue;
+        if (next >= n || row[next].kernels || taken[next])
+            return damaged(r, "chains of nodes that share a node");
+        taken[next] = true;
+    }
+    return true;
+}
+
 static bool read_nodes(struct reader *r, uint64_t at, mcc_api *api)
 {
     mcc_node *rows = rows_at(r, at, api->n_node, sizeof *rows);
@@ -349,7 +365,7 @@ static bool read_nodes(struct reader *r, uint64_t at, mcc_api *api)
                text_at(r, AT(at, i, mcc_node, op), &rows[i].op) &&
                text_at(r, AT(at, i, mcc_node, source), &rows[i].source);
     api->node = rows;
-    return good;
+    return good && chains_apart(r, rows, api->n_node);
 }
 
 static bool read_kernels(struct reader *r, uint64_t at, struct mcc_rt_desc *desc)

@@ -180,9 +180,8 @@ void node_put(const char *name, const char *op, struct strbuf *out)
 
 void node_describe(const mcc_api *api, const mcc_node *node, struct strbuf *out)
 {
-    uint32_t shown = 0;
     node_put(node->name, node->op, out);
-    for (uint64_t i = node->next; i && i < api->n_node && shown++ < NODES_SHOWN; i = api->node[i].next) {
+    for (uint64_t i = node->next; i; i = api->node[i].next) {
         strbuf_printf(out, " + ");
         node_put(api->node[i].name, api->node[i].op, out);
     }

@@ -32,8 +32,7 @@ bool session_symbols(struct session *, int64_t *out);
  * number. */
 void port_describe(const mcc_api *, const mcc_port *, struct strbuf *extents, uint32_t *n, struct strbuf *out);
 /* All nodes that the kernels of a leading node compute: "conv1 (Conv) + bn1 (BatchNormalization) + relu1 (Relu)
- * net.py:12". NODES_SHOWN bounds what a damaged table can ask for. */
-enum { NODES_SHOWN = 48 };
+ * net.py:12". */
 void node_put(const char *name, const char *op, struct strbuf *out);
 void node_describe(const mcc_api *, const mcc_node *, struct strbuf *out);
 

@@ -41,14 +41,13 @@ static void put_kernel(const struct measure *m, const struct kernel_time *k, con
     json_text(j, "name", node->name);
     json_text(j, "operator", node->op);
     json_open(j, "nodes", '[');
-    uint32_t shown = 0;
-    for (uint64_t i = k->node; i < m->s.api->n_node && shown++ <= NODES_SHOWN; i = m->s.api->node[i].next) {
-        if (shown > 1 && !i)
-            break;
+    for (const mcc_node *i = node;; i = &m->s.api->node[i->next]) {
         json_open(j, NULL, '{');
-        json_text(j, "name", m->s.api->node[i].name);
-        json_text(j, "operator", m->s.api->node[i].op);
+        json_text(j, "name", i->name);
+        json_text(j, "operator", i->op);
         json_close(j, '{');
+        if (!i->next)
+            break;
     }
     json_close(j, '[');
     json_real(j, "ns", k->ns);

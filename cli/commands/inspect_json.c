@@ -172,7 +172,6 @@ static void put_nodes(const struct artifact_file *a, struct json *j)
             next[k] = first[a->desc.kernels[k - 1].node];
             first[a->desc.kernels[k - 1].node] = k;
         }
-    uint32_t turns = 0, named = 0; /* a node is in one chain at most, whatever the file says */
     json_open(j, "kernels", '[');
     for (uint32_t i = 0; i < api->n_node; i++) {
         const mcc_node *node = &api->node[i];
@@ -180,12 +179,12 @@ static void put_nodes(const struct artifact_file *a, struct json *j)
             continue;
         put_node(i, node->name, node->op, node->source, node->flops, node->bytes, node->kernels, j);
         json_open(j, "also", '[');
-        for (uint64_t k = node->next; k && k < api->n_node && turns < api->n_node; k = api->node[k].next, turns++)
+        for (uint64_t k = node->next; k; k = api->node[k].next)
             json_uint(j, NULL, k);
         json_close(j, '[');
         json_open(j, "nodes", '[');
         put_source(node->name, node->op, j);
-        for (uint64_t k = node->next; k && k < api->n_node && named < api->n_node; k = api->node[k].next, named++)
+        for (uint64_t k = node->next; k; k = api->node[k].next)
             put_source(api->node[k].name, api->node[k].op, j);
         json_close(j, '[');
         json_open(j, "functions", '[');
@@ -286,7 +285,6 @@ void network_json(const struct compilation *c, const struct art_node *row, uint3
 {
     const struct module *m = c->module;
     struct strbuf text;
-    uint32_t turns = 0, named = 0;
     json_open(j, NULL, '{');
     json_text(j, "kind", "network");
     json_text(j, "name", c->graph->name ? c->graph->name : "");
@@ -296,12 +294,12 @@ void network_json(const struct compilation *c, const struct art_node *row, uint3
             continue;
         put_node(i, row[i].name, row[i].op, row[i].source, row[i].flops, row[i].bytes, row[i].kernels, j);
         json_open(j, "also", '[');
-        for (uint64_t k = row[i].next; k && k < n && turns < n; k = row[k].next, turns++)
+        for (uint64_t k = row[i].next; k; k = row[k].next)
             json_uint(j, NULL, k);
         json_close(j, '[');
         json_open(j, "nodes", '[');
         put_source(row[i].name, row[i].op, j);
-        for (uint64_t k = row[i].next; k && k < n && named < n; k = row[k].next, named++)
+        for (uint64_t k = row[i].next; k; k = row[k].next)
             put_source(row[k].name, row[k].op, j);
         json_close(j, '[');
         json_close(j, '{');

@@ -14,12 +14,11 @@ enum { WEIGHTS_SHOWN = 40 };
 static void put_nodes(const struct art_node *row, uint32_t n, struct strbuf *out)
 {
     for (uint32_t i = 1; i < n; i++) {
-        uint32_t shown = 0;
         if (!row[i].kernels)
             continue;
         strbuf_printf(out, "kernel   ");
         node_put(row[i].name, row[i].op, out);
-        for (uint64_t k = row[i].next; k && k < n && shown++ < NODES_SHOWN; k = row[k].next) {
+        for (uint64_t k = row[i].next; k; k = row[k].next) {
             strbuf_printf(out, " + ");
             node_put(row[k].name, row[k].op, out);
         }

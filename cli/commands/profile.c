@@ -25,10 +25,9 @@ static void put_key(struct strbuf *out, const char *name, const char *op)
 /* What follows the times: the leading node, then the others that its kernels compute. */
 static void put_also(const mcc_api *api, uint64_t next, struct strbuf *out)
 {
-    for (uint32_t n = 0; next && next < api->n_node && n < NODES_SHOWN; n++) {
+    for (; next; next = api->node[next].next) {
         strbuf_printf(out, "\t");
         put_key(out, api->node[next].name, api->node[next].op);
-        next = api->node[next].next;
     }
 }
 

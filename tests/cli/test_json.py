@@ -185,6 +185,16 @@ def test_inspect_of_a_network():
     assert len(got["kernels"]) == 6
 
 
+def test_every_node_of_a_long_kernel_is_named(tmp_path):
+    nodes = [helper.make_node(("Abs", "Sin")[i % 2], [f"v{i}"], [f"v{i + 1}"], name=f"n{i}") for i in range(100)]
+    path = save(tmp_path / "long.onnx", nodes, [value("v0", [64])], [value("v100", [64])])
+    assert mcc(path, "-march=native", "-o", tmp_path / "long.so").returncode == 0
+    for file, kind in ((path, "network"), (tmp_path / "long.so", "compiled")):
+        kernels = [[n["name"] for n in k["nodes"]] for k in result("inspect", file, kind=kind)["kernels"]]
+        assert sorted(sum(kernels, [])) == sorted(f"n{i}" for i in range(100)) and max(map(len, kernels)) > 30
+        assert sum(line.count("(Sin)") for line in mcc("inspect", file).stdout.splitlines() if line.startswith("kernel ")) == 50
+
+
 def test_inspect_of_threads(digits):
     got = result("inspect", digits, "--threads=1,2,8", kind="threads")
     assert got["threads"] == [1, 2, 8] and len(got["ns"]) == 3 and got["ns"][0] == pytest.approx(got["alone_ns"])
