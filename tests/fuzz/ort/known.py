@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from fuzz.ort.judge import runtime
 
 NODES = 4
-WHOLE = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32, TensorProto.UINT32,
+INTEGERS = (TensorProto.INT8, TensorProto.UINT8, TensorProto.INT16, TensorProto.UINT16, TensorProto.INT32, TensorProto.UINT32,
          TensorProto.INT64, TensorProto.UINT64)
 
 
@@ -58,7 +58,7 @@ def whole(node, model, feeds):
     """The first operand is of integers."""
     types = {p.name: p.type.tensor_type.elem_type for p in model.graph.input} | {t.name: t.data_type for t in model.graph.initializer} | {
         n.output[0]: a.t.data_type for n in model.graph.node if n.op_type == "Constant" for a in n.attribute if a.name == "value"}
-    return types.get(node.input[0]) in WHOLE
+    return types.get(node.input[0]) in INTEGERS
 
 
 def drawn_mask(node, model, feeds):
