@@ -78,6 +78,7 @@ bool module_begin(struct compilation *c)
     c->module = m;
     if (!choices_read(c) || !sizes_given(c))
         return false;
+    m->best = targets_best(c->ctx, o);
     m->matdot = targets_matdot(c->ctx, o);
     m->pairs = is_narrowed(m) && targets_pair(c->ctx, o);
     return true;

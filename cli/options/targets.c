@@ -199,6 +199,15 @@ bool target_wanted(const struct options *o, const struct module *m, const struct
     return is_asked(m->ctx, o, t, has_use(m, t));
 }
 
+const struct target_row *targets_best(struct context *ctx, const struct options *o)
+{
+    for (int used = 0; used < 2; used++)
+        for (uint32_t i = 0; i < target_count; i++)
+            if (is_asked(ctx, o, &target_rows[i], used))
+                return &target_rows[i];
+    return target_find(BEST_BY_DEFAULT);
+}
+
 bool targets_pair(struct context *ctx, const struct options *o)
 {
     for (uint32_t i = 0; i < target_count; i++)

@@ -20,6 +20,9 @@ struct variant {
 bool targets_check(struct context *, const struct options *);
 /* Do the options ask for the row's code, or the module, where they leave it open? */
 bool target_wanted(const struct options *, const struct module *, const struct target_row *);
+/* The row for which is decided what all variants share: the best that is part of the artifact whatever the network is,
+ * else the best that may be. */
+const struct target_row *targets_best(struct context *, const struct options *);
 /* May there be code with products of pairs of bf16, if the network has use for them? */
 bool targets_pair(struct context *, const struct options *);
 /* May there be code of a row whose dot products take signed bytes only? All others take those as well. */

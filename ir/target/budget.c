@@ -16,8 +16,3 @@ int64_t budget(const struct machine *m, enum share s)
     uint32_t kib = *(const uint32_t *)((const char *)m + shares[s].kib);
     return (int64_t)kib * 1024 * shares[s].parts / shares[s].of;
 }
-
-const struct machine *machine_common(void)
-{
-    return &target_find("x86-64-v4")->machine;
-}

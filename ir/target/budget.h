@@ -15,8 +15,5 @@ enum rate {
 
 /* Bytes of that share. */
 int64_t budget(const struct machine *, enum share);
-/* The machine for what is decided once for all variants of an artifact: x86-64-v4's, on which those decisions were
- * measured. */
-const struct machine *machine_common(void);
 
 #endif

@@ -82,7 +82,7 @@ static bool is_worth(const struct module *m, const struct node *n)
         if (!ex_is_const(m->ctx->exprs, y->dims[d], &e) || !mul_i64(points, e, &points))
             return false;
     return points >= LEAST_POINTS && ex_is_const(m->ctx->exprs, value_type(m->g, n->in[0])->dims[1], &channels) &&
-           channels >= LEAST_CHANNELS && weights <= budget(machine_common(), SHARE_L2_PANELS);
+           channels >= LEAST_CHANNELS && weights <= budget(module_machine(m), SHARE_L2_PANELS);
 }
 
 static bool is_chunked(const struct module *m, const struct kernel *k, value_id v)
@@ -161,7 +161,7 @@ static int64_t row_bytes(const struct module *m, const struct node *n, const str
         return 0;
     channels = conv_depthwise(m->g, n) ? CHANNEL_BLOCK : channels;
     return mul_i64((rows + 1) * (below + columns + above), channels * 4, &bytes) &&
-                   bytes <= budget(machine_common(), SHARE_L2_ROW_OF_CHANNELS)
+                   bytes <= budget(module_machine(m), SHARE_L2_ROW_OF_CHANNELS)
                ? bytes
                : 0;
 }
@@ -264,16 +264,15 @@ static void strip_rows(const struct module *m, const struct node *n, const struc
     ex_is_const(m->ctx->exprs, value_type(m->g, n->in[1])->dims[2], &taps);
     ex_is_const(m->ctx->exprs, t->dims[2], &most);
     span = (taps - 1) * node_ints(n, "dilations", &c)[0] + 1;
-    *rows = budget(machine_common(), SHARE_L2_ROWS) / (bytes / span);
+    *rows = budget(module_machine(m), SHARE_L2_ROWS) / (bytes / span);
     *again = *rows < most && span > node_ints(n, "strides", &c)[0] ? span - node_ints(n, "strides", &c)[0] : 0;
     *rows = *rows > most ? most : *rows;
 }
 
 /* What a step costs at one point and one vector, in thousandths of a cycle, in the best register tile of so many
  * vectors at most. */
-static int64_t point_cost(int64_t vectors, uint64_t steps)
+static int64_t point_cost(const struct machine *m, int64_t vectors, uint64_t steps)
 {
-    const struct machine *m = machine_common();
     int64_t least = INT64_MAX;
     for (int64_t nr = 1; nr <= vectors && nr <= VECTORS_MOST; nr++) {
         int64_t points = ((int64_t)m->registers - nr - 1) / nr,
@@ -295,10 +294,10 @@ static bool is_product_worth(const struct module *m, const struct node *n, const
     ex_is_const(m->ctx->exprs, value_type(m->g, product->in[1])->dims[1], &steps);
     ex_is_const(m->ctx->exprs, t->dims[1], &channels);
     strip_rows(m, n, t, &rows, &again);
-    int64_t narrow = point_cost(1, (uint64_t)steps),
-            wide = point_cost((channels * 4 + machine_common()->vector_bytes - 1) / machine_common()->vector_bytes,
-                              (uint64_t)steps);
-    return bytes > budget(machine_common(), SHARE_L2_STRIPS) && rows > again &&
+    const struct machine *mach = module_machine(m);
+    int64_t narrow = point_cost(mach, 1, (uint64_t)steps),
+            wide = point_cost(mach, (channels * 4 + mach->vector_bytes - 1) / mach->vector_bytes, (uint64_t)steps);
+    return bytes > budget(mach, SHARE_L2_STRIPS) && rows > again &&
            steps * (rows * narrow - (rows - again) * wide) <= (rows - again) * 100 * 2 * RATE_STEP_L3_LINE;
 }
 

@@ -37,7 +37,7 @@ static uint32_t local_dims(const struct fuser *f, value_id v, const struct deman
     const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
     uint32_t first = f->domain_first.data[d->kernel - 1].i, inner = 0;
     int32_t domain_rank = value_type(f->g, k->domain)->rank;
-    int64_t bytes = elem_size(t->elem), most = budget(machine_common(), SHARE_L2_KEPT), n;
+    int64_t bytes = elem_size(t->elem), most = budget(module_machine(f->m), SHARE_L2_KEPT), n;
     for (int32_t i = 0; i < t->rank; i++) {
         bool row = false, other = false;
         for (int32_t j = 0; j < domain_rank; j++)

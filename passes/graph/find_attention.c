@@ -23,9 +23,9 @@ enum {
 };
 
 /* Of a head: the rows of Q of a block stay in L2. */
-static int64_t size_most(void)
+static int64_t size_most(const struct module *m)
 {
-    return budget(machine_common(), SHARE_L2_QUERIES) / (ROWS_BLOCK * 4);
+    return budget(module_machine(m), SHARE_L2_QUERIES) / (ROWS_BLOCK * 4);
 }
 
 struct finder {
@@ -243,7 +243,7 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
     f->a->rows_of = free[0].i != f->row.i;
     if (free[f->a->rows_of].i != f->row.i || free[1 - f->a->rows_of].i != f->key.i)
         return false;
-    if (!ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) || size < 1 || size > size_most())
+    if (!ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) || size < 1 || size > size_most(f->m))
         return false;
     const struct dot_dims *rows = f->a->rows_of ? &k : &q;
     expr_id *point = NEW_ARRAY(f->m->arena, expr_id, rows->n_batch + 2);
@@ -329,7 +329,7 @@ static bool match(struct finder *f, const struct node *n)
     const struct type *t = value_type(f->g, from), *vt = value_type(f->g, n->in[1]);
     if (!dot_dims(f->g, n, 0, &p) || !dot_dims(f->g, n, 1, &v) || t->elem != ELEM_F32 || vt->elem != ELEM_F32 ||
         value_type(f->g, n->out[0])->elem != ELEM_F32 || !ex_is_const(f->x, vt->dims[v.free], &size) || size < 1 ||
-        size > size_most() || !fixed_or_open(f, t->dims[p.free], ROWS_LEAST) ||
+        size > size_most(f->m) || !fixed_or_open(f, t->dims[p.free], ROWS_LEAST) ||
         !fixed_or_open(f, t->dims[p.contract], 1))
         return false;
     point_of_p(f, t, &p, idx);

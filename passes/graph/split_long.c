@@ -70,11 +70,12 @@ static void replace(struct builder *b, node_id id, value_id by)
 
 /* Parts of a product: threads' worth of its indices, of so long each at least. An index has the columns of some lines
  * of its second operand, which all rows share while it is read. */
-static int64_t parts_of_product(const struct graph *g, const struct node *n, int64_t columns, int64_t steps)
+static int64_t parts_of_product(const struct module *m, const struct node *n, int64_t columns, int64_t steps)
 {
-    const struct machine *m = machine_common();
+    const struct machine *mach = module_machine(m);
+    const struct graph *g = m->g;
     const struct type *t = value_type(g, n->out[0]);
-    int64_t results, lines, each = RATE_ROW_LINES * LINE_BYTES / 4, lanes = m->vector_bytes / 4, work, read, cycles;
+    int64_t results, lines, each = RATE_ROW_LINES * LINE_BYTES / 4, lanes = mach->vector_bytes / 4, work, read, cycles;
     if (!points_of(g, t, 0, &results) || results % columns)
         return 1;
     int64_t rows = results / columns, batch = 1;
@@ -92,7 +93,7 @@ static int64_t parts_of_product(const struct graph *g, const struct node *n, int
     if (!mul_i64(rows * ((columns + lanes - 1) / lanes), steps, &work) || !mul_i64(batch * lines, steps, &read) ||
         !mul_i64(read, RATE_STEP_L3_LINE, &read))
         return 1;
-    cycles = work / m->fma_per_cycle > read / 10 ? work / m->fma_per_cycle : read / 10;
+    cycles = work / mach->fma_per_cycle > read / 10 ? work / mach->fma_per_cycle : read / 10;
     int64_t most = cycles / RATE_CYCLES_PER_NS / indices / RATE_SHARED_LEAST_NS, enough = RATE_SHARED_MOST / indices;
     return even_parts(steps, most < enough ? most : enough, RATE_PART_STEPS);
 }
@@ -115,7 +116,7 @@ static void split_product(struct module *m, node_id id)
         !ex_is_const(m->ctx->exprs, b->dims[d[1].free], &columns) || columns < 1 ||
         !ex_is_const(m->ctx->exprs, b->dims[d[1].contract], &steps))
         return;
-    int64_t parts = m->always ? even_parts(steps, PARTS_ALWAYS, 1) : parts_of_product(m->g, &n, columns, steps);
+    int64_t parts = m->always ? even_parts(steps, PARTS_ALWAYS, 1) : parts_of_product(m, &n, columns, steps);
     if (parts < 2)
         return;
     struct builder build = {.g = m->g, .region = n.parent, .src = n.src, .before = id};

@@ -60,9 +60,8 @@ static bool free_dims(const struct graph *g, const struct type *t, int32_t witho
 }
 
 /* Is an eighth of the multiply-adds more than what the sums take? */
-static bool saves(int64_t rows, int64_t columns, int64_t steps)
+static bool saves(const struct machine *m, int64_t rows, int64_t columns, int64_t steps)
 {
-    const struct machine *m = machine_common();
     int64_t lanes = m->vector_bytes / 4, lines, operand, result, products;
     if (!mul_i64(rows, steps, &operand) || !mul_i64(rows, columns, &result) || !mul_i64(result, steps, &products) ||
         !mul_i64(operand / 4, OPERAND_QUARTERS, &operand) || !mul_i64(result / 4, RESULT_QUARTERS, &result) ||
@@ -92,7 +91,7 @@ static bool cut_of(const struct module *m, const struct node *n, struct cut *cut
         !ex_is_const(m->ctx->exprs, t[0]->dims[cut->contract[0]], &steps) || steps % 2)
         return false;
     return m->always || (side[0] >= SIDE_LEAST && side[1] >= SIDE_LEAST && steps >= SIDE_LEAST &&
-                         side[1] % PANELS == 0 && saves(side[0], side[1], steps));
+                         side[1] % PANELS == 0 && saves(module_machine(m), side[0], side[1], steps));
 }
 
 /* Half `which` of v along dim d. */

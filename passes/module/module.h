@@ -225,6 +225,8 @@ struct module {
     enum precision precision; /* of contractions, but for nodes that a choice names */
     enum weights_type weights_type;
     VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */
+    const struct target_row *best; /* the best CPU of the artifact: what is decided once for all its variants is decided
+                                    * for it */
     uint32_t matdot; /* a bit for each dot_kind of which some variant multiplies rows by columns: so lie the panels */
     bool pairs; /* some variant multiplies pairs of bf16: they stay so in memory */
     bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
@@ -269,6 +271,14 @@ struct module {
 #include "passes/module/passes.def"
 #undef STAGE
 #undef PASS
+
+/* The CPU for which a module's text decides if it names none, as most do. */
+#define BEST_BY_DEFAULT "x86-64-v4"
+/* The machine for what is decided once for all variants of an artifact. */
+static inline const struct machine *module_machine(const struct module *m)
+{
+    return &m->best->machine;
+}
 
 const char *kernel_kind_name(enum kernel_kind);
 /* The text of a module up to its offsets, from the graph's on (print.c; docs/module-text.md); full: with all bytes of

@@ -180,6 +180,17 @@ static bool read_index(struct reader *r, uint32_t next)
 
 /* ---- lines ------------------------------------------------------------------------------------------------------- */
 
+static bool read_best(struct reader *r)
+{
+    skip_blanks(r);
+    const char *name = text_unquote(r->m->arena, &r->p, NULL);
+    const struct target_row *row = name ? target_find(name) : NULL;
+    if (!row)
+        return fail(r, "expected the quoted name of a CPU (mcc -mcpu=help)");
+    r->m->best = row;
+    return true;
+}
+
 static bool read_options(struct reader *r)
 {
     struct module *m = r->m;
@@ -206,6 +217,8 @@ static bool read_options(struct reader *r)
             return false;
         m->weights_type = (enum weights_type)constants;
     }
+    if (accept(r, "for") && !read_best(r))
+        return false;
     if (accept(r, "matdot") && !read_u32(r, &m->matdot))
         return false;
     m->pairs = accept(r, "pairs");
@@ -554,7 +567,7 @@ struct module *module_parse(struct context *ctx, const char *text)
     struct module *m = NEW(&ctx->session, struct module);
     struct reader r = {.ctx = ctx, .m = m};
     const char *at = strstr(text, head); /* quoted text has no ends of lines */
-    *m = (struct module){.ctx = ctx, .arena = &ctx->session};
+    *m = (struct module){.ctx = ctx, .arena = &ctx->session, .best = target_find(BEST_BY_DEFAULT)};
     r.start = r.p = at ? at + 1 : text;
     for (const char *p = text; p < r.start; p++)
         r.lines += *p == '\n';

@@ -272,6 +272,8 @@ static void put_options(struct printer *p)
         PUT(p, " precision %s", precision_words[m->precision]);
     if (m->weights_type)
         PUT(p, " constants %s", weights_words[m->weights_type]);
+    if (m->best != target_find(BEST_BY_DEFAULT))
+        PUT(p, " for \"%s\"", m->best->name);
     if (m->matdot)
         PUT(p, " matdot %u", m->matdot);
     PUT(p, "%s\n", m->pairs ? " pairs" : "");

@@ -1,10 +1,11 @@
 /* Which convolutions are computed by Winograd's form, and which m: by cost.
  *
- * Cycles of a core with two 16-lane multiply-adds a cycle stand for all machines, so that every variant of an artifact
- * makes the same choice and shares what open transforms. Three terms decide: the products, which are fewer the larger
- * m is, on tiles that the image may not fill; the transforms, per tile and channel; and the weights, which come from
- * memory in each run and are transformed in each chunk of tiles, unless open keeps them transformed
- * (winograd_weights.c). Where the user says where they come from, the same forms are chosen. */
+ * The choice is made for the artifact's best CPU (module_machine), so that all its variants agree and share what open
+ * transforms. Three terms decide: the products, which are fewer the larger m is, on tiles that the image may not fill;
+ * the transforms, per tile and channel; and the weights, which come from memory in each run and are transformed in each
+ * group of tiles, unless open keeps them transformed (winograd_weights.c). The costs of budget.def are cycles of a core
+ * with two 16-lane multiply-adds a cycle; what such a core computes takes others longer, memory does not. If the user
+ * says where the transformed weights come from, the same forms are chosen. */
 #include "passes/schedule/winograd.h"
 
 #include "passes/module/access.h"
@@ -55,9 +56,9 @@ static bool is_candidate(const struct module *m, const struct kernel *k, struct 
     return k->kind == KERNEL_CONTRACT && is_form(m, graph_node(m->g, k->anchor), s);
 }
 
-int64_t winograd_kept_bytes(void)
+int64_t winograd_kept_bytes(const struct module *m)
 {
-    return budget(machine_common(), SHARE_L2_PANELS);
+    return budget(module_machine(m), SHARE_L2_PANELS);
 }
 
 static double blocks_of(int64_t channels)
@@ -65,39 +66,48 @@ static double blocks_of(int64_t channels)
     return (double)((channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK);
 }
 
-static double direct_cost(const struct conv_shape *s)
+/* Cycles of this machine for what takes one cycle on a core with two 16-lane multiply-adds. */
+static double slowness(const struct machine *m)
+{
+    return 2 * 64.0 / ((double)m->vector_bytes * m->fma_per_cycle);
+}
+
+static double direct_cost(const struct module *m, const struct conv_shape *s)
 {
     double products = (double)s->images * (double)s->out[0] * (double)s->out[1] * 9 * (double)s->ic * blocks_of(s->oc) /
                       2;
-    return products * (RATE_DIRECT_PER_CENT / 100.0) + 9.0 * (double)s->ic * (double)s->oc * 4 / RATE_MEMORY_BYTES;
+    return products * slowness(module_machine(m)) * (RATE_DIRECT_PER_CENT / 100.0) +
+           9.0 * (double)s->ic * (double)s->oc * 4 / RATE_MEMORY_BYTES;
 }
 
-static double form_cost(const struct conv_shape *s, const struct transform_cost *t)
+static double form_cost(const struct module *mod, const struct conv_shape *s, const struct transform_cost *t)
 {
-    double m = t->m, alpha = m + 2;
+    const struct machine *mach = module_machine(mod);
+    double alpha = t->m + 2;
     double tiles = (double)s->images * (double)((s->out[0] + t->m - 1) / t->m) *
                    (double)((s->out[1] + t->m - 1) / t->m);
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
     double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
     /* How often U is derived: never if it is kept, in spans where it is resident (emit/winograd/winograd.c), else for
      * each chunk. */
-    double chunks = u > (double)winograd_kept_bytes()   ? ceil(tiles / RATE_WINOGRAD_CHUNK_TILES)
-                    : tiles >= RATE_WINOGRAD_KEPT_TILES ? 0
-                                                        : ceil(tiles / RATE_WINOGRAD_SPAN_TILES);
+    double chunks = u > (double)winograd_kept_bytes(mod) ? ceil(tiles / RATE_WINOGRAD_CHUNK_TILES)
+                    : tiles >= RATE_WINOGRAD_KEPT_TILES  ? 0
+                                                         : ceil(tiles / RATE_WINOGRAD_SPAN_TILES);
     double weights = (double)s->ic * blocks_of(s->oc) *
-                     (chunks * t->weights + 9.0 * CHANNEL_BLOCK * 4 / RATE_MEMORY_BYTES);
+                     (chunks * t->weights * slowness(mach) + 9.0 * CHANNEL_BLOCK * 4 / RATE_MEMORY_BYTES);
     double held = alpha * alpha * (double)s->ic * 4 * RATE_WINOGRAD_HELD_TILES /
-                  (double)budget(machine_common(), SHARE_L2_ALL); /* transformed operand of a chunk */
+                  (double)budget(mach, SHARE_L2_ALL); /* transformed operand of a chunk */
     double share = RATE_WINOGRAD_PER_CENT / 100.0 + (held > 1 ? (held - 1) / 4 : 0);
-    return products * share + tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output) + weights;
+    double transforms = tiles * (blocks_of(s->ic) * t->input + blocks_of(s->oc) * t->output);
+    return (products * share + transforms) * slowness(mach) + weights;
 }
 
 /* The m whose cost is the least, and less than `best`; always: the largest. */
-static uint32_t cheapest(const struct conv_shape *s, uint32_t most, double best, bool always)
+static uint32_t cheapest(const struct module *m, const struct conv_shape *s, uint32_t most, double best, bool always)
 {
     uint32_t form = 0;
     for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {
-        double cost = form_cost(s, &transform_costs[j]);
+        double cost = form_cost(m, s, &transform_costs[j]);
         if (transform_costs[j].m > most || (cost >= best && !always))
             continue;
         best = cost;
@@ -116,7 +126,7 @@ uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
         return told->n[0];
     if (!m->always && (s.ic < RATE_WINOGRAD_CHANNELS || s.oc < RATE_WINOGRAD_CHANNELS))
         return 0;
-    return cheapest(&s, m->winograd, direct_cost(&s), m->always);
+    return cheapest(m, &s, m->winograd, direct_cost(m, &s), m->always);
 }
 
 bool winograd_beats_pairs(const struct module *m, const struct node *n)
@@ -125,7 +135,7 @@ bool winograd_beats_pairs(const struct module *m, const struct node *n)
     if (!m->winograd || m->layout == LAYOUT_NCHW || !is_form(m, n, &s) || s.ic < RATE_WINOGRAD_CHANNELS ||
         s.oc < RATE_WINOGRAD_CHANNELS)
         return false;
-    return cheapest(&s, m->winograd, direct_cost(&s) / 2, false) != 0;
+    return cheapest(m, &s, m->winograd, direct_cost(m, &s) / 2, false) != 0;
 }
 
 bool winograd_serves(const struct module *m, const struct kernel *k)
@@ -140,7 +150,7 @@ bool winograd_serves(const struct module *m, const struct kernel *k)
 uint32_t winograd_best(const struct module *m, const struct kernel *k)
 {
     struct conv_shape s;
-    return is_candidate(m, k, &s) ? cheapest(&s, UINT32_MAX, INFINITY, false) : 0;
+    return is_candidate(m, k, &s) ? cheapest(m, &s, UINT32_MAX, INFINITY, false) : 0;
 }
 
 bool choose_winograd(struct module *m)

@@ -50,7 +50,7 @@ uint32_t winograd_best(const struct module *, const struct kernel *);
 /* ---- winograd_weights.c ---- */
 /* Open derives no larger U, and none that fewer than RATE_WINOGRAD_KEPT_TILES use; how its kernel is cut
  * (emit/winograd/prepare.c). */
-int64_t winograd_kept_bytes(void);
+int64_t winograd_kept_bytes(const struct module *);
 enum { OPEN_CHANNELS = RATE_WINOGRAD_OPEN_CHANNELS, OPEN_NS = RATE_WINOGRAD_OPEN_NS };
 /* An extent of an image, or what stands for it where only the run knows it. */
 int64_t winograd_extent(const struct module *, expr_id);

@@ -113,7 +113,7 @@ static bool is_kept(const struct module *m, const struct kernel *k, const struct
     images = ex_is_const(m->ctx->exprs, y->dims[0], &images) ? images : 1;
     for (int32_t d = 0; d < 2; d++)
         size[d] = (winograd_extent(m, y->dims[2 + d]) + tile - 1) / tile;
-    return p->bytes <= (uint64_t)winograd_kept_bytes() &&
+    return p->bytes <= (uint64_t)winograd_kept_bytes(m) &&
            (double)images * (double)size[0] * (double)size[1] >= RATE_WINOGRAD_KEPT_TILES;
 }
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, floats, node
-from support.tool import value
+from support.tool import mcc, save, value
 
 LEVELS = ("x86-64-v4", "x86-64-v4-vnni", "x86-64-v4-bf16", "x86-64-v3", "x86-64-v2")
 
@@ -46,3 +46,19 @@ def test_levels(name, tmp_path):
     first = next(iter(found.values()))
     for y in found.values():
         assert np.abs(y - first).max() <= 3e-6 * np.abs(first).max()
+
+
+@pytest.mark.parametrize("flags, cpu, one", [
+    ([], None, True), (["-march=x86-64-v4"], None, True), (["-march=x86-64-v3"], "x86-64-v3", False),
+    (["--variants=x86-64-v2,x86-64-v3"], "x86-64-v3", False), (["--target=aarch64-linux-gnu"], "armv8-a", False),
+    (["--target=aarch64-linux-gnu", "-march=apple-m1"], "apple-m1", True), (["--target=riscv64-linux-gnu"], "rv64gc", False)])
+def test_shared_decisions(flags, cpu, one, tmp_path):
+    """What all variants share is decided for the artifact's best CPU: heads of 512 fit the L2 of some."""
+    nodes = [node("MatMul", "q k", "s"), node("Softmax", "s", "p", axis=-1), node("MatMul", "p v", "y")]
+    model = save(tmp_path / "attention.onnx", nodes, [value("q", [2, 64, 512]), value("k", [2, 512, 64]), value("v", [2, 64, 512])],
+                 [value("y", None)], {})
+    flags = flags if flags and "target" in flags[0] else ["--target=x86_64-linux-gnu", *flags]
+    text = mcc(model, *flags, "-stop-after=fuse", "-o", "-").stdout
+    options = next(line for line in text.splitlines() if line.startswith("module "))
+    assert f' for "{cpu}"' in options if cpu else " for " not in options, options
+    assert (text.count("kernel ") == 1) == one, text
