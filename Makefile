@@ -46,7 +46,7 @@ say = $(if $(V),,@printf '  %-8s%s\n' $1 $2;)
 
 SOURCES := runtime/mcc_load.c runtime/rt_cpu.c $(sort $(shell find ir passes frontend codegen cli -name '*.c'))
 # The command's own files; everything else is the library.
-COMMAND := cli/main.c cli/progress.c $(wildcard cli/commands/*.c)
+COMMAND := cli/main.c cli/progress.c cli/terminal.c $(wildcard cli/commands/*.c)
 COMMAND_OBJECTS := $(COMMAND:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/gen/report_files.o
 REPORT_FILES := $(sort $(wildcard cli/report/report*))
 LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(COMMAND),$(SOURCES))) \

@@ -3,11 +3,7 @@
 #define MCC_CLI_COMMAND_H
 
 #include "cli/compile/compile.h"
-
-/* Standard output and standard error as a report's ends; colour only where a terminal wants it. */
-struct report terminal_report(void);
-/* Data for standard output. Failed writes are found when the process ends. */
-void terminal_print(const struct strbuf *);
+#include "cli/terminal.h"
 
 /* A sub-command as manual pages and completions show it. */
 struct command_row {

@@ -101,7 +101,7 @@ static void signals_install(struct context *ctx)
 }
 
 /* Descriptors 0 to 2 must exist, or the first files opened become standard output. One that was closed takes no byte
- * that is meant for standard output: what a command prints and nobody can get is an error (output_end). */
+ * that is meant for standard output: what a command prints and nobody can get is an error (terminal_end). */
 static void descriptors_fill(void)
 {
     for (int fd = 0; fd < 3; fd++)
@@ -121,74 +121,6 @@ static void on_no_memory(void)
 __attribute__((constructor(101))) static void before_constructors(void)
 {
     lld_on_no_memory(on_no_memory);
-}
-
-/* ---- text ends ------------------------------------------------------------------------------------------------ */
-
-static int colour_asked = -1;    /* by option; -1: not */
-static bool output_is_json;      /* of --json: nothing else goes to standard output */
-static int output_failed;        /* errno of the first write to standard output that failed; 0: none */
-
-static void output_put(FILE *f, const char *text, size_t size)
-{
-    errno = 0;
-    if (fwrite(text, 1, size, f) != size && f == stdout && !output_failed)
-        output_failed = errno;
-}
-
-/* The exit status, when all that the command says has been written or could not be. */
-static int output_end(int status)
-{
-    errno = 0;
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "mcc: error: cannot write to standard output: %s\n",
-                strerror(output_failed ? output_failed : errno));
-        status = status ? status : FAIL_ENV;
-    }
-    if (fflush(stderr) != 0 || ferror(stderr))
-        status = status ? status : FAIL_ENV;
-    return status;
-}
-
-static bool wants_colour(void)
-{
-    static int answer = -1;
-    if (colour_asked >= 0)
-        return colour_asked;
-    if (answer < 0) {
-        const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
-        answer = isatty(2) && !(no && *no) && term && strcmp(term, "dumb") != 0;
-    }
-    return answer;
-}
-
-static void put_terminal(void *user, int kind, const char *text, size_t size)
-{
-    static const char *const words[] = {"note: ", "remark: ", "warning: ", "error: "};
-    static const char *const colours[] = {"\033[1;36m", "\033[1;34m", "\033[1;35m", "\033[1;31m"};
-    (void)user;
-    progress_clear();
-    FILE *f = kind == TEXT_DATA && !output_is_json ? stdout : stderr;
-    const char *word = kind < TEXT_DATA && wants_colour() ? strstr(text, words[kind]) : NULL;
-    if (word) {
-        size_t before = (size_t)(word - text), n = strlen(words[kind]);
-        output_put(f, text, before);
-        fprintf(f, "%s%s\033[0m", colours[kind], words[kind]);
-        text += before + n;
-        size -= before + n;
-    }
-    output_put(f, text, size);
-}
-
-struct report terminal_report(void)
-{
-    return (struct report){NULL, put_terminal, progress_step};
-}
-
-void terminal_print(const struct strbuf *text)
-{
-    if (text->n)
-        output_put(output_is_json ? stderr : stdout, text->data, text->n);
 }
 
 /* ---- commands -------------------------------------------------------------------------------------------------- */
@@ -327,7 +259,6 @@ static enum fail command_start(struct context *ctx, const struct command *comman
     }
     if (o->autocomplete)
         return command->run(ctx, o);
-    output_is_json = o->json;
     if (!named && !word_check(ctx, command, o))
         return ctx->fail;
     if (o->files.items.n > 1 && command->run != command_reduce)
@@ -349,7 +280,7 @@ static void document_print(struct context *ctx, const struct command *command, c
         return;
     strbuf_init(&text, &ctx->session);
     json_finish(o->document, command->name, o->files.items.n ? o->files.items.data[0] : NULL, (int)ctx->fail, &text);
-    output_is_json = false;
+    terminal_options(false, -1);
     terminal_print(&text);
 }
 
@@ -369,7 +300,7 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
         enum fail fail = ctx->fail;
         bool parsed = options_parse(ctx, options, argc, argv, command->where);
         options->document = options->json && !options->help && !options->print_config ? json_document(ctx) : NULL;
-        colour_asked = options->no_color ? 0 : options->color ? 1 : -1;
+        terminal_options(options->json, options->no_color ? 0 : options->color ? 1 : -1);
         if (parsed)
             fail = command_start(ctx, command, named, options);
         if (fail != FAIL_NONE)
@@ -414,7 +345,7 @@ int main(int argc, char **argv)
     else
         status = (int)command_run_guarded(ctx, command ? command : &commands[0], command, argc > skip ? argc - skip : 0,
                                           argv + skip);
-    status = output_end(status);
+    status = terminal_end(status);
     running = NULL;
     context_free(ctx);
     return status;

@@ -13,6 +13,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+OBJECTS = pathlib.Path(os.environ.get("MCC_BUILD", ROOT / "build")) / "obj"
 FOLDERS = ("ir", "passes", "frontend", "codegen", "runtime", "cli", "tests", "examples")
 COLUMNS = 160   # tables (.def) may be wider
 C_COLUMNS = 120  # of C: but for texts, which are not broken
@@ -47,8 +48,8 @@ LAYERS = {
     "passes/fuse": {"ir", "passes/module", "passes/graph", "passes/schedule"},
     "passes/layout": {"ir", "passes/module", "passes/schedule"},
     "passes/emit": {"ir", "passes/module", "passes/schedule"},
-    "passes/emit/winograd": {"ir", "passes/emit", "passes/schedule"},
-    "passes/emit/attention": {"ir", "passes/emit", "passes/graph"},
+    "passes/emit/winograd": {"ir", "passes/emit", "passes/module", "passes/schedule"},
+    "passes/emit/attention": {"ir", "passes/emit", "passes/graph", "passes/module", "passes/schedule"},
     "passes/program": {"ir", "passes/module"},
     "codegen": {"ir", "runtime"},
     "runtime": set(),
@@ -57,6 +58,8 @@ LAYERS = {
 }
 # Rows whose name alone means the folder, not what lies below it.
 ALONE = {"passes", "passes/emit", "passes/legalize", "frontend"}
+# Files with a table of functions of other folders, which are called through it.
+TABLES = {"passes/legalize/report", "passes/emit/emit_kernels", "cli/compile/pipeline", "frontend/formats", "cli/main"}
 # System and library headers with one owner.
 OWNERS = {
     r"yaml\.h": r"cli/options/config\.c",
@@ -122,6 +125,60 @@ def check_layers(complain):
         for other in reached(row, set()):
             if other != row and may_include(other, row):
                 complain("tests/lint.py", 0, f"{row} and {other} may include one another")
+
+
+def uses_of_objects(objects):
+    """{file: {file whose functions or variables it names}}, by the symbols of the objects of a build."""
+    defined, named = {}, {}
+    for path in objects:
+        name = path.relative_to(OBJECTS).with_suffix("").as_posix()
+        words = [line.split() for line in subprocess.run(["nm", "-g", path], capture_output=True, text=True, check=True).stdout.splitlines()]
+        named[name] = {w[1] for w in words if len(w) == 2 and w[0] == "U"}
+        defined |= {w[2]: name for w in words if len(w) == 3}
+    return {name: {defined[s] for s in symbols if s in defined} - {name} for name, symbols in named.items()}
+
+
+def circles(uses):
+    """The sets of files that reach one another (Tarjan's strongly connected components), without recursion."""
+    number, low, stack, found = {}, {}, [], []
+    for root in uses:
+        work = [(root, iter(sorted(uses[root])))] if root not in number else []
+        while work:
+            name, rest = work[-1]
+            if name not in number:
+                number[name] = low[name] = len(number)
+                stack.append(name)
+            for other in rest:
+                if other not in number:
+                    work.append((other, iter(sorted(uses[other]))))
+                    break
+                if other in stack:
+                    low[name] = min(low[name], number[other])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                if low[name] == number[name]:
+                    cut = stack.index(name)
+                    found.append(stack[cut:])
+                    del stack[cut:]
+    return [sorted(circle) for circle in found if len(circle) > 1]
+
+
+def check_symbols(complain):
+    """What files call, not only what they include: no circle of files between folders. Of the last build."""
+    present = {p.relative_to(ROOT).with_suffix("").as_posix() for p in ROOT.glob("*/**/*.c")}
+    objects = [p for folder in FOLDERS[:6] for p in sorted((OBJECTS / folder).rglob("*.o"))
+               if p.relative_to(OBJECTS).with_suffix("").as_posix() in present]
+    uses = {name: set() if name in TABLES else others for name, others in uses_of_objects(objects).items()}
+    for circle in circles(uses):
+        if len({name.rpartition("/")[0] for name in circle}) > 1:
+            complain(circle[0] + ".c", 0, f"a circle of files between folders: {', '.join(circle)}")
+    for name, others in uses.items():
+        row = row_of(name.rpartition("/")[0])
+        for other in sorted(others):
+            if row and not row.startswith("passes/legalize") and not may_include(row, other.rpartition("/")[0]):
+                complain(name + ".c", 0, f"{row}/ must not use what {other}.c defines")
 
 
 def check_includes(path, text, complain):
@@ -280,6 +337,7 @@ def main():
         complaints.append(f"{name}:{line}: {what}")
 
     check_layers(complain)
+    check_symbols(complain)
     check_format(complain)
     check_skips(complain)
     for path in sources(".c", ".h", ".cpp", ".def", ".py", ".sh"):

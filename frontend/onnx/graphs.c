@@ -10,14 +10,6 @@ static const char *text(const char *s)
     return s ? s : "";
 }
 
-value_id value_resolve(struct importer *im, const char *name, src_id src, const char *role)
-{
-    const struct binding *b = name_lookup(&im->names, name);
-    if (!b)
-        error_model(im->ctx, src, "%s '%s' is made by no node, input or initializer that is visible here", role, name);
-    return b ? b->value : (value_id){0};
-}
-
 /* ---- initializers --------------------------------------------------------------------------------------------- */
 
 static struct type constant_type(struct importer *im, const struct tensor_data *t)

@@ -81,12 +81,8 @@ enum {
  * nodes make are bound (names.h) with their producers. NULL after a diagnostic that names a cycle. Scratch memory. */
 uint32_t *nodes_order(struct importer *, Onnx__NodeProto *const *nodes, uint32_t n);
 
-/* nodes.c */
-/* "" for both spellings of the default domain. */
-const char *domain_normal(const char *);
-/* The source record of a node, for messages; version: since_version or 0. */
-src_id node_source(struct importer *, const Onnx__NodeProto *, int32_t version);
-/* All nodes of a graph or function body, in dependency order; binds what they make. depth: nesting of the graph. */
+/* nodes.c: all nodes of a graph or function body, in dependency order; binds what they make. depth: nesting of the
+ * graph. */
 bool nodes_import(struct importer *, Onnx__NodeProto *const *nodes, size_t n, region_id, uint32_t depth);
 
 /* graphs.c */
@@ -94,20 +90,31 @@ bool nodes_import(struct importer *, Onnx__NodeProto *const *nodes, size_t n, re
 bool subgraph_import(struct importer *, const Onnx__GraphProto *, region_id r, src_id src, uint32_t depth);
 /* The top graph: ports, initializers, nodes, results. */
 bool graph_import(struct importer *, const Onnx__GraphProto *);
+
+/* resolve.c */
 /* The value that a text means; {0} after a diagnostic when nothing visible has that name. */
 value_id value_resolve(struct importer *, const char *name, src_id src, const char *role);
+/* The source record of a node, for messages; version: since_version or 0. */
+src_id node_source(struct importer *, const Onnx__NodeProto *, int32_t version);
 
 /* functions.c */
 bool functions_import(struct importer *);
+
+/* calls.c */
 /* Counts calls before anybody inlines: no recursion, depth and total size within limits. */
 bool functions_count(struct importer *);
+/* A function's key in importer.functions; scratch memory. */
+char *function_key(struct importer *, const char *domain, const char *name, const char *overload);
 /* The function that a node calls; NULL when none has this domain, name and overload. */
 const struct model_function *function_find(struct importer *, const char *domain, const char *name,
                                            const char *overload);
 /* A call: no more inputs and outputs than the function has, known attributes. */
 bool call_check(struct importer *, const struct model_function *, const Onnx__NodeProto *, src_id);
 
-/* import.c: opset imports of the model (0 of them: IR versions before 3) or of a function; the domains normalised. */
+/* opsets.c */
+/* "" for both spellings of the default domain. */
+const char *domain_normal(const char *);
+/* Opset imports of the model (0 of them: IR versions before 3) or of a function; the domains normalised. */
 bool opsets_import(struct importer *, Onnx__OperatorSetIdProto *const *, size_t n, const char *of, struct opset **out,
                    uint32_t *n_out);
 

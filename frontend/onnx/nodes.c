@@ -5,49 +5,7 @@
  */
 #include "frontend/onnx/schemas.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-const char *domain_normal(const char *domain)
-{
-    return !domain || strcmp(domain, "ai.onnx") == 0 ? "" : domain;
-}
-
-/* ---- where a node came from --------------------------------------------------------------------------------- */
-
-/* "file:line" of the innermost frame of a Python stack trace that an exporter left in the metadata, or NULL. */
-static const char *trace_origin(struct importer *im, const ProtobufCBinaryData *text)
-{
-    static const char file_mark[] = "File \"", line_mark[] = "\", line ";
-    char *trace = arena_strndup(&im->scratch, (const char *)text->data, text->len), *last = NULL;
-    for (char *p = trace; (p = strstr(p, file_mark)); p++)
-        last = p + sizeof file_mark - 1;
-    char *end = last ? strstr(last, line_mark) : NULL;
-    if (!end)
-        return NULL;
-    long line = strtol(end + sizeof line_mark - 1, NULL, 10);
-    return arena_printf(&im->ctx->session, "%.*s:%ld", (int)(end - last < 500 ? end - last : 500), last, line);
-}
-
-src_id node_source(struct importer *im, const Onnx__NodeProto *node, int32_t version)
-{
-    struct arena *session = &im->ctx->session;
-    struct source s = {
-        .name = arena_strdup(session, node->name ? node->name : ""),
-        .op = arena_strdup(session, node->op_type ? node->op_type : ""),
-        .domain = arena_strdup(session, domain_normal(node->domain)),
-        .version = version,
-        .output = "",
-    };
-    for (size_t i = 0; i < node->n_output && !*s.output; i++)
-        s.output = arena_strdup(session, node->output[i]);
-    for (size_t i = 0; i < node->n_metadata_props && !s.origin; i++) {
-        const Onnx__StringStringEntryProto *m = node->metadata_props[i];
-        if (m->key && strcmp(m->key, "pkg.torch.onnx.stack_trace") == 0 && m->value.len)
-            s.origin = trace_origin(im, &m->value);
-    }
-    return source_add(im->ctx, s);
-}
 
 /* ---- operands and attributes ----------------------------------------------------------------------------------- */
 

@@ -5,30 +5,6 @@
 
 #include <string.h>
 
-void tile_domain(struct em *em, const expr_id *point, expr_id at[RANK_MAX])
-{
-    expr_id next[RANK_MAX];
-    memcpy(at, point, (size_t)value_type(em->g, graph_node(em->g, em->k->anchor)->out[0])->rank * sizeof *at);
-    for (uint32_t v = 0; v < em->k->path.n; v++) {
-        view_inverse(em->g, graph_node(em->g, em->k->path.data[v]), at, next);
-        memcpy(at, next, sizeof next);
-    }
-}
-
-lreg tile_store(struct em *em, const expr_id *point, lreg result)
-{
-    expr_id at[RANK_MAX];
-    value_id domain = em->k->domain, anchor = graph_node(em->g, em->k->anchor)->out[0];
-    tile_domain(em, point, at);
-    em->anchor = anchor;
-    em->anchor_value = result;
-    if (domain.i != anchor.i)
-        result = em_value(em, domain, at, ex_const(em->x, 1));
-    em_store_out(em, at, result);
-    em->anchor = (value_id){0};
-    return result;
-}
-
 /* ---- partial results of a row ------------------------------------------------------------------------------------ */
 
 static const struct node *partial_node(const struct em *em)

@@ -47,14 +47,6 @@ struct narrower {
     VEC(value_id) stack;
 };
 
-bool is_narrowed(const struct module *m)
-{
-    bool some = m->precision != PRECISION_F32 || m->weights_type == WEIGHTS_BF16 || m->weights_type == WEIGHTS_F16;
-    for (uint32_t i = 0; i < m->choices.n; i++)
-        some |= m->choices.data[i].key == CHOOSE_PRECISION;
-    return some;
-}
-
 /* ---- which ones -------------------------------------------------------------------------------------------------- */
 
 static bool is_view(const struct graph *g, value_id v)

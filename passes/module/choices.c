@@ -37,3 +37,11 @@ void choice_refuse(const struct module *m, const struct choice *c, const char *w
 {
     warn_at(m->ctx, (src_id){0}, "choose", "%s: %s", c->text, why);
 }
+
+bool is_narrowed(const struct module *m)
+{
+    bool some = m->precision != PRECISION_F32 || m->weights_type == WEIGHTS_BF16 || m->weights_type == WEIGHTS_F16;
+    for (uint32_t i = 0; i < m->choices.n; i++)
+        some |= m->choices.data[i].key == CHOOSE_PRECISION;
+    return some;
+}

@@ -300,7 +300,7 @@ bool module_verify_text(struct module *);
 bool stage_wanted(const struct module *, struct kernel *, value_id v);
 /* ... and may it compute the convolution, which only maps in front of the staged value read, as well? */
 bool stage_adopts(const struct module *, const struct kernel *, node_id product);
-/* fuse/narrow_products.c: is any contraction to be rounded? */
+/* module/choices.c: is any contraction to be rounded, by an option or a choice? */
 bool is_narrowed(const struct module *);
 /* graph/find_attention.c: the attention whose results, or scores, the node makes; NULL: there is none. Notes the one
  * whose results a contraction makes; false: it makes none, or another has its scores. attention_begin: there are none

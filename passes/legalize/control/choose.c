@@ -2,7 +2,7 @@
  * axes, and so what rank the result has. The node, with what follows it, is looked at once for each number that is
  * possible (fork.c); of ranks that nothing bounds only those up to OPEN_RANK_MAX are.
  */
-#include "passes/legalize/control/control.h"
+#include "passes/legalize/control.h"
 #include "passes/legalize/driver.h"
 
 uint32_t open_rank(int32_t rank)

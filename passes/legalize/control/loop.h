@@ -2,7 +2,7 @@
 #ifndef MCC_PASSES_LEGALIZE_LOOP_H
 #define MCC_PASSES_LEGALIZE_LOOP_H
 
-#include "passes/legalize/control/control.h"
+#include "passes/legalize/control.h"
 
 struct loop_lowering;
 /* One iteration: next condition, carried values and scan elements. false after a diagnostic. */

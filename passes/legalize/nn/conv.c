@@ -1,15 +1,9 @@
-/* Convolutions: Conv, ConvTranspose, and what their quantized forms share.
- *
- * ConvTranspose is a few ordinary convolutions whose results alternate (phases.c). Where that does not do, it is `conv`
- * with input dilation over the flipped weights with exchanged channel dims: views, so that nothing is copied and no
- * zero is stored. Output sizes and pads follow the text of ConvTranspose-11/22, in every version; a total of derived
- * pads is halved towards minus infinity, so that a negative one adds rows at the end.
- */
+/* Convolutions as core operators: what Conv, ConvTranspose and their quantized forms share. */
 #include "passes/legalize/nn/window.h"
 
 #include <string.h>
 
-static bool ints_or(struct rule *r, const char *name, int32_t n, int64_t absent, int64_t least, int64_t *out)
+bool rule_ints_or(struct rule *r, const char *name, int32_t n, int64_t absent, int64_t least, int64_t *out)
 {
     uint32_t given;
     const int64_t *list = rule_ints(r, name, &given);
@@ -38,7 +32,7 @@ bool spatial_read(struct rule *r, int32_t n, struct spatial *s)
         return rule_bad(r, "auto_pad is \"%.40s\"", mode);
     if (n < 1 || n > RANK_MAX - 2)
         return rule_bad(r, "%d spatial dimensions", (int)n);
-    if (!ints_or(r, "strides", n, 1, 1, s->strides) || !ints_or(r, "dilations", n, 1, 1, s->dilations))
+    if (!rule_ints_or(r, "strides", n, 1, 1, s->strides) || !rule_ints_or(r, "dilations", n, 1, 1, s->dilations))
         return false;
     if (n_pads && n_pads != 2 * (uint32_t)n)
         return rule_bad(r, "%u pads for %d spatial dimensions", n_pads, (int)n);
@@ -86,8 +80,7 @@ void spatial_warn_empty(struct rule *r, int32_t i, expr_id size, expr_id room, i
                 (int)i + 2, (long long)n, (long long)-left);
 }
 
-/* The kernel_shape attribute, where given, must agree with the weights. */
-static bool kernel_check(struct rule *r, const expr_id *w, int32_t n)
+bool conv_kernel_check(struct rule *r, const expr_id *w, int32_t n)
 {
     uint32_t given;
     const int64_t *kernel = rule_ints(r, "kernel_shape", &given);
@@ -99,8 +92,8 @@ static bool kernel_check(struct rule *r, const expr_id *w, int32_t n)
     return true;
 }
 
-static value_id conv_op(struct builder *b, value_id x, value_id w, const struct spatial *s, const int64_t *xdil,
-                        int64_t groups, enum elem acc)
+value_id conv_op(struct builder *b, value_id x, value_id w, const struct spatial *s, const int64_t *xdil,
+                 int64_t groups, enum elem acc)
 {
     value_id in[2] = {x, w};
     uint32_t n = (uint32_t)s->n;
@@ -133,7 +126,7 @@ bool rule_conv_spatial(struct rule *r, value_id x, value_id w, struct spatial *s
         return false;
     if (rank < 3 || rank != rank_w)
         return rule_bad(r, "input of rank %d with weights of rank %d", (int)rank, (int)rank_w);
-    if (!spatial_read(r, rank - 2, s) || !kernel_check(r, wdims, s->n))
+    if (!spatial_read(r, rank - 2, s) || !conv_kernel_check(r, wdims, s->n))
         return false;
     for (int32_t i = 0; i < s->n; i++) {
         expr_id reach = spatial_reach(ex, s, i, wdims[2 + i]);
@@ -149,139 +142,4 @@ value_id rule_conv_core(struct rule *r, value_id x, value_id w, enum elem acc)
     if (!rule_conv_spatial(r, x, w, &s))
         return (value_id){0};
     return conv_build(r->b, x, w, &s, rule_int(r, "group", 1), acc);
-}
-
-/* f16 sums are rounded once, after the bias. */
-static bool conv_finish(struct rule *r, value_id y, uint32_t bias, enum elem e)
-{
-    struct builder *b = r->b;
-    if (rule_has(r, bias))
-        y = b_binary(b, OP_ADD, y, v_channels(b, b_convert(b, v_normal(b, rule_in(r, bias)), v_elem(b, y)), y, 1));
-    return rule_result(r, b_convert(b, y, e));
-}
-
-bool rule_conv(struct rule *r)
-{
-    value_id x = rule_in(r, 0), w = v_normal(r->b, rule_in(r, 1));
-    enum elem e = v_elem(r->b, x);
-    value_id exact;
-    if (rule_conv_dequantized(r, &exact))
-        return exact.i && conv_finish(r, exact, 2, e);
-    if (rule_has(r, 2)) {
-        x = v_widen(r->b, x);
-        w = v_widen(r->b, w);
-    }
-    value_id y = rule_conv_core(r, x, w, ELEM_NONE);
-    return y.i && conv_finish(r, y, 2, e);
-}
-
-/* ---- ConvTranspose ----------------------------------------------------------------------------------------------- */
-
-/* (C, M/g, k...) -> (M, C/g, k... reversed), all by views. */
-static value_id weights_turn(struct builder *b, value_id w, int64_t groups, int32_t spatial)
-{
-    struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *d = b_dims(b, w, &rank);
-    expr_id g = ex_const(ex, groups), apart[RANK_MAX], out[RANK_MAX];
-    int64_t perm[RANK_MAX];
-    if (!d)
-        return (value_id){0};
-    apart[0] = g;
-    apart[1] = ex_div(ex, d[0], g);
-    apart[2] = d[1];
-    out[0] = ex_mulc(ex, d[1], groups);
-    out[1] = apart[1];
-    for (int32_t i = 0; i < spatial; i++) {
-        apart[3 + i] = out[2 + i] = d[2 + i];
-        perm[3 + i] = 3 + i;
-    }
-    perm[0] = 0;
-    perm[1] = 2;
-    perm[2] = 1;
-    value_id v = b_reshape(b, b_transpose(b, b_reshape(b, w, apart, rank + 1), perm), out, rank);
-    for (int32_t i = 0; i < spatial; i++)
-        v = v_flip(b, v, 2 + i);
-    return v;
-}
-
-struct deconv {
-    struct spatial s;
-    int64_t output_padding[RANK_MAX];
-    const int64_t *output_shape; /* NULL: not given; spatial dims only */
-};
-
-static bool deconv_read(struct rule *r, int32_t n, struct deconv *d)
-{
-    uint32_t given;
-    if (!spatial_read(r, n, &d->s) || !ints_or(r, "output_padding", n, 0, 0, d->output_padding))
-        return false;
-    d->output_shape = rule_ints(r, "output_shape", &given);
-    if (given == (uint32_t)n + 2) { /* some exporters give N and C too */
-        d->output_shape += 2;
-        given = (uint32_t)n;
-    }
-    if (given && given != (uint32_t)n)
-        return rule_bad(r, "%u entries of output_shape for %d spatial dimensions", given, (int)n);
-    return true;
-}
-
-/* Turns the pads of dim i into those of the dilated convolution. */
-static void deconv_pads(struct rule *r, struct deconv *d, int32_t i, expr_id size, expr_id reach)
-{
-    struct exprs *ex = b_exprs(r->b);
-    struct spatial *s = &d->s;
-    int64_t stride = s->strides[i];
-    bool same = s->pad == PAD_SAME_UPPER || s->pad == PAD_SAME_LOWER;
-    expr_id begin = s->lo[i], end = s->hi[i];
-    if (d->output_shape || same) {
-        expr_id whole = ex_add(ex, ex_mulc(ex, ex_addc(ex, size, -1), stride),
-                               ex_addc(ex, reach, d->output_padding[i]));
-        expr_id want = d->output_shape ? ex_const(ex, d->output_shape[i]) : ex_mulc(ex, size, stride);
-        expr_id total = ex_sub(ex, whole, want), half = ex_div(ex, total, ex_const(ex, 2));
-        bool upper = s->pad ==
-                     PAD_SAME_UPPER; /* in every version: the formula of version 1 contradicts its own auto_pad */
-        begin = upper ? half : ex_sub(ex, total, half);
-        end = ex_sub(ex, total, begin);
-    }
-    expr_id edge = ex_addc(ex, reach, -1);
-    s->lo[i] = ex_sub(ex, edge, begin);
-    s->hi[i] = ex_addc(ex, ex_sub(ex, edge, end), d->output_padding[i]);
-}
-
-bool rule_conv_transpose(struct rule *r)
-{
-    struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    value_id x = rule_in(r, 0), w = v_normal(b, rule_in(r, 1));
-    int32_t rank, rank_w;
-    const expr_id *dims = b_dims(b, x, &rank), *wdims = b_dims(b, w, &rank_w);
-    int64_t groups = rule_int(r, "group", 1), xdil[RANK_MAX], channels;
-    struct deconv d;
-    if (!dims || !wdims)
-        return false;
-    if (rank < 3 || rank != rank_w)
-        return rule_bad(r, "input of rank %d with weights of rank %d", (int)rank, (int)rank_w);
-    if (groups < 1 || (ex_is_const(ex, wdims[0], &channels) && channels % groups))
-        return rule_bad(r, "input channels in %lld groups", (long long)groups);
-    if (!deconv_read(r, rank - 2, &d) || !kernel_check(r, wdims, d.s.n))
-        return false;
-    for (int32_t i = 0; i < d.s.n; i++) {
-        expr_id reach = spatial_reach(ex, &d.s, i, wdims[2 + i]);
-        deconv_pads(r, &d, i, dims[2 + i], reach);
-        expr_id apart = ex_addc(ex, ex_mulc(ex, ex_addc(ex, dims[2 + i], -1), d.s.strides[i]), 1);
-        spatial_warn_empty(r, i, dims[2 + i], spatial_room(ex, &d.s, i, apart, reach), 1);
-    }
-    enum elem e = v_elem(b, x);
-    value_id y;
-    x = v_widen(b, x);
-    w = v_widen(b, w);
-    if (conv_by_phases(b, x, w, &d.s, groups, &y))
-        return y.i && conv_finish(r, y, 2, e);
-    for (int32_t i = 0; i < d.s.n; i++) {
-        xdil[i] = d.s.strides[i];
-        d.s.strides[i] = 1;
-    }
-    y = conv_op(b, x, weights_turn(b, w, groups, d.s.n), &d.s, xdil, groups, ELEM_NONE);
-    return y.i && conv_finish(r, y, 2, e);
 }

@@ -14,6 +14,10 @@ struct spatial {
 
 /* Attributes strides, dilations, pads, auto_pad for n spatial dims; false after rule_bad. */
 bool spatial_read(struct rule *, int32_t n, struct spatial *);
+/* A list of n integers, each at least `least`; all `absent` if the attribute is. False after rule_bad. */
+bool rule_ints_or(struct rule *, const char *name, int32_t n, int64_t absent, int64_t least, int64_t *out);
+/* The attribute kernel_shape, if there is one, agrees with the weights. False after rule_bad. */
+bool conv_kernel_check(struct rule *, const expr_id *w, int32_t n);
 /* Size of the dilated kernel. */
 expr_id spatial_reach(struct exprs *, const struct spatial *, int32_t i, expr_id kernel);
 /* With auto_pad SAME_*: the pads of dim i, so that its output is ceil(size / stride). Pads the input: not for
@@ -28,6 +32,9 @@ value_id rule_conv_core(struct rule *, value_id x, value_id w, enum elem acc);
 /* Its parts: strides, pads and dilations for operands x and w, whose ranks and sizes are checked; the operator
  * itself. */
 bool rule_conv_spatial(struct rule *, value_id x, value_id w, struct spatial *);
+/* xdil: by so much the input is dilated, for each spatial dim. */
+value_id conv_op(struct builder *, value_id x, value_id w, const struct spatial *, const int64_t *xdil, int64_t groups,
+                 enum elem acc);
 value_id conv_build(struct builder *, value_id x, value_id w, const struct spatial *, int64_t groups, enum elem acc);
 /* Transposed convolution of x by w (C, M / groups, k...), phase by phase: s has its strides, and the pads of the
  * input-dilated convolution that it equals. False: that takes another form (gaps between taps, dilation, extents not

@@ -5,7 +5,7 @@
  * run knows become value symbols of the shape. Run-time axes become selections over the possible ones
  * (rule_axis_mask). Where even their number is the run's, the node is walked for each (choose.c).
  */
-#include "passes/legalize/control/control.h"
+#include "passes/legalize/control.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef MCC_PASSES_LEGALIZE_FORK_H
 #define MCC_PASSES_LEGALIZE_FORK_H
 
-#include "passes/legalize/control/control.h"
+#include "passes/legalize/control.h"
 #include "passes/legalize/driver.h"
 
 /* BROKEN: cannot run. REFUSED: reported, as an operator without a lowering is: the compilation fails. */

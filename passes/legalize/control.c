@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ir/graph/infer.h"
-#include "passes/legalize/control/control.h"
+#include "passes/legalize/control.h"
 #include "passes/legalize/driver.h"
 
 uint32_t region_n_results(const struct rule *r, region_id region)

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "ir/graph/infer.h"
-#include "passes/legalize/control/fork.h"
+#include "passes/legalize/fork.h"
 
 /* ---- one side, on trial ------------------------------------------------------------------------------------------ */
 

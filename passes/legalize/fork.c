@@ -12,7 +12,7 @@
  * - at the end of the graph the If's result, an output, has the rank that the run chooses;
  * - at the end of a branch or a loop's body it is refused.
  */
-#include "passes/legalize/control/fork.h"
+#include "passes/legalize/fork.h"
 
 #include "ir/graph/infer.h"
 
