@@ -327,8 +327,9 @@ static bool transform_points(const struct transformer *t, uint32_t first, uint32
 }
 
 /* As many points at a time as POINTS_BYTES hold, one at least; g is read again for each part. */
-static bool write_transformed(struct module *m, const struct weight *w, put_fn *put, void *sink)
+static bool write_transformed(struct module *m, const struct weight *w, struct rooms *rooms, put_fn *put, void *sink)
 {
+    const struct packer p = {.m = m, .w = w, .rooms = rooms};
     struct transformer t = {.m = m, .w = w, .f = winograd_form(w->winograd)};
     const struct type *g = value_type(m->g, w->value);
     uint32_t points = t.f->alpha * t.f->alpha;
@@ -339,24 +340,27 @@ static bool write_transformed(struct module *m, const struct weight *w, put_fn *
             step = fit < 1        ? 1
                    : fit < points ? fit
                                   : points;
-    t.src = malloc((size_t)(t.ic * CHANNEL_BLOCK * 9) * sizeof(float));
-    t.dst = malloc((size_t)(each * step));
-    bool ok = (t.src && t.dst) || out_of_memory(m, each * step);
-    for (uint32_t p = 0; ok && p < points; p += (uint32_t)step) {
-        uint32_t n = points - p < step ? points - p : (uint32_t)step;
-        ok = transform_points(&t, p, n) && put(sink, t.dst, (size_t)each * n) && put(sink, t.dst, 0);
+    t.src = (float *)(void *)room_take(&p, &rooms->src, (size_t)(t.ic * CHANNEL_BLOCK * 9) * sizeof(float));
+    t.dst = (float *)(void *)result_take(&p, (size_t)(each * step));
+    bool ok = t.src && t.dst;
+    for (uint32_t at = 0; ok && at < points; at += (uint32_t)step) {
+        uint32_t n = points - at < step ? points - at : (uint32_t)step;
+        ok = transform_points(&t, at, n) && put(sink, t.dst, (size_t)each * n) && put(sink, t.dst, 0);
     }
-    free(t.src);
-    free(t.dst);
     return ok;
 }
 
-/* Buffers of more than KEEP_BYTES are given back: not kept for one large constant. */
 static bool write_plain(struct module *m, const struct weight *w, struct rooms *rooms, put_fn *put, void *sink)
 {
     struct packer p;
     packer_init(&p, m, w, rooms);
-    bool ok = (is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink);
+    return (is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink);
+}
+
+/* Buffers of more than KEEP_BYTES are given back: not kept for one large constant. */
+static bool write_one(struct module *m, const struct weight *w, struct rooms *rooms, put_fn *put, void *sink)
+{
+    bool ok = (w->winograd ? write_transformed : write_plain)(m, w, rooms, put, sink);
     if (rooms->src.size > KEEP_BYTES)
         room_free(&rooms->src);
     for (int k = 0; k < 2; k++)
@@ -375,23 +379,33 @@ static bool write_each(struct module *m, struct rooms *rooms, put_fn *put, void 
         const struct weight *w = &m->weights.data[i];
         if (!put(sink, zeros, (size_t)(w->offset - at)))
             return false;
-        if (w->bytes && !(w->winograd ? write_transformed(m, w, put, sink)
-                                      : write_plain(m, w, rooms, put, sink))) /* 0: a dim is empty */
+        if (w->bytes && !write_one(m, w, rooms, put, sink)) /* 0: a dim is empty */
             return false;
         at = w->offset + w->bytes;
     }
     return put(sink, zeros, (size_t)(m->weights_bytes - at));
 }
 
+/* An unwinding passes on when nobody reads the buffers any more and they are given back. */
 static bool write_all(void *user, put_fn *put, void *sink)
 {
     static const char nothing[1];
-    struct rooms rooms = {0};
-    bool ok = write_each(user, &rooms, put, sink);
+    struct module *m = user;
+    struct rooms *rooms = NEW(&m->ctx->session, struct rooms); /* not a local: it changes before an unwinding */
+    jmp_buf *outer = m->ctx->unwind, here;
+    volatile bool ok = false, unwound = false;
+    m->ctx->unwind = &here;
+    if (setjmp(here) == 0)
+        ok = write_each(m, rooms, put, sink);
+    else
+        unwound = true;
+    m->ctx->unwind = outer;
     ok = put(sink, nothing, 0) && ok;
-    room_free(&rooms.src);
-    room_free(&rooms.dst[0]);
-    room_free(&rooms.dst[1]);
+    room_free(&rooms->src);
+    room_free(&rooms->dst[0]);
+    room_free(&rooms->dst[1]);
+    if (unwound && outer)
+        longjmp(*outer, 1);
     return ok;
 }
 

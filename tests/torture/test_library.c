@@ -73,7 +73,7 @@ static void say(void *user, int kind, const char *text, size_t size)
         print_error("%.*s", (int)size, text);
 }
 
-static int compile_once(void)
+static int compile(const char *model, const char *level)
 {
     mccc *c = mccc_new();
     int status = 4;
@@ -84,16 +84,47 @@ static int compile_once(void)
     status = status ? status : mccc_set(c, "march", "x86-64-v3");
     status = status ? status : mccc_set(c, "jobs", "1");
     status = status ? status : mccc_set(c, "no-cache", NULL);
-    status = status ? status : mccc_set(c, "O", "0");
-    status = status ? status : mcc_compile(c, "examples/digits/digits.onnx", artifact);
+    status = status ? status : mccc_set(c, "O", level);
+    status = status ? status : mcc_compile(c, model, artifact);
     mccc_free(c);
     return status;
+}
+
+static int compile_once(void)
+{
+    return compile("examples/digits/digits.onnx", "0");
+}
+
+/* y = x exp(w): the weights are computed while they are written. */
+static const char computed[] =
+    "\010\010:}\012\013\012\001w\022\001t\042\003Exp\012\021\012\001x\012\001t\022\001y\042\006MatMul\022\000"
+    "*/\010\003\010\003\020\001\042$\000\000\200?\000\000\000@\000\000@@\000\000\200@\000\000\240@\000\000"
+    "\300@\000\000\340@\000\000\000A\000\000\020AB\001wZ\023\012\001x\022\016\012\014\010\001\022\010\012\002"
+    "\010\001\012\002\010\003b\023\012\001y\022\016\012\014\010\001\022\010\012\002\010\001\012\002\010\003"
+    "B\004\012\000\020\021";
+static char computed_path[64];
+
+static int compile_computed(void)
+{
+    return compile(computed_path, "2");
 }
 
 static void test_compile_memory(void **state)
 {
     (void)state;
     fail_each(TORTURE_MEMORY, compile_once, "4");
+}
+
+static void test_compile_weights(void **state)
+{
+    (void)state;
+    snprintf(computed_path, sizeof computed_path, "%s/net.onnx", folder);
+    FILE *f = fopen(computed_path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(computed, sizeof computed - 1, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+    fail_each(TORTURE_MEMORY, compile_computed, "4");
+    unlink(computed_path);
 }
 
 static void test_compile_system(void **state)
@@ -167,9 +198,8 @@ int main(int argc, char **argv)
         return codegen_worker();
     static const struct CMUnitTest tests[] = {
 #if !TORTURE_ABSENT
-        cmocka_unit_test(test_compile_memory),
-        cmocka_unit_test(test_compile_system),
-        cmocka_unit_test(test_run_memory),
+        cmocka_unit_test(test_compile_weights), cmocka_unit_test(test_compile_memory),
+        cmocka_unit_test(test_compile_system),  cmocka_unit_test(test_run_memory),
         cmocka_unit_test(test_run_system),
 #else
         cmocka_unit_test(absent),
