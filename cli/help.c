@@ -51,8 +51,8 @@ void option_meaning(struct strbuf *out, const struct option *def)
 {
     if (def->kind == OPTION_ONE_OF)
         strbuf_printf(out, "%s (default: %s)", def->help, def->preset_text);
-    else if (def->kind == OPTION_INT || def->kind == OPTION_SIZE)
-        strbuf_printf(out, "%s (default: %.0f)", def->help, def->preset);
+    else if (def->kind == OPTION_INT || def->kind == OPTION_SIZE || def->kind == OPTION_REAL)
+        strbuf_printf(out, "%s (default: %.15g)", def->help, def->preset);
     else
         strbuf_printf(out, "%s", def->help);
 }
