@@ -1,7 +1,7 @@
 /* Output files: a temporary file beside the target takes the target's name when it is complete and on the disk.
  *
  * Until then the target is untouched. The temporary file is known to the context (temp_files), so that whoever ends the
- * process by a signal can remove it, and it goes when memory ends somewhere below.
+ * process by a signal can remove it, and it goes when memory or time ends somewhere below.
  */
 #include "codegen/sink.h"
 
@@ -185,7 +185,7 @@ bool sink_sync(struct sink *s)
 
 static bool commit(struct sink *s, const char *temporary, const char *folder)
 {
-    if (!sink_sync(s))
+    if (time_is_over(s->ctx) || !sink_sync(s))
         return false;
     if (rename(temporary, s->path) < 0)
         return error_env(s->ctx, "cannot rename to '%s': %s", s->path, strerror(errno));

@@ -6,30 +6,34 @@
  * now and then (pool_step). A worker takes some 10 ms to start, so the first may do it before there is a job for it
  * (pool_warm), and all rest between jobs until the pool is ended. A worker that dies takes its job with it: the job is
  * written to a file that replays it, and the class of the failure comes from how the worker ended.
+ *
+ * If the compilation's processor time is limited, each look at the workers counts what they have used by now, and the
+ * parent looks every LOOK_MS while it waits. A worker with a job must use a LEAST_SHARE-th of each stretch of
+ * STRETCH_MIN to STRETCH_MAX seconds, else it is stopped or waits for something. Only the time that the parent spends
+ * in poll() counts: a terminal may stop all of them.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "codegen/process.h"
 #include "codegen/wire.h"
 #include "ir/base/file.h"
 
-extern char **environ;
-
-enum { WORKERS_MAX = 64, TEXT_MAX = 600, ENVIRONMENT_MAX = 64 };
+enum { WORKERS_MAX = 64, TEXT_MAX = 600 };
+enum { LOOK_MS = 100, STRETCH_MIN = 5, STRETCH_MAX = 60, LEAST_SHARE = 1000, SECONDS_MAX = 1 << 30 };
 
 struct worker {
-    pid_t pid;                  /* 0: none, or its end was waited for */
+    struct process process;
+    double counted;             /* of its processor time: in ctx->time.workers */
+    double awaited, used;       /* seconds of a stretch of waiting for it; its processor time before that */
     int fd;                     /* -1: none */
     bool answered;              /* it has sent something: it is one of ours */
     int broken;                 /* errno of a failed send or recv; 0: none */
@@ -57,76 +61,18 @@ struct pool {
 
 /* ---- starting and ending ---- */
 
-/* Where LLVM's talk goes; -1 with errno. Without /dev (a bare chroot), memory that the worker takes with it. */
-static int open_nowhere(void)
-{
-    int fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
-    return fd >= 0 ? fd : memfd_create("mcc-stderr", MFD_CLOEXEC);
-}
-
-/* A worker's environment: what starting a program takes, what sanitizers, coverage and tests read. Nothing else of the
- * user's: LLVM and lld let variables change what they do (LLD_REPRODUCE writes a file). */
-static void fill_environment(char *out[ENVIRONMENT_MAX])
-{
-    static const char *const passed[] = {
-        "PATH=",          "LD_LIBRARY_PATH=", "LD_PRELOAD=",        "ASAN_OPTIONS=", "LSAN_OPTIONS=",
-        "UBSAN_OPTIONS=", "TSAN_OPTIONS=",    "LLVM_PROFILE_FILE=", "MCC_",
-    };
-    static char locale[] = "LC_ALL=C";
-    uint32_t n = 0;
-    out[n++] = locale;
-    for (char **e = environ; e && *e; e++)
-        for (size_t i = 0; i < COUNT_OF(passed) && n < ENVIRONMENT_MAX - 1; i++)
-            if (strncmp(*e, passed[i], strlen(passed[i])) == 0)
-                out[n++] = *e;
-    out[n] = NULL;
-}
-
-static int spawn_with(const struct codegen_options *o, int fd, int err, pid_t *pid)
-{
-    char *environment[ENVIRONMENT_MAX];
-    posix_spawn_file_actions_t actions;
-    char *argv[] = {(char[]){"mcc"}, (char[]){"--worker"}, NULL};
-    int status = posix_spawn_file_actions_init(&actions);
-    if (status)
-        return status;
-    status = posix_spawn_file_actions_adddup2(&actions, fd, 0);
-    if (!status)
-        status = posix_spawn_file_actions_adddup2(&actions, fd, 1);
-    if (!status && err != 2)
-        status = posix_spawn_file_actions_adddup2(&actions, err, 2);
-#if __GLIBC_PREREQ(2, 34) /* what the host of libmcc has open is none of the worker's business */
-    if (!status)
-        status = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
-#endif
-    fill_environment(environment);
-    if (!status)
-        status = posix_spawn(pid, o->self, &actions, NULL, argv, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    return status;
-}
-
-static int spawn_on(const struct codegen_options *o, int fd, pid_t *pid)
-{
-    int err = o->verbose ? 2 : open_nowhere();
-    int status = err < 0 ? errno : spawn_with(o, fd, err, pid);
-    if (err > 2)
-        close(err);
-    return status;
-}
-
 static bool worker_start(struct pool *p, struct worker *w)
 {
     int fd[2];
     w->fd = -1;
-    w->pid = 0;
+    w->counted = 0;
     w->job = UINT32_MAX;
     w->broken = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
         return error_env(p->ctx, "cannot start a worker: %s", strerror(errno));
     /* Above the standard descriptors, so that dup2 in the child cannot overwrite what it still needs. */
     int child = fcntl(fd[1], F_DUPFD_CLOEXEC, 3);
-    int status = child < 0 ? errno : spawn_on(&p->options, child, &w->pid);
+    int status = child < 0 ? errno : process_start(&w->process, &p->options, child);
     if (child >= 0)
         close(child);
     close(fd[1]);
@@ -148,14 +94,18 @@ static void worker_dismiss(struct worker *w)
     w->fd = -1;
 }
 
-static int worker_end(struct worker *w)
+/* What it used since the last time counts. */
+static void worker_count(struct pool *p, struct worker *w)
 {
-    int status = 0;
+    p->ctx->time.workers += w->process.used - w->counted;
+    w->counted = w->process.used;
+}
+
+static int worker_end(struct pool *p, struct worker *w)
+{
     worker_dismiss(w);
-    if (w->pid)
-        while (waitpid(w->pid, &status, 0) < 0 && errno == EINTR)
-            continue;
-    w->pid = 0;
+    int status = process_end(&w->process);
+    worker_count(p, w);
     return status;
 }
 
@@ -218,7 +168,9 @@ static void report_death(struct pool *p, const struct job *job, int status, cons
         return;
     }
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) {
-        error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of processor time", job->what);
+        if (!time_is_over(p->ctx)) /* else that is what it says */
+            error_limit(p->ctx, (src_id){0}, "%s: the worker ran out of the processor time that the system gives it",
+                        job->what);
         return;
     }
     if (WIFSIGNALED(status))
@@ -232,13 +184,6 @@ static void report_death(struct pool *p, const struct job *job, int status, cons
 
 /* ---- the state of one worker ---- */
 
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
 /* Of those that wait, the longest: then no worker begins a long one when the others are done. */
 static uint32_t job_next(const struct pool *p)
 {
@@ -249,6 +194,13 @@ static uint32_t job_next(const struct pool *p)
     return best;
 }
 
+/* RLIMIT_CPU for a worker: it ends by itself where nobody looks after it any more. 0: none. */
+static int64_t seconds_for(const struct pool *p, const struct worker *w)
+{
+    double left = time_left(p->ctx) + w->counted + 1;
+    return isinf(left) ? 0 : left < 1 ? 1 : left < SECONDS_MAX ? (int64_t)ceil(left) : SECONDS_MAX;
+}
+
 static void give_job(struct pool *p, struct worker *w)
 {
     w->job = p->ok ? job_next(p) : UINT32_MAX;
@@ -257,9 +209,12 @@ static void give_job(struct pool *p, struct worker *w)
     struct job *job = &p->jobs.data[w->job];
     p->n_given++;
     job->given = true;
-    job->began = now_ms();
+    job->began = now_seconds() * 1e3;
     job->worker = (uint32_t)(w - p->worker);
-    struct span bytes = job_bytes(p->arena, job);
+    struct job sent = *job; /* a replay has all the time that it wants */
+    sent.head.seconds = seconds_for(p, w);
+    struct span bytes = job_bytes(p->arena, &sent);
+    w->awaited = 0;
     w->out = bytes.data;
     w->out_left = bytes.size;
     w->got = 0;
@@ -269,7 +224,7 @@ static void give_job(struct pool *p, struct worker *w)
 static void worker_lost(struct pool *p, struct worker *w)
 {
     const struct job *job = &p->jobs.data[w->job];
-    int status = worker_end(w);
+    int status = worker_end(p, w);
     if (w->broken)
         error_env(p->ctx, "%s: the connection to the worker failed: %s", job->what, strerror(w->broken));
     else
@@ -278,7 +233,7 @@ static void worker_lost(struct pool *p, struct worker *w)
     p->ok = false;
 }
 
-static void worker_send(struct pool *p, struct worker *w)
+static void worker_send(struct worker *w)
 {
     ssize_t n = send(w->fd, w->out, w->out_left, MSG_NOSIGNAL);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -292,7 +247,6 @@ static void worker_send(struct pool *p, struct worker *w)
     }
     w->out += n;
     w->out_left -= (size_t)n;
-    (void)p;
 }
 
 /* The first line of what a worker said. */
@@ -319,7 +273,7 @@ static void worker_finish(struct pool *p, struct worker *w)
 {
     struct job *job = &p->jobs.data[w->job];
     w->answered = true;
-    job->ended = now_ms();
+    job->ended = now_seconds() * 1e3;
     if (!w->head.confined && w->head.status != WIRE_UNCONFINED)
         tell_unconfined(p);
     switch (w->head.status) {
@@ -335,7 +289,7 @@ static void worker_finish(struct pool *p, struct worker *w)
                                   "needs");
         break;
     case WIRE_FATAL:
-        report_death(p, job, worker_end(w), clip(p->arena, w->body, w->head.size), true);
+        report_death(p, job, worker_end(p, w), clip(p->arena, w->body, w->head.size), true);
         p->ok = false;
         break;
     default:
@@ -375,6 +329,39 @@ static bool worker_receive(struct pool *p, struct worker *w)
 
 /* ---- all of them ---- */
 
+/* A worker with a job was waited for, for so many seconds more. False after a diagnostic: it gets nothing done. */
+static bool worker_works(struct pool *p, struct worker *w, double waited)
+{
+    double most = p->ctx->time.most, stretch = most < STRETCH_MIN   ? STRETCH_MIN
+                                               : most > STRETCH_MAX ? STRETCH_MAX
+                                                                    : most;
+    if (w->awaited <= 0)
+        w->used = w->counted;
+    w->awaited += waited;
+    if (w->awaited < stretch)
+        return true;
+    double used = w->counted - w->used;
+    w->awaited = 0;
+    return used >= stretch / LEAST_SHARE ||
+           error_limit(p->ctx, (src_id){0},
+                       "%s: the worker used %.3f s of processor time in %g s: it is stopped or waits for something "
+                       "(--limit-compile-time)",
+                       p->jobs.data[w->job].what, used, stretch);
+}
+
+/* Is there time left, and does each worker use it? */
+static void pool_look(struct pool *p, double waited)
+{
+    for (uint32_t i = 0; i < p->n_workers; i++) {
+        process_used(&p->worker[i].process);
+        worker_count(p, &p->worker[i]);
+    }
+    p->ok = p->ok && !time_is_over(p->ctx);
+    for (uint32_t i = 0; i < p->n_workers && p->ok; i++)
+        if (p->worker[i].fd >= 0 && p->worker[i].job != UINT32_MAX)
+            p->ok = worker_works(p, &p->worker[i], waited);
+}
+
 /* Sends and receives what is possible; waits for something if wanted. */
 static void pool_exchange(struct pool *p, bool wait)
 {
@@ -388,17 +375,20 @@ static void pool_exchange(struct pool *p, bool wait)
         who[n] = w;
         polled[n++] = (struct pollfd){w->fd, (short)(POLLIN | (w->out_left ? POLLOUT : 0)), 0};
     }
-    int ready = poll(polled, n, wait ? -1 : 0);
+    bool limited = p->ctx->time.most > 0;
+    double before = limited ? now_seconds() : 0;
+    int ready = poll(polled, n, !wait ? 0 : limited ? LOOK_MS : -1);
     if (ready < 0 && errno != EINTR && errno != EAGAIN)
         p->ok = error_env(p->ctx, "cannot wait for the workers: %s", strerror(errno));
-    if (ready <= 0)
-        return;
-    for (nfds_t i = 0; i < n; i++) {
+    double waited = limited ? now_seconds() - before : 0;
+    for (nfds_t i = 0; i < n && ready > 0; i++) {
         if (polled[i].revents & POLLOUT)
-            worker_send(p, who[i]);
+            worker_send(who[i]);
         if (polled[i].revents & (POLLIN | POLLHUP | POLLERR) && !worker_receive(p, who[i]))
             worker_lost(p, who[i]);
     }
+    if (limited)
+        pool_look(p, waited < LOOK_MS / 1e3 ? waited : LOOK_MS / 1e3);
 }
 
 /* Jobs that wait to workers that rest, or to new ones. */
@@ -473,15 +463,16 @@ void pool_dismiss(struct pool *p, uint32_t keep)
 
 void pool_end(struct pool *p)
 {
+    bool failed = !p->ok || p->ctx->fail != FAIL_NONE;
     for (uint32_t i = 0; i < p->n_workers; i++)
-        if (p->worker[i].fd >= 0 && p->worker[i].job != UINT32_MAX)
-            kill(p->worker[i].pid, SIGKILL);
+        if (p->worker[i].fd >= 0 && (failed || p->worker[i].job != UINT32_MAX))
+            process_kill(&p->worker[i].process);
     pool_dismiss(p, 0);
     for (uint32_t i = 0; i < p->n_workers; i++)
-        worker_end(&p->worker[i]);
+        worker_end(p, &p->worker[i]);
 }
 
-/* An unwinding (memory) must not leave children behind: they are ended, then it goes on. */
+/* An unwinding (memory, time) must not leave children behind: they are ended, then it goes on. */
 bool pool_wait(struct pool *p)
 {
     jmp_buf *outer = p->ctx->unwind, here;

@@ -26,6 +26,7 @@ struct wire_job {
     uint32_t magic, kind;
     int32_t opt_level, emit;
     int64_t memory; /* RLIMIT_AS for the worker; 0: none */
+    int64_t seconds; /* RLIMIT_CPU for the worker; 0: none */
     uint64_t confine; /* 1: WIRE_UNCONFINED, and no work, where there is no sandbox */
     uint64_t n_parts;
 };

@@ -27,7 +27,7 @@
 #endif
 #endif
 
-enum { CPU_SECONDS = 1200, EXIT_TOLD = 70 };
+enum { EXIT_TOLD = 70 };
 
 static int result_fd = -1;      /* the process is a worker: its one connection */
 static bool confined;           /* it is in its sandbox */
@@ -266,12 +266,13 @@ static bool run_job(const struct wire_job *head, const struct parts *p)
     return send_text(WIRE_REFUSED, "a job that this worker does not know");
 }
 
-static void set_limits(int64_t memory)
+static void set_limits(int64_t memory, int64_t seconds)
 {
-    struct rlimit core = {0, 0}, cpu = {CPU_SECONDS, CPU_SECONDS + 5};
+    struct rlimit core = {0, 0}, cpu = {(rlim_t)seconds, (rlim_t)seconds + 5};
     struct rlimit space = {(rlim_t)memory, (rlim_t)memory};
     setrlimit(RLIMIT_CORE, &core);
-    setrlimit(RLIMIT_CPU, &cpu);
+    if (seconds > 0)
+        setrlimit(RLIMIT_CPU, &cpu);
     if (memory > 0)
         setrlimit(RLIMIT_AS, &space);
 }
@@ -292,7 +293,7 @@ static bool leaks_wanted(void)
  * sandbox and there is none. */
 static bool confine(const struct wire_job *head)
 {
-    set_limits(head->memory);
+    set_limits(head->memory, head->seconds);
     confined = leaks_wanted() ? !head->confine : sandbox_enter();
     return confined || !head->confine;
 }

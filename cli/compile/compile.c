@@ -1,6 +1,7 @@
 /* A compilation from a model file: what its first stages do, and what is checked before them.
  *
- * The one unwind point of a compilation is here: running out of memory anywhere below ends in compile_guarded().
+ * The one unwind point of a compilation is here: running out of memory or time anywhere below ends in
+ * compile_guarded().
  */
 #include "cli/compile/backend.h"
 #include "cli/options/targets.h"
@@ -150,8 +151,12 @@ static enum fail compile_guarded(struct compilation *c, const char *model)
     ctx->model_path = model;
     ctx->line = ctx->column = 0;
     ctx->unwind = &here;
-    if (setjmp(here) == 0 && !compile_run(c) && ctx->fail == FAIL_NONE)
-        error_internal(ctx, (src_id){0}, "a stage failed without saying why");
+    if (setjmp(here) == 0) {
+        time_begin(ctx);
+        if (!compile_run(c) && ctx->fail == FAIL_NONE)
+            error_internal(ctx, (src_id){0}, "a stage failed without saying why");
+    }
+    time_end(ctx);
     if (c->codegen)
         codegen_end(c->codegen);
     c->codegen = NULL;

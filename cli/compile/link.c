@@ -234,5 +234,7 @@ bool run_link(struct compilation *c)
         a.graph = netmap_section(c, &a);
     if (strcmp(c->options->emit, "header") == 0 && !header_write(c, &a))
         return false;
-    return codegen_link(c->codegen, &a, output_kind(c->options, c->output), c->output);
+    bool ok = codegen_link(c->codegen, &a, output_kind(c->options, c->output), c->output);
+    time_end(c->ctx); /* the output is there: nothing behind it fails for that */
+    return ok;
 }

@@ -180,7 +180,7 @@ bool stage_run(struct compilation *c, const struct stage *stage, struct stage_co
         report_skipped(c, stage);
         return true;
     }
-    if (!facts_hold(c, stage))
+    if (!facts_hold(c, stage) || time_is_over(c->ctx))
         return false;
     report_start(c, stage);
     *cost = (struct stage_cost){.start = now_ms(), .heap = -c->ctx->heap_used};

@@ -28,6 +28,7 @@ const struct limits limits_default = {
     .fold_total = 256 * MIB,
     .sparse_bytes = 256 * MIB,
     .compile_heap = 16 * GIB,
+    .compile_time = 600,
     .message_depth = 100,
     .subgraph_depth = 30,
     .call_depth = 100,
@@ -45,8 +46,8 @@ struct arena_block {
     _Alignas(ALIGN) unsigned char data[];
 };
 
-/* Records the failure without allocating: diags always has room for one more (see diags_reserve). */
-static _Noreturn void heap_fail(struct context *ctx, const char *text)
+/* diags always has room for one more (see diag_push). */
+void limit_record(struct context *ctx, const char *text)
 {
     struct diag d = {.severity = SEV_ERROR, .fail = FAIL_LIMIT, .text = text, .format = text};
     if (ctx->diags.n < ctx->diags.cap)
@@ -54,11 +55,21 @@ static _Noreturn void heap_fail(struct context *ctx, const char *text)
     if (ctx->fail == FAIL_NONE)
         ctx->fail = FAIL_LIMIT;
     ctx->n_errors++;
+}
+
+void limit_unwind(struct context *ctx)
+{
     if (!ctx->unwind) {
-        fprintf(stderr, "mcc: %s, and nobody set an unwind point\n", text);
+        fprintf(stderr, "mcc: %s, and nobody set an unwind point\n", ctx->diags.data[ctx->diags.n - 1].text);
         abort();
     }
     longjmp(*ctx->unwind, 1);
+}
+
+static _Noreturn void heap_fail(struct context *ctx, const char *text)
+{
+    limit_record(ctx, text);
+    limit_unwind(ctx);
 }
 
 static struct arena_block *block_add(struct arena *a, size_t size)
@@ -98,6 +109,7 @@ void *arena_alloc(struct arena *a, size_t size)
     struct context *ctx = a->ctx;
     if (ctx->fail_alloc && --ctx->fail_alloc == 0)
         heap_fail(ctx, "out of memory (provoked)");
+    time_spend(ctx, TIME_ALLOC);
     if (size > PTRDIFF_MAX - BLOCK_MAX)
         heap_fail(ctx, "out of memory: an object is larger than the address space");
     size = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);

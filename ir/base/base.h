@@ -164,6 +164,7 @@ struct limits {
     int64_t sparse_bytes; /* of external data that sparse files do not store */
     int64_t compile_heap; /* bytes of all arenas of the context */
     int32_t message_depth, subgraph_depth, call_depth, rank, name_bytes, unroll_nodes;
+    double compile_time; /* seconds of processor time of a compilation; 0 = no limit */
     double max_constant_growth; /* constants out / weights in; 0 = no limit */
     int64_t max_output_size; /* bytes of the artifact; 0 = no limit */
 };
@@ -172,9 +173,17 @@ extern const struct limits limits_default;
 /* ---- the context of one compilation; nothing is global ------------------------------------------------ */
 
 struct exprs; /* ir/expr/expr.h */
+struct time { /* see time_begin */
+    double most; /* seconds; 0: nothing is counted */
+    double began; /* the thread's clock at the beginning */
+    double workers; /* seconds that workers have used: the pool adds them (codegen/spawn.c) */
+    uint64_t work; /* since the clock was looked at */
+    const char *text; /* what to say when they are over */
+};
 struct context {
     struct arena session; /* lives as long as the context */
     struct limits limits;
+    struct time time;
     const char *model_path; /* as the user gave it: every message begins with it */
     uint32_t line, column; /* behind it, from 1 on, where it is a configuration; 0: none */
     struct exprs *exprs;
@@ -234,5 +243,27 @@ void remark_at(struct context *, src_id, const char *flag, const char *fmt, ...)
 void diag_render(const struct context *, const struct diag *, struct strbuf *out);
 /* Records an error and unwinds to ctx->unwind: for failures met too deep to return through (memory, budgets). */
 _Noreturn void context_unwind(struct context *, enum fail, src_id, const char *fmt, ...) PRINTF_LIKE(4, 5);
+/* The same in two steps, without allocating, where a limit is reached: the text stays where it is. */
+void limit_record(struct context *, const char *text);
+_Noreturn void limit_unwind(struct context *);
+
+/* ---- the processor time of a compilation (time.c) ------------------------------------------------------ */
+
+/* From time_begin to time_end, what the calling thread and the workers use counts against limits.compile_time. When it
+ * is over, the next look at the clock unwinds as an allocation does when memory ends; every arena_alloc may look. */
+void time_begin(struct context *);
+void time_end(struct context *);
+double time_left(const struct context *); /* seconds; infinite where nothing is counted */
+bool time_is_over(struct context *); /* true after a diagnostic */
+void time_check(struct context *); /* unwinds when it is over */
+
+/* Loops that allocate nothing say what they do: so many elementary steps of some nanoseconds. May unwind. */
+enum { TIME_WORK = 1 << 20, TIME_ALLOC = 1 << 12, TIME_EXPR = 1 << 6 };
+static inline void time_spend(struct context *ctx, uint64_t steps)
+{
+    ctx->time.work += steps;
+    if (ctx->time.work >= TIME_WORK)
+        time_check(ctx);
+}
 
 #endif

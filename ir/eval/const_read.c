@@ -540,6 +540,7 @@ bool const_read(struct graph *g, value_id v, int64_t first, int64_t n, void *dst
     for (int64_t at = read_rows(g, v, first, n, dst); ok && at < n; at += CHUNK) {
         int64_t m = n - at < CHUNK ? n - at : CHUNK;
         struct run run = {first + at, 1, m};
+        time_spend(g->ctx, CHUNK);
         ok = read_runs(r, v, &run, 1, m, (char *)dst + (size_t)at * size, 0);
     }
     arena_release(&r->arena);

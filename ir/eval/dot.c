@@ -17,6 +17,7 @@ union word {
 };
 typedef union word load_fn(const void *self, int64_t row, int64_t k);
 struct product {
+    struct context *ctx;
     int64_t m, n, k;
     load_fn *a, *b;
     const void *self;
@@ -99,6 +100,7 @@ static void multiply_block(const struct product *p, int64_t m0, int64_t n0, enum
     union word c[PANEL][PANEL];
     for (int64_t n = n0; n < n0 + p->block && n < p->n; n += PANEL)
         for (int64_t m = m0; m < m0 + p->block && m < p->m; m += PANEL) {
+            time_spend(p->ctx, (uint64_t)p->k * PANEL);
             (p->is_float ? panel_floats : panel_ints)(p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k,
                                                       c);
             for (int64_t i = 0; i < PANEL * PANEL; i++)
@@ -123,6 +125,7 @@ static void multiply(const struct product *p, enum elem elem, char *to)
 
 static enum eval_status make_packs(struct eval *e, struct product *p, struct tensor *packs)
 {
+    p->ctx = e->g->ctx;
     p->block = PACK_WORDS / (p->k + 1) / PANEL * PANEL;
     p->block = p->block < BLOCK_MIN ? BLOCK_MIN : p->block > BLOCK_MAX ? BLOCK_MAX : p->block;
     int64_t dims[3] = {2, p->block, p->k + 1};

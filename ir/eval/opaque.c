@@ -300,6 +300,7 @@ enum eval_status eval_dft(struct eval *e, const struct node *n, struct tensor *c
         dft_line(x, (l / inner * have * inner + l % inner) * parts, inner, have, parts, line, length,
                  inverse && onesided);
         for (int64_t k = 0; k < makes; k++) {
+            time_spend(e->g->ctx, (uint64_t)length);
             dft_term(line, turn, length, k, inverse ? 1 : -1, &r[0], &r[1]);
             for (int64_t p = 0; p < out_parts; p++)
                 elem_from_f64(out->elem, inverse ? r[p] / (double)length : r[p],
@@ -312,7 +313,7 @@ enum eval_status eval_dft(struct eval *e, const struct node *n, struct tensor *c
 }
 
 /* Gaussian elimination with row pivots; destroys a. */
-static double determinant(double *a, int64_t n)
+static double determinant(struct context *ctx, double *a, int64_t n)
 {
     double det = 1;
     for (int64_t c = 0; c < n; c++) {
@@ -329,6 +330,7 @@ static double determinant(double *a, int64_t n)
         }
         det *= pivot != c ? -a[c * n + c] : a[c * n + c];
         for (int64_t r = c + 1; r < n; r++) {
+            time_spend(ctx, (uint64_t)(n - c));
             double f = a[r * n + c] / a[c * n + c];
             for (int64_t k = c; k < n; k++)
                 a[r * n + k] -= f * a[c * n + k];
@@ -348,7 +350,7 @@ enum eval_status eval_det(struct eval *e, const struct node *n, struct tensor *c
     for (int64_t i = 0; i < tensor_count(out); i++) {
         for (int64_t k = 0; k < m * m; k++)
             a[k] = elem_to_f64(x->elem, (char *)x->data + (size_t)(i * m * m + k) * elem_size(x->elem));
-        elem_from_f64(out->elem, determinant(a, m), (char *)out->data + (size_t)i * elem_size(out->elem));
+        elem_from_f64(out->elem, determinant(e->g->ctx, a, m), (char *)out->data + (size_t)i * elem_size(out->elem));
     }
     return EVAL_OK;
 }

@@ -200,6 +200,7 @@ enum eval_status eval_window(struct eval *e, const struct node *n, struct tensor
         return EVAL_OK;
     do {
         int64_t acc = identity;
+        time_spend(e->g->ctx, (uint64_t)dims_count(w.kernel, w.n));
         if (to % outputs == 0)
             widen(x->elem, (char *)x->data + (size_t)(to / outputs * plane) * elem_size(x->elem), wide, values, plane);
         memset(k, 0, sizeof k);
@@ -229,6 +230,7 @@ enum eval_status eval_argwindow(struct eval *e, const struct node *n, struct ten
         return EVAL_OK;
     do {
         int64_t best = 0, best_at = -1;
+        time_spend(e->g->ctx, (uint64_t)dims_count(w.kernel, w.n));
         const char *src = (char *)x->data + (size_t)(to / outputs * plane) * elem_size(x->elem);
         memset(k, 0, sizeof k);
         do {

@@ -257,6 +257,7 @@ expr_id expr_intern(struct exprs *x, const struct ekey *k)
     for (uint32_t i = 0; i < k->n; i++)
         if (!k->arg[i].i)
             return (expr_id){0};
+    time_spend(x->ctx, TIME_EXPR);
     uint64_t hash = key_hash(k);
     uint32_t mask = x->table_size - 1;
     for (uint32_t at = (uint32_t)hash & mask; x->table[at]; at = (at + 1) & mask) {

@@ -1,5 +1,7 @@
 """Each --limit-* and --max-* is a hard bound: what has just that size passes, one less is status 4 and names the option, and
 nothing is written."""
+import os
+import pathlib
 import re
 import resource
 import subprocess
@@ -13,6 +15,8 @@ from onnx import helper, numpy_helper
 from support.tool import MCC, mcc, save, value
 
 F = [2]
+OVER = "compiling took more than 0.5 s of processor time (--limit-compile-time)"
+STILL = "it is stopped or waits for something (--limit-compile-time)"
 
 
 def chain(n):
@@ -87,6 +91,14 @@ def empty_messages(path):
     return path
 
 
+def pooled(path, size):
+    """Folding takes size ** 4 / 16 steps."""
+    window = size // 2
+    shape = [1, 1, size - window + 1, size - window + 1]
+    return save(path, [helper.make_node("MaxPool", ["w"], ["m"], kernel_shape=[window, window]), helper.make_node("Add", ["x", "m"], ["y"])],
+                [value("x", shape)], [value("y", shape)], {"w": np.ones((1, 1, size, size), np.float32)})
+
+
 def growing(path):
     """A constant of 256 KiB made of two of 1 KiB: 128 times as much."""
     row = np.arange(1, 257, dtype=np.float32)
@@ -111,6 +123,7 @@ EXACT = {
     "limit-arena-bytes": (products, "compile", 2048, 2047),
     "limit-worker-memory": (products, "compile", "1G", "20M"),
     "limit-compile-heap": (products, "compile", "64M", "600K"),
+    "limit-compile-time": (products, "compile", 100, "1e-9"),
     "max-constant-growth": (growing, "compile", 128, 127.9),
 }
 # The tests below and test_cache.py. What is beyond the first two is no error: there is no message to name them.
@@ -130,6 +143,80 @@ def test_holes_of_a_sparse_file(tmp_path):
         assert mcc("check", path, f"--limit-sparse-bytes={limit}").returncode == status
     (tmp_path / "hollow.bin").write_bytes(bytes(1 << 20))
     assert mcc("check", path, "--limit-sparse-bytes=0").returncode == 0
+
+
+LONG = {   # what takes long to fold: operator, shapes of its operands, attributes, results, rank and type of the last of these
+    "window": ("MaxPool", [[1, 1, 2000, 2000]], {"kernel_shape": [1000, 1000]}, ["m"], 4, T.FLOAT),
+    "argwindow": ("MaxPool", [[1, 1, 2000, 2000]], {"kernel_shape": [1000, 1000]}, ["largest", "m"], 4, T.INT64),
+    "conv": ("Conv", [[1, 1, 2000, 2000], [1, 1, 1000, 1000]], {}, ["m"], 4, T.FLOAT),
+    "dot": ("MatMul", [[3500, 3500], [3500, 3500]], {}, ["m"], 2, T.FLOAT),
+    "det": ("Det", [[3000, 3000]], {}, ["m"], 0, T.FLOAT),
+    "dft": ("DFT", [[1, 85000, 1]], {}, ["m"], 3, T.FLOAT),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_time_of_folding(name, tmp_path):
+    """A few seconds to an hour."""
+    op, shapes, attributes, results, rank, elem = LONG[name]
+    random = np.random.default_rng(0)
+    constants = {f"a{i}": random.random(shape, np.float32) for i, shape in enumerate(shapes)}
+    path = save(tmp_path / "net.onnx", [helper.make_node(op, list(constants), results, **attributes), helper.make_node("Add", ["x", "m"], ["y"])],
+                [value("x", [1] * rank, elem)], [value("y", [f"d{i}" for i in range(rank)], elem)], constants)
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = mcc("check", path, "--limit-compile-time=0.5")
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 4 and OVER in done.stderr, done.stderr
+    assert ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime < 3
+
+
+@pytest.mark.parametrize("command", ["compile", "eval"])
+def test_time_of_commands(command, tmp_path):
+    """10 ** 12 steps, which take an hour."""
+    path, out = pooled(tmp_path / "net.onnx", 2000), tmp_path / "net.so"
+    done = mcc(command, path, *(["-o", out] if command == "compile" else ["-i", "x=random"]), "--limit-compile-time=0.5")
+    assert done.returncode == 4 and OVER in done.stderr, done.stderr
+    assert {p.name for p in tmp_path.iterdir()} == {"net.onnx"}
+
+
+@pytest.mark.parametrize("limit", [60, 0])
+def test_time_that_suffices(limit, tmp_path):
+    assert mcc("check", pooled(tmp_path / "net.onnx", 100), f"--limit-compile-time={limit}").returncode == 0
+
+
+def worker(path, line):
+    """A worker that notes its number and does something first."""
+    path.write_text(f'#!/bin/sh\necho $$ >"{path}.pid"\n{line}\nexec "{pathlib.Path(MCC).resolve()}" "$@"\n')
+    path.chmod(0o700)
+    return path
+
+
+def ended(script):
+    """Is the worker no more?"""
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pathlib.Path(f"{script}.pid").read_text()), 0)
+    return True
+
+
+@pytest.mark.parametrize("line,limit,text", [
+    ("while :; do :; done", 0.5, OVER),
+    ("kill -STOP $$", 5, STILL), ("exec sleep 100", 0.5, STILL)])
+def test_time_of_a_worker(line, limit, text, tmp_path):
+    """What it uses counts, and none that gets nothing done is waited for; it is no more when mcc ends."""
+    path, out, script = products(tmp_path / "net.onnx"), tmp_path / "net.so", worker(tmp_path / "worker", line)
+    out.write_bytes(b"an older one")
+    done = mcc(path, "-o", out, "-j1", f"--worker={script}", f"--limit-compile-time={limit}", timeout=60)
+    assert done.returncode == 4 and text in done.stderr and done.stderr.count("error:") == 1, (done.returncode, done.stderr)
+    assert ended(script) and out.read_bytes() == b"an older one"
+    assert {p.name for p in tmp_path.iterdir()} == {"net.onnx", "net.so", "worker", "worker.pid"}
+
+
+def test_a_worker_that_goes_on(tmp_path):
+    """Stopped for a second, as by a terminal: that is no failure."""
+    path, script = products(tmp_path / "net.onnx"), worker(tmp_path / "worker", "(sleep 1; kill -CONT $$) & kill -STOP $$")
+    done = mcc(path, "-o", tmp_path / "net.so", "-j1", f"--worker={script}", timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert ended(script)
 
 
 def test_every_limit_has_a_row():

@@ -4,17 +4,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "codegen/codegen.h"
+#include "codegen/wire.h"
 
 static const char good[] = "kernel @k {\n  arg %0 : index\n  %1 = const index 0\n  parallel %2 = %1 to %0 {\n  }\n}\n";
 static const struct target native = {"x86_64-unknown-linux-gnu", "x86-64-v2", ""};
@@ -37,6 +40,7 @@ static struct outcome compile(const struct codegen_options *options, const struc
     assert_non_null(ctx);
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
+        time_begin(ctx);
         for (uint32_t i = 0; i < n; i++)
             units[i] = (struct codegen_unit){.target = target, .symbol = "k", .text = text};
         r.ok = codegen_objects(ctx, &ctx->session, options, units, n);
@@ -193,6 +197,7 @@ static void test_memory(void **state)
 static void test_killed(void **state)
 {
     (void)state;
+    struct wire_job head;
     char script[300], command[1200];
     snprintf(script, sizeof script, "%s.sh", program_invocation_name);
     FILE *f = fopen(script, "w");
@@ -213,15 +218,91 @@ static void test_killed(void **state)
     name[strcspn(name, " ")] = 0;
     snprintf(command, sizeof command, "'%s' --worker <'%s' | head -c 4 | grep -q mccj", program_invocation_name, name);
     assert_int_equal(system(command), 0);
+    f = fopen(name, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(&head, sizeof head, 1, f), 1);
+    fclose(f);
+    assert_int_equal(head.magic, WIRE_MAGIC);
+    assert_int_equal(head.seconds, 0); /* the compilation's time is none of the replay's business */
     unlink(name);
+}
+
+/* Its child, or 0. */
+static pid_t only_child(void)
+{
+    char path[64];
+    int child = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
+    FILE *f = fopen(path, "r");
+    if (f) {
+        child = fscanf(f, "%d", &child) == 1 ? child : 0;
+        fclose(f);
+    }
+    return child;
+}
+
+/* A worker that rests and is stopped does not end when it is told to: nobody waits for that for long. */
+static void test_stopped_at_rest(void **state)
+{
+    struct codegen_options o = options_for("/proc/self/exe");
+    struct context *ctx = context_bare();
+    struct codegen_unit unit = {.target = &native, .symbol = "k", .text = good};
+    (void)state;
+    assert_non_null(ctx);
+    struct codegen *g = codegen_begin(ctx, &ctx->session, &o);
+    codegen_add(g, &unit, 1);
+    assert_true(codegen_finish(g, &unit));
+    pid_t child = only_child();
+    if (child)
+        kill(child, SIGSTOP);
+    codegen_end(g);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+    assert_int_equal(errno, ECHILD);
+    assert_int_equal(ctx->fail, FAIL_NONE);
+    context_free(ctx);
+    if (!child)
+        skip(); /* the kernel lists no children */
+}
+
+/* A worker takes the time that its first job allows it, whoever sends it. */
+static void test_time_of_a_worker(void **state)
+{
+    int fd[2];
+    struct wire_job job = {.magic = WIRE_MAGIC, .kind = 77, .seconds = 7};
+    struct wire_result result;
+    struct rlimit cpu;
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(fd[1], 0);
+        dup2(fd[1], 1);
+        close(fd[0]);
+        execl("/proc/self/exe", "mcc", "--worker", (char *)NULL);
+        _exit(9);
+    }
+    close(fd[1]);
+    assert_int_equal(write(fd[0], &job, sizeof job), sizeof job);
+    assert_int_equal(read(fd[0], &result, sizeof result), sizeof result);
+    assert_int_equal(prlimit(child, RLIMIT_CPU, NULL, &cpu), 0);
+    close(fd[0]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(cpu.rlim_cur, 7);
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),     cmocka_unit_test(test_text_kinds), cmocka_unit_test(test_lots),
-        cmocka_unit_test(test_given_up), cmocka_unit_test(test_missing),    cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_memory),   cmocka_unit_test(test_killed),     cmocka_unit_test(test_ahead)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good),
+                                       cmocka_unit_test(test_text_kinds),
+                                       cmocka_unit_test(test_lots),
+                                       cmocka_unit_test(test_given_up),
+                                       cmocka_unit_test(test_missing),
+                                       cmocka_unit_test(test_nonsense),
+                                       cmocka_unit_test(test_memory),
+                                       cmocka_unit_test(test_killed),
+                                       cmocka_unit_test(test_ahead),
+                                       cmocka_unit_test(test_stopped_at_rest),
+                                       cmocka_unit_test(test_time_of_a_worker)};
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <unistd.h>
 
@@ -190,12 +191,67 @@ static void big_file(void **state)
     context_free(ctx);
 }
 
+static double thread_seconds(void)
+{
+    struct timespec t;
+    assert_int_equal(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t), 0);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void burn(double seconds)
+{
+    for (double end = thread_seconds() + seconds; thread_seconds() < end;)
+        continue;
+}
+
+/* Says and does the same as missing memory, and counts from its beginning to its end. */
+static void processor_time(void **state)
+{
+    (void)state;
+    struct context *ctx = context_new();
+    jmp_buf point;
+    volatile int unwound = 0;
+    ctx->unwind = &point;
+    ctx->limits.compile_time = 0.25;
+    burn(0.3);
+    time_begin(ctx);
+    assert_false(time_is_over(ctx));
+    ctx->time.workers = 0.2;
+    assert_false(time_is_over(ctx));
+    assert_true(time_left(ctx) < 0.05);
+    burn(0.06);
+    assert_null(ctx->diags.n ? ctx->diags.data : NULL);
+    if (setjmp(point))
+        unwound++;
+    for (int i = 0; i < 1000 && unwound == 0; i++)
+        arena_alloc(&ctx->session, 1);
+    for (int i = 0; i < 1000 && unwound == 1; i++)
+        time_spend(ctx, TIME_WORK / 100);
+    assert_int_equal(unwound, 2);
+    void *p = &point;
+    for (int i = 0; i < 1000 && p; i++)
+        p = arena_try(&ctx->session, 1);
+    assert_null(p);
+    assert_true(time_is_over(ctx));
+    assert_int_equal(ctx->fail, FAIL_LIMIT);
+    assert_int_equal(ctx->n_errors, 1);
+    assert_string_equal(shown(ctx, 0),
+                        "error: compiling took more than 0.25 s of processor time (--limit-compile-time)");
+    time_end(ctx);
+    assert_false(time_is_over(ctx));
+    ctx->limits.compile_time = 0;
+    time_begin(ctx);
+    ctx->time.workers = 1e9;
+    assert_false(time_is_over(ctx));
+    context_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arenas),   cmocka_unit_test(huge_array),    cmocka_unit_test(rendering),
         cmocka_unit_test(counting), cmocka_unit_test(hostile_names), cmocka_unit_test(long_lines),
-        cmocka_unit_test(quoting),  cmocka_unit_test(big_file),
+        cmocka_unit_test(quoting),  cmocka_unit_test(big_file),      cmocka_unit_test(processor_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
