@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,12 +112,11 @@ bool sink_fits(struct sink *s, uint64_t more)
 static const char *final_path(struct context *ctx, struct arena *arena, const char *path)
 {
     struct stat st;
-    char *real;
+    char real[PATH_MAX];
     if (lstat(path, &st) < 0)
         return path;
-    if (S_ISLNK(st.st_mode) && (real = realpath(path, NULL)) != NULL) {
+    if (S_ISLNK(st.st_mode) && realpath(path, real)) {
         path = arena_strdup(arena, real);
-        free(real);
         if (stat(path, &st) < 0)
             return path;
     }
@@ -197,38 +197,46 @@ static bool commit(struct sink *s, const char *temporary, const char *folder)
     return true;
 }
 
+/* A sink at work. */
+struct filling {
+    struct sink s;
+    const char *volatile *known; /* the temporary file's place in the context */
+    const char *folder;
+    bool (*fill)(void *user, struct sink *);
+    void *user;
+    bool done;
+};
+
+static bool filling_run(void *user)
+{
+    struct filling *f = user;
+    f->done = f->fill(f->user, &f->s) && commit(&f->s, *f->known, f->folder);
+    return f->done;
+}
+
+static void filling_end(void *user)
+{
+    struct filling *f = user;
+    if (f->s.queue)
+        queue_end(f->s.queue);
+    close(f->s.fd);
+    if (!f->done)
+        unlink(*f->known);
+    *f->known = NULL;
+}
+
 bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool (*fill)(void *user, struct sink *),
                void *user)
 {
-    const char *volatile *volatile known = temporary_slot(ctx);
-    struct sink *s = NEW(arena, struct sink); /* not a local: it changes before an unwinding and is read after it */
-    jmp_buf *outer = ctx->unwind, here;
-    volatile bool ok = false, unwound = false;
-    *s = (struct sink){.ctx = ctx, .ok = true};
-    if (!known)
+    struct filling f = {.s = {.ctx = ctx, .ok = true}, .known = temporary_slot(ctx), .fill = fill, .user = user};
+    if (!f.known)
         return error_internal(ctx, (src_id){0}, "too many outputs at once");
-    s->path = final_path(ctx, arena, path);
-    if (!s->path)
+    f.s.path = final_path(ctx, arena, path);
+    if (!f.s.path)
         return false;
-    const char *folder = folder_of(arena, s->path);
-    s->fd = open_temporary(ctx, arena, s->path, known);
-    if (s->fd < 0)
-        return false;
-    ctx->unwind = &here;
-    if (setjmp(here) == 0)
-        ok = fill(user, s) && commit(s, *known, folder);
-    else
-        unwound = true;
-    ctx->unwind = outer;
-    if (s->queue)
-        queue_end(s->queue);
-    close(s->fd);
-    if (!ok)
-        unlink(*known);
-    *known = NULL;
-    if (unwound && outer)
-        longjmp(*outer, 1);
-    return ok;
+    f.folder = folder_of(arena, f.s.path);
+    f.s.fd = open_temporary(ctx, arena, f.s.path, f.known);
+    return f.s.fd >= 0 && run_guarded(ctx, filling_run, filling_end, &f);
 }
 
 static bool put_span(void *user, struct sink *s)

@@ -56,6 +56,7 @@ struct pool {
     job_done *done;             /* told of each result; NULL: nobody */
     void *user;
     bool ok;
+    bool finished;              /* pool_wait: all jobs are done */
     bool unconfined;            /* it was said that workers have no sandbox */
 };
 
@@ -473,24 +474,27 @@ void pool_end(struct pool *p)
 }
 
 /* An unwinding (memory, time) must not leave children behind: they are ended, then it goes on. */
+static bool pool_finish(void *user)
+{
+    struct pool *p = user;
+    pool_employ(p);
+    while (p->ok && n_busy(p) > 0)
+        pool_exchange(p, true);
+    p->finished = p->ok;
+    return p->ok;
+}
+
+static void pool_settle(void *user)
+{
+    struct pool *p = user;
+    if (!p->finished)
+        pool_end(p);
+}
+
 bool pool_wait(struct pool *p)
 {
-    jmp_buf *outer = p->ctx->unwind, here;
-    p->ctx->unwind = &here;
-    volatile bool unwound = false;
-    if (setjmp(here) == 0) {
-        pool_employ(p);
-        while (p->ok && n_busy(p) > 0)
-            pool_exchange(p, true);
-    } else {
-        unwound = true;
-    }
-    if (unwound || !p->ok)
-        pool_end(p);
-    p->ctx->unwind = outer;
-    if (unwound && outer)
-        longjmp(*outer, 1);
-    return p->ok;
+    p->finished = false;
+    return run_guarded(p->ctx, pool_finish, pool_settle, p);
 }
 
 const struct job *pool_job(const struct pool *p, uint32_t i)

@@ -219,6 +219,13 @@ def check_calls(path, text, complain):
                 complain(name, n, f"{call}(): input must end in a diagnostic; only main ends the process")
 
 
+def check_setjmp(path, text, complain):
+    """setjmp stands where C defines it: as the whole condition of an if, or compared with 0 there."""
+    for n, line in enumerate(strip_comments(text).splitlines(), 1):
+        if re.search(r"\bsetjmp\s*\(", line) and not re.fullmatch(r"\s*(?:\} else )?if \(!?setjmp\(\w+\)(?: [!=]= 0)?\)(?: \{)?", line):
+            complain(path.relative_to(ROOT).as_posix(), n, "setjmp() is the whole condition of an if: elsewhere C does not define it")
+
+
 def check_cpus(path, text, complain):
     name = path.relative_to(ROOT).as_posix()
     if name.startswith("passes/emit/"):
@@ -347,6 +354,7 @@ def main():
         if path.suffix in (".c", ".h", ".cpp", ".def"):
             check_includes(path, text, complain)
             check_calls(path, text, complain)
+            check_setjmp(path, text, complain)
             check_frontends(path, text, complain)
             check_cpus(path, text, complain)
             check_names(path, text, complain)

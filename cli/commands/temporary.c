@@ -9,34 +9,47 @@
 #include "cli/command.h"
 #include "ir/base/file.h"
 
+/* A file that is used, and its folder. */
+struct temporary {
+    struct context *ctx;
+    const char *folder, *path;
+    void (*use)(void *user, const char *path);
+    void (*end)(void *user);
+    void *user;
+};
+
+static bool temporary_use(void *user)
+{
+    struct temporary *t = user;
+    t->use(t->user, t->path);
+    return true;
+}
+
+static void temporary_end(void *user)
+{
+    struct temporary *t = user;
+    t->end(t->user);
+    unlink(t->path);
+    rmdir(t->folder);
+    t->ctx->temp_files[COUNT_OF(t->ctx->temp_files) - 1] = NULL;
+    t->ctx->temp_made = NULL;
+}
+
 bool with_temporary(struct context *ctx, const char *name, void (*use)(void *user, const char *path),
                     void (*end)(void *user), void *user)
 {
     char *folder = arena_printf(&ctx->session, "%s/mcc-XXXXXX", temp_folder());
+    char *path = arena_printf(&ctx->session, "%s/%s", folder, name);
+    struct temporary t = {ctx, folder, path, use, end, user};
     ctx->temp_made = folder;     /* before it has its name: until then there is none of this one */
     if (!mkdtemp(folder)) {
         ctx->temp_made = NULL;
         return error_env(ctx, "cannot make a folder '%s'", folder);
     }
-    const char *path = arena_printf(&ctx->session, "%s/%s", folder, name);
-    /* A signal, or memory that ends, must not leave the file behind. */
-    jmp_buf *outer = ctx->unwind, here;
-    volatile bool unwound = true;
+    memcpy(path, folder, strlen(folder)); /* its name now */
+    /* A signal must not leave the file behind, either. */
     ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = path;
-    ctx->unwind = &here;
-    if (setjmp(here) == 0) {
-        use(user, path);
-        unwound = false;
-    }
-    ctx->unwind = outer;
-    end(user);
-    unlink(path);
-    rmdir(folder);
-    ctx->temp_files[COUNT_OF(ctx->temp_files) - 1] = NULL;
-    ctx->temp_made = NULL;
-    if (unwound)
-        longjmp(*outer, 1);
-    return true;
+    return run_guarded(ctx, temporary_use, temporary_end, &t);
 }
 
 /* Is the option as it is where nobody gives it? */

@@ -221,37 +221,33 @@ static bool compile_patterns(struct remarks *r)
     return true;
 }
 
-static void remark_all(struct remarks *r)
+static bool remark_all(void *user)
 {
+    struct remarks *r = user;
+    if (!compile_patterns(r))
+        return false;
     for (uint32_t k = 0; k < r->c->module->kernels.n; k++)
         for (size_t i = 0; i < COUNT_OF(remark_rows); i++)
             remark(r, remark_rows[i].kind, remark_rows[i].pass, remark_rows[i].name, k,
                    text_of(r, remark_rows[i].text, k));
+    return true;
+}
+
+static void remarks_end(void *user)
+{
+    struct remarks *r = user;
+    for (size_t i = 0; i < COUNT_OF(r->regex); i++)
+        if (r->wanted[i])
+            regfree(&r->regex[i]);
 }
 
 bool remarks_report(struct compilation *c)
 {
-    struct remarks *r = NEW(&c->ctx->session, struct remarks); /* no local: read after an unwinding */
-    r->c = c;
-    strbuf_init(&r->record, &c->ctx->session);
-    bool ok = compile_patterns(r);
-    /* regcomp's memory is not the arena's: an unwinding passes through here to release it. */
-    jmp_buf *outer = c->ctx->unwind, here;
-    volatile bool unwound = true;
-    c->ctx->unwind = &here;
-    if (setjmp(here) == 0) {
-        if (ok)
-            remark_all(r);
-        unwound = false;
-    }
-    c->ctx->unwind = outer;
-    for (size_t i = 0; i < COUNT_OF(r->regex); i++)
-        if (r->wanted[i])
-            regfree(&r->regex[i]);
-    if (unwound)
-        longjmp(*outer, 1);
+    struct remarks r = {.c = c};
+    strbuf_init(&r.record, &c->ctx->session);
+    bool ok = run_guarded(c->ctx, remark_all, remarks_end, &r);
     if (ok && c->options->save_record && c->output)
-        ok = side_write(c, output_beside(c->ctx, c->output, "opt.yaml"), r->record.data ? r->record.data : "",
-                        r->record.n);
+        ok = side_write(c, output_beside(c->ctx, c->output, "opt.yaml"), r.record.data ? r.record.data : "",
+                        r.record.n);
     return ok;
 }

@@ -211,8 +211,9 @@ static bool root_mapping(struct reader *r)
     return r->ctx->fail == FAIL_NONE;
 }
 
-static bool document(struct reader *r)
+static bool document(void *user)
 {
+    struct reader *r = user;
     if (!next_event(r) || !next_event(r))
         return false;
     if (r->event.type == YAML_STREAM_END_EVENT)
@@ -228,6 +229,13 @@ static bool document(struct reader *r)
     return true;
 }
 
+static void reader_end(void *user)
+{
+    struct reader *r = user;
+    yaml_event_delete(&r->event);
+    yaml_parser_delete(&r->parser);
+}
+
 bool config_load(struct context *ctx, struct options *o, const char *path, char where)
 {
     const char *model_path = ctx->model_path;
@@ -239,23 +247,9 @@ bool config_load(struct context *ctx, struct options *o, const char *path, char 
     *r = (struct reader){.ctx = ctx, .options = o, .path = path, .where = where};
     if (!yaml_parser_initialize(&r->parser))
         return error_limit(ctx, (src_id){0}, "out of memory");
-    /* libyaml's memory is not the arena's: an unwinding allocation failure passes through here to release it. */
-    jmp_buf *outer = ctx->unwind, here;
-    if (setjmp(here)) {
-        yaml_event_delete(&r->event);
-        yaml_parser_delete(&r->parser);
-        ctx->unwind = outer;
-        if (outer)
-            longjmp(*outer, 1);
-        return false;
-    }
-    ctx->unwind = &here;
     yaml_parser_set_encoding(&r->parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&r->parser, text.data, text.size);
-    bool ok = document(r);
-    ctx->unwind = outer;
-    yaml_event_delete(&r->event);
-    yaml_parser_delete(&r->parser);
+    bool ok = run_guarded(ctx, document, reader_end, r);
     if (ok)
         ctx->model_path = model_path;
     return ok;

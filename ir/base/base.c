@@ -172,6 +172,22 @@ void *arena_try(struct arena *a, size_t size)
     return p;
 }
 
+bool run_guarded(struct context *ctx, bool (*run)(void *user), void (*end)(void *user), void *user)
+{
+    jmp_buf here, *outer = ctx->unwind;
+    volatile bool ok = false, unwound = true;
+    ctx->unwind = &here;
+    if (setjmp(here) == 0) {
+        ok = run(user);
+        unwound = false;
+    }
+    ctx->unwind = outer;
+    end(user);
+    if (unwound && outer)
+        longjmp(*outer, 1);
+    return ok;
+}
+
 char *arena_printf(struct arena *a, const char *fmt, ...)
 {
     va_list args;

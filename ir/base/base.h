@@ -31,7 +31,7 @@ struct arena {
 };
 
 void *arena_alloc(struct arena *, size_t size);              /* zeroed, 16-aligned, never NULL */
-/* For use under foreign frames and beside open descriptors: NULL, with the diagnostic recorded, where arena_alloc would
+/* For use under foreign frames: NULL, with the diagnostic recorded, where arena_alloc would
  * unwind. */
 void *arena_try(struct arena *, size_t size);
 void *arena_alloc_array(struct arena *, size_t n, size_t size); /* overflow-checked n * size */
@@ -241,6 +241,9 @@ void warn_at(struct context *, src_id, const char *flag, const char *fmt, ...) P
 void remark_at(struct context *, src_id, const char *flag, const char *fmt, ...) PRINTF_LIKE(4, 5);
 /* "FILE: node 'NAME' (OP-VERSION): error: TEXT [-Wflag]", one line without the newline, hostile bytes escaped. */
 void diag_render(const struct context *, const struct diag *, struct strbuf *out);
+/* Calls run(user), then end(user): also when run unwinds, which goes on after it. For what is not the arena's:
+ * descriptors, processes, memory of libraries. */
+bool run_guarded(struct context *, bool (*run)(void *user), void (*end)(void *user), void *user);
 /* Records an error and unwinds to ctx->unwind: for failures met too deep to return through (memory, budgets). */
 _Noreturn void context_unwind(struct context *, enum fail, src_id, const char *fmt, ...) PRINTF_LIKE(4, 5);
 /* The same in two steps, without allocating, where a limit is reached: the text stays where it is. */

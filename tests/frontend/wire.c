@@ -246,22 +246,28 @@ void file_put(const struct fixture *f, const char *name, const void *data, size_
     assert_int_equal(fclose(out), 0);
 }
 
-struct graph *import_bytes(struct fixture *f, const void *data, size_t n)
+struct graph *import_file(struct fixture *f, int64_t failing)
 {
     jmp_buf unwind;
     struct graph *volatile g = NULL;
-    file_put(f, "model.onnx", data, n);
     context_free(f->ctx);
     f->ctx = context_new();
     assert_non_null(f->ctx);
     f->ctx->model_path = f->path;
     f->ctx->unwind = &unwind;
+    f->ctx->fail_alloc = failing;
     f->files = (struct file_list){0};
     if (setjmp(unwind) == 0)
         g = onnx_import(f->ctx, f->path, &f->options, &f->files);
     f->ctx->unwind = NULL;
     assert_true(g || f->ctx->fail != FAIL_NONE);
     return g;
+}
+
+struct graph *import_bytes(struct fixture *f, const void *data, size_t n)
+{
+    file_put(f, "model.onnx", data, n);
+    return import_file(f, 0);
 }
 
 struct graph *import(struct fixture *f, struct wire message)

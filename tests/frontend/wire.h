@@ -55,6 +55,8 @@ void file_put(const struct fixture *, const char *name, const void *, size_t n);
 /* Imports the message, which it frees; a fresh context each time. NULL: refused, or unwound. */
 struct graph *import(struct fixture *, struct wire message);
 struct graph *import_bytes(struct fixture *, const void *, size_t n);
+/* Again what is in the fixture's file; allocation number `failing` fails, 0: none. */
+struct graph *import_file(struct fixture *, int64_t failing);
 /* The message is refused with this class and a diagnostic that holds `says`. Frees the message. */
 void assert_refused(struct fixture *, struct wire message, enum fail, const char *says);
 /* Fails the test with the diagnostics unless g. */

@@ -62,6 +62,49 @@ static void huge_array(void **state)
     context_free(ctx);
 }
 
+struct guarded {
+    struct context *ctx;
+    bool fails, outcome;
+    int ran, ended;
+};
+
+static bool guarded_run(void *user)
+{
+    struct guarded *g = user;
+    g->ran++;
+    if (g->fails)
+        context_unwind(g->ctx, FAIL_LIMIT, (src_id){0}, "too much");
+    return g->outcome;
+}
+
+static void guarded_end(void *user)
+{
+    ((struct guarded *)user)->ended++;
+}
+
+static void guarding(void **state)
+{
+    (void)state;
+    struct guarded *g = test_calloc(1, sizeof *g);
+    jmp_buf point;
+    g->ctx = context_new();
+    g->ctx->unwind = &point;
+    assert_false(run_guarded(g->ctx, guarded_run, guarded_end, g));
+    g->outcome = true;
+    assert_true(run_guarded(g->ctx, guarded_run, guarded_end, g));
+    assert_int_equal(g->ended, 2);
+    g->fails = true;
+    if (!setjmp(point)) {
+        run_guarded(g->ctx, guarded_run, guarded_end, g);
+        fail_msg("the unwinding did not go on");
+    }
+    assert_int_equal(g->ran, 3);
+    assert_int_equal(g->ended, 3);
+    assert_ptr_equal(g->ctx->unwind, &point);
+    context_free(g->ctx);
+    test_free(g);
+}
+
 static void rendering(void **state)
 {
     (void)state;
@@ -251,7 +294,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arenas),   cmocka_unit_test(huge_array),    cmocka_unit_test(rendering),
         cmocka_unit_test(counting), cmocka_unit_test(hostile_names), cmocka_unit_test(long_lines),
-        cmocka_unit_test(quoting),  cmocka_unit_test(big_file),      cmocka_unit_test(processor_time),
+        cmocka_unit_test(quoting),  cmocka_unit_test(guarding),      cmocka_unit_test(big_file),
+        cmocka_unit_test(processor_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

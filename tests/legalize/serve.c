@@ -168,10 +168,12 @@ static bool request(FILE *in, FILE *out)
     bool fine = true;
     for (unsigned i = 0; i < n && fine; i++)
         fine = value_read(in, &ctx->session, &values[i]);
-    if (fine && setjmp(unwind) == 0)
-        answer(out, ctx, model, values, n);
-    else if (fine)
-        refused(out, ctx);
+    if (fine) {
+        if (setjmp(unwind) == 0)
+            answer(out, ctx, model, values, n);
+        else
+            refused(out, ctx);
+    }
     fflush(out);
     context_free(ctx);
     return fine;

@@ -277,7 +277,8 @@ static void test_kernel_of_and_attention(void **state)
     jmp_buf here;
     ctx->unwind = &here;
     bool found = false;
-    if (setjmp(here) == 0 && sample_read(&ctx->session, FOLDER "/place-ports/attention.txt", &s)) {
+    if (setjmp(here) == 0) {
+        assert_true(sample_read(&ctx->session, FOLDER "/place-ports/attention.txt", &s));
         struct compilation *c = compilation_of(ctx, s.in);
         struct kernel *k = &c->module->kernels.data[0];
         assert_true(module_verify(c->module));

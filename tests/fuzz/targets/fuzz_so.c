@@ -55,8 +55,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_file(&file);
     close(file.fd);
     ctx->unwind = &here;
-    if (setjmp(here) == 0 && artifact_read(ctx, path, true, &artifact) && artifact.graph.size)
-        netmap_unpack(&ctx->session, artifact.graph, &artifact.api, &map);
+    if (setjmp(here) == 0) {
+        if (artifact_read(ctx, path, true, &artifact) && artifact.graph.size)
+            netmap_unpack(&ctx->session, artifact.graph, &artifact.api, &map);
+    }
     if (ctx->fail == FAIL_INTERNAL)
         abort();
     context_free(ctx);
