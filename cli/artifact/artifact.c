@@ -449,30 +449,32 @@ static bool check_seal(struct reader *r)
     return r->head.e_type == ET_REL || artifact_check_seal(r->ctx, r->fd, r->size, &r->out->note, field);
 }
 
-static bool read_all(struct reader *r, bool archive, bool weights)
+static bool read_all(void *user)
 {
-    if ((archive && !find_member(r)) || !read_sections(r) || !read_data(r) || !read_pointers(r) || !read_model(r))
-        return false;
-    if (!reader_measure(r))
+    struct reader *r = user;
+    struct stat st;
+    if (fstat(r->fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return error_env(r->ctx, "not a regular file");
+    r->size = r->out->sizes.file = (uint64_t)st.st_size;
+    if ((artifact_kind(r->path) == ARTIFACT_ARCHIVE && !find_member(r)) || !read_sections(r) || !read_data(r) ||
+        !read_pointers(r) || !read_model(r) || !reader_measure(r))
         return false;
     r->out->runs_here = r->head.e_type == ET_DYN && r->head.e_machine == elf_machine_here();
-    return check_seal(r) && (!weights || artifact_check_weights(r->ctx, r->path, r->fd, r->out));
+    return check_seal(r) && (!r->weights || artifact_check_weights(r->ctx, r->path, r->fd, r->out));
+}
+
+static void reader_end(void *user)
+{
+    close(((struct reader *)user)->fd);
 }
 
 bool artifact_read(struct context *ctx, const char *path, bool weights, struct artifact_file *out)
 {
-    struct stat st;
     *out = (struct artifact_file){0};
-    struct reader r = {.ctx = ctx, .arena = &ctx->session, .path = path, .out = out};
+    struct reader r = {.ctx = ctx, .arena = &ctx->session, .path = path, .weights = weights, .out = out};
     ctx->model_path = path;
     r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (r.fd < 0)
         return error_env(ctx, "cannot be opened: %s", strerror(errno));
-    bool good = fstat(r.fd, &st) == 0 && S_ISREG(st.st_mode);
-    if (!good)
-        error_env(ctx, "not a regular file");
-    r.size = out->sizes.file = good ? (uint64_t)st.st_size : 0;
-    good = good && read_all(&r, artifact_kind(path) == ARTIFACT_ARCHIVE, weights);
-    close(r.fd);
-    return good;
+    return run_guarded(ctx, read_all, reader_end, &r);
 }

@@ -18,6 +18,7 @@ struct reader {
     struct arena *arena;
     const char *path;
     int fd;
+    bool weights; /* they are checked, too */
     uint64_t base, size; /* the ELF file: an archive's member, or all of it */
     Elf64_Ehdr head;
     const struct elf_machine *machine;

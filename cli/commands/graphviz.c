@@ -65,28 +65,47 @@ static int run_dot(const char *format, int from, int to)
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+struct drawing {
+    struct context *ctx;
+    const char *format;
+    const struct strbuf *text;
+    struct strbuf *picture;
+    int from, to; /* what dot reads and writes; -1: not open */
+};
+
+static bool drawing_run(void *user)
+{
+    struct drawing *d = user;
+    struct context *ctx = d->ctx;
+    if ((d->from = nameless_file(ctx)) < 0 || (d->to = nameless_file(ctx)) < 0)
+        return false;
+    if (!fd_write(d->from, d->text->data, d->text->n) || lseek(d->from, 0, SEEK_SET) != 0)
+        return error_env(ctx, "cannot write the drawing for Graphviz: %s", strerror(errno));
+    int status = run_dot(d->format, d->from, d->to);
+    if (status == 127 || (status < 0 && errno == ENOENT))
+        return error_env(
+            ctx, "a picture as %s needs Graphviz, and its program 'dot' is not installed; -o FILE.dot needs nothing",
+            d->format);
+    if (status < 0)
+        return error_env(ctx, "cannot start Graphviz's 'dot': %s", strerror(errno));
+    if (status > 0)
+        return error_env(ctx, "Graphviz's 'dot' ended with status %d", status);
+    if (!read_all(d->to, d->picture))
+        return error_env(ctx, "cannot read Graphviz's picture: %s", strerror(errno));
+    return d->picture->n || error_env(ctx, "Graphviz's 'dot' drew nothing");
+}
+
+static void drawing_end(void *user)
+{
+    struct drawing *d = user;
+    if (d->from >= 0)
+        close(d->from);
+    if (d->to >= 0)
+        close(d->to);
+}
+
 bool graphviz_run(struct context *ctx, const struct strbuf *text, const char *format, struct strbuf *picture)
 {
-    int from = nameless_file(ctx), to = from < 0 ? -1 : nameless_file(ctx);
-    bool ok = to >= 0;
-    if (ok && (!fd_write(from, text->data, text->n) || lseek(from, 0, SEEK_SET) != 0))
-        ok = error_env(ctx, "cannot write the drawing for Graphviz: %s", strerror(errno));
-    int status = ok ? run_dot(format, from, to) : 0;
-    if (ok && (status == 127 || (status < 0 && errno == ENOENT)))
-        ok = error_env(
-            ctx, "a picture as %s needs Graphviz, and its program 'dot' is not installed; -o FILE.dot needs nothing",
-            format);
-    else if (ok && status < 0)
-        ok = error_env(ctx, "cannot start Graphviz's 'dot': %s", strerror(errno));
-    else if (ok && status > 0)
-        ok = error_env(ctx, "Graphviz's 'dot' ended with status %d", status);
-    if (ok && !read_all(to, picture))
-        ok = error_env(ctx, "cannot read Graphviz's picture: %s", strerror(errno));
-    if (ok && !picture->n)
-        ok = error_env(ctx, "Graphviz's 'dot' drew nothing");
-    if (from >= 0)
-        close(from);
-    if (to >= 0)
-        close(to);
-    return ok;
+    struct drawing d = {ctx, format, text, picture, -1, -1};
+    return run_guarded(ctx, drawing_run, drawing_end, &d);
 }

@@ -29,47 +29,53 @@ struct quantize {
 
 /* ---- a file that lives in memory --------------------------------------------------------------------------------- */
 
-static bool write_all(int fd, const char *data, size_t size)
+static bool compile_result(struct quantize *z, const char *model)
 {
-    while (size > 0) {
-        ssize_t n = write(fd, data, size);
-        if (n <= 0)
-            return false;
-        data += n;
-        size -= (size_t)n;
-    }
-    return true;
+    struct options compiling = *z->q.options;
+    const char *path = z->q.ctx->model_path;
+    compiling.quiet = true; /* what there was to say of the network was said of the file */
+    enum fail fail = compile_model(z->q.ctx, &compiling, model, NULL, terminal_report());
+    z->q.ctx->model_path = path;
+    return fail == FAIL_NONE;
 }
 
-/* The edited network, by a path that the importer reads; *fd closes it. NULL after a diagnostic. */
-static const char *edited_file(struct quantize *z, int *fd)
+struct edited {
+    struct quantize *z;
+    void (*use)(void *user);
+    int fd;
+};
+
+/* Compiles the edited network from a path that the importer reads. */
+static bool edited_use(void *user)
 {
+    struct edited *e = user;
+    struct quantize *z = e->z;
     struct arena copy; /* of the file, for the while */
     struct strbuf text;
     arena_init(&copy, z->q.ctx);
     strbuf_init(&text, &copy);
     z->q.editor->write(z->q.file, &text);
-    *fd = memfd_create("network", MFD_CLOEXEC);
-    bool kept = *fd >= 0 && write_all(*fd, text.data, text.n);
+    e->fd = memfd_create("network", MFD_CLOEXEC);
+    bool kept = e->fd >= 0 && fd_write(e->fd, text.data, text.n);
     arena_release(&copy);
-    if (!kept) {
-        error_env(z->q.ctx, "cannot keep the network in memory");
-        return NULL;
-    }
-    return arena_printf(&z->q.ctx->session, "/proc/self/fd/%d", *fd);
+    if (!kept)
+        return error_env(z->q.ctx, "cannot keep the network in memory");
+    const char *model = arena_printf(&z->q.ctx->session, "/proc/self/fd/%d", e->fd);
+    return e->use ? trial_run(&z->t, &z->plain, model, e->use, z) : compile_result(z, model);
 }
 
-/* ---- running ----------------------------------------------------------------------------------------------------- */
+static void edited_end(void *user)
+{
+    struct edited *e = user;
+    if (e->fd >= 0)
+        close(e->fd);
+}
 
-/* Compiles the edited network for this machine, and calls use with z->t.s open. */
+/* Compiles the edited network for this machine and calls use with z->t.s open; NULL: compiles the result. */
 static bool with_edited(struct quantize *z, void (*use)(void *user))
 {
-    int fd = -1;
-    const char *model = edited_file(z, &fd);
-    bool ok = model && trial_run(&z->t, &z->plain, model, use, z);
-    if (fd >= 0)
-        close(fd);
-    return ok;
+    struct edited e = {z, use, -1};
+    return run_guarded(z->q.ctx, edited_use, edited_end, &e);
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -240,20 +246,11 @@ static bool write_result(struct quantize *z)
 {
     const struct options *o = z->q.options;
     struct strbuf text;
-    int fd = -1;
+    if (!format_by_suffix(o->output))
+        return with_edited(z, NULL);
     strbuf_init(&text, &z->q.ctx->session);
-    if (format_by_suffix(o->output)) {
-        z->q.editor->write(z->q.file, &text);
-        return output_write(z->q.ctx, o->output, text.data, text.n);
-    }
-    struct options compiling = *o;
-    const char *path = z->q.ctx->model_path, *model = edited_file(z, &fd);
-    compiling.quiet = true; /* what there is to say of the network was said of the file */
-    enum fail fail = model ? compile_model(z->q.ctx, &compiling, model, NULL, terminal_report()) : FAIL_ENV;
-    z->q.ctx->model_path = path;
-    if (fd >= 0)
-        close(fd);
-    return fail == FAIL_NONE;
+    z->q.editor->write(z->q.file, &text);
+    return output_write(z->q.ctx, o->output, text.data, text.n);
 }
 
 static void report(const struct quantize *z, uint32_t kept)

@@ -83,26 +83,41 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+struct folder {
+    struct arena *arena;
+    DIR *dir;
+    const char *path;
+    struct text_list files;
+};
+
+static bool folder_list(void *user)
+{
+    struct folder *f = user;
+    for (struct dirent *d = readdir(f->dir); d; d = readdir(f->dir)) {
+        const char *suffix = strrchr(d->d_name, '.');
+        if (suffix && (strcmp(suffix, ".npy") == 0 || strcmp(suffix, ".pb") == 0))
+            VEC_PUSH(f->arena, &f->files.items, arena_printf(f->arena, "%s/%s", f->path, d->d_name));
+    }
+    return true;
+}
+
+static void folder_end(void *user)
+{
+    closedir(((struct folder *)user)->dir);
+}
+
 /* The files of a folder, in the order of their names. */
 static bool read_folder(struct session *s, uint32_t index, const char *folder, struct pile *pile)
 {
-    struct text_list files = {0};
-    DIR *dir = opendir(folder);
-    if (!dir)
+    struct folder f = {.arena = &s->ctx->session, .dir = opendir(folder), .path = folder};
+    if (!f.dir)
         return error_env(s->ctx, "cannot read the folder '%s': %s", folder, strerror(errno));
-    for (struct dirent *d = readdir(dir); d; d = readdir(dir)) {
-        const char *suffix = strrchr(d->d_name, '.');
-        if (suffix && (strcmp(suffix, ".npy") == 0 || strcmp(suffix, ".pb") == 0)) {
-            const char *path = arena_printf(&s->ctx->session, "%s/%s", folder, d->d_name);
-            VEC_PUSH(&s->ctx->session, &files.items, path);
-        }
-    }
-    closedir(dir);
-    if (!files.items.n)
+    run_guarded(s->ctx, folder_list, folder_end, &f);
+    if (!f.files.items.n)
         return error_at(s->ctx, FAIL_USAGE, (src_id){0}, s->api->in[index].name, "no .npy or .pb file in '%s'", folder);
-    qsort(files.items.data, files.items.n, sizeof *files.items.data, by_text);
-    for (uint32_t i = 0; i < files.items.n; i++)
-        if (!read_sample(s, index, files.items.data[i], pile))
+    qsort(f.files.items.data, f.files.items.n, sizeof *f.files.items.data, by_text);
+    for (uint32_t i = 0; i < f.files.items.n; i++)
+        if (!read_sample(s, index, f.files.items.data[i], pile))
             return false;
     return true;
 }

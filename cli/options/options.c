@@ -223,10 +223,10 @@ struct arguments {
  * byte as it is. */
 static bool response_file(struct context *ctx, const char *path, struct arguments *out)
 {
+    char *text = arena_alloc(&ctx->session, RESPONSE_FILE_MAX + 1);
     FILE *f = fopen(path, "rbe");
     if (!f)
         return error_env(ctx, "cannot read '@%s': %s", path, strerror(errno));
-    char *text = arena_alloc(&ctx->session, RESPONSE_FILE_MAX + 1);
     size_t n = fread(text, 1, RESPONSE_FILE_MAX + 1, f);
     bool failed = ferror(f);
     fclose(f);

@@ -223,9 +223,7 @@ static bool range_read(struct importer *im, int fd, struct where w, struct range
 {
     if (!holes_allowed(im, fd, w, r))
         return false;
-    char *data = arena_try(&im->ctx->session, r->size);
-    if (!data)
-        return false;
+    char *data = arena_alloc(&im->ctx->session, r->size);
     for (size_t done = 0; done < r->size;) {
         ssize_t n = pread(fd, data + done, r->size - done, r->offset + (int64_t)done);
         if (n < 0 && errno == EINTR)
@@ -283,7 +281,6 @@ static bool file_check(struct importer *im, int fd, struct where w, const struct
     return true;
 }
 
-/* Tables first, so that nothing unwinds while the descriptor is open. */
 static struct external *external_tables(struct importer *im)
 {
     if (!im->external) {
@@ -306,29 +303,48 @@ static void path_record(struct importer *im, const char *location)
     VEC_PUSH(&im->ctx->session, &im->files->paths, path);
 }
 
+/* An open file, and what of it is asked for. */
+struct opened {
+    struct importer *im;
+    struct where w;
+    const struct entries *entries;
+    size_t size;
+    int fd;
+    struct range r;
+    uint32_t *slot;
+};
+
+static bool opened_read(void *user)
+{
+    struct opened *o = user;
+    if (!file_check(o->im, o->fd, o->w, o->entries, o->size, &o->r))
+        return false;
+    o->slot = range_slot(o->im->external, &o->r);
+    return *o->slot || range_read(o->im, o->fd, o->w, &o->r);
+}
+
+static void opened_close(void *user)
+{
+    close(((struct opened *)user)->fd);
+}
+
 bool external_read(struct importer *im, const Onnx__TensorProto *t, struct where w, size_t size, struct span *out)
 {
     struct entries e;
     if (!entries_parse(im, t, w, &e))
         return false;
     struct external *x = external_tables(im);
-    int fd = location_open(im, e.location);
-    if (fd < 0)
+    struct opened o = {.im = im, .w = w, .entries = &e, .size = size, .fd = location_open(im, e.location)};
+    if (o.fd < 0)
         return refuse_as(im, w, open_failure(errno), "cannot open the external file '%s': %s", e.location,
                          errno == EXDEV ? "it is outside the model's directory" : strerror(errno));
-    struct range r;
-    bool ok = file_check(im, fd, w, &e, size, &r);
-    uint32_t *slot = ok ? range_slot(x, &r) : NULL;
-    if (ok && !*slot)
-        ok = range_read(im, fd, w, &r);
-    close(fd);
-    if (!ok)
+    if (!run_guarded(im->ctx, opened_read, opened_close, &o))
         return false;
-    if (!*slot) {
-        *slot = x->ranges.n + 1;
-        VEC_PUSH(&im->scratch, &x->ranges, r);
+    if (!*o.slot) {
+        *o.slot = x->ranges.n + 1;
+        VEC_PUSH(&im->scratch, &x->ranges, o.r);
     }
-    *out = x->ranges.data[*slot - 1].bytes;
+    *out = x->ranges.data[*o.slot - 1].bytes;
     path_record(im, e.location);
     return true;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -257,12 +258,38 @@ static void test_everywhere(void **state)
     assert_non_null(strstr(messages(f), "outside the model's directory"));
 }
 
+static int n_open(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* The n-th allocation fails, for every n, also those of what a refusal says: the file is closed. */
+static void test_closed(void **state)
+{
+    struct fixture *f = *state;
+    int before = n_open();
+    for (size_t stored = 8; stored <= 12; stored += 4) { /* bytes: too few, enough */
+        file_put(f, "w.bin", weights, stored);
+        import(f, around(tensor_at("w.bin", NULL, NULL)));
+        enum fail fail = f->ctx->fail;
+        int64_t n = 0;
+        do {
+            import_file(f, ++n);
+            assert_int_equal(n_open(), before);
+        } while (!f->ctx->fail_alloc);
+        assert_int_equal(f->ctx->fail, fail);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read),       cmocka_unit_test(test_shared),  cmocka_unit_test(test_entries),
         cmocka_unit_test(test_confined),   cmocka_unit_test(test_special), cmocka_unit_test(test_everywhere),
-        cmocka_unit_test(test_old_kernel),
+        cmocka_unit_test(test_old_kernel), cmocka_unit_test(test_closed),
     };
     return cmocka_run_group_tests_name("external", tests, fixture_open, fixture_close);
 }

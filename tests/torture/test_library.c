@@ -23,6 +23,7 @@
 
 static char folder[] = "/tmp/mcc-torture-XXXXXX";
 static char artifact[64];
+static const char *cache; /* NULL: none */
 
 #if !TORTURE_ABSENT
 
@@ -90,7 +91,7 @@ static int compile(const char *model, const char *level)
     status = mccc_set(c, "worker", "/proc/self/exe");
     status = status ? status : mccc_set(c, "march", "x86-64-v3");
     status = status ? status : mccc_set(c, "jobs", "1");
-    status = status ? status : mccc_set(c, "no-cache", NULL);
+    status = status ? status : mccc_set(c, cache ? "cache" : "no-cache", cache);
     status = status ? status : mccc_set(c, "O", level);
     status = status ? status : mcc_compile(c, model, artifact);
     mccc_free(c);
@@ -157,6 +158,15 @@ static void test_compile_weights(void **state)
     unlink(computed_path);
 }
 
+/* What is in the cache is found there; a compilation without memory leaves its folder and its files closed. */
+static void test_compile_cached(void **state)
+{
+    (void)state;
+    cache = folder;
+    fail_each(TORTURE_MEMORY, compile_once, "4");
+    cache = NULL;
+}
+
 static void test_compile_system(void **state)
 {
     (void)state;
@@ -217,9 +227,10 @@ static int make_folder(void **state)
 
 static int remove_folder(void **state)
 {
+    char command[64];
     (void)state;
-    unlink(artifact);
-    return rmdir(folder);
+    snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return system(command);
 }
 
 int main(int argc, char **argv)
@@ -229,8 +240,9 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
 #if !TORTURE_ABSENT
         cmocka_unit_test(test_compile_time),   cmocka_unit_test(test_compile_weights),
-        cmocka_unit_test(test_compile_memory), cmocka_unit_test(test_compile_system),
-        cmocka_unit_test(test_run_memory),     cmocka_unit_test(test_run_system),
+        cmocka_unit_test(test_compile_memory), cmocka_unit_test(test_compile_cached),
+        cmocka_unit_test(test_compile_system), cmocka_unit_test(test_run_memory),
+        cmocka_unit_test(test_run_system),
 #else
         cmocka_unit_test(absent),
 #endif
