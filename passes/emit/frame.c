@@ -129,6 +129,7 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
         .m = m, .k = k, .g = site->g, .x = site->x, .arena = site->arena, .site = *site, .schedule = schedule};
     em->f = lf_new(m->ctx, site->arena, LROLE_KERNEL, name);
     k->shared_bytes = 0;
+    k->keeps_scratch = false;
     em->level[0] = (lblock){1};
     em->bytes = kernel_has_bytes(m->g, k);
     em->memo_cap = 256;

@@ -130,6 +130,7 @@ static lreg runtime_call(struct em *em, const char *name, lreg buffer, expr_id i
 
 void em_kept_begin(struct em *em, struct em_if *l, lreg keeper, expr_id tag)
 {
+    em->k->keeps_scratch = true;
     lreg kept = runtime_call(em, "mcc_rt_kept", keeper, tag);
     em_if_begin(em, l, em_op2(em, L_EQ, kept, em_const(em, ELEM_I64, 1, 0, 0)));
 }

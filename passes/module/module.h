@@ -100,6 +100,7 @@ struct kernel {
     int64_t ns; /* estimated per index */
     uint64_t flops, bytes;
     int64_t local_bytes;
+    bool keeps_scratch; /* a parallel index asks what the thread's previous one left (mcc_rt_kept) */
     int64_t shared_bytes; /* memory that its parallel indices share during a launch, SHARED_COUNTERS in front of it */
 };
 

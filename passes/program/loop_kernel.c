@@ -141,7 +141,7 @@ static bool launch_small(struct outline *o, const struct kernel *k)
 static bool take_launch(struct outline *o, const struct lstmt *s)
 {
     struct kernel *k = kernel_launched(o, s);
-    if (!k || strstr(k->text, "@mcc_rt_kept") || k->shared_bytes || !launch_small(o, k)) /* these are a launch's */
+    if (!k || k->keeps_scratch || k->shared_bytes || !launch_small(o, k)) /* these are a launch's */
         return false;
     o->text += strlen(k->text);
     o->flops += k->flops;
