@@ -16,20 +16,9 @@
 void trial_options(const struct options *given, struct options *plain)
 {
     *plain = *given;
-    plain->precision = "f32";
-    plain->weights_type = "auto";
-    plain->choices.items.n = 0;
-    plain->target = plain->mattr = plain->variants = plain->schedules = plain->stop_after = NULL;
+    options_reset(plain, 'T');
     plain->march = "native";
     plain->quiet = true;
-    plain->verbose = plain->werror = plain->debug = plain->object = plain->assembly = plain->emit_llvm = false;
-    plain->stats = plain->time_passes = plain->time_trace = plain->save_temps = plain->save_record = false;
-    plain->print_after_all = plain->print_changed = plain->depend = false;
-    plain->print_after.items.n = 0;
-    plain->rpass = plain->rpass_missed = plain->rpass_analysis = plain->depend_file = NULL;
-    plain->emit = "none";
-    plain->weights = "embedded";
-    plain->prefix = NULL;
 }
 
 void trial_outputs(struct trial *t, const struct graph *g)

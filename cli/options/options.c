@@ -63,12 +63,13 @@ static void store_int(struct options *o, const struct option *def, int64_t v)
         *(int64_t *)option_field(o, def) = v;
 }
 
-void options_init(struct options *o)
+void options_reset(struct options *o, char keep)
 {
-    memset(o, 0, sizeof *o);
-    o->limits = limits_default;
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
+        if (strchr(def->where, keep))
+            continue;
+        memset(option_field(o, def), 0, def->size);
         if (def->kind == OPTION_INT || def->kind == OPTION_SIZE)
             store_int(o, def, (int64_t)def->preset);
         else if (def->kind == OPTION_REAL)
@@ -76,6 +77,13 @@ void options_init(struct options *o)
         else if (def->kind == OPTION_ONE_OF)
             *(const char **)option_field(o, def) = def->preset_text;
     }
+}
+
+void options_init(struct options *o)
+{
+    memset(o, 0, sizeof *o);
+    o->limits = limits_default;
+    options_reset(o, '-'); /* which no row has */
 }
 
 const struct option *option_find(const char *name, char where)

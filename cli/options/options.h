@@ -65,6 +65,8 @@ extern const uint32_t option_count;
 const char *option_group(const struct option *);
 
 void options_init(struct options *);
+/* Gives the options without this letter of options.def their defaults. */
+void options_reset(struct options *, char keep);
 
 /* The option called name (no dashes) for sub-command `where`; NULL when there is none. */
 const struct option *option_find(const char *name, char where);

@@ -293,6 +293,39 @@ static void test_print_config(void **state)
     assert_string_equal(f->options.inputs.items.data[0], "x:f32[n]");
 }
 
+static const char *other_value(const struct option *def)
+{
+    static char text[32];
+    bool more = def->kind == OPTION_REAL || def->preset < (double)def->most;
+    snprintf(text, sizeof text, "%.0f", more ? def->preset + 1 : (double)def->least);
+    return def->kind == OPTION_FLAG ? "true" : def->kind == OPTION_ONE_OF ? strrchr(def->meta, ' ') + 1 : text;
+}
+
+/* Every row: an option that trials do not keep has its default in them, and the others what was given. */
+static void test_trials(void **state)
+{
+    struct fixture *f = *state;
+    struct options preset;
+    uint32_t n_kept = 0;
+    options_init(&preset);
+    for (uint32_t i = 0; i < option_count; i++) {
+        const struct option *def = &option_table[i];
+        char *now = (char *)&f->options + def->offset;
+        bool kept = strchr(def->where, 'T') != NULL;
+        options_init(&f->options);
+        if (!option_set(f->ctx, &f->options, def, other_value(def), FAIL_USAGE))
+            fail_msg("%s=%s: %s", def->name, other_value(def), last_text(f));
+        assert_memory_not_equal(now, (char *)&preset + def->offset, def->size);
+        options_reset(&f->options, 'T');
+        if ((memcmp(now, (char *)&preset + def->offset, def->size) != 0) != kept)
+            fail_msg("'%s' is %s", def->name, kept ? "not kept" : "kept");
+        for (uint32_t k = 0; k < i; k++) /* another name of an option */
+            assert_true(option_table[k].offset != def->offset || !kept == !strchr(option_table[k].where, 'T'));
+        n_kept += kept;
+    }
+    assert_true(n_kept > 0 && n_kept < option_count);
+}
+
 /* ---- input specifications ------------------------------------------------------------------------------------ */
 
 static bool specs(struct fixture *f, const char *a, const char *b, struct input_spec **out, uint32_t *n)
@@ -456,6 +489,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_config_depth, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_command_line_wins, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_print_config, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_trials, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_spec, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_spec_short_forms, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_spec_errors, set_up, tear_down),

@@ -144,3 +144,13 @@ def test_refused(net, tmp_path):
     assert done.returncode == 2 and "not in mcc quantize" in done.stderr, done
     done = mcc(net / "net.onnx", "-o", tmp_path / "a.so", "--precision=auto", "--sample=z=z.npy")
     assert done.returncode == 2 and "z" in done.stderr, done
+
+
+def test_trials_say_nothing(tmp_path):
+    """What is asked about a network is said of the one that is compiled, not of each that is tried."""
+    branches = {f"{name}_branch": h.make_graph([N(op, ["x"], [name])], name, [], [value(name, [4, 8])]) for name, op in (("then", "Neg"), ("else", "Exp"))}
+    path = save(tmp_path / "net.onnx", [N("If", ["p"], ["t"], **branches), N("MatMul", ["t", "w"], ["y"], "product")],
+                [value("x", [4, 8])], [value("y", [4, 8])], {"p": np.array(True), "w": np.eye(8, dtype=np.float32)})
+    np.save(tmp_path / "x.npy", np.ones((4, 8), np.float32))
+    done = mcc(path, "-o", tmp_path / "a.so", f"--sample=x={tmp_path / 'x.npy'}", "--precision=auto", "-Rif")
+    assert done.returncode == 0 and done.stderr.count("[-Rif]") == 1, done
