@@ -83,8 +83,8 @@ static void put_values(const struct request *r, const struct option *def, const 
     static const char *const triples[] = {"x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu"};
     bool variants = strcmp(def->name, "variants") == 0, cpu = strcmp(def->meta, "CPU") == 0;
     if (def->kind == OPTION_ONE_OF)
-        for (const char *p = def->meta; *p; p += strcspn(p, " "), p += strspn(p, " "))
-            put_value(out, def, begun, p, strcspn(p, " "));
+        for (unsigned i = 0; option_word(def, i).size; i++)
+            put_value(out, def, begun, option_word(def, i).data, option_word(def, i).size);
     for (size_t i = 0; strcmp(def->meta, "TRIPLE") == 0 && i < COUNT_OF(triples); i++)
         put_value(out, def, begun, triples[i], strlen(triples[i]));
     for (uint32_t i = 0; strcmp(def->meta, "STAGE") == 0 && i < stage_count; i++)

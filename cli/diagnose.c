@@ -152,19 +152,12 @@ static void put_sarif(struct context *ctx, struct report report, const struct op
 
 void report_diagnostics(struct context *ctx, struct report report, const struct options *o)
 {
-    static const struct {
-        const char *name;
-        void (*put)(struct context *, struct report, const struct options *);
-    } formats[] = {
-        {"text", put_text},
-        {"json", put_json},
-        {"sarif", put_sarif},
-    };
+    static void (*const put[n_option_diagnostics])(struct context *, struct report, const struct options *) = {
+        [OPT_DIAGNOSTICS_TEXT] = put_text, [OPT_DIAGNOSTICS_JSON] = put_json, [OPT_DIAGNOSTICS_SARIF] = put_sarif};
     for (uint32_t i = 0; i < ctx->diags.n && o->document; i++)
         if (shown(&ctx->diags.data[i], o))
             put_object(ctx, &ctx->diags.data[i], &o->document->diagnostics);
-    for (size_t i = 0; i < COUNT_OF(formats) && ctx->diags.n; i++)
-        if (strcmp(o->diagnostics, formats[i].name) == 0)
-            formats[i].put(ctx, report, o);
+    if (ctx->diags.n)
+        put[o->diagnostics](ctx, report, o);
     ctx->diags.n = 0;
 }

@@ -50,7 +50,7 @@ static void print_wrapped(struct strbuf *out, const char *text)
 void option_meaning(struct strbuf *out, const struct option *def)
 {
     if (def->kind == OPTION_ONE_OF)
-        strbuf_printf(out, "%s (default: %s)", def->help, def->preset_text);
+        strbuf_printf(out, "%s (default: %.*s)", def->help, (int)strcspn(def->meta, " "), def->meta);
     else if (def->kind == OPTION_INT || def->kind == OPTION_SIZE || def->kind == OPTION_REAL)
         strbuf_printf(out, "%s (default: %.15g)", def->help, def->preset);
     else
@@ -175,8 +175,12 @@ void options_print_config(struct strbuf *out, const struct options *o)
             continue;
         switch (def->kind) {
         case OPTION_FLAG: strbuf_printf(out, "%s: %s\n", def->name, *(const bool *)field ? "true" : "false"); break;
-        case OPTION_TEXT:
-        case OPTION_ONE_OF: config_text(out, def, *(const char *const *)field); break;
+        case OPTION_ONE_OF: {
+            struct span word = option_word(def, *(const unsigned *)field);
+            config_text(out, def, arena_strndup(out->arena, word.data, word.size));
+            break;
+        }
+        case OPTION_TEXT: config_text(out, def, *(const char *const *)field); break;
         case OPTION_LIST: config_list(out, def->name, field); break;
         case OPTION_INT:
         case OPTION_SIZE:

@@ -158,8 +158,12 @@ bool blob_read(struct context *ctx, const char *path, struct blob *out)
     return raw_parse(ctx, path, file, out);
 }
 
-bool blob_write(struct context *ctx, const char *folder, const char *name, const char *format, const struct blob *b)
+bool blob_write(struct context *ctx, const char *folder, const char *name, enum option_format format,
+                const struct blob *b)
 {
+    static const char *const suffixes[n_option_format] = {
+        [OPT_FORMAT_NPY] = "npy", [OPT_FORMAT_PB] = "pb", [OPT_FORMAT_RAW] = "raw"};
+    const char *suffix = suffixes[format];
     struct strbuf text;
     const struct tensor_files *files;
     char *file = arena_strdup(&ctx->session, *name ? name : "_");
@@ -167,17 +171,17 @@ bool blob_write(struct context *ctx, const char *folder, const char *name, const
         if (*p == '/' || (unsigned char)*p < 32 || (p == file && *p == '.'))
             *p = '_';
     strbuf_init(&text, &ctx->session);
-    if (strcmp(format, "npy") == 0) {
+    if (format == OPT_FORMAT_NPY) {
         if (!npy_format(ctx, b, &text))
             return false;
-    } else if ((files = tensor_files_by_suffix(arena_printf(&ctx->session, ".%s", format)))) {
+    } else if ((files = tensor_files_by_suffix(arena_printf(&ctx->session, ".%s", suffix)))) {
         files->write(b->elem, b->dims, b->rank, (struct span){b->data, b->size}, &text);
     } else {
         strbuf_append(&text, b->data, b->size);
     }
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return error_env(ctx, "cannot make folder '%s': %s", folder, strerror(errno));
-    return output_write(ctx, arena_printf(&ctx->session, "%s/%s.%s", folder, file, format), text.data ? text.data : "",
+    return output_write(ctx, arena_printf(&ctx->session, "%s/%s.%s", folder, file, suffix), text.data ? text.data : "",
                         text.n);
 }
 

@@ -26,7 +26,7 @@ enum elem elem_by_dlpack(DLDataType);
 /* Reads .npy, .pb (TensorProto) or raw bytes; raw ones have the elem and dims that *out comes with. */
 bool blob_read(struct context *, const char *path, struct blob *out);
 /* Writes FOLDER/NAME.FORMAT, whole or not at all; slashes and other bytes that are no file name become '_'. */
-bool blob_write(struct context *, const char *folder, const char *name, const char *format, const struct blob *);
+bool blob_write(struct context *, const char *folder, const char *name, enum option_format, const struct blob *);
 /* Fills the data: floats in [-1, 1), integers in 0..7, from a fixed generator. */
 void blob_random(struct blob *, uint64_t seed);
 

@@ -126,7 +126,8 @@ static bool write_operands(const struct diff *d, const char *folder)
         const char *name = graph_value(d->run.c.graph, v)->name;
         const char *file = arena_printf(&d->run.c.ctx->session, "%s%s%u", name ? name : "value", name ? "." : "", v.i);
         bool numpy = elem_looseness(t->elem) <= 10 && elem_bits(t->elem) >= 8;
-        if (!blob_pack(d->run.c.ctx, t, &blob) || !blob_write(d->run.c.ctx, folder, file, numpy ? "npy" : "pb", &blob))
+        if (!blob_pack(d->run.c.ctx, t, &blob) ||
+            !blob_write(d->run.c.ctx, folder, file, numpy ? OPT_FORMAT_NPY : OPT_FORMAT_PB, &blob))
             return false;
     }
     return true;
@@ -255,8 +256,8 @@ static void diff_model(void *user, const char *library)
     const char *model = o->files.items.data[0];
     struct options compiling = *o, running = *o;
     compiling.output = library;
-    compiling.emit = "none"; /* nothing but the library goes into the folder, which is removed with it */
-    compiling.weights = "embedded";
+    compiling.emit = OPT_EMIT_NONE; /* nothing but the library goes into the folder, which is removed with it */
+    compiling.weights = OPT_WEIGHTS_EMBEDDED;
     running.output = NULL;
     d->run.c.options = &compiling;
     mcc_host host = {

@@ -70,7 +70,7 @@ static bool find_units(struct settling *s, const char *model)
         return error_limit(s->ctx, (src_id){0}, "out of memory");
     struct options o = s->plain;
     struct compilation c = {.ctx = apart, .options = &o, .report = terminal_report()};
-    o.precision = "bf16";
+    o.precision = OPT_PRECISION_BF16;
     o.output = NULL;
     enum fail fail = compile_keep(&c, model, LAST_OF_NARROWING);
     if (fail == FAIL_NONE) {
@@ -113,11 +113,11 @@ static void put_choices(const struct settling *s, const struct text_list *others
     struct text_list choices = {0};
     for (uint32_t i = 0; i < others->items.n; i++)
         VEC_PUSH(&s->ctx->session, &choices.items, others->items.data[i]);
-    o->precision = "f32";
+    o->precision = OPT_PRECISION_F32;
     for (uint32_t i = 0; i < s->units.n; i++)
         if (!s->units.data[i].kept)
-            o->precision = "bf16";
-    for (uint32_t i = 0; i < s->units.n && !strcmp(o->precision, "bf16"); i++)
+            o->precision = OPT_PRECISION_BF16;
+    for (uint32_t i = 0; i < s->units.n && o->precision == OPT_PRECISION_BF16; i++)
         if (s->units.data[i].kept)
             VEC_PUSH(&s->ctx->session, &choices.items,
                      arena_printf(&s->ctx->session, "%s:precision=f32", s->units.data[i].label));
@@ -248,7 +248,7 @@ static bool attempt_all(struct settling *s, const char *model, uint32_t n)
 static bool settle_units(struct settling *s, const char *model)
 {
     const double bound = s->options->precision_bound;
-    const bool others = s->options->choices.items.n || strcmp(s->options->weights_type, s->plain.weights_type) != 0;
+    const bool others = s->options->choices.items.n || s->options->weights_type != s->plain.weights_type;
     uint32_t keep = s->units.n;
     if (bound <= 0 || !keep)
         return attempt_all(s, model, keep);
@@ -306,7 +306,7 @@ static void print_table(const struct settling *s)
 bool precision_settle(struct context *ctx, struct options *o)
 {
     const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
-    if (!model || strcmp(o->precision, "auto") != 0 || artifact_meant(model))
+    if (!model || o->precision != OPT_PRECISION_AUTO || artifact_meant(model))
         return true; /* compiled ones are refused as with any precision */
     struct settling *s = NEW(&ctx->session, struct settling);
     s->ctx = s->t.ctx = ctx;

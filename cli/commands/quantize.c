@@ -314,7 +314,6 @@ static bool quantize(struct quantize *z)
 
 enum fail command_quantize(struct context *ctx, struct options *o)
 {
-    static const char *const methods[] = {"squared", "percentile", "full"};
     struct quantize *z = NEW(&ctx->session, struct quantize);
     const char *model = o->files.items.data[0];
     struct options seeing = *o;
@@ -337,9 +336,7 @@ enum fail command_quantize(struct context *ctx, struct options *o)
     z->q.file = g ? z->q.editor->open(ctx, model, &import, &read) : NULL;
     if (!z->q.file || !output_differs(ctx, o->output, &read, o->config))
         return ctx->fail;
-    for (size_t i = 0; i < COUNT_OF(methods); i++)
-        if (strcmp(o->ranges, methods[i]) == 0)
-            z->q.method = (enum ranges)i;
+    z->q.method = o->ranges;
     z->t.ctx = ctx;
     z->t.options = o;
     trial_outputs(&z->t, g);

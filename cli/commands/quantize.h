@@ -12,7 +12,6 @@
 /* ---- ranges.c ---------------------------------------------------------------------------------------------------- */
 
 enum { BINS = 8192, STEPS_U8 = 255, STEPS_I8 = 127 };
-enum ranges { RANGES_SQUARED, RANGES_PERCENTILE, RANGES_FULL };
 /* What samples were seen to be. */
 struct seen {
     double least, most; /* with 0 */
@@ -28,7 +27,7 @@ struct range {
 };
 /* axis: of the channels; -1: none. False: a value is not finite. */
 bool seen_add(struct arena *, struct seen *, const float *, const int64_t *dims, int32_t rank, int32_t axis);
-struct range range_choose(const struct seen *, enum ranges);
+struct range range_choose(const struct seen *, enum option_ranges);
 
 /* ---- quantize_plan.c --------------------------------------------------------------------------------------------- */
 
@@ -67,7 +66,7 @@ struct quantizer {
     const struct options *options;
     const struct editor *editor;
     struct edit_file *file;
-    enum ranges method;
+    enum option_ranges method;
     VEC(struct edge) edges;
     VEC(struct site) sites;
 };

@@ -138,7 +138,7 @@ static void choose_scales(struct quantizer *q, struct site *s)
         weights_place(s, i, &o, &c);
         widest[o] = fmax(widest[o], fabs((double)s->w.now[i]));
     }
-    for (double part = 1; part >= (q->method == RANGES_SQUARED ? shrink_least : 1); part -= shrink_step) {
+    for (double part = 1; part >= (q->method == OPT_RANGES_SQUARED ? shrink_least : 1); part -= shrink_step) {
         memset(sum, 0, s->outs * sizeof *sum);
         for (int64_t i = 0; i < s->w.n; i++) {
             weights_place(s, i, &o, &c);

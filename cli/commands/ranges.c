@@ -4,7 +4,7 @@
 
 #include "cli/commands/quantize.h"
 
-/* Of values that are cut off at each end, for RANGES_PERCENTILE; searched parts of the whole range otherwise. */
+/* Of values that are cut off at each end, for OPT_RANGES_PERCENTILE; searched parts of the whole range otherwise. */
 static const double cut_part = 5e-5, search_step = 0.02, search_least = 0.3;
 
 /* ---- what is seen ------------------------------------------------------------------------------------------------ */
@@ -114,20 +114,20 @@ static void search_squared(const struct seen *s, double *lo, double *hi)
     }
 }
 
-struct range range_choose(const struct seen *s, enum ranges method)
+struct range range_choose(const struct seen *s, enum option_ranges method)
 {
     double lo = fmin(s->least, 0), hi = fmax(s->most, 0);
     if (!(hi > lo))
         return (struct range){1, 0};
-    if (method == RANGES_PERCENTILE) {
+    if (method == OPT_RANGES_PERCENTILE) {
         lo = fmin(end_of_percentile(s, false), 0);
         hi = fmax(end_of_percentile(s, true), 0);
     }
-    if (method == RANGES_SQUARED || !(hi > lo)) {
+    if (method == OPT_RANGES_SQUARED || !(hi > lo)) {
         lo = fmin(s->least, 0);
         hi = fmax(s->most, 0);
     }
-    if (method == RANGES_SQUARED)
+    if (method == OPT_RANGES_SQUARED)
         search_squared(s, &lo, &hi);
     double scale = fmax((hi - lo) / STEPS_U8, 1e-30);
     return (struct range){(float)scale, (uint8_t)fmin(fmax(rint(-lo / scale), 0), STEPS_U8)};

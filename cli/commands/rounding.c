@@ -100,8 +100,8 @@ static bool exact_graph(struct rounding *r)
 {
     struct options plain = *r->run->c.options;
     const char *path = plain.files.items.data[0];
-    plain.precision = "exact";
-    plain.weights_type = "auto";
+    plain.precision = OPT_PRECISION_EXACT;
+    plain.weights_type = OPT_WEIGHTS_TYPE_AUTO;
     plain.choices.items.n = 0; /* whose precisions are the only ones that the graph has */
     plain.quiet = true; /* what there is to say of the file was said before */
     plain.stats = plain.time_passes = false;

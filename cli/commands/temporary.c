@@ -60,8 +60,6 @@ static bool is_preset(const struct options *o, const struct option *def)
     options_init(&preset);
     if (def->kind == OPTION_LIST)
         return ((const struct text_list *)(const void *)now)->items.n == 0;
-    if (def->kind == OPTION_ONE_OF)
-        return strcmp(*(const char *const *)(const void *)now, def->preset_text) == 0;
     return memcmp(now, then, def->size) == 0;
 }
 
@@ -96,8 +94,8 @@ static void make_and_use(void *user, const char *library)
     struct compilation *c = NEW(&m->ctx->session, struct compilation);
     const char *model = m->options->files.items.data[0];
     compiling.output = library;
-    compiling.emit = "none";     /* nothing but the library goes into the folder, which is removed with it */
-    compiling.weights = "embedded";
+    compiling.emit = OPT_EMIT_NONE;     /* nothing but the library goes into the folder, which is removed with it */
+    compiling.weights = OPT_WEIGHTS_EMBEDDED;
     *c = (struct compilation){.ctx = m->ctx, .options = &compiling, .report = terminal_report()};
     if (compile_keep(c, model, NULL) == FAIL_NONE)
         m->use(m->user, library, c);

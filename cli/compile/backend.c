@@ -13,15 +13,23 @@
 
 /* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */
 
-static enum winograd_source winograd_source(const char *word)
-{
-    static const char *const words[] = {
-        [WEIGHTS_AUTO] = "auto", [WEIGHTS_DERIVE] = "derive", [WEIGHTS_OPEN] = "open", [WEIGHTS_STORE] = "store"};
-    uint32_t k = COUNT_OF(words) - 1;
-    while (k > 0 && strcmp(words[k], word) != 0)
-        k--;
-    return (enum winograd_source)k;
-}
+/* The words of options and what they mean to passes; not listed: 0. */
+static const enum layout_choice layouts[n_option_layout] = {
+    [OPT_LAYOUT_NCHW] = LAYOUT_NCHW, [OPT_LAYOUT_NHWC] = LAYOUT_NHWC, [OPT_LAYOUT_NC16C] = LAYOUT_NC16C};
+static const uint32_t winograd_most[n_option_winograd] = {
+    [OPT_WINOGRAD_AUTO] = 6, [OPT_WINOGRAD_2] = 2, [OPT_WINOGRAD_4] = 4, [OPT_WINOGRAD_6] = 6};
+static const enum winograd_source winograd_sources[n_option_winograd_weights] = {
+    [OPT_WINOGRAD_WEIGHTS_DERIVE] = WEIGHTS_DERIVE,
+    [OPT_WINOGRAD_WEIGHTS_OPEN] = WEIGHTS_OPEN,
+    [OPT_WINOGRAD_WEIGHTS_STORE] = WEIGHTS_STORE};
+/* exact and int8 are for MatMulNBits alone (run_legalize): f32 here. */
+static const enum precision precisions[n_option_precision] = {[OPT_PRECISION_BF16] = PRECISION_BF16,
+                                                              [OPT_PRECISION_F16] = PRECISION_F16,
+                                                              [OPT_PRECISION_F16_SUMS] = PRECISION_F16_SUMS};
+static const enum weights_type weights_types[n_option_weights_type] = {[OPT_WEIGHTS_TYPE_BF16] = WEIGHTS_BF16,
+                                                                       [OPT_WEIGHTS_TYPE_F16] = WEIGHTS_F16,
+                                                                       [OPT_WEIGHTS_TYPE_I8] = WEIGHTS_I8,
+                                                                       [OPT_WEIGHTS_TYPE_I4] = WEIGHTS_I4};
 
 /* mcc bench counts operations for the sizes that it measures. */
 static bool sizes_given(struct compilation *c)
@@ -47,29 +55,17 @@ bool module_begin(struct compilation *c)
     m->arena = &c->ctx->session;
     m->facts = !c->graph ? 0 : c->graph->legal ? IS_LEGAL : IS_IMPORTED;
     m->opt_level = (int)o->level;
-    m->layout = !o->layout || !strcmp(o->layout, "auto") ? LAYOUT_AUTO
-                : !strcmp(o->layout, "NCHW")             ? LAYOUT_NCHW
-                : !strcmp(o->layout, "NHWC")             ? LAYOUT_NHWC
-                                                         : LAYOUT_NC16C;
-    m->attention = o->level >= 2 && !strcmp(o->attention, "auto");
-    m->strassen = o->level >= 2 && !strcmp(o->strassen, "auto");
-    m->winograd = o->level < 2 || !strcmp(o->winograd, "off") ? 0
-                  : !strcmp(o->winograd, "auto")              ? 6
-                                                              : (uint32_t)(o->winograd[0] - '0');
-    m->winograd_weights = winograd_source(o->winograd_weights);
-    if (strcmp(o->precision, "auto") == 0)
+    m->layout = layouts[o->layout];
+    m->attention = o->level >= 2 && o->attention == OPT_ATTENTION_AUTO;
+    m->strassen = o->level >= 2 && o->strassen == OPT_STRASSEN_AUTO;
+    m->winograd = o->level < 2 ? 0 : winograd_most[o->winograd];
+    m->winograd_weights = winograd_sources[o->winograd_weights];
+    if (o->precision == OPT_PRECISION_AUTO)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'precision': auto is decided by the mcc command for networks as their files have them: not by "
                         "libmcc, not in mcc quantize");
-    m->precision = !strcmp(o->precision, "bf16")       ? PRECISION_BF16
-                   : !strcmp(o->precision, "f16")      ? PRECISION_F16
-                   : !strcmp(o->precision, "f16-sums") ? PRECISION_F16_SUMS
-                                                       : PRECISION_F32;
-    m->weights_type = !strcmp(o->weights_type, "bf16")  ? WEIGHTS_BF16
-                      : !strcmp(o->weights_type, "f16") ? WEIGHTS_F16
-                      : !strcmp(o->weights_type, "i8")  ? WEIGHTS_I8
-                      : !strcmp(o->weights_type, "i4")  ? WEIGHTS_I4
-                                                        : WEIGHTS_AS_THEY_ARE;
+    m->precision = precisions[o->precision];
+    m->weights_type = weights_types[o->weights_type];
     m->broken = o->break_kernel;
     if (o->stats) {
         m->report = NEW(&c->ctx->session, struct strbuf);

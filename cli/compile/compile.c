@@ -67,9 +67,9 @@ bool run_legalize(struct compilation *c)
     struct legalize_options legal = {.inputs = c->inputs,
                                      .n_inputs = c->n_inputs,
                                      .unroll_nodes = o->limits.unroll_nodes,
-                                     .bytes = !strcmp(o->precision, "int8")    ? BYTES_ALWAYS
-                                              : !strcmp(o->precision, "exact") ? BYTES_NEVER
-                                                                               : BYTES_BY_FILE,
+                                     .bytes = o->precision == OPT_PRECISION_INT8    ? BYTES_ALWAYS
+                                              : o->precision == OPT_PRECISION_EXACT ? BYTES_NEVER
+                                                                                    : BYTES_BY_FILE,
                                      .signed_bytes = targets_signed(c->ctx, o),
                                      .last_logits = o->last_logits};
     struct graph *imported = c->graph;
@@ -188,7 +188,7 @@ enum fail compile_keep(struct compilation *c, const char *model, const char *las
 
 struct graph *compile_graph(struct context *ctx, const struct options *o, const char *model, struct report report)
 {
-    bool rounds = strcmp(o->precision, "f32") != 0 || strcmp(o->weights_type, "auto") != 0 || o->choices.items.n;
+    bool rounds = o->precision != OPT_PRECISION_F32 || o->weights_type != OPT_WEIGHTS_TYPE_AUTO || o->choices.items.n;
     struct compilation c = {
         .ctx = ctx, .options = o, .report = report, .last = rounds ? LAST_OF_ROUNDING : LAST_OF_GRAPH};
     return compile_guarded(&c, model) == FAIL_NONE ? c.graph : NULL;

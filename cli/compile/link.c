@@ -232,7 +232,7 @@ bool run_link(struct compilation *c)
     a.node = source_rows(c, &a.n_node);
     if (output_kind(c->options, c->output) == OUTPUT_SHARED)
         a.graph = netmap_section(c, &a);
-    if (strcmp(c->options->emit, "header") == 0 && !header_write(c, &a))
+    if (c->options->emit == OPT_EMIT_HEADER && !header_write(c, &a))
         return false;
     bool ok = codegen_link(c->codegen, &a, output_kind(c->options, c->output), c->output);
     time_end(c->ctx); /* the output is there: nothing behind it fails for that */

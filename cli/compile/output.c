@@ -55,7 +55,7 @@ bool output_name_check(struct context *ctx, const struct options *o, const char 
 const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)
 {
     bool text = o->assembly || o->emit_llvm || o->stop_after;
-    return !text && strcmp(o->weights, "sidecar") == 0 ? output_beside(ctx, path, "mccw") : NULL;
+    return !text && o->weights == OPT_WEIGHTS_SIDECAR ? output_beside(ctx, path, "mccw") : NULL;
 }
 
 static const char *folder_of(struct context *ctx, const char *path)

@@ -15,13 +15,14 @@
 
 #define FIELD(f) offsetof(struct options, f), sizeof(((struct options *)0)->f)
 const struct option option_table[] = {
-#define FLAG(f, n, s, w, h) {OPTION_FLAG, n, s, w, FIELD(f), 0, 0, 0, NULL, NULL, h, __LINE__},
-#define TEXT(f, n, s, w, m, h) {OPTION_TEXT, n, s, w, FIELD(f), 0, 0, 0, NULL, m, h, __LINE__},
-#define ONE_OF(f, n, w, d, words, h) {OPTION_ONE_OF, n, 0, w, FIELD(f), 0, 0, 0, d, words, h, __LINE__},
-#define LIST(f, n, s, w, m, h) {OPTION_LIST, n, s, w, FIELD(f), 0, 0, 0, NULL, m, h, __LINE__},
-#define INT(f, n, s, w, d, lo, hi, m, h) {OPTION_INT, n, s, w, FIELD(f), lo, hi, (double)(d), NULL, m, h, __LINE__},
-#define SIZE(f, n, w, d, m, h) {OPTION_SIZE, n, 0, w, FIELD(f), 0, INT64_MAX, (double)(d), NULL, m, h, __LINE__},
-#define REAL(f, n, w, d, m, h) {OPTION_REAL, n, 0, w, FIELD(f), 0, 0, d, NULL, m, h, __LINE__},
+#define FLAG(f, n, s, w, h) {OPTION_FLAG, n, s, w, FIELD(f), 0, 0, 0, NULL, h, __LINE__},
+#define TEXT(f, n, s, w, m, h) {OPTION_TEXT, n, s, w, FIELD(f), 0, 0, 0, m, h, __LINE__},
+#define W(id, word) " " word
+#define ONE_OF(f, n, w, words, h) {OPTION_ONE_OF, n, 0, w, FIELD(f), 0, 0, 0, (words) + 1, h, __LINE__},
+#define LIST(f, n, s, w, m, h) {OPTION_LIST, n, s, w, FIELD(f), 0, 0, 0, m, h, __LINE__},
+#define INT(f, n, s, w, d, lo, hi, m, h) {OPTION_INT, n, s, w, FIELD(f), lo, hi, (double)(d), m, h, __LINE__},
+#define SIZE(f, n, w, d, m, h) {OPTION_SIZE, n, 0, w, FIELD(f), 0, INT64_MAX, (double)(d), m, h, __LINE__},
+#define REAL(f, n, w, d, m, h) {OPTION_REAL, n, 0, w, FIELD(f), 0, 0, d, m, h, __LINE__},
 #include "cli/options/options.def"
 };
 const uint32_t option_count = COUNT_OF(option_table);
@@ -33,13 +34,6 @@ const char *option_group(const struct option *def)
         const char *title;
     } groups[] = {
 #define GROUP(title) {__LINE__, title},
-#define FLAG(...)
-#define TEXT(...)
-#define ONE_OF(...)
-#define LIST(...)
-#define INT(...)
-#define SIZE(...)
-#define REAL(...)
 #include "cli/options/options.def"
     };
     size_t i = COUNT_OF(groups) - 1;
@@ -74,8 +68,6 @@ void options_reset(struct options *o, char keep)
             store_int(o, def, (int64_t)def->preset);
         else if (def->kind == OPTION_REAL)
             *(double *)option_field(o, def) = def->preset;
-        else if (def->kind == OPTION_ONE_OF)
-            *(const char **)option_field(o, def) = def->preset_text;
     }
 }
 
@@ -160,13 +152,23 @@ static bool parse_real(const char *s, double *out)
     return *end == 0 || ((*end == 'e' || *end == 'E') && apply_exponent(end, out));
 }
 
-static bool is_word_of(const char *word, const char *words)
+struct span option_word(const struct option *def, unsigned i)
 {
-    size_t n = strlen(word);
-    for (const char *p = words; *p; p += strcspn(p, " "), p += strspn(p, " "))
-        if (strcspn(p, " ") == n && memcmp(p, word, n) == 0)
+    const char *p = def->meta;
+    for (; i && *p; i--)
+        p += strcspn(p, " "), p += strspn(p, " ");
+    return (struct span){p, strcspn(p, " ")};
+}
+
+static bool set_word(struct context *ctx, unsigned *field, const struct option *def, const char *value, enum fail fail)
+{
+    struct span word;
+    for (unsigned i = 0; (word = option_word(def, i)).size; i++)
+        if (word.size == strlen(value) && memcmp(word.data, value, word.size) == 0) {
+            *field = i;
             return true;
-    return false;
+        }
+    return error_at(ctx, fail, (src_id){0}, NULL, "'%s' is one of: %s; not '%s'", def->name, def->meta, value);
 }
 
 static bool set_number(struct context *ctx, struct options *o, const struct option *def, const char *value,
@@ -199,11 +201,7 @@ bool option_set(struct context *ctx, struct options *o, const struct option *def
             return error_at(ctx, fail, (src_id){0}, NULL, "'%s' is true or false, not '%s'", def->name, value);
         *(bool *)field = !value || strcmp(value, "true") == 0;
         return true;
-    case OPTION_ONE_OF:
-        if (!is_word_of(value, def->meta))
-            return error_at(ctx, fail, (src_id){0}, NULL, "'%s' is one of: %s; not '%s'", def->name, def->meta, value);
-        *(const char **)field = arena_strdup(&ctx->session, value);
-        return true;
+    case OPTION_ONE_OF: return set_word(ctx, field, def, value, fail);
     case OPTION_TEXT: *(const char **)field = arena_strdup(&ctx->session, value); return true;
     case OPTION_LIST: {
         struct text_list *list = field;

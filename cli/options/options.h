@@ -18,16 +18,26 @@ struct config_place {
     uint32_t line, column;
 };
 
+/* What an option that is one of several words can be, and how many there are. */
+/* clang-format off */
+#define W(id, word) id,
+#define ONE_OF(f, n, w, words, h) enum option_##f { words };
+#include "cli/options/options.def"
+#define W(id, word) + 1
+#define ONE_OF(f, n, w, words, h) enum { n_option_##f = 0 words };
+#include "cli/options/options.def"
+/* clang-format on */
+
 struct options {
-    const char *output, *target, *march, *mattr, *variants, *layout, *winograd, *winograd_weights, *attention,
-        *strassen, *precision, *weights_type, *prefix, *config, *schedules;
+#define ONE_OF(f, n, w, words, h) enum option_##f f;
+#include "cli/options/options.def"
+    const char *output, *target, *march, *mattr, *variants, *prefix, *config, *schedules;
     const char *debug_folder;
     const char *depend_file;
-    const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads, *format, *weights;
+    const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads;
     struct text_list against;
     double tolerance, bound, precision_bound;
-    const char *ranges, *break_kernel, *emit, *diagnostics, *rpass, *rpass_missed, *rpass_analysis, *autocomplete,
-        *generate;
+    const char *break_kernel, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;
     struct text_list samples, choices, inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
     int64_t level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
@@ -54,8 +64,7 @@ struct option {
     size_t offset, size;           /* of the field in struct options */
     int64_t least, most;
     double preset;                 /* numbers: the default */
-    const char *preset_text;       /* ONE_OF: the default */
-    const char *meta, *help;       /* ONE_OF: meta is the list of words */
+    const char *meta, *help;       /* ONE_OF: meta is the list of words, the default first */
     uint32_t line;                 /* of options.def */
 };
 extern const struct option option_table[];
@@ -67,6 +76,9 @@ const char *option_group(const struct option *);
 void options_init(struct options *);
 /* Gives the options without this letter of options.def their defaults. */
 void options_reset(struct options *, char keep);
+
+/* The i-th word of a ONE_OF; empty: it has no more. */
+struct span option_word(const struct option *, unsigned i);
 
 /* The option called name (no dashes) for sub-command `where`; NULL when there is none. */
 const struct option *option_find(const char *name, char where);

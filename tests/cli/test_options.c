@@ -68,7 +68,7 @@ static void test_spellings(void **state)
     assert_int_equal(f->options.level, 1);
     assert_string_equal(f->options.output, "out.so");
     assert_int_equal(f->options.jobs, 4);
-    assert_string_equal(f->options.layout, "NHWC");
+    assert_int_equal(f->options.layout, OPT_LAYOUT_NHWC);
     assert_string_equal(f->options.march, "x86-64-v3");
     assert_string_equal(f->options.target, "aarch64-linux-gnu");
     assert_true(f->options.stats && f->options.depend);
@@ -189,7 +189,7 @@ static void test_config_accepts(void **state)
                                "  - {name: z}\n";
     assert_true(load(f, text, sizeof text - 1));
     assert_int_equal(f->options.level, 1);
-    assert_string_equal(f->options.layout, "NC16c");
+    assert_int_equal(f->options.layout, OPT_LAYOUT_NC16C);
     assert_int_equal(f->options.overridable.items.n, 2);
     assert_string_equal(f->options.overridable.items.data[1], "b c");
     assert_int_equal(f->options.inputs.items.n, 3);

@@ -10,7 +10,7 @@ struct network {
     void (*build)(struct draw *); /* a result or several; nodes are called "n" and their number */
     uint32_t winograd;
     enum winograd_source weights;
-    const char *precision; /* NULL: f32 */
+    enum option_precision precision;
     enum layout_choice layout;
 };
 extern const struct network networks[];

@@ -104,8 +104,7 @@ static bool expect(struct bench *b)
 /* Errors as a part of the largest value, where only rounding differs. */
 static double bound_of(const struct bench *b, enum elem e)
 {
-    const char *p = b->way.precision;
-    if (p && e == ELEM_F32)
+    if (b->way.precision != OPT_PRECISION_F32 && e == ELEM_F32)
         return 5e-2;
     return e == ELEM_F64 ? 1e-11 : e == ELEM_F16 ? 1e-2 : e == ELEM_BF16 ? 5e-2 : 2e-4;
 }

@@ -346,7 +346,10 @@ enum { GRAIN_NS = 40000 }; /* threads share even the smallest kernels */
 struct compilation *stages_of_way(struct context *ctx, struct graph *g, const struct way *w, const char *last,
                                   const char *path, struct strbuf *why)
 {
-    static const char *const layouts[] = {"auto", "NCHW", "NHWC", "NC16c"};
+    static const enum option_layout layouts[] = {[LAYOUT_AUTO] = OPT_LAYOUT_AUTO,
+                                                 [LAYOUT_NCHW] = OPT_LAYOUT_NCHW,
+                                                 [LAYOUT_NHWC] = OPT_LAYOUT_NHWC,
+                                                 [LAYOUT_NC16C] = OPT_LAYOUT_NC16C};
     struct options *o = NEW(&ctx->session, struct options);
     struct compilation *c = NEW(&ctx->session, struct compilation);
     options_init(o);
@@ -355,7 +358,7 @@ struct compilation *stages_of_way(struct context *ctx, struct graph *g, const st
     o->jobs = 1;
     o->variants = w->native ? w->variant : w->cpu ? w->cpu : "x86-64-v2";
     o->target = w->native ? NULL : w->cpu ? target_find(w->cpu)->arch : "x86_64";
-    o->precision = w->precision ? w->precision : o->precision;
+    o->precision = w->precision;
     o->schedules = w->schedules;
     if (w->choice)
         VEC_PUSH(&ctx->session, &o->choices.items, w->choice);

@@ -4,6 +4,7 @@
 #ifndef MCC_TESTS_FUZZ_WAYS_H
 #define MCC_TESTS_FUZZ_WAYS_H
 
+#include "cli/options/options.h"
 #include "ir/eval/eval.h"
 #include "passes/module/module.h"
 #include "tests/fuzz/draw.h"
@@ -13,7 +14,7 @@ struct way {
     enum layout_choice layout;
     struct machine machine;      /* loops only, where cpu is NULL */
     const char *cpu;             /* loops only: a row of target.def */
-    const char *precision;       /* --precision; NULL: f32 */
+    enum option_precision precision;
     const char *choice;          /* --choose; NULL: none */
     const char *schedules;       /* --schedules; NULL: none */
     bool native;
