@@ -5,15 +5,8 @@
 #include <string.h>
 
 const struct target_row target_rows[] = {
-#define ROW(arch, name, when, triple, cpu, features, u8, bf16, lane, bytes, registers, fma, latency, loads, l1, l2, \
-            l3)                                                                                                     \
-    {arch,                                                                                                          \
-     name,                                                                                                          \
-     TARGET_##when,                                                                                                 \
-     triple,                                                                                                        \
-     cpu,                                                                                                           \
-     features,                                                                                                      \
-     {bytes, registers, fma, latency, loads, l1, l2, l3, {u8, bf16}, lane, false}},
+#define ROW(arch, name, when, triple, cpu, features, ...) \
+    {arch, name, TARGET_##when, triple, cpu, features, {__VA_ARGS__}},
 /* Words that stand for several columns are replaced first. */
 #define TARGET(...) ROW(__VA_ARGS__)
 #include "ir/target/target.def"

@@ -32,7 +32,7 @@ TRIPLE, TURNS = "aarch64-linux-gnu", 200
 # What is asked of each core, per cent.
 CORES = {"cortex-a55": 80, "cortex-a76": 90, "neoverse-n1": 90, "neoverse-v1": 90, "neoverse-n2": 90, "apple-m1": 90}
 RATES = {name: int(rate) for name, rate in
-         re.findall(r'^TARGET\("aarch64", "([^"]*)", \w+, ARM, \w+, \d, \d, \d, \d+, \d+, (\d+),', TABLE, re.M)}
+         re.findall(r'^TARGET\("aarch64", "([^"]*)"(?:.|\n {7})*?fma_per_cycle = (\d+)', TABLE, re.M)}
 STEP = re.compile(r"\s+(fmla|usdot|sudot|sdot|udot|bfdot|bfmmla|usmmla|smmla|ummla)\s")
 LANE = re.compile(r"\s+(dup|ld1r)\s|\s+mov\s+v\d+\.[bhs]\[")
 HALVES_DOTS = ("neoverse-v1", "neoverse-n2")

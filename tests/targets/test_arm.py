@@ -19,8 +19,9 @@ from support.tool import ROOT, mcc, save, value
 
 TABLE = (ROOT / "ir/target/target.def").read_text()
 ROWS = re.findall(r'^TARGET\("aarch64", "([^"]*)"', TABLE, re.M)
-DOTS = {name: (int(u8), int(bf16)) for name, u8, bf16 in
-        re.findall(r'^TARGET\("aarch64", "([^"]*)", \w+, ARM, (?:\w+|"generic", "[^"]*"), (\d), (\d),', TABLE, re.M)}
+GRADES = {"": 0, "SIGNED": 1, "WHOLE": 2, "MATRIX": 3}
+DOTS = {name: tuple(GRADES[(re.search(rf"\[DOT_{kind}\] = DOT_(\w+)", rest) or [0, ""])[1]] for kind in ("U8", "BF16"))
+        for name, rest in re.findall(r'^TARGET\("aarch64", "([^"]*)"((?:.|\n {7})*)\)$', TABLE, re.M)}
 # What a row's dot product of bytes is made of, by its grade; of bf16. Matrix forms go by four columns, the last few by the others.
 BYTES, HALVES = {0: None, 1: "sdot", 3: "usmmla"}, {0: None, 3: "bfmmla"}
 REST = {"usmmla": "usdot", "bfmmla": "bfdot"}
