@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/compile/compile.h"
+#include "ir/base/scan.h"
 
 struct parse {
     struct context *ctx;
@@ -27,16 +28,13 @@ static const char *skip_spaces(const char *s)
     return s + strspn(s, " ");
 }
 
-/* Digits at *s; false when there are none or they do not fit. */
-static bool parse_int(const char **s, int64_t *out)
+/* Digits; false when there are none or they do not fit. */
+static bool parse_int(struct scan *s, int64_t *out)
 {
-    int64_t v = 0;
-    const char *start = *s;
-    for (; **s >= '0' && **s <= '9'; ++*s)
-        if (!mul_i64(v, 10, &v) || !add_i64(v, **s - '0', &v))
-            return false;
-    *out = v;
-    return *s > start;
+    uint64_t n;
+    const char *why = scan_digits(s, INT64_MAX, &n);
+    *out = (int64_t)n;
+    return !why;
 }
 
 /* name=least..most, most may be missing; then optionally %divisor. */
@@ -47,15 +45,12 @@ static bool parse_range(struct parse *p, const char *text, const char *equals, e
     if (!sym.i)
         return spec_error(p, "only a name can have a range", text);
     int64_t lo, hi = INT64_MAX, divisor = 1;
-    const char *s = skip_spaces(equals + 1);
-    if (!parse_int(&s, &lo) || strncmp(s, "..", 2) != 0)
+    struct scan s = {.p = skip_spaces(equals + 1), .blanks = ""};
+    if (!parse_int(&s, &lo) || !scan_take(&s, "..") || (*s.p && *s.p != '%' && !parse_int(&s, &hi)))
         return spec_error(p, "a range is least..most, as in n=1..64, not", text);
-    s += 2;
-    if (*s && *s != '%' && !parse_int(&s, &hi))
-        return spec_error(p, "a range is least..most, as in n=1..64, not", text);
-    if (*s == '%' && (s++, !parse_int(&s, &divisor) || divisor < 1))
+    if (scan_take(&s, "%") && (!parse_int(&s, &divisor) || divisor < 1))
         return spec_error(p, "a divisor is a number from 1, as in n=32..1024%32, not", text);
-    if (*skip_spaces(s))
+    if (*skip_spaces(s.p))
         return spec_error(p, "a range is least..most, as in n=1..64, not", text);
     if (lo > hi)
         return spec_error(p, "the range is empty:", text);
@@ -74,10 +69,10 @@ static bool parse_room(struct parse *p, const char *text, const char *sign, expr
     struct exprs *exprs = p->ctx->exprs;
     sym_id sym = ex_as_sym(exprs, *e);
     int64_t most;
-    const char *s = skip_spaces(sign + 2);
+    struct scan s = {.p = skip_spaces(sign + 2), .blanks = ""};
     if (!sym.i)
         return spec_error(p, "only a name can have a maximum", text);
-    if (!parse_int(&s, &most) || most < 1 || most > INT32_MAX || *skip_spaces(s))
+    if (!parse_int(&s, &most) || most < 1 || most > INT32_MAX || *skip_spaces(s.p))
         return spec_error(p, "a maximum is a number from 1 to 2147483647, as in n<=2048, not", text);
     int64_t hi = sym_get(exprs, sym)->hi;
     if (hi != INT64_MAX && hi != most)

@@ -133,8 +133,5 @@ bool ex_eval(const struct exprs *, expr_id, const int64_t *sym_value, int64_t *o
 void ex_print(const struct exprs *, expr_id, struct strbuf *);
 /* Parses from *p, advances it; unknown names become SYM_SHAPE symbols when create is set, else failure ({0}). */
 expr_id ex_parse(struct exprs *, const char **p, bool create);
-/* Reads a literal of strbuf_quoted from *p and advances it; NULL when there is none or it is malformed. n, when
- * not NULL, gets its length: \x00 is allowed. */
-char *text_unquote(struct arena *, const char **p, size_t *n);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/base/scan.h"
 #include "ir/expr/internal.h"
 
 enum { PARSE_DEPTH_MAX = 1000, PARSE_ARGS_MAX = 64 };
@@ -177,75 +178,24 @@ void ex_print(const struct exprs *x, expr_id e, struct strbuf *out)
 
 struct parser {
     struct exprs *x;
-    const char *p;
+    struct scan s;
     bool create;
     int depth;
 };
 
 static expr_id parse_expr(struct parser *);
 
-static void skip_space(struct parser *s)
-{
-    s->p += strspn(s->p, " \t");
-}
-
 static bool accept(struct parser *s, const char *token)
 {
-    skip_space(s);
-    size_t n = strlen(token);
-    if (strncmp(s->p, token, n) != 0)
-        return false;
-    s->p += n;
-    return true;
+    return scan_take(&s->s, token);
 }
 
 static expr_id parse_integer(struct parser *s, bool negative)
 {
-    uint64_t v = 0;
-    for (; *s->p >= '0' && *s->p <= '9'; s->p++)
-        if (__builtin_mul_overflow(v, (uint64_t)10, &v) || __builtin_add_overflow(v, (uint64_t)(*s->p - '0'), &v))
-            return (expr_id){0};
-    if (v > (uint64_t)INT64_MAX + negative)
+    uint64_t v;
+    if (scan_digits(&s->s, (uint64_t)INT64_MAX + negative, &v))
         return (expr_id){0};
     return ex_const(s->x, negative ? (int64_t)(0 - v) : (int64_t)v);
-}
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
-char *text_unquote(struct arena *arena, const char **p, size_t *n)
-{
-    const char *s = *p;
-    if (*s++ != '"')
-        return NULL;
-    struct strbuf b;
-    strbuf_init(&b, arena);
-    strbuf_append(&b, "", 0);
-    while (*s && *s != '"') {
-        char c = *s++;
-        if (c == '\\' && *s == 'x') {
-            int high = hex_digit(s[1]), low = high < 0 ? -1 : hex_digit(s[2]);
-            if (low < 0)
-                return NULL;
-            c = (char)(high * 16 + low);
-            s += 3;
-        } else if (c == '\\' && *s) {
-            c = *s == 'n' ? '\n' : *s;
-            s++;
-        }
-        strbuf_append(&b, &c, 1);
-    }
-    if (*s != '"')
-        return NULL;
-    *p = s + 1;
-    if (n)
-        *n = b.n;
-    return b.data;
 }
 
 static expr_id parse_symbol(struct parser *s, const char *name)
@@ -304,25 +254,25 @@ static expr_id parse_call(struct parser *s, const char *name, size_t len)
 
 static expr_id parse_factor(struct parser *s)
 {
-    skip_space(s);
-    const char *start = s->p;
+    scan_blanks(&s->s);
+    const char *start = s->s.p;
     if (*start >= '0' && *start <= '9')
         return parse_integer(s, false);
     if (*start == '"') {
-        char *name = text_unquote(s->x->arena, &s->p, NULL);
-        return name ? parse_symbol(s, name) : (expr_id){0};
+        const char *name;
+        return scan_quoted(&s->s, s->x->arena, &name, NULL) ? (expr_id){0} : parse_symbol(s, name);
     }
     if (accept(s, "(")) {
         expr_id e = parse_expr(s);
         return e.i && accept(s, ")") ? e : (expr_id){0};
     }
-    while (is_name_char(*s->p, s->p == start))
-        s->p++;
-    size_t len = (size_t)(s->p - start);
+    while (is_name_char(*s->s.p, s->s.p == start))
+        s->s.p++;
+    size_t len = (size_t)(s->s.p - start);
     if (len == 0)
         return (expr_id){0};
-    if (*s->p == '(') {
-        s->p++;
+    if (*s->s.p == '(') {
+        s->s.p++;
         return parse_call(s, start, len);
     }
     return parse_symbol(s, arena_strndup(s->x->arena, start, len));
@@ -334,8 +284,8 @@ static expr_id parse_signed(struct parser *s)
     bool negative = false;
     while (accept(s, "-"))
         negative = !negative;
-    skip_space(s);
-    if (negative && *s->p >= '0' && *s->p <= '9')
+    scan_blanks(&s->s);
+    if (negative && *s->s.p >= '0' && *s->s.p <= '9')
         return parse_integer(s, true);
     expr_id e = parse_factor(s);
     return e.i && negative ? ex_mulc(s->x, e, -1) : e;
@@ -408,10 +358,10 @@ static expr_id parse_expr(struct parser *s)
 
 expr_id ex_parse(struct exprs *x, const char **p, bool create)
 {
-    struct parser s = {.x = x, .p = *p, .create = create};
+    struct parser s = {.x = x, .s = {*p, *p, " \t", 0}, .create = create};
     attempt_begin(x);
     expr_id e = attempt_end(x, parse_expr(&s));
     if (e.i)
-        *p = s.p;
+        *p = s.s.p;
     return e;
 }

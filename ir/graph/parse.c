@@ -69,8 +69,8 @@ static bool read_definition(struct reader *r, struct definition *d)
     }
     if (!read_expect(r, "%") || !read_count(r, &d->number))
         return false;
-    read_space(r);
-    if (*r->p == '"' && !(d->name = read_string(r, NULL)))
+    scan_blanks(&r->s);
+    if (*r->s.p == '"' && !(d->name = read_string(r, NULL)))
         return false;
     return read_expect(r, ":") && read_type(r, &d->type) && (!read_accept(r, "known") || read_known(r, d));
 }
@@ -144,8 +144,8 @@ static bool read_regions(struct reader *r, node_id id, uint32_t depth)
 
 static bool read_results(struct reader *r, definition_list *list)
 {
-    read_space(r);
-    if (*r->p != '%' && *r->p != '_')
+    scan_blanks(&r->s);
+    if (*r->s.p != '%' && *r->s.p != '_')
         return true;
     do {
         struct definition d;
@@ -317,8 +317,8 @@ static bool read_source(struct reader *r)
     for (uint32_t i = 0; i < COUNT_OF(texts); i++)
         if (!(*texts[i] = read_string(r, NULL)))
             return false;
-    read_space(r);
-    if (*r->p == '"' && !(s.origin = read_string(r, NULL)))
+    scan_blanks(&r->s);
+    if (*r->s.p == '"' && !(s.origin = read_string(r, NULL)))
         return false;
     if (!read_int(r, &version))
         return false;
@@ -447,7 +447,7 @@ static bool read_graph(struct reader *r)
     r->g->legal = read_accept(r, "legal");
     if ((!r->g->legal && !read_expect(r, "imported")) || !read_int(r, &r->g->ir_version))
         return false;
-    for (read_space(r); *r->p; read_space(r))
+    for (scan_blanks(&r->s); *r->s.p; scan_blanks(&r->s))
         if (!read_statement(r))
             return false;
     return true;
@@ -456,7 +456,7 @@ static bool read_graph(struct reader *r)
 struct graph *graph_parse(struct context *ctx, const char *text)
 {
     struct graph *g = graph_new(ctx);
-    struct reader r = {.ctx = ctx, .g = g, .x = ctx->exprs, .start = text, .p = text, .size = strlen(text)};
+    struct reader r = {.ctx = ctx, .g = g, .x = ctx->exprs, .s = {text, text, " \t\r\n", ';'}, .size = strlen(text)};
     VEC_PUSH(&g->arena, &r.srcs, (src_id){0});
     if (read_graph(&r))
         return g;

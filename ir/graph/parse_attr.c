@@ -8,90 +8,48 @@ enum { TYPE_DEPTH_MAX = 64 };
 
 bool read_fail(struct reader *r, const char *what)
 {
-    uint32_t line = 1;
-    for (const char *p = r->start; p < r->p; p++)
-        line += *p == '\n';
-    return error_model(r->ctx, (src_id){0}, "line %u: %s", line, what);
+    return error_model(r->ctx, (src_id){0}, "line %u: %s", scan_line(&r->s), what);
 }
 
 /* ---- tokens ---------------------------------------------------------------------------------------------- */
 
-void read_space(struct reader *r)
+/* why: what is wrong, NULL: nothing. */
+static bool read_ok(struct reader *r, const char *why)
 {
-    for (;;) {
-        r->p += strspn(r->p, " \t\r\n");
-        if (*r->p != ';')
-            return;
-        r->p += strcspn(r->p, "\n");
-    }
+    return !why || read_fail(r, why);
 }
 
 bool read_accept(struct reader *r, const char *token)
 {
-    read_space(r);
-    size_t n = strlen(token);
-    if (strncmp(r->p, token, n) != 0)
-        return false;
-    r->p += n;
-    return true;
+    return scan_take(&r->s, token);
 }
 
 bool read_expect(struct reader *r, const char *token)
 {
-    if (read_accept(r, token))
-        return true;
-    return read_fail(r, arena_printf(&r->g->arena, "expected '%s'", token));
-}
-
-static bool is_word_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    return read_ok(r, scan_need(&r->s, token, &r->g->arena));
 }
 
 const char *read_word(struct reader *r)
 {
-    read_space(r);
-    const char *start = r->p;
-    while (is_word_char(*r->p))
-        r->p++;
-    return arena_strndup(&r->g->arena, start, (size_t)(r->p - start));
+    size_t n = scan_word(&r->s);
+    r->s.p += n;
+    return arena_strndup(&r->g->arena, r->s.p - n, n);
 }
 
 bool read_int(struct reader *r, int64_t *out)
 {
-    read_space(r);
-    bool negative = *r->p == '-';
-    const char *p = r->p + negative;
-    uint64_t v = 0;
-    if (*p < '0' || *p > '9')
-        return read_fail(r, "expected an integer");
-    for (; *p >= '0' && *p <= '9'; p++)
-        if (__builtin_mul_overflow(v, (uint64_t)10, &v) || __builtin_add_overflow(v, (uint64_t)(*p - '0'), &v))
-            return read_fail(r, "the integer does not fit into 64 bits");
-    if (v > (uint64_t)INT64_MAX + negative)
-        return read_fail(r, "the integer does not fit into 64 bits");
-    *out = negative ? (int64_t)(0 - v) : (int64_t)v;
-    r->p = p;
-    return true;
+    return read_ok(r, scan_i64(&r->s, out));
 }
 
 bool read_count(struct reader *r, uint32_t *out)
 {
-    int64_t v;
-    if (!read_int(r, &v))
-        return false;
-    if (v < 0 || (uint64_t)v > r->size || v > INT32_MAX)
-        return read_fail(r, "the number is out of range");
-    *out = (uint32_t)v;
-    return true;
+    return read_ok(r, scan_u32(&r->s, r->size < INT32_MAX ? (uint32_t)r->size : INT32_MAX, out));
 }
 
 const char *read_string(struct reader *r, size_t *n)
 {
-    read_space(r);
-    const char *s = text_unquote(&r->g->arena, &r->p, n);
-    if (!s)
-        read_fail(r, "expected a quoted text");
+    const char *s = NULL;
+    read_ok(r, scan_quoted(&r->s, &r->g->arena, &s, n));
     return s;
 }
 
@@ -100,18 +58,18 @@ bool read_expr(struct reader *r, expr_id *e)
     *e = (expr_id){0};
     if (read_accept(r, "?"))
         return true;
-    *e = ex_parse(r->x, &r->p, false);
+    *e = ex_parse(r->x, &r->s.p, false);
     return e->i || read_fail(r, "expected an expression of known symbols");
 }
 
 static bool read_double(struct reader *r, double *out)
 {
-    read_space(r);
+    scan_blanks(&r->s);
     char *end;
-    *out = strtod(r->p, &end);
-    if (end == r->p)
+    *out = strtod(r->s.p, &end);
+    if (end == r->s.p)
         return read_fail(r, "expected a number");
-    r->p = end;
+    r->s.p = end;
     return true;
 }
 
@@ -129,7 +87,7 @@ static bool read_dims(struct reader *r, struct type *t)
     VEC(expr_id) dims = {0};
     t->rank = 0;
     if (read_accept(r, "*") || read_accept(r, "-]")) {
-        t->rank = r->p[-1] == ']' ? RANK_NONE : RANK_UNKNOWN;
+        t->rank = r->s.p[-1] == ']' ? RANK_NONE : RANK_UNKNOWN;
         return t->rank == RANK_NONE || read_expect(r, "]");
     }
     for (bool more = !read_accept(r, "]"); more; more = !read_accept(r, "]")) {
@@ -190,28 +148,23 @@ bool read_type(struct reader *r, struct type *out)
 
 /* ---- data --------------------------------------------------------------------------------------------------- */
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool read_hex(struct reader *r, struct span *out)
 {
     if (read_accept(r, "..."))
         return read_fail(r, "the bytes of a constant were left out of this text; print it in full");
     if (!read_expect(r, "hex\""))
         return false;
-    size_t n = strcspn(r->p, "\"");
+    size_t n = strcspn(r->s.p, "\"");
     unsigned char *bytes = arena_alloc(&r->g->arena, n / 2);
     for (size_t i = 0; i < n / 2; i++) {
-        int high = hex_digit(r->p[2 * i]), low = hex_digit(r->p[2 * i + 1]);
+        int high = scan_hex(r->s.p[2 * i]), low = scan_hex(r->s.p[2 * i + 1]);
         if (high < 0 || low < 0)
             return read_fail(r, "expected hexadecimal digits");
         bytes[i] = (unsigned char)(high * 16 + low);
     }
-    if (n % 2 || r->p[n] != '"')
+    if (n % 2 || r->s.p[n] != '"')
         return read_fail(r, "expected pairs of hexadecimal digits and a quote");
-    r->p += n + 1;
+    r->s.p += n + 1;
     *out = (struct span){bytes, n / 2};
     return true;
 }
@@ -244,8 +197,8 @@ static bool read_tensor(struct reader *r, struct tensor_data *t)
         if (!ex_is_const(r->x, type.dims[i], &dims[i]))
             return read_fail(r, "the dims of a constant are integers");
     *t = (struct tensor_data){.elem = type.elem, .rank = type.rank, .dims = dims};
-    read_space(r);
-    if (*r->p == '"' && !(t->name = read_string(r, NULL)))
+    scan_blanks(&r->s);
+    if (*r->s.p == '"' && !(t->name = read_string(r, NULL)))
         return false;
     return read_accept(r, "strings") ? read_strings(r, &t->bytes) : read_hex(r, &t->bytes);
 }
@@ -333,13 +286,13 @@ static bool read_attr_value(struct reader *r, struct attr *a)
 static bool read_attr(struct reader *r, const struct op_attr *declared, uint32_t n, struct attr *a)
 {
     *a = (struct attr){0};
-    read_space(r);
-    a->name = *r->p == '"' ? read_string(r, NULL) : read_word(r);
+    scan_blanks(&r->s);
+    a->name = *r->s.p == '"' ? read_string(r, NULL) : read_word(r);
     if (!a->name)
         return false;
     if (read_accept(r, ":")) {
-        a->kind = (enum attr_kind)(unsigned char)*r->p;
-        r->p += *r->p != 0;
+        a->kind = (enum attr_kind)(unsigned char)*r->s.p;
+        r->s.p += *r->s.p != 0;
     } else {
         for (uint32_t i = 0; i < n; i++)
             if (strcmp(declared[i].name, a->name) == 0)

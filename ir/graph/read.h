@@ -2,13 +2,14 @@
 #ifndef MCC_IR_GRAPH_READ_H
 #define MCC_IR_GRAPH_READ_H
 
+#include "ir/base/scan.h"
 #include "ir/graph/graph.h"
 
 struct reader {
     struct context *ctx;
     struct graph *g;
     struct exprs *x;
-    const char *start, *p;
+    struct scan s;
     size_t size;                 /* of the text: no number in it that counts things may pass this */
     VEC(value_id) values;        /* by number in the text */
     VEC(src_id) srcs;
@@ -16,7 +17,6 @@ struct reader {
 
 /* Records "line N: ..." as an error of the model; false. */
 bool read_fail(struct reader *, const char *what);
-void read_space(struct reader *);                              /* and comments */
 bool read_accept(struct reader *, const char *token);
 bool read_expect(struct reader *, const char *token);          /* as read_accept, an error when it is not there */
 const char *read_word(struct reader *);                        /* letters, digits, _ ; "" when there is none */

@@ -15,7 +15,7 @@ enum { NUMBER_MAX = 1 << 24 };   /* value numbers are dense in printed text; thi
 static bool read_number(struct parser *ps, uint32_t **slot)
 {
     uint32_t number;
-    if (!token_need(ps, '%') || !token_u32(ps, &number))
+    if (!token_need(ps, "%") || !token_u32(ps, &number))
         return false;
     if (number >= NUMBER_MAX)
         return token_fail(ps, "value number too large");
@@ -55,18 +55,18 @@ static bool read_values(struct parser *ps)
         if (!read_value(ps, &v))
             return false;
         VEC_PUSH(ps->f->arena, &ps->list, v);
-    } while (token_take(ps, ','));
+    } while (token_take(ps, ","));
     return true;
 }
 
 static bool read_type(struct parser *ps, struct ltype *t)
 {
     char word[WORD_MAX];
-    if (token_take_word(ps, "index")) {
+    if (token_take(ps, "index")) {
         *t = (struct ltype){ELEM_I64, 1};
         return true;
     }
-    bool buffer = token_take_word(ps, "buffer");
+    bool buffer = token_take(ps, "buffer");
     if (!token_word(ps, word))
         return false;
     t->lanes = buffer ? 0 : 1;
@@ -97,27 +97,27 @@ static bool form_plain(struct parser *ps, struct lstmt *s)
 {
     if (lop_table[s->op].n_out == 1 && !read_type(ps, &s->type))
         return false;
-    token_skip(ps);
-    return *ps->p != '%' || lop_table[s->op].max_in == 0 || read_values(ps);
+    scan_blanks(&ps->s);
+    return *ps->s.p != '%' || lop_table[s->op].max_in == 0 || read_values(ps);
 }
 
 static bool form_convert(struct parser *ps, struct lstmt *s)
 {
     if (!form_plain(ps, s))
         return false;
-    s->imm = token_take_word(ps, "saturate");
-    return !token_take_word(ps, "round") || token_string(ps, &s->name);
+    s->imm = token_take(ps, "saturate");
+    return !token_take(ps, "round") || token_string(ps, &s->name);
 }
 
 static bool form_lane(struct parser *ps, struct lstmt *s)
 {
-    return form_plain(ps, s) && token_need_word(ps, "lane") && token_i64(ps, &s->imm);
+    return form_plain(ps, s) && token_need(ps, "lane") && token_i64(ps, &s->imm);
 }
 
 static bool form_shuffle(struct parser *ps, struct lstmt *s)
 {
     uint8_t lanes[LOOP_LANES_MAX];
-    if (!form_plain(ps, s) || !token_need(ps, '['))
+    if (!form_plain(ps, s) || !token_need(ps, "["))
         return false;
     do {
         uint32_t lane;
@@ -126,9 +126,9 @@ static bool form_shuffle(struct parser *ps, struct lstmt *s)
         if (lane > UINT8_MAX || s->n_aux == LOOP_LANES_MAX)
             return token_fail(ps, "bad lane list");
         lanes[s->n_aux++] = (uint8_t)lane;
-    } while (token_take(ps, ','));
+    } while (token_take(ps, ","));
     s->aux = arena_copy(ps->f->arena, lanes, s->n_aux);
-    return token_need(ps, ']');
+    return token_need(ps, "]");
 }
 
 static bool form_hreduce(struct parser *ps, struct lstmt *s)
@@ -154,18 +154,18 @@ static bool form_access(struct parser *ps, struct lstmt *s)
     bool strided = s->op == L_LOADS || s->op == L_STORES, stores = lop_table[s->op].form == LFORM_STORE;
     if (!stores && !read_type(ps, &s->type))
         return false;
-    if (!read_operand(ps) || !token_need(ps, '[') || !read_operand(ps) || !token_need(ps, ']'))
+    if (!read_operand(ps) || !token_need(ps, "[") || !read_operand(ps) || !token_need(ps, "]"))
         return false;
-    if (strided && (!token_need_word(ps, "stride") || !read_operand(ps)))
+    if (strided && (!token_need(ps, "stride") || !read_operand(ps)))
         return false;
-    if (stores && (!token_need(ps, ',') || !read_operand(ps)))
+    if (stores && (!token_need(ps, ",") || !read_operand(ps)))
         return false;
-    if (token_take_word(ps, "mask") && !read_operand(ps))
+    if (token_take(ps, "mask") && !read_operand(ps))
         return false;
-    if (token_take_word(ps, "align") && !token_u32(ps, &s->align))
+    if (token_take(ps, "align") && !token_u32(ps, &s->align))
         return false;
-    s->flags |= token_take_word(ps, "nontemporal") ? L_FLAG_NONTEMPORAL : 0;
-    s->flags |= token_take_word(ps, "invariant") ? L_FLAG_INVARIANT : 0;
+    s->flags |= token_take(ps, "nontemporal") ? L_FLAG_NONTEMPORAL : 0;
+    s->flags |= token_take(ps, "invariant") ? L_FLAG_INVARIANT : 0;
     return true;
 }
 
@@ -176,7 +176,7 @@ static bool form_local(struct parser *ps, struct lstmt *s)
 
 static bool read_body(struct parser *ps, lblock b)
 {
-    if (!token_need(ps, '{'))
+    if (!token_need(ps, "{"))
         return false;
     if (++ps->depth > LOOP_DEPTH_MAX)
         return token_fail(ps, "blocks nest too deeply");
@@ -205,26 +205,26 @@ static bool form_for(struct parser *ps, struct lstmt *s)
     if (!read_new_value(ps, (struct ltype){ELEM_I64, 1}, &v))
         return false;
     add_param(ps, s->block[0], v);
-    if (!token_need(ps, '=') || !read_operand(ps) || !token_need_word(ps, "to") || !read_operand(ps))
+    if (!token_need(ps, "=") || !read_operand(ps) || !token_need(ps, "to") || !read_operand(ps))
         return false;
-    if (s->op == L_FOR && (!token_need_word(ps, "step") || !token_i64(ps, &s->imm)))
+    if (s->op == L_FOR && (!token_need(ps, "step") || !token_i64(ps, &s->imm)))
         return false;
-    if (s->op == L_FOR && token_take_word(ps, "carry")) {
-        char close = '(';
+    if (s->op == L_FOR && token_take(ps, "carry")) {
+        const char *open = "(";
         do {
-            if (!token_need(ps, close) || !read_new_value(ps, (struct ltype){0}, &v) || !token_need(ps, '=') ||
+            if (!token_need(ps, open) || !read_new_value(ps, (struct ltype){0}, &v) || !token_need(ps, "=") ||
                 !read_operand(ps))
                 return false;
             add_param(ps, s->block[0], v);
             ps->f->types.data[v.i] = lf_type(ps->f, ps->list.data[ps->list.n - 1]);
-            close = ',';
-            token_skip(ps);
-        } while (*ps->p == ',');
-        if (!token_need(ps, ')'))
+            open = ",";
+            scan_blanks(&ps->s);
+        } while (*ps->s.p == ',');
+        if (!token_need(ps, ")"))
             return false;
     }
-    s->flags |= token_take_word(ps, "while") ? L_FLAG_WHILE : 0;
-    s->flags |= token_take_word(ps, "unroll") ? L_FLAG_UNROLL : 0;
+    s->flags |= token_take(ps, "while") ? L_FLAG_WHILE : 0;
+    s->flags |= token_take(ps, "unroll") ? L_FLAG_UNROLL : 0;
     keep_operands(ps, s);
     for (uint32_t i = 0; i < s->n_out && i + 2 < s->n_in; i++)
         ps->f->types.data[s->out[i].i] = lf_type(ps->f, s->in[i + 2]);
@@ -238,7 +238,7 @@ static bool form_if(struct parser *ps, struct lstmt *s)
     if (!read_operand(ps))
         return false;
     keep_operands(ps, s);
-    if (!read_body(ps, s->block[0]) || (token_take_word(ps, "else") && !read_body(ps, s->block[1])))
+    if (!read_body(ps, s->block[0]) || (token_take(ps, "else") && !read_body(ps, s->block[1])))
         return false;
     const struct lblk *then = &ps->f->blocks.data[s->block[0].i];
     const struct lstmt *last = then->stmts.n ? &then->stmts.data[then->stmts.n - 1] : NULL;
@@ -252,24 +252,24 @@ static bool form_if(struct parser *ps, struct lstmt *s)
 
 static bool form_check(struct parser *ps, struct lstmt *s)
 {
-    return read_operand(ps) && token_need_word(ps, "code") && token_i64(ps, &s->imm) && token_need_word(ps, "node") &&
+    return read_operand(ps) && token_need(ps, "code") && token_i64(ps, &s->imm) && token_need(ps, "node") &&
            token_u32(ps, &s->node) && token_string(ps, &s->name);
 }
 
 static bool form_call(struct parser *ps, struct lstmt *s)
 {
-    if (!token_name(ps, &s->name) || !token_need(ps, '('))
+    if (!token_name(ps, &s->name) || !token_need(ps, "("))
         return false;
-    token_skip(ps);
-    if (*ps->p == '%' && !read_values(ps))
+    scan_blanks(&ps->s);
+    if (*ps->s.p == '%' && !read_values(ps))
         return false;
-    if (!token_need(ps, ')'))
+    if (!token_need(ps, ")"))
         return false;
     s->type = (struct ltype){ELEM_I64, 1};
-    if (s->op == L_LAUNCH && (!token_need_word(ps, "count") || !read_operand(ps) || !token_need_word(ps, "grain") ||
-                              !token_i64(ps, &s->imm) || !token_need_word(ps, "node") || !token_u32(ps, &s->node)))
+    if (s->op == L_LAUNCH && (!token_need(ps, "count") || !read_operand(ps) || !token_need(ps, "grain") ||
+                              !token_i64(ps, &s->imm) || !token_need(ps, "node") || !token_u32(ps, &s->node)))
         return false;
-    s->flags |= token_take_word(ps, "mayfail") ? L_FLAG_MAYFAIL : 0;
+    s->flags |= token_take(ps, "mayfail") ? L_FLAG_MAYFAIL : 0;
     return true;
 }
 
@@ -284,8 +284,8 @@ static bool (*const parse_form[LFORM_COUNT])(struct parser *, struct lstmt *) = 
 /* The results' names stand before the operation, so their values are made first and typed afterwards. */
 static bool read_results(struct parser *ps, struct lstmt *s)
 {
-    token_skip(ps);
-    if (*ps->p != '%')
+    scan_blanks(&ps->s);
+    if (*ps->s.p != '%')
         return true;
     VEC(lreg) out = {0};
     do {
@@ -293,17 +293,17 @@ static bool read_results(struct parser *ps, struct lstmt *s)
         if (!read_new_value(ps, (struct ltype){0}, &v))
             return false;
         VEC_PUSH(ps->f->arena, &out, v);
-    } while (token_take(ps, ','));
+    } while (token_take(ps, ","));
     s->out = out.data;
     s->n_out = out.n;
-    return token_need(ps, '=');
+    return token_need(ps, "=");
 }
 
 static bool parse_stmt(struct parser *ps, lblock b)
 {
     char word[WORD_MAX];
     struct lstmt s = {0};
-    token_skip(ps);
+    scan_blanks(&ps->s);
     s.line = token_line(ps);
     ps->list.n = 0;
     if (!read_results(ps, &s) || !token_word(ps, word))
@@ -327,7 +327,7 @@ static bool parse_stmt(struct parser *ps, lblock b)
 
 static bool parse_block(struct parser *ps, lblock b)
 {
-    while (!token_take(ps, '}'))
+    while (!token_take(ps, "}"))
         if (!parse_stmt(ps, b))
             return false;
     return true;
@@ -344,15 +344,15 @@ static bool parse_arg(struct parser *ps)
     if (*slot != 0)
         return token_fail(ps, "this value is defined twice");
     *slot = ps->f->types.n;
-    if (!token_need(ps, ':') || !read_type(ps, &a.type))
+    if (!token_need(ps, ":") || !read_type(ps, &a.type))
         return false;
-    a.flags |= token_take_word(ps, "in") ? LARG_IN : 0;
-    a.flags |= token_take_word(ps, "out") ? LARG_OUT : 0;
-    if (token_take_word(ps, "align") && !token_u32(ps, &a.align))
+    a.flags |= token_take(ps, "in") ? LARG_IN : 0;
+    a.flags |= token_take(ps, "out") ? LARG_OUT : 0;
+    if (token_take(ps, "align") && !token_u32(ps, &a.align))
         return false;
-    a.flags |= token_take_word(ps, "noalias") ? LARG_NOALIAS : 0;
-    token_skip(ps);
-    if (*ps->p == '"' && !token_string(ps, &a.label))
+    a.flags |= token_take(ps, "noalias") ? LARG_NOALIAS : 0;
+    scan_blanks(&ps->s);
+    if (*ps->s.p == '"' && !token_string(ps, &a.label))
         return false;
     lf_arg(ps->f, a.type, a.flags, a.align, a.label);
     return true;
@@ -360,40 +360,40 @@ static bool parse_arg(struct parser *ps)
 
 static bool parse_head(struct parser *ps)
 {
-    if (token_take_word(ps, "kernel"))
+    if (token_take(ps, "kernel"))
         ps->f->role = LROLE_KERNEL;
-    else if (token_take_word(ps, "program"))
+    else if (token_take(ps, "program"))
         ps->f->role = LROLE_PROGRAM;
-    else if (token_take_word(ps, "plan"))
+    else if (token_take(ps, "plan"))
         ps->f->role = LROLE_PLAN;
     else
         return token_fail(ps, "expected kernel, program or plan");
     if (!token_name(ps, &ps->f->name))
         return false;
-    if (token_take_word(ps, "nodes")) {
-        if (!token_need(ps, '('))
+    if (token_take(ps, "nodes")) {
+        if (!token_need(ps, "("))
             return false;
         do {
             uint32_t node;
             if (!token_u32(ps, &node))
                 return false;
             VEC_PUSH(ps->f->arena, &ps->f->nodes, node);
-        } while (token_take(ps, ','));
-        if (!token_need(ps, ')'))
+        } while (token_take(ps, ","));
+        if (!token_need(ps, ")"))
             return false;
     }
-    return token_need(ps, '{');
+    return token_need(ps, "{");
 }
 
 struct lfunc *lf_parse(struct context *ctx, struct arena *arena, const char **text)
 {
-    struct parser ps = {.ctx = ctx, .start = *text, .p = *text, .counted = *text, .line = 1};
+    struct parser ps = {.ctx = ctx, .s = {*text, *text, " \t\r\n", '#'}, .counted = *text, .line = 1};
     ps.f = lf_new(ctx, arena, LROLE_KERNEL, "");
     bool ok = parse_head(&ps);
-    while (ok && token_take_word(&ps, "arg"))
+    while (ok && token_take(&ps, "arg"))
         ok = parse_arg(&ps);
     ok = ok && parse_block(&ps, (lblock){1});
-    *text = ps.p;
+    *text = ps.s.p;
     if (!ok)
         return NULL;
     loop_layout_locals(ps.f);

@@ -4,6 +4,7 @@
 #ifndef MCC_IR_LOOP_TOKENS_H
 #define MCC_IR_LOOP_TOKENS_H
 
+#include "ir/base/scan.h"
 #include "ir/loop/internal.h"
 
 enum { WORD_MAX = 40 };
@@ -11,7 +12,7 @@ enum { WORD_MAX = 40 };
 struct parser {
     struct context *ctx;
     struct lfunc *f;
-    const char *start, *p;
+    struct scan s;
     const char *counted;    /* line is that of this place */
     uint32_t line;
     bool failed;
@@ -24,13 +25,10 @@ struct parser {
 bool token_fail(struct parser *, const char *what);
 /* The line of the place that the parser has reached. */
 uint32_t token_line(struct parser *);
-void token_skip(struct parser *);
-/* This character or word, if it is what comes next; ... */
-bool token_take(struct parser *, char);
-bool token_take_word(struct parser *, const char *word);
+/* This sign or word, if it is what comes next; ... */
+bool token_take(struct parser *, const char *token);
 /* ... which it has to be. */
-bool token_need(struct parser *, char);
-bool token_need_word(struct parser *, const char *word);
+bool token_need(struct parser *, const char *token);
 bool token_word(struct parser *, char word[WORD_MAX]);
 bool token_u32(struct parser *, uint32_t *);
 /* Signed; values of u64 above INT64_MAX are written as their two's complement. */

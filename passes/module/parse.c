@@ -2,15 +2,15 @@
  *
  * Nothing is checked beyond syntax and references: that is module_verify's part.
  */
-#include <stdlib.h>
 #include <string.h>
 
+#include "ir/base/scan.h"
 #include "passes/module/text.h"
 
 struct reader {
     struct context *ctx;
     struct module *m;
-    const char *start, *p;
+    struct scan s;
     uint32_t lines;              /* of the graph before it */
     VEC(value_id) values;        /* by number in the graph's text */
     uint32_t n_nodes, n_regions; /* their numbers are their ids */
@@ -18,103 +18,70 @@ struct reader {
 
 static bool fail(struct reader *r, const char *what)
 {
-    uint32_t line = r->lines + 1;
-    for (const char *p = r->start; p < r->p; p++)
-        line += *p == '\n';
-    return error_model(r->ctx, (src_id){0}, "line %u: %s", line, what);
+    return error_model(r->ctx, (src_id){0}, "line %u: %s", r->lines + scan_line(&r->s), what);
 }
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-static void skip_blanks(struct reader *r)
+/* why: what is wrong, NULL: nothing. */
+static bool fine(struct reader *r, const char *why)
 {
-    r->p += strspn(r->p, " \t\r");
-    if (*r->p == ';')
-        r->p += strcspn(r->p, "\n");
+    return !why || fail(r, why);
 }
 
 static bool at_end(struct reader *r)
 {
-    skip_blanks(r);
-    return *r->p == '\n' || !*r->p;
+    scan_blanks(&r->s);
+    return *r->s.p == '\n' || !*r->s.p;
 }
 
-static bool is_word_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-/* A whole word, or a sign. */
 static bool accept(struct reader *r, const char *token)
 {
-    size_t n = strlen(token);
-    skip_blanks(r);
-    if (strncmp(r->p, token, n) != 0 || (is_word_char(token[n - 1]) && is_word_char(r->p[n])))
-        return false;
-    r->p += n;
-    return true;
+    return scan_take(&r->s, token);
 }
 
 static bool expect(struct reader *r, const char *token)
 {
-    return accept(r, token) || fail(r, arena_printf(&r->ctx->session, "expected '%s'", token));
+    return fine(r, scan_need(&r->s, token, &r->ctx->session));
 }
 
 static bool read_i64(struct reader *r, int64_t *out)
 {
-    skip_blanks(r);
-    bool negative = *r->p == '-';
-    const char *p = r->p + negative;
-    if (*p < '0' || *p > '9')
-        return fail(r, "expected an integer");
-    for (*out = 0; *p >= '0' && *p <= '9'; p++)
-        if (!mul_i64(*out, 10, out) || !add_i64(*out, *p - '0', out))
-            return fail(r, "the integer does not fit into 64 bits");
-    *out = negative ? -*out : *out;
-    r->p = p;
-    return true;
+    return fine(r, scan_i64(&r->s, out));
 }
 
 static bool read_u32(struct reader *r, uint32_t *out)
 {
-    int64_t n;
-    if (!read_i64(r, &n))
-        return false;
-    *out = (uint32_t)n;
-    return (n >= 0 && n < INT32_MAX) || fail(r, "the number is out of range");
+    return fine(r, scan_u32(&r->s, INT32_MAX - 1, out));
 }
 
 static bool read_u64(struct reader *r, uint64_t *out)
 {
-    int64_t n;
-    if (!read_i64(r, &n))
-        return false;
-    *out = (uint64_t)n;
-    return n >= 0 || fail(r, "the number is negative");
+    return fine(r, scan_digits(&r->s, INT64_MAX, out));
 }
 
 /* Its place in a list of words. */
 static bool read_choice(struct reader *r, const char *const *words, uint32_t n, uint32_t *out)
 {
-    const char *from = r->p, *end = from; /* the longest: f16 is the beginning of f16-sums */
+    const char *from = r->s.p, *end = from; /* the longest: f16 is the beginning of f16-sums */
     *out = 0;
-    for (uint32_t i = 0; i < n; i++, r->p = from)
-        if (accept(r, words[i]) && r->p > end) {
-            end = r->p;
+    for (uint32_t i = 0; i < n; i++, r->s.p = from)
+        if (accept(r, words[i]) && r->s.p > end) {
+            end = r->s.p;
             *out = i;
         }
-    r->p = end;
+    r->s.p = end;
     return end > from || fail(r, "unknown word");
 }
 
 static bool is_value(struct reader *r)
 {
-    skip_blanks(r);
-    return *r->p == '%';
+    scan_blanks(&r->s);
+    return *r->s.p == '%';
 }
 static bool is_node(struct reader *r)
 {
-    return is_value(r) || *r->p == '#';
+    return is_value(r) || *r->s.p == '#';
 }
 
 static bool read_value(struct reader *r, value_id *v)
@@ -141,8 +108,8 @@ static bool read_node(struct reader *r, node_id *id)
 
 static bool read_expression(struct reader *r, expr_id *e)
 {
-    skip_blanks(r);
-    *e = ex_parse(r->ctx->exprs, &r->p, false);
+    scan_blanks(&r->s);
+    *e = ex_parse(r->ctx->exprs, &r->s.p, false);
     return e->i || fail(r, "expected an expression of symbols that the graph declares");
 }
 
@@ -182,13 +149,11 @@ static bool read_index(struct reader *r, uint32_t next)
 
 static bool read_best(struct reader *r)
 {
-    skip_blanks(r);
-    const char *name = text_unquote(r->m->arena, &r->p, NULL);
-    const struct target_row *row = name ? target_find(name) : NULL;
-    if (!row)
-        return fail(r, "expected the quoted name of a CPU (mcc -mcpu=help)");
-    r->m->best = row;
-    return true;
+    const char *name;
+    if (!fine(r, scan_quoted(&r->s, r->m->arena, &name, NULL)))
+        return false;
+    r->m->best = target_find(name);
+    return r->m->best || fail(r, "expected the name of a CPU (mcc -mcpu=help)");
 }
 
 static bool read_options(struct reader *r)
@@ -229,11 +194,8 @@ static bool read_told(struct reader *r)
 {
     struct choice c = {0};
     uint32_t key;
-    skip_blanks(r);
-    c.node = text_unquote(r->m->arena, &r->p, NULL);
-    if (!c.node)
-        return fail(r, "expected a quoted name");
-    if (!read_choice(r, choice_words, CHOOSE_LAST + 1, &key) || !read_u32(r, &c.n[0]) || !read_u32(r, &c.n[1]) ||
+    if (!fine(r, scan_quoted(&r->s, r->m->arena, &c.node, NULL)) ||
+        !read_choice(r, choice_words, CHOOSE_LAST + 1, &key) || !read_u32(r, &c.n[0]) || !read_u32(r, &c.n[1]) ||
         !read_u32(r, &c.n[2]))
         return false;
     c.key = (enum choice_key)key;
@@ -246,14 +208,12 @@ static bool read_facts(struct reader *r)
 {
     struct module *m = r->m;
     while (!at_end(r)) {
-        size_t n = 0;
-        while (is_word_char(r->p[n]))
-            n++;
-        uint32_t fact = fact_by_name(arena_strndup(&r->ctx->session, r->p, n));
+        size_t n = scan_word(&r->s);
+        uint32_t fact = fact_by_name(arena_strndup(&r->ctx->session, r->s.p, n));
         if (!(fact & TEXT_FACTS))
             return fail(r, "unknown fact");
         m->facts |= fact;
-        r->p += n;
+        r->s.p += n;
     }
     if (!(m->facts & HAS_KERNELS))
         return true;
@@ -402,8 +362,8 @@ static bool read_storage(struct reader *r, value_id v, const struct type *t)
     for (uint32_t place = PLACE_INPUT; place <= PLACE_SEGMENT && s->place == PLACE_NONE; place++)
         if (accept(r, place_words[place]))
             s->place = (enum place)place;
-    skip_blanks(r);
-    if (*r->p >= '0' && *r->p <= '9' && !read_u32(r, &s->buffer))
+    scan_blanks(&r->s);
+    if (*r->s.p >= '0' && *r->s.p <= '9' && !read_u32(r, &s->buffer))
         return false;
     w->plain = accept(r, "plain");
     w->blocked = accept(r, "blocked");
@@ -565,20 +525,19 @@ struct module *module_parse(struct context *ctx, const char *text)
 {
     static const char head[] = "\nmodule ";
     struct module *m = NEW(&ctx->session, struct module);
-    struct reader r = {.ctx = ctx, .m = m};
+    struct reader r = {.ctx = ctx, .m = m, .s = {.blanks = " \t\r", .comment = ';'}};
     const char *at = strstr(text, head); /* quoted text has no ends of lines */
     *m = (struct module){.ctx = ctx, .arena = &ctx->session, .best = target_find(BEST_BY_DEFAULT)};
-    r.start = r.p = at ? at + 1 : text;
-    for (const char *p = text; p < r.start; p++)
-        r.lines += *p == '\n';
+    r.s.start = r.s.p = at ? at + 1 : text;
+    r.lines = scan_line(&(struct scan){.start = text, .p = r.s.p}) - 1;
     if (!at)
         return fail(&r, "expected the graph, and behind it a line that begins with 'module'") ? m : NULL;
-    if (!read_graph(&r, text, (size_t)(r.start - text)) || !expect(&r, "module") || !read_options(&r))
+    if (!read_graph(&r, text, (size_t)(r.s.start - text)) || !expect(&r, "module") || !read_options(&r))
         return NULL;
-    while (*(r.p += strspn(r.p, " \t\r\n")))
-        if (*r.p == ';')
-            r.p += strcspn(r.p, "\n");
-        else if (!read_line(&r))
+    for (;;) {
+        if (!at_end(&r) && !read_line(&r))
             return NULL;
-    return m;
+        if (!*r.s.p++)
+            return m;
+    }
 }

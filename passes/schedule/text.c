@@ -7,10 +7,9 @@
  * The fields are those of fields.def. A file may leave some out: they stay what the cost model says. Behind # and in
  * lines that begin with // are comments.
  */
+#include "ir/base/scan.h"
 #include "passes/schedule/fields.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LINE_MOST = 512 };
@@ -107,10 +106,8 @@ static bool wrong(const struct reader *r, const char *what, const char *word)
 
 static bool number_read(const char *text, int64_t *n)
 {
-    char *end;
-    errno = 0;
-    *n = strtoll(text, &end, 10);
-    return !errno && end != text && !*end;
+    struct scan s = {.p = text, .blanks = ""};
+    return !scan_i64(&s, n) && !*s.p;
 }
 
 /* schedule k12 "label" CPU: KIND */

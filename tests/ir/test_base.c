@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ir/base/file.h"
+#include "ir/base/scan.h"
 #include "ir/expr/expr.h"
 
 static const char *shown(struct context *ctx, uint32_t i)
@@ -198,13 +199,41 @@ static void quoting(void **state)
         struct strbuf b;
         strbuf_init(&b, &ctx->session);
         strbuf_quoted(&b, rows[i]);
-        const char *p = b.data;
+        struct scan s = {b.data, b.data, "", 0};
+        const char *text;
         size_t n;
-        assert_string_equal(text_unquote(&ctx->session, &p, &n), rows[i]);
+        assert_null(scan_quoted(&s, &ctx->session, &text, &n));
+        assert_string_equal(text, rows[i]);
         assert_int_equal(n, strlen(rows[i]));
-        assert_ptr_equal(p, b.data + b.n);
+        assert_ptr_equal(s.p, b.data + b.n);
     }
     context_free(ctx);
+}
+
+static void scanning(void **state)
+{
+    (void)state;
+    static const char text[] = "  take takes # take\n -9223372036854775808 9223372036854775808 07 <=";
+    struct scan s = {text, text, " \n", '#'};
+    int64_t n = 0;
+    uint32_t small = 0;
+    assert_false(scan_take(&s, "tak"));
+    assert_true(scan_take(&s, "take"));
+    assert_false(scan_take(&s, "take"));
+    assert_int_equal(scan_word(&s), 5);
+    assert_string_equal(scan_i64(&s, &n), "expected an integer");
+    s.p += scan_word(&s);
+    assert_int_equal(scan_line(&s), 1);
+    assert_null(scan_i64(&s, &n));
+    assert_true(n == INT64_MIN);
+    assert_int_equal(scan_line(&s), 2);
+    assert_string_equal(scan_i64(&s, &n), "integer out of range");
+    assert_true(scan_take(&s, "9223372036854775808"));
+    assert_string_equal(scan_u32(&s, 6, &small), "integer out of range");
+    assert_null(scan_u32(&s, 7, &small));
+    assert_int_equal(small, 7);
+    assert_true(scan_take(&s, "<") && scan_take(&s, "=") && !scan_take(&s, "="));
+    assert_int_equal(scan_word(&s), 0);
 }
 
 /* Two threads read it, piece by piece: every piece is at its place, the last and short one, too. */
@@ -294,8 +323,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arenas),   cmocka_unit_test(huge_array),    cmocka_unit_test(rendering),
         cmocka_unit_test(counting), cmocka_unit_test(hostile_names), cmocka_unit_test(long_lines),
-        cmocka_unit_test(quoting),  cmocka_unit_test(guarding),      cmocka_unit_test(big_file),
-        cmocka_unit_test(processor_time),
+        cmocka_unit_test(quoting),  cmocka_unit_test(scanning),      cmocka_unit_test(guarding),
+        cmocka_unit_test(big_file),  cmocka_unit_test(processor_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
