@@ -92,8 +92,10 @@ static bool look_at(struct quantize *z, struct edge *e, const DLTensor *t)
            error_at(z->q.ctx, FAIL_MODEL, (src_id){0}, e->name, "the samples make this value infinite or not a number");
 }
 
-static bool look_at_all(struct quantize *z, uint32_t k, DLManagedTensorVersioned **out)
+/* The outputs that were added come behind the network's own. */
+static bool look_at_all(void *user, uint32_t k, DLManagedTensorVersioned **out)
 {
+    struct quantize *z = user;
     const mcc_api *api = z->t.s.api;
     for (uint32_t i = 0; i < z->q.edges.n; i++) {
         struct edge *e = &z->q.edges.data[i];
@@ -114,27 +116,12 @@ static bool look_at_all(struct quantize *z, uint32_t k, DLManagedTensorVersioned
     return true;
 }
 
-/* On all samples; the outputs that were added come behind the network's own. */
 static void observe(void *user)
 {
     struct quantize *z = user;
-    uint32_t n = z->t.s.api->n_out;
-    bool first = !z->t.want;
-    DLManagedTensorVersioned **out = NEW_ARRAY(&z->q.ctx->session, DLManagedTensorVersioned *, n + 1);
     for (uint32_t i = 0; i < z->q.edges.n; i++)
         z->q.edges.data[i].seen = (struct seen){0};
-    if (first && !trial_begin(&z->t))
-        return;
-    for (uint32_t k = 0; k < z->t.samples.n; k++) {
-        if (!trial_sample(&z->t, k, out))
-            return;
-        bool ok = look_at_all(z, k, out);
-        if (ok && first)
-            trial_keep(&z->t, k, out);
-        trial_delete(out, n);
-        if (!ok)
-            return;
-    }
+    (void)trial_observe(&z->t, look_at_all, z);
 }
 
 /* ---- attempts ---------------------------------------------------------------------------------------------------- */

@@ -83,7 +83,7 @@ bool trial_run(struct trial *t, const struct options *compiling, const char *mod
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-bool trial_sample(struct trial *t, uint32_t k, DLManagedTensorVersioned **out)
+static bool run_sample(struct trial *t, uint32_t k, DLManagedTensorVersioned **out)
 {
     struct session *s = &t->s;
     DLTensor *in = NEW_ARRAY(&t->ctx->session, DLTensor, t->samples.n_inputs + 1);
@@ -96,18 +96,12 @@ bool trial_sample(struct trial *t, uint32_t k, DLManagedTensorVersioned **out)
     return s->api->run_dlpack(s->run, at, out, &s->error) == MCC_OK || session_error(s, "a sample");
 }
 
-void trial_delete(DLManagedTensorVersioned **out, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        out[i]->deleter(out[i]);
-}
-
 const void *trial_data(const DLTensor *t)
 {
     return (const char *)t->data + t->byte_offset;
 }
 
-bool trial_begin(struct trial *t)
+static bool trial_begin(struct trial *t)
 {
     struct arena *arena = &t->ctx->session;
     for (uint32_t i = 0; i < t->n_want; i++)
@@ -129,7 +123,7 @@ static bool is_measured(enum elem elem)
     return elem_bits(elem) >= 8 && elem_class(elem) != 'C' && elem_class(elem) != 'S';
 }
 
-void trial_keep(struct trial *t, uint32_t k, DLManagedTensorVersioned *const *out)
+static void keep_outputs(struct trial *t, uint32_t k, DLManagedTensorVersioned *const *out)
 {
     struct arena *arena = &t->ctx->session;
     for (uint32_t i = 0; i < t->n_want; i++) {
@@ -142,25 +136,45 @@ void trial_keep(struct trial *t, uint32_t k, DLManagedTensorVersioned *const *ou
     }
 }
 
-bool trial_judge(struct trial *t)
+bool trial_observe(struct trial *t, trial_see *see, void *user)
 {
-    DLManagedTensorVersioned **out = NEW_ARRAY(&t->ctx->session, DLManagedTensorVersioned *, t->n_want + 1);
-    memset(t->error, 0, t->n_want * sizeof *t->error);
-    for (uint32_t k = 0; k < t->samples.n; k++) {
-        if (!trial_sample(t, k, out))
+    const bool first = !t->want;
+    if (first && !trial_begin(t))
+        return false;
+    const uint32_t n = t->s.api->n_out;
+    DLManagedTensorVersioned **out = NEW_ARRAY(&t->ctx->session, DLManagedTensorVersioned *, n + 1);
+    bool ok = true;
+    for (uint32_t k = 0; ok && k < t->samples.n; k++) {
+        if (!run_sample(t, k, out))
             return false;
-        for (uint32_t i = 0; i < t->n_want; i++) {
-            const struct tensor *want = &t->want[k * t->n_want + i];
-            const DLTensor *got = &out[i]->dl_tensor;
-            struct tensor shape = {.kind = TYPE_TENSOR, .rank = got->ndim, .dims = got->shape};
-            if (tensor_count(&shape) != tensor_count(want))
-                t->error[i].square = INFINITY; /* how many there are hangs on the values */
-            else if (is_measured(want->elem))
-                deviation_add(&t->error[i], want, want->elem, trial_data(got));
-        }
-        trial_delete(out, t->n_want);
+        ok = !see || see(user, k, out);
+        if (ok && first)
+            keep_outputs(t, k, out);
+        for (uint32_t i = 0; i < n; i++)
+            out[i]->deleter(out[i]);
+    }
+    return ok;
+}
+
+static bool judge_sample(void *user, uint32_t k, DLManagedTensorVersioned **out)
+{
+    struct trial *t = user;
+    for (uint32_t i = 0; i < t->n_want; i++) {
+        const struct tensor *want = &t->want[k * t->n_want + i];
+        const DLTensor *got = &out[i]->dl_tensor;
+        struct tensor shape = {.kind = TYPE_TENSOR, .rank = got->ndim, .dims = got->shape};
+        if (tensor_count(&shape) != tensor_count(want))
+            t->error[i].square = INFINITY; /* how many there are hangs on the values */
+        else if (is_measured(want->elem))
+            deviation_add(&t->error[i], want, want->elem, trial_data(got));
     }
     return true;
+}
+
+bool trial_judge(struct trial *t)
+{
+    memset(t->error, 0, t->n_want * sizeof *t->error);
+    return trial_observe(t, judge_sample, t);
 }
 
 void trial_print(const struct trial *t, struct strbuf *out)

@@ -22,7 +22,7 @@ struct trial {
     struct context *ctx;
     const struct options *options; /* as they were given: samples, sizes */
     struct session s; /* of the network at hand */
-    struct samples samples; /* from trial_begin on */
+    struct samples samples; /* from trial_observe on */
     uint32_t n_want; /* outputs, the first ones of each network */
     const char **names; /* of these */
     struct tensor *want; /* n samples times n_want: what they are in f32 */
@@ -35,14 +35,11 @@ void trial_outputs(struct trial *, const struct graph *);
 /* Compiles the model for this machine, in memory that is given back, and calls use with t->s open. False after a
  * diagnostic. */
 bool trial_run(struct trial *, const struct options *compiling, const char *model, void (*use)(void *user), void *user);
-/* Runs sample k; the outputs are the caller's to delete. */
-bool trial_sample(struct trial *, uint32_t k, DLManagedTensorVersioned **out);
-void trial_delete(DLManagedTensorVersioned **out, uint32_t n);
-/* The samples, for networks like the open one, whose first t->n_want outputs are those that count. False after a
- * diagnostic. */
-bool trial_begin(struct trial *);
-/* Takes the outputs of sample k as the right ones. */
-void trial_keep(struct trial *, uint32_t k, DLManagedTensorVersioned *const *out);
+/* Runs the open network on all samples and calls see, if any, with the outputs of each. The first time it reads the
+ * samples, which are for all networks like this one, and takes its first t->n_want outputs as the right ones. False
+ * after a diagnostic. */
+typedef bool trial_see(void *user, uint32_t k, DLManagedTensorVersioned **out);
+bool trial_observe(struct trial *, trial_see *, void *user);
 /* Fills t->error from a run on all samples. False after a diagnostic. */
 bool trial_judge(struct trial *);
 /* A line for each output's error. */
