@@ -20,6 +20,7 @@ struct graph *graph_new(struct context *ctx)
     VEC_PUSH(&g->arena, &g->nodes, (struct node){.dead = true});
     VEC_PUSH(&g->arena, &g->values, (struct value){0});
     VEC_PUSH(&g->arena, &g->regions, (struct region){0});
+    VEC_PUSH(&g->arena, &g->users, (struct graph_user){0});
     graph_region(g, (region_id){0}, (node_id){0});
     return g;
 }
@@ -202,10 +203,15 @@ static struct attr attr_copy(struct graph *g, const struct attr *from)
 
 /* ---- nodes and values --------------------------------------------------------------------------------- */
 
-static void use_add(struct graph *g, value_id v)
+/* The use is an operand of a node, or a result of a region. */
+static void use_add(struct graph *g, value_id v, node_id n, region_id r, uint32_t at)
 {
-    if (v.i)
-        graph_value(g, v)->n_uses++;
+    if (!v.i)
+        return;
+    struct value *value = graph_value(g, v);
+    value->n_uses++;
+    VEC_PUSH(&g->arena, &g->users, ((struct graph_user){n, r, at, value->users}));
+    value->users = g->users.n - 1;
 }
 
 static void use_drop(struct graph *g, value_id v)
@@ -243,7 +249,7 @@ static node_id node_create(struct graph *g, region_id r, const struct node *from
     node.attr = attrs;
     node_id id = {g->nodes.n};
     for (uint32_t i = 0; i < node.n_in; i++)
-        use_add(g, node.in[i]);
+        use_add(g, node.in[i], id, (region_id){0}, i);
     for (uint32_t i = 0; i < node.n_out; i++) {
         struct value v = {.def = id, .result = i};
         if (out)
@@ -272,17 +278,31 @@ node_id graph_append(struct graph *g, region_id r, enum op op, src_id src, const
     return id;
 }
 
+/* Passes insert and erase in the order of the list: the search begins where the one before it ended. */
+static uint32_t node_position(struct region *region, node_id n)
+{
+    uint32_t size = region->nodes.n, after = region->position < size ? region->position : 0, before = after;
+    const node_id *list = region->nodes.data;
+    for (; after < size || before > 0; after++) {
+        if (after < size && list[after].i == n.i)
+            return region->position = after;
+        if (before > 0 && list[--before].i == n.i)
+            return region->position = before;
+    }
+    assert(!"the node is in the list of its region");
+    return 0;
+}
+
 node_id graph_insert_before(struct graph *g, node_id where, enum op op, src_id src, const value_id *in, uint32_t n_in,
                             const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out)
 {
     region_id r = graph_node(g, where)->parent;
     node_id id = graph_append(g, r, op, src, in, n_in, attr, n_attr, out, n_out);
     struct region *region = graph_get_region(g, r);
-    uint32_t at = region->nodes.n - 1;
-    for (; at > 0 && region->nodes.data[at].i != where.i; at--)
-        region->nodes.data[at] = region->nodes.data[at - 1];
-    assert(region->nodes.data[at].i == where.i || at == 0);
-    region->nodes.data[at] = id;
+    node_id *list = region->nodes.data;
+    uint32_t at = node_position(region, where);
+    memmove(&list[at + 1], &list[at], (region->nodes.n - 1 - at) * sizeof *list);
+    list[at] = id;
     return id;
 }
 
@@ -290,50 +310,62 @@ void graph_set_operand(struct graph *g, node_id n, uint32_t i, value_id v)
 {
     struct node *node = graph_node(g, n);
     assert(i < node->n_in);
-    use_add(g, v);
+    use_add(g, v, n, (region_id){0}, i);
     use_drop(g, node->in[i]);
     node->in[i] = v;
 }
 
 void graph_add_result(struct graph *g, region_id r, value_id v)
 {
+    use_add(g, v, (node_id){0}, r, graph_get_region(g, r)->results.n);
     VEC_PUSH(&g->arena, &graph_get_region(g, r)->results, v);
-    use_add(g, v);
 }
 
-/* Replaces in nodes [from, to); stops as soon as old has no use left. */
-static void replace_operands(struct graph *g, value_id old, value_id with, uint32_t from, uint32_t to)
+void graph_set_result(struct graph *g, region_id r, uint32_t i, value_id v)
 {
-    const struct value *value = graph_value(g, old);
-    for (uint32_t k = from; k < to && value->n_uses; k++) {
-        struct node *node = &g->nodes.data[k];
-        for (uint32_t i = 0; i < node->n_in && !node->dead; i++)
-            if (node->in[i].i == old.i)
-                graph_set_operand(g, (node_id){k}, i, with);
-    }
+    value_id *result = &graph_get_region(g, r)->results.data[i];
+    use_add(g, v, (node_id){0}, r, i);
+    use_drop(g, *result);
+    *result = v;
+    if (r.i == 1 && i < g->outputs.n)
+        g->outputs.data[i].value = v;
 }
 
-/* Users mostly come after the definition, and soon: the search begins there and ends with the last use. */
+const struct graph_user *graph_user(const struct graph *g, value_id v, const struct graph_user *before)
+{
+    for (uint32_t k = before ? before->next : graph_value(g, v)->users; k; k = g->users.data[k].next) {
+        const struct graph_user *u = &g->users.data[k];
+        const struct node *node = u->node.i ? graph_node(g, u->node) : NULL;
+        const struct region *region = node ? NULL : graph_get_region(g, u->region);
+        if (node ? !node->dead && node->in[u->at].i == v.i
+                 : u->at < region->results.n && region->results.data[u->at].i == v.i)
+            return u;
+    }
+    return NULL;
+}
+
+uint32_t value_output(const struct graph *g, value_id v)
+{
+    uint32_t first = UINT32_MAX;
+    for (const struct graph_user *u = graph_user(g, v, NULL); u; u = graph_user(g, v, u))
+        if (u->region.i == 1 && u->at < first)
+            first = u->at;
+    return first;
+}
+
 void graph_replace_uses(struct graph *g, value_id old, value_id with)
 {
     if (old.i == with.i)
         return;
-    uint32_t def = graph_value(g, old)->def.i;
-    replace_operands(g, old, with, def + 1, g->nodes.n);
-    replace_operands(g, old, with, 1, def + 1);
-    for (uint32_t r = 1; r < g->regions.n && graph_value(g, old)->n_uses; r++) {
-        struct region *region = &g->regions.data[r];
-        for (uint32_t i = 0; i < region->results.n; i++) {
-            if (region->results.data[i].i != old.i)
-                continue;
-            region->results.data[i] = with;
-            use_add(g, with);
-            use_drop(g, old);
-        }
+    for (const struct graph_user *next = graph_user(g, old, NULL); next;) {
+        struct graph_user u = *next;
+        if (u.node.i)
+            graph_set_operand(g, u.node, u.at, with);
+        else
+            graph_set_result(g, u.region, u.at, with);
+        next = graph_user(g, old, &u);
     }
-    for (uint32_t i = 0; i < g->outputs.n; i++)
-        if (g->outputs.data[i].value.i == old.i)
-            g->outputs.data[i].value = with;
+    graph_value(g, old)->users = 0;
 }
 
 void graph_value_describe(struct graph *g, value_id to, value_id from)
@@ -376,10 +408,8 @@ static void node_kill(struct graph *g, node_id n)
 void graph_erase(struct graph *g, node_id n)
 {
     struct region *region = graph_get_region(g, graph_node(g, n)->parent);
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < region->nodes.n; i++)
-        if (region->nodes.data[i].i != n.i)
-            region->nodes.data[kept++] = region->nodes.data[i];
-    region->nodes.n = kept;
+    node_id *list = region->nodes.data;
+    uint32_t at = node_position(region, n);
+    memmove(&list[at], &list[at + 1], (--region->nodes.n - at) * sizeof *list);
     node_kill(g, n);
 }

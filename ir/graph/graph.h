@@ -107,12 +107,14 @@ struct value {
     const expr_id *elems;
     uint32_t n_elems;
     uint32_t n_uses;             /* maintained by graph_*; results of regions count */
+    uint32_t users;              /* the first of its entries in graph.users; 0: none */
 };
 struct region {
     node_id owner;               /* {0}: the top region or a function */
     region_id parent;
     uint32_t depth;              /* of nesting: 0 for the top region and functions */
     VEC(node_id) nodes;          /* in execution order */
+    uint32_t position;           /* where in nodes the last search ended */
     VEC(value_id) params;
     VEC(value_id) results;
 };
@@ -148,6 +150,14 @@ struct graph {
     })
     metadata;
     int64_t ir_version;
+    /* Who uses each value, in lists (graph_user): an entry is made when a use is, and stays when the use goes. */
+    VEC(struct graph_user {
+        node_id node;            /* {0}: the use is a result of `region` */
+        region_id region;
+        uint32_t at;             /* which operand or result it is */
+        uint32_t next;
+    })
+    users;                       /* [0] unused */
     bool legal;
     struct folds *folds;         /* caches of ir/eval/fold.c; NULL: none yet */
     VEC(struct concat_begins {
@@ -186,12 +196,18 @@ node_id graph_append(struct graph *, region_id, enum op, src_id, const value_id 
 /* As graph_append, before an existing node of the same region. */
 node_id graph_insert_before(struct graph *, node_id where, enum op, src_id, const value_id *in, uint32_t n_in,
                             const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);
+/* A use of v after the one given, or the first one for NULL; NULL: there is none. In no order; one may come twice. Its
+ * address does not survive a new use. */
+const struct graph_user *graph_user(const struct graph *, value_id, const struct graph_user *before);
+/* The first output of the network that is v; UINT32_MAX: none is. */
+uint32_t value_output(const struct graph *, value_id);
 void graph_set_operand(struct graph *, node_id, uint32_t i, value_id);
 void graph_replace_uses(struct graph *, value_id old,
                         value_id with); /* operands, region results and outputs everywhere */
 void graph_value_describe(struct graph *, value_id to, value_id from); /* the name and the known elements of `from` */
 void graph_erase(struct graph *, node_id); /* results must be unused */
 void graph_add_result(struct graph *, region_id, value_id);
+void graph_set_result(struct graph *, region_id, uint32_t i, value_id); /* of the top region: the output too */
 /* Erases nodes that no result of the top region and no assert depends on, through operands or through symbols
  * that they bind; compacts node lists. Asserts stay while the node whose region holds them does. */
 void graph_sweep(struct graph *);

@@ -5,7 +5,7 @@
  *   2  a region's owner lists it, its parent is the region of its owner, its depth one more; all regions form a tree
  *   3  results know their node, parameters their region: the members def and result of a value point back
  *   4  an operand, or a result of a region, is defined before it in the same region or in an enclosing one
- *   5  n_uses counts the operands of live nodes and the results of regions
+ *   5  n_uses counts the operands of live nodes and the results of regions; graph_user finds each of them
  *   6  the ports are the parameters and results of the top region, in order
  *  legal form
  *   7  no node is `imported`; the number of operands and results is that of the operator's row
@@ -314,6 +314,14 @@ static void check_region(struct verifier *v, region_id r)
     }
 }
 
+static uint32_t count_users(const struct graph *g, value_id v)
+{
+    uint32_t n = 0;
+    for (const struct graph_user *u = graph_user(g, v, NULL); u; u = graph_user(g, v, u))
+        n++;
+    return n;
+}
+
 static void check_counts(struct verifier *v)
 {
     for (uint32_t i = 1; i < v->g->nodes.n; i++)
@@ -322,6 +330,8 @@ static void check_counts(struct verifier *v)
     for (uint32_t i = 1; i < v->g->values.n; i++)
         if (v->uses[i] != v->g->values.data[i].n_uses)
             violated(v, 5, NULL, "value %u has %u uses, not %u", i, v->uses[i], v->g->values.data[i].n_uses);
+        else if (v->uses[i] > count_users(v->g, (value_id){i}))
+            violated(v, 5, NULL, "value %u has %u uses, some of which graph_user does not find", i, v->uses[i]);
 }
 
 static void check_ports(struct verifier *v)

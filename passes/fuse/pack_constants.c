@@ -26,15 +26,11 @@ static uint32_t bits_of(const struct packer *p, value_id v)
 /* Is everyone who reads it a conversion to whole numbers or f32? */
 static bool only_converted(const struct packer *p, value_id v)
 {
-    for (uint32_t i = 1; i < p->g->nodes.n; i++) {
-        const struct node *n = graph_node(p->g, (node_id){i});
-        for (uint32_t k = 0; !n->dead && k < n->n_in; k++)
-            if (n->in[k].i == v.i && (n->op != OP_CONVERT || bits_of(p, n->out[0])))
-                return false;
-    }
-    for (uint32_t i = 0; i < p->g->outputs.n; i++)
-        if (p->g->outputs.data[i].value.i == v.i)
+    for (const struct graph_user *u = graph_user(p->g, v, NULL); u; u = graph_user(p->g, v, u)) {
+        const struct node *n = u->node.i ? graph_node(p->g, u->node) : NULL;
+        if (!n || n->op != OP_CONVERT || bits_of(p, n->out[0]))
             return false;
+    }
     return true;
 }
 

@@ -179,9 +179,8 @@ static bool has_rows(const struct module *m, const struct kernel *k, value_id v)
         (depthwise ? t->dims[1].i != y->dims[1].i : node_int(n, "groups", 1) != 1))
         return false;
     const int64_t *xdil = node_ints(n, "xdil", &c);
-    for (uint32_t i = 0; i < m->g->outputs.n && !m->always; i++)
-        if (m->g->outputs.data[i].value.i == k->outs.data[0].i)
-            return false;
+    if (!m->always && value_output(m->g, k->outs.data[0]) != UINT32_MAX)
+        return false;
     return xdil[0] == 1 && xdil[1] == 1 && ex_is_const(x, t->dims[2], &rows) && ex_is_const(x, y->dims[2], &rows) &&
            rows >= 1 && ex_is_const(x, y->dims[1], &oc) && oc >= CHANNEL_BLOCK / 2 && row_bytes(m, n, t) &&
            !(ex_is(x, w->dims[2], 1) && ex_is(x, w->dims[3], 1));

@@ -372,12 +372,11 @@ static void declare_output(struct prog *p, value_id v)
 {
     const struct storage *s = &p->m->storage[v.i];
     const struct type *t = value_type(p->g, v);
-    for (uint32_t k = 0; k < p->g->outputs.n; k++) {
-        if (p->g->outputs.data[k].value.i != v.i || s->place == PLACE_OUTPUT || prog_is_handle(t))
-            continue;
-        lreg in[4] = {prog_const(p, k), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
-        prog_call(p, "mcc_rt_output", in, 4, true);
-    }
+    uint32_t k = value_output(p->g, v);
+    if (k == UINT32_MAX || s->place == PLACE_OUTPUT || prog_is_handle(t))
+        return;
+    lreg in[4] = {prog_const(p, k), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
+    prog_call(p, "mcc_rt_output", in, 4, true);
 }
 
 static void run_kernel(struct prog *p, struct kernel *k)

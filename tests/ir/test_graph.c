@@ -202,10 +202,16 @@ static void uses_are_counted(void **state)
     graph_replace_uses(g, a, graph_node(g, before)->out[0]);
     assert_int_equal(graph_value(g, a)->n_uses, 0);
     assert_int_equal(graph_value(g, graph_node(g, before)->out[0])->n_uses, 2);
+    assert_null(graph_user(g, a, NULL));
+    assert_non_null(graph_user(g, graph_node(g, before)->out[0], NULL));
+    assert_int_equal(value_output(g, b), UINT32_MAX);
+    assert_int_equal(value_output(g, c), 0);
     graph_erase(g, graph_value(g, a)->def);
     assert_int_equal(graph_value(g, x)->n_uses, 1);
     graph_replace_uses(g, c, b);
     assert_int_equal(g->outputs.data[0].value.i, b.i);
+    assert_int_equal(value_output(g, b), 0);
+    assert_int_equal(value_output(g, c), UINT32_MAX);
     graph_sweep(g);
     assert_int_equal(graph_get_region(g, (region_id){1})->nodes.n, 2);
     g->legal = true;
