@@ -231,12 +231,14 @@ void map_choose(const struct site *site, struct schedule *out)
     out->flops = k->anchor.i ? anchor_flops(site) : 0;
 }
 
-/* Does a node before number i of the kernel read v? Then its lines are in L1. */
+/* Does a node before number i of the kernel read v? Then its lines are in L1. Of a stored concat the kernel of a piece
+ * computes one operand. */
 static bool is_read_before(const struct site *site, uint32_t i, value_id v)
 {
     for (uint32_t k = 0; k < i; k++) {
         const struct node *n = graph_node(site->g, site->k->nodes.data[k]);
-        for (uint32_t j = 0; j < n->n_in; j++)
+        bool concat = site->k->piece && n->out[0].i == site->k->outs.data[0].i;
+        for (uint32_t j = concat ? site->k->piece - 1 : 0; j < (concat ? site->k->piece : n->n_in); j++)
             if (n->in[j].i == v.i)
                 return true;
     }
