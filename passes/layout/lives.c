@@ -1,50 +1,122 @@
-/* Lives of buffers in a segment tree over the kernels of the run (lives.h). */
+/* Bytes that are taken, in a segment tree over the kernels of the run (lives.h). */
 #include "passes/layout/lives.h"
 
-/* Of all searches together, some tenths of a second. */
-enum { WORK_MOST = 1 << 26 };
+#include <string.h>
 
-void lives_begin(struct lives *l, uint32_t n_kernels, uint32_t n)
+/* Of all buffers together, some tenths of a second. */
+enum { WORK_MOST = 1 << 26, SETS_MOST = 6 * 32 };
+
+void lives_begin(struct lives *l, uint32_t n_kernels)
 {
     for (l->n_leaves = 1; l->n_leaves < n_kernels + 1;)
         l->n_leaves *= 2;
-    l->begin = NEW_ARRAY(l->arena, struct packed *, l->n_leaves);
-    l->node = NEW_ARRAY(l->arena, uint32_t, 2 * (size_t)l->n_leaves);
-    l->found = NEW_ARRAY(l->arena, struct packed *, n + 1);
-    VEC_PUSH(l->arena, &l->entries, (struct life_entry){0});
+    l->node = NEW_ARRAY(l->arena, struct life, 2 * (size_t)l->n_leaves);
 }
 
-static void enter(struct lives *l, uint32_t node, struct packed *b)
+/* The first range that ends at `from` or after it. */
+static uint32_t range_find(const struct taken *t, int64_t from)
 {
-    VEC_PUSH(l->arena, &l->entries, ((struct life_entry){b, l->node[node]}));
-    l->node[node] = l->entries.n - 1;
+    uint32_t lo = 0, hi = t->n;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (t->data[mid].end < from)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
 }
 
-void lives_add(struct lives *l, struct packed *b)
+/* Ranges that r meets or touches become one with it. */
+static void take(struct lives *l, struct taken *t, struct byte_range r)
 {
-    b->next = l->begin[b->first];
-    l->begin[b->first] = b;
-    uint32_t lo = b->first + l->n_leaves, hi = b->last + l->n_leaves + 1;
-    for (; lo < hi; lo /= 2, hi /= 2) {
+    uint32_t at = range_find(t, r.begin), end = at;
+    for (; end < t->n && t->data[end].begin <= r.end; end++) {
+        r.begin = t->data[end].begin < r.begin ? t->data[end].begin : r.begin;
+        r.end = t->data[end].end > r.end ? t->data[end].end : r.end;
+    }
+    if (t->n == t->cap && end == at) {
+        struct byte_range *old = t->data;
+        t->cap = t->cap ? 2 * t->cap : 1;
+        t->data = NEW_ARRAY(l->arena, struct byte_range, t->cap);
+        if (t->n)
+            memcpy(t->data, old, t->n * sizeof *old);
+    }
+    if (end != at + 1)
+        memmove(&t->data[at + 1], &t->data[end], (t->n - end) * sizeof r);
+    t->data[at] = r;
+    l->work += end != at + 1 ? t->n - end + 1 : 1;
+    t->n = t->n - (end - at) + 1;
+}
+
+void lives_add(struct lives *l, uint32_t first, uint32_t last, int64_t offset, int64_t size)
+{
+    struct byte_range r = {offset, offset + size};
+    uint32_t lo = first + l->n_leaves, hi = last + l->n_leaves;
+    if (!size || l->work > WORK_MOST)
+        return;
+    for (uint32_t a = lo, b = hi; a; a /= 2, b /= 2) {
+        take(l, &l->node[a].some, r);
+        if (a != b)
+            take(l, &l->node[b].some, r);
+    }
+    for (hi++; lo < hi; lo /= 2, hi /= 2) {
         if (lo % 2)
-            enter(l, lo++, b);
+            take(l, &l->node[lo++].whole, r);
         if (hi % 2)
-            enter(l, --hi, b);
+            take(l, &l->node[--hi].whole, r);
     }
 }
 
-bool lives_find(struct lives *l, uint32_t first, uint32_t last, uint32_t *n)
+/* Sets of ranges that are taken, with how far a search has come in each. */
+struct search {
+    struct taken set[SETS_MOST];
+    uint32_t n;
+};
+
+static void look_at(struct search *s, const struct taken *t)
 {
-    *n = 0;
+    if (t->n)
+        s->set[s->n++] = *t;
+}
+
+/* What lives at some time from `first` to `last`: what outlasts a node on the way from the two to the root, and all
+ * below the nodes that together are this time. */
+static void look_from(const struct lives *l, struct search *s, uint32_t first, uint32_t last)
+{
+    uint32_t lo = first + l->n_leaves, hi = last + l->n_leaves;
+    for (uint32_t a = lo, b = hi; a; a /= 2, b /= 2) {
+        look_at(s, &l->node[a].whole);
+        if (a != b)
+            look_at(s, &l->node[b].whole);
+    }
+    for (hi++; lo < hi; lo /= 2, hi /= 2) {
+        uint32_t side[2] = {lo % 2 ? lo++ : 0, hi % 2 ? --hi : 0};
+        for (int k = 0; k < 2; k++) {
+            look_at(s, &l->node[side[k]].whole);
+            look_at(s, &l->node[side[k]].some);
+        }
+    }
+}
+
+bool lives_gap(struct lives *l, uint32_t first, uint32_t last, int64_t size, int64_t *offset)
+{
+    struct search s = {.n = 0};
+    int64_t at = 0;
     if (l->work > WORK_MOST)
         return false;
-    /* Those that live at `first`, then those that begin after it. */
-    for (uint32_t node = first + l->n_leaves; node; node /= 2)
-        for (uint32_t e = l->node[node]; e; e = l->entries.data[e].next)
-            l->found[(*n)++] = l->entries.data[e].b;
-    for (uint32_t at = first + 1; at <= last; at++)
-        for (struct packed *b = l->begin[at]; b; b = b->next)
-            l->found[(*n)++] = b;
-    l->work += *n + (last - first);
+    look_from(l, &s, first, last);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t k = 0; k < s.n; k++) {
+            struct taken *t = &s.set[k];
+            for (; t->n && t->data->begin < at + size; t->data++, t->n--, l->work++) {
+                moved |= t->data->end > at;
+                at = t->data->end > at ? t->data->end : at;
+            }
+        }
+        l->work += s.n;
+    }
+    *offset = at;
     return true;
 }

@@ -1,34 +1,33 @@
-/* Buffers by when they live: which of those entered so far live at the same time as another one? */
+/* Which bytes of the arena are taken, by when: where does another buffer fit? */
 #ifndef MCC_PASSES_LIVES_H
 #define MCC_PASSES_LIVES_H
 
-#include "passes/module/module.h"
+#include "ir/base/base.h"
 
-/* A buffer that lives from kernel `first` to kernel `last` of the run, and where it is packed (bytes). */
-struct packed {
-    uint32_t buffer, first, last;
-    int64_t offset, size;
-    struct packed *next;      /* of those that begin at the same kernel */
+/* Bytes that are taken: disjoint ranges with gaps between them, in ascending order. */
+struct taken {
+    struct byte_range {
+        int64_t begin, end;
+    } *data;
+    uint32_t n, cap;
 };
+/* A segment tree over the kernels of the run. Buffers that lie side by side are one range, so a node has few of them
+ * however many buffers live. */
 struct lives {
     struct arena *arena;
-    struct packed **begin;    /* by kernel: those that begin there */
-    /* A segment tree over the kernels: a buffer stands at the O(log n) nodes that together cover its life. */
-    VEC(struct life_entry {
-        struct packed *b;
-        uint32_t next;
-    })
-    entries;                  /* [0] unused */
-    uint32_t *node, n_leaves;
-    struct packed **found;    /* what lives_find has found */
-    uint64_t work;            /* steps of all searches */
+    struct life {
+        struct taken whole;   /* as long as all kernels below the node run */
+        struct taken some;    /* while some kernel below the node runs */
+    } *node;
+    uint32_t n_leaves;
+    uint64_t work;            /* steps up to now */
 };
 
-/* For a run of n_kernels kernels and at most n buffers. */
-void lives_begin(struct lives *, uint32_t n_kernels, uint32_t n);
-void lives_add(struct lives *, struct packed *);
-/* The buffers that live at some time from `first` to `last`, into found. False: the searches up to now have taken so
- * many steps that this one is left out (thousands of buffers that all live at the same time). */
-bool lives_find(struct lives *, uint32_t first, uint32_t last, uint32_t *n);
+void lives_begin(struct lives *, uint32_t n_kernels);
+/* A buffer that lives from kernel `first` to kernel `last` of the run lies at an offset. */
+void lives_add(struct lives *, uint32_t first, uint32_t last, int64_t offset, int64_t size);
+/* The lowest offset of `size` bytes that are free from `first` to `last`. False: that would take too many steps, after
+ * tens of thousands of gaps between buffers. */
+bool lives_gap(struct lives *, uint32_t first, uint32_t last, int64_t size, int64_t *offset);
 
 #endif

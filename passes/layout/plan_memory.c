@@ -3,7 +3,7 @@
  * Life of a buffer: from the first kernel that writes it (or its halo) to the last that reads it, in execution order;
  * what a nested region touches lives as long as the node that owns the region runs. Sizes that are all multiples of one
  * common factor (the batch) are packed as intervals, largest first; other symbolic sizes share slots, in order.
- * Which packed buffers live at the same time is found by lives.c.
+ * lives.c finds the gaps between those that live at the same time.
  */
 #include <stdlib.h>
 
@@ -88,9 +88,9 @@ static bool extend_through_loop(struct planner *p, const struct node *n)
 
 static void extend_through_loops(struct planner *p)
 {
-    for (bool again = true; again;) {
+    for (bool again = true; again;) { /* from the last one to the first, as lives are handed on: mostly once */
         again = false;
-        for (uint32_t i = 0; i < p->m->kernels.n; i++) {
+        for (uint32_t i = p->m->kernels.n; i-- > 0;) {
             const struct kernel *k = &p->m->kernels.data[i];
             if (k->kind == KERNEL_CONTROL && graph_node(p->g, k->anchor)->op == OP_LOOP)
                 again |= extend_through_loop(p, graph_node(p->g, k->anchor));
@@ -164,28 +164,17 @@ static int64_t unit_bytes(const struct planner *p, const struct buffer *b, sym_i
     return (c + ALIGN - 1) / ALIGN * ALIGN;
 }
 
+/* A buffer, and where it is packed (bytes for one of the common factor). */
+struct packed {
+    uint32_t buffer;
+    int64_t offset, size;
+};
+
 static int by_size(const void *a, const void *b)
 {
     const struct packed *x = *(struct packed *const *)a, *y = *(struct packed *const *)b;
     return x->size != y->size ? (x->size < y->size) - (x->size > y->size)
                               : (x->buffer > y->buffer) - (x->buffer < y->buffer);
-}
-
-static int by_offset(const void *a, const void *b)
-{
-    const struct packed *x = *(struct packed *const *)a, *y = *(struct packed *const *)b;
-    return (x->offset > y->offset) - (x->offset < y->offset);
-}
-
-/* The lowest gap for a buffer of `size` bytes among n that live at the same time. */
-static int64_t lowest_gap(struct packed **living, uint32_t n, int64_t size)
-{
-    int64_t at = 0;
-    qsort(living, n, sizeof *living, by_offset);
-    for (uint32_t i = 0; i < n && living[i]->offset < at + size; i++)
-        if (at < living[i]->offset + living[i]->size)
-            at = living[i]->offset + living[i]->size;
-    return at;
 }
 
 static void pack_intervals(struct planner *p, sym_id factor)
@@ -194,25 +183,28 @@ static void pack_intervals(struct planner *p, sym_id factor)
     uint32_t n = m->buffers.n, n_packed = 0;
     struct packed *all = NEW_ARRAY(m->arena, struct packed, n + 1),
                   **order = NEW_ARRAY(m->arena, struct packed *, n + 1);
-    struct lives lives = {.arena = m->arena};
+    struct arena arena;
+    struct lives lives = {.arena = &arena};
     int64_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct buffer *b = &m->buffers.data[i];
         if (b->segment || b->first == UINT32_MAX)
             continue;
-        all[i] = (struct packed){.buffer = i, .first = b->first, .last = b->last, .size = unit_bytes(p, b, factor)};
+        all[i] = (struct packed){.buffer = i, .size = unit_bytes(p, b, factor)};
         order[n_packed++] = &all[i];
     }
     qsort(order, n_packed, sizeof *order, by_size);
-    lives_begin(&lives, m->order.n, n_packed);
+    arena_init(&arena, m->ctx);
+    lives_begin(&lives, m->order.n);
     for (uint32_t k = 0; k < n_packed; k++) { /* the largest first, each into the lowest gap */
-        struct packed *b = order[k];
-        uint32_t n_living;
-        b->offset = lives_find(&lives, b->first, b->last, &n_living) ? lowest_gap(lives.found, n_living, b->size)
-                                                                     : total;
-        lives_add(&lives, b);
-        total = b->offset + b->size > total ? b->offset + b->size : total;
+        struct packed *at = order[k];
+        const struct buffer *b = &m->buffers.data[at->buffer];
+        if (!lives_gap(&lives, b->first, b->last, at->size, &at->offset))
+            at->offset = total;
+        lives_add(&lives, b->first, b->last, at->offset, at->size);
+        total = at->offset + at->size > total ? at->offset + at->size : total;
     }
+    arena_release(&arena);
     expr_id unit = factor.i ? ex_max(p->x, ex_sym(p->x, factor), ex_const(p->x, 1)) : ex_const(p->x, 1);
     for (uint32_t i = 0; i < n; i++)
         m->buffers.data[i].offset = ex_mulc(p->x, unit, all[i].offset);
