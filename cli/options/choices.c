@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/compile/compile.h"
-#include "passes/module/module.h"
+#include "passes/module/choices.h"
 
 enum { NUMBER_MOST = 4096 };
 
@@ -70,7 +70,7 @@ static bool choice_read(struct compilation *c, const char *text)
         if (!value_read(&keys[k], sign + 1, choice.n))
             return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--choose '%s': %s is %s", text, name, keys[k].form);
         choice.key = (enum choice_key)k;
-        VEC_PUSH(m->arena, &m->choices, choice);
+        choice_add(m, choice);
         return true;
     }
     return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
@@ -90,10 +90,8 @@ void choices_check(struct compilation *c)
     const struct module *m = c->module;
     for (uint32_t i = 0; i < m->choices.n; i++) {
         const struct choice *w = &m->choices.data[i];
-        bool later = false; /* the same again: that one counted */
-        for (uint32_t j = i + 1; j < m->choices.n; j++)
-            later |= m->choices.data[j].key == w->key && !strcmp(m->choices.data[j].node, w->node);
-        if (!w->asked && !later)
+        bool last = choice_latest(m, w->node, w->key) == w; /* else a later one counted */
+        if (!w->asked && last)
             warn_at(
                 c->ctx, (src_id){0}, "choose",
                 "%s: no kernel of '%s' has this choice (-Rpass-analysis=layout-transform,schedule says what kernels choose)",

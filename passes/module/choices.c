@@ -3,21 +3,41 @@
 
 #include <string.h>
 
-/* The latest of the same node and key counts. */
-static struct choice *latest(const struct module *m, const char *label, enum choice_key key)
+/* Open addressing: the number + 1 of the latest choice of the node and key; 0: there is none. */
+static uint32_t *slot_of(const struct module *m, const char *node, enum choice_key key)
 {
-    for (uint32_t i = m->choices.n; i > 0; i--) {
-        struct choice *c = &m->choices.data[i - 1];
-        if (c->key == key && !strcmp(c->node, label))
-            return c;
+    for (uint64_t i = hash_mix(hash_bytes(node, strlen(node)), key);; i++) {
+        uint32_t *slot = &m->choice_slots[i & (m->n_choice_slots - 1)];
+        const struct choice *c = *slot ? &m->choices.data[*slot - 1] : NULL;
+        if (!c || (c->key == key && !strcmp(c->node, node)))
+            return slot;
     }
-    return NULL;
+}
+
+void choice_add(struct module *m, struct choice c)
+{
+    VEC_PUSH(m->arena, &m->choices, c);
+    uint32_t n = m->choices.n, entered = n - 1;
+    if (2 * n > m->n_choice_slots) {
+        m->n_choice_slots = m->n_choice_slots ? 2 * m->n_choice_slots : 16;
+        m->choice_slots = NEW_ARRAY(m->arena, uint32_t, m->n_choice_slots);
+        entered = 0;
+    }
+    for (; entered < n; entered++)
+        *slot_of(m, m->choices.data[entered].node, m->choices.data[entered].key) = entered + 1;
+}
+
+struct choice *choice_latest(const struct module *m, const char *node, enum choice_key key)
+{
+    uint32_t i = m->choices.n ? *slot_of(m, node, key) : 0;
+    return i ? &m->choices.data[i - 1] : NULL;
 }
 
 struct choice *choice_of_node(const struct module *m, node_id id, enum choice_key key)
 {
-    struct choice *c = m->choices.n ? latest(m, source_label(source_get(m->ctx, graph_node(m->g, id)->src)), key)
-                                    : NULL;
+    if (!m->choices.n)
+        return NULL;
+    struct choice *c = choice_latest(m, source_label(source_get(m->ctx, graph_node(m->g, id)->src)), key);
     if (c)
         c->asked = true;
     return c;

@@ -234,7 +234,8 @@ struct module {
     int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */
     const char *broken; /* node whose kernels are computed wrong on purpose; NULL: none (tests) */
     struct strbuf *report; /* what passes have to say for --stats, lines; NULL: nobody asks */
-    VEC(struct choice) choices;
+    VEC(struct choice) choices; /* made by choice_add */
+    uint32_t *choice_slots, n_choice_slots; /* by node and key (choices.c) */
     uint32_t n_values;
     bool *stored; /* by value: some kernel writes it, or it is a parameter or a stored constant */
     uint32_t *kernel_of; /* by node: kernel + 1 that computes it; 0: none (constant, dead) */

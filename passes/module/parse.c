@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/base/scan.h"
+#include "passes/module/choices.h"
 #include "passes/module/text.h"
 
 struct reader {
@@ -200,7 +201,7 @@ static bool read_told(struct reader *r)
         return false;
     c.key = (enum choice_key)key;
     c.text = c.node;
-    VEC_PUSH(r->m->arena, &r->m->choices, c);
+    choice_add(r->m, c);
     return true;
 }
 
