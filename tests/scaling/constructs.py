@@ -12,6 +12,8 @@ sys.path.insert(0, str(HERE.parent / "hostile"))
 
 from generate import BOOL, F32, I64, attr, floats, longs, model, node, tensor, value  # noqa: E402
 from onnxwire import encode  # noqa: E402
+import files as beside  # noqa: E402
+import steps  # noqa: E402
 
 CHECK, COMPILE = ("check",), ("-march=x86-64-v3", "--no-cache", "-j1")
 EMIT = ("check",)
@@ -88,15 +90,17 @@ for _name, _row in CHAINS.items():
             return chain(op, inputs, n, [dims[0] if len(dims) > 2 else "rows", *dims[1:]] if is_open and dims[0] != dims[-1] or
                          is_open and op in ("Relu", "Add", "Mul", "Max", "Softmax") else dims, F32, consts, **attrs)
         if not _open or _name in ("relu", "add", "mul", "max", "softmax"):
-            network(f"chain-{_name}{'-open' if _open else ''}", most=20_000)(_chain)
+            network(f"chain-{_name}{'-open' if _open else ''}", most=100_000)(_chain)
+for _name, _row in steps.STEPS.items():
+    network(f"chain-{_name}", most=100_000)(lambda n, row=_row: steps.chain(n, row))
 
 
-@network("chain-where", most=20_000)
+@network("chain-where", most=100_000)
 def chain_where(n):
     return (*chain("Where", "c v u", n)[:1], [value("x", F32, MATRIX), value("c", BOOL, MATRIX)], [value("y", F32, MATRIX)])
 
 
-@network("chain-silu", most=20_000)
+@network("chain-silu", most=100_000)
 def chain_silu(n):
     nodes, at = [], "x"
     for i in range(n):
@@ -106,7 +110,7 @@ def chain_silu(n):
     return nodes, [value("x", F32, MATRIX)], [value("y", F32, MATRIX)]
 
 
-@network("chain-split-concat", most=10_000)
+@network("chain-split-concat", most=100_000)
 def chain_split(n):
     nodes, at = [], "x"
     for i in range(n):
@@ -116,7 +120,7 @@ def chain_split(n):
     return nodes, [value("x", F32, MATRIX)], [value("y", F32, MATRIX)]
 
 
-@network("chain-slice-pad", most=10_000)
+@network("chain-slice-pad", most=100_000)
 def chain_slice(n):
     nodes, at = [], "x"
     for i in range(n):
@@ -128,7 +132,7 @@ def chain_slice(n):
     return nodes, [value("x", F32, MATRIX)], [value("y", F32, MATRIX)], ints
 
 
-@network("chain-residual", most=10_000)
+@network("chain-residual", most=100_000)
 def chain_residual(n):
     """Blocks x + relu(x w): what networks are made of."""
     nodes, at = [], "x"
@@ -139,7 +143,7 @@ def chain_residual(n):
     return nodes, [value("x", F32, MATRIX)], [value("y", F32, MATRIX)], [W]
 
 
-@network("chain-quantize", most=10_000)
+@network("chain-quantize", most=100_000)
 def chain_quantize(n):
     nodes, at = [], "x"
     for i in range(n):
@@ -151,63 +155,63 @@ def chain_quantize(n):
 
 # ---- many of one thing ---------------------------------------------------------------------------------------------
 
-@network("fan-out", most=50_000)
+@network("fan-out", most=100_000)
 def fan_out(n):
     return ([node("Neg", "x", f"y{i}", f"n{i}") for i in range(n)], [value("x", F32, [8])], [value(f"y{i}", F32, [8]) for i in range(n)])
 
 
-@network("fan-in-sum", most=50_000)
+@network("fan-in-sum", most=100_000)
 def fan_in_sum(n):
     return ([node("Sum", " ".join(f"x{i}" for i in range(n)), "y")], [value(f"x{i}", F32, [8]) for i in range(n)], [value("y", F32, [8])])
 
 
-@network("fan-out-in", most=50_000)
+@network("fan-out-in", most=100_000)
 def fan_out_in(n):
     return ([node("Neg", "x", f"v{i}", f"n{i}") for i in range(n)] + [node("Max", " ".join(f"v{i}" for i in range(n)), "y")],
             [value("x", F32, [8])], [value("y", F32, [8])])
 
 
-@network("concat-inputs", most=50_000)
+@network("concat-inputs", most=100_000)
 def concat_inputs(n):
     return ([node("Concat", " ".join(f"x{i}" for i in range(n)), "y", axis=0)], [value(f"x{i}", F32, [2]) for i in range(n)],
             [value("y", F32, [2 * n])])
 
 
-@network("concat-same", most=50_000)
+@network("concat-same", most=100_000)
 def concat_same(n):
     return ([node("Concat", " ".join(["x"] * n), "y", axis=0)], [value("x", F32, [2])], [value("y", F32, [2 * n])])
 
 
-@network("concat-computed", most=50_000)
+@network("concat-computed", most=100_000)
 def concat_computed(n):
     return ([node("Neg", "x", f"v{i}", f"n{i}") for i in range(n)] + [node("Concat", " ".join(f"v{i}" for i in range(n)), "y", axis=0)],
             [value("x", F32, [2])], [value("y", F32, [2 * n])])
 
 
-@network("concat-constants", most=50_000)
+@network("concat-constants", most=100_000)
 def concat_constants(n):
     return ([node("Concat", " ".join(["x", *(f"c{i}" for i in range(n))]), "y", axis=0)], [value("x", F32, [2])],
             [value("y", F32, [2 * n + 2])], [tensor(f"c{i}", [2], floats(i, i + 1)) for i in range(n)])
 
 
-@network("concat-open", most=50_000)
+@network("concat-open", most=100_000)
 def concat_open(n):
     return ([node("Concat", " ".join(["x"] * n), "y", axis=0)], [value("x", F32, ["a"])], [value("y", F32, ["b"])])
 
 
-@network("split-outputs", most=50_000)
+@network("split-outputs", most=100_000)
 def split_outputs(n):
     return ([node("Split", "x", " ".join(f"y{i}" for i in range(n)), axis=0, num_outputs=n)], [value("x", F32, [2 * n])],
             [value(f"y{i}", F32, [2]) for i in range(n)], [], 18)
 
 
-@network("sequence", most=50_000)
+@network("sequence", most=100_000)
 def sequence(n):
     return ([node("SequenceConstruct", " ".join(["x"] * n), "s"), node("SequenceAt", "s i", "y")], [value("x", F32, [2]), value("i", I64, [])],
             [value("y", F32, [2])])
 
 
-@network("sequence-concat", most=50_000)
+@network("sequence-concat", most=100_000)
 def sequence_concat(n):
     return ([node("SequenceConstruct", " ".join(["x"] * n), "s"), node("ConcatFromSequence", "s", "y", axis=0)], [value("x", F32, [2])],
             [value("y", F32, [2 * n])])
@@ -218,7 +222,7 @@ def initializers(n):
     return ([node("Neg", "x", "y")], [value("x", F32, [8])], [value("y", F32, [8])], [tensor(f"w{i}", [2], floats(i, 1)) for i in range(n)])
 
 
-@network("used-initializers", most=50_000)
+@network("used-initializers", most=100_000)
 def used_initializers(n):
     nodes, inputs, outputs, _ = chain("Add", "v v", n)
     for i, each in enumerate(nodes):
@@ -226,7 +230,7 @@ def used_initializers(n):
     return nodes, inputs, outputs, [tensor(f"w{i}", [8], floats(*[i] * 7, 1)) for i in range(n)]
 
 
-@network("equal-initializers", most=50_000)
+@network("equal-initializers", most=100_000)
 def equal_initializers(n):
     nodes, inputs, outputs, _ = chain("MatMul", "v w", n)
     for i, each in enumerate(nodes):
@@ -234,7 +238,7 @@ def equal_initializers(n):
     return nodes, inputs, outputs, [dict(W, name=f"w{i}") for i in range(n)]
 
 
-@network("products", most=20_000)
+@network("products", most=100_000)
 def products(n):
     nodes, inputs, outputs, _ = chain("MatMul", "v w", n)
     for i, each in enumerate(nodes):
@@ -242,25 +246,25 @@ def products(n):
     return nodes, inputs, outputs, [tensor(f"w{i}", [8, 8], floats(*[i + k for k in range(64)])) for i in range(n)]
 
 
-@network("products-of-one", most=20_000)
+@network("products-of-one", most=100_000)
 def products_of_one(n):
     return ([node("MatMul", f"x w{i}", f"y{i}", f"n{i}") for i in range(n)], [value("x", F32, MATRIX)],
             [value(f"y{i}", F32, MATRIX) for i in range(n)], [tensor(f"w{i}", [8, 8], floats(*[i + k for k in range(64)])) for i in range(n)])
 
 
-@network("ports", most=50_000)
+@network("ports", most=100_000)
 def ports(n):
     return ([node("Neg", f"x{i}", f"y{i}", f"n{i}") for i in range(n)], [value(f"x{i}", F32, [8]) for i in range(n)],
             [value(f"y{i}", F32, [8]) for i in range(n)])
 
 
-@network("symbols", most=50_000)
+@network("symbols", most=100_000)
 def symbols(n):
     return ([node("Neg", f"x{i}", f"y{i}", f"n{i}") for i in range(n)], [value(f"x{i}", F32, [f"s{i}"]) for i in range(n)],
             [value(f"y{i}", F32, [f"s{i}"]) for i in range(n)])
 
 
-@network("symbols-joined", most=20_000)
+@network("symbols-joined", most=100_000)
 def symbols_joined(n):
     """Each sum makes two symbols equal, or one of them 1."""
     nodes, at = [], "x0"
@@ -271,7 +275,7 @@ def symbols_joined(n):
     return nodes, [value(f"x{i}", F32, [f"s{i}", 2]) for i in range(n)], [value("y", F32, ["out", 2])]
 
 
-@network("kernels", most=20_000)
+@network("kernels", most=100_000)
 def kernels(n):
     return chain("Softmax", "v", n, [4, 8])
 
@@ -308,7 +312,7 @@ def unused_nodes(n):
     return ([node("Neg", "x", "y"), *(node("Abs", "x", f"u{i}", f"n{i}") for i in range(n))], [value("x", F32, [2])], [value("y", F32, [2])])
 
 
-@network("equal-nodes", most=50_000)
+@network("equal-nodes", most=100_000)
 def equal_nodes(n):
     return ([node("Abs", "x", f"u{i}", f"n{i}") for i in range(n)] + [node("Sum", " ".join(f"u{i}" for i in range(n)), "y")],
             [value("x", F32, [2])], [value("y", F32, [2])])
@@ -331,7 +335,7 @@ def nested_if(n):
     return inner, [value("x", F32, [2]), value("c", BOOL, [])], [value("y", F32, [2])]
 
 
-@network("row-of-ifs", most=5_000)
+@network("row-of-ifs", most=20_000)
 def row_of_ifs(n):
     nodes, at = [], "x"
     for i in range(n):
@@ -353,7 +357,7 @@ def nested_loop(n):
     return nodes, [value("x", F32, [2]), value("c", BOOL, []), value("times", I64, [])], [value("y", F32, [2])]
 
 
-@network("row-of-loops", most=3_000)
+@network("row-of-loops", most=20_000)
 def row_of_loops(n):
     nodes, at = [], "x"
     for i in range(n):
@@ -365,7 +369,7 @@ def row_of_loops(n):
     return nodes, [value("x", F32, [2]), value("c", BOOL, []), value("times", I64, [])], [value("y", F32, [2])]
 
 
-@network("carried", most=10_000)
+@network("carried", most=100_000)
 def carried(n):
     """One Loop with many carried values."""
     inner = body("b", [node("Identity", "k", "g"), *(node("Neg", f"p{i}", f"o{i}") for i in range(n))],
@@ -408,13 +412,13 @@ def nested_functions(n):
     return calling([call("f0", "x", "y")], [(f"f{i}", [call(f"f{i + 1}", "a", "b")] if i < n - 1 else [node("Neg", "a", "b")]) for i in range(n)])
 
 
-@network("row-of-functions", most=20_000)
+@network("row-of-functions", most=100_000)
 def row_of_functions(n):
     names = ["x", *(f"v{i}" for i in range(n - 1)), "y"]
     return calling([call("f", names[i], names[i + 1]) for i in range(n)], [("f", [node("Neg", "a", "t"), node("Abs", "t", "b")])])
 
 
-@network("many-functions", most=20_000)
+@network("many-functions", most=100_000)
 def many_functions(n):
     return calling([call("f0", "x", "y")], [(f"f{i}", [node("Neg", "a", "b")]) for i in range(n)])
 
@@ -530,3 +534,7 @@ def resizes(n):
         at = to
     return (nodes, [value("x", F32, [1, 4, "h", "w"])], [value("y", F32, None)],
             [tensor("up", [4], floats(1, 1, 2, 2)), tensor("down", [4], floats(1, 1, 0.5, 0.5))])
+
+
+for _name, (_command, _most, _files) in beside.FILES.items():
+    CONSTRUCTS.append(Construct(_name, _command, _most, _files))

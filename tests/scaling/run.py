@@ -5,7 +5,7 @@ usage: run.py [--quick] [NAME...]        make scaling [ONLY="chain-add ..."]
 
 Each construct of constructs.py is made at sizes that double, until a run takes SECONDS of processor time or the largest size
 is reached. Over the last two doublings processor time (workers included) may grow by at most 2.3 and peak memory by at most 2.2
-a doubling, once above a floor that start-up alone takes. A refusal for a stated limit (status 1 or 4) counts as an answer;
+a doubling, once above a floor that start-up alone takes. A refusal (status 1 to 4) counts as an answer;
 a signal, an internal error or a run beyond WALL does not. --quick stops at a tenth of the time.
 """
 import argparse
@@ -43,7 +43,7 @@ def examine(construct, seconds):
         while True:
             status, said, took, size = measure(construct, n, pathlib.Path(folder))
             rows.append([n, took, size, status])
-            if status not in (0, 1, 4):
+            if status not in (0, 1, 2, 3, 4):
                 return rows, f"status {status}: {said.decode(errors='replace').strip()[-200:]}"
             if took > seconds or 2 * n > construct.most:
                 break
@@ -66,7 +66,9 @@ def main():
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     bad = 0
-    chosen = [c for c in constructs.CONSTRUCTS if not args.names or any(name in c.name for name in args.names)]
+    known = {c.name for c in constructs.CONSTRUCTS}
+    chosen = [c for c in constructs.CONSTRUCTS if not args.names or c.name in args.names or
+              any(name in c.name for name in args.names if name not in known)]
     for construct in chosen:
         rows, wrong = examine(construct, QUICK_SECONDS if args.quick else SECONDS)
         bad += bool(wrong)
