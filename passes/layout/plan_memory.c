@@ -17,6 +17,8 @@ struct planner {
     struct graph *g;
     struct exprs *x;
     uint32_t *position;          /* by kernel: when it runs, in program order of the top region */
+    uint32_t *seen;              /* by node: the last turn of touch_inputs that met it */
+    VEC(value_id) work;          /* of touch_inputs */
 };
 
 /* ---- lives ----------------------------------------------------------------------------------------------- */
@@ -33,22 +35,23 @@ static void touch(struct planner *p, value_id v, uint32_t at)
         b->last = at;
 }
 
-/* Everything in memory that v is computed from inside a kernel. */
-static void touch_inputs(struct planner *p, value_id v, uint32_t at, uint32_t *seen, uint32_t turn)
+/* Everything in memory that v is computed from inside a kernel; of the kernel's outputs together, a node once. */
+static void touch_inputs(struct planner *p, value_id v, uint32_t at, uint32_t turn)
 {
-    VEC(value_id) work = {0};
-    VEC_PUSH(p->m->arena, &work, v);
-    while (work.n) {
-        value_id u = work.data[--work.n];
-        if (!u.i || seen[u.i] == turn)
+    p->work.n = 0;
+    VEC_PUSH(p->m->arena, &p->work, v);
+    while (p->work.n) {
+        value_id u = p->work.data[--p->work.n];
+        if (!u.i)
             continue;
-        seen[u.i] = turn;
         touch(p, u, at);
-        if (!graph_value(p->g, u)->def.i || (p->m->stored[u.i] && u.i != v.i) || value_is_const(p->g, u))
+        node_id def = graph_value(p->g, u)->def;
+        if (!def.i || (p->m->stored[u.i] && u.i != v.i) || value_is_const(p->g, u) || p->seen[def.i] == turn)
             continue;
-        const struct node *n = graph_node(p->g, graph_value(p->g, u)->def);
+        p->seen[def.i] = turn;
+        const struct node *n = graph_node(p->g, def);
         for (uint32_t k = 0; k < n->n_in; k++)
-            VEC_PUSH(p->m->arena, &work, n->in[k]);
+            VEC_PUSH(p->m->arena, &p->work, n->in[k]);
     }
 }
 
@@ -101,7 +104,7 @@ static void extend_through_loops(struct planner *p)
 static void find_lives(struct planner *p)
 {
     struct module *m = p->m;
-    uint32_t *seen = NEW_ARRAY(m->arena, uint32_t, m->n_values), turn = 0;
+    p->seen = NEW_ARRAY(m->arena, uint32_t, p->g->nodes.n);
     for (uint32_t i = 0; i < m->buffers.n; i++)
         m->buffers.data[i].first = UINT32_MAX;
     for (uint32_t i = 0; i < m->order.n; i++)
@@ -112,7 +115,7 @@ static void find_lives(struct planner *p)
         uint32_t at = owner ? p->position[owner - 1] : 0;
         for (uint32_t o = 0; o < k->outs.n; o++) {
             touch(p, k->outs.data[o], at);
-            touch_inputs(p, k->piece ? k->domain : k->outs.data[o], at, seen, ++turn);
+            touch_inputs(p, k->piece ? k->domain : k->outs.data[o], at, i + 1);
         }
         if (k->kind == KERNEL_CONTROL || k->kind == KERNEL_OPAQUE) {
             const struct node *n = graph_node(p->g, k->anchor);
