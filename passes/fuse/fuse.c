@@ -100,7 +100,7 @@ static bool adopt_product(struct fuser *f, node_id id, const struct demand *d)
     return true;
 }
 
-/* So few rows that threads would stand idle, and so long ones that they matter? */
+/* Does a reduction of such rows have a kernel of its own, for threads to share? */
 static bool few_rows(const struct fuser *f, const struct kernel *k, uint32_t mask)
 {
     const struct type *t = value_type(f->g, k->domain);
@@ -110,7 +110,7 @@ static bool few_rows(const struct fuser *f, const struct kernel *k, uint32_t mas
         if (!ex_is_const(f->x, t->dims[i], &n) || mul_i64(*side, n, side) == false)
             return false;
     }
-    return rows < RATE_ROWS_LEAST && inner > RATE_ROW_LONG;
+    return rows_are_split(rows, inner);
 }
 
 static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)

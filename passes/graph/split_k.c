@@ -121,7 +121,7 @@ static bool behind_depthwise(const struct module *m, value_id v, const struct ty
     return false;
 }
 
-/* A reduction to few results whose rows no map draws in (fuse) is left to as few threads otherwise. */
+/* An image is split by rows; few and long rows, which no map draws in (fuse), evenly. */
 static int64_t parts_of_reduce(const struct module *m, const struct node *n, struct k_dims *k)
 {
     const struct type *t = value_type(m->g, n->in[0]), *y = value_type(m->g, n->out[0]);
@@ -143,9 +143,7 @@ static int64_t parts_of_reduce(const struct module *m, const struct node *n, str
         return 1;
     if (m->always)
         return even_parts(k->steps, PARTS_ALWAYS, POINTS_ALWAYS);
-    return results < RATE_ROWS_LEAST && k->steps > RATE_ROW_LONG
-               ? even_parts(k->steps, RATE_SHARED_MOST, RATE_PART_POINTS)
-               : 1;
+    return rows_are_split(results, k->steps) ? even_parts(k->steps, RATE_SHARED_MOST, RATE_PART_POINTS) : 1;
 }
 
 /* Nodes that an attention computes for itself. */
