@@ -164,14 +164,14 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
         out[i] = arg ? acc[2 * i + 1] : reduction_result(em, n, acc[i]);
 }
 
-void em_reduce_part(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points,
-                    const struct cut *cut, expr_id from, int64_t count, lreg *acc)
+void em_reduce_block(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points,
+                     const struct k_dim *k, expr_id from, int64_t count, lreg *acc)
 {
     struct reduction r;
     reduction_begin(em, &r, n, n_points, points, ex_const(em->x, 1));
-    r.cut = cut->dim;
+    r.cut = k->dim;
     r.from = from;
-    r.dim[cut->dim].extent = ex_const(em->x, count);
+    r.dim[k->dim].extent = ex_const(em->x, count);
     reduction_loops(em, &r, acc);
 }
 

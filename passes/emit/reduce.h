@@ -31,8 +31,8 @@ struct reduction {
 };
 
 /* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those behind them. */
-void em_reduce_part(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct cut *,
-                    expr_id from, int64_t n, lreg *acc);
+void em_reduce_block(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct k_dim *,
+                     expr_id from, int64_t n, lreg *acc);
 
 /* Contraction n's second operand at the points, and all that is reduced, into em.panel, in the order of the sums. */
 void em_reduce_operand(struct em *, const struct node *, uint32_t n_points, expr_id *const *points);

@@ -1,6 +1,6 @@
-/* Long contractions of few points in blocks of their outermost reduced dim (schedule/block.c says when): all points at
- * one part of it before the next part. Between two parts the sums wait in scratch. The order of summation is that of
- * the whole, so results do not depend on it.
+/* Long contractions of few points in blocks of K, their outermost reduced dim (schedule/block.c says when): all points
+ * at one block before the next one. Between two blocks the sums wait in scratch. The order of summation is that of the
+ * whole, so results do not depend on it.
  */
 #include "passes/emit/tiled.h"
 
@@ -10,19 +10,13 @@ void block_begin(struct em *em, struct tiling *t)
     t->k.sums = em_scratch(em, ELEM_F32, t->k.points * t->s->nr * t->s->lanes);
 }
 
-/* Where the sum of point number `point` and vector v waits for the next part. */
+/* Where the sum of point number `point` and vector v waits for the next block. */
 static expr_id sum_at(struct em *em, const struct tiling *t, expr_id point, uint32_t v)
 {
     return ex_mulc(em->x, ex_addc(em->x, ex_mulc(em->x, point, t->s->nr), v), t->s->lanes);
 }
 
-static uint32_t piece_lanes(const struct em *em, const struct tiling *t, uint32_t v)
-{
-    uint32_t lanes = em_expr_lanes(em, t->piece[v]);
-    return lanes ? lanes : 1;
-}
-
-bool block_part(struct em *em, struct tiling *t, const struct tile_at *at, uint32_t n, expr_id *const *points,
+bool block_tile(struct em *em, struct tiling *t, const struct tile_at *at, uint32_t n, expr_id *const *points,
                 lreg *acc)
 {
     expr_id place[EM_POINTS];
@@ -35,7 +29,7 @@ bool block_part(struct em *em, struct tiling *t, const struct tile_at *at, uint3
         place[i] = sum_at(em, t, row, i % t->n_pieces);
         acc[i] = em_scratch_load(em, t->k.sums, place[i], piece_lanes(em, t, i % t->n_pieces));
     }
-    em_reduce_part(em, t->n, n, points, &t->s->cut, t->k.from, t->k.n, acc);
+    em_reduce_block(em, t->n, n, points, &t->s->k, t->k.from, t->k.n, acc);
     for (uint32_t i = 0; i < n && !t->k.last; i++)
         em_scratch_store(em, t->k.sums, place[i], acc[i]);
     return t->k.last;
@@ -74,14 +68,15 @@ void block_vectors(struct em *em, struct tiling *t, expr_id block)
 {
     struct exprs *x = em->x;
     struct em_for l;
+    int64_t whole = (t->s->k.extent - 1) / t->s->k_block; /* blocks before the last one */
     block_clear(em, t);
-    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->s->blocks - 1), 1, NULL, 0);
-    t->k.from = ex_mulc(x, i, t->s->block);
-    t->k.n = t->s->block;
+    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, NULL, 0);
+    t->k.from = ex_mulc(x, i, t->s->k_block);
+    t->k.n = t->s->k_block;
     block_lines(em, t, block, 0);
     em_for_end(em, &l, NULL, NULL);
-    t->k.from = ex_const(x, (t->s->blocks - 1) * t->s->block);
-    t->k.n = t->s->cut.extent - (t->s->blocks - 1) * t->s->block;
+    t->k.from = ex_const(x, whole * t->s->k_block);
+    t->k.n = t->s->k.extent - whole * t->s->k_block;
     t->k.last = true;
     block_lines(em, t, block, 0);
 }

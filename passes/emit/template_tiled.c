@@ -12,7 +12,7 @@ static const struct node *partial_node(const struct em *em)
     return em->k->outs.n > 1 ? graph_node(em->g, graph_value(em->g, em->k->outs.data[1])->def) : NULL;
 }
 
-static uint32_t piece_lanes(const struct em *em, const struct tiling *t, uint32_t piece)
+uint32_t piece_lanes(const struct em *em, const struct tiling *t, uint32_t piece)
 {
     uint32_t lanes = em_expr_lanes(em, t->piece[piece]);
     return lanes ? lanes : 1;
@@ -80,7 +80,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
                 points[n++] = p;
             }
     if (t->k.sums.i) {
-        if (!block_part(em, t, &(struct tile_at){a0, b0, ta}, n, points, acc))
+        if (!block_tile(em, t, &(struct tile_at){a0, b0, ta}, n, points, acc))
             return;
     } else if (n == 1 && t->s->vec < 0)
         acc[0] = em_reduce_one(em, t->n, points[0], cond);
@@ -341,7 +341,7 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
         return l;
     }
     l.block = l.n;
-    if (t->s->blocks) {
+    if (t->s->k_block) {
         loop_add(&l, -1, blocks);
         l.rows = l.n;
         if (t->s->split)
@@ -388,7 +388,7 @@ static void rows_begin(struct em *em, struct tiling *t, const struct tile_loops 
             t->row0 = ex_mulc(x, l->loop[l->rows].var, s->tb);
     }
     ahead_begin(em, t);
-    if (t->fixed_b || (s->flat && !s->split && !s->blocks))
+    if (t->fixed_b || (s->flat && !s->split && !s->k_block))
         ahead_tile(em, t,
                    ex_add(x, ex_mulc(x, t->line, tile_count(x, t->t, s)), ex_div(x, t->row0, ex_const(x, s->tb))),
                    t->lines * tile_count(x, t->t, s));
@@ -401,7 +401,7 @@ static void line_number(struct em *em, struct tiling *t, const struct tile_loops
     int64_t n = 0;
     t->line = ex_const(em->x, 0);
     t->lines = 1;
-    for (int32_t d = 0; d < t->t->rank && t->s->blocks; d++)
+    for (int32_t d = 0; d < t->t->rank && t->s->k_block; d++)
         if (tile_is_line(t->n, t->s, d) && ex_is_const(em->x, t->t->dims[d], &n))
             t->lines *= n;
     for (uint32_t i = l->block + 1; i < l->rows; i++) {
@@ -425,7 +425,7 @@ bool emit_tiled(struct em *em)
     for (int32_t d = 0; d < t.t->rank; d++)
         t.idx[d] = ex_const(x, 0);
     expr_id blocks = tile_blocks(x, t.t, s);
-    if (s->blocks)
+    if (s->k_block)
         block_begin(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
     if (partial_node(em))
@@ -441,7 +441,7 @@ bool emit_tiled(struct em *em)
         tile_staged(em, &t, l.loop[l.rows].var, blocks);
     } else {
         rows_begin(em, &t, &l);
-        if (s->blocks)
+        if (s->k_block)
             block_vectors(em, &t, l.loop[l.block].var);
         else
             tile_vectors(em, &t, s->vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));

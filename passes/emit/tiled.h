@@ -25,7 +25,7 @@ struct tiling {
     lreg partial; /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
     enum lop combine;
     expr_id here; /* as many tiles as the chunk at hand has, from row0 on */
-    struct { /* where the reduced dim is done in blocks (s->cut) */
+    struct { /* if K is done in blocks (s->k_block) */
         int64_t points; /* that a parallel index does at each, ... */
         lreg sums; /* ... and scratch for their sums between two */
         expr_id from; /* of the block at hand: its first index, ... */
@@ -40,6 +40,8 @@ struct tile_at {
     uint32_t ta;
 };
 
+/* Lanes of a vector of the tile at hand. */
+uint32_t piece_lanes(const struct em *, const struct tiling *, uint32_t piece);
 /* Before and after the tiles of row t->idx[2], where their sums are a second result. */
 void partial_begin(struct em *, struct tiling *);
 void partial_end(struct em *, struct tiling *);
@@ -57,8 +59,8 @@ void window_rows(struct em *, struct tiling *);
 void block_begin(struct em *, struct tiling *);
 /* The whole parallel index. */
 void block_vectors(struct em *, struct tiling *, expr_id block);
-/* One block's part of a tile of n points; false: the sums are not complete yet, and wait in scratch. */
-bool block_part(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lreg *acc);
+/* One block's steps of a tile of n points; false: the sums are not complete yet, and wait in scratch. */
+bool block_tile(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lreg *acc);
 
 /* Which panels the steps prefetch: for the kernel, then for tile number `tile` of `tiles` that read the same ones. */
 void ahead_begin(struct em *, const struct tiling *);

@@ -1,9 +1,8 @@
-/* What keeps the panels of a contraction near: the order of lines and blocks of vectors, parts of a long contraction,
- * prefetch.
+/* What keeps the panels of a contraction near: the order of lines and blocks of vectors, blocks of a long K, prefetch.
  *
- * Long contractions of few points are done in blocks of their outermost reduced dim: all points at one part of it
- * before the next part, so that its panels and those of the next fit L2 together, and come from memory while this one
- * is computed.
+ * Long contractions of few points are done in blocks of their outermost reduced dim: all points at one block before
+ * the next one, so that its panels and those of the next fit L2 together, and come from memory while this one is
+ * computed. One parallel index does all blocks, so the order of its sums stays (split-K is passes/graph/split_k.c).
  */
 #include "passes/module/choices.h"
 #include "passes/module/compressed.h"
@@ -95,7 +94,7 @@ bool tile_rows_apart(const struct exprs *x, const struct type *t, const struct t
 int32_t tile_split_dim(const struct exprs *x, const struct type *t, const struct tile_schedule *c)
 {
     int64_t rows;
-    bool apart = !c->blocks && tile_rows_apart(x, t, c);
+    bool apart = !c->k_block && tile_rows_apart(x, t, c);
     if (c->flat || c->chunk)
         return -1;
     return c->b >= 0 && !apart && (!ex_is_const(x, t->dims[c->b], &rows) || rows > c->tb) ? c->b : c->a;
@@ -114,23 +113,22 @@ expr_id tile_blocks(struct exprs *x, const struct type *t, const struct tile_sch
     return c->vec < 0 ? ex_const(x, 1) : ex_ceildiv(x, t->dims[c->vec], ex_const(x, (int64_t)c->nr * c->lanes));
 }
 
-static void parts_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s,
-                         struct tile_schedule *c)
+static void k_block_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s,
+                           struct tile_schedule *c)
 {
     int64_t block = budget(site->mach, SHARE_L2_BLOCK), most = budget(site->mach, SHARE_L2_BLOCK_MOST);
-    struct cut cut;
-    if (!s->all || s->bytes <= most || !reduced_cut(site, n, &cut))
+    struct k_dim k;
+    if (!s->all || s->bytes <= most || !outer_k(site, n, &k))
         return;
     int64_t points = tile_block_points(site->x, n, t, c);
     if (points > RATE_FEW_ROWS || points <= c->ta * c->tb)
         return;
-    int64_t parts = (s->bytes + block - 1) / block,
-            size = ((cut.extent + parts - 1) / parts + cut.unit - 1) / cut.unit * cut.unit;
-    if (size >= cut.extent || size * cut.inner * c->nr * site->mach->vector_bytes > most)
+    int64_t blocks = (s->bytes + block - 1) / block,
+            size = ((k.extent + blocks - 1) / blocks + k.unit - 1) / k.unit * k.unit;
+    if (size >= k.extent || size * k.inner * c->nr * site->mach->vector_bytes > most)
         return;
-    c->cut = cut;
-    c->block = size;
-    c->blocks = (cut.extent + size - 1) / size;
+    c->k = k;
+    c->k_block = size;
 }
 
 /* The bytes of an operand. */
@@ -184,12 +182,12 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
 {
     int64_t rows = 0;
     bool dot = n->op == OP_DOT, fixed_b = c->b >= 0 && ex_is_const(site->x, t->dims[c->b], &rows) && rows % c->tb == 0;
-    if (!s->bytes || s->points < 2 || !(fixed_b || c->flat || dot || c->blocks))
+    if (!s->bytes || s->points < 2 || !(fixed_b || c->flat || dot || c->k_block))
         return;
     if (dot && s->bytes > budget(site->mach, SHARE_L1_UNPREFETCHED))
         c->near = RATE_NEAR_STEPS * dot_group(site->m, n);
-    if (c->blocks)
-        c->early = c->block * c->cut.inner;
+    if (c->k_block)
+        c->early = c->k_block * c->k.inner;
     else if (is_early(site, n, s))
         c->early = (int64_t)tile_steps(site, n);
 }
@@ -220,7 +218,7 @@ int64_t decode_bytes(const struct site *site, const struct tile_schedule *c)
     const struct type *t = value_type(site->g, n->out[0]);
     int64_t bytes;
     if (dot_group(site->m, n) != 1 || tile_halves(site, n) || site->k->kind != KERNEL_CONTRACT || c->vec < 0 ||
-        c->a < 0 || c->chunk || c->blocks || !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) ||
+        c->a < 0 || c->chunk || c->k_block || !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) ||
         !constant_maps(site->m, n->in[1]) || site->m->storage[n->in[1].i].place != PLACE_NONE)
         return 0;
     return mul_i64(panel_steps(site, n), (int64_t)c->nr * site->mach->vector_bytes, &bytes) && bytes <= CHUNK_BYTES_MOST
@@ -285,8 +283,8 @@ void block_choose(const struct site *site, struct tile_schedule *c)
     const struct type *t = value_type(site->g, n->out[0]);
     c->lines_last = true;
     struct slice s = slice_of(site, n, t, c);
-    parts_choose(site, n, t, &s, c);
-    c->lines_last = c->blocks || lines_last(site, n, t, c);
+    k_block_choose(site, n, t, &s, c);
+    c->lines_last = c->k_block || lines_last(site, n, t, c);
     s = slice_of(site, n, t, c);
     prefetch_choose(site, n, t, &s, c);
     decode_choose(site, t, c);

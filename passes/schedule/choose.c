@@ -79,8 +79,8 @@ static const char *tile_words(const struct tile_schedule *t, struct arena *a)
     const char *note = arena_printf(a, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta,
                                     t->flat ? " of whole images" : "", t->nr, t->nr == 1 ? "" : "s", t->lanes,
                                     t->early ? ", panels prefetched a block ahead" : "");
-    if (t->blocks)
-        note = arena_printf(a, "%s, in blocks of %lld products", note, (long long)(t->block * t->cut.inner));
+    if (t->k_block)
+        note = arena_printf(a, "%s, in blocks of %lld products", note, (long long)(t->k_block * t->k.inner));
     if (t->chunk)
         note = arena_printf(a, "%s; operand computed for %u tiles at a time%s", note, t->chunk,
                             t->stage_columns ? ", a convolution of one tap included" : "");

@@ -290,14 +290,14 @@ bool block_factor(const struct site *site, const struct node *n, struct block_fa
     return false;
 }
 
-bool reduced_cut(const struct site *site, const struct node *n, struct cut *cut)
+bool outer_k(const struct site *site, const struct node *n, struct k_dim *k)
 {
     struct reduced r;
     enum elem e = value_type(site->g, n->out[0])->elem;
     if (e != ELEM_F32 || dot_group(site->m, n) != 1 || row_taps(site, n).dim >= 0)
         return false;
     reduced_dims(site, n, false, &r);
-    *cut = (struct cut){.inner = 1};
+    *k = (struct k_dim){.inner = 1};
     for (uint32_t d = r.n; d > 0; d--) {
         const struct rdim *dim = &r.dim[d - 1];
         int64_t extent;
@@ -306,11 +306,11 @@ bool reduced_cut(const struct site *site, const struct node *n, struct cut *cut)
             return false;
         if (extent == 1)
             continue;
-        if (cut->extent && !mul_i64(cut->inner, cut->extent, &cut->inner))
+        if (k->extent && !mul_i64(k->inner, k->extent, &k->inner))
             return false;
-        cut->dim = d - 1;
-        cut->extent = extent;
-        cut->unit = dim->order.block ? dim->order.block : 1;
+        k->dim = d - 1;
+        k->extent = extent;
+        k->unit = dim->order.block ? dim->order.block : 1;
     }
-    return cut->extent > 1;
+    return k->extent > 1;
 }

@@ -92,8 +92,8 @@ struct kept_schedule {
     uint32_t lanes;
 };
 
-/* The outermost reduced dim of a contraction, which may be done in parts of whole units. */
-struct cut {
+/* The outermost reduced dim of a contraction, which may be done in blocks of whole units. */
+struct k_dim {
     uint32_t dim;
     int64_t extent, unit, inner; /* steps inside of each index */
 };
@@ -112,8 +112,8 @@ struct tile_schedule {
     bool stage_ahead; /* prefetch: what the next chunk's is computed from, while this one is used */
     uint32_t weave, weave_least; /* results whose epilogues are computed statement by statement in turn, if they have so
                                     many each */
-    struct cut cut; /* the reduced dim that is done in blocks, ... */
-    int64_t block, blocks; /* ... indices of each but the last, how many; blocks 0: the sums stay in registers */
+    int64_t k_block; /* indices of a block of that dim, but the last one; 0: the sums stay in registers */
+    struct k_dim k; /* ... then known */
     int64_t split; /* tiles along tile_split_dim, or of a flat tile, that a parallel index goes through; 0: all, or one
                     * where each is an index anyway */
     int64_t decode; /* with more points (of an image) the second operand, which the kernel computes, is computed into
@@ -192,7 +192,7 @@ bool schedule_chosen(const struct site *, struct schedule *);
 void schedule_estimate(const struct site *, struct schedule *);
 /* Is the record possible for this kernel on this CPU, by the bounds and rules of its fields (fields.def)? Else *why
  * names the field, its value and what is possible; it may stay empty after a diagnostic. Fills in what follows from the
- * others (the number of blocks). The cost model is not run. */
+ * others. The cost model is not run. */
 bool schedule_verify(const struct site *, struct schedule *, struct strbuf *why);
 /* The pass: a record for every kernel, for one CPU more (module.schedules). What --schedules says of a kernel replaces
  * what the cost model says. False after a diagnostic. */
@@ -269,8 +269,8 @@ struct block_factor {
     uint32_t factor;
 };
 bool block_factor(const struct site *, const struct node *, struct block_factor *);
-/* The dim that may be done in parts; false: none. */
-bool reduced_cut(const struct site *, const struct node *, struct cut *);
+/* The dim that may be done in blocks; false: none. */
+bool outer_k(const struct site *, const struct node *, struct k_dim *);
 
 /* What `rows` rows of the result of convolution n of two spatial dims read of the operand that its kernel stages: so
  * many rows of so many elements, of which some on the left and on the right are zeros beside the image's columns.
@@ -446,7 +446,7 @@ uint64_t anchor_flops(const struct site *);
  * vectors. */
 int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps);
 /* schedule/stage.c: tiles that share a staged operand. schedule/block.c: the order of lines and blocks of vectors,
- * parts of a long contraction, prefetch. Each refines what tile_choose has left. */
+ * blocks of a long K, prefetch. Each refines what tile_choose has left. */
 void stage_choose(const struct site *, struct tile_schedule *);
 /* Scratch of the staged operand, of one parallel index. */
 int64_t stage_bytes(const struct site *, const struct tile_schedule *);

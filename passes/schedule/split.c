@@ -29,10 +29,10 @@ static int64_t indices_of(const struct site *site, const struct node *n, const s
 {
     int64_t indices = extent_hint(site->x, tile_blocks(site->x, t, c));
     for (int32_t d = 0; d < t->rank; d++)
-        if (d != c->vec && d != c->a && d != c->b && !(c->blocks && tile_is_line(n, c, d)) &&
+        if (d != c->vec && d != c->a && d != c->b && !(c->k_block && tile_is_line(n, c, d)) &&
             !mul_i64(indices, extent_hint(site->x, t->dims[d]), &indices))
             return INT64_MAX;
-    if (!c->blocks && tile_rows_apart(site->x, t, c) && !mul_i64(indices, tile_count(site->x, t, c), &indices))
+    if (!c->k_block && tile_rows_apart(site->x, t, c) && !mul_i64(indices, tile_count(site->x, t, c), &indices))
         return INT64_MAX;
     return indices;
 }
@@ -43,7 +43,7 @@ void tile_split_choose(const struct site *site, struct schedule *s)
     const struct type *t = value_type(site->g, n->out[0]);
     struct tile_schedule *c = &s->tile;
     c->split = 0;
-    if (site->k->kind != KERNEL_CONTRACT || (c->flat && !c->blocks) || c->decode || !tile_split_serves(site, c))
+    if (site->k->kind != KERNEL_CONTRACT || (c->flat && !c->k_block) || c->decode || !tile_split_serves(site, c))
         return;
     tile_estimate_index(site, s);
     int64_t tiles = tiles_of(site, t, *c), indices = indices_of(site, n, t, c),

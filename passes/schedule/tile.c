@@ -532,13 +532,13 @@ void tile_estimate_index(const struct site *site, struct schedule *s)
     const struct type *t = value_type(site->g, n->out[0]);
     const struct tile_schedule *c = &s->tile;
     int64_t lots = 1, parts = 1, extent = 0; /* an index is lots / parts of the points of a block of vectors */
-    for (int32_t d = 0; d < t->rank && c->blocks; d++)
+    for (int32_t d = 0; d < t->rank && c->k_block; d++)
         if (tile_is_line(n, c, d) && ex_is_const(site->x, t->dims[d], &extent))
             lots *= extent;
     if (c->chunk) {
         lots = (int64_t)c->chunk * (c->by_piece ? 1 : extent_hint(site->x, tile_blocks(site->x, t, c)));
         parts = tile_count(site->x, t, c);
-    } else if (!c->blocks && ((c->flat && !c->split) || tile_rows_apart(site->x, t, c))) {
+    } else if (!c->k_block && ((c->flat && !c->split) || tile_rows_apart(site->x, t, c))) {
         parts = tile_count(site->x, t, c);
     }
     parts *= tile_split_parts(site, c);

@@ -168,24 +168,20 @@ const char *rule_tile_block(struct check *c)
 {
     struct tile_schedule *s = &c->s->tile;
     const struct type *t = result(c);
-    struct cut cut;
     int64_t sums = 1, extent;
-    s->blocks = 0;
-    if (!s->block)
+    if (!s->k_block)
         return NULL;
-    bool may = tile_shares_columns(c->site, anchor(c), s) && reduced_cut(c->site, anchor(c), &cut);
+    bool may = tile_shares_columns(c->site, anchor(c), s) && outer_k(c->site, anchor(c), &s->k);
     for (int32_t d = 0; may && d < t->rank; d++)
         may = d == s->vec || (ex_is_const(c->site->x, t->dims[d], &extent) && mul_i64(sums, extent, &sums));
     if (!may)
         return "this contraction's sums can't be cut into blocks; here 0";
-    if (s->block >= cut.extent || s->block % cut.unit != 0)
-        return arena_printf(c->site->m->arena, "a block is a multiple of %lld, below %lld", (long long)cut.unit,
-                            (long long)cut.extent);
+    if (s->k_block >= s->k.extent || s->k_block % s->k.unit != 0)
+        return arena_printf(c->site->m->arena, "a block is a multiple of %lld, below %lld", (long long)s->k.unit,
+                            (long long)s->k.extent);
     sums = tile_block_points(c->site->x, anchor(c), t, s);
     if (!mul_i64(sums, (int64_t)s->nr * s->lanes * 4, &sums) || sums > CHUNK_BYTES_MOST)
         return "the sums between two blocks take more than 16 MiB; here 0";
-    s->cut = cut;
-    s->blocks = (cut.extent + s->block - 1) / s->block;
     s->lines_last = true;
     return NULL;
 }
