@@ -85,7 +85,7 @@ def winograd(folder):
 
 
 def long(folder):
-    """Few results of long sums: a row by few columns, values of heads over a long cache, a softmax over a vocabulary, all of a tensor."""
+    """Long reductions to few results: a row by few columns, values of heads over a long cache, a softmax over a vocabulary, all of a tensor."""
     nodes = [node("MatMul", "x w", "h", "row"), node("Add", "h b", "a"), node("MatMul", "p v", "c", "values"), node("Softmax", "l", "s", "soft"),
              node("ReduceSum", "t", "d", "all", keepdims=0), node("ReduceL2", "t", "n", "norm", keepdims=0), node("ReduceMin", "t", "m", "least", keepdims=1)]
     shapes = {"x": [1, 16384], "p": [2, 4, 8192], "v": [2, 8192, 64], "l": [2, 50257], "t": [64, 10, 100]}
@@ -143,8 +143,8 @@ def test_few_parts_are_narrower(tmp_path):
     same_for_all(model.compile("-O2"), feed)
 
 
-def test_long_sums_are_shared(tmp_path):
-    """As sums of parts: each product and reduction is 16 indices or more, where it was one or two."""
+def test_long_reductions_are_shared(tmp_path):
+    """By split-K: each product and reduction is 16 indices or more, where it was one or two."""
     def indices(flag):
         path = long(tmp_path)[0].compile("-march=x86-64-v4", flag)
         rows = [r.split() for r in mcc("inspect", path, "--threads=1,8", "--all").stdout.splitlines()[2:]]
