@@ -159,6 +159,7 @@ struct graph {
     })
     users;                       /* [0] unused */
     bool legal;
+    uint32_t n_pooled;           /* constants of the file below this id differ from one another (ir/graph/pool.c) */
     struct folds *folds;         /* caches of ir/eval/fold.c; NULL: none yet */
     VEC(struct concat_begins {
         uint32_t n;
@@ -209,8 +210,12 @@ void graph_erase(struct graph *, node_id); /* results must be unused */
 void graph_add_result(struct graph *, region_id, value_id);
 void graph_set_result(struct graph *, region_id, uint32_t i, value_id); /* of the top region: the output too */
 /* Erases nodes that no result of the top region and no assert depends on, through operands or through symbols
- * that they bind; compacts node lists. Asserts stay while the node whose region holds them does. */
+ * that they bind; compacts node lists. Asserts stay while the node whose region holds them does. Pools the constants
+ * of a legal graph. */
 void graph_sweep(struct graph *);
+/* The pool (ir/graph/pool.c): equal constants become one value, and all of them come first in the top region, where
+ * every node may read them. live, by node: false for those that are no longer read; returns whether there are any. */
+bool graph_pool(struct graph *, struct arena *, bool *live);
 
 /* ---- attribute access: absent = default ----------------------------------------------------------------------- */
 

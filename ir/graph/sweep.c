@@ -164,5 +164,7 @@ void graph_sweep(struct graph *g)
     while (m.nodes.n)
         mark_needs(&m, m.nodes.data[--m.nodes.n]);
     erase_unmarked(&m);
+    if (g->legal && graph_pool(g, &m.arena, m.live))
+        erase_unmarked(&m);
     arena_release(&m.arena);
 }

@@ -43,15 +43,16 @@ struct group {
 /* ---- which ones -------------------------------------------------------------------------------------------------- */
 
 /* A constant that can be written again elsewhere, with no bytes worth storing that anything else reads. */
-static bool own_constant(struct graph *g, value_id v, int depth)
+static bool own_constant(struct graph *g, value_id v, bool shared, int depth)
 {
     const struct node *n = graph_node(g, graph_value(g, v)->def);
     const struct attr *data = node_attr(n, "data");
-    bool small = data && data->kind == ATTR_DATA && data->u.data.size <= TILE_PANELS * CHANNEL_BLOCK * sizeof(float);
-    if (depth > CONST_DEPTH || n->n_out != 1 || n->n_region || (graph_value(g, v)->n_uses != 1 && !small))
+    bool small = !data || (data->kind == ATTR_DATA && data->u.data.size <= TILE_PANELS * CHANNEL_BLOCK * sizeof(float));
+    shared |= graph_value(g, v)->n_uses != 1;
+    if (depth > CONST_DEPTH || n->n_out != 1 || n->n_region || (shared && !small))
         return false;
     for (uint32_t i = 0; i < n->n_in; i++)
-        if (!own_constant(g, n->in[i], depth + 1))
+        if (!own_constant(g, n->in[i], shared, depth + 1))
             return false;
     return true;
 }
@@ -67,7 +68,7 @@ static value_id bias_of(struct graph *g, node_id add, value_id product, int64_t 
         c = graph_node(g, graph_value(g, c)->def)->in[0];
     const struct type *t = value_type(g, c);
     if (!value_is_const(g, c) || t->rank < 1 || !ex_is(g->ctx->exprs, t->dims[t->rank - 1], columns) ||
-        !own_constant(g, c, 0))
+        !own_constant(g, c, false, 0))
         return (value_id){0};
     for (int32_t i = 0; i + 1 < t->rank; i++)
         if (!ex_is(g->ctx->exprs, t->dims[i], 1))
@@ -91,7 +92,7 @@ static bool is_narrow(struct merger *m, node_id id, struct product *p)
     if (w->elem != ELEM_F32 || !ex_is_const(x, w->dims[d.free], &p->columns) ||
         !ex_is_const(x, w->dims[d.contract], &rows) || p->columns < 1 ||
         p->columns > (TILE_PANELS - 1) * CHANNEL_BLOCK || rows < 1 ||
-        !mul_i64(rows, p->columns * (int64_t)sizeof(float), &p->bytes) || !own_constant(g, n->in[1], 0))
+        !mul_i64(rows, p->columns * (int64_t)sizeof(float), &p->bytes) || !own_constant(g, n->in[1], false, 0))
         return false;
     value_id out = n->out[0];
     node_id user = m->user[out.i];

@@ -1,6 +1,6 @@
 /* merge-views: a constant that is another one transposed, reshaped or a part of its rows becomes that view of it.
  *
- * In and out: a legal graph whose equal constants have met (merge_constants.c). Exporters fold a Transpose of a weight
+ * In and out: a legal graph whose equal constants are one (ir/graph/pool.c). Exporters fold a Transpose of a weight
  * into a second initializer: the table of an Embedding and the weight of a Linear tied to it, for one. As a view of the
  * other it takes no room of its own, since layout_transform stores what lies behind a view.
  *

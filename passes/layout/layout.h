@@ -14,11 +14,11 @@ struct layouter {
     struct exprs *x;
     struct layout_wish *wish;    /* by value */
     bool *computed;              /* by value: a constant that no one stores, as it is computed where it is read */
-    struct equal_constants *equal;
+    uint32_t *numbers;           /* hashed: weight + 1 of a number */
 };
 static inline struct layouter layouter_of(struct module *m)
 {
-    return (struct layouter){m, m->g, m->ctx->exprs, m->wish, NULL, NULL};
+    return (struct layouter){.m = m, .g = m->g, .x = m->ctx->exprs, .wish = m->wish};
 }
 static inline bool fixed(const struct layouter *l, expr_id e, int64_t *n)
 {
@@ -36,10 +36,6 @@ void storage_new(struct layouter *, value_id v);
 /* find_readers.c: by value, whether a call of the runtime, a region or the program reads or writes it, which know of no
  * strides. */
 bool *read_as_a_whole(const struct module *);
-/* equal_constants.c: does an equal constant lie in the file as v's storage says? Then v is stored there; else v will be
- * what later ones are compared with. */
-struct equal_constants *equal_constants_new(const struct module *);
-bool weight_is_shared(struct layouter *, value_id v);
 /* All dims in their order, but `fastest` last; -1: as they are. */
 void order_default(int32_t rank, int32_t fastest, int32_t *order);
 

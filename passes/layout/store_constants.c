@@ -3,8 +3,8 @@
  * Weights of contractions lie in panels of 16 output channels [N/16][K][16]; every other reader of the same constant
  * reads it there too, so it is stored once. Dims along which a constant does not change take no room. Of constants that
  * are computed where they are read (passes/module/compressed.h) it is their leaves that are stored, each in panels of
- * its own. Equal constants that would lie alike are one (equal_constants.c). One element everywhere is a part of the
- * code, but for scales and zero points of kernels that compute with bytes.
+ * its own. One element everywhere is a part of the code, but for scales and zero points of kernels that compute with
+ * bytes.
  */
 #include "passes/module/access.h"
 #include "passes/module/compressed.h"
@@ -12,6 +12,7 @@
 #include "passes/layout/layout.h"
 #include "passes/schedule/winograd.h"
 
+enum { NUMBER_SLOTS = 4096, PROBES = 16 };
 enum { NUMBERS_MOST = 64 }; /* of a kernel: it may have 255 arguments */
 
 /* v = a conversion of narrower floats, or of bytes (weights that the arithmetic wants as f32): those are stored, and
@@ -46,6 +47,29 @@ static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t 
         }
         v = n->in[0];
     }
+}
+
+/* Equal numbers lie in the file once, though each is a value of its own (ir/graph/pool.c): weights without padding. */
+static bool number_is_stored(struct layouter *l, value_id v, struct storage *s)
+{
+    double f = 0;
+    int64_t i = 0;
+    if (!value_is_splat(l->g, v, &f, &i))
+        return false;
+    for (int32_t d = 0; d < s->rank; d++)
+        if (s->dim[d].block)
+            return false;
+    uint64_t key = hash_mix(s->size.i, hash_mix((uint64_t)i, hash_bytes(&f, sizeof f)));
+    uint32_t *slot = &l->numbers[key % NUMBER_SLOTS], probes = 0;
+    for (; *slot && probes < PROBES; slot = &l->numbers[(key + ++probes) % NUMBER_SLOTS]) {
+        const struct weight *w = &l->m->weights.data[*slot - 1];
+        if (w->storage->size.i == s->size.i && splats_equal(l->g, v, w->value)) {
+            s->buffer = *slot - 1;
+            return true;
+        }
+    }
+    *slot = l->m->weights.n + 1;
+    return false;
 }
 
 /* group > 1: so many elements of the innermost dim of the order lie together in each lane of block_dim. */
@@ -84,7 +108,7 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
             context_unwind(l->m->ctx, FAIL_LIMIT, (src_id){0}, "a constant of more than 2^63 bytes");
     }
     s->size = ex_const(l->x, stride);
-    if (weight_is_shared(l, root))
+    if (number_is_stored(l, root, s))
         return;
     s->buffer = l->m->weights.n;
     VEC_PUSH(l->m->arena, &l->m->weights, ((struct weight){.value = root, .storage = s}));
@@ -257,7 +281,7 @@ bool store_constants(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
     l->computed = NEW_ARRAY(m->arena, bool, m->g->values.n);
-    l->equal = equal_constants_new(m);
+    l->numbers = NEW_ARRAY(m->arena, uint32_t, NUMBER_SLOTS);
     for (uint32_t i = 0; i < l->m->kernels.n; i++) {
         const struct kernel *k = &l->m->kernels.data[i];
         if (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)

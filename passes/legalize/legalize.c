@@ -500,7 +500,7 @@ struct graph *legalize(struct context *ctx, struct graph *imported, const struct
         error_internal(ctx, (src_id){0}, "legalize produced no value for an output and gave no reason");
     if (!ok || ctx->n_errors)
         return NULL;
-    graph_sweep(lg.to);
     lg.to->legal = true;
+    graph_sweep(lg.to);
     return lg.to;
 }

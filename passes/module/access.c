@@ -22,15 +22,6 @@ expr_id storage_address(struct exprs *x, const struct storage *s, const expr_id 
     return ex_dot(x, s->origin, index, stride, n);
 }
 
-bool storage_alike(const struct storage *a, const struct storage *b)
-{
-    bool same = a->place == b->place && a->rank == b->rank && a->size.i == b->size.i && a->origin.i == b->origin.i;
-    for (int32_t d = 0; same && d < a->rank; d++)
-        same = a->dim[d].block == b->dim[d].block && a->dim[d].outer.i == b->dim[d].outer.i &&
-               a->dim[d].inner == b->dim[d].inner;
-    return same;
-}
-
 expr_id shape_count(struct exprs *x, const expr_id *dims, int32_t rank)
 {
     expr_id n = ex_const(x, 1);

@@ -27,8 +27,6 @@ expr_id point_linear(struct exprs *, const expr_id *idx, const expr_id *dims, in
 void point_split(struct exprs *, expr_id linear, const expr_id *dims, int32_t rank, expr_id *out);
 /* The element of a storage at a point. */
 expr_id storage_address(struct exprs *, const struct storage *, const expr_id *idx);
-/* Does an element lie at the same place in both? */
-bool storage_alike(const struct storage *, const struct storage *);
 /* Does it depend on what only the run computes (a SYM_VALUE symbol)? */
 bool late_expr(struct exprs *, expr_id);
 bool late_type(struct exprs *, const struct type *);

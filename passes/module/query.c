@@ -38,6 +38,14 @@ bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
     return c == 'F' ? value_const_f64(g, v, f, 1) : value_const_i64(g, v, i, 1);
 }
 
+bool splats_equal(struct graph *g, value_id a, value_id b)
+{
+    double f[2] = {0, 0};
+    int64_t i[2] = {0, 0};
+    return value_type(g, a)->elem == value_type(g, b)->elem && value_is_splat(g, a, &f[0], &i[0]) &&
+           value_is_splat(g, b, &f[1], &i[1]) && isfinite(f[0]) && memcmp(&f[0], &f[1], sizeof *f) == 0 && i[0] == i[1];
+}
+
 bool splat_is_number(struct graph *g, value_id v)
 {
     enum elem e = value_type(g, v)->elem;

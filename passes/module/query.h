@@ -6,6 +6,8 @@
 
 /* One constant element everywhere: *f of floats, *i of integers and bool. */
 bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);
+/* The same finite one, in the same type. */
+bool splats_equal(struct graph *, value_id, value_id);
 /* Is v, one constant element everywhere, a number that a network chooses and the code does not care about: a scale or a
  * zero point? Of kernels that compute with bytes such numbers lie in memory, so that equal layers have equal code. */
 bool splat_is_number(struct graph *, value_id);

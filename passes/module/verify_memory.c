@@ -4,6 +4,7 @@
  * few and many steps above, where no extent is negative then: a run would have ended with an assertion.
  */
 #include "passes/module/access.h"
+#include "passes/module/query.h"
 #include "passes/module/verify.h"
 
 enum { LINE = 64, SIZES = 3, STEPS = 7 };
@@ -130,8 +131,8 @@ static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZE
                   m->buffers.data[s->buffer].bytes.i != ex_mulc(c->x, s->size, elem_size(t->elem)).i))
         violated(c, 22, "%%%u has no buffer of its size", c->n.value[v.i]);
     const struct weight *w = s->place == PLACE_WEIGHTS && s->buffer < m->weights.n ? &m->weights.data[s->buffer] : NULL;
-    if (s->place == PLACE_WEIGHTS && !(w && (w->storage == s || (type_equal(value_type(c->g, w->value), t) &&
-                                                                 !w->winograd && storage_alike(w->storage, s)))))
+    bool number = w && !w->winograd && w->storage->size.i == s->size.i && splats_equal(c->g, v, w->value);
+    if (s->place == PLACE_WEIGHTS && !(w && (w->storage == s || number)))
         violated(c, 23, "%%%u has no weight", c->n.value[v.i]);
 }
 

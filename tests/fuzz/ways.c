@@ -376,7 +376,8 @@ struct compilation *stages_of_way(struct context *ctx, struct graph *g, const st
         c->module->attention = true;
         c->module->always = true;
         c->module->grain_ns = GRAIN_NS;
-        if (stages_run(c, "merge-constants"))
+        graph_sweep(g);
+        if (stages_run(c, "sink-concats"))
             return c;
     }
     strbuf_printf(why, "passes: ");

@@ -244,6 +244,124 @@ static void sweep_keeps_symbols(void **state)
     context_free(ctx);
 }
 
+/* Equal constants are one value in front of the top region, whoever makes them: the file, a branch, an operator. What
+ * differs in type, bytes or an attribute stays, and so does a copy. */
+static void sweep_pools_constants(void **state)
+{
+    (void)state;
+    static const char was[] = "mcir 1 \"\" legal 8\n"
+                              "symbol \"c\" value [0, 1]\n"
+                              "region (%1 \"x\": f32[2], %2 \"c\": bool[] known [c]) {\n"
+                              "  %3: f32[2] = add(%1, %1)\n"
+                              "  %4 \"a\": f32[2] = constant() {elem=f32, dims=[2], data=hex\"0000000000000000\"}\n"
+                              "  %5: f32[2] = neg(%4)\n"
+                              "  %6: f32[2] = if(%2)\n"
+                              "    region () {\n"
+                              "      %7 \"b\": f32[2] = constant() {elem=f32, dims=[2], data=hex\"0000000000000000\"}\n"
+                              "      %8: f32[2] = neg(%7)\n"
+                              "      %9: f32[2] = mul(%3, %8)\n"
+                              "      return %9\n"
+                              "    }\n"
+                              "    region () {\n"
+                              "      %10: f32[2] = constant() {elem=f32, dims=[2], data=hex\"0000000000000080\"}\n"
+                              "      %11: f32[2] = neg(%10)\n"
+                              "      return %11\n"
+                              "    }\n"
+                              "  %12: i32[2] = constant() {elem=i32, dims=[2], data=hex\"0000000000000000\"}\n"
+                              "  %13: f32[2] = identity(%5)\n"
+                              "  %14: f32[2] = neg(%4)\n"
+                              "  return %6, %12, %13, %14\n"
+                              "}\n"
+                              "input \"x\" %1\n"
+                              "input \"c\" %2\n"
+                              "output \"y\" %6\n"
+                              "output \"i\" %12\n"
+                              "output \"s\" %13\n"
+                              "output \"n\" %14\n"
+                              "bind \"c\" = %2[0]\n";
+    static const char becomes[] =
+        "mcir 1 \"\" legal 8\n"
+        "symbol \"c\" value [0, 1]\n"
+        "\n"
+        "region (%1 \"x\": f32[2], %2 \"c\": bool[] known [c]) {\n"
+        "  %3 \"a\": f32[2] = constant() {elem=f32, dims=[2], data=hex\"0000000000000000\"}  ; 0, 0\n"
+        "  %4: f32[2] = neg(%3)\n"
+        "  %5: f32[2] = constant() {elem=f32, dims=[2], data=hex\"0000000000000080\"}  ; 0, -0\n"
+        "  %6: f32[2] = neg(%5)\n"
+        "  %7: i32[2] = constant() {elem=i32, dims=[2], data=hex\"0000000000000000\"}  ; 0, 0\n"
+        "  %8: f32[2] = add(%1, %1)\n"
+        "  %9: f32[2] = if(%2)\n"
+        "    region () {\n"
+        "      %10: f32[2] = mul(%8, %4)\n"
+        "      return %10\n"
+        "    }\n"
+        "    region () {\n"
+        "      return %6\n"
+        "    }\n"
+        "  %11: f32[2] = identity(%4)\n"
+        "  return %9, %7, %11, %4\n"
+        "}\n"
+        "input \"x\" %1\n"
+        "input \"c\" %2\n"
+        "output \"y\" %9\n"
+        "output \"i\" %7\n"
+        "output \"s\" %11\n"
+        "output \"n\" %4\n"
+        "bind \"c\" = %2[0]\n";
+    struct context *ctx = context_new();
+    struct graph *g = read_graph(ctx, was);
+    for (int again = 0; again < 2; again++) {
+        graph_sweep(g);
+        if (!graph_verify(g))
+            fail_msg("%s", diagnostics(ctx));
+        assert_string_equal(print_graph(g), becomes);
+    }
+    /* what comes later meets what was there: another copy of %3, and what is computed of it */
+    value_id a = graph_node(g, graph_get_region(g, (region_id){1})->nodes.data[0])->out[0];
+    const struct node constant = *graph_node(g, graph_value(g, a)->def);
+    struct type t = *value_type(g, a);
+    node_id copy = graph_append(g, (region_id){1}, OP_CONSTANT, (src_id){0}, NULL, 0, constant.attr, constant.n_attr,
+                                &t, 1);
+    graph_add_result(g, (region_id){1}, unary(g, OP_NEG, graph_node(g, copy)->out[0]));
+    VEC_PUSH(&g->arena, &g->outputs,
+             ((struct port){.name = "o", .value = graph_get_region(g, (region_id){1})->results.data[4]}));
+    graph_sweep(g);
+    assert_int_equal(g->outputs.data[4].value.i, g->outputs.data[3].value.i);
+    if (!graph_verify(g))
+        fail_msg("%s", diagnostics(ctx));
+    context_free(ctx);
+}
+
+/* Equal numbers remain two arguments of a kernel, spread or not; what is computed of them is one. */
+static void sweep_keeps_numbers(void **state)
+{
+    (void)state;
+    struct context *ctx = context_new();
+    struct graph *g = read_graph(ctx, "mcir 1 \"\" legal 8\n"
+                                      "region (%1: f32[2]) {\n"
+                                      "  %2: f32[] = constant() {elem=f32, dims=[], data=hex\"00004040\"}\n"
+                                      "  %3: f32[] = constant() {elem=f32, dims=[], data=hex\"00004040\"}\n"
+                                      "  %4: f32[2] = broadcast(%2) {dims=[2]}\n"
+                                      "  %5: f32[2] = broadcast(%3) {dims=[2]}\n"
+                                      "  %6: f32[2] = exp(%4)\n"
+                                      "  %7: f32[2] = exp(%5)\n"
+                                      "  %8: f32[2] = fma(%1, %4, %5)\n"
+                                      "  %9: f32[2] = fma(%8, %6, %7)\n"
+                                      "  return %9\n"
+                                      "}\n"
+                                      "input \"x\" %1\n"
+                                      "output \"y\" %9\n");
+    for (int again = 0; again < 2; again++) {
+        graph_sweep(g);
+        const struct node *last = graph_node(g, graph_value(g, g->outputs.data[0].value)->def);
+        assert_int_equal(graph_get_region(g, (region_id){1})->nodes.n, 7);
+        assert_int_equal(last->in[1].i, last->in[2].i);
+        if (!graph_verify(g))
+            fail_msg("%s", diagnostics(ctx));
+    }
+    context_free(ctx);
+}
+
 /* ---- the verifier ------------------------------------------------------------------------------------------ */
 
 static void verifier_finds(void **state)
@@ -371,7 +489,8 @@ int main(void)
         cmocka_unit_test(elided_constants),     cmocka_unit_test(uses_are_counted),
         cmocka_unit_test(sweep_keeps_symbols),  cmocka_unit_test(verifier_finds),
         cmocka_unit_test(verifier_finds_links), cmocka_unit_test(every_allocation_fails),
-        cmocka_unit_test(budget_ends),
+        cmocka_unit_test(budget_ends),          cmocka_unit_test(sweep_pools_constants),
+        cmocka_unit_test(sweep_keeps_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,8 +117,10 @@ static const char *make_input(struct context *ctx, const struct sample *s)
         return NULL;
     struct compilation *c = compilation_of(
         ctx, arena_printf(&ctx->session, "%smodule 1%s\nfacts legal\n", graph, s->options));
+    if (c)
+        graph_sweep(c->graph);
     const char *end = stage_find(s->pass) ? s->pass : "sizes";
-    for (const struct stage *stage = stage_find("merge-constants"); c && strcmp(stage->name, end) != 0; stage++)
+    for (const struct stage *stage = stage_find("sink-concats"); c && strcmp(stage->name, end) != 0; stage++)
         if (!stage_run(c, stage, &cost))
             return NULL;
     return c ? text_of(c) : NULL;
