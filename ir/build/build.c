@@ -19,6 +19,12 @@ static node_id add(struct builder *b, const struct node *n, const struct type *o
                : graph_append(b->g, b->region, n->op, b->src, n->in, n->n_in, n->attr, n->n_attr, out, n_out);
 }
 
+struct builder builder_before(struct graph *g, node_id id)
+{
+    const struct node *n = graph_node(g, id);
+    return (struct builder){.g = g, .region = n->parent, .src = n->src, .before = id};
+}
+
 static bool poisoned(const value_id *in, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -359,6 +365,15 @@ value_id b_op(struct builder *b, enum op op, const value_id *in, uint32_t n_in, 
     value_id out;
     b_op_multi(b, op, in, n_in, attr, n_attr, &out, 1);
     return out;
+}
+
+value_id b_copy(struct builder *b, value_id x)
+{
+    if (!x.i)
+        return x;
+    struct type t = *value_type(b->g, x);
+    node_id id = add(b, &(struct node){.op = OP_IDENTITY, .in = &x, .n_in = 1}, &t, 1);
+    return graph_node(b->g, id)->out[0];
 }
 
 /* ---- constants --------------------------------------------------------------------------------------------------- */

@@ -20,6 +20,8 @@ struct builder {
     node_id before; /* in that region: new nodes come before it; {0}: at the end */
 };
 
+struct builder builder_before(struct graph *, node_id); /* before a node, on its behalf */
+
 value_id b_op(struct builder *, enum op, const value_id *in, uint32_t n_in, const struct attr *, uint32_t n_attr);
 /* Several results: out[n_out]; false after a diagnostic. */
 bool b_op_multi(struct builder *, enum op, const value_id *in, uint32_t n_in, const struct attr *, uint32_t n_attr,

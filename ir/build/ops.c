@@ -176,16 +176,6 @@ value_id b_concat(struct builder *b, const value_id *v, uint32_t n, int32_t axis
     return b_op(b, OP_CONCAT, v, n, &a, 1);
 }
 
-value_id b_copy(struct builder *b, value_id x)
-{
-    if (!x.i)
-        return x;
-    struct type t = *value_type(b->g, x);
-    node_id id = b->before.i ? graph_insert_before(b->g, b->before, OP_IDENTITY, b->src, &x, 1, NULL, 0, &t, 1)
-                             : graph_append(b->g, b->region, OP_IDENTITY, b->src, &x, 1, NULL, 0, &t, 1);
-    return graph_node(b->g, id)->out[0];
-}
-
 value_id b_unsqueeze(struct builder *b, value_id x, int32_t axis)
 {
     struct type t;

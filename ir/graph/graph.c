@@ -413,3 +413,13 @@ void graph_erase(struct graph *g, node_id n)
     memmove(&list[at], &list[at + 1], (--region->nodes.n - at) * sizeof *list);
     node_kill(g, n);
 }
+
+void graph_replace(struct graph *g, node_id n, value_id by)
+{
+    value_id was = graph_node(g, n)->out[0];
+    if (!by.i)
+        return;
+    graph_value_describe(g, by, was);
+    graph_replace_uses(g, was, by);
+    graph_erase(g, n);
+}

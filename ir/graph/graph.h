@@ -207,6 +207,8 @@ void graph_replace_uses(struct graph *, value_id old,
                         value_id with); /* operands, region results and outputs everywhere */
 void graph_value_describe(struct graph *, value_id to, value_id from); /* the name and the known elements of `from` */
 void graph_erase(struct graph *, node_id); /* results must be unused */
+/* Puts `by`, described so, in place of the only result of a node, which goes. {0}: the node stays. */
+void graph_replace(struct graph *, node_id, value_id by);
 void graph_add_result(struct graph *, region_id, value_id);
 void graph_set_result(struct graph *, region_id, uint32_t i, value_id); /* of the top region: the output too */
 /* Erases nodes that no result of the top region and no assert depends on, through operands or through symbols

@@ -53,7 +53,7 @@ static value_id largest(struct builder *b, value_id w, const int64_t *axes, uint
 static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t n_axes)
 {
     const struct node n = *graph_node(m->g, id);
-    struct builder b = {.g = m->g, .region = n.parent, .src = n.src, .before = id};
+    struct builder b = builder_before(m->g, id);
     value_id w = n.in[1];
     value_id most = largest(&b, w, axes, n_axes);
     value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), STEPS);
@@ -66,19 +66,14 @@ static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t
         for (uint32_t i = n_axes; i > 0; i--)
             s = b_squeeze(&b, s, (int32_t)axes[i - 1]);
     }
-    y = b_binary(&b, OP_MUL, y, s);
-    if (!y.i)
-        return;
-    graph_value_describe(m->g, y, n.out[0]);
-    graph_replace_uses(m->g, n.out[0], y);
-    graph_erase(m->g, id);
+    graph_replace(m->g, id, b_binary(&b, OP_MUL, y, s));
 }
 
 /* The second operand of a product of one summed dim, in groups of it. */
 static void quantize_groups(struct module *m, node_id id, int32_t axis)
 {
     const struct node n = *graph_node(m->g, id);
-    struct builder b = {.g = m->g, .region = n.parent, .src = n.src, .before = id};
+    struct builder b = builder_before(m->g, id);
     struct exprs *x = m->ctx->exprs;
     value_id w = n.in[1];
     int32_t rank;

@@ -153,11 +153,10 @@ static void find_operands(struct narrower *w)
 
 static value_id convert_before(struct graph *g, node_id where, value_id v, enum elem elem, src_id src)
 {
-    struct type t = *value_type(g, v);
     struct attr attrs[] = {attr_elem("elem", elem), attr_str("round", "normal")};
-    t.elem = elem;
-    node_id id = graph_insert_before(g, where, OP_CONVERT, src, &v, 1, attrs, elem == ELEM_BF16 ? 2 : 1, &t, 1);
-    return graph_node(g, id)->out[0];
+    struct builder b = builder_before(g, where);
+    b.src = src;
+    return b_op(&b, OP_CONVERT, &v, 1, attrs, elem == ELEM_BF16 ? 2 : 1);
 }
 
 /* The narrow form of operand v, which may have been replaced by that one widened; {0}: there is none. */

@@ -70,41 +70,28 @@ static void note_reader(struct packer *p, value_id v, int32_t contract)
     constant_leaves(&(struct leaf_walk){.m = p->m, .leaf = note_leaf, .user = p}, v, idx);
 }
 
-/* The conversion `id` of constant q, of `bits` bits, from bytes. */
-static void unpack(struct packer *p, node_id id, value_id bytes, uint32_t bits, int32_t axis)
+/* The conversion of a constant, from bytes that hold several of its elements along the axis. */
+static void pack(struct packer *p, node_id id, int32_t axis)
 {
     const struct node n = *graph_node(p->g, id);
-    struct builder b = {.g = p->g, .region = n.parent, .src = n.src, .before = id};
-    enum elem from = value_type(p->g, n.in[0])->elem, to = value_type(p->g, n.out[0])->elem,
-              wide = elem_class(to) == 'F' ? ELEM_F32 : ELEM_I32;
-    value_id y = b_convert(&b, b_unpacked(&b, bytes, bits, axis), wide);
-    if (elem_class(from) == 'I')
-        y = b_binary(&b, OP_SUB, y, b_splat_like(&b, y, 1 << (bits - 1)));
-    y = b_convert(&b, y, to);
-    if (!y.i)
-        return;
-    graph_value_describe(p->g, y, n.out[0]);
-    graph_replace_uses(p->g, n.out[0], y);
-    graph_erase(p->g, id);
-}
-
-/* q as bytes, before its first reader. */
-static value_id pack(struct packer *p, value_id q, node_id before, uint32_t bits, int32_t axis)
-{
-    const struct node n = *graph_node(p->g, before);
-    struct builder b = {.g = p->g, .region = n.parent, .src = n.src, .before = before};
-    bool is_signed = elem_class(value_type(p->g, q)->elem) == 'I';
-    value_id wide = b_convert(&b, q, ELEM_I32);
+    struct builder b = builder_before(p->g, id);
+    enum elem to = value_type(p->g, n.out[0])->elem, wide = elem_class(to) == 'F' ? ELEM_F32 : ELEM_I32;
+    uint32_t bits = bits_of(p, n.in[0]);
+    bool is_signed = elem_class(value_type(p->g, n.in[0])->elem) == 'I';
+    value_id q = b_convert(&b, n.in[0], ELEM_I32);
     if (is_signed)
-        wide = b_binary(&b, OP_ADD, wide, b_splat_like(&b, wide, 1 << (bits - 1)));
-    return b_packed(&b, b_convert(&b, wide, ELEM_U8), bits, axis);
+        q = b_binary_f64(&b, OP_ADD, q, 1 << (bits - 1));
+    value_id bytes = b_packed(&b, b_convert(&b, q, ELEM_U8), bits, axis);
+    value_id y = b_convert(&b, b_unpacked(&b, bytes, bits, axis), wide);
+    if (is_signed)
+        y = b_binary_f64(&b, OP_SUB, y, 1 << (bits - 1));
+    graph_replace(p->g, id, b_convert(&b, y, to));
 }
 
 bool pack_constants(struct module *m)
 {
     struct packer p = {.m = m, .g = m->g, .axis = NEW_ARRAY(m->arena, int32_t, m->g->values.n)};
     uint32_t n_nodes = m->g->nodes.n, n_values = m->g->values.n, count;
-    value_id *bytes = NEW_ARRAY(m->arena, value_id, n_values);
     for (uint32_t i = 1; i < n_nodes; i++) {
         const struct node *n = graph_node(m->g, (node_id){i});
         if (n->dead)
@@ -120,13 +107,8 @@ bool pack_constants(struct module *m)
     for (uint32_t i = 1; i < n_nodes; i++) {
         const struct node *n = graph_node(m->g, (node_id){i});
         value_id q = !n->dead && n->op == OP_CONVERT && n->in[0].i < n_values ? n->in[0] : (value_id){0};
-        if (!q.i || !p.axis[q.i])
-            continue;
-        uint32_t bits = bits_of(&p, q);
-        if (!bytes[q.i].i)
-            bytes[q.i] = pack(&p, q, (node_id){i}, bits, p.axis[q.i] - 1);
-        if (bytes[q.i].i)
-            unpack(&p, (node_id){i}, bytes[q.i], bits, p.axis[q.i] - 1);
+        if (q.i && p.axis[q.i])
+            pack(&p, (node_id){i}, p.axis[q.i] - 1);
     }
     graph_sweep(m->g);
     return m->ctx->fail == FAIL_NONE;

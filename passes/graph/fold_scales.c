@@ -12,6 +12,7 @@
  * that are widened and rounded back to the same ones, as in front of a concat whose scale is its operand's, stay bytes.
  */
 #include "passes/module/module.h"
+#include "passes/module/query.h"
 
 #include <math.h>
 
@@ -39,19 +40,11 @@ struct folder {
 
 /* ---- constants --------------------------------------------------------------------------------------------------- */
 
-/* A constant without what repeats it. */
-static value_id bare(const struct graph *g, value_id v)
-{
-    while (value_op(g, v) == OP_BROADCAST)
-        v = graph_node(g, graph_value(g, v)->def)->in[0];
-    return v;
-}
-
 /* Few known elements of a constant? */
 static bool is_small(struct folder *f, value_id v)
 {
     int64_t n;
-    v = bare(f->g, v);
+    v = value_unspread(f->g, v);
     return value_is_const(f->g, v) && ex_is_const(f->g->ctx->exprs, b_count(&f->b, v), &n) && n > 0 && n <= ELEMS_MOST;
 }
 
@@ -124,7 +117,7 @@ static value_id without_constants(struct folder *f, value_id v, value_id *more, 
         uint32_t k = n.op == OP_ADD && is_small(f, n.in[0]) ? 0 : 1;
         if (!is_small(f, n.in[k]))
             break;
-        value_id c = bare(f->g, n.in[k]);
+        value_id c = value_unspread(f->g, n.in[k]);
         *more = sum(f, *more, n.op == OP_SUB ? b_unary(&f->b, OP_NEG, c) : c);
         v = n.in[1 - k];
         ++*ops;
@@ -210,7 +203,7 @@ static bool linear_product(struct folder *f, const struct node *n, struct form *
     uint32_t k = n->op == OP_MUL && is_small(f, n->in[0]) ? 0 : 1;
     if (!is_small(f, n->in[k]))
         return false;
-    value_id by = bare(f->g, n->in[k]);
+    value_id by = value_unspread(f->g, n->in[k]);
     if (n->op == OP_DIV)
         by = b_binary(&f->b, OP_DIV, b_scalar_f64(&f->b, ELEM_F32, 1), by);
     if (!linear(f, n->in[1 - k], form, depth + 1))
@@ -227,7 +220,7 @@ static bool linear(struct folder *f, value_id v, struct form *form, int depth)
     const struct node *def = def_of(f, v);
     *form = (struct form){0};
     if (is_small(f, v)) {
-        form->offset = bare(f->g, v);
+        form->offset = value_unspread(f->g, v);
         return true;
     }
     if (!def || value_is_const(f->g, v) || depth > DEPTH)
@@ -318,7 +311,7 @@ static enum op limit_of(struct folder *f, const struct form *form, value_id *inn
     if (!is_small(f, n.in[k]))
         return OP_NONE;
     *inner = n.in[1 - k];
-    *limit = sum(f, product(f, bare(f->g, n.in[k]), form->term[0].scale), form->offset);
+    *limit = sum(f, product(f, value_unspread(f->g, n.in[k]), form->term[0].scale), form->offset);
     return n.op;
 }
 
@@ -368,7 +361,7 @@ static node_id rounding_of(struct folder *f, const struct node *n)
     double zero = 0, least, most;
     value_id v = n->in[0];
     const struct node *def = def_of(f, v);
-    if (def && def->op == OP_ADD && range_of(f, bare(f->g, def->in[1]), &least, &most)) {
+    if (def && def->op == OP_ADD && range_of(f, value_unspread(f->g, def->in[1]), &least, &most)) {
         zero = least == most ? least : NAN; /* with several, nothing is known to be idle */
         v = def->in[0];
         def = def_of(f, v);
@@ -383,7 +376,8 @@ static void drop_zero_point(struct folder *f, node_id quantizer)
 {
     const struct node *add = def_of(f, graph_node(f->g, quantizer)->in[0]);
     double least, most;
-    if (add && add->op == OP_ADD && range_of(f, bare(f->g, add->in[1]), &least, &most) && least == 0 && most == 0)
+    if (add && add->op == OP_ADD && range_of(f, value_unspread(f->g, add->in[1]), &least, &most) && least == 0 &&
+        most == 0)
         graph_set_operand(f->g, quantizer, 0, add->in[0]);
 }
 

@@ -1,4 +1,4 @@
-/* merge-constants, third part: a concat whose operands begin with all those of an earlier one takes its result instead.
+/* merge-concats: a concat whose operands begin with all those of an earlier one takes its result instead.
  *
  *   c1 = concat(a, b)   c2 = concat(a, b, d)        ->        c2 = concat(c1, d)
  *
@@ -31,11 +31,9 @@ static value_id shortened(struct graph *g, node_id id, uint32_t n_first, value_i
     value_id *in = NEW_ARRAY(&g->arena, value_id, n);
     in[0] = first;
     memcpy(in + 1, node.in + n_first, (n - 1) * sizeof *in);
-    struct type type = *value_type(g, node.out[0]);
-    node_id made = graph_insert_before(g, id, OP_CONCAT, node.src, in, n, node.attr, node.n_attr, &type, 1);
-    value_id result = graph_node(g, made)->out[0];
-    graph_value_describe(g, result, node.out[0]);
-    graph_replace_uses(g, node.out[0], result);
+    struct builder b = builder_before(g, id);
+    value_id result = b_op(&b, OP_CONCAT, in, n, node.attr, node.n_attr);
+    graph_replace(g, id, result);
     return result;
 }
 

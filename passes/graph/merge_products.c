@@ -1,5 +1,4 @@
-/* merge-constants, second part: narrow products of one operand by constants become one product and slices of its
- * result.
+/* merge-products: narrow products of one operand by constants become one product and slices of its result.
  *
  *   dot(x, w1) + b1   dot(x, w2) + b2     ->     y = dot(x, concat(w1, w2)) + concat(b1, b2);  slices of y
  *
@@ -12,6 +11,7 @@
  */
 #include "passes/module/access.h"
 #include "passes/module/module.h"
+#include "passes/module/query.h"
 
 enum {
     TILE_PANELS = 4, /* vectors of columns in a full register tile: wider products gain nothing */
@@ -63,9 +63,7 @@ static value_id bias_of(struct graph *g, node_id add, value_id product, int64_t 
     const struct node *n = graph_node(g, add);
     if (n->op != OP_ADD)
         return (value_id){0};
-    value_id c = n->in[n->in[0].i == product.i];
-    if (value_op(g, c) == OP_BROADCAST)
-        c = graph_node(g, graph_value(g, c)->def)->in[0];
+    value_id c = value_unspread(g, n->in[n->in[0].i == product.i]);
     const struct type *t = value_type(g, c);
     if (!value_is_const(g, c) || t->rank < 1 || !ex_is(g->ctx->exprs, t->dims[t->rank - 1], columns) ||
         !own_constant(g, c, false, 0))
@@ -162,104 +160,56 @@ static bool group_of(struct merger *m, struct product *p, struct group *group)
 
 /* ---- the merged product ------------------------------------------------------------------------------------------ */
 
-/* A node before `where`, its type inferred; {0} in, {0} out. */
-static value_id put(struct graph *g, node_id where, src_id src, enum op op, const value_id *in, uint32_t n_in,
-                    const struct attr *attr, uint32_t n_attr)
-{
-    struct type type;
-    for (uint32_t i = 0; i < n_in; i++)
-        if (!in[i].i)
-            return (value_id){0};
-    if (!op_infer(g, op, src, in, n_in, attr, n_attr, &type, 1))
-        return (value_id){0};
-    return graph_node(g, graph_insert_before(g, where, op, src, in, n_in, attr, n_attr, &type, 1))->out[0];
-}
-
-/* A constant as it is known before `where`: one of the same region may come later, and is written again. */
-static value_id constant_before(struct graph *g, node_id where, value_id v)
-{
-    struct node n = *graph_node(g, graph_value(g, v)->def);
-    if (n.parent.i != graph_node(g, where)->parent.i)
-        return v;
-    value_id *in = NEW_ARRAY(&g->arena, value_id, n.n_in + 1);
-    for (uint32_t i = 0; i < n.n_in; i++)
-        in[i] = constant_before(g, where, n.in[i]);
-    struct type type = *value_type(g, v);
-    value_id copy =
-        graph_node(g, graph_insert_before(g, where, n.op, n.src, in, n.n_in, n.attr, n.n_attr, &type, 1))->out[0];
-    graph_value_describe(g, copy, v);
-    return copy;
-}
-
 /* The weights side by side. */
-static value_id joined_weights(struct graph *g, const struct group *group, node_id where, const struct node *dot)
+static value_id joined_weights(struct builder *b, const struct group *group, const struct node *dot)
 {
     value_id part[MEMBERS];
     struct dot_dims d;
-    if (!dot_dims(g, dot, 1, &d))
+    if (!dot_dims(b->g, dot, 1, &d))
         return (value_id){0};
     for (uint32_t i = 0; i < group->n; i++)
-        part[i] = constant_before(g, where, graph_node(g, group->member[i]->dot)->in[1]);
-    struct attr axis = attr_int("axis", d.free);
-    return put(g, where, dot->src, OP_CONCAT, part, group->n, &axis, 1);
+        part[i] = graph_node(b->g, group->member[i]->dot)->in[1];
+    return b_concat(b, part, group->n, d.free);
 }
 
 /* The biases one behind the other, for every row of `like`. */
-static value_id joined_biases(struct graph *g, const struct group *group, node_id where, value_id like)
+static value_id joined_biases(struct builder *b, const struct group *group, value_id like)
 {
-    src_id src = graph_node(g, group->member[0]->last)->src;
     value_id part[MEMBERS];
+    int32_t rank;
     for (uint32_t i = 0; i < group->n; i++) {
-        value_id c = constant_before(g, where, group->member[i]->bias);
-        expr_id columns = ex_const(g->ctx->exprs, group->member[i]->columns);
-        struct attr line = attr_exprs("dims", &columns, 1);
-        part[i] = value_type(g, c)->rank == 1 ? c : put(g, where, src, OP_RESHAPE, &c, 1, &line, 1);
+        expr_id columns = ex_const(b->g->ctx->exprs, group->member[i]->columns);
+        part[i] = b_reshape(b, group->member[i]->bias, &columns, 1);
     }
-    struct attr axis = attr_int("axis", 0);
-    value_id bias = put(g, where, src, OP_CONCAT, part, group->n, &axis, 1);
-    const struct type *t = value_type(g, like);
-    struct attr dims = attr_exprs("dims", t->dims, (uint32_t)t->rank);
-    return put(g, where, src, OP_BROADCAST, &bias, 1, &dims, 1);
+    value_id bias = b_concat(b, part, group->n, 0);
+    const expr_id *dims = b_dims(b, like, &rank);
+    return b_broadcast(b, bias, dims, rank);
 }
 
-/* Columns from `at` on in place of what a product of the group computes. */
-static bool replace(struct graph *g, const struct product *p, node_id where, value_id whole, int64_t at)
-{
-    struct exprs *x = g->ctx->exprs;
-    const struct node last = *graph_node(g, p->last);
-    const struct type *t = value_type(g, last.out[0]);
-    expr_id starts[RANK_MAX];
-    int64_t steps[RANK_MAX];
-    for (int32_t i = 0; i < t->rank; i++) {
-        starts[i] = ex_const(x, i == t->rank - 1 ? at : 0);
-        steps[i] = 1;
-    }
-    uint32_t rank = (uint32_t)t->rank;
-    struct attr attrs[] = {attr_exprs("starts", starts, rank), attr_exprs("sizes", t->dims, rank),
-                           attr_ints("steps", steps, rank)};
-    value_id part = put(g, where, last.src, OP_SLICE, &whole, 1, attrs, 3);
-    if (!part.i)
-        return false;
-    graph_value_describe(g, part, last.out[0]);
-    graph_replace_uses(g, last.out[0], part);
-    return true;
-}
-
+/* Columns of the whole in place of what each product of the group computes. All constants are known here: they come
+ * first in the top region (ir/graph/pool.c). */
 static void merge_group(struct graph *g, const struct group *group)
 {
-    node_id where = group->member[0]->dot;
-    const struct node dot = *graph_node(g, where);
-    value_id in[2] = {dot.in[0], joined_weights(g, group, where, &dot)};
-    value_id whole = put(g, where, dot.src, OP_DOT, in, 2, dot.attr, dot.n_attr);
-    if (whole.i && group->member[0]->bias.i) {
-        value_id sum[2] = {whole, joined_biases(g, group, where, whole)};
-        whole = put(g, where, graph_node(g, group->member[0]->last)->src, OP_ADD, sum, 2, NULL, 0);
-    }
+    const struct node dot = *graph_node(g, group->member[0]->dot);
+    struct builder b = builder_before(g, group->member[0]->dot);
+    value_id in[2] = {dot.in[0], joined_weights(&b, group, &dot)};
+    value_id whole = b_op(&b, OP_DOT, in, 2, dot.attr, dot.n_attr);
+    int32_t columns = value_type(g, dot.out[0])->rank - 1;
     int64_t at = 0;
+    b.src = graph_node(g, group->member[0]->last)->src;
+    if (whole.i && group->member[0]->bias.i)
+        whole = b_binary(&b, OP_ADD, whole, joined_biases(&b, group, whole));
     for (uint32_t i = 0; whole.i && i < group->n; i++) {
-        if (!replace(g, group->member[i], where, whole, at))
+        const struct product *p = group->member[i];
+        const struct node last = *graph_node(g, p->last);
+        b.src = last.src;
+        value_id part = b_slice_axis(&b, whole, columns, ex_const(g->ctx->exprs, at),
+                                     ex_const(g->ctx->exprs, p->columns));
+        if (!part.i)
             return;
-        at += group->member[i]->columns;
+        graph_value_describe(g, part, last.out[0]);
+        graph_replace_uses(g, last.out[0], part);
+        at += p->columns;
     }
 }
 

@@ -383,19 +383,17 @@ static void replace(struct merger *m, struct constant *a, struct constant *b, en
                     uint32_t n_attr)
 {
     struct graph *g = m->g;
-    node_id first = graph_get_region(g, (region_id){1})->nodes.data[0];
-    const struct node *node = graph_node(g, graph_value(g, a->value)->def);
-    struct type type = *value_type(g, a->value);
     value_id from = a->value, old = b->value;
-    node_id copy = graph_insert_before(g, first, OP_CONSTANT, node->src, NULL, 0, node->attr, node->n_attr, &type, 1);
-    a->value = graph_node(g, copy)->out[0];
+    const struct node constant = *graph_node(g, graph_value(g, from)->def);
+    struct builder build = builder_before(g, graph_get_region(g, (region_id){1})->nodes.data[0]);
+    build.src = constant.src;
+    a->value = b_op(&build, OP_CONSTANT, NULL, 0, constant.attr, constant.n_attr);
     graph_value_describe(g, a->value, from);
     graph_replace_uses(g, from, a->value);
-    src_id src = graph_node(g, graph_value(g, old)->def)->src;
-    type = *value_type(g, old);
-    node_id view = graph_insert_before(g, first, op, src, &a->value, 1, attr, n_attr, &type, 1);
-    graph_value_describe(g, graph_node(g, view)->out[0], old);
-    graph_replace_uses(g, old, graph_node(g, view)->out[0]);
+    build.src = graph_node(g, graph_value(g, old)->def)->src;
+    value_id view = b_op(&build, op, &a->value, 1, attr, n_attr);
+    graph_value_describe(g, view, old);
+    graph_replace_uses(g, old, view);
     b->gone = m->changed = true;
 }
 

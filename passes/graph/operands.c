@@ -11,13 +11,11 @@ enum { ALIGNED = 16 }; /* lanes of the widest vector */
 /* Gives v a copy of its own, made by a node at the end of region r. */
 static value_id copy_value(struct module *m, region_id r, value_id v)
 {
-    struct type t = *value_type(m->g, v);
-    struct attr str[] = {attr_str("fn", "spread"), attr_elem("elem", t.elem),
-                         attr_exprs("dims", t.dims, t.rank > 0 ? (uint32_t)t.rank : 0)};
-    bool strings = t.elem == ELEM_STR; /* no kernel moves them */
-    node_id id = graph_append(m->g, r, strings ? OP_STRING : OP_IDENTITY, (src_id){0}, &v, 1, str, strings ? 3 : 0, &t,
-                              1);
-    return graph_node(m->g, id)->out[0];
+    struct builder b = {.g = m->g, .region = r};
+    const struct type *t = value_type(m->g, v);
+    struct attr strings[] = {attr_str("fn", "spread"), attr_elem("elem", t->elem),
+                             attr_exprs("dims", t->dims, (uint32_t)t->rank)}; /* no kernel moves them */
+    return t->elem == ELEM_STR ? b_op(&b, OP_STRING, &v, 1, strings, 3) : b_copy(&b, v);
 }
 
 /* A region's result has to be written by a kernel of that region, once: a parameter, a capture, a constant, a second
@@ -175,9 +173,8 @@ static bool groups_apart(const struct module *m, const struct node *n)
 static void operand_copy(struct module *m, node_id id, uint32_t k)
 {
     value_id v = graph_node(m->g, id)->in[k];
-    struct type t = *value_type(m->g, v);
-    node_id c = graph_insert_before(m->g, id, OP_IDENTITY, graph_node(m->g, id)->src, &v, 1, NULL, 0, &t, 1);
-    graph_set_operand(m->g, id, k, graph_node(m->g, c)->out[0]);
+    struct builder b = builder_before(m->g, id);
+    graph_set_operand(m->g, id, k, b_copy(&b, v));
 }
 
 /* Operands that kernels want in another order than they lie in get a copy kernel: the second operand of a contraction

@@ -8,6 +8,7 @@
  * is. f: maps with one operand that varies, the others one constant for all elements. In and out: a legal graph.
  */
 #include "passes/module/module.h"
+#include "passes/module/query.h"
 
 #include <string.h>
 
@@ -19,17 +20,10 @@ struct chain {
     uint32_t varies[MAPS_MOST], n;
 };
 
-static value_id without_broadcast(const struct graph *g, value_id v)
-{
-    while (value_op(g, v) == OP_BROADCAST)
-        v = graph_node(g, graph_value(g, v)->def)->in[0];
-    return v;
-}
-
 /* A constant of which all elements are one? */
 static bool is_uniform(const struct graph *g, value_id v)
 {
-    v = without_broadcast(g, v);
+    v = value_unspread(g, v);
     const struct type *t = value_type(g, v);
     for (int32_t d = 0; d < t->rank; d++)
         if (!ex_is(g->ctx->exprs, t->dims[d], 1))
@@ -88,7 +82,7 @@ static value_id mapped(struct builder *b, const struct chain *c, value_id v)
             return (value_id){0};
         b->src = n.src;
         for (uint32_t k = 0; k < n.n_in; k++)
-            in[k] = k == c->varies[i] ? v : b_broadcast(b, without_broadcast(g, n.in[k]), t.dims, t.rank);
+            in[k] = k == c->varies[i] ? v : b_broadcast(b, value_unspread(g, n.in[k]), t.dims, t.rank);
         v = b_op(b, n.op, in, n.n_in, n.attr, n.n_attr);
     }
     return v;
@@ -97,7 +91,7 @@ static value_id mapped(struct builder *b, const struct chain *c, value_id v)
 static bool sink(struct graph *g, const struct chain *c)
 {
     const struct node concat = *graph_node(g, c->concat), last = *graph_node(g, c->node[0]);
-    struct builder b = {.g = g, .region = last.parent, .before = c->node[0]};
+    struct builder b = builder_before(g, c->node[0]);
     value_id pieces[PIECES_MOST];
     for (uint32_t k = 0; k < concat.n_in; k++) {
         pieces[k] = mapped(&b, c, concat.in[k]);

@@ -198,17 +198,12 @@ static value_id partial_dot(struct builder *b, const struct node *n, const struc
 static void split(struct module *m, node_id id, const struct k_dims *k, int64_t parts)
 {
     const struct node n = *graph_node(m->g, id);
-    struct builder b = {.g = m->g, .region = n.parent, .src = n.src, .before = id};
+    struct builder b = builder_before(m->g, id);
     const char *monoid = node_str(&n, "monoid", "sum");
     int64_t axis = n.op == OP_DOT ? 0 : k->first[0], inner = axis + 1;
     value_id v = n.op == OP_DOT ? partial_dot(&b, &n, k, parts)
                                 : b_reduce(&b, in_parts(&b, n.in[0], k->first[0], k, parts), &inner, 1, monoid, false);
-    v = b_reduce(&b, v, &axis, 1, monoid, false);
-    if (!v.i)
-        return;
-    graph_value_describe(m->g, v, n.out[0]);
-    graph_replace_uses(m->g, n.out[0], v);
-    graph_erase(m->g, id);
+    graph_replace(m->g, id, b_reduce(&b, v, &axis, 1, monoid, false));
 }
 
 bool split_k(struct module *m)

@@ -126,7 +126,7 @@ static value_id product(struct builder *b, const struct node *n, value_id x, val
 static void take_apart(struct module *m, node_id id, const struct cut *cut)
 {
     const struct node n = *graph_node(m->g, id);
-    struct builder build = {.g = m->g, .region = n.parent, .src = n.src, .before = id}, *b = &build;
+    struct builder build = builder_before(m->g, id), *b = &build;
     value_id a[4], w[4];
     for (int64_t i = 0; i < 4; i++) {
         a[i] = quarter(b, n.in[0], cut->row, cut->contract[0], i);
@@ -142,11 +142,7 @@ static void take_apart(struct module *m, node_id id, const struct cut *cut)
     value_id upper = b_concat(b, (value_id[]){c11, c12}, 2, cut->column_out);
     value_id lower = b_concat(b, (value_id[]){c21, c22}, 2, cut->column_out);
     value_id y = b_concat(b, (value_id[]){upper, lower}, 2, cut->row_out);
-    if (!y.i)
-        return;
-    graph_value_describe(m->g, y, n.out[0]);
-    graph_replace_uses(m->g, n.out[0], y);
-    graph_erase(m->g, id);
+    graph_replace(m->g, id, y);
 }
 
 /* Where operands are rounded, or weights stored in another type, what sums of them would be is another network. */

@@ -16,6 +16,13 @@ static bool is_splat_view(enum op op)
     return op == OP_BROADCAST || op == OP_RESHAPE || op == OP_TRANSPOSE || op == OP_IDENTITY || op == OP_SLICE;
 }
 
+value_id value_unspread(const struct graph *g, value_id v)
+{
+    while (value_op(g, v) == OP_BROADCAST)
+        v = graph_node(g, graph_value(g, v)->def)->in[0];
+    return v;
+}
+
 bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
 {
     for (int steps = 0; graph_value(g, v)->def.i; steps++) {

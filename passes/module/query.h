@@ -4,6 +4,8 @@
 
 #include "passes/module/module.h"
 
+/* Without the broadcasts that repeat it. */
+value_id value_unspread(const struct graph *, value_id);
 /* One constant element everywhere: *f of floats, *i of integers and bool. */
 bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);
 /* The same finite one, in the same type. */
