@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "ir/graph/view_map.h"
 #include "ir/ops/scalar.h"
 
 struct lat {
@@ -347,107 +348,42 @@ static bool lat_same(struct lat *l)
     return l->in[0] != NULL;
 }
 
-static bool lat_broadcast(struct lat *l)
+/* Position in operand i of what coordinates `at` of the result show; -1: something else. */
+static int64_t shown_at(const struct view_map *map, const int64_t *start, const int64_t *dims, const int64_t *at)
 {
-    int64_t dims[RANK_MAX], at[RANK_MAX];
-    int32_t rank;
-    if (!l->in[0] || !operand_dims(l, 0, dims, &rank))
-        return false;
-    for (uint32_t k = 0; k < l->n; k++) {
-        coords(l, k, at);
-        int64_t *tail = at + l->out->rank - rank;
-        for (int32_t i = 0; i < rank; i++)
-            if (dims[i] == 1)
-                tail[i] = 0;
-        int64_t p = flatten(tail, dims, rank);
-        if (p >= 0)
-            l->elems[k] = l->in[0][p];
-    }
-    return true;
+    int64_t from[RANK_MAX];
+    for (int32_t i = 0; i < map->rank; i++)
+        from[i] = map->dim[i].step ? start[i] + map->dim[i].step * at[map->dim[i].of] : start[i];
+    return flatten(from, dims, map->rank);
 }
 
-static bool lat_transpose(struct lat *l)
+/* What a pad or a concat does not show of one operand is another one's. */
+static bool lat_view(struct lat *l)
 {
-    int64_t dims[RANK_MAX], at[RANK_MAX], from[RANK_MAX];
-    int32_t rank;
-    uint32_t n;
-    const int64_t *perm = node_ints(l->node, "perm", &n);
-    if (!l->in[0] || !operand_dims(l, 0, dims, &rank))
-        return false;
-    for (uint32_t k = 0; k < l->n; k++) {
-        coords(l, k, at);
-        for (int32_t i = 0; i < rank; i++)
-            from[perm[i]] = at[i];
-        l->elems[k] = l->in[0][flatten(from, dims, rank)];
-    }
-    return true;
-}
-
-static bool lat_slice(struct lat *l)
-{
-    int64_t dims[RANK_MAX], at[RANK_MAX], start[RANK_MAX];
-    int32_t rank;
-    uint32_t n;
-    const expr_id *starts = node_exprs(l->node, "starts", &n);
-    const int64_t *steps = node_ints(l->node, "steps", &n);
-    if (!l->in[0] || !operand_dims(l, 0, dims, &rank))
-        return false;
-    for (int32_t i = 0; i < rank; i++)
-        if (!ex_is_const(l->ex, starts[i], &start[i]))
-            return false;
-    for (uint32_t k = 0; k < l->n; k++) {
-        coords(l, k, at);
-        for (int32_t i = 0; i < rank; i++)
-            at[i] = start[i] + steps[i] * at[i];
-        int64_t p = flatten(at, dims, rank);
-        if (p >= 0)
-            l->elems[k] = l->in[0][p];
-    }
-    return true;
-}
-
-static bool lat_pad(struct lat *l)
-{
-    int64_t dims[RANK_MAX], at[RANK_MAX], lo[RANK_MAX];
-    int32_t rank;
-    uint32_t n;
-    const expr_id *los = node_exprs(l->node, "lo", &n);
-    if (!l->in[0] || !operand_dims(l, 0, dims, &rank) || strcmp(node_str(l->node, "mode", "constant"), "constant") != 0)
-        return false;
-    for (int32_t i = 0; i < rank; i++)
-        if (!ex_is_const(l->ex, los[i], &lo[i]))
-            return false;
-    expr_id fill = ex_const(l->ex, 0);
-    if (l->node->n_in > 1)
-        fill = l->in[1] ? l->in[1][0] : (expr_id){0};
-    for (uint32_t k = 0; k < l->n; k++) {
-        coords(l, k, at);
-        for (int32_t i = 0; i < rank; i++)
-            at[i] -= lo[i];
-        int64_t p = flatten(at, dims, rank);
-        l->elems[k] = p >= 0 ? l->in[0][p] : fill;
-    }
-    return true;
-}
-
-static bool lat_concat(struct lat *l)
-{
-    int64_t dims[RANK_MAX], at[RANK_MAX], base = 0, axis = node_int(l->node, "axis", 0);
-    int32_t rank;
+    int64_t dims[RANK_MAX], start[RANK_MAX], at[RANK_MAX];
+    uint32_t shown = l->node->op == OP_PAD ? 1 : l->node->n_in;
     bool any = false;
-    for (uint32_t i = 0; i < l->node->n_in; i++) {
+    expr_id fill = l->node->op == OP_PAD && l->node->n_in == 1 ? ex_const(l->ex, 0) : (expr_id){0};
+    if (l->node->op == OP_PAD && l->node->n_in > 1 && l->in[1])
+        fill = l->in[1][0];
+    for (uint32_t k = 0; k < l->n; k++)
+        l->elems[k] = fill;
+    for (uint32_t i = 0; i < shown; i++) {
         const expr_id *in = lattice_elems(l->g, l->node->in[i]);
-        if (!operand_dims(l, i, dims, &rank))
+        struct view_map map;
+        int32_t rank;
+        if (!operand_dims(l, i, dims, &rank) || !view_map(l->g, l->node, i, &map))
             return false;
+        for (int32_t d = 0; d < rank; d++)
+            if (!ex_is_const(l->ex, map.dim[d].start, &start[d]))
+                return false;
         for (uint32_t k = 0; in && k < l->n; k++) {
             coords(l, k, at);
-            at[axis] -= base;
-            int64_t p = flatten(at, dims, rank);
+            int64_t p = shown_at(&map, start, dims, at);
             if (p >= 0)
                 l->elems[k] = in[p];
         }
         any |= in != NULL;
-        base += dims[axis];
     }
     return any;
 }

@@ -10,6 +10,7 @@
 
 #include "ir/eval/eval.h"
 #include "ir/eval/fold.h"
+#include "ir/graph/view_map.h"
 #include "ir/ops/scalar.h"
 
 enum {
@@ -205,24 +206,13 @@ static struct affine affine_view(struct graph *g, const struct node *n)
 {
     struct affine a = {.shape = shape_of(g, n->out[0])};
     struct shape x = shape_of(g, n->in[0]);
-    uint32_t count;
-    if (n->op == OP_TRANSPOSE) {
-        const int64_t *perm = node_ints(n, "perm", &count);
-        for (int32_t d = 0; d < a.shape.rank; d++)
-            a.stride[d] = x.weight[perm[d]];
-    } else if (n->op == OP_SLICE) {
-        const expr_id *starts = node_exprs(n, "starts", &count);
-        const int64_t *steps = node_ints(n, "steps", &count);
-        for (int32_t d = 0; d < a.shape.rank; d++) {
-            int64_t start = 0;
-            ex_is_const(g->ctx->exprs, starts[d], &start);
-            a.base += start * x.weight[d];
-            a.stride[d] = steps[d] * x.weight[d];
-        }
-    } else {
-        int32_t lead = a.shape.rank - x.rank;
-        for (int32_t d = lead; d < a.shape.rank; d++)
-            a.stride[d] = x.dims[d - lead] == 1 ? 0 : x.weight[d - lead];
+    struct view_map map = {0};
+    view_map(g, n, 0, &map);
+    for (int32_t d = 0; d < map.rank; d++) {
+        int64_t start = 0;
+        ex_is_const(g->ctx->exprs, map.dim[d].start, &start);
+        a.base += start * x.weight[d];
+        a.stride[map.dim[d].of] = map.dim[d].step * x.weight[d];
     }
     collapse(&a);
     return a;
@@ -379,21 +369,27 @@ static bool read_iota(struct reader *r, const struct node *n, const struct run *
     return true;
 }
 
-/* Reads what operand v contributes to dst through a window. */
-static bool read_window(struct reader *r, value_id v, const struct window *w, const struct run *runs, uint32_t n_runs,
+/* Reads what operand k of a pad or a concat contributes to dst. */
+static bool read_window(struct reader *r, const struct node *n, uint32_t k, const struct run *runs, uint32_t n_runs,
                         char *dst, int depth)
 {
     struct level *l = &r->level[depth];
-    size_t size = elem_size(value_type(r->g, v)->elem);
-    int64_t total = map_window(r, w, runs, n_runs, l);
+    struct window w = {.shape = shape_of(r->g, n->out[0]), .x = shape_of(r->g, n->in[k])};
+    struct view_map map = {0};
+    view_map(r->g, n, k, &map);
+    for (int32_t d = 0; d < map.rank; d++)
+        if (ex_is_const(r->g->ctx->exprs, map.dim[d].start, &w.lo[d]))
+            w.lo[d] = -w.lo[d];
+    size_t size = elem_size(value_type(r->g, n->in[k])->elem);
+    int64_t total = map_window(r, &w, runs, n_runs, l);
     char *from = level_buffer(r, depth, 0);
     if (total == 0)
         return true;
-    if (!read_runs(r, v, l->runs.data, l->runs.n, total, from, depth + 1))
+    if (!read_runs(r, n->in[k], l->runs.data, l->runs.n, total, from, depth + 1))
         return false;
-    for (uint32_t k = 0; k < l->pieces.n; k++) {
-        memcpy(dst + (size_t)l->pieces.data[k].to * size, from, (size_t)l->pieces.data[k].n * size);
-        from += (size_t)l->pieces.data[k].n * size;
+    for (uint32_t i = 0; i < l->pieces.n; i++) {
+        memcpy(dst + (size_t)l->pieces.data[i].to * size, from, (size_t)l->pieces.data[i].n * size);
+        from += (size_t)l->pieces.data[i].n * size;
     }
     return true;
 }
@@ -401,12 +397,7 @@ static bool read_window(struct reader *r, value_id v, const struct window *w, co
 static bool read_pad(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
                      char *dst, int depth)
 {
-    struct window w = {.shape = shape_of(r->g, n->out[0]), .x = shape_of(r->g, n->in[0])};
     size_t size = elem_size(value_type(r->g, n->in[0])->elem);
-    uint32_t count;
-    const expr_id *lo = node_exprs(n, "lo", &count);
-    for (uint32_t d = 0; d < count; d++)
-        ex_is_const(r->g->ctx->exprs, lo[d], &w.lo[d]);
     memset(dst, 0, (size_t)total * size);
     if (n->n_in > 1) {
         const struct tensor_data *fill = value_fold(r->g, n->in[1]);
@@ -415,21 +406,16 @@ static bool read_pad(struct reader *r, const struct node *n, const struct run *r
         if (!fill)
             return false;
     }
-    return read_window(r, n->in[0], &w, runs, n_runs, dst, depth);
+    return read_window(r, n, 0, runs, n_runs, dst, depth);
 }
 
 static bool read_concat(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
                         char *dst, int depth)
 {
     (void)total;
-    struct window w = {.shape = shape_of(r->g, n->out[0])};
-    int64_t axis = node_int(n, "axis", 0);
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        w.x = shape_of(r->g, n->in[i]);
-        if (!read_window(r, n->in[i], &w, runs, n_runs, dst, depth))
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (!read_window(r, n, k, runs, n_runs, dst, depth))
             return false;
-        w.lo[axis] += w.x.dims[axis];
-    }
     return true;
 }
 

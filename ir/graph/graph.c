@@ -59,12 +59,12 @@ const struct type *value_type(const struct graph *g, value_id v)
 expr_id concat_begin(const struct graph *graph, const struct node *n, uint32_t k)
 {
     struct graph *g = (struct graph *)(uintptr_t)graph;   /* only its cache changes */
-    uint32_t id = graph_value(g, n->out[0])->def.i;
+    uint32_t id = n->out ? graph_value(g, n->out[0])->def.i : 0;
     int64_t axis = node_int(n, "axis", 0);
     while (g->begins.n <= id)
         VEC_PUSH(&g->arena, &g->begins, (struct concat_begins){0});
     struct concat_begins *b = &g->begins.data[id];
-    if (b->n != n->n_in + 1) {
+    if (b->n != n->n_in + 1 || (id == 0 && k == 0)) {
         *b = (struct concat_begins){n->n_in + 1, NEW_ARRAY(&g->arena, expr_id, n->n_in + 1)};
         b->begin[0] = ex_const(g->ctx->exprs, 0);
         for (uint32_t i = 0; i < n->n_in; i++)

@@ -183,7 +183,7 @@ struct node *graph_node(const struct graph *, node_id);
 struct value *graph_value(const struct graph *, value_id);
 struct region *graph_get_region(const struct graph *, region_id);
 /* Where operand k of a concat begins along its axis; k == n_in: where the last one ends. The types of its operands must
- * not change afterwards. */
+ * not change afterwards. A node without results, which is not in the graph yet, is asked from k = 0 on. */
 expr_id concat_begin(const struct graph *, const struct node *, uint32_t k);
 const struct type *value_type(const struct graph *, value_id);
 /* The operator that defines v; OP_NONE for parameters. */

@@ -10,7 +10,7 @@
 /* The second operand of a contraction wants its last free dim contiguous: that is where the lanes go. */
 static void want_order(struct layouter *l, const struct node *n)
 {
-    int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, free_dim);
+    int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, 1, free_dim);
     value_id b = n->in[1];
     if (count > 0 && l->m->stored[b.i] && l->m->storage[b.i].place == PLACE_ARENA && !l->wish[b.i].plain)
         l->wish[b.i].fastest = free_dim[count - 1] + 1;

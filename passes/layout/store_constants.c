@@ -15,38 +15,19 @@
 enum { NUMBER_SLOTS = 4096, PROBES = 16 };
 enum { NUMBERS_MOST = 64 }; /* of a kernel: it may have 255 arguments */
 
-/* v = a conversion of narrower floats, or of bytes (weights that the arithmetic wants as f32): those are stored, and
- * widened where they are read. */
-static bool widens(const struct layouter *l, const struct node *n)
+/* Through views that move nothing, to the value that is stored. perm[d]: the dim of the root that dim d of v is; NULL:
+ * nobody asks, and dims may be others. */
+static value_id const_root(struct layouter *l, value_id v, int64_t *perm)
 {
-    if (n->op != OP_CONVERT)
-        return false;
-    enum elem from = value_type(l->g, n->in[0])->elem, to = value_type(l->g, n->out[0])->elem;
-    return (from == ELEM_F16 || from == ELEM_BF16 || from == ELEM_I8) && to == ELEM_F32;
-}
-
-/* Through views that move nothing, to the value that is stored; packed: perm[d] is the dim of the root that dim d of v
- * is. */
-static value_id const_root(struct layouter *l, value_id v, bool packed, int64_t *perm)
-{
-    uint32_t count;
-    for (int32_t d = 0; d < value_type(l->g, v)->rank; d++)
+    for (int32_t d = 0; perm && d < value_type(l->g, v)->rank; d++)
         perm[d] = d;
-    for (;;) {
-        if (!graph_value(l->g, v)->def.i || l->computed[v.i] ||
-            l->m->storage[v.i].place != PLACE_NONE) /* packed already: read there */
-            return v;
-        const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
-        if (n->op == OP_TRANSPOSE) {
-            const int64_t *p = node_ints(n, "perm", &count);
-            for (int32_t d = 0; packed && d < value_type(l->g, v)->rank; d++)
-                perm[d] = p[perm[d]];
-        } else if (n->op != OP_IDENTITY && !widens(l, n) &&
-                   (packed || (n->op != OP_BROADCAST && n->op != OP_RESHAPE))) {
-            return v;
-        }
-        v = n->in[0];
+    while (!l->computed[v.i] && l->m->storage[v.i].place == PLACE_NONE) { /* packed already: read there */
+        if (!perm && (value_op(l->g, v) == OP_BROADCAST || value_op(l->g, v) == OP_RESHAPE))
+            v = graph_node(l->g, graph_value(l->g, v)->def)->in[0];
+        else if (!weight_step(l->g, &v, perm))
+            break;
     }
+    return v;
 }
 
 /* Equal numbers lie in the file once, though each is a value of its own (ir/graph/pool.c): weights without padding. */
@@ -161,7 +142,7 @@ static void leaves_store(struct layouter *l, value_id v, int32_t lanes, uint32_t
 /* What scales the second operand's blocks lies as its panels do: a number for each lane, side by side. */
 static void scales_pack(struct layouter *l, const struct node *n)
 {
-    int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, free_dim);
+    int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, 1, free_dim);
     for (uint32_t o = 3; count && o < n->n_in; o += 2)
         if (value_is_const(l->g, n->in[o]) && !l->computed[n->in[o].i])
             leaves_store(l, n->in[o], free_dim[count - 1], 1);
@@ -178,7 +159,7 @@ static void const_pack(struct layouter *l, const struct node *n)
         return;
     if (dot_scaled(n))
         scales_pack(l, n);
-    value_id root = const_root(l, w, true, perm);
+    value_id root = const_root(l, w, perm);
     if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || !weight_order(l->g, n, perm, order, &lanes))
         return;
     if (conv_pixel_lanes(l->m, n)) /* each is a number that all lanes share: too dear to be computed for every tile */
@@ -193,12 +174,11 @@ static void const_pack(struct layouter *l, const struct node *n)
 static void const_numbers(struct layouter *l, const struct kernel *k)
 {
     VEC(value_id) numbers = {0};
-    int64_t perm[RANK_MAX];
     for (uint32_t j = 0; j < k->nodes.n; j++) {
         const struct node *n = graph_node(l->g, k->nodes.data[j]);
         for (uint32_t o = 0; op_shape(n->op) == SHAPE_MAP && o < n->n_in; o++)
             if (value_is_const(l->g, n->in[o]) && splat_is_number(l->g, n->in[o]))
-                VEC_PUSH(l->m->arena, &numbers, const_root(l, n->in[o], false, perm));
+                VEC_PUSH(l->m->arena, &numbers, const_root(l, n->in[o], NULL));
     }
     for (uint32_t i = 0; numbers.n <= NUMBERS_MOST && i < numbers.n; i++)
         if (l->m->storage[numbers.data[i].i].place == PLACE_NONE &&
@@ -234,12 +214,11 @@ static bool is_stored_part(const struct layouter *l, value_id v)
 /* by_row: only some of its rows are read. */
 static void const_plain(struct layouter *l, value_id v, bool parts, bool by_row)
 {
-    int64_t perm[RANK_MAX];
     int32_t order[RANK_MAX];
     if (!v.i || !value_is_const(l->g, v) || value_type(l->g, v)->kind != TYPE_TENSOR ||
         value_is_splat(l->g, v, &(double){0}, &(int64_t){0}))
         return;
-    value_id root = const_root(l, v, false, perm);
+    value_id root = const_root(l, v, NULL);
     enum op op = value_op(l->g, root);
     if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || op_shape(op) == SHAPE_POINT)
         return;

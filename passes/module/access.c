@@ -2,6 +2,8 @@
  * calling these one after the other; the simplifier of ir/expr/expr.c does the rest. */
 #include "passes/module/access.h"
 
+#include "ir/graph/view_map.h"
+
 #include <string.h>
 
 expr_id storage_address(struct exprs *x, const struct storage *s, const expr_id *idx)
@@ -55,47 +57,21 @@ void point_split(struct exprs *x, expr_id linear, const expr_id *dims, int32_t r
     }
 }
 
-/* The smallest leading parts of two lists of dims with one product. */
-static void reshape_part(struct exprs *x, const expr_id *from, int32_t nf, const expr_id *to, int32_t nt,
-                         int32_t *part_f, int32_t *part_t)
-{
-    expr_id f[RANK_MAX + 1], t[RANK_MAX + 1];
-    f[0] = t[0] = ex_const(x, 1);
-    for (int32_t i = 0; i < nf; i++)
-        f[i + 1] = ex_mul(x, f[i], from[i]);
-    for (int32_t i = 0; i < nt; i++)
-        t[i + 1] = ex_mul(x, t[i], to[i]);
-    *part_f = nf;
-    *part_t = nt;
-    for (int32_t sum = 2; sum < nf + nt; sum++)
-        for (int32_t i = sum > nt ? sum - nt : 1; i < sum && i <= nf; i++)
-            if (f[i].i == t[sum - i].i) {
-                *part_f = i;
-                *part_t = sum - i;
-                return;
-            }
-}
-
-/* Parts of equal extent map to one another, each by itself: that keeps symbolic dims out of the arithmetic of
- * others. */
 static void reshape_point(struct exprs *x, const struct type *from, const expr_id *idx, const struct type *to,
                           expr_id *out)
 {
+    struct reshape_group group[GROUPS_MOST];
     expr_id dims[RANK_MAX], one = ex_const(x, 1);
-    int32_t f = 0, t = 0, nf = from->rank, nt = to->rank, pf, pt;
-    while (nf > 0 && nt > 0 && from->dims[nf - 1].i == to->dims[nt - 1].i)
-        out[--nt] = idx[--nf];
-    for (; f < nf || t < nt; f += pf, t += pt) {
-        if (f < nf && t < nt && from->dims[f].i == to->dims[t].i) {
+    uint32_t n = reshape_groups(x, from, to, group);
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t f = group[i].from, t = group[i].to;
+        if (group[i].n_from == 1 && group[i].n_to == 1) {
             out[t] = idx[f];
-            pf = pt = 1;
             continue;
         }
-        reshape_part(x, from->dims + f, nf - f, to->dims + t, nt - t, &pf, &pt);
-        for (int32_t d = t; d < t + pt; d++)
+        for (int32_t d = t; d < t + group[i].n_to; d++)
             dims[d] = ex_lo(x, to->dims[d]) >= 1 ? to->dims[d] : ex_max(x, to->dims[d], one);
-        expr_id linear = point_linear(x, idx + f, from->dims + f, pf);
-        point_split(x, linear, dims + t, pt, out + t);
+        point_split(x, point_linear(x, idx + f, from->dims + f, group[i].n_from), dims + t, group[i].n_to, out + t);
     }
 }
 
@@ -108,147 +84,159 @@ static expr_id reflect_index(struct exprs *x, expr_id i, expr_id n)
     return ex_min(x, m, ex_sub(x, period, m));
 }
 
-/* ---- one function for each view: column "index" of ops.def ------------------------------------------------------- */
+/* ---- views ------------------------------------------------------------------------------------------------------- */
 
-typedef void index_fn(const struct graph *, const struct node *, uint32_t k, const expr_id *idx, expr_id *out,
-                      expr_id *cond);
-
-static void pad_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
-                      expr_id *cond)
+/* Elements around the operand are some of its own. */
+static void repeated_index(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
 {
     struct exprs *x = g->ctx->exprs;
-    const struct type *from = value_type(g, n->in[k]);
+    const struct type *from = value_type(g, n->in[0]);
     const expr_id *lo = node_exprs(n, "lo", &(uint32_t){0});
     const char *mode = node_str(n, "mode", "constant");
     for (int32_t d = 0; d < from->rank; d++) {
         expr_id i = ex_sub(x, idx[d], lo[d]), size = from->dims[d];
-        if (!strcmp(mode, "constant")) {
-            *cond = ex_and(x, *cond, ex_and(x, ex_le(x, ex_const(x, 0), i), ex_lt(x, i, size)));
-            out[d] = i;
-        } else if (!strcmp(mode, "edge")) {
+        if (!strcmp(mode, "edge"))
             out[d] = ex_max(x, ex_const(x, 0), ex_min(x, i, ex_addc(x, size, -1)));
-        } else if (!strcmp(mode, "wrap")) {
+        else if (!strcmp(mode, "wrap"))
             out[d] = ex_mod(x, i, ex_max(x, size, ex_const(x, 1)));
-        } else {
-            out[d] = reflect_index(x, i, size);
-        }
-    }
-}
-
-static void concat_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
-                         expr_id *cond)
-{
-    struct exprs *x = g->ctx->exprs;
-    const struct type *from = value_type(g, n->in[k]);
-    int64_t axis = node_int(n, "axis", 0);
-    expr_id begin = concat_begin(g, n, k);
-    memcpy(out, idx, (size_t)from->rank * sizeof *out);
-    out[axis] = ex_sub(x, idx[axis], begin);
-    *cond = ex_and(x, ex_le(x, begin, idx[axis]), ex_lt(x, out[axis], from->dims[axis]));
-}
-
-static void broadcast_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
-                            expr_id *cond)
-{
-    struct exprs *x = g->ctx->exprs;
-    const struct type *from = value_type(g, n->in[k]), *to = value_type(g, n->out[0]);
-    int32_t shift = to->rank - from->rank;
-    expr_id zero = ex_const(x, 0), one = ex_const(x, 1);
-    (void)cond;
-    for (int32_t d = 0; d < from->rank; d++) {
-        if (from->dims[d].i == to->dims[d + shift].i)
-            out[d] = idx[d + shift];
         else
-            out[d] = ex_select(x, ex_eq(x, from->dims[d], one), zero, idx[d + shift]);
+            out[d] = reflect_index(x, i, size);
     }
 }
-
-static void reshape_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
-                          expr_id *cond)
-{
-    (void)cond;
-    reshape_point(g->ctx->exprs, value_type(g, n->out[0]), idx, value_type(g, n->in[k]), out);
-}
-
-static void transpose_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
-                            expr_id *cond)
-{
-    uint32_t rank;
-    const int64_t *perm = node_ints(n, "perm", &rank);
-    (void)g;
-    (void)k;
-    (void)cond;
-    for (uint32_t d = 0; d < rank; d++)
-        out[perm[d]] = idx[d];
-}
-
-static void slice_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
-                        expr_id *cond)
-{
-    struct exprs *x = g->ctx->exprs;
-    uint32_t rank;
-    const expr_id *starts = node_exprs(n, "starts", &rank);
-    const int64_t *steps = node_ints(n, "steps", &rank);
-    (void)k;
-    (void)cond;
-    for (uint32_t d = 0; d < rank; d++)
-        out[d] = ex_add(x, starts[d], ex_mulc(x, idx[d], steps[d]));
-}
-
-static void identity_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
-                           expr_id *cond)
-{
-    (void)cond;
-    memcpy(out, idx, (size_t)value_type(g, n->in[k])->rank * sizeof *out);
-}
-
-/* Of a view that can be turned round: column "inverse". */
-typedef void inverse_fn(const struct graph *, const struct node *, const expr_id *idx, expr_id *out);
-
-static void reshape_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
-{
-    reshape_point(g->ctx->exprs, value_type(g, n->in[0]), idx, value_type(g, n->out[0]), out);
-}
-
-static void transpose_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
-{
-    uint32_t rank;
-    const int64_t *perm = node_ints(n, "perm", &rank);
-    (void)g;
-    for (uint32_t d = 0; d < rank; d++)
-        out[d] = idx[perm[d]];
-}
-
-static void identity_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
-{
-    memcpy(out, idx, (size_t)value_type(g, n->out[0])->rank * sizeof *out);
-}
-
-static const struct {
-    index_fn *index;
-    inverse_fn *inverse;
-    bool parts;
-} views[OP_COUNT] = {
-#define VIEW(id, name, least, most, infer, eval, lattice, read, check, idle, index, inverse, parts, attrs) \
-    [OP_##id] = {index, inverse, parts},
-#include "ir/ops/ops.def"
-};
 
 void view_index(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *out,
                 expr_id *cond)
 {
-    *cond = ex_const(g->ctx->exprs, 1);
-    views[n->op].index(g, n, k, idx, out, cond);
+    struct exprs *x = g->ctx->exprs;
+    const struct type *from = value_type(g, n->in[k]);
+    expr_id zero = ex_const(x, 0), one = ex_const(x, 1);
+    struct view_map map;
+    *cond = one;
+    if (n->op == OP_RESHAPE) {
+        reshape_point(x, value_type(g, n->out[0]), idx, from, out);
+    } else if (!view_map(g, n, k, &map)) {
+        repeated_index(g, n, idx, out);
+    } else {
+        for (int32_t i = 0; i < map.rank; i++) {
+            const struct view_dim *d = &map.dim[i];
+            out[i] = ex_add(x, d->start, ex_mulc(x, idx[d->of], d->step));
+            if (d->is_chosen)
+                out[i] = ex_select(x, ex_eq(x, from->dims[i], one), zero, out[i]);
+            if (d->is_window)
+                *cond = ex_and(x, *cond, ex_and(x, ex_le(x, zero, out[i]), ex_lt(x, out[i], from->dims[i])));
+        }
+    }
 }
 
 void view_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
 {
-    views[n->op].inverse(g, n, idx, out);
+    struct view_map map;
+    if (n->op == OP_RESHAPE)
+        reshape_point(g->ctx->exprs, value_type(g, n->in[0]), idx, value_type(g, n->out[0]), out);
+    else if (view_map(g, n, 0, &map))
+        for (int32_t i = 0; i < map.rank; i++)
+            out[map.dim[i].of] = idx[i];
 }
+
+static const struct {
+    bool inverse, parts;
+} views[OP_COUNT] = {
+#define VIEW(id, name, least, most, infer, eval, lattice, read, check, idle, map, inverse, parts, attrs) \
+    [OP_##id] = {inverse, parts},
+#include "ir/ops/ops.def"
+};
 
 bool view_is_whole(enum op op)
 {
     return op_shape(op) == SHAPE_VIEW && !views[op].parts;
+}
+
+/* ---- which dims of an operand make those of the result ----------------------------------------------------------- */
+
+static void view_sources(const struct graph *g, const struct type *from, const struct type *t,
+                         const struct view_map *map, int32_t *of)
+{
+    for (int32_t i = 0; i < map->rank; i++) {
+        const struct view_dim *d = &map->dim[i];
+        bool same = d->step == 1 && !d->is_chosen && from->dims[i].i == t->dims[d->of].i &&
+                    ex_is(g->ctx->exprs, d->start, 0);
+        if (d->step)
+            of[d->of] = same ? i : SOURCE_MIXED;
+    }
+}
+
+/* Less the dims of one element on either side, but for the last one. */
+static void trim(struct exprs *x, const expr_id *dims, int32_t *first, int32_t *n)
+{
+    while (*n > 1 && ex_is(x, dims[*first + *n - 1], 1))
+        --*n;
+    for (; *n > 1 && ex_is(x, dims[*first], 1); --*n)
+        ++*first;
+}
+
+static void reshape_sources(const struct graph *g, const struct type *from, const struct type *t, int32_t *of)
+{
+    struct reshape_group group[GROUPS_MOST];
+    uint32_t n = reshape_groups(g->ctx->exprs, from, t, group);
+    for (int32_t d = 0; d < t->rank; d++)
+        of[d] = SOURCE_MIXED;
+    for (uint32_t k = 0; k < n; k++) {
+        struct reshape_group *r = &group[k];
+        trim(g->ctx->exprs, from->dims, &r->from, &r->n_from);
+        trim(g->ctx->exprs, t->dims, &r->to, &r->n_to);
+        if (r->n_from == 1 && r->n_to == 1 && from->dims[r->from].i == t->dims[r->to].i)
+            of[r->to] = r->from;
+    }
+}
+
+static bool holds(const int64_t *list, uint32_t n, int64_t d)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i] == d)
+            return true;
+    return false;
+}
+
+/* Batch dims belong to both operands, the free ones to one. Scales (operand 2 and on) have the dims of what they
+ * scale. */
+static void dot_sources(const struct graph *g, const struct node *n, uint32_t k, int32_t *of)
+{
+    uint32_t n_batch, own = k & 1;
+    const int64_t *batch = node_ints(n, own ? "batch_b" : "batch_a", &n_batch);
+    int32_t free_dim[RANK_MAX], d = 0;
+    for (; d < (int32_t)n_batch; d++)
+        of[d] = (int32_t)batch[d];
+    for (uint32_t o = 0; o < 2; o++) {
+        int32_t count = dot_free(g, n, o, free_dim);
+        for (int32_t i = 0; i < count; i++)
+            of[d++] = o == own ? free_dim[i] : SOURCE_NONE;
+    }
+}
+
+bool source_dims(const struct graph *g, const struct node *n, uint32_t k, int32_t of[RANK_MAX])
+{
+    const struct type *from = value_type(g, n->in[k]), *t = value_type(g, n->out[0]);
+    struct view_map map;
+    uint32_t n_axes;
+    for (int32_t d = 0; d < t->rank; d++)
+        of[d] = op_shape(n->op) == SHAPE_MAP ? d : SOURCE_NONE;
+    if (n->op == OP_RESHAPE) {
+        reshape_sources(g, from, t, of);
+    } else if (op_shape(n->op) == SHAPE_VIEW) {
+        if (!view_map(g, n, k, &map))
+            return false;
+        view_sources(g, from, t, &map, of);
+    } else if (n->op == OP_REDUCE) {
+        const int64_t *axes = node_ints(n, "axes", &n_axes);
+        for (int32_t i = 0, d = 0; i < from->rank; i++)
+            if (!holds(axes, n_axes, i))
+                of[d++] = i;
+    } else if (n->op == OP_DOT) {
+        dot_sources(g, n, k, of);
+    } else {
+        return op_shape(n->op) == SHAPE_MAP;
+    }
+    return true;
 }
 
 /* ---- indices that memory holds: column "access" of ops.def ------------------------------------------------------- */
@@ -298,7 +286,7 @@ void index_access(const struct graph *g, const struct node *n, const expr_id *id
 
 bool view_invertible(const struct graph *g, node_id id)
 {
-    return views[graph_node(g, id)->op].inverse != NULL;
+    return views[graph_node(g, id)->op].inverse;
 }
 
 bool late_expr(struct exprs *x, expr_id e)
@@ -321,48 +309,37 @@ value_id view_plain(const struct graph *g, value_id v)
     return v;
 }
 
+static uint32_t all_dims(const struct type *t)
+{
+    return t->rank >= 32 ? UINT32_MAX : (1u << t->rank) - 1;
+}
+
 /* Beyond, nothing is claimed: what several nodes read is looked at for each of them. */
 enum { MAX_CONST_DEPTH = 64, MAX_CONST_STEPS = 2000 };
 static uint32_t invariant(struct graph *g, value_id v, int depth, uint32_t *steps)
 {
     const struct type *t = value_type(g, v);
-    uint32_t all = t->rank >= 32 ? UINT32_MAX : (1u << t->rank) - 1, mask = 0;
+    uint32_t all = all_dims(t), mask = 0;
     if (graph_value(g, v)->def.i == 0 || depth > MAX_CONST_DEPTH || ++*steps > MAX_CONST_STEPS)
         return 0;
-    const struct node *n = graph_node(g, graph_value(g, v)->def);
-    uint32_t count;
-    if (n->op == OP_BROADCAST) {
-        const struct type *from = value_type(g, n->in[0]);
-        uint32_t inner = invariant(g, n->in[0], depth + 1, steps);
-        int32_t shift = t->rank - from->rank;
-        for (int32_t d = 0; d < t->rank; d++)
-            if (d < shift || from->dims[d - shift].i != t->dims[d].i || (inner >> (d - shift) & 1))
-                mask |= 1u << d;
-        return mask;
-    }
-    if (n->op == OP_TRANSPOSE) {
-        const int64_t *perm = node_ints(n, "perm", &count);
-        uint32_t inner = invariant(g, n->in[0], depth + 1, steps);
-        for (int32_t d = 0; d < t->rank; d++)
-            mask |= (inner >> perm[d] & 1) << d;
-        return mask;
-    }
-    if (n->op == OP_RESHAPE) {
-        uint32_t inner = invariant(g, n->in[0], depth + 1, steps);
-        int32_t r = value_type(g, n->in[0])->rank;
-        return inner == (r >= 32 ? UINT32_MAX : (1u << r) - 1) ? all : 0;
-    }
-    if (op_shape(n->op) == SHAPE_MAP) {
-        mask = all;
-        for (uint32_t k = 0; mask && k < n->n_in; k++)
-            mask &= invariant(g, n->in[k], depth + 1, steps);
-        return mask;
-    }
-    /* One element along a dim: nothing to vary. */
     for (int32_t d = 0; d < t->rank; d++)
         if (ex_is(g->ctx->exprs, t->dims[d], 1))
-            mask |= 1u << d;
-    return mask;
+            mask |= 1u << d; /* one element: nothing to vary */
+    const struct node *n = graph_node(g, graph_value(g, v)->def);
+    if (op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_VIEW)
+        return mask;
+    for (uint32_t k = 0; all & ~mask && k < n->n_in; k++) {
+        int32_t of[RANK_MAX];
+        uint32_t inner = invariant(g, n->in[k], depth + 1, steps);
+        if (inner == all_dims(value_type(g, n->in[k])) && op_shape(n->op) != SHAPE_MAP && view_is_whole(n->op))
+            continue;
+        if (!source_dims(g, n, k, of))
+            return mask;
+        for (int32_t d = 0; d < t->rank; d++)
+            if (of[d] == SOURCE_MIXED || (of[d] >= 0 && !(inner >> of[d] & 1)))
+                all &= ~(1u << d);
+    }
+    return all | mask;
 }
 
 uint32_t value_const_invariant(struct graph *g, value_id v)
@@ -415,20 +392,35 @@ bool conv_pixel_lanes(const struct module *m, const struct node *n)
            channels / groups % CHANNEL_BLOCK != 0;
 }
 
-int32_t dot_free(const struct graph *g, const struct node *n, int32_t free_dim[RANK_MAX])
+int32_t dot_free(const struct graph *g, const struct node *n, uint32_t operand, int32_t free_dim[RANK_MAX])
 {
-    uint32_t n_list[2];
-    const int64_t *list[2] = {node_ints(n, "batch_b", &n_list[0]), node_ints(n, "contract_b", &n_list[1])};
+    uint32_t n_batch, n_contract;
+    const int64_t *batch = node_ints(n, operand ? "batch_b" : "batch_a", &n_batch);
+    const int64_t *contract = node_ints(n, operand ? "contract_b" : "contract_a", &n_contract);
     int32_t count = 0;
-    for (int32_t d = 0; d < value_type(g, n->in[1])->rank; d++) {
-        bool bound = false;
-        for (int k = 0; k < 2; k++)
-            for (uint32_t i = 0; i < n_list[k]; i++)
-                bound |= list[k][i] == d;
-        if (!bound)
+    for (int32_t d = 0; d < value_type(g, n->in[operand])->rank; d++)
+        if (!holds(batch, n_batch, d) && !holds(contract, n_contract, d))
             free_dim[count++] = d;
-    }
     return count;
+}
+
+static bool widens(const struct graph *g, const struct node *n)
+{
+    enum elem from = n->op == OP_CONVERT ? value_type(g, n->in[0])->elem : ELEM_NONE;
+    return (from == ELEM_F16 || from == ELEM_BF16 || from == ELEM_I8) && value_type(g, n->out[0])->elem == ELEM_F32;
+}
+
+bool weight_step(const struct graph *g, value_id *v, int64_t *perm)
+{
+    node_id def = graph_value(g, *v)->def;
+    const struct node *n = def.i ? graph_node(g, def) : NULL;
+    int32_t of[RANK_MAX];
+    if (!n || (n->op != OP_TRANSPOSE && n->op != OP_IDENTITY && !widens(g, n)) || !source_dims(g, n, 0, of))
+        return false;
+    for (int32_t d = 0; perm && d < value_type(g, *v)->rank; d++)
+        perm[d] = of[perm[d]];
+    *v = n->in[0];
+    return true;
 }
 
 int32_t weight_order(const struct graph *g, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX],
@@ -448,7 +440,7 @@ int32_t weight_order(const struct graph *g, const struct node *n, const int64_t 
         return r;
     }
     const int64_t *batch = node_ints(n, "batch_b", &nb), *con = node_ints(n, "contract_b", &nc);
-    int32_t count = dot_free(g, n, free_dim);
+    int32_t count = dot_free(g, n, 1, free_dim);
     for (uint32_t i = 0; i < nb; i++)
         order[r++] = (int32_t)perm[batch[i]];
     for (int32_t i = 0; i < count; i++)

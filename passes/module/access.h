@@ -13,6 +13,14 @@ void view_inverse(const struct graph *, const struct node *, const expr_id *idx,
 /* Is one operand read, whatever the point? Not so of pad and concat, nor of what is no view. */
 bool view_is_whole(enum op);
 
+/* Which dim of operand k makes each dim of n's result: of[d], which has the same extent, and each index d of the result
+ * needs nothing of operand k but index of[d]. False: an operator that mixes all dims (a window, a scan, a gather). */
+enum {
+    SOURCE_NONE = -1, /* the operand is the same all along d */
+    SOURCE_MIXED = -2 /* several dims, or a part of one */
+};
+bool source_dims(const struct graph *, const struct node *n, uint32_t k, int32_t of[RANK_MAX]);
+
 /* What an index operator reads for point idx of its result: its data at `at`, of which dims `dim` .. dim + n - 1 are
  * left open: they are what its operand 1 holds at `index`, where dim `component` counts them (-1: there is one, and no
  * such dim). The dims of the data behind those run along dims `behind` and up of the result. */
@@ -33,8 +41,8 @@ bool late_type(struct exprs *, const struct type *);
 /* Product of dims. */
 expr_id shape_count(struct exprs *, const expr_id *dims, int32_t rank);
 
-/* The dims of a contraction's second operand that are neither batch nor contracted, in order; their number. */
-int32_t dot_free(const struct graph *, const struct node *, int32_t free_dim[RANK_MAX]);
+/* The dims of a contraction's operand 0 or 1 that are neither batch nor contracted, in order; their number. */
+int32_t dot_free(const struct graph *, const struct node *, uint32_t operand, int32_t free_dim[RANK_MAX]);
 /* Dims of a contraction's operand 0 or 1: batch (those of the result, in order), the contracted one, the free one.
  * False unless there is one of each of the last two. */
 struct dot_dims {
@@ -43,6 +51,9 @@ struct dot_dims {
 };
 bool dot_dims(const struct graph *, const struct node *, uint32_t operand, struct dot_dims *);
 
+/* From v to what it transposes or widens: narrower floats and bytes are stored as they are, and widened where they are
+ * read. Dim d of some value was dim perm[d] of v, and is dim perm[d] of that; perm may be NULL. False: v is stored. */
+bool weight_step(const struct graph *, value_id *v, int64_t *perm);
 /* The order in which panels of n's second operand, n a contraction or a convolution, hold the dims of the constant
  * behind it, outermost first: batch, free, contracted. perm[d]: the constant's dim that dim d of the operand is.
  * *lanes: its dim of which CHANNEL_BLOCK elements lie together. Returns how many; 0: there is no free dim, and no

@@ -20,29 +20,13 @@ int64_t winograd_extent(const struct module *m, expr_id e)
     return ex_is_const(m->ctx->exprs, e, &n) ? n : UNKNOWN_EXTENT;
 }
 
-/* Narrow floats and bytes stay so in the file: U is made of them widened. */
-static bool widens(const struct graph *g, value_id w)
-{
-    const struct node *n = graph_value(g, w)->def.i ? graph_node(g, graph_value(g, w)->def) : NULL;
-    enum elem from = n && n->op == OP_CONVERT ? value_type(g, n->in[0])->elem : ELEM_NONE;
-    return from == ELEM_F16 || from == ELEM_BF16 || from == ELEM_I8;
-}
-
-/* The constant that a convolution's weights are a transposed view of. perm[d]: the dim of it that dim d of the weights
- * is. */
+/* What is stored of a convolution's weights. perm[d]: the dim of it that dim d of the weights is. */
 static value_id weights_root(const struct module *m, value_id w, int64_t perm[4])
 {
-    uint32_t count;
     for (int32_t d = 0; d < 4; d++)
         perm[d] = d;
-    while (m->storage[w.i].place == PLACE_NONE &&
-           (value_op(m->g, w) == OP_TRANSPOSE || value_op(m->g, w) == OP_IDENTITY || widens(m->g, w))) {
-        const struct node *n = graph_node(m->g, graph_value(m->g, w)->def);
-        const int64_t *p = n->op == OP_TRANSPOSE ? node_ints(n, "perm", &count) : NULL;
-        for (int32_t d = 0; p && d < 4; d++)
-            perm[d] = p[perm[d]];
-        w = n->in[0];
-    }
+    while (m->storage[w.i].place == PLACE_NONE && weight_step(m->g, &w, perm))
+        ;
     return w;
 }
 

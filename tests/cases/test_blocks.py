@@ -103,7 +103,7 @@ def test_slices_of_products(tmp_path):
     save(tmp_path / "s.onnx", nodes, [value("a", [200, 64])], [value("last", [1, 4096])], {**w, **more}, 21)
     net, a = Model(tmp_path, path=tmp_path / "s.onnx"), floats(200, 64)
     near(net.want([a])[0], net.run([a], "-O2")[0])
-    mcc(tmp_path / "s.onnx", "-o", tmp_path / "s.mcir", "-stop-after=raise-slices")
+    mcc(tmp_path / "s.onnx", "-o", tmp_path / "s.mcir", "-stop-after=hoist-slices")
     assert re.search(r"f32\[1, 4096\] = dot", (tmp_path / "s.mcir").read_text())
 
 

@@ -1,4 +1,4 @@
-"""Slices of rows move up to the products that make them (raise-slices), asked for by --last-logits or by the file, beside ONNX Runtime."""
+"""Slices of rows move up to the products that make them (hoist-slices), asked for by --last-logits or by the file, beside ONNX Runtime."""
 import re
 
 import numpy as np
@@ -24,7 +24,7 @@ def decoder(folder, tail=(), out="logits", dims=("b", "n", WORDS)):
 
 def rows_of_products(model, *flags):
     """Of what each product makes, in order: are all n rows of it computed?"""
-    return [m[1] == "n" for m in re.finditer(r"f32\[\w+, (.*), \w+\] = dot\(", model.dump("raise-slices", *flags))]
+    return [m[1] == "n" for m in re.finditer(r"f32\[\w+, (.*), \w+\] = dot\(", model.dump("hoist-slices", *flags))]
 
 
 FORMS = {

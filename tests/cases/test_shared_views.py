@@ -1,4 +1,4 @@
-"""Constants that are others transposed, reshaped or rows of them are stored once (passes/graph/merge_views.c), unless reading them
+"""Constants that are others transposed, reshaped or rows of them are stored once (passes/graph/share_constants.c), unless reading them
 there is slower; --stats says which and why. Answers stay those of ONNX Runtime."""
 import itertools
 import random

@@ -1,4 +1,4 @@
-/* merge-views: a constant that is another one transposed, reshaped or a part of its rows becomes that view of it.
+/* share-constants: a constant that is another one transposed, reshaped or a part of its rows becomes that view of it.
  *
  * In and out: a legal graph whose equal constants are one (ir/graph/pool.c). Exporters fold a Transpose of a weight
  * into a second initializer: the table of an Embedding and the weight of a Linear tied to it, for one. As a view of the
@@ -98,33 +98,15 @@ static void collect(struct merger *m)
     }
 }
 
-/* Weights of a narrower float type are widened where they are read. */
-static bool is_seen_through(const struct graph *g, const struct node *n)
-{
-    enum elem from = n->n_in == 1 ? value_type(g, n->in[0])->elem : ELEM_NONE;
-    return n->op == OP_TRANSPOSE || n->op == OP_IDENTITY ||
-           (n->op == OP_CONVERT && (from == ELEM_F16 || from == ELEM_BF16) &&
-            value_type(g, n->out[0])->elem == ELEM_F32);
-}
-
 /* The constant that v shows, with its dims permuted: dim d of v is dim perm[d] of it. NULL: none. */
 static struct constant *constant_behind(struct merger *m, value_id v, int64_t *perm)
 {
     int32_t rank = value_type(m->g, v)->kind == TYPE_TENSOR ? value_type(m->g, v)->rank : 0;
-    uint32_t n;
     for (int32_t d = 0; d < rank; d++)
         perm[d] = d;
-    while (v.i < m->n_values && !m->index_of[v.i]) {
-        if (!graph_value(m->g, v)->def.i)
+    while (v.i < m->n_values && !m->index_of[v.i])
+        if (!weight_step(m->g, &v, perm))
             return NULL;
-        const struct node *node = graph_node(m->g, graph_value(m->g, v)->def);
-        if (!is_seen_through(m->g, node))
-            return NULL;
-        const int64_t *p = node->op == OP_TRANSPOSE ? node_ints(node, "perm", &n) : NULL;
-        for (int32_t d = 0; p && d < rank; d++)
-            perm[d] = p[perm[d]];
-        v = node->in[0];
-    }
     return v.i < m->n_values ? &m->all.data[m->index_of[v.i] - 1] : NULL;
 }
 
@@ -152,7 +134,7 @@ static void note_use(struct merger *m, const struct node *n, uint32_t operand)
     int64_t perm[RANK_MAX];
     struct constant *c = n->in[operand].i ? constant_behind(m, n->in[operand], perm) : NULL;
     struct panels p = {0};
-    if (!c || is_seen_through(m->g, n))
+    if (!c || (n->n_out && weight_step(m->g, &(value_id){n->out[0].i}, NULL)))
         return;
     if (n->op == OP_GATHER && operand == 0)
         add_rows(c, c->dims[perm[node_int(n, "axis", 0)]], elements_hint(m->g, n->out[0]));
@@ -517,7 +499,7 @@ static void part_views(struct merger *m)
         }
 }
 
-bool merge_views(struct module *module)
+bool share_constants(struct module *module)
 {
     struct graph *g = module->g;
     struct merger m = {.g = g, .report = module->report, .probes = PROBES, .n_values = g->values.n};

@@ -1,0 +1,56 @@
+/* separate-results: a result of a region that no kernel of the region writes for itself becomes a copy: a parameter, a
+ * capture, a constant, a second use, the result of a call. In and out: a legal graph; what comes after may rely on a
+ * writer for each result. For every graph; most have no such result.
+ */
+#include "passes/module/module.h"
+
+/* Gives v a copy of its own, made by a node at the end of region r. */
+static value_id copy_value(struct module *m, region_id r, value_id v)
+{
+    struct builder b = {.g = m->g, .region = r};
+    const struct type *t = value_type(m->g, v);
+    struct attr strings[] = {attr_str("fn", "spread"), attr_elem("elem", t->elem),
+                             attr_exprs("dims", t->dims, (uint32_t)t->rank)}; /* no kernel moves them */
+    return t->elem == ELEM_STR ? b_op(&b, OP_STRING, &v, 1, strings, 3) : b_copy(&b, v);
+}
+
+/* A region's result has to be written by a kernel of that region, once: a parameter, a capture, a constant, a second
+ * use or the result of a call gets a copy. */
+static bool needs_copy(const struct module *m, region_id r, const value_id *before, uint32_t n_before, value_id v)
+{
+    const struct value *value = graph_value(m->g, v);
+    if (!value->def.i || value_is_const(m->g, v))
+        return true;
+    const struct node *n = graph_node(m->g, value->def);
+    if (n->parent.i != r.i || n->op == OP_IDENTITY || n->op == OP_IF || n->op == OP_LOOP ||
+        (op_shape(n->op) == SHAPE_OPAQUE && r.i != 1))
+        return true;
+    if (op_info(n->op)->memory == MEMORY_OWN)
+        return true;
+    for (uint32_t j = 0; j < n_before; j++)
+        if (before[j].i == v.i)
+            return true;
+    return false;
+}
+
+bool separate_results(struct module *m)
+{
+    struct graph *g = m->g;
+    for (uint32_t r = 1; r < g->regions.n; r++) {
+        struct region *region = graph_get_region(g, (region_id){r});
+        for (uint32_t k = 0; k < region->results.n; k++) {
+            value_id v = region->results.data[k];
+            if (value_type(g, v)->kind != TYPE_TENSOR || value_type(g, v)->rank < 0 ||
+                !needs_copy(m, (region_id){r}, region->results.data, k, v))
+                continue;
+            value_id c = copy_value(m, (region_id){r}, v);
+            region = graph_get_region(g, (region_id){r});
+            region->results.data[k] = c;
+            graph_value(g, c)->n_uses++;
+            graph_value(g, v)->n_uses--;
+            if (r == 1 && k < g->outputs.n)
+                g->outputs.data[k].value = c;
+        }
+    }
+    return true;
+}
