@@ -220,7 +220,7 @@ struct module {
     int opt_level;
     uint32_t winograd; /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
     enum winograd_source
-        winograd_weights; /* where kernels have the transformed ones from (passes/schedule/winograd_weights.c) */
+        winograd_weights; /* where kernels have the transformed ones from (passes/schedule/prepare_winograd.c) */
     bool attention; /* as one kernel, where that is possible */
     bool strassen; /* large products as seven of halves */
     enum precision precision; /* of contractions, but for nodes that a choice names */

@@ -47,7 +47,7 @@ bool winograd_serves(const struct module *, const struct kernel *);
 uint32_t winograd_best(const struct module *, const struct kernel *);
 /* The pass choose_winograd decides for every convolution kernel whether, and how, it is computed so
  * (kernel.form.winograd), before halos are planned: the operand has to reach as far as whole tiles do. */
-/* ---- winograd_weights.c ---- */
+/* ---- prepare_winograd.c ---- */
 /* Open derives no larger U, and none that fewer than RATE_WINOGRAD_KEPT_TILES use; how its kernel is cut
  * (emit/winograd/prepare.c). */
 int64_t winograd_kept_bytes(const struct module *);

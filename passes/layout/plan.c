@@ -1,4 +1,4 @@
-/* plan_memory: offsets of arena buffers.
+/* plan: offsets of arena buffers.
  *
  * Life of a buffer: from the first kernel that writes it (or its halo) to the last that reads it, in execution order;
  * what a nested region touches lives as long as the node that owns the region runs. Sizes that are all multiples of one

@@ -1,5 +1,5 @@
-/* Where a Winograd kernel has its transformed weights U = G g G' from: the kernel derives them, open has derived them
- * for all runs, or the file has them. Auto never stores them: U is 1.8 to 7 times as large as g.
+/* prepare-winograd: where a Winograd kernel has its transformed weights U = G g G' from: the kernel derives them, open
+ * has derived them for all runs, or the file has them. Auto never stores them: U is 1.8 to 7 times as large as g.
  *
  * U of open and of the file is computed in double and rounded once, and lies the same for every variant of an artifact:
  * [point][block of 16 output channels][input channel][16].

@@ -1,9 +1,9 @@
-/* Which convolutions are computed by Winograd's form, and which m: by cost.
+/* choose-winograd: which convolutions are computed by Winograd's form, and which m: by cost.
  *
  * The choice is made for the artifact's best CPU (module_machine), so that all its variants agree and share what open
  * transforms. Three terms decide: the products, which are fewer the larger m is, on tiles that the image may not fill;
  * the transforms, per tile and channel; and the weights, which come from memory in each run and are transformed in each
- * group of tiles, unless open keeps them transformed (winograd_weights.c). The costs of budget.def are cycles of a core
+ * group of tiles, unless open keeps them transformed (prepare_winograd.c). The costs of budget.def are cycles of a core
  * with two 16-lane multiply-adds a cycle; what such a core computes takes others longer, memory does not. If the user
  * says where the transformed weights come from, the same forms are chosen. */
 #include "passes/schedule/winograd.h"

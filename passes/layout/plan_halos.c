@@ -1,5 +1,4 @@
-/* plan_halos: zero padding of convolutions becomes a halo around the stored operand. add_halo_kernels: who writes its
- * zeros. */
+/* plan-halos: zero padding of convolutions becomes a halo around the stored operand (add_halo_kernels.c writes it). */
 #include "passes/module/access.h"
 #include "passes/layout/layout.h"
 
@@ -36,26 +35,6 @@ bool plan_halos(struct module *m)
         const struct kernel *k = &m->kernels.data[i];
         if (k->anchor.i && graph_node(m->g, k->anchor)->op == OP_CONV)
             plan_halo(&l, k);
-    }
-    return true;
-}
-
-/* The zeros of a halo are written anew in each run, by a kernel of their own right behind the one that stores the
- * value. */
-bool add_halo_kernels(struct module *m)
-{
-    uint32_t n = m->kernels.n;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
-        for (uint32_t o = 0; o < k->outs.n; o++) {
-            value_id v = k->outs.data[o];
-            struct kernel h = {.kind = KERNEL_HALO, .region = k->region, .order = k->order};
-            if (!m->storage[v.i].halo || k->piece > 1)
-                continue;
-            VEC_PUSH(m->arena, &h.outs, v);
-            VEC_PUSH(m->arena, &m->kernels, h);
-            k = &m->kernels.data[i];
-        }
     }
     return true;
 }

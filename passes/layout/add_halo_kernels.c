@@ -1,0 +1,21 @@
+/* add-halo-kernels: the zeros of a halo are written anew in each run, by a kernel of their own right after the one that
+ * stores the value. */
+#include "passes/module/module.h"
+
+bool add_halo_kernels(struct module *m)
+{
+    uint32_t n = m->kernels.n;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct kernel *k = &m->kernels.data[i];
+        for (uint32_t o = 0; o < k->outs.n; o++) {
+            value_id v = k->outs.data[o];
+            struct kernel h = {.kind = KERNEL_HALO, .region = k->region, .order = k->order};
+            if (!m->storage[v.i].halo || k->piece > 1)
+                continue;
+            VEC_PUSH(m->arena, &h.outs, v);
+            VEC_PUSH(m->arena, &m->kernels, h);
+            k = &m->kernels.data[i];
+        }
+    }
+    return true;
+}
