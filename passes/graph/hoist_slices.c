@@ -2,15 +2,16 @@
  *
  *   slice(dot(f(x), w))     ->     dot(f(slice(x)), w)
  *
- * A language model's logits are wanted for the last position, a classifier reads the first token: what only one row is
- * read of computes one row. In and out: a legal graph.
+ * For language models whose logits are wanted for the last position, classifiers that read the first token, recurrent
+ * networks of which one step is read. It changes 6 of the 554 networks of ../shared/models that compile. In and out: a
+ * legal graph.
  *
- * From the last node of a region to the first: where all that read a value are slices with the same bounds, and the
- * value's operator computes a row from the same rows of its operands, it computes those rows alone, of slices of its
- * operands; the readers read that. Operators that are fused anyway (maps and views) gain nothing by it, and a slice
- * between a product and its epilogue would part them: so a slice moves only on its way to a product with rows to spare.
- * Constants are never cut for a product, since its panels may be shared. What a row needs of other rows (scores of
- * attention that a reshape has folded, windows, scans) stays as it is.
+ * From the last node of a region to the first: if all readers of a value are slices with the same bounds, and its
+ * operator computes a row from the same rows of its operands (cut.h), it computes those rows alone, of slices of its
+ * operands. Operators that are fused anyway (maps and views) gain nothing by it, and a slice between a product and its
+ * epilogue would part them: so a slice moves only on its way to a product with rows to spare. Constants are never cut
+ * for a product, since its panels may be shared. If a row needs other rows (scores of attention that a reshape has
+ * folded, windows, scans), the slice stays.
  */
 #include "passes/graph/cut.h"
 #include "passes/module/module.h"

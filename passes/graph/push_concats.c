@@ -2,9 +2,10 @@
  *
  *   convert(f(concat(a, b)), u8)     ->     concat(convert(f(a), u8), convert(f(b), u8))
  *
- * A quantized network has its concats between DequantizeLinear and QuantizeLinear. After the rounding, the kernel that
- * makes an operand also quantizes it, in the epilogue of its convolution, and stores the bytes in their place of the
- * result (layout/place_pieces.c). Before the rounding, one kernel would read all operands again, and ask for each
+ * For quantized convolutional networks with concats (Inception, DenseNet, YOLO), which have them between
+ * DequantizeLinear and QuantizeLinear: none of the 554 of ../shared/models that compile. After the rounding, the kernel
+ * that makes an operand also quantizes it, in the epilogue of its convolution, and stores the bytes in their place of
+ * the result (layout/place_pieces.c). Before the rounding, one kernel would read all operands again, and ask for each
  * element which operand it belongs to. f: maps of one operand that varies along the axis; the others are broadcasts
  * that do not. Each operand of the new concat is the part of the rounded value that one operand of the old one makes.
  * In and out: a legal graph.

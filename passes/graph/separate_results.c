@@ -1,6 +1,7 @@
 /* separate-results: a result of a region that no kernel of the region writes for itself becomes a copy: a parameter, a
  * capture, a constant, a second use, the result of a call. In and out: a legal graph; what comes after may rely on a
- * writer for each result. For every graph; most have no such result.
+ * writer for each result. For graphs with control flow, and those that return an input, a constant or a value twice: 83
+ * of the 554 networks of ../shared/models that compile.
  */
 #include "passes/module/module.h"
 
