@@ -17,7 +17,7 @@
 #include "passes/module/module.h"
 
 enum {
-    LOOKED_AT = 256, /* nodes behind one slice in search of a product */
+    LOOKED_AT = 512, /* operands of nodes behind one slice, in search of a product */
     STEPS = 1 << 28 /* over lists of nodes, in all */
 };
 
@@ -49,10 +49,10 @@ static bool cuttable(struct graph *g, const struct node *n, const struct cut *c)
 static bool pays(struct graph *g, value_id v, const struct cut *c, uint32_t *budget)
 {
     node_id def = graph_value(g, v)->def;
-    if (!def.i || !cut_dims(g, v, c) || !*budget || !cuttable(g, graph_node(g, def), c))
+    const struct node *n = def.i ? graph_node(g, def) : NULL;
+    if (!n || !cut_dims(g, v, c) || n->n_in > *budget || !cuttable(g, n, c))
         return false;
-    --*budget;
-    const struct node *n = graph_node(g, def);
+    *budget -= n->n_in;
     for (uint32_t k = 0; n->op != OP_DOT && k < n->n_in; k++) {
         struct cut own;
         if (cut_operand(g, n, k, c, &own) && pays(g, n->in[k], &own, budget))

@@ -40,17 +40,21 @@ static bool is_movable(struct graph *g, const struct chain *c)
 {
     const struct node *concat = graph_node(g, c->concat);
     int32_t of[RANK_MAX], axis = (int32_t)node_int(concat, "axis", 0);
-    for (uint32_t k = 0; k < concat->n_in; k++)
-        for (int32_t d = 0; source_dims(g, concat, k, of) && d < value_type(g, concat->out[0])->rank; d++)
+    if (concat->n_in < 2 || concat->n_in > PIECES_MOST)
+        return false;
+    for (uint32_t k = 0; k < concat->n_in; k++) {
+        source_dims(g, concat, k, of);
+        for (int32_t d = 0; d < value_type(g, concat->out[0])->rank; d++)
             if (d != axis && of[d] != d)
                 return false;
+    }
     for (uint32_t i = 0; i < c->n; i++) {
         const struct node *n = graph_node(g, c->node[i]);
         for (uint32_t k = 0; k < n->n_in; k++)
             if (k != c->varies[i] && !cut_is_free(g, n->in[k], 1u << axis))
                 return false;
     }
-    return concat->n_in > 1 && concat->n_in <= PIECES_MOST;
+    return true;
 }
 
 /* What lies between rounding `id` and a concat that nothing else reads; false: no such concat. */
