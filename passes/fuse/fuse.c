@@ -16,9 +16,10 @@
  */
 #include "passes/fuse/fuse.h"
 #include "ir/target/budget.h"
-#include "passes/module/query.h"
-#include "passes/graph/find_attention.h"
+#include "passes/module/access.h"
+#include "passes/module/attention.h"
 #include "passes/module/choices.h"
+#include "passes/module/query.h"
 
 #include <string.h>
 
@@ -235,6 +236,44 @@ static void demand_cheap(struct fuser *f, value_id v, node_id via, const struct 
         demand_at(f, v, via, d, idx, false, via.i);
 }
 
+/* What the softmax and the scores of an attention read besides each other: the sink, what maps on the way from the
+ * scores have for other operands, and the rows' operand of the scores, wanted at the point that a point of p has there.
+ */
+static void demand_sides(struct fuser *f, const struct attention *a, const struct demand *d)
+{
+    const struct node *scores = graph_node(f->g, a->scores);
+    const struct type *p = value_type(f->g, graph_node(f->g, a->values)->in[0]);
+    expr_id idx[RANK_MAX], at[RANK_MAX];
+    struct dot_dims rows;
+    for (int32_t i = 0; i < p->rank; i++) {
+        const char *name = arena_printf(f->m->arena, "a%u.%d", a->values.i, i);
+        idx[i] = ex_sym(f->x, demand_symbol(f, p->dims[i], name));
+    }
+    attention_walk(f->g, &a->to_z, idx);
+    if (a->sink.node.i) {
+        memcpy(at, idx, sizeof at);
+        attention_walk(f->g, &a->to_max, at);
+        demand_cheap(f, attention_operand(f->g, a->sink), a->sink.node, d, at);
+    }
+    for (uint32_t i = 0; i < a->to_scores.n; i++) {
+        const struct attention_step s = a->to_scores.data[i];
+        const struct node *n = graph_node(f->g, s.node);
+        for (uint32_t o = 0; o < n->n_in; o++)
+            if (o != s.operand)
+                demand_cheap(f, n->in[o], s.node, d, idx);
+        attention_walk(f->g, &(attention_steps){.data = &a->to_scores.data[i], .n = 1}, idx);
+    }
+    if (!dot_dims(f->g, scores, a->rows_of, &rows))
+        return;
+    for (uint32_t i = 0; i < rows.n_batch; i++)
+        at[rows.batch[i]] = idx[i];
+    at[rows.free] = idx[rows.n_batch + a->rows_of];
+    const char *name = arena_printf(f->m->arena, "a%u.d", a->values.i);
+    const struct type *t = value_type(f->g, scores->in[a->rows_of]);
+    at[rows.contract] = ex_sym(f->x, demand_symbol(f, t->dims[rows.contract], name));
+    demand_cheap(f, scores->in[a->rows_of], a->scores, d, at);
+}
+
 /* The kernel of an attention's second contraction computes all that lies between it and the operands of the first, with
  * what masks and biases are computed from, and the rows' operand of the first. */
 static void fuse_attention(struct fuser *f, const struct attention *a, const struct demand *d)
@@ -245,9 +284,7 @@ static void fuse_attention(struct fuser *f, const struct attention *a, const str
         kernel_add(f, d->kernel, a->nodes.data[i]);
     demand_hard(f, values->in[1], d->kernel, 0);
     demand_hard(f, scores->in[1 - a->rows_of], d->kernel, 0);
-    demand_cheap(f, scores->in[a->rows_of], a->scores, d, a->row_point);
-    for (uint32_t i = 0; i < a->sides.n; i++)
-        demand_cheap(f, a->sides.data[i].value, a->sides.data[i].via, d, a->sides.data[i].idx);
+    demand_sides(f, a, d);
 }
 
 static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)

@@ -3,7 +3,7 @@
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32)) * s,     s = max |w| / 127,     q = convert(round(w / s), i8)
  *
  * with a scale for each output channel; as i4, where that divides the steps of a product or the input channels, one for
- * each GROUP of them:
+ * each GROUP of them, and in front of the products of an attention, which stays as it was found, that one:
  *
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32) * s)
  *
@@ -12,6 +12,7 @@
  * loads of their panels. For contractions of f32 that nothing has narrowed, without batches and groups.
  */
 #include "passes/module/access.h"
+#include "passes/module/attention.h"
 #include "passes/module/module.h"
 
 #define LEAST_SCALE 1e-30 /* of a channel of zeros */
@@ -59,6 +60,10 @@ static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t
     value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), STEPS);
     value_id q = b_convert(&b, b_unary(&b, OP_ROUND, b_binary(&b, OP_DIV, w, s)), ELEM_I8);
     value_id in[2] = {n.in[0], b_convert(&b, q, ELEM_F32)};
+    if (is_attention_product(m, id)) {
+        graph_set_operand(m->g, id, 1, b_binary(&b, OP_MUL, in[1], s));
+        return;
+    }
     value_id y = b_op(&b, n.op, in, 2, n.attr, n.n_attr);
     if (n.op == OP_CONV) { /* [channels, 1, ...] beside [images, channels, ...] */
         s = b_squeeze(&b, s, 1);

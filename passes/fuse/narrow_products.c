@@ -15,7 +15,7 @@
  *
  * f16-sums says so of contractions (attribute part); schedules take it where the CPU has FP16 arithmetic.
  */
-#include "passes/graph/find_attention.h"
+#include "passes/module/attention.h"
 #include "passes/module/choices.h"
 #include "passes/module/module.h"
 #include "passes/schedule/winograd.h"
@@ -86,7 +86,7 @@ static enum elem elem_wanted(const struct module *m, node_id id)
                                       [PRECISION_F16] = ELEM_F16,
                                       [PRECISION_F16_SUMS] = ELEM_F16};
     const struct node *n = graph_node(m->g, id);
-    if (!is_candidate(m, n) || attention_of_scores(m, id) || attention_of_values(m, id))
+    if (!is_candidate(m, n) || is_attention_product(m, id))
         return ELEM_NONE;
     return elems[precision_wanted(m, id)];
 }
@@ -267,7 +267,6 @@ bool narrow_products(struct module *m)
 {
     struct narrower w = {.m = m, .g = m->g, .n_values = m->g->values.n};
     w.fate = NEW_ARRAY(m->arena, struct fate, w.n_values);
-    find_attention(m); /* of the graph as it is, whether kernels will have it or not */
     find_operands(&w);
     uint32_t deepest = 0;
     for (uint32_t depth = 0; depth <= deepest; depth++)
@@ -285,8 +284,6 @@ bool narrow_products(struct module *m)
         if (precision_wanted(m, id) == PRECISION_F16_SUMS)
             set_sum(m->g, id, "part", ELEM_F16);
     }
-    m->attention_of = NULL;
-    m->n_attention_nodes = 0;
     graph_sweep(m->g);
     return true;
 }

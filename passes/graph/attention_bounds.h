@@ -2,7 +2,7 @@
 #ifndef MCC_PASSES_ATTENTION_BOUNDS_H
 #define MCC_PASSES_ATTENTION_BOUNDS_H
 
-#include "passes/graph/find_attention.h"
+#include "passes/module/attention.h"
 
 /* Only keys below v + more (end), or only those from v + more on, have a part: v an integer, at idx, which knows
  * nothing of the key. */

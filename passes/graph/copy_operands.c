@@ -7,7 +7,7 @@
  * For most graphs with products or convolutions of what is no kernel's result: it changes 79 of the 554 networks of
  * ../shared/models that compile. In and out: a legal graph; comes right before fuse.
  */
-#include "passes/graph/find_attention.h"
+#include "passes/module/attention.h"
 #include "passes/module/access.h"
 #include "passes/module/module.h"
 #include "passes/module/query.h"

@@ -1,14 +1,14 @@
-/* Recognises attention in the graph of core operators: see graph/find_attention.h.
+/* find-attention: recognises attention in the graph of core operators and records it (passes/module/attention.h).
+ * In and out: a legal graph, which stays as it is.
  *
  * From each contraction backwards: its first operand is a quotient of exponentials and their sum over the contracted
  * dim; what the exponentials are of leads, through maps and views, to another contraction whose free dims are the rows
  * and the keys. Every value on the way is wanted here alone. Points decide, not operators' names: symbols for a row and
  * a key go through all views and have to come out as they were.
  */
-#include "passes/graph/find_attention.h"
-
 #include "ir/target/budget.h"
 #include "passes/module/access.h"
+#include "passes/module/attention.h"
 #include "passes/module/query.h"
 
 #include <float.h>
@@ -35,6 +35,7 @@ struct finder {
     struct attention *a;
     region_id region;
     expr_id row, key;
+    value_id sum_max, sum_sink; /* of what the sum has of a sink; {0}: there is none */
     const expr_id *sink_point;
     sym_id row_sym, key_sym;
     uint32_t visits;
@@ -96,17 +97,15 @@ static bool is_reduce(struct finder *f, value_id v, const expr_id *at, const cha
     return true;
 }
 
-/* v at idx = the larger of x and *least, x at another point: x, that point in place, and *least; else v, and *least
- * stays. */
-static value_id raised_from(struct finder *f, value_id v, expr_id *idx, double *least)
+/* v at idx = the larger of x, at another point, and a splat: x, that point in place, and where the splat is; else v. */
+static value_id raised_from(struct finder *f, value_id v, expr_id *idx, struct attention_step *least)
 {
     const struct node *n = def_of(f->g, v);
-    double splat = 0;
     if (!n || n->op != OP_MAX)
         return v;
     for (uint32_t k = 0; k < 2; k++)
-        if (value_is_splat(f->g, n->in[1 - k], &splat, &(int64_t){0}) && inner(f, v, OP_MAX, 1)) {
-            *least = splat;
+        if (value_is_splat(f->g, n->in[1 - k], &(double){0}, &(int64_t){0}) && inner(f, v, OP_MAX, 1)) {
+            *least = (struct attention_step){graph_value(f->g, v)->def, 1 - k};
             return spread_of(f, n->in[k], idx);
         }
     return v;
@@ -162,8 +161,8 @@ static value_id sum_of_keys(struct finder *f, value_id v, expr_id *idx)
         if (!(e = def_of(f->g, n->in[k])) || e->op != OP_EXP || !(d = def_of(f->g, e->in[0])) || d->op != OP_SUB ||
             !inner(f, v, OP_ADD, 1) || !inner(f, n->in[k], OP_EXP, 1) || !inner(f, e->in[0], OP_SUB, 1))
             continue;
-        f->a->sink = d->in[0];
-        f->a->max = d->in[1];
+        f->sum_sink = d->in[0];
+        f->sum_max = d->in[1];
         f->sink_point = arena_copy(f->m->arena, idx, (rank ? rank : 1) * sizeof *idx);
         return spread_of(f, n->in[1 - k], idx);
     }
@@ -176,22 +175,31 @@ static value_id max_of_keys(struct finder *f, value_id v, expr_id *idx)
 {
     struct attention *a = f->a;
     const struct node *n = def_of(f->g, v);
-    bool same = !a->sink.i || is_same(f, v, idx, a->max, f->sink_point);
+    bool same = f->sum_sink.i && is_same(f, v, idx, f->sum_max, f->sink_point);
     a->max = v;
-    if (!a->sink.i)
+    if (!f->sum_sink.i)
         return v;
     for (int32_t d = 0; d < value_type(f->g, v)->rank; d++)
         same = same && !ex_uses(f->x, idx[d], f->key_sym); /* else each key has its own */
     for (uint32_t k = 0; k < 2 && same && n && n->op == OP_MAX; k++) {
-        if (!is_same(f, n->in[k], idx, a->sink, f->sink_point) || !inner(f, v, OP_MAX, 2))
+        if (!is_same(f, n->in[k], idx, f->sum_sink, f->sink_point) || !inner(f, v, OP_MAX, 2))
             continue;
-        size_t rank = (size_t)value_type(f->g, v)->rank;
-        const expr_id *point = arena_copy(f->m->arena, idx, (rank ? rank : 1) * sizeof *idx);
-        a->sink = n->in[k];
-        VEC_PUSH(f->m->arena, &a->sides, ((struct attention_side){a->sink, graph_value(f->g, v)->def, point}));
+        a->sink = (struct attention_step){graph_value(f->g, v)->def, k};
         return spread_of(f, n->in[1 - k], idx);
     }
     return (value_id){0};
+}
+
+/* From v back to max, which max_of_keys found behind it. */
+static void steps_to_max(struct finder *f, value_id v)
+{
+    while (v.i != f->a->max.i) {
+        node_id id = graph_value(f->g, v)->def;
+        const struct node *n = graph_node(f->g, id);
+        uint32_t k = n->op == OP_MAX && value_is_splat(f->g, n->in[0], &(double){0}, &(int64_t){0});
+        VEC_PUSH(f->m->arena, &f->a->to_max, ((struct attention_step){id, k}));
+        v = n->in[k];
+    }
 }
 
 /* v at idx = softmax of z along dim `axis`, there. */
@@ -201,31 +209,35 @@ static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int3
     const struct node *n = def_of(f->g, v), *one;
     size_t size = (size_t)value_type(f->g, v)->rank * sizeof *idx;
     expr_id at[RANK_MAX];
-    value_id d;
+    value_id d, sum;
+    struct attention_step lowest = {{0}, 0};
     if (!n || (n->op != OP_MUL && n->op != OP_DIV) || !inner(f, v, n->op, 1))
         return false;
     memcpy(at, idx, size);
     a->terms = n->in[0];
-    a->sum = spread_of(f, n->in[1], at);
+    sum = spread_of(f, n->in[1], at);
     if (n->op == OP_MUL) {
-        one = inner(f, a->sum, OP_DIV, 1);
+        one = inner(f, sum, OP_DIV, 1);
         if (!one || !is_splat_of(f, one->in[0], 1))
             return false;
-        a->sum = spread_of(f, one->in[1], at);
+        sum = spread_of(f, one->in[1], at);
     }
-    a->sum = sum_of_keys(f, raised_from(f, a->sum, at, &a->least_sum), at);
-    if (!is_reduce(f, a->sum, at, "sum", a->terms, idx, axis) || !match_terms(f, a->terms, &d))
+    sum = sum_of_keys(f, raised_from(f, sum, at, &a->least), at);
+    if (!is_reduce(f, sum, at, "sum", a->terms, idx, axis) || !match_terms(f, a->terms, &d))
         return false;
     n = inner(f, d, OP_SUB, value_op(f->g, a->terms) == OP_SELECT ? 2 : 1);
     if (!n)
         return false;
     memcpy(at, idx, size);
     a->z = n->in[0];
-    a->subtracted = n->in[1];
-    double lowest =
-        -FLT_MAX; /* of a maximum: applied where the terms are; a higher one were wrong for the spans before */
     value_id max = max_of_keys(f, raised_from(f, spread_of(f, n->in[1], at), at, &lowest), at);
-    return lowest <= -FLT_MAX && max.i && is_reduce(f, max, at, "max", a->z, idx, axis);
+    double bound = -FLT_MAX; /* applied where the terms are; a higher one were wrong for the spans before */
+    if (lowest.node.i)
+        value_is_splat(f->g, attention_operand(f->g, lowest), &bound, &(int64_t){0});
+    if (bound > -FLT_MAX || !max.i || !is_reduce(f, max, at, "max", a->z, idx, axis))
+        return false;
+    steps_to_max(f, n->in[1]);
+    return true;
 }
 
 /* Is the contraction's result at this point that of a row and a key, in batches that know of neither? */
@@ -243,17 +255,7 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
     f->a->rows_of = free[0].i != f->row.i;
     if (free[f->a->rows_of].i != f->row.i || free[1 - f->a->rows_of].i != f->key.i)
         return false;
-    if (!ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) || size < 1 || size > size_most(f->m))
-        return false;
-    const struct dot_dims *rows = f->a->rows_of ? &k : &q;
-    expr_id *point = NEW_ARRAY(f->m->arena, expr_id, rows->n_batch + 2);
-    for (uint32_t i = 0; i < rows->n_batch; i++)
-        point[rows->batch[i]] = idx[i];
-    point[rows->free] = f->row;
-    point[rows->contract] = ex_sym(
-        f->x, sym_new(f->x, SYM_LOOP, arena_printf(f->m->arena, "a%u.d", f->a->values.i), 0, size - 1));
-    f->a->row_point = point;
-    return true;
+    return ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) && size >= 1 && size <= size_most(f->m);
 }
 
 /* From v, wanted at idx, back to the scores: through maps and views that nobody else reads. */
@@ -276,9 +278,8 @@ static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32
     bool view = view_invertible(f->g, id);
     if (!view && op_shape(n->op) != SHAPE_MAP)
         return false;
-    int32_t rank = value_type(f->g, v)->rank;
     for (uint32_t k = 0; k < n->n_in; k++) {
-        memcpy(at, idx, (size_t)rank * sizeof *at);
+        memcpy(at, idx, (size_t)value_type(f->g, v)->rank * sizeof *at);
         if (view)
             view_index(f->g, n, k, idx, at, &cond);
         if (!find_scores(f, n->in[k], at, depth + 1))
@@ -286,11 +287,6 @@ static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32
         VEC_PUSH(f->m->arena, &f->a->to_scores,
                  ((struct attention_step){id, k})); /* from the scores on: turned later */
         VEC_PUSH(f->m->arena, &f->a->nodes, id);
-        for (uint32_t o = 0; o < n->n_in; o++)
-            if (o != k)
-                VEC_PUSH(f->m->arena, &f->a->sides,
-                         ((struct attention_side){
-                             n->in[o], id, arena_copy(f->m->arena, idx, (size_t)(rank ? rank : 1) * sizeof *idx)}));
         return true;
     }
     return false;
@@ -351,78 +347,25 @@ static bool match(struct finder *f, const struct node *n)
     return axis >= 0 && match_softmax(f, from, idx, axis) && find_scores(f, f->a->z, idx, 0);
 }
 
-void attention_begin(struct module *m)
+/* Records the attention whose results the contraction makes, if there is one. */
+static void record(struct module *m, node_id id)
 {
-    m->n_attention_nodes = m->g->nodes.n;
-    m->attention_of = NEW_ARRAY(m->arena, const struct attention *, m->n_attention_nodes);
-}
-
-bool attention_note(struct module *m, node_id id)
-{
-    const struct node *n = graph_node(m->g, id);
     struct attention a = {.values = id};
-    struct finder f = {.m = m, .g = m->g, .x = m->ctx->exprs, .a = &a, .region = n->parent};
-    if (n->dead || n->op != OP_DOT || !match(&f, n) || m->attention_of[a.scores.i] ||
-        m->attention_of[id.i]) /* another's */
-        return false;
+    struct finder f = {.m = m, .g = m->g, .x = m->ctx->exprs, .a = &a, .region = graph_node(m->g, id)->parent};
+    if (!match(&f, graph_node(m->g, id)))
+        return;
     for (uint32_t j = 0; j < a.to_scores.n / 2; j++) {
         struct attention_step s = a.to_scores.data[j];
         a.to_scores.data[j] = a.to_scores.data[a.to_scores.n - 1 - j];
         a.to_scores.data[a.to_scores.n - 1 - j] = s;
     }
-    m->attention_of[id.i] = m->attention_of[a.scores.i] = arena_copy(m->arena, &a, sizeof a);
-    return true;
+    attention_record(m, &a);
 }
 
 bool find_attention(struct module *m)
 {
-    attention_begin(m);
-    for (uint32_t i = 1; i < m->n_attention_nodes; i++)
-        attention_note(m, (node_id){i});
+    for (uint32_t i = 1; i < m->g->nodes.n; i++)
+        if (!graph_node(m->g, (node_id){i})->dead && graph_node(m->g, (node_id){i})->op == OP_DOT)
+            record(m, (node_id){i});
     return true;
-}
-
-const struct attention *attention_of_values(const struct module *m, node_id id)
-{
-    const struct attention *a = id.i < m->n_attention_nodes ? m->attention_of[id.i] : NULL;
-    return a && a->values.i == id.i ? a : NULL;
-}
-
-const struct attention *attention_of_scores(const struct module *m, node_id id)
-{
-    const struct attention *a = id.i < m->n_attention_nodes ? m->attention_of[id.i] : NULL;
-    return a && a->scores.i == id.i ? a : NULL;
-}
-
-static void walk(const struct graph *g, const struct attention_step *steps, uint32_t n, expr_id *idx)
-{
-    expr_id at[RANK_MAX], cond;
-    for (uint32_t i = 0; i < n; i++) {
-        const struct node *node = graph_node(g, steps[i].node);
-        if (op_shape(node->op) != SHAPE_VIEW)
-            continue;
-        view_index(g, node, steps[i].operand, idx, at, &cond);
-        memcpy(idx, at, (size_t)value_type(g, node->in[steps[i].operand])->rank * sizeof *at);
-    }
-}
-
-void attention_point_z(const struct graph *g, const struct attention *a, expr_id *idx)
-{
-    walk(g, a->to_z.data, a->to_z.n, idx);
-}
-
-void attention_point_scores(const struct graph *g, const struct attention *a, expr_id *idx)
-{
-    walk(g, a->to_scores.data, a->to_scores.n, idx);
-}
-
-void attention_point_max(const struct graph *g, const struct attention *a, expr_id *idx)
-{
-    expr_id at[RANK_MAX], cond;
-    for (value_id v = a->subtracted; v.i != a->max.i;) {
-        const struct node *n = def_of(g, v);
-        view_index(g, n, 0, idx, at, &cond);
-        v = n->in[0];
-        memcpy(idx, at, (size_t)value_type(g, v)->rank * sizeof *at);
-    }
 }

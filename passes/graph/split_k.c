@@ -17,8 +17,8 @@
  */
 #include "ir/build/build.h"
 #include "ir/target/budget.h"
-#include "passes/graph/find_attention.h"
 #include "passes/module/access.h"
+#include "passes/module/attention.h"
 #include "passes/module/compressed.h"
 #include "passes/module/module.h"
 #include "passes/module/query.h"
@@ -150,8 +150,8 @@ static int64_t parts_of_reduce(const struct module *m, const struct node *n, str
 static bool *inside_attention(struct module *m)
 {
     bool *inside = NEW_ARRAY(m->arena, bool, m->g->nodes.n);
-    for (uint32_t i = 0; m->attention_of && i < m->n_attention_nodes; i++) {
-        const struct attention *a = m->attention_of[i];
+    for (uint32_t i = 1; i < m->g->nodes.n; i++) {
+        const struct attention *a = attention_of_values(m, (node_id){i});
         inside[i] |= a != NULL;
         for (uint32_t k = 0; a && k < a->nodes.n; k++)
             inside[a->nodes.data[k].i] = true;

@@ -45,6 +45,7 @@ enum kernel_kind {
     KERNEL_CONTROL, /* if, loop, assert: code in the program */
     KERNEL_HALO /* zeros around a stored value */
 };
+typedef VEC(node_id) node_list;
 /* A value that several stages of one row want and that is dear to compute: stored in scratch over its dims in
  * `inner`. */
 struct row_local {
@@ -71,7 +72,7 @@ struct kernel_form {
     uint32_t winograd; /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
     uint32_t prepared; /* its weights there: k + 1 for module.prepared[k] */
     const struct attention
-        *attention; /* what lies before the anchor is computed inside too (passes/graph/find_attention.h); NULL: not */
+        *attention; /* what lies before the anchor is computed inside too (passes/module/attention.h); NULL: not */
 };
 /* 64-bit words that are 0 when a launch begins, for mcc_rt_arrive. */
 enum { SHARED_COUNTERS = 8 };
@@ -84,8 +85,8 @@ struct kernel {
     uint32_t piece; /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
     uint32_t shares; /* k + 1: what it stores may lie in the memory of input k. Then a scatter changes the rows that it
                       * scatters, and a concat's first piece nothing (layout/share_ports.c) */
-    VEC(node_id) path; /* invertible views from the anchor's result to domain */
-    VEC(node_id) nodes; /* all nodes computed inside, any order */
+    node_list path; /* invertible views from the anchor's result to domain */
+    node_list nodes; /* all nodes computed inside, any order */
     uint32_t row_mask; /* dims of domain that inner reductions depend on; meaningful when has_rows */
     bool has_rows;
     VEC(struct row_local) locals; /* values kept for the length of a row */
@@ -248,7 +249,7 @@ struct module {
     uint64_t weights_bytes;
     VEC(struct prepared) prepared;
     const struct attention *
-        *attention_of; /* by node below n_attention_nodes: whose scores or values it makes (graph/find_attention.h) */
+        *attention_of; /* by node below n_attention_nodes: whose scores or values it makes (module/attention.h) */
     uint32_t n_attention_nodes;
     uint64_t prepared_bytes;
     expr_id arena_bytes;
@@ -304,13 +305,6 @@ bool stage_wanted(const struct module *, struct kernel *, value_id v);
 bool stage_adopts(const struct module *, const struct kernel *, node_id product);
 /* module/choices.c: is any contraction to be rounded, by an option or a choice? */
 bool is_narrowed(const struct module *);
-/* graph/find_attention.c: the attention whose results, or scores, the node makes; NULL: there is none. Notes the one
- * whose results a contraction makes; false: it makes none, or another has its scores. attention_begin: there are none
- * yet, in the graph as it is. */
-const struct attention *attention_of_values(const struct module *, node_id);
-const struct attention *attention_of_scores(const struct module *, node_id);
-void attention_begin(struct module *);
-bool attention_note(struct module *, node_id);
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
 void plan_report(const struct module *, struct strbuf *out);
 /* Emits every kernel's loop IR for the CPU of module.schedules[variant] (passes/emit/emit_kernels.c); the function

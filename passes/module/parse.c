@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/base/scan.h"
+#include "passes/module/attention.h"
 #include "passes/module/choices.h"
 #include "passes/module/text.h"
 
@@ -230,27 +231,54 @@ static bool read_facts(struct reader *r)
     return true;
 }
 
-static bool read_attention(struct reader *r)
-{
-    node_id id;
-    if (!r->m->attention_of)
-        attention_begin(r->m);
-    return read_node(r, &id) && (attention_note(r->m, id) || fail(r, "the node makes no attention's results"));
-}
-
-static bool read_nodes(struct reader *r, struct kernel *k, bool path)
+static bool read_nodes(struct reader *r, node_list *nodes)
 {
     while (is_node(r)) {
         node_id id;
         if (!read_node(r, &id))
             return false;
-        if (path) {
-            VEC_PUSH(r->m->arena, &k->path, id);
-        } else {
-            VEC_PUSH(r->m->arena, &k->nodes, id);
-            r->m->kernel_of[id.i] = r->m->kernels.n + 1;
-        }
+        VEC_PUSH(r->m->arena, nodes, id);
     }
+    return true;
+}
+
+static bool read_step(struct reader *r, struct attention_step *s)
+{
+    return read_node(r, &s->node) && read_u32(r, &s->operand) &&
+           (s->operand < graph_node(r->m->g, s->node)->n_in || fail(r, "the node has no such operand"));
+}
+
+static bool read_steps(struct reader *r, const char *word, attention_steps *steps)
+{
+    struct attention_step s;
+    for (bool more = accept(r, word); more && is_node(r);) {
+        if (!read_step(r, &s))
+            return false;
+        VEC_PUSH(r->m->arena, steps, s);
+    }
+    return true;
+}
+
+static bool read_attention(struct reader *r)
+{
+    struct attention a = {.rows_of = 0};
+    return read_node(r, &a.values) && expect(r, "scores") && read_node(r, &a.scores) && expect(r, "rows") &&
+           read_u32(r, &a.rows_of) && expect(r, "z") && read_value(r, &a.z) && expect(r, "max") &&
+           read_value(r, &a.max) && expect(r, "terms") && read_value(r, &a.terms) &&
+           (!accept(r, "sink") || read_step(r, &a.sink)) && (!accept(r, "least") || read_step(r, &a.least)) &&
+           read_steps(r, "to_z", &a.to_z) && read_steps(r, "to_max", &a.to_max) &&
+           read_steps(r, "to_scores", &a.to_scores) && expect(r, "computes") && read_nodes(r, &a.nodes) &&
+           (attention_record(r->m, &a) || fail(r, "the node belongs to another attention"));
+}
+
+/* What the kernel computes, that is, the next one. */
+static bool read_computed(struct reader *r, struct kernel *k)
+{
+    uint32_t from = k->nodes.n;
+    if (!read_nodes(r, &k->nodes))
+        return false;
+    for (uint32_t i = from; i < k->nodes.n; i++)
+        r->m->kernel_of[k->nodes.data[i].i] = r->m->kernels.n + 1;
     return true;
 }
 
@@ -292,7 +320,7 @@ static bool read_clause(struct reader *r, struct kernel *k)
     if (accept(r, "anchor"))
         return read_node(r, &k->anchor);
     if (accept(r, "path"))
-        return read_nodes(r, k, true);
+        return read_nodes(r, &k->path);
     if (accept(r, "rows"))
         return (k->has_rows = true) && read_mask(r, &k->row_mask);
     if (accept(r, "keeps"))
@@ -309,7 +337,7 @@ static bool read_clause(struct reader *r, struct kernel *k)
         k->form.attention = attention_of_values(r->m, k->anchor);
         return k->form.attention || fail(r, "the anchor makes no attention's results");
     }
-    return expect(r, "computes") && read_nodes(r, k, false);
+    return expect(r, "computes") && read_computed(r, k);
 }
 
 static bool read_kernel(struct reader *r)

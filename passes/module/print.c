@@ -4,6 +4,7 @@
  * where there is none), regions by their order there. What follows from other lines is not written: kernel_of, ports,
  * bytes of buffers.
  */
+#include "passes/module/attention.h"
 #include "passes/module/text.h"
 
 struct printer {
@@ -65,20 +66,56 @@ static void put_mask(struct printer *p, uint32_t mask)
 
 /* ---- kernels --------------------------------------------------------------------------------------------------- */
 
+static void put_nodes(struct printer *p, const char *word, const node_list *nodes)
+{
+    if (nodes->n)
+        PUT(p, " %s", word);
+    for (uint32_t i = 0; i < nodes->n; i++)
+        put_node(p, nodes->data[i]);
+}
+
+static void put_steps(struct printer *p, const char *word, const struct attention_step *steps, uint32_t n)
+{
+    if (n)
+        PUT(p, " %s", word);
+    for (uint32_t i = 0; i < n; i++) {
+        put_node(p, steps[i].node);
+        PUT(p, " %u", steps[i].operand);
+    }
+}
+
+static void put_attention(struct printer *p, const struct attention *a)
+{
+    PUT(p, "attention");
+    put_node(p, a->values);
+    PUT(p, " scores");
+    put_node(p, a->scores);
+    PUT(p, " rows %u z", a->rows_of);
+    put_value(p, a->z);
+    PUT(p, " max");
+    put_value(p, a->max);
+    PUT(p, " terms");
+    put_value(p, a->terms);
+    put_steps(p, "sink", &a->sink, a->sink.node.i > 0);
+    put_steps(p, "least", &a->least, a->least.node.i > 0);
+    put_steps(p, "to_z", a->to_z.data, a->to_z.n);
+    put_steps(p, "to_max", a->to_max.data, a->to_max.n);
+    put_steps(p, "to_scores", a->to_scores.data, a->to_scores.n);
+    put_nodes(p, "computes", &a->nodes);
+    PUT(p, "\n");
+}
+
 static void put_attentions(struct printer *p)
 {
     const struct module *m = p->m;
-    uint32_t *at = NEW_ARRAY(p->out->arena, uint32_t, m->g->nodes.n + 1);     /* nodes in the order of the text */
+    const struct attention **at = /* by node in the order of the text */
+        NEW_ARRAY(p->out->arena, const struct attention *, m->g->nodes.n + 1);
     for (uint32_t i = 1; i < m->n_attention_nodes; i++)
-        if (p->n.node[i] && attention_of_values(m, (node_id){i}))
-            at[p->n.node[i]] = i;
-    for (uint32_t i = 1; m->n_attention_nodes && i < m->g->nodes.n; i++) {
-        if (!at[i])
-            continue;
-        PUT(p, "attention");
-        put_node(p, (node_id){at[i]});
-        PUT(p, "\n");
-    }
+        if (m->attention_of[i] && m->attention_of[i]->values.i == i)
+            at[p->n.node[i]] = m->attention_of[i];
+    for (uint32_t i = 1; m->n_attention_nodes && i < m->g->nodes.n; i++)
+        if (at[i])
+            put_attention(p, at[i]);
 }
 
 static void put_kernel(struct printer *p, uint32_t index)
@@ -102,10 +139,7 @@ static void put_kernel(struct printer *p, uint32_t index)
         PUT(p, " anchor");
         put_node(p, k->anchor);
     }
-    if (k->path.n)
-        PUT(p, " path");
-    for (uint32_t i = 0; i < k->path.n; i++)
-        put_node(p, k->path.data[i]);
+    put_nodes(p, "path", &k->path);
     if (k->has_rows) {
         PUT(p, " rows");
         put_mask(p, k->row_mask);
@@ -129,10 +163,7 @@ static void put_kernel(struct printer *p, uint32_t index)
         PUT(p, " prepared %u", k->form.prepared - 1);
     if (k->form.attention)
         PUT(p, " attention");
-    if (k->nodes.n)
-        PUT(p, " computes");
-    for (uint32_t i = 0; i < k->nodes.n; i++)
-        put_node(p, k->nodes.data[i]);
+    put_nodes(p, "computes", &k->nodes);
     PUT(p, "\n");
 }
 

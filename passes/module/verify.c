@@ -15,11 +15,14 @@
  *  11  the staged value is the anchor's first operand, computed inside and not stored; its product is a convolution
  *      inside that is not the anchor
  *  12  a Winograd form is 2, 4 or 6, of a convolution, and what is prepared for it has the same
- *  13  the anchor of an attention's kernel makes its results
+ *  13  a kernel has the attention whose results its anchor makes, if there is one
  *  14  operands of nodes inside are computed inside, constant, stored, or views of such
  *  15  what is read from memory is stored by a kernel no later in the same region
  *  28  what may lie in an input's memory is stored in the top region, of the input's type and rank: by a scatter, or by
  *      the first piece of a concat, the input, along the dim in which both have the same room
+ *  attentions (module/attention.h)
+ *  29  two contractions, and steps that lead from one to the other; what lies between is live, of their region, and
+ *      read by nobody else
  *  places (verify_memory.c)
  *  16  inputs lie with the caller, and of computed values only outputs
  *  17  a stored tensor has a place; what has a place is stored, or a constant of the file
@@ -34,6 +37,7 @@
  *  26  a buffer lives while kernels that write or read it run
  *  27  buffers that live at the same time lie apart, on cache lines, within the workspace
  */
+#include "passes/module/attention.h"
 #include "passes/module/query.h"
 #include "passes/module/verify.h"
 
@@ -206,8 +210,67 @@ static void check_form(struct check *c, uint32_t index, const struct kernel *k)
     else if (f->prepared &&
              (f->prepared > c->m->prepared.n || c->m->prepared.data[f->prepared - 1].winograd != f->winograd))
         violated(c, 12, "nothing is prepared for k%u", index);
-    if (f->attention && attention_of_values(c->m, k->anchor) != f->attention)
-        violated(c, 13, "the anchor of k%u makes no attention's results", index);
+    if (f->attention != attention_of_values(c->m, k->anchor))
+        violated(c, 13, "the attention of k%u is not that of its anchor", index);
+}
+
+/* ---- attentions -------------------------------------------------------------------------------------------------- */
+
+/* Do the steps lead from `from` back to `to`? */
+static bool leads(const struct check *c, const attention_steps *steps, value_id from, value_id to)
+{
+    for (uint32_t i = 0; i < steps->n; i++) {
+        if (graph_value(c->g, from)->def.i != steps->data[i].node.i)
+            return false;
+        from = attention_operand(c->g, steps->data[i]);
+    }
+    return from.i == to.i;
+}
+
+/* The first value of the steps; of none: `else_of`. */
+static value_id first_of(const struct check *c, const attention_steps *steps, value_id else_of)
+{
+    return steps->n ? graph_node(c->g, steps->data[0].node)->out[0] : else_of;
+}
+
+/* Reads of each value by the nodes inside and the second contraction, added to or taken from c->reads. */
+static void count_reads(struct check *c, const struct attention *a, uint32_t by)
+{
+    for (uint32_t i = 0; i <= a->nodes.n; i++) {
+        const struct node *n = graph_node(c->g, i < a->nodes.n ? a->nodes.data[i] : a->values);
+        for (uint32_t k = 0; k < n->n_in; k++)
+            c->reads[n->in[k].i] += by;
+    }
+}
+
+static void check_attention(struct check *c, const struct attention *a)
+{
+    const struct node *values = graph_node(c->g, a->values), *scores = graph_node(c->g, a->scores);
+    uint32_t number = c->n.node[a->values.i];
+    if (values->dead || values->op != OP_DOT || scores->dead || scores->op != OP_DOT || a->rows_of > 1) {
+        violated(c, 29, "node %u has no two contractions", number);
+        return;
+    }
+    if (first_of(c, &a->to_z, values->in[0]).i != values->in[0].i ||
+        !leads(c, &a->to_max, first_of(c, &a->to_max, a->max), a->max) ||
+        !leads(c, &a->to_scores, a->z, scores->out[0]))
+        violated(c, 29, "the attention of node %u does not lead to its scores", number);
+    count_reads(c, a, 1);
+    for (uint32_t i = 0; i < a->nodes.n; i++) {
+        const struct node *n = graph_node(c->g, a->nodes.data[i]);
+        if (n->dead || n->parent.i != values->parent.i || c->reads[n->out[0].i] != graph_value(c->g, n->out[0])->n_uses)
+            violated(c, 29, "the attention of node %u does not have node %u alone", number,
+                     c->n.node[a->nodes.data[i].i]);
+    }
+    count_reads(c, a, UINT32_MAX);
+}
+
+static void check_attentions(struct check *c)
+{
+    c->reads = NEW_ARRAY(&c->arena, uint32_t, c->g->values.n);
+    for (uint32_t i = 1; i < c->m->n_attention_nodes; i++)
+        if (c->m->attention_of[i] && c->m->attention_of[i]->values.i == i)
+            check_attention(c, c->m->attention_of[i]);
 }
 
 /* ---- what a kernel reads ----------------------------------------------------------------------------------------- */
@@ -290,6 +353,7 @@ bool module_verify(struct module *m)
     arena_init(&c.arena, m->ctx);
     c.n = graph_numbers(m->g, &c.arena);
     check_facts(&c);
+    check_attentions(&c);
     if (c.ok && (m->facts & HAS_KERNELS)) {
         c.maker = NEW_ARRAY(&c.arena, uint32_t, m->n_values);
         c.seen = NEW_ARRAY(&c.arena, uint32_t, m->n_values);

@@ -13,6 +13,7 @@ struct check {
     uint32_t *maker;             /* by value: kernel + 1 that stores it */
     uint32_t *inside, *last;     /* by node: kernel + 1 that was looked at last, or last of all, and computes it */
     uint32_t *seen, turn;        /* by value: the last turn that met it */
+    uint32_t *reads;             /* by value: those of the attention that is looked at */
     VEC(value_id) work;
     bool ok;
 };

@@ -158,7 +158,7 @@ bool attention_reach(const struct site *site, const struct attention_shape *t)
         idx[t->of_p.batch[i]] = ex_const(x, 0);
     idx[t->of_p.free] = side[0];
     idx[t->of_p.contract] = side[1];
-    attention_point_z(site->g, a, idx);
+    attention_walk(site->g, &a->to_z, idx);
     return attention_bounds(site->m, a, idx, side[1], no_bound, NULL) > 0;
 }
 

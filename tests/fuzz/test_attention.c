@@ -19,7 +19,6 @@
 #include "cli/compile/compile.h"
 #include "codegen/codegen.h"
 #include "ir/target/target.h"
-#include "passes/graph/find_attention.h"
 #include "passes/legalize/legalize.h"
 
 struct shape {

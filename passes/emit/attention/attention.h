@@ -16,9 +16,9 @@
 #ifndef MCC_PASSES_EMIT_ATTENTION_H
 #define MCC_PASSES_EMIT_ATTENTION_H
 
-#include "passes/graph/find_attention.h"
 #include "passes/emit/templates.h"
 #include "passes/emit/tile.h"
+#include "passes/module/attention.h"
 
 struct attn {
     struct em *em;

@@ -29,7 +29,7 @@ void attn_z_point(const struct attn *t, expr_id row, expr_id key, expr_id *idx)
         idx[t->of_p.batch[i]] = t->batch[i];
     idx[t->of_p.free] = row;
     idx[t->of_p.contract] = key;
-    attention_point_z(t->em->g, t->a, idx);
+    attention_walk(t->em->g, &t->a->to_z, idx);
 }
 
 /* The point of one operand of the scores at element d of its row (row: of `rows_of`, else of a key). */
@@ -38,7 +38,7 @@ static void operand_point(const struct attn *t, bool of_row, expr_id row, expr_i
     const struct dot_dims *dims = of_row ? &t->of_row : &t->of_key;
     expr_id at[RANK_MAX];
     attn_z_point(t, row, key, at);
-    attention_point_scores(t->em->g, t->a, at);
+    attention_walk(t->em->g, &t->a->to_scores, at);
     for (uint32_t i = 0; i < dims->n_batch; i++)
         idx[dims->batch[i]] = at[i];
     idx[dims->free] = of_row ? row : key;
@@ -130,11 +130,11 @@ static lreg first_score(struct attn *t, int64_t j)
 {
     struct em *em = t->em;
     expr_id idx[RANK_MAX];
-    if (!t->a->sink.i)
+    if (!t->a->sink.node.i)
         return em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
     attn_z_point(t, t->row[j], ex_const(em->x, 0), idx);
-    attention_point_max(em->g, t->a, idx);
-    return em_splat(em, em_value(em, t->a->sink, idx, ex_const(em->x, 1)), t->s->lanes);
+    attention_walk(em->g, &t->a->to_max, idx);
+    return em_splat(em, em_value(em, attention_operand(em->g, t->a->sink), idx, ex_const(em->x, 1)), t->s->lanes);
 }
 
 /* What is subtracted where a maximum up to now is this: rows of nothing but minus infinity subtract 0 instead. */
@@ -188,7 +188,7 @@ void attn_begin(struct attn *t)
     lreg zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     for (int64_t j = 0; j < t->nv; j++) {
         lreg first = first_score(t, j), sum = zero;
-        if (t->a->sink.i) { /* of parts, the first one counts it */
+        if (t->a->sink.node.i) { /* of parts, the first one counts it */
             lreg counted = em_cond(em, ex_eq(x, t->part, ex_const(x, 0)));
             sum = em_select(em, counted, attn_factor(t, first, first), zero);
         }
@@ -308,8 +308,10 @@ static lreg maximum(struct attn *t, int64_t j)
 static lreg factor_of_sum(struct attn *t, lreg sum)
 {
     struct em *em = t->em;
-    if (t->a->least_sum > 0)
-        sum = em_op2(em, L_MAX, sum, em_const(em, ELEM_F32, t->s->lanes, t->a->least_sum, 0));
+    double least = 0;
+    if (t->a->least.node.i && value_is_splat(em->g, attention_operand(em->g, t->a->least), &least, &(int64_t){0}) &&
+        least > 0)
+        sum = em_op2(em, L_MAX, sum, em_const(em, ELEM_F32, t->s->lanes, least, 0));
     return em_op2(em, L_DIV, em_const(em, ELEM_F32, t->s->lanes, 1, 0), sum);
 }
 
@@ -335,8 +337,8 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
     lreg most[ATTENTION_VECTORS], sum[ATTENTION_VECTORS], inner[ATTENTION_VECTORS];
     for (uint32_t i = 0; i < n; i++) {
         most[i] = maximum(t, j + i);
-        sum[i] = t->a->sink.i && !t->s->span ? term_value(t, t->a->terms, first_score(t, j + i), most[i])
-                                             : em_const(em, ELEM_F32, t->s->lanes, 0, 0);
+        sum[i] = t->a->sink.node.i && !t->s->span ? term_value(t, t->a->terms, first_score(t, j + i), most[i])
+                                                  : em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     }
     expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, sum, n);
     for (uint32_t i = 0; i < n; i++) {

@@ -1,0 +1,57 @@
+/* What is known of attentions: module/attention.h. */
+#include "passes/module/attention.h"
+#include "passes/module/access.h"
+
+#include <string.h>
+
+static const struct attention *attention_at(const struct module *m, node_id id)
+{
+    return id.i < m->n_attention_nodes ? m->attention_of[id.i] : NULL;
+}
+
+bool is_attention_product(const struct module *m, node_id id)
+{
+    return attention_at(m, id) != NULL;
+}
+
+const struct attention *attention_of_values(const struct module *m, node_id id)
+{
+    const struct attention *a = m->attention && m->opt_level > 0 ? attention_at(m, id) : NULL;
+    return a && a->values.i == id.i ? a : NULL;
+}
+
+const struct attention *attention_of_scores(const struct module *m, node_id id)
+{
+    const struct attention *a = m->attention && m->opt_level > 0 ? attention_at(m, id) : NULL;
+    return a && a->scores.i == id.i ? a : NULL;
+}
+
+bool attention_record(struct module *m, const struct attention *a)
+{
+    if (!m->attention_of) {
+        m->n_attention_nodes = m->g->nodes.n;
+        m->attention_of = NEW_ARRAY(m->arena, const struct attention *, m->n_attention_nodes);
+    }
+    if (m->attention_of[a->scores.i] || m->attention_of[a->values.i])
+        return false;
+    m->attention_of[a->values.i] = m->attention_of[a->scores.i] = arena_copy(m->arena, a, sizeof *a);
+    return true;
+}
+
+value_id attention_operand(const struct graph *g, struct attention_step s)
+{
+    return graph_node(g, s.node)->in[s.operand];
+}
+
+void attention_walk(const struct graph *g, const attention_steps *steps, expr_id *idx)
+{
+    expr_id at[RANK_MAX], cond;
+    for (uint32_t i = 0; i < steps->n; i++) {
+        const struct attention_step s = steps->data[i];
+        const struct node *n = graph_node(g, s.node);
+        if (op_shape(n->op) != SHAPE_VIEW)
+            continue;
+        view_index(g, n, s.operand, idx, at, &cond);
+        memcpy(idx, at, (size_t)value_type(g, n->in[s.operand])->rank * sizeof *at);
+    }
+}
