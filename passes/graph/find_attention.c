@@ -211,7 +211,7 @@ static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int3
     expr_id at[RANK_MAX];
     value_id d, sum;
     struct attention_step lowest = {{0}, 0};
-    if (!n || (n->op != OP_MUL && n->op != OP_DIV) || !inner(f, v, n->op, 1))
+    if (!n || (n->op != OP_MUL && n->op != OP_DIV) || !inner(f, v, n->op, a->cleared.node.i ? 2 : 1))
         return false;
     memcpy(at, idx, size);
     a->terms = n->in[0];
@@ -238,6 +238,21 @@ static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int3
         return false;
     steps_to_max(f, n->in[1]);
     return true;
+}
+
+/* v = 0 where p is NaN, else p: p, which both read, and which select it is; else v. */
+static value_id cleared_from(struct finder *f, value_id v)
+{
+    const struct node *n = inner(f, v, OP_SELECT, 1), *nan, *negated;
+    if (!n)
+        return v;
+    negated = inner(f, n->in[0], OP_NOT, 1);
+    nan = inner(f, negated ? negated->in[0] : n->in[0], OP_ISNAN, 1);
+    uint32_t k = negated ? 1 : 2;
+    if (!nan || nan->in[0].i != n->in[k].i || !is_splat_of(f, n->in[3 - k], 0))
+        return v;
+    f->a->cleared = (struct attention_step){graph_value(f->g, v)->def, k};
+    return n->in[k];
 }
 
 /* Is the contraction's result at this point that of a row and a key, in batches that know of neither? */
@@ -338,6 +353,7 @@ static bool match(struct finder *f, const struct node *n)
         memcpy(idx, at, sizeof idx);
         from = view->in[0];
     }
+    from = cleared_from(f, from);
     int32_t axis = -1, rank = value_type(f->g, from)->rank;
     for (int32_t d = 0; d < rank; d++)
         if (idx[d].i == f->key.i)

@@ -29,6 +29,8 @@ struct attention {
     value_id max; /* of the keys; where there is a sink: with it */
     struct attention_step sink; /* of the maximum of both; of the kind of max, at its points */
     struct attention_step least; /* what the sum is raised to, a splat: 1 makes rows without any key 0; none: NaN */
+    struct attention_step cleared; /* the select that makes 0 of each probability that is NaN: those of a row are NaN
+                                    * all together, or none is; none: they stay */
     attention_steps to_z, to_max, to_scores; /* from p to z, views; from what is subtracted from z to max, from z to the
                                               * scores, views and maps */
     node_list nodes; /* computed inside, `values` apart */

@@ -266,9 +266,9 @@ static bool read_attention(struct reader *r)
            read_u32(r, &a.rows_of) && expect(r, "z") && read_value(r, &a.z) && expect(r, "max") &&
            read_value(r, &a.max) && expect(r, "terms") && read_value(r, &a.terms) &&
            (!accept(r, "sink") || read_step(r, &a.sink)) && (!accept(r, "least") || read_step(r, &a.least)) &&
-           read_steps(r, "to_z", &a.to_z) && read_steps(r, "to_max", &a.to_max) &&
-           read_steps(r, "to_scores", &a.to_scores) && expect(r, "computes") && read_nodes(r, &a.nodes) &&
-           (attention_record(r->m, &a) || fail(r, "the node belongs to another attention"));
+           (!accept(r, "cleared") || read_step(r, &a.cleared)) && read_steps(r, "to_z", &a.to_z) &&
+           read_steps(r, "to_max", &a.to_max) && read_steps(r, "to_scores", &a.to_scores) && expect(r, "computes") &&
+           read_nodes(r, &a.nodes) && (attention_record(r->m, &a) || fail(r, "the node belongs to another attention"));
 }
 
 /* What the kernel computes, that is, the next one. */

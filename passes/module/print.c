@@ -98,6 +98,7 @@ static void put_attention(struct printer *p, const struct attention *a)
     put_value(p, a->terms);
     put_steps(p, "sink", &a->sink, a->sink.node.i > 0);
     put_steps(p, "least", &a->least, a->least.node.i > 0);
+    put_steps(p, "cleared", &a->cleared, a->cleared.node.i > 0);
     put_steps(p, "to_z", a->to_z.data, a->to_z.n);
     put_steps(p, "to_max", a->to_max.data, a->to_max.n);
     put_steps(p, "to_scores", a->to_scores.data, a->to_scores.n);

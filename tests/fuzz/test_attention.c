@@ -24,6 +24,7 @@
 struct shape {
     expr_id batch, heads, rows, keys, size, columns;
     bool empty_rows;
+    bool cleared; /* probabilities that are NaN are 0: rows may be empty, or have NaN for scores */
 };
 
 /* ---- drawing ----------------------------------------------------------------------------------------------------- */
@@ -110,7 +111,7 @@ static value_id masked(struct draw *d, const struct shape *s, value_id z)
         return bounded(d, s, z);
     memcpy(key, all, sizeof key);
     key[2] = ex_const(d->x, 1);
-    switch (draw_int(d, 0, s->empty_rows ? 4 : 3)) {
+    switch (s->cleared && draw_chance(d, 60) ? 4 : draw_int(d, 0, s->empty_rows ? 4 : 3)) {
     case 0: return b_binary(b, OP_ADD, z, draw_leaf(d, ELEM_F32, all, 4, draw_chance(d, 50)).v);
     case 1: return b_binary(b, OP_ADD, z, draw_leaf(d, ELEM_F32, key, 4, draw_chance(d, 50)).v);
     case 2: hidden = b_binary(b, OP_LT, row, col); break;
@@ -119,7 +120,7 @@ static value_id masked(struct draw *d, const struct shape *s, value_id z)
                           v_expr(b, ELEM_I64, ex_const(d->x, 1)));
         hidden = b_binary(b, OP_OR, hidden,
                           b_binary(b, OP_LT, col, v_expr(b, ELEM_I64, ex_const(d->x, draw_int(d, 0, 3)))));
-        far = -INFINITY;
+        far = s->cleared && draw_chance(d, 50) ? NAN : -INFINITY;
         break;
     default: /* whole spans of keys count for nothing */
         hidden = b_binary(b, OP_LT, col, v_expr(b, ELEM_I64, ex_addc(d->x, s->keys, -draw_int(d, 1, 9))));
@@ -141,10 +142,19 @@ static value_id in_other_dims(struct draw *d, const struct shape *s, value_id z)
     return b_reshape(&d->b, z, other + 1, 4);
 }
 
+/* p, but 0 where it is NaN, in one of the forms that exporters have. */
+static value_id cleared(struct draw *d, value_id p)
+{
+    value_id nan = b_unary(&d->b, OP_ISNAN, p), zero = b_scalar_f64(&d->b, ELEM_F32, 0);
+    return draw_chance(d, 70) ? b_select(&d->b, nan, zero, p) : b_select(&d->b, b_unary(&d->b, OP_NOT, nan), p, zero);
+}
+
 static value_id softmax(struct draw *d, const struct shape *s, value_id z)
 {
     static const int64_t last[] = {3};
     struct builder *b = &d->b;
+    if (s->cleared)
+        return cleared(d, draw_chance(d, 20) ? v_softmax_masked(b, z, last, 1) : v_softmax(b, z, last, 1, false));
     if (s->empty_rows)
         return v_softmax_masked(b, z, last, 1);
     if (draw_chance(d, 70))
@@ -163,7 +173,7 @@ static value_id attend(struct draw *d, const struct shape *s)
     z = draw_chance(d, 50) ? b_binary_f64(b, OP_MUL, z, 0.03125) : b_binary_f64(b, OP_DIV, z, 24);
     if (draw_chance(d, 30))
         z = in_other_dims(d, s, z);
-    if (draw_chance(d, 60))
+    if (draw_chance(d, s->cleared ? 90 : 60))
         z = masked(d, s, z);
     value_id y = z.i ? b_matmul(b, softmax(d, s, z), v) : z;
     expr_id joined[3] = {s->batch, s->rows, ex_mul(d->x, s->heads, s->columns)};
@@ -184,7 +194,9 @@ static bool build(struct draw *d)
                       ex_const(x, draw_int(d, 1, 90)),
                       ex_const(x, DRAW_PICK(d, sizes)),
                       ex_const(x, DRAW_PICK(d, sizes)),
-                      draw_chance(d, 30)};
+                      draw_chance(d, 30),
+                      draw_chance(d, 25)};
+    s.empty_rows |= s.cleared;
     if (draw_chance(d, 40)) {
         bool keys = draw_chance(d, 70);
         d->extent[0] = draw_chance(d, 5) ? 0 : draw_int(d, 1, keys ? 280 : 70);
@@ -250,7 +262,7 @@ static bool nothing_stored(const struct module *m, const struct shape *s)
 }
 
 /* One attention whose last part the argument changes; is it one kernel? */
-enum change { PLAIN, EMPTY_ROWS, SCORES_READ, PROBABILITIES_READ, WRONG_AXIS, FEW_ROWS };
+enum change { PLAIN, EMPTY_ROWS, CLEARED, SCORES_READ, PROBABILITIES_READ, WRONG_AXIS, FEW_ROWS };
 static bool fused(enum change change)
 {
     struct context *ctx = context_new();
@@ -267,13 +279,15 @@ static bool fused(enum change change)
                       ex_const(x, change == WRONG_AXIS ? 33 : 21),
                       ex_const(x, 8),
                       ex_const(x, 8),
-                      change == EMPTY_ROWS};
+                      change == EMPTY_ROWS,
+                      change == CLEARED};
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
         struct builder *b = &d->b;
         value_id v = operand(d, &s, s.keys, s.columns), z = b_binary_f64(b, OP_MUL, scores(d, &s), 0.5);
         value_id p = s.empty_rows ? v_softmax_masked(b, z, last, 1)
                                   : v_softmax(b, z, change == WRONG_AXIS ? other : last, 1, false);
+        p = s.cleared ? cleared(d, p) : p;
         value_id y = b_matmul(b, p, v), read = change == SCORES_READ          ? z
                                                : change == PROBABILITIES_READ ? p
                                                                               : (value_id){0};
@@ -335,6 +349,7 @@ static void test_memory(void **state)
     (void)state;
     assert_true(fused(PLAIN));
     assert_true(fused(EMPTY_ROWS));
+    assert_true(fused(CLEARED));
     assert_false(fused(SCORES_READ));
     assert_false(fused(PROBABILITIES_READ));
     assert_false(fused(WRONG_AXIS));

@@ -312,7 +312,12 @@ static lreg factor_of_sum(struct attn *t, lreg sum)
     if (t->a->least.node.i && value_is_splat(em->g, attention_operand(em->g, t->a->least), &least, &(int64_t){0}) &&
         least > 0)
         sum = em_op2(em, L_MAX, sum, em_const(em, ELEM_F32, t->s->lanes, least, 0));
-    return em_op2(em, L_DIV, em_const(em, ELEM_F32, t->s->lanes, 1, 0), sum);
+    lreg by = em_op2(em, L_DIV, em_const(em, ELEM_F32, t->s->lanes, 1, 0), sum);
+    if (t->a->cleared.node.i) { /* the sum is NaN where any score is, and else 1 at least, or 0 where no key is seen */
+        lreg zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
+        by = em_select(em, em_op2(em, L_LT, zero, sum), by, zero);
+    }
+    return by;
 }
 
 /* The sum of vector j's terms: into L, or where all are known, what the results are multiplied by into C. */
@@ -379,7 +384,12 @@ static void result_store(struct attn *t, expr_id row, uint32_t c, lreg sum)
     memcpy(idx, t->batch, t->of_p.n_batch * sizeof *idx);
     idx[t->of_p.n_batch] = ex_add(em->x, t->row0, row);
     idx[t->of_p.n_batch + 1] = t->column[c];
-    tile_store(em, idx, em_op2(em, L_MUL, sum, by));
+    lreg y = em_op2(em, L_MUL, sum, by);
+    if (t->a->cleared.node.i) { /* sums of NaN, too, where the factor is 0 */
+        lreg zero = em_const(em, ELEM_F32, t->column_lanes[c], 0, 0);
+        y = em_select(em, em_op2(em, L_EQ, by, zero), zero, y);
+    }
+    tile_store(em, idx, y);
 }
 
 /* A key, its vectors of columns, and the probability of the row at hand. */
