@@ -7,8 +7,8 @@
  * For most graphs with products or convolutions of what is no kernel's result: it changes 79 of the 554 networks of
  * ../shared/models that compile. In and out: a legal graph; comes right before fuse.
  */
-#include "passes/module/attention.h"
 #include "passes/module/access.h"
+#include "passes/module/attention.h"
 #include "passes/module/module.h"
 #include "passes/module/query.h"
 
@@ -27,7 +27,7 @@ static bool is_stored_concat(const struct module *m, value_id v)
 struct lanes {
     value_id v;
     int32_t dim;
-    bool sliced;
+    bool sliced, repeated; /* a slice, a broadcast was on the way */
 };
 
 /* The last dim of a reshape's operand that its last one is a whole part of; -1: it is none. */
@@ -41,51 +41,61 @@ static int32_t row_behind(const struct module *m, const struct node *reshape, in
     return part ? from->rank - 1 : -1;
 }
 
-/* One view on. False: it is none, or lanes are no neighbours there. Slices, and parts of rows, where the lanes of a
- * register stay aligned: only with `sliced`. */
-static bool lanes_step(const struct module *m, struct lanes *l, bool sliced)
+/* One view on. False: it is none, or lanes are no neighbours there. Only `in_place`: broadcasts along other dims, and
+ * slices and parts of rows in which the lanes of a register stay aligned. */
+static bool lanes_step(const struct module *m, struct lanes *l, bool in_place)
 {
     node_id def = graph_value(m->g, l->v)->def;
     const struct node *n = def.i ? graph_node(m->g, def) : NULL;
     int32_t of[RANK_MAX], to = l->dim;
     uint32_t count;
     int64_t start;
-    if (!n || !view_is_whole(n->op) || n->op == OP_BROADCAST || !source_dims(m->g, n, 0, of))
+    if (!n || !view_is_whole(n->op) || (n->op == OP_BROADCAST && !in_place) || !source_dims(m->g, n, 0, of))
         return false;
     if (n->op != OP_SLICE) {
         to = of[l->dim];
-        if (sliced && n->op == OP_RESHAPE)
+        if (in_place && n->op == OP_RESHAPE)
             to = row_behind(m, n, l->dim);
-    } else if (!sliced || node_ints(n, "steps", &count)[to] != 1 ||
+    } else if (!in_place || node_ints(n, "steps", &count)[to] != 1 ||
                !ex_is_const(m->ctx->exprs, node_exprs(n, "starts", &count)[to], &start) || start % ALIGNED) {
         return false;
     }
     if (to < 0)
         return false;
-    *l = (struct lanes){n->in[0], to, l->sliced || n->op == OP_SLICE};
+    *l = (struct lanes){n->in[0], to, l->sliced || n->op == OP_SLICE, l->repeated || n->op == OP_BROADCAST};
     return true;
 }
 
-/* Is dim `dim` of v where memory is contiguous? With `sliced`: does v show slices of something row-major that a kernel
- * stores? */
-static bool lanes_contiguous(const struct module *m, value_id v, int32_t dim, bool sliced)
+/* Is dim `dim` of v where memory is contiguous? */
+static bool lanes_contiguous(const struct module *m, value_id v, int32_t dim)
 {
-    struct lanes l = {v, dim, false};
-    while (lanes_step(m, &l, sliced))
+    struct lanes l = {.v = v, .dim = dim};
+    while (lanes_step(m, &l, false))
         ;
-    bool last = l.dim == value_type(m->g, l.v)->rank - 1, stored = op_shape(value_op(m->g, l.v)) != SHAPE_VIEW;
-    if (sliced)
-        return last && stored && l.sliced && graph_value(m->g, l.v)->def.i;
-    return last && (stored || is_stored_concat(m, l.v));
+    return l.dim == value_type(m->g, l.v)->rank - 1 &&
+           (op_shape(value_op(m->g, l.v)) != SHAPE_VIEW || is_stored_concat(m, l.v));
 }
 
-/* Lanes lie along the last free dim of the second operand; an attention may read its values in slices. */
+/* Does v show slices of something row-major that a kernel stores, or a stored value or input whose heads are repeated,
+ * so that an attention may read it there? */
+static bool lanes_in_place(const struct module *m, value_id v, int32_t dim)
+{
+    struct lanes l = {.v = v, .dim = dim};
+    while ((l.sliced || !is_stored_concat(m, l.v)) && lanes_step(m, &l, true))
+        ;
+    bool made = graph_value(m->g, l.v)->def.i,
+         stored = made && (op_shape(value_op(m->g, l.v)) != SHAPE_VIEW || (!l.sliced && is_stored_concat(m, l.v)));
+    return l.dim == value_type(m->g, l.v)->rank - 1 &&
+           (stored ? l.sliced || l.repeated : !made && l.repeated && !l.sliced);
+}
+
+/* Lanes lie along the last free dim of the second operand; an attention may read its values in place. */
 static bool lanes_apart(const struct module *m, node_id id)
 {
     const struct node *n = graph_node(m->g, id);
     int32_t free_dim[RANK_MAX], n_free = dot_free(m->g, n, 1, free_dim);
-    return n_free > 0 && !lanes_contiguous(m, n->in[1], free_dim[n_free - 1], false) &&
-           !(attention_of_values(m, id) && lanes_contiguous(m, n->in[1], free_dim[n_free - 1], true));
+    return n_free > 0 && !lanes_contiguous(m, n->in[1], free_dim[n_free - 1]) &&
+           !(attention_of_values(m, id) && lanes_in_place(m, n->in[1], free_dim[n_free - 1]));
 }
 
 static bool is_padded(const struct module *m, const struct node *n)

@@ -29,11 +29,15 @@ struct shape {
 
 /* ---- drawing ----------------------------------------------------------------------------------------------------- */
 
-/* [batch, heads, n, m], lying so, or [batch, n, heads, m] behind a transpose, or a slice of something longer. */
+/* [batch, heads, n, m], lying so, or [batch, n, heads, m] behind a transpose, or a slice of something longer, or one
+ * head for all. */
 static value_id operand(struct draw *d, const struct shape *s, expr_id n, expr_id m)
 {
     static const int64_t swap[] = {0, 2, 1, 3};
-    expr_id plain[4] = {s->batch, s->heads, n, m}, apart[4] = {s->batch, n, s->heads, m};
+    expr_id plain[4] = {s->batch, s->heads, n, m}, apart[4] = {s->batch, n, s->heads, m},
+            one[4] = {s->batch, ex_const(d->x, 1), n, m};
+    if (draw_chance(d, 15))
+        return b_broadcast(&d->b, draw_leaf(d, ELEM_F32, one, 4, false).v, plain, 4);
     if (draw_chance(d, 40))
         return draw_leaf(d, ELEM_F32, plain, 4, false).v;
     if (draw_chance(d, 70))
