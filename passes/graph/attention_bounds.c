@@ -93,6 +93,16 @@ static bool knows_keys(struct bounds *b, value_id v, const expr_id *idx, uint32_
     return false;
 }
 
+/* Which operand a select has to choose to be `yes`, since the other one never is; 0: either may do. */
+static uint32_t yes_operand(const struct bounds *b, const struct node *n, bool yes)
+{
+    int64_t other = 0;
+    for (uint32_t k = 1; n->op == OP_SELECT && k < 3; k++)
+        if (value_is_splat(b->g, n->in[3 - k], &(double){0}, &other) && (other != 0) != yes)
+            return k;
+    return 0;
+}
+
 /* Keys are seen only where v at idx is `yes`. */
 static void condition(struct bounds *b, value_id v, const expr_id *idx, bool yes, uint32_t depth)
 {
@@ -100,6 +110,12 @@ static void condition(struct bounds *b, value_id v, const expr_id *idx, bool yes
     expr_id at[RANK_MAX];
     if (!n || beyond(b, depth))
         return;
+    uint32_t chosen = yes_operand(b, n, yes);
+    if (chosen) { /* Trilu of a mask */
+        condition(b, n->in[0], idx, chosen == 1, depth + 1);
+        condition(b, n->in[chosen], idx, yes, depth + 1);
+        return;
+    }
     if (is_plain_view(n) || n->op == OP_NOT || n->op == (yes ? OP_AND : OP_OR)) {
         for (uint32_t k = 0; k < n->n_in; k++) {
             operand_point(b, n, k, idx, at);

@@ -1,0 +1,116 @@
+"""Attention in core operators, as exporters write it: one kernel whatever the mask, the place of the scale, the repeated heads, and what clears NaN.
+
+Masks are made from the numbers of rows and keys, which only the run knows. Reference: ONNX Runtime.
+"""
+import re
+
+import numpy as np
+import pytest
+from onnx import TensorProto as T
+
+from support.compare import Model, node
+from support.tool import value
+
+CONSTANTS = {"zero": np.int64(0), "one": np.int64(1), "two": np.int64(2), "three": np.int64(3), "ax0": [0], "ax1": [1], "ax2": [2], "ax12": [1, 2],
+             "nothing": np.float32(0), "inf": np.float32(-np.inf), "lowest": np.finfo(np.float32).min, "far": np.float32(-1e9), "scale": np.float32(0.25),
+             "root": np.float32(0.5), "whole": np.float32(1), "true": np.array(True), "groups": [2], "size": [16], "heads": [4]}
+SIZES = [node("Shape", "q", "rows", start=2, end=3), node("Shape", "k", "keys", start=2, end=3), node("Squeeze", "rows", "r"), node("Squeeze", "keys", "t"),
+         node("Range", "zero r one", "qi"), node("Range", "zero t one", "ki"), node("Unsqueeze", "qi one", "row"), node("Unsqueeze", "ki zero", "key"),
+         node("Concat", "rows keys", "square", axis=0)]
+CAUSAL = node("LessOrEqual", "key row", "seen")
+ADDED = [node("Where", "seen nothing inf", "bias"), node("Add", "z bias", "masked")]
+
+# The mask's nodes, from z to masked, and whether the kernel leaves out spans of keys that no row of a block sees.
+MASKS = {
+    "none": ([node("Identity", "z", "masked")], False),
+    "causal, added": ([CAUSAL, *ADDED], True),
+    "causal, selected": ([CAUSAL, node("Where", "seen z inf", "masked")], True),
+    "causal behind a past": ([node("Sub", "t r", "past"), node("Range", "past t one", "qp"), node("Unsqueeze", "qp one", "rp"),
+                              node("LessOrEqual", "key rp", "seen"), *ADDED], True),
+    "Trilu of true": ([node("Expand", "true square", "all"), node("Trilu", "all", "seen", upper=0), *ADDED], True),
+    "Trilu of hidden": ([node("Expand", "true square", "all"), node("Trilu", "all one", "hidden", upper=1), node("Not", "hidden", "seen"), *ADDED], True),
+    "Trilu of -inf": ([node("Expand", "inf square", "all"), node("Trilu", "all one", "bias", upper=1), node("Add", "z bias", "masked")], True),
+    "window": ([CAUSAL, node("Sub", "row three", "start"), node("Greater", "key start", "near"),
+                node("And", "seen near", "both"), node("Where", "both nothing inf", "bias"), node("Add", "z bias", "masked")], True),
+    "padding": ([CAUSAL, node("Cast", "pad", "there", to=T.BOOL), node("Unsqueeze", "there ax12", "there4"), node("And", "seen there4", "both"),
+                 node("Where", "both nothing inf", "bias"), node("Add", "z bias", "masked")], True),
+    "lowest, added": ([CAUSAL, node("Where", "seen nothing lowest", "bias"), node("Add", "z bias", "masked")], False),
+    "-1e9, selected": ([node("Greater", "key row", "hidden"), node("Where", "hidden far z", "masked")], False),
+    "1 - mask, times lowest": ([CAUSAL, node("Cast", "seen", "f", to=T.FLOAT), node("Sub", "whole f", "g"), node("Mul", "g lowest", "bias"),
+                                node("Add", "z bias", "masked")], False),
+    "input, added": ([node("Add", "z bias", "masked")], False),
+    "input, selected": ([node("Where", "bools z inf", "masked")], False),
+}
+
+
+def exported(folder, mask, cleared, grouped, scale):
+    """softmax(q k + mask) v over 4 heads of 16: grouped: 2 of keys, repeated by Expand; cleared: Where(IsNaN(p), 0, p)."""
+    nodes, heads = list(SIZES), "kv"
+    if grouped:
+        nodes += [node("Shape", "k", "batch", start=0, end=1), node("Concat", "batch groups groups keys size", "repeated", axis=0),
+                  node("Concat", "batch heads keys size", "flat", axis=0)]
+        for x in "kv":
+            nodes += [node("Unsqueeze", f"{x} ax2", f"{x}5"), node("Expand", f"{x}5 repeated", f"{x}6"), node("Reshape", f"{x}6 flat", f"{x}{x}")]
+        heads = ["kk", "vv"]
+    nodes.append(node("Transpose", heads[0], "kt", perm=[0, 1, 3, 2]))
+    nodes += ([node("Mul", "q scale", "qs"), node("MatMul", "qs kt", "z")] if scale == "before" else
+              [node("MatMul", "q kt", "raw"), node("Mul", "raw scale", "z")])
+    nodes += [*MASKS[mask][0], node("Softmax", "masked", "p", axis=-1)]
+    if cleared:
+        nodes += [node("IsNaN", "p", "nan"), node("Where", "nan nothing p", "pc")]
+    nodes.append(node("MatMul", f"{'pc' if cleared else 'p'} {heads[1]}", "y"))
+    kept, wanted = [], {"y"}
+    for n in reversed(nodes):
+        if wanted & set(n.output):
+            kept.insert(0, n)
+            wanted |= set(n.input)
+    inputs = {"q": (["b", 4, "n", 16], T.FLOAT), "k": (["b", 2 if grouped else 4, "t", 16], T.FLOAT), "v": (["b", 2 if grouped else 4, "t", 16], T.FLOAT),
+              "pad": (["b", "t"], T.INT64), "bools": (["b", 1, "n", "t"], T.BOOL)}
+    if mask == "input, added":
+        inputs["bias"] = (["b", 1, "n", "t"], T.FLOAT)
+    return Model(folder, kept, [value(n, *s) for n, s in inputs.items() if n in wanted], [value("y", None)],
+                 {n: c for n, c in CONSTANTS.items() if n in wanted}, opset=20), [n for n in inputs if n in wanted]
+
+
+def feed_of(names, grouped, batch, rows, keys, rng, empty):
+    """empty: some rows see no key."""
+    draw = lambda heads, n: rng.standard_normal((batch, heads, n, 16)).astype(np.float32)
+    seen = rng.random((batch, 1, rows, keys)) < 0.7
+    seen[..., 0] = True
+    pad = np.ones((batch, keys), np.int64)
+    if empty:
+        seen[:, :, ::3] = False
+        pad[0, : keys // 2] = 0
+    made = {"q": draw(4, rows), "k": draw(2 if grouped else 4, keys), "v": draw(2 if grouped else 4, keys), "pad": pad, "bools": seen,
+            "bias": np.where(seen, rng.standard_normal(seen.shape), -np.inf).astype(np.float32)}
+    return [made[n] for n in names]
+
+
+@pytest.mark.parametrize("cleared", [False, True], ids=["plain", "cleared"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_forms(tmp_path, mask, cleared):
+    """One kernel, and another for nothing: heads that Expand repeats are read where they lie."""
+    rng = np.random.default_rng(len(mask))
+    grouped, scale = cleared == (len(mask) % 2 == 0), "before" if len(mask) % 3 else "after"
+    model, names = exported(tmp_path, mask, cleared, grouped, scale)
+    told = model.dump("schedule", "-march=native")
+    assert re.findall(r"^schedule .*: (\w+)$", told, re.M) == ["attention"]
+    assert bool(re.search(r"^  reach +1 ", told, re.M)) == MASKS[mask][1]
+    assert len(re.findall(r"^kernel \d+ (?!control)", model.dump("fuse"), re.M)) == 1
+    for batch, rows, keys in (1, 20, 33), (2, 9, 150), (1, 300, 300):
+        model.compare(feed_of(names, grouped, batch, rows, keys, rng, empty=cleared))
+
+
+def test_nan_rows(tmp_path):
+    """A NaN or an infinity among a row's scores, or none but -inf, makes 0 of that row and of no other, in spans as without; NaN stays in plain ones."""
+    rng = np.random.default_rng(1)
+    for cleared in True, False:
+        model, names = exported(tmp_path, "input, added", cleared, False, "after")
+        for rows, keys in (20, 33), (9, 300):
+            q, k, v, bias = feed_of(names, False, 1, rows, keys, rng, empty=False)
+            q[0, 1, 2, 3] = np.nan
+            bias[0, 0, 4] = -np.inf
+            bias[0, 0, 5, keys - 1] = np.inf
+            y = model.compare([q, k, v, bias])[0]
+            bad = np.isnan(y) if not cleared else y == 0
+            assert bad[0, 1, 2].all() and bad[0, :, 4:6].all() and not bad[0, 0, 2].any() and not bad[0, :, 6:].any()
