@@ -2,7 +2,9 @@
  *
  * Behind a select between the scores and minus infinity, a key whose condition is false has no part in the softmax;
  * nor behind a sum of the scores and a select between minus infinity and whatever. A condition that compares the key's
- * number with something that knows nothing of keys is a bound for each row.
+ * number with something that knows nothing of keys is a bound for each row. Exporters also take large numbers for
+ * infinity, the lowest float in sums: their keys have no part in a row whose maximum is far above, which only the run
+ * knows.
  */
 #include "passes/graph/attention_bounds.h"
 
@@ -13,6 +15,10 @@
 #include <string.h>
 
 enum { DEPTH_MOST = 24, VISITS_MOST = 512 };
+#define SELECTED_LOW -1e4 /* what takes the place of a score: below what scores are */
+#define ADDED_LOW -3e38   /* what is added to a score ... */
+#define SUM_LOW -2e38     /* ... is this at most with it: scores are below 1e38 */
+#define NO_PART 110       /* exp(-NO_PART) is 0 in f32 */
 
 struct bounds {
     const struct module *m;
@@ -21,8 +27,14 @@ struct bounds {
     expr_id key;
     attention_bound_fn *bound;
     void *user;
+    double low; /* what hidden keys have at most, by the select at hand */
     uint32_t n, visits;
 };
+
+double attention_far(double low)
+{
+    return (float)(low + NO_PART - 1e-6 * low);
+}
 
 /* What is deeper, or behind too many others, is not looked into. */
 static bool beyond(struct bounds *b, uint32_t depth)
@@ -131,18 +143,23 @@ static void condition(struct bounds *b, value_id v, const expr_id *idx, bool yes
         /* key < v: below v; else from v on. key <= v: below v + 1; else from there on. v < key: from v + 1 on; else
          * below that. v <= key: from v on; else below v. */
         bool end = yes == (k == 0), more = (n->op == OP_LE) == (k == 0);
-        b->bound(b->user, n->in[1 - k], idx, end, more);
+        b->bound(b->user, n->in[1 - k], idx, end, more, b->low);
         b->n++;
     }
 }
 
-/* Which operand of a select is chosen for the keys that are seen, where the other one is minus infinity; 0: none. */
-static uint32_t seen_operand(const struct bounds *b, const struct node *n)
+/* Which operand of a select is chosen for the keys that are seen, where the other one is minus infinity, or as good as
+ * that; 0: none. Notes what hidden keys have. added: it is a summand of z. */
+static uint32_t seen_operand(struct bounds *b, const struct node *n, bool added)
 {
     double other = 0;
-    for (uint32_t k = 1; n->op == OP_SELECT && k < 3; k++)
-        if (value_is_splat(b->g, n->in[3 - k], &other, &(int64_t){0}) && isinf(other) && other < 0)
-            return k;
+    for (uint32_t k = 1; n->op == OP_SELECT && k < 3; k++) {
+        if (!value_is_splat(b->g, n->in[3 - k], &other, &(int64_t){0}) ||
+            !(other <= (added ? ADDED_LOW : SELECTED_LOW)))
+            continue;
+        b->low = isinf(other) || !added ? other : SUM_LOW;
+        return k;
+    }
     return 0;
 }
 
@@ -153,7 +170,7 @@ static void summand(struct bounds *b, value_id v, const expr_id *idx, uint32_t d
     expr_id at[RANK_MAX];
     if (!n || beyond(b, depth))
         return;
-    uint32_t seen = seen_operand(b, n);
+    uint32_t seen = seen_operand(b, n, true);
     if (seen)
         condition(b, n->in[0], idx, seen == 1, 0);
     for (uint32_t k = 0; k < n->n_in; k++)
@@ -166,7 +183,8 @@ static void summand(struct bounds *b, value_id v, const expr_id *idx, uint32_t d
 uint32_t attention_bounds(const struct module *m, const struct attention *a, const expr_id *z_point, expr_id key,
                           attention_bound_fn *bound, void *user)
 {
-    struct bounds b = {m, m->g, m->ctx->exprs, key, bound, user, 0, 0};
+    struct bounds b = {m, m->g, m->ctx->exprs, key, bound, user, 0, 0, 0};
+    bool added = false;
     expr_id idx[RANK_MAX], at[RANK_MAX];
     memcpy(idx, z_point, (size_t)value_type(m->g, a->z)->rank * sizeof *idx);
     for (uint32_t i = 0; i < a->to_scores.n; i++) {
@@ -177,7 +195,8 @@ uint32_t attention_bounds(const struct module *m, const struct attention *a, con
             memcpy(idx, at, sizeof at);
             continue;
         }
-        uint32_t seen = seen_operand(&b, n);
+        uint32_t seen = seen_operand(&b, n, added);
+        added |= n->op == OP_ADD;
         if (seen && s->operand == seen)
             condition(&b, n->in[0], idx, seen == 1, 0);
         else if (n->op == OP_ADD)

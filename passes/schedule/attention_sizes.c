@@ -142,9 +142,9 @@ bool attention_shape(const struct site *site, struct attention_shape *t)
     return true;
 }
 
-static void no_bound(void *user, value_id v, const expr_id *idx, bool end, bool more)
+static void no_bound(void *user, value_id v, const expr_id *idx, bool end, bool more, double low)
 {
-    (void)user, (void)v, (void)idx, (void)end, (void)more;
+    (void)user, (void)v, (void)idx, (void)end, (void)more, (void)low;
 }
 
 bool attention_reach(const struct site *site, const struct attention_shape *t)

@@ -34,8 +34,10 @@ MASKS = {
                 node("And", "seen near", "both"), node("Where", "both nothing inf", "bias"), node("Add", "z bias", "masked")], True),
     "padding": ([CAUSAL, node("Cast", "pad", "there", to=T.BOOL), node("Unsqueeze", "there ax12", "there4"), node("And", "seen there4", "both"),
                  node("Where", "both nothing inf", "bias"), node("Add", "z bias", "masked")], True),
-    "lowest, added": ([CAUSAL, node("Where", "seen nothing lowest", "bias"), node("Add", "z bias", "masked")], False),
-    "-1e9, selected": ([node("Greater", "key row", "hidden"), node("Where", "hidden far z", "masked")], False),
+    "lowest, added": ([CAUSAL, node("Where", "seen nothing lowest", "bias"), node("Add", "z bias", "masked")], True),
+    "-1e9, selected": ([node("Greater", "key row", "hidden"), node("Where", "hidden far z", "masked")], True),
+    "lowest and padding": ([CAUSAL, node("Cast", "pad", "there", to=T.BOOL), node("Unsqueeze", "there ax12", "there4"), node("And", "seen there4", "both"),
+                            node("Where", "both nothing lowest", "bias"), node("Add", "z bias", "masked")], True),
     "1 - mask, times lowest": ([CAUSAL, node("Cast", "seen", "f", to=T.FLOAT), node("Sub", "whole f", "g"), node("Mul", "g lowest", "bias"),
                                 node("Add", "z bias", "masked")], False),
     "input, added": ([node("Add", "z bias", "masked")], False),
@@ -99,6 +101,21 @@ def test_forms(tmp_path, mask, cleared):
     assert len(re.findall(r"^kernel \d+ (?!control)", model.dump("fuse"), re.M)) == 1
     for batch, rows, keys in (1, 20, 33), (2, 9, 150), (1, 300, 300):
         model.compare(feed_of(names, grouped, batch, rows, keys, rng, empty=cleared))
+
+
+@pytest.mark.parametrize("mask", ["Trilu of true", "lowest, added", "-1e9, selected", "lowest and padding"])
+def test_keys_that_no_row_sees(tmp_path, mask):
+    """Spans are left out, with the same bits; a block with a row that sees no key, to which a large number hides nothing, has all of them."""
+    rng, n = np.random.default_rng(2), 700
+    model, names = exported(tmp_path, mask, False, False, "after")
+    (tmp_path / "told").write_text(re.sub(r"^  reach +1 .*$", "  reach 0", model.dump("schedule", "-march=native"), flags=re.M))
+    every = f"--schedules={tmp_path / 'told'}"
+    feed = feed_of(names, False, 1, n, n, rng, empty=mask == "lowest and padding")
+    assert (model.run(feed)[0] == model.run(feed, every)[0]).all()
+    feed[2][:, :, -1] = np.nan
+    rows = np.isnan(model.run(feed)[0]).any((0, 1, 3))
+    assert rows[-1] and np.isnan(model.run(feed, every)[0]).all()
+    assert rows[: n // 4].all() if mask == "lowest and padding" else not rows[: n // 2].any()
 
 
 def test_nan_rows(tmp_path):

@@ -6,6 +6,7 @@
  */
 #include "tests/fuzz/single.h"
 
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,8 +79,8 @@ static value_id compared(struct draw *d, value_id key, value_id end, bool below)
     return b_unary(b, OP_NOT, below ? not_below : is_below);
 }
 
-/* -inf behind the row and some keys, or behind a length of the batch; where rows may be empty, in front of a window,
- * too: bounds that leave out spans (passes/graph/attention_bounds.h). */
+/* -inf, or a number that stands for it, behind the row and some keys, or behind a length of the batch; where rows may
+ * be empty, in front of a window, too: bounds that leave out spans (passes/graph/attention_bounds.h). */
 static value_id bounded(struct draw *d, const struct shape *s, value_id z)
 {
     struct builder *b = &d->b;
@@ -87,10 +88,12 @@ static value_id bounded(struct draw *d, const struct shape *s, value_id z)
     expr_id rows[4] = {one, one, s->rows, one}, keys[4] = {one, one, one, s->keys},
             batches[4] = {s->batch, one, one, one};
     enum elem e = draw_chance(d, 50) ? ELEM_I32 : ELEM_I64;
-    value_id row = v_iota(b, e, rows, 4, 2), key = v_iota(b, e, keys, 4, 3), low = b_scalar_f64(b, ELEM_F32, -INFINITY);
+    double far[] = {-INFINITY, -INFINITY, -FLT_MAX, -1e9};
+    value_id row = v_iota(b, e, rows, 4, 2), key = v_iota(b, e, keys, 4, 3),
+             low = b_scalar_f64(b, ELEM_F32, DRAW_PICK(d, far));
     value_id end = b_binary(b, OP_ADD, row, v_expr(b, e, ex_const(d->x, draw_int(d, 0, 60))));
     int64_t least = s->empty_rows ? -1 : 0;
-    value_id length = draw_indices(d, e, batches, 4, least, draw_int(d, 0, 120)).v;
+    value_id length = draw_indices(d, e, batches, 4, least, draw_chance(d, 40) ? 0 : draw_int(d, 0, 120)).v;
     if (!length.i)
         return (value_id){0};
     value_id seen = compared(d, key, draw_chance(d, 70) ? end : length, true);
@@ -100,6 +103,8 @@ static value_id bounded(struct draw *d, const struct shape *s, value_id z)
         value_id start = b_binary(b, OP_SUB, end, v_expr(b, e, ex_const(d->x, draw_int(d, 1, 70))));
         seen = b_binary(b, OP_AND, compared(d, key, start, false), seen);
     }
+    if (draw_chance(d, 30))
+        return b_binary(b, OP_ADD, z, b_select(b, seen, b_scalar_f64(b, ELEM_F32, 0), low));
     return draw_chance(d, 50) ? b_select(b, seen, z, low) : b_select(b, b_unary(b, OP_NOT, seen), low, z);
 }
 

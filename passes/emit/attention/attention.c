@@ -4,6 +4,8 @@
  * turns up. */
 #include "passes/emit/attention/attention.h"
 
+#include <math.h>
+
 static bool attn_init(struct attn *t, struct em *em)
 {
     const struct attention_schedule *s = &em->schedule->attention;
@@ -33,8 +35,8 @@ static bool attn_init(struct attn *t, struct em *em)
 
 /* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
-/* Keys in spans: with a running maximum. */
-static void spans(struct attn *t)
+/* Keys in spans, with a running maximum: those that rows can see, or where `every` holds all of them. */
+static void run_spans(struct attn *t, lreg every)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
@@ -42,7 +44,7 @@ static void spans(struct attn *t)
     expr_id span = ex_const(x, t->s->span), from = ex_const(x, 0), end = t->keys;
     attn_begin(t);
     if (t->s->reach)
-        attn_reach(t, &from, &end);
+        attn_reach(t, every, &from, &end);
     expr_id base = t->s->parts ? attn_part(t, &from, &end) : ex_const(x, 0);
     expr_id i = em_for_begin(em, &l, ex_div(x, from, span), ex_ceildiv(x, end, span), 1, NULL, 0);
     expr_id first = ex_mul(x, i, span), here = ex_min(x, span, ex_sub(x, end, first));
@@ -53,6 +55,27 @@ static void spans(struct attn *t)
     attn_terms(t);
     attn_values(t);
     em_for_end(em, &l, NULL, NULL);
+}
+
+/* Where keys that no row should see may have a part after all, a second trip has every key; mostly it is not made. */
+static void spans(struct attn *t)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for trips;
+    struct em_if made;
+    double low = t->s->reach ? attn_low(t) : -INFINITY;
+    if (low > -INFINITY) {
+        lreg no = em_const(em, ELEM_I64, 1, 0, 0), yes = em_const(em, ELEM_I64, 1, 0, 1);
+        expr_id trip = em_for_begin(em, &trips, ex_const(x, 0), ex_const(x, 2), 1, &yes, 1);
+        em_if_begin(em, &made, em_op2(em, L_EQ, trips.params[0], yes));
+        run_spans(t, em_cond(em, ex_eq(x, trip, ex_const(x, 1))));
+        lreg more = em_select(em, attn_far(t, low), no, yes);
+        em_if_end_or(em, &made, &more, &no, 1, &more);
+        em_for_end(em, &trips, &more, &more);
+    } else {
+        run_spans(t, (lreg){0});
+    }
     if (t->s->parts)
         attn_join(t);
     else

@@ -47,8 +47,12 @@ struct attn {
 /* The point of z that row and key of the batch at hand have. */
 void attn_z_point(const struct attn *, expr_id row, expr_id key, expr_id *idx);
 /* Which keys some row of the block at hand can see, where masks tell (emit/attention/reach.c): from *first to below
- * *end, one at least; else they stay. */
-void attn_reach(struct attn *, expr_id *first, expr_id *end);
+ * *end, one at least; else they stay. every: a condition under which they stay as well; {0}: none. */
+void attn_reach(struct attn *, lreg every, expr_id *first, expr_id *end);
+/* What the other keys have at most; -INFINITY: they have no part whatever the rest is. */
+double attn_low(const struct attn *);
+/* Is the maximum of each row so far above `low` that they have no part? */
+lreg attn_far(struct attn *, double low);
 void attn_turn(struct attn *); /* fills Q */
 void attn_begin(struct attn *); /* M, L and O before the first of several spans */
 void attn_scores(struct attn *); /* Z, M of the span; C where there are several */
