@@ -17,10 +17,7 @@ enum { ALIGNED = 16 }; /* lanes of the widest vector */
 /* A cache that grows, say: an output has a place, and is no view then. */
 static bool is_stored_concat(const struct module *m, value_id v)
 {
-    for (uint32_t k = 0; value_op(m->g, v) == OP_CONCAT && k < m->g->outputs.n; k++)
-        if (m->g->outputs.data[k].value.i == v.i)
-            return true;
-    return false;
+    return value_op(m->g, v) == OP_CONCAT && value_output(m->g, v) != UINT32_MAX;
 }
 
 /* Dim `dim` of v, along which the lanes of a product lie, on its way through views to what is stored. */

@@ -270,7 +270,8 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
     f->a->rows_of = free[0].i != f->row.i;
     if (free[f->a->rows_of].i != f->row.i || free[1 - f->a->rows_of].i != f->key.i)
         return false;
-    return ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) && size >= 1 && size <= size_most(f->m);
+    return ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) && size >= 1 &&
+           size <= size_most(f->m);
 }
 
 /* From v, wanted at idx, back to the scores: through maps and views that nobody else reads. */

@@ -17,7 +17,7 @@ static value_id copy_value(struct module *m, region_id r, value_id v)
 
 /* A region's result has to be written by a kernel of that region, once: a parameter, a capture, a constant, a second
  * use or the result of a call gets a copy. */
-static bool needs_copy(const struct module *m, region_id r, const value_id *before, uint32_t n_before, value_id v)
+static bool needs_copy(const struct module *m, region_id r, value_id v)
 {
     const struct value *value = graph_value(m->g, v);
     if (!value->def.i || value_is_const(m->g, v))
@@ -26,31 +26,21 @@ static bool needs_copy(const struct module *m, region_id r, const value_id *befo
     if (n->parent.i != r.i || n->op == OP_IDENTITY || n->op == OP_IF || n->op == OP_LOOP ||
         (op_shape(n->op) == SHAPE_OPAQUE && r.i != 1))
         return true;
-    if (op_info(n->op)->memory == MEMORY_OWN)
-        return true;
-    for (uint32_t j = 0; j < n_before; j++)
-        if (before[j].i == v.i)
-            return true;
-    return false;
+    return op_info(n->op)->memory == MEMORY_OWN;
 }
 
 bool separate_results(struct module *m)
 {
     struct graph *g = m->g;
+    bool *is_result = NEW_ARRAY(m->arena, bool, g->values.n);
     for (uint32_t r = 1; r < g->regions.n; r++) {
-        struct region *region = graph_get_region(g, (region_id){r});
+        const struct region *region = graph_get_region(g, (region_id){r});
         for (uint32_t k = 0; k < region->results.n; k++) {
             value_id v = region->results.data[k];
-            if (value_type(g, v)->kind != TYPE_TENSOR || value_type(g, v)->rank < 0 ||
-                !needs_copy(m, (region_id){r}, region->results.data, k, v))
-                continue;
-            value_id c = copy_value(m, (region_id){r}, v);
-            region = graph_get_region(g, (region_id){r});
-            region->results.data[k] = c;
-            graph_value(g, c)->n_uses++;
-            graph_value(g, v)->n_uses--;
-            if (r == 1 && k < g->outputs.n)
-                g->outputs.data[k].value = c;
+            bool tensor = value_type(g, v)->kind == TYPE_TENSOR && value_type(g, v)->rank >= 0;
+            if (tensor && (is_result[v.i] || needs_copy(m, (region_id){r}, v)))
+                graph_set_result(g, (region_id){r}, k, copy_value(m, (region_id){r}, v));
+            is_result[v.i] = true;
         }
     }
     return true;

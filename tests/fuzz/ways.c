@@ -377,7 +377,7 @@ struct compilation *stages_of_way(struct context *ctx, struct graph *g, const st
         c->module->always = true;
         c->module->grain_ns = GRAIN_NS;
         graph_sweep(g);
-        if (stages_run(c, "sink-concats"))
+        if (stages_run(c, "push-concats"))
             return c;
     }
     strbuf_printf(why, "passes: ");

@@ -40,7 +40,7 @@ struct native *native_make(struct draw *, const struct way *, const char *path, 
 bool native_run(struct native *, struct tensor *out);
 void native_close(struct native *);
 
-/* Runs the stages of the table on a legal graph from sink-concats to `last` (NULL: to the artifact at `path`), as
+/* Runs the stages of the table on a legal graph from push-concats to `last` (NULL: to the artifact at `path`), as
  * the way says; NULL when why says what broke. */
 struct compilation *stages_of_way(struct context *, struct graph *, const struct way *, const char *last,
                                   const char *path, struct strbuf *why);

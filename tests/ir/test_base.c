@@ -321,10 +321,10 @@ static void processor_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arenas),   cmocka_unit_test(huge_array),    cmocka_unit_test(rendering),
-        cmocka_unit_test(counting), cmocka_unit_test(hostile_names), cmocka_unit_test(long_lines),
-        cmocka_unit_test(quoting),  cmocka_unit_test(scanning),      cmocka_unit_test(guarding),
-        cmocka_unit_test(big_file),  cmocka_unit_test(processor_time),
+        cmocka_unit_test(arenas),   cmocka_unit_test(huge_array),     cmocka_unit_test(rendering),
+        cmocka_unit_test(counting), cmocka_unit_test(hostile_names),  cmocka_unit_test(long_lines),
+        cmocka_unit_test(quoting),  cmocka_unit_test(scanning),       cmocka_unit_test(guarding),
+        cmocka_unit_test(big_file), cmocka_unit_test(processor_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

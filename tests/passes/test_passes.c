@@ -120,7 +120,7 @@ static const char *make_input(struct context *ctx, const struct sample *s)
     if (c)
         graph_sweep(c->graph);
     const char *end = stage_find(s->pass) ? s->pass : "sizes";
-    for (const struct stage *stage = stage_find("sink-concats"); c && strcmp(stage->name, end) != 0; stage++)
+    for (const struct stage *stage = stage_find("push-concats"); c && strcmp(stage->name, end) != 0; stage++)
         if (!stage_run(c, stage, &cost))
             return NULL;
     return c ? text_of(c) : NULL;
