@@ -4,7 +4,7 @@
 
 #include "cli/options/options.h"
 
-enum { HELP_COLUMN = 30, HELP_WIDTH = 100 };
+enum { HELP_COLUMN = 30, HELP_WIDTH = 100, PAGE_WIDTH = 120 };
 
 void option_spelling(struct strbuf *out, const struct option *def)
 {
@@ -26,23 +26,21 @@ void option_spelling(struct strbuf *out, const struct option *def)
     }
 }
 
-/* Appends words of text, breaking lines before HELP_WIDTH. */
-static void print_wrapped(struct strbuf *out, const char *text)
+/* Appends words of text from `column` on, breaking lines before `width`; further lines are indented. */
+static void print_wrapped(struct strbuf *out, const char *text, size_t column, size_t indent, size_t width)
 {
-    size_t column = HELP_COLUMN;
+    const char *space = "";
     while (*text) {
         size_t n = strcspn(text, " ");
-        if (column > HELP_COLUMN && column + 1 + n > HELP_WIDTH) {
-            strbuf_printf(out, "\n%*s", HELP_COLUMN, "");
-            column = HELP_COLUMN;
-        } else if (column > HELP_COLUMN) {
-            strbuf_append(out, " ", 1);
-            column++;
+        if (*space && column + 1 + n > width) {
+            strbuf_printf(out, "\n%*s", (int)indent, space = "");
+            column = indent;
         }
-        strbuf_append(out, text, n);
-        column += n;
+        strbuf_printf(out, "%s%.*s", space, (int)n, text);
+        column += strlen(space) + n;
         text += n;
         text += strspn(text, " ");
+        space = " ";
     }
     strbuf_append(out, "\n", 1);
 }
@@ -77,67 +75,94 @@ void options_help(struct strbuf *out, char where)
         struct strbuf text;
         strbuf_init(&text, out->arena);
         option_meaning(&text, def);
-        print_wrapped(out, text.data);
+        print_wrapped(out, text.data, HELP_COLUMN, HELP_COLUMN, HELP_WIDTH);
     }
 }
 
-/* Text of a cell of a Markdown table. */
-static void put_cell(struct strbuf *out, const char *text)
+static const struct {
+    char letter;
+    const char *name;
+} commands[] = {
+    {'C', "compile"}, {'K', "check"}, {'E', "eval"},     {'R', "run"},    {'B', "bench"},
+    {'I', "inspect"}, {'D', "diff"},  {'Q', "quantize"}, {'X', "reduce"}, {'P', "report"},
+};
+
+/* The commands that take it, or those that do not; how many there are. */
+static size_t put_commands(struct strbuf *out, const struct option *def, bool taken)
 {
-    for (const char *p = text; *p; p++)
-        strbuf_printf(out, *p == '|' ? "\\|" : "%c", *p);
+    size_t n = 0;
+    for (size_t k = 0; k < COUNT_OF(commands); k++)
+        if ((strchr(def->where, commands[k].letter) != NULL) == taken)
+            strbuf_printf(out, "%s%s", n++ ? ", " : "", commands[k].name);
+    return n;
 }
 
 void option_commands(struct strbuf *out, const struct option *def)
 {
-    static const struct {
-        char letter;
-        const char *name;
-    } commands[] = {
-        {'C', "compile"},
-        {'K', "check"},
-        {'E', "eval"},
-        {'R', "run"},
-        {'B', "bench"},
-        {'I', "inspect"},
-        {'D', "diff"},
-        {'Q', "quantize"},
-        {'X', "reduce"},
-        {'P', "report"},
-        {'F', "configuration file"},
-    };
-    const char *comma = "";
-    for (size_t k = 0; k < COUNT_OF(commands); k++)
-        if (strchr(def->where, commands[k].letter)) {
-            strbuf_printf(out, "%s%s", comma, commands[k].name);
-            comma = ", ";
-        }
+    put_commands(out, def, true);
+    if (strchr(def->where, 'F'))
+        strbuf_printf(out, ", configuration file");
+}
+
+/* The same in few words: "all but check, reduce; file". */
+static const char *commands_short(struct arena *arena, const struct option *def)
+{
+    struct strbuf takes, others, text;
+    strbuf_init(&takes, arena);
+    strbuf_init(&others, arena);
+    strbuf_init(&text, arena);
+    size_t n_takes = put_commands(&takes, def, true), n_others = put_commands(&others, def, false);
+    if (n_takes <= n_others)
+        strbuf_printf(&text, "%s", takes.data);
+    else
+        strbuf_printf(&text, n_others ? "all but %s" : "all", others.data);
+    if (strchr(def->where, 'F'))
+        strbuf_printf(&text, "; file");
+    return text.data;
+}
+
+/* What takes most options of the group that begins with option `first`. */
+static const char *group_commands(struct arena *arena, uint32_t first)
+{
+    const char *most = NULL;
+    size_t n_most = 0;
+    for (uint32_t i = first; i < option_count && option_group(&option_table[i]) == option_group(&option_table[first]);
+         i++) {
+        const char *text = commands_short(arena, &option_table[i]);
+        size_t n = 0;
+        for (uint32_t k = first; k < option_count; k++)
+            n += option_group(&option_table[k]) == option_group(&option_table[first]) &&
+                 !strchr(option_table[k].where, 'h') && strcmp(commands_short(arena, &option_table[k]), text) == 0;
+        if (n > n_most)
+            most = text, n_most = n;
+    }
+    return most;
 }
 
 void options_reference(struct strbuf *out)
 {
-    const char *group = NULL;
+    const char *group = NULL, *usual = "";
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
-        struct strbuf cell;
+        struct strbuf text;
         if (strchr(def->where, 'h'))
             continue;
         if (group != option_group(def)) {
-            strbuf_printf(out, "%s### %s\n\n| option | in | meaning |\n|---|---|---|\n", group ? "\n" : "",
-                          option_group(def));
+            usual = group_commands(out->arena, i);
+            strbuf_printf(out, "%s### %s\n\nCommands: %s.\n\n", group ? "\n" : "", option_group(def), usual);
             group = option_group(def);
         }
-        strbuf_init(&cell, out->arena);
-        option_spelling(&cell, def);
-        strbuf_printf(out, "| `");
-        put_cell(out, cell.data);
-        strbuf_printf(out, "` | ");
-        option_commands(out, def);
-        strbuf_printf(out, " | ");
-        strbuf_init(&cell, out->arena);
-        option_meaning(&cell, def);
-        put_cell(out, cell.data);
-        strbuf_printf(out, " |\n");
+        const char *takes = commands_short(out->arena, def);
+        strbuf_init(&text, out->arena);
+        strbuf_printf(&text, "`");
+        option_spelling(&text, def);
+        strbuf_printf(&text, "`");
+        if (strcmp(takes, usual) != 0)
+            strbuf_printf(&text, " (%s)", takes);
+        strbuf_printf(&text, ": ");
+        option_meaning(&text, def);
+        strbuf_printf(out, "- ");
+        print_wrapped(out, text.data, 2, 2, PAGE_WIDTH);
     }
 }
 

@@ -220,7 +220,7 @@ def test_a_worker_that_goes_on(tmp_path):
 
 
 def test_every_limit_has_a_row():
-    options = set(re.findall(r"^\| `--((?:limit|max)-[a-z-]*)=", mcc("--reference").stdout, re.M))
+    options = set(re.findall(r"^- `--((?:limit|max)-[a-z-]*)=", mcc("--reference").stdout, re.M))
     assert options == {name.strip() for name in EXACT} | OTHERWISE
 
 

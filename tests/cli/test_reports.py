@@ -305,10 +305,11 @@ def test_ports_complete(digits):
 
 
 def test_manual_pages():
-    options = set(re.findall(r"^\| `([^`]*)`", mcc("--reference").stdout, re.M))
+    options = set(re.findall(r"^- `([^`]*)`", mcc("--reference").stdout, re.M))
+    assert len(options) > 100
     page = mcc("--generate=mcc.1").stdout.replace("\\-", "-").replace("\\e", "\\")
     for option in options:
-        assert option.replace("\\|", "|") in page, option
+        assert option in page, option
     assert "max\\-constant\\-growth" in mcc("--generate=mcc.yaml.5").stdout
     assert mcc("--generate=nosuch").returncode == 2
 
