@@ -6,11 +6,13 @@ import subprocess
 from support.tool import BUILD, ROOT
 
 STEP = re.compile(r"^(?:Add to `([^`]+)` (?:before `([^`]+)`|at the end)|Create `([^`]+)`):\n\n```\w+\n(.*?)```", re.M | re.S)
+COPY = re.compile(r"^Copy `([^`]+)` to `([^`]+)`", re.M)
 PARTS = ("Makefile", "cli", "codegen", "frontend", "ir", "passes", "runtime")
 
 
 def follow(page, to, n_steps, more=(), targets=(), objects=True):
     """Applies the n_steps steps of docs/PAGE to a copy of the sources in the folder `to`, builds the command, and returns the copy.
+    A file that a page copies is one of its steps.
     more: folders and files that the copy needs beside those that the command is built from; targets: what is built beside it;
     objects: whether those of the build folder are worth copying, since the steps touch few files."""
     folder = to / "mcc"
@@ -23,8 +25,14 @@ def follow(page, to, n_steps, more=(), targets=(), objects=True):
     fresh = not objects or BUILD.resolve() != ROOT / "build"
     if not fresh:
         shutil.copytree(BUILD, folder / "build", ignore=shutil.ignore_patterns("venv", "tests", "nets", "same", "peers", "demo", "*.so", "mcc"))
-    steps = STEP.findall((ROOT / "docs" / page).read_text())
-    assert len(steps) == n_steps
+    text = (ROOT / "docs" / page).read_text()
+    steps, copies = STEP.findall(text), COPY.findall(text)
+    assert len(steps) + len(copies) == n_steps
+    for source, created in copies:
+        path = folder / created
+        assert not path.exists()
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / source, path)
     for name, before, created, text in steps:
         path = folder / (name or created)
         if created:
