@@ -17,6 +17,8 @@ OBJECTS = pathlib.Path(os.environ.get("MCC_BUILD", ROOT / "build")) / "obj"
 FOLDERS = ("ir", "passes", "frontend", "codegen", "runtime", "cli", "tests", "examples")
 COLUMNS = 160   # tables (.def) may be wider
 C_COLUMNS = 120  # of C: but for texts, which are not broken
+PAGE_COLUMNS = 120  # of Markdown: but for code, and words that cannot be broken
+PAGES_BYTES = 130_000  # of docs/*.md together; what was tried and left out is in docs/notes
 
 # Who may include whom: a folder its own headers and those of the folders of its row, with what lies below them. A sub-folder
 # without a row of its own has its parent's. No folder is reached from itself (check_layers).
@@ -251,7 +253,7 @@ def check_names(path, text, complain):
     """Comments and pages name files that are there. A page: those of folders of the tree, or that it says to create."""
     name = path.relative_to(ROOT).as_posix()
     page = path.suffix == ".md"
-    created = re.findall(r"^Create `([^`]+)`:$", text, re.M)
+    created = re.findall(r"^(?:Create|Copy `[^`]+` to) `([^`]+)`:", text, re.M)
     for part in [re.match(r"(?s).*", text)] if page else re.finditer(r"/\*.*?\*/|//[^\n]*", text, re.S):
         for found in FILE.finditer(part[0]):
             asked = found[0].partition("/")[0] in FOLDERS and "NAME" not in found[0] and found[0] not in created if page else found[0] not in ELSEWHERE
@@ -274,6 +276,22 @@ def check_space(path, text, complain):
             complain(name, n, f"{len(line)} columns, the limit is {COLUMNS}")
         elif len(line) > C_COLUMNS and path.suffix in (".c", ".h", ".cpp", ".hpp") and '"' not in line:
             complain(name, n, f"{len(line)} columns, the limit is {C_COLUMNS}")
+
+
+def check_page(path, text, complain):
+    """Lines of a page, but for blocks of code and single long words (links)."""
+    code = False
+    for n, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            code = not code
+        elif not code and len(line) > PAGE_COLUMNS and not line.startswith("    ") and " " in line.strip():
+            complain(path.relative_to(ROOT).as_posix(), n, f"{len(line)} columns, the limit of pages is {PAGE_COLUMNS}")
+
+
+def check_pages_size(complain):
+    size = sum(path.stat().st_size for path in (ROOT / "docs").glob("*.md"))
+    if size > PAGES_BYTES:
+        complain("docs", 0, f"the pages have {size} bytes, the limit is {PAGES_BYTES}: say it shorter, or in docs/notes")
 
 
 def check_head(path, text, complain):
@@ -358,7 +376,10 @@ def main():
             check_frontends(path, text, complain)
             check_cpus(path, text, complain)
             check_names(path, text, complain)
-    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    check_pages_size(complain)
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]:
+        if path.name != "CHANGELOG.md":     # a line each
+            check_page(path, path.read_text(), complain)
         check_names(path, path.read_text(), complain)
     print("\n".join(complaints) if complaints else "lint: nothing to complain about")
     return 1 if complaints else 0

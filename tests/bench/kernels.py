@@ -11,7 +11,7 @@ two others, as mcc_host.event tells it. Winograd's products are counted as those
 DOTS have to reach a part of their peak, which stands there: the exit status says whether those that this CPU has do.
 
 "model" is the cost model's estimate of the same (the times of a schedule, as -Rpass-analysis=schedule adds them up) over what was
-measured, for a clock at which this machine has the model's peak: docs/performance.md says why, where it is not within 1.5 times.
+measured, for a clock at which this machine has the model's peak: docs/notes/forms.md says why, where it is not within 1.5 times.
 """
 import pathlib
 import re

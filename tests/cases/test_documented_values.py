@@ -1,4 +1,4 @@
-"""What docs/numerics.md says of values where implementations differ: NaN and ties in ArgMax, ArgMin and TopK, infinities in Resize,
+"""What docs/notes/onnx-decisions.md says of values where implementations differ: NaN and ties in ArgMax, ArgMin and TopK, infinities in Resize,
 rounding in attention of f16."""
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Edges of quantizers, reductions and pools where runtimes differ: docs/numerics.md has a row for each."""
+"""Edges of quantizers, reductions and pools where runtimes differ: docs/notes/onnx-decisions.md has a row for each."""
 import itertools
 
 import numpy as np

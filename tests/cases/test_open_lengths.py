@@ -194,7 +194,7 @@ def test_squeeze(tmp_path):
     for dims, axes in (((1, 3, 1, 5), [0]), ((1, 3, 1, 5), [2, 0]), ((1, 3, 1, 5), [-2]), ((1, 1, 1, 5), [2, 0, -3]), ((1, 1, 1, 1), [3, 1, 2, 0])):
         drawn.agrees(floats(*dims), ints(*axes))
     x = floats(1, 3, 1, 5)
-    drawn.agrees(x, ints(), want=[x])    # docs/numerics.md
+    drawn.agrees(x, ints(), want=[x])    # docs/notes/onnx-decisions.md
     for axes in ([1], [0, 0], [4]):
         drawn.fails(x, ints(*axes))
 

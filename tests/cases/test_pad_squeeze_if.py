@@ -1,6 +1,6 @@
 """Pad, Squeeze, Unsqueeze and If in every form, and the networks of the ReflectionPad3d case. References: PyTorch (torch.npz), ONNX Runtime where
 it has the form, numpy or what is written here where it has not (mixed signs on one axis, reflection that turns round more
-than once: docs/numerics.md)."""
+than once: docs/notes/onnx-decisions.md)."""
 import ml_dtypes
 import numpy as np
 import pytest
@@ -255,7 +255,7 @@ def test_squeeze_to_a_scalar_and_of_a_scalar(tmp_path):
 
 
 def test_squeeze_of_empty_axes_is_no_change(tmp_path):
-    """numpy's meaning of an empty tuple; ONNX is silent (docs/numerics.md)."""
+    """numpy's meaning of an empty tuple; ONNX is silent (docs/notes/onnx-decisions.md)."""
     model = Model(tmp_path, [node("Squeeze", "x axes", "y")], [value("x", [1, 2])], [value("y", [None, None])], {"axes": ints()})
     model.compare([floats(1, 2)], [floats(1, 2)])
 

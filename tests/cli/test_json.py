@@ -67,6 +67,14 @@ def test_other_output_goes_to_standard_error():
     assert json.loads(done.stdout)["result"] == {"supported": True} and "Conv" in done.stderr and "legalize" in done.stderr
 
 
+def test_ports_that_share_memory(tmp_path):
+    path = save(tmp_path / "cache.onnx", [helper.make_node("Concat", ["past", "new"], ["present"], axis=2)],
+                [value("past", [1, 3, "len", 64]), value("new", [1, 3, 1, 64])], [value("present", [1, 3, "all", 64])])
+    assert mcc(path, "--input=past:f32[1,3,len<=2048,64]", "-o", tmp_path / "cache.so").returncode == 0
+    ports = result("inspect", tmp_path / "cache.so", kind="compiled")
+    assert ports["outputs"][0]["alias"] == "past" and ports["inputs"][0]["room"] == [None, None, 2048, None]
+
+
 def test_run(digits, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((3, 1, 8, 8), np.float32))
     got = result("run", digits, "-i", f"picture={tmp_path / 'x.npy'}", "-o", tmp_path / "out")["outputs"]

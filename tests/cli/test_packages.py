@@ -345,7 +345,8 @@ def test_uninstall(tmp_path):
 
 def test_installed_manuals_and_completions(prefix):
     for name in ("man/man1/mcc.1", "man/man3/mcc_model.3", "man/man5/mcc.yaml.5", "bash-completion/completions/mcc",
-                 "zsh/site-functions/_mcc", "fish/vendor_completions.d/mcc.fish", "mcc/mcc.py", "doc/mcc/model-functions.md", "mcc/mcc_load.c"):
+                 "zsh/site-functions/_mcc", "fish/vendor_completions.d/mcc.fish", "mcc/mcc.py", "mcc/mcc_load.c",
+                 "doc/mcc/model-functions.md", "doc/mcc/notes/onnx-decisions.md"):
         assert (prefix / "share" / name).stat().st_size > 100
 
 

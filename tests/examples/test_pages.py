@@ -68,6 +68,6 @@ def test_the_picture_shows_the_results():
 
 def test_links():
     """Links between the pages lead to files that are there."""
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*/README.md")]:
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]:
         for link in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
             assert "://" in link or (page.parent / link).exists(), f"{page.relative_to(ROOT)}: {link}"

@@ -20,7 +20,7 @@ SECONDS, BYTES = (10, 2 << 30) if "address" in os.environ.get("MCC_BUILD", "") e
 RUN_SECONDS = 60
 BIG = 1 << 62
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-ACCEPTED = ("pad_reflect",)   # the index wants a refusal; docs/numerics.md: beyond the size it reflects again
+ACCEPTED = ("pad_reflect",)   # the index wants a refusal; docs/notes/onnx-decisions.md: beyond the size it reflects again
 ERROR, ENDS = "an error", "an end"   # ENDS: an error or any value, the same at every level
 
 

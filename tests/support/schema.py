@@ -1,6 +1,6 @@
 """JSON Schema, as far as docs/json.schema.json uses it: what is wrong with a value, or None."""
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int, "number": (int, float)}
-KNOWN = {"$schema", "$defs", "$ref", "title", "type", "enum", "anyOf", "properties", "required", "additionalProperties", "items"}
+KNOWN = {"$schema", "$defs", "$ref", "title", "description", "type", "enum", "anyOf", "properties", "required", "additionalProperties", "items"}
 
 
 def is_a(value, name):

@@ -6,7 +6,7 @@
  * order; before version 7 with `broadcast`. All of these reach the rule below as core operators, so what is recognised
  * is their meaning and not their spelling. Constants must be exactly 3, 0, 6 and 6 or the element type's nearest to
  * 1/6; anything else is left as it is written. The division disappears; the last bit may differ from the pieces
- * (docs/numerics.md). f16 and bf16 compute in f32 and round once, as the operators themselves do.
+ * (docs/notes/onnx-decisions.md). f16 and bf16 compute in f32 and round once, as the operators themselves do.
  */
 #include "passes/legalize/legalize.h"
 

@@ -1,6 +1,6 @@
 /* Quotients in f32 that are computed as products with a reciprocal, where that is what the operator that the pieces
  * stand for does: LayerNormalization's x / sqrt(variance + epsilon), Gelu's x / sqrt 2. A vector division takes as long
- * as ten multiplications. The last bit may differ (docs/numerics.md); any other division is exact.
+ * as ten multiplications. The last bit may differ (docs/notes/onnx-decisions.md); any other division is exact.
  */
 #include "passes/legalize/legalize.h"
 

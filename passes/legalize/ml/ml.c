@@ -68,7 +68,8 @@ bool rule_linear_regressor(struct rule *r)
     return rule_result(r, ml_post(b, y, post));
 }
 
-/* x over the largest element (docs/numerics.md), the sum of magnitudes, or the Euclidean length of its row. */
+/* x over the largest element (docs/notes/onnx-decisions.md), the sum of magnitudes, or the Euclidean length of its row.
+ */
 bool rule_normalizer(struct rule *r)
 {
     struct builder *b = r->b;

@@ -89,7 +89,7 @@ static bool rank_is_two(struct rule *r, value_id x)
 
 /* ---- classifier -------------------------------------------------------------------------------------------------- */
 
-/* Of two classes, where all votes are for one: their sum is the second label's score (docs/numerics.md). */
+/* Of two classes, where all votes are for one: their sum is the second label's score (docs/notes/onnx-decisions.md). */
 static bool classify_one(struct rule *r, const struct forest *f, const struct votes *v, value_id x,
                          const struct ml_labels *labels, const double *base, uint32_t n_base, enum ml_post post)
 {

@@ -2,7 +2,7 @@
 
 A verdict is known when its kind is the row's, the pattern is found in its text, the operator is one of at most NODES nodes of the
 reduced network, and the condition holds there. `theirs`: ONNX Runtime is wrong, or the standard says nothing; `open`: not settled.
-docs/numerics.md says more of those where the meaning of an operator was decided.
+docs/notes/onnx-decisions.md says more of those where the meaning of an operator was decided.
 """
 import re
 
