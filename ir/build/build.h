@@ -10,7 +10,7 @@
 #ifndef MCC_IR_BUILD_H
 #define MCC_IR_BUILD_H
 
-#include "ir/graph/graph.h"
+#include "ir/eval/constants.h"
 
 struct builder {
     struct graph *g;

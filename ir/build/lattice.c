@@ -8,6 +8,7 @@
  * What a chain of operators makes too long to be worth knowing is unknown from there on: the run computes it, and who
  * needs it as a size gets a symbol for the computed element.
  */
+#include "ir/eval/constants.h"
 #include "ir/build/lattice.h"
 
 #include <string.h>

@@ -59,7 +59,7 @@ static bool reads_through(const struct node *n)
 /* Operator applications that reading one element takes; above MAX_COST the value is folded instead. */
 static uint32_t read_cost(struct graph *g, value_id v, int depth)
 {
-    struct folds *f = folds_of(g, v);
+    struct folds *f = folds_of(g);
     const struct node *n = graph_node(g, graph_value(g, v)->def);
     uint32_t cost = 1;
     if (f->data[v.i] || !reads_through(n))
@@ -79,7 +79,7 @@ static uint32_t read_cost(struct graph *g, value_id v, int depth)
     if (n->op == OP_BROADCAST && most > MAX_COST) /* rather the operand is folded, which is smaller */
         cost = 2;
     cost = cost > MAX_COST ? MAX_COST + 1 : cost;
-    f = folds_of(g, v);
+    f = folds_of(g);
     f->read_cost[v.i] = (uint16_t)cost;
     return cost;
 }
@@ -422,7 +422,7 @@ static bool read_concat(struct reader *r, const struct node *n, const struct run
 static bool read_runs(struct reader *r, value_id v, const struct run *runs, uint32_t n_runs, int64_t total, void *dst,
                       int depth)
 {
-    const struct tensor_data *known = folds_of(r->g, v)->data[v.i];
+    const struct tensor_data *known = folds_of(r->g)->data[v.i];
     const struct node *n = graph_node(r->g, graph_value(r->g, v)->def);
     if (!known && (!reads_through(n) || depth >= MAX_DEPTH || read_cost(r->g, v, depth) > MAX_COST) &&
         !(known = value_fold(r->g, v)))

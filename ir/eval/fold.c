@@ -1,4 +1,4 @@
-/* Constant folding on demand: value_is_const, value_fold and what reads small constants.
+/* Constant folding on demand: value_fold and what reads small constants.
  *
  * A lazy constant is a value all of whose ancestors are constants; nothing marks it. Folding runs the interpreter over
  * just the nodes that it depends on, in scratch memory, and keeps the result in the graph's arena. Tables over all
@@ -11,103 +11,24 @@
 
 #include "ir/eval/eval.h"
 
-enum { IS_UNKNOWN, IS_NOT, IS_CONST };
-typedef VEC(value_id) value_list;
 typedef VEC(node_id) node_list;
 
-struct folds *folds_of(struct graph *g, value_id v)
+struct folds *folds_of(struct graph *g)
 {
     if (!g->folds)
         g->folds = NEW(&g->arena, struct folds);
     struct folds *f = g->folds;
-    if (v.i >= f->cap) {
+    if (f->cap < g->values.n) {
         struct folds old = *f;
         f->cap = g->values.n * 2;
-        f->constness = NEW_ARRAY(&g->arena, uint8_t, f->cap);
         f->read_cost = NEW_ARRAY(&g->arena, uint16_t, f->cap);
         f->data = NEW_ARRAY(&g->arena, const struct tensor_data *, f->cap);
         if (old.cap) {
-            memcpy(f->constness, old.constness, old.cap * sizeof *f->constness);
             memcpy(f->read_cost, old.read_cost, old.cap * sizeof *f->read_cost);
             memcpy(f->data, old.data, old.cap * sizeof *f->data);
         }
     }
     return f;
-}
-
-/* ---- is it a constant? ------------------------------------------------------------------------------------------ */
-
-static const bool call_folds[OP_COUNT] = {
-#define CALL(id, name, least, most, results, infer, eval, check, call, memory, fold, ...) [OP_##id] = fold,
-#include "ir/ops/ops.def"
-};
-
-/* Can this node's result be a constant, its operands aside: pure, with nothing that only the run knows? */
-static bool node_may_be_const(const struct graph *g, const struct node *n)
-{
-    const struct exprs *ex = g->ctx->exprs;
-    enum op_shape shape = op_shape(n->op);
-    int64_t c;
-    if (shape == SHAPE_CONTROL || (shape == SHAPE_OPAQUE && !call_folds[n->op]) || n->op == OP_NONE)
-        return false;
-    for (uint32_t i = 0; i < n->n_attr; i++) {
-        const struct attr *a = &n->attr[i];
-        if (a->kind == ATTR_EXPR && !ex_is_const(ex, a->u.e, &c))
-            return false;
-        for (uint32_t k = 0; a->kind == ATTR_EXPRS && k < a->n; k++)
-            if (!ex_is_const(ex, a->u.exprs[k], &c))
-                return false;
-    }
-    for (uint32_t i = 0; i < n->n_out; i++) {
-        const struct type *t = value_type(g, n->out[i]);
-        if (t->kind != TYPE_TENSOR || t->rank == RANK_UNKNOWN)
-            return false;
-        for (int32_t k = 0; k < t->rank; k++)
-            if (!ex_is_const(ex, t->dims[k], &c))
-                return false;
-    }
-    return true;
-}
-
-/* Decides v when all its operands are decided; else pushes those that are not and says so. */
-static bool decide(struct graph *g, struct folds *f, value_id v, struct arena *a, value_list *todo)
-{
-    node_id def = graph_value(g, v)->def;
-    f->constness[v.i] = IS_NOT;
-    if (!def.i || !node_may_be_const(g, graph_node(g, def)))
-        return true;
-    const struct node *n = graph_node(g, def);
-    uint32_t before = todo->n;
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        if (f->constness[n->in[i].i] == IS_NOT)
-            return todo->n = before, true;
-        if (f->constness[n->in[i].i] == IS_UNKNOWN)
-            VEC_PUSH(a, todo, n->in[i]);
-    }
-    f->constness[v.i] = todo->n == before ? IS_CONST : IS_UNKNOWN;
-    return todo->n == before;
-}
-
-bool value_is_const(const struct graph *graph, value_id v)
-{
-    struct graph *g = (struct graph *)(uintptr_t)graph;    /* only its cache changes */
-    struct folds *f = folds_of(g, v);
-    if (f->constness[v.i] != IS_UNKNOWN)
-        return f->constness[v.i] == IS_CONST;
-    if (value_op(g, v) == OP_CONSTANT)
-        return f->constness[v.i] = IS_CONST, true;
-    struct arena scratch;
-    value_list todo = {0};
-    arena_init(&scratch, g->ctx);
-    VEC_PUSH(&scratch, &todo, v);
-    while (todo.n) {
-        value_id top = todo.data[todo.n - 1];
-        uint32_t at = todo.n - 1;
-        if (f->constness[top.i] != IS_UNKNOWN || decide(g, f, top, &scratch, &todo))
-            todo.n = at;
-    }
-    arena_release(&scratch);
-    return f->constness[v.i] == IS_CONST;
 }
 
 /* ---- folding ----------------------------------------------------------------------------------------------------- */
@@ -141,7 +62,7 @@ static const struct tensor_data *constant_data(struct graph *g, const struct nod
 /* The nodes that v needs, operands first; leaves: bytes of the constants among them. */
 static void needed_nodes(struct graph *g, value_id v, struct arena *a, node_list *order, int64_t *leaves)
 {
-    struct folds *f = folds_of(g, v);
+    struct folds *f = folds_of(g);
     node_list stack = {0};
     uint8_t *state = f->visited; /* 1: operands pushed, 2: listed */
     VEC_PUSH(a, &stack, graph_value(g, v)->def);
@@ -219,7 +140,7 @@ static enum eval_status run_nodes(struct eval *e, const node_list *order)
 const struct tensor_data *value_fold(struct graph *g, value_id v)
 {
     const struct limits *limits = &g->ctx->limits;
-    struct folds *f = folds_of(g, v);
+    struct folds *f = folds_of(g);
     if (f->data[v.i])
         return f->data[v.i];
     node_id def = graph_value(g, v)->def;

@@ -2,11 +2,10 @@
 #ifndef MCC_IR_FOLD_H
 #define MCC_IR_FOLD_H
 
-#include "ir/graph/graph.h"
+#include "ir/eval/constants.h"
 
 struct folds {
     uint32_t cap;                          /* values that the arrays have room for */
-    uint8_t *constness;                    /* by value id: 0 unknown, 1 no, 2 yes */
     uint16_t *read_cost;                   /* by value id, ir/eval/const_read.c: 0 unknown */
     const struct tensor_data **data;       /* by value id: folded; NULL: not yet */
     int64_t total;                         /* bytes folded so far */
@@ -14,6 +13,6 @@ struct folds {
     uint8_t *visited;                      /* by node id, zero between two folds */
     uint32_t eval_values, eval_nodes;      /* what both have room for */
 };
-struct folds *folds_of(struct graph *, value_id);   /* with room for that value */
+struct folds *folds_of(struct graph *);   /* with room for all values */
 
 #endif

@@ -1,0 +1,24 @@
+/* Constants by their elements: folded by the interpreter, or read piece by piece. */
+#ifndef MCC_IR_CONSTANTS_H
+#define MCC_IR_CONSTANTS_H
+
+#include "ir/graph/graph.h"
+
+/* Evaluates a lazy constant of at most ctx->limits.fold_bytes + its inputs through the interpreter; memory is
+ * ctx-owned. NULL after a diagnostic (too large, traps). */
+const struct tensor_data *value_fold(struct graph *, value_id);
+/* Convenience: the elements of a small constant as doubles / int64; false when not constant or n does not match. */
+bool value_const_i64(struct graph *, value_id, int64_t *out, uint32_t n);
+bool value_const_f64(struct graph *, value_id, double *out, uint32_t n);
+
+/* Writes elements first .. first + n - 1, row-major, graph width, of a lazy constant of any size to dst, piece by piece
+ * with little memory: views and elementwise operators of constants never exist as a whole. Everything else is folded,
+ * within the limits of value_fold. False after a diagnostic. (ir/eval/const_read.c) */
+bool const_read(struct graph *, value_id, int64_t first, int64_t n, void *dst);
+/* All of them where they lie in memory as const_read would copy them, perhaps not aligned; NULL: they do not. */
+const char *const_bytes(const struct graph *, value_id);
+/* Folds now what const_read would fold of the constants that other nodes read, so that what cannot be folded is said at
+ * once. False after a diagnostic. */
+bool constants_settle(struct graph *);
+
+#endif
