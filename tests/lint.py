@@ -378,8 +378,7 @@ def main():
             check_names(path, text, complain)
     check_pages_size(complain)
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]:
-        if path.name != "CHANGELOG.md":     # a line each
-            check_page(path, path.read_text(), complain)
+        check_page(path, path.read_text(), complain)
         check_names(path, path.read_text(), complain)
     print("\n".join(complaints) if complaints else "lint: nothing to complain about")
     return 1 if complaints else 0

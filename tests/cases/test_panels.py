@@ -1,5 +1,5 @@
 """Products whose panels come from memory while few rows read them: blocks of a long contraction, panels asked for early
-(passes/emit/template_block.c, schedule/prefetch.c), rows of several dims behind one block of columns (emit/template_tiled.c)."""
+(passes/emit/template_block.c, emit/prefetch.c), rows of several dims behind one block of columns (emit/template_tiled.c)."""
 import re
 
 import numpy as np
