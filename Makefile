@@ -435,9 +435,10 @@ install: all
 	$(BUILD)/mcc --generate=mcc.1 >$(DESTDIR)$(PREFIX)/share/man/man1/mcc.1
 	$(BUILD)/mcc --generate=mcc.yaml.5 >$(DESTDIR)$(PREFIX)/share/man/man5/mcc.yaml.5
 	install -m 644 docs/mcc_model.3 $(DESTDIR)$(PREFIX)/share/man/man3/
-	install -d $(DESTDIR)$(PREFIX)/share/doc/mcc/notes
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/share/doc/mcc/,notes reference)
 	install -m 644 docs/*.md docs/json.schema.json $(DESTDIR)$(PREFIX)/share/doc/mcc/
 	install -m 644 docs/notes/*.md $(DESTDIR)$(PREFIX)/share/doc/mcc/notes/
+	install -m 644 docs/reference/*.md $(DESTDIR)$(PREFIX)/share/doc/mcc/reference/
 	$(BUILD)/mcc --generate=bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcc
 	$(BUILD)/mcc --generate=zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcc
 	$(BUILD)/mcc --generate=fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mcc.fish
@@ -486,7 +487,7 @@ $(DIST)/mcc: $(SYSROOT)/done FORCE
 endif
 
 # An installed tree, of which the tarball, the wheel and the .deb are made. The library needs LLVM to be linked with, so it is not there.
-$(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py cli/package/* docs/*.md docs/notes/*.md docs/json.schema.json) LICENSE
+$(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py cli/package/* docs/*.md docs/notes/*.md docs/reference/*.md docs/json.schema.json) LICENSE
 	$(call say,TREE,$(@D))rm -rf $(@D)
 	@$(MAKE) --no-print-directory install DESTDIR=$(abspath $(@D)) PREFIX=/usr >/dev/null
 	@cp $(DIST)/mcc $(@D)/usr/bin/mcc && rm -f $(@D)/usr/lib/libmcc.* $(@D)/usr/include/mccc.h && cp LICENSE $(@D)/usr/share/doc/mcc/

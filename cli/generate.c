@@ -7,6 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/mccc.h"
+#include "passes/schedule/schedule.h"
 
 static bool is_public(const struct option *def)
 {
@@ -175,6 +176,12 @@ static void shell_fish(const struct command_row *rows, uint32_t n, struct strbuf
                        "complete -c mcc -a '(__mcc_complete)'\n");
 }
 
+static void page_schedules(const struct command_row *rows, uint32_t n, struct strbuf *out)
+{
+    (void)rows, (void)n;
+    schedules_reference(out);
+}
+
 bool generate_text(const char *what, const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
     static const struct {
@@ -182,7 +189,7 @@ bool generate_text(const char *what, const struct command_row *rows, uint32_t n,
         void (*make)(const struct command_row *, uint32_t, struct strbuf *);
     } kinds[] = {
         {"mcc.1", manual_command}, {"mcc.yaml.5", manual_config}, {"bash", shell_bash},
-        {"zsh", shell_zsh},        {"fish", shell_fish},
+        {"zsh", shell_zsh},        {"fish", shell_fish},          {"schedules.md", page_schedules},
     };
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         if (strcmp(kinds[i].name, what) == 0) {

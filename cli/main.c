@@ -179,8 +179,8 @@ enum fail command_compile(struct context *ctx, struct options *o)
     else if (o->autocomplete)
         generate_completions(ctx, o->autocomplete, &o->files, rows, COUNT_OF(rows), &text);
     else if (o->generate && !generate_text(o->generate, rows, COUNT_OF(rows), &text))
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'generate' makes mcc.1, mcc.yaml.5, bash, zsh or fish, not '%s'",
-                 o->generate);
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                 "'generate' makes mcc.1, mcc.yaml.5, schedules.md, bash, zsh or fish, not '%s'", o->generate);
     else if (o->reference)
         options_reference(&text);
     else if (o->list_ops)

@@ -310,6 +310,8 @@ void graph_set_operand(struct graph *g, node_id n, uint32_t i, value_id v)
 {
     struct node *node = graph_node(g, n);
     assert(i < node->n_in);
+    if (node->in[i].i == v.i)
+        return;
     use_add(g, v, n, (region_id){0}, i);
     use_drop(g, node->in[i]);
     node->in[i] = v;
@@ -324,9 +326,11 @@ void graph_add_result(struct graph *g, region_id r, value_id v)
 void graph_set_result(struct graph *g, region_id r, uint32_t i, value_id v)
 {
     value_id *result = &graph_get_region(g, r)->results.data[i];
-    use_add(g, v, (node_id){0}, r, i);
-    use_drop(g, *result);
-    *result = v;
+    if (result->i != v.i) {
+        use_add(g, v, (node_id){0}, r, i);
+        use_drop(g, *result);
+        *result = v;
+    }
     if (r.i == 1 && i < g->outputs.n)
         g->outputs.data[i].value = v;
 }

@@ -113,14 +113,8 @@ static void walk(struct pool *p, region_id r)
             region->nodes.data[kept++] = id;
     }
     region->nodes.n = kept;
-    for (uint32_t i = 0; i < region->results.n; i++) {
-        value_id *v = &region->results.data[i], first = pooled(p, *v);
-        if (first.i == v->i)
-            continue;
-        graph_value(g, first)->n_uses++;
-        graph_value(g, *v)->n_uses--;
-        *v = first;
-    }
+    for (uint32_t i = 0; i < region->results.n; i++)
+        graph_set_result(g, r, i, pooled(p, region->results.data[i]));
 }
 
 bool graph_pool(struct graph *g, struct arena *arena, bool *live)

@@ -201,8 +201,11 @@ bool schedule(struct module *, const char *cpu, const struct machine *);
  * that names the file, the line and the reason. path: for messages, kept. */
 void schedules_print(const struct module *, struct strbuf *);
 bool schedules_parse(struct module *, const char *path, const char *text);
+/* The fields of all kinds with their bounds and meanings, as sections of docs/reference/schedules.md. */
+void schedules_reference(struct strbuf *);
 /* Applies what module.told has of the kernel on that CPU. False after a diagnostic. */
 bool schedule_told(const struct site *, uint32_t kernel, const char *cpu, struct schedule *);
+const char *schedule_kind_name(enum schedule_kind);
 /* The kind of that name; -1: there is none. */
 int schedule_kind_by_name(const char *);
 /* What a field of the kind may hold in any record. False: there is none of that name. */

@@ -21,6 +21,11 @@ static const char *const kind_names[] = {
     [SCHEDULE_SCATTER] = "scatter",     [SCHEDULE_HALO] = "halo",
 };
 
+const char *schedule_kind_name(enum schedule_kind kind)
+{
+    return kind_names[kind];
+}
+
 int schedule_kind_by_name(const char *name)
 {
     for (size_t kind = 0; kind < COUNT_OF(kind_names); kind++)

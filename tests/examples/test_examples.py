@@ -134,3 +134,11 @@ def test_install(tmp_path):
 def test_command_reference_is_current():
     page = (ROOT / "docs/commands.md").read_text()
     assert mcc("--reference").stdout in page, "docs/commands.md: put the output of mcc --reference in"
+
+
+def test_the_fields_of_schedules_are_the_tables():
+    page = (ROOT / "docs/reference/schedules.md").read_text()
+    text = mcc("--generate=schedules.md").stdout
+    assert text in page, "docs/reference/schedules.md: put the output of mcc --generate=schedules.md in"
+    names = re.findall(r"^(?:FIELD|ITEMS|POINTED)\([^\"]*\"([^\"]+)\"", (ROOT / "passes/schedule/fields.def").read_text(), re.M)
+    assert len(names) > 60 and all(f"- `{n.replace('%u', 'N')}` (" in text for n in names)

@@ -1,13 +1,17 @@
 """A dozen rows of `make scaling`, at the sizes that a quarter of a second reaches: one for each way in which a walk once took n^2 steps."""
 import dataclasses
+import importlib.util
 import pathlib
 import sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
 import constructs   # noqa: E402  (a module beside this one)
-import run   # noqa: E402
+spec = importlib.util.spec_from_file_location("scaling_run", HERE / "run.py")   # tests/run.py has the same name
+run = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(run)
 
 NAMES = ("chain-add", "chain-residual", "fan-out", "concat-computed", "products-of-one", "ports", "symbols", "equal-initializers", "row-of-loops",
          "size-ceil", "reshapes", "choose", "npy-dims")
