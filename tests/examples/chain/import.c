@@ -7,6 +7,8 @@
 
 #include "ir/base/file.h"
 
+import_fn chain_import; /* as the row of formats.def declares it */
+
 enum { FILE_BYTES_MAX = 1 << 20, DIM_MAX = 1 << 20 };
 
 /* One node of domain "chain", version 1, with one operand and one result of a type that legalize will infer. */
