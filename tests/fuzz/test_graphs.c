@@ -123,7 +123,8 @@ static int compare(struct draw *d, const struct way *w, struct strbuf *why)
         draw_extents(d, (int)i, size[i]);
         draw_bind(d, size[i]);
         want[i].status = graph_eval(d->g, d->inputs, want[i].out, arena, &want[i].text);
-        if (want[i].status == EVAL_OK || want[i].status == EVAL_SHAPE || ((i || d->n_symbols) && want[i].status == EVAL_VALUE))
+        if (want[i].status == EVAL_OK || want[i].status == EVAL_SHAPE ||
+            ((i || d->n_symbols) && want[i].status == EVAL_VALUE))
             continue; /* indices that some extent of computed sizes does not have */
         strbuf_printf(why, "reference: %s", want[i].text);
         return FAILED;
