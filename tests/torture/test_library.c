@@ -23,9 +23,10 @@
 
 static char folder[] = "/tmp/mcc-torture-XXXXXX";
 static char artifact[64];
-static const char *cache; /* NULL: none */
 
 #if !TORTURE_ABSENT
+
+static const char *cache; /* NULL: none */
 
 enum { LONGEST = 100000 };
 
