@@ -164,15 +164,15 @@ void em_if_end_or(struct em *, struct em_if *, const lreg *yields, const lreg *o
 /* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */
 expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 
-/* Computations alike at several points, statement by statement in turn (emit/weave.c): begin, next behind each of them,
- * end. None may read what another stores. */
-struct em_weave {
+/* Computations alike at several points, statement by statement in turn (emit/interleave.c): begin, next behind each of
+ * them, end. None may read what another stores. */
+struct em_interleave {
     lblock block;
     uint32_t value, n, at[EM_POINTS + 1];
 };
-void em_weave_begin(struct em *, struct em_weave *);
-void em_weave_next(struct em *, struct em_weave *);
-void em_weave_end(struct em *, struct em_weave *, const struct tile_schedule *); /* so many at a time */
+void em_interleave_begin(struct em *, struct em_interleave *);
+void em_interleave_next(struct em *, struct em_interleave *);
+void em_interleave_end(struct em *, struct em_interleave *, const struct tile_schedule *); /* so many at a time */
 
 /* values */
 lreg em_value(struct em *, value_id, const expr_id *idx, expr_id cond);

@@ -146,7 +146,7 @@ static void fill_tile(void *user, expr_id at, uint32_t count)
 {
     const struct tile_fill *f = user;
     struct em *em = f->em;
-    struct em_weave w;
+    struct em_interleave w;
     expr_id *points[EM_POINTS];
     lreg acc[EM_POINTS];
     const struct node *n = graph_node(em->g, em->k->form.product);
@@ -159,16 +159,16 @@ static void fill_tile(void *user, expr_id at, uint32_t count)
             points[n_points++] = point;
         }
     em_reduce_points(em, n, n_points, points, ex_const(em->x, 1), acc);
-    em_weave_begin(em, &w);
+    em_interleave_begin(em, &w);
     em->anchor = n->out[0];
     for (uint32_t i = 0; i < n_points && !em->failed; i++) {
         em->anchor_value = acc[i];
         lreg v = em_compute(em, em->k->form.staged, points[i], ex_const(em->x, 1));
         em_store_at(em, em->stage.buffer, &em->stage.storage, ELEM_F32, points[i], v);
-        em_weave_next(em, &w);
+        em_interleave_next(em, &w);
     }
     em->anchor = (value_id){0};
-    em_weave_end(em, &w, &em->schedule->tile);
+    em_interleave_end(em, &w, &em->schedule->tile);
 }
 
 static void fill_columns(struct em *em, expr_id *idx, int64_t columns)

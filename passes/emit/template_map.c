@@ -2,13 +2,13 @@
  * inner reductions depend on are outermost (rows).
  */
 #include "passes/emit/templates.h"
-#include "passes/emit/turn.h"
+#include "passes/emit/transpose.h"
 
 struct map_plan {
     const struct map_schedule *s;
     struct loop loop[RANK_MAX];
-    bool turned; /* the last two loops, over vec and the dim that the operand has, go by squares ... */
-    struct turn turn; /* ... and the first of them, where it is parallel, over its groups */
+    bool turned; /* the last two loops, over vec and the dim that the operand has, go by tiles ... */
+    struct transpose transpose; /* ... and the first of them, where it is parallel, over its groups */
     expr_id steps; /* of the last parallel loop, where an index does several */
 };
 
@@ -24,23 +24,23 @@ static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, ex
 
 static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx);
 
-static void map_beside(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx);
+static void map_packed(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx);
 
-/* The last two loops by squares, or, where the run finds the extents too short, as they are; group: only this one, {0}:
+/* The last two loops by tiles, or, where the run finds the extents too short, as they are; group: only this one, {0}:
  * all. */
 static void map_turned(struct em *em, const struct map_plan *p, expr_id group, expr_id *idx)
 {
     struct em_if iff;
     struct map_plan plain = *p;
-    expr_id rest = ex_not(em->x, p->turn.fits);
+    expr_id rest = ex_not(em->x, p->transpose.fits);
     plain.turned = false;
     plain.loop[p->s->n_loops - 2].extent = value_type(em->g, em->k->domain)->dims[p->s->vec]; /* not groups */
-    if (ex_truth(em->x, p->turn.fits) == TRUE_) {
-        turn_emit(em, &p->turn, group, idx);
+    if (ex_truth(em->x, p->transpose.fits) == TRUE_) {
+        transpose_emit(em, &p->transpose, group, idx);
         return;
     }
-    em_if_begin(em, &iff, em_cond(em, p->turn.fits));
-    turn_emit(em, &p->turn, group, idx);
+    em_if_begin(em, &iff, em_cond(em, p->transpose.fits));
+    transpose_emit(em, &p->transpose, group, idx);
     em_if_end(em, &iff);
     if (group.i) /* the first one does all */
         rest = ex_and(em->x, rest, ex_eq(em->x, group, ex_const(em->x, 0)));
@@ -59,8 +59,8 @@ static void map_loops(struct em *em, const struct map_plan *p, uint32_t at, expr
         map_point(em, idx);
         return;
     }
-    if (p->s->beside && at + 2 == p->s->n_loops) {
-        map_beside(em, p, at, idx);
+    if (p->s->packed && at + 2 == p->s->n_loops) {
+        map_packed(em, p, at, idx);
         return;
     }
     if (p->loop[at].dim == p->s->vec) {
@@ -82,7 +82,7 @@ static void map_at_vector(struct em *em, const struct map_plan *p, expr_id vecto
     expr_id n = value_type(em->g, em->k->domain)->dims[p->s->vec], w = ex_const(x, p->s->lanes), full = ex_div(x, n, w),
             rest = ex_mod(x, n, w);
     struct em_if iff;
-    if (!p->s->tail) {
+    if (!p->s->remainder) {
         idx[p->s->vec] = em_vector_lanes(em, n, p->s->lanes, vector);
         body(em, p, at, idx);
         return;
@@ -117,8 +117,8 @@ static void map_parts(struct em *em, const struct map_plan *p, expr_id n, uint32
                       struct map_at *at)
 {
     expr_id from = ex_const(em->x, 0);
-    for (uint32_t i = 0; i <= p->s->n_cuts; i++) {
-        expr_id to = i < p->s->n_cuts ? ex_const(em->x, p->s->cut[i]) : n;
+    for (uint32_t i = 0; i <= p->s->n_peels; i++) {
+        expr_id to = i < p->s->n_peels ? ex_const(em->x, p->s->peel[i]) : n;
         em_vectors(em, ex_mulc(em->x, from, few), ex_mulc(em->x, ex_sub(em->x, to, from), few), lanes, fn, at);
         from = to;
     }
@@ -134,10 +134,10 @@ static void map_pair(struct em *em, void *user, expr_id points)
 }
 
 /* The last two loops by vectors that hold all points of the last one for several of the other. */
-static void map_beside(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx)
+static void map_packed(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx)
 {
     uint32_t few = (uint32_t)ex_hi(em->x, p->loop[at + 1].extent);
-    map_parts(em, p, p->loop[at].extent, few, p->s->beside * few, map_pair, &(struct map_at){p, at, idx});
+    map_parts(em, p, p->loop[at].extent, few, p->s->packed * few, map_pair, &(struct map_at){p, at, idx});
 }
 
 static void map_vectors(struct em *em, const struct map_plan *p, uint32_t at, expr_id *idx, bool last)
@@ -189,16 +189,16 @@ static void map_index(struct em *em, const struct map_plan *p, uint32_t at, expr
 bool emit_map(struct em *em)
 {
     const struct map_schedule *s = &em->schedule->map;
-    struct map_plan p = {.s = s, .turned = s->turn.columns > 0};
+    struct map_plan p = {.s = s, .turned = s->transpose.columns > 0};
     struct em_for par;
     expr_id idx[RANK_MAX], vector = {0};
     for (uint32_t i = 0; i < s->n_loops; i++)
         p.loop[i] = (struct loop){s->loop[i], value_type(em->g, em->k->domain)->dims[s->loop[i]], {0}};
     if (p.turned)
-        p.turn = turn_open(em, &s->turn, s->vec, s->loop[s->n_loops - 1]);
+        p.transpose = transpose_open(em, &s->transpose, s->vec, s->loop[s->n_loops - 1]);
     for (uint32_t i = 0; i < s->parallel; i++) /* an index for each vector */
         if (s->loop[i] == s->vec)
-            p.loop[i].extent = p.turned ? p.turn.groups
+            p.loop[i].extent = p.turned ? p.transpose.groups
                                         : ex_ceildiv(em->x, p.loop[i].extent, ex_const(em->x, s->lanes));
     p.steps = s->split ? p.loop[s->parallel - 1].extent : (expr_id){0};
     if (s->split)

@@ -60,7 +60,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
 {
     expr_id *points[EM_POINTS];
     lreg acc[EM_POINTS];
-    struct em_weave w;
+    struct em_interleave w;
     uint32_t n = 0;
     expr_id cond = ex_const(em->x, 1);
     for (uint32_t j = 0; j < tb; j++)
@@ -86,12 +86,12 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         acc[0] = em_reduce_one(em, t->n, points[0], cond);
     else
         em_reduce_points(em, t->n, n, points, cond, acc);
-    em_weave_begin(em, &w);
+    em_interleave_begin(em, &w);
     for (uint32_t i = 0; i < n && !em->failed; i++) {
         acc[i] = tile_store(em, points[i], acc[i]);
-        em_weave_next(em, &w);
+        em_interleave_next(em, &w);
     }
-    em_weave_end(em, &w, t->s);
+    em_interleave_end(em, &w, t->s);
     if (partial_node(em) && !em->failed)
         partial_add(em, t, acc, n / t->n_pieces);
 }

@@ -42,11 +42,11 @@ static int32_t source_dim(const struct site *site, const struct map_schedule *s)
     return d >= 0 && d < (int32_t)s->n_loops && d != s->vec && extent_hint(site->x, extent_of(site, d)) > 1 ? d : -1;
 }
 
-/* The dim along which squares of an operand are turned; -1: none. */
+/* The dim along which tiles of an operand are turned; -1: none. */
 static int32_t turned_dim(const struct site *site, struct map_schedule *s)
 {
     for (int32_t d = 0; d < (int32_t)s->n_loops && s->vec >= 0 && !site->k->has_rows; d++)
-        if (d != s->vec && turn_choose(site, s->vec, d, &s->turn))
+        if (d != s->vec && transpose_choose(site, s->vec, d, &s->transpose))
             return d;
     return -1;
 }
@@ -89,9 +89,9 @@ static void split_choose(const struct site *site, struct map_schedule *s)
         inner *= extent_hint(site->x, extent_of(site, dim));
         unknown |= !known;
     }
-    if ((s->turn.columns || s->beside) && s->parallel + 2 > s->n_loops) {
+    if ((s->transpose.columns || s->packed) && s->parallel + 2 > s->n_loops) {
         s->parallel = s->n_loops - 2;
-        if (!has_many(site, s, s->parallel) && !s->beside)
+        if (!has_many(site, s, s->parallel) && !s->packed)
             s->parallel++;
     }
 }
@@ -101,15 +101,15 @@ static uint32_t parted_loop(const struct site *site, const struct map_schedule *
 {
     const struct kernel *k = site->k;
     uint32_t rows = k->has_rows ? (uint32_t)__builtin_popcount(k->row_mask) : s->n_loops;
-    bool may = s->parallel < rows && !s->turn.columns && !(s->beside && s->parallel + 2 >= s->n_loops) &&
-               !(s->n_cuts && s->loop[s->parallel] == s->vec) &&
+    bool may = s->parallel < rows && !s->transpose.columns && !(s->packed && s->parallel + 2 >= s->n_loops) &&
+               !(s->n_peels && s->loop[s->parallel] == s->vec) &&
                ex_is_const(site->x, extent_of(site, s->loop[s->parallel]), &(int64_t){0});
     return may ? s->parallel : s->n_loops;
 }
 
 bool map_split_serves(const struct site *site, const struct map_schedule *s)
 {
-    return s->parallel > 0 && !s->turn.columns && !(s->beside && s->parallel + 2 > s->n_loops) &&
+    return s->parallel > 0 && !s->transpose.columns && !(s->packed && s->parallel + 2 > s->n_loops) &&
            ex_is_const(site->x, extent_of(site, s->loop[s->parallel - 1]), &(int64_t){0});
 }
 
@@ -187,7 +187,7 @@ bool tail_serves(const struct site *site, const struct map_schedule *s)
         at++;
     bool alone = s->split && at + 1 == s->parallel && s->parallel == s->n_loops, /* whole ones first there, too */
         around = at < s->parallel ? !alone : at + 2 < s->n_loops;
-    return s->vec >= 0 && around && !s->turn.columns && !s->beside &&
+    return s->vec >= 0 && around && !s->transpose.columns && !s->packed &&
            !ex_is(site->x, ex_mod(site->x, extent_of(site, s->vec), ex_const(site->x, s->lanes)), 0);
 }
 
@@ -217,16 +217,16 @@ void map_choose(const struct site *site, struct schedule *out)
         }
     int32_t source = turned_dim(site, s);
     source = source >= 0 ? source : source_dim(site, s);
-    if (!s->turn.columns)
-        beside_choose(site, s);
-    if (source >= 0 && !s->beside) { /* lanes stride: the lines and pages that they touch serve the whole inner loop */
+    if (!s->transpose.columns)
+        packed_choose(site, s);
+    if (source >= 0 && !s->packed) { /* lanes stride: the lines and pages that they touch serve the whole inner loop */
         loop_last(s, s->vec);
         loop_last(s, source);
     }
     split_choose(site, s);
     cuts_choose(site, s);
     parts_choose(site, out);
-    s->tail = tail_choose(site, s);
+    s->remainder = tail_choose(site, s);
     map_estimate(site, out);
     out->flops = k->anchor.i ? anchor_flops(site) : 0;
 }

@@ -35,28 +35,28 @@ enum schedule_kind {
     SCHEDULE_HALO
 };
 
-/* Squares of a map whose operand lies contiguous along another dim than its result: points along the lanes' dim by
- * points along the last loop's, which registers turn. */
-struct turn_schedule {
-    uint32_t lanes, columns; /* columns 0: nothing is turned */
-    uint32_t line; /* squares side by side along the lanes before the next ones along the other dim */
+/* An in-register transpose: tiles of a map whose operand is contiguous along another dim than its result, of points
+ * along the lanes' dim by points along the last loop's. */
+struct transpose_schedule {
+    uint32_t lanes, columns; /* columns 0: nothing is transposed */
+    uint32_t tiles; /* side by side along the lanes before the next ones along the other dim */
 };
 
-enum { CUTS_MOST = 4 };
+enum { PEELS_MOST = 4 };
 /* A stored value over its own points: a loop for each dim. */
 struct map_schedule {
     int32_t vec; /* dim of the lanes; -1: scalars */
     uint32_t lanes;
     uint32_t n_loops, parallel; /* the outermost so many are flattened into the parallel index */
     int64_t split; /* steps of the last of these that an index does: points, or vectors along vec; 0: one */
-    int32_t
-        loop[RANK_MAX]; /* dims, outermost first; with squares the last two are vec and the dim that the operand has */
-    uint32_t n_cuts; /* vectors begin anew at these points of vec, ascending: where a padding ends, or an operand of a
-                        concat */
-    int32_t cut[CUTS_MOST];
-    struct turn_schedule turn;
-    bool tail; /* code of its own for the vector that is not full, so that the others have no mask */
-    uint32_t beside; /* points of the last loop but one that a vector holds, each with all points of vec; 0: one */
+    int32_t loop[RANK_MAX]; /* dims, outermost first; with a transpose the last two are vec and the dim that the operand
+                               has */
+    uint32_t n_peels; /* peeled segments: vectors begin anew at these points of vec, ascending, where a padding ends, or
+                         an operand of a concat */
+    int32_t peel[PEELS_MOST];
+    struct transpose_schedule transpose;
+    bool remainder; /* the partial vector has a loop of its own, so that the others have no mask */
+    uint32_t packed; /* points of the last loop but one in a vector, each with all points of vec; 0: one */
 };
 
 /* A scan or a scatter, serial along some dims: the lanes of another one. */
@@ -110,8 +110,8 @@ struct tile_schedule {
     uint32_t stage_lanes; /* channels at a time that fill it */
     uint32_t stage_columns; /* points of a row at a time, where that is a contraction too (kernel.form.product) */
     bool stage_ahead; /* prefetch: what the next chunk's is computed from, while this one is used */
-    uint32_t weave, weave_least; /* results whose epilogues are computed statement by statement in turn, if they have so
-                                    many each */
+    uint32_t interleave, interleave_least; /* results whose epilogues are computed statement by statement in turn, if
+                                    they have so many each */
     int64_t k_block; /* indices of a block of that dim, but the last one; 0: the sums stay in registers */
     struct k_dim k; /* ... then known */
     int64_t split; /* tiles along tile_split_dim, or of a flat tile, that a parallel index goes through; 0: all, or one
@@ -283,15 +283,15 @@ struct stage_rows {
 };
 bool stage_extent(const struct site *, const struct node *n, int64_t rows, struct stage_rows *);
 
-/* What of a map's operands squares turn (schedule/turn.c): stored values that the domain's value at idx is computed of,
- * contiguous along symbol `column`, apart along symbol `lane`, with elements of which `columns` fill 16 bytes; how
+/* What of a map's operands tiles turn (schedule/transpose.c): stored values that the domain's value at idx is computed
+ * of, contiguous along symbol `column`, apart along symbol `lane`, with elements of which `columns` fill 16 bytes; how
  * many. */
 enum {
     TURNED_MOST = 8,
-    TURN_BYTES = 16 /* that interleaving stays within */,
-    TURN_LINE = 64 /* bytes */,
-    TURN_COLUMNS_MOST = 16,
-    TURN_LANES_MOST = 32
+    TRANSPOSE_BYTES = 16 /* that interleaving stays within */,
+    TRANSPOSE_LINE = 64 /* bytes */,
+    TRANSPOSE_COLUMNS_MOST = 16,
+    TRANSPOSE_LANES_MOST = 32
 };
 struct turned_load {
     value_id value;
@@ -387,7 +387,7 @@ bool tail_serves(const struct site *, const struct map_schedule *);
 void loop_last(struct map_schedule *, int32_t dim);
 /* Bytes of the smallest element that the kernel has in memory, and of the largest in registers. */
 void map_elements(const struct site *, uint32_t *least, uint32_t *most);
-/* schedule/cuts.c: the dim whose points vectors take, where those of a map begin anew, and may they? */
+/* schedule/peel.c: the dim whose points vectors take, where those of a map begin anew, and may they? */
 int32_t cuts_dim(const struct map_schedule *);
 void cuts_choose(const struct site *, struct map_schedule *);
 bool cuts_serve(const struct site *, const struct map_schedule *);
@@ -400,14 +400,14 @@ void lines_estimate(const struct site *, struct schedule *);
 void halo_estimate(const struct site *, struct schedule *);
 /* May the lanes of a scan or a scatter lie along that dim? */
 bool lines_serve(const struct site *, int32_t vec);
-/* schedule/beside.c: may a vector hold so many points of the last loop but one, and how many are best? The loops are
+/* schedule/packed.c: may a vector hold so many points of the last loop but one, and how many are best? The loops are
  * put in order. */
-bool beside_serves(const struct site *, const struct map_schedule *);
-void beside_choose(const struct site *, struct map_schedule *);
-/* schedule/turn.c: may it go by squares of lanes along dim vec times columns along dim source, and which? */
-bool turn_choose(const struct site *, int32_t vec, int32_t source, struct turn_schedule *);
-/* Do the dims hold such squares, and is some operand turned by them? */
-bool turn_serves(const struct site *, int32_t vec, int32_t source, const struct turn_schedule *);
+bool packed_serves(const struct site *, const struct map_schedule *);
+void packed_choose(const struct site *, struct map_schedule *);
+/* schedule/transpose.c: may it go by tiles of lanes along dim vec times columns along dim source, and which? */
+bool transpose_choose(const struct site *, int32_t vec, int32_t source, struct transpose_schedule *);
+/* Do the dims hold such tiles, and is some operand turned by them? */
+bool transpose_serves(const struct site *, int32_t vec, int32_t source, const struct transpose_schedule *);
 /* schedule/block.c: may the steps of a single row ask for the next block's panels (tile_schedule.next)? */
 bool next_serves(const struct site *, const struct node *anchor, const struct tile_schedule *);
 /* What the layouts decided of a tiled record: dims, lanes, and how an operand is staged, if it is. */

@@ -427,7 +427,8 @@ void tile_choose(const struct site *site, struct schedule *out)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    struct tile_schedule c = {.nr = 1, .ta = 1, .tb = 1, .weave = RATE_WEAVE, .weave_least = RATE_WEAVE_LEAST};
+    struct tile_schedule c = {
+        .nr = 1, .ta = 1, .tb = 1, .interleave = RATE_INTERLEAVE, .interleave_least = RATE_INTERLEAVE_LEAST};
     int64_t max_ta = MAX_TA, max_apart = has_long_map(site) ? 4 : 8; /* where points share nothing */
     tile_form(site, n, &c, &max_ta);
     struct extent v = extent_of(site, t, c.vec), a = extent_of(site, t, c.a), b = extent_of(site, t, c.b);

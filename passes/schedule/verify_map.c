@@ -48,7 +48,7 @@ const char *rule_map_loop(struct check *c)
                   "loops are the dims of the result, each once, rows outermost");
 }
 
-const char *rule_map_cut(struct check *c)
+const char *rule_map_peel(struct check *c)
 {
     return unless(cuts_serve(c->site, &c->s->map),
                   "cuts are points of the lanes' dim, ascending, whose loop is the last one and not parallel");
@@ -57,8 +57,8 @@ const char *rule_map_cut(struct check *c)
 const char *rule_map_parallel(struct check *c)
 {
     const struct map_schedule *s = &c->s->map;
-    return unless(s->parallel <= s->n_loops && (!s->turn.columns || s->parallel < s->n_loops),
-                  "more parallel loops than there are; turned squares need one inside");
+    return unless(s->parallel <= s->n_loops && (!s->transpose.columns || s->parallel < s->n_loops),
+                  "more parallel loops than there are; transposed tiles need one inside");
 }
 
 const char *rule_map_split(struct check *c)
@@ -67,41 +67,44 @@ const char *rule_map_split(struct check *c)
                   "it is of a last parallel loop of known extent, where nothing is turned; here 0");
 }
 
-const char *rule_map_tail(struct check *c)
+const char *rule_map_remainder(struct check *c)
 {
-    return unless(!c->s->map.tail || tail_serves(c->site, &c->s->map),
+    return unless(!c->s->map.remainder || tail_serves(c->site, &c->s->map),
                   "it is of a vector that is not full, in a parallel loop or around others; here 0");
 }
 
-const char *rule_map_beside(struct check *c)
+const char *rule_map_packed(struct check *c)
 {
-    return unless(!c->s->map.beside || beside_serves(c->site, &c->s->map),
+    return unless(!c->s->map.packed || packed_serves(c->site, &c->s->map),
                   "a vector holds points of the last loop but one, a power of two of them, where each has 2 to 4 that "
                   "lie together; here 0");
 }
 
-/* ---- squares ----------------------------------------------------------------------------------------------------- */
+/* ---- tiles ----------------------------------------------------------------------------------------------------- */
 
-const char *rule_turn_columns(struct check *c)
+const char *rule_transpose_columns(struct check *c)
 {
     const struct map_schedule *s = &c->s->map;
-    uint32_t columns = s->turn.columns;
-    return unless(!columns || (columns > 1 && is_power(columns) && s->n_loops >= 2 && s->vec >= 0 &&
-                               s->loop[s->n_loops - 2] == s->vec && !c->site->k->has_rows),
-                  "no operand can be turned by such squares: 0, or 2, 4, 8 or 16 where lanes.dim is the last loop but "
-                  "one");
+    uint32_t columns = s->transpose.columns;
+    return unless(
+        !columns || (columns > 1 && is_power(columns) && s->n_loops >= 2 && s->vec >= 0 &&
+                     s->loop[s->n_loops - 2] == s->vec && !c->site->k->has_rows),
+        "no operand can be transposed in such tiles: 0, or 2, 4, 8 or 16 where lanes.dim is the last loop but "
+        "one");
 }
 
-const char *rule_turn_lanes(struct check *c)
+const char *rule_transpose_lanes(struct check *c)
 {
     const struct map_schedule *s = &c->s->map;
-    return unless(!s->turn.columns || (is_power(s->turn.lanes) && s->turn.lanes >= s->turn.columns &&
-                                       turn_serves(c->site, s->vec, s->loop[s->n_loops - 1], &s->turn)),
-                  "no operand can be turned by such squares: turn.lanes are a power of two, turn.columns at least, and "
-                  "turn.columns elements of the operand fill 16 bytes");
+    return unless(
+        !s->transpose.columns || (is_power(s->transpose.lanes) && s->transpose.lanes >= s->transpose.columns &&
+                                  transpose_serves(c->site, s->vec, s->loop[s->n_loops - 1], &s->transpose)),
+        "no operand can be transposed in such tiles: transpose.lanes are a power of two, transpose.columns at least, and "
+        "transpose.columns elements of the operand fill 16 bytes");
 }
 
-const char *rule_turn_squares(struct check *c)
+const char *rule_transpose_tiles(struct check *c)
 {
-    return unless(!c->s->map.turn.columns || c->s->map.turn.line, "it is at least 1 where something is turned");
+    return unless(!c->s->map.transpose.columns || c->s->map.transpose.tiles,
+                  "it is at least 1 where something is turned");
 }

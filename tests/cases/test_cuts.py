@@ -60,4 +60,4 @@ def test_no_gather(tmp_path):
     text = mcc(path, "-o", "-", "--stop-after=emit", "--march=x86-64-v3").stdout
     assert "gather" not in text and "floormod" not in text
     records = mcc(path, "-o", "-", "--stop-after=schedule", "--march=x86-64-v3").stdout
-    assert [int(line.split()[1]) for line in records.splitlines() if line.startswith("  cut.")] == [3, 227]
+    assert [int(line.split()[1]) for line in records.splitlines() if line.startswith("  peel.")] == [3, 227]

@@ -296,36 +296,36 @@ def test_strips(tmp_path):
 
 
 def test_vectors_over_two_loops(tmp_path):
-    """An image of few channels: points side by side. A tail of its own is refused where no vector is left over."""
+    """An image of few channels: points side by side. A remainder loop is refused where no vector is left over."""
     nodes = [helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 3, 1])]
     inputs = [value("x", [1, 3, 20, 37])]
     model, told = save(tmp_path / "net.onnx", nodes, inputs, [value("y", [1, 20, 37, 3])], {}), tmp_path / "told.txt"
     text, feeds = records(model), feeds_of(inputs)
-    assert re.search(r"beside +8 ", text)
-    for change, ok in (("beside 8", True), ("beside 2", True), ("beside 0", True), ("beside 16", False), ("beside 3", False)):
-        told.write_text(re.sub(r"beside +8", change, text))
+    assert re.search(r"packed +8 ", text)
+    for change, ok in (("packed 8", True), ("packed 2", True), ("packed 0", True), ("packed 16", False), ("packed 3", False)):
+        told.write_text(re.sub(r"packed +8", change, text))
         done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
         assert done.returncode == (0 if ok else 2), (change, done.stderr)
         assert ok or "a vector holds points of the last loop but one" in done.stderr
         if ok:
             assert np.array_equal(run(tmp_path / "got.so", feeds)[0], feeds[0].transpose(0, 2, 3, 1))
-    told.write_text(re.sub(r"tail +0", "tail 1", text))
+    told.write_text(re.sub(r"remainder +0", "remainder 1", text))
     done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
     assert done.returncode == 2 and "it is of a vector that is not full" in done.stderr
 
 
-def test_squares(tmp_path):
-    """Squares of another size turn the same operand; those that it does not have are refused."""
+def test_transposed(tmp_path):
+    """Tiles of another size transpose the same operand; those that it does not have are refused."""
     nodes, inputs, outputs, arrays = maps()
     model, told = save(tmp_path / "net.onnx", nodes, inputs, outputs, arrays), tmp_path / "told.txt"
     text = records(model)
-    assert re.search(r"turn.columns +4 ", text)
-    for change, ok in ((r"turn.lanes 4", True), (r"turn.squares 4", True), ("turn.columns 16", False), ("turn.lanes 6", False)):
+    assert re.search(r"transpose.columns +4 ", text)
+    for change, ok in ((r"transpose.lanes 4", True), (r"transpose.tiles 4", True), ("transpose.columns 16", False), ("transpose.lanes 6", False)):
         name = change.split()[0]
-        told.write_text(re.sub(rf"(turn.columns +4 .*\n(?:  turn.*\n)*)", lambda m: re.sub(rf"{name} +\d+", change, m[1]), text))
+        told.write_text(re.sub(rf"(transpose.columns +4 .*\n(?:  transpose.*\n)*)", lambda m: re.sub(rf"{name} +\d+", change, m[1]), text))
         done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
         assert done.returncode == (0 if ok else 2), (change, done.stderr)
-        assert ok or "no operand can be turned by such squares" in done.stderr
+        assert ok or "no operand can be transposed in such tiles" in done.stderr
 
 
 def rows():
@@ -446,8 +446,8 @@ def test_products_of_bytes_have_one_size_of_tile(tmp_path):
     ("MEAN: tiled\n  prefetch.near 1\n", "prefetch.near is 1: it is of a stored second operand"),
     ("MEAN: tiled\n  split 2\n", "the tiles of this kernel can't be cut into parts"),
     ("HEAD: tiled\n  split -1\n", "split is -1: 0 to 1073741824 are possible"),
-    ("HEAD: tiled\n  weave 0\n", "weave is 0: 1 to 32 are possible"),
-    ("HEAD: tiled\n  weave.least 0\n", "weave.least is 0: 1 to "),
+    ("HEAD: tiled\n  interleave 0\n", "interleave is 0: 1 to 32 are possible"),
+    ("HEAD: tiled\n  interleave.least 0\n", "interleave.least is 0: 1 to "),
     ("HEAD: tiled\n  prefetch.staged 1\n", "prefetch.staged is 1: it is of an operand that is staged by points"),
     ("HEAD: tiled\n  staged.columns 4\n", "staged.columns is 4: they are points of a row of a staged contraction"),
     ("WINO: winograd\n  input.rows 9\n", "input.rows is 9: 1 to 8 are possible"),

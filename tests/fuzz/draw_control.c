@@ -94,7 +94,7 @@ struct turn {
 };
 
 /* The body: the next value is exact, or the loop is not kept. */
-static bool turn_draw(struct draw *d, struct drawn carried, bool early, struct turn *t)
+static bool transpose_draw(struct draw *d, struct drawn carried, bool early, struct turn *t)
 {
     struct drawn next = body_value(d, carried);
     int64_t axes[RANK_MAX];
@@ -138,7 +138,7 @@ static void loop(struct draw *d)
     struct drawn carried = {graph_param(d->g, s.inner, type, NULL), x.mag, 0, x.places};
     draw_keep(d, iter);
     draw_keep(d, carried);
-    bool ok = turn_draw(d, carried, early, &t);
+    bool ok = transpose_draw(d, carried, early, &t);
     scope_close(d, &s);
     if (!ok)
         return;

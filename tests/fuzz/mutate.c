@@ -133,7 +133,7 @@ static const char *nonsense(struct draw *d, const struct record *r)
                                         "  no.such.field 1",
                                         "  reduce.4294967296.lanes 4",
                                         "  loop.65535 0",
-                                        "  cut.3 1",
+                                        "  peel.3 1",
                                         "  kept.9.lanes 8",
                                         "  estimate -1",
                                         "  estimate 9223372036854775807",

@@ -48,7 +48,7 @@ static void operand_point(const struct attn *t, bool of_row, expr_id row, expr_i
 /* ---- Q ----------------------------------------------------------------------------------------------------------- */
 
 /* One line of Q for each d, lanes along rows from the start. */
-static void turn_lines(struct attn *t, int64_t first)
+static void transpose_lines(struct attn *t, int64_t first)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
@@ -73,7 +73,7 @@ static lreg exchange(struct attn *t, lreg a, lreg b, uint32_t bit, bool upper)
 }
 
 /* A square of lanes x lanes, rows in registers, turned: log2(lanes) exchanges of blocks twice as large each time. */
-static void turn_square(struct attn *t, lreg *v)
+static void transpose_tile(struct attn *t, lreg *v)
 {
     lreg next[MAX_SQUARE];
     for (uint32_t bit = 1; bit < t->s->lanes; bit *= 2) {
@@ -85,7 +85,7 @@ static void turn_square(struct attn *t, lreg *v)
 
 /* Q by squares where its rows lie along the contracted dim: the load of a row's vector is one, not as many as it has
  * lanes. Rows beyond the last repeat it. */
-static void turn_squares(struct attn *t, int64_t squares)
+static void transpose_tiles(struct attn *t, int64_t squares)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
@@ -104,7 +104,7 @@ static void turn_squares(struct attn *t, int64_t squares)
         operand_point(t, true, row[i], zero, lane, idx);
         v[i] = em_splat(em, em_value(em, t->row_operand, idx, ex_const(x, 1)), t->s->lanes);
     }
-    turn_square(t, v);
+    transpose_tile(t, v);
     for (uint32_t i = 0; i < t->s->lanes; i++)
         em_scratch_store(em, t->q, ex_add(x, at_line(t, ex_addc(x, d, i), 0), ex_mulc(x, j, t->s->lanes)), v[i]);
     em_for_end(em, &in, NULL, NULL);
@@ -117,9 +117,9 @@ void attn_turn(struct attn *t)
                           ? t->size / t->s->lanes
                           : 0;
     if (squares)
-        turn_squares(t, squares);
+        transpose_tiles(t, squares);
     if (squares * t->s->lanes < t->size)
-        turn_lines(t, squares * t->s->lanes);
+        transpose_lines(t, squares * t->s->lanes);
 }
 
 /* ---- the softmax's pieces -----------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-/* Maps of transposed operands, by squares of registers: random orders of dims, element types and remainders, symbolic
- * extents above and below a square's, few channels, constants around the operand, other operands that lie as the result
+/* Maps of transposed operands, by tiles of registers: random orders of dims, element types and remainders, symbolic
+ * extents above and below a tile's, few channels, constants around the operand, other operands that lie as the result
  * does or are broadcast, interpreted as loops and compiled, against the reference interpreter.
  *
  *   test_turn [graphs seed [--native]]

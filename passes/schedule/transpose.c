@@ -1,10 +1,10 @@
-/* Which maps go by squares that registers turn (emit/turn.c), and squares of which size. */
+/* Which maps are transposed in registers (emit/transpose.c), and by tiles of which size. */
 #include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
 
-enum { STATEMENTS_MOST = 600 /* of a square, about */, DEAR = 20 };
+enum { STATEMENTS_MOST = 600 /* of a tile, about */, DEAR = 20 };
 
 /* ---- which loads ------------------------------------------------------------------------------------------------- */
 
@@ -65,7 +65,7 @@ uint32_t turned_loads(const struct site *s, const expr_id *idx, sym_id lane, sym
     collect_loads(s, s->k->domain, idx, &found, 0);
     for (uint32_t i = 0; i < found.n; i++)
         if (is_turned(s, &all[i], lane, column) &&
-            TURN_BYTES / elem_size(value_type(s->g, all[i].value)->elem) == columns)
+            TRANSPOSE_BYTES / elem_size(value_type(s->g, all[i].value)->elem) == columns)
             out[n++] = all[i];
     return n;
 }
@@ -88,8 +88,8 @@ static sym_id fresh(const struct site *s, int64_t hi)
     return sym_new(s->x, SYM_LOOP, arena_printf(s->arena, "t%u", sym_count(s->x)), 0, hi);
 }
 
-/* Is some operand turned by squares of this size, and the result stored by vectors? */
-static bool squares_serve(const struct site *s, int32_t vec, int32_t source, const struct turn_schedule *t)
+/* Is some operand turned by tiles of this size, and the result stored by vectors? */
+static bool squares_serve(const struct site *s, int32_t vec, int32_t source, const struct transpose_schedule *t)
 {
     struct exprs *x = s->x;
     const struct type *type = value_type(s->g, s->k->domain);
@@ -109,7 +109,7 @@ static bool squares_serve(const struct site *s, int32_t vec, int32_t source, con
     return turned_loads(s, idx, lane, column, t->columns, loads) > 0;
 }
 
-bool turn_serves(const struct site *s, int32_t vec, int32_t source, const struct turn_schedule *t)
+bool transpose_serves(const struct site *s, int32_t vec, int32_t source, const struct transpose_schedule *t)
 {
     struct exprs *x = s->x;
     const struct type *type = value_type(s->g, s->k->domain);
@@ -118,7 +118,7 @@ bool turn_serves(const struct site *s, int32_t vec, int32_t source, const struct
     return ex_truth(x, fits) != FALSE_ && squares_serve(s, vec, source, t);
 }
 
-bool turn_choose(const struct site *s, int32_t vec, int32_t source, struct turn_schedule *t)
+bool transpose_choose(const struct site *s, int32_t vec, int32_t source, struct transpose_schedule *t)
 {
     static const uint32_t columns[] = {4, 16, 8, 2}; /* of elements of 4, 1, 2, 8 bytes */
     struct exprs *x = s->x;
@@ -126,19 +126,19 @@ bool turn_choose(const struct site *s, int32_t vec, int32_t source, struct turn_
     expr_id n_vec = type->dims[vec], n_source = type->dims[source];
     int64_t work = statements(s), vec_hint = extent_hint(x, n_vec);
     for (uint32_t i = 0; i < COUNT_OF(columns); i++) {
-        uint32_t lanes = columns[i] * (s->mach->vector_bytes / TURN_BYTES), line;
-        lanes = lanes > TURN_LANES_MOST ? TURN_LANES_MOST : lanes;
+        uint32_t lanes = columns[i] * (s->mach->vector_bytes / TRANSPOSE_BYTES), line;
+        lanes = lanes > TRANSPOSE_LANES_MOST ? TRANSPOSE_LANES_MOST : lanes;
         while (lanes > columns[i] &&
                (lanes > vec_hint || work * columns[i] * lanes * 4 / s->mach->vector_bytes > STATEMENTS_MOST))
             lanes /= 2;
-        *t = (struct turn_schedule){.lanes = lanes, .columns = columns[i]};
+        *t = (struct transpose_schedule){.lanes = lanes, .columns = columns[i]};
         if (lanes > vec_hint || columns[i] > extent_hint(x, n_source) || work * columns[i] > STATEMENTS_MOST ||
-            !turn_serves(s, vec, source, t))
+            !transpose_serves(s, vec, source, t))
             continue;
-        line = TURN_LINE / elem_size(type->elem) / lanes;
-        t->line = line ? line : 1;
+        line = TRANSPOSE_LINE / elem_size(type->elem) / lanes;
+        t->tiles = line ? line : 1;
         return true;
     }
-    *t = (struct turn_schedule){.columns = 0};
+    *t = (struct transpose_schedule){.columns = 0};
     return false;
 }

@@ -1,6 +1,6 @@
-/* Vectors over two loops: where the dim of the lanes has only 2 to 4 points, as the channels of an image do, a vector
- * holds all of them of several points of the loop outside of it, which follow in memory. What is read contiguous along
- * that loop (an image by planes) is a load for each of the few points and shuffles.
+/* Packed points (collapsed loops): if the dim of the lanes has only 2 to 4 points, as the channels of an image do, a
+ * vector holds all of them of several points of the loop outside of it, which follow in memory. What is read contiguous
+ * along that loop (an image by planes) is a load for each of the few points and shuffles.
  */
 #include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
@@ -76,17 +76,17 @@ static uint32_t points_most(const struct site *s, int32_t vec)
     return n;
 }
 
-bool beside_serves(const struct site *site, const struct map_schedule *s)
+bool packed_serves(const struct site *site, const struct map_schedule *s)
 {
     return s->n_loops >= 2 && s->vec >= 0 && s->loop[s->n_loops - 1] == s->vec && s->parallel + 2 <= s->n_loops &&
-           !s->turn.columns && s->beside >= 2 && !(s->beside & (s->beside - 1)) &&
-           lies_beside(site, s->vec, s->loop[s->n_loops - 2]) && s->beside <= points_most(site, s->vec);
+           !s->transpose.columns && s->packed >= 2 && !(s->packed & (s->packed - 1)) &&
+           lies_beside(site, s->vec, s->loop[s->n_loops - 2]) && s->packed <= points_most(site, s->vec);
 }
 
-void beside_choose(const struct site *site, struct map_schedule *s)
+void packed_choose(const struct site *site, struct map_schedule *s)
 {
     const struct type *t = value_type(site->g, site->k->domain);
-    for (int32_t d = 0; d < t->rank && s->vec >= 0 && t->rank >= 2 && !s->beside; d++) {
+    for (int32_t d = 0; d < t->rank && s->vec >= 0 && t->rank >= 2 && !s->packed; d++) {
         if (!lies_beside(site, s->vec, d))
             continue;
         uint32_t n = points_most(site, s->vec);
@@ -94,7 +94,7 @@ void beside_choose(const struct site *site, struct map_schedule *s)
             n /= 2;
         if (n < 2)
             return;
-        s->beside = n;
+        s->packed = n;
         loop_last(s, d);
         loop_last(s, s->vec);
     }

@@ -1,6 +1,7 @@
-/* Where the vectors of a map begin anew. A point beside an image comes from another place than one inside (mirrored,
- * the nearest, the other end, a constant), and a concat reads another operand from some point on: a vector that holds
- * both kinds computes indices for each lane, or takes both and selects. Cut there, each part is loads as they lie.
+/* Peeled segments: where the vectors of a map begin anew. A point beside an image comes from another place than one
+ * inside (mirrored, the nearest, the other end, a constant), and a concat reads another operand from some point on: a
+ * vector that holds both kinds computes indices for each lane, or takes both and selects. Cut there, each part is loads
+ * as they lie.
  */
 #include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
@@ -98,21 +99,21 @@ static int64_t vectors_between(const struct cuts *c, int64_t lanes)
 
 int32_t cuts_dim(const struct map_schedule *s)
 {
-    return s->beside && s->n_loops >= 2 ? s->loop[s->n_loops - 2] : s->vec;
+    return s->packed && s->n_loops >= 2 ? s->loop[s->n_loops - 2] : s->vec;
 }
 
 bool cuts_serve(const struct site *site, const struct map_schedule *s)
 {
     int64_t extent, before = 0;
-    bool last = s->n_loops && s->loop[s->n_loops - 1] == s->vec && s->parallel < s->n_loops && !s->turn.columns &&
+    bool last = s->n_loops && s->loop[s->n_loops - 1] == s->vec && s->parallel < s->n_loops && !s->transpose.columns &&
                 !site->k->has_rows;
-    if (s->n_cuts > CUTS_MOST || !last ||
+    if (s->n_peels > PEELS_MOST || !last ||
         !ex_is_const(site->x, value_type(site->g, site->k->domain)->dims[cuts_dim(s)], &extent))
-        return !s->n_cuts;
-    for (uint32_t i = 0; i < s->n_cuts; i++) {
-        if (s->cut[i] <= before || s->cut[i] >= extent)
+        return !s->n_peels;
+    for (uint32_t i = 0; i < s->n_peels; i++) {
+        if (s->peel[i] <= before || s->peel[i] >= extent)
             return false;
-        before = s->cut[i];
+        before = s->peel[i];
     }
     return true;
 }
@@ -124,7 +125,7 @@ void cuts_choose(const struct site *site, struct map_schedule *s)
     const struct type *t = value_type(site->g, site->k->domain);
     struct cuts c = {.s = site, .seen = {.g = site->g, .arena = site->arena}};
     expr_id idx[RANK_MAX];
-    uint32_t points = s->beside ? s->beside : s->lanes;
+    uint32_t points = s->packed ? s->packed : s->lanes;
     if (s->vec < 0 || !ex_is_const(x, t->dims[cuts_dim(s)], &c.extent))
         return;
     for (int32_t d = 0; d < t->rank; d++) {
@@ -138,11 +139,11 @@ void cuts_choose(const struct site *site, struct map_schedule *s)
     }
     collect_cuts(&c, site->k->domain, idx, 0);
     int64_t whole = (c.extent + points - 1) / points;
-    if (c.many || c.n > CUTS_MOST || !c.n || (!c.gathers && vectors_between(&c, points) > whole + whole / 4))
+    if (c.many || c.n > PEELS_MOST || !c.n || (!c.gathers && vectors_between(&c, points) > whole + whole / 4))
         return;
     for (uint32_t i = 0; i < c.n; i++)
-        s->cut[i] = (int32_t)c.at[i];
-    s->n_cuts = c.n;
+        s->peel[i] = (int32_t)c.at[i];
+    s->n_peels = c.n;
     if (!cuts_serve(site, s))
-        s->n_cuts = 0;
+        s->n_peels = 0;
 }

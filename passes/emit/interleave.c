@@ -1,4 +1,4 @@
-/* Weaving: computations that stand one after another in a block, statement by statement in turn.
+/* Interleaving: computations that stand one after another in a block, statement by statement in turn.
  *
  * An epilogue with an erf or an exp is a chain of forty statements, each of which waits four cycles for the one before.
  * A core looks a hundred instructions ahead, so two or three chains one behind another overlap; four in turn overlap as
@@ -7,13 +7,13 @@
  */
 #include "passes/emit/emit.h"
 
-void em_weave_begin(struct em *em, struct em_weave *w)
+void em_interleave_begin(struct em *em, struct em_interleave *w)
 {
-    *w = (struct em_weave){.block = em->level[em->top], .value = em->f->types.n};
-    em_weave_next(em, w);
+    *w = (struct em_interleave){.block = em->level[em->top], .value = em->f->types.n};
+    em_interleave_next(em, w);
 }
 
-void em_weave_next(struct em *em, struct em_weave *w)
+void em_interleave_next(struct em *em, struct em_interleave *w)
 {
     if (w->n < COUNT_OF(w->at))
         w->at[w->n++] = em->f->blocks.data[w->block.i].stmts.n;
@@ -36,7 +36,7 @@ static bool may_move(const struct lstmt *s)
 }
 
 /* Are all operands defined? pending: by value, from w->value on. */
-static bool is_ready(const struct em_weave *w, const struct lstmt *s, const bool *pending)
+static bool is_ready(const struct em_interleave *w, const struct lstmt *s, const bool *pending)
 {
     for (uint32_t i = 0; i < s->n_in; i++)
         if (s->in[i].i >= w->value && pending[s->in[i].i - w->value])
@@ -46,7 +46,7 @@ static bool is_ready(const struct em_weave *w, const struct lstmt *s, const bool
 
 /* Computations first .. last - 1: each in turn gives its next statement, unless that waits for one of an earlier
  * computation. */
-static void weave(struct em *em, const struct em_weave *w, uint32_t first, uint32_t last)
+static void interleave(struct em *em, const struct em_interleave *w, uint32_t first, uint32_t last)
 {
     struct lstmt *s = em->f->blocks.data[w->block.i].stmts.data;
     uint32_t n = w->at[last] - w->at[first], done = 0, next[EM_POINTS];
@@ -73,12 +73,12 @@ static void weave(struct em *em, const struct em_weave *w, uint32_t first, uint3
         }
 }
 
-void em_weave_end(struct em *em, struct em_weave *w, const struct tile_schedule *s)
+void em_interleave_end(struct em *em, struct em_interleave *w, const struct tile_schedule *s)
 {
     uint32_t n = w->n - 1;
-    if (n < 2 || w->at[n] - w->at[0] < (uint64_t)n * s->weave_least)
+    if (n < 2 || w->at[n] - w->at[0] < (uint64_t)n * s->interleave_least)
         return;
-    uint32_t groups = (n + s->weave - 1) / s->weave;
+    uint32_t groups = (n + s->interleave - 1) / s->interleave;
     for (uint32_t g = 0; g < groups; g++)
-        weave(em, w, n * g / groups, n * (g + 1) / groups);
+        interleave(em, w, n * g / groups, n * (g + 1) / groups);
 }
