@@ -30,7 +30,7 @@ LAYERS = {
     "ir/eval": {"ir/base", "ir/expr", "ir/ops", "ir/graph"},
     "ir/build": {"ir/base", "ir/expr", "ir/ops", "ir/graph", "ir/eval"},
     "ir/loop": {"ir/base", "ir/ops"},
-    "ir/loop/math": {"ir/ops", "ir/loop"},
+    "ir/loop/math": {"ir/base", "ir/ops", "ir/loop"},
     "ir/target": {"ir/base"},
     "frontend": {"ir"},
     "frontend/onnx": {"ir", "frontend"},

@@ -181,6 +181,17 @@ struct lfunc {
 struct lfunc *lf_new(struct context *, struct arena *, enum lrole, const char *name);
 lreg lf_arg(struct lfunc *, struct ltype, uint32_t flags, uint32_t align,
             const char *label); /* in order, before any statement */
+/* The lanes of a vector of n, and its first one again up to a power of two, as a shuffle's list; returns how many.
+ * L_HREDUCE takes a power of two; and, or, min and max of the result are those of the n. */
+static inline uint32_t lanes_padded(uint32_t n, uint8_t from[256])
+{
+    uint32_t all = 1;
+    while (all < n)
+        all *= 2;
+    for (uint32_t i = 0; i < all; i++)
+        from[i] = (uint8_t)(i < n ? i : 0);
+    return all;
+}
 /* Appends to block b a statement with one result (or none, for lanes == 0 types of store-like ops: lf_stmt). */
 lreg lf_op(struct lfunc *, lblock b, enum lop, struct ltype, const lreg *in, uint32_t n_in);
 struct lstmt *lf_stmt(struct lfunc *, lblock b, enum lop); /* zeroed; fill in, valid until the next append to b */

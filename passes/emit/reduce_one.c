@@ -124,6 +124,9 @@ static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, 
             continue;
         lreg c = em_cond(em, part);
         if (foreign) {
+            uint8_t from[256];
+            uint32_t lanes = lf_type(em->f, c).lanes, padded = lanes_padded(lanes, from);
+            c = padded == lanes ? c : em_shuffle(em, c, c, from, padded);
             lreg any = em_op(em, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &c, 1);
             lf_last(em->f, em->level[em_depth(em, &any, 1)])->imm = L_OR;
             c = any;

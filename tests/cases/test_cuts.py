@@ -1,4 +1,6 @@
 """Maps whose vectors begin anew where a padding ends or an operand of a Concat: drawn extents, against NumPy."""
+import re
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -61,3 +63,16 @@ def test_no_gather(tmp_path):
     assert "gather" not in text and "floormod" not in text
     records = mcc(path, "-o", "-", "--stop-after=schedule", "--march=x86-64-v3").stdout
     assert [int(line.split()[1]) for line in records.splitlines() if line.startswith("  peel.")] == [3, 227]
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("op", ["Sin", "Cos", "Tan"])
+def test_packed_points_of_three_channels(tmp_path, op, cpu):
+    """Vectors of 6, 12 or 24 lanes: whether one of them is far from 0 asks for a power of two."""
+    x = np.random.default_rng(3).standard_normal((2, 3, 6, 8)).astype(np.float32) * 1e8
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], perm=[0, 2, 3, 1]), helper.make_node(op, ["t"], ["y"])]
+    path = built(tmp_path, nodes, [value("x", x.shape)], [value("y", (2, 6, 8, 3))], f"-march={cpu}")
+    assert re.search(r"packed +[1-9]", mcc(path, f"-march={cpu}", "-stop-after=schedule", "-o", "-").stdout)
+    np.save(tmp_path / "x.npy", x)
+    done = mcc("diff", path, f"-march={cpu}", "-i", f"x={tmp_path / 'x.npy'}", "--tolerance=1e-6")
+    assert done.returncode == 0 or "CPU" in done.stderr, done.stdout + done.stderr

@@ -148,11 +148,16 @@ struct reduced math_reduce(struct math *m, lreg x, bool for_f32)
     struct math far = *m, stay = *m;
     lreg any = is_far;
     if (m->t.lanes > 1) {
-        lf_op(m->f, m->b, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &is_far, 1);
-        struct lblk *blk = &m->f->blocks.data[m->b.i];
-        struct lstmt *s = &blk->stmts.data[blk->stmts.n - 1];
-        s->imm = L_OR;
-        any = s->out[0];
+        uint8_t from[256];
+        uint32_t lanes = lanes_padded(m->t.lanes, from);
+        if (lanes != m->t.lanes) {
+            any = lf_op(m->f, m->b, L_SHUFFLE, (struct ltype){ELEM_BOOL, lanes}, (lreg[]){is_far, is_far}, 2);
+            struct lstmt *s = lf_last(m->f, m->b);
+            s->aux = arena_copy(m->f->arena, from, lanes);
+            s->n_aux = lanes;
+        }
+        any = lf_op(m->f, m->b, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &any, 1);
+        lf_last(m->f, m->b)->imm = L_OR;
     }
     far.b = lf_block(m->f);
     stay.b = lf_block(m->f);

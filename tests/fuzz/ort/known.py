@@ -67,6 +67,11 @@ def drawn_mask(node, model, feeds):
     return len(node.input) > 2 and bool(np.any(given.get(node.input[2], True)))
 
 
+def far(node, model, feeds):
+    """A whole number comes in of which a product or a sum may leave 64 bits."""
+    return any(a.dtype == np.int64 and a.size and max(abs(int(a.min())), abs(int(a.max()))) >= 1 << 60 for a in tensors(model, feeds))
+
+
 def doubles(node, model, feeds):
     return any(a.dtype == np.float64 for a in tensors(model, feeds))
 
@@ -334,6 +339,9 @@ KNOWN = [
     ("run", "RotaryEmbedding", always, "number of elements", "theirs", "other sizes: heads that the caches do not fit; ONNX Runtime takes a part"),
     ("run", "Reshape", computed_zero, "changes the number of elements|dimension is negative", "open",
      "an extent that is computed from sizes and is 0 (-1) stands for itself, so the run stops; ONNX Runtime copies (infers) one"),
+    ("ours", "Reshape", computed_zero, r"expected, got \[", "open", "the same, where there are no elements"),
+    *(("ours", op, far, "", "theirs", "sizes are whole numbers without end in mcc, refused beyond 64 bits; in ONNX Runtime they wrap") for op in (
+        "Mod", "Div", "Slice", "Range", "Where")),
     ("ours", "SplitToSequence", has("keepdims", 0), "", "theirs", "keepdims counts only without split, as ONNX's text says"),
 ]
 
