@@ -43,3 +43,12 @@ def test_upsample(tmp_path):
     for scale in WRONG:
         with pytest.raises(ModelError, match="scale"):
             model.run([floats(1, 1, 2, 2), np.array([1, 1, scale, 1], F)])
+
+
+@pytest.mark.parametrize("size, want, policy, result", [((12, 33), (10, 10), "not_smaller", (10, 28)), ((12, 33), (30, 30), "not_larger", (11, 30)),
+                                                        ((7, 9), (3, 21), "not_smaller", (16, 21)), ((6, 7), (7, 7), "not_larger", (6, 7))])
+def test_aspect_ratios(size, want, policy, result, tmp_path):
+    """Sizes are rounded from the exact quotient, halves up, as ONNX's text says: 33 by 10/12 is 27.5."""
+    nodes = [helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode="linear", keep_aspect_ratio_policy=policy)]
+    model = Model(tmp_path, nodes, [value("x", size)], [value("y", [None] * 2)], {"s": np.array(want)}, opset=19)
+    assert model.compare([floats(*size)], atol=1e-4)[0].shape == result

@@ -332,16 +332,19 @@ static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, u
     return true;
 }
 
-/* One scale for all axes: the smallest (not_larger) or largest (not_smaller) of the wanted ones. */
+/* One scale for all axes: the smallest (not_larger) or largest (not_smaller) of the wanted ones. Sizes come from the
+ * quotient before it is rounded to f32: 33 elements scaled by 10/12 are 27.5, which is 28 and not 27. */
 static bool axes_keep_ratio(struct rule *r, struct axis *axes, uint32_t n, bool smallest)
 {
     struct builder *b = r->b;
-    value_id scale = axes[0].scale;
-    for (uint32_t i = 1; i < n; i++)
-        scale = b_binary(b, smallest ? OP_MIN : OP_MAX, scale, axes[i].scale);
+    value_id scale = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        value_id ratio = b_binary(b, OP_DIV, length(b, axes[i].out), length(b, axes[i].in));
+        scale = i ? b_binary(b, smallest ? OP_MIN : OP_MAX, scale, ratio) : ratio;
+    }
     for (uint32_t i = 0; i < n; i++) {
         value_id size = b_binary_f64(b, OP_ADD, b_binary(b, OP_MUL, scale, length(b, axes[i].in)), 0.5);
-        axes[i].scale = scale;
+        axes[i].scale = to_f32(b, scale);
         axes[i].out = b_elem(b, b_convert(b, b_unary(b, OP_FLOOR, size), ELEM_I64), 0, 0, INT32_MAX);
         if (!axes[i].out.i)
             return false;
