@@ -64,6 +64,8 @@ struct emitter {
     const char *error;             /* sticky */
 };
 
+/* The reason if memory ended; the worker tells it as a limit, not as an internal error. */
+#define EMIT_NO_MEMORY "out of memory"
 void emit_fail(struct emitter *, const char *why);
 
 /* ---- types and constants (llvm_types.c) ---- */

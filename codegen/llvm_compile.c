@@ -93,7 +93,7 @@ static struct llvm_machine *machine_new(const struct target *t, int opt_level, c
     char *text = NULL;
     struct llvm_machine *m = calloc(1, sizeof *m);
     if (!m || LLVMGetTargetFromTriple(t->triple, &target, &text)) {
-        *error = m ? "no code generator for this target" : "out of memory";
+        *error = m ? "no code generator for this target" : EMIT_NO_MEMORY;
         LLVMDisposeMessage(text);
         free(m);
         return NULL;

@@ -129,7 +129,7 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
     uint32_t n = l->n_carried;
     LLVMValueRef *slots = calloc(3 * (size_t)n + 3, sizeof *slots);
     if (!slots) {
-        emit_fail(e, "out of memory");
+        emit_fail(e, EMIT_NO_MEMORY);
         return;
     }
     LLVMValueRef *phi = slots, *yields = slots + n + 1, *outs = slots + 2 * (size_t)n + 2;
@@ -177,7 +177,7 @@ static void emit_for_unrolled(struct emitter *e, const struct loop *l, int64_t l
     const struct lstmt *s = l->s;
     LLVMValueRef *carried = calloc((size_t)l->n_carried + 1, sizeof *carried);
     if (!carried) {
-        emit_fail(e, "out of memory");
+        emit_fail(e, EMIT_NO_MEMORY);
         return;
     }
     for (uint32_t i = 0; i < l->n_carried; i++)
@@ -232,7 +232,7 @@ static void emit_if(struct emitter *e, const struct lstmt *s)
     LLVMValueRef *yields = calloc(2 * (size_t)s->n_out + 2, sizeof *yields);
     bool has_else = s->block[1].i != 0;
     if (!yields) {
-        emit_fail(e, "out of memory");
+        emit_fail(e, EMIT_NO_MEMORY);
         return;
     }
     start[1] = block_new(e);
@@ -463,7 +463,7 @@ bool emit_function(struct emitter *e, const char *symbol)
             address_sweep(e);
         }
     } else {
-        emit_fail(e, "out of memory");
+        emit_fail(e, EMIT_NO_MEMORY);
     }
     free(e->values);
     free(e->limit);

@@ -144,9 +144,10 @@ static bool compile_functions(const struct wire_job *head, const struct target *
     bool failed = false, sent = true;
     for (size_t i = 0; i < n && !failed; i++) {
         struct compiled c = llvm_compile(t, head->opt_level, (enum emit_kind)head->emit, debug, &functions[i]);
-        if (!c.data)
-            on_no_memory();
         failed = c.failed;
+        if (!c.data ||
+            (failed && c.size >= strlen(EMIT_NO_MEMORY) && memcmp(c.data, EMIT_NO_MEMORY, strlen(EMIT_NO_MEMORY)) == 0))
+            on_no_memory();
         if (failed)
             sent = send_result(WIRE_REFUSED, c.data, c.size);
         else
