@@ -20,6 +20,6 @@ NAMES = ("chain-add", "chain-residual", "fan-out", "concat-computed", "products-
 @pytest.mark.parametrize("name", NAMES)
 def test_in_proportion(name):
     construct, = (dataclasses.replace(c, least=96) for c in constructs.CONSTRUCTS if c.name == name)
-    rows, wrong = run.examine(construct, run.QUICK_SECONDS)
+    rows, wrong = run.examine(construct, run.QUICK_SECONDS, run.QUICK_GROWTH)
     assert not wrong, (wrong, rows)
     assert all(row[3] == (3 if name == "npy-dims" else 0) for row in rows), rows
