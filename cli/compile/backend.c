@@ -57,7 +57,6 @@ bool module_begin(struct compilation *c)
     m->opt_level = (int)o->level;
     m->layout = layouts[o->layout];
     m->attention = o->level >= 2 && o->attention == OPT_ATTENTION_AUTO;
-    m->strassen = o->level >= 2 && o->strassen == OPT_STRASSEN_AUTO;
     m->winograd = o->level < 2 ? 0 : winograd_most[o->winograd];
     m->winograd_weights = winograd_sources[o->winograd_weights];
     if (o->precision == OPT_PRECISION_AUTO)

@@ -223,7 +223,6 @@ struct module {
     enum winograd_source
         winograd_weights; /* where kernels have the transformed ones from (passes/schedule/prepare_winograd.c) */
     bool attention; /* as one kernel, where that is possible */
-    bool strassen; /* large products as seven of halves */
     enum precision precision; /* of contractions, but for nodes that a choice names */
     enum weights_type weights_type;
     VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */

@@ -172,7 +172,6 @@ static bool read_options(struct reader *r)
     m->layout = (enum layout_choice)layout;
     m->winograd_weights = (enum winograd_source)source;
     m->attention = accept(r, "attention");
-    m->strassen = accept(r, "strassen");
     m->always = accept(r, "always");
     if (accept(r, "precision")) {
         if (!read_choice(r, precision_words, PRECISION_F16_SUMS + 1, &precision))

@@ -297,9 +297,8 @@ static void put_weights(struct printer *p)
 static void put_options(struct printer *p)
 {
     const struct module *m = p->m;
-    PUT(p, "module 1 level %d layout %s winograd %u weights %s%s%s%s", m->opt_level, layout_words[m->layout],
-        m->winograd, source_words[m->winograd_weights], m->attention ? " attention" : "",
-        m->strassen ? " strassen" : "", m->always ? " always" : "");
+    PUT(p, "module 1 level %d layout %s winograd %u weights %s%s%s", m->opt_level, layout_words[m->layout], m->winograd,
+        source_words[m->winograd_weights], m->attention ? " attention" : "", m->always ? " always" : "");
     if (m->precision)
         PUT(p, " precision %s", precision_words[m->precision]);
     if (m->weights_type)

@@ -18,7 +18,7 @@ def test_the_page_has_the_table():
 
 def test_each_is_timed_and_printed_once(tmp_path):
     done = mcc(DIGITS, "--time-passes", "-print-after-all", "-verify-each", "-o", tmp_path / "d.so", "-march=x86-64-v3", "--precision=bf16",
-               "--weights-type=i8", "--strassen=auto")
+               "--weights-type=i8")
     assert done.returncode == 0, done.stderr
     timed = re.findall(r"^(\S+) +[\d.]+ +\d+$", done.stderr, re.M)
     assert [name for name in timed if name != "total"] == stages()
@@ -28,8 +28,8 @@ def test_each_is_timed_and_printed_once(tmp_path):
 def test_what_is_left_out_says_so(tmp_path):
     done = mcc(DIGITS, "-O0", "-print-changed", "-o", tmp_path / "d.so", "-march=x86-64-v3")
     left = re.findall(r"^// after (\S+): left out$", done.stderr, re.M)
-    assert left == ["push-concats", "fold-scales", "hoist-slices", "strassen", "find-attention", "narrow-products",
-                    "narrow-constants", "pack-constants", "split-k", "copy-operands", "block-channels", "place-pieces"]
+    assert left == ["push-concats", "fold-scales", "hoist-slices", "find-attention", "narrow-products", "narrow-constants",
+                    "pack-constants", "split-k", "copy-operands", "block-channels", "place-pieces"]
     assert mcc(DIGITS, "-O0", "-stop-after=copy-operands", "-o", "-").stdout == mcc(DIGITS, "-O0", "-stop-after=separate-results", "-o", "-").stdout
 
 

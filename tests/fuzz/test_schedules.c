@@ -460,7 +460,7 @@ static const char *read_whole(struct arena *a, const char *path)
 /* Is it a graph that the loop IR's interpreter takes seconds for? */
 static bool is_slow(const char *file)
 {
-    static const char *const slow[] = {"conv.mcir", "images.mcir", "large_products.mcir", "lines.mcir", "split.mcir"};
+    static const char *const slow[] = {"conv.mcir", "images.mcir", "lines.mcir", "split.mcir"};
     for (size_t i = 0; i < COUNT_OF(slow); i++)
         if (!strcmp(file, slow[i]))
             return true;
