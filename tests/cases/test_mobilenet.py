@@ -10,7 +10,7 @@ import pytest
 
 from support.compare import Model, floats
 from support.mobilenet import Network
-from support.tool import value
+from support.tool import mcc, value
 
 SIDE, CLASSES = 64, 10
 # what the block tables say: Conv, Gemm, HardSwish, HardSigmoid, Relu, residual Add; parameters at full width
@@ -77,3 +77,21 @@ def test_what_the_other_options_give(tmp_path):
     model = stand_in(tmp_path, "small", "n")
     x = floats(2, 3, SIDE, SIDE)
     compare(model, x, ["-O0", "--layout=NCHW", "--layout=NHWC", "--layout=NC16c"])
+
+
+CPUS = [(words[1], words[0]) for words in map(str.split, mcc("-march=help").stdout.splitlines())
+        if len(words) > 1 and words[1] in ("x86_64", "aarch64", "riscv64")]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """At full width, so that strips, stages and blocks are weighed against caches."""
+    nodes, constants = Network("large").build()
+    return Model(tmp_path_factory.mktemp("whole"), nodes, [value("x", [1, 3, 224, 224])], [value("y", [1, 1000])], constants, 17)
+
+
+@pytest.mark.parametrize("arch, cpu", CPUS, ids=[cpu for _, cpu in CPUS])
+def test_decided_for_every_cpu(arch, cpu, whole):
+    """What is decided once for all variants follows the best CPU of the artifact, which may be any row of target.def."""
+    done = mcc("-q", f"--target={arch}-linux-gnu", f"-march={cpu}", "-stop-after=schedule", whole.path, "-o", "-")
+    assert done.returncode == 0, done.stderr
