@@ -21,4 +21,12 @@ const char *const_bytes(const struct graph *, value_id);
  * once. False after a diagnostic. */
 bool constants_settle(struct graph *);
 
+/* All elements of an integer or bool tensor lie in lo .. hi. */
+struct value_range {
+    int64_t lo, hi;
+};
+/* What the graph says of them (ir/eval/value_range.c); INT64_MIN .. INT64_MAX: nothing. Kept from question to question;
+ * a table of more than 16 Mi elements is not looked at. */
+struct value_range value_range(struct graph *, value_id);
+
 #endif

@@ -23,9 +23,11 @@ struct folds *folds_of(struct graph *g)
         f->cap = g->values.n * 2;
         f->read_cost = NEW_ARRAY(&g->arena, uint16_t, f->cap);
         f->data = NEW_ARRAY(&g->arena, const struct tensor_data *, f->cap);
+        f->range = NEW_ARRAY(&g->arena, struct known_range, f->cap);
         if (old.cap) {
             memcpy(f->read_cost, old.read_cost, old.cap * sizeof *f->read_cost);
             memcpy(f->data, old.data, old.cap * sizeof *f->data);
+            memcpy(f->range, old.range, old.cap * sizeof *f->range);
         }
     }
     return f;

@@ -8,6 +8,10 @@ struct folds {
     uint32_t cap;                          /* values that the arrays have room for */
     uint16_t *read_cost;                   /* by value id, ir/eval/const_read.c: 0 unknown */
     const struct tensor_data **data;       /* by value id: folded; NULL: not yet */
+    struct known_range {
+        bool known;
+        struct value_range of;
+    } *range;                              /* by value id, ir/eval/value_range.c */
     int64_t total;                         /* bytes folded so far */
     struct eval *eval;                     /* state of the interpreter, empty between two folds; NULL: none yet */
     uint8_t *visited;                      /* by node id, zero between two folds */

@@ -1,5 +1,6 @@
 /* Values at points: views rewrite the point, maps apply their scalar function, stored values are loaded
  * (emit/memory.c), reductions become loops (emit/reduce_one.c). */
+#include "ir/eval/constants.h"
 #include "passes/emit/emit.h"
 
 #include <string.h>
@@ -120,33 +121,39 @@ static lreg view_value(struct em *em, const struct node *n, const expr_id *idx, 
     return em_value(em, n->in[0], at, cond);
 }
 
-/* An index that memory holds: negative ones count from the end, out of range fails the run. */
+/* An index that memory holds: negative ones count from the end, out of range fails the run. What the range of the
+ * indices excludes is not asked. */
 expr_id em_loaded_index(struct em *em, const struct node *n, lreg i, struct em_point at, expr_id dim, expr_id cond)
 {
     struct ltype t = {ELEM_I64, lf_type(em->f, i).lanes};
+    struct value_range range = value_range(em->g, n->in[1]);
     if (lf_type(em->f, i).elem != ELEM_I64)
         i = em_op(em, L_CONVERT, t, &i, 1);
     lreg size = em_index(em, dim), zero = em_const(em, ELEM_I64, 1, 0, 0), live = {0};
+    int64_t least = ex_lo(em->x, dim), hi = ex_hi(em->x, dim);
     if (t.lanes > 1)
         live = em_lanes_live(em, at.idx, at.rank);
-    lreg in[3] = {em_op2(em, L_LT, i, zero), em_op2(em, L_ADD, i, size), i};
-    em_unify(em, in + 1, 2);
-    i = em_op(em, L_SELECT, t, in, 3);
-    lreg last = em_op2(em, L_SUB, size, em_const(em, ELEM_I64, 1, 0, 1));
-    if (node_int(n, "clamp", 0)) {
-        i = em_op2(em, L_MAX, em_op2(em, L_MIN, i, last), zero);
-    } else {
-        lreg ok = em_op2(em, L_AND, em_op2(em, L_LE, zero, i), em_op2(em, L_LT, i, size));
-        if (ex_truth(em->x, cond) != TRUE_)
-            ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em_cond(em, cond)));
-        if (live.i) /* lanes past the end hold nothing */
-            ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, live));
-        em_check(em, ok, -9, n->src.i, "index out of range");
-        /* The check leaves at the end of the chunk's index; until then stay inside. */
+    if (range.lo < 0) {
+        lreg in[3] = {em_op2(em, L_LT, i, zero), em_op2(em, L_ADD, i, size), i};
+        em_unify(em, in + 1, 2);
+        i = em_op(em, L_SELECT, t, in, 3);
+    }
+    bool inside = least > 0 && range.hi < least && range.lo >= -least, always = ex_truth(em->x, cond) == TRUE_;
+    if (!inside || !always) {
+        lreg last = em_op2(em, L_SUB, size, em_const(em, ELEM_I64, 1, 0, 1));
+        if (!inside && !node_int(n, "clamp", 0)) {
+            lreg ok = em_op2(em, L_AND, em_op2(em, L_LE, zero, i), em_op2(em, L_LT, i, size));
+            if (!always)
+                ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, em_cond(em, cond)));
+            if (live.i) /* lanes past the end hold nothing */
+                ok = em_op2(em, L_OR, ok, em_op1(em, L_NOT, live));
+            em_check(em, ok, -9, n->src.i, "index out of range");
+        }
+        /* The check leaves at the end of the parallel index; until then, and where `cond` is false, stay inside. */
         i = em_op2(em, L_MAX, em_op2(em, L_MIN, i, last), zero);
     }
-    int64_t hi = ex_hi(em->x, dim);
-    expr_id bound = em_bind(em, i, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+    int64_t most = inside && range.lo >= 0 ? range.hi : INT64_MAX, last = hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0;
+    expr_id bound = em_bind(em, i, 0, most < last ? most : last);
     if (live.i && em->syms.data[em->syms.n - 1].vector) /* nor do they read: there may be no element at all */
         em->syms.data[em->syms.n - 1].mask = live;
     return bound;
