@@ -6,7 +6,7 @@ from onnx import numpy_helper
 
 from support.compare import floats, node
 from support.ml import model_of
-from support.tool import value
+from support.tool import mcc, value
 
 FEATURES = 7
 MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"]
@@ -81,6 +81,32 @@ def test_tree_regressor_drawn(seed, tmp_path):
     model = regressor(tmp_path, T.DOUBLE if double else T.FLOAT, 3, **attributes)
     for n in (1, 60):
         model.compare([rows(n, n, np.float64 if double else np.float32, missing=True)])
+
+
+def joined(*forests):
+    """One forest of several: trees are numbered through."""
+    lists, trees = {}, 0
+    for made in forests:
+        for k, v in made.items():
+            lists.setdefault(k, []).extend([i + trees for i in v] if k.endswith("_treeids") else v)
+        trees += max(made["nodes_treeids"]) + 1
+    return lists
+
+
+@pytest.mark.parametrize("how", ["SUM", "AVERAGE", "MIN", "MAX"])
+def test_trees_of_uneven_depth(how, tmp_path):
+    """Trees of about the same depth are walked together, others apart."""
+    lists = joined(*(forest(seed, 9, depth, 2, MODES[:4], missing=True) for seed, depth in enumerate((1, 2, 5, 9, 14))))
+    model = regressor(tmp_path, n_targets=2, aggregate_function=how, **lists)
+    for n in (1, 60):
+        model.compare([rows(n, n, missing=True)])
+
+
+def test_no_index_is_checked(tmp_path):
+    """Tables say where a step leads to, so nothing is asked while trees are walked."""
+    model = regressor(tmp_path, n_targets=1, **forest(2, 20, 5))
+    emitted = mcc("-print-after=emit", tmp_path / "net.onnx", "-o", tmp_path / "m.so").stderr
+    assert "load i32" in emitted and "index out of range" not in emitted
 
 
 def test_tree_of_one_leaf(tmp_path):

@@ -10,12 +10,13 @@ enum how { HOW_AVERAGE, HOW_SUM, HOW_MIN, HOW_MAX, HOW_COUNT }; /* in the order 
 
 static const struct {
     const char *name, *monoid;
+    enum op op; /* of the monoid */
     double start;
 } hows[HOW_COUNT] = {
-    {"AVERAGE", "sum", 0},
-    {"SUM", "sum", 0},
-    {"MIN", "min", INFINITY},
-    {"MAX", "max", -INFINITY},
+    {"AVERAGE", "sum", OP_ADD, 0},
+    {"SUM", "sum", OP_ADD, 0},
+    {"MIN", "min", OP_MIN, INFINITY},
+    {"MAX", "max", OP_MAX, -INFINITY},
 };
 
 /* Votes as tables: weight [nodes, classes], and who has voted, where not every leaf votes for every class. */
@@ -37,9 +38,6 @@ static bool ballot_read(struct rule *r, const struct forest *f, const struct vot
     for (int64_t i = 0; i < n; i++)
         weight[i] = hows[how].start;
     for (int64_t i = 0; i < v->n; i++) {
-        if (v->id[i] < 0 || v->id[i] >= classes)
-            return rule_bad(r, "element %lld of the votes is for number %lld of %lld", (long long)i,
-                            (long long)v->id[i], (long long)classes);
         int64_t at = v->at[i] * classes + v->id[i];
         weight[at] = how == HOW_MIN   ? fmin(weight[at], v->weight[i])
                      : how == HOW_MAX ? fmax(weight[at], v->weight[i])
@@ -58,23 +56,36 @@ static bool ballot_read(struct rule *r, const struct forest *f, const struct vot
 
 /* The votes of all trees for each row of x: [rows, classes], f64 where x or the weights are, else f32; 0 for a class
  * that no tree votes for. {0} after a report. */
-static value_id tally(struct rule *r, const struct forest *f, const struct votes *v, int64_t classes, enum how how,
+static value_id tally(struct rule *r, const struct forest *nodes, const struct votes *v, int64_t classes, enum how how,
                       value_id x)
 {
     struct builder *b = r->b;
     const int64_t trees = 1;
     struct ballot ballot = {0};
+    struct forest f = *nodes;
+    struct votes votes = *v;
     enum elem elem = v_elem(b, x) == ELEM_F64 || v->elem == ELEM_F64 ? ELEM_F64 : ELEM_F32;
-    if (!ballot_read(r, f, v, classes, how, elem, &ballot))
+    for (int64_t i = 0; i < v->n; i++)
+        if (v->id[i] < 0 || v->id[i] >= classes)
+            return rule_bad(r, "element %lld of the votes is for number %lld of %lld", (long long)i,
+                            (long long)v->id[i], (long long)classes),
+                   (value_id){0};
+    if (!forest_slots(r, &f, &votes) || !ballot_read(r, &f, &votes, classes, how, elem, &ballot))
         return (value_id){0};
-    value_id leaf = forest_walk(r, f, x);
-    value_id y = b_reduce(b, b_gather(b, ballot.weight, leaf, 0), &trees, 1, hows[how].monoid, false);
+    value_id y = {0}, voted = {0};
+    for (int64_t first = 0, n; first < f.n_trees; first += n) {
+        n = forest_group(&f, first);
+        value_id leaf = forest_walk(r, &f, x, first, n);
+        value_id part = b_reduce(b, b_gather(b, ballot.weight, leaf, 0), &trees, 1, hows[how].monoid, false);
+        y = y.i ? b_binary(b, hows[how].op, y, part) : part;
+        if (!ballot.voted.i)
+            continue;
+        part = b_reduce(b, b_gather(b, ballot.voted, leaf, 0), &trees, 1, "or", false);
+        voted = voted.i ? b_binary(b, OP_OR, voted, part) : part;
+    }
     if (how == HOW_AVERAGE)
-        y = b_binary_f64(b, OP_DIV, y, (double)f->n_trees);
-    if (!ballot.voted.i)
-        return y;
-    return b_select(b, b_reduce(b, b_gather(b, ballot.voted, leaf, 0), &trees, 1, "or", false), y,
-                    b_splat_like(b, y, 0));
+        y = b_binary_f64(b, OP_DIV, y, (double)f.n_trees);
+    return voted.i ? b_select(b, voted, y, b_splat_like(b, y, 0)) : y;
 }
 
 static value_id add_base(struct builder *b, value_id y, const double *base, int64_t n)
