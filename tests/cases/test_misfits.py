@@ -44,7 +44,7 @@ FORMS = [
     ("Attention", {}, [(F, "ahqs"), (F, "bgkt"), (F, "cflv")], dict(a=1, h=2, q=3, s=4, b=1, g=2, k=5, t=4, c=1, f=2, l=5, v=3),
      [dict(t=5), dict(l=6), dict(b=2, c=2), dict(k=900)]),
     ("RotaryEmbedding", {}, [(F, "ahst"), (F, "pe"), (F, "pf"), (I, "br")], dict(a=2, h=2, s=3, t=4, p=6, e=2, f=2, b=2, r=3),
-     [dict(e=3), dict(b=3), dict(r=4), dict(r=900), dict(f=900)]),
+     [dict(e=3), dict(b=3), dict(r=4), dict(r=900), dict(f=900), dict(t=5), dict(t=3, e=1, f=1), dict(e=1, f=1)]),
     ("TensorScatter", {}, [(F, "ahns"), (F, "bgmt"), (I, "c")], dict(a=2, h=2, n=5, s=3, b=2, g=2, m=2, t=3, c=2),
      [dict(b=3), dict(g=3), dict(t=4), dict(c=900), dict(c=1)]),
     ("Where", {}, [(T.BOOL, "an"), (F, "bm"), (F, "cl")], dict(a=3, n=5, b=3, m=5, c=3, l=5), [dict(b=2), dict(l=900)]),
