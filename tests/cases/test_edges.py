@@ -48,6 +48,13 @@ def test_logarithms_of_integers_are_cut_once(tmp_path):
     model.compare([x], [w.astype(np.int32)[:, None] for w in want])
 
 
+def test_variance_of_rows_that_hardly_vary(tmp_path):
+    """Mean of squares minus square of the mean would cancel: rows of two elements are 1 and -1, however near they are."""
+    model = Model(tmp_path, [node("MeanVarianceNormalization", "x", "y")], [value("x", [2, "c", 1, "n"])], [value("y", None)])
+    x = np.float32([4000, 4000.5, 3, 3.25, -50, -50.5, 7, 9]).reshape(4, 2).T.reshape(2, 4, 1, 1)
+    model.compare([x], [np.float32([-1, -1, 1, -1] + [1, 1, -1, 1]).reshape(2, 4, 1, 1)])
+
+
 @pytest.mark.parametrize("long", [[True, False], [False, True, True], [True, False, True, False, False]])
 def test_compress_beyond_the_end(long, tmp_path):
     """A condition of another length than the axis counts as far as it is true."""

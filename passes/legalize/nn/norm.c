@@ -315,10 +315,10 @@ bool rule_mean_variance_norm(struct rule *r)
     }
     if (!rule_axes_sorted(r, axes, n, rank, sorted))
         return false;
-    value_id mean = b_mean(b, x, sorted, n, true), square = b_mean(b, b_binary(b, OP_MUL, x, x), sorted, n, true);
-    value_id var = b_binary(b, OP_SUB, square, b_binary(b, OP_MUL, mean, mean));
+    value_id centred = b_binary(b, OP_SUB, x, b_mean(b, x, sorted, n, true));
+    value_id var = b_mean(b, b_binary(b, OP_MUL, centred, centred), sorted, n, true);
     value_id dev = b_binary_f64(b, OP_ADD, b_unary(b, OP_SQRT, var), 1e-9);
-    return rule_result(r, b_convert(b, b_binary(b, OP_DIV, b_binary(b, OP_SUB, x, mean), dev), v_elem(b, in)));
+    return rule_result(r, b_convert(b, b_binary(b, OP_DIV, centred, dev), v_elem(b, in)));
 }
 
 /* x divided by its p-norm along axis; a zero norm gives zero. */
