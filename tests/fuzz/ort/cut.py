@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 from fuzz.ort.eager import Carried, sequence_info
-from fuzz.ort.elements import TEXT, is_float
+from fuzz.ort.elements import OF_ELEM, TEXT, carrier, is_float
 from fuzz.ort.judge import differs, execute, judge, made_of, ports_of
 from fuzz.ort.network import used_names
 from support.tool import MCC
@@ -41,8 +41,12 @@ def feeds_of(model, values):
 
 
 def same(model, values, kind, folder, flags):
-    """Does this network get a verdict of this kind? In a process of its own: it may end it. Numbers that are drawn are no results."""
+    """Does this network get a verdict of this kind? In a process of its own: it may end it. Numbers that are drawn are no results, nor
+    are those that ONNX Runtime and numpy do not share."""
     ports = {o.name for o in model.graph.output}
+    types = {o.type.tensor_type.elem_type for o in model.graph.output}
+    if any(t in OF_ELEM and carrier(OF_ELEM[t]) != OF_ELEM[t] for t in types):
+        return False
     if any(n.op_type.startswith("Random") and ports & {*n.output, *(f"{o}_c" for o in n.output)} for n in model.graph.node):
         return False
     child = os.fork()
