@@ -35,18 +35,36 @@ void draw_extents(const struct draw *d, int k, int64_t *extents)
         extents[i] = k == 0 ? d->extent[i] : k == 1 ? 0 : k == 2 ? 1 : d->extent[i] - d->extent[i] / 3;
 }
 
+/* -1 where the extents do not fit the expression. */
+static int64_t dim_at(struct draw *d, expr_id e, const int64_t *extents)
+{
+    int64_t n = -1, *symbols = NEW_ARRAY(&d->ctx->session, int64_t, sym_count(d->x) + 1);
+    for (uint32_t i = 0; i < d->n_symbols; i++)
+        symbols[d->symbol[i].i] = extents[i];
+    return ex_eval(d->x, e, symbols, &n) && n >= 0 ? n : -1;
+}
+
 int64_t draw_dim(struct draw *d, expr_id e)
 {
-    int64_t n = -1, most = -1, extents[DRAW_SYMBOLS],
-            *symbols = NEW_ARRAY(&d->ctx->session, int64_t, sym_count(d->x) + 1);
+    int64_t most = -1, extents[DRAW_SYMBOLS];
     for (int k = 0; k < DRAW_SIZES; k++) {
         draw_extents(d, k, extents);
-        for (uint32_t i = 0; i < d->n_symbols; i++)
-            symbols[d->symbol[i].i] = extents[i];
-        if (ex_eval(d->x, e, symbols, &n))
-            most = n > most ? n : most;
+        int64_t n = dim_at(d, e, extents);
+        most = n > most ? n : most;
     }
     return most;
+}
+
+int64_t draw_places(struct draw *d, expr_id e)
+{
+    int64_t least = 0, extents[DRAW_SYMBOLS];
+    for (int k = 0; k < DRAW_SIZES; k++) {
+        draw_extents(d, k, extents);
+        int64_t n = dim_at(d, e, extents);
+        if (k == 0 || (n > 0 && n < least))
+            least = n;
+    }
+    return least;
 }
 
 int64_t draw_count(struct draw *d, const struct drawn *v)
@@ -186,15 +204,6 @@ static double leaf_mag(enum elem e)
 }
 
 /* ---- inputs and constants ---- */
-
-/* -1 where the extents do not fit the expression. */
-static int64_t dim_at(struct draw *d, expr_id e, const int64_t *extents)
-{
-    int64_t n = -1, *symbols = NEW_ARRAY(&d->ctx->session, int64_t, sym_count(d->x) + 1);
-    for (uint32_t i = 0; i < d->n_symbols; i++)
-        symbols[d->symbol[i].i] = extents[i];
-    return ex_eval(d->x, e, symbols, &n) && n >= 0 ? n : -1;
-}
 
 void draw_bind(struct draw *d, const int64_t *extents)
 {

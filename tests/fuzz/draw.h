@@ -78,6 +78,9 @@ const struct type *drawn_type(struct draw *, const struct drawn *);
 /* The extents of the symbols in run k of DRAW_SIZES: the largest, none, one, and something between. */
 void draw_extents(const struct draw *, int k, int64_t *extents);
 int64_t draw_dim(struct draw *, expr_id);                      /* the largest of these runs */
+/* How many places an index has in each of these runs where there is any: the least of the extents above 0. At most 0
+ * where the largest extents of the symbols give none. */
+int64_t draw_places(struct draw *, expr_id);
 int64_t draw_count(struct draw *, const struct drawn *);
 double elem_eps(enum elem);
 /* Completes what is known about a result: rounds err up where it is not exact. */

@@ -203,7 +203,7 @@ static void gather(struct draw *d, const struct drawn *x, const struct type *t)
     int32_t rank = (int32_t)draw_int(d, 0, 2), axis = (int32_t)draw_int(d, 0, t->rank - 1);
     for (int32_t i = 0; i < rank; i++)
         dims[i] = ex_const(d->x, draw_int(d, 1, 6));
-    struct drawn idx = indices_for(d, dims, rank, draw_dim(d, t->dims[axis]));
+    struct drawn idx = indices_for(d, dims, rank, draw_places(d, t->dims[axis]));
     draw_keep(d, drawn_like(d, b_gather(&d->b, x->v, idx.v, axis), x));
 }
 
@@ -223,14 +223,14 @@ static void gather_elements(struct draw *d, const struct drawn *x, const struct 
 {
     expr_id dims[RANK_MAX];
     int32_t axis = (int32_t)draw_int(d, 0, t->rank - 1), rank = elements_shape(d, t, axis, dims);
-    struct drawn idx = indices_for(d, dims, rank, draw_dim(d, t->dims[axis]));
+    struct drawn idx = indices_for(d, dims, rank, draw_places(d, t->dims[axis]));
     value_id in[2] = {x->v, idx.v};
     struct attr a = attr_int("axis", axis);
     if (idx.v.i)
         draw_keep(d, drawn_like(d, b_op(&d->b, OP_GATHER_ELEMENTS, in, 2, &a, 1), x));
 }
 
-/* Tuples of k indices, all below the smallest of the dims that they address. */
+/* Tuples of k indices, all below the least of the dims that they address. */
 static struct drawn tuples_for(struct draw *d, const struct type *t, int32_t first, const expr_id *lead, int32_t n_lead,
                                int32_t k)
 {
@@ -239,7 +239,7 @@ static struct drawn tuples_for(struct draw *d, const struct type *t, int32_t fir
     memcpy(dims, lead, (size_t)n_lead * sizeof *dims);
     dims[n_lead] = ex_const(d->x, k);
     for (int32_t i = 0; i < k; i++)
-        n = draw_dim(d, t->dims[first + i]) < n ? draw_dim(d, t->dims[first + i]) : n;
+        n = draw_places(d, t->dims[first + i]) < n ? draw_places(d, t->dims[first + i]) : n;
     return indices_for(d, dims, n_lead + 1, n);
 }
 
@@ -269,7 +269,7 @@ static void scatter(struct draw *d, const struct drawn *x, const struct type *t)
     struct drawn idx, up;
     if (elements) {
         rank = elements_shape(d, t, axis, dims);
-        idx = indices_for(d, dims, rank, draw_dim(d, t->dims[axis]));
+        idx = indices_for(d, dims, rank, draw_places(d, t->dims[axis]));
     } else {
         int32_t k = (int32_t)draw_int(d, 1, t->rank);
         dims[rank++] = ex_const(d->x, draw_int(d, 1, 5));
