@@ -59,6 +59,7 @@ struct em {
     struct lfunc *f;
     struct site site; /* the same, for what decisions and emitters both ask */
     const struct schedule *schedule;
+    const struct schedule_facts *facts;
     lblock level[EM_LEVELS];
     int top; /* current level: 0 body, 1 parallel, ... */
     VEC(struct em_sym) syms;
@@ -104,7 +105,8 @@ struct em {
 };
 
 /* In site.arena: everything but what em_finish leaves in the kernel (its text, its arguments). */
-bool em_begin(struct em *, const struct site *, const struct schedule *, const char *name);
+bool em_begin(struct em *, const struct site *, const struct schedule *, const struct schedule_facts *,
+              const char *name);
 bool em_finish(struct em *); /* verifies, prints into kernel.text */
 
 /* statements with depth */

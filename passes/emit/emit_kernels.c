@@ -29,10 +29,10 @@ bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
         struct em em;
         if (s->kind == SCHEDULE_NONE)
             continue;
-        site.k->flops = s->flops;
+        site.k->flops = v->facts[i].flops;
         site.k->ns = s->ns;
-        ok = em_begin(&em, &site, s, arena_printf(&scratch, "k%u%s", i, suffix)) && templates[s->kind](&em) &&
-             em_finish(&em);
+        ok = em_begin(&em, &site, s, &v->facts[i], arena_printf(&scratch, "k%u%s", i, suffix)) &&
+             templates[s->kind](&em) && em_finish(&em);
         arena_release(&scratch);
         if (ok && m->emitted)
             m->emitted(m->user, site.k);

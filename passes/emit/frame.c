@@ -121,12 +121,19 @@ static void collect(struct em *em)
         VEC_PUSH(em->arena, &em->args, ((struct karg){.sym = c.syms.data[i]}));
 }
 
-bool em_begin(struct em *em, const struct site *site, const struct schedule *schedule, const char *name)
+bool em_begin(struct em *em, const struct site *site, const struct schedule *schedule,
+              const struct schedule_facts *facts, const char *name)
 {
     struct module *m = site->m;
     struct kernel *k = site->k;
-    *em = (struct em){
-        .m = m, .k = k, .g = site->g, .x = site->x, .arena = site->arena, .site = *site, .schedule = schedule};
+    *em = (struct em){.m = m,
+                      .k = k,
+                      .g = site->g,
+                      .x = site->x,
+                      .arena = site->arena,
+                      .site = *site,
+                      .schedule = schedule,
+                      .facts = facts};
     em->f = lf_new(m->ctx, site->arena, LROLE_KERNEL, name);
     k->shared_bytes = 0;
     k->keeps_scratch = false;

@@ -24,8 +24,8 @@ void ahead_tile(struct em *em, struct tiling *t, expr_id tile, int64_t tiles)
         a->panel[i] = ex_addc(x, panel, same ? 0 : (int64_t)t->s->nr * t->s->lanes);
     }
     a->far = (line + shares - 1) / shares;
-    a->cut = t->s->k.dim;
-    a->now = part ? ex_mulc(x, t->k.from, t->s->k.inner) : ex_const(x, 0);
+    a->cut = em->facts->k.dim;
+    a->now = part ? ex_mulc(x, t->k.from, em->facts->k.inner) : ex_const(x, 0);
     a->k = same ? ex_addc(x, t->k.from, t->s->k_block) : ex_const(x, 0);
     a->bytes = ex_mulc(x, ex_div(x, tile, ex_const(x, panels)), shares > 1 ? a->far * t->s->early : 0);
 }

@@ -51,7 +51,7 @@ const struct reduce_schedule *reduction_schedule(struct em *em, const struct nod
 {
     static const struct reduce_schedule none = {.lanes = 0};
     for (uint32_t i = 0; i < em->schedule->n_reduce; i++)
-        if (graph_node(em->g, em->schedule->reduce[i].node) == n)
+        if (graph_node(em->g, em->facts->reductions[i]) == n)
             return &em->schedule->reduce[i];
     em->failed = true;
     error_internal(em->m->ctx, n->src, "kernel %s: a reduction has no schedule", em->f->name);

@@ -29,7 +29,7 @@ bool block_tile(struct em *em, struct tiling *t, const struct tile_at *at, uint3
         place[i] = sum_at(em, t, row, i % t->n_pieces);
         acc[i] = em_scratch_load(em, t->k.sums, place[i], piece_lanes(em, t, i % t->n_pieces));
     }
-    em_reduce_block(em, t->n, n, points, &t->s->k, t->k.from, t->k.n, acc);
+    em_reduce_block(em, t->n, n, points, &em->facts->k, t->k.from, t->k.n, acc);
     for (uint32_t i = 0; i < n && !t->k.last; i++)
         em_scratch_store(em, t->k.sums, place[i], acc[i]);
     return t->k.last;
@@ -68,7 +68,7 @@ void block_vectors(struct em *em, struct tiling *t, expr_id block)
 {
     struct exprs *x = em->x;
     struct em_for l;
-    int64_t whole = (t->s->k.extent - 1) / t->s->k_block; /* blocks before the last one */
+    int64_t whole = (em->facts->k.extent - 1) / t->s->k_block; /* blocks before the last one */
     block_clear(em, t);
     expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, NULL, 0);
     t->k.from = ex_mulc(x, i, t->s->k_block);
@@ -76,7 +76,7 @@ void block_vectors(struct em *em, struct tiling *t, expr_id block)
     block_lines(em, t, block, 0);
     em_for_end(em, &l, NULL, NULL);
     t->k.from = ex_const(x, whole * t->s->k_block);
-    t->k.n = t->s->k.extent - whole * t->s->k_block;
+    t->k.n = em->facts->k.extent - whole * t->s->k_block;
     t->k.last = true;
     block_lines(em, t, block, 0);
 }

@@ -166,10 +166,12 @@ struct choice {
 
 /* The records of all kernels, by number, for one CPU. */
 struct schedule;
+struct schedule_facts;
 struct cpu_schedules {
     const char *cpu;
     const struct machine *mach;
     const struct schedule *of;
+    const struct schedule_facts *facts;
 };
 /* Some fields of a record as a file gives them: which one (schedule/text.c), its value; lines for messages. */
 struct schedule_field {

@@ -106,12 +106,11 @@ static void choose_parts(const struct site *site, const struct attention_shape *
     s->part = site->m->always ? 1 : RATE_KEY_PART;
 }
 
-void attention_estimate(const struct site *site, struct schedule *out)
+void attention_estimate(const struct site *site, const struct attention_schedule *s, struct schedule_facts *f)
 {
     struct attention_shape shape, *t = &shape;
     if (!attention_shape(site, &shape))
         return;
-    const struct attention_schedule *s = &out->attention;
     const struct type *y = value_type(site->g, t->values->out[0]);
     bool known;
     int64_t keys = s->parts ? s->part : extent_or_guess(site, t->keys, &known), rows = s->nv * s->lanes,
@@ -119,11 +118,11 @@ void attention_estimate(const struct site *site, struct schedule *out)
     uint64_t points = 1;
     for (int32_t d = 0; d + 1 < y->rank; d++)
         points *= (uint64_t)extent_counted(site->m, y->dims[d]);
-    out->flops = 2 * points * (uint64_t)counted * (uint64_t)(t->size + t->columns);
+    f->flops = 2 * points * (uint64_t)counted * (uint64_t)(t->size + t->columns);
     int64_t vectors = (keys < FEW_KEYS ? keys : FEW_KEYS) * s->nv;
     int64_t cycles = vectors * (t->size + t->columns) / site->mach->fma_per_cycle + vectors * RATE_EXP_CYCLES +
                      rows * t->size;
-    out->ns = RATE_BLOCK_INDEX_NS + cycles / RATE_CYCLES_PER_NS;
+    f->ns = RATE_BLOCK_INDEX_NS + cycles / RATE_CYCLES_PER_NS;
 }
 
 bool attention_shape(const struct site *site, struct attention_shape *t)
@@ -175,6 +174,5 @@ bool attention_sizes(const struct site *site, struct schedule *out)
     choose_span(site, &t, s);
     s->reach = s->span && attention_reach(site, &t);
     choose_parts(site, &t, s);
-    attention_estimate(site, out);
     return true;
 }

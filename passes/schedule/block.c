@@ -113,21 +113,20 @@ expr_id tile_blocks(struct exprs *x, const struct type *t, const struct tile_sch
     return c->vec < 0 ? ex_const(x, 1) : ex_ceildiv(x, t->dims[c->vec], ex_const(x, (int64_t)c->nr * c->lanes));
 }
 
+/* k: the dim that is cut. */
 static void k_block_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s,
-                           struct tile_schedule *c)
+                           struct k_dim *k, struct tile_schedule *c)
 {
     int64_t block = budget(site->mach, SHARE_L2_BLOCK), most = budget(site->mach, SHARE_L2_BLOCK_MOST);
-    struct k_dim k;
-    if (!s->all || s->bytes <= most || !outer_k(site, n, &k))
+    if (!s->all || s->bytes <= most || !outer_k(site, n, k))
         return;
     int64_t points = tile_block_points(site->x, n, t, c);
     if (points > RATE_FEW_ROWS || points <= c->ta * c->tb)
         return;
     int64_t blocks = (s->bytes + block - 1) / block,
-            size = ((k.extent + blocks - 1) / blocks + k.unit - 1) / k.unit * k.unit;
-    if (size >= k.extent || size * k.inner * c->nr * site->mach->vector_bytes > most)
+            size = ((k->extent + blocks - 1) / blocks + k->unit - 1) / k->unit * k->unit;
+    if (size >= k->extent || size * k->inner * c->nr * site->mach->vector_bytes > most)
         return;
-    c->k = k;
     c->k_block = size;
 }
 
@@ -178,7 +177,7 @@ static bool is_early(const struct site *site, const struct node *n, const struct
  * tile prefetches its share of the next block's panels, when these and its own fit L2. The panels of a product come
  * from L2 for each row of tiles: its steps prefetch the lines that are due some steps later. */
 static void prefetch_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s,
-                            struct tile_schedule *c)
+                            const struct k_dim *k, struct tile_schedule *c)
 {
     int64_t rows = 0;
     bool dot = n->op == OP_DOT, fixed_b = c->b >= 0 && ex_is_const(site->x, t->dims[c->b], &rows) && rows % c->tb == 0;
@@ -187,7 +186,7 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
     if (dot && s->bytes > budget(site->mach, SHARE_L1_UNPREFETCHED))
         c->near = RATE_NEAR_STEPS * dot_group(site->m, n);
     if (c->k_block)
-        c->early = c->k_block * c->k.inner;
+        c->early = c->k_block * k->inner;
     else if (is_early(site, n, s))
         c->early = (int64_t)tile_steps(site, n);
 }
@@ -282,11 +281,12 @@ void block_choose(const struct site *site, struct tile_schedule *c)
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
     c->lines_last = true;
+    struct k_dim k = {.inner = 1};
     struct slice s = slice_of(site, n, t, c);
-    k_block_choose(site, n, t, &s, c);
+    k_block_choose(site, n, t, &s, &k, c);
     c->lines_last = c->k_block || lines_last(site, n, t, c);
     s = slice_of(site, n, t, c);
-    prefetch_choose(site, n, t, &s, c);
+    prefetch_choose(site, n, t, &s, &k, c);
     decode_choose(site, t, c);
     c->next = next_choose(site, n, t, c);
 }

@@ -30,7 +30,7 @@ uint32_t schedule_kinds(const struct site *site)
     return kinds | (!k->form.staged.i && winograd_serves(site->m, k) ? 1u << SCHEDULE_WINOGRAD : 0);
 }
 
-bool schedule_choose(const struct site *site, struct schedule *out)
+static bool kind_choose(const struct site *site, struct schedule *out)
 {
     if (out->kind != SCHEDULE_NONE)
         reduce_choose(site, out);
@@ -40,9 +40,7 @@ bool schedule_choose(const struct site *site, struct schedule *out)
         stage_choose(site, &out->tile);
         block_choose(site, &out->tile);
         scale_choose(site, out);
-        tile_estimate(site, &out->tile);
-        tile_split_choose(site, out);
-        tile_estimate_index(site, out);
+        tile_split_choose(site, &out->tile);
         return true;
     case SCHEDULE_WINOGRAD: winograd_sizes(site, out); return true;
     case SCHEDULE_ATTENTION: return attention_sizes(site, out);
@@ -51,36 +49,52 @@ bool schedule_choose(const struct site *site, struct schedule *out)
     case SCHEDULE_SCATTER: lines_choose(site, out); return true;
     case SCHEDULE_HALO:
         out->halo_lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->outs.data[0])->elem);
-        halo_estimate(site, out);
         return true;
     default: return true;
     }
 }
 
-void schedule_estimate(const struct site *site, struct schedule *s)
+bool schedule_choose(const struct site *site, struct schedule *out)
 {
-    switch (s->kind) {
-    case SCHEDULE_MAP: map_estimate(site, s); break;
-    case SCHEDULE_TILED:
-        tile_estimate(site, &s->tile);
-        tile_estimate_index(site, s);
-        break;
-    case SCHEDULE_WINOGRAD: winograd_estimate(site, s); break;
-    case SCHEDULE_ATTENTION: attention_estimate(site, s); break;
-    case SCHEDULE_SCAN:
-    case SCHEDULE_SCATTER: lines_estimate(site, s); break;
-    case SCHEDULE_HALO: halo_estimate(site, s); break;
-    default: break;
-    }
+    bool ok = kind_choose(site, out);
+    out->ns = ok ? schedule_facts(site, out).ns : 0;
+    return ok;
 }
 
-static const char *tile_words(const struct tile_schedule *t, struct arena *a)
+struct schedule_facts schedule_facts(const struct site *site, const struct schedule *s)
+{
+    node_id *reductions = NEW_ARRAY(site->m->arena, node_id, s->n_reduce + 1);
+    struct schedule_facts f = {.reductions = reductions};
+    if (s->kind != SCHEDULE_NONE)
+        kernel_reductions(site, s->kind, reductions);
+    switch (s->kind) {
+    case SCHEDULE_MAP:
+        f.ns = map_estimate(site, &s->map);
+        f.flops = site->k->anchor.i ? anchor_flops(site) : 0;
+        break;
+    case SCHEDULE_TILED:
+        f.ns = tile_estimate(site, &s->tile);
+        f.flops = anchor_flops(site);
+        if (s->tile.k_block)
+            outer_k(site, graph_node(site->g, site->k->anchor), &f.k);
+        break;
+    case SCHEDULE_WINOGRAD: winograd_estimate(site, &s->winograd, &f); break;
+    case SCHEDULE_ATTENTION: attention_estimate(site, &s->attention, &f); break;
+    case SCHEDULE_SCAN:
+    case SCHEDULE_SCATTER: f.ns = lines_estimate(site, s); break;
+    case SCHEDULE_HALO: f.ns = halo_estimate(site, s->halo_lanes); break;
+    default: break;
+    }
+    return f;
+}
+
+static const char *tile_words(const struct tile_schedule *t, const struct k_dim *k, struct arena *a)
 {
     const char *note = arena_printf(a, "tiles of %u x %u points%s by %u vector%s of %u lanes%s", t->tb, t->ta,
                                     t->flat ? " of whole images" : "", t->nr, t->nr == 1 ? "" : "s", t->lanes,
                                     t->early ? ", panels prefetched a block ahead" : "");
     if (t->k_block)
-        note = arena_printf(a, "%s, in blocks of %lld products", note, (long long)(t->k_block * t->k.inner));
+        note = arena_printf(a, "%s, in blocks of %lld products", note, (long long)(t->k_block * k->inner));
     if (t->chunk)
         note = arena_printf(a, "%s; operand computed for %u tiles at a time%s", note, t->chunk,
                             t->stage_columns ? ", a convolution of one tap included" : "");
@@ -110,9 +124,10 @@ static const char *attention_words(const struct attention_schedule *t, struct ar
 
 const char *schedule_words(const struct module *m, uint32_t kernel)
 {
-    const struct schedule *s = m->schedules.n ? &m->schedules.data[0].of[kernel] : NULL;
+    const struct cpu_schedules *first = m->schedules.n ? &m->schedules.data[0] : NULL;
+    const struct schedule *s = first ? &first->of[kernel] : NULL;
     switch (s ? s->kind : SCHEDULE_NONE) {
-    case SCHEDULE_TILED: return tile_words(&s->tile, m->arena);
+    case SCHEDULE_TILED: return tile_words(&s->tile, &first->facts[kernel].k, m->arena);
     case SCHEDULE_WINOGRAD: return winograd_words(&m->kernels.data[kernel], &s->winograd, m->arena);
     case SCHEDULE_ATTENTION: return attention_words(&s->attention, m->arena);
     default: return NULL;

@@ -10,13 +10,14 @@ enum { FIELD_MOST = 1 << 30 /* of a number without a limit of its own */, TRANSP
 /* A record under check, and what is known of its kernel on this CPU. */
 struct check {
     const struct site *site;
-    struct schedule *s;
+    const struct schedule *s;
     uint32_t item; /* of a field of which there are several */
+    const node_id *reductions;
     struct tile_facts tile; /* SCHEDULE_TILED */
     struct winograd_shape winograd; /* SCHEDULE_WINOGRAD */
     struct attention_shape attention; /* SCHEDULE_ATTENTION */
 };
-/* NULL, or why the field's value is impossible, and which are possible. Fills in what follows from the value. */
+/* NULL, or why the field's value is impossible, and which are possible. */
 typedef const char *field_rule(struct check *);
 
 enum field_type { FIELD_BOOL, FIELD_I32, FIELD_U32, FIELD_I64 };

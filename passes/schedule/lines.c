@@ -30,36 +30,36 @@ void lines_choose(const struct site *site, struct schedule *out)
             lanes /= 2;
         while (lanes > 1 && (int64_t)lanes > extent)
             lanes /= 2;
-        if (lanes > 1)
-            out->lines = (struct lines_schedule){.vec = fast, .lanes = lanes};
+        if (lanes > 1) {
+            out->lines.vec = fast;
+            out->lines.lanes = lanes;
+        }
     }
-    lines_estimate(site, out);
 }
 
-void lines_estimate(const struct site *site, struct schedule *s)
+int64_t lines_estimate(const struct site *site, const struct schedule *s)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     bool scan = s->kind == SCHEDULE_SCAN;
     int64_t steps = scan ? extent_hint(site->x, value_type(site->g, n->out[0])->dims[node_int(n, "axis", 0)]) : 1,
             each = scan ? RATE_SCAN_NS : RATE_SCATTER_NS;
-    s->ns = steps * each;
+    return steps * each;
 }
 
-void halo_estimate(const struct site *site, struct schedule *out)
+int64_t halo_estimate(const struct site *site, uint32_t lanes)
 {
     value_id v = site->k->outs.data[0];
     const struct storage *s = &site->m->storage[v.i];
     const struct type *t = value_type(site->g, v);
     int64_t inside = 1, whole = 1, stores, channels = extent_hint(site->x, t->dims[1]);
-    out->ns = RATE_INDEX_NS;
     for (int32_t d = 2; d < t->rank; d++) {
         int64_t n = extent_hint(site->x, t->dims[d]), more;
         if (!add_i64(s->halo[d], s->halo[s->rank + d], &more) || !add_i64(n, more, &more) ||
             !mul_i64(inside, n, &inside) || !mul_i64(whole, more, &whole))
-            return;
+            return RATE_INDEX_NS;
     }
     stores = whole - inside < INT32_MAX ? whole - inside : INT32_MAX;
     if (!s->dim[1].block) /* lane by lane */
-        stores *= channels < out->halo_lanes ? channels : out->halo_lanes;
-    out->ns += stores * RATE_MAP_LINE / RATE_CYCLES_PER_NS;
+        stores *= channels < lanes ? channels : lanes;
+    return RATE_INDEX_NS + stores * RATE_MAP_LINE / RATE_CYCLES_PER_NS;
 }

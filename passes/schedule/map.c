@@ -114,13 +114,11 @@ bool map_split_serves(const struct site *site, const struct map_schedule *s)
 }
 
 /* Few indices that take long: the next loop is cut into parts that are indices of their own. */
-static void parts_choose(const struct site *site, struct schedule *out)
+static void parts_choose(const struct site *site, struct map_schedule *s)
 {
-    struct map_schedule *s = &out->map;
     uint32_t at = parted_loop(site, s);
     int64_t indices = 1, steps;
-    map_estimate(site, out);
-    int64_t parts = out->ns / RATE_SPLIT_LEAST_NS;
+    int64_t parts = map_estimate(site, s) / RATE_SPLIT_LEAST_NS;
     for (uint32_t i = 0; i < s->parallel; i++)
         if (!mul_i64(indices, extent_hint(site->x, extent_of(site, s->loop[i])), &indices))
             return;
@@ -225,10 +223,8 @@ void map_choose(const struct site *site, struct schedule *out)
     }
     split_choose(site, s);
     cuts_choose(site, s);
-    parts_choose(site, out);
+    parts_choose(site, s);
     s->remainder = tail_choose(site, s);
-    map_estimate(site, out);
-    out->flops = k->anchor.i ? anchor_flops(site) : 0;
 }
 
 /* Does a node before number i of the kernel read v? Then its lines are in L1. Of a stored concat the kernel of a piece
@@ -274,16 +270,16 @@ static int64_t vector_cycles(const struct site *site)
     return cycles;
 }
 
-void map_estimate(const struct site *site, struct schedule *s)
+int64_t map_estimate(const struct site *site, const struct map_schedule *s)
 {
     int64_t lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), work = 1;
-    for (uint32_t i = s->map.parallel; i < s->map.n_loops; i++)
-        work *= extent_hint(site->x, extent_of(site, s->map.loop[i]));
-    if (s->map.split && map_split_serves(site, &s->map)) {
-        int32_t dim = s->map.loop[s->map.parallel - 1];
-        int64_t extent = extent_hint(site->x, extent_of(site, dim)), step = dim == s->map.vec ? s->map.lanes : 1;
-        work *= s->map.split < extent / step ? s->map.split * step : extent;
+    for (uint32_t i = s->parallel; i < s->n_loops; i++)
+        work *= extent_hint(site->x, extent_of(site, s->loop[i]));
+    if (s->split && map_split_serves(site, s)) {
+        int32_t dim = s->loop[s->parallel - 1];
+        int64_t extent = extent_hint(site->x, extent_of(site, dim)), step = dim == s->vec ? s->lanes : 1;
+        work *= s->split < extent / step ? s->split * step : extent;
     }
-    int64_t vectors = s->map.vec < 0 ? work : (work + lanes - 1) / lanes;
-    s->ns = RATE_INDEX_NS + (vectors < INT32_MAX ? vectors : INT32_MAX) * vector_cycles(site) / RATE_CYCLES_PER_NS;
+    int64_t vectors = s->vec < 0 ? work : (work + lanes - 1) / lanes;
+    return RATE_INDEX_NS + (vectors < INT32_MAX ? vectors : INT32_MAX) * vector_cycles(site) / RATE_CYCLES_PER_NS;
 }

@@ -6,11 +6,11 @@
 enum { BODY_WINDOW = 320, BODY_CONTRACTION = 48 /* statements */, SUMS = 4, BOOL_LANES = 16 };
 
 /* Is it the template itself that computes this node? */
-static bool is_template(const struct site *site, const struct schedule *s, node_id id)
+static bool is_template(const struct site *site, enum schedule_kind kind, node_id id)
 {
     const struct attention *a = site->k->form.attention;
-    return (s->kind == SCHEDULE_WINOGRAD && id.i == site->k->anchor.i) ||
-           (s->kind == SCHEDULE_ATTENTION && (id.i == a->scores.i || id.i == a->values.i));
+    return (kind == SCHEDULE_WINOGRAD && id.i == site->k->anchor.i) ||
+           (kind == SCHEDULE_ATTENTION && (id.i == a->scores.i || id.i == a->values.i));
 }
 
 /* Vectors along the innermost reduced dim: as long as it is, and several of them where that is long. */
@@ -43,10 +43,10 @@ bool reduce_is_apart(const struct site *site, const struct node *n)
 }
 
 /* Windows are unrolled further than contractions, so that points share loads across taps. */
-static struct reduce_schedule reduction_of(const struct site *site, const struct schedule *s, node_id id)
+static struct reduce_schedule reduction_of(const struct site *site, enum schedule_kind kind, node_id id)
 {
     const struct node *n = graph_node(site->g, id);
-    struct reduce_schedule r = {.node = id, .sums = 1, .unroll = BODY_CONTRACTION};
+    struct reduce_schedule r = {.sums = 1, .unroll = BODY_CONTRACTION};
     r.row = row_taps(site, n).dim >= 0;
     if (n->op == OP_WINDOW || n->op == OP_ARGWINDOW ||
         (n->op == OP_CONV && !r.row && ex_is(site->x, value_type(site->g, n->in[1])->dims[1], 1)))
@@ -56,7 +56,7 @@ static struct reduce_schedule reduction_of(const struct site *site, const struct
     r.prefetch = reduce_is_apart(site, n);
     r.by_lane = tile_by_lane(site, n);
     r.matrix = tile_matrix(site, n);
-    r.halves = id.i == site->k->anchor.i && s->kind == SCHEDULE_TILED ? tile_halves(site, n) : 0;
+    r.halves = id.i == site->k->anchor.i && kind == SCHEDULE_TILED ? tile_halves(site, n) : 0;
     r.scaled = !r.halves && block_factor(site, n, &(struct block_factor){.factor = 0});
     return r;
 }
@@ -76,19 +76,30 @@ static uint32_t kept_lanes(const struct site *site, const struct row_local *l)
     return lanes;
 }
 
+uint32_t kernel_reductions(const struct site *site, enum schedule_kind kind, node_id *out)
+{
+    const struct kernel *k = site->k;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        node_id id = k->nodes.data[i];
+        bool seen = op_shape(graph_node(site->g, id)->op) != SHAPE_REDUCE || is_template(site, kind, id);
+        for (uint32_t j = 0; j < n; j++)
+            seen |= out[j].i == id.i;
+        if (!seen)
+            out[n++] = id;
+    }
+    return n;
+}
+
 void reduce_choose(const struct site *site, struct schedule *s)
 {
     const struct kernel *k = site->k;
+    node_id *nodes = NEW_ARRAY(site->arena, node_id, k->nodes.n + 1);
     s->reduce = NEW_ARRAY(site->m->arena, struct reduce_schedule, k->nodes.n + 1);
     s->kept = NEW_ARRAY(site->m->arena, struct kept_schedule, k->locals.n + 1);
-    for (uint32_t i = 0; i < k->nodes.n; i++) {
-        node_id id = k->nodes.data[i];
-        bool seen = op_shape(graph_node(site->g, id)->op) != SHAPE_REDUCE || is_template(site, s, id);
-        for (uint32_t j = 0; j < s->n_reduce; j++)
-            seen |= s->reduce[j].node.i == id.i;
-        if (!seen)
-            s->reduce[s->n_reduce++] = reduction_of(site, s, id);
-    }
+    s->n_reduce = kernel_reductions(site, s->kind, nodes);
+    for (uint32_t i = 0; i < s->n_reduce; i++)
+        s->reduce[i] = reduction_of(site, s->kind, nodes[i]);
     for (; s->n_kept < k->locals.n; s->n_kept++)
         s->kept[s->n_kept].lanes = kept_lanes(site, &k->locals.data[s->n_kept]);
 }

@@ -1,9 +1,9 @@
 /* The schedule of a kernel on one CPU, as data: how its loops are cut, which dims lie in lanes and registers, what is
- * staged, blocked and prefetched, and what the cost model estimates.
+ * staged, blocked and prefetched.
  *
- * In: a kernel whose values have storages, a machine. Out: one record (struct schedule), which prints and parses
- * (text.c), is verified (verify.c) and changed by --choose and --schedules. The emitters (passes/emit) take
- * it and choose nothing.
+ * In: a kernel whose values have storages, a machine. Out: one record of decisions (struct schedule), which prints and
+ * parses (text.c), is verified (verify.c) and changed by --choose and --schedules; and the facts that follow from it
+ * (struct schedule_facts). The emitters (passes/emit) take both and choose nothing.
  */
 #ifndef MCC_PASSES_SCHEDULE_H
 #define MCC_PASSES_SCHEDULE_H
@@ -67,7 +67,6 @@ struct lines_schedule {
 
 /* A reduction of the kernel, its anchor or one inside of a map: reduce, window, contraction. */
 struct reduce_schedule {
-    node_id node;
     uint32_t lanes; /* along the innermost reduced dim, where memory is contiguous there and the point has no lanes; 0:
                        never */
     uint32_t sums; /* vectors of partial results then, which do not wait for one another */
@@ -113,7 +112,6 @@ struct tile_schedule {
     uint32_t interleave, interleave_least; /* results whose epilogues are computed statement by statement in turn, if
                                     they have so many each */
     int64_t k_block; /* indices of a block of that dim, but the last one; 0: the sums stay in registers */
-    struct k_dim k; /* ... then known */
     int64_t split; /* tiles along tile_split_dim, or of a flat tile, that a parallel index goes through; 0: all, or one
                     * where each is an index anyway */
     int64_t decode; /* with more points (of an image) the second operand, which the kernel computes, is computed into
@@ -122,7 +120,6 @@ struct tile_schedule {
     int64_t early; /* ... and the next block's panels during so many steps of this one; 0: not */
     bool next; /* prefetch: the steps of rows that fill no tile ask for the same lines of the next block's panels,
                   scales too */
-    int64_t ns; /* estimated: all points along a and b of a block of vectors */
 };
 
 /* Where a kernel has its U from: it derives it, open has, or the file has it. */
@@ -161,6 +158,7 @@ struct attention_schedule {
     uint32_t terms; /* vectors of rows whose exponentials are computed at once */
 };
 
+/* Decisions alone: each member but the lengths of arrays has its row in fields.def. */
 struct schedule {
     enum schedule_kind kind;
     struct map_schedule map; /* SCHEDULE_MAP */
@@ -170,9 +168,16 @@ struct schedule {
     struct winograd_schedule winograd; /* SCHEDULE_WINOGRAD */
     struct attention_schedule attention; /* SCHEDULE_ATTENTION */
     uint32_t n_reduce, n_kept;
-    struct reduce_schedule *reduce; /* of the kernel's reductions, as kernel.nodes has them, ... */
-    struct kept_schedule *kept; /* ... of kernel.locals */
-    int64_t ns; /* estimated per parallel index: what the runtime cuts the work of its threads by */
+    struct reduce_schedule *reduce; /* of schedule_facts.reductions */
+    struct kept_schedule *kept; /* of kernel.locals */
+    int64_t ns; /* per parallel index: what the runtime cuts the work of its threads by; schedule_facts.ns, or told */
+};
+
+/* What follows from a kernel, its record and the CPU (schedule_facts). */
+struct schedule_facts {
+    const node_id *reductions; /* number i of the record's is of this node */
+    struct k_dim k; /* the dim that tile.k_block cuts */
+    int64_t ns; /* estimated per parallel index */
     uint64_t flops; /* of the whole kernel, as extent_counted has its extents */
 };
 
@@ -188,12 +193,11 @@ bool schedule_choose(const struct site *, struct schedule *out);
 /* What --choose says of the kernel goes into the record, if schedule_verify takes it; else it is a warning. False after
  * a diagnostic. */
 bool schedule_chosen(const struct site *, struct schedule *);
-/* The estimate anew, after fields have changed. */
-void schedule_estimate(const struct site *, struct schedule *);
+/* In the module's arena. */
+struct schedule_facts schedule_facts(const struct site *, const struct schedule *);
 /* Is the record possible for this kernel on this CPU, by the bounds and rules of its fields (fields.def)? Else *why
- * names the field, its value and what is possible; it may stay empty after a diagnostic. Fills in what follows from the
- * others. The cost model is not run. */
-bool schedule_verify(const struct site *, struct schedule *, struct strbuf *why);
+ * names the field, its value and what is possible; it may stay empty after a diagnostic. The cost model is not run. */
+bool schedule_verify(const struct site *, const struct schedule *, struct strbuf *why);
 /* The pass: a record for every kernel, for one CPU more (module.schedules). What --schedules says of a kernel replaces
  * what the cost model says. False after a diagnostic. */
 bool schedule(struct module *, const char *cpu, const struct machine *);
@@ -369,15 +373,17 @@ expr_id tile_parts(struct exprs *, const struct type *result, const struct tile_
 /* schedule/reduce.c: the reductions that the kernel's template leaves to em_reduce_points and em_reduce_one, and what
  * it keeps. */
 void reduce_choose(const struct site *, struct schedule *);
+/* The nodes of these reductions, as kernel.nodes has them; into out, of as many at least. How many. */
+uint32_t kernel_reductions(const struct site *, enum schedule_kind, node_id *out);
 /* Is the operand of a convolution walked through in blocks of channels, an image apart? */
 bool reduce_is_apart(const struct site *, const struct node *);
 /* schedule/split.c: parts of the rows; may there be any, and how many there are (a guess where that is open). */
-void tile_split_choose(const struct site *, struct schedule *);
+void tile_split_choose(const struct site *, struct tile_schedule *);
 bool tile_split_serves(const struct site *, const struct tile_schedule *);
 int64_t tile_split_parts(const struct site *, const struct tile_schedule *);
 /* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
 void map_choose(const struct site *, struct schedule *);
-void map_estimate(const struct site *, struct schedule *);
+int64_t map_estimate(const struct site *, const struct map_schedule *);
 /* May an index do several steps of the last parallel loop? */
 bool map_split_serves(const struct site *, const struct map_schedule *);
 /* May the vector that is not full have code of its own? There is one, and loops inside of the lanes', or indices of
@@ -395,9 +401,9 @@ bool cuts_serve(const struct site *, const struct map_schedule *);
  * waits for the one before and rows that lie far apart come by several lines. */
 enum { LINE_REGISTERS = 8 };
 void lines_choose(const struct site *, struct schedule *);
-void lines_estimate(const struct site *, struct schedule *);
+int64_t lines_estimate(const struct site *, const struct schedule *);
 /* And what an index of a halo costs: a store at each point beside the image. */
-void halo_estimate(const struct site *, struct schedule *);
+int64_t halo_estimate(const struct site *, uint32_t lanes);
 /* May the lanes of a scan or a scatter lie along that dim? */
 bool lines_serve(const struct site *, int32_t vec);
 /* schedule/packed.c: may a vector hold so many points of the last loop but one, and how many are best? The loops are
@@ -424,15 +430,14 @@ bool stage_by_rows(const struct site *, struct tile_schedule *);
 /* schedule/block.c: is it a contraction whose vectors of columns all rows share, so that the order of rows and columns
  * is free? */
 bool tile_shares_columns(const struct site *, const struct node *, const struct tile_schedule *);
-/* schedule/tile.c: the dims, lanes and register tile of an anchor, ns per parallel index and flops. */
+/* schedule/tile.c: the dims, lanes and register tile of an anchor. */
 void tile_choose(const struct site *, struct schedule *);
 /* Scratch of a block of vectors of a second operand that is computed first (tile.decode); 0: it can't be. */
 int64_t decode_bytes(const struct site *, const struct tile_schedule *);
 /* Points of a row of columns, or of an image, that read the same block of it. */
 expr_id decode_points(struct exprs *, const struct node *, const struct type *, const struct tile_schedule *);
-/* tile.ns, and schedule.ns of it. */
-void tile_estimate(const struct site *, struct tile_schedule *);
-void tile_estimate_index(const struct site *, struct schedule *);
+/* ns of a parallel index. */
+int64_t tile_estimate(const struct site *, const struct tile_schedule *);
 /* Do the sums of a register tile fit the registers, beside what they are multiplied with? n: the anchor, or what is
  * computed in front of it. */
 bool tile_fits(const struct site *, const struct node *n, const struct tile_schedule *);
@@ -467,7 +472,8 @@ void winograd_sizes(const struct site *, struct schedule *);
 bool attention_sizes(const struct site *, struct schedule *);
 /* Do conditions bound the keys that a row sees? */
 bool attention_reach(const struct site *, const struct attention_shape *);
-void winograd_estimate(const struct site *, struct schedule *);
-void attention_estimate(const struct site *, struct schedule *);
+/* ns and flops. */
+void winograd_estimate(const struct site *, const struct winograd_schedule *, struct schedule_facts *);
+void attention_estimate(const struct site *, const struct attention_schedule *, struct schedule_facts *);
 
 #endif

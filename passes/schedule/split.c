@@ -37,19 +37,17 @@ static int64_t indices_of(const struct site *site, const struct node *n, const s
     return indices;
 }
 
-void tile_split_choose(const struct site *site, struct schedule *s)
+void tile_split_choose(const struct site *site, struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    struct tile_schedule *c = &s->tile;
     c->split = 0;
     if (site->k->kind != KERNEL_CONTRACT || (c->flat && !c->k_block) || c->decode || !tile_split_serves(site, c))
         return;
-    tile_estimate_index(site, s);
-    int64_t tiles = tiles_of(site, t, *c), indices = indices_of(site, n, t, c),
+    int64_t tiles = tiles_of(site, t, *c), indices = indices_of(site, n, t, c), ns = tile_estimate(site, c),
             parts = indices > 0 ? ceil_of(RATE_SPLIT_INDICES, indices) : 1;
-    if (parts > s->ns / RATE_SPLIT_LEAST_NS)
-        parts = s->ns / RATE_SPLIT_LEAST_NS;
+    if (parts > ns / RATE_SPLIT_LEAST_NS)
+        parts = ns / RATE_SPLIT_LEAST_NS;
     if (parts < 2 || tiles < 2 || indices >= RATE_SPLIT_INDICES / 2)
         return;
     c->split = parts < tiles ? ceil_of(tiles, parts) : 1;

@@ -45,11 +45,11 @@ static void field_print(const struct field *f, const struct schedule *s, uint32_
 }
 
 /* The fields of each reduction behind a line that says which one it is. */
-static void reductions_print(const struct module *m, const struct schedule *s, const struct field *f, uint32_t n,
-                             struct strbuf *out)
+static void reductions_print(const struct module *m, const struct schedule *s, const node_id *nodes,
+                             const struct field *f, uint32_t n, struct strbuf *out)
 {
     for (uint32_t k = 0; k < s->n_reduce; k++) {
-        const struct node *node = graph_node(m->g, s->reduce[k].node);
+        const struct node *node = graph_node(m->g, nodes[k]);
         strbuf_printf(out, "  # reduce.%u: %s of ", k, op_name(node->op));
         strbuf_quoted(out, source_label(source_get(m->ctx, node->src)));
         strbuf_printf(out, "\n");
@@ -58,7 +58,8 @@ static void reductions_print(const struct module *m, const struct schedule *s, c
     }
 }
 
-static void record_print(const struct module *m, value_id staged, const struct schedule *s, struct strbuf *out)
+static void record_print(const struct module *m, value_id staged, const struct schedule *s,
+                         const struct schedule_facts *facts, struct strbuf *out)
 {
     for (uint32_t i = 0; i < schedule_field_count; i++) {
         const struct field *f = &schedule_fields[i];
@@ -68,7 +69,7 @@ static void record_print(const struct module *m, value_id staged, const struct s
         if (f->via == offsetof(struct schedule, reduce)) {
             while (i + n < schedule_field_count && f[n].via == f->via)
                 n++;
-            reductions_print(m, s, f, n, out);
+            reductions_print(m, s, facts->reductions, f, n, out);
             i += n - 1;
             continue;
         }
@@ -77,8 +78,8 @@ static void record_print(const struct module *m, value_id staged, const struct s
     }
     if (staged.i)
         strbuf_printf(out, "  # staged: %%%u, which the kernel computes itself\n", staged.i);
-    if (s->flops)
-        strbuf_printf(out, "  # %llu floating-point operations\n", (unsigned long long)s->flops);
+    if (facts->flops)
+        strbuf_printf(out, "  # %llu floating-point operations\n", (unsigned long long)facts->flops);
 }
 
 void schedules_print(const struct module *m, struct strbuf *out)
@@ -91,7 +92,7 @@ void schedules_print(const struct module *m, struct strbuf *out)
             strbuf_printf(out, "schedule k%u ", i);
             strbuf_quoted(out, kernel_label(m, &m->kernels.data[i]));
             strbuf_printf(out, " %s: %s\n", m->schedules.data[v].cpu, kind_names[s->kind]);
-            record_print(m, m->kernels.data[i].form.staged, s, out);
+            record_print(m, m->kernels.data[i].form.staged, s, &m->schedules.data[v].facts[i], out);
             strbuf_printf(out, "\n");
         }
 }
@@ -272,10 +273,8 @@ bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, st
         if (why.n)
             return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s: %s", m->told_path, t->line,
                             kernel, cpu, why.data);
-        int64_t ns = s->ns;
-        schedule_estimate(site, s);
-        if (says(t, offsetof(struct schedule, ns)))
-            s->ns = ns;
+        if (!says(t, offsetof(struct schedule, ns)))
+            s->ns = schedule_facts(site, s).ns;
     }
     return true;
 }

@@ -469,7 +469,6 @@ void tile_choose(const struct site *site, struct schedule *out)
         c.nr = out->tile.nr;
     }
     c.chunk = out->tile.chunk;
-    out->flops = anchor_flops(site);
     out->tile = c;
 }
 
@@ -505,7 +504,8 @@ static int64_t horizontal_cost(const struct site *site, const struct node *n, in
     return (adds > lines ? adds : lines) + RATE_HORIZONTAL * STEP;
 }
 
-void tile_estimate(const struct site *site, struct tile_schedule *c)
+/* All points along a and b of a block of vectors. */
+static int64_t block_estimate(const struct site *site, const struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
@@ -516,22 +516,19 @@ void tile_estimate(const struct site *site, struct tile_schedule *c)
         a.n *= b.n;
         b.n = 1;
     }
-    if (c->vec < 0 && n->op == OP_REDUCE && reduce_horizontal(site->m, n)) {
-        c->ns = horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
-        return;
-    }
+    if (c->vec < 0 && n->op == OP_REDUCE && reduce_horizontal(site->m, n))
+        return horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
     int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, c->ta, c->tb, c->nr, &step);
     if (is_emulated(site, n))
         cost *= RATE_DOT_STATEMENTS;
     int64_t each = cost / (vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1);
-    c->ns = steps * (each > 0 ? each : 1) / (RATE_CYCLES_PER_NS * STEP);
+    return steps * (each > 0 ? each : 1) / (RATE_CYCLES_PER_NS * STEP);
 }
 
-void tile_estimate_index(const struct site *site, struct schedule *s)
+int64_t tile_estimate(const struct site *site, const struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    const struct tile_schedule *c = &s->tile;
     int64_t lots = 1, parts = 1, extent = 0; /* an index is lots / parts of the points of a block of vectors */
     for (int32_t d = 0; d < t->rank && c->k_block; d++)
         if (tile_is_line(n, c, d) && ex_is_const(site->x, t->dims[d], &extent))
@@ -543,6 +540,6 @@ void tile_estimate_index(const struct site *site, struct schedule *s)
         parts = tile_count(site->x, t, c);
     }
     parts *= tile_split_parts(site, c);
-    s->ns = RATE_INDEX_NS + (int64_t)((double)c->ns * (double)lots / (double)(parts > 0 ? parts : 1)) +
-            stage_ns(site, c);
+    double ns = (double)block_estimate(site, c) * (double)lots / (double)(parts > 0 ? parts : 1);
+    return RATE_INDEX_NS + (int64_t)ns + stage_ns(site, c);
 }

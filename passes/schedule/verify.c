@@ -50,7 +50,7 @@ static const struct reduce_schedule *reduction(const struct check *c)
 
 static const struct node *reduced_node(const struct check *c)
 {
-    return graph_node(c->site->g, reduction(c)->node);
+    return graph_node(c->site->g, c->reductions[c->item]);
 }
 
 const char *rule_reduce_lanes(struct check *c)
@@ -102,7 +102,8 @@ const char *rule_reduce_scaled(struct check *c)
 
 const char *rule_reduce_halves(struct check *c)
 {
-    bool may = c->s->kind == SCHEDULE_TILED && reduction(c)->node.i == c->site->k->anchor.i && !reduction(c)->scaled;
+    bool may = c->s->kind == SCHEDULE_TILED && c->reductions[c->item].i == c->site->k->anchor.i &&
+               !reduction(c)->scaled;
     return unless(!reduction(c)->halves || (may && reduction(c)->halves <= tile_halves(c->site, reduced_node(c))),
                   "only a product that f16-sums allows is summed so, on a CPU with FP16 arithmetic; here 0");
 }
@@ -147,9 +148,10 @@ static bool kind_holds(const struct site *site, const struct schedule *s, struct
     return !why->n;
 }
 
-bool schedule_verify(const struct site *site, struct schedule *s, struct strbuf *why)
+bool schedule_verify(const struct site *site, const struct schedule *s, struct strbuf *why)
 {
-    struct check c = {.site = site, .s = s};
+    node_id *reductions = NEW_ARRAY(site->arena, node_id, s->n_reduce + 1);
+    struct check c = {.site = site, .s = s, .reductions = reductions};
     if (!kind_holds(site, s, why))
         return false;
     for (uint32_t i = 0; i < schedule_field_count; i++)
@@ -157,6 +159,7 @@ bool schedule_verify(const struct site *site, struct schedule *s, struct strbuf 
             field_holds(&c, &schedule_fields[i], false, why);
     if (why->n)
         return false;
+    kernel_reductions(site, s->kind, reductions);
     if (s->kind == SCHEDULE_TILED)
         c.tile = tile_facts(site);
     if (s->kind == SCHEDULE_WINOGRAD)

@@ -166,24 +166,24 @@ const char *rule_staged_ahead(struct check *c)
 /* A block of the reduced dim has whole units and is less than the dim; the sums of all points wait in scratch. */
 const char *rule_tile_block(struct check *c)
 {
-    struct tile_schedule *s = &c->s->tile;
+    const struct tile_schedule *s = &c->s->tile;
     const struct type *t = result(c);
+    struct k_dim k;
     int64_t sums = 1, extent;
     if (!s->k_block)
         return NULL;
-    bool may = tile_shares_columns(c->site, anchor(c), s) && outer_k(c->site, anchor(c), &s->k);
+    bool may = tile_shares_columns(c->site, anchor(c), s) && outer_k(c->site, anchor(c), &k);
     for (int32_t d = 0; may && d < t->rank; d++)
         may = d == s->vec || (ex_is_const(c->site->x, t->dims[d], &extent) && mul_i64(sums, extent, &sums));
     if (!may)
         return "this contraction's sums can't be cut into blocks; here 0";
-    if (s->k_block >= s->k.extent || s->k_block % s->k.unit != 0)
-        return arena_printf(c->site->m->arena, "a block is a multiple of %lld, below %lld", (long long)s->k.unit,
-                            (long long)s->k.extent);
+    if (s->k_block >= k.extent || s->k_block % k.unit != 0)
+        return arena_printf(c->site->m->arena, "a block is a multiple of %lld, below %lld", (long long)k.unit,
+                            (long long)k.extent);
     sums = tile_block_points(c->site->x, anchor(c), t, s);
     if (!mul_i64(sums, (int64_t)s->nr * s->lanes * 4, &sums) || sums > CHUNK_BYTES_MOST)
         return "the sums between two blocks take more than 16 MiB; here 0";
-    s->lines_last = true;
-    return NULL;
+    return unless(s->lines_last, "blocks need lines.last 1");
 }
 
 const char *rule_tile_split(struct check *c)

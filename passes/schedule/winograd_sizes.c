@@ -318,9 +318,8 @@ static uint32_t transform_rows(const struct machine *m, const struct winograd_si
 
 /* Cycles of what is done at each parallel index, in ns, with its share of what a thread keeps, and the work of a
  * convolution by that form. */
-void winograd_estimate(const struct site *site, struct schedule *out)
+void winograd_estimate(const struct site *site, const struct winograd_schedule *s, struct schedule_facts *f)
 {
-    const struct winograd_schedule *s = &out->winograd;
     struct winograd_shape shape, *w = &shape;
     winograd_shape(site, s->m, &shape);
     int64_t each = s->chunk * s->span < w->known_tiles ? s->chunk * s->span : w->known_tiles;
@@ -328,10 +327,10 @@ void winograd_estimate(const struct site *site, struct schedule *out)
             indices = groups * ceil_of(w->known_tiles, s->chunk * s->span);
     int64_t derive = s->source ? 0 : w->points * w->ic * s->group * s->lanes * 4 / 64 * RATE_WINOGRAD_U_LINE;
     int64_t transforms = each * (w->icv * RATE_WINOGRAD_INPUT / groups + s->group * RATE_WINOGRAD_OUTPUT);
-    out->ns = RATE_BLOCK_INDEX_NS +
-              (products + transforms + (s->resident ? derive / indices : derive)) / RATE_CYCLES_PER_NS;
+    f->ns = RATE_BLOCK_INDEX_NS +
+            (products + transforms + (s->resident ? derive / indices : derive)) / RATE_CYCLES_PER_NS;
     int64_t tiles = extent_counted(site->m, w->tiles); /* not the guess */
-    out->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
+    f->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }
 
 /* U is resident where L2 holds all of it beside a register tile's V and M, and several tiles use it. */
@@ -374,5 +373,4 @@ void winograd_sizes(const struct site *site, struct schedule *out)
     choose_slice(w);
     choose_early(w);
     w->s->near_sums = w->s->slice < w->icv;
-    winograd_estimate(site, out);
 }

@@ -342,6 +342,14 @@ def rows():
     return nodes, inputs, [value(f"y{k}", None) for k in "abcdefg"], arrays
 
 
+def test_blocks_need_their_order(tmp_path):
+    """Blocks of a long sum, and lines outside of blocks of vectors: refused, not set right silently."""
+    model, told = save(tmp_path / "net.onnx", *rows()), tmp_path / "told.txt"
+    told.write_text(re.sub(r"(lines.last +)1((?:.*\n)(?:  (?!reduce.block).*\n)*  reduce.block +[1-9])", r"\g<1>0\2", records(model), count=1))
+    done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "a.so")
+    assert done.returncode == 2 and re.search(r"reduce.block is \d+: blocks need lines.last 1", done.stderr), done.stderr
+
+
 def test_parts_of_rows(tmp_path):
     """A part for each tile, parts that do not divide them, one of all: the same bits on any number of threads."""
     model, rng = save(tmp_path / "net.onnx", *rows()), np.random.default_rng(7)

@@ -85,7 +85,7 @@ static bool derive_kernel(struct module *m, const struct machine *mach, uint32_t
     struct ltype floats = {ELEM_F32, 0}, plain = {of, 0};
     arena_init(&scratch, m->ctx);
     const struct site site = {m, &k, m->g, m->ctx->exprs, &scratch, mach};
-    if (!em_begin(&em, &site, NULL, name))
+    if (!em_begin(&em, &site, NULL, NULL, name))
         return false;
     d.w = lf_arg(em.f, plain, LARG_IN | LARG_NOALIAS, 64, "weights");
     d.u = lf_arg(em.f, floats, LARG_OUT | LARG_NOALIAS, 64, "transformed");
