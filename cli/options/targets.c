@@ -169,9 +169,9 @@ static bool has_use(const struct module *m, const struct target_row *t)
     struct uses uses = {.halves = false};
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         node_id anchor = m->kernels.data[i].anchor;
-        uint32_t group = anchor.i ? dot_group(m, graph_node(m->g, anchor)) : 1;
-        uses.dot[DOT_U8] |= group == 4;
-        uses.dot[DOT_BF16] |= group == 2;
+        enum dot_kind kind = anchor.i ? dot_kind_of(m, graph_node(m->g, anchor)) : DOT_KINDS;
+        if (kind < DOT_KINDS)
+            uses.dot[kind] = true;
         uses.halves |= anchor.i && node_elem(graph_node(m->g, anchor), "part") == ELEM_F16;
     }
     uint32_t grades = grades_of(t, &uses);

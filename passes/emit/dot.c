@@ -99,6 +99,12 @@ static struct operand_place place_of(struct em *em, value_id v)
     return (struct operand_place){&em->m->storage[v.i], em_buffer(em, v), 0};
 }
 
+/* An integer or a truth value of one byte; f8 is an f32 in registers. */
+static bool is_byte(enum elem e)
+{
+    return elem_size(e) == 1 && elem_class(e) != 'F';
+}
+
 static bool is_stored(struct em *em, value_id v)
 {
     if (is_staged(em, v))
@@ -164,7 +170,7 @@ static bool load_turned(struct em *em, const struct group *g, lreg *result)
 {
     const struct storage *s = &em->m->storage[g->v.i];
     enum elem e = value_type(em->g, g->v)->elem;
-    if (!is_stored(em, g->v) || elem_size(e) != 1 || g->size * g->lanes > 64 || ex_truth(em->x, g->cond) != TRUE_)
+    if (!is_stored(em, g->v) || !is_byte(e) || g->size * g->lanes > 64 || ex_truth(em->x, g->cond) != TRUE_)
         return false;
     expr_id idx[RANK_MAX], first = storage_address(em->x, s, g->idx), coef, rest = first;
     const struct em_sym *lane = NULL;
@@ -302,7 +308,7 @@ static bool compute_group(struct em *em, const struct group *g, lreg *result)
     double f = 0;
     int64_t i = 0;
     if (!n || is_stored(em, g->v) || g->valid < g->size || ex_truth(em->x, g->cond) != TRUE_ ||
-        elem_size(value_type(em->g, g->v)->elem) != 1 || value_is_splat(em->g, g->v, &f, &i))
+        !is_byte(value_type(em->g, g->v)->elem) || value_is_splat(em->g, g->v, &f, &i))
         return false;
     if (op_shape(n->op) == SHAPE_VIEW) {
         if (!group_behind(em, g, n, &from, first))
@@ -313,7 +319,7 @@ static bool compute_group(struct em *em, const struct group *g, lreg *result)
     if (op_shape(n->op) != SHAPE_MAP)
         return false;
     for (uint32_t k = 0; k < n->n_in; k++)
-        if (elem_size(value_type(em->g, n->in[k])->elem) != 1)
+        if (!is_byte(value_type(em->g, n->in[k])->elem))
             return false;
     for (uint32_t k = 0; k < n->n_in; k++) {
         enum elem e = value_type(em->g, n->in[k])->elem;

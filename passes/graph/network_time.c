@@ -32,7 +32,8 @@ static double contraction_ns(const struct graph *g, const struct node *n)
     if (!(columns >= 1))
         return 0;
     double operations = 2 * elements_hint(g, n->out[0]) * (elements / columns), bytes = elements * elem_size(w->elem);
-    double computed = operations / (elem_size(w->elem) == 1 ? BYTE_OPS_A_NS : FLOPS_A_NS), read = bytes / BYTES_A_NS;
+    bool whole = elem_size(w->elem) == 1 && elem_class(w->elem) != 'F';
+    double computed = operations / (whole ? BYTE_OPS_A_NS : FLOPS_A_NS), read = bytes / BYTES_A_NS;
     return computed > read ? computed : read;
 }
 

@@ -115,39 +115,46 @@ bool dot_scaled(const struct node *n)
     return n->op == OP_DOT && n->n_in > 2;
 }
 
-uint32_t dot_group(const struct module *m, const struct node *n)
+enum dot_kind dot_kind_of(const struct module *m, const struct node *n)
 {
     static const struct {
         enum elem a, b, sum;
-        uint32_t group;
+        enum dot_kind kind;
     } rows[] = {
-        {ELEM_U8, ELEM_I8, ELEM_I32, 4},     {ELEM_I8, ELEM_I8, ELEM_I32, 4},
-        {ELEM_I8, ELEM_U8, ELEM_F32, 4}, /* with scales */
-        {ELEM_I8, ELEM_I8, ELEM_F32, 4},     {ELEM_BF16, ELEM_BF16, ELEM_BF16, 2},
-        {ELEM_BF16, ELEM_BF16, ELEM_F32, 2},
+        {ELEM_U8, ELEM_I8, ELEM_I32, DOT_U8},       {ELEM_I8, ELEM_I8, ELEM_I32, DOT_U8},
+        {ELEM_I8, ELEM_U8, ELEM_F32, DOT_U8}, /* with scales */
+        {ELEM_I8, ELEM_I8, ELEM_F32, DOT_U8},       {ELEM_BF16, ELEM_BF16, ELEM_BF16, DOT_BF16},
+        {ELEM_BF16, ELEM_BF16, ELEM_F32, DOT_BF16},
     };
     uint32_t n_contract;
     int64_t extent = 0;
     bool taps = conv_depthwise(m->g, n);
     if (n->op != OP_DOT && (n->op != OP_CONV || (node_int(n, "groups", 1) != 1 && (!taps || conv_pixel_lanes(m, n)))))
-        return 1;
+        return DOT_KINDS;
     const struct type *a = value_type(m->g, n->in[0]), *b = value_type(m->g, n->in[1]),
                       *sum = value_type(m->g, n->out[0]);
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
     if (n->op == OP_DOT && !n_contract)
-        return 1;
+        return DOT_KINDS;
     int64_t along = contract ? contract[n_contract - 1] : taps ? b->rank - 1 : 1;
     if (!ex_is_const(m->ctx->exprs, b->dims[along], &extent) || extent < 2)
-        return 1;
+        return DOT_KINDS;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (a->elem == rows[i].a && b->elem == rows[i].b && sum->elem == rows[i].sum)
-            return rows[i].group;
-    return 1;
+            return rows[i].kind;
+    return DOT_KINDS;
+}
+
+uint32_t dot_group(const struct module *m, const struct node *n)
+{
+    static const uint32_t groups[DOT_KINDS + 1] = {[DOT_U8] = 4, [DOT_BF16] = 2, [DOT_KINDS] = 1};
+    return groups[dot_kind_of(m, n)];
 }
 
 bool dot_is_whole(const struct machine *mach, const struct module *m, const struct node *n)
 {
-    uint32_t group = dot_group(m, n), grade = group > 1 ? mach->dot[dot_kind_of(group)] : 0;
+    enum dot_kind kind = dot_kind_of(m, n);
+    uint32_t grade = kind < DOT_KINDS ? mach->dot[kind] : 0;
     return grade >= DOT_WHOLE || (grade == DOT_SIGNED && value_type(m->g, n->in[0])->elem == ELEM_I8 &&
                                   value_type(m->g, n->in[1])->elem == ELEM_I8);
 }
@@ -156,7 +163,7 @@ uint32_t panel_group(const struct module *m, const struct node *n)
 {
     uint32_t group = dot_group(m, n), n_contract;
     int64_t extent;
-    if (group == 1 || !(m->matdot >> dot_kind_of(group) & 1) || conv_depthwise(m->g, n) || dot_scaled(n))
+    if (group == 1 || !(m->matdot >> dot_kind_of(m, n) & 1) || conv_depthwise(m->g, n) || dot_scaled(n))
         return group;
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
     expr_id along = value_type(m->g, n->in[1])->dims[contract ? contract[n_contract - 1] : 1];

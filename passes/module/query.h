@@ -20,6 +20,8 @@ bool kernel_has_bytes(const struct graph *, const struct kernel *);
 value_id splat_stored(const struct module *, value_id);
 /* Is n a contraction of bytes whose blocks have scales? */
 bool dot_scaled(const struct node *n);
+/* The element types that L_DOT takes of contraction n; DOT_KINDS: no L_DOT. */
+enum dot_kind dot_kind_of(const struct module *, const struct node *n);
 /* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim; of a depthwise convolution,
  * which reduces no channels, along the last dim of its window. 1: no L_DOT. */
 uint32_t dot_group(const struct module *, const struct node *n);
@@ -30,10 +32,6 @@ bool dot_is_whole(const struct machine *, const struct module *, const struct no
 uint32_t panel_group(const struct module *, const struct node *n);
 enum { LANE_STEPS = 4 }; /* groups that a register of 16 bytes holds */
 enum { HALF_STEPS = 64, HALF_LEAST = 32 }; /* summed in f16 (docs/numerics.md); fewer gain nothing */
-static inline enum dot_kind dot_kind_of(uint32_t group)
-{
-    return group == 4 ? DOT_U8 : DOT_BF16;
-}
 
 /* The dim of v along which memory is contiguous, after every stored value has a storage; -1: unknown. */
 int32_t value_fast_dim(const struct module *, value_id v);

@@ -276,8 +276,8 @@ uint64_t tile_steps(const struct site *site, const struct node *n)
 /* Groups of elements that the CPU has no instruction for. */
 static bool is_emulated(const struct site *site, const struct node *n)
 {
-    uint64_t group = dot_group(site->m, n);
-    return group > 1 && !site->mach->dot[dot_kind_of((uint32_t)group)];
+    enum dot_kind kind = dot_kind_of(site->m, n);
+    return kind < DOT_KINDS && !site->mach->dot[kind];
 }
 
 bool tile_by_lane(const struct site *site, const struct node *n)
@@ -312,7 +312,7 @@ int64_t tile_halves(const struct site *site, const struct node *n)
 bool tile_matrix(const struct site *site, const struct node *n)
 {
     uint32_t group = n->op == OP_DOT || n->op == OP_CONV ? dot_group(site->m, n) : 1, count;
-    if (group == 1 || site->mach->dot[dot_kind_of(group)] < DOT_MATRIX || !tile_by_lane(site, n))
+    if (group == 1 || site->mach->dot[dot_kind_of(site->m, n)] < DOT_MATRIX || !tile_by_lane(site, n))
         return false;
     const struct storage *s = &site->m->storage[n->in[1].i];
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &count) : NULL;
@@ -330,7 +330,8 @@ static int64_t more_registers(bool emulated, bool contraction, int64_t nr)
  * rounded behind each. Without an instruction for dot products a smaller tile costs more than the model knows. */
 static int64_t code_weight(const struct site *site, const struct node *n)
 {
-    bool bytes = elem_size(value_type(site->g, site->k->domain)->elem) == 1;
+    enum elem e = value_type(site->g, site->k->domain)->elem;
+    bool bytes = elem_size(e) == 1 && elem_class(e) != 'F';
     if (!bytes || dot_group(site->m, n) <= 1)
         return 1;
     return is_emulated(site, n) ? RATE_CODE_OF_EMULATED : RATE_CODE_OF_BYTES;

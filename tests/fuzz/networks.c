@@ -169,6 +169,14 @@ static void narrow_product(struct draw *d)
     result(d, product(d, INPUT(d, ELEM_BF16, 5, 40), INPUT(d, ELEM_BF16, 40, 33), ELEM_F32));
 }
 
+/* Numbers of one byte that are no integers: nothing sums them in fours. */
+static void small_product(struct draw *d)
+{
+    result(d, product(d, INPUT(d, ELEM_F8E4M3FN, 6, 40), CONST(d, ELEM_F8E4M3FN, 40, 50), ELEM_F32));
+    result(d, product(d, INPUT(d, ELEM_F8E5M2, 1, 40), CONST(d, ELEM_F8E5M2, 40, 70), ELEM_F32));
+    result(d, product(d, INPUT(d, ELEM_F8E4M3FNUZ, 5, 40), INPUT(d, ELEM_F8E4M3FNUZ, 40, 33), ELEM_F32));
+}
+
 static void byte_product(struct draw *d)
 {
     value_id y = product(d, INPUT(d, ELEM_U8, 9, 37), CONST(d, ELEM_I8, 37, 50), ELEM_I32);
@@ -376,6 +384,7 @@ const struct network networks[] = {
     {.name = "few rows", .build = rows},
     {.name = "f64 and i64 product", .build = wide_product},
     {.name = "f16 and bf16 product", .build = narrow_product},
+    {.name = "f8 product", .build = small_product},
     {.name = "product of bytes", .build = byte_product},
     {.name = "product by packed weights", .build = packed_product},
     {.name = "product summed in f16", .build = products, .precision = OPT_PRECISION_F16_SUMS},
