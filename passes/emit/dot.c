@@ -6,7 +6,7 @@
  * operand that lies otherwise is put together from single elements. Past the end of the reduced dim a group holds
  * zeros. For L_MATDOT a group is twice as long.
  */
-#include "passes/emit/emit.h"
+#include "passes/emit/producer.h"
 
 #include <string.h>
 
@@ -87,15 +87,11 @@ struct operand_place {
     int floor; /* not to be read above that level */
 };
 
-static bool is_staged(const struct em *em, value_id v)
-{
-    return em->stage.buffer.i && em->k->form.staged.i == v.i;
-}
-
 static struct operand_place place_of(struct em *em, value_id v)
 {
-    if (is_staged(em, v))
-        return (struct operand_place){&em->stage.storage, em->stage.buffer, em->stage.level};
+    const struct em_producer *p = em_producer_seen(em, v);
+    if (p)
+        return (struct operand_place){&p->storage, p->buffer, p->level};
     return (struct operand_place){&em->m->storage[v.i], em_buffer(em, v), 0};
 }
 
@@ -107,7 +103,7 @@ static bool is_byte(enum elem e)
 
 static bool is_stored(struct em *em, value_id v)
 {
-    if (is_staged(em, v))
+    if (em_producer_seen(em, v))
         return true;
     return em->m->storage[v.i].place != PLACE_NONE && !value_is_splat(em->g, v, &(double){0}, &(int64_t){0});
 }
@@ -122,7 +118,8 @@ static void point_at(struct em *em, const struct group *g, uint32_t j, expr_id *
  * groups of weights are whole: zeros were written behind their end. */
 static bool load_whole(struct em *em, const struct group *g, lreg *result)
 {
-    const struct storage *s = is_staged(em, g->v) ? &em->stage.storage : &em->m->storage[g->v.i];
+    const struct em_producer *p = em_producer_seen(em, g->v);
+    const struct storage *s = p ? &p->storage : &em->m->storage[g->v.i];
     if (!is_stored(em, g->v) || (g->valid < g->size && (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != g->size)))
         return false;
     expr_id idx[RANK_MAX], first = storage_address(em->x, s, g->idx), coef, rest = first;
@@ -247,7 +244,7 @@ static bool load_half(struct em *em, const struct group *g, lreg *result)
     expr_id idx[RANK_MAX];
     int64_t phase;
     both.size = both.valid = 2 * g->size;
-    if (is_staged(em, g->v) || s->place != PLACE_WEIGHTS || s->dim[g->dim].block != (int64_t)both.size ||
+    if (em_producer_seen(em, g->v) || s->place != PLACE_WEIGHTS || s->dim[g->dim].block != (int64_t)both.size ||
         !ex_is_const(em->x, ex_mod(em->x, g->idx[g->dim], ex_const(em->x, both.size)), &phase) || phase % g->size != 0)
         return false;
     memcpy(idx, g->idx, (size_t)g->rank * sizeof *idx);
@@ -361,8 +358,7 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
     enum { WORDS = 1 << 20, WORD = 1 << 21, HALF = 1 << 22, REGISTER = 16, BYTES = 4 };
     expr_id first[RANK_MAX];
     uint32_t bytes = size * elem_size(t->elem), whole = REGISTER / elem_size(t->elem);
-    if (lane < 0 || ex_truth(em->x, cond) != TRUE_ || (bytes != BYTES && bytes != 2 * BYTES) ||
-        (em->stage.buffer.i && em->k->form.staged.i == v.i))
+    if (lane < 0 || ex_truth(em->x, cond) != TRUE_ || (bytes != BYTES && bytes != 2 * BYTES) || em_producer_seen(em, v))
         return (lreg){0};
     bool half = size == 1 && acc == ELEM_F16;
     uint32_t key = size | (half ? HALF : 0);

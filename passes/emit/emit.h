@@ -82,23 +82,7 @@ struct em {
     expr_id cond; /* of the elementwise value at hand: where it is wanted at all ... */
     struct em_point at; /* ... and its point */
     struct em_ahead ahead; /* while a contraction's points are emitted */
-    struct em_local *locals; /* one for each of the kernel's locals (emit/local.c) */
-    struct { /* of kernel.form.staged, from em_stage_fill or em_stage_rows on */
-        lreg buffer;
-        struct storage storage;
-        int level;
-        int64_t most;
-        value_id source;
-        bool rows; /* whole ones, zeros around the image included ... */
-        const expr_id *piece; /* ... of so many vectors of channels at a time */
-        uint32_t n_pieces;
-    } stage;
-    struct { /* the anchor's second operand at a block of vectors, from em_panel_fill to em_panel_end */
-        value_id value;
-        lreg buffer, keeper;
-        struct storage storage;
-        int level;
-    } panel;
+    struct em_producer *producers; /* values in scratch (emit/producer.h) */
     uint32_t nesting; /* of em_value: bounded, whatever the graph */
     bool bytes; /* kernel_has_bytes(): stored numbers are loaded */
     bool failed;
@@ -178,7 +162,7 @@ void em_interleave_end(struct em *, struct em_interleave *, const struct tile_sc
 
 /* values */
 lreg em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
-lreg em_compute(struct em *, value_id, const expr_id *idx, expr_id cond); /* not from memory, nor from what was kept */
+lreg em_compute(struct em *, value_id, const expr_id *idx, expr_id cond); /* not from memory, nor from scratch */
 lreg em_load(struct em *, value_id, const expr_id *idx, expr_id cond);
 lreg em_load_memory(struct em *, value_id, const expr_id *idx); /* as memory has it ... */
 lreg em_to_register(struct em *, lreg, enum elem); /* ... and as registers do */
@@ -193,32 +177,6 @@ expr_id em_bytes(struct em *, value_id,
 void em_prefetch(struct em *, enum lop near_or_far, lreg buffer,
                  expr_id bytes); /* L_PREFETCH or L_PREFETCH2, here and now */
 lreg em_buffer(struct em *, value_id);
-
-/* values kept for the length of a row */
-void em_locals_begin(struct em *);
-bool em_local_ride(struct em *, value_id, const int64_t *axes, uint32_t n_axes);
-bool em_local_rides(struct em *, value_id);
-void em_local_ride_end(struct em *, value_id);
-bool em_local_value(struct em *, value_id, const expr_id *idx, expr_id cond, lreg *result);
-
-/* The operand that the kernel computes for itself (emit/stage.c): its points first .. first + count - 1 (at most
- * `most`) of the image that `point` names, all channels, are in scratch from here on, and em_value reads them there.
- * Points of an image are numbered through over the last two dims. */
-void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
-/* The same as em_stage_fill for what the rows from `row` on read; stage_extent has said yes. channels: only these
- * vectors, of one block; none: all. */
-void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
-                   const expr_id *channels, uint32_t n_channels);
-lreg em_stage_value(struct em *, const expr_id *idx, expr_id cond);
-/* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have
- * theirs. */
-void em_stage_ahead(struct em *, expr_id *const *points, uint32_t n_points, expr_id next);
-
-/* The second operand of contraction n, which the kernel computes, at the lanes of these points, which are from index
- * `base` on: computed into scratch, where em_value reads it until the end. */
-void em_panel_fill(struct em *, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id base);
-void em_panel_end(struct em *);
-lreg em_panel_value(struct em *, const expr_id *idx, expr_id cond);
 
 /* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must
  * have ended before one that loads is opened. */

@@ -1,7 +1,7 @@
 /* A kernel's frame: its arguments, which are the buffers and symbols that its values can mention, and what is left of
  * it when all is emitted.
  */
-#include "passes/emit/emit.h"
+#include "passes/emit/producer.h"
 #include "passes/module/query.h"
 #include "passes/module/visited.h"
 
@@ -161,7 +161,7 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
         }
         VEC_PUSH(em->arena, &em->arg_lreg, v);
     }
-    em_locals_begin(em);
+    em_producers_begin(em);
     return true;
 }
 

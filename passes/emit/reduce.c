@@ -5,6 +5,7 @@
  * summation is fixed by the shape, never by threads. Here a reduction is set up and its sums become results; the loops
  * are in emit/reduce_loops.c, what they do at a step in emit/step.c, and one point alone in emit/reduce_one.c.
  */
+#include "passes/emit/producer.h"
 #include "passes/emit/reduce.h"
 #include "passes/emit/tile.h"
 
@@ -86,7 +87,7 @@ void reduction_begin(struct em *em, struct reduction *r, const struct node *n, u
     if (r->s->row)
         r->row = row_taps_of(em->m, n);
     struct reduced dims;
-    reduced_dims(&em->site, n, em->stage.buffer.i && em->k->form.staged.i == n->in[0].i, &dims);
+    reduced_dims(&em->site, n, em_producer_seen(em, n->in[0]), &dims);
     r->n_dims = dims.n;
     bool taps = conv_depthwise(em->g, n);
     r->grouped = dims.n - 1 - taps;
@@ -97,7 +98,7 @@ void reduction_begin(struct em *em, struct reduction *r, const struct node *n, u
     memcpy(r->dim, dims.dim, dims.n * sizeof *dims.dim);
     r->next = em->schedule->tile.next && n == graph_node(em->g, em->k->anchor) && few_rows(em, r);
     r->vectors = r->s->by_lane ? reduction_vectors(em, r) : 1;
-    if (r->s->scaled && em->panel.value.i != n->in[1].i)
+    if (r->s->scaled && !em_producer_seen(em, n->in[1]))
         block_factor(&em->site, n, &r->scale);
 }
 

@@ -26,7 +26,7 @@ struct reduction {
     expr_id from; /* ... from here on, as much as its extent says; {0}: all of each dim */
     bool half; /* a group is half of what lies together in the panels */
     bool matrix; /* L_MATDOT: the group is twice as long, and sums are those of em_tile_step_matrix */
-    bool fill; /* no sums: the second operand goes into em.panel */
+    bool fill; /* no sums: the second operand goes into scratch */
     struct block_factor scale; /* where s->scaled and the operand is not in scratch; else product {0} */
 };
 
@@ -34,7 +34,7 @@ struct reduction {
 void em_reduce_block(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct k_dim *,
                      expr_id from, int64_t n, lreg *acc);
 
-/* Contraction n's second operand at the points, and all that is reduced, into em.panel, in the order of the sums. */
+/* Contraction n's second operand at the points, and all that is reduced, into scratch, in the order of the sums. */
 void em_reduce_operand(struct em *, const struct node *, uint32_t n_points, expr_id *const *points);
 
 /* Sets r up for n at these points. */

@@ -1,6 +1,7 @@
 /* The loops of a reduction over its reduced dims, for all its points at once: unrolled, in groups, in the blocks in
  * which memory has them, or in parts that are summed apart.
  */
+#include "passes/emit/producer.h"
 #include "passes/emit/reduce.h"
 #include "passes/emit/tile.h"
 
@@ -191,8 +192,9 @@ static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_
     uint32_t count;
     if (r->fill)
         return;
-    if (em->stage.buffer.i && em->k->form.staged.i == n->in[0].i)
-        em_stage_ahead(em, r->points, r->n_points, next);
+    const struct em_producer *staged = em_producer_seen(em, n->in[0]);
+    if (staged && staged->source.i)
+        em_stage_ahead(em, staged, r->points, r->n_points, next);
     if (!r->s->prefetch || (int32_t)d != x->rank - 2)
         return;
     const int64_t *strides = node_ints(n, "strides", &count);

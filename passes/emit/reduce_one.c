@@ -1,6 +1,7 @@
 /* A reduction at one point: with lanes along its innermost reduced dim where memory is contiguous there, and no deeper
  * in the loops than the point's own symbols are.
  */
+#include "passes/emit/producer.h"
 #include "passes/emit/reduce.h"
 
 #include <string.h>
@@ -77,10 +78,10 @@ static lreg along_lanes(struct em *em, const struct node *n, expr_id *const *poi
         acc[u] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
     uint32_t n_axes;
     const int64_t *axes = node_ints(n, "axes", &n_axes);
-    bool rides = ex_truth(em->x, cond) == TRUE_ && em_local_ride(em, n->in[0], axes, n_axes);
+    bool rides = ex_truth(em->x, cond) == TRUE_ && em_row_buffer_ride_begin(em, n->in[0], axes, n_axes);
     horizontal_nest(em, &r, 0, k, acc, unroll, lanes);
     if (rides)
-        em_local_ride_end(em, n->in[0]);
+        em_row_buffer_ride_end(em, n->in[0]);
     for (uint32_t half = unroll / 2; half > 0; half /= 2)
         for (uint32_t u = 0; u < half; u++)
             acc[u] = em_op2(em, r.combine, acc[u], acc[u + half]);

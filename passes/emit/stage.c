@@ -6,40 +6,13 @@
  * Where the convolution has several taps, the points are whole rows, as many as the chunk's results read, and rows and
  * columns of zeros where those reach beyond the image.
  */
-#include "passes/module/access.h"
-#include "passes/emit/templates.h"
+#include "passes/emit/producer.h"
 #include "passes/emit/tile.h"
+#include "passes/module/access.h"
+
+#include <string.h>
 
 enum { SOURCE_DEPTH = 16 };
-
-static void stage_storage(struct em *em, expr_id first, int64_t most)
-{
-    struct exprs *x = em->x;
-    struct storage *s = &em->stage.storage;
-    const struct type *t = value_type(em->g, em->k->form.staged);
-    *s = (struct storage){.rank = t->rank, .dim = NEW_ARRAY(em->arena, struct dim_layout, t->rank)};
-    for (int32_t d = 0; d < t->rank; d++)
-        s->dim[d].outer = ex_const(x, 0);
-    s->dim[1] = (struct dim_layout){CHANNEL_BLOCK, ex_const(x, most * CHANNEL_BLOCK), 1};
-    s->dim[t->rank - 1].outer = ex_const(x, CHANNEL_BLOCK);
-    s->dim[t->rank - 2].outer = ex_mulc(x, t->dims[t->rank - 1], CHANNEL_BLOCK);
-    s->origin = ex_mulc(x, first, -CHANNEL_BLOCK);
-}
-
-/* Points range[0] .. range[0] + range[1] of the image at the channels of idx. */
-static void fill_points(struct em *em, expr_id *idx, const void *arg)
-{
-    struct exprs *x = em->x;
-    const struct type *t = value_type(em->g, em->k->form.staged);
-    const expr_id *range = arg;
-    struct em_for l;
-    expr_id at = ex_add(x, range[0], em_for_begin(em, &l, ex_const(x, 0), range[1], 1, NULL, 0));
-    idx[t->rank - 2] = ex_div(x, at, t->dims[t->rank - 1]);
-    idx[t->rank - 1] = ex_mod(x, at, t->dims[t->rank - 1]);
-    lreg v = em_compute(em, em->k->form.staged, idx, ex_const(x, 1));
-    em_store_at(em, em->stage.buffer, &em->stage.storage, t->elem, idx, v);
-    em_for_end(em, &l, NULL, NULL);
-}
 
 /* The stored value of the same shape that v is computed from; the first one, if there are several. */
 static value_id source_of(const struct em *em, value_id v, int depth)
@@ -56,17 +29,18 @@ static value_id source_of(const struct em *em, value_id v, int depth)
     return found;
 }
 
-void em_stage_ahead(struct em *em, expr_id *const *points, uint32_t n_points, expr_id next)
+void em_stage_ahead(struct em *em, const struct em_producer *p, expr_id *const *points, uint32_t n_points, expr_id next)
 {
     struct exprs *x = em->x;
-    value_id v = em->stage.source;
-    const struct type *t = value_type(em->g, em->k->form.staged);
+    value_id v = p->source;
+    const struct type *t = value_type(em->g, p->value);
     expr_id at[RANK_MAX], last = {0};
     int32_t row = t->rank - 2, column = t->rank - 1;
     for (uint32_t i = 0; v.i && i < n_points; i++) {
         for (int32_t d = 0; d < t->rank; d++)
             at[d] = points[i][d];
-        expr_id number = ex_addc(x, ex_add(x, ex_mul(x, at[row], t->dims[column]), at[column]), em->stage.most);
+        expr_id number = ex_addc(x, ex_add(x, ex_mul(x, at[row], t->dims[column]), at[column]),
+                                 p->region.extent[column]);
         at[1] = ex_addc(x, next, -CHANNEL_BLOCK);
         at[row] = ex_div(x, number, t->dims[column]);
         at[column] = ex_mod(x, number, t->dims[column]);
@@ -77,85 +51,37 @@ void em_stage_ahead(struct em *em, expr_id *const *points, uint32_t n_points, ex
     }
 }
 
-/* Fills in the points of all channels, vector by vector: fn does those at the channels of idx. */
-typedef void fill_fn(struct em *, expr_id *idx, const void *arg);
-static void fill_channels(struct em *em, expr_id *idx, fill_fn *fn, const void *arg)
-{
-    struct exprs *x = em->x;
-    const struct type *t = value_type(em->g, em->k->form.staged);
-    int64_t channels = 0, lanes = em->schedule->tile.stage_lanes;
-    ex_is_const(x, t->dims[1], &channels);
-    if (channels / lanes) {
-        struct em_for l;
-        expr_id vector = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, channels / lanes), 1, NULL, 0);
-        idx[1] = ex_add(x, ex_mulc(x, vector, lanes), em_lane(em, (uint32_t)lanes, (lreg){0}));
-        fn(em, idx, arg);
-        em_for_end(em, &l, NULL, NULL);
-    }
-    if (channels % lanes) {
-        idx[1] = em_tail(em, ex_const(x, channels / lanes * lanes), ex_const(x, channels % lanes), (uint32_t)lanes);
-        fn(em, idx, arg);
-    }
-}
-
-static int64_t channel_blocks(const struct em *em)
-{
-    int64_t channels = 0;
-    ex_is_const(em->x, value_type(em->g, em->k->form.staged)->dims[1], &channels);
-    return (channels + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
-}
-
-void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id count, int64_t most)
-{
-    const struct type *t = value_type(em->g, em->k->form.staged);
-    expr_id idx[RANK_MAX], range[2] = {first, count};
-    for (int32_t d = 0; d < t->rank; d++)
-        idx[d] = point[d];
-    em->stage.buffer = em_scratch(em, t->elem, channel_blocks(em) * CHANNEL_BLOCK * most);
-    stage_storage(em, first, most);
-    fill_channels(em, idx, fill_points, range);
-    em->stage.level = em->top;
-    em->stage.most = most;
-    em->stage.source = em->schedule->tile.stage_ahead ? source_of(em, em->k->form.staged, 0) : (value_id){0};
-}
-
-/* ---- rows -------------------------------------------------------------------------------------------------------- */
-
-static void zeros(struct em *em, expr_id *idx, int64_t from, int64_t to)
-{
-    struct em_for l;
-    const struct storage *s = &em->stage.storage;
-    enum elem e = value_type(em->g, em->k->form.staged)->elem;
-    if (from >= to)
-        return;
-    idx[3] = em_for_begin(em, &l, ex_const(em->x, from), ex_const(em->x, to), 1, NULL, 0);
-    for (uint32_t p = 0; p < em->stage.n_pieces; p++) {
-        idx[1] = em->stage.piece[p];
-        em_store_at(em, em->stage.buffer, s, e, idx, em_const(em, e, 1, 0, 0));
-    }
-    em_for_end(em, &l, NULL, NULL);
-}
-
-/* `count` points of a row of the product, from column `at` on: what a register tile of any kernel is, but that its
- * results go to scratch. */
-struct tile_fill {
-    struct em *em;
-    const expr_id *idx;
+/* What is filled: of a point all these vectors of channels, or the one at hand. */
+struct stage {
+    struct em_producer *p;
+    const expr_id *channels;
+    uint32_t n_channels;
 };
-static void fill_tile(void *user, expr_id at, uint32_t count)
+
+static struct stage channels_of(const struct em_nest_at *h)
 {
-    const struct tile_fill *f = user;
-    struct em *em = f->em;
+    struct stage s = *(const struct stage *)h->nest->user;
+    if (!s.n_channels) {
+        s.channels = &h->idx[1];
+        s.n_channels = 1;
+    }
+    return s;
+}
+
+/* `count` points of a row of the product: what a register tile of any kernel is, but that its results go to scratch. */
+static void fill_tile(const struct em_nest_at *h, const struct stage *s)
+{
+    struct em *em = h->em;
     struct em_interleave w;
     expr_id *points[EM_POINTS];
     lreg acc[EM_POINTS];
     const struct node *n = graph_node(em->g, em->k->form.product);
     uint32_t n_points = 0;
-    for (uint32_t i = 0; i < count; i++)
-        for (uint32_t p = 0; p < em->stage.n_pieces; p++) {
-            expr_id *point = arena_copy(em->arena, f->idx, RANK_MAX * sizeof *f->idx);
-            point[1] = em->stage.piece[p];
-            point[3] = ex_addc(em->x, at, i);
+    for (uint32_t i = 0; i < h->count; i++)
+        for (uint32_t c = 0; c < s->n_channels; c++) {
+            expr_id *point = arena_copy(em->arena, h->idx, RANK_MAX * sizeof *h->idx);
+            point[1] = s->channels[c];
+            point[3] = ex_addc(em->x, h->idx[3], i);
             points[n_points++] = point;
         }
     em_reduce_points(em, n, n_points, points, ex_const(em->x, 1), acc);
@@ -163,71 +89,80 @@ static void fill_tile(void *user, expr_id at, uint32_t count)
     em->anchor = n->out[0];
     for (uint32_t i = 0; i < n_points && !em->failed; i++) {
         em->anchor_value = acc[i];
-        lreg v = em_compute(em, em->k->form.staged, points[i], ex_const(em->x, 1));
-        em_store_at(em, em->stage.buffer, &em->stage.storage, ELEM_F32, points[i], v);
+        em_producer_point(em, s->p, points[i], ex_const(em->x, 1));
         em_interleave_next(em, &w);
     }
     em->anchor = (value_id){0};
     em_interleave_end(em, &w, &em->schedule->tile);
 }
 
-static void fill_columns(struct em *em, expr_id *idx, int64_t columns)
+static void fill_point(const struct em_nest_at *h)
 {
-    struct em_for l;
-    uint32_t tile = em->schedule->tile.stage_columns;
-    if (tile) {
-        em_tiles(em, ex_const(em->x, columns), tile, fill_tile, &(struct tile_fill){em, idx});
+    struct em *em = h->em;
+    struct stage s = channels_of(h);
+    if (h->inside && h->nest->tile) {
+        fill_tile(h, &s);
         return;
     }
-    idx[3] = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, columns), 1, NULL, 0);
-    for (uint32_t p = 0; p < em->stage.n_pieces; p++) {
-        idx[1] = em->stage.piece[p];
-        lreg v = em_compute(em, em->k->form.staged, idx, ex_const(em->x, 1));
-        em_store_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx, v);
+    for (uint32_t c = 0; c < s.n_channels; c++) {
+        expr_id at[RANK_MAX];
+        memcpy(at, h->idx, (size_t)s.p->storage.rank * sizeof *at);
+        at[1] = s.channels[c];
+        if (h->inside)
+            em_producer_point(em, s.p, at, ex_const(em->x, 1));
+        else
+            em_producer_zero(em, s.p, at);
     }
-    em_for_end(em, &l, NULL, NULL);
 }
 
-/* Row idx[2], which is in the image or not at all. */
-static void fill_row(struct em *em, expr_id *idx, const struct stage_rows *r)
+/* A point by its number. */
+static void fill_number(const struct em_nest_at *h)
 {
-    struct exprs *x = em->x;
-    const struct type *t = value_type(em->g, em->k->form.staged);
-    struct em_if iff;
-    expr_id inside = em_inside(em, idx[2], t->dims[2]);
-    bool always = ex_truth(x, inside) == TRUE_;
-    lreg cond = always ? (lreg){0} : em_cond(em, inside);
-    if (!always)
-        em_if_begin(em, &iff, cond);
-    zeros(em, idx, -r->left, 0);
-    fill_columns(em, idx, r->columns);
-    zeros(em, idx, r->columns, r->width - r->left);
-    if (always)
-        return;
-    em_if_end(em, &iff);
-    em_if_begin(em, &iff, em_op1(em, L_NOT, cond));
-    zeros(em, idx, -r->left, r->width - r->left);
-    em_if_end(em, &iff);
+    const struct stage *s = h->nest->user;
+    struct exprs *x = h->em->x;
+    expr_id at[RANK_MAX];
+    int32_t last = s->p->storage.rank - 1;
+    expr_id columns = value_type(h->em->g, s->p->value)->dims[last];
+    memcpy(at, h->idx, (size_t)s->p->storage.rank * sizeof *at);
+    at[last - 1] = ex_div(x, h->idx[last], columns);
+    at[last] = ex_mod(x, h->idx[last], columns);
+    em_producer_point(h->em, s->p, at, ex_const(x, 1));
 }
 
-struct row_range {
-    expr_id first;
-    struct stage_rows extent;
-    bool by_piece;
-};
-static void fill_rows(struct em *em, expr_id *idx, const void *arg)
+/* The region of dim d of the staged operand, and the loop that fills it. */
+static void dim_add(struct em *em, struct em_nest *nest, struct em_layout *l, int32_t d, expr_id first, int64_t extent)
 {
-    const struct row_range *r = arg;
-    struct em_for l;
-    const expr_id all = idx[1]; /* where all channels are gone through, a vector at a time */
-    if (!r->by_piece) {
-        em->stage.piece = &all;
-        em->stage.n_pieces = 1;
-    }
-    expr_id row = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, r->extent.rows), 1, NULL, 0);
-    idx[2] = ex_add(em->x, r->first, row);
-    fill_row(em, idx, &r->extent);
-    em_for_end(em, &l, NULL, NULL);
+    struct em_producer *p = em_producer_staged(em);
+    p->region.first[d] = first;
+    p->region.extent[d] = extent;
+    l->order[l->n++] = d;
+    em_nest_add(nest, d, first, ex_const(em->x, extent), 0);
+}
+
+/* All channels, vector by vector, outermost. */
+static void channels_add(struct em *em, struct em_nest *nest, struct em_layout *l)
+{
+    int64_t channels = 0;
+    ex_is_const(em->x, value_type(em->g, em->k->form.staged)->dims[1], &channels);
+    dim_add(em, nest, l, 1, ex_const(em->x, 0), channels);
+    nest->loop[0].lanes = em->schedule->tile.stage_lanes;
+}
+
+void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id count, int64_t most)
+{
+    int32_t last = value_type(em->g, em->k->form.staged)->rank - 1;
+    struct stage s = {.p = em_producer_staged(em)};
+    struct em_nest nest = {.fn = fill_number, .user = &s};
+    struct em_layout l = {.lanes = 1, .block = CHANNEL_BLOCK};
+    expr_id idx[RANK_MAX] = {point[0]};
+    s.p->region = (struct em_region){.first = {point[0]}, .flat = true};
+    channels_add(em, &nest, &l);
+    dim_add(em, &nest, &l, last, first, most);
+    nest.loop[1].n = count;
+    em_producer_begin(em, s.p, em->k->form.staged, &l);
+    em_nest(em, &nest, idx);
+    em_producer_filled(em, s.p);
+    s.p->source = em->schedule->tile.stage_ahead ? source_of(em, em->k->form.staged, 0) : (value_id){0};
 }
 
 void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
@@ -235,38 +170,27 @@ void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, ex
 {
     struct exprs *x = em->x;
     uint32_t c;
-    struct row_range r = {.by_piece = n_channels > 0};
+    const struct type *t = value_type(em->g, em->k->form.staged);
+    struct stage s = {em_producer_staged(em), channels, n_channels};
+    struct em_nest nest = {.fn = fill_point, .user = &s, .tile = em->schedule->tile.stage_columns};
+    struct em_layout l = {.lanes = 1, .block = CHANNEL_BLOCK};
+    struct stage_rows r;
     expr_id idx[RANK_MAX] = {point[0]};
-    stage_extent(&em->site, n, rows, &r.extent);
-    r.first = ex_sub(x, ex_mulc(x, row, node_ints(n, "strides", &c)[0]), node_exprs(n, "lo", &c)[0]);
-    int64_t line = r.extent.width * CHANNEL_BLOCK, block = n_channels ? 0 : r.extent.rows * line;
-    struct storage *s = &em->stage.storage;
-    *s = (struct storage){.rank = 4, .dim = NEW_ARRAY(em->arena, struct dim_layout, 4)};
-    s->dim[0].outer = ex_const(x, 0);
-    s->dim[1] = (struct dim_layout){CHANNEL_BLOCK, ex_const(x, block), 1};
-    s->dim[2].outer = ex_const(x, line);
-    s->dim[3].outer = ex_const(x, CHANNEL_BLOCK);
-    s->origin = ex_addc(x, ex_mulc(x, r.first, -line), r.extent.left * CHANNEL_BLOCK);
-    em->stage.buffer = em_scratch(em, value_type(em->g, em->k->form.staged)->elem,
-                                  (n_channels ? 1 : channel_blocks(em)) * r.extent.rows * line);
-    if (n_channels) {
-        em->stage.piece = channels;
-        em->stage.n_pieces = n_channels;
-        fill_rows(em, idx, &r);
-    } else {
-        fill_channels(em, idx, fill_rows, &r);
-    }
-    em->stage.level = em->top;
-    em->stage.rows = true;
-}
-
-lreg em_stage_value(struct em *em, const expr_id *idx, expr_id cond)
-{
-    int floor = em->floor;
-    if (em->floor < em->stage.level) /* not above the loops that fill it */
-        em->floor = em->stage.level;
-    lreg v = em_load_at(em, em->stage.buffer, &em->stage.storage, value_type(em->g, em->k->form.staged)->elem, idx,
-                        cond);
-    em->floor = floor;
-    return v;
+    stage_extent(&em->site, n, rows, &r);
+    s.p->region = (struct em_region){.first = {point[0]}};
+    if (n_channels)
+        s.p->region.extent[1] = CHANNEL_BLOCK;
+    else
+        channels_add(em, &nest, &l);
+    dim_add(em, &nest, &l, 2, ex_sub(x, ex_mulc(x, row, node_ints(n, "strides", &c)[0]), node_exprs(n, "lo", &c)[0]),
+            r.rows);
+    dim_add(em, &nest, &l, 3, ex_const(x, -r.left), r.width);
+    if (n_channels)
+        l.order[l.n++] = 1;
+    for (uint32_t i = nest.n - 2; i < nest.n; i++)
+        nest.loop[i].size = t->dims[nest.loop[i].dim];
+    em_producer_begin(em, s.p, em->k->form.staged, &l);
+    s.p->padded = true;
+    em_nest(em, &nest, idx);
+    em_producer_filled(em, s.p);
 }

@@ -1,6 +1,7 @@
 /* One step of a reduction: what reduce, window, dot and conv read at a point and a reduced index, and how that goes
  * into the accumulators.
  */
+#include "passes/emit/producer.h"
 #include "passes/emit/reduce.h"
 #include "passes/module/compressed.h"
 #include "passes/emit/tile.h"
@@ -43,7 +44,8 @@ bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile
 {
     const struct storage *s = &em->m->storage[n->in[0].i];
     int64_t below, above;
-    if (em->stage.rows && em->k->form.staged.i == n->in[0].i) /* filled in around it */
+    const struct em_producer *p = em_producer_seen(em, n->in[0]);
+    if (p && p->padded)
         return true;
     return s->halo && conv_reach(em->g, n, d, tile, &below, &above) && s->halo[2 + d] >= below &&
            s->halo[s->rank + 2 + d] >= above;
@@ -488,8 +490,7 @@ static void fill_step(struct em *em, const struct reduction *r, const expr_id *k
     expr_id at[RANK_MAX];
     for (uint32_t i = 0; i < r->n_points; i++) {
         operand_b_point(em, n, r->points[i], k, at);
-        lreg v = em_compute(em, n->in[1], at, r->cond);
-        em_store_at(em, em->panel.buffer, &em->panel.storage, value_type(em->g, n->in[1])->elem, at, v);
+        em_producer_point(em, em_producer_decoded(em), at, r->cond);
     }
 }
 

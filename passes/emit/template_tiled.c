@@ -1,6 +1,7 @@
 /* The template of anchors (conv, dot, window, reduce): TA x TB x NR points at once (emit/reduce.c). With accumulators
  * in registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue).
  */
+#include "passes/emit/producer.h"
 #include "passes/emit/tiled.h"
 
 #include <string.h>
@@ -207,7 +208,6 @@ static void tile_decoded(struct em *em, struct tiling *t, expr_id base)
     }
     em_panel_fill(em, t->n, t->n_pieces, points, base);
     tile_rows(em, t);
-    em_panel_end(em);
 }
 
 /* All rows, of few of which each computes the second operand that the kernel computes, of many none. */

@@ -2,6 +2,7 @@
  * chunk of rows of the result (schedule/stage.c says how many), and fills scratch with the rows of the operand that
  * they read, zeros around the image included (em_stage_rows), before the tiles run.
  */
+#include "passes/emit/producer.h"
 #include "passes/emit/tiled.h"
 
 static void fill(struct em *em, struct tiling *t, const expr_id *channels, uint32_t n)

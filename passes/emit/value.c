@@ -1,7 +1,7 @@
 /* Values at points: views rewrite the point, maps apply their scalar function, stored values are loaded
  * (emit/memory.c), reductions become loops (emit/reduce_one.c). */
 #include "ir/eval/constants.h"
-#include "passes/emit/emit.h"
+#include "passes/emit/producer.h"
 
 #include <string.h>
 
@@ -254,19 +254,10 @@ lreg em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     if (em->anchor.i && em->anchor.i == v.i)
         return em->anchor_value;
     lreg r = em_recall(em, v, idx, cond, 0);
-    if (r.i && !(em->k->locals.n && em_local_rides(em, v))) /* a ride has to store each point */
+    const struct em_producer *p = em_producer_of(em, v);
+    if (r.i && !(p && p->riding && !p->filling)) /* a ride has to store each point */
         return r;
-    if (em->k->locals.n && em_local_value(em, v, idx, cond, &r)) {
-        em_remember(em, v, idx, cond, 0, r);
-        return r;
-    }
-    if (em->stage.buffer.i && em->k->form.staged.i == v.i) {
-        r = em_stage_value(em, idx, cond);
-        em_remember(em, v, idx, cond, 0, r);
-        return r;
-    }
-    if (em->panel.value.i && em->panel.value.i == v.i) {
-        r = em_panel_value(em, idx, cond);
+    if (p && em_produced(em, v, idx, cond, &r)) {
         em_remember(em, v, idx, cond, 0, r);
         return r;
     }

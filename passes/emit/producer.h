@@ -1,0 +1,86 @@
+/* Values that a kernel computes into scratch and reads there: row buffers (emit/row_buffer.c), the anchor's first
+ * operand (emit/stage.c), its second one (emit/panel.c).
+ *
+ * A *producer* holds a region of its value: along each dim, some indices from a first one on. It is attached to a loop:
+ * filled in one block, and read from there until that block ends. em_value asks for it first, so whoever reads the
+ * value does not know of it.
+ */
+#ifndef MCC_PASSES_EMIT_PRODUCER_H
+#define MCC_PASSES_EMIT_PRODUCER_H
+
+#include "passes/emit/nest.h"
+
+/* Along dim d `extent[d]` indices from first[d] on; 0: first[d] alone, which has no part in the address. flat: the last
+ * two dims are numbered through, and the last one's indices are such numbers. */
+struct em_region {
+    expr_id first[RANK_MAX];
+    int64_t extent[RANK_MAX];
+    bool flat;
+};
+/* Dims of the region, outermost first; `block` indices of dim `lanes` lie together, innermost, and its blocks where
+ * `order` has it (-1: no dim). */
+struct em_layout {
+    int32_t order[RANK_MAX];
+    uint32_t n;
+    int32_t lanes;
+    int64_t block;
+};
+
+struct em_producer {
+    value_id value; /* {0}: none */
+    struct em_region region;
+    struct storage storage; /* of an element of the region, in ... */
+    lreg buffer;
+    int level; /* of the block that fills it, above which nothing is read, ... */
+    lblock home; /* ... and the block; {0}: it is not filled */
+    bool filling; /* its value, if asked for, is computed */
+    bool padded; /* the region's elements beside the value are zeros */
+    bool on_demand; /* a row buffer: who asks for a point first has it filled */
+    bool riding; /* the reduction at hand passes every point once, and stores what it computes */
+    bool partial; /* ... but some of its points only under a condition */
+    lreg keeper; /* of em_kept_begin; {0}: each index fills it */
+    value_id source; /* stored, and prefetched for the next region; {0}: nothing is */
+};
+
+/* Those of the kernel: its locals, then the two operands of its anchor. */
+void em_producers_begin(struct em *);
+struct em_producer *em_producer_staged(struct em *);
+struct em_producer *em_producer_decoded(struct em *);
+/* The one of v, and if it is filled where we are; NULL: there is none. */
+struct em_producer *em_producer_of(const struct em *, value_id v);
+const struct em_producer *em_producer_seen(const struct em *, value_id v);
+bool em_producer_open(const struct em *, const struct em_producer *);
+/* v will be there, by p->region, which is known: its buffer, unless it has one, and its places. */
+void em_producer_begin(struct em *, struct em_producer *, value_id v, const struct em_layout *);
+/* Computes a point and stores it, or 0. */
+lreg em_producer_point(struct em *, struct em_producer *, const expr_id *idx, expr_id cond);
+void em_producer_zero(struct em *, const struct em_producer *, const expr_id *idx);
+/* It is filled, in the block at hand. */
+void em_producer_filled(struct em *, struct em_producer *);
+/* Can v be had from scratch at this point? */
+bool em_produced(struct em *, value_id v, const expr_id *idx, expr_id cond, lreg *result);
+
+/* A row buffer: what is set up for it; filled for the row of a point, if that can be; a point of the reduction that
+ * fills it. */
+void em_row_buffer_begin(struct em *, struct em_producer *, const struct row_local *);
+bool em_row_buffer_fill(struct em *, struct em_producer *, const expr_id *idx, expr_id cond);
+lreg em_row_buffer_ride(struct em *, struct em_producer *, const expr_id *idx, expr_id cond);
+/* A reduction of v over the given dims is about to run its loops in the level now on top: does it fill v's buffer on
+ * the way? Then em_row_buffer_ride_end follows its loops. */
+bool em_row_buffer_ride_begin(struct em *, value_id v, const int64_t *axes, uint32_t n_axes);
+void em_row_buffer_ride_end(struct em *, value_id v);
+
+/* The anchor's first operand, from here on: points first .. first + count - 1 (at most `most`) of the image that
+ * `point` names, numbered through over the last two dims, all channels; ... */
+void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
+/* ... what `rows` rows of the result from `row` on read; stage_extent has said yes. channels: only these vectors, of
+ * one block; none: all. */
+void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
+                   const expr_id *channels, uint32_t n_channels);
+/* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have
+ * theirs. */
+void em_stage_ahead(struct em *, const struct em_producer *, expr_id *const *points, uint32_t n_points, expr_id next);
+/* The second operand of contraction n at the lanes of these points, which are from index `base` on. */
+void em_panel_fill(struct em *, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id base);
+
+#endif
