@@ -9,20 +9,15 @@
 
 void em_panel_fill(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id base)
 {
-    const struct tile_schedule *s = &em->schedule->tile;
-    const struct type *t = value_type(em->g, n->in[1]);
     struct em_producer *p = em_producer_decoded(em);
-    struct em_layout l = {.block = (int64_t)s->nr * s->lanes};
+    struct em_layout l = {.n = 0};
     struct em_if iff;
     int64_t same[RANK_MAX];
-    for (int32_t d = 0; d < t->rank; d++) {
+    for (int32_t d = 0; d < value_type(em->g, n->in[1])->rank; d++)
         same[d] = d;
-        p->region.first[d] = ex_const(em->x, 0);
-        ex_is_const(em->x, t->dims[d], &p->region.extent[d]);
-    }
+    decode_box(&em->site, &em->schedule->tile, base, &p->box);
     l.n = (uint32_t)weight_order(em->g, n, same, l.order, &l.lanes);
-    p->region.first[l.lanes] = base;
-    p->region.extent[l.lanes] = l.block;
+    l.block = p->box.extent[l.lanes];
     em_producer_begin(em, p, n->in[1], &l);
     if (!p->keeper.i)
         p->keeper = em_scratch(em, ELEM_I64, 1);

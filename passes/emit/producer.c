@@ -55,16 +55,16 @@ void em_producer_begin(struct em *em, struct em_producer *p, value_id v, const s
         s->dim[d].outer = ex_const(x, 0);
     for (uint32_t i = l->n; i > 0; i--) {
         int32_t d = l->order[i - 1];
-        int64_t n = p->region.extent[d], blocks = (n + l->block - 1) / (l->block ? l->block : 1);
+        int64_t n = p->box.extent[d], blocks = (n + l->block - 1) / (l->block ? l->block : 1);
         if (d == l->lanes) {
             s->dim[d] = (struct dim_layout){l->block, ex_const(x, blocks > 1 ? stride : 0), 1};
             stride *= blocks;
             continue;
         }
         s->dim[d].outer = ex_const(x, stride);
-        if (d == last && p->region.flat)
+        if (d == last && p->box.flat)
             s->dim[d - 1].outer = ex_mulc(x, t->dims[d], stride);
-        s->origin = ex_sub(x, s->origin, ex_mulc(x, p->region.first[d], stride));
+        s->origin = ex_sub(x, s->origin, ex_mulc(x, p->box.first[d], stride));
         stride *= n;
     }
     if (!p->buffer.i)
@@ -101,7 +101,7 @@ void em_producer_filled(struct em *em, struct em_producer *p)
 static bool holds(const struct em_producer *p, const expr_id *idx)
 {
     for (int32_t d = 0; d < p->storage.rank; d++)
-        if (!p->region.extent[d] && !(p->region.flat && d + 2 == p->storage.rank) && p->region.first[d].i != idx[d].i)
+        if (!p->box.extent[d] && !(p->box.flat && d + 2 == p->storage.rank) && p->box.first[d].i != idx[d].i)
             return false;
     return true;
 }
@@ -116,6 +116,10 @@ bool em_produced(struct em *em, value_id v, const expr_id *idx, expr_id cond, lr
         return true;
     }
     bool open = em_producer_open(em, p);
+    if (open && !holds(p, idx) && p->padded) { /* what is not in scratch might not be in the image */
+        em->failed = true;
+        error_internal(em->m->ctx, (src_id){0}, "kernel %s reads beside what it has staged", em->f->name);
+    }
     if (open ? !holds(p, idx) : !p->on_demand || !em_row_buffer_fill(em, p, idx, cond))
         return false;
     int floor = em->floor;

@@ -10,13 +10,6 @@
 
 #include "passes/emit/nest.h"
 
-/* Along dim d `extent[d]` indices from first[d] on; 0: first[d] alone, which has no part in the address. flat: the last
- * two dims are numbered through, and the last one's indices are such numbers. */
-struct em_region {
-    expr_id first[RANK_MAX];
-    int64_t extent[RANK_MAX];
-    bool flat;
-};
 /* Dims of the region, outermost first; `block` indices of dim `lanes` lie together, innermost, and its blocks where
  * `order` has it (-1: no dim). */
 struct em_layout {
@@ -28,7 +21,7 @@ struct em_layout {
 
 struct em_producer {
     value_id value; /* {0}: none */
-    struct em_region region;
+    struct box box;
     struct storage storage; /* of an element of the region, in ... */
     lreg buffer;
     int level; /* of the block that fills it, above which nothing is read, ... */
@@ -50,7 +43,7 @@ struct em_producer *em_producer_decoded(struct em *);
 struct em_producer *em_producer_of(const struct em *, value_id v);
 const struct em_producer *em_producer_seen(const struct em *, value_id v);
 bool em_producer_open(const struct em *, const struct em_producer *);
-/* v will be there, by p->region, which is known: its buffer, unless it has one, and its places. */
+/* v will be there, by p->box, which is known: its buffer, unless it has one, and its places. */
 void em_producer_begin(struct em *, struct em_producer *, value_id v, const struct em_layout *);
 /* Computes a point and stores it, or 0. */
 lreg em_producer_point(struct em *, struct em_producer *, const expr_id *idx, expr_id cond);
@@ -70,13 +63,9 @@ lreg em_row_buffer_ride(struct em *, struct em_producer *, const expr_id *idx, e
 bool em_row_buffer_ride_begin(struct em *, value_id v, const int64_t *axes, uint32_t n_axes);
 void em_row_buffer_ride_end(struct em *, value_id v);
 
-/* The anchor's first operand, from here on: points first .. first + count - 1 (at most `most`) of the image that
- * `point` names, numbered through over the last two dims, all channels; ... */
-void em_stage_fill(struct em *, const expr_id *point, expr_id first, expr_id count, int64_t most);
-/* ... what `rows` rows of the result from `row` on read; stage_extent has said yes. channels: only these vectors, of
- * one block; none: all. */
-void em_stage_rows(struct em *, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
-                   const expr_id *channels, uint32_t n_channels);
+/* The anchor's first operand: a region of it (stage_box), from here on. count: of its last dim, the indices that there
+ * are this time, if they are numbers of points; {0}: all. channels: these vectors of a block; none: all. */
+void em_stage_fill(struct em *, const struct box *, expr_id count, const expr_id *channels, uint32_t n_channels);
 /* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have
  * theirs. */
 void em_stage_ahead(struct em *, const struct em_producer *, expr_id *const *points, uint32_t n_points, expr_id next);

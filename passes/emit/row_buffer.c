@@ -11,8 +11,8 @@ void em_row_buffer_begin(struct em *em, struct em_producer *p, const struct row_
     struct em_layout l = {.lanes = -1};
     p->on_demand = true;
     for (int32_t d = 0; d < t->rank; d++) {
-        p->region.first[d] = ex_const(em->x, 0);
-        if (local->inner >> d & 1 && ex_is_const(em->x, t->dims[d], &p->region.extent[d]))
+        p->box.first[d] = ex_const(em->x, 0);
+        if (local->inner >> d & 1 && ex_is_const(em->x, t->dims[d], &p->box.extent[d]))
             l.order[l.n++] = d;
     }
     em_producer_begin(em, p, local->value, &l);
@@ -25,7 +25,7 @@ static int row_depth(const struct em *em, const struct em_producer *p, const exp
     for (uint32_t i = 0; i < em->syms.n; i++)
         for (int32_t d = 0; d < p->storage.rank; d++) {
             const struct em_sym *s = &em->syms.data[i];
-            if (p->region.extent[d] || !ex_uses(em->x, idx[d], s->sym))
+            if (p->box.extent[d] || !ex_uses(em->x, idx[d], s->sym))
                 continue;
             if (s->lanes)
                 return 0;
@@ -38,8 +38,8 @@ static int row_depth(const struct em *em, const struct em_producer *p, const exp
 static void row_is(struct em_producer *p, const expr_id *idx)
 {
     for (int32_t d = 0; d < p->storage.rank; d++)
-        if (!p->region.extent[d])
-            p->region.first[d] = idx[d];
+        if (!p->box.extent[d])
+            p->box.first[d] = idx[d];
 }
 
 static void fill_point(const struct em_nest_at *h)
@@ -58,8 +58,8 @@ bool em_row_buffer_fill(struct em *em, struct em_producer *p, const expr_id *idx
         return false;
     memcpy(at, idx, (size_t)p->storage.rank * sizeof *at);
     for (int32_t d = 0; d < p->storage.rank; d++)
-        if (p->region.extent[d])
-            em_nest_add(&nest, d, p->region.first[d], ex_const(em->x, p->region.extent[d]), 0);
+        if (p->box.extent[d])
+            em_nest_add(&nest, d, p->box.first[d], ex_const(em->x, p->box.extent[d]), 0);
     if (nest.n)
         nest.loop[nest.n - 1].lanes = em->schedule->kept[p - em->producers].lanes;
     row_is(p, idx);
@@ -83,7 +83,7 @@ bool em_row_buffer_ride_begin(struct em *em, value_id v, const int64_t *axes, ui
     if (!p || !p->on_demand || p->filling || p->riding || em_producer_open(em, p))
         return false;
     for (int32_t d = 0; d < p->storage.rank; d++)
-        if ((p->region.extent[d] > 0) != (mask >> d & 1))
+        if ((p->box.extent[d] > 0) != (mask >> d & 1))
             return false;
     p->riding = true;
     p->partial = false;

@@ -39,8 +39,7 @@ void em_stage_ahead(struct em *em, const struct em_producer *p, expr_id *const *
     for (uint32_t i = 0; v.i && i < n_points; i++) {
         for (int32_t d = 0; d < t->rank; d++)
             at[d] = points[i][d];
-        expr_id number = ex_addc(x, ex_add(x, ex_mul(x, at[row], t->dims[column]), at[column]),
-                                 p->region.extent[column]);
+        expr_id number = ex_addc(x, ex_add(x, ex_mul(x, at[row], t->dims[column]), at[column]), p->box.extent[column]);
         at[1] = ex_addc(x, next, -CHANNEL_BLOCK);
         at[row] = ex_div(x, number, t->dims[column]);
         at[column] = ex_mod(x, number, t->dims[column]);
@@ -129,68 +128,28 @@ static void fill_number(const struct em_nest_at *h)
     em_producer_point(h->em, s->p, at, ex_const(x, 1));
 }
 
-/* The region of dim d of the staged operand, and the loop that fills it. */
-static void dim_add(struct em *em, struct em_nest *nest, struct em_layout *l, int32_t d, expr_id first, int64_t extent)
+void em_stage_fill(struct em *em, const struct box *box, expr_id count, const expr_id *channels, uint32_t n_channels)
 {
-    struct em_producer *p = em_producer_staged(em);
-    p->region.first[d] = first;
-    p->region.extent[d] = extent;
-    l->order[l->n++] = d;
-    em_nest_add(nest, d, first, ex_const(em->x, extent), 0);
-}
-
-/* All channels, vector by vector, outermost. */
-static void channels_add(struct em *em, struct em_nest *nest, struct em_layout *l)
-{
-    int64_t channels = 0;
-    ex_is_const(em->x, value_type(em->g, em->k->form.staged)->dims[1], &channels);
-    dim_add(em, nest, l, 1, ex_const(em->x, 0), channels);
-    nest->loop[0].lanes = em->schedule->tile.stage_lanes;
-}
-
-void em_stage_fill(struct em *em, const expr_id *point, expr_id first, expr_id count, int64_t most)
-{
-    int32_t last = value_type(em->g, em->k->form.staged)->rank - 1;
-    struct stage s = {.p = em_producer_staged(em)};
-    struct em_nest nest = {.fn = fill_number, .user = &s};
-    struct em_layout l = {.lanes = 1, .block = CHANNEL_BLOCK};
-    expr_id idx[RANK_MAX] = {point[0]};
-    s.p->region = (struct em_region){.first = {point[0]}, .flat = true};
-    channels_add(em, &nest, &l);
-    dim_add(em, &nest, &l, last, first, most);
-    nest.loop[1].n = count;
-    em_producer_begin(em, s.p, em->k->form.staged, &l);
-    em_nest(em, &nest, idx);
-    em_producer_filled(em, s.p);
-    s.p->source = em->schedule->tile.stage_ahead ? source_of(em, em->k->form.staged, 0) : (value_id){0};
-}
-
-void em_stage_rows(struct em *em, const struct node *n, const expr_id *point, expr_id row, int64_t rows,
-                   const expr_id *channels, uint32_t n_channels)
-{
-    struct exprs *x = em->x;
-    uint32_t c;
     const struct type *t = value_type(em->g, em->k->form.staged);
+    const struct tile_schedule *ts = &em->schedule->tile;
     struct stage s = {em_producer_staged(em), channels, n_channels};
-    struct em_nest nest = {.fn = fill_point, .user = &s, .tile = em->schedule->tile.stage_columns};
-    struct em_layout l = {.lanes = 1, .block = CHANNEL_BLOCK};
-    struct stage_rows r;
-    expr_id idx[RANK_MAX] = {point[0]};
-    stage_extent(&em->site, n, rows, &r);
-    s.p->region = (struct em_region){.first = {point[0]}};
-    if (n_channels)
-        s.p->region.extent[1] = CHANNEL_BLOCK;
-    else
-        channels_add(em, &nest, &l);
-    dim_add(em, &nest, &l, 2, ex_sub(x, ex_mulc(x, row, node_ints(n, "strides", &c)[0]), node_exprs(n, "lo", &c)[0]),
-            r.rows);
-    dim_add(em, &nest, &l, 3, ex_const(x, -r.left), r.width);
-    if (n_channels)
-        l.order[l.n++] = 1;
-    for (uint32_t i = nest.n - 2; i < nest.n; i++)
-        nest.loop[i].size = t->dims[nest.loop[i].dim];
+    struct em_nest nest = {.fn = count.i ? fill_number : fill_point, .user = &s, .tile = ts->stage_columns};
+    struct em_layout l = {.order = {1}, .n = 1, .lanes = 1, .block = CHANNEL_BLOCK};
+    expr_id idx[RANK_MAX] = {box->first[0]};
+    s.p->box = *box;
+    s.p->padded = !count.i;
+    if (!n_channels) /* vector by vector, outermost */
+        em_nest_add(&nest, 1, box->first[1], t->dims[1], ts->stage_lanes);
+    for (int32_t d = 2; d < t->rank; d++) {
+        if (!box->extent[d])
+            continue;
+        l.order[l.n++] = d;
+        em_nest_add(&nest, d, box->first[d], count.i ? count : ex_const(em->x, box->extent[d]), 0);
+        if (!count.i)
+            nest.loop[nest.n - 1].size = t->dims[d];
+    }
     em_producer_begin(em, s.p, em->k->form.staged, &l);
-    s.p->padded = true;
     em_nest(em, &nest, idx);
     em_producer_filled(em, s.p);
+    s.p->source = ts->stage_ahead ? source_of(em, em->k->form.staged, 0) : (value_id){0};
 }

@@ -17,12 +17,6 @@ static lreg to_acc(struct em *em, lreg v, enum elem acc)
     return em_op(em, L_CONVERT, t, &v, 1);
 }
 
-/* Position along a spatial dim that window tap k of output o reads; cond: it exists. */
-static expr_id tap(struct em *em, expr_id o, int64_t stride, expr_id lo, expr_id k, int64_t dilation)
-{
-    return ex_sub(em->x, ex_add(em->x, ex_mulc(em->x, o, stride), ex_mulc(em->x, k, dilation)), lo);
-}
-
 expr_id em_inside(struct em *em, expr_id i, expr_id size)
 {
     return ex_and(em->x, ex_le(em->x, ex_const(em->x, 0), i), ex_lt(em->x, i, size));
@@ -49,42 +43,6 @@ bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile
         return true;
     return s->halo && conv_reach(em->g, n, d, tile, &below, &above) && s->halo[2 + d] >= below &&
            s->halo[s->rank + 2 + d] >= above;
-}
-
-/* Where operand o of a dot is read at point p and reduced index k. p: the batch dims, those that a keeps, those that b
- * keeps. */
-static void dot_operand_point(const struct em *em, const struct node *n, int o, const expr_id *p, const expr_id *k,
-                              expr_id *at)
-{
-    uint32_t n_batch, n_contract, n_other;
-    const int64_t *batch = node_ints(n, o ? "batch_b" : "batch_a", &n_batch);
-    const int64_t *contract = node_ints(n, o ? "contract_b" : "contract_a", &n_contract);
-    node_ints(n, "contract_a", &n_other);
-    uint32_t kept = o ? (uint32_t)value_type(em->g, n->in[0])->rank - n_other : n_batch;
-    for (int32_t d = 0; d < value_type(em->g, n->in[o])->rank; d++) {
-        at[d] = (expr_id){0};
-        for (uint32_t j = 0; j < n_batch; j++)
-            if (batch[j] == d)
-                at[d] = p[j];
-        for (uint32_t j = 0; j < n_contract; j++)
-            if (contract[j] == d)
-                at[d] = k[j];
-        if (!at[d].i)
-            at[d] = p[kept++];
-    }
-}
-
-/* Where the second operand of a contraction is read at point p and reduced index k. */
-static void operand_b_point(const struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
-{
-    int32_t rank = value_type(em->g, n->in[1])->rank;
-    if (n->op != OP_CONV) {
-        dot_operand_point(em, n, 1, p, k, at);
-        return;
-    }
-    at[0] = p[1];
-    at[1] = k[rank - 2];
-    memcpy(at + 2, k, (size_t)(rank - 2) * sizeof *at);
 }
 
 /* Behind the views over the second operand, its product: idx there. */
@@ -114,7 +72,7 @@ void reduction_scale(struct em *em, const struct reduction *r, const expr_id *k,
 {
     for (uint32_t i = 0; i < r->n_points; i++) {
         expr_id at[RANK_MAX];
-        operand_b_point(em, r->n, r->points[i], k, at);
+        contraction_point(em->g, r->n, 1, r->points[i], k, at);
         const struct node *product = scaled_product(em, r, at);
         lreg in[3] = {part[i], to_acc(em, em_value(em, product->in[r->scale.factor], at, r->cond), r->acc), acc[i]};
         em_unify(em, in, 3);
@@ -128,22 +86,14 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
     const struct node *n = r->n;
     const struct type *x = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]);
     uint32_t c;
-    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c),
-                  *xdil = node_ints(n, "xdil", &c);
-    const expr_id *lo = node_exprs(n, "lo", &c);
-    int64_t groups = node_int(n, "groups", 1);
+    const int64_t *dil = node_ints(n, "dilations", &c), *xdil = node_ints(n, "xdil", &c);
     int32_t sp = x->rank - 2;
     bool splat = value_is_splat(em->g, n->in[0], &(double){0}, &(int64_t){0}); /* of which memory is never read */
-    expr_id xi[RANK_MAX], wi[RANK_MAX], cond = r->cond, ic = k[sp];
-    operand_b_point(em, n, p, k, wi);
-    xi[0] = p[0];
-    xi[1] = ic;
-    if (groups > 1) {
-        expr_id per_out = ex_div(em->x, w->dims[0], ex_const(em->x, groups));
-        xi[1] = ex_add(em->x, ex_mul(em->x, ex_div(em->x, p[1], per_out), w->dims[1]), ic);
-    }
+    expr_id xi[RANK_MAX], wi[RANK_MAX], cond = r->cond;
+    contraction_point(em->g, n, 0, p, k, xi);
+    contraction_point(em->g, n, 1, p, k, wi);
     for (int32_t d = 0; d < sp; d++) {
-        expr_id i = tap(em, p[2 + d], strides[d], lo[d], k[d], dil[d]);
+        expr_id i = xi[2 + d];
         if (xdil[d] > 1) {
             expr_id e = ex_const(em->x, xdil[d]);
             cond = ex_and(em->x, cond, ex_eq(em->x, ex_mod(em->x, i, e), ex_const(em->x, 0)));
@@ -184,7 +134,7 @@ static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, c
     const struct node *n = r->n;
     expr_id at[2][RANK_MAX];
     for (int o = 0; o < 2; o++)
-        dot_operand_point(em, n, o, p, k, at[o]);
+        contraction_point(em->g, n, (uint32_t)o, p, k, at[o]);
     uint32_t count;
     const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
     if (r->group > 1) { /* count is at least 1: dot_group */
@@ -268,7 +218,8 @@ static lreg window_operand(struct em *em, struct reduction *r, const expr_id *p,
     *cond = r->cond;
     memcpy(at, p, (size_t)lead * sizeof *at);
     for (uint32_t d = 0; d < c; d++) {
-        at[lead + (int32_t)d] = tap(em, p[lead + (int32_t)d], strides[d], lo[d], k[d], dil[d]);
+        expr_id i = ex_add(em->x, ex_mulc(em->x, p[lead + (int32_t)d], strides[d]), ex_mulc(em->x, k[d], dil[d]));
+        at[lead + (int32_t)d] = ex_sub(em->x, i, lo[d]);
         *cond = ex_and(em->x, *cond, tap_inside(em, n, d, at[lead + (int32_t)d], x->dims[lead + (int32_t)d]));
     }
     return em_value(em, n->in[0], at, *cond);
@@ -331,7 +282,7 @@ static expr_id panel_bytes(struct em *em, const struct reduction *r, const expr_
     expr_id at[RANK_MAX], later[RANK_MAX];
     memcpy(later, k, r->n_dims * sizeof *later);
     later[r->n_dims - 1] = ex_addc(em->x, k[r->n_dims - 1], steps);
-    operand_b_point(em, r->n, p, later, at);
+    contraction_point(em->g, r->n, 1, p, later, at);
     return em_bytes(em, r->n->in[1], at);
 }
 
@@ -341,9 +292,9 @@ uint32_t reduction_vectors(struct em *em, const struct reduction *r)
     size_t size = (size_t)value_type(em->g, r->n->in[1])->rank * sizeof *at;
     for (uint32_t d = 0; d < r->n_dims; d++)
         k[d] = ex_const(em->x, 0);
-    operand_b_point(em, r->n, r->points[0], k, first);
+    contraction_point(em->g, r->n, 1, r->points[0], k, first);
     for (uint32_t i = 1; i < r->n_points; i++) {
-        operand_b_point(em, r->n, r->points[i], k, at);
+        contraction_point(em->g, r->n, 1, r->points[i], k, at);
         if (!memcmp(first, at, size))
             return i;
     }
@@ -418,7 +369,7 @@ static void prefetch_next(struct em *em, const struct reduction *r, uint32_t o, 
     for (uint32_t i = 0; i < r->n_points; i++) {
         memcpy(p, r->points[i], (size_t)value_type(em->g, r->n->out[0])->rank * sizeof *p);
         p[s->vec] = ex_addc(em->x, p[s->vec], (int64_t)s->nr * s->lanes);
-        dot_operand_point(em, r->n, 1, p, k, at);
+        contraction_point(em->g, r->n, 1, p, k, at);
         constant_leaves(&w, r->n->in[o], at);
     }
 }
@@ -441,7 +392,7 @@ static lreg block_scale(struct em *em, const struct reduction *r, uint32_t o, co
     expr_id at[RANK_MAX];
     if (o >= r->n->n_in)
         return (lreg){0};
-    dot_operand_point(em, r->n, o & 1, p, k, at);
+    contraction_point(em->g, r->n, o & 1, p, k, at);
     return to_acc(em, em_value(em, r->n->in[o], at, r->cond), ELEM_F32);
 }
 
@@ -489,7 +440,7 @@ static void fill_step(struct em *em, const struct reduction *r, const expr_id *k
     const struct node *n = r->n;
     expr_id at[RANK_MAX];
     for (uint32_t i = 0; i < r->n_points; i++) {
-        operand_b_point(em, n, r->points[i], k, at);
+        contraction_point(em->g, n, 1, r->points[i], k, at);
         em_producer_point(em, em_producer_decoded(em), at, r->cond);
     }
 }

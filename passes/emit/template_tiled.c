@@ -294,7 +294,7 @@ static void tile_staged(struct em *em, struct tiling *t, expr_id chunk, expr_id 
     struct exprs *x = em->x;
     struct even e = tile_flat_split(em->x, t->t, t->s);
     struct em_for l;
-    int64_t most = (int64_t)t->s->chunk * (e.small + (e.large > 0));
+    struct box r;
     t->row0 = ex_mulc(x, chunk, t->s->chunk);
     expr_id end = ex_min(x, ex_addc(x, t->row0, t->s->chunk), ex_const(x, e.tiles)),
             first = flat_first(em, &e, t->row0);
@@ -302,10 +302,11 @@ static void tile_staged(struct em *em, struct tiling *t, expr_id chunk, expr_id 
     t->here = ex_sub(x, end, t->row0);
     if (!ex_is_const(x, chunk, &(int64_t){0})) {
         first = em_pin(em, first, 0, e.tiles * e.small + e.large - 1);
-        count = em_pin(em, count, 1, most);
+        count = em_pin(em, count, 1, (int64_t)t->s->chunk * (e.small + (e.large > 0)));
         t->here = em_pin(em, t->here, 1, t->s->chunk);
     }
-    em_stage_fill(em, t->idx, first, count, most);
+    stage_box(&em->site, t->s, t->idx, first, &r);
+    em_stage_fill(em, &r, count, NULL, 0);
     tile_vectors(em, t, em_for_begin(em, &l, ex_const(x, 0), blocks, 1, NULL, 0));
     em_for_end(em, &l, NULL, NULL);
 }

@@ -1,13 +1,15 @@
 /* Convolutions of several taps whose operand is a map, or a map of a contraction (kernel.form): a parallel index is a
  * chunk of rows of the result (schedule/stage.c says how many), and fills scratch with the rows of the operand that
- * they read, zeros around the image included (em_stage_rows), before the tiles run.
+ * they read, zeros around the image included (emit/stage.c), before the tiles run.
  */
 #include "passes/emit/producer.h"
 #include "passes/emit/tiled.h"
 
 static void fill(struct em *em, struct tiling *t, const expr_id *channels, uint32_t n)
 {
-    em_stage_rows(em, t->n, t->idx, ex_mulc(em->x, t->row0, t->s->tb), (int64_t)t->s->chunk * t->s->tb, channels, n);
+    struct box r;
+    stage_box(&em->site, t->s, t->idx, ex_mulc(em->x, t->row0, t->s->tb), &r);
+    em_stage_fill(em, &r, (expr_id){0}, channels, n);
 }
 
 void window_chunk(struct em *em, struct tiling *t, expr_id chunk, expr_id block, expr_id blocks)

@@ -13,7 +13,7 @@
  * where the whole of its result would go through a cache beyond L2.
  */
 #include "ir/target/budget.h"
-#include "passes/module/access.h"
+#include "passes/module/bounds.h"
 #include "passes/module/query.h"
 #include "passes/module/module.h"
 #include "passes/schedule/schedule.h"
@@ -147,23 +147,17 @@ static uint32_t tiles_wanted(const struct module *m, const struct kernel *k, val
     return !w.ports && (m->always || (w.sources == 1 && w.maps <= TILE_MAPS && !w.dear)) ? form : 0;
 }
 
-/* Bytes of the operand that a row of results reads, zeros included; 0: not known, or too many. */
-static int64_t row_bytes(const struct module *m, const struct node *n, const struct type *t)
+/* Rows of the operand that a row of results reads, and their bytes, zeros included; 0: not known, or too many. */
+static int64_t row_bytes(const struct module *m, const struct node *n, int64_t *rows)
 {
-    struct exprs *x = m->ctx->exprs;
-    const struct type *w = value_type(m->g, n->in[1]);
-    uint32_t c;
-    int64_t below, above, taps, columns, channels, rows, bytes;
-    if (!ex_is_const(x, t->dims[3], &columns) || !ex_is_const(x, t->dims[1], &channels) ||
-        !ex_is_const(x, w->dims[2], &taps) || !conv_reach(m->g, n, 1, 1, &below, &above) ||
-        !mul_i64(taps - 1, node_ints(n, "dilations", &c)[0], &rows) || below > ROW_MOST || above > ROW_MOST ||
-        columns > ROW_MOST || rows > ROW_MOST || channels > CHANNELS_MAX)
+    const expr_id zero = ex_const(m->ctx->exprs, 0), point[2] = {zero, zero};
+    struct box b;
+    int64_t bytes;
+    if (!conv_rows_box(m->g, n, point, zero, 1, &b) || !box_elements(&b, 4, &bytes) || !mul_i64(bytes, 4, &bytes) ||
+        bytes > budget(module_machine(m), SHARE_L2_ROW_OF_CHANNELS))
         return 0;
-    channels = conv_depthwise(m->g, n) ? CHANNEL_BLOCK : channels;
-    return mul_i64((rows + 1) * (below + columns + above), channels * 4, &bytes) &&
-                   bytes <= budget(module_machine(m), SHARE_L2_ROW_OF_CHANNELS)
-               ? bytes
-               : 0;
+    *rows = b.extent[2];
+    return bytes;
 }
 
 /* May rows of the operand wait in scratch? A convolution of several taps, with results in blocks of channels. */
@@ -173,7 +167,7 @@ static bool has_rows(const struct module *m, const struct kernel *k, value_id v)
     const struct node *n = graph_node(m->g, k->anchor);
     const struct type *t = value_type(m->g, v), *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]);
     uint32_t c;
-    int64_t rows, oc;
+    int64_t rows, columns, oc;
     bool depthwise = conv_depthwise(m->g, n);
     if (n->op != OP_CONV || t->rank != 4 || k->path.n || dot_group(m, n) > 1 || conv_pixel_lanes(m, n) ||
         (depthwise ? t->dims[1].i != y->dims[1].i : node_int(n, "groups", 1) != 1))
@@ -182,7 +176,8 @@ static bool has_rows(const struct module *m, const struct kernel *k, value_id v)
     if (!m->always && value_output(m->g, k->outs.data[0]) != UINT32_MAX)
         return false;
     return xdil[0] == 1 && xdil[1] == 1 && ex_is_const(x, t->dims[2], &rows) && ex_is_const(x, y->dims[2], &rows) &&
-           rows >= 1 && ex_is_const(x, y->dims[1], &oc) && oc >= CHANNEL_BLOCK / 2 && row_bytes(m, n, t) &&
+           rows >= 1 && ex_is_const(x, t->dims[3], &columns) && columns <= ROW_MOST &&
+           ex_is_const(x, y->dims[1], &oc) && oc >= CHANNEL_BLOCK / 2 && row_bytes(m, n, &rows) &&
            !(ex_is(x, w->dims[2], 1) && ex_is(x, w->dims[3], 1));
 }
 
@@ -258,11 +253,9 @@ static bool chain_of(const struct module *m, value_id v, struct chain *c)
 static void strip_rows(const struct module *m, const struct node *n, const struct type *t, int64_t *rows,
                        int64_t *again)
 {
-    int64_t taps = 1, span = 1, most = 1, bytes = row_bytes(m, n, t);
+    int64_t span = 1, most = 1, bytes = row_bytes(m, n, &span);
     uint32_t c;
-    ex_is_const(m->ctx->exprs, value_type(m->g, n->in[1])->dims[2], &taps);
     ex_is_const(m->ctx->exprs, t->dims[2], &most);
-    span = (taps - 1) * node_ints(n, "dilations", &c)[0] + 1;
     *rows = budget(module_machine(m), SHARE_L2_ROWS) / (bytes / span);
     *again = *rows < most && span > node_ints(n, "strides", &c)[0] ? span - node_ints(n, "strides", &c)[0] : 0;
     *rows = *rows > most ? most : *rows;

@@ -191,36 +191,36 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
         c->early = (int64_t)tile_steps(site, n);
 }
 
-/* Elements of the second operand for each of its lanes, where all points share them; 0: they don't, or there are no
- * lanes. */
-static int64_t panel_steps(const struct site *site, const struct node *n)
+bool decode_box(const struct site *site, const struct tile_schedule *c, expr_id base, struct box *r)
 {
-    if (n->op != OP_CONV && n->op != OP_DOT)
-        return 0;
-    const struct type *w = value_type(site->g, n->in[1]);
-    struct dot_dims b;
-    int64_t steps = 1, extent;
-    if (n->op == OP_DOT)
-        return dot_dims(site->g, n, 1, &b) && !b.n_batch && ex_is_const(site->x, w->dims[b.contract], &steps) ? steps
-                                                                                                              : 0;
-    if (conv_pixel_lanes(site->m, n) || conv_depthwise(site->g, n))
-        return 0;
-    for (int32_t d = 1; d < w->rank; d++)
-        if (!ex_is_const(site->x, w->dims[d], &extent) || !mul_i64(steps, extent, &steps))
-            return 0;
-    return steps;
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]), *w = value_type(site->g, n->in[1]);
+    struct box of = {.flat = false};
+    for (int32_t d = 0; d < t->rank; d++)
+        of.first[d] = d == c->vec ? base : ex_const(site->x, 0);
+    of.extent[c->vec] = (int64_t)c->nr * c->lanes;
+    if (!contraction_box(site->g, n, 1, &of, r))
+        return false;
+    for (int32_t d = 0; d < w->rank; d++)
+        if (!r->extent[d]) /* not all points read the same */
+            return false;
+    return true;
 }
 
 int64_t decode_bytes(const struct site *site, const struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
+    struct box r;
     int64_t bytes;
     if (dot_group(site->m, n) != 1 || tile_halves(site, n) || site->k->kind != KERNEL_CONTRACT || c->vec < 0 ||
         c->a < 0 || c->chunk || c->k_block || !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) ||
-        !constant_maps(site->m, n->in[1]) || site->m->storage[n->in[1].i].place != PLACE_NONE)
+        (n->op != OP_CONV && n->op != OP_DOT) || conv_pixel_lanes(site->m, n) || conv_depthwise(site->g, n) ||
+        !constant_maps(site->m, n->in[1]) || site->m->storage[n->in[1].i].place != PLACE_NONE ||
+        !decode_box(site, c, ex_const(site->x, 0), &r))
         return 0;
-    return mul_i64(panel_steps(site, n), (int64_t)c->nr * site->mach->vector_bytes, &bytes) && bytes <= CHUNK_BYTES_MOST
+    return box_elements(&r, value_type(site->g, n->in[1])->rank, &bytes) && mul_i64(bytes, 4, &bytes) &&
+                   bytes <= CHUNK_BYTES_MOST
                ? bytes
                : 0;
 }

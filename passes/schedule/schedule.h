@@ -11,6 +11,7 @@
 #include "ir/target/budget.h"
 #include "passes/module/access.h"
 #include "passes/module/query.h"
+#include "passes/module/bounds.h"
 
 /* What a decision sees: a kernel, a CPU, and memory for as long as the kernel is at hand. */
 struct site {
@@ -279,14 +280,6 @@ bool block_factor(const struct site *, const struct node *, struct block_factor 
 /* The dim that may be done in blocks; false: none. */
 bool outer_k(const struct site *, const struct node *, struct k_dim *);
 
-/* What `rows` rows of the result of convolution n of two spatial dims read of the operand that its kernel stages: so
- * many rows of so many elements, of which some on the left and on the right are zeros beside the image's columns.
- * False: not known, or too many. */
-struct stage_rows {
-    int64_t rows, width, left, columns;
-};
-bool stage_extent(const struct site *, const struct node *n, int64_t rows, struct stage_rows *);
-
 /* What of a map's operands tiles turn (schedule/transpose.c): stored values that the domain's value at idx is computed
  * of, contiguous along symbol `column`, apart along symbol `lane`, with elements of which `columns` fill 16 bytes; how
  * many. */
@@ -432,7 +425,9 @@ bool stage_by_rows(const struct site *, struct tile_schedule *);
 bool tile_shares_columns(const struct site *, const struct node *, const struct tile_schedule *);
 /* schedule/tile.c: the dims, lanes and register tile of an anchor. */
 void tile_choose(const struct site *, struct schedule *);
-/* Scratch of a block of vectors of a second operand that is computed first (tile.decode); 0: it can't be. */
+/* What a block of vectors from index `base` of the lanes' dim on reads of the second operand; the scratch for that, if
+ * it is computed first (tile.decode); 0: it can't be. */
+bool decode_box(const struct site *, const struct tile_schedule *, expr_id base, struct box *);
 int64_t decode_bytes(const struct site *, const struct tile_schedule *);
 /* Points of a row of columns, or of an image, that read the same block of it. */
 expr_id decode_points(struct exprs *, const struct node *, const struct type *, const struct tile_schedule *);
@@ -456,7 +451,9 @@ int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t si
 /* schedule/stage.c: tiles that share a staged operand. schedule/block.c: the order of lines and blocks of vectors,
  * blocks of a long K, prefetch. Each refines what tile_choose has left. */
 void stage_choose(const struct site *, struct tile_schedule *);
-/* Scratch of the staged operand, of one parallel index. */
+/* What tiles from result point `first` on, as many as a chunk has, read of the staged operand: points from number
+ * `first` on, or rows. point: of the image and the channels. False: not known. And the scratch for that. */
+bool stage_box(const struct site *, const struct tile_schedule *, const expr_id *point, expr_id first, struct box *);
 int64_t stage_bytes(const struct site *, const struct tile_schedule *);
 /* Do so many points of a row of the staged product by so many vectors fit? And the time of its part of a parallel
  * index. */

@@ -7,7 +7,7 @@
 #include "passes/module/choices.h"
 #include "passes/schedule/schedule.h"
 
-enum { LEAST_TILES = 2, STAGE_MOST = 1 << 24 /* points */, COLUMNS_MOST = 28 };
+enum { LEAST_TILES = 2, COLUMNS_MOST = 28 };
 
 /* Tiles of a chunk, unless they are told: half of L1 holds their staged operand, or there are two. */
 static uint32_t chunk_tiles(const struct site *site, const struct type *t, const struct tile_schedule *c)
@@ -25,32 +25,28 @@ static uint32_t chunk_tiles(const struct site *site, const struct type *t, const
     return (uint32_t)((tiles + chunks - 1) / chunks);
 }
 
-bool stage_extent(const struct site *site, const struct node *n, int64_t rows, struct stage_rows *r)
+/* Rows of the operand that `rows` rows of the result read; 0: not known. */
+static int64_t rows_read(const struct site *site, const struct node *n, int64_t rows)
 {
-    const struct type *w = value_type(site->g, n->in[1]);
-    uint32_t c;
-    int64_t right, taps, span, total;
-    const int64_t *strides = node_ints(n, "strides", &c), *dil = node_ints(n, "dilations", &c);
-    if (!ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[3], &r->columns) ||
-        !ex_is_const(site->x, w->dims[2], &taps) || !conv_reach(site->g, n, 1, 1, &r->left, &right) ||
-        !mul_i64(rows - 1, strides[0], &r->rows) || !mul_i64(taps - 1, dil[0], &span))
-        return false;
-    if (r->columns > STAGE_MOST || r->left > STAGE_MOST || right > STAGE_MOST || r->rows > STAGE_MOST ||
-        span > STAGE_MOST)
-        return false;
-    r->rows += span + 1;
-    r->width = r->left + r->columns + right;
-    return mul_i64(r->rows, r->width, &total) && total <= STAGE_MOST;
+    const expr_id zero = ex_const(site->x, 0), point[2] = {zero, zero};
+    struct box r;
+    return conv_rows_box(site->g, n, point, zero, rows, &r) ? r.extent[2] : 0;
 }
 
-/* Bytes of the operand that `rows` rows of the result read. */
-static int64_t window_bytes(const struct site *site, const struct node *n, const struct tile_schedule *c, int64_t rows)
+bool stage_box(const struct site *site, const struct tile_schedule *c, const expr_id *point, expr_id first,
+               struct box *r)
 {
-    struct stage_rows r;
-    int64_t channels = CHANNEL_BLOCK;
-    if (!c->by_piece)
-        ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[1], &channels);
-    return stage_extent(site, n, rows, &r) ? r.rows * r.width * channels * 4 : INT64_MAX;
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    int32_t last = value_type(site->g, n->out[0])->rank - 1;
+    struct box of = {.first = {point[0], point[1]}, .flat = true};
+    if (c->windows)
+        return conv_rows_box(site->g, n, point, first, (int64_t)c->chunk * c->tb, r);
+    struct even e = tile_flat_split(site->x, value_type(site->g, n->out[0]), c);
+    for (int32_t d = 2; d < last; d++)
+        of.first[d] = ex_const(site->x, 0);
+    of.first[last] = first;
+    of.extent[last] = (int64_t)c->chunk * (e.small + (e.large > 0));
+    return contraction_box(site->g, n, 0, &of, r);
 }
 
 static int64_t staged_extent(const struct site *site, int32_t d)
@@ -63,10 +59,8 @@ static int64_t staged_extent(const struct site *site, int32_t d)
 /* Rows of the operand that a row of results reads and the next one reads again. */
 static int64_t rows_again(const struct site *site, const struct node *n)
 {
-    struct stage_rows one, two;
-    if (!stage_extent(site, n, 1, &one) || !stage_extent(site, n, 2, &two))
-        return 0;
-    return two.rows < 2 * one.rows ? 2 * one.rows - two.rows : 0;
+    int64_t again = 2 * rows_read(site, n, 1) - rows_read(site, n, 2);
+    return again > 0 ? again : 0;
 }
 
 /* Do so many chunks of an image compute little again of the contraction in front, as a part of both? */
@@ -119,6 +113,26 @@ bool stage_by_rows(const struct site *site, struct tile_schedule *c)
     return true;
 }
 
+int64_t stage_bytes(const struct site *site, const struct tile_schedule *c)
+{
+    const expr_id zero = ex_const(site->x, 0), point[2] = {zero, zero};
+    struct box r;
+    int64_t n;
+    return stage_box(site, c, point, zero, &r) &&
+                   box_elements(&r, value_type(site->g, site->k->form.staged)->rank, &n) && mul_i64(n, 4, &n)
+               ? n
+               : INT64_MAX;
+}
+
+/* Of so many tiles of rows. */
+static int64_t rows_bytes(const struct site *site, const struct tile_schedule *c, int64_t tiles)
+{
+    struct tile_schedule rows = *c;
+    rows.windows = true;
+    rows.chunk = (uint32_t)tiles;
+    return stage_bytes(site, &rows);
+}
+
 /* Tiles of b that share the operand, after tb has become a divisor of the rows; 0: it is computed where it is read. */
 static uint32_t window_rows(const struct site *site, const struct node *n, const struct type *t,
                             struct tile_schedule *c)
@@ -130,25 +144,15 @@ static uint32_t window_rows(const struct site *site, const struct node *n, const
     if (rows % c->tb || site->k->outs.n > 1) /* sums of each row are stored behind it */
         c->tb = 1;
     int64_t tiles = rows / c->tb, most = chunk_most(site, n, t, c, tiles);
-    while (most > 1 && window_bytes(site, n, c, most * c->tb) > budget(site->mach, SHARE_L2_ROWS))
+    while (most > 1 && rows_bytes(site, c, most) > budget(site->mach, SHARE_L2_ROWS))
         most--;
-    if (window_bytes(site, n, c, most * c->tb) > CHUNK_BYTES_MOST)
+    if (rows_bytes(site, c, most) > CHUNK_BYTES_MOST)
         return 0;
     if (c->chunk)
         most = c->chunk < tiles ? c->chunk : tiles;
     c->windows = true;
     int64_t chunks = (tiles + most - 1) / most;
     return (uint32_t)((tiles + chunks - 1) / chunks);
-}
-
-int64_t stage_bytes(const struct site *site, const struct tile_schedule *c)
-{
-    const struct node *n = graph_node(site->g, site->k->anchor);
-    int64_t channels = 1, bytes;
-    if (c->windows)
-        return window_bytes(site, n, c, (int64_t)c->chunk * c->tb);
-    ex_is_const(site->x, value_type(site->g, site->k->form.staged)->dims[1], &channels);
-    return mul_i64((int64_t)c->chunk * c->ta, channels * 4, &bytes) ? bytes : INT64_MAX;
 }
 
 /* ---- a contraction that is staged -------------------------------------------------------------------------------- */
@@ -182,10 +186,10 @@ static uint32_t columns_choose(const struct site *site, uint32_t vectors)
 
 int64_t stage_ns(const struct site *site, const struct tile_schedule *c)
 {
-    struct stage_rows r;
-    if (!c->stage_columns || !stage_extent(site, graph_node(site->g, site->k->anchor), (int64_t)c->chunk * c->tb, &r))
+    if (!c->stage_columns)
         return 0;
-    return r.rows * columns_cost(site, c->stage_columns, c->nr) / (RATE_CYCLES_PER_NS * 10);
+    int64_t rows = rows_read(site, graph_node(site->g, site->k->anchor), (int64_t)c->chunk * c->tb);
+    return rows * columns_cost(site, c->stage_columns, c->nr) / (RATE_CYCLES_PER_NS * 10);
 }
 
 /* Is an image more than what L2 may still hold of it when it comes to be read? Filling then waits for lines, one
