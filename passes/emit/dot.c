@@ -87,12 +87,16 @@ struct operand_place {
     int floor; /* not to be read above that level */
 };
 
-static struct operand_place place_of(struct em *em, value_id v)
+/* False: they are computed. */
+static bool place_of(struct em *em, value_id v, struct operand_place *place)
 {
     const struct em_producer *p = em_producer_seen(em, v);
+    bool stored = em->m->storage[v.i].place != PLACE_NONE && !value_is_splat(em->g, v, &(double){0}, &(int64_t){0});
     if (p)
-        return (struct operand_place){&p->storage, p->buffer, p->level};
-    return (struct operand_place){&em->m->storage[v.i], em_buffer(em, v), 0};
+        *place = (struct operand_place){&p->storage, p->buffer, p->level};
+    else if (stored)
+        *place = (struct operand_place){&em->m->storage[v.i], em_buffer(em, v), 0};
+    return p || stored;
 }
 
 /* An integer or a truth value of one byte; f8 is an f32 in registers. */
@@ -101,11 +105,9 @@ static bool is_byte(enum elem e)
     return elem_size(e) == 1 && elem_class(e) != 'F';
 }
 
-static bool is_stored(struct em *em, value_id v)
+bool em_is_stored(struct em *em, value_id v)
 {
-    if (em_producer_seen(em, v))
-        return true;
-    return em->m->storage[v.i].place != PLACE_NONE && !value_is_splat(em->g, v, &(double){0}, &(int64_t){0});
+    return place_of(em, v, &(struct operand_place){.floor = 0});
 }
 
 static void point_at(struct em *em, const struct group *g, uint32_t j, expr_id *idx)
@@ -118,9 +120,11 @@ static void point_at(struct em *em, const struct group *g, uint32_t j, expr_id *
  * groups of weights are whole: zeros were written behind their end. */
 static bool load_whole(struct em *em, const struct group *g, lreg *result)
 {
-    const struct em_producer *p = em_producer_seen(em, g->v);
-    const struct storage *s = p ? &p->storage : &em->m->storage[g->v.i];
-    if (!is_stored(em, g->v) || (g->valid < g->size && (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != g->size)))
+    struct operand_place place;
+    if (!place_of(em, g->v, &place))
+        return false;
+    const struct storage *s = place.storage;
+    if (g->valid < g->size && (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != g->size))
         return false;
     expr_id idx[RANK_MAX], first = storage_address(em->x, s, g->idx), coef, rest = first;
     int64_t step;
@@ -151,10 +155,9 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
     } else if (ex_truth(em->x, g->cond) != TRUE_) {
         mask = em_splat(em, em_cond(em, g->cond), g->size);
     }
-    const struct operand_place from = place_of(em, g->v);
     int floor = em->floor;
-    em->floor = floor < from.floor ? from.floor : floor;
-    lreg in[3] = {from.buffer, em_index(em, rest), mask};
+    em->floor = floor < place.floor ? place.floor : floor;
+    lreg in[3] = {place.buffer, em_index(em, rest), mask};
     n_in += mask.i != 0;
     *result = em_op(em, L_LOAD, (struct ltype){value_type(em->g, g->v)->elem, lanes * g->size}, in, n_in);
     em->floor = floor;
@@ -167,7 +170,7 @@ static bool load_turned(struct em *em, const struct group *g, lreg *result)
 {
     const struct storage *s = &em->m->storage[g->v.i];
     enum elem e = value_type(em->g, g->v)->elem;
-    if (!is_stored(em, g->v) || !is_byte(e) || g->size * g->lanes > 64 || ex_truth(em->x, g->cond) != TRUE_)
+    if (!em_is_stored(em, g->v) || !is_byte(e) || g->size * g->lanes > 64 || ex_truth(em->x, g->cond) != TRUE_)
         return false;
     expr_id idx[RANK_MAX], first = storage_address(em->x, s, g->idx), coef, rest = first;
     const struct em_sym *lane = NULL;
@@ -210,7 +213,7 @@ static lreg element(struct em *em, const struct group *g, uint32_t j)
     struct ltype t = lf_type(em->f, v);
     if (t.elem != e)
         v = em_op(em, L_CONVERT, (struct ltype){e, t.lanes}, &v, 1);
-    if (ex_truth(em->x, g->cond) == TRUE_ || is_stored(em, g->v)) /* a masked load is 0 already */
+    if (ex_truth(em->x, g->cond) == TRUE_ || em_is_stored(em, g->v)) /* a masked load is 0 already */
         return v;
     return em_select(em, em_cond(em, g->cond), v, em_const(em, e, 1, 0, 0));
 }
@@ -244,7 +247,7 @@ static bool load_half(struct em *em, const struct group *g, lreg *result)
     expr_id idx[RANK_MAX];
     int64_t phase;
     both.size = both.valid = 2 * g->size;
-    if (em_producer_seen(em, g->v) || s->place != PLACE_WEIGHTS || s->dim[g->dim].block != (int64_t)both.size ||
+    if (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != (int64_t)both.size ||
         !ex_is_const(em->x, ex_mod(em->x, g->idx[g->dim], ex_const(em->x, both.size)), &phase) || phase % g->size != 0)
         return false;
     memcpy(idx, g->idx, (size_t)g->rank * sizeof *idx);
@@ -304,7 +307,7 @@ static bool compute_group(struct em *em, const struct group *g, lreg *result)
     lreg in[3] = {{0}};
     double f = 0;
     int64_t i = 0;
-    if (!n || is_stored(em, g->v) || g->valid < g->size || ex_truth(em->x, g->cond) != TRUE_ ||
+    if (!n || em_is_stored(em, g->v) || g->valid < g->size || ex_truth(em->x, g->cond) != TRUE_ ||
         !is_byte(value_type(em->g, g->v)->elem) || value_is_splat(em->g, g->v, &f, &i))
         return false;
     if (op_shape(n->op) == SHAPE_VIEW) {

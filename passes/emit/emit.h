@@ -217,6 +217,8 @@ struct em_group {
     bool matrix; /* for L_MATDOT: 8 bytes of one row as an i64, or the register that holds them, and 8 bytes of each
                   * column */
 };
+/* Are v's elements in memory or in scratch? */
+bool em_is_stored(struct em *, value_id);
 /* Lane `lane` of a register that holds this group of `size` elements of v and those beside it along dim, as one word of
  * 4 bytes; of 8 bytes, the register itself, two i64; acc f16: one of f32 as f16; {0}: they do not lie together, or are
  * not stored. */

@@ -189,7 +189,6 @@ static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_
 {
     const struct node *n = r->n;
     const struct type *x = value_type(em->g, n->in[0]);
-    uint32_t count;
     if (r->fill)
         return;
     const struct em_producer *staged = em_producer_seen(em, n->in[0]);
@@ -197,15 +196,12 @@ static void prefetch_block(struct em *em, struct reduction *r, uint32_t d, expr_
         em_stage_ahead(em, staged, r->points, r->n_points, next);
     if (!r->s->prefetch || (int32_t)d != x->rank - 2)
         return;
-    const int64_t *strides = node_ints(n, "strides", &count);
-    const expr_id *lo = node_exprs(n, "lo", &count);
-    expr_id at[RANK_MAX], last = {0};
+    expr_id k[RANK_MAX], at[RANK_MAX], last = {0};
+    for (int32_t i = 0; i < x->rank - 2; i++)
+        k[i] = ex_const(em->x, 0);
+    k[x->rank - 2] = next;
     for (uint32_t i = 0; i < r->n_points; i++) {
-        const expr_id *p = r->points[i];
-        at[0] = p[0];
-        at[1] = next;
-        for (int32_t k = 2; k < x->rank; k++)
-            at[k] = ex_sub(em->x, ex_mulc(em->x, p[k], strides[k - 2]), lo[k - 2]);
+        contraction_point(em->g, n, 0, r->points[i], k, at);
         expr_id bytes = em_bytes(em, n->in[0], at);
         if (i > 0 && bytes.i == last.i)
             continue;

@@ -80,19 +80,16 @@ void reduction_scale(struct em *em, const struct reduction *r, const expr_id *k,
     }
 }
 
-static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes,
-                          lreg in[2])
+/* Where the taps of a convolution are in the image, of which xi is a point afterwards. */
+static expr_id taps_inside(struct em *em, const struct reduction *r, expr_id *xi)
 {
     const struct node *n = r->n;
-    const struct type *x = value_type(em->g, n->in[0]), *w = value_type(em->g, n->in[1]);
+    const struct type *x = value_type(em->g, n->in[0]);
     uint32_t c;
-    const int64_t *dil = node_ints(n, "dilations", &c), *xdil = node_ints(n, "xdil", &c);
-    int32_t sp = x->rank - 2;
+    const int64_t *xdil = node_ints(n, "xdil", &c);
     bool splat = value_is_splat(em->g, n->in[0], &(double){0}, &(int64_t){0}); /* of which memory is never read */
-    expr_id xi[RANK_MAX], wi[RANK_MAX], cond = r->cond;
-    contraction_point(em->g, n, 0, p, k, xi);
-    contraction_point(em->g, n, 1, p, k, wi);
-    for (int32_t d = 0; d < sp; d++) {
+    expr_id cond = r->cond;
+    for (int32_t d = 0; d < x->rank - 2; d++) {
         expr_id i = xi[2 + d];
         if (xdil[d] > 1) {
             expr_id e = ex_const(em->x, xdil[d]);
@@ -103,53 +100,52 @@ static bool conv_operands(struct em *em, struct reduction *r, const expr_id *p, 
         if (splat || !em_halo_covers(em, n, d, 1))
             cond = ex_and(em->x, cond, tap_inside(em, n, (uint32_t)d, i, x->dims[2 + d]));
     }
-    enum truth t = ex_truth(em->x, cond);
-    if (t == FALSE_)
+    return cond;
+}
+
+/* The dims of the operands along which steps follow one another (-1: none), and how far apart the first one's are. */
+static void step_dims(const struct em *em, const struct reduction *r, int32_t dim[2], int64_t *step)
+{
+    const struct node *n = r->n;
+    uint32_t c;
+    *step = 1;
+    dim[0] = dim[1] = n->op == OP_CONV ? 1 : -1;
+    if (n->op == OP_CONV && r->group > 1 && conv_depthwise(em->g, n)) {
+        dim[0] = value_type(em->g, n->in[0])->rank - 1;
+        dim[1] = value_type(em->g, n->in[1])->rank - 1;
+        *step = node_ints(n, "dilations", &c)[dim[0] - 2];
+    }
+    for (int o = 0; o < 2 && n->op != OP_CONV; o++) {
+        const int64_t *of = node_ints(n, o ? "contract_b" : "contract_a", &c);
+        dim[o] = c ? (int32_t)of[c - 1] : -1;
+    }
+}
+
+static bool operands_at(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes,
+                        lreg in[2])
+{
+    const struct node *n = r->n;
+    expr_id at[2][RANK_MAX], cond = r->cond;
+    int32_t dim[2];
+    int64_t step;
+    for (uint32_t o = 0; o < 2; o++)
+        contraction_point(em->g, n, o, p, k, at[o]);
+    bool conv = n->op == OP_CONV;
+    if (conv && ex_truth(em->x, cond = taps_inside(em, r, at[0])) == FALSE_)
         return false;
+    step_dims(em, r, dim, &step);
     if (r->group > 1) {
-        bool taps = conv_depthwise(em->g, n);
-        struct em_group g = {{xi, wi},
-                             {taps ? x->rank - 1 : 1, taps ? w->rank - 1 : 1},
-                             {taps ? dil[sp - 1] : 1, 1},
-                             r->group,
-                             r->valid,
-                             lanes,
-                             r->lane,
-                             r->matrix};
+        struct em_group g = {{at[0], at[1]}, {dim[0], dim[1]}, {step, 1}, r->group, r->valid,
+                             lanes,          r->lane,          r->matrix};
         em_dot_group(em, n, &g, cond, r->cond, in);
         return true;
     }
-    in[0] = em_lane_group(em, n->in[0], xi, 1, 1, r->lane, r->acc, cond);
+    in[0] = dim[0] < 0 ? (lreg){0} : em_lane_group(em, n->in[0], at[0], dim[0], 1, r->lane, r->acc, cond);
     if (!in[0].i)
-        in[0] = to_acc(em, em_value(em, n->in[0], xi, cond), r->acc);
-    in[1] = operand_b(em, r, wi);
-    if (t != TRUE_ && (splat || em->m->storage[n->in[0].i].place == PLACE_NONE)) /* a masked load is 0 already */
-        in[0] = em_select(em, em_cond(em, cond), in[0], em_const(em, r->acc, 1, 0, 0));
-    return true;
-}
-
-static bool dot_operands(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, uint32_t lanes,
-                         lreg in[2])
-{
-    const struct node *n = r->n;
-    expr_id at[2][RANK_MAX];
-    for (int o = 0; o < 2; o++)
-        contraction_point(em->g, n, (uint32_t)o, p, k, at[o]);
-    uint32_t count;
-    const int64_t *of_a = node_ints(n, "contract_a", &count), *of_b = node_ints(n, "contract_b", &count);
-    if (r->group > 1) { /* count is at least 1: dot_group */
-        struct em_group g = {{at[0], at[1]}, {(int32_t)of_a[count - 1], (int32_t)of_b[count - 1]},
-                             {1, 1},         r->group,
-                             r->valid,       lanes,
-                             r->lane,        r->matrix};
-        em_dot_group(em, n, &g, r->cond, r->cond, in);
-        return true;
-    }
-    in[0] = count ? em_lane_group(em, n->in[0], at[0], (int32_t)of_a[count - 1], 1, r->lane, r->acc, r->cond)
-                  : (lreg){0};
-    if (!in[0].i)
-        in[0] = to_acc(em, em_value(em, n->in[0], at[0], r->cond), r->acc);
+        in[0] = to_acc(em, em_value(em, n->in[0], at[0], cond), r->acc);
     in[1] = operand_b(em, r, at[1]);
+    if (conv && ex_truth(em->x, cond) != TRUE_ && !em_is_stored(em, n->in[0])) /* a masked load is 0 already */
+        in[0] = em_select(em, em_cond(em, cond), in[0], em_const(em, r->acc, 1, 0, 0));
     return true;
 }
 
@@ -169,8 +165,7 @@ static bool contraction_operands(void *user, uint32_t row, uint32_t vector, lreg
     uint32_t point = row * s->vectors + vector;
     const expr_id *p = s->r->points[s->first + point];
     uint32_t lanes = lf_type(s->em->f, s->acc[point]).lanes;
-    return s->r->n->op == OP_CONV ? conv_operands(s->em, s->r, p, s->k, lanes, in)
-                                  : dot_operands(s->em, s->r, p, s->k, lanes, in);
+    return operands_at(s->em, s->r, p, s->k, lanes, in);
 }
 
 static void contraction_step(struct em *em, struct reduction *r, const expr_id *k, uint32_t first, uint32_t n,

@@ -188,7 +188,7 @@ static void tile_chunk(struct em *em, struct tiling *t)
 static void tile_rows(struct em *em, struct tiling *t)
 {
     if (t->s->windows)
-        window_rows(em, t);
+        staged_rows(em, t);
     else if (t->s->chunk || (t->s->flat && (t->k.sums.i || t->s->split)))
         tile_chunk(em, t);
     else if (t->s->flat)
@@ -281,35 +281,7 @@ void tile_vectors(struct em *em, struct tiling *t, expr_id block)
     em_if_end(em, &iff);
 }
 
-/* ---- a staged operand -------------------------------------------------------------------------------------------- */
-
-static expr_id flat_first(struct em *em, const struct even *e, expr_id tile)
-{
-    return ex_add(em->x, ex_mulc(em->x, tile, e->small), ex_min(em->x, tile, ex_const(em->x, e->large)));
-}
-
-/* The whole parallel index: the operand at the chunk's points, then all blocks of output channels. */
-static void tile_staged(struct em *em, struct tiling *t, expr_id chunk, expr_id blocks)
-{
-    struct exprs *x = em->x;
-    struct even e = tile_flat_split(em->x, t->t, t->s);
-    struct em_for l;
-    struct box r;
-    t->row0 = ex_mulc(x, chunk, t->s->chunk);
-    expr_id end = ex_min(x, ex_addc(x, t->row0, t->s->chunk), ex_const(x, e.tiles)),
-            first = flat_first(em, &e, t->row0);
-    expr_id count = ex_sub(x, flat_first(em, &e, end), first);
-    t->here = ex_sub(x, end, t->row0);
-    if (!ex_is_const(x, chunk, &(int64_t){0})) {
-        first = em_pin(em, first, 0, e.tiles * e.small + e.large - 1);
-        count = em_pin(em, count, 1, (int64_t)t->s->chunk * (e.small + (e.large > 0)));
-        t->here = em_pin(em, t->here, 1, t->s->chunk);
-    }
-    stage_box(&em->site, t->s, t->idx, first, &r);
-    em_stage_fill(em, &r, count, NULL, 0);
-    tile_vectors(em, t, em_for_begin(em, &l, ex_const(x, 0), blocks, 1, NULL, 0));
-    em_for_end(em, &l, NULL, NULL);
-}
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
 /* The parallel loops: what is not tiled, blocks of vectors, then tiles or chunks of tiles. */
 struct tile_loops {
@@ -436,10 +408,8 @@ bool emit_tiled(struct em *em)
         if (l.loop[i].dim >= 0)
             t.idx[l.loop[i].dim] = l.loop[i].var;
     line_number(em, &t, &l);
-    if (s->windows) {
-        window_chunk(em, &t, l.loop[l.rows].var, l.loop[l.block].var, blocks);
-    } else if (s->chunk) {
-        tile_staged(em, &t, l.loop[l.rows].var, blocks);
+    if (s->chunk) {
+        staged_chunk(em, &t, l.loop[l.rows].var, l.loop[l.block].var, blocks);
     } else {
         rows_begin(em, &t, &l);
         if (s->k_block)

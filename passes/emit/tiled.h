@@ -1,6 +1,6 @@
 /* The tile at hand, between the template of anchors (emit/template_tiled.c) and what keeps its panels near: blocks of a
- * long contraction (emit/template_block.c), prefetched lines (emit/prefetch.c), rows of a staged operand
- * (emit/template_window.c).
+ * long contraction (emit/template_block.c), prefetched lines (emit/prefetch.c), a staged operand
+ * (emit/template_staged.c).
  */
 #ifndef MCC_PASSES_EMIT_TILED_H
 #define MCC_PASSES_EMIT_TILED_H
@@ -51,9 +51,9 @@ void tile_b(struct em *, struct tiling *, expr_id at, uint32_t count);
 void tile_vectors(struct em *, struct tiling *, expr_id block);
 
 /* A parallel index: chunk number `chunk`, of block `block` of vectors where it is by_piece, else of all `blocks`. */
-void window_chunk(struct em *, struct tiling *, expr_id chunk, expr_id block, expr_id blocks);
-/* The operand at the piece at hand, if by_piece; then the chunk's tiles. */
-void window_rows(struct em *, struct tiling *);
+void staged_chunk(struct em *, struct tiling *, expr_id chunk, expr_id block, expr_id blocks);
+/* The rows of a chunk by the vectors at hand; where it is by_piece, the operand first. */
+void staged_rows(struct em *, struct tiling *);
 
 /* Scratch for the sums of a contraction in blocks: before the parallel loops. */
 void block_begin(struct em *, struct tiling *);

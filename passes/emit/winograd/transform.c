@@ -89,40 +89,32 @@ static void lanes_at(struct wino *w, expr_id vec, int64_t channels)
     w->lane = ex_add(em->x, base, em_lane(em, w->s->lanes, mask));
 }
 
+/* Where element (row, column) of the tile lies in the image, or beside it. */
+static void input_at(struct wino *w, uint32_t row, uint32_t column, expr_id at[4])
+{
+    struct exprs *x = w->em->x;
+    const expr_id p[4] = {w->image, {0}, w->y0, w->x0}, k[3] = {ex_const(x, row), ex_const(x, column), w->lane};
+    contraction_point(w->em->g, w->n, 0, p, k, at);
+}
+
 static lreg input_load(struct wino *w, uint32_t row, uint32_t column)
 {
     struct em *em = w->em;
-    struct exprs *x = em->x;
-    uint32_t c;
-    const expr_id *lo = node_exprs(w->n, "lo", &c);
-    expr_id at[4] = {w->image, w->lane, ex_sub(x, ex_addc(x, w->y0, row), lo[0]),
-                     ex_sub(x, ex_addc(x, w->x0, column), lo[1])};
-    expr_id cond = ex_const(x, 1);
+    expr_id at[4], cond = ex_const(em->x, 1);
+    input_at(w, row, column, at);
     for (int32_t d = 0; d < 2; d++)
         if (!em_halo_covers(em, w->n, d, w->f->m))
-            cond = ex_and(x, cond, em_inside(em, at[2 + d], value_type(em->g, w->n->in[0])->dims[2 + d]));
+            cond = ex_and(em->x, cond, em_inside(em, at[2 + d], value_type(em->g, w->n->in[0])->dims[2 + d]));
     return em_load(em, w->n->in[0], at, cond);
 }
 
 /* ---- an operand that is computed here (kernel.form.staged) ---- */
 
-/* Where element (row, column) of the tile lies in the image, or beside it. */
-static void mapped_at(struct wino *w, uint32_t row, uint32_t column, expr_id at[4])
-{
-    struct exprs *x = w->em->x;
-    uint32_t c;
-    const expr_id *lo = node_exprs(w->n, "lo", &c);
-    at[0] = w->image;
-    at[1] = w->lane;
-    at[2] = ex_sub(x, ex_addc(x, w->y0, row), lo[0]);
-    at[3] = ex_sub(x, ex_addc(x, w->x0, column), lo[1]);
-}
-
 /* All of the tile lies in the image. */
 static lreg mapped_load(struct wino *w, uint32_t row, uint32_t column)
 {
     expr_id at[4];
-    mapped_at(w, row, column, at);
+    input_at(w, row, column, at);
     return em_splat(w->em, em_value(w->em, w->n->in[0], at, ex_const(w->em->x, 1)), w->s->lanes);
 }
 
@@ -133,7 +125,7 @@ static lreg mapped_load_border(struct wino *w, uint32_t row, uint32_t column)
     struct em *em = w->em;
     struct exprs *x = em->x;
     expr_id at[4], cond = ex_const(x, 1), zero = ex_const(x, 0);
-    mapped_at(w, row, column, at);
+    input_at(w, row, column, at);
     for (int32_t d = 2; d < 4; d++) {
         expr_id size = value_type(em->g, w->n->in[0])->dims[d];
         cond = ex_and(x, cond, em_inside(em, at[d], size));
