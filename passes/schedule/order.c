@@ -46,11 +46,11 @@ static value_id stored_point(const struct site *site, value_id v, expr_id *idx)
 static sym_id channel_point(const struct site *site, const struct type *t, int64_t n, int64_t g, int64_t i,
                             expr_id *idx)
 {
-    sym_id s = sym_new(site->x, SYM_LOOP, arena_printf(site->arena, "c%u", sym_count(site->x)), 0, n / g - 1);
+    expr_id s = point_along(site, ex_const(site->x, n / g));
     for (int32_t d = 0; d < t->rank; d++)
         idx[d] = ex_const(site->x, 0);
-    idx[1] = ex_addc(site->x, ex_mulc(site->x, ex_sym(site->x, s), g), i);
-    return s;
+    idx[1] = ex_addc(site->x, ex_mulc(site->x, s, g), i);
+    return ex_as_sym(site->x, s);
 }
 
 /* Where in its block channel i of every g starts, when it walks along a blocked dim; -1 otherwise. */
@@ -164,8 +164,7 @@ static void order_by_leaves(const struct site *site, value_id v, int32_t d, stru
     for (int32_t i = 0; i < t->rank; i++) {
         if (!ex_is_const(site->x, t->dims[i], &n) || n < 1)
             return;
-        const char *name = arena_printf(site->arena, "w%u", sym_count(site->x));
-        idx[i] = ex_sym(site->x, sym_new(site->x, SYM_LOOP, name, 0, n - 1));
+        idx[i] = point_along(site, t->dims[i]);
     }
     r.sym = ex_as_sym(site->x, idx[d]);
     struct leaf_walk w = {.m = site->m, .leaf = leaf_runs, .user = &r, .stored = true};
@@ -274,9 +273,9 @@ bool block_factor(const struct site *site, const struct node *n, struct block_fa
     constant_point(site->m, n->in[1], idx);
     int32_t d = n->op == OP_CONV ? 1 : (int32_t)node_ints(n, "contract_b", &count)[r.n - 1];
     struct sym_use u = {.g = site->g, .x = site->x};
-    expr_id block = idx[d];
-    u.sym = sym_new(site->x, SYM_LOOP, arena_printf(site->arena, "w%u", sym_count(site->x)), 0, last->order.block - 1);
-    idx[d] = ex_add(site->x, ex_mulc(site->x, block, last->order.block), ex_sym(site->x, u.sym));
+    expr_id step = point_along(site, ex_const(site->x, last->order.block));
+    u.sym = ex_as_sym(site->x, step);
+    idx[d] = ex_add(site->x, ex_mulc(site->x, idx[d], last->order.block), step);
     f->product = product_behind(site, n->in[1], idx);
     const struct node *product = f->product.i ? graph_node(site->g, graph_value(site->g, f->product)->def) : NULL;
     for (uint32_t o = 0; product && o < 2; o++) {

@@ -2,19 +2,9 @@
  * vector holds all of them of several points of the loop outside of it, which follow in memory. What is read contiguous
  * along that loop (an image by planes) is a load for each of the few points and shuffles.
  */
-#include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
 
 enum { POINTS_MOST = 4, LANES_MOST = 128, REGISTERS = 4 };
-
-static sym_id point(const struct site *s, expr_id extent)
-{
-    int64_t hi = ex_hi(s->x, extent);
-    return sym_new(s->x, SYM_LOOP, arena_printf(s->arena, "t%u", sym_count(s->x)), 0,
-                   hi == INT64_MAX ? hi
-                   : hi > 0        ? hi - 1
-                                   : 0);
-}
 
 /* Is the address `step` elements further at the next point? */
 static bool advances(const struct site *s, expr_id address, sym_id sym, int64_t step)
@@ -23,29 +13,26 @@ static bool advances(const struct site *s, expr_id address, sym_id sym, int64_t 
     return ex_linear(s->x, address, sym, &coef, &rest) && ex_is(s->x, coef, step);
 }
 
-/* Does v, at idx, read something that follows along `beside` and not along `vec`? What was looked at before does not.
- */
-static bool reads_rows(const struct site *s, value_id v, const expr_id *idx, sym_id beside, sym_id vec,
-                       struct visited *seen, uint32_t nesting)
+/* Operands that follow along `beside` and not along `vec`: are there any? */
+struct rows_read {
+    const struct site *s;
+    sym_id beside, vec;
+    bool found;
+};
+
+static bool row_view(void *user, const struct node *n, const expr_id *idx)
 {
-    double f;
-    int64_t i;
-    if (nesting > 64 || value_is_splat(s->g, v, &f, &i) || !visit(seen, v, idx))
-        return false;
-    if (s->m->storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i) {
-        expr_id address = storage_address(s->x, &s->m->storage[v.i], idx);
-        return advances(s, address, beside, 1) && ex_uses(s->x, address, vec) && !advances(s, address, vec, 1);
-    }
-    const struct node *n = graph_value(s->g, v)->def.i ? graph_node(s->g, graph_value(s->g, v)->def) : NULL;
-    if (n && op_shape(n->op) == SHAPE_VIEW && n->op != OP_CONCAT) {
-        expr_id at[RANK_MAX], cond;
-        view_index(s->g, n, 0, idx, at, &cond);
-        return reads_rows(s, n->in[0], at, beside, vec, seen, nesting + 1);
-    }
-    bool found = false;
-    for (uint32_t k = 0; n && op_shape(n->op) == SHAPE_MAP && k < n->n_in && k < 3; k++)
-        found |= reads_rows(s, n->in[k], idx, beside, vec, seen, nesting + 1);
-    return found;
+    (void)user;
+    (void)idx;
+    return n->op != OP_CONCAT;
+}
+
+static void row_operand(void *user, value_id v, const expr_id *idx)
+{
+    struct rows_read *r = user;
+    expr_id address = storage_address(r->s->x, &r->s->m->storage[v.i], idx);
+    r->found |= advances(r->s, address, r->beside, 1) && ex_uses(r->s->x, address, r->vec) &&
+                !advances(r->s, address, r->vec, 1);
 }
 
 /* Are the points of vec few, one after another, those of `beside` behind them, and read along `beside`? */
@@ -53,18 +40,16 @@ static bool lies_beside(const struct site *s, int32_t vec, int32_t beside)
 {
     const struct type *t = value_type(s->g, s->k->domain);
     expr_id idx[RANK_MAX];
-    sym_id sym[RANK_MAX];
     int64_t few;
     if (s->k->has_rows || s->k->piece || beside == vec || !ex_is_const(s->x, t->dims[vec], &few) || few < 2 ||
         few > POINTS_MOST)
         return false;
-    for (int32_t d = 0; d < t->rank; d++) {
-        sym[d] = point(s, t->dims[d]);
-        idx[d] = ex_sym(s->x, sym[d]);
-    }
+    domain_points(s, idx);
+    struct rows_read r = {.s = s, .beside = ex_as_sym(s->x, idx[beside]), .vec = ex_as_sym(s->x, idx[vec])};
     expr_id to = storage_address(s->x, &s->m->storage[s->k->outs.data[0].i], idx);
-    return advances(s, to, sym[vec], 1) && advances(s, to, sym[beside], few) &&
-           reads_rows(s, s->k->domain, idx, sym[beside], sym[vec], &(struct visited){.g = s->g, .arena = s->arena}, 0);
+    if (advances(s, to, r.vec, 1) && advances(s, to, r.beside, few))
+        operands_walk(&(struct operand_walk){.site = s, .user = &r, .view = row_view, .operand = row_operand}, idx);
+    return r.found;
 }
 
 static uint32_t points_most(const struct site *s, int32_t vec)

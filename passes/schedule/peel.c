@@ -3,7 +3,6 @@
  * vector that holds both kinds computes indices for each lane, or takes both and selects. Cut there, each part is loads
  * as they lie.
  */
-#include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
@@ -15,7 +14,6 @@ struct cuts {
     sym_id sym; /* of the lanes' dim */
     int64_t extent, at[FOUND_MOST];
     uint32_t n;
-    struct visited seen;
     bool gathers, many; /* one of them saves a gather; there are more than FOUND_MOST */
 };
 
@@ -56,34 +54,19 @@ static void pad_cuts(struct cuts *c, const struct node *n, const expr_id *idx)
     }
 }
 
-static void collect_cuts(struct cuts *c, value_id v, const expr_id *idx, uint32_t nesting)
+/* Of a concat the points where an operand ends, up to one of unknown extent. */
+static bool view_cuts(void *user, const struct node *n, const expr_id *idx)
 {
-    const struct site *s = c->s;
-    double f;
-    int64_t i;
-    bool stored = s->m->storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i;
-    if (nesting > 64 || c->many || stored || value_is_splat(s->g, v, &f, &i) || !graph_value(s->g, v)->def.i ||
-        !visit(&c->seen, v, idx))
-        return;
-    const struct node *n = graph_node(s->g, graph_value(s->g, v)->def);
-    expr_id at[RANK_MAX], cond;
+    struct cuts *c = user;
+    int64_t axis = node_int(n, "axis", 0), begin = 0, size;
     if (n->op == OP_PAD)
         pad_cuts(c, n, idx);
-    if (op_shape(n->op) == SHAPE_VIEW) {
-        int64_t axis = node_int(n, "axis", 0), begin = 0, size;
-        for (uint32_t k = 0; k < (n->op == OP_CONCAT ? n->n_in : 1); k++) {
-            if (n->op == OP_CONCAT &&
-                (!ex_is_const(s->x, value_type(s->g, n->in[k])->dims[axis], &size) || !add_i64(begin, size, &begin)))
-                return;
-            view_index(s->g, n, k, idx, at, &cond);
-            collect_cuts(c, n->in[k], at, nesting + 1);
-            if (n->op == OP_CONCAT)
-                found(c, idx[axis], begin);
-        }
-    } else if (op_shape(n->op) == SHAPE_MAP) {
-        for (uint32_t k = 0; k < n->n_in && k < 3; k++)
-            collect_cuts(c, n->in[k], idx, nesting + 1);
+    for (uint32_t k = 0; n->op == OP_CONCAT && k < n->n_in; k++) {
+        if (!ex_is_const(c->s->x, value_type(c->s->g, n->in[k])->dims[axis], &size) || !add_i64(begin, size, &begin))
+            break;
+        found(c, idx[axis], begin);
     }
+    return !c->many;
 }
 
 static int64_t vectors_between(const struct cuts *c, int64_t lanes)
@@ -123,21 +106,14 @@ void cuts_choose(const struct site *site, struct map_schedule *s)
 {
     struct exprs *x = site->x;
     const struct type *t = value_type(site->g, site->k->domain);
-    struct cuts c = {.s = site, .seen = {.g = site->g, .arena = site->arena}};
+    struct cuts c = {.s = site};
     expr_id idx[RANK_MAX];
     uint32_t points = s->packed ? s->packed : s->lanes;
     if (s->vec < 0 || !ex_is_const(x, t->dims[cuts_dim(s)], &c.extent))
         return;
-    for (int32_t d = 0; d < t->rank; d++) {
-        int64_t hi = ex_hi(x, t->dims[d]);
-        sym_id sym = sym_new(x, SYM_LOOP, arena_printf(site->arena, "t%u", sym_count(x)), 0,
-                             hi == INT64_MAX ? hi
-                             : hi > 0        ? hi - 1
-                                             : 0);
-        c.sym = d == cuts_dim(s) ? sym : c.sym;
-        idx[d] = ex_sym(x, sym);
-    }
-    collect_cuts(&c, site->k->domain, idx, 0);
+    domain_points(site, idx);
+    c.sym = ex_as_sym(x, idx[cuts_dim(s)]);
+    operands_walk(&(struct operand_walk){.site = site, .user = &c, .view = view_cuts}, idx);
     int64_t whole = (c.extent + points - 1) / points;
     if (c.many || c.n > PEELS_MOST || !c.n || (!c.gathers && vectors_between(&c, points) > whole + whole / 4))
         return;

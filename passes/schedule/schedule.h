@@ -280,6 +280,19 @@ bool block_factor(const struct site *, const struct node *, struct block_factor 
 /* The dim that may be done in blocks; false: none. */
 bool outer_k(const struct site *, const struct node *, struct k_dim *);
 
+/* What is behind the domain's value at idx: operand (NULL: not asked) is told each stored value and its point once, and
+ * view each view before it is walked through, if it says so. */
+struct operand_walk {
+    const struct site *site;
+    void *user;
+    bool (*view)(void *user, const struct node *, const expr_id *idx);
+    void (*operand)(void *user, value_id, const expr_id *idx);
+};
+void operands_walk(const struct operand_walk *, const expr_id *idx);
+/* A symbol for the points of an extent; one for each dim of the domain. */
+expr_id point_along(const struct site *, expr_id extent);
+void domain_points(const struct site *, expr_id *idx);
+
 /* What of a map's operands tiles turn (schedule/transpose.c): stored values that the domain's value at idx is computed
  * of, contiguous along symbol `column`, apart along symbol `lane`, with elements of which `columns` fill 16 bytes; how
  * many. */

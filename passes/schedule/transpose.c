@@ -1,5 +1,4 @@
 /* Which maps are transposed in registers (emit/transpose.c), and by tiles of which size. */
-#include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
@@ -9,36 +8,26 @@ enum { STATEMENTS_MOST = 600 /* of a tile, about */, DEAR = 20 };
 /* ---- which loads ------------------------------------------------------------------------------------------------- */
 
 struct turned_found {
+    const struct site *s;
     struct turned_load *load;
     uint32_t n;
-    struct visited seen;
 };
 
-/* Stored values that the value of v at idx is computed of without a condition, each at its own point. */
-static void collect_loads(const struct site *s, value_id v, const expr_id *idx, struct turned_found *found,
-                          uint32_t nesting)
+static bool turned_view(void *user, const struct node *n, const expr_id *idx)
 {
-    double f;
-    int64_t i;
-    if (nesting > 64 || found->n == TURNED_MOST || value_is_splat(s->g, v, &f, &i) || !visit(&found->seen, v, idx))
+    (void)user;
+    (void)idx;
+    return view_is_whole(n->op); /* without a condition */
+}
+
+static void turned_operand(void *user, value_id v, const expr_id *idx)
+{
+    struct turned_found *found = user;
+    if (found->n == TURNED_MOST)
         return;
-    if (s->m->storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i) {
-        struct turned_load *l = &found->load[found->n++];
-        l->value = v;
-        memcpy(l->at, idx, (size_t)value_type(s->g, v)->rank * sizeof *idx);
-        return;
-    }
-    if (!graph_value(s->g, v)->def.i)
-        return;
-    const struct node *n = graph_node(s->g, graph_value(s->g, v)->def);
-    if (view_is_whole(n->op)) {
-        expr_id at[RANK_MAX], cond;
-        view_index(s->g, n, 0, idx, at, &cond);
-        collect_loads(s, n->in[0], at, found, nesting + 1);
-    } else if (op_shape(n->op) == SHAPE_MAP) {
-        for (uint32_t k = 0; k < n->n_in && k < 3; k++)
-            collect_loads(s, n->in[k], idx, found, nesting + 1);
-    }
+    struct turned_load *l = &found->load[found->n++];
+    l->value = v;
+    memcpy(l->at, idx, (size_t)value_type(found->s->g, v)->rank * sizeof *idx);
 }
 
 static bool can_shuffle(enum elem e)
@@ -60,9 +49,10 @@ uint32_t turned_loads(const struct site *s, const expr_id *idx, sym_id lane, sym
                       struct turned_load *out)
 {
     struct turned_load all[TURNED_MOST];
-    struct turned_found found = {.load = all, .seen = {.g = s->g, .arena = s->arena}};
+    struct turned_found found = {.s = s, .load = all};
     uint32_t n = 0;
-    collect_loads(s, s->k->domain, idx, &found, 0);
+    operands_walk(&(struct operand_walk){.site = s, .user = &found, .view = turned_view, .operand = turned_operand},
+                  idx);
     for (uint32_t i = 0; i < found.n; i++)
         if (is_turned(s, &all[i], lane, column) &&
             TRANSPOSE_BYTES / elem_size(value_type(s->g, all[i].value)->elem) == columns)
@@ -83,30 +73,23 @@ static int64_t statements(const struct site *s)
     return n;
 }
 
-static sym_id fresh(const struct site *s, int64_t hi)
-{
-    return sym_new(s->x, SYM_LOOP, arena_printf(s->arena, "t%u", sym_count(s->x)), 0, hi);
-}
-
 /* Is some operand turned by tiles of this size, and the result stored by vectors? */
 static bool squares_serve(const struct site *s, int32_t vec, int32_t source, const struct transpose_schedule *t)
 {
     struct exprs *x = s->x;
     const struct type *type = value_type(s->g, s->k->domain);
     struct turned_load loads[TURNED_MOST];
-    expr_id idx[RANK_MAX];
-    sym_id lane = fresh(s, (int64_t)t->lanes - 1), column = fresh(s, (int64_t)t->columns - 1);
-    for (int32_t d = 0; d < type->rank; d++) {
-        int64_t hi = ex_hi(x, type->dims[d]);
-        idx[d] = ex_sym(x, fresh(s, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0));
-        uint32_t size = d == vec ? t->lanes : t->columns;
-        if (d != vec && d != source)
-            continue;
-        if (ex_is(x, ex_mod(x, type->dims[d], ex_const(x, size)), 0))
-            idx[d] = ex_mulc(x, ex_sym(x, fresh(s, hi == INT64_MAX ? hi : hi / size)), size);
-        idx[d] = ex_add(x, idx[d], ex_sym(x, d == vec ? lane : column));
+    expr_id idx[RANK_MAX], within[2];
+    domain_points(s, idx);
+    for (int i = 0; i < 2; i++) {
+        int32_t d = i ? source : vec;
+        expr_id size = ex_const(x, i ? t->columns : t->lanes);
+        within[i] = point_along(s, size);
+        if (ex_is(x, ex_mod(x, type->dims[d], size), 0))
+            idx[d] = ex_mul(x, point_along(s, ex_div(x, type->dims[d], size)), size);
+        idx[d] = ex_add(x, idx[d], within[i]);
     }
-    return turned_loads(s, idx, lane, column, t->columns, loads) > 0;
+    return turned_loads(s, idx, ex_as_sym(x, within[0]), ex_as_sym(x, within[1]), t->columns, loads) > 0;
 }
 
 bool transpose_serves(const struct site *s, int32_t vec, int32_t source, const struct transpose_schedule *t)
