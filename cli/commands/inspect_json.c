@@ -269,7 +269,7 @@ static void put_weight(const struct module *m, const struct weight *w, struct js
     json_uint(j, "offset", w->offset);
     json_uint(j, "bytes", w->bytes);
     json_uint(j, "padding", w->bytes - weight_elements_bytes(m, w));
-    json_uint(j, "winograd", w->winograd);
+    json_uint(j, "winograd", 0); /* a key of schema 1: no weights are stored transformed */
     json_close(j, '{');
 }
 

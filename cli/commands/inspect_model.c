@@ -59,10 +59,7 @@ static void put_weights(const struct compilation *c, struct strbuf *out)
             strbuf_printf(out, d ? "," : "");
             ex_print(m->ctx->exprs, t->dims[d], out);
         }
-        strbuf_printf(out, "]");
-        if (sorted[i]->winograd)
-            strbuf_printf(out, " as F(%u x %u, 3 x 3) has it", sorted[i]->winograd, sorted[i]->winograd);
-        strbuf_printf(out, "\n");
+        strbuf_printf(out, "]\n");
     }
     if (m->weights.n > WEIGHTS_SHOWN)
         strbuf_printf(out, "weight   ... and %u smaller ones\n", m->weights.n - WEIGHTS_SHOWN);

@@ -18,10 +18,6 @@ static const enum layout_choice layouts[n_option_layout] = {
     [OPT_LAYOUT_NCHW] = LAYOUT_NCHW, [OPT_LAYOUT_NHWC] = LAYOUT_NHWC, [OPT_LAYOUT_NC16C] = LAYOUT_NC16C};
 static const uint32_t winograd_most[n_option_winograd] = {
     [OPT_WINOGRAD_AUTO] = 6, [OPT_WINOGRAD_2] = 2, [OPT_WINOGRAD_4] = 4, [OPT_WINOGRAD_6] = 6};
-static const enum winograd_source winograd_sources[n_option_winograd_weights] = {
-    [OPT_WINOGRAD_WEIGHTS_DERIVE] = WEIGHTS_DERIVE,
-    [OPT_WINOGRAD_WEIGHTS_OPEN] = WEIGHTS_OPEN,
-    [OPT_WINOGRAD_WEIGHTS_STORE] = WEIGHTS_STORE};
 /* exact and int8 are for MatMulNBits alone (run_legalize): f32 here. */
 static const enum precision precisions[n_option_precision] = {[OPT_PRECISION_BF16] = PRECISION_BF16,
                                                               [OPT_PRECISION_F16] = PRECISION_F16,
@@ -58,7 +54,6 @@ bool module_begin(struct compilation *c)
     m->layout = layouts[o->layout];
     m->attention = o->level >= 2 && o->attention == OPT_ATTENTION_AUTO;
     m->winograd = o->level < 2 ? 0 : winograd_most[o->winograd];
-    m->winograd_weights = winograd_sources[o->winograd_weights];
     if (o->precision == OPT_PRECISION_AUTO)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'precision': auto is decided by the mcc command for networks as their files have them: not by "
@@ -133,7 +128,7 @@ static const char *print_function(struct compilation *c, const struct lfunc *f)
 static bool emit_variant(struct compilation *c, const struct variant *v, const char *suffix)
 {
     struct module *m = c->module;
-    if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix) || !emit_prepare(m, &v->machine, suffix))
+    if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix))
         return false;
     for (uint32_t i = 0; i < m->kernels.n; i++) {
         const struct kernel *k = &m->kernels.data[i];
@@ -144,22 +139,10 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
         struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(m, k)};
         VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
     }
-    for (uint32_t i = 0; i < m->prepare_kernels.n; i++) {
-        const struct function_text *k = &m->prepare_kernels.data[i];
-        unit_add(c, &v->target, k->name, k->text);
-        scratch_need(c, k->local_bytes);
-        VEC_PUSH(&c->ctx->session, &c->kernel_rows, ((struct art_kernel){.name = k->name}));
-    }
-    if (m->prepare)
-        unit_add(c, &v->target, m->prepare->name, print_function(c, m->prepare));
     unit_add(c, &v->target, m->program->name, print_function(c, m->program));
     if (!c->variants.n)
         c->first_rows = c->kernel_rows.n;
-    struct art_variant row = {.target = &v->target,
-                              .name = v->name,
-                              .features = v->needs,
-                              .program = m->program->name,
-                              .prepare = m->prepare ? m->prepare->name : NULL};
+    struct art_variant row = {.target = &v->target, .name = v->name, .features = v->needs, .program = m->program->name};
     VEC_PUSH(&c->ctx->session, &c->variants, row);
     return true;
 }

@@ -214,7 +214,6 @@ bool run_link(struct compilation *c)
                          .n_kernels = c->kernel_rows.n,
                          .plan = "plan",
                          .scratch_bytes = c->scratch,
-                         .const_bytes = (int64_t)c->module->prepared_bytes,
                          .weights = weights_of(c->module),
                          .units = c->units.data,
                          .n_units = c->units.n,

@@ -1,8 +1,7 @@
 /* The weights sidecar's table of tensors, as safetensors has it: name, type, shape, first and last byte of each.
  *
  * A tensor stored row-major keeps its shape; a packed one (blocks, panels, broadcast dims that take no room) is a list
- * of its stored elements; so are weights stored transformed, NAME.winogradN. What lies between tensors is named too,
- * since the format allows no holes.
+ * of its stored elements. What lies between tensors is named too, since the format allows no holes.
  */
 #include <string.h>
 
@@ -47,8 +46,6 @@ static const char *unique_name(struct listing *l, const struct weight *w)
 {
     const char *name = graph_value(l->m->g, w->value)->name;
     bool taken = !name || !*name || strncmp(name, "__", 2) == 0;
-    if (w->winograd)
-        name = arena_printf(l->m->arena, "%s.winograd%u", name ? name : "constant", w->winograd);
     for (;;) {
         if (taken)
             name = arena_printf(l->m->arena, "%s.%u", name ? name : "constant", l->n);

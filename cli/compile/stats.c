@@ -4,7 +4,6 @@
 
 #include "cli/compile/compile.h"
 #include "passes/module/module.h"
-#include "passes/schedule/winograd.h"
 
 /* Growth is only spoken of beyond this: packing pads, and formulas bring small constants along. */
 enum { GROWTH_FREE = 64 * 1024 };
@@ -226,18 +225,6 @@ static void report_sizes(const struct compilation *c)
     c->report.put(c->report.user, TEXT_DATA, text.data, text.n);
 }
 
-/* Bytes that weights take because the user wants them stored transformed: no reason to warn. */
-static int64_t asked_growth(const struct module *m)
-{
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < m->weights.n; i++) {
-        const struct weight *w = &m->weights.data[i];
-        const struct winograd_form *f = winograd_form(w->winograd);
-        bytes += f ? w->bytes - w->bytes / (f->alpha * f->alpha) * 9 : 0;
-    }
-    return (int64_t)bytes;
-}
-
 bool run_sizes(struct compilation *c)
 {
     const struct module *m = c->module;
@@ -247,8 +234,7 @@ bool run_sizes(struct compilation *c)
     if (c->options->stats)
         report_sizes(c);
     bool over = limit > 0 && times > limit;
-    if (out <= c->constants_in + GROWTH_FREE ||
-        (!over && growth_times(c->constants_in, out - asked_growth(m)) <= GROWTH_WARNED))
+    if (out <= c->constants_in + GROWTH_FREE || (!over && times <= GROWTH_WARNED))
         return true;
     uint32_t n;
     struct growth *all = growths(c, &n);

@@ -2,16 +2,15 @@
  *
  * A constant is read row-major in ranges (const_read), or taken from where it lies, and scattered to where its storage
  * function puts each element. One slab of the outermost dim is in memory at a time when that dim is also outermost in
- * storage, else the whole tensor. Weights that are stored as a Winograd kernel wants them are transformed here.
+ * storage, else the whole tensor.
  */
 #include "cli/compile/backend.h"
 #include "codegen/queue.h"
-#include "passes/schedule/winograd.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_BYTES = 4 << 20, KEEP_BYTES = 4 * SLAB_BYTES, BIG_BYTES = 32 << 20, POINTS_BYTES = 64 << 20 };
+enum { SLAB_BYTES = 4 << 20, KEEP_BYTES = 4 * SLAB_BYTES, BIG_BYTES = 32 << 20 };
 
 /* A buffer kept from constant to constant: fresh pages for each cost as much as packing does. */
 struct room {
@@ -299,68 +298,12 @@ static bool write_columns(const struct packer *p, put_fn *put, void *sink)
     return ok;
 }
 
-/* ---- transformed ------------------------------------------------------------------------------------------------- */
-
-/* U[point][block of 16 output channels][input channel][16] of the weights g[output channel][input channel][3][3]. */
-struct transformer {
-    struct module *m;
-    const struct weight *w;
-    const struct winograd_form *f;
-    int64_t oc, ic, point; /* elements of a point */
-    float *src, *dst; /* g of a block; some points of U */
-};
-
-/* Points first .. first + n, block by block. */
-static bool transform_points(const struct transformer *t, uint32_t first, uint32_t n)
-{
-    memset(t->dst, 0, (size_t)t->point * n * sizeof *t->dst);
-    for (int64_t o = 0; o < t->oc; o += CHANNEL_BLOCK) {
-        int64_t lanes = t->oc - o < CHANNEL_BLOCK ? t->oc - o : CHANNEL_BLOCK;
-        if (!const_read(t->m->g, t->w->value, o * t->ic * 9, lanes * t->ic * 9, t->src))
-            return false;
-        for (int64_t k = 0; k < lanes * t->ic; k++) {
-            float *to = t->dst + o * t->ic + k % t->ic * CHANNEL_BLOCK + k / t->ic;
-            winograd_transform(t->f, t->src + k * 9, first, n, to, (size_t)t->point);
-        }
-    }
-    return true;
-}
-
-/* As many points at a time as POINTS_BYTES hold, one at least; g is read again for each part. */
-static bool write_transformed(struct module *m, const struct weight *w, struct rooms *rooms, put_fn *put, void *sink)
-{
-    const struct packer p = {.m = m, .w = w, .rooms = rooms};
-    struct transformer t = {.m = m, .w = w, .f = winograd_form(w->winograd)};
-    const struct type *g = value_type(m->g, w->value);
-    uint32_t points = t.f->alpha * t.f->alpha;
-    ex_is_const(m->ctx->exprs, g->dims[0], &t.oc);
-    ex_is_const(m->ctx->exprs, g->dims[1], &t.ic);
-    t.point = (int64_t)(w->bytes / points / sizeof(float));
-    int64_t each = t.point * (int64_t)sizeof(float), fit = POINTS_BYTES / each,
-            step = fit < 1        ? 1
-                   : fit < points ? fit
-                                  : points;
-    t.src = (float *)(void *)room_take(&p, &rooms->src, (size_t)(t.ic * CHANNEL_BLOCK * 9) * sizeof(float));
-    t.dst = (float *)(void *)result_take(&p, (size_t)(each * step));
-    bool ok = t.src && t.dst;
-    for (uint32_t at = 0; ok && at < points; at += (uint32_t)step) {
-        uint32_t n = points - at < step ? points - at : (uint32_t)step;
-        ok = transform_points(&t, at, n) && put(sink, t.dst, (size_t)each * n) && put(sink, t.dst, 0);
-    }
-    return ok;
-}
-
-static bool write_plain(struct module *m, const struct weight *w, struct rooms *rooms, put_fn *put, void *sink)
-{
-    struct packer p;
-    packer_init(&p, m, w, rooms);
-    return (is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink);
-}
-
 /* Buffers of more than KEEP_BYTES are given back: not kept for one large constant. */
 static bool write_one(struct module *m, const struct weight *w, struct rooms *rooms, put_fn *put, void *sink)
 {
-    bool ok = (w->winograd ? write_transformed : write_plain)(m, w, rooms, put, sink);
+    struct packer p;
+    packer_init(&p, m, w, rooms);
+    bool ok = (is_dense(&p) ? write_dense : is_columnwise(&p) ? write_columns : write_packed)(&p, put, sink);
     if (rooms->src.size > KEEP_BYTES)
         room_free(&rooms->src);
     for (int k = 0; k < 2; k++)
@@ -412,8 +355,6 @@ static bool write_all(void *user, put_fn *put, void *sink)
 bool weight_is_dense(struct module *m, const struct weight *w)
 {
     struct packer p;
-    if (w->winograd)
-        return false;
     packer_init(&p, m, w, NULL);
     return is_dense(&p);
 }
@@ -425,10 +366,6 @@ uint64_t weight_elements_bytes(const struct module *m, const struct weight *w)
     int64_t n = 0;
     for (int32_t d = 0; d < t->rank && ex_is_const(m->ctx->exprs, t->dims[d], &n); d++)
         bytes *= (uint64_t)n;
-    if (w->winograd) {
-        const struct winograd_form *f = winograd_form(w->winograd);
-        bytes = bytes / 9 * f->alpha * f->alpha;
-    }
     return bytes < w->bytes ? bytes : w->bytes;
 }
 

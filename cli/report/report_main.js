@@ -130,7 +130,7 @@
     const groups = [], bytes = art.bytes, weights = [];
     let named = 0;
     for (const w of data.weights || []) {
-      weights.push({name: w.name || "constant", bytes: w.bytes, more: `${w.type}[${w.dims.join(",")}]` + (w.winograd ? ` as F(${w.winograd} x ${w.winograd}, 3 x 3) has it` : "") + (w.padding ? `, ${formatBytes(w.padding)} of it padding` : "")});
+      weights.push({name: w.name || "constant", bytes: w.bytes, more: `${w.type}[${w.dims.join(",")}]` + (w.padding ? `, ${formatBytes(w.padding)} of it padding` : "")});
       named += w.bytes;
     }
     if (bytes.weights > named) weights.push({name: data.weights ? "between the weights" : "weights", bytes: bytes.weights - named});

@@ -184,7 +184,6 @@ lreg em_scratch(struct em *, enum elem, int64_t elements);
 /* Opens a conditional for what makes a local buffer, once for each tag: left out where the thread has kept it from an
  * earlier index of the launch. keeper: a local buffer of its own. One for each kernel. */
 void em_kept_begin(struct em *, struct em_if *, lreg keeper, expr_id tag);
-lreg em_prepared(struct em *); /* the kernel's open-time constant */
 /* Memory that the parallel indices of a launch share, of f32 (kernel.shared_bytes), where the record asks for it. */
 lreg em_shared(struct em *);
 /* 1 if n - 1 indices have come here with this one of its counters before, else 0. What they stored before can be seen

@@ -97,11 +97,6 @@ static void collect(struct em *em)
             collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
     const struct schedule *s = em->schedule;
-    if (s && s->kind == SCHEDULE_WINOGRAD &&
-        s->winograd.source != WEIGHTS_BY_KERNEL) { /* in place of the weights themselves */
-        VEC_PUSH(em->arena, &em->args, ((struct karg){.prepared = em->k->form.prepared}));
-        visit(&c.seen, graph_node(em->g, em->k->anchor)->in[1], NULL);
-    }
     if (s && s->kind == SCHEDULE_ATTENTION && s->attention.parts)
         VEC_PUSH(em->arena, &em->args, ((struct karg){.shared = true}));
     while (c.work.n) {
@@ -151,8 +146,6 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
                 out |= k->outs.data[j].i == a.value.i;
             struct ltype t = {value_type(m->g, a.value)->elem, 0};
             v = lf_arg(em->f, t, LARG_IN | (out ? LARG_OUT : 0) | (k->shares ? 0 : LARG_NOALIAS), 0, NULL);
-        } else if (a.prepared) {
-            v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_NOALIAS, 64, NULL);
         } else if (a.shared) {
             v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_OUT, 64, NULL);
         } else {
@@ -172,16 +165,6 @@ lreg em_buffer(struct em *em, value_id v)
             return em->arg_lreg.data[i];
     em->failed = true;
     error_internal(em->m->ctx, (src_id){0}, "kernel %s: value %u is not an argument", em->f->name, v.i);
-    return (lreg){1};
-}
-
-lreg em_prepared(struct em *em)
-{
-    for (uint32_t i = 0; i < em->args.n; i++)
-        if (em->args.data[i].prepared)
-            return em->arg_lreg.data[i];
-    em->failed = true;
-    error_internal(em->m->ctx, (src_id){0}, "kernel %s has no open-time constant", em->f->name);
     return (lreg){1};
 }
 
@@ -236,8 +219,6 @@ bool em_finish(struct em *em)
         if (v.i)
             k->bytes += (uint64_t)extent_counted(em->m, em->m->storage[v.i].size) *
                         elem_size(value_type(em->g, v)->elem);
-        if (em->args.data[i].prepared)
-            k->bytes += em->m->prepared.data[em->args.data[i].prepared - 1].bytes;
     }
     k->name = arena_strdup(em->m->arena, em->f->name);
     k->text = arena_strndup(em->m->arena, text.data, text.n);

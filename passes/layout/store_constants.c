@@ -274,17 +274,15 @@ bool store_constants(struct module *m)
      * lie in what is stored then. */
     for (int pass = 0; pass < 3; pass++)
         for (uint32_t i = l->m->kernels.n; i > 0; i--) {
-            struct kernel *k = &l->m->kernels.data[i - 1];
+            const struct kernel *k = &l->m->kernels.data[i - 1];
             for (uint32_t j = 0; j < k->nodes.n; j++) {
                 const struct node *n = graph_node(l->g, k->nodes.data[j]);
-                bool is_anchor = k->nodes.data[j].i == k->anchor.i;
-                if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT) && !(is_anchor && winograd_store(l->m, k)))
+                if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT))
                     const_pack(l, n);
                 uint32_t n_in;
                 const value_id *in = kernel_operands(k, n, &n_in);
                 for (uint32_t o = 0; pass > 0 && o < n_in; o++)
-                    if (!(is_anchor && k->form.prepared && o == 1)) /* stored transformed */
-                        const_plain(l, in[o], pass == 2, o == 0 && op_shape(n->op) == SHAPE_INDEX);
+                    const_plain(l, in[o], pass == 2, o == 0 && op_shape(n->op) == SHAPE_INDEX);
             }
         }
     for (uint32_t i = 0; i < l->m->kernels.n; i++)
@@ -296,5 +294,8 @@ bool store_constants(struct module *m)
         for (uint32_t i = 0; i < region->results.n; i++)
             const_plain(l, region->results.data[i], true, false);
     }
+    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (m->kernels.data[i].form.winograd && !winograd_serves(m, &m->kernels.data[i]))
+            m->kernels.data[i].form.winograd = 0; /* others read its weights row-major: U is not derived from those */
     return true;
 }

@@ -52,25 +52,23 @@ struct row_local {
     value_id value;
     uint32_t inner;
 };
-/* One of the four; prepared: as in struct kernel, shared: its shared_bytes. start: elements of the value before the
- * place that is passed; {0}: none. */
+/* One of the three; shared: the kernel's shared_bytes. start: elements of the value before the place that is passed;
+ * {0}: none. */
 struct karg {
     value_id value;
     sym_id sym;
-    uint32_t prepared;
     bool shared;
     expr_id start;
 };
 /* How a kernel's anchor is computed, as far as storages, halos and constants depend on it: decided for all CPUs alike,
- * by fuse and the layouts. A schedule's kind and its source of weights follow from it (passes/schedule/schedule.h), and
- * its text says what is staged. */
+ * by fuse and the layouts. A schedule's kind follows from it (passes/schedule/schedule.h), and its text says what is
+ * staged. */
 struct kernel_form {
     value_id staged; /* the anchor's first operand, computed inside: for a chunk of points at a time, or where a
                       * Winograd kernel's tiles read it; {0}: none */
     node_id product; /* a convolution of one tap that staged is made of by maps, computed inside as well; {0}: staged is
                       * made of stored values */
     uint32_t winograd; /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
-    uint32_t prepared; /* its weights there: k + 1 for module.prepared[k] */
     const struct attention
         *attention; /* what lies before the anchor is computed inside too (passes/module/attention.h); NULL: not */
 };
@@ -115,33 +113,16 @@ struct buffer {
     uint32_t first, last, slot;
     bool segment;
 };
-/* winograd: not the value, weights of a convolution, but what F(m x m, 3 x 3) makes of it, is stored; 0: the value. */
 struct weight {
     value_id value;
     struct storage *storage;
     uint64_t offset, bytes;
-    uint32_t winograd;
-};
-/* Transformed weights: what open derives from the stored constant `value` (emit_prepare), at `offset` of the open-time
- * constants; or stored: what is in the file as module.weights[weight], and stride is the order of the constant's dims.
- */
-struct prepared {
-    value_id value;
-    uint32_t winograd, weight;
-    bool stored;
-    int64_t ic, blocks, stride[4];
-    uint64_t offset, bytes;
-};
-struct function_text {
-    const char *name, *text;
-    int64_t local_bytes;
 };
 
 /* The type to which the operands of contractions are rounded; F16_SUMS: to f16, and short sums may be f16, too. */
 enum precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16, PRECISION_F16_SUMS };
 /* The type in which constants that contractions read are stored, where their operands are not rounded. */
 enum weights_type { WEIGHTS_AS_THEY_ARE, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_I8, WEIGHTS_I4 };
-enum winograd_source { WEIGHTS_AUTO, WEIGHTS_DERIVE, WEIGHTS_OPEN, WEIGHTS_STORE };
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
 /* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors
@@ -222,8 +203,6 @@ struct module {
     enum layout_choice layout;
     int opt_level;
     uint32_t winograd; /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
-    enum winograd_source
-        winograd_weights; /* where kernels have the transformed ones from (passes/schedule/prepare_winograd.c) */
     bool attention; /* as one kernel, where that is possible */
     enum precision precision; /* of contractions, but for nodes that a choice names */
     enum weights_type weights_type;
@@ -248,16 +227,12 @@ struct module {
     VEC(struct buffer) buffers;
     VEC(struct weight) weights;
     uint64_t weights_bytes;
-    VEC(struct prepared) prepared;
     const struct attention *
         *attention_of; /* by node below n_attention_nodes: whose scores or values it makes (module/attention.h) */
     uint32_t n_attention_nodes;
-    uint64_t prepared_bytes;
     expr_id arena_bytes;
     int64_t shared_bytes; /* the most that a kernel of any CPU variant so far asks for: all have one plan */
     struct lfunc *program, *plan;
-    struct lfunc *prepare; /* fills the open-time constants; NULL: there are none */
-    VEC(struct function_text) prepare_kernels; /* what it launches */
     VEC(struct cpu_schedules) schedules; /* by CPU variant (passes/schedule/schedule.h) */
     VEC(struct schedule_told) told; /* what --schedules says, which replaces what the cost model says */
     const char *told_path;
@@ -312,8 +287,6 @@ void plan_report(const struct module *, struct strbuf *out);
  * names end in suffix. */
 bool emit_kernels(struct module *, uint32_t variant, const char *suffix);
 bool emit_program(struct module *, const char *suffix); /* program and plan */
-/* Writes the functions that derive the open-time constants, for one variant: module.prepare and its kernels. */
-bool emit_prepare(struct module *, const struct machine *, const char *suffix);
 
 /* Where a kernel stands: those of one region lie one behind the other, in the order in which the program runs them. */
 struct run_place {

@@ -162,15 +162,13 @@ static bool read_options(struct reader *r)
 {
     struct module *m = r->m;
     int64_t level;
-    uint32_t layout, source, precision, constants;
+    uint32_t layout, precision, constants;
     if (!expect(r, "1") || !expect(r, "level") || !read_i64(r, &level) || !expect(r, "layout") ||
         !read_choice(r, layout_words, LAYOUT_NC16C + 1, &layout) || !expect(r, "winograd") ||
-        !read_u32(r, &m->winograd) || !expect(r, "weights") ||
-        !read_choice(r, source_words, WEIGHTS_STORE + 1, &source))
+        !read_u32(r, &m->winograd))
         return false;
     m->opt_level = (int)level;
     m->layout = (enum layout_choice)layout;
-    m->winograd_weights = (enum winograd_source)source;
     m->attention = accept(r, "attention");
     m->always = accept(r, "always");
     if (accept(r, "precision")) {
@@ -330,8 +328,6 @@ static bool read_clause(struct reader *r, struct kernel *k)
         return read_node(r, &k->form.product);
     if (accept(r, "winograd"))
         return read_u32(r, &k->form.winograd);
-    if (accept(r, "prepared"))
-        return read_u32(r, &k->form.prepared) && ++k->form.prepared;
     if (accept(r, "attention")) {
         k->form.attention = attention_of_values(r->m, k->anchor);
         return k->form.attention || fail(r, "the anchor makes no attention's results");
@@ -460,30 +456,9 @@ static bool read_weight(struct reader *r)
     if (!read_index(r, m->weights.n) || !expect(r, "of") || !read_value(r, &w.value))
         return false;
     w.storage = &m->storage[w.value.i];
-    if (accept(r, "winograd")) {
-        w.storage = NEW(m->arena, struct storage);
-        *w.storage = (struct storage){.place = PLACE_WEIGHTS, .buffer = m->weights.n};
-        if (!read_u32(r, &w.winograd) || !expect(r, "size") || !read_expression(r, &w.storage->size))
-            return false;
-    }
     if (accept(r, "offset") && (!read_u64(r, &w.offset) || !expect(r, "bytes") || !read_u64(r, &w.bytes)))
         return false;
     VEC_PUSH(m->arena, &m->weights, w);
-    return true;
-}
-
-static bool read_prepared(struct reader *r)
-{
-    struct prepared q = {0};
-    if (!read_index(r, r->m->prepared.n) || !expect(r, "of") || !read_value(r, &q.value) || !expect(r, "winograd") ||
-        !read_u32(r, &q.winograd) || !expect(r, "channels") || !read_i64(r, &q.ic) || !expect(r, "blocks") ||
-        !read_i64(r, &q.blocks) || !expect(r, "strides") || !read_i64s(r, q.stride, COUNT_OF(q.stride)) ||
-        !expect(r, "offset") || !read_u64(r, &q.offset) || !expect(r, "bytes") || !read_u64(r, &q.bytes))
-        return false;
-    q.stored = accept(r, "stored");
-    if (q.stored && !read_u32(r, &q.weight))
-        return false;
-    VEC_PUSH(r->m->arena, &r->m->prepared, q);
     return true;
 }
 
@@ -506,10 +481,6 @@ static bool read_segment(struct reader *r)
 {
     return read_u64(r, &r->m->weights_bytes);
 }
-static bool read_constants(struct reader *r)
-{
-    return read_u64(r, &r->m->prepared_bytes);
-}
 
 static bool read_line(struct reader *r)
 {
@@ -517,16 +488,14 @@ static bool read_line(struct reader *r)
         const char *word;
         bool (*read)(struct reader *);
     } lines[] = {
-        {"choose", read_told},      {"facts", read_facts},       {"attention", read_attention}, {"kernel", read_kernel},
-        {"value", read_value_line}, {"buffer", read_buffer},     {"workspace", read_workspace}, {"weight", read_weight},
-        {"segment", read_segment},  {"prepared", read_prepared}, {"constants", read_constants}, {"order", read_order},
+        {"choose", read_told},      {"facts", read_facts},   {"attention", read_attention}, {"kernel", read_kernel},
+        {"value", read_value_line}, {"buffer", read_buffer}, {"workspace", read_workspace}, {"weight", read_weight},
+        {"segment", read_segment},  {"order", read_order},
     };
     for (size_t i = 0; i < COUNT_OF(lines); i++)
         if (accept(r, lines[i].word))
             return lines[i].read(r) && (at_end(r) || fail(r, "something is left of the line"));
-    return fail(
-        r,
-        "expected choose, facts, attention, kernel, value, buffer, workspace, weight, segment, prepared, constants or order");
+    return fail(r, "expected choose, facts, attention, kernel, value, buffer, workspace, weight, segment or order");
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */

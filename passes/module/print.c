@@ -19,7 +19,6 @@ const char *const kernel_words[KERNEL_HALO + 1] = {"map",     "reduce", "contrac
                                                    "scatter", "call",   "control",  "halo"};
 const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "arena", "weights", "segment"};
 const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
-const char *const source_words[WEIGHTS_STORE + 1] = {"auto", "derive", "open", "store"};
 const char *const precision_words[PRECISION_F16_SUMS + 1] = {"f32", "bf16", "f16", "f16-sums"};
 const char *const weights_words[WEIGHTS_I4 + 1] = {"auto", "bf16", "f16", "i8", "i4"};
 const char *const choice_words[CHOOSE_LAST + 1] = {"tile",   "winograd", "chunk",    "split",
@@ -160,8 +159,6 @@ static void put_kernel(struct printer *p, uint32_t index)
     }
     if (k->form.winograd)
         PUT(p, " winograd %u", k->form.winograd);
-    if (k->form.prepared)
-        PUT(p, " prepared %u", k->form.prepared - 1);
     if (k->form.attention)
         PUT(p, " attention");
     put_nodes(p, "computes", &k->nodes);
@@ -266,30 +263,12 @@ static void put_weights(struct printer *p)
         const struct weight *w = &m->weights.data[i];
         PUT(p, "weight %u of", i);
         put_value(p, w->value);
-        if (w->winograd) {
-            PUT(p, " winograd %u size", w->winograd);
-            put_expr(p, w->storage->size);
-        }
         if (m->facts & HAS_WEIGHTS)
             PUT(p, " offset %llu bytes %llu", (unsigned long long)w->offset, (unsigned long long)w->bytes);
         PUT(p, "\n");
     }
     if (m->facts & HAS_WEIGHTS)
         PUT(p, "segment %llu\n", (unsigned long long)m->weights_bytes);
-    for (uint32_t i = 0; i < m->prepared.n; i++) {
-        const struct prepared *q = &m->prepared.data[i];
-        PUT(p, "prepared %u of", i);
-        put_value(p, q->value);
-        PUT(p, " winograd %u channels %lld blocks %lld strides [%lld %lld %lld %lld] offset %llu bytes %llu",
-            q->winograd, (long long)q->ic, (long long)q->blocks, (long long)q->stride[0], (long long)q->stride[1],
-            (long long)q->stride[2], (long long)q->stride[3], (unsigned long long)q->offset,
-            (unsigned long long)q->bytes);
-        if (q->stored)
-            PUT(p, " stored %u", q->weight);
-        PUT(p, "\n");
-    }
-    if (m->prepared.n)
-        PUT(p, "constants %llu\n", (unsigned long long)m->prepared_bytes);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -297,8 +276,8 @@ static void put_weights(struct printer *p)
 static void put_options(struct printer *p)
 {
     const struct module *m = p->m;
-    PUT(p, "module 1 level %d layout %s winograd %u weights %s%s%s", m->opt_level, layout_words[m->layout], m->winograd,
-        source_words[m->winograd_weights], m->attention ? " attention" : "", m->always ? " always" : "");
+    PUT(p, "module 1 level %d layout %s winograd %u%s%s", m->opt_level, layout_words[m->layout], m->winograd,
+        m->attention ? " attention" : "", m->always ? " always" : "");
     if (m->precision)
         PUT(p, " precision %s", precision_words[m->precision]);
     if (m->weights_type)

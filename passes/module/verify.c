@@ -14,7 +14,7 @@
  *  10  rows and kept values are of maps, of dims of the domain; kept values are computed inside
  *  11  the staged value is the anchor's first operand, computed inside and not stored; its product is a convolution
  *      inside that is not the anchor
- *  12  a Winograd form is 2, 4 or 6, of a convolution, and what is prepared for it has the same
+ *  12  a Winograd form is 2, 4 or 6, of a convolution
  *  13  a kernel has the attention whose results its anchor makes, if there is one
  *  14  operands of nodes inside are computed inside, constant, stored, or views of such
  *  15  what is read from memory is stored by a kernel no later in the same region
@@ -207,9 +207,6 @@ static void check_form(struct check *c, uint32_t index, const struct kernel *k)
         violated(c, 11, "k%u stages no product of node %u", index, c->n.node[f->product.i]);
     if (f->winograd && (!anchor || anchor->op != OP_CONV || (f->winograd != 2 && f->winograd != 4 && f->winograd != 6)))
         violated(c, 12, "k%u has no form F(%u x %u)", index, f->winograd, f->winograd);
-    else if (f->prepared &&
-             (f->prepared > c->m->prepared.n || c->m->prepared.data[f->prepared - 1].winograd != f->winograd))
-        violated(c, 12, "nothing is prepared for k%u", index);
     if (f->attention != attention_of_values(c->m, k->anchor))
         violated(c, 13, "the attention of k%u is not that of its anchor", index);
 }

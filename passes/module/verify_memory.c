@@ -131,7 +131,7 @@ static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZE
                   m->buffers.data[s->buffer].bytes.i != ex_mulc(c->x, s->size, elem_size(t->elem)).i))
         violated(c, 22, "%%%u has no buffer of its size", c->n.value[v.i]);
     const struct weight *w = s->place == PLACE_WEIGHTS && s->buffer < m->weights.n ? &m->weights.data[s->buffer] : NULL;
-    bool number = w && !w->winograd && w->storage->size.i == s->size.i && splats_equal(c->g, v, w->value);
+    bool number = w && w->storage->size.i == s->size.i && splats_equal(c->g, v, w->value);
     if (s->place == PLACE_WEIGHTS && !(w && (w->storage == s || number)))
         violated(c, 23, "%%%u has no weight", c->n.value[v.i]);
 }

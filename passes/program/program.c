@@ -318,13 +318,6 @@ void prog_place(struct prog *p, value_id v)
                                  : prog_memory(p, bytes);
 }
 
-/* Transformed weights: among the open-time constants, or in the file. */
-static lreg prepared_at(struct prog *p, const struct prepared *c)
-{
-    uint64_t at = c->stored ? p->m->weights.data[c->weight].offset : c->offset;
-    return offset(p, c->stored ? p->weights_base : p->constants_base, ex_const(p->x, (int64_t)at), ELEM_F32);
-}
-
 /* Parallel indices of the kernel: none for the first piece of a concat that lies there already. */
 static lreg launch_count(struct prog *p, const struct kernel *k)
 {
@@ -352,11 +345,10 @@ static void launch(struct prog *p, struct kernel *k)
     for (uint32_t i = 0; i < k->args.n; i++) {
         struct karg a = k->args.data[i];
         enum elem e = a.value.i ? value_type(p->g, a.value)->elem : ELEM_F32;
-        args[n++] = a.start.i    ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
-                    : a.value.i  ? prog_buffer(p, a.value, e)
-                    : a.prepared ? prepared_at(p, &p->m->prepared.data[a.prepared - 1])
-                    : a.shared   ? shared(p)
-                                 : sym_lreg(p, a.sym);
+        args[n++] = a.start.i   ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
+                    : a.value.i ? prog_buffer(p, a.value, e)
+                    : a.shared  ? shared(p)
+                                : sym_lreg(p, a.sym);
     }
     args[n++] = launch_count(p, k);
     struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);

@@ -21,10 +21,8 @@ uint32_t schedule_kinds(const struct site *site)
 {
     const struct kernel *k = site->k;
     enum schedule_kind own = schedule_kind_of(k);
-    uint32_t kinds = 1u << own, m = k->form.winograd;
-    bool tiled = own == SCHEDULE_TILED ||
-                 (own == SCHEDULE_WINOGRAD && winograd_weights_from(site->m, k, m) != WEIGHTS_IN_FILE);
-    if (!tiled || k->outs.n != 1 || k->form.product.i)
+    uint32_t kinds = 1u << own;
+    if ((own != SCHEDULE_TILED && own != SCHEDULE_WINOGRAD) || k->outs.n != 1 || k->form.product.i)
         return kinds;
     kinds |= 1u << SCHEDULE_TILED | 1u << SCHEDULE_MAP;
     return kinds | (!k->form.staged.i && winograd_serves(site->m, k) ? 1u << SCHEDULE_WINOGRAD : 0);
@@ -103,11 +101,9 @@ static const char *tile_words(const struct tile_schedule *t, const struct k_dim 
 
 static const char *winograd_words(const struct kernel *k, const struct winograd_schedule *w, struct arena *a)
 {
-    const char *u = w->source == WEIGHTS_BY_KERNEL ? (w->resident ? "derived first" : "derived by slices")
-                    : w->source == WEIGHTS_IN_FILE ? "from the file"
-                                                   : "from open";
-    return arena_printf(a, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U %s%s", (int)w->mr,
-                        w->m, w->m, (int)w->nr, w->lanes, (int)w->chunk, u,
+    return arena_printf(a, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U derived %s%s",
+                        (int)w->mr, w->m, w->m, (int)w->nr, w->lanes, (int)w->chunk,
+                        w->resident ? "first" : "by slices",
                         k->form.staged.i ? "; operand computed where tiles read it" : "");
 }
 

@@ -1,14 +1,14 @@
 /* choose-winograd: which convolutions are computed by Winograd's form, and which m: by cost.
  *
- * The choice is made for the artifact's best CPU (module_machine), so that all its variants agree and share what open
- * transforms. Three terms decide: the products, which are fewer the larger m is, on tiles that the image may not fill;
- * the transforms, per tile and channel; and the weights, which come from memory in each run and are transformed in each
- * group of tiles, unless open keeps them transformed (prepare_winograd.c). The costs of budget.def are cycles of a core
- * with two 16-lane multiply-adds a cycle; what such a core computes takes others longer, memory does not. If the user
- * says where the transformed weights come from, the same forms are chosen. */
+ * The choice is made for the artifact's best CPU (module_machine), so that all its variants agree on halos. Three terms
+ * decide: the products, which are fewer the larger m is, on tiles that the image may not fill; the transforms, per tile
+ * and channel; and the weights, which come from memory in each run and are transformed in each group of tiles. The
+ * costs of budget.def are cycles of a core with two 16-lane multiply-adds a cycle; what such a core computes takes
+ * others longer, memory does not. */
 #include "passes/schedule/winograd.h"
 
 #include "passes/module/access.h"
+#include "passes/module/compressed.h"
 #include "passes/module/query.h"
 #include "passes/module/choices.h"
 
@@ -26,6 +26,13 @@ static const struct transform_cost transform_costs[] = {
 struct conv_shape {
     int64_t images, ic, oc, out[2];
 };
+enum { UNKNOWN_EXTENT = 64 };
+
+static int64_t counted_extent(const struct module *m, expr_id e)
+{
+    int64_t n;
+    return ex_is_const(m->ctx->exprs, e, &n) ? n : UNKNOWN_EXTENT;
+}
 
 /* A 3 x 3 convolution over two dims with stride, dilation and groups of 1, in f32, with constant weights. */
 static bool is_form(const struct module *m, const struct node *n, struct conv_shape *s)
@@ -41,7 +48,7 @@ static bool is_form(const struct module *m, const struct node *n, struct conv_sh
     for (int32_t d = 0; d < 2; d++) {
         if (strides[d] != 1 || dil[d] != 1 || xdil[d] != 1 || !ex_is(x, w->dims[2 + d], 3))
             return false;
-        s->out[d] = winograd_extent(m, y->dims[2 + d]);
+        s->out[d] = counted_extent(m, y->dims[2 + d]);
     }
     s->images = ex_is_const(x, y->dims[0], &s->images) ? s->images : 1;
     double f;
@@ -54,11 +61,6 @@ static bool is_form(const struct module *m, const struct node *n, struct conv_sh
 static bool is_candidate(const struct module *m, const struct kernel *k, struct conv_shape *s)
 {
     return k->kind == KERNEL_CONTRACT && is_form(m, graph_node(m->g, k->anchor), s);
-}
-
-int64_t winograd_kept_bytes(const struct module *m)
-{
-    return budget(module_machine(m), SHARE_L2_PANELS);
 }
 
 static double blocks_of(int64_t channels)
@@ -88,11 +90,9 @@ static double form_cost(const struct module *mod, const struct conv_shape *s, co
                    (double)((s->out[1] + t->m - 1) / t->m);
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
     double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
-    /* How often U is derived: never if it is kept, in spans where it is resident (emit/winograd/winograd.c), else for
-     * each chunk. */
-    double chunks = u > (double)winograd_kept_bytes(mod) ? ceil(tiles / RATE_WINOGRAD_CHUNK_TILES)
-                    : tiles >= RATE_WINOGRAD_KEPT_TILES  ? 0
-                                                         : ceil(tiles / RATE_WINOGRAD_SPAN_TILES);
+    /* U is derived for each span if it is resident (emit/winograd/winograd.c), else for each chunk. */
+    bool resident = u <= (double)budget(mach, SHARE_L2_PANELS);
+    double chunks = ceil(tiles / (resident ? RATE_WINOGRAD_SPAN_TILES : RATE_WINOGRAD_CHUNK_TILES));
     double weights = (double)s->ic * blocks_of(s->oc) *
                      (chunks * t->weights * slowness(mach) + 9.0 * CHANNEL_BLOCK * 4 / RATE_MEMORY_BYTES);
     double held = alpha * alpha * (double)s->ic * 4 * RATE_WINOGRAD_HELD_TILES /
@@ -136,6 +136,28 @@ bool winograd_beats_pairs(const struct module *m, const struct node *n)
         s.oc < RATE_WINOGRAD_CHANNELS)
         return false;
     return cheapest(m, &s, m->winograd, direct_cost(m, &s) / 2, false) != 0;
+}
+
+bool winograd_weights(const struct module *m, value_id w, value_id *stored, int64_t stride[4])
+{
+    static const int32_t order[4] = {0, 2, 3, 1};
+    int64_t perm[4] = {0, 1, 2, 3};
+    while (m->storage[w.i].place == PLACE_NONE && weight_step(m->g, &w, perm))
+        ;
+    const struct storage *s = &m->storage[w.i];
+    if (s->place != PLACE_WEIGHTS || s->dim[perm[0]].block != CHANNEL_BLOCK || s->dim[perm[0]].inner != 1)
+        return false;
+    for (int32_t i = 0; i < 4; i++)
+        if (!ex_is_const(m->ctx->exprs, s->dim[perm[order[i]]].outer, &stride[i]) ||
+            (i > 0 && s->dim[perm[order[i]]].block))
+            return false;
+    *stored = w;
+    return true;
+}
+
+bool winograd_computes(const struct module *m, value_id w)
+{
+    return m->storage[w.i].place == PLACE_NONE && constant_maps(m, w) > 0;
 }
 
 bool winograd_serves(const struct module *m, const struct kernel *k)

@@ -123,8 +123,6 @@ struct tile_schedule {
                   scales too */
 };
 
-/* Where a kernel has its U from: it derives it, open has, or the file has it. */
-enum weights_from { WEIGHTS_BY_KERNEL, WEIGHTS_BY_OPEN, WEIGHTS_IN_FILE };
 /* A convolution by F(m x m, 3 x 3): tiles of m x m results (emit/winograd/winograd.h has the buffers). */
 struct winograd_schedule {
     uint32_t m, lanes;
@@ -134,7 +132,6 @@ struct winograd_schedule {
     int64_t span; /* chunks of a parallel index */
     int64_t slice; /* vectors of input channels of which U is at hand at a time */
     int64_t early; /* taps of the next slice's plain weights that are prefetched while U of this one is derived */
-    uint32_t source; /* enum weights_from */
     bool resident; /* U of all of them is derived first */
     uint32_t input_rows, output_rows; /* of the two transforms: results along the first dim at a time */
     int64_t near; /* prefetch: lines of V so many vectors of input channels early; 0: not */
@@ -310,10 +307,7 @@ struct turned_load {
 uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_id column, uint32_t columns,
                       struct turned_load *);
 
-/* What the constants are laid out for. */
-enum weights_from winograd_weights_from(const struct module *, const struct kernel *, uint32_t m);
-/* Elements of U between points, whose register tiles are at most so wide; and that a kernel which derives it has at
- * hand. */
+/* Elements of U between points, whose register tiles are at most so wide; and that a kernel has at hand. */
 static inline int64_t winograd_u_stride(const struct winograd_schedule *s)
 {
     struct even columns = even_split(s->group, s->nr);

@@ -141,10 +141,6 @@ static bool kind_holds(const struct site *site, const struct schedule *s, struct
         strbuf_printf(why, "the kernel cannot be of that kind");
     else if (s->kind == SCHEDULE_WINOGRAD && !winograd_form(s->winograd.m))
         strbuf_printf(why, "winograd.m is %u: 2, 4 or 6 are possible", s->winograd.m);
-    else if (s->kind == SCHEDULE_WINOGRAD && s->winograd.m != site->k->form.winograd &&
-             winograd_weights_from(site->m, site->k, site->k->form.winograd) == WEIGHTS_IN_FILE)
-        strbuf_printf(why, "winograd.m is %u: the file has the weights of another winograd.m, %u", s->winograd.m,
-                      site->k->form.winograd);
     return !why->n;
 }
 

@@ -45,12 +45,11 @@ const char *rule_winograd_slice(struct check *c)
 {
     const struct winograd_schedule *s = &c->s->winograd;
     const struct winograd_shape *w = &c->winograd;
-    bool uneven = w->ic % s->lanes != 0, whole = s->resident || s->source != WEIGHTS_BY_KERNEL || uneven;
+    bool uneven = w->ic % s->lanes != 0, whole = s->resident || uneven;
     if (s->slice > w->icv || w->icv % s->slice != 0 || (whole && s->slice != w->icv))
         return arena_printf(c->site->m->arena, "it is no part of the %lld vectors of input channels%s",
                             (long long)w->icv, whole ? ", which come all at once here" : "");
-    bool small = s->source != WEIGHTS_BY_KERNEL || winograd_held(s, w->points) <= CHUNK_BYTES_MOST / 4;
-    return unless(small || (uneven && !s->resident),
+    return unless(winograd_held(s, w->points) <= CHUNK_BYTES_MOST / 4 || (uneven && !s->resident),
                   "U of so many channels takes more scratch than 16 MiB a thread: take a smaller slice, not resident");
 }
 
@@ -58,21 +57,8 @@ const char *rule_winograd_early(struct check *c)
 {
     const struct winograd_schedule *s = &c->s->winograd;
     bool computed = winograd_computes(c->site->m, graph_node(c->site->g, c->site->k->anchor)->in[1]);
-    return unless(!s->early || !(s->resident || s->source != WEIGHTS_BY_KERNEL || computed),
+    return unless(!s->early || !(s->resident || computed),
                   "U is not derived by slices, or of weights that the kernel computes; here 0");
-}
-
-const char *rule_winograd_source(struct check *c)
-{
-    uint32_t from = winograd_weights_from(c->site->m, c->site->k, c->s->winograd.m), source = c->s->winograd.source;
-    return unless(source == from || (source == WEIGHTS_BY_KERNEL && from == WEIGHTS_BY_OPEN),
-                  "weights are derived by the kernel (0), or come from where the constants were laid out for");
-}
-
-const char *rule_winograd_resident(struct check *c)
-{
-    return unless(!c->s->winograd.resident || c->s->winograd.source == WEIGHTS_BY_KERNEL,
-                  "U of this kernel is not derived by it; here 0");
 }
 
 const char *rule_winograd_by_lane(struct check *c)

@@ -4,9 +4,9 @@
  *     Y = A' [ (G g G') * (B' d B) ] A       (* element by element, summed over input channels)
  * so the sum over channels becomes a matrix product per point, of alpha^2 / m^2 multiplications a result instead of 9.
  * The matrices are interpolation at the points of the table; B' and A' are kept as straight-line programs with their
- * common subexpressions named, G as numbers. U = G g G' is derived where that is cheaper: when a model is opened, for
- * all runs, or by the kernel itself, of all weights first or of a slice of them at a time. The user may have it derived
- * when compiling, and stored in place of g.
+ * common subexpressions named, G as numbers. The file has g, of which a kernel derives U = G g G' in each run: all of
+ * it first, or a slice of it at a time. U is 1.8 to 7 times as large as g, and reading it takes longer than deriving
+ * it.
  */
 #ifndef MCC_PASSES_WINOGRAD_H
 #define MCC_PASSES_WINOGRAD_H
@@ -41,32 +41,17 @@ uint32_t winograd_wanted(const struct module *, const struct kernel *);
 /* Is a convolution of f32 faster by that form than with products of pairs of bf16, of which there are two for each of
  * f32? */
 bool winograd_beats_pairs(const struct module *, const struct node *);
-/* After constants have their storage: may the kernel's convolution be computed so where nobody planned it, and by which
- * m best? */
-bool winograd_serves(const struct module *, const struct kernel *);
-uint32_t winograd_best(const struct module *, const struct kernel *);
 /* The pass choose_winograd decides for every convolution kernel whether, and how, it is computed so
  * (kernel.form.winograd), before halos are planned: the operand has to reach as far as whole tiles do. */
-/* ---- prepare_winograd.c ---- */
-/* Open derives no larger U, and none that fewer than RATE_WINOGRAD_KEPT_TILES use; how its kernel is cut
- * (emit/winograd/prepare.c). */
-int64_t winograd_kept_bytes(const struct module *);
-enum { OPEN_CHANNELS = RATE_WINOGRAD_OPEN_CHANNELS, OPEN_NS = RATE_WINOGRAD_OPEN_NS };
-/* An extent of an image, or what stands for it where only the run knows it. */
-int64_t winograd_extent(const struct module *, expr_id);
-/* While constants get their places: gives U of kernel k a place in the file, where the user wants it there; the plain
- * weights then need none for this kernel. False: not so. */
-bool winograd_store(struct module *, struct kernel *k);
-/* The pass prepare_winograd, after constants have their storage, registers what open has to derive (module.prepared),
- * or gives the form up. */
-/* Points first .. first + n of U for one pair of channels, `stride` elements apart; taps: g, row by row. The bits are
- * those that open derives where the CPU has fused multiply-adds. */
-void winograd_transform(const struct winograd_form *, const float taps[9], uint32_t first, uint32_t n, float *out,
-                        size_t stride);
-/* Where the plain weights of a convolution lie: the stored constant, and its strides in elements per block of 16 output
- * channels, row, column, input channel. False: not so. */
+
+/* ---- after store_constants ---- */
+/* Where the panels of a convolution's weights lie: the stored constant, and its strides in elements per block of 16
+ * output channels, row, column, input channel. False: not so. */
 bool winograd_weights(const struct module *, value_id w, value_id *stored, int64_t stride[4]);
-/* Not stored: the kernel computes them of packed ones (passes/module/compressed.h) where it derives U. */
+/* Not stored: the kernel computes them from compressed ones (passes/module/compressed.h) where it derives U. */
 bool winograd_computes(const struct module *, value_id w);
+/* May the kernel's convolution be computed so, planned or not; and by which m best? */
+bool winograd_serves(const struct module *, const struct kernel *);
+uint32_t winograd_best(const struct module *, const struct kernel *);
 
 #endif

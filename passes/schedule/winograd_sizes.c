@@ -65,13 +65,6 @@ bool winograd_by_lane(const struct machine *m)
     return m->fma_by_lane && winograd_lanes(m) == LANE_STEPS;
 }
 
-enum weights_from winograd_weights_from(const struct module *m, const struct kernel *k, uint32_t form)
-{
-    return !k->form.prepared || k->form.winograd != form   ? WEIGHTS_BY_KERNEL
-           : m->prepared.data[k->form.prepared - 1].stored ? WEIGHTS_IN_FILE
-                                                           : WEIGHTS_BY_OPEN;
-}
-
 int64_t winograd_held(const struct winograd_schedule *s, int64_t points)
 {
     return points * winograd_u_stride(s) * (s->resident ? even_split(s->group, s->nr).tiles : 1);
@@ -107,12 +100,6 @@ static int64_t u_bytes(const struct sizing *w)
 static int64_t v_bytes(const struct sizing *w)
 {
     return w->points * w->icv * w->lanes * 4;
-}
-
-/* Is all of U, derived or kept, in L2 while a chunk is at hand? */
-static bool is_near(const struct sizing *w)
-{
-    return w->resident || (w->s->source && u_bytes(w) <= share(w, SHARE_L2_PANELS));
 }
 
 /* The fewest chunks of tiles. The fewer they are, the less often U is derived: each as large as L3 may hold V of, which
@@ -159,15 +146,15 @@ static double fit_cost_of(const struct sizing *w, const struct fit *f, int64_t t
     struct even columns = even_split(f->group, f->nr);
     int64_t nr = columns.small + (columns.large > 0), wide = columns.large ? columns.large : columns.tiles,
             narrow = columns.tiles - wide;
-    bool near = is_near(w), far = f->ct * v_bytes(w) > share(w, SHARE_L2_WINOGRAD);
+    bool far = f->ct * v_bytes(w) > share(w, SHARE_L2_WINOGRAD);
     double parts = (double)w->ocv / (double)f->group, v_lines = (double)tiles * (double)v_bytes(w) / 64;
-    double step = (double)(wide * step_cost(m, f->mr, nr, near) +
-                           (narrow ? narrow * step_cost(m, f->mr, nr - 1, near) : 0));
+    double step = (double)(wide * step_cost(m, f->mr, nr, w->resident) +
+                           (narrow ? narrow * step_cost(m, f->mr, nr - 1, w->resident) : 0));
     double cost = (double)(w->points * w->ic * steps) * parts * step / 20 +
                   v_lines * (far ? RATE_WINOGRAD_V_FAR : RATE_WINOGRAD_V_NEAR);
     if (far)
         cost += v_lines * parts * (double)(wide + narrow) * RATE_WINOGRAD_V_READ;
-    if (!w->resident && !w->s->source)
+    if (!w->resident)
         cost += (double)chunks * (double)u_bytes(w) / 64 * RATE_WINOGRAD_U_LINE;
     int64_t missing = RATE_SHARED_INDICES - indices_of(w, f->ct, f->group);
     if (missing > 0 && cost >= (double)(RATE_SHARED_NS * RATE_CYCLES_PER_NS))
@@ -189,7 +176,7 @@ static double fit_tile(const struct sizing *w, struct fit *f)
 {
     double best = INFINITY;
     int64_t tiles = w->tiles;
-    if (is_near(w) && !w->told_chunk) {
+    if (w->resident && !w->told_chunk) {
         f->ct = f->mr;
         f->group = group_of(w, f->nr, f->ct);
         return fit_cost(w, f);
@@ -289,7 +276,7 @@ static void choose_slice(const struct sizing *w)
 {
     int64_t each = w->points * w->lanes * w->s->nr * w->lanes * 4, most = share(w, SHARE_L2_SLICE);
     w->s->slice = w->icv;
-    if (w->resident || w->s->source || w->ic % w->lanes != 0)
+    if (w->resident || w->ic % w->lanes != 0)
         return;
     while (w->s->slice > 1 && (w->icv % w->s->slice != 0 || w->s->slice * each > most))
         w->s->slice--;
@@ -301,9 +288,7 @@ static void choose_early(const struct sizing *w)
 {
     int64_t tiles = w->s->chunk < w->least_tiles ? w->s->chunk : w->least_tiles,
             products = tiles / w->site->mach->fma_per_cycle;
-    w->s->early = w->resident || w->s->source || w->computed
-                      ? 0
-                      : ceil_of(9 * RATE_WINOGRAD_U_LINE, RATE_WINOGRAD_U_LINE + products);
+    w->s->early = w->resident || w->computed ? 0 : ceil_of(9 * RATE_WINOGRAD_U_LINE, RATE_WINOGRAD_U_LINE + products);
 }
 
 /* As many results of a transform's first dim as registers hold a row each of, with some to spare; split evenly. */
@@ -325,7 +310,7 @@ void winograd_estimate(const struct site *site, const struct winograd_schedule *
     int64_t each = s->chunk * s->span < w->known_tiles ? s->chunk * s->span : w->known_tiles;
     int64_t products = w->points * each * w->ic * s->group / site->mach->fma_per_cycle, groups = w->ocv / s->group,
             indices = groups * ceil_of(w->known_tiles, s->chunk * s->span);
-    int64_t derive = s->source ? 0 : w->points * w->ic * s->group * s->lanes * 4 / 64 * RATE_WINOGRAD_U_LINE;
+    int64_t derive = w->points * w->ic * s->group * s->lanes * 4 / 64 * RATE_WINOGRAD_U_LINE;
     int64_t transforms = each * (w->icv * RATE_WINOGRAD_INPUT / groups + s->group * RATE_WINOGRAD_OUTPUT);
     f->ns = RATE_BLOCK_INDEX_NS +
             (products + transforms + (s->resident ? derive / indices : derive)) / RATE_CYCLES_PER_NS;
@@ -356,12 +341,9 @@ void winograd_sizes(const struct site *site, struct schedule *out)
                   *w = &s;
     w->computed = winograd_computes(site->m, graph_node(site->g, site->k->anchor)->in[1]);
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
-    uint32_t source = winograd_weights_from(site->m, site->k, m);
-    w->resident = source == WEIGHTS_BY_KERNEL && u_bytes(w) <= share(w, SHARE_L2_PANELS) &&
-                  near <= share(w, SHARE_L2_ALL) && w->tiles >= 4 * MAX_MR;
+    w->resident = u_bytes(w) <= share(w, SHARE_L2_PANELS) && near <= share(w, SHARE_L2_ALL) && w->tiles >= 4 * MAX_MR;
     out->winograd = (struct winograd_schedule){.m = shape.form->m,
                                                .lanes = shape.lanes,
-                                               .source = source,
                                                .resident = w->resident,
                                                .near = RATE_WINOGRAD_NEAR,
                                                .results = true,

@@ -225,30 +225,15 @@ def test_winograd_where_nobody_planned_it(model, tmp_path):
         assert np.allclose(result(tmp_path / "got.so"), result(tmp_path / "want.so"), rtol=1e-4, atol=1e-5)
 
 
-def test_weights_in_the_file_bind_the_kind(model, tmp_path):
-    """The file has U of one form and nothing else."""
-    told, store = tmp_path / "told.txt", "--winograd-weights=store"
-    head, form = head_of(model, "wino", store), int(re.search(r"winograd.m +(\d)", records(model, store))[1])
-    for kind, why in (("tiled", "may be of kind winograd, not 'tiled'"),
-                      (f"winograd\n  winograd.m {6 - form or 2}", "the file has the weights of another winograd.m")):
-        told.write_text(f"{head}: {kind}\n")
-        done = mcc(model, CPU, store, f"--schedules={told}", "-o", tmp_path / "no.so")
-        assert done.returncode == 2 and re.search(rf"told\.txt:\d+: .*{why}", done.stderr), done.stderr
-
-
-def test_weights(model, tmp_path):
-    """A kernel may derive the weights that open derives too; what the constants are not laid out for is refused."""
+def test_slices_of_weights(model, tmp_path):
+    """Transformed weights all at once, by slices of input channels, with prefetches or without: the same results."""
     told, outputs = tmp_path / "told.txt", []
-    text = records(model, "--winograd-weights=open")
-    assert re.search(r"  weights +1 ", text) and re.search(r"  weights +0 ", records(model))
-    for line in ("", "  weights 0\n", "  weights 0\n  slice 1\n  prefetch.taps 2\n"):
-        told.write_text(re.search(r"^schedule .*: winograd\n", text, re.M)[0] + line)
-        assert mcc(model, CPU, "--winograd-weights=open", f"--schedules={told}", "-o", tmp_path / "a.so").returncode == 0
+    head = re.search(r"^schedule .*: winograd\n", records(model), re.M)[0]
+    for fields in ("", "  resident 1\n", "  resident 0\n  slice 1\n  prefetch.taps 2\n", "  resident 0\n  slice 2\n  prefetch.taps 0\n"):
+        told.write_text(head + fields)
+        assert mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "a.so").returncode == 0
         outputs.append(result(tmp_path / "a.so"))
     assert all(np.allclose(o, outputs[0], rtol=1e-4, atol=1e-6) for o in outputs)
-    told.write_text(re.search(r"^schedule .*: winograd\n", text, re.M)[0] + "  weights 1\n")
-    done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "a.so")
-    assert done.returncode == 2 and "come from where the constants were laid out for" in done.stderr
 
 
 def test_uneven_columns(model, tmp_path):

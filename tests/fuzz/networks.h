@@ -9,7 +9,6 @@ struct network {
     const char *name;
     void (*build)(struct draw *); /* a result or several; nodes are called "n" and their number */
     uint32_t winograd;
-    enum winograd_source weights;
     enum option_precision precision;
     enum layout_choice layout;
 };

@@ -290,7 +290,6 @@ static bool bench_open(struct bench *b, const struct subject *s, const char *cpu
     if (s->network) {
         b->way.layout = s->network->layout;
         b->way.winograd = s->network->winograd;
-        b->way.weights = s->network->weights;
         b->way.precision = s->network->precision;
     }
     ctx->unwind = &unwind;

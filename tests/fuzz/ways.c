@@ -19,7 +19,7 @@ struct loops {
     struct context *ctx;
     struct arena *arena;
     int64_t *symbols; /* by sym_id */
-    char *arena_base, *weights, *constants;
+    char *arena_base, *weights;
     int64_t arena_bytes;
     struct lfunc **kernel; /* parsed */
     struct tensor *out;
@@ -35,7 +35,7 @@ void way_print(const struct way *w, struct strbuf *out)
     else
         strbuf_printf(out, " {%u, %u}", w->machine.vector_bytes, w->machine.registers);
     if (w->winograd)
-        strbuf_printf(out, " winograd %u, weights %d", w->winograd, (int)w->weights);
+        strbuf_printf(out, " winograd %u", w->winograd);
 }
 
 static char *memory(struct arena *a, int64_t bytes, int fill)
@@ -193,41 +193,6 @@ static void clip(struct loops *l, struct karg a, struct lbuffer *b)
         b->bytes = bytes - start;
 }
 
-/* Of the function that derives open-time constants. */
-static int on_derive(void *user, const char *name, const struct linterp_arg *a, uint32_t n, int64_t count)
-{
-    struct loops *l = user;
-    (void)n;
-    for (uint32_t i = 0; i < l->m->prepare_kernels.n; i++) {
-        const char *text = l->m->prepare_kernels.data[i].text;
-        struct lfunc *f = strcmp(name, l->m->prepare_kernels.data[i].name) ? NULL : lf_parse(l->ctx, l->arena, &text);
-        struct linterp_result r = {.code = -100, .text = "does not parse"};
-        if (!f)
-            continue;
-        if (lf_finish(f))
-            r = lf_interpret(f, a, 0, count, NULL);
-        if (r.code)
-            strbuf_printf(l->why, "%s ends with %d: %s", name, r.code, r.text ? r.text : "");
-        return r.code;
-    }
-    strbuf_printf(l->why, "launch of %s", name);
-    return -100;
-}
-
-static bool derive_constants(struct loops *l)
-{
-    l->constants = memory(l->arena, (int64_t)l->m->prepared_bytes, 0xff);
-    if (!l->m->prepare)
-        return true;
-    struct linterp_arg args[2] = {{{l->weights, (int64_t)l->m->weights_bytes}, 0},
-                                  {{l->constants, (int64_t)l->m->prepared_bytes}, 0}};
-    struct linterp_host host = {.user = l, .launch = on_derive};
-    struct linterp_result r = lf_interpret(l->m->prepare, args, 0, 1, &host);
-    if (r.code)
-        strbuf_printf(l->why, " prepare ends with %d: %s", r.code, r.text ? r.text : "");
-    return r.code == 0;
-}
-
 static int on_launch(void *user, const char *name, const struct linterp_arg *a, uint32_t n, int64_t count)
 {
     struct loops *l = user;
@@ -334,7 +299,7 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
     }
     a[n++].buffer = (struct lbuffer){l->arena_base, l->arena_bytes};
     a[n++].buffer = (struct lbuffer){l->weights, (int64_t)l->m->weights_bytes};
-    a[n++].buffer = (struct lbuffer){l->constants, (int64_t)l->m->prepared_bytes};
+    a[n++].buffer = (struct lbuffer){NULL, 0};
     for (uint32_t i = 1; i <= sym_count(l->ctx->exprs); i++)
         if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
             a[n++].index = l->symbols[i];
@@ -372,7 +337,6 @@ struct compilation *stages_of_way(struct context *ctx, struct graph *g, const st
                               .machine = w->native || w->cpu ? NULL : &w->machine};
     if (module_begin(c)) {
         c->module->winograd = w->winograd;
-        c->module->winograd_weights = w->weights;
         c->module->attention = true;
         c->module->always = true;
         c->module->grain_ns = GRAIN_NS;
@@ -404,8 +368,6 @@ struct loops *loops_of(struct draw *d, struct compilation *c, struct strbuf *why
         diags_append(l->ctx, why);
         return NULL;
     }
-    if (!derive_constants(l))
-        return NULL;
     return l;
 }
 

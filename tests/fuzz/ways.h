@@ -21,7 +21,6 @@ struct way {
     const char *variant;         /* native only: of the CPU */
     uint32_t threads;            /* native only: the larger number */
     uint32_t winograd;           /* m of F(m x m, 3 x 3) for every convolution that can be; 0: none */
-    enum winograd_source weights;    /* of these */
 };
 void way_print(const struct way *, struct strbuf *);
 

@@ -2,7 +2,7 @@
  * what comes out.
  *
  *     ; what the test shows
- *     from conv level 2 layout auto winograd 6 weights auto attention      (where the module is from:
+ *     from conv level 2 layout auto winograd 6 attention      (where the module is from:
  * tests/passes/graphs/conv.mcir) run fuse
  *     ...the module...
  *     ----

@@ -1,6 +1,5 @@
 /* The matrix products of the Winograd template: for every point, a block of tiles times a slice of U
- * (emit/winograd/winograd.h). Where the kernel derives U itself, the steps ask for the plain weights of the next slice.
- */
+ * (emit/winograd/winograd.h). Unless U is resident, the steps prefetch the plain weights of the next slice. */
 #include "passes/emit/winograd/winograd.h"
 
 #include <string.h>
@@ -9,14 +8,9 @@
 static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
 {
     struct exprs *x = w->em->x;
-    expr_id panel = ex_const(x, CHANNEL_BLOCK), ic = ex_add(x, ex_mulc(x, vec, w->s->lanes), lane);
-    if (w->s->source == WEIGHTS_BY_KERNEL) {
-        expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->s->lanes);
-        return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, winograd_u_stride(w->s))), at);
-    }
-    expr_id oc = ex_mulc(x, ex_addc(x, ex_add(x, w->group0, p->vector), j), w->s->lanes);
-    expr_id at = ex_add(x, ex_mul(x, p->point, ex_ceildiv(x, ex_const(x, w->oc), panel)), ex_div(x, oc, panel));
-    return ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, at, w->ic), ic), CHANNEL_BLOCK), ex_mod(x, oc, panel));
+    expr_id ic = ex_add(x, ex_mulc(x, vec, w->s->lanes), lane);
+    expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->s->lanes);
+    return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, winograd_u_stride(w->s))), at);
 }
 
 /* The slice after this one: of the same output channels, or the first of the next. Element of its first weights. */
@@ -251,13 +245,12 @@ void wino_products(struct wino *w, struct product *p, expr_id blocks)
     struct exprs *x = em->x;
     struct em_for l;
     p->slice = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, w->icv / w->s->slice), 1, NULL, 0);
-    bool derived = w->s->source == WEIGHTS_BY_KERNEL && !w->s->resident;
-    if (derived && w->weights.i) {
+    if (!w->s->resident && w->weights.i) {
         p->next = next_slice(w, p);
         if (!ex_is_const(x, p->next, &(int64_t){0}))
             p->next = em_pin(em, p->next, 0, INT64_MAX);
     }
-    if (derived)
+    if (!w->s->resident)
         wino_weights(w, p);
     em_tile_number(em, &w->columns, p->number, column_products, &(struct column_products){w, p, blocks});
     em_for_end(em, &l, NULL, NULL);

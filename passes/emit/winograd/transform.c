@@ -212,16 +212,33 @@ void wino_input(struct wino *w, expr_id blocks)
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-struct weight_put {
-    struct wino *w;
-    expr_id at;
-    int64_t stride;
-};
-static void weight_store(void *user, uint32_t point, lreg v)
+/* c[0] v[0] + c[1] v[1] + c[2] v[2] without the terms of 0. */
+static lreg scaled_sum(struct wino *w, const double *c, const lreg *v)
 {
-    const struct weight_put *to = user;
-    const struct wino *w = to->w;
-    em_scratch_store(w->em, w->u, ex_addc(w->em->x, to->at, (int64_t)point * to->stride), v);
+    struct ltype t = {ELEM_F32, w->s->lanes};
+    lreg sum = {0};
+    for (int i = 0; i < 3; i++) {
+        if (c[i] == 0)
+            continue;
+        lreg in[3] = {v[i], em_const(w->em, t.elem, t.lanes, (float)c[i], 0), sum};
+        sum = sum.i ? em_op(w->em, L_FMA, t, in, 3) : c[i] == 1 ? v[i] : em_op(w->em, L_MUL, t, in, 2);
+    }
+    return sum;
+}
+
+/* U = G g G' of taps g[column][row], all its points, to `at` of U. */
+static void weights_store(struct wino *w, lreg g[3][3], expr_id at)
+{
+    int64_t point = 0, stride = winograd_u_stride(w->s);
+    for (uint32_t a = 0; a < w->f->alpha; a++) {
+        lreg row[3];
+        for (int c = 0; c < 3; c++)
+            row[c] = scaled_sum(w, w->f->g[a], g[c]);
+        for (uint32_t b = 0; b < w->f->alpha; b++) {
+            lreg u = scaled_sum(w, w->f->g[b], row);
+            em_scratch_store(w->em, w->u, ex_addc(w->em->x, at, point++ * stride), u);
+        }
+    }
 }
 
 static lreg widened(struct em *em, lreg v)
@@ -275,9 +292,7 @@ void wino_weights(struct wino *w, const struct product *p)
                     ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]),
                             elem_size(lf_type(em->f, w->weights).elem)));
     }
-    expr_id at = ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mul(x, channel, p->n), j), w->s->lanes));
-    struct weight_put to = {w, at, winograd_u_stride(w->s)};
-    emit_winograd_weights(em, w->f, (struct ltype){ELEM_F32, w->s->lanes}, g, weight_store, &to);
+    weights_store(w, g, ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mul(x, channel, p->n), j), w->s->lanes)));
     em_for_end(em, &c, NULL, NULL);
     em_for_end(em, &v, NULL, NULL);
 }

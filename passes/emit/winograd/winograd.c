@@ -137,6 +137,7 @@ bool emit_winograd(struct em *em)
     struct wino w;
     struct em_for par;
     struct exprs *x = em->x;
+    value_id stored;
     wino_init(&w, em);
     expr_id chunks = ex_ceildiv(x, w.tiles, ex_const(x, w.s->chunk));
     expr_id spans = ex_ceildiv(x, chunks, ex_const(x, w.s->span)), groups = ex_const(x, w.ocv / w.s->group);
@@ -146,16 +147,9 @@ bool emit_winograd(struct em *em)
         w.keeper = em_scratch(em, ELEM_I64, 1);
     w.v = em_scratch(em, ELEM_F32, w.icv / w.s->slice * w.points * wino_v_stride(&w));
     w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
-    if (w.s->source != WEIGHTS_BY_KERNEL) {
-        w.u = em_prepared(em);
-    } else {
-        value_id stored;
-        if (winograd_weights(em->m, w.n->in[1], &stored, w.stride))
-            w.weights = em_buffer(em, stored);
-        else if (!winograd_computes(em->m, w.n->in[1]))
-            return false;
-        w.u = em_scratch(em, ELEM_F32, winograd_held(w.s, w.points));
-    }
+    if (winograd_weights(em->m, w.n->in[1], &stored, w.stride))
+        w.weights = em_buffer(em, stored);
+    w.u = em_scratch(em, ELEM_F32, winograd_held(w.s, w.points));
     em_parallel_open(em, &par, loops, 2);
     w.group0 = ex_mulc(x, by_group->var, w.s->group);
     chunks_of(&w, by_span->var);

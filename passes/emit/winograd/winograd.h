@@ -11,7 +11,7 @@
 
 #include "passes/emit/templates.h"
 #include "passes/emit/tile.h"
-#include "passes/emit/winograd/weights.h"
+#include "passes/schedule/winograd.h"
 
 struct wino {
     struct em *em;
@@ -25,9 +25,9 @@ struct wino {
     expr_id first, here; /* of the chunk at hand */
     expr_id group0; /* first vector of its output channels */
     lreg keeper; /* of V, or of U where all of it is resident: {0}: no index shares it with another */
-    lreg v, m, u; /* u: of open, or the slice at hand */
-    lreg weights; /* plain and stored, of which the kernel derives u */
-    int64_t stride[4]; /* of the plain weights */
+    lreg v, m, u; /* u: all of it if resident, else of the slice at hand */
+    lreg weights; /* panels that U is derived from; {0}: they are computed from compressed weights */
+    int64_t stride[4]; /* of the panels */
     /* of the tile at hand: its place, its number in its block */
     expr_id image, y0, x0, block, tile, part, vec,
         lane; /* operand: vector vec of slice `part`; result: vec of the register tile */
