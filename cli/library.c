@@ -74,12 +74,15 @@ PUBLIC void mccc_on_message(mccc *c, mccc_message *fn, void *user)
 static void set_option(mccc *c, const char *name, const char *value)
 {
     const struct option *def = option_find(name, 'C');
-    const char *near = def ? NULL : option_suggest(name, 'C');
+    const char *gone = option_gone(name), *near = def || gone ? NULL : option_suggest(name, 'C');
     if (def)
         option_set(c->ctx, &c->options, def, value, FAIL_USAGE);
     else
         error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                 near ? "unknown option '%s'; did you mean '%s'?" : "unknown option '%s'", name, near);
+                 gone   ? "option '%s' is gone: %s"
+                 : near ? "unknown option '%s'; did you mean '%s'?"
+                        : "unknown option '%s'",
+                 name, gone ? gone : near);
     if (def && c->ctx->fail == FAIL_NONE && strcmp(name, "config") == 0)
         config_load(c->ctx, &c->options, value, 'C');
 }

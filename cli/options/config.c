@@ -190,7 +190,9 @@ static bool root_mapping(struct reader *r)
             return config_error(r, at, "a key must be a text", NULL, NULL);
         const char *key = arena_strdup(&r->ctx->session, scalar_text(r));
         const struct option *def = option_find(key, 'F');
-        const char *near = def ? NULL : option_suggest(key, 'F');
+        const char *gone = option_gone(key), *near = def ? NULL : option_suggest(key, 'F');
+        if (!def && gone)
+            return config_error(r, at, arena_printf(&r->ctx->session, "key '%s' is gone: ", key), gone, NULL);
         if (!def)
             return config_error(r, at, arena_printf(&r->ctx->session, "unknown key '%.100s'", key),
                                 near ? "; did you mean " : NULL, near);

@@ -95,6 +95,20 @@ const char *option_suggest(const char *name, char where)
     return near.found;
 }
 
+const char *option_gone(const char *name)
+{
+    static const struct {
+        const char *name, *advice;
+    } gone[] = {
+        {"strassen", "it gained too little; leave it out"},
+        {"winograd-weights", "kernels derive the weights, which is as fast; leave it out"},
+    };
+    for (size_t i = 0; i < COUNT_OF(gone); i++)
+        if (strcmp(gone[i].name, name) == 0)
+            return gone[i].advice;
+    return NULL;
+}
+
 /* ---- values ---------------------------------------------------------------------------------------- */
 
 /* Decimal digits only, optionally a binary suffix: no sign, no base prefix, no exponent. */
@@ -298,10 +312,12 @@ static const struct option *find_letter(char letter, char where)
 
 static bool unknown_option(struct context *ctx, const char *arg, const char *name, char where)
 {
-    const char *near = option_suggest(name, where);
+    const char *gone = option_gone(name), *near = gone ? NULL : option_suggest(name, where);
     return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    near ? "unknown option '%s'; did you mean '--%s'?" : "unknown option '%s' (--help lists them)", arg,
-                    near);
+                    gone   ? "option '%s' is gone: %s"
+                    : near ? "unknown option '%s'; did you mean '--%s'?"
+                           : "unknown option '%s' (--help lists them)",
+                    arg, gone ? gone : near);
 }
 
 /* One argument that starts with a dash; *i moves past a value that stands apart. */

@@ -84,6 +84,8 @@ struct span option_word(const struct option *, unsigned i);
 const struct option *option_find(const char *name, char where);
 /* The most similar name among the options for `where`, or NULL when none is close. */
 const char *option_suggest(const char *name, char where);
+/* Of an option of an earlier version: what to do without it; NULL: there was none. */
+const char *option_gone(const char *name);
 
 /* Sets one option from text; value NULL for a flag that stands alone. Texts are copied. False after a diagnostic of
  * class `fail`. */

@@ -100,6 +100,7 @@ static void test_usage_errors(void **state)
     } rows[] = {
         {"--nosuch", "unknown option '--nosuch'"},
         {"--layuot=NCHW", "did you mean '--layout'"},
+        {"--winograd-weights=open", "option '--winograd-weights=open' is gone: kernels derive the weights"},
         {"-O7", "takes 0 to 2"},
         {"-O", "needs a value"},
         {"--jobs=two", "whole number"},
@@ -207,6 +208,7 @@ static void test_config_refuses(void **state)
     } rows[] = {
         {"no_such_key: 1\n", ":1:1", "unknown key 'no_such_key'"},
         {"O: 1\nlayuot: NCHW\n", ":2:1", "did you mean layout"},
+        {"O: 1\nstrassen: auto\n", ":2:1", "key 'strassen' is gone: it gained too little"},
         {"O: 1\nO: 1\n", ":2:1", "key given twice"},
         {"O: 4\n", ":1:4", "takes 0 to 2"},
         {"O: 1e0\n", ":1:4", "whole number"},
