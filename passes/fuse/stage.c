@@ -268,7 +268,7 @@ static int64_t point_cost(const struct machine *m, int64_t vectors, uint64_t ste
     int64_t least = INT64_MAX;
     for (int64_t nr = 1; nr <= vectors && nr <= VECTORS_MOST && 2 * nr < (int64_t)m->registers; nr++) {
         int64_t points = ((int64_t)m->registers - nr - 1) / nr, /* at least one: its accumulators, weights, broadcast */
-                cost = 100 * tile_line_cost(m, points, true, points, nr, steps) / (points * nr);
+            cost = 100 * tile_line_cost(m, points, true, points, nr, steps) / (points * nr);
         least = cost < least ? cost : least;
     }
     return least;

@@ -61,6 +61,33 @@ bool rule_binary_swap(struct rule *r)
     return rule_result(r, b_binary(r->b, (enum op)r->param, in[1], in[0]));
 }
 
+/* x to the power p, where p is one of -2, -1.5 ... 2.5, 3, 4: products and a square root, within 2 units of the last
+ * place, in place of a logarithm and an exponential. {0}: p is another one. Computed wide, rounded once. As in C, -0
+ * and -infinity count as 0 and infinity where p is no whole number. */
+static value_id power_of_halves(struct builder *b, value_id x, double p)
+{
+    double halves = 2 * p;
+    bool is_odd = fmod(halves, 2) != 0;
+    if (p == 0 || halves != floor(halves) || halves < -4 || halves > 8 || (halves > 5 && is_odd))
+        return (value_id){0};
+    enum elem e = v_elem(b, x);
+    x = v_widen(b, x);
+    if (is_odd) {
+        value_id infinite = b_binary(b, OP_EQ, x, b_splat_like(b, x, -INFINITY));
+        x = b_select(b, infinite, b_splat_like(b, x, INFINITY), b_binary_f64(b, OP_ADD, x, 0));
+    }
+    value_id root = is_odd ? b_unary(b, OP_SQRT, x) : (value_id){0}, one = b_splat_like(b, x, 1);
+    if (p == -0.5)
+        return b_convert(b, b_binary(b, OP_DIV, one, root), e);
+    if (p < 0) { /* of the reciprocal: the power itself may overflow */
+        x = b_binary(b, OP_DIV, one, x);
+        root = is_odd ? b_unary(b, OP_SQRT, x) : root;
+    }
+    value_id square = fabs(p) >= 2 ? b_binary(b, OP_MUL, x, x) : x;
+    value_id power = p == 3 ? b_binary(b, OP_MUL, square, x) : p == 4 ? b_binary(b, OP_MUL, square, square) : square;
+    return b_convert(b, p == 0.5 ? root : is_odd ? b_binary(b, OP_MUL, power, root) : power, e);
+}
+
 /* Base and exponent types may differ; the result has the base's. A whole-number exponent of a float base is exact
  * in the exponent's conversion; an integer base with a float exponent computes in double. */
 bool rule_pow(struct rule *r)
@@ -72,12 +99,9 @@ bool rule_pow(struct rule *r)
     enum elem e = v_elem(b, x), ey = v_elem(b, y);
     double p;
     if (v_is_float(b, x) && v_rank(b, y) <= v_rank(b, x) && v_known_f64(b, y, &p)) {
-        if (p == 2)
-            return rule_result(r, b_binary(b, OP_MUL, x, x));
-        if (p == 0.5)
-            return rule_result(r, b_unary(b, OP_SQRT, x));
-        if (p == 1)
-            return rule_result(r, x);
+        value_id power = power_of_halves(b, x, p);
+        if (power.i)
+            return rule_result(r, power);
     }
     if (e == ey)
         return rule_result(r, b_binary(b, OP_POW, x, y));
