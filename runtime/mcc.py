@@ -8,7 +8,7 @@
     m.profile(x)                # time of each kernel, most expensive first
     mcc.compile("model.onnx")   # runs the mcc command; the path of the shared object
 
-One output comes as it is, several as a tuple. Outputs are numpy arrays over memory that the model allocated; types that
+One output comes as it is, several as a tuple. Outputs are numpy arrays, large ones over memory of the model; types that
 numpy lacks (bfloat16, 8-bit floats, ...) come as mcc.Tensor, which has __dlpack__. Nothing is copied on the way in or out
 unless the model has to: inputs may have any strides. Calls drop the GIL; a model may be used by several threads at once.
 Models with sequence, optional, map or string ports need the C interface (mcc_api.run_values).
@@ -120,6 +120,7 @@ _OTHER = {(4, 16): "bfloat16", (3, 128): "string", (10, 8): "float8_e4m3fn", (11
           (13, 8): "float8_e5m2fnuz", (14, 8): "float8_e8m0fnu", (17, 4): "float4_e2m1fn", (0, 4): "int4", (1, 4): "uint4",
           (0, 2): "int2", (1, 2): "uint2"}
 _CODES = {np.dtype(name): key for key, name in _NUMPY.items()}
+_CODES_BY_NAME = {name: np.dtype(name) for name in _NUMPY.values()}
 
 
 def _type_name(t):
@@ -157,28 +158,79 @@ _raw_valid = c.PYFUNCTYPE(c.c_int, c.c_void_p, c.c_char_p)(("PyCapsule_IsValid",
 _raw_pointer = c.PYFUNCTYPE(c.c_void_p, c.c_void_p, c.c_char_p)(("PyCapsule_GetPointer", _py))
 
 
-def _borrow(value):
-    """(DLTensor, what must live as long) of an array, a scalar or anything with __dlpack__."""
-    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-        try:
-            capsule = value.__dlpack__(max_version=(1, 3))
-        except TypeError:       # from before versions
-            capsule = value.__dlpack__()
-        for name, kind in ((b"dltensor_versioned", _Managed), (b"dltensor", _Unversioned)):
-            if _py.PyCapsule_IsValid(capsule, name):
-                managed = c.cast(_py.PyCapsule_GetPointer(capsule, name), c.POINTER(kind))
-                return managed.contents.tensor, capsule
-        raise TypeError("__dlpack__ gave no capsule of a tensor")
-    array = np.asarray(value)
-    if array.dtype not in _CODES or not array.dtype.isnative:
-        raise TypeError(f"mcc takes no arrays of {array.dtype}")
-    if any(s % array.itemsize for s in array.strides):
-        array = np.ascontiguousarray(array)
-    n, (code, bits) = array.ndim, _CODES[array.dtype]
-    shape = (c.c_int64 * max(n, 1))(*array.shape)
-    strides = (c.c_int64 * max(n, 1))(*(s // array.itemsize for s in array.strides))
-    tensor = _DLTensor(array.ctypes.data, 1, 0, n, _Type(code, bits, 1), shape, strides, 0)
-    return tensor, (array, shape, strides)
+def _from_capsule(value):
+    """(DLTensor, what must live as long) of anything with __dlpack__."""
+    try:
+        capsule = value.__dlpack__(max_version=(1, 3))
+    except TypeError:       # from before versions
+        capsule = value.__dlpack__()
+    for name, kind in ((b"dltensor_versioned", _Managed), (b"dltensor", _Unversioned)):
+        if _py.PyCapsule_IsValid(capsule, name):
+            managed = c.cast(_py.PyCapsule_GetPointer(capsule, name), c.POINTER(kind))
+            return managed.contents.tensor, capsule
+    raise TypeError("__dlpack__ gave no capsule of a tensor")
+
+
+class _Buffer(c.Structure):         # Py_buffer
+    _fields_ = [("buf", c.c_void_p), ("obj", c.c_void_p), ("len", c.c_ssize_t), ("itemsize", c.c_ssize_t), ("readonly", c.c_int),
+                ("ndim", c.c_int), ("format", c.c_char_p), ("shape", c.c_void_p), ("strides", c.c_void_p), ("suboffsets", c.c_void_p),
+                ("internal", c.c_void_p)]
+
+
+_py.PyObject_GetBuffer.argtypes, _py.PyObject_GetBuffer.restype = [c.py_object, c.c_void_p, c.c_int], c.c_int
+_py.PyBuffer_Release.argtypes, _py.PyBuffer_Release.restype = [c.c_void_p], None
+_get_buffer, _release_buffer, _STRIDES = _py.PyObject_GetBuffer, _py.PyBuffer_Release, 0x18
+
+
+class _Context:
+    """A context of an open model with the descriptors of a run's tensors, inputs first. They stay from run to run: where shape, strides
+    and type are those of the last run, only the address is written."""
+
+    def __init__(self, api, model):
+        n_in, n = api.n_in, api.n_in + api.n_out
+        self.tensors, self.views, self.forms = [_DLTensor(device_type=1) for _ in range(n)], [_Buffer() for _ in range(n)], [None] * n
+        self.places, self.held, self.kept = [c.addressof(v) for v in self.views], [], []
+        self.inputs = (c.POINTER(_DLTensor) * max(n_in, 1))(*map(c.pointer, self.tensors[:n_in]))
+        self.outputs = (c.POINTER(_DLTensor) * max(n - n_in, 1))(*map(c.pointer, self.tensors[n_in:]))
+        self.error, self.ctx = _Error(), c.c_void_p()
+        if api.ctx_new(model, None, 0, c.byref(self.ctx), c.byref(self.error)):
+            raise Error(self.error)
+
+    def put(self, k, value):
+        """Tensor k is an array, a scalar, or anything with __dlpack__, until clear."""
+        if type(value) is not np.ndarray:
+            if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+                self.forms[k] = None
+                tensor, alive = _from_capsule(value)
+                self.kept.append(alive)
+                c.memmove(c.byref(self.tensors[k]), c.byref(tensor), c.sizeof(tensor))
+                return
+            value = np.asarray(value)
+        form = value.shape, value.strides, value.dtype
+        if form != self.forms[k]:
+            if any(s % value.itemsize for s in value.strides):
+                return self.put(k, np.array(value))
+            self._describe(k, form)
+        place = self.places[k]
+        _get_buffer(value, place, _STRIDES)
+        self.held.append(place)
+        self.tensors[k].data = self.views[k].buf
+
+    def _describe(self, k, form):
+        shape, strides, dtype = form
+        if dtype not in _CODES or not dtype.isnative:
+            raise TypeError(f"mcc takes no arrays of {dtype}")
+        n, (code, bits), tensor = len(shape), _CODES[dtype], self.tensors[k]
+        tensor.device_type, tensor.device_id, tensor.ndim, tensor.dtype, tensor.byte_offset = 1, 0, n, _Type(code, bits, 1), 0
+        tensor.shape = (c.c_int64 * max(n, 1))(*shape)
+        tensor.strides = (c.c_int64 * max(n, 1))(*(s // dtype.itemsize for s in strides))
+        self.forms[k] = form
+
+    def clear(self):
+        for place in self.held:
+            _release_buffer(place)
+        self.held.clear()
+        self.kept.clear()
 
 
 class Tensor:
@@ -472,15 +524,11 @@ class _Object(c.Structure):         # the beginning of dl_phdr_info
 _Visit = c.CFUNCTYPE(c.c_int, c.POINTER(_Object), c.c_size_t, c.c_void_p)
 
 
-def _pointers(borrowed):
-    return (c.POINTER(_DLTensor) * max(len(borrowed), 1))(*(c.pointer(t) for t, _ in borrowed)), borrowed
-
-
 class _Open:
     """An open model and its contexts."""
 
     def __init__(self, api, host):
-        self.api, self.host, self.idle = api, host, []
+        self.api, self.host, self.idle, self.run_into = api, host, [], api.run
         self.model, error = c.c_void_p(), _Error()
         if api.open(c.byref(host), c.byref(self.model), c.byref(error)):
             raise Error(error)
@@ -488,28 +536,44 @@ class _Open:
 
     @staticmethod
     def _end(api, model, idle):
-        for ctx in idle:
-            api.ctx_free(ctx)
+        for context in idle:
+            api.ctx_free(context.ctx)
         api.close(model)
 
-    def run(self, tensors):
+    def take(self, values):
+        """A context with these inputs, for give."""
+        try:
+            context = self.idle.pop()
+        except IndexError:
+            context = _Context(self.api, self.model)
+        try:
+            for k, value in enumerate(values):
+                context.put(k, value)
+        except BaseException:
+            self.give(context)
+            raise
+        return context
+
+    def give(self, context):
+        context.clear()
+        self.idle.append(context)
+
+    def run(self, context):
+        """Outputs in memory of the model's."""
         out = (c.POINTER(_Managed) * max(self.api.n_out, 1))()
-        self.call(self.api.run_dlpack, tensors, out)
+        if self.api.run_dlpack(context.ctx, context.inputs, out, c.byref(context.error)):
+            raise Error(context.error)
         return [Tensor(out[i]) for i in range(self.api.n_out)]
 
-    def call(self, function, tensors, out):
-        error = _Error()
-        try:
-            ctx = self.idle.pop()
-        except IndexError:
-            ctx = c.c_void_p()
-            if self.api.ctx_new(self.model, None, 0, c.byref(ctx), c.byref(error)):
-                raise Error(error) from None
-        try:
-            if function(ctx, tensors, out, c.byref(error)):
-                raise Error(error)
-        finally:
-            self.idle.append(ctx)
+    def write(self, context, outputs):
+        """Outputs in arrays of the caller's."""
+        for k, array in enumerate(outputs, self.api.n_in):
+            context.put(k, array)
+        if self.run_into(context.ctx, context.inputs, context.outputs, context.error):
+            raise Error(context.error)
+
+
+_SMALL, _SHAPES_KEPT = 1 << 16, 256     # bytes of outputs that numpy allocates, shapes of inputs that a model remembers
 
 
 class Model:
@@ -548,6 +612,9 @@ class Model:
         self.room = {p.name: tuple(r.dims[d].room or p.shape[d] for d in range(r.ndim)) for p, r in zip([*self.inputs, *self.outputs], raw)
                      if any(r.dims[d].room for d in range(r.ndim))}
         self.metadata = self._meta()
+        self._names, self._results = [p.name for p in self.inputs], {}
+        self._special = any(self._api.inputs[i].flags & _SPECIAL for i in range(self._api.n_in))
+        self._dtypes = [_CODES_BY_NAME.get(p.dtype) if p.shape is not None else None for p in self.outputs]
 
     def _port(self, port):
         def extent(d):
@@ -568,21 +635,46 @@ class Model:
         return dict(texts)
 
     def _bind(self, args, named):
-        """(array of DLTensor pointers, what must live during the call)."""
-        names = [p.name for p in self.inputs]
+        """The values of all inputs in order."""
+        names = self._names
+        if self._special:
+            raise TypeError("sequences, optionals, maps and strings need the C interface")
+        if not named and len(args) == len(names):
+            return args
         if len(args) > len(names) or set(named) - set(names[len(args):]):
             raise TypeError(f"the model takes {', '.join(names)}")
         values = [*args, *(named[name] for name in names[len(args):] if name in named)]
         if len(values) < len(names):
             raise TypeError(f"input missing: the model takes {', '.join(names)}")
-        if any(self._api.inputs[i].flags & _SPECIAL for i in range(self._api.n_in)):
-            raise TypeError("sequences, optionals, maps and strings need the C interface")
-        return _pointers([_borrow(v) for v in values])
+        return values
+
+    def _small(self, context):
+        """(shape, type) of each output if all are small arrays whose shapes follow from these inputs' shapes; else None."""
+        forms = context.forms[:len(self._names)]
+        if None in forms or None in self._dtypes:
+            return None
+        key = tuple([form[0] for form in forms])
+        if key not in self._results:
+            shapes = self._plan(context)[0]
+            fits = None not in [n for shape in shapes for n in shape]
+            small = fits and sum(t.itemsize * int(np.prod(shape)) for shape, t in zip(shapes, self._dtypes)) <= _SMALL
+            if len(self._results) >= _SHAPES_KEPT:
+                self._results.clear()
+            self._results[key] = list(zip(shapes, self._dtypes)) if small else None
+        return self._results[key]
 
     def __call__(self, *args: typing.Any, **named: typing.Any) -> typing.Any:
-        tensors, alive = self._bind(args, named)
-        results = [t.numpy() if t.dtype in _CODES_BY_NAME else t for t in self._open.run(tensors)]
-        del alive
+        values, opened = self._bind(args, named), self._open
+        context = opened.take(values)
+        try:
+            small = self._small(context)
+            if small is None:
+                results = [t.numpy() if t.dtype in _CODES_BY_NAME else t for t in opened.run(context)]
+            else:
+                results = [np.empty(*form) for form in small]
+                opened.write(context, results)
+        finally:
+            opened.give(context)
         return results[0] if len(results) == 1 else tuple(results)
 
     def into(self, outputs: typing.Mapping[str, np.ndarray], *args: typing.Any, **named: typing.Any) -> None:
@@ -594,24 +686,30 @@ class Model:
         for name, array in outputs.items():
             if not isinstance(array, np.ndarray) or not array.flags.writeable or any(s % array.itemsize for s in array.strides):
                 raise TypeError(f"{name}: an array is expected that can be written, of whole elements")
-        tensors, alive = self._bind(args, named)
-        out, kept = _pointers([_borrow(outputs[name]) for name in names])
-        self._open.call(self._api.run, tensors, out)
-        del alive, kept
+        context = self._open.take(self._bind(args, named))
+        try:
+            self._open.write(context, [outputs[name] for name in names])
+        finally:
+            self._open.give(context)
 
-    def plan(self, *args: typing.Any, **named: typing.Any) -> Plan:
-        """Plan(shapes, bytes): output shapes (None: the data decides) and working memory of a run on these inputs."""
-        tensors, alive = self._bind(args, named)
-        error, size, n = _Error(), c.c_size_t(), self._api.n_out
+    def _plan(self, context):
+        error, size, n = context.error, c.c_size_t(), self._api.n_out
         rank = [max(self._api.outputs[i].ndim, 0) for i in range(n)]
         rows = [(c.c_int64 * max(r, 1))() for r in rank]
         pointers = (c.POINTER(c.c_int64) * max(n, 1))(*(c.cast(r, c.POINTER(c.c_int64)) for r in rows))
-        if self._api.plan(self._open.model, tensors, pointers, c.byref(size), c.byref(error)):
+        if self._api.plan(self._open.model, context.inputs, pointers, c.byref(size), c.byref(error)):
             raise Error(error)
-        del alive
-        shapes = {p.name: None if p.shape is None else tuple(None if row[d] < 0 else row[d] for d in range(r))
-                  for p, row, r in zip(self.outputs, rows, rank)}
-        return Plan(shapes, size.value)
+        return [None if p.shape is None else tuple([None if row[d] < 0 else row[d] for d in range(r)])
+                for p, row, r in zip(self.outputs, rows, rank)], size.value
+
+    def plan(self, *args: typing.Any, **named: typing.Any) -> Plan:
+        """Plan(shapes, bytes): output shapes (None: the data decides) and working memory of a run on these inputs."""
+        context = self._open.take(self._bind(args, named))
+        try:
+            shapes, size = self._plan(context)
+        finally:
+            self._open.give(context)
+        return Plan({p.name: shape for p, shape in zip(self.outputs, shapes)}, size)
 
     def profile(self, *args: typing.Any, runs: int = 10, **named: typing.Any) -> typing.List[Row]:
         """Rows (name, op, ms a run, calls a run, flops, bytes) for every kernel, most expensive first."""
@@ -624,13 +722,16 @@ class Model:
             else:
                 spent[node][0] += ns - started.get(node, ns)
                 spent[node][1] += 1
-        tensors, alive = self._bind(args, named)
         model = _Open(self._api, _Host(size=c.sizeof(_Host), event=event, **self._host))
-        model.run(tensors)
-        spent.clear()
-        for _ in range(runs):
-            model.run(tensors)
-        del model, alive
+        context = model.take(self._bind(args, named))
+        try:
+            model.run(context)
+            spent.clear()
+            for _ in range(runs):
+                model.run(context)
+        finally:
+            model.give(context)
+        del model, context
         rows = []
         for index, (ns, calls) in spent.items():
             node = self._api.node[index]
@@ -644,7 +745,7 @@ class Model:
         return f"<mcc model {self.name}({ports(self.inputs)}) -> {ports(self.outputs)}>"
 
 
-_CODES_BY_NAME = set(_NUMPY.values())
+
 
 
 def load(path: _Path, threads: int = 0, variant: int = 0, weights: typing.Optional[_Path] = None, verify: bool = False,

@@ -308,6 +308,25 @@ def test_python_tensors_that_numpy_lacks(module, tmp_path):
     assert len(module.Tensor._given) == before          # nobody consumed them
 
 
+def test_python_keeps_descriptors_and_no_arrays(net):
+    """Descriptors stay from call to call, whatever came before; what was passed is let go, after errors too."""
+    wide = np.random.default_rng(1).standard_normal((9000, 8)).astype(np.float32)
+    forms = [wide[:2, :4], wide[:2, 4:], wide[:2, ::2], wide[1::-1, :4], np.asfortranarray(wide[:3, :4]), wide[:2, :4].tolist(),
+             Versioned(wide[:2, :4].copy(), True), wide[:0, :4], wide[:, :4], wide[:1, :4], np.frombuffer(bytes(wide[0, :5])[1:17] * 2, np.uint8)[:16]
+             .view(np.float32).reshape(1, 4)]
+    plain = [net(np.array(f.array if isinstance(f, Versioned) else f, np.float32)) for f in forms]
+    for k in np.random.default_rng(2).integers(len(forms), size=200):
+        got = net(np.asarray(forms[k], np.float32) if isinstance(forms[k], list) else forms[k])
+        assert np.array_equal(got, plain[k], equal_nan=True), k
+    for bad in (np.zeros((2, 4), np.float64), np.zeros((2, 4), "datetime64[s]"), np.zeros(4, np.float32), np.zeros((2, 4), ">f4")):
+        with pytest.raises(Exception):
+            net(bad)
+    x = np.zeros((2, 4), np.float32)
+    net(x)
+    x.resize((3, 4), refcheck=False)        # an array that is still lent refuses
+    assert net(x).shape == (3, 3)
+
+
 def test_python_threads(net):
     from concurrent.futures import ThreadPoolExecutor
     xs = [np.full((i % 7 + 1, 4), i, np.float32) for i in range(64)]
