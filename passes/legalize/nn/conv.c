@@ -92,16 +92,55 @@ bool conv_kernel_check(struct rule *r, const expr_id *w, int32_t n)
     return true;
 }
 
-value_id conv_op(struct builder *b, value_id x, value_id w, const struct spatial *s, const int64_t *xdil,
+/* Does tap t of dim i read an element of the operand for some result? */
+static bool tap_reads(int64_t t, int64_t size, int64_t lo, int64_t results, int64_t stride, int64_t dilation)
+{
+    int64_t at = t * dilation - lo; /* of the first result; o results on: o * stride more */
+    int64_t o = at < 0 ? (-at + stride - 1) / stride : 0;
+    return o < results && at + o * stride < size;
+}
+
+/* Cuts off the first and last taps of dim i that read nothing but padding: of a small map, or with a large dilation. */
+static value_id taps_crop(struct builder *b, value_id x, value_id w, struct spatial *s, int32_t i)
+{
+    enum { EXTENT_MOST = 1 << 24 };
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    int64_t size, taps, lo, hi, first = 0, stride = s->strides[i], dilation = s->dilations[i];
+    if (!ex_is_const(ex, b_dim(b, x, 2 + i), &size) || !ex_is_const(ex, b_dims(b, w, &rank)[2 + i], &taps) ||
+        !ex_is_const(ex, s->lo[i], &lo) || !ex_is_const(ex, s->hi[i], &hi) || size < 1 || taps < 1 || lo < 0 ||
+        hi < 0 || size > EXTENT_MOST || taps > EXTENT_MOST || lo > EXTENT_MOST || hi > EXTENT_MOST ||
+        dilation > EXTENT_MOST || stride > EXTENT_MOST)
+        return w;
+    int64_t reach = (taps - 1) * dilation + 1, last = taps - 1;
+    if (size + lo + hi < reach)
+        return w;
+    int64_t results = (size + lo + hi - reach) / stride + 1;
+    while (first < last && (first + 1) * dilation <= lo && !tap_reads(first, size, lo, results, stride, dilation))
+        first++;
+    while (last > first && (taps - last) * dilation <= hi && !tap_reads(last, size, lo, results, stride, dilation))
+        last--;
+    if (first == 0 && last == taps - 1)
+        return w;
+    s->lo[i] = ex_const(ex, lo - first * dilation);
+    s->hi[i] = ex_const(ex, hi - (taps - 1 - last) * dilation);
+    s->dilations[i] = first == last ? 1 : dilation;
+    return b_slice_axis(b, w, 2 + i, ex_const(ex, first), ex_const(ex, last - first + 1));
+}
+
+value_id conv_op(struct builder *b, value_id x, value_id w, const struct spatial *spatial, const int64_t *xdil,
                  int64_t groups, enum elem acc)
 {
+    struct spatial s = *spatial;
+    for (int32_t i = 0; i < s.n && x.i && w.i; i++)
+        w = xdil[i] == 1 ? taps_crop(b, x, w, &s, i) : w;
     value_id in[2] = {x, w};
-    uint32_t n = (uint32_t)s->n;
+    uint32_t n = (uint32_t)s.n;
     struct attr attrs[7] = {
-        attr_ints("strides", s->strides, n),
-        attr_exprs("lo", s->lo, n),
-        attr_exprs("hi", s->hi, n),
-        attr_ints("dilations", s->dilations, n),
+        attr_ints("strides", s.strides, n),
+        attr_exprs("lo", s.lo, n),
+        attr_exprs("hi", s.hi, n),
+        attr_ints("dilations", s.dilations, n),
         attr_ints("xdil", xdil, n),
         attr_int("groups", groups),
         attr_elem("acc", acc),
