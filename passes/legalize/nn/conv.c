@@ -92,6 +92,23 @@ bool conv_kernel_check(struct rule *r, const expr_id *w, int32_t n)
     return true;
 }
 
+static value_id conv_core(struct builder *b, value_id x, value_id w, const struct spatial *s, const int64_t *xdil,
+                          int64_t groups, enum elem acc)
+{
+    value_id in[2] = {x, w};
+    uint32_t n = (uint32_t)s->n;
+    struct attr attrs[7] = {
+        attr_ints("strides", s->strides, n),
+        attr_exprs("lo", s->lo, n),
+        attr_exprs("hi", s->hi, n),
+        attr_ints("dilations", s->dilations, n),
+        attr_ints("xdil", xdil, n),
+        attr_int("groups", groups),
+        attr_elem("acc", acc),
+    };
+    return b_op(b, OP_CONV, in, 2, attrs, acc == ELEM_NONE ? 6 : 7);
+}
+
 /* Does tap t of dim i read an element of the operand for some result? */
 static bool tap_reads(int64_t t, int64_t size, int64_t lo, int64_t results, int64_t stride, int64_t dilation)
 {
@@ -128,24 +145,98 @@ static value_id taps_crop(struct builder *b, value_id x, value_id w, struct spat
     return b_slice_axis(b, w, 2 + i, ex_const(ex, first), ex_const(ex, last - first + 1));
 }
 
+/* Results first .. first + n - 1 of a dim read elements from `from` on by tap t. */
+struct tap_range {
+    int64_t first, n, from;
+};
+
+/* A convolution whose taps lie so far apart that most of what they read is padding. */
+struct far_taps {
+    int32_t n; /* spatial dims */
+    int64_t taps[RANK_MAX], size[RANK_MAX], lo[RANK_MAX], results[RANK_MAX], dilation[RANK_MAX];
+};
+
+static struct tap_range tap_range(const struct far_taps *f, int32_t i, int64_t t)
+{
+    int64_t before = f->lo[i] - t * f->dilation[i], first = before > 0 ? before : 0, end = f->size[i] + before;
+    end = end < f->results[i] ? end : f->results[i];
+    return (struct tap_range){first, end > first ? end - first : 0, first - before};
+}
+
+/* Steps 1, sizes known, and at most two of three points that taps are computed at lie inside of the map. */
+static bool taps_are_far(struct builder *b, value_id x, value_id w, const struct spatial *s, const int64_t *xdil,
+                         int64_t groups, struct far_taps *f)
+{
+    enum { TAPS_MOST = 25, INSIDE_OF_3 = 2 };
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    const expr_id *wd = b_dims(b, w, &rank);
+    double inside = 1, all = 1;
+    int64_t taps = 1, hi;
+    f->n = s->n;
+    for (int32_t i = 0; i < s->n; i++) {
+        if (!ex_is_const(ex, b_dim(b, x, 2 + i), &f->size[i]) || !ex_is_const(ex, wd[2 + i], &f->taps[i]) ||
+            !ex_is_const(ex, s->lo[i], &f->lo[i]) || !ex_is_const(ex, s->hi[i], &hi) || f->lo[i] < 0 || hi < 0 ||
+            s->strides[i] != 1 || xdil[i] != 1 || f->taps[i] > TAPS_MOST || f->lo[i] > INT32_MAX || hi > INT32_MAX ||
+            f->size[i] > INT32_MAX || s->dilations[i] > INT32_MAX)
+            return false;
+        f->dilation[i] = s->dilations[i];
+        f->results[i] = f->size[i] + f->lo[i] + hi - (f->taps[i] - 1) * f->dilation[i];
+        taps *= f->taps[i];
+        if (f->results[i] < 1 || taps > TAPS_MOST)
+            return false;
+        int64_t sum = 0;
+        for (int64_t t = 0; t < f->taps[i]; t++)
+            sum += tap_range(f, i, t).n;
+        inside *= (double)sum;
+        all *= (double)(f->taps[i] * f->results[i]);
+    }
+    return groups == 1 && taps > 1 && 3 * inside <= INSIDE_OF_3 * all;
+}
+
+/* Each tap as a product of its own over the rectangle of results for which it lies inside of the map; their sum. */
+static value_id taps_apart(struct builder *b, value_id x, value_id w, const struct far_taps *f, enum elem acc)
+{
+    struct exprs *ex = b_exprs(b);
+    int64_t t[RANK_MAX] = {0}, ones[RANK_MAX];
+    expr_id zero = ex_const(ex, 0), lo[RANK_MAX] = {zero, zero}, hi[RANK_MAX] = {zero, zero};
+    struct spatial s = {.n = f->n};
+    value_id y = {0};
+    for (int32_t i = 0; i < f->n; i++) {
+        ones[i] = s.strides[i] = s.dilations[i] = 1;
+        s.lo[i] = s.hi[i] = zero;
+    }
+    for (int32_t i = 0; i >= 0;) {
+        value_id part = x, weights = w;
+        bool inside = true;
+        for (i = 0; i < f->n; i++) {
+            struct tap_range r = tap_range(f, i, t[i]);
+            inside &= r.n > 0;
+            part = b_slice_axis(b, part, 2 + i, ex_const(ex, r.from), ex_const(ex, r.n));
+            weights = b_slice_axis(b, weights, 2 + i, ex_const(ex, t[i]), ex_const(ex, 1));
+            lo[2 + i] = ex_const(ex, r.first);
+            hi[2 + i] = ex_const(ex, f->results[i] - r.first - r.n);
+        }
+        if (inside) {
+            part = b_pad(b, conv_core(b, part, weights, &s, ones, 1, acc), (value_id){0}, lo, hi, "constant");
+            y = y.i ? b_binary(b, OP_ADD, y, part) : part;
+        }
+        for (i = f->n - 1; i >= 0 && ++t[i] == f->taps[i]; i--)
+            t[i] = 0;
+    }
+    return y;
+}
+
 value_id conv_op(struct builder *b, value_id x, value_id w, const struct spatial *spatial, const int64_t *xdil,
                  int64_t groups, enum elem acc)
 {
     struct spatial s = *spatial;
+    struct far_taps f;
     for (int32_t i = 0; i < s.n && x.i && w.i; i++)
         w = xdil[i] == 1 ? taps_crop(b, x, w, &s, i) : w;
-    value_id in[2] = {x, w};
-    uint32_t n = (uint32_t)s.n;
-    struct attr attrs[7] = {
-        attr_ints("strides", s.strides, n),
-        attr_exprs("lo", s.lo, n),
-        attr_exprs("hi", s.hi, n),
-        attr_ints("dilations", s.dilations, n),
-        attr_ints("xdil", xdil, n),
-        attr_int("groups", groups),
-        attr_elem("acc", acc),
-    };
-    return b_op(b, OP_CONV, in, 2, attrs, acc == ELEM_NONE ? 6 : 7);
+    if (x.i && w.i && taps_are_far(b, x, w, &s, xdil, groups, &f))
+        return taps_apart(b, x, w, &f, acc);
+    return conv_core(b, x, w, &s, xdil, groups, acc);
 }
 
 value_id conv_build(struct builder *b, value_id x, value_id w, const struct spatial *s, int64_t groups, enum elem acc)
