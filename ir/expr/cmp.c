@@ -205,13 +205,15 @@ static void sides(struct exprs *x, expr_id e, int64_t g, expr_id *plus, expr_id 
     poly_drop(&p);
 }
 
-/* gap = b - a is not constant: a < b as K - 1 < gap's terms / g, K = ceil((1 - c) / g). None after an overflow. */
+/* gap = b - a: a < b as K - 1 < gap's terms / g, K = ceil((1 - c) / g). None after an overflow. */
 static expr_id less_than(struct exprs *x, expr_id gap)
 {
     struct view v;
     if (!gap.i)
         return gap;
     view_of(x, gap, &v);
+    if (v.n == 0)
+        return ex_const(x, v.c > 0);
     int64_t g = content(&v), below;
     expr_id left, right;
     sides(x, gap, g, &right, &left);

@@ -7,7 +7,10 @@
  */
 #include "ir/expr/internal.h"
 
+#include <math.h>
+
 enum { LONG_DIVISION_STEPS = 32 };
+static const int64_t HUGE_SIZE = INT64_C(1) << 61;
 enum part { QUOTIENT, REMAINDER };
 
 static expr_id div_mod(struct exprs *, enum part, expr_id a, expr_id b);
@@ -62,7 +65,7 @@ static void extract_term(struct exprs *x, struct poly *q, struct poly *r, expr_i
     poly_add(r, e, left);
 }
 
-/* a = q*k + r for a constant k >= 2; coefficients in r are below k, its constant is in [0, k). */
+/* a = q*k + r for a constant k >= 2; coefficients in r are below k, its constant is in [0, k) unless k is huge. */
 static void extract_const(struct exprs *x, expr_id a, int64_t k, expr_id *quotient, expr_id *remainder)
 {
     struct poly q, r;
@@ -72,8 +75,9 @@ static void extract_const(struct exprs *x, expr_id a, int64_t k, expr_id *quotie
     poly_open(x, &r);
     for (uint32_t i = 0; i < v.n; i++)
         extract_term(x, &q, &r, v.e[i], v.coef[i], k, v.n == 1 && v.c == 0);
-    poly_add_const(&q, floordiv_i64(v.c, k));
-    poly_add_const(&r, floormod_i64(v.c, k));
+    bool moves = k < HUGE_SIZE; /* else a small negative constant would become a large one */
+    poly_add_const(&q, moves ? floordiv_i64(v.c, k) : 0);
+    poly_add_const(&r, moves ? floormod_i64(v.c, k) : v.c);
     *quotient = poly_finish(&q);
     *remainder = poly_finish(&r);
     poly_drop(&q);
@@ -237,6 +241,20 @@ static expr_id split_symbolic(struct exprs *x, enum part part, expr_id r, expr_i
 
 /* ---- divisions of divisions, remainders of remainders --------------------------------------------------------- */
 
+/* May e, which is larger than the numbers that it comes from, be a part of a dividend? Those fit into 64 bits; compiled
+ * code computes e modulo 2^64. */
+static bool may_grow(const struct exprs *x, expr_id e)
+{
+    struct view v;
+    if (!e.i || enode(x, e)->largest >= 0x1p61)
+        return false;
+    view_of(x, e, &v);
+    for (uint32_t i = 0; i < v.n; i++)
+        if ((ex_lo(x, v.e[i]) < -HUGE_SIZE || ex_hi(x, v.e[i]) > HUGE_SIZE) && fabs((double)v.coef[i]) >= 0x1p31)
+            return false;
+    return true;
+}
+
 /* (y div j + s) div b = (y + j*s) div (j*b); with a symbolic j or b only where s is a constant. */
 static expr_id merge_quotients(struct exprs *x, expr_id r, expr_id b)
 {
@@ -249,8 +267,9 @@ static expr_id merge_quotients(struct exprs *x, expr_id r, expr_id b)
         bool both_const = ex_is_const(x, j, NULL) && ex_is_const(x, b, NULL);
         if (ex_lo(x, j) < 1 || (!both_const && v.n > 1))
             continue;
-        expr_id s = ex_sub(x, r, v.e[i]);
-        return div_mod(x, QUOTIENT, ex_add(x, y, ex_mul(x, j, s)), ex_mul(x, j, b));
+        expr_id s = ex_mul(x, j, ex_sub(x, r, v.e[i])), by = ex_mul(x, j, b);
+        if (may_grow(x, s) && may_grow(x, by))
+            return div_mod(x, QUOTIENT, ex_add(x, y, s), by);
     }
     return (expr_id){0};
 }
@@ -291,7 +310,9 @@ static expr_id open_remainders(struct exprs *x, expr_id r, expr_id b)
         if (ex_kind(x, v.e[i]) != EX_MOD)
             continue;
         expr_id y = ex_arg(x, v.e[i], 0), m = ex_arg(x, v.e[i], 1);
-        if (exact_quotient(x, ex_mulc(x, m, v.coef[i] < 0 ? -v.coef[i] : v.coef[i]), b).i)
+        if (!exact_quotient(x, ex_mulc(x, m, v.coef[i] < 0 ? -v.coef[i] : v.coef[i]), b).i)
+            continue;
+        if (may_grow(x, ex_mulc(x, y, v.coef[i])))
             return ex_add(x, r, ex_mulc(x, ex_sub(x, y, v.e[i]), v.coef[i]));
     }
     return (expr_id){0};
@@ -353,6 +374,8 @@ static expr_id by_divisor(struct exprs *x, enum part part, expr_id a, expr_id b)
         return ex_lo(x, b) >= 1 ? div_mod(x, part, a, b) : make_raw(x, part, a, b);
     if (k > 0)
         return div_mod(x, part, a, b);
+    if (k == 0 && x->speculative) /* in an arm that is not taken then */
+        return (expr_id){0};
     if (k == 0)
         context_unwind(x->ctx, FAIL_MODEL, (src_id){0}, "a size or index is divided by zero");
     if (k == INT64_MIN)
@@ -373,5 +396,7 @@ expr_id ex_mod(struct exprs *x, expr_id a, expr_id b)
 
 expr_id ex_ceildiv(struct exprs *x, expr_id a, expr_id b)
 {
+    if (a.i && ex_lo(x, b) >= 1 && (ex_lo(x, b) >= HUGE_SIZE || ex_lo(x, a) >= HUGE_SIZE))
+        return ex_add(x, ex_div(x, a, b), ex_not(x, ex_eq(x, ex_mod(x, a, b), ex_const(x, 0))));
     return ex_div(x, ex_addc(x, ex_add(x, a, b), -1), b);
 }

@@ -7,6 +7,7 @@
  */
 #include "ir/expr/expr.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -207,7 +208,26 @@ static void table_grow(struct exprs *x)
         table_insert(x, e);
 }
 
-/* Depth, size, symbols and flags, from the operands; false when the limits are passed in an attempt. */
+/* The largest magnitude that e has in networks that mean no harm, where five sizes of 2^12 make a product of 60 bits.
+ */
+static double enode_largest(const struct exprs *x, const struct enode *e)
+{
+    double bound = fmax(fabs((double)e->lo), fabs((double)e->hi)), all = e->kind == EX_PROD, part;
+    if (e->kind == EX_CONST || e->kind == EX_SYM)
+        return e->kind == EX_SYM && bound > 0x1p40 ? 0x1p12 : bound;
+    if (e->kind == EX_SUM)
+        all = fabs((double)e->c);
+    for (uint32_t i = e->kind == EX_SELECT; i < e->n; i++) {
+        part = enode(x, e->arg[i])->largest;
+        all = e->kind == EX_SUM    ? all + fabs((double)e->coef[i]) * part
+              : e->kind == EX_PROD ? all * part
+                                   : fmax(all, part);
+    }
+    return fmin(all, bound);
+}
+
+/* Depth, size, symbols, flags and the largest magnitude, from the operands; false when the limits are passed in an
+ * attempt. */
 static bool enode_derive(struct exprs *x, struct enode *e)
 {
     uint32_t depth = 0, size = 1;
@@ -229,6 +249,7 @@ static bool enode_derive(struct exprs *x, struct enode *e)
     }
     e->depth = (uint16_t)(depth + 1);
     e->size = size;
+    e->largest = enode_largest(x, e);
     return true;
 }
 
@@ -265,7 +286,8 @@ expr_id expr_intern(struct exprs *x, const struct ekey *k)
         if (e->hash == hash && key_is(e, k))
             return (expr_id){x->table[at]};
     }
-    struct enode e = {.kind = (uint8_t)k->kind, .n = k->n, .sym = k->sym, .c = k->c, .arg = k->arg, .hash = hash};
+    struct enode e = {
+        .kind = (uint8_t)k->kind, .n = k->n, .sym = k->sym, .c = k->c, .arg = k->arg, .coef = k->coef, .hash = hash};
     if (k->kind == EX_CONST) {
         e.lo = e.hi = k->c;
         e.div = gcd_i64(k->c, 0);

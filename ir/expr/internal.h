@@ -34,6 +34,7 @@ struct enode {
     const int64_t *coef;         /* sums */
     int64_t lo, hi;
     int64_t div;                 /* the value is a multiple of this; 0: the value is 0 */
+    double largest;              /* magnitude that it usually has: sizes without bounds count as 2^12 */
     uint64_t syms;               /* bit s % 64 for every symbol s inside */
     uint64_t hash;
 };

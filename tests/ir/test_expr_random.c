@@ -34,6 +34,7 @@ struct subject {
     int n_values, replaced;    /* the symbol */
     struct context *ctx;
     sym_id syms[TREE_SYMS];
+    int64_t by_id[TREE_SYMS + 2];
     bool stray;                /* its text gives another form */
     bool refused;              /* it overflows, divides by zero, is too large */
     uint64_t defined;          /* values compared */
@@ -64,12 +65,58 @@ static long long shown(wide v)
 
 /* ---- what must hold ---------------------------------------------------------------------------------------------- */
 
+/* The values by symbol id. */
+static const int64_t *by_id(struct subject *s, const int64_t *value)
+{
+    for (int i = 0; i < TREE_SYMS; i++)
+        s->by_id[s->syms[i].i] = value[i];
+    return s->by_id;
+}
+
 static bool evaluate(struct subject *s, expr_id e, const int64_t *value, int64_t *out)
 {
-    int64_t by_id[TREE_SYMS + 2] = {0};
+    return ex_eval(s->ctx->exprs, e, by_id(s, value), out);
+}
+
+/* What ir/expr takes sizes and values without bounds to be. */
+static bool small(const int64_t *value)
+{
+    bool is = true;
     for (int i = 0; i < TREE_SYMS; i++)
-        by_id[s->syms[i].i] = value[i];
-    return ex_eval(s->ctx->exprs, e, by_id, out);
+        is &= value[i] >= -(1 << 12) && value[i] <= 1 << 12;
+    return is;
+}
+
+/* As compiled code computes e: sums and products modulo 2^64. False: it divides by zero. */
+static bool wrapped(struct exprs *x, expr_id e, const int64_t *values, int64_t *out)
+{
+    enum expr_kind kind = ex_kind(x, e);
+    uint64_t sum = kind == EX_SUM ? (uint64_t)ex_addend(x, e) : 1;
+    int64_t a[2] = {0};
+    if (kind == EX_CONST || kind == EX_SYM)
+        return ex_eval(x, e, values, out);
+    if (kind == EX_SELECT)
+        return wrapped(x, ex_arg(x, e, 0), values, a) && wrapped(x, ex_arg(x, e, a[0] ? 1 : 2), values, out);
+    for (uint32_t i = 0; i < ex_n_args(x, e); i++) {
+        if (!wrapped(x, ex_arg(x, e, i), values, &a[i > 0]))
+            return false;
+        uint64_t v = (uint64_t)a[i > 0];
+        sum = kind == EX_SUM ? sum + v * (uint64_t)ex_coef(x, e, i) : sum * v;
+    }
+    if ((kind == EX_DIV || kind == EX_MOD) && (a[1] == 0 || a[1] == -1))
+        return false;
+    switch (kind) {
+    case EX_DIV: *out = floordiv_i64(a[0], a[1]); break;
+    case EX_MOD: *out = floormod_i64(a[0], a[1]); break;
+    case EX_MIN: *out = a[0] < a[1] ? a[0] : a[1]; break;
+    case EX_MAX: *out = a[0] > a[1] ? a[0] : a[1]; break;
+    case EX_LT: *out = a[0] < a[1]; break;
+    case EX_EQ: *out = a[0] == a[1]; break;
+    case EX_AND: *out = a[0] && a[1]; break;
+    case EX_NOT: *out = !a[0]; break;
+    default: *out = (int64_t)sum; break;
+    }
+    return true;
 }
 
 static bool value_holds(struct subject *s, expr_id e, const int64_t *value, wide want, bool fits)
@@ -81,6 +128,8 @@ static bool value_holds(struct subject *s, expr_id e, const int64_t *value, wide
         return true;
     if (known ? got != want : s->all.profile == PLAUSIBLE)
         return wrong(s, "%s is %lld, not %lld", text(s, e), known ? (long long)got : -1, shown(want));
+    if (small(value) && wrapped(s->ctx->exprs, e, by_id(s, value), &got) && got != want)
+        return wrong(s, "%s wraps to %lld, not %lld", text(s, e), (long long)got, shown(want));
     if ((lo != INT64_MIN && want < lo) || (hi != INT64_MAX && want > hi) || divisor < 1 || want % divisor != 0)
         return wrong(s, "%s: %lld is not in [%lld, %lld] / %lld", text(s, e), shown(want), (long long)lo, (long long)hi,
                      (long long)divisor);
