@@ -85,6 +85,20 @@ static bool same_machine(const struct llvm_machine *m, const struct target *t, i
            strcmp(m->target.cpu, t->cpu) == 0 && strcmp(m->target.features, t->features) == 0;
 }
 
+static void target_drop(struct target *t)
+{
+    free((char *)t->triple);
+    free((char *)t->cpu);
+    free((char *)t->features);
+}
+
+/* False when memory ends. */
+static bool target_copy(struct target *to, const struct target *t)
+{
+    *to = (struct target){strdup(t->triple), strdup(t->cpu), strdup(t->features)};
+    return to->triple && to->cpu && to->features;
+}
+
 static struct llvm_machine *machine_new(const struct target *t, int opt_level, const char **error)
 {
     static const LLVMCodeGenOptLevel levels[] = {LLVMCodeGenLevelLess, LLVMCodeGenLevelDefault, LLVMCodeGenLevelDefault,
@@ -92,13 +106,15 @@ static struct llvm_machine *machine_new(const struct target *t, int opt_level, c
     LLVMTargetRef target;
     char *text = NULL;
     struct llvm_machine *m = calloc(1, sizeof *m);
-    if (!m || LLVMGetTargetFromTriple(t->triple, &target, &text)) {
-        *error = m ? "no code generator for this target" : EMIT_NO_MEMORY;
+    bool copied = m && target_copy(&m->target, t);
+    if (!copied || LLVMGetTargetFromTriple(t->triple, &target, &text)) {
+        *error = copied ? "no code generator for this target" : EMIT_NO_MEMORY;
         LLVMDisposeMessage(text);
+        if (m)
+            target_drop(&m->target);
         free(m);
         return NULL;
     }
-    m->target = (struct target){strdup(t->triple), strdup(t->cpu), strdup(t->features)};
     m->opt_level = opt_level;
     m->arch = arch_of(t->triple);
     LLVMTargetMachineOptionsRef options = LLVMCreateTargetMachineOptions();
