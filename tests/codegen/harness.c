@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -505,4 +506,27 @@ void suite_run(struct suite *s)
         if (!strcmp(t->arch, "aarch64") && is_first_of_its_features(i))
             run_variant(s, &(struct variant){{t->triple, t->cpu, t->features}, true}, false);
     }
+}
+
+/* ---- workers ---- */
+
+pid_t worker_answered(const struct wire_job *job, int *end)
+{
+    int fd[2];
+    struct wire_result result;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(fd[1], 0);
+        dup2(fd[1], 1);
+        close(fd[0]);
+        execl("/proc/self/exe", "mcc", "--worker", (char *)NULL);
+        _exit(9);
+    }
+    close(fd[1]);
+    assert_int_equal(write(fd[0], job, sizeof *job), sizeof *job);
+    assert_int_equal(read(fd[0], &result, sizeof result), sizeof result);
+    *end = fd[0];
+    return child;
 }

@@ -3,7 +3,10 @@
 #define MCC_TESTS_CODEGEN_HARNESS_H
 
 #include "codegen/codegen.h"
+#include "codegen/wire.h"
 #include "runtime/rt.h"
+
+#include <sys/types.h>
 
 enum { CASE_ARGS = 64 };
 
@@ -48,6 +51,10 @@ struct build case_parallel(struct kernel_case *, lreg *i);
 
 /* Where bytes between elements of the interpreted and the compiled run differ, prints and fails the test. */
 void suite_run(struct suite *);
+
+/* A worker (this program with --worker) that has answered the job. *end: our end of its socket; closed, the worker
+ * ends. */
+pid_t worker_answered(const struct wire_job *, int *end);
 
 lreg op1(struct build, enum lop, struct ltype, lreg);
 lreg op2(struct build, enum lop, struct ltype, lreg, lreg);

@@ -24,9 +24,8 @@
 
 #include <cmocka.h>
 
-#include "codegen/codegen.h"
 #include "codegen/sandbox.h"
-#include "codegen/wire.h"
+#include "tests/codegen/harness.h"
 
 static bool try_socket(void)
 {
@@ -325,28 +324,16 @@ static void test_workers_enter(void **state)
 #endif
     if (tried(may_read, true) == 2)
         skip();
-    int fd[2];
+    int end;
     char path[64], text[4096];
     struct wire_job job = {.magic = WIRE_MAGIC, .kind = 77};
-    struct wire_result result;
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(fd[1], 0);
-        dup2(fd[1], 1);
-        close(fd[0]);
-        execl("/proc/self/exe", "mcc", "--worker", (char *)NULL);
-        _exit(9);
-    }
-    close(fd[1]);
-    assert_int_equal(write(fd[0], &job, sizeof job), sizeof job);
-    assert_int_equal(read(fd[0], &result, sizeof result), sizeof result);
+    pid_t child = worker_answered(&job, &end);
     snprintf(path, sizeof path, "/proc/%d/status", (int)child);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     text[fread(text, 1, sizeof text - 1, f)] = 0;
     fclose(f);
-    close(fd[0]);
+    close(end);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_non_null(strstr(text, "\nSeccomp:\t2\n"));
     assert_non_null(strstr(text, "\nNoNewPrivs:\t1\n"));

@@ -18,6 +18,7 @@
 #include <cmocka.h>
 
 #include "codegen/wire.h"
+#include "tests/codegen/harness.h"
 
 static const char good[] = "kernel @k {\n  arg %0 : index\n  %1 = const index 0\n  parallel %2 = %1 to %0 {\n  }\n}\n";
 static const struct target native = {"x86_64-unknown-linux-gnu", "x86-64-v2", ""};
@@ -267,25 +268,13 @@ static void test_stopped_at_rest(void **state)
 /* A worker takes the time that its first job allows it, whoever sends it. */
 static void test_time_of_a_worker(void **state)
 {
-    int fd[2];
+    int end;
     struct wire_job job = {.magic = WIRE_MAGIC, .kind = 77, .seconds = 7};
-    struct wire_result result;
     struct rlimit cpu;
     (void)state;
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(fd[1], 0);
-        dup2(fd[1], 1);
-        close(fd[0]);
-        execl("/proc/self/exe", "mcc", "--worker", (char *)NULL);
-        _exit(9);
-    }
-    close(fd[1]);
-    assert_int_equal(write(fd[0], &job, sizeof job), sizeof job);
-    assert_int_equal(read(fd[0], &result, sizeof result), sizeof result);
+    pid_t child = worker_answered(&job, &end);
     assert_int_equal(prlimit(child, RLIMIT_CPU, NULL, &cpu), 0);
-    close(fd[0]);
+    close(end);
     assert_int_equal(waitpid(child, NULL, 0), child);
     assert_int_equal(cpu.rlim_cur, 7);
 }
