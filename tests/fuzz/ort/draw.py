@@ -28,8 +28,9 @@ SUMS = set("""Attention AveragePool BatchNormalization Col2Im Conv ConvTranspose
 GridSample GroupNormalization InstanceNormalization LRN LSTM LayerNormalization LpNormalization LpPool MatMul Mean
 MeanVarianceNormalization NegativeLogLikelihoodLoss RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean
 ReduceSum ReduceSumSquare Resize RoiAlign RotaryEmbedding STFT SoftmaxCrossEntropyLoss Sum Upsample AffineGrid Sin Cos Tan""".split())
-# Sums of numbers around 1 that may cancel: 1 + erf(x), and in ONNX Runtime's logistic 1 - 1 / (1 + exp(x)).
-UNITS = {"BlackmanWindow", "HannWindow", "HammingWindow", "Gelu", "LinearClassifier", "SVMClassifier", "TreeEnsembleClassifier"}
+# Sums of numbers around 1 that may cancel: 1 + erf(x), and in ONNX Runtime's logistic 1 - 1 / (1 + exp(x)), or 0 far below.
+UNITS = {"BlackmanWindow", "HannWindow", "HammingWindow", "Gelu", "Sigmoid", "Swish", "LogSoftmax", "LinearClassifier", "SVMClassifier",
+         "TreeEnsembleClassifier"}
 # Weighted sums of integers.
 WIDE = {"Resize", "Upsample"}
 # Products that may be computed another way (Winograd) or in another precision.
