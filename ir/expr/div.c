@@ -246,7 +246,7 @@ static expr_id split_symbolic(struct exprs *x, enum part part, expr_id r, expr_i
 static bool may_grow(const struct exprs *x, expr_id e)
 {
     struct view v;
-    if (!e.i || enode(x, e)->largest >= 0x1p61)
+    if (!e.i || enode(x, e)->largest >= 0x1p62)
         return false;
     view_of(x, e, &v);
     for (uint32_t i = 0; i < v.n; i++)
