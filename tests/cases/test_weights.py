@@ -145,6 +145,22 @@ def test_tied_embedding(tmp_path):
     model.compare([np.random.default_rng(0).integers(0, 500, (2, 9))])
 
 
+@pytest.mark.parametrize("layers, copies", [(8, 1), (0, 2)])
+def test_tied_table_of_few_rows(layers, copies, tmp_path):
+    """The file has the table and its transpose. Rows of a short table are dearer to fetch from panels: it is stored once where that is
+    little beside the rest of the network."""
+    table, up, down = floats(500, 64, scale=0.2), floats(64, 2048, scale=0.05), floats(2048, 64, scale=0.01)
+    nodes = [node("Gather", "table tokens", "h0")]
+    for k in range(layers):
+        nodes += [node("MatMul", f"h{k} up", f"u{k}"), node("Tanh", f"u{k}", f"t{k}"), node("MatMul", f"t{k} down", f"h{k + 1}")]
+    nodes.append(node("MatMul", f"h{layers} head", "y"))
+    constants = {"table": table, "head": np.ascontiguousarray(table.T), **({"up": up, "down": down} if layers else {})}
+    model = Model(tmp_path, nodes, [value("tokens", ["n", "s"], T.INT64)], [value("y", ["n", "s", 500])], constants)
+    others = up.nbytes + down.nbytes if layers else 0
+    assert copies * table.nbytes < sized(model, "-O2") - others < copies * table.nbytes + 90_000
+    model.compare([np.random.default_rng(0).integers(0, 500, (2, 9))], atol=1e-4)
+
+
 # ---- nothing multiplied ---------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("nodes, constants", [
