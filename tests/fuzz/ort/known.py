@@ -78,11 +78,6 @@ def drawn_mask(node, model, feeds):
     return len(node.input) > 2 and bool(np.any(given.get(node.input[2], True)))
 
 
-def far(node, model, feeds):
-    """A whole number comes in of which a product or a sum may leave 64 bits."""
-    return any(a.dtype == np.int64 and a.size and max(abs(int(a.min())), abs(int(a.max()))) >= 1 << 60 for a in tensors(model, feeds))
-
-
 def doubles(node, model, feeds):
     return any(a.dtype == np.float64 for a in tensors(model, feeds))
 
@@ -192,6 +187,18 @@ def operand(node, model, feeds, i=0):
     wide.graph.output.append(helper.make_empty_tensor_value_info(name))
     got, _ = runtime(wide, feeds, False)
     return got and got[name]
+
+
+def wraps(node, model, feeds):
+    """A sum, difference or product of integers leaves 64 bits somewhere in the network."""
+    exact = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply}
+    for n in model.graph.node:
+        a, b = (operand(n, model, feeds, i) for i in (0, 1)) if n.op_type in exact else (None, None)
+        if a is not None and b is not None and a.dtype == np.int64:
+            results = exact[n.op_type](a.astype(object), b.astype(object))
+            if any(not -1 << 63 <= v < 1 << 63 for v in np.ravel(results)):
+                return True
+    return False
 
 
 def quotient(node, model, feeds):
@@ -387,7 +394,7 @@ KNOWN = [
     ("run", "Reshape", computed_zero, "changes the number of elements|dimension is negative", "open",
      "an extent that is computed from sizes and is 0 (-1) stands for itself, so the run stops; ONNX Runtime copies (infers) one"),
     ("ours", "Reshape", computed_zero, r"expected, got \[", "open", "the same, where there are no elements"),
-    *(("ours", op, far, "", "theirs", "sizes are whole numbers without end in mcc, refused beyond 64 bits; in ONNX Runtime they wrap") for op in (
+    *(("ours", op, wraps, "", "theirs", "sizes are whole numbers without end in mcc, refused beyond 64 bits; in ONNX Runtime they wrap") for op in (
         "Mod", "Div", "Slice", "Range", "Where")),
     ("run", "SplitToSequence", empty, "split sizes do not fit", "theirs", "no split sizes at all: ONNX Runtime makes pieces of one"),
     ("ours", "SplitToSequence", has("keepdims", 0), "", "theirs", "keepdims counts only without split, as ONNX's text says"),
