@@ -88,7 +88,6 @@ struct art_variant {
     const char *name;
     uint64_t features;
     const char *program; /* symbol */
-    const char *prepare; /* symbol of what fills the open-time constants; NULL: there are none */
 };
 /* One row per kernel symbol that programs launch; name is that symbol. LAUNCH finds its row by the symbol
  * NAME.index. */
@@ -129,7 +128,6 @@ struct artifact {
     uint32_t n_units;
     struct span graph; /* of a shared object, as section .mcc.graph, which is not loaded; none: NULL, 0 */
     const char *prefix; /* of mcc_query; "" by default */
-    int64_t const_bytes; /* of open-time constants */
 };
 enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT, OUTPUT_ARCHIVE };
 /* Links the units, which are finished, and writes `path` atomically (temporary in the same folder, fsync, rename). */

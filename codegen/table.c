@@ -147,8 +147,6 @@ static uint64_t put_variants(struct table *t)
         uint64_t row = at + i * sizeof *rows;
         point_text(t, AT(row, struct mcc_rt_variant, name), t->a->variants[i].name);
         point_out(t, AT(row, struct mcc_rt_variant, program), t->a->variants[i].program);
-        if (t->a->variants[i].prepare)
-            point_out(t, AT(row, struct mcc_rt_variant, prepare), t->a->variants[i].prepare);
     }
     return at;
 }
@@ -208,7 +206,6 @@ static void put_model(struct table *t)
                             .n_variants = a->n_variants,
                             .scratch_bytes = a->scratch_bytes,
                             .weights_size = a->weights.size,
-                            .const_bytes = a->const_bytes,
                             .n_kernels = a->n_kernels};
     bool beside = a->weights.size && a->weights.sidecar;
     if (beside)

@@ -15,7 +15,7 @@ struct mcc_rt_run;   /* one run in progress: error slot, cancel flag, pool, scra
 typedef void mcc_rt_fn(const int64_t *args, int64_t begin, int64_t end, char *scratch, struct mcc_rt_run *run);
 
 /* Arguments of a program: input data pointers, output data pointers (NULL for outputs whose extent the data decides),
- * arena, weights, open-time constants, then the values of all symbols, in that order. Input and output data is aligned
+ * arena, weights, then the values of all symbols, in that order. Input and output data is aligned
  * to its element (bytes of a packed sub-byte tensor: 1), arena and weights to 64; data of zero bytes may be NULL. Ports
  * that carry no tensor of known rank (sequence, optional, map, or ndim -1) pass a struct mcc_rt_value * (rt_ops.h),
  * such outputs NULL. Arguments of a plan: (dims: i64 buffer with all dims of all inputs in order, none for inputs of
@@ -27,7 +27,6 @@ struct mcc_rt_variant {
     const char *name;              /* "x86-64-v4" */
     uint64_t features; /* bits of rt_cpu.h, all of which must be present; 0: any CPU of the architecture */
     mcc_rt_fn *program;
-    mcc_rt_fn *prepare; /* fills the open-time constants: args (weights, constants); NULL: there are none */
 };
 /* By kernel index, for events and errors. node (here, in mcc_rt_fail and in mcc_host.event): index into mcc_api.node;
  * a row whose name and op are both "" stands for no node. */
@@ -47,7 +46,7 @@ struct mcc_rt_desc {
     uint64_t weights_size;
     uint64_t weights_hash; /* XXH64, seed 0, of the weights */
     const char *weights_file; /* sidecar's file name without folder, or NULL */
-    int64_t const_bytes; /* open-time constants */
+    uint64_t reserved; /* 0; so `mcc inspect` finds what follows in artifacts of earlier versions, too */
     const uint64_t *port_flags; /* n_in + n_out: MCC_PORT_*, the same as mcc_port.flags; may be NULL */
     const struct mcc_rt_kernel *kernels; /* by the kernel index that mcc_rt_launch gets */
     uint32_t n_kernels, pad;

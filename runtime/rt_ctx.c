@@ -28,7 +28,7 @@ static uint32_t record_count(const struct mcc_rt_desc *desc)
 
 static size_t word_count(const struct mcc_rt_desc *desc)
 {
-    return (size_t)desc->n_in_dims + desc->n_sym + 1 + desc->n_out_dims + desc->api->n_in + desc->api->n_out + 3 +
+    return (size_t)desc->n_in_dims + desc->n_sym + 1 + desc->n_out_dims + desc->api->n_in + desc->api->n_out + 2 +
            desc->n_sym;
 }
 

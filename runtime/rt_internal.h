@@ -68,7 +68,6 @@ struct mcc_model {
     const unsigned char *weights;
     void *map; /* sidecar mapped by open; NULL: not ours */
     size_t map_size;
-    void *constants;
     uint32_t threads; /* the caller included */
     uint32_t references; /* open contexts, + 1 until closed (atomic) */
     uint32_t closed;

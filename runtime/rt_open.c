@@ -1,11 +1,10 @@
-/* open() and close(): host services, the CPU variant, weights, open-time constants. A model is counted by its contexts:
- * close() while some are alive stops its threads and refuses further runs; the last ctx_free gives the memory back. The
- * pointer itself is dead after close() to everybody but these contexts, so a second close() is the host's error.
+/* open() and close(): host services, the CPU variant, weights. A model is counted by its contexts: close() while some
+ * are alive stops its threads and refuses further runs; the last ctx_free gives the memory back. The pointer itself is
+ * dead after close() to everybody but these contexts, so a second close() is the host's error.
  */
 #include "runtime/rt_internal.h"
 
 #include "runtime/rt_cpu.h"
-#include "runtime/rt_fp.h"
 #include "runtime/rt_libc.h"
 
 /* Members that the host's struct is too old to have stay zero. */
@@ -42,36 +41,11 @@ static int choose_variant(struct mcc_model *model, mcc_error *error)
                     desc->variants[asked ? asked - 1 : desc->n_variants - 1].name);
 }
 
-/* Open-time constants: computed by the artifact on all threads. The host's events are about runs, so it hears of none
- * yet. */
-static int prepare_constants(struct mcc_model *model, mcc_error *error)
-{
-    const struct mcc_rt_desc *desc = model->desc;
-    if (desc->const_bytes <= 0 || !model->variant->prepare)
-        return MCC_OK;
-    size_t scratch_bytes = ((size_t)model->threads + 1) * (size_t)model->scratch;
-    model->constants = rt_alloc(model, (size_t)desc->const_bytes);
-    char *scratch = rt_alloc(model, scratch_bytes);
-    if (!model->constants || !scratch) {
-        rt_release(model, scratch, scratch_bytes);
-        return rt_error(error, MCC_E_NOMEM, -1, "open: out of memory for constants");
-    }
-    struct mcc_rt_run run = {.model = model, .threads = model->threads, .scratch = scratch};
-    int64_t args[2] = {(int64_t)(intptr_t)model->weights, (int64_t)(intptr_t)model->constants};
-    rt_kept_reset(&run);
-    struct rt_fp fp = rt_fp_enter();
-    model->variant->prepare(args, 0, 0, scratch + model->threads * (size_t)model->scratch, &run);
-    rt_fp_leave(fp);
-    rt_release(model, scratch, scratch_bytes);
-    return rt_error_run(&run, error);
-}
-
 void rt_model_drop(struct mcc_model *model)
 {
     if (__atomic_sub_fetch(&model->references, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     rt_weights_close(model);
-    rt_release(model, model->constants, (size_t)model->desc->const_bytes);
     struct mcc_model copy = {.host = model->host};
     rt_release(&copy, model, sizeof *model);
 }
@@ -97,8 +71,6 @@ int rt_open_desc(const struct mcc_rt_desc *desc, const mcc_host *host, mcc_model
         return rt_error(error, MCC_E_NOMEM, -1, "open: out of memory");
     *model = start;
     code = rt_weights_open(model, error);
-    if (!code)
-        code = prepare_constants(model, error);
     if (code) {
         rt_pool_close(model);
         rt_model_drop(model);

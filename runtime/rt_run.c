@@ -126,7 +126,7 @@ static int port_sizes(struct mcc_ctx *ctx, mcc_error *error)
             return rt_error(error, MCC_E_SHAPE, -1, "output '%s': its size overflows", api->out[k].name);
     }
     for (uint32_t i = 0; i < desc->n_sym; i++)
-        ctx->args[api->n_in + api->n_out + 3 + i] = ctx->plan[i];
+        ctx->args[api->n_in + api->n_out + 2 + i] = ctx->plan[i];
     return MCC_OK;
 }
 
@@ -219,7 +219,6 @@ static void lay_out(struct mcc_ctx *ctx, const DLTensor *const *in, int64_t aren
     args += api->n_in + api->n_out;
     args[0] = (int64_t)(intptr_t)(ctx->work + scratch);
     args[1] = (int64_t)(intptr_t)model->weights;
-    args[2] = (int64_t)(intptr_t)model->constants;
 }
 
 int rt_run_inputs(struct mcc_ctx *ctx, const DLTensor *const *in, enum rt_mode mode, mcc_error *error)

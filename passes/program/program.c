@@ -1,8 +1,8 @@
 /* emit_program: the run function and the plan function of an artifact.
  *
- * The program's arguments are those of runtime/rt.h: input and output pointers, arena, weights, open-time constants,
- * symbols. Kernels run in the order of the graph; what only the run knows (an element that names a size, the number of
- * results of a search) is read back and bound to its symbol as soon as it is stored.
+ * The program's arguments are those of runtime/rt.h: input and output pointers, arena, weights, symbols. Kernels run in
+ * the order of the graph; what only the run knows (an element that names a size, the number of results of a search) is
+ * read back and bound to its symbol as soon as it is stored.
  */
 #include "passes/program/program.h"
 
@@ -471,7 +471,6 @@ static bool program(struct module *m, const char *suffix)
         p.out[k] = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 0, m->g->outputs.data[k].name);
     p.arena_base = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 64, "arena");
     p.weights_base = lf_arg(p.f, bytes, LARG_IN, 64, "weights");
-    p.constants_base = lf_arg(p.f, bytes, LARG_IN, 64, "constants");
     bind_shape_symbols(&p);
     lreg *packed = NEW_ARRAY(m->arena, lreg, m->g->outputs.n + 1);
     ports_unpack(&p, packed);

@@ -27,7 +27,7 @@ struct prog {
     lblock block; /* where statements go now */
     const char *suffix; /* of kernel names of this variant */
     const struct run_place *place; /* of all kernels */
-    lreg *in, *out, arena_base, weights_base, constants_base;
+    lreg *in, *out, arena_base, weights_base;
     lreg *pointer; /* by value: its bytes, where they are not at a fixed place ({0}: see storage) */
     lreg *handle; /* by value: address of the runtime's value, of what is no plain tensor */
     struct prog_grow *grow; /* by value; slot {0}: it does not grow */

@@ -49,11 +49,10 @@ static const char program_text[] = "program @%s {\n"
                                    "  arg %%1 : buffer f32 out align 4\n"
                                    "  arg %%2 : buffer u8 out align 64\n"
                                    "  arg %%3 : buffer u8 in align 64\n"
-                                   "  arg %%4 : buffer u8 in align 64\n"
-                                   "  arg %%5 : index\n"
-                                   "  %%6 = const index 0\n"
-                                   "  %%7 = offset buffer f32 %%3, %%6\n"
-                                   "  launch @%s(%%0, %%7, %%1, %%5) count %%5 grain 1 node 0\n"
+                                   "  arg %%4 : index\n"
+                                   "  %%5 = const index 0\n"
+                                   "  %%6 = offset buffer f32 %%3, %%5\n"
+                                   "  launch @%s(%%0, %%6, %%1, %%4) count %%4 grain 1 node 0\n"
                                    "}\n";
 static const char plan_text[] = "plan @plan {\n"
                                 "  arg %0 : buffer i64 in align 8\n"
@@ -98,8 +97,8 @@ static void fill(struct context *ctx, struct codegen_unit *units, struct artifac
     static const struct art_port in = {"x", ELEM_F32, 1, dims, 0, 0}, out = {"y", ELEM_F32, 1, dims, 0, 0};
     static const struct art_symbol symbol = {"n", 0, 0, 1};
     static const struct art_node node = {"scale1", "Mul", "", 1, 8, 1, 0};
-    static const struct art_variant variants[] = {{&v3, "x86-64-v3", 1ull << RT_X86_AVX2, "program.v3", NULL},
-                                                  {&v2, "x86-64-v2", 1ull << RT_X86_SSE42, "program.v2", NULL}};
+    static const struct art_variant variants[] = {{&v3, "x86-64-v3", 1ull << RT_X86_AVX2, "program.v3"},
+                                                  {&v2, "x86-64-v2", 1ull << RT_X86_SSE42, "program.v2"}};
     static const struct art_kernel kernels[] = {{"scale.v3", 0, 1, 8}, {"scale.v2", 0, 1, 8}};
     units[0] = (struct codegen_unit){.target = &v3, .symbol = "scale.v3", .text = kernel_text};
     units[1] = (struct codegen_unit){.target = &v2, .symbol = "scale.v2", .text = kernel_text};

@@ -299,7 +299,6 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
     }
     a[n++].buffer = (struct lbuffer){l->arena_base, l->arena_bytes};
     a[n++].buffer = (struct lbuffer){l->weights, (int64_t)l->m->weights_bytes};
-    a[n++].buffer = (struct lbuffer){NULL, 0};
     for (uint32_t i = 1; i <= sym_count(l->ctx->exprs); i++)
         if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
             a[n++].index = l->symbols[i];

@@ -44,10 +44,10 @@ static void pair_sum(const int64_t *args, int64_t begin, int64_t end, char *scra
         s[i] = z[4 * i] + z[4 * i + 1] + z[4 * i + 2] + z[4 * i + 3];
 }
 
-/* args: x, y, z, s, arena, weights, constants, N */
+/* args: x, y, z, s, arena, weights, N */
 static void pair_program(const int64_t *args, int64_t begin, int64_t end, char *scratch, struct mcc_rt_run *run)
 {
-    int64_t n = args[7];
+    int64_t n = args[6];
     (void)begin, (void)end, (void)scratch;
     for (int64_t i = 0; i < knob_repeats; i++)
         if (mcc_rt_launch(run, pair_scale, (int64_t[]){args[0], args[1], args[2]}, n, 0, knob_ns))
@@ -115,8 +115,8 @@ static const mcc_api pair_api = {
     .value_release = mcc_rt_value_release,
 };
 static const struct mcc_rt_variant pair_variants[] = {
-    {"impossible", (uint64_t)1 << 63, pair_program, NULL},
-    {"any", 0, pair_program, NULL},
+    {"impossible", (uint64_t)1 << 63, pair_program},
+    {"any", 0, pair_program},
 };
 static const struct mcc_rt_kernel pair_kernels[] = {{"scale", 1, 0, 0}, {"total", 2, 0, 0}};
 #define PAIR_DESC                  \
@@ -143,14 +143,14 @@ const mcc_api *mcc_query(uint32_t abi)
 
 /* ---- pick ------------------------------------------------------------------------------------------------------ */
 
-/* args: v, names, list, hits (0), last, longer (0), sum, arena, weights, constants, M */
+/* args: v, names, list, hits (0), last, longer (0), sum, arena, weights, M */
 static void pick_program(const int64_t *args, int64_t begin, int64_t end, char *scratch, struct mcc_rt_run *run)
 {
     const float *v = POINTER(const float, args[0]);
     const struct rt_string *names = POINTER(const struct rt_string, args[1]);
     struct rt_string *last = POINTER(struct rt_string, args[4]);
     struct mcc_rt_value *list = POINTER(struct mcc_rt_value, args[2]);
-    int64_t m = args[10], count = mcc_rt_nonzero_count(run, RT_ELEM_F32, v, m);
+    int64_t m = args[9], count = mcc_rt_nonzero_count(run, RT_ELEM_F32, v, m);
     (void)begin, (void)end, (void)scratch;
     int64_t hits = mcc_rt_segment(run, count * 8);
     if (hits < 0)
@@ -205,7 +205,7 @@ static const mcc_api pick_api = {
     .sym = pick_sym,
     .node = pair_nodes,
 };
-static const struct mcc_rt_variant pick_variants[] = {{"any", 0, pick_program, NULL}};
+static const struct mcc_rt_variant pick_variants[] = {{"any", 0, pick_program}};
 struct mcc_rt_desc pick_desc = {
     .api = &pick_api,
     .n_sym = 1,
@@ -218,7 +218,7 @@ struct mcc_rt_desc pick_desc = {
 
 /* ---- loose ----------------------------------------------------------------------------------------------------- */
 
-/* args: a (a value), hits (0), b (0), arena, weights, constants */
+/* args: a (a value), hits (0), b (0), arena, weights */
 static void loose_program(const int64_t *args, int64_t begin, int64_t end, char *scratch, struct mcc_rt_run *run)
 {
     struct mcc_rt_value *a = POINTER(struct mcc_rt_value, args[0]);
@@ -253,7 +253,7 @@ static const mcc_api loose_api = {
     .in = loose_in,
     .out = loose_out,
 };
-static const struct mcc_rt_variant loose_variants[] = {{"any", 0, loose_program, NULL}};
+static const struct mcc_rt_variant loose_variants[] = {{"any", 0, loose_program}};
 struct mcc_rt_desc loose_desc = {
     .api = &loose_api,
     .n_out_dims = 2,
