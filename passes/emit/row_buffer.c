@@ -61,7 +61,7 @@ bool em_row_buffer_fill(struct em *em, struct em_producer *p, const expr_id *idx
         if (p->box.extent[d])
             em_nest_add(&nest, d, p->box.first[d], ex_const(em->x, p->box.extent[d]), 0);
     if (nest.n)
-        nest.loop[nest.n - 1].lanes = em->schedule->kept[p - em->producers].lanes;
+        nest.loop[nest.n - 1].lanes = em->schedule->producer[p - em->producers].lanes;
     row_is(p, idx);
     memcpy(saved, em->level, sizeof saved);
     em->top = depth;

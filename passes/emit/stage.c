@@ -139,7 +139,7 @@ void em_stage_fill(struct em *em, const struct box *box, expr_id count, const ex
     s.p->box = *box;
     s.p->padded = !count.i;
     if (!n_channels) /* vector by vector, outermost */
-        em_nest_add(&nest, 1, box->first[1], t->dims[1], ts->stage_lanes);
+        em_nest_add(&nest, 1, box->first[1], t->dims[1], em->schedule->producer[em->k->locals.n].lanes);
     for (int32_t d = 2; d < t->rank; d++) {
         if (!box->extent[d])
             continue;

@@ -1,5 +1,5 @@
 /* How the reductions of a kernel go through what they reduce: lanes and partial results along it, bodies that are
- * unrolled; and the lanes of loops that fill what a row keeps. */
+ * unrolled; and the lanes of loops that compute values into scratch. */
 #include "passes/module/attention.h"
 #include "passes/schedule/schedule.h"
 
@@ -61,8 +61,8 @@ static struct reduce_schedule reduction_of(const struct site *site, enum schedul
     return r;
 }
 
-/* As long as the row's last dim, which the loop goes along. */
-static uint32_t kept_lanes(const struct site *site, const struct row_local *l)
+/* A row buffer's: as long as its last dim, which the loop goes along. */
+static uint32_t row_lanes(const struct site *site, const struct row_local *l)
 {
     const struct type *t = value_type(site->g, l->value);
     int32_t last = t->rank - 1;
@@ -91,15 +91,28 @@ uint32_t kernel_reductions(const struct site *site, enum schedule_kind kind, nod
     return n;
 }
 
+static void producers_choose(const struct site *site, struct schedule *s)
+{
+    const struct kernel *k = site->k;
+    s->producer = NEW_ARRAY(site->m->arena, struct producer_schedule, k->locals.n + 1);
+    s->n_producer = 0;
+    for (uint32_t i = 0; i < k->locals.n; i++)
+        s->producer[s->n_producer++] = (struct producer_schedule){k->locals.data[i].value,
+                                                                  row_lanes(site, &k->locals.data[i])};
+    if (s->kind != SCHEDULE_TILED || !k->form.staged.i)
+        return;
+    uint32_t lanes = machine_lanes(site->mach, value_type(site->g, k->form.staged)->elem);
+    s->producer[s->n_producer++] = (struct producer_schedule){k->form.staged,
+                                                              lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK};
+}
+
 void reduce_choose(const struct site *site, struct schedule *s)
 {
     const struct kernel *k = site->k;
     node_id *nodes = NEW_ARRAY(site->arena, node_id, k->nodes.n + 1);
     s->reduce = NEW_ARRAY(site->m->arena, struct reduce_schedule, k->nodes.n + 1);
-    s->kept = NEW_ARRAY(site->m->arena, struct kept_schedule, k->locals.n + 1);
     s->n_reduce = kernel_reductions(site, s->kind, nodes);
     for (uint32_t i = 0; i < s->n_reduce; i++)
         s->reduce[i] = reduction_of(site, s->kind, nodes[i]);
-    for (; s->n_kept < k->locals.n; s->n_kept++)
-        s->kept[s->n_kept].lanes = kept_lanes(site, &k->locals.data[s->n_kept]);
+    producers_choose(site, s);
 }

@@ -87,9 +87,11 @@ enum { SUMS_MOST = 8 };
 /* Vectors of a register tile, and sums in registers: half of what the emitter keeps track of. */
 enum { TILE_VECTORS_MOST = 8, TILE_POINTS_MOST = 32 };
 
-/* A value that is kept for the length of a row (kernel.locals), where a loop of its own fills it. */
-struct kept_schedule {
-    uint32_t lanes;
+/* A value that the kernel computes into scratch by loops of its own (emit/producer.h): kernel.locals for the length of
+ * a row, then, of a tiled record, kernel.form.staged for a chunk of tiles. */
+struct producer_schedule {
+    value_id value;
+    uint32_t lanes; /* of these loops */
 };
 
 /* The outermost reduced dim of a contraction, which may be done in blocks of whole units. */
@@ -107,7 +109,6 @@ struct tile_schedule {
     uint32_t chunk; /* tiles that share a staged operand, one after another; 0: each is a parallel index */
     bool windows; /* of a chunk: they are rows of b, not flat, and what they share is rows of the operand ... */
     bool by_piece; /* ... of the piece's channels only: a depthwise convolution */
-    uint32_t stage_lanes; /* channels at a time that fill it */
     uint32_t stage_columns; /* points of a row at a time, where that is a contraction too (kernel.form.product) */
     bool stage_ahead; /* prefetch: what the next chunk's is computed from, while this one is used */
     uint32_t interleave, interleave_least; /* results whose epilogues are computed statement by statement in turn, if
@@ -165,9 +166,9 @@ struct schedule {
     struct tile_schedule tile; /* SCHEDULE_TILED */
     struct winograd_schedule winograd; /* SCHEDULE_WINOGRAD */
     struct attention_schedule attention; /* SCHEDULE_ATTENTION */
-    uint32_t n_reduce, n_kept;
+    uint32_t n_reduce, n_producer;
     struct reduce_schedule *reduce; /* of schedule_facts.reductions */
-    struct kept_schedule *kept; /* of kernel.locals */
+    struct producer_schedule *producer; /* of values in scratch */
     int64_t ns; /* per parallel index: what the runtime cuts the work of its threads by; schedule_facts.ns, or told */
 };
 
@@ -371,7 +372,7 @@ expr_id tile_parts(struct exprs *, const struct type *result, const struct tile_
 /* ---- the decisions ----------------------------------------------------------------------------------------------- */
 
 /* schedule/reduce.c: the reductions that the kernel's template leaves to em_reduce_points and em_reduce_one, and what
- * it keeps. */
+ * it computes into scratch. */
 void reduce_choose(const struct site *, struct schedule *);
 /* The nodes of these reductions, as kernel.nodes has them; into out, of as many at least. How many. */
 uint32_t kernel_reductions(const struct site *, enum schedule_kind, node_id *out);

@@ -212,8 +212,6 @@ void stage_choose(const struct site *site, struct tile_schedule *c)
     if (!c->chunk)
         return;
     const struct type *staged = value_type(site->g, site->k->form.staged);
-    uint32_t lanes = machine_lanes(site->mach, staged->elem);
-    c->stage_lanes = lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
     c->stage_ahead = c->flat && is_far(site, staged);
     c->stage_columns = columns_choose(site, c->nr);
 }

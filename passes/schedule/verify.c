@@ -108,11 +108,13 @@ const char *rule_reduce_halves(struct check *c)
                   "only a product that f16-sums allows is summed so, on a CPU with FP16 arithmetic; here 0");
 }
 
-const char *rule_kept_lanes(struct check *c)
+const char *rule_producer_lanes(struct check *c)
 {
-    uint32_t lanes = c->s->kept[c->item].lanes,
-             bytes = elem_size(register_elem(value_type(c->site->g, c->site->k->locals.data[c->item].value)->elem));
-    return unless(is_vector(c, lanes, bytes, 4), "lanes are a power of two, at most four registers of them");
+    const struct producer_schedule *p = &c->s->producer[c->item];
+    uint32_t bytes = elem_size(register_elem(value_type(c->site->g, p->value)->elem));
+    if (p->value.i == c->site->k->form.staged.i)
+        return unless(is_power(p->lanes) && p->lanes <= CHANNEL_BLOCK, "lanes are 2, 4, 8 or 16: a part of a block");
+    return unless(is_vector(c, p->lanes, bytes, 4), "lanes are a power of two, at most four registers of them");
 }
 
 /* ---- all of a record --------------------------------------------------------------------------------------------- */

@@ -139,13 +139,6 @@ const char *rule_staged_tiles(struct check *c)
                   "so many tiles take more scratch than 16 MiB a thread: take fewer");
 }
 
-const char *rule_staged_lanes(struct check *c)
-{
-    const struct tile_schedule *s = &c->s->tile;
-    return !s->chunk ? unless(!s->stage_lanes, "it is of a staged operand; here 0")
-                     : unless(is_power(s->stage_lanes) && s->stage_lanes > 1, "it is 2, 4, 8 or 16");
-}
-
 const char *rule_staged_columns(struct check *c)
 {
     const struct tile_schedule *s = &c->s->tile;

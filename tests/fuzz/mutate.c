@@ -134,7 +134,7 @@ static const char *nonsense(struct draw *d, const struct record *r)
                                         "  reduce.4294967296.lanes 4",
                                         "  loop.65535 0",
                                         "  peel.3 1",
-                                        "  kept.9.lanes 8",
+                                        "  producer.9.lanes 8",
                                         "  estimate -1",
                                         "  estimate 9223372036854775807",
                                         "schedule ",
