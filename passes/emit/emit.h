@@ -82,7 +82,8 @@ struct em {
     expr_id cond; /* of the elementwise value at hand: where it is wanted at all ... */
     struct em_point at; /* ... and its point */
     struct em_ahead ahead; /* while a contraction's points are emitted */
-    struct em_producer *producers; /* values in scratch (emit/producer.h) */
+    struct em_producer *producers, *staged, *decoded; /* values in scratch (emit/producer.h): the kernel's locals, then
+                                                       * the anchor's operands */
     uint32_t nesting; /* of em_value: bounded, whatever the graph */
     bool bytes; /* kernel_has_bytes(): stored numbers are loaded */
     bool failed;

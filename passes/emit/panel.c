@@ -5,24 +5,29 @@
  *   scratch[reduced index][lane of the block]
  */
 #include "passes/emit/producer.h"
-#include "passes/emit/reduce.h"
+#include "passes/emit/tiled.h"
 
-void em_panel_fill(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id base)
+void panel_decode(struct em *em, const struct tiling *t, expr_id base)
 {
-    struct em_producer *p = em_producer_decoded(em);
+    struct em_producer *p = em->decoded;
     struct em_layout l = {.n = 0};
     struct em_if iff;
     int64_t same[RANK_MAX];
-    for (int32_t d = 0; d < value_type(em->g, n->in[1])->rank; d++)
+    expr_id *points[TILE_VECTORS_MOST];
+    for (uint32_t v = 0; v < t->n_pieces; v++) {
+        points[v] = arena_copy(em->arena, t->idx, sizeof t->idx);
+        points[v][t->s->vec] = t->piece[v];
+    }
+    for (int32_t d = 0; d < value_type(em->g, t->n->in[1])->rank; d++)
         same[d] = d;
-    decode_box(&em->site, &em->schedule->tile, base, &p->box);
-    l.n = (uint32_t)weight_order(em->g, n, same, l.order, &l.lanes);
+    decode_box(&em->site, t->s, base, &p->box);
+    l.n = (uint32_t)weight_order(em->g, t->n, same, l.order, &l.lanes);
     l.block = p->box.extent[l.lanes];
-    em_producer_begin(em, p, n->in[1], &l);
+    em_producer_begin(em, p, t->n->in[1], &l);
     if (!p->keeper.i)
         p->keeper = em_scratch(em, ELEM_I64, 1);
     em_kept_begin(em, &iff, p->keeper, base);
-    em_reduce_operand(em, n, n_points, points);
+    em_reduce_operand(em, t->n, t->n_pieces, points);
     em_if_end(em, &iff);
     em_producer_filled(em, p);
 }

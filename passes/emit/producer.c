@@ -7,18 +7,10 @@ void em_producers_begin(struct em *em)
 {
     const struct kernel *k = em->k;
     em->producers = NEW_ARRAY(em->arena, struct em_producer, k->locals.n + 2);
+    em->staged = &em->producers[k->locals.n];
+    em->decoded = em->staged + 1;
     for (uint32_t i = 0; i < k->locals.n; i++)
         em_row_buffer_begin(em, &em->producers[i], &k->locals.data[i]);
-}
-
-struct em_producer *em_producer_staged(struct em *em)
-{
-    return &em->producers[em->k->locals.n];
-}
-
-struct em_producer *em_producer_decoded(struct em *em)
-{
-    return &em->producers[em->k->locals.n + 1];
 }
 
 struct em_producer *em_producer_of(const struct em *em, value_id v)

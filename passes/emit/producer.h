@@ -35,10 +35,7 @@ struct em_producer {
     value_id source; /* stored, and prefetched for the next region; {0}: nothing is */
 };
 
-/* Those of the kernel: its locals, then the two operands of its anchor. */
 void em_producers_begin(struct em *);
-struct em_producer *em_producer_staged(struct em *);
-struct em_producer *em_producer_decoded(struct em *);
 /* The one of v, and if it is filled where we are; NULL: there is none. */
 struct em_producer *em_producer_of(const struct em *, value_id v);
 const struct em_producer *em_producer_seen(const struct em *, value_id v);
@@ -69,7 +66,5 @@ void em_stage_fill(struct em *, const struct box *, expr_id count, const expr_id
 /* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have
  * theirs. */
 void em_stage_ahead(struct em *, const struct em_producer *, expr_id *const *points, uint32_t n_points, expr_id next);
-/* The second operand of contraction n at the lanes of these points, which are from index `base` on. */
-void em_panel_fill(struct em *, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id base);
 
 #endif

@@ -50,43 +50,48 @@ void em_stage_ahead(struct em *em, const struct em_producer *p, expr_id *const *
     }
 }
 
-/* What is filled: of a point all these vectors of channels, or the one at hand. */
+/* What is filled: of a point these vectors of channels; none: the one at hand. */
 struct stage {
     struct em_producer *p;
     const expr_id *channels;
     uint32_t n_channels;
 };
 
-static struct stage channels_of(const struct em_nest_at *h)
+/* Its points at a step of the nest, each with a vector of channels. */
+static uint32_t points_at(const struct em_nest_at *h, const struct stage *s, expr_id **points)
 {
-    struct stage s = *(const struct stage *)h->nest->user;
-    if (!s.n_channels) {
-        s.channels = &h->idx[1];
-        s.n_channels = 1;
-    }
-    return s;
+    struct exprs *x = h->em->x;
+    int32_t last = s->p->storage.rank - 1;
+    expr_id columns = value_type(h->em->g, s->p->value)->dims[last];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->count; i++)
+        for (uint32_t c = 0; c < (s->n_channels ? s->n_channels : 1); c++) {
+            expr_id *at = points[n++] = arena_copy(h->em->arena, h->idx, RANK_MAX * sizeof *h->idx);
+            at[last] = ex_addc(x, at[last], i);
+            if (s->n_channels)
+                at[1] = s->channels[c];
+            if (s->p->box.flat) {
+                at[last - 1] = ex_div(x, at[last], columns);
+                at[last] = ex_mod(x, at[last], columns);
+            }
+        }
+    return n;
 }
 
-/* `count` points of a row of the product: what a register tile of any kernel is, but that its results go to scratch. */
-static void fill_tile(const struct em_nest_at *h, const struct stage *s)
+/* Of a product: what a register tile of any kernel is, but that its results go to scratch. */
+static void fill_tile(const struct em_nest_at *h)
 {
+    const struct stage *s = h->nest->user;
     struct em *em = h->em;
     struct em_interleave w;
     expr_id *points[EM_POINTS];
     lreg acc[EM_POINTS];
-    const struct node *n = graph_node(em->g, em->k->form.product);
-    uint32_t n_points = 0;
-    for (uint32_t i = 0; i < h->count; i++)
-        for (uint32_t c = 0; c < s->n_channels; c++) {
-            expr_id *point = arena_copy(em->arena, h->idx, RANK_MAX * sizeof *h->idx);
-            point[1] = s->channels[c];
-            point[3] = ex_addc(em->x, h->idx[3], i);
-            points[n_points++] = point;
-        }
-    em_reduce_points(em, n, n_points, points, ex_const(em->x, 1), acc);
+    const struct node *product = graph_node(em->g, em->k->form.product);
+    uint32_t n = points_at(h, s, points);
+    em_reduce_points(em, product, n, points, ex_const(em->x, 1), acc);
     em_interleave_begin(em, &w);
-    em->anchor = n->out[0];
-    for (uint32_t i = 0; i < n_points && !em->failed; i++) {
+    em->anchor = product->out[0];
+    for (uint32_t i = 0; i < n && !em->failed; i++) {
         em->anchor_value = acc[i];
         em_producer_point(em, s->p, points[i], ex_const(em->x, 1));
         em_interleave_next(em, &w);
@@ -95,45 +100,28 @@ static void fill_tile(const struct em_nest_at *h, const struct stage *s)
     em_interleave_end(em, &w, &em->schedule->tile);
 }
 
-static void fill_point(const struct em_nest_at *h)
-{
-    struct em *em = h->em;
-    struct stage s = channels_of(h);
-    if (h->inside && h->nest->tile) {
-        fill_tile(h, &s);
-        return;
-    }
-    for (uint32_t c = 0; c < s.n_channels; c++) {
-        expr_id at[RANK_MAX];
-        memcpy(at, h->idx, (size_t)s.p->storage.rank * sizeof *at);
-        at[1] = s.channels[c];
-        if (h->inside)
-            em_producer_point(em, s.p, at, ex_const(em->x, 1));
-        else
-            em_producer_zero(em, s.p, at);
-    }
-}
-
-/* A point by its number. */
-static void fill_number(const struct em_nest_at *h)
+static void fill_points(const struct em_nest_at *h)
 {
     const struct stage *s = h->nest->user;
-    struct exprs *x = h->em->x;
-    expr_id at[RANK_MAX];
-    int32_t last = s->p->storage.rank - 1;
-    expr_id columns = value_type(h->em->g, s->p->value)->dims[last];
-    memcpy(at, h->idx, (size_t)s->p->storage.rank * sizeof *at);
-    at[last - 1] = ex_div(x, h->idx[last], columns);
-    at[last] = ex_mod(x, h->idx[last], columns);
-    em_producer_point(h->em, s->p, at, ex_const(x, 1));
+    expr_id *points[EM_POINTS];
+    if (h->inside && h->nest->tile) {
+        fill_tile(h);
+        return;
+    }
+    uint32_t n = points_at(h, s, points);
+    for (uint32_t i = 0; i < n; i++)
+        if (h->inside)
+            em_producer_point(h->em, s->p, points[i], ex_const(h->em->x, 1));
+        else
+            em_producer_zero(h->em, s->p, points[i]);
 }
 
 void em_stage_fill(struct em *em, const struct box *box, expr_id count, const expr_id *channels, uint32_t n_channels)
 {
     const struct type *t = value_type(em->g, em->k->form.staged);
     const struct tile_schedule *ts = &em->schedule->tile;
-    struct stage s = {em_producer_staged(em), channels, n_channels};
-    struct em_nest nest = {.fn = count.i ? fill_number : fill_point, .user = &s, .tile = ts->stage_columns};
+    struct stage s = {em->staged, channels, n_channels};
+    struct em_nest nest = {.fn = fill_points, .user = &s, .tile = ts->stage_columns};
     struct em_layout l = {.order = {1}, .n = 1, .lanes = 1, .block = CHANNEL_BLOCK};
     expr_id idx[RANK_MAX] = {box->first[0]};
     s.p->box = *box;

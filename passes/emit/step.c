@@ -436,7 +436,7 @@ static void fill_step(struct em *em, const struct reduction *r, const expr_id *k
     expr_id at[RANK_MAX];
     for (uint32_t i = 0; i < r->n_points; i++) {
         contraction_point(em->g, n, 1, r->points[i], k, at);
-        em_producer_point(em, em_producer_decoded(em), at, r->cond);
+        em_producer_point(em, em->decoded, at, r->cond);
     }
 }
 

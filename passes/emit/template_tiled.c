@@ -1,7 +1,6 @@
 /* The template of anchors (conv, dot, window, reduce): TA x TB x NR points at once (emit/reduce.c). With accumulators
  * in registers this is the micro-kernel; the stored value is evaluated at the same points (epilogue).
  */
-#include "passes/emit/producer.h"
 #include "passes/emit/tiled.h"
 
 #include <string.h>
@@ -199,17 +198,6 @@ static void tile_rows(struct em *em, struct tiling *t)
         tile_split(em, t, t->s->b, t->s->tb, tile_row, &(struct tile_call){em, t});
 }
 
-static void tile_decoded(struct em *em, struct tiling *t, expr_id base)
-{
-    expr_id *points[COUNT_OF(t->piece)];
-    for (uint32_t v = 0; v < t->n_pieces; v++) {
-        points[v] = arena_copy(em->arena, t->idx, sizeof t->idx);
-        points[v][t->s->vec] = t->piece[v];
-    }
-    em_panel_fill(em, t->n, t->n_pieces, points, base);
-    tile_rows(em, t);
-}
-
 /* All rows, of few of which each computes the second operand that the kernel computes, of many none. */
 static void tile_rows_or_decoded(struct em *em, struct tiling *t, expr_id base)
 {
@@ -218,12 +206,15 @@ static void tile_rows_or_decoded(struct em *em, struct tiling *t, expr_id base)
                                 : ex_const(em->x, 0);
     enum truth is_many = ex_truth(em->x, many);
     if (is_many != UNKNOWN_) {
-        (is_many == TRUE_ ? tile_decoded(em, t, base) : tile_rows(em, t));
+        if (is_many == TRUE_)
+            panel_decode(em, t, base);
+        tile_rows(em, t);
         return;
     }
     lreg cond = em_cond(em, many);
     em_if_begin(em, &iff, cond);
-    tile_decoded(em, t, base);
+    panel_decode(em, t, base);
+    tile_rows(em, t);
     em_if_end(em, &iff);
     em_if_begin(em, &iff, em_op1(em, L_NOT, cond));
     tile_rows(em, t);

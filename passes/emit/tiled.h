@@ -55,6 +55,9 @@ void staged_chunk(struct em *, struct tiling *, expr_id chunk, expr_id block, ex
 /* The rows of a chunk by the vectors at hand; where it is by_piece, the operand first. */
 void staged_rows(struct em *, struct tiling *);
 
+/* The second operand, which the kernel computes, at the vectors at hand, from index `base` on: into scratch. */
+void panel_decode(struct em *, const struct tiling *, expr_id base);
+
 /* Scratch for the sums of a contraction in blocks: before the parallel loops. */
 void block_begin(struct em *, struct tiling *);
 /* The whole parallel index. */
