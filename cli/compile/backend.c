@@ -25,6 +25,7 @@ static const enum precision precisions[n_option_precision] = {[OPT_PRECISION_BF1
 static const enum weights_type weights_types[n_option_weights_type] = {[OPT_WEIGHTS_TYPE_BF16] = WEIGHTS_BF16,
                                                                        [OPT_WEIGHTS_TYPE_F16] = WEIGHTS_F16,
                                                                        [OPT_WEIGHTS_TYPE_I8] = WEIGHTS_I8,
+                                                                       [OPT_WEIGHTS_TYPE_F8] = WEIGHTS_F8,
                                                                        [OPT_WEIGHTS_TYPE_I4] = WEIGHTS_I4};
 
 /* mcc bench counts operations for the sizes that it measures. */

@@ -1,9 +1,10 @@
-/* narrow-constants: constants of contractions as whole numbers and scales (--weights-type=i8, i4).
+/* narrow-constants: constants of contractions as low-precision numbers and scales (--weights-type=i8, f8, i4).
  *
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32)) * s,     s = max |w| / 127,     q = convert(round(w / s), i8)
  *
- * with a scale for each output channel; as i4, where that divides the steps of a product or the input channels, one for
- * each GROUP of them, and in front of the products of an attention, which stays as it was found, that one:
+ * with a scale for each output channel; as f8, s = max |w| / 448, q = convert(w / s, f8e4m3fn); as i4, where that
+ * divides the steps of a product or the input channels, one for each GROUP of them, and in front of the products of an
+ * attention, which stays as it was found, that one:
  *
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32) * s)
  *
@@ -16,7 +17,11 @@
 #include "passes/module/module.h"
 
 #define LEAST_SCALE 1e-30 /* of a channel of zeros */
-enum { STEPS = 127, STEPS_I4 = 7, GROUP = 32 };
+enum { GROUP = 32 };
+/* The largest number of a type that scales map to it. */
+#define MOST_I8 127
+#define MOST_F8 448
+#define MOST_I4 7
 
 /* The dims of the second operand that are summed over; their number, 0: it stays as it is. */
 static uint32_t summed_dims(const struct module *m, const struct node *n, int64_t axes[RANK_MAX])
@@ -57,8 +62,10 @@ static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t
     struct builder b = builder_before(m->g, id);
     value_id w = n.in[1];
     value_id most = largest(&b, w, axes, n_axes);
-    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), STEPS);
-    value_id q = b_convert(&b, b_unary(&b, OP_ROUND, b_binary(&b, OP_DIV, w, s)), ELEM_I8);
+    bool f8 = m->weights_type == WEIGHTS_F8;
+    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), f8 ? MOST_F8 : MOST_I8);
+    value_id q = b_binary(&b, OP_DIV, w, s);
+    q = f8 ? b_convert(&b, q, ELEM_F8E4M3FN) : b_convert(&b, b_unary(&b, OP_ROUND, q), ELEM_I8);
     value_id in[2] = {n.in[0], b_convert(&b, q, ELEM_F32)};
     if (is_attention_product(m, id)) {
         graph_set_operand(m->g, id, 1, b_binary(&b, OP_MUL, in[1], s));
@@ -92,7 +99,7 @@ static void quantize_groups(struct module *m, node_id id, int32_t axis)
     groups[inner] = ex_const(x, GROUP);
     value_id by_group = b_reshape(&b, w, groups, rank + 1);
     value_id most = largest(&b, by_group, &inner, 1);
-    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), STEPS_I4);
+    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), MOST_I4);
     value_id spread = b_reshape(&b, b_broadcast(&b, s, groups, rank + 1), whole, rank);
     value_id q = b_convert(&b, b_unary(&b, OP_ROUND, b_binary(&b, OP_DIV, w, spread)), ELEM_I4);
     value_id y = b_binary(&b, OP_MUL, b_convert(&b, q, ELEM_F32), spread);

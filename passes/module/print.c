@@ -20,7 +20,7 @@ const char *const kernel_words[KERNEL_HALO + 1] = {"map",     "reduce", "contrac
 const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "arena", "weights", "segment"};
 const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
 const char *const precision_words[PRECISION_F16_SUMS + 1] = {"f32", "bf16", "f16", "f16-sums"};
-const char *const weights_words[WEIGHTS_I4 + 1] = {"auto", "bf16", "f16", "i8", "i4"};
+const char *const weights_words[WEIGHTS_I4 + 1] = {"auto", "bf16", "f16", "i8", "f8", "i4"};
 const char *const choice_words[CHOOSE_LAST + 1] = {"tile",   "winograd", "chunk",    "split",
                                                    "layout", "store",    "precision"};
 

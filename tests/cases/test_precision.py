@@ -59,7 +59,13 @@ def grouped(w, axes):
     return (s * np.rint(g / np.where(s > 0, s, 1))).reshape(w.shape)
 
 
-WEIGHTS = {"i4": grouped, "bf16": lambda w, axes: w.astype(ml_dtypes.bfloat16), "f16": lambda w, axes: w.astype(np.float16),
+def scaled_f8(w, axes):
+    """Numbers of f8e4m3fn, whose largest is 448, times a scale for each output channel."""
+    s = np.abs(w).max(axis=axes, keepdims=True) / np.float32(448)
+    return s * (w / np.where(s > 0, s, 1)).astype(ml_dtypes.float8_e4m3fn).astype(np.float32)
+
+
+WEIGHTS = {"i4": grouped, "bf16": lambda w, axes: w.astype(ml_dtypes.bfloat16), "f16": lambda w, axes: w.astype(np.float16), "f8": scaled_f8,
            "i8": lambda w, axes: (s := np.abs(w).max(axis=axes, keepdims=True) / 127) * np.rint(w / np.where(s > 0, s, 1))}
 
 
@@ -144,7 +150,7 @@ def test_weights_of_many_rows(tmp_path, kind, rows):
             assert np.abs(a.run([x])[0] - x @ w).max() < 3e-6 * np.abs(x @ w).max(), n
 
 
-@pytest.mark.parametrize(("kind", "part"), [("bf16", 2), ("f16", 2), ("i8", 4), ("i4", 6.4)])
+@pytest.mark.parametrize(("kind", "part"), [("bf16", 2), ("f16", 2), ("i8", 4), ("f8", 4), ("i4", 6.4)])
 def test_weights_in_the_file(tmp_path, kind, part):
     path = save(tmp_path / "net.onnx", [N("MatMul", ["x", "w"], ["y"])], [value("x", [1, 512])], [value("y", [1, 1024])], {"w": drawn(512, 1024)})
     for option in ("f32", kind):
@@ -169,15 +175,15 @@ def run(tmp_path, path, *options):
         return a.run([np.sin(np.arange(16 * 196, dtype=np.float32)).reshape(1, 16, 14, 14)])[0], output.stat().st_size
 
 
-@pytest.mark.parametrize("form", [2, 4, 6, "i8"])
+@pytest.mark.parametrize("form", [2, 4, 6, "i8", "f8"])
 def test_winograd_of_narrow_weights(tmp_path, form):
-    """Where that form is faster than products of pairs, operands are rounded and wide again. i8: weights alone, as bytes."""
-    options = ["--winograd=4", "--weights-type=i8"] if form == "i8" else [f"--winograd={form}", "--precision=bf16"]
+    """Where that form is faster than products of pairs, operands are rounded and wide again. i8, f8: weights alone, in a byte."""
+    options = ["--winograd=4", f"--weights-type={form}"] if form in WEIGHTS else [f"--winograd={form}", "--precision=bf16"]
     w = drawn(64, 64, 3, 3)
     path = save(tmp_path / "net.onnx", [N("Conv", ["x", "w"], ["y"], pads=[1] * 4)], [value("x", [1, 64, 28, 28])],
                 [value("y", [1, 64, 28, 28])], {"w": w})
     x = drawn(1, 64, 28, 28)
-    rounded = (x, WEIGHTS["i8"](w, (1, 2, 3))) if form == "i8" else (a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w))
+    rounded = (x, WEIGHTS[form](w, (1, 2, 3))) if form in WEIGHTS else (a.astype(ml_dtypes.bfloat16).astype(np.float64) for a in (x, w))
     want = conv(*rounded, 1, 1)
     done = mcc(path, "-o", tmp_path / "net.so", "-march=native", *options, "-Rpass-analysis=schedule")
     assert done.returncode == 0 and ("results of" in done.stderr) == (form != 2), done.stderr
