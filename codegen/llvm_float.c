@@ -8,28 +8,6 @@
  */
 #include "codegen/llvm.h"
 
-enum special {
-    SPECIAL_IEEE,    /* infinities and NaNs in the last exponent */
-    SPECIAL_FN,      /* no infinity; all ones is NaN */
-    SPECIAL_FNUZ,    /* no infinity, no negative zero: its code is the NaN */
-    SPECIAL_NONE     /* finite numbers only */
-};
-struct format {
-    uint32_t width, mantissa;
-    int32_t bias;
-    enum special special;
-    uint32_t max, overflow, nan;    /* codes of the largest number, of what is beyond it, of a NaN */
-};
-static const struct format formats[ELEM_COUNT] = {
-    [ELEM_F16] = {16, 10, 15, SPECIAL_IEEE, 0x7bff, 0x7c00, 0x7e00},
-    [ELEM_BF16] = {16, 7, 127, SPECIAL_IEEE, 0x7f7f, 0x7f80, 0x7fc0},
-    [ELEM_F8E4M3FN] = {8, 3, 7, SPECIAL_FN, 0x7e, 0x7f, 0x7f},
-    [ELEM_F8E4M3FNUZ] = {8, 3, 8, SPECIAL_FNUZ, 0x7f, 0x80, 0x80},
-    [ELEM_F8E5M2] = {8, 2, 15, SPECIAL_IEEE, 0x7b, 0x7c, 0x7e},
-    [ELEM_F8E5M2FNUZ] = {8, 2, 16, SPECIAL_FNUZ, 0x7f, 0x80, 0x80},
-    [ELEM_F4E2M1] = {4, 1, 1, SPECIAL_NONE, 0x7, 0x7, 0x8},
-};
-
 enum { F32_SIGN = INT32_MIN, F32_INF = 0x7f800000, F32_MANTISSA = 23, F32_BIAS = 127 };
 
 struct lanes {                      /* the builder with types for one width */
@@ -116,7 +94,7 @@ static LLVMValueRef e8m0_to_f32(const struct lanes *l, LLVMValueRef code)
 
 LLVMValueRef small_to_f32(struct emitter *e, LLVMValueRef v, enum elem from, uint32_t lanes)
 {
-    const struct format *f = &formats[from];
+    const struct float_format *f = &float_formats[from];
     struct lanes l = lanes_of(e, lanes);
     LLVMValueRef code, mag, bits, sign, x;
     if (from == ELEM_F16 && e->machine->f16)
@@ -126,8 +104,8 @@ LLVMValueRef small_to_f32(struct emitter *e, LLVMValueRef v, enum elem from, uin
         return as_real(&l, shift(&l, code, 16));
     if (from == ELEM_F8E8M0)
         return e8m0_to_f32(&l, code);
-    mag = and32(&l, code, (1 << (f->width - 1)) - 1);
-    sign = and32(&l, shift(&l, code, 32 - (int32_t)f->width), F32_SIGN);
+    mag = and32(&l, code, (1 << (f->bits - 1)) - 1);
+    sign = and32(&l, shift(&l, code, 32 - (int32_t)f->bits), F32_SIGN);
     x = as_real(&l, shift(&l, mag, F32_MANTISSA - (int32_t)f->mantissa));
     x = LLVMBuildFMul(e->b, x, const_float(e, e->f32, lanes, power_of_two(F32_BIAS - f->bias)), "");
     bits = as_whole(&l, x);
@@ -165,7 +143,7 @@ static LLVMValueRef e8m0_from_f32(const struct lanes *l, LLVMValueRef x, struct 
 }
 
 /* a: magnitude bits of finite x. Rounded to the format, not yet limited to its largest number. */
-static LLVMValueRef round_magnitude(const struct lanes *l, const struct format *f, LLVMValueRef a)
+static LLVMValueRef round_magnitude(const struct lanes *l, const struct float_format *f, LLVMValueRef a)
 {
     LLVMBuilderRef b = l->e->b;
     int32_t drop = F32_MANTISSA - (int32_t)f->mantissa;
@@ -195,17 +173,17 @@ static LLVMValueRef bf16_from_f32(const struct lanes *l, LLVMValueRef x)
     LLVMBuilderRef b = l->e->b;
     LLVMValueRef bits = as_whole(l, x), high = shift(l, bits, -16);
     LLVMValueRef r = LLVMBuildAdd(b, LLVMBuildAdd(b, bits, c32(l, 0x7fff), ""), and32(l, high, 1), "");
-    LLVMValueRef nan = LLVMBuildOr(b, and32(l, high, 0x8000), c32(l, formats[ELEM_BF16].nan), "");
+    LLVMValueRef nan = LLVMBuildOr(b, and32(l, high, 0x8000), c32(l, float_formats[ELEM_BF16].nan), "");
     r = LLVMBuildSelect(b, LLVMBuildFCmp(b, LLVMRealUNO, x, x, ""), nan, shift(l, r, -16), "");
     return LLVMBuildTrunc(b, r, type_lanes(l->e->i16, l->n), "");
 }
 
 LLVMValueRef small_from_f32(struct emitter *e, LLVMValueRef x, enum elem to, uint32_t lanes, struct conversion how)
 {
-    const struct format *f = &formats[to];
+    const struct float_format *f = &float_formats[to];
     struct lanes l = lanes_of(e, lanes);
     LLVMTypeRef result = type_lanes(to == ELEM_F16 || to == ELEM_BF16 ? e->i16 : e->i8, lanes);
-    bool saturate = how.saturate && f->width == 8;
+    bool saturate = how.saturate && f->bits == 8;
     if (to == ELEM_F16 && e->machine->f16)
         return half_instruction(e, x, lanes, false);
     if (to == ELEM_BF16 && how.rounding == ROUND_NORMAL && e->machine->bf16 && (lanes == 8 || lanes == 16))
@@ -215,7 +193,7 @@ LLVMValueRef small_from_f32(struct emitter *e, LLVMValueRef x, enum elem to, uin
     if (to == ELEM_F8E8M0)
         return LLVMBuildTrunc(e->b, e8m0_from_f32(&l, x, how), result, "");
     LLVMValueRef bits = as_whole(&l, x), a = and32(&l, bits, INT32_MAX);
-    LLVMValueRef sign = and32(&l, shift(&l, bits, (int32_t)f->width - 32), (int64_t)1 << (f->width - 1));
+    LLVMValueRef sign = and32(&l, shift(&l, bits, (int32_t)f->bits - 32), (int64_t)1 << (f->bits - 1));
     LLVMValueRef r = round_magnitude(&l, f, a);
     r = pick(&l, LLVMIntUGT, r, f->max, c32(&l, saturate ? f->max : f->overflow), r);
     r = pick(&l, LLVMIntEQ, a, F32_INF, c32(&l, saturate ? f->max : f->overflow), r);

@@ -22,11 +22,10 @@ static const uint32_t winograd_most[n_option_winograd] = {
 static const enum precision precisions[n_option_precision] = {[OPT_PRECISION_BF16] = PRECISION_BF16,
                                                               [OPT_PRECISION_F16] = PRECISION_F16,
                                                               [OPT_PRECISION_F16_SUMS] = PRECISION_F16_SUMS};
-static const enum weights_type weights_types[n_option_weights_type] = {[OPT_WEIGHTS_TYPE_BF16] = WEIGHTS_BF16,
-                                                                       [OPT_WEIGHTS_TYPE_F16] = WEIGHTS_F16,
-                                                                       [OPT_WEIGHTS_TYPE_I8] = WEIGHTS_I8,
-                                                                       [OPT_WEIGHTS_TYPE_F8] = WEIGHTS_F8,
-                                                                       [OPT_WEIGHTS_TYPE_I4] = WEIGHTS_I4};
+static const enum weights_type weights_types[n_option_weights_type] = {
+#define WEIGHTS(id, ...) [OPT_WEIGHTS_TYPE_##id] = WEIGHTS_##id,
+#include "passes/module/weights.def"
+};
 
 /* mcc bench counts operations for the sizes that it measures. */
 static bool sizes_given(struct compilation *c)

@@ -29,14 +29,12 @@ struct header {
 static const char *c_type(enum elem elem)
 {
     static const char *const types[ELEM_COUNT] = {
-        [ELEM_F32] = "float",      [ELEM_F64] = "double",         [ELEM_F16] = "uint16_t",
-        [ELEM_BF16] = "uint16_t",  [ELEM_I8] = "int8_t",          [ELEM_I16] = "int16_t",
-        [ELEM_I32] = "int32_t",    [ELEM_I64] = "int64_t",        [ELEM_U8] = "uint8_t",
-        [ELEM_U16] = "uint16_t",   [ELEM_U32] = "uint32_t",       [ELEM_U64] = "uint64_t",
-        [ELEM_BOOL] = "uint8_t",   [ELEM_F8E4M3FN] = "uint8_t",   [ELEM_F8E4M3FNUZ] = "uint8_t",
-        [ELEM_F8E5M2] = "uint8_t", [ELEM_F8E5M2FNUZ] = "uint8_t", [ELEM_F8E8M0] = "uint8_t",
+        [ELEM_F32] = "float",    [ELEM_F64] = "double",   [ELEM_F16] = "uint16_t", [ELEM_BF16] = "uint16_t",
+        [ELEM_I8] = "int8_t",    [ELEM_I16] = "int16_t",  [ELEM_I32] = "int32_t",  [ELEM_I64] = "int64_t",
+        [ELEM_U8] = "uint8_t",   [ELEM_U16] = "uint16_t", [ELEM_U32] = "uint32_t", [ELEM_U64] = "uint64_t",
+        [ELEM_BOOL] = "uint8_t",
     };
-    return types[elem];
+    return elem_class(elem) == 'F' && elem_bits(elem) == 8 ? "uint8_t" : types[elem];
 }
 
 /* ---- identifiers ---------------------------------------------------------------------------------------------- */

@@ -14,57 +14,58 @@ enum { BLOCK = 256 };
 
 /* ---- small float formats ----------------------------------------------------------------------------------------- */
 
-enum small_special { IEEE, NAN_ONLY /* all ones */, FNUZ /* NaN is the pattern of -0 */, FINITE };
-struct small_float {
-    int mbits, bias;
-    uint32_t sign, max, inf, nan; /* bit patterns; inf: what overflow gives without saturation */
-    enum small_special special;
-};
-static const struct small_float small_floats[ELEM_COUNT] = {
-    [ELEM_F16] = {10, 15, 0x8000, 0x7bff, 0x7c00, 0x7e00, IEEE},
-    [ELEM_BF16] = {7, 127, 0x8000, 0x7f7f, 0x7f80, 0x7fc0, IEEE},
-    [ELEM_F8E5M2] = {2, 15, 0x80, 0x7b, 0x7c, 0x7e, IEEE},
-    [ELEM_F8E4M3FN] = {3, 7, 0x80, 0x7e, 0x7f, 0x7f, NAN_ONLY},
-    [ELEM_F8E4M3FNUZ] = {3, 8, 0x80, 0x7f, 0x80, 0x80, FNUZ},
-    [ELEM_F8E5M2FNUZ] = {2, 16, 0x80, 0x7f, 0x80, 0x80, FNUZ},
-    [ELEM_F4E2M1] = {1, 1, 0x8, 0x7, 0x7, 0x8, FINITE},
+const struct float_format float_formats[ELEM_COUNT] = {
+    [ELEM_F16] = {16, 10, 15, SPECIAL_IEEE, 0x7bff, 0x7c00, 0x7e00},
+    [ELEM_BF16] = {16, 7, 127, SPECIAL_IEEE, 0x7f7f, 0x7f80, 0x7fc0},
+    [ELEM_F8E4M3FN] = {8, 3, 7, SPECIAL_FN, 0x7e, 0x7f, 0x7f},
+    [ELEM_F8E4M3FNUZ] = {8, 3, 8, SPECIAL_FNUZ, 0x7f, 0x80, 0x80},
+    [ELEM_F8E5M2] = {8, 2, 15, SPECIAL_IEEE, 0x7b, 0x7c, 0x7e},
+    [ELEM_F8E5M2FNUZ] = {8, 2, 16, SPECIAL_FNUZ, 0x7f, 0x80, 0x80},
+    [ELEM_F4E2M1] = {4, 1, 1, SPECIAL_NONE, 0x7, 0x7, 0x8},
 };
 
-static double small_decode(const struct small_float *f, uint32_t bits)
+static uint32_t sign_bit(const struct float_format *f)
 {
-    uint32_t a = bits & (f->sign - 1);
-    double sign = bits & f->sign ? -1 : 1;
-    if (f->special == FNUZ && bits == f->nan)
-        return NAN;
-    if (f->special == IEEE && a >= f->inf)
-        return a == f->inf ? sign * INFINITY : NAN;
-    if (f->special == NAN_ONLY && a == f->nan)
-        return NAN;
-    int e = (int)(a >> f->mbits);
-    double m = a & ((1u << f->mbits) - 1);
-    return sign * (e ? ldexp(m + (1 << f->mbits), e - f->bias - f->mbits) : ldexp(m, 1 - f->bias - f->mbits));
+    return 1u << (f->bits - 1);
 }
 
-static uint32_t small_encode(const struct small_float *f, double x, bool saturate)
+static double small_decode(const struct float_format *f, uint32_t bits)
 {
-    uint32_t sign = signbit(x) ? f->sign : 0;
+    uint32_t a = bits & (sign_bit(f) - 1);
+    double sign = bits & sign_bit(f) ? -1 : 1;
+    if (f->special == SPECIAL_FNUZ && bits == f->nan)
+        return NAN;
+    if (f->special == SPECIAL_IEEE && a >= f->overflow)
+        return a == f->overflow ? sign * INFINITY : NAN;
+    if (f->special == SPECIAL_FN && a == f->nan)
+        return NAN;
+    int e = (int)(a >> f->mantissa);
+    double m = a & ((1u << f->mantissa) - 1);
+    return sign * (e ? ldexp(m + (1 << f->mantissa), e - f->bias - (int)f->mantissa)
+                     : ldexp(m, 1 - f->bias - (int)f->mantissa));
+}
+
+static uint32_t small_encode(const struct float_format *f, double x, bool saturate)
+{
+    uint32_t sign = signbit(x) ? sign_bit(f) : 0;
     if (isnan(x))
-        return f->special == FNUZ || f->special == FINITE ? f->nan : sign | f->nan;
+        return f->special == SPECIAL_FNUZ || f->special == SPECIAL_NONE ? f->nan : sign | f->nan;
     x = fabs(x);
-    uint32_t over = saturate ? f->max : f->inf, code;
+    uint32_t over = saturate ? f->max : f->overflow, code;
     if (isinf(x)) {
         code = over;
     } else {
         int e, low = 1 - f->bias;
         frexp(x, &e);
         e = x > 0 && e - 1 > low ? e - 1 : low; /* zero has no exponent of its own */
-        /* at most mbits + 1 bits remain before the point; carrying into the exponent is what the sum does */
-        double q = nearbyint(ldexp(x, f->mbits - e));
-        code = e - low > 300 ? f->max + 1 : ((uint32_t)(e - low) << f->mbits) + (uint32_t)q;
+        /* one bit more than the mantissa has remains, at most, before the point; carrying into the exponent is what the
+         * sum does */
+        double q = nearbyint(ldexp(x, (int)f->mantissa - e));
+        code = e - low > 300 ? f->max + 1 : ((uint32_t)(e - low) << f->mantissa) + (uint32_t)q;
         if (code > f->max)
             code = over;
     }
-    if (f->special == FNUZ && (code == 0 || code == f->nan))
+    if (f->special == SPECIAL_FNUZ && (code == 0 || code == f->nan))
         return code;
     return sign | code;
 }
@@ -101,7 +102,7 @@ void elems_to_f64(enum elem elem, const void *src, double *dst, size_t n)
     case ELEM_F16:
     case ELEM_BF16:
         for (size_t i = 0; i < n; i++)
-            dst[i] = small_decode(&small_floats[elem], p16[i]);
+            dst[i] = small_decode(&float_formats[elem], p16[i]);
         return;
     case ELEM_F8E8M0:
         for (size_t i = 0; i < n; i++)
@@ -111,7 +112,7 @@ void elems_to_f64(enum elem elem, const void *src, double *dst, size_t n)
     }
     if (elem_class(elem) == 'F') {
         for (size_t i = 0; i < n; i++)
-            dst[i] = small_decode(&small_floats[elem], p8[i]);
+            dst[i] = small_decode(&float_formats[elem], p8[i]);
         return;
     }
     for (size_t at = 0; at < n; at += BLOCK) {
@@ -188,7 +189,7 @@ void elems_to_i64(enum elem elem, const void *src, int64_t *dst, size_t n)
 
 static void store_floats(enum elem elem, const double *src, void *dst, size_t n, bool saturate, const char *round)
 {
-    const struct small_float *f = &small_floats[elem];
+    const struct float_format *f = &float_formats[elem];
     if (elem == ELEM_F64 || elem == ELEM_C128) {
         memcpy(dst, src, n * sizeof *src);
     } else if (elem == ELEM_F32 || elem == ELEM_C64) {

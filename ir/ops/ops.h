@@ -18,6 +18,20 @@ enum elem {
 };
 const char *elem_name(enum elem);
 enum elem elem_by_name(const char *);        /* ELEM_NONE: unknown */
+/* Floats of less than 32 bits that have a sign. */
+enum float_special {
+    SPECIAL_IEEE, /* infinities and NaNs in the last exponent */
+    SPECIAL_FN, /* no infinity; all ones is NaN */
+    SPECIAL_FNUZ, /* no infinity, no negative zero: its code is the NaN */
+    SPECIAL_NONE /* finite numbers only */
+};
+struct float_format {
+    uint32_t bits, mantissa;
+    int32_t bias;
+    enum float_special special;
+    uint32_t max, overflow, nan; /* codes of the largest number, of what is beyond it, of a NaN */
+};
+extern const struct float_format float_formats[]; /* by enum elem; bits 0: no such float */
 enum elem elem_by_onnx(int32_t data_type);   /* TensorProto.DataType */
 int32_t elem_onnx(enum elem);
 uint32_t elem_size(enum elem);               /* bytes per element inside the graph */

@@ -289,7 +289,7 @@ static enum eval_status float_block(enum op op, enum elem elem, size_t n, double
         return EVAL_UNSUPPORTED;
     for (size_t i = 0; i < n; i++)
         r[i] = s->f1 ? s->f1(in[0][i]) : s->f2 ? s->f2(in[0][i], in[1][i]) : s->f3(in[0][i], in[1][i], in[2][i], elem);
-    if (elem == ELEM_F8E4M3FN || elem == ELEM_F8E5M2 || elem == ELEM_F8E4M3FNUZ || elem == ELEM_F8E5M2FNUZ) {
+    if (float_formats[elem].bits == 8) {
         /* arithmetic does not saturate: that is Cast's privilege */
         elems_convert(ELEM_F64, r, elem, out, n, false, "even");
     } else {

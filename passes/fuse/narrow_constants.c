@@ -18,10 +18,6 @@
 
 #define LEAST_SCALE 1e-30 /* of a channel of zeros */
 enum { GROUP = 32 };
-/* The largest number of a type that scales map to it. */
-#define MOST_I8 127
-#define MOST_F8 448
-#define MOST_I4 7
 
 /* The dims of the second operand that are summed over; their number, 0: it stays as it is. */
 static uint32_t summed_dims(const struct module *m, const struct node *n, int64_t axes[RANK_MAX])
@@ -56,17 +52,22 @@ static value_id largest(struct builder *b, value_id w, const int64_t *axes, uint
     return b_binary(b, OP_MAX, high, low);
 }
 
+/* w over the scale s, in the row's type; converting to a float rounds. */
+static value_id divided(struct builder *b, value_id w, value_id s, const struct weights_row *to)
+{
+    value_id q = b_binary(b, OP_DIV, w, s);
+    return b_convert(b, elem_class(to->elem) == 'F' ? q : b_unary(b, OP_ROUND, q), to->elem);
+}
+
 static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t n_axes)
 {
+    const struct weights_row *to = &weights_rows[m->weights_type == WEIGHTS_I4 ? WEIGHTS_I8 : m->weights_type];
     const struct node n = *graph_node(m->g, id);
     struct builder b = builder_before(m->g, id);
     value_id w = n.in[1];
     value_id most = largest(&b, w, axes, n_axes);
-    bool f8 = m->weights_type == WEIGHTS_F8;
-    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), f8 ? MOST_F8 : MOST_I8);
-    value_id q = b_binary(&b, OP_DIV, w, s);
-    q = f8 ? b_convert(&b, q, ELEM_F8E4M3FN) : b_convert(&b, b_unary(&b, OP_ROUND, q), ELEM_I8);
-    value_id in[2] = {n.in[0], b_convert(&b, q, ELEM_F32)};
+    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), to->most);
+    value_id in[2] = {n.in[0], b_convert(&b, divided(&b, w, s, to), ELEM_F32)};
     if (is_attention_product(m, id)) {
         graph_set_operand(m->g, id, 1, b_binary(&b, OP_MUL, in[1], s));
         return;
@@ -99,9 +100,9 @@ static void quantize_groups(struct module *m, node_id id, int32_t axis)
     groups[inner] = ex_const(x, GROUP);
     value_id by_group = b_reshape(&b, w, groups, rank + 1);
     value_id most = largest(&b, by_group, &inner, 1);
-    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), MOST_I4);
+    value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), weights_rows[WEIGHTS_I4].most);
     value_id spread = b_reshape(&b, b_broadcast(&b, s, groups, rank + 1), whole, rank);
-    value_id q = b_convert(&b, b_unary(&b, OP_ROUND, b_binary(&b, OP_DIV, w, spread)), ELEM_I4);
+    value_id q = divided(&b, w, spread, &weights_rows[WEIGHTS_I4]);
     value_id y = b_binary(&b, OP_MUL, b_convert(&b, q, ELEM_F32), spread);
     if (y.i)
         graph_set_operand(m->g, id, 1, y);

@@ -94,8 +94,8 @@ static enum elem elem_wanted(const struct module *m, node_id id)
 /* Of constants whose contraction stays in f32 (--weights-type). */
 static enum elem elem_stored(const struct module *m, const struct node *n)
 {
-    static const enum elem elems[] = {[WEIGHTS_BF16] = ELEM_BF16, [WEIGHTS_F16] = ELEM_F16, [WEIGHTS_I4] = ELEM_NONE};
-    return is_candidate(m, n) ? elems[m->weights_type] : ELEM_NONE;
+    const struct weights_row *w = &weights_rows[m->weights_type];
+    return !w->most && is_candidate(m, n) ? w->elem : ELEM_NONE;
 }
 
 /* v and, through its views, what it is made of are wanted: exact (elem NONE), or narrow. */

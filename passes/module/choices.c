@@ -58,9 +58,16 @@ void choice_refuse(const struct module *m, const struct choice *c, const char *w
     warn_at(m->ctx, (src_id){0}, "choose", "%s: %s", c->text, why);
 }
 
+const struct weights_row weights_rows[WEIGHTS_TYPES] = {
+    [WEIGHTS_AS_THEY_ARE] = {"auto", ELEM_NONE, 0},
+#define WEIGHTS(id, word, elem, most) [WEIGHTS_##id] = {word, ELEM_##elem, most},
+#include "passes/module/weights.def"
+};
+
 bool is_narrowed(const struct module *m)
 {
-    bool some = m->precision != PRECISION_F32 || m->weights_type == WEIGHTS_BF16 || m->weights_type == WEIGHTS_F16;
+    const struct weights_row *w = &weights_rows[m->weights_type];
+    bool some = m->precision != PRECISION_F32 || (w->elem && !w->most);
     for (uint32_t i = 0; i < m->choices.n; i++)
         some |= m->choices.data[i].key == CHOOSE_PRECISION;
     return some;

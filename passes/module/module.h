@@ -122,7 +122,18 @@ struct weight {
 /* The type to which the operands of contractions are rounded; F16_SUMS: to f16, and short sums may be f16, too. */
 enum precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16, PRECISION_F16_SUMS };
 /* The type in which constants that contractions read are stored, where their operands are not rounded. */
-enum weights_type { WEIGHTS_AS_THEY_ARE, WEIGHTS_BF16, WEIGHTS_F16, WEIGHTS_I8, WEIGHTS_F8, WEIGHTS_I4 };
+enum weights_type {
+    WEIGHTS_AS_THEY_ARE,
+#define WEIGHTS(id, ...) WEIGHTS_##id,
+#include "passes/module/weights.def"
+    WEIGHTS_TYPES
+};
+struct weights_row {
+    const char *word;
+    enum elem elem;
+    double most; /* 0: no scales */
+};
+extern const struct weights_row weights_rows[WEIGHTS_TYPES];
 enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
 /* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors

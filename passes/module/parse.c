@@ -177,7 +177,10 @@ static bool read_options(struct reader *r)
         m->precision = (enum precision)precision;
     }
     if (accept(r, "constants")) {
-        if (!read_choice(r, weights_words, WEIGHTS_I4 + 1, &constants))
+        const char *words[WEIGHTS_TYPES];
+        for (uint32_t i = 0; i < WEIGHTS_TYPES; i++)
+            words[i] = weights_rows[i].word;
+        if (!read_choice(r, words, WEIGHTS_TYPES, &constants))
             return false;
         m->weights_type = (enum weights_type)constants;
     }

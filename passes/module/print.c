@@ -20,7 +20,6 @@ const char *const kernel_words[KERNEL_HALO + 1] = {"map",     "reduce", "contrac
 const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "arena", "weights", "segment"};
 const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
 const char *const precision_words[PRECISION_F16_SUMS + 1] = {"f32", "bf16", "f16", "f16-sums"};
-const char *const weights_words[WEIGHTS_I4 + 1] = {"auto", "bf16", "f16", "i8", "f8", "i4"};
 const char *const choice_words[CHOOSE_LAST + 1] = {"tile",   "winograd", "chunk",    "split",
                                                    "layout", "store",    "precision"};
 
@@ -281,7 +280,7 @@ static void put_options(struct printer *p)
     if (m->precision)
         PUT(p, " precision %s", precision_words[m->precision]);
     if (m->weights_type)
-        PUT(p, " constants %s", weights_words[m->weights_type]);
+        PUT(p, " constants %s", weights_rows[m->weights_type].word);
     if (m->best != target_find(BEST_BY_DEFAULT))
         PUT(p, " for \"%s\"", m->best->name);
     if (m->matdot)
