@@ -2,7 +2,7 @@
  * How good the results are, tests/loop/test_math.c measures on samples.
  *
  *   test_math --every OP [STRIDE]     the machine code on every float (of which STRIDE takes some) against libm's
- * double: fails beyond the bound that docs/numerics.md states (make check-math)
+ * double: fails beyond the bound that docs/notes/accuracy.md states (make check-math)
  */
 #include <math.h>
 #include <setjmp.h>

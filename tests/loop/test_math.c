@@ -1,4 +1,4 @@
-/* The vector mathematics against libm: ULP bounds over sampled numbers (docs/numerics.md has the table), special
+/* The vector mathematics against libm: ULP bounds over sampled numbers (docs/notes/accuracy.md has the table), special
  * values, independence of lanes. MCC_EXHAUSTIVE=1 takes every float of the f32 functions of one operand. Reference:
  * double for f32, long double for f64. An ULP is the distance of floats at the exact result. */
 #include "loops.h"

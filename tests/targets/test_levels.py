@@ -1,4 +1,4 @@
-"""What docs/numerics.md says of CPU levels: which ones give the same bits, and how far others are apart."""
+"""What docs/notes/accuracy.md says of CPU levels: which ones give the same bits, and how far others are apart."""
 import platform
 
 import numpy as np
