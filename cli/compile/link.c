@@ -106,7 +106,8 @@ static void artifact_symbols(struct compilation *c, struct artifact *a)
     struct art_symbol *sym = NEW_ARRAY(&c->ctx->session, struct art_symbol, sym_count(x) + 1);
     for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i)) {
         const struct symbol *s = sym_get(x, i);
-        sym[a->n_sym++] = (struct art_symbol){s->name, s->lo, s->hi == INT64_MAX ? 0 : s->hi, s->divisor};
+        sym[a->n_sym++] = (struct art_symbol){s->name, s->given.lo, s->given.hi == INT64_MAX ? 0 : s->given.hi,
+                                              s->given.divisor};
     }
     a->sym = sym;
 }

@@ -136,7 +136,15 @@ static expr_id sym_mul(struct lat *l, expr_id a, expr_id b)
 }
 static expr_id sym_div(struct lat *l, expr_id a, expr_id b)
 {
-    return whole(l, a, b) ? ex_div(l->ex, a, b) : unknown;
+    if (whole(l, a, b))
+        return ex_div(l->ex, a, b);
+    if (ex_lo(l->ex, b) < 1 || !tame_sum(l, a) || ex_size(l->ex, a) > LATTICE_PARTS / 4)
+        return unknown;
+    expr_id zero = ex_const(l->ex, 0);   /* towards zero */
+    if (ex_lo(l->ex, a) > -ex_lo(l->ex, b))
+        return ex_div(l->ex, ex_max(l->ex, a, zero), b);
+    return ex_select(l->ex, ex_lt(l->ex, a, zero), ex_mulc(l->ex, ex_div(l->ex, ex_mulc(l->ex, a, -1), b), -1),
+                     ex_div(l->ex, a, b));
 }
 static expr_id sym_mod(struct lat *l, expr_id a, expr_id b)
 {

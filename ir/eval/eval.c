@@ -129,13 +129,20 @@ enum eval_status eval_result(struct eval *e, const struct node *n, uint32_t i, s
     return eval_tensor(e, out, t->elem, t->rank, dims);
 }
 
+static bool within(int64_t value, struct sym_bounds b)
+{
+    return value >= b.lo && value <= b.hi && value % (b.divisor > 0 ? b.divisor : 1) == 0;
+}
+
 static enum eval_status bind(struct eval *e, sym_id s, int64_t value, enum eval_status failure)
 {
     const struct symbol *sym = sym_get(e->ex, s);
-    if (value < sym->lo || value > sym->hi || value % (sym->divisor > 0 ? sym->divisor : 1) != 0)
+    const struct sym_bounds b = sym->given;
+    if (!within(value, b))
         return eval_fail(e, failure, "%s is %lld, which is not within %lld to %lld by %lld", sym->name,
-                         (long long)value, (long long)sym->lo, (long long)sym->hi, (long long)sym->divisor);
+                         (long long)value, (long long)b.lo, (long long)b.hi, (long long)b.divisor);
     e->sym[s.i] = value;
+    e->empty |= value >= sym->least && value < sym->filled;
     return EVAL_OK;
 }
 
@@ -350,6 +357,32 @@ enum eval_status eval_region(struct eval *e, region_id r)
     return EVAL_OK;
 }
 
+static enum eval_status check_sizes(struct eval *e)
+{
+    for (uint32_t i = 0; i < e->g->size_checks.n; i++) {
+        const struct size_check *c = &e->g->size_checks.data[i];
+        if (!within(e->sym[c->sym.i], c->bounds) && !(c->unless_empty && e->empty))
+            return eval_fail(e, (enum eval_status)c->code, "%s", c->text);
+    }
+    return EVAL_OK;
+}
+
+/* All outputs without a run: none has an element. */
+static enum eval_status eval_empty(struct eval *e)
+{
+    for (uint32_t i = 0; i < e->g->outputs.n; i++) {
+        value_id v = e->g->outputs.data[i].value;
+        const struct type *t = value_type(e->g, v);
+        int64_t dims[RANK_MAX];
+        struct tensor out;
+        for (int32_t k = 0; k < t->rank; k++)
+            TRY(eval_expr(e, t->dims[k], &dims[k]));
+        TRY(eval_tensor(e, &out, t->elem, t->rank, dims));
+        TRY(eval_set(e, v, &out));
+    }
+    return EVAL_OK;
+}
+
 enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, struct tensor **wanted, eval_watch *watch,
                                     void *user, struct arena *arena, const char **text)
 {
@@ -369,7 +402,9 @@ enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, st
             if (status != EVAL_OK && (pass || status != EVAL_SHAPE))
                 goto done;
         }
-    status = eval_region(&e, (region_id){1});
+    status = check_sizes(&e);
+    if (status == EVAL_OK)
+        status = e.empty ? eval_empty(&e) : eval_region(&e, (region_id){1});
 done:
     if (text)
         *text = e.text;

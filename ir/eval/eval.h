@@ -18,6 +18,7 @@ struct eval {
     void *user;
     int64_t *sym;                /* value by symbol */
     uint32_t n_sym;
+    bool empty;                  /* a symbol is so small that all outputs are */
     uint32_t *sym_owner;         /* by symbol: the value whose dims bind it, 0: none */
     uint32_t *value_sym;         /* by value id: first SYM_VALUE symbol that it defines, 0: none */
     uint32_t *next_sym;          /* by symbol: the next of the same value */

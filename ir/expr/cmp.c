@@ -11,7 +11,7 @@
 
 #include "ir/expr/internal.h"
 
-enum { PROOF_DEPTH = 4, PROOF_FUEL = 48, PROOF_SLOTS = 4096, LIST_MAX = 64, PRUNE_MAX = 8 };
+enum { PROOF_DEPTH = 4, PROOF_FUEL = 48, LIST_MAX = 64, PRUNE_MAX = 8 };
 
 /* Constants that go from one side of a comparison to the other, or out of a minimum, are smaller: a sum with a larger
  * one may leave the 64 bits that both sides fit into. */
@@ -205,6 +205,30 @@ static void sides(struct exprs *x, expr_id e, int64_t g, expr_id *plus, expr_id 
     poly_drop(&p);
 }
 
+/* gap without the atoms, each at least 1, that all its terms have: it is 0, or positive, where gap is. */
+static expr_id without_common(struct exprs *x, expr_id gap)
+{
+    struct view v;
+    expr_id atom, rest;
+    view_of(x, gap, &v);
+    if (!gap.i || v.c != 0 || v.n == 0)
+        return gap;
+    for (uint32_t k = 0; term_atom(x, v.e[0], k, &atom, &rest); k++) {
+        if (ex_lo(x, atom) < 1)
+            continue;
+        struct poly p;
+        poly_open(x, &p);
+        uint32_t i = 0;
+        for (expr_id left; i < v.n && (left = term_divide(x, v.e[i], atom)).i; i++)
+            poly_add(&p, left, v.coef[i]);
+        expr_id less = i == v.n ? poly_finish(&p) : (expr_id){0};
+        poly_drop(&p);
+        if (less.i)
+            return without_common(x, less);
+    }
+    return gap;
+}
+
 /* gap = b - a: a < b as K - 1 < gap's terms / g, K = ceil((1 - c) / g). None after an overflow. */
 static expr_id less_than(struct exprs *x, expr_id gap)
 {
@@ -241,7 +265,7 @@ expr_id ex_lt(struct exprs *x, expr_id a, expr_id b)
     if (expr_le(x, b, a))
         return ex_const(x, 0);
     attempt_begin(x);
-    expr_id e = attempt_end(x, less_than(x, ex_sub(x, b, a)));
+    expr_id e = attempt_end(x, less_than(x, without_common(x, ex_sub(x, b, a))));
     return e.i ? e : expr_intern2(x, EX_LT, a, b);
 }
 
@@ -305,7 +329,7 @@ expr_id ex_eq(struct exprs *x, expr_id a, expr_id b)
     if (expr_lt(x, a, b) || expr_lt(x, b, a))
         return ex_const(x, 0);
     attempt_begin(x);
-    expr_id gap = ex_sub(x, a, b), e = gap;
+    expr_id gap = without_common(x, ex_sub(x, a, b)), e = gap;
     if (gap.i)
         e = ex_is_const(x, gap, NULL) ? ex_const(x, ex_is(x, gap, 0)) : equal(x, gap);
     e = attempt_end(x, e);

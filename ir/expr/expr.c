@@ -13,7 +13,7 @@
 
 #include "ir/expr/internal.h"
 
-enum { TABLE_MIN = 1024, PROOFS = 4096 };
+enum { TABLE_MIN = 1024 };
 
 /* ---- arithmetic on bounds -------------------------------------------------------------------------- */
 
@@ -138,7 +138,7 @@ static void mod_bounds(const struct enode *a, const struct enode *b, int64_t *lo
     *div = gcd_i64(a->div, b->div);
 }
 
-static void expr_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo, int64_t *hi, int64_t *div)
+void expr_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo, int64_t *hi, int64_t *div)
 {
     const struct enode *a = k->n > 0 ? enode(x, k->arg[0]) : NULL;
     const struct enode *b = k->n > 1 ? enode(x, k->arg[1]) : NULL;
@@ -146,6 +146,12 @@ static void expr_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo
     *hi = INT64_MAX;
     *div = 1;
     switch (k->kind) {
+    case EX_CONST: *lo = *hi = k->c, *div = gcd_i64(k->c, 0); break;
+    case EX_SYM: {
+        const struct symbol *s = x->syms.data[k->sym.i];
+        *lo = s->lo, *hi = s->hi, *div = s->divisor;
+        break;
+    }
     case EX_SUM: sum_bounds(x, k, lo, hi, div); break;
     case EX_PROD: prod_bounds(x, k, lo, hi, div); break;
     case EX_DIV: div_bounds(a, b, lo, hi, div); break;
@@ -163,10 +169,13 @@ static void expr_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo
     default: break;
     }
     /* The next multiples of the divisor inside. */
-    if (*div > 1 && *lo > INT64_MIN + *div && *lo < INT64_MAX - *div)
+    if (k->n && *div > 1 && *lo > INT64_MIN + *div && *lo < INT64_MAX - *div)
         *lo = -floordiv_i64(-*lo, *div) * *div;
-    if (*div > 1 && *hi > INT64_MIN + *div && *hi < INT64_MAX)
+    if (k->n && *div > 1 && *hi > INT64_MIN + *div && *hi < INT64_MAX)
         *hi = floordiv_i64(*hi, *div) * *div;
+    /* A lower bound never says "plus infinity", an upper one never "minus infinity": that would absorb. */
+    *lo = min_i64(*lo, INT64_MAX - 1);
+    *hi = max_i64(*hi, INT64_MIN + 1);
 }
 
 /* ---- interning ------------------------------------------------------------------------------------------ */
@@ -189,7 +198,7 @@ static bool key_is(const struct enode *e, const struct ekey *k)
            (k->kind != EX_SUM || memcmp(e->coef, k->coef, k->n * sizeof *k->coef) == 0);
 }
 
-static void table_insert(struct exprs *x, uint32_t e)
+void expr_table_insert(struct exprs *x, uint32_t e)
 {
     uint32_t mask = x->table_size - 1;
     uint32_t at = (uint32_t)enode(x, (expr_id){e})->hash & mask;
@@ -205,7 +214,7 @@ static void table_grow(struct exprs *x)
     x->table_size *= 2;
     x->table = NEW_ARRAY(x->arena, uint32_t, x->table_size);
     for (uint32_t e = 1; e < x->n; e++)
-        table_insert(x, e);
+        expr_table_insert(x, e);
 }
 
 /* The largest magnitude that e has in networks that mean no harm, where five sizes of 2^12 make a product of 60 bits.
@@ -267,7 +276,7 @@ static expr_id enode_add(struct exprs *x, const struct ekey *k, const struct eno
             e->coef = arena_copy(x->arena, k->coef, k->n * sizeof *k->coef);
     }
     uint32_t id = x->n++;
-    table_insert(x, id);
+    expr_table_insert(x, id);
     if (x->n > x->table_size / 2)
         table_grow(x);
     return (expr_id){id};
@@ -288,20 +297,9 @@ expr_id expr_intern(struct exprs *x, const struct ekey *k)
     }
     struct enode e = {
         .kind = (uint8_t)k->kind, .n = k->n, .sym = k->sym, .c = k->c, .arg = k->arg, .coef = k->coef, .hash = hash};
-    if (k->kind == EX_CONST) {
-        e.lo = e.hi = k->c;
-        e.div = gcd_i64(k->c, 0);
-    } else if (k->kind == EX_SYM) {
-        const struct symbol *s = x->syms.data[k->sym.i];
-        e.lo = s->lo, e.hi = s->hi, e.div = s->divisor;
-    } else {
-        expr_bounds(x, k, &e.lo, &e.hi, &e.div);
-    }
+    expr_bounds(x, k, &e.lo, &e.hi, &e.div);
     if (e.lo == e.hi && k->kind != EX_CONST && e.lo != INT64_MIN && e.lo != INT64_MAX)
         return ex_const(x, e.lo);
-    /* A lower bound never says "plus infinity", an upper one never "minus infinity": that would absorb. */
-    e.lo = min_i64(e.lo, INT64_MAX - 1);
-    e.hi = max_i64(e.hi, INT64_MIN + 1);
     return enode_derive(x, &e) ? enode_add(x, k, &e) : (expr_id){0};
 }
 
@@ -335,7 +333,7 @@ struct exprs *exprs_new(struct context *ctx)
     x->table = NEW_ARRAY(x->arena, uint32_t, x->table_size);
     x->names = NEW_ARRAY(x->arena, uint32_t, x->names_size);
     x->scratch = NEW_ARRAY(x->arena, struct term, EXPR_SCRATCH);
-    x->proofs = NEW_ARRAY(x->arena, struct proof, PROOFS);
+    x->proofs = NEW_ARRAY(x->arena, struct proof, PROOF_SLOTS);
     VEC_PUSH(x->arena, &x->syms, NULL);
     VEC_PUSH(x->arena, &x->sym_exprs, (expr_id){0});
     return x;
@@ -393,7 +391,7 @@ void result_keep(struct exprs *x, const struct result *r, uint32_t cut)
 
 /* ---- symbols -------------------------------------------------------------------------------------------------- */
 
-static uint32_t name_slot(const struct exprs *x, const char *name)
+uint32_t expr_name_slot(const struct exprs *x, const char *name)
 {
     uint32_t mask = x->names_size - 1;
     uint32_t at = (uint32_t)hash_bytes(name, strlen(name)) & mask;
@@ -404,7 +402,7 @@ static uint32_t name_slot(const struct exprs *x, const char *name)
 
 sym_id expr_find_sym(const struct exprs *x, const char *name)
 {
-    return (sym_id){x->names[name_slot(x, name)]};
+    return (sym_id){x->names[expr_name_slot(x, name)]};
 }
 
 static void names_grow(struct exprs *x)
@@ -412,7 +410,7 @@ static void names_grow(struct exprs *x)
     x->names_size *= 2;
     x->names = NEW_ARRAY(x->arena, uint32_t, x->names_size);
     for (uint32_t s = 1; s < x->syms.n; s++)
-        x->names[name_slot(x, x->syms.data[s]->name)] = s;
+        x->names[expr_name_slot(x, x->syms.data[s]->name)] = s;
 }
 
 /* A name in use, or none, gets a number. */
@@ -430,7 +428,14 @@ static const char *name_unique(struct exprs *x, const char *name)
 sym_id sym_new(struct exprs *x, enum sym_kind kind, const char *name, int64_t lo, int64_t hi)
 {
     struct symbol *s = NEW(x->arena, struct symbol);
-    *s = (struct symbol){.kind = kind, .name = name_unique(x, name), .lo = lo, .hi = hi, .divisor = 1};
+    *s = (struct symbol){.kind = kind,
+                         .name = name_unique(x, name),
+                         .lo = lo,
+                         .hi = hi,
+                         .divisor = 1,
+                         .given = {lo, hi, 1},
+                         .least = lo,
+                         .filled = lo};
     VEC_PUSH(x->arena, &x->syms, s);
     VEC_PUSH(x->arena, &x->sym_exprs, (expr_id){0});
     uint32_t id = x->syms.n - 1;
@@ -439,7 +444,7 @@ sym_id sym_new(struct exprs *x, enum sym_kind kind, const char *name, int64_t lo
     else
         x->first_sym[kind] = (sym_id){id};
     x->last_sym[kind] = (sym_id){id};
-    x->names[name_slot(x, s->name)] = id;
+    x->names[expr_name_slot(x, s->name)] = id;
     if (x->syms.n > x->names_size / 2)
         names_grow(x);
     return (sym_id){id};
@@ -474,23 +479,6 @@ expr_id ex_sym(struct exprs *x, sym_id s)
         return e;
     }
     return *known;
-}
-
-void sym_narrow(struct exprs *x, sym_id sym, int64_t lo, int64_t hi, int64_t divisor)
-{
-    struct symbol *s = sym_get(x, sym);
-    s->lo = max_i64(s->lo, lo);
-    s->hi = min_i64(s->hi, hi);
-    s->divisor = divisor;
-    expr_id *known = &x->sym_exprs.data[sym.i];
-    if (!known->i)
-        return;
-    struct enode *e = &x->chunks.data[known->i / CHUNK][known->i % CHUNK];
-    e->lo = min_i64(s->lo, INT64_MAX - 1);
-    e->hi = max_i64(s->hi, INT64_MIN + 1);
-    e->div = divisor;
-    if (s->lo == s->hi)
-        *known = ex_const(x, s->lo);
 }
 
 /* ---- queries ---------------------------------------------------------------------------------------------------- */

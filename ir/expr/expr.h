@@ -45,21 +45,29 @@ enum sym_kind {
     SYM_KINDS
 };
 
+/* Multiples of divisor within [lo, hi]. */
+struct sym_bounds {
+    int64_t lo, hi, divisor;
+};
 struct symbol {
     enum sym_kind kind;
     const char *name;          /* unique in the context; what the printer shows */
     int64_t lo, hi, divisor;   /* interval and divisibility; divisor >= 1 */
-    bool room;                 /* memory has room for hi of them, and hi stays: n<=hi of an input specification */
-    expr_id bound;             /* provable upper bound in other symbols, or {0} */
-    uint32_t value, elem;      /* SYM_VALUE: value_id.i and flat element that defines it; elem
+    struct sym_bounds
+        given;   /* what the artifact says that it takes; graph.size_checks refuse some of it with reasons */
+    int64_t least, filled; /* from least to filled - 1 every output is empty, and nothing is computed: only a run above
+                            * has to keep to the bounds. filled = least: no such case */
+    bool room; /* memory has room for hi of them, and hi stays: n<=hi of an input specification */
+    expr_id bound; /* provable upper bound in other symbols, or {0} */
+    uint32_t value, elem; /* SYM_VALUE: value_id.i and flat element that defines it; elem
                            * UINT32_MAX: it is a dim of that value */
-    sym_id next;               /* the next of its kind (sym_next) */
+    sym_id next; /* the next of its kind (sym_next) */
 };
 
 /* A context with its index expressions; context_free (ir/base/base.h) gives it back. NULL when memory ends. */
 struct context *context_new(void);
 struct exprs *exprs_new(struct context *);
-uint32_t ex_count(const struct exprs *);    /* ids given so far are below this */
+uint32_t ex_count(const struct exprs *); /* ids given so far are below this */
 
 sym_id sym_new(struct exprs *, enum sym_kind, const char *name, int64_t lo, int64_t hi);
 /* Narrow lo/hi/divisor before the symbol is used in expressions; one whose lo == hi is a constant from then on. */

@@ -13,6 +13,7 @@ enum {
     ASSUME_SIZE_MAX = 400,     /* arms of a choice up to which its condition is made use of in them */
     DISTRIBUTE_MAX = 64,       /* terms up to which a product of sums is multiplied out */
     RESULTS = 1 << 14,         /* of operations that are remembered */
+    PROOF_SLOTS = 1 << 12,     /* of proofs that are */
     EXPR_SCRATCH = 1 << 15,    /* terms of all sums under construction at a time */
     SMALL = 64,                /* constants that are found without a look at the table */
     CHUNK = 1024
@@ -90,6 +91,11 @@ struct ekey {
 expr_id expr_intern(struct exprs *, const struct ekey *);
 expr_id expr_intern2(struct exprs *, enum expr_kind, expr_id, expr_id);
 sym_id expr_find_sym(const struct exprs *, const char *name);
+/* Interval and divisibility that follow from the operands, or from the symbol. */
+void expr_bounds(const struct exprs *, const struct ekey *, int64_t *lo, int64_t *hi, int64_t *div);
+/* Node e into the table of nodes; the place of a name in that of symbols. */
+void expr_table_insert(struct exprs *, uint32_t e);
+uint32_t expr_name_slot(const struct exprs *, const char *name);
 
 /* An overflow, or an expression past the limits. Outside of an attempt it unwinds with FAIL_LIMIT. Inside of one the
  * result is none, {0}: no number, and absorbing, since every operation on none gives none. A predicate of none is

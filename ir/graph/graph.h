@@ -123,6 +123,16 @@ struct port {
     const struct type *declared;
     value_id value;
 };
+/* What the plan checks of a symbol before anything runs: code, text and src are those of the check that it stands for.
+ * The symbol's own bounds have it already. */
+struct size_check {
+    sym_id sym;
+    struct sym_bounds bounds;
+    bool unless_empty;           /* it need not hold for a run of which all outputs are empty (symbol.filled) */
+    int64_t code;
+    src_id src;
+    const char *text;
+};
 struct model_function {          /* imported form: ModelProto.functions */
     const char *domain, *name, *overload;
     region_id body;
@@ -142,6 +152,7 @@ struct graph {
     VEC(struct value) values;    /* [0] unused */
     VEC(struct region) regions;  /* [0] unused; [1] top */
     VEC(struct port) inputs, outputs;        /* of the top region, in the file's order */
+    VEC(struct size_check) size_checks;
     VEC(struct model_function) functions;
     VEC(struct opset) opsets;                /* domain "" for ai.onnx */
     VEC(struct meta {

@@ -240,6 +240,15 @@ static bool read_bound(struct reader *r, int64_t *out)
     return read_int(r, out);
 }
 
+/* [lo, hi] / divisor, which is 1 where it is left out. */
+static bool read_bounds(struct reader *r, struct sym_bounds *b)
+{
+    b->divisor = 1;
+    return read_expect(r, "[") && read_bound(r, &b->lo) && read_expect(r, ",") && read_bound(r, &b->hi) &&
+           read_expect(r, "]") && (!read_accept(r, "/") || read_int(r, &b->divisor)) &&
+           ((b->lo <= b->hi && b->divisor >= 1) || read_fail(r, "an empty range"));
+}
+
 static bool read_symbol(struct reader *r)
 {
     static const char *const kinds[] = {[SYM_SHAPE] = "shape", [SYM_VALUE] = "value", [SYM_LOOP] = "loop"};
@@ -250,25 +259,37 @@ static bool read_symbol(struct reader *r)
     uint32_t kind = 0;
     while (kind < COUNT_OF(kinds) && strcmp(kinds[kind], word) != 0)
         kind++;
-    int64_t lo, hi, divisor = 1;
+    struct sym_bounds b, given;
     if (kind == COUNT_OF(kinds))
         return read_fail(r, "a symbol is a shape, a value or a loop");
-    if (!read_expect(r, "[") || !read_bound(r, &lo) || !read_expect(r, ",") || !read_bound(r, &hi) ||
-        !read_expect(r, "]") || (read_accept(r, "/") && !read_int(r, &divisor)))
+    if (!read_bounds(r, &b))
         return false;
-    if (lo > hi || divisor < 1 || !*name)
-        return read_fail(r, "the symbol has no name or an empty range");
+    given = b;
+    if (read_accept(r, "given") && !read_bounds(r, &given))
+        return false;
+    struct sym_bounds empty = {b.lo, b.lo - (b.lo != INT64_MIN), 1};
+    bool has_case = read_accept(r, "empty");
+    if (has_case && !read_bounds(r, &empty))
+        return false;
+    if (!*name || (has_case && (kind != SYM_SHAPE || empty.lo < 0 || empty.hi >= b.lo)))
+        return read_fail(r, "the symbol has no name, or an empty case within its bounds");
+    const int64_t filled = has_case ? empty.hi + 1 : b.lo;
     bool room = read_accept(r, "room");
-    if (room && (kind != SYM_SHAPE || hi > INT32_MAX))
+    if (room && (kind != SYM_SHAPE || b.hi > INT32_MAX))
         return read_fail(r, "only a shape of at most 2147483647 can have room");
     sym_id known = sym_find(r->x, name);
     if (!known.i) {
-        known = sym_new(r->x, (enum sym_kind)kind, name, lo, hi);
-        sym_get(r->x, known)->divisor = divisor;
-        sym_get(r->x, known)->room = room;
+        known = sym_new(r->x, (enum sym_kind)kind, name, b.lo, b.hi);
+        struct symbol *s = sym_get(r->x, known);
+        s->divisor = b.divisor;
+        s->room = room;
+        s->given = given;
+        s->least = empty.lo;
+        s->filled = filled;
     }
     const struct symbol *s = sym_get(r->x, known);
-    if (s->kind != (enum sym_kind)kind || s->lo != lo || s->hi != hi || s->divisor != divisor || s->room != room)
+    if (s->kind != (enum sym_kind)kind || s->lo != b.lo || s->hi != b.hi || s->divisor != b.divisor ||
+        s->room != room || s->least != empty.lo || s->filled != filled || memcmp(&s->given, &given, sizeof given) != 0)
         return read_fail(r, "the symbol is declared otherwise already");
     return true;
 }
@@ -332,6 +353,21 @@ static bool read_source(struct reader *r)
             *all[i] = arena_strdup(&r->ctx->session, *all[i]);
     src_id id = source_add(r->ctx, s);
     VEC_PUSH(&r->g->arena, &r->srcs, id);
+    return true;
+}
+
+/* check "NAME" BOUNDS [unless empty] CODE "text" [@source] */
+static bool read_size_check(struct reader *r)
+{
+    struct size_check c = {0};
+    const char *name = read_string(r, NULL);
+    c.sym = name ? sym_find(r->x, name) : (sym_id){0};
+    if (!c.sym.i)
+        return read_fail(r, "the symbol is not declared above");
+    if (!read_bounds(r, &c.bounds) || (read_accept(r, "unless") && !(c.unless_empty = read_expect(r, "empty"))) ||
+        !read_int(r, &c.code) || !(c.text = read_string(r, NULL)) || !read_src(r, &c.src))
+        return false;
+    VEC_PUSH(&r->g->arena, &r->g->size_checks, c);
     return true;
 }
 
@@ -431,13 +467,13 @@ static bool read_statement(struct reader *r)
     } statements[] = {
         {"opset", read_graph_opset}, {"meta", read_meta},    {"symbol", read_symbol},     {"bound", read_symbol_bound},
         {"source", read_source},     {"region", read_body},  {"function", read_function}, {"input", read_input},
-        {"output", read_output},     {"bind", read_binding},
+        {"output", read_output},     {"bind", read_binding}, {"check", read_size_check},
     };
     const char *word = read_word(r);
     for (size_t i = 0; i < COUNT_OF(statements); i++)
         if (strcmp(statements[i].word, word) == 0)
             return statements[i].read(r);
-    return read_fail(r, "expected opset, meta, symbol, bound, source, function, region, input, output or bind");
+    return read_fail(r, "expected opset, meta, symbol, bound, source, function, region, input, output, bind or check");
 }
 
 static bool read_graph(struct reader *r)

@@ -79,6 +79,14 @@ static void meet_attr(struct printer *p, const struct attr *a)
         meet_type(p, a->u.type);
 }
 
+static void meet_src(struct printer *p, src_id src)
+{
+    if (!src.i || p->src_number[src.i])
+        return;
+    VEC_PUSH(p->out->arena, &p->srcs, src);
+    p->src_number[src.i] = ++p->n_srcs;
+}
+
 /* Recursion over regions is bounded by graph_region. */
 static void meet_region(struct printer *p, region_id r)
 {
@@ -93,12 +101,17 @@ static void meet_region(struct printer *p, region_id r)
             meet_value(p, node->out[k]);
         for (uint32_t k = 0; k < node->n_attr; k++)
             meet_attr(p, &node->attr[k]);
-        if (node->src.i && !p->src_number[node->src.i]) {
-            VEC_PUSH(p->out->arena, &p->srcs, node->src);
-            p->src_number[node->src.i] = ++p->n_srcs;
-        }
+        meet_src(p, node->src);
         for (uint32_t k = 0; k < node->n_region; k++)
             meet_region(p, node->region[k]);
+    }
+}
+
+static void meet_checks(struct printer *p)
+{
+    for (uint32_t i = 0; i < p->g->size_checks.n; i++) {
+        meet_src(p, p->g->size_checks.data[i].src);
+        p->sym_used[p->g->size_checks.data[i].sym.i] = true;
     }
 }
 
@@ -386,6 +399,17 @@ static void put_bound(struct printer *p, int64_t v)
         PUT(p, "%lld", (long long)v);
 }
 
+static void put_bounds(struct printer *p, struct sym_bounds b)
+{
+    PUT(p, " [");
+    put_bound(p, b.lo);
+    PUT(p, ", ");
+    put_bound(p, b.hi);
+    PUT(p, "]");
+    if (b.divisor != 1)
+        PUT(p, " / %lld", (long long)b.divisor);
+}
+
 static void put_symbols(struct printer *p)
 {
     static const char *const kinds[] = {[SYM_SHAPE] = "shape", [SYM_VALUE] = "value", [SYM_LOOP] = "loop"};
@@ -395,13 +419,15 @@ static void put_symbols(struct printer *p)
         const struct symbol *sym = sym_get(p->x, (sym_id){s});
         PUT(p, "symbol ");
         put_name(p, sym->name);
-        PUT(p, " %s [", kinds[sym->kind]);
-        put_bound(p, sym->lo);
-        PUT(p, ", ");
-        put_bound(p, sym->hi);
-        PUT(p, "]");
-        if (sym->divisor != 1)
-            PUT(p, " / %lld", (long long)sym->divisor);
+        PUT(p, " %s", kinds[sym->kind]);
+        put_bounds(p, (struct sym_bounds){sym->lo, sym->hi, sym->divisor});
+        const struct sym_bounds g = sym->given;
+        if (g.lo != sym->lo || g.hi != sym->hi || g.divisor != sym->divisor) {
+            PUT(p, " given");
+            put_bounds(p, g);
+        }
+        if (sym->least < sym->filled)
+            PUT(p, " empty [%lld, %lld]", (long long)sym->least, (long long)sym->filled - 1);
         PUT(p, sym->room ? " room\n" : "\n");
     }
     for (uint32_t s = 1; s <= p->n_syms; s++) {
@@ -457,6 +483,21 @@ static void put_sources(struct printer *p)
     }
 }
 
+static void put_size_checks(struct printer *p)
+{
+    for (uint32_t i = 0; i < p->g->size_checks.n; i++) {
+        const struct size_check *c = &p->g->size_checks.data[i];
+        PUT(p, "check ");
+        put_name(p, sym_get(p->x, c->sym)->name);
+        put_bounds(p, c->bounds);
+        PUT(p, "%s %lld ", c->unless_empty ? " unless empty" : "", (long long)c->code);
+        put_name(p, c->text);
+        if (c->src.i)
+            PUT(p, " @%u", p->src_number[c->src.i]);
+        PUT(p, "\n");
+    }
+}
+
 static void put_functions(struct printer *p)
 {
     for (uint32_t i = 0; i < p->g->functions.n; i++) {
@@ -504,6 +545,7 @@ static void meet_graph(struct printer *p)
         if (g->functions.data[i].body.i)
             meet_region(p, g->functions.data[i].body);
     meet_region(p, (region_id){1});
+    meet_checks(p);
     for (uint32_t i = 0; i < g->inputs.n; i++)
         meet_type(p, g->inputs.data[i].declared);
     for (uint32_t i = 0; i < g->outputs.n; i++)
@@ -549,6 +591,7 @@ void graph_print(const struct graph *g, struct strbuf *out, bool full)
     }
     put_symbols(&p);
     put_sources(&p);
+    put_size_checks(&p);
     put_functions(&p);
     put_region(&p, (region_id){1}, 0);
     PUT(&p, "\n");

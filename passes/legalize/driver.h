@@ -73,6 +73,11 @@ struct rolled {
     uint32_t turn; /* legalizer.loop_turn */
     int64_t trips;
 };
+/* What has been learned of the sizes: for graph.size_checks. */
+struct learned {
+    struct arena *arena;
+    VEC(struct size_check) checks;
+};
 struct legalizer {
     struct context *ctx;
     const struct graph *from;
@@ -104,6 +109,13 @@ struct legalizer {
     uint32_t fork_looks; /* nodes looked at for what depends on forks */
 };
 
+/* Narrows the symbols of the inputs' dims to what every run of the legal graph checks: true when some got narrower. */
+bool facts_learn(struct graph *, struct learned *);
+/* Gives symbols with sizes for which all outputs are empty a case of their own (symbol.filled), where that is worth it.
+ * NULL: there are none; else what empties_hold compares a graph with that was made since. */
+struct empties *empties_find(struct graph *);
+/* Are the outputs' dims in this graph those of that one also where symbols are below their bounds? */
+bool empties_hold(struct graph *, const struct empties *, const struct learned *);
 void node_walk(struct legalizer *, const struct node *);
 void node_poison(struct legalizer *, const struct node *);
 bool walk_region(struct legalizer *, region_id);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/expr/facts.h"
 #include "passes/legalize/driver.h"
 
 /* ---- liveness -------------------------------------------------------------------------------------------- */
@@ -430,23 +431,51 @@ static bool input_type(struct legalizer *lg, const struct port *p, const struct 
     return true;
 }
 
-static bool inputs_create(struct legalizer *lg)
+/* The types of the inputs, as the file and the options say; dims that neither names get symbols. NULL after an error.
+ */
+static struct type *inputs_settle(struct context *ctx, const struct graph *from, const struct legalize_options *options)
 {
-    bool ok = enter_specs(lg);
+    struct legalizer lg = {.ctx = ctx, .from = from, .options = options, .arena = &ctx->session};
+    struct type *types = NEW_ARRAY(lg.arena, struct type, from->inputs.n + 1);
+    bool ok = enter_specs(&lg);
+    for (uint32_t i = 0; i < from->inputs.n; i++)
+        ok &= input_type(&lg, &from->inputs.data[i], lg.spec[i], &types[i]);
+    return ok ? types : NULL;
+}
+
+/* A symbol may have got a value since (facts_learn). */
+static struct type type_renew(struct legalizer *lg, struct type t)
+{
+    expr_id *dims = NEW_ARRAY(lg->arena, expr_id, t.kind == TYPE_TENSOR && t.rank > 0 ? t.rank : 1);
+    for (int32_t d = 0; t.kind == TYPE_TENSOR && d < t.rank; d++) {
+        sym_id s = ex_as_sym(lg->ctx->exprs, t.dims[d]);
+        dims[d] = s.i ? ex_sym(lg->ctx->exprs, s) : t.dims[d];
+    }
+    if (t.kind == TYPE_TENSOR)
+        t.dims = dims;
+    return t;
+}
+
+static const struct type *declared_renew(struct legalizer *lg, const struct type *declared)
+{
+    if (!declared || declared->kind != TYPE_TENSOR || declared->rank <= 0)
+        return declared;
+    struct type *t = NEW(lg->arena, struct type);
+    *t = type_renew(lg, *declared);
+    return t;
+}
+
+static void inputs_create(struct legalizer *lg, const struct type *types)
+{
     for (uint32_t i = 0; i < lg->from->inputs.n; i++) {
         const struct port *p = &lg->from->inputs.data[i];
-        struct type type;
-        if (!input_type(lg, p, lg->spec[i], &type)) {
-            ok = false;
-            continue;
-        }
-        value_id v = graph_param(lg->to, lg->b.region, type, p->name);
-        struct port port = {.name = arena_strdup(lg->arena, p->name), .value = v, .declared = p->declared};
+        value_id v = graph_param(lg->to, lg->b.region, type_renew(lg, types[i]), p->name);
+        struct port port = {
+            .name = arena_strdup(lg->arena, p->name), .value = v, .declared = declared_renew(lg, p->declared)};
         VEC_PUSH(lg->arena, &lg->to->inputs, port);
         if (p->value.i)
             lg->map[p->value.i] = lowered_value(v);
     }
-    return ok;
 }
 
 /* true when poison reached no output. */
@@ -462,7 +491,8 @@ static bool outputs_create(struct legalizer *lg)
             ok = false;
             continue;
         }
-        struct port port = {.name = arena_strdup(lg->arena, p->name), .value = v, .declared = declared};
+        struct port port = {
+            .name = arena_strdup(lg->arena, p->name), .value = v, .declared = declared_renew(lg, declared)};
         VEC_PUSH(lg->arena, &lg->to->outputs, port);
         graph_add_result(lg->to, lg->b.region, v);
     }
@@ -481,7 +511,8 @@ static void model_facts_copy(const struct graph *from, struct graph *to)
         VEC_PUSH(&to->arena, &to->metadata, from->metadata.data[i]);
 }
 
-struct graph *legalize(struct context *ctx, struct graph *imported, const struct legalize_options *options)
+static struct graph *legalize_once(struct context *ctx, const struct graph *imported,
+                                   const struct legalize_options *options, const struct type *inputs)
 {
     struct legalizer lg = {.ctx = ctx, .from = imported, .options = options};
     lg.to = graph_new(ctx);
@@ -492,7 +523,8 @@ struct graph *legalize(struct context *ctx, struct graph *imported, const struct
     lg.waits = NEW_ARRAY(lg.arena, uint32_t, imported->nodes.n);
     model_facts_copy(imported, lg.to);
     mark_live(&lg);
-    bool ok = last_possible(&lg) && inputs_create(&lg) && walk_region(&lg, (region_id){1});
+    inputs_create(&lg, inputs);
+    bool ok = last_possible(&lg) && walk_region(&lg, (region_id){1});
     ok = ok && outputs_create(&lg);
     if (!ok)
         legalize_report(&lg);
@@ -503,4 +535,97 @@ struct graph *legalize(struct context *ctx, struct graph *imported, const struct
     lg.to->legal = true;
     graph_sweep(lg.to);
     return lg.to;
+}
+
+/* Rounds in which what the graph checks narrows its symbols: a fact may be what shows the next. */
+enum { ROUNDS_MAX = 6 };
+
+/* The symbols as they were, and what has been made since. */
+struct start {
+    struct context *ctx;
+    const struct graph *imported;
+    const struct legalize_options *options;
+    const struct type *inputs;
+    struct exprs_mark exprs;
+    struct diag_mark diags;
+    struct symbol *syms;
+    struct learned learned;
+    uint32_t n_learned;
+};
+
+static void symbols_save(struct start *s)
+{
+    s->n_learned = s->learned.checks.n;
+    for (uint32_t i = 1; i < s->exprs.syms; i++)
+        s->syms[i] = *sym_get(s->ctx->exprs, (sym_id){i});
+}
+
+static void symbols_restore(struct start *s)
+{
+    s->learned.checks.n = s->n_learned;
+    for (uint32_t i = 1; i < s->exprs.syms; i++)
+        *sym_get(s->ctx->exprs, (sym_id){i}) = s->syms[i];
+}
+
+static struct graph *start_over(const struct start *s, struct graph *g)
+{
+    graph_free(g);
+    diag_drop(s->ctx, &s->diags);
+    exprs_rewind(s->ctx->exprs, s->exprs);
+    return legalize_once(s->ctx, s->imported, s->options, s->inputs);
+}
+
+static struct graph *rounds(struct start *s, struct graph *g)
+{
+    for (int round = 1; g && round < ROUNDS_MAX && facts_learn(g, &s->learned); round++)
+        g = start_over(s, g);
+    return g;
+}
+
+/* Gives sizes without anything to compute a case of their own, unless that changes what the outputs' dims are then. */
+static struct graph *empties_apart(struct start *s, struct graph *g)
+{
+    symbols_save(s);
+    const struct empties *e = empties_find(g);
+    if (!e)
+        return g;
+    g = rounds(s, start_over(s, g));
+    if (g && empties_hold(g, e, &s->learned))
+        return g;
+    symbols_restore(s);
+    return start_over(s, g);
+}
+
+/* A symbol that has one value is a constant by now, and the input's row in the artifact's table says which. */
+static void checks_enter(const struct start *s, struct graph *g)
+{
+    for (uint32_t i = 0; i < s->learned.checks.n; i++) {
+        struct size_check c = s->learned.checks.data[i];
+        const struct symbol *sym = sym_get(s->ctx->exprs, c.sym);
+        if (sym->lo < sym->hi)
+            VEC_PUSH(&g->arena, &g->size_checks, c);
+    }
+}
+
+struct graph *legalize(struct context *ctx, struct graph *imported, const struct legalize_options *options)
+{
+    struct start start = {.ctx = ctx, .imported = imported, .options = options, .learned.arena = &ctx->session};
+    start.inputs = inputs_settle(ctx, imported, options);
+    start.exprs = exprs_mark(ctx->exprs);
+    start.diags = diag_mark(ctx);
+    start.syms = NEW_ARRAY(&ctx->session, struct symbol, start.exprs.syms + 1);
+    symbols_save(&start);
+    struct graph *g = start.inputs ? legalize_once(ctx, imported, options, start.inputs) : NULL;
+    if (!g)
+        return NULL;
+    g = rounds(&start, g);
+    if (g) {
+        g = empties_apart(&start, g);
+    } else { /* the facts exclude each other: no run gets through, and each says why */
+        symbols_restore(&start);
+        g = start_over(&start, NULL);
+    }
+    if (g)
+        checks_enter(&start, g);
+    return g;
 }

@@ -449,6 +449,43 @@ static void ports_pack(struct prog *p, const lreg *packed)
     }
 }
 
+/* Is a symbol so small that all outputs are empty? {0}: no run has that. */
+static lreg outputs_empty(struct prog *p)
+{
+    lreg any = {0};
+    for (sym_id id = sym_next(p->x, SYM_SHAPE, (sym_id){0}); id.i; id = sym_next(p->x, SYM_SHAPE, id)) {
+        const struct symbol *s = sym_get(p->x, id);
+        if (s->least == s->filled)
+            continue;
+        lreg below = op2(p, L_LT, sym_lreg(p, id), prog_const(p, s->filled));
+        any = any.i ? op2(p, L_OR, any, below) : below;
+    }
+    return any;
+}
+
+/* All that a run does. Where outputs are empty that is nothing. */
+static void program_body(struct prog *p)
+{
+    lreg *packed = NEW_ARRAY(p->arena, lreg, p->g->outputs.n + 1), empty = outputs_empty(p);
+    lblock outer = p->block, body = empty.i ? lf_block(p->f) : outer;
+    p->block = body;
+    ports_unpack(p, packed);
+    for (uint32_t k = 0; k < p->g->inputs.n; k++)
+        prog_bind_elements(p, p->g->inputs.data[k].value);
+    prog_region(p, (region_id){1});
+    ports_pack(p, packed);
+    prog_output_handles(p);
+    p->block = outer;
+    if (!empty.i)
+        return;
+    struct lstmt *s = lf_stmt(p->f, outer, L_IF);
+    s->type = INDEX;
+    s->in = lf_lregs(p->f, &empty, 1);
+    s->n_in = 1;
+    s->block[0] = lf_block(p->f);
+    s->block[1] = body;
+}
+
 static bool program(struct module *m, const char *suffix)
 {
     struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .suffix = suffix, .block = {1}};
@@ -472,13 +509,7 @@ static bool program(struct module *m, const char *suffix)
     p.arena_base = lf_arg(p.f, bytes, LARG_IN | LARG_OUT, 64, "arena");
     p.weights_base = lf_arg(p.f, bytes, LARG_IN, 64, "weights");
     bind_shape_symbols(&p);
-    lreg *packed = NEW_ARRAY(m->arena, lreg, m->g->outputs.n + 1);
-    ports_unpack(&p, packed);
-    for (uint32_t k = 0; k < m->g->inputs.n; k++)
-        prog_bind_elements(&p, m->g->inputs.data[k].value);
-    prog_region(&p, (region_id){1});
-    ports_pack(&p, packed);
-    prog_output_handles(&p);
+    program_body(&p);
     m->program = p.f;
     lf_tidy(p.f);
     return !p.failed && lf_finish(p.f);
@@ -522,10 +553,49 @@ static void plan_check(struct prog *p, lreg dims)
     }
 }
 
+static void plan_check_size(struct prog *p, const struct size_check *c, lreg holds, lreg empty)
+{
+    holds = c->unless_empty && empty.i ? op2(p, L_OR, empty, holds) : holds;
+    prog_check(p, holds, (int32_t)c->code, c->src.i, c->text);
+}
+
+/* What the symbols' bounds hold beyond those that the artifact gives: the reasons are the model's. */
+static void plan_check_sizes(struct prog *p, lreg empty)
+{
+    for (uint32_t i = 0; i < p->g->size_checks.n; i++) {
+        const struct size_check *c = &p->g->size_checks.data[i];
+        const struct sym_bounds given = sym_get(p->x, c->sym)->given, b = c->bounds;
+        lreg v = sym_lreg(p, c->sym);
+        if (b.lo > given.lo)
+            plan_check_size(p, c, op2(p, L_LE, prog_const(p, b.lo), v), empty);
+        if (b.hi < given.hi)
+            plan_check_size(p, c, op2(p, L_LE, v, prog_const(p, b.hi)), empty);
+        if (b.divisor > given.divisor)
+            plan_check_size(p, c, op2(p, L_EQ, op2(p, L_FLOORMOD, v, prog_const(p, b.divisor)), prog_const(p, 0)),
+                            empty);
+    }
+}
+
 static void plan_store(struct prog *p, lreg out, uint32_t *at, lreg v)
 {
     lreg in[3] = {out, prog_const(p, (*at)++), v};
     lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
+}
+
+/* Bytes of the arena: for sizes within the bounds of the symbols, which alone it is for. */
+static lreg plan_arena(struct prog *p, lreg empty)
+{
+    expr_id bytes = ex_addc(p->x, p->m->arena_bytes, p->m->shared_bytes);
+    uint32_t bound = p->syms.n;
+    if (!empty.i)
+        return prog_index(p, bytes);
+    for (sym_id s = sym_next(p->x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p->x, SYM_SHAPE, s))
+        if (sym_get(p->x, s)->least < sym_get(p->x, s)->filled)
+            prog_bind(p, s, op2(p, L_MAX, sym_lreg(p, s), prog_const(p, sym_get(p->x, s)->lo)));
+    lreg in[3] = {empty, prog_const(p, 0), prog_index(p, bytes)};
+    lreg arena = prog_op(p, L_SELECT, INDEX, in, 3);
+    prog_unbind(p, bound);
+    return arena;
 }
 
 static bool plan(struct module *m, const char *name)
@@ -537,12 +607,14 @@ static bool plan(struct module *m, const char *name)
     lreg out = lf_arg(p.f, (struct ltype){ELEM_I64, 0}, LARG_OUT, 0, "out");
     plan_bind(&p, dims);
     plan_check(&p, dims);
+    lreg empty = outputs_empty(&p);
+    plan_check_sizes(&p, empty);
     for (sym_id s = sym_next(p.x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p.x, SYM_SHAPE, s)) {
         if (!prog_is_bound(&p, s))
             prog_bind(&p, s, prog_const(&p, 0));
         plan_store(&p, out, &at, sym_lreg(&p, s));
     }
-    plan_store(&p, out, &at, prog_index(&p, ex_addc(p.x, m->arena_bytes, m->shared_bytes)));
+    plan_store(&p, out, &at, plan_arena(&p, empty));
     for (uint32_t k = 0; k < m->g->outputs.n; k++) {
         const struct type *t = value_type(m->g, m->g->outputs.data[k].value);
         for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/expr/expr.h"
+#include "ir/expr/facts.h"
 
 /* ---- symbols of the tests -------------------------------------------------------------------------------- */
 
@@ -153,6 +153,76 @@ static void narrowed_text(void **state)
             assert_int_equal(was, is);
         }
     }
+    context_free(ctx);
+}
+
+static struct sym_range said_by(struct context *ctx, const char *cond)
+{
+    struct sym_range f;
+    return fact_of(ctx->exprs, parse(ctx, cond), &f) ? f : (struct sym_range){.sym = {0}};
+}
+
+/* What a condition says of the one symbol in it. */
+static void facts(void **state)
+{
+    (void)state;
+    const struct {
+        const char *cond;
+        int64_t lo, hi, divisor; /* lo < 0: nothing */
+    } said[] = {
+        {"not(n == 0)", 1, INT64_MAX, 1},
+        {"0 < n", 1, INT64_MAX, 1},
+        {"2 < floordiv(n + 1, 4)", 11, INT64_MAX, 1},
+        {"n == 7", 7, 7, 1},
+        {"0 == mod(n, 6)", 0, INT64_MAX, 6},
+        {"not(mod(n, 2))", 0, INT64_MAX, 2},
+        {"n < 100", -1, 0, 0},
+        {"n < m", -1, 0, 0},
+        {"not(n == 5)", -1, 0, 0},
+        {"0 < n*m", -1, 0, 0},
+    };
+    struct context *ctx = context_new();
+    sym_id n = sym_new(ctx->exprs, SYM_SHAPE, "n", 0, INT64_MAX);
+    sym_new(ctx->exprs, SYM_SHAPE, "m", 0, INT64_MAX);
+    for (size_t i = 0; i < COUNT_OF(said); i++) {
+        const struct sym_range f = said_by(ctx, said[i].cond);
+        assert_int_equal(f.sym.i, said[i].lo < 0 ? 0 : n.i);
+        if (f.sym.i && (f.bounds.lo != said[i].lo || f.bounds.hi != said[i].hi || f.bounds.divisor != said[i].divisor))
+            fail_msg("%s: [%lld, %lld] / %lld", said[i].cond, (long long)f.bounds.lo, (long long)f.bounds.hi,
+                     (long long)f.bounds.divisor);
+    }
+    sym_id v = sym_new(ctx->exprs, SYM_VALUE, "v", 0, INT64_MAX);
+    assert_true(sym_find(ctx->exprs, "v").i == v.i);
+    assert_int_equal(said_by(ctx, "0 < v").sym.i, 0); /* not known before the run */
+    context_free(ctx);
+}
+
+/* After exprs_rewind all is as if the symbols had always been as they are. */
+static void rewound(void **state)
+{
+    (void)state;
+    struct context *ctx = context_new();
+    struct exprs *x = ctx->exprs;
+    sym_id b = sym_new(x, SYM_SHAPE, "b", 0, INT64_MAX);
+    sym_new(x, SYM_SHAPE, "s", 0, INT64_MAX);
+    expr_id whole = parse(ctx, "b*s");
+    const struct exprs_mark mark = exprs_mark(x);
+    assert_string_equal(text(ctx, parse(ctx, "floordiv(b*s, max(1, b))")), "floordiv(b*s, max(1, b))");
+    sym_new(x, SYM_SHAPE, "t", 0, 9);
+    assert_int_equal(ex_lo(x, whole), 0);
+    const struct sym_range f = said_by(ctx, "0 < b");
+    assert_true(fact_apply(x, &f));
+    assert_false(fact_apply(x, &f));
+    exprs_rewind(x, mark);
+    assert_int_equal(ex_count(x), mark.nodes);
+    assert_int_equal(sym_find(x, "t").i, 0);
+    assert_int_equal(parse(ctx, "b*s").i, whole.i);
+    assert_string_equal(text(ctx, parse(ctx, "floordiv(b*s, max(1, b))")), "s");
+    assert_string_equal(text(ctx, parse(ctx, "b*s == 3*b")), "3 == s");
+    assert_int_equal(sym_get(x, b)->given.lo, 0);
+    *sym_get(x, b) = (struct symbol){.kind = SYM_SHAPE, .name = "b", .hi = INT64_MAX, .divisor = 1};
+    exprs_rewind(x, mark);
+    assert_string_equal(text(ctx, parse(ctx, "floordiv(b*s, max(1, b))")), "floordiv(b*s, max(1, b))");
     context_free(ctx);
 }
 
@@ -305,9 +375,10 @@ static void division_chains(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical_text),  cmocka_unit_test(narrowed_text),   cmocka_unit_test(names_are_quoted),
-        cmocka_unit_test(bad_text),        cmocka_unit_test(endless_growth),  cmocka_unit_test(overflow_is_an_error),
-        cmocka_unit_test(apart_only_asks), cmocka_unit_test(division_chains),
+        cmocka_unit_test(canonical_text),  cmocka_unit_test(narrowed_text),        cmocka_unit_test(facts),
+        cmocka_unit_test(rewound),         cmocka_unit_test(names_are_quoted),     cmocka_unit_test(bad_text),
+        cmocka_unit_test(endless_growth),  cmocka_unit_test(overflow_is_an_error), cmocka_unit_test(apart_only_asks),
+        cmocka_unit_test(division_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,9 +39,12 @@ static expr_id product(struct exprs *ex, const expr_id *dims, int32_t n)
     return p;
 }
 
-/* Product of `have` divided by `rest`; common factors of the two lists cancel first, so that symbols do. */
-static expr_id quotient(struct exprs *ex, const expr_id *have, int32_t n_have, const expr_id *rest, int32_t n_rest)
+/* Product of `have` divided by `rest`; common factors of the two lists cancel first, so that symbols do. What is left
+ * of `rest` is at least 1 where `checked` says so: it is asserted, if only shape symbols are in it. */
+static expr_id quotient(struct builder *b, const expr_id *have, int32_t n_have, const expr_id *rest, int32_t n_rest,
+                        bool checked)
 {
+    struct exprs *ex = b_exprs(b);
     expr_id a[RANK_MAX], c[RANK_MAX];
     int32_t na = 0, nc = 0;
     bool gone[RANK_MAX] = {false};
@@ -61,6 +64,9 @@ static expr_id quotient(struct exprs *ex, const expr_id *have, int32_t n_have, c
     int64_t d;
     if (ex_is_const(ex, down, &d))
         return d == 0 ? ex_const(ex, 0) : ex_div(ex, up, down);
+    if (checked && !uses_value(ex, down, 16))
+        b_assert(b, ex_lt(ex, ex_const(ex, 0), down), EVAL_SHAPE,
+                 "a dimension is -1 beside one of 0 elements: any size would fit");
     return ex_div(ex, up, ex_max(ex, down, ex_const(ex, 1)));
 }
 
@@ -104,14 +110,14 @@ static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t
         if (ex_is(ex, rest[i], 0))
             return rule_bad(r, "dimension %d is -1 beside one of 0 elements: any size would fit", (int)infer);
     if (infer >= 0)
-        dims[infer] = quotient(ex, have, rank, rest, n_rest);
+        dims[infer] = quotient(r->b, have, rank, rest, n_rest, true);
     for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++) /* a run-time -1 */
         if (ex_lo(ex, dims[i]) < 0)
             rest[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)), ex_const(ex, 1), dims[i]);
     for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++)
         if (ex_lo(ex, dims[i]) < 0)
-            dims[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)), quotient(ex, have, rank, rest, n_rest),
-                                dims[i]);
+            dims[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)),
+                                quotient(r->b, have, rank, rest, n_rest, false), dims[i]);
     if (dynamic || (infer >= 0 && uses_value(ex, dims[infer], 16)))
         b_brief_all(r->b, dims, n, DIM_PARTS);
     return rule_result(r, b_reshape(r->b, x, dims, (int32_t)n));

@@ -1,0 +1,31 @@
+/* Facts: what a checked condition says of a shape symbol, and starting over with it.
+ *
+ * A condition that every run checks may become bounds of its symbol, which the plan checks before anything runs; then
+ * everything may rely on them. Expressions simplify when they are made, so what was made with the wider bounds is made
+ * again: exprs_mark, narrow the symbols, exprs_rewind.
+ */
+#ifndef MCC_IR_FACTS_H
+#define MCC_IR_FACTS_H
+
+#include "ir/expr/expr.h"
+
+/* The values of sym for which a condition can hold. */
+struct sym_range {
+    sym_id sym;
+    struct sym_bounds bounds;
+};
+/* What cond, which is no conjunction, says of the one shape symbol in it. False: of none, of several, or nothing that
+ * its symbol does not say already. */
+bool fact_of(struct exprs *, expr_id cond, struct sym_range *);
+/* Narrows the symbol: true when it got narrower, which what was made before it does not know (exprs_rewind). */
+bool fact_apply(struct exprs *, const struct sym_range *);
+
+struct exprs_mark {
+    uint32_t nodes, syms;
+};
+struct exprs_mark exprs_mark(const struct exprs *);
+/* Forgets all expressions and symbols made since the mark. The others get the bounds that follow from what their
+ * symbols are now, also where those are wider than before, and nothing that was concluded from other bounds stays. */
+void exprs_rewind(struct exprs *, struct exprs_mark);
+
+#endif

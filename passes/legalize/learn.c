@@ -1,0 +1,268 @@
+/* Facts that a legal graph has shown: what every run of it checks, so that the graph may be made anew on that ground.
+ *
+ * An assert of the top region about one shape symbol, or an integer division there, fails every run in which it does
+ * not hold. So it becomes bounds of the symbol: the run checks those first, when it binds the inputs' shapes, and the
+ * assert goes. Sizes that are equal within these bounds then are one expression: (b*s) / b is s where b is not 0.
+ *
+ * Sizes for which every output is empty, mostly 0, are a case of their own (symbol.filled): nothing runs, so nothing
+ * has to hold for them but the outputs' dims. empties_hold compares these with those of the graph made for all sizes.
+ */
+#include "passes/legalize/driver.h"
+
+#include <string.h>
+
+#include "ir/expr/facts.h"
+
+struct learner {
+    struct graph *g;
+    struct exprs *x;
+    struct learned *to;
+    const struct node *node; /* that checks, */
+    int64_t code; /* and what it says of a run that does not get through */
+    const char *text;
+    bool empties; /* some symbol has a case of its own already */
+    bool narrower;
+};
+
+/* Is the symbol a dim of an input, where the plan finds it? One with room keeps the bounds that the user gave. */
+static bool is_bound(const struct learner *l, sym_id s)
+{
+    if (sym_get(l->x, s)->room)
+        return false;
+    for (uint32_t i = 0; i < l->g->inputs.n; i++) {
+        const struct type *t = value_type(l->g, l->g->inputs.data[i].value);
+        for (int32_t d = 0; t->kind == TYPE_TENSOR && d < t->rank; d++)
+            if (ex_as_sym(l->x, t->dims[d]).i == s.i)
+                return true;
+    }
+    return false;
+}
+
+static void learn(struct learner *, expr_id cond);
+
+/* e, a size, is not 0, nor is any factor of it. */
+static void learn_positive(struct learner *l, expr_id e)
+{
+    expr_id zero = ex_const(l->x, 0);
+    if (ex_kind(l->x, e) == EX_SUM && ex_n_args(l->x, e) == 1 && ex_addend(l->x, e) == 0)
+        e = ex_arg(l->x, e, 0);
+    for (uint32_t i = 0; ex_kind(l->x, e) == EX_PROD && i < ex_n_args(l->x, e); i++)
+        learn(l, ex_not(l->x, ex_eq(l->x, ex_arg(l->x, e, i), zero)));
+    if (ex_kind(l->x, e) != EX_PROD)
+        learn(l, ex_not(l->x, ex_eq(l->x, e, zero)));
+}
+
+static void learn(struct learner *l, expr_id cond)
+{
+    struct sym_range f;
+    for (; ex_kind(l->x, cond) == EX_AND; cond = ex_arg(l->x, cond, 0))
+        learn(l, ex_arg(l->x, cond, 1));
+    if (ex_kind(l->x, cond) == EX_LT && ex_is(l->x, ex_arg(l->x, cond, 0), 0) &&
+        ex_kind(l->x, ex_arg(l->x, cond, 1)) == EX_PROD)
+        learn_positive(l, ex_arg(l->x, cond, 1));
+    else if (fact_of(l->x, cond, &f) && is_bound(l, f.sym) && (!l->empties || f.bounds.lo < f.bounds.hi) &&
+             fact_apply(l->x, &f)) {
+        const struct size_check check = {.sym = f.sym,
+                                         .bounds = f.bounds,
+                                         .unless_empty = l->empties,
+                                         .code = l->code,
+                                         .src = l->node->src,
+                                         .text = arena_strdup(l->to->arena, l->text)};
+        VEC_PUSH(l->to->arena, &l->to->checks, check);
+        l->narrower = true;
+    }
+}
+
+static bool is_division(const struct graph *g, const struct node *n)
+{
+    return (n->op == OP_DIV || n->op == OP_MOD || n->op == OP_REM) && elem_class(value_type(g, n->in[0])->elem) == 'I';
+}
+
+bool facts_learn(struct graph *g, struct learned *to)
+{
+    struct learner l = {.g = g, .x = g->ctx->exprs, .to = to};
+    const struct region *top = graph_get_region(g, (region_id){1});
+    for (sym_id s = sym_next(l.x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(l.x, SYM_SHAPE, s))
+        l.empties |= sym_get(l.x, s)->least < sym_get(l.x, s)->filled;
+    for (uint32_t i = 0; i < top->nodes.n; i++) {
+        const struct node *n = l.node = graph_node(g, top->nodes.data[i]);
+        if (n->op == OP_ASSERT) {
+            l.code = node_int(n, "code", EVAL_SHAPE);
+            l.text = node_str(n, "text", "");
+            learn(&l, node_expr(n, "cond"));
+        }
+        if (!is_division(g, n))
+            continue;
+        l.code = EVAL_VALUE;
+        l.text = "integer division by zero";
+        const struct value *by = graph_value(g, n->in[1]);
+        for (uint32_t k = 0; k < by->n_elems; k++)
+            if (by->elems[k].i)
+                learn_positive(&l, by->elems[k]);
+    }
+    return l.narrower;
+}
+
+/* ---- sizes that leave nothing to compute ---------------------------------------------------------------------------
+ */
+
+enum { EMPTY_MOST = 256 };   /* values of a symbol that are looked at */
+
+/* Does e distinguish cases: is there more to it than a size or an index? */
+static bool has_cases(const struct exprs *x, expr_id e)
+{
+    enum expr_kind kind = ex_kind(x, e);
+    if (kind == EX_SELECT || kind == EX_MAX || kind == EX_MIN || kind == EX_EQ)
+        return true;
+    if ((kind == EX_DIV || kind == EX_MOD) && !ex_is_const(x, ex_arg(x, e, 1), NULL))
+        return true;
+    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
+        if (has_cases(x, ex_arg(x, e, i)))
+            return true;
+    return false;
+}
+
+/* Is there a size that would be simpler, or a check that would go, if s were larger? */
+static bool is_worth(const struct graph *g, sym_id s)
+{
+    const struct exprs *x = g->ctx->exprs;
+    for (uint32_t i = 1; i < g->values.n; i++) {
+        const struct type *t = value_type(g, (value_id){i});
+        for (int32_t d = 0; t->kind == TYPE_TENSOR && d < t->rank; d++)
+            if (t->dims[d].i && ex_uses(x, t->dims[d], s) && has_cases(x, t->dims[d]))
+                return true;
+    }
+    for (uint32_t i = 1; i < g->nodes.n; i++) {
+        const struct node *n = &g->nodes.data[i];
+        expr_id cond = n->op == OP_ASSERT && !n->dead ? node_expr(n, "cond") : (expr_id){0};
+        if (cond.i && ex_uses(x, cond, s) && has_cases(x, cond))
+            return true;
+    }
+    return false;
+}
+
+static bool is_empty_at(struct graph *g, sym_id s, int64_t value)
+{
+    struct exprs *x = g->ctx->exprs;
+    expr_id to = ex_const(x, value);
+    for (uint32_t i = 0; i < g->outputs.n; i++) {
+        const struct type *t = value_type(g, g->outputs.data[i].value);
+        bool empty = false;
+        for (int32_t d = 0; !empty && d < t->rank; d++)
+            empty = ex_uses(x, t->dims[d], s) && ex_is(x, ex_subst(x, t->dims[d], &s, &to, 1), 0);
+        if (!empty)
+            return false;
+    }
+    return g->outputs.n > 0;
+}
+
+/* Does the plan know the dims of all outputs? */
+static bool outputs_planned(const struct graph *g)
+{
+    for (uint32_t i = 0; i < g->outputs.n; i++) {
+        const struct type *t = value_type(g, g->outputs.data[i].value);
+        if (t->kind != TYPE_TENSOR || t->rank < 0)
+            return false;
+        for (int32_t d = 0; d < t->rank; d++)
+            if (!t->dims[d].i || ex_uses_kind(g->ctx->exprs, t->dims[d], SYM_VALUE) ||
+                ex_uses_kind(g->ctx->exprs, t->dims[d], SYM_LOOP))
+                return false;
+    }
+    return true;
+}
+
+/* A dim of an output: its text, and what it is where the one symbol in it is below its bounds. */
+struct output_dim {
+    const char *text;
+    sym_id sym;              /* {0}: there is none, or others beside it */
+    const int64_t *below;    /* from the symbol's least value on; -1: not a number */
+};
+
+struct empties {
+    const struct output_dim *dims;
+    uint32_t n;
+};
+
+static const int64_t *dim_below(struct graph *g, expr_id e, sym_id s)
+{
+    struct exprs *x = g->ctx->exprs;
+    const struct symbol *sym = sym_get(x, s);
+    int64_t *below = NEW_ARRAY(&g->ctx->session, int64_t, (size_t)(sym->filled - sym->least));
+    for (int64_t v = sym->least; v < sym->filled; v++) {
+        expr_id to = ex_const(x, v);
+        if (!ex_is_const(x, ex_subst(x, e, &s, &to, 1), &below[v - sym->least]))
+            below[v - sym->least] = -1;
+    }
+    return below;
+}
+
+static struct output_dim dim_record(struct graph *g, expr_id e)
+{
+    struct output_dim d = {.sym = ex_first_sym(g->ctx->exprs, e)};
+    struct strbuf text;
+    strbuf_init(&text, &g->ctx->session);
+    ex_print(g->ctx->exprs, e, &text);
+    d.text = text.data;
+    if (d.sym.i && sym_get(g->ctx->exprs, d.sym)->least < sym_get(g->ctx->exprs, d.sym)->filled)
+        d.below = dim_below(g, e, d.sym);
+    return d;
+}
+
+static struct empties dims_record(struct graph *g)
+{
+    VEC(struct output_dim) dims = {0};
+    for (uint32_t i = 0; i < g->outputs.n; i++) {
+        const struct type *t = value_type(g, g->outputs.data[i].value);
+        for (int32_t d = 0; d < t->rank; d++)
+            VEC_PUSH(&g->ctx->session, &dims, dim_record(g, t->dims[d]));
+    }
+    return (struct empties){dims.data, dims.n};
+}
+
+struct empties *empties_find(struct graph *g)
+{
+    struct exprs *x = g->ctx->exprs;
+    const struct learner l = {.g = g, .x = x};
+    bool found = false;
+    if (!outputs_planned(g))
+        return NULL;
+    for (sym_id s = sym_next(x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(x, SYM_SHAPE, s)) {
+        struct symbol *sym = sym_get(x, s);
+        int64_t v = sym->lo, end = sym->hi - v > EMPTY_MOST ? v + EMPTY_MOST : sym->hi;
+        if (v < 0 || !is_bound(&l, s) || !is_worth(g, s))
+            continue;
+        while (v < end && is_empty_at(g, s, v))
+            v++;
+        found |= v > sym->lo;
+        sym->lo = sym->filled = v;
+    }
+    struct empties *e = found ? NEW(&g->ctx->session, struct empties) : NULL;
+    if (e)
+        *e = dims_record(g);
+    return e;
+}
+
+/* Has the symbol got narrower since, in a way that runs without elements do not keep to? */
+static bool is_narrower(const struct learned *l, sym_id s)
+{
+    for (uint32_t i = 0; i < l->checks.n; i++)
+        if (l->checks.data[i].sym.i == s.i && l->checks.data[i].unless_empty)
+            return true;
+    return false;
+}
+
+bool empties_hold(struct graph *g, const struct empties *e, const struct learned *l)
+{
+    const struct empties now = dims_record(g);
+    bool same = now.n == e->n;
+    for (uint32_t i = 0; same && i < now.n; i++) {
+        const struct output_dim *a = &e->dims[i], *b = &now.dims[i];
+        if (strcmp(a->text, b->text) == 0)
+            continue;
+        const struct symbol *s = a->sym.i ? sym_get(g->ctx->exprs, a->sym) : NULL;
+        same = a->below && b->below && a->sym.i == b->sym.i && !is_narrower(l, a->sym);
+        for (int64_t k = 0; same && k < s->filled - s->least; k++)
+            same = a->below[k] >= 0 && a->below[k] == b->below[k];
+    }
+    return same;
+}
