@@ -6,7 +6,8 @@ import tempfile
 
 import numpy as np
 
-from support.tool import DIGITS, ROOT, dense, mcc
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+from support.tool import DIGITS, ROOT, dense, mcc  # noqa: E402
 
 LARGEST = 16384
 
