@@ -99,12 +99,12 @@ static const char *tile_words(const struct tile_schedule *t, const struct k_dim 
     return note;
 }
 
-static const char *winograd_words(const struct kernel *k, const struct winograd_schedule *w, struct arena *a)
+static const char *winograd_words(const struct module *m, const struct kernel *k, const struct winograd_schedule *w)
 {
-    return arena_printf(a, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U derived %s%s",
-                        (int)w->mr, w->m, w->m, (int)w->nr, w->lanes, (int)w->chunk,
-                        w->resident ? "first" : "by slices",
-                        k->form.staged.i ? "; operand computed where tiles read it" : "");
+    return arena_printf(
+        m->arena, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U derived %s%s", (int)w->mr,
+        w->m, w->m, (int)w->nr, winograd_lanes(m->schedules.data[0].mach), (int)w->chunk,
+        w->resident ? "first" : "by slices", k->form.staged.i ? "; operand computed where tiles read it" : "");
 }
 
 static const char *attention_words(const struct attention_schedule *t, struct arena *a)
@@ -124,7 +124,7 @@ const char *schedule_words(const struct module *m, uint32_t kernel)
     const struct schedule *s = first ? &first->of[kernel] : NULL;
     switch (s ? s->kind : SCHEDULE_NONE) {
     case SCHEDULE_TILED: return tile_words(&s->tile, &first->facts[kernel].k, m->arena);
-    case SCHEDULE_WINOGRAD: return winograd_words(&m->kernels.data[kernel], &s->winograd, m->arena);
+    case SCHEDULE_WINOGRAD: return winograd_words(m, &m->kernels.data[kernel], &s->winograd);
     case SCHEDULE_ATTENTION: return attention_words(&s->attention, m->arena);
     default: return NULL;
     }

@@ -126,7 +126,7 @@ struct tile_schedule {
 
 /* A convolution by F(m x m, 3 x 3): tiles of m x m results (emit/winograd/winograd.h has the buffers). */
 struct winograd_schedule {
-    uint32_t m, lanes;
+    uint32_t m;
     int64_t mr, nr; /* register tile: tiles x vectors of output channels */
     int64_t chunk; /* tiles of a chunk: a multiple of mr */
     int64_t group; /* vectors of output channels of a parallel index */
@@ -136,7 +136,6 @@ struct winograd_schedule {
     bool resident; /* U of all of them is derived first */
     uint32_t input_rows, output_rows; /* of the two transforms: results along the first dim at a time */
     int64_t near; /* prefetch: lines of V so many vectors of input channels early; 0: not */
-    bool near_sums, results; /* ... of M, where sums go through it; and where the results go */
     bool by_lane; /* the products of a vector of input channels at a time, whose tiles are lanes of one register each */
 };
 
@@ -308,13 +307,6 @@ struct turned_load {
 uint32_t turned_loads(const struct site *, const expr_id *idx, sym_id lane, sym_id column, uint32_t columns,
                       struct turned_load *);
 
-/* Elements of U between points, whose register tiles are at most so wide; and that a kernel has at hand. */
-static inline int64_t winograd_u_stride(const struct winograd_schedule *s)
-{
-    struct even columns = even_split(s->group, s->nr);
-    return (s->slice * s->lanes * (columns.small + (columns.large > 0)) | 1) * s->lanes;
-}
-int64_t winograd_held(const struct winograd_schedule *, int64_t points);
 /* Registers of a tile of the products: sums; by lanes V of each tile, the vector at hand and the next; else a row of
  * vectors, and one value of V for all lanes. */
 static inline int64_t winograd_registers(int64_t mr, int64_t nr, bool by_lane)
@@ -336,6 +328,13 @@ struct winograd_shape {
     int64_t known_tiles; /* in all; where their number is open: a guess */
 };
 void winograd_shape(const struct site *, uint32_t m, struct winograd_shape *);
+/* Elements of U between points, whose register tiles are at most so wide; and that a kernel has at hand. */
+static inline int64_t winograd_u_stride(const struct winograd_schedule *s, uint32_t lanes)
+{
+    struct even columns = even_split(s->group, s->nr);
+    return (s->slice * lanes * (columns.small + (columns.large > 0)) | 1) * lanes;
+}
+int64_t winograd_held(const struct winograd_schedule *, const struct winograd_shape *);
 
 /* An attention kernel's two contractions. False after a diagnostic. */
 struct attention_shape {

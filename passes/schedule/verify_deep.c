@@ -4,11 +4,6 @@
 
 /* ---- Winograd ---------------------------------------------------------------------------------------------------- */
 
-const char *rule_winograd_lanes(struct check *c)
-{
-    return unless(c->s->winograd.lanes == c->winograd.lanes, "lanes follow from the CPU");
-}
-
 const char *rule_winograd_vectors(struct check *c)
 {
     const struct winograd_schedule *s = &c->s->winograd;
@@ -24,8 +19,8 @@ const char *rule_winograd_chunk(struct check *c)
     int64_t v, m;
     if (s->chunk % s->mr != 0)
         return "a chunk has whole register tiles: it is a multiple of tile.tiles";
-    bool small = mul_i64(s->chunk, w->points * w->icv * s->lanes * 4, &v) &&
-                 mul_i64(s->chunk, w->points * s->nr * s->lanes * 4, &m) && v <= CHUNK_BYTES_MOST &&
+    bool small = mul_i64(s->chunk, w->points * w->icv * w->lanes * 4, &v) &&
+                 mul_i64(s->chunk, w->points * s->nr * w->lanes * 4, &m) && v <= CHUNK_BYTES_MOST &&
                  m <= CHUNK_BYTES_MOST;
     return unless(small || s->chunk <= 2 * s->mr, "so many tiles take more scratch than 16 MiB a thread: take fewer");
 }
@@ -45,11 +40,11 @@ const char *rule_winograd_slice(struct check *c)
 {
     const struct winograd_schedule *s = &c->s->winograd;
     const struct winograd_shape *w = &c->winograd;
-    bool uneven = w->ic % s->lanes != 0, whole = s->resident || uneven;
+    bool uneven = w->ic % w->lanes != 0, whole = s->resident || uneven;
     if (s->slice > w->icv || w->icv % s->slice != 0 || (whole && s->slice != w->icv))
         return arena_printf(c->site->m->arena, "it is no part of the %lld vectors of input channels%s",
                             (long long)w->icv, whole ? ", which come all at once here" : "");
-    return unless(winograd_held(s, w->points) <= CHUNK_BYTES_MOST / 4 || (uneven && !s->resident),
+    return unless(winograd_held(s, w) <= CHUNK_BYTES_MOST / 4 || (uneven && !s->resident),
                   "U of so many channels takes more scratch than 16 MiB a thread: take a smaller slice, not resident");
 }
 

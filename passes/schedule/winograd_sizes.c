@@ -15,17 +15,11 @@ enum {
     SPARE_REGISTERS = 8
 };
 
-/* The kernel's shape, what is told of the record (0: nothing), and what is decided so far. */
+/* The kernel's shape, what the record overrides (0: nothing), and what is decided so far. */
 struct sizing {
     const struct site *site;
-    uint32_t lanes;
-    int64_t ic, icv, ocv, points, tiles, least_tiles;
-    int64_t told_chunk, told_group;
-    struct {
-        int64_t mr, nr;
-    } told_tile;
-    bool resident, computed; /* computed: of weights that the kernel computes, too */
-    struct winograd_schedule *s;
+    struct winograd_shape shape;
+    struct winograd_schedule told, *s;
 };
 
 /* A register tile of mr tiles by nr vectors, tiles of a chunk, vectors of output channels of a parallel index. */
@@ -65,9 +59,9 @@ bool winograd_by_lane(const struct machine *m)
     return m->fma_by_lane && winograd_lanes(m) == LANE_STEPS;
 }
 
-int64_t winograd_held(const struct winograd_schedule *s, int64_t points)
+int64_t winograd_held(const struct winograd_schedule *s, const struct winograd_shape *w)
 {
-    return points * winograd_u_stride(s) * (s->resident ? even_split(s->group, s->nr).tiles : 1);
+    return w->points * winograd_u_stride(s, w->lanes) * (s->resident ? even_split(s->group, s->nr).tiles : 1);
 }
 
 void winograd_shape(const struct site *site, uint32_t form, struct winograd_shape *w)
@@ -95,21 +89,21 @@ void winograd_shape(const struct site *site, uint32_t form, struct winograd_shap
 /* All of U; one tile of V. */
 static int64_t u_bytes(const struct sizing *w)
 {
-    return w->points * w->ic * w->ocv * w->lanes * 4;
+    return w->shape.points * w->shape.ic * w->shape.ocv * w->shape.lanes * 4;
 }
 static int64_t v_bytes(const struct sizing *w)
 {
-    return w->points * w->icv * w->lanes * 4;
+    return w->shape.points * w->shape.icv * w->shape.lanes * 4;
 }
 
 /* The fewest chunks of tiles. The fewer they are, the less often U is derived: each as large as L3 may hold V of, which
  * the products read in order, and L2 M of, which they add to for each slice; but several threads are to have work. */
 static int64_t least_chunks(const struct sizing *w, int64_t mr, int64_t nr)
 {
-    int64_t tiles = w->tiles, most = share(w, SHARE_L3_V) / v_bytes(w),
-            sums = share(w, SHARE_L2_WINOGRAD) / (w->points * nr * w->lanes * 4);
-    if (w->told_chunk)
-        return ceil_of(tiles, w->told_chunk);
+    int64_t tiles = w->shape.known_tiles, most = share(w, SHARE_L3_V) / v_bytes(w),
+            sums = share(w, SHARE_L2_WINOGRAD) / (w->shape.points * nr * w->shape.lanes * 4);
+    if (w->told.chunk)
+        return ceil_of(tiles, w->told.chunk);
     most = most < sums ? most : sums;
     int64_t chunks = ceil_of(tiles, most < 2 * mr ? 2 * mr : most);
     return chunks < MANY_CHUNKS && tiles >= MANY_CHUNKS * GOOD_CHUNK ? MANY_CHUNKS : chunks;
@@ -118,20 +112,20 @@ static int64_t least_chunks(const struct sizing *w, int64_t mr, int64_t nr)
 /* Parallel indices of the smallest input. */
 static int64_t indices_of(const struct sizing *w, int64_t ct, int64_t group)
 {
-    return ceil_of(w->least_tiles, ct) * (w->ocv / group);
+    return ceil_of(w->shape.least_tiles, ct) * (w->shape.ocv / group);
 }
 
 /* Vectors of output channels of a parallel index: whole register tiles. Since a thread makes V once for all groups of a
  * chunk, more of them cost one thread nothing. */
 static int64_t group_of(const struct sizing *w, int64_t nr, int64_t ct)
 {
-    int64_t panel = w->lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->lanes : 1, group = w->ocv;
-    int64_t tiles = w->least_tiles < ct ? w->least_tiles : ct;
-    int64_t vector_ns = tiles * w->points * w->ic / w->site->mach->fma_per_cycle / RATE_CYCLES_PER_NS;
-    if (w->told_group)
-        return w->told_group;
-    while (!w->resident && group % (2 * panel) == 0 && group >= 2 * nr && indices_of(w, ct, group) < RATE_SHARED_MOST &&
-           group / 2 * vector_ns >= RATE_SHARED_LEAST_NS)
+    int64_t panel = w->shape.lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->shape.lanes : 1, group = w->shape.ocv;
+    int64_t tiles = w->shape.least_tiles < ct ? w->shape.least_tiles : ct;
+    int64_t vector_ns = tiles * w->shape.points * w->shape.ic / w->site->mach->fma_per_cycle / RATE_CYCLES_PER_NS;
+    if (w->told.group)
+        return w->told.group;
+    while (!w->s->resident && group % (2 * panel) == 0 && group >= 2 * nr &&
+           indices_of(w, ct, group) < RATE_SHARED_MOST && group / 2 * vector_ns >= RATE_SHARED_LEAST_NS)
         group /= 2;
     return group;
 }
@@ -147,14 +141,14 @@ static double fit_cost_of(const struct sizing *w, const struct fit *f, int64_t t
     int64_t nr = columns.small + (columns.large > 0), wide = columns.large ? columns.large : columns.tiles,
             narrow = columns.tiles - wide;
     bool far = f->ct * v_bytes(w) > share(w, SHARE_L2_WINOGRAD);
-    double parts = (double)w->ocv / (double)f->group, v_lines = (double)tiles * (double)v_bytes(w) / 64;
-    double step = (double)(wide * step_cost(m, f->mr, nr, w->resident) +
-                           (narrow ? narrow * step_cost(m, f->mr, nr - 1, w->resident) : 0));
-    double cost = (double)(w->points * w->ic * steps) * parts * step / 20 +
+    double parts = (double)w->shape.ocv / (double)f->group, v_lines = (double)tiles * (double)v_bytes(w) / 64;
+    double step = (double)(wide * step_cost(m, f->mr, nr, w->s->resident) +
+                           (narrow ? narrow * step_cost(m, f->mr, nr - 1, w->s->resident) : 0));
+    double cost = (double)(w->shape.points * w->shape.ic * steps) * parts * step / 20 +
                   v_lines * (far ? RATE_WINOGRAD_V_FAR : RATE_WINOGRAD_V_NEAR);
     if (far)
         cost += v_lines * parts * (double)(wide + narrow) * RATE_WINOGRAD_V_READ;
-    if (!w->resident)
+    if (!w->s->resident)
         cost += (double)chunks * (double)u_bytes(w) / 64 * RATE_WINOGRAD_U_LINE;
     int64_t missing = RATE_SHARED_INDICES - indices_of(w, f->ct, f->group);
     if (missing > 0 && cost >= (double)(RATE_SHARED_NS * RATE_CYCLES_PER_NS))
@@ -165,24 +159,25 @@ static double fit_cost_of(const struct sizing *w, const struct fit *f, int64_t t
 /* Of an open number of images: one counts, too, and many count RATE_WINOGRAD_MANY times as much. */
 static double fit_cost(const struct sizing *w, const struct fit *f)
 {
-    double many = fit_cost_of(w, f, w->tiles);
-    return w->least_tiles >= w->tiles ? many
-                                      : RATE_WINOGRAD_MANY * many + fit_cost_of(w, f, w->least_tiles) *
-                                                                        (double)w->tiles / (double)w->least_tiles;
+    double many = fit_cost_of(w, f, w->shape.known_tiles);
+    return w->shape.least_tiles >= w->shape.known_tiles
+               ? many
+               : RATE_WINOGRAD_MANY * many + fit_cost_of(w, f, w->shape.least_tiles) * (double)w->shape.known_tiles /
+                                                 (double)w->shape.least_tiles;
 }
 
 /* The best sizes around a register tile: with a chunk more, parts of the output channels may be fewer. */
 static double fit_tile(const struct sizing *w, struct fit *f)
 {
     double best = INFINITY;
-    int64_t tiles = w->tiles;
-    if (w->resident && !w->told_chunk) {
+    int64_t tiles = w->shape.known_tiles;
+    if (w->s->resident && !w->told.chunk) {
         f->ct = f->mr;
         f->group = group_of(w, f->nr, f->ct);
         return fit_cost(w, f);
     }
     int64_t least = least_chunks(w, f->mr, f->nr);
-    for (int64_t chunks = least; chunks <= least + (w->told_chunk ? 0 : MORE_CHUNKS); chunks++) {
+    for (int64_t chunks = least; chunks <= least + (w->told.chunk ? 0 : MORE_CHUNKS); chunks++) {
         struct fit g = {.mr = f->mr, .nr = f->nr, .ct = ceil_of(ceil_of(tiles, chunks), f->mr) * f->mr};
         g.group = group_of(w, g.nr, g.ct);
         double cost = fit_cost(w, &g);
@@ -216,7 +211,8 @@ static void fit_take(const struct sizing *w, struct fit *f, double *best)
 static bool is_slack(const struct sizing *w, int64_t mr, int64_t nr)
 {
     const struct machine *m = w->site->mach;
-    return w->least_tiles >= w->tiles || w->ocv == 1 || mr * nr > (int64_t)m->fma_latency * m->fma_per_cycle;
+    return w->shape.least_tiles >= w->shape.known_tiles || w->shape.ocv == 1 ||
+           mr * nr > (int64_t)m->fma_latency * m->fma_per_cycle;
 }
 
 /* Narrower register tiles for threads, where parts of the output channels would be few: with as many chunks, so that
@@ -225,7 +221,7 @@ static bool is_slack(const struct sizing *w, int64_t mr, int64_t nr)
 static void choose_narrower(const struct sizing *w, double best)
 {
     struct winograd_schedule *s = w->s;
-    int64_t chunks = ceil_of(w->tiles, s->chunk), registers = w->site->mach->registers,
+    int64_t chunks = ceil_of(w->shape.known_tiles, s->chunk), registers = w->site->mach->registers,
             indices = indices_of(w, s->chunk, s->group);
     double most = best + best / RATE_SHARED_PART;
     bool by_lane = winograd_by_lane(w->site->mach);
@@ -234,7 +230,7 @@ static void choose_narrower(const struct sizing *w, double best)
         for (int64_t mr = 1; mr <= MAX_MR && winograd_registers(mr, nr, by_lane) <= registers; mr++) {
             struct fit f = {.mr = mr, .nr = nr};
             double cost = fit_tile(w, &f);
-            if (cost > least || ceil_of(w->tiles, f.ct) > chunks || !is_slack(w, mr, nr) ||
+            if (cost > least || ceil_of(w->shape.known_tiles, f.ct) > chunks || !is_slack(w, mr, nr) ||
                 indices_of(w, f.ct, f.group) < 2 * indices)
                 continue;
             least = cost;
@@ -249,13 +245,13 @@ static void choose_fit(const struct sizing *w)
     int64_t registers = w->site->mach->registers;
     bool by_lane = winograd_by_lane(w->site->mach);
     double best = INFINITY;
-    for (int64_t nr = 1; nr <= MAX_NR && nr <= w->ocv && !w->told_tile.mr; nr++)
+    for (int64_t nr = 1; nr <= MAX_NR && nr <= w->shape.ocv && !w->told.mr; nr++)
         for (int64_t mr = 1; mr <= MAX_MR && winograd_registers(mr, nr, by_lane) <= registers; mr++)
             if (is_slack(w, mr, nr))
                 fit_take(w, &(struct fit){.mr = mr, .nr = nr}, &best);
-    if (w->told_tile.mr)
-        fit_take(w, &(struct fit){.mr = w->told_tile.mr, .nr = w->told_tile.nr}, &best);
-    else if (!w->resident && !w->told_group)
+    if (w->told.mr)
+        fit_take(w, &(struct fit){.mr = w->told.mr, .nr = w->told.nr}, &best);
+    else if (!w->s->resident && !w->told.group)
         choose_narrower(w, best);
     w->s->nr = ceil_of(w->s->group, even_split(w->s->group, w->s->nr).tiles);
 }
@@ -264,21 +260,22 @@ static void choose_fit(const struct sizing *w)
  * enough. */
 static void choose_span(const struct sizing *w)
 {
-    int64_t chunks = ceil_of(w->least_tiles, w->s->chunk);
-    int64_t ns = w->s->chunk * w->points * w->ic * w->ocv / w->site->mach->fma_per_cycle / RATE_CYCLES_PER_NS,
+    int64_t chunks = ceil_of(w->shape.least_tiles, w->s->chunk);
+    int64_t ns = w->s->chunk * w->shape.points * w->shape.ic * w->shape.ocv / w->site->mach->fma_per_cycle /
+                 RATE_CYCLES_PER_NS,
             long_enough = ceil_of(RATE_SHARED_LEAST_NS, ns > 0 ? ns : 1),
             few = (chunks + RATE_SHARED_MOST / 2) / RATE_SHARED_MOST;
-    w->s->span = !w->resident ? 1 : few > long_enough ? few : long_enough;
+    w->s->span = !w->s->resident ? 1 : few > long_enough ? few : long_enough;
 }
 
 /* Vectors of input channels of which U is at hand at a time. */
 static void choose_slice(const struct sizing *w)
 {
-    int64_t each = w->points * w->lanes * w->s->nr * w->lanes * 4, most = share(w, SHARE_L2_SLICE);
-    w->s->slice = w->icv;
-    if (w->resident || w->ic % w->lanes != 0)
+    int64_t each = w->shape.points * w->shape.lanes * w->s->nr * w->shape.lanes * 4, most = share(w, SHARE_L2_SLICE);
+    w->s->slice = w->shape.icv;
+    if (w->s->resident || w->shape.ic % w->shape.lanes != 0)
         return;
-    while (w->s->slice > 1 && (w->icv % w->s->slice != 0 || w->s->slice * each > most))
+    while (w->s->slice > 1 && (w->shape.icv % w->s->slice != 0 || w->s->slice * each > most))
         w->s->slice--;
 }
 
@@ -286,9 +283,10 @@ static void choose_slice(const struct sizing *w)
  * the time. */
 static void choose_early(const struct sizing *w)
 {
-    int64_t tiles = w->s->chunk < w->least_tiles ? w->s->chunk : w->least_tiles,
+    int64_t tiles = w->s->chunk < w->shape.least_tiles ? w->s->chunk : w->shape.least_tiles,
             products = tiles / w->site->mach->fma_per_cycle;
-    w->s->early = w->resident || w->computed ? 0 : ceil_of(9 * RATE_WINOGRAD_U_LINE, RATE_WINOGRAD_U_LINE + products);
+    bool computed = winograd_computes(w->site->m, graph_node(w->site->g, w->site->k->anchor)->in[1]);
+    w->s->early = w->s->resident || computed ? 0 : ceil_of(9 * RATE_WINOGRAD_U_LINE, RATE_WINOGRAD_U_LINE + products);
 }
 
 /* As many results of a transform's first dim as registers hold a row each of, with some to spare; split evenly. */
@@ -310,7 +308,7 @@ void winograd_estimate(const struct site *site, const struct winograd_schedule *
     int64_t each = s->chunk * s->span < w->known_tiles ? s->chunk * s->span : w->known_tiles;
     int64_t products = w->points * each * w->ic * s->group / site->mach->fma_per_cycle, groups = w->ocv / s->group,
             indices = groups * ceil_of(w->known_tiles, s->chunk * s->span);
-    int64_t derive = w->points * w->ic * s->group * s->lanes * 4 / 64 * RATE_WINOGRAD_U_LINE;
+    int64_t derive = w->points * w->ic * s->group * w->lanes * 4 / 64 * RATE_WINOGRAD_U_LINE;
     int64_t transforms = each * (w->icv * RATE_WINOGRAD_INPUT / groups + s->group * RATE_WINOGRAD_OUTPUT);
     f->ns = RATE_BLOCK_INDEX_NS +
             (products + transforms + (s->resident ? derive / indices : derive)) / RATE_CYCLES_PER_NS;
@@ -318,41 +316,25 @@ void winograd_estimate(const struct site *site, const struct winograd_schedule *
     f->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }
 
-/* U is resident where L2 holds all of it beside a register tile's V and M, and several tiles use it. */
+/* U is resident if L2 holds all of it beside a register tile's V and M, and several tiles use it. */
 void winograd_sizes(const struct site *site, struct schedule *out)
 {
-    struct winograd_shape shape;
-    uint32_t m = out->winograd.m          ? out->winograd.m
+    struct sizing sizing = {.site = site, .told = out->winograd, .s = &out->winograd}, *w = &sizing;
+    uint32_t m = w->told.m                ? w->told.m
                  : site->k->form.winograd ? site->k->form.winograd
                                           : winograd_best(site->m, site->k);
-    winograd_shape(site, m, &shape);
-    struct sizing s = {.site = site,
-                       .lanes = shape.lanes,
-                       .ic = shape.ic,
-                       .icv = shape.icv,
-                       .ocv = shape.ocv,
-                       .points = shape.points,
-                       .tiles = shape.known_tiles,
-                       .told_chunk = out->winograd.chunk,
-                       .told_group = out->winograd.group,
-                       .told_tile = {out->winograd.mr, out->winograd.nr},
-                       .least_tiles = shape.least_tiles,
-                       .s = &out->winograd},
-                  *w = &s;
-    w->computed = winograd_computes(site->m, graph_node(site->g, site->k->anchor)->in[1]);
+    winograd_shape(site, m, &w->shape);
+    const struct winograd_form *form = w->shape.form;
     int64_t near = u_bytes(w) + MAX_MR * v_bytes(w);
-    w->resident = u_bytes(w) <= share(w, SHARE_L2_PANELS) && near <= share(w, SHARE_L2_ALL) && w->tiles >= 4 * MAX_MR;
-    out->winograd = (struct winograd_schedule){.m = shape.form->m,
-                                               .lanes = shape.lanes,
-                                               .resident = w->resident,
-                                               .near = RATE_WINOGRAD_NEAR,
-                                               .results = true,
-                                               .by_lane = winograd_by_lane(site->mach),
-                                               .input_rows = transform_rows(site->mach, &shape.form->input),
-                                               .output_rows = transform_rows(site->mach, &shape.form->output)};
+    *w->s = (struct winograd_schedule){.m = m,
+                                       .resident = u_bytes(w) <= share(w, SHARE_L2_PANELS) &&
+                                                   near <= share(w, SHARE_L2_ALL) && w->shape.known_tiles >= 4 * MAX_MR,
+                                       .near = RATE_WINOGRAD_NEAR,
+                                       .by_lane = winograd_by_lane(site->mach),
+                                       .input_rows = transform_rows(site->mach, &form->input),
+                                       .output_rows = transform_rows(site->mach, &form->output)};
     choose_fit(w);
     choose_span(w);
     choose_slice(w);
     choose_early(w);
-    w->s->near_sums = w->s->slice < w->icv;
 }

@@ -92,12 +92,12 @@ def test_choices_are_fields_of_the_record(model):
         record = next(r for r in done.stdout.split("\n\n") if re.match(rf'schedule k\d+ "({node}|act)"', r))
         return dict(l.split()[:2] for l in record.splitlines()[1:] if not l.startswith("  #")), done.stderr
 
-    for cpu in ("x86-64-v2", "x86-64-v3", "x86-64-v4"):
+    for cpu, lanes in (("x86-64-v2", 4), ("x86-64-v3", 8), ("x86-64-v4", 16)):
         got, said = fields("second", "tile=1x3x2", cpu=cpu)
         assert not said and (got["tile.rows"], got["tile.columns"], got["tile.vectors"]) == ("1", "3", "2")
         got, said = fields("first", "winograd=4", "tile=1x3x1", "chunk=6", "split=2", cpu=cpu)
         assert not said and (got["winograd.m"], got["tile.tiles"], got["tile.vectors"], got["chunk"]) == ("4", "3", "1", "6")
-        assert int(got["group"]) * int(got["lanes"]) == 16
+        assert int(got["group"]) * lanes == 16
     plain = fields("first", "winograd=4")[0]
     for choice, why in (("tile=2x3x1", "tiles of 1 x tiles x vectors"),
                         ("tile=1x9x9", "a CPU of 16 registers of 32 bytes: tile.vectors is 4: the tile does not fit the registers"),

@@ -8,9 +8,9 @@
 static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
 {
     struct exprs *x = w->em->x;
-    expr_id ic = ex_add(x, ex_mulc(x, vec, w->s->lanes), lane);
-    expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->s->lanes);
-    return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, winograd_u_stride(w->s))), at);
+    expr_id ic = ex_add(x, ex_mulc(x, vec, w->lanes), lane);
+    expr_id at = ex_mulc(x, ex_addc(x, ex_mulc(x, ic, p->nr), j), w->lanes);
+    return ex_add(x, ex_add(x, p->u, ex_mulc(x, p->point, winograd_u_stride(w->s, w->lanes))), at);
 }
 
 /* The slice after this one: of the same output channels, or the first of the next. Element of its first weights. */
@@ -20,7 +20,7 @@ static expr_id next_slice(const struct wino *w, const struct product *p)
     expr_id slices = ex_const(x, w->icv / w->s->slice), after = ex_addc(x, p->slice, 1),
             wrap = ex_div(x, after, slices);
     expr_id vector = ex_add(x, ex_add(x, w->group0, p->vector), ex_mul(x, wrap, p->n));
-    return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->s->slice * w->s->lanes));
+    return wino_plain_at(w, vector, ex_mulc(x, ex_mod(x, after, slices), w->s->slice * w->lanes));
 }
 
 /* Asks for a few lines of the next slice's plain weights: over all products of this one, for each of them once that was
@@ -28,15 +28,14 @@ static expr_id next_slice(const struct wino *w, const struct product *p)
 static void prefetch_plain(struct wino *w, const struct product *p, expr_id vec)
 {
     struct exprs *x = w->em->x;
-    int64_t tiles = w->s->chunk / w->s->mr, channels = w->s->slice * w->s->lanes,
-            turns = w->points * tiles * w->s->slice;
+    int64_t tiles = w->s->chunk / w->s->mr, channels = w->s->slice * w->lanes, turns = w->points * tiles * w->s->slice;
     int64_t taps = 9 - w->s->early, each = (taps * p->nr * channels + turns - 1) / turns;
     expr_id turn = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, p->point, tiles), p->block), w->s->slice), vec),
             three = ex_const(x, 3);
     for (int64_t i = 0; i < each; i++) {
         expr_id line = ex_addc(x, ex_mulc(x, turn, each), i), row = ex_div(x, line, ex_const(x, channels));
         expr_id tap = ex_addc(x, ex_mod(x, row, ex_const(x, taps)), w->s->early),
-                oc = ex_mulc(x, ex_div(x, row, ex_const(x, taps)), w->s->lanes);
+                oc = ex_mulc(x, ex_div(x, row, ex_const(x, taps)), w->lanes);
         expr_id at = ex_add(x, p->next, ex_mulc(x, ex_div(x, oc, ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         at = ex_add(x, at, ex_mulc(x, ex_div(x, tap, three), w->stride[1]));
         at = ex_add(x, at, ex_mulc(x, ex_mod(x, tap, three), w->stride[2]));
@@ -60,10 +59,10 @@ static void prefetch_m(struct wino *w, const struct product *p, expr_id step)
 {
     struct exprs *x = w->em->x;
     expr_id zero = ex_const(x, 0);
-    if (!w->s->near_sums)
+    if (w->s->slice == w->icv)
         return;
     expr_id m = ex_add(x, wino_m_at(w, p->block, p->point, zero, zero),
-                       ex_mulc(x, ex_addc(x, step, w->s->mr * w->s->nr), w->s->lanes));
+                       ex_mulc(x, ex_addc(x, step, w->s->mr * w->s->nr), w->lanes));
     em_prefetch(w->em, L_PREFETCH, w->m, ex_mulc(x, m, 4));
 }
 
@@ -97,9 +96,9 @@ static void product_step(void *user, expr_id lane, lreg *acc)
     struct wino *w = s->w;
     s->lane = lane;
     prefetch_v(w, s->p, s->vec, lane);
-    prefetch_m(w, s->p, ex_add(w->em->x, ex_mulc(w->em->x, s->vec, w->s->lanes), lane));
+    prefetch_m(w, s->p, ex_add(w->em->x, ex_mulc(w->em->x, s->vec, w->lanes), lane));
     for (int64_t j = 0; j < s->p->nr; j++)
-        s->b[j] = em_scratch_load(w->em, w->u, weight_at(w, s->p, s->vec, lane, j), w->s->lanes);
+        s->b[j] = em_scratch_load(w->em, w->u, weight_at(w, s->p, s->vec, lane, j), w->lanes);
     em_tile_step(w->em, L_FMA, (uint32_t)w->s->mr, (uint32_t)s->p->nr, product_operands, s, acc);
 }
 
@@ -109,11 +108,11 @@ static void prefetch_lane(const struct product_step *s, int64_t lane)
     struct wino *w = s->w;
     struct exprs *x = w->em->x;
     enum { LINE = 64 };
-    int64_t of_line = LINE / (4 * w->s->lanes);
+    int64_t of_line = LINE / (4 * w->lanes);
     if (lane * of_line < w->s->mr)
         prefetch_v(w, s->p, s->vec, ex_const(x, lane * of_line));
     if (lane % of_line == 0)
-        prefetch_m(w, s->p, ex_addc(x, ex_mulc(x, s->vec, w->s->lanes), lane));
+        prefetch_m(w, s->p, ex_addc(x, ex_mulc(x, s->vec, w->lanes), lane));
 }
 
 /* Vector j of those of all lanes, one lane after the other. */
@@ -126,11 +125,11 @@ static bool lane_operands(void *user, uint32_t i, uint32_t j, lreg in[2])
     int64_t lane = j / p->nr, vector = j % p->nr;
     if (j == 0)
         s->v[i] = em_scratch_load(w->em, w->v, wino_v_at(w, p->slice, p->point, p->block, s->vec, ex_const(x, i)),
-                                  w->s->lanes);
+                                  w->lanes);
     if (vector == 0)
         s->of_lane[i] = em_extract(w->em, s->v[i], (uint32_t)lane);
     if (i == 0) {
-        s->b[0] = em_scratch_load(w->em, w->u, weight_at(w, p, s->vec, ex_const(x, lane), vector), w->s->lanes);
+        s->b[0] = em_scratch_load(w->em, w->u, weight_at(w, p, s->vec, ex_const(x, lane), vector), w->lanes);
         if (vector == 0)
             prefetch_lane(s, lane);
     }
@@ -163,12 +162,12 @@ static void product_sums(struct wino *w, const struct product *p, lreg *acc, uin
     lreg zero[EM_POINTS];
     expr_id later = ex_lt(em->x, ex_const(em->x, 0), p->slice);
     for (uint32_t i = 0; i < count; i++)
-        acc[i] = zero[i] = em_const(em, ELEM_F32, w->s->lanes, 0, 0);
+        acc[i] = zero[i] = em_const(em, ELEM_F32, w->lanes, 0, 0);
     if (ex_truth(em->x, later) == FALSE_)
         return;
     em_if_begin(em, &iff, em_cond(em, later));
     for (uint32_t i = 0; i < count; i++)
-        acc[i] = em_scratch_load(em, w->m, product_place(w, p, i / p->nr, i % p->nr), w->s->lanes);
+        acc[i] = em_scratch_load(em, w->m, product_place(w, p, i / p->nr, i % p->nr), w->lanes);
     em_if_end_or(em, &iff, acc, zero, count, acc);
 }
 
@@ -179,14 +178,14 @@ static void product_tile(struct wino *w, const struct product *p)
     struct em_for l;
     lreg acc[EM_POINTS], inner[EM_POINTS];
     uint32_t count = (uint32_t)(w->s->mr * p->nr);
-    int64_t rest = w->ic % w->s->lanes, whole = w->s->slice - (rest != 0);
+    int64_t rest = w->ic % w->lanes, whole = w->s->slice - (rest != 0);
     product_sums(w, p, acc, count);
     if (whole) {
         expr_id vec = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, whole), 1, acc, count);
         memcpy(inner, l.params, count * sizeof *inner);
         if (w->weights.i && !w->s->resident)
             prefetch_plain(w, p, vec);
-        product_channels(w, p, vec, w->s->lanes, inner);
+        product_channels(w, p, vec, w->lanes, inner);
         em_for_end(em, &l, inner, acc);
     }
     if (rest)
@@ -200,8 +199,6 @@ static void output_ahead(struct wino *w, const struct product *p)
 {
     struct em *em = w->em;
     struct em_if iff;
-    if (!w->s->results)
-        return;
     expr_id last = ex_eq(em->x, p->slice, ex_const(em->x, w->icv / w->s->slice - 1));
     if (ex_truth(em->x, last) == FALSE_)
         return;

@@ -25,8 +25,8 @@ static lreg side_value(struct wino *w, const struct winograd_side *s, uint32_t n
     lreg a = side_value(w, s, step->a, val, load, column), b = side_value(w, s, step->b, val, load, column);
     if (step->c == 1 || step->c == -1)
         return val[number] = em_op2(em, step->c == 1 ? L_ADD : L_SUB, a, b);
-    lreg in[3] = {b, em_const(em, ELEM_F32, w->s->lanes, step->c, 0), a};
-    return val[number] = em_op(em, L_FMA, (struct ltype){ELEM_F32, w->s->lanes}, in, 3);
+    lreg in[3] = {b, em_const(em, ELEM_F32, w->lanes, step->c, 0), a};
+    return val[number] = em_op(em, L_FMA, (struct ltype){ELEM_F32, w->lanes}, in, 3);
 }
 
 /* Both dims of a transform; `group` results of the first at a time. */
@@ -66,27 +66,27 @@ static void tile_at(struct wino *w, expr_id block, expr_id tile, bool clamp)
     struct exprs *x = em->x;
     const struct type *y = value_type(em->g, w->n->out[0]);
     expr_id one = ex_const(x, 1), at[3], number = ex_add(x, w->first, ex_add(x, ex_mulc(x, block, w->s->mr), tile));
-    expr_id dims[3] = {ex_max(x, y->dims[0], one), ex_max(x, w->th, one), ex_max(x, w->tw, one)};
+    expr_id dims[3] = {ex_max(x, y->dims[0], one), ex_max(x, w->shape.th, one), ex_max(x, w->shape.tw, one)};
     if (clamp)
-        number = ex_min(x, number, ex_addc(x, w->tiles, -1));
-    number = split_pin(em, number, w->tiles);
+        number = ex_min(x, number, ex_addc(x, w->shape.tiles, -1));
+    number = split_pin(em, number, w->shape.tiles);
     point_split(x, number, dims, 3, at);
     w->block = block;
     w->tile = tile;
     w->image = split_pin(em, at[0], y->dims[0]);
-    w->y0 = ex_mulc(x, split_pin(em, at[1], w->th), w->f->m);
-    w->x0 = ex_mulc(x, split_pin(em, at[2], w->tw), w->f->m);
+    w->y0 = ex_mulc(x, split_pin(em, at[1], w->shape.th), w->f->m);
+    w->x0 = ex_mulc(x, split_pin(em, at[2], w->shape.tw), w->f->m);
 }
 
 /* Lanes of vector number `vec` of `channels`. */
 static void lanes_at(struct wino *w, expr_id vec, int64_t channels)
 {
     struct em *em = w->em;
-    expr_id base = ex_mulc(em->x, vec, w->s->lanes);
+    expr_id base = ex_mulc(em->x, vec, w->lanes);
     lreg mask = {0};
-    if (channels % w->s->lanes)
-        mask = em_tail_mask(em, ex_sub(em->x, ex_const(em->x, channels), base), w->s->lanes);
-    w->lane = ex_add(em->x, base, em_lane(em, w->s->lanes, mask));
+    if (channels % w->lanes)
+        mask = em_tail_mask(em, ex_sub(em->x, ex_const(em->x, channels), base), w->lanes);
+    w->lane = ex_add(em->x, base, em_lane(em, w->lanes, mask));
 }
 
 /* Where element (row, column) of the tile lies in the image, or beside it. */
@@ -115,7 +115,7 @@ static lreg mapped_load(struct wino *w, uint32_t row, uint32_t column)
 {
     expr_id at[4];
     input_at(w, row, column, at);
-    return em_splat(w->em, em_value(w->em, w->n->in[0], at, ex_const(w->em->x, 1)), w->s->lanes);
+    return em_splat(w->em, em_value(w->em, w->n->in[0], at, ex_const(w->em->x, 1)), w->lanes);
 }
 
 /* Elements beside the image are 0, which is not what the map makes of 0: it is computed of the nearest element, and not
@@ -132,7 +132,7 @@ static lreg mapped_load_border(struct wino *w, uint32_t row, uint32_t column)
         at[d] = ex_max(x, zero, ex_min(x, at[d], ex_addc(x, size, -1)));
     }
     lreg v = em_value(em, w->n->in[0], at, ex_const(x, 1));
-    return em_select(em, em_cond(em, cond), em_splat(em, v, w->s->lanes), em_const(em, ELEM_F32, 1, 0, 0));
+    return em_select(em, em_cond(em, cond), em_splat(em, v, w->lanes), em_const(em, ELEM_F32, 1, 0, 0));
 }
 
 /* Is all of the tile at hand in the image? none: of no tile it is. */
@@ -215,7 +215,7 @@ void wino_input(struct wino *w, expr_id blocks)
 /* c[0] v[0] + c[1] v[1] + c[2] v[2] without the terms of 0. */
 static lreg scaled_sum(struct wino *w, const double *c, const lreg *v)
 {
-    struct ltype t = {ELEM_F32, w->s->lanes};
+    struct ltype t = {ELEM_F32, w->lanes};
     lreg sum = {0};
     for (int i = 0; i < 3; i++) {
         if (c[i] == 0)
@@ -229,7 +229,7 @@ static lreg scaled_sum(struct wino *w, const double *c, const lreg *v)
 /* U = G g G' of taps g[column][row], all its points, to `at` of U. */
 static void weights_store(struct wino *w, lreg g[3][3], expr_id at)
 {
-    int64_t point = 0, stride = winograd_u_stride(w->s);
+    int64_t point = 0, stride = winograd_u_stride(w->s, w->lanes);
     for (uint32_t a = 0; a < w->f->alpha; a++) {
         lreg row[3];
         for (int c = 0; c < 3; c++)
@@ -251,21 +251,21 @@ static void taps_load(struct wino *w, expr_id from, lreg g[3][3])
 {
     for (int64_t r = 0; r < 3; r++)
         for (int64_t k = 0; k < 3; k++)
-            g[k][r] = widened(w->em, em_scratch_load(w->em, w->weights,
-                                                     ex_addc(w->em->x, from, r * w->stride[1] + k * w->stride[2]),
-                                                     w->s->lanes));
+            g[k][r] = widened(w->em,
+                              em_scratch_load(w->em, w->weights,
+                                              ex_addc(w->em->x, from, r * w->stride[1] + k * w->stride[2]), w->lanes));
 }
 
 /* Of weights that are computed where they are read; one number for all lanes where they are alike. */
 static void taps_compute(struct wino *w, expr_id vector, expr_id ic, lreg g[3][3])
 {
     struct exprs *x = w->em->x;
-    lanes_at(w, vector, w->oc);
+    lanes_at(w, vector, w->shape.oc);
     for (int64_t r = 0; r < 3; r++)
         for (int64_t k = 0; k < 3; k++) {
             expr_id at[4] = {w->lane, ic, ex_const(x, r), ex_const(x, k)};
             lreg v = widened(w->em, em_value(w->em, w->n->in[1], at, ex_const(x, 1)));
-            g[k][r] = em_splat(w->em, v, w->s->lanes);
+            g[k][r] = em_splat(w->em, v, w->lanes);
         }
 }
 
@@ -275,7 +275,7 @@ void wino_weights(struct wino *w, const struct product *p)
     struct exprs *x = em->x;
     struct em_for c, v;
     lreg g[3][3];
-    int64_t channels = w->s->slice * w->s->lanes < w->ic ? w->s->slice * w->s->lanes : w->ic;
+    int64_t channels = w->s->slice * w->lanes < w->ic ? w->s->slice * w->lanes : w->ic;
     expr_id zero = ex_const(x, 0), j = em_for_begin(em, &v, zero, p->n, 1, NULL, 0);
     expr_id channel = em_for_begin(em, &c, zero, ex_const(x, channels), 1, NULL, 0);
     expr_id ic = ex_add(x, ex_mulc(x, p->slice, channels), channel);
@@ -285,14 +285,14 @@ void wino_weights(struct wino *w, const struct product *p)
     else
         taps_compute(w, vector, ic, g);
     for (int64_t tap = 0; tap < w->s->early; tap++) {
-        expr_id next = ex_add(
-            x, p->next, ex_mulc(x, ex_div(x, ex_mulc(x, j, w->s->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
+        expr_id next = ex_add(x, p->next,
+                              ex_mulc(x, ex_div(x, ex_mulc(x, j, w->lanes), ex_const(x, CHANNEL_BLOCK)), w->stride[0]));
         next = ex_add(x, next, ex_mulc(x, channel, w->stride[3]));
         em_prefetch(em, L_PREFETCH2, w->weights,
                     ex_mulc(x, ex_addc(x, next, tap / 3 * w->stride[1] + tap % 3 * w->stride[2]),
                             elem_size(lf_type(em->f, w->weights).elem)));
     }
-    weights_store(w, g, ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mul(x, channel, p->n), j), w->s->lanes)));
+    weights_store(w, g, ex_add(x, p->u, ex_mulc(x, ex_add(x, ex_mul(x, channel, p->n), j), w->lanes)));
     em_for_end(em, &c, NULL, NULL);
     em_for_end(em, &v, NULL, NULL);
 }
@@ -302,7 +302,7 @@ void wino_weights(struct wino *w, const struct product *p)
 static lreg output_load(struct wino *w, uint32_t row, uint32_t column)
 {
     expr_id point = ex_const(w->em->x, row * w->f->alpha + column);
-    return em_scratch_load(w->em, w->m, wino_m_at(w, w->block, point, w->vec, w->tile), w->s->lanes);
+    return em_scratch_load(w->em, w->m, wino_m_at(w, w->block, point, w->vec, w->tile), w->lanes);
 }
 
 /* Results past the image's edge exist in the last tiles only: rows and columns are tested where it is not known. */
@@ -341,7 +341,7 @@ void wino_output(struct wino *w, const struct product *p, expr_id blocks)
         tiles = em_pin(em, tiles, 1, w->s->mr);
     tile_at(w, block, em_for_begin(em, &t, zero, tiles, 1, NULL, 0), false);
     expr_id vec = em_for_begin(em, &v, zero, p->n, 1, NULL, 0);
-    lanes_at(w, ex_add(x, ex_add(x, w->group0, p->vector), vec), w->oc);
+    lanes_at(w, ex_add(x, ex_add(x, w->group0, p->vector), vec), w->shape.oc);
     w->vec = vec;
     transform(w, &w->f->output, w->s->output_rows, output_load, output_store);
     em_for_end(em, &v, NULL, NULL);
@@ -365,7 +365,7 @@ void wino_output_ahead(struct wino *w, const struct product *p)
     vec = ex_add(x, ex_add(x, w->group0, p->vector), ex_mod(x, vec, ex_const(x, p->nr)));
     for (int64_t column = 0; column < m; column++) {
         expr_id to[RANK_MAX],
-            at[4] = {w->image, ex_mulc(x, vec, w->s->lanes), ex_add(x, w->y0, row), ex_addc(x, w->x0, column)};
+            at[4] = {w->image, ex_mulc(x, vec, w->lanes), ex_add(x, w->y0, row), ex_addc(x, w->x0, column)};
         tile_domain(em, at, to);
         em_prefetch_out(em, to);
     }

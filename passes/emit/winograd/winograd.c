@@ -20,16 +20,13 @@ static void wino_init(struct wino *w, struct em *em)
     *w = (struct wino){.em = em,
                        .s = s,
                        .n = graph_node(em->g, em->k->anchor),
+                       .shape = shape,
                        .f = shape.form,
+                       .lanes = shape.lanes,
                        .ic = shape.ic,
-                       .oc = shape.oc,
                        .icv = shape.icv,
-                       .ocv = shape.ocv,
-                       .columns = even_split(s->group, s->nr),
                        .points = shape.points,
-                       .th = shape.th,
-                       .tw = shape.tw,
-                       .tiles = shape.tiles};
+                       .columns = even_split(s->group, s->nr)};
 }
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
@@ -39,20 +36,20 @@ expr_id wino_v_at(const struct wino *w, expr_id slice, expr_id point, expr_id bl
     struct exprs *x = w->em->x;
     expr_id at = ex_mulc(x, ex_add(x, ex_mulc(x, slice, w->points), point), wino_v_stride(w));
     expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->s->slice), vector), w->s->mr), tile);
-    return ex_add(x, at, ex_mulc(x, line, w->s->lanes));
+    return ex_add(x, at, ex_mulc(x, line, w->lanes));
 }
 
 expr_id wino_m_at(const struct wino *w, expr_id block, expr_id point, expr_id vector, expr_id tile)
 {
     struct exprs *x = w->em->x;
     expr_id line = ex_add(x, ex_mulc(x, ex_add(x, ex_mulc(x, block, w->s->mr), tile), w->s->nr), vector);
-    return ex_add(x, ex_mulc(x, point, wino_m_stride(w)), ex_mulc(x, line, w->s->lanes));
+    return ex_add(x, ex_mulc(x, point, wino_m_stride(w)), ex_mulc(x, line, w->lanes));
 }
 
 expr_id wino_plain_at(const struct wino *w, expr_id vector, expr_id channel)
 {
     struct exprs *x = w->em->x;
-    expr_id panel = ex_const(x, CHANNEL_BLOCK), oc = ex_mulc(x, vector, w->s->lanes);
+    expr_id panel = ex_const(x, CHANNEL_BLOCK), oc = ex_mulc(x, vector, w->lanes);
     expr_id at = ex_add(x, ex_mulc(x, ex_div(x, oc, panel), w->stride[0]), ex_mod(x, oc, panel));
     return ex_add(x, at, ex_mulc(x, channel, w->stride[3]));
 }
@@ -73,7 +70,8 @@ static struct product column(struct wino *w, expr_id number)
     return (struct product){.number = number,
                             .vector = ex_add(x, ex_mulc(x, number, e->small), ex_min(x, number, large)),
                             .n = n,
-                            .u = w->s->resident ? ex_mulc(x, number, w->points * winograd_u_stride(w->s)) : zero,
+                            .u = w->s->resident ? ex_mulc(x, number, w->points * winograd_u_stride(w->s, w->lanes))
+                                                : zero,
                             .slice = zero};
 }
 
@@ -97,7 +95,7 @@ static void chunk(struct wino *w, expr_id number)
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
-    w->here = ex_min(x, ex_const(x, w->s->chunk), ex_sub(x, w->tiles, w->first));
+    w->here = ex_min(x, ex_const(x, w->s->chunk), ex_sub(x, w->shape.tiles, w->first));
     if (!ex_is_const(x, w->here, &(int64_t){0}))
         w->here = em_pin(em, w->here, 1, w->s->chunk);
     expr_id blocks = ex_ceildiv(x, w->here, ex_const(x, w->s->mr));
@@ -118,7 +116,7 @@ static void chunks_of(struct wino *w, expr_id index)
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct em_for l;
-    expr_id first = ex_mulc(x, index, w->s->span), chunks = ex_ceildiv(x, w->tiles, ex_const(x, w->s->chunk));
+    expr_id first = ex_mulc(x, index, w->s->span), chunks = ex_ceildiv(x, w->shape.tiles, ex_const(x, w->s->chunk));
     expr_id n = ex_min(x, ex_const(x, w->s->span), ex_sub(x, chunks, first));
     if (w->s->resident) {
         struct em_if iff;
@@ -139,17 +137,17 @@ bool emit_winograd(struct em *em)
     struct exprs *x = em->x;
     value_id stored;
     wino_init(&w, em);
-    expr_id chunks = ex_ceildiv(x, w.tiles, ex_const(x, w.s->chunk));
-    expr_id spans = ex_ceildiv(x, chunks, ex_const(x, w.s->span)), groups = ex_const(x, w.ocv / w.s->group);
+    expr_id chunks = ex_ceildiv(x, w.shape.tiles, ex_const(x, w.s->chunk));
+    expr_id spans = ex_ceildiv(x, chunks, ex_const(x, w.s->span)), groups = ex_const(x, w.shape.ocv / w.s->group);
     struct loop loops[2] = {{0, w.s->resident ? groups : spans, {0}}, {0, w.s->resident ? spans : groups, {0}}};
     const struct loop *by_group = &loops[w.s->resident ? 0 : 1], *by_span = &loops[w.s->resident ? 1 : 0];
-    if (w.s->resident || w.s->group < w.ocv)
+    if (w.s->resident || w.s->group < w.shape.ocv)
         w.keeper = em_scratch(em, ELEM_I64, 1);
     w.v = em_scratch(em, ELEM_F32, w.icv / w.s->slice * w.points * wino_v_stride(&w));
     w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
     if (winograd_weights(em->m, w.n->in[1], &stored, w.stride))
         w.weights = em_buffer(em, stored);
-    w.u = em_scratch(em, ELEM_F32, winograd_held(w.s, w.points));
+    w.u = em_scratch(em, ELEM_F32, winograd_held(w.s, &w.shape));
     em_parallel_open(em, &par, loops, 2);
     w.group0 = ex_mulc(x, by_group->var, w.s->group);
     chunks_of(&w, by_span->var);

@@ -17,11 +17,11 @@ struct wino {
     struct em *em;
     const struct winograd_schedule *s;
     const struct node *n;
-    const struct winograd_form *f;
-    int64_t ic, oc, icv, ocv; /* channels, vectors of them */
+    struct winograd_shape shape;
+    const struct winograd_form *f; /* of the shape, as what follows */
+    uint32_t lanes;
+    int64_t ic, icv, points;
     struct even columns; /* of output channels in a group: register tiles of up to two widths */
-    int64_t points; /* alpha^2 */
-    expr_id th, tw, tiles; /* per image; in all */
     expr_id first, here; /* of the chunk at hand */
     expr_id group0; /* first vector of its output channels */
     lreg keeper; /* of V, or of U where all of it is resident: {0}: no index shares it with another */
@@ -47,11 +47,11 @@ struct product {
 /* Elements between points. */
 static inline int64_t wino_v_stride(const struct wino *w)
 {
-    return (w->s->chunk * w->s->slice | 1) * w->s->lanes;
+    return (w->s->chunk * w->s->slice | 1) * w->lanes;
 }
 static inline int64_t wino_m_stride(const struct wino *w)
 {
-    return (w->s->chunk * w->s->nr | 1) * w->s->lanes;
+    return (w->s->chunk * w->s->nr | 1) * w->lanes;
 }
 /* Elements of V and M: `vector` of a slice, of a register tile. */
 expr_id wino_v_at(const struct wino *, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile);
