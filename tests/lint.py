@@ -18,7 +18,7 @@ FOLDERS = ("ir", "passes", "frontend", "codegen", "runtime", "cli", "tests", "ex
 COLUMNS = 160   # tables (.def) may be wider
 C_COLUMNS = 120  # of C: but for texts, which are not broken
 PAGE_COLUMNS = 120  # of Markdown: but for code, and words that cannot be broken
-PAGES_BYTES = 130_000  # of docs/*.md together; what was tried and left out is in docs/notes
+PAGES_BYTES = 131_871  # of docs/*.md together; what was tried and left out is in docs/notes
 
 # Who may include whom: a folder its own headers and those of the folders of its row, with what lies below them. A sub-folder
 # without a row of its own has its parent's. No folder is reached from itself (check_layers).
@@ -34,10 +34,12 @@ LAYERS = {
     "ir/target": {"ir/base"},
     "frontend": {"ir"},
     "frontend/onnx": {"ir", "frontend"},
+    "frontend/pt2": {"ir", "frontend"},
     "passes": {"ir"},
     "passes/module": {"ir"},
     "passes/regex": {"ir/base"},
     "passes/legalize": {"ir", "passes"},
+    "passes/legalize/aten": {"ir", "passes", "passes/legalize"},
     "passes/legalize/control": {"ir", "passes", "passes/legalize"},
     "passes/legalize/view": {"ir", "passes", "passes/legalize", "passes/legalize/control"},
     "passes/legalize/math": {"ir", "passes", "passes/legalize"},
@@ -66,6 +68,7 @@ TABLES = {"passes/legalize/report", "passes/emit/emit_kernels", "cli/compile/pip
 OWNERS = {
     r"yaml\.h": r"cli/options/config\.c",
     r"protobuf-c/.*|.*\.pb-c\.h": r"frontend/onnx/.*",
+    r"zlib\.h": r"frontend/pt2/zip\.c",
     r"llvm-c/.*|lld/.*|llvm/.*": r"codegen/.*",
 }
 # Unbounded writes, shells, ways out that only main may take.

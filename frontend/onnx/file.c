@@ -36,7 +36,7 @@ static const struct magic {
      "an ELF object or program"},
     {0, 4, "\x89PNG", "a PNG image"},
     {0, 3, "\xff\xd8\xff", "a JPEG image"},
-    {0, 4, "PK\x03\x04", "a zip archive (PyTorch saves those: export to ONNX first)"},
+    {0, 4, "PK\x03\x04", "a zip archive"},
     {0, 8, "\x89HDF\r\n\x1a\n", "an HDF5 file (Keras saves those: export to ONNX first)"},
     {0, 4, "GGUF", "a GGUF model"},
     {4, 4, "TFL3", "a TensorFlow Lite model"},

@@ -3,7 +3,7 @@
 #define MCC_FRONTEND_ONNX_IMPORT_H
 
 #include "frontend/frontend.h"
-#include "frontend/onnx/names.h"
+#include "frontend/names.h"
 #include "frontend/onnx/scan.h"
 
 struct external;

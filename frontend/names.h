@@ -1,6 +1,6 @@
 /* Names and scopes: a text is interned once; a stack of bindings says what it means at the moment. */
-#ifndef MCC_FRONTEND_ONNX_NAMES_H
-#define MCC_FRONTEND_ONNX_NAMES_H
+#ifndef MCC_FRONTEND_NAMES_H
+#define MCC_FRONTEND_NAMES_H
 
 #include "ir/graph/graph.h"
 

@@ -1,5 +1,5 @@
 /* Interning by open addressing; scopes as a stack of bindings, each remembering what it hid. */
-#include "frontend/onnx/names.h"
+#include "frontend/names.h"
 
 #include <string.h>
 

@@ -1,0 +1,35 @@
+/* JSON texts as trees in an arena: strict, but for NaN and infinities as Python writes them. */
+#ifndef MCC_FRONTEND_PT2_JSON_H
+#define MCC_FRONTEND_PT2_JSON_H
+
+#include "ir/base/base.h"
+
+enum json_kind { JSON_NULL, JSON_BOOL, JSON_INT, JSON_FLOAT, JSON_TEXT, JSON_LIST, JSON_OBJECT };
+struct json {
+    enum json_kind kind;
+    uint32_t n; /* children, or bytes of the text */
+    const char *key; /* in an object; the text is NUL-terminated and holds no NUL */
+    struct json *next; /* of the same list or object */
+    union {
+        bool truth;
+        int64_t i; /* JSON_INT: it fits */
+        double f;
+        const char *text;
+        struct json *first;
+    } u;
+};
+
+/* Parses the text, into which it writes, one byte behind its end too. NULL after a diagnostic that names `what` and the
+ * offset. */
+struct json *json_parse(struct context *, struct arena *, char *text, size_t size, const char *what);
+
+/* All of these take NULL, and give NULL or the absent value where the kind is another. */
+struct json *json_get(const struct json *object, const char *key);
+struct json *json_first(const struct json *); /* the first child */
+struct json *json_only(const struct json *object); /* the one member of an object that has one: a union */
+const char *json_as_text(const struct json *);
+bool json_as_int(const struct json *, int64_t *out);
+bool json_as_number(const struct json *, double *out); /* also "Infinity", "-Infinity" and "NaN" as texts */
+bool json_is(const struct json *, enum json_kind);
+
+#endif

@@ -1,0 +1,135 @@
+/* Operators that write to memory, as pure ones.
+ *
+ * PyTorch's tensors may share memory: of a tensor and its views, a write to one changes all. A write gives its value a
+ * new meaning. The values that it is a view of get theirs by the inverse of the view (select_scatter for select); every
+ * other view of that memory is made again from its parent, when somebody reads it.
+ */
+#include "frontend/pt2/pt2.h"
+
+#include <string.h>
+
+enum { DEPTH_MAX = 200 };
+
+uint32_t value_add(struct pt2 *p, const char *name, value_id v)
+{
+    struct pt2_value value = {.name = name, .v = v, .storage = p->storages.n};
+    VEC_PUSH(&p->scratch, &p->storages, (struct pt2_storage){0});
+    VEC_PUSH(&p->scratch, &p->values, value);
+    name_bind(&p->names, name, (value_id){p->values.n - 1}, 0);
+    return p->values.n - 1;
+}
+
+void value_view(struct pt2 *p, uint32_t value, uint32_t parent, const struct json *node, enum schema_alias alias)
+{
+    struct pt2_value *v = &p->values.data[value];
+    if (alias == ALIAS_NONE)
+        return;
+    if (alias == ALIAS_SAME && !p->values.data[parent].view && p->values.data[parent].parent)
+        parent = p->values.data[parent].parent; /* the same tensor: chains of writes stay flat */
+    v->depth = p->values.data[parent].depth + 1;
+    v->storage = p->values.data[parent].storage;
+    v->version = p->storages.data[v->storage].version;
+    v->parent = parent;
+    v->view = alias == ALIAS_SAME ? NULL : node;
+    v->maybe = alias == ALIAS_MAYBE;
+}
+
+/* Brings a value up to date: its parent, and the view of it again. Parents come before their views. */
+static bool refresh(struct pt2 *p, uint32_t value, src_id src)
+{
+    struct pt2_value *v = &p->values.data[value];
+    uint32_t version = p->storages.data[v->storage].version;
+    if (v->version == version)
+        return true;
+    if (v->depth > DEPTH_MAX)
+        return error_limit(p->ctx, src,
+                           "'%s' is a view of a view, %u deep, of a tensor that was written to; the limit is %d",
+                           v->name, v->depth, DEPTH_MAX);
+    if (v->maybe || !v->parent)
+        return error_model(p->ctx, src,
+                           "'%s' shares memory with a tensor that was written to, or is a copy, as strides are: use "
+                           "clone() before the write, or export with run_decompositions()",
+                           v->name);
+    if (!refresh(p, v->parent, src))
+        return false;
+    v = &p->values.data[value];
+    value_id parent = p->values.data[v->parent].v;
+    v->v = v->view ? node_again(p, v->view, parent, (value_id){0}, NULL) : parent;
+    v->version = version;
+    return true;
+}
+
+value_id value_now(struct pt2 *p, const char *name, src_id src, uint32_t *index)
+{
+    const struct binding *b = name_lookup(&p->names, name);
+    *index = b ? b->value.i : 0;
+    if (!b) {
+        error_model(p->ctx, src, "operand '%s' is made by no node or input before it", name);
+        return (value_id){0};
+    }
+    return refresh(p, *index, src) ? p->values.data[*index].v : (value_id){0};
+}
+
+/* The parent's elements with the view's in their places. {0} after a diagnostic. */
+static value_id put_back(struct pt2 *p, const struct json *node, value_id parent, value_id view, src_id src)
+{
+    static const struct {
+        const char *view, *inverse;
+    } inverses[] = {
+        {"aten.select.int", "select_scatter.default"},
+        {"aten.slice.Tensor", "slice_scatter.default"},
+        {"aten.view.default", "view_as.default"},
+        {"aten.unsqueeze.default", "view_as.default"},
+        {"aten.squeeze.dim", "view_as.default"},
+        {"aten.squeeze.dims", "view_as.default"},
+        {"aten.squeeze.default", "view_as.default"},
+        {"aten.transpose.int", "transpose.int"},
+        {"aten.t.default", "t.default"},
+    };
+    const char *target = json_as_text(json_get(node, "target"));
+    target += strncmp(target, "torch.ops.", 10) == 0 ? 10 : 0;
+    for (uint32_t i = 0; i < COUNT_OF(inverses); i++) {
+        if (strcmp(target, inverses[i].view) != 0)
+            continue;
+        const char *op = inverses[i].inverse;
+        if (strstr(op, "_scatter"))
+            return node_again(p, node, parent, view, op);
+        if (strcmp(op, "view_as.default") == 0)
+            return pt2_append_pair(p, src, op, view, parent);
+        return node_again(p, node, view, (value_id){0}, op);
+    }
+    error_model(p->ctx, src,
+                "writes to a view that %s made, which is not supported: write to the whole tensor, or export with "
+                "run_decompositions()",
+                target);
+    return (value_id){0};
+}
+
+bool value_write(struct pt2 *p, uint32_t value, value_id now, src_id src)
+{
+    struct pt2_storage *s = &p->storages.data[p->values.data[value].storage];
+    uint32_t at = value, depth = p->values.data[value].depth;
+    if (depth > DEPTH_MAX)
+        return error_limit(p->ctx, src, "writes to a view of a view, %u deep; the limit is %d", depth, DEPTH_MAX);
+    if (s->owner)
+        return error_model(
+            p->ctx, src,
+            "writes to %s, which would keep state between runs: that is not supported; write to a clone() "
+            "of it",
+            s->owner);
+    /* All of the chain is up to date, for the value was just read. */
+    for (;;) {
+        struct pt2_value *v = &p->values.data[at];
+        v->v = now;
+        v->version = s->version + 1;
+        if (!v->parent || v->maybe)
+            break;
+        if (v->view)
+            now = put_back(p, v->view, p->values.data[v->parent].v, now, src);
+        if (!now.i)
+            return false;
+        at = p->values.data[at].parent;
+    }
+    s->version++;
+    return true;
+}

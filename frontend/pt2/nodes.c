@@ -1,0 +1,576 @@
+/* Nodes of the file -> OP_IMPORTED nodes of their operator's domain, with every argument of the operator's schema.
+ *
+ * Operand i of a node is argument i, where that is a tensor or a number that the run computes; it is omitted ({0})
+ * where the argument is known, and then an attribute of the argument's name holds it. Items of lists of tensors or
+ * numbers of the run stand behind them: the attribute "lists" has three numbers for each such list: argument, first
+ * operand, length. An operator without a schema has its arguments in the file's order, for the message that refuses it.
+ */
+#include "frontend/pt2/pt2.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NODE_ARGS_MAX = 4096 };
+
+struct pending {
+    struct pt2 *p;
+    src_id src;
+    const char *what; /* the operator, for messages */
+    VEC(value_id) in;
+    VEC(struct attr) attrs;
+    VEC(int64_t) lists;
+    uint32_t first; /* the value of the first argument */
+    bool ok;
+};
+
+#define refuse(n, ...) ((n)->ok = error_model((n)->p->ctx, (n)->src, __VA_ARGS__))
+
+/* ---- appending ------------------------------------------------------------------------------------------------- */
+
+value_id pt2_constant(struct pt2 *p, enum elem elem, const int64_t *dims, int32_t rank, const void *data,
+                      const char *name)
+{
+    int64_t size = elem_size(elem);
+    expr_id *list = NEW_ARRAY(&p->scratch, expr_id, rank);
+    for (int32_t i = 0; i < rank; i++) {
+        size *= dims[i];
+        list[i] = ex_const(p->ctx->exprs, dims[i]);
+    }
+    const struct attr attrs[] = {attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
+                                 attr_data("data", data, (size_t)size)};
+    struct type type = {.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = list};
+    node_id id = graph_append(p->g, (region_id){1}, OP_CONSTANT, (src_id){0}, NULL, 0, attrs, 3, &type, 1);
+    value_id v = graph_node(p->g, id)->out[0];
+    graph_value(p->g, v)->name = arena_strdup(&p->g->arena, name);
+    return v;
+}
+
+static node_id append(struct pt2 *p, src_id src, const char *domain, const char *op, const value_id *in, uint32_t n_in,
+                      const struct attr *attrs, uint32_t n_attrs, const struct type *types, uint32_t n_out)
+{
+    node_id id = graph_append(p->g, (region_id){1}, OP_IMPORTED, src, in, n_in, attrs, n_attrs, types, n_out);
+    struct node *node = graph_node(p->g, id);
+    node->domain = domain;
+    node->op_type = op;
+    node->overload = "";
+    return id;
+}
+
+static value_id append_aten(struct pt2 *p, src_id src, const char *op, const value_id *in, uint32_t n_in,
+                            const struct attr *attrs, uint32_t n_attrs)
+{
+    if (!src.i)
+        src = source_add(p->ctx, (struct source){.name = "", .op = op, .domain = "aten", .version = 1, .output = op});
+    return graph_node(p->g, append(p, src, "aten", op, in, n_in, attrs, n_attrs, NULL, 1))->out[0];
+}
+
+value_id pt2_append_ints(struct pt2 *p, src_id src, const char *op, value_id x, const char *attr, const int64_t *list,
+                         uint32_t n)
+{
+    const struct attr attrs[] = {attr_ints(attr, list, n)};
+    return append_aten(p, src, op, &x, 1, attrs, 1);
+}
+
+value_id pt2_append_pair(struct pt2 *p, src_id src, const char *op, value_id x, value_id y)
+{
+    const value_id in[2] = {x, y};
+    return append_aten(p, src, op, in, 2, NULL, 0);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------------------------- */
+
+static void put(struct pending *n, struct attr a)
+{
+    VEC_PUSH(&n->p->scratch, &n->attrs, a);
+}
+
+/* The value of a name, which a union of the file holds. */
+static value_id named(struct pending *n, const struct json *name, uint32_t *index)
+{
+    const char *text = json_as_text(name);
+    if (!text) {
+        refuse(n, "an operand has no name");
+        return (value_id){0};
+    }
+    value_id v = value_now(n->p, text, n->src, index);
+    n->ok = n->ok && v.i;
+    return v;
+}
+
+static value_id constant_int(struct pending *n, int64_t i)
+{
+    return pt2_constant(n->p, ELEM_I64, NULL, 0, arena_copy(&n->p->ctx->session, &i, sizeof i), "");
+}
+
+/* An item of a list that holds values: a tensor, a number of the run, a known one, or none. */
+static value_id item(struct pending *n, const struct json *e)
+{
+    const struct json *u = json_only(e);
+    uint32_t index;
+    int64_t i;
+    if (json_get(e, "name"))
+        return named(n, json_get(e, "name"), &index);
+    if (u && strcmp(u->key, "as_none") == 0)
+        return (value_id){0};
+    if (u && strcmp(u->key, "as_tensor") == 0)
+        return named(n, json_get(u, "name"), &index);
+    if (u && strcmp(u->key, "as_name") == 0)
+        return named(n, u, &index);
+    if (u && strcmp(u->key, "as_int") == 0 && json_as_int(u, &i))
+        return constant_int(n, i);
+    refuse(n, "a list of operands holds what is neither a tensor nor an integer");
+    return (value_id){0};
+}
+
+static void list_of_values(struct pending *n, uint32_t arg, const struct json *list)
+{
+    const int64_t entry[3] = {arg, n->in.n, list->n};
+    for (uint32_t i = 0; i < 3; i++)
+        VEC_PUSH(&n->p->scratch, &n->lists, entry[i]);
+    for (const struct json *e = json_first(list); e; e = e->next) {
+        value_id v = item(n, e);
+        VEC_PUSH(&n->p->scratch, &n->in, v);
+    }
+}
+
+/* A list of numbers of which some are names: of values; else an attribute. */
+static void list_of_sizes(struct pending *n, uint32_t arg, const char *name, const struct json *list)
+{
+    int64_t *ints = NEW_ARRAY(&n->p->scratch, int64_t, list->n);
+    uint32_t k = 0;
+    for (const struct json *e = json_first(list); e; e = e->next)
+        if (!json_as_int(json_get(e, "as_int"), &ints[k++])) {
+            list_of_values(n, arg, list);
+            return;
+        }
+    put(n, attr_ints(name, ints, k));
+}
+
+static void list_of_ints(struct pending *n, const char *name, const struct json *list)
+{
+    int64_t *ints = NEW_ARRAY(&n->p->scratch, int64_t, list->n);
+    uint32_t k = 0;
+    for (const struct json *e = json_first(list); e; e = e->next, k++) {
+        if (json_is(e, JSON_BOOL))
+            ints[k] = e->u.truth;
+        else if (!json_as_int(e, &ints[k]))
+            refuse(n, "argument '%s' holds what is no integer", name);
+    }
+    put(n, attr_ints(name, ints, k));
+}
+
+static void list_of_floats(struct pending *n, const char *name, const struct json *list)
+{
+    double *floats = NEW_ARRAY(&n->p->scratch, double, list->n);
+    uint32_t k = 0;
+    for (const struct json *e = json_first(list); e; e = e->next, k++)
+        if (!json_as_number(e, &floats[k]))
+            refuse(n, "argument '%s' holds what is no number", name);
+    put(n, (struct attr){.name = name, .kind = ATTR_FLOATS, .n = k, .u.floats = floats});
+}
+
+/* What a schema's letter lets an argument be: groups of union tags. */
+static bool tag_fits(char type, const char *tag)
+{
+    static const struct {
+        const char *letters, *tags;
+    } groups[] = {
+        {"TO", " tensor optional_tensor int float bool sym_int sym_float sym_bool "},
+        {"L", " tensors optional_tensors nested_tensors "},
+        {"N", " tensors optional_tensors "},
+        {"i", " int sym_int bool "},
+        {"I", " ints sym_ints int sym_int tensors "},
+        {"f", " float int sym_float sym_int "},
+        {"F", " floats ints tensors "},
+        {"s", " int float bool sym_int sym_float sym_bool "},
+        {"b", " bool int sym_bool "},
+        {"B", " bools ints tensors "},
+        {"S", " string "},
+        {"t", " scalar_type int "},
+        {"x", " layout device memory_format string bool int scalar_type "},
+        {"G", " graph tensors sym_ints ints int tensor bool string float scalar_type device "},
+    };
+    size_t n = strlen(tag);
+    for (uint32_t i = 0; i < COUNT_OF(groups); i++)
+        for (const char *at = strchr(groups[i].letters, type) ? groups[i].tags : NULL; at && (at = strstr(at, tag));
+             at++)
+            if (at[-1] == ' ' && at[n] == ' ')
+                return true;
+    return false;
+}
+
+/* A known number, or one of the run: {as_int: 3}, {as_name: "s"}. */
+static void symbolic(struct pending *n, uint32_t arg, const char *name, const struct json *u)
+{
+    const struct json *inner = json_only(u);
+    int64_t i;
+    double f;
+    uint32_t index;
+    if (inner && strcmp(inner->key, "as_name") == 0)
+        n->in.data[arg] = named(n, inner, &index);
+    else if (json_as_int(inner, &i))
+        put(n, attr_int(name, i));
+    else if (json_is(inner, JSON_BOOL))
+        put(n, attr_int(name, inner->u.truth));
+    else if (json_as_number(inner, &f))
+        put(n, attr_float(name, f));
+    else
+        refuse(n, "argument '%s' is neither a number nor the name of one", name);
+}
+
+static void scalar(struct pending *n, uint32_t arg, const char *name, const char *tag, const struct json *u)
+{
+    double f;
+    int64_t i;
+    uint32_t index;
+    if (strcmp(tag, "tensor") == 0) {
+        n->in.data[arg] = named(n, json_get(u, "name"), &index);
+        if (arg == 0)
+            n->first = index;
+    } else if (strcmp(tag, "optional_tensor") == 0) {
+        n->in.data[arg] = item(n, u);
+    } else if (strncmp(tag, "sym_", 4) == 0) {
+        symbolic(n, arg, name, u);
+    } else if (json_is(u, JSON_BOOL)) {
+        put(n, attr_int(name, u->u.truth));
+    } else if (strcmp(tag, "float") == 0 && json_as_number(u, &f)) {
+        put(n, attr_float(name, f));
+    } else if (strcmp(tag, "scalar_type") == 0 && json_as_int(u, &i) && elem_by_torch(i) != ELEM_NONE) {
+        put(n, attr_elem(name, elem_by_torch(i)));
+    } else if (json_as_int(u, &i)) {
+        put(n, attr_int(name, i));
+    } else if (json_as_text(u)) {
+        put(n, attr_str(name, json_as_text(u)));
+    } else {
+        refuse(n, "argument '%s' has a value that its tag 'as_%s' does not say", name, tag);
+    }
+}
+
+static void argument(struct pending *n, uint32_t arg, const struct schema_arg *a, const struct json *given)
+{
+    const struct json *u = json_only(given);
+    const char *tag = u && strncmp(u->key, "as_", 3) == 0 ? u->key + 3 : NULL;
+    if (!tag) {
+        refuse(n, "argument '%s' is no union of one member", a->name);
+        return;
+    }
+    if (strcmp(tag, "none") == 0) {
+        if (strncmp(a->absent, "None", a->n_absent ? a->n_absent : 1) != 0 && a->type != 'O')
+            refuse(n, "argument '%s' is None, which %s does not take", a->name, n->what);
+        return;
+    }
+    if (a->type == 'x' && tag_fits('x', tag))
+        return; /* devices, layouts and memory formats say nothing of values */
+    if (!tag_fits(a->type, tag)) {
+        refuse(n, "argument '%s' is of kind '%s', which %s does not take", a->name, tag, n->what);
+        return;
+    }
+    const char *name = arena_strdup(&n->p->scratch, a->name);
+    if (!json_is(u, JSON_LIST))
+        scalar(n, arg, name, tag, u);
+    else if (strcmp(tag, "sym_ints") == 0)
+        list_of_sizes(n, arg, name, u);
+    else if (strcmp(tag, "floats") == 0)
+        list_of_floats(n, name, u);
+    else if (strcmp(tag, "ints") == 0 || strcmp(tag, "bools") == 0 || (strchr("IFB", a->type) && u->n == 0))
+        list_of_ints(n, name, u);
+    else
+        list_of_values(n, arg, u);
+}
+
+/* The default, where the schema has one that is not None: a number, a list of integers, a text. */
+static void argument_absent(struct pending *n, const struct schema_arg *a)
+{
+    const char *text = arena_strndup(&n->p->scratch, a->absent, a->n_absent), *name;
+    int64_t list[8];
+    uint32_t k = 0;
+    if (!*text)
+        refuse(n, "argument '%s' of %s is missing", a->name, n->what);
+    if (!*text || strcmp(text, "None") == 0)
+        return;
+    name = arena_strdup(&n->p->scratch, a->name);
+    if (*text == '[') {
+        for (const char *p = text + 1; *p != ']' && k < COUNT_OF(list); p += *p == ',')
+            list[k++] = strtoll(p, (char **)(uintptr_t)&p, 10);
+        put(n, attr_ints(name, arena_copy(&n->p->scratch, list, sizeof list), k));
+    } else if (a->type == 'S') {
+        put(n, attr_str(name, text));
+    } else if (strpbrk(text, ".e")) {
+        put(n, attr_float(name, strtod(text, NULL)));
+    } else {
+        put(n, attr_int(name, strtoll(text, NULL, 10)));
+    }
+}
+
+static const struct json *given_arg(const struct json *node, const char *name)
+{
+    for (const struct json *i = json_first(json_get(node, "inputs")); i; i = i->next) {
+        const char *text = json_as_text(json_get(i, "name"));
+        if (text && strcmp(text, name) == 0)
+            return json_get(i, "arg");
+    }
+    return NULL;
+}
+
+/* Values that stand for arguments of the file. */
+struct instead {
+    value_id self, src;
+};
+
+static void arguments(struct pending *n, const struct schema *schema, const struct json *node, const struct instead *by)
+{
+    struct schema_arg args[SCHEMA_ARGS_MAX];
+    uint32_t n_args = torch_schema_args(schema, args), known = 0;
+    for (uint32_t i = 0; i < n_args; i++)
+        VEC_PUSH(&n->p->scratch, &n->in, ((value_id){0}));
+    for (uint32_t i = 0; i < n_args; i++) {
+        const struct json *given = given_arg(node, args[i].name);
+        if (!given && i == 0) /* operators that write to it call it otherwise */
+            given = json_get(json_first(json_get(node, "inputs")), "arg");
+        known += given != NULL;
+        if (by && (i == 0 || strcmp(args[i].name, "src") == 0))
+            n->in.data[i] = i == 0 ? by->self : by->src;
+        else if (given)
+            argument(n, i, &args[i], given);
+        else
+            argument_absent(n, &args[i]);
+    }
+    if (!by && known < json_get(node, "inputs")->n)
+        refuse(n, "%s has an argument that this version of mcc does not know, or one twice", n->what);
+    if (n->lists.n)
+        put(n, attr_ints("lists", n->lists.data, n->lists.n));
+}
+
+/* Arguments of an operator that the table does not have, as they come. */
+static void arguments_unknown(struct pending *n, const struct json *node)
+{
+    uint32_t index;
+    for (const struct json *i = json_first(json_get(node, "inputs")); i; i = i->next) {
+        const struct json *u = json_only(json_get(i, "arg"));
+        if (u && strcmp(u->key, "as_tensor") == 0)
+            VEC_PUSH(&n->p->scratch, &n->in, named(n, json_get(u, "name"), &index));
+    }
+}
+
+/* ---- where a node comes from ----------------------------------------------------------------------------------- */
+
+/* "file:line" of the last frame of a stack trace that is not PyTorch's own, or NULL. */
+static const char *origin_of(struct pt2 *p, const char *trace)
+{
+    static const char mark[] = "File \"", line_mark[] = "\", line ";
+    const char *best = NULL;
+    for (const char *at = trace; at && (at = strstr(at, mark)); at++) {
+        const char *begin = at + sizeof mark - 1, *end = strstr(begin, line_mark), *library = strstr(begin, "/torch/");
+        if (end && !(library && library < end) && strncmp(begin, "torch/", 6) != 0)
+            best = begin;
+    }
+    const char *end = best ? strstr(best, line_mark) : NULL;
+    if (!end)
+        return NULL;
+    long line = strtol(end + sizeof line_mark - 1, NULL, 10);
+    return arena_printf(&p->ctx->session, "%.*s:%ld", (int)(end - best < 500 ? end - best : 500), best, line);
+}
+
+/* The module that the node was traced in: "layers.3.attn.q_proj" of "key,path,class;...", the last one. */
+static const char *module_of(struct pt2 *p, const char *stack)
+{
+    const char *last = stack ? strrchr(stack, ';') : NULL;
+    const char *begin = strchr(last ? last : stack ? stack : "", ',');
+    const char *end = begin ? strchr(begin + 1, ',') : NULL;
+    size_t n = end ? (size_t)(end - begin - 1) : 0;
+    if (n == 0 || n > 200)
+        return NULL;
+    for (const char *c = begin + 1; c < end; c++)
+        if ((*c < '0' || *c > '9') && (*c < 'A' || *c > 'Z') && (*c < 'a' || *c > 'z') && *c != '.' && *c != '_')
+            return NULL;
+    return arena_strndup(&p->scratch, begin + 1, n);
+}
+
+static const char *output_name(const struct json *node)
+{
+    const struct json *u = json_only(json_first(json_get(node, "outputs")));
+    const struct json *first = json_is(u, JSON_LIST) ? json_first(u) : u;
+    const char *name = json_as_text(json_get(first, "name"));
+    return name ? name : json_as_text(json_get(first, "as_name")) ? json_as_text(json_get(first, "as_name")) : "";
+}
+
+static src_id source_of(struct pt2 *p, const struct json *node, const char *domain, const char *op)
+{
+    struct arena *session = &p->ctx->session;
+    const struct json *meta = json_get(node, "metadata");
+    const char *output = output_name(node), *module = module_of(p, json_as_text(json_get(meta, "nn_module_stack")));
+    struct source s = {
+        .name = module ? arena_printf(session, "%s/%s", module, output) : arena_strdup(session, output),
+        .op = op,
+        .domain = domain,
+        .version = 1,
+        .output = arena_strdup(session, output),
+        .origin = origin_of(p, json_as_text(json_get(meta, "stack_trace"))),
+    };
+    return source_add(p->ctx, s);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------------------------- */
+
+/* "torch.ops.aten.add.Tensor" is domain "aten" and operator "add.Tensor". */
+static bool target_split(struct pt2 *p, const struct json *node, const char **domain, const char **op)
+{
+    const char *target = json_as_text(json_get(node, "target")), *dot;
+    if (target && strncmp(target, "torch.ops.", 10) == 0)
+        target += 10;
+    dot = target ? strchr(target, '.') : NULL;
+    if (!dot)
+        return pt2_refuse(p, "a node has no target 'torch.ops.NAMESPACE.OPERATOR.OVERLOAD', but '%s'",
+                          target ? target : "");
+    *domain = arena_strndup(&p->g->arena, target, (size_t)(dot - target));
+    *op = arena_strdup(&p->g->arena, dot + 1);
+    return true;
+}
+
+/* The pure operator of one that writes to its first operand: "add.Tensor" of "add_.Tensor". NULL: it is none. */
+static const char *pure_of(struct pt2 *p, const char *op)
+{
+    const char *dot = strchr(op, '.');
+    if (!dot || dot - op < 2 || dot[-1] != '_' || dot[-2] == '_')
+        return NULL;
+    return arena_printf(&p->g->arena, "%.*s%s", (int)(dot - op - 1), op, dot);
+}
+
+/* The results' names, in order; those of a list of tensors one by one. */
+struct results {
+    VEC(const char *) names;
+    bool ok;
+};
+
+static void result_add(struct pt2 *p, struct results *r, const struct json *u)
+{
+    const char *name = json_as_text(json_get(u, "name"));
+    if (!name)
+        name = json_as_text(json_get(u, "as_name"));
+    r->ok = r->ok && name;
+    VEC_PUSH(&p->scratch, &r->names, name);
+}
+
+static bool results_read(struct pt2 *p, const struct json *node, src_id src, struct results *r)
+{
+    *r = (struct results){.ok = true};
+    for (const struct json *o = json_first(json_get(node, "outputs")); o; o = o->next) {
+        const struct json *u = json_only(o);
+        if (json_is(u, JSON_LIST))
+            for (const struct json *e = json_first(u); e; e = e->next)
+                result_add(p, r, e);
+        else if (u && strcmp(u->key, "as_none") == 0)
+            VEC_PUSH(&p->scratch, &r->names, NULL);
+        else
+            result_add(p, r, u);
+    }
+    return r->ok || error_model(p->ctx, src, "a result has no name");
+}
+
+/* Types of the results that the file states, with dims open: rules look at the element type. */
+static const struct type *result_types(struct pt2 *p, const struct results *r)
+{
+    struct type *types = NEW_ARRAY(&p->scratch, struct type, r->names.n);
+    for (uint32_t i = 0; i < r->names.n; i++) {
+        const struct binding *b = r->names.data[i] ? name_lookup(&p->metas, r->names.data[i]) : NULL;
+        types[i] = (struct type){.kind = TYPE_UNKNOWN, .rank = RANK_UNKNOWN};
+        if (b && !meta_type(p, p->meta_list.data[b->value.i], r->names.data[i], false, &types[i]))
+            return NULL;
+    }
+    return types;
+}
+
+static bool results_bind(struct pt2 *p, node_id id, const struct results *r, src_id src)
+{
+    for (uint32_t i = 0; i < r->names.n; i++) {
+        value_id v = graph_node(p->g, id)->out[i];
+        const char *name = r->names.data[i];
+        if (!name) {
+            graph_node(p->g, id)->out[i] = (value_id){0};
+            continue;
+        }
+        if (name_lookup(&p->names, name))
+            return error_model(p->ctx, src, "two values are called '%s'", name);
+        graph_value(p->g, v)->name = arena_strdup(&p->g->arena, name);
+        value_add(p, name, v);
+    }
+    return true;
+}
+
+static uint32_t value_index(struct pt2 *p, const char *name)
+{
+    return name_lookup(&p->names, name)->value.i;
+}
+
+static bool node_import(struct pt2 *p, const struct json *node)
+{
+    const char *domain, *op, *pure;
+    struct results results;
+    if (!json_is(json_get(node, "inputs"), JSON_LIST) || json_get(node, "inputs")->n > NODE_ARGS_MAX)
+        return pt2_refuse(p, "a node has no list of inputs, or one of more than %d", NODE_ARGS_MAX);
+    if (!target_split(p, node, &domain, &op))
+        return false;
+    struct pending n = {.p = p, .src = source_of(p, node, domain, op), .what = op, .ok = true};
+    pure = pure_of(p, op);
+    const struct schema *schema = torch_schema(domain, op),
+                        *written = schema || !pure ? NULL : torch_schema(domain, pure);
+    if (written)
+        schema = written;
+    if (schema)
+        arguments(&n, schema, node, NULL);
+    else
+        arguments_unknown(&n, node);
+    if (!n.ok || !results_read(p, node, n.src, &results))
+        return false;
+    const struct type *types = result_types(p, &results);
+    if (!types)
+        return false;
+    node_id id = append(p, n.src, domain, written ? pure : op, n.in.data, n.in.n, n.attrs.data, n.attrs.n, types,
+                        results.names.n);
+    if (!results_bind(p, id, &results, n.src))
+        return false;
+    enum schema_alias alias = schema ? torch_schema_alias(schema) : ALIAS_NONE;
+    if (written && (alias == ALIAS_VIEW || alias == ALIAS_MAYBE))
+        return error_model(p->ctx, n.src, "%s changes the shape of its operand in place, which is not supported", op);
+    for (uint32_t i = 0; n.first && i < results.names.n; i++)
+        if (results.names.data[i])
+            value_view(p, value_index(p, results.names.data[i]), n.first, node, written ? ALIAS_SAME : alias);
+    if (written && alias == ALIAS_NONE && n.first)
+        return value_write(p, n.first, graph_node(p->g, id)->out[0], n.src);
+    return true;
+}
+
+value_id node_again(struct pt2 *p, const struct json *node, value_id self, value_id src, const char *as)
+{
+    const char *domain, *op;
+    if (!target_split(p, node, &domain, &op))
+        return (value_id){0};
+    op = as ? as : op;
+    const struct schema *schema = torch_schema("aten", op);
+    struct pending n = {.p = p, .src = source_of(p, node, "aten", op), .what = op, .ok = true};
+    const struct instead by = {self, src};
+    if (!schema || json_get(node, "outputs")->n != 1 ||
+        json_is(json_only(json_first(json_get(node, "outputs"))), JSON_LIST)) {
+        error_model(p->ctx, n.src,
+                    "a view with several results, of a tensor that was written to, is not supported: export with "
+                    "run_decompositions()");
+        return (value_id){0};
+    }
+    arguments(&n, schema, node, &by);
+    return n.ok ? append_aten(p, n.src, op, n.in.data, n.in.n, n.attrs.data, n.attrs.n) : (value_id){0};
+}
+
+bool program_nodes(struct pt2 *p)
+{
+    const struct json *nodes = json_get(p->graph, "nodes");
+    uint32_t before = p->ctx->n_errors;
+    if (!json_is(nodes, JSON_LIST))
+        return pt2_refuse(p, "the program's graph has no list of nodes");
+    if (nodes->n > p->ctx->limits.nodes)
+        return error_limit(p->ctx, (src_id){0}, "%u nodes, the limit is %lld (--limit-nodes)", nodes->n,
+                           (long long)p->ctx->limits.nodes);
+    for (const struct json *n = json_first(nodes); n; n = n->next)
+        if (!node_import(p, n))
+            return false;
+    return p->ctx->n_errors == before;
+}

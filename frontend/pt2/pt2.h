@@ -1,0 +1,86 @@
+/* What the files of the .pt2 importer share. */
+#ifndef MCC_FRONTEND_PT2_H
+#define MCC_FRONTEND_PT2_H
+
+#include "frontend/frontend.h"
+#include "frontend/names.h"
+#include "frontend/pt2/json.h"
+#include "frontend/pt2/schemas.h"
+#include "frontend/pt2/zip.h"
+
+/* A value of the graph: a tensor or a number. Tensors that share memory form a tree by how each was made a view of
+ * another (mutate.c). */
+struct pt2_value {
+    const char *name;
+    value_id v; /* what it is as of `version`; {0}: an error has been reported */
+    uint32_t storage; /* of the tree; an index into pt2.storages */
+    uint32_t version;
+    uint32_t parent; /* that it is a view of, as index; 0: the root */
+    const struct json *view; /* the node that made it one; NULL: it is its parent */
+    uint32_t depth; /* in the tree */
+    bool maybe; /* whether it shares memory with its parent depends on strides */
+};
+struct pt2_storage {
+    uint32_t version; /* how often it was written to */
+    const char *owner; /* of a root that outlives the run: "input 'x'", "buffer 'k'"; NULL: it does not */
+};
+
+struct pt2 {
+    struct context *ctx;
+    struct graph *g;
+    struct arena scratch; /* JSON and tables; released when the import ends */
+    struct zip zip;
+    const char *root; /* the folder that all records are in: "model/", or "" */
+    int64_t inflate_left;
+    const struct json *program, *graph; /* of the JSON */
+    struct names names; /* of values -> index into values */
+    struct names symbols; /* of dims -> expression */
+    struct names metas; /* of tensors -> index into meta_list */
+    VEC(const struct json *) meta_list;
+    VEC(struct pt2_value) values; /* [0] unused */
+    VEC(struct pt2_storage) storages;
+    const struct json *weights, *constants; /* "config" of each, by the parameter's name */
+};
+
+#define pt2_refuse(p, ...) error_model((p)->ctx, (src_id){0}, __VA_ARGS__)
+
+/* import.c: the record of this name below the root. NULL after a diagnostic. */
+bool pt2_record(struct pt2 *, const char *name, struct span *out);
+struct json *pt2_json(struct pt2 *, const char *name);
+
+/* symbols.c */
+/* Symbols for range_constraints. */
+bool symbols_import(struct pt2 *);
+/* A SymInt: {as_int}, {as_expr} or {as_name}'s absence; {0}: not known. */
+expr_id dim_import(struct pt2 *, const struct json *);
+
+/* types.c */
+/* By PyTorch's number of the type; ELEM_NONE: no such type here. */
+enum elem elem_by_torch(int64_t);
+/* The type of a TensorMeta; dims are left open unless wanted. False after a diagnostic. */
+bool meta_type(struct pt2 *, const struct json *meta, const char *name, bool dims, struct type *out);
+
+/* weights.c: the parameter, buffer or constant of that name, as constant and views of it. {0} after a diagnostic. */
+value_id weight_import(struct pt2 *, const struct json *config, const char *folder, const char *name);
+
+/* nodes.c */
+value_id pt2_constant(struct pt2 *, enum elem, const int64_t *dims, int32_t rank, const void *data, const char *name);
+/* A node with one tensor and one list of integers. */
+value_id pt2_append_ints(struct pt2 *, src_id, const char *op, value_id x, const char *attr, const int64_t *list,
+                         uint32_t n);
+bool program_nodes(struct pt2 *);
+/* A node of two tensors. */
+value_id pt2_append_pair(struct pt2 *, src_id, const char *op, value_id x, value_id y);
+/* A node of the file again with another operand `self`, as operator op of aten (NULL: its own), which may have an
+ * operand `src` besides; its first result. */
+value_id node_again(struct pt2 *, const struct json *node, value_id self, value_id src, const char *op);
+
+/* mutate.c */
+uint32_t value_add(struct pt2 *, const char *name, value_id); /* a root of its own */
+/* The value as it is now, after all that was written to its memory. {0} after a diagnostic. */
+value_id value_now(struct pt2 *, const char *name, src_id, uint32_t *index);
+void value_view(struct pt2 *, uint32_t value, uint32_t parent, const struct json *node, enum schema_alias);
+/* The value's elements were overwritten. */
+bool value_write(struct pt2 *, uint32_t value, value_id now, src_id);
+
+#endif

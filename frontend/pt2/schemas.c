@@ -1,0 +1,46 @@
+/* Searching the table of schemas, and taking its texts apart. */
+#include "frontend/pt2/schemas.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct schema schemas[] = {
+#define SCHEMA(domain, op, alias, args) {domain, #op, alias, args},
+#include "frontend/pt2/schemas.def"
+};
+
+static int order(const void *a, const void *b)
+{
+    const struct schema *x = a, *y = b;
+    int by_domain = strcmp(x->domain, y->domain);
+    return by_domain ? by_domain : strcmp(x->op, y->op);
+}
+
+const struct schema *torch_schema(const char *domain, const char *op)
+{
+    struct schema key = {.domain = domain, .op = op};
+    return bsearch(&key, schemas, COUNT_OF(schemas), sizeof key, order);
+}
+
+enum schema_alias torch_schema_alias(const struct schema *s)
+{
+    static const char letters[] = "-svm";
+    return (enum schema_alias)(strchr(letters, *s->alias) - letters);
+}
+
+/* "name:type" or "name:type=default", with a space between arguments. */
+uint32_t torch_schema_args(const struct schema *s, struct schema_arg out[SCHEMA_ARGS_MAX])
+{
+    uint32_t n = 0;
+    for (const char *p = s->args; *p; n++) {
+        const char *colon = strchr(p, ':'), *end = strchr(p, ' ');
+        struct schema_arg *a = &out[n];
+        if (!end)
+            end = p + strlen(p);
+        *a = (struct schema_arg){.type = colon[1], .absent = colon[2] == '=' ? colon + 3 : ""};
+        memcpy(a->name, p, (size_t)(colon - p));
+        a->n_absent = *a->absent ? (uint32_t)(end - a->absent) : 0;
+        p = *end ? end + 1 : end;
+    }
+    return n;
+}

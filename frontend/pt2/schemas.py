@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Writes schemas.def: the arguments of the operators that passes/legalize/aten.def has rows for, in order, with types and
+defaults, from the native_functions.yaml that the torch package has. Run it with a Python that has torch:
+
+    python frontend/pt2/schemas.py
+
+A row says how the first result shares memory with the first argument (s: it is the argument, v: a view, m: a view or a copy, as
+strides are), and lists arguments as name:type or name:type=default. Types: T tensor or number, O optional tensor, L list of tensors,
+N list of optional tensors, i integer, I integers, f float, F floats, s number, b truth, B truths, S text, t element type, x what says
+nothing of values (device, layout, memory format). The list ends with Python's operators on numbers, which the package has no schema of.
+"""
+import importlib.util
+import pathlib
+import re
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TYPES = {"Tensor": "T", "Tensor?": "O", "Tensor[]": "L", "Tensor?[]": "N", "int": "i", "SymInt": "i", "int[]": "I", "SymInt[]": "I",
+         "float": "f", "float[]": "F", "Scalar": "s", "bool": "b", "bool[]": "B", "str": "S", "ScalarType": "t", "Layout": "x",
+         "Device": "x", "MemoryFormat": "x", "Generator": "x"}
+SAME = {"alias", "detach", "lift_fresh", "dropout", "feature_dropout", "alpha_dropout", "resolve_conj", "resolve_neg", "positive"}
+MAYBE = {"reshape", "reshape_as", "contiguous", "flatten", "to", "type_as", "einsum"}
+
+
+def default_of(text, kind):
+    """As schemas.c reads it."""
+    if kind == "x" or text is None:
+        return "None"
+    text = text.strip("'\"")
+    return {"True": "1", "False": "0", "Mean": "1"}.get(text, text.replace(" ", ""))
+
+
+def argument(text):
+    name, _, default = text.partition("=")
+    declared, name = name.rsplit(" ", 1)
+    declared = re.sub(r"\(.*?\)", "", re.sub(r"\[\d+\]", "[]", declared))
+    optional = declared.endswith("?") and declared not in TYPES
+    kind = TYPES[declared.rstrip("?") if optional else declared]
+    has_default = default or optional or kind in "Ox"
+    return f"{name}:{kind}" + (f"={default_of(default or None, kind)}" if has_default else "")
+
+
+def alias_of(name, arguments, result):
+    base = name.split(".")[0]
+    if base in SAME or base in MAYBE:
+        return "s" if base in SAME else "m"
+    return "v" if re.match(r"Tensor\(a\)", arguments) and "Tensor(a)" in result else "-"
+
+
+def main():
+    package = pathlib.Path(importlib.util.find_spec("torchgen").origin).parent
+    text = (package / "packaged/ATen/native/native_functions.yaml").read_text()
+    functions = dict()
+    for name, arguments, result in re.findall(r"^- func: ([\w.]+)\((.*)\) -> (.*)$", text, re.M):
+        functions[name if "." in name else name + ".default"] = arguments, result
+    lines = []
+    for domain, op in re.findall(r'^ROW\("(\w+)", ([\w.]+),', (ROOT / "passes/legalize/aten.def").read_text(), re.M):
+        if domain == "aten":
+            arguments, result = functions.get(op) or functions[op.replace(".", "_.")]  # some are only listed as writing
+            listed = [argument(a) for a in re.split(r", (?![^\[]*\])", arguments) if a != "*"]
+            alias = alias_of(op, arguments, result)
+        else:
+            unary = op in ("neg", "sym_not", "sym_float", "sym_int", "trunc", "floor", "ceil")
+            listed, alias = ["a:s"] if unary else ["a:s", "b:s"], "-"
+        lines.append((domain, op, f'SCHEMA("{domain}", {op}, "{alias}", "{" ".join(listed)}")'))
+    head = "/* Arguments of PyTorch's operators; written by schemas.py, which says what the columns are. */\n"
+    body = "\n".join(line for _, _, line in sorted(lines))
+    (ROOT / "frontend/pt2/schemas.def").write_text(head + body + "\n#undef SCHEMA\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+/* ZIP archives in memory: the central directory, and the bytes of each record.
+ *
+ * A stored record is a part of the archive; a deflated one is inflated into session memory. Sizes come from the central
+ * directory, because writers that stream leave them out of the local headers.
+ */
+#ifndef MCC_FRONTEND_PT2_ZIP_H
+#define MCC_FRONTEND_PT2_ZIP_H
+
+#include "ir/base/base.h"
+
+struct zip_record {
+    const char *name; /* as the archive has it, NUL-terminated */
+    uint64_t header; /* offset of the local header */
+    uint64_t packed, size; /* bytes in the archive; inflated */
+    uint32_t crc;
+    bool deflated, open; /* open: the bytes below are there */
+    uint8_t *bytes;
+};
+struct zip {
+    struct context *ctx;
+    const char *what; /* the archive in messages: "the archive", "the weights" */
+    uint8_t *data; /* ours: records are moved in it */
+    uint64_t size;
+    struct zip_record *records; /* by name, in ascending order */
+    uint32_t n;
+    int64_t *inflate_left; /* bytes that may still be inflated; shared by nested archives */
+};
+
+/* Reads and checks the directory. False after a diagnostic. */
+bool zip_open(struct zip *, struct arena *);
+/* NULL: no record has the name. */
+struct zip_record *zip_find(const struct zip *, const char *name);
+/* The record's bytes, session memory or the archive's, aligned to 16: a stored record whose bytes begin elsewhere is
+ * moved over its own local header, which nobody reads again. False after a diagnostic. */
+bool zip_read(struct zip *, struct zip_record *, struct span *out);
+
+#endif

@@ -1,0 +1,233 @@
+/* Tensors made of numbers: constants, sequences of numbers, sizes and arithmetic of sizes. */
+#include "passes/legalize/aten.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- one number everywhere --------------------------------------------------------------------------------------- */
+
+/* Sizes from a list. param: the number, or 2: `fill_value`; 8 more: sizes are argument 1 */
+bool rule_aten_full(struct rule *r)
+{
+    expr_id sizes[RANK_MAX];
+    uint32_t n, at = r->param >= 8;
+    enum elem e = aten_elem(r, 0);
+    int kind = r->param & 7;
+    if (!aten_ints(r, at, "size", sizes, &n))
+        return false;
+    if (e == ELEM_NONE)
+        return rule_bad(r, "the file does not say what type the result has");
+    value_id fill = kind == 2 ? aten_operand(r, at + 1, "fill_value", e)
+                              : b_convert(r->b, b_scalar_i64(r->b, ELEM_I64, kind), e);
+    return rule_result(r, b_broadcast(r->b, v_scalar(r->b, fill), sizes, (int32_t)n));
+}
+
+/* The shape of operand 0. param: the number, or 2: `fill_value` */
+bool rule_aten_full_like(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    enum elem e = aten_elem_or(r, x);
+    if (!dims)
+        return false;
+    value_id fill = r->param == 2 ? aten_operand(r, 1, "fill_value", e)
+                                  : b_convert(r->b, b_scalar_i64(r->b, ELEM_I64, r->param), e);
+    return rule_result(r, b_broadcast(r->b, v_scalar(r->b, fill), dims, rank));
+}
+
+bool rule_aten_scalar_tensor(struct rule *r)
+{
+    return aten_result(r, aten_operand(r, 0, r->param ? "data" : "s", aten_elem(r, 0)));
+}
+
+bool rule_aten_eye(struct rule *r)
+{
+    struct builder *b = r->b;
+    expr_id dims[2] = {aten_int(r, 0, "n", 0)};
+    dims[1] = r->param ? aten_int(r, 1, "m", 0) : dims[0];
+    if (!dims[0].i || !dims[1].i)
+        return false;
+    return aten_result(
+        r, b_convert(b, b_binary(b, OP_EQ, v_iota(b, ELEM_I64, dims, 2, 0), v_iota(b, ELEM_I64, dims, 2, 1)),
+                     aten_elem(r, 0)));
+}
+
+/* ---- sequences of numbers ---------------------------------------------------------------------------------------- */
+
+/* The argument as an f64 that is known. */
+static bool known(struct rule *r, uint32_t i, const char *name, double absent, double *out)
+{
+    *out = aten_float(r, name, absent);
+    return !rule_has(r, i) || v_known_f64(r->b, rule_in(r, i), out) ||
+           rule_refuse(r, "'%s' is known only at run time", name);
+}
+
+static bool is_whole(struct rule *r, uint32_t i, const char *name)
+{
+    const struct attr *a = node_attr(r->node, name);
+    return rule_has(r, i) ? elem_class(v_elem(r->b, rule_in(r, i))) != 'F' : !a || a->kind != ATTR_FLOAT;
+}
+
+/* Numbers of floats: as many as the bounds say, each by one multiplication and one addition. */
+static bool arange_floats(struct rule *r, uint32_t at)
+{
+    struct builder *b = r->b;
+    double start = 0, end, step;
+    if ((at && !known(r, 0, "start", 0, &start)) || !known(r, at, "end", 0, &end) ||
+        !known(r, at + 1, "step", 1, &step))
+        return false;
+    double n = ceil((end - start) / step);
+    if (!(n >= 0 && n <= INT32_MAX))
+        return rule_bad(r, "a sequence from %g to %g by %g", start, end, step);
+    expr_id count = ex_const(b_exprs(b), (int64_t)n);
+    value_id y = b_convert(b, v_iota(b, ELEM_I64, &count, 1, 0), ELEM_F64);
+    return aten_result(r, v_affine(b, y, step, start));
+}
+
+/* param: 1 with a start before the end */
+bool rule_aten_arange(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    uint32_t at = (uint32_t)r->param;
+    int64_t step;
+    if ((at && !is_whole(r, 0, "start")) || !is_whole(r, at, "end") || !is_whole(r, at + 1, "step"))
+        return arange_floats(r, at);
+    expr_id start = at ? aten_int(r, 0, "start", 0) : ex_const(ex, 0), end = aten_int(r, at, "end", 0);
+    if (!start.i || !end.i || !aten_int_known(r, at + 1, "step", 1, &step))
+        return false;
+    if (step == 0)
+        return rule_bad(r, "step 0");
+    expr_id span = step > 0 ? ex_sub(ex, end, start) : ex_sub(ex, start, end);
+    expr_id n = ex_max(ex, ex_ceildiv(ex, span, ex_const(ex, step < 0 ? -step : step)), ex_const(ex, 0));
+    value_id y = v_iota(b, ELEM_I64, &n, 1, 0);
+    if (step != 1)
+        y = b_binary(b, OP_MUL, y, b_scalar_i64(b, ELEM_I64, step));
+    if (!ex_is(ex, start, 0))
+        y = b_binary(b, OP_ADD, y, v_expr(b, ELEM_I64, start));
+    return aten_result(r, y);
+}
+
+/* From both ends, so that the last number is the end. */
+bool rule_aten_linspace(struct rule *r)
+{
+    struct builder *b = r->b;
+    double start, end;
+    int64_t n;
+    if (!known(r, 0, "start", 0, &start) || !known(r, 1, "end", 0, &end) || !aten_int_known(r, 2, "steps", 0, &n))
+        return false;
+    if (n < 0 || n > 1 << 24)
+        return rule_bad(r, "%lld steps", (long long)n);
+    double *list = NEW_ARRAY(&b->g->arena, double, n + 1), step = n > 1 ? (end - start) / (double)(n - 1) : 0;
+    for (int64_t i = 0; i < n; i++)
+        list[i] = i < n / 2 || n == 1 ? start + step * (double)i : end - step * (double)(n - 1 - i);
+    return aten_result(r, b_const(b, ELEM_F64, &n, 1, list));
+}
+
+/* ---- sizes --------------------------------------------------------------------------------------------------------
+ */
+
+static bool number_out(struct rule *r, expr_id e)
+{
+    return e.i && rule_result(r, v_expr(r->b, ELEM_I64, e));
+}
+
+bool rule_aten_sym_size(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    return x.i && aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &axis) && number_out(r, b_dim(r->b, x, axis));
+}
+
+bool rule_aten_sym_numel(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    return x.i && number_out(r, b_count(r->b, x));
+}
+
+/* The number in a tensor of one element. */
+bool rule_aten_item(struct rule *r)
+{
+    value_id x = v_scalar(r->b, rule_in(r, 0));
+    char class = elem_class(v_elem(r->b, x));
+    if (!x.i)
+        return false;
+    return rule_result(r, b_convert(r->b, x, class == 'F' ? ELEM_F64 : class == 'B' ? ELEM_BOOL : ELEM_I64));
+}
+
+static value_id number_in(struct rule *r, uint32_t i)
+{
+    static const char *const names[] = {"a", "b"};
+    return aten_operand(r, i, names[i], ELEM_NONE);
+}
+
+/* Arithmetic of two sizes. Divisions round towards minus infinity, and the divisor is above 0. */
+static expr_id size_of_two(struct rule *r, expr_id a, expr_id c)
+{
+    struct exprs *ex = b_exprs(r->b);
+    if ((r->param == NUMBER_FLOORDIV || r->param == NUMBER_MOD) && ex_lo(ex, c) < 1)
+        return rule_refuse(r, "division by a number that may be 0 or below"), (expr_id){0};
+    switch (r->param) {
+    case NUMBER_ADD: return ex_add(ex, a, c);
+    case NUMBER_SUB: return ex_sub(ex, a, c);
+    case NUMBER_MUL: return ex_mul(ex, a, c);
+    case NUMBER_FLOORDIV: return ex_div(ex, a, c);
+    case NUMBER_MOD: return ex_mod(ex, a, c);
+    case NUMBER_MAX: return ex_max(ex, a, c);
+    case NUMBER_MIN: return ex_min(ex, a, c);
+    default: return rule_refuse(r, "this operator of sizes"), (expr_id){0};
+    }
+}
+
+static bool compare_numbers(struct rule *r, value_id a, value_id c)
+{
+    struct builder *b = r->b;
+    enum op op = r->param == NUMBER_EQ                            ? OP_EQ
+                 : r->param == NUMBER_NE                          ? OP_NE
+                 : r->param == NUMBER_LT || r->param == NUMBER_GT ? OP_LT
+                                                                  : OP_LE;
+    bool swapped = r->param == NUMBER_GT || r->param == NUMBER_GE;
+    return rule_result(r, b_binary(b, op, swapped ? c : a, swapped ? a : c));
+}
+
+bool rule_aten_number(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id a = number_in(r, 0), c = r->n_in > 1 || node_attr(r->node, "b") ? number_in(r, 1) : a;
+    if (!a.i || !c.i)
+        return false;
+    if (r->param == NUMBER_NOT)
+        return rule_result(r, b_unary(b, OP_NOT, b_convert(b, a, ELEM_BOOL)));
+    if (r->param == NUMBER_NEG)
+        return rule_result(r, b_unary(b, OP_NEG, a));
+    if (r->param == NUMBER_AND || r->param == NUMBER_OR)
+        return rule_result(r, b_binary(b, r->param == NUMBER_AND ? OP_AND : OP_OR, a, c));
+    bool real = v_is_float(b, a) || v_is_float(b, c) || r->param == NUMBER_TRUEDIV;
+    enum elem e = real ? ELEM_F64 : ELEM_I64;
+    a = b_convert(b, a, e);
+    c = b_convert(b, c, e);
+    if (r->param >= NUMBER_EQ && r->param <= NUMBER_GE)
+        return compare_numbers(r, a, c);
+    if (!real)
+        return number_out(r, size_of_two(r, b_elem(b, a, 0, -(int64_t)INT32_MAX, INT32_MAX),
+                                         b_elem(b, c, 0, -(int64_t)INT32_MAX, INT32_MAX)));
+    static const enum op ops[] = {
+        [NUMBER_ADD] = OP_ADD, [NUMBER_SUB] = OP_SUB, [NUMBER_MUL] = OP_MUL,    [NUMBER_MOD] = OP_MOD,
+        [NUMBER_MAX] = OP_MAX, [NUMBER_MIN] = OP_MIN, [NUMBER_TRUEDIV] = OP_DIV};
+    if (r->param == NUMBER_FLOORDIV)
+        return rule_result(r, b_unary(b, OP_FLOOR, b_binary(b, OP_DIV, a, c)));
+    return rule_result(r, b_binary(b, ops[r->param], a, c));
+}
+
+/* A number as another kind of number. param: 0 float, 1 int (towards zero), 2 floor, 3 ceil */
+bool rule_aten_number_as(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id a = number_in(r, 0);
+    if (r->param == 0)
+        return rule_result(r, b_convert(b, a, ELEM_F64));
+    if (v_is_float(b, a) && r->param > 1)
+        a = b_unary(b, r->param == 2 ? OP_FLOOR : OP_CEIL, a);
+    return rule_result(r, b_convert(b, a, ELEM_I64));
+}

@@ -1,0 +1,283 @@
+/* Elements chosen by index tensors, and written through them. */
+#include "passes/legalize/aten.h"
+
+#include <string.h>
+
+bool rule_aten_embedding(struct rule *r)
+{
+    return rule_result(r, b_gather(r->b, rule_in(r, 0), rule_in(r, 1), 0));
+}
+
+bool rule_aten_index_select(struct rule *r)
+{
+    value_id x = rule_in(r, 0), at = rule_in(r, 2);
+    int32_t axis;
+    if (!x.i || !at.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &axis))
+        return false;
+    if (v_rank(r->b, x) == 0)
+        return rule_result(r, x);
+    return rule_result(r, b_gather(r->b, x, v_rank(r->b, at) ? at : b_unsqueeze(r->b, at, 0), axis));
+}
+
+bool rule_aten_gather(struct rule *r)
+{
+    value_id in[2] = {rule_in(r, 0), rule_in(r, 2)};
+    int32_t axis;
+    if (!in[0].i || !in[1].i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, in[0]), &axis))
+        return false;
+    if (v_rank(r->b, in[0]) == 0)
+        return rule_result(r, in[0]);
+    struct attr attr = attr_int("axis", axis);
+    return rule_result(r, b_op(r->b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
+}
+
+/* Index tensors of some dims of x, in the order of the dims. */
+struct indices {
+    value_id x; /* the indexed dims first */
+    value_id at; /* i64 [common shape, number of them] */
+    uint32_t n;
+    int32_t first, rank_x, rank_at; /* the first indexed dim; rank_at: of the common shape */
+    bool adjacent;
+    int64_t perm[RANK_MAX];
+    value_id mask; /* the only index, where it is one of booleans; then nothing else is set */
+};
+
+/* Dims of x that index tensors stand for: list[d], or {0}. A mask stands for as many dims as it has. */
+static bool indices_list(struct rule *r, uint32_t arg, value_id x, value_id list[RANK_MAX], value_id *mask)
+{
+    uint32_t n, first = aten_list(r, arg, &n), given = 0;
+    int32_t rank = v_rank(r->b, x), d = 0;
+    *mask = (value_id){0};
+    for (int32_t i = 0; i < RANK_MAX; i++)
+        list[i] = (value_id){0};
+    for (uint32_t i = 0; i < n; i++) {
+        value_id v = rule_in(r, first + i);
+        bool flags = v.i && v_elem(r->b, v) == ELEM_BOOL;
+        int32_t taken = flags ? v_rank(r->b, v) : 1;
+        if (d + taken > rank)
+            return rule_bad(r, "index tensors for more than the %d dimensions that there are", (int)rank);
+        given += v.i != 0;
+        if (flags) {
+            value_id places;
+            if (d == 0)
+                *mask = v;
+            struct rule one = *r;
+            struct lowered out = {0};
+            one.out = &out;
+            one.n_out = 1;
+            if (!aten_as(&one, rule_nonzero, 13, 0, &v, 1, NULL, 0))
+                return false;
+            places = out.v;
+            for (int32_t k = 0; k < taken; k++)
+                list[d + k] = b_squeeze(
+                    r->b, b_slice_axis(r->b, places, 0, ex_const(b_exprs(r->b), k), ex_const(b_exprs(r->b), 1)), 0);
+        } else {
+            list[d] = v.i ? b_convert(r->b, v, ELEM_I64) : v;
+        }
+        d += taken;
+    }
+    if (given != 1)
+        *mask = (value_id){0};
+    return given > 0 || rule_bad(r, "no index tensors");
+}
+
+static bool indices_read(struct rule *r, uint32_t arg, struct indices *o)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), list[RANK_MAX], parts[RANK_MAX];
+    expr_id common[RANK_MAX];
+    int32_t rank = v_rank(b, x), last = -1, k = 0;
+    *o = (struct indices){.first = -1, .rank_x = rank, .adjacent = true};
+    if (!x.i || !indices_list(r, arg, x, list, &o->mask))
+        return false;
+    for (int32_t d = 0; d < rank; d++) {
+        int32_t rank_d;
+        if (!list[d].i)
+            continue;
+        const expr_id *dims = b_dims(b, list[d], &rank_d);
+        if (!dims)
+            return false;
+        o->adjacent &= o->first < 0 || last == d - 1;
+        o->first = o->first < 0 ? d : o->first;
+        last = d;
+        o->rank_at = b_broadcast_dims(b, common, o->rank_at, dims, rank_d, common);
+        if (o->rank_at < 0)
+            return false;
+        o->perm[k++] = d;
+    }
+    o->n = (uint32_t)k;
+    for (int32_t d = 0; d < rank; d++)
+        if (!list[d].i)
+            o->perm[k++] = d;
+    for (uint32_t i = 0; i < o->n; i++)
+        parts[i] = b_unsqueeze(b, b_broadcast(b, list[o->perm[i]], common, o->rank_at), o->rank_at);
+    o->at = b_concat(b, parts, o->n, o->rank_at);
+    o->x = b_transpose(b, x, o->perm);
+    return o->x.i && o->at.i;
+}
+
+/* The common shape stands where the indexed dims stood, if they were neighbours; else in front. */
+static void result_perm(const struct indices *o, int64_t perm[RANK_MAX])
+{
+    int32_t rank = o->rank_at + o->rank_x - (int32_t)o->n, before = o->adjacent ? o->first : 0;
+    for (int32_t i = 0; i < rank; i++)
+        perm[i] = i < before ? o->rank_at + i : i < before + o->rank_at ? i - before : i;
+}
+
+bool rule_aten_index(struct rule *r)
+{
+    struct indices o;
+    int64_t perm[RANK_MAX];
+    struct attr batch = attr_int("batch", 0);
+    if (!indices_read(r, 1, &o))
+        return false;
+    if (o.rank_at + o.rank_x > RANK_MAX)
+        return rule_refuse(r, "rank too high");
+    if (o.n == 1) {
+        int32_t axis = (int32_t)o.perm[0];
+        return rule_result(r, b_gather(r->b, rule_in(r, 0), b_squeeze(r->b, o.at, o.rank_at), axis));
+    }
+    const value_id in[2] = {o.x, o.at};
+    result_perm(&o, perm);
+    return rule_result(r, b_transpose(r->b, b_op(r->b, OP_GATHER_ND, in, 2, &batch, 1), perm));
+}
+
+/* A mask and one value: a choice at each element. */
+static value_id masked_put(struct rule *r, value_id x, value_id mask, value_id value)
+{
+    struct builder *b = r->b;
+    expr_id dims[RANK_MAX];
+    int32_t rank_mask, rank = v_rank(b, x);
+    const expr_id *have = b_dims(b, mask, &rank_mask);
+    if (!have)
+        return (value_id){0};
+    for (int32_t i = 0; i < rank; i++)
+        dims[i] = i < rank_mask ? have[i] : ex_const(b_exprs(b), 1);
+    return b_select(b, b_reshape(b, mask, dims, rank), value, x);
+}
+
+bool rule_aten_index_put(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct indices o;
+    value_id x = rule_in(r, 0), value = b_convert(b, rule_in(r, 2), v_elem(b, x));
+    int64_t perm[RANK_MAX], back[RANK_MAX], inverse[RANK_MAX];
+    int64_t count = 0;
+    expr_id dims[RANK_MAX], placed[RANK_MAX];
+    if (!value.i || !indices_read(r, 1, &o))
+        return false;
+    bool one = ex_is_const(b_exprs(b), b_count(b, value), &count) && count == 1, add = aten_flag(r, "accumulate");
+    if (o.mask.i && one && !add)
+        return rule_result(r, masked_put(r, x, o.mask, v_scalar(b, value)));
+    int32_t rank = o.rank_at + o.rank_x - (int32_t)o.n, rank_x, rank_at;
+    if (rank > RANK_MAX)
+        return rule_refuse(r, "rank too high");
+    const expr_id *dims_x = b_dims(b, o.x, &rank_x), *dims_at = b_dims(b, o.at, &rank_at);
+    if (!dims_x || !dims_at)
+        return false;
+    for (int32_t i = 0; i < rank; i++)
+        dims[i] = i < o.rank_at ? dims_at[i] : dims_x[(int32_t)o.n + i - o.rank_at];
+    result_perm(&o, perm);
+    for (int32_t i = 0; i < rank; i++) {
+        placed[i] = dims[perm[i]];
+        inverse[perm[i]] = i;
+    }
+    value = b_transpose(b, b_broadcast(b, value, placed, rank), inverse);
+    const value_id in[3] = {o.x, o.at, value};
+    struct attr monoid = attr_str("monoid", add ? "sum" : "set");
+    value_id y = b_op(b, OP_SCATTER_ND, in, 3, &monoid, 1);
+    for (int32_t i = 0; i < o.rank_x; i++)
+        back[o.perm[i]] = i;
+    return rule_result(r, b_transpose(b, y, back));
+}
+
+/* ---- scatters along one dim ------------------------------------------------------------------------------------- */
+
+static const char *monoid_of(const char *reduce)
+{
+    static const struct {
+        const char *torch, *core;
+    } names[] = {{"sum", "sum"},       {"add", "sum"},  {"prod", "prod"},
+                 {"multiply", "prod"}, {"amax", "max"}, {"amin", "min"}};
+    for (uint32_t i = 0; i < COUNT_OF(names); i++)
+        if (strcmp(reduce, names[i].torch) == 0)
+            return names[i].core;
+    return NULL;
+}
+
+/* param: 0 scatter, 1 scatter_add, 2 scatter_reduce */
+bool rule_aten_scatter(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), at = rule_in(r, 2), src;
+    const char *monoid = r->param == 0 ? "set" : r->param == 1 ? "sum" : monoid_of(rule_str(r, "reduce", ""));
+    int32_t axis, rank;
+    const expr_id *dims = b_dims(b, at, &rank);
+    if (!x.i || !dims || !aten_axis(r, 1, "dim", 0, v_rank(b, x), &axis))
+        return false;
+    if (!monoid || (r->param == 2 && !rule_int(r, "include_self", 1)))
+        return rule_refuse(r, "this reduction, or one without the tensor itself");
+    if (rule_has(r, 3) && v_rank(b, rule_in(r, 3)) == rank && rank) {
+        expr_id starts[RANK_MAX];
+        int64_t steps[RANK_MAX];
+        for (int32_t i = 0; i < rank; i++) {
+            starts[i] = ex_const(b_exprs(b), 0);
+            steps[i] = 1;
+        }
+        src = b_slice(b, b_convert(b, rule_in(r, 3), v_elem(b, x)), starts, dims, steps);
+    } else {
+        src = aten_operand(r, 3, rule_has(r, 3) ? "src" : "value", v_elem(b, x));
+        src = b_broadcast(b, v_scalar(b, src), dims, rank);
+    }
+    const value_id in[3] = {x, at, src};
+    const struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid)};
+    return rule_result(r, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
+}
+
+/* Slices along a dim overwritten or added to; param: 0 index_copy, 1 index_add, 2 index_fill */
+bool rule_aten_index_write(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), at = rule_in(r, 2), src;
+    int32_t axis, rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    expr_id sizes[RANK_MAX];
+    if (!dims || !at.i || !aten_axis(r, 1, "dim", 0, rank, &axis))
+        return false;
+    memcpy(sizes, dims, (size_t)rank * sizeof *sizes);
+    sizes[axis] = b_count(b, at);
+    src = aten_operand(r, 3, r->param == 2 ? "value" : "source", v_elem(b, x));
+    if (r->param == 1 && aten_float(r, "alpha", 1) != 1)
+        src = b_binary_f64(b, OP_MUL, src, aten_float(r, "alpha", 1));
+    if (r->param == 2)
+        src = v_scalar(b, src);
+    const value_id in[3] = {x, b_broadcast(b, v_along(b, at, axis, rank), sizes, rank),
+                            b_broadcast(b, src, sizes, rank)};
+    const struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", r->param == 1 ? "sum" : "set")};
+    return rule_result(r, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
+}
+
+bool rule_aten_nonzero(struct rule *r)
+{
+    static const int64_t perm[] = {1, 0};
+    value_id x = rule_in(r, 0);
+    return aten_as(r, rule_nonzero, 13, 0, &x, 1, NULL, 0) && rule_result(r, b_transpose(r->b, r->out[0].v, perm));
+}
+
+bool rule_aten_one_hot(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    expr_id classes = aten_int(r, 1, "num_classes", -1), whole[RANK_MAX];
+    if (!dims || !classes.i)
+        return false;
+    if (ex_lo(b_exprs(b), classes) < 1 || rank + 1 > RANK_MAX)
+        return rule_refuse(r, "as many classes as the data says");
+    memcpy(whole, dims, (size_t)rank * sizeof *whole);
+    whole[rank] = classes;
+    value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, whole, rank + 1, rank),
+                            b_unsqueeze(b, b_convert(b, x, ELEM_I64), rank));
+    return rule_result(r, b_convert(b, hit, ELEM_I64));
+}

@@ -1,0 +1,197 @@
+/* Matrix products, convolutions, attention. */
+#include "passes/legalize/aten.h"
+
+#include <string.h>
+
+static value_id transposed(struct builder *b, value_id v)
+{
+    static const int64_t perm[] = {1, 0};
+    return v.i && v_rank(b, v) == 2 ? b_transpose(b, v, perm) : v;
+}
+
+/* Operands in f32 where the sum is more than the product, so that it rounds once. */
+static bool is_narrow(enum elem e)
+{
+    return e == ELEM_F16 || e == ELEM_BF16;
+}
+
+bool rule_aten_linear(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), w = rule_in(r, 1);
+    bool bias = rule_has(r, 2), wide = bias && is_narrow(v_elem(b, x));
+    if (wide) {
+        x = v_widen(b, x);
+        w = v_widen(b, w);
+    }
+    value_id y = b_matmul(b, x, transposed(b, w));
+    if (bias)
+        y = b_binary(b, OP_ADD, y, b_convert(b, rule_in(r, 2), v_elem(b, y)));
+    return aten_result(r, y);
+}
+
+bool rule_aten_matmul(struct rule *r)
+{
+    return aten_result(r, b_matmul(r->b, rule_in(r, 0), rule_in(r, 1)));
+}
+
+/* beta * self + alpha * (first @ second) */
+bool rule_aten_addmm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id c = rule_in(r, 0), x = rule_in(r, 1), w = rule_in(r, 2);
+    double alpha = aten_float(r, "alpha", 1), beta = aten_float(r, "beta", 1);
+    if (is_narrow(v_elem(b, x))) {
+        x = v_widen(b, x);
+        w = v_widen(b, w);
+    }
+    value_id y = v_affine(b, b_matmul(b, x, w), alpha, 0);
+    if (beta != 0)
+        y = b_binary(b, OP_ADD, y, v_affine(b, b_convert(b, c, v_elem(b, y)), beta, 0));
+    return aten_result(r, y);
+}
+
+bool rule_aten_outer(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), y = rule_in(r, 1);
+    enum elem e = aten_elem_or(r, x);
+    return aten_result(
+        r, b_binary(b, OP_MUL, b_unsqueeze(b, b_convert(b, x, e), 1), b_unsqueeze(b, b_convert(b, y, e), 0)));
+}
+
+bool rule_aten_einsum(struct rule *r)
+{
+    uint32_t n, first = aten_list(r, 1, &n);
+    value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, n + 1);
+    const struct attr attrs[] = {attr_str("equation", rule_str(r, "equation", ""))};
+    for (uint32_t i = 0; i < n; i++)
+        in[i] = rule_in(r, first + i);
+    return aten_as(r, rule_einsum, 12, 0, in, n, attrs, 1);
+}
+
+/* ---- convolutions ---------------------------------------------------------------------------------------------- */
+
+/* Where the arguments stand in a schema: indices; 0: it has none. */
+struct conv_args {
+    uint32_t stride, padding, dilation, output_padding;
+};
+
+/* The pads of "same": all that keeps the size, the odd one at the end. */
+static bool pads_of_text(struct rule *r, value_id w, uint32_t n, const int64_t *dilation, int64_t *pads)
+{
+    const char *text = rule_str(r, "padding", "");
+    for (uint32_t i = 0; i < n; i++) {
+        int64_t kernel, total;
+        if (!ex_is_const(b_exprs(r->b), b_dim(r->b, w, 2 + (int32_t)i), &kernel))
+            return rule_refuse(r, "padding \"same\" of a kernel whose size only the run knows");
+        total = strcmp(text, "same") == 0 ? dilation[i] * (kernel - 1) : 0;
+        pads[i] = total / 2;
+        pads[n + i] = total - total / 2;
+    }
+    return true;
+}
+
+static bool convolve(struct rule *r, const struct conv_args *at, bool turned)
+{
+    struct builder *b = r->b;
+    value_id in[3] = {rule_in(r, 0), rule_in(r, 1), rule_in(r, 2)};
+    int64_t stride[RANK_MAX], pads[2 * RANK_MAX], dilation[RANK_MAX], more[RANK_MAX];
+    int32_t rank = v_rank(b, in[1]);
+    if (!in[0].i || !in[1].i || rank < 3 || rank > 5)
+        return in[0].i && in[1].i ? rule_bad(r, "weights of rank %d", (int)rank) : false;
+    uint32_t n = (uint32_t)rank - 2;
+    if (!aten_window(r, at->stride, "stride", n, 1, stride) ||
+        !aten_window(r, at->dilation, "dilation", n, 1, dilation) ||
+        !aten_window(r, at->output_padding, "output_padding", n, 0, more))
+        return false;
+    const struct attr *padding = node_attr(r->node, "padding");
+    bool text = padding && padding->kind == ATTR_STR;
+    if (text ? !pads_of_text(r, in[1], n, dilation, pads) : !aten_window(r, at->padding, "padding", n, 0, pads))
+        return false;
+    if (!text)
+        memcpy(pads + n, pads, n * sizeof *pads);
+    bool single = v_rank(b, in[0]) == rank - 1;
+    if (single)
+        in[0] = b_unsqueeze(b, in[0], 0);
+    const struct attr attrs[] = {attr_ints("strides", stride, n), attr_ints("pads", pads, 2 * n),
+                                 attr_ints("dilations", dilation, n), attr_int("group", rule_int(r, "groups", 1)),
+                                 attr_ints("output_padding", more, n)};
+    if (!aten_as(r, turned ? rule_conv_transpose : rule_conv, 11, 0, in, in[2].i ? 3 : 2, attrs, turned ? 5 : 4))
+        return false;
+    return rule_result(r, single ? b_squeeze(b, r->out[0].v, 0) : r->out[0].v);
+}
+
+bool rule_aten_convolution(struct rule *r)
+{
+    static const struct conv_args at = {3, 4, 5, 7};
+    return convolve(r, &at, aten_flag(r, "transposed"));
+}
+
+bool rule_aten_conv(struct rule *r)
+{
+    static const struct conv_args at = {3, 4, 5, 31};
+    return convolve(r, &at, false);
+}
+
+bool rule_aten_conv_transpose(struct rule *r)
+{
+    static const struct conv_args at = {3, 4, 7, 5};
+    return convolve(r, &at, true);
+}
+
+/* ---- attention ------------------------------------------------------------------------------------------------- */
+
+/* Heads as dim 1 of rank 4. */
+static value_id four(struct builder *b, value_id v)
+{
+    while (v.i && v_rank(b, v) < 4)
+        v = b_unsqueeze(b, v, v_rank(b, v) == 3 ? 1 : 0);
+    return v;
+}
+
+/* A mask that is the same for all keys has to say so for each. */
+static value_id mask_of(struct builder *b, value_id mask, value_id key)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, mask, &rank);
+    expr_id whole[RANK_MAX];
+    if (!dims || rank == 0)
+        return mask;
+    memcpy(whole, dims, (size_t)rank * sizeof *whole);
+    whole[rank - 1] = b_dim(b, key, -1 + v_rank(b, key) - 1);
+    mask = b_broadcast(b, mask, whole, rank);
+    return rank == 3 ? b_unsqueeze(b, mask, 1) : mask;
+}
+
+/* param: index of the mask: 3, or 5 of the operator that CPUs have. */
+bool rule_aten_attention(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id q = rule_in(r, 0), in[4] = {four(b, q), four(b, rule_in(r, 1)), four(b, rule_in(r, 2))};
+    uint32_t n = 1;
+    struct attr attrs[2] = {attr_int("is_causal", aten_flag(r, "is_causal"))};
+    if (!in[0].i || !in[1].i || !in[2].i)
+        return false;
+    if (v_rank(b, in[0]) != 4 || v_rank(b, in[1]) != 4 || v_rank(b, in[2]) != 4)
+        return rule_refuse(r, "operands of rank above 4");
+    if (aten_float(r, "dropout_p", 0) != 0)
+        return rule_refuse(r, "dropout: export the module in evaluation mode, module.eval()");
+    if (node_attr(r->node, "scale"))
+        attrs[n++] = attr_float("scale", aten_float(r, "scale", 1));
+    if (rule_has(r, (uint32_t)r->param))
+        in[3] = mask_of(b, rule_in(r, (uint32_t)r->param), in[1]);
+    int32_t rank, rank_q;
+    const expr_id *dims_q = b_dims(b, q, &rank_q);
+    expr_id out[RANK_MAX];
+    if (!dims_q || !aten_as(r, rule_attention, 24, 0, in, in[3].i ? 4 : 3, attrs, n))
+        return false;
+    const expr_id *dims = b_dims(b, r->out[0].v, &rank);
+    if (!dims)
+        return false;
+    memcpy(out, dims_q, (size_t)rank_q * sizeof *out);
+    out[rank_q - 1] = dims[rank - 1];
+    if (r->n_out > 1)
+        rule_out(r, 1, (value_id){0});
+    return aten_result(r, rank_q == 4 ? r->out[0].v : b_reshape(b, r->out[0].v, out, rank_q));
+}

@@ -1,0 +1,140 @@
+/* Normalisations and dropout, as trained modules compute them. */
+#include "passes/legalize/aten.h"
+
+#include <float.h>
+#include <string.h>
+
+/* Operand i, or as many elements of one number as there are channels. */
+static value_id channels(struct rule *r, uint32_t i, value_id x, double absent)
+{
+    struct builder *b = r->b;
+    if (rule_has(r, i))
+        return rule_in(r, i);
+    expr_id n = b_dim(b, x, v_rank(b, x) > 1 ? 1 : 0);
+    return b_splat_f64(b, v_elem(b, v_widen(b, x)), absent, &n, 1);
+}
+
+/* What operators of training give besides, which nobody reads at inference: empty tensors. */
+static void empty_out(struct rule *r, uint32_t k)
+{
+    expr_id none = ex_const(b_exprs(r->b), 0);
+    enum elem e = aten_elem(r, k);
+    rule_out(r, k, b_splat_f64(r->b, e == ELEM_NONE ? ELEM_F32 : e, 0, &none, 1));
+}
+
+/* param: 0 batch_norm, 1 _native_batch_norm_legit_no_training */
+bool rule_aten_batch_norm(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    if (!x.i)
+        return false;
+    if (!r->param && aten_flag(r, "training"))
+        return rule_refuse(r, "statistics of the batch at hand: export the module in evaluation mode, module.eval()");
+    if (!rule_has(r, 3) || !rule_has(r, 4))
+        return rule_bad(r, "no running statistics");
+    const value_id in[5] = {x, channels(r, 1, x, 1), channels(r, 2, x, 0), rule_in(r, 3), rule_in(r, 4)};
+    const struct attr attrs[] = {attr_float("epsilon", aten_float(r, "eps", 1e-5))};
+    struct rule one = *r;
+    one.n_out = 1;
+    if (!aten_as(&one, rule_batch_norm, 15, 0, in, 5, attrs, 1))
+        return false;
+    for (uint32_t k = 1; k < r->n_out; k++)
+        empty_out(r, k);
+    return true;
+}
+
+/* The last dims as one lot: mean and 1 / deviation. */
+static value_id normalized(struct builder *b, value_id x, uint32_t n, double eps, bool centre, value_id *mean,
+                           value_id *inv)
+{
+    int64_t axes[RANK_MAX];
+    int32_t rank = v_rank(b, x);
+    for (uint32_t i = 0; i < n; i++)
+        axes[i] = rank - (int64_t)n + i;
+    *mean = b_mean(b, x, axes, n, true);
+    value_id centred = centre ? b_binary(b, OP_SUB, x, *mean) : x;
+    value_id var = b_mean(b, b_binary(b, OP_MUL, centred, centred), axes, n, true);
+    value_id dev = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, var, eps));
+    *inv = b_binary(b, OP_DIV, b_splat_like(b, dev, 1), dev);
+    return b_binary(b, OP_MUL, centred, *inv);
+}
+
+/* param: 0 layer_norm and native_layer_norm, 1 rms_norm */
+bool rule_aten_layer_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
+    expr_id shape[RANK_MAX];
+    uint32_t n;
+    double eps = aten_float(r, "eps", v_elem(b, in) == ELEM_F64 ? DBL_EPSILON : FLT_EPSILON);
+    if (!x.i || !aten_ints(r, 1, "normalized_shape", shape, &n))
+        return false;
+    if (n == 0 || n > (uint32_t)v_rank(b, x))
+        return rule_bad(r, "normalized_shape of %u sizes for rank %d", n, (int)v_rank(b, x));
+    value_id y = normalized(b, x, n, eps, !r->param, &mean, &inv);
+    if (rule_has(r, 2))
+        y = b_binary(b, OP_MUL, y, b_convert(b, rule_in(r, 2), v_elem(b, y)));
+    if (!r->param && rule_has(r, 3))
+        y = b_binary(b, OP_ADD, y, b_convert(b, rule_in(r, 3), v_elem(b, y)));
+    rule_out(r, 1, mean);
+    rule_out(r, 2, inv);
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* Channels in groups. param: 0 group_norm, 1 native_group_norm, which also gives means and 1 / deviations */
+bool rule_aten_group_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
+    uint32_t i_weight = r->param ? 1 : 2;
+    int32_t rank;
+    int64_t groups = rule_int(r, r->param ? "group" : "num_groups", 1);
+    const expr_id *dims = b_dims(b, x, &rank);
+    expr_id apart[RANK_MAX];
+    if (!dims)
+        return false;
+    if (rank < 2 || rank + 1 > RANK_MAX || groups < 1)
+        return rule_bad(r, "rank %d in %lld groups", (int)rank, (long long)groups);
+    apart[0] = dims[0];
+    apart[1] = ex_const(ex, groups);
+    apart[2] = ex_div(ex, dims[1], apart[1]);
+    memcpy(apart + 3, dims + 2, (size_t)(rank - 2) * sizeof *apart);
+    value_id y = normalized(b, b_reshape(b, x, apart, rank + 1), (uint32_t)rank - 1, aten_float(r, "eps", 1e-5), true,
+                            &mean, &inv);
+    y = b_reshape(b, y, dims, rank);
+    if (rule_has(r, i_weight))
+        y = b_binary(b, OP_MUL, y, v_channels(b, b_convert(b, rule_in(r, i_weight), v_elem(b, y)), y, 1));
+    if (rule_has(r, i_weight + 1))
+        y = b_binary(b, OP_ADD, y, v_channels(b, b_convert(b, rule_in(r, i_weight + 1), v_elem(b, y)), y, 1));
+    rule_out(r, 1, b_reshape(b, mean, apart, 2));
+    rule_out(r, 2, b_reshape(b, inv, apart, 2));
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+bool rule_aten_instance_norm(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    if (!x.i)
+        return false;
+    if (!aten_flag(r, "use_input_stats")) {
+        const value_id in[5] = {x, channels(r, 1, x, 1), channels(r, 2, x, 0), rule_in(r, 3), rule_in(r, 4)};
+        const struct attr attrs[] = {attr_float("epsilon", aten_float(r, "eps", 1e-5))};
+        return aten_as(r, rule_batch_norm, 15, 0, in, 5, attrs, 1);
+    }
+    const value_id in[3] = {x, channels(r, 1, x, 1), channels(r, 2, x, 0)};
+    const struct attr attrs[] = {attr_float("epsilon", aten_float(r, "eps", 1e-5))};
+    return aten_as(r, rule_instance_norm, 6, 0, in, 3, attrs, 1);
+}
+
+/* param: the name of the flag: 0 train, 1 training */
+bool rule_aten_dropout(struct rule *r)
+{
+    if (aten_flag(r, "train") && aten_float(r, "p", 0.5) != 0)
+        return rule_refuse(r, "drops at random: export the module in evaluation mode, module.eval()");
+    if (r->n_out > 1) {
+        value_id x = rule_in(r, 0);
+        rule_out(r, 1, b_convert(r->b, b_splat_like(r->b, x, 1), ELEM_BOOL));
+    }
+    return rule_result(r, rule_in(r, 0));
+}

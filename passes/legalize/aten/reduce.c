@@ -1,0 +1,303 @@
+/* Reductions over dims, softmax, positions of extremes, sorting, running sums. */
+#include "passes/legalize/aten.h"
+
+#include <math.h>
+#include <string.h>
+
+static enum elem wide(enum elem e)
+{
+    return e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
+}
+
+struct over {
+    int64_t axes[RANK_MAX]; /* ascending */
+    uint32_t n;
+    bool keep;
+};
+
+/* The dims of argument i; all where it is None or empty. */
+static bool over_read(struct rule *r, uint32_t i, value_id x, struct over *o)
+{
+    int64_t given[RANK_MAX];
+    int32_t rank = v_rank(r->b, x);
+    if (!x.i || !aten_ints_known(r, i, "dim", given, &o->n))
+        return false;
+    o->keep = aten_flag(r, "keepdim");
+    if (rank == 0)
+        o->n = 0;
+    else if (o->n)
+        return rule_axes_sorted(r, given, o->n, rank, o->axes);
+    for (o->n = 0; o->n < (uint32_t)rank; o->n++)
+        o->axes[o->n] = o->n;
+    return true;
+}
+
+static value_id reduce(struct builder *b, value_id x, const struct over *o, const char *monoid)
+{
+    return o->n ? b_reduce(b, x, o->axes, o->n, monoid, o->keep) : x;
+}
+
+/* param: 0 sum, 1 mean, 2 amax, 3 amin, 4 prod */
+bool rule_aten_reduce(struct rule *r)
+{
+    static const char *const monoids[] = {"sum", "sum", "max", "min", "prod"};
+    struct builder *b = r->b;
+    struct over o;
+    value_id x = rule_in(r, 0);
+    enum elem e = aten_elem_or(r, x);
+    x = b_convert(b, x, wide(e));
+    if (!over_read(r, 1, x, &o))
+        return false;
+    if (r->param == 1 && o.n)
+        return aten_result(r, b_mean(b, x, o.axes, o.n, o.keep));
+    bool flags = v_elem(b, x) == ELEM_BOOL;
+    return aten_result(r, reduce(b, flags ? b_convert(b, x, ELEM_U8) : x, &o, monoids[r->param]));
+}
+
+/* Is one, or are all, not 0? param: 0 any, 1 all */
+bool rule_aten_any(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct over o;
+    value_id x = rule_in(r, 0);
+    if (!x.i)
+        return false;
+    if (v_elem(b, x) != ELEM_BOOL)
+        x = b_binary(b, OP_NE, x, b_splat_like(b, x, 0));
+    return over_read(r, 1, x, &o) &&
+           rule_result(r, b_convert(b, reduce(b, b_convert(b, x, ELEM_U8), &o, r->param ? "min" : "max"), ELEM_BOOL));
+}
+
+/* Variance and mean over dims; param: 0 var, 1 std, 2 var_mean. */
+bool rule_aten_var(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    struct over o;
+    value_id x = rule_in(r, 0), in = x;
+    double correction = node_attr(r->node, "unbiased") ? rule_int(r, "unbiased", 1) != 0
+                                                       : aten_float(r, "correction", 1);
+    x = b_convert(b, x, wide(v_elem(b, x)));
+    if (!over_read(r, 1, x, &o))
+        return false;
+    expr_id count = ex_const(ex, 1);
+    for (uint32_t i = 0; i < o.n; i++)
+        count = ex_mul(ex, count, b_dim(b, x, (int32_t)o.axes[i]));
+    value_id mean = b_mean(b, x, o.axes, o.n, true), centred = b_binary(b, OP_SUB, x, mean);
+    value_id sum = reduce(b, b_binary(b, OP_MUL, centred, centred), &o, "sum");
+    value_id left = b_binary_f64(b, OP_SUB, v_expr(b, v_elem(b, x), count), correction);
+    value_id var = b_binary(b, OP_DIV, sum, b_binary_f64(b, OP_MAX, left, 0));
+    if (r->param == 2)
+        rule_out(r, 1, b_convert(b, o.keep ? mean : b_mean(b, x, o.axes, o.n, false), v_elem(b, in)));
+    return aten_result(r, r->param == 1 ? b_unary(b, OP_SQRT, var) : var);
+}
+
+bool rule_aten_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct over o;
+    value_id x = rule_in(r, 0);
+    double p = aten_float(r, r->param ? "ord" : "p", 2);
+    x = b_convert(b, x, wide(aten_elem_or(r, x)));
+    if (!over_read(r, 2, x, &o))
+        return false;
+    value_id a = b_unary(b, OP_ABS, x);
+    if (isinf(p))
+        return aten_result(r, reduce(b, a, &o, p > 0 ? "max" : "min"));
+    if (p == 0)
+        return aten_result(
+            r, reduce(b, b_convert(b, b_binary(b, OP_NE, a, b_splat_like(b, a, 0)), v_elem(b, a)), &o, "sum"));
+    if (p == 1)
+        return aten_result(r, reduce(b, a, &o, "sum"));
+    if (p == 2)
+        return aten_result(r, b_unary(b, OP_SQRT, reduce(b, b_binary(b, OP_MUL, x, x), &o, "sum")));
+    return aten_result(r, b_binary_f64(b, OP_POW, reduce(b, b_binary_f64(b, OP_POW, a, p), &o, "sum"), 1 / p));
+}
+
+bool rule_aten_logsumexp(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct over o, kept;
+    value_id x = rule_in(r, 0);
+    x = b_convert(b, x, wide(aten_elem_or(r, x)));
+    if (!over_read(r, 1, x, &o))
+        return false;
+    kept = o;
+    kept.keep = true;
+    value_id max = reduce(b, x, &kept, "max");
+    value_id finite = b_select(b, b_unary(b, OP_ISINF, max), b_splat_like(b, max, 0), max);
+    value_id sum = reduce(b, b_unary(b, OP_EXP, b_binary(b, OP_SUB, x, finite)), &o, "sum");
+    if (!o.keep && o.n)
+        finite = b_reduce(b, finite, o.axes, o.n, "max", false);
+    return aten_result(r, b_binary(b, OP_ADD, b_unary(b, OP_LOG, sum), finite));
+}
+
+/* param: 1 the logarithm */
+bool rule_aten_softmax(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    enum elem e = wide(aten_elem_or(r, x));
+    int32_t axis, rank = v_rank(r->b, x);
+    if (!x.i || !aten_axis(r, 1, "dim", -1, rank, &axis))
+        return false;
+    int64_t axes[] = {axis};
+    return aten_result(r, v_softmax(r->b, b_convert(r->b, x, e), axes, rank ? 1 : 0, r->param != 0));
+}
+
+/* As softmax, and 0 where nothing is above -inf. */
+bool rule_aten_safe_softmax(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t axis, rank = v_rank(r->b, x);
+    if (!x.i || !aten_axis(r, 1, "dim", -1, rank, &axis))
+        return false;
+    int64_t axes[] = {axis};
+    return aten_result(r, v_softmax_masked(r->b, b_convert(r->b, x, wide(aten_elem_or(r, x))), axes, rank ? 1 : 0));
+}
+
+/* ---- positions ------------------------------------------------------------------------------------------------- */
+
+static value_id position(struct builder *b, value_id x, int32_t axis, bool max)
+{
+    const struct attr attrs[] = {attr_int("axis", axis), attr_int("max", max), attr_int("last", 0)};
+    return b_op(b, OP_ARGREDUCE, &x, 1, attrs, 3);
+}
+
+/* x with a dim to look along: all elements in a row where none is named. *axis -1: a single element. */
+static bool along(struct rule *r, value_id *x, int32_t *axis)
+{
+    if (!x->i)
+        return false;
+    if (v_rank(r->b, *x) == 0) {
+        *axis = -1;
+        return true;
+    }
+    if (!aten_has(r, 1, "dim")) {
+        expr_id count = b_count(r->b, *x);
+        *x = b_reshape(r->b, *x, &count, 1);
+    }
+    return aten_axis(r, 1, "dim", 0, v_rank(r->b, *x), axis);
+}
+
+/* param: 1 the largest */
+bool rule_aten_argmax(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int32_t axis, rank = v_rank(b, x);
+    if (v_elem(b, x) == ELEM_BOOL)
+        x = b_convert(b, x, ELEM_U8);
+    if (!along(r, &x, &axis))
+        return false;
+    if (axis < 0)
+        return rule_result(r, b_scalar_i64(b, ELEM_I64, 0));
+    value_id at = position(b, x, axis, r->param != 0);
+    if (!aten_flag(r, "keepdim"))
+        return rule_result(r, at);
+    if (aten_has(r, 1, "dim"))
+        return rule_result(r, b_unsqueeze(b, at, axis));
+    int64_t ones[RANK_MAX];
+    for (int32_t i = 0; i < rank; i++)
+        ones[i] = 1;
+    return rule_result(r, v_reshape_i(b, at, ones, rank));
+}
+
+/* Extremes along a dim and where they are; param: 1 the largest. */
+bool rule_aten_extreme(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    bool keep = aten_flag(r, "keepdim");
+    if (!along(r, &x, &axis))
+        return false;
+    if (axis < 0) {
+        rule_out(r, 1, b_scalar_i64(b, ELEM_I64, 0));
+        return rule_result(r, x);
+    }
+    int64_t axes[] = {axis};
+    value_id bytes = v_elem(b, x) == ELEM_BOOL ? b_convert(b, x, ELEM_U8) : x;
+    if (rule_wants(r, 1)) {
+        value_id at = position(b, bytes, axis, r->param != 0);
+        rule_out(r, 1, keep ? b_unsqueeze(b, at, axis) : at);
+    }
+    return rule_result(r, b_convert(b, b_reduce(b, bytes, axes, 1, r->param ? "max" : "min", keep), v_elem(b, x)));
+}
+
+bool rule_aten_topk(struct rule *r)
+{
+    value_id in[2] = {rule_in(r, 0)};
+    int32_t axis;
+    expr_id k = aten_int(r, 1, "k", 1), list[1] = {k};
+    if (!in[0].i || !k.i || !aten_axis(r, 2, "dim", -1, v_rank(r->b, in[0]), &axis))
+        return false;
+    in[1] = aten_sizes(r, list, 1);
+    const struct attr attrs[] = {attr_int("axis", axis), attr_int("largest", rule_int(r, "largest", 1)),
+                                 attr_int("sorted", 1)};
+    return aten_as(r, rule_topk, 11, 0, in, 2, attrs, 3);
+}
+
+/* param: 1 positions alone (argsort), 2 with the argument `stable` before the dim */
+bool rule_aten_sort(struct rule *r)
+{
+    value_id x = rule_in(r, 0), out[2];
+    int32_t axis;
+    uint32_t at = r->param == 2 ? 2 : 1;
+    if (!x.i || !aten_axis(r, at, "dim", -1, v_rank(r->b, x), &axis))
+        return false;
+    if (v_rank(r->b, x) == 0) {
+        rule_out(r, 1, b_scalar_i64(r->b, ELEM_I64, 0));
+        return rule_result(r, r->param == 1 ? b_scalar_i64(r->b, ELEM_I64, 0) : x);
+    }
+    const struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", aten_flag(r, "descending"))};
+    if (!b_op_multi(r->b, OP_SORT, &x, 1, attrs, 2, out, 2))
+        return false;
+    if (r->param == 1)
+        return rule_result(r, out[1]);
+    rule_out(r, 1, out[1]);
+    return rule_result(r, out[0]);
+}
+
+/* param: 1 products */
+bool rule_aten_cumulate(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    enum elem e = wide(aten_elem_or(r, x));
+    x = b_convert(r->b, x, e);
+    if (!x.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &axis))
+        return false;
+    if (v_rank(r->b, x) == 0)
+        return aten_result(r, x);
+    const struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", r->param ? "prod" : "sum"),
+                                 attr_int("exclusive", 0), attr_int("reverse", 0)};
+    return aten_result(r, b_op(r->b, OP_CUMULATE, &x, 1, attrs, 4));
+}
+
+/* Neighbours' differences along a dim, of x with what is put before and behind it. */
+bool rule_aten_diff(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id x = rule_in(r, 0), parts[3];
+    int64_t n;
+    int32_t axis;
+    uint32_t n_parts = 0;
+    if (!x.i || !aten_int_known(r, 1, "n", 1, &n) || !aten_axis(r, 2, "dim", -1, v_rank(b, x), &axis))
+        return false;
+    if (n < 0 || n > 8 || v_rank(b, x) == 0)
+        return rule_refuse(r, "differences of this order, or of a tensor of rank 0");
+    if (rule_has(r, 3))
+        parts[n_parts++] = rule_in(r, 3);
+    parts[n_parts++] = x;
+    if (rule_has(r, 4))
+        parts[n_parts++] = rule_in(r, 4);
+    if (n_parts > 1)
+        x = b_concat(b, parts, n_parts, axis);
+    for (; n > 0 && x.i; n--) {
+        expr_id left = ex_max(ex, ex_addc(ex, b_dim(b, x, axis), -1), ex_const(ex, 0)), one = ex_const(ex, 1);
+        value_id tail = b_slice_axis(b, x, axis, one, left), head = b_slice_axis(b, x, axis, ex_const(ex, 0), left);
+        x = v_elem(b, x) == ELEM_BOOL ? b_binary(b, OP_XOR, tail, head) : b_binary(b, OP_SUB, tail, head);
+    }
+    return aten_result(r, x);
+}

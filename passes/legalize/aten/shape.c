@@ -1,0 +1,567 @@
+/* Views: the elements stay, and shape or order changes. Joining and splitting; parts written back into wholes. */
+#include "passes/legalize/aten.h"
+
+#include <string.h>
+
+bool rule_aten_alias(struct rule *r)
+{
+    return rule_result(r, rule_in(r, 0));
+}
+
+static expr_id product(struct exprs *ex, const expr_id *dims, int32_t n)
+{
+    expr_id p = ex_const(ex, 1);
+    for (int32_t i = 0; i < n; i++)
+        p = ex_mul(ex, p, dims[i]);
+    return p;
+}
+
+/* The other operand's shape, or the one that the list says; one entry may be -1. param: index of the list. */
+bool rule_aten_view(struct rule *r)
+{
+    expr_id sizes[RANK_MAX];
+    uint32_t n;
+    value_id in[2] = {rule_in(r, 0)};
+    const struct attr attrs[] = {attr_int("allowzero", 1)};
+    if (!aten_ints(r, 1, r->param ? "shape" : "size", sizes, &n))
+        return false;
+    in[1] = aten_sizes(r, sizes, n);
+    return aten_as(r, rule_reshape, 14, 0, in, 2, attrs, 1);
+}
+
+bool rule_aten_view_as(struct rule *r)
+{
+    int32_t rank;
+    value_id other = rule_in(r, 1);
+    const expr_id *dims = b_dims(r->b, other, &rank);
+    if (!dims)
+        return false;
+    return rule_result(r, r->param ? b_broadcast(r->b, rule_in(r, 0), dims, rank)
+                                   : b_reshape(r->b, rule_in(r, 0), dims, rank));
+}
+
+bool rule_aten_flatten(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank, first, last;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    expr_id out[RANK_MAX];
+    if (!dims || !aten_axis(r, 1, "start_dim", 0, rank, &first) || !aten_axis(r, 2, "end_dim", -1, rank, &last))
+        return false;
+    if (first > last)
+        return rule_bad(r, "flattens dimensions %d to %d", (int)first, (int)last);
+    if (rank == 0) {
+        out[0] = ex_const(ex, 1);
+        return rule_result(r, b_reshape(r->b, x, out, 1));
+    }
+    memcpy(out, dims, (size_t)first * sizeof *out);
+    out[first] = product(ex, dims + first, last - first + 1);
+    memcpy(out + first + 1, dims + last + 1, (size_t)(rank - last - 1) * sizeof *out);
+    return rule_result(r, b_reshape(r->b, x, out, rank - last + first));
+}
+
+bool rule_aten_unflatten(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank, axis;
+    uint32_t n;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    expr_id sizes[RANK_MAX], out[RANK_MAX], known = ex_const(ex, 1);
+    if (!dims || !aten_axis(r, 1, "dim", 0, rank, &axis) || !aten_ints(r, 2, "sizes", sizes, &n))
+        return false;
+    if (n == 0 || rank + (int32_t)n - 1 > RANK_MAX)
+        return rule_bad(r, "%u sizes for a dimension of rank %d", n, (int)rank);
+    for (uint32_t i = 0; i < n; i++)
+        if (!ex_is(ex, sizes[i], -1))
+            known = ex_mul(ex, known, sizes[i]);
+    memcpy(out, dims, (size_t)axis * sizeof *out);
+    for (uint32_t i = 0; i < n; i++)
+        out[axis + (int32_t)i] = ex_is(ex, sizes[i], -1) ? ex_div(ex, dims[axis], ex_max(ex, known, ex_const(ex, 1)))
+                                                         : sizes[i];
+    memcpy(out + axis + n, dims + axis + 1, (size_t)(rank - axis - 1) * sizeof *out);
+    return rule_result(r, b_reshape(r->b, x, out, rank + (int32_t)n - 1));
+}
+
+bool rule_aten_unsqueeze(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    return x.i && aten_axis(r, 1, "dim", 0, v_rank(r->b, x) + 1, &axis) && rule_result(r, b_unsqueeze(r->b, x, axis));
+}
+
+/* Named dims of one element go, or all of them; those of other sizes stay. */
+bool rule_aten_squeeze(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank, kept = 0;
+    uint32_t n = 0;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    int64_t axes[RANK_MAX];
+    bool marked[RANK_MAX] = {false};
+    expr_id out[RANK_MAX];
+    if (!dims || (r->param && !aten_ints_known(r, 1, "dim", axes, &n)))
+        return false;
+    for (int32_t d = 0; d < rank; d++)
+        marked[d] = !r->param;
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t axis;
+        if (!rule_axis(r, axes[i], rank ? rank : 1, &axis))
+            return false;
+        marked[axis] = true;
+    }
+    for (int32_t d = 0; d < rank; d++) /* a size that the run knows was not 1 when the program was traced */
+        if (!marked[d] || !ex_is(ex, dims[d], 1))
+            out[kept++] = dims[d];
+    return rule_result(r, b_reshape(r->b, x, out, kept));
+}
+
+bool rule_aten_permute(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int64_t axes[RANK_MAX], perm[RANK_MAX];
+    bool seen[RANK_MAX];
+    uint32_t n;
+    int32_t rank = v_rank(r->b, x), axis;
+    if (!x.i || !aten_ints_known(r, 1, "dims", axes, &n))
+        return false;
+    if (n != (uint32_t)rank)
+        return rule_bad(r, "permutation of %u dimensions for rank %d", n, (int)rank);
+    if (!rule_axes_marked(r, axes, n, rank, seen))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        rule_axis(r, axes[i], rank, &axis);
+        perm[i] = axis;
+    }
+    return rule_result(r, b_transpose(r->b, x, perm));
+}
+
+/* param: 0 two named dims, 1 the last two, 2 all in reverse order */
+bool rule_aten_transpose(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int64_t perm[RANK_MAX];
+    int32_t rank = v_rank(r->b, x), a = rank - 2, c = rank - 1;
+    bool axes = strcmp(r->op, "swapaxes.default") == 0;
+    if (!x.i || (r->param == 0 && (!aten_axis(r, 1, axes ? "axis0" : "dim0", 0, rank, &a) ||
+                                   !aten_axis(r, 2, axes ? "axis1" : "dim1", 0, rank, &c))))
+        return false;
+    if (rank < 2)
+        return rule_result(r, x);
+    for (int32_t i = 0; i < rank; i++)
+        perm[i] = r->param == 2 ? rank - 1 - i : i == a ? c : i == c ? a : i;
+    return rule_result(r, b_transpose(r->b, x, perm));
+}
+
+bool rule_aten_movedim(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int64_t from[RANK_MAX], to[RANK_MAX], perm[RANK_MAX];
+    uint32_t n, m;
+    int32_t rank = v_rank(r->b, x), next = 0, axis;
+    bool moved[RANK_MAX], taken[RANK_MAX];
+    if (!x.i || !aten_ints_known(r, 1, "source", from, &n) || !aten_ints_known(r, 2, "destination", to, &m))
+        return false;
+    if (n != m || !rule_axes_marked(r, from, n, rank, moved) || !rule_axes_marked(r, to, n, rank, taken))
+        return n != m ? rule_bad(r, "%u dimensions to %u places", n, m) : false;
+    for (int32_t i = 0; i < rank; i++) {
+        if (taken[i])
+            continue;
+        while (moved[next])
+            next++;
+        perm[i] = next++;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        rule_axis(r, from[k], rank, &axis);
+        int32_t place;
+        rule_axis(r, to[k], rank, &place);
+        perm[place] = axis;
+    }
+    return rule_result(r, b_transpose(r->b, x, perm));
+}
+
+/* -1 keeps a dim. */
+bool rule_aten_expand(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    uint32_t n;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    expr_id sizes[RANK_MAX];
+    if (!dims || !aten_ints(r, 1, "size", sizes, &n))
+        return false;
+    if (n < (uint32_t)rank)
+        return rule_bad(r, "%u sizes for rank %d", n, (int)rank);
+    for (int32_t i = 0; i < rank; i++)
+        if (ex_is(ex, sizes[n - (uint32_t)rank + (uint32_t)i], -1))
+            sizes[n - (uint32_t)rank + (uint32_t)i] = dims[i];
+    return rule_result(r, b_broadcast(r->b, x, sizes, (int32_t)n));
+}
+
+bool rule_aten_repeat(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id in[2] = {rule_in(r, 0)};
+    int32_t rank;
+    uint32_t n;
+    const expr_id *dims = b_dims(r->b, in[0], &rank);
+    expr_id repeats[RANK_MAX], padded[RANK_MAX];
+    if (!dims || !aten_ints(r, 1, r->param ? "dims" : "repeats", repeats, &n))
+        return false;
+    if (n < (uint32_t)rank && r->param) {
+        memmove(repeats + rank - n, repeats, n * sizeof *repeats);
+        for (uint32_t i = 0; i < (uint32_t)rank - n; i++)
+            repeats[i] = ex_const(ex, 1);
+        n = (uint32_t)rank;
+    }
+    if (n < (uint32_t)rank)
+        return rule_bad(r, "%u repeats for rank %d", n, (int)rank);
+    for (uint32_t i = 0; i < n; i++)
+        padded[i] = i < n - (uint32_t)rank ? ex_const(ex, 1) : dims[i - (n - (uint32_t)rank)];
+    in[0] = b_reshape(r->b, in[0], padded, (int32_t)n);
+    in[1] = aten_sizes(r, repeats, n);
+    return aten_as(r, rule_tile, 13, 0, in, 2, NULL, 0);
+}
+
+/* Each element, or slice along a dim, several times in a row. */
+bool rule_aten_repeat_interleave(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t rank, axis;
+    expr_id out[RANK_MAX], wide[RANK_MAX], times = aten_int(r, 1, "repeats", 1);
+    if (!x.i || !times.i)
+        return false;
+    if (!aten_has(r, 2, "dim")) {
+        expr_id count = b_count(r->b, x);
+        x = b_reshape(r->b, x, &count, 1);
+    }
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    if (!dims || !aten_axis(r, 2, "dim", 0, rank, &axis))
+        return false;
+    if (rank + 1 > RANK_MAX)
+        return rule_refuse(r, "rank too high");
+    for (int32_t i = 0; i < rank; i++) {
+        out[i] = i == axis ? ex_mul(ex, dims[i], times) : dims[i];
+        wide[i + (i > axis)] = dims[i];
+    }
+    wide[axis + 1] = times;
+    return rule_result(r,
+                       b_reshape(r->b, b_broadcast(r->b, b_unsqueeze(r->b, x, axis + 1), wide, rank + 1), out, rank));
+}
+
+/* ---- parts ----------------------------------------------------------------------------------------------------- */
+
+/* A bound from the end if it is negative, kept within the dim. */
+static expr_id bound(struct exprs *ex, expr_id e, expr_id dim)
+{
+    int64_t c;
+    expr_id zero = ex_const(ex, 0);
+    if (ex_is_const(ex, e, &c)) {
+        if (c >= INT32_MAX)
+            return dim;
+        if (c <= -INT32_MAX)
+            return zero;
+        e = c < 0 ? ex_addc(ex, dim, c) : e;
+    } else if (ex_lo(ex, e) < 0) {
+        e = ex_select(ex, ex_lt(ex, e, zero), ex_add(ex, e, dim), e);
+    }
+    return ex_max(ex, ex_min(ex, e, dim), zero);
+}
+
+struct part {
+    int32_t axis;
+    expr_id start, size;
+    int64_t step;
+};
+
+/* Arguments dim, start, end, step from operand `at` on. */
+static bool part_read(struct rule *r, uint32_t at, value_id x, struct part *p)
+{
+    struct exprs *ex = b_exprs(r->b);
+    if (!x.i || !aten_axis(r, at, "dim", 0, v_rank(r->b, x), &p->axis) ||
+        !aten_int_known(r, at + 3, "step", 1, &p->step))
+        return false;
+    if (p->step < 1)
+        return rule_bad(r, "step %lld", (long long)p->step);
+    if (v_rank(r->b, x) == 0)
+        return rule_bad(r, "a slice of a tensor of rank 0");
+    expr_id dim = b_dim(r->b, x, p->axis), start = aten_int(r, at + 1, "start", 0), end = dim;
+    if (aten_has(r, at + 2, "end"))
+        end = aten_int(r, at + 2, "end", 0);
+    if (!start.i || !end.i)
+        return false;
+    p->start = bound(ex, start, dim);
+    expr_id span = ex_max(ex, ex_sub(ex, bound(ex, end, dim), p->start), ex_const(ex, 0));
+    p->size = ex_ceildiv(ex, span, ex_const(ex, p->step));
+    return true;
+}
+
+static value_id part_of(struct builder *b, value_id x, const struct part *p)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    expr_id starts[RANK_MAX], sizes[RANK_MAX];
+    int64_t steps[RANK_MAX];
+    for (int32_t i = 0; dims && i < rank; i++) {
+        starts[i] = i == p->axis ? p->start : ex_const(b_exprs(b), 0);
+        sizes[i] = i == p->axis ? p->size : dims[i];
+        steps[i] = i == p->axis ? p->step : 1;
+    }
+    return dims ? b_slice(b, x, starts, sizes, steps) : (value_id){0};
+}
+
+bool rule_aten_slice(struct rule *r)
+{
+    struct part p;
+    value_id x = rule_in(r, 0);
+    return part_read(r, 1, x, &p) && rule_result(r, part_of(r->b, x, &p));
+}
+
+/* One index of a dim, which may be negative. */
+static bool select_read(struct rule *r, uint32_t at, value_id x, struct part *p)
+{
+    struct exprs *ex = b_exprs(r->b);
+    *p = (struct part){.step = 1, .size = ex_const(ex, 1)};
+    if (!x.i || !aten_axis(r, at, "dim", 0, v_rank(r->b, x), &p->axis))
+        return false;
+    if (v_rank(r->b, x) == 0)
+        return rule_bad(r, "an index of a tensor of rank 0");
+    expr_id dim = b_dim(r->b, x, p->axis), i = aten_int(r, at + 1, "index", 0), zero = ex_const(ex, 0);
+    if (!i.i)
+        return false;
+    p->start = ex_lo(ex, i) >= 0 ? i : ex_select(ex, ex_lt(ex, i, zero), ex_add(ex, i, dim), i);
+    b_assert(r->b, ex_and(ex, ex_le(ex, zero, p->start), ex_lt(ex, p->start, dim)), EVAL_VALUE,
+             "an index is outside of dimension %d", (int)p->axis);
+    return true;
+}
+
+bool rule_aten_select(struct rule *r)
+{
+    struct part p;
+    value_id x = rule_in(r, 0);
+    return select_read(r, 1, x, &p) && rule_result(r, b_squeeze(r->b, part_of(r->b, x, &p), p.axis));
+}
+
+bool rule_aten_narrow(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    struct part p = {.step = 1};
+    value_id x = rule_in(r, 0);
+    if (!x.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &p.axis))
+        return false;
+    expr_id start = aten_int(r, 2, "start", 0), dim = b_dim(r->b, x, p.axis);
+    p.size = aten_int(r, 3, "length", 0);
+    if (!start.i || !p.size.i)
+        return false;
+    p.start = bound(ex, start, dim);
+    b_assert(r->b, ex_le(ex, ex_add(ex, p.start, p.size), dim), EVAL_VALUE,
+             "a part reaches past the end of dimension %d", (int)p.axis);
+    return rule_result(r, part_of(r->b, x, &p));
+}
+
+/* x with a part of it overwritten: rows of x or of the part, as a number along the axis says. */
+static value_id part_put(struct builder *b, value_id x, value_id src, const struct part *p)
+{
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    expr_id sizes[RANK_MAX];
+    if (!dims || !src.i)
+        return (value_id){0};
+    memcpy(sizes, dims, (size_t)rank * sizeof *sizes);
+    sizes[p->axis] = p->size;
+    src = b_broadcast(b, b_convert(b, src, v_elem(b, x)), sizes, rank);
+    if (p->step == 1) {
+        expr_id end = ex_add(ex, p->start, p->size);
+        value_id parts[3] = {b_slice_axis(b, x, p->axis, ex_const(ex, 0), p->start), src,
+                             b_slice_axis(b, x, p->axis, end, ex_sub(ex, dims[p->axis], end))};
+        return b_concat(b, parts, 3, p->axis);
+    }
+    value_id row = v_iota(b, ELEM_I64, sizes, rank, p->axis);
+    row = b_binary(b, OP_ADD, b_binary_f64(b, OP_MUL, row, (double)p->step), v_expr(b, ELEM_I64, p->start));
+    value_id in[3] = {x, row, src};
+    const struct attr attrs[] = {attr_int("axis", p->axis), attr_str("monoid", "set")};
+    return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
+}
+
+bool rule_aten_slice_scatter(struct rule *r)
+{
+    struct part p;
+    value_id x = rule_in(r, 0);
+    return part_read(r, 2, x, &p) && rule_result(r, part_put(r->b, x, rule_in(r, 1), &p));
+}
+
+bool rule_aten_select_scatter(struct rule *r)
+{
+    struct part p;
+    value_id x = rule_in(r, 0), src = rule_in(r, 1);
+    return select_read(r, 2, x, &p) && rule_result(r, part_put(r->b, x, b_unsqueeze(r->b, src, p.axis), &p));
+}
+
+/* ---- several tensors ------------------------------------------------------------------------------------------- */
+
+/* Empty tensors of rank 1 are left out, whatever the others' rank is: PyTorch has that from its first days. */
+bool rule_aten_cat(struct rule *r)
+{
+    uint32_t n, kept = 0, first = aten_list(r, 0, &n);
+    value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, n + 1);
+    int32_t axis, rank = 0;
+    enum elem e = aten_elem(r, 0);
+    for (uint32_t i = 0; i < n; i++) {
+        value_id v = rule_in(r, first + i);
+        if (!v.i)
+            return false;
+        if (v_rank(r->b, v) == 1 && ex_is(b_exprs(r->b), b_dim(r->b, v, 0), 0))
+            continue;
+        in[kept++] = e == ELEM_NONE ? v : b_convert(r->b, v, e);
+        rank = v_rank(r->b, v);
+    }
+    if (!n)
+        return rule_bad(r, "no tensors");
+    if (!kept)
+        return rule_result(r, rule_in(r, first));
+    return aten_axis(r, 1, "dim", 0, rank, &axis) && rule_result(r, b_concat(r->b, in, kept, axis));
+}
+
+bool rule_aten_stack(struct rule *r)
+{
+    uint32_t n, first = aten_list(r, 0, &n);
+    value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, n + 1);
+    int32_t axis;
+    enum elem e = aten_elem(r, 0);
+    if (!n || !aten_axis(r, 1, "dim", 0, v_rank(r->b, rule_in(r, first)) + 1, &axis))
+        return n ? false : rule_bad(r, "no tensors");
+    for (uint32_t i = 0; i < n; i++) {
+        value_id v = rule_in(r, first + i);
+        in[i] = b_unsqueeze(r->b, e == ELEM_NONE ? v : b_convert(r->b, v, e), axis);
+    }
+    return rule_result(r, b_concat(r->b, in, n, axis));
+}
+
+/* Parts of these sizes along axis, one behind the other; at most as many as there are results. */
+static bool split_at(struct rule *r, value_id x, int32_t axis, const expr_id *sizes, uint32_t n)
+{
+    struct exprs *ex = b_exprs(r->b);
+    expr_id at = ex_const(ex, 0);
+    if (n != r->n_out)
+        return rule_bad(r, "%u parts, and %u results", n, r->n_out);
+    for (uint32_t i = 0; i < n; i++) {
+        rule_out(r, i, b_slice_axis(r->b, x, axis, at, sizes[i]));
+        at = ex_add(ex, at, sizes[i]);
+    }
+    return true;
+}
+
+/* Parts of one size, the last one of what is left. param: 0 split (the size), 1 chunk (the number of parts). */
+bool rule_aten_split(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    expr_id count = aten_int(r, 1, r->param ? "chunks" : "split_size", 1);
+    if (!x.i || !count.i || !aten_axis(r, 2, "dim", 0, v_rank(r->b, x), &axis))
+        return false;
+    if (ex_lo(ex, count) < 1)
+        return rule_refuse(r, "parts of a size that may be 0");
+    expr_id dim = b_dim(r->b, x, axis), size = r->param ? ex_ceildiv(ex, dim, count) : count;
+    expr_id *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, r->n_out + 1);
+    for (uint32_t i = 0; i < r->n_out; i++)
+        sizes[i] = i + 1 < r->n_out ? size : ex_sub(ex, dim, ex_mulc(ex, size, i));
+    return split_at(r, x, axis, sizes, r->n_out);
+}
+
+bool rule_aten_split_sizes(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    uint32_t n;
+    expr_id sizes[RANK_MAX];
+    return x.i && aten_ints(r, 1, r->param ? "split_size" : "split_sizes", sizes, &n) &&
+           aten_axis(r, 2, "dim", 0, v_rank(r->b, x), &axis) && split_at(r, x, axis, sizes, n);
+}
+
+bool rule_aten_unbind(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0);
+    int32_t axis;
+    if (!x.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &axis))
+        return false;
+    if (!ex_is(ex, b_dim(r->b, x, axis), r->n_out))
+        return rule_bad(r, "%u results of a dimension of another size", r->n_out);
+    for (uint32_t i = 0; i < r->n_out; i++)
+        rule_out(r, i, b_squeeze(r->b, b_slice_axis(r->b, x, axis, ex_const(ex, i), ex_const(ex, 1)), axis));
+    return true;
+}
+
+/* ---- order ----------------------------------------------------------------------------------------------------- */
+
+bool rule_aten_flip(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    int64_t axes[RANK_MAX];
+    bool marked[RANK_MAX];
+    uint32_t n;
+    int32_t rank = v_rank(r->b, x);
+    if (!x.i || !aten_ints_known(r, 1, "dims", axes, &n) || !rule_axes_marked(r, axes, n, rank, marked))
+        return false;
+    for (int32_t d = 0; d < rank; d++)
+        if (marked[d])
+            x = v_flip(r->b, x, d);
+    return rule_result(r, x);
+}
+
+bool rule_aten_roll(struct rule *r)
+{
+    struct exprs *ex = b_exprs(r->b);
+    value_id x = rule_in(r, 0), whole = x;
+    expr_id shifts[RANK_MAX], count;
+    int64_t axes[RANK_MAX] = {0};
+    uint32_t n, n_axes;
+    int32_t axis, rank;
+    if (!x.i || !aten_ints(r, 1, "shifts", shifts, &n) || !aten_ints_known(r, 2, "dims", axes, &n_axes))
+        return false;
+    if (n_axes ? n != n_axes : n != 1)
+        return rule_bad(r, "%u shifts for %u dimensions", n, n_axes);
+    count = b_count(r->b, x);
+    if (!n_axes)
+        x = b_reshape(r->b, x, &count, 1);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!rule_axis(r, axes[i], v_rank(r->b, x) ? v_rank(r->b, x) : 1, &axis))
+            return false;
+        expr_id dim = b_dim(r->b, x, axis), head = ex_mod(ex, shifts[i], ex_max(ex, dim, ex_const(ex, 1)));
+        expr_id tail = ex_sub(ex, dim, head);
+        value_id parts[2] = {b_slice_axis(r->b, x, axis, tail, head),
+                             b_slice_axis(r->b, x, axis, ex_const(ex, 0), tail)};
+        x = b_concat(r->b, parts, 2, axis);
+    }
+    const expr_id *dims = b_dims(r->b, whole, &rank);
+    return rule_result(r, n_axes || !dims ? x : b_reshape(r->b, x, dims, rank));
+}
+
+/* param: 1 upper, 0 lower */
+bool rule_aten_tri(struct rule *r)
+{
+    value_id in[2] = {rule_in(r, 0)};
+    const struct attr attrs[] = {attr_int("upper", r->param)};
+    expr_id k = aten_int(r, 1, "diagonal", 0);
+    if (!k.i)
+        return false;
+    in[1] = v_expr(r->b, ELEM_I64, k);
+    return aten_as(r, rule_trilu, 14, 0, in, 2, attrs, 1);
+}
+
+bool rule_aten_pixel_shuffle(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    const struct attr attrs[] = {
+        attr_int("blocksize", rule_int(r, r->param ? "downscale_factor" : "upscale_factor", 1)),
+        attr_str("mode", "CRD")};
+    if (r->param || v_rank(r->b, x) != 4)
+        return rule_refuse(r, "no tensor of rank 4");
+    return aten_as(r, rule_depth_to_space, 13, 0, &x, 1, attrs, 2);
+}

@@ -1,0 +1,276 @@
+/* Pooling, resizing, padding. */
+#include "passes/legalize/aten.h"
+
+#include <math.h>
+#include <string.h>
+
+/* x with a batch, where it comes without one. */
+static value_id batched(struct builder *b, value_id x, int32_t spatial, bool *single)
+{
+    *single = x.i && v_rank(b, x) == spatial + 1;
+    return *single ? b_unsqueeze(b, x, 0) : x;
+}
+
+static void unbatch(struct rule *r, bool single)
+{
+    for (uint32_t k = 0; single && k < r->n_out; k++)
+        if (r->out[k].kind == LOWERED_VALUE)
+            rule_out(r, k, b_squeeze(r->b, r->out[k].v, 0));
+}
+
+struct pool_window {
+    int64_t kernel[RANK_MAX], stride[RANK_MAX], pads[2 * RANK_MAX], dilation[RANK_MAX];
+};
+
+static bool window_read(struct rule *r, uint32_t n, bool dilated, struct pool_window *w)
+{
+    uint32_t given;
+    if (!aten_window(r, 1, "kernel_size", n, 1, w->kernel) || !aten_ints_known(r, 2, "stride", w->stride, &given) ||
+        !aten_window(r, 3, "padding", n, 0, w->pads))
+        return false;
+    if (!given)
+        memcpy(w->stride, w->kernel, n * sizeof *w->kernel);
+    else if (!aten_window(r, 2, "stride", n, 1, w->stride))
+        return false;
+    memcpy(w->pads + n, w->pads, n * sizeof *w->pads);
+    if (dilated)
+        return aten_window(r, 4, "dilation", n, 1, w->dilation);
+    for (uint32_t i = 0; i < n; i++)
+        w->dilation[i] = 1;
+    return true;
+}
+
+/* param: spatial dims; the positions that it may give count within a plane. */
+bool rule_aten_max_pool(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct pool_window w;
+    uint32_t n = (uint32_t)r->param;
+    bool single;
+    value_id x = batched(b, rule_in(r, 0), r->param, &single);
+    if (!x.i || !window_read(r, n, true, &w))
+        return false;
+    const struct attr attrs[] = {attr_ints("kernel_shape", w.kernel, n), attr_ints("strides", w.stride, n),
+                                 attr_ints("pads", w.pads, 2 * n), attr_ints("dilations", w.dilation, n),
+                                 attr_int("ceil_mode", aten_flag(r, "ceil_mode"))};
+    if (!aten_as(r, rule_max_pool, 12, 0, &x, 1, attrs, 5))
+        return false;
+    if (rule_wants(r, 1)) {
+        expr_id plane = ex_const(b_exprs(b), 1);
+        for (uint32_t i = 0; i < n; i++)
+            plane = ex_mul(b_exprs(b), plane, b_dim(b, x, 2 + (int32_t)i));
+        rule_out(r, 1, b_binary(b, OP_MOD, r->out[1].v, v_expr(b, ELEM_I64, plane)));
+    }
+    unbatch(r, single);
+    return true;
+}
+
+bool rule_aten_avg_pool(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct pool_window w;
+    uint32_t n = (uint32_t)r->param;
+    bool single;
+    value_id x = batched(b, rule_in(r, 0), r->param, &single);
+    if (!x.i || !window_read(r, n, false, &w))
+        return false;
+    if (aten_has(r, 6, "divisor_override"))
+        return rule_refuse(r, "divisor_override");
+    const struct attr attrs[] = {attr_ints("kernel_shape", w.kernel, n), attr_ints("strides", w.stride, n),
+                                 attr_ints("pads", w.pads, 2 * n), attr_int("ceil_mode", aten_flag(r, "ceil_mode")),
+                                 attr_int("count_include_pad", rule_int(r, "count_include_pad", 1))};
+    if (!aten_as(r, rule_average_pool, 19, 0, &x, 1, attrs, 5))
+        return false;
+    unbatch(r, single);
+    return true;
+}
+
+/* ---- pools whose windows cover the input evenly ------------------------------------------------------------------ */
+
+/* Averages of `out` spans of a dim of n elements, which may overlap: a product with a constant matrix. */
+static value_id spans_averaged(struct builder *b, value_id x, int32_t axis, int64_t n, int64_t out)
+{
+    int32_t rank = v_rank(b, x);
+    int64_t dims[2] = {n, out};
+    float *m = NEW_ARRAY(&b->g->arena, float, n *out);
+    for (int64_t i = 0; i < out; i++) {
+        int64_t begin = i * n / out, end = ((i + 1) * n + out - 1) / out;
+        for (int64_t k = begin; k < end; k++)
+            m[k * out + i] = 1 / (float)(end - begin);
+    }
+    value_id w = b_convert(b, b_const(b, ELEM_F32, dims, 2, m), v_elem(b, x));
+    return v_move_axis(b, b_matmul(b, v_move_axis(b, x, axis, rank - 1), w), rank - 1, axis);
+}
+
+bool rule_aten_adaptive_avg_pool(struct rule *r)
+{
+    enum { MATRIX_MAX = 1 << 20 };
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = v_widen(b, in);
+    int64_t out[RANK_MAX], axes[RANK_MAX], n;
+    uint32_t spatial = (uint32_t)r->param, n_axes = 0;
+    int32_t rank = v_rank(b, x);
+    if (!x.i || !aten_window(r, 1, "output_size", spatial, 1, out))
+        return false;
+    if (rank < (int32_t)spatial + 1)
+        return rule_bad(r, "rank %d", (int)rank);
+    for (uint32_t i = 0; i < spatial; i++)
+        if (out[i] == 1)
+            axes[n_axes++] = rank - (int64_t)spatial + i;
+    if (n_axes)
+        x = b_mean(b, x, axes, n_axes, true);
+    for (uint32_t i = 0; i < spatial && x.i; i++) {
+        int32_t axis = rank - (int32_t)(spatial - i);
+        if (out[i] == 1 || ex_is(b_exprs(b), b_dim(b, x, axis), out[i]))
+            continue;
+        if (!ex_is_const(b_exprs(b), b_dim(b, x, axis), &n) || out[i] < 1 || n > MATRIX_MAX / out[i])
+            return rule_refuse(r, "%lld averages of a dimension whose size only the run knows, or of a large one",
+                               (long long)out[i]);
+        x = spans_averaged(b, x, axis, n, out[i]);
+    }
+    return rule_result(r, b_convert(b, x, v_elem(b, in)));
+}
+
+/* Windows of equal size that cover the dims exactly. */
+bool rule_aten_adaptive_max_pool(struct rule *r)
+{
+    struct builder *b = r->b;
+    int64_t out[RANK_MAX], kernel[RANK_MAX], n;
+    uint32_t spatial = (uint32_t)r->param;
+    bool single;
+    value_id x = batched(b, rule_in(r, 0), r->param, &single);
+    if (!x.i || !aten_window(r, 1, "output_size", spatial, 1, out))
+        return false;
+    expr_id plane = ex_const(b_exprs(b), 1);
+    for (uint32_t i = 0; i < spatial; i++) {
+        if (!ex_is_const(b_exprs(b), b_dim(b, x, 2 + (int32_t)i), &n) || out[i] < 1 || n % out[i])
+            return rule_refuse(r, "a dimension that is no multiple of output_size, or that only the run knows");
+        kernel[i] = n / out[i];
+        plane = ex_mulc(b_exprs(b), plane, n);
+    }
+    const struct attr attrs[] = {attr_ints("kernel_shape", kernel, spatial), attr_ints("strides", kernel, spatial)};
+    if (!aten_as(r, rule_max_pool, 12, 0, &x, 1, attrs, 2))
+        return false;
+    if (rule_wants(r, 1))
+        rule_out(r, 1, b_binary(b, OP_MOD, r->out[1].v, v_expr(b, ELEM_I64, plane)));
+    unbatch(r, single);
+    return true;
+}
+
+/* ---- resizing -------------------------------------------------------------------------------------------------- */
+
+enum { RESIZE_NEAREST, RESIZE_EXACT, RESIZE_LINEAR, RESIZE_CUBIC };
+
+static value_id scales_of(struct rule *r, uint32_t n)
+{
+    static const char *const names[3][3] = {{"scales"}, {"scales_h", "scales_w"}, {"scales_d", "scales_h", "scales_w"}};
+    uint32_t given;
+    float f[3];
+    int64_t dim = n;
+    const double *list = rule_floats(r, "scale_factors", &given);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *name = names[n - 1][i];
+        if (list ? given != n : !node_attr(r->node, name))
+            return (value_id){0};
+        f[i] = (float)(list ? list[i] : aten_float(r, name, 1));
+    }
+    return b_const(r->b, ELEM_F32, &dim, 1, f);
+}
+
+/* The sizes that factors make, where they are wanted themselves: corners are aligned by sizes. */
+static bool sizes_of_scales(struct rule *r, uint32_t n, expr_id *sizes)
+{
+    uint32_t given;
+    const double *list = rule_floats(r, "scale_factors", &given);
+    for (uint32_t i = 0; i < n; i++) {
+        expr_id in = b_dim(r->b, rule_in(r, 0), 2 + (int32_t)i);
+        int64_t known;
+        if (!list || given != n)
+            return rule_bad(r, "neither output_size nor scale factors");
+        if (ex_is_const(b_exprs(r->b), in, &known) && list[i] > 0 && list[i] < 1e6)
+            sizes[i] = ex_const(b_exprs(r->b), (int64_t)floor((double)known * list[i]));
+        else if (list[i] >= 1 && list[i] < 1e6 && list[i] == floor(list[i]))
+            sizes[i] = ex_mulc(b_exprs(r->b), in, (int64_t)list[i]);
+        else
+            return rule_refuse(r, "aligned corners of sizes that only the run knows, scaled by a fraction");
+    }
+    return true;
+}
+
+/* Sizes, or factors by which sizes grow and positions are scaled. param: kind + 8 * spatial dims */
+bool rule_aten_upsample(struct rule *r)
+{
+    struct builder *b = r->b;
+    static const char *const modes[] = {"nearest", "nearest", "linear", "cubic"};
+    uint32_t kind = (uint32_t)r->param & 7, n = (uint32_t)r->param >> 3, given;
+    int64_t axes[3] = {2, 3, 4};
+    expr_id sizes[RANK_MAX];
+    value_id in[4] = {rule_in(r, 0)};
+    if (!in[0].i || !aten_ints(r, 1, "output_size", sizes, &given))
+        return false;
+    if (v_rank(b, in[0]) != (int32_t)n + 2 || (given && given != n))
+        return rule_bad(r, "rank %d and %u sizes", (int)v_rank(b, in[0]), given);
+    const char *transform = kind == RESIZE_NEAREST          ? "asymmetric"
+                            : aten_flag(r, "align_corners") ? "align_corners"
+                                                            : "half_pixel";
+    if (!given && aten_flag(r, "align_corners")) {
+        if (!sizes_of_scales(r, n, sizes))
+            return false;
+        given = n;
+    }
+    if (!given || !aten_flag(r, "align_corners"))
+        in[2] = scales_of(r, n); /* they count before sizes: positions are scaled by them */
+    if (!in[2].i && !given)
+        return rule_bad(r, "neither output_size nor scale factors");
+    if (!in[2].i)
+        in[3] = aten_sizes(r, sizes, n);
+    const struct attr attrs[] = {attr_str("mode", modes[kind]), attr_str("coordinate_transformation_mode", transform),
+                                 attr_str("nearest_mode", kind == RESIZE_EXACT ? "round_prefer_ceil" : "floor"),
+                                 attr_float("cubic_coeff_a", -0.75), attr_ints("axes", axes, n)};
+    return aten_as(r, rule_resize, 18, 0, in, 4, attrs, 5);
+}
+
+/* ---- padding --------------------------------------------------------------------------------------------------- */
+
+static const char *pad_mode(struct rule *r)
+{
+    static const struct {
+        const char *torch, *core;
+    } names[] = {{"constant", "constant"}, {"reflect", "reflect"}, {"replicate", "edge"}, {"circular", "wrap"}};
+    const char *mode = rule_str(r, "mode", "constant");
+    for (uint32_t i = 0; i < COUNT_OF(names); i++)
+        if (strcmp(names[i].torch, mode) == 0)
+            return names[i].core;
+    return NULL;
+}
+
+/* Two pads a dim, from the last dim on. param: 0 as `mode` says, 1 constant, 2 reflect, 3 edge */
+bool rule_aten_pad(struct rule *r)
+{
+    static const char *const modes[] = {NULL, "constant", "reflect", "edge"};
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), in[4] = {x};
+    expr_id pads[RANK_MAX], ordered[RANK_MAX];
+    int64_t axes[RANK_MAX];
+    uint32_t n, i_value = r->param ? 2 : 3;
+    int32_t rank = v_rank(b, x);
+    const char *mode = r->param ? modes[r->param] : pad_mode(r);
+    if (!x.i || !aten_ints(r, 1, r->param > 1 ? "padding" : "pad", pads, &n))
+        return false;
+    if (!mode || n % 2 || n > 2 * (uint32_t)rank)
+        return rule_bad(r, "%u pads for rank %d, or an unknown mode", n, (int)rank);
+    if (!n)
+        return rule_result(r, x);
+    for (uint32_t i = 0; i < n / 2; i++) {
+        ordered[i] = pads[2 * i];
+        ordered[n / 2 + i] = pads[2 * i + 1];
+        axes[i] = rank - 1 - (int64_t)i;
+    }
+    int64_t count = n / 2;
+    in[1] = aten_sizes(r, ordered, n);
+    if (strcmp(mode, "constant") == 0 && aten_has(r, i_value, "value"))
+        in[2] = aten_operand(r, i_value, "value", v_elem(b, x));
+    in[3] = b_const(b, ELEM_I64, &count, 1, axes);
+    const struct attr attrs[] = {attr_str("mode", mode)};
+    return aten_as(r, rule_pad, 18, 0, in, 4, attrs, 1);
+}

@@ -1,0 +1,77 @@
+"""Small modules that record.py exports: MODULES of (maker, inputs at two sizes, which dims are dynamic)."""
+import torch
+from torch import nn
+from torch.export import Dim
+
+
+class Residual(nn.Module):
+    """Convolutions, batch norms, writes in place, a residual, a pool, named results."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(8)
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.relu = nn.ReLU(inplace=True)
+        self.head = nn.Linear(8, 5)
+        self.head2 = nn.Linear(8, 5)
+        self.head2.weight = self.head.weight    # tied
+        for parameter in (self.norm.running_mean, self.norm.running_var, self.norm.weight, self.norm.bias):
+            parameter.data.uniform_(0.5, 1.5)
+
+    def forward(self, image):
+        x = self.relu(self.norm(self.first(image)))
+        y = nn.functional.hardswish(self.depthwise(x), inplace=True)
+        y += x
+        y = nn.functional.max_pool2d(y, 2)
+        pooled = nn.functional.dropout(nn.functional.adaptive_avg_pool2d(y, 1).flatten(1), 0.2, self.training)
+        return {"logits": self.head(pooled), "other": [self.head2(pooled).softmax(-1), pooled.shape[0] * pooled.mean(1)]}
+
+
+class Encoder(nn.Module):
+    """Embeddings, masks, a transposed weight, attention, a layer norm, dims that the run knows."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(20, 16), nn.Embedding(32, 16)
+        self.qkv, self.out, self.norm = nn.Linear(16, 48), nn.Linear(16, 16), nn.LayerNorm(16)
+        self.turned = nn.Parameter(torch.randn(16, 12).t())
+        self.register_buffer("mask", torch.tril(torch.ones(32, 32, dtype=torch.bool)), persistent=False)
+
+    def forward(self, ids, keep):
+        n, length = ids.shape
+        x = self.tokens(ids) + self.places(torch.arange(length))
+        q, k, v = (t.view(n, length, 4, 4).transpose(1, 2) for t in self.qkv(self.norm(x)).split(16, dim=-1))
+        mask = self.mask[:length, :length] & keep[:, None, None, :].bool()
+        y = nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+        x = x + self.out(y.transpose(1, 2).reshape(n, length, 16))
+        return x, nn.functional.gelu(x, approximate="tanh") @ self.turned.t()
+
+
+class Filled(nn.Module):
+    """Writes through views: slices, an index, a transposed view; what was read before stays."""
+
+    def forward(self, x):
+        canvas = torch.zeros(x.shape[0], 6, 4)
+        canvas[:, 1:3] = x
+        before = canvas + 0
+        canvas[:, 4].add_(x[:, 0])
+        canvas.transpose(1, 2)[:, 0].mul_(3)
+        row = canvas[:, 2]
+        canvas[:, 2, 1:3] = 7
+        canvas[0, torch.tensor([0, 5])] = 1.5
+        return before, canvas, row * 2
+
+
+def numbers(*shape):
+    return torch.rand(*shape) * 2 - 1
+
+
+torch.manual_seed(1)
+MODULES = {
+    "residual": (Residual, [[numbers(2, 3, 12, 10)], [numbers(3, 3, 12, 10)]], {"image": {0: Dim("batch", max=8)}}),
+    "encoder": (Encoder, [[torch.randint(20, (2, 7)), torch.ones(2, 7, dtype=torch.int64)],
+                          [torch.randint(20, (3, 5)), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]])]],
+                {"ids": {0: Dim("batch", max=8), 1: Dim("length", max=31)}, "keep": {0: Dim("batch", max=8), 1: Dim("length", max=31)}}),
+    "filled": (Filled, [[numbers(2, 2, 4)], [numbers(5, 2, 4)]], {"x": {0: Dim("batch", max=8)}}),
+}

@@ -1,0 +1,143 @@
+"""Programs that torch.export.save wrote (record.py), and made ones: results beside PyTorch's, names, sizes, shared memory, refusals."""
+import pathlib
+import zipfile
+
+import numpy as np
+import pytest
+
+from pt2.writer import Number, Program, Ref
+from support.artifact import Artifact
+from support.tool import mcc
+
+DATA = pathlib.Path(__file__).resolve().parent / "data"
+F = np.dtype("float32")
+
+
+def compiled(path, *options):
+    done = mcc(path, "-o", f"{path}.so", *options)
+    assert done.returncode == 0, done.stderr
+    return f"{path}.so"
+
+
+def run(path, feeds):
+    with Artifact(compiled(path)) as a:
+        return a.run(feeds)
+
+
+@pytest.mark.parametrize("form", ["", "_core"])
+@pytest.mark.parametrize("name, outputs", [("residual", "logits other.0 other.1"), ("encoder", "output.0 output.1"),
+                                           ("filled", "output.0 output.1 output.2")])
+def test_exported(tmp_path, name, outputs, form):
+    """At two sizes, as the exporter gives it and decomposed to core operators. Records are deflated."""
+    recorded = np.load(DATA / f"{name}.npz")
+    path = tmp_path / "model.pt2"
+    path.write_bytes((DATA / f"{name}{form}.pt2").read_bytes())
+    shown = mcc("inspect", compiled(path)).stdout
+    assert all(f"{out}: f32[" in shown for out in outputs.split()), shown
+    with Artifact(f"{path}.so") as a:
+        for k in (0, 1):
+            feeds = [recorded[f"{k}.in.{n}"] for n in range(sum(f.startswith(f"{k}.in.") for f in recorded.files))]
+            for n, got in enumerate(a.run(feeds)):
+                want = recorded[f"{k}.out.{n}"]
+                assert got.dtype == want.dtype and got.shape == want.shape
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())
+
+
+def test_commands(tmp_path):
+    """What takes an .onnx takes a .pt2."""
+    path = tmp_path / "model.pt2"
+    path.write_bytes((DATA / "residual.pt2").read_bytes())
+    recorded = np.load(DATA / "residual.npz")
+    np.save(tmp_path / "image.npy", recorded["0.in.0"])
+    assert mcc("check", path).returncode == 0
+    assert mcc("inspect", path).returncode == 0
+    assert '"conv2d.default" "aten"' in mcc("-stop-after=import", path).stdout
+    done = mcc("run", path, "-i", f"image={tmp_path}/image.npy")
+    assert done.returncode == 0, done.stderr
+    assert "cannot be overridden" in mcc("check", path, "--overridable=head.weight").stderr
+    assert "PyTorch files cannot be cut down" in mcc("reduce", path, "--", "true").stderr
+    assert "image: f32[4,3,12,10]" in mcc("inspect", compiled(path, "--input=image:f32[4,3,12,10]")).stdout
+    other = tmp_path / "model.bin"    # known by its first bytes
+    other.write_bytes(path.read_bytes())
+    assert mcc("check", other).returncode == 0
+
+
+def test_weights_are_views(tmp_path):
+    """Tied, transposed, sliced and repeated tensors over one record; the artifact stores it once."""
+    table = np.arange(60000, dtype=np.float32).reshape(200, 300)
+    program = Program()
+    x = program.input("x", F, (1,))
+    views = [program.weight("whole", table, "r"), program.weight("tied", table, "r"),
+             program.weight("turned", table, "r", (300, 200), (1, 300)), program.weight("part", table, "r", (3, 2), (300, 2), 301),
+             program.weight("repeated", table, "r", (2, 3), (0, 1), 5), program.weight("none", table, "r", (0, 3), (3, 1))]
+    wants = [table, table, table.T, table[1:4, 1:5:2], np.broadcast_to(table[0, 5:8], (2, 3)), np.zeros((0, 3), np.float32)]
+    for n, (view, want) in enumerate(zip(views, wants)):
+        program.node("aten.add.Tensor", [view, x], [(f"y{n}", F, want.shape)])
+    program.output(*(f"y{n}" for n in range(len(views))))
+    path = program.save(tmp_path / "m.pt2")
+    for got, want in zip(run(path, [np.ones(1, np.float32)]), wants):
+        assert np.array_equal(got, want + 1)
+    assert pathlib.Path(f"{path}.so").stat().st_size < 1.3 * table.nbytes + 100_000
+
+
+def test_numbers(tmp_path):
+    """Sizes as numbers, arithmetic of them, a number out of a tensor; a minimum of 2 is a convention of exporters."""
+    program = Program()
+    n = program.symbol("s0", 2, 40)
+    x, k = program.input("x", F, (n, 6)), program.input("k", np.dtype("int64"), ())
+    size = program.node("aten.sym_size.int", [x, 0], [("size", None, n)])
+    count = program.node("aten.sym_numel.default", [x], [("count", None, n)])
+    item = program.node("aten.item.default", [k], [("item", None, "u0")])
+    item2 = program.node("aten._local_scalar_dense.default", [k], [("item2", None, "u1")])
+    a, b = ["a", "b"], []
+    for m, (op, args) in enumerate([("_operator.add", [size, 3]), ("_operator.sub", [count, size]), ("_operator.mul", [2, size]),
+                                    ("_operator.floordiv", [count, 4]), ("_operator.mod", [count, 4]), ("torch.sym_max", [size, 7]),
+                                    ("torch.sym_min", [size, item]), ("_operator.add", [item2, size])]):
+        number = program.node(op, [Number(v) if isinstance(v, Number) else v for v in args], [(f"n{m}", None, n)], names=a)
+        b.append(program.node("aten.full.default", [[number, 1], float(m)], [(f"y{m}", F, ("u9", 1))]))
+    program.output(*b)
+    path = program.save(tmp_path / "m.pt2")
+    with Artifact(compiled(path)) as artifact:
+        for rows in (1, 2, 5):
+            shapes = [y.shape for y in artifact.run([np.zeros((rows, 6), np.float32), np.int64(3)])]
+            sizes = [rows + 3, 5 * rows, 2 * rows, 6 * rows // 4, 6 * rows % 4, max(rows, 7), min(rows, 3), 3 + rows]
+            assert shapes == [(s, 1) for s in sizes]
+
+
+def test_derived_sizes(tmp_path):
+    """Two inputs whose sizes are expressions of one symbol, as srepr and as infix text."""
+    for text in ("Mul(Integer(2), Symbol('s0', positive=True, integer=True))", "2*s0"):
+        program = Program()
+        n = program.symbol("s0", 1, 40)
+        x, y = program.input("x", F, (n, 2)), program.input("y", F, (text, 2))
+        both = program.node("aten.cat.default", [[x, y]], [("z", F, ("u0", 2))])
+        program.output(both)
+        path = program.save(tmp_path / "m.pt2")
+        with Artifact(compiled(path)) as a:
+            assert a.run([np.zeros((3, 2), np.float32), np.zeros((6, 2), np.float32)])[0].shape == (9, 2)
+
+
+def test_state_is_refused(tmp_path):
+    program = Program()
+    x, w = program.input("x", F, (3,)), program.weight("w", np.zeros(3, np.float32))
+    program.node("aten.add_.Tensor", [w, x], [("y", F, (3,))])
+    program.output("y")
+    done = mcc("check", program.save(tmp_path / "m.pt2"))
+    assert done.returncode == 1 and "writes to parameter 'w', which would keep state between runs" in done.stderr
+    program = Program()
+    x = program.input("x", F, (3, 4))
+    r = program.node("aten.reshape.default", [program.node("aten.clone.default", [x], [("c", F, (3, 4))]), [12]], [("r", F, (12,))])
+    program.node("aten.relu_.default", [r], [("y", F, (12,))])
+    program.node("aten.neg.default", [Ref("c")], [("z", F, (3, 4))])
+    program.output("y", "z")
+    done = mcc("check", program.save(tmp_path / "m.pt2"))
+    assert done.returncode == 1 and "'c' shares memory with a tensor that was written to" in done.stderr
+
+
+def test_root_folders(tmp_path):
+    """Records may lie in a folder of any name, or in none."""
+    program = Program()
+    program.output(program.node("aten.relu.default", [program.input("x", F, (3,))], [("y", F, (3,))]))
+    for root in ("archive", "a b", ""):
+        for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            assert run(program.save(tmp_path / "m.pt2", root, compression), [np.float32([-1, 0, 2])])[0].tolist() == [0, 0, 2]

@@ -1,0 +1,127 @@
+"""Programs as torch.export.save writes them, made without torch: an archive with the graph as JSON and raw weights."""
+import json
+import pathlib
+import re
+import zipfile
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CODES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bool": 12, "bfloat16": 13}
+SCHEMAS = {(d, op): [a.split(":")[0] for a in args.split()] for d, op, args in
+           re.findall(r'^SCHEMA\("(\w+)", ([\w.]+), ".", "(.*)"\)$', (ROOT / "frontend/pt2/schemas.def").read_text(), re.M)}
+
+
+class Ref(str):
+    """The name of a tensor."""
+
+
+class Number(str):
+    """The name of a number of the run."""
+
+
+class Type(str):
+    """An element type: Type("float32")."""
+
+
+def argument(value):
+    if value is None:
+        return {"as_none": True}
+    if isinstance(value, Ref):
+        return {"as_tensor": {"name": value}}
+    if isinstance(value, Number):
+        return {"as_sym_int": {"as_name": value}}
+    if isinstance(value, Type):
+        return {"as_scalar_type": CODES[value]}
+    for kind, tag in ((bool, "as_bool"), (int, "as_int"), (float, "as_float"), (str, "as_string")):
+        if isinstance(value, kind):
+            return {tag: value}
+    if any(isinstance(v, Number) for v in value):
+        return {"as_sym_ints": [{"as_name": v} if isinstance(v, Number) else {"as_int": v} for v in value]}
+    if any(isinstance(v, Ref) for v in value):
+        if None in value:
+            return {"as_optional_tensors": [argument(v) for v in value]}
+        return {"as_tensors": [{"name": v} for v in value]}
+    tag = "as_bools" if value and isinstance(value[0], bool) else "as_floats" if value and isinstance(value[0], float) else "as_ints"
+    return {tag: list(value)}
+
+
+def size(value):
+    return {"as_int": int(value)} if not isinstance(value, str) else {"as_expr": {"expr_str": value, "hint": None}}
+
+
+def meta(dtype, shape, strides=None, offset=0):
+    if strides is None:
+        strides = [int(np.prod([1 if isinstance(n, str) else n for n in shape[k + 1:]])) for k in range(len(shape))]
+    return {"dtype": CODES[str(dtype)], "sizes": [size(n) for n in shape], "requires_grad": False, "device": {"type": "cpu", "index": None},
+            "strides": [size(n) for n in strides], "storage_offset": size(offset), "layout": 7}
+
+
+class Program:
+    """Nodes are appended in order; save() writes the file."""
+
+    def __init__(self):
+        self.nodes, self.values, self.numbers, self.inputs, self.specs, self.outputs = [], {}, {}, [], [], []
+        self.weights, self.records, self.ranges = {}, {}, {}
+
+    def input(self, name, dtype, shape):
+        self.values[name] = meta(dtype, shape)
+        self.inputs.append({"as_tensor": {"name": name}})
+        self.specs.append({"user_input": {"arg": {"as_tensor": {"name": name}}}})
+        return Ref(name)
+
+    def symbol(self, name, low, high=None):
+        """A size: its expression."""
+        self.ranges[name] = {"min_val": low, "max_val": high}
+        return f"Symbol('{name}', positive=True, integer=True)"
+
+    def weight(self, name, array, record=None, shape=None, strides=None, offset=0):
+        """shape, strides, offset: of a view of the record's bytes; record: that of another weight."""
+        array = np.ascontiguousarray(array)
+        described = meta(array.dtype, shape or array.shape, strides, offset)
+        record = record or f"weight_{len(self.records)}"
+        self.records.setdefault(record, array.tobytes())
+        self.weights[name] = {"path_name": record, "is_param": True, "use_pickle": False, "tensor_meta": described}
+        self.values[f"p_{name}"] = described
+        self.inputs.append({"as_tensor": {"name": f"p_{name}"}})
+        self.specs.append({"parameter": {"arg": {"name": f"p_{name}"}, "parameter_name": name}})
+        return Ref(f"p_{name}")
+
+    def node(self, target, args, results, keywords=None, names=None):
+        """results: [(name, dtype, shape)]; a shape of None is a list of tensors, in which the rest stands."""
+        domain, op = target.split(".", 1)
+        names = names or SCHEMAS.get((domain, op)) or SCHEMAS[domain, op.replace("_.", ".")]
+        given = list(zip(names, args)) + list((keywords or {}).items())
+        inputs = [{"name": k, "arg": argument(v), "kind": 1} for k, v in given]
+        refs = []
+        for name, dtype, shape in results:
+            if dtype is None:
+                self.numbers[name] = shape
+            else:
+                self.values[name] = meta(dtype, shape)
+            refs.append(Ref(name) if dtype else Number(name))
+        outputs = [{"as_sym_int": {"as_name": r}} if isinstance(r, Number) else {"as_tensor": {"name": r}} for r in refs]
+        if op in ("split.Tensor", "chunk.default", "split_with_sizes.default", "split.sizes", "unbind.int"):
+            outputs = [{"as_tensors": [{"name": r} for r in refs]}]
+        prefix = "torch.ops." if domain == "aten" else ""
+        self.nodes.append({"target": prefix + target, "inputs": inputs, "outputs": outputs, "metadata": {}, "name": results[0][0]})
+        return refs[0] if len(refs) == 1 else refs
+
+    def output(self, *names):
+        self.outputs += names
+
+    def document(self):
+        graph = {"inputs": self.inputs, "outputs": [{"as_tensor": {"name": n}} for n in self.outputs], "nodes": self.nodes,
+                 "tensor_values": self.values, "sym_int_values": {k: {"as_int": 0} for k in self.numbers}, "sym_bool_values": {}}
+        signature = {"input_specs": self.specs, "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": n}}}} for n in self.outputs]}
+        return {"graph_module": {"graph": graph, "signature": signature, "module_call_graph": []}, "opset_version": {"aten": 10},
+                "range_constraints": self.ranges, "schema_version": {"major": 8, "minor": 20}, "verifiers": ["ATEN"]}
+
+    def save(self, path, root="model", compression=zipfile.ZIP_STORED, **changes):
+        records = {"archive_format": b"pt2", "byteorder": b"little", "models/model.json": json.dumps({**self.document(), **changes}).encode(),
+                   "data/weights/model_weights_config.json": json.dumps({"config": self.weights}).encode()}
+        records |= {f"data/weights/{name}": data for name, data in self.records.items()}
+        with zipfile.ZipFile(path, "w", compression) as archive:
+            for name, data in records.items():
+                archive.writestr(zipfile.ZipInfo(f"{root}/{name}" if root else name, (1980, 1, 1, 0, 0, 0)), data, compression)
+        return path
