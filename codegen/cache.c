@@ -288,7 +288,7 @@ static uint64_t entry_hash(const struct cache *c, struct span job, struct span r
     return sip_hash(&c->key, parts, sizeof parts);
 }
 
-/* The entry's bytes behind its head are build, job, result. */
+/* The entry's bytes after its head are build, job, result. */
 static bool entry_fits(const struct cache *c, const struct entry_head *h, const char *body, struct span job)
 {
     return memcmp(body, c->build, c->n_build) == 0 && memcmp(body + c->n_build, job.data, job.size) == 0 &&

@@ -47,7 +47,7 @@ struct codegen;
 struct codegen *codegen_begin(struct context *, struct arena *, const struct codegen_options *);
 void codegen_warm(struct codegen *); /* a worker starts, which the link needs in any case */
 void codegen_ahead(struct codegen *, const struct codegen_unit *);
-void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t n); /* those behind what was added before */
+void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t n); /* those after what was added before */
 bool codegen_step(struct codegen *); /* false after a diagnostic */
 bool codegen_finish(struct codegen *, struct codegen_unit *); /* of all lots; as codegen_objects() */
 void codegen_end(struct codegen *); /* ends the workers, whatever they do */

@@ -1,5 +1,5 @@
 /* A symbol of a relocatable object under another name (elf.h): workers make every function under the same one. The
- * table of names is written again behind everything else, the new name at its end. */
+ * table of names is written again after everything else, the new name at its end. */
 #include <stddef.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* A linked image becomes the artifact's file: weights in place, note sealed, whole or not at all.
  *
  * The weights never pass through the linker. Their segment is the last one, so making it longer moves nothing that
- * code knows of: only sections behind it in the file (symbols, names, the section table), whose places are numbers in
+ * code knows of: only sections after it in the file (symbols, names, the section table), whose places are numbers in
  * headers.
  */
 #include <elf.h>
@@ -160,7 +160,7 @@ static bool name_functions(struct image *im, const struct function_names *names)
     return true;
 }
 
-/* Lengthens the weights' segment and shifts what lies behind it in the file by delta. */
+/* Lengthens the weights' segment and shifts what lies after it in the file by delta. */
 static bool patch_headers(struct image *im, uint64_t size, uint64_t delta)
 {
     Elf64_Phdr *p = (Elf64_Phdr *)(void *)(im->data + im->head->e_phoff);

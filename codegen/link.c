@@ -23,7 +23,7 @@ static const char *const libc_names[] = {
 };
 
 /* Segments: read-only with the headers, code, data that is read-only after relocation, data, and last the weights, so
- * that they can grow without moving anything. Page alignment keeps code apart from what is before it. Behind the code
+ * that they can grow without moving anything. Page alignment keeps code apart from what is before it. After the code
  * no segment's bytes are aligned in the file: each starts in a new page of memory at the offset inside the page that
  * the file has reached, so the file holds no padding (twice a page that two segments share is mapped). What is
  * read-only after relocation fills its last page in memory, since the loader protects whole pages only. */

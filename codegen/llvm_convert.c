@@ -96,7 +96,7 @@ static LLVMValueRef f64_to_wide(const struct reals *t, LLVMValueRef x, bool is_s
 }
 
 /* What was rounded to the nearest integer, or NULL: x is not of f32, or not the result of that. A zero that is added
- * behind the rounding (a quantizer's zero point) is none to an integer. */
+ * after the rounding (a quantizer's zero point) is none to an integer. */
 static LLVMValueRef before_rounding(const struct reals *t, LLVMValueRef x)
 {
     static const char rint[] = "llvm.rint.";

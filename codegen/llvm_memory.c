@@ -241,7 +241,7 @@ static LLVMValueRef load_around(struct emitter *e, const struct access *a, LLVMV
     return masked_load(e, &part, pointer);
 }
 
-/* One load after another, the last one ending with the last lane's element, so that nothing behind it is read. */
+/* One load after another, the last one ending with the last lane's element, so that nothing after it is read. */
 static LLVMValueRef every_step(struct emitter *e, const struct access *a, uint32_t step)
 {
     uint32_t from[256], n = a->type.lanes;

@@ -2,7 +2,7 @@
  *
  * Everything but the query function turns local, so two artifacts in one program do not meet: the symbol table is
  * sorted anew (locals first, as ELF wants), relocations follow. The query function takes its prefixed name. The
- * weights go behind everything else: sections of a relocatable file may lie anywhere.
+ * weights go after everything else: sections of a relocatable file may lie anywhere.
  */
 #include <elf.h>
 #include <string.h>
@@ -186,7 +186,7 @@ static struct span archive_head(struct merged *m, uint64_t member_size)
     return (struct span){out.data, out.n};
 }
 
-/* Headers name places behind what is written first, so they are patched in at the end. */
+/* Headers name places after what is written first, so they are patched in at the end. */
 static bool write_body(struct merged *m, struct sink *s)
 {
     struct span head = m->kind == OUTPUT_ARCHIVE ? archive_head(m, 0) : (struct span){"", 0};

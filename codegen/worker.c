@@ -69,7 +69,7 @@ struct parts {
     uint64_t n;
 };
 
-/* Parts get a NUL behind them, so strings are strings. */
+/* Parts get a NUL after them, so strings are strings. */
 static bool read_parts(struct parts *p)
 {
     p->data = calloc(p->n + 1, sizeof *p->data);
@@ -119,7 +119,7 @@ static bool parse_all(struct context *ctx, struct function *functions, const str
     return true;
 }
 
-/* Products one behind the other, each with its length in front. */
+/* Products one after the other, each with its length in front. */
 struct products {
     char *data;
     size_t size;

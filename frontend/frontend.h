@@ -92,7 +92,7 @@ struct tensor_files {
 
 /* What the format's standard says of its operators, for --list-ops. */
 struct operator_facts {
-    /* The operator's next version behind `version` (0: its first one) that is not deprecated; 0: there is none. */
+    /* The operator's next version after `version` (0: its first one) that is not deprecated; 0: there is none. */
     int32_t (*version_after)(const char *domain, const char *op, int32_t version);
     /* The domain as lists show it. Static. */
     const char *(*domain_shown)(const char *domain, const char *op, int32_t version);

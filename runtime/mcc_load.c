@@ -389,7 +389,7 @@ static int compare_note(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
-/* Says why dlopen failed, without the name it was given: that is long, and the reason stands behind it. */
+/* Says why dlopen failed, without the name it was given: that is long, and the reason stands after it. */
 static int fail_loading(const struct file *file, const char *name)
 {
     char text[256];

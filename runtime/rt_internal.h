@@ -108,7 +108,7 @@ struct mcc_rt_run {
     int64_t index;
     /* memory whose size the data decides */
     struct rt_segment *segments;
-    char *spare, *spare_end; /* caller memory behind the work region; NULL: segments are allocated */
+    char *spare, *spare_end; /* caller memory after the work region; NULL: segments are allocated */
     char *small, *small_end; /* rest of the current piece for small allocations */
     struct rt_output *outputs;
 };

@@ -86,7 +86,7 @@ static void run_indices(const struct rt_job *job, int64_t begin, int64_t end, ui
         host->chunk(host->user, kernel_node(run, job->kernel), thread, from, clock_ns());
 }
 
-/* Runs units that the thread owns, or finds that they are moot; how many are finished. */
+/* Runs units that the thread owns, or finds that they are cancelled; how many are finished. */
 static uint32_t run_chunk(const struct rt_homes *homes, const struct rt_job *job, uint64_t units, uint32_t thread)
 {
     uint32_t begin = (uint32_t)units, end = (uint32_t)(units >> 32);

@@ -19,7 +19,7 @@ enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_LEN = 2, WIRE_GROUP = 3, WIRE_GROUP_EN
 
 struct frame {
     const ProtobufCMessageDescriptor *desc;
-    size_t end;        /* offset in the file of the first byte behind the message */
+    size_t end;        /* offset in the file of the first byte after the message */
     size_t patch;      /* where its length goes in out */
     uint32_t width;    /* bytes kept there for it */
     uint32_t merges;   /* singular messages met in it */

@@ -198,7 +198,7 @@ struct context {
     int64_t heap_used; /* bytes of all arena blocks */
     const char
         *volatile temp_files[3]; /* outputs being written; who ends the process by a signal removes them. NULL: none */
-    const char *volatile temp_made; /* the folder of some of them, empty behind them; NULL: none */
+    const char *volatile temp_made; /* the folder of some of them, empty after them; NULL: none */
     struct context *volatile apart; /* at work for this one, with temporary files of its own; NULL: none */
     int64_t fail_alloc; /* tests: the allocation that fails, counted down; 0 = never */
     struct arena_block *blocks; /* every block of every arena: context_free gives back what an unwinding left */

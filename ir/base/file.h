@@ -15,7 +15,7 @@ struct file_bytes {
     const char *why;
 };
 
-/* Reads a regular file of at most max bytes into session memory, with a NUL behind it. Never mapped: a mapped file that
+/* Reads a regular file of at most max bytes into session memory, with a NUL after it. Never mapped: a mapped file that
  * is cut short kills its reader. Never waits for the writer of a FIFO. */
 enum file_status file_whole(struct context *, const char *path, int64_t max, struct file_bytes *out);
 

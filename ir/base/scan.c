@@ -93,7 +93,7 @@ int scan_hex(char c)
 
 /* ---- quoted texts ------------------------------------------------------------------------------------------------ */
 
-/* The character behind a backslash, which s has reached; -1: none. */
+/* The character after a backslash, which s has reached; -1: none. */
 static int escaped(struct scan *s)
 {
     char c = *s->p;

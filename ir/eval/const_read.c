@@ -443,7 +443,7 @@ const char *const_bytes(const struct graph *g, value_id v)
     return node_attr(graph_node(g, graph_value(g, v)->def), "data")->u.data.data;
 }
 
-/* A plain constant behind reshapes: one copy, whatever the size. */
+/* A plain constant after reshapes: one copy, whatever the size. */
 static bool read_plain(struct graph *g, value_id v, int64_t first, int64_t n, void *dst)
 {
     const char *data = const_bytes(g, v);

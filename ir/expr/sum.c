@@ -431,7 +431,7 @@ expr_id poly_finish(struct poly *p)
     } else if (p->n == 1 && p->t[0].coef == 1 && p->c == 0) {
         result = p->t[0].e;
     } else {
-        /* The terms move on as two arrays behind the polynomial. */
+        /* The terms move on as two arrays after the polynomial. */
         uint32_t n = p->n;
         struct poly room;
         poly_open(x, &room);

@@ -25,7 +25,7 @@ static const bool call_folds[OP_COUNT] = {
 #include "ir/ops/ops.def"
 };
 
-/* Can this node's result be a constant, its operands aside: pure, with nothing that only the run knows? */
+/* Can this node's result be a constant, its operands aside: pure, with nothing known only at run time? */
 static bool node_may_be_const(const struct graph *g, const struct node *n)
 {
     const struct exprs *ex = g->ctx->exprs;

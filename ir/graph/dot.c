@@ -13,7 +13,7 @@ static const char *const fills[] = {
 struct dot {
     const struct graph *g;
     struct strbuf *out;
-    struct strbuf arrows; /* put behind all clusters: an arrow written inside one would draw its ends into it */
+    struct strbuf arrows; /* put after all clusters: an arrow written inside one would draw its ends into it */
 };
 
 /* Inside a quoted label: quotes and backslashes escaped, hostile bytes as \\xNN. */

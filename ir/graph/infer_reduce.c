@@ -166,7 +166,7 @@ static bool mark(struct infer *f, const int64_t *list, uint32_t n, const struct 
     return true;
 }
 
-/* The scales and offsets of blocks, behind operands of bytes. */
+/* The scales and offsets of blocks, after operands of bytes. */
 static bool dot_scales(struct infer *f)
 {
     for (uint32_t k = 0; k < f->n_in; k++) {

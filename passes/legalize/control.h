@@ -23,7 +23,7 @@ bool dim_escapes(const struct graph *, region_id inner, expr_id, uint32_t depth)
 bool type_meet(struct graph *, region_id inner, struct type *a, const struct type *b);
 /* The one bool element of v, as far as it is known now. */
 enum truth value_truth(struct builder *, value_id v);
-/* As far as the place at work knows it: inside of a branch, behind a check. cond is 0 or 1. */
+/* As far as the place at work knows it: inside of a branch, after a check. cond is 0 or 1. */
 enum truth fact_find(const struct legalizer *, expr_id cond);
 /* One of two ways to a node's n results: appends to the current region. false after a diagnostic. */
 typedef bool way_fn(struct rule *, const void *data, struct lowered *results, uint32_t n);

@@ -36,7 +36,7 @@ struct frame {
 /* What follows a node is walked for each of two ways (fork.c). */
 struct fork;
 
-/* Nodes of one region, in its order, that are walked one behind the other. */
+/* Nodes of one region, in its order, that are walked one after the other. */
 struct stretch {
     region_id region;
     const node_id *nodes;
@@ -51,7 +51,7 @@ struct spent {
     uint64_t over;
 };
 
-/* A predicate that is known to hold, or not to, at the place at work: inside of a branch, or behind an assert. */
+/* A predicate that is known to hold, or not to, at the place at work: inside of a branch, or after an assert. */
 struct fact {
     expr_id cond;
     bool holds;
@@ -137,7 +137,7 @@ bool fork_settled(const struct fork *);
 /* Walks the rest of the stretch for both ways of the fork that its node number *at asked for. true: one way turned out
  * to be the only one that can run, and the walk goes on in place, with node number *at. */
 bool fork_walk(struct legalizer *, struct fork *, const struct stretch *, uint32_t *at);
-/* Walks a region in the place of r's node. true: a fork in it has to go on behind the node, and is asked for. */
+/* Walks a region in the place of r's node. true: a fork in it has to go on after the node, and is asked for. */
 bool inlined_walk(struct rule *r, region_id);
 bool legalize_call(struct legalizer *, const struct node *, const struct model_function *);
 void legalize_refuse(struct legalizer *, const struct node *, const char *reason);

@@ -6,9 +6,9 @@
  * sides too, with the fact. Splits of one node chain up: "3 elements, or not; if not, 4 or not".
  *
  * Mostly one side cannot run, and becomes a check. Where both reach the end of what is to be walked:
- * - results of the same ranks are those of an If around all of it, and the walk goes on behind it;
+ * - results of the same ranks are those of an If around all of it, and the walk goes on after it;
  * - else, where the region stands in the place of a node (a function's body, a branch that is known), that node's
- * results have several ranks: the fork is passed on, and goes on behind that node;
+ * results have several ranks: the fork is passed on, and goes on after that node;
  * - at the end of the graph the If's result, an output, has the rank that the run chooses;
  * - at the end of a branch or a loop's body it is refused.
  */
@@ -209,7 +209,7 @@ static struct lowered *results_read(const struct legalizer *lg, const struct str
     return now;
 }
 
-/* What follows the node in its stretch, behind way k. */
+/* What follows the node in its stretch, after way k. */
 static bool rest_walk(struct rule *r, struct side *s, void *data)
 {
     const struct rest *rest = data;

@@ -47,7 +47,7 @@ struct rule {
 };
 typedef bool rule_fn(struct rule *);
 /* Runs the rule, for an operator that only moves elements of what a DequantizeLinear with one scale made: of the
- * integers, which are dequantized afterwards. So a QuantizeLinear behind it finds them. */
+ * integers, which are dequantized afterwards. So a QuantizeLinear after it finds them. */
 bool rule_move(struct rule *, rule_fn *);
 
 /* ---- operands and results -------------------------------------------------------------------------------- */
@@ -96,14 +96,14 @@ bool v_splat_f64(struct builder *, value_id, double *out); /* the same through b
 const struct node *v_defining(const struct builder *, value_id,
                               enum op); /* NULL: another operator, or none, gives it */
 
-/* Numbers that the rule has to know now (choose.c). false: reported, or only the run knows it, and the node is walked
+/* Numbers that the rule has to know now (choose.c). false: reported, or it is dynamic, and the node is walked
  * again for each number that it may be (rule_fork of control.h): the rule returns false at once. `what` names the
  * things counted. */
-enum { OPEN_RANK_MAX = 8 }; /* ranks that only the run knows, where nothing else bounds them */
+enum { OPEN_RANK_MAX = 8 }; /* dynamic ranks, where nothing else bounds them */
 bool rule_choose(struct rule *, expr_id, int64_t lo, int64_t hi, const char *what, int64_t *out);
 /* How many elements operand i, of rank 1, has; lo and hi bound what is looked at, not what a known number may be. */
 bool rule_count(struct rule *, uint32_t i, const char *what, uint32_t lo, uint32_t hi, uint32_t *n);
-/* Its elements, each from lo to hi, where at most `most` of them are looked at if only the run knows how many; NULL as
+/* Its elements, each from lo to hi, where at most `most` of them are looked at if their number is dynamic; NULL as
  * above. */
 const expr_id *rule_elems(struct rule *, uint32_t i, const char *what, uint32_t most, int64_t lo, int64_t hi,
                           uint32_t *n);
@@ -133,7 +133,7 @@ value_id v_along(struct builder *, value_id, int32_t axis, int32_t rank);
 /* As v_along, of a vector that has an element for each of x's along axis: any other length is an error, at run time
  * too. */
 value_id v_channels(struct builder *, value_id v, value_id x, int32_t axis);
-/* A rank-1 operand whose length is what the operator demands: where only the run knows it, the run checks it. */
+/* A rank-1 operand whose length is what the operator demands: if it is dynamic, the run checks it. */
 value_id v_exactly(struct builder *, value_id, uint32_t n);
 /* Of a rank-1 i64 tensor of at most n elements the first n, filled up; its length may be known only at run time. */
 value_id v_padded(struct builder *, value_id, uint32_t n, int64_t fill);

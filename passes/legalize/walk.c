@@ -2,9 +2,9 @@
  *
  * A node that asks for a fork waits, and so does all that depends on it: what does not is walked first, once. What then
  * waits falls into groups of which none depends on another. Each is walked for both ways of its first fork, up to its
- * own end, so the forks of two groups lie one behind the other, and not one in each way of the other. Groups whose
+ * own end, so the forks of two groups lie one after the other, and not one in each way of the other. Groups whose
  * forks ask about the same condition are one: the one fork may say what the other wants to know. So are all of a region
- * that stands in the place of a node, which can go on behind it with results of several ranks once.
+ * that stands in the place of a node, which can go on after it with results of several ranks once.
  */
 #include "passes/legalize/driver.h"
 
@@ -148,7 +148,7 @@ static void rest_part(struct apart *a, const struct stretch *s, uint32_t at, str
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* Lists of all groups, one behind the other: where that of the group whose first waits at i begins, and how long it is.
+/* Lists of all groups, one after the other: where that of the group whose first waits at i begins, and how long it is.
  */
 struct lists {
     uint32_t *begin, *n;

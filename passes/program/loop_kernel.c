@@ -4,7 +4,7 @@
  * In: the block of a loop that program/control.c has written, with its launches. Out: a kernel with that loop inside,
  * in which every launch is replaced by the loops of the kernel that it names, and what does not change from trip to
  * trip stands before the loop. Done where no launch of the body is worth several threads, its carried values have one
- * size and nothing grows. A launch whose size only the run knows is asked about before the loop, which then exists in
+ * size and nothing grows. A launch of dynamic size is asked about before the loop, which then exists in
  * both forms.
  */
 #include "ir/target/budget.h"
@@ -118,7 +118,7 @@ static struct kernel *kernel_launched(const struct outline *o, const struct lstm
                                                                                              : NULL;
 }
 
-/* Is the launch so small that one thread runs it? Where only the run knows, the guard asks. */
+/* Is the launch so small that one thread runs it? If that is dynamic, the guard asks. */
 static bool launch_small(struct outline *o, const struct kernel *k)
 {
     struct prog *p = o->p;

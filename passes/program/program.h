@@ -14,7 +14,7 @@ struct prog_sym {
     uint32_t outer; /* the binding of the same key that this one hides, its number + 1; 0: none */
 };
 /* Where a value whose size differs from trip to trip, or between branches, is written: memory that grows (mcc_rt_grow).
- * trip: it is the row of that number, behind those before it; {0}: it is the whole. */
+ * trip: it is the row of that number, after those before it; {0}: it is the whole. */
 struct prog_grow {
     lreg slot, trip;
 };
@@ -53,7 +53,7 @@ bool prog_is_bound(const struct prog *, sym_id);
 void prog_unbind(struct prog *, uint32_t n);
 void prog_check(struct prog *, lreg cond, int32_t code, uint32_t node, const char *text);
 lreg prog_call(struct prog *, const char *name, const lreg *in, uint32_t n, bool may_fail);
-/* A buffer of u8 whose size only the run knows; inside loops the same memory serves every trip, as far as it
+/* A buffer of u8 of dynamic size; inside loops the same memory serves every trip, as far as it
  * reaches. */
 lreg prog_memory(struct prog *, lreg bytes);
 lreg prog_slot(struct prog *); /* for mcc_rt_grow; empty when the program starts */

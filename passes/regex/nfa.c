@@ -1,4 +1,4 @@
-/* The nondeterministic automaton of a tree, built from its end: each part gets the state that comes behind it. Counted
+/* The nondeterministic automaton of a tree, built from its end: each part gets the state that comes after it. Counted
  * repetitions are written out. Characters are sequences of ranges of bytes, in their shortest UTF-8 form and without
  * the surrogates, so that a text that is not UTF-8 matches nothing.
  */
@@ -111,7 +111,7 @@ static uint32_t repeat_add(struct maker *m, const struct tree *t, uint32_t next)
     return at;
 }
 
-/* The state at which part t begins if `next` is behind it; NOWHERE: it cannot match. */
+/* The state at which part t begins if `next` is after it; NOWHERE: it cannot match. */
 static uint32_t part_add(struct maker *m, const struct tree *t, uint32_t next)
 {
     uint32_t all = NOWHERE;

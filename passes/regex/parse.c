@@ -128,7 +128,7 @@ static int take_digits(struct parser *p, int base, int most, uint32_t *value)
     return n;
 }
 
-/* Behind "\x". */
+/* After "\x". */
 static bool take_hex(struct parser *p, size_t begin, uint32_t *rune)
 {
     *rune = 0;
@@ -284,7 +284,7 @@ static uint32_t flag_of(char c)
     return c == 'i' ? FLAG_FOLD : c == 'm' ? FLAG_LINES : c == 's' ? FLAG_DOT_ALL : c == 'U' ? FLAG_LAZY : 0;
 }
 
-/* Behind "(?": flags, up to the ':' or ')' behind them. */
+/* After "(?": flags, up to the ':' or ')' after them. */
 static bool take_flags(struct parser *p)
 {
     bool clear = false, any = false;
@@ -305,7 +305,7 @@ static bool take_flags(struct parser *p)
     return fail(p, p->at, true, "RE2 has no such group");
 }
 
-/* Behind "(?P<" or "(?<". */
+/* After "(?P<" or "(?<". */
 static bool take_name(struct parser *p)
 {
     size_t begin = p->at;
@@ -316,7 +316,7 @@ static bool take_name(struct parser *p)
     return (p->at > begin && take(p, '>')) || fail(p, begin, true, "the name of a group and '>' must follow");
 }
 
-/* Behind a '('. *flags_only: (?i) and the like, which enclose nothing. */
+/* After a '('. *flags_only: (?i) and the like, which enclose nothing. */
 static bool take_opening(struct parser *p, bool *flags_only)
 {
     *flags_only = false;
@@ -432,7 +432,7 @@ static struct tree *parse_atom(struct parser *p, bool *flags_only)
     return parse_char(p);
 }
 
-/* The part, as often as what stands behind it says. */
+/* The part, as often as what stands after it says. */
 static struct tree *parse_repeat(struct parser *p, struct tree *part, bool flags_only)
 {
     struct times times, again;

@@ -42,7 +42,7 @@ static inline double rt_sqrt(double x)
     return x;
 }
 
-/* A float of `mantissa` bits behind a 5- or 8-bit exponent, as double: exact. */
+/* A float of `mantissa` bits after a 5- or 8-bit exponent, as double: exact. */
 static inline double rt_small_load(uint32_t bits, int exponent_bits, int mantissa)
 {
     uint32_t sign = bits >> (exponent_bits + mantissa) & 1, top = (1u << exponent_bits) - 1;

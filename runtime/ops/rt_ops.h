@@ -5,7 +5,7 @@
  *
  * node: index into mcc_api.node, for the error text. elem: RT_ELEM_*, the order of ir/ops/elem.def (a test compares).
  * Only programs call them, one at a time: memory is the run's, and not shared out between threads.
- * An axis is described by three extents: outer (product of the dims before it), n, inner (product of those behind).
+ * An axis is described by three extents: outer (product of the dims before it), n, inner (product of those after).
  */
 #ifndef MCC_RT_OPS_H
 #define MCC_RT_OPS_H

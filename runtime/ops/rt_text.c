@@ -38,7 +38,7 @@ static char *put_exponent(char *at, int32_t exponent)
     return put_u64(at, size);
 }
 
-/* Digits from..to of a decimal, those behind its end as zeros. */
+/* Digits from..to of a decimal, those after its end as zeros. */
 static char *put_digits(char *at, const struct rt_decimal *d, int32_t from, int32_t to)
 {
     for (int32_t i = from; i < to; i++)
@@ -119,7 +119,7 @@ static bool read_char(struct reader *r, char a, char b)
     return true;
 }
 
-/* The word, in any case, and nothing behind it. */
+/* The word, in any case, and nothing after it. */
 static bool at_word(const struct reader *r, const char *word)
 {
     const char *p = r->at;

@@ -413,7 +413,7 @@ static enum core loop_core(struct rule *r, struct loop_lowering *l, uint32_t *wh
 
 /* ---- the first iteration in front of the loop -------------------------------------------------------------------- */
 
-/* Collected elements of the first iteration and of those behind it, as one. */
+/* Collected elements of the first iteration and of those after it, as one. */
 static value_id rows_join(struct rule *r, struct lowered first, struct lowered rest)
 {
     struct builder *b = r->b;
@@ -449,7 +449,7 @@ static bool loop_peel(struct rule *r, struct loop_lowering *l)
     return true;
 }
 
-/* after: kinds of the carried values behind the loop, once the way with iterations was walked. */
+/* after: kinds of the carried values after the loop, once the way with iterations was walked. */
 struct loop_way {
     const struct loop_lowering *l;
     bool starts;

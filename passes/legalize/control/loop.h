@@ -34,7 +34,7 @@ struct loop_lowering {
 /* Makes the loop in the current place, unrolled or not: carried and scan become its results. false after a
  * diagnostic. */
 bool loop_build(struct rule *, struct loop_lowering *);
-/* The same, and r's results through finish. Serves more: where only the run knows whether there is an iteration, and
+/* The same, and r's results through finish. Serves more: where it is dynamic whether there is an iteration, and
  * the types of the results depend on it, what follows the loop is looked at for both cases (branch.c). */
 bool loop_run(struct rule *, struct loop_lowering *);
 

@@ -27,7 +27,7 @@ static bool is_list(const struct rule *r, uint32_t i)
     return rule_has(r, i) && r->arg[i].kind == LOWERED_LIST;
 }
 
-/* Position operand i, from the end when negative; *known false: only the run knows. */
+/* Position operand i, from the end when negative; *known false: it is dynamic. */
 static bool position(struct rule *r, uint32_t i, uint32_t n, int64_t absent, bool *known, uint32_t *at)
 {
     int64_t pos = absent;

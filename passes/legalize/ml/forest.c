@@ -262,7 +262,7 @@ bool forest_read_named(struct rule *r, const struct vote_names *v, enum elem x, 
 /* ---- nodes with numbers: TreeEnsemble ---------------------------------------------------------------------------- */
 
 struct indexed {
-    int64_t n, n_leaves, n_members, spare; /* spare: the next free node behind the nodes and the leaves */
+    int64_t n, n_leaves, n_members, spare; /* spare: the next free node after the nodes and the leaves */
     const int64_t *features, *yes, *no, *yes_leaf, *no_leaf, *tracks;
     const double *limit, *members;
     const uint8_t *modes;

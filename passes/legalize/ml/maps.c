@@ -1,5 +1,5 @@
 /* Operators of ai.onnx.ml that make or read maps. The interface of artifacts has no maps of labels to numbers: what
- * stands behind them is a tensor, and the labels, which are the same in every run, go to the model's metadata.
+ * stands after them is a tensor, and the labels, which are the same in every run, go to the model's metadata.
  */
 #include "passes/legalize/ml/ml.h"
 #include "passes/legalize/driver.h"

@@ -17,7 +17,7 @@ value_id scores_capped(struct builder *, value_id x, double cap);
 /* The first `turned` elements of each head of x (B, H, L, d) turned by cosines and sines (B or 1, 1, L, turned / 2):
  * pairs are neighbours where interleaved, else elements of the two halves. */
 value_id heads_turned(struct builder *, value_id x, value_id cosines, value_id sines, bool interleaved, expr_id turned);
-/* A cache (B, H, P, d) with the rows (B, H, L, d) in their places: behind the first `before` (i64, one or one a
+/* A cache (B, H, P, d) with the rows (B, H, L, d) in their places: after the first `before` (i64, one or one a
  * sequence). It has max(P, total) rows; those that neither gives are 0. */
 value_id cache_updated(struct rule *, value_id cache, value_id rows, value_id before, expr_id total);
 

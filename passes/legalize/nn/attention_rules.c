@@ -333,7 +333,7 @@ bool rule_rotary_embedding(struct rule *r)
 
 /* ---- CausalConvWithState ----------------------------------------------------------------------------------------- */
 
-/* A depthwise convolution whose number of channels only the run knows: sums of products over windows. */
+/* A depthwise convolution with a dynamic number of channels: sums of products over windows. */
 static value_id depthwise_sums(struct builder *b, value_id padded, value_id w)
 {
     struct exprs *ex = b_exprs(b);

@@ -1,7 +1,7 @@
 /* com.microsoft: attention as ONNX Runtime's optimizer fuses it, each query head with a key head of its own.
  *
  * A mask adds mask_filter_value where it is 0; what comes after a query in a causal form is -inf. Present is past with
- * the new rows behind it, or, of a shared buffer, in their places.
+ * the new rows after it, or, of a shared buffer, in their places.
  */
 #include "passes/legalize/nn/attention.h"
 #include "passes/legalize/nn/window.h"

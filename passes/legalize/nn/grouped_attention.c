@@ -1,6 +1,6 @@
 /* com.microsoft GroupQueryAttention: what onnxruntime-genai's models attend by.
  *
- * Sequence b of the batch has seqlens_k[b] + 1 tokens with the new ones. Those stand behind its earlier ones, or at the
+ * Sequence b of the batch has seqlens_k[b] + 1 tokens with the new ones. Those stand after its earlier ones, or at the
  * cache's beginning where the run is a prompt: as many new tokens as there are in all. Present is past with the new
  * rows in their places, as long as the longer of past and total_sequence_length; rows that no token has are as in past,
  * or 0. Query i sees the keys up to its own place, of a local window the last ones. Softcap comes before the bias. A
@@ -68,7 +68,7 @@ static value_id head_normed(struct rule *r, value_id x, uint32_t weight)
     return b_convert(b, y, e);
 }
 
-/* Places of the new tokens, i64 (B, L): position_ids, of which a prompt reads the first one only, or behind the earlier
+/* Places of the new tokens, i64 (B, L): position_ids, of which a prompt reads the first one only, or after the earlier
  * ones. */
 static value_id places(struct rule *r, const struct grouped *a)
 {

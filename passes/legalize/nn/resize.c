@@ -2,7 +2,7 @@
  *
  * Positions of the output in the input are a small F64 vector per axis; nearest is then a gather, linear and cubic
  * are weighted sums of gathers, antialiased forms a product with a matrix of weights. Everything works for sizes
- * that only the run knows; what is known is folded. A nearest enlargement by a whole factor is a view.
+ * that are dynamic; what is known is folded. A nearest enlargement by a whole factor is a view.
  * Source: ONNX Operators.md, Resize-19; the output's real length (input length * scale) enters align_corners. Places
  * are rounded to f32, as ONNX Runtime computes them: which of two elements is nearest can hang on it.
  */

@@ -30,7 +30,7 @@ static int64_t constant_size(struct builder *b, value_id v)
     return dims ? n : 0;
 }
 
-/* Which kinds there are among n elements and the zeros behind them, up to a multiple of STEP. */
+/* Which kinds there are among n elements and the zeros after them, up to a multiple of STEP. */
 static void kinds_of(const uint32_t *bits, int64_t n, bool *subnormal, bool *normal)
 {
     const int32_t largest = (1 << 23) - 1;      /* of the subnormal numbers, without the sign */

@@ -20,7 +20,7 @@ static int64_t numbers_together(const struct blocks *s)
     return GROUP * 8 / s->bits;
 }
 
-/* x (..., K) with zeros behind it as (..., count, size). */
+/* x (..., K) with zeros after it as (..., count, size). */
 static value_id in_blocks(struct builder *b, value_id x, const struct blocks *s)
 {
     struct exprs *ex = b_exprs(b);

@@ -1,7 +1,7 @@
 /* com.microsoft: weights of 2, 4 or 8 bits in blocks that have a scale, and maybe a zero point, each.
  *
  * A byte holds 8 / bits numbers, the first in its lowest bits. They become f32 as the operators define it, (q - zero) *
- * scale; the products behind are those of f32.
+ * scale; later products are those of f32.
  */
 #include "passes/legalize/driver.h"
 #include "passes/legalize/quant/blocks.h"

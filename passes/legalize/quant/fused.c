@@ -1,7 +1,7 @@
 /* com.microsoft: products with what ONNX Runtime's optimizer fuses into them, and its operators of the channels-last
  * layout.
  *
- * Each is the operators that were fused, so the passes behind see what the unfused network would have shown them.
+ * Each is the operators that were fused, so later passes see what the unfused network would have shown them.
  */
 #include "passes/legalize/driver.h"
 #include "passes/legalize/nn/window.h"
@@ -117,7 +117,7 @@ bool rule_fused_conv(struct rule *r)
 
 /* ---- matrix products --------------------------------------------------------------------------------------------- */
 
-/* A batch written behind the rows (dims 1 to rank - 2 are the batch) moved before them, then the last two axes
+/* A batch written after the rows (dims 1 to rank - 2 are the batch) moved before them, then the last two axes
  * exchanged. */
 static value_id turned(struct builder *b, value_id v, bool last, bool batch)
 {
@@ -159,7 +159,7 @@ bool rule_fused_gemm(struct rule *r)
 
 /* ---- normalisation with what is fused into it -------------------------------------------------------------------- */
 
-/* Softmax of data + bias over axis and all behind it. Where the bias has fewer dims it has them of the last axes, or,
+/* Softmax of data + bias over axis and all after it. Where the bias has fewer dims it has them of the last axes, or,
  * with is_inner_broadcast, of the same rank with 1 where it repeats: numpy's rule for both. */
 bool rule_bias_softmax(struct rule *r)
 {

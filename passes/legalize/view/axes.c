@@ -1,4 +1,4 @@
-/* Axes that only the run knows, their number being known: masks over dims, and the dims that go or come with them, as
+/* Dynamic axes of a known number: masks over dims, and the dims that go or come with them, as
  * expressions. Those are kept short (b_brief): each is made of all that were before it.
  */
 #include "passes/legalize/legalize.h"

@@ -365,7 +365,7 @@ bool rule_transpose(struct rule *r)
     return rule_result(r, b_transpose(r->b, x, perm));
 }
 
-/* The wanted dims; where only the run knows how many, it is as if fewer than x has were filled up with ones in
+/* The wanted dims; if their number is dynamic, it is as if fewer than x has were filled up with ones in
  * front. */
 static const expr_id *expand_dims(struct rule *r, int32_t rank, uint32_t *n)
 {

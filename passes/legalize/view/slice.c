@@ -100,7 +100,7 @@ static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
     return rule_result(r, y);
 }
 
-/* Operands 1 to 4, all as long as one of known length is. Where only the run knows how many there are, they are filled
+/* Operands 1 to 4, all as long as one of known length is. If their number is dynamic, they are filled
  * up to the rank: axis `rank`, which no dim has, means none. true: they were. */
 static bool slice_operands(struct rule *r, int32_t rank, value_id in[5])
 {
@@ -291,7 +291,7 @@ static bool pads_place(struct rule *r, const expr_id *pads, uint32_t n, const ex
     return true;
 }
 
-/* Where only the run knows how many axes there are, they and the pads are filled up to the rank: axis `rank`, which no
+/* If the number of axes is dynamic, they and the pads are filled up to the rank: axis `rank`, which no
  * dim has, means none. Else as they stand, the other's number being that of whichever is known. *filled: they were. */
 static void pad_operands(struct rule *r, int32_t rank, value_id *pads, value_id *axes, bool *filled)
 {
