@@ -30,7 +30,7 @@ static struct port_facts port_facts(const struct compilation *c)
     return f;
 }
 
-static struct art_port port_row(struct compilation *c, const struct port_facts *f, const struct port *port)
+static struct art_port port_row(struct compilation *c, const struct port_facts *f, const struct port *port, bool input)
 {
     struct exprs *x = c->ctx->exprs;
     const struct type *t = value_type(c->graph, port->value);
@@ -46,9 +46,9 @@ static struct art_port port_row(struct compilation *c, const struct port_facts *
     struct art_dim *dims = NEW_ARRAY(&c->ctx->session, struct art_dim, t->rank > 0 ? t->rank : 1);
     for (int32_t d = 0; d < t->rank; d++) {
         int64_t n;
-        sym_id s = ex_as_sym(x, t->dims[d]);
+        sym_id s = input ? port_symbol(c->graph, port, d) : ex_as_sym(x, t->dims[d]);
         bool late = late_expr(x, t->dims[d]);
-        if (ex_is_const(x, t->dims[d], &n)) {
+        if (!s.i && ex_is_const(x, t->dims[d], &n)) {
             dims[d] = (struct art_dim){n, -1, 0, NULL};
         } else if (late) {
             dims[d] = (struct art_dim){-1, -1, 0, NULL};
@@ -85,11 +85,11 @@ static void artifact_ports(struct compilation *c, struct artifact *a)
     struct art_port *in = NEW_ARRAY(arena, struct art_port, g->inputs.n + 1);
     struct art_port *out = NEW_ARRAY(arena, struct art_port, g->outputs.n + 1);
     for (uint32_t k = 0; k < g->inputs.n; k++) {
-        in[k] = port_row(c, &facts, &g->inputs.data[k]);
+        in[k] = port_row(c, &facts, &g->inputs.data[k], true);
         a->n_in_dims += in[k].rank > 0 ? (uint32_t)in[k].rank : 0;
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
-        out[k] = port_row(c, &facts, &g->outputs.data[k]);
+        out[k] = port_row(c, &facts, &g->outputs.data[k], false);
         out[k].alias = facts.alias[g->outputs.data[k].value.i];
         out[k].flags |= row_is_dynamic(&out[k]) ? MCC_PORT_DYNAMIC : 0;
         a->n_out_dims += out[k].rank > 0 ? (uint32_t)out[k].rank : 0;

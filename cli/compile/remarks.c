@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ir/expr/facts.h"
 #include "passes/schedule/schedule.h"
 #include "cli/compile/backend.h"
 #include "cli/options/nearest.h"
@@ -105,6 +106,32 @@ static void stored(const struct module *m, uint32_t kernel, struct strbuf *out)
     }
 }
 
+/* What is not known of the sizes of the kernel's results: nothing is fused over such dims that is not of the same ones.
+ */
+static void unknown_sizes(const struct module *m, uint32_t kernel, struct strbuf *out)
+{
+    struct exprs *x = m->ctx->exprs;
+    const struct kernel *k = &m->kernels.data[kernel];
+    for (uint32_t i = 0; i < k->outs.n && !out->n; i++) {
+        const struct type *t = value_type(m->g, k->outs.data[i]);
+        for (int32_t d = 0; t->kind == TYPE_TENSOR && d < t->rank && !out->n; d++) {
+            expr_id e = fact_missing(x, t->dims[d]);
+            enum expr_kind kind = ex_kind(x, e);
+            if (!e.i)
+                continue;
+            strbuf_printf(out, "dimension %d of the result of k%u is ", d, kernel);
+            ex_print(x, t->dims[d], out);
+            strbuf_printf(out, ": it is not known whether ");
+            ex_print(x, ex_arg(x, e, kind == EX_DIV || kind == EX_MOD), out);
+            if (kind == EX_EQ || kind == EX_MAX || kind == EX_MIN)
+                ex_print(x, ex_arg(x, e, 1), (strbuf_printf(out, kind == EX_EQ ? " = " : " < "), out));
+            if (kind == EX_DIV || kind == EX_MOD)
+                ex_print(x, ex_arg(x, e, 0), (strbuf_printf(out, " divides "), out));
+            strbuf_printf(out, "; --input can say so: one name for equal sizes, ranges (n=1..), multiples (n=0..%%4)");
+        }
+    }
+}
+
 static void blocked(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
     const struct kernel *k = &m->kernels.data[kernel];
@@ -141,6 +168,7 @@ static const struct {
 } remark_rows[] = {
     {PASSED, "fuse", "Fused", fused},
     {MISSED, "fuse", "Stored", stored},
+    {MISSED, "sizes", "UnknownSize", unknown_sizes},
     {ANALYSIS, "layout-transform", "Blocked", blocked},
     {ANALYSIS, "schedule", "Cost", cost},
 };
@@ -169,7 +197,7 @@ static bool pattern_compile(struct context *ctx, const char *pattern, regex_t *o
                         "a regular expression for passes has at most 200 characters and 20 parentheses and no {N}: "
                         "'%.40s%s'",
                         pattern, strlen(pattern) > 40 ? "..." : "");
-    char *either = arena_strdup(&ctx->session, pattern);     /* a,b: passes that match a or b */
+    char *either = arena_strdup(&ctx->session, pattern); /* a,b: passes that match a or b */
     for (char *p = either; *p; p++)
         *p = *p == ',' ? '|' : *p;
     return regcomp(out, either, REG_EXTENDED | REG_NOSUB) == 0 ||

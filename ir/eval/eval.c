@@ -357,11 +357,37 @@ enum eval_status eval_region(struct eval *e, region_id r)
     return EVAL_OK;
 }
 
+/* What the inputs' shapes say of a symbol; -1: nothing. */
+static int64_t given_size(const struct graph *g, const struct tensor *in, sym_id s)
+{
+    for (uint32_t i = 0; i < g->inputs.n; i++) {
+        const struct type *t = value_type(g, g->inputs.data[i].value);
+        for (int32_t d = 0; t->kind == TYPE_TENSOR && in[i].kind == TYPE_TENSOR && in[i].rank == t->rank && d < t->rank;
+             d++)
+            if (port_symbol(g, &g->inputs.data[i], d).i == s.i)
+                return in[i].dims[d];
+    }
+    return -1;
+}
+
+/* The checks of symbols in whose place something stands: before that is compared with the inputs. */
+static enum eval_status check_replaced(struct eval *e, const struct tensor *in)
+{
+    for (uint32_t i = 0; i < e->g->size_checks.n; i++) {
+        const struct size_check *c = &e->g->size_checks.data[i];
+        int64_t size = given_size(e->g, in, c->sym);
+        bool holds = c->same.i ? size == given_size(e->g, in, c->same) : within(size, c->bounds);
+        if (size_check_replaces(c) && size >= 0 && !holds)
+            return eval_fail(e, (enum eval_status)c->code, "%s", c->text);
+    }
+    return EVAL_OK;
+}
+
 static enum eval_status check_sizes(struct eval *e)
 {
     for (uint32_t i = 0; i < e->g->size_checks.n; i++) {
         const struct size_check *c = &e->g->size_checks.data[i];
-        if (!within(e->sym[c->sym.i], c->bounds) && !(c->unless_empty && e->empty))
+        if (!size_check_replaces(c) && !within(e->sym[c->sym.i], c->bounds) && !(c->unless_empty && e->empty))
             return eval_fail(e, (enum eval_status)c->code, "%s", c->text);
     }
     return EVAL_OK;
@@ -395,6 +421,9 @@ enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, st
         own_dims(&e, g->inputs.data[i].value);
     prepare_region(&e, (region_id){1});
     prepare_lifetimes(&e);
+    status = check_replaced(&e, in);
+    if (status != EVAL_OK)
+        goto done;
     /* Twice: a dim like 2*n may stand before the input that has n alone. */
     for (uint32_t pass = 0; pass < 2; pass++)
         for (uint32_t i = 0; i < g->inputs.n; i++) {

@@ -154,3 +154,16 @@ bool fact_apply(struct exprs *x, const struct sym_range *f)
     s->given = before.given;
     return s->lo != before.lo || s->hi != before.hi || s->divisor != before.divisor;
 }
+
+expr_id fact_missing(const struct exprs *x, expr_id e)
+{
+    enum expr_kind kind = ex_kind(x, e);
+    bool divides = kind == EX_DIV || kind == EX_MOD;
+    expr_id found = {0};
+    if (kind == EX_SELECT || kind == EX_MAX || kind == EX_MIN || kind == EX_EQ ||
+        (divides && !ex_is_const(x, ex_arg(x, e, 1), NULL)))
+        return e;
+    for (uint32_t i = 0; !found.i && i < ex_n_args(x, e); i++)
+        found = fact_missing(x, ex_arg(x, e, i));
+    return found;
+}

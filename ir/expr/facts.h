@@ -20,6 +20,10 @@ bool fact_of(struct exprs *, expr_id cond, struct sym_range *);
 /* Narrows the symbol: true when it got narrower, which what was made before it does not know (exprs_rewind). */
 bool fact_apply(struct exprs *, const struct sym_range *);
 
+/* The part of a size because of which it is less simple than it may be: a choice, a minimum or maximum, an equality, a
+ * division by what is no constant. {0}: none. */
+expr_id fact_missing(const struct exprs *, expr_id);
+
 struct exprs_mark {
     uint32_t nodes, syms;
 };

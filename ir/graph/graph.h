@@ -124,10 +124,11 @@ struct port {
     value_id value;
 };
 /* What the plan checks of a symbol before anything runs: code, text and src are those of the check that it stands for.
- * The symbol's own bounds have it already. */
+ * The symbol's own bounds have it already; where it is one number, that stands in the symbol's place (port_symbol). */
 struct size_check {
     sym_id sym;
     struct sym_bounds bounds;
+    sym_id same;                 /* {0}: bounds count; else that symbol, which stands in the place of sym */
     bool unless_empty;           /* it need not hold for a run of which all outputs are empty (symbol.filled) */
     int64_t code;
     src_id src;
@@ -180,6 +181,14 @@ struct graph {
     })
     begins;                      /* by node: what concat_begin has computed */
 };
+
+/* Does something stand in the symbol's place: a number, or another symbol? */
+static inline bool size_check_replaces(const struct size_check *c)
+{
+    return c->same.i || c->bounds.lo == c->bounds.hi;
+}
+/* The symbol that names dim d of an input; {0}: none. */
+sym_id port_symbol(const struct graph *, const struct port *, int32_t d);
 
 struct graph *graph_new(struct context *);
 void graph_free(struct graph *);

@@ -294,12 +294,18 @@ static bool read_symbol(struct reader *r)
     return true;
 }
 
-static bool read_symbol_ref(struct reader *r, struct symbol **s)
+static bool read_symbol_id(struct reader *r, sym_id *id)
 {
     const char *name = read_string(r, NULL);
-    sym_id id = name ? sym_find(r->x, name) : (sym_id){0};
-    if (!id.i)
-        return read_fail(r, "the symbol is not declared above");
+    *id = name ? sym_find(r->x, name) : (sym_id){0};
+    return id->i || read_fail(r, "the symbol is not declared above");
+}
+
+static bool read_symbol_ref(struct reader *r, struct symbol **s)
+{
+    sym_id id;
+    if (!read_symbol_id(r, &id))
+        return false;
     *s = sym_get(r->x, id);
     return true;
 }
@@ -356,16 +362,13 @@ static bool read_source(struct reader *r)
     return true;
 }
 
-/* check "NAME" BOUNDS [unless empty] CODE "text" [@source] */
+/* check "NAME" (BOUNDS | = "NAME") [unless empty] CODE "text" [@source] */
 static bool read_size_check(struct reader *r)
 {
     struct size_check c = {0};
-    const char *name = read_string(r, NULL);
-    c.sym = name ? sym_find(r->x, name) : (sym_id){0};
-    if (!c.sym.i)
-        return read_fail(r, "the symbol is not declared above");
-    if (!read_bounds(r, &c.bounds) || (read_accept(r, "unless") && !(c.unless_empty = read_expect(r, "empty"))) ||
-        !read_int(r, &c.code) || !(c.text = read_string(r, NULL)) || !read_src(r, &c.src))
+    if (!read_symbol_id(r, &c.sym) || !(read_accept(r, "=") ? read_symbol_id(r, &c.same) : read_bounds(r, &c.bounds)) ||
+        (read_accept(r, "unless") && !(c.unless_empty = read_expect(r, "empty"))) || !read_int(r, &c.code) ||
+        !(c.text = read_string(r, NULL)) || !read_src(r, &c.src))
         return false;
     VEC_PUSH(&r->g->arena, &r->g->size_checks, c);
     return true;

@@ -112,6 +112,7 @@ static void meet_checks(struct printer *p)
     for (uint32_t i = 0; i < p->g->size_checks.n; i++) {
         meet_src(p, p->g->size_checks.data[i].src);
         p->sym_used[p->g->size_checks.data[i].sym.i] = true;
+        p->sym_used[p->g->size_checks.data[i].same.i] = true;
     }
 }
 
@@ -489,7 +490,10 @@ static void put_size_checks(struct printer *p)
         const struct size_check *c = &p->g->size_checks.data[i];
         PUT(p, "check ");
         put_name(p, sym_get(p->x, c->sym)->name);
-        put_bounds(p, c->bounds);
+        if (c->same.i)
+            put_name(p, (PUT(p, " = "), sym_get(p->x, c->same)->name));
+        else
+            put_bounds(p, c->bounds);
         PUT(p, "%s %lld ", c->unless_empty ? " unless empty" : "", (long long)c->code);
         put_name(p, c->text);
         if (c->src.i)

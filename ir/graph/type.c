@@ -31,3 +31,15 @@ bool type_equal(const struct type *a, const struct type *b)
     }
     return !a && !b;
 }
+
+sym_id port_symbol(const struct graph *g, const struct port *p, int32_t d)
+{
+    const struct exprs *x = g->ctx->exprs;
+    const struct type *t = value_type(g, p->value), *declared = p->declared;
+    bool named = declared && declared->kind == TYPE_TENSOR && declared->rank == t->rank;
+    sym_id name = named ? ex_as_sym(x, declared->dims[d]) : (sym_id){0};
+    for (uint32_t i = 0; name.i && i < g->size_checks.n; i++)
+        if (g->size_checks.data[i].sym.i == name.i && size_check_replaces(&g->size_checks.data[i]))
+            return name;
+    return ex_as_sym(x, t->dims[d]);
+}

@@ -109,6 +109,14 @@ struct legalizer {
     uint32_t fork_looks; /* nodes looked at for what depends on forks */
 };
 
+/* The types of the inputs, as the file and the options say; dims that neither names get symbols. NULL after an error.
+ */
+struct type *inputs_settle(struct context *, const struct graph *imported, const struct legalize_options *);
+/* One walk over the imported graph; NULL after an error. */
+struct graph *legalize_once(struct context *, const struct graph *imported, const struct legalize_options *,
+                            const struct type *inputs, const struct learned *);
+/* What has been learned to stand in the symbol's place: a number or another symbol; {0}: nothing. */
+expr_id size_replaced(struct exprs *, const struct learned *, sym_id);
 /* Narrows the symbols of the inputs' dims to what every run of the legal graph checks: true when some got narrower. */
 bool facts_learn(struct graph *, struct learned *);
 /* Gives symbols with sizes for which all outputs are empty a case of their own (symbol.filled), where that is worth it.

@@ -38,6 +38,55 @@ static bool is_bound(const struct learner *l, sym_id s)
     return false;
 }
 
+expr_id size_replaced(struct exprs *x, const struct learned *l, sym_id s)
+{
+    expr_id e = {0};
+    for (uint32_t i = 0; s.i && i < l->checks.n; i++) {
+        const struct size_check *c = &l->checks.data[i];
+        if (c->sym.i != s.i || !size_check_replaces(c))
+            continue;
+        e = c->same.i ? ex_sym(x, c->same) : ex_const(x, c->bounds.lo);
+        s = c->same;
+        i = UINT32_MAX;   /* whose place may be taken as well */
+    }
+    return e;
+}
+
+/* Takes the range of the symbol for granted from the next round on. False: that is no news, or not possible. */
+static bool grant(struct learner *l, const struct sym_range *f)
+{
+    const struct sym_bounds b = f->bounds;
+    if (size_replaced(l->x, l->to, f->sym).i)
+        return false;
+    if (b.lo == b.hi)   /* the number stands in the symbol's place, also where all outputs are empty */
+        return !l->empties && b.lo >= 0;
+    return fact_apply(l->x, f);
+}
+
+static void check_add(struct learner *l, struct size_check c)
+{
+    c.unless_empty = l->empties;
+    c.code = l->code;
+    c.src = l->node->src;
+    c.text = arena_strdup(l->to->arena, l->text);
+    VEC_PUSH(l->to->arena, &l->to->checks, c);
+    l->narrower = true;
+}
+
+/* Two symbols are equal: the older one stands for both. */
+static bool learn_same(struct learner *l, expr_id cond)
+{
+    sym_id a, b;
+    if (ex_kind(l->x, cond) != EX_EQ || !(a = ex_as_sym(l->x, ex_arg(l->x, cond, 0))).i ||
+        !(b = ex_as_sym(l->x, ex_arg(l->x, cond, 1))).i)
+        return false;
+    sym_id older = a.i < b.i ? a : b, other = a.i < b.i ? b : a;
+    if (!l->empties && is_bound(l, older) && is_bound(l, other) && !size_replaced(l->x, l->to, other).i &&
+        !size_replaced(l->x, l->to, older).i)
+        check_add(l, (struct size_check){.sym = other, .same = older});
+    return true;
+}
+
 static void learn(struct learner *, expr_id cond);
 
 /* e, a size, is not 0, nor is any factor of it. */
@@ -60,17 +109,8 @@ static void learn(struct learner *l, expr_id cond)
     if (ex_kind(l->x, cond) == EX_LT && ex_is(l->x, ex_arg(l->x, cond, 0), 0) &&
         ex_kind(l->x, ex_arg(l->x, cond, 1)) == EX_PROD)
         learn_positive(l, ex_arg(l->x, cond, 1));
-    else if (fact_of(l->x, cond, &f) && is_bound(l, f.sym) && (!l->empties || f.bounds.lo < f.bounds.hi) &&
-             fact_apply(l->x, &f)) {
-        const struct size_check check = {.sym = f.sym,
-                                         .bounds = f.bounds,
-                                         .unless_empty = l->empties,
-                                         .code = l->code,
-                                         .src = l->node->src,
-                                         .text = arena_strdup(l->to->arena, l->text)};
-        VEC_PUSH(l->to->arena, &l->to->checks, check);
-        l->narrower = true;
-    }
+    else if (!learn_same(l, cond) && fact_of(l->x, cond, &f) && is_bound(l, f.sym) && grant(l, &f))
+        check_add(l, (struct size_check){.sym = f.sym, .bounds = f.bounds});
 }
 
 static bool is_division(const struct graph *g, const struct node *n)
@@ -108,20 +148,6 @@ bool facts_learn(struct graph *g, struct learned *to)
 
 enum { EMPTY_MOST = 256 };   /* values of a symbol that are looked at */
 
-/* Does e distinguish cases: is there more to it than a size or an index? */
-static bool has_cases(const struct exprs *x, expr_id e)
-{
-    enum expr_kind kind = ex_kind(x, e);
-    if (kind == EX_SELECT || kind == EX_MAX || kind == EX_MIN || kind == EX_EQ)
-        return true;
-    if ((kind == EX_DIV || kind == EX_MOD) && !ex_is_const(x, ex_arg(x, e, 1), NULL))
-        return true;
-    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
-        if (has_cases(x, ex_arg(x, e, i)))
-            return true;
-    return false;
-}
-
 /* Is there a size that would be simpler, or a check that would go, if s were larger? */
 static bool is_worth(const struct graph *g, sym_id s)
 {
@@ -129,13 +155,13 @@ static bool is_worth(const struct graph *g, sym_id s)
     for (uint32_t i = 1; i < g->values.n; i++) {
         const struct type *t = value_type(g, (value_id){i});
         for (int32_t d = 0; t->kind == TYPE_TENSOR && d < t->rank; d++)
-            if (t->dims[d].i && ex_uses(x, t->dims[d], s) && has_cases(x, t->dims[d]))
+            if (t->dims[d].i && ex_uses(x, t->dims[d], s) && fact_missing(x, t->dims[d]).i)
                 return true;
     }
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         const struct node *n = &g->nodes.data[i];
         expr_id cond = n->op == OP_ASSERT && !n->dead ? node_expr(n, "cond") : (expr_id){0};
-        if (cond.i && ex_uses(x, cond, s) && has_cases(x, cond))
+        if (cond.i && ex_uses(x, cond, s) && fact_missing(x, cond).i)
             return true;
     }
     return false;

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/expr/facts.h"
 #include "passes/legalize/driver.h"
 
 /* ---- liveness -------------------------------------------------------------------------------------------- */
@@ -433,7 +432,7 @@ static bool input_type(struct legalizer *lg, const struct port *p, const struct 
 
 /* The types of the inputs, as the file and the options say; dims that neither names get symbols. NULL after an error.
  */
-static struct type *inputs_settle(struct context *ctx, const struct graph *from, const struct legalize_options *options)
+struct type *inputs_settle(struct context *ctx, const struct graph *from, const struct legalize_options *options)
 {
     struct legalizer lg = {.ctx = ctx, .from = from, .options = options, .arena = &ctx->session};
     struct type *types = NEW_ARRAY(lg.arena, struct type, from->inputs.n + 1);
@@ -443,35 +442,33 @@ static struct type *inputs_settle(struct context *ctx, const struct graph *from,
     return ok ? types : NULL;
 }
 
-/* A symbol may have got a value since (facts_learn). */
-static struct type type_renew(struct legalizer *lg, struct type t)
+/* Puts what has been learned in the place of symbols; true where that is something. */
+static bool type_fix(struct legalizer *lg, struct type *t, const struct learned *learned)
 {
-    expr_id *dims = NEW_ARRAY(lg->arena, expr_id, t.kind == TYPE_TENSOR && t.rank > 0 ? t.rank : 1);
-    for (int32_t d = 0; t.kind == TYPE_TENSOR && d < t.rank; d++) {
-        sym_id s = ex_as_sym(lg->ctx->exprs, t.dims[d]);
-        dims[d] = s.i ? ex_sym(lg->ctx->exprs, s) : t.dims[d];
+    bool any = false;
+    if (t->kind != TYPE_TENSOR || t->rank <= 0)
+        return false;
+    expr_id *dims = arena_copy(lg->arena, t->dims, (size_t)t->rank * sizeof *dims);
+    for (int32_t d = 0; d < t->rank; d++) {
+        sym_id s = ex_as_sym(lg->ctx->exprs, dims[d]);
+        expr_id e = size_replaced(lg->ctx->exprs, learned, s);
+        dims[d] = e.i ? e : dims[d];
+        any |= e.i != 0;
     }
-    if (t.kind == TYPE_TENSOR)
-        t.dims = dims;
-    return t;
+    t->dims = dims;
+    return any;
 }
 
-static const struct type *declared_renew(struct legalizer *lg, const struct type *declared)
-{
-    if (!declared || declared->kind != TYPE_TENSOR || declared->rank <= 0)
-        return declared;
-    struct type *t = NEW(lg->arena, struct type);
-    *t = type_renew(lg, *declared);
-    return t;
-}
-
-static void inputs_create(struct legalizer *lg, const struct type *types)
+static void inputs_create(struct legalizer *lg, const struct type *types, const struct learned *learned)
 {
     for (uint32_t i = 0; i < lg->from->inputs.n; i++) {
         const struct port *p = &lg->from->inputs.data[i];
-        value_id v = graph_param(lg->to, lg->b.region, type_renew(lg, types[i]), p->name);
-        struct port port = {
-            .name = arena_strdup(lg->arena, p->name), .value = v, .declared = declared_renew(lg, p->declared)};
+        struct type type = types[i];
+        bool fixed = type_fix(lg, &type, learned);
+        value_id v = graph_param(lg->to, lg->b.region, type, p->name);
+        struct port port = {.name = arena_strdup(lg->arena, p->name),
+                            .value = v,
+                            .declared = fixed ? &types[i] : p->declared}; /* which names the symbols */
         VEC_PUSH(lg->arena, &lg->to->inputs, port);
         if (p->value.i)
             lg->map[p->value.i] = lowered_value(v);
@@ -491,8 +488,7 @@ static bool outputs_create(struct legalizer *lg)
             ok = false;
             continue;
         }
-        struct port port = {
-            .name = arena_strdup(lg->arena, p->name), .value = v, .declared = declared_renew(lg, declared)};
+        struct port port = {.name = arena_strdup(lg->arena, p->name), .value = v, .declared = declared};
         VEC_PUSH(lg->arena, &lg->to->outputs, port);
         graph_add_result(lg->to, lg->b.region, v);
     }
@@ -511,8 +507,8 @@ static void model_facts_copy(const struct graph *from, struct graph *to)
         VEC_PUSH(&to->arena, &to->metadata, from->metadata.data[i]);
 }
 
-static struct graph *legalize_once(struct context *ctx, const struct graph *imported,
-                                   const struct legalize_options *options, const struct type *inputs)
+struct graph *legalize_once(struct context *ctx, const struct graph *imported, const struct legalize_options *options,
+                            const struct type *inputs, const struct learned *learned)
 {
     struct legalizer lg = {.ctx = ctx, .from = imported, .options = options};
     lg.to = graph_new(ctx);
@@ -523,7 +519,7 @@ static struct graph *legalize_once(struct context *ctx, const struct graph *impo
     lg.waits = NEW_ARRAY(lg.arena, uint32_t, imported->nodes.n);
     model_facts_copy(imported, lg.to);
     mark_live(&lg);
-    inputs_create(&lg, inputs);
+    inputs_create(&lg, inputs, learned);
     bool ok = last_possible(&lg) && walk_region(&lg, (region_id){1});
     ok = ok && outputs_create(&lg);
     if (!ok)
@@ -535,97 +531,4 @@ static struct graph *legalize_once(struct context *ctx, const struct graph *impo
     lg.to->legal = true;
     graph_sweep(lg.to);
     return lg.to;
-}
-
-/* Rounds in which what the graph checks narrows its symbols: a fact may be what shows the next. */
-enum { ROUNDS_MAX = 6 };
-
-/* The symbols as they were, and what has been made since. */
-struct start {
-    struct context *ctx;
-    const struct graph *imported;
-    const struct legalize_options *options;
-    const struct type *inputs;
-    struct exprs_mark exprs;
-    struct diag_mark diags;
-    struct symbol *syms;
-    struct learned learned;
-    uint32_t n_learned;
-};
-
-static void symbols_save(struct start *s)
-{
-    s->n_learned = s->learned.checks.n;
-    for (uint32_t i = 1; i < s->exprs.syms; i++)
-        s->syms[i] = *sym_get(s->ctx->exprs, (sym_id){i});
-}
-
-static void symbols_restore(struct start *s)
-{
-    s->learned.checks.n = s->n_learned;
-    for (uint32_t i = 1; i < s->exprs.syms; i++)
-        *sym_get(s->ctx->exprs, (sym_id){i}) = s->syms[i];
-}
-
-static struct graph *start_over(const struct start *s, struct graph *g)
-{
-    graph_free(g);
-    diag_drop(s->ctx, &s->diags);
-    exprs_rewind(s->ctx->exprs, s->exprs);
-    return legalize_once(s->ctx, s->imported, s->options, s->inputs);
-}
-
-static struct graph *rounds(struct start *s, struct graph *g)
-{
-    for (int round = 1; g && round < ROUNDS_MAX && facts_learn(g, &s->learned); round++)
-        g = start_over(s, g);
-    return g;
-}
-
-/* Gives sizes without anything to compute a case of their own, unless that changes what the outputs' dims are then. */
-static struct graph *empties_apart(struct start *s, struct graph *g)
-{
-    symbols_save(s);
-    const struct empties *e = empties_find(g);
-    if (!e)
-        return g;
-    g = rounds(s, start_over(s, g));
-    if (g && empties_hold(g, e, &s->learned))
-        return g;
-    symbols_restore(s);
-    return start_over(s, g);
-}
-
-/* A symbol that has one value is a constant by now, and the input's row in the artifact's table says which. */
-static void checks_enter(const struct start *s, struct graph *g)
-{
-    for (uint32_t i = 0; i < s->learned.checks.n; i++) {
-        struct size_check c = s->learned.checks.data[i];
-        const struct symbol *sym = sym_get(s->ctx->exprs, c.sym);
-        if (sym->lo < sym->hi)
-            VEC_PUSH(&g->arena, &g->size_checks, c);
-    }
-}
-
-struct graph *legalize(struct context *ctx, struct graph *imported, const struct legalize_options *options)
-{
-    struct start start = {.ctx = ctx, .imported = imported, .options = options, .learned.arena = &ctx->session};
-    start.inputs = inputs_settle(ctx, imported, options);
-    start.exprs = exprs_mark(ctx->exprs);
-    start.diags = diag_mark(ctx);
-    start.syms = NEW_ARRAY(&ctx->session, struct symbol, start.exprs.syms + 1);
-    symbols_save(&start);
-    struct graph *g = start.inputs ? legalize_once(ctx, imported, options, start.inputs) : NULL;
-    if (!g)
-        return NULL;
-    g = rounds(&start, g);
-    if (g) {
-        g = empties_apart(&start, g);
-    } else { /* the facts exclude each other: no run gets through, and each says why */
-        symbols_restore(&start);
-        g = start_over(&start, NULL);
-    }
-    if (g)
-        checks_enter(&start, g);
-    return g;
 }

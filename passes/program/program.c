@@ -521,9 +521,10 @@ static void plan_bind(struct prog *p, lreg dims)
 {
     uint32_t at = 0;
     for (uint32_t k = 0; k < p->g->inputs.n; k++) {
-        const struct type *t = value_type(p->g, p->g->inputs.data[k].value);
+        const struct port *port = &p->g->inputs.data[k];
+        const struct type *t = value_type(p->g, port->value);
         for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++, at++) {
-            sym_id s = ex_as_sym(p->x, t->dims[d]);
+            sym_id s = port_symbol(p->g, port, d);
             if (!s.i || prog_is_bound(p, s))
                 continue;
             lreg in[2] = {dims, prog_const(p, at)};
@@ -566,6 +567,10 @@ static void plan_check_sizes(struct prog *p, lreg empty)
         const struct size_check *c = &p->g->size_checks.data[i];
         const struct sym_bounds given = sym_get(p->x, c->sym)->given, b = c->bounds;
         lreg v = sym_lreg(p, c->sym);
+        if (c->same.i) {
+            plan_check_size(p, c, op2(p, L_EQ, v, sym_lreg(p, c->same)), empty);
+            continue;
+        }
         if (b.lo > given.lo)
             plan_check_size(p, c, op2(p, L_LE, prog_const(p, b.lo), v), empty);
         if (b.hi < given.hi)
@@ -590,7 +595,7 @@ static lreg plan_arena(struct prog *p, lreg empty)
     if (!empty.i)
         return prog_index(p, bytes);
     for (sym_id s = sym_next(p->x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p->x, SYM_SHAPE, s))
-        if (sym_get(p->x, s)->least < sym_get(p->x, s)->filled)
+        if (sym_get(p->x, s)->given.lo < sym_get(p->x, s)->lo)
             prog_bind(p, s, op2(p, L_MAX, sym_lreg(p, s), prog_const(p, sym_get(p->x, s)->lo)));
     lreg in[3] = {empty, prog_const(p, 0), prog_index(p, bytes)};
     lreg arena = prog_op(p, L_SELECT, INDEX, in, 3);

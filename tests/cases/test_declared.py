@@ -113,7 +113,7 @@ def test_vectors_of_channels(tmp_path, op, channels):
         assert "channel" in model.refused()
         return
     model.compare([floats(2, 5, 3, 3)], flags=["-O2"])
-    with pytest.raises(ModelError, match="dim 1 is 1 where 5 is expected"):
+    with pytest.raises(ModelError, match="channel"):
         model.run([floats(2, 1, 3, 3)], "-O2")
 
 

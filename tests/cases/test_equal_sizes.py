@@ -55,7 +55,13 @@ FORMS = {
         nodes=[node("Conv", "x w", "h", pads=[1, 1, 1, 1]), dims("c", "x", 1), node("Concat", "one c one one", "to", axis=0),
                node("Expand", "bias to", "e"), node("Add", "x e", "a"), node("Add", "h a", "y")],
         inputs={"x": ["b", "c", 6, 6], "bias": [1, 1, 1, 1]}, constants={"w": floats(4, 4, 3, 3), "one": ints(1)},
-        runs=[dict(b=1, c=4), dict(b=3, c=4)], fails=[dict(b=1, c=3)], says="dim 1 is 3 where 4 is expected"),
+        runs=[dict(b=1, c=4), dict(b=3, c=4)], fails=[dict(b=1, c=3)], says="channels of input and weights differ"),
+    # rows of two inputs of different names, put side by side
+    "two names": dict(
+        nodes=[node("Concat", "x z", "c", axis=1), node("ReduceSum", "z one", "r", keepdims=1), node("Add", "x r", "a"), node("MatMul", "a w", "h"),
+               node("Softmax", "h", "s", axis=-1), node("Concat", "s c", "y", axis=1)],
+        inputs={"x": ["n", 4], "z": ["m", 3]}, constants={"w": floats(4, 8), "one": ints(1)},
+        runs=[dict(n=1, m=1), dict(n=5, m=5), dict(n=0, m=0)], fails=[dict(n=2, m=3), dict(n=1, m=3)], says="differ off the axis"),
     # pairs of features: their number is even
     "pairs": dict(
         nodes=[dims("s", "x", 1), node("Div", "s two", "h"), node("Concat", "b h two", "to", axis=0), dims("b", "x", 0), node("Reshape", "x to", "p"),
@@ -153,3 +159,13 @@ def test_what_a_branch_checks_is_no_fact(tmp_path):
         assert got[0] == (3 if c else 3 * b), (b, c)
     with pytest.raises(ModelError, match="division by zero"):
         model.run([floats(0, 3), np.array(True)], "-O2")
+
+
+def test_what_is_not_known_is_said(tmp_path):
+    """-Rpass-missed=sizes names the dim and what would make it simple; a network that says so has no such remark."""
+    model = Model(tmp_path, [node("Add", "x z", "s"), node("Softmax", "s", "y", axis=-1)], [value("x", ["b", "k"]), value("z", ["b", "m"])],
+                  [value("y", None)], {})
+    said = mcc(model.path, "-o", tmp_path / "y.so", "-march=x86-64-v2", "-Rpass-missed=sizes").stderr
+    assert "select(1 == k, m, k): it is not known whether 1 == k; --input" in said and "[-Rpass-missed=sizes]" in said, said
+    said = mcc(model.path, "-o", tmp_path / "y.so", "-march=x86-64-v2", "-Rpass-missed=sizes", "--input=z[b,k]").stderr
+    assert "known" not in said, said
