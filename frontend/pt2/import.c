@@ -94,16 +94,19 @@ static bool byteorder_check(struct pt2 *p)
 
 /* The table of where weights or constants lie; drafts of the format gave it another name. */
 static bool config_read(struct pt2 *p, const char *folder, const char *program, const char *const ends[2],
-                        const struct json **out)
+                        struct names *table)
 {
-    *out = NULL;
     for (uint32_t i = 0; i < 2; i++) {
         const char *name = arena_printf(&p->scratch, "data/%s/%s%s", folder, program, ends[i]);
         if (!zip_find(&p->zip, arena_printf(&p->scratch, "%s%s", p->root, name)))
             continue;
-        const struct json *config = pt2_json(p, name);
-        *out = json_get(config, "config");
-        return config && (json_is(*out, JSON_OBJECT) || pt2_refuse(p, "record '%s' has no 'config'", name));
+        const struct json *config = json_get(pt2_json(p, name), "config");
+        for (const struct json *e = json_first(config); e; e = e->next) {
+            VEC_PUSH(&p->scratch, &p->entries, e);
+            if (e->key)
+                name_bind(table, e->key, (value_id){p->entries.n - 1}, 0);
+        }
+        return json_is(config, JSON_OBJECT) || p->ctx->n_errors || pt2_refuse(p, "record '%s' has no 'config'", name);
     }
     const char *pickled = arena_printf(&p->scratch, "%sdata/%s/%s.pt", p->root, folder, program);
     return !zip_find(&p->zip, pickled) ||
@@ -180,7 +183,7 @@ static bool weight(struct pt2 *p, const struct json *spec, const char *key, cons
         return pt2_refuse(p, "a %s of the program's signature has no name", kind);
     if (name_lookup(&p->names, name))
         return pt2_refuse(p, "two inputs of the program are called '%s'", name);
-    value_id v = weight_import(p, constant ? p->constants : p->weights, constant ? "constants" : "weights", of);
+    value_id v = weight_import(p, constant ? &p->constants : &p->weights, constant ? "constants" : "weights", of);
     uint32_t index = value_add(p, name, v);
     p->storages.data[p->values.data[index].storage].owner = arena_printf(&p->scratch, "%s '%s'", kind, of);
     return v.i;
@@ -282,9 +285,9 @@ static bool output_add(struct pt2 *p, const char *value, const char *name)
     value_id v = value_now(p, value, (src_id){0}, &index);
     if (!v.i || (b && !meta_type(p, p->meta_list.data[b->value.i], value, true, type)))
         return false;
-    for (uint32_t i = 0; i < p->g->outputs.n; i++)
-        if (strcmp(p->g->outputs.data[i].name, name) == 0)
-            return pt2_refuse(p, "two outputs are called '%s'", name);
+    if (name_lookup(&p->ports, name))
+        return pt2_refuse(p, "two outputs are called '%s'", name);
+    name_bind(&p->ports, name, v, 0);
     struct port port = {arena_strdup(&p->ctx->session, name), type, v};
     VEC_PUSH(&p->g->arena, &p->g->outputs, port);
     graph_add_result(p->g, (region_id){1}, v);
@@ -358,6 +361,9 @@ struct graph *pt2_import(struct context *ctx, const char *path, const struct imp
     names_init(&p.names, &p.scratch);
     names_init(&p.symbols, &p.scratch);
     names_init(&p.metas, &p.scratch);
+    names_init(&p.weights, &p.scratch);
+    names_init(&p.constants, &p.scratch);
+    names_init(&p.ports, &p.scratch);
     p.g = graph_new(ctx);
     bool ok = archive_read(&p, path) && program_import(&p);
     arena_release(&p.scratch);

@@ -39,7 +39,9 @@ struct pt2 {
     VEC(const struct json *) meta_list;
     VEC(struct pt2_value) values; /* [0] unused */
     VEC(struct pt2_storage) storages;
-    const struct json *weights, *constants; /* "config" of each, by the parameter's name */
+    struct names weights, constants; /* by the parameter's name -> index into entries */
+    VEC(const struct json *) entries; /* of the tables of where weights and constants lie */
+    struct names ports; /* names of outputs */
 };
 
 #define pt2_refuse(p, ...) error_model((p)->ctx, (src_id){0}, __VA_ARGS__)
@@ -61,7 +63,7 @@ enum elem elem_by_torch(int64_t);
 bool meta_type(struct pt2 *, const struct json *meta, const char *name, bool dims, struct type *out);
 
 /* weights.c: the parameter, buffer or constant of that name, as constant and views of it. {0} after a diagnostic. */
-value_id weight_import(struct pt2 *, const struct json *config, const char *folder, const char *name);
+value_id weight_import(struct pt2 *, struct names *table, const char *folder, const char *name);
 
 /* nodes.c */
 value_id pt2_constant(struct pt2 *, enum elem, const int64_t *dims, int32_t rank, const void *data, const char *name);

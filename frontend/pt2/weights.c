@@ -153,9 +153,10 @@ static value_id strided_import(struct pt2 *p, const struct strided *s)
     return v;
 }
 
-value_id weight_import(struct pt2 *p, const struct json *config, const char *folder, const char *name)
+value_id weight_import(struct pt2 *p, struct names *table, const char *folder, const char *name)
 {
-    const struct json *entry = json_get(config, name);
+    const struct binding *b = name_lookup(table, name);
+    const struct json *entry = b ? p->entries.data[b->value.i] : NULL;
     const char *path = json_as_text(json_get(entry, "path_name"));
     const struct json *pickled = json_get(entry, "use_pickle");
     struct strided s = {.name = name};

@@ -160,10 +160,14 @@ static bool records_apart(struct zip *z, const struct directory *d)
 {
     qsort(z->records, z->n, sizeof *z->records, by_header);
     for (uint32_t i = 0; i < z->n; i++) {
-        const struct zip_record *r = &z->records[i];
+        struct zip_record *r = &z->records[i];
+        const uint8_t *local = z->data + r->header;
         uint64_t next = i + 1 < z->n ? z->records[i + 1].header : d->at;
-        uint64_t end = r->header + LOCAL_SIZE + r->packed; /* names and extra fields are looked at later */
-        if (end > next)
+        if (memcmp(local, "PK\3\4", 4) != 0)
+            return refuse(z, "record '%s' has no local header where the directory says", r->name);
+        r->payload = r->header + LOCAL_SIZE + u16_at(local + 26) +
+                     u16_at(local + 28); /* its own name and extra field */
+        if (r->payload > next || r->packed > next - r->payload)
             return refuse(z, "record '%s' overlaps what follows it", r->name);
     }
     qsort(z->records, z->n, sizeof *z->records, by_name);
@@ -194,21 +198,6 @@ struct zip_record *zip_find(const struct zip *z, const char *name)
 
 /* ---- records --------------------------------------------------------------------------------------------------- */
 
-/* Where the packed bytes begin: behind the local header's own name and extra field. */
-static bool payload_find(struct zip *z, const struct zip_record *r, uint64_t *at)
-{
-    const uint8_t *local = z->data + r->header;
-    if (memcmp(local, "PK\3\4", 4) != 0)
-        return refuse(z, "record '%s' has no local header where the directory says", r->name);
-    *at = r->header + LOCAL_SIZE + u16_at(local + 26) + u16_at(local + 28);
-    if (!is_within(z, *at, r->packed))
-        return refuse(z, "record '%s' reaches past the end of %s: it was cut short", r->name, z->what);
-    for (uint32_t i = 0; i < z->n; i++)
-        if (z->records[i].header > r->header && z->records[i].header < *at + r->packed)
-            return refuse(z, "record '%s' overlaps record '%s'", r->name, z->records[i].name);
-    return true;
-}
-
 static bool record_inflate(struct zip *z, struct zip_record *r, const uint8_t *packed)
 {
     if (r->size > (uint64_t)*z->inflate_left || r->packed > UINT32_MAX || r->size > UINT32_MAX)
@@ -232,11 +221,8 @@ static bool record_inflate(struct zip *z, struct zip_record *r, const uint8_t *p
 
 bool zip_read(struct zip *z, struct zip_record *r, struct span *out)
 {
-    uint64_t at = 0;
     if (!r->open) {
-        if (!payload_find(z, r, &at))
-            return false;
-        uint8_t *payload = z->data + at;
+        uint8_t *payload = z->data + r->payload;
         size_t over = (uintptr_t)payload % ALIGNMENT;
         if (r->deflated && !record_inflate(z, r, payload))
             return false;

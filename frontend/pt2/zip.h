@@ -10,7 +10,7 @@
 
 struct zip_record {
     const char *name; /* as the archive has it, NUL-terminated */
-    uint64_t header; /* offset of the local header */
+    uint64_t header, payload; /* offsets of the local header and of the packed bytes */
     uint64_t packed, size; /* bytes in the archive; inflated */
     uint32_t crc;
     bool deflated, open; /* open: the bytes below are there */

@@ -24,6 +24,17 @@ def models(folder):
     yield from hostile(folder)
 
 
+def programs(folder):
+    from pt2 import test_programs
+    from pt2.writer import Program
+    yield from test_programs.DATA.glob("*.pt2")
+    program = Program()
+    n = program.symbol("s0", 2, 40)
+    x, w = program.input("x", np.dtype("float32"), (n, 3)), program.weight("w", np.ones((3, 3), np.float32))
+    program.output(program.node("aten.mm.default", [x, w], [("y", np.dtype("float32"), (n, 3))]))
+    yield program.save(folder / "stored.pt2")
+
+
 def configs(folder):
     for i, text in enumerate(["march: native\n", "input:\n  - x:f32[1,3]\n  - 'y:f32[n=1..4]'\nO: 3\n", "limit-rank: 4\nquiet: true\nvariants: all\n",
                               "choose:\n  - 'k1: winograd 4'\n", "threads: [1, 2]\n", "# nothing\n---\noutput: a.so\n"]):
@@ -56,7 +67,7 @@ def arrays(folder):
 
 
 def main(name, folder):
-    sources = {"model": models, "config": configs, "so": artifacts, "npy": arrays}
+    sources = {"model": models, "pt2": programs, "config": configs, "so": artifacts, "npy": arrays}
     with tempfile.TemporaryDirectory() as scratch:
         n = 0
         for path in sources[name](pathlib.Path(scratch)):

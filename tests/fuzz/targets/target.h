@@ -1,4 +1,4 @@
-/* What the programs of `make fuzz-model`, fuzz-config, fuzz-so and fuzz-npy share: libFuzzer calls
+/* What the programs of `make fuzz-model`, fuzz-pt2, fuzz-config, fuzz-so and fuzz-npy share: libFuzzer calls
  * LLVMFuzzerTestOneInput() of each, with the sanitizers on. A finding is a signal, a report of a sanitizer, an internal
  * error, or too much time or memory.
  */
@@ -12,6 +12,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
+
+/* Compiles the file with these bytes, of any format; ends the process at an internal error (whole.c). 0. */
+int compile_bytes(const uint8_t *data, size_t size);
 
 /* A file in memory with these bytes, as a path; valid until the next call. */
 const char *file_of(const uint8_t *data, size_t size);
