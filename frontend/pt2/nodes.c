@@ -502,6 +502,31 @@ static uint32_t value_index(struct pt2 *p, const char *name)
     return name_lookup(&p->names, name)->value.i;
 }
 
+static bool lists_equal(const struct json *a, const struct json *c, const struct json *sizes)
+{
+    const struct json *x = json_first(a), *y = json_first(c), *size = json_first(sizes);
+    for (; x && y; x = x->next, y = y->next, size = size ? size->next : NULL) {
+        int64_t i, k, n;
+        bool one = sizes && json_as_int(json_get(size, "as_int"), &n) && n == 1; /* its stride says nothing */
+        if (!one && (!json_as_int(json_is(x, JSON_OBJECT) ? json_get(x, "as_int") : x, &i) ||
+                     !json_as_int(json_get(y, "as_int"), &k) || i != k))
+            return false;
+    }
+    return !x && !y;
+}
+
+/* Decompositions write as_strided with the sizes and strides that the tensor has already: that is the tensor. */
+static bool is_same_view(struct pt2 *p, const struct json *node)
+{
+    const struct json *self = given_arg(node, "self"), *size = json_only(given_arg(node, "size"));
+    const struct json *stride = json_only(given_arg(node, "stride")), *offset = given_arg(node, "storage_offset");
+    const char *name = json_as_text(json_get(json_get(self, "as_tensor"), "name"));
+    const struct binding *b = name ? name_lookup(&p->metas, name) : NULL;
+    const struct json *meta = b ? p->meta_list.data[b->value.i] : NULL, *sizes = json_get(meta, "sizes");
+    return meta && lists_equal(size, sizes, NULL) && lists_equal(stride, json_get(meta, "strides"), sizes) &&
+           (!offset || json_get(offset, "as_none"));
+}
+
 static bool node_import(struct pt2 *p, const struct json *node)
 {
     const char *domain, *op, *pure;
@@ -512,11 +537,14 @@ static bool node_import(struct pt2 *p, const struct json *node)
         return false;
     struct pending n = {.p = p, .src = source_of(p, node, domain, op), .what = op, .ok = true};
     pure = pure_of(p, op);
+    bool same = strcmp(op, "as_strided.default") == 0 && is_same_view(p, node);
+    if (same)
+        op = "alias.default";
     const struct schema *schema = torch_schema(domain, op),
                         *written = schema || !pure ? NULL : torch_schema(domain, pure);
     if (written)
         schema = written;
-    if (schema)
+    if (schema && !same)
         arguments(&n, schema, node, NULL);
     else
         arguments_unknown(&n, node);

@@ -276,6 +276,7 @@ call("group_norm", f(2, 6, 4, 4), 3, f(6), f(6))
 call("native_group_norm", f(2, 6, 4), f(6), None, 2, 6, 4, 2, 1e-5)
 call("instance_norm", f(2, 3, 5), f(3), f(3), None, None, True, 0.1, 1e-5, False)
 call("instance_norm", f(2, 3, 5), None, None, f(3), f(3, low=0.5), False, 0.1, 1e-5, False)
+call("_weight_norm", f(4, 3, 2), f(4, 1, 1), 0)
 call("dropout feature_dropout alpha_dropout", f(3, 4), 0.5, False)
 call("native_dropout", f(3, 4), 0.5, False)
 # ---- windows

@@ -138,3 +138,20 @@ bool rule_aten_dropout(struct rule *r)
     }
     return rule_result(r, rule_in(r, 0));
 }
+
+/* g * v / |v|, the norm over all dims but one. */
+bool rule_aten_weight_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), v = v_widen(b, in), g = b_convert(b, rule_in(r, 1), v_elem(b, v));
+    int64_t axes[RANK_MAX];
+    uint32_t n = 0;
+    int32_t axis, rank = v_rank(b, v);
+    if (!v.i || !g.i || !aten_axis(r, 2, "dim", 0, rank, &axis))
+        return false;
+    for (int32_t d = 0; d < rank; d++)
+        if (d != axis)
+            axes[n++] = d;
+    value_id norm = b_unary(b, OP_SQRT, b_reduce(b, b_binary(b, OP_MUL, v, v), axes, n, "sum", true));
+    return rule_result(r, b_convert(b, b_binary(b, OP_MUL, v, b_binary(b, OP_DIV, g, norm)), v_elem(b, in)));
+}
