@@ -8,7 +8,7 @@
 #ifndef MCC_PASSES_EMIT_PRODUCER_H
 #define MCC_PASSES_EMIT_PRODUCER_H
 
-#include "passes/emit/nest.h"
+#include "passes/emit/box.h"
 
 /* Dims of the region, outermost first; `block` indices of dim `lanes` lie together, innermost, and its blocks where
  * `order` has it (-1: no dim). */

@@ -42,14 +42,14 @@ static void row_is(struct em_producer *p, const expr_id *idx)
             p->box.first[d] = idx[d];
 }
 
-static void fill_point(const struct em_nest_at *h)
+static void fill_point(const struct em_box_at *h)
 {
-    em_producer_point(h->em, h->nest->user, h->idx, ex_const(h->em->x, 1));
+    em_producer_point(h->em, h->box->user, h->idx, ex_const(h->em->x, 1));
 }
 
 bool em_row_buffer_fill(struct em *em, struct em_producer *p, const expr_id *idx, expr_id cond)
 {
-    struct em_nest nest = {.fn = fill_point, .user = p};
+    struct em_box nest = {.fn = fill_point, .user = p};
     expr_id at[RANK_MAX];
     lblock saved[EM_LEVELS];
     int top = em->top, floor = em->floor, depth = row_depth(em, p, idx);
@@ -59,14 +59,14 @@ bool em_row_buffer_fill(struct em *em, struct em_producer *p, const expr_id *idx
     memcpy(at, idx, (size_t)p->storage.rank * sizeof *at);
     for (int32_t d = 0; d < p->storage.rank; d++)
         if (p->box.extent[d])
-            em_nest_add(&nest, d, p->box.first[d], ex_const(em->x, p->box.extent[d]), 0);
+            em_box_add(&nest, d, p->box.first[d], ex_const(em->x, p->box.extent[d]), 0);
     if (nest.n)
         nest.loop[nest.n - 1].lanes = em->schedule->producer[p - em->producers].lanes;
     row_is(p, idx);
     memcpy(saved, em->level, sizeof saved);
     em->top = depth;
     em->floor = depth; /* a loop of one trip is no loop: its statements stay here all the same */
-    em_nest(em, &nest, at);
+    em_box(em, &nest, at);
     em_producer_filled(em, p);
     em->floor = floor;
     memcpy(em->level, saved, sizeof saved);

@@ -58,7 +58,7 @@ struct stage {
 };
 
 /* Its points at a step of the nest, each with a vector of channels. */
-static uint32_t points_at(const struct em_nest_at *h, const struct stage *s, expr_id **points)
+static uint32_t points_at(const struct em_box_at *h, const struct stage *s, expr_id **points)
 {
     struct exprs *x = h->em->x;
     int32_t last = s->p->storage.rank - 1;
@@ -79,9 +79,9 @@ static uint32_t points_at(const struct em_nest_at *h, const struct stage *s, exp
 }
 
 /* Of a product: what a register tile of any kernel is, but that its results go to scratch. */
-static void fill_tile(const struct em_nest_at *h)
+static void fill_tile(const struct em_box_at *h)
 {
-    const struct stage *s = h->nest->user;
+    const struct stage *s = h->box->user;
     struct em *em = h->em;
     struct em_interleave w;
     expr_id *points[EM_POINTS];
@@ -100,11 +100,11 @@ static void fill_tile(const struct em_nest_at *h)
     em_interleave_end(em, &w, &em->schedule->tile);
 }
 
-static void fill_points(const struct em_nest_at *h)
+static void fill_points(const struct em_box_at *h)
 {
-    const struct stage *s = h->nest->user;
+    const struct stage *s = h->box->user;
     expr_id *points[EM_POINTS];
-    if (h->inside && h->nest->tile) {
+    if (h->inside && h->box->tile) {
         fill_tile(h);
         return;
     }
@@ -121,23 +121,23 @@ void em_stage_fill(struct em *em, const struct box *box, expr_id count, const ex
     const struct type *t = value_type(em->g, em->k->form.staged);
     const struct tile_schedule *ts = &em->schedule->tile;
     struct stage s = {em->staged, channels, n_channels};
-    struct em_nest nest = {.fn = fill_points, .user = &s, .tile = ts->stage_columns};
+    struct em_box nest = {.fn = fill_points, .user = &s, .tile = ts->stage_columns};
     struct em_layout l = {.order = {1}, .n = 1, .lanes = 1, .block = CHANNEL_BLOCK};
     expr_id idx[RANK_MAX] = {box->first[0]};
     s.p->box = *box;
     s.p->padded = !count.i;
     if (!n_channels) /* vector by vector, outermost */
-        em_nest_add(&nest, 1, box->first[1], t->dims[1], em->schedule->producer[em->k->locals.n].lanes);
+        em_box_add(&nest, 1, box->first[1], t->dims[1], em->schedule->producer[em->k->locals.n].lanes);
     for (int32_t d = 2; d < t->rank; d++) {
         if (!box->extent[d])
             continue;
         l.order[l.n++] = d;
-        em_nest_add(&nest, d, box->first[d], count.i ? count : ex_const(em->x, box->extent[d]), 0);
+        em_box_add(&nest, d, box->first[d], count.i ? count : ex_const(em->x, box->extent[d]), 0);
         if (!count.i)
             nest.loop[nest.n - 1].size = t->dims[d];
     }
     em_producer_begin(em, s.p, em->k->form.staged, &l);
-    em_nest(em, &nest, idx);
+    em_box(em, &nest, idx);
     em_producer_filled(em, s.p);
     s.p->source = ts->stage_ahead ? source_of(em, em->k->form.staged, 0) : (value_id){0};
 }

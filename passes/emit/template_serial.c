@@ -1,5 +1,5 @@
 /* The templates without tiles: scan and scatter, serial along one dim, and the zeros around a padded value. */
-#include "passes/emit/nest.h"
+#include "passes/emit/box.h"
 #include "passes/emit/templates.h"
 
 #include <string.h>
@@ -39,26 +39,26 @@ bool emit_scan(struct em *em)
 }
 
 /* Every point of type t, vectors along dim `vec` of it (-1: none); of dim `cut`, from index `from` on (-1: all). */
-static void each_point(struct em *em, const struct type *t, int32_t vec, em_nest_fn *fn, int32_t cut, expr_id from)
+static void each_point(struct em *em, const struct type *t, int32_t vec, em_box_fn *fn, int32_t cut, expr_id from)
 {
-    struct em_nest nest = {.fn = fn};
+    struct em_box nest = {.fn = fn};
     expr_id idx[RANK_MAX], zero = ex_const(em->x, 0);
     for (int32_t d = 0; d < t->rank; d++) {
         expr_id first = d == cut ? from : zero;
-        em_nest_add(&nest, d, first, ex_max(em->x, ex_sub(em->x, t->dims[d], first), zero),
+        em_box_add(&nest, d, first, ex_max(em->x, ex_sub(em->x, t->dims[d], first), zero),
                     d == vec ? em->schedule->lines.lanes : 0);
     }
-    em_nest(em, &nest, idx);
+    em_box(em, &nest, idx);
 }
 
-static void scatter_copy(const struct em_nest_at *h)
+static void scatter_copy(const struct em_box_at *h)
 {
     struct em *em = h->em;
     const struct node *n = graph_node(em->g, em->k->anchor);
     em_store(em, em->k->outs.data[0], h->idx, em_value(em, n->in[0], h->idx, ex_const(em->x, 1)));
 }
 
-static void scatter_update(const struct em_nest_at *h)
+static void scatter_update(const struct em_box_at *h)
 {
     struct em *em = h->em;
     const struct node *n = graph_node(em->g, em->k->anchor);
@@ -130,7 +130,7 @@ bool emit_scatter(struct em *em)
 
 /* ---- halos ------------------------------------------------------------------------------------------------------- */
 
-static void halo_zero(const struct em_nest_at *h)
+static void halo_zero(const struct em_box_at *h)
 {
     struct em *em = h->em;
     value_id v = em->k->outs.data[0];
@@ -152,13 +152,13 @@ bool emit_halo(struct em *em)
     /* Blocks are stored whole, so their last lanes may be written too; row-major channels end at the last one. */
     lreg mask = blocked ? (lreg){0} : em_tail_mask(em, ex_sub(em->x, t->dims[1], base), lanes);
     idx[1] = ex_add(em->x, base, em_lane(em, lanes, mask));
-    struct em_nest nest = {.border = true, .fn = halo_zero};
+    struct em_box nest = {.border = true, .fn = halo_zero};
     const int64_t *halo = em->m->storage[v.i].halo;
     for (int32_t d = 2; d < t->rank; d++) {
-        em_nest_add(&nest, d, ex_const(em->x, -halo[d]), ex_addc(em->x, t->dims[d], halo[d] + halo[t->rank + d]), 0);
+        em_box_add(&nest, d, ex_const(em->x, -halo[d]), ex_addc(em->x, t->dims[d], halo[d] + halo[t->rank + d]), 0);
         nest.loop[nest.n - 1].size = t->dims[d];
     }
-    em_nest(em, &nest, idx);
+    em_box(em, &nest, idx);
     em_parallel_end(em, &par);
     return !em->failed;
 }
