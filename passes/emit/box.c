@@ -16,10 +16,26 @@ static void box_index(struct em_box_at h, expr_id index)
     box_loops(&h);
 }
 
-static void box_vector(struct em *em, void *user, expr_id points)
+/* Whole vectors of the loop's points, then the partial one. */
+static void box_vectors(const struct em_box_at *h, const struct em_box_loop *l)
 {
-    (void)em;
-    box_index(*(const struct em_box_at *)user, points);
+    struct em *em = h->em;
+    expr_id w = ex_const(em->x, l->lanes), full = ex_div(em->x, l->n, w), rest = ex_mod(em->x, l->n, w);
+    expr_id zero = ex_const(em->x, 0), base = ex_add(em->x, l->first, ex_mulc(em->x, full, l->lanes));
+    struct em_if iff;
+    if (!ex_is(em->x, full, 0)) {
+        struct em_for loop;
+        expr_id t = em_for_begin(em, &loop, zero, full, 1, NULL, 0);
+        expr_id points = ex_add(em->x, ex_mulc(em->x, t, l->lanes), em_lane(em, l->lanes, (lreg){0}));
+        box_index(*h, ex_add(em->x, l->first, points));
+        em_for_end(em, &loop, NULL, NULL);
+    }
+    if (ex_is(em->x, rest, 0) || !em_if_known(em, &iff, ex_lt(em->x, zero, rest)))
+        return;
+    if (iff.block.i && !ex_is_const(em->x, base, &(int64_t){0})) /* nothing that it loads may move above its test */
+        base = em_pin(em, base, 0, INT64_MAX);
+    box_index(*h, em_tail(em, base, rest, l->lanes));
+    em_if_end(em, &iff);
 }
 
 static void box_tile(void *user, expr_id index, uint32_t count)
@@ -86,7 +102,6 @@ static void box_loops(const struct em_box_at *h)
     struct em *em = h->em;
     const struct em_box_loop *l = &h->box->loop[h->depth];
     struct em_for loop;
-    struct em_box_at here = *h;
     if (h->depth == h->box->n) {
         h->box->fn(h);
         return;
@@ -94,7 +109,7 @@ static void box_loops(const struct em_box_at *h)
     bool known = ex_is_const(em->x, l->first, &(int64_t){0}), asked = h->inside && l->size.i;
     expr_id end = ex_add(em->x, l->first, l->n);
     if (l->lanes) {
-        em_vectors(em, l->first, l->n, l->lanes, box_vector, &here);
+        box_vectors(h, l);
     } else if (known && asked) {
         box_cut(*h, l, end);
     } else if (known) {

@@ -145,6 +145,8 @@ struct em_if {
     lreg cond;
 };
 void em_if_begin(struct em *, struct em_if *, lreg cond);
+/* Opens a conditional only if it is not known whether it holds; false: it never does. */
+bool em_if_known(struct em *, struct em_if *, expr_id cond);
 void em_if_end(struct em *, struct em_if *);
 /* The same with n results: yields, or, where the condition is false, otherwise, which were there before. */
 void em_if_end_or(struct em *, struct em_if *, const lreg *yields, const lreg *otherwise, uint32_t n, lreg *results);

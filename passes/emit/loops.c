@@ -154,9 +154,19 @@ static struct lstmt *if_close(struct em *em, struct em_if *l)
     return s;
 }
 
+bool em_if_known(struct em *em, struct em_if *l, expr_id cond)
+{
+    enum truth known = ex_truth(em->x, cond);
+    *l = (struct em_if){.block = {0}};
+    if (known == UNKNOWN_)
+        em_if_begin(em, l, em_cond(em, cond));
+    return known != FALSE_;
+}
+
 void em_if_end(struct em *em, struct em_if *l)
 {
-    if_close(em, l);
+    if (l->block.i)
+        if_close(em, l);
 }
 
 void em_if_end_or(struct em *em, struct em_if *l, const lreg *yields, const lreg *otherwise, uint32_t n, lreg *results)

@@ -1,4 +1,4 @@
-/* What the templates share: parallel loops, vectors along a dim, and the store of an anchor's result (templates.h). */
+/* What the templates share: parallel loops, and the store of an anchor's result (templates.h). */
 #include "passes/emit/templates.h"
 
 #include <string.h>
@@ -24,37 +24,6 @@ void em_parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint3
                                                                            : hi > 0        ? hi - 1
                                                                                            : 0);
     }
-}
-
-expr_id em_vector_lanes(struct em *em, expr_id n, uint32_t lanes, expr_id vector)
-{
-    expr_id base = ex_mulc(em->x, vector, lanes);
-    bool whole = ex_is(em->x, ex_mod(em->x, n, ex_const(em->x, lanes)), 0);
-    lreg mask = whole ? (lreg){0} : em_tail_mask(em, ex_sub(em->x, n, base), lanes);
-    return ex_add(em->x, base, em_lane(em, lanes, mask));
-}
-
-void em_vectors(struct em *em, expr_id first, expr_id n, uint32_t lanes, vector_fn *fn, void *user)
-{
-    expr_id w = ex_const(em->x, lanes), full = ex_div(em->x, n, w), rest = ex_mod(em->x, n, w),
-            zero = ex_const(em->x, 0);
-    int64_t c;
-    if (!ex_is_const(em->x, full, &c) || c > 0) {
-        struct em_for l;
-        expr_id t = em_for_begin(em, &l, zero, full, 1, NULL, 0);
-        fn(em, user, ex_add(em->x, first, ex_add(em->x, ex_mulc(em->x, t, lanes), em_lane(em, lanes, (lreg){0}))));
-        em_for_end(em, &l, NULL, NULL);
-    }
-    if (ex_is(em->x, rest, 0))
-        return;
-    struct em_if iff;   /* nothing that the tail loads may move above its test */
-    expr_id base = ex_add(em->x, first, ex_mulc(em->x, full, lanes));
-    bool guard = !ex_is_const(em->x, rest, &c);
-    if (guard)
-        em_if_begin(em, &iff, em_cond(em, ex_lt(em->x, zero, rest)));
-    fn(em, user, em_tail(em, guard ? em_pin(em, base, 0, INT64_MAX) : base, rest, lanes));
-    if (guard)
-        em_if_end(em, &iff);
 }
 
 /* ---- an anchor's result --------------------------------------------------------------------------------------------

@@ -11,21 +11,23 @@ struct loop {
     expr_id var;
 };
 void em_parallel_open(struct em *, struct em_for *, struct loop *, uint32_t n);
-/* The points of a dim of n that vector number `vector` has, of so many lanes; the last one's are masked. */
-expr_id em_vector_lanes(struct em *, expr_id n, uint32_t lanes, expr_id vector);
-/* Whole vectors along n points of a dim from `first` on, a loop, then what is left: fn at the points of each. */
-typedef void vector_fn(struct em *, void *user, expr_id points);
-void em_vectors(struct em *, expr_id first, expr_id n, uint32_t lanes, vector_fn *, void *user);
+/* The loops of a record's nest over dims of these extents (emit/nest.c): body at each point, or vector or tile of them.
+ * em_nest opens the parallel loop and closes it, em_nest_serial emits a nest without one. */
+typedef void nest_fn(struct em *, void *user, expr_id *idx);
+void em_nest(struct em *, const struct nest_schedule *, const expr_id *extents, nest_fn *, void *user);
+void em_nest_serial(struct em *, const struct nest_schedule *, const expr_id *extents, nest_fn *, void *user);
+/* The domain's value at a tile of points that begins at idx, transposed in registers and stored (emit/transpose.c). */
+void em_transposed(struct em *, int32_t vec, int32_t source, uint32_t lanes, uint32_t columns, expr_id *idx);
 /* The anchor's result at a point is known: evaluates what the kernel does behind it, stores that and returns it. */
 lreg tile_store(struct em *, const expr_id *point, lreg result);
 /* Where the kernel's domain has a point of the anchor's result. */
 void tile_domain(struct em *, const expr_id *point, expr_id at[RANK_MAX]);
 
 typedef bool template_fn(struct em *);
-template_fn emit_map;                           /* emit/template_map.c */
-template_fn emit_tiled;                         /* emit/template_tiled.c */
+template_fn emit_map; /* emit/nest.c */
+template_fn emit_tiled; /* emit/template_tiled.c */
 template_fn emit_scan, emit_scatter, emit_halo; /* emit/template_serial.c */
-template_fn emit_winograd;                      /* emit/winograd/winograd.c */
-template_fn emit_attention;                     /* emit/attention/attention.c */
+template_fn emit_winograd; /* emit/winograd/winograd.c */
+template_fn emit_attention; /* emit/attention/attention.c */
 
 #endif

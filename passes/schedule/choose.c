@@ -45,9 +45,7 @@ static bool kind_choose(const struct site *site, struct schedule *out)
     case SCHEDULE_MAP: map_choose(site, out); return true;
     case SCHEDULE_SCAN:
     case SCHEDULE_SCATTER: lines_choose(site, out); return true;
-    case SCHEDULE_HALO:
-        out->halo_lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->outs.data[0])->elem);
-        return true;
+    case SCHEDULE_HALO: halo_choose(site, out); return true;
     default: return true;
     }
 }
@@ -67,7 +65,7 @@ struct schedule_facts schedule_facts(const struct site *site, const struct sched
         kernel_reductions(site, s->kind, reductions);
     switch (s->kind) {
     case SCHEDULE_MAP:
-        f.ns = map_estimate(site, &s->map);
+        f.ns = map_estimate(site, &s->nest);
         f.flops = site->k->anchor.i ? anchor_flops(site) : 0;
         break;
     case SCHEDULE_TILED:
@@ -80,7 +78,7 @@ struct schedule_facts schedule_facts(const struct site *site, const struct sched
     case SCHEDULE_ATTENTION: attention_estimate(site, &s->attention, &f); break;
     case SCHEDULE_SCAN:
     case SCHEDULE_SCATTER: f.ns = lines_estimate(site, s); break;
-    case SCHEDULE_HALO: f.ns = halo_estimate(site, s->halo_lanes); break;
+    case SCHEDULE_HALO: f.ns = halo_estimate(site, &s->nest); break;
     default: break;
     }
     return f;

@@ -5,7 +5,7 @@
 #include "passes/schedule/schedule.h"
 #include "passes/schedule/winograd.h"
 
-enum { FIELD_MOST = 1 << 30 /* of a number without a limit of its own */, TRANSPOSE_TILES_MOST = 64 };
+enum { FIELD_MOST = 1 << 30 /* of a number without a limit of its own */ };
 
 /* A record under check, and what is known of its kernel on this CPU. */
 struct check {

@@ -1,6 +1,9 @@
 /* Packed points (collapsed loops): if the dim of the lanes has only 2 to 4 points, as the channels of an image do, a
  * vector holds all of them of several points of the loop outside of it, which follow in memory. What is read contiguous
  * along that loop (an image by planes) is a load for each of the few points and shuffles.
+ *
+ * For images of few channels that are put side by side, and transposed matrices of 2 to 4 columns: 23 of 1432 maps, in
+ * 21 of 568 networks, most of them quantized convolutions of 3 channels.
  */
 #include "passes/schedule/schedule.h"
 
@@ -61,17 +64,20 @@ static uint32_t points_most(const struct site *s, int32_t vec)
     return n;
 }
 
-bool packed_serves(const struct site *site, const struct map_schedule *s)
+bool packed_serves(const struct site *site, const struct nest_schedule *s)
 {
-    return s->n_loops >= 2 && s->vec >= 0 && s->loop[s->n_loops - 1] == s->vec && s->parallel + 2 <= s->n_loops &&
-           !s->transpose.columns && s->packed >= 2 && !(s->packed & (s->packed - 1)) &&
-           lies_beside(site, s->vec, s->loop[s->n_loops - 2]) && s->packed <= points_most(site, s->vec);
+    uint32_t packed = nest_packed(s), over = 0;
+    for (uint32_t i = 0; i < s->n_loops; i++)
+        over += s->loop[i] == s->vec;
+    return over == 1 && packed >= 2 && !(packed & (packed - 1)) && lies_beside(site, s->vec, s->loop[s->n_loops - 2]) &&
+           packed <= points_most(site, s->vec) &&
+           ex_is(site->x, value_type(site->g, site->k->domain)->dims[s->vec], s->step[s->n_loops - 1]);
 }
 
-void packed_choose(const struct site *site, struct map_schedule *s)
+void packed_choose(const struct site *site, struct nest_schedule *s)
 {
     const struct type *t = value_type(site->g, site->k->domain);
-    for (int32_t d = 0; d < t->rank && s->vec >= 0 && t->rank >= 2 && !s->packed; d++) {
+    for (int32_t d = 0; d < t->rank && s->vec >= 0 && t->rank >= 2; d++) {
         if (!lies_beside(site, s->vec, d))
             continue;
         uint32_t n = points_most(site, s->vec);
@@ -79,8 +85,10 @@ void packed_choose(const struct site *site, struct map_schedule *s)
             n /= 2;
         if (n < 2)
             return;
-        s->packed = n;
-        loop_last(s, d);
-        loop_last(s, s->vec);
+        nest_last(s, d);
+        s->step[s->n_loops - 1] = n;
+        nest_last(s, s->vec);
+        s->step[s->n_loops - 1] = ex_hi(site->x, t->dims[s->vec]);
+        return;
     }
 }

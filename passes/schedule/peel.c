@@ -2,6 +2,9 @@
  * inside (mirrored, the nearest, the other end, a constant), and a concat reads another operand from some point on: a
  * vector that holds both kinds computes indices for each lane, or takes both and selects. Cut there, each part is loads
  * as they lie.
+ *
+ * For paddings that are no zeros, and pads and concats inside of maps: 5 of 1432 maps, in 5 of 568 networks (on
+ * x86-64-v3), a spectrogram's mirrored ends and a quantized convolution's operand among them.
  */
 #include "passes/schedule/schedule.h"
 
@@ -80,17 +83,18 @@ static int64_t vectors_between(const struct cuts *c, int64_t lanes)
     return n;
 }
 
-int32_t cuts_dim(const struct map_schedule *s)
+int32_t cuts_dim(const struct nest_schedule *s)
 {
-    return s->packed && s->n_loops >= 2 ? s->loop[s->n_loops - 2] : s->vec;
+    return nest_packed(s) ? s->loop[s->n_loops - 2] : s->vec;
 }
 
-bool cuts_serve(const struct site *site, const struct map_schedule *s)
+bool cuts_serve(const struct site *site, const struct nest_schedule *s)
 {
     int64_t extent, before = 0;
-    bool last = s->n_loops && s->loop[s->n_loops - 1] == s->vec && s->parallel < s->n_loops && !s->transpose.columns &&
-                !site->k->has_rows;
-    if (s->n_peels > PEELS_MOST || !last ||
+    bool alone = s->n_loops && s->loop[s->n_loops - 1] == s->vec && s->parallel < s->n_loops && !site->k->has_rows;
+    for (uint32_t i = 0, over = 0; i < s->n_loops && alone; i++)
+        alone = s->loop[i] != cuts_dim(s) || !over++;
+    if (s->n_peels > PEELS_MOST || !alone ||
         !ex_is_const(site->x, value_type(site->g, site->k->domain)->dims[cuts_dim(s)], &extent))
         return !s->n_peels;
     for (uint32_t i = 0; i < s->n_peels; i++) {
@@ -102,13 +106,13 @@ bool cuts_serve(const struct site *site, const struct map_schedule *s)
 }
 
 /* A gather costs more than the vectors that are not full; what is selected or masked may not add many. */
-void cuts_choose(const struct site *site, struct map_schedule *s)
+void cuts_choose(const struct site *site, struct nest_schedule *s)
 {
     struct exprs *x = site->x;
     const struct type *t = value_type(site->g, site->k->domain);
     struct cuts c = {.s = site};
     expr_id idx[RANK_MAX];
-    uint32_t points = s->packed ? s->packed : s->lanes;
+    uint32_t points = nest_packed(s) ? nest_packed(s) : nest_lanes(s);
     if (s->vec < 0 || !ex_is_const(x, t->dims[cuts_dim(s)], &c.extent))
         return;
     domain_points(site, idx);

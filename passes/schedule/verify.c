@@ -3,8 +3,7 @@
  * Its kind is one of schedule_kinds, and Winograd's m that of the weights where the file has only those; every field is
  * within its bounds; and the rules of the fields hold, one after another (fields.def). Rules ask what follows from the
  * kernel, its layouts and the CPU, and never run the cost model, so a record stays possible when that changes. Here are
- * the driver and the rules of reductions, scans, scatters and halos; the others are in verify_map.c, verify_tiled.c and
- * verify_deep.c.
+ * the driver and the rules of reductions; the others are in verify_nest.c, verify_tiled.c and verify_deep.c.
  */
 #include "passes/schedule/fields.h"
 
@@ -17,28 +16,6 @@ const char *rule_any(struct check *c)
 {
     (void)c;
     return NULL;
-}
-
-/* ---- scans, scatters, halos -------------------------------------------------------------------------------------- */
-
-const char *rule_lines_vec(struct check *c)
-{
-    return unless(c->s->lines.vec == -1 || lines_serve(c->site, c->s->lines.vec),
-                  "it is no dim of the result that may lie in lanes: -1 is possible always");
-}
-
-const char *rule_lines_lanes(struct check *c)
-{
-    uint32_t bytes = elem_size(register_elem(value_type(c->site->g, c->site->k->outs.data[0])->elem));
-    if (c->s->lines.vec < 0)
-        return unless(c->s->lines.lanes == 1, "it is 1 where lanes.dim is -1");
-    return unless(is_vector(c, c->s->lines.lanes, bytes, LINE_REGISTERS),
-                  "lanes are a power of two, 2 at least, at most eight registers of them");
-}
-
-const char *rule_halo_lanes(struct check *c)
-{
-    return unless(is_power(c->s->halo_lanes), "lanes are a power of two");
 }
 
 /* ---- reductions -------------------------------------------------------------------------------------------------- */

@@ -49,5 +49,5 @@ def test_vectors_of_a_tile(tmp_path, vectors, possible):
 @pytest.mark.parametrize("lanes, possible", [(64, True), (128, True), (256, False), (512, False), (1 << 30, False)])
 def test_lanes_of_bytes(tmp_path, network, lanes, possible):
     """A register of the loop IR has at most 128 lanes, however many bytes so many machine registers hold."""
-    done = told(network(tmp_path / "m.onnx"), tmp_path, "lanes", lanes)
+    done = told(network(tmp_path / "m.onnx"), tmp_path, "step.1", lanes)
     assert done.returncode == (0 if possible else 2) and ("lanes" in done.stderr) == (not possible), done.stderr

@@ -33,6 +33,14 @@ def records(model, *flags):
     return done.stdout
 
 
+def with_loops(record, change):
+    """The record with what change makes of the (dim, step) of its loops."""
+    dims, steps = ([int(n) for n in re.findall(rf"^  {name}\.\d+ +(\d+)", record, re.M)] for name in ("loop", "step"))
+    loops = change(list(zip(dims, steps)))
+    lines = [f"  loops {len(loops)}", *(f"  {name}.{i} {n}" for i, loop in enumerate(loops) for name, n in zip(("loop", "step"), loop))]
+    return "\n".join([l for l in record.split("\n") if not re.match(r"  (loops|loop\.|step\.)", l)] + lines * bool(dims))
+
+
 def result(so):
     x = np.random.default_rng(5).standard_normal((3, 16, 20, 20)).astype(np.float32)
     with Artifact(so) as a:
@@ -171,15 +179,13 @@ def test_each_kind(tmp_path, kind, cpu):
     feeds, rng, taken = feeds_of(inputs), random.Random(kind + cpu), 0
     want = run(tmp_path / "want.so", feeds)
     records = [r.splitlines() for r in done.stdout.split("\n\n") if f": {kind}\n" in r]
-    for _ in range({"map": 12, "tiled": 12, "attention": 8}.get(kind, 4)):
+    for _ in range({"map": 12, "tiled": 12, "attention": 8, "scan": 8}.get(kind, 4)):
         record = list(rng.choice(records))
         for i in rng.choices([i for i, l in enumerate(record) if re.match(FIELD, l)], k=1 + (rng.random() < 0.3)):
             name, old = record[i].split()[:2]
             record[i] = f"  {name} {rng.choice([-1, 0, 1, 2, 4, 8, 16, 3, int(old) * 2, int(old) + 1])}"
-        if rng.random() < 0.5:     # loops in another order
-            loops = [i for i, l in enumerate(record) if l.startswith("  loop.")]
-            for n, (i, j) in enumerate(zip(loops, rng.sample(loops, len(loops)))):
-                record[i] = f"  loop.{n} {j - loops[0]}"
+        if rng.random() < 0.5:
+            record = with_loops("\n".join(record), lambda loops: rng.sample(loops, len(loops))).split("\n")
         told.write_text("\n".join(record))
         done = mcc(model, f"-march={cpu}", f"--schedules={told}", "-o", tmp_path / "got.so")
         assert done.returncode in (0, 2), (record, done.stderr)
@@ -281,22 +287,19 @@ def test_strips(tmp_path):
 
 
 def test_vectors_over_two_loops(tmp_path):
-    """An image of few channels: points side by side. A remainder loop is refused where no vector is left over."""
+    """An image of few channels: points side by side, of the last loop but one."""
     nodes = [helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 3, 1])]
     inputs = [value("x", [1, 3, 20, 37])]
     model, told = save(tmp_path / "net.onnx", nodes, inputs, [value("y", [1, 20, 37, 3])], {}), tmp_path / "told.txt"
     text, feeds = records(model), feeds_of(inputs)
-    assert re.search(r"packed +8 ", text)
-    for change, ok in (("packed 8", True), ("packed 2", True), ("packed 0", True), ("packed 16", False), ("packed 3", False)):
-        told.write_text(re.sub(r"packed +8", change, text))
+    assert re.search(r"step.2 +8 .*\n  step.3 +3 ", text)
+    for steps, ok in (((8, 3), True), ((2, 3), True), ((1, 4), True), ((1, 2), True), ((16, 3), False), ((3, 3), False), ((8, 2), False)):
+        told.write_text(re.sub(r"(step.2 +)8( .*\n  step.3 +)3", rf"\g<1>{steps[0]}\g<2>{steps[1]}", text))
         done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
-        assert done.returncode == (0 if ok else 2), (change, done.stderr)
+        assert done.returncode == (0 if ok else 2), (steps, done.stderr)
         assert ok or "a vector holds points of the last loop but one" in done.stderr
         if ok:
             assert np.array_equal(run(tmp_path / "got.so", feeds)[0], feeds[0].transpose(0, 2, 3, 1))
-    told.write_text(re.sub(r"remainder +0", "remainder 1", text))
-    done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
-    assert done.returncode == 2 and "it is of a vector that is not full" in done.stderr
 
 
 def test_transposed(tmp_path):
@@ -304,12 +307,13 @@ def test_transposed(tmp_path):
     nodes, inputs, outputs, arrays = maps()
     model, told = save(tmp_path / "net.onnx", nodes, inputs, outputs, arrays), tmp_path / "told.txt"
     text = records(model)
-    assert re.search(r"transpose.columns +4 ", text)
-    for change, ok in ((r"transpose.lanes 4", True), (r"transpose.tiles 4", True), ("transpose.columns 16", False), ("transpose.lanes 6", False)):
-        name = change.split()[0]
-        told.write_text(re.sub(rf"(transpose.columns +4 .*\n(?:  transpose.*\n)*)", lambda m: re.sub(rf"{name} +\d+", change, m[1]), text))
+    tiles = [r for r in text.split("\n\n") if "  loops             5 " in r]
+    assert tiles
+    for lanes, columns, group, ok in ((8, 4, 16, True), (4, 4, 8, True), (8, 4, 64, True), (8, 4, 8, True), (8, 16, 16, False), (6, 4, 12, False)):
+        told.write_text("\n\n".join(with_loops(r, lambda l: [l[0], (l[1][0], group), (l[2][0], 4 * columns), (l[3][0], lanes), (l[4][0], columns)])
+                                    for r in tiles))
         done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
-        assert done.returncode == (0 if ok else 2), (change, done.stderr)
+        assert done.returncode == (0 if ok else 2), (lanes, columns, group, done.stderr)
         assert ok or "no operand can be transposed in such tiles" in done.stderr
 
 
@@ -354,6 +358,14 @@ def test_parts_of_rows(tmp_path):
     assert all(np.allclose(g, w, rtol=1e-3, atol=1e-3) for g, w in zip(outputs[0], want))
 
 
+def with_parts(text, parts):
+    """The loops that are split into parallel parts, by other numbers of steps."""
+    def change(loops):
+        inner = {dim: i for i, (dim, _) in enumerate(loops)}
+        return [(dim, min(parts * loops[inner[dim]][1], 1 << 30) if inner[dim] > i else step) for i, (dim, step) in enumerate(loops)]
+    return "\n\n".join(with_loops(r, change) for r in text.split("\n\n"))
+
+
 def test_parts_of_maps(tmp_path):
     """Long maps of one row, of channel blocks and of rows with sums are shared in parts: the same bits, whatever their size."""
     nodes = [helper.make_node("Tanh", ["a"], ["ya"], "even"), helper.make_node("Tanh", ["b"], ["yb"], "odd"), helper.make_node("Exp", ["c"], ["yc"], "image"),
@@ -364,9 +376,9 @@ def test_parts_of_maps(tmp_path):
     model = save(tmp_path / "net.onnx", nodes, [value(n, s) for n, s in zip("abcde", shapes)], [value(f"y{k}", None) for k in "abcde"],
                  {"w": rng.standard_normal((36, 8, 3, 3)).astype(np.float32)})
     feeds, text, outputs = [rng.standard_normal(s).astype(np.float32) for s in shapes], records(model), []
-    assert len(re.findall(r"^  split +[1-9]\d*  *# steps", text, re.M)) >= 3
+    assert with_parts(text, 1) != with_parts(text, 3)
     for i, parts in enumerate((None, 1, 3, 1 << 20)):
-        (tmp_path / "told.txt").write_text(text if parts is None else re.sub(r"^  split +[1-9]\d*", f"  split {parts}", text, flags=re.M))
+        (tmp_path / "told.txt").write_text(text if parts is None else with_parts(text, parts))
         assert mcc(model, CPU, f"--schedules={tmp_path / 'told.txt'}", "-o", tmp_path / f"{i}.so").returncode == 0
         for threads in (1, 2, 8):
             with Artifact(tmp_path / f"{i}.so", threads=threads) as a:
@@ -447,11 +459,14 @@ def test_products_of_bytes_have_one_size_of_tile(tmp_path):
     ("MAP: map\n  producer.0.lanes 12\n", "producer.0.lanes is 12: lanes are a power of two"),
     ("MAP: map\n  producer.7.lanes 8\n", r"there are \d+ of 'producer.%u.lanes', not '7'"),
     ("MAP: map\n  loop.9 1\n", r"there are \d+ of 'loop.%u', not '9'"),
-    ("MAP: map\n  loop.0 7\n", "loops are the dims of the result, each once"),
-    ("MAP: map\n  lanes 12\n", "lanes are a power of two"),
+    ("MAP: map\n  loop.0 7\n", "loops are over the dims of the result"),
+    ("MAP: map\n  loops 1\n", "loops are over the dims of the result"),
+    ("MAP: map\n  loops 3\n", "step.2 is 0: 1 to 1073741824 are possible"),
+    ("MAP: map\n  loops 3\n  loop.2 1\n  step.2 3\n", "step.2 is 3: it divides the step of the loop of its dim around it"),
+    ("MAP: map\n  step.0 2\n", "step.0 is 2: a vector holds points of the last loop but one"),
+    ("MAP: map\n  step.1 12\n", "lanes are a power of two"),
     ("MAP: map\n  lanes.dim 7\n", "lanes.dim is 7: it is no dim"),
-    ("MAP: map\n  split -1\n", "split is -1: 0 to "),
-    ("MAP: map\n  parallel 0\n  split 2\n", "split is 2: it is of a last parallel loop of known extent"),
+    ("MAP: map\n  step.0 0\n", "step.0 is 0: 1 to "),
     ("MAP: map\n  parallel 9\n", "more parallel loops than there are"),
     ("x" * 600 + "\n", "a line of more than 511 bytes"),
 ])

@@ -81,16 +81,35 @@ static const struct record_field *same_field(struct draw *d, const struct record
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
-/* The dims of the loops in another order. */
+/* Numbers of the first of a field's items, and how many there are. */
+static uint32_t items_of(const struct record *r, const char *name, uint32_t *n)
+{
+    uint32_t first = 0;
+    while (first < r->n && strncmp(r->field[first].name, name, strlen(name)))
+        first++;
+    for (*n = 0; first + *n < r->n && !strncmp(r->field[first + *n].name, name, strlen(name));)
+        ++*n;
+    return first;
+}
+
+static void swap(struct record_field *a, struct record_field *b)
+{
+    long long n = a->value;
+    a->value = b->value;
+    b->value = n;
+}
+
+/* The loops in another order, mostly with their steps. */
 static void shuffle_loops(struct draw *d, struct record *r)
 {
-    for (uint32_t i = 0; i < r->n; i++)
-        for (uint32_t j = i + 1; j < r->n; j++)
-            if (!strncmp(r->field[i].name, "loop.", 5) && !strncmp(r->field[j].name, "loop.", 5) &&
-                draw_chance(d, 50)) {
-                long long n = r->field[i].value;
-                r->field[i].value = r->field[j].value;
-                r->field[j].value = n;
+    uint32_t n, loop = items_of(r, "loop.", &n), step = items_of(r, "step.", &n);
+    bool both = draw_chance(d, 80);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = i + 1; j < n; j++)
+            if (draw_chance(d, 50)) {
+                swap(&r->field[loop + i], &r->field[loop + j]);
+                if (both)
+                    swap(&r->field[step + i], &r->field[step + j]);
             }
 }
 
@@ -121,7 +140,7 @@ static void change(struct draw *d, const struct records *all, struct record *r, 
     if (draw_chance(d, 15)) {
         shuffle_loops(d, r);
         for (uint32_t i = 0; i < r->n; i++)
-            left_out[i] &= strncmp(r->field[i].name, "loop.", 5) != 0;
+            left_out[i] &= strncmp(r->field[i].name, "loop.", 5) != 0 && strncmp(r->field[i].name, "step.", 5) != 0;
     }
 }
 
@@ -139,13 +158,13 @@ static const char *nonsense(struct draw *d, const struct record *r)
                                         "  estimate 9223372036854775807",
                                         "schedule ",
                                         "schedule k0 \"\" x: map",
-                                        "  lanes 4 5",
+                                        "  parallel 4 5",
                                         "  tile.rows 0x10",
                                         "  reduce..lanes 1",
                                         "  # nothing",
-                                        "lanes 8",
+                                        "lanes.dim 8",
                                         "  winograd.m 4294967298",
-                                        "  lanes -0",
+                                        "  loops -0",
                                         "  split \x01"};
     return arena_printf(&d->ctx->session, "%s: %s\n%s\n", r->head, r->kind, DRAW_PICK(d, lines));
 }

@@ -200,14 +200,9 @@ static void output_ahead(struct wino *w, const struct product *p)
     struct em *em = w->em;
     struct em_if iff;
     expr_id last = ex_eq(em->x, p->slice, ex_const(em->x, w->icv / w->s->slice - 1));
-    if (ex_truth(em->x, last) == FALSE_)
-        return;
-    bool open = ex_truth(em->x, last) != TRUE_;
-    if (open)
-        em_if_begin(em, &iff, em_cond(em, last));
-    wino_output_ahead(w, p);
-    if (open)
-        em_if_end(em, &iff);
+    if (em_if_known(em, &iff, last))
+        wino_output_ahead(w, p);
+    em_if_end(em, &iff);
 }
 
 /* Every point's products of one slice, by register tiles of nr vectors. */

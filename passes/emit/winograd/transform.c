@@ -318,12 +318,9 @@ static void output_store(struct wino *w, uint32_t row, uint32_t column, lreg v)
         em_if_begin(em, &w->row, em_cond(em, in_row));
         w->row_open = true;
     }
-    bool guard = ex_truth(x, in_column) != TRUE_;
-    if (guard)
-        em_if_begin(em, &iff, em_cond(em, in_column));
-    tile_store(em, at, v);
-    if (guard)
-        em_if_end(em, &iff);
+    if (em_if_known(em, &iff, in_column))
+        tile_store(em, at, v);
+    em_if_end(em, &iff);
     if (column + 1 == w->f->m && w->row_open) {
         em_if_end(em, &w->row);
         w->row_open = false;
