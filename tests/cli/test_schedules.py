@@ -317,6 +317,17 @@ def test_transposed(tmp_path):
         assert ok or "no operand can be transposed in such tiles" in done.stderr
 
 
+def test_groups_of_tiles_are_estimated(tmp_path):
+    """A parallel index of more transposed tiles takes longer: the runtime shares work by that."""
+    nodes, ns = [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])], []
+    model, told = save(tmp_path / "net.onnx", nodes, [value("x", [512, 512])], [value("y", [512, 512])], {}), tmp_path / "told.txt"
+    text = re.sub(r"  (estimate|parallel) .*\n", "", records(model).rstrip("\n") + "\n") + "  parallel 1\n"
+    for n in (1, 2):
+        told.write_text(with_loops(text, lambda loops, n=n: [(loops[0][0], n * loops[0][1]), *loops[1:]]))
+        ns.append(int(re.search(r"estimate +(\d+)", records(model, f"--schedules={told}"))[1]))
+    assert ns[1] > 3 * ns[0] / 2
+
+
 def rows():
     """What has rows to split: products of known and of open size, of batches, few rows of a long one, convolutions by rows, by points, with taps."""
     rng = np.random.default_rng(6)
