@@ -102,11 +102,14 @@ static bool uses_only(const struct exprs *x, expr_id e, sym_id s)
 /* The least value from f->bounds.lo on for which cond holds. False: it holds for the first, or is not found. */
 static bool least_value(struct exprs *x, expr_id cond, struct sym_range *f)
 {
-    int64_t *values = NEW_ARRAY(x->arena, int64_t, x->syms.n), holds = 0;
-    int64_t v = f->bounds.lo;
+    int64_t holds = 0, v = f->bounds.lo;
+    if (x->n_tried < x->syms.n) {
+        x->n_tried = 2 * x->syms.n;
+        x->tried = NEW_ARRAY(x->arena, int64_t, x->n_tried);
+    }
     for (uint32_t k = 0; k < STEPS_MAX && v <= f->bounds.hi; k++, v++) {
-        values[f->sym.i] = v;
-        if (ex_eval(x, cond, values, &holds) && holds)
+        x->tried[f->sym.i] = v;
+        if (ex_eval(x, cond, x->tried, &holds) && holds)
             break;
     }
     bool found = holds && v > f->bounds.lo;

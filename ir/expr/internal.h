@@ -62,6 +62,8 @@ struct exprs {
     uint32_t cut;                /* simplifications that were left undone for one of the limits */
     uint32_t assuming;           /* depth of assumptions, see ir/expr/choice.c */
     uint32_t speculative;        /* > 0: an overflow gives none ({0}) instead of ending the compilation */
+    int64_t *tried;              /* values of symbols, for facts */
+    uint32_t n_tried;
     struct proof {
         uint32_t e;
         bool holds;

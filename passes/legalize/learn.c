@@ -148,23 +148,34 @@ bool facts_learn(struct graph *g, struct learned *to)
 
 enum { EMPTY_MOST = 256 };   /* values of a symbol that are looked at */
 
-/* Is there a size that would be simpler, or a check that would go, if s were larger? */
-static bool is_worth(const struct graph *g, sym_id s)
+/* Marks the symbols of e. */
+static void mark_symbols(const struct exprs *x, expr_id e, bool *worth)
+{
+    sym_id s = ex_as_sym(x, e);
+    if (s.i)
+        worth[s.i] = true;
+    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
+        mark_symbols(x, ex_arg(x, e, i), worth);
+}
+
+/* By symbol: is there a size that would be simpler, or a check that would go, if it were larger? */
+static bool *worth_marks(const struct graph *g)
 {
     const struct exprs *x = g->ctx->exprs;
+    bool *worth = NEW_ARRAY(&g->ctx->session, bool, sym_count(x) + 1);
     for (uint32_t i = 1; i < g->values.n; i++) {
         const struct type *t = value_type(g, (value_id){i});
         for (int32_t d = 0; t->kind == TYPE_TENSOR && d < t->rank; d++)
-            if (t->dims[d].i && ex_uses(x, t->dims[d], s) && fact_missing(x, t->dims[d]).i)
-                return true;
+            if (fact_missing(x, t->dims[d]).i)
+                mark_symbols(x, t->dims[d], worth);
     }
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         const struct node *n = &g->nodes.data[i];
         expr_id cond = n->op == OP_ASSERT && !n->dead ? node_expr(n, "cond") : (expr_id){0};
-        if (cond.i && ex_uses(x, cond, s) && fact_missing(x, cond).i)
-            return true;
+        if (fact_missing(x, cond).i)
+            mark_symbols(x, cond, worth);
     }
-    return false;
+    return worth;
 }
 
 static bool is_empty_at(struct graph *g, sym_id s, int64_t value)
@@ -252,10 +263,11 @@ struct empties *empties_find(struct graph *g)
     bool found = false;
     if (!outputs_planned(g))
         return NULL;
+    const bool *worth = worth_marks(g);
     for (sym_id s = sym_next(x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(x, SYM_SHAPE, s)) {
         struct symbol *sym = sym_get(x, s);
         int64_t v = sym->lo, end = sym->hi - v > EMPTY_MOST ? v + EMPTY_MOST : sym->hi;
-        if (v < 0 || !is_bound(&l, s) || !is_worth(g, s))
+        if (v < 0 || !worth[s.i] || !is_bound(&l, s))
             continue;
         while (v < end && is_empty_at(g, s, v))
             v++;
