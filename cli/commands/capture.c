@@ -41,12 +41,12 @@ static bool known(const struct capture *d, expr_id e, int64_t *out)
 static bool stored_find(const struct capture *d, value_id v, const struct tensor *t, struct stored *out)
 {
     const struct module *m = d->c.module;
-    const struct storage *s = &m->storage[v.i];
+    const struct storage *s = &m->fused.storage[v.i];
     const struct mcc_ctx *ctx = d->s.run;
     uint32_t n_in = d->s.api->n_in, n_out = d->s.api->n_out;
     int64_t offset = 0;
     *out = (struct stored){.size = elem_size(t->elem), .rank = t->rank, .dims = t->dims};
-    if (s->place == PLACE_ARENA && known(d, m->buffers.data[s->buffer].offset, &offset))
+    if (s->place == PLACE_ARENA && known(d, m->plan.buffers.data[s->buffer].offset, &offset))
         out->base = (const char *)(intptr_t)ctx->args[n_in + n_out] + offset;
     else if (s->place == PLACE_OUTPUT && elem_bits(t->elem) >= 8)
         out->base = (const char *)(intptr_t)ctx->args[n_in + s->port];
@@ -96,7 +96,7 @@ static void capture(struct capture *d, uint32_t index, value_id v)
 
 static void capture_kernel(struct capture *d, uint32_t index)
 {
-    const struct kernel *k = &d->c.module->kernels.data[index];
+    const struct kernel *k = &d->c.module->fused.kernels.data[index];
     d->seen[index] = true;
     for (uint32_t i = 0; i < k->outs.n && !k->piece && k->kind != KERNEL_HALO; i++)
         capture(d, index, k->outs.data[i]);
@@ -110,13 +110,13 @@ void capture_event(void *user, uint32_t node, int end, uint64_t ns)
     const struct module *m = d->c.module;
     uint32_t found = UINT32_MAX;
     (void)ns;
-    for (uint32_t i = 0; end && i < m->kernels.n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; end && i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
         if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL || kernel_lead(m, k) != node)
             continue;
         if (k->region.i != 1)
             return;
-        if (!d->seen[i] && (found == UINT32_MAX || k->order < m->kernels.data[found].order))
+        if (!d->seen[i] && (found == UINT32_MAX || k->order < m->fused.kernels.data[found].order))
             found = i;
     }
     if (found != UINT32_MAX)
@@ -127,7 +127,7 @@ void capture_begin(struct capture *d)
 {
     struct arena *arena = &d->c.ctx->session;
     struct exprs *x = d->c.ctx->exprs;
-    d->seen = NEW_ARRAY(arena, bool, d->c.module->kernels.n + 1);
+    d->seen = NEW_ARRAY(arena, bool, d->c.module->fused.kernels.n + 1);
     d->got = NEW_ARRAY(arena, struct tensor *, d->c.graph->values.n + 1);
     d->maker = NEW_ARRAY(arena, uint32_t, d->c.graph->values.n + 1);
     int64_t *values = NEW_ARRAY(&d->c.ctx->session, int64_t, d->s.api->n_sym + 1);
@@ -145,7 +145,7 @@ void capture_begin(struct capture *d)
 const char *capture_words(const struct capture *d, uint32_t index)
 {
     const struct module *m = d->c.module;
-    const struct kernel *k = &m->kernels.data[index];
+    const struct kernel *k = &m->fused.kernels.data[index];
     struct strbuf out;
     uint32_t last = 0;
     strbuf_init(&out, &d->c.ctx->session);

@@ -65,8 +65,8 @@ static void on_value(void *user, value_id v, const struct tensor *t)
         return;
     d->n_compared += !d->compared[d->run.maker[v.i]];
     d->compared[d->run.maker[v.i]] = true;
-    if (tensor_differs(t, got->data, kernel_closeness(d, &d->run.c.module->kernels.data[d->run.maker[v.i]], t->elem),
-                       &found)) {
+    if (tensor_differs(t, got->data,
+                       kernel_closeness(d, &d->run.c.module->fused.kernels.data[d->run.maker[v.i]], t->elem), &found)) {
         d->worst = d->run.maker[v.i];
         d->difference = found;
     } else if (found.total > 0) {
@@ -92,8 +92,8 @@ static bool interpret(struct diff *d)
     for (uint32_t i = 0; i < g->inputs.n; i++)
         if (!blob_widen(ctx, &d->run.s.in[i], &in[i]))
             return false;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
         for (uint32_t j = 0; j < k->outs.n && k->region.i == 1; j++)
             want_value(d, k->outs.data[j]);
         for (uint32_t j = 0; j < k->args.n && k->region.i == 1; j++)
@@ -113,7 +113,7 @@ static bool interpret(struct diff *d)
 /* The operands of the kernel that differs, into files. */
 static bool write_operands(const struct diff *d, const char *folder)
 {
-    const struct kernel *k = &d->run.c.module->kernels.data[d->worst];
+    const struct kernel *k = &d->run.c.module->fused.kernels.data[d->worst];
     for (uint32_t i = 0; i < k->args.n && i < OPERANDS_SHOWN; i++) {
         value_id v = k->args.data[i].value;
         const struct tensor *t = v.i ? d->want[v.i] : NULL;
@@ -136,7 +136,7 @@ static bool write_operands(const struct diff *d, const char *folder)
 static void put_json(const struct diff *d, const char *what, const struct difference *f, struct json *j)
 {
     json_open(j, NULL, '{');
-    json_uint(j, "kernels", d->run.c.module->kernels.n);
+    json_uint(j, "kernels", d->run.c.module->fused.kernels.n);
     json_uint(j, "compared", d->n_compared);
     json_uint(j, "outputs", d->run.s.api->n_out);
     json_real(j, "tolerance", d->run.c.options->tolerance);
@@ -207,7 +207,7 @@ static bool compare(struct diff *d)
     struct context *ctx = d->run.c.ctx;
     uint32_t n = d->run.s.api->n_out;
     DLManagedTensorVersioned **out = NEW_ARRAY(&ctx->session, DLManagedTensorVersioned *, n + 1);
-    d->compared = NEW_ARRAY(&ctx->session, bool, d->run.c.module->kernels.n + 1);
+    d->compared = NEW_ARRAY(&ctx->session, bool, d->run.c.module->fused.kernels.n + 1);
     d->worst = UINT32_MAX;
     capture_begin(&d->run);
     bool ran = d->run.s.api->run_dlpack(d->run.s.run, d->run.s.in_pointer, out, &d->run.s.error) == MCC_OK,
@@ -226,7 +226,7 @@ static bool compare(struct diff *d)
     struct strbuf line;
     strbuf_init(&line, &ctx->session);
     strbuf_printf(&line, "%u of %u kernels and %u outputs compared, none differs\n", d->n_compared,
-                  d->run.c.module->kernels.n, n);
+                  d->run.c.module->fused.kernels.n, n);
     if (ok && d->run.c.options->document)
         put_json(d, NULL, NULL, &d->run.c.options->document->result);
     else if (ok && !d->run.c.options->quiet)

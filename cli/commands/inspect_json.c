@@ -276,8 +276,8 @@ static void put_weight(const struct module *m, const struct weight *w, struct js
 void weights_json(const struct module *m, struct json *j)
 {
     json_open(j, "weights", '[');
-    for (uint32_t i = 0; i < m->weights.n; i++)
-        put_weight(m, &m->weights.data[i], j);
+    for (uint32_t i = 0; i < m->plan.weights.n; i++)
+        put_weight(m, &m->plan.weights.data[i], j);
     json_close(j, '[');
 }
 
@@ -306,10 +306,10 @@ void network_json(const struct compilation *c, const struct art_node *row, uint3
     }
     json_close(j, '[');
     json_int(j, "constants_in_file", c->constants_in);
-    json_uint(j, "weights_bytes", m->weights_bytes);
+    json_uint(j, "weights_bytes", m->plan.weights_bytes);
     weights_json(m, j);
     strbuf_init(&text, j->out->arena);
-    ex_print(m->ctx->exprs, m->arena_bytes, &text);
+    ex_print(m->ctx->exprs, m->plan.arena_bytes, &text);
     json_text(j, "workspace", text.data ? text.data : "0");
     json_close(j, '{');
 }

@@ -39,17 +39,17 @@ static int by_bytes(const void *a, const void *b)
 static void put_weights(const struct compilation *c, struct strbuf *out)
 {
     const struct module *m = c->module;
-    const struct weight **sorted = NEW_ARRAY(out->arena, const struct weight *, m->weights.n + 1);
+    const struct weight **sorted = NEW_ARRAY(out->arena, const struct weight *, m->plan.weights.n + 1);
     uint64_t used = 0;
-    for (uint32_t i = 0; i < m->weights.n; i++) {
-        sorted[i] = &m->weights.data[i];
+    for (uint32_t i = 0; i < m->plan.weights.n; i++) {
+        sorted[i] = &m->plan.weights.data[i];
         used += weight_elements_bytes(m, sorted[i]);
     }
-    qsort(sorted, m->weights.n, sizeof(const struct weight *), by_bytes);
+    qsort(sorted, m->plan.weights.n, sizeof(const struct weight *), by_bytes);
     strbuf_printf(out, "weights  %lld bytes in the network's file, %llu in the output, %llu of these padding\n",
-                  (long long)c->constants_in, (unsigned long long)m->weights_bytes,
-                  (unsigned long long)(m->weights_bytes - used));
-    for (uint32_t i = 0; i < m->weights.n && i < WEIGHTS_SHOWN; i++) {
+                  (long long)c->constants_in, (unsigned long long)m->plan.weights_bytes,
+                  (unsigned long long)(m->plan.weights_bytes - used));
+    for (uint32_t i = 0; i < m->plan.weights.n && i < WEIGHTS_SHOWN; i++) {
         const struct type *t = value_type(m->g, sorted[i]->value);
         strbuf_printf(out, "weight   %12llu bytes, %10llu of these padding  ", (unsigned long long)sorted[i]->bytes,
                       (unsigned long long)(sorted[i]->bytes - weight_elements_bytes(m, sorted[i])));
@@ -61,8 +61,8 @@ static void put_weights(const struct compilation *c, struct strbuf *out)
         }
         strbuf_printf(out, "]\n");
     }
-    if (m->weights.n > WEIGHTS_SHOWN)
-        strbuf_printf(out, "weight   ... and %u smaller ones\n", m->weights.n - WEIGHTS_SHOWN);
+    if (m->plan.weights.n > WEIGHTS_SHOWN)
+        strbuf_printf(out, "weight   ... and %u smaller ones\n", m->plan.weights.n - WEIGHTS_SHOWN);
 }
 
 static void list(struct compilation *c, const struct art_node *row, uint32_t n)
@@ -75,7 +75,7 @@ static void list(struct compilation *c, const struct art_node *row, uint32_t n)
     strbuf_init(&out, &c->ctx->session);
     strbuf_printf(&out, "name     ");
     strbuf_escaped(&out, c->graph->name ? c->graph->name : "", 200);
-    strbuf_printf(&out, "\nkernels  %u in each variant\n", c->module->kernels.n);
+    strbuf_printf(&out, "\nkernels  %u in each variant\n", c->module->fused.kernels.n);
     put_nodes(row, n, &out);
     put_weights(c, &out);
     plan_report(c->module, &out);

@@ -74,8 +74,8 @@ static bool find_units(struct settling *s, const char *model)
     o.output = NULL;
     enum fail fail = compile_keep(&c, model, LAST_OF_NARROWING);
     if (fail == FAIL_NONE) {
-        for (uint32_t i = 0; i < c.module->narrowed.n; i++)
-            add_unit(s, source_get(apart, graph_node(c.graph, c.module->narrowed.data[i])->src));
+        for (uint32_t i = 0; i < c.module->known.narrowed.n; i++)
+            add_unit(s, source_get(apart, graph_node(c.graph, c.module->known.narrowed.data[i])->src));
         trial_outputs(&s->t, c.graph);
     } else {
         s->ctx->fail = fail; /* which has been said */

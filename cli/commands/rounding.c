@@ -167,16 +167,16 @@ static uint32_t rows_collect(struct rounding *r)
 {
     const struct module *m = r->run->c.module;
     uint32_t n = 0;
-    r->rows = NEW_ARRAY(&r->run->c.ctx->session, struct row, m->kernels.n + 1);
+    r->rows = NEW_ARRAY(&r->run->c.ctx->session, struct row, m->fused.kernels.n + 1);
     for (uint32_t v = 1; v < r->run->c.graph->values.n; v++) {
         const struct tensor *got = r->run->got[v];
         value_id exact = got ? counterpart(r, (value_id){v}) : (value_id){0};
         if (exact.i && same_shape(got, r->want[exact.i]))
             deviation_add(&r->rows[r->run->maker[v]].error, r->want[exact.i], got->elem, got->data);
     }
-    for (uint32_t i = 0; i < m->kernels.n; i++)
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
         if (r->rows[i].error.n)
-            r->rows[n++] = (struct row){i, m->kernels.data[i].order, r->rows[i].error};
+            r->rows[n++] = (struct row){i, m->fused.kernels.data[i].order, r->rows[i].error};
     qsort(r->rows, n, sizeof *r->rows, by_error);
     return n;
 }
@@ -210,7 +210,7 @@ static void kernels_print(struct rounding *r, struct strbuf *out)
     }
     if (n > shown)
         strbuf_printf(out, "%u more, less far off (--all shows them)\n", n - shown);
-    strbuf_printf(out, "%u of %u kernels store what the file has a name for\n", n, r->run->c.module->kernels.n);
+    strbuf_printf(out, "%u of %u kernels store what the file has a name for\n", n, r->run->c.module->fused.kernels.n);
 }
 
 bool rounding_report(struct capture *run, DLManagedTensorVersioned *const *out)

@@ -37,7 +37,7 @@ static bool sizes_given(struct compilation *c)
         struct extent_given given = {.symbol = arena_strndup(m->arena, text, sign ? (size_t)(sign - text) : 0)};
         if (!dim_find(c->ctx, dims, given.symbol, &given.value))
             return false;
-        VEC_PUSH(m->arena, &m->counted_at, given);
+        VEC_PUSH(m->arena, &m->asked.counted_at, given);
     }
     return true;
 }
@@ -50,17 +50,17 @@ bool module_begin(struct compilation *c)
     m->g = c->graph;
     m->arena = &c->ctx->session;
     m->facts = !c->graph ? 0 : c->graph->legal ? IS_LEGAL : IS_IMPORTED;
-    m->opt_level = (int)o->level;
-    m->layout = layouts[o->layout];
-    m->attention = o->level >= 2 && o->attention == OPT_ATTENTION_AUTO;
-    m->winograd = o->level < 2 ? 0 : winograd_most[o->winograd];
+    m->asked.opt_level = (int)o->level;
+    m->asked.layout = layouts[o->layout];
+    m->asked.attention = o->level >= 2 && o->attention == OPT_ATTENTION_AUTO;
+    m->asked.winograd = o->level < 2 ? 0 : winograd_most[o->winograd];
     if (o->precision == OPT_PRECISION_AUTO)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'precision': auto is decided by the mcc command for networks as their files have them: not by "
                         "libmcc, not in mcc quantize");
-    m->precision = precisions[o->precision];
-    m->weights_type = weights_types[o->weights_type];
-    m->broken = o->break_kernel;
+    m->asked.precision = precisions[o->precision];
+    m->asked.weights_type = weights_types[o->weights_type];
+    m->asked.broken = o->break_kernel;
     if (o->stats) {
         m->report = NEW(&c->ctx->session, struct strbuf);
         strbuf_init(m->report, &c->ctx->session);
@@ -68,9 +68,9 @@ bool module_begin(struct compilation *c)
     c->module = m;
     if (!choices_read(c) || !sizes_given(c))
         return false;
-    m->best = targets_best(c->ctx, o);
-    m->matdot = targets_matdot(c->ctx, o);
-    m->pairs = is_narrowed(m) && targets_pair(c->ctx, o);
+    m->asked.best = targets_best(c->ctx, o);
+    m->asked.matdot = targets_matdot(c->ctx, o);
+    m->asked.pairs = is_narrowed(m) && targets_pair(c->ctx, o);
     return true;
 }
 
@@ -130,8 +130,8 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
     struct module *m = c->module;
     if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix))
         return false;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
         if (!k->text) /* code of the program, or inside the kernel of a loop */
             continue;
         unit_add(c, &v->target, k->name, k->text);
@@ -139,10 +139,11 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
         struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(m, k)};
         VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
     }
-    unit_add(c, &v->target, m->program->name, print_function(c, m->program));
+    unit_add(c, &v->target, m->plan.program->name, print_function(c, m->plan.program));
     if (!c->variants.n)
         c->first_rows = c->kernel_rows.n;
-    struct art_variant row = {.target = &v->target, .name = v->name, .features = v->needs, .program = m->program->name};
+    struct art_variant row = {
+        .target = &v->target, .name = v->name, .features = v->needs, .program = m->plan.program->name};
     VEC_PUSH(&c->ctx->session, &c->variants, row);
     return true;
 }
@@ -176,7 +177,7 @@ static bool goes_on(const struct compilation *c)
 static void look_after_workers(void *user, const struct kernel *k)
 {
     struct compilation *c = user;
-    report_step(c, "emit", ++c->n_emitted, c->module->kernels.n * c->targets.n);
+    report_step(c, "emit", ++c->n_emitted, c->module->fused.kernels.n * c->targets.n);
     if (!goes_on(c))
         return;
     if (k->region.i == 1)
@@ -237,8 +238,8 @@ static const char *kernel_suffix(struct compilation *c, const struct target_row 
 
 bool run_emit(struct compilation *c)
 {
-    c->module->emitted = look_after_workers;
-    c->module->user = c;
+    c->module->asked.emitted = look_after_workers;
+    c->module->asked.user = c;
     for (uint32_t i = 0; i < c->targets.n; i++) {
         const struct variant *v = c->targets.data[i];
         if (i && goes_on(c))
@@ -246,7 +247,7 @@ bool run_emit(struct compilation *c)
         if (!emit_variant(c, v, kernel_suffix(c, v->row)))
             return false;
     }
-    unit_add(c, &c->targets.data[c->targets.n - 1]->target, "plan", print_function(c, c->module->plan));
+    unit_add(c, &c->targets.data[c->targets.n - 1]->target, "plan", print_function(c, c->module->plan.plan_function));
     const struct options *o = c->options;
     return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);
 }

@@ -58,8 +58,8 @@ static void mark_kernels(struct census *s)
 {
     const struct module *m = s->c->module;
     uint32_t *last = NEW_ARRAY(m->arena, uint32_t, m->ctx->sources.n + 1);
-    for (uint32_t k = 0; k < m->kernels.n; k++) {
-        const struct kernel *kernel = &m->kernels.data[k];
+    for (uint32_t k = 0; k < m->fused.kernels.n; k++) {
+        const struct kernel *kernel = &m->fused.kernels.data[k];
         for (uint32_t i = 0; i < kernel->nodes.n; i++) {
             uint32_t src = graph_node(m->g, kernel->nodes.data[i])->src.i;
             if (src >= m->ctx->sources.n || last[src] == k + 1)
@@ -97,9 +97,9 @@ static void put_fate(const struct census *s, uint32_t index, struct strbuf *out)
     strbuf_printf(out, " (%s): ", node->op_type);
     if (f->n_kernels > 1)
         strbuf_printf(out, "%u kernels, from k%u (%s) on\n", f->n_kernels, f->first,
-                      kernel_kind_name(m->kernels.data[f->first].kind));
+                      kernel_kind_name(m->fused.kernels.data[f->first].kind));
     else if (f->n_kernels)
-        strbuf_printf(out, "kernel k%u (%s)\n", f->first, kernel_kind_name(m->kernels.data[f->first].kind));
+        strbuf_printf(out, "kernel k%u (%s)\n", f->first, kernel_kind_name(m->fused.kernels.data[f->first].kind));
     else if (!s->needed[index])
         strbuf_printf(out, "dropped, no output depends on it\n");
     else if (f->constant)

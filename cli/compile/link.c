@@ -24,9 +24,9 @@ static struct port_facts port_facts(const struct compilation *c)
     int32_t n = 0;
     for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i))
         f.symbol[i.i] = n++;
-    for (uint32_t i = m->kernels.n; i > 0; i--)
-        if (m->kernels.data[i - 1].shares)
-            f.alias[m->kernels.data[i - 1].outs.data[0].i] = m->kernels.data[i - 1].shares;
+    for (uint32_t i = m->fused.kernels.n; i > 0; i--)
+        if (m->fused.kernels.data[i - 1].shares)
+            f.alias[m->fused.kernels.data[i - 1].outs.data[0].i] = m->fused.kernels.data[i - 1].shares;
     return f;
 }
 
@@ -34,7 +34,7 @@ static struct art_port port_row(struct compilation *c, const struct port_facts *
 {
     struct exprs *x = c->ctx->exprs;
     const struct type *t = value_type(c->graph, port->value);
-    const struct layout_wish *wish = &c->module->wish[port->value.i];
+    const struct layout_wish *wish = &c->module->fused.wish[port->value.i];
     uint64_t flags = 0;
     for (; t->kind != TYPE_TENSOR && t->inner; t = t->inner)
         flags |= t->kind == TYPE_SEQUENCE   ? MCC_PORT_SEQUENCE
@@ -119,10 +119,10 @@ static void chain_nodes(const struct compilation *c, struct art_node *node)
     uint32_t n = c->ctx->sources.n;
     bool *taken = NEW_ARRAY(&c->ctx->session, bool, n + 1);
     uint32_t *tail = NEW_ARRAY(&c->ctx->session, uint32_t, n + 1);   /* by leading node: the last of its chain */
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        taken[kernel_lead(m, &m->kernels.data[i])] = true;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
+        taken[kernel_lead(m, &m->fused.kernels.data[i])] = true;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
         uint32_t lead = kernel_lead(m, k), last = lead && tail[lead] ? tail[lead] : lead;
         if (!last)
             continue;

@@ -93,15 +93,15 @@ static void add_memory(const struct module *m, struct arena *arena, struct netma
     int64_t *ones = NEW_ARRAY(arena, int64_t, sym_count(x) + 1), constant = 0;
     for (uint32_t i = 0; i <= sym_count(x); i++)
         ones[i] = 1;
-    if (!ex_eval(x, m->arena_bytes, ones, &map->arena_bytes))
+    if (!ex_eval(x, m->plan.arena_bytes, ones, &map->arena_bytes))
         map->arena_bytes = -1;
-    map->symbolic = !ex_is_const(x, m->arena_bytes, &constant);
-    for (uint32_t i = 0; i < m->order.n; i++)
-        VEC_PUSH(arena, &map->steps, kernel_lead(m, &m->kernels.data[m->order.data[i]]));
-    for (uint32_t i = 0; i < m->buffers.n; i++) {
-        const struct buffer *b = &m->buffers.data[i];
+    map->symbolic = !ex_is_const(x, m->plan.arena_bytes, &constant);
+    for (uint32_t i = 0; i < m->fused.order.n; i++)
+        VEC_PUSH(arena, &map->steps, kernel_lead(m, &m->fused.kernels.data[m->fused.order.data[i]]));
+    for (uint32_t i = 0; i < m->plan.buffers.n; i++) {
+        const struct buffer *b = &m->plan.buffers.data[i];
         struct map_buffer row = {.first = b->first, .last = b->last};
-        if (b->segment || b->first == UINT32_MAX || b->last > m->order.n || b->first > b->last ||
+        if (b->segment || b->first == UINT32_MAX || b->last > m->fused.order.n || b->first > b->last ||
             !ex_eval(x, b->bytes, ones, &row.bytes) || !ex_eval(x, b->offset, ones, &row.offset) || row.bytes < 0 ||
             row.offset < 0)
             continue;

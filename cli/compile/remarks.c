@@ -35,7 +35,7 @@ static void remark(struct remarks *r, enum kind kind, const char *pass, const ch
                    const char *text)
 {
     const struct module *m = r->c->module;
-    const struct kernel *k = &m->kernels.data[kernel];
+    const struct kernel *k = &m->fused.kernels.data[kernel];
     src_id src = k->nodes.n ? graph_node(m->g, k->nodes.data[0])->src : (src_id){0};
     if (!text)
         return;
@@ -71,7 +71,7 @@ static int by_place(const void *a, const void *b)
 /* "3 nodes in one kernel (contract): conv1, bias, relu1"; nothing where there is one node only. */
 static void fused(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
-    const struct kernel *k = &m->kernels.data[kernel];
+    const struct kernel *k = &m->fused.kernels.data[kernel];
     struct ranked *place = NEW_ARRAY(out->arena, struct ranked, k->nodes.n + 1);
     uint32_t n = 0;
     for (uint32_t i = k->nodes.n; i > 0; i--) {
@@ -95,9 +95,9 @@ static void fused(const struct module *m, uint32_t kernel, struct strbuf *out)
 
 static void stored(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
-    const struct kernel *k = &m->kernels.data[kernel];
+    const struct kernel *k = &m->fused.kernels.data[kernel];
     for (uint32_t i = 0; i < k->outs.n; i++) {
-        const struct storage *s = &m->storage[k->outs.data[i].i];
+        const struct storage *s = &m->fused.storage[k->outs.data[i].i];
         uint32_t uses = graph_value(m->g, k->outs.data[i])->n_uses;
         if (s->place != PLACE_ARENA && s->place != PLACE_SEGMENT)
             continue;
@@ -111,7 +111,7 @@ static void stored(const struct module *m, uint32_t kernel, struct strbuf *out)
 static void unknown_sizes(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
     struct exprs *x = m->ctx->exprs;
-    const struct kernel *k = &m->kernels.data[kernel];
+    const struct kernel *k = &m->fused.kernels.data[kernel];
     for (uint32_t i = 0; i < k->outs.n && !out->n; i++) {
         const struct type *t = value_type(m->g, k->outs.data[i]);
         for (int32_t d = 0; t->kind == TYPE_TENSOR && d < t->rank && !out->n; d++) {
@@ -134,9 +134,9 @@ static void unknown_sizes(const struct module *m, uint32_t kernel, struct strbuf
 
 static void blocked(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
-    const struct kernel *k = &m->kernels.data[kernel];
+    const struct kernel *k = &m->fused.kernels.data[kernel];
     for (uint32_t i = 0; i < k->outs.n; i++) {
-        const struct storage *s = &m->storage[k->outs.data[i].i];
+        const struct storage *s = &m->fused.storage[k->outs.data[i].i];
         for (int32_t d = 0; s->dim && d < s->rank; d++)
             if (s->dim[d].block)
                 strbuf_printf(out, "%sthe result of k%u is stored in blocks of %lld along dimension %d",
@@ -147,8 +147,8 @@ static void blocked(const struct module *m, uint32_t kernel, struct strbuf *out)
 /* The estimate is of the last variant that was emitted: all of the kernel's indices on one thread. */
 static void cost(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
-    const struct kernel *k = &m->kernels.data[kernel];
-    const struct cpu_schedules *cpu = m->schedules.n ? &m->schedules.data[m->schedules.n - 1] : NULL;
+    const struct kernel *k = &m->fused.kernels.data[kernel];
+    const struct cpu_schedules *cpu = m->plan.schedules.n ? &m->plan.schedules.data[m->plan.schedules.n - 1] : NULL;
     int64_t count;
     const char *words = schedule_words(m, kernel);
     if (k->flops || k->bytes)
@@ -254,7 +254,7 @@ static bool remark_all(void *user)
     struct remarks *r = user;
     if (!compile_patterns(r))
         return false;
-    for (uint32_t k = 0; k < r->c->module->kernels.n; k++)
+    for (uint32_t k = 0; k < r->c->module->fused.kernels.n; k++)
         for (size_t i = 0; i < COUNT_OF(remark_rows); i++)
             remark(r, remark_rows[i].kind, remark_rows[i].pass, remark_rows[i].name, k,
                    text_of(r, remark_rows[i].text, k));

@@ -86,15 +86,15 @@ static void put_weight(struct listing *l, const struct weight *w)
 
 struct span sidecar_entries(struct module *m)
 {
-    struct listing l = {.m = m, .hash = NEW_ARRAY(m->arena, uint64_t, m->weights.n + 1)};
+    struct listing l = {.m = m, .hash = NEW_ARRAY(m->arena, uint64_t, m->plan.weights.n + 1)};
     uint64_t at = 0;
     strbuf_init(&l.text, m->arena);
-    for (uint32_t i = 0; i < m->weights.n; i++) {
-        const struct weight *w = &m->weights.data[i];
+    for (uint32_t i = 0; i < m->plan.weights.n; i++) {
+        const struct weight *w = &m->plan.weights.data[i];
         put_padding(&l, at, w->offset);
         put_weight(&l, w);
         at = w->offset + w->bytes;
     }
-    put_padding(&l, at, m->weights_bytes);
+    put_padding(&l, at, m->plan.weights_bytes);
     return (struct span){l.text.data ? l.text.data : "", l.text.n};
 }

@@ -153,10 +153,10 @@ static struct growth *growths(const struct compilation *c, uint32_t *n)
     const struct module *m = c->module;
     uint32_t *seen = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1),
              *stack = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n + 1);
-    struct growth *all = NEW_ARRAY(m->arena, struct growth, m->weights.n + 1);
+    struct growth *all = NEW_ARRAY(m->arena, struct growth, m->plan.weights.n + 1);
     *n = 0;
-    for (uint32_t i = 0; i < m->weights.n; i++) {
-        const struct weight *w = &m->weights.data[i];
+    for (uint32_t i = 0; i < m->plan.weights.n; i++) {
+        const struct weight *w = &m->plan.weights.data[i];
         if (graph_value(m->g, w->value)->def.i)
             all[(*n)++] = (struct growth){w, operand_bytes(m->g, w->value, seen, i + 1, stack)};
     }
@@ -210,7 +210,7 @@ static double growth_times(int64_t in, int64_t out)
 
 void print_sizes(const struct compilation *c, struct strbuf *out)
 {
-    int64_t bytes = (int64_t)c->module->weights_bytes;
+    int64_t bytes = (int64_t)c->module->plan.weights_bytes;
     strbuf_printf(out, "constants: %lld bytes in the file, %lld bytes in the output, %.3f times\n",
                   (long long)c->constants_in, (long long)bytes, growth_times(c->constants_in, bytes));
     plan_report(c->module, out);
@@ -228,7 +228,7 @@ static void report_sizes(const struct compilation *c)
 bool run_sizes(struct compilation *c)
 {
     const struct module *m = c->module;
-    int64_t out = (int64_t)m->weights_bytes;
+    int64_t out = (int64_t)m->plan.weights_bytes;
     double times = growth_times(c->constants_in, out);
     double limit = c->options->limits.max_constant_growth;
     if (c->options->stats)

@@ -318,15 +318,15 @@ static bool write_each(struct module *m, struct rooms *rooms, put_fn *put, void 
 {
     static const char zeros[64];
     uint64_t at = 0;
-    for (uint32_t i = 0; i < m->weights.n; i++) {
-        const struct weight *w = &m->weights.data[i];
+    for (uint32_t i = 0; i < m->plan.weights.n; i++) {
+        const struct weight *w = &m->plan.weights.data[i];
         if (!put(sink, zeros, (size_t)(w->offset - at)))
             return false;
         if (w->bytes && !write_one(m, w, rooms, put, sink)) /* 0: a dim is empty */
             return false;
         at = w->offset + w->bytes;
     }
-    return put(sink, zeros, (size_t)(m->weights_bytes - at));
+    return put(sink, zeros, (size_t)(m->plan.weights_bytes - at));
 }
 
 /* An unwinding passes on when nobody reads the buffers any more and they are given back. */
@@ -371,10 +371,10 @@ uint64_t weight_elements_bytes(const struct module *m, const struct weight *w)
 
 struct weights_writer weights_of(struct module *m)
 {
-    uint64_t padding = m->weights_bytes;
-    for (uint32_t i = 0; i < m->weights.n; i++)
-        padding -= weight_elements_bytes(m, &m->weights.data[i]);
-    return (struct weights_writer){.size = m->weights_bytes, .padding = padding, .user = m, .write = write_all};
+    uint64_t padding = m->plan.weights_bytes;
+    for (uint32_t i = 0; i < m->plan.weights.n; i++)
+        padding -= weight_elements_bytes(m, &m->plan.weights.data[i]);
+    return (struct weights_writer){.size = m->plan.weights_bytes, .padding = padding, .user = m, .write = write_all};
 }
 
 const char *weight_name(const struct module *m, value_id v)

@@ -88,8 +88,8 @@ bool choices_read(struct compilation *c)
 void choices_check(struct compilation *c)
 {
     const struct module *m = c->module;
-    for (uint32_t i = 0; i < m->choices.n; i++) {
-        const struct choice *w = &m->choices.data[i];
+    for (uint32_t i = 0; i < m->asked.choices.n; i++) {
+        const struct choice *w = &m->asked.choices.data[i];
         bool last = choice_latest(m, w->node, w->key) == w; /* else a later one counted */
         if (!w->asked && last)
             warn_at(

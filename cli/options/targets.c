@@ -167,8 +167,8 @@ static uint32_t grades_of(const struct target_row *t, const struct uses *uses)
 static bool has_use(const struct module *m, const struct target_row *t)
 {
     struct uses uses = {.halves = false};
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        node_id anchor = m->kernels.data[i].anchor;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        node_id anchor = m->fused.kernels.data[i].anchor;
         enum dot_kind kind = anchor.i ? dot_kind_of(m, graph_node(m->g, anchor)) : DOT_KINDS;
         if (kind < DOT_KINDS)
             uses.dot[kind] = true;

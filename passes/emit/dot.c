@@ -91,11 +91,12 @@ struct operand_place {
 static bool place_of(struct em *em, value_id v, struct operand_place *place)
 {
     const struct em_producer *p = em_producer_seen(em, v);
-    bool stored = em->m->storage[v.i].place != PLACE_NONE && !value_is_splat(em->g, v, &(double){0}, &(int64_t){0});
+    bool stored = em->m->fused.storage[v.i].place != PLACE_NONE &&
+                  !value_is_splat(em->g, v, &(double){0}, &(int64_t){0});
     if (p)
         *place = (struct operand_place){&p->storage, p->buffer, p->level};
     else if (stored)
-        *place = (struct operand_place){&em->m->storage[v.i], em_buffer(em, v), 0};
+        *place = (struct operand_place){&em->m->fused.storage[v.i], em_buffer(em, v), 0};
     return p || stored;
 }
 
@@ -168,7 +169,7 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
  * channels in blocks)? Then one load reads the elements of all lanes, and a shuffle makes groups of them. */
 static bool load_turned(struct em *em, const struct group *g, lreg *result)
 {
-    const struct storage *s = &em->m->storage[g->v.i];
+    const struct storage *s = &em->m->fused.storage[g->v.i];
     enum elem e = value_type(em->g, g->v)->elem;
     if (!em_is_stored(em, g->v) || !is_byte(e) || g->size * g->lanes > 64 || ex_truth(em->x, g->cond) != TRUE_)
         return false;
@@ -242,7 +243,7 @@ static lreg group_value(struct em *em, const struct group *g);
 /* Of panels whose columns hold two groups together (module/query.h: panel_group), one: every second word of both. */
 static bool load_half(struct em *em, const struct group *g, lreg *result)
 {
-    const struct storage *s = &em->m->storage[g->v.i];
+    const struct storage *s = &em->m->fused.storage[g->v.i];
     struct group both = *g;
     expr_id idx[RANK_MAX];
     int64_t phase;

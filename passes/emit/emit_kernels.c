@@ -19,13 +19,13 @@ static template_fn *const templates[] = {
 
 bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
 {
-    const struct cpu_schedules *v = &m->schedules.data[variant];
+    const struct cpu_schedules *v = &m->plan.schedules.data[variant];
     struct arena scratch; /* of one kernel */
     bool ok = true;
     arena_init(&scratch, m->ctx);
-    for (uint32_t i = 0; ok && i < m->kernels.n; i++) {
+    for (uint32_t i = 0; ok && i < m->fused.kernels.n; i++) {
         const struct schedule *s = &v->of[i];
-        const struct site site = {m, &m->kernels.data[i], m->g, m->ctx->exprs, &scratch, v->mach};
+        const struct site site = {m, &m->fused.kernels.data[i], m->g, m->ctx->exprs, &scratch, v->mach};
         struct em em;
         if (s->kind == SCHEDULE_NONE)
             continue;
@@ -34,8 +34,8 @@ bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
         ok = em_begin(&em, &site, s, &v->facts[i], arena_printf(&scratch, "k%u%s", i, suffix)) &&
              templates[s->kind](&em) && em_finish(&em);
         arena_release(&scratch);
-        if (ok && m->emitted)
-            m->emitted(m->user, site.k);
+        if (ok && m->asked.emitted)
+            m->asked.emitted(m->asked.user, site.k);
     }
     return ok && m->ctx->fail == FAIL_NONE;
 }

@@ -46,7 +46,7 @@ static void collect_type(struct collector *c, value_id v)
 
 static void collect_storage(struct collector *c, value_id v)
 {
-    const struct storage *s = &c->em->m->storage[v.i];
+    const struct storage *s = &c->em->m->fused.storage[v.i];
     for (int32_t d = 0; d < s->rank; d++)
         collect_expr(c, s->dim[d].outer);
     collect_expr(c, s->origin);
@@ -90,7 +90,8 @@ static void collect(struct em *em)
             const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
             expr_id start;
             if (piece_start(em->m, n, em->k->piece - 1, &start) && !ex_is(em->x, start, 0))
-                em->args.data[em->args.n - 1].start = ex_min(em->x, start, em->m->storage[v.i].size); /* may be empty */
+                em->args.data[em->args.n - 1].start = ex_min(em->x, start,
+                                                             em->m->fused.storage[v.i].size); /* may be empty */
             VEC_PUSH(em->arena, &c.work, em->k->domain);
         }
         if (!em->k->piece && em->k->kind != KERNEL_HALO)
@@ -105,9 +106,9 @@ static void collect(struct em *em)
             continue;
         collect_type(&c, v);
         bool constant = value_is_const(em->g, v);
-        if (em->m->storage[v.i].place != PLACE_NONE)
+        if (em->m->fused.storage[v.i].place != PLACE_NONE)
             collect_buffer(&c, v);
-        if (em->m->stored[v.i] && !constant)
+        if (em->m->fused.stored[v.i] && !constant)
             continue;
         if (graph_value(em->g, v)->def.i)
             collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
@@ -181,9 +182,9 @@ lreg em_shared(struct em *em)
 /* Does the kernel compute the node that is to come out wrong? */
 static bool is_broken(const struct em *em)
 {
-    for (uint32_t i = 0; em->m->broken && i < em->k->nodes.n; i++) {
+    for (uint32_t i = 0; em->m->asked.broken && i < em->k->nodes.n; i++) {
         const char *name = source_get(em->m->ctx, graph_node(em->g, em->k->nodes.data[i])->src)->name;
-        if (name && strcmp(name, em->m->broken) == 0)
+        if (name && strcmp(name, em->m->asked.broken) == 0)
             return true;
     }
     return false;
@@ -217,7 +218,7 @@ bool em_finish(struct em *em)
     for (uint32_t i = 0; i < em->args.n; i++) { /* each buffer read or written once */
         value_id v = em->args.data[i].value;
         if (v.i)
-            k->bytes += (uint64_t)extent_counted(em->m, em->m->storage[v.i].size) *
+            k->bytes += (uint64_t)extent_counted(em->m, em->m->fused.storage[v.i].size) *
                         elem_size(value_type(em->g, v)->elem);
     }
     k->name = arena_strdup(em->m->arena, em->f->name);

@@ -123,19 +123,19 @@ lreg em_load_at(struct em *em, lreg buffer, const struct storage *s, enum elem e
 
 lreg em_load_memory(struct em *em, value_id v, const expr_id *idx)
 {
-    struct reach r = reach_address(em, storage_address(em->x, &em->m->storage[v.i], idx), ex_const(em->x, 1));
+    struct reach r = reach_address(em, storage_address(em->x, &em->m->fused.storage[v.i], idx), ex_const(em->x, 1));
     return load_reached(em, em_buffer(em, v), value_type(em->g, v)->elem, &r, false);
 }
 
 lreg em_load(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
-    return em_load_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, cond);
+    return em_load_at(em, em_buffer(em, v), &em->m->fused.storage[v.i], value_type(em->g, v)->elem, idx, cond);
 }
 
 lreg em_load_fresh(struct em *em, value_id v, const expr_id *idx)
 {
     enum elem e = value_type(em->g, v)->elem;
-    struct reach r = reach_address(em, storage_address(em->x, &em->m->storage[v.i], idx), ex_const(em->x, 1));
+    struct reach r = reach_address(em, storage_address(em->x, &em->m->fused.storage[v.i], idx), ex_const(em->x, 1));
     return em_to_register(em, load_reached(em, em_buffer(em, v), e, &r, true), e);
 }
 
@@ -203,12 +203,13 @@ void em_store_at(struct em *em, lreg buffer, const struct storage *s, enum elem 
 
 void em_store(struct em *em, value_id v, const expr_id *idx, lreg value)
 {
-    em_store_at(em, em_buffer(em, v), &em->m->storage[v.i], value_type(em->g, v)->elem, idx, value);
+    em_store_at(em, em_buffer(em, v), &em->m->fused.storage[v.i], value_type(em->g, v)->elem, idx, value);
 }
 
 expr_id em_bytes(struct em *em, value_id v, const expr_id *idx)
 {
-    return ex_mulc(em->x, storage_address(em->x, &em->m->storage[v.i], idx), elem_size(value_type(em->g, v)->elem));
+    return ex_mulc(em->x, storage_address(em->x, &em->m->fused.storage[v.i], idx),
+                   elem_size(value_type(em->g, v)->elem));
 }
 
 void em_prefetch(struct em *em, enum lop near_or_far, lreg buffer, expr_id bytes)

@@ -21,7 +21,7 @@ static value_id source_of(const struct em *em, value_id v, int depth)
     value_id found = {0};
     if (!type_same_shape(value_type(em->g, v), value_type(em->g, em->k->form.staged)))
         return found;
-    if (em->m->storage[v.i].place != PLACE_NONE)
+    if (em->m->fused.storage[v.i].place != PLACE_NONE)
         return v;
     const struct node *n = def.i && depth <= SOURCE_DEPTH ? graph_node(em->g, def) : NULL;
     for (uint32_t k = 0; n && k < n->n_in && !found.i && op_is_pointwise(n->op); k++)

@@ -36,7 +36,7 @@ static expr_id tap_inside(struct em *em, const struct node *n, uint32_t d, expr_
  * plans the halo for exactly the convolutions that read it. */
 bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile)
 {
-    const struct storage *s = &em->m->storage[n->in[0].i];
+    const struct storage *s = &em->m->fused.storage[n->in[0].i];
     int64_t below, above;
     const struct em_producer *p = em_producer_seen(em, n->in[0]);
     if (p && p->padded)

@@ -101,7 +101,7 @@ static void scatter_rest(struct em *em, struct scatter *s)
     em_if_begin(em, &l, em_op2(em, L_EQ, shared, em_const(em, ELEM_BOOL, 1, 0, 0)));
     em_nest_serial(em, nest, t->dims, scatter_copy, s);
     em_if_end(em, &l);
-    s->cut = em->m->wish[past.i].grows;
+    s->cut = em->m->fused.wish[past.i].grows;
     if (!s->cut)
         return;
     expr_id extents[RANK_MAX];
@@ -146,7 +146,7 @@ static void halo_range(struct em *em, value_id v, int32_t d, expr_id *idx, expr_
 /* Zeros at every position of dims d.. that lies outside the value in some dim. */
 static void halo_fill(struct em *em, value_id v, int32_t d, expr_id *idx, bool border)
 {
-    const struct storage *s = &em->m->storage[v.i];
+    const struct storage *s = &em->m->fused.storage[v.i];
     const struct type *t = value_type(em->g, v);
     if (d == t->rank) {
         if (border)
@@ -177,7 +177,7 @@ bool emit_halo(struct em *em)
     const struct type *t = value_type(em->g, v);
     expr_id block = ex_const(em->x, nest_lanes(&em->schedule->nest)),
             extents[2] = {t->dims[0], ex_mul(em->x, ex_ceildiv(em->x, t->dims[1], block), block)};
-    if (!em->m->storage[v.i].dim[1].block) /* blocks are stored whole, rows of channels end at the last one */
+    if (!em->m->fused.storage[v.i].dim[1].block) /* blocks are stored whole, rows of channels end at the last one */
         extents[1] = t->dims[1];
     em_nest(em, &em->schedule->nest, extents, halo_vector, NULL);
     return !em->failed;

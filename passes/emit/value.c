@@ -269,7 +269,7 @@ lreg em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
             return number_value(em, number);
         return em_const(em, register_elem(value_type(em->g, v)->elem), 1, f, i);
     }
-    if (em->m->storage[v.i].place != PLACE_NONE && !mine) {
+    if (em->m->fused.storage[v.i].place != PLACE_NONE && !mine) {
         r = em_load(em, v, idx, cond);
     } else {
         if (++em->nesting > MAX_NESTING)

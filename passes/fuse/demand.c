@@ -114,7 +114,7 @@ void demand_reduce_operand(struct fuser *f, node_id id, const struct demand *d)
 
 bool demand_row_mask(const struct fuser *f, const struct demand *d, int32_t rank, uint32_t *mask)
 {
-    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    const struct kernel *k = &f->m->fused.kernels.data[d->kernel - 1];
     uint32_t first = f->domain_first.data[d->kernel - 1].i;
     int32_t domain_rank = value_type(f->g, k->domain)->rank;
     int64_t c;

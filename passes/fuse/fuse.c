@@ -1,7 +1,7 @@
 /* fuse: decides which values are stored, and so what a kernel is.
  *
- * In: a legal graph. Out: module.stored, kernel_of, kernels (each with its place in the region: where its stored value
- * stood, so everything it reads is defined earlier).
+ * In: a legal graph. Out: module.fused.stored, kernel_of, kernels (each with its place in the region: where its stored
+ * value stood, so everything it reads is defined earlier).
  *
  * One walk over a region's nodes from the last to the first. When a node comes up, all its consumers have a kernel,
  * so the *demand* on its result is known: the one kernel that wants it (or several), the point of that kernel's domain
@@ -26,10 +26,10 @@
 static struct kernel *kernel_new(struct fuser *f, enum kernel_kind kind, region_id region, uint32_t order, uint32_t *id)
 {
     struct kernel k = {.kind = kind, .region = region, .order = order};
-    VEC_PUSH(f->m->arena, &f->m->kernels, k);
+    VEC_PUSH(f->m->arena, &f->m->fused.kernels, k);
     VEC_PUSH(f->m->arena, &f->domain_first, (sym_id){0});
-    *id = f->m->kernels.n;
-    return &f->m->kernels.data[*id - 1];
+    *id = f->m->fused.kernels.n;
+    return &f->m->fused.kernels.data[*id - 1];
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ static uint32_t kernel_over(struct fuser *f, enum kernel_kind kind, value_id v, 
     struct kernel *k = kernel_new(f, kind, region, order, &id);
     VEC_PUSH(f->m->arena, &k->outs, v);
     k->domain = domain;
-    f->m->stored[v.i] = true;
+    f->m->fused.stored[v.i] = true;
     const struct type *t = value_type(f->g, domain);
     expr_id *idx = NEW_ARRAY(f->m->arena, expr_id, t->rank + 1);
     for (int32_t i = 0; i < t->rank; i++) {
@@ -63,18 +63,18 @@ static uint32_t kernel_store(struct fuser *f, enum kernel_kind kind, value_id v,
 
 static void kernel_add(struct fuser *f, uint32_t id, node_id n)
 {
-    struct kernel *k = &f->m->kernels.data[id - 1];
+    struct kernel *k = &f->m->fused.kernels.data[id - 1];
     VEC_PUSH(f->m->arena, &k->nodes, n);
-    f->m->kernel_of[n.i] = id;
+    f->m->fused.kernel_of[n.i] = id;
 }
 
 /* The reduction becomes the anchor of the kernel that wants it at its own points. */
 static bool adopt_anchor(struct fuser *f, node_id id, const struct demand *d, enum kernel_kind kind)
 {
-    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    struct kernel *k = &f->m->fused.kernels.data[d->kernel - 1];
     if (!d->bijective || d->several_points || d->context || k->kind != KERNEL_MAP || k->anchor.i || k->has_rows)
         return false;
-    if (f->m->opt_level == 0)
+    if (f->m->asked.opt_level == 0)
         return false;
     value_id v = graph_node(f->g, id)->out[0];
     for (value_id u = v; u.i != k->domain.i;) {
@@ -92,7 +92,7 @@ static bool adopt_anchor(struct fuser *f, node_id id, const struct demand *d, en
 /* A convolution that only the maps of a staged value want, at the points at which its kernel fills scratch. */
 static bool adopt_product(struct fuser *f, node_id id, const struct demand *d)
 {
-    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    struct kernel *k = &f->m->fused.kernels.data[d->kernel - 1];
     if (!k->form.staged.i || d->context != graph_value(f->g, k->form.staged)->def.i || d->several_points ||
         !stage_adopts(f->m, k, id))
         return false;
@@ -117,9 +117,9 @@ static bool few_rows(const struct fuser *f, const struct kernel *k, uint32_t mas
 static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 {
     const struct node *n = graph_node(f->g, id);
-    struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    struct kernel *k = &f->m->fused.kernels.data[d->kernel - 1];
     uint32_t mask, rank = (uint32_t)value_type(f->g, k->domain)->rank;
-    if (f->m->opt_level == 0 || d->several_points || k->kind != KERNEL_MAP || k->anchor.i || !d->idx)
+    if (f->m->asked.opt_level == 0 || d->several_points || k->kind != KERNEL_MAP || k->anchor.i || !d->idx)
         return false;
     if (!demand_row_mask(f, d, value_type(f->g, n->out[0])->rank, &mask))
         return false;
@@ -143,7 +143,7 @@ static void local_make(struct fuser *f, node_id id, struct demand *d)
     uint32_t inner = store_row_dims(f, v, d);
     if (!inner)
         return;
-    VEC_PUSH(f->m->arena, &f->m->kernels.data[d->kernel - 1].locals, ((struct row_local){v, inner}));
+    VEC_PUSH(f->m->arena, &f->m->fused.kernels.data[d->kernel - 1].locals, ((struct row_local){v, inner}));
     d->context = id.i;
 }
 
@@ -155,7 +155,7 @@ static void fuse_pieces(struct fuser *f, node_id id, region_id region, uint32_t 
     for (uint32_t i = 0; i < n->n_in; i++) {
         struct demand own;
         uint32_t k = kernel_over(f, KERNEL_MAP, n->out[0], n->in[i], region, order, &own);
-        f->m->kernels.data[k - 1].piece = i + 1;
+        f->m->fused.kernels.data[k - 1].piece = i + 1;
         kernel_add(f, k, id);
         demand_at(f, n->in[i], id, &own, own.idx, true, 0);
     }
@@ -167,7 +167,7 @@ static bool stage_map(struct fuser *f, node_id id, const struct demand *d)
 {
     value_id v = graph_node(f->g, id)->out[0];
     const struct type *t = value_type(f->g, v);
-    struct kernel *k = d->hard && d->kernel != DEMAND_MANY ? &f->m->kernels.data[d->kernel - 1] : NULL;
+    struct kernel *k = d->hard && d->kernel != DEMAND_MANY ? &f->m->fused.kernels.data[d->kernel - 1] : NULL;
     if (!k || k->kind != KERNEL_CONTRACT || !stage_wanted(f->m, k, v))
         return false;
     expr_id idx[RANK_MAX];
@@ -190,7 +190,7 @@ static void fuse_map(struct fuser *f, node_id id, region_id region, uint32_t ord
     if (view && !store) {
         if (d->kernel == DEMAND_MANY || d->hard) { /* free for every consumer: the base is what has to be in memory */
             if (d->kernel != DEMAND_MANY)
-                f->m->kernel_of[id.i] = DEMAND_NONE;
+                f->m->fused.kernel_of[id.i] = DEMAND_NONE;
             for (uint32_t k = 0; k < n->n_in; k++)
                 demand_hard(f, n->in[k], d->kernel, d->depth + 1);
             return;
@@ -279,7 +279,7 @@ static void demand_sides(struct fuser *f, const struct attention *a, const struc
 static void fuse_attention(struct fuser *f, const struct attention *a, const struct demand *d)
 {
     const struct node *values = graph_node(f->g, a->values), *scores = graph_node(f->g, a->scores);
-    f->m->kernels.data[d->kernel - 1].form.attention = a;
+    f->m->fused.kernels.data[d->kernel - 1].form.attention = a;
     for (uint32_t i = 0; i < a->nodes.n; i++)
         kernel_add(f, d->kernel, a->nodes.data[i]);
     demand_hard(f, values->in[1], d->kernel, 0);
@@ -298,7 +298,7 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
         return;
     if (!single || (!adopt_anchor(f, id, d, kind) && !adopt_product(f, id, d))) {
         uint32_t k = kernel_store(f, kind, v, region, order, &own);
-        f->m->kernels.data[k - 1].anchor = id;
+        f->m->fused.kernels.data[k - 1].anchor = id;
         kernel_add(f, k, id);
         d = &own;
     }
@@ -331,8 +331,8 @@ static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t or
     struct kernel *kernel = kernel_new(f, anchor_kind(n), region, order, &k);
     kernel->anchor = id;
     for (uint32_t r = 0; r < n->n_out; r++) {
-        VEC_PUSH(f->m->arena, &f->m->kernels.data[k - 1].outs, n->out[r]);
-        f->m->stored[n->out[r].i] = true;
+        VEC_PUSH(f->m->arena, &f->m->fused.kernels.data[k - 1].outs, n->out[r]);
+        f->m->fused.stored[n->out[r].i] = true;
     }
     kernel_add(f, k, id);
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -359,7 +359,7 @@ static bool is_told_to_store(const struct fuser *f, node_id id)
 {
     const struct node *n = graph_node(f->g, id);
     const char *output = source_get(f->m->ctx, n->src)->output, *name = graph_value(f->g, n->out[0])->name;
-    return f->m->choices.n && output && name && !strcmp(name, output) && choice_of_node(f->m, id, CHOOSE_STORE);
+    return f->m->asked.choices.n && output && name && !strcmp(name, output) && choice_of_node(f->m, id, CHOOSE_STORE);
 }
 
 static void fuse_node(struct fuser *f, node_id id, region_id region, uint32_t order)
@@ -418,7 +418,7 @@ static void require_roots(struct fuser *f)
         if (is_orphan(g, (region_id){r}))
             continue;
         for (uint32_t i = 0; i < region->params.n; i++)
-            f->m->stored[region->params.data[i].i] = true;
+            f->m->fused.stored[region->params.data[i].i] = true;
         for (uint32_t i = 0; i < region->results.n; i++)
             require(f, region->results.data[i]);
         if (r == 1)
@@ -436,7 +436,7 @@ static void require_roots(struct fuser *f)
         require(f, g->outputs.data[k].value);
     for (sym_id s = sym_next(f->x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(f->x, SYM_VALUE, s)) {
         const struct symbol *sym = sym_get(f->x, s);
-        if (sym->value && sym->value < f->m->n_values && !value_is_const(g, (value_id){sym->value}))
+        if (sym->value && sym->value < f->m->fused.n_values && !value_is_const(g, (value_id){sym->value}))
             require(f, (value_id){sym->value});
     }
 }
@@ -444,8 +444,8 @@ static void require_roots(struct fuser *f)
 /* Kernels compute with elements of at most 8 bytes; strings and complex numbers go through calls only. */
 static bool kernels_movable(struct module *m)
 {
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
         for (uint32_t j = 0; j < k->nodes.n && k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL; j++) {
             const struct node *n = graph_node(m->g, k->nodes.data[j]);
             const struct type *t = n->n_out ? value_type(m->g, n->out[0]) : NULL;
@@ -460,11 +460,11 @@ static bool kernels_movable(struct module *m)
 bool fuse(struct module *m)
 {
     struct fuser f = {.m = m, .g = m->g, .x = m->ctx->exprs};
-    m->n_values = m->g->values.n;
-    m->stored = NEW_ARRAY(m->arena, bool, m->n_values);
-    m->kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);
-    f.demand = NEW_ARRAY(m->arena, struct demand, m->n_values);
-    f.required = NEW_ARRAY(m->arena, bool, m->n_values);
+    m->fused.n_values = m->g->values.n;
+    m->fused.stored = NEW_ARRAY(m->arena, bool, m->fused.n_values);
+    m->fused.kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);
+    f.demand = NEW_ARRAY(m->arena, struct demand, m->fused.n_values);
+    f.required = NEW_ARRAY(m->arena, bool, m->fused.n_values);
     require_roots(&f);
     for (uint32_t r = 1; r < m->g->regions.n; r++)
         fuse_region(&f, (region_id){r});

@@ -18,7 +18,8 @@ static bool has_rows_of_channels(const struct module *m, const struct kernel *k,
         k->path.n)
         return false;
     const struct node *n = graph_node(m->g, k->anchor);
-    return conv_depthwise(m->g, n) && m->wish[v.i].blocked && (m->wish[n->in[0].i].blocked || k->form.product.i);
+    return conv_depthwise(m->g, n) && m->fused.wish[v.i].blocked &&
+           (m->fused.wish[n->in[0].i].blocked || k->form.product.i);
 }
 
 /* The kernel that computes the image whose columns kernel `own` does nothing but reduce; NULL: there is none. */
@@ -31,27 +32,28 @@ static struct kernel *image_kernel(struct module *m, const struct kernel *own)
         return NULL;
     value_id v = n->in[0], partial = n->out[0];
     node_id def = graph_value(m->g, v)->def;
-    struct kernel *k = def.i && m->kernel_of[def.i] ? &m->kernels.data[m->kernel_of[def.i] - 1] : NULL;
+    struct kernel *k = def.i && m->fused.kernel_of[def.i] ? &m->fused.kernels.data[m->fused.kernel_of[def.i] - 1]
+                                                          : NULL;
     return k && value_type(m->g, v)->rank == IMAGE_RANK && value_type(m->g, v)->elem == ELEM_F32 &&
-                   !m->wish[partial.i].plain && m->storage[partial.i].place == PLACE_ARENA && m->stored[v.i] &&
-                   k->region.i == own->region.i && has_rows_of_channels(m, k, v)
+                   !m->fused.wish[partial.i].plain && m->fused.storage[partial.i].place == PLACE_ARENA &&
+                   m->fused.stored[v.i] && k->region.i == own->region.i && has_rows_of_channels(m, k, v)
                ? k
                : NULL;
 }
 
 bool fuse_partials(struct module *m)
 {
-    bool *gone = NEW_ARRAY(m->arena, bool, m->kernels.n + 1), any = false;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const struct kernel *own = &m->kernels.data[i];
+    bool *gone = NEW_ARRAY(m->arena, bool, m->fused.kernels.n + 1), any = false;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *own = &m->fused.kernels.data[i];
         struct kernel *k = image_kernel(m, own);
         if (!k)
             continue;
         value_id partial = own->outs.data[0];
         VEC_PUSH(m->arena, &k->outs, partial);
         VEC_PUSH(m->arena, &k->nodes, own->anchor);
-        m->kernel_of[own->anchor.i] = (uint32_t)(k - m->kernels.data) + 1;
-        m->wish[partial.i].blocked = gone[i] = any = true;
+        m->fused.kernel_of[own->anchor.i] = (uint32_t)(k - m->fused.kernels.data) + 1;
+        m->fused.wish[partial.i].blocked = gone[i] = any = true;
     }
     if (any)
         kernels_remove(m, gone);

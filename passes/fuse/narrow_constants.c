@@ -61,7 +61,8 @@ static value_id divided(struct builder *b, value_id w, value_id s, const struct 
 
 static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t n_axes)
 {
-    const struct weights_row *to = &weights_rows[m->weights_type == WEIGHTS_I4 ? WEIGHTS_I8 : m->weights_type];
+    const struct weights_row *to =
+        &weights_rows[m->asked.weights_type == WEIGHTS_I4 ? WEIGHTS_I8 : m->asked.weights_type];
     const struct node n = *graph_node(m->g, id);
     struct builder b = builder_before(m->g, id);
     value_id w = n.in[1];
@@ -113,7 +114,7 @@ static bool has_groups(const struct module *m, const struct node *n, const int64
 {
     const struct type *w = value_type(m->g, n->in[1]);
     int64_t steps;
-    return m->weights_type == WEIGHTS_I4 && (n->op == OP_CONV || n_axes == 1) && w->rank < RANK_MAX &&
+    return m->asked.weights_type == WEIGHTS_I4 && (n->op == OP_CONV || n_axes == 1) && w->rank < RANK_MAX &&
            ex_is_const(m->ctx->exprs, w->dims[axes[0]], &steps) && steps > 0 && steps % GROUP == 0;
 }
 

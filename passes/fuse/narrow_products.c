@@ -8,10 +8,10 @@
  * rows of a matrix product, which are small beside their products: a sum that runs through all layers is not rounded in
  * each.
  *
- * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.pairs). Else,
- * and where Winograd's form in f32 is faster, operands are widened again: a computed one right behind its rounding, so
- * that loops find f32 in memory, a constant in the loads of its panels. Depthwise and grouped convolutions, products of
- * which only the run knows how long they are, and attention stay in f32.
+ * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.asked.pairs).
+ * Else, and where Winograd's form in f32 is faster, operands are widened again: a computed one right behind its
+ * rounding, so that loops find f32 in memory, a constant in the loads of its panels. Depthwise and grouped
+ * convolutions, products of which only the run knows how long they are, and attention stay in f32.
  *
  * f16-sums says so of contractions (attribute part); schedules take it where the CPU has FP16 arithmetic.
  */
@@ -76,7 +76,7 @@ static bool is_candidate(const struct module *m, const struct node *n)
 static enum precision precision_wanted(const struct module *m, node_id id)
 {
     const struct choice *told = choice_of_node(m, id, CHOOSE_PRECISION);
-    return told ? (enum precision)told->n[0] : m->precision;
+    return told ? (enum precision)told->n[0] : m->asked.precision;
 }
 
 static enum elem elem_wanted(const struct module *m, node_id id)
@@ -94,7 +94,7 @@ static enum elem elem_wanted(const struct module *m, node_id id)
 /* Of constants whose contraction stays in f32 (--weights-type). */
 static enum elem elem_stored(const struct module *m, const struct node *n)
 {
-    const struct weights_row *w = &weights_rows[m->weights_type];
+    const struct weights_row *w = &weights_rows[m->asked.weights_type];
     return !w->most && is_candidate(m, n) ? w->elem : ELEM_NONE;
 }
 
@@ -128,9 +128,9 @@ static void find_operands(struct narrower *w)
             continue;
         enum elem elem = elem_wanted(w->m, (node_id){i});
         if (elem)
-            VEC_PUSH(w->m->arena, &w->m->narrowed, ((node_id){i}));
+            VEC_PUSH(w->m->arena, &w->m->known.narrowed, ((node_id){i}));
         enum elem stored = elem ? elem : elem_stored(w->m, n);
-        bool wide = elem != ELEM_BF16 || !w->m->pairs || winograd_beats_pairs(w->m, n);
+        bool wide = elem != ELEM_BF16 || !w->m->asked.pairs || winograd_beats_pairs(w->m, n);
         for (uint32_t k = 0; k < n->n_in; k++) {
             bool constant = value_is_const(w->g, n->in[k]);
             enum elem to = constant ? stored : elem;
@@ -279,8 +279,8 @@ bool narrow_products(struct module *m)
         }
     for (uint32_t i = 0; i < w.operands.n; i++)
         set_operand(&w, &w.operands.data[i]);
-    for (uint32_t i = 0; i < m->narrowed.n; i++) {
-        node_id id = m->narrowed.data[i];
+    for (uint32_t i = 0; i < m->known.narrowed.n; i++) {
+        node_id id = m->known.narrowed.data[i];
         if (precision_wanted(m, id) == PRECISION_F16_SUMS)
             set_sum(m->g, id, "part", ELEM_F16);
     }

@@ -96,7 +96,7 @@ static bool is_chunked(const struct module *m, const struct kernel *k, value_id 
         !ex_is_const(x, t->dims[t->rank - 1], &columns))
         return false;
     return rows >= 2 && columns >= 2 && ic >= 1 && ic <= CHANNELS_MAX && oc >= 1 && mul_i64(rows, columns, &points) &&
-           points <= POINTS_MAX && (m->always || is_worth(m, n));
+           points <= POINTS_MAX && (m->asked.always || is_worth(m, n));
 }
 
 /* What computing v again and again costs: its maps, and the values of its shape that they read. */
@@ -140,11 +140,11 @@ static uint32_t tiles_wanted(const struct module *m, const struct kernel *k, val
 {
     const struct type *t = value_type(m->g, v);
     struct work w = {0};
-    uint32_t form = m->layout != LAYOUT_NCHW ? winograd_wanted(m, k) : 0;
+    uint32_t form = m->asked.layout != LAYOUT_NCHW ? winograd_wanted(m, k) : 0;
     if (!form || !has_elements(m, graph_node(m->g, k->anchor)))
         return 0;
     work_of(m, t, v, 0, &w);
-    return !w.ports && (m->always || (w.sources == 1 && w.maps <= TILE_MAPS && !w.dear)) ? form : 0;
+    return !w.ports && (m->asked.always || (w.sources == 1 && w.maps <= TILE_MAPS && !w.dear)) ? form : 0;
 }
 
 /* Rows of the operand that a row of results reads, and their bytes, zeros included; 0: not known, or too many. */
@@ -173,7 +173,7 @@ static bool has_rows(const struct module *m, const struct kernel *k, value_id v)
         (depthwise ? t->dims[1].i != y->dims[1].i : node_int(n, "groups", 1) != 1))
         return false;
     const int64_t *xdil = node_ints(n, "xdil", &c);
-    if (!m->always && value_output(m->g, k->outs.data[0]) != UINT32_MAX)
+    if (!m->asked.always && value_output(m->g, k->outs.data[0]) != UINT32_MAX)
         return false;
     return xdil[0] == 1 && xdil[1] == 1 && ex_is_const(x, t->dims[2], &rows) && ex_is_const(x, y->dims[2], &rows) &&
            rows >= 1 && ex_is_const(x, t->dims[3], &columns) && columns <= ROW_MOST &&
@@ -188,7 +188,8 @@ static bool is_by_rows(const struct module *m, const struct kernel *k, value_id 
     if (!leaves_stored(m, v, 0) || !has_rows(m, k, v))
         return false;
     work_of(m, value_type(m->g, v), v, 0, &work);
-    return m->always || (!work.ports && work.sources == 1 && work.maps <= TILE_MAPS && !work.dear && is_worth(m, n));
+    return m->asked.always ||
+           (!work.ports && work.sources == 1 && work.maps <= TILE_MAPS && !work.dear && is_worth(m, n));
 }
 
 /* ---- a convolution of one tap in front --------------------------------------------------------------------------- */
@@ -306,7 +307,7 @@ static node_id strips_of(const struct module *m, const struct kernel *k, value_i
     bool fits = is_pointwise(m, product) && value_is_const(m->g, product->in[1]) && x->elem == ELEM_F32 &&
                 value_type(m->g, product->out[0])->elem == ELEM_F32 && dot_group(m, product) == 1 &&
                 ex_is_const(m->ctx->exprs, x->dims[1], &channels) && channels >= 1 && channels <= CHANNELS_MAX;
-    return fits && (m->always || is_product_worth(m, n, product)) ? c.product : (node_id){0};
+    return fits && (m->asked.always || is_product_worth(m, n, product)) ? c.product : (node_id){0};
 }
 
 bool stage_adopts(const struct module *m, const struct kernel *k, node_id product)
@@ -319,8 +320,8 @@ bool stage_wanted(const struct module *m, struct kernel *k, value_id v)
 {
     const struct node *n = graph_node(m->g, k->anchor);
     enum elem elem = value_type(m->g, v)->elem;
-    if (m->opt_level == 0 || k->kind != KERNEL_CONTRACT || n->in[0].i != v.i || graph_value(m->g, v)->n_uses != 1 ||
-        (elem != ELEM_F32 && (elem != ELEM_BF16 || dot_group(m, n) == 1)))
+    if (m->asked.opt_level == 0 || k->kind != KERNEL_CONTRACT || n->in[0].i != v.i ||
+        graph_value(m->g, v)->n_uses != 1 || (elem != ELEM_F32 && (elem != ELEM_BF16 || dot_group(m, n) == 1)))
         return false;
     bool stored = leaves_stored(m, v, 0), chunked = stored && is_chunked(m, k, v);
     uint32_t form = chunked || !stored ? 0 : tiles_wanted(m, k, v);

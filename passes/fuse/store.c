@@ -34,7 +34,7 @@ static bool dear(const struct fuser *f, value_id v, int depth)
 static uint32_t local_dims(const struct fuser *f, value_id v, const struct demand *d)
 {
     const struct type *t = value_type(f->g, v);
-    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    const struct kernel *k = &f->m->fused.kernels.data[d->kernel - 1];
     uint32_t first = f->domain_first.data[d->kernel - 1].i, inner = 0;
     int32_t domain_rank = value_type(f->g, k->domain)->rank;
     int64_t bytes = elem_size(t->elem), most = budget(module_machine(f->m), SHARE_L2_KEPT), n;
@@ -59,8 +59,9 @@ static bool wanted_by_stages(const struct fuser *f, value_id v, const struct dem
 {
     const struct type *t = value_type(f->g, v);
     return d->context == UINT32_MAX && d->kernel != DEMAND_MANY &&
-           f->m->kernels.data[d->kernel - 1].kind == KERNEL_MAP && f->m->kernels.data[d->kernel - 1].has_rows &&
-           d->idx && f->m->opt_level > 0 && t->rank <= 31 && elem_size(t->elem) >= 4 && dear(f, v, 0);
+           f->m->fused.kernels.data[d->kernel - 1].kind == KERNEL_MAP &&
+           f->m->fused.kernels.data[d->kernel - 1].has_rows && d->idx && f->m->asked.opt_level > 0 && t->rank <= 31 &&
+           elem_size(t->elem) >= 4 && dear(f, v, 0);
 }
 
 uint32_t store_row_dims(const struct fuser *f, value_id v, const struct demand *d)
@@ -89,7 +90,7 @@ static bool inline_repeats(const struct fuser *f, const struct node *n, const st
 {
     if (d->bijective)
         return false;
-    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    const struct kernel *k = &f->m->fused.kernels.data[d->kernel - 1];
     int32_t rank = value_type(f->g, n->out[0])->rank;
     uint32_t mask;
     if (demand_row_mask(f, d, rank, &mask) && (k->has_rows ? mask == k->row_mask : outer_dims(f, k, mask)))
@@ -130,9 +131,9 @@ bool store_pays(const struct fuser *f, value_id v)
 static bool wants_bytes(const struct fuser *f, const struct node *n, const struct demand *d)
 {
     if (n->op != OP_CONVERT || elem_size(value_type(f->g, n->out[0])->elem) > 1 ||
-        elem_size(value_type(f->g, n->in[0])->elem) < 4 || f->m->opt_level == 0)
+        elem_size(value_type(f->g, n->in[0])->elem) < 4 || f->m->asked.opt_level == 0)
         return false;
-    const struct kernel *k = &f->m->kernels.data[d->kernel - 1];
+    const struct kernel *k = &f->m->fused.kernels.data[d->kernel - 1];
     if (is_epilogue(f, n->out[0]))
         return !d->bijective || d->several_points || k->anchor.i || k->has_rows || k->kind != KERNEL_MAP;
     return (d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d);
@@ -179,7 +180,7 @@ bool store_wanted(const struct fuser *f, const struct node *n, const struct dema
         return (shared && (n->op == OP_CONCAT || n->op == OP_PAD || n->op == OP_IDENTITY)) ||
                (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective)) ||
                (!shared && index_grown(f, n, d));
-    return shared || f->m->opt_level == 0 || wants_bytes(f, n, d) || wants_whole(f, n, d) ||
+    return shared || f->m->asked.opt_level == 0 || wants_bytes(f, n, d) || wants_whole(f, n, d) ||
            (op_cost(n->op) != COST_CHEAP &&
             ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
 }

@@ -51,7 +51,7 @@ static const struct node *defined_by(const struct bounds *b, value_id v)
 /* The node that makes v in this kernel; NULL: v is stored, or an input. */
 static const struct node *computed_by(const struct bounds *b, value_id v)
 {
-    return b->m->storage[v.i].place == PLACE_NONE ? defined_by(b, v) : NULL;
+    return b->m->fused.storage[v.i].place == PLACE_NONE ? defined_by(b, v) : NULL;
 }
 
 /* idx of n's result as a point of operand k. */

@@ -103,7 +103,7 @@ static int64_t parts_of_dot(const struct module *m, const struct node *n, struct
     }
     if (!extents_product(m->g, value_type(m->g, n->in[1]), d.free, 1, &columns))
         return 1;
-    return m->always ? even_parts(k->steps, PARTS_ALWAYS, 1) : parts_by_cost(m, n, d.n_batch, columns, k->steps);
+    return m->asked.always ? even_parts(k->steps, PARTS_ALWAYS, 1) : parts_by_cost(m, n, d.n_batch, columns, k->steps);
 }
 
 /* Is v computed elementwise from a depthwise convolution's result of its own shape? */
@@ -135,13 +135,13 @@ static int64_t parts_of_reduce(const struct module *m, const struct node *n, str
     k->first[0] = (int32_t)axes[0];
     if (!extents_product(m->g, t, k->first[0], k->count, &k->steps))
         return 1;
-    if (m->layout != LAYOUT_NCHW && t->rank == IMAGE_RANK && k->first[0] == 2 && k->count == 2 &&
+    if (m->asked.layout != LAYOUT_NCHW && t->rank == IMAGE_RANK && k->first[0] == 2 && k->count == 2 &&
         graph_value(m->g, n->in[0])->n_uses > 1 && extents_product(m->g, t, 2, 1, &rows) && rows > 1 &&
         rows < k->steps && behind_depthwise(m, n->in[0], t, 0))
         return rows;
     if (!extents_product(m->g, y, 0, (uint32_t)y->rank, &results))
         return 1;
-    if (m->always)
+    if (m->asked.always)
         return even_parts(k->steps, PARTS_ALWAYS, POINTS_ALWAYS);
     return rows_are_split(results, k->steps) ? even_parts(k->steps, RATE_SHARED_MOST, RATE_PART_POINTS) : 1;
 }

@@ -4,17 +4,17 @@
 
 bool add_halo_kernels(struct module *m)
 {
-    uint32_t n = m->kernels.n;
+    uint32_t n = m->fused.kernels.n;
     for (uint32_t i = 0; i < n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
+        const struct kernel *k = &m->fused.kernels.data[i];
         for (uint32_t o = 0; o < k->outs.n; o++) {
             value_id v = k->outs.data[o];
             struct kernel h = {.kind = KERNEL_HALO, .region = k->region, .order = k->order};
-            if (!m->storage[v.i].halo || k->piece > 1)
+            if (!m->fused.storage[v.i].halo || k->piece > 1)
                 continue;
             VEC_PUSH(m->arena, &h.outs, v);
-            VEC_PUSH(m->arena, &m->kernels, h);
-            k = &m->kernels.data[i];
+            VEC_PUSH(m->arena, &m->fused.kernels, h);
+            k = &m->fused.kernels.data[i];
         }
     }
     return true;

@@ -12,7 +12,7 @@ static bool may_block(const struct layouter *l, value_id v)
 {
     const struct type *t = value_type(l->g, v);
     int64_t c;
-    return l->m->stored[v.i] && l->m->storage[v.i].place == PLACE_ARENA && !l->wish[v.i].plain &&
+    return l->m->fused.stored[v.i] && l->m->fused.storage[v.i].place == PLACE_ARENA && !l->wish[v.i].plain &&
            !l->wish[v.i].fastest && t->rank >= 3 && fixed(l, t->dims[1], &c) && c >= MIN_BLOCKED &&
            elem_size(t->elem) <= 4;
 }
@@ -25,8 +25,8 @@ static bool is_windowed(const struct node *n)
 /* What a convolution with lanes of pixels reads and writes. */
 static void shun_blocks(struct layouter *l)
 {
-    for (uint32_t i = 0; i < l->m->kernels.n; i++) {
-        const struct kernel *k = &l->m->kernels.data[i];
+    for (uint32_t i = 0; i < l->m->fused.kernels.n; i++) {
+        const struct kernel *k = &l->m->fused.kernels.data[i];
         if (!k->anchor.i || !conv_pixel_lanes(l->m, graph_node(l->g, k->anchor)))
             continue;
         l->wish[k->outs.data[0].i].blocked = false;
@@ -53,8 +53,8 @@ static void want_staged_blocks(struct layouter *l, const struct kernel *k)
 /* What the user wants of a kernel's result. */
 static void told_blocks(struct layouter *l)
 {
-    for (uint32_t i = 0; i < l->m->kernels.n; i++) {
-        const struct kernel *k = &l->m->kernels.data[i];
+    for (uint32_t i = 0; i < l->m->fused.kernels.n; i++) {
+        const struct kernel *k = &l->m->fused.kernels.data[i];
         const struct choice *told = k->outs.n == 1 ? choice_of_kernel(l->m, k, CHOOSE_LAYOUT) : NULL;
         if (told && told->n[0] && !may_block(l, k->outs.data[0]))
             choice_refuse(l->m, told, "the result has to be plain, or has too few channels");
@@ -66,8 +66,8 @@ static void told_blocks(struct layouter *l)
 bool block_channels(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        struct kernel *k = &m->fused.kernels.data[i];
         if (!k->anchor.i || !is_windowed(graph_node(l->g, k->anchor)))
             continue;
         const struct node *n = graph_node(l->g, k->anchor);
@@ -83,8 +83,8 @@ bool block_channels(struct module *m)
     told_blocks(l);
     /* Elementwise kernels follow what they read; against the order too, for what feeds a blocked value. */
     for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = m->kernels.n; i > 0; i--) {
-            struct kernel *k = &m->kernels.data[i - 1];
+        for (uint32_t i = m->fused.kernels.n; i > 0; i--) {
+            struct kernel *k = &m->fused.kernels.data[i - 1];
             if (k->kind != KERNEL_MAP || k->has_rows || !may_block(l, k->outs.data[0]))
                 continue;
             for (uint32_t j = 0; j < k->nodes.n; j++) {

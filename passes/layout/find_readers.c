@@ -12,7 +12,7 @@ static void want_order(struct layouter *l, const struct node *n)
 {
     int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, 1, free_dim);
     value_id b = n->in[1];
-    if (count > 0 && l->m->stored[b.i] && l->m->storage[b.i].place == PLACE_ARENA && !l->wish[b.i].plain)
+    if (count > 0 && l->m->fused.stored[b.i] && l->m->fused.storage[b.i].place == PLACE_ARENA && !l->wish[b.i].plain)
         l->wish[b.i].fastest = free_dim[count - 1] + 1;
 }
 
@@ -20,16 +20,16 @@ static void want_order(struct layouter *l, const struct node *n)
 static bool few_channels(const struct layouter *l, value_id x)
 {
     int64_t c;
-    return l->m->stored[x.i] && l->m->storage[x.i].place == PLACE_ARENA && !l->wish[x.i].plain &&
+    return l->m->fused.stored[x.i] && l->m->fused.storage[x.i].place == PLACE_ARENA && !l->wish[x.i].plain &&
            fixed(l, value_type(l->g, x)->dims[1], &c) && c < MIN_BLOCKED;
 }
 
 bool *read_as_a_whole(const struct module *m)
 {
-    bool *whole = NEW_ARRAY(m->arena, bool, m->n_values);
+    bool *whole = NEW_ARRAY(m->arena, bool, m->fused.n_values);
     struct exprs *x = m->ctx->exprs;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
         if (!k->anchor.i || (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL))
             continue;
         const struct node *n = graph_node(m->g, k->anchor);
@@ -47,7 +47,7 @@ bool *read_as_a_whole(const struct module *m)
     }
     for (sym_id s = sym_next(x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(x, SYM_VALUE, s)) {
         const struct symbol *sym = sym_get(x, s);
-        if (sym->value && sym->value < m->n_values)
+        if (sym->value && sym->value < m->fused.n_values)
             whole[sym->value] = true;
     }
     return whole;
@@ -57,10 +57,10 @@ bool find_readers(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
     const bool *whole = read_as_a_whole(m);
-    for (uint32_t v = 0; v < m->n_values; v++)
+    for (uint32_t v = 0; v < m->fused.n_values; v++)
         l->wish[v].plain |= whole[v];
-    for (uint32_t i = 0; i < l->m->kernels.n; i++) {   /* now that it is known what has to stay row-major */
-        const struct kernel *k = &l->m->kernels.data[i];
+    for (uint32_t i = 0; i < l->m->fused.kernels.n; i++) {   /* now that it is known what has to stay row-major */
+        const struct kernel *k = &l->m->fused.kernels.data[i];
         const struct node *n = k->anchor.i ? graph_node(l->g, k->anchor) : NULL;
         if (n && n->op == OP_DOT)
             want_order(l, n);

@@ -1,7 +1,8 @@
 /* Layout: where and in which order every stored value lies.
  *
- * In: kernels (passes/fuse). Out: module.storage of everything that is stored, and the arena. Its passes are rows of
- * passes/module/passes.def, one file each, and hand on module.wish: what readers and writers ask of a value's place.
+ * In: kernels (passes/fuse). Out: module.fused.storage of everything that is stored, and the arena. Its passes are rows
+ * of passes/module/passes.def, one file each, and hand on module.fused.wish: what readers and writers ask of a value's
+ * place.
  */
 #ifndef MCC_PASSES_LAYOUT_LAYOUT_H
 #define MCC_PASSES_LAYOUT_LAYOUT_H
@@ -18,7 +19,7 @@ struct layouter {
 };
 static inline struct layouter layouter_of(struct module *m)
 {
-    return (struct layouter){.m = m, .g = m->g, .x = m->ctx->exprs, .wish = m->wish};
+    return (struct layouter){.m = m, .g = m->g, .x = m->ctx->exprs, .wish = m->fused.wish};
 }
 static inline bool fixed(const struct layouter *l, expr_id e, int64_t *n)
 {

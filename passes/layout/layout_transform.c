@@ -1,4 +1,4 @@
-/* layout_transform: the storage function of every computed value, as its readers and writers wish (module.wish).
+/* layout_transform: the storage function of every computed value, as its readers and writers wish (module.fused.wish).
  *
  * Channels in blocks of 16 (NC16c), or channels last, or plain; zero padding is a halo around the value. Each value of
  * the arena gets a buffer. Constants come later (store_constants).
@@ -8,7 +8,7 @@
 
 void storage_new(struct layouter *l, value_id v)
 {
-    struct storage *s = &l->m->storage[v.i];
+    struct storage *s = &l->m->fused.storage[v.i];
     s->rank = value_type(l->g, v)->rank;
     s->dim = NEW_ARRAY(l->m->arena, struct dim_layout, s->rank + 1);
     s->origin = ex_const(l->x, 0);
@@ -29,7 +29,7 @@ static bool pads_rows(const struct layouter *l, value_id v)
 /* Strides for dims in the given order, outermost first; halo widths are added to the extents. */
 static void storage_strides(struct layouter *l, value_id v, const int32_t *order, int32_t block_dim)
 {
-    struct storage *s = &l->m->storage[v.i];
+    struct storage *s = &l->m->fused.storage[v.i];
     const struct type *t = value_type(l->g, v);
     expr_id stride = ex_const(l->x, block_dim >= 0 ? CHANNEL_BLOCK : 1);
     for (int32_t i = s->rank - 1; i >= 0; i--) {
@@ -66,13 +66,13 @@ bool layout_transform(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
     int32_t order[RANK_MAX];
-    for (uint32_t i = 1; i < l->m->n_values; i++) {
+    for (uint32_t i = 1; i < l->m->fused.n_values; i++) {
         value_id v = {i};
-        struct storage *s = &l->m->storage[i];
+        struct storage *s = &l->m->fused.storage[i];
         if (s->place == PLACE_NONE || value_type(l->g, v)->kind != TYPE_TENSOR)
             continue;
         storage_new(l, v);
-        if (l->wish[i].blocked && l->m->layout == LAYOUT_NHWC) {
+        if (l->wish[i].blocked && l->m->asked.layout == LAYOUT_NHWC) {
             order_default(s->rank, 1, order);
             storage_strides(l, v, order, -1);
         } else if (l->wish[i].blocked) {
@@ -85,8 +85,8 @@ bool layout_transform(struct module *m)
         if (s->place != PLACE_ARENA)
             continue;
         expr_id bytes = ex_mulc(l->x, s->size, elem_size(value_type(l->g, v)->elem));
-        s->buffer = l->m->buffers.n;
-        VEC_PUSH(l->m->arena, &l->m->buffers, ((struct buffer){.bytes = bytes, .value = v}));
+        s->buffer = l->m->plan.buffers.n;
+        VEC_PUSH(l->m->arena, &l->m->plan.buffers, ((struct buffer){.bytes = bytes, .value = v}));
     }
     return true;
 }

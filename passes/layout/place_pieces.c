@@ -20,16 +20,16 @@ static bool in_top_region(const struct module *m, value_id v)
 
 static bool is_plain_arena(const struct module *m, value_id v)
 {
-    const struct storage *s = &m->storage[v.i];
-    return m->stored[v.i] && s->place == PLACE_ARENA && !s->halo && !m->wish[v.i].plain && !m->wish[v.i].fastest &&
-           in_top_region(m, v) && !late_expr(m->ctx->exprs, s->size);
+    const struct storage *s = &m->fused.storage[v.i];
+    return m->fused.stored[v.i] && s->place == PLACE_ARENA && !s->halo && !m->fused.wish[v.i].plain &&
+           !m->fused.wish[v.i].fastest && in_top_region(m, v) && !late_expr(m->ctx->exprs, s->size);
 }
 
 /* Blocks that only the piece has: a kernel may write all lanes of one. */
 static bool fills_blocks(const struct module *m, const struct node *concat, uint32_t piece)
 {
     int64_t axis = node_int(concat, "axis", 0), size;
-    const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
+    const struct dim_layout *whole = &m->fused.storage[concat->out[0].i].dim[axis];
     return !whole->block || (ex_is_const(m->ctx->exprs, value_type(m->g, concat->in[piece])->dims[axis], &size) &&
                              size % whole->block == 0);
 }
@@ -37,8 +37,8 @@ static bool fills_blocks(const struct module *m, const struct node *concat, uint
 /* Gives operand `piece` its place in the result; false: it keeps its own. */
 static bool place_piece(struct module *m, const struct node *concat, uint32_t piece)
 {
-    struct storage *own = &m->storage[concat->in[piece].i];
-    const struct storage *whole = &m->storage[concat->out[0].i];
+    struct storage *own = &m->fused.storage[concat->in[piece].i];
+    const struct storage *whole = &m->fused.storage[concat->out[0].i];
     expr_id origin;
     for (int32_t d = 0; d < own->rank; d++)
         if (own->dim[d].block != whole->dim[d].block || own->dim[d].inner != whole->dim[d].inner)
@@ -54,11 +54,11 @@ static bool place_piece(struct module *m, const struct node *concat, uint32_t pi
 
 bool place_pieces(struct module *m)
 {
-    bool *gone = NEW_ARRAY(m->arena, bool, m->kernels.n + 1), *placed = NEW_ARRAY(m->arena, bool, m->n_values),
-         any = false;
-    for (uint32_t i = 0; i < m->kernels.n;
+    bool *gone = NEW_ARRAY(m->arena, bool, m->fused.kernels.n + 1),
+         *placed = NEW_ARRAY(m->arena, bool, m->fused.n_values), any = false;
+    for (uint32_t i = 0; i < m->fused.kernels.n;
          i++) { /* fuse made the last kernel first: results before what lies in them */
-        const struct kernel *k = &m->kernels.data[i];
+        const struct kernel *k = &m->fused.kernels.data[i];
         const struct node *concat = k->piece ? graph_node(m->g, graph_value(m->g, k->outs.data[0])->def) : NULL;
         /* the program takes the last piece's kernel for the end of the result */
         if (!concat || k->piece == concat->n_in || placed[k->domain.i] || k->domain.i != concat->in[k->piece - 1].i ||

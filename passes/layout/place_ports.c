@@ -1,8 +1,8 @@
 /* place_ports: what the caller gives and takes lies where the caller has it, everything else that is stored in the
  * arena.
  *
- * In: kernels. Out: module.storage with places only, module.wish with the outputs, which are row-major. An output whose
- * size only the run knows is in the arena (or a segment: plan_memory) until the program hands it over.
+ * In: kernels. Out: module.fused.storage with places only, module.fused.wish with the outputs, which are row-major. An
+ * output whose size only the run knows is in the arena (or a segment: plan_memory) until the program hands it over.
  */
 #include "passes/module/access.h"
 #include "passes/layout/layout.h"
@@ -10,27 +10,27 @@
 bool place_ports(struct module *m)
 {
     struct graph *g = m->g;
-    m->storage = NEW_ARRAY(m->arena, struct storage, m->n_values);
-    m->wish = NEW_ARRAY(m->arena, struct layout_wish, m->n_values);
+    m->fused.storage = NEW_ARRAY(m->arena, struct storage, m->fused.n_values);
+    m->fused.wish = NEW_ARRAY(m->arena, struct layout_wish, m->fused.n_values);
     for (uint32_t k = 0; k < g->inputs.n; k++) {
-        struct storage *s = &m->storage[g->inputs.data[k].value.i];
+        struct storage *s = &m->fused.storage[g->inputs.data[k].value.i];
         if (!in_memory(value_type(g, g->inputs.data[k].value)))
             continue;
         s->place = PLACE_INPUT;
         s->port = k;
     }
     for (uint32_t k = 0; k < g->outputs.n; k++) {
-        struct storage *s = &m->storage[g->outputs.data[k].value.i];
+        struct storage *s = &m->fused.storage[g->outputs.data[k].value.i];
         if (!in_memory(value_type(g, g->outputs.data[k].value)))
             continue;
         if (!late_type(m->ctx->exprs,
                        value_type(g, g->outputs.data[k].value))) /* else the caller cannot know its size */
             s->place = PLACE_OUTPUT;
         s->port = k;
-        m->wish[g->outputs.data[k].value.i].plain = true;
+        m->fused.wish[g->outputs.data[k].value.i].plain = true;
     }
-    for (uint32_t v = 1; v < m->n_values; v++)
-        if (m->stored[v] && m->storage[v].place == PLACE_NONE && in_memory(value_type(g, (value_id){v})))
-            m->storage[v].place = PLACE_ARENA;
+    for (uint32_t v = 1; v < m->fused.n_values; v++)
+        if (m->fused.stored[v] && m->fused.storage[v].place == PLACE_NONE && in_memory(value_type(g, (value_id){v})))
+            m->fused.storage[v].place = PLACE_ARENA;
     return true;
 }

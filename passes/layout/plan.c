@@ -25,10 +25,10 @@ struct planner {
 
 static void touch(struct planner *p, value_id v, uint32_t at)
 {
-    const struct storage *s = &p->m->storage[v.i];
+    const struct storage *s = &p->m->fused.storage[v.i];
     if (s->place != PLACE_ARENA)
         return;
-    struct buffer *b = &p->m->buffers.data[s->buffer];
+    struct buffer *b = &p->m->plan.buffers.data[s->buffer];
     if (b->first > at)
         b->first = at;
     if (b->last < at)
@@ -46,7 +46,7 @@ static void touch_inputs(struct planner *p, value_id v, uint32_t at, uint32_t tu
             continue;
         touch(p, u, at);
         node_id def = graph_value(p->g, u)->def;
-        if (!def.i || (p->m->stored[u.i] && u.i != v.i) || value_is_const(p->g, u) || p->seen[def.i] == turn)
+        if (!def.i || (p->m->fused.stored[u.i] && u.i != v.i) || value_is_const(p->g, u) || p->seen[def.i] == turn)
             continue;
         p->seen[def.i] = turn;
         const struct node *n = graph_node(p->g, def);
@@ -64,7 +64,7 @@ static uint32_t owner_kernel(const struct planner *p, region_id r)
             return 0;
         r = graph_node(p->g, owner)->parent;
     }
-    return owner.i ? p->m->kernel_of[owner.i] : 0;
+    return owner.i ? p->m->fused.kernel_of[owner.i] : 0;
 }
 
 /* A carried value's result lies in one of the places that its parameter, the body's result and, when there is no trip,
@@ -75,14 +75,14 @@ static bool extend_through_loop(struct planner *p, const struct node *n)
     const struct region *body = graph_get_region(p->g, n->region[0]);
     bool longer = false;
     for (int64_t c = 0; c < carried; c++) {
-        const struct storage *out = &p->m->storage[n->out[c].i];
-        uint32_t last = out->place == PLACE_ARENA ? p->m->buffers.data[out->buffer].last : p->m->order.n;
+        const struct storage *out = &p->m->fused.storage[n->out[c].i];
+        uint32_t last = out->place == PLACE_ARENA ? p->m->plan.buffers.data[out->buffer].last : p->m->fused.order.n;
         value_id from[3] = {view_plain(p->g, n->in[2 + c]), body->params.data[2 + c], body->results.data[1 + c]};
         for (int k = 0; k < 3; k++) {
-            const struct storage *s = &p->m->storage[from[k].i];
-            if (s->place != PLACE_ARENA || p->m->buffers.data[s->buffer].last >= last)
+            const struct storage *s = &p->m->fused.storage[from[k].i];
+            if (s->place != PLACE_ARENA || p->m->plan.buffers.data[s->buffer].last >= last)
                 continue;
-            p->m->buffers.data[s->buffer].last = last;
+            p->m->plan.buffers.data[s->buffer].last = last;
             longer = true;
         }
     }
@@ -93,8 +93,8 @@ static void extend_through_loops(struct planner *p)
 {
     for (bool again = true; again;) { /* from the last one to the first, as lives are handed on: mostly once */
         again = false;
-        for (uint32_t i = p->m->kernels.n; i-- > 0;) {
-            const struct kernel *k = &p->m->kernels.data[i];
+        for (uint32_t i = p->m->fused.kernels.n; i-- > 0;) {
+            const struct kernel *k = &p->m->fused.kernels.data[i];
             if (k->kind == KERNEL_CONTROL && graph_node(p->g, k->anchor)->op == OP_LOOP)
                 again |= extend_through_loop(p, graph_node(p->g, k->anchor));
         }
@@ -105,12 +105,12 @@ static void find_lives(struct planner *p)
 {
     struct module *m = p->m;
     p->seen = NEW_ARRAY(m->arena, uint32_t, p->g->nodes.n);
-    for (uint32_t i = 0; i < m->buffers.n; i++)
-        m->buffers.data[i].first = UINT32_MAX;
-    for (uint32_t i = 0; i < m->order.n; i++)
-        p->position[m->order.data[i]] = i;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->plan.buffers.n; i++)
+        m->plan.buffers.data[i].first = UINT32_MAX;
+    for (uint32_t i = 0; i < m->fused.order.n; i++)
+        p->position[m->fused.order.data[i]] = i;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        struct kernel *k = &m->fused.kernels.data[i];
         uint32_t owner = k->region.i == 1 ? i + 1 : owner_kernel(p, k->region);
         uint32_t at = owner ? p->position[owner - 1] : 0;
         for (uint32_t o = 0; o < k->outs.n; o++) {
@@ -143,8 +143,8 @@ static void find_lives(struct planner *p)
 static bool common_factor(const struct planner *p, sym_id *factor)
 {
     *factor = (sym_id){0};
-    for (uint32_t i = 0; i < p->m->buffers.n; i++) {
-        const struct buffer *b = &p->m->buffers.data[i];
+    for (uint32_t i = 0; i < p->m->plan.buffers.n; i++) {
+        const struct buffer *b = &p->m->plan.buffers.data[i];
         int64_t c;
         expr_id coef, rest;
         if (b->segment || b->first == UINT32_MAX || ex_is_const(p->x, b->bytes, &c))
@@ -183,14 +183,14 @@ static int by_size(const void *a, const void *b)
 static void pack_intervals(struct planner *p, sym_id factor)
 {
     struct module *m = p->m;
-    uint32_t n = m->buffers.n, n_packed = 0;
+    uint32_t n = m->plan.buffers.n, n_packed = 0;
     struct packed *all = NEW_ARRAY(m->arena, struct packed, n + 1),
                   **order = NEW_ARRAY(m->arena, struct packed *, n + 1);
     struct arena arena;
     struct lives lives = {.arena = &arena};
     int64_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const struct buffer *b = &m->buffers.data[i];
+        const struct buffer *b = &m->plan.buffers.data[i];
         if (b->segment || b->first == UINT32_MAX)
             continue;
         all[i] = (struct packed){.buffer = i, .size = unit_bytes(p, b, factor)};
@@ -198,10 +198,10 @@ static void pack_intervals(struct planner *p, sym_id factor)
     }
     qsort(order, n_packed, sizeof *order, by_size);
     arena_init(&arena, m->ctx);
-    lives_begin(&lives, m->order.n);
+    lives_begin(&lives, m->fused.order.n);
     for (uint32_t k = 0; k < n_packed; k++) { /* the largest first, each into the lowest gap */
         struct packed *at = order[k];
-        const struct buffer *b = &m->buffers.data[at->buffer];
+        const struct buffer *b = &m->plan.buffers.data[at->buffer];
         if (!lives_gap(&lives, b->first, b->last, at->size, &at->offset))
             at->offset = total;
         lives_add(&lives, b->first, b->last, at->offset, at->size);
@@ -210,8 +210,8 @@ static void pack_intervals(struct planner *p, sym_id factor)
     arena_release(&arena);
     expr_id unit = factor.i ? ex_max(p->x, ex_sym(p->x, factor), ex_const(p->x, 1)) : ex_const(p->x, 1);
     for (uint32_t i = 0; i < n; i++)
-        m->buffers.data[i].offset = ex_mulc(p->x, unit, all[i].offset);
-    m->arena_bytes = ex_mulc(p->x, unit, total);
+        m->plan.buffers.data[i].offset = ex_mulc(p->x, unit, all[i].offset);
+    m->plan.arena_bytes = ex_mulc(p->x, unit, total);
 }
 
 static expr_id round_up(const struct planner *p, expr_id bytes)
@@ -231,13 +231,13 @@ static void pack_slots(struct planner *p)
     struct slot {
         expr_id bytes;
         uint32_t free_after;
-    } *slots = NEW_ARRAY(m->arena, struct slot, m->buffers.n + 1);
-    uint32_t n_slots = 0, n = m->buffers.n;
+    } *slots = NEW_ARRAY(m->arena, struct slot, m->plan.buffers.n + 1);
+    uint32_t n_slots = 0, n = m->plan.buffers.n;
     struct buffer **order = NEW_ARRAY(m->arena, struct buffer *, n + 1);
     uint32_t placed = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (!m->buffers.data[i].segment && m->buffers.data[i].first != UINT32_MAX)
-            order[placed++] = &m->buffers.data[i];
+        if (!m->plan.buffers.data[i].segment && m->plan.buffers.data[i].first != UINT32_MAX)
+            order[placed++] = &m->plan.buffers.data[i];
     qsort(order, placed, sizeof *order, by_first);
     for (uint32_t k = 0; k < placed; k++) {
         struct buffer *b = order[k];
@@ -262,26 +262,26 @@ static void pack_slots(struct planner *p)
     }
     for (uint32_t k = 0; k < placed; k++)
         order[k]->offset = start[order[k]->slot];
-    m->arena_bytes = at;
+    m->plan.arena_bytes = at;
 }
 
 bool plan_memory(struct module *m)
 {
     struct planner p = {.m = m, .g = m->g, .x = m->ctx->exprs};
     sym_id factor;
-    p.position = NEW_ARRAY(m->arena, uint32_t, m->kernels.n + 1);
+    p.position = NEW_ARRAY(m->arena, uint32_t, m->fused.kernels.n + 1);
     find_lives(&p);
-    for (uint32_t i = 0; i < m->buffers.n; i++) {
-        struct buffer *b = &m->buffers.data[i];
+    for (uint32_t i = 0; i < m->plan.buffers.n; i++) {
+        struct buffer *b = &m->plan.buffers.data[i];
         b->segment = late_expr(p.x, b->bytes) || (ex_is(p.x, b->bytes, 0) && late_type(p.x, value_type(p.g, b->value)));
         if (b->segment)
-            m->storage[b->value.i].place = PLACE_SEGMENT;
+            m->fused.storage[b->value.i].place = PLACE_SEGMENT;
     }
     if (common_factor(&p, &factor))
         pack_intervals(&p, factor);
     else
         pack_slots(&p);
-    int64_t least = ex_lo(p.x, m->arena_bytes), limit = m->ctx->limits.arena_bytes;
+    int64_t least = ex_lo(p.x, m->plan.arena_bytes), limit = m->ctx->limits.arena_bytes;
     if (least > limit)
         error_limit(m->ctx, (src_id){0},
                     "the working memory takes %lld bytes at least, the limit is %lld (--limit-arena-bytes)",

@@ -8,7 +8,7 @@ static void plan_halo(struct layouter *l, const struct kernel *kernel)
     const struct node *n = graph_node(l->g, kernel->anchor);
     int64_t tile = kernel->form.winograd ? kernel->form.winograd : 1; /* read whole */
     value_id v = n->in[0];
-    struct storage *s = &l->m->storage[v.i];
+    struct storage *s = &l->m->fused.storage[v.i];
     int32_t rank = value_type(l->g, v)->rank;
     int64_t need[2 * RANK_MAX] = {0};
     bool any = false;
@@ -31,8 +31,8 @@ static void plan_halo(struct layouter *l, const struct kernel *kernel)
 bool plan_halos(struct module *m)
 {
     struct layouter l = layouter_of(m);
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
         if (k->anchor.i && graph_node(m->g, k->anchor)->op == OP_CONV)
             plan_halo(&l, k);
     }

@@ -20,17 +20,17 @@ static bool is_alive(const struct buffer *b, uint32_t at)
 /* The kernel (an index into order) at which most is alive; *bytes: how much. One pass over the ends of lives. */
 static uint32_t fullest(const struct module *m, const int64_t *size, int64_t *bytes)
 {
-    int64_t *change = NEW_ARRAY(m->arena, int64_t, m->order.n + 2), now = 0;
+    int64_t *change = NEW_ARRAY(m->arena, int64_t, m->fused.order.n + 2), now = 0;
     uint32_t at = 0;
-    for (uint32_t i = 0; i < m->buffers.n; i++) {
-        const struct buffer *b = &m->buffers.data[i];
-        if (b->segment || b->first == UINT32_MAX || b->last > m->order.n)
+    for (uint32_t i = 0; i < m->plan.buffers.n; i++) {
+        const struct buffer *b = &m->plan.buffers.data[i];
+        if (b->segment || b->first == UINT32_MAX || b->last > m->fused.order.n)
             continue;
         change[b->first] += size[i];
         change[b->last + 1] -= size[i];
     }
     *bytes = 0;
-    for (uint32_t i = 0; i < m->order.n; i++) {
+    for (uint32_t i = 0; i < m->fused.order.n; i++) {
         now += change[i];
         if (now > *bytes) {
             *bytes = now;
@@ -54,32 +54,33 @@ void plan_report(const struct module *m, struct strbuf *out)
 {
     struct exprs *x = m->ctx->exprs;
     int64_t *ones = NEW_ARRAY(m->arena, int64_t, sym_count(x) + 1),
-            *size = NEW_ARRAY(m->arena, int64_t, m->buffers.n + 1), peak;
+            *size = NEW_ARRAY(m->arena, int64_t, m->plan.buffers.n + 1), peak;
     for (uint32_t i = 0; i <= sym_count(x); i++)
         ones[i] = 1;
-    for (uint32_t i = 0; i < m->buffers.n; i++)
-        size[i] = unit_bytes(m, &m->buffers.data[i], ones);
+    for (uint32_t i = 0; i < m->plan.buffers.n; i++)
+        size[i] = unit_bytes(m, &m->plan.buffers.data[i], ones);
     uint32_t at = fullest(m, size, &peak);
     strbuf_printf(out, "workspace: ");
-    ex_print(x, m->arena_bytes, out);
+    ex_print(x, m->plan.arena_bytes, out);
     strbuf_printf(out, " bytes");
-    if (!m->order.n || !peak) {
+    if (!m->fused.order.n || !peak) {
         strbuf_printf(out, "\n");
         return;
     }
-    const struct kernel *k = &m->kernels.data[m->order.data[at]];
+    const struct kernel *k = &m->fused.kernels.data[m->fused.order.data[at]];
     strbuf_printf(out, "; at most %lld alive at once, in the kernel of ", (long long)peak);
     print_node(m, k->outs.n ? k->outs.data[0] : (value_id){0}, out);
     strbuf_printf(out, ", held by\n");
     for (uint32_t shown = 0; shown < SHOWN; shown++) {
-        uint32_t most = m->buffers.n;
-        for (uint32_t i = 0; i < m->buffers.n; i++)
-            if (is_alive(&m->buffers.data[i], at) && size[i] && (most == m->buffers.n || size[i] > size[most]))
+        uint32_t most = m->plan.buffers.n;
+        for (uint32_t i = 0; i < m->plan.buffers.n; i++)
+            if (is_alive(&m->plan.buffers.data[i], at) && size[i] &&
+                (most == m->plan.buffers.n || size[i] > size[most]))
                 most = i;
-        if (most == m->buffers.n)
+        if (most == m->plan.buffers.n)
             return;
         strbuf_printf(out, "%12lld  ", (long long)size[most]);
-        print_node(m, m->buffers.data[most].value, out);
+        print_node(m, m->plan.buffers.data[most].value, out);
         strbuf_printf(out, "\n");
         size[most] = 0;
     }

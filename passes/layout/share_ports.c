@@ -61,7 +61,7 @@ static value_id input_behind(const struct module *m, value_id v)
         const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
         bool same = n->op == OP_IDENTITY || (n->op == OP_SLICE && cuts_the_end(m->g, n, padded)) ||
                     (n->op == OP_PAD && pads_the_end(m->g, n, &padded));
-        if (!same || m->stored[v.i])
+        if (!same || m->fused.stored[v.i])
             return (value_id){0};
         v = n->in[0];
     }
@@ -87,7 +87,7 @@ static int32_t growing_dim(const struct module *m, value_id past, value_id prese
 /* Gives both the strides of the room, if nobody minds. */
 static bool grow(struct module *m, value_id past, value_id present, const bool *whole)
 {
-    struct layout_wish *from = &m->wish[past.i], *to = &m->wish[present.i];
+    struct layout_wish *from = &m->fused.wish[past.i], *to = &m->fused.wish[present.i];
     int32_t d = growing_dim(m, past, present);
     if (d < 0 || elem_bits(value_type(m->g, past)->elem) < 8 || whole[past.i] || whole[present.i] ||
         (from->grows && from->grows != d + 1))
@@ -101,7 +101,7 @@ static bool grow(struct module *m, value_id past, value_id present, const bool *
 static bool is_placed(const struct module *m, value_id past, value_id present)
 {
     const struct type *from = value_type(m->g, past), *to = value_type(m->g, present);
-    return m->storage[past.i].place == PLACE_INPUT && m->storage[present.i].place == PLACE_OUTPUT &&
+    return m->fused.storage[past.i].place == PLACE_INPUT && m->fused.storage[present.i].place == PLACE_OUTPUT &&
            from->elem == to->elem && from->rank == to->rank;
 }
 
@@ -114,14 +114,14 @@ static void share_scatter(struct module *m, struct kernel *k, const bool *whole)
         elem_class(value_type(m->g, past)->elem) != 'F')
         return;
     grow(m, past, present, whole);
-    k->shares = m->storage[past.i].port + 1;
+    k->shares = m->fused.storage[past.i].port + 1;
 }
 
 static void share_first_piece(struct module *m, struct kernel *k, const bool *whole)
 {
     const struct node *n = graph_node(m->g, graph_value(m->g, k->outs.data[0])->def);
     if (is_placed(m, n->in[0], n->out[0]) && grow(m, n->in[0], n->out[0], whole))
-        k->shares = m->storage[n->in[0].i].port + 1;
+        k->shares = m->fused.storage[n->in[0].i].port + 1;
 }
 
 /* Whoever gives a length room wants caches that are not copied. */
@@ -130,7 +130,8 @@ static void warn_of_lone_room(const struct module *m, sym_id s)
     const struct symbol *sym = sym_get(m->ctx->exprs, s);
     for (uint32_t k = 0; k < m->g->inputs.n; k++) {
         value_id v = m->g->inputs.data[k].value;
-        if (m->wish[v.i].grows && value_type(m->g, v)->dims[m->wish[v.i].grows - 1].i == ex_sym(m->ctx->exprs, s).i)
+        if (m->fused.wish[v.i].grows &&
+            value_type(m->g, v)->dims[m->fused.wish[v.i].grows - 1].i == ex_sym(m->ctx->exprs, s).i)
             return;
     }
     warn_at(
@@ -142,8 +143,8 @@ static void warn_of_lone_room(const struct module *m, sym_id s)
 bool share_ports(struct module *m)
 {
     const bool *whole = read_as_a_whole(m);
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        struct kernel *k = &m->fused.kernels.data[i];
         if (k->region.i == 1 && k->kind == KERNEL_SCATTER)
             share_scatter(m, k, whole);
         else if (k->region.i == 1 && k->piece == 1)

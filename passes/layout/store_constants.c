@@ -21,7 +21,7 @@ static value_id const_root(struct layouter *l, value_id v, int64_t *perm)
 {
     for (int32_t d = 0; perm && d < value_type(l->g, v)->rank; d++)
         perm[d] = d;
-    while (!l->computed[v.i] && l->m->storage[v.i].place == PLACE_NONE) { /* packed already: read there */
+    while (!l->computed[v.i] && l->m->fused.storage[v.i].place == PLACE_NONE) { /* packed already: read there */
         if (!perm && (value_op(l->g, v) == OP_BROADCAST || value_op(l->g, v) == OP_RESHAPE))
             v = graph_node(l->g, graph_value(l->g, v)->def)->in[0];
         else if (!weight_step(l->g, &v, perm))
@@ -43,13 +43,13 @@ static bool number_is_stored(struct layouter *l, value_id v, struct storage *s)
     uint64_t key = hash_mix(s->size.i, hash_mix((uint64_t)i, hash_bytes(&f, sizeof f)));
     uint32_t *slot = &l->numbers[key % NUMBER_SLOTS], probes = 0;
     for (; *slot && probes < PROBES; slot = &l->numbers[(key + ++probes) % NUMBER_SLOTS]) {
-        const struct weight *w = &l->m->weights.data[*slot - 1];
+        const struct weight *w = &l->m->plan.weights.data[*slot - 1];
         if (w->storage->size.i == s->size.i && splats_equal(l->g, v, w->value)) {
             s->buffer = *slot - 1;
             return true;
         }
     }
-    *slot = l->m->weights.n + 1;
+    *slot = l->m->plan.weights.n + 1;
     return false;
 }
 
@@ -57,7 +57,7 @@ static bool number_is_stored(struct layouter *l, value_id v, struct storage *s)
 static void const_store(struct layouter *l, value_id root, const int32_t *order, int32_t block_dim, bool dense,
                         uint32_t group)
 {
-    struct storage *s = &l->m->storage[root.i];
+    struct storage *s = &l->m->fused.storage[root.i];
     const struct type *t = value_type(l->g, root);
     uint32_t invariant = dense ? 0 : value_const_invariant(l->g, root);
     storage_new(l, root);
@@ -91,8 +91,8 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
     s->size = ex_const(l->x, stride);
     if (number_is_stored(l, root, s))
         return;
-    s->buffer = l->m->weights.n;
-    VEC_PUSH(l->m->arena, &l->m->weights, ((struct weight){.value = root, .storage = s}));
+    s->buffer = l->m->plan.weights.n;
+    VEC_PUSH(l->m->arena, &l->m->plan.weights, ((struct weight){.value = root, .storage = s}));
 }
 
 /* ---- constants that are computed where they are read ------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static void leaf_store(void *user, value_id leaf, const expr_id *point)
 {
     const struct leaf_store *s = user;
     int32_t order[RANK_MAX], rank = value_type(s->l->g, leaf)->rank, lanes = leaf_lanes(s->l->m, leaf, point, s->lanes);
-    if (s->l->m->storage[leaf.i].place != PLACE_NONE)
+    if (s->l->m->fused.storage[leaf.i].place != PLACE_NONE)
         return;
     order_default(rank, -1, order);
     for (int32_t d = lanes; d > 0; d--)
@@ -160,7 +160,8 @@ static void const_pack(struct layouter *l, const struct node *n)
     if (dot_scaled(n))
         scales_pack(l, n);
     value_id root = const_root(l, w, perm);
-    if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || !weight_order(l->g, n, perm, order, &lanes))
+    if (l->m->fused.storage[root.i].place != PLACE_NONE || l->computed[root.i] ||
+        !weight_order(l->g, n, perm, order, &lanes))
         return;
     if (conv_pixel_lanes(l->m, n)) /* each is a number that all lanes share: too dear to be computed for every tile */
         const_store(l, root, order, -1, false, dot_group(l->m, n));
@@ -181,7 +182,7 @@ static void const_numbers(struct layouter *l, const struct kernel *k)
                 VEC_PUSH(l->m->arena, &numbers, const_root(l, n->in[o], NULL));
     }
     for (uint32_t i = 0; numbers.n <= NUMBERS_MOST && i < numbers.n; i++)
-        if (l->m->storage[numbers.data[i].i].place == PLACE_NONE &&
+        if (l->m->fused.storage[numbers.data[i].i].place == PLACE_NONE &&
             op_shape(value_op(l->g, numbers.data[i])) != SHAPE_POINT) {
             int32_t order[RANK_MAX];
             order_default(value_type(l->g, numbers.data[i])->rank, -1, order);
@@ -193,7 +194,7 @@ static void const_numbers(struct layouter *l, const struct kernel *k)
 static bool is_stored_part(const struct layouter *l, value_id v)
 {
     const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
-    const struct storage *s = &l->m->storage[n->in[0].i];
+    const struct storage *s = &l->m->fused.storage[n->in[0].i];
     const struct type *t = value_type(l->g, n->in[0]);
     uint32_t count;
     const expr_id *starts = node_exprs(n, "starts", &count);
@@ -220,7 +221,7 @@ static void const_plain(struct layouter *l, value_id v, bool parts, bool by_row)
         return;
     value_id root = const_root(l, v, NULL);
     enum op op = value_op(l->g, root);
-    if (l->m->storage[root.i].place != PLACE_NONE || l->computed[root.i] || op_shape(op) == SHAPE_POINT)
+    if (l->m->fused.storage[root.i].place != PLACE_NONE || l->computed[root.i] || op_shape(op) == SHAPE_POINT)
         return;
     if (by_row && constant_is_compressed(l->m, root, -1)) {
         leaves_store(l, root, -1, 1);
@@ -237,7 +238,7 @@ static void const_dense(struct layouter *l, value_id v)
 {
     int32_t order[RANK_MAX];
     if (!v.i || !value_is_const(l->g, v) || value_type(l->g, v)->kind != TYPE_TENSOR ||
-        l->m->storage[v.i].place != PLACE_NONE)
+        l->m->fused.storage[v.i].place != PLACE_NONE)
         return;
     order_default(value_type(l->g, v)->rank, -1, order);
     const_store(l, v, order, -1, true, 1);
@@ -261,8 +262,8 @@ bool store_constants(struct module *m)
     struct layouter layouter = layouter_of(m), *l = &layouter;
     l->computed = NEW_ARRAY(m->arena, bool, m->g->values.n);
     l->numbers = NEW_ARRAY(m->arena, uint32_t, NUMBER_SLOTS);
-    for (uint32_t i = 0; i < l->m->kernels.n; i++) {
-        const struct kernel *k = &l->m->kernels.data[i];
+    for (uint32_t i = 0; i < l->m->fused.kernels.n; i++) {
+        const struct kernel *k = &l->m->fused.kernels.data[i];
         if (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)
             continue;
         const struct node *n = graph_node(l->g, k->anchor);
@@ -273,8 +274,8 @@ bool store_constants(struct module *m)
      * first), so that what is asked for behind a kernel's last panel is the next kernel's first. Slices last: they may
      * lie in what is stored then. */
     for (int pass = 0; pass < 3; pass++)
-        for (uint32_t i = l->m->kernels.n; i > 0; i--) {
-            const struct kernel *k = &l->m->kernels.data[i - 1];
+        for (uint32_t i = l->m->fused.kernels.n; i > 0; i--) {
+            const struct kernel *k = &l->m->fused.kernels.data[i - 1];
             for (uint32_t j = 0; j < k->nodes.n; j++) {
                 const struct node *n = graph_node(l->g, k->nodes.data[j]);
                 if (pass == 0 && (n->op == OP_CONV || n->op == OP_DOT))
@@ -285,17 +286,18 @@ bool store_constants(struct module *m)
                     const_plain(l, in[o], pass == 2, o == 0 && op_shape(n->op) == SHAPE_INDEX);
             }
         }
-    for (uint32_t i = 0; i < l->m->kernels.n; i++)
-        if (kernel_has_bytes(l->g, &l->m->kernels.data[i]))
-            const_numbers(l, &l->m->kernels.data[i]);
+    for (uint32_t i = 0; i < l->m->fused.kernels.n; i++)
+        if (kernel_has_bytes(l->g, &l->m->fused.kernels.data[i]))
+            const_numbers(l, &l->m->fused.kernels.data[i]);
     views_of_constants(l);
     for (uint32_t r = 2; r < l->g->regions.n; r++) {
         const struct region *region = graph_get_region(l->g, (region_id){r});
         for (uint32_t i = 0; i < region->results.n; i++)
             const_plain(l, region->results.data[i], true, false);
     }
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (m->kernels.data[i].form.winograd && !winograd_serves(m, &m->kernels.data[i]))
-            m->kernels.data[i].form.winograd = 0; /* others read its weights row-major: U is not derived from those */
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
+        if (m->fused.kernels.data[i].form.winograd && !winograd_serves(m, &m->fused.kernels.data[i]))
+            m->fused.kernels.data[i].form.winograd =
+                0; /* others read its weights row-major: U is not derived from those */
     return true;
 }

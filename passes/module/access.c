@@ -385,9 +385,9 @@ bool conv_depthwise(const struct graph *g, const struct node *n)
 bool conv_pixel_lanes(const struct module *m, const struct node *n)
 {
     int64_t groups = n->op == OP_CONV ? node_int(n, "groups", 1) : 1, channels;
-    if (n->op != OP_CONV || m->layout == LAYOUT_NCHW)
+    if (n->op != OP_CONV || m->asked.layout == LAYOUT_NCHW)
         return n->op == OP_CONV;
-    return groups > 1 && m->layout == LAYOUT_AUTO &&
+    return groups > 1 && m->asked.layout == LAYOUT_AUTO &&
            ex_is_const(m->ctx->exprs, value_type(m->g, n->out[0])->dims[1], &channels) && channels != groups &&
            channels / groups % CHANNEL_BLOCK != 0;
 }

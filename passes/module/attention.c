@@ -6,7 +6,7 @@
 
 static const struct attention *attention_at(const struct module *m, node_id id)
 {
-    return id.i < m->n_attention_nodes ? m->attention_of[id.i] : NULL;
+    return id.i < m->known.n_attention_nodes ? m->known.attention_of[id.i] : NULL;
 }
 
 bool is_attention_product(const struct module *m, node_id id)
@@ -16,25 +16,25 @@ bool is_attention_product(const struct module *m, node_id id)
 
 const struct attention *attention_of_values(const struct module *m, node_id id)
 {
-    const struct attention *a = m->attention && m->opt_level > 0 ? attention_at(m, id) : NULL;
+    const struct attention *a = m->asked.attention && m->asked.opt_level > 0 ? attention_at(m, id) : NULL;
     return a && a->values.i == id.i ? a : NULL;
 }
 
 const struct attention *attention_of_scores(const struct module *m, node_id id)
 {
-    const struct attention *a = m->attention && m->opt_level > 0 ? attention_at(m, id) : NULL;
+    const struct attention *a = m->asked.attention && m->asked.opt_level > 0 ? attention_at(m, id) : NULL;
     return a && a->scores.i == id.i ? a : NULL;
 }
 
 bool attention_record(struct module *m, const struct attention *a)
 {
-    if (!m->attention_of) {
-        m->n_attention_nodes = m->g->nodes.n;
-        m->attention_of = NEW_ARRAY(m->arena, const struct attention *, m->n_attention_nodes);
+    if (!m->known.attention_of) {
+        m->known.n_attention_nodes = m->g->nodes.n;
+        m->known.attention_of = NEW_ARRAY(m->arena, const struct attention *, m->known.n_attention_nodes);
     }
-    if (m->attention_of[a->scores.i] || m->attention_of[a->values.i])
+    if (m->known.attention_of[a->scores.i] || m->known.attention_of[a->values.i])
         return false;
-    m->attention_of[a->values.i] = m->attention_of[a->scores.i] = arena_copy(m->arena, a, sizeof *a);
+    m->known.attention_of[a->values.i] = m->known.attention_of[a->scores.i] = arena_copy(m->arena, a, sizeof *a);
     return true;
 }
 

@@ -37,7 +37,7 @@ struct attention {
 };
 
 /* The attention whose results, or scores, the node makes, as a kernel has it; NULL: there is none, or kernels are not
- * to have it (module.attention, opt_level). */
+ * to have it (module.asked.attention, opt_level). */
 const struct attention *attention_of_values(const struct module *, node_id);
 const struct attention *attention_of_scores(const struct module *, node_id);
 /* Does it make results or scores of an attention, whether kernels are to have it or not? */

@@ -7,8 +7,8 @@
 static uint32_t *slot_of(const struct module *m, const char *node, enum choice_key key)
 {
     for (uint64_t i = hash_mix(hash_bytes(node, strlen(node)), key);; i++) {
-        uint32_t *slot = &m->choice_slots[i & (m->n_choice_slots - 1)];
-        const struct choice *c = *slot ? &m->choices.data[*slot - 1] : NULL;
+        uint32_t *slot = &m->asked.choice_slots[i & (m->asked.n_choice_slots - 1)];
+        const struct choice *c = *slot ? &m->asked.choices.data[*slot - 1] : NULL;
         if (!c || (c->key == key && !strcmp(c->node, node)))
             return slot;
     }
@@ -16,26 +16,26 @@ static uint32_t *slot_of(const struct module *m, const char *node, enum choice_k
 
 void choice_add(struct module *m, struct choice c)
 {
-    VEC_PUSH(m->arena, &m->choices, c);
-    uint32_t n = m->choices.n, entered = n - 1;
-    if (2 * n > m->n_choice_slots) {
-        m->n_choice_slots = m->n_choice_slots ? 2 * m->n_choice_slots : 16;
-        m->choice_slots = NEW_ARRAY(m->arena, uint32_t, m->n_choice_slots);
+    VEC_PUSH(m->arena, &m->asked.choices, c);
+    uint32_t n = m->asked.choices.n, entered = n - 1;
+    if (2 * n > m->asked.n_choice_slots) {
+        m->asked.n_choice_slots = m->asked.n_choice_slots ? 2 * m->asked.n_choice_slots : 16;
+        m->asked.choice_slots = NEW_ARRAY(m->arena, uint32_t, m->asked.n_choice_slots);
         entered = 0;
     }
     for (; entered < n; entered++)
-        *slot_of(m, m->choices.data[entered].node, m->choices.data[entered].key) = entered + 1;
+        *slot_of(m, m->asked.choices.data[entered].node, m->asked.choices.data[entered].key) = entered + 1;
 }
 
 struct choice *choice_latest(const struct module *m, const char *node, enum choice_key key)
 {
-    uint32_t i = m->choices.n ? *slot_of(m, node, key) : 0;
-    return i ? &m->choices.data[i - 1] : NULL;
+    uint32_t i = m->asked.choices.n ? *slot_of(m, node, key) : 0;
+    return i ? &m->asked.choices.data[i - 1] : NULL;
 }
 
 struct choice *choice_of_node(const struct module *m, node_id id, enum choice_key key)
 {
-    if (!m->choices.n)
+    if (!m->asked.choices.n)
         return NULL;
     struct choice *c = choice_latest(m, source_label(source_get(m->ctx, graph_node(m->g, id)->src)), key);
     if (c)
@@ -46,7 +46,7 @@ struct choice *choice_of_node(const struct module *m, node_id id, enum choice_ke
 struct choice *choice_of_kernel(const struct module *m, const struct kernel *k, enum choice_key key)
 {
     struct choice *best = NULL;
-    for (uint32_t i = 0; m->choices.n && i < k->nodes.n; i++) {
+    for (uint32_t i = 0; m->asked.choices.n && i < k->nodes.n; i++) {
         struct choice *c = choice_of_node(m, k->nodes.data[i], key);
         best = c && (!best || c > best) ? c : best;
     }
@@ -66,9 +66,9 @@ const struct weights_row weights_rows[WEIGHTS_TYPES] = {
 
 bool is_narrowed(const struct module *m)
 {
-    const struct weights_row *w = &weights_rows[m->weights_type];
-    bool some = m->precision != PRECISION_F32 || (w->elem && !w->most);
-    for (uint32_t i = 0; i < m->choices.n; i++)
-        some |= m->choices.data[i].key == CHOOSE_PRECISION;
+    const struct weights_row *w = &weights_rows[m->asked.weights_type];
+    bool some = m->asked.precision != PRECISION_F32 || (w->elem && !w->most);
+    for (uint32_t i = 0; i < m->asked.choices.n; i++)
+        some |= m->asked.choices.data[i].key == CHOOSE_PRECISION;
     return some;
 }

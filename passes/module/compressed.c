@@ -33,7 +33,7 @@ static bool value_bytes(const struct graph *g, value_id v, int64_t *bytes)
 
 static bool is_stored(const struct module *m, value_id v)
 {
-    return m->storage && m->storage[v.i].place != PLACE_NONE;
+    return m->fused.storage && m->fused.storage[v.i].place != PLACE_NONE;
 }
 
 /* An operator that a kernel computes at each read: no more than a few instructions. */
@@ -207,7 +207,7 @@ bool constant_is_compressed(const struct module *m, value_id v, int32_t lanes)
     expr_id idx[RANK_MAX];
     int64_t bytes;
     uint32_t steps = 0;
-    if (!value_is_const(m->g, v) || m->opt_level == 0 || is_splat(m, v) || !value_bytes(m->g, v, &bytes))
+    if (!value_is_const(m->g, v) || m->asked.opt_level == 0 || is_splat(m, v) || !value_bytes(m->g, v, &bytes))
         return false;
     find_leaves(m, v, &b.l, &steps);
     if (b.l.n == 0 || (b.l.n == 1 && b.l.value[0].i == v.i) || b.l.bytes > bytes / GAIN)

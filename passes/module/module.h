@@ -27,7 +27,7 @@ enum place { PLACE_NONE, PLACE_INPUT, PLACE_OUTPUT, PLACE_ARENA, PLACE_WEIGHTS, 
 struct storage {
     enum place place;
     uint32_t port; /* PLACE_INPUT, PLACE_OUTPUT */
-    uint32_t buffer; /* PLACE_ARENA: index into module.buffers; PLACE_WEIGHTS: into module.weights */
+    uint32_t buffer; /* PLACE_ARENA: index into module.plan.buffers; PLACE_WEIGHTS: into module.plan.weights */
     int32_t rank;
     struct dim_layout *dim;
     expr_id origin; /* element offset of index 0, ..., 0 (halo, placement inside another buffer) */
@@ -206,52 +206,70 @@ struct layout_wish {
     int64_t room;
 };
 
-struct module {
-    struct context *ctx;
-    uint32_t facts; /* enum fact */
-    struct graph *g;
-    struct arena *arena;
+/* What was asked for: options and choices of the user, the CPUs of the artifact. */
+struct module_asked {
     enum layout_choice layout;
     int opt_level;
-    uint32_t winograd; /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
     bool attention; /* as one kernel, where that is possible */
+    uint32_t winograd; /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
     enum precision precision; /* of contractions, but for nodes that a choice names */
     enum weights_type weights_type;
-    VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */
-    const struct target_row *best; /* the best CPU of the artifact: what is decided once for all its variants is decided
-                                    * for it */
+    const struct target_row *best; /* the best CPU of the artifact: decides what all its variants share */
     uint32_t matdot; /* a bit for each dot_kind of which some variant multiplies rows by columns: so lie the panels */
     bool pairs; /* some variant multiplies pairs of bf16: they stay so in memory */
+    VEC(struct choice) choices; /* made by choice_add */
+    uint32_t *choice_slots, n_choice_slots; /* by node and key (choices.c) */
+    VEC(struct schedule_told) told; /* schedules of --schedules, which override the cost model's */
+    const char *told_path;
+    VEC(struct extent_given) counted_at; /* sizes that operations and bytes are counted for; others: the least */
     bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */
     const char *broken; /* node whose kernels are computed wrong on purpose; NULL: none (tests) */
-    struct strbuf *report; /* what passes have to say for --stats, lines; NULL: nobody asks */
-    VEC(struct choice) choices; /* made by choice_add */
-    uint32_t *choice_slots, n_choice_slots; /* by node and key (choices.c) */
+    void (*emitted)(void *, const struct kernel *); /* called with `user` after each, by emit_kernels(); NULL: not */
+    void *user;
+};
+
+/* What is known of the graph: recorded by passes over it, or computed by queries when they are first asked. */
+struct module_known {
+    const struct attention **attention_of; /* by node below n_attention_nodes: whose scores or values it makes */
+    uint32_t n_attention_nodes;
+    VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */
+    VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
+    VEC(int64_t) counted; /* by symbol, as least, with the sizes of counted_at */
+};
+
+/* The kernels and the storage of values: made by fuse and the layouts. */
+struct module_fused {
     uint32_t n_values;
     bool *stored; /* by value: some kernel writes it, or it is a parameter or a stored constant */
     uint32_t *kernel_of; /* by node: kernel + 1 that computes it; 0: none (constant, dead) */
-    struct storage *storage; /* by value; place NONE unless stored */
-    struct layout_wish *wish; /* by value */
     VEC(struct kernel) kernels;
+    struct layout_wish *wish; /* by value */
+    struct storage *storage; /* by value; place NONE unless stored */
     VEC(uint32_t) order; /* kernels of the top region in execution order */
+};
+
+/* Memory, schedules and code of the artifact. */
+struct module_plan {
     VEC(struct buffer) buffers;
+    expr_id arena_bytes;
     VEC(struct weight) weights;
     uint64_t weights_bytes;
-    const struct attention *
-        *attention_of; /* by node below n_attention_nodes: whose scores or values it makes (module/attention.h) */
-    uint32_t n_attention_nodes;
-    expr_id arena_bytes;
-    int64_t shared_bytes; /* the most that a kernel of any CPU variant so far asks for: all have one plan */
-    struct lfunc *program, *plan;
     VEC(struct cpu_schedules) schedules; /* by CPU variant (passes/schedule/schedule.h) */
-    VEC(struct schedule_told) told; /* what --schedules says, which replaces what the cost model says */
-    const char *told_path;
-    void (*emitted)(void *, const struct kernel *); /* called with `user` after each, by emit_kernels(); NULL: not */
-    void *user;
-    VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
-    VEC(struct extent_given) counted_at; /* sizes that operations and bytes are counted for; others: the least */
-    VEC(int64_t) counted; /* by symbol, as least, with these sizes */
+    int64_t shared_bytes; /* the most that a kernel of any CPU variant so far asks for: all have one plan */
+    struct lfunc *program, *plan_function;
+};
+
+struct module {
+    struct context *ctx;
+    struct arena *arena;
+    struct graph *g;
+    uint32_t facts; /* enum fact */
+    struct strbuf *report; /* what passes have to say for --stats, lines; NULL: nobody asks */
+    struct module_asked asked;
+    struct module_known known;
+    struct module_fused fused;
+    struct module_plan plan;
 };
 
 /* The passes over a module: passes.def has their order, conditions and facts, their files what comes in and what goes
@@ -267,7 +285,7 @@ struct module {
 /* The machine for what is decided once for all variants of an artifact. */
 static inline const struct machine *module_machine(const struct module *m)
 {
-    return &m->best->machine;
+    return &m->asked.best->machine;
 }
 
 const char *kernel_kind_name(enum kernel_kind);
@@ -294,7 +312,7 @@ bool stage_adopts(const struct module *, const struct kernel *, node_id product)
 bool is_narrowed(const struct module *);
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
 void plan_report(const struct module *, struct strbuf *out);
-/* Emits every kernel's loop IR for the CPU of module.schedules[variant] (passes/emit/emit_kernels.c); the function
+/* Emits every kernel's loop IR for the CPU of module.plan.schedules[variant] (passes/emit/emit_kernels.c); the function
  * names end in suffix. */
 bool emit_kernels(struct module *, uint32_t variant, const char *suffix);
 bool emit_program(struct module *, const char *suffix); /* program and plan */

@@ -154,8 +154,8 @@ static bool read_best(struct reader *r)
     const char *name;
     if (!fine(r, scan_quoted(&r->s, r->m->arena, &name, NULL)))
         return false;
-    r->m->best = target_find(name);
-    return r->m->best || fail(r, "expected the name of a CPU (mcc -mcpu=help)");
+    r->m->asked.best = target_find(name);
+    return r->m->asked.best || fail(r, "expected the name of a CPU (mcc -mcpu=help)");
 }
 
 static bool read_options(struct reader *r)
@@ -165,16 +165,16 @@ static bool read_options(struct reader *r)
     uint32_t layout, precision, constants;
     if (!expect(r, "1") || !expect(r, "level") || !read_i64(r, &level) || !expect(r, "layout") ||
         !read_choice(r, layout_words, LAYOUT_NC16C + 1, &layout) || !expect(r, "winograd") ||
-        !read_u32(r, &m->winograd))
+        !read_u32(r, &m->asked.winograd))
         return false;
-    m->opt_level = (int)level;
-    m->layout = (enum layout_choice)layout;
-    m->attention = accept(r, "attention");
-    m->always = accept(r, "always");
+    m->asked.opt_level = (int)level;
+    m->asked.layout = (enum layout_choice)layout;
+    m->asked.attention = accept(r, "attention");
+    m->asked.always = accept(r, "always");
     if (accept(r, "precision")) {
         if (!read_choice(r, precision_words, PRECISION_F16_SUMS + 1, &precision))
             return false;
-        m->precision = (enum precision)precision;
+        m->asked.precision = (enum precision)precision;
     }
     if (accept(r, "constants")) {
         const char *words[WEIGHTS_TYPES];
@@ -182,13 +182,13 @@ static bool read_options(struct reader *r)
             words[i] = weights_rows[i].word;
         if (!read_choice(r, words, WEIGHTS_TYPES, &constants))
             return false;
-        m->weights_type = (enum weights_type)constants;
+        m->asked.weights_type = (enum weights_type)constants;
     }
     if (accept(r, "for") && !read_best(r))
         return false;
-    if (accept(r, "matdot") && !read_u32(r, &m->matdot))
+    if (accept(r, "matdot") && !read_u32(r, &m->asked.matdot))
         return false;
-    m->pairs = accept(r, "pairs");
+    m->asked.pairs = accept(r, "pairs");
     return true;
 }
 
@@ -219,15 +219,15 @@ static bool read_facts(struct reader *r)
     }
     if (!(m->facts & HAS_KERNELS))
         return true;
-    m->n_values = m->g->values.n;
-    m->stored = NEW_ARRAY(m->arena, bool, m->n_values);
-    m->kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);
-    m->storage = m->facts & HAS_PLACES ? NEW_ARRAY(m->arena, struct storage, m->n_values) : NULL;
-    m->wish = m->facts & HAS_PLACES ? NEW_ARRAY(m->arena, struct layout_wish, m->n_values) : NULL;
-    for (uint32_t k = 0; m->storage && k < m->g->outputs.n; k++)
-        m->storage[m->g->outputs.data[k].value.i].port = k;
-    for (uint32_t k = 0; m->storage && k < m->g->inputs.n; k++)
-        m->storage[m->g->inputs.data[k].value.i].port = k;
+    m->fused.n_values = m->g->values.n;
+    m->fused.stored = NEW_ARRAY(m->arena, bool, m->fused.n_values);
+    m->fused.kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);
+    m->fused.storage = m->facts & HAS_PLACES ? NEW_ARRAY(m->arena, struct storage, m->fused.n_values) : NULL;
+    m->fused.wish = m->facts & HAS_PLACES ? NEW_ARRAY(m->arena, struct layout_wish, m->fused.n_values) : NULL;
+    for (uint32_t k = 0; m->fused.storage && k < m->g->outputs.n; k++)
+        m->fused.storage[m->g->outputs.data[k].value.i].port = k;
+    for (uint32_t k = 0; m->fused.storage && k < m->g->inputs.n; k++)
+        m->fused.storage[m->g->inputs.data[k].value.i].port = k;
     return true;
 }
 
@@ -278,7 +278,7 @@ static bool read_computed(struct reader *r, struct kernel *k)
     if (!read_nodes(r, &k->nodes))
         return false;
     for (uint32_t i = from; i < k->nodes.n; i++)
-        r->m->kernel_of[k->nodes.data[i].i] = r->m->kernels.n + 1;
+        r->m->fused.kernel_of[k->nodes.data[i].i] = r->m->fused.kernels.n + 1;
     return true;
 }
 
@@ -342,15 +342,15 @@ static bool read_kernel(struct reader *r)
 {
     struct kernel k = {.region = {1}};
     uint32_t kind;
-    if (!r->m->kernel_of)
+    if (!r->m->fused.kernel_of)
         return fail(r, "kernels need the fact 'kernels'");
-    if (!read_index(r, r->m->kernels.n) || !read_choice(r, kernel_words, KERNEL_HALO + 1, &kind))
+    if (!read_index(r, r->m->fused.kernels.n) || !read_choice(r, kernel_words, KERNEL_HALO + 1, &kind))
         return false;
     k.kind = (enum kernel_kind)kind;
     while (!at_end(r))
         if (!read_clause(r, &k))
             return false;
-    VEC_PUSH(r->m->arena, &r->m->kernels, k);
+    VEC_PUSH(r->m->arena, &r->m->fused.kernels, k);
     return true;
 }
 
@@ -384,8 +384,8 @@ static bool read_room(struct reader *r, struct layout_wish *w, const struct type
 
 static bool read_storage(struct reader *r, value_id v, const struct type *t)
 {
-    struct storage *s = &r->m->storage[v.i];
-    struct layout_wish *w = &r->m->wish[v.i];
+    struct storage *s = &r->m->fused.storage[v.i];
+    struct layout_wish *w = &r->m->fused.wish[v.i];
     for (uint32_t place = PLACE_INPUT; place <= PLACE_SEGMENT && s->place == PLACE_NONE; place++)
         if (accept(r, place_words[place]))
             s->place = (enum place)place;
@@ -418,15 +418,15 @@ static bool read_storage(struct reader *r, value_id v, const struct type *t)
 static bool read_value_line(struct reader *r)
 {
     value_id v;
-    if (!r->m->stored)
+    if (!r->m->fused.stored)
         return fail(r, "stored values need the fact 'kernels'");
     if (!read_value(r, &v))
         return false;
-    r->m->stored[v.i] = accept(r, "stored");
+    r->m->fused.stored[v.i] = accept(r, "stored");
     const struct type *t = value_type(r->m->g, v);
     if (at_end(r))
         return true;
-    if (!r->m->storage)
+    if (!r->m->fused.storage)
         return fail(r, "places need the fact 'places'");
     return read_storage(r, v, t);
 }
@@ -434,19 +434,19 @@ static bool read_value_line(struct reader *r)
 static bool read_buffer(struct reader *r)
 {
     struct buffer b = {.first = UINT32_MAX};
-    if (!r->m->storage)
+    if (!r->m->fused.storage)
         return fail(r, "buffers need the fact 'places'");
-    if (!read_index(r, r->m->buffers.n) || !expect(r, "of") || !read_value(r, &b.value) ||
+    if (!read_index(r, r->m->plan.buffers.n) || !expect(r, "of") || !read_value(r, &b.value) ||
         (accept(r, "lives") && (!read_u32(r, &b.first) || !read_u32(r, &b.last))))
         return false;
-    const struct storage *s = &r->m->storage[b.value.i];
+    const struct storage *s = &r->m->fused.storage[b.value.i];
     if (!s->size.i)
         return fail(r, "the buffer's value has no size");
     b.bytes = ex_mulc(r->ctx->exprs, s->size, elem_size(value_type(r->m->g, b.value)->elem));
     b.segment = accept(r, "segment");
     if (accept(r, "offset") && !read_expression(r, &b.offset))
         return false;
-    VEC_PUSH(r->m->arena, &r->m->buffers, b);
+    VEC_PUSH(r->m->arena, &r->m->plan.buffers, b);
     return true;
 }
 
@@ -454,14 +454,14 @@ static bool read_weight(struct reader *r)
 {
     struct module *m = r->m;
     struct weight w = {0};
-    if (!m->storage)
+    if (!m->fused.storage)
         return fail(r, "weights need the fact 'places'");
-    if (!read_index(r, m->weights.n) || !expect(r, "of") || !read_value(r, &w.value))
+    if (!read_index(r, m->plan.weights.n) || !expect(r, "of") || !read_value(r, &w.value))
         return false;
-    w.storage = &m->storage[w.value.i];
+    w.storage = &m->fused.storage[w.value.i];
     if (accept(r, "offset") && (!read_u64(r, &w.offset) || !expect(r, "bytes") || !read_u64(r, &w.bytes)))
         return false;
-    VEC_PUSH(m->arena, &m->weights, w);
+    VEC_PUSH(m->arena, &m->plan.weights, w);
     return true;
 }
 
@@ -471,18 +471,18 @@ static bool read_order(struct reader *r)
         uint32_t k;
         if (!read_u32(r, &k))
             return false;
-        VEC_PUSH(r->m->arena, &r->m->order, k);
+        VEC_PUSH(r->m->arena, &r->m->fused.order, k);
     }
     return true;
 }
 
 static bool read_workspace(struct reader *r)
 {
-    return read_expression(r, &r->m->arena_bytes);
+    return read_expression(r, &r->m->plan.arena_bytes);
 }
 static bool read_segment(struct reader *r)
 {
-    return read_u64(r, &r->m->weights_bytes);
+    return read_u64(r, &r->m->plan.weights_bytes);
 }
 
 static bool read_line(struct reader *r)
@@ -527,7 +527,7 @@ struct module *module_parse(struct context *ctx, const char *text)
     struct module *m = NEW(&ctx->session, struct module);
     struct reader r = {.ctx = ctx, .m = m, .s = {.blanks = " \t\r", .comment = ';'}};
     const char *at = strstr(text, head); /* quoted text has no ends of lines */
-    *m = (struct module){.ctx = ctx, .arena = &ctx->session, .best = target_find(BEST_BY_DEFAULT)};
+    *m = (struct module){.ctx = ctx, .arena = &ctx->session, .asked.best = target_find(BEST_BY_DEFAULT)};
     r.s.start = r.s.p = at ? at + 1 : text;
     r.lines = scan_line(&(struct scan){.start = text, .p = r.s.p}) - 1;
     if (!at)

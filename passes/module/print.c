@@ -109,17 +109,17 @@ static void put_attentions(struct printer *p)
     const struct module *m = p->m;
     const struct attention **at = /* by node in the order of the text */
         NEW_ARRAY(p->out->arena, const struct attention *, m->g->nodes.n + 1);
-    for (uint32_t i = 1; i < m->n_attention_nodes; i++)
-        if (m->attention_of[i] && m->attention_of[i]->values.i == i)
-            at[p->n.node[i]] = m->attention_of[i];
-    for (uint32_t i = 1; m->n_attention_nodes && i < m->g->nodes.n; i++)
+    for (uint32_t i = 1; i < m->known.n_attention_nodes; i++)
+        if (m->known.attention_of[i] && m->known.attention_of[i]->values.i == i)
+            at[p->n.node[i]] = m->known.attention_of[i];
+    for (uint32_t i = 1; m->known.n_attention_nodes && i < m->g->nodes.n; i++)
         if (at[i])
             put_attention(p, at[i]);
 }
 
 static void put_kernel(struct printer *p, uint32_t index)
 {
-    const struct kernel *k = &p->m->kernels.data[index];
+    const struct kernel *k = &p->m->fused.kernels.data[index];
     PUT(p, "kernel %u %s", index, kernel_words[k->kind]);
     if (k->region.i != 1)
         PUT(p, " region %u", p->n.region[k->region.i]);
@@ -195,14 +195,14 @@ static void put_wish(struct printer *p, const struct layout_wish *w)
 static void put_storage(struct printer *p, value_id v)
 {
     const struct module *m = p->m;
-    const struct storage *s = m->storage ? &m->storage[v.i] : NULL;
-    const struct layout_wish *w = m->wish ? &m->wish[v.i] : NULL;
+    const struct storage *s = m->fused.storage ? &m->fused.storage[v.i] : NULL;
+    const struct layout_wish *w = m->fused.wish ? &m->fused.wish[v.i] : NULL;
     bool placed = s && s->place != PLACE_NONE, wishes = w && (w->plain || w->blocked || w->fastest || w->grows);
-    if (!m->stored[v.i] && !placed && !wishes)
+    if (!m->fused.stored[v.i] && !placed && !wishes)
         return;
     PUT(p, "value");
     put_value(p, v);
-    PUT(p, m->stored[v.i] ? " stored" : "");
+    PUT(p, m->fused.stored[v.i] ? " stored" : "");
     if (placed)
         PUT(p, " %s", place_words[s->place]);
     if (placed && s->place >= PLACE_ARENA && s->dim)
@@ -223,7 +223,7 @@ static void put_storage(struct printer *p, value_id v)
 /* In the order of the text. */
 static void put_values(struct printer *p)
 {
-    uint32_t n = p->m->n_values, *at = NEW_ARRAY(p->out->arena, uint32_t, n + 1);
+    uint32_t n = p->m->fused.n_values, *at = NEW_ARRAY(p->out->arena, uint32_t, n + 1);
     for (uint32_t v = 1; v < n; v++)
         at[p->n.value[v]] = v;
     for (uint32_t i = 1; i < n; i++)
@@ -234,8 +234,8 @@ static void put_values(struct printer *p)
 static void put_buffers(struct printer *p)
 {
     const struct module *m = p->m;
-    for (uint32_t i = 0; i < m->buffers.n; i++) {
-        const struct buffer *b = &m->buffers.data[i];
+    for (uint32_t i = 0; i < m->plan.buffers.n; i++) {
+        const struct buffer *b = &m->plan.buffers.data[i];
         PUT(p, "buffer %u of", i);
         put_value(p, b->value);
         if (m->facts & HAS_OFFSETS && b->first != UINT32_MAX)
@@ -250,7 +250,7 @@ static void put_buffers(struct printer *p)
     }
     if (m->facts & HAS_OFFSETS) {
         PUT(p, "workspace");
-        put_expr(p, m->arena_bytes);
+        put_expr(p, m->plan.arena_bytes);
         PUT(p, "\n");
     }
 }
@@ -258,8 +258,8 @@ static void put_buffers(struct printer *p)
 static void put_weights(struct printer *p)
 {
     const struct module *m = p->m;
-    for (uint32_t i = 0; i < m->weights.n; i++) {
-        const struct weight *w = &m->weights.data[i];
+    for (uint32_t i = 0; i < m->plan.weights.n; i++) {
+        const struct weight *w = &m->plan.weights.data[i];
         PUT(p, "weight %u of", i);
         put_value(p, w->value);
         if (m->facts & HAS_WEIGHTS)
@@ -267,7 +267,7 @@ static void put_weights(struct printer *p)
         PUT(p, "\n");
     }
     if (m->facts & HAS_WEIGHTS)
-        PUT(p, "segment %llu\n", (unsigned long long)m->weights_bytes);
+        PUT(p, "segment %llu\n", (unsigned long long)m->plan.weights_bytes);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -275,19 +275,19 @@ static void put_weights(struct printer *p)
 static void put_options(struct printer *p)
 {
     const struct module *m = p->m;
-    PUT(p, "module 1 level %d layout %s winograd %u%s%s", m->opt_level, layout_words[m->layout], m->winograd,
-        m->attention ? " attention" : "", m->always ? " always" : "");
-    if (m->precision)
-        PUT(p, " precision %s", precision_words[m->precision]);
-    if (m->weights_type)
-        PUT(p, " constants %s", weights_rows[m->weights_type].word);
-    if (m->best != target_find(BEST_BY_DEFAULT))
-        PUT(p, " for \"%s\"", m->best->name);
-    if (m->matdot)
-        PUT(p, " matdot %u", m->matdot);
-    PUT(p, "%s\n", m->pairs ? " pairs" : "");
-    for (uint32_t i = 0; i < m->choices.n; i++) {
-        const struct choice *c = &m->choices.data[i];
+    PUT(p, "module 1 level %d layout %s winograd %u%s%s", m->asked.opt_level, layout_words[m->asked.layout],
+        m->asked.winograd, m->asked.attention ? " attention" : "", m->asked.always ? " always" : "");
+    if (m->asked.precision)
+        PUT(p, " precision %s", precision_words[m->asked.precision]);
+    if (m->asked.weights_type)
+        PUT(p, " constants %s", weights_rows[m->asked.weights_type].word);
+    if (m->asked.best != target_find(BEST_BY_DEFAULT))
+        PUT(p, " for \"%s\"", m->asked.best->name);
+    if (m->asked.matdot)
+        PUT(p, " matdot %u", m->asked.matdot);
+    PUT(p, "%s\n", m->asked.pairs ? " pairs" : "");
+    for (uint32_t i = 0; i < m->asked.choices.n; i++) {
+        const struct choice *c = &m->asked.choices.data[i];
         PUT(p, "choose ");
         strbuf_quoted(p->out, c->node);
         PUT(p, " %s %u %u %u\n", choice_words[c->key], c->n[0], c->n[1], c->n[2]);
@@ -303,15 +303,15 @@ void module_print(const struct module *m, struct strbuf *out, bool full)
     graph_print(m->g, out, full);
     put_options(&p);
     put_attentions(&p);
-    for (uint32_t i = 0; i < m->kernels.n; i++)
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
         put_kernel(&p, i);
     put_values(&p);
     put_buffers(&p);
     put_weights(&p);
     if (m->facts & HAS_ORDER) {
         PUT(&p, "order");
-        for (uint32_t i = 0; i < m->order.n; i++)
-            PUT(&p, " %u", m->order.data[i]);
+        for (uint32_t i = 0; i < m->fused.order.n; i++)
+            PUT(&p, " %u", m->fused.order.data[i]);
         PUT(&p, "\n");
     }
 }

@@ -100,7 +100,7 @@ bool kernel_has_bytes(const struct graph *g, const struct kernel *k)
 value_id splat_stored(const struct module *m, value_id v)
 {
     for (int steps = 0; steps <= MAX_SPLAT_VIEWS; steps++) {
-        if (m->storage[v.i].place == PLACE_WEIGHTS)
+        if (m->fused.storage[v.i].place == PLACE_WEIGHTS)
             return v;
         node_id def = graph_value(m->g, v)->def;
         if (!def.i || !is_splat_view(graph_node(m->g, def)->op))
@@ -163,7 +163,7 @@ uint32_t panel_group(const struct module *m, const struct node *n)
 {
     uint32_t group = dot_group(m, n), n_contract;
     int64_t extent;
-    if (group == 1 || !(m->matdot >> dot_kind_of(m, n) & 1) || conv_depthwise(m->g, n) || dot_scaled(n))
+    if (group == 1 || !(m->asked.matdot >> dot_kind_of(m, n) & 1) || conv_depthwise(m->g, n) || dot_scaled(n))
         return group;
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &n_contract) : NULL;
     expr_id along = value_type(m->g, n->in[1])->dims[contract ? contract[n_contract - 1] : 1];
@@ -186,7 +186,7 @@ static int32_t index_dim(const struct module *m, const struct node *n, int32_t d
 int32_t value_fast_dim(const struct module *m, value_id v)
 {
     for (int steps = 0; steps < 64; steps++) {
-        const struct storage *s = &m->storage[v.i];
+        const struct storage *s = &m->fused.storage[v.i];
         const struct type *t = value_type(m->g, v);
         if (s->place != PLACE_NONE) {
             for (int32_t d = s->rank - 1; d >= 0; d--)
@@ -279,16 +279,16 @@ int64_t extent_least(struct module *m, expr_id e)
 {
     struct exprs *x = m->ctx->exprs;
     int64_t n = 0;
-    for (uint32_t i = m->least.n; i <= sym_count(x); i++)
-        VEC_PUSH(m->arena, &m->least, symbol_least(i ? sym_get(x, (sym_id){i}) : NULL));
-    return ex_eval(x, e, m->least.data, &n) && n > 0 ? n : 0;
+    for (uint32_t i = m->known.least.n; i <= sym_count(x); i++)
+        VEC_PUSH(m->arena, &m->known.least, symbol_least(i ? sym_get(x, (sym_id){i}) : NULL));
+    return ex_eval(x, e, m->known.least.data, &n) && n > 0 ? n : 0;
 }
 
 static int64_t symbol_counted(const struct module *m, const struct symbol *s)
 {
-    for (uint32_t i = 0; s && s->kind == SYM_SHAPE && i < m->counted_at.n; i++)
-        if (strcmp(m->counted_at.data[i].symbol, s->name) == 0)
-            return m->counted_at.data[i].value;
+    for (uint32_t i = 0; s && s->kind == SYM_SHAPE && i < m->asked.counted_at.n; i++)
+        if (strcmp(m->asked.counted_at.data[i].symbol, s->name) == 0)
+            return m->asked.counted_at.data[i].value;
     return symbol_least(s);
 }
 
@@ -296,9 +296,9 @@ int64_t extent_counted(struct module *m, expr_id e)
 {
     struct exprs *x = m->ctx->exprs;
     int64_t n = 0;
-    for (uint32_t i = m->counted.n; i <= sym_count(x); i++)
-        VEC_PUSH(m->arena, &m->counted, symbol_counted(m, i ? sym_get(x, (sym_id){i}) : NULL));
-    return ex_eval(x, e, m->counted.data, &n) && n > 0 ? n : 0;
+    for (uint32_t i = m->known.counted.n; i <= sym_count(x); i++)
+        VEC_PUSH(m->arena, &m->known.counted, symbol_counted(m, i ? sym_get(x, (sym_id){i}) : NULL));
+    return ex_eval(x, e, m->known.counted.data, &n) && n > 0 ? n : 0;
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -307,7 +307,7 @@ bool piece_start(const struct module *m, const struct node *concat, uint32_t pie
 {
     struct exprs *x = m->ctx->exprs;
     int64_t axis = node_int(concat, "axis", 0), first;
-    const struct dim_layout *whole = &m->storage[concat->out[0].i].dim[axis];
+    const struct dim_layout *whole = &m->fused.storage[concat->out[0].i].dim[axis];
     expr_id at = concat_begin(m->g, concat, piece);
     if (whole->block) {
         if (!ex_is_const(x, at, &first) || first % whole->block)
@@ -320,20 +320,20 @@ bool piece_start(const struct module *m, const struct node *concat, uint32_t pie
 
 void kernels_remove(struct module *m, const bool *gone)
 {
-    uint32_t *number = NEW_ARRAY(m->arena, uint32_t, m->kernels.n + 1), n = 0;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
+    uint32_t *number = NEW_ARRAY(m->arena, uint32_t, m->fused.kernels.n + 1), n = 0;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
         if (gone[i])
             continue;
-        m->kernels.data[n] = m->kernels.data[i];
+        m->fused.kernels.data[n] = m->fused.kernels.data[i];
         number[i + 1] = ++n;
     }
-    m->kernels.n = n;
+    m->fused.kernels.n = n;
     for (uint32_t i = 0; i < m->g->nodes.n; i++)
-        m->kernel_of[i] = number[m->kernel_of[i]];
+        m->fused.kernel_of[i] = number[m->fused.kernel_of[i]];
     for (uint32_t i = 0; i < n; i++) /* a concat belongs to one of the pieces that are left */
-        for (uint32_t j = 0; j < m->kernels.data[i].nodes.n; j++)
-            if (!m->kernel_of[m->kernels.data[i].nodes.data[j].i])
-                m->kernel_of[m->kernels.data[i].nodes.data[j].i] = i + 1;
+        for (uint32_t j = 0; j < m->fused.kernels.data[i].nodes.n; j++)
+            if (!m->fused.kernel_of[m->fused.kernels.data[i].nodes.data[j].i])
+                m->fused.kernel_of[m->fused.kernels.data[i].nodes.data[j].i] = i + 1;
 }
 
 static int place_order(const void *x, const void *y)
@@ -346,18 +346,18 @@ static int place_order(const void *x, const void *y)
 
 struct run_place *kernels_in_order(const struct module *m, struct arena *arena)
 {
-    struct run_place *place = NEW_ARRAY(arena, struct run_place, m->kernels.n + 1);
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        place[i] = (struct run_place){m->kernels.data[i].region.i, m->kernels.data[i].order, i};
-    qsort(place, m->kernels.n, sizeof *place, place_order);
+    struct run_place *place = NEW_ARRAY(arena, struct run_place, m->fused.kernels.n + 1);
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
+        place[i] = (struct run_place){m->fused.kernels.data[i].region.i, m->fused.kernels.data[i].order, i};
+    qsort(place, m->fused.kernels.n, sizeof *place, place_order);
     return place;
 }
 
 uint32_t kernel_lead(const struct module *m, const struct kernel *k)
 {
     node_id made = k->outs.n ? graph_value(m->g, k->outs.data[0])->def : (node_id){0};
-    if (k->kind == KERNEL_HALO && made.i && m->kernel_of[made.i])
-        k = &m->kernels.data[m->kernel_of[made.i] - 1];
+    if (k->kind == KERNEL_HALO && made.i && m->fused.kernel_of[made.i])
+        k = &m->fused.kernels.data[m->fused.kernel_of[made.i] - 1];
     node_id lead = k->anchor.i ? k->anchor : k->nodes.n ? k->nodes.data[0] : (node_id){0};
     return lead.i ? graph_node(m->g, lead)->src.i : 0;
 }

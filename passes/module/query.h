@@ -48,7 +48,8 @@ uint32_t machine_vector_lanes(const struct machine *, enum elem);
 int64_t extent_hint(const struct exprs *, expr_id);
 /* An extent where every symbol has its least value above 0. */
 int64_t extent_least(struct module *, expr_id);
-/* An extent at the sizes of module.counted_at, others at their least: for what kernels cost in the artifact's table. */
+/* An extent at the sizes of module.asked.counted_at, others at their least: for what kernels cost in the artifact's
+ * table. */
 int64_t extent_counted(struct module *, expr_id);
 
 /* Elements from the first one of a stored concat's result to operand `piece`; false where that is inside a block. */

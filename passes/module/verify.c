@@ -103,15 +103,15 @@ static void check_outs(struct check *c, uint32_t index, const struct kernel *k)
         violated(c, 2, "k%u stores nothing", index);
     for (uint32_t i = 0; i < k->outs.n; i++) {
         value_id v = k->outs.data[i];
-        if (!c->m->stored[v.i])
+        if (!c->m->fused.stored[v.i])
             violated(c, 2, "k%u stores %%%u, which is not marked", index, c->n.value[v.i]);
         if (k->kind == KERNEL_HALO)
             continue;
-        if (c->maker[v.i] && !(k->piece && c->m->kernels.data[c->maker[v.i] - 1].piece))
+        if (c->maker[v.i] && !(k->piece && c->m->fused.kernels.data[c->maker[v.i] - 1].piece))
             violated(c, 3, "k%u and k%u store %%%u", c->maker[v.i] - 1, index, c->n.value[v.i]);
         for (uint32_t j = k->piece && c->maker[v.i] ? c->maker[v.i] - 1 : index; j < index; j++)
-            if (c->m->kernels.data[j].outs.n && c->m->kernels.data[j].outs.data[0].i == v.i &&
-                c->m->kernels.data[j].piece == k->piece)
+            if (c->m->fused.kernels.data[j].outs.n && c->m->fused.kernels.data[j].outs.data[0].i == v.i &&
+                c->m->fused.kernels.data[j].piece == k->piece)
                 violated(c, 3, "k%u and k%u store piece %u of %%%u", j, index, k->piece - 1, c->n.value[v.i]);
         c->maker[v.i] = index + 1;
     }
@@ -181,7 +181,7 @@ static void check_domain(struct check *c, uint32_t index, const struct kernel *k
 /* Is it the first piece of a concat of port and more, both with the same room? */
 static bool grows_in_place(const struct check *c, const struct kernel *k, const struct port *in)
 {
-    const struct layout_wish *from = &c->m->wish[in->value.i], *to = &c->m->wish[k->outs.data[0].i];
+    const struct layout_wish *from = &c->m->fused.wish[in->value.i], *to = &c->m->fused.wish[k->outs.data[0].i];
     return k->piece == 1 && k->domain.i == in->value.i && from->grows && from->grows == to->grows &&
            from->room == to->room;
 }
@@ -200,7 +200,7 @@ static void check_form(struct check *c, uint32_t index, const struct kernel *k)
     const struct node *anchor = k->anchor.i ? graph_node(c->g, k->anchor) : NULL;
     const struct kernel_form *f = &k->form;
     if (f->staged.i &&
-        (!anchor || anchor->in[0].i != f->staged.i || !computes(c, k, f->staged) || c->m->stored[f->staged.i]))
+        (!anchor || anchor->in[0].i != f->staged.i || !computes(c, k, f->staged) || c->m->fused.stored[f->staged.i]))
         violated(c, 11, "k%u cannot stage %%%u", index, c->n.value[f->staged.i]);
     if (f->product.i && (!f->staged.i || f->product.i == k->anchor.i || !has_node(k, f->product) ||
                          graph_node(c->g, f->product)->op != OP_CONV))
@@ -265,16 +265,16 @@ static void check_attention(struct check *c, const struct attention *a)
 static void check_attentions(struct check *c)
 {
     c->reads = NEW_ARRAY(&c->arena, uint32_t, c->g->values.n);
-    for (uint32_t i = 1; i < c->m->n_attention_nodes; i++)
-        if (c->m->attention_of[i] && c->m->attention_of[i]->values.i == i)
-            check_attention(c, c->m->attention_of[i]);
+    for (uint32_t i = 1; i < c->m->known.n_attention_nodes; i++)
+        if (c->m->known.attention_of[i] && c->m->known.attention_of[i]->values.i == i)
+            check_attention(c, c->m->known.attention_of[i]);
 }
 
 /* ---- what a kernel reads ----------------------------------------------------------------------------------------- */
 
 void kernel_reads(struct check *c, uint32_t index, read_fn *read)
 {
-    const struct kernel *k = &c->m->kernels.data[index];
+    const struct kernel *k = &c->m->fused.kernels.data[index];
     c->work.n = 0;
     c->turn++;
     for (uint32_t i = 0; i < k->nodes.n; i++)
@@ -293,7 +293,7 @@ void kernel_reads(struct check *c, uint32_t index, read_fn *read)
         c->seen[v.i] = c->turn;
         node_id def = graph_value(c->g, v)->def;
         bool mine = def.i && c->inside[def.i] == index + 1;
-        if (c->m->stored[v.i] || mine) {
+        if (c->m->fused.stored[v.i] || mine) {
             if (!mine)
                 read(c, index, v);
             continue;
@@ -310,8 +310,8 @@ void kernel_reads(struct check *c, uint32_t index, read_fn *read)
 
 static void check_read(struct check *c, uint32_t index, value_id v)
 {
-    const struct kernel *k = &c->m->kernels.data[index],
-                        *maker = c->maker[v.i] ? &c->m->kernels.data[c->maker[v.i] - 1] : NULL;
+    const struct kernel *k = &c->m->fused.kernels.data[index],
+                        *maker = c->maker[v.i] ? &c->m->fused.kernels.data[c->maker[v.i] - 1] : NULL;
     if (maker && maker->region.i == k->region.i && maker->order > k->order)
         violated(c, 15, "k%u reads %%%u before k%u stores it", index, c->n.value[v.i], c->maker[v.i] - 1);
 }
@@ -321,8 +321,8 @@ static void check_read(struct check *c, uint32_t index, value_id v)
 static void check_kernels(struct check *c)
 {
     struct module *m = c->m;
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        const struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
         check_outs(c, i, k);
         check_nodes(c, i, k);
         check_anchor(c, i, k);
@@ -330,15 +330,15 @@ static void check_kernels(struct check *c)
         check_form(c, i, k);
         check_shares(c, i, k);
     }
-    for (uint32_t v = 1; v < m->n_values; v++) {
+    for (uint32_t v = 1; v < m->fused.n_values; v++) {
         const struct value *value = graph_value(c->g, (value_id){v});
-        if (m->stored[v] && value->def.i && !c->maker[v] && !value_is_const(c->g, (value_id){v}))
+        if (m->fused.stored[v] && value->def.i && !c->maker[v] && !value_is_const(c->g, (value_id){v}))
             violated(c, 4, "nobody stores %%%u", c->n.value[v]);
     }
     for (uint32_t i = 1; i < c->g->nodes.n; i++)
-        if (m->kernel_of[i] != c->last[i])
-            violated(c, 9, "kernel_of of node %u is %u, not %u", c->n.node[i], m->kernel_of[i], c->last[i]);
-    for (uint32_t i = 0; i < m->kernels.n; i++)
+        if (m->fused.kernel_of[i] != c->last[i])
+            violated(c, 9, "kernel_of of node %u is %u, not %u", c->n.node[i], m->fused.kernel_of[i], c->last[i]);
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
         kernel_reads(c, i, check_read);
 }
 
@@ -352,8 +352,8 @@ bool module_verify(struct module *m)
     check_facts(&c);
     check_attentions(&c);
     if (c.ok && (m->facts & HAS_KERNELS)) {
-        c.maker = NEW_ARRAY(&c.arena, uint32_t, m->n_values);
-        c.seen = NEW_ARRAY(&c.arena, uint32_t, m->n_values);
+        c.maker = NEW_ARRAY(&c.arena, uint32_t, m->fused.n_values);
+        c.seen = NEW_ARRAY(&c.arena, uint32_t, m->fused.n_values);
         c.inside = NEW_ARRAY(&c.arena, uint32_t, m->g->nodes.n);
         c.last = NEW_ARRAY(&c.arena, uint32_t, m->g->nodes.n);
         check_kernels(&c);

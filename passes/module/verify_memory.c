@@ -23,20 +23,20 @@ static bool in_memory(const struct type *t)
 
 static void check_place(struct check *c, value_id v)
 {
-    const struct storage *s = &c->m->storage[v.i];
+    const struct storage *s = &c->m->fused.storage[v.i];
     const struct type *t = value_type(c->g, v);
     uint32_t number = c->n.value[v.i];
     bool constant = s->place == PLACE_WEIGHTS;
     if ((s->place == PLACE_INPUT && !is_port(c->g->inputs.data, c->g->inputs.n, s->port, v)) ||
         (s->place == PLACE_OUTPUT && !is_port(c->g->outputs.data, c->g->outputs.n, s->port, v)))
         violated(c, 16, "%%%u is no such port", number);
-    if (s->place == PLACE_NONE ? c->m->stored[v.i] && in_memory(t) : !c->m->stored[v.i] && !constant)
+    if (s->place == PLACE_NONE ? c->m->fused.stored[v.i] && in_memory(t) : !c->m->fused.stored[v.i] && !constant)
         violated(c, 17,
                  s->place == PLACE_NONE ? "%%%u is stored and has no place" : "%%%u has a place and is not stored",
                  number);
     if (constant && !value_is_const(c->g, v))
         violated(c, 17, "%%%u lies in the file and is no constant", number);
-    const struct layout_wish *w = &c->m->wish[v.i];
+    const struct layout_wish *w = &c->m->fused.wish[v.i];
     if (w->grows && s->place != PLACE_INPUT && s->place != PLACE_OUTPUT)
         violated(c, 18, "%%%u has room and is no port", number);
     if (!(c->m->facts & HAS_WISHES))
@@ -65,8 +65,8 @@ static void axis_add(struct axis *axis, uint32_t *n, int64_t extent, int64_t str
 static bool measure(const struct check *c, value_id v, const int64_t *sizes, struct axis *axis, uint32_t *n,
                     int64_t *below, int64_t *above)
 {
-    const struct storage *s = &c->m->storage[v.i];
-    const struct layout_wish *w = &c->m->wish[v.i];
+    const struct storage *s = &c->m->fused.storage[v.i];
+    const struct layout_wish *w = &c->m->fused.wish[v.i];
     const struct type *t = value_type(c->g, v);
     *n = 0;
     *below = *above = 0;
@@ -90,7 +90,7 @@ static bool measure(const struct check *c, value_id v, const int64_t *sizes, str
 
 static void check_elements(struct check *c, value_id v, const int64_t *sizes)
 {
-    const struct storage *s = &c->m->storage[v.i];
+    const struct storage *s = &c->m->fused.storage[v.i];
     struct axis axis[2 * RANK_MAX];
     uint32_t n;
     int64_t below, above, origin, size, last = 0;
@@ -114,7 +114,7 @@ static void check_elements(struct check *c, value_id v, const int64_t *sizes)
 static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZES])
 {
     const struct module *m = c->m;
-    const struct storage *s = &m->storage[v.i];
+    const struct storage *s = &m->fused.storage[v.i];
     const struct type *t = value_type(c->g, v);
     bool ok = s->dim && s->size.i && s->origin.i && s->rank == t->rank;
     for (int32_t d = 0; ok && d < s->rank; d++)
@@ -127,10 +127,12 @@ static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZE
     for (int k = 0; k < SIZES && sizes[k]; k++)
         check_elements(c, v, sizes[k]);
     bool arena = s->place == PLACE_ARENA || s->place == PLACE_SEGMENT;
-    if (arena && (s->buffer >= m->buffers.n ||
-                  m->buffers.data[s->buffer].bytes.i != ex_mulc(c->x, s->size, elem_size(t->elem)).i))
+    if (arena && (s->buffer >= m->plan.buffers.n ||
+                  m->plan.buffers.data[s->buffer].bytes.i != ex_mulc(c->x, s->size, elem_size(t->elem)).i))
         violated(c, 22, "%%%u has no buffer of its size", c->n.value[v.i]);
-    const struct weight *w = s->place == PLACE_WEIGHTS && s->buffer < m->weights.n ? &m->weights.data[s->buffer] : NULL;
+    const struct weight *w = s->place == PLACE_WEIGHTS && s->buffer < m->plan.weights.n
+                                 ? &m->plan.weights.data[s->buffer]
+                                 : NULL;
     bool number = w && w->storage->size.i == s->size.i && splats_equal(c->g, v, w->value);
     if (s->place == PLACE_WEIGHTS && !(w && (w->storage == s || number)))
         violated(c, 23, "%%%u has no weight", c->n.value[v.i]);
@@ -141,17 +143,17 @@ static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZE
 static void check_order(struct check *c)
 {
     const struct module *m = c->m;
-    uint32_t *times = NEW_ARRAY(&c->arena, uint32_t, m->kernels.n + 1);
-    for (uint32_t i = 0; i < m->order.n; i++) {
-        uint32_t k = m->order.data[i];
-        if (k >= m->kernels.n || m->kernels.data[k].region.i != 1 || times[k]++)
+    uint32_t *times = NEW_ARRAY(&c->arena, uint32_t, m->fused.kernels.n + 1);
+    for (uint32_t i = 0; i < m->fused.order.n; i++) {
+        uint32_t k = m->fused.order.data[i];
+        if (k >= m->fused.kernels.n || m->fused.kernels.data[k].region.i != 1 || times[k]++)
             violated(c, 24, "k%u does not belong into the order, or not again", k);
-        else if (i && m->order.data[i - 1] < m->kernels.n &&
-                 m->kernels.data[m->order.data[i - 1]].order > m->kernels.data[k].order)
+        else if (i && m->fused.order.data[i - 1] < m->fused.kernels.n &&
+                 m->fused.kernels.data[m->fused.order.data[i - 1]].order > m->fused.kernels.data[k].order)
             violated(c, 24, "k%u comes too late in the order", k);
     }
-    for (uint32_t k = 0; k < m->kernels.n; k++)
-        if (m->kernels.data[k].region.i == 1 && !times[k])
+    for (uint32_t k = 0; k < m->fused.kernels.n; k++)
+        if (m->fused.kernels.data[k].region.i == 1 && !times[k])
             violated(c, 24, "k%u is not in the order", k);
 }
 
@@ -159,13 +161,13 @@ static void check_weights(struct check *c)
 {
     const struct module *m = c->m;
     uint64_t at = 0;
-    for (uint32_t i = 0; i < m->weights.n; i++) {
-        const struct weight *w = &m->weights.data[i];
+    for (uint32_t i = 0; i < m->plan.weights.n; i++) {
+        const struct weight *w = &m->plan.weights.data[i];
         int64_t n = 0;
         ex_is_const(c->x, w->storage->size, &n);
         if (w->offset % LINE || w->offset < at ||
             w->bytes < (uint64_t)n * elem_size(value_type(c->g, w->value)->elem) ||
-            w->offset + w->bytes > m->weights_bytes)
+            w->offset + w->bytes > m->plan.weights_bytes)
             violated(c, 25, "weight %u of %llu bytes cannot lie at %llu", i, (unsigned long long)w->bytes,
                      (unsigned long long)w->offset);
         at = w->offset + w->bytes;
@@ -175,27 +177,27 @@ static void check_weights(struct check *c)
 /* When kernels of region r run; UINT32_MAX: never. */
 static uint32_t time_of(const struct check *c, uint32_t kernel)
 {
-    const struct kernel *k = &c->m->kernels.data[kernel];
+    const struct kernel *k = &c->m->fused.kernels.data[kernel];
     for (region_id r = k->region; r.i != 1;) {
         node_id owner = graph_get_region(c->g, r)->owner;
-        if (!owner.i || !c->m->kernel_of[owner.i])
+        if (!owner.i || !c->m->fused.kernel_of[owner.i])
             return UINT32_MAX;
-        kernel = c->m->kernel_of[owner.i] - 1;
+        kernel = c->m->fused.kernel_of[owner.i] - 1;
         r = graph_node(c->g, owner)->parent;
     }
-    for (uint32_t i = 0; i < c->m->order.n; i++)
-        if (c->m->order.data[i] == kernel)
+    for (uint32_t i = 0; i < c->m->fused.order.n; i++)
+        if (c->m->fused.order.data[i] == kernel)
             return i;
     return UINT32_MAX;
 }
 
 static void check_life(struct check *c, uint32_t index, value_id v)
 {
-    const struct storage *s = &c->m->storage[v.i];
+    const struct storage *s = &c->m->fused.storage[v.i];
     uint32_t at = time_of(c, index);
-    if ((s->place != PLACE_ARENA && s->place != PLACE_SEGMENT) || s->buffer >= c->m->buffers.n || at == UINT32_MAX)
+    if ((s->place != PLACE_ARENA && s->place != PLACE_SEGMENT) || s->buffer >= c->m->plan.buffers.n || at == UINT32_MAX)
         return;
-    const struct buffer *b = &c->m->buffers.data[s->buffer];
+    const struct buffer *b = &c->m->plan.buffers.data[s->buffer];
     if (at < b->first || at > b->last || b->first == UINT32_MAX)
         violated(c, 26, "k%u runs at %u and needs %%%u, whose buffer %u lives from %d to %u", index, at,
                  c->n.value[v.i], s->buffer, (int)b->first, b->last);
@@ -207,12 +209,12 @@ struct span_of {
 static void check_buffers(struct check *c, const int64_t *sizes)
 {
     const struct module *m = c->m;
-    struct span_of *span = NEW_ARRAY(&c->arena, struct span_of, m->buffers.n + 1);
+    struct span_of *span = NEW_ARRAY(&c->arena, struct span_of, m->plan.buffers.n + 1);
     int64_t total, bytes;
-    if (!ex_eval(c->x, m->arena_bytes, sizes, &total))
+    if (!ex_eval(c->x, m->plan.arena_bytes, sizes, &total))
         return;
-    for (uint32_t i = 0; i < m->buffers.n; i++) {
-        const struct buffer *b = &m->buffers.data[i];
+    for (uint32_t i = 0; i < m->plan.buffers.n; i++) {
+        const struct buffer *b = &m->plan.buffers.data[i];
         if (b->segment || b->first == UINT32_MAX || !b->offset.i || !ex_eval(c->x, b->offset, sizes, &span[i].at) ||
             !ex_eval(c->x, b->bytes, sizes, &bytes) || bytes < 1)
             continue;
@@ -220,7 +222,7 @@ static void check_buffers(struct check *c, const int64_t *sizes)
         if (span[i].at % LINE || span[i].at < 0 || span[i].end > total)
             violated(c, 27, "buffer %u cannot lie at %lld of %lld bytes", i, (long long)span[i].at, (long long)total);
         for (uint32_t j = 0; j < i; j++) {
-            const struct buffer *o = &m->buffers.data[j];
+            const struct buffer *o = &m->plan.buffers.data[j];
             if (span[j].end && o->first <= b->last && b->first <= o->last && span[j].at < span[i].end &&
                 span[i].at < span[j].end)
                 violated(c, 27, "buffers %u and %u lie in one place at one time", j, i);
@@ -230,8 +232,8 @@ static void check_buffers(struct check *c, const int64_t *sizes)
 
 static void check_run(struct check *c, int64_t *const sizes[SIZES])
 {
-    for (uint32_t i = 0; i < c->m->kernels.n; i++) {
-        const struct kernel *k = &c->m->kernels.data[i];
+    for (uint32_t i = 0; i < c->m->fused.kernels.n; i++) {
+        const struct kernel *k = &c->m->fused.kernels.data[i];
         for (uint32_t o = 0; o < k->outs.n; o++)
             check_life(c, i, k->outs.data[o]);
         kernel_reads(c, i, check_life);
@@ -256,7 +258,7 @@ static int64_t *symbol_sizes(struct check *c, int64_t steps)
 /* Is no extent negative? */
 static bool is_possible(const struct check *c, const int64_t *sizes)
 {
-    for (uint32_t v = 1; v < c->m->n_values; v++) {
+    for (uint32_t v = 1; v < c->m->fused.n_values; v++) {
         const struct type *t = value_type(c->g, (value_id){v});
         int64_t n;
         for (int32_t d = 0; c->n.value[v] && t->kind == TYPE_TENSOR && d < t->rank; d++)
@@ -278,8 +280,8 @@ void verify_memory(struct check *c)
     }
     if (!(m->facts & HAS_PLACES))
         return;
-    for (uint32_t v = 1; v < m->n_values; v++) {
-        enum place place = m->storage[v].place;
+    for (uint32_t v = 1; v < m->fused.n_values; v++) {
+        enum place place = m->fused.storage[v].place;
         if (!c->n.value[v])
             continue;
         check_place(c, (value_id){v});

@@ -42,7 +42,9 @@ struct if_result {
 
 static enum travel if_travel(const struct prog *p, value_id v)
 {
-    return prog_is_handle(value_type(p->g, v)) ? HANDLE : p->m->storage[v.i].place == PLACE_SEGMENT ? SLOT : FIXED;
+    return prog_is_handle(value_type(p->g, v))               ? HANDLE
+           : p->m->fused.storage[v.i].place == PLACE_SEGMENT ? SLOT
+                                                             : FIXED;
 }
 
 static lblock if_branch(struct prog *p, const struct node *n, int b, const struct if_result *result)
@@ -160,7 +162,7 @@ static void carry(struct prog *p, struct looper *l, lreg v)
 /* v's place in the workspace; {0}: it has none there. */
 static lreg own_place(struct prog *p, value_id v)
 {
-    return p->m->storage[v.i].place == PLACE_ARENA && !p->pointer[v.i].i ? prog_buffer(p, v, ELEM_U8) : (lreg){0};
+    return p->m->fused.storage[v.i].place == PLACE_ARENA && !p->pointer[v.i].i ? prog_buffer(p, v, ELEM_U8) : (lreg){0};
 }
 
 static void carried_init(struct prog *p, struct looper *l, uint32_t c)
@@ -204,7 +206,7 @@ static void scan_init(struct prog *p, struct looper *l, uint32_t i)
     const struct type *row = value_type(p->g, s->row), *out = value_type(p->g, s->out);
     for (int32_t d = 0; d < row->rank; d++)
         s->late |= row->dims[d].i != out->dims[d + 1].i;
-    s->known = !s->late && p->m->storage[s->out.i].place == PLACE_ARENA && !p->pointer[s->out.i].i;
+    s->known = !s->late && p->m->fused.storage[s->out.i].place == PLACE_ARENA && !p->pointer[s->out.i].i;
     if (!s->known)
         s->slot = prog_slot(p);
     for (int32_t d = 0; s->late && d < row->rank; d++) /* of no rows: what is known without them */

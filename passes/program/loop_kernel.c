@@ -114,8 +114,9 @@ static struct kernel *kernel_launched(const struct outline *o, const struct lstm
 {
     struct module *m = o->p->m;
     unsigned long i = strtoul(s->name + 1, NULL, 10);
-    return i < m->kernels.n && m->kernels.data[i].name == s->name && m->kernels.data[i].text ? &m->kernels.data[i]
-                                                                                             : NULL;
+    return i < m->fused.kernels.n && m->fused.kernels.data[i].name == s->name && m->fused.kernels.data[i].text
+               ? &m->fused.kernels.data[i]
+               : NULL;
 }
 
 /* Is the launch so small that one thread runs it? If that is dynamic, the guard asks. */
@@ -392,7 +393,7 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
 {
     struct prog *p = o->p;
     o->f = lf_new(p->m->ctx, p->arena, LROLE_KERNEL,
-                  arena_printf(p->arena, "k%u%s", (uint32_t)(o->k - p->m->kernels.data), p->suffix));
+                  arena_printf(p->arena, "k%u%s", (uint32_t)(o->k - p->m->fused.kernels.data), p->suffix));
     struct scope from = {p->f, NULL, o};
     make_arguments(o, &from);
     lblock once = lf_block(o->f);
@@ -432,7 +433,7 @@ static lreg launch(struct outline *o, lreg cell)
     s->name = o->k->name;
     s->in = in.data;
     s->n_in = in.n;
-    s->imm = p->m->grain_ns ? p->m->grain_ns : o->k->ns;
+    s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : o->k->ns;
     s->node = graph_node(p->g, o->k->anchor)->src.i;
     lreg at[2] = {cell, prog_const(p, 0)};
     return prog_op(p, L_LOAD, INDEX, at, 2);
@@ -475,7 +476,7 @@ static lreg place(struct outline *o, const struct lstmt *loop, lreg cell)
 lreg prog_loop_kernel(struct prog *p, struct kernel *k, const struct lstmt *loop)
 {
     struct outline o = {.p = p, .k = k};
-    if (p->m->opt_level == 0) /* a second opinion for the tests */
+    if (p->m->asked.opt_level == 0) /* a second opinion for the tests */
         return (lreg){0};
     if (!p->values)
         p->values = NEW(p->arena, struct prog_values);

@@ -187,9 +187,9 @@ static lreg offset(struct prog *p, lreg base, expr_id bytes, enum elem e)
 /* What indices of a launch share lies behind the buffers of the workspace, one piece of memory for all kernels. */
 static void count_shared(struct module *m)
 {
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        if (m->kernels.data[i].shared_bytes > m->shared_bytes)
-            m->shared_bytes = m->kernels.data[i].shared_bytes;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
+        if (m->fused.kernels.data[i].shared_bytes > m->plan.shared_bytes)
+            m->plan.shared_bytes = m->fused.kernels.data[i].shared_bytes;
 }
 
 static lreg shared(struct prog *p)
@@ -198,7 +198,7 @@ static lreg shared(struct prog *p)
         lblock here = p->block;
         p->block = (lblock){1};
         p->at_start = true;
-        p->shared = offset(p, p->arena_base, p->m->arena_bytes, ELEM_I64);
+        p->shared = offset(p, p->arena_base, p->m->plan.arena_bytes, ELEM_I64);
         p->at_start = false;
         p->block = here;
         zeroed(p, p->shared, SHARED_COUNTERS);
@@ -208,9 +208,9 @@ static lreg shared(struct prog *p)
 
 lreg prog_buffer(struct prog *p, value_id v, enum elem e)
 {
-    if (p->m->storage[v.i].place == PLACE_NONE && !p->pointer[v.i].i)
+    if (p->m->fused.storage[v.i].place == PLACE_NONE && !p->pointer[v.i].i)
         v = view_plain(p->g, v);
-    const struct storage *s = &p->m->storage[v.i];
+    const struct storage *s = &p->m->fused.storage[v.i];
     expr_id zero = ex_const(p->x, 0);
     if (p->pointer[v.i].i)
         return offset(p, p->pointer[v.i], zero, e);
@@ -218,8 +218,8 @@ lreg prog_buffer(struct prog *p, value_id v, enum elem e)
     case PLACE_INPUT: return offset(p, p->in[s->port], zero, e);
     case PLACE_OUTPUT: return offset(p, p->out[s->port], zero, e);
     case PLACE_WEIGHTS:
-        return offset(p, p->weights_base, ex_const(p->x, (int64_t)p->m->weights.data[s->buffer].offset), e);
-    case PLACE_ARENA: return offset(p, p->arena_base, p->m->buffers.data[s->buffer].offset, e);
+        return offset(p, p->weights_base, ex_const(p->x, (int64_t)p->m->plan.weights.data[s->buffer].offset), e);
+    case PLACE_ARENA: return offset(p, p->arena_base, p->m->plan.buffers.data[s->buffer].offset, e);
     default: break;
     }
     p->failed = true;
@@ -308,11 +308,11 @@ static lreg grow_row(struct prog *p, struct prog_grow g, lreg bytes)
 
 void prog_place(struct prog *p, value_id v)
 {
-    const struct storage *s = &p->m->storage[v.i];
+    const struct storage *s = &p->m->fused.storage[v.i];
     struct prog_grow g = p->grow[v.i];
     if (p->pointer[v.i].i || (s->place != PLACE_SEGMENT && !g.slot.i))
         return;
-    lreg bytes = prog_index(p, p->m->buffers.data[s->buffer].bytes);
+    lreg bytes = prog_index(p, p->m->plan.buffers.data[s->buffer].bytes);
     p->pointer[v.i] = g.trip.i   ? grow_row(p, g, bytes)
                       : g.slot.i ? prog_grow(p, g.slot, bytes, prog_const(p, 0))
                                  : prog_memory(p, bytes);
@@ -355,14 +355,14 @@ static void launch(struct prog *p, struct kernel *k)
     s->name = k->name;
     s->in = lf_lregs(p->f, args, n);
     s->n_in = n;
-    s->imm = p->m->grain_ns ? p->m->grain_ns : k->ns;
+    s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : k->ns;
     s->node = k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src.i : 0;
 }
 
 /* An output whose extents the data decides: tell the runtime where it is and how large. */
 static void declare_output(struct prog *p, value_id v)
 {
-    const struct storage *s = &p->m->storage[v.i];
+    const struct storage *s = &p->m->fused.storage[v.i];
     const struct type *t = value_type(p->g, v);
     uint32_t k = value_output(p->g, v);
     if (k == UINT32_MAX || s->place == PLACE_OUTPUT || prog_is_handle(t))
@@ -389,7 +389,7 @@ static void run_kernel(struct prog *p, struct kernel *k)
 void prog_region(struct prog *p, region_id r)
 {
     struct module *m = p->m;
-    uint32_t first = 0, end = m->kernels.n;
+    uint32_t first = 0, end = m->fused.kernels.n;
     while (first < end) {
         uint32_t mid = first + (end - first) / 2;
         if (p->place[mid].region < r.i)
@@ -397,8 +397,8 @@ void prog_region(struct prog *p, region_id r)
         else
             end = mid;
     }
-    for (uint32_t i = first; i < m->kernels.n && p->place[i].region == r.i && !p->failed; i++)
-        run_kernel(p, &m->kernels.data[p->place[i].kernel]);
+    for (uint32_t i = first; i < m->fused.kernels.n && p->place[i].region == r.i && !p->failed; i++)
+        run_kernel(p, &m->fused.kernels.data[p->place[i].kernel]);
 }
 
 /* ---- frames ------------------------------------------------------------------------------------------------------ */
@@ -430,7 +430,7 @@ static void ports_unpack(struct prog *p, lreg *packed)
     for (uint32_t k = 0; k < p->g->outputs.n; k++) {
         const struct type *t = value_type(p->g, p->g->outputs.data[k].value);
         if (!is_packed(p, p->g->outputs.data[k].value) ||
-            p->m->storage[p->g->outputs.data[k].value.i].place != PLACE_OUTPUT)
+            p->m->fused.storage[p->g->outputs.data[k].value.i].place != PLACE_OUTPUT)
             continue;
         packed[k] = p->out[k];
         p->out[k] = prog_memory(p, prog_index(p, shape_count(p->x, t->dims, t->rank)));
@@ -494,9 +494,9 @@ static bool program(struct module *m, const char *suffix)
     p.f = lf_new(m->ctx, m->arena, LROLE_PROGRAM, arena_printf(m->arena, "program%s", suffix));
     p.in = NEW_ARRAY(m->arena, lreg, m->g->inputs.n + 1);
     p.out = NEW_ARRAY(m->arena, lreg, m->g->outputs.n + 1);
-    p.pointer = NEW_ARRAY(m->arena, lreg, m->n_values);
-    p.handle = NEW_ARRAY(m->arena, lreg, m->n_values);
-    p.grow = NEW_ARRAY(m->arena, struct prog_grow, m->n_values);
+    p.pointer = NEW_ARRAY(m->arena, lreg, m->fused.n_values);
+    p.handle = NEW_ARRAY(m->arena, lreg, m->fused.n_values);
+    p.grow = NEW_ARRAY(m->arena, struct prog_grow, m->fused.n_values);
     for (uint32_t k = 0; k < m->g->inputs.n; k++) {
         value_id v = m->g->inputs.data[k].value;
         if (prog_is_handle(value_type(m->g, v)))
@@ -510,7 +510,7 @@ static bool program(struct module *m, const char *suffix)
     p.weights_base = lf_arg(p.f, bytes, LARG_IN, 64, "weights");
     bind_shape_symbols(&p);
     program_body(&p);
-    m->program = p.f;
+    m->plan.program = p.f;
     lf_tidy(p.f);
     return !p.failed && lf_finish(p.f);
 }
@@ -590,7 +590,7 @@ static void plan_store(struct prog *p, lreg out, uint32_t *at, lreg v)
 /* Bytes of the arena: for sizes within the bounds of the symbols, which alone it is for. */
 static lreg plan_arena(struct prog *p, lreg empty)
 {
-    expr_id bytes = ex_addc(p->x, p->m->arena_bytes, p->m->shared_bytes);
+    expr_id bytes = ex_addc(p->x, p->m->plan.arena_bytes, p->m->plan.shared_bytes);
     uint32_t bound = p->syms.n;
     if (!empty.i)
         return prog_index(p, bytes);
@@ -625,7 +625,7 @@ static bool plan(struct module *m, const char *name)
         for (int32_t d = 0; d < (t->kind == TYPE_TENSOR ? t->rank : 0); d++)
             plan_store(&p, out, &at, late_expr(p.x, t->dims[d]) ? prog_const(&p, -1) : prog_index(&p, t->dims[d]));
     }
-    m->plan = p.f;
+    m->plan.plan_function = p.f;
     lf_tidy(p.f);
     return !p.failed && lf_finish(p.f);
 }

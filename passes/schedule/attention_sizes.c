@@ -103,7 +103,7 @@ static void choose_parts(const struct site *site, const struct attention_shape *
     if (blocks > RATE_KEY_INDICES / 2)
         return;
     s->parts = RATE_KEY_INDICES;
-    s->part = site->m->always ? 1 : RATE_KEY_PART;
+    s->part = site->m->asked.always ? 1 : RATE_KEY_PART;
 }
 
 void attention_estimate(const struct site *site, const struct attention_schedule *s, struct schedule_facts *f)

@@ -42,7 +42,7 @@ static struct slice slice_of(const struct site *site, const struct node *n, cons
 {
     struct slice none = {.points = 0}, s = {.points = 1, .all = true};
     int64_t extent;
-    if (!tile_shares_columns(site, n, c) || site->m->storage[n->in[1].i].place != PLACE_WEIGHTS)
+    if (!tile_shares_columns(site, n, c) || site->m->fused.storage[n->in[1].i].place != PLACE_WEIGHTS)
         return none;
     for (int32_t d = 0; d < t->rank; d++) {
         bool known = ex_is_const(site->x, t->dims[d], &extent), line = tile_is_line(n, c, d);
@@ -216,7 +216,7 @@ int64_t decode_bytes(const struct site *site, const struct tile_schedule *c)
     if (dot_group(site->m, n) != 1 || tile_halves(site, n) || site->k->kind != KERNEL_CONTRACT || c->vec < 0 ||
         c->a < 0 || c->chunk || c->k_block || !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) ||
         (n->op != OP_CONV && n->op != OP_DOT) || conv_pixel_lanes(site->m, n) || conv_depthwise(site->g, n) ||
-        !constant_maps(site->m, n->in[1]) || site->m->storage[n->in[1].i].place != PLACE_NONE ||
+        !constant_maps(site->m, n->in[1]) || site->m->fused.storage[n->in[1].i].place != PLACE_NONE ||
         !decode_box(site, c, ex_const(site->x, 0), &r))
         return 0;
     return box_elements(&r, value_type(site->g, n->in[1])->rank, &bytes) && mul_i64(bytes, 4, &bytes) &&
@@ -260,7 +260,7 @@ bool next_serves(const struct site *site, const struct node *n, const struct til
     if (n->op != OP_DOT || c->vec < 0 || !value_is_const(site->g, n->in[1]))
         return false;
     uint32_t size = elem_size(value_type(site->g, n->in[1])->elem) * dot_group(site->m, n) * CHANNEL_BLOCK;
-    return dot_scaled(n) || (size >= LINE && site->m->storage[n->in[1].i].place == PLACE_WEIGHTS);
+    return dot_scaled(n) || (size >= LINE && site->m->fused.storage[n->in[1].i].place == PLACE_WEIGHTS);
 }
 
 /* A single row's product waits for its panels. Where these are short, as those of packed numbers are, what the core

@@ -101,7 +101,7 @@ static const char *winograd_words(const struct module *m, const struct kernel *k
 {
     return arena_printf(
         m->arena, "tiles of %d results of %ux%u by %d vectors of %u lanes, %d in a chunk; U derived %s%s", (int)w->mr,
-        w->m, w->m, (int)w->nr, winograd_lanes(m->schedules.data[0].mach), (int)w->chunk,
+        w->m, w->m, (int)w->nr, winograd_lanes(m->plan.schedules.data[0].mach), (int)w->chunk,
         w->resident ? "first" : "by slices", k->form.staged.i ? "; operand computed where tiles read it" : "");
 }
 
@@ -118,11 +118,11 @@ static const char *attention_words(const struct attention_schedule *t, struct ar
 
 const char *schedule_words(const struct module *m, uint32_t kernel)
 {
-    const struct cpu_schedules *first = m->schedules.n ? &m->schedules.data[0] : NULL;
+    const struct cpu_schedules *first = m->plan.schedules.n ? &m->plan.schedules.data[0] : NULL;
     const struct schedule *s = first ? &first->of[kernel] : NULL;
     switch (s ? s->kind : SCHEDULE_NONE) {
     case SCHEDULE_TILED: return tile_words(&s->tile, &first->facts[kernel].k, m->arena);
-    case SCHEDULE_WINOGRAD: return winograd_words(m, &m->kernels.data[kernel], &s->winograd);
+    case SCHEDULE_WINOGRAD: return winograd_words(m, &m->fused.kernels.data[kernel], &s->winograd);
     case SCHEDULE_ATTENTION: return attention_words(&s->attention, m->arena);
     default: return NULL;
     }

@@ -120,31 +120,31 @@ uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
 {
     struct conv_shape s;
     const struct choice *told = k->kind == KERNEL_CONTRACT ? choice_of_kernel(m, k, CHOOSE_WINOGRAD) : NULL;
-    if (!(told || m->winograd) || !is_candidate(m, k, &s))
+    if (!(told || m->asked.winograd) || !is_candidate(m, k, &s))
         return 0;
     if (told)
         return told->n[0];
-    if (!m->always && (s.ic < RATE_WINOGRAD_CHANNELS || s.oc < RATE_WINOGRAD_CHANNELS))
+    if (!m->asked.always && (s.ic < RATE_WINOGRAD_CHANNELS || s.oc < RATE_WINOGRAD_CHANNELS))
         return 0;
-    return cheapest(m, &s, m->winograd, direct_cost(m, &s), m->always);
+    return cheapest(m, &s, m->asked.winograd, direct_cost(m, &s), m->asked.always);
 }
 
 bool winograd_beats_pairs(const struct module *m, const struct node *n)
 {
     struct conv_shape s;
-    if (!m->winograd || m->layout == LAYOUT_NCHW || !is_form(m, n, &s) || s.ic < RATE_WINOGRAD_CHANNELS ||
+    if (!m->asked.winograd || m->asked.layout == LAYOUT_NCHW || !is_form(m, n, &s) || s.ic < RATE_WINOGRAD_CHANNELS ||
         s.oc < RATE_WINOGRAD_CHANNELS)
         return false;
-    return cheapest(m, &s, m->winograd, direct_cost(m, &s) / 2, false) != 0;
+    return cheapest(m, &s, m->asked.winograd, direct_cost(m, &s) / 2, false) != 0;
 }
 
 bool winograd_weights(const struct module *m, value_id w, value_id *stored, int64_t stride[4])
 {
     static const int32_t order[4] = {0, 2, 3, 1};
     int64_t perm[4] = {0, 1, 2, 3};
-    while (m->storage[w.i].place == PLACE_NONE && weight_step(m->g, &w, perm))
+    while (m->fused.storage[w.i].place == PLACE_NONE && weight_step(m->g, &w, perm))
         ;
-    const struct storage *s = &m->storage[w.i];
+    const struct storage *s = &m->fused.storage[w.i];
     if (s->place != PLACE_WEIGHTS || s->dim[perm[0]].block != CHANNEL_BLOCK || s->dim[perm[0]].inner != 1)
         return false;
     for (int32_t i = 0; i < 4; i++)
@@ -157,7 +157,7 @@ bool winograd_weights(const struct module *m, value_id w, value_id *stored, int6
 
 bool winograd_computes(const struct module *m, value_id w)
 {
-    return m->storage[w.i].place == PLACE_NONE && constant_maps(m, w) > 0;
+    return m->fused.storage[w.i].place == PLACE_NONE && constant_maps(m, w) > 0;
 }
 
 bool winograd_serves(const struct module *m, const struct kernel *k)
@@ -177,12 +177,12 @@ uint32_t winograd_best(const struct module *m, const struct kernel *k)
 
 bool choose_winograd(struct module *m)
 {
-    for (uint32_t i = 0; i < m->kernels.n; i++) {
-        struct kernel *k = &m->kernels.data[i];
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        struct kernel *k = &m->fused.kernels.data[i];
         if (k->kind != KERNEL_CONTRACT || k->form.winograd) /* a staged operand's: see fuse/stage.c */
             continue;
         const struct choice *told = choice_of_kernel(m, k, CHOOSE_WINOGRAD);
-        k->form.winograd = m->wish[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k) : 0;
+        k->form.winograd = m->fused.wish[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k) : 0;
         if (told && told->n[0] && !k->form.winograd)
             choice_refuse(m, told,
                           "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");

@@ -58,7 +58,7 @@ bool schedule_chosen(const struct site *site, struct schedule *s)
 {
     static const enum choice_key keys[] = {CHOOSE_TILE, CHOOSE_CHUNK, CHOOSE_SPLIT};
     struct schedule told = {.kind = s->kind};
-    for (size_t i = 0; i < COUNT_OF(keys) && site->m->choices.n; i++) {
+    for (size_t i = 0; i < COUNT_OF(keys) && site->m->asked.choices.n; i++) {
         const struct choice *c = has_key(site, s->kind, keys[i]) ? choice_of_kernel(site->m, site->k, keys[i]) : NULL;
         if (!c)
             continue;

@@ -8,7 +8,7 @@ enum { GRAIN = RATE_GRAIN_POINTS, GRAIN_MOST = RATE_GRAIN_POINTS_MOST };
 /* Dims of the stored value by falling stride: the order in which memory lies. */
 static void dims_by_stride(const struct site *site, value_id v, int32_t *order)
 {
-    const struct storage *s = &site->m->storage[v.i];
+    const struct storage *s = &site->m->fused.storage[v.i];
     int32_t rank = s->rank;
     for (int32_t d = 0; d < rank; d++) {
         int32_t j = d;
@@ -153,7 +153,7 @@ void map_elements(const struct site *site, uint32_t *least, uint32_t *most)
 static uint32_t lanes_of(const struct site *site, int32_t fast)
 {
     expr_id n = value_type(site->g, site->k->domain)->dims[fast];
-    int64_t block = site->m->storage[site->k->outs.data[0].i].dim[fast].block;
+    int64_t block = site->m->fused.storage[site->k->outs.data[0].i].dim[fast].block;
     uint32_t one = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), lanes = one, least,
              most;
     int64_t extent = extent_hint(site->x, n);
@@ -240,7 +240,7 @@ static int64_t vector_cycles(const struct site *site)
                       : op_cost(n->op) == COST_DEAR ? RATE_MAP_DEAR
                                                     : RATE_MAP_CHEAP;
         for (uint32_t j = 0; j < n->n_in; j++)
-            if (site->m->storage[n->in[j].i].place != PLACE_NONE &&
+            if (site->m->fused.storage[n->in[j].i].place != PLACE_NONE &&
                 type_same_shape(value_type(site->g, n->in[j]), domain) && !is_read_before(site, i, n->in[j]))
                 cycles += RATE_MAP_LINE;
     }

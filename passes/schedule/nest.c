@@ -121,7 +121,7 @@ int64_t lines_estimate(const struct site *site, const struct schedule *s)
 int64_t halo_estimate(const struct site *site, const struct nest_schedule *nest)
 {
     value_id v = site->k->outs.data[0];
-    const struct storage *s = &site->m->storage[v.i];
+    const struct storage *s = &site->m->fused.storage[v.i];
     const struct type *t = value_type(site->g, v);
     int64_t inside = 1, whole = 1, stores, channels = extent_hint(site->x, t->dims[1]);
     for (int32_t d = 2; d < t->rank; d++) {

@@ -22,7 +22,7 @@ static void walk(const struct operand_walk *w, struct visited *seen, value_id v,
     node_id def = graph_value(s->g, v)->def;
     if (nesting > 64 || value_is_splat(s->g, v, &(double){0}, &(int64_t){0}) || !visit(seen, v, idx))
         return;
-    if (s->m->storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i) {
+    if (s->m->fused.storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i) {
         if (w->operand)
             w->operand(w->user, v, idx);
         return;

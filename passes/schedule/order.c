@@ -31,7 +31,7 @@ static int64_t modulus_of(const struct site *site, expr_id e, sym_id s, int64_t 
 static value_id stored_point(const struct site *site, value_id v, expr_id *idx)
 {
     expr_id next[RANK_MAX], cond;
-    for (int steps = 0; steps < 64 && site->m->storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i;
+    for (int steps = 0; steps < 64 && site->m->fused.storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i;
          steps++) {
         const struct node *n = graph_node(site->g, graph_value(site->g, v)->def);
         if (!view_is_whole(n->op))
@@ -40,7 +40,7 @@ static value_id stored_point(const struct site *site, value_id v, expr_id *idx)
         memcpy(idx, next, sizeof next);
         v = n->in[0];
     }
-    return site->m->storage[v.i].place == PLACE_NONE ? (value_id){0} : v;
+    return site->m->fused.storage[v.i].place == PLACE_NONE ? (value_id){0} : v;
 }
 
 static sym_id channel_point(const struct site *site, const struct type *t, int64_t n, int64_t g, int64_t i,
@@ -62,7 +62,7 @@ static int64_t phase_of(const struct site *site, value_id x, int64_t n, int64_t 
     value_id base = stored_point(site, x, idx);
     if (!base.i)
         return -1;
-    const struct storage *st = &site->m->storage[base.i];
+    const struct storage *st = &site->m->fused.storage[base.i];
     for (int32_t d = 0; d < st->rank; d++)
         if (st->dim[d].block && ex_linear(site->x, idx[d], s, &coef, &rest) && ex_is(site->x, coef, 1) &&
             ex_is_const(site->x, rest, &at) && at >= 0) {
@@ -109,7 +109,7 @@ static void rdim_add(struct reduced *r, expr_id extent, int64_t block)
 
 static int64_t channel_block(const struct site *site, value_id v, int32_t d)
 {
-    const struct storage *s = &site->m->storage[v.i];
+    const struct storage *s = &site->m->fused.storage[v.i];
     return s->place != PLACE_NONE && s->rank > d ? s->dim[d].block : 0;
 }
 
@@ -243,7 +243,7 @@ static void leaf_use(void *user, value_id leaf, const expr_id *point)
 static value_id product_behind(const struct site *site, value_id v, expr_id *idx)
 {
     expr_id from[RANK_MAX], cond;
-    while (site->m->storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i) {
+    while (site->m->fused.storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i) {
         const struct node *n = graph_node(site->g, graph_value(site->g, v)->def);
         if (n->op == OP_MUL)
             return v;

@@ -33,7 +33,7 @@ static bool row_view(void *user, const struct node *n, const expr_id *idx)
 static void row_operand(void *user, value_id v, const expr_id *idx)
 {
     struct rows_read *r = user;
-    expr_id address = storage_address(r->s->x, &r->s->m->storage[v.i], idx);
+    expr_id address = storage_address(r->s->x, &r->s->m->fused.storage[v.i], idx);
     r->found |= advances(r->s, address, r->beside, 1) && ex_uses(r->s->x, address, r->vec) &&
                 !advances(r->s, address, r->vec, 1);
 }
@@ -49,7 +49,7 @@ static bool lies_beside(const struct site *s, int32_t vec, int32_t beside)
         return false;
     domain_points(s, idx);
     struct rows_read r = {.s = s, .beside = ex_as_sym(s->x, idx[beside]), .vec = ex_as_sym(s->x, idx[vec])};
-    expr_id to = storage_address(s->x, &s->m->storage[s->k->outs.data[0].i], idx);
+    expr_id to = storage_address(s->x, &s->m->fused.storage[s->k->outs.data[0].i], idx);
     if (advances(s, to, r.vec, 1) && advances(s, to, r.beside, few))
         operands_walk(&(struct operand_walk){.site = s, .user = &r, .view = row_view, .operand = row_operand}, idx);
     return r.found;

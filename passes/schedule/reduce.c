@@ -33,7 +33,7 @@ static void lanes_choose(const struct site *site, const struct node *n, struct r
  * what the cache's own prefetching follows. */
 bool reduce_is_apart(const struct site *site, const struct node *n)
 {
-    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || site->m->storage[n->in[0].i].place == PLACE_NONE)
+    if (n->op != OP_CONV || node_int(n, "groups", 1) != 1 || site->m->fused.storage[n->in[0].i].place == PLACE_NONE)
         return false;
     const struct type *w = value_type(site->g, n->in[1]);
     for (int32_t d = 2; d < w->rank; d++)

@@ -187,16 +187,16 @@ struct schedule_facts schedule_facts(const struct site *, const struct schedule 
 /* Is the record possible for this kernel on this CPU, by the bounds and rules of its fields (fields.def)? Else *why
  * names the field, its value and what is possible; it may stay empty after a diagnostic. The cost model is not run. */
 bool schedule_verify(const struct site *, const struct schedule *, struct strbuf *why);
-/* The pass: a record for every kernel, for one CPU more (module.schedules). What --schedules says of a kernel replaces
- * what the cost model says. False after a diagnostic. */
+/* The pass: a record for every kernel, for one CPU more (module.plan.schedules). What --schedules says of a kernel
+ * replaces what the cost model says. False after a diagnostic. */
 bool schedule(struct module *, const char *cpu, const struct machine *);
-/* All records as text (text.c), and what such a text says of some kernels, into module.told. False after a diagnostic
- * that names the file, the line and the reason. path: for messages, kept. */
+/* All records as text (text.c), and what such a text says of some kernels, into module.asked.told. False after a
+ * diagnostic that names the file, the line and the reason. path: for messages, kept. */
 void schedules_print(const struct module *, struct strbuf *);
 bool schedules_parse(struct module *, const char *path, const char *text);
 /* The fields of all kinds with their bounds and meanings, as sections of docs/reference/schedules.md. */
 void schedules_reference(struct strbuf *);
-/* Applies what module.told has of the kernel on that CPU. False after a diagnostic. */
+/* Applies what module.asked.told has of the kernel on that CPU. False after a diagnostic. */
 bool schedule_told(const struct site *, uint32_t kernel, const char *cpu, struct schedule *);
 const char *schedule_kind_name(enum schedule_kind);
 /* The kind of that name; -1: there is none. */

@@ -201,7 +201,7 @@ static bool is_far(const struct site *site, const struct type *t)
     for (int32_t d = 1; d < t->rank; d++)
         if (!ex_is_const(site->x, t->dims[d], &n) || !mul_i64(bytes, n, &bytes))
             return false;
-    return site->m->always || bytes > budget(site->mach, SHARE_L2_IMAGE);
+    return site->m->asked.always || bytes > budget(site->mach, SHARE_L2_IMAGE);
 }
 
 void stage_choose(const struct site *site, struct tile_schedule *c)

@@ -85,15 +85,15 @@ static void record_print(const struct module *m, const struct schedule *s, const
 
 void schedules_print(const struct module *m, struct strbuf *out)
 {
-    for (uint32_t v = 0; v < m->schedules.n; v++)
-        for (uint32_t i = 0; i < m->kernels.n; i++) {
-            const struct schedule *s = &m->schedules.data[v].of[i];
+    for (uint32_t v = 0; v < m->plan.schedules.n; v++)
+        for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+            const struct schedule *s = &m->plan.schedules.data[v].of[i];
             if (s->kind == SCHEDULE_NONE)
                 continue;
             strbuf_printf(out, "schedule k%u ", i);
-            strbuf_quoted(out, kernel_label(m, &m->kernels.data[i]));
-            strbuf_printf(out, " %s: %s\n", m->schedules.data[v].cpu, kind_names[s->kind]);
-            record_print(m, s, &m->schedules.data[v].facts[i], out);
+            strbuf_quoted(out, kernel_label(m, &m->fused.kernels.data[i]));
+            strbuf_printf(out, " %s: %s\n", m->plan.schedules.data[v].cpu, kind_names[s->kind]);
+            record_print(m, s, &m->plan.schedules.data[v].facts[i], out);
             strbuf_printf(out, "\n");
         }
 }
@@ -128,25 +128,25 @@ static bool head_read(struct reader *r, char *line)
         return wrong(r, "schedule kN \"NODE\" CPU: KIND, not", line);
     quote[-1] = 0;
     *colon = 0;
-    if (!number_read(kernel + 1, &number) || number < 0 || number >= r->m->kernels.n)
+    if (!number_read(kernel + 1, &number) || number < 0 || number >= r->m->fused.kernels.n)
         return wrong(r, "there is no kernel", kernel);
     t.kernel = (uint32_t)number;
     strbuf_init(&label, r->m->arena);
-    strbuf_quoted(&label, kernel_label(r->m, &r->m->kernels.data[number]));
+    strbuf_quoted(&label, kernel_label(r->m, &r->m->fused.kernels.data[number]));
     if (strncmp(quote, label.data, label.n) != 0 || quote[label.n] != ' ')
         return wrong(r, arena_printf(r->m->arena, "%s computes %s here, not", kernel, label.data), quote);
     t.cpu = arena_strdup(r->m->arena, quote + label.n + 1);
     t.kind = colon[1] == ' ' ? schedule_kind_by_name(colon + 2) : -1;
     if (t.kind < 0)
         return wrong(r, "no kind of schedule:", colon + 1);
-    VEC_PUSH(r->m->arena, &r->m->told, t);
+    VEC_PUSH(r->m->arena, &r->m->asked.told, t);
     return true;
 }
 
 static bool field_read(struct reader *r, char *line)
 {
     char *name = line + strspn(line, " "), *value = name + strcspn(name, " ");
-    struct schedule_told *t = r->m->told.n ? &r->m->told.data[r->m->told.n - 1] : NULL;
+    struct schedule_told *t = r->m->asked.told.n ? &r->m->asked.told.data[r->m->asked.told.n - 1] : NULL;
     struct schedule_field set = {.line = r->line};
     if (!t)
         return wrong(r, "a field before the first schedule:", name);
@@ -169,7 +169,7 @@ static bool field_read(struct reader *r, char *line)
 bool schedules_parse(struct module *m, const char *path, const char *text)
 {
     struct reader r = {.m = m, .path = path};
-    m->told_path = path;
+    m->asked.told_path = path;
     for (const char *at = text; *at; at += *at == '\n') {
         char line[LINE_MOST];
         size_t n = strcspn(at, "\n");
@@ -258,9 +258,9 @@ static bool kind_apply(const struct site *site, struct reader *r, const struct s
 bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, struct schedule *s)
 {
     struct module *m = site->m;
-    for (uint32_t i = 0; i < m->told.n; i++) {
-        const struct schedule_told *t = &m->told.data[i];
-        struct reader r = {m, m->told_path, t->line};
+    for (uint32_t i = 0; i < m->asked.told.n; i++) {
+        const struct schedule_told *t = &m->asked.told.data[i];
+        struct reader r = {m, m->asked.told_path, t->line};
         struct strbuf why;
         if (t->kernel != kernel || strcmp(t->cpu, cpu) != 0)
             continue;
@@ -272,7 +272,7 @@ bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, st
         if (!schedule_verify(site, s, &why) && !why.n)
             return false;
         if (why.n)
-            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s: %s", m->told_path, t->line,
+            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s: %s", m->asked.told_path, t->line,
                             kernel, cpu, why.data);
         if (!says(t, offsetof(struct schedule, ns)))
             s->ns = schedule_facts(site, s).ns;

@@ -214,7 +214,7 @@ static bool is_flat(const struct site *site, const struct node *n, const struct 
         return false;
     const struct type *in = value_type(site->g, n->in[0]), *w = value_type(site->g, n->in[1]),
                       *y = value_type(site->g, n->out[0]);
-    const struct storage *s = &site->m->storage[n->in[0].i];
+    const struct storage *s = &site->m->fused.storage[n->in[0].i];
     uint32_t count;
     const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
     int64_t rows, columns;
@@ -314,7 +314,7 @@ bool tile_matrix(const struct site *site, const struct node *n)
     uint32_t group = n->op == OP_DOT || n->op == OP_CONV ? dot_group(site->m, n) : 1, count;
     if (group == 1 || site->mach->dot[dot_kind_of(site->m, n)] < DOT_MATRIX || !tile_by_lane(site, n))
         return false;
-    const struct storage *s = &site->m->storage[n->in[1].i];
+    const struct storage *s = &site->m->fused.storage[n->in[1].i];
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &count) : NULL;
     return s->place == PLACE_WEIGHTS && s->dim[contract ? contract[count - 1] : 1].block == 2 * (int64_t)group;
 }

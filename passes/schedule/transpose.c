@@ -43,7 +43,7 @@ static bool can_shuffle(enum elem e)
 static bool is_turned(const struct site *s, const struct turned_load *l, sym_id lane, sym_id column)
 {
     struct exprs *x = s->x;
-    expr_id address = storage_address(x, &s->m->storage[l->value.i], l->at), along, across, rest;
+    expr_id address = storage_address(x, &s->m->fused.storage[l->value.i], l->at), along, across, rest;
     return can_shuffle(value_type(s->g, l->value)->elem) && ex_linear(x, address, lane, &across, &rest) &&
            !ex_is(x, across, 0) && !ex_is(x, across, 1) && ex_linear(x, rest, column, &along, &rest) &&
            ex_is(x, along, 1) && !ex_uses(x, across, column);

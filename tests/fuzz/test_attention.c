@@ -255,12 +255,12 @@ static const struct module *kernels_of(struct draw *d)
 static bool nothing_stored(const struct module *m, const struct shape *s)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < m->kernels.n; i++)
-        n += m->kernels.data[i].form.attention != NULL;
-    for (uint32_t v = 1; v < m->n_values; v++) {
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
+        n += m->fused.kernels.data[i].form.attention != NULL;
+    for (uint32_t v = 1; v < m->fused.n_values; v++) {
         const struct type *t = value_type(m->g, (value_id){v});
         bool row = false, key = false;
-        for (int32_t d = 0; m->stored[v] && d < t->rank; d++) {
+        for (int32_t d = 0; m->fused.stored[v] && d < t->rank; d++) {
             row |= t->dims[d].i == s->rows.i;
             key |= t->dims[d].i == s->keys.i;
         }
@@ -339,7 +339,7 @@ static uint32_t sliced(int64_t start)
         value_id p = v_softmax(b, b_matmul(b, part[0], turned(d, part[1])), last, 1, false);
         single_result(d, b_matmul(b, p, part[2]));
         const struct module *m = kernels_of(d);
-        kernels = m ? m->kernels.n : 0;
+        kernels = m ? m->fused.kernels.n : 0;
     }
     context_free(ctx);
     return kernels;

@@ -183,12 +183,13 @@ static void clip(struct loops *l, struct karg a, struct lbuffer *b)
     int64_t bytes, start = 0;
     if (a.start.i && ex_eval(l->ctx->exprs, a.start, l->symbols, &start))
         start *= elem_size(value_type(l->m->g, v)->elem);
-    if (l->m->storage[v.i].place == PLACE_NONE)
+    if (l->m->fused.storage[v.i].place == PLACE_NONE)
         v = view_plain(l->m->g, v);
-    const struct storage *s = &l->m->storage[v.i];
-    if (s->place == PLACE_WEIGHTS && (int64_t)l->m->weights.data[s->buffer].bytes < b->bytes)
-        b->bytes = (int64_t)l->m->weights.data[s->buffer].bytes;
-    if (s->place == PLACE_ARENA && ex_eval(l->ctx->exprs, l->m->buffers.data[s->buffer].bytes, l->symbols, &bytes) &&
+    const struct storage *s = &l->m->fused.storage[v.i];
+    if (s->place == PLACE_WEIGHTS && (int64_t)l->m->plan.weights.data[s->buffer].bytes < b->bytes)
+        b->bytes = (int64_t)l->m->plan.weights.data[s->buffer].bytes;
+    if (s->place == PLACE_ARENA &&
+        ex_eval(l->ctx->exprs, l->m->plan.buffers.data[s->buffer].bytes, l->symbols, &bytes) &&
         bytes - start < b->bytes)
         b->bytes = bytes - start;
 }
@@ -198,11 +199,12 @@ static int on_launch(void *user, const char *name, const struct linterp_arg *a, 
     struct loops *l = user;
     struct linterp_arg args[256];
     uint32_t k = (uint32_t)strtoul(name + 1, NULL, 10);
-    if (k >= l->m->kernels.n || strcmp(name, l->m->kernels.data[k].name) != 0 || n != l->m->kernels.data[k].args.n) {
+    if (k >= l->m->fused.kernels.n || strcmp(name, l->m->fused.kernels.data[k].name) != 0 ||
+        n != l->m->fused.kernels.data[k].args.n) {
         strbuf_printf(l->why, "launch of %s", name);
         return -100;
     }
-    const char *text = l->m->kernels.data[k].text;
+    const char *text = l->m->fused.kernels.data[k].text;
     if (!l->kernel[k])
         l->kernel[k] = lf_parse(l->ctx, l->arena, &text);
     if (!l->kernel[k] || !lf_finish(l->kernel[k])) {
@@ -211,8 +213,8 @@ static int on_launch(void *user, const char *name, const struct linterp_arg *a, 
     }
     memcpy(args, a, n * sizeof *a);
     for (uint32_t i = 0; i < n; i++)
-        if (l->m->kernels.data[k].args.data[i].value.i)
-            clip(l, l->m->kernels.data[k].args.data[i], &args[i].buffer);
+        if (l->m->fused.kernels.data[k].args.data[i].value.i)
+            clip(l, l->m->fused.kernels.data[k].args.data[i], &args[i].buffer);
     int64_t step = count < 4 ? 1 : count / 4;
     struct linterp_host host = {.user = l, .call = on_call}; /* the kernel of a loop asks whether the run goes on */
     for (int64_t end = count; end > 0; end -= step) {
@@ -220,7 +222,7 @@ static int on_launch(void *user, const char *name, const struct linterp_arg *a, 
         if (r.code) {
             strbuf_printf(l->why, "%s ends with %d: %s", name, r.code, r.text ? r.text : "");
             if (l->d->verbose)
-                strbuf_printf(l->why, "\n%s\n", l->m->kernels.data[k].text);
+                strbuf_printf(l->why, "\n%s\n", l->m->fused.kernels.data[k].text);
             return r.code;
         }
     }
@@ -238,7 +240,7 @@ static bool run_plan_function(struct loops *l)
             dims[n_dims++] = l->d->inputs[k].dims[i];
     memset(out, 0xff, sizeof out);
     struct linterp_arg args[2] = {{{dims, n_dims * 8}, 0}, {{out, sizeof out}, 0}};
-    struct linterp_result r = lf_interpret(l->m->plan, args, 0, 1, NULL);
+    struct linterp_result r = lf_interpret(l->m->plan.plan_function, args, 0, 1, NULL);
     if (r.code) {
         strbuf_printf(l->why, "plan ends with %d: %s", r.code, r.text ? r.text : "");
         return false;
@@ -298,7 +300,7 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
         a[n++].buffer = (struct lbuffer){t->data, bytes};
     }
     a[n++].buffer = (struct lbuffer){l->arena_base, l->arena_bytes};
-    a[n++].buffer = (struct lbuffer){l->weights, (int64_t)l->m->weights_bytes};
+    a[n++].buffer = (struct lbuffer){l->weights, (int64_t)l->m->plan.weights_bytes};
     for (uint32_t i = 1; i <= sym_count(l->ctx->exprs); i++)
         if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
             a[n++].index = l->symbols[i];
@@ -335,10 +337,10 @@ struct compilation *stages_of_way(struct context *ctx, struct graph *g, const st
                               .graph = g,
                               .machine = w->native || w->cpu ? NULL : &w->machine};
     if (module_begin(c)) {
-        c->module->winograd = w->winograd;
-        c->module->attention = true;
-        c->module->always = true;
-        c->module->grain_ns = GRAIN_NS;
+        c->module->asked.winograd = w->winograd;
+        c->module->asked.attention = true;
+        c->module->asked.always = true;
+        c->module->asked.grain_ns = GRAIN_NS;
         graph_sweep(g);
         if (stages_run(c, "push-concats"))
             return c;
@@ -359,8 +361,8 @@ struct loops *loops_of(struct draw *d, struct compilation *c, struct strbuf *why
     struct arena *arena = &d->ctx->session;
     struct loops *l = NEW(arena, struct loops);
     *l = (struct loops){.d = d, .m = c->module, .ctx = d->ctx, .arena = arena, .why = why};
-    l->kernel = NEW_ARRAY(arena, struct lfunc *, l->m->kernels.n + 1);
-    l->weights = memory(arena, (int64_t)l->m->weights_bytes, 0xff);
+    l->kernel = NEW_ARRAY(arena, struct lfunc *, l->m->fused.kernels.n + 1);
+    l->weights = memory(arena, (int64_t)l->m->plan.weights_bytes, 0xff);
     struct sink sink = {l->weights};
     struct weights_writer writer = weights_of(l->m);
     if (!writer.write(writer.user, put_weights, &sink)) {
@@ -380,9 +382,9 @@ bool loops_run(struct loops *l, struct tensor *out)
     struct linterp_arg args[4 * DRAW_VALUES] = {{{0}, 0}};
     program_args(l, args);
     struct linterp_host host = {.user = l, .launch = on_launch, .call = on_call};
-    struct linterp_result r = lf_interpret(l->m->program, args, 0, 1, &host);
-    for (uint32_t k = 0; l->d->verbose && !r.code && k < l->m->kernels.n; k++)
-        strbuf_printf(l->why, "%s\n", l->m->kernels.data[k].text ? l->m->kernels.data[k].text : "");
+    struct linterp_result r = lf_interpret(l->m->plan.program, args, 0, 1, &host);
+    for (uint32_t k = 0; l->d->verbose && !r.code && k < l->m->fused.kernels.n; k++)
+        strbuf_printf(l->why, "%s\n", l->m->fused.kernels.data[k].text ? l->m->fused.kernels.data[k].text : "");
     if (r.code)
         strbuf_printf(l->why, " program ends with %d: %s", r.code, r.text ? r.text : "");
     return r.code == 0;

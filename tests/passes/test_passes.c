@@ -282,9 +282,9 @@ static void test_kernel_of(void **state)
     if (setjmp(here) == 0) {
         assert_true(sample_read(&ctx->session, FOLDER "/place-ports/attention.txt", &s));
         struct compilation *c = compilation_of(ctx, s.in);
-        struct kernel *k = &c->module->kernels.data[0];
+        struct kernel *k = &c->module->fused.kernels.data[0];
         assert_true(module_verify(c->module));
-        c->module->kernel_of[k->anchor.i] = 0;
+        c->module->fused.kernel_of[k->anchor.i] = 0;
         assert_false(module_verify(c->module));
         assert_int_equal(ctx->diags.n, 1);
         found = strstr(ctx->diags.data[0].text, "module invariant 9:");

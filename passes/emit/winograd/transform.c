@@ -351,7 +351,7 @@ void wino_output_ahead(struct wino *w, const struct product *p)
     struct em *em = w->em;
     struct exprs *x = em->x;
     struct em_for l;
-    const struct storage *s = &em->m->storage[em->k->outs.data[0].i];
+    const struct storage *s = &em->m->fused.storage[em->k->outs.data[0].i];
     int64_t m = w->f->m, rows = w->s->mr * p->nr * m, share = (rows + w->points - 1) / w->points;
     if (s->rank != 4 || s->dim[1].block != CHANNEL_BLOCK || s->dim[1].inner != 1)
         return; /* lanes do not share a line */
