@@ -48,12 +48,12 @@ LAYERS = {
     "passes/legalize/ml": {"ir", "passes", "passes/legalize"},
     "passes/legalize/text": {"ir", "passes", "passes/legalize", "passes/regex"},
     "passes/graph": {"ir", "passes/module"},
-    "passes/schedule": {"ir", "passes/module", "passes/graph"},
-    "passes/fuse": {"ir", "passes/module", "passes/graph", "passes/schedule"},
-    "passes/layout": {"ir", "passes/module", "passes/schedule"},
+    "passes/schedule": {"ir", "passes/module"},
+    "passes/fuse": {"ir", "passes/module", "passes/schedule"},  # asks the cost model what a tile takes
+    "passes/layout": {"ir", "passes/module"},
     "passes/emit": {"ir", "passes/module", "passes/schedule"},
     "passes/emit/winograd": {"ir", "passes/emit", "passes/module", "passes/schedule"},
-    "passes/emit/attention": {"ir", "passes/emit", "passes/graph", "passes/module", "passes/schedule"},
+    "passes/emit/attention": {"ir", "passes/emit", "passes/module", "passes/schedule"},
     "passes/program": {"ir", "passes/module"},
     "codegen": {"ir", "runtime"},
     "runtime": set(),
@@ -130,6 +130,21 @@ def check_layers(complain):
         for other in reached(row, set()):
             if other != row and may_include(other, row):
                 complain("tests/lint.py", 0, f"{row} and {other} may include one another")
+
+
+def check_phases(complain):
+    """Each pass lies in the file of its name, and the passes of a folder follow one another: a phase is entered once."""
+    table, phases = "passes/module/passes.def", []
+    for n, line in enumerate((ROOT / table).read_text().splitlines(), 1):
+        if not (row := re.match(r'PASS\("([\w-]+)", (\w+),', line)):
+            continue
+        files = list((ROOT / "passes").glob(f"*/{row[1].replace('-', '_')}.c"))
+        if len(files) != 1 or not re.search(rf"^bool {row[2]}\(struct module \*", files[0].read_text(), re.M):
+            complain(table, n, f"{row[1]}: there is no file of its name in a folder of passes/ that defines {row[2]}()")
+        elif phases[-1:] != [files[0].parent.name]:
+            phases.append(files[0].parent.name)
+            if phases.index(phases[-1]) < len(phases) - 1:
+                complain(table, n, f"{row[1]}: passes/{phases[-1]} is entered a second time")
 
 
 def uses_of_objects(objects):
@@ -366,6 +381,7 @@ def main():
 
     check_layers(complain)
     check_symbols(complain)
+    check_phases(complain)
     check_format(complain)
     check_skips(complain)
     for path in sources(".c", ".h", ".cpp", ".def", ".py", ".sh"):

@@ -17,7 +17,7 @@
 #include "passes/module/query.h"
 #include "passes/module/module.h"
 #include "passes/schedule/schedule.h"
-#include "passes/schedule/winograd.h"
+#include "passes/module/winograd.h"
 
 /* Measured on densenet121 and efficientnet_b0: with fewer points or channels, or weights (bytes) that L2 does not
  * hold beside a chunk, the map's own kernel is as fast. The largest extents bound the scratch. */

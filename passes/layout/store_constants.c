@@ -10,7 +10,7 @@
 #include "passes/module/compressed.h"
 #include "passes/module/query.h"
 #include "passes/layout/layout.h"
-#include "passes/schedule/winograd.h"
+#include "passes/module/winograd.h"
 
 enum { NUMBER_SLOTS = 4096, PROBES = 16 };
 enum { NUMBERS_MOST = 64 }; /* of a kernel: it may have 255 arguments */

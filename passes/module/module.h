@@ -68,7 +68,7 @@ struct kernel_form {
                       * Winograd kernel's tiles read it; {0}: none */
     node_id product; /* a convolution of one tap that staged is made of by maps, computed inside as well; {0}: staged is
                       * made of stored values */
-    uint32_t winograd; /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/schedule/winograd.h) */
+    uint32_t winograd; /* a convolution by F(m x m, 3 x 3): m; 0: not (passes/module/winograd.h) */
     const struct attention
         *attention; /* what lies before the anchor is computed inside too (passes/module/attention.h); NULL: not */
 };
@@ -78,7 +78,7 @@ struct kernel {
     enum kernel_kind kind;
     node_id anchor; /* {0}: none (KERNEL_MAP) */
     VEC(value_id)
-    outs; /* values stored; a depthwise convolution's second one: partial results of rows (fuse/fuse_partials.c) */
+    outs; /* values stored; a depthwise convolution's second one: partial results of rows (layout/fuse_partials.c) */
     value_id domain; /* whose points the kernel runs over: outs[0], or one operand of it */
     uint32_t piece; /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
     uint32_t shares; /* k + 1: what it stores may lie in the memory of input k. Then a scatter changes the rows that it

@@ -1,7 +1,7 @@
 /* The sizes of the Winograd template (emit/winograd/winograd.h), by cost: register tile, chunk of tiles, parts of the
  * output channels, slice of the input channels, and whether all of U is derived first. */
 #include "passes/schedule/schedule.h"
-#include "passes/schedule/winograd.h"
+#include "passes/module/winograd.h"
 
 #include <math.h>
 

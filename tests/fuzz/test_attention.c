@@ -80,7 +80,7 @@ static value_id compared(struct draw *d, value_id key, value_id end, bool below)
 }
 
 /* -inf, or a number that stands for it, behind the row and some keys, or behind a length of the batch; where rows may
- * be empty, in front of a window, too: bounds that leave out spans (passes/graph/attention_bounds.h). */
+ * be empty, in front of a window, too: bounds that leave out spans (passes/module/attention_bounds.h). */
 static value_id bounded(struct draw *d, const struct shape *s, value_id z)
 {
     struct builder *b = &d->b;

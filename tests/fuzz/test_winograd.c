@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 #include "codegen/codegen.h"
-#include "passes/schedule/winograd.h"
+#include "passes/module/winograd.h"
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 

@@ -10,7 +10,7 @@
 #include "cli/compile/backend.h"
 #include "passes/module/access.h"
 #include "passes/schedule/schedule.h"
-#include "passes/schedule/winograd.h"
+#include "passes/module/winograd.h"
 #include "runtime/mcc.h"
 
 struct loops {

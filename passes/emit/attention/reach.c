@@ -1,8 +1,8 @@
-/* The keys that a block of rows can see: the farthest bounds of its rows (passes/graph/attention_bounds.h), computed
+/* The keys that a block of rows can see: the farthest bounds of its rows (passes/module/attention_bounds.h), computed
  * once for the block. What is left out are spans whose terms are all 0; where a mask has a large number in place of
  * infinity, the rows' maxima decide that afterwards. */
 #include "passes/emit/attention/attention.h"
-#include "passes/graph/attention_bounds.h"
+#include "passes/module/attention_bounds.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,7 +11,7 @@
 
 #include "passes/emit/templates.h"
 #include "passes/emit/tile.h"
-#include "passes/schedule/winograd.h"
+#include "passes/module/winograd.h"
 
 struct wino {
     struct em *em;

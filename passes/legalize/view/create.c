@@ -102,7 +102,7 @@ static bool range_count(struct rule *r, value_id start, value_id limit, value_id
     return n->i != 0;
 }
 
-/* Numbers from 0 on are those of the elements themselves: what masks compare (passes/graph/attention_bounds.c). */
+/* Numbers from 0 on are those of the elements themselves: what masks compare (passes/module/attention_bounds.c). */
 bool rule_range(struct rule *r)
 {
     struct builder *b = r->b;

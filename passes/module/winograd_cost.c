@@ -1,16 +1,16 @@
-/* choose-winograd: which convolutions are computed by Winograd's form, and which m: by cost.
+/* By which Winograd form a convolution is computed, if by any: by cost (winograd.h).
  *
  * The choice is made for the artifact's best CPU (module_machine), so that all its variants agree on halos. Three terms
  * decide: the products, which are fewer the larger m is, on tiles that the image may not fill; the transforms, per tile
  * and channel; and the weights, which come from memory in each run and are transformed in each group of tiles. The
  * costs of budget.def are cycles of a core with two 16-lane multiply-adds a cycle; what such a core computes takes
  * others longer, memory does not. */
-#include "passes/schedule/winograd.h"
+#include "passes/module/winograd.h"
 
 #include "passes/module/access.h"
+#include "passes/module/choices.h"
 #include "passes/module/compressed.h"
 #include "passes/module/query.h"
-#include "passes/module/choices.h"
 
 #include <math.h>
 
@@ -173,19 +173,4 @@ uint32_t winograd_best(const struct module *m, const struct kernel *k)
 {
     struct conv_shape s;
     return is_candidate(m, k, &s) ? cheapest(m, &s, UINT32_MAX, INFINITY, false) : 0;
-}
-
-bool choose_winograd(struct module *m)
-{
-    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
-        struct kernel *k = &m->fused.kernels.data[i];
-        if (k->kind != KERNEL_CONTRACT || k->form.winograd) /* a staged operand's: see fuse/stage.c */
-            continue;
-        const struct choice *told = choice_of_kernel(m, k, CHOOSE_WINOGRAD);
-        k->form.winograd = m->fused.wish[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k) : 0;
-        if (told && told->n[0] && !k->form.winograd)
-            choice_refuse(m, told,
-                          "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
-    }
-    return true;
 }

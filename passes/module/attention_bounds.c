@@ -6,7 +6,7 @@
  * infinity, the lowest float in sums: their keys have no part in a row whose maximum is far above, which only the run
  * knows.
  */
-#include "passes/graph/attention_bounds.h"
+#include "passes/module/attention_bounds.h"
 
 #include "passes/module/access.h"
 #include "passes/module/query.h"

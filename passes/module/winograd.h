@@ -41,8 +41,6 @@ uint32_t winograd_wanted(const struct module *, const struct kernel *);
 /* Is a convolution of f32 faster by that form than with products of pairs of bf16, of which there are two for each of
  * f32? */
 bool winograd_beats_pairs(const struct module *, const struct node *);
-/* The pass choose_winograd decides for every convolution kernel whether, and how, it is computed so
- * (kernel.form.winograd), before halos are planned: the operand has to reach as far as whole tiles do. */
 
 /* ---- after store_constants ---- */
 /* Where the panels of a convolution's weights lie: the stored constant, and its strides in elements per block of 16

@@ -3,7 +3,7 @@
  * column of A' holds the point's powers. tests/fuzz/test_winograd.c derives the matrices from the points and compares.
  *
  * F(4 x 4) has 1/2 and -2 in place of the usual 2 and -2: the largest error is half as large, for two more steps. */
-#include "passes/schedule/winograd.h"
+#include "passes/module/winograd.h"
 
 #include <math.h>
 

@@ -18,7 +18,7 @@
 #include "passes/module/attention.h"
 #include "passes/module/choices.h"
 #include "passes/module/module.h"
-#include "passes/schedule/winograd.h"
+#include "passes/module/winograd.h"
 
 #include <string.h>
 
