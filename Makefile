@@ -46,9 +46,9 @@ say = $(if $(V),,@printf '  %-8s%s\n' $1 $2;)
 
 SOURCES := runtime/mcc_load.c runtime/rt_cpu.c $(sort $(shell find ir passes frontend codegen cli -name '*.c'))
 # The command's own files; everything else is the library.
-COMMAND := cli/main.c cli/progress.c cli/terminal.c $(wildcard cli/commands/*.c)
+COMMAND := runtime/mcc_load.c $(filter cli/commands/%,$(SOURCES))
 COMMAND_OBJECTS := $(COMMAND:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/gen/report_files.o
-REPORT_FILES := $(sort $(wildcard cli/report/report*))
+REPORT_FILES := $(sort $(wildcard cli/commands/report/report*))
 LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(COMMAND),$(SOURCES))) \
                $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard codegen/*.cpp))
 PROTOS := $(wildcard frontend/onnx/*.proto)
@@ -74,7 +74,7 @@ TEST_HELPERS := $(filter-out $(TEST_SOURCES),$(wildcard tests/*/*.c))
 
 # ---- products ---------------------------------------------------------------------------------------
 
-PUBLIC_HEADERS := $(wildcard runtime/mcc.h runtime/mcc.hpp runtime/mcc_load.h runtime/mcc_note.h cli/mccc.h)
+PUBLIC_HEADERS := $(wildcard runtime/mcc.h runtime/mcc.hpp runtime/mcc_load.h runtime/mcc_note.h cli/library/mccc.h)
 .PHONY: all lib tests
 all: $(BUILD)/mcc $(BUILD)/libmcc.a $(BUILD)/libmcc.so $(PUBLIC_HEADERS:%=$(BUILD)/include/.%)
 lib: $(BUILD)/libmcc.a
@@ -125,6 +125,10 @@ $(BUILD)/gen/report_files.c: $(REPORT_FILES) cli/embed.sh Makefile
 $(BUILD)/libmcc.a: $(LIB_OBJECTS) $(GEN_OBJECTS)
 	$(call say,AR,$@)rm -f $@ && ar qcs $@ $^
 
+# The command without its main, for tests.
+$(BUILD)/commands.a: $(filter-out %/main.o,$(COMMAND_OBJECTS))
+	$(call say,AR,$@)rm -f $@ && ar qcs $@ $^
+
 # The command links LLVM statically and at a fixed address: the shared library's relocations cost every worker 15 ms
 # and 25 MB. The instrumented builds and the library take the shared one.
 $(BUILD)/mcc: $(COMMAND_OBJECTS) $(BUILD)/libmcc.a
@@ -143,7 +147,7 @@ $(BUILD)/include/.%: %
 helpers_of = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter tests/$1/%,$(TEST_HELPERS)))
 .SECONDEXPANSION:
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o \
-          $$(call helpers_of,$$(*D)) $(BUILD)/libmcc.a
+          $$(call helpers_of,$$(*D)) $(BUILD)/commands.a $(BUILD)/libmcc.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(LIBS) -lcmocka $(LDFLAGS)
 
@@ -220,7 +224,7 @@ $(FUZZERS:%=fuzz-%): fuzz-%: deps-fuzz all $(VENV)/bin/pytest
 	$(BUILD)-fuzz/fuzz_$* -max_total_time=$(SECONDS_EACH) -timeout=30 -rss_limit_mb=3072 -max_len=65536 -print_final_stats=1 \
 	    $(addprefix -dict=,$(wildcard tests/fuzz/targets/$*.dict)) -artifact_prefix=$(BUILD)-fuzz/findings/$*- $(CORPUS_DIR)/$*
 .SECONDARY: $(FUZZ_OBJECTS) $(FUZZERS:%=$(BUILD)/obj/tests/fuzz/targets/fuzz_%.o)
-$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/targets/fuzz_%.o $(FUZZ_OBJECTS) $(BUILD)/libmcc.a
+$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/targets/fuzz_%.o $(FUZZ_OBJECTS) $(BUILD)/commands.a $(BUILD)/libmcc.a
 	$(call say,LINK,$@)$(CXX) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LIBS) $(LDFLAGS)
 
 # Changed jobs for workers in their sandbox, with the sanitizers, leaks off (tests/fuzz/worker.py). Findings stay in $(BUILD)-address/findings.
@@ -416,7 +420,7 @@ deps-hosted:
 
 # ---- installation --------------------------------------------------------------------------------------------
 
-VERSION = $(shell sed -n 's/^.define MCCC_VERSION "\(.*\)"/\1/p' cli/mccc.h)
+VERSION = $(shell sed -n 's/^.define MCCC_VERSION "\(.*\)"/\1/p' cli/library/mccc.h)
 
 .PHONY: install
 install: all

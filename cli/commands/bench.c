@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "cli/commands/bench.h"
 #include "cli/commands/temporary.h"
-#include "cli/compile/compile.h"
-#include "cli/options/cpu.h"
+#include "cli/library/compile/compile.h"
+#include "cli/library/options/cpu.h"
 
 enum { ROWS_MAX = 40 };
 

@@ -4,8 +4,8 @@
 
 #include "cli/commands/calibrate.h"
 #include "cli/commands/chunks.h"
-#include "cli/json.h"
-#include "cli/artifact/session.h"
+#include "cli/library/json.h"
+#include "cli/commands/artifact/session.h"
 
 enum { SAMPLES_MAX = 1000 };     /* runs whose kernels are told apart */
 

@@ -1,6 +1,6 @@
 /* What mcc bench measures as JSON (docs/json.md), for --json and for mcc report. */
 #include "cli/commands/bench.h"
-#include "cli/options/cpu.h"
+#include "cli/library/options/cpu.h"
 
 void calibration_json(const struct calibration *c, const char *key, struct json *j)
 {

@@ -7,8 +7,8 @@
 #ifndef MCC_CLI_CAPTURE_H
 #define MCC_CLI_CAPTURE_H
 
-#include "cli/compile/compile.h"
-#include "cli/artifact/session.h"
+#include "cli/library/compile/compile.h"
+#include "cli/commands/artifact/session.h"
 
 struct capture {
     struct compilation c;

@@ -1,8 +1,8 @@
 /* mcc bench -t N: chunks of kernels by thread. */
 #include "cli/commands/chunks.h"
 
-#include "cli/compile/compile.h"
-#include "cli/json.h"
+#include "cli/library/compile/compile.h"
+#include "cli/library/json.h"
 
 enum { CHUNKS_MOST = 1 << 16 };      /* of one thread in one run: 1.5 MB */
 

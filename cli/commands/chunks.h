@@ -3,7 +3,7 @@
 #ifndef MCC_CLI_CHUNKS_H
 #define MCC_CLI_CHUNKS_H
 
-#include "cli/artifact/session.h"
+#include "cli/commands/artifact/session.h"
 
 struct chunk {
     uint32_t node;

@@ -11,13 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/compile/backend.h"
-#include "cli/command.h"
+#include "cli/library/compile/backend.h"
+#include "cli/commands/command.h"
 #include "cli/commands/capture.h"
 #include "cli/commands/difference.h"
 #include "cli/commands/rounding.h"
 #include "cli/commands/temporary.h"
-#include "cli/artifact/session.h"
+#include "cli/commands/artifact/session.h"
 #include "ir/eval/eval.h"
 #include "ir/base/file.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "cli/commands/inspect.h"
-#include "cli/compile/view.h"
+#include "cli/library/compile/view.h"
 
 enum { LABEL_MAX = 100 };
 

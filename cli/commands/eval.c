@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/artifact/blob.h"
-#include "cli/command.h"
+#include "cli/commands/artifact/blob.h"
+#include "cli/commands/command.h"
 
 /* The shape of input `port` for a random or raw feed: symbols from --dim, else their least value, at least 1. */
 static bool port_shape(struct context *ctx, const struct options *o, const struct graph *g, const struct port *port,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "cli/commands/inspect.h"
 
 static void print_ports(const mcc_api *api, struct strbuf *out)

@@ -3,10 +3,10 @@
 #ifndef MCC_CLI_INSPECT_H
 #define MCC_CLI_INSPECT_H
 
-#include "cli/artifact/artifact.h"
-#include "cli/compile/backend.h"
+#include "cli/commands/artifact/artifact.h"
+#include "cli/library/compile/backend.h"
 #include "cli/commands/bench.h"
-#include "cli/json.h"
+#include "cli/library/json.h"
 
 /* The table: a line for each part with its share of the file. sealed: the padding of weights is known. */
 void sizes_print(const mcc_api *, const struct sizes *, bool sealed, struct strbuf *out);

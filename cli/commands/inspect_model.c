@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/artifact/session.h"
-#include "cli/command.h"
+#include "cli/commands/artifact/session.h"
+#include "cli/commands/command.h"
 #include "cli/commands/inspect.h"
 
 enum { WEIGHTS_SHOWN = 40 };

@@ -3,8 +3,8 @@
  * estimates. */
 #include <stdlib.h>
 
-#include "cli/command.h"
-#include "cli/artifact/bound.h"
+#include "cli/commands/command.h"
+#include "cli/commands/artifact/bound.h"
 #include "cli/commands/inspect.h"
 
 enum { LAUNCHES_MOST = 1 << 20, KERNELS_SHOWN = 40 };

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "cli/commands/bench.h"
-#include "cli/options/cpu.h"
+#include "cli/library/options/cpu.h"
 
 enum { RUNS_LEAST = 10, RUNS_MOST = 100000, WARM_UP = 3 };
 #define AUTO_NS 2000000000.0 /* two seconds of timed runs when --runs is not given */

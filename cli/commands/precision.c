@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/artifact/artifact.h"
-#include "cli/command.h"
+#include "cli/commands/artifact/artifact.h"
+#include "cli/commands/command.h"
 #include "cli/commands/trial.h"
 #include "ir/expr/expr.h"
 

@@ -13,8 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/artifact/artifact.h"
-#include "cli/command.h"
+#include "cli/commands/artifact/artifact.h"
+#include "cli/commands/command.h"
 #include "cli/commands/quantize.h"
 #include "cli/commands/temporary.h"
 #include "ir/base/file.h"

@@ -14,9 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "cli/commands/temporary.h"
-#include "cli/json.h"
+#include "cli/library/json.h"
 #include "codegen/sink.h"
 #include "ir/base/file.h"
 

@@ -4,7 +4,7 @@
 
 #include "cli/commands/inspect.h"
 
-/* A file of cli/report/, embedded when mcc is built (cli/embed.sh). */
+/* A file of cli/commands/report/, embedded when mcc is built (cli/embed.sh). */
 struct report_file {
     const char *name;
     const unsigned char *begin, *end;

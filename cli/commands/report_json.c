@@ -1,7 +1,8 @@
-/* The data of a report. Lists that may have thousands of rows are arrays of arrays, as cli/report/ reads them. */
+/* The data of a report. Lists that may have thousands of rows are arrays of arrays, as cli/commands/report/ reads
+ * them. */
 #include <string.h>
 
-#include "cli/artifact/netmap.h"
+#include "cli/library/netmap.h"
 #include "cli/commands/report.h"
 
 /* What a compiled network carries; without it the nodes of its table. False after a diagnostic. */

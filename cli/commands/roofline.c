@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/commands/bench.h"
-#include "cli/command.h"
+#include "cli/commands/command.h"
 
 struct row {
     const struct kernel_time *k;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "ir/eval/eval.h"
 
 enum { KERNELS_SHOWN = 40 };

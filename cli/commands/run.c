@@ -2,9 +2,9 @@
  * standard output. */
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "cli/commands/temporary.h"
-#include "cli/artifact/session.h"
+#include "cli/commands/artifact/session.h"
 
 static bool wants(const struct text_list *dump, const char *name)
 {

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/artifact/artifact.h"
-#include "cli/command.h"
+#include "cli/commands/artifact/artifact.h"
+#include "cli/commands/command.h"
 #include "ir/base/file.h"
 
 /* A file that is used, and its folder. */

@@ -2,7 +2,7 @@
 #ifndef MCC_CLI_TEMPORARY_H
 #define MCC_CLI_TEMPORARY_H
 
-#include "cli/compile/compile.h"
+#include "cli/library/compile/compile.h"
 
 /* Calls use(user, path) with the path of a file `name` that is not there yet, in a folder of its own below TMPDIR; then
  * end(user), and removes both: also after a signal, and when memory ends. False after a diagnostic, when there is no

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/commands/command.h"
 #include "cli/commands/temporary.h"
 #include "ir/eval/eval.h"
 #include "ir/expr/expr.h"

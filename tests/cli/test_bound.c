@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "cli/artifact/bound.h"
+#include "cli/commands/artifact/bound.h"
 
 static void test_alone(void **state)
 {

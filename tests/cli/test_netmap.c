@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cli/artifact/netmap.h"
+#include "cli/library/netmap.h"
 #include "ir/expr/expr.h"
 
 static const struct art_node rows[] = {{.name = "", .op = ""},

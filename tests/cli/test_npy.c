@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "cli/artifact/blob.h"
+#include "cli/commands/artifact/blob.h"
 #include "ir/base/file.h"
 #include "ir/expr/expr.h"
 

@@ -11,7 +11,8 @@
 
 #include <cmocka.h>
 
-#include "cli/compile/compile.h"
+#include "cli/commands/command_line.h"
+#include "cli/library/compile/compile.h"
 
 struct fixture {
     struct context *ctx;

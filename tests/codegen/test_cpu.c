@@ -11,7 +11,7 @@
 
 #include <llvm-c/TargetMachine.h>
 
-#include "cli/options/cpu.h"
+#include "cli/library/options/cpu.h"
 #include "runtime/rt_cpu.h"
 
 void llvm_start(void); /* of codegen/llvm.h, which has a struct machine of its own */

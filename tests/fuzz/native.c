@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/compile/backend.h"
+#include "cli/library/compile/backend.h"
 #include "runtime/mcc.h"
 #include "runtime/mcc_load.h"
 

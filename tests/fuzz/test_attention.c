@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-#include "cli/compile/compile.h"
+#include "cli/library/compile/compile.h"
 #include "codegen/codegen.h"
 #include "ir/target/target.h"
 #include "passes/legalize/legalize.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compile/backend.h"
+#include "cli/library/compile/backend.h"
 #include "passes/module/access.h"
 #include "passes/schedule/schedule.h"
 #include "passes/module/winograd.h"

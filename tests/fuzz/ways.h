@@ -4,7 +4,7 @@
 #ifndef MCC_TESTS_FUZZ_WAYS_H
 #define MCC_TESTS_FUZZ_WAYS_H
 
-#include "cli/options/options.h"
+#include "cli/library/options/options.h"
 #include "ir/eval/eval.h"
 #include "passes/module/module.h"
 #include "tests/fuzz/draw.h"

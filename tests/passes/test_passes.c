@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compile/compile.h"
+#include "cli/library/compile/compile.h"
 #include "ir/base/file.h"
 #include "passes/schedule/schedule.h"
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "cli/mccc.h"
+#include "cli/library/mccc.h"
 #include "codegen/codegen.h"
 #include "runtime/mcc_load.h"
 #include "tests/torture/shim.h"
@@ -174,7 +174,7 @@ static void test_compile_system(void **state)
     fail_each(TORTURE_SYSTEM, compile_once, "3");
 }
 
-/* Loads, runs twice and closes; the class of the code as the command has it (cli/artifact/session.c). */
+/* Loads, runs twice and closes; the class of the code as the command has it (cli/commands/artifact/session.c). */
 static int run_once(void)
 {
     static float x[64], y[10];

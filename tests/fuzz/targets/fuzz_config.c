@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli/compile/compile.h"
+#include "cli/library/compile/compile.h"
 #include "tests/fuzz/targets/target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/artifact/artifact.h"
-#include "cli/artifact/netmap.h"
-#include "cli/compile/compile.h"
+#include "cli/commands/artifact/artifact.h"
+#include "cli/library/netmap.h"
+#include "cli/library/compile/compile.h"
 #include "runtime/mcc_load.c"
 #include "tests/fuzz/targets/target.h"
 

@@ -1,0 +1,189 @@
+/* Loading artifacts and feeding them: files, raw bytes or drawn values for each input port. */
+#include "cli/commands/artifact/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SPECIAL = MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING };
+
+/* The class of an artifact's error code: what the caller can do about it. */
+static enum fail error_class(int code)
+{
+    switch (code) {
+    case MCC_E_IO:
+    case MCC_E_CPU: return FAIL_ENV;
+    case MCC_E_NOMEM: return FAIL_LIMIT;
+    default: return FAIL_MODEL;
+    }
+}
+
+bool session_error(struct session *s, const char *doing)
+{
+    return error_at(s->ctx, error_class(s->error.code), (src_id){0}, NULL, "%s: %s (code %d)", doing, s->error.text,
+                    s->error.code);
+}
+
+bool session_open(struct session *s, struct context *ctx, const struct options *o, const char *path,
+                  const mcc_host *host)
+{
+    *s = (struct session){.ctx = ctx, .options = o};
+    ctx->model_path = path;
+    if (mcc_load(path, host, &s->lib, &s->error) != MCC_OK)
+        return session_error(s, "cannot load");
+    s->api = s->lib->api;
+    if (s->api->ctx_new(s->lib->model, NULL, 0, &s->run, &s->error) != MCC_OK)
+        return session_error(s, "cannot make a context");
+    return true;
+}
+
+void session_close(struct session *s)
+{
+    if (s->run)
+        s->api->ctx_free(s->run);
+    mcc_unload(s->lib);
+    s->lib = NULL;
+    s->run = NULL;
+}
+
+int64_t symbol_least(const mcc_symbol *sym)
+{
+    int64_t step = sym->step > 1 ? sym->step : 1, least = sym->min > 1 ? sym->min : 1;
+    return (least + step - 1) / step * step;
+}
+
+bool session_symbols(struct session *s, int64_t *out)
+{
+    const char **names = NEW_ARRAY(&s->ctx->session, const char *, s->api->n_sym + 1);
+    for (uint32_t i = 0; i < s->api->n_sym; i++)
+        names[i] = s->api->sym[i].name;
+    if (!dims_known(s->ctx, &s->options->dims, names, s->api->n_sym))
+        return false;
+    for (uint32_t i = 0; i < s->api->n_sym; i++) {
+        out[i] = symbol_least(&s->api->sym[i]);
+        if (!dim_find(s->ctx, &s->options->dims, s->api->sym[i].name, &out[i]))
+            return false;
+    }
+    return true;
+}
+
+static bool feed_port(struct session *s, uint32_t index, const int64_t *symbols, bool random)
+{
+    const mcc_port *port = &s->api->in[index];
+    const char *feed = feed_find(&s->options->feeds, port->name);
+    struct blob *b = &s->in[index];
+    b->elem = elem_by_dlpack(port->dtype);
+    b->rank = port->ndim;
+    if ((port->flags & SPECIAL) || port->ndim < 0 || port->ndim > RANK_MAX || b->elem == ELEM_NONE)
+        return error_at(s->ctx, FAIL_USAGE, (src_id){0}, port->name, "only tensors of known rank can be fed");
+    if (!feed && !random)
+        return error_at(s->ctx, FAIL_USAGE, (src_id){0}, port->name,
+                        "input without a value: -i NAME=FILE or NAME=random");
+    for (int32_t i = 0; i < port->ndim; i++) {
+        const mcc_dim *dim = &port->dims[i];
+        b->dims[i] = dim->extent >= 0 ? dim->extent : dim->extent == -1 && dim->symbol >= 0 ? symbols[dim->symbol] : 1;
+    }
+    bool drawn = !feed || (strncmp(feed, "random", 6) == 0 && (feed[6] == 0 || feed[6] == ':'));
+    if (!drawn)
+        return blob_read(s->ctx, feed, b);
+    if (!blob_alloc(s->ctx, b))
+        return false;
+    uint64_t seed;
+    if (!feed_seed(s->ctx, feed, index + 1, &seed))
+        return false;
+    blob_random(b, seed);
+    return true;
+}
+
+bool session_feed(struct session *s, bool random)
+{
+    struct arena *arena = &s->ctx->session;
+    uint32_t n = s->api->n_in;
+    const char **names = NEW_ARRAY(arena, const char *, n + 1);
+    int64_t *symbols = NEW_ARRAY(arena, int64_t, s->api->n_sym + 1);
+    s->in = NEW_ARRAY(arena, struct blob, n + 1);
+    s->in_tensor = NEW_ARRAY(arena, DLTensor, n + 1);
+    s->in_pointer = NEW_ARRAY(arena, const DLTensor *, n + 1);
+    for (uint32_t i = 0; i < n; i++)
+        names[i] = s->api->in[i].name;
+    if (!feeds_known(s->ctx, &s->options->feeds, names, n) || !session_symbols(s, symbols))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!feed_port(s, i, symbols, random))
+            return false;
+        s->in_tensor[i] = (DLTensor){
+            .data = s->in[i].data,
+            .device = {kDLCPU, 0},
+            .ndim = s->in[i].rank,
+            .dtype = elem_dlpack(s->in[i].elem),
+            .shape = s->in[i].dims,
+        };
+        s->in_pointer[i] = &s->in_tensor[i];
+    }
+    return true;
+}
+
+/* An extent that is computed: as it is where that reads well, else by a number that stands with it in *extents. */
+static void put_expression(const char *expr, struct strbuf *extents, uint32_t *n, struct strbuf *out)
+{
+    enum { READS_WELL = 24 };
+    if (strlen(expr) <= READS_WELL && !strchr(expr, '(')) {
+        strbuf_escaped(out, expr, 4 * READS_WELL);
+        return;
+    }
+    strbuf_printf(out, "?%u", ++*n);
+    strbuf_printf(extents, "extent   ?%u: ", *n);
+    strbuf_escaped(extents, expr, 4 * strlen(expr));
+    strbuf_printf(extents, "\n");
+}
+
+void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *extents, uint32_t *n, struct strbuf *out)
+{
+    static const struct {
+        uint64_t flag;
+        const char *word;
+    } words[] = {
+        {MCC_PORT_OPTIONAL, "optional "},
+        {MCC_PORT_SEQUENCE, "sequence of "},
+        {MCC_PORT_MAP, "map to "},
+    };
+    for (size_t i = 0; i < COUNT_OF(words); i++)
+        if (port->flags & words[i].flag)
+            strbuf_printf(out, "%s", words[i].word);
+    enum elem elem = elem_by_dlpack(port->dtype);
+    strbuf_printf(out, "%s[", elem == ELEM_NONE ? "?" : elem_name(elem));
+    if (port->ndim < 0)
+        strbuf_printf(out, "...");
+    for (int32_t i = 0; i < port->ndim; i++) {
+        const mcc_dim *dim = &port->dims[i];
+        strbuf_printf(out, "%s", i ? "," : "");
+        if (dim->extent >= 0)
+            strbuf_printf(out, "%lld", (long long)dim->extent);
+        else if (dim->extent == -1 && dim->symbol >= 0)
+            strbuf_escaped(out, api->sym[dim->symbol].name, 200);
+        else if (dim->expr && *dim->expr)
+            put_expression(dim->expr, extents, n, out);
+        else
+            strbuf_printf(out, "?");
+        if (dim->room > 0)
+            strbuf_printf(out, "<=%lld", (long long)dim->room);
+    }
+    strbuf_printf(out, "]");
+}
+
+void node_put(const char *name, const char *op, struct strbuf *out)
+{
+    strbuf_escaped(out, name, 200);
+    strbuf_printf(out, " (");
+    strbuf_escaped(out, op, 60);
+    strbuf_printf(out, ")");
+}
+
+void node_describe(const mcc_api *api, const mcc_node *node, struct strbuf *out)
+{
+    node_put(node->name, node->op, out);
+    for (uint64_t i = node->next; i; i = api->node[i].next) {
+        strbuf_printf(out, " + ");
+        node_put(api->node[i].name, api->node[i].op, out);
+    }
+    strbuf_printf(out, "%s%s", node->source && *node->source ? " " : "", node->source ? node->source : "");
+}

@@ -1,0 +1,39 @@
+/* A loaded artifact with its inputs: what mcc run and mcc bench share. */
+#ifndef MCC_CLI_SESSION_H
+#define MCC_CLI_SESSION_H
+
+#include "cli/commands/artifact/blob.h"
+#include "runtime/mcc_load.h"
+
+struct session {
+    struct context *ctx;
+    const struct options *options;
+    mcc_lib *lib;
+    const mcc_api *api;
+    struct blob *in;              /* one per input port */
+    DLTensor *in_tensor;
+    const DLTensor **in_pointer;  /* what the api's functions take */
+    mcc_ctx *run;
+    mcc_error error;
+};
+
+/* Loads the artifact and makes a context; host may be NULL. False after a diagnostic. */
+bool session_open(struct session *, struct context *, const struct options *, const char *path, const mcc_host *host);
+/* Reads or draws the inputs. random: inputs without a feed are drawn, otherwise they are refused. */
+bool session_feed(struct session *, bool random);
+void session_close(struct session *);
+/* Records what the artifact answered as a diagnostic; false. */
+bool session_error(struct session *, const char *doing);
+/* The least multiple of the symbol's step from 1 on: its value where none is given. */
+int64_t symbol_least(const mcc_symbol *);
+/* The value of each symbol from --dim, else its least. */
+bool session_symbols(struct session *, int64_t *out);
+/* A port's type and shape. Long expressions stand for themselves as ?1, ?2, ...: *extents has a line for each, *n their
+ * number. */
+void port_describe(const mcc_api *, const mcc_port *, struct strbuf *extents, uint32_t *n, struct strbuf *out);
+/* All nodes that the kernels of a leading node compute: "conv1 (Conv) + bn1 (BatchNormalization) + relu1 (Relu)
+ * net.py:12". */
+void node_put(const char *name, const char *op, struct strbuf *out);
+void node_describe(const mcc_api *, const mcc_node *, struct strbuf *out);
+
+#endif

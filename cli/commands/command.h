@@ -1,0 +1,39 @@
+/* The sub-commands of mcc. Each is handed a context whose unwind point is set, and returns the exit code's class. */
+#ifndef MCC_CLI_COMMAND_H
+#define MCC_CLI_COMMAND_H
+
+#include "cli/library/compile/compile.h"
+#include "cli/commands/terminal.h"
+
+/* A sub-command as manual pages and completions show it. */
+struct command_row {
+    const char *name;
+    char where;
+    const char *usage, *help;
+    const char *examples;        /* lines of a command, a tab and what it does */
+};
+/* Candidates for "WORD" or "COMMAND,WORD"; words: those of the line before it (complete.c). */
+void generate_completions(struct context *, const char *request, const struct text_list *words,
+                          const struct command_row *, uint32_t n, struct strbuf *);
+/* The text called `what` (the words of --generate); false: unknown (generate.c). */
+bool generate_text(const char *what, const struct command_row *, uint32_t n, struct strbuf *);
+
+/* The support matrix of --list-ops. */
+void list_ops(struct context *, struct strbuf *);
+
+/* --precision=auto: measures what rounding costs (cli/commands/precision.c), and puts what follows in its place, bf16
+ * and f32 for nodes by name. False after a diagnostic. */
+bool precision_settle(struct context *, struct options *);
+
+enum fail command_compile(struct context *, struct options *);
+enum fail command_check(struct context *, struct options *);
+enum fail command_eval(struct context *, struct options *);
+enum fail command_run(struct context *, struct options *);
+enum fail command_bench(struct context *, struct options *);
+enum fail command_diff(struct context *, struct options *);
+enum fail command_quantize(struct context *, struct options *);
+enum fail command_reduce(struct context *, struct options *);
+enum fail command_report(struct context *, struct options *);
+enum fail command_inspect(struct context *, struct options *);
+
+#endif

@@ -1,0 +1,359 @@
+/* Stages behind legalize: kernels, layouts, memory, loops, objects (the artifact: link.c). */
+#include "cli/library/compile/backend.h"
+
+#include "cli/library/options/name_value.h"
+#include "cli/library/options/cpu.h"
+#include "cli/library/options/targets.h"
+#include "passes/module/query.h"
+#include "passes/schedule/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */
+
+/* The words of options and what they mean to passes; not listed: 0. */
+static const enum layout_choice layouts[n_option_layout] = {
+    [OPT_LAYOUT_NCHW] = LAYOUT_NCHW, [OPT_LAYOUT_NHWC] = LAYOUT_NHWC, [OPT_LAYOUT_NC16C] = LAYOUT_NC16C};
+static const uint32_t winograd_most[n_option_winograd] = {
+    [OPT_WINOGRAD_AUTO] = 6, [OPT_WINOGRAD_2] = 2, [OPT_WINOGRAD_4] = 4, [OPT_WINOGRAD_6] = 6};
+/* exact and int8 are for MatMulNBits alone (run_legalize): f32 here. */
+static const enum precision precisions[n_option_precision] = {[OPT_PRECISION_BF16] = PRECISION_BF16,
+                                                              [OPT_PRECISION_F16] = PRECISION_F16,
+                                                              [OPT_PRECISION_F16_SUMS] = PRECISION_F16_SUMS};
+static const enum weights_type weights_types[n_option_weights_type] = {
+#define WEIGHTS(id, ...) [OPT_WEIGHTS_TYPE_##id] = WEIGHTS_##id,
+#include "passes/module/weights.def"
+};
+
+/* mcc bench counts operations for the sizes that it measures. */
+static bool sizes_given(struct compilation *c)
+{
+    struct module *m = c->module;
+    const struct text_list *dims = &c->options->dims;
+    for (uint32_t i = 0; i < dims->items.n; i++) {
+        const char *text = dims->items.data[i], *sign = strchr(text, '=');
+        struct extent_given given = {.symbol = arena_strndup(m->arena, text, sign ? (size_t)(sign - text) : 0)};
+        if (!dim_find(c->ctx, dims, given.symbol, &given.value))
+            return false;
+        VEC_PUSH(m->arena, &m->asked.counted_at, given);
+    }
+    return true;
+}
+
+bool module_begin(struct compilation *c)
+{
+    struct module *m = NEW(&c->ctx->session, struct module);
+    const struct options *o = c->options;
+    m->ctx = c->ctx;
+    m->g = c->graph;
+    m->arena = &c->ctx->session;
+    m->facts = !c->graph ? 0 : c->graph->legal ? IS_LEGAL : IS_IMPORTED;
+    m->asked.opt_level = (int)o->level;
+    m->asked.layout = layouts[o->layout];
+    m->asked.attention = o->level >= 2 && o->attention == OPT_ATTENTION_AUTO;
+    m->asked.winograd = o->level < 2 ? 0 : winograd_most[o->winograd];
+    if (o->precision == OPT_PRECISION_AUTO)
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'precision': auto is decided by the mcc command for networks as their files have them: not by "
+                        "libmcc, not in mcc quantize");
+    m->asked.precision = precisions[o->precision];
+    m->asked.weights_type = weights_types[o->weights_type];
+    m->asked.broken = o->break_kernel;
+    if (o->stats) {
+        m->report = NEW(&c->ctx->session, struct strbuf);
+        strbuf_init(m->report, &c->ctx->session);
+    }
+    c->module = m;
+    if (!choices_read(c) || !sizes_given(c))
+        return false;
+    m->asked.best = targets_best(c->ctx, o);
+    m->asked.matdot = targets_matdot(c->ctx, o);
+    m->asked.pairs = is_narrowed(m) && targets_pair(c->ctx, o);
+    return true;
+}
+
+void print_module(const struct compilation *c, struct strbuf *out)
+{
+    if (c->options->dot && !(c->module->facts & HAS_KERNELS))
+        graph_dot(c->module->g, out);
+    else
+        module_print(c->module, out, c->options->print_full);
+}
+
+/* ---- loops ------------------------------------------------------------------------------------------------------- */
+
+enum { DEBUG_GAP = 2 }; /* lines before each function's text in OUTPUT.mcir: none, then the CPU */
+
+/* The folder of the output without links; as it was given where it has no such path. */
+static const char *debug_folder(const struct compilation *c)
+{
+    const char *slash = strrchr(c->output, '/');
+    const char *folder = slash ? arena_strndup(&c->ctx->session, c->output, (size_t)(slash - c->output + 1)) : ".";
+    char *real = realpath(folder, NULL);
+    if (real)
+        folder = arena_strdup(&c->ctx->session, real);
+    free(real);
+    return folder;
+}
+
+static void unit_add(struct compilation *c, const struct target *t, const char *symbol, const char *text)
+{
+    struct codegen_unit u = {.target = t, .symbol = symbol, .text = text};
+    if (c->options->debug) {
+        u.line = c->debug_lines + DEBUG_GAP + 1;
+        c->debug_lines += DEBUG_GAP;
+        for (const char *p = text; (p = strchr(p, '\n')); p++)
+            c->debug_lines++;
+    }
+    VEC_PUSH(&c->ctx->session, &c->units, u);
+}
+
+static void scratch_need(struct compilation *c, int64_t bytes)
+{
+    if (bytes > c->scratch)
+        c->scratch = bytes;
+}
+
+static const char *print_function(struct compilation *c, const struct lfunc *f)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    lf_print(f, &text);
+    scratch_need(c, f->local_bytes);
+    return text.data;
+}
+
+static bool emit_variant(struct compilation *c, const struct variant *v, const char *suffix)
+{
+    struct module *m = c->module;
+    if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix))
+        return false;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
+        if (!k->text) /* code of the program, or inside the kernel of a loop */
+            continue;
+        unit_add(c, &v->target, k->name, k->text);
+        scratch_need(c, k->local_bytes);
+        struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(m, k)};
+        VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
+    }
+    unit_add(c, &v->target, m->plan.program->name, print_function(c, m->plan.program));
+    if (!c->variants.n)
+        c->first_rows = c->kernel_rows.n;
+    struct art_variant row = {
+        .target = &v->target, .name = v->name, .features = v->needs, .program = m->plan.program->name};
+    VEC_PUSH(&c->ctx->session, &c->variants, row);
+    return true;
+}
+
+static struct codegen_options backend_options(const struct compilation *c);
+
+static struct codegen *codegen_of(struct compilation *c)
+{
+    if (!c->codegen) {
+        const struct codegen_options o = backend_options(c);
+        c->codegen = codegen_begin(c->ctx, &c->ctx->session, &o);
+    }
+    return c->codegen;
+}
+
+/* Gives the workers what has been scheduled since the last time. */
+static void codegen_give(struct compilation *c)
+{
+    codegen_add(codegen_of(c), c->units.data + c->n_given, c->units.n - c->n_given);
+    c->n_given = c->units.n;
+}
+
+/* Is code generation certain to follow? Verification comes before it. */
+static bool goes_on(const struct compilation *c)
+{
+    return c->output && !c->options->stop_after && !c->options->verify_each;
+}
+
+/* Workers generate the code of one kernel while the next are emitted. What runs in a loop may become part of a larger
+ * kernel, so it waits for the program. */
+static void look_after_workers(void *user, const struct kernel *k)
+{
+    struct compilation *c = user;
+    report_step(c, "emit", ++c->n_emitted, c->module->fused.kernels.n * c->targets.n);
+    if (!goes_on(c))
+        return;
+    if (k->region.i == 1)
+        codegen_ahead(codegen_of(c), &(struct codegen_unit){.target = &c->targets.data[c->variants.n]->target,
+                                                            .symbol = k->name,
+                                                            .text = k->text});
+    codegen_step(codegen_of(c));
+}
+
+enum { SCHEDULES_MOST = 64 << 20 };
+static bool schedules_read(struct compilation *c)
+{
+    struct span text;
+    const char *path = c->options->schedules;
+    return !path || (text_file_read(c->ctx, path, "schedules", SCHEDULES_MOST, &text) &&
+                     schedules_parse(c->module, path, text.data));
+}
+
+bool run_schedule(struct compilation *c)
+{
+    if (!schedules_read(c))
+        return false;
+    if (goes_on(c))
+        codegen_warm(codegen_of(c));
+    for (uint32_t i = 0; i < target_count; i++) {
+        const struct target_row *row = &target_rows[i];
+        if (!target_wanted(c->options, c->module, row))
+            continue;
+        struct variant *v = NEW(&c->ctx->session, struct variant);
+        if (!variant_init(v, c->ctx, row, c->options->mattr))
+            return false;
+        v->machine = c->machine ? *c->machine : row->machine;
+        v->machine.fp16 = variant_has_fp16(v);
+        if (!schedule(c->module, row->name, &v->machine))
+            return false;
+        VEC_PUSH(&c->ctx->session, &c->targets, v);
+    }
+    if (!c->targets.n)
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
+    choices_check(c);
+    return true;
+}
+
+void print_schedules(const struct compilation *c, struct strbuf *out)
+{
+    schedules_print(c->module, out);
+}
+
+/* What the names of a variant's functions end in: "_v3". */
+static const char *kernel_suffix(struct compilation *c, const struct target_row *row)
+{
+    char *suffix = arena_printf(&c->ctx->session, "_%s", target_short_name(target_rows, target_count, row));
+    for (char *p = strchr(suffix, '-'); p; p = strchr(p, '-'))
+        *p = '_';
+    return suffix;
+}
+
+bool run_emit(struct compilation *c)
+{
+    c->module->asked.emitted = look_after_workers;
+    c->module->asked.user = c;
+    for (uint32_t i = 0; i < c->targets.n; i++) {
+        const struct variant *v = c->targets.data[i];
+        if (i && goes_on(c))
+            codegen_give(c);
+        if (!emit_variant(c, v, kernel_suffix(c, v->row)))
+            return false;
+    }
+    unit_add(c, &c->targets.data[c->targets.n - 1]->target, "plan", print_function(c, c->module->plan.plan_function));
+    const struct options *o = c->options;
+    return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);
+}
+
+void print_loops(const struct compilation *c, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < c->units.n; i++)
+        strbuf_printf(out, "# %s\n%s\n", c->units.data[i].target->cpu, c->units.data[i].text);
+}
+
+/* Every function's text parses back and obeys the rules of the loop IR. */
+bool verify_loops(struct compilation *c)
+{
+    for (uint32_t i = 0; i < c->units.n; i++) {
+        const char *text = c->units.data[i].text;
+        struct lfunc *f = lf_parse(c->ctx, &c->ctx->session, &text);
+        if (!f || !lf_finish(f))
+            return error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", c->units.data[i].symbol);
+    }
+    return true;
+}
+
+/* ---- objects ----------------------------------------------------------------------------------------------------- */
+
+/* What the workers make: text where it is asked for, or where nothing follows that could read objects. */
+static enum emit_kind text_kind(const struct options *o)
+{
+    bool last = o->stop_after && strcmp(o->stop_after, "codegen") == 0;
+    return o->emit_llvm ? EMIT_LLVM : o->assembly || last ? EMIT_ASSEMBLY : EMIT_OBJECT;
+}
+
+/* The folder of compiled functions, or NULL. The user's own one is made where it is not there yet. */
+static const char *cache_folder(struct context *ctx, const struct options *o)
+{
+    const char *told = o->cache ? o->cache : getenv("MCC_CACHE"), *base = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
+    if (o->no_cache)
+        return NULL;
+    if (told)
+        return *told && (o->cache || strcmp(told, "off") != 0) ? told : NULL;
+    if (!base || *base != '/')
+        base = home && *home == '/' ? arena_printf(&ctx->session, "%s/.cache", home) : NULL;
+    if (!base)
+        return NULL;
+    (void)mkdir(base, 0700); /* where it fails, the folder in it does too */
+    return arena_printf(&ctx->session, "%s/mcc", base);
+}
+
+static void report_made(const void *user, uint32_t done, uint32_t of)
+{
+    report_step(user, "codegen", done, of);
+}
+
+static struct codegen_options backend_options(const struct compilation *c)
+{
+    const struct options *o = c->options;
+    const char *slash = c->output ? strrchr(c->output, '/') : NULL;
+    bool debug = o->debug && c->output;
+    return (struct codegen_options){
+        .debug_file = debug ? arena_printf(&c->ctx->session, "%s.mcir", slash ? slash + 1 : c->output) : NULL,
+        .debug_folder = !debug            ? NULL
+                        : o->debug_folder ? o->debug_folder
+                                          : debug_folder(c),
+        .self = o->worker ? o->worker : o->self,
+        .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()),
+        .opt_level = (int)o->level,
+        .emit = text_kind(o),
+        .worker_memory = o->worker_memory,
+        .cache = cache_folder(c->ctx, o),
+        .cache_bytes = o->cache_bytes,
+        .verbose = o->verbose,
+        .require_sandbox = o->require_sandbox,
+        .no_sandbox_warning = o->no_warn_sandbox,
+        .made = report_made,
+        .user = c};
+}
+
+/* Text of all functions; of objects the names, the CPUs that they are for and their sizes. */
+void print_code(const struct compilation *c, struct strbuf *out)
+{
+    for (uint32_t i = 0; i < c->units.n; i++) {
+        const struct codegen_unit *u = &c->units.data[i];
+        if (text_kind(c->options) == EMIT_OBJECT)
+            strbuf_printf(out, "%s for %s: an object of %llu bytes%s%s\n", u->symbol, u->target->cpu,
+                          (unsigned long long)u->object.size, u->same ? ", the same as " : "",
+                          u->same ? u->same->symbol : "");
+        else
+            strbuf_append(out, u->object.data, u->object.size);
+    }
+}
+
+static void report_cached(const struct compilation *c, const struct codegen *g)
+{
+    struct strbuf text;
+    uint32_t found, asked;
+    codegen_cached(g, &found, &asked);
+    strbuf_init(&text, &c->ctx->session);
+    strbuf_printf(&text, "cache: %u of %u functions\n", found, asked);
+    c->report.put(c->report.user, TEXT_DATA, text.data, text.n);
+}
+
+bool run_codegen(struct compilation *c)
+{
+    codegen_give(c);
+    bool ok = codegen_finish(c->codegen, c->units.data);
+    if (c->options->stats)
+        report_cached(c, c->codegen);
+    return ok;
+}

@@ -1,0 +1,52 @@
+/* The stages of passes/module/passes.def that are functions of a compilation (compile.c, backend.c, link.c), and what
+ * they share. */
+#ifndef MCC_CLI_BACKEND_H
+#define MCC_CLI_BACKEND_H
+
+#include "cli/library/compile/compile.h"
+#include "codegen/codegen.h"
+#include "passes/module/module.h"
+
+struct netmap; /* cli/library/netmap.h */
+
+bool run_import(struct compilation *);
+bool run_legalize(struct compilation *);
+bool run_settle(struct compilation *);
+bool run_schedule(struct compilation *);
+bool run_emit(struct compilation *);
+bool run_codegen(struct compilation *);
+bool run_link(struct compilation *);
+/* The rows of the table's nodes, by source: the kernels that each leads (struct art_node). From schedule on. */
+struct art_node *source_rows(struct compilation *, uint32_t *n);
+/* What a report draws; row: source_rows (netmap.c). The same packed for the artifact, whose table has these nodes: none
+ * where it takes over 1 % of code and weights, and over 1 KiB. */
+void netmap_make(const struct compilation *, const struct art_node *row, uint32_t n, struct arena *, struct netmap *);
+struct span netmap_section(const struct compilation *, const struct artifact *);
+/* Writes OUTPUT.h, a typed function over the table (header.c). */
+bool header_write(struct compilation *, const struct artifact *);
+/* Remarks about the scheduled module, and the record of all of them (remarks.c). */
+bool remarks_report(struct compilation *);
+/* Do -Rpass and its kin name passes that make remarks? False after a usage error. */
+bool remarks_check(struct context *, const struct options *);
+typedef void kernel_text_fn(const struct module *, uint32_t kernel, struct strbuf *);
+void print_graph(const struct compilation *, struct strbuf *);
+bool verify_graph(struct compilation *);
+void print_module(const struct compilation *, struct strbuf *);
+bool verify_module(struct compilation *);
+bool verify_loops(struct compilation *);
+void print_schedules(const struct compilation *, struct strbuf *out);
+void print_loops(const struct compilation *, struct strbuf *);
+void print_code(const struct compilation *, struct strbuf *);
+
+/* The weights segment of a module, written in order (weights.c). */
+struct weights_writer weights_of(struct module *);
+/* Bytes of a stored constant that hold its elements: the rest of weight.bytes is padding. */
+uint64_t weight_elements_bytes(const struct module *, const struct weight *);
+/* The name of a stored value: its own in the file, else that of the node that makes it. */
+const char *weight_name(const struct module *, value_id);
+/* Is it stored row-major, as it is? */
+bool weight_is_dense(struct module *, const struct weight *);
+/* The sidecar's table of tensors: weights_writer.entries (sidecar.c). */
+struct span sidecar_entries(struct module *);
+
+#endif

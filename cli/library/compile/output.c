@@ -1,0 +1,161 @@
+/* The output's path: its default, whether it can be written, that it is none of the inputs, writing it whole, and the
+ * make rule beside it.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/library/compile/compile.h"
+#include "codegen/sink.h"
+
+const char *output_default(struct context *ctx, const struct options *o, const char *model)
+{
+    const char *slash = strrchr(model, '/');
+    const char *name = slash ? slash + 1 : model;
+    const char *dot = strrchr(name, '.');
+    size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
+    const char *suffix = o->emit_llvm ? "ll" : o->assembly ? "s" : o->object ? "o" : "so";
+    return arena_printf(&ctx->session, "%.*s.%s", (int)n, name, suffix);
+}
+
+const char *output_beside(struct context *ctx, const char *path, const char *suffix)
+{
+    const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+    bool cut = dot && (!slash || dot > slash + 1) && dot > path;
+    return arena_printf(&ctx->session, "%.*s.%s", (int)(cut ? (size_t)(dot - path) : strlen(path)), path, suffix);
+}
+
+static bool ends_with(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), k = strlen(suffix);
+    return n > k && strcmp(path + n - k, suffix) == 0;
+}
+
+enum output_kind output_kind(const struct options *o, const char *path)
+{
+    if (ends_with(path, ".a"))
+        return OUTPUT_ARCHIVE;
+    return o->object || ends_with(path, ".o") ? OUTPUT_OBJECT : OUTPUT_SHARED;
+}
+
+/* Names that other systems give to what mcc does not make. */
+bool output_name_check(struct context *ctx, const struct options *o, const char *path)
+{
+    static const char *const foreign[] = {".dll", ".dylib", ".exe", ".lib", ".obj", ".wasm", ".onnx"};
+    for (size_t i = 0; i < COUNT_OF(foreign) && !o->stop_after; i++)
+        if (ends_with(path, foreign[i]))
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                            "output '%s': mcc makes ELF files for Linux: a shared object (.so), an object "
+                            "(.o) or an archive (.a), and text (-S, -emit-llvm)",
+                            path);
+    return true;
+}
+
+const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)
+{
+    bool text = o->assembly || o->emit_llvm || o->stop_after;
+    return !text && o->weights == OPT_WEIGHTS_SIDECAR ? output_beside(ctx, path, "mccw") : NULL;
+}
+
+static const char *folder_of(struct context *ctx, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        return ".";
+    return slash == path ? "/" : arena_strndup(&ctx->session, path, (size_t)(slash - path));
+}
+
+bool output_check(struct context *ctx, const char *path)
+{
+    struct stat st;
+    if (*path == 0)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "the output has no name");
+    if (stat(path, &st) == 0) {
+        if (!S_ISREG(st.st_mode))
+            return error_env(ctx, "output '%s' is %s", path,
+                             S_ISDIR(st.st_mode) ? "a directory" : "not a regular file");
+        if (access(path, W_OK) != 0)
+            return error_env(ctx, "cannot write output '%s': %s", path, strerror(errno));
+    } else if (errno != ENOENT) {
+        return error_env(ctx, "cannot write output '%s': %s", path, strerror(errno));
+    }
+    const char *folder = folder_of(ctx, path);
+    if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
+        return error_env(ctx, "cannot write output '%s': no directory '%s'", path, folder);
+    if (access(folder, W_OK | X_OK) != 0)
+        return error_env(ctx, "cannot write output '%s': %s", path, strerror(errno));
+    return true;
+}
+
+static bool is_same_file(const struct stat *a, const char *path)
+{
+    struct stat b;
+    return path && stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
+}
+
+bool output_differs(struct context *ctx, const char *path, const struct file_list *files, const char *config)
+{
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return true;
+    if (is_same_file(&st, config))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s' is the configuration file", path);
+    for (uint32_t i = 0; i < files->paths.n; i++)
+        if (is_same_file(&st, files->paths.data[i]))
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s' is the input file '%s'", path,
+                            files->paths.data[i]);
+    return true;
+}
+
+bool output_write(struct context *ctx, const char *path, const char *data, size_t size)
+{
+    return sink_bytes(ctx, &ctx->session, path, (struct span){data, size});
+}
+
+bool side_write(struct compilation *c, const char *path, const char *data, size_t size)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && c->output && is_same_file(&st, c->output))
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is the output already", path);
+    return output_differs(c->ctx, path, &c->files, c->options->config) && output_write(c->ctx, path, data, size);
+}
+
+/* A file name as make reads it in a rule. */
+static void depend_name(struct strbuf *out, const char *path)
+{
+    for (const char *p = path; *p; p++) {
+        if (*p == '$')
+            strbuf_printf(out, "$$");
+        else if (strchr(" #\t\\:", *p))
+            strbuf_printf(out, "\\%c", *p);
+        else
+            strbuf_append(out, p, 1);
+    }
+}
+
+bool depend_write(struct compilation *c, const char *output)
+{
+    struct strbuf text;
+    strbuf_init(&text, &c->ctx->session);
+    depend_name(&text, output);
+    strbuf_printf(&text, ":");
+    const struct file_list *files = &c->files;
+    for (uint32_t i = 0; i <= files->paths.n; i++) {
+        const char *path = i < files->paths.n ? files->paths.data[i] : c->options->config;
+        if (!path)
+            continue;
+        strbuf_printf(&text, " \\\n ");
+        depend_name(&text, path);
+    }
+    strbuf_printf(&text, "\n");
+    for (uint32_t i = 1; i <= files->paths.n && c->options->depend_phony; i++) {
+        const char *path = i < files->paths.n ? files->paths.data[i] : c->options->config;
+        if (!path)
+            continue;
+        depend_name(&text, path);
+        strbuf_printf(&text, ":\n");
+    }
+    const char *path = c->options->depend_file ? c->options->depend_file : output_beside(c->ctx, output, "d");
+    return side_write(c, path, text.data, text.n);
+}

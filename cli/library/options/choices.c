@@ -1,0 +1,100 @@
+/* --choose NODE:KEY=VALUE: from the options to the module, and a word on those that nothing asked for. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/library/compile/compile.h"
+#include "passes/module/choices.h"
+
+enum { NUMBER_MOST = 4096 };
+
+/* words: the values, "|" between them, whose places 0, 1, ... are what they mean; NULL: `count` numbers with x between
+ * them. */
+static const struct key {
+    const char *name, *form, *words;
+    int count;
+} keys[] = {
+    [CHOOSE_TILE] = {"tile", "BxAxV, rows x points x vectors, as in conv1:tile=1x6x4", NULL, 3},
+    [CHOOSE_WINOGRAD] = {"winograd", "off, 2, 4 or 6", "off||2||4||6", 1},
+    [CHOOSE_CHUNK] = {"chunk", "a number of tiles", NULL, 1},
+    [CHOOSE_SPLIT] = {"split", "a number of parts", NULL, 1},
+    [CHOOSE_LAYOUT] = {"layout", "plain or blocked", "plain|blocked", 1},
+    [CHOOSE_STORE] = {"store", "yes", "|yes", 1},
+    [CHOOSE_PRECISION] = {"precision", "f32, bf16, f16 or f16-sums", "f32|bf16|f16|f16-sums", 1},
+};
+
+/* The number of the word in a list; -1: none of them. */
+static int word_number(const char *words, const char *word)
+{
+    size_t length = strlen(word);
+    for (int n = 0; length; n++) {
+        size_t part = strcspn(words, "|");
+        if (part == length && memcmp(words, word, part) == 0)
+            return n;
+        if (!words[part])
+            break;
+        words += part + 1;
+    }
+    return -1;
+}
+
+static bool value_read(const struct key *key, const char *text, uint32_t n[3])
+{
+    int used = 0;
+    if (key->words) {
+        int word = word_number(key->words, text);
+        n[0] = (uint32_t)word;
+        return word >= 0;
+    }
+    int found = key->count == 1 ? sscanf(text, "%4u%n", &n[0], &used)
+                                : sscanf(text, "%4ux%4ux%4u%n", &n[0], &n[1], &n[2], &used);
+    for (int i = 0; i < key->count; i++)
+        if (found < key->count || !n[i] || n[i] > NUMBER_MOST)
+            return false;
+    return !text[used];
+}
+
+static bool choice_read(struct compilation *c, const char *text)
+{
+    struct module *m = c->module;
+    const char *sign = strrchr(text, '='), *colon = sign;
+    while (colon && colon > text && *colon != ':')
+        colon--;
+    if (!colon || colon == text)
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--choose '%s': NODE:KEY=VALUE, as in conv1:tile=1x6x4",
+                        text);
+    struct choice choice = {.text = text, .node = arena_strndup(m->arena, text, (size_t)(colon - text))};
+    const char *name = arena_strndup(m->arena, colon + 1, (size_t)(sign - colon - 1));
+    for (size_t k = 0; k < COUNT_OF(keys); k++) {
+        if (strcmp(keys[k].name, name) != 0)
+            continue;
+        if (!value_read(&keys[k], sign + 1, choice.n))
+            return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--choose '%s': %s is %s", text, name, keys[k].form);
+        choice.key = (enum choice_key)k;
+        choice_add(m, choice);
+        return true;
+    }
+    return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    "--choose '%s': the keys are tile, winograd, chunk, split, layout, store and precision", text);
+}
+
+bool choices_read(struct compilation *c)
+{
+    for (uint32_t i = 0; i < c->options->choices.items.n; i++)
+        if (!choice_read(c, c->options->choices.items.data[i]))
+            return false;
+    return true;
+}
+
+void choices_check(struct compilation *c)
+{
+    const struct module *m = c->module;
+    for (uint32_t i = 0; i < m->asked.choices.n; i++) {
+        const struct choice *w = &m->asked.choices.data[i];
+        bool last = choice_latest(m, w->node, w->key) == w; /* else a later one counted */
+        if (!w->asked && last)
+            warn_at(
+                c->ctx, (src_id){0}, "choose",
+                "%s: no kernel of '%s' has this choice (-Rpass-analysis=layout-transform,schedule says what kernels choose)",
+                w->text, w->node);
+    }
+}

@@ -1,0 +1,263 @@
+/* Which CPUs an artifact has code for: --target, -march, --variants and -mattr against ir/target/target.def. */
+#include "cli/library/options/targets.h"
+
+#include "cli/library/options/cpu.h"
+#include "cli/library/options/nearest.h"
+#include "passes/module/query.h"
+#include "runtime/rt_cpu.h"
+
+#include <string.h>
+
+/* ---- words of the options ------------------------------------------------------------------------------------ */
+
+static bool same_part(const char *part, size_t n, const char *word)
+{
+    return strlen(word) == n && memcmp(part, word, n) == 0;
+}
+
+/* The architecture that the triple's first part names; NULL: none of the table. */
+static const char *arch_of(const char *triple)
+{
+    static const struct {
+        const char *word, *arch;
+    } names[] = {
+        {"x86_64", "x86_64"},   {"aarch64", "aarch64"},   {"arm64", "aarch64"},
+        {"riscv64", "riscv64"}, {"riscv64gc", "riscv64"},
+    };
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        if (same_part(triple, strcspn(triple, "-"), names[i].word))
+            return names[i].arch;
+    return NULL;
+}
+
+/* ARCH, or ARCH-[VENDOR-]linux[-C LIBRARY]: what comes out is an ELF file for Linux and its usual calling convention,
+ * and any C library will do. */
+static bool is_linux(const char *triple)
+{
+    static const char *const libraries[] = {"gnu", "musl", "android", "uclibc"};
+    const char *p = triple + strcspn(triple, "-");
+    if (!*p)
+        return true;
+    if (!same_part(p + 1, strcspn(p + 1, "-"), "linux"))
+        p += 1 + strcspn(p + 1, "-");
+    if (!*p || !same_part(p + 1, strcspn(p + 1, "-"), "linux"))
+        return false;
+    p += 1 + strlen("linux");
+    bool known = !*p;
+    for (size_t i = 0; *p && i < COUNT_OF(libraries); i++)
+        known |= strcmp(p + 1, libraries[i]) == 0;
+    const char *version = "-android";
+    known |= strncmp(p, version, strlen(version)) == 0 && p[strlen(version)] &&
+             !p[strlen(version) + strspn(p + strlen(version), "0123456789")];
+    return known;
+}
+
+static bool target_check(struct context *ctx, const char *triple)
+{
+    if (!triple || (arch_of(triple) && is_linux(triple)))
+        return true;
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    "there is no code for the target '%s': an artifact is an ELF file for Linux on "
+                    "x86_64, aarch64 or riscv64, as in --target=aarch64-linux-gnu",
+                    triple);
+}
+
+/* One word of -march or --variants, which the architecture must have. */
+static bool level_check(struct context *ctx, const char *option, const char *arch, const char *word)
+{
+    struct nearest near = nearest_to(word);
+    const struct target_row *foreign = NULL;
+    for (uint32_t i = 0; i < target_count; i++) {
+        const struct target_row *t = &target_rows[i];
+        bool same = strcmp(t->name, word) == 0 || strcmp(target_short_name(target_rows, target_count, t), word) == 0;
+        if (same && strcmp(t->arch, arch) == 0)
+            return true;
+        foreign = same ? t : foreign;
+        if (strcmp(t->arch, arch) == 0)
+            nearest_try(&near, t->name);
+    }
+    if (foreign)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'%s': '%s' is a CPU of %s, and the code is for %s (--target says which)", option, word,
+                        foreign->arch, arch);
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    near.found ? "'%s': there is no CPU '%s' of %s (-mcpu=help prints all); did you "
+                                 "mean '%s'?"
+                               : "'%s': there is no CPU '%s' of %s (-mcpu=help prints all)",
+                    option, word, arch, near.found);
+}
+
+static bool levels_check(struct context *ctx, const char *option, const char *arch, const char *list)
+{
+    if (!list || !strcmp(list, "all") || !strcmp(list, "native"))
+        return true;
+    for (const char *p = list;; p++) {
+        size_t n = strcspn(p, ",");
+        if (!level_check(ctx, option, arch, arena_strndup(&ctx->session, p, n)))
+            return false;
+        p += n;
+        if (!*p)
+            return true;
+    }
+}
+
+/* The architecture of the code: this machine's unless --target names one. */
+static const char *wanted_arch(const struct options *o)
+{
+    return o->target ? arch_of(o->target) : cpu_arch();
+}
+
+bool targets_check(struct context *ctx, const struct options *o)
+{
+    uint64_t bits;
+    const char *blamed = NULL;
+    if (!target_check(ctx, o->target)) {
+        option_blame(ctx, o, "target", NULL);
+        return false;
+    }
+    const char *arch = wanted_arch(o), *base = strcmp(arch, "x86_64") == 0 ? "x86-64" : "generic";
+    if (!levels_check(ctx, "march", arch, o->march))
+        blamed = "march";
+    else if (!levels_check(ctx, "variants", arch, o->variants))
+        blamed = "variants";
+    else if (o->mattr && !cpu_bits(ctx, arch, base, o->mattr, &bits))
+        blamed = "mattr";
+    if (blamed)
+        option_blame(ctx, o, blamed, NULL);
+    return !blamed;
+}
+
+/* ---- rows of the table ----------------------------------------------------------------------------------------- */
+
+/* Is word one of the words of a comma-separated list? */
+static bool listed(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = strstr(list, word); p && n; p = strstr(p + 1, word))
+        if ((p == list || p[-1] == ',') && (p[n] == 0 || p[n] == ','))
+            return true;
+    return false;
+}
+
+/* The best row that this machine runs; those of one kind of core alone differ in figures that nothing tells of the
+ * machine. */
+static bool is_native(struct context *ctx, const struct target_row *t, const char *arch)
+{
+    for (uint32_t i = 0; i < target_count; i++)
+        if (target_rows[i].when != TARGET_NAMED && cpu_runs(ctx, &target_rows[i]))
+            return strcmp(arch, target_rows[i].arch) == 0 ? &target_rows[i] == t : t->when == TARGET_ALWAYS;
+    return t->when == TARGET_ALWAYS;
+}
+
+/* What contractions want of a CPU: dot products, sums of f16. */
+struct uses {
+    bool dot[DOT_KINDS], halves;
+};
+
+/* How well the row does what they want, kind by kind: one number, 0 for nothing of it. */
+static uint32_t grades_of(const struct target_row *t, const struct uses *uses)
+{
+    uint32_t grades = uses->halves && !strcmp(t->arch, "aarch64") && listed(t->features, "+fullfp16");
+    for (int k = 0; k < DOT_KINDS; k++)
+        grades = 4 * grades + (uses->dot[k] ? t->machine.dot[k] : 0);
+    return grades;
+}
+
+/* Has the row what a contraction of the module wants, and no lesser row the same? Then the row is made unasked. */
+static bool has_use(const struct module *m, const struct target_row *t)
+{
+    struct uses uses = {.halves = false};
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        node_id anchor = m->fused.kernels.data[i].anchor;
+        enum dot_kind kind = anchor.i ? dot_kind_of(m, graph_node(m->g, anchor)) : DOT_KINDS;
+        if (kind < DOT_KINDS)
+            uses.dot[kind] = true;
+        uses.halves |= anchor.i && node_elem(graph_node(m->g, anchor), "part") == ELEM_F16;
+    }
+    uint32_t grades = grades_of(t, &uses);
+    for (const struct target_row *less = t + 1; grades && less < target_rows + target_count; less++)
+        if (less->when != TARGET_NAMED && strcmp(less->arch, t->arch) == 0 && grades_of(less, &uses) == grades)
+            return false;
+    return grades != 0;
+}
+
+/* used: does the network compute with the element types that the row's features are for? */
+static bool is_asked(struct context *ctx, const struct options *o, const struct target_row *t, bool used)
+{
+    const char *arch = wanted_arch(o), *list = o->variants ? o->variants : o->march;
+    if (strcmp(arch, t->arch) != 0)
+        return false;
+    if (!list || !strcmp(list, "all"))
+        return t->when == TARGET_ALWAYS || (t->when == TARGET_OF_USE && used);
+    if (!strcmp(list, "native"))
+        return is_native(ctx, t, arch);
+    return listed(list, t->name) || listed(list, target_short_name(target_rows, target_count, t));
+}
+
+bool target_wanted(const struct options *o, const struct module *m, const struct target_row *t)
+{
+    return is_asked(m->ctx, o, t, has_use(m, t));
+}
+
+const struct target_row *targets_best(struct context *ctx, const struct options *o)
+{
+    for (int used = 0; used < 2; used++)
+        for (uint32_t i = 0; i < target_count; i++)
+            if (is_asked(ctx, o, &target_rows[i], used))
+                return &target_rows[i];
+    return target_find(BEST_BY_DEFAULT);
+}
+
+bool targets_pair(struct context *ctx, const struct options *o)
+{
+    for (uint32_t i = 0; i < target_count; i++)
+        if (target_rows[i].machine.dot[DOT_BF16] && is_asked(ctx, o, &target_rows[i], true))
+            return true;
+    return false;
+}
+
+bool targets_signed(struct context *ctx, const struct options *o)
+{
+    for (uint32_t i = 0; i < target_count; i++)
+        if (target_rows[i].machine.dot[DOT_U8] == DOT_SIGNED && is_asked(ctx, o, &target_rows[i], true))
+            return true;
+    return false;
+}
+
+uint32_t targets_matdot(struct context *ctx, const struct options *o)
+{
+    uint32_t kinds = 0;
+    for (uint32_t i = 0; i < target_count; i++)
+        for (int k = 0; k < DOT_KINDS; k++)
+            if (target_rows[i].machine.dot[k] >= DOT_MATRIX && is_asked(ctx, o, &target_rows[i], true))
+                kinds |= 1u << k;
+    return kinds;
+}
+
+bool variant_has_fp16(const struct variant *v)
+{
+    return !strcmp(v->row->arch, "aarch64") && (v->needs >> RT_ARM_FULLFP16 & 1);
+}
+
+bool variant_init(struct variant *v, struct context *ctx, const struct target_row *row, const char *mattr)
+{
+    const char *own = row->features, *comma = *own && mattr && *mattr ? "," : "";
+    *v = (struct variant){.row = row, .name = row->name, .target = {row->triple, row->cpu, own}};
+    if (mattr) {
+        char *name = arena_printf(&ctx->session, "%s %s", row->name, mattr);
+        for (char *p = strchr(name, ','); p; p = strchr(p, ','))
+            *p = ' ';
+        v->name = name;
+        v->target.features = arena_printf(&ctx->session, "%s%s%s", own, comma, mattr);
+    }
+    if (!cpu_bits(ctx, row->arch, row->cpu, v->target.features, &v->needs))
+        return false;
+    const uint64_t f = 1ull << RT_X86_AVX512F,
+                   vl = 1ull << RT_X86_AVX512VL; /* LLVM cannot mask the registers of AVX2 then */
+    if (strcmp(row->arch, "x86_64") == 0 && (v->needs & (f | vl)) == f)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'mattr': code for '%s' with avx512f and without avx512vl cannot be made; "
+                        "add +avx512vl",
+                        v->name);
+    return true;
+}

@@ -1,0 +1,37 @@
+/* The CPUs that an artifact has code for, as the options and ir/target/target.def say. */
+#ifndef MCC_CLI_TARGETS_H
+#define MCC_CLI_TARGETS_H
+
+#include "cli/library/options/options.h"
+#include "codegen/codegen.h"
+#include "ir/target/target.h"
+#include "passes/module/module.h"
+
+/* One variant of an artifact: a row of the table, with -mattr's features behind its own. */
+struct variant {
+    const struct target_row *row;
+    const char *name;            /* "x86-64-v3", "x86-64-v3 +fma4" */
+    struct machine machine;      /* the row's, but in tests, and what the features say */
+    struct target target;
+    uint64_t needs;              /* what open asks of the CPU (runtime/rt_cpu.h) */
+};
+
+/* Can there be code for --target, -march, --variants and -mattr? False after a usage error. */
+bool targets_check(struct context *, const struct options *);
+/* Do the options ask for the row's code, or the module, where they leave it open? */
+bool target_wanted(const struct options *, const struct module *, const struct target_row *);
+/* The row for which is decided what all variants share: the best that is part of the artifact whatever the network is,
+ * else the best that may be. */
+const struct target_row *targets_best(struct context *, const struct options *);
+/* May there be code with products of pairs of bf16, if the network has use for them? */
+bool targets_pair(struct context *, const struct options *);
+/* May there be code of a row whose dot products take signed bytes only? All others take those as well. */
+bool targets_signed(struct context *, const struct options *);
+/* A bit for each dot_kind of which some row that they ask for multiplies rows by columns. */
+uint32_t targets_matdot(struct context *, const struct options *);
+/* Do its features have multiply-adds of f16? */
+bool variant_has_fp16(const struct variant *);
+/* mattr: as the option has it, NULL for none. False after a diagnostic. */
+bool variant_init(struct variant *, struct context *, const struct target_row *, const char *mattr);
+
+#endif
