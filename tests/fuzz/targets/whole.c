@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compile/compile.h"
+#include "cli/library/compile/compile.h"
 #include "tests/fuzz/targets/target.h"
 
 static void put_nothing(void *user, int kind, const char *text, size_t size)
