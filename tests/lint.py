@@ -63,7 +63,7 @@ LAYERS = {
 # Rows whose name alone means the folder, not what lies below it.
 ALONE = {"passes", "passes/emit", "passes/legalize", "frontend"}
 # Files with a table of functions of other folders, which are called through it.
-TABLES = {"passes/legalize/report", "passes/emit/emit_kernels", "cli/library/compile/pipeline", "frontend/formats", "cli/commands/main"}
+TABLES = {"passes/legalize/operator_table", "passes/emit/emit_kernels", "cli/library/compile/pipeline", "frontend/formats", "cli/commands/main"}
 # System and library headers with one owner.
 OWNERS = {
     r"yaml\.h": r"cli/library/options/config\.c",

@@ -90,7 +90,7 @@ static bool interpret(struct diff *d)
     struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, g->inputs.n + 1);
     d->want = NEW_ARRAY(&ctx->session, struct tensor *, g->values.n + 1);
     for (uint32_t i = 0; i < g->inputs.n; i++)
-        if (!blob_widen(ctx, &d->run.s.in[i], &in[i]))
+        if (!file_tensor_widen(ctx, &d->run.s.in[i], &in[i]))
             return false;
     for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
         const struct kernel *k = &m->fused.kernels.data[i];
@@ -118,7 +118,7 @@ static bool write_operands(const struct diff *d, const char *folder)
         value_id v = k->args.data[i].value;
         const struct tensor *t = v.i ? d->want[v.i] : NULL;
         bool result = false;
-        struct blob blob;
+        struct file_tensor packed;
         for (uint32_t j = 0; j < k->outs.n; j++)
             result |= k->outs.data[j].i == v.i;
         if (!t || result || t->kind != TYPE_TENSOR || t->elem == ELEM_STR || !t->data)
@@ -126,8 +126,8 @@ static bool write_operands(const struct diff *d, const char *folder)
         const char *name = graph_value(d->run.c.graph, v)->name;
         const char *file = arena_printf(&d->run.c.ctx->session, "%s%s%u", name ? name : "value", name ? "." : "", v.i);
         bool numpy = elem_looseness(t->elem) <= 10 && elem_bits(t->elem) >= 8;
-        if (!blob_pack(d->run.c.ctx, t, &blob) ||
-            !blob_write(d->run.c.ctx, folder, file, numpy ? OPT_FORMAT_NPY : OPT_FORMAT_PB, &blob))
+        if (!file_tensor_pack(d->run.c.ctx, t, &packed) ||
+            !file_tensor_write(d->run.c.ctx, folder, file, numpy ? OPT_FORMAT_NPY : OPT_FORMAT_PB, &packed))
             return false;
     }
     return true;
@@ -179,14 +179,17 @@ static bool check_outputs(struct diff *d, DLManagedTensorVersioned **out)
         const DLTensor *t = &out[i]->dl_tensor;
         const char *file = feed_find(&d->run.c.options->against, names[i]);
         struct tensor want = *d->want[g->outputs.data[i].value.i];
-        struct blob got = {.elem = elem_by_dlpack(t->dtype), .rank = t->ndim, .data = (char *)t->data + t->byte_offset},
-                    blob;
+        struct file_tensor got = {.elem = elem_by_dlpack(t->dtype),
+                                  .rank = t->ndim,
+                                  .data = (char *)t->data + t->byte_offset},
+                           packed;
         struct tensor wide;
         struct difference f;
-        if (file && (!blob_read(d->run.c.ctx, file, &blob) || !blob_widen(d->run.c.ctx, &blob, &want)))
+        if (file &&
+            (!file_tensor_read(d->run.c.ctx, file, &packed) || !file_tensor_widen(d->run.c.ctx, &packed, &want)))
             return false;
         memcpy(got.dims, t->shape, sizeof *t->shape * (size_t)t->ndim);
-        if (!blob_widen(d->run.c.ctx, &got, &wide))
+        if (!file_tensor_widen(d->run.c.ctx, &got, &wide))
             return false;
         bool shape = want.rank == wide.rank && want.elem == wide.elem;
         for (int32_t k = 0; shape && k < want.rank; k++)

@@ -4,17 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/commands/artifact/blob.h"
+#include "cli/commands/artifact/file_tensor.h"
 #include "cli/commands/command.h"
 
 /* The shape of input `port` for a random or raw feed: symbols from --dim, else their least value, at least 1. */
 static bool port_shape(struct context *ctx, const struct options *o, const struct graph *g, const struct port *port,
-                       struct blob *out)
+                       struct file_tensor *out)
 {
     const struct type *type = value_type(g, port->value);
     if (type->kind != TYPE_TENSOR || type->rank == RANK_UNKNOWN || type->elem == ELEM_STR)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name, "only tensors of known rank can be fed");
-    *out = (struct blob){.elem = type->elem, .rank = type->rank};
+    *out = (struct file_tensor){.elem = type->elem, .rank = type->rank};
     uint32_t n = sym_count(ctx->exprs);
     int64_t *values = NEW_ARRAY(&ctx->session, int64_t, n + 1);
     const char **names = NEW_ARRAY(&ctx->session, const char *, n + 1);
@@ -39,38 +39,38 @@ static bool port_feed(struct context *ctx, const struct options *o, const struct
 {
     const struct port *port = &g->inputs.data[index];
     const char *feed = feed_find(&o->feeds, port->name);
-    struct blob blob;
+    struct file_tensor packed;
     if (!feed)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name, "input without a value: -i NAME=FILE or NAME=random");
-    if (!port_shape(ctx, o, g, port, &blob))
+    if (!port_shape(ctx, o, g, port, &packed))
         return false;
     if (strncmp(feed, "random", 6) == 0 && (feed[6] == 0 || feed[6] == ':')) {
-        if (!blob_alloc(ctx, &blob))
+        if (!file_tensor_alloc(ctx, &packed))
             return false;
         uint64_t seed;
         if (!feed_seed(ctx, feed, index + 1, &seed))
             return false;
-        blob_random(&blob, seed);
-    } else if (!blob_read(ctx, feed, &blob)) {
+        file_tensor_random(&packed, seed);
+    } else if (!file_tensor_read(ctx, feed, &packed)) {
         return false;
     }
-    return blob_widen(ctx, &blob, out);
+    return file_tensor_widen(ctx, &packed, out);
 }
 
 static bool value_put(struct context *ctx, const struct options *o, const char *name, const struct tensor *t)
 {
-    struct blob blob;
+    struct file_tensor packed;
     struct strbuf line;
-    if (!blob_pack(ctx, t, &blob))
+    if (!file_tensor_pack(ctx, t, &packed))
         return false;
     if (o->document)
-        blob_json(name, &blob, &o->document->result);
+        file_tensor_json(name, &packed, &o->document->result);
     if (o->output)
-        return blob_write(ctx, o->output, name, o->format, &blob);
+        return file_tensor_write(ctx, o->output, name, o->format, &packed);
     if (o->document)
         return true;
     strbuf_init(&line, &ctx->session);
-    blob_describe(name, &blob, &line);
+    file_tensor_describe(name, &packed, &line);
     terminal_print(&line);
     return true;
 }

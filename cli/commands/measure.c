@@ -98,11 +98,11 @@ static DLTensor **outputs_plan(struct session *s, size_t *ctx_bytes)
     }
     for (uint32_t i = 0; i < n; i++) {
         const mcc_port *port = &s->api->out[i];
-        struct blob b = {.elem = elem_by_dlpack(port->dtype), .rank = port->ndim};
+        struct file_tensor b = {.elem = elem_by_dlpack(port->dtype), .rank = port->ndim};
         if (port->flags || port->ndim < 0 || port->ndim > RANK_MAX || b.elem == ELEM_NONE)
             return NULL;
         memcpy(b.dims, shape[i], sizeof *shape[i] * (size_t)port->ndim);
-        if (!blob_alloc(s->ctx, &b))
+        if (!file_tensor_alloc(s->ctx, &b))
             return NULL;
         out[i] = NEW(arena, DLTensor);
         *out[i] = (DLTensor){

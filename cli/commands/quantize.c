@@ -100,7 +100,7 @@ static bool look_at_all(void *user, uint32_t k, DLManagedTensorVersioned **out)
     for (uint32_t i = 0; i < z->q.edges.n; i++) {
         struct edge *e = &z->q.edges.data[i];
         for (uint32_t p = 0; p < api->n_in; p++) {
-            struct blob *b = &z->t.samples.of[k * z->t.samples.n_inputs + p];
+            struct file_tensor *b = &z->t.samples.of[k * z->t.samples.n_inputs + p];
             DLTensor t = {b->data, {kDLCPU, 0}, b->rank, elem_dlpack(b->elem), b->dims, NULL, 0};
             e->is_float |= is_f32(t.dtype) && strcmp(api->in[p].name, e->name) == 0;
             if (is_f32(t.dtype) && strcmp(api->in[p].name, e->name) == 0 && !look_at(z, e, &t))

@@ -2,17 +2,17 @@
  * them. */
 #include <string.h>
 
-#include "cli/library/netmap.h"
+#include "cli/library/graph_map.h"
 #include "cli/commands/report.h"
 
 /* What a compiled network carries; without it the nodes of its table. False after a diagnostic. */
-static bool unpack(struct context *ctx, const struct artifact_file *a, struct netmap *map)
+static bool unpack(struct context *ctx, const struct artifact_file *a, struct graph_map *map)
 {
-    if (a->graph.size && !netmap_unpack(&ctx->session, a->graph, &a->api, map))
+    if (a->graph.size && !graph_map_unpack(&ctx->session, a->graph, &a->api, map))
         return error_env(ctx, "truncated or damaged: the graph for reports");
     if (a->graph.size)
         return true;
-    *map = (struct netmap){.rows = true};
+    *map = (struct graph_map){.rows = true};
     for (uint32_t i = 1; i < a->api.n_node; i++) {
         struct map_node node = {.name = a->api.node[i].name, .op = a->api.node[i].op, .source = i};
         VEC_PUSH(&ctx->session, &map->nodes, node);
@@ -40,17 +40,17 @@ bool report_json(struct compilation *c, const struct artifact_file *a, const str
                  const char *why, struct json *j)
 {
     struct context *ctx = m->ctx;
-    struct netmap map;
+    struct graph_map map;
     uint32_t n = 0;
     const struct art_node *row = c ? source_rows(c, &n) : NULL;
     if (c)
-        netmap_make(c, row, n, &ctx->session, &map);
+        graph_map_make(c, row, n, &ctx->session, &map);
     else if (!unpack(ctx, a, &map))
         return false;
     json_open(j, NULL, '{');
     json_text(j, "file", ctx->model_path);
     artifact_json(a, w, false, "artifact", j);
-    netmap_json(&map, j);
+    graph_map_json(&map, j);
     if (c) {
         weights_json(c->module, j);
         put_stages(c, j);

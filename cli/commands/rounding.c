@@ -119,7 +119,7 @@ static bool interpret(struct rounding *r)
     struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, r->exact->inputs.n + 1);
     r->want = NEW_ARRAY(&ctx->session, struct tensor *, r->exact->values.n + 1);
     for (uint32_t i = 0; i < r->exact->inputs.n; i++)
-        if (!blob_widen(ctx, &r->run->s.in[i], &in[i]))
+        if (!file_tensor_widen(ctx, &r->run->s.in[i], &in[i]))
             return false;
     for (uint32_t v = 1; v < g->values.n; v++) {
         value_id exact = r->run->got[v] ? counterpart(r, (value_id){v}) : (value_id){0};

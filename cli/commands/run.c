@@ -30,24 +30,24 @@ static bool dumps_known(struct session *s)
 
 static bool put_tensor(struct session *s, const char *name, const DLTensor *t)
 {
-    struct blob b = {.elem = elem_by_dlpack(t->dtype), .rank = t->ndim};
+    struct file_tensor b = {.elem = elem_by_dlpack(t->dtype), .rank = t->ndim};
     int64_t elements, bytes;
     struct strbuf line;
     if (b.elem == ELEM_NONE || b.elem == ELEM_STR || t->ndim > RANK_MAX)
         return error_model(s->ctx, (src_id){0}, "output '%s' is no tensor of numbers", name);
     memcpy(b.dims, t->shape, sizeof *t->shape * (size_t)t->ndim);
-    if (!blob_sizes(b.elem, b.rank, b.dims, &elements, &bytes))
+    if (!file_tensor_sizes(b.elem, b.rank, b.dims, &elements, &bytes))
         return error_limit(s->ctx, (src_id){0}, "output '%s' is too large", name);
     b.data = (char *)t->data + t->byte_offset;
     b.size = (size_t)bytes;
     if (s->options->document)
-        blob_json(name, &b, &s->options->document->result);
+        file_tensor_json(name, &b, &s->options->document->result);
     if (s->options->output)
-        return blob_write(s->ctx, s->options->output, name, s->options->format, &b);
+        return file_tensor_write(s->ctx, s->options->output, name, s->options->format, &b);
     if (s->options->document)
         return true;
     strbuf_init(&line, &s->ctx->session);
-    blob_describe(name, &b, &line);
+    file_tensor_describe(name, &b, &line);
     terminal_print(&line);
     return true;
 }

@@ -11,10 +11,10 @@
 enum { DRAWN = 8 };
 
 struct pile {
-    VEC(struct blob) of;
+    VEC(struct file_tensor) of;
 };
 
-static void describe(const struct blob *b, struct strbuf *out)
+static void describe(const struct file_tensor *b, struct strbuf *out)
 {
     strbuf_printf(out, "%s[", elem_name(b->elem));
     for (int32_t d = 0; d < b->rank; d++)
@@ -23,7 +23,7 @@ static void describe(const struct blob *b, struct strbuf *out)
 }
 
 /* Does the sample fit but for its dim 0? */
-static bool fits_behind(const mcc_port *port, const struct blob *b)
+static bool fits_behind(const mcc_port *port, const struct file_tensor *b)
 {
     bool fits = b->rank == port->ndim;
     for (int32_t d = 1; fits && d < b->rank; d++)
@@ -31,7 +31,7 @@ static bool fits_behind(const mcc_port *port, const struct blob *b)
     return fits;
 }
 
-static bool all_finite(const struct blob *b)
+static bool all_finite(const struct file_tensor *b)
 {
     uint32_t size = elem_size(b->elem);
     for (size_t i = 0; elem_class(b->elem) == 'F' && i + size <= b->size; i += size)
@@ -44,10 +44,10 @@ static bool all_finite(const struct blob *b)
 static bool read_sample(struct session *s, uint32_t index, const char *path, struct pile *pile)
 {
     const mcc_port *port = &s->api->in[index];
-    struct blob b = {0};
+    struct file_tensor b = {0};
     struct strbuf text, unused;
     uint32_t n_unused = 0;
-    if (!blob_read(s->ctx, path, &b))
+    if (!file_tensor_read(s->ctx, path, &b))
         return false;
     if (b.rank + 1 == port->ndim && b.rank < RANK_MAX && (port->dims[0].extent == 1 || port->dims[0].extent < 0)) {
         memmove(b.dims + 1, b.dims, sizeof *b.dims * (size_t)b.rank);
@@ -143,14 +143,14 @@ static bool read_input(struct session *s, uint32_t index, const struct text_list
 static bool draw(struct session *s, struct samples *out)
 {
     *out = (struct samples){.n = DRAWN, .n_inputs = s->api->n_in, .drawn = true};
-    out->of = NEW_ARRAY(&s->ctx->session, struct blob, DRAWN * out->n_inputs + 1);
+    out->of = NEW_ARRAY(&s->ctx->session, struct file_tensor, DRAWN * out->n_inputs + 1);
     if (!session_feed(s, true))
         return false;
     for (uint32_t k = 0; k < DRAWN * out->n_inputs; k++) {
         out->of[k] = s->in[k % out->n_inputs];
-        if (!blob_alloc(s->ctx, &out->of[k]))
+        if (!file_tensor_alloc(s->ctx, &out->of[k]))
             return false;
-        blob_random(&out->of[k], k + 1);
+        file_tensor_random(&out->of[k], k + 1);
     }
     return true;
 }
@@ -175,7 +175,7 @@ bool samples_load(struct session *s, const struct text_list *given, struct sampl
                             piles[0].of.n, names[0]);
     }
     *out = (struct samples){.n = n ? piles[0].of.n : 1, .n_inputs = n};
-    out->of = NEW_ARRAY(arena, struct blob, out->n * n + 1);
+    out->of = NEW_ARRAY(arena, struct file_tensor, out->n * n + 1);
     for (uint32_t k = 0; k < out->n * n; k++)
         out->of[k] = piles[k % n].of.data[k / n];
     return true;

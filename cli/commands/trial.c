@@ -89,7 +89,7 @@ static bool run_sample(struct trial *t, uint32_t k, DLManagedTensorVersioned **o
     DLTensor *in = NEW_ARRAY(&t->ctx->session, DLTensor, t->samples.n_inputs + 1);
     const DLTensor **at = NEW_ARRAY(&t->ctx->session, const DLTensor *, t->samples.n_inputs + 1);
     for (uint32_t i = 0; i < t->samples.n_inputs; i++) {
-        struct blob *b = &t->samples.of[k * t->samples.n_inputs + i];
+        struct file_tensor *b = &t->samples.of[k * t->samples.n_inputs + i];
         in[i] = (DLTensor){b->data, {kDLCPU, 0}, b->rank, elem_dlpack(b->elem), b->dims, NULL, 0};
         at[i] = &in[i];
     }

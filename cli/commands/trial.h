@@ -10,7 +10,7 @@
 
 struct samples {
     uint32_t n, n_inputs;
-    struct blob *of; /* n times n_inputs */
+    struct file_tensor *of; /* n times n_inputs */
     bool drawn; /* nobody gave any */
 };
 /* Those of --sample for the inputs of a network, else drawn ones. False after a diagnostic. */

@@ -278,7 +278,8 @@ bool value_is_const(const struct graph *, value_id);
 
 /* ---- verifier, text ---------------------------------------------------------------------------------------------- */
 
-/* Checks the invariants numbered at the head of ir/graph/verify.c; each violation is one FAIL_INTERNAL diagnostic. */
+/* Checks the invariants numbered at the head of ir/graph/verify_graph.c; each violation is one FAIL_INTERNAL
+ * diagnostic. */
 bool graph_verify(struct graph *);
 /* Text form (.mcir): prints, and parses back to the same graph (docs/mcir.md). Constants above 64 bytes print as
  * dense hex only with full set, else as `...`. */

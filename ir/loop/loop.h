@@ -210,7 +210,7 @@ bool lf_finish(struct lfunc *); /* lays out LOCALs, then verifies */
 void lf_print(const struct lfunc *, struct strbuf *);
 /* Parses one function from *text and advances it; NULL after a diagnostic. Printing the result gives the same text. */
 struct lfunc *lf_parse(struct context *, struct arena *, const char **text);
-bool lf_verify(struct lfunc *); /* rules numbered at the head of ir/loop/verify.c; FAIL_INTERNAL diagnostics */
+bool lf_verify(struct lfunc *); /* rules numbered at the head of ir/loop/verify_loop.c; FAIL_INTERNAL diagnostics */
 
 struct lbuffer {
     void *data;

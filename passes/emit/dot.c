@@ -240,7 +240,7 @@ static lreg put_together(struct em *em, const struct group *g)
 
 static lreg group_value(struct em *em, const struct group *g);
 
-/* Of panels whose columns hold two groups together (module/query.h: panel_group), one: every second word of both. */
+/* Of panels whose columns hold two groups together (module/analysis.h: panel_group), one: every second word of both. */
 static bool load_half(struct em *em, const struct group *g, lreg *result)
 {
     const struct storage *s = &em->m->fused.storage[g->v.i];

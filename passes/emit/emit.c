@@ -1,6 +1,6 @@
 /* The emission engine's core: statements, placed by the depth of what they read, and symbols. Index expressions are in
- * emit/index.c, loops in emit/loops.c, a kernel's arguments in emit/frame.c, values and loads in emit/value.c, scalar
- * functions in emit/map.c, reductions in emit/reduce.c. */
+ * emit/index.c, loops in emit/loops.c, a kernel's arguments in emit/frame.c, values and loads in emit/value_at_point.c,
+ * scalar functions in emit/map.c, reductions in emit/reduce.c. */
 #include "passes/emit/emit.h"
 
 #include <string.h>

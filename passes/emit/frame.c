@@ -2,7 +2,7 @@
  * it when all is emitted.
  */
 #include "passes/emit/producer.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 #include "passes/module/visited.h"
 
 #include <string.h>

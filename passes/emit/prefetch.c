@@ -1,4 +1,5 @@
-/* Lines of panels that the steps of a contraction prefetch (em.ahead, emit/step.c): which, for the tile at hand. */
+/* Lines of panels that the steps of a contraction prefetch (em.ahead, emit/reduce_step.c): which, for the tile at hand.
+ */
 #include "passes/emit/tiled.h"
 
 void ahead_begin(struct em *em, const struct tiling *t)

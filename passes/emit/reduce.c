@@ -3,11 +3,11 @@
  * All points go through the same loops over the reduced dims, so what they share (a weight vector, a broadcast pixel)
  * is loaded once: with points = pixels x vectors of channels this *is* the register-tiled micro-kernel. The order of
  * summation is fixed by the shape, never by threads. Here a reduction is set up and its sums become results; the loops
- * are in emit/reduce_loops.c, what they do at a step in emit/step.c, and one point alone in emit/reduce_one.c.
+ * are in emit/reduce_loops.c, what they do at a step in emit/reduce_step.c, and one point alone in emit/reduce_one.c.
  */
 #include "passes/emit/producer.h"
 #include "passes/emit/reduce.h"
-#include "passes/emit/tile.h"
+#include "passes/emit/register_tile.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* What the parts of a reduction share: its beginning and end (emit/reduce.c), the loops (emit/reduce_loops.c), what
- * they do at each step (emit/step.c), and a point alone (emit/reduce_one.c). */
+ * they do at each step (emit/reduce_step.c), and a point alone (emit/reduce_one.c). */
 #ifndef MCC_PASSES_EMIT_REDUCE_H
 #define MCC_PASSES_EMIT_REDUCE_H
 
@@ -59,7 +59,7 @@ uint32_t reduction_vectors(struct em *, const struct reduction *);
 /* Its parts: asks for panels early; the operands of one point. */
 void reduction_ahead(struct em *, struct reduction *, const expr_id *k);
 void reduction_point(struct em *, struct reduction *, uint32_t point, const expr_id *k, lreg *acc);
-/* Steps for all taps of r->row at once (emit/row.c); the other dims' indices are in k. */
+/* Steps for all taps of r->row at once (emit/row_taps.c); the other dims' indices are in k. */
 void reduction_row(struct em *, struct reduction *, expr_id *k, lreg *acc);
 /* Sums of a block that begins at k go into those of the whole: multiplied by the block's factor. */
 void reduction_scale(struct em *, const struct reduction *, const expr_id *k, const lreg *part, lreg *acc);

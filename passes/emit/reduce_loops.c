@@ -3,7 +3,7 @@
  */
 #include "passes/emit/producer.h"
 #include "passes/emit/reduce.h"
-#include "passes/emit/tile.h"
+#include "passes/emit/register_tile.h"
 
 #include <string.h>
 

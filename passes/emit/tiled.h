@@ -7,7 +7,7 @@
 
 #include "passes/emit/reduce.h"
 #include "passes/emit/templates.h"
-#include "passes/emit/tile.h"
+#include "passes/emit/register_tile.h"
 
 struct tiling {
     const struct tile_schedule *s;

@@ -1,7 +1,7 @@
 /* What consumers demand of a value: which kernel wants it, at which of its points, and whether in memory. A demand on a
  * node's result becomes demands on its operands, at the points that the node reads. */
 #include "passes/fuse/fuse.h"
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 
 sym_id demand_symbol(struct fuser *f, expr_id extent, const char *name)
 {

@@ -16,10 +16,10 @@
  */
 #include "passes/fuse/fuse.h"
 #include "ir/target/budget.h"
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/attention.h"
 #include "passes/module/choices.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 #include <string.h>
 

@@ -14,7 +14,7 @@
  */
 #include "ir/target/budget.h"
 #include "passes/module/bounds.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 #include "passes/module/module.h"
 #include "passes/schedule/schedule.h"
 #include "passes/module/winograd.h"

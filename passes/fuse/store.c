@@ -1,8 +1,8 @@
 /* Whether a value is stored, or computed anew wherever it is wanted: what one and the other cost. */
 #include "ir/target/budget.h"
 #include "passes/fuse/fuse.h"
-#include "passes/module/access.h"
-#include "passes/module/query.h"
+#include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 
 enum {
     DEAR_DEPTH = 6,

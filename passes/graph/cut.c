@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 
 struct cut cut_whole(struct graph *g, value_id v)
 {

@@ -1,6 +1,6 @@
 /* Parts of values moved through operators: what a node computes of a part of its result is the same node of parts of
  * its operands. hoist-slices and push-concats decide which parts; which operators give them, and of what, is
- * source_dims (passes/module/access.h).
+ * source_dims (passes/module/access_function.h).
  */
 #ifndef MCC_PASSES_CUT_H
 #define MCC_PASSES_CUT_H

@@ -7,9 +7,9 @@
  * a key go through all views and have to come out as they were.
  */
 #include "ir/target/budget.h"
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/attention.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 #include <float.h>
 #include <string.h>

@@ -12,7 +12,7 @@
  * that are widened and rounded back to the same ones, as in front of a concat whose scale is its operand's, stay bytes.
  */
 #include "passes/module/module.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 #include <math.h>
 

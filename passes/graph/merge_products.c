@@ -9,9 +9,9 @@
  * Biases that the products have alone are merged with them, so that they remain part of the product's kernel. In and
  * out: a legal graph.
  */
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/module.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 enum {
     TILE_PANELS = 4, /* vectors of columns in a full register tile: wider products gain nothing */

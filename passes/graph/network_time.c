@@ -1,7 +1,7 @@
 /* See network_time.h. */
 #include "passes/graph/network_time.h"
 
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 /* Measured on Zen 4: operations of floats in a nanosecond, those of bytes, bytes of the second operand from L2. */
 enum { FLOPS_A_NS = 100, BYTE_OPS_A_NS = 400, BYTES_A_NS = 100 };

@@ -11,7 +11,7 @@
  * In and out: a legal graph.
  */
 #include "passes/graph/cut.h"
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/module.h"
 
 enum { MAPS_MOST = 16, PIECES_MOST = 16, DEPTH_MOST = 16 /* of concats in concats */ };

@@ -17,7 +17,7 @@
  * - rows: readers in row-major order, and rows that begin at a whole cache line.
  */
 #include "passes/graph/network_time.h"
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/module.h"
 
 #include <string.h>

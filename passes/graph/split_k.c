@@ -17,11 +17,11 @@
  */
 #include "ir/build/build.h"
 #include "ir/target/budget.h"
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/attention.h"
 #include "passes/module/compressed.h"
 #include "passes/module/module.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 enum {
     PARTS_MOST = 64,

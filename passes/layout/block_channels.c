@@ -3,10 +3,10 @@
  * From the first kernel of a region of convolutions that writes one to the last that reads it; conversions are whatever
  * kernel reads a port or writes one, since reading and writing go through storage functions anyway.
  */
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/choices.h"
 #include "passes/layout/layout.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 static bool may_block(const struct layouter *l, value_id v)
 {

@@ -3,8 +3,8 @@
  * Calls of the runtime, regions and the program read row-major memory (wish.plain); a contraction takes its lanes along
  * the last free dim of its second operand, which had better be contiguous (wish.fastest). Channels are blocked later.
  */
-#include "passes/module/access.h"
-#include "passes/module/query.h"
+#include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 #include "passes/layout/layout.h"
 
 /* The second operand of a contraction wants its last free dim contiguous: that is where the lanes go. */

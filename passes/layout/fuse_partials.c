@@ -5,9 +5,9 @@
  * it stores the partial results as a second value, and the kernel of their own goes. How a row is added up depends on
  * the shape alone, so results do not depend on threads.
  */
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/module.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 enum { IMAGE_RANK = 4, COLUMNS = 3 };
 

@@ -6,8 +6,8 @@
  * an operand gets the strides of the result, from where it begins in it, and the copying kernel goes. A value lies in
  * one result at most, that of the last concat; results nest (dense blocks: every concat is the head of the next).
  */
-#include "passes/module/access.h"
-#include "passes/module/query.h"
+#include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 #include "passes/layout/layout.h"
 
 #include <string.h>

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "passes/layout/lives.h"
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/module.h"
 
 enum { ALIGN = 64, SLOTS_LOOKED_AT = 1024 };

@@ -1,5 +1,5 @@
 /* plan-halos: zero padding of convolutions becomes a halo around the stored operand (add_halo_kernels.c writes it). */
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/layout/layout.h"
 
 /* Zero padding of the convolutions that read v, as a halo: {lower widths, upper widths}. */

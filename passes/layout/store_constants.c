@@ -6,9 +6,9 @@
  * its own. One element everywhere is a part of the code, but for scales and zero points of kernels that compute with
  * bytes.
  */
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/compressed.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 #include "passes/layout/layout.h"
 #include "passes/module/winograd.h"
 

@@ -3,7 +3,7 @@
  * In: a graph whose nodes are all OP_IMPORTED. Out: a new graph of core operators with complete types.
  * Walks the live nodes in order (walk.c) with a map from imported to legal values; each node goes to the rule that
  * legalize/rules.def gives for its (domain, operator, version), each call of a model function is inlined.
- * Operators that cannot be served are collected over all live code and reported together (legalize/report.c);
+ * Operators that cannot be served are collected over all live code and reported together (legalize/operator_table.c);
  * their results are poison, which silences what depends on them. Nodes whose results reach no output are never
  * looked at.
  */

@@ -1,6 +1,6 @@
 /* What is known of attentions: module/attention.h. */
 #include "passes/module/attention.h"
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 
 #include <string.h>
 

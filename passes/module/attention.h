@@ -8,7 +8,7 @@
  *
  * The pass find_attention finds all of them, once, and the record is part of the module. It names nodes inside and
  * their operands, never a value from outside: later passes may replace those (round, pack or copy them), and nothing
- * inside. The verifier checks that (module/verify.c).
+ * inside. The verifier checks that (module/verify_module.c).
  */
 #ifndef MCC_PASSES_MODULE_ATTENTION_H
 #define MCC_PASSES_MODULE_ATTENTION_H

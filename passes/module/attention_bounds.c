@@ -8,8 +8,8 @@
  */
 #include "passes/module/attention_bounds.h"
 
-#include "passes/module/access.h"
-#include "passes/module/query.h"
+#include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef MCC_PASSES_BOUNDS_H
 #define MCC_PASSES_BOUNDS_H
 
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 
 /* Of a value: along dim d `extent[d]` indices from first[d] on; 0: first[d] alone, which stands still. flat: the last
  * two dims are numbered through, and the last one's indices are such numbers. */

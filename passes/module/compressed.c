@@ -3,8 +3,8 @@
  */
 #include "passes/module/compressed.h"
 
-#include "passes/module/access.h"
-#include "passes/module/query.h"
+#include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 
 #include <string.h>
 

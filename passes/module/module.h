@@ -165,7 +165,7 @@ struct cpu_schedules {
     const struct schedule *of;
     const struct schedule_facts *facts;
 };
-/* Some fields of a record as a file gives them: which one (schedule/text.c), its value; lines for messages. */
+/* Some fields of a record as a file gives them: which one (schedule/schedule_text.c), its value; lines for messages. */
 struct schedule_field {
     uint32_t field, item, line;
     int64_t value;
@@ -295,8 +295,8 @@ void module_print(const struct module *, struct strbuf *, bool full);
 /* What module_print wrote, with full, as a module of its own graph, in the context; NULL after a diagnostic with the
  * line (parse.c). Printing the result gives the same text. */
 struct module *module_parse(struct context *, const char *text);
-/* Checks the invariants numbered at the head of verify.c as far as the facts go; each violation is one FAIL_INTERNAL
- * diagnostic. */
+/* Checks the invariants numbered at the head of verify_module.c as far as the facts go; each violation is one
+ * FAIL_INTERNAL diagnostic. */
 bool module_verify(struct module *);
 
 /* Does the module's text parse back to a module with the same text? Not asked of one with more than a MiB of constants.

@@ -7,7 +7,7 @@
 #include "ir/base/scan.h"
 #include "passes/module/attention.h"
 #include "passes/module/choices.h"
-#include "passes/module/text.h"
+#include "passes/module/module_text.h"
 
 struct reader {
     struct context *ctx;

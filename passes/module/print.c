@@ -5,7 +5,7 @@
  * bytes of buffers.
  */
 #include "passes/module/attention.h"
-#include "passes/module/text.h"
+#include "passes/module/module_text.h"
 
 struct printer {
     const struct module *m;

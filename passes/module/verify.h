@@ -1,8 +1,8 @@
-/* Shared by verify.c and verify_memory.c: a module under examination. */
+/* Shared by verify_module.c and verify_memory.c: a module under examination. */
 #ifndef MCC_PASSES_MODULE_VERIFY_H
 #define MCC_PASSES_MODULE_VERIFY_H
 
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 
 struct check {
     struct module *m;

@@ -1,10 +1,10 @@
-/* Where a module's values lie: invariants 16 to 27 of verify.c.
+/* Where a module's values lie: invariants 16 to 27 of verify_module.c.
  *
  * Extents, strides and offsets with symbols are checked at some sizes: the least that there are, and a
  * few and many steps above, where no extent is negative then: a run would have ended with an assertion.
  */
-#include "passes/module/access.h"
-#include "passes/module/query.h"
+#include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 #include "passes/module/verify.h"
 
 enum { LINE = 64, SIZES = 3, STEPS = 7 };

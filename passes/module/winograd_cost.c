@@ -7,10 +7,10 @@
  * others longer, memory does not. */
 #include "passes/module/winograd.h"
 
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/choices.h"
 #include "passes/module/compressed.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 #include <math.h>
 

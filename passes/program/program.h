@@ -4,7 +4,7 @@
 #ifndef MCC_PASSES_PROGRAM_H
 #define MCC_PASSES_PROGRAM_H
 
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/module/module.h"
 
 /* A symbol, or an expression that is computed already, and the register that has it. */

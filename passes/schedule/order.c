@@ -7,7 +7,7 @@
  * apart. The view itself is never made. What is found here only orders and cuts the loops: any answer is correct.
  */
 #include "passes/module/compressed.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 #include "passes/schedule/schedule.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Which convolutions pass all taps of a row in one step (emit/row.c), and what that costs. */
+/* Which convolutions pass all taps of a row in one step (emit/row_taps.c), and what that costs. */
 #include "passes/schedule/schedule.h"
 
 enum { LEAST_TAPS = 2, MOST_APART = 64 };

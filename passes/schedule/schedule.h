@@ -2,15 +2,15 @@
  * staged, blocked and prefetched.
  *
  * In: a kernel whose values have storages, a machine. Out: one record of decisions (struct schedule), which prints and
- * parses (text.c), is verified (verify.c) and changed by --choose and --schedules; and the facts that follow from it
- * (struct schedule_facts). The emitters (passes/emit) take both and choose nothing.
+ * parses (schedule_text.c), is verified (verify_schedule.c) and changed by --choose and --schedules; and the facts that
+ * follow from it (struct schedule_facts). The emitters (passes/emit) take both and choose nothing.
  */
 #ifndef MCC_PASSES_SCHEDULE_H
 #define MCC_PASSES_SCHEDULE_H
 
 #include "ir/target/budget.h"
-#include "passes/module/access.h"
-#include "passes/module/query.h"
+#include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 #include "passes/module/bounds.h"
 
 /* What a decision sees: a kernel, a CPU, and memory for as long as the kernel is at hand. */
@@ -65,7 +65,7 @@ struct reduce_schedule {
                        never */
     uint32_t sums; /* vectors of partial results then, which do not wait for one another */
     int64_t unroll; /* steps x points of a loop's body, at most: small reduced dims are unrolled from the inside out */
-    bool row; /* all taps of a row in one step (emit/row.c) */
+    bool row; /* all taps of a row in one step (emit/row_taps.c) */
     bool prefetch; /* the lines of the next block of input channels while one is used */
     bool by_lane; /* a contraction: four steps (or groups of L_DOT) of the innermost dim at a time, whose first operands
                    * are the lanes of one register; the points of a vector follow one another, the next one's weights
@@ -190,8 +190,8 @@ bool schedule_verify(const struct site *, const struct schedule *, struct strbuf
 /* The pass: a record for every kernel, for one CPU more (module.plan.schedules). What --schedules says of a kernel
  * replaces what the cost model says. False after a diagnostic. */
 bool schedule(struct module *, const char *cpu, const struct machine *);
-/* All records as text (text.c), and what such a text says of some kernels, into module.asked.told. False after a
- * diagnostic that names the file, the line and the reason. path: for messages, kept. */
+/* All records as text (schedule_text.c), and what such a text says of some kernels, into module.asked.told. False after
+ * a diagnostic that names the file, the line and the reason. path: for messages, kept. */
 void schedules_print(const struct module *, struct strbuf *);
 bool schedules_parse(struct module *, const char *path, const char *text);
 /* The fields of all kinds with their bounds and meanings, as sections of docs/reference/schedules.md. */
@@ -232,7 +232,7 @@ static inline struct even even_split(int64_t n, int64_t size)
 struct even tile_flat_split(const struct exprs *, const struct type *result, const struct tile_schedule *);
 
 /* The taps along the last spatial dim, number `dim` of the spatial ones, where they share what they broadcast
- * (emit/row.c). */
+ * (emit/row_taps.c). */
 enum { ROW_TAPS_MOST = 8 };
 struct row_taps {
     int32_t dim;
@@ -431,7 +431,7 @@ bool stage_by_rows(const struct site *, struct tile_schedule *);
 /* schedule/block.c: is it a contraction whose vectors of columns all rows share, so that the order of rows and columns
  * is free? */
 bool tile_shares_columns(const struct site *, const struct node *, const struct tile_schedule *);
-/* schedule/tile.c: the dims, lanes and register tile of an anchor. */
+/* schedule/tile_cost.c: the dims, lanes and register tile of an anchor. */
 void tile_choose(const struct site *, struct schedule *);
 /* What a block of vectors from index `base` of the lanes' dim on reads of the second operand; the scratch for that, if
  * it is computed first (tile.decode); 0: it can't be. */

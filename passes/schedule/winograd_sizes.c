@@ -37,8 +37,8 @@ static int64_t share(const struct sizing *w, enum share s)
 }
 
 /* Twentieths of a cycle of one step of the products over one channel: a tile of mr x nr. Where all of U stays near, the
- * way of V to the registers counts as it does in tile.c: with 64 output channels 6 x 4 takes 0.91 of the time of 14
- * x 2. */
+ * way of V to the registers counts as it does in tile_cost.c: with 64 output channels 6 x 4 takes 0.91 of the time of
+ * 14 x 2. */
 static int64_t step_cost(const struct machine *m, int64_t mr, int64_t nr, bool near)
 {
     int64_t of_v = winograd_by_lane(m) ? ceil_of(mr, winograd_lanes(m)) : mr;
@@ -131,7 +131,7 @@ static int64_t group_of(const struct sizing *w, int64_t nr, int64_t ct)
 }
 
 /* Cycles of the kernel: the products; U, which each chunk derives again; V, which each column reads from L3, as far as
- * the products do not hide it; what too few parallel indices count, as in tile.c. */
+ * the products do not hide it; what too few parallel indices count, as in tile_cost.c. */
 static double fit_cost_of(const struct sizing *w, const struct fit *f, int64_t tiles)
 {
     const struct machine *m = w->site->mach;

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "cli/commands/artifact/blob.h"
+#include "cli/commands/artifact/file_tensor.h"
 #include "ir/base/file.h"
 #include "ir/expr/expr.h"
 
@@ -32,7 +32,7 @@ static size_t npy_file(char *out, int version, const char *header, size_t length
 }
 
 /* Reads the bytes where they end at a page that cannot be read; the text of the error, "" where there is none. */
-static const char *read_at_edge(const char *bytes, size_t n, struct blob *out)
+static const char *read_at_edge(const char *bytes, size_t n, struct file_tensor *out)
 {
     static char *edge, why[200];
     if (!edge) {
@@ -41,18 +41,18 @@ static const char *read_at_edge(const char *bytes, size_t n, struct blob *out)
         edge = map + ROOM;
     }
     struct context *ctx = context_new();
-    struct blob blob = {0};
+    struct file_tensor packed = {0};
     jmp_buf here;
     assert_true(ctx && n <= ROOM);
     memcpy(edge - n, bytes, n);
     ctx->unwind = &here;
     if (setjmp(here))
         fail_msg("unwound");
-    bool good = npy_parse(ctx, "x.npy", (struct span){edge - n, n}, &blob);
+    bool good = npy_parse(ctx, "x.npy", (struct span){edge - n, n}, &packed);
     assert_int_equal(good, ctx->fail == FAIL_NONE);
     snprintf(why, sizeof why, "%s", good ? "" : ctx->diags.data[0].text);
     if (out)
-        *out = blob;
+        *out = packed;
     context_free(ctx);
     return why;
 }
@@ -87,7 +87,7 @@ static void test_prefixes(void **state)
 static void test_values(void **state)
 {
     char file[ROOM];
-    struct blob b;
+    struct file_tensor b;
     (void)state;
     size_t n = npy_file(file, 1, headers[0], strlen(headers[0]), 24);
     assert_string_equal(read_at_edge(file, n, &b), "");
@@ -141,7 +141,7 @@ static void test_long_header(void **state)
     enum { LENGTH = (4 << 20) - 1 };
     char name[] = "/tmp/mcc-npy-XXXXXX", *bytes = calloc(1, LENGTH + 12);
     struct context *ctx = context_new();
-    struct blob blob = {0};
+    struct file_tensor packed = {0};
     jmp_buf here;
     int fd = mkstemp(name);
     (void)state;
@@ -155,7 +155,7 @@ static void test_long_header(void **state)
     ctx->unwind = &here;
     if (setjmp(here))
         fail_msg("unwound");
-    assert_false(blob_read(ctx, name, &blob));
+    assert_false(file_tensor_read(ctx, name, &packed));
     assert_int_equal(ctx->fail, FAIL_ENV);
     context_free(ctx);
     unlink(name);

@@ -1,4 +1,4 @@
-/* Records of schedules (passes/schedule/text.c) with other numbers in some fields. */
+/* Records of schedules (passes/schedule/schedule_text.c) with other numbers in some fields. */
 #ifndef MCC_TESTS_FUZZ_MUTATE_H
 #define MCC_TESTS_FUZZ_MUTATE_H
 

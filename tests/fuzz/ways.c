@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/library/compile/backend.h"
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 #include "passes/schedule/schedule.h"
 #include "passes/module/winograd.h"
 #include "runtime/mcc.h"

@@ -28,7 +28,7 @@ struct artifact_file {
     struct mcc_rt_desc desc; /* n_kernels rows of kernels, weights_file; other pointers are NULL */
     struct mcc_note note; /* sealed 0: an object or archive, of which the linker has not made the end */
     struct sizes sizes;
-    struct span graph; /* as netmap_unpack() takes it; none: NULL, 0 */
+    struct span graph; /* as graph_map_unpack() takes it; none: NULL, 0 */
     VEC(struct code_size) functions;
     bool runs_here; /* a shared object for this machine's architecture */
     uint64_t weights_at; /* in the file */

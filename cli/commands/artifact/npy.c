@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "cli/commands/artifact/blob.h"
+#include "cli/commands/artifact/file_tensor.h"
 
 enum { MAGIC = 6, VERSION_MAX = 3 };
 
@@ -91,7 +91,7 @@ static bool take_number(struct scanner *s, int64_t *out)
     return true;
 }
 
-static bool take_shape(struct scanner *s, struct blob *out)
+static bool take_shape(struct scanner *s, struct file_tensor *out)
 {
     out->rank = 0;
     if (!take(s, '('))
@@ -118,7 +118,7 @@ static enum elem elem_by_descr(struct span descr)
 }
 
 /* What is wrong with one entry of the dictionary; NULL: nothing. *seen: a bit for each key that came. */
-static const char *read_entry(struct scanner *s, struct blob *out, unsigned *seen)
+static const char *read_entry(struct scanner *s, struct file_tensor *out, unsigned *seen)
 {
     static const char no_dictionary[] = "a header that cannot be read";
     struct span key, descr;
@@ -140,7 +140,7 @@ static const char *read_entry(struct scanner *s, struct blob *out, unsigned *see
     return no_dictionary;
 }
 
-static const char *read_header(struct scanner s, struct blob *out)
+static const char *read_header(struct scanner s, struct file_tensor *out)
 {
     unsigned seen = 0;
     const char *why = take(&s, '{') ? NULL : "a header that cannot be read";
@@ -152,7 +152,7 @@ static const char *read_header(struct scanner s, struct blob *out)
     return why || seen == 7 ? why : "a header without descr, fortran_order or shape";
 }
 
-bool npy_parse(struct context *ctx, const char *path, struct span file, struct blob *out)
+bool npy_parse(struct context *ctx, const char *path, struct span file, struct file_tensor *out)
 {
     const unsigned char *p = file.data;
     size_t prefix = file.size > MAGIC && p[MAGIC] > 1 ? 12 : 10;
@@ -168,7 +168,7 @@ bool npy_parse(struct context *ctx, const char *path, struct span file, struct b
     const char *header = (const char *)p + prefix;
     const char *why = read_header((struct scanner){header, header + length}, out);
     int64_t elements, bytes;
-    if (!why && !blob_sizes(out->elem, out->rank, out->dims, &elements, &bytes))
+    if (!why && !file_tensor_sizes(out->elem, out->rank, out->dims, &elements, &bytes))
         why = "a shape that cannot be read";
     if (!why && (size_t)bytes > file.size - prefix - length)
         why = "fewer bytes than its shape needs";
@@ -183,7 +183,7 @@ bool npy_parse(struct context *ctx, const char *path, struct span file, struct b
 /* ---- writing ------------------------------------------------------------------------------------------------------
  */
 
-bool npy_format(struct context *ctx, const struct blob *b, struct strbuf *out)
+bool npy_format(struct context *ctx, const struct file_tensor *b, struct strbuf *out)
 {
     const char *descr = NULL;
     for (size_t i = 0; i < COUNT_OF(npy_types); i++)

@@ -70,7 +70,7 @@ static bool feed_port(struct session *s, uint32_t index, const int64_t *symbols,
 {
     const mcc_port *port = &s->api->in[index];
     const char *feed = feed_find(&s->options->feeds, port->name);
-    struct blob *b = &s->in[index];
+    struct file_tensor *b = &s->in[index];
     b->elem = elem_by_dlpack(port->dtype);
     b->rank = port->ndim;
     if ((port->flags & SPECIAL) || port->ndim < 0 || port->ndim > RANK_MAX || b->elem == ELEM_NONE)
@@ -84,13 +84,13 @@ static bool feed_port(struct session *s, uint32_t index, const int64_t *symbols,
     }
     bool drawn = !feed || (strncmp(feed, "random", 6) == 0 && (feed[6] == 0 || feed[6] == ':'));
     if (!drawn)
-        return blob_read(s->ctx, feed, b);
-    if (!blob_alloc(s->ctx, b))
+        return file_tensor_read(s->ctx, feed, b);
+    if (!file_tensor_alloc(s->ctx, b))
         return false;
     uint64_t seed;
     if (!feed_seed(s->ctx, feed, index + 1, &seed))
         return false;
-    blob_random(b, seed);
+    file_tensor_random(b, seed);
     return true;
 }
 
@@ -100,7 +100,7 @@ bool session_feed(struct session *s, bool random)
     uint32_t n = s->api->n_in;
     const char **names = NEW_ARRAY(arena, const char *, n + 1);
     int64_t *symbols = NEW_ARRAY(arena, int64_t, s->api->n_sym + 1);
-    s->in = NEW_ARRAY(arena, struct blob, n + 1);
+    s->in = NEW_ARRAY(arena, struct file_tensor, n + 1);
     s->in_tensor = NEW_ARRAY(arena, DLTensor, n + 1);
     s->in_pointer = NEW_ARRAY(arena, const DLTensor *, n + 1);
     for (uint32_t i = 0; i < n; i++)

@@ -2,7 +2,7 @@
 #ifndef MCC_CLI_SESSION_H
 #define MCC_CLI_SESSION_H
 
-#include "cli/commands/artifact/blob.h"
+#include "cli/commands/artifact/file_tensor.h"
 #include "runtime/mcc_load.h"
 
 struct session {
@@ -10,7 +10,7 @@ struct session {
     const struct options *options;
     mcc_lib *lib;
     const mcc_api *api;
-    struct blob *in;              /* one per input port */
+    struct file_tensor *in;              /* one per input port */
     DLTensor *in_tensor;
     const DLTensor **in_pointer;  /* what the api's functions take */
     mcc_ctx *run;

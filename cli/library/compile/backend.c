@@ -4,7 +4,7 @@
 #include "cli/library/options/name_value.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 #include "passes/schedule/schedule.h"
 
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #include "cli/library/compile/backend.h"
 
 #include "cli/library/mccc.h"
-#include "passes/module/access.h"
-#include "passes/module/query.h"
+#include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 #include "runtime/mcc.h"
 
 #include <string.h>
@@ -231,7 +231,7 @@ bool run_link(struct compilation *c)
     artifact_symbols(c, &a);
     a.node = source_rows(c, &a.n_node);
     if (output_kind(c->options, c->output) == OUTPUT_SHARED)
-        a.graph = netmap_section(c, &a);
+        a.graph = graph_map_section(c, &a);
     if (c->options->emit == OPT_EMIT_HEADER && !header_write(c, &a))
         return false;
     bool ok = codegen_link(c->codegen, &a, output_kind(c->options, c->output), c->output);

@@ -3,7 +3,7 @@
 
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/nearest.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 #include "runtime/rt_cpu.h"
 
 #include <string.h>

@@ -17,7 +17,7 @@
 #define MCC_PASSES_EMIT_ATTENTION_H
 
 #include "passes/emit/templates.h"
-#include "passes/emit/tile.h"
+#include "passes/emit/register_tile.h"
 #include "passes/module/attention.h"
 
 struct attn {

@@ -10,7 +10,7 @@
 #define MCC_PASSES_EMIT_WINOGRAD_H
 
 #include "passes/emit/templates.h"
-#include "passes/emit/tile.h"
+#include "passes/emit/register_tile.h"
 #include "passes/module/winograd.h"
 
 struct wino {

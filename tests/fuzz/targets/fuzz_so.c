@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/commands/artifact/artifact.h"
-#include "cli/library/netmap.h"
+#include "cli/library/graph_map.h"
 #include "cli/library/compile/compile.h"
 #include "runtime/mcc_load.c"
 #include "tests/fuzz/targets/target.h"
@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct context *ctx = context_new();
     struct artifact_file artifact;
-    struct netmap map;
+    struct graph_map map;
     mcc_error error;
     jmp_buf here;
     if (!ctx)
@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ctx->unwind = &here;
     if (setjmp(here) == 0) {
         if (artifact_read(ctx, path, true, &artifact) && artifact.graph.size)
-            netmap_unpack(&ctx->session, artifact.graph, &artifact.api, &map);
+            graph_map_unpack(&ctx->session, artifact.graph, &artifact.api, &map);
     }
     if (ctx->fail == FAIL_INTERNAL)
         abort();

@@ -1,8 +1,8 @@
 /* Register tiles, of contractions, Winograd's products and attention: one split of an extent, one rule for what is left
  * over, one multiply-add of rows by vectors, one loop that carries the sums.
  */
-#ifndef MCC_PASSES_EMIT_TILE_H
-#define MCC_PASSES_EMIT_TILE_H
+#ifndef MCC_PASSES_EMIT_REGISTER_TILE_H
+#define MCC_PASSES_EMIT_REGISTER_TILE_H
 
 #include "passes/emit/emit.h"
 

@@ -4,7 +4,7 @@
 #include "passes/emit/producer.h"
 #include "passes/emit/reduce.h"
 #include "passes/module/compressed.h"
-#include "passes/emit/tile.h"
+#include "passes/emit/register_tile.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* The verifier of modules. Every violation is one FAIL_INTERNAL diagnostic that names the invariant; what is checked
- * follows from the facts of the module. The graph's own invariants are those of ir/graph/verify.c.
+ * follows from the facts of the module. The graph's own invariants are those of ir/graph/verify_graph.c.
  *
  *   1  a fact holds with those that it is built on (passes.def)
  *  kernels
@@ -38,7 +38,7 @@
  *  27  buffers that live at the same time lie apart, on cache lines, within the workspace
  */
 #include "passes/module/attention.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 #include "passes/module/verify.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Tensors in files: NumPy's .npy (npy.c), those of the formats' frontends, raw bytes. */
-#include "cli/commands/artifact/blob.h"
+#include "cli/commands/artifact/file_tensor.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,7 +15,7 @@ enum { DESCRIBE_MAX = 8 };
 
 /* ---- element types -------------------------------------------------------------------------------------- */
 
-bool blob_sizes(enum elem elem, int32_t rank, const int64_t *dims, int64_t *elements, int64_t *bytes)
+bool file_tensor_sizes(enum elem elem, int32_t rank, const int64_t *dims, int64_t *elements, int64_t *bytes)
 {
     int64_t n = 1, bits;
     for (int32_t i = 0; i < rank; i++)
@@ -28,10 +28,10 @@ bool blob_sizes(enum elem elem, int32_t rank, const int64_t *dims, int64_t *elem
     return true;
 }
 
-bool blob_alloc(struct context *ctx, struct blob *b)
+bool file_tensor_alloc(struct context *ctx, struct file_tensor *b)
 {
     int64_t elements, bytes;
-    if (!blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes) || bytes > ctx->limits.tensor_bytes)
+    if (!file_tensor_sizes(b->elem, b->rank, b->dims, &elements, &bytes) || bytes > ctx->limits.tensor_bytes)
         return error_limit(ctx, (src_id){0}, "a tensor of more than %lld bytes (--limit-tensor-bytes)",
                            (long long)ctx->limits.tensor_bytes);
     b->size = (size_t)bytes;
@@ -54,11 +54,11 @@ static void elems_pack(enum elem elem, const void *from, size_t size, void *to)
         packed[i / per] = (unsigned char)(packed[i / per] | (wide[i] & mask) << i % per * bits);
 }
 
-bool blob_widen(struct context *ctx, const struct blob *b, struct tensor *out)
+bool file_tensor_widen(struct context *ctx, const struct file_tensor *b, struct tensor *out)
 {
     int64_t elements, bytes;
     uint32_t bits = elem_bits(b->elem);
-    if (!blob_sizes(b->elem, b->rank, b->dims, &elements, &bytes))
+    if (!file_tensor_sizes(b->elem, b->rank, b->dims, &elements, &bytes))
         return error_limit(ctx, (src_id){0}, "a tensor's size does not fit into 63 bits");
     *out = (struct tensor){.kind = TYPE_TENSOR, .elem = b->elem, .rank = b->rank, .present = true};
     out->dims = arena_copy(&ctx->session, b->dims, sizeof b->dims);
@@ -76,14 +76,14 @@ bool blob_widen(struct context *ctx, const struct blob *b, struct tensor *out)
     return true;
 }
 
-bool blob_pack(struct context *ctx, const struct tensor *t, struct blob *out)
+bool file_tensor_pack(struct context *ctx, const struct tensor *t, struct file_tensor *out)
 {
     int64_t elements, bytes;
-    *out = (struct blob){.elem = t->elem, .rank = t->rank};
+    *out = (struct file_tensor){.elem = t->elem, .rank = t->rank};
     if (t->kind != TYPE_TENSOR || t->elem == ELEM_STR)
         return error_model(ctx, (src_id){0}, "sequences, optionals, maps and strings cannot be written to files");
     memcpy(out->dims, t->dims, sizeof *t->dims * (size_t)t->rank);
-    if (!blob_alloc(ctx, out) || !blob_sizes(t->elem, t->rank, t->dims, &elements, &bytes))
+    if (!file_tensor_alloc(ctx, out) || !file_tensor_sizes(t->elem, t->rank, t->dims, &elements, &bytes))
         return false;
     elems_pack(t->elem, t->data, (size_t)elements * elem_size(t->elem), out->data);
     return true;
@@ -100,9 +100,9 @@ static bool tensor_file(struct context *ctx, const char *path, struct span *out)
     return true;
 }
 
-static bool raw_parse(struct context *ctx, const char *path, struct span file, struct blob *out)
+static bool raw_parse(struct context *ctx, const char *path, struct span file, struct file_tensor *out)
 {
-    if (!blob_alloc(ctx, out))
+    if (!file_tensor_alloc(ctx, out))
         return false;
     if (out->size != file.size)
         return error_env(ctx, "'%s' has %zu bytes, the input takes %zu (--dim gives symbolic dimensions)", path,
@@ -111,7 +111,7 @@ static bool raw_parse(struct context *ctx, const char *path, struct span file, s
     return true;
 }
 
-bool blob_read(struct context *ctx, const char *path, struct blob *out)
+bool file_tensor_read(struct context *ctx, const char *path, struct file_tensor *out)
 {
     struct span file;
     const char *suffix = strrchr(path, '.');
@@ -120,9 +120,9 @@ bool blob_read(struct context *ctx, const char *path, struct blob *out)
         struct tensor_data tensor;
         if (!files->read(ctx, path, &tensor))
             return false;
-        *out = (struct blob){.elem = tensor.elem, .rank = tensor.rank};
+        *out = (struct file_tensor){.elem = tensor.elem, .rank = tensor.rank};
         memcpy(out->dims, tensor.dims, sizeof *tensor.dims * (size_t)tensor.rank);
-        if (!blob_alloc(ctx, out))
+        if (!file_tensor_alloc(ctx, out))
             return false;
         elems_pack(out->elem, tensor.bytes.data, tensor.bytes.size, out->data);
         return true;
@@ -134,8 +134,8 @@ bool blob_read(struct context *ctx, const char *path, struct blob *out)
     return raw_parse(ctx, path, file, out);
 }
 
-bool blob_write(struct context *ctx, const char *folder, const char *name, enum option_format format,
-                const struct blob *b)
+bool file_tensor_write(struct context *ctx, const char *folder, const char *name, enum option_format format,
+                       const struct file_tensor *b)
 {
     static const char *const suffixes[n_option_format] = {
         [OPT_FORMAT_NPY] = "npy", [OPT_FORMAT_PB] = "pb", [OPT_FORMAT_RAW] = "raw"};
@@ -172,7 +172,7 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-void blob_random(struct blob *b, uint64_t seed)
+void file_tensor_random(struct file_tensor *b, uint64_t seed)
 {
     char class = elem_class(b->elem);
     uint32_t bits = elem_bits(b->elem);
@@ -198,11 +198,11 @@ void blob_random(struct blob *b, uint64_t seed)
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
 /* The least and the greatest element; false: there is none, or its type has no order. */
-static bool blob_range(const struct blob *b, int64_t *elements, double *least, double *greatest)
+static bool file_tensor_range(const struct file_tensor *b, int64_t *elements, double *least, double *greatest)
 {
     int64_t bytes;
     uint32_t bits = elem_bits(b->elem);
-    if (bits < 8 || elem_class(b->elem) == 'C' || !blob_sizes(b->elem, b->rank, b->dims, elements, &bytes) ||
+    if (bits < 8 || elem_class(b->elem) == 'C' || !file_tensor_sizes(b->elem, b->rank, b->dims, elements, &bytes) ||
         !*elements)
         return false;
     *least = INFINITY, *greatest = -INFINITY;
@@ -214,11 +214,11 @@ static bool blob_range(const struct blob *b, int64_t *elements, double *least, d
     return true;
 }
 
-void blob_json(const char *name, const struct blob *b, struct json *j)
+void file_tensor_json(const char *name, const struct file_tensor *b, struct json *j)
 {
     int64_t elements;
     double least, greatest;
-    bool range = blob_range(b, &elements, &least, &greatest);
+    bool range = file_tensor_range(b, &elements, &least, &greatest);
     json_open(j, NULL, '{');
     json_text(j, "name", name);
     json_text(j, "type", elem_name(b->elem));
@@ -235,7 +235,7 @@ void blob_json(const char *name, const struct blob *b, struct json *j)
     json_close(j, '{');
 }
 
-void blob_describe(const char *name, const struct blob *b, struct strbuf *out)
+void file_tensor_describe(const char *name, const struct file_tensor *b, struct strbuf *out)
 {
     int64_t elements;
     double least, greatest;
@@ -244,7 +244,7 @@ void blob_describe(const char *name, const struct blob *b, struct strbuf *out)
     for (int32_t i = 0; i < b->rank; i++)
         strbuf_printf(out, i ? ",%lld" : "%lld", (long long)b->dims[i]);
     strbuf_printf(out, "]");
-    if (!blob_range(b, &elements, &least, &greatest)) {
+    if (!file_tensor_range(b, &elements, &least, &greatest)) {
         strbuf_printf(out, "\n");
         return;
     }

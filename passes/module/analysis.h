@@ -1,6 +1,6 @@
 /* What passes ask of values, contractions and extents, whatever decides or emits. */
-#ifndef MCC_PASSES_QUERY_H
-#define MCC_PASSES_QUERY_H
+#ifndef MCC_PASSES_ANALYSIS_H
+#define MCC_PASSES_ANALYSIS_H
 
 #include "passes/module/module.h"
 

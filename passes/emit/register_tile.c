@@ -1,5 +1,5 @@
 /* Register tiles: how an extent is cut into them, and the micro-kernel. */
-#include "passes/emit/tile.h"
+#include "passes/emit/register_tile.h"
 
 #include <string.h>
 

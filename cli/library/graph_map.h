@@ -1,8 +1,8 @@
 /* What a report draws of a network beside what an artifact needs to run: the nodes of the file with what leads from one
  * to the next, and the buffers of the memory plan. A shared object carries it as section .mcc.graph, which is not
- * loaded (cli/library/compile/netmap.c makes it). */
-#ifndef MCC_CLI_NETMAP_H
-#define MCC_CLI_NETMAP_H
+ * loaded (cli/library/compile/make_graph_map.c makes it). */
+#ifndef MCC_CLI_GRAPH_MAP_H
+#define MCC_CLI_GRAPH_MAP_H
 
 #include "cli/library/json.h"
 #include "codegen/codegen.h"
@@ -26,7 +26,7 @@ struct map_buffer {
     int64_t bytes, offset;
     uint32_t first, last;
 };
-struct netmap {
+struct graph_map {
     bool rows; /* a table's nodes, of which nothing else is known */
     uint64_t hidden; /* nodes of constants that are left out */
     VEC(struct map_node) nodes;
@@ -38,10 +38,10 @@ struct netmap {
 };
 
 /* As bytes, for a table whose rows are row[n]; a name and an operator that are those of the row take none. */
-struct span netmap_pack(struct arena *, const struct netmap *, const struct art_node *row, uint32_t n);
-/* False: the bytes are none that netmap_pack made for such a table. */
-bool netmap_unpack(struct arena *, struct span, const mcc_api *, struct netmap *out);
+struct span graph_map_pack(struct arena *, const struct graph_map *, const struct art_node *row, uint32_t n);
+/* False: the bytes are none that graph_map_pack made for such a table. */
+bool graph_map_unpack(struct arena *, struct span, const mcc_api *, struct graph_map *out);
 /* The members "graph" and "memory" of the object that is open. */
-void netmap_json(const struct netmap *, struct json *);
+void graph_map_json(const struct graph_map *, struct json *);
 
 #endif

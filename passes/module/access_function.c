@@ -1,6 +1,6 @@
 /* Access functions of the views: index expressions in, index expressions out. Composition of views is nothing but
  * calling these one after the other; the simplifier of ir/expr/expr.c does the rest. */
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 
 #include "ir/graph/view_map.h"
 

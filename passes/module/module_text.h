@@ -1,6 +1,6 @@
-/* Shared by print.c, parse.c and verify.c: the words of a module's text, and the attentions that a graph has. */
-#ifndef MCC_PASSES_MODULE_TEXT_H
-#define MCC_PASSES_MODULE_TEXT_H
+/* Shared by print.c, parse.c and verify_module.c: the words of a module's text, and the attentions that a graph has. */
+#ifndef MCC_PASSES_MODULE_MODULE_TEXT_H
+#define MCC_PASSES_MODULE_MODULE_TEXT_H
 
 #include "passes/module/module.h"
 

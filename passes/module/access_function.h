@@ -1,6 +1,6 @@
 /* Access functions: which element of an operand a point of the result reads. */
-#ifndef MCC_PASSES_ACCESS_H
-#define MCC_PASSES_ACCESS_H
+#ifndef MCC_PASSES_ACCESS_FUNCTION_H
+#define MCC_PASSES_ACCESS_FUNCTION_H
 
 #include "passes/module/module.h"
 

@@ -1,9 +1,9 @@
 /* What passes ask of values, contractions and extents, whatever decides or emits. */
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 #include <stdlib.h>
 
-#include "passes/module/access.h"
+#include "passes/module/access_function.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,15 +1,15 @@
-/* A compilation as its report draws it: see cli/library/netmap.h. */
-#include "cli/library/netmap.h"
+/* A compilation as its report draws it: see cli/library/graph_map.h. */
+#include "cli/library/graph_map.h"
 
 #include "cli/library/compile/view.h"
-#include "passes/module/query.h"
+#include "passes/module/analysis.h"
 
 /* ---- the graph --------------------------------------------------------------------------------------------------- */
 
 struct listing {
     struct network_view view;
     struct arena *arena;
-    struct netmap *map;
+    struct graph_map *map;
     uint32_t *number; /* by node: in the list, from 1 on; 0: not there */
     uint32_t *maker; /* by value that no node makes: the same */
     struct strbuf text;
@@ -73,7 +73,7 @@ static void add_region(struct listing *l, region_id r, uint32_t parent)
 }
 
 static void add_graph(const struct compilation *c, const struct art_node *row, uint32_t n, struct arena *arena,
-                      struct netmap *map)
+                      struct graph_map *map)
 {
     struct listing l = {.arena = arena, .map = map};
     view_make(&l.view, c, row, n, arena);
@@ -87,7 +87,7 @@ static void add_graph(const struct compilation *c, const struct art_node *row, u
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* Sizes and offsets are numbers with every symbol at 1. */
-static void add_memory(const struct module *m, struct arena *arena, struct netmap *map)
+static void add_memory(const struct module *m, struct arena *arena, struct graph_map *map)
 {
     struct exprs *x = m->ctx->exprs;
     int64_t *ones = NEW_ARRAY(arena, int64_t, sym_count(x) + 1), constant = 0;
@@ -110,24 +110,24 @@ static void add_memory(const struct module *m, struct arena *arena, struct netma
     }
 }
 
-void netmap_make(const struct compilation *c, const struct art_node *row, uint32_t n, struct arena *arena,
-                 struct netmap *map)
+void graph_map_make(const struct compilation *c, const struct art_node *row, uint32_t n, struct arena *arena,
+                    struct graph_map *map)
 {
-    *map = (struct netmap){0};
+    *map = (struct graph_map){0};
     add_graph(c, row, n, arena, map);
     add_memory(c->module, arena, map);
 }
 
-struct span netmap_section(const struct compilation *c, const struct artifact *a)
+struct span graph_map_section(const struct compilation *c, const struct artifact *a)
 {
     enum { SHARE = 100, LEAST = 1024 };
     uint64_t room = a->weights.size;
-    struct netmap map;
+    struct graph_map map;
     if (!c->imported) /* a graph that came from no file */
         return (struct span){NULL, 0};
     for (uint32_t i = 0; i < a->n_units; i++)
         room += a->units[i].same ? 0 : a->units[i].object.size;
-    netmap_make(c, a->node, a->n_node, &c->ctx->session, &map);
-    struct span packed = netmap_pack(&c->ctx->session, &map, a->node, a->n_node);
+    graph_map_make(c, a->node, a->n_node, &c->ctx->session, &map);
+    struct span packed = graph_map_pack(&c->ctx->session, &map, a->node, a->n_node);
     return packed.size <= room / SHARE || packed.size <= LEAST ? packed : (struct span){NULL, 0};
 }

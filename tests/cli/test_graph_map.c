@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "cli/library/netmap.h"
+#include "cli/library/graph_map.h"
 #include "ir/expr/expr.h"
 
 static const struct art_node rows[] = {{.name = "", .op = ""},
@@ -16,7 +16,7 @@ static const struct art_node rows[] = {{.name = "", .op = ""},
                                        {.name = "loop", .op = "Loop"},
                                        {.name = "add", .op = "Add"}};
 
-static struct netmap sample(struct arena *arena)
+static struct graph_map sample(struct arena *arena)
 {
     static const struct map_node nodes[] = {{"x", "input", 0, 0, MAP_INPUT},  {"conv", "Conv", 1, 0, MAP_NODE},
                                             {"loop", "Loop", 2, 0, MAP_NODE}, {"i", "parameter", 0, 3, MAP_INPUT},
@@ -24,7 +24,7 @@ static struct netmap sample(struct arena *arena)
     static const struct map_edge edges[] = {
         {0, 1, "f32[n,3]"}, {1, 2, "f32[n,3]"}, {3, 4, ""}, {1, 4, ""}, {2, 5, "f32"}};
     static const struct map_buffer buffers[] = {{"relu", 128, 0, 0, 1}, {"", INT64_MAX, 1 << 20, 1, 2}};
-    struct netmap map = {.hidden = 300, .arena_bytes = 1 << 21, .symbolic = true};
+    struct graph_map map = {.hidden = 300, .arena_bytes = 1 << 21, .symbolic = true};
     for (size_t i = 0; i < COUNT_OF(nodes); i++)
         VEC_PUSH(arena, &map.nodes, nodes[i]);
     for (size_t i = 0; i < COUNT_OF(edges); i++)
@@ -44,18 +44,18 @@ static mcc_api table(struct arena *arena)
     return (mcc_api){.n_node = COUNT_OF(rows), .node = node};
 }
 
-static const char *json_of(struct arena *arena, const struct netmap *map)
+static const char *json_of(struct arena *arena, const struct graph_map *map)
 {
     struct strbuf text;
     struct json j = {.out = &text};
     strbuf_init(&text, arena);
     json_open(&j, NULL, '{');
-    netmap_json(map, &j);
+    graph_map_json(map, &j);
     json_close(&j, '{');
     return arena_strndup(arena, text.data, text.n);
 }
 
-static void check_sound(const struct netmap *map, const mcc_api *api)
+static void check_sound(const struct graph_map *map, const mcc_api *api)
 {
     for (uint32_t i = 0; i < map->nodes.n; i++) {
         const struct map_node *node = &map->nodes.data[i];
@@ -77,10 +77,10 @@ static void test_there_and_back(void **state)
 {
     struct context *ctx = *state;
     struct arena *arena = &ctx->session;
-    struct netmap map = sample(arena), back;
+    struct graph_map map = sample(arena), back;
     mcc_api api = table(arena);
-    struct span bytes = netmap_pack(arena, &map, rows, COUNT_OF(rows));
-    assert_true(netmap_unpack(arena, bytes, &api, &back));
+    struct span bytes = graph_map_pack(arena, &map, rows, COUNT_OF(rows));
+    assert_true(graph_map_unpack(arena, bytes, &api, &back));
     assert_string_equal(json_of(arena, &map), json_of(arena, &back));
     assert_int_equal(back.nodes.data[4].parent, 3);
     /* What the table has is not there again; what differs from it is. */
@@ -92,10 +92,10 @@ static void test_there_and_back(void **state)
 static void test_unknown_memory(void **state)
 {
     struct context *ctx = *state;
-    struct netmap map = {.arena_bytes = -1}, back;
+    struct graph_map map = {.arena_bytes = -1}, back;
     mcc_api api = table(&ctx->session);
-    struct span bytes = netmap_pack(&ctx->session, &map, rows, COUNT_OF(rows));
-    assert_true(netmap_unpack(&ctx->session, bytes, &api, &back));
+    struct span bytes = graph_map_pack(&ctx->session, &map, rows, COUNT_OF(rows));
+    assert_true(graph_map_unpack(&ctx->session, bytes, &api, &back));
     assert_int_equal(back.arena_bytes, -1);
     assert_int_equal(back.nodes.n, 0);
 }
@@ -104,21 +104,21 @@ static void test_damaged(void **state)
 {
     struct context *ctx = *state;
     struct arena *arena = &ctx->session;
-    struct netmap map = sample(arena), back;
+    struct graph_map map = sample(arena), back;
     mcc_api api = table(arena);
-    struct span bytes = netmap_pack(arena, &map, rows, COUNT_OF(rows));
+    struct span bytes = graph_map_pack(arena, &map, rows, COUNT_OF(rows));
     unsigned char *copy = arena_alloc(arena, bytes.size + 1);
     uint32_t refused = 0;
     memcpy(copy, bytes.data, bytes.size);
     for (size_t n = 0; n < bytes.size; n++)
-        assert_false(netmap_unpack(arena, (struct span){copy, n}, &api, &back));
+        assert_false(graph_map_unpack(arena, (struct span){copy, n}, &api, &back));
     copy[bytes.size] = 0;
-    assert_false(netmap_unpack(arena, (struct span){copy, bytes.size + 1}, &api, &back));
+    assert_false(graph_map_unpack(arena, (struct span){copy, bytes.size + 1}, &api, &back));
     for (size_t at = 0; at < bytes.size; at++)
         for (int value = 0; value < 256; value++) {
             unsigned char old = copy[at];
             copy[at] = (unsigned char)value;
-            if (netmap_unpack(arena, (struct span){copy, bytes.size}, &api, &back))
+            if (graph_map_unpack(arena, (struct span){copy, bytes.size}, &api, &back))
                 check_sound(&back, &api);
             else
                 refused++;
@@ -127,7 +127,7 @@ static void test_damaged(void **state)
     assert_true(refused > 128 * bytes.size);
     /* A table with fewer rows than the map speaks of. */
     api.n_node = 2;
-    assert_false(netmap_unpack(arena, bytes, &api, &back));
+    assert_false(graph_map_unpack(arena, bytes, &api, &back));
 }
 
 static int begin(void **state)

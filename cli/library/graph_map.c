@@ -1,4 +1,4 @@
-/* Section .mcc.graph: numbers as varints, one after the other (netmap.h has what they mean).
+/* Section .mcc.graph: numbers as varints, one after the other (graph_map.h has what they mean).
  *
  *     version
  *     texts:   count, {length, bytes}                       ascending, each once
@@ -6,7 +6,7 @@
  *     edges:   count, {to - the one before, to - from, type}
  *     memory:  known | symbolic << 1, bytes, steps: count, {row}, buffers: count, {name, bytes, offset, first, last}
  */
-#include "cli/library/netmap.h"
+#include "cli/library/graph_map.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,7 @@ static void put_text(struct packing *p, const char *text)
     put_number(p, (uint64_t)(found - p->texts.data));
 }
 
-static void put_texts(struct packing *p, struct arena *arena, const struct netmap *map, const struct art_node *row,
+static void put_texts(struct packing *p, struct arena *arena, const struct graph_map *map, const struct art_node *row,
                       uint32_t n)
 {
     uint32_t kept = 0;
@@ -72,7 +72,7 @@ static void put_texts(struct packing *p, struct arena *arena, const struct netma
     }
 }
 
-static void put_nodes(struct packing *p, const struct netmap *map, const struct art_node *row, uint32_t n)
+static void put_nodes(struct packing *p, const struct graph_map *map, const struct art_node *row, uint32_t n)
 {
     put_number(p, map->hidden);
     put_number(p, map->nodes.n);
@@ -88,7 +88,7 @@ static void put_nodes(struct packing *p, const struct netmap *map, const struct 
     }
 }
 
-static void put_memory(struct packing *p, const struct netmap *map)
+static void put_memory(struct packing *p, const struct graph_map *map)
 {
     bool known = map->arena_bytes >= 0;
     put_number(p, (known ? MEMORY_KNOWN : 0) | (map->symbolic ? MEMORY_SYMBOLIC : 0));
@@ -107,7 +107,7 @@ static void put_memory(struct packing *p, const struct netmap *map)
     }
 }
 
-struct span netmap_pack(struct arena *arena, const struct netmap *map, const struct art_node *row, uint32_t n)
+struct span graph_map_pack(struct arena *arena, const struct graph_map *map, const struct art_node *row, uint32_t n)
 {
     struct packing p = {0};
     uint32_t to = 0;
@@ -185,7 +185,7 @@ static void get_texts(struct unpacking *u)
     }
 }
 
-static void get_nodes(struct unpacking *u, const mcc_api *api, struct netmap *out)
+static void get_nodes(struct unpacking *u, const mcc_api *api, struct graph_map *out)
 {
     out->hidden = number(u, UINT32_MAX);
     for (uint32_t i = 0, n = count(u); i < n && !u->bad; i++) {
@@ -202,7 +202,7 @@ static void get_nodes(struct unpacking *u, const mcc_api *api, struct netmap *ou
     }
 }
 
-static void get_edges(struct unpacking *u, struct netmap *out)
+static void get_edges(struct unpacking *u, struct graph_map *out)
 {
     uint64_t to = 0;
     for (uint32_t i = 0, n = count(u); i < n && !u->bad; i++) {
@@ -215,7 +215,7 @@ static void get_edges(struct unpacking *u, struct netmap *out)
     }
 }
 
-static void get_memory(struct unpacking *u, const mcc_api *api, struct netmap *out)
+static void get_memory(struct unpacking *u, const mcc_api *api, struct graph_map *out)
 {
     uint64_t flags = number(u, MEMORY_KNOWN | MEMORY_SYMBOLIC), bytes = number(u, INT64_MAX);
     out->arena_bytes = flags & MEMORY_KNOWN ? (int64_t)bytes : -1;
@@ -236,12 +236,12 @@ static void get_memory(struct unpacking *u, const mcc_api *api, struct netmap *o
     }
 }
 
-bool netmap_unpack(struct arena *arena, struct span bytes, const mcc_api *api, struct netmap *out)
+bool graph_map_unpack(struct arena *arena, struct span bytes, const mcc_api *api, struct graph_map *out)
 {
     struct unpacking u = {.arena = arena, .rest = bytes, .left = (uint64_t)bytes.size * TEXT_TIMES + 1};
     for (uint32_t i = 0; i < api->n_node; i++)
         u.left += TABLE_TIMES * (strlen(api->node[i].name) + strlen(api->node[i].op));
-    *out = (struct netmap){0};
+    *out = (struct graph_map){0};
     u.bad = number(&u, VERSION) != VERSION;
     get_texts(&u);
     get_nodes(&u, api, out);
@@ -253,7 +253,7 @@ bool netmap_unpack(struct arena *arena, struct span bytes, const mcc_api *api, s
 /* ---- to JSON ----------------------------------------------------------------------------------------------------- */
 
 /* Nodes [name, operator, source, parent, kind], parent -1: none; edges [from, to, type]. */
-static void graph_json(const struct netmap *map, struct json *j)
+static void graph_json(const struct graph_map *map, struct json *j)
 {
     json_open(j, "graph", '{');
     json_uint(j, "hidden", map->hidden);
@@ -286,7 +286,7 @@ static void graph_json(const struct netmap *map, struct json *j)
 }
 
 /* [name, bytes, offset, first, last] of each buffer; first and last number `steps`. */
-static void memory_json(const struct netmap *map, struct json *j)
+static void memory_json(const struct graph_map *map, struct json *j)
 {
     json_open(j, "memory", '{');
     if (map->arena_bytes >= 0)
@@ -313,7 +313,7 @@ static void memory_json(const struct netmap *map, struct json *j)
     json_close(j, '{');
 }
 
-void netmap_json(const struct netmap *map, struct json *j)
+void graph_map_json(const struct graph_map *map, struct json *j)
 {
     graph_json(map, j);
     if (!map->rows)
