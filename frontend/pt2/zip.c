@@ -64,7 +64,7 @@ static bool directory_find(struct zip *z, struct directory *d)
 {
     const uint8_t *end = end_find(z);
     if (!end)
-        return refuse(z, "%s has no end record: it was cut short; save or copy it again", z->what);
+        return refuse(z, "%s has no end record: the zip file was cut short; save or copy it again", z->what);
     *d = (struct directory){u32_at(end + 16), u32_at(end + 12), u16_at(end + 10)};
     uint64_t at = (uint64_t)(end - z->data);
     const uint8_t *locator = at >= LOCATOR_SIZE ? end - LOCATOR_SIZE : NULL;
