@@ -102,7 +102,7 @@ CASES = [
          example=torch.eye(2).repeat(2, 1, 1), inputs=(torch.rand(4, 2, 2) + 3 * torch.eye(2),), export={"operator_export_type": FALLBACK}),
     Case("operators of your own", "a symbolic of ONNX operators, or a model function", Unknown.apply, Known.apply, says="mylib.Swish"),
     Case("squeeze of a symbolic dimension", "say what it is: --input=x:f32[n,1,8,8]; or x[:, 0]", lambda x: x.squeeze(1).permute(0, 2, 1),
-         lambda x: x.squeeze(1).permute(0, 2, 1), says="the run checks that it is not chosen", axes={0: "n", 1: "c"},
+         lambda x: x.squeeze(1).permute(0, 2, 1), says="the predicate is always true", axes={0: "n", 1: "c"},
          example=torch.rand(2, 1, 8, 8), inputs=(torch.rand(5, 1, 8, 8),),
          flags=("-q", "--input=x:f32[n,1,8,8]")),
     Case("training mode", "module.eval() before the export", NORM, NORM, says="statistics of the batch",

@@ -27,7 +27,7 @@ def test_the_places():
         for folder in FOLDERS:
             found |= {p.relative_to(ROOT).as_posix() for p in (ROOT / folder).rglob("*")
                       if p.suffix in (".c", ".h", ".def", ".py") and word.search(re.sub(r"/\*.*?\*/", "", p.read_text(errors="replace"), flags=re.S))}
-        known = found - USERS - OF_WEIGHTS - {"passes/fuse/narrow_constants.c"}
+        known = found - USERS - OF_WEIGHTS - {"passes/graph/narrow_constants.c"}
         assert known == listed - OF_WEIGHTS - of_products - {"cli/library/compile/header.c"}, name
 
 

@@ -163,11 +163,12 @@ static struct tap_range tap_range(const struct far_taps *f, int32_t i, int64_t t
     return (struct tap_range){first, end > first ? end - first : 0, first - before};
 }
 
-/* Steps 1, sizes known, and at most two of three points that taps are computed at lie inside of the map. */
+/* Steps 1, sizes known, taps a third of the map or more apart, and at most two of three points that they are computed
+ * at lie inside of the map. */
 static bool taps_are_far(struct builder *b, value_id x, value_id w, const struct spatial *s, const int64_t *xdil,
                          int64_t groups, struct far_taps *f)
 {
-    enum { TAPS_MOST = 25, INSIDE_OF_3 = 2 };
+    enum { TAPS_MOST = 25, INSIDE_OF_3 = 2, DILATION_LEAST = 4 };
     struct exprs *ex = b_exprs(b);
     int32_t rank;
     const expr_id *wd = b_dims(b, w, &rank);
@@ -183,7 +184,8 @@ static bool taps_are_far(struct builder *b, value_id x, value_id w, const struct
         f->dilation[i] = s->dilations[i];
         f->results[i] = f->size[i] + f->lo[i] + hi - (f->taps[i] - 1) * f->dilation[i];
         taps *= f->taps[i];
-        if (f->results[i] < 1 || taps > TAPS_MOST)
+        if (f->results[i] < 1 || taps > TAPS_MOST ||
+            (f->taps[i] > 1 && (f->dilation[i] < DILATION_LEAST || 3 * f->dilation[i] < f->size[i])))
             return false;
         int64_t sum = 0;
         for (int64_t t = 0; t < f->taps[i]; t++)
