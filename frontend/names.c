@@ -48,8 +48,8 @@ struct name *name_get(struct names *n, uint32_t i)
 
 struct binding *name_lookup(struct names *n, const char *text)
 {
-    uint32_t i = name_intern(n, text);   /* may move the list */
-    uint32_t top = n->list.data[i].top;
+    uint32_t i = n->n_slots ? *slot_find(n, text, hash_bytes(text, strlen(text))) : 0;
+    uint32_t top = i ? n->list.data[i].top : 0;
     return top ? &n->bindings.data[top] : NULL;
 }
 

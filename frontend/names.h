@@ -27,7 +27,7 @@ struct names {
 void names_init(struct names *, struct arena *);
 uint32_t name_intern(struct names *, const char *text);      /* the text is not copied */
 struct name *name_get(struct names *, uint32_t);
-/* What the text means now; NULL when nothing. Survives until the next name_bind. */
+/* What the text means now; NULL when nothing. Survives until the next name_bind. The text is not kept. */
 struct binding *name_lookup(struct names *, const char *text);
 
 void scope_open(struct names *);
