@@ -141,3 +141,12 @@ def test_root_folders(tmp_path):
     for root in ("archive", "a b", ""):
         for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             assert run(program.save(tmp_path / "m.pt2", root, compression), [np.float32([-1, 0, 2])])[0].tolist() == [0, 0, 2]
+
+
+@pytest.mark.parametrize("command", ["check", "inspect", "run", "bench", "eval -i ids=random -i keep=random", "diff",
+                                     "report -o {}.html"], ids=lambda c: c.split()[0])
+def test_every_command(command, tmp_path):
+    """A .pt2 goes where an .onnx goes."""
+    name, *options = command.format(tmp_path / "page").split()
+    done = mcc(name, DATA / "encoder.pt2", *options)
+    assert done.returncode == 0, done.stderr
