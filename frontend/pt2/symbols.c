@@ -1,4 +1,4 @@
-/* Sizes that the run knows: the file's symbols, and expressions over them.
+/* Dynamic sizes: the file's symbols, and expressions over them.
  *
  * An expression is written as sympy's srepr, Mul(Integer(2), Symbol('s77', positive=True, integer=True)), or by older
  * exporters in infix form, 2*s77: one grammar takes both. What it does not know is an unknown size.

@@ -301,7 +301,7 @@ static void half_step(void *user, expr_id i, lreg *acc)
     nest_half(h->em, h->r, h->d, h->k, acc, base, h->r->s->halves);
 }
 
-/* The innermost dim in parts that are summed in f16 each; false: only the run knows how long it is. */
+/* The innermost dim in parts that are summed in f16 each; false: its extent is dynamic. */
 static bool nest_halves(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc)
 {
     struct halves h = {em, r, d, k, first_index(em, r, d)};

@@ -14,7 +14,7 @@ typedef void em_tile_fn(void *user, expr_id at, uint32_t count);
 void em_tiles(struct em *, expr_id n, int64_t size, em_tile_fn *, void *user);
 /* Those of them from number `first` on, at most `count`: a part of all. */
 void em_tiles_part(struct em *, expr_id n, int64_t size, expr_id first, int64_t count, em_tile_fn *, void *user);
-/* Tile number `number`, which only the run knows, of an even split. */
+/* Tile number `number`, a dynamic value, of an even split. */
 void em_tile_number(struct em *, const struct even *, expr_id number, em_tile_fn *, void *user);
 
 /* Vectors along a dim from index base on: `vectors` of `lanes` points, then `rest` < lanes points in a narrower

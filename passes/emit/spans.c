@@ -68,7 +68,7 @@ bool em_spans(struct em *em, expr_id addr, expr_id cond, struct em_spans *s)
         (ex_linear(em->x, addr, lane->sym, &coef, &rest) && !ex_is(em->x, coef, -1)))
         return false;
     int64_t hi = ex_hi(em->x, ex_sym(em->x, lane->sym));
-    if (hi >= lane->lanes || (lane->mask.i && hi == lane->lanes - 1)) /* which lanes exist only the run knows */
+    if (hi >= lane->lanes || (lane->mask.i && hi == lane->lanes - 1)) /* which lanes exist is dynamic */
         return false;
     *s = (struct em_spans){.lanes = lane->lanes, .live = (uint32_t)(hi + 1)};
     uint32_t most = s->live / 2 > EM_SPANS_MOST ? EM_SPANS_MOST : s->live / 2;

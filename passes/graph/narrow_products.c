@@ -11,7 +11,7 @@
  * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.asked.pairs).
  * Else, and where Winograd's form in f32 is faster, operands are widened again: a computed one right behind its
  * rounding, so that loops find f32 in memory, a constant in the loads of its panels. Depthwise and grouped
- * convolutions, products of which only the run knows how long they are, and attention stay in f32.
+ * convolutions, products of dynamic length, and attention stay in f32.
  *
  * f16-sums says so of contractions (attribute part); schedules take it where the CPU has FP16 arithmetic.
  */

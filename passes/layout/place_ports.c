@@ -2,7 +2,7 @@
  * arena.
  *
  * In: kernels. Out: module.fused.storage with places only, module.fused.wish with the outputs, which are row-major. An
- * output whose size only the run knows is in the arena (or a segment: plan_memory) until the program hands it over.
+ * output of dynamic size is in the arena (or a segment: plan_memory) until the program hands it over.
  */
 #include "passes/module/access_function.h"
 #include "passes/layout/layout.h"

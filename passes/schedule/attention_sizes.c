@@ -6,7 +6,7 @@
 enum {
     MAX_MR = 14,
     POINTS_MOST = 32, /* sums of a register tile: half of what the emitter keeps track of */
-    GUESS = 64, /* an extent that only the run knows, for costs */
+    GUESS = 64, /* a dynamic extent, for costs */
     SPAN_OPEN = 128,
     SPAN_LEAST = 32, /* keys of a span: at most, so that few are computed for nothing; at least, to hide the scaling */
     EXP_REGISTERS = 16, /* that an exponential takes, constants included */
@@ -25,7 +25,7 @@ static bool fits(const struct site *site, int64_t points, int64_t vectors)
     return points * vectors + vectors + 1 <= (int64_t)site->mach->registers && points * vectors <= POINTS_MOST;
 }
 
-/* Rows that only the run knows, and not those of the keys: a decoder behind a cache, which mostly has one token. A
+/* Dynamic rows, and not those of the keys: a decoder behind a cache, which mostly has one token. A
  * block of one vector computes least for nothing: half the time of two at one row, 1.05 times at 128. */
 static bool decodes(const struct attention_shape *t, bool known_rows)
 {

@@ -264,7 +264,7 @@ bool next_serves(const struct site *site, const struct node *n, const struct til
 }
 
 /* A single row's product waits for its panels. Where these are short, as those of packed numbers are, what the core
- * prefetches by itself begins anew in each; of f32 it keeps up. Products whose rows only the run knows have a body for
+ * prefetches by itself begins anew in each; of f32 it keeps up. Products of dynamic rows have a body for
  * one. */
 static bool next_choose(const struct site *site, const struct node *n, const struct type *t,
                         const struct tile_schedule *c)

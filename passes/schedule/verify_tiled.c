@@ -58,7 +58,7 @@ const char *rule_staged_rows(struct check *c)
 
 /* ---- the register tile ------------------------------------------------------------------------------------------- */
 
-/* Points of dims a and b, both where they are numbered through; INT64_MAX: only the run knows. */
+/* Points of dims a and b, both where they are numbered through; INT64_MAX: dynamic. */
 static int64_t points_of(const struct check *c, int32_t a, int32_t b)
 {
     int64_t points = 1, n;

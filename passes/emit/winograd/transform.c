@@ -89,7 +89,7 @@ static void lanes_at(struct wino *w, expr_id vec, int64_t channels)
     w->lane = ex_add(em->x, base, em_lane(em, w->lanes, mask));
 }
 
-/* Where element (row, column) of the tile lies in the image, or beside it. */
+/* Where element (row, column) of the tile lies in the image, or in the padding around it. */
 static void input_at(struct wino *w, uint32_t row, uint32_t column, expr_id at[4])
 {
     struct exprs *x = w->em->x;

@@ -112,7 +112,7 @@ bool rule_aten_squeeze(struct rule *r)
             return false;
         marked[axis] = true;
     }
-    for (int32_t d = 0; d < rank; d++) /* a size that the run knows was not 1 when the program was traced */
+    for (int32_t d = 0; d < rank; d++) /* a dynamic size was not 1 when the program was traced */
         if (!marked[d] || !ex_is(ex, dims[d], 1))
             out[kept++] = dims[d];
     return rule_result(r, b_reshape(r->b, x, out, kept));

@@ -4,7 +4,7 @@
  * region. Source: ONNX Operators.md, RoiAlign-16; max mode takes the largest weighted corner, as the reference does.
  *
  * MaxRoiPool reads the pixels of each bin the same way. Bins differ in size, so each is read as often as the largest of
- * them has pixels (which the run knows), and indices stop at a bin's last pixel: the largest does not mind reading it
+ * them has pixels (a dynamic value), and indices stop at a bin's last pixel: the largest does not mind reading it
  * again.
  */
 #include "passes/legalize/legalize.h"
