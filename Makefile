@@ -71,6 +71,7 @@ RT_FLAGS := -std=c11 -O2 -fPIC -ffreestanding -fvisibility=hidden -ffunction-sec
 TEST_SOURCES := $(wildcard tests/*/test_*.c)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
 TEST_HELPERS := $(filter-out $(TEST_SOURCES),$(wildcard tests/*/*.c))
+INTERPRETER := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/interp/*.c))
 
 # ---- products ---------------------------------------------------------------------------------------
 
@@ -142,12 +143,16 @@ $(BUILD)/include/.%: %
 
 # ---- tests --------------------------------------------------------------------------------------------
 
+# The interpreter of the loop IR, for every test.
+$(BUILD)/interp.a: $(INTERPRETER)
+	$(call say,AR,$@)rm -f $@ && ar qcs $@ $^
+
 # A test is one file, a program of its own; other .c files of its folder are helpers linked into each of them.
 # (A function, because make would put the stem in place of a % that stands here.)
 helpers_of = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter tests/$1/%,$(TEST_HELPERS)))
 .SECONDEXPANSION:
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o \
-          $$(call helpers_of,$$(*D)) $(BUILD)/commands.a $(BUILD)/libmcc.a
+          $$(call helpers_of,$$(*D)) $(BUILD)/interp.a $(BUILD)/commands.a $(BUILD)/libmcc.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(LIBS) -lcmocka $(LDFLAGS)
 

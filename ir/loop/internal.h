@@ -53,7 +53,7 @@ enum lrule {
 enum { E_F = 1, E_I = 2, E_B = 4, E_X = 8, E_H = 16 };   /* element classes of ir/loop/loop.def */
 
 enum {
-    LOOP_DEPTH_MAX = 200,    /* nested blocks: what parser, printer, verifier and interpreter recurse to */
+    LOOP_DEPTH_MAX = 200,    /* nested blocks: what parser, printer and verifier recurse to */
     FRAME_LOCALS_MAX = 1 << 16   /* bytes of LOCALs in programs and plans: they live in the native frame */
 };
 
@@ -81,18 +81,6 @@ uint32_t *loop_numbers(const struct lfunc *, struct arena *);
 
 /* Sets local_bytes from the LOCAL statements. */
 void loop_layout_locals(struct lfunc *);
-
-/* Lane arithmetic of the interpreter (ir/loop/arith.c): r[i] = op(a[i], b[i], c[i]) for n lanes of e; unused operands
- * may be NULL. A zero divisor gives 0 here: the caller checks first. */
-void loop_compute(enum lop, enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
-/* L_DOT: r[i] of e = c[i] + the products of the elements of a and b at i (two bf16 if e is f32, else four bytes). */
-void loop_dot(enum elem, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r);
-/* L_MATDOT: the same of rows and columns; n is a multiple of 4, and r is not c. */
-void loop_matdot(enum elem, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r);
-/* r[i] = 0 or 1. */
-void loop_compare(enum lop, enum elem, uint32_t n, const void *a, const void *b, uint8_t *r);
-/* Element i of an array of integers or bools, sign- or zero-extended. */
-int64_t loop_int_lane(enum elem, const void *lanes, uint32_t i);
 
 static inline bool ltype_equal(struct ltype a, struct ltype b)
 {

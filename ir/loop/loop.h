@@ -205,36 +205,12 @@ bool lf_break(struct lfunc *); /* tests: the first sum, product or maximum of fl
                                   there is none (break.c) */
 bool lf_finish(struct lfunc *); /* lays out LOCALs, then verifies */
 
-/* ---- text, verifier, interpreter ------------------------------------------------------------------------------ */
+/* ---- text, verifier ---------------------------------------------------------------------------------------------- */
 
 void lf_print(const struct lfunc *, struct strbuf *);
 /* Parses one function from *text and advances it; NULL after a diagnostic. Printing the result gives the same text. */
 struct lfunc *lf_parse(struct context *, struct arena *, const char **text);
 bool lf_verify(struct lfunc *); /* rules numbered at the head of ir/loop/verify_loop.c; FAIL_INTERNAL diagnostics */
-
-struct lbuffer {
-    void *data;
-    int64_t bytes;
-};
-struct linterp_arg {
-    struct lbuffer buffer;
-    int64_t index;
-};
-struct linterp_host { /* what programs need from outside; NULL members: launch and call fail */
-    void *user;
-    int (*launch)(void *user, const char *kernel, const struct linterp_arg *, uint32_t n, int64_t count);
-    int64_t (*call)(void *user, const char *name, const struct linterp_arg *, uint32_t n, bool *failed);
-};
-/* code 0, a MCC_E_*, or -100: a broken rule (out of bounds, undefined value) */
-struct linterp_result {
-    int code;
-    uint32_t node;
-    const char *text;
-};
-/* Runs a verified f; kernels over parallel indices [begin, end). Every access is checked against the buffer's bytes
- * and, where `align` was promised, against alignment. */
-struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_arg *args, int64_t begin, int64_t end,
-                                   const struct linterp_host *);
 
 /* Vector math: expands OP_EXP, OP_LOG, OP_TANH, OP_ERF, OP_SIGMOID, OP_SIN ... of f32 or f64 lanes into loop-IR
  * statements appended to block b (ir/loop/math/math.c; ULP bounds in docs/numerics.md). {0}: no expansion for this

@@ -1,6 +1,6 @@
 /* Checks a loop-IR function against these rules; every violation is one diagnostic of class FAIL_INTERNAL that names
  * the function, the rule and the statement. What the rules cannot see (bounds, undefined memory, division by zero)
- * the interpreter checks as it runs.
+ * the interpreter of the tests (tests/interp) checks as it runs.
  *
  *   1  A statement has as many operands and results as its row in ir/loop/loop.def says.
  *   2  Every operand is defined above it in its block or an enclosing one; a value is defined once.

@@ -3,6 +3,7 @@
 #include "harness.h"
 
 #include "ir/target/target.h"
+#include "tests/interp/interp.h"
 
 #include <dlfcn.h>
 #include <elf.h>

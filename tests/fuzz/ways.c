@@ -12,6 +12,7 @@
 #include "passes/schedule/schedule.h"
 #include "passes/module/winograd.h"
 #include "runtime/mcc.h"
+#include "tests/interp/interp.h"
 
 struct loops {
     struct draw *d;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "ir/loop/loop.h"
+#include "tests/interp/interp.h"
 
 int loops_setup(void **state);        /* *state: struct context *, with an unwind point that fails the test */
 int loops_teardown(void **state);

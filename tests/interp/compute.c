@@ -1,5 +1,5 @@
 /* The interpreter's statements that compute: lanes of values from lanes of values, and which of them are undefined. */
-#include "ir/loop/interp.h"
+#include "tests/interp/internal.h"
 
 #include <string.h>
 

@@ -6,10 +6,10 @@
  * of a call, breaks a rule; storing it into a local is fine. Slow on purpose where that keeps it simple: for shrunk
  * shapes.
  *
- * Here are values, control and calls; interp_compute.c has the statements that compute, interp_memory.c those that
+ * Here are values, control and calls; compute.c has the statements that compute, memory.c those that
  * touch memory.
  */
-#include "ir/loop/interp.h"
+#include "tests/interp/internal.h"
 
 #include <string.h>
 

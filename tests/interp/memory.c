@@ -1,6 +1,6 @@
 /* The interpreter's statements that touch memory: every access within bounds and aligned as promised.
  * What of a local was written is known byte by byte. */
-#include "ir/loop/interp.h"
+#include "tests/interp/internal.h"
 
 #include <inttypes.h>
 #include <string.h>

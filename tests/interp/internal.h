@@ -1,9 +1,10 @@
-/* Between the parts of the loop IR's interpreter: values and control (ir/loop/interp.c), statements that compute
- * (ir/loop/interp_compute.c) and those that touch memory (ir/loop/interp_memory.c). */
-#ifndef MCC_IR_LOOP_INTERP_H
-#define MCC_IR_LOOP_INTERP_H
+/* Between the parts of the loop IR's interpreter: values and control (interp.c), statements that compute (compute.c) by
+ * the arithmetic of lanes (arith.c), and those that touch memory (memory.c). */
+#ifndef MCC_TESTS_INTERP_INTERNAL_H
+#define MCC_TESTS_INTERP_INTERNAL_H
 
 #include "ir/loop/internal.h"
+#include "tests/interp/interp.h"
 
 /* Bytes of a buffer; init: one flag per byte of a local, NULL elsewhere (everything defined). */
 struct memory {
@@ -58,10 +59,22 @@ void slot_define(struct slot *); /* all lanes */
 int64_t slot_index(const struct slot *);
 void slot_set_index(struct slot *, int64_t value);
 
-/* Statements by their rule in ir/loop/loop.def: interp_compute.c. */
+/* Statements by their rule in ir/loop/loop.def: compute.c. */
 exec_fn exec_const, exec_same, exec_dot, exec_matdot, exec_compare, exec_select, exec_convert, exec_bitcast, exec_splat,
     exec_extract, exec_insert, exec_shuffle, exec_hreduce;
-/* interp_memory.c */
+/* memory.c */
 exec_fn exec_load, exec_store, exec_local, exec_offset, exec_address, exec_shared;
+
+/* Lane arithmetic (arith.c): r[i] = op(a[i], b[i], c[i]) for n lanes of e; unused operands
+ * may be NULL. A zero divisor gives 0 here: the caller checks first. */
+void loop_compute(enum lop, enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
+/* L_DOT: r[i] of e = c[i] + the products of the elements of a and b at i (two bf16 if e is f32, else four bytes). */
+void loop_dot(enum elem, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r);
+/* L_MATDOT: the same of rows and columns; n is a multiple of 4, and r is not c. */
+void loop_matdot(enum elem, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r);
+/* r[i] = 0 or 1. */
+void loop_compare(enum lop, enum elem, uint32_t n, const void *a, const void *b, uint8_t *r);
+/* Element i of an array of integers or bools, sign- or zero-extended. */
+int64_t loop_int_lane(enum elem, const void *lanes, uint32_t i);
 
 #endif
