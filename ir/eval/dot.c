@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
-#include "ir/ops/scalar.h"
 
 enum { PANEL = 4, BLOCK_MIN = 64, BLOCK_MAX = 512, PACK_WORDS = 1 << 20 };
 typedef double pair __attribute__((vector_size(16)));

@@ -3,9 +3,7 @@
  * those. Emitters leave out checks of indices that lie inside of what they index. */
 #include <string.h>
 
-#include "ir/eval/eval.h"
 #include "ir/eval/fold.h"
-#include "ir/graph/view_map.h"
 
 enum { RANGE_DEPTH = 24, RANGE_PIECE = 4096, RANGE_ELEMENTS = 1 << 24 };
 

@@ -1,5 +1,4 @@
 /* The tensor graph as graphviz text: a box per node, a cluster per region, an edge per operand. */
-#include <string.h>
 
 #include "ir/graph/graph.h"
 

@@ -1,6 +1,5 @@
 /* Loops over the points of a box (emit/box.h). */
 #include "passes/emit/box.h"
-#include "passes/emit/templates.h"
 #include "passes/emit/register_tile.h"
 
 void em_box_add(struct em_box *n, int32_t dim, expr_id first, expr_id count, uint32_t lanes)

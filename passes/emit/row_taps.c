@@ -7,7 +7,6 @@
  * for several multiply-adds, and nothing but the taps' weights has to be kept for it.
  */
 #include "passes/emit/reduce.h"
-#include "passes/emit/templates.h"
 
 /* Is point a known to lie `*ahead` places beyond point b in the same row? */
 static bool same_row(struct em *em, const struct reduction *r, uint32_t a, uint32_t b, int64_t *ahead)

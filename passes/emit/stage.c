@@ -7,8 +7,6 @@
  * columns of zeros where those reach beyond the image.
  */
 #include "passes/emit/producer.h"
-#include "passes/emit/register_tile.h"
-#include "passes/module/access_function.h"
 
 #include <string.h>
 

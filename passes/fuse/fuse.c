@@ -19,7 +19,6 @@
 #include "passes/module/access_function.h"
 #include "passes/module/attention.h"
 #include "passes/module/choices.h"
-#include "passes/module/analysis.h"
 
 #include <string.h>
 

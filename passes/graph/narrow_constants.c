@@ -12,7 +12,6 @@
  * constant: the interpreter computes the same, the bytes are written piece by piece, and kernels widen them in the
  * loads of their panels. For contractions of f32 that nothing has narrowed, without batches and groups.
  */
-#include "passes/module/access_function.h"
 #include "passes/module/attention.h"
 #include "passes/module/module.h"
 

@@ -7,7 +7,6 @@
  * last dim of a table, so that a vector of lanes unpacks by one shift. All of it is operators over the constant. In and
  * out: a legal graph.
  */
-#include "passes/module/access_function.h"
 #include "passes/module/compressed.h"
 
 struct packer {

@@ -21,7 +21,6 @@
 #include "passes/module/attention.h"
 #include "passes/module/compressed.h"
 #include "passes/module/module.h"
-#include "passes/module/analysis.h"
 
 enum {
     PARTS_MOST = 64,

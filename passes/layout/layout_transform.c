@@ -3,7 +3,6 @@
  * Channels in blocks of 16 (NC16c), or channels last, or plain; zero padding is a halo around the value. Each value of
  * the arena gets a buffer. Constants come later (store_constants).
  */
-#include "passes/module/analysis.h"
 #include "passes/layout/layout.h"
 
 void storage_new(struct layouter *l, value_id v)

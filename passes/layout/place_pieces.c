@@ -8,7 +8,6 @@
  */
 #include "passes/module/access_function.h"
 #include "passes/module/analysis.h"
-#include "passes/layout/layout.h"
 
 #include <string.h>
 

@@ -18,7 +18,6 @@
  */
 #include "passes/layout/layout.h"
 #include "passes/module/module.h"
-#include "passes/module/analysis.h"
 
 #include <string.h>
 

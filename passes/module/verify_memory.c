@@ -3,7 +3,6 @@
  * Extents, strides and offsets with symbols are checked at some sizes: the least that there are, and a
  * few and many steps above, where no extent is negative then: a run would have ended with an assertion.
  */
-#include "passes/module/access_function.h"
 #include "passes/module/analysis.h"
 #include "passes/module/verify.h"
 

@@ -4,8 +4,6 @@
  * compute one of these; what has no code was computed at compile time, is only another view of memory that is there
  * already, was needed by no output, or did nothing.
  */
-#include <string.h>
-
 #include "cli/library/compile/backend.h"
 
 struct fate {

@@ -5,7 +5,6 @@
 #include "passes/module/attention_bounds.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Of the rows of one vector: the first key, and one behind the last. {0}: no bound. */
 struct reach {

@@ -3,7 +3,6 @@
  * possible (fork.c); of ranks that nothing bounds only those up to OPEN_RANK_MAX are.
  */
 #include "passes/legalize/control.h"
-#include "passes/legalize/driver.h"
 
 uint32_t open_rank(int32_t rank)
 {

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "passes/legalize/control.h"
-#include "passes/legalize/driver.h"
 
 static const struct lowered *list_copy(struct rule *r, const struct lowered *items, uint32_t n, uint32_t room)
 {

@@ -6,8 +6,6 @@
  */
 #include "passes/legalize/legalize.h"
 
-#include <string.h>
-
 enum kind { K_SUM, K_MEAN, K_MAX, K_MIN, K_PROD, K_L1, K_L2, K_LOG_SUM, K_LOG_SUM_EXP, K_SUM_SQUARE };
 
 struct axes {

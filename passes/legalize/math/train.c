@@ -3,8 +3,6 @@
  */
 #include "passes/legalize/legalize.h"
 
-#include <string.h>
-
 /* Operand group g (0: X) of tensor i when n tensors are trained. */
 static value_id group(struct rule *r, uint32_t n, uint32_t g, uint32_t i)
 {

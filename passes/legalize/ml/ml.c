@@ -2,8 +2,6 @@
  */
 #include "passes/legalize/ml/ml.h"
 
-#include <string.h>
-
 /* Columns of the last axis. */
 bool rule_array_feature_extractor(struct rule *r)
 {

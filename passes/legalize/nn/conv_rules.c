@@ -7,8 +7,6 @@
  */
 #include "passes/legalize/nn/window.h"
 
-#include <string.h>
-
 /* f16 sums are rounded once, after the bias. */
 static bool conv_finish(struct rule *r, value_id y, uint32_t bias, enum elem e)
 {

@@ -9,8 +9,6 @@
  */
 #include "passes/legalize/nn/window.h"
 
-#include <string.h>
-
 enum { PHASES_MAX = 16, LANES = 16 };
 struct phases {
     struct builder *b;

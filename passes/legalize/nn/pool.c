@@ -7,9 +7,6 @@
  */
 #include "passes/legalize/nn/window.h"
 
-#include <math.h>
-#include <string.h>
-
 enum { BETWEEN = 4 };    /* a store and a load, in elements that are compared */
 
 struct pool {

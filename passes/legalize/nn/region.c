@@ -9,8 +9,6 @@
  */
 #include "passes/legalize/legalize.h"
 
-#include <string.h>
-
 /* Samples along one axis: [R, bins, samples] lower index, upper index, weight of the upper one, inside or not. */
 struct line {
     value_id low, high, frac, inside;

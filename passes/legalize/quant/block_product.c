@@ -9,7 +9,6 @@
  * numbers of each column as it is, after one mask or shift, and the activations are stored in that order.
  */
 #include "passes/legalize/driver.h"
-#include "passes/legalize/nn/window.h"
 #include "passes/legalize/quant/blocks.h"
 
 enum { GROUP = 4, STEPS = 127 };

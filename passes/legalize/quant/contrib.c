@@ -5,7 +5,6 @@
 #include "passes/legalize/nn/window.h"
 
 #include <math.h>
-#include <string.h>
 
 value_id rule_dequantized(struct rule *r, uint32_t i)
 {
