@@ -63,6 +63,13 @@ static inline const char *unless(bool ok, const char *why)
 {
     return ok ? NULL : why;
 }
+/* The rule that a condition on c holds. */
+#define RULE(name, ok, why)                  \
+    const char *rule_##name(struct check *c) \
+    {                                        \
+        return (ok) ? NULL : (why);          \
+    }                                        \
+    field_rule rule_##name
 static inline bool is_power(uint32_t n)
 {
     return n && !(n & (n - 1));

@@ -56,11 +56,8 @@ const char *rule_winograd_early(struct check *c)
                   "U is not derived by slices, or of weights that the kernel computes; here 0");
 }
 
-const char *rule_winograd_by_lane(struct check *c)
-{
-    return unless(!c->s->winograd.by_lane || winograd_by_lane(c->site->mach),
-                  "this CPU's multiply-adds take no lanes; here 0");
-}
+RULE(winograd_by_lane, !c->s->winograd.by_lane || winograd_by_lane(c->site->mach),
+     "this CPU's multiply-adds take no lanes; here 0");
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
@@ -74,10 +71,7 @@ static bool points_fit(const struct check *c, int64_t points, int64_t vectors)
     return points * vectors <= TILE_POINTS_MOST && points * vectors + vectors + 1 <= (int64_t)c->site->mach->registers;
 }
 
-const char *rule_attention_lanes(struct check *c)
-{
-    return unless(c->s->attention.lanes == machine_lanes(c->site->mach, ELEM_F32), "lanes follow from the CPU");
-}
+RULE(attention_lanes, c->s->attention.lanes == machine_lanes(c->site->mach, ELEM_F32), "lanes follow from the CPU");
 
 const char *rule_attention_rows(struct check *c)
 {
@@ -88,17 +82,10 @@ const char *rule_attention_rows(struct check *c)
                   "more vectors of rows than there are");
 }
 
-const char *rule_attention_scores(struct check *c)
-{
-    return unless(points_fit(c, c->s->attention.mr, c->s->attention.nv),
-                  "a tile of so many keys by vectors of rows does not fit the registers: take fewer");
-}
-
-const char *rule_attention_values(struct check *c)
-{
-    return unless(points_fit(c, c->s->attention.pr, c->s->attention.pc),
-                  "a tile of values.rows by so many vectors does not fit the registers: take fewer");
-}
+RULE(attention_scores, points_fit(c, c->s->attention.mr, c->s->attention.nv),
+     "a tile of so many keys by vectors of rows does not fit the registers: take fewer");
+RULE(attention_values, points_fit(c, c->s->attention.pr, c->s->attention.pc),
+     "a tile of values.rows by so many vectors does not fit the registers: take fewer");
 
 const char *rule_attention_span(struct check *c)
 {
@@ -110,18 +97,7 @@ const char *rule_attention_span(struct check *c)
                   "so many keys take more scratch than 16 MiB a thread: take fewer");
 }
 
-const char *rule_attention_reach(struct check *c)
-{
-    return unless(!c->s->attention.reach || (c->s->attention.span && attention_reach(c->site, &c->attention)),
-                  "it is of keys in spans whose masks are bounds; here 0");
-}
-
-const char *rule_attention_parts(struct check *c)
-{
-    return unless(!c->s->attention.parts || c->s->attention.span, "parts are of keys in spans; 0 where span is 0");
-}
-
-const char *rule_attention_part(struct check *c)
-{
-    return unless(!c->s->attention.parts || c->s->attention.part >= 1, "it is at least 1 where there are parts");
-}
+RULE(attention_reach, !c->s->attention.reach || (c->s->attention.span && attention_reach(c->site, &c->attention)),
+     "it is of keys in spans whose masks are bounds; here 0");
+RULE(attention_parts, !c->s->attention.parts || c->s->attention.span, "parts are of keys in spans; 0 where span is 0");
+RULE(attention_part, !c->s->attention.parts || c->s->attention.part >= 1, "it is at least 1 where there are parts");

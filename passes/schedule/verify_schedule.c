@@ -47,35 +47,17 @@ const char *rule_reduce_sums(struct check *c)
     return unless(is_power(reduction(c)->sums), "1, 2, 4 and 8 are possible");
 }
 
-const char *rule_reduce_row(struct check *c)
-{
-    return unless(!reduction(c)->row || row_taps(c->site, reduced_node(c)).dim >= 0,
-                  "the taps of a row do not share what they read; here 0");
-}
-
-const char *rule_reduce_prefetch(struct check *c)
-{
-    return unless(!reduction(c)->prefetch || reduce_is_apart(c->site, reduced_node(c)),
-                  "there are no blocks of input channels an image apart; here 0");
-}
-
-const char *rule_reduce_by_lane(struct check *c)
-{
-    return unless(!reduction(c)->by_lane || tile_by_lane(c->site, reduced_node(c)),
-                  "this CPU's multiply-adds take no lanes here, or there are too few steps; here 0");
-}
-
-const char *rule_reduce_matrix(struct check *c)
-{
-    return unless(!reduction(c)->matrix || (reduction(c)->by_lane && tile_matrix(c->site, reduced_node(c))),
-                  "this CPU multiplies no rows by columns here, the panels lie otherwise, or by_lane is 0; here 0");
-}
-
-const char *rule_reduce_scaled(struct check *c)
-{
-    return unless(!reduction(c)->scaled || block_factor(c->site, reduced_node(c), &(struct block_factor){.factor = 0}),
-                  "no factor of the second operand is the same for a block; here 0");
-}
+RULE(reduce_row, !reduction(c)->row || row_taps(c->site, reduced_node(c)).dim >= 0,
+     "the taps of a row do not share what they read; here 0");
+RULE(reduce_prefetch, !reduction(c)->prefetch || reduce_is_apart(c->site, reduced_node(c)),
+     "there are no blocks of input channels an image apart; here 0");
+RULE(reduce_by_lane, !reduction(c)->by_lane || tile_by_lane(c->site, reduced_node(c)),
+     "this CPU's multiply-adds take no lanes here, or there are too few steps; here 0");
+RULE(reduce_matrix, !reduction(c)->matrix || (reduction(c)->by_lane && tile_matrix(c->site, reduced_node(c))),
+     "this CPU multiplies no rows by columns here, the panels lie otherwise, or by_lane is 0; here 0");
+RULE(reduce_scaled,
+     !reduction(c)->scaled || block_factor(c->site, reduced_node(c), &(struct block_factor){.factor = 0}),
+     "no factor of the second operand is the same for a block; here 0");
 
 const char *rule_reduce_halves(struct check *c)
 {

@@ -14,47 +14,17 @@ static const struct type *result(const struct check *c)
 
 /* ---- what the layouts decided ------------------------------------------------------------------------------------ */
 
-static const char *follows(struct check *c, int64_t have, int64_t want)
-{
-    return have == want ? NULL
-                        : arena_printf(c->site->m->arena, "it follows from the layout, and is %lld", (long long)want);
-}
-
-const char *rule_tile_vec(struct check *c)
-{
-    return follows(c, c->s->tile.vec, c->tile.vec);
-}
-
-const char *rule_tile_lanes(struct check *c)
-{
-    return follows(c, c->s->tile.lanes, c->tile.lanes);
-}
-
-const char *rule_tile_a(struct check *c)
-{
-    return follows(c, c->s->tile.a, c->tile.a);
-}
-
-const char *rule_tile_b(struct check *c)
-{
-    return follows(c, c->s->tile.b, c->tile.b);
-}
-
-const char *rule_tile_flat(struct check *c)
-{
-    return follows(c, c->s->tile.flat, c->tile.flat);
-}
-
-const char *rule_staged_piece(struct check *c)
-{
-    return follows(c, c->s->tile.by_piece, c->tile.by_piece);
-}
-
-const char *rule_staged_rows(struct check *c)
-{
-    return unless(c->s->tile.windows == (c->tile.windows && c->s->tile.chunk),
-                  "it is 1 where rows of an operand are staged, else 0");
-}
+#define FOLLOWS(name, member)                       \
+    RULE(name, c->s->tile.member == c->tile.member, \
+         arena_printf(c->site->m->arena, "it follows from the layout, and is %lld", (long long)c->tile.member))
+FOLLOWS(tile_vec, vec);
+FOLLOWS(tile_lanes, lanes);
+FOLLOWS(tile_a, a);
+FOLLOWS(tile_b, b);
+FOLLOWS(tile_flat, flat);
+FOLLOWS(staged_piece, by_piece);
+RULE(staged_rows, c->s->tile.windows == (c->tile.windows && c->s->tile.chunk),
+     "it is 1 where rows of an operand are staged, else 0");
 
 /* ---- the register tile ------------------------------------------------------------------------------------------- */
 
@@ -118,11 +88,8 @@ const char *rule_tile_vectors(struct check *c)
                   "a staged piece is no part of a block of 16 channels");
 }
 
-const char *rule_tile_lines_last(struct check *c)
-{
-    return unless(!c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile),
-                  "this is no contraction whose rows share their columns, or its operand is staged; here 0");
-}
+RULE(tile_lines_last, !c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile),
+     "this is no contraction whose rows share their columns, or its operand is staged; here 0");
 
 /* ---- a staged operand -------------------------------------------------------------------------------------------- */
 
@@ -148,11 +115,8 @@ const char *rule_staged_columns(struct check *c)
                   "they are points of a row of a staged contraction that the registers hold, 1 at least");
 }
 
-const char *rule_staged_ahead(struct check *c)
-{
-    return unless(!c->s->tile.stage_ahead || (c->s->tile.chunk && c->s->tile.flat),
-                  "it is of an operand that is staged by points; here 0");
-}
+RULE(staged_ahead, !c->s->tile.stage_ahead || (c->s->tile.chunk && c->s->tile.flat),
+     "it is of an operand that is staged by points; here 0");
 
 /* ---- blocks, parts, prefetch ------------------------------------------------------------------------------------- */
 
@@ -179,17 +143,10 @@ const char *rule_tile_block(struct check *c)
     return unless(s->lines_last, "blocks need lines.last 1");
 }
 
-const char *rule_tile_split(struct check *c)
-{
-    return unless(!c->s->tile.split || tile_split_serves(c->site, &c->s->tile),
-                  "the tiles of this kernel can't be cut into parts; here 0");
-}
-
-const char *rule_tile_decode(struct check *c)
-{
-    return unless(!c->s->tile.decode || decode_bytes(c->site, &c->s->tile),
-                  "it is of a product whose second operand is computed, and takes at most 16 MiB a thread; here 0");
-}
+RULE(tile_split, !c->s->tile.split || tile_split_serves(c->site, &c->s->tile),
+     "the tiles of this kernel can't be cut into parts; here 0");
+RULE(tile_decode, !c->s->tile.decode || decode_bytes(c->site, &c->s->tile),
+     "it is of a product whose second operand is computed, and takes at most 16 MiB a thread; here 0");
 
 const char *rule_tile_prefetch(struct check *c)
 {
@@ -199,8 +156,5 @@ const char *rule_tile_prefetch(struct check *c)
     return unless(panels || (!s->near && !s->early), "it is of a stored second operand; here 0");
 }
 
-const char *rule_tile_next(struct check *c)
-{
-    return unless(!c->s->tile.next || next_serves(c->site, anchor(c), &c->s->tile),
-                  "it is of a product by a constant, of whose panels a step reads whole lines; here 0");
-}
+RULE(tile_next, !c->s->tile.next || next_serves(c->site, anchor(c), &c->s->tile),
+     "it is of a product by a constant, of whose panels a step reads whole lines; here 0");
