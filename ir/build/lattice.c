@@ -97,8 +97,15 @@ static bool tame_sum(struct lat *l, expr_id e)
 
 /* The symbolic form of an operator: a and, of two operands, b. {0}: not known. */
 typedef expr_id symbol_fn(struct lat *, expr_id a, expr_id b);
-
 static const expr_id unknown = {0};
+
+/* A form that is one expression. */
+#define SYMBOL(name, value)                                  \
+    static expr_id name(struct lat *l, expr_id a, expr_id b) \
+    {                                                        \
+        (void)a, (void)b;                                    \
+        return value;                                        \
+    }
 
 /* Is a natural and b positive: where division by truncation and by flooring are one? */
 static bool whole(struct lat *l, expr_id a, expr_id b)
@@ -106,34 +113,18 @@ static bool whole(struct lat *l, expr_id a, expr_id b)
     return ex_lo(l->ex, a) >= 0 && ex_lo(l->ex, b) >= 1;
 }
 
-static expr_id sym_neg(struct lat *l, expr_id a, expr_id b)
-{
-    (void)b;
-    return tame_sum(l, a) ? ex_mulc(l->ex, a, -1) : unknown;
-}
-static expr_id sym_abs(struct lat *l, expr_id a, expr_id b)
-{
-    (void)b;
-    return ex_lo(l->ex, a) >= 0 ? a : tame_sum(l, a) ? ex_max(l->ex, a, ex_mulc(l->ex, a, -1)) : unknown;
-}
-static expr_id sym_not(struct lat *l, expr_id a, expr_id b)
-{
-    (void)b;
-    return l->elem == ELEM_BOOL ? ex_not(l->ex, a) : unknown;
-}
-static expr_id sym_add(struct lat *l, expr_id a, expr_id b)
-{
-    return tame_sum(l, a) && tame_sum(l, b) ? ex_add(l->ex, a, b) : unknown;
-}
-static expr_id sym_sub(struct lat *l, expr_id a, expr_id b)
-{
-    return tame_sum(l, a) && tame_sum(l, b) ? ex_sub(l->ex, a, b) : unknown;
-}
+SYMBOL(sym_neg, tame_sum(l, a) ? ex_mulc(l->ex, a, -1) : unknown)
+SYMBOL(sym_abs, ex_lo(l->ex, a) >= 0 ? a : tame_sum(l, a) ? ex_max(l->ex, a, ex_mulc(l->ex, a, -1)) : unknown)
+SYMBOL(sym_not, l->elem == ELEM_BOOL ? ex_not(l->ex, a) : unknown)
+SYMBOL(sym_add, tame_sum(l, a) && tame_sum(l, b) ? ex_add(l->ex, a, b) : unknown)
+SYMBOL(sym_sub, tame_sum(l, a) && tame_sum(l, b) ? ex_sub(l->ex, a, b) : unknown)
+
 static expr_id sym_mul(struct lat *l, expr_id a, expr_id b)
 {
     bool brief = tame(l, a) && tame(l, b) && ex_size(l->ex, a) <= LATTICE_PARTS / ex_size(l->ex, b);
     return brief ? ex_mul(l->ex, a, b) : unknown;
 }
+
 static expr_id sym_div(struct lat *l, expr_id a, expr_id b)
 {
     if (whole(l, a, b))
@@ -146,50 +137,18 @@ static expr_id sym_div(struct lat *l, expr_id a, expr_id b)
     return ex_select(l->ex, ex_lt(l->ex, a, zero), ex_mulc(l->ex, ex_div(l->ex, ex_mulc(l->ex, a, -1), b), -1),
                      ex_div(l->ex, a, b));
 }
-static expr_id sym_mod(struct lat *l, expr_id a, expr_id b)
-{
-    return ex_lo(l->ex, b) >= 1 ? ex_mod(l->ex, a, b) : unknown;
-}
-static expr_id sym_rem(struct lat *l, expr_id a, expr_id b)
-{
-    return whole(l, a, b) ? ex_mod(l->ex, a, b) : unknown;
-}
-static expr_id sym_min(struct lat *l, expr_id a, expr_id b)
-{
-    return ex_min(l->ex, a, b);
-}
-static expr_id sym_max(struct lat *l, expr_id a, expr_id b)
-{
-    return ex_max(l->ex, a, b);
-}
-static expr_id sym_eq(struct lat *l, expr_id a, expr_id b)
-{
-    return ex_eq(l->ex, a, b);
-}
-static expr_id sym_ne(struct lat *l, expr_id a, expr_id b)
-{
-    return ex_not(l->ex, ex_eq(l->ex, a, b));
-}
-static expr_id sym_lt(struct lat *l, expr_id a, expr_id b)
-{
-    return ex_lt(l->ex, a, b);
-}
-static expr_id sym_le(struct lat *l, expr_id a, expr_id b)
-{
-    return ex_le(l->ex, a, b);
-}
-static expr_id sym_and(struct lat *l, expr_id a, expr_id b)
-{
-    return l->elem == ELEM_BOOL ? ex_and(l->ex, a, b) : unknown;
-}
-static expr_id sym_or(struct lat *l, expr_id a, expr_id b)
-{
-    return l->elem == ELEM_BOOL ? ex_or(l->ex, a, b) : unknown;
-}
-static expr_id sym_xor(struct lat *l, expr_id a, expr_id b)
-{
-    return l->elem == ELEM_BOOL ? sym_ne(l, a, b) : unknown;
-}
+
+SYMBOL(sym_mod, ex_lo(l->ex, b) >= 1 ? ex_mod(l->ex, a, b) : unknown)
+SYMBOL(sym_rem, whole(l, a, b) ? ex_mod(l->ex, a, b) : unknown)
+SYMBOL(sym_min, ex_min(l->ex, a, b))
+SYMBOL(sym_max, ex_max(l->ex, a, b))
+SYMBOL(sym_eq, ex_eq(l->ex, a, b))
+SYMBOL(sym_ne, ex_not(l->ex, ex_eq(l->ex, a, b)))
+SYMBOL(sym_lt, ex_lt(l->ex, a, b))
+SYMBOL(sym_le, ex_le(l->ex, a, b))
+SYMBOL(sym_and, l->elem == ELEM_BOOL ? ex_and(l->ex, a, b) : unknown)
+SYMBOL(sym_or, l->elem == ELEM_BOOL ? ex_or(l->ex, a, b) : unknown)
+SYMBOL(sym_xor, l->elem == ELEM_BOOL ? sym_ne(l, a, b) : unknown)
 
 static symbol_fn *const symbols[OP_COUNT] = {
 #define SCALAR(id, name, operands, cost, infer, classes, real, integer, symbol, ...) [OP_##id] = symbol,

@@ -26,44 +26,32 @@ struct scalar {
     bool divides;            /* the second integer must not be 0 */
 };
 
+/* ---- functions of one expression --------------------------------------------------------------------------------- */
+
+/* Of doubles x and y; of integers, and w, their width. */
+#define FUNCTION(type, name, parameters, value) \
+    static type name parameters                 \
+    {                                           \
+        return value;                           \
+    }
+#define REAL1(name, value) FUNCTION(double, name, (double x), value)
+#define REAL2(name, value) FUNCTION(double, name, (double x, double y), value)
+#define HOLDS1(name, value) FUNCTION(bool, name, (double x), value)
+#define HOLDS2(name, value) FUNCTION(bool, name, (double x, double y), value)
+#define INTEGER1(name, value) FUNCTION(int64_t, name, (int64_t x, struct width w), ((void)w, value))
+#define INTEGER2(name, value) FUNCTION(int64_t, name, (int64_t x, int64_t y, struct width w), ((void)w, value))
+
 /* ---- floats ------------------------------------------------------------------------------------------------------ */
 
-static double f_neg(double x)
-{
-    return -x;
-}
-static double f_sign(double x)
-{
-    return x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x;
-}
-static double f_sigmoid(double x)
-{
-    return 1 / (1 + exp(-x));
-}
-static double f_add(double x, double y)
-{
-    return x + y;
-}
-static double f_sub(double x, double y)
-{
-    return x - y;
-}
-static double f_mul(double x, double y)
-{
-    return x * y;
-}
-static double f_div(double x, double y)
-{
-    return x / y;
-}
-static double f_min(double x, double y)
-{
-    return isnan(x) || x < y ? x : y;
-}
-static double f_max(double x, double y)
-{
-    return isnan(x) || x > y ? x : y;
-}
+REAL1(f_neg, -x)
+REAL1(f_sign, x > 0 ? 1 : x < 0 ? -1 : x == 0 ? 0 : x)
+REAL1(f_sigmoid, 1 / (1 + exp(-x)))
+REAL2(f_add, x + y)
+REAL2(f_sub, x - y)
+REAL2(f_mul, (x)*y)
+REAL2(f_div, x / y)
+REAL2(f_min, isnan(x) || x < y ? x : y)
+REAL2(f_max, isnan(x) || x > y ? x : y)
 
 /* Python's: the sign of the divisor, zeros included. */
 static double f_mod(double x, double y)
@@ -80,49 +68,19 @@ static double f_fma(double x, double y, double z, enum elem elem)
     return elem == ELEM_F32 ? (double)fmaf((float)x, (float)y, (float)z) : fma(x, y, z);
 }
 
-static bool p_isnan(double x)
-{
-    return isnan(x);
-}
-static bool p_isinf(double x)
-{
-    return isinf(x);
-}
-static bool p_eq(double x, double y)
-{
-    return x == y;
-}
-static bool p_ne(double x, double y)
-{
-    return x != y;
-}
-static bool p_lt(double x, double y)
-{
-    return x < y;
-}
-static bool p_le(double x, double y)
-{
-    return x <= y;
-}
+HOLDS1(p_isnan, isnan(x))
+HOLDS1(p_isinf, isinf(x))
+HOLDS2(p_eq, x == y)
+HOLDS2(p_ne, x != y)
+HOLDS2(p_lt, x < y)
+HOLDS2(p_le, x <= y)
+
 /* ---- integers ---------------------------------------------------------------------------------------------------- */
 
-static int64_t i_neg(int64_t x, struct width w)
-{
-    (void)w;
-    return (int64_t)-(uint64_t)x;
-}
-static int64_t i_abs(int64_t x, struct width w)
-{
-    return !w.is_unsigned && x < 0 ? (int64_t)-(uint64_t)x : x;
-}
-static int64_t i_sign(int64_t x, struct width w)
-{
-    return !w.is_unsigned && x < 0 ? -1 : x != 0;
-}
-static int64_t i_not(int64_t x, struct width w)
-{
-    return w.is_bool ? !x : ~x;
-}
+INTEGER1(i_neg, (int64_t)-(uint64_t)x)
+INTEGER1(i_abs, !w.is_unsigned && x < 0 ? (int64_t)-(uint64_t)x : x)
+INTEGER1(i_sign, !w.is_unsigned && x < 0 ? -1 : x != 0)
+INTEGER1(i_not, w.is_bool ? !x : ~x)
 
 static int64_t i_div(int64_t x, int64_t y, struct width w)
 {
@@ -130,82 +88,39 @@ static int64_t i_div(int64_t x, int64_t y, struct width w)
         return (int64_t)((uint64_t)x / (uint64_t)y);
     return y == -1 ? (int64_t)-(uint64_t)x : x / y;
 }
+
 static int64_t i_rem(int64_t x, int64_t y, struct width w)
 {
     if (w.is_unsigned)
         return (int64_t)((uint64_t)x % (uint64_t)y);
     return y == -1 ? 0 : x % y;
 }
+
 static int64_t i_mod(int64_t x, int64_t y, struct width w)
 {
     int64_t r = i_rem(x, y, w);
     return !w.is_unsigned && r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
+
 static bool i_less(int64_t x, int64_t y, struct width w)
 {
     return w.is_unsigned ? (uint64_t)x < (uint64_t)y : x < y;
 }
-static int64_t i_add(int64_t x, int64_t y, struct width w)
-{
-    (void)w;
-    return (int64_t)((uint64_t)x + (uint64_t)y);
-}
-static int64_t i_sub(int64_t x, int64_t y, struct width w)
-{
-    (void)w;
-    return (int64_t)((uint64_t)x - (uint64_t)y);
-}
-static int64_t i_mul(int64_t x, int64_t y, struct width w)
-{
-    (void)w;
-    return (int64_t)((uint64_t)x * (uint64_t)y);
-}
-static int64_t i_min(int64_t x, int64_t y, struct width w)
-{
-    return i_less(x, y, w) ? x : y;
-}
-static int64_t i_max(int64_t x, int64_t y, struct width w)
-{
-    return i_less(x, y, w) ? y : x;
-}
-static int64_t i_and(int64_t x, int64_t y, struct width w)
-{
-    (void)w;
-    return x & y;
-}
-static int64_t i_or(int64_t x, int64_t y, struct width w)
-{
-    (void)w;
-    return x | y;
-}
-static int64_t i_xor(int64_t x, int64_t y, struct width w)
-{
-    (void)w;
-    return x ^ y;
-}
-static int64_t i_eq(int64_t x, int64_t y, struct width w)
-{
-    (void)w;
-    return x == y;
-}
-static int64_t i_ne(int64_t x, int64_t y, struct width w)
-{
-    (void)w;
-    return x != y;
-}
-static int64_t i_lt(int64_t x, int64_t y, struct width w)
-{
-    return i_less(x, y, w);
-}
-static int64_t i_le(int64_t x, int64_t y, struct width w)
-{
-    return !i_less(y, x, w);
-}
 
-static int64_t i_shl(int64_t x, int64_t y, struct width w)
-{
-    return (uint64_t)y >= w.bits ? 0 : (int64_t)((uint64_t)x << y);
-}
+INTEGER2(i_add, (int64_t)((uint64_t)x + (uint64_t)y))
+INTEGER2(i_sub, (int64_t)((uint64_t)x - (uint64_t)y))
+INTEGER2(i_mul, (int64_t)((uint64_t)x *(uint64_t)y))
+INTEGER2(i_min, i_less(x, y, w) ? x : y)
+INTEGER2(i_max, i_less(x, y, w) ? y : x)
+INTEGER2(i_and, x &y)
+INTEGER2(i_or, x | y)
+INTEGER2(i_xor, x ^ y)
+INTEGER2(i_eq, x == y)
+INTEGER2(i_ne, x != y)
+INTEGER2(i_lt, i_less(x, y, w))
+INTEGER2(i_le, !i_less(y, x, w))
+INTEGER2(i_shl, (uint64_t)y >= w.bits ? 0 : (int64_t)((uint64_t)x << y))
+
 static int64_t i_shr(int64_t x, int64_t y, struct width w)
 {
     if ((uint64_t)y >= w.bits)
