@@ -56,7 +56,7 @@ bool dims_next(const int64_t *dims, int32_t rank, int64_t *at);
 struct tensor tensor_copy(struct eval *, const struct tensor *);
 
 eval_fn eval_map, eval_convert, eval_iota, eval_from_exprs, eval_constant, eval_identity;
-eval_fn eval_broadcast, eval_reshape, eval_transpose, eval_slice, eval_pad, eval_concat;
+eval_fn eval_view, eval_reshape, eval_pad, eval_concat;
 eval_fn eval_gather, eval_gather_elements, eval_gather_nd, eval_scatter_elements, eval_scatter_nd;
 eval_fn eval_reduce, eval_argreduce, eval_window, eval_argwindow, eval_cumulate, eval_dot, eval_conv;
 eval_fn eval_sort, eval_nonzero, eval_unique, eval_nms, eval_dft, eval_det, eval_rng, eval_string;

@@ -180,72 +180,57 @@ static void combine_one(enum op op, enum elem wide, int64_t *acc, int64_t x)
     memcpy(acc, &a, sizeof a);
 }
 
-enum eval_status eval_window(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+/* The monoid over each window, or where its largest element is. */
+static enum eval_status windows(struct eval *e, const struct node *n, const struct tensor *x, bool arg,
+                                struct tensor *out)
 {
-    const struct tensor *x = in[0];
     const char *monoid = node_str(n, "monoid", "");
-    enum op op = monoid_op(monoid);
     enum elem wide = wide_elem(x->elem);
     struct window w = {0};
     TRY(read_window(e, n, x, &w));
     TRY(eval_result(e, n, 0, out));
     int32_t lead = x->rank - w.n;
-    int64_t at[RANK_MAX] = {0}, k[RANK_MAX], plane = dims_count(w.dims, w.n), to = 0, identity, v;
-    int64_t outputs = dims_count(out->dims + lead, w.n);
+    int64_t at[RANK_MAX] = {0}, k[RANK_MAX], plane = dims_count(w.dims, w.n), to = 0, identity = 0;
+    int64_t outputs = dims_count(out->dims + lead, w.n), *values = NEW_ARRAY(e->arena, int64_t, plane + 1);
     char raw[16] = {0};
-    monoid_identity(monoid, x->elem, raw);
-    widen(x->elem, raw, wide, &identity, 1);
-    int64_t *values = NEW_ARRAY(e->arena, int64_t, plane + 1);
+    if (!arg) {
+        monoid_identity(monoid, x->elem, raw);
+        widen(x->elem, raw, wide, &identity, 1);
+    }
     if (tensor_count(out) == 0)
         return EVAL_OK;
     do {
-        int64_t acc = identity;
+        int64_t acc = identity, found = -1;
         time_spend(e->g->ctx, (uint64_t)dims_count(w.kernel, w.n));
         if (to % outputs == 0)
             widen(x->elem, (char *)x->data + (size_t)(to / outputs * plane) * elem_size(x->elem), wide, values, plane);
         memset(k, 0, sizeof k);
         do {
             int64_t p = window_offset(&w, at + lead, k);
-            v = p >= 0 ? values[p] : identity;
-            if (p >= 0)
-                combine_one(op, wide, &acc, v);
+            if (p >= 0 && !arg)
+                combine_one(monoid_op(monoid), wide, &acc, values[p]);
+            if (p < 0 || !arg || (found >= 0 && !takes_over(wide, acc, values[p], true, false)))
+                continue;
+            acc = values[p];
+            found = p;
         } while (dims_next(w.kernel, w.n, k));
-        narrow(wide, &acc, out->elem, (char *)out->data + (size_t)to * elem_size(out->elem), 1);
+        if (arg)
+            ((int64_t *)out->data)[to] = found < 0 ? 0 : found;
+        else
+            narrow(wide, &acc, out->elem, (char *)out->data + (size_t)to * elem_size(out->elem), 1);
         to++;
     } while (dims_next(out->dims, out->rank, at));
     return EVAL_OK;
 }
 
+enum eval_status eval_window(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    return windows(e, n, in[0], false, out);
+}
+
 enum eval_status eval_argwindow(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
-    const struct tensor *x = in[0];
-    enum elem wide = wide_elem(x->elem);
-    struct window w = {0};
-    TRY(read_window(e, n, x, &w));
-    TRY(eval_result(e, n, 0, out));
-    int32_t lead = x->rank - w.n;
-    int64_t at[RANK_MAX] = {0}, k[RANK_MAX], plane = dims_count(w.dims, w.n), to = 0, v;
-    int64_t outputs = dims_count(out->dims + lead, w.n);
-    if (tensor_count(out) == 0)
-        return EVAL_OK;
-    do {
-        int64_t best = 0, best_at = -1;
-        time_spend(e->g->ctx, (uint64_t)dims_count(w.kernel, w.n));
-        const char *src = (char *)x->data + (size_t)(to / outputs * plane) * elem_size(x->elem);
-        memset(k, 0, sizeof k);
-        do {
-            int64_t p = window_offset(&w, at + lead, k);
-            if (p < 0)
-                continue;
-            widen(x->elem, src + (size_t)p * elem_size(x->elem), wide, &v, 1);
-            if (best_at >= 0 && !takes_over(wide, best, v, true, false))
-                continue;
-            best = v;
-            best_at = p;
-        } while (dims_next(w.kernel, w.n, k));
-        ((int64_t *)out->data)[to++] = best_at < 0 ? 0 : best_at;
-    } while (dims_next(out->dims, out->rank, at));
-    return EVAL_OK;
+    return windows(e, n, in[0], true, out);
 }
 
 /* ---- cumulation -------------------------------------------------------------------------------------------------- */

@@ -43,21 +43,6 @@ static int64_t string_find(const struct span *s, const struct tensor *list)
     return found;
 }
 
-static enum eval_status find(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
-{
-    TRY(eval_result(e, n, 0, out));
-    int64_t count = tensor_count(out);
-    if (in[0]->elem != ELEM_STR || in[1]->elem != ELEM_U8 || tensor_count(in[0]) != count || out->elem != ELEM_I64)
-        return eval_fail(e, EVAL_SHAPE, "string function find: shapes or types differ");
-    for (int64_t i = 0; i < count; i++) {
-        int64_t found = string_find((const struct span *)in[0]->data + i, in[1]);
-        if (found < 0)
-            return eval_fail(e, EVAL_VALUE, "string function find: no list of strings");
-        ((int64_t *)out->data)[i] = found;
-    }
-    return EVAL_OK;
-}
-
 /* Number `at` of a packed list; false: that is no such list, or has no such number. */
 static bool string_pick(const struct tensor *list, int64_t at, struct span *out)
 {
@@ -94,7 +79,7 @@ static enum eval_status pick(struct eval *e, const struct node *n, struct tensor
 }
 
 /* Whether s as a whole matches the table of a regular expression (rt_ops.h); -1: that is no such table. */
-static int string_match(const struct span *s, const struct tensor *table)
+static int64_t string_match(const struct span *s, const struct tensor *table)
 {
     enum { ROWS = 256 + 4 };
     const uint8_t *data = table->data;
@@ -113,17 +98,22 @@ static int string_match(const struct span *s, const struct tensor *table)
     return entry != 0;
 }
 
-static enum eval_status match(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+/* Each string's number by a table that the second operand is; negative: it is no such table. */
+typedef int64_t string_fn(const struct span *, const struct tensor *table);
+
+static enum eval_status by_table(struct eval *e, const struct node *n, struct tensor *const *in, enum elem elem,
+                                 string_fn *of, struct tensor *out)
 {
+    const char *fn = node_str(n, "fn", "?");
     TRY(eval_result(e, n, 0, out));
     int64_t count = tensor_count(out);
-    if (in[0]->elem != ELEM_STR || in[1]->elem != ELEM_U8 || tensor_count(in[0]) != count || out->elem != ELEM_BOOL)
-        return eval_fail(e, EVAL_SHAPE, "string function match: shapes or types differ");
+    if (in[0]->elem != ELEM_STR || in[1]->elem != ELEM_U8 || tensor_count(in[0]) != count || out->elem != elem)
+        return eval_fail(e, EVAL_SHAPE, "string function %s: shapes or types differ", fn);
     for (int64_t i = 0; i < count; i++) {
-        int matches = string_match((const struct span *)in[0]->data + i, in[1]);
-        if (matches < 0)
-            return eval_fail(e, EVAL_VALUE, "string function match: no table of a regular expression");
-        ((uint8_t *)out->data)[i] = matches == 1;
+        int64_t number = of((const struct span *)in[0]->data + i, in[1]);
+        if (number < 0)
+            return eval_fail(e, EVAL_VALUE, "string function %s: operand 2 is no table of it", fn);
+        elem_from_i64(elem, number, (char *)out->data + (size_t)i * elem_size(elem));
     }
     return EVAL_OK;
 }
@@ -133,11 +123,11 @@ enum eval_status eval_string(struct eval *e, const struct node *n, struct tensor
     const char *fn = node_str(n, "fn", "?");
     bool equal = strcmp(fn, "equal") == 0, concat = strcmp(fn, "concat") == 0;
     if (strcmp(fn, "find") == 0 && n->n_in == 2)
-        return find(e, n, in, out);
+        return by_table(e, n, in, ELEM_I64, string_find, out);
     if (strcmp(fn, "pick") == 0 && n->n_in == 2)
         return pick(e, n, in, out);
     if (strcmp(fn, "match") == 0 && n->n_in == 2)
-        return match(e, n, in, out);
+        return by_table(e, n, in, ELEM_BOOL, string_match, out);
     if ((!equal && !concat) || n->n_in != 2 || in[0]->elem != ELEM_STR || in[1]->elem != ELEM_STR)
         return eval_fail(e, EVAL_UNSUPPORTED, "string function %s is not interpreted", fn);
     TRY(eval_result(e, n, 0, out));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
+#include "ir/graph/view_map.h"
 #include "ir/ops/scalar.h"
 
 /* ---- separable views --------------------------------------------------------------------------------------------- */
@@ -36,20 +37,31 @@ static int64_t *offsets(struct eval *e, int64_t n)
     return NEW_ARRAY(e->arena, int64_t, n + 1);
 }
 
-enum eval_status eval_broadcast(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+/* Broadcast, transpose, slice: each dim of the operand is read along one of the result (ir/graph/view_map.h). */
+enum eval_status eval_view(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     const struct tensor *x = in[0];
-    int64_t strides[RANK_MAX], *map[RANK_MAX];
+    int64_t strides[RANK_MAX], start, *map[RANK_MAX];
+    struct view_map view;
+    view_map(e->g, n, 0, &view);
     TRY(eval_result(e, n, 0, out));
     dims_strides(x->dims, x->rank, strides);
-    for (int32_t d = 0; d < out->rank; d++) {
-        int32_t k = d - (out->rank - x->rank);
-        if (k >= 0 && x->dims[k] != 1 && x->dims[k] != out->dims[d])
-            return eval_fail(e, EVAL_SHAPE, "broadcast: dimension %lld does not fit to %lld", (long long)x->dims[k],
-                             (long long)out->dims[d]);
+    for (int32_t d = 0; d < out->rank; d++)
         map[d] = offsets(e, out->dims[d]);
-        for (int64_t i = 0; k >= 0 && x->dims[k] != 1 && i < out->dims[d]; i++)
-            map[d][i] = i * strides[k];
+    for (int32_t k = 0; k < x->rank; k++) {
+        const struct view_dim *v = &view.dim[k];
+        int64_t step = v->is_chosen && x->dims[k] == 1 ? 0 : v->step, extent = out->dims[v->of];
+        TRY(eval_expr(e, v->start, &start));
+        if (n->op != OP_SLICE && step && x->dims[k] != extent)
+            return eval_fail(e, EVAL_SHAPE, "%s: dimension %lld does not fit to %lld", op_name(n->op),
+                             (long long)x->dims[k], (long long)extent);
+        for (int64_t i = 0; i < extent; i++) {
+            int64_t at = start + step * i;
+            if (at < 0 || at >= x->dims[k])
+                return eval_fail(e, EVAL_SHAPE, "%s: index %lld of axis %d is outside of %lld", op_name(n->op),
+                                 (long long)at, (int)k, (long long)x->dims[k]);
+            map[v->of][i] = at * strides[k];
+        }
     }
     copy_mapped(x, map, NULL, out);
     return EVAL_OK;
@@ -62,48 +74,6 @@ enum eval_status eval_reshape(struct eval *e, const struct node *n, struct tenso
         return eval_fail(e, EVAL_SHAPE, "reshape of %lld elements into %lld", (long long)tensor_count(in[0]),
                          (long long)tensor_count(out));
     memcpy(out->data, in[0]->data, (size_t)tensor_count(out) * elem_size(out->elem));
-    return EVAL_OK;
-}
-
-enum eval_status eval_transpose(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
-{
-    const struct tensor *x = in[0];
-    int64_t strides[RANK_MAX], *map[RANK_MAX];
-    uint32_t rank;
-    const int64_t *perm = node_ints(n, "perm", &rank);
-    TRY(eval_result(e, n, 0, out));
-    dims_strides(x->dims, x->rank, strides);
-    for (int32_t d = 0; d < out->rank; d++) {
-        if (out->dims[d] != x->dims[perm[d]])
-            return eval_fail(e, EVAL_SHAPE, "transpose: shapes differ");
-        map[d] = offsets(e, out->dims[d]);
-        for (int64_t i = 0; i < out->dims[d]; i++)
-            map[d][i] = i * strides[perm[d]];
-    }
-    copy_mapped(x, map, NULL, out);
-    return EVAL_OK;
-}
-
-enum eval_status eval_slice(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
-{
-    const struct tensor *x = in[0];
-    int64_t strides[RANK_MAX], starts[RANK_MAX], *map[RANK_MAX];
-    uint32_t rank;
-    const int64_t *steps = node_ints(n, "steps", &rank);
-    TRY(eval_exprs(e, n, "starts", starts));
-    TRY(eval_result(e, n, 0, out));
-    dims_strides(x->dims, x->rank, strides);
-    for (int32_t d = 0; d < out->rank; d++) {
-        map[d] = offsets(e, out->dims[d]);
-        for (int64_t i = 0; i < out->dims[d]; i++) {
-            int64_t at = starts[d] + steps[d] * i;
-            if (at < 0 || at >= x->dims[d])
-                return eval_fail(e, EVAL_SHAPE, "slice: index %lld of axis %d is outside of %lld", (long long)at, d,
-                                 (long long)x->dims[d]);
-            map[d][i] = at * strides[d];
-        }
-    }
-    copy_mapped(x, map, NULL, out);
     return EVAL_OK;
 }
 
