@@ -126,7 +126,7 @@ static const char *final_path(struct context *ctx, struct arena *arena, const ch
     return NULL;
 }
 
-static const char *folder_of(struct arena *arena, const char *path)
+const char *path_folder(struct arena *arena, const char *path)
 {
     const char *slash = strrchr(path, '/');
     if (!slash)
@@ -152,7 +152,7 @@ static int create_known(const char *name, const char *volatile *known)
 /* Creates a file of a fresh name beside the target, with the permissions that umask leaves. */
 static int open_temporary(struct context *ctx, struct arena *arena, const char *path, const char *volatile *known)
 {
-    const char *folder = folder_of(arena, path);
+    const char *folder = path_folder(arena, path);
     for (int k = 0; k < 100; k++) {
         const char *name = arena_printf(arena, "%s/.mcc-%ld-%d.tmp", folder, (long)getpid(), k);
         int fd = create_known(name, known);
@@ -234,7 +234,7 @@ bool sink_file(struct context *ctx, struct arena *arena, const char *path, bool 
     f.s.path = final_path(ctx, arena, path);
     if (!f.s.path)
         return false;
-    f.folder = folder_of(arena, f.s.path);
+    f.folder = path_folder(arena, f.s.path);
     f.s.fd = open_temporary(ctx, arena, f.s.path, f.known);
     return f.s.fd >= 0 && run_guarded(ctx, filling_run, filling_end, &f);
 }

@@ -29,4 +29,6 @@ bool sink_sync(struct sink *); /* on the disk, as far as disks tell */
 /* Appends the weights, from a thread of its own while they are packed; *hash: XXH64 of them, seed 0. */
 bool sink_weights(struct sink *, const struct weights_writer *, uint64_t *hash);
 
+const char *path_folder(struct arena *, const char *path); /* the folder that it is in */
+
 #endif

@@ -196,11 +196,7 @@ _Noreturn void context_unwind(struct context *ctx, enum fail fail, src_id src, c
     va_start(args, fmt);
     diag_record(ctx, (struct diag){.severity = SEV_ERROR, .fail = fail, .src = src.i ? src : ctx->at}, fmt, args);
     va_end(args);
-    if (!ctx->unwind) {
-        fprintf(stderr, "mcc: %s, and nobody set an unwind point\n", ctx->diags.data[ctx->diags.n - 1].text);
-        abort();
-    }
-    longjmp(*ctx->unwind, 1);
+    limit_unwind(ctx);
 }
 
 /* ---- taking back ----------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ir/build/lattice.h"
+#include "ir/graph/view_map.h"
 
 /* Above this, a tensor of known elements stays computed rather than becoming a constant or from_exprs. */
 enum { FOLD_ELEMS = 64 };
@@ -71,17 +72,6 @@ static void assert_equal(struct builder *b, expr_id x, expr_id y, const char *wh
 {
     if (x.i != y.i)
         b_assert(b, ex_eq(b->g->ctx->exprs, x, y), EVAL_SHAPE, "%s", what);
-}
-
-static expr_id dims_product(struct exprs *ex, const expr_id *dims, int32_t rank)
-{
-    expr_id n = ex_const(ex, 1);
-    for (int32_t i = 0; i < rank; i++)
-        if (ex_is(ex, dims[i], 0))
-            return dims[i];
-    for (int32_t i = 0; i < rank; i++)
-        n = ex_mul(ex, n, dims[i]);
-    return n;
 }
 
 static void check_broadcast(struct builder *b, const struct node *node, const struct type *out)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ir/build/lattice.h"
+#include "ir/graph/view_map.h"
 
 static struct exprs *exprs(struct builder *b)
 {
@@ -44,15 +45,7 @@ expr_id b_count(struct builder *b, value_id v)
 {
     int32_t rank;
     const expr_id *dims = b_dims(b, v, &rank);
-    expr_id n = ex_const(exprs(b), 1);
-    if (!dims)
-        return (expr_id){0};
-    for (int32_t i = 0; i < rank; i++)
-        if (ex_is(exprs(b), dims[i], 0))
-            return dims[i];
-    for (int32_t i = 0; i < rank; i++)
-        n = ex_mul(exprs(b), n, dims[i]);
-    return n;
+    return dims ? dims_product(exprs(b), dims, rank) : (expr_id){0};
 }
 
 value_id b_shape_of(struct builder *b, value_id v)

@@ -488,15 +488,12 @@ static int64_t read_rows(struct graph *g, value_id v, int64_t first, int64_t n, 
     if (value_op(g, v) != OP_TRANSPOSE)
         return 0;
     struct affine a = affine_view(g, graph_node(g, graph_value(g, v)->def));
-    v = graph_node(g, graph_value(g, v)->def)->in[0];
-    while (value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_IDENTITY)
-        v = graph_node(g, graph_value(g, v)->def)->in[0];
+    const char *data = const_bytes(g, graph_node(g, graph_value(g, v)->def)->in[0]);
     int32_t last = a.shape.rank - 1;
-    if (value_op(g, v) != OP_CONSTANT || last < 1 || a.stride[last] == 1 || first % a.shape.dims[last] != 0)
+    if (!data || last < 1 || a.stride[last] == 1 || first % a.shape.dims[last] != 0)
         return 0;
-    const struct attr *data = node_attr(graph_node(g, graph_value(g, v)->def), "data");
     int64_t width = a.shape.dims[last];
-    copy_rows(&a, data->u.data.data, elem_size(value_type(g, v)->elem), first / width, n / width, dst);
+    copy_rows(&a, data, elem_size(value_type(g, v)->elem), first / width, n / width, dst);
     return n / width * width;
 }
 

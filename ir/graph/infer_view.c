@@ -1,5 +1,6 @@
 /* Inference of views, gathers and scatters (see infer.c): shapes only, whatever the elements are. */
 #include "ir/graph/infer.h"
+#include "ir/graph/view_map.h"
 
 #include <string.h>
 
@@ -47,24 +48,13 @@ bool infer_broadcast(struct infer *f)
     return true;
 }
 
-static expr_id count_of(struct infer *f, const expr_id *dims, int32_t rank)
-{
-    expr_id n = ex_const(f->ex, 1);
-    for (int32_t i = 0; i < rank; i++)    /* a zero anywhere wins before sizes can overflow */
-        if (ex_is(f->ex, dims[i], 0))
-            return dims[i];
-    for (int32_t i = 0; i < rank; i++)
-        n = ex_mul(f->ex, n, dims[i]);
-    return n;
-}
-
 bool infer_reshape(struct infer *f)
 {
     const struct type *t;
     struct type to;
     if (!result_type(f, &t, &to))
         return false;
-    expr_id a = count_of(f, t->dims, t->rank), b = count_of(f, to.dims, to.rank);
+    expr_id a = dims_product(f->ex, t->dims, t->rank), b = dims_product(f->ex, to.dims, to.rank);
     if (ex_cmp_eq(f->ex, a, b) == FALSE_)
         return infer_error(f, "%s has %s elements, %s has %s", type_text(f->g, t), expr_text(f->g, a),
                            type_text(f->g, &to), expr_text(f->g, b));

@@ -86,6 +86,17 @@ bool view_map(const struct graph *g, const struct node *n, uint32_t k, struct vi
 
 /* ---- reshape ----------------------------------------------------------------------------------------------------- */
 
+expr_id dims_product(struct exprs *x, const expr_id *dims, int32_t rank)
+{
+    expr_id n = ex_const(x, 1);
+    for (int32_t i = 0; i < rank; i++)
+        if (ex_is(x, dims[i], 0))
+            return dims[i];
+    for (int32_t i = 0; i < rank; i++)
+        n = ex_mul(x, n, dims[i]);
+    return n;
+}
+
 /* The smallest leading parts of two lists of dims with one product. */
 static struct reshape_group first_group(struct exprs *x, const expr_id *from, int32_t nf, const expr_id *to, int32_t nt)
 {

@@ -21,6 +21,8 @@ struct view_map {
  * pad that repeats elements). */
 bool view_map(const struct graph *, const struct node *n, uint32_t k, struct view_map *);
 
+/* The number of elements: a zero anywhere wins before sizes can overflow. */
+expr_id dims_product(struct exprs *, const expr_id *dims, int32_t rank);
 /* Neighbouring dims of a reshape's two shapes that hold the same elements: from .. from + n_from - 1 of the one are
  * to .. to + n_to - 1 of the other. Dims of equal extent are groups by themselves. */
 struct reshape_group {

@@ -73,9 +73,9 @@ static const char *operands_text(const struct legalizer *lg, const struct node *
 static void attribute_print(const struct attr *a, struct strbuf *out)
 {
     enum { SHOWN = 8 };
-    uint32_t n = a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? a->n : 1;
-    strbuf_printf(out, "%.40s=%s", a->name,
-                  a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? "[" : "");
+    bool list = a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS;
+    uint32_t n = list ? a->n : 1;
+    strbuf_printf(out, "%.40s=%s", a->name, list ? "[" : "");
     for (uint32_t i = 0; i < n && i < SHOWN; i++) {
         strbuf_printf(out, i ? "," : "");
         switch (a->kind) {
@@ -90,9 +90,7 @@ static void attribute_print(const struct attr *a, struct strbuf *out)
         default: strbuf_printf(out, "..."); break;
         }
     }
-    strbuf_printf(out, n > SHOWN                                                                ? ",...]"
-                       : a->kind == ATTR_INTS || a->kind == ATTR_FLOATS || a->kind == ATTR_STRS ? "]"
-                                                                                                : "");
+    strbuf_printf(out, n > SHOWN ? ",...]" : list ? "]" : "");
 }
 
 /* Attributes, cut where they get long. */

@@ -58,14 +58,6 @@ const char *output_sidecar(struct context *ctx, const struct options *o, const c
     return !text && o->weights == OPT_WEIGHTS_SIDECAR ? output_beside(ctx, path, "mccw") : NULL;
 }
 
-static const char *folder_of(struct context *ctx, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash)
-        return ".";
-    return slash == path ? "/" : arena_strndup(&ctx->session, path, (size_t)(slash - path));
-}
-
 bool output_check(struct context *ctx, const char *path)
 {
     struct stat st;
@@ -80,7 +72,7 @@ bool output_check(struct context *ctx, const char *path)
     } else if (errno != ENOENT) {
         return error_env(ctx, "cannot write output '%s': %s", path, strerror(errno));
     }
-    const char *folder = folder_of(ctx, path);
+    const char *folder = path_folder(&ctx->session, path);
     if (stat(folder, &st) != 0 || !S_ISDIR(st.st_mode))
         return error_env(ctx, "cannot write output '%s': no directory '%s'", path, folder);
     if (access(folder, W_OK | X_OK) != 0)
