@@ -10,7 +10,8 @@ N = helper.make_node
 @dataclasses.dataclass
 class Form:
     """A small network. feeds: its inputs by name; constants: its initializers; open: {input: dims as the file has them} of those
-    whose shape is not that of the feed; work: multiply-adds, 0: bytes count; steps: how far apart quantized results may be."""
+    whose shape is not that of the feed; work: multiply-adds, 0: bytes count; steps: how far apart quantized results may be; close: how
+    far floats, of the largest."""
     nodes: list
     feeds: dict
     constants: dict
@@ -18,6 +19,7 @@ class Form:
     work: int = 0
     steps: int = 0
     opset: int = 20
+    close: float = 1e-4
 
 
 class Const:

@@ -22,12 +22,14 @@ from onnx import helper, numpy_helper
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from form_table import FORMS  # noqa: E402
+from form_classes import CLASSES  # noqa: E402
+from form_table import FORMS as OPERATORS  # noqa: E402
 from peers import load_mcc, load_ort  # noqa: E402
 from support.tool import mcc  # noqa: E402
 from turns import alternate, medians, same_outputs  # noqa: E402
 
-TURN, SLOW, TOLERANCE, LEAST = 4e-3, 0.95, 1e-4, 1e-5
+TURN, SLOW, LEAST = 4e-3, 0.95, 1e-5
+FORMS = OPERATORS | CLASSES
 
 
 def model_of(form):
@@ -39,7 +41,9 @@ def model_of(form):
     tensors = [numpy_helper.from_array(np.asarray(a), k) for k, a in form.constants.items()]
     outputs = [onnx.ValueInfoProto(name=o) for o in made if o not in read]
     graph = helper.make_graph(form.nodes, "form", inputs, outputs, tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", form.opset)], ir_version=10)
+    domains = {"": form.opset} | {n.domain: 1 for n in form.nodes if n.domain}
+    imports = [helper.make_opsetid(*d) for d in domains.items()]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
     return onnx.shape_inference.infer_shapes(model)
 
 
@@ -54,7 +58,7 @@ def measure(name, form, flags, rounds, folder):
     feeds = [np.asarray(a, order="C") for a in form.feeds.values()]
     (mine, my_outputs), (theirs, their_outputs) = load_mcc(artifact, 1, feeds), load_ort(path, 1, feeds)
     mine(), theirs()
-    if not same_outputs(my_outputs(), their_outputs(), TOLERANCE, LEAST, form.steps):
+    if not same_outputs(my_outputs(), their_outputs(), form.close, LEAST, form.steps):
         return f"{name:46} outputs differ", "different"
     times = alternate([theirs, mine], rounds, TURN)
     ratio = statistics.median(a / b for a, b in times)

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from bench import callers, calls, llm, llm_network
-from bench.form_table import FORMS
-from bench.forms import measure
+from bench.forms import FORMS, measure
 from bench.run import seconds_of
 from support.tool import DIGITS, MCC, ROOT, mcc
 
