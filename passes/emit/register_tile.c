@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void em_tiles(struct em *em, expr_id n, int64_t size, em_tile_fn *fn, void *user)
+void em_tiles(struct em *em, expr_id n, int64_t size, bool few, em_tile_fn *fn, void *user)
 {
     struct exprs *x = em->x;
     struct em_for l;
@@ -13,16 +13,16 @@ void em_tiles(struct em *em, expr_id n, int64_t size, em_tile_fn *fn, void *user
     if (known && c < 1)
         return;
     struct even e = even_split(c, size);
-    int64_t sizes[3] = {known ? e.small + 1 : size, known ? e.small : size >= 8 ? 4 : size >= 4 ? 2 : 1, known ? 0 : 1};
-    for (uint32_t k = 0; k < 3; k++) {
-        if (sizes[k] < 1 || (k > 0 && sizes[k] == sizes[k - 1]) || (known && k == 0 && !e.large))
+    for (int64_t k = known ? e.small + 1 : size, next; k > 0; k = next) {
+        next = known ? (k > e.small ? e.small : 0) : tile_below(k, few);
+        if (known && k > e.small && !e.large)
             continue;
-        expr_id count = known ? ex_const(x, k ? e.tiles - e.large : e.large)
-                              : ex_div(x, ex_sub(x, n, done), ex_const(x, sizes[k]));
+        expr_id count = known ? ex_const(x, k > e.small ? e.large : e.tiles - e.large)
+                              : ex_div(x, ex_sub(x, n, done), ex_const(x, k));
         expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0);
-        fn(user, ex_add(x, done, ex_mulc(x, i, sizes[k])), (uint32_t)sizes[k]);
+        fn(user, ex_add(x, done, ex_mulc(x, i, k)), (uint32_t)k);
         em_for_end(em, &l, NULL, NULL);
-        done = ex_add(x, done, ex_mulc(x, count, sizes[k]));
+        done = ex_add(x, done, ex_mulc(x, count, k));
     }
 }
 
@@ -40,14 +40,15 @@ static void part_tile(void *user, expr_id at, uint32_t count)
     p->fn(p->user, ex_add(p->em->x, p->from, at), count);
 }
 
-void em_tiles_part(struct em *em, expr_id n, int64_t size, expr_id first, int64_t count, em_tile_fn *fn, void *user)
+void em_tiles_part(struct em *em, expr_id n, int64_t size, bool few, expr_id first, int64_t count, em_tile_fn *fn,
+                   void *user)
 {
     struct exprs *x = em->x;
     struct em_for l;
     int64_t c;
     if (!ex_is_const(x, n, &c)) {
         struct part p = {em, ex_mulc(x, first, size), fn, user};
-        em_tiles(em, ex_min(x, ex_sub(x, n, p.from), ex_const(x, count * size)), size, part_tile, &p);
+        em_tiles(em, ex_min(x, ex_sub(x, n, p.from), ex_const(x, count * size)), size, few, part_tile, &p);
         return;
     }
     if (c < 1)

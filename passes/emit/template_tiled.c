@@ -99,12 +99,13 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
 /* Tiles of a dim, as many as the part at hand has; -1: of one point. */
 static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t size, em_tile_fn *fn, void *user)
 {
+    bool few = t->n->op == OP_DOT;
     if (dim < 0)
         fn(user, ex_const(em->x, 0), 1);
     else if (t->s->split && dim == t->split_dim)
-        em_tiles_part(em, t->t->dims[dim], size, t->first, t->s->split, fn, user);
+        em_tiles_part(em, t->t->dims[dim], size, few, t->first, t->s->split, fn, user);
     else
-        em_tiles(em, t->t->dims[dim], size, fn, user);
+        em_tiles(em, t->t->dims[dim], size, few, fn, user);
 }
 
 static int64_t dim_tiles(struct em *em, const struct tiling *t, int32_t dim, uint32_t size)

@@ -115,11 +115,14 @@ static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int6
     return cost;
 }
 
-/* Points in the bodies that tiles of one dim need, of at most size points each (tile_split, tile_open). */
-static int64_t body_points(struct extent e, int64_t size)
+/* Points in the bodies that tiles of one dim need, of at most size points each (em_tiles). */
+static int64_t body_points(struct extent e, int64_t size, bool few)
 {
+    int64_t points = 0;
+    for (int64_t k = size; !e.known && k > 0; k = tile_below(k, few))
+        points += k;
     if (!e.known)
-        return size + (size >= 8 ? 4 : size >= 4 ? 2 : 0) + (size > 1);
+        return points;
     struct even p = even_split(e.n, size);
     return p.large ? 2 * p.small + 1 : p.small;
 }
@@ -127,11 +130,11 @@ static int64_t body_points(struct extent e, int64_t size)
 /* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers, times `weight`.
  * n along the lanes. */
 static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_schedule *c,
-                         int64_t regs, int64_t weight)
+                         int64_t regs, int64_t weight, bool few)
 {
     int64_t width = (int64_t)c->nr * c->lanes,
             vectors = (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
-    int64_t sums = body_points(a, c->ta) * body_points(b, c->tb) * vectors, product;
+    int64_t sums = body_points(a, c->ta, few) * body_points(b, c->tb, few) * vectors, product;
     return mul_i64(cost, sums * weight, &product) ? product / (CODE_COST * regs) : 0;
 }
 
@@ -455,7 +458,7 @@ void tile_choose(const struct site *site, struct schedule *out)
                 if (!fits(site, n, &step.row, &with) || (!contraction && ta > max_apart))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
-                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs, weight) +
+                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs, weight, n->op == OP_DOT) +
                                share_cost(site, t, cost, step.n, vectors, &with);
                 if (both < least) {
                     least = both;
