@@ -259,7 +259,7 @@ coverage: deps-fuzz $(VENV)/bin/pytest
 	@$(PYTHON) tests/coverage.py $(COVERAGE_BUILD)
 
 check-real: all $(VENV)/bin/pytest
-	@$(TEST_ENV) $(PYTHON) tests/real/run.py
+	@$(TEST_ENV) TORCH=$(TORCH) $(PYTHON) tests/real/run.py
 
 # Are the artifacts those of another commit, byte for byte? For what must not change code: moves, renames, refactorings.
 BASE ?= origin/main
@@ -357,6 +357,13 @@ fuzz-schedules: all $(BUILD)/tests/fuzz/test_schedules
 # Random ONNX networks beside ONNX Runtime; what disagrees is reduced and written to $(BUILD)/fuzz-ort. ONLY="Conv Relu": these alone.
 fuzz-ort: all $(VENV)/bin/pytest
 	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.main $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
+
+# Drawn calls of PyTorch's operators, exported and compared with eager PyTorch; TORCH: a Python that has torch and ml_dtypes. What
+# differs is in $(BUILD)/fuzz-aten.
+.PHONY: fuzz-aten
+TORCH ?= python3
+fuzz-aten: all
+	@$(TEST_ENV) PYTHONPATH=tests $(TORCH) -m pt2.fuzz $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
 
 # Processor time and memory in proportion to the input, for each construct that can be repeated. ONLY="chain fan": these alone.
 .PHONY: scaling
@@ -551,6 +558,7 @@ help:
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make fuzz-schedules N=20000 SEED=1 records of schedules with other numbers, on every CPU: refused, or right'
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'
+	@echo 'make fuzz-aten     N=20000 SEED=1 drawn calls of PyTorch operators beside eager PyTorch; TORCH=python3 ONLY="add div.Tensor"'
 	@echo 'make scaling       each construct at n, 2n, 4n: processor time grows at most 2.3 a doubling, memory 2.2; ONLY="chain fan"'
 	@echo 'make fuzz-chains   N=1000 SEED=1 long chains of computations on sizes: a verdict within 10 s of processor time and 1 GiB'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 BATCH=16 GAP=0,1ms CALLERS=2 NETS="resnet50 bert"'

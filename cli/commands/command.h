@@ -18,8 +18,10 @@ void generate_completions(struct context *, const char *request, const struct te
 /* The text called `what` (the words of --generate); false: unknown (generate.c). */
 bool generate_text(const char *what, const struct command_row *, uint32_t n, struct strbuf *);
 
-/* The support matrix of --list-ops. */
-void list_ops(struct context *, struct strbuf *);
+/* The support matrix of --list-ops; domain "": of all. False after a diagnostic: there is no such domain. */
+bool list_ops(struct context *, const char *domain, struct strbuf *);
+/* The domains that it has, without repetition; NULL: there are no more. */
+const char *op_domain(uint32_t i);
 
 /* --precision=auto: measures what rounding costs (cli/commands/precision.c), and puts what follows in its place, bf16
  * and f32 for nodes by name. False after a diagnostic. */

@@ -102,6 +102,8 @@ static bool parse_option(struct context *ctx, const struct arguments *args, uint
     }
     if (!s.def)
         return unknown_option(ctx, arg, name, where);
+    if (!s.value && strchr(s.def->where, 'o'))
+        s.value = "";
     if (s.def->kind != OPTION_FLAG && !s.value) {
         if (*i + 1 == args->items.n)
             return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "option '%s' needs a value: %s", arg, s.def->meta);

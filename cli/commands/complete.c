@@ -89,11 +89,19 @@ static void put_values(const struct request *r, const struct option *def, const 
         put_value(out, def, begun, triples[i], strlen(triples[i]));
     for (uint32_t i = 0; strcmp(def->meta, "STAGE") == 0 && i < stage_count; i++)
         put_value(out, def, begun, stage_table[i].name, strlen(stage_table[i].name));
+    for (uint32_t i = 0; strcmp(def->meta, "DOMAIN") == 0 && op_domain(i); i++)
+        put_value(out, def, begun, op_domain(i), strlen(op_domain(i)));
     if (cpu || variants)
         put_value(out, def, begun, cpu ? "native" : "all", cpu ? 6 : 3);
     for (uint32_t i = 0; (cpu || variants) && i < target_count; i++)
         put_value(out, def, begun, target_rows[i].name, strlen(target_rows[i].name));
     put_ports(r, def, begun, arena_printf(out->arena, "--%s=", def->name));
+}
+
+/* Does the option want a value, always? */
+static bool has_value(const struct option *def)
+{
+    return def->kind != OPTION_FLAG && !strchr(def->where, 'o');
 }
 
 /* The option whose value the word is: the one before it, which wants one. */
@@ -106,7 +114,7 @@ static const struct option *wants_value(const struct request *r)
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
         bool letter = name - last == 1 && name[0] == def->letter && name[1] == 0;
-        if (strchr(def->where, r->where) && def->kind != OPTION_FLAG && (letter || strcmp(def->name, name) == 0))
+        if (strchr(def->where, r->where) && has_value(def) && (letter || strcmp(def->name, name) == 0))
             return def;
     }
     return NULL;
@@ -131,7 +139,7 @@ static void autocomplete(const struct request *r, const char *word)
         if (!strchr(def->where, r->where) || strchr(def->where, 'h') || length <= 2 || def->name[0] == '#')
             continue;
         if (!equals && strncmp(def->name, word + dashes, strlen(word + dashes)) == 0)
-            strbuf_printf(r->out, "--%s%s\t%s\n", def->name, def->kind == OPTION_FLAG ? "" : "=", def->help);
+            strbuf_printf(r->out, "--%s%s\t%s\n", def->name, has_value(def) ? "=" : "", def->help);
         if (equals && length == (size_t)(equals - word) - dashes && memcmp(def->name, word + dashes, length) == 0)
             put_values(r, def, equals + 1);
     }

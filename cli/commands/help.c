@@ -22,7 +22,11 @@ void option_spelling(struct strbuf *out, const struct option *def)
             strbuf_append(out, *p == ' ' ? "|" : p, 1);
         return;
     }
-    default: strbuf_printf(out, "%s%s", compiler_like ? (def->kind == OPTION_INT ? "" : " ") : "=", def->meta);
+    default:
+        if (strchr(def->where, 'o'))
+            strbuf_printf(out, "[=%s]", def->meta);
+        else
+            strbuf_printf(out, "%s%s", compiler_like ? (def->kind == OPTION_INT ? "" : " ") : "=", def->meta);
     }
 }
 

@@ -42,14 +42,38 @@ static void row_print(uint32_t i, struct strbuf *out)
     }
 }
 
-void list_ops(struct context *ctx, struct strbuf *out)
+/* ONNX's own domain is empty. */
+static const char *domain_of(uint32_t row)
 {
-    uint32_t n = legalize_row_count(), *sorted = NEW_ARRAY(&ctx->session, uint32_t, n);
-    for (uint32_t i = 0; i < n; i++)
-        sorted[i] = i;
+    const char *domain = legalize_row(row).domain;
+    return *domain ? domain : "ai.onnx";
+}
+
+const char *op_domain(uint32_t i)
+{
+    for (uint32_t row = 0, k = 0; row < legalize_row_count(); row++) {
+        uint32_t first = 0;
+        while (strcmp(domain_of(first), domain_of(row)) != 0)
+            first++;
+        if (first == row && k++ == i)
+            return domain_of(row);
+    }
+    return NULL;
+}
+
+bool list_ops(struct context *ctx, const char *domain, struct strbuf *out)
+{
+    uint32_t n = 0, *sorted = NEW_ARRAY(&ctx->session, uint32_t, legalize_row_count());
+    for (uint32_t i = 0; i < legalize_row_count(); i++)
+        if (!*domain || strcmp(domain, domain_of(i)) == 0)
+            sorted[n++] = i;
+    if (!n)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "no operators of domain '%s' (--list-ops lists them all)",
+                        domain);
     qsort(sorted, n, sizeof *sorted, row_order);
     strbuf_printf(out, "%-26s %-28s %5s  %-26s %s\n", "domain", "operator", "since", "lowering",
                   "element types of operands  restrictions");
     for (uint32_t i = 0; i < n; i++)
         row_print(sorted[i], out);
+    return true;
 }

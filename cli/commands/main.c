@@ -185,7 +185,7 @@ enum fail command_compile(struct context *ctx, struct options *o)
     else if (o->reference)
         options_reference(&text);
     else if (o->list_ops)
-        list_ops(ctx, &text);
+        list_ops(ctx, o->list_ops, &text);
     else if (o->march && !strcmp(o->march, "help"))
         print_cpus(&text);
     else if (o->list_stages || o->dry_run)

@@ -70,8 +70,9 @@ uint32_t aten_list(const struct rule *, uint32_t i, uint32_t *n);
 bool aten_axis(struct rule *, uint32_t i, const char *name, int64_t absent, int32_t rank, int32_t *out);
 /* The type in which PyTorch computes with both arguments, of which either may be a number. */
 enum elem aten_promoted(struct rule *, uint32_t i, const char *name, uint32_t k, const char *other);
-/* Result 0, in the element type that the file states. */
-bool aten_result(struct rule *, value_id);
+/* A result in the element type that the file states. */
+void aten_out(struct rule *, uint32_t k, value_id);
+bool aten_result(struct rule *, value_id); /* of result 0 */
 /* Runs another operator's rule in this node's place: on these operands and attributes, with the meaning of that
  * version. */
 bool aten_as(struct rule *, rule_fn *, int32_t version, int param, const value_id *in, uint32_t n_in,

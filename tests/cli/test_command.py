@@ -119,6 +119,10 @@ def test_version_help_and_lists():
     assert all(name in targets for name in ("x86-64-v2", "x86-64-v3", "x86-64-v4-bf16", "armv8.6-a-i8mm", "rv64gcv")), targets
     operators = mcc("--list-ops").stdout
     assert "Conv" in operators and "Softmax" in operators
+    head, *rows = mcc("--list-ops=aten").stdout.splitlines()
+    assert head in operators and len(rows) > 320 and all(row.startswith("aten ") and row in operators for row in rows)
+    done = mcc("--list-ops=nowhere")
+    assert done.returncode == 2 and "no operators of domain 'nowhere'" in done.stderr
 
 
 def test_dry_run_writes_nothing(model, tmp_path):

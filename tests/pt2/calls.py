@@ -12,10 +12,12 @@ CALLS = []
 class Drawn:
     """A tensor that draw() makes."""
 
-    def __init__(self, shape, low, high, dtype):
-        self.shape, self.low, self.high, self.dtype = shape, low, high, dtype
+    def __init__(self, shape, low, high, dtype, values=None):
+        self.shape, self.low, self.high, self.dtype, self.values = shape, low, high, dtype, values
 
     def draw(self, state):
+        if self.values:
+            return np.asarray(self.values, self.dtype)
         values = state.uniform(self.low, self.high, self.shape)
         if self.dtype == "bool":
             return np.asarray(values > 0)
@@ -36,6 +38,13 @@ def b(*shape):
 
 def h(*shape):
     return f(*shape, dtype="float16")
+
+
+def exactly(*values, dtype="float32"):
+    return Drawn((len(values),), -2, 2, dtype, values)
+
+
+NAN, INF = float("nan"), float("inf")
 
 
 def call(names, *args, **keywords):
@@ -65,6 +74,7 @@ call("abs neg sign relu square exp sqrt sigmoid isnan bitwise_not logical_not rs
 call("bitwise_not logical_not isfinite", b(7))
 call("exp sigmoid tanh silu rsqrt gelu", h(4, 6))
 call("round.decimals", f(3, 4), decimals=2)
+call("sign sgn", exactly(NAN, -INF, 0.0, -0.0, 2))
 call("leaky_relu elu celu selu gelu softplus mish hardtanh hardsigmoid hardswish", f(4, 6, low=-6, high=6))
 call("gelu", f(4, 6), approximate="tanh")
 call("leaky_relu", f(4, 6), 0.2)
@@ -97,6 +107,7 @@ call("div.Tensor_mode", f(3, 4), f(4, low=0.3), rounding_mode="trunc")
 call("div.Tensor_mode", i(3, 4), i(4, low=1), rounding_mode=None)
 call("div.Scalar_mode", f(3, 4), 0.7, rounding_mode="floor")
 call("floor_divide", f(3, 4), f(4, low=-2, high=-0.3))
+call("div.Scalar_mode", f(3, 4), INF, rounding_mode="floor")
 call("floor_divide.Scalar", i(3, 4), 3)
 call("remainder.Tensor fmod.Tensor", f(3, 4), f(4, low=0.3))
 call("remainder.Tensor fmod.Tensor", i(3, 4, low=-9), i(4, low=1))
@@ -196,6 +207,8 @@ call("roll", f(3, 4), [5])
 call("triu tril", f(4, 5), 1)
 call("tril", f(2, 4, 5), -1)
 call("pixel_shuffle", f(1, 8, 3, 2), 2)
+call("pixel_shuffle", f(8, 3, 2), 2)
+call("pixel_unshuffle", f(2, 1, 3, 4, 6), 2)
 # ---- reductions
 call("sum mean amax amin prod max min any all", f(3, 4))
 call("sum prod any max", i(3, 4))
@@ -232,6 +245,8 @@ call("cumsum cumprod", f(3, 5), 1)
 call("cumsum", i(3, 5), 0)
 call("diff", f(3, 5))
 call("diff", i(3, 5), 1, 0, i(1, 5))
+call("diff", i(3, 5), 0, 0, i(1, 5))
+call("diff", i(3, 5, dtype="int32"), 1, 0, i(1, 5, dtype="int8"))
 # ---- products
 call("linear", f(2, 3, 4), f(5, 4), f(5))
 call("linear", f(2, 4), f(5, 4))
@@ -270,6 +285,7 @@ call("layer_norm", f(2, 3, 8), [8], f(8), f(8))
 call("layer_norm", f(2, 3, 8), [3, 8])
 call("layer_norm", h(2, 16), [16], h(16), h(16))
 call("native_layer_norm", f(2, 3, 8), [8], f(8), f(8), 1e-5)
+call("native_layer_norm", h(2, 8), [8], h(8), h(8), 1e-5)
 call("rms_norm", f(2, 3, 8), [8], f(8), 1e-6)
 call("rms_norm", f(2, 3, 8), [8])
 call("group_norm", f(2, 6, 4, 4), 3, f(6), f(6))
@@ -296,6 +312,8 @@ call("adaptive_avg_pool3d _adaptive_avg_pool3d", f(1, 2, 4, 4, 6), [2, 1, 4])
 call("adaptive_max_pool1d", f(1, 2, 9), [3])
 call("adaptive_max_pool2d", f(1, 2, 9, 8), [3, 1])
 call("adaptive_max_pool3d", f(1, 2, 4, 4, 6), [2, 1, 3])
+call("adaptive_avg_pool2d", f(1, 2, 9, 8, dtype="float64"), [4, 1])
+call("avg_pool2d", f(1, 2, 9, 8), [3, 2], [2, 2], [1, 1], False, True, 5)
 for dims, linear in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
     x, sizes = f(1, 2, *(4, 5, 3)[:dims]), [7, 8, 5][:dims]
     call(f"upsample_nearest{dims}d _upsample_nearest_exact{dims}d", x, sizes)
@@ -304,6 +322,7 @@ for dims, linear in ((1, "linear"), (2, "bilinear"), (3, "trilinear")):
     call(f"upsample_{linear}{dims}d", x, sizes, True)
     call(f"upsample_{linear}{dims}d.vec", x, None, False, [2.0] * dims)
 call("upsample_bicubic2d", f(1, 2, 4, 5), [7, 8], False)
+call("upsample_nearest2d", f(1, 2, 4, 5), [7, 8], None, 1.5)
 call("upsample_bicubic2d.vec", f(1, 2, 4, 5), None, True, [2.0, 1.5])
 call("pad", f(2, 3, 4), [1, 2, 0, 1], "constant", 1.5)
 call("pad", f(2, 3, 4), [1, 2], "replicate")

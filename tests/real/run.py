@@ -6,7 +6,7 @@ are present, language models and the model collections beside the project (../sh
 collection.py and hostile.py here).
 
 usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench); names are those of the networks and
-                               digits, light, packages (or one in packages.py, or quantized), sizes, llm, models, hostile
+                               digits, light, aten, packages (or one in packages.py, or quantized), sizes, llm, models, hostile
 """
 import os
 import pathlib
@@ -166,6 +166,16 @@ def check_collections(names, flags):
             failures.append(name)
 
 
+def check_calls(n, seed):
+    """Drawn calls of PyTorch's operators beside eager PyTorch."""
+    python = os.environ.get("TORCH", "python3")
+    if subprocess.run([python, "-c", "import torch, ml_dtypes"], capture_output=True).returncode:
+        print(f"skip aten: {python} has no torch and ml_dtypes (TORCH=a Python that has)")
+        return
+    done = subprocess.run([python, "-m", "pt2.fuzz", str(n), str(seed)], env={**os.environ, "PYTHONPATH": str(HERE.parent)}, capture_output=True, text=True)
+    line("aten", done.returncode == 0, (done.stdout.splitlines() or done.stderr.splitlines() or [""])[-1])
+
+
 def export_missing(folder, nets):
     """The networks that are there after exporting those that were not; the others are skipped with a word."""
     missing = [n for n in nets if not (folder / f"{n}.onnx").exists()]
@@ -193,6 +203,8 @@ def main():
             check_sizes(scratch)
         if not names or "light" in names:
             check_light(scratch)
+        if not names or "aten" in names:
+            check_calls(200, 1)
         packages.check(names, BUILD / "packages", scratch, sys.modules[__name__])
         if not names or "llm" in names:
             check_language(scratch)

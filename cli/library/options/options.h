@@ -37,7 +37,7 @@ struct options {
     const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads;
     struct text_list against;
     double tolerance, bound, precision_bound;
-    const char *break_kernel, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate;
+    const char *break_kernel, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate, *list_ops;
     struct text_list samples, choices, inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
     int64_t level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
@@ -47,8 +47,8 @@ struct options {
     bool color, no_color, last_logits;
     bool object, debug, no_cache, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run,
         stats, time_passes;
-    bool print_after_all, print_full, dot, list_stages, list_ops, hard_links, verify, help, version, reference,
-        roofline, calibrate, all, against_f32, json, no_run;
+    bool print_after_all, print_full, dot, list_stages, hard_links, verify, help, version, reference, roofline,
+        calibrate, all, against_f32, json, no_run;
     struct json_document *document; /* what --json is to write; NULL: not asked for. main makes it */
     const char *self;              /* path of the running program, for workers; main sets it */
     struct text_list files;        /* arguments that are no options */

@@ -193,6 +193,12 @@ enum elem aten_promoted(struct rule *r, uint32_t i, const char *name, uint32_t k
     return category(weak) > category(strong) ? weak : strong;
 }
 
+void aten_out(struct rule *r, uint32_t k, value_id v)
+{
+    enum elem e = aten_elem(r, k);
+    rule_out(r, k, e == ELEM_NONE ? v : b_convert(r->b, v, e));
+}
+
 bool aten_result(struct rule *r, value_id v)
 {
     enum elem e = aten_elem(r, 0);

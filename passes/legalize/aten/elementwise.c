@@ -34,7 +34,10 @@ bool rule_aten_unary(struct rule *r)
     bool whole = v_elem(r->b, x) != ELEM_NONE && elem_class(v_elem(r->b, x)) != 'F';
     if (whole && (r->param == OP_FLOOR || r->param == OP_CEIL || r->param == OP_ROUND || r->param == OP_TRUNC))
         return aten_result(r, x);
-    return aten_result(r, b_unary(r->b, (enum op)r->param, x));
+    value_id y = b_unary(r->b, (enum op)r->param, x);
+    if (r->param == OP_SIGN && v_is_float(r->b, x)) /* of NaN, the sign is 0 */
+        y = b_select(r->b, b_unary(r->b, OP_ISNAN, x), number(r->b, x, 0), y);
+    return aten_result(r, y);
 }
 
 bool rule_aten_function(struct rule *r)
@@ -274,11 +277,14 @@ bool rule_aten_logical(struct rule *r)
  */
 static value_id floor_quotient(struct builder *b, value_id x, value_id y)
 {
-    value_id even = b_binary(b, OP_DIV, b_binary(b, OP_SUB, x, b_binary(b, OP_MOD, x, y)), y);
     if (!v_is_float(b, x))
-        return even;
-    value_id none = b_binary(b, OP_EQ, y, number(b, y, 0));
-    return b_select(b, none, b_binary(b, OP_DIV, x, y), b_unary(b, OP_ROUND, even));
+        return b_binary(b, OP_DIV, b_binary(b, OP_SUB, x, b_binary(b, OP_MOD, x, y)), y);
+    value_id zero = number(b, y, 0), rest = b_binary(b, OP_REM, x, y);
+    value_id even = b_binary(b, OP_DIV, b_binary(b, OP_SUB, x, rest), y);
+    value_id apart = b_binary(b, OP_XOR, b_binary(b, OP_LT, y, zero), b_binary(b, OP_LT, rest, zero));
+    value_id below = b_binary(b, OP_AND, b_binary(b, OP_NE, rest, zero), apart);
+    even = b_unary(b, OP_ROUND, b_select(b, below, b_binary_f64(b, OP_SUB, even, 1), even));
+    return b_select(b, b_binary(b, OP_EQ, y, zero), b_binary(b, OP_DIV, x, y), even);
 }
 
 bool rule_aten_div(struct rule *r)

@@ -76,8 +76,8 @@ bool rule_aten_layer_norm(struct rule *r)
         y = b_binary(b, OP_MUL, y, b_convert(b, rule_in(r, 2), v_elem(b, y)));
     if (!r->param && rule_has(r, 3))
         y = b_binary(b, OP_ADD, y, b_convert(b, rule_in(r, 3), v_elem(b, y)));
-    rule_out(r, 1, mean);
-    rule_out(r, 2, inv);
+    aten_out(r, 1, mean);
+    aten_out(r, 2, inv);
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
@@ -107,8 +107,8 @@ bool rule_aten_group_norm(struct rule *r)
         y = b_binary(b, OP_MUL, y, v_channels(b, b_convert(b, rule_in(r, i_weight), v_elem(b, y)), y, 1));
     if (rule_has(r, i_weight + 1))
         y = b_binary(b, OP_ADD, y, v_channels(b, b_convert(b, rule_in(r, i_weight + 1), v_elem(b, y)), y, 1));
-    rule_out(r, 1, b_reshape(b, mean, apart, 2));
-    rule_out(r, 2, b_reshape(b, inv, apart, 2));
+    aten_out(r, 1, b_reshape(b, mean, apart, 2));
+    aten_out(r, 2, b_reshape(b, inv, apart, 2));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 

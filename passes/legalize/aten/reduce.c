@@ -279,6 +279,7 @@ bool rule_aten_diff(struct rule *r)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
+    static const uint32_t order[] = {3, 0, 4}; /* prepend, self, append */
     value_id x = rule_in(r, 0), parts[3];
     int64_t n;
     int32_t axis;
@@ -287,13 +288,12 @@ bool rule_aten_diff(struct rule *r)
         return false;
     if (n < 0 || n > 8 || v_rank(b, x) == 0)
         return rule_refuse(r, "differences of this order, or of a tensor of rank 0");
-    if (rule_has(r, 3))
-        parts[n_parts++] = rule_in(r, 3);
-    parts[n_parts++] = x;
-    if (rule_has(r, 4))
-        parts[n_parts++] = rule_in(r, 4);
-    if (n_parts > 1)
-        x = b_concat(b, parts, n_parts, axis);
+    if (n == 0)
+        return aten_result(r, x);
+    for (uint32_t i = 0; i < COUNT_OF(order); i++)
+        if (rule_has(r, order[i]))
+            parts[n_parts++] = b_convert(b, rule_in(r, order[i]), aten_elem_or(r, x));
+    x = b_concat(b, parts, n_parts, axis);
     for (; n > 0 && x.i; n--) {
         expr_id left = ex_max(ex, ex_addc(ex, b_dim(b, x, axis), -1), ex_const(ex, 0)), one = ex_const(ex, 1);
         value_id tail = b_slice_axis(b, x, axis, one, left), head = b_slice_axis(b, x, axis, ex_const(ex, 0), left);

@@ -555,13 +555,31 @@ bool rule_aten_tri(struct rule *r)
     return aten_as(r, rule_trilu, 14, 0, in, 2, attrs, 1);
 }
 
+/* Channels [C, f, f] and pixels [H, W] to pixels [H, f] and [W, f]; param: 1 back again. */
 bool rule_aten_pixel_shuffle(struct rule *r)
 {
+    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    const struct attr attrs[] = {
-        attr_int("blocksize", rule_int(r, r->param ? "downscale_factor" : "upscale_factor", 1)),
-        attr_str("mode", "CRD")};
-    if (r->param || v_rank(r->b, x) != 4)
-        return rule_refuse(r, "no tensor of rank 4");
-    return aten_as(r, rule_depth_to_space, 13, 0, &x, 1, attrs, 2);
+    int32_t rank;
+    const expr_id *dims = b_dims(r->b, x, &rank);
+    int64_t f = rule_int(r, r->param ? "downscale_factor" : "upscale_factor", 1), perm[RANK_MAX];
+    if (!dims)
+        return false;
+    int32_t at = rank - 3; /* of the channels */
+    if (at < 0 || rank + 2 > RANK_MAX || f < 1 || f > INT32_MAX)
+        return rule_bad(r, "rank %d by %lld", (int)rank, (long long)f);
+    expr_id apart[RANK_MAX], out[RANK_MAX], by = ex_const(ex, f), square = ex_mulc(ex, by, f);
+    memcpy(apart, dims, (size_t)at * sizeof *apart);
+    memcpy(out, dims, (size_t)at * sizeof *out);
+    const expr_id c = dims[at], h = dims[at + 1], w = dims[at + 2];
+    const expr_id up[] = {ex_div(ex, c, square), by, by, h, w},
+                  down[] = {c, ex_div(ex, h, by), by, ex_div(ex, w, by), by};
+    static const int64_t perm_up[] = {0, 3, 1, 4, 2}, perm_down[] = {0, 2, 4, 1, 3};
+    for (int32_t i = 0; i < rank + 2; i++)
+        perm[i] = i < at ? i : at + (r->param ? perm_down : perm_up)[i - at];
+    memcpy(apart + at, r->param ? down : up, sizeof up);
+    out[at] = r->param ? ex_mul(ex, c, square) : up[0];
+    out[at + 1] = r->param ? down[1] : ex_mul(ex, h, by);
+    out[at + 2] = r->param ? down[3] : ex_mul(ex, w, by);
+    return rule_result(r, b_reshape(r->b, b_transpose(r->b, b_reshape(r->b, x, apart, rank + 2), perm), out, rank));
 }

@@ -74,13 +74,18 @@ bool rule_aten_avg_pool(struct rule *r)
     value_id x = batched(b, rule_in(r, 0), r->param, &single);
     if (!x.i || !window_read(r, n, false, &w))
         return false;
-    if (aten_has(r, 6, "divisor_override"))
-        return rule_refuse(r, "divisor_override");
+    int64_t divisor = rule_int(r, "divisor_override", 0), size = 1;
+    if (divisor && aten_flag(r, "ceil_mode"))
+        return rule_refuse(r, "divisor_override with ceil_mode");
     const struct attr attrs[] = {attr_ints("kernel_shape", w.kernel, n), attr_ints("strides", w.stride, n),
                                  attr_ints("pads", w.pads, 2 * n), attr_int("ceil_mode", aten_flag(r, "ceil_mode")),
-                                 attr_int("count_include_pad", rule_int(r, "count_include_pad", 1))};
+                                 attr_int("count_include_pad", divisor ? 1 : rule_int(r, "count_include_pad", 1))};
     if (!aten_as(r, rule_average_pool, 19, 0, &x, 1, attrs, 5))
         return false;
+    for (uint32_t i = 0; i < n; i++)
+        size *= w.kernel[i];
+    if (divisor)
+        rule_out(r, 0, v_affine(b, r->out[0].v, (double)size / (double)divisor, 0));
     unbatch(r, single);
     return true;
 }
@@ -92,13 +97,13 @@ static value_id spans_averaged(struct builder *b, value_id x, int32_t axis, int6
 {
     int32_t rank = v_rank(b, x);
     int64_t dims[2] = {n, out};
-    float *m = NEW_ARRAY(&b->g->arena, float, n *out);
+    double *m = NEW_ARRAY(&b->g->arena, double, n *out);
     for (int64_t i = 0; i < out; i++) {
         int64_t begin = i * n / out, end = ((i + 1) * n + out - 1) / out;
         for (int64_t k = begin; k < end; k++)
-            m[k * out + i] = 1 / (float)(end - begin);
+            m[k * out + i] = 1 / (double)(end - begin);
     }
-    value_id w = b_convert(b, b_const(b, ELEM_F32, dims, 2, m), v_elem(b, x));
+    value_id w = b_convert(b, b_const(b, ELEM_F64, dims, 2, m), v_elem(b, x));
     return v_move_axis(b, b_matmul(b, v_move_axis(b, x, axis, rank - 1), w), rank - 1, axis);
 }
 
@@ -131,11 +136,42 @@ bool rule_aten_adaptive_avg_pool(struct rule *r)
     return rule_result(r, b_convert(b, x, v_elem(b, in)));
 }
 
+/* The largest of each of `out` spans of a dim of n elements. */
+static value_id spans_max(struct builder *b, value_id x, int32_t axis, int64_t n, int64_t out)
+{
+    struct exprs *ex = b_exprs(b);
+    value_id *parts = NEW_ARRAY(&b->g->arena, value_id, out);
+    const int64_t axes[] = {axis};
+    for (int64_t i = 0; i < out; i++) {
+        int64_t begin = i * n / out, end = ((i + 1) * n + out - 1) / out;
+        parts[i] = b_slice_axis(b, x, axis, ex_const(ex, begin), ex_const(ex, end - begin));
+        parts[i] = b_reduce(b, parts[i], axes, 1, "max", true);
+    }
+    return b_concat(b, parts, (uint32_t)out, axis);
+}
+
+/* Spans of unequal sizes, without positions: dim by dim. */
+static bool adaptive_max_uneven(struct rule *r, value_id x, const int64_t *out, uint32_t spatial)
+{
+    enum { SPANS_MAX = 64 };
+    int64_t n;
+    if (rule_wants(r, 1))
+        return rule_refuse(r, "positions of extremes in a dimension that is no multiple of output_size");
+    for (uint32_t i = 0; i < spatial; i++) {
+        int32_t axis = 2 + (int32_t)i;
+        if (!ex_is_const(b_exprs(r->b), b_dim(r->b, x, axis), &n) || out[i] < 1 || out[i] > SPANS_MAX || n < 1)
+            return rule_refuse(r, "output_size above %d, or a dynamic dimension", SPANS_MAX);
+        x = spans_max(r->b, x, axis, n, out[i]);
+    }
+    return rule_result(r, x);
+}
+
 /* Windows of equal size that cover the dims exactly. */
 bool rule_aten_adaptive_max_pool(struct rule *r)
 {
     struct builder *b = r->b;
     int64_t out[RANK_MAX], kernel[RANK_MAX], n;
+    bool even = true;
     uint32_t spatial = (uint32_t)r->param;
     bool single;
     value_id x = batched(b, rule_in(r, 0), r->param, &single);
@@ -143,13 +179,12 @@ bool rule_aten_adaptive_max_pool(struct rule *r)
         return false;
     expr_id plane = ex_const(b_exprs(b), 1);
     for (uint32_t i = 0; i < spatial; i++) {
-        if (!ex_is_const(b_exprs(b), b_dim(b, x, 2 + (int32_t)i), &n) || out[i] < 1 || n % out[i])
-            return rule_refuse(r, "a dimension that is no multiple of output_size, or that only the run knows");
-        kernel[i] = n / out[i];
+        even &= ex_is_const(b_exprs(b), b_dim(b, x, 2 + (int32_t)i), &n) && out[i] >= 1 && n % out[i] == 0;
+        kernel[i] = even ? n / out[i] : 1;
         plane = ex_mulc(b_exprs(b), plane, n);
     }
     const struct attr attrs[] = {attr_ints("kernel_shape", kernel, spatial), attr_ints("strides", kernel, spatial)};
-    if (!aten_as(r, rule_max_pool, 12, 0, &x, 1, attrs, 2))
+    if (!even ? !adaptive_max_uneven(r, x, out, spatial) : !aten_as(r, rule_max_pool, 12, 0, &x, 1, attrs, 2))
         return false;
     if (rule_wants(r, 1))
         rule_out(r, 1, b_binary(b, OP_MOD, r->out[1].v, v_expr(b, ELEM_I64, plane)));
@@ -161,20 +196,20 @@ bool rule_aten_adaptive_max_pool(struct rule *r)
 
 enum { RESIZE_NEAREST, RESIZE_EXACT, RESIZE_LINEAR, RESIZE_CUBIC };
 
+/* A scale for each dim, 0 for what has none; {0}: none has one. */
 static value_id scales_of(struct rule *r, uint32_t n)
 {
     static const char *const names[3][3] = {{"scales"}, {"scales_h", "scales_w"}, {"scales_d", "scales_h", "scales_w"}};
     uint32_t given;
     float f[3];
     int64_t dim = n;
+    bool any = false;
     const double *list = rule_floats(r, "scale_factors", &given);
     for (uint32_t i = 0; i < n; i++) {
-        const char *name = names[n - 1][i];
-        if (list ? given != n : !node_attr(r->node, name))
-            return (value_id){0};
-        f[i] = (float)(list ? list[i] : aten_float(r, name, 1));
+        f[i] = (float)(list ? (given == n ? list[i] : 0) : aten_float(r, names[n - 1][i], 0));
+        any |= f[i] > 0;
     }
-    return b_const(r->b, ELEM_F32, &dim, 1, f);
+    return any ? b_const(r->b, ELEM_F32, &dim, 1, f) : (value_id){0};
 }
 
 /* The sizes that factors make, where they are wanted themselves: corners are aligned by sizes. */
@@ -219,15 +254,15 @@ bool rule_aten_upsample(struct rule *r)
         given = n;
     }
     if (!given || !aten_flag(r, "align_corners"))
-        in[2] = scales_of(r, n); /* they count before sizes: positions are scaled by them */
+        in[2] = scales_of(r, n);
     if (!in[2].i && !given)
         return rule_bad(r, "neither output_size nor scale factors");
-    if (!in[2].i)
+    if (given)
         in[3] = aten_sizes(r, sizes, n);
     const struct attr attrs[] = {attr_str("mode", modes[kind]), attr_str("coordinate_transformation_mode", transform),
                                  attr_str("nearest_mode", kind == RESIZE_EXACT ? "round_prefer_ceil" : "floor"),
                                  attr_float("cubic_coeff_a", -0.75), attr_ints("axes", axes, n)};
-    return aten_as(r, rule_resize, 18, 0, in, 4, attrs, 5);
+    return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 5);
 }
 
 /* ---- padding --------------------------------------------------------------------------------------------------- */

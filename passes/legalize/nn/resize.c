@@ -381,6 +381,20 @@ static bool resize_all(struct rule *r, const struct resize *o, value_id in, stru
     return rule_result(r, b_convert(b, x, e));
 }
 
+/* Lengths are sizes, and places are scaled by the scales above 0. */
+static bool axes_by_both(struct rule *r, struct axis *axes, uint32_t n)
+{
+    if (!axes_by_sizes(r, rule_in(r, 3), axes, n))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        double known;
+        if (v_known_f64(r->b, vector_at(r->b, rule_in(r, 2), i), &known) && known > 0)
+            axes[i].scale = num(r->b, known);
+    }
+    return true;
+}
+
+/* param: 1 PyTorch's, where sizes and scales may stand together */
 bool rule_resize(struct rule *r)
 {
     struct builder *b = r->b;
@@ -404,7 +418,10 @@ bool rule_resize(struct rule *r)
                   !(ex_is_const(b_exprs(b), b_count(b, rule_in(r, i_scales)), &empty) && empty == 0);
     if (!scales && !rule_has(r, 3))
         return rule_bad(r, "neither scales nor sizes");
-    if (scales ? !axes_by_scales(r, rule_in(r, i_scales), axes, n) : !axes_by_sizes(r, rule_in(r, 3), axes, n))
+    bool both = r->param && scales && rule_has(r, 3);
+    if (both     ? !axes_by_both(r, axes, n)
+        : scales ? !axes_by_scales(r, rule_in(r, i_scales), axes, n)
+                 : !axes_by_sizes(r, rule_in(r, 3), axes, n))
         return false;
     if (o.transform == TF_CROP) {
         value_id roi = rule_has(r, 1) ? v_exactly(b, b_convert(b, rule_in(r, 1), ELEM_F64), 2 * n) : (value_id){0};
