@@ -147,14 +147,13 @@ static const char *name_of(const struct json *arg)
     return name ? name : json_as_text(json_get(json_get(arg, "as_tensor"), "name"));
 }
 
-static bool metas_index(struct pt2 *p)
+void pt2_metas(struct pt2 *p, const struct json *graph)
 {
-    for (const struct json *m = json_first(json_get(p->graph, "tensor_values")); m; m = m->next) {
+    for (const struct json *m = json_first(json_get(graph, "tensor_values")); m; m = m->next) {
         VEC_PUSH(&p->scratch, &p->meta_list, m);
         if (m->key)
             name_bind(&p->metas, m->key, (value_id){p->meta_list.n - 1}, 0);
     }
-    return true;
 }
 
 static bool user_input(struct pt2 *p, const char *name)
@@ -170,7 +169,8 @@ static bool user_input(struct pt2 *p, const char *name)
     struct port port = {own, type, v};
     VEC_PUSH(&p->g->arena, &p->g->inputs, port);
     uint32_t index = value_add(p, name, v);
-    p->storages.data[p->values.data[index].storage].owner = arena_printf(&p->scratch, "input '%s'", name);
+    p->storages.data[p->values.data[index].storage] = (struct pt2_storage){
+        .kind = STORAGE_KEPT, .owner = arena_printf(&p->scratch, "input '%s'", name)};
     return true;
 }
 
@@ -185,7 +185,8 @@ static bool weight(struct pt2 *p, const struct json *spec, const char *key, cons
         return pt2_refuse(p, "two inputs of the program are called '%s'", name);
     value_id v = weight_import(p, constant ? &p->constants : &p->weights, constant ? "constants" : "weights", of);
     uint32_t index = value_add(p, name, v);
-    p->storages.data[p->values.data[index].storage].owner = arena_printf(&p->scratch, "%s '%s'", kind, of);
+    p->storages.data[p->values.data[index].storage] = (struct pt2_storage){
+        .kind = STORAGE_KEPT, .owner = arena_printf(&p->scratch, "%s '%s'", kind, of)};
     return v.i;
 }
 
@@ -321,10 +322,13 @@ static bool outputs_import(struct pt2 *p)
 static bool program_import(struct pt2 *p)
 {
     VEC_PUSH(&p->scratch, &p->values, (struct pt2_value){0});
+    p->region = (region_id){1};
     p->g->name = "model";
     VEC_PUSH(&p->g->arena, &p->g->opsets, ((struct opset){"aten", 1}));
-    return program_read(p) && symbols_import(p) && metas_index(p) && inputs_import(p) && program_nodes(p) &&
-           outputs_import(p);
+    if (!program_read(p) || !symbols_import(p))
+        return false;
+    pt2_metas(p, p->graph);
+    return inputs_import(p) && pt2_nodes(p, p->graph) && outputs_import(p);
 }
 
 static bool archive_read(struct pt2 *p, const char *path)

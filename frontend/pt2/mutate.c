@@ -10,13 +10,25 @@
 
 enum { DEPTH_MAX = 200 };
 
-uint32_t value_add(struct pt2 *p, const char *name, value_id v)
+uint32_t value_new(struct pt2 *p, const char *name, value_id v)
 {
     struct pt2_value value = {.name = name, .v = v, .storage = p->storages.n};
     VEC_PUSH(&p->scratch, &p->storages, (struct pt2_storage){0});
     VEC_PUSH(&p->scratch, &p->values, value);
-    name_bind(&p->names, name, (value_id){p->values.n - 1}, 0);
     return p->values.n - 1;
+}
+
+uint32_t value_add(struct pt2 *p, const char *name, value_id v)
+{
+    uint32_t index = value_new(p, name, v);
+    name_bind(&p->names, name, (value_id){index}, 0);
+    return index;
+}
+
+bool pt2_is_bound(const struct pt2 *p, const char *name)
+{
+    const struct binding *b = name_lookup((struct names *)(uintptr_t)&p->names, name);
+    return b && b->scope == p->names.scope;
 }
 
 void value_view(struct pt2 *p, uint32_t value, uint32_t parent, const struct json *node, enum schema_alias alias)
@@ -32,6 +44,13 @@ void value_view(struct pt2 *p, uint32_t value, uint32_t parent, const struct jso
     v->parent = parent;
     v->view = alias == ALIAS_SAME ? NULL : node;
     v->maybe = alias == ALIAS_MAYBE;
+}
+
+/* Nodes that are not the file's say nothing of their results: a value keeps its element type. */
+static void elem_keep(struct pt2 *p, value_id v, value_id before)
+{
+    if (v.i && value_type(p->g, v)->kind == TYPE_UNKNOWN && value_type(p->g, before)->kind == TYPE_TENSOR)
+        graph_value(p->g, v)->type = pt2_any(value_type(p->g, before)->elem);
 }
 
 /* Brings a value up to date: its parent, and the view of it again. Parents come before their views. */
@@ -53,8 +72,9 @@ static bool refresh(struct pt2 *p, uint32_t value, src_id src)
     if (!refresh(p, v->parent, src))
         return false;
     v = &p->values.data[value];
-    value_id parent = p->values.data[v->parent].v;
+    value_id parent = p->values.data[v->parent].v, before = v->v;
     v->v = v->view ? node_again(p, v->view, parent, (value_id){0}, NULL) : parent;
+    elem_keep(p, v->v, before);
     v->version = version;
     return true;
 }
@@ -62,6 +82,7 @@ static bool refresh(struct pt2 *p, uint32_t value, src_id src)
 value_id value_now(struct pt2 *p, const char *name, src_id src, uint32_t *index)
 {
     const struct binding *b = name_lookup(&p->names, name);
+    b = b && b->scope >= p->floor ? b : NULL;
     *index = b ? b->value.i : 0;
     if (!b) {
         error_model(p->ctx, src, "operand '%s' is made by no node or input before it", name);
@@ -111,7 +132,12 @@ bool value_write(struct pt2 *p, uint32_t value, value_id now, src_id src)
     uint32_t at = value, depth = p->values.data[value].depth;
     if (depth > DEPTH_MAX)
         return error_limit(p->ctx, src, "writes to a view of a view, %u deep; the limit is %d", depth, DEPTH_MAX);
-    if (s->owner)
+    if (s->kind == STORAGE_OPERAND)
+        return error_model(p->ctx, src,
+                           "writes, within a graph of %s, to a tensor from around it, which is not supported: write to "
+                           "a clone() of it",
+                           p->values.data[value].name);
+    if (s->kind == STORAGE_KEPT)
         return error_model(
             p->ctx, src,
             "writes to %s, which would keep state between runs: that is not supported; write to a clone() "
@@ -120,6 +146,7 @@ bool value_write(struct pt2 *p, uint32_t value, value_id now, src_id src)
     /* All of the chain is up to date, for the value was just read. */
     for (;;) {
         struct pt2_value *v = &p->values.data[at];
+        elem_keep(p, now, v->v);
         v->v = now;
         v->version = s->version + 1;
         if (!v->parent || v->maybe)

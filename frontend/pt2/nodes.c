@@ -39,7 +39,7 @@ value_id pt2_constant(struct pt2 *p, enum elem elem, const int64_t *dims, int32_
     const struct attr attrs[] = {attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
                                  attr_data("data", data, (size_t)size)};
     struct type type = {.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = list};
-    node_id id = graph_append(p->g, (region_id){1}, OP_CONSTANT, (src_id){0}, NULL, 0, attrs, 3, &type, 1);
+    node_id id = graph_append(p->g, p->region, OP_CONSTANT, (src_id){0}, NULL, 0, attrs, 3, &type, 1);
     value_id v = graph_node(p->g, id)->out[0];
     graph_value(p->g, v)->name = arena_strdup(&p->g->arena, name);
     return v;
@@ -48,7 +48,7 @@ value_id pt2_constant(struct pt2 *p, enum elem elem, const int64_t *dims, int32_
 static node_id append(struct pt2 *p, src_id src, const char *domain, const char *op, const value_id *in, uint32_t n_in,
                       const struct attr *attrs, uint32_t n_attrs, const struct type *types, uint32_t n_out)
 {
-    node_id id = graph_append(p->g, (region_id){1}, OP_IMPORTED, src, in, n_in, attrs, n_attrs, types, n_out);
+    node_id id = graph_append(p->g, p->region, OP_IMPORTED, src, in, n_in, attrs, n_attrs, types, n_out);
     struct node *node = graph_node(p->g, id);
     node->domain = domain;
     node->op_type = op;
@@ -489,12 +489,31 @@ static bool results_bind(struct pt2 *p, node_id id, const struct results *r, src
             graph_node(p->g, id)->out[i] = (value_id){0};
             continue;
         }
-        if (name_lookup(&p->names, name))
+        if (pt2_is_bound(p, name))
             return error_model(p->ctx, src, "two values are called '%s'", name);
         graph_value(p->g, v)->name = arena_strdup(&p->g->arena, name);
         value_add(p, name, v);
     }
     return true;
+}
+
+const char *const *node_result_names(struct pt2 *p, const struct json *node, src_id src, uint32_t *n)
+{
+    struct results r;
+    bool ok = results_read(p, node, src, &r);
+    *n = r.names.n;
+    return ok ? (r.names.n ? r.names.data : NEW(&p->scratch, const char *)) : NULL;
+}
+
+node_id node_results(struct pt2 *p, const struct json *node, src_id src, const char *domain, const char *op,
+                     const value_id *in, uint32_t n_in, const struct attr *attrs, uint32_t n_attrs)
+{
+    struct results results;
+    const struct type *types = results_read(p, node, src, &results) ? result_types(p, &results) : NULL;
+    if (!types)
+        return (node_id){0};
+    node_id id = append(p, src, domain, op, in, n_in, attrs, n_attrs, types, results.names.n);
+    return results_bind(p, id, &results, src) ? id : (node_id){0};
 }
 
 static uint32_t value_index(struct pt2 *p, const char *name)
@@ -527,6 +546,28 @@ static bool is_same_view(struct pt2 *p, const struct json *node)
            (!offset || json_get(offset, "as_none"));
 }
 
+/* Casts the operands as autocast does: to the narrow type for products, to the result's elsewhere if that is wider. */
+static void operands_cast(struct pending *n, const char *op, const struct type *result, uint32_t n_results)
+{
+    static const char products[] =
+        " conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution "
+        "_convolution mm bmm addmm baddbmm addbmm linear matmul prelu einsum "
+        "scaled_dot_product_attention ";
+    enum elem to = n_results && result->kind == TYPE_TENSOR ? result->elem : ELEM_NONE;
+    const char *dot = strchr(op, '.'), *name = arena_printf(&n->p->scratch, " %.*s ", (int)(dot ? dot - op : 0), op);
+    if (to == ELEM_NONE || elem_class(to) != 'F')
+        return;
+    for (uint32_t i = 0; i < n->in.n; i++) {
+        enum elem from = n->in.data[i].i ? value_type(n->p->g, n->in.data[i])->elem : ELEM_NONE;
+        bool narrow = to == n->p->autocast && strstr(products, name);
+        if (from == ELEM_NONE || elem_class(from) != 'F' || from == to || (elem_size(from) >= elem_size(to) && !narrow))
+            continue;
+        const struct attr attr = attr_elem("dtype", to);
+        n->in.data[i] = append_aten(n->p, n->src, "_to_copy.default", &n->in.data[i], 1, &attr, 1);
+        graph_value(n->p->g, n->in.data[i])->type = pt2_any(to);
+    }
+}
+
 static bool node_import(struct pt2 *p, const struct json *node)
 {
     const char *domain, *op, *pure;
@@ -536,6 +577,10 @@ static bool node_import(struct pt2 *p, const struct json *node)
     if (!target_split(p, node, &domain, &op))
         return false;
     struct pending n = {.p = p, .src = source_of(p, node, domain, op), .what = op, .ok = true};
+    if (strcmp(domain, "higher_order") == 0)
+        return higher_order_import(p, node, n.src, op);
+    if (p->g->nodes.n > p->ctx->limits.nodes)
+        return error_limit(p->ctx, n.src, "more than %lld nodes (--limit-nodes)", (long long)p->ctx->limits.nodes);
     pure = pure_of(p, op);
     bool same = strcmp(op, "as_strided.default") == 0 && is_same_view(p, node);
     if (same)
@@ -553,6 +598,8 @@ static bool node_import(struct pt2 *p, const struct json *node)
     const struct type *types = result_types(p, &results);
     if (!types)
         return false;
+    if (p->autocast != ELEM_NONE)
+        operands_cast(&n, op, &types[0], results.names.n);
     node_id id = append(p, n.src, domain, written ? pure : op, n.in.data, n.in.n, n.attrs.data, n.attrs.n, types,
                         results.names.n);
     if (!results_bind(p, id, &results, n.src))
@@ -588,12 +635,12 @@ value_id node_again(struct pt2 *p, const struct json *node, value_id self, value
     return n.ok ? append_aten(p, n.src, op, n.in.data, n.in.n, n.attrs.data, n.attrs.n) : (value_id){0};
 }
 
-bool program_nodes(struct pt2 *p)
+bool pt2_nodes(struct pt2 *p, const struct json *graph)
 {
-    const struct json *nodes = json_get(p->graph, "nodes");
+    const struct json *nodes = json_get(graph, "nodes");
     uint32_t before = p->ctx->n_errors;
     if (!json_is(nodes, JSON_LIST))
-        return pt2_refuse(p, "the program's graph has no list of nodes");
+        return pt2_refuse(p, "a graph of the program has no list of nodes");
     if (nodes->n > p->ctx->limits.nodes)
         return error_limit(p->ctx, (src_id){0}, "%u nodes, the limit is %lld (--limit-nodes)", nodes->n,
                            (long long)p->ctx->limits.nodes);

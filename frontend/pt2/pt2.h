@@ -20,9 +20,15 @@ struct pt2_value {
     uint32_t depth; /* in the tree */
     bool maybe; /* whether it shares memory with its parent depends on strides */
 };
+enum storage_kind {
+    STORAGE_RUN, /* the run makes it */
+    STORAGE_OPERAND, /* of a graph within a node, from around it */
+    STORAGE_KEPT /* outlives the run */
+};
 struct pt2_storage {
     uint32_t version; /* how often it was written to */
-    const char *owner; /* of a root that outlives the run: "input 'x'", "buffer 'k'"; NULL: it does not */
+    enum storage_kind kind;
+    const char *owner; /* if it is kept: "input 'x'", "buffer 'k'" */
 };
 
 struct pt2 {
@@ -33,6 +39,9 @@ struct pt2 {
     const char *root; /* the folder that all records are in: "model/", or "" */
     int64_t inflate_left;
     const struct json *program, *graph; /* of the JSON */
+    region_id region; /* that nodes are appended to */
+    uint32_t floor; /* names of outer scopes mean nothing */
+    enum elem autocast; /* of the wrapper that is being inlined; ELEM_NONE: none */
     struct names names; /* of values -> index into values */
     struct names symbols; /* of dims -> expression */
     struct names metas; /* of tensors -> index into meta_list */
@@ -48,6 +57,7 @@ struct pt2 {
 
 /* import.c: the record of this name below the root. NULL after a diagnostic. */
 bool pt2_record(struct pt2 *, const char *name, struct span *out);
+void pt2_metas(struct pt2 *, const struct json *graph); /* what it says of its tensors */
 struct json *pt2_json(struct pt2 *, const char *name);
 
 /* symbols.c */
@@ -59,6 +69,11 @@ expr_id dim_import(struct pt2 *, const struct json *);
 /* types.c */
 /* By PyTorch's number of the type; ELEM_NONE: no such type here. */
 enum elem elem_by_torch(int64_t);
+/* A tensor of that type, of any rank. */
+static inline struct type pt2_any(enum elem e)
+{
+    return (struct type){.kind = TYPE_TENSOR, .elem = e, .rank = RANK_UNKNOWN};
+}
 /* The type of a TensorMeta; dims are left open unless wanted. False after a diagnostic. */
 bool meta_type(struct pt2 *, const struct json *meta, const char *name, bool dims, struct type *out);
 
@@ -70,15 +85,26 @@ value_id pt2_constant(struct pt2 *, enum elem, const int64_t *dims, int32_t rank
 /* A node with one tensor and one list of integers. */
 value_id pt2_append_ints(struct pt2 *, src_id, const char *op, value_id x, const char *attr, const int64_t *list,
                          uint32_t n);
-bool program_nodes(struct pt2 *);
+/* The nodes of a graph, in the current region. */
+bool pt2_nodes(struct pt2 *, const struct json *graph);
 /* A node of two tensors. */
 value_id pt2_append_pair(struct pt2 *, src_id, const char *op, value_id x, value_id y);
 /* A node of the file again with another operand `self`, as operator op of aten (NULL: its own), which may have an
  * operand `src` besides; its first result. */
 value_id node_again(struct pt2 *, const struct json *node, value_id self, value_id src, const char *op);
+/* The names of a node's results; NULL: one has none. */
+const char *const *node_result_names(struct pt2 *, const struct json *node, src_id, uint32_t *n);
+/* Appends a node with the results of the file's; {0} after a diagnostic. */
+node_id node_results(struct pt2 *, const struct json *node, src_id, const char *domain, const char *op,
+                     const value_id *in, uint32_t n_in, const struct attr *, uint32_t n_attrs);
+
+/* subgraphs.c: a node of the domain higher_order. */
+bool higher_order_import(struct pt2 *, const struct json *node, src_id, const char *op);
 
 /* mutate.c */
-uint32_t value_add(struct pt2 *, const char *name, value_id); /* a root of its own */
+uint32_t value_new(struct pt2 *, const char *name, value_id); /* a root of its own, which no name means */
+uint32_t value_add(struct pt2 *, const char *name, value_id); /* the same under its name */
+bool pt2_is_bound(const struct pt2 *, const char *name); /* in the current scope */
 /* The value as it is now, after all that was written to its memory. {0} after a diagnostic. */
 value_id value_now(struct pt2 *, const char *name, src_id, uint32_t *index);
 void value_view(struct pt2 *, uint32_t value, uint32_t parent, const struct json *node, enum schema_alias);

@@ -1,6 +1,7 @@
 """Small modules that record.py exports: MODULES of (maker, inputs at two sizes, which dims are dynamic)."""
 import torch
 from torch import nn
+from torch._higher_order_ops import map as mapped, scan, while_loop
 from torch.export import Dim
 
 
@@ -63,6 +64,53 @@ class Filled(nn.Module):
         return before, canvas, row * 2
 
 
+class Branching(nn.Module):
+    """A branch inside of a branch, a loop that the data ends, both with weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, count):
+        def rising(x):
+            return torch.cond(x.sum() > 2, lambda x: x + 1, lambda x: self.up(x), (x,))
+
+        y = torch.cond(x.mean() > 0, rising, lambda x: self.down(x).relu(), (x,))
+        steps, z = while_loop(lambda k, z: (k < count) & (z.abs().max() < 50), lambda k, z: (k + 1, self.up(z) * 1.5),
+                              (torch.zeros((), dtype=torch.int64), x))
+        return y, steps, z
+
+
+class Scanning(nn.Module):
+    """A recurrence over a dynamic length, and a map over the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.step = nn.Linear(4, 4)
+
+    def forward(self, start, rows):
+        last, all_rows = scan(lambda state, row: ((next := torch.tanh(self.step(state) + row)), next * 2), start, rows)
+        return last, all_rows, mapped(lambda row, start: row.softmax(-1) + start, rows, start)
+
+
+class Casting(nn.Module):
+    """Wrappers: gradients, which do not count; autocast: products in bfloat16, a softmax in float32, and a region without."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(8, 16)
+
+    def forward(self, x):
+        with torch.enable_grad():
+            x = x * 2
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.first(x)
+            with torch.autocast("cpu", enabled=False):
+                z = y.float() @ y.float().t()
+            z = z.softmax(-1) + (y @ y.t()).softmax(-1)
+        return z
+
+
 def numbers(*shape):
     return torch.rand(*shape) * 2 - 1
 
@@ -74,4 +122,8 @@ MODULES = {
                           [torch.randint(20, (3, 5)), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0]])]],
                 {"ids": {0: Dim("batch", max=8), 1: Dim("length", max=31)}, "keep": {0: Dim("batch", max=8), 1: Dim("length", max=31)}}),
     "filled": (Filled, [[numbers(2, 2, 4)], [numbers(5, 2, 4)]], {"x": {0: Dim("batch", max=8)}}),
+    "branching": (Branching, [[numbers(3, 4), torch.tensor(4)], [numbers(3, 4) + 1, torch.tensor(0)], [numbers(3, 4) + 0.1, torch.tensor(60)]],
+                  None),
+    "scanning": (Scanning, [[numbers(4), numbers(5, 4)], [numbers(4), numbers(2, 4)]], {"start": None, "rows": {0: Dim("n", max=64)}}),
+    "casting": (Casting, [[numbers(3, 8)], [numbers(3, 8) * 3]], None),
 }

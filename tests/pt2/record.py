@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Writes what test_calls.py compares with, and the programs of test_programs.py. Run it with a Python that has torch:
 
-    cd tests && PYTHONPATH=. python pt2/record.py
+    cd tests && PYTHONPATH=. python pt2/record.py [NAME of modules.py ...]
 
 calls.npz has PyTorch's results of every call of calls.py; data/NAME.pt2 are modules as torch.export.save writes them, less what is not
 needed and names the exporter's machine, data/NAME.npz their inputs and results at two sizes.
 """
 import json
 import pathlib
+import sys
 import zipfile
 
 import numpy as np
@@ -60,9 +61,10 @@ def repack(source, target):
             new.writestr(zipfile.ZipInfo(info.filename, (1980, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
 
 
-def record_modules():
+def record_modules(names):
     (HERE / "data").mkdir(exist_ok=True)
-    for name, (make, draws, dynamic) in modules.MODULES.items():
+    for name in names:
+        make, draws, dynamic = modules.MODULES[name]
         torch.manual_seed(0)
         module = make().eval()
         arrays = {}
@@ -80,5 +82,6 @@ def record_modules():
 
 
 if __name__ == "__main__":
-    record_calls()
-    record_modules()
+    if len(sys.argv) == 1:
+        record_calls()
+    record_modules(sys.argv[1:] or modules.MODULES)

@@ -137,6 +137,44 @@ def test_programs(tmp_path):
         changed(tmp_path, change, says)
 
 
+def rewritten(tmp_path, name, change):
+    """The program of a recorded file, changed."""
+    with zipfile.ZipFile(DATA / name) as old, zipfile.ZipFile(tmp_path / "m.pt2", "w") as new:
+        for info in old.infolist():
+            data = old.read(info)
+            if "/models/" in info.filename:
+                document = json.loads(data)
+                change(document["graph_module"]["graph"])
+                data = json.dumps(document)
+            new.writestr(info.filename, data)
+    return tmp_path / "m.pt2"
+
+
+def test_graphs_within_nodes(tmp_path):
+    """Graphs of the wrong kind or size, names from around them, and writes to what is not theirs."""
+    def at(graph, op, k=None):
+        node = next(n for n in graph["nodes"] if n["target"] == f"torch.ops.higher_order.{op}")
+        return node if k is None else node["inputs"][k]["arg"]["as_graph"]["graph"]
+
+    def writes(graph):
+        inner = at(graph, "cond", 2)
+        inner["nodes"][-1]["target"] = "torch.ops.aten.relu_.default"
+        inner["nodes"][-1]["inputs"][0]["arg"] = inner["inputs"][0]
+
+    for change, says in [
+            (lambda g: at(g, "cond", 1)["inputs"].pop(), "inputs, and is given"),
+            (lambda g: at(g, "cond", 1)["outputs"].clear(), "the branches do not have 1 outputs"),
+            (lambda g: at(g, "cond")["inputs"][1].update(arg={"as_int": 1}), "argument 1 of cond is no graph"),
+            (lambda g: at(g, "cond")["inputs"].pop(0), "is neither a tensor nor a number"),
+            (lambda g: at(g, "cond").update(target="torch.ops.higher_order.flex_attention"), "operator 'flex_attention' is not supported"),
+            (lambda g: at(g, "cond", 1)["outputs"].__setitem__(0, {"as_tensor": {"name": "count"}}), "operand 'count' is made by no node"),
+            (lambda g: at(g, "cond", 2)["inputs"].__setitem__(0, at(g, "cond", 2)["inputs"][1]), "two inputs of a graph of cond"),
+            (lambda g: at(g, "while_loop", 0)["outputs"].clear(), "the graph of the condition has 0 results"),
+            (lambda g: at(g, "while_loop", 1)["outputs"].pop(), "1 results for 2 carried values"),
+            (writes, "writes, within a graph of cond, to a tensor from around it")]:
+        assert says in check(rewritten(tmp_path, "branching.pt2", change))
+
+
 def test_expressions(tmp_path):
     """Sizes whose expressions nest or grow without end are unknown sizes, or end at a limit."""
     for text in ("(" * 100_000, "Add(" * 5000 + "Integer(1)", "Mul(" + "Symbol('s0')," * 60 + "Integer(1))", "s0**8**8**8", "9" * 400, "s0//0",
