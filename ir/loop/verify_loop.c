@@ -64,12 +64,12 @@ static void broken(struct verifier *v, const struct lstmt *s, int rule, const ch
 
 static struct ltype type_of(const struct verifier *v, const struct lstmt *s, uint32_t operand)
 {
-    return lf_type(v->f, s->in[operand]);
+    return operand < s->n_in ? lf_type(v->f, s->in[operand]) : (struct ltype){0};
 }
 
 static struct ltype result_of(const struct verifier *v, const struct lstmt *s)
 {
-    return lf_type(v->f, s->out[0]);
+    return s->n_out ? lf_type(v->f, s->out[0]) : (struct ltype){0};
 }
 
 static bool is_index(const struct verifier *v, const struct lstmt *s, uint32_t operand)
@@ -166,14 +166,17 @@ static void rule_matdot(struct verifier *v, const struct lstmt *s)
     expect(v, s, result_of(v, s).lanes % 4 == 0, 19, "types do not fit");
 }
 
-static void rule_compare(struct verifier *v, const struct lstmt *s)
-{
-    struct ltype t = result_of(v, s), a = type_of(v, s, 0);
-    expect(v, s,
-           in_classes(a, lop_table[s->op].elems) && ltype_equal(a, type_of(v, s, 1)) && t.elem == ELEM_BOOL &&
-               t.lanes == a.lanes,
-           7, "operand or result types do not fit");
-}
+/* The rule that a condition holds on the types of the result and the first operands; {0} is none. */
+#define TYPING(name, ok, number, text)                                                \
+    static void rule_##name(struct verifier *v, const struct lstmt *s)                \
+    {                                                                                 \
+        struct ltype t = result_of(v, s), a = type_of(v, s, 0), b = type_of(v, s, 1); \
+        (void)t, (void)b;                                                             \
+        expect(v, s, ok, number, text);                                               \
+    }
+
+TYPING(compare, in_classes(a, lop_table[s->op].elems) && ltype_equal(a, b) && t.elem == ELEM_BOOL && t.lanes == a.lanes,
+       7, "operand or result types do not fit")
 
 static void rule_select(struct verifier *v, const struct lstmt *s)
 {
@@ -200,34 +203,15 @@ static bool whole_bytes(struct ltype t)
     return in_classes(t, E_X) && t.elem != ELEM_BOOL && elem_bits(t.elem) >= 8;
 }
 
-static void rule_bitcast(struct verifier *v, const struct lstmt *s)
-{
-    struct ltype t = result_of(v, s), a = type_of(v, s, 0);
-    expect(v, s, whole_bytes(t) && whole_bytes(a) && a.lanes * elem_size(a.elem) == t.lanes * elem_size(t.elem), 8,
-           "types do not fit");
-}
+TYPING(bitcast, whole_bytes(t) && whole_bytes(a) && a.lanes * elem_size(a.elem) == t.lanes * elem_size(t.elem), 8,
+       "types do not fit")
+TYPING(splat, in_classes(t, E_X) && a.elem == t.elem && a.lanes == 1, 9, "types do not fit")
 
-static void rule_splat(struct verifier *v, const struct lstmt *s)
-{
-    struct ltype t = result_of(v, s), a = type_of(v, s, 0);
-    expect(v, s, in_classes(t, E_X) && a.elem == t.elem && a.lanes == 1, 9, "types do not fit");
-}
-
-static void rule_extract(struct verifier *v, const struct lstmt *s)
-{
-    struct ltype t = result_of(v, s), a = type_of(v, s, 0);
-    expect(v, s, in_classes(t, E_X) && a.elem == t.elem && t.lanes == 1 && s->imm >= 0 && s->imm < a.lanes, 9,
-           "types or lane do not fit");
-}
-
-static void rule_insert(struct verifier *v, const struct lstmt *s)
-{
-    struct ltype t = result_of(v, s), x = type_of(v, s, 1);
-    expect(v, s,
-           in_classes(t, E_X) && ltype_equal(type_of(v, s, 0), t) && x.elem == t.elem && x.lanes == 1 && s->imm >= 0 &&
-               s->imm < t.lanes,
-           9, "types or lane do not fit");
-}
+TYPING(extract, in_classes(t, E_X) && a.elem == t.elem && t.lanes == 1 && s->imm >= 0 && s->imm < a.lanes, 9,
+       "types or lane do not fit")
+TYPING(insert,
+       in_classes(t, E_X) && ltype_equal(a, t) && b.elem == t.elem && b.lanes == 1 && s->imm >= 0 && s->imm < t.lanes,
+       9, "types or lane do not fit")
 
 static void rule_shuffle(struct verifier *v, const struct lstmt *s)
 {
@@ -303,10 +287,7 @@ static void rule_offset(struct verifier *v, const struct lstmt *s)
 }
 
 /* Any address will do: nothing is read as far as the program can tell. */
-static void rule_prefetch(struct verifier *v, const struct lstmt *s)
-{
-    expect(v, s, type_of(v, s, 0).lanes == 0 && is_index(v, s, 1), 10, "types do not fit");
-}
+TYPING(prefetch, a.lanes == 0 && ltype_is_index(b), 10, "types do not fit")
 
 static void rule_address(struct verifier *v, const struct lstmt *s)
 {
@@ -314,12 +295,7 @@ static void rule_address(struct verifier *v, const struct lstmt *s)
     expect(v, s, v->f->role != LROLE_KERNEL, 18, "address in a kernel");
 }
 
-static void rule_shared(struct verifier *v, const struct lstmt *s)
-{
-    struct ltype t = result_of(v, s);
-    expect(v, s, t.elem == ELEM_BOOL && t.lanes == 1 && type_of(v, s, 0).lanes == 0 && type_of(v, s, 1).lanes == 0, 10,
-           "types do not fit");
-}
+TYPING(shared, t.elem == ELEM_BOOL && t.lanes == 1 && a.lanes == 0 && b.lanes == 0, 10, "types do not fit")
 
 /* ---- control ----------------------------------------------------------------------------------------------------- */
 

@@ -92,18 +92,16 @@ static lreg map_sign(struct em *em, const struct node *n, const lreg *in, struct
     return is_float(t) ? em_select(em, em_op2(em, L_EQ, in[0], in[0]), r, in[0]) : r; /* NaN stays */
 }
 
-static lreg map_isnan(struct em *em, const struct node *n, const lreg *in, struct ltype t)
-{
-    (void)n;
-    (void)t;
-    return em_op2(em, L_NE, in[0], in[0]);
-}
+/* A form that is one expression. */
+#define MAPPED(name, value)                                                               \
+    static lreg name(struct em *em, const struct node *n, const lreg *in, struct ltype t) \
+    {                                                                                     \
+        (void)n, (void)t;                                                                 \
+        return value;                                                                     \
+    }
 
-static lreg map_isinf(struct em *em, const struct node *n, const lreg *in, struct ltype t)
-{
-    (void)n;
-    return em_op2(em, L_EQ, em_op1(em, L_ABS, in[0]), f_const(em, t, __builtin_inf()));
-}
+MAPPED(map_isnan, em_op2(em, L_NE, in[0], in[0]))
+MAPPED(map_isinf, em_op2(em, L_EQ, em_op1(em, L_ABS, in[0]), f_const(em, t, __builtin_inf())))
 
 /* Lanes past the end of a row hold zeros: they must not fail a divisor check. */
 static lreg divisor_checked(struct em *em, const struct node *n, lreg d, struct ltype t)
@@ -120,18 +118,8 @@ static lreg divisor_checked(struct em *em, const struct node *n, lreg d, struct 
     return em_select(em, ok, d, em_const(em, t.elem, t.lanes, 1, 1));
 }
 
-static lreg map_div(struct em *em, const struct node *n, const lreg *in, struct ltype t)
-{
-    if (is_float(t))
-        return em_op2(em, L_DIV, in[0], in[1]);
-    return em_op2(em, L_DIV, in[0], divisor_checked(em, n, in[1], t));
-}
-
-static lreg map_rem(struct em *em, const struct node *n, const lreg *in, struct ltype t)
-{
-    lreg d = is_float(t) ? in[1] : divisor_checked(em, n, in[1], t);
-    return em_op2(em, L_REM, in[0], d);
-}
+MAPPED(map_div, em_op2(em, L_DIV, in[0], is_float(t) ? in[1] : divisor_checked(em, n, in[1], t)))
+MAPPED(map_rem, em_op2(em, L_REM, in[0], is_float(t) ? in[1] : divisor_checked(em, n, in[1], t)))
 
 /* Remainder with the divisor's sign: the truncated one, moved by a divisor where the signs differ. */
 static lreg map_mod(struct em *em, const struct node *n, const lreg *in, struct ltype t)
@@ -145,12 +133,7 @@ static lreg map_mod(struct em *em, const struct node *n, const lreg *in, struct 
     return em_select(em, move, em_op2(em, L_ADD, r, in[1]), r);
 }
 
-static lreg map_select(struct em *em, const struct node *n, const lreg *in, struct ltype t)
-{
-    (void)n;
-    (void)t;
-    return em_select(em, in[0], in[1], in[2]);
-}
+MAPPED(map_select, em_select(em, in[0], in[1], in[2]))
 
 static lreg map_convert(struct em *em, const struct node *n, const lreg *in, struct ltype t)
 {

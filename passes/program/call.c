@@ -204,50 +204,30 @@ static void string_spread(struct prog *p, const struct node *n)
     prog_call(p, "mcc_rt_str_spread", in, 6, false);
 }
 
-static void string_equal(struct prog *p, const struct node *n)
-{
-    lreg in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
-    prog_call(p, "mcc_rt_str_equal", in, 4, false);
-}
+/* A function of the runtime, with its arguments; true: it may fail. */
+#define CALLS(name, function, may_fail, ...)                \
+    static void name(struct prog *p, const struct node *n)  \
+    {                                                       \
+        const lreg in[] = {__VA_ARGS__};                    \
+        prog_call(p, function, in, COUNT_OF(in), may_fail); \
+    }
 
-static void string_find(struct prog *p, const struct node *n)
-{
-    lreg in[4] = {operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0)};
-    prog_call(p, "mcc_rt_str_find", in, 4, false);
-}
-
-static void string_pick(struct prog *p, const struct node *n)
-{
-    lreg in[5] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
-                  prog_const(p, node_int(n, "option", 0)), result(p, n, 0)};
-    prog_call(p, "mcc_rt_str_pick", in, 5, true);
-}
-
-static void string_match(struct prog *p, const struct node *n)
-{
-    lreg in[4] = {operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0)};
-    prog_call(p, "mcc_rt_str_match", in, 4, false);
-}
+CALLS(string_equal, "mcc_rt_str_equal", false, operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0),
+      operand_count(p, n->out[0]))
+CALLS(string_find, "mcc_rt_str_find", false, operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]),
+      result(p, n, 0))
+CALLS(string_pick, "mcc_rt_str_pick", true, operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
+      prog_const(p, node_int(n, "option", 0)), result(p, n, 0))
+CALLS(string_match, "mcc_rt_str_match", false, operand(p, n->in[0]), operand_count(p, n->in[0]), operand(p, n->in[1]),
+      result(p, n, 0))
 
 /* The type of the numbers is the operand's or the result's: f64, i64 or u64. */
-static void string_format(struct prog *p, const struct node *n)
-{
-    lreg in[4] = {elem_code(p, n->in[0]), operand(p, n->in[0]), operand_count(p, n->in[0]), result(p, n, 0)};
-    prog_call(p, "mcc_rt_str_format", in, 4, true);
-}
-
-static void string_parse(struct prog *p, const struct node *n)
-{
-    lreg in[5] = {prog_const(p, n->src.i), elem_code(p, n->out[0]), operand(p, n->in[0]), operand_count(p, n->in[0]),
-                  result(p, n, 0)};
-    prog_call(p, "mcc_rt_str_parse", in, 5, true);
-}
-
-static void string_concat(struct prog *p, const struct node *n)
-{
-    lreg in[4] = {operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0), operand_count(p, n->out[0])};
-    prog_call(p, "mcc_rt_str_concat", in, 4, true);
-}
+CALLS(string_format, "mcc_rt_str_format", true, elem_code(p, n->in[0]), operand(p, n->in[0]),
+      operand_count(p, n->in[0]), result(p, n, 0))
+CALLS(string_parse, "mcc_rt_str_parse", true, prog_const(p, n->src.i), elem_code(p, n->out[0]), operand(p, n->in[0]),
+      operand_count(p, n->in[0]), result(p, n, 0))
+CALLS(string_concat, "mcc_rt_str_concat", true, operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0),
+      operand_count(p, n->out[0]))
 
 /* Counts of the pieces; their largest becomes a dim of what `split` gives. */
 static void string_split_count(struct prog *p, const struct node *n)

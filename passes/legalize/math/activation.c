@@ -12,6 +12,16 @@ static bool finish(struct rule *r, value_id v)
     return rule_result(r, b_convert(r->b, v, v_elem(r->b, rule_in(r, 0))));
 }
 
+/* The rule that computes an expression of x, operand 0 made wide. */
+#define FORMULA(name, formula)                  \
+    bool rule_##name(struct rule *r)            \
+    {                                           \
+        struct builder *b = r->b;               \
+        value_id x = v_widen(b, rule_in(r, 0)); \
+        return finish(r, formula);              \
+    }                                           \
+    rule_fn rule_##name
+
 static value_id gate(struct builder *b, enum op cmp, value_id x, double limit, value_id t, value_id f)
 {
     return b_select(b, b_binary(b, cmp, x, b_splat_like(b, x, limit)), t, f);
@@ -22,12 +32,7 @@ bool rule_relu(struct rule *r)
     return rule_result(r, b_binary_f64(r->b, OP_MAX, rule_in(r, 0), 0));
 }
 
-bool rule_leaky_relu(struct rule *r)
-{
-    value_id x = v_widen(r->b, rule_in(r, 0));
-    value_id scaled = b_binary_f64(r->b, OP_MUL, x, rule_float(r, "alpha", 0.01));
-    return finish(r, gate(r->b, OP_LT, x, 0, scaled, x));
-}
+FORMULA(leaky_relu, gate(b, OP_LT, x, 0, b_binary_f64(b, OP_MUL, x, rule_float(r, "alpha", 0.01)), x));
 
 /* Slope broadcasts to x; versions 1 and 6: one slope per channel (axis 1) when rank-1. */
 bool rule_prelu(struct rule *r)
@@ -42,13 +47,7 @@ bool rule_prelu(struct rule *r)
     return finish(r, gate(b, OP_LT, x, 0, scaled, x));
 }
 
-bool rule_elu(struct rule *r)
-{
-    struct builder *b = r->b;
-    value_id x = v_widen(b, rule_in(r, 0));
-    value_id neg = b_binary_f64(b, OP_MUL, b_unary(b, OP_EXPM1, x), rule_float(r, "alpha", 1));
-    return finish(r, gate(b, OP_LT, x, 0, neg, x));
-}
+FORMULA(elu, gate(b, OP_LT, x, 0, b_binary_f64(b, OP_MUL, b_unary(b, OP_EXPM1, x), rule_float(r, "alpha", 1)), x));
 
 bool rule_celu(struct rule *r)
 {
@@ -75,27 +74,9 @@ bool rule_sigmoid(struct rule *r)
     return rule_result(r, b_unary(r->b, OP_SIGMOID, rule_in(r, 0)));
 }
 
-bool rule_hard_sigmoid(struct rule *r)
-{
-    value_id x = v_widen(r->b, rule_in(r, 0));
-    value_id y = v_affine(r->b, x, rule_float(r, "alpha", 0.2), rule_float(r, "beta", 0.5));
-    return finish(r, b_clamp(r->b, y, 0, 1));
-}
-
-bool rule_hard_swish(struct rule *r)
-{
-    value_id x = v_widen(r->b, rule_in(r, 0));
-    value_id y = b_clamp(r->b, v_affine(r->b, x, 1.0 / 6, 0.5), 0, 1);
-    return finish(r, b_binary(r->b, OP_MUL, x, y));
-}
-
-bool rule_swish(struct rule *r)
-{
-    struct builder *b = r->b;
-    value_id x = v_widen(b, rule_in(r, 0));
-    value_id scaled = v_affine(b, x, rule_float(r, "alpha", 1), 0);
-    return finish(r, b_binary(b, OP_MUL, x, b_unary(b, OP_SIGMOID, scaled)));
-}
+FORMULA(hard_sigmoid, b_clamp(b, v_affine(b, x, rule_float(r, "alpha", 0.2), rule_float(r, "beta", 0.5)), 0, 1));
+FORMULA(hard_swish, b_binary(b, OP_MUL, x, b_clamp(b, v_affine(b, x, 1.0 / 6, 0.5), 0, 1)));
+FORMULA(swish, b_binary(b, OP_MUL, x, b_unary(b, OP_SIGMOID, v_affine(b, x, rule_float(r, "alpha", 1), 0))));
 
 /* log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|). */
 static value_id softplus(struct builder *b, value_id x)
@@ -104,23 +85,9 @@ static value_id softplus(struct builder *b, value_id x)
     return b_binary(b, OP_ADD, b_binary_f64(b, OP_MAX, x, 0), tail);
 }
 
-bool rule_softplus(struct rule *r)
-{
-    return finish(r, softplus(r->b, v_widen(r->b, rule_in(r, 0))));
-}
-
-bool rule_mish(struct rule *r)
-{
-    value_id x = v_widen(r->b, rule_in(r, 0));
-    return finish(r, b_binary(r->b, OP_MUL, x, b_unary(r->b, OP_TANH, softplus(r->b, x))));
-}
-
-bool rule_softsign(struct rule *r)
-{
-    struct builder *b = r->b;
-    value_id x = v_widen(b, rule_in(r, 0));
-    return finish(r, b_binary(b, OP_DIV, x, b_binary_f64(b, OP_ADD, b_unary(b, OP_ABS, x), 1)));
-}
+FORMULA(softplus, softplus(b, x));
+FORMULA(mish, b_binary(b, OP_MUL, x, b_unary(b, OP_TANH, softplus(b, x))));
+FORMULA(softsign, b_binary(b, OP_DIV, x, b_binary_f64(b, OP_ADD, b_unary(b, OP_ABS, x), 1)));
 
 bool rule_thresholded_relu(struct rule *r)
 {
@@ -156,12 +123,7 @@ static value_id gelu_tanh(struct builder *b, value_id x)
     return b_binary(b, OP_MUL, b_binary_f64(b, OP_MUL, x, 0.5), b_binary_f64(b, OP_ADD, t, 1));
 }
 
-bool rule_gelu(struct rule *r)
-{
-    value_id x = v_widen(r->b, rule_in(r, 0));
-    bool tanh_form = rule_str_is(r, "approximate", "none", "tanh");
-    return finish(r, tanh_form ? gelu_tanh(r->b, x) : gelu_exact(r->b, x));
-}
+FORMULA(gelu, rule_str_is(r, "approximate", "none", "tanh") ? gelu_tanh(b, x) : gelu_exact(b, x));
 
 /* com.microsoft: bias is added first when given; param 0 exact, 1 tanh. */
 bool rule_bias_gelu(struct rule *r)
@@ -173,13 +135,8 @@ bool rule_bias_gelu(struct rule *r)
 }
 
 /* com.microsoft: x * sigmoid(alpha * x). */
-bool rule_quick_gelu(struct rule *r)
-{
-    struct builder *b = r->b;
-    value_id x = v_widen(b, rule_in(r, 0));
-    value_id s = b_unary(b, OP_SIGMOID, b_binary_f64(b, OP_MUL, x, rule_float(r, "alpha", 1.702)));
-    return finish(r, b_binary(b, OP_MUL, x, s));
-}
+FORMULA(quick_gelu,
+        b_binary(b, OP_MUL, x, b_unary(b, OP_SIGMOID, b_binary_f64(b, OP_MUL, x, rule_float(r, "alpha", 1.702)))));
 
 /* ---- softmax family ------------------------------------------------------------------------------------------- */
 
