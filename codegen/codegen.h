@@ -1,6 +1,6 @@
 /* Loop IR -> objects -> artifact. The only folder that sees LLVM, and only inside worker processes.
  *
- * The compiler's own process never loads LLVM code paths: codegen_objects() starts `self --worker` (posix_spawn, the
+ * The compiler's own process never loads LLVM code paths: codegen_begin() starts `self --worker` (posix_spawn, the
  * running binary by its own path), sends each function's text over a pipe and reads objects back.
  */
 #ifndef MCC_CODEGEN_H
@@ -40,23 +40,21 @@ struct codegen_options {
     void (*made)(const void *user, uint32_t done, uint32_t of); /* told of functions as they are done; NULL: nobody */
     const void *user;
 };
-/* The same in steps, so that workers begin while further units are made. Units are given in lots, texts stay where they
- * are; codegen_step() waits for nothing. A unit may be given ahead: it is compiled, and has a use where a later lot has
- * one with its code. What was begun is ended, in any case. */
+/* Compilation in steps, so that workers begin while further units are made. Units are given in lots, texts stay where
+ * they are; codegen_step() waits for nothing. A unit may be given ahead: it is compiled, and has a use where a later
+ * lot has one with its code. What was begun is ended, in any case. */
 struct codegen;
 struct codegen *codegen_begin(struct context *, struct arena *, const struct codegen_options *);
 void codegen_warm(struct codegen *); /* a worker starts, which the link needs in any case */
 void codegen_ahead(struct codegen *, const struct codegen_unit *);
 void codegen_add(struct codegen *, const struct codegen_unit *, uint32_t n); /* those after what was added before */
 bool codegen_step(struct codegen *); /* false after a diagnostic */
-bool codegen_finish(struct codegen *, struct codegen_unit *); /* of all lots; as codegen_objects() */
+/* Fills the object of every unit of all lots. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted
+ * (FAIL_INTERNAL, with a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */
+bool codegen_finish(struct codegen *, struct codegen_unit *);
 void codegen_end(struct codegen *); /* ends the workers, whatever they do */
 /* Of the functions so far: how many came from the cache, and how many were looked for there. */
 void codegen_cached(const struct codegen *, uint32_t *found, uint32_t *asked);
-/* Fills every unit's object. False after a diagnostic: worker missing (FAIL_ENV), killed or aborted (FAIL_INTERNAL,
- * with a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */
-bool codegen_objects(struct context *, struct arena *, const struct codegen_options *, struct codegen_unit *,
-                     uint32_t n);
 
 /* What to do when operator new or LLVM's allocator fails, in this process; does not return. */
 void lld_on_no_memory(void (*handler)(void));

@@ -57,7 +57,7 @@ struct emitter {
     LLVMBasicBlockRef entry;       /* where allocas go */
     LLVMBasicBlockRef exit;        /* leaves the function; NULL: none yet */
     LLVMValueRef launch_args;      /* one array, as long as the longest launch */
-    uint32_t launch_max, depth;
+    uint32_t depth;
     struct debug debug;
     uint32_t line;                 /* of the function's text in that of debug; 0: no line tables */
     bool nontemporal;              /* some store was: the function ends with a fence */

@@ -308,16 +308,6 @@ bool codegen_finish(struct codegen *g, struct codegen_unit *all)
     return ok;
 }
 
-bool codegen_objects(struct context *ctx, struct arena *arena, const struct codegen_options *options,
-                     struct codegen_unit *units, uint32_t n)
-{
-    struct codegen *g = codegen_begin(ctx, arena, options);
-    codegen_add(g, units, n);
-    bool ok = codegen_finish(g, units);
-    codegen_end(g);
-    return ok;
-}
-
 /* Its worker ends itself; nobody waits for that now. */
 bool codegen_last(struct codegen *g, const struct job *job, struct span *result)
 {

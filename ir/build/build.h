@@ -78,7 +78,6 @@ value_id b_gather(struct builder *, value_id x, value_id idx, int32_t axis);
 const expr_id *b_dims(struct builder *, value_id, int32_t *rank);
 expr_id b_dim(struct builder *, value_id, int32_t axis);
 expr_id b_count(struct builder *, value_id); /* product of dims */
-value_id b_shape_of(struct builder *, value_id); /* i64 [rank] */
 /* Numpy broadcast of two shapes into out[max(ra, rb)]; asserts appended where undecided; rank, or -1 after a
  * diagnostic. */
 int32_t b_broadcast_dims(struct builder *, const expr_id *a, int32_t ra, const expr_id *b, int32_t rb, expr_id *out);

@@ -48,14 +48,6 @@ expr_id b_count(struct builder *b, value_id v)
     return dims ? dims_product(exprs(b), dims, rank) : (expr_id){0};
 }
 
-value_id b_shape_of(struct builder *b, value_id v)
-{
-    int32_t rank;
-    const expr_id *dims = b_dims(b, v, &rank);
-    int64_t n = rank;
-    return dims ? b_from_exprs(b, ELEM_I64, dims, (uint32_t)rank, &n, 1) : (value_id){0};
-}
-
 /* ---- numpy broadcasting ------------------------------------------------------------------------------------------ */
 
 static const char *shape_text(struct builder *b, const expr_id *dims, int32_t rank)

@@ -306,11 +306,9 @@ struct tensor { /* a concrete value */
     uint32_t n; /* sequences: elements; optional: 0 or 1 */
     struct tensor *item;
 };
-/* Runs a legal graph on inputs (one per graph input, in order). Outputs and everything else live in `arena`. Symbols
- * are bound from the inputs' shapes and checked. On failure *text says why. */
-enum eval_status graph_eval(struct graph *, const struct tensor *in, struct tensor *out, struct arena *arena,
-                            const char **text);
-/* As graph_eval, keeping every value that wanted[value.i] asks for (NULL entries: not asked). */
+/* Runs a legal graph on inputs (one per graph input, in order), keeping every value that wanted[value.i] asks for (NULL
+ * entries: not asked). Everything lives in `arena`. Symbols are bound from the inputs' shapes and checked. On failure
+ * *text says why. */
 enum eval_status graph_eval_values(struct graph *, const struct tensor *in, struct tensor **wanted, struct arena *arena,
                                    const char **text);
 /* The same, and shows every wanted value as soon as it is computed: watch may put other elements in its place, from

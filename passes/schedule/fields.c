@@ -114,15 +114,3 @@ const char *field_bounds(const struct field *f, uint32_t item, int64_t value, st
     return arena_printf(a, "%s is %lld: %lld to %lld are possible", name, (long long)value, (long long)f->least,
                         (long long)f->most);
 }
-
-bool schedule_field_limits(const char *kind, const char *name, int64_t *least, int64_t *most)
-{
-    uint32_t item;
-    int number = schedule_kind_by_name(kind);
-    const struct field *f = number < 0 ? NULL : field_find((enum schedule_kind)number, name, &item);
-    if (f) {
-        *least = f->least;
-        *most = f->most;
-    }
-    return f != NULL;
-}

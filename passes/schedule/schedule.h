@@ -201,8 +201,6 @@ bool schedule_told(const struct site *, uint32_t kernel, const char *cpu, struct
 const char *schedule_kind_name(enum schedule_kind);
 /* The kind of that name; -1: there is none. */
 int schedule_kind_by_name(const char *);
-/* What a field of the kind may hold in any record. False: there is none of that name. */
-bool schedule_field_limits(const char *kind, const char *name, int64_t *least, int64_t *most);
 /* The first CPU's record of a kernel in one sentence, for remarks, in the module's arena; NULL: there is nothing to
  * say. */
 const char *schedule_words(const struct module *, uint32_t kernel);

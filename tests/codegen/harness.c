@@ -531,3 +531,13 @@ pid_t worker_answered(const struct wire_job *job, int *end)
     *end = fd[0];
     return child;
 }
+
+bool codegen_objects(struct context *ctx, struct arena *arena, const struct codegen_options *options,
+                     struct codegen_unit *units, uint32_t n)
+{
+    struct codegen *g = codegen_begin(ctx, arena, options);
+    codegen_add(g, units, n);
+    bool ok = codegen_finish(g, units);
+    codegen_end(g);
+    return ok;
+}

@@ -69,4 +69,8 @@ void store_masked(struct build, lreg buffer, lreg at, lreg value, lreg mask);
 #define T(e, n) ((struct ltype){ELEM_##e, n})
 #define TINDEX T(I64, 1)
 
+/* codegen_begin to codegen_end, of all units at once. */
+bool codegen_objects(struct context *, struct arena *, const struct codegen_options *, struct codegen_unit *,
+                     uint32_t n);
+
 #endif

@@ -5,9 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/fields.h"
 
 enum { CHANGES_MOST = 4, NAME_MOST = 64 };
+
+bool schedule_field_limits(const char *kind, const char *name, int64_t *least, int64_t *most)
+{
+    uint32_t item;
+    int number = schedule_kind_by_name(kind);
+    const struct field *f = number < 0 ? NULL : field_find((enum schedule_kind)number, name, &item);
+    if (f) {
+        *least = f->least;
+        *most = f->most;
+    }
+    return f != NULL;
+}
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 

@@ -26,4 +26,7 @@ const char *records_mutate(struct draw *, const struct records *);
 /* NODE:KEY=VALUE for a node of a record. */
 const char *choice_mutate(struct draw *, const struct records *);
 
+/* What a field of the kind may hold in any record. False: there is none of that name. */
+bool schedule_field_limits(const char *kind, const char *name, int64_t *least, int64_t *most);
+
 #endif

@@ -12,7 +12,6 @@
 #include "passes/schedule/schedule.h"
 #include "passes/module/winograd.h"
 #include "runtime/mcc.h"
-#include "tests/interp/interp.h"
 
 struct loops {
     struct draw *d;

@@ -8,6 +8,7 @@
 #include "ir/eval/eval.h"
 #include "passes/module/module.h"
 #include "tests/fuzz/draw.h"
+#include "tests/interp/interp.h"
 
 struct way {
     int level;                   /* of optimisation */

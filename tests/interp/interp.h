@@ -1,8 +1,9 @@
-/* The interpreter of the loop IR: the executable definition of its statements, which tests compare machine code and
- * passes with. */
+/* What tests compare machine code and passes with: the interpreter of the loop IR, the executable definition of its
+ * statements; legal graphs run whole. */
 #ifndef MCC_TESTS_INTERP_INTERP_H
 #define MCC_TESTS_INTERP_INTERP_H
 
+#include "ir/graph/graph.h"
 #include "ir/loop/loop.h"
 
 struct lbuffer {
@@ -28,5 +29,9 @@ struct linterp_result {
  * and, where `align` was promised, against alignment. */
 struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_arg *args, int64_t begin, int64_t end,
                                    const struct linterp_host *);
+
+/* As graph_eval_values, of the outputs. */
+enum eval_status graph_eval(struct graph *, const struct tensor *in, struct tensor *out, struct arena *arena,
+                            const char **text);
 
 #endif

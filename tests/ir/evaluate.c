@@ -208,3 +208,11 @@ void bench_expect(struct bench *t, value_id v, const char *text)
         fail_msg("evaluation ends with %d: %s (expected %s)", status, why, text);
     tensor_expect(t->ctx, "value", &out, text);
 }
+
+value_id b_shape_of(struct builder *b, value_id v)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, v, &rank);
+    int64_t n = rank;
+    return dims ? b_from_exprs(b, ELEM_I64, dims, (uint32_t)rank, &n, 1) : (value_id){0};
+}

@@ -41,4 +41,6 @@ void tensor_expect(struct context *, const char *what, const struct tensor *, co
 void bench_expect(struct bench *, value_id, const char *text);
 const char *last_error(const struct context *);
 
+value_id b_shape_of(struct builder *, value_id); /* i64 [rank] */
+
 #endif

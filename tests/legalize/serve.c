@@ -15,6 +15,7 @@
 
 #include "frontend/frontend.h"
 #include "passes/passes.h"
+#include "tests/interp/interp.h"
 
 static bool value_read(FILE *in, struct arena *arena, struct tensor *t);
 
