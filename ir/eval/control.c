@@ -199,16 +199,6 @@ enum eval_status eval_seq_length(struct eval *e, const struct node *n, struct te
     return EVAL_OK;
 }
 
-/* Copies src into out along `axis` from position `at` of the result; src without that axis when it is new. */
-static void place(struct tensor *out, int32_t axis, int64_t at, const struct tensor *src, int64_t extent)
-{
-    size_t size = elem_size(out->elem);
-    int64_t inner = dims_count(out->dims + axis + 1, out->rank - axis - 1), outer = dims_count(out->dims, axis);
-    for (int64_t o = 0; o < outer; o++)
-        memcpy((char *)out->data + (size_t)((o * out->dims[axis] + at) * inner) * size,
-               (char *)src->data + (size_t)(o * extent * inner) * size, (size_t)(extent * inner) * size);
-}
-
 enum eval_status eval_seq_concat(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     bool new_axis = node_int(n, "new_axis", 0);
@@ -234,7 +224,7 @@ enum eval_status eval_seq_concat(struct eval *e, const struct node *n, struct te
     TRY(eval_tensor(e, out, first->elem, rank, dims));
     for (uint32_t i = 0; i < in[0]->n; i++) {
         int64_t extent = new_axis ? 1 : in[0]->item[i].dims[axis];
-        place(out, (int32_t)axis, at, &in[0]->item[i], extent);
+        eval_place(out, (int32_t)axis, at, &in[0]->item[i], extent);
         at += extent;
     }
     return EVAL_OK;

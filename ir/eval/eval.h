@@ -40,7 +40,7 @@ enum eval_status eval_exprs(struct eval *, const struct node *, const char *name
 /* The result's declared dims as numbers, and the tensor made accordingly. */
 enum eval_status eval_result(struct eval *, const struct node *, uint32_t i, struct tensor *out);
 /* A state without values and symbols, in which eval_node runs single nodes of static shape and keeps every result;
- * its tables have room for so many values and nodes. graph_eval adds symbols and lifetimes. */
+ * its tables have room for so many values and nodes. graph_eval_watched adds symbols and lifetimes. */
 void eval_prepare(struct eval *, struct graph *, struct arena *, uint32_t n_values, uint32_t n_nodes);
 enum eval_status eval_node(struct eval *, node_id);
 enum eval_status eval_region(struct eval *, region_id);
@@ -54,6 +54,8 @@ void dims_strides(const int64_t *dims, int32_t rank, int64_t *strides);
 /* The next index tuple in row-major order; false after the last. */
 bool dims_next(const int64_t *dims, int32_t rank, int64_t *at);
 struct tensor tensor_copy(struct eval *, const struct tensor *);
+/* Copies x to positions at .. at + extent - 1 of an axis of out; x may lack the axis, extent being 1 then. */
+void eval_place(struct tensor *out, int32_t axis, int64_t at, const struct tensor *x, int64_t extent);
 
 eval_fn eval_map, eval_convert, eval_iota, eval_from_exprs, eval_constant, eval_identity;
 eval_fn eval_view, eval_reshape, eval_pad, eval_concat;

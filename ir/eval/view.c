@@ -117,24 +117,28 @@ enum eval_status eval_pad(struct eval *e, const struct node *n, struct tensor *c
     return EVAL_OK;
 }
 
+void eval_place(struct tensor *out, int32_t axis, int64_t at, const struct tensor *x, int64_t extent)
+{
+    size_t size = elem_size(out->elem);
+    int64_t inner = dims_count(out->dims + axis + 1, out->rank - axis - 1), outer = dims_count(out->dims, axis);
+    for (int64_t o = 0; o < outer; o++)
+        memcpy((char *)out->data + (size_t)((o * out->dims[axis] + at) * inner) * size,
+               (char *)x->data + (size_t)(o * extent * inner) * size, (size_t)(extent * inner) * size);
+}
+
 enum eval_status eval_concat(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
-    int64_t axis = node_int(n, "axis", 0), base = 0;
+    int32_t axis = (int32_t)node_int(n, "axis", 0);
+    int64_t base = 0;
     TRY(eval_result(e, n, 0, out));
-    size_t size = elem_size(out->elem);
-    int64_t outer = dims_count(out->dims, (int32_t)axis),
-            inner = dims_count(out->dims + axis + 1, out->rank - 1 - (int32_t)axis);
     for (uint32_t k = 0; k < n->n_in; k++) {
-        int64_t d = in[k]->dims[axis];
         for (int32_t i = 0; i < out->rank; i++)
             if (i != axis && in[k]->dims[i] != out->dims[i])
                 return eval_fail(e, EVAL_SHAPE, "concat: operand %u differs in dimension %d", k + 1, i);
-        if (base + d > out->dims[axis])
+        if (base + in[k]->dims[axis] > out->dims[axis])
             return eval_fail(e, EVAL_SHAPE, "concat: operands exceed the result");
-        for (int64_t o = 0; o < outer; o++)
-            memcpy((char *)out->data + (size_t)((o * out->dims[axis] + base) * inner) * size,
-                   (char *)in[k]->data + (size_t)(o * d * inner) * size, (size_t)(d * inner) * size);
-        base += d;
+        eval_place(out, axis, base, in[k], in[k]->dims[axis]);
+        base += in[k]->dims[axis];
     }
     return EVAL_OK;
 }
