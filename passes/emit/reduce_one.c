@@ -78,7 +78,7 @@ static lreg along_lanes(struct em *em, const struct node *n, expr_id *const *poi
         acc[u] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
     uint32_t n_axes;
     const int64_t *axes = node_ints(n, "axes", &n_axes);
-    bool rides = ex_truth(em->x, cond) == TRUE_ && em_row_buffer_ride_begin(em, n->in[0], axes, n_axes);
+    bool rides = ex_truth(em->x, cond) == TRUE_ && em_row_buffer_ride_begin(em, n->in[0], axes, n_axes, points[0]);
     horizontal_nest(em, &r, 0, k, acc, unroll, lanes);
     if (rides)
         em_row_buffer_ride_end(em, n->in[0]);

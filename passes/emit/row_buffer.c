@@ -1,6 +1,9 @@
 /* Row buffers: values kept for the length of a row (kernel.locals). The first stage that wants one fills it, if that is
  * a reduction over exactly these points, else a loop before it (fuse/store.c decides which values; docs/kernels.md). A
- * use at another row, or where the filling cannot be seen, computes the value as ever. */
+ * use at another row, or where the filling cannot be seen, computes the value as ever.
+ *
+ * The row of the result is filled once, before any loop of the last stage, which overwrites it: never under a
+ * condition, inside of which it could be filled, or read, again. */
 #include "passes/emit/producer.h"
 
 #include <string.h>
@@ -12,16 +15,26 @@ void em_row_buffer_begin(struct em *em, struct em_producer *p, const struct row_
     p->on_demand = true;
     for (int32_t d = 0; d < t->rank; d++) {
         p->box.first[d] = ex_const(em->x, 0);
-        if (local->inner >> d & 1 && ex_is_const(em->x, t->dims[d], &p->box.extent[d]))
+        if (local->inner >> d & 1) {
+            p->box.extent[d] = 1;
+            ex_is_const(em->x, t->dims[d], &p->box.extent[d]);
             l.order[l.n++] = d;
+        }
     }
-    em_producer_begin(em, p, local->value, &l);
+    p->in_result = row_in_result(em->m, local);
+    if (p->in_result) {
+        p->value = local->value;
+        p->storage = em->m->fused.storage[em->k->outs.data[0].i];
+        p->buffer = em_buffer(em, em->k->outs.data[0]);
+    } else {
+        em_producer_begin(em, p, local->value, &l);
+    }
 }
 
-/* The level at which the row of a point is known; 0: it has lanes. */
+/* The level at which the row of a point is known; 0: it has lanes, or may not be filled there. */
 static int row_depth(const struct em *em, const struct em_producer *p, const expr_id *idx)
 {
-    int depth = em->floor > 1 ? em->floor : 1;
+    int depth = 1;
     for (uint32_t i = 0; i < em->syms.n; i++)
         for (int32_t d = 0; d < p->storage.rank; d++) {
             const struct em_sym *s = &em->syms.data[i];
@@ -32,7 +45,13 @@ static int row_depth(const struct em *em, const struct em_producer *p, const exp
             if (s->depth > depth)
                 depth = s->depth;
         }
-    return depth;
+    return depth >= em->floor ? depth : p->in_result ? 0 : em->floor;
+}
+
+/* Is p the row of the result that has been filled before? */
+static bool is_spent(const struct em_producer *p)
+{
+    return p->in_result && p->home.i;
 }
 
 static void row_is(struct em_producer *p, const expr_id *idx)
@@ -54,12 +73,12 @@ bool em_row_buffer_fill(struct em *em, struct em_producer *p, const expr_id *idx
     lblock saved[EM_LEVELS];
     int top = em->top, floor = em->floor, depth = row_depth(em, p, idx);
     /* Outside of a pad or of a concat's piece there is nothing to fill the row with. */
-    if (ex_truth(em->x, cond) != TRUE_ || !depth || depth > top)
+    if (ex_truth(em->x, cond) != TRUE_ || !depth || depth > top || is_spent(p))
         return false;
     memcpy(at, idx, (size_t)p->storage.rank * sizeof *at);
     for (int32_t d = 0; d < p->storage.rank; d++)
         if (p->box.extent[d])
-            em_box_add(&nest, d, p->box.first[d], ex_const(em->x, p->box.extent[d]), 0);
+            em_box_add(&nest, d, p->box.first[d], value_type(em->g, p->value)->dims[d], 0);
     if (nest.n)
         nest.loop[nest.n - 1].lanes = em->schedule->producer[p - em->producers].lanes;
     row_is(p, idx);
@@ -74,9 +93,10 @@ bool em_row_buffer_fill(struct em *em, struct em_producer *p, const expr_id *idx
     return true;
 }
 
-bool em_row_buffer_ride_begin(struct em *em, value_id v, const int64_t *axes, uint32_t n_axes)
+bool em_row_buffer_ride_begin(struct em *em, value_id v, const int64_t *axes, uint32_t n_axes, const expr_id *point)
 {
     struct em_producer *p = em_producer_of(em, v);
+    expr_id idx[RANK_MAX];
     uint32_t mask = 0;
     for (uint32_t i = 0; i < n_axes; i++)
         mask |= axes[i] < 32 ? 1u << axes[i] : 0;
@@ -85,6 +105,10 @@ bool em_row_buffer_ride_begin(struct em *em, value_id v, const int64_t *axes, ui
     for (int32_t d = 0; d < p->storage.rank; d++)
         if ((p->box.extent[d] > 0) != (mask >> d & 1))
             return false;
+    for (int32_t d = 0; d < p->storage.rank; d++)
+        idx[d] = mask >> d & 1 ? p->box.first[d] : *point++;
+    if (is_spent(p) || (p->in_result && row_depth(em, p, idx) != em->top))
+        return false;
     p->riding = true;
     p->partial = false;
     em_producer_filled(em, p);
@@ -102,6 +126,8 @@ void em_row_buffer_ride_end(struct em *em, value_id v)
 {
     struct em_producer *p = em_producer_of(em, v);
     p->riding = false;
-    if (p->partial)
+    if (p->partial) {
         p->home = (lblock){0};
+        p->on_demand = !p->in_result;
+    }
 }

@@ -8,6 +8,7 @@ enum {
     DEAR_DEPTH = 6,
     EPILOGUE_DEPTH = 16,
     MAX_INLINE = 48, /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
+    FOLLOWED_MOST = 32, /* values between a row and the result */
     INDEX_PARTS = 400, /* of a point (ex_size of all its dims) that views have made of one */
 };
 
@@ -64,9 +65,55 @@ static bool wanted_by_stages(const struct fuser *f, value_id v, const struct dem
            elem_size(t->elem) >= 4 && dear(f, v, 0);
 }
 
+/* Do reductions and maps alone lie between v and what kernel k stores? So the last stage reads v at the point that it
+ * stores, and reductions of rows come before. */
+static bool read_where_stored(const struct fuser *f, const struct kernel *k, value_id v)
+{
+    value_id made[FOLLOWED_MOST] = {v};
+    uint32_t n_made = 1;
+    for (uint32_t i = k->nodes.n; i > 0; i--) { /* consumers come first */
+        const struct node *n = graph_node(f->g, k->nodes.data[i - 1]);
+        bool reads = false;
+        for (uint32_t j = 0; j < n->n_in; j++)
+            for (uint32_t l = 0; l < n_made; l++)
+                reads |= n->in[j].i == made[l].i;
+        if (!reads || op_shape(n->op) == SHAPE_REDUCE)
+            continue;
+        if (op_shape(n->op) != SHAPE_MAP || n_made == FOLLOWED_MOST)
+            return false;
+        made[n_made++] = n->out[0];
+    }
+    return true;
+}
+
+/* The one dim of v, of dynamic extent, along which the row of the kernel's result may hold v, where d is as for
+ * local_dims; 0: it may not. */
+static uint32_t result_dims(const struct fuser *f, value_id v, const struct demand *d)
+{
+    const struct kernel *k = &f->m->fused.kernels.data[d->kernel - 1];
+    const struct type *t = value_type(f->g, v);
+    uint32_t inner = 0;
+    if (k->piece || t->elem != value_type(f->g, k->domain)->elem || register_elem(t->elem) != t->elem ||
+        !type_same_shape(t, value_type(f->g, k->domain)))
+        return 0;
+    for (int32_t i = 0; i < t->rank; i++)
+        if (!(k->row_mask >> i & 1) && !ex_is(f->x, t->dims[i], 1))
+            inner |= 1u << i;
+    for (uint32_t i = 0; i < k->locals.n; i++)
+        if (row_in_result(f->m, &k->locals.data[i]))
+            return 0;
+    return __builtin_popcount(inner) == 1 && row_in_result(f->m, &(struct row_local){v, inner}) &&
+                   read_where_stored(f, k, v)
+               ? inner
+               : 0;
+}
+
 uint32_t store_row_dims(const struct fuser *f, value_id v, const struct demand *d)
 {
-    return wanted_by_stages(f, v, d) ? local_dims(f, v, d) : 0;
+    if (!wanted_by_stages(f, v, d))
+        return 0;
+    uint32_t inner = local_dims(f, v, d);
+    return inner ? inner : result_dims(f, v, d);
 }
 
 /* Do the dims in mask lie before all others? Then what depends on them alone leaves the inner loops. */

@@ -46,8 +46,8 @@ enum kernel_kind {
     KERNEL_HALO /* zeros around a stored value */
 };
 typedef VEC(node_id) node_list;
-/* A value that several stages of one row want and that is dear to compute: stored in scratch over its dims in
- * `inner`. */
+/* A value that several stages of one row want and that is dear to compute: stored over its dims in `inner`, in scratch
+ * or, if their extent is dynamic, in the row of the kernel's result (row_in_result). */
 struct row_local {
     value_id value;
     uint32_t inner;

@@ -67,10 +67,10 @@ static uint32_t row_lanes(const struct site *site, const struct row_local *l)
     const struct type *t = value_type(site->g, l->value);
     int32_t last = t->rank - 1;
     uint32_t lanes = machine_lanes(site->mach, t->elem);
-    int64_t n = 1;
+    int64_t n;
     while (last > 0 && !(l->inner >> last & 1))
         last--;
-    ex_is_const(site->x, t->dims[last], &n);
+    n = extent_hint(site->x, t->dims[last]);
     while (lanes > 2 && lanes >= 2 * (uint64_t)n)
         lanes /= 2;
     return lanes;

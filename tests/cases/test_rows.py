@@ -51,27 +51,67 @@ def twice_kept(shape, axis):
     return nodes, [("x", shape)], want, {}
 
 
+def backwards(shape, axis):
+    """The last stage reads the exponentials at two points, one of them another than it stores."""
+    nodes = [N("Constant", [], ["last"], value_ints=[-1]), N("Constant", [], ["end"], value_ints=[-2**62]), N("Constant", [], ["axis"], value_ints=[axis]),
+             N("Exp", ["x"], ["e"]), N("ReduceSum", ["e", "axis"], ["t"]), N("Slice", ["e", "last", "end", "axis", "last"], ["r"]),
+             N("Sub", ["e", "r"], ["d"]), N("Div", ["d", "t"], ["y"])]
+
+    def want(x):
+        e = np.exp(x.astype(np.float64))
+        return (e - np.flip(e, axis)) / e.sum(axis, keepdims=True)
+    return nodes, [("x", shape)], want, {}
+
+
 CASES = [(masked, (3, 2, n), -1) for n in (1, 2, 5, 16, 17, 31, 49, 64, 197)] + [
     (masked, (2, 49, 6), 1), (masked, (5, 3, 4), 0), (normalized, (7, 65), (1,)), (normalized, (4, 3, 5, 17), (1, 2, 3)),
     (normalized, (4, 33, 6), (1,)), (normalized, (2, 9, 40000), (2,)), (normalized, (2, 40000), (1,)),
     (twice_kept, (6, 50), 1), (twice_kept, (2, 18, 3), 1), (twice_kept, (33,), 0)]
 
 
-def build(case, folder, *flags):
+OPEN = [(masked, (2, 3, n), -1) for n in (1, 2, 7, 16, 33, 197)] + [
+    (masked, (2, 40, 6), 1), (masked, (37, 4), 0), (masked, (3, 3, 33000), -1), (normalized, (7, 65), (1,)), (normalized, (4, 3, 5, 17), (1, 2, 3)),
+    (twice_kept, (6, 50), 1), (twice_kept, (33,), 0), (backwards, (5, 50), 1), (backwards, (3, 18, 5), 1)]
+
+
+def build(case, folder, *flags, opened=False):
     make, shape, axis = case
     nodes, ins, want, given = make(shape, axis)
     rng = np.random.default_rng(5)
     feeds = [given[n].astype(np.float32) if n in given else rng.standard_normal(s).astype(np.float32) for n, s in ins]
-    save(folder / "net.onnx", nodes, [value(n, s) for n, s in ins], [value("y", shape)], opset=13)
+    dims = [f"d{i}" for i in range(len(shape))] if opened else shape
+    save(folder / "net.onnx", nodes, [value(n, dims) for n, s in ins], [value("y", dims)], opset=13)
     done = mcc(folder / "net.onnx", *flags)
     assert done.returncode == 0, done.stderr
     return feeds, want(*feeds)
 
 
+def name_of(case):
+    return f"{case[0].__name__}-{'x'.join(map(str, case[1]))}-{case[2]}"
+
+
+@pytest.mark.parametrize("case", OPEN, ids=name_of)
+def test_open_rows(case, tmp_path):
+    """All extents are dynamic: the row of the result holds what two stages want, if they read it nowhere else."""
+    check(*build(case, tmp_path, "-o", tmp_path / "net.so", opened=True), tmp_path)
+
+
+@pytest.mark.parametrize("case, held", [((masked, (2, 3, 49), -1), True), ((backwards, (5, 50), 1), False)])
+def test_result_holds_row(case, held, tmp_path):
+    """The kernel reads its result, which holds the exponentials, but for one that reads them elsewhere than it stores."""
+    build(case, tmp_path, "-march=x86-64-v3", "-stop-after=emit", "-o", tmp_path / "net.loops", opened=True)
+    text = (tmp_path / "net.loops").read_text()
+    assert len(re.findall(r"^kernel ", text, re.M)) == 1
+    assert ("load f32x8 %0[" in text) == held
+
+
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
-@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0].__name__}-{'x'.join(map(str, c[1]))}-{c[2]}")
+@pytest.mark.parametrize("case", CASES, ids=name_of)
 def test_rows(case, level, tmp_path):
-    feeds, want = build(case, tmp_path, level, "-o", tmp_path / "net.so")
+    check(*build(case, tmp_path, level, "-o", tmp_path / "net.so"), tmp_path)
+
+
+def check(feeds, want, tmp_path):
     results = []
     for threads in (1, 2):
         with Artifact(str(tmp_path / "net.so"), threads=threads) as a:
