@@ -176,7 +176,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-threads bench-int8 bench-llm
+.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-threads bench-int8 bench-llm
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -288,6 +288,15 @@ bench-mca: all $(VENV)/bin/pytest
 # Single forms beside ONNX Runtime, in processor time; FORMS="transpose lstm" names parts of them.
 bench-forms: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/forms.py $(FORMS)
+
+# Open sizes beside fixed ones and ONNX Runtime: the networks of build/nets, and exports of packages that live in a folder of their own,
+# or that OPEN_PYTHON has. NETS="bert gpt" names parts of them; COUNTS=1: nothing runs.
+OPEN_PYTHON ?= $(BUILD)/open/bin/python
+bench-open: all $(VENV)/bin/pytest $(if $(filter $(BUILD)/%,$(OPEN_PYTHON)),$(BUILD)/open/done)
+	@$(TEST_ENV) $(PYTHON) tests/bench/open.py --python $(OPEN_PYTHON) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(COUNTS),--counts) $(NETS)
+$(BUILD)/open/done: tests/bench/open_requirements.txt $(VENV)/bin/pytest
+	$(call say,VENV,$(BUILD)/open)rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
 
 # Quantized networks beside ONNX Runtime, in processor time; NETS="resnet50", QUANTIZED=qdq,qop,dynamic.
 bench-int8: all $(VENV)/bin/pytest
@@ -570,6 +579,7 @@ help:
 	@echo 'make bench-mca     the inner loops for AArch64 in models of its cores'
 	@echo 'make chart         the README'"'"'s picture of docs/ratios.json'
 	@echo 'make bench-forms   single forms beside ONNX Runtime: operators, transposes, quantizers; FORMS="transpose lstm"'
+	@echo 'make bench-open    networks with open sizes beside fixed ones: time, kernels, code, compile time; NETS="bert gpt" COUNTS=1 ROUNDS=9'
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space, and C files to what .clang-format has'

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Networks with open sizes beside the same files with those sizes fixed (--input), and beside ONNX Runtime, one thread.
+
+usage: open.py [--nets FOLDER] [--exports FOLDER] [--python FILE] [--rounds N] [--counts] [SUBSTRING...]
+
+The networks: those of --nets, whose batch is open, and what open_nets.py exports into --exports when FILE, a Python with the packages
+of open_requirements.txt, runs it. A line each: kernels of one CPU level, open and fixed; ratios open over fixed of the run time
+(processor time, short turns in alternation, the middle one), of the workspace, and of the compiler's processor time, peak memory and
+code; then ONNX Runtime's time over ours with open sizes. Outputs are compared before any time is believed. MORE marks a network that
+has more kernels, SLOW one that takes more than 1.1 times as long open as fixed; the exit status says whether there is one, or one that
+is refused or computes otherwise. --counts: nothing runs, so the figures are the same on any machine but for compile time and memory.
+"""
+import argparse
+import collections
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+import onnx
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+
+from peers import load_mcc, load_ort  # noqa: E402
+from support.tool import BUILD, MCC, mcc  # noqa: E402
+from turns import alternate, same_outputs  # noqa: E402
+
+TURN, SLOW, TOLERANCE, LEAST = 0.02, 1.1, 2e-3, 1e-5
+HEADER = f"{'network':28} {'kernels':>9} {'run':>6} {'space':>6} {'compile':>8} {'memory':>7} {'code':>6} {'ort/open':>9}"
+
+
+class Refused(Exception):
+    """mcc does not compile the network."""
+
+
+def compile_net(path, artifact, flags):
+    """(processor seconds, peak bytes)"""
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen([MCC, "-q", path, "-o", artifact, *flags], stdout=log, stderr=log)
+        status, usage = os.wait4(process.pid, 0)[1:]
+        log.seek(0)
+        if status:
+            raise Refused((log.read().decode(errors="replace").splitlines() or [f"status {status}"])[0])
+    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+def sizes_of(path, feeds):
+    """{symbol: its value for these inputs}"""
+    dims = {}
+    for port in onnx.load(path, load_external_data=False).graph.input:
+        for dim, n in zip(port.type.tensor_type.shape.dim, feeds[port.name].shape if port.name in feeds else ()):
+            dims |= {dim.dim_param: n} if dim.dim_param else {}
+    return dims
+
+
+def inspect(artifact, sizes):
+    """(kernels, bytes of code, bytes of workspace for these sizes)"""
+    done = mcc("inspect", "--json", artifact, *(f"--dim={d}={n}" for d, n in sizes.items()))
+    about = json.loads(done.stdout)["result"]
+    if not about:
+        raise Refused(done.stderr.splitlines()[0])
+    return sum(k["kernels"] for k in about["kernels"]), sum(v["code"] for v in about["bytes"]["variants"]), about["workspace"]["bytes"]
+
+
+def run_times(artifacts, path, feeds, rounds):
+    """Ratios of processor time: open over fixed, ONNX Runtime over open; raises where outputs differ."""
+    inputs = [np.asarray(a, order="C") for a in feeds.values()]
+    loaded = [load_mcc(a, 1, inputs) for a in artifacts] + [load_ort(path, 1, inputs)]
+    for run, _ in loaded:
+        run()
+    outputs = [made() for _, made in loaded]
+    if not all(same_outputs(o, outputs[-1], TOLERANCE, LEAST) for o in outputs[:-1]):
+        raise ValueError("outputs differ")
+    times = alternate([run for run, _ in loaded], rounds, TURN)
+    return [statistics.median(a / b for a, b in pairs) for pairs in (((t[0], t[1]) for t in times), ((t[2], t[0]) for t in times))]
+
+
+def row_of(name, path, feeds, args, folder):
+    """The line of a network, and what became of it."""
+    artifacts = [folder / f"{len(list(folder.iterdir()))}.so"]        # a library stays loaded: each has its own name
+    artifacts.append(artifacts[0].with_suffix(".fixed.so"))
+    fixed = [f"--input={k}[{','.join(map(str, a.shape))}]" for k, a in feeds.items()]
+    costs = [compile_net(path, a, flags) for a, flags in zip(artifacts, ([], fixed))]
+    (kernels, code, space), (kernels_fixed, code_fixed, space_fixed) = (inspect(a, d) for a, d in zip(artifacts, (sizes_of(path, feeds), {})))
+    run, ort = (None, None) if args.counts else run_times(artifacts, path, feeds, args.rounds)
+    number = lambda x, width: f"{x:{width}.2f}" if x is not None else f"{'-':>{width}}"
+    marks = ["MORE"] * (kernels > kernels_fixed) + ["SLOW"] * (run is not None and run > SLOW)
+    line = (f"{name:28} {kernels:4} {kernels_fixed:4} {number(run, 6)} {space / max(space_fixed, 1):6.2f} "
+            f"{costs[0][0] / costs[1][0]:8.2f} {costs[0][1] / costs[1][1]:7.2f} {code / code_fixed:6.2f} {number(ort, 9)}")
+    return "  ".join([line, *marks]), "slower" if marks else "held"
+
+
+def drawn(path):
+    """Inputs of a network of --nets: open dims are 1."""
+    graph, rng, feeds = onnx.load(path, load_external_data=False).graph, np.random.default_rng(1), {}
+    given = {t.name for t in graph.initializer}
+    for port in (p for p in graph.input if p.name not in given):
+        kind = port.type.tensor_type
+        shape = [d.dim_value if d.HasField("dim_value") else 1 for d in kind.shape.dim]
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        feeds[port.name] = (rng.integers(0, 100, shape) if dtype.kind in "iu" else rng.standard_normal(shape)).astype(dtype)
+    return feeds
+
+
+def networks(args):
+    """(name, file, inputs): the inputs that the file has, exporters drop unused ones."""
+    for path in sorted(args.nets.glob("*.onnx")) if args.nets.exists() else []:
+        yield path.stem, path, lambda path=path: drawn(path)
+    for path in sorted(args.exports.glob("*.onnx")):
+        with np.load(args.exports / f"{path.stem.rpartition('-')[0]}.npz") as stored:
+            feeds = {k: stored[k] for k in stored.files}
+        yield path.stem, path, lambda path=path, feeds=feeds: {
+            p.name: feeds[p.name] for p in onnx.load(path, load_external_data=False).graph.input}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--nets", type=pathlib.Path, default=BUILD / "nets")
+    parser.add_argument("--exports", type=pathlib.Path, default=BUILD / "open/nets")
+    parser.add_argument("--python", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--counts", action="store_true")
+    parser.add_argument("only", nargs="*")
+    args = parser.parse_args()
+    if args.python:
+        subprocess.run([args.python, HERE / "open_nets.py", args.exports, *args.only], stderr=subprocess.DEVNULL, check=True)
+    print(HEADER)
+    count = collections.Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, path, feeds in networks(args):
+            if args.only and not any(w in name for w in args.only):
+                continue
+            try:
+                row, end = row_of(name, path, feeds(), args, pathlib.Path(folder))
+            except (Refused, ValueError) as e:
+                row, end = f"{name:28} {e}"[:200], "refused" if isinstance(e, Refused) else "different"
+            print(row, flush=True)
+            count[end] += 1
+    print(", ".join(f"{n} {end}" for end, n in count.items()))
+    return 0 if set(count) == {"held"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
