@@ -13,6 +13,27 @@ import importlib.util
 import pathlib
 import re
 
+# Operators of other libraries, as their schemas print.
+FOREIGN = """
+quantized_decomposed::quantize_per_tensor.default(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor
+quantized_decomposed::quantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor
+quantized_decomposed::quantize_per_channel.default(Tensor input, Tensor scales, Tensor zero_points, int axis, int quant_min, int quant_max, \
+ScalarType dtype) -> Tensor
+quantized_decomposed::dequantize_per_tensor.default(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype, *, \
+ScalarType? out_dtype=None) -> Tensor
+quantized_decomposed::dequantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, int quant_min, int quant_max, ScalarType dtype, *, \
+ScalarType? out_dtype=None) -> Tensor
+quantized_decomposed::dequantize_per_channel.default(Tensor input, Tensor scales, Tensor? zero_points, int axis, int quant_min, int quant_max, \
+ScalarType dtype, *, ScalarType? out_dtype=None) -> Tensor
+quantized_decomposed::choose_qparams.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType dtype) -> (Tensor, Tensor)
+quantized_decomposed::choose_qparams_symmetric.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType dtype) -> (Tensor, Tensor)
+torchvision::nms.default(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
+torchvision::roi_align.default(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, \
+bool aligned) -> Tensor
+torchvision::deform_conv2d.default(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, \
+SymInt pad_h, SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor
+"""
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TYPES = {"Tensor": "T", "Tensor?": "O", "Tensor[]": "L", "Tensor?[]": "N", "int": "i", "SymInt": "i", "int[]": "I", "SymInt[]": "I",
          "float": "f", "float[]": "F", "Scalar": "s", "bool": "b", "bool[]": "B", "str": "S", "ScalarType": "t", "Layout": "x",
@@ -52,12 +73,14 @@ def main():
     functions = dict()
     for name, arguments, result in re.findall(r"^- func: ([\w.]+)\((.*)\) -> (.*)$", text, re.M):
         functions[name if "." in name else name + ".default"] = arguments, result
+    foreign = {(d, op): arguments for d, op, arguments in re.findall(r"^(\w+)::([\w.]+)\((.*)\) -> ", FOREIGN, re.M)}
     lines = []
     for domain, op in re.findall(r'^ROW\("(\w+)", ([\w.]+),', (ROOT / "passes/legalize/aten.def").read_text(), re.M):
         if domain == "higher_order":
             continue    # their arguments are graphs: subgraphs.c
-        if domain == "aten":
-            arguments, result = functions.get(op) or functions[op.replace(".", "_.")]  # some are only listed as writing
+        if domain == "aten" or (domain, op) in foreign:
+            # some are only listed as writing
+            arguments, result = (foreign[domain, op], "") if domain != "aten" else functions.get(op) or functions[op.replace(".", "_.")]
             listed = [argument(a) for a in re.split(r", (?![^\[]*\])", arguments) if a != "*"]
             alias = alias_of(op, arguments, result)
         else:

@@ -52,6 +52,12 @@ def call(names, *args, **keywords):
         CALLS.append((name if "." in name else name + ".default", args, keywords))
 
 
+def target(name):
+    """Domain and operator: "add.Tensor" is PyTorch's own, "torchvision::nms.default" is not."""
+    domain, _, op = name.rpartition("::")
+    return domain or "aten", op
+
+
 def drawn(k):
     """Call number k with arrays in the place of Drawn."""
     state = np.random.RandomState(1000 + k)
@@ -350,6 +356,29 @@ call("index_copy", f(5, 4), 0, i(1, low=0, high=5), f(1, 4))
 call("index_add", f(5, 4), 0, i(3, low=0, high=5), f(3, 4), alpha=2)
 call("index_fill.int_Scalar", f(5, 4), 1, i(2, low=0, high=4), 1.5)
 call("index_fill.int_Tensor", f(5, 4), 1, i(2, low=0, high=4), f())
+# ---- other libraries
+Q = "quantized_decomposed::"
+call(Q + "quantize_per_tensor", f(3, 4), 0.07, 3, -128, 127, Type("int8"))
+call(Q + "quantize_per_tensor", f(3, 4), 0.013, 120, 10, 240, Type("uint8"))
+call(Q + "quantize_per_tensor", f(3, 4), 0.013, 0, -127, 127, Type("int8"))
+call(Q + "quantize_per_tensor.tensor", f(3, 4), exactly(0.05), exactly(7, dtype="int64"), -128, 127, Type("int8"))
+call(Q + "quantize_per_channel", f(3, 4, 2), exactly(0.02, 0.03, 0.05, 0.011), exactly(0, 2, -3, 1, dtype="int64"), 1, -128, 127, Type("int8"))
+call(Q + "dequantize_per_tensor", i(3, 4, low=-128, high=127, dtype="int8"), 0.07, 3, -128, 127, Type("int8"))
+call(Q + "dequantize_per_tensor", i(3, 4, low=0, high=255, dtype="uint8"), 0.07, 3, 0, 255, Type("uint8"), out_dtype=Type("float32"))
+call(Q + "dequantize_per_tensor.tensor", i(3, 4, low=-128, high=127, dtype="int8"), exactly(0.05), exactly(7, dtype="int64"), -128, 127, Type("int8"))
+call(Q + "dequantize_per_channel", i(3, 4, low=-128, high=127, dtype="int8"), exactly(0.02, 0.03, 0.05), exactly(0, 2, -3, dtype="int64"), 0, -128, 127,
+     Type("int8"))
+call(Q + "dequantize_per_channel", i(3, 4, low=-128, high=127, dtype="int8"), exactly(0.02, 0.03, 0.05), None, 0, -128, 127, Type("int8"))
+call(Q + "choose_qparams.tensor " + Q + "choose_qparams_symmetric.tensor", f(3, 4), -128, 127, 1e-5, Type("int8"))
+call(Q + "choose_qparams.tensor", f(3, 4, low=1), 0, 255, 1e-5, Type("uint8"))
+call(Q + "choose_qparams_symmetric.tensor", f(3, 4, low=1), 0, 255, 1e-5, Type("uint8"))
+BOXES = Drawn((5, 4), 0, 0, "float32", [[0, 0, 4, 4], [1, 0, 4, 4], [10, 10, 14, 15], [0, 1, 4, 5], [9, 10, 14, 15.5]])
+call("torchvision::nms", BOXES, exactly(0.5, 0.9, 0.3, 0.8, 0.4), 0.5)
+REGIONS = Drawn((3, 5), 0, 0, "float32", [[0, 1, 2, 7, 6.5], [1, 0, 0, 3, 3], [0, 4, 4, 4.5, 9]])
+call("torchvision::roi_align", f(2, 3, 8, 9), REGIONS, 0.8, 3, 2, 2, False)
+call("torchvision::roi_align", f(2, 3, 8, 9), REGIONS, 1.0, 2, 3, 3, True)
+call("torchvision::deform_conv2d", f(1, 4, 6, 5), f(6, 2, 3, 2), f(1, 24, 6, 6), f(1, 12, 6, 6), f(6), 1, 1, 1, 1, 1, 1, 2, 2, True)
+call("torchvision::deform_conv2d", f(1, 2, 6, 5), f(3, 2, 3, 3), f(1, 18, 2, 2), f(1, 0), f(3), 2, 2, 0, 0, 1, 1, 1, 1, False)
 # ---- tensors made of numbers
 call("full", [2, 3], 1.5)
 call("full", [2, 3], 2, dtype=Type("int64"))

@@ -10,6 +10,7 @@ The exit status is 1 if a result differs, or if mcc crashes.
 import argparse
 import collections
 import copy
+import importlib
 import os
 import pathlib
 import random
@@ -88,8 +89,9 @@ def lifted(value):
 
 
 def function_of(name):
-    packet, overload = name.rsplit(".", 1)
-    return getattr(getattr(torch.ops.aten, packet), overload)
+    domain, op = calls.target(name)
+    packet, overload = op.rsplit(".", 1)
+    return getattr(getattr(getattr(torch.ops, domain), packet), overload)
 
 
 class Call:
@@ -503,8 +505,22 @@ class Tally:
             save([draw], self.keep / f"{call.name}-{seed}.pt2")
 
 
+def known(name):
+    """Is the operator there? Other libraries' may not be installed."""
+    try:
+        return function_of(name) is not None
+    except AttributeError:
+        return False
+
+
 def run(n, seed, only, keep):
+    for library in ("torch.ao.quantization.fx._decomposed", "torchvision"):
+        try:
+            importlib.import_module(library)
+        except ImportError:
+            print(f"skip operators of {library}, which is not installed")
     names = sorted({c[0] for c in calls.CALLS} if not only else {c[0] for c in calls.CALLS if c[0] in only or c[0].split(".")[0] in only})
+    names = [name for name in names if known(name)]
     draw, tally, draws = random.Random(seed), Tally(keep), []
     torch.set_num_threads(1)
     order = draw.sample(names, len(names))

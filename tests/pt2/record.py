@@ -13,6 +13,8 @@ import zipfile
 
 import numpy as np
 import torch
+import torch.ao.quantization.fx._decomposed  # noqa: F401  (quantized_decomposed)
+import torchvision  # noqa: F401
 
 from pt2 import calls, modules
 from pt2.writer import Type
@@ -32,8 +34,9 @@ def record_calls():
     index, data = [], b""
     for k in range(len(calls.CALLS)):
         name, args, keywords = calls.drawn(k)
-        packet, overload = name.split(".")
-        function = getattr(getattr(torch.ops.aten, packet), overload)
+        domain, op = calls.target(name)
+        packet, overload = op.split(".")
+        function = getattr(getattr(getattr(torch.ops, domain), packet), overload)
         out = function(*map(torch_value, args), **{n: torch_value(v) for n, v in keywords.items()})
         for tensor in out if isinstance(out, (list, tuple)) else [out]:
             array = tensor.numpy()

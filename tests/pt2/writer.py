@@ -103,7 +103,7 @@ class Program:
         outputs = [{"as_sym_int": {"as_name": r}} if isinstance(r, Number) else {"as_tensor": {"name": r}} for r in refs]
         if op in ("split.Tensor", "chunk.default", "split_with_sizes.default", "split.sizes", "unbind.int"):
             outputs = [{"as_tensors": [{"name": r} for r in refs]}]
-        prefix = "torch.ops." if domain == "aten" else ""
+        prefix = "torch.ops." if domain in ("aten", "quantized_decomposed", "torchvision") else ""
         self.nodes.append({"target": prefix + target, "inputs": inputs, "outputs": outputs, "metadata": {}, "name": results[0][0]})
         return refs[0] if len(refs) == 1 else refs
 

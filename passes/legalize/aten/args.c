@@ -213,8 +213,10 @@ bool aten_as(struct rule *r, rule_fn *rule, int32_t version, int param, const va
     struct node node = *r->node;
     struct rule as = *r;
     struct lowered *arg = NEW_ARRAY(r->lg->arena, struct lowered, n_in + 1);
-    for (uint32_t i = 0; i < n_in; i++)
-        arg[i] = in[i].i ? lowered_value(in[i]) : (struct lowered){.kind = LOWERED_NONE};
+    for (uint32_t i = 0; i < n_in; i++) {
+        bool own = i < r->n_in && r->arg[i].kind == LOWERED_VALUE && r->arg[i].v.i == in[i].i;
+        arg[i] = !in[i].i ? (struct lowered){.kind = LOWERED_NONE} : own ? r->arg[i] : lowered_value(in[i]);
+    }
     node.attr = arena_copy(r->lg->arena, attrs, n_attrs * sizeof *attrs);
     node.n_attr = n_attrs;
     node.n_in = n_in;

@@ -1,5 +1,6 @@
 /* Matrix products, convolutions, attention. */
 #include "passes/legalize/aten.h"
+#include "passes/legalize/nn/window.h"
 
 #include <string.h>
 
@@ -18,13 +19,14 @@ static bool is_narrow(enum elem e)
 bool rule_aten_linear(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id x = rule_in(r, 0), w = rule_in(r, 1);
-    bool bias = rule_has(r, 2), wide = bias && is_narrow(v_elem(b, x));
+    value_id x = rule_in(r, 0), w = rule_in(r, 1), y;
+    bool bias = rule_has(r, 2), bytes = rule_matmul_dequantized(r, true, &y), wide = bias && is_narrow(v_elem(b, x));
     if (wide) {
         x = v_widen(b, x);
         w = v_widen(b, w);
     }
-    value_id y = b_matmul(b, x, transposed(b, w));
+    if (!bytes)
+        y = b_matmul(b, x, transposed(b, w));
     if (bias)
         y = b_binary(b, OP_ADD, y, b_convert(b, rule_in(r, 2), v_elem(b, y)));
     return aten_result(r, y);
