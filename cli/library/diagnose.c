@@ -30,19 +30,6 @@ static void put(struct report report, const struct diag *d, struct strbuf *line)
     line->n = 0;
 }
 
-static void put_text(struct context *ctx, struct report report, const struct options *o)
-{
-    struct strbuf line;
-    strbuf_init(&line, &ctx->session);
-    for (uint32_t i = 0; i < ctx->diags.n; i++) {
-        const struct diag *d = &ctx->diags.data[i];
-        if (!shown(d, o))
-            continue;
-        diag_render(ctx, d, &line);
-        put(report, d, &line);
-    }
-}
-
 /* A member that is there only where there is a text. */
 static void member(struct json *j, const char *name, const char *text)
 {
@@ -80,16 +67,19 @@ static void put_object(const struct context *ctx, const struct diag *d, struct j
     json_close(j, '{');
 }
 
-static void put_json(struct context *ctx, struct report report, const struct options *o)
+/* A line for each. */
+static void put_lines(struct context *ctx, struct report report, const struct options *o)
 {
     struct strbuf line;
     strbuf_init(&line, &ctx->session);
     for (uint32_t i = 0; i < ctx->diags.n; i++) {
         const struct diag *d = &ctx->diags.data[i];
-        struct json j = {.out = &line};
         if (!shown(d, o))
             continue;
-        put_object(ctx, d, &j);
+        if (o->diagnostics == OPT_DIAGNOSTICS_JSON)
+            put_object(ctx, d, &(struct json){.out = &line});
+        else
+            diag_render(ctx, d, &line);
         put(report, d, &line);
     }
 }
@@ -152,12 +142,10 @@ static void put_sarif(struct context *ctx, struct report report, const struct op
 
 void report_diagnostics(struct context *ctx, struct report report, const struct options *o)
 {
-    static void (*const put[n_option_diagnostics])(struct context *, struct report, const struct options *) = {
-        [OPT_DIAGNOSTICS_TEXT] = put_text, [OPT_DIAGNOSTICS_JSON] = put_json, [OPT_DIAGNOSTICS_SARIF] = put_sarif};
     for (uint32_t i = 0; i < ctx->diags.n && o->document; i++)
         if (shown(&ctx->diags.data[i], o))
             put_object(ctx, &ctx->diags.data[i], &o->document->diagnostics);
     if (ctx->diags.n)
-        put[o->diagnostics](ctx, report, o);
+        (o->diagnostics == OPT_DIAGNOSTICS_SARIF ? put_sarif : put_lines)(ctx, report, o);
     ctx->diags.n = 0;
 }
