@@ -7,6 +7,7 @@
 #define MCC_CODEGEN_H
 
 #include "ir/loop/loop.h"
+#include "runtime/mcc.h"
 
 struct target {
     const char *triple;       /* "x86_64-unknown-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu" */
@@ -61,26 +62,17 @@ void lld_on_no_memory(void (*handler)(void));
 
 /* ---- the artifact: table + runtime + objects + weights -------------------------------------------------------- */
 
-struct art_dim {
-    int64_t extent;
-    int32_t symbol, room;
-    const char *expr;
-}; /* mcc_dim of the ABI */
 struct art_port {
     const char *name;
     enum elem elem;
     int32_t rank;
-    const struct art_dim *dims;
+    const mcc_dim *dims;
     uint64_t flags, alias; /* mcc_port's */
 };
 struct art_symbol {
     const char *name;
     int64_t min, max, step;
 };
-struct art_node {
-    const char *name, *op, *source;
-    uint64_t flops, bytes, kernels, next;
-}; /* as mcc_node */
 struct art_variant {
     const struct target *target;
     const char *name;
@@ -112,7 +104,7 @@ struct artifact {
     uint32_t n_in, n_out;
     const struct art_symbol *sym;
     uint32_t n_sym;
-    const struct art_node *node;
+    const mcc_node *node;
     uint32_t n_node;
     const struct art_variant *variants;
     uint32_t n_variants;

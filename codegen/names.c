@@ -12,7 +12,7 @@ static int by_symbol(const void *a, const void *b)
     return strcmp(((const struct function_name *)a)->symbol, ((const struct function_name *)b)->symbol);
 }
 
-static void put_name(struct strbuf *out, const struct art_node *node)
+static void put_name(struct strbuf *out, const mcc_node *node)
 {
     const char *name = node->name && *node->name ? node->name : node->op ? node->op : "";
     size_t n = strlen(name);
@@ -29,7 +29,7 @@ static bool is_contraction(const char *op)
 }
 
 /* The leading node, and the further contractions of a kernel that holds several. */
-static const char *spell(struct arena *arena, const char *symbol, const struct artifact *a, const struct art_node *node)
+static const char *spell(struct arena *arena, const char *symbol, const struct artifact *a, const mcc_node *node)
 {
     struct strbuf all;
     strbuf_init(&all, arena);

@@ -112,7 +112,7 @@ static uint64_t put_nodes(struct table *t)
     uint64_t at = put_array(t, rows, t->a->n_node, sizeof *rows);
     for (uint32_t i = 0; i < t->a->n_node; i++) {
         uint64_t row = at + i * sizeof *rows;
-        const struct art_node *node = &t->a->node[i];
+        const mcc_node *node = &t->a->node[i];
         point_text(t, AT(row, mcc_node, name), node->name ? node->name : "");
         point_text(t, AT(row, mcc_node, op), node->op ? node->op : "");
         point_text(t, AT(row, mcc_node, source), node->source ? node->source : "");

@@ -16,7 +16,7 @@ enum { LABEL_MAX = 100 };
 struct draw {
     struct network_view view;
     const struct graph *g; /* the imported graph: view.g */
-    const struct art_node *row;
+    const mcc_node *row;
     uint32_t n_rows;
     const double *ns; /* by source, below 0: not measured; NULL: no profile */
     double most, total; /* of ns */
@@ -70,7 +70,7 @@ static void put_fill(struct draw *d, uint32_t lead)
 
 static void put_kernel_label(struct draw *d, uint32_t lead)
 {
-    const struct art_node *row = &d->row[lead];
+    const mcc_node *row = &d->row[lead];
     put_text(d->out, row->name);
     if (row->kernels > 1)
         strbuf_printf(d->out, ": %llu kernels", (unsigned long long)row->kernels);
@@ -197,7 +197,7 @@ static void put_caption(struct draw *d)
     strbuf_printf(d->out, "\";\n");
 }
 
-void draw_network(const struct compilation *c, const struct art_node *row, uint32_t n_rows, const double *ns,
+void draw_network(const struct compilation *c, const mcc_node *row, uint32_t n_rows, const double *ns,
                   struct strbuf *out)
 {
     const struct graph *g = c->imported;

@@ -68,15 +68,21 @@ static void print_functions(const struct artifact_file *a, const uint32_t *first
     }
 }
 
-static void print_nodes(const struct artifact_file *a, struct strbuf *out)
+uint32_t *kernels_by_node(const struct artifact_file *a, struct arena *arena, uint32_t **next)
 {
-    uint32_t *first = NEW_ARRAY(out->arena, uint32_t, a->api.n_node + 1);
-    uint32_t *next = NEW_ARRAY(out->arena, uint32_t, a->desc.n_kernels + 1);
+    uint32_t *first = NEW_ARRAY(arena, uint32_t, a->api.n_node + 1);
+    *next = NEW_ARRAY(arena, uint32_t, a->desc.n_kernels + 1);
     for (uint32_t k = a->desc.n_kernels; k > 0; k--)
         if (a->desc.kernels[k - 1].node < a->api.n_node) {
-            next[k] = first[a->desc.kernels[k - 1].node];
+            (*next)[k] = first[a->desc.kernels[k - 1].node];
             first[a->desc.kernels[k - 1].node] = k;
         }
+    return first;
+}
+
+static void print_nodes(const struct artifact_file *a, struct strbuf *out)
+{
+    uint32_t *next, *first = kernels_by_node(a, out->arena, &next);
     for (uint32_t i = 0; i < a->api.n_node; i++) {
         const mcc_node *node = &a->api.node[i];
         if (!node->kernels)

@@ -22,10 +22,13 @@ struct workspace {
 bool workspace_ask(struct context *, const struct options *, const char *path, const struct artifact_file *,
                    struct workspace *);
 
+/* The numbers, from 1, of each node's kernels: the first by node, then the next by kernel; 0: there is none. */
+uint32_t *kernels_by_node(const struct artifact_file *, struct arena *, uint32_t **next);
+
 /* As objects (inspect_json.c, docs/json.md). verified: the hash of the weights was checked. */
 void artifact_json(const struct artifact_file *, const struct workspace *, bool verified, const char *key,
                    struct json *);
-void network_json(const struct compilation *, const struct art_node *, uint32_t n, struct json *);
+void network_json(const struct compilation *, const mcc_node *, uint32_t n, struct json *);
 /* The member "weights" of the object that is open: the stored constants. */
 void weights_json(const struct module *, struct json *);
 
@@ -37,11 +40,11 @@ enum fail inspect_threads(struct context *, struct options *);
 
 /* Reads what mcc bench --profile wrote: ns[i] of node i, below 0 where it leads no kernel. The file must have been made
  * from an artifact of the same network with the same options; false after a diagnostic. */
-bool profile_read(struct context *, const char *path, const struct art_node *, uint32_t n, double *ns);
+bool profile_read(struct context *, const char *path, const mcc_node *, uint32_t n, double *ns);
 
 /* The imported network as Graphviz text: kernels are boxes around the nodes that they compute. row: source_rows;
  * ns: times by source, or NULL. */
-void draw_network(const struct compilation *, const struct art_node *row, uint32_t n_rows, const double *ns,
+void draw_network(const struct compilation *, const mcc_node *row, uint32_t n_rows, const double *ns,
                   struct strbuf *out);
 /* Runs Graphviz: text to a picture of the format ("svg") in *picture. False after a diagnostic. */
 bool graphviz_run(struct context *, const struct strbuf *text, const char *format, struct strbuf *picture);

@@ -141,52 +141,45 @@ static void put_functions(const struct artifact_file *a, struct json *j)
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
-static void put_node(uint32_t index, const char *name, const char *op, const char *source, uint64_t flops,
-                     uint64_t bytes, uint64_t kernels, struct json *j)
+static void put_source(const mcc_node *node, struct json *j)
 {
     json_open(j, NULL, '{');
-    json_uint(j, "node", index);
-    json_text(j, "name", name);
-    json_text(j, "operator", op);
-    json_text(j, "source", source && *source ? source : NULL);
-    json_uint(j, "flops", flops);
-    json_uint(j, "bytes", bytes);
-    json_uint(j, "kernels", kernels);
+    json_text(j, "name", node->name);
+    json_text(j, "operator", node->op);
+    json_close(j, '{');
 }
 
-static void put_source(const char *name, const char *op, struct json *j)
+/* Row i leads kernels: an object, which is left open. */
+static void put_node(const mcc_node *row, uint32_t i, struct json *j)
 {
     json_open(j, NULL, '{');
-    json_text(j, "name", name);
-    json_text(j, "operator", op);
-    json_close(j, '{');
+    json_uint(j, "node", i);
+    json_text(j, "name", row[i].name);
+    json_text(j, "operator", row[i].op);
+    json_text(j, "source", row[i].source && *row[i].source ? row[i].source : NULL);
+    json_uint(j, "flops", row[i].flops);
+    json_uint(j, "bytes", row[i].bytes);
+    json_uint(j, "kernels", row[i].kernels);
+    json_open(j, "also", '[');
+    for (uint64_t k = row[i].next; k; k = row[k].next)
+        json_uint(j, NULL, k);
+    json_close(j, '[');
+    json_open(j, "nodes", '[');
+    put_source(&row[i], j);
+    for (uint64_t k = row[i].next; k; k = row[k].next)
+        put_source(&row[k], j);
+    json_close(j, '[');
 }
 
 static void put_nodes(const struct artifact_file *a, struct json *j)
 {
     const mcc_api *api = &a->api;
-    uint32_t *first = NEW_ARRAY(j->out->arena, uint32_t, api->n_node + 1);
-    uint32_t *next = NEW_ARRAY(j->out->arena, uint32_t, a->desc.n_kernels + 1);
-    for (uint32_t k = a->desc.n_kernels; k > 0; k--)
-        if (a->desc.kernels[k - 1].node < api->n_node) {
-            next[k] = first[a->desc.kernels[k - 1].node];
-            first[a->desc.kernels[k - 1].node] = k;
-        }
+    uint32_t *next, *first = kernels_by_node(a, j->out->arena, &next);
     json_open(j, "kernels", '[');
     for (uint32_t i = 0; i < api->n_node; i++) {
-        const mcc_node *node = &api->node[i];
-        if (!node->kernels)
+        if (!api->node[i].kernels)
             continue;
-        put_node(i, node->name, node->op, node->source, node->flops, node->bytes, node->kernels, j);
-        json_open(j, "also", '[');
-        for (uint64_t k = node->next; k; k = api->node[k].next)
-            json_uint(j, NULL, k);
-        json_close(j, '[');
-        json_open(j, "nodes", '[');
-        put_source(node->name, node->op, j);
-        for (uint64_t k = node->next; k; k = api->node[k].next)
-            put_source(api->node[k].name, api->node[k].op, j);
-        json_close(j, '[');
+        put_node(api->node, i, j);
         json_open(j, "functions", '[');
         for (uint32_t k = first[i]; k; k = next[k])
             json_text(j, NULL, a->desc.kernels[k - 1].name);
@@ -281,7 +274,7 @@ void weights_json(const struct module *m, struct json *j)
     json_close(j, '[');
 }
 
-void network_json(const struct compilation *c, const struct art_node *row, uint32_t n, struct json *j)
+void network_json(const struct compilation *c, const mcc_node *row, uint32_t n, struct json *j)
 {
     const struct module *m = c->module;
     struct strbuf text;
@@ -292,16 +285,7 @@ void network_json(const struct compilation *c, const struct art_node *row, uint3
     for (uint32_t i = 1; i < n; i++) {
         if (!row[i].kernels)
             continue;
-        put_node(i, row[i].name, row[i].op, row[i].source, row[i].flops, row[i].bytes, row[i].kernels, j);
-        json_open(j, "also", '[');
-        for (uint64_t k = row[i].next; k; k = row[k].next)
-            json_uint(j, NULL, k);
-        json_close(j, '[');
-        json_open(j, "nodes", '[');
-        put_source(row[i].name, row[i].op, j);
-        for (uint64_t k = row[i].next; k; k = row[k].next)
-            put_source(row[k].name, row[k].op, j);
-        json_close(j, '[');
+        put_node(row, i, j);
         json_close(j, '{');
     }
     json_close(j, '[');

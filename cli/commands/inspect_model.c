@@ -11,7 +11,7 @@ enum { WEIGHTS_SHOWN = 40 };
 
 /* ---- the lists --------------------------------------------------------------------------------------------------- */
 
-static void put_nodes(const struct art_node *row, uint32_t n, struct strbuf *out)
+static void put_nodes(const mcc_node *row, uint32_t n, struct strbuf *out)
 {
     for (uint32_t i = 1; i < n; i++) {
         if (!row[i].kernels)
@@ -65,7 +65,7 @@ static void put_weights(const struct compilation *c, struct strbuf *out)
         strbuf_printf(out, "weight   ... and %u smaller ones\n", m->plan.weights.n - WEIGHTS_SHOWN);
 }
 
-static void list(struct compilation *c, const struct art_node *row, uint32_t n)
+static void list(struct compilation *c, const mcc_node *row, uint32_t n)
 {
     struct strbuf out;
     if (c->options->document) {
@@ -104,8 +104,7 @@ static const char *picture_format(struct context *ctx, const char *path)
  * with their cube. */
 enum { PICTURE_NODES_MAX = 1000 };
 
-static bool draw(struct compilation *c, const struct options *o, const char *format, const struct art_node *row,
-                 uint32_t n)
+static bool draw(struct compilation *c, const struct options *o, const char *format, const mcc_node *row, uint32_t n)
 {
     struct context *ctx = c->ctx;
     if (*format && n - 1 > PICTURE_NODES_MAX) /* row 0 is no node */
@@ -153,7 +152,7 @@ enum fail inspect_model(struct context *ctx, struct options *o, const char *mode
     if (compile_keep(c, model, "emit") != FAIL_NONE)
         return ctx->fail;
     uint32_t n = 0;
-    const struct art_node *row = source_rows(c, &n);
+    const mcc_node *row = source_rows(c, &n);
     if (!o->output)
         list(c, row, n);
     else if (output_differs(ctx, o->output, &c->files, o->config))

@@ -62,7 +62,7 @@ static bool read_number(const char **at, double *out)
     return true;
 }
 
-static bool read_line(struct context *ctx, const char *line, uint32_t number, const struct art_node *row, uint32_t n,
+static bool read_line(struct context *ctx, const char *line, uint32_t number, const mcc_node *row, uint32_t n,
                       double *ns)
 {
     struct strbuf key;
@@ -82,7 +82,7 @@ static bool read_line(struct context *ctx, const char *line, uint32_t number, co
     return true;
 }
 
-static bool read_lines(struct context *ctx, char *text, size_t size, const struct art_node *row, uint32_t n, double *ns)
+static bool read_lines(struct context *ctx, char *text, size_t size, const mcc_node *row, uint32_t n, double *ns)
 {
     static const char head[] = "mcc-profile 1\t";
     if (strncmp(text, head, sizeof head - 1) != 0 || strlen(text) != size)
@@ -99,7 +99,7 @@ static bool read_lines(struct context *ctx, char *text, size_t size, const struc
     return true;
 }
 
-bool profile_read(struct context *ctx, const char *path, const struct art_node *row, uint32_t n, double *ns)
+bool profile_read(struct context *ctx, const char *path, const mcc_node *row, uint32_t n, double *ns)
 {
     const char *model = ctx->model_path;
     struct span text;

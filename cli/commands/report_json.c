@@ -42,7 +42,7 @@ bool report_json(struct compilation *c, const struct artifact_file *a, const str
     struct context *ctx = m->ctx;
     struct graph_map map;
     uint32_t n = 0;
-    const struct art_node *row = c ? source_rows(c, &n) : NULL;
+    const mcc_node *row = c ? source_rows(c, &n) : NULL;
     if (c)
         graph_map_make(c, row, n, &ctx->session, &map);
     else if (!unpack(ctx, a, &map))

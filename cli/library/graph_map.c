@@ -28,7 +28,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static bool is_own(const struct map_node *node, const struct art_node *row, uint32_t n)
+static bool is_own(const struct map_node *node, const mcc_node *row, uint32_t n)
 {
     return !node->source || node->source >= n || strcmp(node->name, row[node->source].name) != 0 ||
            strcmp(node->op, row[node->source].op) != 0;
@@ -45,7 +45,7 @@ static void put_text(struct packing *p, const char *text)
     put_number(p, (uint64_t)(found - p->texts.data));
 }
 
-static void put_texts(struct packing *p, struct arena *arena, const struct graph_map *map, const struct art_node *row,
+static void put_texts(struct packing *p, struct arena *arena, const struct graph_map *map, const mcc_node *row,
                       uint32_t n)
 {
     uint32_t kept = 0;
@@ -72,7 +72,7 @@ static void put_texts(struct packing *p, struct arena *arena, const struct graph
     }
 }
 
-static void put_nodes(struct packing *p, const struct graph_map *map, const struct art_node *row, uint32_t n)
+static void put_nodes(struct packing *p, const struct graph_map *map, const mcc_node *row, uint32_t n)
 {
     put_number(p, map->hidden);
     put_number(p, map->nodes.n);
@@ -107,7 +107,7 @@ static void put_memory(struct packing *p, const struct graph_map *map)
     }
 }
 
-struct span graph_map_pack(struct arena *arena, const struct graph_map *map, const struct art_node *row, uint32_t n)
+struct span graph_map_pack(struct arena *arena, const struct graph_map *map, const mcc_node *row, uint32_t n)
 {
     struct packing p = {0};
     uint32_t to = 0;

@@ -38,7 +38,7 @@ struct graph_map {
 };
 
 /* As bytes, for a table whose rows are row[n]; a name and an operator that are those of the row take none. */
-struct span graph_map_pack(struct arena *, const struct graph_map *, const struct art_node *row, uint32_t n);
+struct span graph_map_pack(struct arena *, const struct graph_map *, const mcc_node *row, uint32_t n);
 /* False: the bytes are none that graph_map_pack made for such a table. */
 bool graph_map_unpack(struct arena *, struct span, const mcc_api *, struct graph_map *out);
 /* The members "graph" and "memory" of the object that is open. */

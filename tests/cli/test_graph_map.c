@@ -11,10 +11,10 @@
 #include "cli/library/graph_map.h"
 #include "ir/expr/expr.h"
 
-static const struct art_node rows[] = {{.name = "", .op = ""},
-                                       {.name = "conv", .op = "Conv"},
-                                       {.name = "loop", .op = "Loop"},
-                                       {.name = "add", .op = "Add"}};
+static const mcc_node rows[] = {{.name = "", .op = ""},
+                                {.name = "conv", .op = "Conv"},
+                                {.name = "loop", .op = "Loop"},
+                                {.name = "add", .op = "Add"}};
 
 static struct graph_map sample(struct arena *arena)
 {

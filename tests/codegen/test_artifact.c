@@ -93,10 +93,10 @@ static bool write_weights(void *user, bool (*put)(void *, const void *, size_t),
 static void fill(struct context *ctx, struct codegen_unit *units, struct artifact *a, uint32_t jobs,
                  struct codegen_options *options)
 {
-    static const struct art_dim dims[] = {{-1, 0, 0, NULL}};
+    static const mcc_dim dims[] = {{-1, 0, 0, NULL}};
     static const struct art_port in = {"x", ELEM_F32, 1, dims, 0, 0}, out = {"y", ELEM_F32, 1, dims, 0, 0};
     static const struct art_symbol symbol = {"n", 0, 0, 1};
-    static const struct art_node node = {"scale1", "Mul", "", 1, 8, 1, 0};
+    static const mcc_node node = {"scale1", "Mul", "", 1, 8, 1, 0};
     static const struct art_variant variants[] = {{&v3, "x86-64-v3", 1ull << RT_X86_AVX2, "program.v3"},
                                                   {&v2, "x86-64-v2", 1ull << RT_X86_SSE42, "program.v2"}};
     static const struct art_kernel kernels[] = {{"scale.v3", 0, 1, 8}, {"scale.v2", 0, 1, 8}};

@@ -16,12 +16,11 @@ bool run_schedule(struct compilation *);
 bool run_emit(struct compilation *);
 bool run_codegen(struct compilation *);
 bool run_link(struct compilation *);
-/* The rows of the table's nodes, by source: the kernels that each leads (struct art_node). From schedule on. */
-struct art_node *source_rows(struct compilation *, uint32_t *n);
+/* The rows of the table's nodes, by source: the kernels that each leads (mcc_node). From schedule on. */
+mcc_node *source_rows(struct compilation *, uint32_t *n);
 /* What a report draws; row: source_rows (make_graph_map.c). The same packed for the artifact, whose table has these
  * nodes: none where it takes over 1 % of code and weights, and over 1 KiB. */
-void graph_map_make(const struct compilation *, const struct art_node *row, uint32_t n, struct arena *,
-                    struct graph_map *);
+void graph_map_make(const struct compilation *, const mcc_node *row, uint32_t n, struct arena *, struct graph_map *);
 struct span graph_map_section(const struct compilation *, const struct artifact *);
 /* Writes OUTPUT.h, a typed function over the table (header.c). */
 bool header_write(struct compilation *, const struct artifact *);

@@ -164,7 +164,7 @@ static void put_tensors(struct header *h, const struct art_port *ports, const ch
     for (uint32_t i = 0; i < n; i++) {
         DLDataType type = elem_dlpack(ports[i].elem);
         for (int32_t d = 0; d < ports[i].rank; d++) {
-            const struct art_dim *dim = &ports[i].dims[d];
+            const mcc_dim *dim = &ports[i].dims[d];
             if (dim->extent >= 0)
                 strbuf_printf(&h->out, "    %s_shape[%u][%d] = %lld;\n", array, i, d, (long long)dim->extent);
             else if (dim->extent == -1)

@@ -43,22 +43,22 @@ static struct art_port port_row(struct compilation *c, const struct port_facts *
     flags |= t->elem == ELEM_STR ? MCC_PORT_STRING : 0;
     if (flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP) || t->rank < 0)
         return (struct art_port){.name = port->name, .elem = t->elem, .rank = -1, .flags = flags};
-    struct art_dim *dims = NEW_ARRAY(&c->ctx->session, struct art_dim, t->rank > 0 ? t->rank : 1);
+    mcc_dim *dims = NEW_ARRAY(&c->ctx->session, mcc_dim, t->rank > 0 ? t->rank : 1);
     for (int32_t d = 0; d < t->rank; d++) {
         int64_t n;
         sym_id s = input ? port_symbol(c->graph, port, d) : ex_as_sym(x, t->dims[d]);
         bool late = late_expr(x, t->dims[d]);
         if (!s.i && ex_is_const(x, t->dims[d], &n)) {
-            dims[d] = (struct art_dim){n, -1, 0, NULL};
+            dims[d] = (mcc_dim){n, -1, 0, NULL};
         } else if (late) {
-            dims[d] = (struct art_dim){-1, -1, 0, NULL};
+            dims[d] = (mcc_dim){-1, -1, 0, NULL};
         } else if (s.i) {
-            dims[d] = (struct art_dim){-1, f->symbol[s.i], 0, NULL};
+            dims[d] = (mcc_dim){-1, f->symbol[s.i], 0, NULL};
         } else {
             struct strbuf text;
             strbuf_init(&text, &c->ctx->session);
             ex_print(x, t->dims[d], &text);
-            dims[d] = (struct art_dim){-2, -1, 0, text.data};
+            dims[d] = (mcc_dim){-2, -1, 0, text.data};
         }
         if (wish->grows == d + 1)
             dims[d].room = (int32_t)wish->room;
@@ -113,7 +113,7 @@ static void artifact_symbols(struct compilation *c, struct artifact *a)
 }
 
 /* Links behind each leading node the others that its kernels compute; a node of several kernels goes to the first. */
-static void chain_nodes(const struct compilation *c, struct art_node *node)
+static void chain_nodes(const struct compilation *c, mcc_node *node)
 {
     const struct module *m = c->module;
     uint32_t n = c->ctx->sources.n;
@@ -138,13 +138,12 @@ static void chain_nodes(const struct compilation *c, struct art_node *node)
     }
 }
 
-struct art_node *source_rows(struct compilation *c, uint32_t *n)
+mcc_node *source_rows(struct compilation *c, uint32_t *n)
 {
-    struct art_node *node = NEW_ARRAY(&c->ctx->session, struct art_node, c->ctx->sources.n + 1);
+    mcc_node *node = NEW_ARRAY(&c->ctx->session, mcc_node, c->ctx->sources.n + 1);
     for (uint32_t i = 0; i < c->ctx->sources.n; i++) {
         const struct source *s = &c->ctx->sources.data[i];
-        node[i] = (struct art_node){
-            .name = source_label(s), .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
+        node[i] = (mcc_node){.name = source_label(s), .op = s->op ? s->op : "", .source = s->origin ? s->origin : ""};
     }
     /* A node's cost is that of the kernels that bear its name, in the best variant. */
     for (uint32_t i = 0; i < c->first_rows; i++) {

@@ -72,7 +72,7 @@ static void add_region(struct listing *l, region_id r, uint32_t parent)
     }
 }
 
-static void add_graph(const struct compilation *c, const struct art_node *row, uint32_t n, struct arena *arena,
+static void add_graph(const struct compilation *c, const mcc_node *row, uint32_t n, struct arena *arena,
                       struct graph_map *map)
 {
     struct listing l = {.arena = arena, .map = map};
@@ -110,7 +110,7 @@ static void add_memory(const struct module *m, struct arena *arena, struct graph
     }
 }
 
-void graph_map_make(const struct compilation *c, const struct art_node *row, uint32_t n, struct arena *arena,
+void graph_map_make(const struct compilation *c, const mcc_node *row, uint32_t n, struct arena *arena,
                     struct graph_map *map)
 {
     *map = (struct graph_map){0};

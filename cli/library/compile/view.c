@@ -57,7 +57,7 @@ static void name_values(struct network_view *d, struct arena *arena)
     qsort(d->legal, d->n_legal, sizeof *d->legal, by_name);
 }
 
-void view_make(struct network_view *d, const struct compilation *c, const struct art_node *row, uint32_t n_rows,
+void view_make(struct network_view *d, const struct compilation *c, const mcc_node *row, uint32_t n_rows,
                struct arena *arena)
 {
     *d = (struct network_view){

@@ -9,7 +9,7 @@ struct named;
 struct network_view {
     const struct compilation *c;
     const struct graph *g;   /* the imported graph */
-    const struct art_node *row;
+    const mcc_node *row;
     uint32_t n_rows;
     uint32_t *lead;          /* by source: the node whose kernels compute it; 0: none */
     bool *hidden;            /* by node: computes only constants, of which nothing is left */
@@ -19,8 +19,7 @@ struct network_view {
 };
 
 /* row: source_rows. */
-void view_make(struct network_view *, const struct compilation *, const struct art_node *row, uint32_t n_rows,
-               struct arena *);
+void view_make(struct network_view *, const struct compilation *, const mcc_node *row, uint32_t n_rows, struct arena *);
 bool view_is_constant(const struct network_view *, value_id);
 /* Appends "f32[1,n,4]", where the legal graph knows a tensor's shape that; nothing for what is no tensor. */
 void view_type(const struct network_view *, value_id, struct strbuf *out);
