@@ -156,6 +156,18 @@ static void assert_range(struct builder *b, expr_id e, int64_t lo, int64_t hi)
         b_assert(b, ex_le(ex, e, ex_const(ex, hi)), EVAL_VALUE, "a value is above %lld", (long long)hi);
 }
 
+/* Is v of the region that new nodes join? What they ask of a value of an enclosing region is not asked of runs that
+ * take another branch. */
+static bool is_local(struct builder *b, value_id v)
+{
+    const struct region *region = graph_get_region(b->g, b->region);
+    node_id def = graph_value(b->g, v)->def;
+    bool local = region->depth == 0 || (def.i && graph_node(b->g, def)->parent.i == b->region.i);
+    for (uint32_t i = 0; !local && i < region->params.n; i++)
+        local = region->params.data[i].i == v.i;
+    return local;
+}
+
 /* Elements first .. first + count - 1 of v become known; the whole array, or NULL after a diagnostic. */
 static const expr_id *know_elems(struct builder *b, value_id v, uint32_t first, uint32_t count, int64_t lo, int64_t hi,
                                  uint32_t *n)
@@ -176,11 +188,13 @@ static const expr_id *know_elems(struct builder *b, value_id v, uint32_t first, 
     expr_id *elems = own_elems(b, v, *n);
     if (!elems)
         return NULL;
+    bool local = is_local(b, v);
     for (uint32_t k = first; k < first + count && k < *n; k++) {
-        if (elems[k].i)
+        bool known = elems[k].i != 0;
+        if (!known)
+            elems[k] = value_symbol(b, v, k, local ? lo : INT64_MIN, local ? hi : INT64_MAX);
+        if (known || !local)
             assert_range(b, elems[k], lo, hi);
-        else
-            elems[k] = value_symbol(b, v, k, lo, hi);
     }
     graph_value(b->g, v)->elems = elems;
     graph_value(b->g, v)->n_elems = *n;

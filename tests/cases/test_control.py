@@ -179,6 +179,18 @@ def test_branches_of_different_sizes(tmp_path):
             model.compare([floats(n, 3), np.array(p)])
 
 
+def test_what_a_branch_asks_of_numbers_holds_there(tmp_path):
+    """The repeats are at least 0 for Tile: the other branch runs with others. Elements of an input of the whole network."""
+    then = branch([node("Tile", "x r", "t")], [value("t", ["k"])])
+    other = branch([node("Cast", "r", "e", to=T.FLOAT)], [value("e", ["k"])])
+    model = Model(tmp_path, [node("If", "p", "y", then_branch=then, else_branch=other)],
+                  [value("x", ["n"]), value("r", [1], T.INT64), value("p", [], T.BOOL)], [value("y", ["m"])])
+    for p, r in ((True, 2), (True, 0), (False, -1), (False, 3)):
+        model.compare([floats(4), ints(r), np.array(p)])
+    with pytest.raises(ModelError, match="node 't' .Tile.: a value is below 0"):
+        model.run([floats(4), ints(-1), np.array(True)])
+
+
 def test_loop_in_branch_in_loop(tmp_path):
     inner = graph([node("Identity", "m2", "g2"), node("Add", "v x", "v2")],
                   [value("j", [], T.INT64), value("m2", [], T.BOOL), value("v", [3])], [value("g2", [], T.BOOL), value("v2", [3])])

@@ -403,7 +403,7 @@ KNOWN = [
     ("ours", "ConvTranspose", nan, "nan expected", "theirs", "an infinity in a sum of numbers: ONNX Runtime's product has NaN beside it"),
     ("run", "RotaryEmbedding", always, "an odd number of elements|not half as long", "theirs", "other sizes: ONNX has no heads of an odd size"),
     ("run", "RotaryEmbedding", always, "number of elements", "theirs", "other sizes: heads that the caches do not fit; ONNX Runtime takes a part"),
-    ("run", "Reshape", computed_zero, "changes the number of elements|dimension is negative", "open",
+    ("run", "Reshape", computed_zero, "changes the number of elements|dimension is negative|beside one of 0 elements", "open",
      "an extent that is computed from sizes and is 0 (-1) stands for itself, so the run stops; ONNX Runtime copies (infers) one"),
     ("ours", "Reshape", computed_zero, r"expected, got \[", "open", "the same, where there are no elements"),
     *(("ours", op, wraps, "", "theirs", "sizes are whole numbers without end in mcc, refused beyond 64 bits; in ONNX Runtime they wrap") for op in (
@@ -413,7 +413,8 @@ KNOWN = [
     *(("run", op, always, "axis -?[01] is out of range for rank 0", "theirs", "a rank that the run knows is 0, which has no axes; ONNX Runtime "
        "refuses the axis only where it knows the rank") for op in ("ArgMax", "ArgMin")),
     ("theirs", "MatMul", beside("Transpose"), "", "theirs", "a transposed matrix and a vector: ONNX Runtime's optimisation drops the Transpose"),
-    ("theirs", "QuantizeLinear", always, "does not run with optimisations", "theirs", "ONNX Runtime moves the pair and gives it another type"),
+    *(("theirs", op, always, "does not run with optimisations", "theirs", "ONNX Runtime moves the pair and gives it another type")
+      for op in ("QuantizeLinear", "DequantizeLinear")),
     ("theirs", "Div", beside("Mul"), "", "theirs", "integers: ONNX Runtime's optimisation makes (1 / a) * b into b / a"),
 ]
 
