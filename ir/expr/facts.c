@@ -5,7 +5,11 @@
 
 #include "ir/expr/internal.h"
 
-enum { STEPS_MAX = 4096 };   /* values of a symbol that are tried, from its least on */
+enum {
+    STEPS_MAX = 4096, /* values of a symbol that are tried, from its least on */
+    EXCLUDED_MAX = 64, /* ... by proof */
+    NUMBERS_MAX = 8 /* of a condition, beyond which values are excluded by proof */
+};
 
 /* ---- symbols that get narrower ------------------------------------------------------------------------------------
  */
@@ -145,6 +149,44 @@ bool fact_of(struct exprs *x, expr_id cond, struct sym_range *f)
         return f->bounds.divisor != s->divisor;
     }
     return f->bounds.lo >= 0 && least_value(x, cond, f);
+}
+
+/* Is there no value within the bounds of `at` for which cond holds? */
+static bool excludes(struct exprs *x, expr_id cond, sym_id s, expr_id at)
+{
+    return ex_truth(x, ex_subst(x, cond, &s, &at, 1)) == FALSE_;
+}
+
+/* The numbers in e within [lo, hi): not those of the limits of 32 bits, by which no size gets simpler. */
+static void numbers_collect(const struct exprs *x, expr_id e, int64_t lo, int64_t hi, int64_t *found, uint32_t *n)
+{
+    int64_t k;
+    bool seen = !ex_is_const(x, e, &k) || k < lo || k >= hi || k >= INT32_MAX || *n == NUMBERS_MAX;
+    for (uint32_t i = 0; i < *n; i++)
+        seen |= found[i] == k;
+    if (!seen)
+        found[(*n)++] = k;
+    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
+        numbers_collect(x, ex_arg(x, e, i), lo, hi, found, n);
+}
+
+bool fact_excludes(struct exprs *x, expr_id cond, sym_id s, struct sym_range *f)
+{
+    const struct symbol *sym = sym_get(x, s);
+    int64_t numbers[NUMBERS_MAX];
+    uint32_t n = 0;
+    *f = (struct sym_range){s, {sym->lo, sym->hi, sym->divisor}};
+    if (sym->kind != SYM_SHAPE || sym->lo < 0 || !ex_uses(x, cond, s))
+        return false;
+    for (uint32_t k = 0; k < EXCLUDED_MAX && f->bounds.lo < sym->hi; k++, f->bounds.lo++)
+        if (!excludes(x, cond, s, ex_const(x, f->bounds.lo)))
+            break;
+    numbers_collect(x, cond, f->bounds.lo + 1, sym->hi, numbers, &n);
+    for (uint32_t k = 0; k < n; k++)
+        if (numbers[k] < f->bounds.hi &&
+            excludes(x, cond, s, ex_sym(x, sym_new(x, SYM_LOOP, "beyond", numbers[k] + 1, sym->hi))))
+            f->bounds.hi = numbers[k];
+    return f->bounds.lo > sym->lo || f->bounds.hi < sym->hi;
 }
 
 bool fact_apply(struct exprs *x, const struct sym_range *f)

@@ -17,6 +17,9 @@ struct sym_range {
 /* What cond, which is no conjunction, says of the one shape symbol in it. False: of none, of several, or nothing that
  * its symbol does not say already. */
 bool fact_of(struct exprs *, expr_id cond, struct sym_range *);
+/* What cond, of several symbols or one, excludes of shape symbol s whatever the others are: its least values, and those
+ * beyond a number in it. False: nothing that is seen. */
+bool fact_excludes(struct exprs *, expr_id cond, sym_id s, struct sym_range *);
 /* Narrows the symbol: true when it got narrower, which what was made before it does not know (exprs_rewind). */
 bool fact_apply(struct exprs *, const struct sym_range *);
 

@@ -13,6 +13,8 @@
 
 #include "ir/expr/facts.h"
 
+enum { SYMBOLS_MOST = 4, CONDITION_SIZE = 200 }; /* of a condition of several symbols */
+
 struct learner {
     struct graph *g;
     struct exprs *x;
@@ -101,6 +103,37 @@ static void learn_positive(struct learner *l, expr_id e)
         learn(l, ex_not(l->x, ex_eq(l->x, e, zero)));
 }
 
+static void learn_range(struct learner *l, const struct sym_range *f)
+{
+    if (is_bound(l, f->sym) && grant(l, f))
+        check_add(l, (struct size_check){.sym = f->sym, .bounds = f->bounds});
+}
+
+/* The shape symbols of e, each once, as far as there is place. */
+static void symbols_collect(const struct exprs *x, expr_id e, sym_id *found, uint32_t *n)
+{
+    sym_id s = ex_as_sym(x, e);
+    bool seen = !s.i || *n == SYMBOLS_MOST;
+    for (uint32_t i = 0; i < *n; i++)
+        seen |= found[i].i == s.i;
+    if (!seen)
+        found[(*n)++] = s;
+    for (uint32_t i = 0; i < ex_n_args(x, e) && *n < SYMBOLS_MOST; i++)
+        symbols_collect(x, ex_arg(x, e, i), found, n);
+}
+
+static void learn_excluded(struct learner *l, expr_id cond)
+{
+    sym_id found[SYMBOLS_MOST];
+    uint32_t n = 0;
+    struct sym_range f;
+    if (ex_size(l->x, cond) <= CONDITION_SIZE)
+        symbols_collect(l->x, cond, found, &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (is_bound(l, found[i]) && fact_excludes(l->x, cond, found[i], &f))
+            learn_range(l, &f);
+}
+
 static void learn(struct learner *l, expr_id cond)
 {
     struct sym_range f;
@@ -109,8 +142,10 @@ static void learn(struct learner *l, expr_id cond)
     if (ex_kind(l->x, cond) == EX_LT && ex_is(l->x, ex_arg(l->x, cond, 0), 0) &&
         ex_kind(l->x, ex_arg(l->x, cond, 1)) == EX_PROD)
         learn_positive(l, ex_arg(l->x, cond, 1));
-    else if (!learn_same(l, cond) && fact_of(l->x, cond, &f) && is_bound(l, f.sym) && grant(l, &f))
-        check_add(l, (struct size_check){.sym = f.sym, .bounds = f.bounds});
+    else if (fact_of(l->x, cond, &f))
+        learn_range(l, &f);
+    else if (!learn_same(l, cond))
+        learn_excluded(l, cond);
 }
 
 static bool is_division(const struct graph *g, const struct node *n)

@@ -71,6 +71,20 @@ FORMS = {
         inputs={"x": ["b", "s"]}, constants={"two": ints(2)},
         runs=[dict(b=1, s=2), dict(b=3, s=10), dict(b=2, s=0)], fails=[dict(b=1, s=3)], says="number of elements",
         empty=[(dict(b=0, s=3), (0, 3)), (dict(b=0, s=0), (0, 0))]),
+    # a mask of 8 positions is cut to as many as there are: more do not broadcast
+    "at most": dict(
+        nodes=[dims("q", "x", 1), node("Slice", "mask zeros ends axes", "part"), node("Add", "x part", "a"), node("Softmax", "a", "y", axis=-1),
+               node("Concat", "q q", "ends", axis=0)],
+        order=[0, 4, 1, 2, 3],
+        inputs={"x": ["b", "q", "q"]}, constants={"mask": floats(1, 8, 8), "zeros": ints(0, 0), "axes": ints(1, 2)},
+        runs=[dict(b=1, q=1), dict(b=2, q=5), dict(b=3, q=8), dict(b=0, q=3)], fails=[dict(b=1, q=9), dict(b=2, q=40)], says="do not broadcast"),
+    # what holds of two sizes together excludes 0 of each
+    "at least": dict(
+        nodes=[dims("h", "x", 0), dims("w", "x", 1), node("Max", "h one", "h1"), node("Max", "w one", "w1"), node("Concat", "h1 w1 four", "to", axis=0),
+               node("Reshape", "x to", "r"), node("MatMul", "r m", "p"), node("Shape", "x", "s"), node("Reshape", "p s", "u"), node("Add", "x u", "a"),
+               node("ReduceSum", "a outer", "y", keepdims=0)],
+        inputs={"x": ["h", "w", 4]}, constants={"one": ints(1), "four": ints(4), "m": floats(4, 4), "outer": ints(0, 1)},
+        runs=[dict(h=1, w=1), dict(h=3, w=5)], fails=[dict(h=0, w=2), dict(h=2, w=0)], says="number of elements"),
 }
 
 
@@ -103,6 +117,8 @@ def test_as_few_kernels_as_with_fixed_sizes(name, tmp_path):
     model = model_of(tmp_path, form)
     sizes = max(form["runs"], key=lambda s: np.prod(list(s.values())))
     assert kernels(model) == kernels(model, *fixed(form, sizes))
+    said = mcc(model.path, "-march=x86-64-v2", "-stop-after=emit", "-Rpass-missed=sizes", "-o", tmp_path / "net.loops").stderr
+    assert "not known" not in said, said
 
 
 @pytest.mark.parametrize("name", FORMS)
