@@ -185,3 +185,20 @@ def test_what_is_not_known_is_said(tmp_path):
     assert "select(1 == k, m, k): it is not known whether 1 == k; --input" in said and "[-Rpass-missed=sizes]" in said, said
     said = mcc(model.path, "-o", tmp_path / "y.so", "-march=x86-64-v2", "-Rpass-missed=sizes", "--input=z[b,k]").stderr
     assert "known" not in said, said
+
+
+FACTS = {"expand": "the size b is at least 1, by a check that is made before anything runs: integer division by zero",
+         "channels": "the size c is 4, by a check that is made before anything runs: ",
+         "two names": "the size m is n, by a check that is made before anything runs: ",
+         "pairs": "the size s is at least 1 and a multiple of 2 unless no output has elements, by a check",
+         "at most": "the size q is from 0 to 8, by a check that is made before anything runs: dimensions do not broadcast",
+         "squeeze": "the size n is 1, by a check that is made before anything runs: "}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_what_is_taken_for_granted_is_said(name, tmp_path):
+    """-Rpass-analysis=sizes names the sizes that checks narrow, also those that become numbers."""
+    squeeze = dict(nodes=[node("Squeeze", "x one", "s"), node("Relu", "s", "y")], inputs={"x": ["b", "n", 4]}, constants={"one": ints(1)})
+    model = model_of(tmp_path, FORMS.get(name, squeeze))
+    said = mcc(model.path, "-stop-after=emit", "-march=x86-64-v2", "-Rpass-analysis=sizes", "-o", tmp_path / "net.loops").stderr
+    assert FACTS[name] in said and "[-Rpass-analysis=sizes]" in said, said

@@ -31,21 +31,17 @@ static const char *text_of(struct remarks *r, kernel_text_fn *fn, uint32_t kerne
     return text.n ? text.data : NULL;
 }
 
-static void remark(struct remarks *r, enum kind kind, const char *pass, const char *name, uint32_t kernel,
-                   const char *text)
+/* function: of the artifact, as text. */
+static void remark(struct remarks *r, enum kind kind, const char *pass, const char *name, src_id src,
+                   const char *function, const char *text)
 {
-    const struct module *m = r->c->module;
-    const struct kernel *k = &m->fused.kernels.data[kernel];
-    src_id src = k->nodes.n ? graph_node(m->g, k->nodes.data[0])->src : (src_id){0};
-    if (!text)
-        return;
     if (r->wanted[kind] && regexec(&r->regex[kind], pass, 0, NULL, 0) == 0)
         remark_at(r->c->ctx, src, arena_printf(&r->c->ctx->session, "%s=%s", kind_flags[kind], pass), "%s", text);
     if (!r->c->options->save_record)
         return;
     strbuf_printf(&r->record,
-                  "--- !%s\nPass:            %s\nName:            %s\nFunction:        k%u\nArgs:\n  - String: ",
-                  kind_tags[kind], pass, name, kernel);
+                  "--- !%s\nPass:            %s\nName:            %s\nFunction:        %s\nArgs:\n  - String: ",
+                  kind_tags[kind], pass, name, function);
     strbuf_quoted(&r->record, text);
     strbuf_printf(&r->record, "\n...\n");
 }
@@ -159,6 +155,24 @@ static void cost(const struct module *m, uint32_t kernel, struct strbuf *out)
         strbuf_printf(out, "; %.2f us estimated on %s", (double)count * (double)k->ns * 1e-3, cpu->cpu);
 }
 
+/* What every run checks of a size before anything else, and the code relies on. */
+static void size_fact(const struct module *m, const struct size_check *c, struct strbuf *out)
+{
+    const struct sym_bounds b = c->bounds;
+    const char *name = sym_get(m->ctx->exprs, c->sym)->name;
+    strbuf_printf(out, "the size %s is ", name);
+    if (c->same.i)
+        strbuf_printf(out, "%s", sym_get(m->ctx->exprs, c->same)->name);
+    else if (b.lo == b.hi)
+        strbuf_printf(out, "%lld", (long long)b.lo);
+    else
+        strbuf_printf(out, b.hi == INT64_MAX ? "at least %lld" : "from %lld to %lld", (long long)b.lo, (long long)b.hi);
+    if (b.divisor > 1 && b.lo != b.hi)
+        strbuf_printf(out, " and a multiple of %lld", (long long)b.divisor);
+    strbuf_printf(out, "%s, by a check that is made before anything runs: %s",
+                  c->unless_empty ? " unless no output has elements" : "", c->text);
+}
+
 /* ---- asking for it -------------------------------------------------------------------------------------------- */
 
 static const struct {
@@ -171,6 +185,7 @@ static const struct {
     {MISSED, "sizes", "UnknownSize", unknown_sizes},
     {ANALYSIS, "layout-transform", "Blocked", blocked},
     {ANALYSIS, "schedule", "Cost", cost},
+    {ANALYSIS, "sizes", "CheckedSize", NULL}, /* of no kernel: remark_sizes */
 };
 
 static const char *pattern_of(const struct options *o, enum kind kind)
@@ -249,15 +264,38 @@ static bool compile_patterns(struct remarks *r)
     return true;
 }
 
+static void remark_sizes(struct remarks *r)
+{
+    const struct graph *g = r->c->module->g;
+    for (uint32_t i = 0; i < g->size_checks.n; i++) {
+        struct strbuf text;
+        strbuf_init(&text, &r->c->ctx->session);
+        size_fact(r->c->module, &g->size_checks.data[i], &text);
+        remark(r, ANALYSIS, "sizes", "CheckedSize", g->size_checks.data[i].src, "plan", text.data);
+    }
+}
+
+static void remark_kernel(struct remarks *r, uint32_t kernel)
+{
+    const struct module *m = r->c->module;
+    const struct kernel *k = &m->fused.kernels.data[kernel];
+    src_id src = k->nodes.n ? graph_node(m->g, k->nodes.data[0])->src : (src_id){0};
+    const char *name = arena_printf(&r->c->ctx->session, "k%u", kernel);
+    for (size_t i = 0; i < COUNT_OF(remark_rows); i++) {
+        const char *text = remark_rows[i].text ? text_of(r, remark_rows[i].text, kernel) : NULL;
+        if (text)
+            remark(r, remark_rows[i].kind, remark_rows[i].pass, remark_rows[i].name, src, name, text);
+    }
+}
+
 static bool remark_all(void *user)
 {
     struct remarks *r = user;
     if (!compile_patterns(r))
         return false;
+    remark_sizes(r);
     for (uint32_t k = 0; k < r->c->module->fused.kernels.n; k++)
-        for (size_t i = 0; i < COUNT_OF(remark_rows); i++)
-            remark(r, remark_rows[i].kind, remark_rows[i].pass, remark_rows[i].name, k,
-                   text_of(r, remark_rows[i].text, k));
+        remark_kernel(r, k);
     return true;
 }
 
