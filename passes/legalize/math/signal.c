@@ -2,17 +2,10 @@
  *
  * All of it computes in f64: results near zero must be near zero (ONNX's own tolerance for them is 1e-7).
  */
-#include "passes/legalize/legalize.h"
+#include "passes/legalize/math/dft.h"
 
 #include <math.h>
 #include <string.h>
-
-static value_id dft(struct builder *b, value_id x, int32_t axis, bool inverse, bool onesided, expr_id length)
-{
-    struct attr attrs[] = {attr_int("axis", axis), attr_int("inverse", inverse), attr_expr("length", length),
-                           attr_int("onesided", onesided)};
-    return b_op(b, OP_DFT, &x, 1, attrs, 4);
-}
 
 /* x with a last dim, the parts of its numbers, that is known: 1, real, where the transform is of reals; 2, complex,
  * where it is the inverse of such a one; else reals get an imaginary part of 0. */
@@ -69,7 +62,7 @@ static bool dft_any_axis(struct rule *r, value_id x, bool inverse, bool onesided
     expr_id length = dft_length(r, flat[1], inverse && onesided);
     if (!length.i)
         return false;
-    value_id y = dft(b, b_reshape(b, x, flat, 4), 1, inverse, onesided, length);
+    value_id y = dft_build(b, b_reshape(b, x, flat, 4), &(struct dft){1, inverse, onesided, length});
     if (!y.i)
         return false;
     for (int32_t i = 0; i + 1 < rank; i++)
@@ -100,10 +93,11 @@ bool rule_dft(struct rule *r)
     expr_id length = dft_length(r, b_dim(b, in, axis), inverse && onesided);
     if (!length.i)
         return false;
-    return rule_result(r, b_convert(b, dft(b, x, axis, inverse, onesided, length), v_elem(b, in)));
+    value_id y = dft_build(b, x, &(struct dft){axis, inverse, onesided, length});
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
-/* Frames [batch, frame, length, 1 or 2] by a gather, times the window, transformed along the third axis. */
+/* Frames [batch, frame, length, 1 or 2] times the window, transformed along the third axis. */
 bool rule_stft(struct rule *r)
 {
     struct builder *b = r->b;
@@ -123,12 +117,11 @@ bool rule_stft(struct rule *r)
     if (!length.i)
         return false;
     expr_id room = ex_sub(ex, b_dim(b, x, 1), length);
-    expr_id dims[2] = {ex_addc(ex, ex_div(ex, room, step), 1), length};
-    value_id idx = b_binary(b, OP_MUL, v_iota(b, ELEM_I64, dims, 2, 0), v_expr(b, ELEM_I64, step));
-    value_id frames = b_gather(b, x, b_binary(b, OP_ADD, idx, v_iota(b, ELEM_I64, dims, 2, 1)), 1);
+    b_assert(b, ex_le(ex, ex_const(ex, 0), room), EVAL_SHAPE, "a frame is longer than the signal");
+    value_id frames = dft_frames(b, x, step, length, ex_addc(ex, ex_div(ex, room, step), 1));
     if (window.i)
         frames = b_binary(b, OP_MUL, frames, v_along(b, b_convert(b, window, ELEM_F64), 2, 4));
-    value_id y = dft(b, frames, 2, false, rule_int(r, "onesided", 1) != 0, length);
+    value_id y = dft_build(b, frames, &(struct dft){2, false, rule_int(r, "onesided", 1) != 0, length});
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
