@@ -3,7 +3,8 @@
  *
  * From each contraction backwards: its first operand is a quotient of exponentials and their sum over the contracted
  * dim; what the exponentials are of leads, through maps and views, to another contraction whose free dims are the rows
- * and the keys. Every value on the way is wanted here alone. Points decide, not operators' names: symbols for a row and
+ * and the keys. Every value on the way is wanted here alone. A contraction that has everything but that is
+ * noted, too, with the first obstacle (attention_missed.c). Points decide, not operators' names: symbols for a row and
  * a key go through all views and have to come out as they were.
  */
 #include "ir/target/budget.h"
@@ -39,7 +40,14 @@ struct finder {
     const expr_id *sink_point;
     sym_id row_sym, key_sym;
     uint32_t visits;
+    const char *why; /* what does not match; NULL: the form, which attention_obstacle() looks at */
 };
+
+static bool differs(struct finder *f, const char *why)
+{
+    f->why = why;
+    return false;
+}
 
 static const struct node *def_of(const struct graph *g, value_id v)
 {
@@ -255,23 +263,30 @@ static value_id cleared_from(struct finder *f, value_id v)
     return n->in[k];
 }
 
+static bool fits_head(struct finder *f, expr_id dim)
+{
+    int64_t size;
+    return (ex_is_const(f->x, dim, &size) && size >= 1 && size <= size_most(f->m)) ||
+           differs(f, "the size of a head is not known, or large");
+}
+
 /* Is the contraction's result at this point that of a row and a key, in batches that know of neither? */
 static bool match_scores(struct finder *f, const struct node *n, const expr_id *idx)
 {
     struct dot_dims q, k;
-    int64_t size;
-    if (!dot_dims(f->g, n, 0, &q) || !dot_dims(f->g, n, 1, &k) || value_type(f->g, n->out[0])->elem != ELEM_F32 ||
-        value_type(f->g, n->in[0])->elem != ELEM_F32 || value_type(f->g, n->in[1])->elem != ELEM_F32)
-        return false;
+    if (value_type(f->g, n->out[0])->elem != ELEM_F32 || value_type(f->g, n->in[0])->elem != ELEM_F32 ||
+        value_type(f->g, n->in[1])->elem != ELEM_F32)
+        return differs(f, "the scores are not of f32");
+    if (!dot_dims(f->g, n, 0, &q) || !dot_dims(f->g, n, 1, &k))
+        return differs(f, "the scores do not have one dimension of rows and one of keys");
     for (uint32_t i = 0; i < q.n_batch; i++)
         if (ex_uses(f->x, idx[i], f->row_sym) || ex_uses(f->x, idx[i], f->key_sym))
-            return false;
+            return differs(f, "views mix the rows or keys of the scores with other dimensions");
     const expr_id *free = idx + q.n_batch;
     f->a->rows_of = free[0].i != f->row.i;
     if (free[f->a->rows_of].i != f->row.i || free[1 - f->a->rows_of].i != f->key.i)
-        return false;
-    return ex_is_const(f->x, value_type(f->g, n->in[0])->dims[q.contract], &size) && size >= 1 &&
-           size <= size_most(f->m);
+        return differs(f, "views mix the rows or keys of the scores with other dimensions");
+    return fits_head(f, value_type(f->g, n->in[0])->dims[q.contract]);
 }
 
 /* From v, wanted at idx, back to the scores: through maps and views that nobody else reads. */
@@ -336,14 +351,16 @@ static bool match(struct finder *f, const struct node *n)
 {
     struct dot_dims p, v;
     expr_id idx[RANK_MAX] = {{0}}, at[RANK_MAX] = {{0}}, cond;
-    int64_t size;
     value_id from = n->in[0];
     const struct type *t = value_type(f->g, from), *vt = value_type(f->g, n->in[1]);
-    if (!dot_dims(f->g, n, 0, &p) || !dot_dims(f->g, n, 1, &v) || t->elem != ELEM_F32 || vt->elem != ELEM_F32 ||
-        value_type(f->g, n->out[0])->elem != ELEM_F32 || !ex_is_const(f->x, vt->dims[v.free], &size) || size < 1 ||
-        size > size_most(f->m) || !fixed_or_open(f, t->dims[p.free], ROWS_LEAST) ||
-        !fixed_or_open(f, t->dims[p.contract], 1))
+    if (t->elem != ELEM_F32 || vt->elem != ELEM_F32 || value_type(f->g, n->out[0])->elem != ELEM_F32)
+        return differs(f, "the product with the values is not of f32");
+    if (!dot_dims(f->g, n, 0, &p) || !dot_dims(f->g, n, 1, &v))
+        return differs(f, "the product with the values does not have one dimension of rows and one of keys");
+    if (!fits_head(f, vt->dims[v.free]) || !fixed_or_open(f, t->dims[p.contract], 1))
         return false;
+    if (!fixed_or_open(f, t->dims[p.free], ROWS_LEAST))
+        return differs(f, "fewer than 8 rows would leave most lanes idle");
     point_of_p(f, t, &p, idx);
     for (const struct node *view = def_of(f->g, from); view && view_invertible(f->g, graph_value(f->g, from)->def);
          view = def_of(f->g, from)) {
@@ -369,8 +386,12 @@ static void record(struct module *m, node_id id)
 {
     struct attention a = {.values = id};
     struct finder f = {.m = m, .g = m->g, .x = m->ctx->exprs, .a = &a, .region = graph_node(m->g, id)->parent};
-    if (!match(&f, graph_node(m->g, id)))
+    if (!match(&f, graph_node(m->g, id))) {
+        const char *why = attention_obstacle(m, id, f.why);
+        if (why)
+            VEC_PUSH(m->arena, &m->known.attentions_missed, ((struct missed_attention){id, why}));
         return;
+    }
     for (uint32_t j = 0; j < a.to_scores.n / 2; j++) {
         struct attention_step s = a.to_scores.data[j];
         a.to_scores.data[j] = a.to_scores.data[a.to_scores.n - 1 - j];

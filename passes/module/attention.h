@@ -45,6 +45,10 @@ bool is_attention_product(const struct module *, node_id);
 /* Makes a copy part of the module; false: another attention has its scores or results. */
 bool attention_record(struct module *, const struct attention *);
 
+/* The first obstacle that keeps attention whose results the node makes from being recorded; NULL: it makes none. why:
+ * what the search knows (passes/graph/attention_missed.c). */
+const char *attention_obstacle(struct module *, node_id values, const char *why);
+
 value_id attention_operand(const struct graph *, struct attention_step);
 /* The point of the first node's result -> that of the last operand; in place. */
 void attention_walk(const struct graph *, const attention_steps *, expr_id *idx);

@@ -233,6 +233,11 @@ struct module_asked {
 struct module_known {
     const struct attention **attention_of; /* by node below n_attention_nodes: whose scores or values it makes */
     uint32_t n_attention_nodes;
+    VEC(struct missed_attention {
+        node_id values; /* the product with the values */
+        const char *why;
+    })
+    attentions_missed; /* for remarks */
     VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */
     VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
     VEC(int64_t) counted; /* by symbol, as least, with the sizes of counted_at */

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto as T
 
 from support.compare import Model, node
-from support.tool import value
+from support.tool import mcc, value
 
 CONSTANTS = {"zero": np.int64(0), "one": np.int64(1), "two": np.int64(2), "three": np.int64(3), "ax0": [0], "ax1": [1], "ax2": [2], "ax12": [1, 2],
              "nothing": np.float32(0), "inf": np.float32(-np.inf), "lowest": np.finfo(np.float32).min, "far": np.float32(-1e9), "scale": np.float32(0.25),
@@ -131,3 +131,15 @@ def test_nan_rows(tmp_path):
             y = model.compare([q, k, v, bias])[0]
             bad = np.isnan(y) if not cleared else y == 0
             assert bad[0, 1, 2].all() and bad[0, :, 4:6].all() and not bad[0, 0, 2].any() and not bad[0, :, 6:].any()
+
+
+def test_what_is_in_the_way(tmp_path):
+    """-Rpass-missed=attention names the first obstacle."""
+    for more, words in (([node("Mul", "p two2", "pd")], r"\(mul\) is between the softmax and the product with the values"),
+                        ([node("Identity", "p", "pd"), node("Identity", "p", "shown")], r"has 2 readers, 1 of which are outside")):
+        nodes = [node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), node("MatMul", "q kt", "raw"), node("Mul", "raw scale", "z"), node("Softmax", "z", "p", axis=-1), *more, node("MatMul", "pd v", "y")]
+        inputs = {x: ["b", 4, "n", 16] for x in "qkv"}
+        model = Model(tmp_path, nodes, [value(n, x) for n, x in inputs.items()], [value(n, None) for n in ("y", "shown")[: len(more)]],
+                      {"scale": np.float32(0.25), "two2": np.full((1, 4, 1, 1), [[[2]], [[3]], [[4]], [[5]]], np.float32).reshape(1, 4, 1, 1)}, opset=20)
+        told = mcc(model.path, "-o", tmp_path / "y.so", "-march=native", "-Rpass-missed=attention").stderr
+        assert re.search(r"remark: k\d+ is not one kernel with its scores: .*" + words + r".*\[-Rpass-missed=attention\]", told), told

@@ -1,7 +1,8 @@
-/* Optimisation remarks: what fuse, layout-transform and schedule decided, for -Rpass= and -fsave-optimization-record.
+/* Optimisation remarks: what find-attention, fuse, layout-transform and schedule decided, for -Rpass= and
+ * -fsave-optimization-record.
  *
- * They are read off the finished module, not recorded by the passes, so asking for them changes nothing that is
- * compiled.
+ * They are read off the finished module, so asking for them changes nothing that is compiled; find-attention alone
+ * records why it found nothing.
  */
 #include <regex.h>
 #include <stdlib.h>
@@ -128,6 +129,16 @@ static void unknown_sizes(const struct module *m, uint32_t kernel, struct strbuf
     }
 }
 
+/* A product with values of an attention whose scores go through memory. */
+static void unfused_attention(const struct module *m, uint32_t kernel, struct strbuf *out)
+{
+    const struct kernel *k = &m->fused.kernels.data[kernel];
+    for (uint32_t i = 0; i < m->known.attentions_missed.n && k->anchor.i; i++)
+        if (m->known.attentions_missed.data[i].values.i == k->anchor.i)
+            strbuf_printf(out, "k%u is not one kernel with its scores: %s", kernel,
+                          m->known.attentions_missed.data[i].why);
+}
+
 static void blocked(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
     const struct kernel *k = &m->fused.kernels.data[kernel];
@@ -182,6 +193,7 @@ static const struct {
 } remark_rows[] = {
     {PASSED, "fuse", "Fused", fused},
     {MISSED, "fuse", "Stored", stored},
+    {MISSED, "attention", "UnfusedAttention", unfused_attention},
     {MISSED, "sizes", "UnknownSize", unknown_sizes},
     {ANALYSIS, "layout-transform", "Blocked", blocked},
     {ANALYSIS, "schedule", "Cost", cost},
