@@ -270,6 +270,27 @@ static bool fits_head(struct finder *f, expr_id dim)
            differs(f, "the size of a head is not known, or large");
 }
 
+/* Is e the symbol, or 0 where a dim that broadcasts to it is 1 (only the run knows)? */
+static bool is_index(const struct finder *f, expr_id e, expr_id sym)
+{
+    while (ex_kind(f->x, e) == EX_SELECT && ex_is(f->x, ex_arg(f->x, e, 1), 0))
+        e = ex_arg(f->x, e, 2);
+    return e.i == sym.i;
+}
+
+/* A broadcast of dims that may be 1, though none is: masks of a size that is not proved equal to that of the scores. */
+static bool is_idle_broadcast(const struct finder *f, const struct node *n)
+{
+    const struct type *to = value_type(f->g, n->out[0]);
+    for (int32_t d = 0; n->op == OP_BROADCAST && d < to->rank; d++) {
+        const struct type *from = value_type(f->g, n->in[0]);
+        int32_t own = d - (to->rank - from->rank);
+        if (!ex_is(f->x, to->dims[d], 1) && (own < 0 || ex_is(f->x, from->dims[own], 1)))
+            return false;
+    }
+    return n->op == OP_BROADCAST;
+}
+
 /* Is the contraction's result at this point that of a row and a key, in batches that know of neither? */
 static bool match_scores(struct finder *f, const struct node *n, const expr_id *idx)
 {
@@ -283,8 +304,8 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
         if (ex_uses(f->x, idx[i], f->row_sym) || ex_uses(f->x, idx[i], f->key_sym))
             return differs(f, "views mix the rows or keys of the scores with other dimensions");
     const expr_id *free = idx + q.n_batch;
-    f->a->rows_of = free[0].i != f->row.i;
-    if (free[f->a->rows_of].i != f->row.i || free[1 - f->a->rows_of].i != f->key.i)
+    f->a->rows_of = !is_index(f, free[0], f->row);
+    if (!is_index(f, free[f->a->rows_of], f->row) || !is_index(f, free[1 - f->a->rows_of], f->key))
         return differs(f, "views mix the rows or keys of the scores with other dimensions");
     return fits_head(f, value_type(f->g, n->in[0])->dims[q.contract]);
 }
@@ -306,7 +327,7 @@ static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32
         VEC_PUSH(f->m->arena, &f->a->nodes, id);
         return true;
     }
-    bool view = view_invertible(f->g, id);
+    bool view = view_invertible(f->g, id) || is_idle_broadcast(f, n);
     if (!view && op_shape(n->op) != SHAPE_MAP)
         return false;
     for (uint32_t k = 0; k < n->n_in; k++) {

@@ -13,7 +13,8 @@ from support.tool import mcc, value
 
 CONSTANTS = {"zero": np.int64(0), "one": np.int64(1), "two": np.int64(2), "three": np.int64(3), "ax0": [0], "ax1": [1], "ax2": [2], "ax12": [1, 2],
              "nothing": np.float32(0), "inf": np.float32(-np.inf), "lowest": np.finfo(np.float32).min, "far": np.float32(-1e9), "scale": np.float32(0.25),
-             "root": np.float32(0.5), "whole": np.float32(1), "true": np.array(True), "groups": [2], "size": [16], "heads": [4]}
+             "root": np.float32(0.5), "whole": np.float32(1), "true": np.array(True), "groups": [2], "size": [16], "heads": [4],
+             "ax3": [3], "low": np.float32(-1e4), "cap": np.float32(2), "table": np.tril(np.ones((1, 1, 512, 512), bool))}
 SIZES = [node("Shape", "q", "rows", start=2, end=3), node("Shape", "k", "keys", start=2, end=3), node("Squeeze", "rows", "r"), node("Squeeze", "keys", "t"),
          node("Range", "zero r one", "qi"), node("Range", "zero t one", "ki"), node("Unsqueeze", "qi one", "row"), node("Unsqueeze", "ki zero", "key"),
          node("Concat", "rows keys", "square", axis=0)]
@@ -40,8 +41,21 @@ MASKS = {
                             node("Where", "both nothing lowest", "bias"), node("Add", "z bias", "masked")], True),
     "1 - mask, times lowest": ([CAUSAL, node("Cast", "seen", "f", to=T.FLOAT), node("Sub", "whole f", "g"), node("Mul", "g lowest", "bias"),
                                 node("Add", "z bias", "masked")], False),
+    "table, selected": ([node("Sub", "keys rows", "before"), node("Slice", "table before keys ax2", "some"), node("Slice", "some ax0 keys ax3", "seen"),
+                         node("Where", "seen z low", "masked")], False),
+    "capped": ([CAUSAL, node("Div", "z cap", "small"), node("Tanh", "small", "between"), node("Mul", "between cap", "capped"),
+                node("Where", "seen nothing inf", "bias"), node("Add", "capped bias", "masked")], True),
     "input, added": ([node("Add", "z bias", "masked")], False),
     "input, selected": ([node("Where", "bools z inf", "masked")], False),
+}
+
+
+SCALES = {
+    "before": [node("Mul", "q scale", "qs"), node("MatMul", "qs kt", "z")],
+    "after": [node("MatMul", "q kt", "raw"), node("Mul", "raw scale", "z")],
+    "both": [node("Mul", "q root", "qs"), node("Mul", "kt root", "ks"), node("MatMul", "qs ks", "z")],
+    "computed": [node("Shape", "q", "head", start=3, end=4), node("Cast", "head", "f", to=T.FLOAT), node("Sqrt", "f", "width"),
+                 node("MatMul", "q kt", "raw"), node("Div", "raw width", "z")],
 }
 
 
@@ -55,8 +69,7 @@ def exported(folder, mask, cleared, grouped, scale):
             nodes += [node("Unsqueeze", f"{x} ax2", f"{x}5"), node("Expand", f"{x}5 repeated", f"{x}6"), node("Reshape", f"{x}6 flat", f"{x}{x}")]
         heads = ["kk", "vv"]
     nodes.append(node("Transpose", heads[0], "kt", perm=[0, 1, 3, 2]))
-    nodes += ([node("Mul", "q scale", "qs"), node("MatMul", "qs kt", "z")] if scale == "before" else
-              [node("MatMul", "q kt", "raw"), node("Mul", "raw scale", "z")])
+    nodes += SCALES[scale]
     nodes += [*MASKS[mask][0], node("Softmax", "masked", "p", axis=-1)]
     if cleared:
         nodes += [node("IsNaN", "p", "nan"), node("Where", "nan nothing p", "pc")]
@@ -93,13 +106,14 @@ def feed_of(names, grouped, batch, rows, keys, rng, empty):
 def test_forms(tmp_path, mask, cleared):
     """One kernel, and another for nothing: heads that Expand repeats are read where they lie."""
     rng = np.random.default_rng(len(mask))
-    grouped, scale = cleared == (len(mask) % 2 == 0), "before" if len(mask) % 3 else "after"
+    grouped, scale = cleared == (len(mask) % 2 == 0), list(SCALES)[len(mask) % 4]
     model, names = exported(tmp_path, mask, cleared, grouped, scale)
     told = model.dump("schedule", "-march=native")
-    assert re.findall(r"^schedule .*: (\w+)$", told, re.M) == ["attention"]
+    kinds = re.findall(r"^schedule .*: (\w+)$", told, re.M)
+    assert sorted(kinds) == ["attention"] + ["map"] * (scale == "both"), kinds   # keys are scaled in memory: their producer does it in a network
     assert bool(re.search(r"^  reach +1 ", told, re.M)) == MASKS[mask][1]
-    assert len(re.findall(r"^kernel \d+ (?!control)", model.dump("fuse"), re.M)) == 1
-    for batch, rows, keys in (1, 20, 33), (2, 9, 150), (1, 300, 300):
+    assert len(re.findall(r"^kernel \d+ (?!control)", model.dump("fuse"), re.M)) == len(kinds)
+    for batch, rows, keys in (1, 20, 33), (2, 9, 150), (1, 300, 300), (1, 1, 1), (2, 1, 20):
         model.compare(feed_of(names, grouped, batch, rows, keys, rng, empty=cleared))
 
 
@@ -133,11 +147,42 @@ def test_nan_rows(tmp_path):
             assert bad[0, 1, 2].all() and bad[0, :, 4:6].all() and not bad[0, 0, 2].any() and not bad[0, :, 6:].any()
 
 
+def one_kernel(model):
+    assert re.findall(r"^schedule .*: (\w+)$", model.dump("schedule", "-march=native"), re.M) == ["attention"]
+
+
+def test_sizes_that_are_not_proved_equal(tmp_path):
+    """Masks whose sizes have other names: any of them, and any of the scores', may be 1."""
+    rng = np.random.default_rng(4)
+    nodes = [node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), *SCALES["after"], node("Add", "z bias", "m"), node("Softmax", "m", "p", axis=-1),
+             node("MatMul", "p v", "y")]
+    inputs = {"q": ["b", "h", "n", 16], "k": ["b", "h", "t", 16], "v": ["c", "g", "u", 16], "bias": ["c", "g", "m", "u"]}
+    model = Model(tmp_path, nodes, [value(n, x) for n, x in inputs.items()], [value("y", None)], {"scale": np.float32(0.25)}, opset=20)
+    one_kernel(model)
+    draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+    for (b, h, n, t), (c, g, m, u) in (((2, 3, 20, 33), (2, 3, 20, 33)), ((2, 3, 20, 33), (1, 1, 20, 33)), ((2, 3, 1, 33), (2, 3, 20, 33)),
+                                       ((2, 3, 20, 1), (2, 3, 20, 33)), ((1, 1, 20, 33), (2, 3, 20, 33)), ((2, 3, 20, 33), (2, 3, 1, 33)),
+                                       ((1, 3, 1, 1), (2, 1, 20, 300)), ((1, 1, 1, 1), (1, 1, 1, 1))):
+        model.compare([draw(b, h, n, 16), draw(b, h, t, 16), draw(c, g, u, 16), draw(c, g, m, u)])
+
+
+@pytest.mark.parametrize("mask", ["none", "causal", "added"])
+def test_operator_with_shared_heads(tmp_path, mask):
+    """Attention: heads that share keys are rows of one product, whatever their length."""
+    rng = np.random.default_rng(5)
+    inputs = {"q": ["b", 4, "n", 16], "k": ["b", 2, "t", 16], "v": ["b", 2, "t", 16]} | ({"bias": ["b", 1, "n", "m"]} if mask == "added" else {})
+    model = Model(tmp_path, [node("Attention", " ".join(inputs), "y", is_causal=int(mask == "causal"))],
+                  [value(n, x) for n, x in inputs.items()], [value("y", None)], {}, opset=23)
+    one_kernel(model)
+    for batch, rows, keys in (1, 20, 33), (2, 9, 150), (1, 300, 300), (2, 1, 5):
+        model.compare(feed_of(inputs, True, batch, rows, keys, rng, empty=False))
+
+
 def test_what_is_in_the_way(tmp_path):
     """-Rpass-missed=attention names the first obstacle."""
     for more, words in (([node("Mul", "p two2", "pd")], r"\(mul\) is between the softmax and the product with the values"),
                         ([node("Identity", "p", "pd"), node("Identity", "p", "shown")], r"has 2 readers, 1 of which are outside")):
-        nodes = [node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), node("MatMul", "q kt", "raw"), node("Mul", "raw scale", "z"), node("Softmax", "z", "p", axis=-1), *more, node("MatMul", "pd v", "y")]
+        nodes = [node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), *SCALES["after"], node("Softmax", "z", "p", axis=-1), *more, node("MatMul", "pd v", "y")]
         inputs = {x: ["b", 4, "n", 16] for x in "qkv"}
         model = Model(tmp_path, nodes, [value(n, x) for n, x in inputs.items()], [value(n, None) for n in ("y", "shown")[: len(more)]],
                       {"scale": np.float32(0.25), "two2": np.full((1, 4, 1, 1), [[[2]], [[3]], [[4]], [[5]]], np.float32).reshape(1, 4, 1, 1)}, opset=20)

@@ -35,13 +35,16 @@ void attn_z_point(const struct attn *t, expr_id row, expr_id key, expr_id *idx)
 /* The point of one operand of the scores at element d of its row (row: of `rows_of`, else of a key). */
 static void operand_point(const struct attn *t, bool of_row, expr_id row, expr_id key, expr_id d, expr_id *idx)
 {
+    struct exprs *x = t->em->x;
     const struct dot_dims *dims = of_row ? &t->of_row : &t->of_key;
-    expr_id at[RANK_MAX];
+    expr_id at[RANK_MAX], extent = value_type(t->em->g, of_row ? t->row_operand : t->key_operand)->dims[dims->free];
     attn_z_point(t, row, key, at);
     attention_walk(t->em->g, &t->a->to_scores, at);
     for (uint32_t i = 0; i < dims->n_batch; i++)
         idx[dims->batch[i]] = at[i];
     idx[dims->free] = of_row ? row : key;
+    if (extent.i != (of_row ? t->rows : t->keys).i) /* not proved equal: it may be 1, and broadcast */
+        idx[dims->free] = ex_select(x, ex_eq(x, extent, ex_const(x, 1)), ex_const(x, 0), idx[dims->free]);
     idx[dims->contract] = d;
 }
 

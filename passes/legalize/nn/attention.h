@@ -8,6 +8,15 @@
 value_id heads_split(struct rule *, value_id x, int64_t heads);
 /* (B, H, L, d) -> (B, L, H * d). */
 value_id heads_join(struct builder *, value_id x);
+/* Query heads and the key heads that they share: `each` queries a key. False after a diagnostic. */
+struct head_groups {
+    expr_id batch, heads, keys, rows, each;
+};
+bool head_groups(struct rule *, value_id q, value_id k, struct head_groups *);
+/* Heads that share keys as rows of one product, so that keys and values are read once for all of them: x, which
+ * broadcasts to (B, Hq, L, n), as (B, Hkv, Hq / Hkv * L, n); and back. */
+value_id heads_folded(struct builder *, const struct head_groups *, value_id x);
+value_id heads_unfolded(struct builder *, const struct head_groups *, value_id x);
 /* a (B, Hq, L, d) times c (B, Hkv, d, S) or its transpose, Hq a multiple of Hkv; (B, Hq, L, S). */
 value_id grouped_product(struct rule *, value_id a, value_id c, bool transpose);
 /* Times the attribute scale, by default 1 / sqrt(head size). */

@@ -34,28 +34,51 @@ value_id heads_join(struct builder *b, value_id x)
     return b_reshape(b, b_transpose(b, x, perm), out, 3);
 }
 
+bool head_groups(struct rule *r, value_id q, value_id k, struct head_groups *g)
+{
+    struct exprs *ex = b_exprs(r->b);
+    int32_t rank;
+    const expr_id *dq = b_dims(r->b, q, &rank), *dk = b_dims(r->b, k, &rank);
+    if (!dq || !dk)
+        return false;
+    *g = (struct head_groups){dq[0], dq[1], dk[1], dq[2], ex_const(ex, 1)};
+    if (ex_cmp_eq(ex, dq[1], dk[1]) == TRUE_)
+        return true;
+    g->each = ex_div(ex, dq[1], ex_max(ex, dk[1], ex_const(ex, 1)));
+    return ex_cmp_eq(ex, ex_mul(ex, g->each, dk[1]), dq[1]) != FALSE_ ||
+           rule_bad(r, "the number of query heads is no multiple of the number of key heads");
+}
+
+value_id heads_folded(struct builder *b, const struct head_groups *g, value_id x)
+{
+    int32_t rank;
+    const expr_id *d = b_dims(b, x, &rank);
+    if (!d || ex_is(b_exprs(b), g->each, 1))
+        return x;
+    expr_id n = d[rank - 1], wide[4] = {g->batch, g->heads, g->rows, n};
+    expr_id out[4] = {g->batch, g->keys, ex_mul(b_exprs(b), g->rows, g->each), n};
+    return b_reshape(b, b_broadcast(b, x, wide, 4), out, 4);
+}
+
+value_id heads_unfolded(struct builder *b, const struct head_groups *g, value_id x)
+{
+    int32_t rank;
+    const expr_id *d = b_dims(b, x, &rank);
+    if (!d || ex_is(b_exprs(b), g->each, 1))
+        return x;
+    expr_id out[4] = {d[0], g->heads, g->rows, d[3]};
+    return b_reshape(b, x, out, 4);
+}
+
 value_id grouped_product(struct rule *r, value_id a, value_id c, bool transpose)
 {
-    struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     static const int64_t swap[] = {0, 1, 3, 2};
-    int32_t ra, rc;
-    const expr_id *da = b_dims(b, a, &ra), *dc = b_dims(b, c, &rc);
-    if (!da || !dc)
+    struct builder *b = r->b;
+    struct head_groups g;
+    if (!head_groups(r, a, c, &g))
         return (value_id){0};
-    if (transpose)
-        c = b_transpose(b, c, swap);
-    if (ex_cmp_eq(ex, da[1], dc[1]) == TRUE_)
-        return b_matmul(b, a, c);
-    expr_id group = ex_div(ex, da[1], ex_max(ex, dc[1], ex_const(ex, 1)));
-    if (ex_cmp_eq(ex, ex_mul(ex, group, dc[1]), da[1]) == FALSE_)
-        return rule_bad(r, "the number of query heads is no multiple of the number of key heads"), (value_id){0};
-    expr_id folded[4] = {da[0], dc[1], ex_mul(ex, da[2], group), da[3]};
-    value_id y = b_matmul(b, b_reshape(b, a, folded, 4), c);
-    if (!y.i)
-        return y;
-    expr_id out[4] = {da[0], da[1], da[2], b_dim(b, y, 3)};
-    return b_reshape(b, y, out, 4);
+    c = transpose ? b_transpose(b, c, swap) : c;
+    return heads_unfolded(b, &g, b_matmul(b, heads_folded(b, &g, a), c));
 }
 
 value_id scores_scaled(struct rule *r, value_id scores, expr_id size)
@@ -116,8 +139,11 @@ static value_id mask_bias(struct rule *r, const struct attention *a)
     expr_id lo[RANK_MAX], hi[RANK_MAX];
     for (int32_t i = 0; i < rank; i++)
         lo[i] = hi[i] = ex_const(ex, 0);
-    hi[rank - 1] = ex_max(ex, ex_sub(ex, b_dim(b, a->k, 2), b_dim(b, mask, rank - 1)), lo[0]);
-    return b_pad(b, mask, b_scalar_f64(b, a->wide, -INFINITY), lo, hi, "constant");
+    expr_id keys = b_dim(b, a->k, 2), given = b_dim(b, mask, rank - 1);
+    hi[rank - 1] = ex_max(ex, ex_sub(ex, keys, given), lo[0]);
+    mask = b_pad(b, mask, b_scalar_f64(b, a->wide, -INFINITY), lo, hi, "constant");
+    b_assert(b, ex_le(ex, given, keys), EVAL_SHAPE, "the mask has more keys than there are");
+    return b_slice_axis(b, mask, rank - 1, lo[0], keys);
 }
 
 /* -inf where key j is after query i: queries follow the past, or are the last ones of the lens[batch] keys that
@@ -207,24 +233,27 @@ bool rule_attention(struct rule *r)
 {
     struct builder *b = r->b;
     struct attention a;
+    struct head_groups g;
     int64_t mode = rule_int(r, "qk_matmul_output_mode", 0);
     if (!attention_read(r, &a))
         return false;
     enum elem narrow = v_elem(b, rule_in(r, 0));
-    value_id scores = grouped_product(r, a.q, a.k, true), bias, shown;
+    if (!head_groups(r, a.q, a.k, &g))
+        return false;
+    value_id scores = grouped_product(r, heads_folded(b, &g, a.q), a.k, true), bias, shown;
     scores = scores_capped(b, scores_scaled(r, scores, b_dim(b, a.q, 3)), rule_float(r, "softcap", 0));
     shown = scores;
     bias = attention_bias(r, &a);
     if (bias.i)
-        scores = b_binary(b, OP_ADD, scores, bias);
+        scores = b_binary(b, OP_ADD, scores, heads_folded(b, &g, bias));
     if (mode == 2)
         shown = scores;
     value_id p = attention_softmax(r, scores, a.wide);
     if (mode == 3)
         shown = p;
     if (rule_wants(r, 3))
-        rule_out(r, 3, b_convert(b, shown, narrow));
-    value_id y = grouped_product(r, p, a.v, false);
+        rule_out(r, 3, b_convert(b, heads_unfolded(b, &g, shown), narrow));
+    value_id y = heads_unfolded(b, &g, grouped_product(r, p, a.v, false));
     if (v_rank(b, rule_in(r, 0)) == 3)
         y = heads_join(b, y);
     return rule_result(r, b_convert(b, y, narrow));

@@ -37,6 +37,7 @@ struct grouped {
     value_id lengths; /* i64 [B]: all tokens */
     expr_id rows, total, size; /* new tokens, total_sequence_length, head size */
     int64_t hq, hkv;
+    struct head_groups groups;
 };
 
 /* One of the three parts of a packed query, or an operand of its own, by heads. */
@@ -195,31 +196,6 @@ static value_id present(struct rule *r, const struct grouped *a, uint32_t i)
     return cache_updated(r, past, rows, a->before, a->total);
 }
 
-/* Heads that share keys as rows of one product, so that keys and values are read once for all of them: x, which
- * broadcasts to (B, Hq, L, n), as (B, Hkv, Hq / Hkv * L, n). */
-static value_id folded(struct builder *b, const struct grouped *a, value_id x)
-{
-    struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d || a->hq == a->hkv)
-        return x;
-    expr_id n = d[rank - 1], batch = b_dim(b, a->q, 0), wide[4] = {batch, ex_const(ex, a->hq), a->rows, n};
-    expr_id out[4] = {batch, ex_const(ex, a->hkv), ex_mulc(ex, a->rows, a->hq / a->hkv), n};
-    return b_reshape(b, b_broadcast(b, x, wide, 4), out, 4);
-}
-
-/* And back to (B, Hq, L, n). */
-static value_id apart(struct builder *b, const struct grouped *a, value_id x)
-{
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d || a->hq == a->hkv)
-        return x;
-    expr_id out[4] = {d[0], ex_const(b_exprs(b), a->hq), a->rows, d[3]};
-    return b_reshape(b, x, out, 4);
-}
-
 /* May a query see a key: bool, for scores of folded heads. Places are folded before they are compared, by row and not
  * by key. */
 static value_id sight(struct rule *r, const struct grouped *a)
@@ -231,7 +207,7 @@ static value_id sight(struct rule *r, const struct grouped *a)
     if (!rule_int(r, "causal", 1))
         return b_binary(b, OP_LT, key, v_along(b, a->lengths, 0, 4));
     value_id row = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, line, 4, 2), v_along(b, a->before, 0, 4));
-    row = folded(b, a, row);
+    row = heads_folded(b, &a->groups, row);
     value_id seen = b_binary(b, OP_LE, key, row);
     if (window > 0)
         seen = b_binary(b, OP_AND, seen, b_binary(b, OP_LT, b_binary_f64(b, OP_SUB, row, (double)window), key));
@@ -243,7 +219,8 @@ static value_id probabilities(struct rule *r, const struct grouped *a, value_id 
     struct builder *b = r->b;
     static const int64_t last[] = {3};
     if (rule_has(r, IN_SINK))
-        return v_softmax_sink(b, scores, last, 1, folded(b, a, v_along(b, v_widen(b, rule_in(r, IN_SINK)), 1, 4)));
+        return v_softmax_sink(b, scores, last, 1,
+                              heads_folded(b, &a->groups, v_along(b, v_widen(b, rule_in(r, IN_SINK)), 1, 4)));
     return rule_int(r, "smooth_softmax", 0) == 1
                ? v_softmax_sink(b, scores, last, 1, b_scalar_f64(b, v_elem(b, scores), 0))
                : v_softmax(b, scores, last, 1, false);
@@ -255,20 +232,21 @@ static value_id attended(struct rule *r, const struct grouped *a, value_id k, va
     struct builder *b = r->b;
     expr_id zero = ex_const(b_exprs(b), 0);
     enum elem narrow = v_elem(b, a->q);
-    value_id q = folded(b, a, v_widen(b, a->q));
+    value_id q = heads_folded(b, &a->groups, v_widen(b, a->q));
     k = unpacked(b, a, b_slice_axis(b, k, 2, zero, a->total), cache_scale(r, a, IN_PAST_KEY));
     v = unpacked(b, a, b_slice_axis(b, v, 2, zero, a->total), cache_scale(r, a, IN_PAST_VALUE));
     value_id scores = scores_scaled(r, grouped_product(r, q, k, true), a->size);
     scores = scores_capped(b, scores, rule_float(r, "softcap", 0));
     if (rule_has(r, IN_BIAS))
-        scores = b_binary(b, OP_ADD, scores, folded(b, a, v_widen(b, rule_in(r, IN_BIAS))));
+        scores = b_binary(b, OP_ADD, scores, heads_folded(b, &a->groups, v_widen(b, rule_in(r, IN_BIAS))));
     if (!scores.i)
         return scores;
     scores = b_select(b, sight(r, a), scores, b_scalar_f64(b, v_elem(b, scores), -INFINITY));
     value_id p = probabilities(r, a, scores);
     if (rule_wants(r, 3))
-        rule_out(r, 3, b_convert(b, apart(b, a, rule_int(r, "qk_output", 0) == 1 ? scores : p), narrow));
-    return b_convert(b, heads_join(b, apart(b, a, grouped_product(r, p, v, false))), narrow);
+        rule_out(r, 3,
+                 b_convert(b, heads_unfolded(b, &a->groups, rule_int(r, "qk_output", 0) == 1 ? scores : p), narrow));
+    return b_convert(b, heads_join(b, heads_unfolded(b, &a->groups, grouped_product(r, p, v, false))), narrow);
 }
 
 /* What has no lowering, with a word each. */
@@ -302,6 +280,8 @@ static bool grouped_read(struct rule *r, struct grouped *a)
     for (uint32_t i = 0; i < 3; i++)
         if (!(*parts[i] = part_of(r, a, i)).i)
             return false;
+    if (!head_groups(r, a->q, a->k, &a->groups))
+        return false;
     b_assert(b, ex_eq(ex, b_dim(b, a->k, 2), a->rows), EVAL_SHAPE, "there are not as many new keys as queries");
     value_id one = b_reshape(b, rule_in(r, IN_TOTAL), (expr_id[]){ex_const(ex, 1)}, 1);
     a->total = rule_has(r, IN_PAST_KEY) ? b_elem(b, one, 0, 0, INT32_MAX) : a->rows;
