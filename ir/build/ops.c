@@ -133,11 +133,33 @@ value_id b_transpose(struct builder *b, value_id x, const int64_t *perm)
     return b_op(b, OP_TRANSPOSE, &x, 1, &a, 1);
 }
 
+/* The operand of concat x that the slice is, whole; {0}: it is none. */
+static value_id concat_operand(struct builder *b, value_id x, const struct type *t, const expr_id *starts,
+                               const expr_id *sizes, const int64_t *steps)
+{
+    const struct node *n = value_op(b->g, x) == OP_CONCAT ? graph_node(b->g, graph_value(b->g, x)->def) : NULL;
+    int64_t axis = n ? node_int(n, "axis", 0) : 0;
+    expr_id at = ex_const(exprs(b), 0);
+    for (int32_t d = 0; n && d < t->rank; d++)
+        if (steps[d] != 1 || (d != axis && (sizes[d].i != t->dims[d].i || !ex_is(exprs(b), starts[d], 0))))
+            return (value_id){0};
+    for (uint32_t k = 0; n && k < n->n_in; k++) {
+        expr_id size = value_type(b->g, n->in[k])->dims[axis];
+        if (at.i == starts[axis].i && size.i == sizes[axis].i)
+            return n->in[k];
+        at = ex_add(exprs(b), at, size);
+    }
+    return (value_id){0};
+}
+
 value_id b_slice(struct builder *b, value_id x, const expr_id *starts, const expr_id *sizes, const int64_t *steps)
 {
     struct type t;
     if (!is_tensor(b, x, &t))
         return (value_id){0};
+    value_id operand = concat_operand(b, x, &t, starts, sizes, steps);
+    if (operand.i)
+        return operand;
     uint32_t n = (uint32_t)t.rank;
     struct attr attrs[] = {attr_exprs("starts", starts, n), attr_exprs("sizes", sizes, n),
                            attr_ints("steps", steps, n)};

@@ -1,6 +1,5 @@
 /* What every rule uses: operands, results, attributes, facts about values, common constructions.
  */
-#include <float.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -395,51 +394,4 @@ value_id v_affine(struct builder *b, value_id v, double scale, double shift)
     if (scale != 1)
         v = b_binary_f64(b, OP_MUL, v, scale);
     return shift != 0 ? b_binary_f64(b, OP_ADD, v, shift) : v;
-}
-
-/* Beside the largest term, which is 1, a term below the smallest normal number counts as 0: masks of -100 or -1000
- * would else make a denormal of every masked place, and each one costs the CPU a hundred cycles, here and in what reads
- * it. */
-static value_id softmax_terms(struct builder *b, value_id shifted)
-{
-    enum elem e = v_elem(b, shifted);
-    if (e != ELEM_F32 && e != ELEM_F64)
-        return b_unary(b, OP_EXP, shifted);
-    value_id far = b_binary_f64(b, OP_LT, shifted, e == ELEM_F32 ? -87 : -708), zero = b_splat_like(b, shifted, 0);
-    return b_select(b, far, zero, b_unary(b, OP_EXP, b_select(b, far, zero, shifted)));
-}
-
-enum softmax { SOFTMAX, SOFTMAX_LOG, SOFTMAX_MASKED };
-static value_id softmax_of(struct builder *b, value_id x, const int64_t *axes, uint32_t n, enum softmax kind,
-                           value_id sink)
-{
-    value_id max = b_reduce(b, x, axes, n, "max", true);
-    if (kind == SOFTMAX_MASKED)
-        max = b_binary_f64(b, OP_MAX, max, v_elem(b, x) == ELEM_F64 ? -DBL_MAX : -FLT_MAX);
-    if (sink.i)
-        max = b_binary(b, OP_MAX, max, sink);
-    value_id shifted = b_binary(b, OP_SUB, x, max), e = softmax_terms(b, shifted);
-    value_id sum = b_reduce(b, e, axes, n, "sum", true);
-    if (sink.i)
-        sum = b_binary(b, OP_ADD, sum, b_unary(b, OP_EXP, b_binary(b, OP_SUB, sink, max)));
-    if (kind == SOFTMAX_LOG)
-        return b_binary(b, OP_SUB, shifted, b_unary(b, OP_LOG, sum));
-    if (kind == SOFTMAX_MASKED)
-        sum = b_binary_f64(b, OP_MAX, sum, 1);
-    return b_binary(b, OP_MUL, e, b_binary(b, OP_DIV, b_splat_like(b, sum, 1), sum));
-}
-
-value_id v_softmax(struct builder *b, value_id x, const int64_t *axes, uint32_t n, bool log)
-{
-    return softmax_of(b, x, axes, n, log ? SOFTMAX_LOG : SOFTMAX, (value_id){0});
-}
-
-value_id v_softmax_masked(struct builder *b, value_id x, const int64_t *axes, uint32_t n)
-{
-    return softmax_of(b, x, axes, n, SOFTMAX_MASKED, (value_id){0});
-}
-
-value_id v_softmax_sink(struct builder *b, value_id x, const int64_t *axes, uint32_t n, value_id sink)
-{
-    return softmax_of(b, x, axes, n, SOFTMAX, sink);
 }

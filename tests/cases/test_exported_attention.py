@@ -151,6 +151,26 @@ def one_kernel(model):
     assert re.findall(r"^schedule .*: (\w+)$", model.dump("schedule", "-march=native"), re.M) == ["attention"]
 
 
+@pytest.mark.parametrize("less", [False, True], ids=["plain", "less the maximum"])
+def test_sink(tmp_path, less):
+    """A sink for each head, joined to the scores and dropped from the probabilities, as GPT-OSS has it."""
+    rng = np.random.default_rng(3)
+    sink = rng.standard_normal((1, 4, 1, 1)).astype(np.float32)
+    nodes = [*SIZES[:4], node("Shape", "q", "batch", start=0, end=1), node("Concat", "batch heads rows one1", "spread", axis=0),
+             node("Expand", "sink spread", "s4"), node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), *SCALES["after"],
+             node("Add", "z bias", "m"), node("Concat", "m s4", "joined", axis=-1)]
+    if less:
+        nodes += [node("ReduceMax", "joined minus1", "most", keepdims=1), node("Sub", "joined most", "less")]
+    nodes += [node("Softmax", "less" if less else "joined", "p", axis=-1), node("Slice", "p ax0 minus1 ax3", "kept"), node("MatMul", "kept v", "y")]
+    inputs = {"q": ["b", 4, "n", 16], "k": ["b", 4, "t", 16], "v": ["b", 4, "t", 16], "bias": ["b", 1, "n", "t"]}
+    model = Model(tmp_path, nodes, [value(n, x) for n, x in inputs.items()], [value("y", None)],
+                  {"sink": sink, "heads": [4], "one1": [1], "scale": np.float32(0.25), "ax0": [0], "ax3": [3], "minus1": [-1]}, opset=20)
+    one_kernel(model)
+    for batch, rows, keys in (1, 20, 33), (2, 9, 150), (1, 300, 300), (1, 1, 1):
+        q, k, v, bias = feed_of(["q", "k", "v", "bias"], False, batch, rows, keys, rng, empty=True)
+        model.compare([q, k, v, bias])
+
+
 def test_sizes_that_are_not_proved_equal(tmp_path):
     """Masks whose sizes have other names: any of them, and any of the scores', may be 1."""
     rng = np.random.default_rng(4)
