@@ -48,7 +48,7 @@ SOURCES := runtime/mcc_load.c runtime/rt_cpu.c $(sort $(shell find ir passes fro
 # The command's own files; everything else is the library.
 COMMAND := runtime/mcc_load.c $(filter cli/commands/%,$(SOURCES))
 COMMAND_OBJECTS := $(COMMAND:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/gen/report_files.o
-REPORT_FILES := $(sort $(wildcard cli/commands/report/report*))
+REPORT_FILES := $(sort $(filter-out %.c %.h,$(wildcard cli/commands/report/report*)))
 LIB_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(COMMAND),$(SOURCES))) \
                $(patsubst %.cpp,$(BUILD)/obj/%.o,$(wildcard codegen/*.cpp))
 PROTOS := $(wildcard frontend/onnx/*.proto)
@@ -118,7 +118,7 @@ $(BUILD)/gen/rt_objects.c: $(RT_OBJECTS) cli/embed.sh Makefile
 	@mkdir -p $(@D)
 	$(call say,EMBED,$@)sh cli/embed.sh $(BUILD)/rt $(RT_OBJECTS) >$@
 
-# The files of a report's page as data (cli/commands/report.h).
+# The files of a report's page as data (cli/commands/report/report.h).
 $(BUILD)/gen/report_files.c: $(REPORT_FILES) cli/embed.sh Makefile
 	@mkdir -p $(@D)
 	$(call say,EMBED,$@)sh cli/embed.sh --report $(REPORT_FILES) >$@

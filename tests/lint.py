@@ -59,9 +59,12 @@ LAYERS = {
     "runtime": set(),
     "cli/library": {"ir", "frontend", "passes", "codegen", "runtime"},  # libmcc: one compilation
     "cli/commands": {"ir", "frontend", "passes", "codegen", "runtime", "cli/library"},  # its client
+    **{f"cli/commands/{family}": {"ir", "frontend", "passes", "codegen", "runtime", "cli/library", "cli/commands", *more} for family, more in (
+        ("bench", ()), ("compare", ()), ("quantize", ("cli/commands/compare",)), ("inspect", ("cli/commands/bench",)),
+        ("report", ("cli/commands/bench", "cli/commands/inspect")))},
 }
 # Rows whose name alone means the folder, not what lies below it.
-ALONE = {"passes", "passes/emit", "passes/legalize", "frontend"}
+ALONE = {"passes", "passes/emit", "passes/legalize", "frontend", "cli/commands"}
 # Files with a table of functions of other folders, which are called through it.
 TABLES = {"passes/legalize/operator_table", "passes/emit/emit_kernels", "cli/library/compile/pipeline", "frontend/formats", "cli/commands/main"}
 # System and library headers with one owner.

@@ -1,0 +1,94 @@
+/* What mcc bench measures as JSON (docs/json.md), for --json and for mcc report. */
+#include "cli/commands/bench/bench.h"
+#include "cli/library/options/cpu.h"
+
+void calibration_json(const struct calibration *c, const char *key, struct json *j)
+{
+    json_open(j, key, '{');
+    json_uint(j, "threads", c->threads);
+    json_real(j, "gflops", c->flops);
+    json_real(j, "gflops_best", c->flops_best);
+    if (c->threads > 1)
+        json_real(j, "round_trip_ns", c->round_trip);
+    json_open(j, "reads", '[');
+    for (int i = 0; i < CALIBRATE_LEVELS && c->level_read[i] > 0; i++) {
+        json_open(j, NULL, '{');
+        json_uint(j, "bytes", c->level_bytes[i]);
+        json_real(j, "gb_per_s", c->level_read[i]);
+        json_close(j, '{');
+    }
+    json_close(j, '[');
+    json_close(j, '{');
+}
+
+static void put_amount(struct json *j, const char *key, bool known, double amount)
+{
+    if (known)
+        json_real(j, key, amount);
+    else
+        json_null(j, key);
+}
+
+/* c: the limits; NULL: they are not asked for. */
+static void put_kernel(const struct measure *m, const struct kernel_time *k, const struct calibration *c,
+                       struct json *j)
+{
+    const struct profile *p = &m->profile;
+    const mcc_node *node = &m->s.api->node[k->node];
+    double turns = profile_turns(&m->s, p, k);
+    json_open(j, NULL, '{');
+    json_uint(j, "node", k->node);
+    json_text(j, "name", node->name);
+    json_text(j, "operator", node->op);
+    json_open(j, "nodes", '[');
+    for (const mcc_node *i = node;; i = &m->s.api->node[i->next]) {
+        json_open(j, NULL, '{');
+        json_text(j, "name", i->name);
+        json_text(j, "operator", i->op);
+        json_close(j, '{');
+        if (!i->next)
+            break;
+    }
+    json_close(j, '[');
+    json_real(j, "ns", k->ns);
+    json_real(j, "calls", (double)k->calls / p->runs);
+    put_amount(j, "flops", m->counted, (double)node->flops * turns);
+    put_amount(j, "bytes", m->counted, (double)node->bytes * turns);
+    if (p->chunks.threads > 1)
+        json_real(j, "waits", chunks_idle(&p->chunks, k->node, k->all));
+    if (c && m->counted) {
+        int memory;
+        json_real(j, "limit_ns", turns * calibration_limit(c, node->flops, node->bytes, &memory));
+        json_text(j, "limited_by", memory ? "memory" : "fma");
+    }
+    json_close(j, '{');
+}
+
+void measure_json(struct measure *m, const char *key, bool roofline, struct json *j)
+{
+    const double *ns = m->ns;
+    uint32_t n = m->runs;
+    uint64_t flops = measure_flops(m);
+    struct calibration c = {0};
+    (roofline ? calibrate : calibrate_flops)(&c, m->options->threads ? (uint32_t)m->options->threads : cpu_usable());
+    json_open(j, key, '{');
+    json_uint(j, "runs", n);
+    json_real(j, "median_ns", ns[n / 2]);
+    json_real(j, "p10_ns", ns[n / 10]);
+    json_real(j, "p90_ns", ns[n - 1 - n / 10]);
+    json_real(j, "least_ns", ns[0]);
+    json_uint(j, "workspace_bytes", m->workspace);
+    json_uint(j, "file_bytes", measure_file_bytes(m));
+    if (flops)
+        json_uint(j, "flops", flops);
+    else
+        json_null(j, "flops");
+    calibration_json(&c, "machine", j);
+    profile_sort(&m->profile);
+    json_open(j, "kernels", '[');
+    for (uint32_t i = 0; i < m->profile.n; i++)
+        if (m->profile.nodes[i].calls)
+            put_kernel(m, &m->profile.nodes[i], roofline ? &c : NULL, j);
+    json_close(j, '[');
+    json_close(j, '{');
+}

@@ -1,0 +1,303 @@
+/* Measures multiply-adds, reading from each level of the memory, and the way between two cores (calibrate.h).
+ *
+ * x86-64: twelve independent chains of the widest multiply-add that the CPU has hide its latency; they are assembly,
+ * because compilers drop or reorder them. Elsewhere the chains are C and may fall short of the peak.
+ */
+#include "cli/commands/bench/calibrate.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CHAINS = 12, TRIPS = 10000, BURST = 10000, LEVELS_TIMES = 3 };
+static const double FLOPS_NS = 10e6, READ_NS = 6e6;
+static const uint64_t level_bytes[CALIBRATE_LEVELS] = {16 << 10, 512 << 10, 8 << 20, 192 << 20};
+
+static double now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* ---- multiply-adds: n times CHAINS vectors; the number of lanes -------------------------------------------------- */
+
+#define EACH(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
+#define INIT(i) vec a##i = x;
+#define KEEP(i) __asm__ volatile("" : : KEPT(a##i));
+
+#ifdef __x86_64__
+typedef float vec16 __attribute__((vector_size(64)));
+typedef float vec8 __attribute__((vector_size(32)));
+#define KEPT(v) "v"(v)
+#define STEP(i) __asm__ volatile("vfmadd231ps %1, %2, %0" : "+v"(a##i) : "v"(x), "v"(y));
+
+__attribute__((noinline, target("avx512f"))) static int burst_512(long n)
+{
+    typedef vec16 vec;
+    vec x = (vec){0} + 1.0000001f, y = (vec){0} + 1e-9f;
+    EACH(INIT)
+    for (long k = 0; k < n; k++) {
+        EACH(STEP)
+    }
+    EACH(KEEP)
+    return 16;
+}
+
+__attribute__((noinline, target("avx2,fma"))) static int burst_256(long n)
+{
+    typedef vec8 vec;
+    vec x = (vec){0} + 1.0000001f, y = (vec){0} + 1e-9f;
+    EACH(INIT)
+    for (long k = 0; k < n; k++) {
+        EACH(STEP)
+    }
+    EACH(KEEP)
+    return 8;
+}
+#undef STEP
+#undef KEPT
+#define KEPT(v) "x"(v)
+#else
+#define KEPT(v) "w"(v)
+#endif
+
+typedef float vec4 __attribute__((vector_size(16)));
+#define STEP(i) a##i = a##i * x + y;
+__attribute__((noinline)) static int burst_any(long n)
+{
+    typedef vec4 vec;
+    vec x = (vec){0} + 0.9999999f, y = (vec){0} + 1e-9f;
+    EACH(INIT)
+    for (long k = 0; k < n; k++) {
+        EACH(STEP)
+    }
+#if defined(__x86_64__) || defined(__aarch64__)
+    EACH(KEEP)
+#else
+    volatile vec sink = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11;
+    (void)sink;
+#endif
+    return 4;
+}
+
+static int burst(long n)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f"))
+        return burst_512(n);
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return burst_256(n);
+#endif
+    return burst_any(n);
+}
+
+/* The mean of FLOPS_NS, and the best burst of them. */
+static double flops_rate(double *best)
+{
+    double start = now_ns(), t = 0;
+    long n = 0;
+    int lanes;
+    *best = 0;
+    do {
+        double before = t;
+        lanes = burst(BURST);
+        n += BURST;
+        t = now_ns() - start;
+        double rate = 2.0 * lanes * CHAINS * BURST / (t - before);
+        *best = rate > *best ? rate : *best;
+    } while (t < FLOPS_NS);
+    return 2.0 * lanes * CHAINS * (double)n / t;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* Or of all words, in eight vectors of T; bytes is a multiple of eight of them. */
+#define OR_BODY(T)                                        \
+    const T *p = data;                                    \
+    T a = {0}, b = {0}, c = {0}, d = {0};                 \
+    for (uint64_t i = 0; i < bytes / sizeof(T); i += 8) { \
+        a |= p[i] | p[i + 4];                             \
+        b |= p[i + 1] | p[i + 5];                         \
+        c |= p[i + 2] | p[i + 6];                         \
+        d |= p[i + 3] | p[i + 7];                         \
+    }                                                     \
+    a |= b | c | d;                                       \
+    return a[0]
+
+#ifdef __x86_64__
+typedef unsigned long long word8 __attribute__((vector_size(64), may_alias));
+typedef unsigned long long word4 __attribute__((vector_size(32), may_alias));
+__attribute__((noinline, target("avx512f"))) static unsigned long long read_512(const void *data, uint64_t bytes)
+{
+    OR_BODY(word8);
+}
+__attribute__((noinline, target("avx2"))) static unsigned long long read_256(const void *data, uint64_t bytes)
+{
+    OR_BODY(word4);
+}
+#endif
+typedef unsigned long long word2 __attribute__((vector_size(16), may_alias));
+__attribute__((noinline)) static unsigned long long read_any(const void *data, uint64_t bytes)
+{
+    OR_BODY(word2);
+}
+
+static unsigned long long read_all(const void *data, uint64_t bytes)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512f"))
+        return read_512(data, bytes);
+    if (__builtin_cpu_supports("avx2"))
+        return read_256(data, bytes);
+#endif
+    return read_any(data, bytes);
+}
+
+/* The best of a few times, since a page that is touched late or an interruption can only slow it down. */
+static double read_rate(const void *data, uint64_t bytes)
+{
+    double best = 0;
+    volatile unsigned long long sink;
+    for (int k = 0; k < LEVELS_TIMES; k++) {
+        double start = now_ns(), t;
+        uint64_t done = 0;
+        do {
+            for (uint64_t once = 0; once < (1 << 20); once += bytes, done += bytes)
+                sink = read_all(data, bytes);
+            t = now_ns() - start;
+        } while (t < READ_NS / LEVELS_TIMES);
+        best = (double)done / t > best ? (double)done / t : best;
+    }
+    (void)sink;
+    return best;
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+struct team {
+    uint32_t threads;
+    bool reading;
+    atomic_int go; /* 0: not all are there yet, 1: work, -1: leave */
+    pthread_barrier_t barrier;
+    _Alignas(128) atomic_long ball;
+    _Alignas(128) double flops[CALIBRATE_THREADS];
+    double best[CALIBRATE_THREADS], read[CALIBRATE_THREADS][CALIBRATE_LEVELS], round_trip;
+};
+struct member {
+    struct team *team;
+    uint32_t index;
+};
+
+/* The index-th CPU that the process may use. */
+static void pin(uint32_t index)
+{
+    cpu_set_t all, one;
+    if (sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && index-- == 0) {
+            CPU_ZERO(&one);
+            CPU_SET(cpu, &one);
+            sched_setaffinity(0, sizeof one, &one);
+            return;
+        }
+}
+
+static double play(atomic_long *ball, long side)
+{
+    double start = now_ns();
+    for (long k = 0; k < TRIPS; k++) {
+        while (atomic_load_explicit(ball, memory_order_acquire) != 2 * k + side)
+            ;
+        atomic_store_explicit(ball, 2 * k + side + 1, memory_order_release);
+    }
+    return (now_ns() - start) / TRIPS;
+}
+
+static void *work(void *arg)
+{
+    struct member *m = arg;
+    struct team *t = m->team;
+    uint64_t most = level_bytes[CALIBRATE_LEVELS - 1] / (t->threads ? t->threads : 1) / 4096 * 4096;
+    char *data = NULL;
+    int go;
+    while ((go = atomic_load(&t->go)) == 0)
+        sched_yield();
+    if (go < 0)
+        return NULL;
+    if (t->threads > 1)
+        pin(m->index);
+    if (t->reading && posix_memalign((void **)&data, 4096, most) == 0)
+        memset(data, 1, most);
+    pthread_barrier_wait(&t->barrier);
+    t->flops[m->index] = flops_rate(&t->best[m->index]);
+    pthread_barrier_wait(&t->barrier);
+    if (t->threads > 1 && m->index < 2) {
+        double trip = play(&t->ball, (long)m->index);
+        if (m->index == 0)
+            t->round_trip = trip;
+    }
+    for (int l = 0; l < CALIBRATE_LEVELS; l++) {
+        pthread_barrier_wait(&t->barrier);
+        t->read[m->index][l] = data ? read_rate(data, level_bytes[l] < most ? level_bytes[l] : most) : 0;
+    }
+    free(data);
+    return NULL;
+}
+
+static void measure(struct calibration *c, uint32_t threads, bool reading)
+{
+    static struct team team;
+    struct member member[CALIBRATE_THREADS];
+    pthread_t id[CALIBRATE_THREADS];
+    uint32_t started = 0;
+    threads = threads < 1 ? 1 : threads > CALIBRATE_THREADS ? CALIBRATE_THREADS : threads;
+    *c = (struct calibration){.threads = threads};
+    memset(&team, 0, sizeof team);
+    team.threads = threads;
+    team.reading = reading;
+    if (pthread_barrier_init(&team.barrier, NULL, threads) != 0)
+        return;
+    for (; started < threads; started++) {
+        member[started] = (struct member){&team, started};
+        if (pthread_create(&id[started], NULL, work, &member[started]) != 0)
+            break;
+    }
+    atomic_store(&team.go, started == threads ? 1 : -1); /* without one of them there is no measurement */
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(id[i], NULL);
+    pthread_barrier_destroy(&team.barrier);
+    for (uint32_t i = 0; i < threads; i++) {
+        c->flops += team.flops[i];
+        c->flops_best += team.best[i];
+        for (int l = 0; l < CALIBRATE_LEVELS; l++)
+            c->level_read[l] += team.read[i][l];
+    }
+    c->round_trip = team.round_trip;
+    memcpy(c->level_bytes, level_bytes, sizeof level_bytes);
+}
+
+void calibrate(struct calibration *c, uint32_t threads)
+{
+    measure(c, threads, true);
+}
+void calibrate_flops(struct calibration *c, uint32_t threads)
+{
+    measure(c, threads, false);
+}
+
+double calibration_limit(const struct calibration *c, uint64_t flops, uint64_t bytes, int *memory)
+{
+    int level = 0;
+    while (level + 1 < CALIBRATE_LEVELS && bytes > c->level_bytes[level] * c->threads)
+        level++;
+    double compute = c->flops_best > 0 ? (double)flops / c->flops_best : 0;
+    double reading = c->level_read[level] > 0 ? (double)bytes / c->level_read[level] : 0;
+    *memory = reading > compute;
+    return reading > compute ? reading : compute;
+}

@@ -1,0 +1,161 @@
+/* What the kernels of one run store: see capture.h. */
+#include "cli/commands/compare/capture.h"
+
+#include <string.h>
+
+#include "ir/eval/eval.h"
+#include "passes/module/analysis.h"
+#include "runtime/rt_internal.h"
+
+struct stored {
+    const char *base;
+    uint32_t size;
+    int32_t rank;
+    const int64_t *dims;
+    int64_t outer[RANK_MAX], inner[RANK_MAX], block[RANK_MAX], origin;
+};
+
+static const void *stored_address(void *user, int64_t i)
+{
+    const struct stored *s = user;
+    int64_t at = s->origin;
+    for (int32_t d = s->rank - 1; d >= 0; d--) {
+        int64_t k = i % s->dims[d];
+        i /= s->dims[d];
+        at += s->block[d] ? k / s->block[d] * s->outer[d] + k % s->block[d] * s->inner[d] : k * s->outer[d];
+    }
+    return s->base + at * (int64_t)s->size;
+}
+
+/* An expression's value when it depends on shapes alone. */
+static bool known(const struct capture *d, expr_id e, int64_t *out)
+{
+    struct exprs *x = d->c.ctx->exprs;
+    for (uint32_t i = 1; i <= sym_count(x); i++)
+        if (sym_get(x, (sym_id){i})->kind != SYM_SHAPE && ex_uses(x, e, (sym_id){i}))
+            return false;
+    return ex_eval(x, e, d->symbols, out);
+}
+
+/* Where the run in progress has value v; false: not in a place that can be read now. */
+static bool stored_find(const struct capture *d, value_id v, const struct tensor *t, struct stored *out)
+{
+    const struct module *m = d->c.module;
+    const struct storage *s = &m->fused.storage[v.i];
+    const struct mcc_ctx *ctx = d->s.run;
+    uint32_t n_in = d->s.api->n_in, n_out = d->s.api->n_out;
+    int64_t offset = 0;
+    *out = (struct stored){.size = elem_size(t->elem), .rank = t->rank, .dims = t->dims};
+    if (s->place == PLACE_ARENA && known(d, m->plan.buffers.data[s->buffer].offset, &offset))
+        out->base = (const char *)(intptr_t)ctx->args[n_in + n_out] + offset;
+    else if (s->place == PLACE_OUTPUT && elem_bits(t->elem) >= 8)
+        out->base = (const char *)(intptr_t)ctx->args[n_in + s->port];
+    if (!out->base || s->rank != t->rank || !s->dim || (s->origin.i && !known(d, s->origin, &out->origin)))
+        return false;
+    for (int32_t k = 0; k < t->rank; k++) {
+        if (!known(d, s->dim[k].outer, &out->outer[k]))
+            return false;
+        out->block[k] = s->dim[k].block;
+        out->inner[k] = s->dim[k].inner;
+    }
+    return true;
+}
+
+/* The extents of value v in the run in progress; NULL: the data decides them. */
+static int64_t *value_dims(const struct capture *d, const struct type *t)
+{
+    int64_t *dims = NEW_ARRAY(&d->c.ctx->session, int64_t, t->rank > 0 ? t->rank : 1);
+    for (int32_t k = 0; k < t->rank; k++)
+        if (!known(d, t->dims[k], &dims[k]) || dims[k] < 0)
+            return NULL;
+    return dims;
+}
+
+/* Copies value v, row-major, from where the kernel that has just ended put it. */
+static void capture(struct capture *d, uint32_t index, value_id v)
+{
+    struct arena *arena = &d->c.ctx->session;
+    const struct type *t = value_type(d->c.graph, v);
+    struct stored place;
+    bool plain = t->kind == TYPE_TENSOR && t->elem != ELEM_STR && t->elem != ELEM_NONE && t->rank >= 0 &&
+                 t->rank <= RANK_MAX;
+    int64_t *dims = plain ? value_dims(d, t) : NULL;
+    struct tensor *copy = NEW(arena, struct tensor);
+    if (!dims)
+        return;
+    *copy = (struct tensor){.kind = TYPE_TENSOR, .elem = t->elem, .rank = t->rank, .dims = dims};
+    int64_t n = tensor_count(copy);
+    if (!stored_find(d, v, copy, &place))
+        return;
+    copy->data = arena_alloc_array(arena, (size_t)n + 1, place.size);
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)copy->data + i * place.size, stored_address(&place, i), place.size);
+    d->got[v.i] = copy;
+    d->maker[v.i] = index;
+}
+
+static void capture_kernel(struct capture *d, uint32_t index)
+{
+    const struct kernel *k = &d->c.module->fused.kernels.data[index];
+    d->seen[index] = true;
+    for (uint32_t i = 0; i < k->outs.n && !k->piece && k->kind != KERNEL_HALO; i++)
+        capture(d, index, k->outs.data[i]);
+}
+
+/* Which kernel has ended: of those that bear this node and are still to come the first. Where kernels inside of a loop
+ * or a branch bear it too, that cannot be told. */
+void capture_event(void *user, uint32_t node, int end, uint64_t ns)
+{
+    struct capture *d = user;
+    const struct module *m = d->c.module;
+    uint32_t found = UINT32_MAX;
+    (void)ns;
+    for (uint32_t i = 0; end && i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
+        if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL || kernel_lead(m, k) != node)
+            continue;
+        if (k->region.i != 1)
+            return;
+        if (!d->seen[i] && (found == UINT32_MAX || k->order < m->fused.kernels.data[found].order))
+            found = i;
+    }
+    if (found != UINT32_MAX)
+        capture_kernel(d, found);
+}
+
+void capture_begin(struct capture *d)
+{
+    struct arena *arena = &d->c.ctx->session;
+    struct exprs *x = d->c.ctx->exprs;
+    d->seen = NEW_ARRAY(arena, bool, d->c.module->fused.kernels.n + 1);
+    d->got = NEW_ARRAY(arena, struct tensor *, d->c.graph->values.n + 1);
+    d->maker = NEW_ARRAY(arena, uint32_t, d->c.graph->values.n + 1);
+    int64_t *values = NEW_ARRAY(&d->c.ctx->session, int64_t, d->s.api->n_sym + 1);
+    uint32_t n = 0;
+    d->symbols = NEW_ARRAY(&d->c.ctx->session, int64_t, sym_count(x) + 1);
+    for (uint32_t i = 0; i < d->s.api->n_in; i++)
+        for (int32_t k = 0; k < d->s.api->in[i].ndim && k < d->s.in[i].rank; k++)
+            if (d->s.api->in[i].dims[k].extent == -1 && d->s.api->in[i].dims[k].symbol >= 0)
+                values[d->s.api->in[i].dims[k].symbol] = d->s.in[i].dims[k];
+    for (uint32_t i = 1; i <= sym_count(x); i++)
+        if (sym_get(x, (sym_id){i})->kind == SYM_SHAPE)
+            d->symbols[i] = values[n++];
+}
+
+const char *capture_words(const struct capture *d, uint32_t index)
+{
+    const struct module *m = d->c.module;
+    const struct kernel *k = &m->fused.kernels.data[index];
+    struct strbuf out;
+    uint32_t last = 0;
+    strbuf_init(&out, &d->c.ctx->session);
+    strbuf_printf(&out, "kernel k%u (%s", index, kernel_kind_name(k->kind));
+    for (uint32_t i = k->nodes.n; i > 0 && out.n < 300; i--) {
+        const struct source *s = source_get(m->ctx, graph_node(m->g, k->nodes.data[i - 1])->src);
+        if (s->op && graph_node(m->g, k->nodes.data[i - 1])->src.i != last)
+            strbuf_printf(&out, "%s %s", last ? "," : ";", source_label(s));
+        last = graph_node(m->g, k->nodes.data[i - 1])->src.i;
+    }
+    strbuf_printf(&out, ")");
+    return out.data;
+}

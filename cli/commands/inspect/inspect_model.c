@@ -1,0 +1,161 @@
+/* mcc inspect of a network: what it would become. The stages up to schedule are run, so nothing is compiled; then its
+ * kernels, its workspace and its weights are listed, or, with -o, its graph is drawn. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands/artifact/session.h"
+#include "cli/commands/command.h"
+#include "cli/commands/inspect/inspect.h"
+
+enum { WEIGHTS_SHOWN = 40 };
+
+/* ---- the lists --------------------------------------------------------------------------------------------------- */
+
+static void put_nodes(const mcc_node *row, uint32_t n, struct strbuf *out)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        if (!row[i].kernels)
+            continue;
+        strbuf_printf(out, "kernel   ");
+        node_put(row[i].name, row[i].op, out);
+        for (uint64_t k = row[i].next; k; k = row[k].next) {
+            strbuf_printf(out, " + ");
+            node_put(row[k].name, row[k].op, out);
+        }
+        strbuf_printf(out, ": %llu flops, %llu bytes", (unsigned long long)row[i].flops,
+                      (unsigned long long)row[i].bytes);
+        strbuf_printf(out, row[i].kernels > 1 ? ", %llu kernels\n" : "\n", (unsigned long long)row[i].kernels);
+    }
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct weight *x = *(const struct weight *const *)a, *y = *(const struct weight *const *)b;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? 1 : -1;
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static void put_weights(const struct compilation *c, struct strbuf *out)
+{
+    const struct module *m = c->module;
+    const struct weight **sorted = NEW_ARRAY(out->arena, const struct weight *, m->plan.weights.n + 1);
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < m->plan.weights.n; i++) {
+        sorted[i] = &m->plan.weights.data[i];
+        used += weight_elements_bytes(m, sorted[i]);
+    }
+    qsort(sorted, m->plan.weights.n, sizeof(const struct weight *), by_bytes);
+    strbuf_printf(out, "weights  %lld bytes in the network's file, %llu in the output, %llu of these padding\n",
+                  (long long)c->constants_in, (unsigned long long)m->plan.weights_bytes,
+                  (unsigned long long)(m->plan.weights_bytes - used));
+    for (uint32_t i = 0; i < m->plan.weights.n && i < WEIGHTS_SHOWN; i++) {
+        const struct type *t = value_type(m->g, sorted[i]->value);
+        strbuf_printf(out, "weight   %12llu bytes, %10llu of these padding  ", (unsigned long long)sorted[i]->bytes,
+                      (unsigned long long)(sorted[i]->bytes - weight_elements_bytes(m, sorted[i])));
+        strbuf_escaped(out, weight_name(m, sorted[i]->value), 200);
+        strbuf_printf(out, ": %s[", elem_name(t->elem));
+        for (int32_t d = 0; d < t->rank; d++) {
+            strbuf_printf(out, d ? "," : "");
+            ex_print(m->ctx->exprs, t->dims[d], out);
+        }
+        strbuf_printf(out, "]\n");
+    }
+    if (m->plan.weights.n > WEIGHTS_SHOWN)
+        strbuf_printf(out, "weight   ... and %u smaller ones\n", m->plan.weights.n - WEIGHTS_SHOWN);
+}
+
+static void list(struct compilation *c, const mcc_node *row, uint32_t n)
+{
+    struct strbuf out;
+    if (c->options->document) {
+        network_json(c, row, n, &c->options->document->result);
+        return;
+    }
+    strbuf_init(&out, &c->ctx->session);
+    strbuf_printf(&out, "name     ");
+    strbuf_escaped(&out, c->graph->name ? c->graph->name : "", 200);
+    strbuf_printf(&out, "\nkernels  %u in each variant\n", c->module->fused.kernels.n);
+    put_nodes(row, n, &out);
+    put_weights(c, &out);
+    plan_report(c->module, &out);
+    terminal_print(&out);
+}
+
+/* ---- the drawing ------------------------------------------------------------------------------------------------- */
+
+/* What Graphviz is to make of it: "" for its own text, NULL after a diagnostic. */
+static const char *picture_format(struct context *ctx, const char *path)
+{
+    static const char *const formats[][2] = {
+        {".dot", ""}, {".gv", ""}, {".svg", "svg"}, {".png", "png"}, {".pdf", "pdf"}};
+    const char *dot = strrchr(path, '.');
+    if (strcmp(path, "-") == 0)
+        return "";
+    for (size_t i = 0; i < COUNT_OF(formats); i++)
+        if (dot && strcmp(dot, formats[i][0]) == 0)
+            return formats[i][1];
+    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a drawing's name ends in .dot, .svg, .png or .pdf, not so '%s'",
+             path);
+    return NULL;
+}
+
+/* Of a picture: a thousand random nodes take Graphviz half a minute and become 100,000 points high, and the time grows
+ * with their cube. */
+enum { PICTURE_NODES_MAX = 1000 };
+
+static bool draw(struct compilation *c, const struct options *o, const char *format, const mcc_node *row, uint32_t n)
+{
+    struct context *ctx = c->ctx;
+    if (*format && n - 1 > PICTURE_NODES_MAX) /* row 0 is no node */
+        return error_at(
+            ctx, FAIL_LIMIT, (src_id){0}, NULL,
+            "a picture of %u nodes could not be looked at, and Graphviz might never end: %d are the most; "
+            "'mcc report MODEL' makes a page to look at whatever its size, -o FILE.dot has no such limit, mcc reduce makes "
+            "a smaller network",
+            n - 1, PICTURE_NODES_MAX);
+    struct strbuf text, picture;
+    double *ns = o->profile ? NEW_ARRAY(&ctx->session, double, n + 1) : NULL;
+    if (ns && !profile_read(ctx, o->profile, row, n, ns))
+        return false;
+    strbuf_init(&text, &ctx->session);
+    strbuf_init(&picture, &ctx->session);
+    draw_network(c, row, n, ns, &text);
+    if (strcmp(o->output, "-") == 0) {
+        terminal_print(&text);
+        return true;
+    }
+    if (*format && !graphviz_run(ctx, &text, format, &picture))
+        return false;
+    const struct strbuf *out = *format ? &picture : &text;
+    return output_write(ctx, o->output, out->data, out->n);
+}
+
+enum fail inspect_model(struct context *ctx, struct options *o, const char *model)
+{
+    struct compilation *c = NEW(&ctx->session, struct compilation);
+    struct options front = *o;
+    const char *format = o->output ? picture_format(ctx, o->output) : "";
+    front.output = NULL;
+    c->ctx = ctx;
+    c->options = &front;
+    c->report = terminal_report();
+    ctx->model_path = model;
+    if (!format)
+        return ctx->fail;
+    if (o->profile && !o->output) {
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a profile colours a drawing, which -o FILE.svg asks for");
+        return ctx->fail;
+    }
+    if (o->output && *o->output && strcmp(o->output, "-") != 0 && !output_check(ctx, o->output))
+        return ctx->fail;
+    if (compile_keep(c, model, "emit") != FAIL_NONE)
+        return ctx->fail;
+    uint32_t n = 0;
+    const mcc_node *row = source_rows(c, &n);
+    if (!o->output)
+        list(c, row, n);
+    else if (output_differs(ctx, o->output, &c->files, o->config))
+        (void)draw(c, o, format, row, n);
+    return ctx->fail;
+}

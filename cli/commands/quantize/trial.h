@@ -1,0 +1,58 @@
+/* Networks that are compiled for this machine and run on samples, for what rounding does to their outputs
+ * (mcc quantize, --precision=auto).
+ */
+#ifndef MCC_CLI_TRIAL_H
+#define MCC_CLI_TRIAL_H
+
+#include "cli/commands/compare/rounding.h"
+
+/* ---- samples.c --------------------------------------------------------------------------------------------------- */
+
+struct samples {
+    uint32_t n, n_inputs;
+    struct file_tensor *of; /* n times n_inputs */
+    bool drawn; /* nobody gave any */
+};
+/* Those of --sample for the inputs of a network, else drawn ones. False after a diagnostic. */
+bool samples_load(struct session *, const struct text_list *given, struct samples *out);
+
+/* ---- trial.c ----------------------------------------------------------------------------------------------------- */
+
+struct trial {
+    struct context *ctx;
+    const struct options *options; /* as they were given: samples, sizes */
+    struct session s; /* of the network at hand */
+    struct samples samples; /* from trial_observe on */
+    uint32_t n_want; /* outputs, the first ones of each network */
+    const char **names; /* of these */
+    struct tensor *want; /* n samples times n_want: what they are in f32 */
+    struct deviation *error; /* by output, of trial_judge */
+};
+/* How such networks are compiled: nothing is said or written, and no choices are made. */
+void trial_options(const struct options *given, struct options *plain);
+/* The graph's outputs are what counts. */
+void trial_outputs(struct trial *, const struct graph *);
+/* Compiles the model for this machine, in memory that is given back, and calls use with t->s open. False after a
+ * diagnostic. */
+bool trial_run(struct trial *, const struct options *compiling, const char *model, void (*use)(void *user), void *user);
+/* Runs the open network on all samples and calls see, if any, with the outputs of each. The first time it reads the
+ * samples, which are for all networks like this one, and takes its first t->n_want outputs as the right ones. False
+ * after a diagnostic. */
+typedef bool trial_see(void *user, uint32_t k, DLManagedTensorVersioned **out);
+bool trial_observe(struct trial *, trial_see *, void *user);
+/* Fills t->error from a run on all samples. False after a diagnostic. */
+bool trial_judge(struct trial *);
+/* A line for each output's error. */
+void trial_print(const struct trial *, struct strbuf *);
+/* The largest of the outputs' errors, by one measure. */
+double trial_worst(const struct trial *, double (*measure)(const struct deviation *));
+/* The outputs' mean squares, over those of f32's, added up: they do for errors that have nothing to do with each other.
+ */
+double trial_square(const struct trial *);
+/* Parts that add squares[i] to the error, of which the first `kept` add nothing any more. How many more that has to be,
+ * one at least where there are any, so that an error of this size should come within the bound. */
+uint32_t trial_keep_more(const double *squares, uint32_t n, uint32_t kept, double error, double bound);
+
+const void *trial_data(const DLTensor *);
+
+#endif
