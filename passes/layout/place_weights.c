@@ -9,7 +9,7 @@ bool place_weights(struct module *m)
     for (uint32_t i = 0; i < m->plan.weights.n; i++) {
         struct weight *w = &m->plan.weights.data[i];
         int64_t n = 0;
-        ex_is_const(m->ctx->exprs, w->storage->size, &n);
+        ex_is_const(m->ctx->exprs, m->fused.storage[w->value.i].size, &n);
         w->offset = at;
         w->bytes = (uint64_t)n * elem_size(value_type(m->g, w->value)->elem);
         at += (w->bytes + WEIGHT_ALIGN - 1) / WEIGHT_ALIGN * WEIGHT_ALIGN;

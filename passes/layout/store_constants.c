@@ -44,7 +44,7 @@ static bool number_is_stored(struct layouter *l, value_id v, struct storage *s)
     uint32_t *slot = &l->numbers[key % NUMBER_SLOTS], probes = 0;
     for (; *slot && probes < PROBES; slot = &l->numbers[(key + ++probes) % NUMBER_SLOTS]) {
         const struct weight *w = &l->m->plan.weights.data[*slot - 1];
-        if (w->storage->size.i == s->size.i && splats_equal(l->g, v, w->value)) {
+        if (l->m->fused.storage[w->value.i].size.i == s->size.i && splats_equal(l->g, v, w->value)) {
             s->buffer = *slot - 1;
             return true;
         }
@@ -92,7 +92,7 @@ static void const_store(struct layouter *l, value_id root, const int32_t *order,
     if (number_is_stored(l, root, s))
         return;
     s->buffer = l->m->plan.weights.n;
-    VEC_PUSH(l->m->arena, &l->m->plan.weights, ((struct weight){.value = root, .storage = s}));
+    VEC_PUSH(l->m->arena, &l->m->plan.weights, ((struct weight){.value = root}));
 }
 
 /* ---- constants that are computed where they are read ------------------------------------------------------------- */

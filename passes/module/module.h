@@ -114,8 +114,7 @@ struct buffer {
     bool segment;
 };
 struct weight {
-    value_id value;
-    struct storage *storage;
+    value_id value; /* its storage is the memory's layout */
     uint64_t offset, bytes;
 };
 

@@ -458,7 +458,6 @@ static bool read_weight(struct reader *r)
         return fail(r, "weights need the fact 'places'");
     if (!read_index(r, m->plan.weights.n) || !expect(r, "of") || !read_value(r, &w.value))
         return false;
-    w.storage = &m->fused.storage[w.value.i];
     if (accept(r, "offset") && (!read_u64(r, &w.offset) || !expect(r, "bytes") || !read_u64(r, &w.bytes)))
         return false;
     VEC_PUSH(m->arena, &m->plan.weights, w);

@@ -132,8 +132,8 @@ static void check_storage(struct check *c, value_id v, int64_t *const sizes[SIZE
     const struct weight *w = s->place == PLACE_WEIGHTS && s->buffer < m->plan.weights.n
                                  ? &m->plan.weights.data[s->buffer]
                                  : NULL;
-    bool number = w && w->storage->size.i == s->size.i && splats_equal(c->g, v, w->value);
-    if (s->place == PLACE_WEIGHTS && !(w && (w->storage == s || number)))
+    bool number = w && m->fused.storage[w->value.i].size.i == s->size.i && splats_equal(c->g, v, w->value);
+    if (s->place == PLACE_WEIGHTS && !(w && (w->value.i == v.i || number)))
         violated(c, 23, "%%%u has no weight", c->n.value[v.i]);
 }
 
@@ -163,7 +163,7 @@ static void check_weights(struct check *c)
     for (uint32_t i = 0; i < m->plan.weights.n; i++) {
         const struct weight *w = &m->plan.weights.data[i];
         int64_t n = 0;
-        ex_is_const(c->x, w->storage->size, &n);
+        ex_is_const(c->x, m->fused.storage[w->value.i].size, &n);
         if (w->offset % LINE || w->offset < at ||
             w->bytes < (uint64_t)n * elem_size(value_type(c->g, w->value)->elem) ||
             w->offset + w->bytes > m->plan.weights_bytes)

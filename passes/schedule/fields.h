@@ -58,6 +58,12 @@ const char *field_bounds(const struct field *, uint32_t item, int64_t value, str
 #define POINTED(count, array, member, name, least, most, rule, note) field_rule rule_##rule;
 #include "passes/schedule/fields.def"
 
+/* The value of the record's i-th producer. */
+static inline value_id producer_value(const struct kernel *k, uint32_t i)
+{
+    return i < k->locals.n ? k->locals.data[i].value : k->form.staged;
+}
+
 /* What rules share. */
 static inline const char *unless(bool ok, const char *why)
 {

@@ -97,13 +97,11 @@ static void producers_choose(const struct site *site, struct schedule *s)
     s->producer = NEW_ARRAY(site->m->arena, struct producer_schedule, k->locals.n + 1);
     s->n_producer = 0;
     for (uint32_t i = 0; i < k->locals.n; i++)
-        s->producer[s->n_producer++] = (struct producer_schedule){k->locals.data[i].value,
-                                                                  row_lanes(site, &k->locals.data[i])};
+        s->producer[s->n_producer++].lanes = row_lanes(site, &k->locals.data[i]);
     if (s->kind != SCHEDULE_TILED || !k->form.staged.i)
         return;
     uint32_t lanes = machine_lanes(site->mach, value_type(site->g, k->form.staged)->elem);
-    s->producer[s->n_producer++] = (struct producer_schedule){k->form.staged,
-                                                              lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK};
+    s->producer[s->n_producer++].lanes = lanes < CHANNEL_BLOCK ? lanes : CHANNEL_BLOCK;
 }
 
 void reduce_choose(const struct site *site, struct schedule *s)

@@ -83,7 +83,6 @@ enum { TILE_VECTORS_MOST = 8, TILE_POINTS_MOST = 32 };
 /* A value that the kernel computes into scratch by loops of its own (emit/producer.h): kernel.locals for the length of
  * a row, then, of a tiled record, kernel.form.staged for a chunk of tiles. */
 struct producer_schedule {
-    value_id value;
     uint32_t lanes; /* of these loops */
 };
 

@@ -58,8 +58,8 @@ static void reductions_print(const struct module *m, const struct schedule *s, c
     }
 }
 
-static void record_print(const struct module *m, const struct schedule *s, const struct schedule_facts *facts,
-                         struct strbuf *out)
+static void record_print(const struct module *m, const struct kernel *kernel, const struct schedule *s,
+                         const struct schedule_facts *facts, struct strbuf *out)
 {
     for (uint32_t i = 0; i < schedule_field_count; i++) {
         const struct field *f = &schedule_fields[i];
@@ -75,7 +75,7 @@ static void record_print(const struct module *m, const struct schedule *s, const
         }
         for (uint32_t k = 0; k < field_count(f, s); k++) {
             if (f->via == offsetof(struct schedule, producer))
-                strbuf_printf(out, "  # producer.%u: %%%u\n", k, s->producer[k].value.i);
+                strbuf_printf(out, "  # producer.%u: %%%u\n", k, producer_value(kernel, k).i);
             field_print(f, s, k, m->arena, out);
         }
     }
@@ -93,7 +93,7 @@ void schedules_print(const struct module *m, struct strbuf *out)
             strbuf_printf(out, "schedule k%u ", i);
             strbuf_quoted(out, kernel_label(m, &m->fused.kernels.data[i]));
             strbuf_printf(out, " %s: %s\n", m->plan.schedules.data[v].cpu, kind_names[s->kind]);
-            record_print(m, s, &m->plan.schedules.data[v].facts[i], out);
+            record_print(m, &m->fused.kernels.data[i], s, &m->plan.schedules.data[v].facts[i], out);
             strbuf_printf(out, "\n");
         }
 }

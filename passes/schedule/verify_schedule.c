@@ -69,11 +69,12 @@ const char *rule_reduce_halves(struct check *c)
 
 const char *rule_producer_lanes(struct check *c)
 {
-    const struct producer_schedule *p = &c->s->producer[c->item];
-    uint32_t bytes = elem_size(register_elem(value_type(c->site->g, p->value)->elem));
-    if (p->value.i == c->site->k->form.staged.i)
-        return unless(is_power(p->lanes) && p->lanes <= CHANNEL_BLOCK, "lanes are 2, 4, 8 or 16: a part of a block");
-    return unless(is_vector(c, p->lanes, bytes, 4), "lanes are a power of two, at most four registers of them");
+    uint32_t lanes = c->s->producer[c->item].lanes;
+    value_id v = producer_value(c->site->k, c->item);
+    if (c->item >= c->site->k->locals.n)
+        return unless(is_power(lanes) && lanes <= CHANNEL_BLOCK, "lanes are 2, 4, 8 or 16: a part of a block");
+    return unless(is_vector(c, lanes, elem_size(register_elem(value_type(c->site->g, v)->elem)), 4),
+                  "lanes are a power of two, at most four registers of them");
 }
 
 /* ---- all of a record --------------------------------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ static void packer_init(struct packer *p, struct module *m, const struct weight 
     *p = (struct packer){.m = m, .w = w, .rooms = rooms, .rank = t->rank, .size = elem_size(t->elem)};
     p->plain = const_bytes(m->g, w->value);
     for (int32_t d = 0; d < t->rank; d++) {
-        const struct dim_layout *l = &w->storage->dim[d];
+        const struct dim_layout *l = &m->fused.storage[w->value.i].dim[d];
         ex_is_const(x, t->dims[d], &p->dims[d]);
         ex_is_const(x, l->outer, &p->outer[d]);
         p->block[d] = l->block ? l->block : 1;
