@@ -306,7 +306,7 @@ def draw_call(name, draw):
             again = eager(call, seed)
             if name not in UNKNOWN and not all(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(want, again)):
                 continue
-        except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError, OverflowError, ZeroDivisionError):
+        except Exception:    # of whatever kind: PyTorch does not take the call
             continue
         return call, seed, want
     return None

@@ -1,11 +1,12 @@
 """Programs that torch.export.save wrote (record.py), and made ones: results beside PyTorch's, names, sizes, shared memory, refusals."""
 import pathlib
+import re
 import zipfile
 
 import numpy as np
 import pytest
 
-from pt2.writer import Number, Program, Ref
+from pt2.writer import Number, Program, Ref, Type
 from support.artifact import Artifact
 from support.tool import mcc
 
@@ -116,6 +117,30 @@ def test_derived_sizes(tmp_path):
         path = program.save(tmp_path / "m.pt2")
         with Artifact(compiled(path)) as a:
             assert a.run([np.zeros((3, 2), np.float32), np.zeros((6, 2), np.float32)])[0].shape == (9, 2)
+
+
+def test_quantized_products_are_of_bytes(tmp_path):
+    """A convolution and a linear layer between quantizers multiply integers."""
+    program, draw, i8 = Program(), np.random.RandomState(1), np.dtype("int8")
+    x = program.input("x", F, (2, 4, 6, 6))
+
+    def quantized(x, scale, shape, name):
+        args = [scale, 5, -128, 127, Type("int8")]
+        x = program.node("quantized_decomposed.quantize_per_tensor.default", [x, *args], [(name, i8, shape)])
+        return program.node("quantized_decomposed.dequantize_per_tensor.default", [x, *args], [(f"{name}_d", F, shape)])
+
+    def weights(name, shape):
+        values, scales = draw.randint(-127, 128, shape).astype(np.int8), draw.uniform(0.01, 0.02, shape[0]).astype(np.float32)
+        w, s, z = (program.weight(f"{name}{k}", v) for k, v in enumerate((values, scales, np.zeros(shape[0], np.int64))))
+        args = [w, s, z, 0, -127, 127, Type("int8")]
+        return program.node("quantized_decomposed.dequantize_per_channel.default", args, [(f"{name}_d", F, shape)])
+    y = program.node("aten.conv2d.default", [quantized(x, 0.02, (2, 4, 6, 6), "xq"), weights("w", (8, 4, 3, 3))], [("y", F, (2, 8, 4, 4))])
+    y = program.node("aten.flatten.using_ints", [quantized(y, 0.1, (2, 8, 4, 4), "yq"), 1], [("flat", F, (2, 128))])
+    program.output(program.node("aten.linear.default", [quantized(y, 0.1, (2, 128), "fq"), weights("v", (5, 128))], [("z", F, (2, 5))]))
+    path = program.save(tmp_path / "m.pt2")
+    text = mcc("-stop-after=legalize", path).stdout
+    assert re.search(r"i32\[2, 8, 4, 4\] = conv", text) and re.search(r"i32\[2, 5\] = dot", text), text
+    assert run(path, [draw.uniform(-2, 2, (2, 4, 6, 6)).astype(np.float32)])[0].shape == (2, 5)
 
 
 def test_state_is_refused(tmp_path):

@@ -34,6 +34,8 @@ value_id aten_operand(struct rule *r, uint32_t i, const char *name, enum elem e)
     }
     if (!a || (a->kind != ATTR_INT && a->kind != ATTR_FLOAT))
         return rule_bad(r, "argument '%s' is neither a tensor nor a number", name), (value_id){0};
+    if (a->kind == ATTR_FLOAT && e == ELEM_F32)
+        return b_scalar_f64(b, e, a->u.f);
     if (a->kind == ATTR_FLOAT)
         return b_convert(b, b_scalar_f64(b, ELEM_F64, a->u.f), e == ELEM_NONE ? ELEM_F64 : e);
     return b_convert(b, b_scalar_i64(b, ELEM_I64, a->u.i), e == ELEM_NONE ? ELEM_I64 : e);

@@ -1,6 +1,5 @@
 /* Matrix products, convolutions, attention. */
 #include "passes/legalize/aten.h"
-#include "passes/legalize/nn/window.h"
 
 #include <string.h>
 

@@ -54,7 +54,6 @@ value_id v_product_scaled(struct builder *, value_id sum, value_id scale_x, valu
 /* The node's convolution or matrix product where both operands come from bytes by DequantizeLinear: summed exactly in
  * i32, scaled in f32. False: they don't, and nothing was done. */
 bool rule_conv_dequantized(struct rule *, value_id *y);
-bool rule_matmul_dequantized(struct rule *, bool turned_w, value_id *y); /* turned_w: by the transpose of the second */
 /* The node's Gemm before it is rounded to its element type *e: that type, or f32. {0} after a diagnostic. */
 value_id rule_gemm_wide(struct rule *, enum elem *e);
 /* Quantized as DynamicQuantizeLinear says: out is the bytes, the scale and the zero point. */
