@@ -225,9 +225,9 @@ static inline struct even even_split(int64_t n, int64_t size)
     int64_t tiles = n > 0 ? (n + size - 1) / size : 0;
     return tiles ? (struct even){tiles, n / tiles, n % tiles} : (struct even){0, 0, 0};
 }
-/* An extent known only at run time has whole tiles, then smaller ones for what is left, each of the size below: one point
- * alone waits for each of its sums, so a short line of them takes as long as a tile would. The rows of a product may be
- * `few`, and each tile reads all of its panels: then 3 and 2 points have a tile, too. */
+/* An extent known only at run time has whole tiles, then smaller ones for what is left, each of the size below: one
+ * point alone waits for each of its sums, so a short line of them takes as long as a tile would. The rows of a product
+ * may be `few`, and each tile reads all of its panels: then 3 and 2 points have a tile, too. */
 static inline int64_t tile_below(int64_t size, bool few)
 {
     if (few)

@@ -54,7 +54,7 @@ static value_id first_table(const struct stages *s)
 static value_id second_table(const struct stages *s, int64_t parts)
 {
     int64_t dims[3] = {s->n2, parts, 2 * s->k2}, at = 0;
-    double *table = NEW_ARRAY(&s->b->g->arena, double, s->n2 * parts * s->k2 * 2), root[2];
+    double *table = NEW_ARRAY(&s->b->g->arena, double, s->n2 *parts * s->k2 * 2), root[2];
     for (int64_t t2 = 0; t2 < s->n2; t2++)
         for (int64_t p = 0; p < parts; p++)
             for (int64_t k2 = 0; k2 < s->k2; k2++) {
@@ -104,8 +104,7 @@ static value_id stages_build(const struct stages *s, value_id x, expr_id rows)
     static const int64_t leading[] = {0, 1}, middle[] = {1, 2}, swap[] = {0, 2, 1, 3};
     expr_id n1 = ex_const(ex, s->n1), n2 = ex_const(ex, s->n2), two = ex_const(ex, 2);
     expr_id apart[4] = {rows, n1, n2, ex_const(ex, s->parts)}, inner[4] = {n2, rows, two, n1},
-            split[4] = {rows, n1, ex_const(ex, s->k2), two},
-            joined[3] = {rows, ex_const(ex, s->k2 * s->n1), two};
+            split[4] = {rows, n1, ex_const(ex, s->k2), two}, joined[3] = {rows, ex_const(ex, s->k2 * s->n1), two};
     value_id y;
     if (s->n1 == 1)
         return b_reshape(b, product(b, x, second_table(s, s->parts), -1, middle, leading), joined, 3);
@@ -151,8 +150,8 @@ static value_id by_products(struct builder *b, value_id x, const struct dft *t)
 value_id dft_build(struct builder *b, value_id x, const struct dft *t)
 {
     value_id y = by_products(b, x, t);
-    struct attr attrs[] = {attr_int("axis", t->axis), attr_int("inverse", t->inverse),
-                           attr_expr("length", t->length), attr_int("onesided", t->onesided)};
+    struct attr attrs[] = {attr_int("axis", t->axis), attr_int("inverse", t->inverse), attr_expr("length", t->length),
+                           attr_int("onesided", t->onesided)};
     return y.i ? y : b_op(b, OP_DFT, &x, 1, attrs, 4);
 }
 
