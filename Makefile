@@ -176,7 +176,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-threads bench-int8 bench-llm
+.PHONY: chart check check-unit check-real check-pt2 check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-threads bench-int8 bench-llm
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -260,6 +260,10 @@ coverage: deps-fuzz $(VENV)/bin/pytest
 
 check-real: all $(VENV)/bin/pytest
 	@$(TEST_ENV) TORCH=$(TORCH) $(PYTHON) tests/real/run.py
+
+# Networks of torchvision, timm and transformers as .pt2 beside PyTorch in f64. TORCH: a Python that has them; NETS="timm.lcnet_035"
+check-pt2: all
+	@$(TEST_ENV) $(or $(TORCH),python3) tests/real/pt2.py $(NETS)
 
 # Are the artifacts those of another commit, byte for byte? For what must not change code: moves, renames, refactorings.
 BASE ?= origin/main
@@ -558,6 +562,7 @@ help:
 	@echo 'make check-math    every float through exp, log, tanh, sigmoid, erf against their stated bounds'
 	@echo 'make conformance   the ONNX 1.22.0 suite as it is and with the shapes erased, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
+	@echo 'make check-pt2     TORCH=python NETS="names": networks of torchvision, timm, transformers as .pt2 against PyTorch in f64'
 	@echo 'make soak MINUTES=10  the runtime under callers, gaps, cancels and a competitor; byte for byte, without a leak'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
 	@echo 'make fuzz-model    also fuzz-pt2, fuzz-config, fuzz-so, fuzz-npy: libFuzzer with sanitizers; SECONDS_EACH=600 CORPUS_DIR=dir'

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""Networks of torchvision, timm and transformers with drawn weights: torch.export, mcc, one line each. PyTorch in f64 is the oracle.
+
+usage: pt2.py [NAME...]        with a Python that has torch and those packages (pt2_nets.py has the table); exports once, into BUILD/pt2
+
+A network is exported static, decomposed to core operators, and with those dims dynamic that its other inputs change (only that of the
+batch, if torch.export refuses more), which runs at two sizes. Results:
+
+    agree      within BOUND of an output's largest element, or within LARGER times what PyTorch in f32 is off
+    refused    mcc does not compile it: its message
+    wrong      neither: the compiler, a run, or the results
+    skipped    torch.export does not accept it
+"""
+import logging
+import os
+import pathlib
+import pickle
+import signal
+import sys
+import tempfile
+import warnings
+import zlib
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+from real.pt2_nets import NETS  # noqa: E402
+from support.artifact import Artifact, ModelError  # noqa: E402
+from support.tool import BUILD, mcc  # noqa: E402
+
+BOUND, LARGER, SECONDS = 1e-4, 4, 1800
+FORMS = {"static": (0,), "core": (0,), "sizes": (0, 2), "batch": (0, 1)}    # the inputs that each is run with
+
+
+def drawn(net):
+    """Every weight matters: normalisations are kept from the identity, zero parameters and scales of layers are drawn."""
+    for name, tensor in [*net.named_parameters(), *net.named_buffers()]:
+        if tensor.numel() == 0 or not tensor.is_floating_point():
+            continue
+        if name.endswith(("running_mean", "running_var")):
+            tensor.data.uniform_(*((-0.1, 0.1) if name.endswith("mean") else (0.5, 1.5)))
+        elif isinstance(tensor, torch.nn.Parameter) and tensor.dim() < 4 and (tensor == tensor.flatten()[0]).all():
+            tensor.data.normal_(0, 0.02) if not tensor.any() else tensor.data.uniform_(0.5, 1.5)
+    return net.eval()
+
+
+def cast(inputs, dtype):
+    return {k: x.to(dtype) if x.is_floating_point() else x for k, x in inputs.items()}
+
+
+def call(net, inputs):
+    """The tensors of what the network returns. Inputs without a name, 0, 1, ..., are positional."""
+    args = [x for k, x in inputs.items() if isinstance(k, int)]
+    out = net(*args, **{k: x for k, x in inputs.items() if isinstance(k, str)})
+    return [t.detach().numpy() for t in torch.utils._pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
+
+
+def oracle(net, draws):
+    """The results in f64, or None where the network makes f32 tensors of its own that do not fit."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        return [call(net.double(), cast(x, torch.float64)) for x in draws]
+    except RuntimeError:
+        return None
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def dynamic(first, other):
+    """What changes from one set of inputs to the other, for torch.export."""
+    return {k: {d: torch.export.Dim.DYNAMIC for d in range(x.dim()) if x.shape[d] != other[k].shape[d]} for k, x in first.items()}
+
+
+def exported(net, draws, form):
+    first, sizes = draws[0], dynamic(draws[0], draws[FORMS[form][-1]])
+    args, keywords = (tuple(k for k in first if isinstance(k, kind)) for kind in (int, str))
+    sizes = (tuple(sizes[k] for k in args) if args else {k: sizes[k] for k in keywords}) if len(FORMS[form]) > 1 else None
+    program = torch.export.export(net, tuple(first[k] for k in args), {k: first[k] for k in keywords}, dynamic_shapes=sizes, strict=False)
+    return program.run_decompositions() if form == "core" else program
+
+
+def prepare(name, folder):
+    """Exports the forms and records the inputs and PyTorch's results in f64 and f32, as NAME.pkl: written last."""
+    make, inputs = NETS[name]
+    torch.manual_seed(zlib.crc32(name.encode()))
+    net, draws, refused = drawn(make()), inputs(), {}
+    results = [call(net, x) for x in draws]
+    for form, runs in FORMS.items():
+        if runs[-1] >= len(draws) or form == "batch" and (folder / f"{name}-sizes.pt2").exists():
+            continue
+        try:
+            torch.export.save(exported(net, draws, form), folder / f"{name}-{form}.pt2")
+        except Exception as e:
+            refused[form] = " ".join(f"{type(e).__name__}: {e}".split())[:160]
+    record = {"draws": [{k: x.numpy() for k, x in d.items()} for d in draws], "f32": results, "refused": refused,
+              "f64": oracle(net, draws) or results}
+    (folder / f"{name}.pkl").write_bytes(pickle.dumps(record))
+
+
+def off(want, got):
+    """The largest difference over the scale of `want`; NaN is equal to NaN."""
+    scale = max(float(np.abs(want[np.isfinite(want)]).max(initial=0)), 1e-30)
+    with np.errstate(invalid="ignore"):
+        gap = np.where((want == got) | (np.isnan(want) & np.isnan(got)), 0, np.abs(want - got))
+    return float(np.nan_to_num(gap, nan=np.inf).max(initial=0)) / scale
+
+
+def compare(want, eager, got):
+    """(largest error over the scale, PyTorch's own, None or what is wrong)"""
+    if len(got) != len(want):
+        return 0, 0, f"{len(got)} outputs, not {len(want)}"
+    errors = [(0.0, 0.0)]
+    for n, (w, e, g) in enumerate(zip(want, eager, got)):
+        if g.shape != e.shape or g.dtype != e.dtype:
+            return 0, 0, f"output {n}: {e.dtype}{list(e.shape)} expected, got {g.dtype}{list(g.shape)}"
+        if g.dtype.kind != "f":
+            if (g != e).any():
+                return 0, 0, f"output {n}: {int((g != e).sum())} of {g.size} integers differ"
+            continue
+        errors.append((off(w, g), off(w, e)))
+        if errors[-1][0] > max(BOUND, LARGER * errors[-1][1]):
+            return *errors[-1], f"output {n}"
+    return *np.max(errors, axis=0), None
+
+
+def judge(path, form, record):
+    """(agree, refused or wrong; why)"""
+    if form in record["refused"]:
+        return "skipped", record["refused"][form]
+    with tempfile.TemporaryDirectory() as folder:
+        artifact = pathlib.Path(folder) / "model.so"
+        done = mcc(path, "-q", "-march=native", "-o", artifact, timeout=SECONDS)
+        if done.returncode:
+            errors = [text for text in done.stderr.splitlines() if "error:" in text] or [f"exit {done.returncode}"]
+            return "wrong" if done.returncode in (5, *range(-64, 0)) else "refused", f"{errors[0].split('error: ')[-1][:200]} ({len(errors)} errors)"
+        errors = []
+        with Artifact(artifact) as a:
+            names = [p.name.decode() for p in a.inputs]
+            for k in FORMS[form]:
+                given = record["draws"][k]
+                feeds = [given[n] for n in names] if isinstance(next(iter(given)), str) else list(given.values())
+                try:
+                    *found, wrong = compare(record["f64"][k], record["f32"][k], a.run(feeds))
+                except ModelError as e:
+                    return "wrong", str(e)
+                errors.append(found)
+                if wrong:
+                    return "wrong", f"inputs {k}, {wrong}: off by {found[0]:.1e} of the scale, PyTorch in f32 by {found[1]:.1e}"
+        error, own = np.max(errors, axis=0)
+        return "agree", f"off by {error:.1e} of the scale, PyTorch in f32 by {own:.1e}"
+
+
+def check(name, folder):
+    """Prints the network's lines; True if none is wrong."""
+    kinds = set()
+    if not (folder / f"{name}.pkl").exists():
+        prepare(name, folder)
+    record = pickle.loads((folder / f"{name}.pkl").read_bytes())
+    for form in FORMS:
+        if form in record["refused"] or (folder / f"{name}-{form}.pt2").exists():
+            kind, text = judge(folder / f"{name}-{form}.pt2", form, record)
+            print(f"{kind:8} {name:32} {form:8} {text}", flush=True)
+            kinds.add(kind)
+    return "wrong" not in kinds
+
+
+def apart(name, folder):
+    """check() in a process of its own, which may end in any way."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SECONDS)
+        try:
+            with torch.no_grad():
+                os._exit(0 if check(name, folder) else 1)
+        except Exception as e:
+            print(f"wrong    {name:32} {type(e).__name__}: {' '.join(str(e).split())[:200]}", flush=True)
+        os._exit(2)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        print(f"wrong    {name:32} the process ended by signal {os.WTERMSIG(status)}", flush=True)
+    return status == 0
+
+
+def main():
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.CRITICAL)    # the words of exporters about guards
+    folder = BUILD / "pt2"
+    folder.mkdir(parents=True, exist_ok=True)
+    names = sys.argv[1:] or list(NETS)
+    wrong = sum(not apart(name, folder) for name in names)
+    print(f"{wrong} of {len(names)} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
