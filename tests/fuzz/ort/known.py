@@ -413,7 +413,7 @@ KNOWN = [
     *(("run", op, always, "axis -?[01] is out of range for rank 0", "theirs", "a rank that the run knows is 0, which has no axes; ONNX Runtime "
        "refuses the axis only where it knows the rank") for op in ("ArgMax", "ArgMin")),
     ("theirs", "MatMul", beside("Transpose"), "", "theirs", "a transposed matrix and a vector: ONNX Runtime's optimisation drops the Transpose"),
-    *(("theirs", op, always, "does not run with optimisations", "theirs", "ONNX Runtime moves the pair and gives it another type")
+    *(("theirs", op, always, "", "theirs", "ONNX Runtime moves the pair and gives it another type")
       for op in ("QuantizeLinear", "DequantizeLinear")),
     ("theirs", "Div", beside("Mul"), "", "theirs", "integers: ONNX Runtime's optimisation makes (1 / a) * b into b / a"),
 ]
