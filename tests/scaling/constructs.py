@@ -479,6 +479,52 @@ def size_concat(n):
     return nodes, inputs, outputs, consts
 
 
+# ---- sizes of several inputs, which checks narrow and make equal -----------------------------------------------------------
+
+ONE = [tensor("one", [1], longs(1), I64)]
+
+
+def pairs_of(n, step, dims):
+    """n inputs of two sizes of their own each, h0 w0, h1 w1, ...; step(i): nodes from x{i}, h{i}, w{i} to what the output y{i} is."""
+    nodes = []
+    for i in range(n):
+        nodes += [node("Shape", f"x{i}", f"h{i}", start=0, end=1), node("Shape", f"x{i}", f"w{i}", start=1, end=2), *step(i)]
+    return (nodes, [value(f"x{i}", F32, [f"s{i}", f"t{i}", *dims]) for i in range(n)], [value(f"y{i}", F32, None) for i in range(n)],
+            ONE + [tensor("four", [1], longs(4), I64)])
+
+
+@network("facts-divisors", most=3200)
+def facts_divisors(n):
+    """h * w / h is w: h is not 0."""
+    return pairs_of(n, lambda i: [node("Mul", f"h{i} w{i}", f"p{i}"), node("Div", f"p{i} h{i}", f"q{i}"), node("Concat", f"one q{i}", f"to{i}", axis=0),
+                                  node("ConstantOfShape", f"to{i}", f"z{i}"), node("Add", f"x{i} z{i}", f"y{i}")], [])
+
+
+@network("facts-together", most=3200)
+def facts_together(n):
+    """max(1, h) * max(1, w) elements are h * w: neither is 0."""
+    return pairs_of(n, lambda i: [node("Max", f"h{i} one", f"a{i}"), node("Max", f"w{i} one", f"b{i}"), node("Concat", f"a{i} b{i} four", f"to{i}", axis=0),
+                                  node("Reshape", f"x{i} to{i}", f"y{i}")], [4])
+
+
+@network("facts-equal", most=3200)
+def facts_equal(n):
+    """Every concat makes two sizes equal."""
+    return ([node("Concat", f"x{i} x{i + 1}", f"y{i}", axis=1) for i in range(n - 1)], [value(f"x{i}", F32, [f"s{i}", 2]) for i in range(n)],
+            [value(f"y{i}", F32, None) for i in range(n - 1)], [])
+
+
+@network("facts-chain", most=3200)
+def facts_chain(n):
+    """Each quotient is the next divisor: one fact shows the next."""
+    nodes, at = [node("Shape", "x0", "e0")], "e0"
+    for i in range(1, n):
+        nodes += [node("Shape", f"x{i}", f"k{i}"), node("Mul", f"{at} k{i}", f"p{i}"), node("Div", f"p{i} {at}", f"e{i}")]
+        at = f"e{i}"
+    nodes.append(node("ConstantOfShape", at, "y"))
+    return nodes, [value(f"x{i}", F32, [f"s{i}"]) for i in range(n)], [value("y", F32, None)], []
+
+
 def reshapes(n, shapes):
     nodes, at = [node("Shape", "x", "shape"), node("Gather", "shape zero", "b"), node("Gather", "shape one", "s")], "x"
     for i in range(n):
