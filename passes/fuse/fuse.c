@@ -262,11 +262,11 @@ static void demand_sides(struct fuser *f, const struct attention *a, const struc
                 demand_cheap(f, n->in[o], s.node, d, idx);
         attention_walk(f->g, &(attention_steps){.data = &a->to_scores.data[i], .n = 1}, idx);
     }
-    if (!dot_dims(f->g, scores, a->rows_of, &rows))
+    if (!attention_dims(f->g, scores, a->rows_of, &rows))
         return;
     for (uint32_t i = 0; i < rows.n_batch; i++)
         at[rows.batch[i]] = idx[i];
-    at[rows.free] = idx[rows.n_batch + a->rows_of];
+    at[rows.free] = idx[value_type(f->g, scores->out[0])->rank - 2 + (int32_t)a->rows_of];
     const char *name = arena_printf(f->m->arena, "a%u.d", a->values.i);
     const struct type *t = value_type(f->g, scores->in[a->rows_of]);
     at[rows.contract] = ex_sym(f->x, demand_symbol(f, t->dims[rows.contract], name));

@@ -298,8 +298,8 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
     if (value_type(f->g, n->out[0])->elem != ELEM_F32 || value_type(f->g, n->in[0])->elem != ELEM_F32 ||
         value_type(f->g, n->in[1])->elem != ELEM_F32)
         return differs(f, "the scores are not of f32");
-    if (!dot_dims(f->g, n, 0, &q) || !dot_dims(f->g, n, 1, &k))
-        return differs(f, "the scores do not have one dimension of rows and one of keys");
+    if (!attention_dims(f->g, n, 0, &q) || !attention_dims(f->g, n, 1, &k))
+        return differs(f, "a product has several dimensions of keys");
     for (uint32_t i = 0; i < q.n_batch; i++)
         if (ex_uses(f->x, idx[i], f->row_sym) || ex_uses(f->x, idx[i], f->key_sym))
             return differs(f, "views mix the rows or keys of the scores with other dimensions");
@@ -376,8 +376,8 @@ static bool match(struct finder *f, const struct node *n)
     const struct type *t = value_type(f->g, from), *vt = value_type(f->g, n->in[1]);
     if (t->elem != ELEM_F32 || vt->elem != ELEM_F32 || value_type(f->g, n->out[0])->elem != ELEM_F32)
         return differs(f, "the product with the values is not of f32");
-    if (!dot_dims(f->g, n, 0, &p) || !dot_dims(f->g, n, 1, &v))
-        return differs(f, "the product with the values does not have one dimension of rows and one of keys");
+    if (!attention_dims(f->g, n, 0, &p) || !attention_dims(f->g, n, 1, &v))
+        return differs(f, "the product with the values has several dimensions of keys or columns");
     if (!fits_head(f, vt->dims[v.free]) || !fixed_or_open(f, t->dims[p.contract], 1))
         return false;
     if (!fixed_or_open(f, t->dims[p.free], ROWS_LEAST))

@@ -38,6 +38,20 @@ bool attention_record(struct module *m, const struct attention *a)
     return true;
 }
 
+bool attention_dims(const struct graph *g, const struct node *n, uint32_t operand, struct dot_dims *d)
+{
+    int32_t free_dim[RANK_MAX], count = dot_free(g, n, operand, free_dim);
+    uint32_t n_batch, n_contract;
+    const int64_t *batch = node_ints(n, operand ? "batch_b" : "batch_a", &n_batch);
+    const int64_t *contract = node_ints(n, operand ? "contract_b" : "contract_a", &n_contract);
+    if (n_contract != 1 || count < 1 || (operand && count > 1))
+        return false;
+    *d = (struct dot_dims){n_batch + (uint32_t)count - 1, {0}, (int32_t)contract[0], free_dim[count - 1]};
+    for (uint32_t i = 0; i < d->n_batch; i++)
+        d->batch[i] = i < n_batch ? (int32_t)batch[i] : free_dim[i - n_batch];
+    return true;
+}
+
 value_id attention_operand(const struct graph *g, struct attention_step s)
 {
     return graph_node(g, s.node)->in[s.operand];

@@ -13,7 +13,7 @@
 #ifndef MCC_PASSES_MODULE_ATTENTION_H
 #define MCC_PASSES_MODULE_ATTENTION_H
 
-#include "passes/module/module.h"
+#include "passes/module/access_function.h"
 
 /* One operand of a node; none: node {0}. */
 struct attention_step {
@@ -49,6 +49,9 @@ bool attention_record(struct module *, const struct attention *);
  * what the search knows (passes/graph/attention_missed.c). */
 const char *attention_obstacle(struct module *, node_id values, const char *why);
 
+/* The dims of an operand of its products. The first operand may have other dims than its rows or keys free, before
+ * them: heads of one key. They are batch dims of the result, which the second operand does not have. */
+bool attention_dims(const struct graph *, const struct node *, uint32_t operand, struct dot_dims *);
 value_id attention_operand(const struct graph *, struct attention_step);
 /* The point of the first node's result -> that of the last operand; in place. */
 void attention_walk(const struct graph *, const attention_steps *, expr_id *idx);

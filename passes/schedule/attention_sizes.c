@@ -129,9 +129,9 @@ bool attention_shape(const struct site *site, struct attention_shape *t)
 {
     const struct attention *a = site->k->form.attention;
     *t = (struct attention_shape){.scores = graph_node(site->g, a->scores), .values = graph_node(site->g, a->values)};
-    if (!dot_dims(site->g, t->scores, a->rows_of, &t->of_row) ||
-        !dot_dims(site->g, t->scores, 1 - a->rows_of, &t->of_key) || !dot_dims(site->g, t->values, 0, &t->of_p) ||
-        !dot_dims(site->g, t->values, 1, &t->of_v))
+    if (!attention_dims(site->g, t->scores, a->rows_of, &t->of_row) ||
+        !attention_dims(site->g, t->scores, 1 - a->rows_of, &t->of_key) ||
+        !attention_dims(site->g, t->values, 0, &t->of_p) || !attention_dims(site->g, t->values, 1, &t->of_v))
         return error_internal(site->m->ctx, t->values->src, "an attention's operands have changed");
     const struct type *p = value_type(site->g, t->values->in[0]);
     t->rows = p->dims[t->of_p.free];

@@ -198,6 +198,31 @@ def test_operator_with_shared_heads(tmp_path, mask):
         model.compare(feed_of(inputs, True, batch, rows, keys, rng, empty=False))
 
 
+SHAPES = {   # q, k, v: batches and heads that keys and values have once are no batch dims of the products
+    "one head": [[1, "n", 16], [1, "t", 16], [1, "t", 24]],
+    "fixed": [[1, 1, 50, 16], [1, 1, 37, 16], [1, 1, 37, 24]],
+    "one of keys": [[1, 4, "n", 16], [1, 1, "t", 16], [1, 1, "t", 24]],
+    "one for all": [["b", 4, 30, 16], ["t", 16], ["t", 24]],
+    "values of each": [[1, 4, "n", 16], [1, 1, "t", 16], [1, 4, "t", 24]],
+}
+
+
+@pytest.mark.parametrize("shapes", SHAPES)
+@pytest.mark.parametrize("turned", [False, True], ids=["plain", "turned"])
+def test_keys_without_a_batch(tmp_path, shapes, turned):
+    """turned: the product of keys and queries, transposed."""
+    rng, last = np.random.default_rng(6), lambda rank: [*range(rank - 2), rank - 1, rank - 2]
+    q, k, v = SHAPES[shapes]
+    back = node("Transpose", "raw0", "raw", perm=last(max(len(q), len(k))))
+    scores = ([node("Transpose", "q", "qt", perm=last(len(q))), node("MatMul", "k qt", "raw0"), back]
+              if turned else [node("Transpose", "k", "kt", perm=last(len(k))), node("MatMul", "q kt", "raw")])
+    nodes = [*scores, node("Mul", "raw scale", "z"), node("Softmax", "z", "p", axis=-1), node("MatMul", "p v", "y")]
+    model = Model(tmp_path, nodes, [value("q", q), value("k", k), value("v", v)], [value("y", None)], {"scale": np.float32(0.25)}, opset=20)
+    assert "attention" in re.findall(r"^schedule .*: (\w+)$", model.dump("schedule", "-march=native"), re.M)
+    for sizes in {"b": 2, "n": 20, "t": 33}, {"b": 1, "n": 300, "t": 150}, {"b": 3, "n": 1, "t": 1}:
+        model.compare([rng.standard_normal([sizes.get(d, d) for d in x]).astype(np.float32) for x in (q, k, v)])
+
+
 def test_what_is_in_the_way(tmp_path):
     """-Rpass-missed=attention names the first obstacle."""
     for more, words in (([node("Mul", "p two2", "pd")], r"\(mul\) is between the softmax and the product with the values"),
