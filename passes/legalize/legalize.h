@@ -161,6 +161,8 @@ value_id v_softmax(struct builder *, value_id, const int64_t *axes, uint32_t n, 
 /* The same of f32 or f64, but 0 everywhere instead of NaN where nothing is above -inf. A sum is 1 at least where
  * something is, so that all other results keep their bits. */
 value_id v_softmax_masked(struct builder *, value_id, const int64_t *axes, uint32_t n);
+/* That of x, if p is the softmax of x, `zero` 0, and cond says of a line of x that all is -inf; {0}: they are not. */
+value_id v_softmax_cleared(struct builder *, value_id cond, value_id zero, value_id p);
 /* With one score more that no value has: sink, of each line of the axes. */
 value_id v_softmax_sink(struct builder *, value_id, const int64_t *axes, uint32_t n, value_id sink);
 value_id v_affine(struct builder *, value_id, double scale, double shift);

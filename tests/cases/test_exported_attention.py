@@ -198,6 +198,33 @@ def test_operator_with_shared_heads(tmp_path, mask):
         model.compare(feed_of(inputs, True, batch, rows, keys, rng, empty=False))
 
 
+EVERY = {
+    "not any": [node("Not", "low", "above"), node("Cast", "above", "a8", to=T.UINT8), node("ReduceMax", "a8 minus1", "any8", keepdims=1),
+                node("Cast", "any8", "any", to=T.BOOL), node("Not", "any", "every")],
+    "all": [node("Cast", "low", "l32", to=T.INT32), node("ReduceMin", "l32 minus1", "all32", keepdims=1), node("Cast", "all32", "every", to=T.BOOL)],
+    "of another axis": [node("Cast", "low", "l32", to=T.INT32), node("ReduceMin", "l32 ax2", "all32", keepdims=1), node("Cast", "all32", "every", to=T.BOOL)],
+    "any": [node("Cast", "low", "l32", to=T.INT32), node("ReduceMax", "l32 minus1", "all32", keepdims=1), node("Cast", "all32", "every", to=T.BOOL)],
+}
+
+
+@pytest.mark.parametrize("every", EVERY)
+def test_rows_that_are_all_hidden(tmp_path, every):
+    """Where(all(z == -inf), 0, Softmax(z)), as torch decomposes its safe softmax: 0 there and nowhere else, NaN stays NaN."""
+    rng = np.random.default_rng(7)
+    nodes = [node("Transpose", "k", "kt", perm=[0, 1, 3, 2]), *SCALES["after"], node("Add", "z bias", "m"), node("Softmax", "m", "p", axis=-1),
+             node("Equal", "m inf", "low"), *EVERY[every], node("Where", "every nothing p", "kept"), node("MatMul", "kept v", "y")]
+    inputs = {"q": ["b", 4, "n", 16], "k": ["b", 4, "t", 16], "v": ["b", 4, "t", 16], "bias": ["b", 1, "n", "t"]}
+    model = Model(tmp_path, nodes, [value(n, x) for n, x in inputs.items()], [value("y", None)],
+                  {"scale": np.float32(0.25), "inf": np.float32(-np.inf), "nothing": np.float32(0), "minus1": [-1], "ax2": [2]}, opset=20)
+    if every in ("not any", "all"):
+        one_kernel(model)
+    for rows, keys in (20, 33), (9, 300), (1, 1):
+        q, k, v, bias = feed_of(["q", "k", "v", "bias"], False, 2, rows, keys, rng, empty=True)
+        bias[1, 0, rows - 1] = np.inf if rows > 1 else bias[1, 0, 0]
+        q[1, 2, rows // 2] = np.nan
+        model.compare([q, k, v, bias])
+
+
 SHAPES = {   # q, k, v: batches and heads that keys and values have once are no batch dims of the products
     "one head": [[1, "n", 16], [1, "t", 16], [1, "t", 24]],
     "fixed": [[1, 1, 50, 16], [1, 1, 37, 16], [1, 1, 37, 24]],

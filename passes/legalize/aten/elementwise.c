@@ -355,7 +355,8 @@ bool rule_aten_where(struct rule *r)
     if (e == ELEM_NONE)
         e = aten_promoted(r, 1, "self", 2, "other");
     value_id t = aten_operand(r, 1, "self", e), f = aten_operand(r, 2, "other", e);
-    return rule_result(r, b_select(r->b, truth(r->b, cond), t, f));
+    value_id masked = v_softmax_cleared(r->b, cond, t, f); /* torch's decomposition of _safe_softmax */
+    return rule_result(r, masked.i ? masked : b_select(r->b, truth(r->b, cond), t, f));
 }
 
 bool rule_aten_masked_fill(struct rule *r)

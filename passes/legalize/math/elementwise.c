@@ -154,7 +154,8 @@ bool rule_mean(struct rule *r)
 
 bool rule_where(struct rule *r)
 {
-    return rule_result(r, b_select(r->b, rule_in(r, 0), rule_in(r, 1), rule_in(r, 2)));
+    value_id masked = v_softmax_cleared(r->b, rule_in(r, 0), rule_in(r, 1), rule_in(r, 2));
+    return rule_result(r, masked.i ? masked : b_select(r->b, rule_in(r, 0), rule_in(r, 1), rule_in(r, 2)));
 }
 
 bool rule_reciprocal(struct rule *r)

@@ -2,6 +2,7 @@
 #include "passes/legalize/legalize.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 /* Beside the largest term, which is 1, a term below the smallest normal number counts as 0: masks of -100 or -1000
@@ -40,24 +41,35 @@ static value_id softmax_of(struct builder *b, value_id x, const int64_t *axes, u
     return b_binary(b, OP_MUL, e, inverse);
 }
 
+/* v without what repeats it along the axis of x, broadcasts and reshapes that keep every other dim; {0}: one moves. */
+static value_id line_of(struct builder *b, value_id v, value_id x, int64_t axis)
+{
+    int32_t rank;
+    const expr_id *have = b_dims(b, x, &rank);
+    while (v.i && (value_op(b->g, v) == OP_BROADCAST || value_op(b->g, v) == OP_RESHAPE)) {
+        const struct type *t = value_type(b->g, v);
+        for (int32_t d = 0; d < rank; d++)
+            if (t->rank != rank || (t->dims[d].i != have[d].i && d != axis))
+                return (value_id){0};
+        v = graph_node(b->g, graph_value(b->g, v)->def)->in[0];
+    }
+    return v;
+}
+
+/* Is v the reduction of x, line by line along the axis alone? */
+static bool is_line_of(struct builder *b, value_id v, const char *monoid, value_id x, int64_t axis)
+{
+    const struct node *n = v_defining(b, line_of(b, v, x, axis), OP_REDUCE);
+    uint32_t n_axes;
+    const int64_t *axes = n ? node_ints(n, "axes", &n_axes) : NULL;
+    return n && n_axes == 1 && axes[0] == axis && n->in[0].i == x.i && !strcmp(node_str(n, "monoid", ""), monoid);
+}
+
 /* x; y where x is y less the maximum of each of its lines: the softmax subtracts it, too, and subtracts 0 from x. */
 static value_id unshifted(struct builder *b, value_id x, int64_t axis)
 {
-    const struct node *less = v_defining(b, x, OP_SUB), *n;
-    value_id max = less ? less->in[1] : x;
-    uint32_t n_axes = 0;
-    int32_t rank;
-    while ((n = v_defining(b, max, OP_BROADCAST)) || (n = v_defining(b, max, OP_RESHAPE))) {
-        const expr_id *have = b_dims(b, x, &rank), *dims = value_type(b->g, max)->dims;
-        for (int32_t d = 0; d < rank; d++) /* those of x, or 1 along the axis: no other dim moves */
-            if (value_type(b->g, max)->rank != rank || (dims[d].i != have[d].i && d != axis))
-                return x;
-        max = n->in[0];
-    }
-    n = v_defining(b, max, OP_REDUCE);
-    const int64_t *axes = n ? node_ints(n, "axes", &n_axes) : NULL;
-    bool same = n_axes == 1 && axes[0] == axis && n->in[0].i == less->in[0].i && max.i != less->in[1].i;
-    return same && !strcmp(node_str(n, "monoid", ""), "max") ? less->in[0] : x;
+    const struct node *less = v_defining(b, x, OP_SUB);
+    return less && is_line_of(b, less->in[1], "max", less->in[0], axis) ? less->in[0] : x;
 }
 
 /* Along the axis x is a concat of keys and one element more, a sink: the probabilities of both, apart, so that a slice
@@ -88,4 +100,57 @@ value_id v_softmax_masked(struct builder *b, value_id x, const int64_t *axes, ui
 value_id v_softmax_sink(struct builder *b, value_id x, const int64_t *axes, uint32_t n, value_id sink)
 {
     return softmax_of(b, x, axes, n, SOFTMAX, sink, NULL);
+}
+
+/* What p is the softmax of along *axis, as softmax_of builds it; {0}: it is none. */
+static value_id softmax_operand(struct builder *b, value_id p, int64_t *axis)
+{
+    const struct node *n = v_defining(b, p, OP_MUL), *e = n ? v_defining(b, n->in[0], OP_SELECT) : NULL;
+    const struct node *inverse = n ? v_defining(b, n->in[1], OP_BROADCAST) : NULL, *sum;
+    inverse = inverse ? v_defining(b, inverse->in[0], OP_DIV) : NULL;
+    sum = inverse ? v_defining(b, inverse->in[1], OP_RESHAPE) : NULL;
+    sum = sum ? v_defining(b, sum->in[0], OP_REDUCE) : NULL;
+    for (uint32_t k = 0; e && k < 2; k++) /* select, exp, select, sub */
+        e = v_defining(b, e->in[k ? 0 : 2], k ? OP_SELECT : OP_EXP);
+    e = e ? v_defining(b, e->in[2], OP_SUB) : NULL;
+    if (!sum || !e)
+        return (value_id){0};
+    *axis = node_ints(sum, "axes", &(uint32_t){0})[0];
+    bool whole = is_line_of(b, inverse->in[1], "sum", n->in[0], *axis) &&
+                 is_line_of(b, e->in[1], "max", e->in[0], *axis);
+    return whole ? e->in[0] : (value_id){0};
+}
+
+/* v without nots and conversions between bool and integers, and what repeats it; *odd: the number of nots is. */
+static value_id stripped(struct builder *b, value_id v, value_id x, int64_t axis, bool *odd)
+{
+    for (*odd = false; (v = line_of(b, v, x, axis)).i;) {
+        enum op op = value_op(b->g, v);
+        if (op != OP_NOT && (op != OP_CONVERT || elem_class(v_elem(b, v)) == 'F'))
+            return v;
+        *odd ^= op == OP_NOT;
+        v = graph_node(b->g, graph_value(b->g, v)->def)->in[0];
+        if (elem_class(v_elem(b, v)) == 'F')
+            return (value_id){0};
+    }
+    return v;
+}
+
+value_id v_softmax_cleared(struct builder *b, value_id cond, value_id zero, value_id p)
+{
+    double number;
+    int64_t axis;
+    bool outer, inner;
+    value_id x = softmax_operand(b, p, &axis);
+    if (!x.i || !zero.i || !v_splat_f64(b, zero, &number) || number != 0)
+        return (value_id){0};
+    const struct node *every = v_defining(b, stripped(b, cond, x, axis, &outer), OP_REDUCE), *equal;
+    if (!every)
+        return (value_id){0};
+    equal = v_defining(b, stripped(b, every->in[0], x, axis, &inner), OP_EQ);
+    bool all = is_line_of(b, every->out[0], outer ? "max" : "min", every->in[0], axis) && outer == inner;
+    for (uint32_t k = 0; all && equal && k < 2; k++)
+        if (equal->in[k].i == x.i && v_splat_f64(b, equal->in[1 - k], &number) && number == -INFINITY)
+            return v_softmax_masked(b, x, &axis, 1);
+    return (value_id){0};
 }
