@@ -431,8 +431,14 @@ static void require_roots(struct fuser *f)
             }
         }
     }
-    for (uint32_t k = 0; k < g->outputs.n; k++)
-        require(f, g->outputs.data[k].value);
+    for (uint32_t k = 0; k < g->outputs.n; k++) {
+        value_id v = g->outputs.data[k].value, of = {0};
+        require(f, v);
+        if (value_op(g, v) == OP_IDENTITY)
+            of = graph_node(g, graph_value(g, v)->def)->in[0];
+        if (of.i && !value_is_const(g, of)) /* a copy is of something stored */
+            require(f, of);
+    }
     for (sym_id s = sym_next(f->x, SYM_VALUE, (sym_id){0}); s.i; s = sym_next(f->x, SYM_VALUE, s)) {
         const struct symbol *sym = sym_get(f->x, s);
         if (sym->value && sym->value < f->m->fused.n_values && !value_is_const(g, (value_id){sym->value}))

@@ -4,6 +4,7 @@
  * - The first one, if what it sums over are several dims of what is stored.
  * - A padded convolution's operand that is a port or a view: a copy can have a halo, and blocks of channels.
  * - That of a convolution of bytes, if groups of channels lie apart.
+ * - The result of a convolution, where an output's channels lie whole KiB apart: see is_scattered.
  * For most graphs with products or convolutions of what is no kernel's result: it changes 79 of the 554 networks of
  * ../shared/models that compile. In and out: a legal graph; comes right before fuse.
  */
@@ -155,6 +156,45 @@ static void operand_copy(struct module *m, node_id id, uint32_t k)
     graph_set_operand(m->g, id, k, b_copy(&b, v));
 }
 
+/* A register tile stores a few points of each of its channels, 16 of every vector. If those are whole KiB apart, as in
+ * an output of 32 x 32 floats, they share a few sets of L1, and each store misses it. A copy goes by whole lines. */
+static bool is_scattered(const struct module *m, value_id v)
+{
+    enum { APART = 1024, MAPS_MOST = 16 };
+    const struct type *t = value_type(m->g, v), *of;
+    int64_t bytes = t->kind == TYPE_TENSOR && t->rank >= 3 ? elem_size(t->elem) : 0, extent;
+    for (int32_t d = 1; d < t->rank && bytes; d++)
+        if (!ex_is_const(m->ctx->exprs, t->dims[d], &extent) || extent < (d == 1 ? MIN_BLOCKED : 1) ||
+            (d > 1 && !mul_i64(bytes, extent, &bytes)))
+            return false;
+    if (!bytes || bytes % APART)
+        return false;
+    for (int maps = 0; maps < MAPS_MOST && graph_value(m->g, v)->def.i; maps++) {
+        const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
+        uint32_t from = 0;
+        of = value_type(m->g, v);
+        if (n->op == OP_CONV)
+            return of->rank == t->rank && of->dims[1].i == t->dims[1].i && !conv_depthwise(m->g, n) &&
+                   !conv_pixel_lanes(m, n);
+        if (op_shape(n->op) != SHAPE_MAP)
+            return false;
+        while (from + 1 < n->n_in && (value_is_const(m->g, n->in[from]) || value_op(m->g, n->in[from]) == OP_BROADCAST))
+            from++;
+        v = n->in[from];
+    }
+    return false;
+}
+
+/* Stored once in the order that the convolution wants, then as the caller does. */
+static void copy_outputs(struct module *m)
+{
+    const struct region *top = graph_get_region(m->g, (region_id){1});
+    struct builder b = {.g = m->g, .region = {1}};
+    for (uint32_t k = 0; k < top->results.n; k++)
+        if (top->results.data[k].i && is_scattered(m, top->results.data[k]))
+            graph_set_result(m->g, (region_id){1}, k, b_copy(&b, top->results.data[k]));
+}
+
 bool copy_operands(struct module *m)
 {
     uint32_t n_nodes = m->g->nodes.n;
@@ -173,5 +213,6 @@ bool copy_operands(struct module *m)
         if (copy_b)
             operand_copy(m, (node_id){i}, 1);
     }
+    copy_outputs(m);
     return true;
 }
