@@ -87,10 +87,11 @@ lreg *lf_lregs(struct lfunc *f, const lreg *v, uint32_t n)
     return copy;
 }
 
-struct lstmt *lf_stmt(struct lfunc *f, lblock b, enum lop op)
+struct lstmt *lf_stmt(struct lfunc *f, lblock b, enum lop op, const lreg *in, uint32_t n_in)
 {
     struct lblk *blk = &f->blocks.data[b.i];
-    VEC_PUSH(f->arena, &blk->stmts, (struct lstmt){.op = op});
+    lreg *operands = n_in ? lf_lregs(f, in, n_in) : NULL;
+    VEC_PUSH(f->arena, &blk->stmts, ((struct lstmt){.op = op, .in = operands, .n_in = n_in}));
     return &blk->stmts.data[blk->stmts.n - 1];
 }
 
@@ -102,19 +103,14 @@ struct lstmt *lf_last(struct lfunc *f, lblock b)
 
 lreg lf_op(struct lfunc *f, lblock b, enum lop op, struct ltype type, const lreg *in, uint32_t n_in)
 {
-    lreg *operands = lf_lregs(f, in, n_in);
-    lreg *result = NULL;
-    if (lop_table[op].n_out == 1) {
-        lreg v = lf_value(f, type);
-        result = lf_lregs(f, &v, 1);
-    }
-    struct lstmt *s = lf_stmt(f, b, op);
+    struct lstmt *s = lf_stmt(f, b, op, in, n_in);
     s->type = type;
-    s->in = operands;
-    s->n_in = n_in;
-    s->out = result;
-    s->n_out = result ? 1 : 0;
-    return result ? *result : (lreg){0};
+    if (lop_table[op].n_out != 1)
+        return (lreg){0};
+    lreg v = lf_value(f, type);
+    s->out = lf_lregs(f, &v, 1);
+    s->n_out = 1;
+    return v;
 }
 
 struct ltype lf_type(const struct lfunc *f, lreg v)

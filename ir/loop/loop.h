@@ -192,9 +192,10 @@ static inline uint32_t lanes_padded(uint32_t n, uint8_t from[256])
         from[i] = (uint8_t)(i < n ? i : 0);
     return all;
 }
-/* Appends to block b a statement with one result (or none, for lanes == 0 types of store-like ops: lf_stmt). */
+/* Appends to block b a statement with one result, or none where the operation has none: {0}. */
 lreg lf_op(struct lfunc *, lblock b, enum lop, struct ltype, const lreg *in, uint32_t n_in);
-struct lstmt *lf_stmt(struct lfunc *, lblock b, enum lop); /* zeroed; fill in, valid until the next append to b */
+/* Appends one with nothing but its operands; valid until the next append to b. */
+struct lstmt *lf_stmt(struct lfunc *, lblock b, enum lop, const lreg *in, uint32_t n_in);
 struct lstmt *lf_last(struct lfunc *, lblock b); /* the one appended last; valid as long */
 lreg lf_value(struct lfunc *, struct ltype); /* a fresh value: for results and block params */
 lblock lf_block(struct lfunc *);

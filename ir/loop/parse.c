@@ -321,7 +321,7 @@ static bool parse_stmt(struct parser *ps, lblock b)
         for (uint32_t i = 0; i < s.n_out; i++)
             ps->f->types.data[s.out[i].i] = s.type;
     }
-    *lf_stmt(ps->f, b, s.op) = s;
+    *lf_stmt(ps->f, b, s.op, NULL, 0) = s;
     return true;
 }
 

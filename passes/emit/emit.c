@@ -103,9 +103,7 @@ lreg em_const(struct em *em, enum elem e, uint32_t lanes, double f, int64_t i)
 void em_check(struct em *em, lreg cond, int32_t code, uint32_t node, const char *text)
 {
     int depth = em_depth(em, &cond, 1);
-    struct lstmt *s = lf_stmt(em->f, em->level[depth > 1 ? depth : 1], L_CHECK);
-    s->in = lf_lregs(em->f, &cond, 1);
-    s->n_in = 1;
+    struct lstmt *s = lf_stmt(em->f, em->level[depth > 1 ? depth : 1], L_CHECK, &cond, 1);
     s->imm = code;
     s->node = node;
     s->name = text;

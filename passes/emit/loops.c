@@ -49,9 +49,7 @@ expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, in
 
 static void yield_from(struct em *em, lblock block, const lreg *yields, uint32_t n)
 {
-    struct lstmt *y = lf_stmt(em->f, block, L_YIELD);
-    y->in = lf_lregs(em->f, yields, n);
-    y->n_in = n;
+    lf_stmt(em->f, block, L_YIELD, yields, n);
 }
 
 void em_for_end(struct em *em, struct em_for *l, const lreg *yields, lreg *results)
@@ -71,9 +69,7 @@ void em_for_end(struct em *em, struct em_for *l, const lreg *yields, lreg *resul
         results[i] = lf_value(em->f, lf_type(em->f, l->inits[i]));
         em_set_depth(em, results[i], em->top);
     }
-    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_FOR);
-    s->in = lf_lregs(em->f, in, l->n_carry + 2);
-    s->n_in = l->n_carry + 2;
+    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_FOR, in, l->n_carry + 2);
     s->out = l->n_carry ? lf_lregs(em->f, results, l->n_carry) : NULL;
     s->n_out = l->n_carry;
     s->imm = l->step;
@@ -100,9 +96,7 @@ void em_parallel_end(struct em *em, struct em_for *l)
 {
     em->top = l->parent;
     lreg in[2] = {em_index(em, l->lo), em_index(em, l->hi)};
-    struct lstmt *s = lf_stmt(em->f, em->level[0], L_PARALLEL);
-    s->in = lf_lregs(em->f, in, 2);
-    s->n_in = 2;
+    struct lstmt *s = lf_stmt(em->f, em->level[0], L_PARALLEL, in, 2);
     s->block[0] = l->body;
 }
 
@@ -120,10 +114,11 @@ void em_if_begin(struct em *em, struct em_if *l, lreg cond)
 static lreg runtime_call(struct em *em, const char *name, lreg buffer, expr_id index)
 {
     lreg in[2] = {buffer, em_index(em, index)}, result = lf_value(em->f, (struct ltype){ELEM_I64, 1});
-    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_CALL);
-    *s = (struct lstmt){.op = L_CALL, .type = {ELEM_I64, 1}, .name = name, .n_in = 2, .n_out = 1};
-    s->in = lf_lregs(em->f, in, 2);
+    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_CALL, in, 2);
+    s->type = (struct ltype){ELEM_I64, 1};
+    s->name = name;
     s->out = lf_lregs(em->f, &result, 1);
+    s->n_out = 1;
     em_set_depth(em, result, em->top);
     return result;
 }
@@ -147,9 +142,7 @@ static struct lstmt *if_close(struct em *em, struct em_if *l)
 {
     em->top = l->parent;
     em->floor = l->floor;
-    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_IF);
-    s->in = lf_lregs(em->f, &l->cond, 1);
-    s->n_in = 1;
+    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_IF, &l->cond, 1);
     s->block[0] = l->block;
     return s;
 }

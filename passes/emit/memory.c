@@ -149,9 +149,7 @@ static void store_reached(struct em *em, lreg buffer, const struct reach *r, lre
     in[n++] = value;
     if (r->mask.i)
         in[n++] = r->mask;
-    struct lstmt *st = lf_stmt(em->f, em->level[em->top], op[r->how]);
-    st->in = lf_lregs(em->f, in, n);
-    st->n_in = n;
+    lf_stmt(em->f, em->level[em->top], op[r->how], in, n);
 }
 
 /* The lanes that each span of memory takes, in the order in which it has them. */
@@ -215,9 +213,7 @@ expr_id em_bytes(struct em *em, value_id v, const expr_id *idx)
 void em_prefetch(struct em *em, enum lop near_or_far, lreg buffer, expr_id bytes)
 {
     lreg in[2] = {buffer, em_index(em, bytes)};
-    struct lstmt *s = lf_stmt(em->f, em->level[em->top], near_or_far);
-    s->in = lf_lregs(em->f, in, 2);
-    s->n_in = 2;
+    lf_stmt(em->f, em->level[em->top], near_or_far, in, 2);
 }
 
 lreg em_scratch(struct em *em, enum elem e, int64_t elements)
@@ -240,9 +236,7 @@ lreg em_scratch_load(struct em *em, lreg buffer, expr_id element, uint32_t lanes
 void em_scratch_store(struct em *em, lreg buffer, expr_id element, lreg value)
 {
     lreg in[3] = {buffer, em_index(em, element), value};
-    struct lstmt *s = lf_stmt(em->f, em->level[em->top], L_STORE);
-    s->in = lf_lregs(em->f, in, 3);
-    s->n_in = 3;
+    lf_stmt(em->f, em->level[em->top], L_STORE, in, 3);
 }
 
 /* Where the kernel's first result has a point of its domain. */

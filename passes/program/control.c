@@ -69,11 +69,8 @@ static lblock if_branch(struct prog *p, const struct node *n, int b, const struc
         for (int32_t d = 0; result[r].how == SLOT && d < t->rank; d++)
             VEC_PUSH(p->arena, &yield, prog_index(p, t->dims[d]));
     }
-    if (yield.n) {
-        struct lstmt *y = lf_stmt(p->f, block, L_YIELD);
-        y->in = yield.data;
-        y->n_in = yield.n;
-    }
+    if (yield.n)
+        lf_stmt(p->f, block, L_YIELD, yield.data, yield.n);
     prog_unbind(p, bound);
     p->block = old;
     return block;
@@ -111,10 +108,8 @@ static void control_if(struct prog *p, struct kernel *k)
     lreg *yielded = NEW_ARRAY(p->arena, lreg, n_yield + 1);
     for (uint32_t i = 0; i < n_yield; i++)
         yielded[i] = lf_value(p->f, INDEX);
-    struct lstmt *s = lf_stmt(p->f, p->block, L_IF);
+    struct lstmt *s = lf_stmt(p->f, p->block, L_IF, &cond, 1);
     s->type = INDEX;
-    s->in = lf_lregs(p->f, &cond, 1);
-    s->n_in = 1;
     s->out = yielded;
     s->n_out = n_yield;
     s->block[0] = block[0];
@@ -304,9 +299,7 @@ static lblock loop_body(struct prog *p, struct looper *l)
         for (uint32_t i = 0; i < l->n_scan; i++)
             scan_yield(p, l, &l->scan[i], iter);
         prog_call(p, "mcc_rt_poll", NULL, 0, true);
-        struct lstmt *y = lf_stmt(p->f, p->block, L_YIELD);
-        y->in = lf_lregs(p->f, l->f.yield, n);
-        y->n_in = n;
+        lf_stmt(p->f, p->block, L_YIELD, l->f.yield, n);
     }
     p->loops--;
     p->block = old;
@@ -419,7 +412,7 @@ static void control_loop(struct prog *p, struct kernel *k)
     if (ran.i)
         loop_results(p, l, ran);
     else
-        *lf_stmt(p->f, p->block, L_FOR) = s;
+        *lf_stmt(p->f, p->block, L_FOR, NULL, 0) = s;
     loop_receive(p, l);
 }
 

@@ -406,9 +406,7 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
     store[1] = bounds[0];
     store[2] = *copy_of(&from, loop->out[1]);
     lf_op(o->f, once, L_STORE, INDEX, store, 3);
-    struct lstmt *all = lf_stmt(o->f, (lblock){1}, L_PARALLEL);
-    all->in = lf_lregs(o->f, bounds, 2);
-    all->n_in = 2;
+    struct lstmt *all = lf_stmt(o->f, (lblock){1}, L_PARALLEL, bounds, 2);
     all->block[0] = once;
     if (p->failed)
         return false;
@@ -429,10 +427,8 @@ static lreg launch(struct outline *o, lreg cell)
         if (o->passed.data[i].i)
             VEC_PUSH(p->arena, &in, o->passed.data[i]);
     VEC_PUSH(p->arena, &in, prog_const(p, 1));
-    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
+    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH, in.data, in.n);
     s->name = o->k->name;
-    s->in = in.data;
-    s->n_in = in.n;
     s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : o->k->ns;
     s->node = graph_node(p->g, o->k->anchor)->src.i;
     lreg at[2] = {cell, prog_const(p, 0)};
@@ -446,10 +442,8 @@ static lblock yielding(struct outline *o, const struct lstmt *loop, lreg cell)
     p->block = block;
     lreg trips = loop ? loop->out[1] : launch(o, cell);
     if (loop)
-        *lf_stmt(p->f, block, L_FOR) = *loop;
-    struct lstmt *y = lf_stmt(p->f, block, L_YIELD);
-    y->in = lf_lregs(p->f, &trips, 1);
-    y->n_in = 1;
+        *lf_stmt(p->f, block, L_FOR, NULL, 0) = *loop;
+    lf_stmt(p->f, block, L_YIELD, &trips, 1);
     p->block = old;
     return block;
 }
@@ -462,10 +456,8 @@ static lreg place(struct outline *o, const struct lstmt *loop, lreg cell)
         return launch(o, cell);
     lblock block[2] = {yielding(o, NULL, cell), yielding(o, loop, cell)};
     lreg trips = lf_value(p->f, INDEX);
-    struct lstmt *s = lf_stmt(p->f, p->block, L_IF);
+    struct lstmt *s = lf_stmt(p->f, p->block, L_IF, &o->guard, 1);
     s->type = INDEX;
-    s->in = lf_lregs(p->f, &o->guard, 1);
-    s->n_in = 1;
     s->out = lf_lregs(p->f, &trips, 1);
     s->n_out = 1;
     s->block[0] = block[0];

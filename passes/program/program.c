@@ -133,11 +133,9 @@ lreg prog_index(struct prog *p, expr_id e)
 lreg prog_call(struct prog *p, const char *name, const lreg *in, uint32_t n, bool may_fail)
 {
     lreg r = lf_value(p->f, INDEX);
-    struct lstmt *s = lf_stmt(p->f, p->block, L_CALL);
+    struct lstmt *s = lf_stmt(p->f, p->block, L_CALL, in, n);
     s->type = INDEX;
     s->name = name;
-    s->in = lf_lregs(p->f, in, n);
-    s->n_in = n;
     s->out = lf_lregs(p->f, &r, 1);
     s->n_out = 1;
     s->flags = may_fail ? L_FLAG_MAYFAIL : 0;
@@ -237,9 +235,7 @@ lreg prog_load(struct prog *p, value_id v, int64_t element)
 
 void prog_check(struct prog *p, lreg cond, int32_t code, uint32_t node, const char *text)
 {
-    struct lstmt *s = lf_stmt(p->f, p->block, L_CHECK);
-    s->in = lf_lregs(p->f, &cond, 1);
-    s->n_in = 1;
+    struct lstmt *s = lf_stmt(p->f, p->block, L_CHECK, &cond, 1);
     s->imm = code;
     s->node = node;
     s->name = text;
@@ -351,10 +347,8 @@ static void launch(struct prog *p, struct kernel *k)
                                 : sym_lreg(p, a.sym);
     }
     args[n++] = launch_count(p, k);
-    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH);
+    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH, args, n);
     s->name = k->name;
-    s->in = lf_lregs(p->f, args, n);
-    s->n_in = n;
     s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : k->ns;
     s->node = k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src.i : 0;
 }
@@ -478,10 +472,8 @@ static void program_body(struct prog *p)
     p->block = outer;
     if (!empty.i)
         return;
-    struct lstmt *s = lf_stmt(p->f, outer, L_IF);
+    struct lstmt *s = lf_stmt(p->f, outer, L_IF, &empty, 1);
     s->type = INDEX;
-    s->in = lf_lregs(p->f, &empty, 1);
-    s->n_in = 1;
     s->block[0] = lf_block(p->f);
     s->block[1] = body;
 }

@@ -33,7 +33,7 @@ lreg prog_local(struct prog *p, int64_t words)
     if (p->local_bytes > LOCAL_MAX)
         return local_far(p, words ? words : 1);
     lreg buffer = lf_value(p->f, (struct ltype){ELEM_I64, 0});
-    struct lstmt *local = lf_stmt(p->f, (lblock){1}, L_LOCAL);
+    struct lstmt *local = lf_stmt(p->f, (lblock){1}, L_LOCAL, NULL, 0);
     local->type = (struct ltype){ELEM_I64, 0};
     local->imm = words ? words : 1;
     local->out = lf_lregs(p->f, &buffer, 1);

@@ -132,9 +132,7 @@ struct build case_parallel(struct kernel_case *k, lreg *i)
     lblock inner = lf_block(k->f);
     *i = lf_value(k->f, TINDEX);
     VEC_PUSH(k->f->arena, &k->f->blocks.data[inner.i].params, *i);
-    struct lstmt *p = lf_stmt(k->f, (lblock){1}, L_PARALLEL);
-    p->in = lf_lregs(k->f, in, 2);
-    p->n_in = 2;
+    struct lstmt *p = lf_stmt(k->f, (lblock){1}, L_PARALLEL, in, 2);
     p->block[0] = inner;
     return (struct build){k->f, inner};
 }

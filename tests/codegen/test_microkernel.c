@@ -85,10 +85,8 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
         row[r] = op2(b, L_MUL, TINDEX, d, index_of(b, r));
     for (uint32_t p = 0; p < t.panels; p++)
         panel[p] = op2(b, L_MUL, TINDEX, slice, index_of(b, p));
-    struct lstmt *loop = lf_stmt(b.f, b.b, L_FOR);
+    struct lstmt *loop = lf_stmt(b.f, b.b, L_FOR, in, n + 2);
     loop->imm = t.steps;
-    loop->in = lf_lregs(b.f, in, n + 2);
-    loop->n_in = n + 2;
     loop->out = lf_lregs(b.f, out, n);
     loop->n_out = n;
     loop->block[0] = body;

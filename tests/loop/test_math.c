@@ -29,9 +29,7 @@ static struct lfunc *math_kernel(struct context *ctx, enum op op, enum elem elem
     lreg r = lf_math(f, inner, op, v, in, n_in);
     assert_int_not_equal(r.i, 0);
     lf_op(f, inner, L_STORE, v, (lreg[]){y, at, r}, 3);
-    struct lstmt *s = lf_stmt(f, body, L_PARALLEL);
-    s->in = lf_lregs(f, (lreg[]){zero, n}, 2);
-    s->n_in = 2;
+    struct lstmt *s = lf_stmt(f, body, L_PARALLEL, (lreg[]){zero, n}, 2);
     s->block[0] = inner;
     if (!lf_finish(f))
         fail_msg("%s", loops_last_error(ctx));

@@ -194,9 +194,7 @@ static void test_depth_is_bounded(void **state)
     lblock b = {1};
     for (int i = 0; i < 1000; i++) {
         lblock inner = lf_block(f);
-        struct lstmt *s = lf_stmt(f, b, L_IF);
-        s->in = lf_lregs(f, &c, 1);
-        s->n_in = 1;
+        struct lstmt *s = lf_stmt(f, b, L_IF, &c, 1);
         s->block[0] = inner;
         b = inner;
     }
@@ -208,7 +206,7 @@ static void test_unknown_statement(void **state)
 {
     struct context *ctx = *state;
     struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_PROGRAM, "odd");
-    lf_stmt(f, (lblock){1}, L_CONST)->op = L_COUNT;
+    lf_stmt(f, (lblock){1}, L_CONST, NULL, 0)->op = L_COUNT;
     expect_rule(ctx, f, 1, "no such operation");
     assert_non_null(loops_print(ctx, f));
 }

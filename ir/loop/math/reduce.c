@@ -135,10 +135,7 @@ static struct reduced reduce_far_f64(struct math *m, lreg x)
 
 static void yield_reduced(struct math *m, struct reduced r)
 {
-    lreg *in = lf_lregs(m->f, (lreg[]){r.high, r.low, r.quadrant}, 3);
-    struct lstmt *s = lf_stmt(m->f, m->b, L_YIELD);
-    s->in = in;
-    s->n_in = 3;
+    lf_stmt(m->f, m->b, L_YIELD, (lreg[]){r.high, r.low, r.quadrant}, 3);
 }
 
 struct reduced math_reduce(struct math *m, lreg x, bool for_f32)
@@ -168,12 +165,9 @@ struct reduced math_reduce(struct math *m, lreg x, bool for_f32)
     yield_reduced(&far, r);
     yield_reduced(&stay, near);
     r = (struct reduced){lf_value(m->f, m->t), lf_value(m->f, m->t), lf_value(m->f, m->t)};
-    lreg *out = lf_lregs(m->f, (lreg[]){r.high, r.low, r.quadrant}, 3), *in = lf_lregs(m->f, &any, 1);
-    struct lstmt *s = lf_stmt(m->f, m->b, L_IF);
+    struct lstmt *s = lf_stmt(m->f, m->b, L_IF, &any, 1);
     s->type = m->t;
-    s->in = in;
-    s->n_in = 1;
-    s->out = out;
+    s->out = lf_lregs(m->f, (lreg[]){r.high, r.low, r.quadrant}, 3);
     s->n_out = 3;
     s->block[0] = far.b;
     s->block[1] = stay.b;
