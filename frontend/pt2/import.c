@@ -48,6 +48,8 @@ static void root_find(struct pt2 *p)
     p->root = arena_strndup(&p->scratch, first, n);
 }
 
+#define FLAT_PROGRAM "serialized_exported_program.json" /* PyTorch 2.7 and older */
+
 /* The name of the one program: NAME of models/NAME.json. NULL after a diagnostic. */
 static const char *program_find(struct pt2 *p)
 {
@@ -57,7 +59,7 @@ static const char *program_find(struct pt2 *p)
     for (uint32_t i = 0; i < p->zip.n; i++) {
         const char *name = p->zip.records[i].name;
         script |= record_is(p, name, "constants.pkl");
-        pickle |= record_is(p, name, "data.pkl") || record_is(p, name, "serialized_exported_program.json");
+        pickle |= record_is(p, name, "data.pkl");
         if (strncmp(name, folder, n) != 0 || !record_is(p, name, ".json"))
             continue;
         const char *program = arena_strndup(&p->scratch, name + n, strlen(name) - n - 5);
@@ -66,11 +68,10 @@ static const char *program_find(struct pt2 *p)
     }
     if (found)
         return found;
-    if (zip_find(&p->zip, arena_printf(&p->scratch, "%sserialized_exported_program.json", p->root)))
-        pt2_refuse(
-            p,
-            "this file has the layout of PyTorch 2.8 and older: load it and save it again with PyTorch 2.9 or later");
-    else if (script)
+    p->flat = zip_find(&p->zip, arena_printf(&p->scratch, "%s" FLAT_PROGRAM, p->root)) != NULL;
+    if (p->flat)
+        return FLAT_PROGRAM;
+    if (script)
         pt2_refuse(p, "a TorchScript program; save what torch.export.export gives, with torch.export.save");
     else if (pickle)
         pt2_refuse(p, "weights or objects of torch.save, without a program; save what torch.export.export gives, with "
@@ -108,10 +109,11 @@ static bool config_read(struct pt2 *p, const char *folder, const char *program, 
         }
         return json_is(config, JSON_OBJECT) || p->ctx->n_errors || pt2_refuse(p, "record '%s' has no 'config'", name);
     }
-    const char *pickled = arena_printf(&p->scratch, "%sdata/%s/%s.pt", p->root, folder, program);
-    return !zip_find(&p->zip, pickled) ||
-           pt2_refuse(p,
-                      "this file has the layout of PyTorch 2.8: load it and save it again with PyTorch 2.9 or later");
+    const char *pickled = p->flat
+                              ? arena_printf(&p->scratch, "serialized_%s.pt", *folder == 'w' ? "state_dict" : folder)
+                              : arena_printf(&p->scratch, "data/%s/%s.pt", folder, program);
+    return !zip_find(&p->zip, arena_printf(&p->scratch, "%s%s", p->root, pickled)) ||
+           pickle_import(p, pickled, &p->inside[table == &p->constants], table);
 }
 
 static bool program_read(struct pt2 *p)
@@ -122,7 +124,7 @@ static bool program_read(struct pt2 *p)
     int64_t major;
     if (!program || !byteorder_check(p))
         return false;
-    p->program = pt2_json(p, arena_printf(&p->scratch, "models/%s.json", program));
+    p->program = pt2_json(p, p->flat ? program : arena_printf(&p->scratch, "models/%s.json", program));
     if (!p->program)
         return false;
     if (!json_as_int(json_get(json_get(p->program, "schema_version"), "major"), &major))

@@ -31,12 +31,19 @@ struct pt2_storage {
     const char *owner; /* if it is kept: "input 'x'", "buffer 'k'" */
 };
 
+/* An archive of torch.save within a record. */
+struct pt2_inside {
+    struct zip zip;
+    const char *root; /* as pt2.root; NULL: there is no such archive */
+};
+
 struct pt2 {
     struct context *ctx;
     struct graph *g;
     struct arena scratch; /* JSON and tables; released when the import ends */
     struct zip zip;
     const char *root; /* the folder that all records are in: "model/", or "" */
+    bool flat; /* of PyTorch 2.7 and older, where records lie in no folder of their kind */
     int64_t inflate_left;
     const struct json *program, *graph; /* of the JSON */
     region_id region; /* that nodes are appended to */
@@ -48,6 +55,7 @@ struct pt2 {
     VEC(const struct json *) meta_list;
     VEC(struct pt2_value) values; /* [0] unused */
     VEC(struct pt2_storage) storages;
+    struct pt2_inside inside[2]; /* of weights and constants, where they are pickled */
     struct names weights, constants; /* by the parameter's name -> index into entries */
     VEC(const struct json *) entries; /* of the tables of where weights and constants lie */
     struct names ports; /* names of outputs */
@@ -79,6 +87,9 @@ bool meta_type(struct pt2 *, const struct json *meta, const char *name, bool dim
 
 /* weights.c: the parameter, buffer or constant of that name, as constant and views of it. {0} after a diagnostic. */
 value_id weight_import(struct pt2 *, struct names *table, const char *folder, const char *name);
+
+/* pickle.c: the tensors of a dictionary that torch.save wrote, as entries. */
+bool pickle_import(struct pt2 *, const char *record, struct pt2_inside *, struct names *table);
 
 /* nodes.c */
 value_id pt2_constant(struct pt2 *, enum elem, const int64_t *dims, int32_t rank, const void *data, const char *name);

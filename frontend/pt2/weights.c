@@ -153,6 +153,18 @@ static value_id strided_import(struct pt2 *p, const struct strided *s)
     return v;
 }
 
+/* The record is one of the archive, or of the archive of torch.save in it. */
+static bool storage_read(struct pt2 *p, const struct names *table, const char *folder, const char *path,
+                         struct span *out)
+{
+    struct pt2_inside *inside = &p->inside[table == &p->constants];
+    if (!inside->root)
+        return pt2_record(p, arena_printf(&p->scratch, "data/%s/%s", folder, path), out);
+    struct zip_record *r = zip_find(&inside->zip, arena_printf(&p->scratch, "%s%s", inside->root, path));
+    return r ? zip_read(&inside->zip, r, out)
+             : pt2_refuse(p, "%s has no record '%s': save the program again", inside->zip.what, path);
+}
+
 value_id weight_import(struct pt2 *p, struct names *table, const char *folder, const char *name)
 {
     const struct binding *b = name_lookup(table, name);
@@ -167,8 +179,7 @@ value_id weight_import(struct pt2 *p, struct names *table, const char *folder, c
                       "it is of a subclass of Tensor, which is stored as a pickle; make it a plain tensor before "
                       "the export"),
                (value_id){0};
-    if (!strided_read(p, entry, name, &s) ||
-        !pt2_record(p, arena_printf(&p->scratch, "data/%s/%s", folder, path), &s.storage))
+    if (!strided_read(p, entry, name, &s) || !storage_read(p, table, folder, path, &s.storage))
         return (value_id){0};
     return strided_import(p, &s);
 }

@@ -1,7 +1,9 @@
-"""Files made to be bad: each ends in a diagnostic with status 1 or 4, within two seconds."""
+"""Files made to be bad: each ends in a diagnostic with status 1 or 4, within two seconds of processor time and 512 MiB."""
 import json
+import os
 import pathlib
 import random
+import resource
 import struct
 import subprocess
 import zipfile
@@ -9,17 +11,33 @@ import zipfile
 import numpy as np
 import pytest
 
-from pt2.writer import Program, Ref
+from pt2.writer import Program, Ref, call_op, int_op, saved, text_op, tuple_op
 from support.tool import MCC
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 F = np.dtype("float32")
 
 
+SANITIZED = "address" in os.environ.get("MCC_BUILD", "")    # needs more of everything
+SECONDS, BYTES = (10, 2 << 30) if SANITIZED else (2, 512 << 20)
+
+
+def limited():
+    for what, most in ((resource.RLIMIT_CPU, 4 * SECONDS), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, resource.RLIM_INFINITY if SANITIZED else 4 << 30)):
+        resource.setrlimit(what, (most, most))
+
+
 def check(path, statuses=(1, 4)):
-    done = subprocess.run([MCC, "check", path], capture_output=True, text=True, errors="replace", timeout=20)
-    assert done.returncode in statuses and (done.returncode == 0 or "error: " in done.stderr), (done.returncode, done.stderr)
-    return done.stderr
+    # support.usage starts an interpreter for each command; here are hundreds, and what pytest itself has is below the bound
+    child = subprocess.Popen([MCC, "check", path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=limited)
+    text = child.stdout.read().decode(errors="replace")
+    _, status, spent = os.wait4(child.pid, 0)
+    child.stdout.close()
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode in statuses and (child.returncode == 0 or "error: " in text), (child.returncode, text)
+    seconds, peak = spent.ru_utime + spent.ru_stime, spent.ru_maxrss << 10
+    assert seconds < SECONDS and peak < BYTES, (seconds, peak)
+    return text
 
 
 def small():
@@ -58,7 +76,7 @@ ARCHIVES = {
     "not a program": ({"a/b": b"1"}, "without a program of torch.export.save"),
     "TorchScript": ({"m/data.pkl": b"1", "m/constants.pkl": b"1", "m/code/x.py": b""}, "a TorchScript program"),
     "torch.save": ({"m/data.pkl": b"1", "m/data/0": b""}, "weights or objects of torch.save"),
-    "old layout": ({"serialized_exported_program.json": b"{}", "version": b"8.2"}, "PyTorch 2.8 and older"),
+    "old layout": ({"serialized_exported_program.json": b"{}", "version": b"8.2"}, "no schema_version"),
     "no weights": ({"m/models/model.json": json.dumps(small().document()).encode()}, "the file has no values for it"),
     "bad JSON": ({"m/models/model.json": b'{"a": [1, 2,, 3]}'}, "at byte 12"),
     "deep JSON": ({"m/models/model.json": b"[" * 1_000_000}, "nested too deeply"),
@@ -184,6 +202,87 @@ def test_expressions(tmp_path):
         x, y = program.input("x", F, ("Symbol('s0')", 2)), program.input("y", F, (text, 2))
         program.output(program.node("aten.cat.default", [[x, y]], [("z", F, (1, 2))]))
         check(program.save(tmp_path / "m.pt2"), (0, 1, 4))
+
+
+KNOWN = b"\x80.()]}N\x88\x89KMJ\x8aGXcqrhjt\x85\x86\x87aesuQRb"
+STORAGE = tuple_op(text_op("storage"), b"ctorch\nFloatStorage\n", text_op("0"), text_op("cpu"), int_op(9)) + b"Q"
+
+
+def tensor(sizes, strides, name="w", storage=STORAGE):
+    """A dictionary of one tensor."""
+    return b"}(" + text_op(name) + call_op("torch._utils._rebuild_tensor_v2", storage, int_op(0), sizes, strides) + b"u."
+
+
+PICKLES = {
+    **{f"instruction {op}": (bytes([op]), f"instruction {op}, which tensors do not need") for op in range(256) if op not in KNOWN},
+    **{f"only {op}": (bytes([op]), "") for op in KNOWN if op != ord(".")},
+    **{f"calls {name}": (call_op(name, text_op("echo x")) + b".", f"asks for '{name}'")
+       for name in ("os.system", "posix.system", "builtins.eval", "builtins.exec", "subprocess.Popen", "torch.load", "torch._utils._rebuild_tensor",
+                    "torch._utils._rebuild_tensor_v3", "torch.storage._load_from_bytes", "torch.FloatStorage.x", "torch.Storage", "collections.dict",
+                    "torch.jit._pickle.build_tensor_from_id", "numpy.core.multiarray._reconstruct")},
+    "empty": (b"", "ends within an instruction"),
+    "no end": (b"\x80\x02}", "ends within an instruction"),
+    "protocol 9": (b"\x80\x09}.", "pickle protocol 9"),
+    "a number": (b"K\x01.", "is no dictionary of tensors"),
+    "nothing on the stack": (b".", "takes more from its stack"),
+    "no mark": (b"}t.", "looks for a mark"),
+    "a mark as value": (b"}(K\x01(s.", "takes more from its stack"),
+    "fills a number": (b"K\x01(K\x01K\x02u.", "fills what is no container"),
+    "one key without value": (b"}(K\x01u.", "fills what is no container"),
+    "no such memo": (b"h\x07.", "reads its memo where nothing is"),
+    "far memo": (b"}r\xff\xff\xff\xff.", "memo that is too large"),
+    "memo of nothing": (b"q\x00.", "memo that is too large, or of nothing"),
+    "long number": (b"\x8a\x20" + b"\xff" * 32 + b".", "does not fit into 64 bits"),
+    "long text": (b"X\xff\xff\xff\x7fab.", "ends within an instruction"),
+    "text with NUL": (text_op("a\0b") + b".", "holds a NUL"),
+    "name without end": (b"c" + b"a" * 5000, "a name that is damaged"),
+    "dictionary of arguments": (b"ccollections\nOrderedDict\n}R.", "makes what is no tensor"),
+    "calls a text": (text_op("os.system") + b")R.", "makes what is no tensor"),
+    "tensor without storage": (call_op("torch._utils._rebuild_tensor_v2", int_op(0), int_op(0), b")", b")") + b".", "makes what is no tensor"),
+    "storage of no class": (tuple_op(text_op("storage"), b"ccollections\nOrderedDict\n", text_op("0"), text_op("cpu"), int_op(9)) + b"Q.", "is no storage"),
+    "storage of a number": (b"K\x01Q.", "is no storage"),
+    "sizes that are texts": (tensor(tuple_op(text_op("x")), b")"), "no integers"),
+    "a thousand sizes": (tensor(b"(" + b"K\x01" * 1000 + b"t", b")"), "too many"),
+    "sizes that reach past": (tensor(tuple_op(int_op(900), int_op(3)), tuple_op(int_op(3), int_op(1))), "reach past"),
+    "other sizes": (tensor(tuple_op(int_op(2)), tuple_op(int_op(1))), ""),
+    "other key": (tensor(b")", b")", "v"), "no values for it"),
+    "a way out": (tensor(tuple_op(int_op(3), int_op(3)), tuple_op(int_op(3), int_op(1)), "w", STORAGE.replace(text_op("0"), text_op("../../byteorder"))),
+                  "has no record 'data/../../byteorder'"),
+    "a container in itself": (b"}q\x00(" + text_op("w") + b"h\x00u.", "no values for it"),
+    "millions of things": (b"K\x01" * 3_000_000, "a pickle of more than"),
+    "millions of marks": (b"(" * 3_000_000, "a pickle of more than"),
+    "millions of copies": (b"]q\x00" + b"h\x00" * 2_000_000 + b"\x85" * 10, "ends within"),
+    "tuples in tuples": (b")" + b"\x85" * 900_000 + b".", "is no dictionary"),
+}
+
+
+def test_pickles(tmp_path):
+    """Instructions beyond the list, names that are not known, stacks and memos of nothing, tensors that lie: nothing is called."""
+    for k, (name, (pickle, says)) in enumerate(PICKLES.items()):
+        records = small().pickled_records("AB"[k % 2], {})
+        weights = "serialized_state_dict.pt" if k % 2 == 0 else "data/weights/model.pt"
+        program = small()
+        records[weights] = saved(program.weights, program.records, pickle, zipfile.ZIP_DEFLATED if len(pickle) > 9999 else zipfile.ZIP_STORED)
+        prefix = "" if k % 2 == 0 else "m/"
+        text = check(archive(tmp_path / "bad.pt2", {prefix + n: data for n, data in records.items()}))
+        assert says in text, (name, text)
+    records[weights] = b"no archive"
+    assert "has no end record" in check(archive(tmp_path / "bad.pt2", {prefix + n: data for n, data in records.items()}))
+
+
+def test_pickled_cut_and_changed(tmp_path):
+    """A file of an old layout, cut and changed at many places."""
+    whole, draw, path = small().save(tmp_path / "m.pt2", layout="A").read_bytes(), random.Random(3), tmp_path / "bad.pt2"
+    for n in range(0, len(whole), max(1, len(whole) // 40)):
+        path.write_bytes(whole[:n])
+        check(path)
+    at = whole.index(b"archive/data.pkl")
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(draw.choice((1, 2, 4))):
+            data[at + draw.randrange(700)] = draw.choice((draw.randrange(256), 0, 255, ord("("), ord("R")))
+        path.write_bytes(data)
+        check(path, (0, 1, 4))
 
 
 def test_long_chains_of_views(tmp_path):

@@ -169,6 +169,25 @@ def test_root_folders(tmp_path):
             assert run(program.save(tmp_path / "m.pt2", root, compression), [np.float32([-1, 0, 2])])[0].tolist() == [0, 0, 2]
 
 
+@pytest.mark.parametrize("layout", "AB")
+def test_pickled_weights(tmp_path, layout):
+    """Files of PyTorch 2.8 and older: tied, sliced, transposed and repeated tensors of all types."""
+    program, draw, want = Program(), np.random.RandomState(2), []
+    for k, dtype in enumerate(("float32", "float64", "float16", "int64", "int32", "int16", "int8", "uint8", "bool")):
+        whole = (draw.uniform(0, 100, (4, 6)) > 50 if dtype == "bool" else draw.uniform(0, 100, (4, 6))).astype(dtype)
+        w = program.weight(f"w{k}", whole)
+        t = program.weight(f"t{k}", whole, record=program.weights[f"w{k}"]["path_name"], shape=(6, 4), strides=(1, 6))
+        s = program.weight(f"s{k}", whole, record=program.weights[f"w{k}"]["path_name"], shape=(2, 3), strides=(12, 2), offset=7)
+        want += [whole, whole.T, whole[1::2, 1::2]]
+        for n, (x, shape) in enumerate(((w, (4, 6)), (t, (6, 4)), (s, (2, 3)))):
+            program.output(program.node("aten.clone.default", [x], [(f"y{k}_{n}", np.dtype(dtype), shape)]))
+    unused = program.input("x", F, (1,))
+    program.output(program.node("aten.relu.default", [unused], [("last", F, (1,))]))
+    for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        got = run(program.save(tmp_path / "m.pt2", compression=compression, layout=layout), [np.zeros(1, np.float32)])
+        assert all(np.array_equal(g, w) and g.dtype == w.dtype for g, w in zip(got, want))
+
+
 @pytest.mark.parametrize("command", ["check", "inspect", "run", "bench", "eval -i ids=random -i keep=random", "diff",
                                      "report -o {}.html"], ids=lambda c: c.split()[0])
 def test_every_command(command, tmp_path):

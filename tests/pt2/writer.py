@@ -1,7 +1,9 @@
 """Programs as torch.export.save writes them, made without torch: an archive with the graph as JSON and raw weights."""
+import io
 import json
 import pathlib
 import re
+import struct
 import zipfile
 
 import numpy as np
@@ -117,11 +119,78 @@ class Program:
         return {"graph_module": {"graph": graph, "signature": signature, "module_call_graph": []}, "opset_version": {"aten": 10},
                 "range_constraints": self.ranges, "schema_version": {"major": 8, "minor": 20}, "verifiers": ["ATEN"]}
 
-    def save(self, path, root="model", compression=zipfile.ZIP_STORED, **changes):
-        records = {"archive_format": b"pt2", "byteorder": b"little", "models/model.json": json.dumps({**self.document(), **changes}).encode(),
-                   "data/weights/model_weights_config.json": json.dumps({"config": self.weights}).encode()}
-        records |= {f"data/weights/{name}": data for name, data in self.records.items()}
+    def records_of(self, changes):
+        """As PyTorch 2.9 and later write them."""
+        return {"archive_format": b"pt2", "byteorder": b"little", "models/model.json": json.dumps({**self.document(), **changes}).encode(),
+                "data/weights/model_weights_config.json": json.dumps({"config": self.weights}).encode(),
+                **{f"data/weights/{name}": data for name, data in self.records.items()}}
+
+    def pickled_records(self, layout, changes):
+        """As PyTorch 2.7 and older (A), or 2.8 (B)."""
+        program, state, constants = {"A": ("serialized_exported_program.json", "serialized_state_dict.pt", "serialized_constants.pt"),
+                                     "B": ("models/model.json", "data/weights/model.pt", "data/constants/model.pt")}[layout]
+        return {program: json.dumps({**self.document(), **changes}).encode(), state: saved(self.weights, self.records), constants: saved({}, {}),
+                "version": b"8.2"}
+
+    def save(self, path, root="model", compression=zipfile.ZIP_STORED, layout="C", **changes):
+        root = "" if layout == "A" else root
+        records = self.records_of(changes) if layout == "C" else self.pickled_records(layout, changes)
         with zipfile.ZipFile(path, "w", compression) as archive:
             for name, data in records.items():
                 archive.writestr(zipfile.ZipInfo(f"{root}/{name}" if root else name, (1980, 1, 1, 0, 0, 0)), data, compression)
         return path
+
+
+# ---- what torch.save writes
+
+STORAGES = {1: "Byte", 2: "Char", 3: "Short", 4: "Int", 5: "Long", 6: "Half", 7: "Float", 8: "Double", 12: "Bool", 13: "BFloat16"}
+
+
+def text_op(text):
+    return b"X" + struct.pack("<I", len(text.encode())) + text.encode()
+
+
+def int_op(n):
+    return b"K" + bytes([n]) if 0 <= n < 256 else b"J" + struct.pack("<i", n) if abs(n) < 2 ** 31 else b"\x8a\x08" + struct.pack("<q", n)
+
+
+def tuple_op(*items):
+    return b"(" + b"".join(items) + b"t"
+
+
+def call_op(name, *arguments):
+    return b"c" + "\n".join(name.rsplit(".", 1)).encode() + b"\n" + tuple_op(*arguments) + b"R"
+
+
+ORDERED = call_op("collections.OrderedDict")
+
+
+def tensor_op(meta, key, count):
+    def ints(values):
+        return tuple_op(*(int_op(v["as_int"]) for v in values))
+    storage = tuple_op(text_op("storage"), f"ctorch\n{STORAGES[meta['dtype']]}Storage\n".encode(), text_op(key), text_op("cpu"), int_op(count)) + b"Q"
+    return call_op("torch._utils._rebuild_tensor_v2", storage, int_op(meta["storage_offset"]["as_int"]), ints(meta["sizes"]), ints(meta["strides"]),
+                   b"\x89", ORDERED)
+
+
+def pickled(weights, keys, counts):
+    """A pickled OrderedDict of parameters."""
+    items = [text_op(name) + call_op("torch._utils._rebuild_parameter", tensor_op(w["tensor_meta"], keys[w["path_name"]], counts[w["path_name"]]), b"\x88",
+                                     ORDERED) for name, w in weights.items()]
+    return b"\x80\x02" + ORDERED + b"q\x00(" + b"".join(items) + b"u}" + text_op("_metadata") + ORDERED + b"sb."
+
+
+def saved(weights, records, pickle=None, compression=zipfile.ZIP_STORED):
+    """The archive of torch.save; pickle: instead of the dictionary."""
+    keys = {name: str(k) for k, name in enumerate(records)}
+    size = {w["path_name"]: np.dtype({v: k for k, v in CODES.items() if k != "bfloat16"}.get(w["tensor_meta"]["dtype"], "int16")).itemsize
+            for w in weights.values()}
+    counts = {name: len(data) // size.get(name, 1) for name, data in records.items()}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", compression) as archive:
+        archive.writestr("archive/data.pkl", pickled(weights, keys, counts) if pickle is None else pickle)
+        archive.writestr("archive/byteorder", b"little")
+        for name, data in records.items():
+            archive.writestr(f"archive/data/{keys[name]}", data)
+        archive.writestr("archive/version", b"3\n")
+    return out.getvalue()

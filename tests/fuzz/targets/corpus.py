@@ -32,7 +32,8 @@ def programs(folder):
     n = program.symbol("s0", 2, 40)
     x, w = program.input("x", np.dtype("float32"), (n, 3)), program.weight("w", np.ones((3, 3), np.float32))
     program.output(program.node("aten.mm.default", [x, w], [("y", np.dtype("float32"), (n, 3))]))
-    yield program.save(folder / "stored.pt2")
+    for layout in "CBA":
+        yield program.save(folder / f"stored{layout}.pt2", layout=layout)
 
 
 def configs(folder):
