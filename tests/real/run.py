@@ -6,7 +6,7 @@ are present, language models and the model collections beside the project (../sh
 collection.py and hostile.py here).
 
 usage: run.py [NAME...]        exports once, into BUILD/nets (make deps-bench); names are those of the networks and
-                               digits, light, aten, packages (or one in packages.py, or quantized), sizes, llm, models, hostile
+                               digits, light, aten, packages (or one in packages.py, or quantized), sizes, llm, attention, models, hostile
 """
 import os
 import pathlib
@@ -166,14 +166,28 @@ def check_collections(names, flags):
             failures.append(name)
 
 
+def torch_python(name, modules):
+    """TORCH, or python3, where it has the modules; else None after a line that says so."""
+    python = os.environ.get("TORCH") or "python3"
+    if subprocess.run([python, "-c", "import " + ", ".join(modules)], capture_output=True).returncode == 0:
+        return python
+    print(f"skip {name}: {python} lacks one of {', '.join(modules)} (TORCH=a Python that has them)")
+    return None
+
+
 def check_calls(n, seed):
     """Drawn calls of PyTorch's operators beside eager PyTorch."""
-    python = os.environ.get("TORCH", "python3")
-    if subprocess.run([python, "-c", "import torch, ml_dtypes"], capture_output=True).returncode:
-        print(f"skip aten: {python} has no torch and ml_dtypes (TORCH=a Python that has)")
-        return
-    done = subprocess.run([python, "-m", "pt2.fuzz", str(n), str(seed)], env={**os.environ, "PYTHONPATH": str(HERE.parent)}, capture_output=True, text=True)
-    line("aten", done.returncode == 0, (done.stdout.splitlines() or done.stderr.splitlines() or [""])[-1])
+    python = torch_python("aten", ("torch", "ml_dtypes"))
+    if python:
+        done = subprocess.run([python, "-m", "pt2.fuzz", str(n), str(seed)], env={**os.environ, "PYTHONPATH": str(HERE.parent)}, capture_output=True, text=True)
+        line("aten", done.returncode == 0, (done.stdout.splitlines() or done.stderr.splitlines() or [""])[-1])
+
+
+def check_attention():
+    """Small transformers, exported and compared."""
+    python = torch_python("attention", ("torch", "transformers", "onnxscript"))
+    if python and subprocess.run([python, HERE / "attention.py"]).returncode:
+        failures.append("attention")
 
 
 def export_missing(folder, nets):
@@ -208,6 +222,8 @@ def main():
         packages.check(names, BUILD / "packages", scratch, sys.modules[__name__])
         if not names or "llm" in names:
             check_language(scratch)
+    if not names or "attention" in names:
+        check_attention()
     check_collections(names, FLAGS)
     print(f"{len(failures)} failed")
     return 1 if failures else 0
