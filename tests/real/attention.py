@@ -55,7 +55,7 @@ NETS = {   # name: what it reads, its configuration
     "stablelm": ("tokens", SHARED), "deepseek_v2": ("tokens", LATENT), "deepseek_v3": ("tokens", LATENT),
     "t5": ("pair", dict(vocab_size=99, d_model=64, d_kv=16, d_ff=96, num_layers=2, num_heads=4, decoder_start_token_id=0)),
     "bart": ("pair", PAIR), "whisper": ("sound", dict(PAIR, max_source_positions=64, max_target_positions=64, num_mel_bins=16)),
-    "vit": ("image", IMAGE), "clip_vision_model": ("image", IMAGE), "siglip_vision_model": ("image", IMAGE),
+    "vit": ("image", IMAGE), "clip_vision_model": ("image", dict(IMAGE, patch_size=16)), "siglip_vision_model": ("image", IMAGE),
     "beit": ("image", dict(IMAGE, use_relative_position_bias=True)),
     "swin": ("image", dict(image_size=64, embed_dim=32, depths=[2, 2], num_heads=[2, 4], window_size=4)),
     "segformer": ("image", dict(image_size=64, hidden_sizes=[32, 64], depths=[1, 1], num_attention_heads=[1, 2], num_encoder_blocks=2, sr_ratios=[4, 2])),
