@@ -8,7 +8,8 @@
 enum {
     STEPS_MAX = 4096, /* values of a symbol that are tried, from its least on */
     EXCLUDED_MAX = 64, /* ... by proof */
-    NUMBERS_MAX = 8 /* of a condition, beyond which values are excluded by proof */
+    NUMBERS_MAX = 8, /* of a condition, beyond which values are excluded by proof */
+    NUMBER_MOST = 1 << 24 /* larger ones come of the limits of 32 bits, by which no size gets simpler */
 };
 
 /* ---- symbols that get narrower ------------------------------------------------------------------------------------
@@ -157,11 +158,11 @@ static bool excludes(struct exprs *x, expr_id cond, sym_id s, expr_id at)
     return ex_truth(x, ex_subst(x, cond, &s, &at, 1)) == FALSE_;
 }
 
-/* The numbers in e within [lo, hi): not those of the limits of 32 bits, by which no size gets simpler. */
+/* The numbers in e within [lo, hi). */
 static void numbers_collect(const struct exprs *x, expr_id e, int64_t lo, int64_t hi, int64_t *found, uint32_t *n)
 {
     int64_t k;
-    bool seen = !ex_is_const(x, e, &k) || k < lo || k >= hi || k >= INT32_MAX || *n == NUMBERS_MAX;
+    bool seen = !ex_is_const(x, e, &k) || k < lo || k >= hi || k > NUMBER_MOST || *n == NUMBERS_MAX;
     for (uint32_t i = 0; i < *n; i++)
         seen |= found[i] == k;
     if (!seen)
