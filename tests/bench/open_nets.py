@@ -43,7 +43,7 @@ def of_config(module, kind, **config):
     """The model `kind` of transformers, of a configuration with these numbers."""
     def make(package):
         base = importlib.import_module(f"transformers.models.{module}")
-        name = next(n for n in dir(base) if n.endswith("Config") and kind.startswith(n.removesuffix("Config")))
+        name = max((n for n in dir(base) if n.endswith("Config") and kind.startswith(n.removesuffix("Config"))), key=len)
         made = getattr(base, name)(**config)
         made.use_cache, made.pad_token_id = False, 0
         try:
