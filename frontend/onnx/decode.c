@@ -75,7 +75,7 @@ Onnx__ModelProto *model_decode(struct context *ctx, struct span file, struct are
     const char *looks = file_looks_like(file);
     if (!scan_model(ctx, file, pool, &compact)) {
         if (looks && ctx->fail == FAIL_MODEL)
-            error_model(ctx, (src_id){0}, "this is no ONNX model: it looks like %s", looks);
+            error_model(ctx, (src_id){0}, "this is not an ONNX model: it looks like %s", looks);
         return NULL;
     }
     return (Onnx__ModelProto *)decode(ctx, compact, pool, file.size);

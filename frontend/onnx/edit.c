@@ -143,7 +143,7 @@ static struct edit_file *edit_open(struct context *ctx, const char *path, const 
     read_graph(e);
     if (e->opset < OPSET_OF_SCALING) {
         error_model(ctx, (src_id){0},
-                    "operator set %lld has no QuantizeLinear, which came with 10: convert the network",
+                    "operator set %lld has no QuantizeLinear; convert the network to operator set 10 or later",
                     (long long)e->opset);
         return NULL;
     }

@@ -214,8 +214,7 @@ static bool holes_allowed(struct importer *im, int fd, struct where w, const str
     if (im->external->holes <= limit)
         return true;
     return refuse_as(im, w, FAIL_LIMIT,
-                     "a sparse file holds its external data: more than %lld bytes are stored nowhere, and zero "
-                     "(--limit-sparse-bytes)",
+                     "the external data is in a sparse file with holes of more than %lld bytes (--limit-sparse-bytes)",
                      (long long)limit);
 }
 
@@ -268,10 +267,11 @@ static bool file_check(struct importer *im, int fd, struct where w, const struct
     if (!S_ISREG(st.st_mode))
         return refuse_as(im, w, FAIL_ENV, "the external file '%s' is not a regular file", e->location);
     if (st.st_nlink > 1 && !(im->options && im->options->allow_hard_links))
-        return refuse(im, w,
-                      "the external file '%s' has %lu names (hard links), one of which may be outside the "
-                      "model's directory; --allow-hard-links takes it",
-                      e->location, (unsigned long)st.st_nlink);
+        return refuse(
+            im, w,
+            "the external file '%s' has %lu names (hard links), one of which may be outside the model's directory; use "
+            "--allow-hard-links to read it",
+            e->location, (unsigned long)st.st_nlink);
     if (e->has_length && (uint64_t)e->length != size)
         return refuse(im, w, "external data of %lld bytes, the tensor has %zu", (long long)e->length, size);
     if ((int64_t)size > st.st_size || e->offset > st.st_size - (int64_t)size)

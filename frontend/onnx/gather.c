@@ -59,7 +59,7 @@ static bool put_tensor(struct gatherer *g, struct span bytes, struct strbuf *out
     g->left -= (int64_t)raw.size;
     if (g->left < 0)
         return error_model(g->ctx, (src_id){0},
-                           "with its external data in one file the network has more than 2 GiB - 1");
+                           "the network and its external data do not fit into one file of 2 GiB - 1");
     while (next_field(&all, &f))
         if (f.number != EXTERNAL_DATA && f.number != DATA_LOCATION)
             strbuf_append(out, f.whole.data, f.whole.size);

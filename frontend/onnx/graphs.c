@@ -63,7 +63,7 @@ static bool declaration_agrees(struct importer *im, const Onnx__ValueInfoProto *
                 (declared.rank == RANK_UNKNOWN || declared.rank == actual->rank);
     for (int32_t i = 0; same && declared.rank > 0 && i < declared.rank; i++)
         same = declared.dims[i].i == actual->dims[i].i || ex_kind(im->ctx->exprs, declared.dims[i]) != EX_CONST;
-    return same ? true : refuse(im, w, "the initializer does not have the type that the input of its name declares");
+    return same ? true : refuse(im, w, "the initializer and the input of its name have different types");
 }
 
 /* Binds an initializer as a constant. One that the user wants to override is only checked: without an entry among the

@@ -148,8 +148,8 @@ bool type_import(struct importer *im, const Onnx__TypeProto *t, struct where w, 
         case ONNX__TYPE_PROTO__VALUE_SPARSE_TENSOR_TYPE:
             return refuse(
                 im, w,
-                "a sparse tensor that the run would be given or give is not supported: declare a tensor, and pass it dense "
-                "(sparse initializers and constants are served)");
+                "sparse inputs and outputs are not supported: declare a dense tensor (sparse initializers and constants are "
+                "supported)");
         case ONNX__TYPE_PROTO__VALUE_OPAQUE_TYPE: return refuse(im, w, "opaque types are not supported");
         default: return refuse(im, w, to == out ? "no type" : "a container type without the type of its elements");
         }

@@ -20,7 +20,7 @@ struct em_spans {
 
 /* The spans of an address that depends on one lane symbol, but neither by 1 nor by another constant a lane, which one
  * load or store statement has; backwards is a span. Lanes where the condition is false are in none. false: no such
- * address, spans or a condition that only the run knows, or so many spans that they save nothing over an access for
+ * address, dynamic spans or a dynamic condition, or so many spans that they save nothing over an access for
  * each lane. */
 bool em_spans(struct em *, expr_id addr, expr_id cond, struct em_spans *);
 

@@ -4,8 +4,8 @@
 
 #include "ir/graph/graph.h"
 
-/* Nanoseconds on one thread of a CPU with AVX-512: of the contractions alone, as fast as tiles reach. Sizes that only
- * the run knows are extent_hint's guess. For decisions that may cost a part of it. */
+/* Nanoseconds on one thread of a CPU with AVX-512: of the contractions alone, as fast as tiles reach. Dynamic
+ * sizes are extent_hint's guess. For decisions that may cost a part of it. */
 double network_ns(const struct graph *);
 /* Elements of a tensor, by the same guess. */
 double elements_hint(const struct graph *, value_id);

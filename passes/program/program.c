@@ -1,7 +1,7 @@
 /* emit_program: the run function and the plan function of an artifact.
  *
  * The program's arguments are those of runtime/rt.h: input and output pointers, arena, weights, symbols. Kernels run in
- * the order of the graph; what only the run knows (an element that names a size, the number of results of a search) is
+ * the order of the graph; what is known only at run time (an element that names a size, the number of results) is
  * read back and bound to its symbol as soon as it is stored.
  */
 #include "passes/program/program.h"

@@ -76,7 +76,7 @@ const char *rule_tile_vectors(struct check *c)
     bool open = s->vec < 0 || !ex_is_const(c->site->x, result(c)->dims[s->vec], &width);
     uint32_t piece = s->nr * s->lanes;
     if (s->nr > 1 && open)
-        return "it is 1: how many vectors there are only the run knows, or there are none";
+        return "it is 1: the number of vectors is dynamic, or there are none";
     if (s->nr > 1 && s->nr > (width + s->lanes - 1) / s->lanes)
         return at_most(c, s->nr, (width + s->lanes - 1) / s->lanes);
     if (!tile_fits(c->site, anchor(c), s))

@@ -394,7 +394,7 @@ def test_result_of_both_ranks(tmp_path):
 
 
 def test_list_in_front_of_forks(tmp_path):
-    """A sequence is made before tuples of a length that only the run knows give four ways, one inside the other."""
+    """A sequence is made before tuples of a length known only at run time give four ways, one inside the other."""
     nodes = [node("SplitToSequence", "a two", "s", axis=0), node("SequenceInsert", "s b last", "z"), node("GatherND", "x i", "y")]
     outputs = [helper.make_tensor_sequence_value_info("z", T.FLOAT, None), value("y", None)]
     model = Model(tmp_path, nodes, [value("a", [4]), value("b", [2]), value("x", ["k", "k", 2, "n"]), value("i", [9, "t"], T.INT64)], outputs,
@@ -504,7 +504,7 @@ def test_forks_in_regions(tmp_path):
         agrees(model, [floats(n, 1), floats(k, 1, seed=1)])
 
 
-# ---- extents that only the run knows ------------------------------------------------------------------------------------
+# ---- extents known only at run time ------------------------------------------------------------------------------------
 
 def test_one_context_many_sizes(tmp_path):
     """NonZero and Compress: one context, run after run, growing and shrinking."""

@@ -1,4 +1,4 @@
-"""Operands that say how many dims or axes there are, of a length that only the run knows: the rank of the result is the run's, or
+"""Operands that say how many dims or axes there are, of a length known only at run time: the rank of the result is the run's, or
 follows from other operands. Drawn forms against ONNX Runtime, each operand's length static, symbolic, or made by the run."""
 import itertools
 import time

@@ -135,7 +135,7 @@ def test_placeholders_that_settle_one_after_the_other(tmp_path):
     (tmp_path / "run").mkdir()
     model = Model(tmp_path / "run", [node("Loop", "m true a0 b0", "a b", body=step)], [value("x", ["n", 2]), value("m", [], T.INT64)],
                   [open_value("a"), value("b", [None, None])], {**CONSTANTS, "a0": F(1), "b0": F([1])})
-    assert "only the run knows" in model.refused()
+    assert "the number of iterations is dynamic" in model.refused()
 
 
 def test_rank_that_never_settles_is_refused(tmp_path):

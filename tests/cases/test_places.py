@@ -56,7 +56,7 @@ def test_antialias_rounds_bytes(tmp_path):
 
 @pytest.mark.parametrize("open_one", ["starts", "ends", "axes", "steps"])
 def test_slice_operands_of_open_length(open_one, tmp_path):
-    """One of four operands has a length that only the run knows: that of the others."""
+    """One of four operands has a length known only at run time: that of the others."""
     operands = {"starts": ints(1, -3), "ends": ints(4, -1), "axes": ints(2, 0), "steps": ints(2, 1)}
     given = operands.pop(open_one)
     model = Model(tmp_path, [node("Slice", "x starts ends axes steps", "y")], [value("x", [5, 6, 7]), value(open_one, ["k"], T.INT64)],

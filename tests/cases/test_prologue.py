@@ -88,7 +88,7 @@ def test_rows(tmp_path, taps, more, pads, size, cpu):
 
 
 def test_symbolic_sizes(tmp_path):
-    """Rows and images that only the run knows, a factor for each channel of each image; none at all."""
+    """Rows and images known only at run time, a factor for each channel of each image; none at all."""
     gate = [helper.make_node("GlobalAveragePool", ["x"], ["mean"]), helper.make_node("Sigmoid", ["mean"], ["gate"]),
             helper.make_node("Mul", ["x", "gate"], ["r"], "act")]
     model = save(tmp_path / "m.onnx", *block(gate, size=("h", 19), batch="n"), arrays("w0", "w"))

@@ -68,7 +68,7 @@ def scattered(folder):
 
 
 def counted(folder):
-    """An extent that only the run knows."""
+    """An extent known only at run time."""
     return Model(folder, [node("NonZero", "x", "nz"), node("Cast", "nz", "f", to=T.FLOAT), node("Exp", "f", "y")],
                  [value("x", ["n", "k"])], [value("y", [None, None])]), [np.maximum(floats(300, 20) / 100, 0)]
 

@@ -141,7 +141,7 @@ def test_refused(net, tmp_path):
     done = mcc("run", tmp_path / "f32.so", "--precision=auto")
     assert done.returncode == 2 and "compiled already" in done.stderr, done
     done = mcc("quantize", net / "net.onnx", "--precision=auto", "-o", tmp_path / "q.so")
-    assert done.returncode == 2 and "not in mcc quantize" in done.stderr, done
+    assert done.returncode == 2 and "libmcc and mcc quantize do not" in done.stderr, done
     done = mcc(net / "net.onnx", "-o", tmp_path / "a.so", "--precision=auto", "--sample=z=z.npy")
     assert done.returncode == 2 and "z" in done.stderr, done
 

@@ -217,7 +217,7 @@ REFUSED = {
     "wrong type": (["x=double", "z=z"], 2, r"is f64\[2,8\], the input takes f32\[2,8\]"),
     "not whole": (["x=three", "z=z"], 2, r"is f32\[3,8\], the input takes f32\[2,8\]"),
     "no number": (["x=nan", "z=z"], 2, "holds a NaN or an infinity"),
-    "unknown": (["x=good", "z=z", "q=good"], 2, "names nothing that the model has"),
+    "unknown": (["x=good", "z=z", "q=good"], 2, "the model has nothing called"),
     "no file": (["x=none", "z=z"], 3, "cannot read"),
     "empty folder": (["x=.", "z=z"], 2, "no .npy or .pb file in"),
     "unequal": (["x=good", "x=good", "z=z"], 2, "1 samples, but 2 of 'x'"),

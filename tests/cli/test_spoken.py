@@ -46,9 +46,9 @@ def test_sizes_and_code(tmp_path):
 
 
 @pytest.mark.parametrize("option,says", [
-    ("-Rpass=nosuch", "'Rpass': no pass that makes such remarks matches 'nosuch': fuse"), ("-Rpass=fuze", "did you mean 'fuse'?"),
-    ("-Rpass-missed=schedule", "no pass that makes such remarks"), ("-Rpass-analysis=shedule", "did you mean 'schedule'?"),
-    ("-Rpass=(", "is no regular expression")])
+    ("-Rpass=nosuch", "'Rpass': no pass with such remarks matches 'nosuch': fuse"), ("-Rpass=fuze", "did you mean 'fuse'?"),
+    ("-Rpass-missed=schedule", "no pass with such remarks"), ("-Rpass-analysis=shedule", "did you mean 'schedule'?"),
+    ("-Rpass=(", "is not a regular expression")])
 def test_remarks_of_no_pass(option, says, tmp_path):
     assert says in refused(DIGITS, option, "-o", tmp_path / "d.so")
     assert not (tmp_path / "d.so").exists()

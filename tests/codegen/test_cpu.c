@@ -141,7 +141,7 @@ static void test_refused(void **state)
     refused(*state, "aarch64", "+fma4", "is no feature of aarch64");
     refused(*state, "aarch64", "+doptrod", "did you mean 'dotprod'?");
     refused(*state, "riscv64", "+zba", "these can: v");
-    refused(*state, "x86_64", "-sse2", "cannot be taken away");
+    refused(*state, "x86_64", "-sse2", "cannot be disabled");
     refused(*state, "x86_64", "avx2", "such as");
     refused(*state, "x86_64", "+fma,,-avx", "such as");
 }

@@ -156,7 +156,7 @@ static void test_overridable(void **state)
     assert_refused(f, overridable_model(8, "3"), FAIL_USAGE, "tensor 'ghost'");
     f->options = (struct import_options){0};
     assert_refused(f, overridable_model(8, "7"), FAIL_MODEL,
-                   "tensor 'w': error: the initializer does not have the type");
+                   "tensor 'w': error: the initializer and the input of its name have different types");
 }
 
 /* ---- operator versions ------------------------------------------------------------------------------------------- */

@@ -218,7 +218,7 @@ static void test_shape_symbols(void **state)
     bench_close(&t);
 }
 
-/* Elements that only the run knows: reshape to a shape that is an input. */
+/* Elements known only at run time: reshape to a shape that is an input. */
 static void test_value_symbols(void **state)
 {
     (void)state;

@@ -201,7 +201,7 @@ enum fail command_inspect(struct context *ctx, struct options *o)
 {
     bool network = !artifact_meant(o->files.items.data[0]);
     if (o->document && o->output) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "-o draws the network, --json lists it: one at a time");
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "-o draws the network and --json lists it: use one of them");
         return ctx->fail;
     }
     if (network && o->bound_threads) {

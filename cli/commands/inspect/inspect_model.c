@@ -95,7 +95,7 @@ static const char *picture_format(struct context *ctx, const char *path)
     for (size_t i = 0; i < COUNT_OF(formats); i++)
         if (dot && strcmp(dot, formats[i][0]) == 0)
             return formats[i][1];
-    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a drawing's name ends in .dot, .svg, .png or .pdf, not so '%s'",
+    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a drawing's name must end in .dot, .svg, .png or .pdf; '%s' does not",
              path);
     return NULL;
 }
@@ -110,10 +110,9 @@ static bool draw(struct compilation *c, const struct options *o, const char *for
     if (*format && n - 1 > PICTURE_NODES_MAX) /* row 0 is no node */
         return error_at(
             ctx, FAIL_LIMIT, (src_id){0}, NULL,
-            "a picture of %u nodes could not be looked at, and Graphviz might never end: %d are the most; "
-            "'mcc report MODEL' makes a page to look at whatever its size, -o FILE.dot has no such limit, mcc reduce makes "
-            "a smaller network",
-            n - 1, PICTURE_NODES_MAX);
+            "a picture has at most %d nodes, and this network has %u; use 'mcc report MODEL' for a page of any size, "
+            "-o FILE.dot for a drawing as text, or mcc reduce for a smaller network",
+            PICTURE_NODES_MAX, n - 1);
     struct strbuf text, picture;
     double *ns = o->profile ? NEW_ARRAY(&ctx->session, double, n + 1) : NULL;
     if (ns && !profile_read(ctx, o->profile, row, n, ns))

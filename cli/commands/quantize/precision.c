@@ -230,8 +230,8 @@ static bool attempt_all(struct settling *s, const char *model, uint32_t n)
         if (n >= s->units.n)
             return error_at(
                 s->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                "outputs are off by %.3g with all that --precision=auto decides in f32, more than %g: other "
-                "options round as well",
+                "the outputs differ by %.3g even with every product in f32, which is more than %g: another option "
+                "rounds as well; remove it or allow a larger error",
                 s->error, bound);
         uint32_t by_share = trial_keep_more(squares, s->units.n, n, s->error, bound);
         n = by_share - n > more ? by_share : s->units.n - n > more ? n + more : s->units.n;

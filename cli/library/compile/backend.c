@@ -55,9 +55,10 @@ bool module_begin(struct compilation *c)
     m->asked.attention = o->level >= 2 && o->attention == OPT_ATTENTION_AUTO;
     m->asked.winograd = o->level < 2 ? 0 : winograd_most[o->winograd];
     if (o->precision == OPT_PRECISION_AUTO)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'precision': auto is decided by the mcc command for networks as their files have them: not by "
-                        "libmcc, not in mcc quantize");
+        return error_at(
+            c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+            "'precision': only the mcc command supports auto, and only for networks as their files have them; libmcc and mcc "
+            "quantize do not");
     m->asked.precision = precisions[o->precision];
     m->asked.weights_type = weights_types[o->weights_type];
     m->asked.broken = o->break_kernel;

@@ -109,7 +109,7 @@ bool side_write(struct compilation *c, const char *path, const char *data, size_
 {
     struct stat st;
     if (stat(path, &st) == 0 && c->output && is_same_file(&st, c->output))
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is the output already", path);
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is already the output", path);
     return output_differs(c->ctx, path, &c->files, c->options->config) && output_write(c->ctx, path, data, size);
 }
 

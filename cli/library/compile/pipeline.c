@@ -168,7 +168,7 @@ static bool facts_hold(struct compilation *c, const struct stage *stage)
     strbuf_init(&text, &c->ctx->session);
     facts_print(missing ? missing : HAS_KERNELS, &text);
     return error_internal(c->ctx, (src_id){0},
-                          missing ? "the stage '%s' comes before what it needs: %s" : "the stage '%s' comes behind: %s",
+                          missing ? "the stage '%s' comes before what it needs: %s" : "the stage '%s' comes after: %s",
                           stage->name, text.data);
 }
 

@@ -228,7 +228,7 @@ static bool pattern_compile(struct context *ctx, const char *pattern, regex_t *o
     for (char *p = either; *p; p++)
         *p = *p == ',' ? '|' : *p;
     return regcomp(out, either, REG_EXTENDED | REG_NOSUB) == 0 ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is no regular expression", pattern);
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is not a regular expression", pattern);
 }
 
 /* Does a pass that makes remarks of the kind match? */
@@ -252,8 +252,8 @@ static bool pattern_check(struct context *ctx, const char *pattern, enum kind ki
     if (any)
         return true;
     return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    near.found ? "'R%s': no pass that makes such remarks matches '%s': %s; did you mean '%s'?"
-                               : "'R%s': no pass that makes such remarks matches '%s': %s",
+                    near.found ? "'R%s': no pass with such remarks matches '%s': %s; did you mean '%s'?"
+                               : "'R%s': no pass with such remarks matches '%s': %s",
                     kind_flags[kind], pattern, passes.data, near.found);
 }
 

@@ -105,8 +105,8 @@ static bool apply(struct context *ctx, const char *arch, const char *word, uint6
     if (!f)
         return refuse_feature(ctx, arch, word);
     if (*word == '-' && f->bit == BIT_BASE)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'mattr': code for %s is made of '%s', which cannot be taken away", arch, f->name);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr': code for %s needs '%s', which cannot be disabled",
+                        arch, f->name);
     if (f->bit >= 0)
         *bits = *word == '+' ? with_implied(arch, *bits | 1ull << f->bit) : without(arch, *bits, f->bit);
     return true;
@@ -118,7 +118,7 @@ bool cpu_bits(struct context *ctx, const char *arch, const char *cpu, const char
     while (k < COUNT_OF(cpu_rows) && strcmp(cpu_rows[k].name, cpu) != 0)
         k++;
     if (k == COUNT_OF(cpu_rows))
-        return error_internal(ctx, (src_id){0}, "nobody says what the CPU '%s' has", cpu);
+        return error_internal(ctx, (src_id){0}, "the features of the CPU '%s' are unknown", cpu);
     *bits = with_implied(arch, cpu_rows[k].bits);
     for (const char *p = features; *p;) {
         size_t n = strcspn(p, ",");

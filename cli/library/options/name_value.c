@@ -20,11 +20,11 @@ bool feeds_known(struct context *ctx, const struct text_list *list, const char *
         const char *text = list->items.data[i];
         bool found = false;
         if (!strchr(text, '='))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' says no value: NAME=FILE", text);
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' needs a value: NAME=FILE", text);
         for (uint32_t k = 0; k < n && !found; k++)
             found = strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
         if (!found)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' names nothing that the model has", text);
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "the model has nothing called '%s'", text);
     }
     return true;
 }

@@ -129,8 +129,7 @@ bool rule_aten_adaptive_avg_pool(struct rule *r)
         if (out[i] == 1 || ex_is(b_exprs(b), b_dim(b, x, axis), out[i]))
             continue;
         if (!ex_is_const(b_exprs(b), b_dim(b, x, axis), &n) || out[i] < 1 || n > MATRIX_MAX / out[i])
-            return rule_refuse(r, "%lld averages of a dimension whose size only the run knows, or of a large one",
-                               (long long)out[i]);
+            return rule_refuse(r, "%lld averages of a dimension whose size is dynamic or large", (long long)out[i]);
         x = spans_averaged(b, x, axis, n, out[i]);
     }
     return rule_result(r, b_convert(b, x, v_elem(b, in)));
@@ -227,7 +226,7 @@ static bool sizes_of_scales(struct rule *r, uint32_t n, expr_id *sizes)
         else if (list[i] >= 1 && list[i] < 1e6 && list[i] == floor(list[i]))
             sizes[i] = ex_mulc(b_exprs(r->b), in, (int64_t)list[i]);
         else
-            return rule_refuse(r, "aligned corners of sizes that only the run knows, scaled by a fraction");
+            return rule_refuse(r, "aligned corners of dynamic sizes, scaled by a fraction");
     }
     return true;
 }

@@ -35,7 +35,7 @@ bool rule_choose(struct rule *r, expr_id e, int64_t lo, int64_t hi, const char *
         }
     }
     b_assert(r->b, ex_eq(ex, e, ex_const(ex, hi)), EVAL_SHAPE,
-             "%lld to %lld %s are served where only the run knows their number", (long long)lo, (long long)hi, what);
+             "%lld to %lld %s are supported if their number is dynamic", (long long)lo, (long long)hi, what);
     return true;
 }
 

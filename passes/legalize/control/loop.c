@@ -5,8 +5,8 @@
  * shape changes gets symbols for the dims that do, and the body is walked again with them.
  *
  * A carried value may begin as a placeholder of another type than the body gives. Then the first iteration is peeled:
- * it stands in front of the loop, which goes on with what that iteration gives. Where only the run knows whether there
- * is an iteration at all, the loop is one of two ways, and the other one gives the initial values.
+ * it stands in front of the loop, which goes on with what that iteration gives. If it is known only at run time whether
+ * there is an iteration, the loop is one of two branches, and the other one gives the initial values.
  */
 #include <string.h>
 
@@ -511,8 +511,8 @@ static bool loop_roll(struct rule *r, struct loop_lowering *l)
     if (!l->finish)
         return rule_refuse(
             r,
-            "carried value %u has its final type or rank only after more than one iteration, and only the run knows "
-            "how many there are",
+            "carried value %u has its final type or rank only after more than one iteration, and the number of "
+            "iterations is dynamic",
             which + 1);
     enum type_kind *after = NEW_ARRAY(&r->b->g->arena, enum type_kind, l->n_carried + 1);
     const struct loop_way way[2] = {{l, true, after}, {l, false, after}};

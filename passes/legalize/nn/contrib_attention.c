@@ -289,7 +289,7 @@ bool rule_rotary_positions(struct rule *r)
     expr_id turned = ex_mulc(ex, b_dim(b, rule_in(r, 2), 1), 2);
     if (v_rank(b, in) == 3 && !heads) {
         if (!ex_is_const(ex, ex_div(ex, b_dim(b, in, 2), ex_max(ex, turned, ex_const(ex, 1))), &heads))
-            return rule_refuse(r, "a number of heads that only the run knows");
+            return rule_refuse(r, "a dynamic number of heads");
     }
     x = v_widen(b, heads_split(r, in, heads));
     if (!x.i)
