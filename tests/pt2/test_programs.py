@@ -106,6 +106,20 @@ def test_numbers(tmp_path):
             assert shapes == [(s, 1) for s in sizes]
 
 
+@pytest.mark.parametrize("shape, mask", [((2, 2, 5, 4), (2, 5, 5)), ((2, 2, 5, 4), (2, 1, 5)), ((3, 2, 5, 4), (2, 5, 5)),
+                                         ((2, 5, 4), (2, 5, 5)), ((2, 2, 5, 4), (5, 5))])
+def test_masks_of_attention(shape, mask, tmp_path):
+    """The mask's dims are the last ones of the scores."""
+    rng, program = np.random.default_rng(1), Program()
+    feeds = [rng.standard_normal(s).astype(F) for s in (shape, shape, shape, mask)]
+    names = [program.input(name, F, x.shape) for name, x in zip("qkvm", feeds)]
+    program.output(program.node("aten.scaled_dot_product_attention.default", names, [("y", F, shape)]))
+    q, k, v, m = (x.astype(np.float64) for x in feeds)
+    weights = np.exp(q @ k.swapaxes(-1, -2) / 2 + m)
+    want = weights / weights.sum(-1, keepdims=True) @ v
+    np.testing.assert_allclose(run(program.save(tmp_path / "m.pt2"), feeds)[0], want, rtol=1e-5, atol=1e-6)
+
+
 def test_derived_sizes(tmp_path):
     """Two inputs whose sizes are expressions of one symbol, as srepr and as infix text."""
     for text in ("Mul(Integer(2), Symbol('s0', positive=True, integer=True))", "2*s0"):

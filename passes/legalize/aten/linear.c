@@ -151,8 +151,9 @@ static value_id four(struct builder *b, value_id v)
     return v;
 }
 
-/* A mask that is the same for all keys has to say so for each. */
-static value_id mask_of(struct builder *b, value_id mask, value_id key)
+/* A mask that is the same for all keys has to say so for each. Its dims are the last ones of the scores: of rank 3 they
+ * begin with the heads, or with the batch if the queries have no heads. */
+static value_id mask_of(struct builder *b, value_id mask, value_id key, bool heads)
 {
     int32_t rank;
     const expr_id *dims = b_dims(b, mask, &rank);
@@ -162,7 +163,7 @@ static value_id mask_of(struct builder *b, value_id mask, value_id key)
     memcpy(whole, dims, (size_t)rank * sizeof *whole);
     whole[rank - 1] = b_dim(b, key, -1 + v_rank(b, key) - 1);
     mask = b_broadcast(b, mask, whole, rank);
-    return rank == 3 ? b_unsqueeze(b, mask, 1) : mask;
+    return rank == 3 ? b_unsqueeze(b, mask, heads ? 0 : 1) : mask;
 }
 
 /* param: index of the mask: 3, or 5 of the operator that CPUs have. */
@@ -181,7 +182,7 @@ bool rule_aten_attention(struct rule *r)
     if (node_attr(r->node, "scale"))
         attrs[n++] = attr_float("scale", aten_float(r, "scale", 1));
     if (rule_has(r, (uint32_t)r->param))
-        in[3] = mask_of(b, rule_in(r, (uint32_t)r->param), in[1]);
+        in[3] = mask_of(b, rule_in(r, (uint32_t)r->param), in[1], v_rank(b, q) == 4);
     int32_t rank, rank_q;
     const expr_id *dims_q = b_dims(b, q, &rank_q);
     expr_id out[RANK_MAX];
