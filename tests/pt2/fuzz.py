@@ -183,7 +183,7 @@ def changed_number(value, draw):
         return not value
     if isinstance(value, int):
         return draw.choice([value + 1, value - 1, -value, -1 - value, 0, 1, -1, 2, value + 0.5])
-    return draw.choice([value * 2, -value, value + 1, 0.0, 1.0, 0.5, 1e-3, float("inf"), int(value)])
+    return draw.choice([value * 2, -value, value + 1, 0.0, 1.0, 0.5, 1e-3, float("inf"), int(value) if np.isfinite(value) else 3.0])
 
 
 def change_argument(call, draw):
