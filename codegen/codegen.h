@@ -69,6 +69,10 @@ struct art_port {
     const mcc_dim *dims;
     uint64_t flags, alias; /* mcc_port's */
 };
+struct art_state {
+    struct span initial;
+    const int64_t *dims;
+};
 struct art_symbol {
     const char *name;
     int64_t min, max, step;
@@ -102,6 +106,8 @@ struct artifact {
     struct span meta; /* as mcc_api.meta, the empty key at its end included; none: NULL, 0 */
     const struct art_port *in, *out;
     uint32_t n_in, n_out;
+    const struct art_state *states; /* the last n_state of the ports on either side */
+    uint32_t n_state;
     const struct art_symbol *sym;
     uint32_t n_sym;
     const mcc_node *node;

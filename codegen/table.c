@@ -151,37 +151,114 @@ static uint64_t put_variants(struct table *t)
     return at;
 }
 
-static uint64_t put_api(struct table *t)
+/* Offsets of what the tables of an artifact with state have in common. */
+struct ports {
+    uint64_t in, out, sym, node;
+};
+
+static void point_functions(struct table *t, uint64_t at)
 {
-    const struct artifact *a = t->a;
-    mcc_api api = {
-        .abi = MCC_ABI, .n_in = a->n_in, .n_out = a->n_out, .n_sym = a->n_sym, .n_node = a->n_node, .size = sizeof api};
     static const struct {
         size_t at;
-        const char *symbol;
-    } functions[] = {{offsetof(mcc_api, open), "mcc_rt_open"},
-                     {offsetof(mcc_api, close), "mcc_rt_close"},
-                     {offsetof(mcc_api, plan), "mcc_rt_plan"},
-                     {offsetof(mcc_api, ctx_new), "mcc_rt_ctx_new"},
-                     {offsetof(mcc_api, ctx_free), "mcc_rt_ctx_free"},
-                     {offsetof(mcc_api, run), "mcc_rt_run_api"},
-                     {offsetof(mcc_api, run_dlpack), "mcc_rt_run_dlpack"},
-                     {offsetof(mcc_api, cancel), "mcc_rt_cancel"},
-                     {offsetof(mcc_api, run_values), "mcc_rt_run_values"},
-                     {offsetof(mcc_api, value_release), "mcc_rt_value_release"}};
+        const char *symbol, *stateful;
+    } functions[] = {
+        {offsetof(mcc_api, open), "mcc_rt_open", "mcc_rt_state_open"},
+        {offsetof(mcc_api, close), "mcc_rt_close", "mcc_rt_close"},
+        {offsetof(mcc_api, plan), "mcc_rt_plan", "mcc_rt_state_plan"},
+        {offsetof(mcc_api, ctx_new), "mcc_rt_ctx_new", "mcc_rt_state_ctx_new"},
+        {offsetof(mcc_api, ctx_free), "mcc_rt_ctx_free", "mcc_rt_state_ctx_free"},
+        {offsetof(mcc_api, run), "mcc_rt_run_api", "mcc_rt_state_run"},
+        {offsetof(mcc_api, run_dlpack), "mcc_rt_run_dlpack", "mcc_rt_state_run_dlpack"},
+        {offsetof(mcc_api, cancel), "mcc_rt_cancel", "mcc_rt_state_cancel"},
+        {offsetof(mcc_api, run_values), "mcc_rt_run_values", "mcc_rt_state_run_values"},
+        {offsetof(mcc_api, value_release), "mcc_rt_value_release", "mcc_rt_state_value_release"},
+    };
+    for (size_t i = 0; i < COUNT_OF(functions); i++) {
+        point_out(t, at + functions[i].at, t->a->n_state ? functions[i].stateful : functions[i].symbol);
+    }
+}
+
+/* mcc_state stands behind mcc_api, in artifacts that have it. */
+enum { STATE_AT = (sizeof(mcc_api) + 15) / 16 * 16 };
+
+static uint64_t put_api(struct table *t, struct ports *ports)
+{
+    const struct artifact *a = t->a;
+    mcc_api api = {.abi = MCC_ABI,
+                   .n_in = a->n_in - a->n_state,
+                   .n_out = a->n_out - a->n_state,
+                   .n_sym = a->n_sym,
+                   .n_node = a->n_node,
+                   .size = sizeof api,
+                   .state = a->n_state ? STATE_AT : 0};
     uint64_t at = elf_put(&t->o, ELF_RELRO, &api, sizeof api, 16);
+    mcc_state state = {.size = sizeof state, .n = a->n_state};
+    if (a->n_state)
+        elf_put(&t->o, ELF_RELRO, &state, sizeof state, 16);
     point_text(t, AT(at, mcc_api, name), a->name);
     point_text(t, AT(at, mcc_api, compiler), a->compiler);
     point_text(t, AT(at, mcc_api, target), a->target_text);
     point_text(t, AT(at, mcc_api, features), a->features);
     struct span meta = a->meta.size ? a->meta : (struct span){"", 1};
     point_to(t, AT(at, mcc_api, meta), ELF_RODATA, elf_put(&t->o, ELF_RODATA, meta.data, meta.size, 1));
-    point_to(t, AT(at, mcc_api, in), ELF_RELRO, put_ports(t, a->in, a->n_in));
-    point_to(t, AT(at, mcc_api, out), ELF_RELRO, put_ports(t, a->out, a->n_out));
-    point_to(t, AT(at, mcc_api, sym), ELF_RELRO, put_symbols(t));
-    point_to(t, AT(at, mcc_api, node), ELF_RELRO, put_nodes(t));
-    for (size_t i = 0; i < COUNT_OF(functions); i++)
-        point_out(t, at + functions[i].at, functions[i].symbol);
+    ports->in = put_ports(t, a->in, a->n_in);
+    point_to(t, AT(at, mcc_api, in), ELF_RELRO, ports->in);
+    ports->out = put_ports(t, a->out, a->n_out);
+    point_to(t, AT(at, mcc_api, out), ELF_RELRO, ports->out);
+    ports->sym = put_symbols(t);
+    point_to(t, AT(at, mcc_api, sym), ELF_RELRO, ports->sym);
+    ports->node = put_nodes(t);
+    point_to(t, AT(at, mcc_api, node), ELF_RELRO, ports->node);
+    if (a->n_state) {
+        point_to(t, AT(at + STATE_AT, mcc_state, port), ELF_RELRO,
+                 ports->in + (a->n_in - a->n_state) * sizeof(mcc_port));
+        point_out(t, AT(at + STATE_AT, mcc_state, reset), "mcc_rt_state_reset");
+        point_out(t, AT(at + STATE_AT, mcc_state, tensor), "mcc_rt_state_tensor");
+    }
+    point_functions(t, at);
+    return at;
+}
+
+/* For the runtime: all ports, and no functions. */
+static uint64_t put_inner_api(struct table *t, const struct ports *ports)
+{
+    const struct artifact *a = t->a;
+    mcc_api api = {
+        .abi = MCC_ABI, .n_in = a->n_in, .n_out = a->n_out, .n_sym = a->n_sym, .n_node = a->n_node, .size = sizeof api};
+    uint64_t at = elf_put(&t->o, ELF_RELRO, &api, sizeof api, 16);
+    point_to(t, AT(at, mcc_api, in), ELF_RELRO, ports->in);
+    point_to(t, AT(at, mcc_api, out), ELF_RELRO, ports->out);
+    point_to(t, AT(at, mcc_api, sym), ELF_RELRO, ports->sym);
+    point_to(t, AT(at, mcc_api, node), ELF_RELRO, ports->node);
+    return at;
+}
+
+static bool is_zero(struct span s)
+{
+    const uint8_t *bytes = s.data;
+    for (size_t i = 0; i < s.size; i++)
+        if (bytes[i])
+            return false;
+    return true;
+}
+
+static uint64_t put_states(struct table *t)
+{
+    const struct artifact *a = t->a;
+    struct mcc_rt_state *rows = NEW_ARRAY(t->o.arena, struct mcc_rt_state, a->n_state);
+    for (uint32_t i = 0; i < a->n_state; i++)
+        rows[i].bytes = a->states[i].initial.size;
+    uint64_t at = put_array(t, rows, a->n_state, sizeof *rows);
+    for (uint32_t i = 0; i < a->n_state; i++) {
+        uint64_t row = at + i * sizeof *rows;
+        struct span initial = a->states[i].initial;
+        uint32_t rank = (uint32_t)a->in[a->n_in - a->n_state + i].rank;
+        point_to(t, AT(row, struct mcc_rt_state, dims), ELF_RODATA,
+                 elf_put(&t->o, ELF_RODATA, a->states[i].dims, rank * sizeof(int64_t), sizeof(int64_t)));
+        if (!is_zero(initial))
+            point_to(t, AT(row, struct mcc_rt_state, initial), ELF_RODATA,
+                     elf_put(&t->o, ELF_RODATA, initial.data, initial.size, 64));
+    }
     return at;
 }
 
@@ -196,6 +273,31 @@ static uint64_t put_port_flags(struct table *t)
     return elf_put(&t->o, ELF_RODATA, flags, (a->n_in + a->n_out) * sizeof *flags, sizeof *flags);
 }
 
+/* Offsets of the rows that descriptions point to, once they are written. */
+struct rows {
+    bool written;
+    uint64_t variants, kernels, flags;
+};
+
+static void point_desc(struct table *t, uint64_t at, struct rows *rows, bool beside)
+{
+    const struct artifact *a = t->a;
+    point_out(t, AT(at, struct mcc_rt_desc, plan), a->plan);
+    rows->variants = rows->written ? rows->variants : put_variants(t);
+    point_to(t, AT(at, struct mcc_rt_desc, variants), ELF_RELRO, rows->variants);
+    rows->kernels = rows->written ? rows->kernels : put_kernels(t);
+    point_to(t, AT(at, struct mcc_rt_desc, kernels), ELF_RELRO, rows->kernels);
+    rows->flags = rows->written ? rows->flags : put_port_flags(t);
+    point_to(t, AT(at, struct mcc_rt_desc, port_flags), ELF_RODATA, rows->flags);
+    rows->written = true;
+    if (beside) {
+        const char *slash = strrchr(a->weights.sidecar, '/');
+        point_text(t, AT(at, struct mcc_rt_desc, weights_file), slash ? slash + 1 : a->weights.sidecar);
+    } else if (a->weights.size) {
+        point_to(t, AT(at, struct mcc_rt_desc, weights), ELF_WEIGHTS, 0);
+    }
+}
+
 static void put_model(struct table *t)
 {
     static const char placeholder[64];
@@ -208,21 +310,24 @@ static void put_model(struct table *t)
                             .weights_size = a->weights.size,
                             .n_kernels = a->n_kernels};
     bool beside = a->weights.size && a->weights.sidecar;
+    struct ports ports;
     if (beside)
         d.sidecar_head = sidecar_head_size(t->o.arena, &a->weights);
-    uint64_t at = elf_put(&t->o, ELF_RELRO, &d, sizeof d, 16);
-    point_to(t, AT(at, struct mcc_rt_desc, api), ELF_RELRO, put_api(t));
-    point_out(t, AT(at, struct mcc_rt_desc, plan), a->plan);
-    point_to(t, AT(at, struct mcc_rt_desc, variants), ELF_RELRO, put_variants(t));
-    point_to(t, AT(at, struct mcc_rt_desc, kernels), ELF_RELRO, put_kernels(t));
-    point_to(t, AT(at, struct mcc_rt_desc, port_flags), ELF_RODATA, put_port_flags(t));
-    if (beside) {
-        const char *slash = strrchr(a->weights.sidecar, '/');
-        point_text(t, AT(at, struct mcc_rt_desc, weights_file), slash ? slash + 1 : a->weights.sidecar);
-    } else if (a->weights.size) {
-        elf_put(&t->o, ELF_WEIGHTS, placeholder, sizeof placeholder, 64);
-        point_to(t, AT(at, struct mcc_rt_desc, weights), ELF_WEIGHTS, 0);
+    struct mcc_rt_stateful both = {.outer = d, .inner = d, .n_state = a->n_state};
+    size_t size = a->n_state ? sizeof both : sizeof d;
+    uint64_t at = elf_put(&t->o, ELF_RELRO, &both, size, 16);
+    uint64_t api = put_api(t, &ports);
+    struct rows rows = {0};
+    point_to(t, AT(at, struct mcc_rt_desc, api), ELF_RELRO, api);
+    point_desc(t, at, &rows, beside);
+    if (a->n_state) {
+        uint64_t inner = at + offsetof(struct mcc_rt_stateful, inner);
+        point_to(t, AT(inner, struct mcc_rt_desc, api), ELF_RELRO, put_inner_api(t, &ports));
+        point_desc(t, inner, &rows, beside);
+        point_to(t, AT(at, struct mcc_rt_stateful, states), ELF_RELRO, put_states(t));
     }
+    if (a->weights.size && !beside)
+        elf_put(&t->o, ELF_WEIGHTS, placeholder, sizeof placeholder, 64);
     if (a->graph.size)
         elf_put(&t->o, ELF_GRAPH, a->graph.data, a->graph.size, 1);
     elf_define(&t->o, TABLE_MODEL, ELF_RELRO, at, sizeof d);

@@ -222,7 +222,8 @@ typedef struct {
 } mcc_host;
 
 typedef struct mcc_api {
-    uint32_t abi, n_in, n_out, n_sym, n_node, pad;
+    uint32_t abi, n_in, n_out, n_sym, n_node;
+    uint32_t state; /* where mcc_state is, in bytes from here (mcc_state_of); 0: there is none */
     size_t size; /* sizeof(mcc_api) that the artifact was compiled with */
     const char *name, *compiler, *target;
     const char *features; /* the CPU variants, best first: "x86-64-v4,x86-64-v3" */
@@ -262,6 +263,25 @@ typedef struct mcc_api {
     /* Releases what run_values put into *value. */
     void (*value_release)(mcc_ctx *, mcc_value *);
 } mcc_api;
+
+/* What a network with state has besides: tensors that a context keeps from run to run, and that each successful run
+ * replaces. A failed run leaves them as they were, but of caches, which are written in place, rows may be written. */
+typedef struct mcc_state {
+    size_t size; /* sizeof(mcc_state) that the artifact was compiled with */
+    uint32_t n, pad;
+    const mcc_port *port;
+    /* All as in a new context. */
+    int (*reset)(mcc_ctx *, mcc_error *);
+    /* State k as it is: the context's memory, compact, to be read (saved) or written (restored) until the next call
+     * with the context. */
+    int (*tensor)(mcc_ctx *, uint32_t k, DLTensor *, mcc_error *);
+} mcc_state;
+
+/* NULL: the network has none. */
+static inline const mcc_state *mcc_state_of(const mcc_api *api)
+{
+    return api->state ? (const mcc_state *)(const void *)((const char *)api + api->state) : NULL;
+}
 
 /* The artifact's only symbol (or PREFIX_mcc_query). NULL: cannot serve that ABI. */
 const mcc_api *mcc_query(uint32_t abi);

@@ -235,6 +235,9 @@ public:
     std::size_t outputs() const noexcept { return api().n_out; }
     port input(std::size_t i) const { return port(at(api().in, api().n_in, i)); }
     port output(std::size_t i) const { return port(at(api().out, api().n_out, i)); }
+    /* What contexts keep from run to run. */
+    std::size_t states() const noexcept { return mcc_state_of(&api()) ? mcc_state_of(&api())->n : 0; }
+    port state(std::size_t i) const { return port(at(states() ? mcc_state_of(&api())->port : nullptr, states(), i)); }
 
 private:
     struct unload {
@@ -287,6 +290,26 @@ public:
     }
     /* Ends the run in progress, from any thread: it throws MCC_E_CANCELLED. */
     void cancel() noexcept { api_->cancel(ctx_.get()); }
+    /* The state as it is in a new context. */
+    void reset()
+    {
+        mcc_error e = {};
+        const mcc_state *s = mcc_state_of(api_);
+        if (s && s->reset(ctx_.get(), &e) != MCC_OK)
+            throw error(e);
+    }
+    /* State i in the context's memory, to be read or written until the next call. */
+    DLTensor state(std::size_t i)
+    {
+        mcc_error e = {};
+        DLTensor t = {};
+        const mcc_state *s = mcc_state_of(api_);
+        if (!s || i >= s->n)
+            throw error(MCC_E_ARG, "the model has no such state");
+        if (s->tensor(ctx_.get(), static_cast<std::uint32_t>(i), &t, &e) != MCC_OK)
+            throw error(e);
+        return t;
+    }
 
 private:
     /* DLTensors of tensors, and the pointers that the table's functions take. */

@@ -11,6 +11,8 @@
 One output comes as it is, several as a tuple. Outputs are numpy arrays, large ones over memory of the model; types that
 numpy lacks (bfloat16, 8-bit floats, ...) come as mcc.Tensor, which has __dlpack__. Nothing is copied on the way in or out
 unless the model has to: inputs may have any strides. Calls drop the GIL; a model may be used by several threads at once.
+One with state (m.states) continues with each call: m.state() has copies of it, m.reset() begins anew, m.reset(state) goes
+on from there. It is one stream: load it once for each.
 Models with sequence, optional, map or string ports need the C interface (mcc_api.run_values).
 """
 from __future__ import annotations
@@ -101,7 +103,7 @@ _ErrorP = c.POINTER(_Error)
 
 class _Api(c.Structure):
     _fields_ = [("abi", c.c_uint32), ("n_in", c.c_uint32), ("n_out", c.c_uint32), ("n_sym", c.c_uint32), ("n_node", c.c_uint32),
-                ("pad", c.c_uint32), ("size", c.c_size_t), ("name", c.c_char_p), ("compiler", c.c_char_p), ("target", c.c_char_p),
+                ("state", c.c_uint32), ("size", c.c_size_t), ("name", c.c_char_p), ("compiler", c.c_char_p), ("target", c.c_char_p),
                 ("features", c.c_char_p), ("meta", c.c_void_p), ("inputs", c.POINTER(_Port)), ("outputs", c.POINTER(_Port)),
                 ("sym", c.POINTER(_Symbol)), ("node", c.POINTER(_Node)),
                 ("open", c.CFUNCTYPE(c.c_int, c.POINTER(_Host), c.POINTER(c.c_void_p), _ErrorP)), ("close", c.CFUNCTYPE(None, c.c_void_p)),
@@ -109,6 +111,12 @@ class _Api(c.Structure):
                 ("ctx_new", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t, c.POINTER(c.c_void_p), _ErrorP)),
                 ("ctx_free", c.CFUNCTYPE(None, c.c_void_p)), ("run", c.CFUNCTYPE(c.c_int, c.c_void_p, _Tensors, _Tensors, _ErrorP)),
                 ("run_dlpack", c.CFUNCTYPE(c.c_int, c.c_void_p, _Tensors, c.POINTER(c.POINTER(_Managed)), _ErrorP))]
+
+
+class _State(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("n", c.c_uint32), ("pad", c.c_uint32), ("port", c.POINTER(_Port)),
+                ("reset", c.CFUNCTYPE(c.c_int, c.c_void_p, _ErrorP)),
+                ("tensor", c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_uint32, c.POINTER(_DLTensor), _ErrorP))]
 
 
 # ---- element types -------------------------------------------------------------------------------------------------
@@ -529,6 +537,7 @@ class _Open:
 
     def __init__(self, api, host):
         self.api, self.host, self.idle, self.run_into = api, host, [], api.run
+        self.states, self.made = _State.from_address(c.addressof(api) + api.state) if api.state else None, False
         self.model, error = c.c_void_p(), _Error()
         if api.open(c.byref(host), c.byref(self.model), c.byref(error)):
             raise Error(error)
@@ -545,6 +554,9 @@ class _Open:
         try:
             context = self.idle.pop()
         except IndexError:
+            if self.states and self.made:
+                raise RuntimeError("the model has state and is in a call: load it once for each stream")
+            self.made = True
             context = _Context(self.api, self.model)
         try:
             for k, value in enumerate(values):
@@ -565,6 +577,20 @@ class _Open:
             raise Error(context.error)
         return [Tensor(out[i]) for i in range(self.api.n_out)]
 
+    def reset(self, context):
+        if self.states and self.states.reset(context.ctx, c.byref(context.error)):
+            raise Error(context.error)
+
+    def state(self, context, k):
+        """State k as an array, in memory of the context's."""
+        tensor = _DLTensor()
+        if self.states.tensor(context.ctx, k, c.byref(tensor), c.byref(context.error)):
+            raise Error(context.error)
+        shape = [tensor.shape[i] for i in range(tensor.ndim)]
+        dtype = np.dtype(_NUMPY.get((tensor.dtype.code, tensor.dtype.bits)) or f"uint{tensor.dtype.bits}")    # as it lies in memory
+        size = int(np.prod(shape)) * dtype.itemsize
+        return np.empty(shape, dtype) if not size else np.frombuffer((c.c_char * size).from_address(tensor.data), dtype).reshape(shape)
+
     def write(self, context, outputs):
         """Outputs in arrays of the caller's."""
         for k, array in enumerate(outputs, self.api.n_in):
@@ -584,6 +610,7 @@ class Model:
     name: str
     inputs: typing.List[Port]
     outputs: typing.List[Port]
+    states: typing.List[Port]
     shares: typing.Dict[str, str]
     room: typing.Dict[str, _Shape]
     metadata: typing.Dict[str, str]
@@ -611,6 +638,7 @@ class Model:
         raw = [*(self._api.inputs[i] for i in range(self._api.n_in)), *(self._api.outputs[i] for i in range(self._api.n_out))]
         self.room = {p.name: tuple(r.dims[d].room or p.shape[d] for d in range(r.ndim)) for p, r in zip([*self.inputs, *self.outputs], raw)
                      if any(r.dims[d].room for d in range(r.ndim))}
+        self.states = [self._port(self._open.states.port[i]) for i in range(self._open.states.n if self._open.states else 0)]
         self.metadata = self._meta()
         self._names, self._results = [p.name for p in self.inputs], {}
         self._special = any(self._api.inputs[i].flags & _SPECIAL for i in range(self._api.n_in))
@@ -692,6 +720,30 @@ class Model:
         finally:
             self._open.give(context)
 
+    def state(self) -> typing.Dict[str, np.ndarray]:
+        """What the model keeps from call to call, by name: copies, for reset. Types that numpy lacks are integers of their width."""
+        context = self._open.take(())
+        try:
+            return {p.name: self._open.state(context, k).copy() for k, p in enumerate(self.states)}
+        finally:
+            self._open.give(context)
+
+    def reset(self, state: typing.Optional[typing.Mapping[str, np.ndarray]] = None) -> None:
+        """The state as the model begins with, or, of what is named, as given."""
+        names = [p.name for p in self.states]
+        if set(state or {}) - set(names):
+            raise TypeError(f"the model keeps {', '.join(names) or 'nothing'}")
+        context = self._open.take(())
+        try:
+            self._open.reset(context)
+            for name, array in (state or {}).items():
+                here = self._open.state(context, names.index(name))
+                if np.shape(array) != here.shape or np.asarray(array).dtype != here.dtype:
+                    raise TypeError(f"{name}: {here.dtype}{list(here.shape)} is expected")
+                here[...] = array
+        finally:
+            self._open.give(context)
+
     def _plan(self, context):
         error, size, n = context.error, c.c_size_t(), self._api.n_out
         rank = [max(self._api.outputs[i].ndim, 0) for i in range(n)]
@@ -728,6 +780,7 @@ class Model:
             model.run(context)
             spent.clear()
             for _ in range(runs):
+                model.reset(context)
                 model.run(context)
         finally:
             model.give(context)

@@ -58,6 +58,19 @@ struct mcc_rt_desc {
 };
 extern const struct mcc_rt_desc mcc_rt_model;
 
+/* Of an artifact with state, mcc_rt_model is the beginning of this. Its api has the ports of the network's own; those
+ * of `inner` are followed by the states, in the same arrays. */
+struct mcc_rt_state {
+    const void *initial; /* NULL: zeros */
+    uint64_t bytes;
+    const int64_t *dims;
+};
+struct mcc_rt_stateful {
+    struct mcc_rt_desc outer, inner;
+    const struct mcc_rt_state *states;
+    uint32_t n_state, pad;
+};
+
 /* ---- called by generated code ------------------------------------------------------------------------------ */
 
 /* Runs fn over [0, count) on the pool. Returns non-zero when the run has failed (then the program returns). */

@@ -271,5 +271,18 @@ int mcc_rt_run_dlpack(mcc_ctx *, const DLTensor *const *in, DLManagedTensorVersi
 void mcc_rt_cancel(mcc_ctx *);
 int mcc_rt_run_values(mcc_ctx *, const mcc_value *in, mcc_value *out, mcc_error *);
 void mcc_rt_value_release(mcc_ctx *, mcc_value *);
+/* The same of networks with state, and what those have besides (rt_state.c). */
+int mcc_rt_state_open(const mcc_host *, mcc_model **, mcc_error *);
+int mcc_rt_state_plan(const mcc_model *, const DLTensor *const *in, int64_t *const *out_shape, size_t *ctx_bytes,
+                      mcc_error *);
+int mcc_rt_state_ctx_new(mcc_model *, void *mem, size_t bytes, mcc_ctx **, mcc_error *);
+void mcc_rt_state_ctx_free(mcc_ctx *);
+int mcc_rt_state_run(mcc_ctx *, const DLTensor *const *in, DLTensor *const *out, mcc_error *);
+int mcc_rt_state_run_dlpack(mcc_ctx *, const DLTensor *const *in, DLManagedTensorVersioned **out, mcc_error *);
+void mcc_rt_state_cancel(mcc_ctx *);
+int mcc_rt_state_run_values(mcc_ctx *, const mcc_value *in, mcc_value *out, mcc_error *);
+void mcc_rt_state_value_release(mcc_ctx *, mcc_value *);
+int mcc_rt_state_reset(mcc_ctx *, mcc_error *);
+int mcc_rt_state_tensor(mcc_ctx *, uint32_t k, DLTensor *, mcc_error *);
 
 #endif

@@ -86,7 +86,7 @@ struct dumps {
 /* The values that --dump names, else the outputs. */
 static bool dumps_collect(struct context *ctx, const struct options *o, const struct graph *g, struct dumps *out)
 {
-    for (uint32_t i = 0; i < g->outputs.n && o->dump.items.n == 0; i++)
+    for (uint32_t i = 0; i < g->outputs.n - g->states.n && o->dump.items.n == 0; i++)
         VEC_PUSH(&ctx->session, &out->items, ((struct dump){g->outputs.data[i].name, g->outputs.data[i].value}));
     for (uint32_t i = 0; i < o->dump.items.n; i++) {
         const char *name = o->dump.items.data[i];
@@ -106,8 +106,8 @@ static bool dumps_collect(struct context *ctx, const struct options *o, const st
 
 static bool eval_graph(struct context *ctx, const struct options *o, struct graph *g)
 {
-    uint32_t n_in = g->inputs.n;
-    struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, n_in + 1);
+    uint32_t n_in = g->inputs.n - g->states.n;
+    struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, g->inputs.n + 1);
     const char **names = NEW_ARRAY(&ctx->session, const char *, n_in + 1);
     for (uint32_t i = 0; i < n_in; i++)
         names[i] = g->inputs.data[i].name;
@@ -116,6 +116,7 @@ static bool eval_graph(struct context *ctx, const struct options *o, struct grap
     for (uint32_t i = 0; i < n_in; i++)
         if (!port_feed(ctx, o, g, i, &in[i]))
             return false;
+    graph_states(g, in);
     struct dumps dumps = {0};
     struct tensor **wanted = NEW_ARRAY(&ctx->session, struct tensor *, g->values.n);
     if (!dumps_collect(ctx, o, g, &dumps))

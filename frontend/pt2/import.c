@@ -171,12 +171,20 @@ static bool user_input(struct pt2 *p, const char *name)
     struct port port = {own, type, v};
     VEC_PUSH(&p->g->arena, &p->g->inputs, port);
     uint32_t index = value_add(p, name, v);
-    p->storages.data[p->values.data[index].storage] = (struct pt2_storage){
-        .kind = STORAGE_KEPT, .owner = arena_printf(&p->scratch, "input '%s'", name)};
+    state_root(p, index, KEPT_INPUT, own);
     return true;
 }
 
-static bool weight(struct pt2 *p, const struct json *spec, const char *key, const char *kind)
+/* Written weights, whose ports come behind all others. */
+struct late {
+    const char *name, *value;
+    bool constant;
+};
+struct lates {
+    VEC(struct late) list;
+};
+
+static bool weight(struct pt2 *p, const struct json *spec, const char *key, const char *kind, struct lates *lates)
 {
     const char *name = name_of(json_get(spec, "arg")), *of = json_as_text(json_get(spec, key));
     const struct json *persistent = json_get(spec, "persistent");
@@ -185,23 +193,26 @@ static bool weight(struct pt2 *p, const struct json *spec, const char *key, cons
         return pt2_refuse(p, "a %s of the program's signature has no name", kind);
     if (name_lookup(&p->names, name))
         return pt2_refuse(p, "two inputs of the program are called '%s'", name);
+    if (state_is_written(p, of)) {
+        struct late late = {of, name, constant};
+        VEC_PUSH(&p->scratch, &lates->list, late);
+        return true;
+    }
     value_id v = weight_import(p, constant ? &p->constants : &p->weights, constant ? "constants" : "weights", of);
-    uint32_t index = value_add(p, name, v);
-    p->storages.data[p->values.data[index].storage] = (struct pt2_storage){
-        .kind = STORAGE_KEPT, .owner = arena_printf(&p->scratch, "%s '%s'", kind, of)};
+    state_root(p, value_add(p, name, v), KEPT_WEIGHT, of);
     return v.i;
 }
 
-static bool input_import(struct pt2 *p, const struct json *spec)
+static bool input_import(struct pt2 *p, const struct json *spec, struct lates *lates)
 {
     const struct json *u = json_only(spec);
     const char *kind = u ? u->key : "";
     if (strcmp(kind, "parameter") == 0)
-        return weight(p, u, "parameter_name", kind);
+        return weight(p, u, "parameter_name", kind, lates);
     if (strcmp(kind, "buffer") == 0)
-        return weight(p, u, "buffer_name", kind);
+        return weight(p, u, "buffer_name", kind, lates);
     if (strcmp(kind, "tensor_constant") == 0)
-        return weight(p, u, "tensor_constant_name", "constant");
+        return weight(p, u, "tensor_constant_name", "constant", lates);
     if (strcmp(kind, "constant_input") == 0)
         return true; /* the graph was traced with its value */
     const char *name = name_of(json_get(u, "arg"));
@@ -218,11 +229,14 @@ static bool input_import(struct pt2 *p, const struct json *spec)
 static bool inputs_import(struct pt2 *p)
 {
     const struct json *specs = json_get(json_get(json_get(p->program, "graph_module"), "signature"), "input_specs");
+    struct lates lates = {0};
     bool ok = true;
     if (!json_is(specs, JSON_LIST))
         return pt2_refuse(p, "the program has no signature");
     for (const struct json *s = json_first(specs); s; s = s->next)
-        ok = input_import(p, s) && ok;
+        ok = input_import(p, s, &lates) && ok;
+    for (uint32_t i = 0; ok && i < lates.list.n; i++)
+        ok = state_input(p, lates.list.data[i].name, lates.list.data[i].value, lates.list.data[i].constant);
     return ok;
 }
 
@@ -306,31 +320,54 @@ static bool outputs_import(struct pt2 *p)
     const char *const *names = output_names(p, n);
     for (const struct json *s = json_first(specs); s; s = s->next) {
         const struct json *u = json_only(s), *arg = json_get(u, "arg");
+        if (state_is_listed(s)) {
+            if (!state_output(p, s, name_of(arg), (src_id){0}))
+                return false;
+            continue;
+        }
         if (!u || strcmp(u->key, "user_output") != 0)
-            return pt2_refuse(
-                p, "an output of kind '%.40s' (of '%.60s') is not supported: the module would keep state between runs",
-                u ? u->key : "", name_of(arg) ? name_of(arg) : "");
+            return pt2_refuse(p, "an output of kind '%.40s' (of '%.60s') is not supported: give the program tensors",
+                              u ? u->key : "", name_of(arg) ? name_of(arg) : "");
         const char *value = name_of(arg), *symbol = json_as_text(json_get(json_get(arg, "as_sym_int"), "as_name"));
         value = value ? value : symbol;
         if (value && !output_add(p, value, names ? names[at] : value))
             return false;
         at++; /* what is no tensor was constant when the program was traced */
     }
+    states_output(p);
     return p->g->outputs.n > 0 || pt2_refuse(p, "the program has no tensor as output");
 }
 
 /* ---- the file -------------------------------------------------------------------------------------------------- */
 
+static void program_begin(struct pt2 *p)
+{
+    p->g = graph_new(p->ctx);
+    p->g->name = "model";
+    p->region = (region_id){1};
+    p->again = false;
+    p->values.n = p->storages.n = p->kept.n = 0;
+    names_init(&p->names, &p->scratch);
+    names_init(&p->metas, &p->scratch);
+    names_init(&p->ports, &p->scratch);
+    VEC_PUSH(&p->scratch, &p->values, (struct pt2_value){0});
+    VEC_PUSH(&p->g->arena, &p->g->opsets, ((struct opset){"aten", 1}));
+    pt2_metas(p, p->graph);
+}
+
 static bool program_import(struct pt2 *p)
 {
-    VEC_PUSH(&p->scratch, &p->values, (struct pt2_value){0});
-    p->region = (region_id){1};
-    p->g->name = "model";
-    VEC_PUSH(&p->g->arena, &p->g->opsets, ((struct opset){"aten", 1}));
     if (!program_read(p) || !symbols_import(p))
         return false;
-    pt2_metas(p, p->graph);
-    return inputs_import(p) && pt2_nodes(p, p->graph) && outputs_import(p);
+    states_listed(p);
+    for (;;) {
+        program_begin(p);
+        if (!inputs_import(p) || !pt2_nodes(p, p->graph) || !outputs_import(p))
+            return false;
+        if (!p->again)
+            return true;
+        graph_free(p->g);
+    }
 }
 
 static bool archive_read(struct pt2 *p, const char *path)
@@ -364,13 +401,10 @@ struct graph *pt2_import(struct context *ctx, const char *path, const struct imp
     if (files)
         VEC_PUSH(&ctx->session, &files->paths, arena_strdup(&ctx->session, path));
     arena_init(&p.scratch, ctx);
-    names_init(&p.names, &p.scratch);
     names_init(&p.symbols, &p.scratch);
-    names_init(&p.metas, &p.scratch);
+    names_init(&p.written, &p.scratch);
     names_init(&p.weights, &p.scratch);
     names_init(&p.constants, &p.scratch);
-    names_init(&p.ports, &p.scratch);
-    p.g = graph_new(ctx);
     bool ok = archive_read(&p, path) && program_import(&p);
     arena_release(&p.scratch);
     return ok && ctx->n_errors == before ? p.g : NULL;

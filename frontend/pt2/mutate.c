@@ -138,11 +138,7 @@ bool value_write(struct pt2 *p, uint32_t value, value_id now, src_id src)
                            "a clone() of it",
                            p->values.data[value].name);
     if (s->kind == STORAGE_KEPT)
-        return error_model(
-            p->ctx, src,
-            "writes to %s, which would keep state between runs: that is not supported; write to a clone() "
-            "of it",
-            s->owner);
+        state_write(p, s);
     /* All of the chain is up to date, for the value was just read. */
     for (;;) {
         struct pt2_value *v = &p->values.data[at];

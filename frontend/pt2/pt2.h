@@ -28,7 +28,16 @@ enum storage_kind {
 struct pt2_storage {
     uint32_t version; /* how often it was written to */
     enum storage_kind kind;
-    const char *owner; /* if it is kept: "input 'x'", "buffer 'k'" */
+    uint32_t kept; /* if it is kept: index into pt2.kept */
+};
+
+enum kept_kind { KEPT_INPUT, KEPT_STATE, KEPT_WEIGHT };
+/* A tensor that is there before the run. */
+struct pt2_kept {
+    enum kept_kind kind;
+    const char *name; /* of the input, or of the parameter */
+    uint32_t root; /* index into pt2.values */
+    value_id first, final; /* what it is at the beginning, and at the end if the file says so ({0}: it does not) */
 };
 
 /* An archive of torch.save within a record. */
@@ -59,6 +68,9 @@ struct pt2 {
     struct names weights, constants; /* by the parameter's name -> index into entries */
     VEC(const struct json *) entries; /* of the tables of where weights and constants lie */
     struct names ports; /* names of outputs */
+    VEC(struct pt2_kept) kept;
+    struct names written; /* parameters and buffers that are state */
+    bool again; /* one is, of which that was not known */
 };
 
 #define pt2_refuse(p, ...) error_model((p)->ctx, (src_id){0}, __VA_ARGS__)
@@ -90,6 +102,18 @@ value_id weight_import(struct pt2 *, struct names *table, const char *folder, co
 
 /* pickle.c: the tensors of a dictionary that torch.save wrote, as entries. */
 bool pickle_import(struct pt2 *, const char *record, struct pt2_inside *, struct names *table);
+/* The same as bytes, row-major. */
+bool weight_bytes(struct pt2 *, bool constant, const char *name, struct tensor_data *out);
+
+/* state.c */
+void state_root(struct pt2 *, uint32_t index, enum kept_kind, const char *name); /* a value that is there before */
+bool state_is_written(struct pt2 *, const char *name);
+void state_write(struct pt2 *, const struct pt2_storage *); /* a kept tensor was written */
+void states_listed(struct pt2 *); /* marks what the file says is written */
+bool state_is_listed(const struct json *spec); /* is this output the new value of something kept? */
+bool state_output(struct pt2 *, const struct json *spec, const char *value, src_id);
+bool state_input(struct pt2 *, const char *name, const char *value, bool constant);
+void states_output(struct pt2 *); /* behind the program's own outputs */
 
 /* nodes.c */
 value_id pt2_constant(struct pt2 *, enum elem, const int64_t *dims, int32_t rank, const void *data, const char *name);

@@ -165,21 +165,46 @@ static bool storage_read(struct pt2 *p, const struct names *table, const char *f
              : pt2_refuse(p, "%s has no record '%s': save the program again", inside->zip.what, path);
 }
 
-value_id weight_import(struct pt2 *p, struct names *table, const char *folder, const char *name)
+/* What the file says of the parameter, and its storage. */
+static bool weight_find(struct pt2 *p, struct names *table, const char *folder, const char *name, struct strided *s)
 {
     const struct binding *b = name_lookup(table, name);
     const struct json *entry = b ? p->entries.data[b->value.i] : NULL;
     const char *path = json_as_text(json_get(entry, "path_name"));
     const struct json *pickled = json_get(entry, "use_pickle");
-    struct strided s = {.name = name};
+    *s = (struct strided){.name = name};
     if (!path)
-        return refuse(p, &s, "the file has no values for it: save the program again, with its weights"), (value_id){0};
+        return refuse(p, s, "the file has no values for it: save the program again, with its weights");
     if (json_is(pickled, JSON_BOOL) && pickled->u.truth)
-        return refuse(p, &s,
+        return refuse(p, s,
                       "it is of a subclass of Tensor, which is stored as a pickle; make it a plain tensor before "
-                      "the export"),
-               (value_id){0};
-    if (!strided_read(p, entry, name, &s) || !storage_read(p, table, folder, path, &s.storage))
-        return (value_id){0};
-    return strided_import(p, &s);
+                       "the export");
+    return strided_read(p, entry, name, s) && storage_read(p, table, folder, path, &s->storage);
+}
+
+bool weight_bytes(struct pt2 *p, bool constant, const char *name, struct tensor_data *out)
+{
+    struct strided s;
+    int64_t count, order[RANK_MAX];
+    if (!weight_find(p, constant ? &p->constants : &p->weights, constant ? "constants" : "weights", name, &s) ||
+        !bounds_check(p, &s, &count))
+        return false;
+    for (uint32_t i = 0; i < s.rank; i++) {
+        order[i] = i;
+        if (s.strides[i] == 0 && s.sizes[i] > 1)
+            return refuse(p, &s, "it is written, and its elements share memory");
+    }
+    const void *bytes = count ? packed(p, &s, s.sizes, order, count) : "";
+    *out = (struct tensor_data){.elem = s.elem,
+                                .rank = (int32_t)s.rank,
+                                .dims = arena_copy(&p->ctx->session, s.sizes, s.rank * sizeof *s.sizes),
+                                .bytes = {bytes, (size_t)(count * elem_size(s.elem))},
+                                .name = name};
+    return bools_check(p, &s, bytes, count);
+}
+
+value_id weight_import(struct pt2 *p, struct names *table, const char *folder, const char *name)
+{
+    struct strided s;
+    return weight_find(p, table, folder, name, &s) ? strided_import(p, &s) : (value_id){0};
 }

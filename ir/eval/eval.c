@@ -445,3 +445,15 @@ enum eval_status graph_eval_values(struct graph *g, const struct tensor *in, str
 {
     return graph_eval_watched(g, in, wanted, NULL, NULL, arena, text);
 }
+
+void graph_states(const struct graph *g, struct tensor *in)
+{
+    for (uint32_t k = 0; k < g->states.n; k++) {
+        const struct tensor_data *t = &g->states.data[k].initial;
+        in[g->inputs.n - g->states.n + k] = (struct tensor){.kind = TYPE_TENSOR,
+                                                            .elem = t->elem,
+                                                            .rank = t->rank,
+                                                            .dims = (int64_t *)(uintptr_t)t->dims,
+                                                            .data = (void *)(uintptr_t)t->bytes.data};
+    }
+}

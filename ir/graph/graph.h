@@ -145,6 +145,11 @@ struct model_function {          /* imported form: ModelProto.functions */
     })
     opsets;
 };
+/* What the context keeps from run to run: the last inputs of the network are the states, the last outputs their new
+ * values, in the same order. */
+struct graph_state {
+    struct tensor_data initial;
+};
 struct graph {
     struct context *ctx;
     struct arena arena;
@@ -153,6 +158,7 @@ struct graph {
     VEC(struct value) values;    /* [0] unused */
     VEC(struct region) regions;  /* [0] unused; [1] top */
     VEC(struct port) inputs, outputs;        /* of the top region, in the file's order */
+    VEC(struct graph_state) states;
     VEC(struct size_check) size_checks;
     VEC(struct model_function) functions;
     VEC(struct opset) opsets;                /* domain "" for ai.onnx */
@@ -306,6 +312,8 @@ struct tensor { /* a concrete value */
     uint32_t n; /* sequences: elements; optional: 0 or 1 */
     struct tensor *item;
 };
+/* Fills the inputs that are states with what they are at first. */
+void graph_states(const struct graph *, struct tensor *in);
 /* Runs a legal graph on inputs (one per graph input, in order), keeping every value that wanted[value.i] asks for (NULL
  * entries: not asked). Everything lives in `arena`. Symbols are bound from the inputs' shapes and checked. On failure
  * *text says why. */

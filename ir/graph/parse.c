@@ -462,6 +462,17 @@ static bool read_output(struct reader *r)
     return read_port(r, false);
 }
 
+static bool read_state(struct reader *r)
+{
+    struct graph_state state;
+    if (!read_tensor(r, &state.initial))
+        return false;
+    VEC_PUSH(&r->g->arena, &r->g->states, state);
+    return r->g->states.n <= r->g->inputs.n && r->g->states.n <= r->g->outputs.n
+               ? true
+               : read_fail(r, "a state without an input and an output");
+}
+
 static bool read_statement(struct reader *r)
 {
     static const struct {
@@ -470,13 +481,14 @@ static bool read_statement(struct reader *r)
     } statements[] = {
         {"opset", read_graph_opset}, {"meta", read_meta},    {"symbol", read_symbol},     {"bound", read_symbol_bound},
         {"source", read_source},     {"region", read_body},  {"function", read_function}, {"input", read_input},
-        {"output", read_output},     {"bind", read_binding}, {"check", read_size_check},
+        {"output", read_output},     {"bind", read_binding}, {"check", read_size_check},  {"state", read_state},
     };
     const char *word = read_word(r);
     for (size_t i = 0; i < COUNT_OF(statements); i++)
         if (strcmp(statements[i].word, word) == 0)
             return statements[i].read(r);
-    return read_fail(r, "expected opset, meta, symbol, bound, source, function, region, input, output, bind or check");
+    return read_fail(
+        r, "expected opset, meta, symbol, bound, source, function, region, input, output, state, bind or check");
 }
 
 static bool read_graph(struct reader *r)

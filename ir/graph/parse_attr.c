@@ -185,7 +185,7 @@ static bool read_strings(struct reader *r, struct span *out)
     return true;
 }
 
-static bool read_tensor(struct reader *r, struct tensor_data *t)
+bool read_tensor(struct reader *r, struct tensor_data *t)
 {
     struct type type = {0};
     if (!read_elem(r, &type.elem) || !read_expect(r, "[") || !read_dims(r, &type))

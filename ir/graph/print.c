@@ -601,5 +601,10 @@ void graph_print(const struct graph *g, struct strbuf *out, bool full)
     PUT(&p, "\n");
     put_ports(&p, "input", g->inputs.data, g->inputs.n);
     put_ports(&p, "output", g->outputs.data, g->outputs.n);
+    for (uint32_t i = 0; i < g->states.n; i++) {
+        PUT(&p, "state ");
+        put_tensor(&p, &g->states.data[i].initial);
+        PUT(&p, "\n");
+    }
     put_bindings(&p);
 }

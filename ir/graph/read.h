@@ -28,5 +28,6 @@ bool read_type(struct reader *, struct type *);
 /* "{name=value, ...}" into list; op OP_NONE: every kind is spelled out. Regions are left as indices in u.i. */
 typedef VEC(struct attr) attr_list;
 bool read_attrs(struct reader *, enum op, attr_list *);
+bool read_tensor(struct reader *, struct tensor_data *);
 
 #endif

@@ -505,6 +505,8 @@ static void model_facts_copy(const struct graph *from, struct graph *to)
         VEC_PUSH(&to->arena, &to->opsets, from->opsets.data[i]);
     for (uint32_t i = 0; i < from->metadata.n; i++)
         VEC_PUSH(&to->arena, &to->metadata, from->metadata.data[i]);
+    for (uint32_t i = 0; i < from->states.n; i++)
+        VEC_PUSH(&to->arena, &to->states, from->states.data[i]); /* bytes and dims are the session's */
 }
 
 struct graph *legalize_once(struct context *ctx, const struct graph *imported, const struct legalize_options *options,

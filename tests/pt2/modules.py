@@ -111,6 +111,32 @@ class Casting(nn.Module):
         return z
 
 
+class Keeping(nn.Module):
+    """State: a cache of which a run writes one row, a mean, a count; the mean is no zero at first and not in the weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(2, 6, 4))
+        self.register_buffer("mean", torch.full((4,), 0.5), persistent=False)
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.proj = nn.Linear(4, 4)
+
+    def forward(self, x):
+        self.cache[:, self.count.view(1)] = self.proj(x)[:, None]
+        self.mean.mul_(0.75).add_(x.mean(0), alpha=0.25)
+        self.count += 1
+        return {"seen": self.cache.sum(1) * self.mean, "count": self.count * 2}
+
+
+class Writing(nn.Module):
+    """Writes to its inputs, to one through a view."""
+
+    def forward(self, total, step):
+        total += step
+        step[:, 0] = 7
+        return total * step
+
+
 def numbers(*shape):
     return torch.rand(*shape) * 2 - 1
 
@@ -125,5 +151,8 @@ MODULES = {
     "branching": (Branching, [[numbers(3, 4), torch.tensor(4)], [numbers(3, 4) + 1, torch.tensor(0)], [numbers(3, 4) + 0.1, torch.tensor(60)]],
                   None),
     "scanning": (Scanning, [[numbers(4), numbers(5, 4)], [numbers(4), numbers(2, 4)]], {"start": None, "rows": {0: Dim("n", max=64)}}),
+    "keeping": (Keeping, [[numbers(2, 4)] for _ in range(5)], None),
+    "writing": (Writing, [[numbers(2, 3), numbers(2, 3)], [numbers(4, 3), numbers(4, 3)]],
+                {"total": {0: Dim("n", max=8)}, "step": {0: Dim("n", max=8)}}),
     "casting": (Casting, [[numbers(3, 8)], [numbers(3, 8) * 3]], None),
 }

@@ -72,9 +72,12 @@ def record_modules(names):
         module = make().eval()
         arrays = {}
         for k, inputs in enumerate(draws):
-            out = module(*inputs)
-            leaves = torch.utils._pytree.tree_leaves(out)
-            arrays |= {f"{k}.in.{n}": t.numpy() for n, t in enumerate(inputs)} | {f"{k}.out.{n}": t.detach().numpy() for n, t in enumerate(leaves)}
+            given = [t.clone() for t in inputs]
+            leaves = [t.detach() for t in torch.utils._pytree.tree_leaves(module(*given))]
+            leaves += [now for now, before in zip(given, inputs) if not torch.equal(now, before)]    # written
+            arrays |= {f"{k}.in.{n}": t.numpy() for n, t in enumerate(inputs)} | {f"{k}.out.{n}": t.numpy() for n, t in enumerate(leaves)}
+        torch.manual_seed(0)
+        module = make().eval()    # as it was
         np.savez_compressed(HERE / f"data/{name}.npz", **arrays)
         with torch.no_grad():
             program = torch.export.export(module, tuple(draws[0]), dynamic_shapes=dynamic)

@@ -47,7 +47,7 @@ int main(int argc, char **argv)
     mcc_model *model;
     mcc_ctx *ctx;
     mcc_error error = {0};
-    ASK(api->abi == 1 && api->size >= sizeof *api && api->n_in == 1 && api->n_out == 1 && api->n_sym == 1 && !api->pad);
+    ASK(api->abi == 1 && api->size >= sizeof *api && api->n_in == 1 && api->n_out == 1 && api->n_sym == 1);
     ASK(!strcmp(api->in[0].name, "x") && api->in[0].ndim == 2 && api->in[0].dims[0].extent == -1 && api->in[0].dims[1].extent == 3);
     ASK(!strcmp(api->sym[0].name, "n") && !api->sym[0].reserved[0] && !api->sym[0].reserved[1] && !api->in[0].reserved[0]);
     ASK(api->open(host, &model, &error) == MCC_OK && api->ctx_new(model, NULL, 0, &ctx, &error) == MCC_OK);
@@ -115,6 +115,7 @@ def test_layouts_stay(tmp_path):
     assert first[0] + first[1] == rest[0]
     now["mcc_port", "reserved"] = (first[0], first[1] + rest[1])
     now["mcc_dim", "pad"] = now.pop(("mcc_dim", "room"))            # the same
+    now["mcc_api", "pad"] = now.pop(("mcc_api", "state"))           # the same
     for (struct, member), place in old.items():
         if member == "-" and struct in GROWS:
             assert now[struct, "-"][1] >= place[1], struct

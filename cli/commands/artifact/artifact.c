@@ -389,6 +389,16 @@ static const char *read_meta(struct reader *r, uint64_t address)
     return meta && at < rest ? meta : "";
 }
 
+static bool read_states(struct reader *r, uint64_t at, mcc_api *api)
+{
+    const mcc_state *found = rows_at(r, at, 1, sizeof *found);
+    if (!found)
+        return false;
+    api->state = (uint32_t)(offsetof(struct artifact_file, state) - offsetof(struct artifact_file, api));
+    r->out->state = (mcc_state){.size = sizeof *found, .n = found->n};
+    return read_ports(r, pointer_at(r, AT(at, 0, mcc_state, port)), found->n, &r->out->state.port);
+}
+
 static bool read_api(struct reader *r, uint64_t at)
 {
     mcc_api *found = rows_at(r, at, 1, sizeof *found), *api = &r->out->api;
@@ -410,6 +420,7 @@ static bool read_api(struct reader *r, uint64_t at)
            read_symbols(r, pointer_at(r, AT(at, 0, mcc_api, sym)), api) &&
            read_ports(r, pointer_at(r, AT(at, 0, mcc_api, in)), api->n_in, &api->in) &&
            read_ports(r, pointer_at(r, AT(at, 0, mcc_api, out)), api->n_out, &api->out) &&
+           (!found->state || read_states(r, at + found->state, api)) &&
            read_nodes(r, pointer_at(r, AT(at, 0, mcc_api, node)), api);
 }
 

@@ -25,6 +25,7 @@ struct code_size {
 
 struct artifact_file {
     mcc_api api; /* as in mcc.h, in memory of the compiler; the functions are NULL */
+    mcc_state state; /* if it has any: for mcc_state_of */
     struct mcc_rt_desc desc; /* n_kernels rows of kernels, weights_file; other pointers are NULL */
     struct mcc_note note; /* sealed 0: an object or archive, of which the linker has not made the end */
     struct sizes sizes;

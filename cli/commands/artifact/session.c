@@ -94,6 +94,12 @@ static bool feed_port(struct session *s, uint32_t index, const int64_t *symbols,
     return true;
 }
 
+bool session_reset(struct session *s)
+{
+    const mcc_state *state = mcc_state_of(s->api);
+    return !state || state->reset(s->run, &s->error) == MCC_OK || session_error(s, "reset");
+}
+
 bool session_feed(struct session *s, bool random)
 {
     struct arena *arena = &s->ctx->session;

@@ -20,6 +20,8 @@ struct session {
 /* Loads the artifact and makes a context; host may be NULL. False after a diagnostic. */
 bool session_open(struct session *, struct context *, const struct options *, const char *path, const mcc_host *host);
 /* Reads or draws the inputs. random: inputs without a feed are drawn, otherwise they are refused. */
+/* Every run that is compared with others begins with the same state. */
+bool session_reset(struct session *);
 bool session_feed(struct session *, bool random);
 void session_close(struct session *);
 /* Records what the artifact answered as a diagnostic; false. */

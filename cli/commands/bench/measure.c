@@ -127,7 +127,7 @@ static uint32_t count_runs(struct session *s, DLTensor **out, DLManagedTensorVer
 {
     double start = now_ns();
     for (int i = 0; i < WARM_UP; i++)
-        if (!run_once(s, out, managed))
+        if (!session_reset(s) || !run_once(s, out, managed))
             return 0;
     double each = (now_ns() - start) / WARM_UP, fit = AUTO_NS / (each > 1 ? each : 1);
     if (s->options->runs)
@@ -154,6 +154,8 @@ static bool time_runs(struct measure *m, bool inside)
         profile_open(s, p, n);
     for (uint32_t i = 0; i < n; i++) {
         chunks_begin(&p->chunks);
+        if (!session_reset(s))
+            return false;
         double start = now_ns();
         if (!run_once(s, out, managed))
             return false;

@@ -42,8 +42,9 @@ static bool stored_find(const struct capture *d, value_id v, const struct tensor
 {
     const struct module *m = d->c.module;
     const struct storage *s = &m->fused.storage[v.i];
-    const struct mcc_ctx *ctx = d->s.run;
-    uint32_t n_in = d->s.api->n_in, n_out = d->s.api->n_out;
+    /* one with state begins with the network's own (rt_state.c) */
+    const struct mcc_ctx *ctx = d->s.api->state ? *(const struct mcc_ctx **)(void *)d->s.run : d->s.run;
+    uint32_t n_in = d->s.api->n_in + d->c.graph->states.n, n_out = d->s.api->n_out + d->c.graph->states.n;
     int64_t offset = 0;
     *out = (struct stored){.size = elem_size(t->elem), .rank = t->rank, .dims = t->dims};
     if (s->place == PLACE_ARENA && known(d, m->plan.buffers.data[s->buffer].offset, &offset))

@@ -89,9 +89,10 @@ static bool interpret(struct diff *d)
     const struct module *m = d->run.c.module;
     struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, g->inputs.n + 1);
     d->want = NEW_ARRAY(&ctx->session, struct tensor *, g->values.n + 1);
-    for (uint32_t i = 0; i < g->inputs.n; i++)
+    for (uint32_t i = 0; i < g->inputs.n - g->states.n; i++)
         if (!file_tensor_widen(ctx, &d->run.s.in[i], &in[i]))
             return false;
+    graph_states(g, in);
     for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
         const struct kernel *k = &m->fused.kernels.data[i];
         for (uint32_t j = 0; j < k->outs.n && k->region.i == 1; j++)
@@ -170,12 +171,13 @@ static bool report(const struct diff *d, const char *what, const struct differen
 static bool check_outputs(struct diff *d, DLManagedTensorVersioned **out)
 {
     const struct graph *g = d->run.c.graph;
-    const char **names = NEW_ARRAY(&d->run.c.ctx->session, const char *, g->outputs.n + 1);
-    for (uint32_t i = 0; i < g->outputs.n; i++)
+    const uint32_t n = g->outputs.n - g->states.n;
+    const char **names = NEW_ARRAY(&d->run.c.ctx->session, const char *, n + 1);
+    for (uint32_t i = 0; i < n; i++)
         names[i] = g->outputs.data[i].name;
-    if (!feeds_known(d->run.c.ctx, &d->run.c.options->against, names, g->outputs.n))
+    if (!feeds_known(d->run.c.ctx, &d->run.c.options->against, names, n))
         return false;
-    for (uint32_t i = 0; i < g->outputs.n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         const DLTensor *t = &out[i]->dl_tensor;
         const char *file = feed_find(&d->run.c.options->against, names[i]);
         struct tensor want = *d->want[g->outputs.data[i].value.i];

@@ -118,9 +118,10 @@ static bool interpret(struct rounding *r)
     const struct graph *g = r->run->c.graph;
     struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, r->exact->inputs.n + 1);
     r->want = NEW_ARRAY(&ctx->session, struct tensor *, r->exact->values.n + 1);
-    for (uint32_t i = 0; i < r->exact->inputs.n; i++)
+    for (uint32_t i = 0; i < r->exact->inputs.n - r->exact->states.n; i++)
         if (!file_tensor_widen(ctx, &r->run->s.in[i], &in[i]))
             return false;
+    graph_states(r->exact, in);
     for (uint32_t v = 1; v < g->values.n; v++) {
         value_id exact = r->run->got[v] ? counterpart(r, (value_id){v}) : (value_id){0};
         if (exact.i && !r->want[exact.i])

@@ -10,14 +10,16 @@
 static void print_ports(const mcc_api *api, struct strbuf *out)
 {
     struct strbuf extents;
-    uint32_t n = 0;
+    uint32_t n_extents = 0;
     strbuf_init(&extents, out->arena);
-    for (uint32_t i = 0; i < api->n_in + api->n_out; i++) {
-        const mcc_port *port = i < api->n_in ? &api->in[i] : &api->out[i - api->n_in];
-        strbuf_printf(out, "%-8s ", i < api->n_in ? "input" : "output");
+    const uint32_t n = api->n_in + api->n_out;
+    const mcc_state *state = mcc_state_of(api);
+    for (uint32_t i = 0; i < n + (state ? state->n : 0); i++) {
+        const mcc_port *port = i < api->n_in ? &api->in[i] : i < n ? &api->out[i - api->n_in] : &state->port[i - n];
+        strbuf_printf(out, "%-8s ", i < api->n_in ? "input" : i < n ? "output" : "state");
         strbuf_escaped(out, port->name, 200);
         strbuf_printf(out, ": ");
-        port_describe(api, port, &extents, &n, out);
+        port_describe(api, port, &extents, &n_extents, out);
         strbuf_printf(out, port->flags & MCC_PORT_DYNAMIC ? ", the data decides its shape" : "");
         if (port->alias > 0 && port->alias <= api->n_in) {
             strbuf_printf(out, ", may be the memory of ");

@@ -84,6 +84,13 @@ static void ports_json(const mcc_api *api, struct json *j)
     for (uint32_t i = 0; i < api->n_out; i++)
         put_port(api, &api->out[i], j);
     json_close(j, '[');
+    const mcc_state *state = mcc_state_of(api);
+    if (state)
+        json_open(j, "states", '[');
+    for (uint32_t i = 0; state && i < state->n; i++)
+        put_port(api, &state->port[i], j);
+    if (state)
+        json_close(j, '[');
     json_open(j, "symbols", '[');
     for (uint32_t i = 0; i < api->n_sym; i++)
         put_symbol(&api->sym[i], j);

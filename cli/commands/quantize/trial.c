@@ -93,7 +93,8 @@ static bool run_sample(struct trial *t, uint32_t k, DLManagedTensorVersioned **o
         in[i] = (DLTensor){b->data, {kDLCPU, 0}, b->rank, elem_dlpack(b->elem), b->dims, NULL, 0};
         at[i] = &in[i];
     }
-    return s->api->run_dlpack(s->run, at, out, &s->error) == MCC_OK || session_error(s, "a sample");
+    return session_reset(s) &&
+           (s->api->run_dlpack(s->run, at, out, &s->error) == MCC_OK || session_error(s, "a sample"));
 }
 
 const void *trial_data(const DLTensor *t)

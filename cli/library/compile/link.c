@@ -94,6 +94,15 @@ static void artifact_ports(struct compilation *c, struct artifact *a)
         out[k].flags |= row_is_dynamic(&out[k]) ? MCC_PORT_DYNAMIC : 0;
         a->n_out_dims += out[k].rank > 0 ? (uint32_t)out[k].rank : 0;
     }
+    a->n_state = g->states.n;
+    struct art_state *states = NEW_ARRAY(arena, struct art_state, g->states.n + 1);
+    for (uint32_t k = 0; k < g->states.n; k++)
+        states[k] = (struct art_state){g->states.data[k].initial.bytes, g->states.data[k].initial.dims};
+    /* a state is nobody's memory but its own */
+    for (uint32_t k = 0, n_in = g->inputs.n - a->n_state, n_out = g->outputs.n - a->n_state; k < g->outputs.n; k++)
+        if (k < n_out ? out[k].alias > n_in : out[k].alias != (uint64_t)n_in + (k - n_out) + 1)
+            out[k].alias = 0;
+    a->states = states;
     a->in = in;
     a->out = out;
     a->n_in = g->inputs.n;

@@ -1,0 +1,148 @@
+"""Programs that write to their buffers: state that lives in a context. Recorded runs follow one another (modules.py, keeping)."""
+import ctypes as c
+import pathlib
+import sys
+
+import numpy as np
+import pytest
+
+from pt2.writer import Program
+from support.artifact import Artifact
+from support.tool import mcc as command
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "runtime"))
+import mcc  # noqa: E402
+
+DATA = pathlib.Path(__file__).resolve().parent / "data"
+RECORDED = np.load(DATA / "keeping.npz")
+STEPS = [RECORDED[f"{k}.in.0"] for k in range(5)]
+F = np.dtype("float32")
+
+
+@pytest.fixture(scope="module", params=["", "_core"])
+def library(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("state") / "keeping.so"
+    done = command(DATA / f"keeping{request.param}.pt2", "-o", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def agree(got, k):
+    for n, out in enumerate(got):
+        np.testing.assert_allclose(out, RECORDED[f"{k}.out.{n}"], rtol=1e-5, atol=1e-6)
+
+
+def test_streams(library):
+    """Each model that is loaded is a stream of its own; reset, save and restore."""
+    model, other = mcc.load(library), mcc.load(library)
+    assert [(p.name, p.dtype, p.shape) for p in model.states] == [("cache", "float32", (2, 6, 4)), ("mean", "float32", (4,)),
+                                                                  ("count", "int64", ())]
+    assert len(model.inputs) == 1 and len(model.outputs) == 2
+    for k, x in enumerate(STEPS):
+        if k == 3:
+            saved = model.state()
+        agree(model(x), k)
+    agree(other(STEPS[0]), 0)
+    assert saved["count"] == 3 and np.all(saved["cache"][:, 3:] == 0) and np.all(saved["cache"][:, :3].any((0, 2)))
+    model.reset(saved)
+    agree(model(STEPS[3]), 3)
+    model.reset()
+    assert model.state()["count"] == 0 and np.all(model.state()["mean"] == 0.5)
+    agree(model(STEPS[0]), 0)
+    model.reset({"count": np.int64(5)})
+    assert np.all(model.state()["cache"] == 0)
+    for bad in ({"none": np.zeros(1)}, {"mean": np.zeros(3, np.float32)}, {"count": np.int32(1)}):
+        with pytest.raises(TypeError):
+            model.reset(bad)
+
+
+def test_a_failed_run_leaves_the_state(library):
+    """The cache has six rows: the seventh run fails, and again, until there is room."""
+    model = mcc.load(library)
+    for k in range(6):
+        model(STEPS[0])
+    before = model.state()
+    for _ in range(2):
+        with pytest.raises(mcc.Error):
+            model(STEPS[1])
+        assert all(np.array_equal(before[name], now) for name, now in model.state().items())
+    with pytest.raises(mcc.Error):
+        model(np.zeros((3, 4), np.float32))
+    model.reset({**before, "count": np.int64(0)})
+    model(STEPS[1])
+    assert model.state()["count"] == 1
+
+
+def test_every_way_to_run(library):
+    """run (mcc.py), run_dlpack and run_values continue one another's state; a context in memory of the caller's."""
+    with Artifact(library) as a:
+        for k, x in enumerate(STEPS):
+            agree(a.run([x]) if k % 2 else a.run_values([x]), k)
+    model = mcc.load(library)
+    size = model.plan(STEPS[0]).bytes
+    api, error = model._api, mcc._Error()
+    memory, ctx = c.create_string_buffer(size), c.c_void_p()
+    assert api.ctx_new(model._open.model, memory, 100, c.byref(ctx), c.byref(error)) == -4 and b"the state takes" in error.text
+    assert api.ctx_new(model._open.model, memory, size, c.byref(ctx), c.byref(error)) == 0, error.text
+    context = mcc._Context(api, model._open.model)
+    context.put(0, STEPS[0])
+    outs = [np.empty((2, 4), np.float32), np.empty((), np.int64)]
+    for n, out in enumerate(outs):
+        context.put(1 + n, out)
+    for k, x in enumerate(STEPS):
+        context.put(0, x)
+        assert api.run(ctx, context.inputs, context.outputs, c.byref(error)) == 0, error.text
+        agree(outs, k)
+    tensor, state = mcc._DLTensor(), model._open.states
+    assert state.tensor(ctx, 3, c.byref(tensor), c.byref(error)) == -1 and b"no such state" in error.text
+    assert state.tensor(ctx, 0, None, c.byref(error)) == -1
+    assert state.tensor(ctx, 0, c.byref(tensor), c.byref(error)) == 0
+    low = c.addressof(memory)
+    assert low <= tensor.data and tensor.data + 2 * 6 * 4 * 4 <= low + size
+    assert state.reset(None, c.byref(error)) == -1
+    api.ctx_free(ctx)
+
+
+def test_others_have_none(tmp_path):
+    """A network without state keeps nothing."""
+    program = Program()
+    program.output(program.node("aten.relu.default", [program.input("x", F, (3,))], [("y", F, (3,))]))
+    path = program.save(tmp_path / "m.pt2")
+    assert command(path, "-o", tmp_path / "m.so").returncode == 0
+    model = mcc.load(tmp_path / "m.so")
+    assert model._api.state == 0 and model.states == [] and model.state() == {}
+    model.reset()
+    assert np.array_equal(model(np.float32([-1, 0, 1])), [0, 0, 1])
+
+
+@pytest.mark.parametrize("args", ["run -i x=random", "eval -i x=random", "diff", "bench --runs=20", "check", "report -o {}.html"],
+                         ids=lambda a: a.split()[0])
+def test_commands(args, tmp_path):
+    """Each run begins with the file's state: more than the cache has rows."""
+    name, *options = args.format(tmp_path / "page").split()
+    done = command(name, DATA / "keeping.pt2", *options)
+    assert done.returncode == 0, done.stderr
+    assert "cache" not in done.stdout or name == "report"
+
+
+def test_inspect(library):
+    assert "state    cache: f32[2,6,4]\nstate    mean: f32[4]\nstate    count: i64[]" in command("inspect", library).stdout
+    assert '"states"' in command("inspect", library, "--json").stdout
+
+
+def test_parameters_and_shared_memory(tmp_path):
+    """A written parameter is state, too; one whose memory is another's is refused."""
+    for shared in (False, True):
+        program = Program()
+        x, w = program.input("x", F, (3,)), program.weight("w", np.ones(3, np.float32), "r")
+        if shared:
+            program.weight("v", np.ones(3, np.float32), "r")
+        program.node("aten.add_.Tensor", [w, x], [("y", F, (3,))])
+        program.output("y")
+        path = program.save(tmp_path / "m.pt2")
+        done = command(path, "-o", tmp_path / "m.so")
+        if shared:
+            assert done.returncode == 1 and "'w' is written and shares its memory" in done.stderr
+            continue
+        model = mcc.load(tmp_path / "m.so")
+        assert [model(np.float32([1, 2, 3])).tolist() for _ in range(2)] == [[2, 3, 4], [3, 5, 7]]
