@@ -220,23 +220,49 @@ static int64_t least_of(int64_t min)
     return min == 2 ? 1 : min < 0 ? 0 : min;
 }
 
+/* Collects the symbols that are a dim of an input as they are: the run knows no others. */
+static void symbols_of_inputs(struct pt2 *p, struct names *found)
+{
+    names_init(&p->metas, &p->scratch);
+    pt2_metas(p, p->graph);
+    for (const struct json *i = json_first(json_get(p->graph, "inputs")); i; i = i->next) {
+        const char *name = json_as_text(json_get(json_get(i, "as_tensor"), "name"));
+        const struct binding *b = name ? name_lookup(&p->metas, name) : NULL;
+        const struct json *sizes = b ? json_get(p->meta_list.data[b->value.i], "sizes") : NULL;
+        for (const struct json *s = json_first(sizes); s; s = s->next) {
+            const char *text = json_as_text(json_get(json_get(s, "as_expr"), "expr_str"));
+            struct parser parser = {.p = p, .at = text ? text : ""};
+            char word[NAME_SIZE];
+            if (take(&parser, "Symbol('") && word_read(&parser, word) && strchr(parser.at, ')'))
+                parser.at = strchr(parser.at, ')') + 1;
+            else if (parser.at != text || !word_read(&parser, word))
+                continue;
+            if (!*parser.at)
+                name_bind(found, arena_strdup(&p->scratch, word), (value_id){1}, 0);
+        }
+    }
+}
+
 bool symbols_import(struct pt2 *p)
 {
+    struct names known;
+    names_init(&known, &p->scratch);
+    symbols_of_inputs(p, &known);
     struct exprs *ex = p->ctx->exprs;
     const struct json *ranges = json_get(p->program, "range_constraints");
     for (const struct json *r = json_first(ranges); r; r = r->next) {
         int64_t min = 0, max = INT64_MAX;
-        if (!r->key || (r->key[0] != 's' && r->key[0] != 'u') || strlen(r->key) >= NAME_SIZE)
-            return pt2_refuse(p, "range_constraints names '%s', which is no symbol", r->key ? r->key : "");
-        for (const char *c = r->key; *c; c++)
-            if (!isalnum((unsigned char)*c) && *c != '_')
-                return pt2_refuse(p, "range_constraints names '%s', which is no symbol", r->key);
+        bool symbol = r->key && (r->key[0] == 's' || r->key[0] == 'u') && strlen(r->key) < NAME_SIZE;
+        for (const char *c = symbol ? r->key : ""; *c; c++)
+            symbol = symbol && (isalnum((unsigned char)*c) || *c == '_');
+        if (!symbol)
+            continue; /* an expression, 2*s0: its symbols have their own */
         json_as_int(json_get(r, "min_val"), &min);
         json_as_int(json_get(r, "max_val"), &max);
         if (least_of(min) > max)
             return pt2_refuse(p, "symbol %s is from %lld to %lld", r->key, (long long)min, (long long)max);
-        if (r->key[0] == 'u')
-            continue; /* the run computes it, and so does the graph */
+        if (r->key[0] == 'u' || !name_lookup(&known, r->key))
+            continue; /* the run computes it, and so does the graph; or it is no size of its own */
         const char *name = arena_strdup(&p->ctx->session, r->key);
         sym_id s = sym_find(ex, name);
         if (!s.i)

@@ -129,6 +129,7 @@ def test_derived_sizes(tmp_path):
         x, y = program.input("x", F, (n, 2)), program.input("y", F, (text, 2))
         both = program.node("aten.cat.default", [[x, y]], [("z", F, ("u0", 2))])
         program.output(both)
+        program.symbol("2*s0", 4, 80)    # the exporter states ranges of expressions, too
         path = program.save(tmp_path / "m.pt2")
         with Artifact(compiled(path)) as a:
             assert a.run([np.zeros((3, 2), np.float32), np.zeros((6, 2), np.float32)])[0].shape == (9, 2)
@@ -156,6 +157,17 @@ def test_quantized_products_are_of_bytes(tmp_path):
     text = mcc("-stop-after=legalize", path).stdout
     assert re.search(r"i32\[2, 8, 4, 4\] = conv", text) and re.search(r"i32\[2, 5\] = dot", text), text
     assert run(path, [draw.uniform(-2, 2, (2, 4, 6, 6)).astype(np.float32)])[0].shape == (2, 5)
+
+
+def test_sizes_without_a_symbol(tmp_path):
+    """No input has s0 itself as a dim: the run checks what the operators do."""
+    program = Program()
+    text = f"Mul(Integer(2), {program.symbol('s0', 1, 40)})"
+    program.symbol("2*s0", 2, 80)
+    x, y = program.input("x", F, (text,)), program.input("y", F, (text,))
+    program.output(program.node("aten.add.Tensor", [x, y], [("z", F, (text,))]))
+    with Artifact(compiled(program.save(tmp_path / "m.pt2"))) as a:
+        assert a.run([np.ones(6, np.float32), np.ones(6, np.float32)])[0].tolist() == [2] * 6
 
 
 def test_view_or_copy_is_refused(tmp_path):
