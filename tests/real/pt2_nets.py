@@ -80,7 +80,7 @@ def pytorch_image_models(names, inputs, **more):
 pytorch_image_models(
     "resnet10t resnet26t seresnet18 ecaresnet26t cspresnet50 res2net50_14w_8s skresnet18 dla34 hrnet_w18_small selecsls42 darknet17 vovnet39a "
     "efficientnet_lite0 mixnet_s tf_efficientnet_b0 ghostnet_100 ghostnetv2_100 lcnet_035 tinynet_e mobilenetv4_conv_small mobileone_s0 repvgg_a0 "
-    "fastvit_t8 repghostnet_050 hardcorenas_a fbnetc_100 rexnet_100 nfnet_f0 gernet_s halonet26t lambda_resnet26t edgenext_xx_small "
+    "fastvit_t8 repghostnet_050 hardcorenas_a fbnetc_100 rexnet_100 nfnet_f0 gernet_s lambda_resnet26t edgenext_xx_small "
     "convnextv2_atto convmixer_768_32 poolformer_s12 regnetz_005 inception_next_atto starnet_s1 efficientvit_b0 nf_resnet26 xception41", image(128))
 pytorch_image_models(
     "vit_tiny_patch16_224 deit_tiny_patch16_224 cait_xxs24_224 crossvit_tiny_240 levit_128s pit_ti_224 mixer_s16_224 resmlp_12_224 gmlp_ti16_224 "
@@ -88,7 +88,7 @@ pytorch_image_models(
     "swinv2_cr_tiny_ns_224 coatnet_nano_rw_224 volo_d1_224 beit_base_patch16_224 eva02_tiny_patch14_224 "
     "tiny_vit_5m_224 sequencer2d_s pvt_v2_b0 davit_tiny focalnet_tiny_srf mvitv2_tiny hiera_tiny_224 nest_tiny gcvit_xxtiny convit_tiny "
     "repvit_m1 efficientvit_m0 tnt_s_patch16_224 nextvit_small tresnet_m", image(224))
-pytorch_image_models("botnet26t_256 maxvit_rmlp_pico_rw_256", image(256))
+pytorch_image_models("botnet26t_256 halonet26t maxvit_rmlp_pico_rw_256", image(256))
 
 
 # ---- transformers
