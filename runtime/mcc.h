@@ -280,7 +280,14 @@ typedef struct mcc_state {
 /* NULL: the network has none. */
 static inline const mcc_state *mcc_state_of(const mcc_api *api)
 {
-    return api->state ? (const mcc_state *)(const void *)((const char *)api + api->state) : NULL;
+    const void *at = api;
+#ifdef __cplusplus
+    at = static_cast<const char *>(at) + api->state;
+    return api->state ? static_cast<const mcc_state *>(at) : nullptr;
+#else
+    at = (const char *)at + api->state;
+    return api->state ? (const mcc_state *)at : NULL;
+#endif
 }
 
 /* The artifact's only symbol (or PREFIX_mcc_query). NULL: cannot serve that ABI. */
