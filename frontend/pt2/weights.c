@@ -178,7 +178,7 @@ static bool weight_find(struct pt2 *p, struct names *table, const char *folder, 
     if (json_is(pickled, JSON_BOOL) && pickled->u.truth)
         return refuse(p, s,
                       "it is of a subclass of Tensor, which is stored as a pickle; make it a plain tensor before "
-                       "the export");
+                      "the export");
     return strided_read(p, entry, name, s) && storage_read(p, table, folder, path, &s->storage);
 }
 

@@ -270,7 +270,7 @@ static bool fits_head(struct finder *f, expr_id dim)
            differs(f, "the size of a head is not known, or large");
 }
 
-/* Is e the symbol, or 0 where a dim that broadcasts to it is 1 (only the run knows)? */
+/* Is e the symbol, or 0 where a dim that broadcasts to it is 1 (which is dynamic)? */
 static bool is_index(const struct finder *f, expr_id e, expr_id sym)
 {
     while (ex_kind(f->x, e) == EX_SELECT && ex_is(f->x, ex_arg(f->x, e, 1), 0))

@@ -309,7 +309,7 @@ def test_dequantized_constants_stay_packed(tmp_path, kind, bits, block, form):
 # ---- DequantizeLinear in front of a convolution
 
 def dequantized_conv(folder, kind, oc, ic, kernel, size, groups=1, axis=0, block=0, stride=1, pad=0, zeros=True, images=1):
-    """The network, and the file's bytes of weights. size None: only the run knows the image."""
+    """The network, and the file's bytes of weights. size None: the image is dynamic."""
     rng = np.random.default_rng(oc + ic)
     bits, low = (4, -8 if kind == T.INT4 else 0) if kind in (T.INT4, T.UINT4) else (8, -128 if kind == T.INT8 else 0)
     shape = (oc, ic // groups, kernel, kernel)

@@ -1,4 +1,4 @@
-"""MCC_PORT_DYNAMIC: set for every output whose shape only the run knows, and for no other; the table, `run`, `plan`, mcc inspect,
+"""MCC_PORT_DYNAMIC: set for every output whose shape is dynamic, and for no other; the table, `run`, `plan`, mcc inspect,
 mcc.py and --emit=header say the same."""
 import importlib.util
 

@@ -1,6 +1,6 @@
 """Attention in core operators, as exporters write it: one kernel whatever the mask, the place of the scale, the repeated heads, and what clears NaN.
 
-Masks are made from the numbers of rows and keys, which only the run knows. Reference: ONNX Runtime.
+Masks are made from the numbers of rows and keys, which are dynamic. Reference: ONNX Runtime.
 """
 import re
 

@@ -230,7 +230,7 @@ def test_sizes_that_may_be_equal_are_no_placeholder(seed, tmp_path):
 
 
 def test_placeholders_of_a_loop_in_an_operator(tmp_path):
-    """Scan-8 is a loop for each batch: where only the run knows whether there is an iteration, its dims are the run's."""
+    """Scan-8 is a loop for each batch: where it is dynamic whether there is an iteration, its dims are dynamic."""
     step = helper.make_graph([node("ReduceSum", "s", "total", keepdims=0), node("Add", "r total", "s2"), node("Neg", "s2", "row")], "body",
                              [open_value("s"), value("r", [3])], [open_value("s2"), open_value("row")])
     for size in (0, 1, 2):

@@ -131,7 +131,7 @@ def test_layer(seed, server, tmp_path):
 
 @pytest.mark.parametrize("seed", range(200, 230))
 def test_layer_of_unknown_sizes(seed, server, tmp_path):
-    """Every dim of every operand is a symbol of its own: which of them are equal, only the run knows."""
+    """Every dim of every operand is a symbol of its own: which of them are equal is dynamic."""
     op, feeds, attrs, _ = combination(seed)
     expected = expect(op, feeds, attrs, tmp_path / "reference.onnx")
     if attrs.get("layout", 0):

@@ -1,8 +1,8 @@
 /* Views that change the shape: Reshape, Flatten, Squeeze, Unsqueeze, Transpose, Expand, Tile, Concat, Split, and
  * the operators that read shapes: Shape, Size.
  *
- * Axes and target shapes are attributes in old versions, operands in new ones; elements of operands that only the
- * run knows become value symbols of the shape. Run-time axes become selections over the possible ones
+ * Axes and target shapes are attributes in old versions, operands in new ones; dynamic elements of operands
+ * become value symbols of the shape. Run-time axes become selections over the possible ones
  * (rule_axis_mask). Where even their number is the run's, the node is walked for each (choose.c).
  */
 #include "passes/legalize/control.h"

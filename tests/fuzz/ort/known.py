@@ -73,7 +73,7 @@ def whole(node, model, feeds):
 
 
 def drawn_mask(node, model, feeds):
-    """The mask is drawn: training_mode is true, or only the run knows it."""
+    """The mask is drawn: training_mode is true, or dynamic."""
     given = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer} | feeds
     return len(node.input) > 2 and bool(np.any(given.get(node.input[2], True)))
 
@@ -271,7 +271,7 @@ KNOWN = [
     ("refused", "GatherND", always, "address more dims", "open", "tuples of a length known only at run time"),
     ("refused", "ScatterND", always, "address more dims", "open", "tuples of a length known only at run time"),
     ("refused", "", always, "a small integer tensor of known length", "open", "a shape of a length known only at run time"),
-    ("refused", "DFT", always, "the last dim must be", "open", "DFT whose last dim only the run knows"),
+    ("refused", "DFT", always, "the last dim must be", "open", "DFT whose last dim is dynamic"),
     ("ours", "Hardmax", nan, "", "theirs", "NaN counts as the largest, as in numpy"),
     ("ours", "ArgMin", nan, "", "theirs", "NaN is the least, as in numpy; ONNX Runtime passes over it unless it comes first"),
     ("ours", "ArgMax", nan, "", "theirs", "NaN is the largest, as in numpy; ONNX Runtime passes over it unless it comes first"),
