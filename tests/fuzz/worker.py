@@ -22,7 +22,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MCC, BUILD = os.environ["MCC"], pathlib.Path(os.environ["MCC_BUILD"])
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:symbolize=0:exitcode=99:allocator_may_return_null=1", "UBSAN_OPTIONS": "symbolize=0:halt_on_error=1:exitcode=99"}
-HEAD, RESULT = struct.Struct("<IIiiqQQ"), struct.Struct("<IIQQ")
+HEAD, RESULT = struct.Struct("<IIiiqqQQ"), struct.Struct("<IIQQ")
 MAGIC, COMPILE, LINK = 0x6A63636D, 1, 2
 SECONDS, JOBS_EACH = 30, 40
 NUMBERS = ["0", "1", "-1", "2", "7", "8", "63", "64", "255", "256", "4096", "2147483647", "-2147483648", "9223372036854775807",
@@ -41,12 +41,13 @@ def recorded(folder):
     jobs = []
     for path in folder.glob("log.*"):
         data, at = path.read_bytes(), 0
-        while at + HEAD.size <= len(data):
+        while at < len(data):
             head, at, parts = HEAD.unpack_from(data, at), at + HEAD.size, []
             for _ in range(head[-1]):
                 size, = struct.unpack_from("<Q", data, at)
                 parts.append(data[at + 8:at + 8 + size])
                 at += 8 + size
+            assert head[0] == MAGIC and at <= len(data), "jobs have another layout: codegen/wire.h"
             jobs.append((head, parts))
     return jobs
 
@@ -82,7 +83,7 @@ def mutate_bytes(r, data):
 
 def mutated(r, jobs, texts):
     """A job's bytes."""
-    (magic, kind, level, emit, _, confine, n), parts = r.choice(jobs)
+    (magic, kind, level, emit, _, _, confine, n), parts = r.choice(jobs)
     parts = list(parts)
     if kind == COMPILE and r.random() < 0.9:
         at = r.randrange(7, len(parts), 2)
@@ -96,7 +97,11 @@ def mutated(r, jobs, texts):
         kind, level, emit = r.choice(((3 - kind, level, emit), (r.getrandbits(32), level, emit), (kind, r.randint(-9, 9), r.randint(-9, 9))))
     if r.random() < 0.02:
         n = r.choice((0, 1, n + 1, 7, 8, 1 << 20, 1 << 63))
-    return HEAD.pack(magic, kind, level, emit, 0, confine, n) + b"".join(struct.pack("<Q", len(p)) + p for p in parts), n == len(parts) and kind == COMPILE
+    return frame((magic, kind, level, emit, 0, 0, confine, n), parts), n == len(parts) and kind == COMPILE
+
+
+def frame(head, parts):
+    return HEAD.pack(*head) + b"".join(struct.pack("<Q", len(p)) + p for p in parts)
 
 
 class Worker:
@@ -173,7 +178,7 @@ def main(seconds, seed):
                 tally["not a job, or a link"] += 1
                 break
             answer = worker.ask(last)
-            tally[("made", "refused", "no memory", "environment", "fatal error, told")[answer[1]] if answer else "no answer"] += 1
+            tally[("made", "refused", "no memory", "environment", "fatal error, told", "no sandbox")[answer[1]] if answer else "no answer"] += 1
             if not answer or answer[1] == 4:
                 break
             assert answer[2] == 1, "the worker is not in its sandbox"
@@ -192,4 +197,5 @@ def main(seconds, seed):
     return findings != 0
 
 
-sys.exit(main(float(sys.argv[1]), int(sys.argv[2])))
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1]), int(sys.argv[2])))
