@@ -285,6 +285,12 @@ static void document_print(struct context *ctx, const struct command *command, c
     terminal_print(&text);
 }
 
+static enum fail no_memory(void)
+{
+    fputs("mcc: error: out of memory\n", stderr);
+    return FAIL_LIMIT;
+}
+
 /* Parsing and the command itself, below one unwind point. named: the command line says which it is. */
 static enum fail command_run_guarded(struct context *ctx, const struct command *command, bool named, int argc,
                                      char **argv)
@@ -292,7 +298,7 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
     struct options *options = calloc(1, sizeof *options);
     jmp_buf here;
     if (!options)
-        return FAIL_LIMIT;
+        return no_memory();
     options_init(options);
     options->self = "/proc/self/exe";
     ctx->model_path = "mcc";
@@ -311,7 +317,7 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
         report_diagnostics(ctx, terminal_report(), options);
         document_print(ctx, command, options);
     } else {
-        fputs("mcc: error: out of memory\n", stderr);
+        no_memory();
     }
     ctx->unwind = NULL;
     free(options);
@@ -332,10 +338,8 @@ int main(int argc, char **argv)
     if (argc == 2 && strcmp(argv[1], "--worker") == 0)
         return codegen_worker();
     struct context *ctx = context_new();
-    if (!ctx) {
-        fputs("mcc: error: out of memory\n", stderr);
-        return FAIL_LIMIT;
-    }
+    if (!ctx)
+        return (int)no_memory();
     signals_install(ctx);
     char *ask[] = {(char[]){"--help"}};
     bool help = argc > 1 && argc < 4 && strcmp(argv[1], "help") == 0 && (argc == 2 || command_find(argv[2]));
