@@ -334,8 +334,7 @@ static bool outputs_import(struct pt2 *p)
             return false;
         at++; /* what is no tensor was constant when the program was traced */
     }
-    states_output(p);
-    return p->g->outputs.n > 0 || pt2_refuse(p, "the program has no tensor as output");
+    return states_output(p) && (p->g->outputs.n > 0 || pt2_refuse(p, "the program has no tensor as output"));
 }
 
 /* ---- the file -------------------------------------------------------------------------------------------------- */
@@ -360,6 +359,8 @@ static bool program_import(struct pt2 *p)
     if (!program_read(p) || !symbols_import(p))
         return false;
     states_listed(p);
+    uint32_t sources = p->ctx->sources.n;
+    struct diag_mark mark = diag_mark(p->ctx);
     for (;;) {
         program_begin(p);
         if (!inputs_import(p) || !pt2_nodes(p, p->graph) || !outputs_import(p))
@@ -367,6 +368,8 @@ static bool program_import(struct pt2 *p)
         if (!p->again)
             return true;
         graph_free(p->g);
+        p->ctx->sources.n = sources;
+        diag_drop(p->ctx, &mark);
     }
 }
 

@@ -31,10 +31,17 @@ bool pt2_is_bound(const struct pt2 *p, const char *name)
     return b && b->scope == p->names.scope;
 }
 
+/* Of another element type, it is a copy for certain. */
+static bool is_cast(const struct pt2 *p, value_id v, value_id parent)
+{
+    const struct type *a = value_type(p->g, v), *b = value_type(p->g, parent);
+    return a->kind == TYPE_TENSOR && b->kind == TYPE_TENSOR && a->elem != b->elem;
+}
+
 void value_view(struct pt2 *p, uint32_t value, uint32_t parent, const struct json *node, enum schema_alias alias)
 {
     struct pt2_value *v = &p->values.data[value];
-    if (alias == ALIAS_NONE)
+    if (alias == ALIAS_NONE || (alias == ALIAS_MAYBE && is_cast(p, v->v, p->values.data[parent].v)))
         return;
     if (alias == ALIAS_SAME && !p->values.data[parent].view && p->values.data[parent].parent)
         parent = p->values.data[parent].parent; /* the same tensor: chains of writes stay flat */
@@ -54,7 +61,7 @@ static void elem_keep(struct pt2 *p, value_id v, value_id before)
 }
 
 /* Brings a value up to date: its parent, and the view of it again. Parents come before their views. */
-static bool refresh(struct pt2 *p, uint32_t value, src_id src)
+bool value_refresh(struct pt2 *p, uint32_t value, src_id src)
 {
     struct pt2_value *v = &p->values.data[value];
     uint32_t version = p->storages.data[v->storage].version;
@@ -69,7 +76,7 @@ static bool refresh(struct pt2 *p, uint32_t value, src_id src)
                            "'%s' shares memory with a tensor that was written to, or is a copy, as strides are: use "
                            "clone() before the write, or export with run_decompositions()",
                            v->name);
-    if (!refresh(p, v->parent, src))
+    if (!value_refresh(p, v->parent, src))
         return false;
     v = &p->values.data[value];
     value_id parent = p->values.data[v->parent].v, before = v->v;
@@ -88,7 +95,7 @@ value_id value_now(struct pt2 *p, const char *name, src_id src, uint32_t *index)
         error_model(p->ctx, src, "operand '%s' is made by no node or input before it", name);
         return (value_id){0};
     }
-    return refresh(p, *index, src) ? p->values.data[*index].v : (value_id){0};
+    return value_refresh(p, *index, src) ? p->values.data[*index].v : (value_id){0};
 }
 
 /* The parent's elements with the view's in their places. {0} after a diagnostic. */

@@ -422,8 +422,8 @@ static bool target_split(struct pt2 *p, const struct json *node, const char **do
     if (!dot)
         return pt2_refuse(p, "a node has no target 'torch.ops.NAMESPACE.OPERATOR.OVERLOAD', but '%s'",
                           target ? target : "");
-    *domain = arena_strndup(&p->g->arena, target, (size_t)(dot - target));
-    *op = arena_strdup(&p->g->arena, dot + 1);
+    *domain = arena_strndup(&p->ctx->session, target, (size_t)(dot - target)); /* sources outlive the graph */
+    *op = arena_strdup(&p->ctx->session, dot + 1);
     return true;
 }
 

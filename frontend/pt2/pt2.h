@@ -113,7 +113,7 @@ void states_listed(struct pt2 *); /* marks what the file says is written */
 bool state_is_listed(const struct json *spec); /* is this output the new value of something kept? */
 bool state_output(struct pt2 *, const struct json *spec, const char *value, src_id);
 bool state_input(struct pt2 *, const char *name, const char *value, bool constant);
-void states_output(struct pt2 *); /* behind the program's own outputs */
+bool states_output(struct pt2 *); /* behind the program's own outputs */
 
 /* nodes.c */
 value_id pt2_constant(struct pt2 *, enum elem, const int64_t *dims, int32_t rank, const void *data, const char *name);
@@ -144,6 +144,7 @@ bool pt2_is_bound(const struct pt2 *, const char *name); /* in the current scope
 value_id value_now(struct pt2 *, const char *name, src_id, uint32_t *index);
 void value_view(struct pt2 *, uint32_t value, uint32_t parent, const struct json *node, enum schema_alias);
 /* The value's elements were overwritten. */
+bool value_refresh(struct pt2 *, uint32_t value, src_id); /* brings that one up to date */
 bool value_write(struct pt2 *, uint32_t value, value_id now, src_id);
 
 #endif

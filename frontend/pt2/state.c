@@ -141,7 +141,7 @@ static void port_add(struct pt2 *p, const struct pt2_kept *kept, value_id v, con
     graph_add_result(p->g, (region_id){1}, v);
 }
 
-void states_output(struct pt2 *p)
+bool states_output(struct pt2 *p)
 {
     for (int kind = KEPT_INPUT; kind <= KEPT_STATE; kind++)
         for (uint32_t i = 0; i < p->kept.n; i++) {
@@ -150,6 +150,8 @@ void states_output(struct pt2 *p)
             if (kept->kind != (enum kept_kind)kind ||
                 (kind == KEPT_INPUT && !kept->final.i && !p->storages.data[root->storage].version))
                 continue;
+            if (!kept->final.i && !value_refresh(p, kept->root, (src_id){0}))
+                return false;
             const char *name = kept->name;
             while (kind == KEPT_INPUT && name_lookup(&p->ports, name))
                 name = arena_printf(&p->scratch, "%s.written", name);
@@ -157,4 +159,5 @@ void states_output(struct pt2 *p)
                 name_bind(&p->ports, name, root->v, 0);
             port_add(p, kept, kept->final.i ? kept->final : root->v, name);
         }
+    return true;
 }

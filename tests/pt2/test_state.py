@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from pt2.writer import Program
+from pt2.writer import Program, Ref, Type
 from support.artifact import Artifact
 from support.tool import mcc as command
 
@@ -146,3 +146,37 @@ def test_parameters_and_shared_memory(tmp_path):
             continue
         model = mcc.load(tmp_path / "m.so")
         assert [model(np.float32([1, 2, 3])).tolist() for _ in range(2)] == [[2, 3, 4], [3, 5, 7]]
+
+
+def test_a_write_that_the_file_does_not_list(tmp_path):
+    """Which weights are state is found out by a first reading, of which nothing remains: its nodes are not listed twice."""
+    program = Program()
+    x, w = program.input("x", F, (3,)), program.weight("w", np.ones(3, np.float32))
+    program.node("aten.neg.default", [x], [("n", F, (3,))])
+    program.node("aten.add_.Tensor", [w, Ref("n")], [("y", F, (3,))])
+    program.output("y")
+    assert command(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so").returncode == 0
+    model = mcc.load(tmp_path / "m.so")
+    rows = [model._api.node[i].op.decode() for i in range(model._api.n_node)]
+    assert rows.count("aten.neg.default-1") + rows.count("neg.default") == 1, rows
+
+
+@pytest.mark.parametrize("target,args,shape", [("reshape.default", [[4]], (4,)), ("contiguous.default", [], (2, 2)), ("flatten.using_ints", [], (4,))])
+@pytest.mark.parametrize("kept", ["input", "buffer"])
+def test_writes_by_what_may_be_a_copy(kept, target, args, shape, tmp_path):
+    """They would be lost."""
+    program = Program()
+    w = program.input("w", F, (2, 2)) if kept == "input" else program.weight("w", np.zeros((2, 2), np.float32))
+    v = program.node(f"aten.{target}", [w, *args], [("v", F, shape)])
+    program.output(program.node("aten.relu_.default", [v], [("y", F, shape)]))
+    done = command("check", program.save(tmp_path / "m.pt2"))
+    assert done.returncode == 1 and f"'{w}' shares memory with a tensor that was written to, or is a copy" in done.stderr
+
+
+def test_a_cast_is_a_copy(tmp_path):
+    program = Program()
+    v = program.node("aten.to.dtype", [program.input("x", F, (3,)), Type("float64")], [("v", np.dtype("float64"), (3,))])
+    program.output(program.node("aten.relu_.default", [v], [("y", np.dtype("float64"), (3,))]))
+    assert command(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so").returncode == 0
+    model = mcc.load(tmp_path / "m.so")
+    assert len(model.outputs) == 1 and np.array_equal(model(np.float32([-1, 0, 2])), [0, 0, 2])
