@@ -232,10 +232,19 @@ static void states_turn(struct state_ctx *s)
     }
 }
 
-/* The run has written the states elsewhere. */
-static void state_take(struct state_ctx *s, uint32_t k, const void *data)
+/* The run has written the states elsewhere: all have to fit before one is taken. */
+static int state_fits(uint32_t k, const DLTensor *t, mcc_error *error)
 {
-    memcpy(s->now[k].data, data, (size_t)stateful()->states[k].bytes);
+    const mcc_port *port = &stateful()->inner.api->in[user_in() + k];
+    bool fits = t && t->ndim == port->ndim;
+    for (int32_t d = 0; fits && d < t->ndim; d++)
+        fits = t->shape[d] == stateful()->states[k].dims[d];
+    return fits ? MCC_OK : rt_error(error, MCC_E_SHAPE, -1, "run: the state '%s' has another shape now", port->name);
+}
+
+static void state_take(struct state_ctx *s, uint32_t k, const DLTensor *t)
+{
+    memcpy(s->now[k].data, (const char *)t->data + t->byte_offset, (size_t)stateful()->states[k].bytes);
 }
 
 int mcc_rt_state_run(mcc_ctx *ctx, const DLTensor *const *in, DLTensor *const *out, mcc_error *error)
@@ -263,13 +272,16 @@ int mcc_rt_state_run_dlpack(mcc_ctx *ctx, const DLTensor *const *in, DLManagedTe
     for (uint32_t k = 0; k < user_in(); k++)
         s->in[k] = in[k];
     code = mcc_rt_run_dlpack(s->inner, s->in, s->managed, error);
+    const bool made = !code;
+    DLManagedTensorVersioned **next = s->managed + user_out();
+    for (uint32_t k = 0; !code && k < stateful()->n_state; k++)
+        code = state_fits(k, &next[k]->dl_tensor, error);
+    for (uint32_t k = 0; !code && k < stateful()->n_state; k++)
+        state_take(s, k, &next[k]->dl_tensor);
+    for (uint32_t k = code ? 0 : user_out(); made && k < user_out() + stateful()->n_state; k++)
+        s->managed[k]->deleter(s->managed[k]);
     for (uint32_t k = 0; k < user_out(); k++)
         out[k] = code ? NULL : s->managed[k];
-    for (uint32_t k = 0; !code && k < stateful()->n_state; k++) {
-        DLManagedTensorVersioned *made = s->managed[user_out() + k];
-        state_take(s, k, made->dl_tensor.data);
-        made->deleter(made);
-    }
     return end(s, code);
 }
 
@@ -284,12 +296,16 @@ int mcc_rt_state_run_values(mcc_ctx *ctx, const mcc_value *in, mcc_value *out, m
     for (uint32_t k = 0; k < stateful()->n_state; k++)
         s->in_value[user_in() + k] = (mcc_value){.kind = MCC_TENSOR, .present = 1, .tensor = &s->now[k]};
     code = mcc_rt_run_values(s->inner, s->in_value, s->out_value, error);
+    const bool made = !code;
+    const mcc_value *next = s->out_value + user_out();
+    for (uint32_t k = 0; !code && k < stateful()->n_state; k++)
+        code = state_fits(k, next[k].tensor, error);
+    for (uint32_t k = 0; !code && k < stateful()->n_state; k++)
+        state_take(s, k, next[k].tensor);
+    for (uint32_t k = code ? 0 : user_out(); made && k < user_out() + stateful()->n_state; k++)
+        mcc_rt_value_release(s->inner, &s->out_value[k]);
     for (uint32_t k = 0; k < user_out(); k++)
         out[k] = code ? (mcc_value){0} : s->out_value[k];
-    for (uint32_t k = 0; !code && k < stateful()->n_state; k++) {
-        state_take(s, k, s->out_value[user_out() + k].tensor->data);
-        mcc_rt_value_release(s->inner, &s->out_value[user_out() + k]);
-    }
     return end(s, code);
 }
 

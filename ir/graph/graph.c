@@ -56,6 +56,26 @@ const struct type *value_type(const struct graph *g, value_id v)
     return &graph_value(g, v)->type;
 }
 
+uint32_t graph_user_inputs(const struct graph *g)
+{
+    return g->inputs.n - g->states.n;
+}
+
+uint32_t graph_user_outputs(const struct graph *g)
+{
+    return g->outputs.n - g->states.n;
+}
+
+bool graph_state_fits(const struct graph *g, uint32_t k, value_id v)
+{
+    const struct tensor_data *state = &g->states.data[k].initial;
+    const struct type *t = value_type(g, v);
+    bool fits = t->kind == TYPE_TENSOR && t->elem == state->elem && t->rank == state->rank;
+    for (int32_t d = 0; fits && d < state->rank; d++)
+        fits = ex_is(g->ctx->exprs, t->dims[d], state->dims[d]);
+    return fits;
+}
+
 expr_id concat_begin(const struct graph *graph, const struct node *n, uint32_t k)
 {
     struct graph *g = (struct graph *)(uintptr_t)graph;   /* only its cache changes */

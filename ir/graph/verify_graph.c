@@ -6,7 +6,8 @@
  *   3  results know their node, parameters their region: the members def and result of a value point back
  *   4  an operand, or a result of a region, is defined before it in the same region or in an enclosing one
  *   5  n_uses counts the operands of live nodes and the results of regions; graph_user finds each of them
- *   6  the ports are the parameters and results of the top region, in order
+ *   6  the ports are the parameters and results of the top region, in order; the last inputs are the states, of their
+ *      element type and dims, and in the legal form the last outputs, too
  *  legal form
  *   7  no node is `imported`; the number of operands and results is that of the operator's row
  *   8  attributes are those of the row: known name, its kind, once, none missing but the optional ones
@@ -346,6 +347,12 @@ static void check_ports(struct verifier *v)
     if (!fine)
         violated(v, 6, NULL, "%u inputs for %u parameters, %u outputs for %u results, or of other values", g->inputs.n,
                  top->params.n, g->outputs.n, top->results.n);
+    fine = g->states.n <= g->inputs.n && g->states.n <= g->outputs.n;
+    for (uint32_t k = 0; fine && k < g->states.n; k++)
+        fine = graph_state_fits(g, k, g->inputs.data[graph_user_inputs(g) + k].value) &&
+               (!g->legal || graph_state_fits(g, k, g->outputs.data[graph_user_outputs(g) + k].value));
+    if (!fine)
+        violated(v, 6, NULL, "%u states, which are not the last inputs and outputs", g->states.n);
 }
 
 bool graph_verify(struct graph *g)

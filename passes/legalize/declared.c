@@ -8,6 +8,7 @@
 
 #include "ir/graph/infer.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* The element type and the kind of value, and whether dims are worth a look. */
@@ -107,6 +108,36 @@ bool declared_settle(struct legalizer *lg, const struct port *p, value_id v, con
             "output '%.200s' is declared as %s and computed as %s, which counts", p->name,
             declared_text(lg, p->declared), type_text(lg->to, have));
     return true;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Hosts save and restore states by their names. */
+static void states_named(struct context *ctx, const struct graph *g)
+{
+    const char **names = NEW_ARRAY(&ctx->session, const char *, g->states.n + 1);
+    for (uint32_t k = 0; k < g->states.n; k++)
+        names[k] = g->inputs.data[graph_user_inputs(g) + k].name;
+    qsort(names, g->states.n, sizeof *names, by_text);
+    for (uint32_t k = 1; k < g->states.n; k++)
+        if (strcmp(names[k - 1], names[k]) == 0)
+            error_at(ctx, FAIL_MODEL, (src_id){0}, names[k], "two states have this name");
+}
+
+bool declared_states(struct context *ctx, struct graph *legal)
+{
+    for (uint32_t k = 0; k < legal->states.n; k++) {
+        const struct port *in = &legal->inputs.data[graph_user_inputs(legal) + k];
+        value_id v = legal->outputs.data[graph_user_outputs(legal) + k].value;
+        if (!graph_state_fits(legal, k, v))
+            error_at(ctx, FAIL_MODEL, (src_id){0}, in->name, "a state of %s becomes %s",
+                     type_text(legal, value_type(legal, in->value)), type_text(legal, value_type(legal, v)));
+    }
+    states_named(ctx, legal);
+    return !ctx->n_errors;
 }
 
 /* ---- the last position alone ----------------------------------------------------------------------------------- */

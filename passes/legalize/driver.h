@@ -134,6 +134,8 @@ bool declared_fits(struct legalizer *, const struct port *, value_id);
 /* The same, and dims that differ are a warning where they can be: *out is the type that the output declares from now
  * on, the computed one where the model's was wrong or the run chooses the rank. Borrowed from either graph. */
 bool declared_settle(struct legalizer *, const struct port *, value_id, const struct type **out);
+/* Do the outputs that are states have their element types and dims, and names of their own? false after an error. */
+bool declared_states(struct context *, struct graph *legal);
 /* Where --last-logits asks it of this output: *v is the last position alone, and *out its type. */
 bool last_settle(struct legalizer *, const struct port *, value_id *v, const struct type **out);
 /* Is there an output for --last-logits? false after a usage error. */

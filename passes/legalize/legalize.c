@@ -483,8 +483,10 @@ static bool outputs_create(struct legalizer *lg)
         const struct port *p = &lg->from->outputs.data[i];
         struct lowered l = p->value.i ? lg->map[p->value.i] : (struct lowered){.kind = LOWERED_POISON};
         value_id v = l.kind == LOWERED_POISON ? (value_id){0} : lowered_force(&lg->b, l);
-        const struct type *declared;
-        if (!v.i || !declared_settle(lg, p, v, &declared) || !last_settle(lg, p, &v, &declared)) {
+        const struct type *declared = p->declared;
+        bool state = i >= graph_user_outputs(lg->from); /* whose dims declared_states compares when all are known */
+        if (!v.i || !(state ? declared_fits(lg, p, v) : declared_settle(lg, p, v, &declared)) ||
+            !last_settle(lg, p, &v, &declared)) {
             ok = false;
             continue;
         }

@@ -94,5 +94,5 @@ struct graph *legalize(struct context *ctx, struct graph *imported, const struct
     }
     if (g)
         checks_enter(&start, g);
-    return g;
+    return g && declared_states(ctx, g) ? g : NULL;
 }

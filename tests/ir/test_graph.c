@@ -378,6 +378,7 @@ static void verifier_finds(void **state)
     } rows[] = {
         {6, HEAD "%2: f32[3] = exp(%1) return %2 }\noutput \"y\" %2"},
         {6, HEAD "%2: f32[3] = exp(%1) return %2" TAIL "%1"},
+        {6, HEAD "%2: f32[3] = exp(%1) return %2" TAIL "%2 state f32 [2] hex\"0000000000000000\""},
         {7, HEAD "%2: f32[3] = exp(%1, %1) return %2" TAIL "%2"},
         {7, HEAD "%2: f32[3] = imported \"Exp\"(%1) return %2" TAIL "%2"},
         {8, HEAD "%2: f32[3] = cumulate(%1) {axis=0, monoid=\"sum\", exclusive=0} return %2" TAIL "%2"},

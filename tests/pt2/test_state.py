@@ -180,3 +180,33 @@ def test_a_cast_is_a_copy(tmp_path):
     assert command(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so").returncode == 0
     model = mcc.load(tmp_path / "m.so")
     assert len(model.outputs) == 1 and np.array_equal(model(np.float32([-1, 0, 2])), [0, 0, 2])
+
+
+def signed(program, *writes):
+    """The program's graph with these buffers' new values in its signature, in front of what it has there."""
+    module = program.document()["graph_module"]
+    module["signature"]["output_specs"][:0] = [{"buffer_mutation": {"arg": {"name": new}, "buffer_name": name}} for name, new in writes]
+    return module
+
+
+def buffer(program, name, array):
+    ref = program.weight(name, array)
+    program.specs[-1] = {"buffer": {"arg": {"name": ref}, "buffer_name": name, "persistent": True}}
+    return ref
+
+
+@pytest.mark.parametrize("size,becomes", [(2, "f32[2]"), (8, "f32[8]"), ("s0", "f32[s0]"), (None, "i64[nonzero0, 1]")])
+def test_a_state_keeps_its_shape(size, becomes, tmp_path):
+    """A new value of another shape, or one that the run or the data chooses, is no value of the buffer."""
+    program = Program()
+    size = program.symbol("s0", 1, 100) if size == "s0" else size
+    x, w = program.input("x", F, (size or 4,)), buffer(program, "w", np.ones((4, 1) if size is None else 4, "int64" if size is None else "float32"))
+    if size is None:
+        program.node("aten.nonzero.default", [x], [("new", np.dtype("int64"), (4, 1))])
+    else:
+        program.node("aten.relu.default", [x], [("new", F, (size,))])
+    program.node("aten.neg.default", [w], [("y", np.dtype("int64") if size is None else F, (4, 1) if size is None else (4,))])
+    program.output("y")
+    done = command(program.save(tmp_path / "m.pt2", graph_module=signed(program, ("w", "new"))), "-o", tmp_path / "m.so")
+    assert done.returncode == 1 and f"'w': error: a state of {'i64[4, 1]' if size is None else 'f32[4]'} becomes {becomes}\n" in done.stderr, done.stderr
+    assert not (tmp_path / "m.so").exists()
