@@ -41,9 +41,9 @@ static void read_names(const struct request *r, struct names *names)
             return;
         }
         const struct graph *g = format_by_suffix(path) ? network_import(r->ctx, path, NULL, NULL) : NULL;
-        for (uint32_t k = 0; g && k < g->inputs.n; k++)
+        for (uint32_t k = 0; g && k < graph_user_inputs(g); k++)
             VEC_PUSH(arena, &names->inputs, g->inputs.data[k].name);
-        for (uint32_t k = 0; g && k < g->outputs.n; k++)
+        for (uint32_t k = 0; g && k < graph_user_outputs(g); k++)
             VEC_PUSH(arena, &names->outputs, g->outputs.data[k].name);
         return;
     }

@@ -86,7 +86,7 @@ struct dumps {
 /* The values that --dump names, else the outputs. */
 static bool dumps_collect(struct context *ctx, const struct options *o, const struct graph *g, struct dumps *out)
 {
-    for (uint32_t i = 0; i < g->outputs.n - g->states.n && o->dump.items.n == 0; i++)
+    for (uint32_t i = 0; i < graph_user_outputs(g) && o->dump.items.n == 0; i++)
         VEC_PUSH(&ctx->session, &out->items, ((struct dump){g->outputs.data[i].name, g->outputs.data[i].value}));
     for (uint32_t i = 0; i < o->dump.items.n; i++) {
         const char *name = o->dump.items.data[i];
@@ -106,7 +106,7 @@ static bool dumps_collect(struct context *ctx, const struct options *o, const st
 
 static bool eval_graph(struct context *ctx, const struct options *o, struct graph *g)
 {
-    uint32_t n_in = g->inputs.n - g->states.n;
+    uint32_t n_in = graph_user_inputs(g);
     struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, g->inputs.n + 1);
     const char **names = NEW_ARRAY(&ctx->session, const char *, n_in + 1);
     for (uint32_t i = 0; i < n_in; i++)

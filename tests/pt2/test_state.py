@@ -115,12 +115,13 @@ def test_others_have_none(tmp_path):
     assert np.array_equal(model(np.float32([-1, 0, 1])), [0, 0, 1])
 
 
-@pytest.mark.parametrize("args", ["run -i x=random", "eval -i x=random", "diff", "bench --runs=20", "check", "report -o {}.html"],
-                         ids=lambda a: a.split()[0])
+@pytest.mark.parametrize("args", ["run -i x=random", "eval -i x=random", "diff", "bench --runs=20", "check", "report -o {}.html",
+                                  "diff --against-f32", "diff --against-f32 --precision=bf16", "compile --precision=auto -o {}.so"],
+                         ids=lambda a: "".join(a.split()[:2]))
 def test_commands(args, tmp_path):
     """Each run begins with the file's state: more than the cache has rows."""
     name, *options = args.format(tmp_path / "page").split()
-    done = command(name, DATA / "keeping.pt2", *options)
+    done = command(*[name][name == "compile":], DATA / "keeping.pt2", *options)
     assert done.returncode == 0, done.stderr
     assert "cache" not in done.stdout or name == "report"
 

@@ -89,7 +89,7 @@ static bool interpret(struct diff *d)
     const struct module *m = d->run.c.module;
     struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, g->inputs.n + 1);
     d->want = NEW_ARRAY(&ctx->session, struct tensor *, g->values.n + 1);
-    for (uint32_t i = 0; i < g->inputs.n - g->states.n; i++)
+    for (uint32_t i = 0; i < graph_user_inputs(g); i++)
         if (!file_tensor_widen(ctx, &d->run.s.in[i], &in[i]))
             return false;
     graph_states(g, in);
@@ -171,7 +171,7 @@ static bool report(const struct diff *d, const char *what, const struct differen
 static bool check_outputs(struct diff *d, DLManagedTensorVersioned **out)
 {
     const struct graph *g = d->run.c.graph;
-    const uint32_t n = g->outputs.n - g->states.n;
+    const uint32_t n = graph_user_outputs(g);
     const char **names = NEW_ARRAY(&d->run.c.ctx->session, const char *, n + 1);
     for (uint32_t i = 0; i < n; i++)
         names[i] = g->outputs.data[i].name;

@@ -118,7 +118,7 @@ static bool interpret(struct rounding *r)
     const struct graph *g = r->run->c.graph;
     struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, r->exact->inputs.n + 1);
     r->want = NEW_ARRAY(&ctx->session, struct tensor *, r->exact->values.n + 1);
-    for (uint32_t i = 0; i < r->exact->inputs.n - r->exact->states.n; i++)
+    for (uint32_t i = 0; i < graph_user_inputs(r->exact); i++)
         if (!file_tensor_widen(ctx, &r->run->s.in[i], &in[i]))
             return false;
     graph_states(r->exact, in);
@@ -127,7 +127,7 @@ static bool interpret(struct rounding *r)
         if (exact.i && !r->want[exact.i])
             r->want[exact.i] = NEW(&ctx->session, struct tensor);
     }
-    for (uint32_t i = 0; i < r->exact->outputs.n; i++)
+    for (uint32_t i = 0; i < graph_user_outputs(r->exact); i++)
         if (!r->want[r->exact->outputs.data[i].value.i])
             r->want[r->exact->outputs.data[i].value.i] = NEW(&ctx->session, struct tensor);
     const char *text = "";
@@ -229,7 +229,7 @@ bool rounding_report(struct capture *run, DLManagedTensorVersioned *const *out)
         json_open(j, "outputs", '[');
     }
     strbuf_printf(&text, "%10s %10s  %s\n", "rms", "most", "error as a part of the f32 network's values");
-    for (uint32_t i = 0; i < r.exact->outputs.n; i++) {
+    for (uint32_t i = 0; i < graph_user_outputs(r.exact); i++) {
         const DLTensor *t = &out[i]->dl_tensor;
         struct tensor shape = {.rank = t->ndim, .dims = t->shape};
         const struct tensor *want = r.want[r.exact->outputs.data[i].value.i];

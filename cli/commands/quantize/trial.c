@@ -23,7 +23,7 @@ void trial_options(const struct options *given, struct options *plain)
 
 void trial_outputs(struct trial *t, const struct graph *g)
 {
-    t->n_want = g->outputs.n;
+    t->n_want = graph_user_outputs(g);
     t->names = NEW_ARRAY(&t->ctx->session, const char *, t->n_want + 1);
     for (uint32_t i = 0; i < t->n_want; i++)
         t->names[i] = arena_strdup(&t->ctx->session, g->outputs.data[i].name);

@@ -99,7 +99,7 @@ static void artifact_ports(struct compilation *c, struct artifact *a)
     for (uint32_t k = 0; k < g->states.n; k++)
         states[k] = (struct art_state){g->states.data[k].initial.bytes, g->states.data[k].initial.dims};
     /* a state is nobody's memory but its own */
-    for (uint32_t k = 0, n_in = g->inputs.n - a->n_state, n_out = g->outputs.n - a->n_state; k < g->outputs.n; k++)
+    for (uint32_t k = 0, n_in = graph_user_inputs(g), n_out = graph_user_outputs(g); k < g->outputs.n; k++)
         if (k < n_out ? out[k].alias > n_in : out[k].alias != (uint64_t)n_in + (k - n_out) + 1)
             out[k].alias = 0;
     a->states = states;
