@@ -1,6 +1,7 @@
 """Programs that write to their buffers: state that lives in a context. Recorded runs follow one another (modules.py, keeping)."""
 import ctypes as c
 import pathlib
+import subprocess
 import sys
 
 import numpy as np
@@ -211,3 +212,30 @@ def test_a_state_keeps_its_shape(size, becomes, tmp_path):
     done = command(program.save(tmp_path / "m.pt2", graph_module=signed(program, ("w", "new"))), "-o", tmp_path / "m.so")
     assert done.returncode == 1 and f"'w': error: a state of {'i64[4, 1]' if size is None else 'f32[4]'} becomes {becomes}\n" in done.stderr, done.stderr
     assert not (tmp_path / "m.so").exists()
+
+
+HOST = """
+#define M_IMPLEMENTATION
+#include "m.h"
+int main(void)
+{
+    static const float x[3] = {1, 2, 3};
+    float y[3];
+    int code = m_run(x, y) || m_run(x, y) || y[2] != 7 || m_reset() || m_run(x, y) || y[2] != 4;
+    m_close();
+    return code;
+}
+"""
+
+
+def test_header(tmp_path):
+    """--emit=header has no ports for states, but a function to begin anew."""
+    program = Program()
+    program.node("aten.add_.Tensor", [program.weight("w", np.ones(3, np.float32)), program.input("x", F, (3,))], [("y", F, (3,))])
+    program.output("y")
+    assert command(program.save(tmp_path / "m.pt2"), "--emit=header", "-o", tmp_path / "m.o").returncode == 0
+    assert "int m_run(const float x[3], float y[3]);" in (tmp_path / "m.h").read_text()
+    (tmp_path / "main.c").write_text(HOST)
+    subprocess.run(["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{pathlib.Path(mcc.__file__).parent}", "-o", tmp_path / "main",
+                    tmp_path / "main.c", tmp_path / "m.o", "-lm", "-lpthread"], check=True)
+    subprocess.run([tmp_path / "main"], check=True)

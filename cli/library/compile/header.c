@@ -4,8 +4,8 @@
  *
  * Symbolic dims come first, as arguments of their names. Extents are spelled out where C can (all but the first fixed),
  * else the argument is a pointer. The functions' bodies are in the header too, for the one file that defines
- * NAME_IMPLEMENTATION before it includes it. What no C argument can carry (sequences, strings, sub-byte elements,
- * shapes that the data decides) is refused.
+ * NAME_IMPLEMENTATION before it includes it. A network with state has NAME_reset, too. What no C argument can carry
+ * (sequences, strings, sub-byte elements, shapes that the data decides) is refused.
  */
 #include <ctype.h>
 #include <string.h>
@@ -21,6 +21,7 @@ struct header {
     struct compilation *c;
     const struct artifact *a;
     struct strbuf out;
+    uint32_t n_in, n_out; /* ports that callers see */
     const char *name, *upper;
     const char **in, **outs, **sym;
     bool derived;                /* some output dim is neither fixed nor a symbol: plan tells */
@@ -84,7 +85,7 @@ static void name_all(struct header *h)
     struct names taken = {0};
     const char *slash = strrchr(h->c->output, '/'), *stem = slash ? slash + 1 : h->c->output;
     const char *base = h->a->prefix && *h->a->prefix ? h->a->prefix : arena_strndup(arena, stem, strcspn(stem, "."));
-    static const char *const own[] = {"run", "open", "close", "error", "state"};
+    static const char *const own[] = {"run", "open", "close", "error", "state", "reset"};
     h->name = identifier(arena, NULL, base);
     for (size_t i = 0; i < COUNT_OF(own); i++)
         VEC_PUSH(arena, &taken.items, arena_printf(arena, "%s_%s", h->name, own[i]));
@@ -93,13 +94,13 @@ static void name_all(struct header *h)
         *p = (char)toupper((unsigned char)*p);
     h->upper = upper;
     h->sym = NEW_ARRAY(arena, const char *, h->a->n_sym + 1);
-    h->in = NEW_ARRAY(arena, const char *, h->a->n_in + 1);
-    h->outs = NEW_ARRAY(arena, const char *, h->a->n_out + 1);
+    h->in = NEW_ARRAY(arena, const char *, h->n_in + 1);
+    h->outs = NEW_ARRAY(arena, const char *, h->n_out + 1);
     for (uint32_t i = 0; i < h->a->n_sym; i++)
         h->sym[i] = identifier(arena, &taken, h->a->sym[i].name);
-    for (uint32_t i = 0; i < h->a->n_in; i++)
+    for (uint32_t i = 0; i < h->n_in; i++)
         h->in[i] = identifier(arena, &taken, h->a->in[i].name);
-    for (uint32_t i = 0; i < h->a->n_out; i++)
+    for (uint32_t i = 0; i < h->n_out; i++)
         h->outs[i] = identifier(arena, &taken, h->a->out[i].name);
 }
 
@@ -145,9 +146,9 @@ static void put_prototype(struct header *h)
     at = h->out.n;
     for (uint32_t i = 0; i < a->n_sym; i++)
         strbuf_printf(&h->out, ", int64_t %s", h->sym[i]);
-    for (uint32_t i = 0; i < a->n_in; i++)
+    for (uint32_t i = 0; i < h->n_in; i++)
         put_argument(h, &a->in[i], h->in[i], "const ");
-    for (uint32_t i = 0; i < a->n_out; i++)
+    for (uint32_t i = 0; i < h->n_out; i++)
         put_argument(h, &a->out[i], h->outs[i], "");
     if (h->out.n == at) {
         strbuf_printf(&h->out, "void");
@@ -194,25 +195,25 @@ static int32_t most_dims(const struct art_port *ports, uint32_t n)
 static void put_run(struct header *h)
 {
     const struct artifact *a = h->a;
-    uint32_t n_in = a->n_in ? a->n_in : 1, n_out = a->n_out ? a->n_out : 1;
+    uint32_t n_in = h->n_in ? h->n_in : 1, n_out = h->n_out ? h->n_out : 1;
     put_prototype(h);
     strbuf_printf(&h->out,
                   "\n{\n    DLTensor in[%u], out[%u];\n    const DLTensor *ins[%u];\n    DLTensor *outs[%u];\n", n_in,
                   n_out, n_in, n_out);
-    strbuf_printf(&h->out, "    int64_t in_shape[%u][%d], out_shape[%u][%d];\n", n_in, most_dims(a->in, a->n_in), n_out,
-                  most_dims(a->out, a->n_out));
+    strbuf_printf(&h->out, "    int64_t in_shape[%u][%d], out_shape[%u][%d];\n", n_in, most_dims(a->in, h->n_in), n_out,
+                  most_dims(a->out, h->n_out));
     strbuf_printf(&h->out, "    int code = %s_open(NULL);\n    if (code)\n        return code;\n", h->name);
-    put_tensors(h, a->in, h->in, a->n_in, "in");
+    put_tensors(h, a->in, h->in, h->n_in, "in");
     if (h->derived) {
         strbuf_printf(&h->out, "    int64_t *shape[%u];\n", n_out);
-        for (uint32_t i = 0; i < a->n_out; i++)
+        for (uint32_t i = 0; i < h->n_out; i++)
             strbuf_printf(&h->out, "    shape[%u] = out_shape[%u];\n", i, i);
         strbuf_printf(&h->out,
                       "    code = %s_state.api->plan(%s_state.model, ins, shape, NULL, &%s_state.error);\n"
                       "    if (code)\n        return code;\n",
                       h->name, h->name, h->name);
     }
-    put_tensors(h, a->out, h->outs, a->n_out, "out");
+    put_tensors(h, a->out, h->outs, h->n_out, "out");
     strbuf_printf(&h->out, "    return %s_state.api->run(%s_state.ctx, ins, outs, &%s_state.error);\n}\n\n", h->name,
                   h->name, h->name);
 }
@@ -229,9 +230,13 @@ static void put_declarations(struct header *h)
         "#ifndef %s_MCC_H\n#define %s_MCC_H\n\n#include \"mcc.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
         h->upper, n, n, n, h->upper, h->upper);
     put_prototype(h);
-    strbuf_printf(&h->out,
-                  ";\nint %s_open(const mcc_host *host);\nvoid %s_close(void);\nconst char *%s_error(void);\n\n", n, n,
-                  n);
+    strbuf_printf(&h->out, ";\nint %s_open(const mcc_host *host);\nvoid %s_close(void);\nconst char *%s_error(void);\n",
+                  n, n, n);
+    if (h->a->n_state)
+        strbuf_printf(&h->out,
+                      "/* The state as the network begins with: each run continues with it. */\nint %s_reset(void);\n",
+                      n);
+    strbuf_printf(&h->out, "\n");
 }
 
 static void put_bodies(struct header *h, const char *query)
@@ -260,16 +265,22 @@ static void put_bodies(struct header *h, const char *query)
         "    %s_state.api->close(%s_state.model);\n    %s_state.ctx = NULL;\n}\n\n"
         "const char *%s_error(void)\n{\n    return %s_state.error.text;\n}\n\n",
         n, n, n, n, n, n, n, n, n);
+    if (h->a->n_state)
+        strbuf_printf(
+            &h->out,
+            "int %s_reset(void)\n{\n    int code = %s_open(NULL);\n"
+            "    return code ? code : mcc_state_of(%s_state.api)->reset(%s_state.ctx, &%s_state.error);\n}\n\n",
+            n, n, n, n, n);
     put_run(h);
 }
 
 bool header_write(struct compilation *c, const struct artifact *a)
 {
-    struct header h = {.c = c, .a = a};
+    struct header h = {.c = c, .a = a, .n_in = a->n_in - a->n_state, .n_out = a->n_out - a->n_state};
     bool ok = true;
-    for (uint32_t i = 0; i < a->n_in; i++)
+    for (uint32_t i = 0; i < h.n_in; i++)
         ok &= port_serves(&h, &a->in[i], false);
-    for (uint32_t i = 0; i < a->n_out; i++)
+    for (uint32_t i = 0; i < h.n_out; i++)
         ok &= port_serves(&h, &a->out[i], true);
     if (!ok)
         return false;
