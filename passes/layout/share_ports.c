@@ -104,13 +104,20 @@ static bool is_placed(const struct module *m, value_id past, value_id present)
            from->elem == to->elem && from->rank == to->rank;
 }
 
+/* What a failed run has added to a state, the next one would add again; rows that it has written are written again. */
+static bool is_state(const struct module *m, value_id past)
+{
+    return m->fused.storage[past.i].port >= graph_user_inputs(m->g);
+}
+
 static void share_scatter(struct module *m, struct kernel *k, const bool *whole)
 {
     const struct node *n = graph_node(m->g, k->anchor);
     value_id present = k->outs.data[0], past = input_behind(m, n->in[0]);
     /* of floats: elements of integers may be known to the program as numbers too, which is a reader that is no node */
     if (present.i != n->out[0].i || !past.i || !is_placed(m, past, present) ||
-        elem_class(value_type(m->g, past)->elem) != 'F')
+        elem_class(value_type(m->g, past)->elem) != 'F' ||
+        (is_state(m, past) && strcmp(node_str(n, "monoid", "set"), "set") != 0))
         return;
     grow(m, past, present, whole);
     k->shares = m->fused.storage[past.i].port + 1;

@@ -239,3 +239,24 @@ def test_header(tmp_path):
     subprocess.run(["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{pathlib.Path(mcc.__file__).parent}", "-o", tmp_path / "main",
                     tmp_path / "main.c", tmp_path / "m.o", "-lm", "-lpthread"], check=True)
     subprocess.run([tmp_path / "main"], check=True)
+
+
+@pytest.mark.parametrize("adds", [False, True])
+def test_a_failed_run_adds_nothing(adds, tmp_path):
+    """Rows that are added twice would not be those of one run: such a state is never its own new value's memory."""
+    program = Program()
+    x, i, w = program.input("x", F, (2, 4)), program.input("i", np.dtype("int64"), (2,)), buffer(program, "w", np.zeros((8, 4), np.float32))
+    program.node("aten.index_put_.default", [w, [i], x, adds], [("new", F, (8, 4))])
+    row = program.node("aten.index_select.default", [x, 0, i], [("row", F, (2, 4))])
+    program.node("aten.sum.dim_IntList", [row, [1]], [("y", F, (2,))])
+    program.output("y")
+    path = program.save(tmp_path / "m.pt2")
+    assert command(path, "-o", tmp_path / "m.so").returncode == 0
+    model, x = mcc.load(tmp_path / "m.so"), np.ones((2, 4), np.float32)
+    for _ in range(3):
+        with pytest.raises(mcc.Error):
+            model(x, np.int64([1, 5]))
+    if adds:
+        assert not model.state()["w"].any()
+    model(x, np.int64([0, 1]))
+    assert model.state()["w"][:2].tolist() == [[1] * 4] * 2
