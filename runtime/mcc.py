@@ -28,6 +28,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+import threading
 import typing
 import weakref
 
@@ -538,6 +539,7 @@ class _Open:
     def __init__(self, api, host):
         self.api, self.host, self.idle, self.run_into = api, host, [], api.run
         self.states, self.made = _State.from_address(c.addressof(api) + api.state) if api.state else None, False
+        self.making = threading.Lock()
         self.model, error = c.c_void_p(), _Error()
         if api.open(c.byref(host), c.byref(self.model), c.byref(error)):
             raise Error(error)
@@ -554,10 +556,7 @@ class _Open:
         try:
             context = self.idle.pop()
         except IndexError:
-            if self.states and self.made:
-                raise RuntimeError("the model has state and is in a call: load it once for each stream")
-            self.made = True
-            context = _Context(self.api, self.model)
+            context = self._only() if self.states else _Context(self.api, self.model)
         try:
             for k, value in enumerate(values):
                 context.put(k, value)
@@ -565,6 +564,14 @@ class _Open:
             self.give(context)
             raise
         return context
+
+    def _only(self):
+        with self.making:
+            if self.made:
+                raise RuntimeError("the model has state and is in a call: load it once for each stream")
+            context = _Context(self.api, self.model)
+            self.made = True
+            return context
 
     def give(self, context):
         context.clear()
@@ -735,11 +742,12 @@ class Model:
             raise TypeError(f"the model keeps {', '.join(names) or 'nothing'}")
         context = self._open.take(())
         try:
-            self._open.reset(context)
-            for name, array in (state or {}).items():
-                here = self._open.state(context, names.index(name))
-                if np.shape(array) != here.shape or np.asarray(array).dtype != here.dtype:
+            given = [(self._open.state(context, names.index(name)), np.asarray(array), name) for name, array in (state or {}).items()]
+            for here, array, name in given:
+                if array.shape != here.shape or array.dtype != here.dtype:
                     raise TypeError(f"{name}: {here.dtype}{list(here.shape)} is expected")
+            self._open.reset(context)
+            for here, array, _ in given:
                 here[...] = array
         finally:
             self._open.give(context)

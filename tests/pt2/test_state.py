@@ -260,3 +260,16 @@ def test_a_failed_run_adds_nothing(adds, tmp_path):
         assert not model.state()["w"].any()
     model(x, np.int64([0, 1]))
     assert model.state()["w"][:2].tolist() == [[1] * 4] * 2
+
+
+def test_a_context_that_fails(library, monkeypatch):
+    """What could not be made at first, or given, is no reason to refuse or to forget what comes next."""
+    model = mcc.load(library)
+    with monkeypatch.context() as patch:
+        patch.setattr(mcc, "_Context", lambda *_: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(MemoryError):
+            model(STEPS[0])
+    agree(model(STEPS[0]), 0)
+    with pytest.raises(TypeError):
+        model.reset({"count": np.int64(5), "mean": np.zeros(3, np.float32)})
+    agree(model(STEPS[1]), 1)
