@@ -330,16 +330,16 @@ static void enter_dims(struct legalizer *lg, const struct port *p, const struct 
 /* Finds the input of each specification. False: one names no input. */
 static bool enter_specs(struct legalizer *lg)
 {
-    uint32_t n = lg->options ? lg->options->n_inputs : 0, n_inputs = lg->from->inputs.n;
+    uint32_t n = lg->options ? lg->options->n_inputs : 0;
     const struct input_spec **sorted = NEW_ARRAY(lg->arena, const struct input_spec *, n + 1);
     bool *known = NEW_ARRAY(lg->arena, bool, n + 1), ok = true;
-    lg->spec = NEW_ARRAY(lg->arena, const struct input_spec *, n_inputs + 1);
+    lg->spec = NEW_ARRAY(lg->arena, const struct input_spec *, lg->from->inputs.n + 1);
     lg->n_dim_specs = n ? ex_count(lg->ctx->exprs) : 0;
     lg->dim_specs = NEW_ARRAY(lg->arena, struct dim_spec, lg->n_dim_specs + 1);
     for (uint32_t i = 0; i < n; i++)
         sorted[i] = &lg->options->inputs[i];
     qsort(sorted, n, sizeof *sorted, by_name);
-    for (uint32_t i = 0; n && i < n_inputs; i++) {
+    for (uint32_t i = 0; n && i < graph_user_inputs(lg->from); i++) {
         const struct port *p = &lg->from->inputs.data[i];
         uint32_t lo = 0, hi = n; /* the first of its name */
         while (lo < hi) {

@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 from pt2.writer import Program, Ref, Type
+
+
+from pt2.writer import Program, Ref
 from support.artifact import Artifact
 from support.tool import mcc as command
 
@@ -260,6 +263,25 @@ def test_a_failed_run_adds_nothing(adds, tmp_path):
         assert not model.state()["w"].any()
     model(x, np.int64([0, 1]))
     assert model.state()["w"][:2].tolist() == [[1] * 4] * 2
+
+
+def test_names(tmp_path):
+    """--input names inputs, not states, one of which may have an input's name; two states may not share one."""
+    program = Program()
+    x, w = program.input("n", F, (3,)), buffer(program, "n", np.ones(3, np.float32))
+    buffer(program, "w", np.ones(3, np.float32))
+    program.node("aten.add_.Tensor", [w, x], [("y", F, (3,))])
+    program.node("aten.add_.Tensor", [Ref("p_w"), x], [("z", F, (3,))])
+    program.output("y", "z")
+    path = program.save(tmp_path / "m.pt2")
+    done = command(path, "-o", tmp_path / "m.so", "--input=w:f32[3]")
+    assert done.returncode == 2 and "'w': error: --input names no input" in done.stderr
+    assert command(path, "-o", tmp_path / "m.so", "--input=n:f32[3]").returncode == 0
+    model = mcc.load(tmp_path / "m.so")
+    assert [p.name for p in model.inputs] == ["n"] and [p.name for p in model.states] == ["n", "w"]
+    program.specs.append({"buffer": {"arg": {"name": "again"}, "buffer_name": "w", "persistent": True}})
+    done = command(program.save(path), "-o", tmp_path / "m.so")
+    assert done.returncode == 1 and "'w': error: two states have this name" in done.stderr
 
 
 def test_a_context_that_fails(library, monkeypatch):
