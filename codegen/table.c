@@ -331,6 +331,8 @@ static void put_model(struct table *t)
     if (a->graph.size)
         elf_put(&t->o, ELF_GRAPH, a->graph.data, a->graph.size, 1);
     elf_define(&t->o, TABLE_MODEL, ELF_RELRO, at, sizeof d);
+    if (a->n_state)
+        elf_define(&t->o, TABLE_STATEFUL, ELF_RELRO, at, sizeof both);
 }
 
 struct span table_object(struct arena *arena, const struct elf_machine *machine, const struct artifact *a)

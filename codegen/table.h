@@ -6,6 +6,7 @@
 #include "codegen/elf.h"
 
 #define TABLE_MODEL "mcc_rt_model"     /* struct mcc_rt_desc */
+#define TABLE_STATEFUL "mcc_rt_keeping" /* struct mcc_rt_stateful, whose beginning is TABLE_MODEL */
 
 struct span table_object(struct arena *, const struct elf_machine *, const struct artifact *);
 

@@ -70,6 +70,7 @@ struct mcc_rt_stateful {
     const struct mcc_rt_state *states;
     uint32_t n_state, pad;
 };
+extern const struct mcc_rt_stateful mcc_rt_keeping;
 
 /* ---- called by generated code ------------------------------------------------------------------------------ */
 
