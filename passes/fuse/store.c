@@ -65,22 +65,53 @@ static bool wanted_by_stages(const struct fuser *f, value_id v, const struct dem
            elem_size(t->elem) >= 4 && dear(f, v, 0);
 }
 
-/* Do reductions and maps alone lie between v and what kernel k stores? So the last stage reads v at the point that it
- * stores, and reductions of rows come before. */
-static bool read_where_stored(const struct fuser *f, const struct kernel *k, value_id v)
+/* What a value made of a row of v is, in dims of v: all of the row, a number for it, the same as a row of one. */
+enum made { MADE_NOTHING, MADE_ROW, MADE_NUMBER, MADE_ONE };
+
+/* What n makes of a row of v along dim; MADE_NOTHING: what may belong to another row. */
+static enum made made_of(const struct fuser *f, const struct node *n, enum made from, const struct type *row,
+                         int32_t dim)
+{
+    const struct type *t = value_type(f->g, n->out[0]);
+    uint32_t n_axes = 0;
+    if (op_shape(n->op) == SHAPE_MAP)
+        return from;
+    if (n->op == OP_REDUCE)
+        return from == MADE_ROW && node_ints(n, "axes", &n_axes)[0] == dim && n_axes == 1 ? MADE_NUMBER : MADE_NOTHING;
+    if (n->op == OP_BROADCAST)
+        return from == MADE_ONE && type_same_shape(t, row) ? MADE_ROW : MADE_NOTHING;
+    if (n->op != OP_RESHAPE || from != MADE_NUMBER || t->rank != row->rank || !ex_is(f->x, t->dims[dim], 1))
+        return MADE_NOTHING;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (d != dim && t->dims[d].i != row->dims[d].i)
+            return MADE_NOTHING;
+    return MADE_ONE;
+}
+
+/* Does all that kernel k makes of a row of v along dim lie in the same row of its result? So the last stage reads v at
+ * the point that it stores, and reductions of rows come before. */
+static bool read_where_stored(const struct fuser *f, const struct kernel *k, value_id v, int32_t dim)
 {
     value_id made[FOLLOWED_MOST] = {v};
+    enum made as[FOLLOWED_MOST] = {MADE_ROW};
     uint32_t n_made = 1;
     for (uint32_t i = k->nodes.n; i > 0; i--) { /* consumers come first */
         const struct node *n = graph_node(f->g, k->nodes.data[i - 1]);
-        bool reads = false;
+        enum made from = MADE_NOTHING;
         for (uint32_t j = 0; j < n->n_in; j++)
-            for (uint32_t l = 0; l < n_made; l++)
-                reads |= n->in[j].i == made[l].i;
-        if (!reads || op_shape(n->op) == SHAPE_REDUCE)
+            for (uint32_t l = 0; l < n_made; l++) {
+                if (n->in[j].i != made[l].i)
+                    continue;
+                if (from && from != as[l])
+                    return false;
+                from = as[l];
+            }
+        if (!from)
             continue;
-        if (op_shape(n->op) != SHAPE_MAP || n_made == FOLLOWED_MOST)
+        from = made_of(f, n, from, value_type(f->g, v), dim);
+        if (!from || n_made == FOLLOWED_MOST)
             return false;
+        as[n_made] = from;
         made[n_made++] = n->out[0];
     }
     return true;
@@ -103,7 +134,7 @@ static uint32_t result_dims(const struct fuser *f, value_id v, const struct dema
         if (row_in_result(f->m, &k->locals.data[i]))
             return 0;
     return __builtin_popcount(inner) == 1 && row_in_result(f->m, &(struct row_local){v, inner}) &&
-                   read_where_stored(f, k, v)
+                   read_where_stored(f, k, v, __builtin_ctz(inner))
                ? inner
                : 0;
 }

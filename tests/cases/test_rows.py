@@ -96,6 +96,32 @@ def test_open_rows(case, tmp_path):
     check(*build(case, tmp_path, "-o", tmp_path / "net.so", opened=True), tmp_path)
 
 
+def across(keepdims, first):
+    """Sums of rows as they broadcast along the other axis, or from one row to another."""
+    sums = ["s", "e"] if first == "sums" else ["e", "s"]
+    nodes = [N("Constant", [], ["last"], value_ints=[-1]), N("Exp", ["x"], ["e"]), N("ReduceSum", ["e", "last"], ["t"], keepdims=keepdims)]
+    if keepdims:
+        nodes += [N("Constant", [], ["zero"], value_ints=[0]), N("Constant", [], ["end"], value_ints=[-2**62]), N("Slice", ["t", "last", "end", "zero", "last"], ["s"])]
+    else:
+        nodes.append(N("Identity", ["t"], ["s"]))
+    return [*nodes, N("Mul", sums, ["r"]), N("Add", ["r", "t" if keepdims else "e"], ["y"])]
+
+
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("first", ["sums", "exponentials"])
+def test_sums_of_other_rows(keepdims, first, tmp_path):
+    """The result's row cannot hold what another row of the result reads."""
+    dims = ["n", "n"] if not keepdims else ["n", "k"]
+    save(tmp_path / "net.onnx", across(keepdims, first), [value("x", dims)], [value("y", dims)], opset=13)
+    done = mcc(tmp_path / "net.onnx", "-o", tmp_path / "net.so")
+    assert done.returncode == 0, done.stderr
+    for n in (1, 2, 9, 33):
+        x = np.random.default_rng(n).standard_normal((n, n)).astype(np.float32)
+        e = np.exp(x.astype(np.float64))
+        want = e * e.sum(-1)[None, :] + e if not keepdims else e * e.sum(-1, keepdims=True)[::-1] + e.sum(-1, keepdims=True)
+        check([x], want, tmp_path)
+
+
 @pytest.mark.parametrize("case, held", [((masked, (2, 3, 49), -1), True), ((backwards, (5, 50), 1), False)])
 def test_result_holds_row(case, held, tmp_path):
     """The kernel reads its result, which holds the exponentials, but for one that reads them elsewhere than it stores."""
