@@ -142,11 +142,22 @@ lreg prog_call(struct prog *p, const char *name, const lreg *in, uint32_t n, boo
     return r;
 }
 
-/* The first words of the buffer, when the program starts. */
-static lreg zeroed(struct prog *p, lreg buffer, int64_t words)
+/* The statement that runs one of its blocks, [0] where outputs are empty. */
+static struct lstmt *if_empty(struct prog *p, lblock in)
+{
+    struct lstmt *s = lf_stmt(p->f, in, L_IF, &p->empty, 1);
+    s->type = INDEX;
+    s->block[0] = lf_block(p->f);
+    return s;
+}
+
+/* The first words of the buffer, when the program starts. used: only by runs whose outputs are not empty. */
+static lreg zeroed(struct prog *p, lreg buffer, int64_t words, bool used)
 {
     lblock here = p->block;
     p->block = (lblock){1};   /* what is under construction here comes after it */
+    if (used && p->empty.i)
+        p->block = if_empty(p, p->block)->block[1] = lf_block(p->f);
     for (int64_t i = 0; i < words; i++) {
         lreg in[3] = {buffer, prog_const(p, i), prog_const(p, 0)};
         lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
@@ -157,7 +168,7 @@ static lreg zeroed(struct prog *p, lreg buffer, int64_t words)
 
 lreg prog_slot(struct prog *p)
 {
-    return zeroed(p, prog_local(p, 2), 2);
+    return zeroed(p, prog_local(p, 2), 2, false);
 }
 
 lreg prog_grow(struct prog *p, lreg slot, lreg bytes, lreg keep)
@@ -199,7 +210,7 @@ static lreg shared(struct prog *p)
         p->shared = offset(p, p->arena_base, p->m->plan.arena_bytes, ELEM_I64);
         p->at_start = false;
         p->block = here;
-        zeroed(p, p->shared, SHARED_COUNTERS);
+        zeroed(p, p->shared, SHARED_COUNTERS, true); /* the workspace of other runs has no bytes */
     }
     return offset(p, p->shared, ex_const(p->x, 0), ELEM_F32);
 }
@@ -460,8 +471,9 @@ static lreg outputs_empty(struct prog *p)
 /* All that a run does. Where outputs are empty that is nothing. */
 static void program_body(struct prog *p)
 {
-    lreg *packed = NEW_ARRAY(p->arena, lreg, p->g->outputs.n + 1), empty = outputs_empty(p);
-    lblock outer = p->block, body = empty.i ? lf_block(p->f) : outer;
+    lreg *packed = NEW_ARRAY(p->arena, lreg, p->g->outputs.n + 1);
+    p->empty = outputs_empty(p);
+    lblock outer = p->block, body = p->empty.i ? lf_block(p->f) : outer;
     p->block = body;
     ports_unpack(p, packed);
     for (uint32_t k = 0; k < p->g->inputs.n; k++)
@@ -470,12 +482,8 @@ static void program_body(struct prog *p)
     ports_pack(p, packed);
     prog_output_handles(p);
     p->block = outer;
-    if (!empty.i)
-        return;
-    struct lstmt *s = lf_stmt(p->f, outer, L_IF, &empty, 1);
-    s->type = INDEX;
-    s->block[0] = lf_block(p->f);
-    s->block[1] = body;
+    if (p->empty.i)
+        if_empty(p, outer)->block[1] = body;
 }
 
 static bool program(struct module *m, const char *suffix)

@@ -34,6 +34,7 @@ struct prog {
     uint32_t loops; /* around the block */
     int64_t local_bytes; /* of scratch that prog_local gave away */
     lreg shared; /* kernel.shared_bytes of all; {0}: not yet */
+    lreg empty; /* of program_body: are all outputs empty? {0}: in no run */
     bool at_start; /* block is the first one for a while, although another is open */
     VEC(struct prog_sym) syms; /* bindings; those of a block go when it closes */
     VEC(uint32_t) binding; /* by key: the number in syms of the innermost binding, + 1; 0: not bound */

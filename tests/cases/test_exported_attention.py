@@ -225,6 +225,44 @@ def test_rows_that_are_all_hidden(tmp_path, every):
         model.compare([q, k, v, bias])
 
 
+@pytest.mark.parametrize("form", ["masked terms", "another floor", "twice", "not of an integer"])
+def test_what_is_no_softmax(form, tmp_path):
+    """Beside Where(all(x == -inf), 0, p), where p is nearly softmax(x), or the condition is nearly that one."""
+    far = ["keep"] if form == "masked terms" else ["far"]
+    floor, whole = "quarter" if form == "another floor" else "nothing", "two" if form == "twice" else "one"
+    nodes = [node("ReduceMax", "x minus1", "max", keepdims=1), node("Sub", "x max", "d"), node("Less", "d low", "far"),
+             node("Where", f"{far[0]} nothing d", "cut"), node("Exp", "cut", "e0"), node("Where", f"{far[0]} {floor} e0", "e"),
+             node("ReduceSum", "e minus1", "sum", keepdims=1), node("Div", f"{whole} sum", "inverse"), node("Mul", "e inverse", "p"),
+             node("Equal", "x inf", "hidden")]
+    if form == "not of an integer":
+        nodes += [node("Cast", "hidden", "h32", to=T.INT32), node("ReduceMax", "h32 minus1", "any", keepdims=1), node("BitwiseNot", "any", "inverted"),
+                  node("Cast", "inverted", "all", to=T.BOOL)]
+    else:
+        nodes += [node("Cast", "hidden", "h32", to=T.INT32), node("ReduceMin", "h32 minus1", "every", keepdims=1), node("Cast", "every", "all", to=T.BOOL)]
+    nodes.append(node("Where", "all nothing p", "y"))
+    inputs = [value("x", ["n", "t"])] + [value("keep", ["n", "t"], T.BOOL)] * (form == "masked terms")
+    model = Model(tmp_path, nodes, inputs, [value("y", None)], {"inf": np.float32(-np.inf), "nothing": np.float32(0), "low": np.float32(-87),
+                  "quarter": np.float32(0.25), "one": np.float32(1), "two": np.float32(2), "minus1": [-1]}, opset=20)
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((5, 9)).astype(np.float32)
+    x[2], x[3, 4] = -200, 150
+    model.compare([x] + [rng.random(x.shape) < 0.4] * (form == "masked terms"))
+
+
+def test_empty_rows_of_a_mask_of_its_own(tmp_path):
+    """A run whose output is empty writes to no workspace: plan gives it none."""
+    nodes = [node("Transpose", "k", "kt", perm=[0, 2, 1]), node("MatMul", "q kt", "z"), node("Add", "z m", "zm"), node("Softmax", "zm", "p", axis=-1),
+             node("MatMul", "p v", "y")]
+    inputs = {"q": ["b", "l", 16], "k": ["b", "s", 16], "v": ["b", "s", 16], "m": ["ml", "s"]}
+    model = Model(tmp_path, nodes, [value(n, x) for n, x in inputs.items()], [value("y", None)], {}, opset=20)
+    loops = model.dump("emit", "-march=x86-64-v3")
+    program = re.search(r"^program .*?^}", loops, re.M | re.S)[0]
+    assert "\n    store " in program and "\n  store " not in program, program     # only inside of the test whether there are results
+    f = lambda *s: np.random.default_rng(1).standard_normal(s).astype(np.float32)
+    for rows in (0, 3):
+        model.compare([f(2, rows, 16), f(2, 20, 16), f(2, 20, 16), f(1, 20)])
+
+
 SHAPES = {   # q, k, v: batches and heads that keys and values have once are no batch dims of the products
     "one head": [[1, "n", 16], [1, "t", 16], [1, "t", 24]],
     "fixed": [[1, 1, 50, 16], [1, 1, 37, 16], [1, 1, 37, 24]],
