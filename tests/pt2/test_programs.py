@@ -121,6 +121,30 @@ def test_masks_of_attention(shape, mask, tmp_path):
     np.testing.assert_allclose(run(program.save(tmp_path / "m.pt2"), feeds)[0], want, rtol=1e-5, atol=1e-6)
 
 
+def test_reductions_that_broadcast_along_the_other_axis(tmp_path):
+    """softmax(x - x.amax(-1)) and where((x == -inf).all(-1), 0, softmax(x)) of a square: [n] lies along the last axis."""
+    program, b = Program(), np.dtype(bool)
+    x = program.input("x", F, (5, 5))
+    most = program.node("aten.amax.default", [x, [-1]], [("most", F, (5,))])
+    less = program.node("aten.sub.Tensor", [x, most], [("less", F, (5, 5))])
+    y = program.node("aten.softmax.int", [less, -1], [("y", F, (5, 5))])
+    low = program.node("aten.eq.Scalar", [x, float("-inf")], [("low", b, (5, 5))])
+    every = program.node("aten.all.dim", [low, -1], [("every", b, (5,))])
+    p = program.node("aten.softmax.int", [x, -1], [("p", F, (5, 5))])
+    z = program.node("aten.where.ScalarSelf", [every, 0.0, p], [("z", F, (5, 5))])
+    program.output(y, z)
+    x = np.random.default_rng(1).standard_normal((5, 5)).astype(F)
+    x[3] = -np.inf
+    got = run(program.save(tmp_path / "m.pt2"), [x])
+    with np.errstate(invalid="ignore"):
+        less = x - x.max(-1)
+        want = [np.exp(v - v.max(-1, keepdims=True)) for v in (less, x)]
+        want = [v / v.sum(-1, keepdims=True) for v in want]
+    want[1][:, 3] = 0
+    for a, w in zip(got, want):
+        np.testing.assert_allclose(a, w, rtol=1e-5, atol=1e-6)
+
+
 def test_derived_sizes(tmp_path):
     """Two inputs whose sizes are expressions of one symbol, as srepr and as infix text."""
     for text in ("Mul(Integer(2), Symbol('s0', positive=True, integer=True))", "2*s0"):

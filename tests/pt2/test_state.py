@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 from pt2.writer import Program, Ref, Type
-
-
-from pt2.writer import Program, Ref
 from support.artifact import Artifact
 from support.tool import mcc as command
 

@@ -41,7 +41,8 @@ static value_id softmax_of(struct builder *b, value_id x, const int64_t *axes, u
     return b_binary(b, OP_MUL, e, inverse);
 }
 
-/* v without what repeats it along the axis of x, broadcasts and reshapes that keep every other dim; {0}: one moves. */
+/* v without what repeats it along the axis of x, broadcasts and reshapes that keep every other dim; {0}: one moves. A
+ * broadcast that adds dims moves those that it has. */
 static value_id line_of(struct builder *b, value_id v, value_id x, int64_t axis)
 {
     int32_t rank;
@@ -51,7 +52,10 @@ static value_id line_of(struct builder *b, value_id v, value_id x, int64_t axis)
         for (int32_t d = 0; d < rank; d++)
             if (t->rank != rank || (t->dims[d].i != have[d].i && d != axis))
                 return (value_id){0};
-        v = graph_node(b->g, graph_value(b->g, v)->def)->in[0];
+        const struct node *n = graph_node(b->g, graph_value(b->g, v)->def);
+        if (n->op == OP_BROADCAST && value_type(b->g, n->in[0])->rank != rank)
+            return (value_id){0};
+        v = n->in[0];
     }
     return v;
 }
@@ -102,18 +106,33 @@ value_id v_softmax_sink(struct builder *b, value_id x, const int64_t *axes, uint
     return softmax_of(b, x, axes, n, SOFTMAX, sink, NULL);
 }
 
+static bool is_splat(struct builder *b, value_id v, double want)
+{
+    double number;
+    return v_splat_f64(b, v, &number) && number == want;
+}
+
+/* The operand of softmax_terms, as it builds them; {0}: these are none. */
+static value_id terms_operand(struct builder *b, value_id terms)
+{
+    const struct node *e = v_defining(b, terms, OP_SELECT), *far = e ? v_defining(b, e->in[0], OP_LT) : NULL, *cut;
+    const struct node *exp = far ? v_defining(b, e->in[2], OP_EXP) : NULL;
+    cut = exp ? v_defining(b, exp->in[0], OP_SELECT) : NULL;
+    if (!cut || cut->in[0].i != e->in[0].i || far->in[0].i != cut->in[2].i || !is_splat(b, e->in[1], 0) ||
+        !is_splat(b, cut->in[1], 0) || !is_splat(b, far->in[1], v_elem(b, terms) == ELEM_F32 ? -87 : -708))
+        return (value_id){0};
+    return cut->in[2];
+}
+
 /* What p is the softmax of along *axis, as softmax_of builds it; {0}: it is none. */
 static value_id softmax_operand(struct builder *b, value_id p, int64_t *axis)
 {
-    const struct node *n = v_defining(b, p, OP_MUL), *e = n ? v_defining(b, n->in[0], OP_SELECT) : NULL;
+    const struct node *n = v_defining(b, p, OP_MUL), *e = n ? v_defining(b, terms_operand(b, n->in[0]), OP_SUB) : NULL;
     const struct node *inverse = n ? v_defining(b, n->in[1], OP_BROADCAST) : NULL, *sum;
     inverse = inverse ? v_defining(b, inverse->in[0], OP_DIV) : NULL;
     sum = inverse ? v_defining(b, inverse->in[1], OP_RESHAPE) : NULL;
     sum = sum ? v_defining(b, sum->in[0], OP_REDUCE) : NULL;
-    for (uint32_t k = 0; e && k < 2; k++) /* select, exp, select, sub */
-        e = v_defining(b, e->in[k ? 0 : 2], k ? OP_SELECT : OP_EXP);
-    e = e ? v_defining(b, e->in[2], OP_SUB) : NULL;
-    if (!sum || !e)
+    if (!sum || !e || !is_splat(b, inverse->in[0], 1))
         return (value_id){0};
     *axis = node_ints(sum, "axes", &(uint32_t){0})[0];
     bool whole = is_line_of(b, inverse->in[1], "sum", n->in[0], *axis) &&
@@ -126,7 +145,7 @@ static value_id stripped(struct builder *b, value_id v, value_id x, int64_t axis
 {
     for (*odd = false; (v = line_of(b, v, x, axis)).i;) {
         enum op op = value_op(b->g, v);
-        if (op != OP_NOT && (op != OP_CONVERT || elem_class(v_elem(b, v)) == 'F'))
+        if (op == OP_NOT ? v_elem(b, v) != ELEM_BOOL : op != OP_CONVERT || elem_class(v_elem(b, v)) == 'F')
             return v;
         *odd ^= op == OP_NOT;
         v = graph_node(b->g, graph_value(b->g, v)->def)->in[0];
@@ -138,11 +157,11 @@ static value_id stripped(struct builder *b, value_id v, value_id x, int64_t axis
 
 value_id v_softmax_cleared(struct builder *b, value_id cond, value_id zero, value_id p)
 {
-    double number;
     int64_t axis;
     bool outer, inner;
     value_id x = softmax_operand(b, p, &axis);
-    if (!x.i || !zero.i || !v_splat_f64(b, zero, &number) || number != 0)
+    /* A condition of fewer dims runs along the last ones. */
+    if (!x.i || !zero.i || !is_splat(b, zero, 0) || value_type(b->g, cond)->rank != value_type(b->g, x)->rank)
         return (value_id){0};
     const struct node *every = v_defining(b, stripped(b, cond, x, axis, &outer), OP_REDUCE), *equal;
     if (!every)
@@ -150,7 +169,7 @@ value_id v_softmax_cleared(struct builder *b, value_id cond, value_id zero, valu
     equal = v_defining(b, stripped(b, every->in[0], x, axis, &inner), OP_EQ);
     bool all = is_line_of(b, every->out[0], outer ? "max" : "min", every->in[0], axis) && outer == inner;
     for (uint32_t k = 0; all && equal && k < 2; k++)
-        if (equal->in[k].i == x.i && v_splat_f64(b, equal->in[1 - k], &number) && number == -INFINITY)
+        if (equal->in[k].i == x.i && is_splat(b, equal->in[1 - k], -INFINITY))
             return v_softmax_masked(b, x, &axis, 1);
     return (value_id){0};
 }
