@@ -345,6 +345,7 @@ static void program_begin(struct pt2 *p)
     p->g->name = "model";
     p->region = (region_id){1};
     p->again = false;
+    p->n_imported = 0;
     p->values.n = p->storages.n = p->kept.n = 0;
     names_init(&p->names, &p->scratch);
     names_init(&p->metas, &p->scratch);

@@ -577,10 +577,10 @@ static bool node_import(struct pt2 *p, const struct json *node)
     if (!target_split(p, node, &domain, &op))
         return false;
     struct pending n = {.p = p, .src = source_of(p, node, domain, op), .what = op, .ok = true};
+    if (++p->n_imported > p->ctx->limits.nodes || p->g->nodes.n > p->ctx->limits.nodes)
+        return error_limit(p->ctx, n.src, "more than %lld nodes (--limit-nodes)", (long long)p->ctx->limits.nodes);
     if (strcmp(domain, "higher_order") == 0)
         return higher_order_import(p, node, n.src, op);
-    if (p->g->nodes.n > p->ctx->limits.nodes)
-        return error_limit(p->ctx, n.src, "more than %lld nodes (--limit-nodes)", (long long)p->ctx->limits.nodes);
     pure = pure_of(p, op);
     bool same = strcmp(op, "as_strided.default") == 0 && is_same_view(p, node);
     if (same)

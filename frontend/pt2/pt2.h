@@ -56,6 +56,8 @@ struct pt2 {
     int64_t inflate_left;
     const struct json *program, *graph; /* of the JSON */
     region_id region; /* that nodes are appended to */
+    uint32_t depth; /* of the graph that is imported, within nodes */
+    int64_t n_imported; /* nodes of the file, each as often as it was imported */
     uint32_t floor; /* names of outer scopes mean nothing */
     enum elem autocast; /* of the wrapper that is being inlined; ELEM_NONE: none */
     struct names names; /* of values -> index into values */

@@ -133,12 +133,17 @@ static bool graph_import(struct call *c, const struct json *graph, const struct 
 {
     struct pt2 *p = c->p;
     uint32_t floor = p->floor;
+    if (p->depth >= (uint32_t)p->ctx->limits.subgraph_depth)
+        return error_limit(p->ctx, c->src, "graphs within nodes, nested deeper than %d (--limit-subgraph-depth)",
+                           (int)p->ctx->limits.subgraph_depth);
+    p->depth++;
     scope_open(&p->names);
     scope_open(&p->metas);
     p->floor = p->names.scope;
     pt2_metas(p, graph);
     bool ok = inputs_bind(c, graph, in) && pt2_nodes(p, graph) && results_find(c, graph, out);
     p->floor = floor;
+    p->depth--;
     scope_close(&p->metas);
     scope_close(&p->names);
     return ok;

@@ -27,9 +27,9 @@ def limited():
         resource.setrlimit(what, (most, most))
 
 
-def check(path, statuses=(1, 4)):
+def check(path, statuses=(1, 4), options=()):
     # support.usage starts an interpreter for each command; here are hundreds, and what pytest itself has is below the bound
-    child = subprocess.Popen([MCC, "check", path], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=limited)
+    child = subprocess.Popen([MCC, "check", path, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=limited)
     text = child.stdout.read().decode(errors="replace")
     _, status, spent = os.wait4(child.pid, 0)
     child.stdout.close()
@@ -192,6 +192,26 @@ def test_graphs_within_nodes(tmp_path):
             (lambda g: at(g, "while_loop", 1)["outputs"].pop(), "1 results for 2 carried values"),
             (writes, "writes, within a graph of cond, to a tensor from around it")]:
         assert says in check(rewritten(tmp_path, "branching.pt2", change))
+
+
+def test_loops_in_conditions_of_loops(tmp_path):
+    """A condition stands before its loop and in it: each level doubles the work, up to a limit."""
+    def graph(outputs, nodes=()):
+        return {"as_graph": {"name": "g", "graph": {"inputs": [{"as_tensor": {"name": "a"}}], "outputs": [outputs], "nodes": nodes, "tensor_values": {},
+                                                    "sym_int_values": {}, "sym_bool_values": {}}}}
+
+    def loop(depth, name, result):
+        inner = [loop(depth - 1, "a", "b")] if depth else []
+        arguments = [graph({"as_bool": False}, inner), graph({"as_tensor": {"name": "a"}}), {"as_tensors": [{"name": name}]}, {"as_tensors": []}]
+        return {"target": "torch.ops.higher_order.while_loop", "inputs": [{"name": "", "arg": a, "kind": 1} for a in arguments],
+                "outputs": [{"as_tensors": [{"name": result}]}], "metadata": {}}
+
+    for depth, says in ((2, None), (20, "more than 1000 nodes (--limit-nodes)"), (33, "(--limit-subgraph-depth)")):
+        program = small()
+        program.nodes.append(loop(depth, "x", "z"))
+        path = program.save(tmp_path / "m.pt2")
+        text = check(path, (1, 4) if says else (0,), [f"--limit-nodes={10 ** 8 if depth > 20 else 1000}"])
+        assert not says or says in text, text
 
 
 def test_expressions(tmp_path):
