@@ -25,7 +25,7 @@ struct machine {
     struct pt2 *p;
     const char *what; /* the record, for messages */
     const uint8_t *at, *end;
-    uint32_t n_items;
+    uint32_t n_items; /* that were put on the stack, also again */
     VEC(struct item *) stack;
     VEC(struct item *) memo;
 };
@@ -36,12 +36,12 @@ static struct item *item_new(struct machine *m, enum kind kind)
 {
     struct item *item = NEW(&m->p->scratch, struct item);
     item->kind = kind;
-    m->n_items++;
     return item;
 }
 
 static bool push(struct machine *m, struct item *item)
 {
+    m->n_items++;
     VEC_PUSH(&m->p->scratch, &m->stack, item);
     return true;
 }
@@ -101,22 +101,22 @@ static bool tuple(struct machine *m, uint32_t n)
     return push(m, t);
 }
 
-/* Into the container below the items: one (n 1 or 2), or all from the last mark on (n 0). */
+/* Into the container below the items: the n on top, or all from the last mark on (n 0). */
 static bool put_items(struct machine *m, uint32_t n, enum kind kind)
 {
-    struct item all = {.kind = ITEM_LIST}, *container;
-    for (uint32_t i = 0; i < n; i++)
-        VEC_PUSH(&m->p->scratch, &all.list, (struct item *)NULL);
-    for (uint32_t i = n; i-- > 0;)
-        if (!(all.list.data[i] = pop(m)))
-            return false;
-    if ((!n && !gather(m, &all)) || !(container = pop(m)))
-        return false;
-    if (container->kind != kind || (kind == ITEM_DICT && all.list.n % 2))
+    uint32_t first = m->stack.n, at = 0;
+    while (first > 0 && m->stack.n - first < (n ? n : m->stack.n) && m->stack.data[first - 1]->kind != ITEM_MARK)
+        first--;
+    if (n ? m->stack.n - first < n : first == 0)
+        return refuse(m, "record '%s' is a pickle that takes more from its stack than there is", m->what);
+    at = n ? first : first - 1;
+    struct item *container = at ? m->stack.data[at - 1] : NULL;
+    if (!container || container->kind != kind || (kind == ITEM_DICT && (m->stack.n - first) % 2))
         return refuse(m, "record '%s' is a pickle that fills what is no container", m->what);
-    for (uint32_t i = 0; i < all.list.n; i++)
-        VEC_PUSH(&m->p->scratch, &container->list, all.list.data[i]);
-    return push(m, container);
+    for (uint32_t i = first; i < m->stack.n; i++)
+        VEC_PUSH(&m->p->scratch, &container->list, m->stack.data[i]);
+    m->stack.n = at;
+    return true;
 }
 
 static const char *line(struct machine *m)
@@ -202,6 +202,12 @@ static bool reduce(struct machine *m)
         return push(m, args->list.data[0]);
     if (args->kind != ITEM_LIST || strcmp(name, "torch._utils._rebuild_tensor_v2") != 0 || !are(args, "sill"))
         return refuse(m, "record '%s' is a pickle that makes what is no tensor", m->what);
+    const struct item *bits = args->list.n > 6 ? args->list.data[6] : NULL;
+    if (bits && bits->kind != ITEM_NONE && (bits->kind != ITEM_DICT || bits->list.n))
+        return refuse(m,
+                      "record '%s' is a pickle with a tensor that is the negative or conjugate of its elements: give "
+                      "the module resolve_neg() or resolve_conj() of it",
+                      m->what);
     made = item_new(m, ITEM_TENSOR);
     made->list.data = args->list.data;
     made->list.n = args->list.n;

@@ -11,7 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from pt2.writer import Program, Ref, call_op, int_op, saved, text_op, tuple_op
+from pt2.writer import ORDERED, Program, Ref, call_op, int_op, saved, text_op, tuple_op
 from support.tool import MCC
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
@@ -229,9 +229,9 @@ KNOWN = b"\x80.()]}N\x88\x89KMJ\x8aGXcqrhjt\x85\x86\x87aesuQRb"
 STORAGE = tuple_op(text_op("storage"), b"ctorch\nFloatStorage\n", text_op("0"), text_op("cpu"), int_op(9)) + b"Q"
 
 
-def tensor(sizes, strides, name="w", storage=STORAGE):
+def tensor(sizes, strides, name="w", storage=STORAGE, more=b""):
     """A dictionary of one tensor."""
-    return b"}(" + text_op(name) + call_op("torch._utils._rebuild_tensor_v2", storage, int_op(0), sizes, strides) + b"u."
+    return b"}(" + text_op(name) + call_op("torch._utils._rebuild_tensor_v2", storage, int_op(0), sizes, strides, more) + b"u."
 
 
 PICKLES = {
@@ -272,7 +272,11 @@ PICKLES = {
     "a container in itself": (b"}q\x00(" + text_op("w") + b"h\x00u.", "no values for it"),
     "millions of things": (b"K\x01" * 3_000_000, "a pickle of more than"),
     "millions of marks": (b"(" * 3_000_000, "a pickle of more than"),
-    "millions of copies": (b"]q\x00" + b"h\x00" * 2_000_000 + b"\x85" * 10, "ends within"),
+    "millions of copies": (b"]q\x00" + b"h\x00" * 2_000_000 + b"\x85" * 10, "a pickle of more than"),
+    "millions of items that are one": (b"N]q\x00" + b"h\x00a" * 2_000_000, "a pickle of more than"),
+    "a negative": (tensor(tuple_op(int_op(3), int_op(3)), tuple_op(int_op(3), int_op(1)),
+                          more=b"\x89" + ORDERED + b"}" + text_op("neg") + b"\x88s"), "the negative or conjugate"),
+    "without metadata": (tensor(tuple_op(int_op(3), int_op(3)), tuple_op(int_op(3), int_op(1)), "v", more=b"\x89" + ORDERED + b"}"), "no values for it"),
     "tuples in tuples": (b")" + b"\x85" * 900_000 + b".", "is no dictionary"),
 }
 
