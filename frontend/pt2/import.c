@@ -104,6 +104,7 @@ static bool config_read(struct pt2 *p, const char *folder, const char *program, 
         const struct json *config = json_get(pt2_json(p, name), "config");
         for (const struct json *e = json_first(config); e; e = e->next) {
             VEC_PUSH(&p->scratch, &p->entries, e);
+            state_path(p, table == &p->constants, e);
             if (e->key)
                 name_bind(table, e->key, (value_id){p->entries.n - 1}, 0);
         }
@@ -350,6 +351,8 @@ static void program_begin(struct pt2 *p)
     names_init(&p->names, &p->scratch);
     names_init(&p->metas, &p->scratch);
     names_init(&p->ports, &p->scratch);
+    names_init(&p->kept_names[0], &p->scratch);
+    names_init(&p->kept_names[1], &p->scratch);
     VEC_PUSH(&p->scratch, &p->values, (struct pt2_value){0});
     VEC_PUSH(&p->g->arena, &p->g->opsets, ((struct opset){"aten", 1}));
     pt2_metas(p, p->graph);
@@ -409,6 +412,8 @@ struct graph *pt2_import(struct context *ctx, const char *path, const struct imp
     names_init(&p.written, &p.scratch);
     names_init(&p.weights, &p.scratch);
     names_init(&p.constants, &p.scratch);
+    names_init(&p.paths[0], &p.scratch);
+    names_init(&p.paths[1], &p.scratch);
     bool ok = archive_read(&p, path) && program_import(&p);
     arena_release(&p.scratch);
     return ok && ctx->n_errors == before ? p.g : NULL;

@@ -399,6 +399,7 @@ bool pickle_import(struct pt2 *p, const char *record, struct pt2_inside *inside,
         if (!e)
             return false;
         VEC_PUSH(&p->scratch, &p->entries, e);
+        state_path(p, table == &p->constants, e);
         name_bind(table, key->text, (value_id){p->entries.n - 1}, 0);
     }
     return true;

@@ -71,6 +71,8 @@ struct pt2 {
     VEC(const struct json *) entries; /* of the tables of where weights and constants lie */
     struct names ports; /* names of outputs */
     VEC(struct pt2_kept) kept;
+    struct names kept_names[2]; /* of parameters, and of inputs -> index into kept */
+    struct names paths[2]; /* records of weights, and of constants -> how many lie there */
     struct names written; /* parameters and buffers that are state */
     bool again; /* one is, of which that was not known */
 };
@@ -109,6 +111,7 @@ bool weight_bytes(struct pt2 *, bool constant, const char *name, struct tensor_d
 
 /* state.c */
 void state_root(struct pt2 *, uint32_t index, enum kept_kind, const char *name); /* a value that is there before */
+void state_path(struct pt2 *, bool constant, const struct json *entry); /* an entry of the table of weights */
 bool state_is_written(struct pt2 *, const char *name);
 void state_write(struct pt2 *, const struct pt2_storage *); /* a kept tensor was written */
 void states_listed(struct pt2 *); /* marks what the file says is written */

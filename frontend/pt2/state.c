@@ -11,16 +11,16 @@
 
 static struct pt2_kept *kept_find(struct pt2 *p, const char *name, bool input)
 {
-    for (uint32_t i = 0; name && i < p->kept.n; i++)
-        if ((p->kept.data[i].kind == KEPT_INPUT) == input && strcmp(p->kept.data[i].name, name) == 0)
-            return &p->kept.data[i];
-    return NULL;
+    const struct binding *b = name ? name_lookup(&p->kept_names[input], name) : NULL;
+    return b ? &p->kept.data[b->value.i] : NULL;
 }
 
 void state_root(struct pt2 *p, uint32_t index, enum kept_kind kind, const char *name)
 {
     struct pt2_kept kept = {.kind = kind, .name = name, .root = index, .first = p->values.data[index].v};
     VEC_PUSH(&p->scratch, &p->kept, kept);
+    if (!kept_find(p, name, kind == KEPT_INPUT))
+        name_bind(&p->kept_names[kind == KEPT_INPUT], name, (value_id){p->kept.n - 1}, 0);
     p->storages.data[p->values.data[index].storage] = (struct pt2_storage){.kind = STORAGE_KEPT, .kept = p->kept.n - 1};
 }
 
@@ -96,25 +96,28 @@ bool state_is_listed(const struct json *spec)
 
 /* ---- ports ------------------------------------------------------------------------------------------------------- */
 
-static bool is_shared(const struct pt2 *p, const char *name)
+void state_path(struct pt2 *p, bool constant, const struct json *entry)
 {
-    const struct json *own = NULL;
-    for (uint32_t i = 0; i < p->entries.n && !own; i++)
-        own = p->entries.data[i]->key && strcmp(p->entries.data[i]->key, name) == 0 ? p->entries.data[i] : NULL;
-    const char *path = json_as_text(json_get(own, "path_name"));
-    for (uint32_t i = 0; path && i < p->entries.n; i++) {
-        const char *other = json_as_text(json_get(p->entries.data[i], "path_name"));
-        if (p->entries.data[i] != own && other && strcmp(path, other) == 0)
-            return true;
-    }
-    return false;
+    const char *path = json_as_text(json_get(entry, "path_name"));
+    struct binding *b = path ? name_lookup(&p->paths[constant], path) : NULL;
+    if (b)
+        b->value.i++;
+    else if (path)
+        name_bind(&p->paths[constant], path, (value_id){1}, 0);
+}
+
+static bool is_shared(struct pt2 *p, bool constant, const char *name)
+{
+    const struct binding *b = name_lookup(constant ? &p->constants : &p->weights, name);
+    const char *path = b ? json_as_text(json_get(p->entries.data[b->value.i], "path_name")) : NULL;
+    return path && name_lookup(&p->paths[constant], path)->value.i > 1;
 }
 
 bool state_input(struct pt2 *p, const char *name, const char *value, bool constant)
 {
     struct graph_state state = {0};
     struct type *type = NEW(&p->g->arena, struct type);
-    if (is_shared(p, name))
+    if (is_shared(p, constant, name))
         return pt2_refuse(p, "'%s' is written and shares its memory with another parameter: that is not supported",
                           name);
     if (!weight_bytes(p, constant, name, &state.initial))

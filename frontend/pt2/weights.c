@@ -185,15 +185,19 @@ static bool weight_find(struct pt2 *p, struct names *table, const char *folder, 
 bool weight_bytes(struct pt2 *p, bool constant, const char *name, struct tensor_data *out)
 {
     struct strided s;
-    int64_t count, order[RANK_MAX];
+    int64_t count, order[RANK_MAX], reach = 0;
     if (!weight_find(p, constant ? &p->constants : &p->weights, constant ? "constants" : "weights", name, &s) ||
         !bounds_check(p, &s, &count))
         return false;
-    for (uint32_t i = 0; i < s.rank; i++) {
-        order[i] = i;
-        if (s.strides[i] == 0 && s.sizes[i] > 1)
+    order_dims(&s, order);
+    for (uint32_t k = s.rank; count && k-- > 0;) {
+        int64_t size = s.sizes[order[k]], stride = s.strides[order[k]];
+        if (size > 1 && stride <= reach)
             return refuse(p, &s, "it is written, and its elements share memory");
+        reach += (size - 1) * stride;
     }
+    for (uint32_t i = 0; i < s.rank; i++)
+        order[i] = i;
     const void *bytes = count ? packed(p, &s, s.sizes, order, count) : "";
     *out = (struct tensor_data){.elem = s.elem,
                                 .rank = (int32_t)s.rank,

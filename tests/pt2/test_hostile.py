@@ -325,3 +325,28 @@ def test_long_chains_of_views(tmp_path):
     program.node("aten.relu_.default", [Ref(first)], [("w", F, (2, 3))])
     program.output(x)
     assert "a view of a view" in check(program.save(tmp_path / "m.pt2"))
+
+
+def test_many_states(tmp_path):
+    """Sixteen thousand buffers, all of them written."""
+    program = Program()
+    program.output(program.node("aten.neg.default", [program.input("x", F, (1,))], [("y", F, (1,))]))
+    for n in range(16_000):
+        program.weight(f"buffer{n}", np.zeros(1, np.float32))
+    document = program.document()
+    document["graph_module"]["signature"]["output_specs"][:0] = [{"buffer_mutation": {"arg": {"name": "y"}, "buffer_name": f"buffer{n}"}}
+                                                                 for n in range(16_000)]
+    check(program.save(tmp_path / "m.pt2", **document), (0,))
+
+
+def test_state_whose_elements_overlap(tmp_path):
+    """A written tensor of six elements that lie in four places."""
+    for strides, size in (((1, 1), 2), ((0, 1), 2), ((1, 2), 2)):
+        program = Program()
+        w = program.weight("w", np.ones(6, np.float32), shape=(3, size), strides=strides)
+        program.output(program.node("aten.relu_.default", [w], [("y", F, (3, size))]))
+        assert "tensor 'w': error: it is written, and its elements share memory" in check(program.save(tmp_path / "m.pt2"))
+    program = Program()
+    w = program.weight("w", np.ones(6, np.float32), shape=(3, 1, 2), strides=(1, 0, 3))
+    program.output(program.node("aten.relu_.default", [w], [("y", F, (3, 1, 2))]))
+    check(program.save(tmp_path / "m.pt2"), (0,))

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from pt2.writer import Number, Program, Ref, Type
+from pt2.writer import Number, Program, Ref, Type, meta, saved
 from support.artifact import Artifact
 from support.tool import mcc
 
@@ -231,6 +231,23 @@ def test_pickled_weights(tmp_path, layout):
     for compression in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         got = run(program.save(tmp_path / "m.pt2", compression=compression, layout=layout), [np.zeros(1, np.float32)])
         assert all(np.array_equal(g, w) and g.dtype == w.dtype for g, w in zip(got, want))
+
+
+def test_pickled_constants_lie_elsewhere(tmp_path):
+    """In files of PyTorch 2.8, weights and constants are in archives of their own: records of one name are not shared."""
+    program = Program()
+    x, w = program.input("x", F, (3,)), program.weight("w", np.ones(3, np.float32))
+    program.values["c_k"] = meta("float32", (3,))
+    program.inputs.append({"as_tensor": {"name": "c_k"}})
+    program.specs.append({"tensor_constant": {"arg": {"name": "c_k"}, "tensor_constant_name": "k"}})
+    program.node("aten.add_.Tensor", [w, x], [("s", F, (3,))])
+    program.output(program.node("aten.add.Tensor", [Ref("s"), Ref("c_k")], [("y", F, (3,))]))
+    records = program.pickled_records("B", {})
+    records["data/constants/model.pt"] = saved({"k": {"path_name": "k", "tensor_meta": meta("float32", (3,))}}, {"k": np.full(3, 7, np.float32).tobytes()})
+    with zipfile.ZipFile(tmp_path / "m.pt2", "w") as archive:
+        for name, data in records.items():
+            archive.writestr(f"model/{name}", data)
+    assert run(tmp_path / "m.pt2", [np.float32([1, 2, 3])])[0].tolist() == [9, 10, 11]
 
 
 @pytest.mark.parametrize("command", ["check", "inspect", "run", "bench", "eval -i ids=random -i keep=random", "diff",
