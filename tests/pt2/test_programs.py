@@ -183,6 +183,35 @@ def test_quantized_products_are_of_bytes(tmp_path):
     assert run(path, [draw.uniform(-2, 2, (2, 4, 6, 6)).astype(np.float32)])[0].shape == (2, 5)
 
 
+def test_numbers_of_quantizers_that_their_types_do_not_hold(tmp_path):
+    """They would wrap."""
+    i8 = np.dtype("int8")
+    for zero, says in ((127, None), (128, "a zero point of 128"), (-129, "a zero point of -129")):
+        for target, x, y in (("quantize", F, i8), ("dequantize", i8, F)):
+            program = Program()
+            arguments = [program.input("x", x, (3,)), 0.5, zero, -128, 127, Type("int8")]
+            program.output(program.node(f"quantized_decomposed.{target}_per_tensor.default", arguments, [("y", y, (3,))]))
+            done = mcc("check", program.save(tmp_path / "m.pt2"))
+            assert done.returncode == (says is not None) and (not says or says in done.stderr), done.stderr
+    program = Program()
+    arguments = [program.input("x", F, (3,)), -2 ** 63, 2 ** 63 - 1, 1e-5, Type("int8")]
+    program.node("quantized_decomposed.choose_qparams.tensor", arguments, [("y", F, (1,)), ("z", np.dtype("int64"), (1,))])
+    program.output("y")
+    done = mcc("check", program.save(tmp_path / "m.pt2"))
+    assert done.returncode == 1 and "from -9223372036854775808 to" in done.stderr
+
+
+def test_instance_norm_with_running_statistics(tmp_path):
+    """Their update is not to be lost."""
+    for running in (False, True):
+        program = Program()
+        x, m, v = program.input("x", F, (2, 3, 4)), *(program.weight(n, np.ones(3, np.float32)) for n in "mv")
+        arguments = [x, None, None, *((m, v) if running else (None, None)), True, 0.1, 1e-5, False]
+        program.output(program.node("aten.instance_norm.default", arguments, [("y", F, (2, 3, 4))]))
+        done = mcc("check", program.save(tmp_path / "m.pt2"))
+        assert done.returncode == running and (not running or "updates its running statistics" in done.stderr)
+
+
 def test_sizes_without_a_symbol(tmp_path):
     """No input has s0 itself as a dim: the run checks what the operators do."""
     program = Program()

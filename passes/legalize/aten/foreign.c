@@ -6,10 +6,26 @@
 
 /* ---- quantized_decomposed ---------------------------------------------------------------------------------------- */
 
+/* The least and the largest integer of the type that 64 bits hold. */
+static void bounds_of(enum elem e, int64_t *least, int64_t *most)
+{
+    uint32_t bits = elem_bits(e) < 63 ? elem_bits(e) : 63;
+    bool sign = elem_class(e) == 'I';
+    *least = sign ? -((int64_t)1 << (bits - 1)) : 0;
+    *most = ((int64_t)1 << (bits - sign)) - 1;
+}
+
 /* x and its scale and zero point in the types that ONNX's rules read; e: of the integers. param: 1 along an axis */
 static bool quantizer_read(struct rule *r, enum elem e, value_id in[3], struct attr *axis)
 {
+    const struct attr *zero = node_attr(r->node, "zero_point");
+    int64_t least = INT64_MIN, most = INT64_MAX;
     int32_t at = 0;
+    if (e != ELEM_NONE && strchr("IU", elem_class(e)))
+        bounds_of(e, &least, &most);
+    if (zero && zero->kind == ATTR_INT && (zero->u.i < least || zero->u.i > most))
+        return rule_refuse(r, "a zero point of %lld, which the type of the integers does not hold",
+                           (long long)zero->u.i);
     in[0] = rule_in(r, 0);
     in[1] = aten_operand(r, 1, "scale", ELEM_F32);
     in[2] = !r->param || rule_has(r, 2) ? aten_operand(r, 2, "zero_point", e) : (value_id){0};
@@ -23,9 +39,8 @@ static bool quantizer_read(struct rule *r, enum elem e, value_id in[3], struct a
 static value_id within(struct rule *r, value_id y, uint32_t i)
 {
     enum elem e = v_elem(r->b, y);
-    uint32_t bits = elem_bits(e) < 63 ? elem_bits(e) : 63;
-    bool sign = elem_class(e) == 'I';
-    int64_t least = sign ? -((int64_t)1 << (bits - 1)) : 0, most = ((int64_t)1 << (bits - sign)) - 1, lo, hi;
+    int64_t least, most, lo, hi;
+    bounds_of(e, &least, &most);
     if (!aten_int_known(r, i, "quant_min", least, &lo) || !aten_int_known(r, i + 1, "quant_max", most, &hi))
         return (value_id){0};
     if (lo > most || hi < least)
@@ -63,12 +78,12 @@ bool rule_decomposed_qparams(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = b_convert(b, rule_in(r, 0), ELEM_F32);
-    int64_t axes[RANK_MAX], lo, hi;
+    int64_t axes[RANK_MAX], lo, hi, steps;
     int32_t rank = v_rank(b, x);
     const struct attr *type = node_attr(r->node, "dtype");
     if (!x.i || !aten_int_known(r, 1, "quant_min", 0, &lo) || !aten_int_known(r, 2, "quant_max", 0, &hi))
         return false;
-    if (lo >= hi)
+    if (lo >= hi || !sub_i64(hi, lo, &steps))
         return rule_bad(r, "from %lld to %lld", (long long)lo, (long long)hi);
     for (int32_t i = 0; i < rank; i++)
         axes[i] = i;
@@ -77,7 +92,7 @@ bool rule_decomposed_qparams(struct rule *r)
     if (r->param)
         most = b_binary(b, OP_MAX, b_unary(b, OP_NEG, least), most);
     value_id span = r->param ? most : b_binary(b, OP_SUB, most, least);
-    value_id scale = b_binary_f64(b, OP_DIV, span, (double)(hi - lo) / (r->param ? 2 : 1));
+    value_id scale = b_binary_f64(b, OP_DIV, span, (double)steps / (r->param ? 2 : 1));
     scale = b_binary_f64(b, OP_MAX, scale, aten_float(r, "eps", FLT_EPSILON));
     if (r->param) {
         zero = b_scalar_i64(b, ELEM_I64, type && type->kind == ATTR_ELEM && type->u.elem == ELEM_U8 ? 128 : 0);

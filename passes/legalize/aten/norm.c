@@ -122,6 +122,8 @@ bool rule_aten_instance_norm(struct rule *r)
         const struct attr attrs[] = {attr_float("epsilon", aten_float(r, "eps", 1e-5))};
         return aten_as(r, rule_batch_norm, 15, 0, in, 5, attrs, 1);
     }
+    if (rule_has(r, 3) || rule_has(r, 4))
+        return rule_refuse(r, "updates its running statistics: export the module in evaluation mode, module.eval()");
     const value_id in[3] = {x, channels(r, 1, x, 1), channels(r, 2, x, 0)};
     const struct attr attrs[] = {attr_float("epsilon", aten_float(r, "eps", 1e-5))};
     return aten_as(r, rule_instance_norm, 6, 0, in, 3, attrs, 1);
