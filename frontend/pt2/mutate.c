@@ -98,8 +98,36 @@ value_id value_now(struct pt2 *p, const char *name, src_id src, uint32_t *index)
     return value_refresh(p, *index, src) ? p->values.data[*index].v : (value_id){0};
 }
 
+/* The whole of the pieces that a node cut its parent into, one of which was written; {0}: there is one that is not
+ * known as it is now. No piece shares memory with another, so the others stay as they are. */
+static value_id pieces_join(struct pt2 *p, const struct json *node, uint32_t written, bool stack, src_id src)
+{
+    const struct json *outputs = json_get(node, "outputs"), *pieces = json_only(json_first(outputs));
+    const struct pt2_value *v = p->values.data;
+    if (outputs->n != 1 || !json_is(pieces, JSON_LIST))
+        return (value_id){0};
+    uint32_t first = written, n = pieces->n;
+    if ((p->n_imported += n) > p->ctx->limits.nodes) {
+        error_limit(p->ctx, src, "more than %lld nodes (--limit-nodes)", (long long)p->ctx->limits.nodes);
+        return (value_id){0};
+    }
+    while (v[first - 1].view == node && v[first - 1].parent == v[written].parent)
+        first--;
+    value_id *list = NEW_ARRAY(&p->scratch, value_id, n);
+    for (uint32_t i = 0; i < n; i++) {
+        if (first + i >= p->values.n || v[first + i].view != node || v[first + i].parent != v[written].parent ||
+            (first + i != written && v[first + i].version + 1 != v[written].version))
+            return (value_id){0};
+        list[i] = v[first + i].v;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        p->values.data[first + i].version = v[written].version;
+    return pt2_append_joined(p, src, node, stack ? "stack.default" : "cat.default", list, n);
+}
+
 /* The parent's elements with the view's in their places. {0} after a diagnostic. */
-static value_id put_back(struct pt2 *p, const struct json *node, value_id parent, value_id view, src_id src)
+static value_id put_back(struct pt2 *p, const struct json *node, value_id parent, value_id view, uint32_t value,
+                         src_id src)
 {
     static const struct {
         const char *view, *inverse;
@@ -113,6 +141,11 @@ static value_id put_back(struct pt2 *p, const struct json *node, value_id parent
         {"aten.squeeze.default", "view_as.default"},
         {"aten.transpose.int", "transpose.int"},
         {"aten.t.default", "t.default"},
+        {"aten.split.Tensor", "cat"},
+        {"aten.split.sizes", "cat"},
+        {"aten.split_with_sizes.default", "cat"},
+        {"aten.chunk.default", "cat"},
+        {"aten.unbind.int", "stack"},
     };
     const char *target = json_as_text(json_get(node, "target"));
     target += strncmp(target, "torch.ops.", 10) == 0 ? 10 : 0;
@@ -120,6 +153,12 @@ static value_id put_back(struct pt2 *p, const struct json *node, value_id parent
         if (strcmp(target, inverses[i].view) != 0)
             continue;
         const char *op = inverses[i].inverse;
+        if (!strchr(op, '.')) {
+            value_id whole = pieces_join(p, node, value, strcmp(op, "stack") == 0, src);
+            if (whole.i || p->ctx->n_errors)
+                return whole;
+            break;
+        }
         if (strstr(op, "_scatter"))
             return node_again(p, node, parent, view, op);
         if (strcmp(op, "view_as.default") == 0)
@@ -155,7 +194,7 @@ bool value_write(struct pt2 *p, uint32_t value, value_id now, src_id src)
         if (!v->parent || v->maybe)
             break;
         if (v->view)
-            now = put_back(p, v->view, p->values.data[v->parent].v, now, src);
+            now = put_back(p, v->view, p->values.data[v->parent].v, now, at, src);
         if (!now.i)
             return false;
         at = p->values.data[at].parent;

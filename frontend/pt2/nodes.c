@@ -19,7 +19,7 @@ struct pending {
     VEC(value_id) in;
     VEC(struct attr) attrs;
     VEC(int64_t) lists;
-    uint32_t first; /* the value of the first argument */
+    uint32_t first, listed; /* the values of the first argument, and of the first tensor in a list */
     bool ok;
 };
 
@@ -77,6 +77,21 @@ value_id pt2_append_pair(struct pt2 *p, src_id src, const char *op, value_id x, 
     return append_aten(p, src, op, in, 2, NULL, 0);
 }
 
+static const struct json *given_arg(const struct json *node, const char *name);
+
+value_id pt2_append_joined(struct pt2 *p, src_id src, const struct json *node, const char *op, const value_id *list,
+                           uint32_t n)
+{
+    const int64_t lists[3] = {0, 2, n};
+    int64_t dim = 0;
+    value_id *in = NEW_ARRAY(&p->scratch, value_id, n + 2);
+    memcpy(in + 2, list, n * sizeof *list);
+    json_as_int(json_get(given_arg(node, "dim"), "as_int"), &dim);
+    const struct attr attrs[] = {attr_ints("lists", arena_copy(&p->scratch, lists, sizeof lists), 3),
+                                 attr_int("dim", dim)};
+    return append_aten(p, src, op, in, n + 2, attrs, 2);
+}
+
 /* ---- arguments ------------------------------------------------------------------------------------------------- */
 
 static void put(struct pending *n, struct attr a)
@@ -108,8 +123,11 @@ static value_id item(struct pending *n, const struct json *e)
     const struct json *u = json_only(e);
     uint32_t index;
     int64_t i;
-    if (json_get(e, "name"))
-        return named(n, json_get(e, "name"), &index);
+    if (json_get(e, "name")) {
+        value_id v = named(n, json_get(e, "name"), &index);
+        n->listed = n->listed ? n->listed : index;
+        return v;
+    }
     if (u && strcmp(u->key, "as_none") == 0)
         return (value_id){0};
     if (u && strcmp(u->key, "as_tensor") == 0)
@@ -605,6 +623,8 @@ static bool node_import(struct pt2 *p, const struct json *node)
     if (!results_bind(p, id, &results, n.src))
         return false;
     enum schema_alias alias = schema ? torch_schema_alias(schema) : ALIAS_NONE;
+    if (!n.first && alias == ALIAS_MAYBE && n.lists.n == 3 && n.lists.data[2] == 1)
+        n.first = n.listed; /* einsum of one tensor may be a permutation of it */
     if (written && (alias == ALIAS_VIEW || alias == ALIAS_MAYBE))
         return error_model(p->ctx, n.src, "%s changes the shape of its operand in place, which is not supported", op);
     for (uint32_t i = 0; n.first && i < results.names.n; i++)

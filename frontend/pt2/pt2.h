@@ -129,6 +129,9 @@ value_id pt2_append_ints(struct pt2 *, src_id, const char *op, value_id x, const
 bool pt2_nodes(struct pt2 *, const struct json *graph);
 /* A node of two tensors. */
 value_id pt2_append_pair(struct pt2 *, src_id, const char *op, value_id x, value_id y);
+/* The tensors in a list along the node's argument dim: op is cat or stack. */
+value_id pt2_append_joined(struct pt2 *, src_id, const struct json *node, const char *op, const value_id *list,
+                           uint32_t n);
 /* A node of the file again with another operand `self`, as operator op of aten (NULL: its own), which may have an
  * operand `src` besides; its first result. */
 value_id node_again(struct pt2 *, const struct json *node, value_id self, value_id src, const char *op);

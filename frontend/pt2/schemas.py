@@ -64,7 +64,7 @@ def alias_of(name, arguments, result):
     base = name.split(".")[0]
     if base in SAME or base in MAYBE:
         return "s" if base in SAME else "m"
-    return "v" if re.match(r"Tensor\(a\)", arguments) and "Tensor(a)" in result else "-"
+    return "v" if re.match(r"Tensor\(a(?: -> \*)?\)", arguments) and "Tensor(a)" in result else "-"
 
 
 def main():

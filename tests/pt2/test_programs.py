@@ -286,3 +286,46 @@ def test_every_command(command, tmp_path):
     name, *options = command.format(tmp_path / "page").split()
     done = mcc(name, DATA / "encoder.pt2", *options)
     assert done.returncode == 0, done.stderr
+
+
+PIECES = {"split.Tensor": ([2, 1], [(2, 2), (2, 2), (2, 1)]), "split_with_sizes.default": ([[1, 4], -1], [(2, 1), (2, 4)]),
+          "chunk.default": ([2, 1], [(2, 3), (2, 2)]), "unbind.int": ([1], [(2,)] * 5)}
+
+
+@pytest.mark.parametrize("target", PIECES)
+@pytest.mark.parametrize("kept", [False, True])
+def test_writes_to_pieces(target, kept, tmp_path):
+    """A write to a piece is one to the whole; the other pieces stay; a write to the whole makes its pieces unknown."""
+    arguments, shapes = PIECES[target]
+    x = np.arange(10, dtype=np.float32).reshape(2, 5) - 4.5
+    for whole in (False, True):
+        program = Program()
+        base = program.input("x", F, (2, 5))
+        base = base if kept else program.node("aten.clone.default", [base], [("c", F, (2, 5))])
+        pieces = program.node(f"aten.{target}", [base, *arguments], [(f"p{k}", F, s) for k, s in enumerate(shapes)])
+        for k in (0, len(shapes) - 1, 0):
+            program.node("aten.relu_.default", [base if whole else pieces[k]], [(f"r{k}{len(program.nodes)}", F, (2, 5) if whole else shapes[k])])
+        program.output(program.node("aten.neg.default", [Ref(base)], [("n", F, (2, 5))]), program.node("aten.neg.default", [pieces[1]], [("m", F, shapes[1])]))
+        if whole:
+            done = mcc("check", program.save(tmp_path / "m.pt2"))
+            assert done.returncode == 1 and "a view with several results" in done.stderr
+            continue
+        want = x.copy()
+        first, last = (1 if "sizes" in target or "unbind" in target else shapes[0][1]), (shapes[-1][1] if len(shapes[-1]) > 1 else 1)
+        want[:, :first] = np.maximum(want[:, :first], 0)
+        want[:, 5 - last:] = np.maximum(want[:, 5 - last:], 0)
+        got = run(program.save(tmp_path / "m.pt2"), [x.copy()])
+        assert np.array_equal(got[0], -want)
+        middle = want[:, 1] if "unbind" in target else want[:, first:first + shapes[1][1]]
+        assert np.array_equal(got[1], -middle)
+        assert len(got) == 2 + kept and (not kept or np.array_equal(got[2], want))
+
+
+def test_einsum_may_be_a_view(tmp_path):
+    program = Program()
+    x = program.node("aten.clone.default", [program.input("x", F, (2, 3))], [("c", F, (2, 3))])
+    t = program.node("aten.einsum.default", ["ij->ji", [x]], [("t", F, (3, 2))])
+    program.node("aten.relu_.default", [x], [("r", F, (2, 3))])
+    program.output(program.node("aten.neg.default", [t], [("y", F, (3, 2))]))
+    done = mcc("check", program.save(tmp_path / "m.pt2"))
+    assert done.returncode == 1 and "'t' shares memory with a tensor that was written to" in done.stderr
