@@ -239,6 +239,9 @@ def test_header(tmp_path):
     subprocess.run(["gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{pathlib.Path(mcc.__file__).parent}", "-o", tmp_path / "main",
                     tmp_path / "main.c", tmp_path / "m.o", "-lm", "-lpthread"], check=True)
     subprocess.run([tmp_path / "main"], check=True)
+    rows = subprocess.run(["readelf", "-sW", tmp_path / "m.o"], capture_output=True, text=True, check=True).stdout.splitlines()
+    sizes = {row.split()[-1]: int(row.split()[2], 0) for row in rows if "mcc_rt_model" in row or "mcc_rt_keeping" in row}
+    assert sizes["mcc_rt_keeping"] == 2 * sizes["mcc_rt_model"] + 16    # the states, and how many
 
 
 @pytest.mark.parametrize("adds", [False, True])
