@@ -101,7 +101,8 @@ def across(keepdims, first):
     sums = ["s", "e"] if first == "sums" else ["e", "s"]
     nodes = [N("Constant", [], ["last"], value_ints=[-1]), N("Exp", ["x"], ["e"]), N("ReduceSum", ["e", "last"], ["t"], keepdims=keepdims)]
     if keepdims:
-        nodes += [N("Constant", [], ["zero"], value_ints=[0]), N("Constant", [], ["end"], value_ints=[-2**62]), N("Slice", ["t", "last", "end", "zero", "last"], ["s"])]
+        nodes += [N("Constant", [], ["zero"], value_ints=[0]), N("Constant", [], ["end"], value_ints=[-2**62]),
+                  N("Slice", ["t", "last", "end", "zero", "last"], ["s"])]
     else:
         nodes.append(N("Identity", ["t"], ["s"]))
     return [*nodes, N("Mul", sums, ["r"]), N("Add", ["r", "t" if keepdims else "e"], ["y"])]
