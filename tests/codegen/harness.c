@@ -468,7 +468,7 @@ static void run_variant(struct suite *s, const struct variant *v, bool native)
     char path[400];
     bool foreign = strncmp(v->target.triple, "aarch64", 7) == 0;
     static unsigned built; /* a name of its own: dlopen takes a loaded library for the same */
-    snprintf(path, sizeof path, "%s.%u.so", program_invocation_name, built++);
+    snprintf(path, sizeof path, "%s.%d.%u.so", program_invocation_name, (int)getpid(), built++);
     bool ok = compile_suite(s, v, path);
     for (uint32_t i = 0; i < s->ctx->diags.n; i++)
         print_error("%s\n", s->ctx->diags.data[i].text);
