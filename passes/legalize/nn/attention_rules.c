@@ -66,7 +66,7 @@ value_id heads_unfolded(struct builder *b, const struct head_groups *g, value_id
     const expr_id *d = b_dims(b, x, &rank);
     if (!d || ex_is(b_exprs(b), g->each, 1))
         return x;
-    expr_id out[4] = {d[0], g->heads, g->rows, d[3]};
+    expr_id out[4] = {g->batch, g->heads, g->rows, d[3]}; /* of one batch alone: keys of another do not fit */
     return b_reshape(b, x, out, 4);
 }
 
