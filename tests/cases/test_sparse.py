@@ -88,4 +88,4 @@ def test_sparse_ports_say_what_to_do(tmp_path):
                                           ([value("x", [2, 3])], [helper.make_sparse_tensor_value_info("y", T.FLOAT, [2, 3])]))):
         path = save_sparse(tmp_path / f"{k}.onnx", [node("Neg", "x", "y")], inputs, outputs)
         done = mcc("check", path)
-        assert done.returncode == 1 and "pass it dense" in done.stderr, done.stderr
+        assert done.returncode == 1 and "declare a dense tensor" in done.stderr, done.stderr

@@ -5,7 +5,6 @@ import pathlib
 import random
 import resource
 import struct
-import subprocess
 import zipfile
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 
 from pt2.writer import ORDERED, Program, Ref, call_op, int_op, saved, text_op, tuple_op
 from support.tool import MCC
+from support.usage import usage
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 F = np.dtype("float32")
@@ -22,21 +22,11 @@ SANITIZED = "address" in os.environ.get("MCC_BUILD", "")    # needs more of ever
 SECONDS, BYTES = (10, 2 << 30) if SANITIZED else (2, 512 << 20)
 
 
-def limited():
-    for what, most in ((resource.RLIMIT_CPU, 4 * SECONDS), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, resource.RLIM_INFINITY if SANITIZED else 4 << 30)):
-        resource.setrlimit(what, (most, most))
-
-
 def check(path, statuses=(1, 4), options=()):
-    # support.usage starts an interpreter for each command; here are hundreds, and what pytest itself has is below the bound
-    child = subprocess.Popen([MCC, "check", path, *options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=limited)
-    text = child.stdout.read().decode(errors="replace")
-    _, status, spent = os.wait4(child.pid, 0)
-    child.stdout.close()
-    child.returncode = os.waitstatus_to_exitcode(status)
-    assert child.returncode in statuses and (child.returncode == 0 or "error: " in text), (child.returncode, text)
-    seconds, peak = spent.ru_utime + spent.ru_stime, spent.ru_maxrss << 10
-    assert seconds < SECONDS and peak < BYTES, (seconds, peak)
+    done = usage([MCC, "check", path, *options], 60, 4 * SECONDS, resource.RLIM_INFINITY if SANITIZED else 4 << 30)
+    text = done.said.decode(errors="replace")
+    assert done.status in statuses and (done.status == 0 or "error: " in text), (done.status, text)
+    assert done.seconds < SECONDS and done.bytes < BYTES, (done.seconds, done.bytes)
     return text
 
 
