@@ -73,11 +73,13 @@ static enum made made_of(const struct fuser *f, const struct node *n, enum made 
                          int32_t dim)
 {
     const struct type *t = value_type(f->g, n->out[0]);
-    uint32_t n_axes = 0;
     if (op_shape(n->op) == SHAPE_MAP)
         return from;
-    if (n->op == OP_REDUCE)
-        return from == MADE_ROW && node_ints(n, "axes", &n_axes)[0] == dim && n_axes == 1 ? MADE_NUMBER : MADE_NOTHING;
+    if (n->op == OP_REDUCE) {
+        uint32_t n_axes;
+        const int64_t *axes = node_ints(n, "axes", &n_axes);
+        return from == MADE_ROW && n_axes == 1 && axes[0] == dim ? MADE_NUMBER : MADE_NOTHING;
+    }
     if (n->op == OP_BROADCAST)
         return from == MADE_ONE && type_same_shape(t, row) ? MADE_ROW : MADE_NOTHING;
     if (n->op != OP_RESHAPE || from != MADE_NUMBER || t->rank != row->rank || !ex_is(f->x, t->dims[dim], 1))

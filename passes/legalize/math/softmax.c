@@ -132,9 +132,11 @@ static value_id softmax_operand(struct builder *b, value_id p, int64_t *axis)
     inverse = inverse ? v_defining(b, inverse->in[0], OP_DIV) : NULL;
     sum = inverse ? v_defining(b, inverse->in[1], OP_RESHAPE) : NULL;
     sum = sum ? v_defining(b, sum->in[0], OP_REDUCE) : NULL;
-    if (!sum || !e || !is_splat(b, inverse->in[0], 1))
+    uint32_t n_axes;
+    const int64_t *axes = sum ? node_ints(sum, "axes", &n_axes) : NULL;
+    if (!sum || !e || n_axes != 1 || !is_splat(b, inverse->in[0], 1))
         return (value_id){0};
-    *axis = node_ints(sum, "axes", &(uint32_t){0})[0];
+    *axis = axes[0];
     bool whole = is_line_of(b, inverse->in[1], "sum", n->in[0], *axis) &&
                  is_line_of(b, e->in[1], "max", e->in[0], *axis);
     return whole ? e->in[0] : (value_id){0};
