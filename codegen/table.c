@@ -279,7 +279,7 @@ struct rows {
     uint64_t variants, kernels, flags;
 };
 
-static void point_desc(struct table *t, uint64_t at, struct rows *rows, bool beside)
+static void point_desc(struct table *t, uint64_t at, struct rows *rows, bool sidecar)
 {
     const struct artifact *a = t->a;
     point_out(t, AT(at, struct mcc_rt_desc, plan), a->plan);
@@ -290,7 +290,7 @@ static void point_desc(struct table *t, uint64_t at, struct rows *rows, bool bes
     rows->flags = rows->written ? rows->flags : put_port_flags(t);
     point_to(t, AT(at, struct mcc_rt_desc, port_flags), ELF_RODATA, rows->flags);
     rows->written = true;
-    if (beside) {
+    if (sidecar) {
         const char *slash = strrchr(a->weights.sidecar, '/');
         point_text(t, AT(at, struct mcc_rt_desc, weights_file), slash ? slash + 1 : a->weights.sidecar);
     } else if (a->weights.size) {
@@ -309,9 +309,9 @@ static void put_model(struct table *t)
                             .scratch_bytes = a->scratch_bytes,
                             .weights_size = a->weights.size,
                             .n_kernels = a->n_kernels};
-    bool beside = a->weights.size && a->weights.sidecar;
+    bool sidecar = a->weights.size && a->weights.sidecar;
     struct ports ports;
-    if (beside)
+    if (sidecar)
         d.sidecar_head = sidecar_head_size(t->o.arena, &a->weights);
     struct mcc_rt_stateful both = {.outer = d, .inner = d, .n_state = a->n_state};
     size_t size = a->n_state ? sizeof both : sizeof d;
@@ -319,14 +319,14 @@ static void put_model(struct table *t)
     uint64_t api = put_api(t, &ports);
     struct rows rows = {0};
     point_to(t, AT(at, struct mcc_rt_desc, api), ELF_RELRO, api);
-    point_desc(t, at, &rows, beside);
+    point_desc(t, at, &rows, sidecar);
     if (a->n_state) {
         uint64_t inner = at + offsetof(struct mcc_rt_stateful, inner);
         point_to(t, AT(inner, struct mcc_rt_desc, api), ELF_RELRO, put_inner_api(t, &ports));
-        point_desc(t, inner, &rows, beside);
+        point_desc(t, inner, &rows, sidecar);
         point_to(t, AT(at, struct mcc_rt_stateful, states), ELF_RELRO, put_states(t));
     }
-    if (a->weights.size && !beside)
+    if (a->weights.size && !sidecar)
         elf_put(&t->o, ELF_WEIGHTS, placeholder, sizeof placeholder, 64);
     if (a->graph.size)
         elf_put(&t->o, ELF_GRAPH, a->graph.data, a->graph.size, 1);

@@ -222,6 +222,14 @@ static int begin_run(struct state_ctx *s, const void *in, const void *out, mcc_e
     return begin(s, "run", error);
 }
 
+static int begin_tensors(struct state_ctx *s, const DLTensor *const *in, const void *out, mcc_error *error)
+{
+    int code = begin_run(s, in, out, error);
+    for (uint32_t k = 0; !code && k < user_in(); k++)
+        s->in[k] = in[k];
+    return code;
+}
+
 /* The run has succeeded. */
 static void states_turn(struct state_ctx *s)
 {
@@ -250,11 +258,9 @@ static void state_take(struct state_ctx *s, uint32_t k, const DLTensor *t)
 int mcc_rt_state_run(mcc_ctx *ctx, const DLTensor *const *in, DLTensor *const *out, mcc_error *error)
 {
     struct state_ctx *s = (struct state_ctx *)(void *)ctx;
-    int code = begin_run(s, in, out, error);
+    int code = begin_tensors(s, in, out, error);
     if (code)
         return code;
-    for (uint32_t k = 0; k < user_in(); k++)
-        s->in[k] = in[k];
     for (uint32_t k = 0; k < user_out(); k++)
         s->out[k] = out[k];
     code = mcc_rt_run_api(s->inner, s->in, s->out, error);
@@ -266,11 +272,9 @@ int mcc_rt_state_run(mcc_ctx *ctx, const DLTensor *const *in, DLTensor *const *o
 int mcc_rt_state_run_dlpack(mcc_ctx *ctx, const DLTensor *const *in, DLManagedTensorVersioned **out, mcc_error *error)
 {
     struct state_ctx *s = (struct state_ctx *)(void *)ctx;
-    int code = begin_run(s, in, out, error);
+    int code = begin_tensors(s, in, out, error);
     if (code)
         return code;
-    for (uint32_t k = 0; k < user_in(); k++)
-        s->in[k] = in[k];
     code = mcc_rt_run_dlpack(s->inner, s->in, s->managed, error);
     const bool made = !code;
     DLManagedTensorVersioned **next = s->managed + user_out();

@@ -220,7 +220,7 @@ static int64_t least_of(int64_t min)
     return min == 2 ? 1 : min < 0 ? 0 : min;
 }
 
-/* Collects the symbols that are a dim of an input as they are: the run knows no others. */
+/* Collects the symbols that are a dim of an input as they are: only their values are known at run time. */
 static void symbols_of_inputs(struct pt2 *p, struct names *found)
 {
     names_init(&p->metas, &p->scratch);

@@ -1,5 +1,5 @@
-"""Pools of what is smaller than a window by less than the stride: one partial window, for sizes that are fixed and for those that only
-the run knows, as ONNX Runtime has it."""
+"""Pools of what is smaller than a window by less than the stride: one partial window, for sizes that are fixed and for
+dynamic ones, as ONNX Runtime has it."""
 import numpy as np
 import pytest
 

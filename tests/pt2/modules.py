@@ -30,7 +30,7 @@ class Residual(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Embeddings, masks, a transposed weight, attention, a layer norm, dims that the run knows."""
+    """Embeddings, masks, a transposed weight, attention, a layer norm, dynamic dims."""
 
     def __init__(self):
         super().__init__()

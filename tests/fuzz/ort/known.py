@@ -413,7 +413,7 @@ KNOWN = [
         "Mod", "Div", "Slice", "Range", "Where")),
     ("run", "SplitToSequence", empty, "split sizes do not fit", "theirs", "no split sizes at all: ONNX Runtime makes pieces of one"),
     ("ours", "SplitToSequence", has("keepdims", 0), "", "theirs", "keepdims counts only without split, as ONNX's text says"),
-    *(("run", op, always, "axis -?[01] is out of range for rank 0", "theirs", "a rank that the run knows is 0, which has no axes; ONNX Runtime "
+    *(("run", op, always, "axis -?[01] is out of range for rank 0", "theirs", "a dynamic rank that is 0, which has no axes; ONNX Runtime "
        "refuses the axis only where it knows the rank") for op in ("ArgMax", "ArgMin")),
     ("theirs", "MatMul", beside("Transpose"), "", "theirs", "a transposed matrix and a vector: ONNX Runtime's optimisation drops the Transpose"),
     *(("theirs", op, always, "", "theirs", "ONNX Runtime moves the pair and gives it another type")
