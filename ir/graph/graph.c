@@ -99,6 +99,11 @@ enum op value_op(const struct graph *g, value_id v)
     return def.i ? graph_node(g, def)->op : OP_NONE;
 }
 
+const struct node *value_node(const struct graph *g, value_id v)
+{
+    return v.i && graph_value(g, v)->def.i ? graph_node(g, graph_value(g, v)->def) : NULL;
+}
+
 /* ---- regions ------------------------------------------------------------------------------------- */
 
 void graph_adopt_region(struct graph *g, node_id owner, region_id region)

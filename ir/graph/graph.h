@@ -216,6 +216,7 @@ expr_id concat_begin(const struct graph *, const struct node *, uint32_t k);
 const struct type *value_type(const struct graph *, value_id);
 /* The operator that defines v; OP_NONE for parameters. */
 enum op value_op(const struct graph *, value_id);
+const struct node *value_node(const struct graph *, value_id); /* that computes it; NULL: a parameter, or no value */
 
 value_id graph_param(struct graph *, region_id, struct type, const char *name);
 /* Appends a node; its results get the given types (copied; out NULL: unknown types). Attributes and operands are

@@ -15,11 +15,6 @@ struct walk {
 
 typedef bool goal_fn(const struct graph *, value_id);
 
-static const struct node *def_of(const struct graph *g, value_id v)
-{
-    return graph_value(g, v)->def.i ? graph_node(g, graph_value(g, v)->def) : NULL;
-}
-
 static bool is_dot(const struct graph *g, value_id v)
 {
     return value_op(g, v) == OP_DOT;
@@ -28,7 +23,7 @@ static bool is_dot(const struct graph *g, value_id v)
 /* Does v, through views and arithmetic of sums, come from the sum of `terms`? */
 static bool is_sum(const struct graph *g, value_id v, value_id terms, uint32_t depth)
 {
-    const struct node *n = def_of(g, v);
+    const struct node *n = value_node(g, v);
     if (!n || depth > 8)
         return false;
     if (n->op == OP_REDUCE)
@@ -42,7 +37,7 @@ static bool is_sum(const struct graph *g, value_id v, value_id terms, uint32_t d
 /* Terms over their sum. */
 static bool is_softmax(const struct graph *g, value_id v)
 {
-    const struct node *n = def_of(g, v);
+    const struct node *n = value_node(g, v);
     if (!n || (n->op != OP_MUL && n->op != OP_DIV))
         return false;
     enum op terms = value_op(g, n->in[0]);
@@ -52,7 +47,7 @@ static bool is_softmax(const struct graph *g, value_id v)
 /* From v back to a goal, through maps and views; {0}: there is none. */
 static value_id walk_to(struct walk *w, value_id v, goal_fn *goal, uint32_t depth)
 {
-    const struct node *n = def_of(w->m->g, v);
+    const struct node *n = value_node(w->m->g, v);
     if (!n || depth > DEPTH_MOST || ++w->visits > VISITS_MOST || value_is_const(w->m->g, v))
         return (value_id){0};
     if (goal(w->m->g, v))
@@ -99,7 +94,7 @@ const char *attention_obstacle(struct module *m, node_id values, const char *why
         to_p = (struct walk){.m = m};
         p = walk_to(&to_p, n->in[side = 1], is_softmax, 0);
     }
-    value_id terms = p.i ? def_of(m->g, p)->in[0] : p;
+    value_id terms = p.i ? value_node(m->g, p)->in[0] : p;
     value_id scores = p.i ? walk_to(&to_scores, terms, is_dot, 0) : p;
     if (!scores.i)
         return NULL;

@@ -49,15 +49,10 @@ static bool differs(struct finder *f, const char *why)
     return false;
 }
 
-static const struct node *def_of(const struct graph *g, value_id v)
-{
-    return v.i && graph_value(g, v)->def.i ? graph_node(g, graph_value(g, v)->def) : NULL;
-}
-
 /* The node that makes v, if it is op, in this region, and v has so many uses. Notes it as computed inside. */
 static const struct node *inner(struct finder *f, value_id v, enum op op, uint32_t uses)
 {
-    const struct node *n = def_of(f->g, v);
+    const struct node *n = value_node(f->g, v);
     if (!n || n->op != op || n->parent.i != f->region.i || graph_value(f->g, v)->n_uses != uses)
         return NULL;
     VEC_PUSH(f->m->arena, &f->a->nodes, graph_value(f->g, v)->def);
@@ -74,13 +69,13 @@ static bool is_splat_of(const struct finder *f, value_id v, double want)
  * is wanted here alone, which notes it. */
 static value_id spread_from(struct finder *f, value_id v, expr_id *idx, bool alone)
 {
-    const struct node *n = def_of(f->g, v);
+    const struct node *n = value_node(f->g, v);
     expr_id at[RANK_MAX], cond;
     while (n && (n->op == OP_BROADCAST || n->op == OP_RESHAPE) && (!alone || inner(f, v, n->op, 1))) {
         view_index(f->g, n, 0, idx, at, &cond);
         memcpy(idx, at, (size_t)value_type(f->g, n->in[0])->rank * sizeof *at);
         v = n->in[0];
-        n = def_of(f->g, v);
+        n = value_node(f->g, v);
     }
     return v;
 }
@@ -108,7 +103,7 @@ static bool is_reduce(struct finder *f, value_id v, const expr_id *at, const cha
 /* v at idx = the larger of x, at another point, and a splat: x, that point in place, and where the splat is; else v. */
 static value_id raised_from(struct finder *f, value_id v, expr_id *idx, struct attention_step *least)
 {
-    const struct node *n = def_of(f->g, v);
+    const struct node *n = value_node(f->g, v);
     if (!n || n->op != OP_MAX)
         return v;
     for (uint32_t k = 0; k < 2; k++)
@@ -122,7 +117,7 @@ static value_id raised_from(struct finder *f, value_id v, expr_id *idx, struct a
 /* e = exp(d), or that but for 0 where d is below a bound; sets d = z - max. */
 static bool match_terms(struct finder *f, value_id e, value_id *d)
 {
-    const struct node *n = def_of(f->g, e), *cut;
+    const struct node *n = value_node(f->g, e), *cut;
     value_id far = {0};
     if (n && n->op == OP_SELECT) {
         far = n->in[0];
@@ -163,11 +158,12 @@ static bool is_same(struct finder *f, value_id v, const expr_id *idx, value_id w
  * else v. Notes the sink and the maximum, at idx. */
 static value_id sum_of_keys(struct finder *f, value_id v, expr_id *idx)
 {
-    const struct node *n = def_of(f->g, v), *e, *d;
+    const struct node *n = value_node(f->g, v), *e, *d;
     size_t rank = (size_t)value_type(f->g, v)->rank;
     for (uint32_t k = 0; k < 2 && n && n->op == OP_ADD; k++) {
-        if (!(e = def_of(f->g, n->in[k])) || e->op != OP_EXP || !(d = def_of(f->g, e->in[0])) || d->op != OP_SUB ||
-            !inner(f, v, OP_ADD, 1) || !inner(f, n->in[k], OP_EXP, 1) || !inner(f, e->in[0], OP_SUB, 1))
+        if (!(e = value_node(f->g, n->in[k])) || e->op != OP_EXP || !(d = value_node(f->g, e->in[0])) ||
+            d->op != OP_SUB || !inner(f, v, OP_ADD, 1) || !inner(f, n->in[k], OP_EXP, 1) ||
+            !inner(f, e->in[0], OP_SUB, 1))
             continue;
         f->sum_sink = d->in[0];
         f->sum_max = d->in[1];
@@ -182,7 +178,7 @@ static value_id sum_of_keys(struct finder *f, value_id v, expr_id *idx)
 static value_id max_of_keys(struct finder *f, value_id v, expr_id *idx)
 {
     struct attention *a = f->a;
-    const struct node *n = def_of(f->g, v);
+    const struct node *n = value_node(f->g, v);
     bool same = f->sum_sink.i && is_same(f, v, idx, f->sum_max, f->sink_point);
     a->max = v;
     if (!f->sum_sink.i)
@@ -214,7 +210,7 @@ static void steps_to_max(struct finder *f, value_id v)
 static bool match_softmax(struct finder *f, value_id v, const expr_id *idx, int32_t axis)
 {
     struct attention *a = f->a;
-    const struct node *n = def_of(f->g, v), *one;
+    const struct node *n = value_node(f->g, v), *one;
     size_t size = (size_t)value_type(f->g, v)->rank * sizeof *idx;
     expr_id at[RANK_MAX];
     value_id d, sum;
@@ -313,7 +309,7 @@ static bool match_scores(struct finder *f, const struct node *n, const expr_id *
 /* From v, wanted at idx, back to the scores: through maps and views that nobody else reads. */
 static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32_t depth)
 {
-    const struct node *n = def_of(f->g, v);
+    const struct node *n = value_node(f->g, v);
     uint32_t uses = v.i == f->a->z.i ? 2 : 1;
     expr_id at[RANK_MAX], cond;
     if (!n || depth > MAX_STEPS || ++f->visits > MAX_VISITS || n->parent.i != f->region.i || value_is_const(f->g, v) ||
@@ -383,8 +379,8 @@ static bool match(struct finder *f, const struct node *n)
     if (!fixed_or_open(f, t->dims[p.free], ROWS_LEAST))
         return differs(f, "fewer than 8 rows would leave most lanes idle");
     point_of_p(f, t, &p, idx);
-    for (const struct node *view = def_of(f->g, from); view && view_invertible(f->g, graph_value(f->g, from)->def);
-         view = def_of(f->g, from)) {
+    for (const struct node *view = value_node(f->g, from); view && view_invertible(f->g, graph_value(f->g, from)->def);
+         view = value_node(f->g, from)) {
         if (f->a->to_z.n >= MAX_STEPS || !inner(f, from, view->op, 1))
             return false;
         VEC_PUSH(f->m->arena, &f->a->to_z, ((struct attention_step){graph_value(f->g, from)->def, 0}));

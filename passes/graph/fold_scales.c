@@ -82,12 +82,6 @@ static value_id sum(struct folder *f, value_id a, value_id c)
 
 /* ---- the linear form of a value ---------------------------------------------------------------------------------- */
 
-static const struct node *def_of(const struct folder *f, value_id v)
-{
-    node_id def = graph_value(f->g, v)->def;
-    return def.i ? graph_node(f->g, def) : NULL;
-}
-
 static bool add_term(struct form *form, value_id leaf)
 {
     if (form->n == TERMS)
@@ -110,7 +104,7 @@ static value_id without_constants(struct folder *f, value_id v, value_id *more, 
     *more = (value_id){0};
     for (int depth = 0; depth < DEPTH; depth++) {
         struct node n;
-        const struct node *def = def_of(f, v);
+        const struct node *def = value_node(f->g, v);
         if (!def || (def->op != OP_ADD && def->op != OP_SUB))
             break;
         n = *def;
@@ -128,7 +122,7 @@ static value_id without_constants(struct folder *f, value_id v, value_id *more, 
 /* A byte that was widened to an integer, or {0}. */
 static value_id narrow_source(const struct folder *f, value_id v)
 {
-    const struct node *n = def_of(f, v);
+    const struct node *n = value_node(f->g, v);
     enum elem e = n && n->op == OP_CONVERT ? value_type(f->g, n->in[0])->elem : ELEM_NONE;
     return e == ELEM_U8 || e == ELEM_I8 ? n->in[0] : (value_id){0};
 }
@@ -156,7 +150,7 @@ static bool integer_form(struct folder *f, value_id converted, value_id v, struc
 /* Does v come from integers by maps alone? A few are looked at. */
 static bool from_integers(const struct folder *f, value_id v, uint32_t *left)
 {
-    const struct node *n = def_of(f, v);
+    const struct node *n = value_node(f->g, v);
     if (!n || *left == 0 || op_shape(n->op) != SHAPE_MAP)
         return false;
     --*left;
@@ -217,7 +211,7 @@ static bool linear_product(struct folder *f, const struct node *n, struct form *
 
 static bool linear(struct folder *f, value_id v, struct form *form, int depth)
 {
-    const struct node *def = def_of(f, v);
+    const struct node *def = value_node(f->g, v);
     *form = (struct form){0};
     if (is_small(f, v)) {
         form->offset = value_unspread(f->g, v);
@@ -252,7 +246,7 @@ static value_id spread(struct folder *f, value_id c, value_id like)
  * step. */
 static void unwrap_constant(struct folder *f, struct form *form, struct term *t)
 {
-    const struct node *convert = def_of(f, t->leaf);
+    const struct node *convert = value_node(f->g, t->leaf);
     double least, most;
     uint32_t ops = 0;
     value_id more;
@@ -301,7 +295,7 @@ static bool is_known(struct folder *f, const struct form *form)
  * out. */
 static enum op limit_of(struct folder *f, const struct form *form, value_id *inner, value_id *limit)
 {
-    const struct node *def = form->n == 1 ? def_of(f, form->term[0].leaf) : NULL;
+    const struct node *def = form->n == 1 ? value_node(f->g, form->term[0].leaf) : NULL;
     double least, most;
     if (!def || (def->op != OP_MAX && def->op != OP_MIN) || !range_of(f, form->term[0].scale, &least, &most) ||
         least <= 0)
@@ -360,11 +354,11 @@ static node_id rounding_of(struct folder *f, const struct node *n)
         return (node_id){0};
     double zero = 0, least, most;
     value_id v = n->in[0];
-    const struct node *def = def_of(f, v);
+    const struct node *def = value_node(f->g, v);
     if (def && def->op == OP_ADD && range_of(f, value_unspread(f->g, def->in[1]), &least, &most)) {
         zero = least == most ? least : NAN; /* with several, nothing is known to be idle */
         v = def->in[0];
-        def = def_of(f, v);
+        def = value_node(f->g, v);
     }
     f->least = (e == ELEM_U8 ? 0 : -128) - zero;
     f->most = (e == ELEM_U8 ? 255 : 127) - zero;
@@ -374,7 +368,7 @@ static node_id rounding_of(struct folder *f, const struct node *n)
 /* A zero point of zero says nothing to an integer. */
 static void drop_zero_point(struct folder *f, node_id quantizer)
 {
-    const struct node *add = def_of(f, graph_node(f->g, quantizer)->in[0]);
+    const struct node *add = value_node(f->g, graph_node(f->g, quantizer)->in[0]);
     double least, most;
     if (add && add->op == OP_ADD && range_of(f, value_unspread(f->g, add->in[1]), &least, &most) && least == 0 &&
         most == 0)
@@ -385,7 +379,7 @@ static void drop_zero_point(struct folder *f, node_id quantizer)
  * range. {0}: it does not. */
 static value_id repeated(struct folder *f, const struct node *quantizer, const struct form *form)
 {
-    const struct node *widened = form->n == 1 ? def_of(f, form->term[0].leaf) : NULL;
+    const struct node *widened = form->n == 1 ? value_node(f->g, form->term[0].leaf) : NULL;
     const struct type *to = value_type(f->g, quantizer->out[0]);
     double least, most, from = 0, till = 0, lowest = to->elem == ELEM_U8 ? 0 : -128, zero = lowest - f->least;
     if (!widened || widened->op != OP_CONVERT || !type_equal(value_type(f->g, widened->in[0]), to) ||
