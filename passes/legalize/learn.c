@@ -243,11 +243,17 @@ static bool outputs_planned(const struct graph *g)
     return true;
 }
 
-/* A dim of an output: its text, and what it is where the one symbol in it is below its bounds. */
+/* What a dim is where one of its symbols is below its bounds, from the symbol's least value on; -1: not a number. */
+struct dim_below {
+    sym_id sym;
+    const int64_t *values;
+};
+
+/* A dim of an output: its text, and one row for each symbol in it that has values below its bounds. */
 struct output_dim {
     const char *text;
-    sym_id sym;              /* {0}: there is none, or others beside it */
-    const int64_t *below;    /* from the symbol's least value on; -1: not a number */
+    const struct dim_below *below;
+    uint32_t n;
 };
 
 struct empties {
@@ -255,7 +261,7 @@ struct empties {
     uint32_t n;
 };
 
-static const int64_t *dim_below(struct graph *g, expr_id e, sym_id s)
+static struct dim_below dim_below(struct graph *g, expr_id e, sym_id s)
 {
     struct exprs *x = g->ctx->exprs;
     const struct symbol *sym = sym_get(x, s);
@@ -265,19 +271,20 @@ static const int64_t *dim_below(struct graph *g, expr_id e, sym_id s)
         if (!ex_is_const(x, ex_subst(x, e, &s, &to, 1), &below[v - sym->least]))
             below[v - sym->least] = -1;
     }
-    return below;
+    return (struct dim_below){s, below};
 }
 
 static struct output_dim dim_record(struct graph *g, expr_id e)
 {
-    struct output_dim d = {.sym = ex_first_sym(g->ctx->exprs, e)};
+    struct exprs *x = g->ctx->exprs;
     struct strbuf text;
     strbuf_init(&text, &g->ctx->session);
-    ex_print(g->ctx->exprs, e, &text);
-    d.text = text.data;
-    if (d.sym.i && sym_get(g->ctx->exprs, d.sym)->least < sym_get(g->ctx->exprs, d.sym)->filled)
-        d.below = dim_below(g, e, d.sym);
-    return d;
+    ex_print(x, e, &text);
+    VEC(struct dim_below) rows = {0};
+    for (sym_id s = sym_next(x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(x, SYM_SHAPE, s))
+        if (sym_get(x, s)->least < sym_get(x, s)->filled && ex_uses(x, e, s))
+            VEC_PUSH(&g->ctx->session, &rows, dim_below(g, e, s));
+    return (struct output_dim){text.data, rows.data, rows.n};
 }
 
 static struct empties dims_record(struct graph *g)
@@ -324,18 +331,25 @@ static bool is_narrower(const struct learned *l, sym_id s)
     return false;
 }
 
+/* Do both say the same number wherever a symbol of theirs is below its bounds? */
+static bool below_same(struct graph *g, const struct output_dim *a, const struct output_dim *b, const struct learned *l)
+{
+    bool same = a->n > 0 && a->n == b->n;
+    for (uint32_t i = 0; same && i < a->n; i++) {
+        const struct dim_below *p = &a->below[i], *q = &b->below[i];
+        const struct symbol *s = sym_get(g->ctx->exprs, p->sym);
+        same = p->sym.i == q->sym.i && !is_narrower(l, p->sym);
+        for (int64_t k = 0; same && k < s->filled - s->least; k++)
+            same = p->values[k] >= 0 && p->values[k] == q->values[k];
+    }
+    return same;
+}
+
 bool empties_hold(struct graph *g, const struct empties *e, const struct learned *l)
 {
     const struct empties now = dims_record(g);
     bool same = now.n == e->n;
-    for (uint32_t i = 0; same && i < now.n; i++) {
-        const struct output_dim *a = &e->dims[i], *b = &now.dims[i];
-        if (strcmp(a->text, b->text) == 0)
-            continue;
-        const struct symbol *s = a->sym.i ? sym_get(g->ctx->exprs, a->sym) : NULL;
-        same = a->below && b->below && a->sym.i == b->sym.i && !is_narrower(l, a->sym);
-        for (int64_t k = 0; same && k < s->filled - s->least; k++)
-            same = a->below[k] >= 0 && a->below[k] == b->below[k];
-    }
+    for (uint32_t i = 0; same && i < now.n; i++)
+        same = strcmp(e->dims[i].text, now.dims[i].text) == 0 || below_same(g, &e->dims[i], &now.dims[i], l);
     return same;
 }

@@ -276,3 +276,13 @@ def test_branches_of_nothing(tmp_path):
     for end, axes, steps in (([3, 2, 2, 1], [2, 1, 3, 0], [1, 1, 1, 1]), ([2, 5, 9, 0], [1, 2, 0, 3], [1, 2, 1, 1])):
         for c in (False, True):
             model.compare([np.zeros((0, 3, 5, 2), F), *(np.array(v, np.int32) for v in (end, axes, steps)), np.array(c)])
+
+
+def test_dims_of_two_symbols(tmp_path):
+    """A broadcast whose result's dim reads two symbols: below one, the other's bounds must not decide it."""
+    made = [node("Shape", "x", "s"), node("Gather", "s first", "h"), node("Gather", "s second", "w"), node("Min", "h w", "m"),
+            node("Concat", "m w", "to", axis=0), node("Expand", "two to", "e"), node("Add", "x e", "y")]
+    model = Model(tmp_path, made, [value("x", ["h", "w"])], [value("y", None)],
+                  {"first": np.array([0]), "second": np.array([1]), "two": np.array(2, F)})
+    for shape, want in (((1, 0), (0, 0)), ((0, 1), (0, 1)), ((0, 0), (0, 0)), ((1, 3), (1, 3)), ((3, 3), (3, 3)), ((2, 3), (2, 3))):
+        model.compare([np.ones(shape, F)], [np.full(want, 3, F)])
