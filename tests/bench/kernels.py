@@ -30,7 +30,7 @@ from onnx import helper as h  # noqa: E402
 
 from peers import load_mcc  # noqa: E402
 from support.artifact import Artifact  # noqa: E402
-from support.tool import BUILD, ROOT, mcc, save, value  # noqa: E402
+from support.tool import BUILD, ROOT, mcc, result, save, value  # noqa: E402
 
 TURN, TURNS, KERNEL = 1e-3, 150, "kernel"
 MODEL_CLOCK = int(re.search(r"RATE\(CYCLES_PER_NS, (\d+),", (ROOT / "ir/target/budget.def").read_text())[1])
@@ -152,13 +152,10 @@ DOTS = {"u8 x i8 126x768x768": 90, "u8 x i8 126x768x768, v3": 90 * 32 / 46, "bf1
 
 def rates():
     """{name: products or bytes a nanosecond}, and the levels of the memory."""
-    found, levels = {}, []
+    found = {}
     for line in subprocess.run([BUILD / "tests/bench/peaks"], capture_output=True, text=True, check=True).stdout.splitlines():
         found[line.split()[0]] = float(line.split()[1])
-    for line in mcc("bench", "--calibrate", "--roofline", "--threads=1").stdout.splitlines():
-        if line.startswith("read-"):
-            levels.append((int(line.split("K")[0][5:]) * 1024, float(line.split()[1])))
-    return found, levels
+    return found, [(level["bytes"], level["gb_per_s"]) for level in result("bench", "--calibrate", "--roofline", "--threads=1")["reads"]]
 
 
 def best_time(run):

@@ -32,7 +32,7 @@ from collection import REFUSED as REFUSALS  # noqa: E402  (tests/real)
 from conformance import suite  # noqa: E402
 from judge import drawn, ports_of  # noqa: E402
 from peers import load_mcc, load_ort  # noqa: E402
-from support.tool import MCC, ROOT  # noqa: E402
+from support.tool import MCC, ROOT, result  # noqa: E402
 from turns import alternate, medians, same_outputs  # noqa: E402
 
 STEPS = ("audio/dtln_1", "audio/gtcrn_simple", "audio/silero_vad_16k_op15")
@@ -74,8 +74,7 @@ def compile_net(path, output):
 
 
 def variants_of(artifact):
-    done = subprocess.run([MCC, "inspect", artifact], capture_output=True, text=True, errors="replace")
-    return max(sum("code of variant" in l for l in done.stdout.splitlines()), 1)
+    return max(len(result("inspect", artifact)["bytes"]["variants"]), 1)
 
 
 def measure(path, name, rounds, folder):

@@ -14,7 +14,7 @@ import pytest
 from bench import callers, calls, llm, llm_network
 from bench.forms import FORMS, measure
 from bench.run import seconds_of
-from support.tool import DIGITS, MCC, ROOT, mcc
+from support.tool import DIGITS, MCC, ROOT, mcc, result
 
 
 def test_calibration():
@@ -33,12 +33,11 @@ def test_roofline(tmp_path):
     done = mcc("bench", "--roofline", "--runs", 20, tmp_path / "digits.so")
     assert done.returncode == 0, done.stderr
     table = done.stdout[done.stdout.index("us/run"):].splitlines()
-    rows = [re.match(r"\s*([\d.]+)\s+(-?[\d.]+)\s+([\d.]+)%\s+([\d.]+)\s+([\d.]+)\s+(\d+)% (fma|memory)\s+(\d+)  (.*)", line)
-            for line in table[1:-1]]
-    assert rows and all(rows), table
-    lost = [float(r[2]) for r in rows]
-    assert lost == sorted(lost, reverse=True)
-    assert any("Conv" in r[9] and float(r[4]) > 0 for r in rows)
+    lost = [float(line.split()[1]) for line in table[1:-1]]
+    assert lost and lost == sorted(lost, reverse=True), table
+    kernels = result("bench", "--roofline", "--runs", 20, tmp_path / "digits.so")["kernels"]
+    assert len(kernels) == len(lost) and all(k["limit_ns"] > 0 and k["limited_by"] in ("fma", "memory") for k in kernels)
+    assert any(n["operator"] == "Conv" for k in kernels if k["flops"] for n in k["nodes"])
     assert "all kernels" in table[-1]
 
 

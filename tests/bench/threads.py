@@ -10,7 +10,6 @@ alternate, and medians of rounds are compared, so that a machine with other work
 """
 import argparse
 import pathlib
-import re
 import statistics
 import subprocess
 import sys
@@ -21,24 +20,19 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
 from run import find_nets  # noqa: E402
-from support.tool import MCC  # noqa: E402
+from support.tool import MCC, result  # noqa: E402
 
 WITHIN = 0.15
 
 
-def text_of(*args):
-    return subprocess.run([MCC, *map(str, args)], capture_output=True, text=True, check=True).stdout
-
-
 def bound(artifact, threads):
     """(ms of one thread, speed-up of so many)"""
-    total = next(line for line in text_of("inspect", artifact, f"--threads={threads}").splitlines() if "all kernels" in line)
-    alone, speed_up = total.split()[:2]
-    return float(alone) / 1e3, float(speed_up)
+    total = result("inspect", artifact, f"--threads={threads}")
+    return total["alone_ns"] / 1e6, total["alone_ns"] / total["ns"][0]
 
 
 def measured(artifact, threads, runs):
-    return float(re.search(r"median ([0-9.]+) ms", text_of("bench", artifact, "-t", threads, f"--runs={runs}"))[1])
+    return result("bench", artifact, "-t", threads, f"--runs={runs}")["median_ns"] / 1e6
 
 
 def compare(name, path, args, folder):

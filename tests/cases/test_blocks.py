@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 
 from support.compare import Model, floats, interpreted
 from support.contrib import contrib
-from support.tool import mcc, save, value
+from support.tool import mcc, result, save, value
 
 F = np.float32
 
@@ -89,9 +89,8 @@ def test_precision(tmp_path):
     assert (got[1][0] == got[0][1]).all() and (got[1][1] == got[0][1]).all() and (got[0][1] != got[0][0]).any()
     assert (got[2][0] == got[0][0]).all() and (got[2][1] == got[0][0]).all()
     for n, flags in ((net[0], ["--precision=int8"]), (net[1], [])):
-        done = mcc("diff", n.path, "--against-f32", "-march=native", *flags)
-        far = [float(x) for x in re.findall(r"\b0\.\d+", done.stdout)]
-        assert done.returncode == 0 and far and all(1e-4 < x < 3e-2 for x in far), done.stdout + done.stderr
+        (far,) = result("diff", n.path, "--against-f32", "-march=native", *flags)["outputs"]
+        assert 1e-4 < far["rms"] < 3e-2 and 1e-4 < far["most"] < 3e-2, far
 
 
 def test_slices_of_products(tmp_path):
@@ -126,7 +125,7 @@ def test_what_registers_hold(tmp_path, bits, zeros):
 
 def weights_out(path):
     """Bytes of weights in the artifact of a network."""
-    return int(re.search(r"(\d+) in the output", mcc("inspect", path).stdout)[1])
+    return result("inspect", path)["weights_bytes"]
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])

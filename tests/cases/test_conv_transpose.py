@@ -11,7 +11,7 @@ from onnx import TensorProto as T
 
 from cases import torch_references as made
 from support.compare import Model, difference, floats, node
-from support.tool import ROOT, mcc, value
+from support.tool import ROOT, result, value
 
 STORED = np.load(ROOT / "tests/cases/torch.npz")
 F = np.float32
@@ -102,9 +102,8 @@ def test_generator(tmp_path):
 
 def test_no_stuffed_zeros_in_memory(tmp_path):
     """The workspace holds the feature maps (the two largest neighbours, with margins), not inputs stretched by the stride."""
-    shown = mcc("inspect", generator(tmp_path).compile("-O2"), "--dim=n=1").stdout
-    workspace = int(shown.split("workspace ")[1].split()[0])
-    assert workspace < 4 * (16 * 34 * 34 + 16 * 18 * 18 + 16 * 66 * 66) * 2, shown
+    workspace = result("inspect", generator(tmp_path).compile("-O2"), "--dim=n=1")["workspace"]
+    assert workspace["bytes"] < 4 * (16 * 34 * 34 + 16 * 18 * 18 + 16 * 66 * 66) * 2
 
 
 def test_decoder(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 from support.compare import Model, floats, node
-from support.tool import mcc, value
+from support.tool import mcc, result, value
 
 INT64 = TensorProto.INT64
 
@@ -17,8 +17,7 @@ def stats(model):
     done = mcc("--stats", model.path, "-o", model.path.with_suffix(".stats.so"))
     assert done.returncode == 0, done.stderr
     shared = [line for line in done.stdout.splitlines() if line.startswith("constant '")]
-    sizes = next(line for line in done.stdout.splitlines() if line.startswith("constants: ")).split()
-    return shared, int(sizes[6])
+    return shared, result("inspect", model.path)["weights_bytes"]
 
 
 def tied(folder, vocabulary, width, kind=np.float32, **more):

@@ -8,7 +8,7 @@ from onnx import TensorProto as T
 from support.artifact import Artifact
 from support.compare import Model, floats, ints, node
 from support.mobilenet import Network
-from support.tool import DIGITS, ROOT, mcc, value
+from support.tool import DIGITS, ROOT, result, value
 
 
 def committed():
@@ -116,21 +116,24 @@ def test_kind(make, tmp_path):
     same_for_all(model.compile("-O2"), feed)
 
 
+def kernels(path):
+    """What each kernel of an artifact can be divided into."""
+    return result("inspect", path, "--threads=1,8")["kernels"]
+
+
 def test_symbolic_batch_is_shared_at_batch_one(tmp_path):
     """Parts of the output channels are indices of their own, though the tiles of a chunk are those of many images."""
     model, _ = winograd(tmp_path)
     path = model.compile("-O2")
-    rows = mcc("inspect", path, "--threads=1,8", "--all").stdout.splitlines()[2:]
-    long = [r.split() for r in rows if float(r.split()[0]) > 100]
-    assert len(long) >= 3 and all(int(r[4]) >= 4 for r in long), rows
+    indices = [k["indices"] for k in kernels(path) if k["alone_ns"] > 100e3]
+    assert len(indices) >= 3 and min(indices) >= 4, indices
 
 
 def test_few_parts_are_narrower(tmp_path):
     """8 vectors of output channels are four parts of two, not two of four, where that costs one thread little."""
     model = Model(tmp_path, [node("Conv", "x w", "y", pads=[1] * 4)], [value("x", [1, 128, 28, 28])], [value("y", [1, 128, 28, 28])],
                   {"w": floats(128, 128, 3, 3, scale=0.03)})
-    rows = [r.split() for r in mcc("inspect", model.compile("-march=x86-64-v4"), "--threads=1,8", "--all").stdout.splitlines()[2:]]
-    assert [int(r[4]) for r in rows if float(r[0]) > 100] == [4], rows
+    assert [k["indices"] for k in kernels(model.compile("-march=x86-64-v4")) if k["alone_ns"] > 100e3] == [4]
     feed = [floats(1, 128, 28, 28)]
     model.compare(feed, rtol=1e-3, atol=1e-3)
     same_for_all(model.compile("-O2"), feed)
@@ -140,8 +143,7 @@ def test_long_reductions_are_shared(tmp_path):
     """By split-K: each product and reduction is 16 indices or more, where it was one or two."""
     def indices(flag):
         path = long(tmp_path)[0].compile("-march=x86-64-v4", flag)
-        rows = [r.split() for r in mcc("inspect", path, "--threads=1,8", "--all").stdout.splitlines()[2:]]
-        return {name: max(int(r[4]) for r in rows if r[6] == name) for name in ("row", "values", "soft", "all", "norm", "least")}
+        return {name: max(k["indices"] for k in kernels(path) if k["name"] == name) for name in ("row", "values", "soft", "all", "norm", "least")}
     before, now = indices("-O0"), indices("-O2")
     assert before["row"] == before["all"] == 1 and before["values"] == 2, before
     assert all(n >= 16 for n in now.values()), now

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import helper, parser
 
-from support.tool import DIGITS, MCC, dense, mcc, save, value
+from support.tool import DIGITS, MCC, dense, mcc, result, save, value
 
 CONTROL = """
 <ir_version: 8, opset_import: ["" : 17, "local" : 1]>
@@ -81,8 +81,9 @@ def test_a_network_lists_kernels_and_weights(digits):
     assert done.returncode == 0 and done.stderr == ""
     compiled = re.findall("^(kernel .*): k[k0-9 ]+$", mcc("inspect", digits).stdout, re.M)
     assert re.findall("^kernel .*", done.stdout, re.M) == compiled and len(compiled) == 6
-    rows = re.findall(r"^weight +(\d+) bytes, +(\d+) of these padding  (\w+): (.*)$", done.stdout, re.M)
-    assert ("8192", "3072", "w3", "f32[10,128]") in rows and len(rows) == 6
+    weights = {w["name"]: (w["bytes"], w["padding"], w["type"], w["dims"]) for w in result("inspect", DIGITS)["weights"]}
+    assert weights["w3"] == (8192, 3072, "f32", [10, 128]) and len(weights) == 6 == done.stdout.count("\nweight ")
+    assert re.search(r"^weight +8192 bytes, +3072 of these padding  w3: f32\[10,128\]$", done.stdout, re.M)
     assert "27456 in the output, 3096 of these padding" in done.stdout and "workspace: " in done.stdout
 
 
@@ -111,18 +112,20 @@ def test_every_form_says_the_same(forms):
         done = mcc("inspect", path, "--verify")
         assert done.returncode == 0 and done.stderr == "", (name, done.stderr)
         assert listing(done.stdout) == want + ["verified the hash of the weights"], name
-        rows = {what.strip(): int(n) for n, what in re.findall(r"^bytes +(\d+) +[\d.]+%  (.*)$", done.stdout, re.M)}
-        rows.pop("of these padding", None)
-        assert rows["weights"] == 27456 and rows.pop("file") == path.stat().st_size == sum(rows.values()), name
-        assert ("plan     workspace" in done.stdout) == (name == "here")
+        found = result("inspect", path)
+        sizes = found["bytes"]
+        parts = [v["code"] for v in sizes["variants"]] + [sizes[k] for k in ("weights", "runtime", "tables", "names", "graph", "lines", "padding")]
+        assert sizes["weights"] == 27456 and sizes["file"] == path.stat().st_size == sum(parts), name
+        assert bool(found["workspace"]) == ("plan     workspace" in done.stdout) == (name == "here")
 
 
 def test_kernels_say_their_functions(digits):
     """The k of a backtrace or a profile is that of the listing."""
     nm = subprocess.run(["nm", digits], capture_output=True, text=True).stdout
-    rows = re.findall(r"^kernel   (\w+) .*: ([k0-9 ]+)$", mcc("inspect", digits).stdout, re.M)
     symbols = set(re.findall(r" t (k\d+)_v3\.(\w+?)_$", nm, re.M))
-    assert {(k, node) for node, ks in rows for k in ks.split()} == symbols and len(symbols) == 9
+    kernels = result("inspect", digits)["kernels"]
+    assert {(k[:-3], kernel["name"]) for kernel in kernels for k in kernel["functions"] if k.endswith("_v3")} == symbols and len(symbols) == 9
+    assert " 3 kernels: k5 k6 k8\n" in mcc("inspect", digits).stdout
 
 
 def test_weights_of_other_machines_are_verified(tmp_path):

@@ -20,7 +20,7 @@ from onnx import TensorProto as T
 from onnx import helper
 
 from support.terminal import needs_terminal
-from support.tool import DIGITS, MCC, ROOT, dense, mcc, save, value
+from support.tool import DIGITS, MCC, ROOT, dense, mcc, remarks, save, value
 
 
 @pytest.fixture
@@ -91,8 +91,9 @@ def test_no_colour_without_a_terminal(refused):
 def test_remarks(tmp_path):
     done = mcc(DIGITS, "-Rpass=^fuse$", "-Rpass-analysis=.", "-o", tmp_path / "a.so")
     assert done.returncode == 0
-    fused = [line for line in done.stderr.splitlines() if line.endswith("[-Rpass=fuse]")]
-    assert any("conv1, relu1" in line for line in fused) and all("remark: " in line for line in fused)
+    fused = remarks("-Rpass=^fuse$", DIGITS, "-o", tmp_path / "a.so")
+    assert any("conv1, relu1" in row["message"] for row in fused) and all(row["severity"] == "remark" for row in fused)
+    assert {row["flag"] for row in fused} == {"pass=fuse"} and done.stderr.count("[-Rpass=fuse]") == len(fused)
     assert "[-Rpass-analysis=layout-transform]" in done.stderr and "[-Rpass-analysis=schedule]" in done.stderr
     assert re.search(r"[0-9.]+ us estimated on \S+ \[-Rpass-analysis=schedule\]", done.stderr)
     assert "[-Rpass-missed" not in done.stderr

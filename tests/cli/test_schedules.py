@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from support.artifact import Artifact
-from support.tool import mcc, save, value
+from support.tool import mcc, result, save, value
 
 CPU = "-march=x86-64-v3"
 FIELD = r"  [a-z.0-9]+ "
@@ -41,7 +41,7 @@ def with_loops(record, change):
     return "\n".join([l for l in record.split("\n") if not re.match(r"  (loops|loop\.|step\.)", l)] + lines * bool(dims))
 
 
-def result(so):
+def answer(so):
     x = np.random.default_rng(5).standard_normal((3, 16, 20, 20)).astype(np.float32)
     with Artifact(so) as a:
         return a.run([x])[0]
@@ -88,7 +88,7 @@ def test_fields_may_change(model, tmp_path, seed):
     rng = random.Random(seed)
     lines = records(model).splitlines()
     assert mcc(model, CPU, "-o", tmp_path / "want.so").returncode == 0
-    want, taken = result(tmp_path / "want.so"), 0
+    want, taken = answer(tmp_path / "want.so"), 0
     places = [i for i, l in enumerate(lines) if re.match(FIELD, l) and not re.match(r"  (lanes|tile\.[ab] |tile.flat|winograd)", l)]
     for _ in range(10):
         told, i = list(lines), rng.choice(places)
@@ -101,7 +101,7 @@ def test_fields_may_change(model, tmp_path, seed):
             assert re.search(r"told\.txt:\d+: ", done.stderr), done.stderr
             continue
         taken += 1
-        assert np.allclose(result(tmp_path / "got.so"), want, rtol=1e-4, atol=1e-6), told[i]
+        assert np.allclose(answer(tmp_path / "got.so"), want, rtol=1e-4, atol=1e-6), told[i]
     assert taken
 
 
@@ -213,7 +213,7 @@ def test_another_kind(model, tmp_path, node, kind):
     assert mcc(model, CPU, "-o", tmp_path / "want.so").returncode == 0
     done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "got.so")
     assert done.returncode == 0, done.stderr
-    assert np.allclose(result(tmp_path / "got.so"), result(tmp_path / "want.so"), rtol=1e-4, atol=1e-6)
+    assert np.allclose(answer(tmp_path / "got.so"), answer(tmp_path / "want.so"), rtol=1e-4, atol=1e-6)
     assert (tmp_path / "got.so").read_bytes() != (tmp_path / "want.so").read_bytes() or "winograd" in kind
     told.write_text(got)
     assert records(model, f"--schedules={told}") == got
@@ -228,7 +228,7 @@ def test_winograd_where_nobody_planned_it(model, tmp_path):
     for field in ("", "  winograd.m 2\n", "  winograd.m 6\n", "  winograd.m 4\n  chunk 8\n  tile.tiles 4\n  tile.vectors 2\n"):
         told.write_text(f"{head}: winograd\n{field}")
         assert mcc(model, CPU, off, f"--schedules={told}", "-o", tmp_path / "got.so").returncode == 0
-        assert np.allclose(result(tmp_path / "got.so"), result(tmp_path / "want.so"), rtol=1e-4, atol=1e-5)
+        assert np.allclose(answer(tmp_path / "got.so"), answer(tmp_path / "want.so"), rtol=1e-4, atol=1e-5)
 
 
 def test_slices_of_weights(model, tmp_path):
@@ -238,7 +238,7 @@ def test_slices_of_weights(model, tmp_path):
     for fields in ("", "  resident 1\n", "  resident 0\n  slice 1\n  prefetch.taps 2\n", "  resident 0\n  slice 2\n  prefetch.taps 0\n"):
         told.write_text(head + fields)
         assert mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "a.so").returncode == 0
-        outputs.append(result(tmp_path / "a.so"))
+        outputs.append(answer(tmp_path / "a.so"))
     assert all(np.allclose(o, outputs[0], rtol=1e-4, atol=1e-6) for o in outputs)
 
 
@@ -250,7 +250,7 @@ def test_uneven_columns(model, tmp_path):
     for fields in ((), uneven, (*uneven, "resident 1", "slice 2")):
         told.write_text(head + "".join(f"  {f}\n" for f in fields))
         assert mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "a.so").returncode == 0
-        outputs.append(result(tmp_path / "a.so"))
+        outputs.append(answer(tmp_path / "a.so"))
     assert all(np.allclose(o, outputs[0], rtol=1e-4, atol=1e-6) for o in outputs)
     counts = set()
     for vectors in (2, 3):
@@ -410,8 +410,8 @@ def test_a_single_row_has_narrow_blocks(tmp_path):
         so = tmp_path / f"{i}.so"
         assert int(re.search(r"tile.vectors +(\d+)", records(model, *flags))[1]) == vectors
         assert mcc(model, CPU, *flags, "-o", so).returncode == 0
-        total = next(l for l in mcc("inspect", so, "--threads=8,32").stdout.splitlines() if "all kernels" in l)
-        bounds.append([float(n) for n in total.split()[1:3]])
+        total = result("inspect", so, "--threads=8,32")
+        bounds.append([total["alone_ns"] / ns for ns in total["ns"]])
         with Artifact(so, threads=4) as a:
             outputs.append(a.run([np.ones((1, 1280), np.float32)])[0])
     assert np.array_equal(*outputs) and np.allclose(outputs[0], weights.sum(0), atol=1e-3)

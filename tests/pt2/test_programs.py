@@ -8,7 +8,7 @@ import pytest
 
 from pt2.writer import Number, Program, Ref, Type, meta, saved
 from support.artifact import Artifact
-from support.tool import mcc
+from support.tool import mcc, result
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 F = np.dtype("float32")
@@ -35,8 +35,7 @@ def test_exported(tmp_path, name, outputs, form):
     recorded = np.load(DATA / f"{name}.npz")
     path = tmp_path / "model.pt2"
     path.write_bytes((DATA / f"{name}{form}.pt2").read_bytes())
-    shown = mcc("inspect", compiled(path)).stdout
-    assert all(f"{out}: " in shown for out in outputs.split()), shown
+    assert [port["name"] for port in result("inspect", compiled(path))["outputs"]] == outputs.split()
     with Artifact(f"{path}.so") as a:
         for k in range(max(int(f.split(".")[0]) for f in recorded.files) + 1):
             feeds = [recorded[f"{k}.in.{n}"] for n in range(sum(f.startswith(f"{k}.in.") for f in recorded.files))]
@@ -59,7 +58,7 @@ def test_commands(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "cannot be overridden" in mcc("check", path, "--overridable=head.weight").stderr
     assert "PyTorch files cannot be cut down" in mcc("reduce", path, "--", "true").stderr
-    assert "image: f32[4,3,12,10]" in mcc("inspect", compiled(path, "--input=image:f32[4,3,12,10]")).stdout
+    assert result("inspect", compiled(path, "--input=image:f32[4,3,12,10]"))["inputs"][0]["dims"] == [4, 3, 12, 10]
     other = tmp_path / "model.bin"    # known by its first bytes
     other.write_bytes(path.read_bytes())
     assert mcc("check", other).returncode == 0

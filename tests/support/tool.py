@@ -1,4 +1,5 @@
 """Running mcc from tests, and small models to give it."""
+import json
 import os
 import pathlib
 import subprocess
@@ -22,6 +23,20 @@ def mcc(*args, timeout=120, **more):
     text = agree.disagreement(MCC, args, done.returncode, done.stderr, timeout=timeout, **more) if agree.wanted() else ""
     assert not text, text
     return done
+
+
+def result(command, *args, **more):
+    """What a command found, by --json (docs/json.md); it has to succeed."""
+    done = mcc(command, "--json", *args, **more)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["result"]
+
+
+def remarks(kind, *args):
+    """The remarks that -Rpass=, -Rpass-missed= or -Rpass-analysis= asks for, as -fdiagnostics-format=json writes them."""
+    done = mcc(*args, kind, "-fdiagnostics-format=json")
+    assert done.returncode == 0, done.stderr
+    return [row for row in map(json.loads, done.stderr.splitlines()) if "-R" + row.get("flag", "").split("=")[0] == kind.split("=")[0]]
 
 
 def value(name, shape, elem=TensorProto.FLOAT):
