@@ -74,6 +74,38 @@ static bool search_quotient(struct search *s, expr_id e, expr_id term, int64_t c
     return lower.i && lower.i != e.i && search_nonneg(s, lower, depth - 1);
 }
 
+/* rest * coef * (b div n) beside rest * -coef * (a div n), coef > 0: no less than rest * coef * ((b - a) div n). Sizes
+ * only: kernels have too many quotients of loop variables. */
+static bool search_quotients(struct search *s, expr_id e, expr_id term, int64_t coef, expr_id rest, expr_id div,
+                             int depth)
+{
+    struct exprs *x = s->x;
+    expr_id n = ex_arg(x, div, 1), atom, others;
+    struct view v;
+    view_of(x, e, &v);
+    if (coef < 0 || ex_lo(x, n) < 1 || ex_uses_kind(x, e, SYM_LOOP))
+        return false;
+    for (uint32_t i = 0; i < v.n; i++) {
+        if (v.coef[i] >= 0 || v.coef[i] == INT64_MIN)
+            continue;
+        for (uint32_t k = 0; s->fuel > 0 && term_atom(x, v.e[i], k, &atom, &others); k++) {
+            if (ex_kind(x, atom) != EX_DIV || ex_arg(x, atom, 1).i != n.i || others.i != rest.i)
+                continue;
+            int64_t both = coef < -v.coef[i] ? coef : -v.coef[i];
+            struct poly p;
+            poly_open(x, &p);
+            poly_add(&p, e, 1);
+            poly_add(&p, term, -both);
+            poly_add(&p, v.e[i], both);
+            poly_add_product(&p, rest, ex_div(x, ex_sub(x, ex_arg(x, div, 0), ex_arg(x, atom, 0)), n), both);
+            expr_id lower = poly_close(&p);
+            if (lower.i && lower.i != e.i && search_nonneg(s, lower, depth - 1))
+                return true;
+        }
+    }
+    return false;
+}
+
 /* Bounds of an atom that are expressions: upper ones for coef < 0, else lower ones; at most 3 of them. */
 static uint32_t atom_bounds(struct exprs *x, expr_id atom, bool upper, bool in_product, expr_id out[3])
 {
@@ -104,7 +136,8 @@ static bool search_term(struct search *s, expr_id e, expr_id term, int64_t coef,
     for (uint32_t k = 0; s->fuel > 0 && term_atom(x, term, k, &atom, &rest); k++) {
         if (ex_lo(x, rest) < 0)
             continue;
-        if (ex_kind(x, atom) == EX_DIV && search_quotient(s, e, term, coef, rest, atom, depth))
+        if (ex_kind(x, atom) == EX_DIV && (search_quotients(s, e, term, coef, rest, atom, depth) ||
+                                           search_quotient(s, e, term, coef, rest, atom, depth)))
             return true;
         uint32_t n = atom_bounds(x, atom, coef < 0, in_product, bounds);
         for (uint32_t i = 0; i < n; i++)

@@ -274,6 +274,29 @@ static expr_id merge_quotients(struct exprs *x, expr_id r, expr_id b)
     return (expr_id){0};
 }
 
+/* (max(p, q) + s) div b = (p + s) div b or (q + s) div b where one is known not to be less; a min likewise. Sizes
+ * only, as in search_quotients (ir/expr/cmp.c). */
+static expr_id quotient_of_extreme(struct exprs *x, expr_id r, expr_id b)
+{
+    struct view v;
+    view_of(x, r, &v);
+    for (uint32_t i = 0; i < v.n && !ex_uses_kind(x, r, SYM_LOOP); i++) {
+        enum expr_kind kind = ex_kind(x, v.e[i]);
+        if (kind != EX_MIN && kind != EX_MAX)
+            continue;
+        expr_id side[2];
+        for (uint32_t k = 0; k < 2; k++) {
+            expr_id change = ex_mulc(x, ex_sub(x, ex_arg(x, v.e[i], k), v.e[i]), v.coef[i]);
+            side[k] = div_mod(x, QUOTIENT, ex_add(x, r, change), b);
+        }
+        bool larger = (kind == EX_MAX) == (v.coef[i] > 0);
+        for (uint32_t k = 0; k < 2; k++)
+            if (side[0].i && side[1].i && ex_cmp_le(x, side[k], side[1 - k]) == TRUE_)
+                return side[larger ? 1 - k : k];
+    }
+    return (expr_id){0};
+}
+
 /* The constant or monomial m divides e whatever its symbols are: all coefficients or factors show it. */
 static expr_id exact_quotient(struct exprs *x, expr_id e, expr_id m)
 {
@@ -336,6 +359,8 @@ static expr_id reduce(struct exprs *x, enum part part, expr_id r, expr_id b)
         e = merge_quotients(x, r, b);
     if (!e.i && part == QUOTIENT)
         e = quotient_of_remainder(x, r, b);
+    if (!e.i && part == QUOTIENT)
+        e = quotient_of_extreme(x, r, b);
     return e.i ? e : make_raw(x, part, r, b);
 }
 

@@ -1,6 +1,7 @@
 """Pools of what is smaller than a window by less than the stride: one partial window, for sizes that are fixed and for
 dynamic ones, as ONNX Runtime has it."""
-import numpy as np
+import re
+
 import pytest
 
 from support.compare import Model, floats, node
@@ -45,3 +46,18 @@ def test_classifier_of_low_lines(tmp_path):
     model = Model(tmp_path, nodes, [value("x", ["n", 3, "h", "w"])], [value("y", None)], {"w": floats(8, 3, 3, 3, scale=0.2)})
     for shape in ((1, 3, 8, 20), (2, 3, 3, 20), (1, 3, 2, 7), (1, 3, 1, 1), (1, 3, 33, 40)):
         model.compare([floats(*shape)])
+
+
+def test_chain_of_rounded_up_pools(tmp_path):
+    """As in GoogLeNet: the sizes after four pools with ceil_mode, and others in between, are quotients of the image's."""
+    nodes, last = [], "x"
+    for i in range(4):
+        nodes += [node("MaxPool", last, f"a{i}", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
+                  node("MaxPool", f"a{i}", f"b{i}", kernel_shape=[3, 3], strides=[1, 1], pads=[1, 1, 1, 1], ceil_mode=1),
+                  node("Add", f"a{i} b{i}", f"c{i}")]
+        last = f"c{i}"
+    model = Model(tmp_path, [*nodes, node("Relu", last, "y")], [value("x", [1, 3, "h", "w"])], [value("y", None)])
+    for shape in ((1, 3, 16, 17), (1, 3, 33, 18), (1, 3, 100, 63), (1, 3, 224, 49)):
+        model.compare([floats(*shape)])
+    shapes = re.findall(r" f32\[([^\]]*h[^\]]*)\] =", model.dump("legalize"))
+    assert len(shapes) > 12 and not any("min" in s or "max" in s for s in shapes), shapes
