@@ -274,26 +274,38 @@ static expr_id merge_quotients(struct exprs *x, expr_id r, expr_id b)
     return (expr_id){0};
 }
 
+/* The index of the one min or max among the terms; v->n: there is none, or several. */
+static uint32_t one_extreme(struct exprs *x, const struct view *v)
+{
+    uint32_t at = v->n;
+    for (uint32_t i = 0; i < v->n; i++) {
+        if (ex_kind(x, v->e[i]) != EX_MIN && ex_kind(x, v->e[i]) != EX_MAX)
+            continue;
+        if (at != v->n)
+            return v->n;
+        at = i;
+    }
+    return at;
+}
+
 /* (max(p, q) + s) div b = (p + s) div b or (q + s) div b where one is known not to be less; a min likewise. Sizes
- * only, as in search_quotients (ir/expr/cmp.c). */
+ * only, as in search_quotients (ir/expr/cmp.c); one extreme only, as the sides of n of them are 2^n quotients. */
 static expr_id quotient_of_extreme(struct exprs *x, expr_id r, expr_id b)
 {
     struct view v;
     view_of(x, r, &v);
-    for (uint32_t i = 0; i < v.n && !ex_uses_kind(x, r, SYM_LOOP); i++) {
-        enum expr_kind kind = ex_kind(x, v.e[i]);
-        if (kind != EX_MIN && kind != EX_MAX)
-            continue;
-        expr_id side[2];
-        for (uint32_t k = 0; k < 2; k++) {
-            expr_id change = ex_mulc(x, ex_sub(x, ex_arg(x, v.e[i], k), v.e[i]), v.coef[i]);
-            side[k] = div_mod(x, QUOTIENT, ex_add(x, r, change), b);
-        }
-        bool larger = (kind == EX_MAX) == (v.coef[i] > 0);
-        for (uint32_t k = 0; k < 2; k++)
-            if (side[0].i && side[1].i && ex_cmp_le(x, side[k], side[1 - k]) == TRUE_)
-                return side[larger ? 1 - k : k];
+    uint32_t i = one_extreme(x, &v);
+    if (i == v.n || ex_uses_kind(x, r, SYM_LOOP))
+        return (expr_id){0};
+    expr_id side[2];
+    for (uint32_t k = 0; k < 2; k++) {
+        expr_id change = ex_mulc(x, ex_sub(x, ex_arg(x, v.e[i], k), v.e[i]), v.coef[i]);
+        side[k] = div_mod(x, QUOTIENT, ex_add(x, r, change), b);
     }
+    bool larger = (ex_kind(x, v.e[i]) == EX_MAX) == (v.coef[i] > 0);
+    for (uint32_t k = 0; k < 2; k++)
+        if (side[0].i && side[1].i && ex_cmp_le(x, side[k], side[1 - k]) == TRUE_)
+            return side[larger ? 1 - k : k];
     return (expr_id){0};
 }
 
