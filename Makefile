@@ -56,10 +56,14 @@ PROTO_C := $(PROTOS:%.proto=$(BUILD)/gen/%.pb-c.c)
 PROTO_H := $(PROTO_C:.c=.h)
 GEN_OBJECTS := $(PROTO_C:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o) $(BUILD)/obj/gen/rt_objects.o
 
-# What goes into artifacts: everything in runtime/ except the host-side loader.
+# What goes into artifacts: everything in runtime/ except the host-side loader, and the folder of the operating system. The linker takes
+# objects in this order.
 RT_ARCHS := x86_64 aarch64 riscv64
-RT_SOURCES := $(wildcard runtime/rt_*.c runtime/ops/*.c)
-RT_OBJECTS := $(foreach a,$(RT_ARCHS),$(RT_SOURCES:runtime/%.c=$(BUILD)/rt/$a/%.o))
+RT_SYSTEM_x86_64 := linux
+RT_SYSTEM_aarch64 := linux
+RT_SYSTEM_riscv64 := linux
+RT_OBJECTS := $(foreach a,$(RT_ARCHS),$(addprefix $(BUILD)/rt/$a/,$(patsubst %.c,%.o,\
+    $(sort $(notdir $(wildcard runtime/rt_*.c runtime/$(RT_SYSTEM_$a)/*.c))) $(patsubst runtime/%,%,$(wildcard runtime/ops/*.c)))))
 RT_FLAGS_x86_64 := --target=x86_64-unknown-linux-gnu -march=x86-64
 RT_FLAGS_aarch64 := --target=aarch64-unknown-linux-gnu -mno-outline-atomics
 RT_FLAGS_riscv64 := --target=riscv64-unknown-linux-gnu -march=rv64gc -mabi=lp64d
@@ -107,11 +111,11 @@ $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto
 RT_SMALL := rt_bind rt_ctx rt_cpu rt_dlpack rt_error rt_open rt_plan rt_pool rt_stride rt_threads rt_value rt_weights rt_run
 
 define rt_rule
-$(BUILD)/rt/$1/%.o: runtime/%.c $(BUILD)/flags
+$(BUILD)/rt/$1/%.o: $2/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call say,RT,$$@)$(CLANG) $(RT_FLAGS_$1) $(RT_FLAGS) $$(if $$(filter $$*,$(RT_SMALL)),-Os) -MMD -MP -c -o $$@ $$<
 endef
-$(foreach a,$(RT_ARCHS),$(eval $(call rt_rule,$a)))
+$(foreach a,$(RT_ARCHS),$(eval $(call rt_rule,$a,runtime))$(eval $(call rt_rule,$a,runtime/$(RT_SYSTEM_$a))))
 
 # The runtime's objects as data (codegen/rt_objects.h).
 $(BUILD)/gen/rt_objects.c: $(RT_OBJECTS) cli/embed.sh Makefile

@@ -3,7 +3,7 @@
  */
 #include "runtime/rt_cpu.h"
 
-#include "runtime/rt_libc.h"
+#include "runtime/os.h"
 
 #if defined(__x86_64__)
 
@@ -71,7 +71,7 @@ uint64_t rt_cpu_features(void)
     };
     uint64_t features = 0;
     for (uint32_t i = 0; i < RT_ARM_COUNT; i++)
-        features |= (uint64_t)((getauxval(rows[i].vector) & rows[i].bits) == rows[i].bits) << i;
+        features |= (uint64_t)((os_cpu_word(rows[i].vector) & rows[i].bits) == rows[i].bits) << i;
     return features;
 }
 
@@ -83,7 +83,7 @@ uint64_t rt_cpu_features(void)
 #define RISCV(id, name, bits, implied) bits,
 #include "runtime/rt_cpu.def"
     };
-    uint64_t features = 0, present = getauxval(16 /* AT_HWCAP */);
+    uint64_t features = 0, present = os_cpu_word(16 /* AT_HWCAP */);
     for (uint32_t i = 0; i < RT_RISCV_COUNT; i++)
         features |= (uint64_t)((present & rows[i]) == rows[i]) << i;
     return features;

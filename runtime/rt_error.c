@@ -1,8 +1,7 @@
 /* Failures as text, the run's error slot, and the two ways to memory. No stdio: the few formats are written here. */
 #include "runtime/rt_internal.h"
 
-#include "runtime/rt_libc.h"
-#include "runtime/rt_sys.h"
+#include "runtime/os.h"
 
 #include <stdarg.h>
 
@@ -122,10 +121,9 @@ void *rt_alloc(const struct mcc_model *model, size_t bytes)
         return model->host.alloc(model->host.user, bytes, RT_ALIGN);
     size_t whole = bytes / LARGE_PAGE * LARGE_PAGE;
     size_t align = whole > LARGE_PAGE ? LARGE_PAGE : RT_ALIGN;
-    void *p = aligned_alloc(align, (bytes + align - 1) / align * align); /* C11 wants a multiple */
+    void *p = os_memory(align, (bytes + align - 1) / align * align);
     if (p && whole > LARGE_PAGE)
-        rt_large_pages(p,
-                       whole); /* what is left over stays on small pages: nothing is committed that was not asked for */
+        os_large_pages(p, whole); /* the rest stays on small pages: nothing is committed that was not asked for */
     return p;
 }
 
@@ -139,6 +137,6 @@ void rt_release(const struct mcc_model *model, void *p, size_t bytes)
         if (model->host.release)
             model->host.release(model->host.user, p, bytes);
     } else {
-        free(p);
+        os_memory_free(p);
     }
 }

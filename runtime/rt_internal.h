@@ -21,10 +21,10 @@ enum { RT_ALIGN = 64, RT_RANK_MAX = 32, RT_THREADS_MAX = 256 };
 
 /* pthread_create and pthread_join; a NULL: this process has no threads. */
 struct rt_threads {
-    int (*create)(unsigned long *thread, const void *attributes, void *(*main)(void *), void *arg);
-    int (*join)(unsigned long thread, void **result);
+    int (*create)(uintptr_t *thread, const void *attributes, void *(*main)(void *), void *arg);
+    int (*join)(uintptr_t thread, void **result);
 };
-struct rt_threads rt_threads_find(void);              /* rt_threads.c */
+struct rt_threads rt_threads_find(void); /* of the system's folder */
 void *rt_threads_none(void);
 
 /* One launch: indices [0, count). */
@@ -55,7 +55,7 @@ struct rt_pool {
     struct rt_worker {
         struct rt_pool *pool;
         uint32_t index;
-        unsigned long thread;
+        uintptr_t thread;
     } *workers;
 };
 

@@ -11,9 +11,8 @@
  */
 #include "runtime/rt_internal.h"
 
+#include "runtime/os.h"
 #include "runtime/rt_fp.h"
-#include "runtime/rt_libc.h"
-#include "runtime/rt_sys.h"
 
 enum {
     POLL_NS = 200000,          /* a run alone looks for cancel this often */
@@ -21,19 +20,23 @@ enum {
     HOME_WORDS = 8             /* a cache line for each home of the pool */
 };
 
-static uint64_t clock_ns(void)
+static inline void pause(void)
 {
-    struct timespec now = {0, 0};
-    clock_gettime(1 /* CLOCK_MONOTONIC */, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+#if defined(__x86_64__)
+    __asm__ volatile("pause");
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#else
+    __asm__ volatile(".4byte 0x0100000f");   /* pause (Zihintpause); a no-op where unknown */
+#endif
 }
 
 uint32_t rt_cpu_count(void)
 {
     uint64_t mask[RT_THREADS_MAX * 4 / 64] = {0};
-    long bytes = rt_syscall(SYS_getaffinity, 0, sizeof mask, (long)mask, 0, 0, 0);
+    int64_t bytes = os_cpus(mask, sizeof mask);
     uint32_t n = 0;
-    for (long i = 0; i < bytes / 8; i++)
+    for (int64_t i = 0; i < bytes / 8; i++)
         n += (uint32_t)__builtin_popcountll(mask[i]);
     return n == 0 ? 1 : n > RT_THREADS_MAX ? RT_THREADS_MAX : n;
 }
@@ -80,10 +83,10 @@ static void run_indices(const struct rt_job *job, int64_t begin, int64_t end, ui
     struct mcc_rt_run *run = job->run;
     const mcc_host *host = &run->model->host;
     bool seen = run->model->seen && host->chunk;
-    uint64_t from = seen ? clock_ns() : 0;
+    uint64_t from = seen ? os_clock_ns() : 0;
     job->fn(job->args, begin, end, run->scratch + thread * (size_t)run->model->scratch, run);
     if (seen)
-        host->chunk(host->user, kernel_node(run, job->kernel), thread, from, clock_ns());
+        host->chunk(host->user, kernel_node(run, job->kernel), thread, from, os_clock_ns());
 }
 
 /* Runs units that the thread owns, or finds that they are cancelled; how many are finished. */
@@ -140,7 +143,7 @@ static void work(struct rt_pool *pool, uint32_t thread)
         /* Pairs with wait_done: either this sees caller_waits or the caller sees the last chunk done. */
         uint32_t before = __atomic_fetch_add(&pool->done, finished, __ATOMIC_SEQ_CST);
         if (before + finished == n && __atomic_load_n(&pool->caller_waits, __ATOMIC_SEQ_CST))
-            rt_futex_wake(&pool->done, 1);
+            os_wake(&pool->done, 1);
     }
 }
 
@@ -149,14 +152,14 @@ static bool spin(const struct rt_pool *pool, uint32_t *word, uint32_t value, boo
 {
     if (pool->spin_ns == 0)
         return false;
-    uint64_t start = clock_ns();
+    uint64_t start = os_clock_ns();
     do {
         for (int i = 0; i < 64; i++) {
             if ((__atomic_load_n(word, __ATOMIC_RELAXED) == value) == equal)
                 return true;
-            rt_pause();
+            pause();
         }
-    } while (clock_ns() - start < pool->spin_ns);
+    } while (os_clock_ns() - start < pool->spin_ns);
     return false;
 }
 
@@ -167,7 +170,7 @@ static void wait_done(struct rt_pool *pool, uint32_t n)
     __atomic_store_n(&pool->caller_waits, 1, __ATOMIC_SEQ_CST);
     uint32_t done;
     while ((done = __atomic_load_n(&pool->done, __ATOMIC_SEQ_CST)) != n)
-        rt_futex_wait(&pool->done, done);
+        os_wait(&pool->done, done);
     __atomic_store_n(&pool->caller_waits, 0, __ATOMIC_RELAXED);
 }
 
@@ -177,7 +180,7 @@ static void wait_work(struct rt_pool *pool, uint32_t epoch)
     if (spin(pool, &pool->epoch, epoch, false))
         return;
     __atomic_fetch_add(&pool->sleepers, 1, __ATOMIC_SEQ_CST);
-    rt_futex_wait(&pool->epoch, epoch);
+    os_wait(&pool->epoch, epoch);
     __atomic_fetch_sub(&pool->sleepers, 1, __ATOMIC_RELAXED);
 }
 
@@ -208,7 +211,7 @@ static size_t homes_bytes(const struct mcc_model *model)
 }
 
 /* Starts as many workers as the system grants; none is fine. Their signals stay blocked: handlers of the host run on
- * its own threads. The two numbers that libc itself uses between threads stay open. */
+ * its own threads. */
 static void start_workers(struct mcc_model *model)
 {
     struct rt_pool *pool = &model->pool;
@@ -220,8 +223,8 @@ static void start_workers(struct mcc_model *model)
     pool->homes = (struct rt_homes){rt_alloc(model, homes_bytes(model)), HOME_WORDS, model->threads};
     for (uint32_t i = 0; pool->homes.range && i < model->threads; i++)
         *rt_home(&pool->homes, i) = 0;
-    uint64_t all = ~(uint64_t)0 & ~((uint64_t)3 << 31), saved = 0;
-    long masked = rt_syscall(SYS_sigmask, 2 /* SIG_SETMASK */, (long)&all, (long)&saved, 8, 0, 0);
+    uint64_t signals;
+    bool blocked = os_signals_block(&signals);
     for (uint32_t i = 0; pool->workers && pool->homes.range && i < n; i++) {
         struct rt_worker *worker = &pool->workers[i];
         *worker = (struct rt_worker){.pool = pool, .index = i + 1};
@@ -229,15 +232,15 @@ static void start_workers(struct mcc_model *model)
             break;
         pool->n_workers++;
     }
-    if (masked == 0)
-        rt_syscall(SYS_sigmask, 2, (long)&saved, 0, 8, 0, 0);
+    if (blocked)
+        os_signals_restore(&signals);
 }
 
 /* True: this run owns the pool, whose workers are running. False: work alone. */
 static bool pool_take(struct mcc_model *model)
 {
     struct rt_pool *pool = &model->pool;
-    int32_t self = rt_getpid(), owner = __atomic_load_n(&pool->pid, __ATOMIC_ACQUIRE);
+    int32_t self = os_process(), owner = __atomic_load_n(&pool->pid, __ATOMIC_ACQUIRE);
     if (owner != 0 && owner != self) {
         /* A fork's child: the threads, and whatever they were doing, are the parent's. */
         if (owner < 0 ||
@@ -262,11 +265,11 @@ static bool pool_take(struct mcc_model *model)
 void rt_pool_close(struct mcc_model *model)
 {
     struct rt_pool *pool = &model->pool;
-    if (pool->pid == 0 || pool->pid != rt_getpid())
+    if (pool->pid == 0 || pool->pid != os_process())
         return;
     __atomic_store_n(&pool->stop, 1, __ATOMIC_SEQ_CST);
     __atomic_fetch_add(&pool->epoch, 1, __ATOMIC_SEQ_CST);
-    rt_futex_wake(&pool->epoch, INT32_MAX);
+    os_wake(&pool->epoch, INT32_MAX);
     for (uint32_t i = 0; i < pool->n_workers; i++)
         pool->threads.join(pool->workers[i].thread, NULL);
     rt_release(model, pool->workers, (model->threads - 1) * sizeof *pool->workers);
@@ -297,7 +300,7 @@ static void launch_pool(struct rt_pool *pool, const struct rt_job *job)
     rt_homes_fill(&pool->homes, threads, job->cut.units);
     __atomic_fetch_add(&pool->epoch, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&pool->sleepers, __ATOMIC_SEQ_CST))
-        rt_futex_wake(&pool->epoch, chunks - 1 < pool->n_workers ? chunks - 1 : pool->n_workers);
+        os_wake(&pool->epoch, chunks - 1 < pool->n_workers ? chunks - 1 : pool->n_workers);
     work(pool, 0);
     wait_done(pool, job->cut.units);
     __atomic_store_n(&pool->busy, 0, __ATOMIC_RELEASE);
@@ -378,13 +381,13 @@ __attribute__((noinline)) static void launch_seen(struct rt_job *job, int64_t ns
     if (host->launch)
         host->launch(host->user, node, job->kernel, job->count, ns);
     if (host->event)
-        host->event(host->user, node, 0, clock_ns());
+        host->event(host->user, node, 0, os_clock_ns());
     if (large)
         launch_shared(job, ns);
     else
         run_indices(job, 0, job->count, 0);
     if (host->event)
-        host->event(host->user, node, 1, clock_ns());
+        host->event(host->user, node, 1, os_clock_ns());
 }
 
 int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, uint32_t kernel,

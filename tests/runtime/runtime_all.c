@@ -22,7 +22,7 @@
 #include "runtime/ops/rt_strings.c"
 #include "runtime/ops/rt_text.c"
 #include "runtime/rt_value.c"
-#include "runtime/rt_threads.c"
+#include "runtime/linux/rt_threads.c"
 #include "runtime/rt_values.c"
 #include "runtime/rt_weights.c"
 #include "runtime/ops/rt_words.c"

@@ -4,8 +4,7 @@
  * starts. Such a glibc has dlopen in libdl, which a program that loaded this artifact by dlopen has; with neither there
  * are no workers.
  */
-#include "runtime/rt_internal.h"
-#include "runtime/rt_libc.h"
+#include "runtime/os.h"
 
 /* What dlopen and dlsym are in objects and archives, whose program is linked with threads: nothing is left to load, and
  * a static link should not take the dynamic linker for it. */
