@@ -10,7 +10,7 @@
 #include "runtime/mcc.h"
 
 struct target {
-    const char *triple;       /* "x86_64-unknown-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu" */
+    const char *triple;       /* LLVM's, of ir/target/platform.def */
     const char *cpu;          /* LLVM's CPU name: "x86-64-v4" */
     const char *features;     /* LLVM's feature string or "" */
 };

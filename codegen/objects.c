@@ -10,7 +10,7 @@
 
 #include "codegen/cache.h"
 #include "codegen/codegen.h"
-#include "codegen/elf.h"
+#include "codegen/container/container.h"
 #include "codegen/wire.h"
 
 enum { JOB_TEXT = 32 << 10 }; /* bytes of loop IR: some 5000 lines of assembly */
@@ -281,8 +281,9 @@ void codegen_cached(const struct codegen *g, uint32_t *found, uint32_t *asked)
 static bool give_object(struct codegen *g, const struct piece *p, struct codegen_unit *u)
 {
     u->object = p->object;
+    const struct container *c = container_of(platform_of_triple(u->target->triple));
     if (p->object.data && names_later(&g->options))
-        u->object = elf_rename(g->arena, p->object, FUNCTION, u->symbol);
+        u->object = c ? c->rename(g->arena, p->object, FUNCTION, u->symbol) : (struct span){0};
     u->began = p->began;
     u->ended = p->ended;
     u->worker = p->worker;

@@ -11,7 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "codegen/image.h"
+#include "codegen/sidecar.h"
 #include "codegen/sink.h"
 
 enum { HEAD_ALIGN = 64 };

@@ -7,7 +7,7 @@
  */
 #include "codegen/table.h"
 
-#include "codegen/image.h"
+#include "codegen/sidecar.h"
 
 #include <string.h>
 
@@ -18,30 +18,30 @@
 #define AT(base, type, member) ((base) + offsetof(type, member))
 
 struct table {
-    struct elf_object o;
+    struct object o;
     const struct artifact *a;
 };
 
-static void point_to(struct table *t, uint64_t at, enum elf_section section, uint64_t offset)
+static void point_to(struct table *t, uint64_t at, enum section section, uint64_t offset)
 {
-    elf_pointer(&t->o, at, section, offset);
+    object_pointer(&t->o, at, section, offset);
 }
 
 static void point_out(struct table *t, uint64_t at, const char *symbol)
 {
-    elf_pointer(&t->o, at, elf_undefined(&t->o, symbol), 0);
+    object_pointer(&t->o, at, object_undefined(&t->o, symbol), 0);
 }
 
 /* NULL stays NULL. */
 static void point_text(struct table *t, uint64_t at, const char *text)
 {
     if (text)
-        point_to(t, at, ELF_RODATA, elf_put(&t->o, ELF_RODATA, text, strlen(text) + 1, 1));
+        point_to(t, at, SECTION_RODATA, object_put(&t->o, SECTION_RODATA, text, strlen(text) + 1, 1));
 }
 
 static uint64_t put_array(struct table *t, const void *data, size_t n, size_t size)
 {
-    return elf_put(&t->o, ELF_RELRO, data, n * size, 8);
+    return object_put(&t->o, SECTION_RELRO, data, n * size, 8);
 }
 
 static DLDataType dl_type(enum elem elem)
@@ -84,7 +84,7 @@ static uint64_t put_ports(struct table *t, const struct art_port *ports, uint32_
     for (uint32_t i = 0; i < n; i++) {
         uint64_t row = at + i * sizeof *rows;
         point_text(t, AT(row, mcc_port, name), ports[i].name);
-        point_to(t, AT(row, mcc_port, dims), ELF_RELRO, put_dims(t, &ports[i]));
+        point_to(t, AT(row, mcc_port, dims), SECTION_RELRO, put_dims(t, &ports[i]));
     }
     return at;
 }
@@ -131,8 +131,8 @@ static uint64_t put_kernels(struct table *t)
     for (uint32_t i = 0; i < t->a->n_kernels; i++) {
         const char *name = t->a->kernels[i].name;
         point_text(t, AT(at + i * sizeof *rows, struct mcc_rt_kernel, name), name);
-        uint64_t index = elf_put(&t->o, ELF_RODATA, &i, sizeof i, sizeof i);
-        elf_define(&t->o, arena_printf(t->o.arena, "%s.index", name), ELF_RODATA, index, sizeof i);
+        uint64_t index = object_put(&t->o, SECTION_RODATA, &i, sizeof i, sizeof i);
+        object_define(&t->o, arena_printf(t->o.arena, "%s.index", name), SECTION_RODATA, index, sizeof i);
     }
     return at;
 }
@@ -191,26 +191,26 @@ static uint64_t put_api(struct table *t, struct ports *ports)
                    .n_node = a->n_node,
                    .size = sizeof api,
                    .state = a->n_state ? STATE_AT : 0};
-    uint64_t at = elf_put(&t->o, ELF_RELRO, &api, sizeof api, 16);
+    uint64_t at = object_put(&t->o, SECTION_RELRO, &api, sizeof api, 16);
     mcc_state state = {.size = sizeof state, .n = a->n_state};
     if (a->n_state)
-        elf_put(&t->o, ELF_RELRO, &state, sizeof state, 16);
+        object_put(&t->o, SECTION_RELRO, &state, sizeof state, 16);
     point_text(t, AT(at, mcc_api, name), a->name);
     point_text(t, AT(at, mcc_api, compiler), a->compiler);
     point_text(t, AT(at, mcc_api, target), a->target_text);
     point_text(t, AT(at, mcc_api, features), a->features);
     struct span meta = a->meta.size ? a->meta : (struct span){"", 1};
-    point_to(t, AT(at, mcc_api, meta), ELF_RODATA, elf_put(&t->o, ELF_RODATA, meta.data, meta.size, 1));
+    point_to(t, AT(at, mcc_api, meta), SECTION_RODATA, object_put(&t->o, SECTION_RODATA, meta.data, meta.size, 1));
     ports->in = put_ports(t, a->in, a->n_in);
-    point_to(t, AT(at, mcc_api, in), ELF_RELRO, ports->in);
+    point_to(t, AT(at, mcc_api, in), SECTION_RELRO, ports->in);
     ports->out = put_ports(t, a->out, a->n_out);
-    point_to(t, AT(at, mcc_api, out), ELF_RELRO, ports->out);
+    point_to(t, AT(at, mcc_api, out), SECTION_RELRO, ports->out);
     ports->sym = put_symbols(t);
-    point_to(t, AT(at, mcc_api, sym), ELF_RELRO, ports->sym);
+    point_to(t, AT(at, mcc_api, sym), SECTION_RELRO, ports->sym);
     ports->node = put_nodes(t);
-    point_to(t, AT(at, mcc_api, node), ELF_RELRO, ports->node);
+    point_to(t, AT(at, mcc_api, node), SECTION_RELRO, ports->node);
     if (a->n_state) {
-        point_to(t, AT(at + STATE_AT, mcc_state, port), ELF_RELRO,
+        point_to(t, AT(at + STATE_AT, mcc_state, port), SECTION_RELRO,
                  ports->in + (a->n_in - a->n_state) * sizeof(mcc_port));
         point_out(t, AT(at + STATE_AT, mcc_state, reset), "mcc_rt_state_reset");
         point_out(t, AT(at + STATE_AT, mcc_state, tensor), "mcc_rt_state_tensor");
@@ -225,11 +225,11 @@ static uint64_t put_inner_api(struct table *t, const struct ports *ports)
     const struct artifact *a = t->a;
     mcc_api api = {
         .abi = MCC_ABI, .n_in = a->n_in, .n_out = a->n_out, .n_sym = a->n_sym, .n_node = a->n_node, .size = sizeof api};
-    uint64_t at = elf_put(&t->o, ELF_RELRO, &api, sizeof api, 16);
-    point_to(t, AT(at, mcc_api, in), ELF_RELRO, ports->in);
-    point_to(t, AT(at, mcc_api, out), ELF_RELRO, ports->out);
-    point_to(t, AT(at, mcc_api, sym), ELF_RELRO, ports->sym);
-    point_to(t, AT(at, mcc_api, node), ELF_RELRO, ports->node);
+    uint64_t at = object_put(&t->o, SECTION_RELRO, &api, sizeof api, 16);
+    point_to(t, AT(at, mcc_api, in), SECTION_RELRO, ports->in);
+    point_to(t, AT(at, mcc_api, out), SECTION_RELRO, ports->out);
+    point_to(t, AT(at, mcc_api, sym), SECTION_RELRO, ports->sym);
+    point_to(t, AT(at, mcc_api, node), SECTION_RELRO, ports->node);
     return at;
 }
 
@@ -253,11 +253,11 @@ static uint64_t put_states(struct table *t)
         uint64_t row = at + i * sizeof *rows;
         struct span initial = a->states[i].initial;
         uint32_t rank = (uint32_t)a->in[a->n_in - a->n_state + i].rank;
-        point_to(t, AT(row, struct mcc_rt_state, dims), ELF_RODATA,
-                 elf_put(&t->o, ELF_RODATA, a->states[i].dims, rank * sizeof(int64_t), sizeof(int64_t)));
+        point_to(t, AT(row, struct mcc_rt_state, dims), SECTION_RODATA,
+                 object_put(&t->o, SECTION_RODATA, a->states[i].dims, rank * sizeof(int64_t), sizeof(int64_t)));
         if (!is_zero(initial))
-            point_to(t, AT(row, struct mcc_rt_state, initial), ELF_RODATA,
-                     elf_put(&t->o, ELF_RODATA, initial.data, initial.size, 64));
+            point_to(t, AT(row, struct mcc_rt_state, initial), SECTION_RODATA,
+                     object_put(&t->o, SECTION_RODATA, initial.data, initial.size, 64));
     }
     return at;
 }
@@ -270,7 +270,7 @@ static uint64_t put_port_flags(struct table *t)
         flags[i] = a->in[i].flags;
     for (uint32_t i = 0; i < a->n_out; i++)
         flags[a->n_in + i] = a->out[i].flags;
-    return elf_put(&t->o, ELF_RODATA, flags, (a->n_in + a->n_out) * sizeof *flags, sizeof *flags);
+    return object_put(&t->o, SECTION_RODATA, flags, (a->n_in + a->n_out) * sizeof *flags, sizeof *flags);
 }
 
 /* Offsets of the rows that descriptions point to, once they are written. */
@@ -284,17 +284,17 @@ static void point_desc(struct table *t, uint64_t at, struct rows *rows, bool sid
     const struct artifact *a = t->a;
     point_out(t, AT(at, struct mcc_rt_desc, plan), a->plan);
     rows->variants = rows->written ? rows->variants : put_variants(t);
-    point_to(t, AT(at, struct mcc_rt_desc, variants), ELF_RELRO, rows->variants);
+    point_to(t, AT(at, struct mcc_rt_desc, variants), SECTION_RELRO, rows->variants);
     rows->kernels = rows->written ? rows->kernels : put_kernels(t);
-    point_to(t, AT(at, struct mcc_rt_desc, kernels), ELF_RELRO, rows->kernels);
+    point_to(t, AT(at, struct mcc_rt_desc, kernels), SECTION_RELRO, rows->kernels);
     rows->flags = rows->written ? rows->flags : put_port_flags(t);
-    point_to(t, AT(at, struct mcc_rt_desc, port_flags), ELF_RODATA, rows->flags);
+    point_to(t, AT(at, struct mcc_rt_desc, port_flags), SECTION_RODATA, rows->flags);
     rows->written = true;
     if (sidecar) {
         const char *slash = strrchr(a->weights.sidecar, '/');
         point_text(t, AT(at, struct mcc_rt_desc, weights_file), slash ? slash + 1 : a->weights.sidecar);
     } else if (a->weights.size) {
-        point_to(t, AT(at, struct mcc_rt_desc, weights), ELF_WEIGHTS, 0);
+        point_to(t, AT(at, struct mcc_rt_desc, weights), SECTION_WEIGHTS, 0);
     }
 }
 
@@ -315,30 +315,30 @@ static void put_model(struct table *t)
         d.sidecar_head = sidecar_head_size(t->o.arena, &a->weights);
     struct mcc_rt_stateful both = {.outer = d, .inner = d, .n_state = a->n_state};
     size_t size = a->n_state ? sizeof both : sizeof d;
-    uint64_t at = elf_put(&t->o, ELF_RELRO, &both, size, 16);
+    uint64_t at = object_put(&t->o, SECTION_RELRO, &both, size, 16);
     uint64_t api = put_api(t, &ports);
     struct rows rows = {0};
-    point_to(t, AT(at, struct mcc_rt_desc, api), ELF_RELRO, api);
+    point_to(t, AT(at, struct mcc_rt_desc, api), SECTION_RELRO, api);
     point_desc(t, at, &rows, sidecar);
     if (a->n_state) {
         uint64_t inner = at + offsetof(struct mcc_rt_stateful, inner);
-        point_to(t, AT(inner, struct mcc_rt_desc, api), ELF_RELRO, put_inner_api(t, &ports));
+        point_to(t, AT(inner, struct mcc_rt_desc, api), SECTION_RELRO, put_inner_api(t, &ports));
         point_desc(t, inner, &rows, sidecar);
-        point_to(t, AT(at, struct mcc_rt_stateful, states), ELF_RELRO, put_states(t));
+        point_to(t, AT(at, struct mcc_rt_stateful, states), SECTION_RELRO, put_states(t));
     }
     if (a->weights.size && !sidecar)
-        elf_put(&t->o, ELF_WEIGHTS, placeholder, sizeof placeholder, 64);
+        object_put(&t->o, SECTION_WEIGHTS, placeholder, sizeof placeholder, 64);
     if (a->graph.size)
-        elf_put(&t->o, ELF_GRAPH, a->graph.data, a->graph.size, 1);
-    elf_define(&t->o, TABLE_MODEL, ELF_RELRO, at, sizeof d);
+        object_put(&t->o, SECTION_GRAPH, a->graph.data, a->graph.size, 1);
+    object_define(&t->o, TABLE_MODEL, SECTION_RELRO, at, sizeof d);
     if (a->n_state)
-        elf_define(&t->o, TABLE_STATEFUL, ELF_RELRO, at, sizeof both);
+        object_define(&t->o, TABLE_STATEFUL, SECTION_RELRO, at, sizeof both);
 }
 
-struct span table_object(struct arena *arena, const struct elf_machine *machine, const struct artifact *a)
+struct object table_object(struct arena *arena, const struct artifact *a)
 {
     struct table t = {.a = a};
-    elf_object_init(&t.o, arena, machine);
+    object_init(&t.o, arena);
     put_model(&t);
-    return elf_object_finish(&t.o);
+    return t.o;
 }

@@ -2,12 +2,11 @@
 #ifndef MCC_CODEGEN_TABLE_H
 #define MCC_CODEGEN_TABLE_H
 
-#include "codegen/codegen.h"
-#include "codegen/elf.h"
+#include "codegen/container/container.h"
 
 #define TABLE_MODEL "mcc_rt_model"     /* struct mcc_rt_desc */
 #define TABLE_STATEFUL "mcc_rt_keeping" /* struct mcc_rt_stateful, whose beginning is TABLE_MODEL */
 
-struct span table_object(struct arena *, const struct elf_machine *, const struct artifact *);
+struct object table_object(struct arena *, const struct artifact *);
 
 #endif

@@ -17,10 +17,10 @@ enum wire_kind { WIRE_COMPILE = 1, WIRE_LINK = 2 };
 enum wire_status { WIRE_OK, WIRE_REFUSED, WIRE_NO_MEMORY, WIRE_ENVIRONMENT, WIRE_FATAL, WIRE_UNCONFINED };
 
 /* Parts of WIRE_COMPILE: triple, CPU, features; for line tables the name and the folder of the file of texts, and the
- * line (uint32_t) of each function in it, else empty; then symbol and text of each function. Of WIRE_LINK: linker
- * options, each ended by a NUL; linker script; version script; then input files. */
+ * line (uint32_t) of each function in it, else empty; then symbol and text of each function. Of WIRE_LINK: the linker's
+ * name and options, each ended by a NUL; then files, which the options that end in % take in this order. */
 enum { COMPILE_TRIPLE, COMPILE_CPU, COMPILE_FEATURES, COMPILE_FILE, COMPILE_FOLDER, COMPILE_LINES, COMPILE_FUNCTIONS };
-enum { LINK_OPTIONS, LINK_SCRIPT, LINK_VERSIONS, LINK_INPUTS };
+enum { LINK_OPTIONS, LINK_FILES };
 
 struct wire_job {
     uint32_t magic, kind;

@@ -210,51 +210,46 @@ static bool send_product(void)
     return sent;
 }
 
-static bool link_files(const struct parts *p, const char **argv, unsigned n, char (*names)[64])
+/* The path of the next file behind the option, whose last character stands for it. NULL: errno says why. */
+static const char *file_option(const char *option, size_t length, const char *data, size_t size)
 {
-    char *text = NULL;
-    int failed = 0;
-    for (uint64_t i = LINK_SCRIPT; i < p->n; i++) {
-        int fd = memory_file(p->data[i], p->size[i]);
-        if (fd < 0)
-            return send_failed();
-        const char *option = i == LINK_SCRIPT ? "--script=" : i == LINK_VERSIONS ? "--version-script=" : "";
-        snprintf(names[i], sizeof names[i], "%s/proc/self/fd/%d", option, fd);
-        if (p->size[i] > 0)
-            argv[n++] = names[i];
-    }
-    int product = memory_file("", 0);
-    if (product < 0 || dup2(product, 1) < 0)
-        return send_failed();
-    if (!lld_link(argv, n, &text, &failed))
-        return send_text(WIRE_REFUSED, text ? text : "the linker failed");
-    free(text);
-    errno = failed;
-    if (failed)
-        return send_failed();
-    return send_product();
+    char *text = malloc(length + 32);
+    int fd = memory_file(data, size);
+    if (!text)
+        on_no_memory();
+    if (fd < 0)
+        return NULL;
+    snprintf(text, length + 32, "%.*s/proc/self/fd/%d", (int)length - 1, option, fd);
+    return text;
 }
 
 /* Descriptors stay open: it is the worker's last job. */
 static bool link_job(const struct parts *p)
 {
-    unsigned n = 0;
-    size_t n_options = 0;
+    size_t n_options = 0, n = 0, file = LINK_FILES;
+    char *text = NULL;
+    int failed = 0;
     for (uint64_t i = 0; i < p->size[LINK_OPTIONS]; i++)
         n_options += p->data[LINK_OPTIONS][i] == 0;
-    const char **argv = calloc(n_options + p->n + 8, sizeof *argv);
-    char(*names)[64] = calloc(p->n, sizeof *names);
-    if (!argv || !names)
+    const char **argv = calloc(n_options + 1, sizeof *argv);
+    if (!argv)
         on_no_memory();
-    argv[n++] = "ld.lld";
-    argv[n++] = "-o";
-    argv[n++] = "-";
-    for (const char *o = p->data[LINK_OPTIONS]; n_options > 0; n_options--, o += strlen(o) + 1)
-        argv[n++] = o;
-    bool sent = link_files(p, argv, n, names);
-    free(argv);
-    free(names);
-    return sent;
+    for (const char *o = p->data[LINK_OPTIONS]; n < n_options; o += strlen(o) + 1) {
+        size_t length = strlen(o);
+        bool takes = length > 0 && o[length - 1] == '%' && file < p->n;
+        argv[n++] = takes ? file_option(o, length, p->data[file], p->size[file]) : o;
+        if (!argv[n - 1])
+            return send_failed();
+        file += takes;
+    }
+    int product = memory_file("", 0);
+    if (product < 0 || dup2(product, 1) < 0)
+        return send_failed();
+    if (!lld_link(argv, (unsigned)n, &text, &failed))
+        return send_text(WIRE_REFUSED, text ? text : "the linker failed");
+    free(text);
+    errno = failed;
+    return failed ? send_failed() : send_product();
 }
 
 static bool run_job(const struct wire_job *head, const struct parts *p)
@@ -262,7 +257,7 @@ static bool run_job(const struct wire_job *head, const struct parts *p)
     if (head->kind == WIRE_COMPILE && p->n > COMPILE_FUNCTIONS && (p->n - COMPILE_FUNCTIONS) % 2 == 0 &&
         p->size[COMPILE_LINES] <= (p->n - COMPILE_FUNCTIONS) / 2 * sizeof(uint32_t))
         return compile_job(head, p);
-    if (head->kind == WIRE_LINK && p->n > LINK_INPUTS)
+    if (head->kind == WIRE_LINK && p->n > LINK_FILES)
         return link_job(p);
     return send_text(WIRE_REFUSED, "a job that this worker does not know");
 }

@@ -1,5 +1,5 @@
-/* All that the runtime asks of an operating system beyond memcpy and its like (rt_libc.h). A folder of runtime/ for each
- * system defines these functions, in a header, so that calls of the system stand where they are made, and whatever
+/* All that the runtime asks of an operating system beyond memcpy and its like (rt_libc.h). A folder of runtime/ for
+ * each system defines these functions, in a header, so that calls of the system stand where they are made, and whatever
  * needs an object of its own. Nothing else of the runtime depends on the system.
  */
 #ifndef MCC_OS_H

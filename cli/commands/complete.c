@@ -5,6 +5,7 @@
 #include "cli/commands/command.h"
 #include "frontend/frontend.h"
 #include "ir/base/file.h"
+#include "ir/target/platform.h"
 #include "ir/target/target.h"
 
 struct request {
@@ -80,13 +81,14 @@ static void put_value(struct strbuf *out, const struct option *def, const char *
 static void put_values(const struct request *r, const struct option *def, const char *begun)
 {
     struct strbuf *out = r->out;
-    static const char *const triples[] = {"x86_64-linux-gnu", "aarch64-linux-gnu", "riscv64-linux-gnu"};
     bool variants = strcmp(def->name, "variants") == 0, cpu = strcmp(def->meta, "CPU") == 0;
     if (def->kind == OPTION_ONE_OF)
         for (unsigned i = 0; option_word(def, i).size; i++)
             put_value(out, def, begun, option_word(def, i).data, option_word(def, i).size);
-    for (size_t i = 0; strcmp(def->meta, "TRIPLE") == 0 && i < COUNT_OF(triples); i++)
-        put_value(out, def, begun, triples[i], strlen(triples[i]));
+    for (uint32_t i = 0; strcmp(def->meta, "TRIPLE") == 0 && i < platform_count; i++) {
+        const char *name = arena_printf(out->arena, "%s-%s", platforms[i].arch, platforms[i].system);
+        put_value(out, def, begun, name, strlen(name));
+    }
     for (uint32_t i = 0; strcmp(def->meta, "STAGE") == 0 && i < stage_count; i++)
         put_value(out, def, begun, stage_table[i].name, strlen(stage_table[i].name));
     for (uint32_t i = 0; strcmp(def->meta, "DOMAIN") == 0 && op_domain(i); i++)

@@ -5,8 +5,7 @@
 #include <string.h>
 
 const struct target_row target_rows[] = {
-#define ROW(arch, name, when, triple, cpu, features, ...) \
-    {arch, name, TARGET_##when, triple, cpu, features, {__VA_ARGS__}},
+#define ROW(arch, name, when, cpu, features, ...) {arch, name, TARGET_##when, cpu, features, {__VA_ARGS__}},
 /* Words that stand for several columns are replaced first. */
 #define TARGET(...) ROW(__VA_ARGS__)
 #include "ir/target/target.def"

@@ -20,7 +20,7 @@ enum target_when { TARGET_NAMED, TARGET_OF_USE, TARGET_ALWAYS };
 struct target_row {
     const char *arch, *name;
     enum target_when when; /* it is part of an artifact, unless options say otherwise */
-    const char *triple, *cpu, *features; /* as LLVM names them */
+    const char *cpu, *features; /* as LLVM names them */
     struct machine machine;
 };
 

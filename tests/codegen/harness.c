@@ -205,7 +205,7 @@ static const struct variant native_variants[] = {
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni"}, true},
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni,+avx512bf16"}, true},
     {{"aarch64-unknown-linux-gnu", "generic", "+neon,+fullfp16"}, true},
-    {{"riscv64-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"}, true},
+    {{"riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"}, true},
 };
 
 static bool cpu_runs(size_t variant)
@@ -483,7 +483,7 @@ static void run_variant(struct suite *s, const struct variant *v, bool native)
 static bool is_first_of_its_features(uint32_t row)
 {
     for (uint32_t i = 0; i < row; i++)
-        if (!strcmp(target_rows[i].triple, target_rows[row].triple) &&
+        if (!strcmp(target_rows[i].arch, target_rows[row].arch) &&
             !strcmp(target_rows[i].features, target_rows[row].features))
             return false;
     return true;
@@ -503,7 +503,7 @@ void suite_run(struct suite *s)
     for (uint32_t i = 0; i < target_count; i++) {
         const struct target_row *t = &target_rows[i];
         if (!strcmp(t->arch, "aarch64") && is_first_of_its_features(i))
-            run_variant(s, &(struct variant){{t->triple, t->cpu, t->features}, true}, false);
+            run_variant(s, &(struct variant){{platform_find(t->arch, NULL)->triple, t->cpu, t->features}, true}, false);
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include "codegen/codegen.h"
 #include "codegen/wire.h"
+#include "ir/target/platform.h"
 #include "runtime/rt.h"
 
 #include <sys/types.h>

@@ -12,6 +12,7 @@
 #include <llvm-c/TargetMachine.h>
 
 #include "cli/library/options/cpu.h"
+#include "ir/target/platform.h"
 #include "runtime/rt_cpu.h"
 
 void llvm_start(void); /* of codegen/llvm.h, which has a struct machine of its own */
@@ -75,11 +76,11 @@ static void test_implied(void **state)
         uint64_t bits;
         snprintf(list, sizeof list, "%s%s+%s", row->features, *row->features ? "," : "", features[i].name);
         assert_true(cpu_bits(ctx, row->arch, cpu, list, &bits));
-        same_as_llvm(row->arch, row->triple, cpu, list, bits);
+        same_as_llvm(row->arch, platform_find(row->arch, NULL)->triple, cpu, list, bits);
         char minus[64], plus[64]; /* LLVM switches an unknown name neither on nor off, and finds it everywhere */
         snprintf(minus, sizeof minus, "-%s", features[i].name);
         snprintf(plus, sizeof plus, "+%s", features[i].name);
-        LLVMTargetMachineRef tm = machine(row->triple, cpu, minus);
+        LLVMTargetMachineRef tm = machine(platform_find(row->arch, NULL)->triple, cpu, minus);
         if (machine_has(tm, plus))
             fail_msg("LLVM does not know %s of %s", plus, row->arch);
         LLVMDisposeTargetMachine(tm);
@@ -99,7 +100,7 @@ static void test_rows(void **state)
                 break;
             snprintf(list, sizeof list, "%s%s%s", t->features, *t->features && k ? "," : "", more[k]);
             assert_true(cpu_bits(*state, t->arch, t->cpu, list, &bits));
-            same_as_llvm(t->arch, t->triple, t->cpu, list, bits);
+            same_as_llvm(t->arch, platform_find(t->arch, NULL)->triple, t->cpu, list, bits);
         }
 }
 

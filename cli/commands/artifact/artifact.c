@@ -15,8 +15,8 @@
 
 #include "cli/commands/artifact/artifact_check.h"
 #include "cli/commands/artifact/artifact_reader.h"
-#include "codegen/elf.h"
-#include "codegen/image.h"
+#include "codegen/container/elf.h"
+#include "codegen/sidecar.h"
 #include "codegen/table.h"
 #include "frontend/frontend.h"
 #include "ir/base/file.h"
@@ -66,7 +66,7 @@ static bool spend(struct reader *r, uint64_t bytes)
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-/* mcc's archives have an index and one member (codegen/object.c). */
+/* mcc's archives have an index and one member (codegen/container/elf_merge.c). */
 static bool find_member(struct reader *r)
 {
     uint64_t at = 8, file = r->size;

@@ -5,7 +5,7 @@
 #include <elf.h>
 
 #include "cli/commands/artifact/artifact.h"
-#include "codegen/elf.h"
+#include "codegen/container/elf.h"
 
 enum { TABLES_MAX = 4096 };
 

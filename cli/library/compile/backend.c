@@ -208,7 +208,7 @@ bool run_schedule(struct compilation *c)
         if (!target_wanted(c->options, c->module, row))
             continue;
         struct variant *v = NEW(&c->ctx->session, struct variant);
-        if (!variant_init(v, c->ctx, row, c->options->mattr))
+        if (!variant_init(v, c->ctx, row, targets_platform(c->options), c->options->mattr))
             return false;
         v->machine = c->machine ? *c->machine : row->machine;
         v->machine.fp16 = variant_has_fp16(v);

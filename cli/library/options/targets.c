@@ -30,36 +30,46 @@ static const char *arch_of(const char *triple)
     return NULL;
 }
 
-/* ARCH, or ARCH-[VENDOR-]linux[-C LIBRARY]: what comes out is an ELF file for Linux and its usual calling convention,
- * and any C library will do. */
-static bool is_linux(const char *triple)
+/* Any C library of Linux will do. */
+static bool is_library(const char *word)
 {
-    static const char *const libraries[] = {"gnu", "musl", "android", "uclibc"};
-    const char *p = triple + strcspn(triple, "-");
-    if (!*p)
-        return true;
-    if (!same_part(p + 1, strcspn(p + 1, "-"), "linux"))
-        p += 1 + strcspn(p + 1, "-");
-    if (!*p || !same_part(p + 1, strcspn(p + 1, "-"), "linux"))
-        return false;
-    p += 1 + strlen("linux");
-    bool known = !*p;
-    for (size_t i = 0; *p && i < COUNT_OF(libraries); i++)
-        known |= strcmp(p + 1, libraries[i]) == 0;
+    static const char *const libraries[] = {"-gnu", "-musl", "-uclibc"};
     const char *version = "-android";
-    known |= strncmp(p, version, strlen(version)) == 0 && p[strlen(version)] &&
-             !p[strlen(version) + strspn(p + strlen(version), "0123456789")];
-    return known;
+    for (size_t i = 0; i < COUNT_OF(libraries); i++)
+        if (strcmp(word, libraries[i]) == 0)
+            return true;
+    return strncmp(word, version, strlen(version)) == 0 &&
+           !word[strlen(version) + strspn(word + strlen(version), "0123456789")];
+}
+
+/* The platform of ARCH, ARCH-[VENDOR-]SYSTEM, or ARCH-[VENDOR-]linux-C LIBRARY. NULL: none of the table. */
+static const struct platform *platform_asked(const char *triple)
+{
+    const char *arch = arch_of(triple), *p = triple + strcspn(triple, "-");
+    if (!arch || !*p)
+        return arch ? platform_find(arch, NULL) : NULL;
+    for (int vendor = 0; vendor < 2 && *p; vendor++, p += strcspn(p, "-")) {
+        size_t n = strcspn(++p, "-");
+        for (uint32_t i = 0; i < platform_count; i++) {
+            const struct platform *row = &platforms[i];
+            if (strcmp(row->arch, arch) || !same_part(p, n, row->system))
+                continue;
+            return !p[n] || (strcmp(row->system, "linux") == 0 && is_library(p + n)) ? row : NULL;
+        }
+    }
+    return NULL;
 }
 
 static bool target_check(struct context *ctx, const char *triple)
 {
-    if (!triple || (arch_of(triple) && is_linux(triple)))
+    if (!triple || platform_asked(triple))
         return true;
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    "there is no code for the target '%s': an artifact is an ELF file for Linux on "
-                    "x86_64, aarch64 or riscv64, as in --target=aarch64-linux-gnu",
-                    triple);
+    struct strbuf all;
+    strbuf_init(&all, &ctx->session);
+    for (uint32_t i = 0; i < platform_count; i++)
+        strbuf_printf(&all, "%s%s-%s", i ? ", " : "", platforms[i].arch, platforms[i].system);
+    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no code for the target '%s'; there is for %s", triple,
+                    all.data);
 }
 
 /* One word of -march or --variants, which the architecture must have. */
@@ -105,6 +115,11 @@ static bool levels_check(struct context *ctx, const char *option, const char *ar
 static const char *wanted_arch(const struct options *o)
 {
     return o->target ? arch_of(o->target) : cpu_arch();
+}
+
+const struct platform *targets_platform(const struct options *o)
+{
+    return o->target ? platform_asked(o->target) : platform_find(cpu_arch(), NULL);
 }
 
 bool targets_check(struct context *ctx, const struct options *o)
@@ -239,10 +254,11 @@ bool variant_has_fp16(const struct variant *v)
     return !strcmp(v->row->arch, "aarch64") && (v->needs >> RT_ARM_FULLFP16 & 1);
 }
 
-bool variant_init(struct variant *v, struct context *ctx, const struct target_row *row, const char *mattr)
+bool variant_init(struct variant *v, struct context *ctx, const struct target_row *row, const struct platform *platform,
+                  const char *mattr)
 {
     const char *own = row->features, *comma = *own && mattr && *mattr ? "," : "";
-    *v = (struct variant){.row = row, .name = row->name, .target = {row->triple, row->cpu, own}};
+    *v = (struct variant){.row = row, .name = row->name, .target = {platform->triple, row->cpu, own}};
     if (mattr) {
         char *name = arena_printf(&ctx->session, "%s %s", row->name, mattr);
         for (char *p = strchr(name, ','); p; p = strchr(p, ','))

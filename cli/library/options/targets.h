@@ -4,6 +4,7 @@
 
 #include "cli/library/options/options.h"
 #include "codegen/codegen.h"
+#include "ir/target/platform.h"
 #include "ir/target/target.h"
 #include "passes/module/module.h"
 
@@ -31,7 +32,10 @@ bool targets_signed(struct context *, const struct options *);
 uint32_t targets_matdot(struct context *, const struct options *);
 /* Do its features have multiply-adds of f16? */
 bool variant_has_fp16(const struct variant *);
+/* Where the code runs: --target's, or this machine's architecture and Linux. */
+const struct platform *targets_platform(const struct options *);
 /* mattr: as the option has it, NULL for none. False after a diagnostic. */
-bool variant_init(struct variant *, struct context *, const struct target_row *, const char *mattr);
+bool variant_init(struct variant *, struct context *, const struct target_row *, const struct platform *,
+                  const char *mattr);
 
 #endif

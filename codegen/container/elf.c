@@ -1,23 +1,19 @@
-/* Writes relocatable objects, stub libraries and archives (elf.h). */
-#include "codegen/elf.h"
+/* Writes relocatable objects and stub libraries (elf.h). */
+#include "codegen/container/elf.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const struct elf_machine machines[] = {
-    {"x86_64", EM_X86_64, 0, R_X86_64_64, R_X86_64_RELATIVE, 0x1000, "elf_x86_64"},
-    {"aarch64", EM_AARCH64, 0, R_AARCH64_ABS64, R_AARCH64_RELATIVE, 0x10000, "aarch64linux"},
-    {"riscv64", EM_RISCV, EF_RISCV_RVC | EF_RISCV_FLOAT_ABI_DOUBLE, R_RISCV_64, R_RISCV_RELATIVE, 0x1000,
-     "elf64lriscv"},
+    {"x86_64", EM_X86_64, 0, R_X86_64_64, R_X86_64_RELATIVE, "elf_x86_64"},
+    {"aarch64", EM_AARCH64, 0, R_AARCH64_ABS64, R_AARCH64_RELATIVE, "aarch64linux"},
+    {"riscv64", EM_RISCV, EF_RISCV_RVC | EF_RISCV_FLOAT_ABI_DOUBLE, R_RISCV_64, R_RISCV_RELATIVE, "elf64lriscv"},
 };
 
-const struct elf_machine *elf_machine(const char *triple)
+const struct elf_machine *elf_machine_of(const struct platform *platform)
 {
-    for (size_t i = 0; i < COUNT_OF(machines); i++) {
-        size_t n = strlen(machines[i].arch);
-        if (strncmp(triple, machines[i].arch, n) == 0 && triple[n] == '-')
+    for (size_t i = 0; i < COUNT_OF(machines); i++)
+        if (strcmp(machines[i].arch, platform->arch) == 0)
             return &machines[i];
-    }
     return NULL;
 }
 
@@ -72,65 +68,38 @@ static Elf64_Ehdr file_head(const struct elf_machine *m, uint16_t type)
 
 /* ---- relocatable objects ---- */
 
-void elf_object_init(struct elf_object *o, struct arena *arena, const struct elf_machine *machine)
+/* Sections are symbols 1..4. */
+enum { SEC_RELA = SECTIONS, SEC_SYMTAB, SEC_STRTAB, SEC_NAMES, SEC_STACK, SEC_COUNT };
+
+static struct span rela_bytes(struct arena *arena, const struct elf_machine *m, const struct object *o)
 {
-    memset(o, 0, sizeof *o);
-    o->arena = arena;
-    o->machine = machine;
-    strbuf_init(&o->names, arena);
-    strbuf_append(&o->names, "", 1);
-    VEC_PUSH(arena, &o->symbols, (Elf64_Sym){0});
-    for (uint16_t s = ELF_RODATA; s < ELF_SECTIONS; s++) {
-        strbuf_init(&o->bytes[s], arena);
-        VEC_PUSH(arena, &o->symbols, ((Elf64_Sym){.st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION), .st_shndx = s}));
+    Elf64_Rela *rela = NEW_ARRAY(arena, Elf64_Rela, o->pointers.n + 1);
+    for (uint32_t i = 0; i < o->pointers.n; i++) {
+        const struct object_pointer *p = &o->pointers.data[i];
+        rela[i] = (Elf64_Rela){p->at, ELF64_R_INFO((uint64_t)p->symbol, m->abs64), (int64_t)p->addend};
     }
+    return (struct span){rela, o->pointers.n * sizeof *rela};
 }
 
-uint64_t elf_put(struct elf_object *o, enum elf_section section, const void *data, size_t size, size_t align)
+/* Hidden and global, but for those of the sections. */
+static struct span symbol_bytes(struct arena *arena, const struct object *o, struct strbuf *names)
 {
-    struct strbuf *b = &o->bytes[section];
-    pad(b, align);
-    uint64_t at = b->n;
-    strbuf_append(b, data, size);
-    return at;
-}
-
-void elf_define(struct elf_object *o, const char *name, enum elf_section section, uint64_t offset, uint64_t size)
-{
-    Elf64_Sym s = {.st_name = add_name(&o->names, name), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT)};
-    s.st_other = STV_HIDDEN;
-    s.st_shndx = (uint16_t)section;
-    s.st_value = offset;
-    s.st_size = size;
-    VEC_PUSH(o->arena, &o->symbols, s);
-}
-
-uint32_t elf_undefined(struct elf_object *o, const char *name)
-{
-    for (uint32_t i = ELF_SECTIONS; i < o->symbols.n; i++)
-        if (o->symbols.data[i].st_shndx == SHN_UNDEF && strcmp(o->names.data + o->symbols.data[i].st_name, name) == 0)
-            return i;
-    Elf64_Sym s = {.st_name = add_name(&o->names, name), .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE)};
-    s.st_other = STV_HIDDEN;
-    VEC_PUSH(o->arena, &o->symbols, s);
-    return o->symbols.n - 1;
-}
-
-void elf_pointer(struct elf_object *o, uint64_t at, uint32_t symbol, uint64_t addend)
-{
-    VEC_PUSH(o->arena, &o->relocs, ((struct elf_reloc){at, symbol, (int64_t)addend}));
-}
-
-enum { SEC_RELA = ELF_SECTIONS, SEC_SYMTAB, SEC_STRTAB, SEC_NAMES, SEC_STACK, SEC_COUNT };
-
-static struct span rela_bytes(const struct elf_object *o)
-{
-    Elf64_Rela *rela = NEW_ARRAY(o->arena, Elf64_Rela, o->relocs.n + 1);
-    for (uint32_t i = 0; i < o->relocs.n; i++) {
-        const struct elf_reloc *r = &o->relocs.data[i];
-        rela[i] = (Elf64_Rela){r->at, ELF64_R_INFO((uint64_t)r->symbol, o->machine->abs64), r->addend};
+    Elf64_Sym *symbols = NEW_ARRAY(arena, Elf64_Sym, SECTIONS + o->symbols.n);
+    strbuf_append(names, "", 1);
+    for (uint16_t s = SECTION_RODATA; s < SECTIONS; s++) {
+        symbols[s].st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
+        symbols[s].st_shndx = s;
     }
-    return (struct span){rela, o->relocs.n * sizeof *rela};
+    for (uint32_t i = 0; i < o->symbols.n; i++) {
+        const struct object_symbol *s = &o->symbols.data[i];
+        symbols[SECTIONS + i] = (Elf64_Sym){.st_name = add_name(names, s->name),
+                                            .st_info = ELF64_ST_INFO(STB_GLOBAL, s->section ? STT_OBJECT : STT_NOTYPE),
+                                            .st_other = STV_HIDDEN,
+                                            .st_shndx = (uint16_t)s->section,
+                                            .st_value = s->offset,
+                                            .st_size = s->size};
+    }
+    return (struct span){symbols, (SECTIONS + o->symbols.n) * sizeof *symbols};
 }
 
 static const char section_names[] =
@@ -146,34 +115,36 @@ static void section_head(Elf64_Shdr *h, const char *name, uint32_t type, uint64_
     h->sh_addralign = align;
 }
 
-struct span elf_object_finish(struct elf_object *o)
+struct span elf_object(struct arena *arena, const struct platform *platform, const struct object *o)
 {
-    Elf64_Ehdr head = file_head(o->machine, ET_REL);
+    const struct elf_machine *m = elf_machine_of(platform);
+    Elf64_Ehdr head = file_head(m, ET_REL);
     Elf64_Shdr sec[SEC_COUNT] = {0};
     struct span body[SEC_COUNT] = {0};
-    struct strbuf out;
-    section_head(&sec[ELF_RODATA], ".rodata", SHT_PROGBITS, SHF_ALLOC, 64);
-    section_head(&sec[ELF_RELRO], ".data.rel.ro", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 16);
-    section_head(&sec[ELF_WEIGHTS], ".mcc.weights", SHT_PROGBITS, SHF_ALLOC, 64);
-    section_head(&sec[ELF_GRAPH], ".mcc.graph", SHT_PROGBITS, 0, 1);
+    struct strbuf names, out;
+    section_head(&sec[SECTION_RODATA], ".rodata", SHT_PROGBITS, SHF_ALLOC, 64);
+    section_head(&sec[SECTION_RELRO], ".data.rel.ro", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 16);
+    section_head(&sec[SECTION_WEIGHTS], ".mcc.weights", SHT_PROGBITS, SHF_ALLOC, 64);
+    section_head(&sec[SECTION_GRAPH], ".mcc.graph", SHT_PROGBITS, 0, 1);
     section_head(&sec[SEC_RELA], ".rela.data.rel.ro", SHT_RELA, SHF_INFO_LINK, 8);
     section_head(&sec[SEC_SYMTAB], ".symtab", SHT_SYMTAB, 0, 8);
     section_head(&sec[SEC_STRTAB], ".strtab", SHT_STRTAB, 0, 1);
     section_head(&sec[SEC_NAMES], ".shstrtab", SHT_STRTAB, 0, 1);
     section_head(&sec[SEC_STACK], ".note.GNU-stack", SHT_PROGBITS, 0, 1);
-    for (int s = ELF_RODATA; s < ELF_SECTIONS; s++)
+    for (int s = SECTION_RODATA; s < SECTIONS; s++)
         body[s] = (struct span){o->bytes[s].data, o->bytes[s].n};
-    body[SEC_RELA] = rela_bytes(o);
-    body[SEC_SYMTAB] = (struct span){o->symbols.data, o->symbols.n * sizeof(Elf64_Sym)};
-    body[SEC_STRTAB] = (struct span){o->names.data, o->names.n};
+    strbuf_init(&names, arena);
+    body[SEC_RELA] = rela_bytes(arena, m, o);
+    body[SEC_SYMTAB] = symbol_bytes(arena, o, &names);
+    body[SEC_STRTAB] = (struct span){names.data, names.n};
     body[SEC_NAMES] = (struct span){section_names, sizeof section_names};
     sec[SEC_RELA].sh_link = SEC_SYMTAB;
-    sec[SEC_RELA].sh_info = ELF_RELRO;
+    sec[SEC_RELA].sh_info = SECTION_RELRO;
     sec[SEC_RELA].sh_entsize = sizeof(Elf64_Rela);
     sec[SEC_SYMTAB].sh_link = SEC_STRTAB;
-    sec[SEC_SYMTAB].sh_info = ELF_SECTIONS;      /* first symbol that is not local */
+    sec[SEC_SYMTAB].sh_info = SECTIONS;      /* first symbol that is not local */
     sec[SEC_SYMTAB].sh_entsize = sizeof(Elf64_Sym);
-    strbuf_init(&out, o->arena);
+    strbuf_init(&out, arena);
     strbuf_append(&out, &head, sizeof head);
     for (int s = 1; s < SEC_COUNT; s++) {
         pad(&out, sec[s].sh_addralign);
@@ -191,21 +162,20 @@ struct span elf_object_finish(struct elf_object *o)
     return (struct span){out.data, out.n};
 }
 
-/* ---- stubs and archives ---- */
+/* ---- stubs ---- */
 
 enum { STUB_TEXT = 1, STUB_DYNSYM, STUB_DYNSTR, STUB_DYNAMIC, STUB_NAMES, STUB_COUNT };
 
-struct span elf_stub(struct arena *arena, const struct elf_machine *machine, const char *soname,
-                     const char *const *names, uint32_t n)
+struct span elf_stub(struct arena *arena, const struct platform *platform, const char *const *names, uint32_t n)
 {
     static const char stub_names[] = "\0.text\0.dynsym\0.dynstr\0.dynamic\0.shstrtab";
-    Elf64_Ehdr head = file_head(machine, ET_DYN);
+    Elf64_Ehdr head = file_head(elf_machine_of(platform), ET_DYN);
     Elf64_Shdr sec[STUB_COUNT] = {0};
     Elf64_Sym *sym = NEW_ARRAY(arena, Elf64_Sym, n + 1);
     struct strbuf text, out;
     strbuf_init(&text, arena);
     strbuf_append(&text, "", 1);
-    Elf64_Dyn dynamic[2] = {{.d_tag = DT_SONAME, .d_un.d_val = add_name(&text, soname)}, {.d_tag = DT_NULL}};
+    Elf64_Dyn dynamic[2] = {{.d_tag = DT_SONAME, .d_un.d_val = add_name(&text, platform->library)}, {.d_tag = DT_NULL}};
     for (uint32_t i = 0; i < n; i++) {
         sym[i + 1].st_name = add_name(&text, names[i]);
         sym[i + 1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
@@ -241,21 +211,5 @@ struct span elf_stub(struct arena *arena, const struct elf_machine *machine, con
     head.e_shstrndx = STUB_NAMES;
     strbuf_append(&out, sec, sizeof sec);
     memcpy(out.data, &head, sizeof head);
-    return (struct span){out.data, out.n};
-}
-
-struct span elf_archive(struct arena *arena, const struct span *members, uint32_t n)
-{
-    struct strbuf out;
-    strbuf_init(&out, arena);
-    strbuf_append(&out, "!<arch>\n", 8);
-    for (uint32_t i = 0; i < n; i++) {
-        char name[24];
-        snprintf(name, sizeof name, "m%u.o/", i);
-        strbuf_printf(&out, "%-16s%-12d%-6d%-6d%-8s%-10zu`\n", name, 0, 0, 0, "644", members[i].size);
-        strbuf_append(&out, members[i].data, members[i].size);
-        if (members[i].size % 2)
-            strbuf_append(&out, "\n", 1);
-    }
     return (struct span){out.data, out.n};
 }

@@ -4,13 +4,13 @@
  * code knows of: only sections after it in the file (symbols, names, the section table), whose places are numbers in
  * headers.
  */
-#include <elf.h>
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "codegen/image.h"
+#include "codegen/container/elf.h"
 #include "codegen/names.h"
+#include "codegen/sidecar.h"
 #include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/mcc_note.h"
@@ -259,13 +259,13 @@ static bool write_image(void *user, struct sink *s)
     return sink_file(im->ctx, im->arena, im->writer->sidecar, write_sidecar, im);
 }
 
-bool image_write(struct context *ctx, struct arena *arena, struct span linked, const struct weights_writer *w,
-                 const struct function_names *names, const char *query, const char *path)
+bool elf_library(const struct linked *l)
 {
-    struct image im = {.ctx = ctx, .arena = arena, .size = linked.size, .writer = w, .query = query};
-    if (strlen(query) >= sizeof((struct mcc_note *)0)->query)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "the prefix is too long");
-    im.data = arena_copy(arena, linked.data, linked.size);
-    return check_sections(&im) && name_functions(&im, names) && find_parts(&im, embedded_size(w) > 0) &&
-           sink_file(ctx, arena, path, write_image, &im);
+    struct image im = {
+        .ctx = l->ctx, .arena = l->arena, .size = l->bytes.size, .writer = l->weights, .query = l->query};
+    if (strlen(l->query) >= sizeof((struct mcc_note *)0)->query)
+        return error_at(l->ctx, FAIL_USAGE, (src_id){0}, NULL, "the prefix is too long");
+    im.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
+    return check_sections(&im) && name_functions(&im, l->names) && find_parts(&im, embedded_size(l->weights) > 0) &&
+           sink_file(l->ctx, l->arena, l->path, write_image, &im);
 }

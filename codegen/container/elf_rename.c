@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "codegen/elf.h"
+#include "codegen/container/elf.h"
 
 /* The bytes [at, at + size) of a file. */
 static bool elf_holds(struct span file, uint64_t at, uint64_t size)

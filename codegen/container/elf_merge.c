@@ -4,11 +4,11 @@
  * sorted anew (locals first, as ELF wants), relocations follow. The query function takes its prefixed name. The
  * weights go after everything else: sections of a relocatable file may lie anywhere.
  */
-#include <elf.h>
 #include <string.h>
 
-#include "codegen/image.h"
+#include "codegen/container/elf.h"
 #include "codegen/names.h"
+#include "codegen/sidecar.h"
 #include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/rt.h"
@@ -94,7 +94,7 @@ static bool edit_symbols(struct merged *m, Elf64_Sym *sym, uint64_t n)
                 strbuf_append(&m->names, text, strlen(text) + 1);
             }
         } else if (place == SHN_UNDEF && strncmp(name, "pthread_", 8) == 0) {
-            /* Weak for shared objects (runtime/rt_threads.c); a static link takes from an archive only what is
+            /* Weak for shared objects (runtime/linux/rt_threads.c); a static link takes from an archive only what is
              * needed. */
             sym[i].st_info = ELF64_ST_INFO(STB_GLOBAL, ELF64_ST_TYPE(sym[i].st_info));
         }
@@ -231,13 +231,18 @@ static bool write_object(void *user, struct sink *s)
     return sink_file(m->ctx, m->arena, m->writer->sidecar, write_sidecar, m);
 }
 
-bool object_write(struct context *ctx, struct arena *arena, struct span merged, const struct weights_writer *w,
-                  const struct function_names *names, const char *query, enum output_kind kind, const char *path)
+bool elf_merged(const struct linked *l)
 {
-    struct merged m = {
-        .ctx = ctx, .arena = arena, .size = merged.size, .writer = w, .called = names, .query = query, .kind = kind};
-    m.data = arena_copy(arena, merged.data, merged.size);
+    const struct weights_writer *w = l->weights;
+    struct merged m = {.ctx = l->ctx,
+                       .arena = l->arena,
+                       .size = l->bytes.size,
+                       .writer = w,
+                       .called = l->names,
+                       .query = l->query,
+                       .kind = l->kind};
+    m.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
     if (!read_sections(&m) || (w->size && !w->sidecar && !m.weights && !broken(&m, "weights")) || !localize(&m))
         return false;
-    return sink_file(ctx, arena, path, write_object, &m);
+    return sink_file(l->ctx, l->arena, l->path, write_object, &m);
 }

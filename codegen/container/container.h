@@ -1,0 +1,102 @@
+/* File formats of artifacts. table.c, objects.c and link.c make an artifact through a row of container.c; what they
+ * know of its format is here. ELF's functions are in elf*.c.
+ */
+#ifndef MCC_CODEGEN_CONTAINER_H
+#define MCC_CODEGEN_CONTAINER_H
+
+#include "codegen/codegen.h"
+#include "ir/target/platform.h"
+
+struct function_names;
+
+/* ---- a relocatable object, before it has a format: sections of bytes, symbols, pointers; all that the table needs
+ * ---- */
+
+/* Constants; constants with pointers, which the loader fills in; a placeholder of the weights; what is not loaded. */
+enum section { SECTION_RODATA = 1, SECTION_RELRO, SECTION_WEIGHTS, SECTION_GRAPH, SECTIONS };
+
+struct object_symbol {
+    const char *name;
+    uint64_t offset, size;
+    enum section section; /* 0: defined elsewhere */
+};
+struct object_pointer {
+    uint64_t at;
+    uint32_t symbol;
+    uint64_t addend;
+};
+struct object {
+    struct arena *arena;
+    struct strbuf bytes[SECTIONS];
+    VEC(struct object_symbol) symbols; /* the number of the first is SECTIONS: sections are symbols, too */
+    VEC(struct object_pointer) pointers; /* all in SECTION_RELRO */
+};
+
+void object_init(struct object *, struct arena *);
+/* Appends bytes at an aligned offset of a section; the offset. */
+uint64_t object_put(struct object *, enum section, const void *, size_t size, size_t align);
+/* A symbol that the artifact's other objects see. */
+void object_define(struct object *, const char *name, enum section, uint64_t offset, uint64_t size);
+/* The number of a symbol of another object. */
+uint32_t object_undefined(struct object *, const char *name);
+/* The 8 bytes at `at` of SECTION_RELRO become the address of symbol + addend. */
+void object_pointer(struct object *, uint64_t at, uint32_t symbol, uint64_t addend);
+
+/* ---- linking ---- */
+
+/* Of the linker: its name, then its options, each ended by a NUL. An option that ends in % takes a file's path there.
+ */
+struct linking {
+    struct arena *arena;
+    const struct platform *platform;
+    enum output_kind kind;
+    const char *query; /* the exported function; mcc_query is its name in the objects */
+    bool weights; /* they lie in the artifact */
+    struct span table; /* the object with the artifact's table */
+    const struct codegen_unit *units;
+    uint32_t n_units;
+    struct strbuf options;
+    VEC(struct span) files; /* in the order in which options take them */
+};
+void linking_option(struct linking *, const char *option);
+void linking_file(struct linking *, const char *option, struct span file);
+/* The runtime's objects for the platform. */
+struct span *linking_runtime(struct linking *, uint32_t *n);
+
+/* What the linker made, to be written. */
+struct linked {
+    struct context *ctx;
+    struct arena *arena;
+    struct span bytes;
+    const struct weights_writer *weights;
+    const struct function_names *names;
+    const char *query;
+    enum output_kind kind;
+    const char *path;
+};
+
+/* ---- formats ---- */
+
+struct container {
+    const char *name; /* as in platform.def */
+    /* The object in the format; bytes of what is left unsaid are zeros. */
+    struct span (*object)(struct arena *, const struct platform *, const struct object *);
+    /* A copy of an object of the code generator whose defined symbol `from` is called `to`. NULL: it has none, or is
+     * not such an object. */
+    struct span (*rename)(struct arena *, struct span object, const char *from, const char *to);
+    /* Fills options and files. */
+    void (*link)(struct linking *);
+    /* A linked library with a placeholder of the weights. Writes it with the weights in place, the note sealed,
+     * functions named, atomically to path. */
+    bool (*library)(const struct linked *);
+    /* A relocatable file. Writes it with the weights, all symbols but `query` local, functions named, as it is or as
+     * the one member of an archive. NULL: only libraries are made. */
+    bool (*merged)(const struct linked *);
+};
+/* That of the platform; NULL: none, as for no platform. */
+const struct container *container_of(const struct platform *);
+
+/* A Unix archive without index: members in order, names made here. */
+struct span archive_of(struct arena *, const struct span *members, uint32_t n);
+
+#endif
