@@ -485,14 +485,14 @@ static bool results_read(struct pt2 *p, const struct json *node, src_id src, str
     return r->ok || error_model(p->ctx, src, "a result has no name");
 }
 
-/* Types of the results that the file states, with dims open: rules look at the element type. */
+/* Types of the results that the file states: rules look at the element type, legalize compares all of it. */
 static const struct type *result_types(struct pt2 *p, const struct results *r)
 {
     struct type *types = NEW_ARRAY(&p->scratch, struct type, r->names.n);
     for (uint32_t i = 0; i < r->names.n; i++) {
         const struct binding *b = r->names.data[i] ? name_lookup(&p->metas, r->names.data[i]) : NULL;
         types[i] = (struct type){.kind = TYPE_UNKNOWN, .rank = RANK_UNKNOWN};
-        if (b && !meta_type(p, p->meta_list.data[b->value.i], r->names.data[i], false, &types[i]))
+        if (b && !meta_type(p, p->meta_list.data[b->value.i], r->names.data[i], true, &types[i]))
             return NULL;
     }
     return types;

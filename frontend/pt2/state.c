@@ -126,7 +126,7 @@ bool state_input(struct pt2 *p, const char *name, const char *value, bool consta
     for (int32_t i = 0; i < state.initial.rank; i++)
         dims[i] = ex_const(p->ctx->exprs, state.initial.dims[i]);
     *type = (struct type){.kind = TYPE_TENSOR, .elem = state.initial.elem, .rank = state.initial.rank, .dims = dims};
-    const char *own = arena_strdup(&p->ctx->session, name);
+    const char *own = state.initial.name = arena_strdup(&p->ctx->session, name);
     value_id v = graph_param(p->g, (region_id){1}, *type, own);
     struct port port = {own, type, v};
     VEC_PUSH(&p->g->arena, &p->g->inputs, port);

@@ -202,8 +202,7 @@ bool weight_bytes(struct pt2 *p, bool constant, const char *name, struct tensor_
     *out = (struct tensor_data){.elem = s.elem,
                                 .rank = (int32_t)s.rank,
                                 .dims = arena_copy(&p->ctx->session, s.sizes, s.rank * sizeof *s.sizes),
-                                .bytes = {bytes, (size_t)(count * elem_size(s.elem))},
-                                .name = name};
+                                .bytes = {bytes, (size_t)(count * elem_size(s.elem))}};
     return bools_check(p, &s, bytes, count);
 }
 

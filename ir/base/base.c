@@ -390,6 +390,12 @@ const struct source *source_get(const struct context *ctx, src_id src)
     return &ctx->sources.data[src.i < ctx->sources.n ? src.i : 0];
 }
 
+const char *source_line(const struct source *s)
+{
+    const char *slash = s->origin ? strrchr(s->origin, '/') : NULL;
+    return slash ? slash + 1 : s->origin ? s->origin : "";
+}
+
 const char *source_label(const struct source *s)
 {
     const char *const words[] = {s->name, s->output, s->op};

@@ -257,6 +257,10 @@ static void render_node(const struct source *s, struct strbuf *out)
     strbuf_escaped(out, s->op ? s->op : "?", NAME_MAX_SHOWN / 4);
     if (s->version > 0)
         strbuf_printf(out, "-%d", s->version);
+    if (s->origin) {
+        strbuf_printf(out, ", ");
+        strbuf_escaped(out, source_line(s), NAME_MAX_SHOWN / 4);
+    }
     strbuf_printf(out, "): ");
 }
 

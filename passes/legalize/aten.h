@@ -49,8 +49,10 @@ enum aten_number {
 
 /* The element type of result k as the file states it; ELEM_NONE: it does not. */
 enum elem aten_elem(const struct rule *, uint32_t k);
-/* The same of result 0, or of the operand where the file says nothing: views that the importer makes again. */
-enum elem aten_elem_or(const struct rule *, value_id);
+/* The type to compute result 0 in from operands of type `own`: the stated one; `own` where the file says nothing (views
+ * that the importer makes again), or what arithmetic does not give (integers of floats) and no dtype asks for. */
+enum elem aten_elem_for(const struct rule *, enum elem own);
+enum elem aten_elem_or(const struct rule *, value_id); /* of an operand */
 bool aten_has(const struct rule *, uint32_t i, const char *name); /* is the argument given, and not None? */
 /* A tensor, or a number as rank 0, of that element type (ELEM_NONE: of its own; numbers are i64 or f64). */
 value_id aten_operand(struct rule *, uint32_t i, const char *name, enum elem);
@@ -70,7 +72,8 @@ uint32_t aten_list(const struct rule *, uint32_t i, uint32_t *n);
 bool aten_axis(struct rule *, uint32_t i, const char *name, int64_t absent, int32_t rank, int32_t *out);
 /* The type in which PyTorch computes with both arguments, of which either may be a number. */
 enum elem aten_promoted(struct rule *, uint32_t i, const char *name, uint32_t k, const char *other);
-/* A result in the element type that the file states. */
+/* A result; rules that compute in a wide float round to the one that the file states. Where another type is stated,
+ * that is an error (declared_result). */
 void aten_out(struct rule *, uint32_t k, value_id);
 bool aten_result(struct rule *, value_id); /* of result 0 */
 /* Runs another operator's rule in this node's place: on these operands and attributes, with the meaning of that

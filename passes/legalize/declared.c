@@ -1,6 +1,7 @@
-/* What the model declares of an output beside what is computed.
+/* What the model declares of an output, and of a node's results, beside what is computed.
  *
- * An element type or a kind of value that differs is an error. A shape is only a statement about the computation, and
+ * Of a node's result (.pt2), a type that no run can have is an error: the file or the lowering is wrong. Of an output,
+ * an element type or a kind of value that differs is an error. A shape is only a statement about the computation, and
  * files that state a wrong one run elsewhere, so the computed one counts and a warning names both. The exception is a
  * declaration that cannot be of this value at all: see is_of_another.
  */
@@ -53,7 +54,7 @@ static const char *declared_text(struct legalizer *lg, const struct type *t)
 {
     struct strbuf s;
     strbuf_init(&s, lg->arena);
-    strbuf_printf(&s, "%s[", elem_name(t->elem));
+    strbuf_printf(&s, t->rank == RANK_UNKNOWN ? "%s[..." : "%s[", elem_name(t->elem));
     for (int32_t i = 0; i < t->rank; i++) {
         strbuf_printf(&s, "%s%s", i ? ", " : "", t->dims[i].i ? "" : "?");
         if (t->dims[i].i)
@@ -62,6 +63,67 @@ static const char *declared_text(struct legalizer *lg, const struct type *t)
     strbuf_printf(&s, "]");
     return s.data;
 }
+
+/* ---- results of nodes -------------------------------------------------------------------------------------------- */
+
+/* Is there a size that the file's symbol may be and the option allows? Exporters trace 0 and 1 apart. */
+static bool sizes_meet(struct exprs *ex, sym_id file, expr_id now)
+{
+    int64_t lo = sym_get(ex, file)->lo, hi = sym_get(ex, file)->hi;
+    lo = lo < 2 ? 2 : lo;
+    return ex_lo(ex, now) <= hi && ex_hi(ex, now) >= lo;
+}
+
+void declared_sizes(struct legalizer *lg, const struct type *inputs)
+{
+    struct exprs *ex = lg->ctx->exprs;
+    for (uint32_t i = 0; i < lg->from->inputs.n; i++) {
+        const struct type *file = lg->from->inputs.data[i].declared, *now = &inputs[i];
+        bool same = file && file->kind == TYPE_TENSOR && file->rank == now->rank;
+        for (int32_t d = 0; same && d < now->rank; d++) {
+            if (!file->dims[d].i || file->dims[d].i == now->dims[d].i)
+                continue;
+            sym_id s = ex_as_sym(ex, file->dims[d]);
+            if (!s.i || !sizes_meet(ex, s, now->dims[d]))
+                lg->sizes_unstated = true;
+            VEC_PUSH(lg->arena, &lg->stated, s);
+            VEC_PUSH(lg->arena, &lg->stated_now, now->dims[d]);
+        }
+    }
+}
+
+/* The file's type in the sizes of this compilation. */
+static struct type stated_type(struct legalizer *lg, const struct type *file)
+{
+    struct type t = *file;
+    t.rank = lg->sizes_unstated && file->rank > 0 ? RANK_UNKNOWN : file->rank;
+    if (!lg->stated.n || t.rank <= 0)
+        return t;
+    expr_id *dims = arena_copy(lg->arena, file->dims, (size_t)t.rank * sizeof *dims);
+    for (int32_t d = 0; d < t.rank; d++)
+        if (dims[d].i)
+            dims[d] = ex_subst(lg->ctx->exprs, dims[d], lg->stated.data, lg->stated_now.data, lg->stated.n);
+    t.dims = dims;
+    return t;
+}
+
+bool declared_result(struct legalizer *lg, const struct node *node, uint32_t i, value_id v)
+{
+    const struct type *file = value_type(lg->from, node->out[i]), *have = value_type(lg->to, v);
+    if (file->kind != TYPE_TENSOR || node->op != OP_IMPORTED)
+        return true;
+    const struct type want = stated_type(lg, file);
+    bool ranks = want.rank != RANK_UNKNOWN && have->rank != RANK_UNKNOWN;
+    if (have->kind == TYPE_TENSOR && (want.elem == ELEM_NONE || want.elem == have->elem) &&
+        !(ranks && shape_differs(lg->ctx->exprs, &want, have)))
+        return true;
+    const char *name = graph_value(lg->from, node->out[i])->name;
+    return error_model(lg->ctx, node->src, "the file says that result '%.100s' is %s, and mcc computes %s",
+                       name ? name : "", declared_text(lg, &want), type_text(lg->to, have));
+}
+
+/* ---- outputs -------------------------------------------------------------------------------------------------------
+ */
 
 bool declared_fits(struct legalizer *lg, const struct port *p, value_id v)
 {

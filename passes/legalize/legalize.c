@@ -159,7 +159,7 @@ static void results_write(struct legalizer *lg, const struct node *node, const s
         struct lowered v = out[i];
         if (v.kind == LOWERED_NONE || (v.kind == LOWERED_VALUE && !v.v.i))
             v = (struct lowered){.kind = LOWERED_POISON};
-        else if (v.kind == LOWERED_VALUE && !size_allowed(lg, node, v.v))
+        else if (v.kind == LOWERED_VALUE && (!size_allowed(lg, node, v.v) || !declared_result(lg, node, i, v.v)))
             v = (struct lowered){.kind = LOWERED_POISON};
         const char *name = graph_value(lg->from, node->out[i])->name;
         if (v.kind == LOWERED_VALUE && name && !graph_value(lg->to, v.v)->name)
@@ -523,6 +523,7 @@ struct graph *legalize_once(struct context *ctx, const struct graph *imported, c
     lg.waits = NEW_ARRAY(lg.arena, uint32_t, imported->nodes.n);
     model_facts_copy(imported, lg.to);
     mark_live(&lg);
+    declared_sizes(&lg, inputs);
     inputs_create(&lg, inputs, learned);
     bool ok = last_possible(&lg) && walk_region(&lg, (region_id){1});
     ok = ok && outputs_create(&lg);

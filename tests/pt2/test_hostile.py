@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pt2.writer import ORDERED, Program, Ref, call_op, int_op, saved, text_op, tuple_op
-from support.tool import MCC
+from support.tool import MCC, mcc
 from support.usage import usage
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
@@ -326,7 +326,9 @@ def test_many_states(tmp_path):
     document = program.document()
     document["graph_module"]["signature"]["output_specs"][:0] = [{"buffer_mutation": {"arg": {"name": "y"}, "buffer_name": f"buffer{n}"}}
                                                                  for n in range(16_000)]
-    check(program.save(tmp_path / "m.pt2", **document), (0,))
+    path = program.save(tmp_path / "m.pt2", **document)
+    check(path, (0,))
+    assert '"buffer15999"' in mcc("-stop-after=legalize", path).stdout    # initial values have their states' names
 
 
 def test_state_whose_elements_overlap(tmp_path):

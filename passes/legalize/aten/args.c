@@ -13,10 +13,22 @@ enum elem aten_elem(const struct rule *r, uint32_t k)
     return t->kind == TYPE_TENSOR ? t->elem : ELEM_NONE;
 }
 
-enum elem aten_elem_or(const struct rule *r, value_id v)
+static int category(enum elem e)
+{
+    char c = elem_class(e);
+    return c == 'B' ? 0 : c == 'F' ? 2 : c == 'C' ? 3 : 1;
+}
+
+enum elem aten_elem_for(const struct rule *r, enum elem own)
 {
     enum elem e = aten_elem(r, 0);
-    return e == ELEM_NONE ? v_elem(r->b, v) : e;
+    bool lower = e != ELEM_NONE && own != ELEM_NONE && category(e) < category(own) && category(own) < 3;
+    return e == ELEM_NONE || (lower && !node_attr(r->node, "dtype")) ? own : e;
+}
+
+enum elem aten_elem_or(const struct rule *r, value_id v)
+{
+    return aten_elem_for(r, v_elem(r->b, v));
 }
 
 bool aten_has(const struct rule *r, uint32_t i, const char *name)
@@ -148,12 +160,6 @@ value_id aten_sizes(struct rule *r, const expr_id *sizes, uint32_t n)
 
 /* ---- types ----------------------------------------------------------------------------------------------------- */
 
-static int category(enum elem e)
-{
-    char c = elem_class(e);
-    return c == 'B' ? 0 : c == 'F' ? 2 : c == 'C' ? 3 : 1;
-}
-
 /* Of two types: the higher category, then what holds the values of both. */
 static enum elem both(enum elem a, enum elem c)
 {
@@ -198,13 +204,14 @@ enum elem aten_promoted(struct rule *r, uint32_t i, const char *name, uint32_t k
 void aten_out(struct rule *r, uint32_t k, value_id v)
 {
     enum elem e = aten_elem(r, k);
-    rule_out(r, k, e == ELEM_NONE ? v : b_convert(r->b, v, e));
+    bool rounds = v.i && e != ELEM_NONE && elem_class(e) == 'F' && elem_class(v_elem(r->b, v)) == 'F';
+    rule_out(r, k, rounds ? b_convert(r->b, v, e) : v);
 }
 
 bool aten_result(struct rule *r, value_id v)
 {
-    enum elem e = aten_elem(r, 0);
-    return rule_result(r, e == ELEM_NONE ? v : b_convert(r->b, v, e));
+    aten_out(r, 0, v);
+    return v.i != 0;
 }
 
 /* ---- other rules ----------------------------------------------------------------------------------------------- */

@@ -82,7 +82,8 @@ static bool arange_floats(struct rule *r, uint32_t at)
         return rule_bad(r, "a sequence from %g to %g by %g", start, end, step);
     expr_id count = ex_const(b_exprs(b), (int64_t)n);
     value_id y = b_convert(b, v_iota(b, ELEM_I64, &count, 1, 0), ELEM_F64);
-    return aten_result(r, v_affine(b, y, step, start));
+    y = v_affine(b, y, step, start);
+    return aten_result(r, b_convert(b, y, aten_elem_or(r, y)));
 }
 
 /* param: 1 with a start before the end */
@@ -106,7 +107,7 @@ bool rule_aten_arange(struct rule *r)
         y = b_binary(b, OP_MUL, y, b_scalar_i64(b, ELEM_I64, step));
     if (!ex_is(ex, start, 0))
         y = b_binary(b, OP_ADD, y, v_expr(b, ELEM_I64, start));
-    return aten_result(r, y);
+    return aten_result(r, b_convert(b, y, aten_elem_or(r, y)));
 }
 
 /* From both ends, so that the last number is the end. */
@@ -122,7 +123,8 @@ bool rule_aten_linspace(struct rule *r)
     double *list = NEW_ARRAY(&b->g->arena, double, n + 1), step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     for (int64_t i = 0; i < n; i++)
         list[i] = i < n / 2 || n == 1 ? start + step * (double)i : end - step * (double)(n - 1 - i);
-    return aten_result(r, b_const(b, ELEM_F64, &n, 1, list));
+    value_id y = b_const(b, ELEM_F64, &n, 1, list);
+    return aten_result(r, b_convert(b, y, aten_elem_or(r, y)));
 }
 
 /* ---- sizes --------------------------------------------------------------------------------------------------------

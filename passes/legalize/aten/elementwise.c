@@ -218,9 +218,7 @@ bool rule_aten_glu(struct rule *r)
 /* Both in the type to compute the result in. */
 static bool operands(struct rule *r, value_id in[2])
 {
-    enum elem e = aten_elem(r, 0);
-    if (e == ELEM_NONE || e == ELEM_BOOL)
-        e = aten_promoted(r, 0, "self", 1, "other");
+    enum elem e = aten_elem_for(r, aten_promoted(r, 0, "self", 1, "other"));
     in[0] = aten_operand(r, 0, "self", wide(e));
     in[1] = aten_operand(r, 1, "other", wide(e));
     return in[0].i && in[1].i;
@@ -306,9 +304,7 @@ bool rule_aten_div(struct rule *r)
 bool rule_aten_pow(struct rule *r)
 {
     struct builder *b = r->b;
-    enum elem e = aten_elem(r, 0);
-    if (e == ELEM_NONE)
-        e = aten_promoted(r, 0, "self", 1, "exponent");
+    enum elem e = aten_elem_for(r, aten_promoted(r, 0, "self", 1, "exponent"));
     value_id x = aten_operand(r, 0, "self", wide(e));
     double p = aten_float(r, "exponent", NAN);
     bool real = v_is_float(b, x);
@@ -351,9 +347,7 @@ bool rule_aten_clamp(struct rule *r)
 bool rule_aten_where(struct rule *r)
 {
     value_id cond = rule_in(r, 0);
-    enum elem e = aten_elem(r, 0);
-    if (e == ELEM_NONE)
-        e = aten_promoted(r, 1, "self", 2, "other");
+    enum elem e = aten_elem_for(r, aten_promoted(r, 1, "self", 2, "other"));
     value_id t = aten_operand(r, 1, "self", e), f = aten_operand(r, 2, "other", e);
     value_id masked = v_softmax_cleared(r->b, cond, t, f); /* torch's decomposition of _safe_softmax */
     return rule_result(r, masked.i ? masked : b_select(r->b, truth(r->b, cond), t, f));
@@ -394,7 +388,7 @@ bool rule_aten_addc(struct rule *r)
 bool rule_aten_to(struct rule *r)
 {
     value_id x = rule_in(r, 0);
-    enum elem e = aten_elem_or(r, x);
+    enum elem e = aten_elem(r, 0) == ELEM_NONE ? v_elem(r->b, x) : aten_elem(r, 0);
     return rule_result(r, e == ELEM_BOOL ? truth(r->b, x) : b_convert(r->b, x, e));
 }
 

@@ -410,14 +410,13 @@ bool rule_aten_cat(struct rule *r)
     uint32_t n, kept = 0, first = aten_list(r, 0, &n);
     value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, n + 1);
     int32_t axis, rank = 0;
-    enum elem e = aten_elem(r, 0);
     for (uint32_t i = 0; i < n; i++) {
         value_id v = rule_in(r, first + i);
         if (!v.i)
             return false;
         if (v_rank(r->b, v) == 1 && ex_is(b_exprs(r->b), b_dim(r->b, v, 0), 0))
             continue;
-        in[kept++] = e == ELEM_NONE ? v : b_convert(r->b, v, e);
+        in[kept++] = b_convert(r->b, v, aten_elem_or(r, v));
         rank = v_rank(r->b, v);
     }
     if (!n)
@@ -432,12 +431,11 @@ bool rule_aten_stack(struct rule *r)
     uint32_t n, first = aten_list(r, 0, &n);
     value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, n + 1);
     int32_t axis;
-    enum elem e = aten_elem(r, 0);
     if (!n || !aten_axis(r, 1, "dim", 0, v_rank(r->b, rule_in(r, first)) + 1, &axis))
         return n ? false : rule_bad(r, "no tensors");
     for (uint32_t i = 0; i < n; i++) {
         value_id v = rule_in(r, first + i);
-        in[i] = b_unsqueeze(r->b, e == ELEM_NONE ? v : b_convert(r->b, v, e), axis);
+        in[i] = b_unsqueeze(r->b, b_convert(r->b, v, aten_elem_or(r, v)), axis);
     }
     return rule_result(r, b_concat(r->b, in, n, axis));
 }
