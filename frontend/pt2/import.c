@@ -150,13 +150,19 @@ static const char *name_of(const struct json *arg)
     return name ? name : json_as_text(json_get(json_get(arg, "as_tensor"), "name"));
 }
 
-void pt2_metas(struct pt2 *p, const struct json *graph)
+static void metas_bind(struct pt2 *p, const struct json *metas, struct names *names)
 {
-    for (const struct json *m = json_first(json_get(graph, "tensor_values")); m; m = m->next) {
+    for (const struct json *m = json_first(metas); m; m = m->next) {
         VEC_PUSH(&p->scratch, &p->meta_list, m);
         if (m->key)
-            name_bind(&p->metas, m->key, (value_id){p->meta_list.n - 1}, 0);
+            name_bind(names, m->key, (value_id){p->meta_list.n - 1}, 0);
     }
+}
+
+void pt2_metas(struct pt2 *p, const struct json *graph)
+{
+    metas_bind(p, json_get(graph, "tensor_values"), &p->metas);
+    metas_bind(p, json_get(graph, "sym_int_values"), &p->numbers);
 }
 
 static bool user_input(struct pt2 *p, const char *name)
@@ -350,6 +356,7 @@ static void program_begin(struct pt2 *p)
     p->values.n = p->storages.n = p->kept.n = 0;
     names_init(&p->names, &p->scratch);
     names_init(&p->metas, &p->scratch);
+    names_init(&p->numbers, &p->scratch);
     names_init(&p->ports, &p->scratch);
     names_init(&p->kept_names[0], &p->scratch);
     names_init(&p->kept_names[1], &p->scratch);

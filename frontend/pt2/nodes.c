@@ -539,14 +539,28 @@ static uint32_t value_index(struct pt2 *p, const char *name)
     return name_lookup(&p->names, name)->value.i;
 }
 
-static bool lists_equal(const struct json *a, const struct json *c, const struct json *sizes)
+/* Is x of a list of numbers of the run, or an integer, the size y? Equal texts are equal expressions. */
+static bool sizes_equal(struct pt2 *p, const struct json *x, const struct json *y)
+{
+    const char *name = json_as_text(json_get(x, "as_name"));
+    const struct binding *b = name ? name_lookup(&p->numbers, name) : NULL;
+    const struct json *is = b ? p->meta_list.data[b->value.i] : x;
+    const char *text = json_as_text(json_get(json_get(is, "as_expr"), "expr_str"));
+    const char *other = json_as_text(json_get(json_get(y, "as_expr"), "expr_str"));
+    int64_t i, k;
+    if (text && other)
+        return strcmp(text, other) == 0;
+    return json_as_int(json_is(is, JSON_OBJECT) ? json_get(is, "as_int") : is, &i) &&
+           json_as_int(json_get(y, "as_int"), &k) && i == k;
+}
+
+static bool lists_equal(struct pt2 *p, const struct json *a, const struct json *c, const struct json *sizes)
 {
     const struct json *x = json_first(a), *y = json_first(c), *size = json_first(sizes);
     for (; x && y; x = x->next, y = y->next, size = size ? size->next : NULL) {
-        int64_t i, k, n;
+        int64_t n;
         bool one = sizes && json_as_int(json_get(size, "as_int"), &n) && n == 1; /* its stride says nothing */
-        if (!one && (!json_as_int(json_is(x, JSON_OBJECT) ? json_get(x, "as_int") : x, &i) ||
-                     !json_as_int(json_get(y, "as_int"), &k) || i != k))
+        if (!one && !sizes_equal(p, x, y))
             return false;
     }
     return !x && !y;
@@ -560,7 +574,7 @@ static bool is_same_view(struct pt2 *p, const struct json *node)
     const char *name = json_as_text(json_get(json_get(self, "as_tensor"), "name"));
     const struct binding *b = name ? name_lookup(&p->metas, name) : NULL;
     const struct json *meta = b ? p->meta_list.data[b->value.i] : NULL, *sizes = json_get(meta, "sizes");
-    return meta && lists_equal(size, sizes, NULL) && lists_equal(stride, json_get(meta, "strides"), sizes) &&
+    return meta && lists_equal(p, size, sizes, NULL) && lists_equal(p, stride, json_get(meta, "strides"), sizes) &&
            (!offset || json_get(offset, "as_none"));
 }
 

@@ -63,6 +63,7 @@ struct pt2 {
     struct names names; /* of values -> index into values */
     struct names symbols; /* of dims -> expression */
     struct names metas; /* of tensors -> index into meta_list */
+    struct names numbers; /* of the run -> the same, of what the file says that they are */
     VEC(const struct json *) meta_list;
     VEC(struct pt2_value) values; /* [0] unused */
     VEC(struct pt2_storage) storages;
@@ -81,7 +82,7 @@ struct pt2 {
 
 /* import.c: the record of this name below the root. NULL after a diagnostic. */
 bool pt2_record(struct pt2 *, const char *name, struct span *out);
-void pt2_metas(struct pt2 *, const struct json *graph); /* what it says of its tensors */
+void pt2_metas(struct pt2 *, const struct json *graph); /* what it says of its tensors and numbers */
 struct json *pt2_json(struct pt2 *, const char *name);
 
 /* symbols.c */

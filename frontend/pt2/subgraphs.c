@@ -139,11 +139,13 @@ static bool graph_import(struct call *c, const struct json *graph, const struct 
     p->depth++;
     scope_open(&p->names);
     scope_open(&p->metas);
+    scope_open(&p->numbers);
     p->floor = p->names.scope;
     pt2_metas(p, graph);
     bool ok = inputs_bind(c, graph, in) && pt2_nodes(p, graph) && results_find(c, graph, out);
     p->floor = floor;
     p->depth--;
+    scope_close(&p->numbers);
     scope_close(&p->metas);
     scope_close(&p->names);
     return ok;

@@ -224,6 +224,7 @@ static int64_t least_of(int64_t min)
 static void symbols_of_inputs(struct pt2 *p, struct names *found)
 {
     names_init(&p->metas, &p->scratch);
+    names_init(&p->numbers, &p->scratch);
     pt2_metas(p, p->graph);
     for (const struct json *i = json_first(json_get(p->graph, "inputs")); i; i = i->next) {
         const char *name = json_as_text(json_get(json_get(i, "as_tensor"), "name"));

@@ -222,6 +222,25 @@ def test_sizes_without_a_symbol(tmp_path):
         assert a.run([np.ones(6, np.float32), np.ones(6, np.float32)])[0].tolist() == [2] * 6
 
 
+@pytest.mark.parametrize("strides, view", [((4, 1, 9), True), ((1, 4, 9), False)])
+def test_same_strides(strides, view, tmp_path):
+    """Decompositions write as_strided with a tensor's own sizes and strides, which may be those of a dynamic dim."""
+    program = Program()
+    n = program.symbol("s0", 1, 40)
+    x = program.input("x", F, (n, 4, 1))
+    size = program.node("aten.sym_size.int", [x, 0], [("size", None, n)])
+    program.output(program.node("aten.as_strided.default", [x, [size, 4, 1], list(strides)], [("y", F, (n, 4, 1))],
+                                names=["self", "size", "stride"]))
+    path = program.save(tmp_path / "m.pt2")
+    if not view:
+        assert "as_strided" in mcc("check", path).stderr
+        return
+    with Artifact(compiled(path)) as a:
+        for rows in (1, 3):
+            x = np.arange(4 * rows, dtype=np.float32).reshape(rows, 4, 1)
+            assert np.array_equal(a.run([x])[0], x)
+
+
 def test_view_or_copy_is_refused(tmp_path):
     program = Program()
     x = program.input("x", F, (3, 4))

@@ -114,7 +114,7 @@ class Program:
 
     def document(self):
         graph = {"inputs": self.inputs, "outputs": [{"as_tensor": {"name": n}} for n in self.outputs], "nodes": self.nodes,
-                 "tensor_values": self.values, "sym_int_values": {k: {"as_int": 0} for k in self.numbers}, "sym_bool_values": {}}
+                 "tensor_values": self.values, "sym_int_values": {k: size(v or 0) for k, v in self.numbers.items()}, "sym_bool_values": {}}
         signature = {"input_specs": self.specs, "output_specs": [{"user_output": {"arg": {"as_tensor": {"name": n}}}} for n in self.outputs]}
         return {"graph_module": {"graph": graph, "signature": signature, "module_call_graph": []}, "opset_version": {"aten": 10},
                 "range_constraints": self.ranges, "schema_version": {"major": 8, "minor": 20}, "verifiers": ["ATEN"]}
