@@ -45,24 +45,75 @@ static lreg index_sym(struct em *em, sym_id s, uint32_t lanes)
     return v;
 }
 
+/* Does e depend on dynamic sizes or values? */
+static bool is_dynamic(const struct em *em, expr_id e)
+{
+    return ex_uses_kind(em->x, e, SYM_SHAPE) || ex_uses_kind(em->x, e, SYM_VALUE);
+}
+
+/* Part of a sum: moving * coef, or moving * size, where only moving depends on loops. */
+struct index_term {
+    expr_id moving, size; /* {0}: coef */
+    int64_t coef;
+};
+
+static struct index_term term_factors(struct em *em, expr_id term, int64_t coef)
+{
+    struct index_term t = {ex_const(em->x, 1), ex_const(em->x, coef), coef};
+    bool product = ex_kind(em->x, term) == EX_PROD;
+    for (uint32_t i = 0; i < (product ? ex_n_args(em->x, term) : 1); i++) {
+        expr_id atom = product ? ex_arg(em->x, term, i) : term;
+        expr_id *factor = ex_uses_kind(em->x, atom, SYM_LOOP) ? &t.moving : &t.size;
+        *factor = ex_mul(em->x, *factor, atom);
+    }
+    return t;
+}
+
+/* The terms of a sum. If it depends on loops and dynamic sizes, those that differ in sizes alone are one: a stride that
+ * is a polynomial of sizes is computed once, outside of all loops, and takes one multiplication. */
+static uint32_t sum_terms(struct em *em, expr_id e, struct index_term *terms)
+{
+    uint32_t n = 0;
+    bool factors = is_dynamic(em, e) && ex_uses_kind(em->x, e, SYM_LOOP);
+    for (uint32_t i = 0; i < ex_n_args(em->x, e); i++) {
+        struct index_term t = {.moving = ex_arg(em->x, e, i), .coef = ex_coef(em->x, e, i)};
+        uint32_t k = 0;
+        if (factors)
+            t = term_factors(em, t.moving, t.coef);
+        while (k < n && terms[k].moving.i != t.moving.i)
+            k++;
+        if (k == n)
+            terms[n++] = t;
+        else
+            terms[k].size = ex_add(em->x, terms[k].size, t.size);
+    }
+    return n;
+}
+
+static lreg index_term(struct em *em, const struct index_term *t, uint32_t lanes)
+{
+    int64_t coef = t->coef;
+    if (t->size.i && ex_is(em->x, t->moving, 1))
+        return em_index_lanes(em, t->size, lanes);
+    lreg v = em_index_lanes(em, t->moving, lanes);
+    if (t->size.i && !ex_is_const(em->x, t->size, &coef))
+        return em_op2(em, L_MUL, v, em_index(em, t->size));
+    return coef == 1 ? v : em_op2(em, L_MUL, v, em_const(em, ELEM_I64, 1, 0, coef));
+}
+
+enum { TERMS_SORTED = 64 };
+
 static lreg index_sum(struct em *em, expr_id e, uint32_t lanes)
 {
-    lreg sum = {0};
+    lreg sum = {0}, term[TERMS_SORTED];
     int64_t c = ex_addend(em->x, e);
-    uint32_t n = ex_n_args(em->x, e);
-    /* Terms that depend on outer loops first, so that partial sums are hoisted: order by depth of the emitted term. */
-    lreg term[64];
-    uint32_t m = n < COUNT_OF(term) ? n : (uint32_t)COUNT_OF(term);
+    struct index_term *terms = NEW_ARRAY(em->arena, struct index_term, ex_n_args(em->x, e));
+    uint32_t n = sum_terms(em, e, terms), m = n < TERMS_SORTED ? n : TERMS_SORTED;
     for (uint32_t i = 0; i < n; i++) {
-        lreg t = em_index_lanes(em, ex_arg(em->x, e, i), lanes);
-        int64_t coef = ex_coef(em->x, e, i);
-        if (coef != 1)
-            t = em_op2(em, L_MUL, t, em_const(em, ELEM_I64, 1, 0, coef));
-        if (i < m)
-            term[i] = t;
-        else
-            term[m - 1] = em_op2(em, L_ADD, term[m - 1], t);
+        lreg t = index_term(em, &terms[i], lanes);
+        term[i < m ? i : m - 1] = i < m ? t : em_op2(em, L_ADD, term[m - 1], t);
     }
+    /* Terms that depend on outer loops first, so that partial sums are hoisted: order by depth of the emitted term. */
     for (uint32_t i = 1; i < m; i++)
         for (uint32_t j = i; j > 0 && em_depth_of(em, term[j]) < em_depth_of(em, term[j - 1]); j--) {
             lreg t = term[j];
@@ -124,6 +175,24 @@ static lreg index_new(struct em *em, expr_id e, uint32_t lanes)
     }
 }
 
+static bool may_trap(const struct exprs *x, expr_id e)
+{
+    enum expr_kind kind = ex_kind(x, e);
+    if ((kind == EX_DIV || kind == EX_MOD) && ex_lo(x, ex_arg(x, e, 1)) < 1)
+        return true;
+    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
+        if (may_trap(x, ex_arg(x, e, i)))
+            return true;
+    return false;
+}
+
+/* Arithmetic over dynamic sizes leaves conditionals, so that all of them share it. (Constants are folded into
+ * addresses.) */
+static bool may_leave(const struct em *em, expr_id e)
+{
+    return is_dynamic(em, e) && !may_trap(em->x, e);
+}
+
 lreg em_index_lanes(struct em *em, expr_id e, uint32_t lanes)
 {
     if (lanes > 1 && !em_expr_lanes(em, e))
@@ -131,7 +200,11 @@ lreg em_index_lanes(struct em *em, expr_id e, uint32_t lanes)
     lreg v = index_memo(em, e, lanes);
     if (v.i)
         return v;
+    int floor = em->floor;
+    if (floor && may_leave(em, e))
+        em->floor = 0;
     v = em_splat(em, index_new(em, e, lanes), lanes);
+    em->floor = floor;
     VEC_PUSH(em->arena, &em->index_memo, ((struct em_index_memo){e, lanes, v}));
     return v;
 }

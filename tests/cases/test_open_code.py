@@ -1,0 +1,31 @@
+"""The code of networks with dynamic sizes beside that of the same networks with fixed sizes: statements of the loop IR."""
+import re
+
+from support.compare import Model, floats, node
+from support.tool import mcc, value
+
+LEVEL = "-march=x86-64-v3"
+
+
+def functions(model, *flags):
+    """Statements of each function of one variant."""
+    done = mcc(model.path, "-q", LEVEL, "-stop-after=emit", "-o", "-", *flags)
+    assert done.returncode == 0, done.stderr
+    return {m[1]: m[2].count("\n") for m in re.finditer(r"^(?:kernel|program|plan) @(\S+)(.*?)^}", done.stdout, re.M | re.S)}
+
+
+def residual(folder):
+    """A convolution by Winograd, a sum with another feature map and Relu."""
+    nodes = [node("Conv", "x v", "a", pads=[1, 1, 1, 1]), node("Relu", "a", "b"), node("Conv", "b w", "c", pads=[1, 1, 1, 1]),
+             node("Add", "c b", "d"), node("Relu", "d", "y")]
+    return Model(folder, nodes, [value("x", [1, 32, "h", "w"])], [value("y", None)],
+                 {"v": floats(32, 32, 3, 3, scale=0.1), "w": floats(32, 32, 3, 3, seed=1, scale=0.1)})
+
+
+def test_addresses_of_maps_of_dynamic_size(tmp_path):
+    """Strides that are polynomials of sizes are computed once, and one address serves all results of a tile."""
+    model = residual(tmp_path)
+    dynamic, fixed = functions(model), functions(model, "--input=x[1,32,56,56]")
+    assert sum(dynamic.values()) < 1.25 * sum(fixed.values()), (dynamic, fixed)
+    for shape in ((1, 32, 56, 56), (1, 32, 57, 49), (1, 32, 5, 2), (1, 32, 1, 1)):
+        model.compare([floats(*shape)])
