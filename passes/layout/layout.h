@@ -16,6 +16,7 @@ struct layouter {
     struct layout_wish *wish;    /* by value */
     bool *computed;              /* by value: a constant that no one stores, as it is computed where it is read */
     uint32_t *numbers;           /* hashed: weight + 1 of a number */
+    double *taps;                /* by value: elements of all slices of taps of a constant */
 };
 static inline struct layouter layouter_of(struct module *m)
 {

@@ -148,6 +148,57 @@ static void scales_pack(struct layouter *l, const struct node *n)
             leaves_store(l, n->in[o], free_dim[count - 1], 1);
 }
 
+/* Elements of known number; 0: they are not known. */
+static double elements(const struct layouter *l, const struct type *t)
+{
+    double n = 1;
+    int64_t dim;
+    for (int32_t d = 0; d < t->rank; d++)
+        n *= fixed(l, t->dims[d], &dim) ? (double)dim : 0;
+    return n;
+}
+
+/* Elements of a slice of taps; 0: it is none. */
+static double taps_of(const struct layouter *l, const struct node *n)
+{
+    uint32_t count;
+    if (n->dead || n->op != OP_SLICE || !value_is_const(l->g, n->out[0]) || value_type(l->g, n->out[0])->rank < 3)
+        return 0;
+    const struct type *whole = value_type(l->g, n->in[0]), *part = value_type(l->g, n->out[0]);
+    const int64_t *steps = node_ints(n, "steps", &count);
+    for (int32_t d = 0; d < part->rank; d++)
+        if (steps[d] != 1 || (d < 2 && part->dims[d].i != whole->dims[d].i))
+            return 0;
+    return elements(l, part);
+}
+
+/* Elements of the slices of taps of each constant: pieces of a convolution with far taps share some. */
+static void taps_count(struct layouter *l)
+{
+    l->taps = NEW_ARRAY(l->m->arena, double, l->m->g->values.n);
+    for (uint32_t i = 1; i < l->g->nodes.n; i++) {
+        const struct node *n = graph_node(l->g, (node_id){i});
+        if (taps_of(l, n) > 0)
+            l->taps[n->in[0].i] += taps_of(l, n);
+    }
+}
+
+/* The weights that convolution n reads a slice of taps of, if they are smaller than all such slices together: then they
+ * lie in panels, and the slices are read there. {0}: not so. */
+static value_id taps_whole(struct layouter *l, const struct node *n, int64_t *perm)
+{
+    value_id w = n->in[1], whole;
+    node_id def = graph_value(l->g, w)->def;
+    const struct node *slice = graph_node(l->g, def);
+    if (!def.i || n->op != OP_CONV || node_int(n, "groups", 1) != 1 || taps_of(l, slice) <= 0 ||
+        l->taps[slice->in[0].i] <= elements(l, value_type(l->g, slice->in[0])))
+        return (value_id){0};
+    whole = const_root(l, slice->in[0], perm);
+    const struct storage *s = &l->m->fused.storage[whole.i];
+    return !l->computed[whole.i] && (s->place == PLACE_NONE || s->dim[perm[0]].block == CHANNEL_BLOCK) ? whole
+                                                                                                       : (value_id){0};
+}
+
 /* The second operand of a contraction: panels of CHANNEL_BLOCK lanes, reduced dims inside in the order they are
  * looped. */
 static void const_pack(struct layouter *l, const struct node *n)
@@ -159,7 +210,7 @@ static void const_pack(struct layouter *l, const struct node *n)
         return;
     if (dot_scaled(n))
         scales_pack(l, n);
-    value_id root = const_root(l, w, perm);
+    value_id root = const_root(l, w, perm), whole;
     if (l->m->fused.storage[root.i].place != PLACE_NONE || l->computed[root.i] ||
         !weight_order(l->g, n, perm, order, &lanes))
         return;
@@ -167,7 +218,11 @@ static void const_pack(struct layouter *l, const struct node *n)
         const_store(l, root, order, -1, false, dot_group(l->m, n));
     else if ((dot_group(l->m, n) == 1 || dot_scaled(n)) && constant_is_compressed(l->m, root, lanes))
         leaves_store(l, root, lanes, dot_group(l->m, n));
-    else
+    else if ((whole = taps_whole(l, n, perm)).i && weight_order(l->g, n, perm, order, &lanes)) {
+        if (l->m->fused.storage[whole.i].place == PLACE_NONE)
+            const_store(l, whole, order, lanes, false, panel_group(l->m, n));
+        l->computed[root.i] = true;
+    } else
         const_store(l, root, order, lanes, false, panel_group(l->m, n));
 }
 
@@ -262,6 +317,7 @@ bool store_constants(struct module *m)
     struct layouter layouter = layouter_of(m), *l = &layouter;
     l->computed = NEW_ARRAY(m->arena, bool, m->g->values.n);
     l->numbers = NEW_ARRAY(m->arena, uint32_t, NUMBER_SLOTS);
+    taps_count(l);
     for (uint32_t i = 0; i < l->m->fused.kernels.n; i++) {
         const struct kernel *k = &l->m->fused.kernels.data[i];
         if (k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)

@@ -350,6 +350,21 @@ uint32_t value_const_invariant(struct graph *g, value_id v)
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------ */
 
+expr_id conv_tiles(struct exprs *x, expr_id extent, int64_t dilation, int64_t tile)
+{
+    expr_id apart = ex_const(x, dilation * tile);
+    if (dilation == 1)
+        return ex_ceildiv(x, extent, apart);
+    return ex_add(x, ex_mulc(x, ex_div(x, extent, apart), dilation),
+                  ex_min(x, ex_mod(x, extent, apart), ex_const(x, dilation)));
+}
+
+expr_id conv_tile_at(struct exprs *x, expr_id number, int64_t dilation, int64_t tile)
+{
+    expr_id residues = ex_const(x, dilation);
+    return ex_add(x, ex_mulc(x, ex_div(x, number, residues), dilation * tile), ex_mod(x, number, residues));
+}
+
 /* The last window begins where it still fits, so it reaches no further than the upper padding; less far where the
  * stride leaves some of it over, which is known for known extents. */
 bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above)
@@ -357,7 +372,7 @@ bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t 
     struct exprs *ex = g->ctx->exprs;
     const struct type *x = value_type(g, n->in[0]), *y = value_type(g, n->out[0]), *w = value_type(g, n->in[1]);
     uint32_t c;
-    int64_t lo, hi, size, out, k;
+    int64_t lo, hi, size, out, k, dilation = node_ints(n, "dilations", &c)[d];
     if (node_ints(n, "xdil", &c)[d] != 1 || !ex_is_const(ex, node_exprs(n, "lo", &c)[d], &lo) ||
         !ex_is_const(ex, node_exprs(n, "hi", &c)[d], &hi))
         return false;
@@ -367,10 +382,12 @@ bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t 
         ex_is_const(ex, w->dims[2 + d], &k)) {
         if (size <= 0 || out <= 0)
             return false;
-        out = (out + tile - 1) / tile * tile;
-        hi = (out - 1) * stride + (k - 1) * node_ints(n, "dilations", &c)[d] - lo - (size - 1);
+        expr_id tiles = conv_tiles(ex, y->dims[2 + d], dilation, tile);
+        if (tile > 1 && ex_is_const(ex, conv_tile_at(ex, ex_addc(ex, tiles, -1), dilation, tile), &out))
+            out += (tile - 1) * dilation + 1;
+        hi = (out - 1) * stride + (k - 1) * dilation - lo - (size - 1);
     } else {
-        hi += (tile - 1) * stride;
+        hi += (tile - 1) * stride * dilation;
     }
     *above = hi > 0 ? hi : 0;
     return true;

@@ -61,6 +61,11 @@ bool weight_step(const struct graph *, value_id *v, int64_t *perm);
 int32_t weight_order(const struct graph *, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX],
                      int32_t *lanes);
 
+/* Tiles of `tile` results along one dim, `dilation` apart, of an extent; where tile `number` begins. Tiles of the same
+ * results modulo the dilation are that far apart, so the last ones begin last. */
+expr_id conv_tiles(struct exprs *, expr_id extent, int64_t dilation, int64_t tile);
+expr_id conv_tile_at(struct exprs *, expr_id number, int64_t dilation, int64_t tile);
+
 /* How far the windows of convolution n read outside its input along spatial dim d, in elements below the first and
  * above the last, outputs computed in whole tiles; false when that is not known. */
 bool conv_reach(const struct graph *, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above);

@@ -24,9 +24,9 @@ static const struct transform_cost transform_costs[] = {
 };
 
 struct conv_shape {
-    int64_t images, ic, oc, out[2];
+    int64_t images, ic, oc, out[2], dilation[2];
 };
-enum { UNKNOWN_EXTENT = 64 };
+enum { UNKNOWN_EXTENT = 64, DILATION_MOST = 64 };
 
 static int64_t counted_extent(const struct module *m, expr_id e)
 {
@@ -34,7 +34,7 @@ static int64_t counted_extent(const struct module *m, expr_id e)
     return ex_is_const(m->ctx->exprs, e, &n) ? n : UNKNOWN_EXTENT;
 }
 
-/* A 3 x 3 convolution over two dims with stride, dilation and groups of 1, in f32, with constant weights. */
+/* A 3 x 3 convolution over two dims with stride and groups of 1, in f32, with constant weights. */
 static bool is_form(const struct module *m, const struct node *n, struct conv_shape *s)
 {
     struct exprs *x = m->ctx->exprs;
@@ -46,9 +46,10 @@ static bool is_form(const struct module *m, const struct node *n, struct conv_sh
     const struct type *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]),
                       *in = value_type(m->g, n->in[0]);
     for (int32_t d = 0; d < 2; d++) {
-        if (strides[d] != 1 || dil[d] != 1 || xdil[d] != 1 || !ex_is(x, w->dims[2 + d], 3))
+        if (strides[d] != 1 || dil[d] > DILATION_MOST || xdil[d] != 1 || !ex_is(x, w->dims[2 + d], 3))
             return false;
         s->out[d] = counted_extent(m, y->dims[2 + d]);
+        s->dilation[d] = dil[d];
     }
     s->images = ex_is_const(x, y->dims[0], &s->images) ? s->images : 1;
     double f;
@@ -86,8 +87,10 @@ static double form_cost(const struct module *mod, const struct conv_shape *s, co
 {
     const struct machine *mach = module_machine(mod);
     double alpha = t->m + 2;
-    double tiles = (double)s->images * (double)((s->out[0] + t->m - 1) / t->m) *
-                   (double)((s->out[1] + t->m - 1) / t->m);
+    double tiles = (double)s->images;
+    for (int32_t d = 0; d < 2; d++)
+        tiles *= (double)counted_extent(
+            mod, conv_tiles(mod->ctx->exprs, ex_const(mod->ctx->exprs, s->out[d]), s->dilation[d], t->m));
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
     double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
     /* U is derived for each span if it is resident (emit/winograd/winograd.c), else for each chunk. */

@@ -330,6 +330,7 @@ struct winograd_shape {
     int64_t ic, oc, icv, ocv; /* channels, vectors of them */
     int64_t points; /* alpha^2 */
     int64_t least_tiles; /* of the smallest input */
+    const int64_t *dilation; /* of rows, of columns: results of a tile, and what it reads, are that far apart */
     expr_id th, tw, tiles; /* tiles of an image's column and row; in all */
     int64_t known_tiles; /* in all; where their number is open: a guess */
 };

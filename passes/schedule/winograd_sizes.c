@@ -1,6 +1,7 @@
 /* The sizes of the Winograd template (emit/winograd/winograd.h), by cost: register tile, chunk of tiles, parts of the
  * output channels, slice of the input channels, and whether all of U is derived first. */
 #include "passes/schedule/schedule.h"
+#include "passes/module/access_function.h"
 #include "passes/module/winograd.h"
 
 #include <math.h>
@@ -70,14 +71,15 @@ void winograd_shape(const struct site *site, uint32_t form, struct winograd_shap
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *y = value_type(site->g, n->out[0]), *in = value_type(site->g, n->in[1]);
     *w = (struct winograd_shape){.form = winograd_form(form), .lanes = winograd_lanes(site->mach)};
-    expr_id m = ex_const(x, w->form->m);
+    uint32_t c;
+    w->dilation = node_ints(n, "dilations", &c);
     ex_is_const(x, in->dims[0], &w->oc);
     ex_is_const(x, in->dims[1], &w->ic);
     w->icv = (w->ic + w->lanes - 1) / w->lanes;
     w->ocv = (w->oc + w->lanes - 1) / w->lanes;
     w->points = (int64_t)w->form->alpha * w->form->alpha;
-    w->th = ex_ceildiv(x, y->dims[2], m);
-    w->tw = ex_ceildiv(x, y->dims[3], m);
+    w->th = conv_tiles(x, y->dims[2], w->dilation[0], form);
+    w->tw = conv_tiles(x, y->dims[3], w->dilation[1], form);
     w->tiles = ex_mul(x, y->dims[0], ex_mul(x, w->th, w->tw));
     if (!ex_is_const(x, w->tiles, &w->known_tiles) || w->known_tiles < 1)
         w->known_tiles = UNKNOWN_TILES;

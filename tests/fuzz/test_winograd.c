@@ -89,13 +89,16 @@ static value_id convolution(struct draw *d, value_id x, int64_t channels)
     expr_id taps = ex_const(d->x, draw_chance(d, 20) ? 1 : 3); /* 1: tiles that begin in one row and end in another */
     expr_id w[4] = {ex_const(d->x, channels), dims[1], taps, taps}, lo[2], hi[2];
     const int64_t one[2] = {1, 1};
+    int64_t dilations[2] = {1, 1}, most = draw_chance(d, 40) ? 6 : 1;
+    for (int i = 0; i < 2 && !ex_is(d->x, taps, 1); i++)
+        dilations[i] = draw_int(d, 1, most);
     for (int i = 0; i < 2; i++) {
-        int64_t size = draw_dim(d, dims[2 + i]), least = size < 3 ? 3 - size : 0;
-        lo[i] = ex_const(d->x, ex_is(d->x, taps, 1) ? 0 : draw_int(d, 0, 2));
-        hi[i] = ex_const(d->x, ex_is(d->x, taps, 1) ? 0 : draw_int(d, least, least + 2));
+        int64_t size = draw_dim(d, dims[2 + i]), reach = 2 * dilations[i] + 1, least = size < reach ? reach - size : 0;
+        lo[i] = ex_const(d->x, ex_is(d->x, taps, 1) ? 0 : draw_int(d, 0, reach - 1));
+        hi[i] = ex_const(d->x, ex_is(d->x, taps, 1) ? 0 : draw_int(d, least, least + reach - 1));
     }
-    struct attr a[] = {attr_ints("strides", one, 2),   attr_exprs("lo", lo, 2),   attr_exprs("hi", hi, 2),
-                       attr_ints("dilations", one, 2), attr_ints("xdil", one, 2), attr_int("groups", 1)};
+    struct attr a[] = {attr_ints("strides", one, 2),         attr_exprs("lo", lo, 2),   attr_exprs("hi", hi, 2),
+                       attr_ints("dilations", dilations, 2), attr_ints("xdil", one, 2), attr_int("groups", 1)};
     value_id in[2] = {x, draw_leaf(d, ELEM_F32, w, 4, true).v};
     return b_op(&d->b, OP_CONV, in, 2, a, COUNT_OF(a));
 }

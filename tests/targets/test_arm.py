@@ -341,12 +341,12 @@ def test_loads_one_by_one(tmp_path):
     assert re.search(r"\tldr\tq", "\n".join(code)) and not re.search(r"\tldp\tq", "\n".join(code))
 
 
-@pytest.mark.parametrize("channels, m", [((16, 24), 2), ((22, 37), 4), ((19, 16), 6)])
-def test_winograd_by_lane(channels, m, machine, tmp_path):
+@pytest.mark.parametrize("channels, m, dilation", [((16, 24), 2, 1), ((22, 37), 4, 1), ((19, 16), 6, 1), ((16, 24), 4, 3)])
+def test_winograd_by_lane(channels, m, dilation, machine, tmp_path):
     """Channels that are lanes of one register, whole vectors of them and not, give the bits that one load each gives."""
     rng, (ic, oc) = np.random.default_rng(m), channels
     w = (rng.standard_normal((oc, ic, 3, 3)) / ic).astype(np.float32)
-    save(tmp_path / "m.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], "c", pads=[1] * 4)], [value("x", [2, ic, 21, 18])],
+    save(tmp_path / "m.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], "c", pads=[dilation] * 4, dilations=[dilation] * 2)], [value("x", [2, ic, 21, 18])],
          [value("y", [2, oc, 21, 18])], {"w": w})
     feeds, got = [rng.standard_normal((2, ic, 21, 18)).astype(np.float32)], []
     options = [TARGET, "-march=cortex-a55", f"--choose=c:winograd={m}", tmp_path / "m.onnx"]
@@ -359,8 +359,9 @@ def test_winograd_by_lane(channels, m, machine, tmp_path):
         got.append(machine.call(tmp_path / f"m{len(got)}.so", feeds)[0])
     assert (tmp_path / "m0.so").read_bytes() != (tmp_path / "m1.so").read_bytes()
     np.testing.assert_array_equal(got[0], got[1])
-    padded = np.pad(feeds[0].astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
-    wanted = sum(np.einsum("nchw,oc->nohw", padded[:, :, i:i + 21, j:j + 18], w[:, :, i, j]) for i in range(3) for j in range(3))
+    padded = np.pad(feeds[0].astype(np.float64), ((0, 0), (0, 0), (dilation, dilation), (dilation, dilation)))
+    at = lambda i, j: padded[:, :, i * dilation:i * dilation + 21, j * dilation:j * dilation + 18]
+    wanted = sum(np.einsum("nchw,oc->nohw", at(i, j), w[:, :, i, j]) for i in range(3) for j in range(3))
     assert np.abs(got[0] - wanted).max() < 1e-4 * np.abs(wanted).max()
 
 

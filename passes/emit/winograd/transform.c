@@ -74,8 +74,8 @@ static void tile_at(struct wino *w, expr_id block, expr_id tile, bool clamp)
     w->block = block;
     w->tile = tile;
     w->image = split_pin(em, at[0], y->dims[0]);
-    w->y0 = ex_mulc(x, split_pin(em, at[1], w->shape.th), w->f->m);
-    w->x0 = ex_mulc(x, split_pin(em, at[2], w->shape.tw), w->f->m);
+    w->y0 = conv_tile_at(x, split_pin(em, at[1], w->shape.th), w->shape.dilation[0], w->f->m);
+    w->x0 = conv_tile_at(x, split_pin(em, at[2], w->shape.tw), w->shape.dilation[1], w->f->m);
 }
 
 /* Lanes of vector number `vec` of `channels`. */
@@ -143,13 +143,16 @@ static expr_id is_inner(struct wino *w, bool *none)
     uint32_t c;
     const expr_id *lo = node_exprs(w->n, "lo", &c), from[2] = {w->y0, w->x0};
     expr_id inner = ex_const(x, 1);
-    int64_t low, n, m = w->f->m, alpha = w->f->alpha;
+    int64_t low, n;
     *none = false;
     for (int32_t d = 0; d < 2; d++) {
         expr_id size = value_type(em->g, w->n->in[0])->dims[2 + d], first = ex_sub(x, from[d], lo[d]);
-        inner = ex_and(x, inner, ex_and(x, ex_le(x, ex_const(x, 0), first), ex_le(x, ex_addc(x, first, alpha), size)));
-        if (ex_is_const(x, lo[d], &low) && ex_is_const(x, size, &n))
-            *none |= (low + m - 1) / m * m - low + alpha > n; /* the first tile below whose start there is no padding */
+        int64_t apart = w->shape.dilation[d], m = w->f->m * apart, reach = (w->f->alpha - 1) * apart + 1;
+        inner = ex_and(x, inner, ex_and(x, ex_le(x, ex_const(x, 0), first), ex_le(x, ex_addc(x, first, reach), size)));
+        if (!ex_is_const(x, lo[d], &low) || !ex_is_const(x, size, &n))
+            continue;
+        int64_t first_inner = low < 0 ? 0 : low % m < apart ? low : low - low % m + m; /* below it there is padding */
+        *none |= first_inner - low + reach > n;
     }
     return inner;
 }
@@ -311,7 +314,8 @@ static void output_store(struct wino *w, uint32_t row, uint32_t column, lreg v)
     struct em *em = w->em;
     struct exprs *x = em->x;
     const struct type *y = value_type(em->g, w->n->out[0]);
-    expr_id at[4] = {w->image, w->lane, ex_addc(x, w->y0, row), ex_addc(x, w->x0, column)};
+    expr_id at[4] = {w->image, w->lane, ex_addc(x, w->y0, row * w->shape.dilation[0]),
+                     ex_addc(x, w->x0, column * w->shape.dilation[1])};
     expr_id in_row = ex_lt(x, at[2], y->dims[2]), in_column = ex_lt(x, at[3], y->dims[3]);
     struct em_if iff;
     if (column == 0 && ex_truth(x, in_row) != TRUE_) {
@@ -360,9 +364,10 @@ void wino_output_ahead(struct wino *w, const struct product *p)
             vec = ex_div(x, item, ex_const(x, m));
     tile_at(w, p->block, ex_div(x, vec, ex_const(x, p->nr)), true);
     vec = ex_add(x, ex_add(x, w->group0, p->vector), ex_mod(x, vec, ex_const(x, p->nr)));
+    row = ex_mulc(x, row, w->shape.dilation[0]);
     for (int64_t column = 0; column < m; column++) {
-        expr_id to[RANK_MAX],
-            at[4] = {w->image, ex_mulc(x, vec, w->lanes), ex_add(x, w->y0, row), ex_addc(x, w->x0, column)};
+        expr_id to[RANK_MAX], at[4] = {w->image, ex_mulc(x, vec, w->lanes), ex_add(x, w->y0, row),
+                                       ex_addc(x, w->x0, column * w->shape.dilation[1])};
         tile_domain(em, at, to);
         em_prefetch_out(em, to);
     }

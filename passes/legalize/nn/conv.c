@@ -145,22 +145,30 @@ static value_id taps_crop(struct builder *b, value_id x, value_id w, struct spat
     return b_slice_axis(b, w, 2 + i, ex_const(ex, first), ex_const(ex, last - first + 1));
 }
 
-/* Results first .. first + n - 1 of a dim read elements from `from` on by tap t. */
+enum { FAR_TAPS_MOST = 25 };
+
+/* Results first .. first + n - 1 of a dim read elements of the map by tap t. */
 struct tap_range {
-    int64_t first, n, from;
+    int64_t first, n;
+};
+
+/* n results of a dim that read elements of the map by the same taps: tap, tap + 1, ... */
+struct tap_piece {
+    int64_t n, tap, taps;
 };
 
 /* A convolution whose taps lie so far apart that most of what they read is padding. */
 struct far_taps {
     int32_t n; /* spatial dims */
     int64_t taps[RANK_MAX], size[RANK_MAX], lo[RANK_MAX], results[RANK_MAX], dilation[RANK_MAX];
+    struct tap_piece piece[RANK_MAX]; /* at hand */
 };
 
 static struct tap_range tap_range(const struct far_taps *f, int32_t i, int64_t t)
 {
     int64_t before = f->lo[i] - t * f->dilation[i], first = before > 0 ? before : 0, end = f->size[i] + before;
     end = end < f->results[i] ? end : f->results[i];
-    return (struct tap_range){first, end > first ? end - first : 0, first - before};
+    return (struct tap_range){first, end > first ? end - first : 0};
 }
 
 /* Steps 1, sizes known, taps a third of the map or more apart, and at most two of three points that they are computed
@@ -168,7 +176,7 @@ static struct tap_range tap_range(const struct far_taps *f, int32_t i, int64_t t
 static bool taps_are_far(struct builder *b, value_id x, value_id w, const struct spatial *s, const int64_t *xdil,
                          int64_t groups, struct far_taps *f)
 {
-    enum { TAPS_MOST = 25, INSIDE_OF_3 = 2, DILATION_LEAST = 4 };
+    enum { INSIDE_OF_3 = 2, DILATION_LEAST = 4 };
     struct exprs *ex = b_exprs(b);
     int32_t rank;
     const expr_id *wd = b_dims(b, w, &rank);
@@ -178,13 +186,13 @@ static bool taps_are_far(struct builder *b, value_id x, value_id w, const struct
     for (int32_t i = 0; i < s->n; i++) {
         if (!ex_is_const(ex, b_dim(b, x, 2 + i), &f->size[i]) || !ex_is_const(ex, wd[2 + i], &f->taps[i]) ||
             !ex_is_const(ex, s->lo[i], &f->lo[i]) || !ex_is_const(ex, s->hi[i], &hi) || f->lo[i] < 0 || hi < 0 ||
-            s->strides[i] != 1 || xdil[i] != 1 || f->taps[i] > TAPS_MOST || f->lo[i] > INT32_MAX || hi > INT32_MAX ||
-            f->size[i] > INT32_MAX || s->dilations[i] > INT32_MAX)
+            s->strides[i] != 1 || xdil[i] != 1 || f->taps[i] > FAR_TAPS_MOST || f->lo[i] > INT32_MAX ||
+            hi > INT32_MAX || f->size[i] > INT32_MAX || s->dilations[i] > INT32_MAX)
             return false;
         f->dilation[i] = s->dilations[i];
         f->results[i] = f->size[i] + f->lo[i] + hi - (f->taps[i] - 1) * f->dilation[i];
         taps *= f->taps[i];
-        if (f->results[i] < 1 || taps > TAPS_MOST ||
+        if (f->results[i] < 1 || taps > FAR_TAPS_MOST ||
             (f->taps[i] > 1 && (f->dilation[i] < DILATION_LEAST || 3 * f->dilation[i] < f->size[i])))
             return false;
         int64_t sum = 0;
@@ -196,37 +204,67 @@ static bool taps_are_far(struct builder *b, value_id x, value_id w, const struct
     return groups == 1 && taps > 1 && 3 * inside <= INSIDE_OF_3 * all;
 }
 
-/* Each tap as a product of its own over the rectangle of results for which it lies inside of the map; their sum. */
-static value_id taps_apart(struct builder *b, value_id x, value_id w, const struct far_taps *f, enum elem acc)
+/* The piece that begins with result `first`. */
+static struct tap_piece piece_at(const struct far_taps *f, int32_t i, int64_t first)
+{
+    int64_t end = f->results[i];
+    struct tap_piece p = {0};
+    for (int64_t t = 0; t < f->taps[i]; t++) {
+        struct tap_range r = tap_range(f, i, t);
+        if (first >= r.first && first < r.first + r.n && p.taps++ == 0)
+            p.tap = t;
+        if (r.n > 0 && first < r.first && r.first < end)
+            end = r.first;
+        if (first < r.first + r.n && r.first + r.n < end)
+            end = r.first + r.n;
+    }
+    p.n = end - first;
+    return p;
+}
+
+/* The piece f->piece: a convolution without padding by the taps that lie inside of the map, or zeros if none does. */
+static value_id piece_of(struct builder *b, value_id x, value_id w, const struct far_taps *f, enum elem acc)
 {
     struct exprs *ex = b_exprs(b);
-    int64_t t[RANK_MAX] = {0}, ones[RANK_MAX];
-    expr_id zero = ex_const(ex, 0), lo[RANK_MAX] = {zero, zero}, hi[RANK_MAX] = {zero, zero};
     struct spatial s = {.n = f->n};
-    value_id y = {0};
-    for (int32_t i = 0; i < f->n; i++) {
-        ones[i] = s.strides[i] = s.dilations[i] = 1;
-        s.lo[i] = s.hi[i] = zero;
+    int64_t ones[RANK_MAX];
+    expr_id starts[RANK_MAX], taps[RANK_MAX], dims[RANK_MAX] = {b_dim(b, x, 0), b_dim(b, w, 0)};
+    bool reads = true;
+    for (int32_t d = 0; d < 2; d++) {
+        starts[d] = ex_const(ex, 0);
+        taps[d] = b_dim(b, w, d);
+        ones[d] = 1;
     }
-    for (int32_t i = 0; i >= 0;) {
-        value_id part = x, weights = w;
-        bool inside = true;
-        for (i = 0; i < f->n; i++) {
-            struct tap_range r = tap_range(f, i, t[i]);
-            inside &= r.n > 0;
-            part = b_slice_axis(b, part, 2 + i, ex_const(ex, r.from), ex_const(ex, r.n));
-            weights = b_slice_axis(b, weights, 2 + i, ex_const(ex, t[i]), ex_const(ex, 1));
-            lo[2 + i] = ex_const(ex, r.first);
-            hi[2 + i] = ex_const(ex, f->results[i] - r.first - r.n);
-        }
-        if (inside) {
-            part = b_pad(b, conv_core(b, part, weights, &s, ones, 1, acc), (value_id){0}, lo, hi, "constant");
-            y = y.i ? b_binary(b, OP_ADD, y, part) : part;
-        }
-        for (i = f->n - 1; i >= 0 && ++t[i] == f->taps[i]; i--)
-            t[i] = 0;
+    for (int32_t d = 0; d < f->n; d++) {
+        const struct tap_piece *p = &f->piece[d];
+        reads &= p->taps > 0;
+        ones[2 + d] = s.strides[d] = 1;
+        s.dilations[d] = p->taps > 1 ? f->dilation[d] : 1;
+        s.lo[d] = s.hi[d] = ex_const(ex, 0);
+        starts[2 + d] = ex_const(ex, p->tap);
+        taps[2 + d] = ex_const(ex, p->taps);
+        dims[2 + d] = ex_const(ex, p->n);
     }
-    return y;
+    if (!reads)
+        return b_splat_f64(b, acc == ELEM_NONE ? v_elem(b, x) : acc, 0, dims, 2 + f->n);
+    return conv_core(b, x, b_slice(b, w, starts, taps, ones), &s, ones, 1, acc);
+}
+
+/* The results as pieces along dims i, i + 1, ..., of what dims before read of x. */
+static value_id taps_apart(struct builder *b, value_id x, value_id w, struct far_taps *f, int32_t i, enum elem acc)
+{
+    struct exprs *ex = b_exprs(b);
+    value_id part[2 * FAR_TAPS_MOST + 1];
+    uint32_t n = 0;
+    if (i == f->n)
+        return piece_of(b, x, w, f, acc);
+    for (int64_t first = 0; first < f->results[i]; first += f->piece[i].n) {
+        const struct tap_piece p = f->piece[i] = piece_at(f, i, first);
+        int64_t from = first + p.tap * f->dilation[i] - f->lo[i], reach = p.n + (p.taps - 1) * f->dilation[i];
+        value_id read = p.taps ? b_slice_axis(b, x, 2 + i, ex_const(ex, from), ex_const(ex, reach)) : x;
+        part[n++] = taps_apart(b, read, w, f, i + 1, acc);
+    }
+    return n == 1 ? part[0] : b_concat(b, part, n, 2 + i);
 }
 
 value_id conv_op(struct builder *b, value_id x, value_id w, const struct spatial *spatial, const int64_t *xdil,
@@ -237,7 +275,7 @@ value_id conv_op(struct builder *b, value_id x, value_id w, const struct spatial
     for (int32_t i = 0; i < s.n && x.i && w.i; i++)
         w = xdil[i] == 1 ? taps_crop(b, x, w, &s, i) : w;
     if (x.i && w.i && taps_are_far(b, x, w, &s, xdil, groups, &f))
-        return taps_apart(b, x, w, &f, acc);
+        return taps_apart(b, x, w, &f, 0, acc);
     return conv_core(b, x, w, &s, xdil, groups, acc);
 }
 
