@@ -50,8 +50,8 @@ def test_other_types_are_refused(tmp_path):
         sizes[-1] = {"as_int": sizes[-1]["as_int"] + 1} if "as_int" in sizes[-1] else {"as_expr": {"expr_str": f"Add({sizes[-1]['as_expr']['expr_str']}, 1)"}}
         for change in ({"sizes": before["sizes"] + [{"as_int": 1}]}, {"sizes": sizes}, {"dtype": 5}):
             done = mcc("check", altered(tmp_path / "m.pt2", lambda values: values[name].update(change)))
-                says = rf"{name}' \(aten\..*: error: the file says that result '{name}' is .*, and mcc computes "
-                assert done.returncode == 1 and re.search(says, done.stderr), (name, change, done.stderr)
+            says = rf"{name}' \(aten\..*: error: the file says that result '{name}' is .*, and mcc computes "
+            assert done.returncode == 1 and re.search(says, done.stderr), (name, change, done.stderr)
     assert mcc("check", altered(tmp_path / "m.pt2", lambda values: None)).returncode == 0
 
 
