@@ -111,7 +111,7 @@ $(BUILD)/gen/%.pb-c.c $(BUILD)/gen/%.pb-c.h: %.proto
 RT_SMALL := rt_bind rt_ctx rt_cpu rt_dlpack rt_error rt_open rt_plan rt_pool rt_stride rt_threads rt_value rt_weights rt_run
 
 define rt_rule
-$(patsubst $2/%.c,$(BUILD)/rt/$1/%.o,$(wildcard $2/*.c)): $(BUILD)/rt/$1/%.o: $2/%.c $(BUILD)/flags
+$(patsubst $2/%.c,$(BUILD)/rt/$1/%.o,$(wildcard $2/*.c $2/ops/*.c)): $(BUILD)/rt/$1/%.o: $2/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(call say,RT,$$@)$(CLANG) $(RT_FLAGS_$1) $(RT_FLAGS) $$(if $$(filter $$*,$(RT_SMALL)),-Os) -MMD -MP -c -o $$@ $$<
 endef
