@@ -578,6 +578,23 @@ static bool is_same_view(struct pt2 *p, const struct json *node)
            (!offset || json_get(offset, "as_none"));
 }
 
+/* as_strided reads memory: how the operand lies there, where the file says it in numbers. */
+static void layout_put(struct pending *n, const struct json *node)
+{
+    const char *name = json_as_text(json_get(json_get(given_arg(node, "self"), "as_tensor"), "name"));
+    const struct binding *b = name ? name_lookup(&n->p->metas, name) : NULL;
+    const struct json *meta = b ? n->p->meta_list.data[b->value.i] : NULL, *strides = json_get(meta, "strides");
+    int64_t *list = NEW_ARRAY(&n->p->scratch, int64_t, strides ? strides->n + 1 : 1), offset;
+    uint32_t k = 0;
+    for (const struct json *s = json_first(strides); s; s = s->next)
+        if (!json_as_int(json_get(s, "as_int"), &list[k++]))
+            return;
+    if (!strides || !json_as_int(json_get(json_get(meta, "storage_offset"), "as_int"), &offset))
+        return;
+    put(n, attr_ints("self_strides", list, k));
+    put(n, attr_int("self_offset", offset));
+}
+
 /* Casts the operands as autocast does: to the narrow type for products, to the result's elsewhere if that is wider. */
 static void operands_cast(struct pending *n, const char *op, const struct type *result, uint32_t n_results)
 {
@@ -625,6 +642,8 @@ static bool node_import(struct pt2 *p, const struct json *node)
         arguments(&n, schema, node, NULL);
     else
         arguments_unknown(&n, node);
+    if (strcmp(op, "as_strided.default") == 0)
+        layout_put(&n, node);
     if (!n.ok || !results_read(p, node, n.src, &results))
         return false;
     const struct type *types = result_types(p, &results);

@@ -13,8 +13,10 @@ import importlib.util
 import pathlib
 import re
 
-# Operators of other libraries, as their schemas print.
+# Operators of other libraries, and those that PyTorch makes of others, as their schemas print.
 FOREIGN = """
+aten::_native_batch_norm_legit_functional.default(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, \
+float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)
 quantized_decomposed::quantize_per_tensor.default(Tensor input, float scale, int zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor
 quantized_decomposed::quantize_per_tensor.tensor(Tensor input, Tensor scale, Tensor zero_point, int quant_min, int quant_max, ScalarType dtype) -> Tensor
 quantized_decomposed::quantize_per_channel.default(Tensor input, Tensor scales, Tensor zero_points, int axis, int quant_min, int quant_max, \
@@ -80,7 +82,7 @@ def main():
             continue    # their arguments are graphs: subgraphs.c
         if domain == "aten" or (domain, op) in foreign:
             # some are only listed as writing
-            arguments, result = (foreign[domain, op], "") if domain != "aten" else functions.get(op) or functions[op.replace(".", "_.")]
+            arguments, result = (foreign[domain, op], "") if (domain, op) in foreign else functions.get(op) or functions[op.replace(".", "_.")]
             listed = [argument(a) for a in re.split(r", (?![^\[]*\])", arguments) if a != "*"]
             alias = alias_of(op, arguments, result)
         else:

@@ -76,10 +76,13 @@ enum elem aten_promoted(struct rule *, uint32_t i, const char *name, uint32_t k,
  * that is an error (declared_result). */
 void aten_out(struct rule *, uint32_t k, value_id);
 bool aten_result(struct rule *, value_id); /* of result 0 */
+void aten_empty_out(struct rule *, uint32_t k); /* one that serves the gradient: an empty tensor (norm.c) */
 /* Runs another operator's rule in this node's place: on these operands and attributes, with the meaning of that
  * version. */
 bool aten_as(struct rule *, rule_fn *, int32_t version, int param, const value_id *in, uint32_t n_in,
              const struct attr *attrs, uint32_t n_attrs);
+/* A bound of a slice: from the end if it is negative, kept within the dim. */
+expr_id aten_bound(struct exprs *, expr_id, expr_id dim);
 value_id aten_sizes(struct rule *, const expr_id *, uint32_t n); /* as a tensor of i64 */
 
 #endif

@@ -400,3 +400,112 @@ call("arange.start_step", 1, 8, 3)
 call("arange.start_step", 0.5, 3.0, 0.25)
 call("arange.start_step", 9, 1, -2)
 call("linspace", -1.0, 1.0, 7)
+# ---- strides, windows, grids
+call("diagonal", f(3, 4))
+call("diagonal", f(3, 2, 5, 4), -1, 3, 0)
+call("diagonal", i(2, 3, 5), 7, 1, 2)
+call("diag", f(4), 1)
+call("diag", f(4, 3), -1)
+call("diag_embed", f(2, 3), -1, 0, 2)
+call("diag_embed", i(3))
+call("unfold", f(2, 9, 3), 1, 4, 2)
+call("unfold", f(5), 0, 5, 1)
+call("im2col", f(2, 3, 6, 7), [3, 2], [2, 1], [1, 0], [2, 1])
+call("im2col", f(3, 6, 7), [2, 2], [1, 1], [0, 0], [1, 1])
+call("col2im", f(2, 12, 15), [5, 6], [3, 2], [1, 1], [1, 0], [2, 1])
+call("col2im", f(4, 6), [3, 4], [2, 2], [1, 1], [0, 0], [1, 1])
+call("as_strided", f(4, 6), [3, 2, 2], [4, 1, 3], 2)
+call("as_strided", f(4, 6), [2, 3], [0, 1])
+call("tensor_split.sections", f(2, 7), 3, 1)
+call("tensor_split.indices", f(7, 2), [2, -2, 3])
+call("meshgrid", [f(3), f(2), f()])
+call("meshgrid.indexing", [i(3), i(2), i(4)], indexing="xy")
+call("broadcast_tensors", [f(3, 1), i(2)])
+call("broadcast_to", f(3, 1), [2, -1, 4])
+call("grid_sampler grid_sampler_2d", f(2, 3, 5, 6), f(2, 4, 3, 2, low=-1.3, high=1.3), 0, 0, False)
+call("grid_sampler_2d", f(2, 3, 5, 6), f(2, 4, 3, 2, low=-1.3, high=1.3), 2, 1, True)
+call("grid_sampler grid_sampler_3d", f(1, 2, 3, 5, 6), f(1, 2, 4, 3, 3, low=-1.3, high=1.3), 1, 2, True)
+call("cdist", f(2, 5, 3), f(4, 3))
+call("_cdist_forward", f(5, 3), f(4, 3), 1.0, None)
+call("cdist", f(5, 3), f(4, 3), INF)
+call("pdist", f(5, 3), 1.5)
+call("_pdist_forward", f(5, 3))
+# ---- statistics of the batch
+call("batch_norm", f(4, 3, 5), f(3), f(3), None, None, True, 0.1, 1e-5, False)
+call("native_batch_norm _native_batch_norm_legit", f(4, 3), f(3), None, f(3), f(3, low=0.1), False, 0.1, 1e-5)
+call("_native_batch_norm_legit.no_stats", f(4, 3, 2, 2), f(3), f(3), True, 0.1, 1e-5)
+call("_native_batch_norm_legit_functional", f(4, 3, 2), f(3), f(3), f(3), f(3, low=0.1), True, 0.3, 1e-4)
+call("_native_batch_norm_legit_functional", f(4, 3, 2), None, None, f(3), f(3, low=0.1), False, 0.3, 1e-4)
+call("scaled_dot_product_attention", f(2, 3, 2, 4, 5), f(2, 3, 2, 6, 5), f(2, 3, 2, 6, 4))
+call("scaled_dot_product_attention", f(2, 3, 2, 4, 5), f(2, 3, 2, 6, 5), f(2, 3, 2, 6, 4), f(3, 1, 4, 6))
+call("scaled_dot_product_attention", f(2, 3, 2, 4, 5), f(2, 3, 2, 6, 5), f(2, 3, 2, 6, 4), b(4, 6))
+call("scaled_dot_product_attention", f(2, 3, 2, 4, 5), f(2, 3, 2, 6, 5), f(2, 3, 2, 6, 4), f(2, 1, 1, 4, 6))
+# ---- masks, bags
+call("masked_scatter", f(3, 4), b(3, 4), f(20))
+call("masked_scatter", f(2, 3, 4), b(3, 1), f(5, 6))
+call("masked_select", f(3, 4), b(3, 4))
+call("masked_select", f(3, 1), b(4))
+for reduction in range(3):
+    call("_embedding_bag", f(7, 3), i(6, low=0, high=7), exactly(0, 2, 2, 5, dtype="int64"), False, reduction)
+call("embedding_bag.padding_idx", f(7, 3), i(6, low=0, high=7, dtype="int32"), exactly(0, 4, 6, dtype="int32"), False, 0, False, f(6), True, None)
+
+
+call("adaptive_max_pool1d", f(2, 3, 7), [3])
+call("adaptive_max_pool2d", f(3, 7, 5), [3, 2])
+call("adaptive_max_pool3d", f(1, 2, 3, 5, 4), [2, 3, 4])
+call("any.dims", i(3, 4, low=0, high=2, dtype="uint8"), [1])
+call("all.dim", i(3, 4, low=0, high=2, dtype="uint8"), 1)
+call("upsample_bilinear2d", i(1, 2, 4, 5, low=0, high=255, dtype="uint8"), [7, 8], True)
+call(Q + "choose_qparams.tensor", h(3, 4), -128, 127, 1e-5, Type("int8"))
+
+
+# ---- recurrent layers
+def recurrent(names, gates, *, layers=1, dirs=1, biases=True, first=False):
+    states = f(layers * dirs, 3, 4) if "lstm" not in names else [f(layers * dirs, 3, 4), f(layers * dirs, 3, 4)]
+    weights = []
+    for layer in range(layers):
+        for _ in range(dirs):
+            weights += [f(gates * 4, 5 if layer == 0 else 4 * dirs), f(gates * 4, 4)] + ([f(gates * 4), f(gates * 4)] if biases else [])
+    call(names, f(3, 6, 5) if first else f(6, 3, 5), states, weights, biases, layers, 0.0, False, dirs == 2, first)
+
+
+recurrent("lstm.input", 4)
+recurrent("lstm.input", 4, layers=2, dirs=2, first=True)
+recurrent("lstm.input", 4, dirs=2, biases=False)
+recurrent("gru.input", 3, layers=2)
+recurrent("gru.input", 3, layers=2, dirs=2, biases=False, first=True)
+recurrent("rnn_tanh.input rnn_relu.input", 1, layers=2, dirs=2)
+call("lstm_cell", f(3, 5), [f(3, 4), f(3, 4)], f(16, 5), f(16, 4), f(16), f(16))
+call("gru_cell", f(3, 5), f(3, 4), f(12, 5), f(12, 4))
+call("rnn_tanh_cell rnn_relu_cell", f(3, 5), f(3, 4), f(4, 5), f(4, 4), f(4), f(4))
+# ---- elements that nobody knows, and random numbers: type and shape alone are compared (test_programs.py looks at the numbers)
+RANDOM = set()
+
+
+def random(names, *args, **keywords):
+    RANDOM.update(name if "." in name else name + ".default" for name in names.split())
+    call(names, *args, **keywords)
+
+
+random("empty.memory_format", [3, 4], dtype=Type("int64"))
+random("empty_like", i(3, 4))
+random("new_empty", f(2), [3, 4])
+random("empty_strided", [3, 4], [4, 1])
+random("new_empty_strided", f(2), [3, 4], [1, 3])
+random("rand randn", [3, 4])
+random("rand", [2], dtype=Type("float64"))
+random("rand_like randn_like uniform normal_functional normal exponential", f(3, 4))
+random("randn_like", f(3, 4), dtype=Type("float16"))
+random("normal.float_float", 1.0, 2.0, [3, 4])
+random("randint", 5, [3, 4])
+random("randint.low", -5, 5, [3, 4], dtype=Type("int32"))
+random("randint_like", f(3, 4), 5)
+random("randint_like.low_dtype", i(3, 4), 2, 5)
+random("randperm", 7)
+random("bernoulli", f(3, 4, low=0, high=1))
+random("bernoulli.p", i(3, 4), 0.25)
+random("bernoulli.float", f(3, 4), 0.25)
+random("multinomial", f(4, low=0, high=1), 3)
+random("multinomial", f(2, 4, low=0, high=1), 9, True)
+# Of these the first result alone is compared: the others serve the gradient.
+FIRST = {"_embedding_bag.default", "embedding_bag.padding_idx"}

@@ -128,6 +128,49 @@ class Keeping(nn.Module):
         return {"seen": self.cache.sum(1) * self.mean, "count": self.count * 2}
 
 
+class Recurrent(nn.Module):
+    """LSTM and GRU of two layers; a cell."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru, self.cell = nn.GRU(8, 5, num_layers=2), nn.LSTMCell(5, 4)
+
+    def forward(self, x):
+        y, (h, c) = self.lstm(x)
+        z, last = self.gru(y.transpose(0, 1))
+        return y, h * c, z, self.cell(last[-1])[0]
+
+
+class Sized(nn.Module):
+    """Pools, numbers, pieces and windows of dynamic sizes; statistics of the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm2d(3, track_running_stats=False)
+
+    def forward(self, x):
+        h, w = x.shape[2], x.shape[3]
+        pooled = nn.functional.adaptive_avg_pool2d(x, (3, None)), nn.functional.adaptive_avg_pool2d(x, (w, 2))
+        numbers = torch.arange(h, -w, -1.0), torch.arange(0.5, h, 0.75), torch.arange(0, w * 2, 2)
+        pieces = torch.tensor_split(x, 2, dim=1) + torch.tensor_split(x, (1, -1), dim=1)
+        grid = torch.meshgrid(torch.arange(h), torch.arange(w), indexing="ij")
+        diagonal = x[0].diagonal(1, 1, 2), x.unfold(2, 3, 2).sum(-1), torch.nn.functional.unfold(x, 2, padding=1)
+        return pooled, numbers, [p * 2 for p in pieces], grid[0] * grid[1], diagonal, self.norm(x)
+
+
+class Training(nn.Module):
+    """Batch norm in training mode: it writes its running statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        self.norm.train()
+        return self.norm(x)
+
+
 class Writing(nn.Module):
     """Writes to its inputs, to one through a view."""
 
@@ -154,5 +197,8 @@ MODULES = {
     "keeping": (Keeping, [[numbers(2, 4)] for _ in range(5)], None),
     "writing": (Writing, [[numbers(2, 3), numbers(2, 3)], [numbers(4, 3), numbers(4, 3)]],
                 {"total": {0: Dim("n", max=8)}, "step": {0: Dim("n", max=8)}}),
+    "recurrent": (Recurrent, [[numbers(2, 3, 3)], [numbers(5, 3, 3)]], {"x": {0: Dim("batch", max=8)}}),
+    "sized": (Sized, [[numbers(1, 3, 5, 4)], [numbers(1, 3, 6, 7)]], {"x": {2: Dim("h", min=5, max=64), 3: Dim("w", min=4, max=64)}}),
+    "training": (Training, [[numbers(4, 3)], [numbers(4, 3)]], None),
     "casting": (Casting, [[numbers(3, 8)], [numbers(3, 8) * 3]], None),
 }

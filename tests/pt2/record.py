@@ -36,6 +36,7 @@ def record_calls():
         name, args, keywords = calls.drawn(k)
         domain, op = calls.target(name)
         packet, overload = op.split(".")
+        packet = packet if hasattr(getattr(torch.ops, domain), packet) and overload in getattr(getattr(torch.ops, domain), packet).overloads() else packet + "_"
         function = getattr(getattr(getattr(torch.ops, domain), packet), overload)
         out = function(*map(torch_value, args), **{n: torch_value(v) for n, v in keywords.items()})
         for tensor in out if isinstance(out, (list, tuple)) else [out]:

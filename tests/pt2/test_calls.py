@@ -13,9 +13,8 @@ from support.tool import ROOT, mcc
 
 HERE = pathlib.Path(__file__).resolve().parent
 TOGETHER = 24    # calls of one program
-# Numbers of the run, which test_programs.py has, and operators whose elements nobody knows.
+# Numbers of the run, which test_programs.py has.
 ELSEWHERE = {"sym_size.int", "sym_numel.default", "item.default", "_local_scalar_dense.default"}
-UNKNOWN = {"empty.memory_format", "empty_like.default", "new_empty.default"}
 
 
 def recorded():
@@ -47,7 +46,7 @@ def add(program, k, feeds):
     want = WANT[k]
     results = [(f"out{k}_{n}", w.dtype, w.shape) for n, w in enumerate(want)]
     program.node(".".join(calls.target(name)), args, results, keywords)
-    shown = [w for w in want if w.size or w.dtype != np.float32 or w.shape != (0,)]
+    shown = [w for w in want[:1 if name in calls.FIRST else None] if w.size or w.dtype != np.float32 or w.shape != (0,)]
     program.output(*(Ref(name) for (name, _, _), w in zip(results, want) if any(w is s for s in shown)))
     return shown
 
@@ -62,6 +61,14 @@ def close(got, want):
                        equal_nan=True)
 
 
+def agrees(name, got, want):
+    if name in calls.RANDOM:
+        return got.dtype == want.dtype and got.shape == want.shape
+    if name.startswith("upsample") and want.dtype == np.uint8:    # PyTorch's weights are of 16 bits
+        return got.dtype == want.dtype and np.abs(got.astype(int) - want).max() <= 1
+    return close(got, want)
+
+
 @pytest.mark.parametrize("first", range(0, len(calls.CALLS), TOGETHER))
 def test_calls(tmp_path, first):
     program, feeds, wanted = Program(), [], []
@@ -74,7 +81,7 @@ def test_calls(tmp_path, first):
     done = mcc(path, "-o", tmp_path / "calls.so")
     assert done.returncode == 0, done.stderr
     with Artifact(tmp_path / "calls.so") as a:
-        wrong = [(calls.CALLS[k], g, w) for g, (k, w) in zip(a.run(feeds), wanted) if not close(g, w)]
+        wrong = [(calls.CALLS[k], g, w) for g, (k, w) in zip(a.run(feeds), wanted) if not agrees(calls.CALLS[k][0], g, w)]
     assert not wrong, "\n".join(f"{c}:\n{g}\nis not\n{w}" for c, g, w in wrong)
 
 
@@ -83,6 +90,6 @@ def test_every_row_is_called():
     rows = {(domain, op) for domain, op in rows if domain != "higher_order"}    # their arguments are graphs
     assert rows == set(SCHEMAS), "frontend/pt2/schemas.py has to be run"
     rows = {(domain, op) for domain, op in rows if "." in op}    # others are Python's, on numbers
-    assert rows - {calls.target(name) for name, _, _ in calls.CALLS} == {("aten", op) for op in ELSEWHERE | UNKNOWN}
+    assert rows - {calls.target(name) for name, _, _ in calls.CALLS} == {("aten", op) for op in ELSEWHERE}
     listed = mcc("--list-ops").stdout
     assert all(re.search(rf"^{domain} +{re.escape(op)} ", listed, re.M) for domain, op in rows)

@@ -103,7 +103,8 @@ class Program:
                 self.values[name] = meta(dtype, shape)
             refs.append(Ref(name) if dtype else Number(name))
         outputs = [{"as_sym_int": {"as_name": r}} if isinstance(r, Number) else {"as_tensor": {"name": r}} for r in refs]
-        if op in ("split.Tensor", "chunk.default", "split_with_sizes.default", "split.sizes", "unbind.int"):
+        if op in ("split.Tensor", "chunk.default", "split_with_sizes.default", "split.sizes", "unbind.int", "tensor_split.sections", "tensor_split.indices",
+                  "meshgrid.default", "meshgrid.indexing", "broadcast_tensors.default"):
             outputs = [{"as_tensors": [{"name": r} for r in refs]}]
         prefix = "torch.ops." if domain in ("aten", "quantized_decomposed", "torchvision") else ""
         self.nodes.append({"target": prefix + target, "inputs": inputs, "outputs": outputs, "metadata": {}, "name": results[0][0]})

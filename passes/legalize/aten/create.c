@@ -69,21 +69,24 @@ static bool is_whole(struct rule *r, uint32_t i, const char *name)
     return rule_has(r, i) ? elem_class(v_elem(r->b, rule_in(r, i))) != 'F' : !a || a->kind != ATTR_FLOAT;
 }
 
-/* Numbers of floats: as many as the bounds say, each by one multiplication and one addition. */
+/* Numbers of floats: as many as the bounds say, each by one multiplication and one addition, in f64. */
 static bool arange_floats(struct rule *r, uint32_t at)
 {
     struct builder *b = r->b;
-    double start = 0, end, step;
-    if ((at && !known(r, 0, "start", 0, &start)) || !known(r, at, "end", 0, &end) ||
-        !known(r, at + 1, "step", 1, &step))
-        return false;
-    double n = ceil((end - start) / step);
-    if (!(n >= 0 && n <= INT32_MAX))
-        return rule_bad(r, "a sequence from %g to %g by %g", start, end, step);
-    expr_id count = ex_const(b_exprs(b), (int64_t)n);
-    value_id y = b_convert(b, v_iota(b, ELEM_I64, &count, 1, 0), ELEM_F64);
-    y = v_affine(b, y, step, start);
-    return aten_result(r, b_convert(b, y, aten_elem_or(r, y)));
+    value_id in[3] = {
+        at ? aten_operand(r, 0, "start", ELEM_F64) : b_scalar_f64(b, ELEM_F64, 0), aten_operand(r, at, "end", ELEM_F64),
+        aten_has(r, at + 1, "step") ? aten_operand(r, at + 1, "step", ELEM_F64) : b_scalar_f64(b, ELEM_F64, 1)};
+    return in[0].i && in[1].i && in[2].i && aten_as(r, rule_range, 11, 0, in, 3, NULL, 0) &&
+           aten_result(r, r->out[0].v);
+}
+
+/* A step that is a whole number counts as one: torch.arange(n, -m, -1.0). */
+static bool step_read(struct rule *r, uint32_t i, int64_t *step)
+{
+    const struct attr *a = node_attr(r->node, "step");
+    bool whole = !rule_has(r, i) && a && a->kind == ATTR_FLOAT && fabs(a->u.f) <= INT32_MAX && a->u.f == trunc(a->u.f);
+    *step = whole ? (int64_t)a->u.f : 1;
+    return whole || is_whole(r, i, "step");
 }
 
 /* param: 1 with a start before the end */
@@ -93,10 +96,10 @@ bool rule_aten_arange(struct rule *r)
     struct exprs *ex = b_exprs(b);
     uint32_t at = (uint32_t)r->param;
     int64_t step;
-    if ((at && !is_whole(r, 0, "start")) || !is_whole(r, at, "end") || !is_whole(r, at + 1, "step"))
+    if ((at && !is_whole(r, 0, "start")) || !is_whole(r, at, "end") || !step_read(r, at + 1, &step))
         return arange_floats(r, at);
     expr_id start = at ? aten_int(r, 0, "start", 0) : ex_const(ex, 0), end = aten_int(r, at, "end", 0);
-    if (!start.i || !end.i || !aten_int_known(r, at + 1, "step", 1, &step))
+    if (!start.i || !end.i || (is_whole(r, at + 1, "step") && !aten_int_known(r, at + 1, "step", 1, &step)))
         return false;
     if (step == 0)
         return rule_bad(r, "step 0");

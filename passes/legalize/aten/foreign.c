@@ -73,11 +73,12 @@ bool rule_decomposed_dequantize(struct rule *r)
     return e == ELEM_F32 || e == ELEM_NONE || aten_result(r, r->out[0].v);
 }
 
-/* Scale and zero point of the range of x, which holds 0. param: 1 the same on both sides of it */
+/* Scale and zero point of the range of x, which holds 0: the range and its part for one step in x's own type. param: 1
+ * the same on both sides of it */
 bool rule_decomposed_qparams(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id x = b_convert(b, rule_in(r, 0), ELEM_F32);
+    value_id x = rule_in(r, 0);
     int64_t axes[RANK_MAX], lo, hi, steps;
     int32_t rank = v_rank(b, x);
     const struct attr *type = node_attr(r->node, "dtype");
@@ -93,11 +94,11 @@ bool rule_decomposed_qparams(struct rule *r)
         most = b_binary(b, OP_MAX, b_unary(b, OP_NEG, least), most);
     value_id span = r->param ? most : b_binary(b, OP_SUB, most, least);
     value_id scale = b_binary_f64(b, OP_DIV, span, (double)steps / (r->param ? 2 : 1));
-    scale = b_binary_f64(b, OP_MAX, scale, aten_float(r, "eps", FLT_EPSILON));
+    scale = b_binary_f64(b, OP_MAX, b_convert(b, scale, ELEM_F32), aten_float(r, "eps", FLT_EPSILON));
     if (r->param) {
         zero = b_scalar_i64(b, ELEM_I64, type && type->kind == ATTR_ELEM && type->u.elem == ELEM_U8 ? 128 : 0);
     } else {
-        zero = b_convert(b, b_unary(b, OP_ROUND, b_binary(b, OP_DIV, least, scale)), ELEM_I64);
+        zero = b_convert(b, b_unary(b, OP_ROUND, b_binary(b, OP_DIV, b_convert(b, least, ELEM_F32), scale)), ELEM_I64);
         zero = b_binary(b, OP_SUB, b_scalar_i64(b, ELEM_I64, lo), zero);
         zero = b_binary(b, OP_MAX, b_scalar_i64(b, ELEM_I64, lo), zero);
         zero = b_binary(b, OP_MIN, b_scalar_i64(b, ELEM_I64, hi), zero);
@@ -152,7 +153,8 @@ bool rule_torchvision_deform_conv(struct rule *r)
     static const char *const names[] = {"stride_h",   "stride_w",   "pad_h",  "pad_w",
                                         "dilation_h", "dilation_w", "groups", "offset_groups"};
     int64_t n[8];
-    value_id in[5] = {rule_in(r, 0), rule_in(r, 1), rule_in(r, 2), rule_in(r, 4), {0}};
+    value_id in[5] = {rule_in(r, 0), rule_in(r, 1), rule_in(r, 2), {0}, {0}};
+    in[3] = b_convert(r->b, rule_in(r, 4), v_elem(r->b, in[0]));
     for (uint32_t i = 0; i < COUNT_OF(names); i++)
         if (!aten_int_known(r, 5 + i, names[i], 1, &n[i]))
             return false;

@@ -1,6 +1,7 @@
 /* Elements chosen by index tensors, and written through them. */
 #include "passes/legalize/aten.h"
 
+#include <math.h>
 #include <string.h>
 
 bool rule_aten_embedding(struct rule *r)
@@ -280,4 +281,121 @@ bool rule_aten_one_hot(struct rule *r)
     value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, whole, rank + 1, rank),
                             b_unsqueeze(b, b_convert(b, x, ELEM_I64), rank));
     return rule_result(r, b_convert(b, hit, ELEM_I64));
+}
+
+/* ---- masks ----------------------------------------------------------------------------------------------------- */
+
+/* Both in one row, of the shape that they broadcast to; *dims: that shape. */
+static bool flattened(struct rule *r, value_id *x, value_id *mask, const expr_id **dims, int32_t *rank)
+{
+    struct builder *b = r->b;
+    expr_id *common = NEW_ARRAY(&b->g->arena, expr_id, RANK_MAX);
+    int32_t rank_x, rank_mask;
+    const expr_id *dims_x = b_dims(b, *x, &rank_x), *dims_mask = b_dims(b, *mask, &rank_mask);
+    *rank = dims_x && dims_mask ? b_broadcast_dims(b, dims_x, rank_x, dims_mask, rank_mask, common) : -1;
+    if (*rank < 0)
+        return false;
+    *dims = common;
+    *x = b_broadcast(b, *x, common, *rank);
+    *mask = b_broadcast(b, *mask, common, *rank);
+    expr_id count = b_count(b, *x);
+    *x = b_reshape(b, *x, &count, 1);
+    *mask = b_reshape(b, *mask, &count, 1);
+    return x->i && mask->i;
+}
+
+/* Where the mask is set, the elements of the source in their order. */
+bool rule_aten_masked_scatter(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), mask = rule_in(r, 1), source = rule_in(r, 2);
+    const expr_id *dims;
+    int32_t rank;
+    if (!x.i || !mask.i || !source.i || !flattened(r, &x, &mask, &dims, &rank))
+        return false;
+    expr_id n = b_count(b, source);
+    if (ex_is(b_exprs(b), n, 0))
+        return rule_refuse(r, "an empty source");
+    const struct attr sum[] = {attr_int("axis", 0), attr_str("monoid", "sum"), attr_int("exclusive", 1),
+                               attr_int("reverse", 0)};
+    value_id set = b_convert(b, mask, ELEM_I64), at = b_op(b, OP_CUMULATE, &set, 1, sum, 4);
+    at = b_select(b, mask, at, b_scalar_i64(b, ELEM_I64, 0));
+    value_id y = b_select(b, mask, b_gather(b, b_reshape(b, source, &n, 1), at, 0), x);
+    return rule_result(r, b_reshape(b, y, dims, rank));
+}
+
+bool rule_aten_masked_select(struct rule *r)
+{
+    value_id x = rule_in(r, 0), mask = rule_in(r, 1);
+    const expr_id *dims;
+    int32_t rank;
+    if (!x.i || !mask.i || !flattened(r, &x, &mask, &dims, &rank) ||
+        !aten_as(r, rule_nonzero, 13, 0, &mask, 1, NULL, 0))
+        return false;
+    return rule_result(r, b_gather(r->b, x, b_squeeze(r->b, r->out[0].v, 0), 0));
+}
+
+/* ---- bags ------------------------------------------------------------------------------------------------------ */
+
+enum bag_mode { BAG_SUM, BAG_MEAN, BAG_MAX };
+
+struct bags {
+    value_id rows, bag; /* the weights of each index, and the number of the bag that it is in [indices, 1] */
+    value_id counts; /* of each bag [bags, 1], in the type of the rows */
+    expr_id n; /* bags */
+};
+
+/* An index is in the last bag that begins at or before it. */
+static bool bags_read(struct rule *r, struct bags *o)
+{
+    static const int64_t first[] = {0};
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id w = v_widen(b, rule_in(r, 0)), at = rule_in(r, 1), offsets = b_convert(b, rule_in(r, 2), ELEM_I64);
+    if (!w.i || !at.i || !offsets.i)
+        return false;
+    if (v_rank(b, w) != 2 || v_rank(b, at) != 1 || v_rank(b, offsets) != 1)
+        return rule_refuse(r, "weights, indices and offsets of ranks %d, %d, %d", (int)v_rank(b, w), (int)v_rank(b, at),
+                           (int)v_rank(b, offsets));
+    o->n = ex_addc(ex, b_dim(b, offsets, 0), aten_flag(r, "include_last_offset") ? -1 : 0);
+    offsets = b_slice_axis(b, offsets, 0, ex_const(ex, 0), o->n);
+    const expr_id grid[2] = {o->n, b_count(b, at)};
+    value_id after = b_binary(b, OP_LE, b_unsqueeze(b, offsets, 1), v_iota(b, ELEM_I64, grid, 2, 1));
+    value_id bag = b_reduce(b, b_convert(b, after, ELEM_I64), first, 1, "sum", false);
+    o->bag = b_unsqueeze(b, b_binary_f64(b, OP_SUB, bag, 1), 1);
+    o->rows = b_gather(b, w, at, 0);
+    if (rule_has(r, 6))
+        o->rows = b_binary(b, OP_MUL, o->rows, b_unsqueeze(b, b_convert(b, rule_in(r, 6), v_elem(b, w)), 1));
+    return o->rows.i && o->bag.i;
+}
+
+/* Rows of each bag as one. */
+static value_id bags_joined(struct builder *b, const struct bags *o, value_id rows, double none, const char *monoid)
+{
+    const expr_id whole[2] = {o->n, b_dim(b, rows, 1)};
+    const value_id in[3] = {b_splat_f64(b, v_elem(b, rows), none, whole, 2), o->bag, rows};
+    const struct attr attrs[] = {attr_str("monoid", monoid)};
+    return b_op(b, OP_SCATTER_ND, in, 3, attrs, 1);
+}
+
+/* The sums, means or largest elements of rows of weights. The other results serve the gradient. */
+bool rule_aten_embedding_bag(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct bags o;
+    int64_t mode = rule_int(r, "mode", 0);
+    if (rule_int(r, "padding_idx", -1) >= 0)
+        return rule_refuse(r, "padding_idx");
+    if (!bags_read(r, &o))
+        return false;
+    value_id y = bags_joined(b, &o, o.rows, mode == BAG_MAX ? -INFINITY : 0, mode == BAG_MAX ? "max" : "sum");
+    const expr_id ones[2] = {b_dim(b, o.rows, 0), ex_const(b_exprs(b), 1)};
+    value_id counts = bags_joined(b, &o, b_splat_f64(b, v_elem(b, o.rows), 1, ones, 2), 0, "sum");
+    if (mode == BAG_MEAN)
+        y = b_binary(b, OP_DIV, y, b_binary_f64(b, OP_MAX, counts, 1));
+    if (mode == BAG_MAX)
+        y = b_select(b, b_binary(b, OP_EQ, counts, b_splat_like(b, counts, 0)), b_splat_like(b, y, 0), y);
+    for (uint32_t k = 1; k < r->n_out; k++)
+        aten_empty_out(r, k);
+    return aten_result(r, y);
 }

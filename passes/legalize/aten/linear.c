@@ -151,6 +151,47 @@ static value_id four(struct builder *b, value_id v)
     return v;
 }
 
+/* Dims before the last `kept` as one, after v was broadcast to lead[n] there. */
+static value_id leading_joined(struct builder *b, value_id v, const expr_id *lead, int32_t n, int32_t kept)
+{
+    struct exprs *ex = b_exprs(b);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, v, &rank);
+    expr_id whole[RANK_MAX], out[RANK_MAX] = {ex_const(ex, 1)};
+    if (!dims)
+        return (value_id){0};
+    for (int32_t i = 0; i < n; i++) {
+        whole[i] = lead[i];
+        out[0] = ex_mul(ex, out[0], lead[i]);
+    }
+    for (int32_t i = 0; i < kept; i++)
+        whole[n + i] = out[1 + i] = rank - kept + i < 0 ? ex_const(ex, 1) : dims[rank - kept + i];
+    return b_reshape(b, b_broadcast(b, v, whole, n + kept), out, 1 + kept);
+}
+
+/* Operands of rank above 4: the dims before the heads are one batch. q's rank is the highest; *whole: dims of q. */
+static bool batches_joined(struct rule *r, value_id in[3], value_id *mask)
+{
+    struct builder *b = r->b;
+    int32_t rank, own, n = v_rank(b, in[0]) - 3;
+    expr_id lead[RANK_MAX];
+    for (int32_t i = 0; i < n; i++)
+        lead[i] = ex_const(b_exprs(b), 1);
+    rank = n;
+    for (uint32_t k = 0; k < 3; k++) {
+        const expr_id *dims = b_dims(b, in[k], &own);
+        if (!dims || own != n + 3)
+            return dims && rule_refuse(r, "operands of rank above 4 that are not of one rank");
+        if ((rank = b_broadcast_dims(b, lead, n, dims, n, lead)) < 0)
+            return false;
+    }
+    for (uint32_t k = 0; k < 3; k++)
+        in[k] = leading_joined(b, in[k], lead, n, 3);
+    if (mask->i && v_rank(b, *mask) > 3)
+        *mask = leading_joined(b, *mask, lead, n, 3);
+    return in[0].i && in[1].i && in[2].i;
+}
+
 /* A mask that is the same for all keys has to say so for each. Its dims are the last ones of the scores: of rank 3 they
  * begin with the heads, or with the batch if the queries have no heads. */
 static value_id mask_of(struct builder *b, value_id mask, value_id key, bool heads)
@@ -170,19 +211,23 @@ static value_id mask_of(struct builder *b, value_id mask, value_id key, bool hea
 bool rule_aten_attention(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id q = rule_in(r, 0), in[4] = {four(b, q), four(b, rule_in(r, 1)), four(b, rule_in(r, 2))};
-    uint32_t n = 1;
+    value_id q = rule_in(r, 0), in[4] = {q, rule_in(r, 1), rule_in(r, 2)};
+    uint32_t n = 1, i_mask = (uint32_t)r->param;
     struct attr attrs[2] = {attr_int("is_causal", aten_flag(r, "is_causal"))};
-    if (!in[0].i || !in[1].i || !in[2].i)
+    value_id mask = rule_has(r, i_mask) ? rule_in(r, i_mask) : (value_id){0};
+    bool many = v_rank(b, q) > 4;
+    if (!in[0].i || !in[1].i || !in[2].i || (many && !batches_joined(r, in, &mask)))
         return false;
+    for (uint32_t k = 0; k < 3; k++)
+        in[k] = four(b, in[k]);
     if (v_rank(b, in[0]) != 4 || v_rank(b, in[1]) != 4 || v_rank(b, in[2]) != 4)
-        return rule_refuse(r, "operands of rank above 4");
+        return rule_refuse(r, "operands of rank above 4 that are not of one rank");
     if (aten_float(r, "dropout_p", 0) != 0)
         return rule_refuse(r, "dropout: export the module in evaluation mode, module.eval()");
     if (node_attr(r->node, "scale"))
         attrs[n++] = attr_float("scale", aten_float(r, "scale", 1));
-    if (rule_has(r, (uint32_t)r->param))
-        in[3] = mask_of(b, rule_in(r, (uint32_t)r->param), in[1], v_rank(b, q) == 4);
+    if (mask.i)
+        in[3] = mask_of(b, mask, in[1], v_rank(b, q) >= 4);
     int32_t rank, rank_q;
     const expr_id *dims_q = b_dims(b, q, &rank_q);
     expr_id out[RANK_MAX];

@@ -15,22 +15,78 @@ static value_id channels(struct rule *r, uint32_t i, value_id x, double absent)
 }
 
 /* What operators of training give besides, which nobody reads at inference: empty tensors. */
-static void empty_out(struct rule *r, uint32_t k)
+void aten_empty_out(struct rule *r, uint32_t k)
 {
     expr_id none = ex_const(b_exprs(r->b), 0);
     enum elem e = aten_elem(r, k);
     rule_out(r, k, b_splat_f64(r->b, e == ELEM_NONE ? ELEM_F32 : e, 0, &none, 1));
 }
 
-/* param: 0 batch_norm, 1 _native_batch_norm_legit_no_training */
+/* The rows of batch_norm's operators: where the arguments stand, and what they give. */
+enum { NORM_PLAIN, NORM_INFERENCE, NORM_FUNCTIONAL, NORM_NO_STATS };
+
+/* (1 - momentum) * running + momentum * now */
+static value_id running(struct rule *r, uint32_t i, value_id now)
+{
+    struct builder *b = r->b;
+    double m = aten_float(r, "momentum", 0.1);
+    value_id before = b_convert(b, rule_in(r, i), v_elem(b, now));
+    return b_binary(b, OP_ADD, v_affine(b, before, 1 - m, 0), v_affine(b, now, m, 0));
+}
+
+/* With the statistics of the batch, in f32 at least. Results besides: mean, 1 / deviation, and the running statistics.
+ */
+static bool batch_trained(struct rule *r, value_id in)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id x = v_widen(b, in), scale = channels(r, 1, in, 1), shift = channels(r, 2, in, 0);
+    int64_t axes[RANK_MAX];
+    int32_t rank = v_rank(b, x);
+    uint32_t n = 0;
+    expr_id count = ex_const(ex, 1);
+    if (rank < 2)
+        return rule_bad(r, "rank %d", (int)rank);
+    for (int32_t i = 0; i < rank; i++)
+        if (i != 1) {
+            axes[n++] = i;
+            count = ex_mul(ex, count, b_dim(b, x, i));
+        }
+    value_id mean = b_mean(b, x, axes, n, true), centred = b_binary(b, OP_SUB, x, mean), squares;
+    squares = b_reduce(b, b_binary(b, OP_MUL, centred, centred), axes, n, "sum", true);
+    value_id size = v_expr(b, v_elem(b, x), count), var = b_binary(b, OP_DIV, squares, size);
+    value_id dev = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, var, aten_float(r, "eps", 1e-5)));
+    value_id inv = b_binary(b, OP_DIV, b_splat_like(b, dev, 1), dev);
+    value_id y = b_binary(b, OP_MUL, b_binary(b, OP_MUL, centred, inv),
+                          v_channels(b, b_convert(b, scale, v_elem(b, x)), x, 1));
+    y = b_binary(b, OP_ADD, y, v_channels(b, b_convert(b, shift, v_elem(b, x)), x, 1));
+    expr_id c = b_dim(b, x, 1);
+    mean = b_reshape(b, mean, &c, 1);
+    aten_out(r, 1, mean);
+    aten_out(r, 2, b_reshape(b, inv, &c, 1));
+    if (r->param == NORM_FUNCTIONAL) {
+        value_id unbiased = b_binary(b, OP_DIV, b_reshape(b, squares, &c, 1), b_binary_f64(b, OP_SUB, size, 1));
+        aten_out(r, 3, running(r, 3, mean));
+        aten_out(r, 4, running(r, 4, unbiased));
+    }
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* param: of the rows above */
 bool rule_aten_batch_norm(struct rule *r)
 {
     value_id x = rule_in(r, 0);
     if (!x.i)
         return false;
-    if (!r->param && aten_flag(r, "training"))
-        return rule_refuse(r, "statistics of the batch at hand: export the module in evaluation mode, module.eval()");
-    if (!rule_has(r, 3) || !rule_has(r, 4))
+    bool kept = r->param != NORM_NO_STATS && (rule_has(r, 3) || rule_has(r, 4));
+    if (r->param != NORM_INFERENCE && aten_flag(r, "training")) {
+        if (kept && r->param == NORM_PLAIN)
+            return rule_refuse(r,
+                               "running statistics that it writes: export with run_decompositions(), or in evaluation "
+                               "mode, module.eval()");
+        return batch_trained(r, x);
+    }
+    if (!kept || !rule_has(r, 3) || !rule_has(r, 4))
         return rule_bad(r, "no running statistics");
     const value_id in[5] = {x, channels(r, 1, x, 1), channels(r, 2, x, 0), rule_in(r, 3), rule_in(r, 4)};
     const struct attr attrs[] = {attr_float("epsilon", aten_float(r, "eps", 1e-5))};
@@ -39,7 +95,10 @@ bool rule_aten_batch_norm(struct rule *r)
     if (!aten_as(&one, rule_batch_norm, 15, 0, in, 5, attrs, 1))
         return false;
     for (uint32_t k = 1; k < r->n_out; k++)
-        empty_out(r, k);
+        if (k > 2)
+            aten_out(r, k, rule_in(r, k));
+        else
+            aten_empty_out(r, k);
     return true;
 }
 

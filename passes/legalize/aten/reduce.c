@@ -54,7 +54,7 @@ bool rule_aten_reduce(struct rule *r)
     return aten_result(r, reduce(b, flags ? b_convert(b, x, ELEM_U8) : x, &o, monoids[r->param]));
 }
 
-/* Is one, or are all, not 0? param: 0 any, 1 all */
+/* Is one, or are all, not 0? Of u8, the answer is u8. param: 0 any, 1 all */
 bool rule_aten_any(struct rule *r)
 {
     struct builder *b = r->b;
@@ -65,7 +65,7 @@ bool rule_aten_any(struct rule *r)
     if (v_elem(b, x) != ELEM_BOOL)
         x = b_binary(b, OP_NE, x, b_splat_like(b, x, 0));
     return over_read(r, 1, x, &o) &&
-           rule_result(r, b_convert(b, reduce(b, b_convert(b, x, ELEM_U8), &o, r->param ? "min" : "max"), ELEM_BOOL));
+           aten_result(r, b_convert(b, reduce(b, b_convert(b, x, ELEM_U8), &o, r->param ? "min" : "max"), ELEM_BOOL));
 }
 
 /* Variance and mean over dims; param: 0 var, 1 std, 2 var_mean. */
@@ -92,26 +92,70 @@ bool rule_aten_var(struct rule *r)
     return aten_result(r, r->param == 1 ? b_unary(b, OP_SQRT, var) : var);
 }
 
-bool rule_aten_norm(struct rule *r)
+/* The p-norm over dims. */
+static value_id norm(struct builder *b, value_id x, const struct over *o, double p)
 {
-    struct builder *b = r->b;
-    struct over o;
-    value_id x = rule_in(r, 0);
-    double p = aten_float(r, r->param ? "ord" : "p", 2);
-    x = b_convert(b, x, wide(aten_elem_or(r, x)));
-    if (!over_read(r, 2, x, &o))
-        return false;
     value_id a = b_unary(b, OP_ABS, x);
     if (isinf(p))
-        return aten_result(r, reduce(b, a, &o, p > 0 ? "max" : "min"));
+        return reduce(b, a, o, p > 0 ? "max" : "min");
     if (p == 0)
-        return aten_result(
-            r, reduce(b, b_convert(b, b_binary(b, OP_NE, a, b_splat_like(b, a, 0)), v_elem(b, a)), &o, "sum"));
+        return reduce(b, b_convert(b, b_binary(b, OP_NE, a, b_splat_like(b, a, 0)), v_elem(b, a)), o, "sum");
     if (p == 1)
-        return aten_result(r, reduce(b, a, &o, "sum"));
+        return reduce(b, a, o, "sum");
     if (p == 2)
-        return aten_result(r, b_unary(b, OP_SQRT, reduce(b, b_binary(b, OP_MUL, x, x), &o, "sum")));
-    return aten_result(r, b_binary_f64(b, OP_POW, reduce(b, b_binary_f64(b, OP_POW, a, p), &o, "sum"), 1 / p));
+        return b_unary(b, OP_SQRT, reduce(b, b_binary(b, OP_MUL, x, x), o, "sum"));
+    return b_binary_f64(b, OP_POW, reduce(b, b_binary_f64(b, OP_POW, a, p), o, "sum"), 1 / p);
+}
+
+bool rule_aten_norm(struct rule *r)
+{
+    struct over o;
+    value_id x = rule_in(r, 0);
+    x = b_convert(r->b, x, wide(aten_elem_or(r, x)));
+    return over_read(r, 2, x, &o) && aten_result(r, norm(r->b, x, &o, aten_float(r, r->param ? "ord" : "p", 2)));
+}
+
+/* The distance of each row of x1 from each row of x2. */
+bool rule_aten_cdist(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), y = rule_in(r, 1);
+    int32_t rank = v_rank(b, x);
+    if (!x.i || !y.i)
+        return false;
+    if (rank < 2 || v_rank(b, y) < 2)
+        return rule_bad(r, "ranks %d and %d", (int)rank, (int)v_rank(b, y));
+    enum elem e = wide(aten_elem_or(r, x));
+    x = b_unsqueeze(b, b_convert(b, x, e), rank - 1);
+    y = b_unsqueeze(b, b_convert(b, y, e), v_rank(b, y) - 2);
+    value_id apart = b_binary(b, OP_SUB, x, y);
+    const struct over last = {{v_rank(b, apart) - 1}, 1, false};
+    return aten_result(r, norm(b, apart, &last, aten_float(r, "p", 2)));
+}
+
+/* The same within x, of each row from all behind it. */
+bool rule_aten_pdist(struct rule *r)
+{
+    enum { PAIRS_MAX = 1 << 22 };
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), pair[2];
+    int64_t n, at = 0;
+    if (!x.i)
+        return false;
+    if (v_rank(b, x) != 2 || !ex_is_const(b_exprs(b), b_dim(b, x, 0), &n) || n > PAIRS_MAX || n * n > PAIRS_MAX)
+        return rule_refuse(r, "of so many rows, or as many as the run says");
+    int64_t count = n * (n - 1) / 2,
+            *list[2] = {NEW_ARRAY(&b->g->arena, int64_t, count + 1), NEW_ARRAY(&b->g->arena, int64_t, count + 1)};
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = i + 1; k < n; k++, at++) {
+            list[0][at] = i;
+            list[1][at] = k;
+        }
+    x = b_convert(b, x, wide(aten_elem_or(r, x)));
+    for (uint32_t k = 0; k < 2; k++)
+        pair[k] = b_gather(b, x, b_const(b, ELEM_I64, &count, 1, list[k]), 0);
+    const struct over last = {{1}, 1, false};
+    return aten_result(r, norm(b, b_binary(b, OP_SUB, pair[0], pair[1]), &last, aten_float(r, "p", 2)));
 }
 
 bool rule_aten_logsumexp(struct rule *r)

@@ -255,8 +255,7 @@ bool rule_aten_repeat_interleave(struct rule *r)
 
 /* ---- parts ----------------------------------------------------------------------------------------------------- */
 
-/* A bound from the end if it is negative, kept within the dim. */
-static expr_id bound(struct exprs *ex, expr_id e, expr_id dim)
+expr_id aten_bound(struct exprs *ex, expr_id e, expr_id dim)
 {
     int64_t c;
     expr_id zero = ex_const(ex, 0);
@@ -294,8 +293,8 @@ static bool part_read(struct rule *r, uint32_t at, value_id x, struct part *p)
         end = aten_int(r, at + 2, "end", 0);
     if (!start.i || !end.i)
         return false;
-    p->start = bound(ex, start, dim);
-    expr_id span = ex_max(ex, ex_sub(ex, bound(ex, end, dim), p->start), ex_const(ex, 0));
+    p->start = aten_bound(ex, start, dim);
+    expr_id span = ex_max(ex, ex_sub(ex, aten_bound(ex, end, dim), p->start), ex_const(ex, 0));
     p->size = ex_ceildiv(ex, span, ex_const(ex, p->step));
     return true;
 }
@@ -357,7 +356,7 @@ bool rule_aten_narrow(struct rule *r)
     p.size = aten_int(r, 3, "length", 0);
     if (!start.i || !p.size.i)
         return false;
-    p.start = bound(ex, start, dim);
+    p.start = aten_bound(ex, start, dim);
     b_assert(r->b, ex_le(ex, ex_add(ex, p.start, p.size), dim), EVAL_VALUE,
              "a part reaches past the end of dimension %d", (int)p.axis);
     return rule_result(r, part_of(r->b, x, &p));

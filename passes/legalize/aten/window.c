@@ -107,61 +107,138 @@ static value_id spans_averaged(struct builder *b, value_id x, int32_t axis, int6
     return v_move_axis(b, b_matmul(b, v_move_axis(b, x, axis, rank - 1), w), rank - 1, axis);
 }
 
-bool rule_aten_adaptive_avg_pool(struct rule *r)
+/* Where span i of `out` begins, or ends, in a dim of n elements: floor(i n / out), ceil((i + 1) n / out). */
+static value_id span_bound(struct builder *b, value_id i, value_id n, value_id out, bool end)
+{
+    value_id at = b_binary(b, OP_MUL, end ? b_binary_f64(b, OP_ADD, i, 1) : i, n);
+    if (end)
+        at = b_binary(b, OP_ADD, at, b_binary_f64(b, OP_SUB, out, 1));
+    return b_binary(b, OP_DIV, at, out);
+}
+
+/* Which of n elements (the first dim) are in which of `out` spans, and how many are; sizes of the run. */
+static value_id spans_mask(struct builder *b, expr_id n, expr_id out, value_id *size)
+{
+    const expr_id dims[2] = {n, out};
+    value_id k = v_iota(b, ELEM_I64, dims, 2, 0), i = v_iota(b, ELEM_I64, dims, 2, 1);
+    value_id all = v_expr(b, ELEM_I64, n), spans = v_expr(b, ELEM_I64, out);
+    value_id begin = span_bound(b, i, all, spans, false), end = span_bound(b, i, all, spans, true);
+    *size = b_binary(b, OP_SUB, end, begin);
+    return b_binary(b, OP_AND, b_binary(b, OP_LE, begin, k), b_binary(b, OP_LT, k, end));
+}
+
+/* Averages where a size is dynamic: a product with a matrix that the run makes. */
+static value_id open_spans_averaged(struct builder *b, value_id x, int32_t axis, expr_id out)
+{
+    value_id size, mask = spans_mask(b, b_dim(b, x, axis), out, &size);
+    value_id w = b_binary(b, OP_DIV, b_convert(b, b_convert(b, mask, ELEM_U8), v_elem(b, x)),
+                          b_convert(b, size, v_elem(b, x)));
+    int32_t last = v_rank(b, x) - 1;
+    return v_move_axis(b, b_matmul(b, v_move_axis(b, x, axis, last), w), last, axis);
+}
+
+/* Averages of one dim. */
+static value_id averaged(struct rule *r, value_id x, int32_t axis, expr_id out)
 {
     enum { MATRIX_MAX = 1 << 20 };
     struct builder *b = r->b;
+    int64_t n, known, axes[] = {axis};
+    expr_id dim = b_dim(b, x, axis);
+    if (ex_cmp_eq(b_exprs(b), dim, out) == TRUE_)
+        return x;
+    if (ex_is(b_exprs(b), out, 1))
+        return b_mean(b, x, axes, 1, true);
+    bool fixed = ex_is_const(b_exprs(b), dim, &n) && ex_is_const(b_exprs(b), out, &known);
+    if (!fixed)
+        return open_spans_averaged(b, x, axis, out);
+    if (known < 1 || n > MATRIX_MAX / known)
+        return rule_refuse(r, "%lld averages of a dimension of %lld", (long long)known, (long long)n), (value_id){0};
+    return spans_averaged(b, x, axis, n, known);
+}
+
+bool rule_aten_adaptive_avg_pool(struct rule *r)
+{
+    struct builder *b = r->b;
     value_id in = rule_in(r, 0), x = v_widen(b, in);
-    int64_t out[RANK_MAX], axes[RANK_MAX], n;
-    uint32_t spatial = (uint32_t)r->param, n_axes = 0;
+    expr_id out[RANK_MAX];
+    int64_t axes[RANK_MAX];
+    uint32_t spatial = (uint32_t)r->param, n_axes = 0, n;
     int32_t rank = v_rank(b, x);
-    if (!x.i || !aten_window(r, 1, "output_size", spatial, 1, out))
+    if (!x.i || !aten_ints(r, 1, "output_size", out, &n))
         return false;
-    if (rank < (int32_t)spatial + 1)
-        return rule_bad(r, "rank %d", (int)rank);
+    if (rank < (int32_t)spatial + 1 || (n != 1 && n != spatial))
+        return rule_bad(r, "%u sizes for rank %d", n, (int)rank);
+    for (uint32_t i = n; i < spatial; i++)
+        out[i] = out[0];
     for (uint32_t i = 0; i < spatial; i++)
-        if (out[i] == 1)
+        if (ex_is(b_exprs(b), out[i], 1))
             axes[n_axes++] = rank - (int64_t)spatial + i;
     if (n_axes)
         x = b_mean(b, x, axes, n_axes, true);
-    for (uint32_t i = 0; i < spatial && x.i; i++) {
-        int32_t axis = rank - (int32_t)(spatial - i);
-        if (out[i] == 1 || ex_is(b_exprs(b), b_dim(b, x, axis), out[i]))
-            continue;
-        if (!ex_is_const(b_exprs(b), b_dim(b, x, axis), &n) || out[i] < 1 || n > MATRIX_MAX / out[i])
-            return rule_refuse(r, "%lld averages of a dimension whose size is dynamic or large", (long long)out[i]);
-        x = spans_averaged(b, x, axis, n, out[i]);
-    }
+    for (uint32_t i = 0; i < spatial && x.i; i++)
+        x = averaged(r, x, rank - (int32_t)(spatial - i), out[i]);
     return rule_result(r, b_convert(b, x, v_elem(b, in)));
 }
 
-/* The largest of each of `out` spans of a dim of n elements. */
-static value_id spans_max(struct builder *b, value_id x, int32_t axis, int64_t n, int64_t out)
+/* The largest of each of `out` spans of a dim of n elements. *at: their positions in the dims up to this one, of which
+ * one is `step` elements; before the first dim {0}; NULL: not wanted. */
+static value_id spans_max(struct builder *b, value_id x, int32_t axis, int64_t n, int64_t out, int64_t step,
+                          value_id *at)
 {
     struct exprs *ex = b_exprs(b);
-    value_id *parts = NEW_ARRAY(&b->g->arena, value_id, out);
+    value_id *parts = NEW_ARRAY(&b->g->arena, value_id, out), *places = NEW_ARRAY(&b->g->arena, value_id, out);
     const int64_t axes[] = {axis};
+    const struct attr attrs[] = {attr_int("axis", axis), attr_int("max", 1), attr_int("last", 0)},
+                      along[] = {attr_int("axis", axis)};
     for (int64_t i = 0; i < out; i++) {
-        int64_t begin = i * n / out, end = ((i + 1) * n + out - 1) / out;
-        parts[i] = b_slice_axis(b, x, axis, ex_const(ex, begin), ex_const(ex, end - begin));
-        parts[i] = b_reduce(b, parts[i], axes, 1, "max", true);
+        expr_id begin = ex_const(ex, i * n / out), size = ex_const(ex, ((i + 1) * n + out - 1) / out - i * n / out);
+        value_id part = b_slice_axis(b, x, axis, begin, size);
+        parts[i] = b_reduce(b, part, axes, 1, "max", true);
+        if (!at)
+            continue;
+        value_id place = b_unsqueeze(b, b_op(b, OP_ARGREDUCE, &part, 1, attrs, 3), axis);
+        const value_id in[2] = {at->i ? b_slice_axis(b, *at, axis, begin, size) : *at, place};
+        places[i] = b_binary(b, OP_MUL, b_binary(b, OP_ADD, place, v_expr(b, ELEM_I64, begin)),
+                             b_scalar_i64(b, ELEM_I64, step));
+        if (at->i)
+            places[i] = b_binary(b, OP_ADD, places[i], b_op(b, OP_GATHER_ELEMENTS, in, 2, along, 1));
     }
+    if (at)
+        *at = b_concat(b, places, (uint32_t)out, axis);
     return b_concat(b, parts, (uint32_t)out, axis);
 }
 
-/* Spans of unequal sizes, without positions: dim by dim. */
+/* The same where a size is dynamic: of all elements, those of other spans as the least number. */
+static value_id open_spans_max(struct builder *b, value_id x, int32_t axis, expr_id out)
+{
+    int64_t axes[] = {v_rank(b, x) - 1};
+    value_id size, mask = spans_mask(b, b_dim(b, x, axis), out, &size);
+    static const int64_t turn[] = {1, 0};
+    x = b_unsqueeze(b, v_move_axis(b, x, axis, (int32_t)axes[0]), (int32_t)axes[0]);
+    x = b_select(b, b_transpose(b, mask, turn), x, b_convert(b, b_scalar_f64(b, ELEM_F64, -INFINITY), v_elem(b, x)));
+    axes[0]++;
+    return v_move_axis(b, b_reduce(b, x, axes, 1, "max", false), (int32_t)axes[0] - 1, axis);
+}
+
+/* Spans of unequal sizes: dim by dim, from the last one on. */
 static bool adaptive_max_uneven(struct rule *r, value_id x, const int64_t *out, uint32_t spatial)
 {
     enum { SPANS_MAX = 64 };
-    int64_t n;
-    if (rule_wants(r, 1))
-        return rule_refuse(r, "positions of extremes in a dimension that is no multiple of output_size");
-    for (uint32_t i = 0; i < spatial; i++) {
+    int64_t n, step = 1;
+    value_id at = {0};
+    bool placed = rule_wants(r, 1);
+    for (uint32_t i = spatial; i-- > 0;) {
         int32_t axis = 2 + (int32_t)i;
-        if (!ex_is_const(b_exprs(r->b), b_dim(r->b, x, axis), &n) || out[i] < 1 || out[i] > SPANS_MAX || n < 1)
-            return rule_refuse(r, "output_size above %d, or a dynamic dimension", SPANS_MAX);
-        x = spans_max(r->b, x, axis, n, out[i]);
+        if (out[i] < 1 || out[i] > SPANS_MAX)
+            return rule_refuse(r, "output_size above %d", SPANS_MAX);
+        bool known = ex_is_const(b_exprs(r->b), b_dim(r->b, x, axis), &n);
+        if (!known && placed)
+            return rule_refuse(r, "positions of extremes in a dimension of dynamic size");
+        x = known ? spans_max(r->b, x, axis, n, out[i], step, placed ? &at : NULL)
+                  : open_spans_max(r->b, x, axis, ex_const(b_exprs(r->b), out[i]));
+        step *= known ? n : 1;
     }
+    rule_out(r, 1, at);
     return rule_result(r, x);
 }
 
@@ -185,7 +262,7 @@ bool rule_aten_adaptive_max_pool(struct rule *r)
     const struct attr attrs[] = {attr_ints("kernel_shape", kernel, spatial), attr_ints("strides", kernel, spatial)};
     if (!even ? !adaptive_max_uneven(r, x, out, spatial) : !aten_as(r, rule_max_pool, 12, 0, &x, 1, attrs, 2))
         return false;
-    if (rule_wants(r, 1))
+    if (even && rule_wants(r, 1))
         rule_out(r, 1, b_binary(b, OP_MOD, r->out[1].v, v_expr(b, ELEM_I64, plane)));
     unbatch(r, single);
     return true;
@@ -261,7 +338,27 @@ bool rule_aten_upsample(struct rule *r)
     const struct attr attrs[] = {attr_str("mode", modes[kind]), attr_str("coordinate_transformation_mode", transform),
                                  attr_str("nearest_mode", kind == RESIZE_EXACT ? "round_prefer_ceil" : "floor"),
                                  attr_float("cubic_coeff_a", -0.75), attr_ints("axes", axes, n)};
-    return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 5);
+    if (v_elem(b, in[0]) != ELEM_U8 || kind < RESIZE_LINEAR)
+        return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 5);
+    in[0] = b_convert(b, in[0], ELEM_F32); /* bytes are rounded to the nearest */
+    return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 5) &&
+           aten_result(r, b_clamp(b, b_unary(b, OP_FLOOR, b_binary_f64(b, OP_ADD, r->out[0].v, 0.5)), 0, 255));
+}
+
+/* ---- samples --------------------------------------------------------------------------------------------------- */
+
+/* grid_sampler, and grid_sampler_2d, _3d. Modes are numbers: bilinear, nearest, bicubic; zeros, border, reflection. */
+bool rule_aten_grid_sampler(struct rule *r)
+{
+    static const char *const modes[] = {"linear", "nearest", "cubic"}, *const pads[] = {"zeros", "border",
+                                                                                        "reflection"};
+    const value_id in[2] = {rule_in(r, 0), rule_in(r, 1)};
+    int64_t mode = rule_int(r, "interpolation_mode", 0), pad = rule_int(r, "padding_mode", 0);
+    if (mode < 0 || mode > 2 || pad < 0 || pad > 2)
+        return rule_bad(r, "interpolation_mode %lld, padding_mode %lld", (long long)mode, (long long)pad);
+    const struct attr attrs[] = {attr_str("mode", modes[mode]), attr_str("padding_mode", pads[pad]),
+                                 attr_int("align_corners", aten_flag(r, "align_corners"))};
+    return aten_as(r, rule_grid_sample, 22, 0, in, 2, attrs, 3);
 }
 
 /* ---- padding --------------------------------------------------------------------------------------------------- */
