@@ -58,14 +58,16 @@ GEN_OBJECTS := $(PROTO_C:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o) $(BUILD)/obj/gen
 
 # What goes into artifacts: everything in runtime/ except the host-side loader, and the folder of the operating system. The linker takes
 # objects in this order.
-RT_ARCHS := x86_64 aarch64 riscv64
+RT_ARCHS := x86_64 aarch64 riscv64 aarch64-android
 RT_SYSTEM_x86_64 := linux
 RT_SYSTEM_aarch64 := linux
 RT_SYSTEM_riscv64 := linux
+RT_SYSTEM_aarch64-android := linux
 RT_OBJECTS := $(foreach a,$(RT_ARCHS),$(addprefix $(BUILD)/rt/$a/,$(patsubst %.c,%.o,\
     $(sort $(notdir $(wildcard runtime/rt_*.c runtime/$(RT_SYSTEM_$a)/*.c))) $(patsubst runtime/%,%,$(wildcard runtime/ops/*.c)))))
 RT_FLAGS_x86_64 := --target=x86_64-unknown-linux-gnu -march=x86-64
 RT_FLAGS_aarch64 := --target=aarch64-unknown-linux-gnu -mno-outline-atomics
+RT_FLAGS_aarch64-android := --target=aarch64-unknown-linux-android28 -mno-outline-atomics
 RT_FLAGS_riscv64 := --target=riscv64-unknown-linux-gnu -march=rv64gc -mabi=lp64d
 # No stack protector and no builtin turning loops into libc calls that the allow-list lacks; a section per function.
 RT_FLAGS := -std=c11 -O2 -fPIC -ffreestanding -fvisibility=hidden -ffunction-sections -fdata-sections \

@@ -5,7 +5,7 @@
 #define MCC_CODEGEN_RT_OBJECTS_H
 
 struct rt_object {
-    const char *arch;                   /* "x86_64", "aarch64", "riscv64"; NULL ends the table */
+    const char *arch;                   /* the column runtime of platform.def; NULL ends the table */
     const char *name;                   /* source file without ".c" */
     const unsigned char *data, *end;    /* the object's bytes, 16-aligned */
 };

@@ -4,7 +4,8 @@
 #
 # makes the target `net`: link it into a program (SHARED: net.so beside the program or on its rpath; STATIC, OBJECT: inside
 # it), and its include path holds mcc.h. The network is compiled again when the model, its external weights, the
-# configuration or mcc itself change. HEADER: net.h with a typed function is made too and on the include path.
+# configuration or mcc itself change. A project that is cross-compiled, also for Android, gets a network for its target.
+# HEADER: net.h with a typed function is made too and on the include path.
 # mcc::loader is mcc_load.c, for programs that load networks at run time.
 cmake_minimum_required(VERSION 3.20)
 get_filename_component(_mcc_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
@@ -48,6 +49,10 @@ function(mcc_add_model name)
         get_filename_component(config "${arg_CONFIG}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
         list(APPEND options "--config=${config}")
         list(APPEND inputs "${config}")
+    endif()
+    if(CMAKE_CROSSCOMPILING AND NOT "${arg_OPTIONS}" MATCHES "-target")
+        string(TOLOWER "${CMAKE_SYSTEM_PROCESSOR}-${CMAKE_SYSTEM_NAME}" target)
+        list(APPEND options "--target=${target}")
     endif()
     if(arg_PREFIX)
         list(APPEND options "--prefix=${arg_PREFIX}")

@@ -451,6 +451,27 @@ def test_cmake(tmp_path, prefix, kind):
     assert run(build / "main") == first
 
 
+@pytest.mark.parametrize("system,options,names", [("Linux", "", "libc.so.6"), ("Android", "", "libc.so"),
+                                                  ("Android", "OPTIONS --target=aarch64-linux", "libc.so.6")])
+def test_cmake_for_others(tmp_path, prefix, system, options, names):
+    """The network of a project that is cross-compiled is for the project's target."""
+    if not shutil.which("cmake"):
+        pytest.skip("no cmake")
+    dense(tmp_path / "net.onnx")
+    (tmp_path / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.20)
+project(user LANGUAGES NONE)
+set(CMAKE_CROSSCOMPILING TRUE)
+set(CMAKE_SYSTEM_NAME {system})
+set(CMAKE_SYSTEM_PROCESSOR aarch64)
+find_package(mcc REQUIRED)
+mcc_add_model(net SOURCE net.onnx {options})
+""")
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path / "build", "--target", "net-compile")
+    text = run("readelf", "-hdW", tmp_path / "build/mcc/net/net.so")
+    assert "AArch64" in text and f"[{names}]" in text
+
+
 def test_python_says_its_types(module):
     """What py.typed promises: each public function, method and field has types that resolve (make check-dist asks mypy, too)."""
     for name in module.__all__:

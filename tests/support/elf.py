@@ -10,7 +10,7 @@ PERHAPS = set("pthread_create pthread_join dlopen dlsym".split())
 RUN_AT_LOAD = r"\((?:PREINIT|INIT|FINI)(?:_ARRAY)?\)"
 
 
-def flaws(path, prefix=""):
+def flaws(path, prefix="", library="libc.so.6"):
     text = subprocess.run(["readelf", "-lW", "-dW", "--dyn-syms", path], capture_output=True, text=True, check=True).stdout
     segments = re.findall(r"^  (\w+) +(?:0x\w+ ){5}(...) ", text, re.M)
     symbols = [row.split()[4:] for row in text.splitlines() if re.match(r" +\d+: \w+ +\d+ ", row)]
@@ -25,7 +25,7 @@ def flaws(path, prefix=""):
         "it has thread-local storage": not any(kind == "TLS" for kind, _ in segments),
         "something runs when it is loaded": not re.search(RUN_AT_LOAD, text),
         f"it exports {sorted(out)}": out == {f"{prefix}mcc_query"},
-        "it needs other libraries than libc": set(re.findall(r"NEEDED.*\[(.*)\]", text)) <= {"libc.so.6", "libm.so.6"},
+        "it needs other libraries than libc": set(re.findall(r"NEEDED.*\[(.*)\]", text)) <= {library, "libm.so.6"},
         "it names versions of symbols": not re.search("VERNEED|VERSYM", text),
         f"it takes {sorted(taken)}": all(name in OF_LIBC or (name in PERHAPS and bind == "WEAK") for name, bind in taken),
     }

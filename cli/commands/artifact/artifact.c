@@ -470,7 +470,9 @@ static bool read_all(void *user)
     if ((artifact_kind(r->path) == ARTIFACT_ARCHIVE && !find_member(r)) || !read_sections(r) || !read_data(r) ||
         !read_pointers(r) || !read_model(r) || !reader_measure(r))
         return false;
-    r->out->runs_here = r->head.e_type == ET_DYN && r->head.e_machine == elf_machine_here();
+    const struct platform *platform = platform_of_triple(r->out->api.target);
+    r->out->runs_here = r->head.e_type == ET_DYN && r->head.e_machine == elf_machine_here() &&
+                        (!platform || platform == platform_find(platform->arch, NULL));
     return check_seal(r) && (!r->weights || artifact_check_weights(r->ctx, r->path, r->fd, r->out));
 }
 

@@ -31,7 +31,7 @@ struct artifact_file {
     struct sizes sizes;
     struct span graph; /* as graph_map_unpack() takes it; none: NULL, 0 */
     VEC(struct code_size) functions;
-    bool runs_here; /* a shared object for this machine's architecture */
+    bool runs_here; /* a shared object for this machine's architecture and system */
     uint64_t weights_at; /* in the file */
 };
 

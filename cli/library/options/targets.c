@@ -30,32 +30,48 @@ static const char *arch_of(const char *triple)
     return NULL;
 }
 
-/* Any C library of Linux will do. */
-static bool is_library(const char *word)
+/* The least version of the system that the platform's code runs on, as its triple ends; "": there is none. */
+static const char *least_version(const struct platform *row)
 {
-    static const char *const libraries[] = {"-gnu", "-musl", "-uclibc"};
-    const char *version = "-android";
-    for (size_t i = 0; i < COUNT_OF(libraries); i++)
-        if (strcmp(word, libraries[i]) == 0)
-            return true;
-    return strncmp(word, version, strlen(version)) == 0 &&
-           !word[strlen(version) + strspn(word + strlen(version), "0123456789")];
+    const char *digits = row->triple + strlen(row->triple);
+    while (digits[-1] >= '0' && digits[-1] <= '9')
+        digits--;
+    return digits;
 }
 
-/* The platform of ARCH, ARCH-[VENDOR-]SYSTEM, or ARCH-[VENDOR-]linux-C LIBRARY. NULL: none of the table. */
+/* Is the text the platform's system: its name, and behind it nothing, a version that has all that is needed, or a C
+ * library of Linux, any of which will do? */
+static bool names_system(const char *text, const struct platform *row)
+{
+    static const char *const libraries[] = {"-gnu", "-musl", "-uclibc"};
+    size_t n = strlen(row->system);
+    const char *least = least_version(row), *rest = text + n;
+    if (strncmp(text, row->system, n) != 0)
+        return false;
+    for (size_t i = 0; strcmp(row->system, "linux") == 0 && i < COUNT_OF(libraries); i++)
+        if (strcmp(rest, libraries[i]) == 0)
+            return true;
+    size_t digits = strspn(rest, "0123456789");
+    return !*rest || (*least && digits == strlen(least) && !rest[digits] && strcmp(rest, least) >= 0);
+}
+
+/* The platform of ARCH, or of ARCH-[VENDOR-][linux-]SYSTEM. NULL: none of the table. */
 static const struct platform *platform_asked(const char *triple)
 {
-    const char *arch = arch_of(triple), *p = triple + strcspn(triple, "-");
+    const char *arch = arch_of(triple), *p = triple + strcspn(triple, "-"), *kernel = "linux-";
     if (!arch || !*p)
         return arch ? platform_find(arch, NULL) : NULL;
     for (int vendor = 0; vendor < 2 && *p; vendor++, p += strcspn(p, "-")) {
-        size_t n = strcspn(++p, "-");
+        const char *inner = strncmp(++p, kernel, strlen(kernel)) == 0 ? p + strlen(kernel) : NULL;
         for (uint32_t i = 0; i < platform_count; i++) {
             const struct platform *row = &platforms[i];
-            if (strcmp(row->arch, arch) || !same_part(p, n, row->system))
-                continue;
-            return !p[n] || (strcmp(row->system, "linux") == 0 && is_library(p + n)) ? row : NULL;
+            bool linux_itself = strcmp(row->system, "linux") == 0;
+            if (strcmp(row->arch, arch) == 0 &&
+                (names_system(p, row) || (inner && !linux_itself && names_system(inner, row))))
+                return row;
         }
+        if (inner)
+            return NULL;
     }
     return NULL;
 }
@@ -67,7 +83,8 @@ static bool target_check(struct context *ctx, const char *triple)
     struct strbuf all;
     strbuf_init(&all, &ctx->session);
     for (uint32_t i = 0; i < platform_count; i++)
-        strbuf_printf(&all, "%s%s-%s", i ? ", " : "", platforms[i].arch, platforms[i].system);
+        strbuf_printf(&all, "%s%s-%s%s", i ? ", " : "", platforms[i].arch, platforms[i].system,
+                      least_version(&platforms[i]));
     return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no code for the target '%s'; there is for %s", triple,
                     all.data);
 }
