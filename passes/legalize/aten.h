@@ -76,7 +76,9 @@ enum elem aten_promoted(struct rule *, uint32_t i, const char *name, uint32_t k,
  * that is an error (declared_result). */
 void aten_out(struct rule *, uint32_t k, value_id);
 bool aten_result(struct rule *, value_id); /* of result 0 */
-void aten_empty_out(struct rule *, uint32_t k); /* one that serves the gradient: an empty tensor (norm.c) */
+bool aten_result_stated(struct rule *, value_id); /* the same, of operators that give any type that is asked for */
+/* One that serves the gradient: an empty tensor. Refuses where something reads it. */
+void aten_empty_out(struct rule *, uint32_t k);
 /* Runs another operator's rule in this node's place: on these operands and attributes, with the meaning of that
  * version. */
 bool aten_as(struct rule *, rule_fn *, int32_t version, int param, const value_id *in, uint32_t n_in,

@@ -214,6 +214,22 @@ bool aten_result(struct rule *r, value_id v)
     return v.i != 0;
 }
 
+bool aten_result_stated(struct rule *r, value_id v)
+{
+    enum elem e = aten_elem(r, 0);
+    return aten_result(r, e == ELEM_NONE ? v : b_convert(r->b, v, e));
+}
+
+void aten_empty_out(struct rule *r, uint32_t k)
+{
+    value_id file = r->node->out[k];
+    if (file.i && graph_value(r->lg->from, file)->n_uses)
+        rule_refuse(r, "result %u serves the gradient", k);
+    expr_id none = ex_const(b_exprs(r->b), 0);
+    enum elem e = aten_elem(r, k);
+    rule_out(r, k, b_splat_f64(r->b, e == ELEM_NONE ? ELEM_F32 : e, 0, &none, 1));
+}
+
 /* ---- other rules ----------------------------------------------------------------------------------------------- */
 
 bool aten_as(struct rule *r, rule_fn *rule, int32_t version, int param, const value_id *in, uint32_t n_in,

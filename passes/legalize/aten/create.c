@@ -76,8 +76,10 @@ static bool arange_floats(struct rule *r, uint32_t at)
     value_id in[3] = {
         at ? aten_operand(r, 0, "start", ELEM_F64) : b_scalar_f64(b, ELEM_F64, 0), aten_operand(r, at, "end", ELEM_F64),
         aten_has(r, at + 1, "step") ? aten_operand(r, at + 1, "step", ELEM_F64) : b_scalar_f64(b, ELEM_F64, 1)};
-    return in[0].i && in[1].i && in[2].i && aten_as(r, rule_range, 11, 0, in, 3, NULL, 0) &&
-           aten_result(r, r->out[0].v);
+    if (!in[0].i || !in[1].i || !in[2].i || !aten_as(r, rule_range, 11, 0, in, 3, NULL, 0))
+        return false;
+    value_id y = r->out[0].v;
+    return aten_result(r, b_convert(b, y, aten_elem_or(r, y)));
 }
 
 /* A step that is a whole number counts as one: torch.arange(n, -m, -1.0). */

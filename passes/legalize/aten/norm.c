@@ -14,14 +14,6 @@ static value_id channels(struct rule *r, uint32_t i, value_id x, double absent)
     return b_splat_f64(b, v_elem(b, v_widen(b, x)), absent, &n, 1);
 }
 
-/* What operators of training give besides, which nobody reads at inference: empty tensors. */
-void aten_empty_out(struct rule *r, uint32_t k)
-{
-    expr_id none = ex_const(b_exprs(r->b), 0);
-    enum elem e = aten_elem(r, k);
-    rule_out(r, k, b_splat_f64(r->b, e == ELEM_NONE ? ELEM_F32 : e, 0, &none, 1));
-}
-
 /* The rows of batch_norm's operators: where the arguments stand, and what they give. */
 enum { NORM_PLAIN, NORM_INFERENCE, NORM_FUNCTIONAL, NORM_NO_STATS };
 

@@ -96,7 +96,7 @@ bool rule_aten_randint(struct rule *r)
     if (!low.i || !high.i || !shape_read(r, i_high + 1, like ? NULL : "size", dims, &rank))
         return false;
     value_id step = b_binary(b, OP_MUL, units(r, dims, rank), b_binary(b, OP_SUB, high, low));
-    return aten_result(r, b_binary(b, OP_ADD, b_unary(b, OP_FLOOR, step), low));
+    return aten_result_stated(r, b_binary(b, OP_ADD, b_unary(b, OP_FLOOR, step), low));
 }
 
 /* The order of random numbers. */
@@ -105,7 +105,7 @@ bool rule_aten_randperm(struct rule *r)
     expr_id n = aten_int(r, 0, "n", 0);
     value_id out[2], u = n.i ? units(r, &n, 1) : (value_id){0};
     const struct attr attrs[] = {attr_int("axis", 0), attr_int("descending", 0)};
-    return u.i && b_op_multi(r->b, OP_SORT, &u, 1, attrs, 2, out, 2) && aten_result(r, out[1]);
+    return u.i && b_op_multi(r->b, OP_SORT, &u, 1, attrs, 2, out, 2) && aten_result_stated(r, out[1]);
 }
 
 /* 1 with the probability that operand 0 has, or p. param: 0 operand, 1 p */
@@ -117,7 +117,7 @@ bool rule_aten_bernoulli(struct rule *r)
     if (!shape_read(r, 0, NULL, dims, &rank))
         return false;
     value_id p = r->param ? b_scalar_f64(b, ELEM_F64, aten_float(r, "p", 0.5)) : b_convert(b, rule_in(r, 0), ELEM_F64);
-    return aten_result(r, b_convert(b, b_binary(b, OP_LT, units(r, dims, rank), p), ELEM_U8));
+    return aten_result_stated(r, b_convert(b, b_binary(b, OP_LT, units(r, dims, rank), p), ELEM_U8));
 }
 
 /* Classes by weights in the last dim: of weight / exponential, the largest is class i with probability weight i.

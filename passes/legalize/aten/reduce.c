@@ -65,7 +65,8 @@ bool rule_aten_any(struct rule *r)
     if (v_elem(b, x) != ELEM_BOOL)
         x = b_binary(b, OP_NE, x, b_splat_like(b, x, 0));
     return over_read(r, 1, x, &o) &&
-           aten_result(r, b_convert(b, reduce(b, b_convert(b, x, ELEM_U8), &o, r->param ? "min" : "max"), ELEM_BOOL));
+           aten_result_stated(
+               r, b_convert(b, reduce(b, b_convert(b, x, ELEM_U8), &o, r->param ? "min" : "max"), ELEM_BOOL));
 }
 
 /* Variance and mean over dims; param: 0 var, 1 std, 2 var_mean. */

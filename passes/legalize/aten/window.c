@@ -342,7 +342,7 @@ bool rule_aten_upsample(struct rule *r)
         return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 5);
     in[0] = b_convert(b, in[0], ELEM_F32); /* bytes are rounded to the nearest */
     return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 5) &&
-           aten_result(r, b_clamp(b, b_unary(b, OP_FLOOR, b_binary_f64(b, OP_ADD, r->out[0].v, 0.5)), 0, 255));
+           aten_result_stated(r, b_clamp(b, b_unary(b, OP_FLOOR, b_binary_f64(b, OP_ADD, r->out[0].v, 0.5)), 0, 255));
 }
 
 /* ---- samples --------------------------------------------------------------------------------------------------- */
