@@ -44,7 +44,7 @@ struct reader {
  * dst. */
 typedef bool node_read_fn(struct reader *, const struct node *, const struct run *runs, uint32_t n_runs, int64_t total,
                           char *dst, int depth);
-static node_read_fn read_same, read_affine, read_pad, read_concat, read_map, read_iota;
+static node_read_fn read_same, read_affine, read_pad, read_concat, read_map, read_iota, read_gather;
 
 static node_read_fn *const read_table[OP_COUNT] = {
 #define OP(id, name, least, most, results, shape, cost, infer, eval, lattice, read, ...) [OP_##id] = read,
@@ -303,6 +303,11 @@ static int64_t map_window(struct reader *r, const struct window *w, const struct
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+static bool index_refused(struct graph *g, const struct node *n)
+{
+    return error_model(g->ctx, n->src, "%s: an index of a constant is outside of the dim", op_name(n->op));
+}
+
 typedef bool read_fn(struct reader *, value_id, const struct run *, uint32_t n_runs, int64_t total, void *dst,
                      int depth);
 static read_fn read_runs;
@@ -367,6 +372,30 @@ static bool read_iota(struct reader *r, const struct node *n, const struct run *
     (void)total;
     (void)depth;
     return true;
+}
+
+static bool read_gather(struct reader *r, const struct node *n, const struct run *runs, uint32_t n_runs, int64_t total,
+                        char *dst, int depth)
+{
+    const struct tensor_data *idx = value_fold(r->g, n->in[1]);
+    struct shape x = shape_of(r->g, n->in[0]);
+    int64_t axis = node_int(n, "axis", 0), inner = x.weight[axis], count = 1, at = 0;
+    run_list *list = &r->level[depth].runs;
+    list->n = 0;
+    if (!idx)
+        return false;
+    for (int32_t d = 0; d < idx->rank; d++)
+        count *= idx->dims[d];
+    for (uint32_t k = 0; k < n_runs; k++)
+        for (int64_t i = 0, m; i < runs[k].n; i += m) {
+            int64_t p = runs[k].at + i * runs[k].stride, left = inner - p % inner;
+            m = runs[k].stride != 1 ? 1 : left < runs[k].n - i ? left : runs[k].n - i;
+            if (!gather_index(n, idx->elem, idx->bytes.data, p / inner % count, x.dims[axis], &at))
+                return index_refused(r->g, n);
+            at += p / inner / count * x.dims[axis];
+            push_run(r, list, (struct run){at * inner + p % inner, 1, m});
+        }
+    return read_runs(r, n->in[0], list->data, list->n, total, dst, depth + 1);
 }
 
 /* Reads what operand k of a pad or a concat contributes to dst. */
@@ -539,6 +568,17 @@ struct settling {
     bool ok;
 }; /* seen: by value id */
 
+static bool indices_fit(struct graph *g, const struct node *n)
+{
+    const struct tensor_data *idx = value_fold(g, n->in[1]);
+    struct shape x = shape_of(g, n->in[0]);
+    int64_t count = idx ? (int64_t)(idx->bytes.size / elem_size(idx->elem)) : 0, at;
+    for (int64_t k = 0; k < count; k++)
+        if (!gather_index(n, idx->elem, idx->bytes.data, k, x.dims[node_int(n, "axis", 0)], &at))
+            return index_refused(g, n);
+    return idx;
+}
+
 /* As read_runs goes through v, but nothing is read. */
 static void settle(struct settling *s, value_id v, int depth)
 {
@@ -552,6 +592,8 @@ static void settle(struct settling *s, value_id v, int depth)
     }
     for (uint32_t i = 0; i < n->n_in; i++)
         settle(s, n->in[i], depth + 1);
+    if (n->op == OP_GATHER)
+        s->ok &= indices_fit(s->g, n);
 }
 
 static void settle_operand(struct settling *s, value_id v)

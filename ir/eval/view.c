@@ -145,16 +145,22 @@ enum eval_status eval_concat(struct eval *e, const struct node *n, struct tensor
 
 /* ---- gathers ----------------------------------------------------------------------------------------------------- */
 
+bool gather_index(const struct node *n, enum elem elem, const void *idx, int64_t k, int64_t dim, int64_t *at)
+{
+    int64_t v = elem_to_i64(elem, (const char *)idx + (size_t)k * elem_size(elem));
+    *at = v < 0 ? v + dim : v;
+    if (node_int(n, "clamp", 0) && dim > 0)
+        *at = *at < 0 ? 0 : *at >= dim ? dim - 1 : *at;
+    return *at >= 0 && *at < dim;
+}
+
 /* Index k of idx as a position in [0, dim); clamps, or fails. */
 static enum eval_status read_index(struct eval *e, const struct node *n, const struct tensor *idx, int64_t k,
                                    int64_t dim, int64_t *at)
 {
-    int64_t v = elem_to_i64(idx->elem, (char *)idx->data + (size_t)k * elem_size(idx->elem));
-    *at = v < 0 ? v + dim : v;
-    if (node_int(n, "clamp", 0) && dim > 0)
-        *at = *at < 0 ? 0 : *at >= dim ? dim - 1 : *at;
-    if (*at < 0 || *at >= dim)
-        return eval_fail(e, EVAL_VALUE, "%s: index %lld is outside of [-%lld, %lld)", op_name(n->op), (long long)v,
+    if (!gather_index(n, idx->elem, idx->data, k, dim, at))
+        return eval_fail(e, EVAL_VALUE, "%s: index %lld is outside of [-%lld, %lld)", op_name(n->op),
+                         (long long)elem_to_i64(idx->elem, (char *)idx->data + (size_t)k * elem_size(idx->elem)),
                          (long long)dim, (long long)dim);
     return EVAL_OK;
 }

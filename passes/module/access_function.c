@@ -270,7 +270,7 @@ static void gather_nd_access(const struct graph *g, const struct node *n, const 
 
 typedef void access_fn(const struct graph *, const struct node *, const expr_id *idx, struct index_access *);
 static access_fn *const accesses[OP_COUNT] = {
-#define INDEX(id, name, infer, eval, lattice, check, access, attrs) [OP_##id] = access,
+#define INDEX(id, name, infer, eval, lattice, read, check, access, attrs) [OP_##id] = access,
 #include "ir/ops/ops.def"
 };
 

@@ -151,6 +151,19 @@ static value_id random_broadcast(struct bench *t, value_id v)
     return b_broadcast(&t->b, v, list, rank + 1);
 }
 
+/* By a matrix of positive and negative indices, so that the rank grows. */
+static value_id random_gather(struct bench *t, value_id v)
+{
+    int64_t dims[RANK_MAX], idx[6];
+    int32_t rank = static_dims(t, v, dims), axis;
+    if (rank == 0 || rank > 5 || dims[axis = (int32_t)below((uint32_t)rank)] == 0)
+        return v;
+    const int64_t shape[2] = {1 + below(2), 1 + below(3)};
+    for (int i = 0; i < 6; i++)
+        idx[i] = (int64_t)below((uint32_t)dims[axis] * 2) - dims[axis];
+    return b_gather(&t->b, v, b_const(&t->b, ELEM_I64, shape, 2, idx), axis);
+}
+
 static value_id random_other(struct bench *t, value_id v)
 {
     int64_t axis = 0;
@@ -165,8 +178,8 @@ static value_id random_other(struct bench *t, value_id v)
 
 typedef value_id random_fn(struct bench *, value_id);
 static random_fn *const steps[] = {
-    random_transpose, random_reshape, random_slice,     random_pad,
-    random_concat,    random_binary,  random_broadcast, random_other,
+    random_transpose, random_reshape,   random_slice,  random_pad,   random_concat,
+    random_binary,    random_broadcast, random_gather, random_other,
 };
 
 static int64_t count_of(struct bench *t, value_id v)
@@ -288,6 +301,28 @@ static void test_folding_is_bounded(void **state)
     bench_close(&t);
 }
 
+/* Rows of a small table, 4 GiB of them: the result is never there as a whole, and indices are checked before it is
+ * read. */
+static void test_gathers_are_read(void **state)
+{
+    (void)state;
+    for (int outside = 0; outside < 2; outside++) {
+        struct bench t;
+        float got[4];
+        bench_open(&t);
+        expr_id dims[2] = {ex_const(t.ctx->exprs, 2), ex_const(t.ctx->exprs, 1 << 29)};
+        value_id table = b_broadcast(&t.b, bench_const(&t, "f32 2 1: 7 9"), dims, 2);
+        value_id rows = b_gather(&t.b, table, bench_const(&t, outside ? "i64 2: -1 2" : "i64 2: -1 0"), 0);
+        graph_add_result(t.g, t.b.region, rows);
+        assert_int_equal(constants_settle(t.g), !outside);
+        if (outside)
+            assert_non_null(strstr(last_error(t.ctx), "an index of a constant is outside of the dim"));
+        else
+            assert_true(const_read(t.g, rows, ((int64_t)1 << 29) - 2, 4, got) && got[1] == 9 && got[2] == 7);
+        bench_close(&t);
+    }
+}
+
 /* What takes too many operators to be read element by element is folded before it is spread, not after: 2^30 elements
  * of it are read. */
 static void test_dear_ones_are_folded_small(void **state)
@@ -368,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_long_chain),
         cmocka_unit_test(test_diamonds),
         cmocka_unit_test(test_folding_is_bounded),
+        cmocka_unit_test(test_gathers_are_read),
         cmocka_unit_test(test_what_is_constant),
         cmocka_unit_test(test_traps_are_reported),
         cmocka_unit_test(test_settling),
