@@ -21,6 +21,7 @@ struct codegen_unit {         /* one function: a kernel, program or plan for one
     const char *symbol;       /* linker name of the function */
     const char *text;         /* loop IR */
     uint32_t line;            /* its first line in options.debug_file */
+    const char *origin;       /* for line tables: "file:line" of the model's source that it comes from; NULL: none */
     struct span object;       /* result, arena-owned */
     const struct codegen_unit *same; /* result: an earlier unit, whose code this is under another name; NULL: its own */
     double began, ended; /* milliseconds of the monotonic clock; 0: made with an earlier unit, or not now */

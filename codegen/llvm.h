@@ -38,7 +38,9 @@ struct llvm_machine {
 /* Line tables into a text of loop IR (llvm_debug.c); builder NULL: none. */
 struct debug {
     LLVMDIBuilderRef builder;
-    LLVMMetadataRef file, type, scope;   /* scope: the function being emitted */
+    LLVMMetadataRef file, type;
+    LLVMMetadataRef function, scope;     /* being emitted: where it comes from, and where its text is */
+    uint32_t line;                       /* that it comes from */
 };
 
 struct emitter {
@@ -60,6 +62,7 @@ struct emitter {
     uint32_t depth;
     struct debug debug;
     uint32_t line;                 /* of the function's text in that of debug; 0: no line tables */
+    const char *origin;            /* "file:line" of its beginning; "": that line */
     bool nontemporal;              /* some store was: the function ends with a fence */
     const char *error;             /* sticky */
 };
@@ -135,7 +138,7 @@ struct debug_text {
     const char *file, *folder;     /* file "": no line tables */
 };
 void debug_begin(struct emitter *, const struct debug_text *);
-void debug_function(struct emitter *, const char *symbol); /* what follows is of the function's first line */
+void debug_function(struct emitter *, const char *symbol); /* what follows is of where the function comes from */
 void debug_line(struct emitter *, const struct lstmt *); /* what follows is of the statement */
 void debug_end(struct emitter *);
 
@@ -153,6 +156,7 @@ struct function {
     const char *symbol;
     struct lfunc *f;
     uint32_t line; /* of its text, for line tables */
+    const char *origin; /* codegen_unit's, "" or NULL: none */
 };
 /* A function as a module -> object, assembly or LLVM text (llvm_compile.c). */
 struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, const struct debug_text *,

@@ -233,7 +233,8 @@ struct compiled llvm_compile(const struct target *target, int opt_level, enum em
     struct llvm_machine *m = machine_get(target, opt_level, &error);
     if (!m)
         return refuse(error);
-    struct emitter e = {.machine = m, .f = function->f, .line = function->line, .ctx = LLVMContextCreate()};
+    struct emitter e = {.machine = m, .f = function->f, .line = function->line, .origin = function->origin};
+    e.ctx = LLVMContextCreate();
     LLVMContextSetDiscardValueNames(e.ctx, kind != EMIT_LLVM);
     /* The name becomes a symbol of an object. */
     e.module = LLVMModuleCreateWithNameInContext(kind == EMIT_OBJECT ? "" : function->symbol, e.ctx);

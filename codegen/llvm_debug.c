@@ -1,6 +1,8 @@
-/* Line tables for -g: the line of each statement in the text of all functions that is written beside the output.
- * Nothing but lines: names of functions come from the symbol table, which says their nodes (names.h), and values have
- * no names worth showing. */
+/* Line tables for -g: the line of each statement in the text of all functions that is written beside the output. The
+ * beginning of a function and its parallel loop are of the line of the model's Python source, where that is known, so
+ * that debuggers can break there. Nothing but lines: names of functions come from the symbol table, which says their
+ * nodes (names.h), and values have no names worth showing. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/llvm.h"
@@ -25,27 +27,35 @@ void debug_begin(struct emitter *e, const struct debug_text *text)
     d->type = LLVMDIBuilderCreateSubroutineType(d->builder, d->file, NULL, 0, LLVMDIFlagZero);
 }
 
-static void set_line(struct emitter *e, uint32_t line)
+static void set_line(struct emitter *e, uint32_t line, LLVMMetadataRef scope)
 {
-    LLVMSetCurrentDebugLocation2(e->b, LLVMDIBuilderCreateDebugLocation(e->ctx, line, 0, e->debug.scope, NULL));
+    LLVMSetCurrentDebugLocation2(e->b, LLVMDIBuilderCreateDebugLocation(e->ctx, line, 0, scope, NULL));
 }
 
 void debug_function(struct emitter *e, const char *symbol)
 {
     struct debug *d = &e->debug;
+    const char *colon = e->origin ? strrchr(e->origin, ':') : NULL;
     size_t n = strlen(symbol);
+    LLVMMetadataRef file = d->file;
     if (!d->builder)
         return;
-    d->scope = LLVMDIBuilderCreateFunction(d->builder, d->file, symbol, n, symbol, n, d->file, e->line, d->type, false,
-                                           true, e->line, LLVMDIFlagZero, true);
-    LLVMSetSubprogram(e->fn, d->scope);
-    set_line(e, e->line);
+    if (colon)
+        file = LLVMDIBuilderCreateFile(d->builder, e->origin, (size_t)(colon - e->origin), "", 0);
+    d->line = colon ? (uint32_t)strtoul(colon + 1, NULL, 10) : e->line;
+    d->function = LLVMDIBuilderCreateFunction(d->builder, file, symbol, n, symbol, n, file, d->line, d->type, false,
+                                              true, d->line, LLVMDIFlagZero, true);
+    d->scope = colon ? LLVMDIBuilderCreateLexicalBlockFile(d->builder, d->function, d->file, 0) : d->function;
+    LLVMSetSubprogram(e->fn, d->function);
+    set_line(e, d->line, d->function);
 }
 
 void debug_line(struct emitter *e, const struct lstmt *s)
 {
-    if (e->debug.builder && s->line)
-        set_line(e, e->line + s->line - 1);
+    struct debug *d = &e->debug;
+    bool origin = s->op == L_PARALLEL && d->scope != d->function;
+    if (d->builder && s->line)
+        set_line(e, origin ? d->line : e->line + s->line - 1, origin ? d->function : d->scope);
 }
 
 void debug_end(struct emitter *e)

@@ -32,11 +32,12 @@ static uint64_t unit_key(const struct codegen_unit *u)
     return hash_mix(key, (uint64_t)u->text[0]);     /* kernel, program or plan */
 }
 
+/* Code of two lines of the model's source is not shared where line tables tell them apart. */
 static bool same_code(const struct codegen_unit *a, const struct codegen_unit *b)
 {
-    return a->text[0] == b->text[0] && strcmp(body_of(a->text), body_of(b->text)) == 0 &&
-           strcmp(a->target->triple, b->target->triple) == 0 && strcmp(a->target->cpu, b->target->cpu) == 0 &&
-           strcmp(a->target->features, b->target->features) == 0;
+    return strcmp(a->origin ? a->origin : "", b->origin ? b->origin : "") == 0 && a->text[0] == b->text[0] &&
+           strcmp(body_of(a->text), body_of(b->text)) == 0 && strcmp(a->target->triple, b->target->triple) == 0 &&
+           strcmp(a->target->cpu, b->target->cpu) == 0 && strcmp(a->target->features, b->target->features) == 0;
 }
 
 enum { KEYS = 1024 };
@@ -99,19 +100,24 @@ static struct job make_job(struct codegen *g, const struct codegen_unit *const *
     const struct codegen_options *o = &g->options;
     struct span *parts = NEW_ARRAY(g->arena, struct span, COMPILE_FUNCTIONS + 2 * (size_t)n);
     uint32_t *lines = NEW_ARRAY(g->arena, uint32_t, n);
+    struct strbuf origins;
+    strbuf_init(&origins, g->arena);
     parts[COMPILE_TRIPLE] = text_part(units[0]->target->triple);
     parts[COMPILE_CPU] = text_part(units[0]->target->cpu);
     parts[COMPILE_FEATURES] = text_part(units[0]->target->features);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *origin = units[i]->origin ? units[i]->origin : "";
+        lines[i] = units[i]->line;
+        strbuf_append(&origins, origin, strlen(origin) + 1);
+        parts[COMPILE_FUNCTIONS + 2 * i] = text_part(names_later(o) ? FUNCTION : units[i]->symbol);
+        parts[COMPILE_FUNCTIONS + 2 * i + 1] = names_later(o) ? shared_text(g->arena, units[i]->text)
+                                                              : text_part(units[i]->text);
+    }
     if (o->debug_file) {
         parts[COMPILE_FILE] = text_part(o->debug_file);
         parts[COMPILE_FOLDER] = text_part(o->debug_folder);
         parts[COMPILE_LINES] = (struct span){lines, n * sizeof *lines};
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        lines[i] = units[i]->line;
-        parts[COMPILE_FUNCTIONS + 2 * i] = text_part(names_later(o) ? FUNCTION : units[i]->symbol);
-        parts[COMPILE_FUNCTIONS + 2 * i + 1] = names_later(o) ? shared_text(g->arena, units[i]->text)
-                                                              : text_part(units[i]->text);
+        parts[COMPILE_ORIGINS] = (struct span){origins.data, origins.n};
     }
     struct job job = {.parts = parts};
     job.head.kind = WIRE_COMPILE;

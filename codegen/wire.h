@@ -16,10 +16,20 @@ enum { WIRE_MAGIC = 0x6a63636d, WIRE_PARTS_MAX = 1 << 20 };
 enum wire_kind { WIRE_COMPILE = 1, WIRE_LINK = 2 };
 enum wire_status { WIRE_OK, WIRE_REFUSED, WIRE_NO_MEMORY, WIRE_ENVIRONMENT, WIRE_FATAL, WIRE_UNCONFINED };
 
-/* Parts of WIRE_COMPILE: triple, CPU, features; for line tables the name and the folder of the file of texts, and the
- * line (uint32_t) of each function in it, else empty; then symbol and text of each function. Of WIRE_LINK: the linker's
- * name and options, each ended by a NUL; then files, which the options that end in % take in this order. */
-enum { COMPILE_TRIPLE, COMPILE_CPU, COMPILE_FEATURES, COMPILE_FILE, COMPILE_FOLDER, COMPILE_LINES, COMPILE_FUNCTIONS };
+/* Parts of WIRE_COMPILE: triple, CPU, features; for line tables the name and the folder of the file of texts, the line
+ * (uint32_t) of each function in it, and where each comes from ("file:line" or "", ended by a NUL), else empty; then
+ * symbol and text of each function. Of WIRE_LINK: the linker's name and options, each ended by a NUL; then files, which
+ * the options that end in % take in this order. */
+enum {
+    COMPILE_TRIPLE,
+    COMPILE_CPU,
+    COMPILE_FEATURES,
+    COMPILE_FILE,
+    COMPILE_FOLDER,
+    COMPILE_LINES,
+    COMPILE_ORIGINS,
+    COMPILE_FUNCTIONS
+};
 enum { LINK_OPTIONS, LINK_FILES };
 
 struct wire_job {

@@ -102,7 +102,7 @@ static bool parse(struct context *ctx, struct function *function, const char *sy
 {
     jmp_buf unwind;
     ctx->unwind = &unwind;
-    *function = (struct function){symbol, NULL, 0};
+    *function = (struct function){.symbol = symbol};
     if (setjmp(unwind) != 0)
         return false;
     function->f = lf_parse(ctx, &ctx->session, &text);
@@ -114,8 +114,12 @@ static bool parse_all(struct context *ctx, struct function *functions, const str
     for (uint64_t i = COMPILE_FUNCTIONS; i < p->n; i += 2)
         if (!parse(ctx, &functions[(i - COMPILE_FUNCTIONS) / 2], p->data[i], p->data[i + 1]))
             return false;
-    for (size_t i = 0; i < p->size[COMPILE_LINES] / sizeof(uint32_t); i++)
+    const char *origin = p->data[COMPILE_ORIGINS], *end = origin + p->size[COMPILE_ORIGINS];
+    for (size_t i = 0; i < p->size[COMPILE_LINES] / sizeof(uint32_t); i++) {
         memcpy(&functions[i].line, p->data[COMPILE_LINES] + i * sizeof(uint32_t), sizeof(uint32_t));
+        functions[i].origin = origin < end ? origin : "";
+        origin += strlen(functions[i].origin) + 1;
+    }
     return true;
 }
 

@@ -80,10 +80,13 @@ int rt_error_run(const struct mcc_rt_run *run, mcc_error *error)
     bool named = node && node->name && node->name[0];
     if (!named && !(node && node->op && node->op[0]))
         return rt_error(error, run->code, -1, "%s", run->text);
-    const char *op = node->op ? node->op : "";
+    const char *op = node->op ? node->op : "", *line = node->source ? node->source : "";
+    for (const char *p = line; *p; p++)
+        line = *p == '/' ? p + 1 : line; /* without folders */
+    const char *comma = *line ? ", " : "";
     if (!named)
-        return rt_error(error, run->code, run->node, "a node (%s): %s", op, run->text);
-    return rt_error(error, run->code, run->node, "node '%s' (%s): %s", node->name, op, run->text);
+        return rt_error(error, run->code, run->node, "a node (%s%s%s): %s", op, comma, line, run->text);
+    return rt_error(error, run->code, run->node, "node '%s' (%s%s%s): %s", node->name, op, comma, line, run->text);
 }
 
 void mcc_rt_fail(struct mcc_rt_run *run, int32_t code, uint32_t node, const char *text, int64_t index)

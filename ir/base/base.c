@@ -390,10 +390,10 @@ const struct source *source_get(const struct context *ctx, src_id src)
     return &ctx->sources.data[src.i < ctx->sources.n ? src.i : 0];
 }
 
-const char *source_line(const struct source *s)
+const char *origin_short(const char *origin)
 {
-    const char *slash = s->origin ? strrchr(s->origin, '/') : NULL;
-    return slash ? slash + 1 : s->origin ? s->origin : "";
+    const char *slash = origin ? strrchr(origin, '/') : NULL;
+    return slash ? slash + 1 : origin ? origin : "";
 }
 
 const char *source_label(const struct source *s)

@@ -213,7 +213,7 @@ src_id source_add(struct context *, struct source);
 const struct source *source_get(const struct context *, src_id);
 const char *source_label(
     const struct source *); /* the node's name, else its first output's, else its operator's; never NULL */
-const char *source_line(const struct source *); /* file and line of the Python source, without folders; "": not known */
+const char *origin_short(const char *origin); /* source.origin without folders; "" for NULL */
 
 /* Record a diagnostic; false, so that `return error_model(...)` reads well. Equal texts at one source are
  * counted, not repeated; after kind_limit errors of one kind the rest is counted. */

@@ -259,7 +259,7 @@ static void render_node(const struct source *s, struct strbuf *out)
         strbuf_printf(out, "-%d", s->version);
     if (s->origin) {
         strbuf_printf(out, ", ");
-        strbuf_escaped(out, source_line(s), NAME_MAX_SHOWN / 4);
+        strbuf_escaped(out, origin_short(s->origin), NAME_MAX_SHOWN / 4);
     }
     strbuf_printf(out, "): ");
 }

@@ -178,7 +178,8 @@ static void refusal_print(const struct legalizer *lg, const struct refusal *f, s
     strbuf_printf(out, "%s%s%s-%d x %u (", f->domain, *f->domain ? "." : "", f->op, (int)f->version, f->count);
     for (uint32_t i = 0; i < f->count && i < COUNT_OF(f->first); i++) {
         const struct source *s = source_get(lg->ctx, f->first[i]);
-        strbuf_printf(out, "%s'%.60s'%s%.60s", i ? ", " : "", source_label(s), s->origin ? " at " : "", source_line(s));
+        strbuf_printf(out, "%s'%.60s'%s%.60s", i ? ", " : "", source_label(s), s->origin ? " at " : "",
+                      origin_short(s->origin));
     }
     strbuf_printf(out, "%s", f->count > COUNT_OF(f->first) ? ", ..." : "");
     strbuf_printf(out, "%s%s", *f->types ? " of " : "", f->types);

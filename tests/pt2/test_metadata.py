@@ -14,13 +14,6 @@ from support.tool import mcc
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 F, I = np.dtype("float32"), np.dtype("int64")
-TRACE = 'File "/somebody/nets/model.py", line {}, in forward\n    y = self.up(x)\n  File "/lib/torch/nn/modules/linear.py", line 7, in forward\n'
-
-
-def at(program, line, module):
-    """Where the last node comes from, as exporters say it."""
-    stack = f"L__self__,,nets.Net;L__self___{module},{module},torch.nn.modules.linear.Linear"
-    program.nodes[-1]["metadata"] = {"stack_trace": TRACE.format(line), "nn_module_stack": stack}
 
 
 def altered(path, change):
@@ -59,7 +52,7 @@ def test_the_message_names_node_line_and_types(tmp_path):
     program = Program()
     x, w = program.input("x", F, (2, 4)), program.weight("w", np.ones((3, 4), np.float32))
     program.output(program.node("aten.linear.default", [x, w], [("y", F, (2, 4))]))
-    at(program, 42, "layers.3.attn.q_proj")
+    program.came_from("/somebody/nets/model.py", 42, "layers.3.attn.q_proj")
     done = mcc("check", program.save(tmp_path / "m.pt2"))
     assert done.returncode == 1 and "node 'layers.3.attn.q_proj/y' (aten.linear.default-1, model.py:42): error: the file says that result 'y' is f32[2, 4], " \
         "and mcc computes f32[2, 3]\n" in done.stderr
@@ -117,3 +110,54 @@ def test_a_number_is_no_tensor_of_another_type(tmp_path):
         assert done.returncode == 0, done.stderr
         with Artifact(tmp_path / "m.so") as a:
             assert a.run([np.zeros(1, dtype)])[0].tolist() == np.arange(*args).astype(dtype).tolist()
+
+
+# ---- Python lines and modules
+
+def network(path, folder="/somebody/nets"):
+    """linear, relu (one kernel), a view, index_select, whose indices the run checks."""
+    program = Program()
+    x, i, w = program.input("x", F, (4, 8)), program.input("i", I, (3,)), program.weight("w", np.ones((6, 8), np.float32))
+    steps = [("linear.default", [x, w], (4, 6), "up"), ("relu.default", [Ref("up")], (4, 6), "relu"), ("t.default", [Ref("relu")], (6, 4), "turned"),
+             ("index_select.default", [Ref("turned"), 0, i], (3, 4), "picked")]
+    for k, (op, args, shape, name) in enumerate(steps):
+        program.node(f"aten.{op}", args, [(name, F, shape)])
+        program.came_from(f"{folder}/model.py", 42 + k, "layers.3" if k else "layers.3.up")
+    program.output("picked")
+    return program.save(path)
+
+
+def test_lines_are_everywhere(tmp_path):
+    """What is printed of nodes names their modules and their lines; JSON has the whole path."""
+    path, net = network(tmp_path / "m.pt2"), tmp_path / "m.so"
+    done = mcc(path, "--stats", "-o", net)
+    assert done.returncode == 0, done.stderr
+    assert "node layers.3/relu (relu.default, model.py:43): " in done.stdout and "node layers.3/turned (t.default, model.py:44): " in done.stdout
+    both = "layers.3.up/up (linear.default, model.py:42) + layers.3/relu (relu.default, model.py:43)"
+    for command in (["bench", "--runs=3", net], ["inspect", net], ["inspect", path], ["report", net, "-o", tmp_path / "m.html"]):
+        done = mcc(*command)
+        assert done.returncode == 0 and (command[0] == "report" or both in done.stdout), done.stdout + done.stderr
+    data = json.loads(re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', (tmp_path / "m.html").read_text(), re.S)[1])
+    sources = {node["name"]: node["source"] for kernel in data["artifact"]["kernels"] for node in kernel["nodes"]}
+    assert sources["layers.3.up/up"] == "/somebody/nets/model.py:42" and sources["layers.3/relu"] == "/somebody/nets/model.py:43"
+    with Artifact(net) as a, pytest.raises(Exception, match=r"node 'layers.3/picked' \(index_select.default, model.py:45\): "):
+        a.run([np.ones((4, 8), np.float32), np.int64([0, 9, 1])])
+
+
+def test_lines_of_refusals(tmp_path):
+    program = Program()
+    for k in range(2):
+        program.node("aten.bernoulli.p", [program.input(f"x{k}", F, (3,)), 0.5], [(f"y{k}", F, (3,))], names=["self", "p"])
+        program.came_from("model.py", 42 + k, "drop")
+    program.output("y0", "y1")
+    done = mcc("check", program.save(tmp_path / "m.pt2"))
+    assert done.returncode == 1 and "('drop/y0' at model.py:42, 'drop/y1' at model.py:43 of f32[3]" in done.stderr, done.stderr
+
+
+def test_lines_are_text(tmp_path):
+    """What a file says its path is may be anything."""
+    for folder in ("a\n\x1b[31m", "é" * 300, "%s%n", ""):
+        done = mcc("inspect", network(tmp_path / "m.pt2", folder))
+        assert done.returncode == 0 and "\x1b" not in done.stdout, done.stderr
+        done = mcc(tmp_path / "m.pt2", "-g", "-o", tmp_path / "m.so")
+        assert done.returncode == 0, done.stderr

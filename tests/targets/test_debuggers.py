@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from pt2.writer import Program
 from support.tool import DIGITS, ROOT, mcc, result, save, value
 
 gdb_only = pytest.mark.skipif(not shutil.which("gdb"), reason="gdb is not installed")
@@ -211,6 +212,44 @@ def test_gdb_shows_lines(program, lines_of, tmp_path):
     assert re.search(rf"^#0 .*{re.escape(kernel)} \(\) at g\.so\.mcir:\d+$", said, re.M), said
     shown = re.findall(r"^(\d+)\t( .*)$", said, re.M)
     assert len(shown) >= 10 and all(text[int(n) - 1] == line for n, line in shown), said
+    assert "exited normally" in said and " main (" in said, said
+
+
+@pytest.fixture(scope="module")
+def lines_of_python(program):
+    """A network of PyTorch's, whose nodes come from lines 41 to 43 of model.py, and the lines of code: [(function, file, line)]."""
+    p, net = Program(), program[1].with_name("python.so")
+    x = p.input("x", np.dtype("float32"), (64, 64))
+    for line, name in enumerate(("up", "over", "down"), 41):
+        x = p.node("aten.linear.default", [x, p.weight(f"{name}_w", np.ones((64, 64), np.float32))], [(name, np.dtype("float32"), (64, 64))])
+        p.came_from("/somebody/nets/model.py", line, f"layers.3.{name}")
+        x = p.node("aten.relu.default", [x], [(f"{name}_r", np.dtype("float32"), (64, 64))])
+    p.output(x)
+    done = mcc(p.save(net.with_suffix(".pt2")), "--variants=v2", "-g", "-o", net)
+    assert done.returncode == 0, done.stderr
+    code = subprocess.run(["objdump", "-dl", "--no-show-raw-insn", net], capture_output=True, text=True, check=True).stdout
+    blocks = re.findall(r"^[0-9a-f]+ <([^>]+)>:\n((?:.+\n)*)", code, re.M)
+    return net, [(name, *place) for name, body in blocks for place in re.findall(r"^(/\S+):(\d+)", body, re.M)]
+
+
+def test_line_tables_name_python(lines_of_python):
+    """Each kernel begins at its node's line and goes on in the text; names of functions hold the module's path."""
+    net, lines = lines_of_python
+    for line, name in (41, "up"), (42, "over"), (43, "down"):
+        kernels = {function for function, file, n in lines if file == "/somebody/nets/model.py" and int(n) == line}
+        assert len(kernels) == 1 and re.fullmatch(rf"k\d+_v2\.layers\.3\.{name}.*", *kernels), lines
+        assert {file for function, file, _ in lines if function in kernels} == {"/somebody/nets/model.py", f"{net}.mcir"}
+
+
+@gdb_only
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU level of the test's network")
+def test_gdb_breaks_at_python_lines(program, lines_of_python, tmp_path):
+    keys = tmp_path / "lines"
+    keys.write_text("\n" * 2)
+    said = gdb(program[0], commands=["break getchar", f"run {lines_of_python[0]} 1 <{keys}", "delete", "tbreak model.py:42", "tbreak model.py:43",
+                                     "continue", "bt", "continue", "continue"], stdin=subprocess.PIPE)
+    stops = re.findall(r"^Temporary breakpoint \d+, (?:0x[0-9a-f]+ in )?(\S+) \(", said, re.M)
+    assert [re.sub(r"k\d+_v2\.", "", stop) for stop in stops] == ["layers.3.over.over_", "layers.3.down.down_"], said
     assert "exited normally" in said and " main (" in said, said
 
 

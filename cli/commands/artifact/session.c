@@ -176,20 +176,21 @@ void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *exte
     strbuf_printf(out, "]");
 }
 
-void node_put(const char *name, const char *op, struct strbuf *out)
+void node_put(const mcc_node *node, struct strbuf *out)
 {
-    strbuf_escaped(out, name, 200);
+    strbuf_escaped(out, node->name, 200);
     strbuf_printf(out, " (");
-    strbuf_escaped(out, op, 60);
+    strbuf_escaped(out, node->op, 60);
+    strbuf_printf(out, "%s", node->source && *node->source ? ", " : "");
+    strbuf_escaped(out, origin_short(node->source), 60);
     strbuf_printf(out, ")");
 }
 
 void node_describe(const mcc_api *api, const mcc_node *node, struct strbuf *out)
 {
-    node_put(node->name, node->op, out);
+    node_put(node, out);
     for (uint64_t i = node->next; i; i = api->node[i].next) {
         strbuf_printf(out, " + ");
-        node_put(api->node[i].name, api->node[i].op, out);
+        node_put(&api->node[i], out);
     }
-    strbuf_printf(out, "%s%s", node->source && *node->source ? " " : "", node->source ? node->source : "");
 }

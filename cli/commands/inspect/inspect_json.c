@@ -153,6 +153,7 @@ static void put_source(const mcc_node *node, struct json *j)
     json_open(j, NULL, '{');
     json_text(j, "name", node->name);
     json_text(j, "operator", node->op);
+    json_text(j, "source", node->source && *node->source ? node->source : NULL);
     json_close(j, '{');
 }
 

@@ -17,10 +17,10 @@ static void put_nodes(const mcc_node *row, uint32_t n, struct strbuf *out)
         if (!row[i].kernels)
             continue;
         strbuf_printf(out, "kernel   ");
-        node_put(row[i].name, row[i].op, out);
+        node_put(&row[i], out);
         for (uint64_t k = row[i].next; k; k = row[k].next) {
             strbuf_printf(out, " + ");
-            node_put(row[k].name, row[k].op, out);
+            node_put(&row[k], out);
         }
         strbuf_printf(out, ": %llu flops, %llu bytes", (unsigned long long)row[i].flops,
                       (unsigned long long)row[i].bytes);

@@ -3,6 +3,7 @@
   const data = JSON.parse(document.getElementById("data").textContent), art = data.artifact, bench = data.bench || null;
   const get = id => document.getElementById(id);
   const kernels = bench ? bench.kernels : [], total = kernels.reduce((s, k) => s + k.ns, 0);
+  const sources = new Map(art.kernels.flatMap(k => k.nodes.map((n, j) => [j ? k.also[j - 1] : k.node, n.source])).filter(([, source]) => source));
 
   /* What is asked of a node: its kernel's leading row, that one's name, the rows with it, the time. */
   function makeNet() {
@@ -74,10 +75,10 @@
     if (kernel) {
       if (time) rows.push(["Time of its kernels", `${formatNs(time.ns)} (${(100 * time.ns / total).toFixed(1)}%)`], ["Of the limit", `${Math.round(100 * time.limit_ns / time.ns)}% (${time.limited_by === "fma" ? "arithmetic" : "memory"})`]);
       rows.push(["Operations", formatCount(kernel.flops)], ["Bytes", formatBytes(kernel.bytes)], ["Functions", [...new Set(kernel.functions.map(f => f.split("_")[0]))].slice(0, 6).join(" ")]);
-      if (kernel.source) rows.push(["Source", kernel.source]);
     } else if (kind === 0 && src) {
       rows.push(["Kernel", "none: a view, or folded into its neighbours"]);
     }
+    if (sources.has(src)) rows.push(["Source", sources.get(src)]);
     parts.push(facts(rows));
     const type = e => e[2];
     parts.push(...links("From", net.edges.filter(e => e[1] === i).map(e => [e[0], type(e)]), graph), ...links("To", net.edges.filter(e => e[0] === i).map(e => [e[1], type(e)]), graph));
@@ -102,7 +103,7 @@
       const words = box.value.toLowerCase().split(/\s+/).filter(w => w);
       found = [];
       for (let i = 0; words.length && i < net.nodes.length && found.length < 60; i++) {
-        const text = (net.nodes[i][0] + " " + net.nodes[i][1]).toLowerCase();
+        const text = [net.nodes[i][0], net.nodes[i][1], sources.get(net.nodes[i][2])].join(" ").toLowerCase();
         if (words.every(w => text.includes(w))) found.push(i);
       }
       at = 0;

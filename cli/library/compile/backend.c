@@ -99,10 +99,11 @@ static const char *debug_folder(const struct compilation *c)
     return folder;
 }
 
-static void unit_add(struct compilation *c, const struct target *t, const char *symbol, const char *text)
+static void unit_add(struct compilation *c, const struct target *t, const char *symbol, const char *text, src_id src)
 {
     struct codegen_unit u = {.target = t, .symbol = symbol, .text = text};
     if (c->options->debug) {
+        u.origin = source_get(c->ctx, src)->origin;
         u.line = c->debug_lines + DEBUG_GAP + 1;
         c->debug_lines += DEBUG_GAP;
         for (const char *p = text; (p = strchr(p, '\n')); p++)
@@ -135,12 +136,12 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
         const struct kernel *k = &m->fused.kernels.data[i];
         if (!k->text) /* code of the program, or inside the kernel of a loop */
             continue;
-        unit_add(c, &v->target, k->name, k->text);
-        scratch_need(c, k->local_bytes);
         struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(m, k)};
+        unit_add(c, &v->target, k->name, k->text, (src_id){row.node});
+        scratch_need(c, k->local_bytes);
         VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
     }
-    unit_add(c, &v->target, m->plan.program->name, print_function(c, m->plan.program));
+    unit_add(c, &v->target, m->plan.program->name, print_function(c, m->plan.program), (src_id){0});
     if (!c->variants.n)
         c->first_rows = c->kernel_rows.n;
     struct art_variant row = {
@@ -248,7 +249,8 @@ bool run_emit(struct compilation *c)
         if (!emit_variant(c, v, kernel_suffix(c, v->row)))
             return false;
     }
-    unit_add(c, &c->targets.data[c->targets.n - 1]->target, "plan", print_function(c, c->module->plan.plan_function));
+    unit_add(c, &c->targets.data[c->targets.n - 1]->target, "plan", print_function(c, c->module->plan.plan_function),
+             (src_id){0});
     const struct options *o = c->options;
     return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);
 }

@@ -92,7 +92,9 @@ static void put_fate(const struct census *s, uint32_t index, struct strbuf *out)
     const char *name = src->name && *src->name ? src->name : src->output ? src->output : "";
     strbuf_printf(out, "node ");
     strbuf_escaped(out, name, 200);
-    strbuf_printf(out, " (%s): ", node->op_type);
+    strbuf_printf(out, " (%s%s", node->op_type, src->origin ? ", " : "");
+    strbuf_escaped(out, origin_short(src->origin), 60);
+    strbuf_printf(out, "): ");
     if (f->n_kernels > 1)
         strbuf_printf(out, "%u kernels, from k%u (%s) on\n", f->n_kernels, f->first,
                       kernel_kind_name(m->fused.kernels.data[f->first].kind));
