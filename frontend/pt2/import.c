@@ -374,7 +374,7 @@ static bool program_import(struct pt2 *p)
     struct diag_mark mark = diag_mark(p->ctx);
     for (;;) {
         program_begin(p);
-        if (!inputs_import(p) || !pt2_nodes(p, p->graph) || !outputs_import(p))
+        if (!inputs_import(p) || (guards_import(p), !pt2_nodes(p, p->graph)) || !outputs_import(p))
             return false;
         if (!p->again)
             return true;
@@ -416,6 +416,7 @@ struct graph *pt2_import(struct context *ctx, const char *path, const struct imp
         VEC_PUSH(&ctx->session, &files->paths, arena_strdup(&ctx->session, path));
     arena_init(&p.scratch, ctx);
     names_init(&p.symbols, &p.scratch);
+    names_init(&p.inputs, &p.scratch);
     names_init(&p.written, &p.scratch);
     names_init(&p.weights, &p.scratch);
     names_init(&p.constants, &p.scratch);

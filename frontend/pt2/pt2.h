@@ -62,6 +62,7 @@ struct pt2 {
     enum elem autocast; /* of the wrapper that is being inlined; ELEM_NONE: none */
     struct names names; /* of values -> index into values */
     struct names symbols; /* of dims -> expression */
+    struct names inputs; /* of the program, with its weights */
     struct names metas; /* of tensors -> index into meta_list */
     struct names numbers; /* of the run -> the same, of what the file says that they are */
     VEC(const struct json *) meta_list;
@@ -88,8 +89,14 @@ struct json *pt2_json(struct pt2 *, const char *name);
 /* symbols.c */
 /* Symbols for range_constraints. */
 bool symbols_import(struct pt2 *);
+/* An expression of sizes at *at, which is moved to its end; false: there is none that is known. */
+bool size_read(struct pt2 *, const char **at, expr_id *);
 /* A SymInt: {as_int}, {as_expr} or {as_name}'s absence; {0}: not known. */
 expr_id dim_import(struct pt2 *, const struct json *);
+
+/* guards.c */
+void guards_narrow(struct pt2 *); /* the symbols to what guards of one symbol say, before anything is made with them */
+void guards_import(struct pt2 *); /* checks of the inputs' sizes, in the current region */
 
 /* types.c */
 /* By PyTorch's number of the type; ELEM_NONE: no such type here. */

@@ -1,14 +1,14 @@
 /* Dynamic sizes: the file's symbols, and expressions over them.
  *
  * An expression is written as sympy's srepr, Mul(Integer(2), Symbol('s77', positive=True, integer=True)), or by older
- * exporters in infix form, 2*s77: one grammar takes both. What it does not know is an unknown size.
+ * exporters and in guards in infix form, 2*s77: one grammar takes both. What it does not know is an unknown size.
  */
 #include "frontend/pt2/pt2.h"
 
 #include <ctype.h>
 #include <string.h>
 
-enum { NESTING_MAX = 100, ARGS_MAX = 64, NAME_SIZE = 48 };
+enum { NESTING_MAX = 100, ARGS_MAX = 64, NAME_SIZE = 48, KNOWN_MAX = 10000 };
 
 struct parser {
     struct pt2 *p;
@@ -139,6 +139,41 @@ static expr_id call_parse(struct parser *s, const char *f)
     return !s->failed && take(s, ")") ? apply(s, f, args, n) : unknown(s);
 }
 
+/* L['past'][0].size()[2]: the input's name joins the keys. Where that may be another input's, too, it has a number. */
+static expr_id input_size_parse(struct parser *s)
+{
+    char key[NAME_SIZE];
+    const char *name = "", *end;
+    int64_t dim = -1;
+    do {
+        bool quoted = take(s, "'");
+        size_t n = strcspn(s->at, quoted ? "'" : "]");
+        if (n == 0 || n >= NAME_SIZE)
+            return unknown(s);
+        for (size_t i = 0; i < n; i++)
+            key[i] = isalnum((unsigned char)s->at[i]) ? (char)tolower((unsigned char)s->at[i]) : '_';
+        name = arena_printf(&s->p->scratch, "%s%s%.*s", name, *name ? "_" : "", (int)n, key);
+        s->at += n + quoted;
+        if (!take(s, "]"))
+            return unknown(s);
+    } while (take(s, "["));
+    struct names *inputs = &s->p->inputs;
+    if (!take(s, ".size()[") || !name_lookup(inputs, name) ||
+        name_lookup(inputs, arena_printf(&s->p->scratch, "%s_1", name)))
+        return unknown(s);
+    const struct binding *b = name_lookup(&s->p->metas, name);
+    const struct json *sizes = b ? json_get(s->p->meta_list.data[b->value.i], "sizes") : NULL,
+                      *size = json_first(sizes);
+    if (!isdigit((unsigned char)*s->at) || !ex_is_const(s->p->ctx->exprs, number_parse(s), &dim) || !take(s, "]"))
+        return unknown(s);
+    for (; size && dim > 0; dim--)
+        size = size->next;
+    end = s->at;
+    expr_id e = size ? dim_import(s->p, size) : (expr_id){0};
+    s->at = end;
+    return e.i ? e : unknown(s);
+}
+
 static expr_id primary_parse(struct parser *s)
 {
     char word[NAME_SIZE];
@@ -153,6 +188,12 @@ static expr_id primary_parse(struct parser *s)
         e = take(s, ")") ? e : unknown(s);
     } else if (isdigit((unsigned char)*s->at)) {
         e = number_parse(s);
+    } else if (take(s, "L[")) {
+        e = input_size_parse(s);
+    } else if (take(s, "torch.sym_max(")) {
+        e = call_parse(s, "Max");
+    } else if (take(s, "torch.sym_min(")) {
+        e = call_parse(s, "Min");
     } else if (!word_read(s, word)) {
         e = unknown(s);
     } else {
@@ -171,13 +212,13 @@ static expr_id product_parse(struct parser *s)
     struct exprs *ex = s->p->ctx->exprs;
     expr_id e = primary_parse(s);
     while (!s->failed) {
-        bool floor = take(s, "//"), times = !floor && take(s, "*");
-        if (!floor && !times)
+        bool floor = take(s, "//"), rest = !floor && take(s, "%"), times = !floor && !rest && take(s, "*");
+        if (!floor && !rest && !times)
             break;
         expr_id next = primary_parse(s);
-        if (s->failed || (floor && ex_lo(ex, next) < 1))
+        if (s->failed || (!times && ex_lo(ex, next) < 1))
             return unknown(s);
-        e = floor ? ex_div(ex, e, next) : ex_mul(ex, e, next);
+        e = floor ? ex_div(ex, e, next) : rest ? ex_mod(ex, e, next) : ex_mul(ex, e, next);
     }
     return e;
 }
@@ -195,6 +236,14 @@ static expr_id sum_parse(struct parser *s)
             e = plus ? ex_add(ex, e, next) : ex_sub(ex, e, next);
     }
     return e;
+}
+
+bool size_read(struct pt2 *p, const char **at, expr_id *out)
+{
+    struct parser s = {.p = p, .at = *at};
+    *out = sum_parse(&s);
+    *at = s.at;
+    return !s.failed;
 }
 
 expr_id dim_import(struct pt2 *p, const struct json *size)
@@ -220,36 +269,80 @@ static int64_t least_of(int64_t min)
     return min == 2 ? 1 : min < 0 ? 0 : min;
 }
 
-/* Collects the symbols that are a dim of an input as they are: only their values are known at run time. */
-static void symbols_of_inputs(struct pt2 *p, struct names *found)
+/* A dim of an input that is a symbol, or a multiple of one: only their values are known at run time. */
+struct known {
+    const char *input;
+    int axis;
+    int64_t factor;
+};
+
+/* Mul(Integer(2), Symbol('s77', ...)), Symbol('s77', ...), 2*s77 or s77, and nothing else. */
+static bool multiple_read(struct pt2 *p, const char *text, char word[NAME_SIZE], int64_t *factor)
 {
-    names_init(&p->metas, &p->scratch);
-    names_init(&p->numbers, &p->scratch);
-    pt2_metas(p, p->graph);
-    for (const struct json *i = json_first(json_get(p->graph, "inputs")); i; i = i->next) {
+    struct parser s = {.p = p, .at = text};
+    bool mul = take(&s, "Mul(Integer("), srepr = mul || strncmp(text, "Symbol(", 7) == 0;
+    *factor = 1;
+    if ((mul || isdigit((unsigned char)*s.at)) && !ex_is_const(p->ctx->exprs, number_parse(&s), factor))
+        return false;
+    if ((mul && !take(&s, "), ")) || (!mul && s.at != text && !take(&s, "*")))
+        return false;
+    if ((srepr && !take(&s, "Symbol('")) || !word_read(&s, word))
+        return false;
+    const char *end = srepr ? strchr(s.at, ')') : s.at - 1;
+    return end && strcmp(end + 1, mul ? ")" : "") == 0;
+}
+
+static void symbols_of_inputs(struct pt2 *p, struct names *found, struct known *known)
+{
+    uint32_t n = 0;
+    for (const struct json *i = json_first(json_get(p->graph, "inputs")); i && n < KNOWN_MAX; i = i->next) {
         const char *name = json_as_text(json_get(json_get(i, "as_tensor"), "name"));
         const struct binding *b = name ? name_lookup(&p->metas, name) : NULL;
         const struct json *sizes = b ? json_get(p->meta_list.data[b->value.i], "sizes") : NULL;
-        for (const struct json *s = json_first(sizes); s; s = s->next) {
+        struct known k = {.input = name};
+        if (name)
+            name_bind(&p->inputs, name, (value_id){1}, 0);
+        for (const struct json *s = json_first(sizes); s && n < KNOWN_MAX; s = s->next, k.axis++) {
             const char *text = json_as_text(json_get(json_get(s, "as_expr"), "expr_str"));
-            struct parser parser = {.p = p, .at = text ? text : ""};
             char word[NAME_SIZE];
-            if (take(&parser, "Symbol('") && word_read(&parser, word) && strchr(parser.at, ')'))
-                parser.at = strchr(parser.at, ')') + 1;
-            else if (parser.at != text || !word_read(&parser, word))
+            if (!text || !multiple_read(p, text, word, &k.factor) || k.factor < 1)
                 continue;
-            if (!*parser.at)
-                name_bind(found, arena_strdup(&p->scratch, word), (value_id){1}, 0);
+            struct binding *old = name_lookup(found, word);
+            if (old && (k.factor != 1 || known[old->value.i].factor == 1))
+                continue;
+            known[n] = k;
+            if (old)
+                old->value.i = n++;
+            else
+                name_bind(found, arena_strdup(&p->scratch, word), (value_id){n++}, 0);
         }
     }
 }
 
+/* The value of a symbol that is a dim of an input; of a dim that is a multiple of it, a part. */
+static expr_id symbol_known(struct pt2 *p, const char *name, const struct known *k, int64_t min, int64_t max)
+{
+    struct exprs *ex = p->ctx->exprs;
+    if (k->factor != 1)
+        name = arena_printf(&p->ctx->session, "%s_d%d", k->input, k->axis);
+    sym_id s = sym_find(ex, name);
+    if (!s.i && mul_i64(min, k->factor, &min)) {
+        max = max >= INT64_MAX - 1 || !mul_i64(max, k->factor, &max) ? INT64_MAX : max;
+        s = sym_new(ex, SYM_SHAPE, name, min, max);
+        sym_narrow(ex, s, min, max, k->factor);
+    }
+    return s.i ? ex_div(ex, ex_sym(ex, s), ex_const(ex, k->factor)) : (expr_id){0};
+}
+
 bool symbols_import(struct pt2 *p)
 {
-    struct names known;
-    names_init(&known, &p->scratch);
-    symbols_of_inputs(p, &known);
-    struct exprs *ex = p->ctx->exprs;
+    struct names found;
+    struct known *known = NEW_ARRAY(&p->scratch, struct known, KNOWN_MAX);
+    names_init(&found, &p->scratch);
+    names_init(&p->metas, &p->scratch);
+    names_init(&p->numbers, &p->scratch);
+    pt2_metas(p, p->graph);
+    symbols_of_inputs(p, &found, known);
     const struct json *ranges = json_get(p->program, "range_constraints");
     for (const struct json *r = json_first(ranges); r; r = r->next) {
         int64_t min = 0, max = INT64_MAX;
@@ -262,13 +355,14 @@ bool symbols_import(struct pt2 *p)
         json_as_int(json_get(r, "max_val"), &max);
         if (least_of(min) > max)
             return pt2_refuse(p, "symbol %s is from %lld to %lld", r->key, (long long)min, (long long)max);
-        if (r->key[0] == 'u' || !name_lookup(&known, r->key))
-            continue; /* the run computes it, and so does the graph; or it is no size of its own */
+        const struct binding *b = name_lookup(&found, r->key);
+        if (r->key[0] == 'u' || !b)
+            continue; /* the run computes it, and so does the graph; or no dim of an input says what it is */
         const char *name = arena_strdup(&p->ctx->session, r->key);
-        sym_id s = sym_find(ex, name);
-        if (!s.i)
-            s = sym_new(ex, SYM_SHAPE, name, least_of(min), max >= INT64_MAX - 1 ? INT64_MAX : max);
-        name_bind(&p->symbols, name, (value_id){ex_sym(ex, s).i}, 0);
+        expr_id e = symbol_known(p, name, &known[b->value.i], least_of(min), max);
+        if (e.i)
+            name_bind(&p->symbols, name, (value_id){e.i}, 0);
     }
+    guards_narrow(p);
     return true;
 }

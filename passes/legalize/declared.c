@@ -74,16 +74,37 @@ static bool sizes_meet(struct exprs *ex, sym_id file, expr_id now)
     return ex_lo(ex, now) <= hi && ex_hi(ex, now) >= lo;
 }
 
-void declared_sizes(struct legalizer *lg, const struct type *inputs)
+/* What an option puts in the place of the file's symbol keeps to its bounds. */
+static void check_bounds(struct legalizer *lg, const char *input, int32_t d, sym_id file, expr_id now)
+{
+    struct exprs *ex = lg->ctx->exprs;
+    const struct sym_bounds b = sym_get(ex, file)->given;
+    const char *name = sym_get(ex, file)->name;
+    expr_id in = ex_le(ex, ex_const(ex, b.lo), now);
+    if (b.hi < INT64_MAX)
+        in = ex_and(ex, in, ex_le(ex, now, ex_const(ex, b.hi)));
+    expr_id rest = b.divisor > 1 ? ex_mod(ex, now, ex_const(ex, b.divisor)) : ex_const(ex, 0);
+    b_assert(&lg->b, in, EVAL_SHAPE,
+             "dimension %d of input '%.100s' is '%.60s' in the model, which goes from %lld to %lld", (int)d, input,
+             name, (long long)b.lo, (long long)b.hi);
+    b_assert(&lg->b, ex_eq(ex, rest, ex_const(ex, 0)), EVAL_SHAPE,
+             "dimension %d of input '%.100s' is '%.60s' in the model, which is a multiple of %lld", (int)d, input, name,
+             (long long)b.divisor);
+}
+
+void declared_sizes(struct legalizer *lg)
 {
     struct exprs *ex = lg->ctx->exprs;
     for (uint32_t i = 0; i < lg->from->inputs.n; i++) {
-        const struct type *file = lg->from->inputs.data[i].declared, *now = &inputs[i];
+        const struct type *file = lg->from->inputs.data[i].declared;
+        const struct type *now = value_type(lg->to, lg->to->inputs.data[i].value);
         bool same = file && file->kind == TYPE_TENSOR && file->rank == now->rank;
         for (int32_t d = 0; same && d < now->rank; d++) {
             if (!file->dims[d].i || file->dims[d].i == now->dims[d].i)
                 continue;
             sym_id s = ex_as_sym(ex, file->dims[d]);
+            if (s.i)
+                check_bounds(lg, lg->from->inputs.data[i].name, d, s, now->dims[d]);
             if (!s.i || !sizes_meet(ex, s, now->dims[d]))
                 lg->sizes_unstated = true;
             VEC_PUSH(lg->arena, &lg->stated, s);
@@ -105,6 +126,30 @@ static struct type stated_type(struct legalizer *lg, const struct type *file)
             dims[d] = ex_subst(lg->ctx->exprs, dims[d], lg->stated.data, lg->stated_now.data, lg->stated.n);
     t.dims = dims;
     return t;
+}
+
+/* Is every symbol in e a dim of an input? */
+static bool all_bound(const struct legalizer *lg, expr_id e)
+{
+    struct exprs *ex = lg->ctx->exprs;
+    sym_id s = ex_as_sym(ex, e);
+    bool bound = !s.i;
+    for (uint32_t i = 0; !bound && i < lg->to->inputs.n; i++) {
+        const struct type *t = value_type(lg->to, lg->to->inputs.data[i].value);
+        for (int32_t d = 0; t->kind == TYPE_TENSOR && d < t->rank; d++)
+            bound |= ex_as_sym(ex, t->dims[d]).i == s.i;
+    }
+    for (uint32_t i = 0; bound && i < ex_n_args(ex, e); i++)
+        bound = all_bound(lg, ex_arg(ex, e, i));
+    return bound;
+}
+
+void declared_guard(struct legalizer *lg, const struct node *node)
+{
+    expr_id cond = ex_subst(lg->ctx->exprs, node_expr(node, "cond"), lg->stated.data, lg->stated_now.data,
+                            lg->stated.n);
+    if (cond.i && all_bound(lg, cond))
+        b_assert(&lg->b, cond, (int32_t)node_int(node, "code", EVAL_SHAPE), "%s", node_str(node, "text", ""));
 }
 
 bool declared_result(struct legalizer *lg, const struct node *node, uint32_t i, value_id v)

@@ -91,7 +91,7 @@ struct legalizer {
     const struct input_spec **spec; /* by input of the imported graph: what the options say of it; NULL: nothing */
     struct dim_spec *dim_specs; /* by dim (expr_id.i) of the imported inputs */
     uint32_t n_dim_specs;
-    VEC(sym_id) stated; /* sizes that the file's types are written in and options replace, */
+    VEC(sym_id) stated; /* sizes that the file's types are written in and options, or what was learned, replace */
     VEC(expr_id) stated_now; /* by these */
     bool sizes_unstated;            /* they allow none that the file speaks of: its sizes say nothing */
     VEC(struct rolled) rolled; /* by source: the last loop that did not unroll */
@@ -133,7 +133,9 @@ bool walk_region(struct legalizer *, region_id);
 /* From the node at index first on. On return the map holds the stretch's results. */
 void walk_rest(struct legalizer *, const struct stretch *, uint32_t first);
 /* Notes in which sizes the file's types are written, and whether they hold for these inputs. */
-void declared_sizes(struct legalizer *, const struct type *inputs);
+void declared_sizes(struct legalizer *);
+/* A condition of the file's on sizes: a check of the legal graph. */
+void declared_guard(struct legalizer *, const struct node *);
 /* Can v have the type that the file states for result i of the node, if it states one? false after an error. */
 bool declared_result(struct legalizer *, const struct node *, uint32_t i, value_id v);
 /* Does v have the element type and kind that the model declares for its output? false after an error. */

@@ -47,6 +47,8 @@ static void mark_live(struct legalizer *lg)
         mark_value(&m, from->outputs.data[i].value);
     for (uint32_t i = 0; i < from->functions.n; i++)
         mark_results(&m, from->functions.data[i].body);
+    for (uint32_t i = 1; i < from->nodes.n; i++)
+        lg->live[i] |= from->nodes.data[i].op == OP_ASSERT;
     while (m.work.n) {
         const struct node *node = graph_node(from, m.work.data[--m.work.n]);
         for (uint32_t i = 0; i < node->n_in; i++)
@@ -252,6 +254,8 @@ void node_walk(struct legalizer *lg, const struct node *node)
     lg->fork_nodes.n += lg->n_forks > 0;
     if (node->op == OP_CONSTANT)
         constant_copy(lg, node);
+    else if (node->op == OP_ASSERT)
+        declared_guard(lg, node);
     else
         node_lower(lg, node);
     if (lg->to->nodes.n - 1 > lg->ctx->limits.nodes)
@@ -529,8 +533,8 @@ struct graph *legalize_once(struct context *ctx, const struct graph *imported, c
     lg.waits = NEW_ARRAY(lg.arena, uint32_t, imported->nodes.n);
     model_facts_copy(imported, lg.to);
     mark_live(&lg);
-    declared_sizes(&lg, inputs);
     inputs_create(&lg, inputs, learned);
+    declared_sizes(&lg);
     bool ok = last_possible(&lg) && walk_region(&lg, (region_id){1});
     ok = ok && outputs_create(&lg);
     if (!ok)

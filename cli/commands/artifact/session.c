@@ -66,6 +66,26 @@ bool session_symbols(struct session *s, int64_t *out)
     return true;
 }
 
+/* The dim where the symbols have these values; 1: nothing says what it is. */
+static int64_t dim_extent(struct session *s, const mcc_dim *dim, const int64_t *symbols)
+{
+    struct exprs *x = s->ctx->exprs;
+    const char *text = dim->expr ? dim->expr : "";
+    int64_t n = dim->extent;
+    if (n >= 0)
+        return n;
+    if (n == -1 && dim->symbol >= 0)
+        return symbols[dim->symbol];
+    expr_id e = *text ? ex_parse(x, &text, true) : (expr_id){0};
+    for (uint32_t i = 0; e.i && i < s->api->n_sym; i++) {
+        sym_id sym = sym_find(x, s->api->sym[i].name);
+        expr_id to = ex_const(x, symbols[i]);
+        if (sym.i)
+            e = ex_subst(x, e, &sym, &to, 1);
+    }
+    return e.i && ex_is_const(x, e, &n) && n >= 0 ? n : 1;
+}
+
 static bool feed_port(struct session *s, uint32_t index, const int64_t *symbols, bool random)
 {
     const mcc_port *port = &s->api->in[index];
@@ -78,10 +98,8 @@ static bool feed_port(struct session *s, uint32_t index, const int64_t *symbols,
     if (!feed && !random)
         return error_at(s->ctx, FAIL_USAGE, (src_id){0}, port->name,
                         "input without a value: -i NAME=FILE or NAME=random");
-    for (int32_t i = 0; i < port->ndim; i++) {
-        const mcc_dim *dim = &port->dims[i];
-        b->dims[i] = dim->extent >= 0 ? dim->extent : dim->extent == -1 && dim->symbol >= 0 ? symbols[dim->symbol] : 1;
-    }
+    for (int32_t i = 0; i < port->ndim; i++)
+        b->dims[i] = dim_extent(s, &port->dims[i], symbols);
     bool drawn = !feed || (strncmp(feed, "random", 6) == 0 && (feed[6] == 0 || feed[6] == ':'));
     if (!drawn)
         return file_tensor_read(s->ctx, feed, b);
