@@ -89,7 +89,7 @@ static void box_cut(struct em_box_at h, const struct em_box_loop *l, expr_id end
     if (border)
         box_range(h, behind, end, false);
     if (last && h.box->tile)
-        em_tiles(h.em, ex_sub(x, to, from), h.box->tile, false, box_tile, &h);
+        em_tiles(h.em, ex_sub(x, to, from), h.box->tile, REST_POINTS, box_tile, &h);
     else if (!last || !border)
         box_range(h, from, to, true);
     if (!border)

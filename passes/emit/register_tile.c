@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-void em_tiles(struct em *em, expr_id n, int64_t size, bool few, em_tile_fn *fn, void *user)
+void em_tiles(struct em *em, expr_id n, int64_t size, enum tile_rest rest, em_tile_fn *fn, void *user)
 {
     struct exprs *x = em->x;
     struct em_for l;
@@ -14,7 +14,7 @@ void em_tiles(struct em *em, expr_id n, int64_t size, bool few, em_tile_fn *fn, 
         return;
     struct even e = even_split(c, size);
     for (int64_t k = known ? e.small + 1 : size, next; k > 0; k = next) {
-        next = known ? (k > e.small ? e.small : 0) : tile_below(k, few);
+        next = known ? (k > e.small ? e.small : 0) : tile_below(k, rest);
         if (known && k > e.small && !e.large)
             continue;
         expr_id count = known ? ex_const(x, k > e.small ? e.large : e.tiles - e.large)
@@ -40,15 +40,15 @@ static void part_tile(void *user, expr_id at, uint32_t count)
     p->fn(p->user, ex_add(p->em->x, p->from, at), count);
 }
 
-void em_tiles_part(struct em *em, expr_id n, int64_t size, bool few, expr_id first, int64_t count, em_tile_fn *fn,
-                   void *user)
+void em_tiles_part(struct em *em, expr_id n, int64_t size, enum tile_rest rest, expr_id first, int64_t count,
+                   em_tile_fn *fn, void *user)
 {
     struct exprs *x = em->x;
     struct em_for l;
     int64_t c;
     if (!ex_is_const(x, n, &c)) {
         struct part p = {em, ex_mulc(x, first, size), fn, user};
-        em_tiles(em, ex_min(x, ex_sub(x, n, p.from), ex_const(x, count * size)), size, few, part_tile, &p);
+        em_tiles(em, ex_min(x, ex_sub(x, n, p.from), ex_const(x, count * size)), size, rest, part_tile, &p);
         return;
     }
     if (c < 1)

@@ -10,10 +10,10 @@
 typedef void em_tile_fn(void *user, expr_id at, uint32_t count);
 /* Calls fn for tiles of at most `size` points that cover [0, n), in loops: an even split where n is known (49 = 13 + 12
  * + 12 + 12), else whole tiles, then smaller ones (tile_below). */
-void em_tiles(struct em *, expr_id n, int64_t size, bool few, em_tile_fn *, void *user);
+void em_tiles(struct em *, expr_id n, int64_t size, enum tile_rest rest, em_tile_fn *, void *user);
 /* Those of them from number `first` on, at most `count`: a part of all. */
-void em_tiles_part(struct em *, expr_id n, int64_t size, bool few, expr_id first, int64_t count, em_tile_fn *,
-                   void *user);
+void em_tiles_part(struct em *, expr_id n, int64_t size, enum tile_rest rest, expr_id first, int64_t count,
+                   em_tile_fn *, void *user);
 /* Tile number `number`, a dynamic value, of an even split. */
 void em_tile_number(struct em *, const struct even *, expr_id number, em_tile_fn *, void *user);
 

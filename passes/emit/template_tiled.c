@@ -56,12 +56,37 @@ static void partial_add(struct em *em, struct tiling *t, lreg *v, uint32_t n)
     }
 }
 
+/* The rows of dynamic length in which ta points of an image from number a0 on are. The first point alone takes a
+ * division: the next one is in the next row where the one before is the last of its own. */
+static void flat_rows(struct em *em, const struct tiling *t, expr_id a0, uint32_t ta, expr_id *row)
+{
+    struct exprs *x = em->x;
+    expr_id columns = t->t->dims[t->s->a];
+    for (uint32_t i = 0; i < ta; i++) {
+        expr_id number = ex_addc(x, a0, i);
+        expr_id of = i ? ex_add(x, row[i - 1], ex_eq(x, ex_sub(x, number, ex_mul(x, row[i - 1], columns)), columns))
+                       : ex_div(x, number, ex_max(x, columns, ex_const(x, 1))); /* without columns, there is no tile */
+        row[i] = em_pin(em, of, 0, INT64_MAX);
+    }
+}
+
+/* From the number p[a] of a point to its row and column. */
+static void flat_point(struct em *em, const struct tiling *t, expr_id row, expr_id *p)
+{
+    struct exprs *x = em->x;
+    expr_id number = p[t->s->a], columns = t->t->dims[t->s->a];
+    p[t->s->b] = t->even ? ex_div(x, number, columns) : row;
+    p[t->s->a] = t->even ? ex_mod(x, number, columns) : ex_sub(x, number, ex_mul(x, row, columns));
+}
+
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
 {
-    expr_id *points[EM_POINTS];
+    expr_id *points[EM_POINTS], row[EM_POINTS] = {{0}};
     lreg acc[EM_POINTS];
     struct em_interleave w;
     uint32_t n = 0;
+    if (t->s->flat && !t->even)
+        flat_rows(em, t, a0, ta, row);
     expr_id cond = ex_const(em->x, 1);
     for (uint32_t j = 0; j < tb; j++)
         for (uint32_t i = 0; i < ta; i++)
@@ -73,10 +98,8 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
                     p[t->s->a] = ex_addc(em->x, a0, i);
                 if (t->s->b >= 0)
                     p[t->s->b] = ex_addc(em->x, b0, j);
-                if (t->s->flat) {
-                    p[t->s->b] = ex_div(em->x, p[t->s->a], t->t->dims[t->s->a]);
-                    p[t->s->a] = ex_mod(em->x, p[t->s->a], t->t->dims[t->s->a]);
-                }
+                if (t->s->flat)
+                    flat_point(em, t, row[i], p);
                 points[n++] = p;
             }
     if (t->k.sums.i) {
@@ -99,13 +122,13 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
 /* Tiles of a dim, as many as the part at hand has; -1: of one point. */
 static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t size, em_tile_fn *fn, void *user)
 {
-    bool few = t->n->op == OP_DOT;
+    enum tile_rest rest = tile_rest(em->g, t->n, t->s);
     if (dim < 0)
         fn(user, ex_const(em->x, 0), 1);
     else if (t->s->split && dim == t->split_dim)
-        em_tiles_part(em, t->t->dims[dim], size, few, t->first, t->s->split, fn, user);
+        em_tiles_part(em, tile_extent(em->x, t->t, t->s, dim), size, rest, t->first, t->s->split, fn, user);
     else
-        em_tiles(em, t->t->dims[dim], size, few, fn, user);
+        em_tiles(em, tile_extent(em->x, t->t, t->s, dim), size, rest, fn, user);
 }
 
 static int64_t dim_tiles(struct em *em, const struct tiling *t, int32_t dim, uint32_t size)
@@ -189,6 +212,8 @@ static void tile_rows(struct em *em, struct tiling *t)
 {
     if (t->s->windows)
         staged_rows(em, t);
+    else if (t->s->flat && !t->even)
+        tile_split(em, t, t->s->a, t->s->ta, tile_points, &(struct tile_call){em, t});
     else if (t->s->chunk || (t->s->flat && (t->k.sums.i || t->s->split)))
         tile_chunk(em, t);
     else if (t->s->flat)
@@ -326,7 +351,7 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
     t->fixed_b = tile_rows_apart(em->x, t->t, t->s);
     if (t->fixed_b)
         loop_add(&l, -1, ex_const(em->x, tile_count(em->x, t->t, t->s)));
-    else if (t->s->flat && !t->s->split)
+    else if (t->even && !t->s->split)
         loop_add(&l, -1,
                  ex_ceildiv(em->x, ex_const(em->x, tile_flat_split(em->x, t->t, t->s).tiles),
                             ex_const(em->x, t->s->chunk ? t->s->chunk : 1)));
@@ -340,20 +365,20 @@ static void rows_begin(struct em *em, struct tiling *t, const struct tile_loops 
 {
     struct exprs *x = em->x;
     const struct tile_schedule *s = t->s;
-    int64_t tiles = s->flat ? tile_count(x, t->t, s) : 0;
+    int64_t tiles = t->even ? tile_count(x, t->t, s) : 0;
     t->row0 = ex_const(x, 0);
     t->here = ex_const(x, tiles);
     if (s->split)
         t->first = ex_mulc(x, l->loop[l->n - 1].var, s->split);
-    if (s->flat && s->split) {
+    if (t->even && s->split) {
         t->row0 = t->first;
         t->here = ex_min(x, ex_const(x, s->split), ex_sub(x, t->here, t->first));
-    } else if (t->fixed_b || s->flat) {
+    } else if (t->fixed_b || t->even) {
         if (l->rows < l->n)
             t->row0 = ex_mulc(x, l->loop[l->rows].var, s->tb);
     }
     ahead_begin(em, t);
-    if (t->fixed_b || (s->flat && !s->split && !s->k_block))
+    if (t->fixed_b || (t->even && !s->split && !s->k_block))
         ahead_tile(em, t,
                    ex_add(x, ex_mulc(x, t->line, tile_count(x, t->t, s)), ex_div(x, t->row0, ex_const(x, s->tb))),
                    t->lines * tile_count(x, t->t, s));
@@ -386,6 +411,7 @@ bool emit_tiled(struct em *em)
     const struct tile_schedule *s = &em->schedule->tile;
     struct tiling t = {.s = s, .n = graph_node(em->g, em->k->anchor)};
     t.t = value_type(em->g, t.n->out[0]);
+    t.even = tile_flat_even(x, t.t, s);
     t.split_dim = tile_split_dim(x, t.t, s);
     for (int32_t d = 0; d < t.t->rank; d++)
         t.idx[d] = ex_const(x, 0);

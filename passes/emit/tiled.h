@@ -19,8 +19,9 @@ struct tiling {
     bool fixed_b; /* the rows of b are a parallel index: only those at row0 */
     int64_t lines; /* of a product's rows, each a parallel index behind that of the panels, as far as known */
     expr_id line; /* ... the one at hand */
-    expr_id row0; /* of a flat tile: its number */
-    int32_t split_dim; /* where s->split: the dim, -1 for a flat tile, ... */
+    bool even; /* the points of a flat tile are known, and split evenly */
+    expr_id row0; /* of an even one: its number */
+    int32_t split_dim; /* where s->split: the dim, -1 for an even flat tile, ... */
     expr_id first; /* ... and the first tile of the part at hand */
     lreg partial; /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
     enum lop combine;

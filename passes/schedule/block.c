@@ -78,6 +78,23 @@ struct even tile_flat_split(const struct exprs *x, const struct type *t, const s
     return even_split(rows * columns, c->ta);
 }
 
+enum tile_rest tile_rest(const struct graph *g, const struct node *n, const struct tile_schedule *c)
+{
+    return n->op == OP_DOT || n->op == OP_WINDOW || conv_depthwise(g, n) ? REST_ROWS
+           : c->flat                                                     ? REST_IMAGE
+                                                                         : REST_POINTS;
+}
+
+bool tile_flat_even(const struct exprs *x, const struct type *t, const struct tile_schedule *c)
+{
+    return c->flat && ex_is_const(x, t->dims[c->b], &(int64_t){0}) && ex_is_const(x, t->dims[c->a], &(int64_t){0});
+}
+
+expr_id tile_extent(struct exprs *x, const struct type *t, const struct tile_schedule *c, int32_t d)
+{
+    return c->flat && d == c->a ? ex_mul(x, t->dims[c->b], t->dims[d]) : t->dims[d];
+}
+
 int64_t tile_count(const struct exprs *x, const struct type *t, const struct tile_schedule *c)
 {
     int64_t rows = 0;
@@ -95,16 +112,17 @@ int32_t tile_split_dim(const struct exprs *x, const struct type *t, const struct
 {
     int64_t rows;
     bool apart = !c->k_block && tile_rows_apart(x, t, c);
-    if (c->flat || c->chunk)
+    if (tile_flat_even(x, t, c) || c->chunk)
         return -1;
-    return c->b >= 0 && !apart && (!ex_is_const(x, t->dims[c->b], &rows) || rows > c->tb) ? c->b : c->a;
+    return !c->flat && c->b >= 0 && !apart && (!ex_is_const(x, t->dims[c->b], &rows) || rows > c->tb) ? c->b : c->a;
 }
 
 expr_id tile_parts(struct exprs *x, const struct type *t, const struct tile_schedule *c)
 {
     int32_t dim = tile_split_dim(x, t, c);
-    expr_id tiles = c->flat ? ex_const(x, tile_count(x, t, c))
-                            : ex_ceildiv(x, t->dims[dim], ex_const(x, dim == c->b ? c->tb : c->ta));
+    expr_id tiles = tile_flat_even(x, t, c)
+                        ? ex_const(x, tile_count(x, t, c))
+                        : ex_ceildiv(x, tile_extent(x, t, c, dim), ex_const(x, dim == c->b ? c->tb : c->ta));
     return ex_ceildiv(x, tiles, ex_const(x, c->split));
 }
 

@@ -226,16 +226,25 @@ static inline struct even even_split(int64_t n, int64_t size)
     return tiles ? (struct even){tiles, n / tiles, n % tiles} : (struct even){0, 0, 0};
 }
 /* An extent known only at run time has whole tiles, then smaller ones for what is left, each of the size below: one
- * point alone waits for each of its sums, so a short line of them takes as long as a tile would. The rows of a product
- * may be `few`, and each tile reads all of its panels: then 3 and 2 points have a tile, too. */
-static inline int64_t tile_below(int64_t size, bool few)
+ * point alone waits for each of its sums, so a short line of them takes as long as a tile would. */
+enum tile_rest {
+    REST_POINTS,
+    REST_ROWS, /* of a product, whose tiles read all panels, or of a window: there may be few, so 3 and 2 have a tile */
+    REST_IMAGE /* all points of an image, whose tiles read all panels: halves, as a small one fills a few */
+};
+static inline int64_t tile_below(int64_t size, enum tile_rest rest)
 {
-    if (few)
+    if (rest == REST_IMAGE)
+        return size / 2;
+    if (rest == REST_ROWS)
         return size >= 8 ? 4 : size > 4 ? 3 : size - 1;
     return size >= 8 ? 4 : size >= 4 ? 2 : size > 1;
 }
-/* Of all points of a flat tile's two dims, which are of known extent. */
+/* Of all points of a flat tile's two dims, where these are of known extent (tile_flat_even). */
 struct even tile_flat_split(const struct exprs *, const struct type *result, const struct tile_schedule *);
+bool tile_flat_even(const struct exprs *, const struct type *result, const struct tile_schedule *);
+/* The points along dim d that tiles go through: of a flat tile's dim a, those of dims a and b. */
+expr_id tile_extent(struct exprs *, const struct type *result, const struct tile_schedule *, int32_t d);
 
 /* The taps along the last spatial dim, number `dim` of the spatial ones, where they share what they broadcast
  * (emit/row_taps.c). */
@@ -329,7 +338,7 @@ struct winograd_shape {
     uint32_t lanes;
     int64_t ic, oc, icv, ocv; /* channels, vectors of them */
     int64_t points; /* alpha^2 */
-    int64_t least_tiles; /* of the smallest input */
+    int64_t least_tiles; /* of the smallest input, or of a small image where its size is open */
     const int64_t *dilation; /* of rows, of columns: results of a tile, and what it reads, are that far apart */
     expr_id th, tw, tiles; /* tiles of an image's column and row; in all */
     int64_t known_tiles; /* in all; where their number is open: a guess */
@@ -364,6 +373,8 @@ bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32
 /* Points of the result, less those along vec, that one parallel index of a blocked contraction goes through. */
 int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result,
                           const struct tile_schedule *);
+/* What is left of a dynamic extent. */
+enum tile_rest tile_rest(const struct graph *, const struct node *anchor, const struct tile_schedule *);
 /* Blocks of nr vectors along vec; 1 where there are no lanes. */
 expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Tiles of the rows b, or of all points of a flat one. */

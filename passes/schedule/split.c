@@ -13,7 +13,7 @@ static int64_t ceil_of(int64_t n, int64_t d)
 bool tile_split_serves(const struct site *site, const struct tile_schedule *c)
 {
     const struct type *t = value_type(site->g, graph_node(site->g, site->k->anchor)->out[0]);
-    return !c->chunk && site->k->outs.n == 1 && (c->flat || tile_split_dim(site->x, t, c) >= 0);
+    return !c->chunk && site->k->outs.n == 1 && (tile_flat_even(site->x, t, c) || tile_split_dim(site->x, t, c) >= 0);
 }
 
 /* Tiles that are cut; of an open extent a guess. */
@@ -42,7 +42,8 @@ void tile_split_choose(const struct site *site, struct tile_schedule *c)
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
     c->split = 0;
-    if (site->k->kind != KERNEL_CONTRACT || (c->flat && !c->k_block) || c->decode || !tile_split_serves(site, c))
+    if (site->k->kind != KERNEL_CONTRACT || (tile_flat_even(site->x, t, c) && !c->k_block) || c->decode ||
+        !tile_split_serves(site, c))
         return;
     int64_t tiles = tiles_of(site, t, *c), indices = indices_of(site, n, t, c), ns = tile_estimate(site, c),
             parts = indices > 0 ? ceil_of(RATE_SPLIT_INDICES, indices) : 1;

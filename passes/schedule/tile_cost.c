@@ -36,6 +36,7 @@ struct step {
     bool shared;                 /* the points share the vectors: a contraction */
     uint64_t n;                  /* steps of the whole reduction */
     bool matrix; /* pairs of rows by pairs of columns; a step is one of the two groups of such a product */
+    bool window;                 /* each point has its own taps of its own channel */
     struct row_taps row;         /* that are passed in one step, if any: a step here is one of them */
     const struct machine *mach;
 };
@@ -82,9 +83,25 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *
     return (cost > least ? cost : least) + RATE_STEP_LOOP;
 }
 
+/* As many points of lines of dynamic length, as feature maps have them, in whole tiles and what is left of each. */
+static int64_t lines_cost(int64_t points, int64_t size, int64_t nr, const struct step *s)
+{
+    static const int64_t lengths[] = {3, 7, 14, 28, 56};
+    int64_t cost = 0;
+    for (uint32_t i = 0; i < COUNT_OF(lengths); i++) {
+        int64_t line = 0, left = lengths[i];
+        for (int64_t k = size; k > 0; left %= k, k = tile_below(k, REST_ROWS))
+            line += left / k * step_cost(k, 1, nr, s);
+        cost += line * points / lengths[i];
+    }
+    return cost / (int64_t)COUNT_OF(lengths);
+}
+
 /* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of emit/template_tiled.c). */
 static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, const struct step *s)
 {
+    if (!e.known && s->window)
+        return lines_cost(e.n, size, nr, s);
     if (!e.known)
         return e.n / size * step_cost(size, tb, nr, s);
     if (!e.n)
@@ -116,10 +133,10 @@ static int64_t tile_cost(struct extent a, struct extent b, int64_t vectors, int6
 }
 
 /* Points in the bodies that tiles of one dim need, of at most size points each (em_tiles). */
-static int64_t body_points(struct extent e, int64_t size, bool few)
+static int64_t body_points(struct extent e, int64_t size, enum tile_rest rest)
 {
     int64_t points = 0;
-    for (int64_t k = size; !e.known && k > 0; k = tile_below(k, few))
+    for (int64_t k = size; !e.known && k > 0; k = tile_below(k, rest))
         points += k;
     if (!e.known)
         return points;
@@ -130,11 +147,11 @@ static int64_t body_points(struct extent e, int64_t size, bool few)
 /* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers, times `weight`.
  * n along the lanes. */
 static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_schedule *c,
-                         int64_t regs, int64_t weight, bool few)
+                         int64_t regs, int64_t weight, enum tile_rest rest)
 {
     int64_t width = (int64_t)c->nr * c->lanes,
             vectors = (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
-    int64_t sums = body_points(a, c->ta, few) * body_points(b, c->tb, few) * vectors, product;
+    int64_t sums = body_points(a, c->ta, rest) * body_points(b, c->tb, rest) * vectors, product;
     return mul_i64(cost, sums * weight, &product) ? product / (CODE_COST * regs) : 0;
 }
 
@@ -154,6 +171,12 @@ static int64_t share_cost(const struct site *site, const struct type *t, int64_t
     if (tile_rows_apart(site->x, t, c) && !mul_i64(indices, tile_count(site->x, t, c), &indices))
         return 0;
     return indices < RATE_SHARED_INDICES ? cost / RATE_SHARED_PART : 0;
+}
+
+/* Each point has its own taps of its own channel. */
+static bool is_window(const struct site *site, const struct node *n)
+{
+    return n->op == OP_WINDOW || conv_depthwise(site->g, n);
 }
 
 /* The dims: lanes along the output channels (or the last dim of b) where the stored value is contiguous there. */
@@ -202,39 +225,56 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
     }
     c->vec = fast;
     c->a = c->vec == last ? (n->op == OP_CONV && !conv_depthwise(site->g, n) ? 1 : -1) : last;
-    if (n->op == OP_CONV && !conv_depthwise(site->g, n) && c->a == last && rank >= 4)
+    /* Rows of which the run knows how many are no parallel indices of windows: each would be split by divisions. */
+    bool rows = c->a == last && rank >= 4 &&
+                (is_window(site, n) ? site->k->outs.n == 1 && !ex_is_const(site->x, t->dims[last - 1], NULL)
+                                    : n->op == OP_CONV);
+    if (rows)
         c->b = rank - 2;
     if (c->a == c->vec)
         c->a = -1;
 }
 
-/* May the points of an image be numbered through? A convolution of one tap: a register tile may then begin in one row
- * and end in the next. Where rows of the operand do not lie one behind the other, or points are left out between, each
- * point of the tile has an address of its own: few then, or they would not stay in registers. */
+/* Are all taps along spatial dim d read where the operand lies, its halo included? */
+static bool is_covered(const struct site *site, const struct node *n, int32_t d)
+{
+    const struct storage *s = &site->m->fused.storage[n->in[0].i];
+    int64_t below, above;
+    return s->halo && conv_reach(site->g, n, d, 1, &below, &above) && s->halo[2 + d] >= below &&
+           s->halo[s->rank + 2 + d] >= above;
+}
+
+/* May the points of an image be numbered through? A convolution of one tap, or of any if the map is of dynamic size,
+ * and may be small: a register tile may then begin in one row and end in the next. Where rows of the operand do not lie
+ * one behind the other, or points are left out between, each point of the tile has an address of its own: few then, or
+ * they would not stay in registers. */
 static bool is_flat(const struct site *site, const struct node *n, const struct tile_schedule *c, int64_t *most)
 {
-    if (n->op != OP_CONV || c->b < 0 || c->a != c->b + 1)
+    if (n->op != OP_CONV || conv_depthwise(site->g, n) || c->b < 0 || c->a != c->b + 1)
         return false;
     const struct type *in = value_type(site->g, n->in[0]), *w = value_type(site->g, n->in[1]),
                       *y = value_type(site->g, n->out[0]);
     const struct storage *s = &site->m->fused.storage[n->in[0].i];
     uint32_t count;
     const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
-    int64_t rows, columns;
+    int64_t extent;
     bool same = true, staged = site->k->form.staged.i == n->in[0].i;
+    bool even = ex_is_const(site->x, y->dims[c->b], NULL) && ex_is_const(site->x, y->dims[c->a], NULL);
     for (int32_t d = c->b; d <= c->a; d++) {
-        if (!ex_is(site->x, w->dims[d], 1) || xdil[d - 2] != 1 ||
-            (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
+        bool one = ex_is(site->x, w->dims[d], 1);
+        if ((!one && (even || staged || row_taps(site, n).dim >= 0 || !is_covered(site, n, d - 2))) ||
+            xdil[d - 2] != 1 || (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
             return false;
-        same &= strides[d - 2] == 1 && in->dims[d].i == y->dims[d].i;
+        same &= one && strides[d - 2] == 1 && in->dims[d].i == y->dims[d].i;
     }
     if (staged && !same)
         return false;
-    if (!ex_is_const(site->x, y->dims[c->b], &rows) || !ex_is_const(site->x, y->dims[c->a], &columns) || rows < 2 ||
-        columns < 2)
-        return false;
-    *most = staged || (same && s->dim[c->b].outer.i == ex_mulc(site->x, s->dim[c->a].outer, columns).i) ? MAX_TA
-                                                                                                        : MAX_SCATTERED;
+    for (int32_t d = c->b; d <= c->a; d++)
+        if (ex_is_const(site->x, y->dims[d], &extent) ? extent < 2 : staged)
+            return false;
+    *most = staged || (same && s->dim[c->b].outer.i == ex_mul(site->x, s->dim[c->a].outer, y->dims[c->a]).i)
+                ? MAX_TA
+                : MAX_SCATTERED;
     return true;
 }
 
@@ -382,8 +422,9 @@ static bool has_long_map(const struct site *site)
 static struct step step_of(const struct site *site, const struct node *n)
 {
     uint64_t group = dot_group(site->m, n);
-    return (struct step){is_contraction(site, n), (tile_steps(site, n) + group - 1) / group, tile_matrix(site, n),
-                         row_taps(site, n), site->mach};
+    return (struct step){is_contraction(site, n), (tile_steps(site, n) + group - 1) / group,
+                         tile_matrix(site, n),    is_window(site, n),
+                         row_taps(site, n),       site->mach};
 }
 
 /* A single row's product waits for its panels, and two lines of them at once arrive as fast as eight: blocks as narrow
@@ -438,13 +479,17 @@ void tile_choose(const struct site *site, struct schedule *out)
     struct extent v = extent_of(site, t, c.vec), a = extent_of(site, t, c.a), b = extent_of(site, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
     if (c.flat) {
-        a.n *= b.n;
-        b.n = 1;
+        a = (struct extent){a.n * b.n, a.known && b.known};
+        b = (struct extent){1, true};
     }
     bool contraction = is_contraction(site, n);
     const struct step step = step_of(site, n);
     int64_t regs = site->mach->registers, least = INT64_MAX, weight = code_weight(site, n);
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? TILE_VECTORS_MOST : n->op == OP_REDUCE ? 4 : 1) : 1;
+    /* What is left of a line of dynamic length are a few points, whose sums a second vector hides the latency of. */
+    bool lines = step.window && c.a >= 0 && !a.known && v.known;
+    if (lines)
+        max_nr = 2;
     int64_t first_nr = 1, whole = CHANNEL_BLOCK / c.lanes;
     if (site->k->form.product.i && c.vec >= 0 && v.known) /* points share broadcasts within a block of channels */
         first_nr = max_nr = vectors < 1 ? 1 : vectors < whole ? vectors : whole;
@@ -455,10 +500,10 @@ void tile_choose(const struct site *site, struct schedule *out)
                 with.nr = (uint32_t)nr;
                 with.ta = (uint32_t)ta;
                 with.tb = (uint32_t)tb;
-                if (!fits(site, n, &step.row, &with) || (!contraction && ta > max_apart))
+                if (!fits(site, n, &step.row, &with) || (!contraction && ta * (lines ? nr : 1) > max_apart))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
-                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs, weight, n->op == OP_DOT) +
+                int64_t both = cost + code_cost(cost, a, b, v.n, &with, regs, weight, tile_rest(site->g, n, &with)) +
                                share_cost(site, t, cost, step.n, vectors, &with);
                 if (both < least) {
                     least = both;
@@ -517,8 +562,8 @@ static int64_t block_estimate(const struct site *site, const struct tile_schedul
     const struct step step = step_of(site, n);
     int64_t vectors = (v.n + c->lanes - 1) / c->lanes, steps = step.n > INT32_MAX ? INT32_MAX : (int64_t)step.n;
     if (c->flat) {
-        a.n *= b.n;
-        b.n = 1;
+        a = (struct extent){a.n * b.n, a.known && b.known};
+        b = (struct extent){1, true};
     }
     if (c->vec < 0 && n->op == OP_REDUCE && reduce_horizontal(site->m, n))
         return horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
@@ -540,7 +585,7 @@ int64_t tile_estimate(const struct site *site, const struct tile_schedule *c)
     if (c->chunk) {
         lots = (int64_t)c->chunk * (c->by_piece ? 1 : extent_hint(site->x, tile_blocks(site->x, t, c)));
         parts = tile_count(site->x, t, c);
-    } else if (!c->k_block && ((c->flat && !c->split) || tile_rows_apart(site->x, t, c))) {
+    } else if (!c->k_block && ((tile_flat_even(site->x, t, c) && !c->split) || tile_rows_apart(site->x, t, c))) {
         parts = tile_count(site->x, t, c);
     }
     parts *= tile_split_parts(site, c);

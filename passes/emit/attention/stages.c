@@ -293,7 +293,7 @@ void attn_scores(struct attn *t)
     lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
     for (int64_t j = 0; j < t->nv; j++)
         em_scratch_store(em, t->c, at_vector(t, j), t->s->span ? low : first_score(t, j));
-    em_tiles(em, t->n_keys, t->s->mr, false, score_tile, t);
+    em_tiles(em, t->n_keys, t->s->mr, REST_POINTS, score_tile, t);
     if (t->s->span)
         raise_maximum(t);
 }
@@ -474,7 +474,7 @@ static void column_group(struct attn *t, expr_id first, int64_t vectors, uint32_
     t->column0 = first;
     t->n_columns = em_pieces(t->em, ex_mulc(t->em->x, first, t->s->lanes), (uint32_t)vectors, rest, t->s->lanes,
                              t->column, t->column_lanes);
-    em_tiles(t->em, t->here, t->s->pr, false, fn, t);
+    em_tiles(t->em, t->here, t->s->pr, REST_POINTS, fn, t);
 }
 
 static void all_columns(struct attn *t, em_tile_fn *fn)

@@ -1,0 +1,94 @@
+"""Convolutions and windows over maps of dynamic height and width: every form at sizes from a point up, against ONNX Runtime, and what
+their kernels look like."""
+import re
+
+import pytest
+
+from support.compare import Model, floats, node
+from support.tool import value
+
+SIZES = [(1, 1), (1, 3), (3, 1), (2, 2), (5, 4), (7, 7), (8, 6), (13, 14), (12, 27), (33, 33), (41, 23)]
+
+
+class Stack:
+    """Nodes one after another; a convolution draws its weights."""
+
+    def __init__(self, channels):
+        self.nodes, self.constants, self.channels, self.last = [], {}, channels, "x"
+
+    def add(self, op, *more, **attributes):
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(node(op, " ".join([self.last, *more]), name, name, **attributes))
+        self.last = name
+        return self
+
+    def conv(self, to, kernel=1, stride=1, dilation=1, pad=0, group=1):
+        w, at = f"w{len(self.nodes)}", len(self.nodes)
+        self.constants[w] = floats(to, self.channels // group, kernel, kernel, seed=at, scale=(self.channels // group) ** -0.5 / kernel)
+        self.channels = to
+        return self.add("Conv", w, strides=[stride] * 2, dilations=[dilation] * 2, pads=[pad] * 4, group=group)
+
+    def model(self, folder, shape=("n", 3, "h", "w")):
+        return Model(folder, self.nodes, [value("x", shape)], [value(self.last, None)], self.constants)
+
+
+def block(s, width, kernel, stride, to):
+    """An inverted residual with a gate."""
+    s.conv(width).add("HardSwish").conv(width, kernel, stride, pad=kernel // 2, group=width).add("Relu")
+    gated = s.last
+    return s.add("GlobalAveragePool").conv(width).add("Sigmoid").add("Mul", gated).conv(to)
+
+
+def residual(s):
+    s.conv(32, 3, pad=1).add("Relu")
+    short = s.last
+    return s.conv(32, 3, pad=1).add("Relu").conv(32, 3, pad=1).add("Add", short).add("Relu").conv(48, 3, 2, pad=1).conv(48, 1, 2)
+
+
+FORMS = {
+    "one tap": lambda s: s.conv(40).add("HardSwish").conv(64).conv(24, stride=2),
+    "taps": lambda s: s.conv(32, 3, pad=1).add("Relu").conv(48, 3, 2, pad=1).conv(20, 5, pad=2).conv(16, 3, group=2, pad=1),
+    "residuals": residual,
+    "gated": lambda s: block(block(s.conv(16, 3, 2, pad=1), 48, 3, 2, 24), 72, 5, 1, 24),
+    "depthwise": lambda s: s.conv(40, 3, pad=1).conv(40, 3, pad=1, group=40).conv(40, 5, 2, pad=2, group=40).conv(40, 3, dilation=4, pad=4, group=40),
+    "windows": lambda s: s.conv(40, 3, pad=1).add("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    .add("AveragePool", kernel_shape=[3, 3], pads=[1] * 4),
+    "far taps": lambda s: s.conv(40, 3, dilation=12, pad=12).add("Relu").conv(33, 3, 2, 36, 36).conv(64, 3, dilation=5, pad=5).conv(8, 11, pad=5),
+    "far and near": lambda s: s.conv(24).conv(48, 3, dilation=9, pad=11).conv(36, 3, pad=1, group=2).conv(48, 3, dilation=6, pad=6, group=3),
+}
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.replace(" ", "-"))
+def test_sizes(form, tmp_path):
+    model = FORMS[form](Stack(3)).model(tmp_path)
+    for i, (h, w) in enumerate(SIZES):
+        model.compare([floats(1 + i % 2, 3, h, w)], flags=("-O0", "-O2", ("-O2", "-march=x86-64-v3")), atol=2e-4)
+    assert model.run([floats(0, 3, 9, 9)], "-O2")[0].shape[0] == 0
+
+
+@pytest.mark.parametrize("shape", [("n", 3, 33, "w"), ("n", 3, "h", 27), (2, 3, "h", "w")], ids=str)
+def test_some_sizes(shape, tmp_path):
+    """One of the two is known, or the number of images."""
+    model = FORMS["far taps"](residual(Stack(3))).model(tmp_path, shape)
+    for n, h, w in ((1, 1, 1), (2, 3, 5), (1, 14, 7), (2, 33, 40)):
+        given = [s if isinstance(s, int) else d for s, d in zip(shape, (n, 3, h, w))]
+        model.compare([floats(*given)], atol=2e-4)
+
+
+def schedules(model):
+    """{anchor's node: its fields}"""
+    text = model.dump("schedule", "-march=x86-64-v3")
+    return {m[1]: {k: int(n) for k, n in re.findall(r"^  (\S+) +(-?\d+)", m[2], re.M)}
+            for m in re.finditer(r'^schedule \S+ "(\w+)"[^\n]*\n((?:  .*\n)*)', text, re.M)}
+
+
+def test_points_are_numbered_through(tmp_path):
+    """Rows of 3 points fill no tile: the points of all rows do, of one tap and of several."""
+    forms = schedules(Stack(3).conv(32, 3, pad=1).conv(48, 3, 2, pad=1).conv(64).model(tmp_path))
+    assert [forms[v]["tile.flat"] for v in ("v1", "v2")] == [1, 1]
+
+
+def test_lines_have_two_vectors(tmp_path):
+    """What is left of a line are few points; the rows are a loop of an index, not indices that are split by divisions."""
+    tile = schedules(Stack(3).conv(32).conv(32, 3, pad=1, group=32).model(tmp_path))["v1"]
+    assert (tile["tile.vectors"], tile["tile.b"], tile["tile.flat"]) == (2, 2, 0)
