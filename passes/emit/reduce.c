@@ -102,6 +102,46 @@ void reduction_begin(struct em *em, struct reduction *r, const struct node *n, u
         block_factor(&em->site, n, &r->scale);
 }
 
+/* The points of the tile along spatial dim d of a convolution's result, counted from the first one. */
+static bool points_along(struct em *em, const struct reduction *r, int32_t d, int64_t *least, int64_t *most)
+{
+    expr_id first = r->points[0][2 + d];
+    *least = *most = 0;
+    for (uint32_t i = 0; i < r->n_points; i++) {
+        int64_t by;
+        if (em_expr_lanes(em, r->points[i][2 + d]) || !ex_apart(em->x, r->points[i][2 + d], first, &by))
+            return false;
+        *least = by < *least ? by : *least;
+        *most = by > *most ? by : *most;
+    }
+    return true;
+}
+
+/* The taps along spatial dim d that read the map at one of the points at least. Other points read as far beside it as
+ * the tile is long. */
+static void tap_range(struct em *em, struct reduction *r, int32_t d)
+{
+    struct exprs *x = em->x;
+    const struct storage *s = &em->m->fused.storage[r->n->in[0].i];
+    int64_t least, most, below, above;
+    if (!conv_bounded(em->m, r->n, d) || !conv_reach(em->g, r->n, d, 1, &below, &above) ||
+        !points_along(em, r, d, &least, &most))
+        return;
+    uint32_t c;
+    int64_t stride = node_ints(r->n, "strides", &c)[d], beside = (most - least) * stride;
+    expr_id zero = ex_const(x, 0), apart = ex_const(x, node_ints(r->n, "dilations", &c)[d]);
+    /* where tap 0 of the first point is in the map */
+    expr_id at = ex_sub(x, ex_mulc(x, r->points[0][2 + d], stride), node_exprs(r->n, "lo", &c)[d]);
+    expr_id first = ex_addc(x, at, least * stride), last = ex_addc(x, at, most * stride);
+    expr_id from = ex_max(x, zero, ex_ceildiv(x, ex_sub(x, zero, last), apart));
+    expr_id end = ex_ceildiv(x, ex_sub(x, value_type(em->g, r->n->in[0])->dims[2 + d], first), apart);
+    below = below < beside ? below : beside;
+    above = above < beside ? above : beside;
+    r->taps[d] = (struct tap_range){from, ex_max(x, from, ex_min(x, end, r->dim[d].extent)),
+                                    !beside ||
+                                        (s->halo && s->halo[2 + d] >= below && s->halo[s->rank + 2 + d] >= above)};
+}
+
 uint32_t reduction_lanes(const struct em *em, const expr_id *p, int32_t rank)
 {
     for (int32_t d = 0; d < rank; d++)
@@ -144,6 +184,8 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
     reduction_begin(em, &r, n, n_points, points, cond);
     bool arg = r.n_acc != n_points;
     matrix_init(em, &r);
+    for (int32_t d = 0; n->op == OP_CONV && d < value_type(em->g, n->out[0])->rank - 2; d++)
+        tap_range(em, &r, d);
     reduction_unroll(em, &r);
     int32_t rank = value_type(em->g, n->out[0])->rank;
     enum elem e = value_type(em->g, n->in[0])->elem;

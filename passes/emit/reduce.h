@@ -22,6 +22,10 @@ struct reduction {
     uint32_t lanes; /* groups of a register of the first operand, where it goes by lane */
     int32_t lane; /* of the registers that hold the first operand's next steps; -1: each step has its own */
     struct row_taps row; /* a spatial dim whose taps are passed all in one step; dim -1: none */
+    struct tap_range {
+        expr_id from, to; /* {0}: all taps */
+        bool inside; /* these are read unconditionally */
+    } taps[RANK_MAX]; /* of a convolution's spatial dims (conv_bounded) */
     uint32_t cut; /* a dim of which only a part is done, ... */
     expr_id from; /* ... from here on, as much as its extent says; {0}: all of each dim */
     bool half; /* a group is half of what lies together in the panels */

@@ -15,8 +15,8 @@ void reduction_unroll(struct em *em, struct reduction *r)
     for (uint32_t d = r->n_dims; d > 0; d--) {
         if ((int32_t)d - 1 == r->row.dim)
             continue;
-        if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->dim[d - 1].order.block ||
-            r->dim[d - 1].order.residues > 1)
+        if (!ex_is_const(em->x, r->dim[d - 1].extent, &c) || c < 1 || r->taps[d - 1].to.i ||
+            r->dim[d - 1].order.block || r->dim[d - 1].order.residues > 1)
             break;
         if (d == r->grouped + 1)
             c = (c + r->group - 1) / r->group;
@@ -344,7 +344,10 @@ static void nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lre
     int64_t n;
     if (ex_is_const(em->x, dim->extent, &n) && n <= 0)
         return;
-    if (dim->unroll && ex_is_const(em->x, dim->extent, &n)) {
+    if (r->taps[d].to.i) {
+        nest_range(em, r, d, k, acc, (struct run){r->taps[d].from, 1, 0},
+                   ex_sub(em->x, r->taps[d].to, r->taps[d].from));
+    } else if (dim->unroll && ex_is_const(em->x, dim->extent, &n)) {
         for (int64_t i = 0; i < n; i++) {
             k[d] = ex_const(em->x, i);
             nest(em, r, d + 1, k, acc);

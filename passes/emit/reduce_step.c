@@ -97,7 +97,7 @@ static expr_id taps_inside(struct em *em, const struct reduction *r, expr_id *xi
             i = ex_div(em->x, i, e);
         }
         xi[2 + d] = i;
-        if (splat || !em_halo_covers(em, n, d, 1))
+        if (!r->taps[d].inside && (splat || !em_halo_covers(em, n, d, 1)))
             cond = ex_and(em->x, cond, tap_inside(em, n, (uint32_t)d, i, x->dims[2 + d]));
     }
     return cond;

@@ -15,7 +15,14 @@ static void plan_halo(struct layouter *l, const struct kernel *kernel)
     if (s->place != PLACE_ARENA || l->wish[v.i].plain || l->wish[v.i].fastest)
         return;
     for (int32_t d = 2; d < rank; d++) {
-        if (!conv_reach(l->g, n, d - 2, tile, &need[d], &need[rank + d]) || need[d] > 64 || need[rank + d] > 64)
+        if (!conv_reach(l->g, n, d - 2, tile, &need[d], &need[rank + d]))
+            return;
+        if (conv_bounded(l->m, n, d - 2)) {
+            int64_t most = d + 1 < rank ? 0 : (BOUNDED_POINTS - 1) * node_ints(n, "strides", &(uint32_t){0})[d - 2];
+            need[d] = need[d] < most ? need[d] : most;
+            need[rank + d] = need[rank + d] < most ? need[rank + d] : most;
+        }
+        if (need[d] > 64 || need[rank + d] > 64)
             return;
         any |= need[d] || need[rank + d];
     }

@@ -393,6 +393,17 @@ bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t 
     return true;
 }
 
+bool conv_bounded(const struct module *m, const struct node *n, int32_t d)
+{
+    enum { FAR = 5 };
+    const struct exprs *x = m->ctx->exprs;
+    int64_t below, above;
+    return n->op == OP_CONV && !conv_depthwise(m->g, n) && !conv_pixel_lanes(m, n) &&
+           !ex_is_const(x, value_type(m->g, n->in[0])->dims[2 + d], NULL) &&
+           ex_is_const(x, value_type(m->g, n->in[1])->dims[2 + d], NULL) && conv_reach(m->g, n, d, 1, &below, &above) &&
+           (below >= FAR || above >= FAR);
+}
+
 bool conv_depthwise(const struct graph *g, const struct node *n)
 {
     return n->op == OP_CONV && node_int(n, "groups", 1) > 1 &&

@@ -69,6 +69,11 @@ expr_id conv_tile_at(struct exprs *, expr_id number, int64_t dilation, int64_t t
 /* How far the windows of convolution n read outside its input along spatial dim d, in elements below the first and
  * above the last, outputs computed in whole tiles; false when that is not known. */
 bool conv_reach(const struct graph *, const struct node *n, int32_t d, int64_t tile, int64_t *below, int64_t *above);
+/* Does its padding along spatial dim d reach so far that a map of dynamic size may lie between two taps? Then its loop
+ * goes over the taps only that read the map at one of a tile's points (emit/reduce.c). The halo holds what the others
+ * of BOUNDED_POINTS points read beside it. */
+enum { BOUNDED_POINTS = 14 };
+bool conv_bounded(const struct module *, const struct node *n, int32_t d);
 
 /* Does convolution n take its lanes along the last spatial dim, with data in plain layout? Always where the layout is
  * NCHW; else where blocks of channels would straddle groups, so that every load were a gather. Depthwise ones, whose

@@ -78,10 +78,10 @@ struct even tile_flat_split(const struct exprs *x, const struct type *t, const s
     return even_split(rows * columns, c->ta);
 }
 
-enum tile_rest tile_rest(const struct graph *g, const struct node *n, const struct tile_schedule *c)
+enum tile_rest tile_rest(const struct graph *g, const struct node *n)
 {
     return n->op == OP_DOT || n->op == OP_WINDOW || conv_depthwise(g, n) ? REST_ROWS
-           : c->flat                                                     ? REST_IMAGE
+           : n->op == OP_CONV                                            ? REST_IMAGE
                                                                          : REST_POINTS;
 }
 

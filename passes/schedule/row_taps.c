@@ -13,7 +13,7 @@ struct row_taps row_taps_of(const struct module *m, const struct node *n)
     r.dim = w->rank - 3;   /* among the spatial dims */
     if (w->rank < 3 || elem_size(register_elem(value_type(m->g, n->out[0])->elem)) > 4 ||
         node_ints(n, "xdil", &c)[r.dim] != 1 || !ex_is_const(m->ctx->exprs, w->dims[w->rank - 1], &r.taps) ||
-        r.taps < LEAST_TAPS || r.taps > ROW_TAPS_MOST)
+        r.taps < LEAST_TAPS || r.taps > ROW_TAPS_MOST || conv_bounded(m, n, r.dim))
         return none;
     r.stride = node_ints(n, "strides", &c)[r.dim];
     r.dilation = node_ints(n, "dilations", &c)[r.dim];

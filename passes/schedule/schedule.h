@@ -230,7 +230,7 @@ static inline struct even even_split(int64_t n, int64_t size)
 enum tile_rest {
     REST_POINTS,
     REST_ROWS, /* of a product, whose tiles read all panels, or of a window: there may be few, so 3 and 2 have a tile */
-    REST_IMAGE /* all points of an image, whose tiles read all panels: halves, as a small one fills a few */
+    REST_IMAGE /* of a convolution, whose tiles read all panels, too: halves, as a small map fills a few */
 };
 static inline int64_t tile_below(int64_t size, enum tile_rest rest)
 {
@@ -374,7 +374,7 @@ bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32
 int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result,
                           const struct tile_schedule *);
 /* What is left of a dynamic extent. */
-enum tile_rest tile_rest(const struct graph *, const struct node *anchor, const struct tile_schedule *);
+enum tile_rest tile_rest(const struct graph *, const struct node *anchor);
 /* Blocks of nr vectors along vec; 1 where there are no lanes. */
 expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Tiles of the rows b, or of all points of a flat one. */

@@ -92,3 +92,27 @@ def test_lines_have_two_vectors(tmp_path):
     """What is left of a line are few points; the rows are a loop of an index, not indices that are split by divisions."""
     tile = schedules(Stack(3).conv(32).conv(32, 3, pad=1, group=32).model(tmp_path))["v1"]
     assert (tile["tile.vectors"], tile["tile.b"], tile["tile.flat"]) == (2, 2, 0)
+
+
+def halos(model):
+    return re.findall(r"halo \[([^\]]*)\]", model.dump("plan"))
+
+
+def tap_loops(model):
+    """Loops over what is summed up that end where the run says."""
+    text = model.dump("emit", "-march=x86-64-v3")
+    known = set(re.findall(r"(%\d+) = const ", text))
+    return sum(end not in known for end in re.findall(r" = for %\d+ = %\d+ to (%\d+) step 1 carry", text))
+
+
+def test_taps_beside_the_map_are_not_read(tmp_path):
+    """The loops over taps end where the map does, so rows need no halo, and columns one as long as a tile."""
+    def dilated(dilation):
+        return Stack(3).conv(32).add("Relu").conv(32, 3, dilation=dilation, pad=dilation).model(tmp_path)
+
+    far = dilated(24)
+    assert halos(far) == ["0 0 0 13 0 0 0 13"]
+    assert tap_loops(far) == 6   # two dims of three sizes of tiles
+    near = dilated(2)
+    assert halos(near) == ["0 0 2 2 0 0 2 2"]
+    assert tap_loops(near) == 0
