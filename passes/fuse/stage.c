@@ -136,7 +136,7 @@ static bool has_elements(const struct module *m, const struct node *n)
 
 /* The tiles of the Winograd form that the kernel will have; 0: it has none, or the map's own kernel is as good. What a
  * caller gives is not laid out for it. */
-static uint32_t tiles_wanted(const struct module *m, const struct kernel *k, value_id v)
+static uint32_t tiles_wanted(struct module *m, const struct kernel *k, value_id v)
 {
     const struct type *t = value_type(m->g, v);
     struct work w = {0};
@@ -316,7 +316,7 @@ bool stage_adopts(const struct module *m, const struct kernel *k, node_id produc
            strips_of(m, k, k->form.staged).i == product.i;
 }
 
-bool stage_wanted(const struct module *m, struct kernel *k, value_id v)
+bool stage_wanted(struct module *m, struct kernel *k, value_id v)
 {
     const struct node *n = graph_node(m->g, k->anchor);
     enum elem elem = value_type(m->g, v)->elem;

@@ -284,6 +284,19 @@ int64_t extent_least(struct module *m, expr_id e)
     return ex_eval(x, e, m->known.least.data, &n) && n > 0 ? n : 0;
 }
 
+int64_t extent_of_image(struct module *m, expr_id e, int64_t side)
+{
+    struct exprs *x = m->ctx->exprs;
+    int64_t n = 0;
+    m->known.image.n = 0;
+    for (uint32_t i = 0; i <= sym_count(x); i++) {
+        const struct symbol *s = i ? sym_get(x, (sym_id){i}) : NULL;
+        int64_t least = symbol_least(s), near = s && side > s->hi ? s->hi : side;
+        VEC_PUSH(m->arena, &m->known.image, near > least ? near / (s ? s->divisor : 1) * (s ? s->divisor : 1) : least);
+    }
+    return ex_eval(x, e, m->known.image.data, &n) && n > 0 ? n : 1;
+}
+
 static int64_t symbol_counted(const struct module *m, const struct symbol *s)
 {
     for (uint32_t i = 0; s && s->kind == SYM_SHAPE && i < m->asked.counted_at.n; i++)

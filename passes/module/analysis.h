@@ -48,6 +48,8 @@ uint32_t machine_vector_lanes(const struct machine *, enum elem);
 int64_t extent_hint(const struct exprs *, expr_id);
 /* An extent where every symbol has its least value above 0. */
 int64_t extent_least(struct module *, expr_id);
+/* A spatial extent where every symbol is `side`, or as near as it comes: of a map in a network over such images. */
+int64_t extent_of_image(struct module *, expr_id, int64_t side);
 /* An extent at the sizes of module.asked.counted_at, others at their least: for what kernels cost in the artifact's
  * table. */
 int64_t extent_counted(struct module *, expr_id);

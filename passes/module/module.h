@@ -240,6 +240,7 @@ struct module_known {
     VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */
     VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
     VEC(int64_t) counted; /* by symbol, as least, with the sizes of counted_at */
+    VEC(int64_t) image; /* by symbol: the size of an image, as extent_of_image was asked last */
 };
 
 /* The kernels and the storage of values: made by fuse and the layouts. */
@@ -309,7 +310,7 @@ bool module_verify_text(struct module *);
 
 /* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets
  * kernel.form.staged, and kernel.form.winograd where that is how. */
-bool stage_wanted(const struct module *, struct kernel *, value_id v);
+bool stage_wanted(struct module *, struct kernel *, value_id v);
 /* ... and may it compute the convolution, which only maps in front of the staged value read, as well? */
 bool stage_adopts(const struct module *, const struct kernel *, node_id product);
 /* module/choices.c: is any contraction to be rounded, by an option or a choice? */

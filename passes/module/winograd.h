@@ -37,10 +37,10 @@ const struct winograd_form *winograd_form(uint32_t m);
 
 /* The m by which the kernel's convolution is computed if its operand is blocked, or staged: the user's choice, or by
  * cost; 0: not. */
-uint32_t winograd_wanted(const struct module *, const struct kernel *);
+uint32_t winograd_wanted(struct module *, const struct kernel *);
 /* Is a convolution of f32 faster by that form than with products of pairs of bf16, of which there are two for each of
  * f32? */
-bool winograd_beats_pairs(const struct module *, const struct node *);
+bool winograd_beats_pairs(struct module *, const struct node *);
 
 /* ---- after store_constants ---- */
 /* Where the panels of a convolution's weights lie: the stored constant, and its strides in elements per block of 16
@@ -49,7 +49,7 @@ bool winograd_weights(const struct module *, value_id w, value_id *stored, int64
 /* Not stored: the kernel computes them from compressed ones (passes/module/compressed.h) where it derives U. */
 bool winograd_computes(const struct module *, value_id w);
 /* May the kernel's convolution be computed so, planned or not; and by which m best? */
-bool winograd_serves(const struct module *, const struct kernel *);
-uint32_t winograd_best(const struct module *, const struct kernel *);
+bool winograd_serves(struct module *, const struct kernel *);
+uint32_t winograd_best(struct module *, const struct kernel *);
 
 #endif

@@ -26,16 +26,17 @@ static const struct transform_cost transform_costs[] = {
 struct conv_shape {
     int64_t images, ic, oc, out[2], dilation[2];
 };
-enum { UNKNOWN_EXTENT = 64, DILATION_MOST = 64 };
+enum { DILATION_MOST = 64 };
 
-static int64_t counted_extent(const struct module *m, expr_id e)
-{
-    int64_t n;
-    return ex_is_const(m->ctx->exprs, e, &n) ? n : UNKNOWN_EXTENT;
-}
+/* A convolution at the sizes that it may have: one where they are known, else those of images of several sizes. */
+struct conv_sizes {
+    struct conv_shape at[3];
+    uint32_t n;
+};
+static const int64_t sides[] = {128, 256, 512};
 
 /* A 3 x 3 convolution over two dims with stride and groups of 1, in f32, with constant weights. */
-static bool is_form(const struct module *m, const struct node *n, struct conv_shape *s)
+static bool shape_of(struct module *m, const struct node *n, int64_t side, struct conv_shape *s)
 {
     struct exprs *x = m->ctx->exprs;
     uint32_t c;
@@ -48,7 +49,8 @@ static bool is_form(const struct module *m, const struct node *n, struct conv_sh
     for (int32_t d = 0; d < 2; d++) {
         if (strides[d] != 1 || dil[d] > DILATION_MOST || xdil[d] != 1 || !ex_is(x, w->dims[2 + d], 3))
             return false;
-        s->out[d] = counted_extent(m, y->dims[2 + d]);
+        if (!ex_is_const(x, y->dims[2 + d], &s->out[d]))
+            s->out[d] = extent_of_image(m, y->dims[2 + d], side);
         s->dilation[d] = dil[d];
     }
     s->images = ex_is_const(x, y->dims[0], &s->images) ? s->images : 1;
@@ -59,7 +61,18 @@ static bool is_form(const struct module *m, const struct node *n, struct conv_sh
            !value_is_splat(m->g, n->in[1], &f, &i);
 }
 
-static bool is_candidate(const struct module *m, const struct kernel *k, struct conv_shape *s)
+static bool is_form(struct module *m, const struct node *n, struct conv_sizes *s)
+{
+    const struct type *y = value_type(m->g, n->out[0]);
+    bool known = n->op != OP_CONV || y->rank != 4 ||
+                 (ex_is_const(m->ctx->exprs, y->dims[2], NULL) && ex_is_const(m->ctx->exprs, y->dims[3], NULL));
+    for (s->n = 0; s->n < (known ? 1 : COUNT_OF(sides)); s->n++)
+        if (!shape_of(m, n, sides[s->n], &s->at[s->n]))
+            return false;
+    return true;
+}
+
+static bool is_candidate(struct module *m, const struct kernel *k, struct conv_sizes *s)
 {
     return k->kind == KERNEL_CONTRACT && is_form(m, graph_node(m->g, k->anchor), s);
 }
@@ -83,14 +96,19 @@ static double direct_cost(const struct module *m, const struct conv_shape *s)
            9.0 * (double)s->ic * (double)s->oc * 4 / RATE_MEMORY_BYTES;
 }
 
+static int64_t tiles_along(struct exprs *x, int64_t extent, int64_t dilation, int64_t m)
+{
+    int64_t tiles;
+    return ex_is_const(x, conv_tiles(x, ex_const(x, extent), dilation, m), &tiles) ? tiles : extent;
+}
+
 static double form_cost(const struct module *mod, const struct conv_shape *s, const struct transform_cost *t)
 {
     const struct machine *mach = module_machine(mod);
     double alpha = t->m + 2;
     double tiles = (double)s->images;
     for (int32_t d = 0; d < 2; d++)
-        tiles *= (double)counted_extent(
-            mod, conv_tiles(mod->ctx->exprs, ex_const(mod->ctx->exprs, s->out[d]), s->dilation[d], t->m));
+        tiles *= (double)tiles_along(mod->ctx->exprs, s->out[d], s->dilation[d], t->m);
     double products = alpha * alpha * tiles * (double)s->ic * blocks_of(s->oc) / 2;
     double u = alpha * alpha * (double)s->ic * blocks_of(s->oc) * CHANNEL_BLOCK * 4;
     /* U is derived for each span if it is resident (emit/winograd/winograd.c), else for each chunk. */
@@ -105,12 +123,16 @@ static double form_cost(const struct module *mod, const struct conv_shape *s, co
     return (products * share + transforms) * slowness(mach) + weights;
 }
 
-/* The m whose cost is the least, and less than `best`; always: the largest. */
-static uint32_t cheapest(const struct module *m, const struct conv_shape *s, uint32_t most, double best, bool always)
+/* The m whose cost is the least, and less than `best` times that of a direct convolution; always: the largest. Of
+ * several sizes each counts as much. */
+static uint32_t cheapest(const struct module *m, const struct conv_sizes *s, uint32_t most, double best, bool always)
 {
     uint32_t form = 0;
+    best *= s->n == 1 ? direct_cost(m, &s->at[0]) : s->n;
     for (uint32_t j = 0; j < COUNT_OF(transform_costs); j++) {
-        double cost = form_cost(m, s, &transform_costs[j]);
+        double cost = 0;
+        for (uint32_t i = 0; i < s->n; i++)
+            cost += form_cost(m, &s->at[i], &transform_costs[j]) / (s->n == 1 ? 1 : direct_cost(m, &s->at[i]));
         if (transform_costs[j].m > most || (cost >= best && !always))
             continue;
         best = cost;
@@ -119,26 +141,26 @@ static uint32_t cheapest(const struct module *m, const struct conv_shape *s, uin
     return form;
 }
 
-uint32_t winograd_wanted(const struct module *m, const struct kernel *k)
+uint32_t winograd_wanted(struct module *m, const struct kernel *k)
 {
-    struct conv_shape s;
+    struct conv_sizes s;
     const struct choice *told = k->kind == KERNEL_CONTRACT ? choice_of_kernel(m, k, CHOOSE_WINOGRAD) : NULL;
     if (!(told || m->asked.winograd) || !is_candidate(m, k, &s))
         return 0;
     if (told)
         return told->n[0];
-    if (!m->asked.always && (s.ic < RATE_WINOGRAD_CHANNELS || s.oc < RATE_WINOGRAD_CHANNELS))
+    if (!m->asked.always && (s.at[0].ic < RATE_WINOGRAD_CHANNELS || s.at[0].oc < RATE_WINOGRAD_CHANNELS))
         return 0;
-    return cheapest(m, &s, m->asked.winograd, direct_cost(m, &s), m->asked.always);
+    return cheapest(m, &s, m->asked.winograd, 1, m->asked.always);
 }
 
-bool winograd_beats_pairs(const struct module *m, const struct node *n)
+bool winograd_beats_pairs(struct module *m, const struct node *n)
 {
-    struct conv_shape s;
-    if (!m->asked.winograd || m->asked.layout == LAYOUT_NCHW || !is_form(m, n, &s) || s.ic < RATE_WINOGRAD_CHANNELS ||
-        s.oc < RATE_WINOGRAD_CHANNELS)
+    struct conv_sizes s;
+    if (!m->asked.winograd || m->asked.layout == LAYOUT_NCHW || !is_form(m, n, &s) ||
+        s.at[0].ic < RATE_WINOGRAD_CHANNELS || s.at[0].oc < RATE_WINOGRAD_CHANNELS)
         return false;
-    return cheapest(m, &s, m->asked.winograd, direct_cost(m, &s) / 2, false) != 0;
+    return cheapest(m, &s, m->asked.winograd, 0.5, false) != 0;
 }
 
 bool winograd_weights(const struct module *m, value_id w, value_id *stored, int64_t stride[4])
@@ -163,17 +185,17 @@ bool winograd_computes(const struct module *m, value_id w)
     return m->fused.storage[w.i].place == PLACE_NONE && constant_maps(m, w) > 0;
 }
 
-bool winograd_serves(const struct module *m, const struct kernel *k)
+bool winograd_serves(struct module *m, const struct kernel *k)
 {
-    struct conv_shape s;
+    struct conv_sizes s;
     value_id stored;
     int64_t stride[4];
     value_id w = graph_node(m->g, k->anchor)->in[1];
     return is_candidate(m, k, &s) && (winograd_weights(m, w, &stored, stride) || winograd_computes(m, w));
 }
 
-uint32_t winograd_best(const struct module *m, const struct kernel *k)
+uint32_t winograd_best(struct module *m, const struct kernel *k)
 {
-    struct conv_shape s;
+    struct conv_sizes s;
     return is_candidate(m, k, &s) ? cheapest(m, &s, UINT32_MAX, INFINITY, false) : 0;
 }

@@ -10,6 +10,7 @@ enum {
     MAX_MR = 14,
     MAX_NR = 4,
     UNKNOWN_TILES = 256,
+    SMALL_IMAGE = 128,
     MANY_CHUNKS = 4,
     GOOD_CHUNK = 48,
     MORE_CHUNKS = 3,
@@ -84,6 +85,9 @@ void winograd_shape(const struct site *site, uint32_t form, struct winograd_shap
     if (!ex_is_const(x, w->tiles, &w->known_tiles) || w->known_tiles < 1)
         w->known_tiles = UNKNOWN_TILES;
     w->least_tiles = extent_least(site->m, w->tiles);
+    if (!ex_is_const(x, w->th, NULL) || !ex_is_const(x, w->tw, NULL))
+        w->least_tiles = extent_least(site->m, y->dims[0]) * extent_of_image(site->m, w->th, SMALL_IMAGE) *
+                         extent_of_image(site->m, w->tw, SMALL_IMAGE);
     if (w->least_tiles < 1)
         w->least_tiles = 1;
 }

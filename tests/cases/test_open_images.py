@@ -116,3 +116,16 @@ def test_taps_beside_the_map_are_not_read(tmp_path):
     near = dilated(2)
     assert halos(near) == ["0 0 2 2 0 0 2 2"]
     assert tap_loops(near) == 0
+
+
+def test_winograd_of_small_maps(tmp_path):
+    """The form is that of images of 128 to 512 pixels: at the 32nd part of them F(2 x 2), at all of them F(4 x 4). A tile within the map
+    stores all results under one condition; their places are found once for each tile."""
+    deep = Stack(3).conv(16, 4, 4).conv(16, 4, 4).conv(64, 2, 2).conv(64, 3, pad=1).model(tmp_path)
+    assert schedules(deep)["v3"]["winograd.m"] == 2
+    kernel = re.search(r'^kernel @k0.*?^}', deep.dump("emit", "-march=x86-64-v3"), re.M | re.S)[0]
+    assert len(re.findall(r"^ *if ", kernel, re.M)) == 4
+    for h, w in ((32, 32), (65, 97), (224, 160)):
+        deep.compare([floats(1, 3, h, w)], flags=("-O2", "--winograd=2"), atol=2e-4)
+    flat = Stack(3).conv(64).conv(64, 3, pad=1).model(tmp_path)
+    assert schedules(flat)["v1"]["winograd.m"] == 4

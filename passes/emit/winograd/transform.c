@@ -51,31 +51,66 @@ static void transform(struct wino *w, const struct winograd_side *s, uint32_t gr
 
 /* ---- tiles of the operand ---------------------------------------------------------------------------------------- */
 
-static expr_id split_pin(struct em *em, expr_id e, expr_id size)
+/* The largest index below size. */
+static int64_t last_of(const struct em *em, expr_id size)
 {
     int64_t hi = ex_hi(em->x, size);
-    if (ex_is_const(em->x, e, &(int64_t){0}))
-        return e;
-    return em_pin(em, e, 0, hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0);
+    return hi == INT64_MAX ? hi : hi > 0 ? hi - 1 : 0;
 }
 
-/* Which image, row and column a tile of a block of the chunk is at. */
-static void tile_at(struct wino *w, expr_id block, expr_id tile, bool clamp)
+static expr_id split_pin(struct em *em, expr_id e, expr_id size)
+{
+    return ex_is_const(em->x, e, NULL) ? e : em_pin(em, e, 0, last_of(em, size));
+}
+
+/* Which image, row and column of tiles number `number` of the chunk is at. */
+static void tile_place(struct wino *w, expr_id number, bool clamp, expr_id at[3])
 {
     struct em *em = w->em;
     struct exprs *x = em->x;
     const struct type *y = value_type(em->g, w->n->out[0]);
-    expr_id one = ex_const(x, 1), at[3], number = ex_add(x, w->first, ex_add(x, ex_mulc(x, block, w->s->mr), tile));
+    expr_id one = ex_const(x, 1);
     expr_id dims[3] = {ex_max(x, y->dims[0], one), ex_max(x, w->shape.th, one), ex_max(x, w->shape.tw, one)};
+    number = ex_add(x, w->first, number);
     if (clamp)
         number = ex_min(x, number, ex_addc(x, w->shape.tiles, -1));
     number = split_pin(em, number, w->shape.tiles);
     point_split(x, number, dims, 3, at);
+}
+
+void wino_places(struct wino *w, expr_id blocks)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    expr_id at[3];
+    if (!w->places.i)
+        return;
+    expr_id tile = em_for_begin(em, &l, ex_const(x, 0), ex_mulc(x, blocks, w->s->mr), 1, NULL, 0);
+    tile_place(w, tile, true, at);
+    for (int32_t d = 0; d < 3; d++)
+        em_scratch_store(em, w->places, ex_addc(x, ex_mulc(x, tile, 3), d), em_index(em, at[d]));
+    em_for_end(em, &l, NULL, NULL);
+}
+
+/* The same of a tile of a block of the chunk, for what comes next. */
+static void tile_at(struct wino *w, expr_id block, expr_id tile, bool clamp)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    const expr_id size[3] = {value_type(em->g, w->n->out[0])->dims[0], w->shape.th, w->shape.tw};
+    expr_id at[3], number = ex_add(x, ex_mulc(x, block, w->s->mr), tile);
+    if (!w->places.i)
+        tile_place(w, number, clamp, at);
+    for (int32_t d = 0; d < 3; d++)
+        at[d] = w->places.i ? em_bind(em, em_scratch_load(em, w->places, ex_addc(x, ex_mulc(x, number, 3), d), 1), 0,
+                                      last_of(em, size[d]))
+                            : split_pin(em, at[d], size[d]);
     w->block = block;
     w->tile = tile;
-    w->image = split_pin(em, at[0], y->dims[0]);
-    w->y0 = conv_tile_at(x, split_pin(em, at[1], w->shape.th), w->shape.dilation[0], w->f->m);
-    w->x0 = conv_tile_at(x, split_pin(em, at[2], w->shape.tw), w->shape.dilation[1], w->f->m);
+    w->image = at[0];
+    w->y0 = conv_tile_at(x, at[1], w->shape.dilation[0], w->f->m);
+    w->x0 = conv_tile_at(x, at[2], w->shape.dilation[1], w->f->m);
 }
 
 /* Lanes of vector number `vec` of `channels`. */
@@ -308,6 +343,62 @@ static lreg output_load(struct wino *w, uint32_t row, uint32_t column)
     return em_scratch_load(w->em, w->m, wino_m_at(w, w->block, point, w->vec, w->tile), w->lanes);
 }
 
+static expr_id result_at(struct wino *w, expr_id row, expr_id column, expr_id at[4])
+{
+    struct exprs *x = w->em->x;
+    const struct type *y = value_type(w->em->g, w->n->out[0]);
+    at[0] = w->image;
+    at[1] = w->lane;
+    at[2] = ex_add(x, w->y0, row);
+    at[3] = ex_add(x, w->x0, column);
+    return ex_and(x, ex_lt(x, at[2], y->dims[2]), ex_lt(x, at[3], y->dims[3]));
+}
+
+static void output_whole(struct wino *w, uint32_t row, uint32_t column, lreg v)
+{
+    expr_id at[4];
+    result_at(w, ex_const(w->em->x, row), ex_const(w->em->x, column), at);
+    tile_store(w->em, at, v);
+}
+
+static void output_edge(struct wino *w, uint32_t row, uint32_t column, lreg v)
+{
+    em_scratch_store(w->em, w->edge, ex_const(w->em->x, (int64_t)(row * w->f->m + column) * w->lanes), v);
+}
+
+/* Rows or columns of the tile at hand that the image has. */
+static expr_id inside(struct wino *w, expr_id from, expr_id size)
+{
+    struct exprs *x = w->em->x;
+    return em_pin(w->em, ex_min(x, ex_const(x, w->f->m), ex_sub(x, size, from)), 1, w->f->m);
+}
+
+/* A tile of an image of dynamic size: most lie within it, and test nothing. */
+static void output_tile(struct wino *w)
+{
+    struct em *em = w->em;
+    struct exprs *x = em->x;
+    const struct type *y = value_type(em->g, w->n->out[0]);
+    struct em_if iff;
+    struct em_for r, c;
+    expr_id at[4], last = ex_const(x, w->f->m - 1), zero = ex_const(x, 0);
+    lreg whole = em_cond(em, result_at(w, last, last, at));
+    em_if_begin(em, &iff, whole);
+    transform(w, &w->f->output, w->s->output_rows, output_load, output_whole);
+    em_if_end(em, &iff);
+    em_if_begin(em, &iff, em_op1(em, L_NOT, whole));
+    transform(w, &w->f->output, w->s->output_rows, output_load, output_edge);
+    expr_id rows = inside(w, w->y0, y->dims[2]), columns = inside(w, w->x0, y->dims[3]);
+    expr_id row = em_for_begin(em, &r, zero, rows, 1, NULL, 0),
+            column = em_for_begin(em, &c, zero, columns, 1, NULL, 0);
+    expr_id number = ex_add(x, ex_mulc(x, row, w->f->m), column);
+    result_at(w, row, column, at);
+    tile_store(em, at, em_scratch_load(em, w->edge, ex_mulc(x, number, w->lanes), w->lanes));
+    em_for_end(em, &c, NULL, NULL);
+    em_for_end(em, &r, NULL, NULL);
+    em_if_end(em, &iff);
+}
+
 /* Results past the image's edge exist in the last tiles only: rows and columns are tested where it is not known. */
 static void output_store(struct wino *w, uint32_t row, uint32_t column, lreg v)
 {
@@ -344,7 +435,10 @@ void wino_output(struct wino *w, const struct product *p, expr_id blocks)
     expr_id vec = em_for_begin(em, &v, zero, p->n, 1, NULL, 0);
     lanes_at(w, ex_add(x, ex_add(x, w->group0, p->vector), vec), w->shape.oc);
     w->vec = vec;
-    transform(w, &w->f->output, w->s->output_rows, output_load, output_store);
+    if (w->edge.i)
+        output_tile(w);
+    else
+        transform(w, &w->f->output, w->s->output_rows, output_load, output_store);
     em_for_end(em, &v, NULL, NULL);
     em_for_end(em, &t, NULL, NULL);
     em_for_end(em, &b, NULL, NULL);

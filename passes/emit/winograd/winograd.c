@@ -99,6 +99,7 @@ static void chunk(struct wino *w, expr_id number)
     if (!ex_is_const(x, w->here, &(int64_t){0}))
         w->here = em_pin(em, w->here, 1, w->s->chunk);
     expr_id blocks = ex_ceildiv(x, w->here, ex_const(x, w->s->mr));
+    wino_places(w, blocks);
     if (w->keeper.i && !w->s->resident) {
         struct em_if iff;
         em_kept_begin(em, &iff, w->keeper, number);
@@ -147,6 +148,10 @@ bool emit_winograd(struct em *em)
     w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
     if (winograd_weights(em->m, w.n->in[1], &stored, w.stride))
         w.weights = em_buffer(em, stored);
+    if (!ex_is_const(x, w.shape.th, NULL) || !ex_is_const(x, w.shape.tw, NULL))
+        w.places = em_scratch(em, ELEM_I64, 3 * (w.s->chunk + w.s->mr));
+    if (w.places.i)
+        w.edge = em_scratch(em, ELEM_F32, w.f->m * w.f->m * w.lanes);
     w.u = em_scratch(em, ELEM_F32, winograd_held(w.s, &w.shape));
     em_parallel_open(em, &par, loops, 2);
     w.group0 = ex_mulc(x, by_group->var, w.s->group);

@@ -26,6 +26,7 @@ struct wino {
     expr_id group0; /* first vector of its output channels */
     lreg keeper; /* of V, or of U where all of it is resident: {0}: no index shares it with another */
     lreg v, m, u; /* u: all of it if resident, else of the slice at hand */
+    lreg places; /* of each tile of the chunk, if divisions by dynamic extents find them; else {0} */
     lreg weights; /* panels that U is derived from; {0}: they are computed from compressed weights */
     int64_t stride[4]; /* of the panels */
     /* of the tile at hand: its place, its number in its block */
@@ -33,6 +34,7 @@ struct wino {
         lane; /* operand: vector vec of slice `part`; result: vec of the register tile */
     struct em_if row;
     bool row_open;
+    lreg edge; /* results of a tile that may reach past the image's edge; {0}: they are tested one by one */
 };
 
 /* The register tiles at hand: column `number` of the group, n vectors of output channels from `vector` of the group on;
@@ -59,7 +61,8 @@ expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vec
 /* Where the plain weights of a channel and a vector of output channels of the kernel are: those of the first tap. */
 expr_id wino_plain_at(const struct wino *, expr_id vector, expr_id channel);
 
-/* blocks: of the chunk at hand. */
+/* The places of the tiles of the chunk at hand; blocks: of that chunk. */
+void wino_places(struct wino *, expr_id blocks);
 void wino_input(struct wino *, expr_id blocks);
 void wino_weights(struct wino *, const struct product *); /* of a slice */
 void wino_products(struct wino *, struct product *, expr_id blocks);
