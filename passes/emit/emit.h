@@ -180,6 +180,7 @@ expr_id em_bytes(struct em *, value_id,
 void em_prefetch(struct em *, enum lop near_or_far, lreg buffer,
                  expr_id bytes); /* L_PREFETCH or L_PREFETCH2, here and now */
 lreg em_buffer(struct em *, value_id);
+lreg em_size(struct em *, expr_id); /* an argument: what depends on no loop, and the program computes */
 
 /* Memory of the kernel's own: what one stage of a parallel index leaves for the next. A loop that stores into it must
  * have ended before one that loads is opened. */

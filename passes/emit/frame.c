@@ -1,5 +1,5 @@
-/* A kernel's frame: its arguments, which are the buffers and symbols that its values can mention, and what is left of
- * it when all is emitted.
+/* A kernel's frame: its arguments, which are the buffers that its values can mention and the sizes that its code uses,
+ * and what is left of it when all is emitted.
  */
 #include "passes/emit/producer.h"
 #include "passes/module/analysis.h"
@@ -10,48 +10,8 @@
 struct collector {
     struct em *em;
     struct visited seen;
-    VEC(sym_id) syms;
     VEC(value_id) work;
 };
-
-static void collect_sym(struct collector *c, sym_id s)
-{
-    for (uint32_t i = 0; i < c->syms.n; i++)
-        if (c->syms.data[i].i == s.i)
-            return;
-    VEC_PUSH(c->em->arena, &c->syms, s);
-}
-
-static void collect_expr(struct collector *c, expr_id e)
-{
-    struct exprs *x = c->em->x;
-    if (!e.i)
-        return;
-    if (ex_kind(x, e) == EX_SYM) {
-        sym_id s = ex_as_sym(x, e);
-        if (sym_get(x, s)->kind != SYM_LOOP)
-            collect_sym(c, s);
-        return;
-    }
-    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
-        collect_expr(c, ex_arg(x, e, i));
-}
-
-static void collect_type(struct collector *c, value_id v)
-{
-    const struct type *t = value_type(c->em->g, v);
-    for (int32_t d = 0; d < t->rank; d++)
-        collect_expr(c, t->dims[d]);
-}
-
-static void collect_storage(struct collector *c, value_id v)
-{
-    const struct storage *s = &c->em->m->fused.storage[v.i];
-    for (int32_t d = 0; d < s->rank; d++)
-        collect_expr(c, s->dim[d].outer);
-    collect_expr(c, s->origin);
-    collect_type(c, v);
-}
 
 static void collect_buffer(struct collector *c, value_id v)
 {
@@ -60,25 +20,16 @@ static void collect_buffer(struct collector *c, value_id v)
         if (em->args.data[i].value.i == v.i)
             return;
     VEC_PUSH(em->arena, &em->args, ((struct karg){.value = v}));
-    collect_storage(c, v);
 }
 
-static void collect_node(struct collector *c, const struct node *n)
+static void collect_operands(struct collector *c, const struct node *n)
 {
-    for (uint32_t a = 0; a < n->n_attr; a++) {
-        const struct attr *at = &n->attr[a];
-        if (at->kind == ATTR_EXPR)
-            collect_expr(c, at->u.e);
-        else if (at->kind == ATTR_EXPRS)
-            for (uint32_t i = 0; i < at->n; i++)
-                collect_expr(c, at->u.exprs[i]);
-    }
     for (uint32_t k = 0; k < n->n_in; k++)
         if (n->in[k].i)
             VEC_PUSH(c->em->arena, &c->work, n->in[k]);
 }
 
-/* Buffers and symbols that the kernel's values can mention: a walk from the stored values to what is in memory. */
+/* Buffers that the kernel's values can mention: a walk from the stored values to what is in memory. */
 static void collect(struct em *em)
 {
     struct collector c = {.em = em, .seen = {.g = em->g, .arena = em->arena}};
@@ -95,7 +46,7 @@ static void collect(struct em *em)
             VEC_PUSH(em->arena, &c.work, em->k->domain);
         }
         if (!em->k->piece && em->k->kind != KERNEL_HALO)
-            collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
+            collect_operands(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
     const struct schedule *s = em->schedule;
     if (s && s->kind == SCHEDULE_ATTENTION && s->attention.parts)
@@ -104,18 +55,17 @@ static void collect(struct em *em)
         value_id v = c.work.data[--c.work.n];
         if (!visit(&c.seen, v, NULL))
             continue;
-        collect_type(&c, v);
         bool constant = value_is_const(em->g, v);
         if (em->m->fused.storage[v.i].place != PLACE_NONE)
             collect_buffer(&c, v);
         if (em->m->fused.stored[v.i] && !constant)
             continue;
         if (graph_value(em->g, v)->def.i)
-            collect_node(&c, graph_node(em->g, graph_value(em->g, v)->def));
+            collect_operands(&c, graph_node(em->g, graph_value(em->g, v)->def));
     }
-    for (uint32_t i = 0; i < c.syms.n; i++)
-        VEC_PUSH(em->arena, &em->args, ((struct karg){.sym = c.syms.data[i]}));
 }
+
+enum { ARGS_MOST = 255 }; /* of a launch */
 
 bool em_begin(struct em *em, const struct site *site, const struct schedule *schedule,
               const struct schedule_facts *facts, const char *name)
@@ -147,16 +97,28 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
                 out |= k->outs.data[j].i == a.value.i;
             struct ltype t = {value_type(m->g, a.value)->elem, 0};
             v = lf_arg(em->f, t, LARG_IN | (out ? LARG_OUT : 0) | (k->shares ? 0 : LARG_NOALIAS), 0, NULL);
-        } else if (a.shared) {
-            v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_OUT, 64, NULL);
         } else {
-            v = lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, sym_get(em->x, a.sym)->name);
-            VEC_PUSH(em->arena, &em->syms, ((struct em_sym){.sym = a.sym, .var = v}));
+            v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_OUT, 64, NULL);
         }
         VEC_PUSH(em->arena, &em->arg_lreg, v);
     }
+    for (uint32_t i = em->args.n; i < ARGS_MOST; i++)
+        VEC_PUSH(em->arena, &em->arg_lreg, lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, NULL));
     em_producers_begin(em);
     return true;
+}
+
+lreg em_size(struct em *em, expr_id e)
+{
+    uint32_t i = 0;
+    while (i < em->args.n && em->args.data[i].size.i != e.i)
+        i++;
+    if (i == em->arg_lreg.n)
+        context_unwind(em->m->ctx, FAIL_LIMIT, (src_id){0}, "kernel %s reads more than %d values and sizes",
+                       em->f->name, ARGS_MOST);
+    if (i == em->args.n)
+        VEC_PUSH(em->arena, &em->args, ((struct karg){.size = e}));
+    return em->arg_lreg.data[i];
 }
 
 lreg em_buffer(struct em *em, value_id v)
@@ -203,6 +165,7 @@ bool em_finish(struct em *em)
         if (src && j == em->f->nodes.n)
             VEC_PUSH(em->arena, &em->f->nodes, src);
     }
+    em->f->args.n = em->args.n;
     lf_tidy(em->f);
     if (is_broken(em))
         lf_break(em->f);

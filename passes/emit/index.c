@@ -26,10 +26,36 @@ uint32_t em_expr_lanes(const struct em *em, expr_id e)
     return 0;
 }
 
+/* Does e depend on dynamic sizes or values? */
+static bool is_dynamic(const struct em *em, expr_id e)
+{
+    return ex_uses_kind(em->x, e, SYM_SHAPE) || ex_uses_kind(em->x, e, SYM_VALUE);
+}
+
+static bool may_trap(const struct exprs *x, expr_id e)
+{
+    enum expr_kind kind = ex_kind(x, e);
+    if ((kind == EX_DIV || kind == EX_MOD) && ex_lo(x, ex_arg(x, e, 1)) < 1)
+        return true;
+    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
+        if (may_trap(x, ex_arg(x, e, i)))
+            return true;
+    return false;
+}
+
+/* What the program computes and passes: symbols, and quotients and the like of them. Sums and products of these are
+ * computed here. So kernels whose sizes are different functions of the network's have the same code. */
+static bool is_size(const struct em *em, expr_id e)
+{
+    enum expr_kind kind = ex_kind(em->x, e);
+    return kind != EX_SUM && kind != EX_PROD && is_dynamic(em, e) && !ex_uses_kind(em->x, e, SYM_LOOP) &&
+           !may_trap(em->x, e);
+}
+
 static lreg index_sym(struct em *em, sym_id s, uint32_t lanes)
 {
     struct em_sym *info = sym_info(em, s);
-    if (!info) {   /* a shape or value symbol that collect() did not see */
+    if (!info) { /* of another function */
         em->failed = true;
         error_internal(em->m->ctx, (src_id){0}, "kernel %s: unbound symbol '%s'", em->f->name, sym_get(em->x, s)->name);
         return em_const(em, ELEM_I64, lanes, 0, 0);
@@ -43,12 +69,6 @@ static lreg index_sym(struct em *em, sym_id s, uint32_t lanes)
     lreg v = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
     em_set_depth(em, v, 0);
     return v;
-}
-
-/* Does e depend on dynamic sizes or values? */
-static bool is_dynamic(const struct em *em, expr_id e)
-{
-    return ex_uses_kind(em->x, e, SYM_SHAPE) || ex_uses_kind(em->x, e, SYM_VALUE);
 }
 
 /* Part of a sum: moving * coef, or moving * size, where only moving depends on loops. */
@@ -135,6 +155,8 @@ static lreg index_new(struct em *em, expr_id e, uint32_t lanes)
     lreg a, b;
     if (ex_is_const(em->x, e, &c))
         return em_const(em, ELEM_I64, lanes, 0, c);
+    if (is_size(em, e))
+        return em_size(em, e);
     switch (ex_kind(em->x, e)) {
     case EX_SYM: return index_sym(em, ex_as_sym(em->x, e), lanes);
     case EX_SUM: return index_sum(em, e, lanes);
@@ -173,17 +195,6 @@ static lreg index_new(struct em *em, expr_id e, uint32_t lanes)
     case EX_MIN: return em_op2(em, L_MIN, a, b);
     default: return em_op2(em, L_MAX, a, b);
     }
-}
-
-static bool may_trap(const struct exprs *x, expr_id e)
-{
-    enum expr_kind kind = ex_kind(x, e);
-    if ((kind == EX_DIV || kind == EX_MOD) && ex_lo(x, ex_arg(x, e, 1)) < 1)
-        return true;
-    for (uint32_t i = 0; i < ex_n_args(x, e); i++)
-        if (may_trap(x, ex_arg(x, e, i)))
-            return true;
-    return false;
 }
 
 /* Arithmetic over dynamic sizes leaves conditionals, so that all of them share it. (Constants are folded into

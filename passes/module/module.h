@@ -52,11 +52,11 @@ struct row_local {
     value_id value;
     uint32_t inner;
 };
-/* One of the three; shared: the kernel's shared_bytes. start: elements of the value before the place that is passed;
- * {0}: none. */
+/* One of the three: a value's memory, a dynamic size that the program computes, or the kernel's shared_bytes. start:
+ * elements of the value before the place that is passed; {0}: none. */
 struct karg {
     value_id value;
-    sym_id sym;
+    expr_id size;
     bool shared;
     expr_id start;
 };

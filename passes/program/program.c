@@ -355,7 +355,7 @@ static void launch(struct prog *p, struct kernel *k)
         args[n++] = a.start.i   ? offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
                     : a.value.i ? prog_buffer(p, a.value, e)
                     : a.shared  ? shared(p)
-                                : sym_lreg(p, a.sym);
+                                : prog_index(p, a.size);
     }
     args[n++] = launch_count(p, k);
     struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH, args, n);

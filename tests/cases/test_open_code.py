@@ -7,11 +7,16 @@ from support.tool import mcc, value
 LEVEL = "-march=x86-64-v3"
 
 
-def functions(model, *flags):
-    """Statements of each function of one variant."""
+def bodies(model, *flags):
+    """The functions of one variant, without their first lines: equal ones are compiled once."""
     done = mcc(model.path, "-q", LEVEL, "-stop-after=emit", "-o", "-", *flags)
     assert done.returncode == 0, done.stderr
-    return {m[1]: m[2].count("\n") for m in re.finditer(r"^(?:kernel|program|plan) @(\S+)(.*?)^}", done.stdout, re.M | re.S)}
+    return {m[1]: m[2] for m in re.finditer(r"^(?:kernel|program|plan) @(\S+)[^\n]*(.*?)^}", done.stdout, re.M | re.S)}
+
+
+def functions(model, *flags):
+    """Statements of each function of one variant."""
+    return {name: text.count("\n") for name, text in bodies(model, *flags).items()}
 
 
 def residual(folder):
@@ -28,4 +33,21 @@ def test_addresses_of_maps_of_dynamic_size(tmp_path):
     dynamic, fixed = functions(model), functions(model, "--input=x[1,32,56,56]")
     assert sum(dynamic.values()) < 1.25 * sum(fixed.values()), (dynamic, fixed)
     for shape in ((1, 32, 56, 56), (1, 32, 57, 49), (1, 32, 5, 2), (1, 32, 1, 1)):
+        model.compare([floats(*shape)])
+
+
+def test_layers_at_other_sizes_share_code(tmp_path):
+    """Layers that differ in their images' sizes alone, which are quotients of the network's, are one function."""
+    nodes, weights, last = [], {}, "x"
+    for i in range(3):
+        weights[f"w{i}"] = floats(32, 32, 1, 1, seed=i, scale=0.2)
+        weights[f"v{i}"] = floats(32, 1, 3, 3, seed=i, scale=0.3)
+        nodes += [node("Conv", f"{last} w{i}", f"a{i}"), node("Relu", f"a{i}", f"b{i}"),
+                  node("Conv", f"b{i} v{i}", f"c{i}", group=32, pads=[1, 1, 1, 1], strides=[2, 2])]
+        last = f"c{i}"
+    model = Model(tmp_path, nodes, [value("x", [1, 32, "h", "w"])], [value("c2", None)], weights)
+    kernels = [text for name, text in bodies(model).items() if name.startswith("k") and text.count("\n") > 100]
+    distinct = len(set(kernels)) # the first reads the input, the last stores the output
+    assert (len(kernels), distinct) == (6, 4)
+    for shape in ((1, 32, 32, 48), (1, 32, 17, 9), (1, 32, 3, 1)):
         model.compare([floats(*shape)])
