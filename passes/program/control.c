@@ -421,9 +421,8 @@ static void control_loop(struct prog *p, struct kernel *k)
 static void control_assert(struct prog *p, struct kernel *k)
 {
     const struct node *n = graph_node(p->g, k->anchor);
-    lreg in[2] = {prog_index(p, node_expr(n, "cond")), prog_const(p, 0)};
-    lreg ok = prog_op(p, L_NE, (struct ltype){ELEM_BOOL, 1}, in, 2);
-    prog_check(p, ok, (int32_t)node_int(n, "code", -2), n->src.i, node_str(n, "text", "assertion failed"));
+    prog_check(p, prog_cond(p, node_expr(n, "cond")), (int32_t)node_int(n, "code", -2), n->src.i,
+               node_str(n, "text", "assertion failed"));
 }
 
 typedef void control_fn(struct prog *, struct kernel *);

@@ -75,10 +75,24 @@ static lreg sym_lreg(struct prog *p, sym_id s)
     return prog_const(p, 0);
 }
 
-static lreg index_cond(struct prog *p, expr_id e)
+lreg prog_cond(struct prog *p, expr_id e)
 {
-    lreg v = prog_index(p, e);
-    return op2(p, L_NE, v, prog_const(p, 0));
+    enum expr_kind kind = ex_kind(p->x, e);
+    if (kind == EX_LT || kind == EX_EQ)
+        return op2(p, kind == EX_LT ? L_LT : L_EQ, prog_index(p, ex_arg(p->x, e, 0)),
+                   prog_index(p, ex_arg(p->x, e, 1)));
+    return op2(p, L_NE, prog_index(p, e), prog_const(p, 0));
+}
+
+/* A quotient or remainder by 2^n rounds down as a shift does: one instruction where a division takes ten, and LLVM
+ * leaves programs as they are. {0}: another divisor. */
+static lreg by_power_of_two(struct prog *p, enum expr_kind kind, lreg a, expr_id by)
+{
+    int64_t c;
+    if (!ex_is_const(p->x, by, &c) || c < 2 || (c & (c - 1)) != 0)
+        return (lreg){0};
+    return kind == EX_DIV ? op2(p, L_SHR, a, prog_const(p, __builtin_ctzll((uint64_t)c)))
+                          : op2(p, L_AND, a, prog_const(p, c - 1));
 }
 
 static lreg index_value(struct prog *p, expr_id e)
@@ -98,11 +112,15 @@ static lreg index_value(struct prog *p, expr_id e)
     if (kind == EX_NOT)
         return op2(p, L_SUB, prog_const(p, 1), prog_index(p, ex_arg(p->x, e, 0)));
     if (kind == EX_SELECT) {
-        lreg in[3] = {index_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)),
+        lreg in[3] = {prog_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)),
                       prog_index(p, ex_arg(p->x, e, 2))};
         return prog_op(p, L_SELECT, INDEX, in, 3);
     }
-    lreg v = prog_index(p, ex_arg(p->x, e, 0));
+    lreg v = prog_index(p, ex_arg(p->x, e, 0)), shifted = {0};
+    if (kind == EX_DIV || kind == EX_MOD)
+        shifted = by_power_of_two(p, kind, v, ex_arg(p->x, e, 1));
+    if (shifted.i)
+        return shifted;
     for (uint32_t i = 1; i < n; i++)
         v = op2(p, binary[kind], v, prog_index(p, ex_arg(p->x, e, i)));
     if (kind == EX_LT || kind == EX_EQ)

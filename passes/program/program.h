@@ -46,6 +46,7 @@ struct prog {
 lreg prog_op(struct prog *, enum lop, struct ltype, const lreg *in, uint32_t n);
 lreg prog_const(struct prog *, int64_t);
 lreg prog_index(struct prog *, expr_id);
+lreg prog_cond(struct prog *, expr_id); /* is it not 0? */
 lreg prog_buffer(struct prog *, value_id, enum elem); /* the value's bytes as a buffer of elem */
 lreg prog_load(struct prog *, value_id, int64_t element); /* integer or bool element as index */
 void prog_bind(struct prog *, sym_id, lreg);

@@ -46,8 +46,10 @@ def test_layers_at_other_sizes_share_code(tmp_path):
                   node("Conv", f"b{i} v{i}", f"c{i}", group=32, pads=[1, 1, 1, 1], strides=[2, 2])]
         last = f"c{i}"
     model = Model(tmp_path, nodes, [value("x", [1, 32, "h", "w"])], [value("c2", None)], weights)
-    kernels = [text for name, text in bodies(model).items() if name.startswith("k") and text.count("\n") > 100]
+    functions = bodies(model)
+    kernels = [text for name, text in functions.items() if name.startswith("k") and text.count("\n") > 100]
     distinct = len(set(kernels)) # the first reads the input, the last stores the output
     assert (len(kernels), distinct) == (6, 4)
+    assert "shr" in functions["plan"] and "floordiv" not in functions["plan"]
     for shape in ((1, 32, 32, 48), (1, 32, 17, 9), (1, 32, 3, 1)):
         model.compare([floats(*shape)])
