@@ -85,6 +85,8 @@ EXIT_ALLOWED = {
 }
 # The emitters take the schedule and choose nothing: they read nothing of a CPU.
 CPU = r"mach->\w+|machine_(?:vector_)?lanes(?=\s*\()"
+# What the runtime asks of an operating system only through runtime/os.h.
+SYSTEM = r"\b(?:__linux\w*|__ANDROID\w*|_WIN\w+|__APPLE__|rt_syscall|SYS_\w+|pthread_\w+|dl(?:open|sym)|clock_gettime|getauxval|aligned_alloc)\b|(?<!\w)free\("
 # What comments name that is not of the tree: headers of others, the files of a user.
 ELSEWHERE = {"net.h", "net.py", "OUTPUT.h", "dlpack.h", "hwcap.h", "Operators.md"}
 FILE = re.compile(r"(?<![\w./*-])\w[\w/.-]*\.(?:c|h|def|py|cpp|md)\b(?![\w(/.-])")
@@ -249,6 +251,15 @@ def check_setjmp(path, text, complain):
             complain(path.relative_to(ROOT).as_posix(), n, "setjmp() is the whole condition of an if: elsewhere C does not define it")
 
 
+def check_systems(path, text, complain):
+    """Of what goes into artifacts only the folders of systems know a system, and runtime/os.h which there are."""
+    name = path.relative_to(ROOT).as_posix()
+    if re.match(r"runtime/(?:ops/)?rt\w*\.[ch]$", name):
+        for n, line in enumerate(strip_comments(text).splitlines(), 1):
+            for found in re.findall(SYSTEM, line):
+                complain(name, n, f"{found}: what depends on the operating system is in a folder behind runtime/os.h")
+
+
 def check_cpus(path, text, complain):
     name = path.relative_to(ROOT).as_posix()
     if name.startswith("passes/emit/"):
@@ -397,6 +408,7 @@ def main():
             check_setjmp(path, text, complain)
             check_frontends(path, text, complain)
             check_cpus(path, text, complain)
+            check_systems(path, text, complain)
             check_names(path, text, complain)
     check_pages_size(complain)
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*/README.md")]:
