@@ -66,15 +66,31 @@ static bool few_rows(struct em *em, const struct reduction *r)
     return rows == 1 || rows < em->schedule->tile.ta;
 }
 
+/* Indices of 32 bits where these do. Where there is an element, the first one counts as found before. */
+static void arg_begin(struct em *em, struct reduction *r)
+{
+    const struct type *t = value_type(em->g, r->n->in[0]);
+    int64_t last = 1, most;
+    r->index = ELEM_I32;
+    for (int32_t d = 0; d < t->rank; d++) {
+        most = ex_hi(em->x, t->dims[d]);
+        if (!mul_i64(last, most > 1 ? most : 1, &last) || last > INT32_MAX)
+            r->index = ELEM_I64;
+    }
+    r->found = r->n->op == OP_ARGREDUCE && ex_truth(em->x, r->cond) == TRUE_ &&
+               ex_lo(em->x, t->dims[node_int(r->n, "axis", 0)]) > 0;
+}
+
 void reduction_begin(struct em *em, struct reduction *r, const struct node *n, uint32_t n_points,
                      expr_id *const *points, expr_id cond)
 {
     uint32_t c;
-    bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
-    enum elem e = value_type(em->g, arg ? n->in[0] : n->out[0])->elem;
+    bool arg = reduce_is_arg(n);
     *r = (struct reduction){
         .n = n, .s = reduction_schedule(em, n), .n_points = n_points, .points = points, .cond = cond, .row.dim = -1};
-    r->acc = register_elem(e);
+    r->acc = reduce_elem(em->g, n);
+    if (arg)
+        arg_begin(em, r);
     r->n_acc = arg ? 2 * n_points : n_points;
     r->combine = n->op == OP_REDUCE || n->op == OP_WINDOW          ? em_monoid(node_str(n, "monoid", "sum"), r->acc)
                  : n->op == OP_ARGREDUCE && !node_int(n, "max", 1) ? L_MIN
@@ -193,7 +209,7 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
         uint32_t lanes = reduction_lanes(em, points[i], rank);
         if (arg) {
             acc[2 * i] = reduction_identity(em, r.combine, r.acc, e, lanes);
-            acc[2 * i + 1] = em_const(em, ELEM_I64, lanes, 0, -1);
+            acc[2 * i + 1] = em_const(em, r.index, lanes, 0, r.found ? 0 : -1);
         } else {
             acc[i] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
         }
@@ -204,7 +220,7 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
     if (r.matrix)
         em_tile_rows_of_matrix(em, n_points / r.vectors, r.vectors, acc);
     for (uint32_t i = 0; i < n_points; i++)
-        out[i] = arg ? acc[2 * i + 1] : reduction_result(em, n, acc[i]);
+        out[i] = arg ? reduction_index(em, acc[2 * i + 1]) : reduction_result(em, n, acc[i]);
 }
 
 void em_reduce_block(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points,

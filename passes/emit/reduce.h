@@ -11,7 +11,8 @@ struct reduction {
     uint32_t n_dims;
     struct rdim dim[REDUCED_MOST];
     enum lop combine;
-    enum elem acc;               /* register element of the accumulators */
+    enum elem acc, index;        /* register elements of the accumulators; of the indices beside them */
+    bool found; /* an argument reduction has an element at least: its index begins with 0, else with -1 */
     uint32_t group, valid; /* steps at once along one dim (emit/dot.c), and those that exist; 1: one by one */
     uint32_t grouped; /* that dim; any behind it has one index */
     uint32_t n_points, n_acc; /* argument reductions keep two per point */
@@ -50,6 +51,8 @@ const struct reduce_schedule *reduction_schedule(struct em *, const struct node 
 uint32_t reduction_lanes(const struct em *, const expr_id *point, int32_t rank);
 /* What n's result is for this sum: rounded to its element type. */
 lreg reduction_result(struct em *, const struct node *n, lreg sum);
+/* What an argument reduction's result is for this index. */
+lreg reduction_index(struct em *, lreg index);
 
 /* Small constant reduced dims are unrolled from the inside out, as far as the schedule's body reaches. */
 void reduction_unroll(struct em *, struct reduction *);

@@ -16,26 +16,27 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
     expr_id vectors = ex_div(em->x, r->dim[d].extent, ex_const(em->x, lanes));
     expr_id zero = ex_const(em->x, 0), groups = ex_div(em->x, vectors, ex_const(em->x, unroll));
     expr_id lane = em_lane(em, lanes, (lreg){0});
-    lreg inner[SUMS_MOST];
+    lreg inner[2 * SUMS_MOST];
+    uint32_t each = r->n_acc;
     struct em_for l;
     int64_t g = 0;
     if (!ex_is_const(em->x, groups, &g) || g > 0) {
-        expr_id t = em_for_begin(em, &l, zero, groups, 1, acc, unroll);
-        memcpy(inner, l.params, unroll * sizeof *inner);
+        expr_id t = em_for_begin(em, &l, zero, groups, 1, acc, each * unroll);
+        memcpy(inner, l.params, each * unroll * sizeof *inner);
         for (uint32_t u = 0; u < unroll; u++) {
             expr_id v = ex_addc(em->x, ex_mulc(em->x, t, unroll), u);
             k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
-            reduction_step(em, r, k, &inner[u]);
+            reduction_step(em, r, k, &inner[each * u]);
         }
         em_for_end(em, &l, inner, acc);
     }
     for (int64_t v = g * unroll; fixed && v < n / lanes; v++) { /* whole vectors that fill no group */
         k[d] = ex_addc(em->x, lane, v * lanes);
-        reduction_step(em, r, k, &acc[v % unroll]);
+        reduction_step(em, r, k, &acc[each * (v % unroll)]);
     }
     if (!fixed) {
-        expr_id v = em_for_begin(em, &l, ex_mulc(em->x, groups, unroll), vectors, 1, acc, 1);
-        inner[0] = l.params[0];
+        expr_id v = em_for_begin(em, &l, ex_mulc(em->x, groups, unroll), vectors, 1, acc, each);
+        memcpy(inner, l.params, each * sizeof *inner);
         k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
         reduction_step(em, r, k, inner);
         em_for_end(em, &l, inner, acc);
@@ -46,9 +47,10 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
     expr_id left = ex_sub(em->x, r->dim[d].extent, done);
     lreg mask = em_tail_mask(em, left, lanes);
     k[d] = em_tail(em, done, left, lanes);
-    lreg whole = acc[0], next = acc[0];
-    reduction_step(em, r, k, &next);
-    acc[0] = em_select(em, mask, next, whole);
+    memcpy(inner, acc, each * sizeof *inner);
+    reduction_step(em, r, k, inner);
+    for (uint32_t i = 0; i < each; i++)
+        acc[i] = em_select(em, mask, inner[i], acc[i]);
 }
 
 static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, uint32_t unroll,
@@ -59,11 +61,38 @@ static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr
         return;
     }
     struct em_for l;
-    lreg inner[SUMS_MOST];
-    k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, 1, acc, unroll);
-    memcpy(inner, l.params, unroll * sizeof *inner);
+    lreg inner[2 * SUMS_MOST];
+    k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, 1, acc, r->n_acc * unroll);
+    memcpy(inner, l.params, r->n_acc * unroll * sizeof *inner);
     horizontal_nest(em, r, d + 1, k, inner, unroll, lanes);
     em_for_end(em, &l, inner, acc);
+}
+
+static lreg folded(struct em *em, enum lop op, lreg v)
+{
+    lreg result = em_op(em, L_HREDUCE, (struct ltype){lf_type(em->f, v).elem, 1}, &v, 1);
+    lf_last(em->f, em->level[em_depth(em, &result, 1)])->imm = op;
+    return result;
+}
+
+/* Of n vectors of best elements and their indices: the first index of the best of all, or of a NaN. Where a lane has
+ * come to nothing better than what it began with, its index is 0, of an element that is as good. */
+static lreg first_best(struct em *em, const struct reduction *r, const lreg *acc, uint32_t n)
+{
+    uint32_t lanes = lf_type(em->f, acc[0]).lanes;
+    lreg best = acc[0], index = {0},
+         none = em_const(em, r->index, lanes, 0, r->index == ELEM_I32 ? INT32_MAX : INT64_MAX);
+    for (uint32_t u = 1; u < n; u++)
+        best = em_op2(em, r->combine, best, acc[2 * u]);
+    best = em_splat(em, folded(em, r->combine, best), lanes);
+    for (uint32_t u = 0; u < n; u++) {
+        lreg is = em_op2(em, L_EQ, acc[2 * u], best);
+        if (elem_class(r->acc) == 'F')
+            is = em_op2(em, L_OR, is, em_op2(em, L_NE, acc[2 * u], acc[2 * u]));
+        lreg mine = em_select(em, is, acc[2 * u + 1], none);
+        index = index.i ? em_op2(em, L_MIN, index, mine) : mine;
+    }
+    return reduction_index(em, folded(em, L_MIN, index));
 }
 
 /* The reduction at one point, several sums of vectors at a time; these are added in the end. */
@@ -73,22 +102,23 @@ static lreg along_lanes(struct em *em, const struct node *n, expr_id *const *poi
     expr_id k[REDUCED_MOST];
     reduction_begin(em, &r, n, 1, points, cond);
     uint32_t lanes = r.s->lanes, unroll = r.s->sums;
-    lreg acc[SUMS_MOST];
-    for (uint32_t u = 0; u < unroll; u++)
-        acc[u] = reduction_identity(em, r.combine, r.acc, value_type(em->g, n->out[0])->elem, lanes);
+    lreg acc[2 * SUMS_MOST];
+    bool arg = reduce_is_arg(n);
+    enum elem e = value_type(em->g, arg ? n->in[0] : n->out[0])->elem;
+    for (uint32_t u = 0; u < unroll * r.n_acc; u++)
+        acc[u] = arg && u % 2 ? em_const(em, r.index, lanes, 0, 0) : reduction_identity(em, r.combine, r.acc, e, lanes);
     uint32_t n_axes;
     const int64_t *axes = node_ints(n, "axes", &n_axes);
     bool rides = ex_truth(em->x, cond) == TRUE_ && em_row_buffer_ride_begin(em, n->in[0], axes, n_axes, points[0]);
     horizontal_nest(em, &r, 0, k, acc, unroll, lanes);
     if (rides)
         em_row_buffer_ride_end(em, n->in[0]);
+    if (arg)
+        return first_best(em, &r, acc, unroll);
     for (uint32_t half = unroll / 2; half > 0; half /= 2)
         for (uint32_t u = 0; u < half; u++)
             acc[u] = em_op2(em, r.combine, acc[u], acc[u + half]);
-    struct ltype t = {r.acc, 1};
-    lreg result = em_op(em, L_HREDUCE, t, acc, 1);
-    lf_last(em->f, em->level[em_depth(em, &result, 1)])->imm = r.combine;
-    return reduction_result(em, n, result);
+    return reduction_result(em, n, folded(em, r.combine, acc[0]));
 }
 
 /* ---- where the loop runs ----------------------------------------------------------------------------------------- */

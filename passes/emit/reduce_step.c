@@ -252,23 +252,28 @@ static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const
                              (int32_t)r->n_dims);
     }
     v = to_acc(em, v, r->acc);
-    lreg best = acc[0];
-    lreg take = last ? (max ? em_op2(em, L_LE, best, v) : em_op2(em, L_LE, v, best))
-                     : (max ? em_op2(em, L_LT, best, v) : em_op2(em, L_LT, v, best));
-    if (elem_class(r->acc) == 'F') {
-        lreg nan = em_op2(em, L_NE, v, v);
-        if (!last)
-            nan = em_op2(em, L_AND, nan, em_op2(em, L_EQ, best, best));
-        else
-            take = em_op2(em, L_AND, take, em_op2(em, L_EQ, best, best));
-        take = em_op2(em, L_OR, take, nan);
-    }
-    take = em_op2(em, L_OR, take, em_op2(em, L_LT, acc[1], em_const(em, ELEM_I64, 1, 0, 0)));
+    /* What is better, as good and later, or the first NaN; of floats: what is not worse, unless NaN is best. */
+    bool floats = elem_class(r->acc) == 'F', strict = last == floats;
+    lreg a = max == floats ? v : acc[0], b = max == floats ? acc[0] : v;
+    lreg take = em_op2(em, strict ? L_LT : L_LE, a, b);
+    if (floats)
+        take = em_op2(em, L_AND, em_op1(em, L_NOT, take), em_op2(em, L_EQ, acc[0], acc[0]));
+    if (!r->found)
+        take = em_op2(em, L_OR, take, em_op2(em, L_LT, acc[1], em_const(em, r->index, 1, 0, 0)));
     if (ex_truth(em->x, cond) != TRUE_)
         take = em_op2(em, L_AND, take, em_cond(em, cond));
     uint32_t lanes = em_expr_lanes(em, index);
+    lreg at_v = em_index_lanes(em, index, lanes ? lanes : 1);
+    if (r->index != ELEM_I64)
+        at_v = em_op(em, L_CONVERT, (struct ltype){r->index, lf_type(em->f, at_v).lanes}, &at_v, 1);
     acc[0] = em_select(em, take, v, acc[0]);
-    acc[1] = em_select(em, take, em_index_lanes(em, index, lanes ? lanes : 1), acc[1]);
+    acc[1] = em_select(em, take, at_v, acc[1]);
+}
+
+lreg reduction_index(struct em *em, lreg index)
+{
+    struct ltype t = {ELEM_I64, lf_type(em->f, index).lanes};
+    return lf_type(em->f, index).elem == ELEM_I64 ? index : em_op(em, L_CONVERT, t, &index, 1);
 }
 
 /* The second operand's place, in bytes, at point p and so many steps of the innermost dim behind k. */

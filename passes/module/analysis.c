@@ -228,8 +228,23 @@ int32_t value_fast_dim(const struct module *m, value_id v)
     return -1;
 }
 
+bool reduce_is_arg(const struct node *n)
+{
+    return n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
+}
+
+enum elem reduce_elem(const struct graph *g, const struct node *n)
+{
+    return register_elem(value_type(g, reduce_is_arg(n) ? n->in[0] : n->out[0])->elem);
+}
+
 bool reduce_horizontal(const struct module *m, const struct node *n)
 {
+    if (n->op == OP_ARGREDUCE) {
+        int64_t axis = node_int(n, "axis", 0);
+        return !node_int(n, "last", 0) && value_fast_dim(m, n->in[0]) == axis &&
+               ex_lo(m->ctx->exprs, value_type(m->g, n->in[0])->dims[axis]) > 0;
+    }
     if (n->op != OP_REDUCE || !strcmp(node_str(n, "monoid", "sum"), "xor")) /* no register folds itself by xor */
         return false;
     uint32_t n_axes;

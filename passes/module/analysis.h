@@ -35,7 +35,10 @@ enum { HALF_STEPS = 64, HALF_LEAST = 32 }; /* summed in f16 (docs/numerics.md); 
 
 /* The dim of v along which memory is contiguous, after every stored value has a storage; -1: unknown. */
 int32_t value_fast_dim(const struct module *, value_id v);
-/* Does reduce n sum along the dim in which memory is contiguous, so that lanes are added up in the end? */
+/* Is n one whose result is an index? The element that its sums, or the best of its elements, have in registers. */
+bool reduce_is_arg(const struct node *);
+enum elem reduce_elem(const struct graph *, const struct node *n);
+/* Does reduce n sum, or search, along the dim in which memory is contiguous, so that lanes are added up in the end? */
 bool reduce_horizontal(const struct module *, const struct node *n);
 
 /* What registers hold: f16 and smaller floats as f32, 4-bit integers as 8-bit. */

@@ -17,7 +17,7 @@ static bool is_template(const struct site *site, enum schedule_kind kind, node_i
 static void lanes_choose(const struct site *site, const struct node *n, struct reduce_schedule *r)
 {
     struct reduced dims;
-    enum elem acc = register_elem(value_type(site->g, n->out[0])->elem);
+    enum elem acc = reduce_elem(site->g, n);
     int64_t extent = 0;
     reduced_dims(site, n, false, &dims);
     r->lanes = machine_lanes(site->mach, acc);

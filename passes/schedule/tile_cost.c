@@ -185,14 +185,12 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
     const struct type *t = value_type(site->g, n->out[0]);
     int32_t rank = t->rank, last = rank - 1;
     c->vec = c->a = c->b = -1;
-    if (rank == 0)
+    if (rank == 0 || reduce_horizontal(site->m, n))
         return;
     if (n->op == OP_REDUCE) {
         int32_t fast = value_fast_dim(site->m, n->in[0]);
         uint32_t n_axes;
         const int64_t *axes = node_ints(n, "axes", &n_axes);
-        if (reduce_horizontal(site->m, n))
-            return;
         int32_t below = 0;
         for (uint32_t i = 0; i < n_axes; i++)
             below += axes[i] < fast;
@@ -388,8 +386,7 @@ static bool is_contraction(const struct site *site, const struct node *n)
 static bool fits(const struct site *site, const struct node *n, const struct row_taps *row,
                  const struct tile_schedule *c)
 {
-    bool arg = n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW;
-    bool matrix = tile_matrix(site, n);
+    bool arg = reduce_is_arg(n), matrix = tile_matrix(site, n);
     int64_t rows = (int64_t)c->ta * c->tb, sums = (matrix ? rows + rows % 2 : rows) * c->nr, need = sums;
     if (matrix) /* rows in pairs, the columns at hand and the next */
         need += rows + rows % 2 + 2;
@@ -453,8 +450,7 @@ static uint32_t narrow_vectors(const struct site *site, const struct type *t, co
 static void tile_form(const struct site *site, const struct node *n, struct tile_schedule *c, int64_t *most)
 {
     choose_dims(site, n, c);
-    c->lanes = machine_vector_lanes(
-        site->mach, value_type(site->g, n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW ? n->in[0] : n->out[0])->elem);
+    c->lanes = machine_vector_lanes(site->mach, value_type(site->g, reduce_is_arg(n) ? n->in[0] : n->out[0])->elem);
     if (tile_halves(site, n))
         c->lanes *= 2;
     c->flat = is_flat(site, n, c, most);
@@ -565,7 +561,7 @@ static int64_t block_estimate(const struct site *site, const struct tile_schedul
         a = (struct extent){a.n * b.n, a.known && b.known};
         b = (struct extent){1, true};
     }
-    if (c->vec < 0 && n->op == OP_REDUCE && reduce_horizontal(site->m, n))
+    if (c->vec < 0 && reduce_horizontal(site->m, n))
         return horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
     int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, c->ta, c->tb, c->nr, &step);
     if (is_emulated(site, n))

@@ -33,7 +33,7 @@ static const struct node *reduced_node(const struct check *c)
 const char *rule_reduce_lanes(struct check *c)
 {
     const struct node *n = reduced_node(c);
-    uint32_t lanes = reduction(c)->lanes, bytes = elem_size(register_elem(value_type(c->site->g, n->out[0])->elem));
+    uint32_t lanes = reduction(c)->lanes, bytes = elem_size(reduce_elem(c->site->g, n));
     if (!reduce_horizontal(c->site->m, n))
         return unless(!lanes, "memory is not contiguous along the innermost reduced dim; here 0");
     return unless(!lanes || is_vector(c, lanes, bytes, 4),
