@@ -464,6 +464,21 @@ struct tile_facts tile_facts(const struct site *site)
     return (struct tile_facts){c.vec, c.a, c.b, c.lanes, c.flat, windows, c.by_piece};
 }
 
+/* Points along a of a product with one vector of columns: each step reads a line of each row, and those of rows that
+ * lie whole pages apart share a set of L1. With more than its ways none is there at the next step. */
+static int64_t rows_most(const struct site *site, const struct node *n, int64_t most)
+{
+    enum { PAGE = 4096, WAYS = 8 };
+    const struct storage *s = &site->m->fused.storage[n->in[0].i];
+    int32_t free_dim[RANK_MAX], count = n->op == OP_DOT ? dot_free(site->g, n, 0, free_dim) : 0;
+    int64_t apart;
+    return count > 0 && s->place != PLACE_NONE && most > WAYS &&
+                   ex_is_const(site->x, s->dim[free_dim[count - 1]].outer, &apart) && apart > 0 &&
+                   apart * (int64_t)elem_size(value_type(site->g, n->in[0])->elem) % PAGE == 0
+               ? WAYS
+               : most;
+}
+
 void tile_choose(const struct site *site, struct schedule *out)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
@@ -489,6 +504,8 @@ void tile_choose(const struct site *site, struct schedule *out)
     int64_t first_nr = 1, whole = CHANNEL_BLOCK / c.lanes;
     if (site->k->form.product.i && c.vec >= 0 && v.known) /* points share broadcasts within a block of channels */
         first_nr = max_nr = vectors < 1 ? 1 : vectors < whole ? vectors : whole;
+    if (vectors <= 1)
+        max_ta = rows_most(site, n, max_ta);
     for (int64_t nr = first_nr; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
         for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
             for (int64_t ta = 1; ta <= (c.a >= 0 ? max_ta : 1) && (ta <= a.n || ta == 1); ta++) {

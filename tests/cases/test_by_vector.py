@@ -1,4 +1,6 @@
 """Products whose results are one sum for each row: their lanes lie along what is summed, so nothing is loaded with a stride."""
+import re
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -37,3 +39,17 @@ def test_forms(tmp_path, form, constant):
         assert np.allclose(a.run([x] if constant else [x, y])[0], want, rtol=1e-5, atol=1e-5)
     text = mcc(path, "-o", "-", "--stop-after=emit", "--march=x86-64-v3").stdout
     assert "->j" in form or "cab" in form or "loads" not in text
+
+
+@pytest.mark.parametrize("length, most", [(1024, 8), (2048, 8), (1040, 32)])
+def test_rows_pages_apart(length, most, tmp_path):
+    """Lines of rows that lie whole pages apart share a set of L1: a tile of one vector of columns has eight rows."""
+    w = np.random.default_rng(3).standard_normal((length, 3)).astype(np.float32)
+    x = np.random.default_rng(4).standard_normal((50, length)).astype(np.float32)
+    path = save(tmp_path / "net.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", x.shape)], [value("y", [50, 3])], {"w": w})
+    schedule = mcc(path, "-march=x86-64-v4", "-stop-after=schedule", "-o", "-").stdout
+    rows = int(re.search(r"^  tile.columns +(\d+)", schedule, re.M)[1])
+    assert rows <= most and (most == 8 or rows > 8)
+    assert mcc(path, "-o", tmp_path / "net.so").returncode == 0
+    with Artifact(tmp_path / "net.so") as a:
+        assert np.allclose(a.run([x])[0], x.astype(np.float64) @ w, rtol=1e-4, atol=1e-3)
