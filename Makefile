@@ -267,7 +267,7 @@ coverage: deps-fuzz $(VENV)/bin/pytest
 check-real: all $(VENV)/bin/pytest
 	@$(TEST_ENV) TORCH=$(TORCH) $(PYTHON) tests/real/run.py
 
-# Networks of torchvision, timm and transformers as .pt2 beside PyTorch in f64. TORCH: a Python that has them; NETS="timm.lcnet_035"
+# Networks of PyTorch's packages as .pt2 beside PyTorch in f64. TORCH: a Python that has them; NETS="timm.lcnet_035 diffusers"
 check-pt2: all
 	@$(TEST_ENV) $(or $(TORCH),python3) tests/real/pt2.py $(NETS)
 
@@ -568,7 +568,7 @@ help:
 	@echo 'make check-math    every float through exp, log, tanh, sigmoid, erf against their stated bounds'
 	@echo 'make conformance   the ONNX 1.22.0 suite as it is and with the shapes erased, counts by reason'
 	@echo 'make check-real    real networks against ONNX Runtime (needs make deps-bench for the exports)'
-	@echo 'make check-pt2     TORCH=python NETS="names": networks of torchvision, timm, transformers as .pt2 against PyTorch in f64'
+	@echo 'make check-pt2     TORCH=python NETS="names": networks or packages (timm, ...) as .pt2 against PyTorch in f64'
 	@echo 'make soak MINUTES=10  the runtime under callers, gaps, cancels and a competitor; byte for byte, without a leak'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
 	@echo 'make fuzz-model    also fuzz-pt2, fuzz-config, fuzz-so, fuzz-npy: libFuzzer with sanitizers; SECONDS_EACH=600 CORPUS_DIR=dir'

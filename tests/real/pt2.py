@@ -1,20 +1,26 @@
 #!/usr/bin/env python3
-"""Networks of torchvision, timm and transformers with drawn weights: torch.export, mcc, one line each. PyTorch in f64 is the oracle.
+"""Networks of PyTorch's packages with drawn weights: torch.export, mcc, one line each. PyTorch in f64 is the oracle.
 
-usage: pt2.py [NAME...]        with a Python that has torch and those packages (pt2_nets.py has the table); exports once, into BUILD/pt2
+usage: pt2.py [NAME...]        with a Python that has torch; exports once, into BUILD/pt2. A NAME is a network's or a package's (timm);
+                               real/nets/ has the tables, and lacks those whose package is not installed
 
-A network is exported static, decomposed to core operators, and with those dims dynamic that its other inputs change (only that of the
-batch, if torch.export refuses more), which runs at two sizes. Results:
+Of equal blocks in a row a network keeps two. It is exported with those dims dynamic that its other inputs change (that of the batch, if
+torch.export refuses more; else static), and the same program decomposed to core operators. A dynamic form runs at two sizes. Results:
 
     agree      within BOUND of an output's largest element, or within LARGER times what PyTorch in f32 is off
     refused    mcc does not compile it: its message
     wrong      neither: the compiler, a run, or the results
-    skipped    torch.export does not accept it
+    skipped    torch.export does not accept it, or not within EXPORT seconds
+
+and the processor time of mcc.
 """
+import copy
 import logging
 import os
 import pathlib
 import pickle
+import re
+import resource
 import signal
 import sys
 import tempfile
@@ -28,12 +34,41 @@ import torch  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-from real.pt2_nets import NETS  # noqa: E402
+from real.nets import ABSENT, NETS  # noqa: E402
 from support.artifact import Artifact, ModelError  # noqa: E402
 from support.tool import BUILD, mcc  # noqa: E402
 
-BOUND, LARGER, SECONDS = 1e-4, 4, 1800
-FORMS = {"static": (0,), "core": (0,), "sizes": (0, 2), "batch": (0, 1)}    # the inputs that each is run with
+BOUND, LARGER, SECONDS, EXPORT = 1e-4, 4, 1800, 90
+FORMS = {"sizes": (0, 2), "batch": (0, 1), "static": (0,)}    # the inputs that each is run with; the first that can be exported, and "core"
+
+
+def key(block):
+    """Blocks of the same key are alike; rates of dropout say nothing."""
+    shapes = [x.shape for x in block.state_dict().values()]
+    return type(block), shapes, re.sub(r"\bp=[0-9.e-]+|drop_prob=[0-9.e-]+", "", repr(block))
+
+
+def shorter(net):
+    """A copy with two of equal blocks in a row."""
+    net = copy.deepcopy(net)
+    for module in net.modules():
+        if isinstance(module, (torch.nn.Sequential, torch.nn.ModuleList)) and len(module) > 2:
+            blocks, keys = list(module._modules.items()), [key(m) for m in module]
+            kept = [b for i, b in enumerate(blocks) if i < 2 or keys[i] != keys[i - 1] or keys[i] != keys[i - 2]]
+            numbered = all(name.isdigit() for name, _ in blocks)
+            module._modules = type(module._modules)((str(i) if numbered else name, m) for i, (name, m) in enumerate(kept))
+    return net
+
+
+def short(net, draws):
+    """The network with fewer blocks, if it still runs."""
+    try:
+        less = shorter(net)
+        for x in draws:
+            call(less, x)
+        return less
+    except Exception:
+        return net
 
 
 def drawn(net):
@@ -78,25 +113,46 @@ def dynamic(first, other):
 def exported(net, draws, form):
     first, sizes = draws[0], dynamic(draws[0], draws[FORMS[form][-1]])
     args, keywords = (tuple(k for k in first if isinstance(k, kind)) for kind in (int, str))
-    sizes = (tuple(sizes[k] for k in args) if args else {k: sizes[k] for k in keywords}) if len(FORMS[form]) > 1 else None
-    program = torch.export.export(net, tuple(first[k] for k in args), {k: first[k] for k in keywords}, dynamic_shapes=sizes, strict=False)
-    return program.run_decompositions() if form == "core" else program
+    sizes = (tuple(sizes[k] for k in args) if args else {k: sizes[k] for k in keywords}) if form != "static" else None
+    return torch.export.export(net, tuple(first[k] for k in args), {k: first[k] for k in keywords}, dynamic_shapes=sizes, strict=False)
+
+
+def decomposed(program, net, draws, runs):
+    """And the inputs that it takes: PyTorch cannot decompose some dynamic programs whose guards it wrote itself."""
+    try:
+        return program.run_decompositions(), runs
+    except NameError:
+        return exported(net, draws, "static").run_decompositions(), (0,)
+
+
+def late(*_):
+    raise TimeoutError(f"more than {EXPORT} s")
 
 
 def prepare(name, folder):
     """Exports the forms and records the inputs and PyTorch's results in f64 and f32, as NAME.pkl: written last."""
     make, inputs = NETS[name]
     torch.manual_seed(zlib.crc32(name.encode()))
-    net, draws, refused = drawn(make()), inputs(), {}
+    net, draws, refused, forms, program = make().eval(), inputs(), {}, {}, None
+    net = drawn(short(net, draws))
     results = [call(net, x) for x in draws]
-    for form, runs in FORMS.items():
-        if runs[-1] >= len(draws) or form == "batch" and (folder / f"{name}-sizes.pt2").exists():
+    signal.signal(signal.SIGPROF, late)
+    for form in [f for f, runs in FORMS.items() if runs[-1] < len(draws)] + ["core"]:
+        if (form == "core") != bool(forms):
             continue
+        signal.setitimer(signal.ITIMER_PROF, EXPORT)    # processor time
         try:
-            torch.export.save(exported(net, draws, form), folder / f"{name}-{form}.pt2")
+            runs = FORMS.get(form, next(iter(forms.values()), None))
+            if form == "core":
+                program, runs = decomposed(program, net, draws, runs)
+            else:
+                program = exported(net, draws, form)
+            torch.export.save(program, folder / f"{name}-{form}.pt2")
+            forms[form] = runs
         except Exception as e:
             refused[form] = " ".join(f"{type(e).__name__}: {e}".split())[:160]
-    record = {"draws": [{k: x.numpy() for k, x in d.items()} for d in draws], "f32": results, "refused": refused,
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    record = {"draws": [{k: x.numpy() for k, x in d.items()} for d in draws], "f32": results, "refused": refused, "forms": forms,
               "f64": oracle(net, draws) or results}
     (folder / f"{name}.pkl").write_bytes(pickle.dumps(record))
 
@@ -133,14 +189,17 @@ def judge(path, form, record):
         return "skipped", record["refused"][form]
     with tempfile.TemporaryDirectory() as folder:
         artifact = pathlib.Path(folder) / "model.so"
+        begin = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = mcc(path, "-q", "-march=native", "-o", artifact, timeout=SECONDS)
+        end = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seconds = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
         if done.returncode:
             errors = [text for text in done.stderr.splitlines() if "error:" in text] or [f"exit {done.returncode}"]
             return "wrong" if done.returncode in (5, *range(-64, 0)) else "refused", f"{errors[0].split('error: ')[-1][:200]} ({len(errors)} errors)"
         errors = []
         with Artifact(artifact) as a:
             names = [p.name.decode() for p in a.inputs]
-            for k in FORMS[form]:
+            for k in record["forms"][form]:
                 given = record["draws"][k]
                 feeds = [given[n] for n in names] if isinstance(next(iter(given)), str) else list(given.values())
                 try:
@@ -151,7 +210,7 @@ def judge(path, form, record):
                 if wrong:
                     return "wrong", f"inputs {k}, {wrong}: off by {found[0]:.1e} of the scale, PyTorch in f32 by {found[1]:.1e}"
         error, own = np.max(errors, axis=0)
-        return "agree", f"off by {error:.1e} of the scale, PyTorch in f32 by {own:.1e}"
+        return "agree", f"off by {error:.1e} of the scale, PyTorch in f32 by {own:.1e}; {seconds:.1f} s"
 
 
 def check(name, folder):
@@ -160,8 +219,8 @@ def check(name, folder):
     if not (folder / f"{name}.pkl").exists():
         prepare(name, folder)
     record = pickle.loads((folder / f"{name}.pkl").read_bytes())
-    for form in FORMS:
-        if form in record["refused"] or (folder / f"{name}-{form}.pt2").exists():
+    for form in [*FORMS, "core"]:
+        if form in record["refused"] or form in record["forms"]:
             kind, text = judge(folder / f"{name}-{form}.pt2", form, record)
             print(f"{kind:8} {name:32} {form:8} {text}", flush=True)
             kinds.add(kind)
@@ -190,7 +249,12 @@ def main():
     logging.disable(logging.CRITICAL)    # the words of exporters about guards
     folder = BUILD / "pt2"
     folder.mkdir(parents=True, exist_ok=True)
-    names = sys.argv[1:] or list(NETS)
+    wanted = sys.argv[1:] or list(NETS)
+    names = [n for w in wanted for n in NETS if n == w or n.startswith(f"{w}.")]
+    for text in ABSENT:
+        print(f"left out: {text}")
+    if not names:
+        sys.exit(f"no network is called {' or '.join(wanted)}")
     wrong = sum(not apart(name, folder) for name in names)
     print(f"{wrong} of {len(names)} wrong")
     return 1 if wrong else 0
