@@ -125,6 +125,22 @@ static value_id pieces_join(struct pt2 *p, const struct json *node, uint32_t wri
     return pt2_append_joined(p, src, node, stack ? "stack.default" : "cat.default", list, n);
 }
 
+/* The view's dims back in their parent's order; {0}: the node does not say what that was. */
+static value_id permuted_back(struct pt2 *p, const struct json *node, value_id view, src_id src)
+{
+    const struct json *dims = json_get(node_arg(node, "dims"), "as_ints");
+    int64_t n = dims ? dims->n : 0, at = 0, d;
+    int64_t *inverse = NEW_ARRAY(&p->scratch, int64_t, n + 1);
+    if (!dims)
+        return (value_id){0};
+    for (const struct json *e = json_first(dims); e; e = e->next, at++) {
+        if (!json_as_int(e, &d) || d < -n || d >= n)
+            return (value_id){0};
+        inverse[d < 0 ? d + n : d] = at;
+    }
+    return pt2_append_ints(p, src, "permute.default", view, "dims", inverse, (uint32_t)n);
+}
+
 /* The parent's elements with the view's in their places. {0} after a diagnostic. */
 static value_id put_back(struct pt2 *p, const struct json *node, value_id parent, value_id view, uint32_t value,
                          src_id src)
@@ -141,6 +157,10 @@ static value_id put_back(struct pt2 *p, const struct json *node, value_id parent
         {"aten.squeeze.default", "view_as.default"},
         {"aten.transpose.int", "transpose.int"},
         {"aten.t.default", "t.default"},
+        {"aten.mT.default", "mT.default"},
+        {"aten.swapaxes.default", "swapaxes.default"},
+        {"aten.permute.default", "permute"},
+        {"aten.unflatten.int", "view_as.default"},
         {"aten.split.Tensor", "cat"},
         {"aten.split.sizes", "cat"},
         {"aten.split_with_sizes.default", "cat"},
@@ -154,7 +174,8 @@ static value_id put_back(struct pt2 *p, const struct json *node, value_id parent
             continue;
         const char *op = inverses[i].inverse;
         if (!strchr(op, '.')) {
-            value_id whole = pieces_join(p, node, value, strcmp(op, "stack") == 0, src);
+            value_id whole = strcmp(op, "permute") == 0 ? permuted_back(p, node, view, src)
+                                                        : pieces_join(p, node, value, strcmp(op, "stack") == 0, src);
             if (whole.i || p->ctx->n_errors)
                 return whole;
             break;

@@ -77,8 +77,6 @@ value_id pt2_append_pair(struct pt2 *p, src_id src, const char *op, value_id x, 
     return append_aten(p, src, op, in, 2, NULL, 0);
 }
 
-static const struct json *given_arg(const struct json *node, const char *name);
-
 value_id pt2_append_joined(struct pt2 *p, src_id src, const struct json *node, const char *op, const value_id *list,
                            uint32_t n)
 {
@@ -86,7 +84,7 @@ value_id pt2_append_joined(struct pt2 *p, src_id src, const struct json *node, c
     int64_t dim = 0;
     value_id *in = NEW_ARRAY(&p->scratch, value_id, n + 2);
     memcpy(in + 2, list, n * sizeof *list);
-    json_as_int(json_get(given_arg(node, "dim"), "as_int"), &dim);
+    json_as_int(json_get(node_arg(node, "dim"), "as_int"), &dim);
     const struct attr attrs[] = {attr_ints("lists", arena_copy(&p->scratch, lists, sizeof lists), 3),
                                  attr_int("dim", dim)};
     return append_aten(p, src, op, in, n + 2, attrs, 2);
@@ -320,7 +318,7 @@ static void argument_absent(struct pending *n, const struct schema_arg *a)
     }
 }
 
-static const struct json *given_arg(const struct json *node, const char *name)
+const struct json *node_arg(const struct json *node, const char *name)
 {
     for (const struct json *i = json_first(json_get(node, "inputs")); i; i = i->next) {
         const char *text = json_as_text(json_get(i, "name"));
@@ -342,7 +340,7 @@ static void arguments(struct pending *n, const struct schema *schema, const stru
     for (uint32_t i = 0; i < n_args; i++)
         VEC_PUSH(&n->p->scratch, &n->in, ((value_id){0}));
     for (uint32_t i = 0; i < n_args; i++) {
-        const struct json *given = given_arg(node, args[i].name);
+        const struct json *given = node_arg(node, args[i].name);
         if (!given && i == 0) /* operators that write to it call it otherwise */
             given = json_get(json_first(json_get(node, "inputs")), "arg");
         known += given != NULL;
@@ -569,8 +567,8 @@ static bool lists_equal(struct pt2 *p, const struct json *a, const struct json *
 /* Decompositions write as_strided with the sizes and strides that the tensor has already: that is the tensor. */
 static bool is_same_view(struct pt2 *p, const struct json *node)
 {
-    const struct json *self = given_arg(node, "self"), *size = json_only(given_arg(node, "size"));
-    const struct json *stride = json_only(given_arg(node, "stride")), *offset = given_arg(node, "storage_offset");
+    const struct json *self = node_arg(node, "self"), *size = json_only(node_arg(node, "size"));
+    const struct json *stride = json_only(node_arg(node, "stride")), *offset = node_arg(node, "storage_offset");
     const char *name = json_as_text(json_get(json_get(self, "as_tensor"), "name"));
     const struct binding *b = name ? name_lookup(&p->metas, name) : NULL;
     const struct json *meta = b ? p->meta_list.data[b->value.i] : NULL, *sizes = json_get(meta, "sizes");
@@ -581,7 +579,7 @@ static bool is_same_view(struct pt2 *p, const struct json *node)
 /* as_strided reads memory: how the operand lies there, where the file says it in numbers. */
 static void layout_put(struct pending *n, const struct json *node)
 {
-    const char *name = json_as_text(json_get(json_get(given_arg(node, "self"), "as_tensor"), "name"));
+    const char *name = json_as_text(json_get(json_get(node_arg(node, "self"), "as_tensor"), "name"));
     const struct binding *b = name ? name_lookup(&n->p->metas, name) : NULL;
     const struct json *meta = b ? n->p->meta_list.data[b->value.i] : NULL, *strides = json_get(meta, "strides");
     int64_t *list = NEW_ARRAY(&n->p->scratch, int64_t, strides ? strides->n + 1 : 1), offset;

@@ -311,6 +311,29 @@ def test_every_command(command, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+TURNED = {"permute.default": ([[2, 0, -2]], (4, 2, 3)), "mT.default": ([], (2, 4, 3)), "swapaxes.default": ([0, 2], (4, 3, 2)),
+          "unflatten.int": ([2, [2, 2]], (2, 3, 2, 2))}
+
+
+@pytest.mark.parametrize("target", TURNED)
+def test_writes_to_turned_views(target, tmp_path):
+    """A write to a view in another order of dims is one to the whole."""
+    arguments, shape = TURNED[target]
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 11.5
+    program = Program()
+    base = program.node("aten.clone.default", [program.input("x", F, (2, 3, 4))], [("c", F, (2, 3, 4))])
+    view = program.node(f"aten.{target}", [base, *arguments], [("v", F, shape)])
+    row = program.node("aten.select.int", [view, 0, 1], [("s", F, shape[1:])])
+    program.node("aten.relu_.default", [row], [("r", F, shape[1:])])
+    program.output(program.node("aten.neg.default", [base], [("n", F, (2, 3, 4))]), program.node("aten.neg.default", [view], [("m", F, shape)]))
+    whole, turned = run(program.save(tmp_path / "m.pt2"), [x])
+    want = x.copy()
+    seen = {"permute.default": want.transpose(2, 0, 1), "mT.default": want.swapaxes(1, 2), "swapaxes.default": want.swapaxes(0, 2),
+            "unflatten.int": want.reshape(2, 3, 2, 2)}[target]
+    seen[1] = np.maximum(seen[1], 0)
+    assert np.array_equal(whole, -want) and np.array_equal(turned, -seen)
+
+
 PIECES = {"split.Tensor": ([2, 1], [(2, 2), (2, 2), (2, 1)]), "split_with_sizes.default": ([[1, 4], -1], [(2, 1), (2, 4)]),
           "chunk.default": ([2, 1], [(2, 3), (2, 2)]), "unbind.int": ([1], [(2,)] * 5)}
 
