@@ -349,8 +349,8 @@ static expr_id result_at(struct wino *w, expr_id row, expr_id column, expr_id at
     const struct type *y = value_type(w->em->g, w->n->out[0]);
     at[0] = w->image;
     at[1] = w->lane;
-    at[2] = ex_add(x, w->y0, row);
-    at[3] = ex_add(x, w->x0, column);
+    at[2] = ex_add(x, w->y0, ex_mulc(x, row, w->shape.dilation[0]));
+    at[3] = ex_add(x, w->x0, ex_mulc(x, column, w->shape.dilation[1]));
     return ex_and(x, ex_lt(x, at[2], y->dims[2]), ex_lt(x, at[3], y->dims[3]));
 }
 
@@ -367,10 +367,11 @@ static void output_edge(struct wino *w, uint32_t row, uint32_t column, lreg v)
 }
 
 /* Rows or columns of the tile at hand that the image has. */
-static expr_id inside(struct wino *w, expr_id from, expr_id size)
+static expr_id inside(struct wino *w, expr_id from, expr_id size, int64_t dilation)
 {
     struct exprs *x = w->em->x;
-    return em_pin(w->em, ex_min(x, ex_const(x, w->f->m), ex_sub(x, size, from)), 1, w->f->m);
+    expr_id left = ex_ceildiv(x, ex_sub(x, size, from), ex_const(x, dilation));
+    return em_pin(w->em, ex_min(x, ex_const(x, w->f->m), left), 1, w->f->m);
 }
 
 /* A tile of an image of dynamic size: most lie within it, and test nothing. */
@@ -388,7 +389,8 @@ static void output_tile(struct wino *w)
     em_if_end(em, &iff);
     em_if_begin(em, &iff, em_op1(em, L_NOT, whole));
     transform(w, &w->f->output, w->s->output_rows, output_load, output_edge);
-    expr_id rows = inside(w, w->y0, y->dims[2]), columns = inside(w, w->x0, y->dims[3]);
+    expr_id rows = inside(w, w->y0, y->dims[2], w->shape.dilation[0]),
+            columns = inside(w, w->x0, y->dims[3], w->shape.dilation[1]);
     expr_id row = em_for_begin(em, &r, zero, rows, 1, NULL, 0),
             column = em_for_begin(em, &c, zero, columns, 1, NULL, 0);
     expr_id number = ex_add(x, ex_mulc(x, row, w->f->m), column);
