@@ -36,7 +36,8 @@ struct step {
     bool shared;                 /* the points share the vectors: a contraction */
     uint64_t n;                  /* steps of the whole reduction */
     bool matrix; /* pairs of rows by pairs of columns; a step is one of the two groups of such a product */
-    bool window;                 /* each point has its own taps of its own channel */
+    enum { POINTS_OF_LINE = 1, POINTS_OF_IMAGE } points; /* along dim a, of a feature map */
+    enum tile_rest rest;
     struct row_taps row;         /* that are passed in one step, if any: a step here is one of them */
     const struct machine *mach;
 };
@@ -83,25 +84,28 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *
     return (cost > least ? cost : least) + RATE_STEP_LOOP;
 }
 
-/* As many points of lines of dynamic length, as feature maps have them, in whole tiles and what is left of each. */
-static int64_t lines_cost(int64_t points, int64_t size, int64_t nr, const struct step *s)
+/* As many points of lines of dynamic length, or of images, as feature maps have them: in whole tiles and what is left
+ * of each. */
+static int64_t lines_cost(int64_t points, int64_t size, int64_t tb, int64_t nr, const struct step *s)
 {
-    static const int64_t lengths[] = {3, 7, 14, 28, 56};
+    static const int64_t of_line[] = {3, 4, 6, 7, 8, 12, 14, 16, 28, 56},
+                         of_image[] = {12, 16, 48, 49, 64, 192, 196, 256, 784, 3136};
+    const int64_t *lengths = s->points == POINTS_OF_LINE ? of_line : of_image;
     int64_t cost = 0;
-    for (uint32_t i = 0; i < COUNT_OF(lengths); i++) {
+    for (uint32_t i = 0; i < COUNT_OF(of_line); i++) {
         int64_t line = 0, left = lengths[i];
-        for (int64_t k = size; k > 0; left %= k, k = tile_below(k, REST_ROWS))
-            line += left / k * step_cost(k, 1, nr, s);
+        for (int64_t k = size; k > 0; left %= k, k = tile_below(k, s->rest))
+            line += left / k * step_cost(k, tb, nr, s);
         cost += line * points / lengths[i];
     }
-    return cost / (int64_t)COUNT_OF(lengths);
+    return cost / (int64_t)COUNT_OF(of_line);
 }
 
 /* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of emit/template_tiled.c). */
 static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, const struct step *s)
 {
-    if (!e.known && s->window)
-        return lines_cost(e.n, size, nr, s);
+    if (!e.known && s->points)
+        return lines_cost(e.n, size, tb, nr, s);
     if (!e.known)
         return e.n / size * step_cost(size, tb, nr, s);
     if (!e.n)
@@ -257,10 +261,12 @@ static bool is_flat(const struct site *site, const struct node *n, const struct 
     const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
     int64_t extent;
     bool same = true, staged = site->k->form.staged.i == n->in[0].i;
+    bool few = !ex_is_const(site->x, w->dims[1], &extent) ||
+               extent < CHANNEL_BLOCK; /* not worth the places of points */
     bool even = ex_is_const(site->x, y->dims[c->b], NULL) && ex_is_const(site->x, y->dims[c->a], NULL);
     for (int32_t d = c->b; d <= c->a; d++) {
         bool one = ex_is(site->x, w->dims[d], 1);
-        if ((!one && (even || staged || row_taps(site, n).dim >= 0 || !is_covered(site, n, d - 2))) ||
+        if ((!one && (even || staged || few || row_taps(site, n).dim >= 0 || !is_covered(site, n, d - 2))) ||
             xdil[d - 2] != 1 || (!staged && (s->place == PLACE_NONE || s->dim[d].block)))
             return false;
         same &= one && strides[d - 2] == 1 && in->dims[d].i == y->dims[d].i;
@@ -416,12 +422,18 @@ static bool has_long_map(const struct site *site)
     return false;
 }
 
-static struct step step_of(const struct site *site, const struct node *n)
+static struct step step_of(const struct site *site, const struct node *n, bool flat)
 {
     uint64_t group = dot_group(site->m, n);
-    return (struct step){is_contraction(site, n), (tile_steps(site, n) + group - 1) / group,
-                         tile_matrix(site, n),    is_window(site, n),
-                         row_taps(site, n),       site->mach};
+    return (struct step){.shared = is_contraction(site, n),
+                         .n = (tile_steps(site, n) + group - 1) / group,
+                         .matrix = tile_matrix(site, n),
+                         .points = flat                                     ? POINTS_OF_IMAGE
+                                   : n->op == OP_CONV || n->op == OP_WINDOW ? POINTS_OF_LINE
+                                                                            : 0,
+                         .rest = tile_rest(site->g, n),
+                         .row = row_taps(site, n),
+                         .mach = site->mach};
 }
 
 /* A single row's product waits for its panels, and two lines of them at once arrive as fast as eight: blocks as narrow
@@ -494,11 +506,11 @@ void tile_choose(const struct site *site, struct schedule *out)
         b = (struct extent){1, true};
     }
     bool contraction = is_contraction(site, n);
-    const struct step step = step_of(site, n);
+    const struct step step = step_of(site, n, c.flat);
     int64_t regs = site->mach->registers, least = INT64_MAX, weight = code_weight(site, n);
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? TILE_VECTORS_MOST : n->op == OP_REDUCE ? 4 : 1) : 1;
     /* What is left of a line of dynamic length are a few points, whose sums a second vector hides the latency of. */
-    bool lines = step.window && c.a >= 0 && !a.known && v.known;
+    bool lines = is_window(site, n) && c.a >= 0 && !a.known && v.known;
     if (lines)
         max_nr = 2;
     int64_t first_nr = 1, whole = CHANNEL_BLOCK / c.lanes;
@@ -572,7 +584,7 @@ static int64_t block_estimate(const struct site *site, const struct tile_schedul
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
     struct extent v = extent_of(site, t, c->vec), a = extent_of(site, t, c->a), b = extent_of(site, t, c->b);
-    const struct step step = step_of(site, n);
+    const struct step step = step_of(site, n, c->flat);
     int64_t vectors = (v.n + c->lanes - 1) / c->lanes, steps = step.n > INT32_MAX ? INT32_MAX : (int64_t)step.n;
     if (c->flat) {
         a = (struct extent){a.n * b.n, a.known && b.known};
