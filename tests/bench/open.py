@@ -6,9 +6,10 @@ usage: open.py [--nets FOLDER] [--exports FOLDER] [--python FILE] [--rounds N] [
 The networks: those of --nets, whose batch is open, and what open_nets.py exports into --exports when FILE, a Python with the packages
 of open_requirements.txt, runs it. A line each: kernels of one CPU level, open and fixed; ratios open over fixed of the run time
 (processor time, short turns in alternation, the middle one), of the workspace, and of the compiler's processor time, peak memory and
-code; then ONNX Runtime's time over ours with open sizes. Outputs are compared before any time is believed. MORE marks a network that
-has more kernels, SLOW one that takes more than 1.1 times as long open as fixed; the exit status says whether there is one, or one that
-is refused or computes otherwise. --counts: nothing runs, so the figures are the same on any machine but for compile time and memory.
+code; then ONNX Runtime's time over ours with open sizes. The last row has the geometric means. Outputs are compared before any time is
+believed. MORE marks a network that has more kernels, SLOW one that takes more than 1.1 times as long open as fixed; the exit status says
+whether there is one, or one that is refused or computes otherwise. --counts: nothing runs, so the figures are the same on any machine
+but for compile time and memory.
 """
 import argparse
 import collections
@@ -31,6 +32,7 @@ from support.tool import BUILD, MCC, mcc  # noqa: E402
 from turns import alternate, same_outputs  # noqa: E402
 
 TURN, SLOW, TOLERANCE, LEAST = 0.02, 1.1, 2e-3, 1e-5
+WIDTHS = 6, 6, 8, 7, 6, 9   # of the ratios
 HEADER = f"{'network':28} {'kernels':>9} {'run':>6} {'space':>6} {'compile':>8} {'memory':>7} {'code':>6} {'ort/open':>9}"
 
 
@@ -88,11 +90,20 @@ def row_of(name, path, feeds, args, folder):
     costs = [compile_net(path, a, flags) for a, flags in zip(artifacts, ([], fixed))]
     (kernels, code, space), (kernels_fixed, code_fixed, space_fixed) = (inspect(a, d) for a, d in zip(artifacts, (sizes_of(path, feeds), {})))
     run, ort = (None, None) if args.counts else run_times(artifacts, path, feeds, args.rounds)
-    number = lambda x, width: f"{x:{width}.2f}" if x is not None else f"{'-':>{width}}"
+    ratios = [run, space / max(space_fixed, 1), costs[0][0] / costs[1][0], costs[0][1] / costs[1][1], code / code_fixed, ort]
     marks = ["MORE"] * (kernels > kernels_fixed) + ["SLOW"] * (run is not None and run > SLOW)
-    line = (f"{name:28} {kernels:4} {kernels_fixed:4} {number(run, 6)} {space / max(space_fixed, 1):6.2f} "
-            f"{costs[0][0] / costs[1][0]:8.2f} {costs[0][1] / costs[1][1]:7.2f} {code / code_fixed:6.2f} {number(ort, 9)}")
-    return "  ".join([line, *marks]), "slower" if marks else "held"
+    return "  ".join([line_of(name, f"{kernels:4} {kernels_fixed:4}", ratios), *marks]), "slower" if marks else "held", ratios
+
+
+def line_of(name, kernels, ratios):
+    numbers = (f"{'-':>{width}}" if r is None else f"{r:{width}.2f}" for r, width in zip(ratios, WIDTHS))
+    return f"{name:28} {kernels:>9} {' '.join(numbers)}"
+
+
+def means_of(rows):
+    """The geometric mean of each ratio, over the networks that have it."""
+    columns = ([r for r in column if r is not None] for column in zip(*rows))
+    return [statistics.geometric_mean(c) if c else None for c in columns]
 
 
 def drawn(path):
@@ -130,17 +141,20 @@ def main():
     if args.python:
         subprocess.run([args.python, HERE / "open_nets.py", args.exports, *args.only], stderr=subprocess.DEVNULL, check=True)
     print(HEADER)
-    count = collections.Counter()
+    count, all_ratios = collections.Counter(), []
     with tempfile.TemporaryDirectory() as folder:
         for name, path, feeds in networks(args):
             if args.only and not any(w in name for w in args.only):
                 continue
             try:
-                row, end = row_of(name, path, feeds(), args, pathlib.Path(folder))
+                row, end, ratios = row_of(name, path, feeds(), args, pathlib.Path(folder))
+                all_ratios.append(ratios)
             except (Refused, ValueError) as e:
                 row, end = f"{name:28} {e}"[:200], "refused" if isinstance(e, Refused) else "different"
             print(row, flush=True)
             count[end] += 1
+    if all_ratios:
+        print(line_of("geometric mean", "", means_of(all_ratios)))
     print(", ".join(f"{n} {end}" for end, n in count.items()))
     return 0 if set(count) == {"held"} else 1
 
