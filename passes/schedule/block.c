@@ -80,9 +80,10 @@ struct even tile_flat_split(const struct exprs *x, const struct type *t, const s
 
 enum tile_rest tile_rest(const struct graph *g, const struct node *n)
 {
-    return n->op == OP_DOT || n->op == OP_WINDOW || conv_depthwise(g, n) ? REST_ROWS
-           : n->op == OP_CONV                                            ? REST_IMAGE
-                                                                         : REST_POINTS;
+    bool image = value_type(g, n->out[0])->rank >= 4;
+    if (n->op == OP_DOT || (image && (n->op == OP_WINDOW || conv_depthwise(g, n))))
+        return REST_ROWS;
+    return image && n->op == OP_CONV ? REST_IMAGE : REST_POINTS;
 }
 
 bool tile_flat_even(const struct exprs *x, const struct type *t, const struct tile_schedule *c)

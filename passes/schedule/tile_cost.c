@@ -425,13 +425,15 @@ static bool has_long_map(const struct site *site)
 static struct step step_of(const struct site *site, const struct node *n, bool flat)
 {
     uint64_t group = dot_group(site->m, n);
+    enum tile_rest rest = tile_rest(site->g, n);
+    bool line = n->op != OP_DOT && rest != REST_POINTS;
     return (struct step){.shared = is_contraction(site, n),
                          .n = (tile_steps(site, n) + group - 1) / group,
                          .matrix = tile_matrix(site, n),
-                         .points = flat                                     ? POINTS_OF_IMAGE
-                                   : n->op == OP_CONV || n->op == OP_WINDOW ? POINTS_OF_LINE
-                                                                            : 0,
-                         .rest = tile_rest(site->g, n),
+                         .points = flat   ? POINTS_OF_IMAGE
+                                   : line ? POINTS_OF_LINE
+                                          : 0,
+                         .rest = rest,
                          .row = row_taps(site, n),
                          .mach = site->mach};
 }
@@ -510,7 +512,7 @@ void tile_choose(const struct site *site, struct schedule *out)
     int64_t regs = site->mach->registers, least = INT64_MAX, weight = code_weight(site, n);
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? TILE_VECTORS_MOST : n->op == OP_REDUCE ? 4 : 1) : 1;
     /* What is left of a line of dynamic length are a few points, whose sums a second vector hides the latency of. */
-    bool lines = is_window(site, n) && c.a >= 0 && !a.known && v.known;
+    bool lines = is_window(site, n) && step.points && c.a >= 0 && !a.known && v.known;
     if (lines)
         max_nr = 2;
     int64_t first_nr = 1, whole = CHANNEL_BLOCK / c.lanes;
