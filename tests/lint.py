@@ -39,7 +39,7 @@ LAYERS = {
     "passes/module": {"ir"},
     "passes/regex": {"ir/base"},
     "passes/legalize": {"ir", "passes"},
-    "passes/legalize/aten": {"ir", "passes", "passes/legalize"},
+    "passes/legalize/aten": {"ir", "passes", "passes/legalize", "passes/legalize/math"},
     "passes/legalize/control": {"ir", "passes", "passes/legalize"},
     "passes/legalize/view": {"ir", "passes", "passes/legalize", "passes/legalize/control"},
     "passes/legalize/math": {"ir", "passes", "passes/legalize"},

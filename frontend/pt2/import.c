@@ -165,13 +165,22 @@ void pt2_metas(struct pt2 *p, const struct json *graph)
     metas_bind(p, json_get(graph, "sym_int_values"), &p->numbers);
 }
 
+/* Complex numbers are two real ones, within the graph alone. */
+static bool border_check(struct pt2 *p, const char *name, const struct type *type)
+{
+    return type->elem == ELEM_NONE || elem_class(type->elem) != 'C' ||
+           error_at(p->ctx, FAIL_MODEL, (src_id){0}, name,
+                    "complex numbers as an input or output: give the program the pairs of torch.view_as_real, and use "
+                    "view_as_complex and view_as_real within");
+}
+
 static bool user_input(struct pt2 *p, const char *name)
 {
     const struct binding *b = name_lookup(&p->metas, name);
     struct type *type = NEW(&p->g->arena, struct type);
     if (!b)
         return pt2_refuse(p, "the file does not say what input '%s' is", name);
-    if (!meta_type(p, p->meta_list.data[b->value.i], name, true, type))
+    if (!meta_type(p, p->meta_list.data[b->value.i], name, true, type) || !border_check(p, name, type))
         return false;
     const char *own = arena_strdup(&p->ctx->session, name);
     value_id v = graph_param(p->g, (region_id){1}, *type, own);
@@ -307,7 +316,7 @@ static bool output_add(struct pt2 *p, const char *value, const char *name)
     uint32_t index;
     *type = (struct type){.kind = TYPE_UNKNOWN, .rank = RANK_UNKNOWN};
     value_id v = value_now(p, value, (src_id){0}, &index);
-    if (!v.i || (b && !meta_type(p, p->meta_list.data[b->value.i], value, true, type)))
+    if (!v.i || (b && !meta_type(p, p->meta_list.data[b->value.i], value, true, type)) || !border_check(p, name, type))
         return false;
     if (name_lookup(&p->ports, name))
         return pt2_refuse(p, "two outputs are called '%s'", name);

@@ -189,6 +189,8 @@ bool weight_bytes(struct pt2 *p, bool constant, const char *name, struct tensor_
     if (!weight_find(p, constant ? &p->constants : &p->weights, constant ? "constants" : "weights", name, &s) ||
         !bounds_check(p, &s, &count))
         return false;
+    if (elem_class(s.elem) == 'C')
+        return refuse(p, &s, "it is written, and of complex numbers");
     order_dims(&s, order);
     for (uint32_t k = s.rank; count && k-- > 0;) {
         int64_t size = s.sizes[order[k]], stride = s.strides[order[k]];
@@ -206,8 +208,32 @@ bool weight_bytes(struct pt2 *p, bool constant, const char *name, struct tensor_
     return bools_check(p, &s, bytes, count);
 }
 
+/* Complex numbers as their parts, which lie side by side: a last dim of two. */
+static value_id complex_import(struct pt2 *p, struct strided *s)
+{
+    if (s->rank >= RANK_MAX)
+        return refuse(p, s, "complex numbers of rank %u", s->rank), (value_id){0};
+    for (uint32_t k = 0; k < s->rank; k++)
+        if (!mul_i64(s->strides[k], 2, &s->strides[k]))
+            return refuse(p, s, "a stride that memory does not have"), (value_id){0};
+    if (!mul_i64(s->offset, 2, &s->offset))
+        return refuse(p, s, "an offset that memory does not have"), (value_id){0};
+    enum elem whole = s->elem;
+    s->elem = whole == ELEM_C64 ? ELEM_F32 : ELEM_F64;
+    s->sizes[s->rank] = 2;
+    s->strides[s->rank++] = 1;
+    value_id v = strided_import(p, s);
+    if (!v.i)
+        return v;
+    v = pt2_append_ints(p, (src_id){0}, "view_as_complex.default", v, "dims", NULL, 0);
+    graph_value(p->g, v)->type = pt2_any(whole);
+    return v;
+}
+
 value_id weight_import(struct pt2 *p, struct names *table, const char *folder, const char *name)
 {
     struct strided s;
-    return weight_find(p, table, folder, name, &s) ? strided_import(p, &s) : (value_id){0};
+    if (!weight_find(p, table, folder, name, &s))
+        return (value_id){0};
+    return elem_class(s.elem) == 'C' ? complex_import(p, &s) : strided_import(p, &s);
 }

@@ -47,7 +47,7 @@ enum aten_number {
     NUMBER_NOT
 };
 
-/* The element type of result k as the file states it; ELEM_NONE: it does not. */
+/* The element type of result k as the file states it, of the parts if it is complex; ELEM_NONE: it does not. */
 enum elem aten_elem(const struct rule *, uint32_t k);
 /* The type to compute result 0 in from operands of type `own`: the stated one; `own` where the file says nothing (views
  * that the importer makes again), or what arithmetic does not give (integers of floats) and no dtype asks for. */

@@ -195,7 +195,7 @@ static void rule_run(struct legalizer *lg, const struct node *node, const struct
     };
     uint32_t errors = lg->ctx->n_errors, refusals = lg->refusals.n;
     uint32_t refused = refusals ? lg->refusals.data[refusals - 1].count : 0;
-    bool ok = rule_move(&r, row->rule) || lg->fork;    /* a rule that has asked for a fork gives up */
+    bool ok = rule_numbers(&r, row->rule) || lg->fork;    /* a rule that has asked for a fork gives up */
     bool reported = errors != lg->ctx->n_errors || refusals != lg->refusals.n ||
                     (refusals && refused != lg->refusals.data[refusals - 1].count);
     for (uint32_t i = 0; ok && i < node->n_out; i++)

@@ -49,6 +49,8 @@ typedef bool rule_fn(struct rule *);
 /* Runs the rule, for an operator that only moves elements of what a DequantizeLinear with one scale made: of the
  * integers, which are dequantized afterwards. So a QuantizeLinear after it finds them. */
 bool rule_move(struct rule *, rule_fn *);
+/* The same for any operator: where operands or results are complex, as aten/complex.c has it. */
+bool rule_numbers(struct rule *, rule_fn *);
 /* The product of operands 0 and 1 (turned_w: by the transpose of the second) in integers, where both are
  * dequantized bytes. False: they are not, and nothing was done. */
 bool rule_matmul_dequantized(struct rule *, bool turned_w, value_id *y);

@@ -19,6 +19,8 @@ class Drawn:
         if self.values:
             return np.asarray(self.values, self.dtype)
         values = state.uniform(self.low, self.high, self.shape)
+        if "complex" in self.dtype:
+            return (values + 1j * state.uniform(self.low, self.high, self.shape)).astype(self.dtype)
         if self.dtype == "bool":
             return np.asarray(values > 0)
         return np.asarray(np.floor(values) if "int" in self.dtype else values).astype(self.dtype)
@@ -38,6 +40,10 @@ def b(*shape):
 
 def h(*shape):
     return f(*shape, dtype="float16")
+
+
+def z(*shape, dtype="complex64"):
+    return f(*shape, dtype=dtype)
 
 
 def exactly(*values, dtype="float32"):
@@ -509,3 +515,60 @@ random("multinomial", f(4, low=0, high=1), 3)
 random("multinomial", f(2, 4, low=0, high=1), 9, True)
 # Of these the first result alone is compared: the others serve the gradient.
 FIRST = {"_embedding_bag.default", "embedding_bag.padding_idx"}
+call("scaled_dot_product_attention", f(3, 2, 4, 5), f(2, 3, 2, 6, 5), f(2, 3, 2, 6, 4), f(2, 1, 1, 4, 6))
+call("any.dims", i(3, 4, low=0, high=2), [])
+call("cdist", f(5, 0), f(4, 0), INF)
+# ---- complex numbers
+call("complex", f(3, 4), f(3, 4))
+call("polar", f(3, 4), f(3, 4))
+call("view_as_real", z(3, 4))
+call("view_as_complex", f(3, 4, 2, dtype="float64"))
+call("real imag conj _conj conj_physical angle resolve_conj abs neg", z(3, 4))
+call("exp", z(3, 4))
+call("real", f(3))
+call("angle", exactly(1.5, -2, 0, -0.0, NAN))
+call("mul.Tensor div.Tensor add.Tensor sub.Tensor", z(3, 4), z(4))
+call("mul.Tensor div.Tensor add.Tensor sub.Tensor", z(3, 4), f(4, low=0.5))
+call("mul.Tensor sub.Tensor", f(4), z(3, 4))
+call("mul.Scalar add.Scalar", z(3, 4), 2.5)
+call("add.Tensor", z(3, 4), z(3, 4), alpha=3)
+call("rsub.Tensor", z(3, 4), z(3, 4))
+call("mm", z(3, 4), z(4, 2))
+call("_to_copy", f(3, 4), dtype=Type("complex64"))
+call("sum.dim_IntList mean.dim", z(3, 4), [1])
+call("transpose.int", z(3, 4), 0, 1)
+call("view", z(3, 4), [2, 6])
+call("slice.Tensor", z(3, 4), 1, 1, 3)
+call("cat", [z(3, 4), z(2, 4)])
+call("unbind.int", z(3, 2), 1)
+# ---- Fourier transforms
+for normalization in ("backward", "ortho", "forward"):
+    call("fft_fft fft_ifft", z(3, 6), norm=normalization)
+    call("fft_rfft", f(3, 6), norm=normalization)
+    call("fft_irfft", z(3, 6), norm=normalization)
+call("fft_fft", f(3, 6), 4, 0)
+call("fft_ifft", z(3, 6, dtype="complex128"), 9)
+call("fft_rfft", f(3, 6), 8, 0)
+call("fft_irfft", z(3, 6), 9)
+call("fft_fft2 fft_ifft2 fft_irfft2", z(2, 4, 5))
+call("fft_rfft2", f(2, 4, 5), [3, 6])
+call("fft_fftn fft_ifftn", z(2, 4, 5), None, [0, 2], "ortho")
+call("fft_rfftn", f(2, 4, 5), [3, 2])
+call("fft_irfftn", z(2, 4, 5))
+call("_fft_c2c", z(3, 4, 5), [2, 0], 1, False)
+call("_fft_c2c", z(3, 4, 5), [1], 0, True)
+call("_fft_r2c", f(3, 4, 5), [0, 2], 2, True)
+call("_fft_r2c", f(3, 5), [1], 0, False)
+call("_fft_c2r", z(3, 4, 5), [1, 2], 2, 8)
+call("fft_fftshift fft_ifftshift", f(3, 4, 5))
+call("fft_fftshift", z(3, 5), [1])
+call("stft", f(2, 20), 8, 3, 6, f(6), return_complex=True)
+call("stft", f(20), 8, onesided=False, normalized=True, return_complex=True)
+call("stft", f(2, 20), 8, return_complex=False)
+call("stft.center", f(2, 20), 8, None, None, f(8), False, return_complex=True)
+call("hann_window hamming_window blackman_window", 7)
+call("hann_window.periodic hamming_window.periodic blackman_window.periodic", 7, False, dtype=Type("float64"))
+call("hann_window", 1)
+call("hamming_window.periodic_alpha", 6, True, 0.6)
+call("hamming_window.periodic_alpha_beta", 6, False, 0.6, 0.3)
+call("arange.start_step", 1.5, 5.0, 1.25, dtype=Type("int64"))

@@ -36,7 +36,7 @@ TOGETHER = 24
 FLOATS, INTS = ["float32", "float64", "float16", "bfloat16"], ["int64", "int32", "int16", "int8", "uint8"]
 # Operators that multiply elements of one another: what infinities give depends on the order and on products with 0.
 MIXING = re.compile("_?(upsample|adaptive_avg|conv|scaled_dot|var|std|native|group|batch|layer|rms|instance|linear$|mm|bmm|matmul|add(mm|mv)|baddbmm|"
-                    "mv|dot|einsum|weight_norm|linalg|norm|diff)")
+                    "mv|dot|einsum|weight_norm|linalg|norm|diff|fft|stft|cdist|pdist|grid_sampler)")
 SMALL = [0, 1, 2, 3, 4, 5, 7, 8]
 
 
@@ -256,24 +256,27 @@ CHANGES = ([change_sizes] * 4 + [change_shape] * 3 + [change_type] * 4 + [change
 
 def eager(call, seed):
     args, keywords = call.made(seed)
-    out = call.function(*args, **keywords)
-    return list(out) if isinstance(out, (list, tuple)) else [out]
+    return results(call.function(*args, **keywords))
+
+
+def results(out):
+    """As a program may have them: complex numbers as pairs."""
+    return [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in (out if isinstance(out, (list, tuple)) else [out])]
 
 
 def wide(value):
     """The same number in the widest type of its kind."""
     if isinstance(value, torch.Tensor):
-        return value.double() if value.dtype.is_floating_point else value
+        return value.double() if value.dtype.is_floating_point else value.to(torch.complex128) if value.is_complex() else value
     return [wide(v) for v in value] if isinstance(value, list) else torch.float64 if value in (torch.float32, torch.float16, torch.bfloat16) else value
 
 
 def eager_wide(call, seed):
     args, keywords = call.made(seed)
     try:
-        out = call.function(*wide(args), **{k: wide(v) for k, v in keywords.items()})
+        return results(call.function(*wide(args), **{k: wide(v) for k, v in keywords.items()}))
     except Exception:
         return None
-    return list(out) if isinstance(out, (list, tuple)) else [out]
 
 
 # Where PyTorch says nothing of the value, or its own kernels differ from one another.
@@ -282,9 +285,11 @@ def undetermined(call, args, want):
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     floats = [a for a in tensors if a.dtype.is_floating_point]
     if base.endswith("nms"):    # boxes are corners in order; NaN has no place in an order
-        return bool((args[0][:, 2:] < args[0][:, :2]).any()) or any(bool(a.isnan().any()) for a in tensors)
-    if "::dequantize" in base and len(tensors) > 2 and tensors[2].dtype not in (torch.int64, torch.int32):
-        return True    # the difference wraps in the type of both
+        return bool((args[0][:, 2:] < args[0][:, :2]).any()) or any(bool(a.isnan().any()) for a in tensors) or not 0 <= args[2] <= 1
+    if "::dequantize" in base and (len(tensors) > 2 and tensors[2].dtype not in (torch.int64, torch.int32) or not want[0].dtype.is_floating_point):
+        return True    # the difference wraps in the type of both; floats out of the range of integers
+    if base == "topk":    # which of equal elements is not said
+        return tensors[0].unique().numel() < tensors[0].numel()
     if base == "_weight_norm":    # a kernel reads the magnitudes as if they were one for each slice
         dim = (args[2] if len(args) > 2 else call.keywords.get("dim", 0)) % max(tensors[0].dim(), 1)
         return list(tensors[1].shape) != [n if d == dim else 1 for d, n in enumerate(tensors[0].shape)]
@@ -326,7 +331,7 @@ def draw_call(name, draw):
             want = eager(call, seed)
             if any(not isinstance(t, torch.Tensor) or t.dim() > 12 or t.numel() > 100_000 for t in want):
                 continue
-            if any(t.dtype.is_complex for t in want) or not call.tensors() and not want or undetermined(call, call.made(seed)[0], want):
+            if not call.tensors() and not want or undetermined(call, call.made(seed)[0], want):
                 continue
             again = eager(call, seed)
             if name not in calls.RANDOM and not all(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(want, again)):
@@ -341,6 +346,10 @@ def draw_call(name, draw):
 
 class Fed(int):
     """A tensor's place among the inputs."""
+
+
+class Whole(int):
+    """The same of complex numbers, which are fed as pairs."""
 
 
 class Kept(str):
@@ -367,16 +376,17 @@ class One(nn.Module):
             name = f"b{len(self._buffers)}"
             self.register_buffer(name, value)
             return Kept(name)
-        self.feeds.append(value)
-        return Fed(len(self.feeds) - 1)
+        self.feeds.append(torch.view_as_real(value) if value.is_complex() else value)
+        return (Whole if value.is_complex() else Fed)(len(self.feeds) - 1)
 
     def forward(self, tensors):
         def fill(value):
             if isinstance(value, list):
                 return [fill(v) for v in value]
+            if isinstance(value, Whole):
+                return torch.view_as_complex(tensors[value])
             return tensors[value] if isinstance(value, Fed) else getattr(self, value) if isinstance(value, Kept) else value
-        out = self.function(*[fill(a) for a in self.args], **{k: fill(v) for k, v in self.keywords.items()})
-        return list(out) if isinstance(out, (list, tuple)) else [out]
+        return results(self.function(*[fill(a) for a in self.args], **{k: fill(v) for k, v in self.keywords.items()}))
 
 
 class Many(nn.Module):
@@ -385,11 +395,11 @@ class Many(nn.Module):
         self.calls = nn.ModuleList(modules)
 
     def forward(self, *tensors):
-        results, at = [], 0
+        found, at = [], 0
         for one in self.calls:
-            results += one(tensors[at:at + len(one.feeds)])
+            found += one(tensors[at:at + len(one.feeds)])
             at += len(one.feeds)
-        return results + [tensors[-1]]    # a program has an input and an output
+        return found + [tensors[-1]]    # a program has an input and an output
 
 
 def array_of(tensor):

@@ -159,6 +159,23 @@ class Sized(nn.Module):
         return pooled, numbers, [p * 2 for p in pieces], grid[0] * grid[1], diagonal, self.norm(x)
 
 
+class Spectral(nn.Module):
+    """Complex numbers within: rotary embeddings from a complex buffer, transforms there and back, a spectrogram."""
+
+    def __init__(self):
+        super().__init__()
+        angles = torch.outer(torch.arange(8.0), torch.tensor([1.0, 0.3, 0.1]))
+        self.register_buffer("turns", torch.polar(torch.ones(8, 3), angles))
+        self.gain = nn.Parameter(torch.randn(5, dtype=torch.complex64))
+
+    def forward(self, x):
+        z = torch.view_as_complex(x.reshape(x.shape[0], 8, 3, 2)) * self.turns[None]
+        y = torch.view_as_real(z).flatten(2)
+        mixed = torch.fft.irfft(torch.fft.rfft(y.sum(2)) * self.gain, n=8)
+        frames = torch.stft(y.reshape(x.shape[0], 48), 16, window=torch.hann_window(16), return_complex=True)
+        return y, mixed, frames.abs(), torch.fft.fftshift(torch.fft.fft2(y), dim=(1, 2)).angle().cos()
+
+
 class Training(nn.Module):
     """Batch norm in training mode: it writes its running statistics."""
 
@@ -199,6 +216,7 @@ MODULES = {
                 {"total": {0: Dim("n", max=8)}, "step": {0: Dim("n", max=8)}}),
     "recurrent": (Recurrent, [[numbers(2, 3, 3)], [numbers(5, 3, 3)]], {"x": {0: Dim("batch", max=8)}}),
     "sized": (Sized, [[numbers(1, 3, 5, 4)], [numbers(1, 3, 6, 7)]], {"x": {2: Dim("h", min=5, max=64), 3: Dim("w", min=4, max=64)}}),
+    "spectral": (Spectral, [[numbers(2, 8, 6)], [numbers(3, 8, 6)]], {"x": {0: Dim("batch", max=8)}}),
     "training": (Training, [[numbers(4, 3)], [numbers(4, 3)]], None),
     "casting": (Casting, [[numbers(3, 8)], [numbers(3, 8) * 3]], None),
 }

@@ -40,7 +40,7 @@ def record_calls():
         function = getattr(getattr(getattr(torch.ops, domain), packet), overload)
         out = function(*map(torch_value, args), **{n: torch_value(v) for n, v in keywords.items()})
         for tensor in out if isinstance(out, (list, tuple)) else [out]:
-            array = tensor.numpy()
+            array = tensor.resolve_conj().resolve_neg().numpy()
             index.append([k, str(array.dtype), array.shape])
             data += array.tobytes()
     # one array: an archive of a thousand small ones is larger than what they hold

@@ -30,6 +30,11 @@ def recorded():
 WANT = recorded()
 
 
+def of_parts(value):
+    """Complex numbers as the border of a program has them."""
+    return value if value.dtype.kind != "c" else np.stack([value.real, value.imag], -1)
+
+
 def add(program, k, feeds):
     """Call k: its tensors become inputs, its results outputs."""
     name, args, keywords = calls.drawn(k)
@@ -39,13 +44,19 @@ def add(program, k, feeds):
             return [given(v, f"{at}_{n}") for n, v in enumerate(value)]
         if not isinstance(value, np.ndarray):
             return value
-        feeds.append(value)
-        return program.input(f"in{k}_{at}", value.dtype, value.shape)
+        parts = of_parts(value)
+        feeds.append(parts)
+        fed = program.input(f"in{k}_{at}", parts.dtype, parts.shape)
+        return fed if parts is value else program.node("aten.view_as_complex.default", [fed], [(f"in{k}_{at}_z", value.dtype, value.shape)])
     args = [given(a, n) for n, a in enumerate(args)]
     keywords = {n: given(v, n) for n, v in keywords.items()}
     want = WANT[k]
     results = [(f"out{k}_{n}", w.dtype, w.shape) for n, w in enumerate(want)]
     program.node(".".join(calls.target(name)), args, results, keywords)
+    for n, w in enumerate(want):
+        if of_parts(w) is not w:
+            program.node("aten.view_as_real.default", [Ref(f"out{k}_{n}")], [(f"out{k}_{n}_r", of_parts(w).dtype, of_parts(w).shape)])
+            want[n], results[n] = of_parts(w), (f"out{k}_{n}_r",) + results[n][1:]
     shown = [w for w in want[:1 if name in calls.FIRST else None] if w.size or w.dtype != np.float32 or w.shape != (0,)]
     program.output(*(Ref(name) for (name, _, _), w in zip(results, want) if any(w is s for s in shown)))
     return shown

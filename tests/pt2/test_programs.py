@@ -30,6 +30,7 @@ def run(path, feeds):
                                            ("filled", "output.0 output.1 output.2"), ("branching", "output.0 output.1 output.2"),
                                            ("scanning", "output.0 output.1 output.2"), ("casting", "output"),
                                            ("keeping", "seen count"), ("writing", "output total step"), ("training", "output"),
+                                           ("spectral", "output.0 output.3"),
                                            ("recurrent", "output.0 output.1 output.2 output.3"), ("sized", "output.0.0 output.1.2 output.5")])
 def test_exported(tmp_path, name, outputs, form):
     """At two sizes, as the exporter gives it and decomposed to core operators. Records are deflated."""
@@ -435,3 +436,22 @@ def test_strides_of_the_operand(tmp_path):
     program.node("aten.add.Tensor", [x, x], [("y", F, (3, 4))])
     program.output("b", "y")
     assert "reads elements around its operand" in mcc(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so").stderr
+
+
+def test_complex_numbers_at_the_border(tmp_path):
+    for name in ("in", "out"):
+        program = Program()
+        z = program.input("z", np.dtype("complex64") if name == "in" else F, (3,) if name == "in" else (3, 2))
+        if name == "out":
+            z = program.node("aten.view_as_complex.default", [z], [("c", np.dtype("complex64"), (3,))])
+        program.node("aten.view_as_real.default", [z], [("y", F, (3, 2))])
+        program.output("y" if name == "in" else "c")
+        done = mcc(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so")
+        assert done.returncode != 0 and "complex numbers as an input or output" in done.stderr, done.stderr
+    program = Program()
+    x = program.input("x", F, (3, 2))
+    z = program.node("aten.view_as_complex.default", [x], [("c", np.dtype("complex64"), (3,))])
+    program.node("aten.sqrt.default", [z], [("s", np.dtype("complex64"), (3,))])
+    program.node("aten.view_as_real.default", [Ref("s")], [("y", F, (3, 2))])
+    program.output("y")
+    assert "complex numbers" in mcc(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so").stderr

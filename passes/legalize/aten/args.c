@@ -10,7 +10,9 @@ enum elem aten_elem(const struct rule *r, uint32_t k)
     if (k >= r->n_out || !r->node->out[k].i)
         return ELEM_NONE;
     const struct type *t = value_type(r->lg->from, r->node->out[k]);
-    return t->kind == TYPE_TENSOR ? t->elem : ELEM_NONE;
+    if (t->kind != TYPE_TENSOR)
+        return ELEM_NONE;
+    return t->elem == ELEM_C64 ? ELEM_F32 : t->elem == ELEM_C128 ? ELEM_F64 : t->elem;
 }
 
 static int category(enum elem e)

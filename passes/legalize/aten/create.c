@@ -78,8 +78,12 @@ static bool arange_floats(struct rule *r, uint32_t at)
         aten_has(r, at + 1, "step") ? aten_operand(r, at + 1, "step", ELEM_F64) : b_scalar_f64(b, ELEM_F64, 1)};
     if (!in[0].i || !in[1].i || !in[2].i || !aten_as(r, rule_range, 11, 0, in, 3, NULL, 0))
         return false;
-    value_id y = r->out[0].v;
-    return aten_result(r, b_convert(b, y, aten_elem_or(r, y)));
+    enum elem e = aten_elem(r, 0);
+    if (e == ELEM_NONE || elem_class(e) == 'F')
+        return aten_result(r, r->out[0].v);
+    expr_id n = b_count(b, r->out[0].v); /* as many as floats would be, but integers */
+    value_id step = b_convert(b, in[2], ELEM_I64), y = b_binary(b, OP_MUL, v_iota(b, ELEM_I64, &n, 1, 0), step);
+    return aten_result_stated(r, b_binary(b, OP_ADD, y, b_convert(b, in[0], ELEM_I64)));
 }
 
 /* A step that is a whole number counts as one: torch.arange(n, -m, -1.0). */

@@ -169,20 +169,16 @@ static value_id leading_joined(struct builder *b, value_id v, const expr_id *lea
     return b_reshape(b, b_broadcast(b, v, whole, n + kept), out, 1 + kept);
 }
 
-/* Operands of rank above 4: the dims before the heads are one batch. q's rank is the highest; *whole: dims of q. */
-static bool batches_joined(struct rule *r, value_id in[3], value_id *mask)
+/* Operands of rank above 4, n dims before the last three: they are one batch. */
+static bool batches_joined(struct rule *r, value_id in[3], value_id *mask, expr_id *lead, int32_t n)
 {
     struct builder *b = r->b;
-    int32_t rank, own, n = v_rank(b, in[0]) - 3;
-    expr_id lead[RANK_MAX];
+    int32_t own;
     for (int32_t i = 0; i < n; i++)
         lead[i] = ex_const(b_exprs(b), 1);
-    rank = n;
     for (uint32_t k = 0; k < 3; k++) {
         const expr_id *dims = b_dims(b, in[k], &own);
-        if (!dims || own != n + 3)
-            return dims && rule_refuse(r, "operands of rank above 4 that are not of one rank");
-        if ((rank = b_broadcast_dims(b, lead, n, dims, n, lead)) < 0)
+        if (!dims || (own > 3 && b_broadcast_dims(b, lead, n, dims, own - 3, lead) < 0))
             return false;
     }
     for (uint32_t k = 0; k < 3; k++)
@@ -215,29 +211,32 @@ bool rule_aten_attention(struct rule *r)
     uint32_t n = 1, i_mask = (uint32_t)r->param;
     struct attr attrs[2] = {attr_int("is_causal", aten_flag(r, "is_causal"))};
     value_id mask = rule_has(r, i_mask) ? rule_in(r, i_mask) : (value_id){0};
-    bool many = v_rank(b, q) > 4;
-    if (!in[0].i || !in[1].i || !in[2].i || (many && !batches_joined(r, in, &mask)))
+    expr_id out[RANK_MAX];
+    int32_t rank, rank_q = v_rank(b, q);
+    for (uint32_t k = 1; k < 3; k++)
+        rank_q = v_rank(b, in[k]) > rank_q && v_rank(b, in[k]) > 4 ? v_rank(b, in[k]) : rank_q;
+    bool many = rank_q > 4;
+    if (!in[0].i || !in[1].i || !in[2].i || (many && !batches_joined(r, in, &mask, out, rank_q - 3)))
         return false;
     for (uint32_t k = 0; k < 3; k++)
         in[k] = four(b, in[k]);
-    if (v_rank(b, in[0]) != 4 || v_rank(b, in[1]) != 4 || v_rank(b, in[2]) != 4)
-        return rule_refuse(r, "operands of rank above 4 that are not of one rank");
     if (aten_float(r, "dropout_p", 0) != 0)
         return rule_refuse(r, "dropout: export the module in evaluation mode, module.eval()");
     if (node_attr(r->node, "scale"))
         attrs[n++] = attr_float("scale", aten_float(r, "scale", 1));
     if (mask.i)
-        in[3] = mask_of(b, mask, in[1], v_rank(b, q) >= 4);
-    int32_t rank, rank_q;
-    const expr_id *dims_q = b_dims(b, q, &rank_q);
-    expr_id out[RANK_MAX];
-    if (!dims_q || !aten_as(r, rule_attention, 24, 0, in, in[3].i ? 4 : 3, attrs, n))
+        in[3] = mask_of(b, mask, in[1], rank_q >= 4);
+    if (!aten_as(r, rule_attention, 24, 0, in, in[3].i ? 4 : 3, attrs, n))
         return false;
     const expr_id *dims = b_dims(b, r->out[0].v, &rank);
     if (!dims)
         return false;
-    memcpy(out, dims_q, (size_t)rank_q * sizeof *out);
-    out[rank_q - 1] = dims[rank - 1];
+    const expr_id *dims_q = b_dims(b, q, &rank);
+    if (many)
+        memcpy(out + rank_q - 3, dims + 1, 3 * sizeof *out);
+    else
+        memcpy(out, dims_q, (size_t)rank_q * sizeof *out);
+    out[rank_q - 1] = dims[3];
     if (r->n_out > 1)
         rule_out(r, 1, (value_id){0});
     return aten_result(r, rank_q == 4 ? r->out[0].v : b_reshape(b, r->out[0].v, out, rank_q));

@@ -64,6 +64,10 @@ bool rule_aten_any(struct rule *r)
         return false;
     if (v_elem(b, x) != ELEM_BOOL)
         x = b_binary(b, OP_NE, x, b_splat_like(b, x, 0));
+    const struct attr *given = node_attr(r->node, "dim");
+    bool none = given && given->kind == ATTR_INTS && given->n == 0; /* other reductions take that for all dims */
+    if (none)
+        return aten_result(r, x);
     return over_read(r, 1, x, &o) &&
            aten_result_stated(
                r, b_convert(b, reduce(b, b_convert(b, x, ELEM_U8), &o, r->param ? "min" : "max"), ELEM_BOOL));
@@ -116,6 +120,15 @@ bool rule_aten_norm(struct rule *r)
     return over_read(r, 2, x, &o) && aten_result(r, norm(r->b, x, &o, aten_float(r, r->param ? "ord" : "p", 2)));
 }
 
+/* The p-norm of the last dim of differences; of none, 0. */
+static bool distance_out(struct rule *r, value_id apart)
+{
+    const struct over last = {{v_rank(r->b, apart) - 1}, 1, false};
+    double p = aten_float(r, "p", 2);
+    value_id y = apart.i ? norm(r->b, apart, &last, p) : apart;
+    return aten_result(r, isinf(p) ? b_binary_f64(r->b, OP_MAX, y, 0) : y);
+}
+
 /* The distance of each row of x1 from each row of x2. */
 bool rule_aten_cdist(struct rule *r)
 {
@@ -129,9 +142,7 @@ bool rule_aten_cdist(struct rule *r)
     enum elem e = wide(aten_elem_or(r, x));
     x = b_unsqueeze(b, b_convert(b, x, e), rank - 1);
     y = b_unsqueeze(b, b_convert(b, y, e), v_rank(b, y) - 2);
-    value_id apart = b_binary(b, OP_SUB, x, y);
-    const struct over last = {{v_rank(b, apart) - 1}, 1, false};
-    return aten_result(r, norm(b, apart, &last, aten_float(r, "p", 2)));
+    return distance_out(r, b_binary(b, OP_SUB, x, y));
 }
 
 /* The same within x, of each row from all behind it. */
@@ -155,8 +166,7 @@ bool rule_aten_pdist(struct rule *r)
     x = b_convert(b, x, wide(aten_elem_or(r, x)));
     for (uint32_t k = 0; k < 2; k++)
         pair[k] = b_gather(b, x, b_const(b, ELEM_I64, &count, 1, list[k]), 0);
-    const struct over last = {{1}, 1, false};
-    return aten_result(r, norm(b, b_binary(b, OP_SUB, pair[0], pair[1]), &last, aten_float(r, "p", 2)));
+    return distance_out(r, b_binary(b, OP_SUB, pair[0], pair[1]));
 }
 
 bool rule_aten_logsumexp(struct rule *r)

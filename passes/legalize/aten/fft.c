@@ -1,0 +1,256 @@
+/* Fourier transforms, in f64 as ONNX's are (math/dft.c): torch.fft's functions, what they decompose to, stft. */
+#include "passes/legalize/aten/complex.h"
+#include "passes/legalize/math/dft.h"
+
+#include <math.h>
+#include <string.h>
+
+enum fft_kind { FFT_COMPLEX, FFT_TO_HALF, FFT_FROM_HALF }; /* c2c; r2c, of which half is kept; c2r */
+enum fft_norm { NORM_NONE, NORM_ROOT, NORM_ALL }; /* results divided by nothing, the root of the length, the length */
+
+struct fft {
+    enum fft_kind kind;
+    bool inverse;
+    enum fft_norm norm;
+    int32_t axes[RANK_MAX]; /* the last one is that of half */
+    expr_id lengths[RANK_MAX];
+    uint32_t n;
+};
+
+/* Along one axis of x, whose last dim has the parts; OP_DFT divides inverses by the length. */
+static value_id along_axis(struct builder *b, value_id x, const struct fft *t, uint32_t i, bool half)
+{
+    expr_id length = t->lengths[i];
+    b_assert(b, ex_le(b_exprs(b), ex_const(b_exprs(b), 1), length), EVAL_SHAPE, "a Fourier transform of no elements");
+    return dft_build(b, x, &(struct dft){t->axes[i], t->inverse, half, length});
+}
+
+/* All axes; the parts are the last dim of x, and of the result. */
+static value_id transformed(struct builder *b, value_id x, const struct fft *t)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id all = ex_const(ex, 1);
+    bool first = t->kind == FFT_TO_HALF;
+    for (uint32_t i = 0; i < t->n; i++)
+        all = ex_mul(ex, all, t->lengths[i]);
+    if (first)
+        x = along_axis(b, x, t, t->n - 1, true);
+    for (uint32_t i = 0; i + (t->kind != FFT_COMPLEX) < t->n; i++)
+        x = along_axis(b, x, t, i, false);
+    if (t->kind == FFT_FROM_HALF)
+        x = along_axis(b, x, t, t->n - 1, true);
+    int have = t->inverse ? NORM_ALL : NORM_NONE, want = t->norm;
+    value_id size = v_expr(b, ELEM_F64, all);
+    if (have != want && (have == NORM_ROOT || want == NORM_ROOT))
+        size = b_unary(b, OP_SQRT, size);
+    return have == want ? x : b_binary(b, want > have ? OP_DIV : OP_MUL, x, size);
+}
+
+/* Operand 0 in f64 with its parts as a last dim: one where it is real. */
+static value_id parts_in(struct rule *r, bool two)
+{
+    struct builder *b = r->b;
+    if (!complex_is(r, 0) && !two) {
+        value_id x = b_convert(b, rule_in(r, 0), ELEM_F64);
+        return b_unsqueeze(b, x, v_rank(b, x));
+    }
+    struct pair x = complex_in(r, 0, "self", ELEM_F64);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x.re, &rank);
+    if (!dims)
+        return (value_id){0};
+    const value_id parts[2] = {b_unsqueeze(b, x.re, rank), b_unsqueeze(b, b_broadcast(b, x.im, dims, rank), rank)};
+    return b_concat(b, parts, 2, rank);
+}
+
+static bool transform(struct rule *r, const struct fft *t)
+{
+    value_id x = parts_in(r, t->kind != FFT_TO_HALF);
+    if (complex_is(r, 0) && t->kind == FFT_TO_HALF)
+        return rule_bad(r, "a transform of reals, of complex numbers");
+    if (!x.i || t->n == 0)
+        return x.i ? rule_refuse(r, "no dimensions") : false;
+    value_id y = transformed(r->b, x, t);
+    if (t->kind == FFT_FROM_HALF)
+        return y.i && aten_result(r, b_squeeze(r->b, y, v_rank(r->b, y) - 1));
+    return y.i && complex_out(r, 0, complex_of(r->b, y));
+}
+
+static int32_t rank_in(struct rule *r)
+{
+    return v_rank(r->b, complex_is(r, 0) ? r->arg[0].items[0].v : rule_in(r, 0));
+}
+
+static expr_id dim_in(struct rule *r, int32_t axis)
+{
+    return b_dim(r->b, complex_is(r, 0) ? r->arg[0].items[0].v : rule_in(r, 0), axis);
+}
+
+/* What is left of half an axis of n results was 2 (n - 1) long, where nothing says otherwise. */
+static expr_id length_of_half(struct exprs *ex, expr_id n)
+{
+    return ex_mulc(ex, ex_addc(ex, n, -1), 2);
+}
+
+/* _fft_r2c, _fft_c2r, _fft_c2c. param: 0 c2c, 1 r2c, 2 c2r */
+bool rule_aten_fft_core(struct rule *r)
+{
+    struct fft t = {.kind = (enum fft_kind)r->param, .norm = (enum fft_norm)rule_int(r, "normalization", 0)};
+    int64_t axes[RANK_MAX];
+    int32_t rank = rank_in(r);
+    if (!aten_ints_known(r, 1, "dim", axes, &t.n))
+        return false;
+    if (t.norm > NORM_ALL)
+        return rule_bad(r, "normalization %d", (int)t.norm);
+    for (uint32_t i = 0; i < t.n; i++) {
+        if (!rule_axis(r, axes[i], rank, &t.axes[i]))
+            return false;
+        t.lengths[i] = dim_in(r, t.axes[i]);
+    }
+    t.inverse = t.kind == FFT_FROM_HALF || (t.kind == FFT_COMPLEX && !rule_int(r, "forward", 1));
+    if (t.kind == FFT_TO_HALF && !rule_int(r, "onesided", 1))
+        t.kind = FFT_COMPLEX;
+    if (t.kind == FFT_FROM_HALF && t.n && !(t.lengths[t.n - 1] = aten_int(r, 3, "last_dim_size", 0)).i)
+        return false;
+    return transform(r, &t);
+}
+
+/* The axes and lengths of fft_fftn(s, dim) and of fft_fft(n, dim). */
+static bool axes_read(struct rule *r, bool many, int32_t rank, struct fft *t)
+{
+    expr_id lengths[RANK_MAX];
+    int64_t axes[RANK_MAX];
+    uint32_t n_lengths = 0, n_axes;
+    if (!many) {
+        axes[0] = rule_int(r, "dim", -1);
+        n_axes = 1;
+        if (aten_has(r, 1, "n")) {
+            n_lengths = 1;
+            if (!(lengths[0] = aten_int(r, 1, "n", 0)).i)
+                return false;
+        }
+    } else if (!aten_ints(r, 1, "s", lengths, &n_lengths) || !aten_ints_known(r, 2, "dim", axes, &n_axes)) {
+        return false;
+    }
+    if (n_axes == 0) { /* the last ones, as many as there are lengths, or all */
+        n_axes = n_lengths ? n_lengths : (uint32_t)rank;
+        for (uint32_t i = 0; i < n_axes; i++)
+            axes[i] = (int64_t)i - n_axes;
+    }
+    if (n_lengths && n_lengths != n_axes)
+        return rule_bad(r, "%u lengths for %u dimensions", n_lengths, n_axes);
+    t->n = n_axes;
+    for (uint32_t i = 0; i < n_axes; i++) {
+        if (!rule_axis(r, axes[i], rank, &t->axes[i]))
+            return false;
+        bool half = t->kind == FFT_FROM_HALF && i + 1 == n_axes;
+        expr_id dim = dim_in(r, t->axes[i]);
+        bool given = n_lengths && !ex_is(b_exprs(r->b), lengths[i], -1);
+        t->lengths[i] = given ? lengths[i] : half ? length_of_half(b_exprs(r->b), dim) : dim;
+    }
+    return true;
+}
+
+/* torch.fft's functions. param: kind; 4 more: inverse; 8 more: lists of lengths and dimensions */
+bool rule_aten_fft(struct rule *r)
+{
+    struct fft t = {.kind = (enum fft_kind)(r->param & 3), .inverse = r->param & 4};
+    const char *norm = rule_str(r, "norm", "backward");
+    bool forward = strcmp(norm, "forward") == 0;
+    t.norm = strcmp(norm, "ortho") == 0 ? NORM_ROOT : forward != t.inverse ? NORM_ALL : NORM_NONE;
+    int32_t rank = rank_in(r);
+    return axes_read(r, r->param & 8, rank, &t) && transform(r, &t);
+}
+
+/* Each dim turned by half its size; param: 1 back again. */
+bool rule_aten_fft_shift(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id x = rule_in(r, 0);
+    int64_t axes[RANK_MAX];
+    uint32_t n;
+    int32_t axis, rank = v_rank(b, x);
+    if (!x.i || !aten_ints_known(r, 1, "dim", axes, &n))
+        return false;
+    for (uint32_t i = 0; i < (n ? n : (uint32_t)rank) && x.i; i++) {
+        if (!rule_axis(r, n ? axes[i] : (int64_t)i, rank, &axis))
+            return false;
+        expr_id dim = b_dim(b, x, axis), half = ex_div(ex, ex_addc(ex, dim, r->param ? 0 : 1), ex_const(ex, 2));
+        value_id parts[2] = {b_slice_axis(b, x, axis, half, ex_sub(ex, dim, half)),
+                             b_slice_axis(b, x, axis, ex_const(ex, 0), half)};
+        x = b_concat(b, parts, 2, axis);
+    }
+    return rule_result(r, x);
+}
+
+/* Windows: a - b cos(2 pi i / n) + c cos(4 pi i / n). param: 0 Hann, 1 Hamming, 2 Blackman */
+bool rule_aten_window(struct rule *r)
+{
+    enum { LENGTH_MAX = 1 << 24 };
+    static const double terms[][3] = {{0.5, 0.5, 0}, {0.54, 0.46, 0}, {0.42, 0.5, 0.08}};
+    int64_t length;
+    if (!aten_int_known(r, 0, "window_length", 0, &length))
+        return false;
+    if (length < 0 || length > LENGTH_MAX)
+        return rule_bad(r, "a window of %lld", (long long)length);
+    double a = aten_float(r, "alpha", terms[r->param][0]), c = terms[r->param][2],
+           n = (double)(rule_int(r, "periodic", 1) ? length : length - 1);
+    double *list = NEW_ARRAY(&r->b->g->arena, double, length + 1);
+    for (int64_t i = 0; i < length; i++) {
+        double angle = 2 * M_PI * (double)i / n;
+        list[i] = length == 1 ? 1 : a - aten_float(r, "beta", terms[r->param][1]) * cos(angle) + c * cos(2 * angle);
+    }
+    return aten_result(r, b_const(r->b, ELEM_F64, &length, 1, list));
+}
+
+/* ---- stft ------------------------------------------------------------------------------------------------------ */
+
+/* The window in the middle of a frame; {0}: none, and no error if *ok. */
+static value_id window_of(struct rule *r, int64_t length, int64_t within, bool *ok)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    expr_id left = ex_const(ex, (length - within) / 2), right = ex_const(ex, length - within - (length - within) / 2);
+    expr_id size = ex_const(ex, within);
+    value_id w = rule_has(r, 4) ? b_convert(b, rule_in(r, 4), ELEM_F64) : b_splat_f64(b, ELEM_F64, 1, &size, 1);
+    *ok = true;
+    if (!rule_has(r, 4) && within == length)
+        return (value_id){0};
+    *ok = w.i != 0;
+    return b_pad(b, v_exactly(b, w, (uint32_t)within), (value_id){0}, &left, &right, "constant");
+}
+
+/* Frames of a signal [batch, samples], transformed: [batch, frequencies, frames]. param: 1 stft.center */
+bool rule_aten_stft(struct rule *r)
+{
+    static const int64_t perm[] = {0, 2, 1, 3};
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    if (complex_is(r, 0) || (r->param && rule_int(r, "center", 1)))
+        return rule_refuse(r, "of complex numbers, or padded by the operator itself: use torch.stft");
+    value_id x = b_convert(b, rule_in(r, 0), ELEM_F64);
+    int64_t length, hop, within;
+    bool single = v_rank(b, x) == 1, onesided = rule_int(r, "onesided", 1) != 0, ok;
+    if (!x.i || !aten_int_known(r, 1, "n_fft", 1, &length) || !aten_int_known(r, 2, "hop_length", length / 4, &hop) ||
+        !aten_int_known(r, 3, "win_length", length, &within))
+        return false;
+    if (length < 1 || hop < 1 || within < 1 || within > length || length > INT32_MAX || v_rank(b, x) > 2)
+        return rule_bad(r, "frames of %lld, %lld apart, windows of %lld", (long long)length, (long long)hop,
+                        (long long)within);
+    x = b_unsqueeze(b, single ? b_unsqueeze(b, x, 0) : x, 2);
+    expr_id room = ex_addc(ex, b_dim(b, x, 1), -length), size = ex_const(ex, length);
+    b_assert(b, ex_le(ex, ex_const(ex, 0), room), EVAL_SHAPE, "a frame is longer than the signal");
+    expr_id count = ex_addc(ex, ex_div(ex, room, ex_const(ex, hop)), 1);
+    value_id frames = dft_frames(b, x, ex_const(ex, hop), size, count), window = window_of(r, length, within, &ok);
+    if (!ok)
+        return false;
+    if (window.i)
+        frames = b_binary(b, OP_MUL, frames, v_along(b, window, 2, 4));
+    value_id y = dft_build(b, frames, &(struct dft){2, false, onesided, size});
+    if (aten_flag(r, "normalized"))
+        y = b_binary_f64(b, OP_MUL, y, 1 / sqrt((double)length));
+    y = b_transpose(b, y, perm);
+    y = single ? b_squeeze(b, y, 0) : y;
+    return complex_result(r) ? complex_out(r, 0, complex_of(b, y)) : aten_result(r, y);
+}
