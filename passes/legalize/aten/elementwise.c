@@ -327,6 +327,18 @@ bool rule_aten_pow(struct rule *r)
     return aten_result(r, b_binary(b, OP_POW, x, aten_operand(r, 1, "exponent", wide(e))));
 }
 
+/* Argument i in that type; a number that the type of integers does not hold is its least or largest one. */
+static value_id limit(struct rule *r, uint32_t i, const char *name, enum elem e)
+{
+    const struct attr *a = node_attr(r->node, name);
+    bool sign = elem_class(e) == 'I';
+    if (rule_has(r, i) || !a || a->kind != ATTR_INT || !strchr("IU", elem_class(e)) || (sign && elem_bits(e) > 32))
+        return aten_operand(r, i, name, e);
+    int64_t least = sign ? -((int64_t)1 << (elem_bits(e) - 1)) : 0, n = a->u.i < least ? least : a->u.i;
+    int64_t most = elem_bits(e) > 32 ? INT64_MAX : ((int64_t)1 << (elem_bits(e) - sign)) - 1;
+    return b_scalar_i64(r->b, e, n > most ? most : n);
+}
+
 /* min and max are numbers or tensors, and either may be missing. Names of the arguments: param 0 clamp, 1 clamp_min, 2
  * clamp_max. */
 bool rule_aten_clamp(struct rule *r)
@@ -336,9 +348,9 @@ bool rule_aten_clamp(struct rule *r)
     enum elem e = v_elem(b, x);
     uint32_t i_max = r->param == 2 ? 1 : 2;
     if (r->param != 2 && aten_has(r, 1, "min"))
-        x = b_binary(b, OP_MAX, x, aten_operand(r, 1, "min", e));
+        x = b_binary(b, OP_MAX, x, limit(r, 1, "min", e));
     if (r->param != 1 && aten_has(r, i_max, "max"))
-        x = b_binary(b, OP_MIN, x, aten_operand(r, i_max, "max", e));
+        x = b_binary(b, OP_MIN, x, limit(r, i_max, "max", e));
     return aten_result(r, x);
 }
 
