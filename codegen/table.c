@@ -242,22 +242,33 @@ static bool is_zero(struct span s)
     return true;
 }
 
+/* The bytes that the whole repeats: of one element, or all. */
+static uint64_t period_of(struct span s, enum elem elem)
+{
+    size_t size = (size_t)elem_size(elem);
+    const char *bytes = s.data;
+    return s.size > size && memcmp(bytes, bytes + size, s.size - size) == 0 ? size : s.size;
+}
+
 static uint64_t put_states(struct table *t)
 {
     const struct artifact *a = t->a;
     struct mcc_rt_state *rows = NEW_ARRAY(t->o.arena, struct mcc_rt_state, a->n_state);
-    for (uint32_t i = 0; i < a->n_state; i++)
+    const struct art_port *ports = a->in + a->n_in - a->n_state;
+    for (uint32_t i = 0; i < a->n_state; i++) {
         rows[i].bytes = a->states[i].initial.size;
+        rows[i].period = period_of(a->states[i].initial, ports[i].elem);
+    }
     uint64_t at = put_array(t, rows, a->n_state, sizeof *rows);
     for (uint32_t i = 0; i < a->n_state; i++) {
         uint64_t row = at + i * sizeof *rows;
         struct span initial = a->states[i].initial;
-        uint32_t rank = (uint32_t)a->in[a->n_in - a->n_state + i].rank;
+        uint32_t rank = (uint32_t)ports[i].rank;
         point_to(t, AT(row, struct mcc_rt_state, dims), SECTION_RODATA,
                  object_put(&t->o, SECTION_RODATA, a->states[i].dims, rank * sizeof(int64_t), sizeof(int64_t)));
         if (!is_zero(initial))
             point_to(t, AT(row, struct mcc_rt_state, initial), SECTION_RODATA,
-                     object_put(&t->o, SECTION_RODATA, initial.data, initial.size, 64));
+                     object_put(&t->o, SECTION_RODATA, initial.data, rows[i].period, 64));
     }
     return at;
 }

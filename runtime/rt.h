@@ -62,7 +62,7 @@ extern const struct mcc_rt_desc mcc_rt_model;
  * of `inner` are followed by the states, in the same arrays. */
 struct mcc_rt_state {
     const void *initial; /* NULL: zeros */
-    uint64_t bytes;
+    uint64_t bytes, period; /* of initial, which repeats */
     const int64_t *dims;
 };
 struct mcc_rt_stateful {

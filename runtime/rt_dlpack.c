@@ -49,11 +49,11 @@ static DLManagedTensorVersioned *managed_new(const struct mcc_ctx *ctx, const mc
 }
 
 /* Before the run: blocks for outputs of planned shape. */
-static int make_planned(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, mcc_error *error)
+static int make_planned(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, uint32_t n, mcc_error *error)
 {
     const struct mcc_rt_desc *desc = ctx->run.model->desc;
     const mcc_api *api = desc->api;
-    for (uint32_t k = 0; k < api->n_out; k++) {
+    for (uint32_t k = 0; k < n; k++) {
         const mcc_port *port = &api->out[k];
         ctx->args[api->n_in + k] = 0;
         if (!rt_port_is_plain(rt_port_flags(desc, api->n_in + k)))
@@ -70,19 +70,19 @@ static int make_planned(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, mcc
 }
 
 /* After the run: outputs have no strides. */
-static void compact_planned(const struct mcc_ctx *ctx, DLManagedTensorVersioned **out)
+static void compact_planned(const struct mcc_ctx *ctx, DLManagedTensorVersioned **out, uint32_t n)
 {
     const mcc_api *api = ctx->run.model->api;
-    for (uint32_t k = 0; k < api->n_out; k++)
+    for (uint32_t k = 0; k < n; k++)
         if (out[k] && rt_has_room(&api->out[k]))
             rt_compact(&api->out[k], rt_planned_dims(ctx, k), out[k]->dl_tensor.data, out[k]->dl_tensor.data);
 }
 
 /* After the run: what the data decided. */
-static int take_dynamic(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, mcc_error *error)
+static int take_dynamic(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, uint32_t n, mcc_error *error)
 {
     const mcc_api *api = ctx->run.model->api;
-    for (uint32_t k = 0; k < api->n_out; k++) {
+    for (uint32_t k = 0; k < n; k++) {
         int64_t rank, bytes;
         const int64_t *dims;
         const void *data;
@@ -101,27 +101,35 @@ static int take_dynamic(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, mcc
     return MCC_OK;
 }
 
-int mcc_rt_run_dlpack(mcc_ctx *ctx, const DLTensor *const *in, DLManagedTensorVersioned **out, mcc_error *error)
+int rt_run_dlpack_into(mcc_ctx *ctx, const DLTensor *const *in, DLManagedTensorVersioned **out, uint32_t n,
+                       DLTensor *const *given, mcc_error *error)
 {
     int code = rt_run_begin(ctx, in, out, error);
     if (code)
         return code;
     const mcc_api *api = ctx->run.model->api;
-    for (uint32_t k = 0; k < api->n_out; k++)
+    for (uint32_t k = 0; k < n; k++)
         out[k] = NULL;
     code = rt_run_inputs(ctx, in, RT_DLPACK, error);
     if (!code)
-        code = make_planned(ctx, out, error);
+        code = make_planned(ctx, out, n, error);
+    for (uint32_t k = n; k < api->n_out; k++)
+        ctx->args[api->n_in + k] = (int64_t)(intptr_t)given[k]->data;
     if (!code)
         code = rt_run_program(ctx, error);
     if (!code)
-        compact_planned(ctx, out);
+        compact_planned(ctx, out, n);
     if (!code)
-        code = take_dynamic(ctx, out, error);
-    for (uint32_t k = 0; code && k < api->n_out; k++) {
+        code = take_dynamic(ctx, out, n, error);
+    for (uint32_t k = 0; code && k < n; k++) {
         managed_delete(out[k]);
         out[k] = NULL;
     }
     rt_run_end(ctx);
     return code;
+}
+
+int mcc_rt_run_dlpack(mcc_ctx *ctx, const DLTensor *const *in, DLManagedTensorVersioned **out, mcc_error *error)
+{
+    return rt_run_dlpack_into(ctx, in, out, ctx ? ctx->run.model->api->n_out : 0, NULL, error);
 }

@@ -268,6 +268,9 @@ int mcc_rt_ctx_new(mcc_model *, void *mem, size_t bytes, mcc_ctx **, mcc_error *
 void mcc_rt_ctx_free(mcc_ctx *);
 int mcc_rt_run_api(mcc_ctx *, const DLTensor *const *in, DLTensor *const *out, mcc_error *);
 int mcc_rt_run_dlpack(mcc_ctx *, const DLTensor *const *in, DLManagedTensorVersioned **out, mcc_error *);
+/* The same, but outputs from number n on are given[]: compact, aligned and of their planned shapes. */
+int rt_run_dlpack_into(mcc_ctx *, const DLTensor *const *in, DLManagedTensorVersioned **out, uint32_t n,
+                       DLTensor *const *given, mcc_error *);
 void mcc_rt_cancel(mcc_ctx *);
 int mcc_rt_run_values(mcc_ctx *, const mcc_value *in, mcc_value *out, mcc_error *);
 void mcc_rt_value_release(mcc_ctx *, mcc_value *);

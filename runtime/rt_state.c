@@ -103,10 +103,15 @@ static void states_begin(struct state_ctx *s)
 {
     const struct mcc_rt_stateful *desc = stateful();
     for (uint32_t k = 0; k < desc->n_state; k++) {
-        if (desc->states[k].initial)
-            memcpy(s->now[k].data, desc->states[k].initial, (size_t)desc->states[k].bytes);
-        else
-            memset(s->now[k].data, 0, (size_t)desc->states[k].bytes);
+        const struct mcc_rt_state *state = &desc->states[k];
+        char *to = s->now[k].data;
+        if (!state->initial) {
+            memset(to, 0, (size_t)state->bytes);
+            continue;
+        }
+        memcpy(to, state->initial, (size_t)state->period);
+        for (uint64_t done = state->period; done < state->bytes; done *= 2)
+            memcpy(to + done, to, (size_t)(state->bytes - done < done ? state->bytes - done : done));
     }
 }
 
@@ -275,15 +280,9 @@ int mcc_rt_state_run_dlpack(mcc_ctx *ctx, const DLTensor *const *in, DLManagedTe
     int code = begin_tensors(s, in, out, error);
     if (code)
         return code;
-    code = mcc_rt_run_dlpack(s->inner, s->in, s->managed, error);
-    const bool made = !code;
-    DLManagedTensorVersioned **next = s->managed + user_out();
-    for (uint32_t k = 0; !code && k < stateful()->n_state; k++)
-        code = state_fits(k, &next[k]->dl_tensor, error);
-    for (uint32_t k = 0; !code && k < stateful()->n_state; k++)
-        state_take(s, k, &next[k]->dl_tensor);
-    for (uint32_t k = code ? 0 : user_out(); made && k < user_out() + stateful()->n_state; k++)
-        s->managed[k]->deleter(s->managed[k]);
+    code = rt_run_dlpack_into(s->inner, s->in, s->managed, user_out(), s->out, error);
+    if (!code)
+        states_turn(s);
     for (uint32_t k = 0; k < user_out(); k++)
         out[k] = code ? NULL : s->managed[k];
     return end(s, code);

@@ -200,7 +200,9 @@ bool weight_bytes(struct pt2 *p, bool constant, const char *name, struct tensor_
     }
     for (uint32_t i = 0; i < s.rank; i++)
         order[i] = i;
-    const void *bytes = count ? packed(p, &s, s.sizes, order, count) : "";
+    const void *bytes = count && is_dense(&s, order) ? (const char *)s.storage.data + s.offset * elem_size(s.elem)
+                        : count                      ? packed(p, &s, s.sizes, order, count)
+                                                     : "";
     *out = (struct tensor_data){.elem = s.elem,
                                 .rank = (int32_t)s.rank,
                                 .dims = arena_copy(&p->ctx->session, s.sizes, s.rank * sizeof *s.sizes),

@@ -295,3 +295,48 @@ def test_a_context_that_fails(library, monkeypatch):
     with pytest.raises(TypeError):
         model.reset({"count": np.int64(5), "mean": np.zeros(3, np.float32)})
     agree(model(STEPS[1]), 1)
+
+
+def test_constant_states_cost_nothing(tmp_path):
+    """Of a state that is one number everywhere the file has that number; 40 MB of caches are 100 kB of file."""
+    program, low = Program(), np.full((10, 250_000), -np.inf, np.float32)
+    x = program.input("x", F, (250_000,))
+    wants = {"low": low, "zero": np.zeros_like(low), "ones": np.ones((3, 250_001), np.int8), "one": np.full((1,), 7, np.float64),
+             "mixed": np.float32([2, 2, 2, 3]), "none": np.zeros((0, 4), np.float32), "minus": np.full((3, 5), -0.0, np.float32)}
+    for n, (name, array) in enumerate(wants.items()):
+        w = buffer(program, name, array)
+        program.node("aten.neg_.default" if name != "low" else "aten.add_.Tensor", [w] if name != "low" else [w, x], [(f"y{n}", array.dtype, array.shape)])
+        program.output(f"y{n}")
+    assert command(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so").returncode == 0
+    assert (tmp_path / "m.so").stat().st_size < 150_000
+    model = mcc.load(tmp_path / "m.so")
+    for _ in range(2):
+        for name, now in model.state().items():
+            assert now.dtype == wants[name].dtype and np.array_equal(now, wants[name]) and np.array_equal(np.signbit(now), np.signbit(wants[name])), name
+        model(np.zeros(250_000, np.float32))
+        assert model.state()["mixed"].tolist() == [-2, -2, -2, -3]
+        model.reset()
+
+
+def test_large_states_are_not_copied(tmp_path):
+    """Large outputs are made by run_dlpack, which writes the states' other buffers, or the rows of a cache, where they are."""
+    program = Program()
+    x, i = program.input("x", F, (1, 100_000)), program.input("i", np.dtype("int64"), (1,))
+    total, cache = buffer(program, "total", np.zeros((1, 100_000), np.float32)), buffer(program, "cache", np.zeros((40, 100_000), np.float32))
+    program.node("aten.add_.Tensor", [total, x], [("y", F, (1, 100_000))])
+    program.node("aten.index_copy_.default", [cache, 0, i, x], [("new", F, (40, 100_000))])
+    program.output("y", program.node("aten.neg.default", [x], [("z", F, (1, 100_000))]))
+    done = command(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so")
+    assert done.returncode == 0, done.stderr
+    model, seen = mcc.load(tmp_path / "m.so"), []
+    for k in range(4):
+        y, z = model(np.full((1, 100_000), k + 1, np.float32), np.int64([k]))
+        context = model._open.idle[-1]
+        seen.append([model._open.state(context, n).ctypes.data for n in range(2)])
+        assert y[0, 5] == (k + 1) * (k + 2) / 2 and z[0, 7] == -k - 1
+        assert model.state()["cache"][:5, 3].tolist() == [float(n + 1) if n <= k else 0 for n in range(5)]
+    totals, caches = zip(*seen)
+    assert len(set(totals)) == 2 and totals[0] == totals[2] and len(set(caches)) == 1
+    with pytest.raises(mcc.Error):
+        model(np.ones((1, 100_000), np.float32), np.int64([40]))
+    assert model.state()["total"][0, 0] == 10
