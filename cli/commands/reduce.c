@@ -288,7 +288,8 @@ enum fail command_reduce(struct context *ctx, struct options *o)
     r->format = format_of(o->files.items.data[0]);
     const struct cutter *cutter = r->format->hooks->cutter;
     if (!cutter) {
-        error_at(ctx, FAIL_MODEL, (src_id){0}, NULL, "%s files cannot be cut down", r->format->name);
+        error_at(ctx, FAIL_MODEL, (src_id){0}, NULL, "%s files cannot be cut down: export the network to ONNX",
+                 r->format->name);
         return ctx->fail;
     }
     r->legal = compile_graph(ctx, o, o->files.items.data[0], terminal_report());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports a PyTorch module to ONNX: segment.py [segment.onnx]
+"""Exports a PyTorch module: segment.py [segment.pt2 or segment.onnx]
 
 The network marks the pixels of an object and names what the picture shows. It was made up for this example (its weights are
 drawn, not trained), but its parts are those of real ones: BatchNorm and dropout, whose meaning depends on the mode, strides,
@@ -47,6 +47,12 @@ def make():
 
 
 def export(path):
+    n, h, w = torch.export.Dim("n", max=64), 4 * torch.export.Dim("h", min=4, max=256), 4 * torch.export.Dim("w", min=4, max=256)
+    program = torch.export.export(make(), (torch.zeros(2, 3, 32, 48),), dynamic_shapes={"image": {0: n, 2: h, 3: w}})
+    torch.export.save(program, path)
+
+
+def export_onnx(path):
     net, axes = make(), {0: "n", 2: "h", 3: "w"}
     torch.onnx.export(
         net, (torch.zeros(1, 3, 32, 32),), path, opset_version=16,
@@ -55,4 +61,5 @@ def export(path):
 
 
 if __name__ == "__main__":
-    export(sys.argv[1] if len(sys.argv) > 1 else "segment.onnx")
+    path = sys.argv[1] if len(sys.argv) > 1 else "segment.pt2"
+    (export_onnx if path.endswith(".onnx") else export)(path)

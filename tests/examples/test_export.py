@@ -11,12 +11,14 @@ import pytest
 from support.tool import MCC, ROOT
 
 
-def has_torch(python):
-    return subprocess.run([python, "-c", "import torch.onnx"], capture_output=True).returncode == 0
+def python_with(module):
+    pythons = [p for p in (sys.executable, "/usr/bin/python3", os.environ.get("MCC_TORCH_PYTHON", "")) if shutil.which(p)]
+    return next((p for p in pythons if subprocess.run([p, "-c", f"import {module}"], capture_output=True).returncode == 0), None)
 
 
-PYTHON = next((p for p in (sys.executable, "/usr/bin/python3") if shutil.which(p) and has_torch(p)), None)
+PYTHON, EXPORT_PYTHON = python_with("torch.onnx"), python_with("torch.export._draft_export")    # of torch.export.save's present form
 needs_torch = pytest.mark.skipif(not PYTHON, reason="no Python with torch (make deps-bench)")
+needs_export = pytest.mark.skipif(not EXPORT_PYTHON, reason="no Python with torch (make deps-bench)")
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +28,22 @@ def example(tmp_path_factory):
     return folder
 
 
-def make(folder, *args):
-    done = subprocess.run(["make", "BUILD=build", f"PYTHON={PYTHON}", f"MCC={os.path.abspath(MCC)}", f"RUNTIME={ROOT}/runtime", *args], cwd=folder,
+def make(folder, *args, form="onnx"):
+    python = PYTHON if form == "onnx" else EXPORT_PYTHON
+    settings = ["BUILD=build", f"FORM={form}", f"PYTHON={python}", f"MCC={os.path.abspath(MCC)}", f"RUNTIME={ROOT}/runtime"]
+    done = subprocess.run(["make", *settings, *args], cwd=folder,
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-@needs_torch
-def test_from_module_to_program(example):
-    make(example)
-    text = make(example, "compare")
+@pytest.mark.parametrize("form", [pytest.param("pt2", marks=needs_export), pytest.param("onnx", marks=needs_torch)])
+def test_from_module_to_program(example, form):
+    make(example, "clean")
+    make(example, form=form)
+    text = make(example, "compare", form=form)
     assert len(re.findall(r"^n=\d+ h=\d+ w=\d+: largest difference \d\.\de-0[5-9]$", text, re.M)) == 4
-    assert "h=30: input 'image': dim 2 is 30, but 'h' must be a multiple of 4" in text
+    assert f"h=30: input 'image': dim 2 is 30, but '{'h' if form == 'onnx' else 'image_d2'}' must be a multiple of 4" in text
     run = lambda *args: subprocess.run(["build/segment", "build/segment.so", *args], cwd=example, capture_output=True, text=True)
     rows = run("64").stdout.splitlines()
     assert [len(r) for r in rows[:16]] == [32] * 16 and len(rows) == 21

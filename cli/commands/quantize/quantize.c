@@ -310,7 +310,8 @@ enum fail command_quantize(struct context *ctx, struct options *o)
     o->output = o->output ? o->output : output_default(ctx, o, model);
     const struct format *format = format_of(model);
     if (!format->hooks->editor) {
-        error_at(ctx, FAIL_MODEL, (src_id){0}, NULL, "%s files cannot be quantized", format->name);
+        error_at(ctx, FAIL_MODEL, (src_id){0}, NULL, "%s files cannot be quantized: export the network to ONNX",
+                 format->name);
         return ctx->fail;
     }
     if ((!format_by_suffix(o->output) && !output_name_check(ctx, o, o->output)) || !output_check(ctx, o->output) ||
