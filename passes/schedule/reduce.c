@@ -13,7 +13,7 @@ static bool is_template(const struct site *site, enum schedule_kind kind, node_i
            (kind == SCHEDULE_ATTENTION && (id.i == a->scores.i || id.i == a->values.i));
 }
 
-/* Vectors along the innermost reduced dim: as long as it is, and several of them where that is long. */
+/* Vectors along the innermost reduced dim: as long as it is; several of them where that is long, or passed often. */
 static void lanes_choose(const struct site *site, const struct node *n, struct reduce_schedule *r)
 {
     struct reduced dims;
@@ -23,6 +23,8 @@ static void lanes_choose(const struct site *site, const struct node *n, struct r
     r->lanes = machine_lanes(site->mach, acc);
     if (!ex_is_const(site->x, dims.dim[dims.n - 1].extent, &extent) || extent >= 8 * (int64_t)r->lanes)
         r->sums = SUMS;
+    while (dims.n > 1 && r->sums < SUMS && (int64_t)r->sums * r->lanes < extent)
+        r->sums *= 2;
     while (r->lanes > 2 && extent && extent < r->lanes)
         r->lanes /= 2;
     if (acc == ELEM_BOOL)

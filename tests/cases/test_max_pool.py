@@ -1,11 +1,13 @@
 """MaxPool along the last dim and then along the others: drawn windows, pads, strides and dilations, open sizes, against NumPy."""
 import itertools
+import re
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
 from support.artifact import Artifact
+from support.compare import Model, floats, node
 from support.tool import mcc, save, value
 
 
@@ -52,3 +54,16 @@ def test_few_comparisons(tmp_path):
     path = save(tmp_path / "net.onnx", [node], [value("x", (1, 16, 20, 20), TensorProto.FLOAT)], [value("y", (1, 16, 20, 20), TensorProto.FLOAT)])
     text = mcc(path, "-o", "-", "--stop-after=legalize").stdout
     assert text.count("= window(") == 2
+
+
+@pytest.mark.parametrize("op", ["GlobalMaxPool", "GlobalAveragePool"])
+@pytest.mark.parametrize("size, sums", [((9, 56), 4), ((5, 31), 2), ((30, 16), 1), ((3, 200), 4), ((1, 40), 4)])
+def test_short_rows(size, sums, op, tmp_path):
+    """Rows of a few vectors are passed in several sums, which do not wait for one another; NaN stays."""
+    model = Model(tmp_path, [node(op, "x", "y")], [value("x", [2, 3, *size])], [value("y", None)])
+    schedule = model.dump("schedule", "-march=x86-64-v4")
+    assert int(re.search(r"^  reduce.0.sums +(\d+)", schedule, re.M)[1]) == sums
+    x = floats(2, 3, *size)
+    x[0, 1, -1, -1] = x[1, 2, 0, size[1] // 2] = np.nan
+    want = (x.max if op == "GlobalMaxPool" else x.mean)((2, 3), keepdims=True)
+    model.compare([x], [want], ("-O0", ("-march=x86-64-v2",), ("-march=x86-64-v3",), "-O2"))
