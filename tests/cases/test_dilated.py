@@ -3,6 +3,7 @@ import re
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from support.compare import Model, difference, floats, node
 from support.tool import mcc, value
@@ -80,3 +81,44 @@ def test_results_without_taps(taps, pads, tmp_path):
     """Pieces that read padding only are zeros, and the bias."""
     model = network(tmp_path, (9, 9), (11, 12), pads, (16, 16), taps=taps, batch="n")
     model.compare([floats(2, 16, 9, 9, seed=6)])
+
+
+@pytest.mark.parametrize("x_zero", [0, 131])
+def test_pieces_of_bytes(x_zero, tmp_path):
+    """Products of integers are exact; padding is the zero point."""
+    rng = np.random.default_rng(7)
+    w = rng.integers(-128, 128, (16, 8, 3, 3)).astype(np.int8)
+    model = Model(tmp_path, [node("ConvInteger", "x w z", "y", pads=[12] * 4, dilations=[12, 12])], [value("x", ["n", 8, 16, 16], TensorProto.UINT8)],
+                  [value("y", None, TensorProto.INT32)], {"w": w, "z": np.uint8(x_zero)})
+    x = rng.integers(0, 256, (2, 8, 16, 16)).astype(np.uint8)
+    padded, want = np.pad(x.astype(np.int32) - x_zero, ((0, 0), (0, 0), (12, 12), (12, 12))), 0
+    for i in range(3):
+        for j in range(3):
+            want = want + np.einsum("nchw,oc->nohw", padded[:, :, 12 * i:12 * i + 16, 12 * j:12 * j + 16], w[:, :, i, j].astype(np.int32))
+    model.compare([x], [want.astype(np.int32)], ["-O0", *[(level,) for level in LEVELS]])
+
+
+@pytest.mark.parametrize("precision", ["bf16", "f16"])
+def test_precision(precision, tmp_path):
+    for i, (size, dilation) in enumerate([(28, 4), (16, 12)]):
+        (folder := tmp_path / str(i)).mkdir()
+        model = network(folder, (size, size), [dilation] * 2, [dilation] * 4, (64, 64))
+        x = floats(1, 64, size, size, seed=8)
+        got, want = model.run([x], f"--precision={precision}")[0], model.want([x])[0]
+        assert np.abs(got - want).max() < 2e-2 * np.abs(want).max()
+
+
+def test_double(tmp_path):
+    """Far taps of f64, three dims, one of them without taps apart."""
+    w = floats(8, 4, 3, 1, 3).astype(np.float64)
+    model = Model(tmp_path, [node("Conv", "x w", "y", dilations=[7, 1, 9], pads=[7, 0, 9, 7, 0, 9])], [value("x", [2, 4, 9, 3, 10], TensorProto.DOUBLE)],
+                  [value("y", None, TensorProto.DOUBLE)], {"w": w})
+    model.compare([floats(2, 4, 9, 3, 10, seed=9).astype(np.float64)], [reference_3d(floats(2, 4, 9, 3, 10, seed=9), w)])
+
+
+def reference_3d(x, w):
+    padded, y = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (7, 7), (0, 0), (9, 9))), 0
+    for i in range(3):
+        for j in range(3):
+            y = y + np.einsum("ncdhw,oc->nodhw", padded[:, :, 7 * i:7 * i + 9, :, 9 * j:9 * j + 10], w[:, :, i, 0, j])
+    return y
