@@ -107,8 +107,8 @@ static lreg along_lanes(struct em *em, const struct node *n, expr_id *const *poi
     enum elem e = value_type(em->g, arg ? n->in[0] : n->out[0])->elem;
     for (uint32_t u = 0; u < unroll * r.n_acc; u++)
         acc[u] = arg && u % 2 ? em_const(em, r.index, lanes, 0, 0) : reduction_identity(em, r.combine, r.acc, e, lanes);
-    uint32_t n_axes;
-    const int64_t *axes = node_ints(n, "axes", &n_axes);
+    uint32_t n_axes = 1;
+    const int64_t axis = node_int(n, "axis", 0), *axes = arg ? &axis : node_ints(n, "axes", &n_axes);
     bool rides = ex_truth(em->x, cond) == TRUE_ && em_row_buffer_ride_begin(em, n->in[0], axes, n_axes, points[0]);
     horizontal_nest(em, &r, 0, k, acc, unroll, lanes);
     if (rides)

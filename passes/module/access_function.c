@@ -382,9 +382,11 @@ bool conv_reach(const struct graph *g, const struct node *n, int32_t d, int64_t 
         ex_is_const(ex, w->dims[2 + d], &k)) {
         if (size <= 0 || out <= 0)
             return false;
-        expr_id tiles = conv_tiles(ex, y->dims[2 + d], dilation, tile);
-        if (tile > 1 && ex_is_const(ex, conv_tile_at(ex, ex_addc(ex, tiles, -1), dilation, tile), &out))
+        if (tile > 1) { /* as far as the last tile reaches */
+            expr_id last = ex_addc(ex, conv_tiles(ex, y->dims[2 + d], dilation, tile), -1);
+            ex_is_const(ex, conv_tile_at(ex, last, dilation, tile), &out);
             out += (tile - 1) * dilation + 1;
+        }
         hi = (out - 1) * stride + (k - 1) * dilation - lo - (size - 1);
     } else {
         hi += (tile - 1) * stride * dilation;

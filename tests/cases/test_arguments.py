@@ -59,3 +59,12 @@ def test_open(dims, tmp_path):
         if all(have in (want, "n", "m") for have, want in zip(dims, shape)):
             x = drawn(shape, np.float32, 9)
             model.compare([x], [np.argmax(x, 1)[:, None]])
+
+
+@pytest.mark.parametrize("width", [5, 64, 1000])
+def test_of_a_row(width, tmp_path):
+    """Of a row that the kernel keeps, beside another reduction of it."""
+    nodes = [node("Softmax", "x", "s", axis=-1), node("ArgMax", "s", "y", axis=-1), node("Exp", "x", "e"), node("ArgMin", "e", "z", axis=-1, keepdims=0),
+             node("ReduceSum", "e", "t", keepdims=0)]
+    model = Model(tmp_path, nodes, [value("x", ["n", width])], [value("s", None), *[value(k, None, T.INT64) for k in "yz"], value("t", None)])
+    model.compare([np.random.default_rng(width).permuted(np.tile(np.linspace(-3, 3, width, dtype=np.float32), (7, 1)), axis=1)])
