@@ -252,12 +252,14 @@ static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const
                              (int32_t)r->n_dims);
     }
     v = to_acc(em, v, r->acc);
-    /* What is better, as good and later, or the first NaN; of floats: what is not worse, unless NaN is best. */
-    bool floats = elem_class(r->acc) == 'F', strict = last == floats;
-    lreg a = max == floats ? v : acc[0], b = max == floats ? acc[0] : v;
-    lreg take = em_op2(em, strict ? L_LT : L_LE, a, b);
-    if (floats)
+    /* The first of what is best or NaN: of floats what is not worse, unless NaN is best; the last: what is as good. */
+    bool floats = elem_class(r->acc) == 'F', turned = floats && !last;
+    lreg a = max == turned ? v : acc[0], b = max == turned ? acc[0] : v;
+    lreg take = em_op2(em, last || floats ? L_LE : L_LT, a, b);
+    if (turned)
         take = em_op2(em, L_AND, em_op1(em, L_NOT, take), em_op2(em, L_EQ, acc[0], acc[0]));
+    else if (floats)
+        take = em_op2(em, L_OR, take, em_op2(em, L_NE, v, v));
     if (!r->found)
         take = em_op2(em, L_OR, take, em_op2(em, L_LT, acc[1], em_const(em, r->index, 1, 0, 0)));
     if (ex_truth(em->x, cond) != TRUE_)
