@@ -147,6 +147,8 @@ def prepare(name, folder):
                 program, runs = decomposed(program, net, draws, runs)
             else:
                 program = exported(net, draws, form)
+            for k in runs:
+                call(program.module(), draws[k])    # what the exporter bounded wrongly, it refuses
             torch.export.save(program, folder / f"{name}-{form}.pt2")
             forms[form] = runs
         except Exception as e:

@@ -27,7 +27,7 @@ class Way(torch.nn.Module):
 def small(name, config, draws, way="forward", label="", **more):
     """draws: {input: shape, with the batch and one size open as n and s, or a tensor's maker}."""
     def inputs():
-        return [{k: f(n, s) for k, f in draws.items()} for n, s in ((1, 8), (2, 8), (1, 12))]
+        return [{k: f(n, s) for k, f in draws.items()} for n, s in ((2, 8), (3, 8), (1, 12))]
     row(f"diffusers.{name}{label}", lambda: Way(getattr(diffusers, name)(**config), way, more), inputs)
 
 

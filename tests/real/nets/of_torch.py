@@ -26,8 +26,8 @@ def mlp(*widths):
 
 
 # ---- sound
-WAVE = floats((1, 1, 1024), (2, 1, 1024), (2, 1, 1536))
-MEL = floats((1, 40, 32), (2, 40, 32), (2, 40, 48))
+WAVE = floats((2, 1, 1024), (3, 1, 1024), (1, 1, 1536))
+MEL = floats((2, 40, 32), (3, 40, 32), (1, 40, 48))
 
 
 @plain("sound", WAVE)
@@ -93,7 +93,7 @@ class Wav2Letter(nn.Module):
         return self.net(x)
 
 
-@plain("sound", floats((1, 32, 40), (2, 32, 40), (2, 48, 40)))
+@plain("sound", floats((2, 32, 40), (3, 32, 40), (1, 48, 40)))
 class Conformer(nn.Module):
     def __init__(self, d=40):
         super().__init__()
@@ -126,7 +126,7 @@ class HiFiGan(nn.Module):
         return self.last(F.leaky_relu(x)).tanh()
 
 
-@plain("sound", lambda: [{0: torch.randn(n, k, 24), 1: torch.randint(0, 29, (n, u))} for n, k, u in ((1, 9, 5), (2, 9, 5), (2, 12, 4))])
+@plain("sound", lambda: [{0: torch.randn(n, k, 24), 1: torch.randint(0, 29, (n, u))} for n, k, u in ((2, 9, 5), (3, 9, 5), (1, 12, 4))])
 class Transducer(nn.Module):
     def __init__(self):
         super().__init__()
@@ -461,7 +461,7 @@ class ConvLSTM(nn.Module):
 
 
 # ---- images
-IMAGE = floats((1, 3, 32, 32), (2, 3, 32, 32), (1, 3, 48, 32))
+IMAGE = floats((2, 3, 32, 32), (3, 3, 32, 32), (1, 3, 48, 32))
 
 
 @plain("image", IMAGE)

@@ -67,7 +67,8 @@ vision("r3d_18 mc3_18 r2plus1d_18", floats((2, 3, 4, 32, 32), (3, 3, 4, 32, 32),
 vision("s3d mvit_v1_b mvit_v2_s", floats((1, 3, 16, 224, 224)))
 vision("swin3d_t swin3d_b", floats((1, 3, 4, 64, 64), (2, 3, 4, 64, 64)))
 detector("fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_resnet50_fpn_v2 maskrcnn_resnet50_fpn keypointrcnn_resnet50_fpn ssdlite320_mobilenet_v3_large "
-         "ssd300_vgg16 retinanet_resnet50_fpn retinanet_resnet50_fpn_v2 fcos_resnet50_fpn", image(128, 192, 128))
+         "retinanet_resnet50_fpn retinanet_resnet50_fpn_v2 fcos_resnet50_fpn", image(128, 192, 128))
+detector("ssd300_vgg16", image(300))
 regions("fasterrcnn_resnet50_fpn", "box", 7)
 regions("maskrcnn_resnet50_fpn", "mask", 14)
 for flow in "raft_small raft_large".split():
