@@ -27,10 +27,10 @@ SAN := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sani
 INCLUDE := -I. -I$(BUILD)/gen
 CFLAGS_ALL := -std=c11 -D_GNU_SOURCE $(OPT) -fPIC -fvisibility=hidden $(SAN) $(INCLUDE) $(WARN) $(CFLAGS)
 CXXFLAGS_ALL := -std=c++17 $(OPT) -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti $(SAN) $(INCLUDE) -Wall -Wextra -Werror $(CXXFLAGS)
-LIBS := -L$(LLVM_LIBDIR) -llldELF -llldCommon -lLLVM-19 -lz -lzstd -lprotobuf-c -lyaml -lxxhash -lm -lpthread
+LIBS := -L$(LLVM_LIBDIR) -llldELF -llldCOFF -llldCommon -lLLVM-19 -lz -lzstd -lprotobuf-c -lyaml -lxxhash -lm -lpthread
 # The code generators of the three targets, and what lld needs beside them; Polly is not there (codegen/llvm_absent.cpp).
-LLVM_STATIC = $(filter-out -lPolly%,$(shell $(LLVM_CONFIG) --link-static --libs \
-    x86codegen aarch64codegen riscvcodegen x86asmparser aarch64asmparser riscvasmparser lto option windowsdriver debuginfodwarf))
+LLVM_STATIC = $(filter-out -lPolly% -lLLVMWindowsManifest,$(shell $(LLVM_CONFIG) --link-static --libs \
+    x86codegen aarch64codegen riscvcodegen x86asmparser aarch64asmparser riscvasmparser lto option windowsdriver debuginfodwarf debuginfopdb libdriver))
 LIBS_STATIC = $(subst -lLLVM-19,$(LLVM_STATIC),$(LIBS))
 
 .DEFAULT_GOAL := all
@@ -58,19 +58,21 @@ GEN_OBJECTS := $(PROTO_C:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o) $(BUILD)/obj/gen
 
 # What goes into artifacts: everything in runtime/ except the host-side loader, and the folder of the operating system. The linker takes
 # objects in this order.
-RT_ARCHS := x86_64 aarch64 riscv64 aarch64-android
+RT_ARCHS := x86_64 aarch64 riscv64 aarch64-android x86_64-windows
 RT_SYSTEM_x86_64 := linux
 RT_SYSTEM_aarch64 := linux
 RT_SYSTEM_riscv64 := linux
 RT_SYSTEM_aarch64-android := linux
+RT_SYSTEM_x86_64-windows := windows
 RT_OBJECTS := $(foreach a,$(RT_ARCHS),$(addprefix $(BUILD)/rt/$a/,$(patsubst %.c,%.o,\
     $(sort $(notdir $(wildcard runtime/rt_*.c runtime/$(RT_SYSTEM_$a)/*.c))) $(patsubst runtime/%,%,$(wildcard runtime/ops/*.c)))))
-RT_FLAGS_x86_64 := --target=x86_64-unknown-linux-gnu -march=x86-64
-RT_FLAGS_aarch64 := --target=aarch64-unknown-linux-gnu -mno-outline-atomics
-RT_FLAGS_aarch64-android := --target=aarch64-unknown-linux-android28 -mno-outline-atomics
-RT_FLAGS_riscv64 := --target=riscv64-unknown-linux-gnu -march=rv64gc -mabi=lp64d
+RT_FLAGS_x86_64 := -fPIC --target=x86_64-unknown-linux-gnu -march=x86-64
+RT_FLAGS_aarch64 := -fPIC --target=aarch64-unknown-linux-gnu -mno-outline-atomics
+RT_FLAGS_aarch64-android := -fPIC --target=aarch64-unknown-linux-android28 -mno-outline-atomics
+RT_FLAGS_x86_64-windows := --target=x86_64-pc-windows-msvc -march=x86-64
+RT_FLAGS_riscv64 := -fPIC --target=riscv64-unknown-linux-gnu -march=rv64gc -mabi=lp64d
 # No stack protector and no builtin turning loops into libc calls that the allow-list lacks; a section per function.
-RT_FLAGS := -std=c11 -O2 -fPIC -ffreestanding -fvisibility=hidden -ffunction-sections -fdata-sections \
+RT_FLAGS := -std=c11 -O2 -ffreestanding -fvisibility=hidden -ffunction-sections -fdata-sections \
             -fno-stack-protector -fasynchronous-unwind-tables -ffp-contract=off -I. -Iruntime \
             -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Werror
 
@@ -426,10 +428,11 @@ DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross l
         libgcc-12-dev-riscv64-cross
 DEPS_FUZZ := libclang-rt-19-dev
 DEPS_BENCH := python3-torch python3-torchvision
+DEPS_PLATFORMS := wine64 gcc-mingw-w64-x86-64-win32
 DEPS_HOSTED := buildah debootstrap python3-yaml git
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: deps deps-check deps-bench deps-fuzz deps-hosted
+.PHONY: deps deps-check deps-bench deps-fuzz deps-platforms deps-hosted
 # $(call apt,PACKAGES): installs what is missing; nothing missing needs no network.
 apt = @missing=$$(for p in $1; do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
       if [ -n "$$missing" ]; then \
@@ -445,6 +448,8 @@ deps-fuzz: deps
 	$(call apt,$(DEPS_FUZZ))
 deps-bench: deps
 	$(call apt,$(DEPS_BENCH))
+deps-platforms: deps
+	$(call apt,$(DEPS_PLATFORMS))
 deps-hosted:
 	@mkdir -p $(BUILD)
 	$(call apt,$(DEPS_HOSTED))
@@ -461,7 +466,7 @@ install: all
 	install -m 755 $(BUILD)/libmcc.so $(DESTDIR)$(PREFIX)/lib/libmcc.so.1
 	ln -sf libmcc.so.1 $(DESTDIR)$(PREFIX)/lib/libmcc.so
 	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/
-	install -m 644 runtime/mcc_load.c cli/package/mcc_load.cpp runtime/mcc.py $(DESTDIR)$(PREFIX)/share/mcc/
+	install -m 644 runtime/mcc_load.c runtime/mcc_load_windows.c cli/package/mcc_load.cpp runtime/mcc.py $(DESTDIR)$(PREFIX)/share/mcc/
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/mcc
 	sed 's|@VERSION@|$(VERSION)|' cli/package/mcc.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/mcc.pc
 	install -m 644 cli/package/mcc-config.cmake $(DESTDIR)$(PREFIX)/lib/cmake/mcc/
@@ -479,7 +484,7 @@ install: all
 	$(BUILD)/mcc --generate=fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mcc.fish
 
 # What install puts there, and the folders that are mcc's alone; PREFIX and DESTDIR as they were for install.
-SHARED := mcc/mcc_load.c mcc/mcc_load.cpp mcc/mcc.py man/man1/mcc.1 man/man5/mcc.yaml.5 man/man3/mcc_model.3 \
+SHARED := mcc/mcc_load.c mcc/mcc_load_windows.c mcc/mcc_load.cpp mcc/mcc.py man/man1/mcc.1 man/man5/mcc.yaml.5 man/man3/mcc_model.3 \
           bash-completion/completions/mcc zsh/site-functions/_mcc fish/vendor_completions.d/mcc.fish
 .PHONY: uninstall
 uninstall:

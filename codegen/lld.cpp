@@ -15,6 +15,7 @@
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
+LLD_HAS_DRIVER(coff)
 LLD_HAS_DRIVER(elf)
 
 extern "C" bool machine_has(LLVMTargetMachineRef tm, const char *feature);
@@ -58,7 +59,7 @@ bool lld_link(const char *const *argv, unsigned argc, char **text, int *failed)
 {
     std::string out, err;
     llvm::raw_string_ostream out_stream(out), err_stream(err);
-    const lld::DriverDef drivers[] = { { lld::Gnu, &lld::elf::link } };
+    const lld::DriverDef drivers[] = { { lld::Gnu, &lld::elf::link }, { lld::WinLink, &lld::coff::link } };
     lld::Result result = lld::lldMain(llvm::ArrayRef<const char *>(argv, argc), out_stream, err_stream, drivers);
     out_stream.flush();
     err_stream.flush();

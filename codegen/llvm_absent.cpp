@@ -2,12 +2,34 @@
 // initialises every target there is) and the Polly plugin. Empty functions in their place keep a statically linked
 // mcc at a third of the size, and its start free of a large library's relocations.
 #include <llvm/Passes/PassPlugin.h>
+#include <llvm/Support/MemoryBuffer.h>
+#include <llvm/WindowsManifest/WindowsManifestMerger.h>
 
 llvm::PassPluginLibraryInfo getPollyPluginInfo();
 llvm::PassPluginLibraryInfo getPollyPluginInfo()
 {
     return {};
 }
+
+// Manifests, which DLLs of mcc have not, would need libxml2.
+namespace llvm::windows_manifest {
+bool isAvailable()
+{
+    return false;
+}
+class WindowsManifestMerger::WindowsManifestMergerImpl {
+};
+WindowsManifestMerger::WindowsManifestMerger() = default;
+WindowsManifestMerger::~WindowsManifestMerger() = default;
+Error WindowsManifestMerger::merge(MemoryBufferRef)
+{
+    return Error::success();
+}
+std::unique_ptr<MemoryBuffer> WindowsManifestMerger::getMergedManifest()
+{
+    return nullptr;
+}
+} // namespace llvm::windows_manifest
 
 #define NOTHING(name) \
     extern "C" void LLVMInitialize##name(); \

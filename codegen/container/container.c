@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "codegen/container/coff.h"
 #include "codegen/container/elf.h"
 #include "codegen/rt_objects.h"
 
 static const struct container containers[] = {
+    {"coff", coff_object, coff_rename, coff_link, coff_library, NULL},
     {"elf", elf_object, elf_rename, elf_link, elf_library, elf_merged},
 };
 

@@ -8,6 +8,8 @@
 
 #include "runtime/os.h"
 
+#define OS_NOTE ".note.mcc"
+
 void *aligned_alloc(size_t align, size_t size);
 void free(void *);
 

@@ -55,8 +55,9 @@ def value(x, optional=False):
 
 
 class Foreign:
-    def __init__(self, arch, cpu="max"):
-        self.command = [f"qemu-{arch}", "-cpu", cpu, "-L", f"/usr/{arch}-linux-gnu", "-E", f"LD_LIBRARY_PATH={library_of_android(arch)}",
+    def __init__(self, arch, cpu="max", command=None):
+        """command: in place of the emulator and its program."""
+        self.command = command or [f"qemu-{arch}", "-cpu", cpu, "-L", f"/usr/{arch}-linux-gnu", "-E", f"LD_LIBRARY_PATH={library_of_android(arch)}",
                         BUILD / f"tests/targets/artifacts-{arch}"]
         self.process = None
 

@@ -12,6 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef _WIN32
+#include <fcntl.h>
+#include <io.h>
+#endif
+
 #include "runtime/mcc_load.h"
 
 enum { DEPTH_MOST = 16, RANK_MOST = 64, TEXT_MOST = 4096 };
@@ -209,6 +214,10 @@ static void answer(const char *path, const mcc_value *in, size_t n)
 int main(void)
 {
     int64_t length;
+#ifdef _WIN32
+    _setmode(0, _O_BINARY);
+    _setmode(1, _O_BINARY);
+#endif
     while (fread(&length, sizeof length, 1, stdin) == 1) {
         if (length < 0 || length > TEXT_MOST)
             fail("a path of that length");

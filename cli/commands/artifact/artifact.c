@@ -43,7 +43,7 @@ enum artifact_kind artifact_kind(const char *path)
     char head[8] = "";
     if (file_head(path, head, sizeof head) && memcmp(head, "!<arch>\n", 8) == 0)
         return ARTIFACT_ARCHIVE;
-    return memcmp(head, ELFMAG, SELFMAG) == 0 ? ARTIFACT_ELF : ARTIFACT_NONE;
+    return memcmp(head, ELFMAG, SELFMAG) == 0 ? ARTIFACT_ELF : memcmp(head, "MZ", 2) == 0 ? ARTIFACT_PE : ARTIFACT_NONE;
 }
 
 bool artifact_meant(const char *path)
@@ -467,6 +467,8 @@ static bool read_all(void *user)
     if (fstat(r->fd, &st) != 0 || !S_ISREG(st.st_mode))
         return error_env(r->ctx, "not a regular file");
     r->size = r->out->sizes.file = (uint64_t)st.st_size;
+    if (artifact_kind(r->path) == ARTIFACT_PE)
+        return refuse(r, "a DLL, which mcc makes and does not read");
     if ((artifact_kind(r->path) == ARTIFACT_ARCHIVE && !find_member(r)) || !read_sections(r) || !read_data(r) ||
         !read_pointers(r) || !read_model(r) || !reader_measure(r))
         return false;

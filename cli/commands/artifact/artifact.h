@@ -35,7 +35,7 @@ struct artifact_file {
     uint64_t weights_at; /* in the file */
 };
 
-enum artifact_kind { ARTIFACT_NONE, ARTIFACT_ELF, ARTIFACT_ARCHIVE };
+enum artifact_kind { ARTIFACT_NONE, ARTIFACT_ELF, ARTIFACT_PE, ARTIFACT_ARCHIVE };
 /* By the first bytes of the file. */
 enum artifact_kind artifact_kind(const char *path);
 /* Is the file to be taken for an artifact rather than a network? By its first bytes, else by its name; what cannot be

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/library/compile/compile.h"
+#include "cli/library/options/targets.h"
 #include "codegen/sink.h"
 
 const char *output_default(struct context *ctx, const struct options *o, const char *model)
@@ -15,7 +16,11 @@ const char *output_default(struct context *ctx, const struct options *o, const c
     const char *name = slash ? slash + 1 : model;
     const char *dot = strrchr(name, '.');
     size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
-    const char *suffix = o->emit_llvm ? "ll" : o->assembly ? "s" : o->object ? "o" : "so";
+    const char *suffix = o->emit_llvm                                      ? "ll"
+                         : o->assembly                                     ? "s"
+                         : o->object                                       ? "o"
+                         : !strcmp(targets_platform(o)->container, "coff") ? "dll"
+                                                                           : "so";
     return arena_printf(&ctx->session, "%.*s.%s", (int)n, name, suffix);
 }
 
@@ -39,17 +44,31 @@ enum output_kind output_kind(const struct options *o, const char *path)
     return o->object || ends_with(path, ".o") ? OUTPUT_OBJECT : OUTPUT_SHARED;
 }
 
+/* For Windows there are libraries alone, and they have their name. */
+static bool dll_check(struct context *ctx, const struct options *o, const char *path)
+{
+    bool named = ends_with(path, ".dll"), text = o->stop_after || o->assembly || o->emit_llvm;
+    if (strcmp(targets_platform(o)->container, "coff") != 0)
+        return !named || o->stop_after ||
+               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a DLL is for --target=x86_64-windows", path);
+    if (o->debug)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'g': code for Windows has no line tables");
+    return text || (named && output_kind(o, path) == OUTPUT_SHARED) ||
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    "output '%s': for Windows mcc makes libraries (.dll), and text (-S, -emit-llvm)", path);
+}
+
 /* Names that other systems give to what mcc does not make. */
 bool output_name_check(struct context *ctx, const struct options *o, const char *path)
 {
-    static const char *const foreign[] = {".dll", ".dylib", ".exe", ".lib", ".obj", ".wasm", ".onnx"};
+    static const char *const foreign[] = {".dylib", ".exe", ".lib", ".obj", ".wasm", ".onnx"};
     for (size_t i = 0; i < COUNT_OF(foreign) && !o->stop_after; i++)
         if (ends_with(path, foreign[i]))
             return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                             "output '%s': mcc makes ELF files for Linux: a shared object (.so), an object "
                             "(.o) or an archive (.a), and text (-S, -emit-llvm)",
                             path);
-    return true;
+    return dll_check(ctx, o, path);
 }
 
 const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)

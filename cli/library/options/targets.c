@@ -40,16 +40,18 @@ static const char *least_version(const struct platform *row)
 }
 
 /* Is the text the platform's system: its name, and behind it nothing, a version that has all that is needed, or a C
- * library of Linux, any of which will do? */
+ * library, any of which will do? */
 static bool names_system(const char *text, const struct platform *row)
 {
-    static const char *const libraries[] = {"-gnu", "-musl", "-uclibc"};
+    static const struct {
+        const char *system, *library;
+    } any[] = {{"linux", "-gnu"}, {"linux", "-musl"}, {"linux", "-uclibc"}, {"windows", "-msvc"}, {"windows", "-gnu"}};
     size_t n = strlen(row->system);
     const char *least = least_version(row), *rest = text + n;
     if (strncmp(text, row->system, n) != 0)
         return false;
-    for (size_t i = 0; strcmp(row->system, "linux") == 0 && i < COUNT_OF(libraries); i++)
-        if (strcmp(rest, libraries[i]) == 0)
+    for (size_t i = 0; i < COUNT_OF(any); i++)
+        if (strcmp(row->system, any[i].system) == 0 && strcmp(rest, any[i].library) == 0)
             return true;
     size_t digits = strspn(rest, "0123456789");
     return !*rest || (*least && digits == strlen(least) && !rest[digits] && strcmp(rest, least) >= 0);

@@ -1,0 +1,219 @@
+/* COFF objects, imports and the linker's part (coff.h). */
+#include <string.h>
+
+#include "codegen/container/coff.h"
+
+enum { MACHINE = 0x8664, REL_ADDR64 = 1, CLASS_EXTERNAL = 2, CLASS_STATIC = 3, MANY_RELOCATIONS = 0xffff };
+enum { DATA = 0x40000040, ALIGN_16 = 0x500000, ALIGN_64 = 0x700000, OVERFLOWS = 0x1000000, LEFT_OUT = 0xa00 };
+
+struct head {
+    uint16_t machine, n_sections;
+    uint32_t time, symbols_at, n_symbols;
+    uint16_t optional_bytes, flags;
+};
+struct section_head {
+    char name[8];
+    uint32_t virtual_size, address, size, at, relocations_at, lines_at;
+    uint16_t n_relocations, n_lines;
+    uint32_t flags;
+};
+_Static_assert(sizeof(struct head) == 20 && sizeof(struct section_head) == 40, "as in the file");
+enum { SYMBOL_BYTES = 18, RELOCATION_BYTES = 10 };
+
+static void put16(struct strbuf *b, uint16_t x)
+{
+    strbuf_append(b, &x, sizeof x);
+}
+
+static void put32(struct strbuf *b, uint32_t x)
+{
+    strbuf_append(b, &x, sizeof x);
+}
+
+/* ---- objects ---- */
+
+static void put_symbol(struct strbuf *out, struct strbuf *names, const char *name, uint64_t value, int section,
+                       uint8_t class)
+{
+    char inlined[8] = {0};
+    size_t n = strlen(name);
+    if (n <= sizeof inlined) {
+        memcpy(inlined, name, n);
+        strbuf_append(out, inlined, sizeof inlined);
+    } else {
+        put32(out, 0);
+        put32(out, (uint32_t)names->n);
+        strbuf_append(names, name, n + 1);
+    }
+    put32(out, (uint32_t)value);
+    put16(out, (uint16_t)section);
+    put16(out, 0);
+    strbuf_append(out, (const uint8_t[]){class, 0}, 2);
+}
+
+static const struct {
+    const char *name;
+    uint32_t flags;
+} sections[SECTIONS] = {
+    [SECTION_RODATA] = {".rdata", DATA | ALIGN_64},
+    [SECTION_RELRO] = {COFF_TABLE, DATA | ALIGN_16},
+    [SECTION_WEIGHTS] = {COFF_WEIGHTS, DATA | ALIGN_64},
+    [SECTION_GRAPH] = {".mccg", DATA | LEFT_OUT},
+};
+
+static void put_relocations(struct strbuf *out, const struct object *o)
+{
+    if (o->pointers.n >= MANY_RELOCATIONS) { /* the first says how many */
+        put32(out, o->pointers.n + 1);
+        put32(out, 0);
+        put16(out, 0);
+    }
+    for (uint32_t i = 0; i < o->pointers.n; i++) {
+        put32(out, (uint32_t)o->pointers.data[i].at);
+        put32(out, o->pointers.data[i].symbol - 1);
+        put16(out, REL_ADDR64);
+    }
+}
+
+struct span coff_object(struct arena *arena, const struct platform *platform, const struct object *o)
+{
+    struct strbuf out, names, symbols;
+    struct section_head heads[SECTIONS - 1] = {0};
+    struct head head = {.machine = MACHINE, .n_sections = SECTIONS - 1, .n_symbols = SECTIONS - 1 + o->symbols.n};
+    bool many = o->pointers.n >= MANY_RELOCATIONS;
+    (void)platform;
+    strbuf_init(&out, arena);
+    strbuf_init(&names, arena);
+    strbuf_init(&symbols, arena);
+    put32(&names, 0);
+    for (uint32_t i = 0; i < o->pointers.n; i++) /* addends lie in place */
+        memcpy(o->bytes[SECTION_RELRO].data + o->pointers.data[i].at, &o->pointers.data[i].addend, sizeof(uint64_t));
+    strbuf_append(&out, &head, sizeof head);
+    strbuf_append(&out, heads, sizeof heads);
+    for (int s = SECTION_RODATA; s < SECTIONS; s++) {
+        struct section_head *h = &heads[s - 1];
+        memcpy(h->name, sections[s].name, strlen(sections[s].name));
+        h->flags = sections[s].flags;
+        h->at = (uint32_t)out.n;
+        h->size = (uint32_t)o->bytes[s].n;
+        if (h->size)
+            strbuf_append(&out, o->bytes[s].data, o->bytes[s].n);
+        put_symbol(&symbols, &names, sections[s].name, 0, s, CLASS_STATIC);
+    }
+    struct section_head *relro = &heads[SECTION_RELRO - 1];
+    relro->relocations_at = (uint32_t)out.n;
+    relro->n_relocations = many ? MANY_RELOCATIONS : (uint16_t)o->pointers.n;
+    relro->flags |= many ? OVERFLOWS : 0;
+    put_relocations(&out, o);
+    for (uint32_t i = 0; i < o->symbols.n; i++) {
+        const struct object_symbol *s = &o->symbols.data[i];
+        put_symbol(&symbols, &names, s->name, s->offset, s->section, CLASS_EXTERNAL);
+    }
+    head.symbols_at = (uint32_t)out.n;
+    strbuf_append(&out, symbols.data, symbols.n);
+    uint32_t size = (uint32_t)names.n;
+    memcpy(names.data, &size, sizeof size);
+    strbuf_append(&out, names.data, names.n);
+    memcpy(out.data, &head, sizeof head);
+    memcpy(out.data + sizeof head, heads, sizeof heads);
+    return (struct span){out.data, out.n};
+}
+
+/* The table of names is the end of the file, so the new one goes behind it. */
+struct span coff_rename(struct arena *arena, struct span object, const char *from, const char *to)
+{
+    struct head head;
+    const char *data = object.data;
+    uint32_t size, at = 0;
+    size_t length = strlen(from) + 1;
+    if (object.size < sizeof head)
+        return (struct span){0};
+    memcpy(&head, data, sizeof head);
+    uint64_t names = head.symbols_at + (uint64_t)head.n_symbols * SYMBOL_BYTES;
+    if (names + sizeof size > object.size)
+        return (struct span){0};
+    memcpy(&size, data + names, sizeof size);
+    if (names + size != object.size)
+        return (struct span){0};
+    for (uint32_t i = 0; i < head.n_symbols && !at; i++) {
+        const char *symbol = data + head.symbols_at + (uint64_t)i * SYMBOL_BYTES;
+        uint32_t zero, offset;
+        memcpy(&zero, symbol, sizeof zero);
+        memcpy(&offset, symbol + 4, sizeof offset);
+        if (!zero && offset < size && length <= size - offset && memcmp(data + names + offset, from, length) == 0)
+            at = (uint32_t)(symbol - data);
+        i += (unsigned char)symbol[17];
+    }
+    if (!at)
+        return (struct span){0};
+    size_t more = strlen(to) + 1;
+    char *copy = arena_alloc(arena, object.size + more);
+    memcpy(copy, data, object.size);
+    memcpy(copy + object.size, to, more);
+    memset(copy + at, 0, 4);
+    memcpy(copy + at + 4, &size, sizeof size);
+    size += (uint32_t)more;
+    memcpy(copy + names, &size, sizeof size);
+    return (struct span){copy, object.size + more};
+}
+
+/* ---- linking ---- */
+
+static const struct {
+    const char *library, *name;
+} imports[] = {
+#define KERNEL(name) {"KERNEL32.dll", #name},
+#define SYNCH(name) {"api-ms-win-core-synch-l1-2-0.dll", #name},
+    SYNCH(WaitOnAddress) SYNCH(WakeByAddressSingle) SYNCH(WakeByAddressAll) KERNEL(QueryPerformanceCounter)
+        KERNEL(QueryPerformanceFrequency) KERNEL(GetProcessAffinityMask) KERNEL(GetCurrentProcess) KERNEL(GetLastError)
+            KERNEL(GetProcessHeap) KERNEL(HeapAlloc) KERNEL(HeapFree) KERNEL(CreateFileW) KERNEL(GetFileSizeEx)
+                KERNEL(CreateFileMappingW) KERNEL(MapViewOfFile) KERNEL(UnmapViewOfFile) KERNEL(CloseHandle)
+                    KERNEL(GetModuleHandleExW) KERNEL(GetModuleFileNameW) KERNEL(MultiByteToWideChar)
+                        KERNEL(WideCharToMultiByte) KERNEL(CreateThread) KERNEL(WaitForSingleObject)};
+
+/* An archive of members in the short form: by name. */
+static struct span import_library(struct arena *arena)
+{
+    struct span members[COUNT_OF(imports)];
+    for (size_t i = 0; i < COUNT_OF(imports); i++) {
+        size_t name = strlen(imports[i].name) + 1, library = strlen(imports[i].library) + 1;
+        struct strbuf out;
+        strbuf_init(&out, arena);
+        put32(&out, 0xffff0000u);
+        put16(&out, 0);
+        put16(&out, MACHINE);
+        put32(&out, 0);
+        put32(&out, (uint32_t)(name + library));
+        put16(&out, 0);
+        put16(&out, 1 << 2 /* by name */);
+        strbuf_append(&out, imports[i].name, name);
+        strbuf_append(&out, imports[i].library, library);
+        members[i] = (struct span){out.data, out.n};
+    }
+    return archive_of(arena, members, COUNT_OF(imports));
+}
+
+void coff_link(struct linking *l)
+{
+    static const char *const options[] = {"lld-link", "/dll", "/noentry", "/nodefaultlib", "/Brepro", "/opt:ref,noicf",
+                                          "/noimplib", "/threads:1", "/machine:x64", "/out:-", "/include:mcc_rt_note",
+                                          /* code of states, which others drop again */
+                                          "/alternatename:mcc_rt_keeping=mcc_rt_model"};
+    uint32_t n = 0, n_runtime;
+    struct span *members = NEW_ARRAY(l->arena, struct span, l->n_units + 1);
+    for (size_t i = 0; i < COUNT_OF(options); i++)
+        linking_option(l, options[i]);
+    linking_option(l, arena_printf(l->arena, "/export:%s=mcc_query", l->query));
+    members[n++] = l->table;
+    for (uint32_t i = 0; i < l->n_units; i++) {
+        const struct codegen_unit *same = l->units[i].same;
+        if (same)
+            linking_option(l, arena_printf(l->arena, "/alternatename:%s=%s", l->units[i].symbol, same->symbol));
+        else
+            members[n++] = l->units[i].object;
+    }
+    struct span *runtime = linking_runtime(l, &n_runtime);
+    linking_file(l, "/wholearchive:", archive_of(l->arena, members, n));
+    linking_file(l, "/wholearchive:", archive_of(l->arena, runtime, n_runtime));
+    linking_file(l, "/wholearchive:", import_library(l->arena));
+}

@@ -1,0 +1,215 @@
+/* A linked DLL becomes the artifact's file (coff.h): weights in place, note sealed, whole or not at all.
+ *
+ * The weights' section is the last but for the relocations of the image, which nothing in it refers to: making it
+ * longer moves those, by numbers in headers.
+ */
+#include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "codegen/container/coff.h"
+#include "codegen/sidecar.h"
+#include "codegen/sink.h"
+#include "runtime/mcc_note.h"
+#include "runtime/rt.h"
+
+enum { PE_AT = 0x3c, PE_BYTES = 24, DIRECTORIES = 112, SECTION_BYTES = 40, PLACEHOLDER = 64 };
+#define IMAGE_MAX 1900000000u /* bytes of an image: Wine loads this many, and not 2.2 GB */
+
+struct image {
+    const struct linked *l;
+    unsigned char *data;
+    size_t size;
+    unsigned char *optional, *sections;
+    uint32_t n_sections;
+    unsigned char *table, *weights, *note; /* heads of sections; weights NULL: none */
+    struct sink *library; /* with a sidecar: the library, while the sidecar is being written */
+};
+
+static uint32_t word(const unsigned char *at)
+{
+    uint32_t x;
+    memcpy(&x, at, sizeof x);
+    return x;
+}
+
+static void set_word(unsigned char *at, uint64_t value)
+{
+    uint32_t x = (uint32_t)value;
+    memcpy(at, &x, sizeof x);
+}
+
+/* Of a section's head. */
+static unsigned char *virtual_size(unsigned char *head)
+{
+    return head + 8;
+}
+static unsigned char *address(unsigned char *head)
+{
+    return head + 12;
+}
+static unsigned char *raw_size(unsigned char *head)
+{
+    return head + 16;
+}
+static unsigned char *raw_at(unsigned char *head)
+{
+    return head + 20;
+}
+
+static bool broken(struct image *im, const char *what)
+{
+    return error_internal(im->l->ctx, (src_id){0}, "the linked file is not as expected: %s", what);
+}
+
+static bool is_named(const unsigned char *head, const char *name)
+{
+    return strncmp((const char *)head, name, 8) == 0;
+}
+
+static bool find_parts(struct image *im, bool has_weights)
+{
+    uint64_t pe = im->size >= PE_AT + 4 ? word(im->data + PE_AT) : im->size;
+    if (pe + PE_BYTES + DIRECTORIES > im->size || memcmp(im->data + pe, "PE\0\0", 4) != 0)
+        return broken(im, "no PE file");
+    uint16_t n, optional;
+    memcpy(&n, im->data + pe + 6, sizeof n);
+    memcpy(&optional, im->data + pe + 20, sizeof optional);
+    im->optional = im->data + pe + PE_BYTES;
+    im->sections = im->optional + optional;
+    im->n_sections = n;
+    if (pe + PE_BYTES + optional + (uint64_t)n * SECTION_BYTES > im->size || optional < DIRECTORIES + 16 * 8)
+        return broken(im, "section table");
+    for (uint32_t i = 0; i < n; i++) {
+        unsigned char *head = im->sections + i * SECTION_BYTES;
+        if ((uint64_t)word(raw_at(head)) + word(raw_size(head)) > im->size)
+            return broken(im, "a section outside the file");
+        im->table = is_named(head, COFF_TABLE) ? head : im->table;
+        im->weights = is_named(head, COFF_WEIGHTS) ? head : im->weights;
+        im->note = is_named(head, COFF_NOTE) ? head : im->note;
+    }
+    if (!im->note || word(raw_size(im->note)) < sizeof(struct mcc_note))
+        return broken(im, "note");
+    if (!im->table || word(raw_size(im->table)) < sizeof(struct mcc_rt_desc))
+        return broken(im, "table");
+    return has_weights == (im->weights != NULL) || broken(im, "weights");
+}
+
+static uint64_t round_to(uint64_t x, uint64_t unit)
+{
+    return (x + unit - 1) / unit * unit;
+}
+
+/* Lengthens the weights' section to `size`; the bytes of the file that follow them for padding, or UINT64_MAX after a
+ * diagnostic. */
+static uint64_t grow(struct image *im, uint64_t size)
+{
+    uint32_t section_unit = word(im->optional + 32), file_unit = word(im->optional + 36),
+             at = word(address(im->weights));
+    uint64_t raw = round_to(size, file_unit), old_raw = word(raw_size(im->weights));
+    uint64_t moved = round_to(size, section_unit) - round_to(word(virtual_size(im->weights)), section_unit);
+    if (word(im->optional + 56) + moved > IMAGE_MAX) {
+        error_limit(im->l->ctx, (src_id){0},
+                    "a DLL has at most 1.9 GB with its weights: write them beside it (--weights=sidecar)");
+        return UINT64_MAX;
+    }
+    for (uint32_t i = 0; i < im->n_sections; i++) {
+        unsigned char *head = im->sections + i * SECTION_BYTES;
+        if (word(address(head)) <= at)
+            continue;
+        if (!is_named(head, ".reloc"))
+            return broken(im, "a section behind the weights"), UINT64_MAX;
+        set_word(address(head), word(address(head)) + moved);
+        set_word(raw_at(head), word(raw_at(head)) + raw - old_raw);
+    }
+    unsigned char *relocations = im->optional + DIRECTORIES + 5 * 8;
+    if (word(relocations) > at)
+        set_word(relocations, word(relocations) + moved);
+    set_word(virtual_size(im->weights), size);
+    set_word(raw_size(im->weights), raw);
+    set_word(im->optional + 8, word(im->optional + 8) + raw - old_raw);
+    set_word(im->optional + 56, word(im->optional + 56) + moved);
+    return raw - size;
+}
+
+static struct mcc_rt_desc *desc_of(struct image *im)
+{
+    return (struct mcc_rt_desc *)(void *)(im->data + word(raw_at(im->table)));
+}
+
+static struct mcc_note *note_of(struct image *im)
+{
+    return (struct mcc_note *)(void *)(im->data + word(raw_at(im->note)));
+}
+
+static uint64_t embedded_size(const struct weights_writer *w)
+{
+    return w->sidecar ? 0 : w->size;
+}
+
+/* im->data becomes head, padding, tail: the file without its weights, of which the hash is made. */
+static bool write_library(struct image *im, struct sink *s)
+{
+    const struct weights_writer *w = im->l->weights;
+    uint64_t embedded = embedded_size(w), cut = im->size, pad = 0;
+    if (embedded) {
+        uint64_t hole = word(raw_size(im->weights));
+        cut = word(raw_at(im->weights));
+        pad = grow(im, embedded);
+        if (pad == UINT64_MAX)
+            return false;
+        unsigned char *whole = arena_alloc(im->l->arena, im->size + pad);
+        memcpy(whole, im->data, cut);
+        memset(whole + cut, 0, pad);
+        memcpy(whole + cut + pad, im->data + cut + hole, im->size - cut - hole);
+        im->table = whole + (im->table - im->data);
+        im->note = whole + (im->note - im->data);
+        im->size += pad - hole;
+        im->data = whole;
+    }
+    if (!sink_put(s, im->data, cut) || (embedded && !sink_weights(s, w, &desc_of(im)->weights_hash)) ||
+        !sink_put(s, im->data + cut, im->size - cut))
+        return false;
+    struct mcc_note *note = note_of(im);
+    note->sealed = 1;
+    note->file_size = s->written;
+    note->weights_offset = embedded ? cut : s->written;
+    note->weights_size = embedded;
+    note->weights_padding = w->padding;
+    memcpy(note->query, im->l->query, strlen(im->l->query));
+    note->hash = 0;
+    note->hash = XXH64(im->data, im->size, 0);
+    return sink_fits(s, w->sidecar ? w->size : 0) &&
+           sink_patch(s, desc_of(im), sizeof *desc_of(im), word(raw_at(im->table))) &&
+           sink_patch(s, note, sizeof *note, word(raw_at(im->note)));
+}
+
+/* The library is complete and on the disk before the sidecar takes its name: all that can fail then is a rename. */
+static bool write_sidecar(void *user, struct sink *side)
+{
+    struct image *im = user;
+    struct mcc_rt_desc *desc = desc_of(im);
+    if (!sidecar_put(side, im->l->arena, im->l->weights, &desc->weights_hash, &desc->sidecar_head_hash))
+        return false;
+    note_of(im)->sidecar_size = side->written;
+    return write_library(im, im->library) && sink_sync(im->library);
+}
+
+static bool write_image(void *user, struct sink *s)
+{
+    struct image *im = user;
+    const struct weights_writer *w = im->l->weights;
+    if (!w->size || !w->sidecar)
+        return write_library(im, s);
+    im->library = s;
+    return sink_file(im->l->ctx, im->l->arena, w->sidecar, write_sidecar, im);
+}
+
+bool coff_library(const struct linked *l)
+{
+    struct image im = {.l = l, .size = l->bytes.size};
+    if (strlen(l->query) >= sizeof((struct mcc_note *)0)->query)
+        return error_at(l->ctx, FAIL_USAGE, (src_id){0}, NULL, "the prefix is too long");
+    im.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
+    return find_parts(&im, embedded_size(l->weights) > 0) && sink_file(l->ctx, l->arena, l->path, write_image, &im);
+}

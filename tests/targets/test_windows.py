@@ -1,0 +1,158 @@
+"""DLLs for Windows: the file by LLVM's reader, answers, threads, sidecar and damaged files under Wine. No Windows is here."""
+import os
+import pathlib
+import platform
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from support.artifact import Artifact, ModelError
+from support.foreign import Foreign
+from support.tool import BUILD, DIGITS, ROOT, mcc, save, value
+
+WINE, GCC = pathlib.Path("/usr/lib/wine/wine64"), "x86_64-w64-mingw32-gcc"
+TARGET = "--target=x86_64-windows"
+# What artifacts take of Windows 8 and later.
+TAKEN = {"api-ms-win-core-synch-l1-2-0.dll": {"WaitOnAddress", "WakeByAddressAll", "WakeByAddressSingle"},
+         "KERNEL32.dll": {"CloseHandle", "CreateFileMappingW", "CreateFileW", "CreateThread", "GetCurrentProcess", "GetFileSizeEx", "GetLastError",
+                          "GetModuleFileNameW", "GetModuleHandleExW", "GetProcessAffinityMask", "GetProcessHeap", "HeapAlloc", "HeapFree",
+                          "MapViewOfFile", "MultiByteToWideChar", "QueryPerformanceCounter", "QueryPerformanceFrequency", "UnmapViewOfFile",
+                          "WaitForSingleObject", "WideCharToMultiByte"}}
+
+
+def compile_to(path, model, *options):
+    done = mcc(*options, model, "-o", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+def net(path):
+    """A convolution, sums that are shared between threads, a sort, text and sizes that the data decides."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "conv", pads=[1] * 4), helper.make_node("Softmax", ["c"], ["s"], "soft", axis=1),
+             helper.make_node("TopK", ["s", "k"], ["t", "i"], "top", axis=1), helper.make_node("MatMul", ["t", "m"], ["p"], "mul"),
+             helper.make_node("NonZero", ["p"], ["y"], "find"), helper.make_node("Cast", ["i"], ["z"], "text", to=TensorProto.STRING)]
+    rng = np.random.default_rng(1)
+    save(path, nodes, [value("x", [1, 16, 57, 57])], [value("p", [1, 5, 57, 65]), value("y", [4, None], TensorProto.INT64),
+                                                      value("z", [1, 5, 57, 57], TensorProto.STRING)],
+         {"w": rng.standard_normal((64, 16, 3, 3)).astype(np.float32), "k": np.array([5]), "m": rng.standard_normal((57, 65)).astype(np.float32)})
+    return path
+
+
+@pytest.mark.parametrize("options", [[], ["--weights=sidecar"], ["--prefix=net"]])
+def test_file(options, tmp_path):
+    path = compile_to(tmp_path / "net.dll", DIGITS, TARGET, *options)
+    text = subprocess.run(["llvm-readobj-19", "--file-headers", "--sections", "--coff-imports", "--coff-exports", "--coff-basereloc", path],
+                          capture_output=True, text=True, check=True).stdout
+    query = "net_mcc_query" if "--prefix=net" in options else "mcc_query"
+    assert re.findall(r"Export \{[^}]*Name: (\w+)", text) == [query]
+    taken = {part.split()[0]: set(re.findall(r"Symbol: (\w+)", part)) for part in text.split("Import {\n  Name: ")[1:]}
+    assert set(taken) == set(TAKEN) and all(taken[name] <= TAKEN[name] for name in taken)
+    sections = re.findall(r"Name: ([.\w]+) .*\n +VirtualSize: (\w+)\n +VirtualAddress: (\w+)\n +RawDataSize: (\d+)\n +PointerToRawData: (\w+)", text)
+    names = [s[0] for s in sections]
+    assert names == [".text", ".rdata", ".pdata", ".mccnote", ".mccrt"] + [".mccw"] * ("--weights=sidecar" not in options) + [".reloc"]
+    end = raw_end = 0
+    for _, size, address, raw, at in sections:
+        assert int(address, 16) >= end and int(at, 16) >= raw_end and int(raw) % 512 == 0
+        end, raw_end = int(address, 16) + int(size, 16), int(at, 16) + int(raw)
+    assert raw_end == path.stat().st_size
+    assert int(re.search(r"SizeOfImage: (\d+)", text)[1]) == (end + 4095) // 4096 * 4096
+    for word in ("DYNAMIC_BASE", "NX_COMPAT", "HIGH_ENTROPY_VA", "IMAGE_FILE_DLL"):
+        assert word in text
+    assert text.count("Type: DIR64") > 50
+    assert not re.search(r"Characteristics \[ \(0x[^]]*EXECUTE[^]]*WRITE", text)
+
+
+@pytest.mark.parametrize("target", ["x86_64-windows", "x86_64-pc-windows-msvc", "x86_64-w64-windows-gnu"])
+def test_names(target, tmp_path):
+    assert compile_to(tmp_path / "net.dll", DIGITS, f"--target={target}").read_bytes()[:2] == b"MZ"
+
+
+def test_same_bytes(tmp_path):
+    """Whatever the name, the folder and the number of workers."""
+    (tmp_path / "a").mkdir()
+    one = compile_to(tmp_path / "a/one.dll", DIGITS, TARGET, "-j1").read_bytes()
+    assert one == compile_to(tmp_path / "other.dll", DIGITS, TARGET, "-j2").read_bytes()
+
+
+@pytest.mark.parametrize("options,says", [
+    (["-o", "n.so"], "for Windows mcc makes libraries (.dll)"), (["-o", "n.a"], "for Windows mcc makes libraries"),
+    (["-c", "-o", "n.dll"], "for Windows mcc makes libraries"), (["-g", "-o", "n.dll"], "code for Windows has no line tables")])
+def test_what_is_not_made(options, says, tmp_path):
+    done = mcc(TARGET, DIGITS, *options, cwd=tmp_path)
+    assert done.returncode == 2 and says in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_dll_for_others(tmp_path):
+    done = mcc(DIGITS, "-o", tmp_path / "n.dll")
+    assert done.returncode == 2 and "a DLL is for --target=x86_64-windows" in done.stderr
+    path = compile_to(tmp_path / "n.dll", DIGITS, TARGET)
+    for command in ("inspect", "run", "bench"):
+        done = mcc(command, path)
+        assert done.returncode == 3 and "n.dll" in done.stderr, (command, done.returncode, done.stderr)
+
+
+def test_large_frames():
+    """Frames of several pages are touched page by page; the way to a sidecar, which test_answers goes, has one."""
+    text = subprocess.run(["llvm-objdump-19", "-dr", BUILD / "rt/x86_64-windows/rt_weights.o"], capture_output=True, text=True, check=True).stdout
+    assert "__chkstk" in text
+
+
+# ---- under Wine ----
+
+@pytest.fixture(scope="module")
+def wine(tmp_path_factory):
+    """The command that runs artifacts, in a prefix of its own."""
+    if not WINE.exists() or not shutil.which(GCC) or platform.machine() != "x86_64":
+        pytest.skip("no wine64, no gcc-mingw-w64")
+    folder = tmp_path_factory.mktemp("wine")
+    subprocess.run([GCC, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-static", f"-I{ROOT}", f"-I{ROOT}/runtime", "-o", folder / "artifacts.exe",
+                    ROOT / "tests/targets/artifacts.c", ROOT / "runtime/mcc_load_windows.c"], check=True)
+    old = os.environ.get("WINEPREFIX"), os.environ.get("WINEDEBUG")
+    os.environ["WINEPREFIX"], os.environ["WINEDEBUG"] = str(BUILD.resolve() / "wine"), "-all"
+    yield [str(WINE), str(folder / "artifacts.exe")]
+    for name, before in zip(("WINEPREFIX", "WINEDEBUG"), old):
+        os.environ.pop(name) if before is None else os.environ.__setitem__(name, before)
+
+
+@pytest.mark.parametrize("options", [[], ["--weights=sidecar"], ["-march=x86-64-v2"], ["--variants=v3"]])
+def test_answers(options, wine, tmp_path):
+    """The bits of the same code on Linux, on as many threads as there are CPUs."""
+    model = net(tmp_path / "net.onnx")
+    x = np.random.default_rng(2).standard_normal((1, 16, 57, 57)).astype(np.float32)
+    with Artifact(compile_to(tmp_path / "net.so", model, *options)) as linux:
+        expected = linux.call([x])
+    with Foreign("x86_64", command=wine) as machine:
+        path = compile_to(tmp_path / "net.dll", model, TARGET, *options)
+        for _ in range(20):
+            for one, other in zip(expected, machine.call(path, [x])):
+                np.testing.assert_array_equal(one, other)
+
+
+def test_damaged(wine, tmp_path):
+    """Each is an error with a text, and the process goes on."""
+    good = compile_to(tmp_path / "net.dll", DIGITS, TARGET).read_bytes()
+    x = np.zeros((1, 1, 8, 8), np.float32)
+    rng = np.random.default_rng(4)
+    files = {"empty": b"", "mz": b"MZ", "short": good[:1000], "cut": good[:-1], "long": good + b"x", "elf": b"\x7fELF" + good[4:],
+             "machine": good[:good.index(b"PE\0\0") + 4] + b"\x64\xaa" + good[good.index(b"PE\0\0") + 6:]}
+    weights = int(re.search(r"Name: \.mccw .*\n.*\n.*\n.*\n +PointerToRawData: (\w+)", subprocess.run(
+        ["llvm-readobj-19", "--sections", tmp_path / "net.dll"], capture_output=True, text=True, check=True).stdout)[1], 16)
+    for i in range(60):
+        at = int(rng.integers(0, weights))
+        files[f"flip{i}"] = good[:at] + bytes([good[at] ^ 1 << int(rng.integers(0, 8))]) + good[at + 1:]
+    with Foreign("x86_64", command=wine) as machine:
+        for name, data in files.items():
+            (tmp_path / f"{name}.dll").write_bytes(data)
+            with pytest.raises(ModelError):
+                machine.call(tmp_path / f"{name}.dll", [x])
+        with pytest.raises(ModelError):
+            machine.call(tmp_path / "nothing.dll", [x])
+        assert machine.call(tmp_path / "net.dll", [x])[0].shape == (1, 10)
+    sidecar = compile_to(tmp_path / "side.dll", DIGITS, TARGET, "--weights=sidecar")
+    (tmp_path / "side.mccw").write_bytes((tmp_path / "side.mccw").read_bytes()[:-64])
+    with Foreign("x86_64", command=wine) as machine, pytest.raises(ModelError, match="bytes where"):
+        machine.call(sidecar, [x])
