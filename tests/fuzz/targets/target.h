@@ -5,9 +5,7 @@
 #ifndef MCC_TESTS_FUZZ_TARGET_H
 #define MCC_TESTS_FUZZ_TARGET_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "ir/base/base.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
@@ -18,6 +16,10 @@ int compile_bytes(const uint8_t *data, size_t size);
 
 /* A file in memory with these bytes, as a path; valid until the next call. */
 const char *file_of(const uint8_t *data, size_t size);
+
+/* Calls `use` with that path and a context of its own, whose unwind point is set; ends the process at an internal
+ * error (file.c). 0. */
+int fuzz_bytes(const uint8_t *data, size_t size, void (*use)(struct context *, const char *path));
 
 struct mutation {
     uint64_t state; /* of the generator */
