@@ -79,7 +79,7 @@ RT_FLAGS := -std=c11 -O2 -ffreestanding -fvisibility=hidden -ffunction-sections 
 TEST_SOURCES := $(wildcard tests/*/test_*.c)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
 TEST_HELPERS := $(filter-out $(TEST_SOURCES),$(wildcard tests/*/*.c))
-INTERPRETER := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/interp/*.c))
+TEST_LIBRARY := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/interp/*.c) $(filter-out $(TEST_SOURCES),$(wildcard tests/text/*.c)))
 
 # ---- products ---------------------------------------------------------------------------------------
 
@@ -151,8 +151,8 @@ $(BUILD)/include/.%: %
 
 # ---- tests --------------------------------------------------------------------------------------------
 
-# The interpreter of the loop IR, for every test.
-$(BUILD)/interp.a: $(INTERPRETER)
+# The interpreter of the loop IR and the readers of graphs' and modules' texts, for every test.
+$(BUILD)/tests.a: $(TEST_LIBRARY)
 	$(call say,AR,$@)rm -f $@ && ar qcs $@ $^
 
 # A test is one file, a program of its own; other .c files of its folder are helpers linked into each of them.
@@ -160,7 +160,7 @@ $(BUILD)/interp.a: $(INTERPRETER)
 helpers_of = $(patsubst %.c,$(BUILD)/obj/%.o,$(filter tests/$1/%,$(TEST_HELPERS)))
 .SECONDEXPANSION:
 $(TESTS): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o \
-          $$(call helpers_of,$$(*D)) $(BUILD)/interp.a $(BUILD)/commands.a $(BUILD)/libmcc.a
+          $$(call helpers_of,$$(*D)) $(BUILD)/tests.a $(BUILD)/commands.a $(BUILD)/libmcc.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CXX) $(SAN) -o $@ $^ $(LIBS) -lcmocka $(LDFLAGS)
 
@@ -237,7 +237,7 @@ $(FUZZERS:%=fuzz-%): fuzz-%: deps-fuzz all $(VENV)/bin/pytest
 	$(BUILD)-fuzz/fuzz_$* -max_total_time=$(SECONDS_EACH) -timeout=30 -rss_limit_mb=3072 -max_len=65536 -print_final_stats=1 \
 	    $(addprefix -dict=,$(wildcard tests/fuzz/targets/$*.dict)) -artifact_prefix=$(BUILD)-fuzz/findings/$*- $(CORPUS_DIR)/$*
 .SECONDARY: $(FUZZ_OBJECTS) $(FUZZERS:%=$(BUILD)/obj/tests/fuzz/targets/fuzz_%.o)
-$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/targets/fuzz_%.o $(FUZZ_OBJECTS) $(BUILD)/commands.a $(BUILD)/libmcc.a
+$(BUILD)/fuzz_%: $(BUILD)/obj/tests/fuzz/targets/fuzz_%.o $(FUZZ_OBJECTS) $(BUILD)/tests.a $(BUILD)/commands.a $(BUILD)/libmcc.a
 	$(call say,LINK,$@)$(CXX) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LIBS) $(LDFLAGS)
 
 # Changed jobs for workers in their sandbox, with the sanitizers, leaks off (tests/fuzz/worker.py). Findings stay in $(BUILD)-address/findings.

@@ -1,8 +1,6 @@
 /* The names of what holds of a module. */
 #include "passes/module/module.h"
 
-#include <string.h>
-
 static const char *const names[] = {
     "imported",  "legal",   "results", "kernels", "places",    "wishes", "storage",
     "constants", "weights", "order",   "offsets", "schedules", "loops",  "objects",
@@ -17,12 +15,4 @@ void facts_print(uint32_t facts, struct strbuf *out)
         strbuf_printf(out, "%s%s", blank, names[i]);
         blank = " ";
     }
-}
-
-uint32_t fact_by_name(const char *name)
-{
-    for (uint32_t i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(names[i], name) == 0)
-            return 1u << i;
-    return 0;
 }

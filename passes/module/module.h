@@ -194,7 +194,6 @@ enum fact {
     HAS_OBJECTS = 8192
 };
 void facts_print(uint32_t facts, struct strbuf *); /* their names, with blanks between */
-uint32_t fact_by_name(const char *); /* 0: there is none */
 
 /* What those who read and write a value ask of its storage, before layout_transform gives it one. */
 struct layout_wish {
@@ -297,16 +296,9 @@ const char *kernel_kind_name(enum kernel_kind);
 /* The text of a module up to its offsets, from the graph's on (print.c; docs/module-text.md); full: with all bytes of
  * constants. */
 void module_print(const struct module *, struct strbuf *, bool full);
-/* What module_print wrote, with full, as a module of its own graph, in the context; NULL after a diagnostic with the
- * line (parse.c). Printing the result gives the same text. */
-struct module *module_parse(struct context *, const char *text);
 /* Checks the invariants numbered at the head of verify_module.c as far as the facts go; each violation is one
  * FAIL_INTERNAL diagnostic. */
 bool module_verify(struct module *);
-
-/* Does the module's text parse back to a module with the same text? Not asked of one with more than a MiB of constants.
- * False after a FAIL_INTERNAL diagnostic with the first line that differs (verify_text.c). */
-bool module_verify_text(struct module *);
 
 /* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets
  * kernel.form.staged, and kernel.form.winograd where that is how. */

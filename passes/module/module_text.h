@@ -1,4 +1,4 @@
-/* Shared by print.c, parse.c and verify_module.c: the words of a module's text, and the attentions that a graph has. */
+/* The words of a module's text, for print.c and the tests that read it (tests/text). */
 #ifndef MCC_PASSES_MODULE_MODULE_TEXT_H
 #define MCC_PASSES_MODULE_MODULE_TEXT_H
 

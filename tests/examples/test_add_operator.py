@@ -12,7 +12,7 @@ from support.tool import value
 
 def test_steps(tmp_path):
     cases = ("build/tests/ir/test_eval_ops", "build/tests/fuzz/test_scalars")
-    folder = follow("add-an-operator.md", tmp_path, 6, more=("tests/ir", "tests/fuzz", "tests/interp"), targets=cases, objects=False)
+    folder = follow("add-an-operator.md", tmp_path, 6, more=("tests/ir", "tests/fuzz", "tests/interp", "tests/text"), targets=cases, objects=False)
     mcc = folder / "build/mcc"
     for case in cases:
         subprocess.run([folder / case], check=True, capture_output=True)

@@ -30,6 +30,7 @@
 #include "cli/library/compile/compile.h"
 #include "ir/base/file.h"
 #include "tests/passes/delta.h"
+#include "tests/text/text.h"
 
 #define FOLDER "tests/passes"
 #define RULER "----\n"
@@ -354,10 +355,14 @@ static void run(struct context *ctx, const struct sample *s, struct strbuf *out)
         say(ctx, out);
         return;
     }
-    if (stage == stage_find("schedule"))
+    if (stage == stage_find("schedule")) {
         fields_print(c->module, s->fields, out);
-    else
-        delta_print(out->arena, before, text_of(c), out);
+        return;
+    }
+    struct read_back again = {.like = ctx};
+    read_back(&again, text_of(c));
+    strbuf_printf(out, "%s", again.why);
+    delta_print(out->arena, before, text_of(c), out);
 }
 
 static void test_file(void **state)

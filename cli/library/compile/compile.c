@@ -101,7 +101,7 @@ bool verify_graph(struct compilation *c)
 }
 bool verify_module(struct compilation *c)
 {
-    return module_verify(c->module) && module_verify_text(c->module);
+    return module_verify(c->module);
 }
 
 /* ---- the whole way --------------------------------------------------------------------------------------------- */

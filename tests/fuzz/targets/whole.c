@@ -1,15 +1,12 @@
 /* A file through all of the compiler but LLVM: import, legalize, the passes, schedule, loop IR for one CPU. What
- * -verify-each finds wrong is an internal error too.
+ * -verify-each finds wrong is an internal error too, and so is a text of a graph or module that does not read back.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/library/compile/compile.h"
 #include "tests/fuzz/targets/target.h"
-
-static void put_nothing(void *user, int kind, const char *text, size_t size)
-{
-    (void)user, (void)kind, (void)text, (void)size;
-}
+#include "tests/text/text.h"
 
 static void set(struct context *ctx, struct options *o, const char *name, const char *value)
 {
@@ -21,13 +18,18 @@ static void set(struct context *ctx, struct options *o, const char *name, const 
 static void compile(struct context *ctx, const char *path)
 {
     struct options options;
+    struct read_back texts = {.like = ctx};
     options_init(&options);
     set(ctx, &options, "march", "x86-64-v3");
     set(ctx, &options, "verify-each", NULL);
+    set(ctx, &options, "print-after-all", NULL);
+    set(ctx, &options, "print-constants", NULL);
     set(ctx, &options, "limit-tensor-bytes", "16777216");
     set(ctx, &options, "limit-fold-bytes", "1048576");
     set(ctx, &options, "limit-compile-heap", "536870912");
-    compile_model(ctx, &options, path, "emit", (struct report){.put = put_nothing});
+    compile_model(ctx, &options, path, "emit", (struct report){.user = &texts, .put = read_back_put});
+    if (texts.why[0])
+        error_internal(ctx, (src_id){0}, "%s", texts.why);
 }
 
 int compile_bytes(const uint8_t *data, size_t size)

@@ -1,7 +1,6 @@
-/* Reads the text of a module (docs/module-text.md): what module_print wrote, or what was changed by hand for a test.
- *
- * Nothing is checked beyond syntax and references: that is module_verify's part.
- */
+/* module_parse (text.h): what module_print wrote, or what was changed by hand for a test. */
+#include "tests/text/text.h"
+
 #include <string.h>
 
 #include "ir/base/scan.h"
@@ -206,13 +205,26 @@ static bool read_told(struct reader *r)
     return true;
 }
 
+/* 0: there is none of this name. */
+static uint32_t fact_by_name(struct reader *r, const char *name)
+{
+    struct strbuf text;
+    strbuf_init(&text, &r->ctx->session);
+    for (uint32_t fact = 1; fact & TEXT_FACTS; fact <<= 1, text.n = 0) {
+        facts_print(fact, &text);
+        if (strcmp(text.data, name) == 0)
+            return fact;
+    }
+    return 0;
+}
+
 static bool read_facts(struct reader *r)
 {
     struct module *m = r->m;
     while (!at_end(r)) {
         size_t n = scan_word(&r->s);
-        uint32_t fact = fact_by_name(arena_strndup(&r->ctx->session, r->s.p, n));
-        if (!(fact & TEXT_FACTS))
+        uint32_t fact = fact_by_name(r, arena_strndup(&r->ctx->session, r->s.p, n));
+        if (!fact)
             return fail(r, "unknown fact");
         m->facts |= fact;
         r->s.p += n;
