@@ -29,6 +29,15 @@ static double now_ns(void)
 #define EACH(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
 #define INIT(i) vec a##i = x;
 #define KEEP(i) __asm__ volatile("" : : KEPT(a##i));
+#define BURST_BODY(VEC, FACTOR)                      \
+    typedef VEC vec;                                 \
+    vec x = (vec){0} + FACTOR, y = (vec){0} + 1e-9f; \
+    EACH(INIT)                                       \
+    for (long k = 0; k < n; k++) {                   \
+        EACH(STEP)                                   \
+    }                                                \
+    EACH(KEEP)                                       \
+    return sizeof(vec) / sizeof(float)
 
 #ifdef __x86_64__
 typedef float vec16 __attribute__((vector_size(64)));
@@ -38,51 +47,27 @@ typedef float vec8 __attribute__((vector_size(32)));
 
 __attribute__((noinline, target("avx512f"))) static int burst_512(long n)
 {
-    typedef vec16 vec;
-    vec x = (vec){0} + 1.0000001f, y = (vec){0} + 1e-9f;
-    EACH(INIT)
-    for (long k = 0; k < n; k++) {
-        EACH(STEP)
-    }
-    EACH(KEEP)
-    return 16;
+    BURST_BODY(vec16, 1.0000001f);
 }
 
 __attribute__((noinline, target("avx2,fma"))) static int burst_256(long n)
 {
-    typedef vec8 vec;
-    vec x = (vec){0} + 1.0000001f, y = (vec){0} + 1e-9f;
-    EACH(INIT)
-    for (long k = 0; k < n; k++) {
-        EACH(STEP)
-    }
-    EACH(KEEP)
-    return 8;
+    BURST_BODY(vec8, 1.0000001f);
 }
 #undef STEP
 #undef KEPT
 #define KEPT(v) "x"(v)
-#else
+#elif defined(__aarch64__)
 #define KEPT(v) "w"(v)
+#else
+#define KEPT(v) "m"(v)
 #endif
 
 typedef float vec4 __attribute__((vector_size(16)));
 #define STEP(i) a##i = a##i * x + y;
 __attribute__((noinline)) static int burst_any(long n)
 {
-    typedef vec4 vec;
-    vec x = (vec){0} + 0.9999999f, y = (vec){0} + 1e-9f;
-    EACH(INIT)
-    for (long k = 0; k < n; k++) {
-        EACH(STEP)
-    }
-#if defined(__x86_64__) || defined(__aarch64__)
-    EACH(KEEP)
-#else
-    volatile vec sink = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7 + a8 + a9 + a10 + a11;
-    (void)sink;
-#endif
-    return 4;
+    BURST_BODY(vec4, 0.9999999f);
 }
 
 static int burst(long n)
