@@ -1,8 +1,8 @@
 /* --choose NODE:KEY=VALUE: from the options to the module, and a word on those that nothing asked for. */
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/library/compile/compile.h"
+#include "ir/base/scan.h"
 #include "passes/module/choices.h"
 
 enum { NUMBER_MOST = 4096 };
@@ -39,18 +39,19 @@ static int word_number(const char *words, const char *word)
 
 static bool value_read(const struct key *key, const char *text, uint32_t n[3])
 {
-    int used = 0;
+    struct scan s = {.p = text, .blanks = ""};
     if (key->words) {
         int word = word_number(key->words, text);
         n[0] = (uint32_t)word;
         return word >= 0;
     }
-    int found = key->count == 1 ? sscanf(text, "%4u%n", &n[0], &used)
-                                : sscanf(text, "%4ux%4ux%4u%n", &n[0], &n[1], &n[2], &used);
-    for (int i = 0; i < key->count; i++)
-        if (found < key->count || !n[i] || n[i] > NUMBER_MOST)
+    for (int i = 0; i < key->count; i++) {
+        if (i && *s.p++ != 'x')
             return false;
-    return !text[used];
+        if (scan_u32(&s, NUMBER_MOST, &n[i]) || !n[i])
+            return false;
+    }
+    return !*s.p;
 }
 
 static bool choice_read(struct compilation *c, const char *text)
