@@ -6,6 +6,8 @@
  * and the keys. Every value on the way is wanted here alone. A contraction that has everything but that is
  * noted, too, with the first obstacle (attention_missed.c). Points decide, not operators' names: symbols for a row and
  * a key go through all views and have to come out as they were.
+ *
+ * For transformers: found in 8 of the 554 networks of ../shared/models that compile, in 3 of the 14 of `make bench`.
  */
 #include "ir/target/budget.h"
 #include "passes/module/access_function.h"

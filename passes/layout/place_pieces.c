@@ -5,6 +5,9 @@
  * place. What others read as well has a kernel and a place of its own, and the piece's kernel would copy it. Here such
  * an operand gets the strides of the result, from where it begins in it, and the copying kernel goes. A value lies in
  * one result at most, that of the last concat; results nest (dense blocks: every concat is the head of the next).
+ *
+ * For convolutional networks with concats (Inception, SqueezeNet, DenseNet): it changes 3 of the 554 networks of
+ * ../shared/models that compile, and one of the 14 of `make bench`.
  */
 #include "passes/module/access_function.h"
 #include "passes/module/analysis.h"

