@@ -293,8 +293,8 @@ bool value_is_const(const struct graph *, value_id);
 /* Checks the invariants numbered at the head of ir/graph/verify_graph.c; each violation is one FAIL_INTERNAL
  * diagnostic. */
 bool graph_verify(struct graph *);
-/* Text form (.mcir): prints, and parses back to the same graph (docs/mcir.md). Constants above 64 bytes print as
- * dense hex only with full set, else as `...`. */
+/* Text form (.mcir; docs/mcir.md), which tests read back to the same graph. Constants above 64 bytes print as dense hex
+ * only with full set, else as `...`. */
 void graph_print(const struct graph *, struct strbuf *, bool full);
 /* The numbers that values, nodes and regions have in that text, from 1 in the order in which they come; by id, 0: not
  * there. Parsing the text makes nodes and regions with these ids. In the arena. */
@@ -302,7 +302,6 @@ struct graph_numbers {
     const uint32_t *value, *node, *region;
 };
 struct graph_numbers graph_numbers(const struct graph *, struct arena *);
-struct graph *graph_parse(struct context *, const char *text);
 /* graphviz */
 void graph_dot(const struct graph *, struct strbuf *);
 

@@ -24,14 +24,6 @@ const char *op_name(enum op op)
     return op_info(op)->name;
 }
 
-enum op op_by_name(const char *name)
-{
-    for (unsigned op = OP_NONE + 1; op < OP_COUNT; op++)
-        if (strcmp(op_table[op].name, name) == 0)
-            return (enum op)op;
-    return OP_NONE;
-}
-
 enum op_shape op_shape(enum op op)
 {
     return op_info(op)->shape;

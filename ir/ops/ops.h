@@ -61,7 +61,6 @@ enum op_shape {
 enum op_cost { COST_CHEAP, COST_SOME, COST_DEAR };               /* of one point */
 enum op_memory { MEMORY_GIVEN, MEMORY_SIZED, MEMORY_OWN };       /* of a call's results */
 const char *op_name(enum op);
-enum op op_by_name(const char *);
 enum op_shape op_shape(enum op);
 enum op_cost op_cost(enum op);
 /* Is a point of the result computed by itself, from operands at points of theirs: a map, a point's own function, an

@@ -2,6 +2,7 @@
 #include "tests/fuzz/networks.h"
 
 #include "passes/legalize/legalize.h"
+#include "tests/text/text.h"
 
 #include <stdarg.h>
 #include <string.h>

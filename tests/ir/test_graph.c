@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ir/graph/graph.h"
+#include "tests/text/text.h"
 
 static const char legal_text[] =
     "mcir 1 \"net\" legal 8\n"

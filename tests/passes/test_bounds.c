@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "passes/module/bounds.h"
+#include "tests/text/text.h"
 
 #define GRAPH(x, w, y, node)                                                                                           \
     "mcir 1 \"t\" legal 8\nopset \"\" 17\n\nregion (%1 \"x\": f32[" x "], %2 \"w\": f32[" w "]) {\n  %3 \"y\": f32[" y \

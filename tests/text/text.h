@@ -4,8 +4,11 @@
 
 #include "passes/module/module.h"
 
+/* What graph_print wrote, with full; NULL after a diagnostic with the line. Nothing is checked beyond syntax and
+ * references: that is graph_verify's part, and module_verify's of modules. */
+struct graph *graph_parse(struct context *, const char *text);
 /* What module_print wrote, with full, as a module of its own graph, in the context; NULL after a diagnostic with the
- * line. Printing the result gives the same text. Nothing is checked beyond syntax and references. */
+ * line. Printing the result gives the same text. */
 struct module *module_parse(struct context *, const char *text);
 
 /* What is printed is all that a graph or module is: its text, with all constants, reads back to the same text. */

@@ -1,6 +1,6 @@
-/* Shared by ir/graph/parse.c and ir/graph/parse_attr.c only: the cursor over the text of a graph. */
-#ifndef MCC_IR_GRAPH_READ_H
-#define MCC_IR_GRAPH_READ_H
+/* The cursor over the text of a graph, between graph_parse.c and graph_attrs.c. */
+#ifndef MCC_TESTS_TEXT_READ_H
+#define MCC_TESTS_TEXT_READ_H
 
 #include "ir/base/scan.h"
 #include "ir/graph/graph.h"

@@ -1,11 +1,11 @@
-/* Reads the text form of graphs (docs/mcir.md): what graph_print wrote, or what was written by hand for a test.
- *
- * Symbols that the context already knows are shared when their declarations agree. Nothing is checked beyond
- * syntax and references: that is graph_verify's part. Values are defined before they are used.
+/* graph_parse (text.h): what graph_print wrote, or what was written by hand for a test. Symbols that the context
+ * already knows are shared when their declarations agree. Values are defined before they are used.
  */
+#include "tests/text/text.h"
+
 #include <string.h>
 
-#include "ir/graph/read.h"
+#include "tests/text/read.h"
 
 /* ---- values -------------------------------------------------------------------------------------------- */
 
@@ -102,6 +102,14 @@ static bool read_operands(struct reader *r, value_id **in, uint32_t *n)
     *in = list.data;
     *n = list.n;
     return true;
+}
+
+static enum op op_by_name(const char *name)
+{
+    for (unsigned op = OP_NONE + 1; op < OP_COUNT; op++)
+        if (strcmp(op_name((enum op)op), name) == 0)
+            return (enum op)op;
+    return OP_NONE;
 }
 
 static bool read_op(struct reader *r, struct node *node)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ir/graph/read.h"
+#include "tests/text/read.h"
 
 enum { TYPE_DEPTH_MAX = 64 };
 
