@@ -657,7 +657,8 @@ static bool node_import(struct pt2 *p, const struct json *node)
     if (!n.first && alias == ALIAS_MAYBE && n.lists.n == 3 && n.lists.data[2] == 1)
         n.first = n.listed; /* einsum of one tensor may be a permutation of it */
     if (written && (alias == ALIAS_VIEW || alias == ALIAS_MAYBE))
-        return error_model(p->ctx, n.src, "%s changes the shape of its operand in place, which is not supported", op);
+        return error_model(p->ctx, n.src,
+                           "%s changes the shape of its operand in place: export with run_decompositions()", op);
     for (uint32_t i = 0; n.first && i < results.names.n; i++)
         if (results.names.data[i])
             value_view(p, value_index(p, results.names.data[i]), n.first, node, written ? ALIAS_SAME : alias);

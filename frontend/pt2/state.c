@@ -118,8 +118,10 @@ bool state_input(struct pt2 *p, const char *name, const char *value, bool consta
     struct graph_state state = {0};
     struct type *type = NEW(&p->g->arena, struct type);
     if (is_shared(p, constant, name))
-        return pt2_refuse(p, "'%s' is written and shares its memory with another parameter: that is not supported",
-                          name);
+        return pt2_refuse(
+            p,
+            "'%s' is written and shares its memory with another parameter: give it its own (clone()) and export again",
+            name);
     if (!weight_bytes(p, constant, name, &state.initial))
         return false;
     expr_id *dims = NEW_ARRAY(&p->g->arena, expr_id, state.initial.rank + 1);

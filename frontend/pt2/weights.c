@@ -195,7 +195,8 @@ bool weight_bytes(struct pt2 *p, bool constant, const char *name, struct tensor_
     for (uint32_t k = s.rank; count && k-- > 0;) {
         int64_t size = s.sizes[order[k]], stride = s.strides[order[k]];
         if (size > 1 && stride <= reach)
-            return refuse(p, &s, "it is written, and its elements share memory");
+            return refuse(
+                p, &s, "it is written, and its elements share memory: give them their own (clone()) and export again");
         reach += (size - 1) * stride;
     }
     for (uint32_t i = 0; i < s.rank; i++)

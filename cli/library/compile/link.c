@@ -66,7 +66,7 @@ static struct art_port port_row(struct compilation *c, const struct port_facts *
     return (struct art_port){.name = port->name, .elem = t->elem, .rank = t->rank, .dims = dims, .flags = flags};
 }
 
-/* Does only the run know the shape of this tensor? Then `run` cannot be given memory for it. */
+/* Is the shape of this tensor known only at run time? Then `run` cannot be given memory for it. */
 static bool row_is_dynamic(const struct art_port *p)
 {
     if (p->flags & (MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP))

@@ -74,7 +74,8 @@ expr_id aten_int(struct rule *r, uint32_t i, const char *name, int64_t absent)
 bool aten_int_known(struct rule *r, uint32_t i, const char *name, int64_t absent, int64_t *out)
 {
     expr_id e = aten_int(r, i, name, absent);
-    return e.i && (ex_is_const(b_exprs(r->b), e, out) || rule_refuse(r, "'%s' is known only at run time", name));
+    return e.i && (ex_is_const(b_exprs(r->b), e, out) ||
+                   rule_refuse(r, "'%s' is known only at run time: export with a constant", name));
 }
 
 double aten_float(const struct rule *r, const char *name, double absent)
@@ -132,7 +133,7 @@ bool aten_ints_known(struct rule *r, uint32_t i, const char *name, int64_t out[R
         return false;
     for (uint32_t k = 0; k < *n; k++)
         if (!ex_is_const(b_exprs(r->b), e[k], &out[k]))
-            return rule_refuse(r, "'%s' is known only at run time", name);
+            return rule_refuse(r, "'%s' is known only at run time: export with a constant", name);
     return true;
 }
 

@@ -60,7 +60,7 @@ static bool known(struct rule *r, uint32_t i, const char *name, double absent, d
 {
     *out = aten_float(r, name, absent);
     return !rule_has(r, i) || v_known_f64(r->b, rule_in(r, i), out) ||
-           rule_refuse(r, "'%s' is known only at run time", name);
+           rule_refuse(r, "'%s' is known only at run time: export with a constant", name);
 }
 
 static bool is_whole(struct rule *r, uint32_t i, const char *name)
@@ -108,7 +108,7 @@ bool rule_aten_arange(struct rule *r)
     if (!start.i || !end.i || (is_whole(r, at + 1, "step") && !aten_int_known(r, at + 1, "step", 1, &step)))
         return false;
     if (step == 0)
-        return rule_bad(r, "step 0");
+        return rule_bad(r, "the step of a sequence is 0");
     expr_id span = step > 0 ? ex_sub(ex, end, start) : ex_sub(ex, start, end);
     expr_id n = ex_max(ex, ex_ceildiv(ex, span, ex_const(ex, step < 0 ? -step : step)), ex_const(ex, 0));
     value_id y = v_iota(b, ELEM_I64, &n, 1, 0);
@@ -128,7 +128,7 @@ bool rule_aten_linspace(struct rule *r)
     if (!known(r, 0, "start", 0, &start) || !known(r, 1, "end", 0, &end) || !aten_int_known(r, 2, "steps", 0, &n))
         return false;
     if (n < 0 || n > 1 << 24)
-        return rule_bad(r, "%lld steps", (long long)n);
+        return rule_bad(r, "a sequence of %lld steps; it may have 0 to %d", (long long)n, 1 << 24);
     double *list = NEW_ARRAY(&b->g->arena, double, n + 1), step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     for (int64_t i = 0; i < n; i++)
         list[i] = i < n / 2 || n == 1 ? start + step * (double)i : end - step * (double)(n - 1 - i);
@@ -178,7 +178,8 @@ static expr_id size_of_two(struct rule *r, expr_id a, expr_id c)
 {
     struct exprs *ex = b_exprs(r->b);
     if ((r->param == NUMBER_FLOORDIV || r->param == NUMBER_MOD) && ex_lo(ex, c) < 1)
-        return rule_refuse(r, "division by a number that may be 0 or below"), (expr_id){0};
+        return rule_refuse(r, "a size is divided by one that may be 0 or below: export with a larger min of its Dim"),
+               (expr_id){0};
     switch (r->param) {
     case NUMBER_ADD: return ex_add(ex, a, c);
     case NUMBER_SUB: return ex_sub(ex, a, c);
@@ -187,7 +188,11 @@ static expr_id size_of_two(struct rule *r, expr_id a, expr_id c)
     case NUMBER_MOD: return ex_mod(ex, a, c);
     case NUMBER_MAX: return ex_max(ex, a, c);
     case NUMBER_MIN: return ex_min(ex, a, c);
-    default: return rule_refuse(r, "this operator of sizes"), (expr_id){0};
+    default:
+        return rule_refuse(
+                   r,
+                   "no lowering of this operator on sizes: compute the size by +, -, *, //, %%, min and max when you export"),
+               (expr_id){0};
     }
 }
 

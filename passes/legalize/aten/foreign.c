@@ -44,7 +44,9 @@ static value_id within(struct rule *r, value_id y, uint32_t i)
     if (!aten_int_known(r, i, "quant_min", least, &lo) || !aten_int_known(r, i + 1, "quant_max", most, &hi))
         return (value_id){0};
     if (lo > most || hi < least)
-        return rule_bad(r, "from %lld to %lld in this type", (long long)lo, (long long)hi), (value_id){0};
+        return rule_bad(r, "quant_min %lld and quant_max %lld leave no value that the type can hold", (long long)lo,
+                        (long long)hi),
+               (value_id){0};
     if (lo > least)
         y = b_binary(r->b, OP_MAX, y, b_scalar_i64(r->b, e, lo));
     return hi < most ? b_binary(r->b, OP_MIN, y, b_scalar_i64(r->b, e, hi)) : y;
@@ -56,7 +58,7 @@ bool rule_decomposed_quantize(struct rule *r)
     value_id in[3];
     struct attr axis;
     if (e == ELEM_NONE || !strchr("IU", elem_class(e)))
-        return rule_refuse(r, "a type that holds no integers");
+        return rule_refuse(r, "the type of quantized values is not an integer type");
     if (!quantizer_read(r, e, in, &axis) || !aten_as(r, rule_quantize, 21, 0, in, in[2].i ? 3 : 2, &axis, 1))
         return false;
     return rule_result(r, within(r, r->out[0].v, r->param ? 4 : 3));
@@ -85,7 +87,8 @@ bool rule_decomposed_qparams(struct rule *r)
     if (!x.i || !aten_int_known(r, 1, "quant_min", 0, &lo) || !aten_int_known(r, 2, "quant_max", 0, &hi))
         return false;
     if (lo >= hi || !sub_i64(hi, lo, &steps))
-        return rule_bad(r, "from %lld to %lld", (long long)lo, (long long)hi);
+        return rule_bad(r, "quantized values from %lld to %lld: quant_min has to be below quant_max, by less than 2^63",
+                        (long long)lo, (long long)hi);
     for (int32_t i = 0; i < rank; i++)
         axes[i] = i;
     value_id most = b_binary_f64(b, OP_MAX, b_reduce(b, x, axes, (uint32_t)rank, "max", false), 0);

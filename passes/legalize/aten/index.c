@@ -133,7 +133,7 @@ bool rule_aten_index(struct rule *r)
     if (!indices_read(r, 1, &o))
         return false;
     if (o.rank_at + o.rank_x > RANK_MAX)
-        return rule_refuse(r, "rank too high");
+        return rule_refuse(r, "a result of more than %d dimensions", RANK_MAX);
     if (o.n == 1) {
         int32_t axis = (int32_t)o.perm[0];
         return rule_result(r, b_gather(r->b, rule_in(r, 0), b_squeeze(r->b, o.at, o.rank_at), axis));
@@ -172,7 +172,7 @@ bool rule_aten_index_put(struct rule *r)
         return rule_result(r, masked_put(r, x, o.mask, v_scalar(b, value)));
     int32_t rank = o.rank_at + o.rank_x - (int32_t)o.n, rank_x, rank_at;
     if (rank > RANK_MAX)
-        return rule_refuse(r, "rank too high");
+        return rule_refuse(r, "a result of more than %d dimensions", RANK_MAX);
     const expr_id *dims_x = b_dims(b, o.x, &rank_x), *dims_at = b_dims(b, o.at, &rank_at);
     if (!dims_x || !dims_at)
         return false;
@@ -217,7 +217,9 @@ bool rule_aten_scatter(struct rule *r)
     if (!x.i || !dims || !aten_axis(r, 1, "dim", 0, v_rank(b, x), &axis))
         return false;
     if (!monoid || (r->param == 2 && !rule_int(r, "include_self", 1)))
-        return rule_refuse(r, "this reduction, or one without the tensor itself");
+        return rule_refuse(
+            r,
+            "no lowering of this reduce, or of include_self=False: use sum, prod, amax or amin, and include_self=True");
     if (rule_has(r, 3) && v_rank(b, rule_in(r, 3)) == rank && rank) {
         expr_id starts[RANK_MAX];
         int64_t steps[RANK_MAX];
@@ -275,7 +277,7 @@ bool rule_aten_one_hot(struct rule *r)
     if (!dims || !classes.i)
         return false;
     if (ex_lo(b_exprs(b), classes) < 1 || rank + 1 > RANK_MAX)
-        return rule_refuse(r, "as many classes as the data says");
+        return rule_refuse(r, "num_classes of -1 asks the data for the number of classes: state it when you export");
     memcpy(whole, dims, (size_t)rank * sizeof *whole);
     whole[rank] = classes;
     value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, whole, rank + 1, rank),

@@ -85,7 +85,7 @@ static bool pads_of_text(struct rule *r, value_id w, uint32_t n, const int64_t *
     for (uint32_t i = 0; i < n; i++) {
         int64_t kernel, total;
         if (!ex_is_const(b_exprs(r->b), b_dim(r->b, w, 2 + (int32_t)i), &kernel))
-            return rule_refuse(r, "padding \"same\" of a kernel of dynamic size");
+            return rule_refuse(r, "padding \"same\" of a kernel of dynamic size: state the padding in numbers");
         total = strcmp(text, "same") == 0 ? dilation[i] * (kernel - 1) : 0;
         pads[i] = total / 2;
         pads[n + i] = total - total / 2;

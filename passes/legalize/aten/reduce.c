@@ -342,7 +342,7 @@ bool rule_aten_diff(struct rule *r)
     if (!x.i || !aten_int_known(r, 1, "n", 1, &n) || !aten_axis(r, 2, "dim", -1, v_rank(b, x), &axis))
         return false;
     if (n < 0 || n > 8 || v_rank(b, x) == 0)
-        return rule_refuse(r, "differences of this order, or of a tensor of rank 0");
+        return rule_refuse(r, "differences of orders 0 to 8 of tensors of rank 1 or more alone have a lowering");
     if (n == 0)
         return aten_result(r, x);
     for (uint32_t i = 0; i < COUNT_OF(order); i++)

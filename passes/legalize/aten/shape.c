@@ -50,7 +50,7 @@ bool rule_aten_flatten(struct rule *r)
     if (!dims || !aten_axis(r, 1, "start_dim", 0, rank, &first) || !aten_axis(r, 2, "end_dim", -1, rank, &last))
         return false;
     if (first > last)
-        return rule_bad(r, "flattens dimensions %d to %d", (int)first, (int)last);
+        return rule_bad(r, "flattens dimensions %d to %d, which are in the other order", (int)first, (int)last);
     if (rank == 0) {
         out[0] = ex_const(ex, 1);
         return rule_result(r, b_reshape(r->b, x, out, 1));
@@ -243,7 +243,7 @@ bool rule_aten_repeat_interleave(struct rule *r)
     if (!dims || !aten_axis(r, 2, "dim", 0, rank, &axis))
         return false;
     if (rank + 1 > RANK_MAX)
-        return rule_refuse(r, "rank too high");
+        return rule_refuse(r, "a result of more than %d dimensions", RANK_MAX);
     for (int32_t i = 0; i < rank; i++) {
         out[i] = i == axis ? ex_mul(ex, dims[i], times) : dims[i];
         wide[i + (i > axis)] = dims[i];
@@ -285,7 +285,7 @@ static bool part_read(struct rule *r, uint32_t at, value_id x, struct part *p)
         !aten_int_known(r, at + 3, "step", 1, &p->step))
         return false;
     if (p->step < 1)
-        return rule_bad(r, "step %lld", (long long)p->step);
+        return rule_bad(r, "a slice with a step of %lld; it has to be 1 or more", (long long)p->step);
     if (v_rank(r->b, x) == 0)
         return rule_bad(r, "a slice of a tensor of rank 0");
     expr_id dim = b_dim(r->b, x, p->axis), start = aten_int(r, at + 1, "start", 0), end = dim;
@@ -419,7 +419,7 @@ bool rule_aten_cat(struct rule *r)
         rank = v_rank(r->b, v);
     }
     if (!n)
-        return rule_bad(r, "no tensors");
+        return rule_bad(r, "an empty list of tensors");
     if (!kept)
         return rule_result(r, rule_in(r, first));
     return aten_axis(r, 1, "dim", 0, rank, &axis) && rule_result(r, b_concat(r->b, in, kept, axis));
@@ -431,7 +431,7 @@ bool rule_aten_stack(struct rule *r)
     value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, n + 1);
     int32_t axis;
     if (!n || !aten_axis(r, 1, "dim", 0, v_rank(r->b, rule_in(r, first)) + 1, &axis))
-        return n ? false : rule_bad(r, "no tensors");
+        return n ? false : rule_bad(r, "an empty list of tensors");
     for (uint32_t i = 0; i < n; i++) {
         value_id v = rule_in(r, first + i);
         in[i] = b_unsqueeze(r->b, b_convert(r->b, v, aten_elem_or(r, v)), axis);
@@ -463,7 +463,7 @@ bool rule_aten_split(struct rule *r)
     if (!x.i || !count.i || !aten_axis(r, 2, "dim", 0, v_rank(r->b, x), &axis))
         return false;
     if (ex_lo(ex, count) < 1)
-        return rule_refuse(r, "parts of a size that may be 0");
+        return rule_refuse(r, "a split into parts of a size that may be 0: export with a larger min of its Dim");
     expr_id dim = b_dim(r->b, x, axis), size = r->param ? ex_ceildiv(ex, dim, count) : count;
     expr_id *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, r->n_out + 1);
     for (uint32_t i = 0; i < r->n_out; i++)
