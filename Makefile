@@ -396,8 +396,9 @@ fuzz-chains: all $(VENV)/bin/pytest
 	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.chains $(N) $(SEED)
 
 # Clang's warnings beside gcc's: a stamp for each file that has none, so that only what has changed is looked at again.
+# Files for Windows need its headers or options: the runtime's build and the tests compile them with the same warnings.
 LINT_FLAGS := -std=c11 -D_GNU_SOURCE -fsyntax-only $(INCLUDE) -isystem $(LLVM_INCLUDE) $(WARN)
-LINT_STAMPS = $(patsubst %,$(BUILD)/lint/%.ok,$(sort $(shell find ir passes frontend codegen cli runtime tests -name '*.[ch]')))
+LINT_STAMPS = $(patsubst %,$(BUILD)/lint/%.ok,$(sort $(shell find ir passes frontend codegen cli runtime tests -name '*.[ch]' ! -path '*windows*')))
 .PHONY: lint lint-clang format
 lint: $(PROTO_H)
 	@python3 tests/lint.py
