@@ -89,12 +89,15 @@ static bool extend_through_loop(struct planner *p, const struct node *n)
     return longer;
 }
 
+/* Lives are handed on from loop to loop: with the numbers of kernels in one region, against them in another. */
 static void extend_through_loops(struct planner *p)
 {
-    for (bool again = true; again;) { /* from the last one to the first, as lives are handed on: mostly once */
+    const uint32_t n = p->m->fused.kernels.n;
+    bool again = true;
+    for (uint32_t sweep = 0; again; sweep++) {
         again = false;
-        for (uint32_t i = p->m->fused.kernels.n; i-- > 0;) {
-            const struct kernel *k = &p->m->fused.kernels.data[i];
+        for (uint32_t i = 0; i < n; i++) {
+            const struct kernel *k = &p->m->fused.kernels.data[sweep % 2 ? i : n - 1 - i];
             if (k->kind == KERNEL_CONTROL && graph_node(p->g, k->anchor)->op == OP_LOOP)
                 again |= extend_through_loop(p, graph_node(p->g, k->anchor));
         }
