@@ -8,13 +8,13 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { NESTING_MAX = 100, ARGS_MAX = 64, NAME_SIZE = 48, KNOWN_MAX = 10000 };
+enum { NESTING_MAX = 100, ARGS_MAX = 64, NAME_SIZE = 48, PATH_MAX_LENGTH = 500, KNOWN_MAX = 10000 };
 
 struct parser {
     struct pt2 *p;
     const char *at;
     uint32_t depth;
-    bool failed;
+    bool failed, guard; /* guards speak of the sizes of inputs, which are expressions without */
 };
 
 static expr_id sum_parse(struct parser *);
@@ -148,7 +148,7 @@ static expr_id input_size_parse(struct parser *s)
     do {
         bool quoted = take(s, "'");
         size_t n = strcspn(s->at, quoted ? "'" : "]");
-        if (n == 0 || n >= NAME_SIZE)
+        if (n == 0 || n >= NAME_SIZE || strlen(name) > PATH_MAX_LENGTH)
             return unknown(s);
         for (size_t i = 0; i < n; i++)
             key[i] = isalnum((unsigned char)s->at[i]) ? (char)tolower((unsigned char)s->at[i]) : '_';
@@ -188,7 +188,7 @@ static expr_id primary_parse(struct parser *s)
         e = take(s, ")") ? e : unknown(s);
     } else if (isdigit((unsigned char)*s->at)) {
         e = number_parse(s);
-    } else if (take(s, "L[")) {
+    } else if (s->guard && take(s, "L[")) {
         e = input_size_parse(s);
     } else if (take(s, "torch.sym_max(")) {
         e = call_parse(s, "Max");
@@ -240,7 +240,7 @@ static expr_id sum_parse(struct parser *s)
 
 bool size_read(struct pt2 *p, const char **at, expr_id *out)
 {
-    struct parser s = {.p = p, .at = *at};
+    struct parser s = {.p = p, .at = *at, .guard = true};
     *out = sum_parse(&s);
     *at = s.at;
     return !s.failed;

@@ -10,7 +10,8 @@ import pytest
 
 from pt2.writer import Number, Program, Ref, Type, size
 from support.artifact import Artifact
-from support.tool import mcc
+from support.tool import MCC, mcc
+from support.usage import usage
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
 F, I = np.dtype("float32"), np.dtype("int64")
@@ -275,6 +276,20 @@ def test_guards_and_options(tmp_path):
 def test_guards_that_are_not_understood(tmp_path, guard):
     done = mcc(guarded(tmp_path / "m.pt2", [guard], ("s0",)), "-o", tmp_path / "m.so")
     assert done.returncode == 0 and "warning: runs do not check that " in done.stderr and "[-Wguards]" in done.stderr, done.stderr
+
+
+def test_sizes_that_say_that_they_are_themselves(tmp_path):
+    """Sizes of inputs are what guards speak of, and no sizes are written with them."""
+    program = Program()
+    program.output(program.node("aten.relu.default", [program.input("x", F, ("L['x'].size()[0]",))], [("y", F, (3,))]))
+    for guards in ([], ["L['x'].size()[0] == 3"]):
+        assert mcc("check", program.save(tmp_path / "m.pt2", guards_code=guards)).returncode in (0, 1)
+
+
+def test_guards_of_an_endless_name(tmp_path):
+    keys = "[abcdefghijklmnopqrstuvwxyz]" * 60_000
+    done = usage([MCC, "check", guarded(tmp_path / "m.pt2", [f"L['x']{keys}.size()[0] == 3"], ("s0",))], 60, 40)
+    assert done.status == 0 and b"which is not understood" in done.said and done.seconds < 10 and done.bytes < 1 << 30, done
 
 
 def test_guards_of_names_that_two_inputs_may_have(tmp_path):
