@@ -438,6 +438,16 @@ def test_strides_of_the_operand(tmp_path):
     assert "reads elements around its operand" in mcc(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so").stderr
 
 
+@pytest.mark.parametrize("stride, offset, own", [(1, 2**63 - 1, 0), (2**31 - 1, 2**63 - 2**31, 0), (1, 0, -2**63), (1, 2**63 - 1, -2**63)])
+def test_strides_beyond_64_bits(tmp_path, stride, offset, own):
+    program = Program()
+    x = program.input("x", F, (4, 4))
+    program.values["x"] = meta(F, (4, 4), None, own)
+    program.output(program.node("aten.as_strided.default", [x, [2, 2], [1, stride], offset], [("y", F, (2, 2))]))
+    done = mcc("check", program.save(tmp_path / "m.pt2"))
+    assert done.returncode == 1 and ("reads elements around its operand" in done.stderr or "in memory" in done.stderr), done.stderr
+
+
 def test_complex_numbers_at_the_border(tmp_path):
     for name in ("in", "out"):
         program = Program()

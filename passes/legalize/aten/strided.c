@@ -251,14 +251,16 @@ bool rule_aten_as_strided(struct rule *r)
     for (int32_t i = 0; i < rank; i++)
         if (!ex_is_const(b_exprs(b), dims_x[i], &dims[i]) || n_own != (uint32_t)rank)
             return rule_refuse(r, "of a tensor whose sizes or strides are known only at run time");
-    first = rule_int(r, "storage_offset", rule_int(r, "self_offset", 0)) - rule_int(r, "self_offset", 0);
-    int64_t last = first, have;
-    bool empty = false;
+    int64_t own_first = rule_int(r, "self_offset", 0), last, have;
+    if (own_first < 0 || !add_i64(rule_int(r, "storage_offset", own_first), -own_first, &first))
+        return rule_bad(r, "of a tensor at %lld in memory", (long long)own_first);
+    bool empty = false, far = false;
+    last = first;
     for (uint32_t i = 0; i < n; i++) {
         if (sizes[i] < 0 || strides[i] < 0 || sizes[i] > INT32_MAX || strides[i] > INT32_MAX)
             return rule_bad(r, "size %lld by stride %lld", (long long)sizes[i], (long long)strides[i]);
         empty |= sizes[i] == 0;
-        last += (sizes[i] - 1) * strides[i];
+        far |= !add_i64(last, (sizes[i] - 1) * strides[i], &last);
         whole[i] = ex_const(b_exprs(b), sizes[i]);
     }
     if (empty)
@@ -266,7 +268,7 @@ bool rule_aten_as_strided(struct rule *r)
                            b_broadcast(b, b_convert(b, b_scalar_i64(b, ELEM_I64, 0), v_elem(b, x)), whole, (int32_t)n));
     if (!in_memory_order(b, &x, dims, own, rank))
         return rule_refuse(r, "of a tensor that does not fill its memory: use contiguous() first");
-    if (!ex_is_const(b_exprs(b), b_count(b, x), &have) || first < 0 || last >= have)
+    if (!ex_is_const(b_exprs(b), b_count(b, x), &have) || far || first < 0 || last >= have)
         return rule_refuse(r, "reads elements around its operand");
     value_id place = b_broadcast(b, b_scalar_i64(b, ELEM_I64, first), whole, (int32_t)n);
     for (uint32_t i = 0; i < n; i++)
