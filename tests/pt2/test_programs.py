@@ -448,6 +448,30 @@ def test_strides_beyond_64_bits(tmp_path, stride, offset, own):
     assert done.returncode == 1 and ("reads elements around its operand" in done.stderr or "in memory" in done.stderr), done.stderr
 
 
+def test_complex_and_real_numbers_together(tmp_path):
+    """Real operands have no imaginary parts, and the shape that they are broadcast to is that of both parts."""
+    C = np.dtype("complex64")
+    x, y = np.random.default_rng(1).random((3, 2), np.float32), np.random.default_rng(2).random((4, 3), np.float32)
+    z = x.view(C)[:, 0]
+    program = Program()
+    a, b = program.input("x", F, (3, 2)), program.input("y", F, (4, 3))
+    c = program.node("aten.view_as_complex.default", [a], [("c", C, (3,))])
+    one = program.node("aten.unsqueeze.default", [c, 0], [("one", C, (1, 3))])
+    wanted = {"both": np.concatenate([z[None], y]), "sum": z + y, "difference": z - y, "turned": y - z}
+    program.node("aten.cat.default", [[one, b]], [("both", C, (5, 3))])
+    program.node("aten.add.Tensor", [c, b], [("sum", C, (4, 3))])
+    program.node("aten.sub.Tensor", [c, b], [("difference", C, (4, 3))])
+    program.node("aten.sub.Tensor", [b, c], [("turned", C, (4, 3))])
+    for name, value in wanted.items():
+        program.output(program.node("aten.view_as_real.default", [Ref(name)], [(f"{name}_parts", F, (*value.shape, 2))]))
+    for got, value in zip(run(program.save(tmp_path / "m.pt2"), [x, y]), wanted.values()):
+        assert np.allclose(got, np.stack([value.real, value.imag], -1))
+    program = Program()
+    total = program.node("aten.sum.default", [program.input("y", F, (4, 3))], [("total", C, ())], {"dtype": Type("complex64")})
+    program.output(program.node("aten.view_as_real.default", [total], [("parts", F, (2,))]))
+    assert "real numbers as complex ones" in mcc("check", program.save(tmp_path / "m.pt2")).stderr
+
+
 def test_complex_numbers_at_the_border(tmp_path):
     for name in ("in", "out"):
         program = Program()

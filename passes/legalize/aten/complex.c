@@ -17,7 +17,7 @@ struct pair complex_in(struct rule *r, uint32_t i, const char *name, enum elem e
     if (complex_is(r, i) && r->arg[i].n == 2)
         return (struct pair){b_convert(r->b, r->arg[i].items[0].v, e), b_convert(r->b, r->arg[i].items[1].v, e)};
     value_id re = aten_operand(r, i, name, e);
-    return (struct pair){re, b_convert(r->b, b_scalar_i64(r->b, ELEM_I64, 0), e)};
+    return (struct pair){re, re.i ? b_splat_like(r->b, re, 0) : re};
 }
 
 bool complex_out(struct rule *r, uint32_t k, struct pair p)
@@ -231,15 +231,41 @@ bool complex_result(const struct rule *r)
     return false;
 }
 
+/* Is the operator's name, without its overload, in a list of names between spaces? */
+static bool is_named(const struct rule *r, const char *list)
+{
+    const char *dot = strchr(r->op, '.');
+    size_t n = dot ? (size_t)(dot - r->op) : strlen(r->op);
+    for (const char *at = list; (at = strchr(at, ' ')) && at[1]; at++)
+        if (strncmp(at + 1, r->op, n) == 0 && at[1 + n] == ' ')
+            return true;
+    return false;
+}
+
+/* Is operand i a tensor whose elements are in the result, beside those of others? */
+static bool is_element(struct rule *r, uint32_t i)
+{
+    uint32_t n, first = aten_list(r, 0, &n);
+    return is_named(r, " cat concat stack ") ? i >= first && i - first < n
+                                             : is_named(r, " slice_scatter select_scatter ") && i < 2;
+}
+
 /* Each part by the rule, which moves elements or is linear. */
 static bool by_parts(struct rule *r, rule_fn *rule)
 {
     struct lowered *out[2], *items;
+    bool any = false;
+    for (uint32_t i = 0; i < r->n_in; i++)
+        any |= complex_is(r, i);
+    if (!any || (aten_elem(r, 0) != ELEM_NONE && !complex_result(r)))
+        return rule_refuse(r, "real numbers as complex ones or the reverse: use torch.complex, .real or .abs()");
     for (uint32_t part = 0; part < 2; part++) {
         struct lowered *arg = NEW_ARRAY(r->lg->arena, struct lowered, r->n_in + 1);
         struct rule one = *r;
         for (uint32_t i = 0; i < r->n_in; i++)
-            arg[i] = complex_is(r, i) ? r->arg[i].items[part] : r->arg[i];
+            arg[i] = complex_is(r, i)                             ? r->arg[i].items[part]
+                     : part && rule_has(r, i) && is_element(r, i) ? lowered_value(b_splat_like(r->b, rule_in(r, i), 0))
+                                                                  : r->arg[i];
         one.arg = arg;
         one.out = out[part] = NEW_ARRAY(r->lg->arena, struct lowered, r->n_out + 1);
         if (!rule(&one))
@@ -254,17 +280,6 @@ static bool by_parts(struct rule *r, rule_fn *rule)
                 .kind = LOWERED_LIST, .items = items, .n = 2, .elem = v_elem(r->b, items[0].v)};
     }
     return true;
-}
-
-/* Is the operator's name, without its overload, in a list of names between spaces? */
-static bool is_named(const struct rule *r, const char *list)
-{
-    const char *dot = strchr(r->op, '.');
-    size_t n = dot ? (size_t)(dot - r->op) : strlen(r->op);
-    for (const char *at = list; (at = strchr(at, ' ')) && at[1]; at++)
-        if (strncmp(at + 1, r->op, n) == 0 && at[1 + n] == ' ')
-            return true;
-    return false;
 }
 
 static bool is_complex(const struct rule *r)
