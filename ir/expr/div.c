@@ -431,9 +431,17 @@ expr_id ex_mod(struct exprs *x, expr_id a, expr_id b)
     return by_divisor(x, REMAINDER, a, b);
 }
 
+/* All values of e are so far from 0 that its sum with another may not fit. */
+static bool is_huge(const struct exprs *x, expr_id e)
+{
+    return ex_lo(x, e) >= HUGE_SIZE || ex_hi(x, e) <= -HUGE_SIZE;
+}
+
 expr_id ex_ceildiv(struct exprs *x, expr_id a, expr_id b)
 {
     if (a.i && ex_lo(x, b) >= 1 && (ex_lo(x, b) >= HUGE_SIZE || ex_lo(x, a) >= HUGE_SIZE))
         return ex_add(x, ex_div(x, a, b), ex_not(x, ex_eq(x, ex_mod(x, a, b), ex_const(x, 0))));
+    if (a.i && ex_lo(x, b) < 1 && (is_huge(x, a) || is_huge(x, b)))
+        return ex_addc(x, ex_div(x, ex_addc(x, a, -1), b), 1);
     return ex_div(x, ex_addc(x, ex_add(x, a, b), -1), b);
 }
