@@ -108,6 +108,13 @@ def test_there_is_no_such_target(options, says, tmp_path):
     assert done.returncode == 2 and says in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("command", ["compile", "compile -o n.so", "run", "bench", "diff", "report", "quantize", "quantize -o n.so"])
+def test_no_command_has_such_a_target(command, tmp_path):
+    done = mcc(*command.split(), DIGITS, "--target=x86_64-plan9", cwd=tmp_path)
+    assert done.returncode == 2 and "there is no code for the target 'x86_64-plan9'" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("target", ["x86_64", "x86_64-linux-gnu", "x86_64-unknown-linux-musl", "x86_64-linux", "arm64-linux-gnu",
                                     "riscv64gc-unknown-linux-gnu"])
 def test_targets_of_linux(target, tmp_path):

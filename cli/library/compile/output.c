@@ -10,17 +10,20 @@
 #include "cli/library/options/targets.h"
 #include "codegen/sink.h"
 
+/* An unknown target is refused later (targets_check). */
+static bool is_for_windows(const struct options *o)
+{
+    const struct platform *platform = targets_platform(o);
+    return platform && strcmp(platform->container, "coff") == 0;
+}
+
 const char *output_default(struct context *ctx, const struct options *o, const char *model)
 {
     const char *slash = strrchr(model, '/');
     const char *name = slash ? slash + 1 : model;
     const char *dot = strrchr(name, '.');
     size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
-    const char *suffix = o->emit_llvm                                      ? "ll"
-                         : o->assembly                                     ? "s"
-                         : o->object                                       ? "o"
-                         : !strcmp(targets_platform(o)->container, "coff") ? "dll"
-                                                                           : "so";
+    const char *suffix = o->emit_llvm ? "ll" : o->assembly ? "s" : o->object ? "o" : is_for_windows(o) ? "dll" : "so";
     return arena_printf(&ctx->session, "%.*s.%s", (int)n, name, suffix);
 }
 
@@ -48,7 +51,7 @@ enum output_kind output_kind(const struct options *o, const char *path)
 static bool dll_check(struct context *ctx, const struct options *o, const char *path)
 {
     bool named = ends_with(path, ".dll"), text = o->stop_after || o->assembly || o->emit_llvm;
-    if (strcmp(targets_platform(o)->container, "coff") != 0)
+    if (!is_for_windows(o))
         return !named || o->stop_after ||
                error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a DLL is for --target=x86_64-windows", path);
     if (o->debug)
