@@ -34,6 +34,7 @@ static const struct magic {
      "\x7f"
      "ELF",
      "an ELF object or program"},
+    {0, 2, "MZ", "a DLL or program of Windows"},
     {0, 4, "\x89PNG", "a PNG image"},
     {0, 3, "\xff\xd8\xff", "a JPEG image"},
     {0, 4, "PK\x03\x04", "a zip archive"},

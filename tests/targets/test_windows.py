@@ -90,9 +90,18 @@ def test_dll_for_others(tmp_path):
     done = mcc(DIGITS, "-o", tmp_path / "n.dll")
     assert done.returncode == 2 and "a DLL is for --target=x86_64-windows" in done.stderr
     path = compile_to(tmp_path / "n.dll", DIGITS, TARGET)
-    for command in ("inspect", "run", "bench"):
-        done = mcc(command, path)
-        assert done.returncode == 3 and "n.dll" in done.stderr, (command, done.returncode, done.stderr)
+    for command in ("inspect", "run", "bench", "report"):
+        done = mcc(command, path, cwd=tmp_path)
+        assert done.returncode == 3 and "n.dll: error: a DLL, which mcc makes and does not read" in done.stderr, (command, done.returncode, done.stderr)
+    for command in ("compile", "diff", "check", "eval"):
+        done = mcc(command, path, cwd=tmp_path)
+        assert done.returncode == 1 and "it looks like a DLL or program of Windows" in done.stderr, (command, done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "diff", "report"])
+def test_only_compiled(command, tmp_path):
+    done = mcc(command, DIGITS, TARGET, cwd=tmp_path)
+    assert done.returncode == 2 and "'x86_64-windows' is for compiling only" in done.stderr and not list(tmp_path.iterdir())
 
 
 def test_large_frames():

@@ -468,7 +468,7 @@ static bool read_all(void *user)
         return error_env(r->ctx, "not a regular file");
     r->size = r->out->sizes.file = (uint64_t)st.st_size;
     if (artifact_kind(r->path) == ARTIFACT_PE)
-        return refuse(r, "a DLL, which mcc makes and does not read");
+        return refuse(r, ARTIFACT_PE_REFUSED);
     if ((artifact_kind(r->path) == ARTIFACT_ARCHIVE && !find_member(r)) || !read_sections(r) || !read_data(r) ||
         !read_pointers(r) || !read_model(r) || !reader_measure(r))
         return false;

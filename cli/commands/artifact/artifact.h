@@ -36,6 +36,7 @@ struct artifact_file {
 };
 
 enum artifact_kind { ARTIFACT_NONE, ARTIFACT_ELF, ARTIFACT_PE, ARTIFACT_ARCHIVE };
+#define ARTIFACT_PE_REFUSED "a DLL, which mcc makes and does not read"
 /* By the first bytes of the file. */
 enum artifact_kind artifact_kind(const char *path);
 /* Is the file to be taken for an artifact rather than a network? By its first bytes, else by its name; what cannot be

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/commands/artifact/artifact.h"
+
 enum { SPECIAL = MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING };
 
 /* The class of an artifact's error code: what the caller can do about it. */
@@ -28,6 +30,8 @@ bool session_open(struct session *s, struct context *ctx, const struct options *
 {
     *s = (struct session){.ctx = ctx, .options = o};
     ctx->model_path = path;
+    if (artifact_kind(path) == ARTIFACT_PE)
+        return error_env(ctx, ARTIFACT_PE_REFUSED);
     if (mcc_load(path, host, &s->lib, &s->error) != MCC_OK)
         return session_error(s, "cannot load");
     s->api = s->lib->api;
