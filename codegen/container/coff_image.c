@@ -67,6 +67,20 @@ static bool is_named(const unsigned char *head, const char *name)
     return strncmp((const char *)head, name, 8) == 0;
 }
 
+static uint64_t round_to(uint64_t x, uint64_t unit)
+{
+    return (x + unit - 1) / unit * unit;
+}
+
+/* Does the section begin with what is patched there, before the weights in the file, which move all behind them? */
+static bool is_patchable(const struct image *im, unsigned char *head, size_t bytes)
+{
+    uint64_t end = im->weights ? word(raw_at(im->weights)) : im->size;
+    return word(raw_at(head)) % 8 == 0 && word(raw_size(head)) >= bytes &&
+           (uint64_t)word(raw_at(head)) + word(raw_size(head)) <= end;
+}
+
+/* The linker is ours, but its output is still a file: every offset is checked before it is used. */
 static bool find_parts(struct image *im, bool has_weights)
 {
     uint64_t pe = im->size >= PE_AT + 4 ? word(im->data + PE_AT) : im->size;
@@ -88,16 +102,15 @@ static bool find_parts(struct image *im, bool has_weights)
         im->weights = is_named(head, COFF_WEIGHTS) ? head : im->weights;
         im->note = is_named(head, COFF_NOTE) ? head : im->note;
     }
-    if (!im->note || word(raw_size(im->note)) < sizeof(struct mcc_note))
+    if (!im->note || !is_patchable(im, im->note, sizeof(struct mcc_note)))
         return broken(im, "note");
-    if (!im->table || word(raw_size(im->table)) < sizeof(struct mcc_rt_desc))
+    if (!im->table || !is_patchable(im, im->table, sizeof(struct mcc_rt_desc)))
         return broken(im, "table");
+    uint32_t section_unit = word(im->optional + 32), file_unit = word(im->optional + 36);
+    if (im->weights && (!section_unit || !file_unit || word(virtual_size(im->weights)) != PLACEHOLDER ||
+                        word(raw_size(im->weights)) != round_to(PLACEHOLDER, file_unit)))
+        return broken(im, "placeholder");
     return has_weights == (im->weights != NULL) || broken(im, "weights");
-}
-
-static uint64_t round_to(uint64_t x, uint64_t unit)
-{
-    return (x + unit - 1) / unit * unit;
 }
 
 /* Lengthens the weights' section to `size`; the bytes of the file that follow them for padding, or UINT64_MAX after a
