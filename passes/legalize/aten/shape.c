@@ -1,4 +1,4 @@
-/* Views: the elements stay, and shape or order changes. Joining and splitting; parts written back into wholes. */
+/* Views: the elements stay, and the shape changes. Joining and splitting; parts written back into wholes. */
 #include "passes/legalize/aten.h"
 
 #include <string.h>
@@ -116,70 +116,6 @@ bool rule_aten_squeeze(struct rule *r)
         if (!marked[d] || !ex_is(ex, dims[d], 1))
             out[kept++] = dims[d];
     return rule_result(r, b_reshape(r->b, x, out, kept));
-}
-
-bool rule_aten_permute(struct rule *r)
-{
-    value_id x = rule_in(r, 0);
-    int64_t axes[RANK_MAX], perm[RANK_MAX];
-    bool seen[RANK_MAX];
-    uint32_t n;
-    int32_t rank = v_rank(r->b, x), axis;
-    if (!x.i || !aten_ints_known(r, 1, "dims", axes, &n))
-        return false;
-    if (n != (uint32_t)rank)
-        return rule_bad(r, "permutation of %u dimensions for rank %d", n, (int)rank);
-    if (!rule_axes_marked(r, axes, n, rank, seen))
-        return false;
-    for (uint32_t i = 0; i < n; i++) {
-        rule_axis(r, axes[i], rank, &axis);
-        perm[i] = axis;
-    }
-    return rule_result(r, b_transpose(r->b, x, perm));
-}
-
-/* param: 0 two named dims, 1 the last two, 2 all in reverse order */
-bool rule_aten_transpose(struct rule *r)
-{
-    value_id x = rule_in(r, 0);
-    int64_t perm[RANK_MAX];
-    int32_t rank = v_rank(r->b, x), a = rank - 2, c = rank - 1;
-    bool axes = strcmp(r->op, "swapaxes.default") == 0;
-    if (!x.i || (r->param == 0 && (!aten_axis(r, 1, axes ? "axis0" : "dim0", 0, rank, &a) ||
-                                   !aten_axis(r, 2, axes ? "axis1" : "dim1", 0, rank, &c))))
-        return false;
-    if (rank < 2)
-        return rule_result(r, x);
-    for (int32_t i = 0; i < rank; i++)
-        perm[i] = r->param == 2 ? rank - 1 - i : i == a ? c : i == c ? a : i;
-    return rule_result(r, b_transpose(r->b, x, perm));
-}
-
-bool rule_aten_movedim(struct rule *r)
-{
-    value_id x = rule_in(r, 0);
-    int64_t from[RANK_MAX], to[RANK_MAX], perm[RANK_MAX];
-    uint32_t n, m;
-    int32_t rank = v_rank(r->b, x), next = 0, axis;
-    bool moved[RANK_MAX], taken[RANK_MAX];
-    if (!x.i || !aten_ints_known(r, 1, "source", from, &n) || !aten_ints_known(r, 2, "destination", to, &m))
-        return false;
-    if (n != m || !rule_axes_marked(r, from, n, rank, moved) || !rule_axes_marked(r, to, n, rank, taken))
-        return n != m ? rule_bad(r, "%u dimensions to %u places", n, m) : false;
-    for (int32_t i = 0; i < rank; i++) {
-        if (taken[i])
-            continue;
-        while (moved[next])
-            next++;
-        perm[i] = next++;
-    }
-    for (uint32_t k = 0; k < n; k++) {
-        rule_axis(r, from[k], rank, &axis);
-        int32_t place;
-        rule_axis(r, to[k], rank, &place);
-        perm[place] = axis;
-    }
-    return rule_result(r, b_transpose(r->b, x, perm));
 }
 
 /* -1 keeps a dim. */
@@ -495,50 +431,7 @@ bool rule_aten_unbind(struct rule *r)
     return true;
 }
 
-/* ---- order ----------------------------------------------------------------------------------------------------- */
-
-bool rule_aten_flip(struct rule *r)
-{
-    value_id x = rule_in(r, 0);
-    int64_t axes[RANK_MAX];
-    bool marked[RANK_MAX];
-    uint32_t n;
-    int32_t rank = v_rank(r->b, x);
-    if (!x.i || !aten_ints_known(r, 1, "dims", axes, &n) || !rule_axes_marked(r, axes, n, rank, marked))
-        return false;
-    for (int32_t d = 0; d < rank; d++)
-        if (marked[d])
-            x = v_flip(r->b, x, d);
-    return rule_result(r, x);
-}
-
-bool rule_aten_roll(struct rule *r)
-{
-    struct exprs *ex = b_exprs(r->b);
-    value_id x = rule_in(r, 0), whole = x;
-    expr_id shifts[RANK_MAX], count;
-    int64_t axes[RANK_MAX] = {0};
-    uint32_t n, n_axes;
-    int32_t axis, rank;
-    if (!x.i || !aten_ints(r, 1, "shifts", shifts, &n) || !aten_ints_known(r, 2, "dims", axes, &n_axes))
-        return false;
-    if (n_axes ? n != n_axes : n != 1)
-        return rule_bad(r, "%u shifts for %u dimensions", n, n_axes);
-    count = b_count(r->b, x);
-    if (!n_axes)
-        x = b_reshape(r->b, x, &count, 1);
-    for (uint32_t i = 0; i < n; i++) {
-        if (!rule_axis(r, axes[i], v_rank(r->b, x) ? v_rank(r->b, x) : 1, &axis))
-            return false;
-        expr_id dim = b_dim(r->b, x, axis), head = ex_mod(ex, shifts[i], ex_max(ex, dim, ex_const(ex, 1)));
-        expr_id tail = ex_sub(ex, dim, head);
-        value_id parts[2] = {b_slice_axis(r->b, x, axis, tail, head),
-                             b_slice_axis(r->b, x, axis, ex_const(ex, 0), tail)};
-        x = b_concat(r->b, parts, 2, axis);
-    }
-    const expr_id *dims = b_dims(r->b, whole, &rank);
-    return rule_result(r, n_axes || !dims ? x : b_reshape(r->b, x, dims, rank));
-}
+/* ---- a triangle ------------------------------------------------------------------------------------------------ */
 
 /* param: 1 upper, 0 lower */
 bool rule_aten_tri(struct rule *r)
@@ -550,33 +443,4 @@ bool rule_aten_tri(struct rule *r)
         return false;
     in[1] = v_expr(r->b, ELEM_I64, k);
     return aten_as(r, rule_trilu, 14, 0, in, 2, attrs, 1);
-}
-
-/* Channels [C, f, f] and pixels [H, W] to pixels [H, f] and [W, f]; param: 1 back again. */
-bool rule_aten_pixel_shuffle(struct rule *r)
-{
-    struct exprs *ex = b_exprs(r->b);
-    value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *dims = b_dims(r->b, x, &rank);
-    int64_t f = rule_int(r, r->param ? "downscale_factor" : "upscale_factor", 1), perm[RANK_MAX];
-    if (!dims)
-        return false;
-    int32_t at = rank - 3; /* of the channels */
-    if (at < 0 || rank + 2 > RANK_MAX || f < 1 || f > INT32_MAX)
-        return rule_bad(r, "rank %d by %lld", (int)rank, (long long)f);
-    expr_id apart[RANK_MAX], out[RANK_MAX], by = ex_const(ex, f), square = ex_mulc(ex, by, f);
-    memcpy(apart, dims, (size_t)at * sizeof *apart);
-    memcpy(out, dims, (size_t)at * sizeof *out);
-    const expr_id c = dims[at], h = dims[at + 1], w = dims[at + 2];
-    const expr_id up[] = {ex_div(ex, c, square), by, by, h, w},
-                  down[] = {c, ex_div(ex, h, by), by, ex_div(ex, w, by), by};
-    static const int64_t perm_up[] = {0, 3, 1, 4, 2}, perm_down[] = {0, 2, 4, 1, 3};
-    for (int32_t i = 0; i < rank + 2; i++)
-        perm[i] = i < at ? i : at + (r->param ? perm_down : perm_up)[i - at];
-    memcpy(apart + at, r->param ? down : up, sizeof up);
-    out[at] = r->param ? ex_mul(ex, c, square) : up[0];
-    out[at + 1] = r->param ? down[1] : ex_mul(ex, h, by);
-    out[at + 2] = r->param ? down[3] : ex_mul(ex, w, by);
-    return rule_result(r, b_reshape(r->b, b_transpose(r->b, b_reshape(r->b, x, apart, rank + 2), perm), out, rank));
 }
