@@ -289,7 +289,7 @@ static uint32_t one_extreme(struct exprs *x, const struct view *v)
 }
 
 /* (max(p, q) + s) div b = (p + s) div b or (q + s) div b where one is known not to be less; a min likewise. Sizes
- * only, as in search_quotients (ir/expr/cmp.c); one extreme only, as the sides of n of them are 2^n quotients. */
+ * only, as in search_quotients (ir/expr/prove.c); one extreme only, as the sides of n of them are 2^n quotients. */
 static expr_id quotient_of_extreme(struct exprs *x, expr_id r, expr_id b)
 {
     struct view v;

@@ -2,8 +2,8 @@
  *
  * A node is found again by hash; its interval and divisor are computed once, when it is made. A node whose
  * interval is one point becomes that constant. Simplification is elsewhere: sums and products in ir/expr/sum.c,
- * division in ir/expr/div.c, comparison, minimum in ir/expr/cmp.c, choice in
- * ir/expr/choice.c, walks in ir/expr/walk.c, text in ir/expr/expr_text.c.
+ * division in ir/expr/div.c, comparison and minimum in ir/expr/cmp.c by ir/expr/prove.c, choice in ir/expr/choice.c,
+ * walks in ir/expr/walk.c, text in ir/expr/expr_text.c.
  */
 #include "ir/expr/expr.h"
 
