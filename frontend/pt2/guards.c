@@ -4,8 +4,9 @@
  *
  * The exporter has chosen branches and shapes by them. What they say of one symbol becomes its range; the others become
  * checks of every run, from which legalize learns what it learns from any other. Two kinds are left out:
- * - Those by which it tells 0 and 1 from other sizes (E != 1, E >= 2): as with ranges, what was traced holds for 1,
- * too. Other inequalities need not hold where a size is 1, of which the exporter has not thought.
+ * - Those by which it tells 0 and 1 from other sizes (E != 1, E >= 2, where E is no rest of a division): as with
+ *   ranges, what was traced holds for 1, too. Other inequalities need not hold where a size is 1, of which the exporter
+ *   has not thought.
  * - Those that are not understood. A guard adds no meaning to the nodes, which are what is compiled: without it a run
  *   that PyTorch refuses gets the results of the branches that were traced. Where sizes are concerned, a warning says
  * so; what guards say of strides, types and constants are no properties that inputs of an artifact have.
@@ -47,13 +48,22 @@ static expr_id some_one(struct exprs *ex, expr_id e)
     return any;
 }
 
+/* Does e have the rest of a division? Such a number is no size. */
+static bool has_rest(struct exprs *ex, expr_id e)
+{
+    bool found = ex_kind(ex, e) == EX_MOD;
+    for (uint32_t i = 0; i < ex_n_args(ex, e) && !found; i++)
+        found = has_rest(ex, ex_arg(ex, e, i));
+    return found;
+}
+
 /* a OP c; {0}: another operator. True where it only tells 0 and 1 apart. */
 static expr_id relation(struct guard *g, expr_id a, const char *op, expr_id c)
 {
     struct exprs *ex = g->p->ctx->exprs;
     expr_id yes = ex_eq(ex, a, a);
     int64_t n;
-    bool number = !g->negated && ex_is_const(ex, c, &n);
+    bool number = !g->negated && ex_is_const(ex, c, &n) && !has_rest(ex, a);
     expr_id one = g->negated ? ex_const(ex, 0) : ex_or(ex, some_one(ex, a), some_one(ex, c));
     if (strcmp(op, "==") == 0)
         return ex_eq(ex, a, c);

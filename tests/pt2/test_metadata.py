@@ -205,6 +205,10 @@ def takes(path, *sizes):
     ("not (L['x'].size()[0] == 7 or L['y'][0].size()[0] == 2)", (8, 3), (8, 2)),
     ("not (L['x'].size()[0] != 1)", (1, 3), (2, 3)),
     ("L['x'].size()[0] != 7", (6, 1), (7, 1)),
+    ("(L['x'].size()[0] % 4) != 0", (5, 1), (8, 1)),
+    ("(L['x'].size()[0] % 4) != 1", (6, 1), (5, 1)),
+    ("(L['x'].size()[0] % 4) >= 2", (6, 1), (5, 1)),
+    ("(L['x'].size()[0] % 4) > 1", (7, 1), (8, 1)),
 ])
 def test_guards(tmp_path, guard, fits, not_fits):
     """Sizes for which PyTorch does not run the program are refused before anything runs."""
