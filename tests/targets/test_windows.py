@@ -80,6 +80,7 @@ def test_same_bytes(tmp_path):
 
 @pytest.mark.parametrize("options,says", [
     (["-o", "n.so"], "for Windows mcc makes libraries (.dll)"), (["-o", "n.a"], "for Windows mcc makes libraries"),
+    (["-o", "n.exe"], "for Windows mcc makes libraries"), (["-o", "n.lib"], "for Windows mcc makes libraries"),
     (["-c", "-o", "n.dll"], "for Windows mcc makes libraries"), (["-g", "-o", "n.dll"], "code for Windows has no line tables")])
 def test_what_is_not_made(options, says, tmp_path):
     done = mcc(TARGET, DIGITS, *options, cwd=tmp_path)

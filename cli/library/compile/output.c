@@ -68,8 +68,10 @@ bool output_name_check(struct context *ctx, const struct options *o, const char 
     for (size_t i = 0; i < COUNT_OF(foreign) && !o->stop_after; i++)
         if (ends_with(path, foreign[i]))
             return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                            "output '%s': mcc makes ELF files for Linux: a shared object (.so), an object "
-                            "(.o) or an archive (.a), and text (-S, -emit-llvm)",
+                            is_for_windows(o)
+                                ? "output '%s': for Windows mcc makes libraries (.dll), and text (-S, -emit-llvm)"
+                                : "output '%s': mcc makes ELF files for Linux: a shared object (.so), an object "
+                                  "(.o) or an archive (.a), and text (-S, -emit-llvm)",
                             path);
     return dll_check(ctx, o, path);
 }
