@@ -261,7 +261,8 @@ static bool run_job(const struct wire_job *head, const struct parts *p)
     if (head->kind == WIRE_COMPILE && p->n > COMPILE_FUNCTIONS && (p->n - COMPILE_FUNCTIONS) % 2 == 0 &&
         p->size[COMPILE_LINES] <= (p->n - COMPILE_FUNCTIONS) / 2 * sizeof(uint32_t))
         return compile_job(head, p);
-    if (head->kind == WIRE_LINK && p->n > LINK_FILES)
+    if (head->kind == WIRE_LINK && p->n > LINK_FILES && p->size[LINK_OPTIONS] > 0 &&
+        p->data[LINK_OPTIONS][p->size[LINK_OPTIONS] - 1] == 0)
         return link_job(p);
     return send_text(WIRE_REFUSED, "a job that this worker does not know");
 }

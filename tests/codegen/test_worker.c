@@ -279,6 +279,30 @@ static void test_time_of_a_worker(void **state)
     assert_int_equal(cpu.rlim_cur, 7);
 }
 
+/* Options without an end, or none: no linker has a name then. */
+static void test_linker_without_name(void **state)
+{
+    static const char *const options[] = {"", "ld.lld"};
+    char path[] = "/tmp/mcc-job-XXXXXX", command[300];
+    int fd = mkstemp(path);
+    (void)state;
+    assert_true(fd >= 0);
+    snprintf(command, sizeof command, "'%s' --worker <'%s' | grep -q 'a job that this worker does not know'",
+             program_invocation_name, path);
+    for (size_t i = 0; i < COUNT_OF(options); i++) {
+        struct wire_job job = {.magic = WIRE_MAGIC, .kind = WIRE_LINK, .n_parts = 2};
+        uint64_t size[2] = {strlen(options[i]), 0};
+        assert_int_equal(ftruncate(fd, 0), 0);
+        assert_int_equal(pwrite(fd, &job, sizeof job, 0), sizeof job);
+        assert_int_equal(pwrite(fd, &size[0], 8, sizeof job), 8);
+        assert_int_equal(pwrite(fd, options[i], size[0], sizeof job + 8), size[0]);
+        assert_int_equal(pwrite(fd, &size[1], 8, (off_t)(sizeof job + 8 + size[0])), 8);
+        assert_int_equal(system(command), 0);
+    }
+    close(fd);
+    unlink(path);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_good),
@@ -287,6 +311,7 @@ int main(int argc, char **argv)
                                        cmocka_unit_test(test_given_up),
                                        cmocka_unit_test(test_missing),
                                        cmocka_unit_test(test_nonsense),
+                                       cmocka_unit_test(test_linker_without_name),
                                        cmocka_unit_test(test_memory),
                                        cmocka_unit_test(test_killed),
                                        cmocka_unit_test(test_ahead),
