@@ -268,8 +268,11 @@ static expr_id merge_quotients(struct exprs *x, expr_id r, expr_id b)
         if (ex_lo(x, j) < 1 || (!both_const && v.n > 1))
             continue;
         expr_id s = ex_mul(x, j, ex_sub(x, r, v.e[i])), by = ex_mul(x, j, b);
-        if (may_grow(x, s) && may_grow(x, by))
-            return div_mod(x, QUOTIENT, ex_add(x, y, s), by);
+        if (!may_grow(x, s) || !may_grow(x, by))
+            continue;
+        expr_id sum = ex_add(x, y, s);
+        if (ex_is(x, s, 0) || may_grow(x, sum))
+            return div_mod(x, QUOTIENT, sum, by);
     }
     return (expr_id){0};
 }

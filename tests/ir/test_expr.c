@@ -83,6 +83,7 @@ static const struct {
     {"8*floordiv(q, 8)", "q"},
     {"floordiv(q + 3, 8)", "floordiv(q, 8)"},
     {"floordiv(floordiv(h + 1, 2) + 1, 2)", "floordiv(h + 3, 4)"},
+    {"floordiv(floordiv(9223372036854775806, n) + 1, 20)", "floordiv(floordiv(9223372036854775806, n) + 1, 20)"},
     {"mod(2*mod(h, 33), 3)", "mod(2*h, 3)"},
     {"mod(2*mod(max(4611686018427387904, n), 33), 3)", "mod(2*mod(max(4611686018427387904, n), 33), 3)"},
     {"floordiv(floordiv(floordiv(w, n), n), n)", "floordiv(w, n*n*n)"},
