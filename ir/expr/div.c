@@ -442,7 +442,8 @@ static bool is_huge(const struct exprs *x, expr_id e)
 
 expr_id ex_ceildiv(struct exprs *x, expr_id a, expr_id b)
 {
-    if (a.i && ex_lo(x, b) >= 1 && (ex_lo(x, b) >= HUGE_SIZE || ex_lo(x, a) >= HUGE_SIZE))
+    if (a.i && ex_lo(x, b) >= 1 &&
+        (ex_lo(x, b) >= HUGE_SIZE || ex_lo(x, a) >= HUGE_SIZE || enode(x, a)->largest >= 0x1p62))
         return ex_add(x, ex_div(x, a, b), ex_not(x, ex_eq(x, ex_mod(x, a, b), ex_const(x, 0))));
     if (a.i && ex_lo(x, b) < 1 && (is_huge(x, a) || is_huge(x, b)))
         return ex_addc(x, ex_div(x, ex_addc(x, a, -1), b), 1);

@@ -91,6 +91,8 @@ static const struct {
     {"(h + 1)*floordiv(i, h + 1) + mod(i, h + 1)", "i"},
     {"floordiv(m*i + mod(w, m), m*n)", "floordiv(i, n)"},
     {"ceildiv(n*m, n)", "m"},
+    {"ceildiv(select(n == 7, 9223372036854775806, 1), 8)",
+     "floordiv(select(7 == n, 9223372036854775806, 1), 8) + not(0 == mod(select(7 == n, 9223372036854775806, 1), 8))"},
     {"ceildiv(9223372036854775806, i - 20)", "floordiv(9223372036854775805, i - 20) + 1"},
     {"min(n + 4, 8)", "min(4, n) + 4"},
     {"min(16*n, 64)", "16*min(4, n)"},
