@@ -20,6 +20,7 @@ struct file {
     uint64_t size;
     struct mcc_note note;
     uint64_t note_offset;
+    uint32_t note_address; /* from the image's begin, when it is loaded */
     mcc_error *error;
 };
 
@@ -137,6 +138,7 @@ static int check_sections(struct file *file)
         if (memcmp(section.Name, ".mccnote", 8) != 0 || section.SizeOfRawData < sizeof file->note)
             continue;
         file->note_offset = section.PointerToRawData;
+        file->note_address = section.VirtualAddress;
         memcpy(&file->note, file->data + file->note_offset, sizeof file->note);
         found = file->note.type == MCC_NOTE_TYPE && memcmp(file->note.owner, "mcc", 4) == 0;
     }
@@ -177,12 +179,27 @@ static wchar_t *wide_path(const char *path)
     return full;
 }
 
+/* A file that took the name of one that is still loaded gives the image of that one. */
+static bool is_checked(const struct file *file, HMODULE module)
+{
+    const unsigned char *image = (const unsigned char *)module;
+    IMAGE_DOS_HEADER dos;
+    IMAGE_NT_HEADERS64 head;
+    memcpy(&dos, image, sizeof dos);
+    memcpy(&head, image + dos.e_lfanew, sizeof head);
+    uint64_t end = (uint64_t)file->note_address + sizeof file->note;
+    return end <= head.OptionalHeader.SizeOfImage &&
+           memcmp(image + file->note_address, &file->note, sizeof file->note) == 0;
+}
+
 static int load_checked(const struct file *file, const wchar_t *path, mcc_lib *lib)
 {
     HMODULE module = LoadLibraryExW(path, NULL, 0);
     if (!module)
         return fail_system(file, "cannot be loaded: ");
     lib->handle = module;
+    if (!is_checked(file, module))
+        return fail(file, MCC_E_IO, "an older file of this name is still loaded", "");
     FARPROC found = GetProcAddress(module, file->note.query);
     const mcc_api *(*query)(uint32_t) = NULL;
     memcpy(&query, &found, sizeof query);

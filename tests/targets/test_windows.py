@@ -166,3 +166,30 @@ def test_damaged(wine, tmp_path):
     (tmp_path / "side.mccw").write_bytes((tmp_path / "side.mccw").read_bytes()[:-64])
     with Foreign("x86_64", command=wine) as machine, pytest.raises(ModelError, match="bytes where"):
         machine.call(sidecar, [x])
+
+
+REPLACED = """
+#include "mcc_load.h"
+#include <stdio.h>
+int main(void)
+{
+    mcc_lib *one, *other;
+    mcc_error error = {0};
+    if (mcc_load("net.dll", NULL, &one, &error) || rename("net.dll", "old.dll") || rename("new.dll", "net.dll"))
+        return 1;
+    int code = mcc_load("net.dll", NULL, &other, &error);
+    printf("%s", code ? error.text : other->api->name);
+    return 0;
+}
+"""
+
+
+def test_replaced(wine, tmp_path):
+    """Where a loaded file has another name by now and its old one is another file's, the system gives the loaded one again."""
+    (tmp_path / "main.c").write_text(REPLACED)
+    subprocess.run([GCC, "-std=gnu11", "-static", f"-I{ROOT}/runtime", "-o", tmp_path / "main.exe", tmp_path / "main.c", ROOT / "runtime/mcc_load_windows.c"],
+                   check=True)
+    compile_to(tmp_path / "net.dll", DIGITS, TARGET)
+    compile_to(tmp_path / "new.dll", net(tmp_path / "net.onnx"), TARGET)
+    done = subprocess.run([WINE, tmp_path / "main.exe"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "net.dll: an older file of this name is still loaded", (done.stdout, done.stderr)
