@@ -81,7 +81,8 @@ def test_same_bytes(tmp_path):
 @pytest.mark.parametrize("options,says", [
     (["-o", "n.so"], "for Windows mcc makes libraries (.dll)"), (["-o", "n.a"], "for Windows mcc makes libraries"),
     (["-o", "n.exe"], "for Windows mcc makes libraries"), (["-o", "n.lib"], "for Windows mcc makes libraries"),
-    (["-c", "-o", "n.dll"], "for Windows mcc makes libraries"), (["-g", "-o", "n.dll"], "code for Windows has no line tables")])
+    (["-c", "-o", "n.dll"], "for Windows mcc makes libraries"), (["-g", "-o", "n.dll"], "code for Windows has no line tables"),
+    (["--emit=header", "-o", "n.dll"], "a DLL is loaded")])
 def test_what_is_not_made(options, says, tmp_path):
     done = mcc(TARGET, DIGITS, *options, cwd=tmp_path)
     assert done.returncode == 2 and says in done.stderr and not list(tmp_path.iterdir())

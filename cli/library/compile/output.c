@@ -56,6 +56,10 @@ static bool dll_check(struct context *ctx, const struct options *o, const char *
                error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a DLL is for --target=x86_64-windows", path);
     if (o->debug)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'g': code for Windows has no line tables");
+    if (o->emit == OPT_EMIT_HEADER)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'emit': a header is for programs that are linked with the network, and a DLL is loaded "
+                        "(mcc_load_windows.c)");
     return text || (named && output_kind(o, path) == OUTPUT_SHARED) ||
            error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                     "output '%s': for Windows mcc makes libraries (.dll), and text (-S, -emit-llvm)", path);
