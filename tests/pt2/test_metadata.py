@@ -146,7 +146,7 @@ def test_lines_are_everywhere(tmp_path):
 def test_lines_of_refusals(tmp_path):
     program = Program()
     for k in range(2):
-        program.node("aten.bernoulli.p", [program.input(f"x{k}", F, (3,)), 0.5], [(f"y{k}", F, (3,))], names=["self", "p"])
+        program.node("aten.no_such.default", [program.input(f"x{k}", F, (3,)), 0.5], [(f"y{k}", F, (3,))], names=["self", "p"])
         program.came_from("model.py", 42 + k, "drop")
     program.output("y0", "y1")
     done = mcc("check", program.save(tmp_path / "m.pt2"))
