@@ -39,6 +39,7 @@ def folder(tmp_path):
         os.symlink(os.path.abspath(MCC), tmp_path / name / "mcc")
     (tmp_path / "net.yaml").write_text("O: 2\n")
     np.save(tmp_path / "x.npy", np.ones((2, 4), np.float32))
+    shutil.copy(ROOT / "tests/pt2/data/residual.pt2", tmp_path / "model.pt2")
     return tmp_path
 
 
