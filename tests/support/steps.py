@@ -24,7 +24,9 @@ def follow(page, to, n_steps, more=(), targets=(), objects=True):
     # Objects of the default build folder keep their times, so that only what the steps touch is compiled again.
     fresh = not objects or BUILD.resolve() != ROOT / "build"
     if not fresh:
-        shutil.copytree(BUILD, folder / "build", ignore=shutil.ignore_patterns("venv", "tests", "nets", "same", "peers", "demo", "*.so", "mcc"))
+        # Links stay links: Wine's folders lead to the home folder and to the root.
+        left_out = shutil.ignore_patterns("venv", "tests", "nets", "same", "peers", "demo", "wine", "*.so", "mcc")
+        shutil.copytree(BUILD, folder / "build", symlinks=True, ignore=left_out)
     text = (ROOT / "docs" / page).read_text()
     steps, copies = STEP.findall(text), COPY.findall(text)
     assert len(steps) + len(copies) == n_steps
