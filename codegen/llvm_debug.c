@@ -1,7 +1,6 @@
-/* Line tables for -g: the line of each statement in the text of all functions that is written beside the output. The
- * beginning of a function and its parallel loop are of the line of the model's Python source, where that is known, so
- * that debuggers can break there. Nothing but lines: names of functions come from the symbol table, which says their
- * nodes (names.h), and values have no names worth showing. */
+/* Line tables for -g. Each statement has its line in OUTPUT.mcir, the text of all functions. The start of a function
+ * and of its parallel loop have the line of the Python source, if it is known, so that a debugger can break there.
+ * There is nothing but lines: the symbol table names functions after their nodes (names.h). */
 #include <stdlib.h>
 #include <string.h>
 

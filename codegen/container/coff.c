@@ -119,7 +119,7 @@ struct span coff_object(struct arena *arena, const struct platform *platform, co
     return (struct span){out.data, out.n};
 }
 
-/* The table of names is the end of the file, so the new one goes behind it. */
+/* The string table is the last part of the file: the new name is appended to it. */
 struct span coff_rename(struct arena *arena, struct span object, const char *from, const char *to)
 {
     struct head head;

@@ -72,7 +72,8 @@ static uint64_t round_to(uint64_t x, uint64_t unit)
     return (x + unit - 1) / unit * unit;
 }
 
-/* Does the section begin with what is patched there, before the weights in the file, which move all behind them? */
+/* May `bytes` at the section's start be patched? The section must lie before the weights: they grow, and what follows
+ * them moves. */
 static bool is_patchable(const struct image *im, unsigned char *head, size_t bytes)
 {
     uint64_t end = im->weights ? word(raw_at(im->weights)) : im->size;
@@ -123,7 +124,7 @@ static uint64_t grow(struct image *im, uint64_t size)
     uint64_t moved = round_to(size, section_unit) - round_to(word(virtual_size(im->weights)), section_unit);
     if (word(im->optional + 56) + moved > IMAGE_MAX) {
         error_limit(im->l->ctx, (src_id){0},
-                    "a DLL has at most 1.9 GB with its weights: write them beside it (--weights=sidecar)");
+                    "a DLL is at most 1.9 GB, weights included: store them in a file of their own (--weights=sidecar)");
         return UINT64_MAX;
     }
     for (uint32_t i = 0; i < im->n_sections; i++) {

@@ -106,6 +106,29 @@ static const char section_names[] =
     "\0.rodata\0.data.rel.ro\0.mcc.weights\0.mcc.graph\0.rela.data.rel.ro\0.symtab\0.strtab\0"
     ".shstrtab\0.note.GNU-stack\0";
 
+/* The file: header, the bodies of its sections 1 to n - 1 at their alignments, the n section headers. */
+static struct span file_bytes(struct arena *arena, Elf64_Ehdr *head, Elf64_Shdr *sec, const struct span *body,
+                              uint16_t n, uint16_t names)
+{
+    struct strbuf out;
+    strbuf_init(&out, arena);
+    strbuf_append(&out, head, sizeof *head);
+    for (uint16_t s = 1; s < n; s++) {
+        pad(&out, sec[s].sh_addralign);
+        sec[s].sh_offset = out.n;
+        sec[s].sh_size = body[s].size;
+        if (body[s].size)
+            strbuf_append(&out, body[s].data, body[s].size);
+    }
+    pad(&out, 8);
+    head->e_shoff = out.n;
+    head->e_shnum = n;
+    head->e_shstrndx = names;
+    strbuf_append(&out, sec, n * sizeof *sec);
+    memcpy(out.data, head, sizeof *head);
+    return (struct span){out.data, out.n};
+}
+
 static void section_head(Elf64_Shdr *h, const char *name, uint32_t type, uint64_t flags, uint64_t align)
 {
     const char *at = section_names + 1;
@@ -121,7 +144,7 @@ struct span elf_object(struct arena *arena, const struct platform *platform, con
     Elf64_Ehdr head = file_head(m, ET_REL);
     Elf64_Shdr sec[SEC_COUNT] = {0};
     struct span body[SEC_COUNT] = {0};
-    struct strbuf names, out;
+    struct strbuf names;
     section_head(&sec[SECTION_RODATA], ".rodata", SHT_PROGBITS, SHF_ALLOC, 64);
     section_head(&sec[SECTION_RELRO], ".data.rel.ro", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 16);
     section_head(&sec[SECTION_WEIGHTS], ".mcc.weights", SHT_PROGBITS, SHF_ALLOC, 64);
@@ -144,22 +167,7 @@ struct span elf_object(struct arena *arena, const struct platform *platform, con
     sec[SEC_SYMTAB].sh_link = SEC_STRTAB;
     sec[SEC_SYMTAB].sh_info = SECTIONS;      /* first symbol that is not local */
     sec[SEC_SYMTAB].sh_entsize = sizeof(Elf64_Sym);
-    strbuf_init(&out, arena);
-    strbuf_append(&out, &head, sizeof head);
-    for (int s = 1; s < SEC_COUNT; s++) {
-        pad(&out, sec[s].sh_addralign);
-        sec[s].sh_offset = out.n;
-        sec[s].sh_size = body[s].size;
-        if (body[s].size)
-            strbuf_append(&out, body[s].data, body[s].size);
-    }
-    pad(&out, 8);
-    head.e_shoff = out.n;
-    head.e_shnum = SEC_COUNT;
-    head.e_shstrndx = SEC_NAMES;
-    strbuf_append(&out, sec, sizeof sec);
-    memcpy(out.data, &head, sizeof head);
-    return (struct span){out.data, out.n};
+    return file_bytes(arena, &head, sec, body, SEC_COUNT, SEC_NAMES);
 }
 
 /* ---- stubs ---- */
@@ -172,7 +180,7 @@ struct span elf_stub(struct arena *arena, const struct platform *platform, const
     Elf64_Ehdr head = file_head(elf_machine_of(platform), ET_DYN);
     Elf64_Shdr sec[STUB_COUNT] = {0};
     Elf64_Sym *sym = NEW_ARRAY(arena, Elf64_Sym, n + 1);
-    struct strbuf text, out;
+    struct strbuf text;
     strbuf_init(&text, arena);
     strbuf_append(&text, "", 1);
     Elf64_Dyn dynamic[2] = {{.d_tag = DT_SONAME, .d_un.d_val = add_name(&text, platform->library)}, {.d_tag = DT_NULL}};
@@ -189,27 +197,12 @@ struct span elf_stub(struct arena *arena, const struct platform *platform, const
                                           {stub_names, sizeof stub_names}};
     static const uint32_t type[STUB_COUNT] = {0, SHT_PROGBITS, SHT_DYNSYM, SHT_STRTAB, SHT_DYNAMIC, SHT_STRTAB};
     static const uint32_t name[STUB_COUNT] = {0, 1, 7, 15, 23, 32};
-    strbuf_init(&out, arena);
-    strbuf_append(&out, &head, sizeof head);
-    for (int s = 1; s < STUB_COUNT; s++) {
-        pad(&out, 8);
-        sec[s] = (Elf64_Shdr){.sh_name = name[s],
-                              .sh_type = type[s],
-                              .sh_offset = out.n,
-                              .sh_size = body[s].size,
-                              .sh_addralign = 8,
-                              .sh_flags = s == STUB_NAMES ? 0 : SHF_ALLOC};
-        strbuf_append(&out, body[s].data, body[s].size);
-    }
+    for (int s = 1; s < STUB_COUNT; s++)
+        sec[s] = (Elf64_Shdr){
+            .sh_name = name[s], .sh_type = type[s], .sh_addralign = 8, .sh_flags = s == STUB_NAMES ? 0 : SHF_ALLOC};
     sec[STUB_DYNSYM].sh_link = sec[STUB_DYNAMIC].sh_link = STUB_DYNSTR;
     sec[STUB_DYNSYM].sh_info = 1;
     sec[STUB_DYNSYM].sh_entsize = sizeof *sym;
     sec[STUB_DYNAMIC].sh_entsize = sizeof *dynamic;
-    pad(&out, 8);
-    head.e_shoff = out.n;
-    head.e_shnum = STUB_COUNT;
-    head.e_shstrndx = STUB_NAMES;
-    strbuf_append(&out, sec, sizeof sec);
-    memcpy(out.data, &head, sizeof head);
-    return (struct span){out.data, out.n};
+    return file_bytes(arena, &head, sec, body, STUB_COUNT, STUB_NAMES);
 }

@@ -25,6 +25,12 @@ def mcc(*args, timeout=120, **more):
     return done
 
 
+def compile_to(path, model, *options):
+    done = mcc(*options, model, "-o", path)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
 def result(command, *args, **more):
     """What a command found, by --json (docs/json.md); it has to succeed."""
     done = mcc(command, "--json", *args, **more)

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from support import elf
 from support.artifact import Artifact
 from support.foreign import Foreign
-from support.tool import BUILD, DIGITS, ROOT, mcc, save, value
+from support.tool import BUILD, DIGITS, ROOT, compile_to, mcc, save, value
 
 PAGE = 0x4000
 # What artifacts take of bionic's libc.so, and the API level that has it first (libc.map.txt of bionic, of 64-bit platforms).
@@ -21,12 +21,6 @@ SINCE = {"memcpy": 21, "memmove": 21, "memset": 21, "memcmp": 21, "free": 21, "a
          "pthread_create": 21, "pthread_join": 21}
 # Weak, and absent: libdl.so has them, which nothing asks for.
 ABSENT = {"dlopen", "dlsym"}
-
-
-def compile_to(path, model, *options):
-    done = mcc(*options, model, "-o", path)
-    assert done.returncode == 0, done.stderr
-    return path
 
 
 def large(path):

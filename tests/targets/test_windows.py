@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 from support.artifact import Artifact, ModelError
 from support.foreign import Foreign
-from support.tool import BUILD, DIGITS, ROOT, mcc, save, value
+from support.tool import BUILD, DIGITS, ROOT, compile_to, mcc, save, value
 
 WINE, GCC = pathlib.Path("/usr/lib/wine/wine64"), "x86_64-w64-mingw32-gcc"
 TARGET = "--target=x86_64-windows"
@@ -22,12 +22,6 @@ TAKEN = {"api-ms-win-core-synch-l1-2-0.dll": {"WaitOnAddress", "WakeByAddressAll
                           "GetModuleFileNameW", "GetModuleHandleExW", "GetProcessAffinityMask", "GetProcessHeap", "HeapAlloc", "HeapFree",
                           "MapViewOfFile", "MultiByteToWideChar", "QueryPerformanceCounter", "QueryPerformanceFrequency", "UnmapViewOfFile",
                           "WaitForSingleObject", "WideCharToMultiByte"}}
-
-
-def compile_to(path, model, *options):
-    done = mcc(*options, model, "-o", path)
-    assert done.returncode == 0, done.stderr
-    return path
 
 
 def net(path):

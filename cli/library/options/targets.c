@@ -39,8 +39,8 @@ static const char *least_version(const struct platform *row)
     return digits;
 }
 
-/* Is the text the platform's system: its name, and behind it nothing, a version that has all that is needed, or a C
- * library, any of which will do? */
+/* Does the text name the platform's system? That is the system's name alone, or with a version that has all that is
+ * needed, or with the name of a C library: which one does not matter. */
 static bool names_system(const char *text, const struct platform *row)
 {
     static const struct {
