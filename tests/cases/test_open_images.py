@@ -113,8 +113,8 @@ def test_taps_beside_the_map_are_not_read(tmp_path):
     far = dilated(24)
     assert halos(far) == ["0 0 0 13 0 0 0 13"]
     assert tap_loops(far) == 6   # two dims of three sizes of tiles
-    near = dilated(2)
-    assert halos(near) == ["0 0 2 2 0 0 2 2"]
+    near = dilated(2)            # by Winograd, whose tiles reach past the map
+    assert halos(near) == ["0 0 2 2 0 0 8 8"]
     assert tap_loops(near) == 0
 
 
