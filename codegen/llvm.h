@@ -121,6 +121,7 @@ void dot_learn(struct llvm_machine *);                                /* llvm_do
 /* Lanes list[0..n) of a and b side by side; one lane gives a scalar, scalars count as vectors of one lane. */
 LLVMValueRef shuffle_lanes(struct emitter *, LLVMValueRef a, LLVMValueRef b, const uint8_t *list, uint32_t n);
 LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* DOT */
+LLVMValueRef emit_ldexp(struct emitter *, const struct lstmt *);      /* LDEXP */
 LLVMValueRef emit_matdot(struct emitter *, const struct lstmt *);     /* MATDOT */
 /* llvm_lookup.c: v converted, or what was looked up less by; NULL: not what a table serves. */
 LLVMValueRef lookup_convert(struct emitter *, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes);

@@ -68,6 +68,7 @@ enum lop {
     L_MAX, /* floats: a NaN operand gives a NaN */
     L_MINNUM,
     L_MAXNUM, /* floats: as one machine instruction likes it (a < b ? a : b, a > b ? a : b): second operand on NaN */
+    L_LDEXP, /* a * 2^b, rounded once; 1/4 <= |a| <= 4 or NaN; integral b, |b| <= 252, of f64 2044 */
     L_AND,
     L_OR,
     L_XOR,

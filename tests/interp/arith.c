@@ -165,6 +165,7 @@ static int_fn *const int_ops[L_COUNT] = {
     ROW(L_MAX, max, isnan(a) || isnan(b) ? a + b : a > b ? a : b) \
     ROW(L_MINNUM, minnum, a < b ? a : b)                          \
     ROW(L_MAXNUM, maxnum, a > b ? a : b)                          \
+    ROW(L_LDEXP, ldexp, isnan(b) ? b : ldexp(a, (int)b))          \
     ROW(L_FMA, fma, fma(a, b, c))
 
 typedef float f32_fn(float a, float b, float c);

@@ -71,8 +71,8 @@ static const struct exp_consts *consts_of(const struct math *m)
     return m->t.elem == ELEM_F32 ? &consts_f32 : &consts_f64;
 }
 
-/* *bits: an integer whose low bits are n + plus. Returns r (+ low when given). */
-static lreg reduce(struct math *m, lreg x, lreg low, int plus, lreg *bits)
+/* *shifted: n + magic + plus; the low bits of its bits are n + plus. Returns r (+ low when given). */
+static lreg reduce(struct math *m, lreg x, lreg low, int plus, lreg *shifted)
 {
     const struct exp_consts *k = consts_of(m);
     lreg t = m_fma(m, x, m_const(m, 0x1.71547652b82fep+0), m_const(m, k->magic + plus));
@@ -82,7 +82,7 @@ static lreg reduce(struct math *m, lreg x, lreg low, int plus, lreg *bits)
         r = m_add(m, r, m_fma(m, n, m_const(m, -k->ln2_low), low));
     else
         r = m_fma(m, n, m_const(m, -k->ln2_low), r);
-    *bits = m_bits(m, t);
+    *shifted = t;
     return r;
 }
 
@@ -102,9 +102,9 @@ static lreg reduced_exp(struct math *m, lreg r)
     return m_fma(m, m_fma(m, q, r, one), r, one);
 }
 
-static lreg power_of(struct math *m, lreg bits)        /* 2^n for an integer whose low bits are n + bias */
+static lreg power_of(struct math *m, lreg shifted)     /* 2^n where plus was the bias */
 {
-    return m_float(m, m_shift(m, L_SHL, bits, consts_of(m)->mantissa));
+    return m_float(m, m_shift(m, L_SHL, m_bits(m, shifted), consts_of(m)->mantissa));
 }
 
 /* scale = 2^(n + power) and p = exp(r) - 1 of a clamped x whose n lies within the normal exponents. */
@@ -114,28 +114,20 @@ struct parts {
 
 static struct parts exp_parts(struct math *m, lreg x, int power)
 {
-    lreg bits, p = reduced_expm1(m, reduce(m, x, (lreg){0}, consts_of(m)->bias + power, &bits));
-    return (struct parts){power_of(m, bits), p};
+    lreg shifted, p = reduced_expm1(m, reduce(m, x, (lreg){0}, consts_of(m)->bias + power, &shifted));
+    return (struct parts){power_of(m, shifted), p};
 }
 
-/* 2^n in two factors of about equal size, for bits of reduce with twice the bias. */
-static void two_factors(struct math *m, lreg bits, lreg *a, lreg *b)
-{
-    lreg half = m_shift(m, L_SHR, bits, 1);
-    *a = power_of(m, half);
-    *b = power_of(m, m_bin(m, L_SUB, bits, half));
-}
-
-/* The last product alone rounds, overflows or becomes denormal. */
+/* The scaling alone overflows or becomes subnormal. */
 lreg math_exp_scaled(struct math *m, lreg x, lreg low, int power)
 {
     const struct exp_consts *k = consts_of(m);
-    lreg bits, a, b;
+    lreg shifted;
     x = m_bin(m, L_MINNUM, m_const(m, k->high + (power < 0 ? 1 : 0)), x);
     x = m_bin(m, L_MAXNUM, m_const(m, k->low), x);
-    lreg e = reduced_exp(m, reduce(m, x, low, 2 * k->bias + power, &bits));
-    two_factors(m, bits, &a, &b);
-    return m_mul(m, m_mul(m, e, b), a);
+    int plus = 2 * k->bias; /* what targets without the operation need in the exponents of two factors */
+    lreg e = reduced_exp(m, reduce(m, x, low, plus + power, &shifted));
+    return m_bin(m, L_LDEXP, e, m_addc(m, shifted, -k->magic - plus));
 }
 
 lreg math_exp(struct math *m, lreg x)
@@ -181,11 +173,11 @@ lreg math_tanh(struct math *m, lreg x)
 lreg math_sigmoid(struct math *m, lreg x)
 {
     const struct exp_consts *k = consts_of(m);
-    lreg bits, unit = m_const(m, ldexp(1, -k->far));
+    lreg shifted, unit = m_const(m, ldexp(1, -k->far));
     lreg y = m_bin(m, L_MINNUM, m_const(m, k->tanh_high), x);
     y = m_un(m, L_NEG, m_bin(m, L_MAXNUM, m_const(m, k->low), y));
-    lreg e = reduced_exp(m, reduce(m, y, (lreg){0}, k->bias - k->far, &bits));
-    return m_div(m, unit, m_fma(m, power_of(m, bits), e, unit));
+    lreg e = reduced_exp(m, reduce(m, y, (lreg){0}, k->bias - k->far, &shifted));
+    return m_div(m, unit, m_fma(m, power_of(m, shifted), e, unit));
 }
 
 /* erf |x| = 1 - (1 - p)^2 = 2p - p^2, where p(t) / t = (1 - sqrt(erfc t)) / t is minimax on [0, 3.935], past which erf
