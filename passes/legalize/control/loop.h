@@ -1,4 +1,5 @@
-/* Loops under construction, whatever their source: shared by loop.c, which makes them, and loop_rules.c. */
+/* Loops under construction, whatever their source: shared by loop.c and loop_core.c, which
+ * make them, and loop_rules.c. */
 #ifndef MCC_PASSES_LEGALIZE_LOOP_H
 #define MCC_PASSES_LEGALIZE_LOOP_H
 
@@ -30,6 +31,13 @@ struct loop_lowering {
     int32_t *in_axis;
     bool *in_reverse;
 };
+
+/* Is there a first iteration? Unknown: *starts says it at run time, or is {0}: not even that. */
+enum truth loop_starts(struct rule *, const struct loop_lowering *, expr_id *starts);
+/* Makes the core loop. UNSETTLED: carried value *which has another type after an iteration than before it, and nothing
+ * is left of the attempt. (loop_core.c) */
+enum core { BUILT, FAILED, UNSETTLED };
+enum core loop_core(struct rule *, struct loop_lowering *, uint32_t *which);
 
 /* Makes the loop in the current place, unrolled or not: carried and scan become its results. false after a
  * diagnostic. */
