@@ -153,6 +153,14 @@ void poly_open(struct exprs *, struct poly *);
 void poly_add(struct poly *, expr_id e, int64_t coef);      /* += coef * e */
 void poly_add_const(struct poly *, int64_t);
 void poly_add_product(struct poly *, expr_id a, expr_id b, int64_t coef);
+/* Moves p to the top of the stack with room for need terms; its old place is free again when p ends. */
+void poly_reserve(struct poly *, uint32_t need);
+/* Sorts by id, adds up what belongs together, drops zeros. Every coefficient that is left can be negated: INT64_MIN is
+ * an overflow. */
+void poly_merge(struct poly *);
+int64_t poly_coef(const struct poly *, expr_id term);       /* of a merged sum; 0: it does not hold the term */
+/* Joins quotients and remainders of a merged sum. */
+void poly_recombine(struct poly *);
 expr_id poly_finish(struct poly *);                         /* the sum, canonical */
 void poly_drop(struct poly *);                              /* pops p and all that were opened after it */
 expr_id poly_close(struct poly *);                          /* both; for one opened last */
