@@ -1,15 +1,16 @@
 /* const_read: ranges of lazy constants of any size, piece by piece, without materialising them.
  *
- * A request is a list of runs: arithmetic progressions of flat row-major positions. Every view turns runs of its
- * result into runs of its operand (a transposed row becomes one strided run), elementwise operators pass them on
- * as they are, and plain constants copy them. So packing a transposed, padded, scaled weight costs one pass over
- * its bytes. What is neither a view nor elementwise is folded as a whole (value_fold). Depth and total work per
- * element are bounded: an expression that would be re-read too often is folded too.
+ * A request is a list of runs (ir/eval/runs.h). Every view turns runs of its result into runs of its operand (a
+ * transposed row becomes one strided run), elementwise operators pass them on as they are, and plain constants copy
+ * them. So packing a transposed, padded, scaled weight costs one pass over its bytes. What is neither a view nor
+ * elementwise is folded as a whole (value_fold). Depth and total work per element are bounded: an expression that would
+ * be re-read too often is folded too.
  */
 #include <string.h>
 
 #include "ir/eval/eval.h"
 #include "ir/eval/fold.h"
+#include "ir/eval/runs.h"
 #include "ir/graph/view_map.h"
 #include "ir/ops/scalar.h"
 
@@ -18,15 +19,6 @@ enum {
     MAX_DEPTH = 48,
     MAX_COST = 64        /* operator applications per element */
 };
-
-struct run {
-    int64_t at, stride, n;
-};
-struct piece {
-    int64_t to, n;
-};         /* n elements of the destination from position to on */
-typedef VEC(struct run) run_list;
-typedef VEC(struct piece) piece_list;
 
 struct reader {
     struct graph *g;
@@ -84,223 +76,6 @@ static uint32_t read_cost(struct graph *g, value_id v, int depth)
     return cost;
 }
 
-/* ---- runs -------------------------------------------------------------------------------------------------------- */
-
-static void push_run(struct reader *r, run_list *list, struct run run)
-{
-    if (list->n) {
-        struct run *last = &list->data[list->n - 1];
-        int64_t stride = last->n > 1 ? last->stride : run.at - last->at;
-        if ((run.n == 1 || run.stride == stride) && last->at + last->n * stride == run.at) {
-            last->stride = stride;
-            last->n += run.n;
-            return;
-        }
-    }
-    VEC_PUSH(&r->arena, list, run);
-}
-
-static void copy_runs(const char *src, size_t size, const struct run *runs, uint32_t n, char *dst)
-{
-    for (uint32_t k = 0; k < n; k++) {
-        const char *from = src + (size_t)runs[k].at * size;
-        int64_t count = runs[k].n, stride = runs[k].stride * (int64_t)size;
-        if (runs[k].stride == 1 || count == 1) {
-            memcpy(dst, from, (size_t)count * size);
-        } else if (size == 4) {
-            for (int64_t i = 0; i < count; i++)
-                memcpy(dst + i * 4, from + i * stride, 4);
-        } else if (size == 1) {
-            for (int64_t i = 0; i < count; i++)
-                dst[i] = from[i * stride];
-        } else if (size == 2) {
-            for (int64_t i = 0; i < count; i++)
-                memcpy(dst + i * 2, from + i * stride, 2);
-        } else {
-            for (int64_t i = 0; i < count; i++)
-                memcpy(dst + i * (int64_t)size, from + i * stride, size);
-        }
-        dst += (size_t)count * size;
-    }
-}
-
-/* ---- walking runs through a shape -------------------------------------------------------------------------------- */
-
-struct shape {
-    int32_t rank;
-    int64_t dims[RANK_MAX], weight[RANK_MAX];
-}; /* weight: row-major strides */
-
-static struct shape shape_of(struct graph *g, value_id v)
-{
-    const struct type *t = value_type(g, v);
-    struct shape s = {.rank = t->rank};
-    for (int32_t i = 0; i < t->rank; i++)
-        ex_is_const(g->ctx->exprs, t->dims[i], &s.dims[i]);
-    dims_strides(s.dims, s.rank, s.weight);
-    return s;
-}
-
-static void coordinates(const struct shape *s, int64_t at, int64_t *c)
-{
-    for (int32_t d = 0; d < s->rank; d++) {
-        c[d] = at / s->weight[d];
-        at -= c[d] * s->weight[d];
-    }
-}
-
-/* The first elements of a run that move along one dim only: which dim (-1: none moves), by how much, how many. */
-struct step {
-    int32_t dim;
-    int64_t by, n;
-};
-
-static struct step first_step(const struct shape *s, const struct run *run, const int64_t *c)
-{
-    struct step step = {-1, 0, run->n};
-    int64_t size = run->stride < 0 ? -run->stride : run->stride;
-    if (size == 0 || run->n == 1)
-        return step;
-    step.n = 1;
-    for (int32_t d = 0; d < s->rank; d++) {
-        if (s->dims[d] <= 1 || s->weight[d] > size || size % s->weight[d] != 0)
-            continue;
-        step.dim = d;
-        step.by = run->stride / s->weight[d];
-        step.n = step.by > 0 ? (s->dims[d] - 1 - c[d]) / step.by + 1 : c[d] / -step.by + 1;
-        break;
-    }
-    if (step.n > run->n)
-        step.n = run->n;
-    return step;
-}
-
-/* ---- affine views: broadcast, transpose, slice ------------------------------------------------------------------- */
-
-struct affine {
-    struct shape shape;
-    int64_t base, stride[RANK_MAX];
-}; /* operand position by result coordinates */
-
-/* Merges dims that the operand walks as one, drops dims of one: longer steps, fewer divisions. */
-static void collapse(struct affine *a)
-{
-    struct affine b = {.base = a->base};
-    for (int32_t d = 0; d < a->shape.rank; d++) {
-        if (a->shape.dims[d] == 1)
-            continue;
-        int32_t last = b.shape.rank - 1;
-        if (last >= 0 && b.stride[last] == a->stride[d] * a->shape.dims[d]) {
-            b.shape.dims[last] *= a->shape.dims[d];
-            b.stride[last] = a->stride[d];
-            continue;
-        }
-        b.shape.dims[b.shape.rank] = a->shape.dims[d];
-        b.stride[b.shape.rank++] = a->stride[d];
-    }
-    dims_strides(b.shape.dims, b.shape.rank, b.shape.weight);
-    *a = b;
-}
-
-static struct affine affine_view(struct graph *g, const struct node *n)
-{
-    struct affine a = {.shape = shape_of(g, n->out[0])};
-    struct shape x = shape_of(g, n->in[0]);
-    struct view_map map = {0};
-    view_map(g, n, 0, &map);
-    for (int32_t d = 0; d < map.rank; d++) {
-        int64_t start = 0;
-        ex_is_const(g->ctx->exprs, map.dim[d].start, &start);
-        a.base += start * x.weight[d];
-        a.stride[map.dim[d].of] = map.dim[d].step * x.weight[d];
-    }
-    collapse(&a);
-    return a;
-}
-
-/* Runs of the view as runs of its operand. */
-static void map_affine(struct reader *r, const struct affine *a, const struct run *runs, uint32_t n, run_list *out)
-{
-    int64_t c[RANK_MAX];
-    out->n = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        struct run rest = runs[k];
-        while (rest.n > 0) {
-            int64_t from = a->base;
-            coordinates(&a->shape, rest.at, c);
-            struct step step = first_step(&a->shape, &rest, c);
-            for (int32_t d = 0; d < a->shape.rank; d++)
-                from += c[d] * a->stride[d];
-            push_run(r, out, (struct run){from, step.dim < 0 ? 0 : step.by * a->stride[step.dim], step.n});
-            rest.at += step.n * rest.stride;
-            rest.n -= step.n;
-        }
-    }
-}
-
-/* ---- windows: the part of a pad or concat that comes from one operand -------------------------------------------- */
-
-struct window {
-    struct shape shape, x;
-    int64_t lo[RANK_MAX];
-}; /* result, operand, where it begins in the result */
-
-/* Of n positions c, c + by, ...: the first inside [lo, lo + size) and, as the result, how many. */
-static int64_t inside(int64_t c, int64_t by, int64_t n, int64_t lo, int64_t size, int64_t *first)
-{
-    int64_t k0 = 0, k1 = n;
-    c -= lo;
-    if (by == 0) {
-        *first = 0;
-        return c >= 0 && c < size ? n : 0;
-    }
-    if (by > 0) {
-        if (c < 0)
-            k0 = (-c + by - 1) / by;
-        k1 = c >= size ? 0 : (size - 1 - c) / by + 1;
-    } else {
-        if (c >= size)
-            k0 = (c - size) / -by + 1;
-        k1 = c < 0 ? 0 : c / -by + 1;
-    }
-    k1 = k1 > n ? n : k1;
-    *first = k0;
-    return k1 > k0 ? k1 - k0 : 0;
-}
-
-/* Runs of the operand that lie in the window, and the pieces of the destination where they go. */
-static int64_t map_window(struct reader *r, const struct window *w, const struct run *runs, uint32_t n, struct level *l)
-{
-    int64_t c[RANK_MAX], to = 0, total = 0, first;
-    l->runs.n = l->pieces.n = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        struct run rest = runs[k];
-        while (rest.n > 0) {
-            coordinates(&w->shape, rest.at, c);
-            struct step step = first_step(&w->shape, &rest, c);
-            int64_t from = 0, count = step.n, skip = 0;
-            for (int32_t d = 0; d < w->shape.rank; d++) {
-                int64_t m = inside(c[d], d == step.dim ? step.by : 0, step.n, w->lo[d], w->x.dims[d], &first);
-                if (m < count || d == step.dim) {
-                    count = m < count ? m : count;
-                    skip = d == step.dim ? first : skip;
-                }
-                from += (c[d] - w->lo[d]) * w->x.weight[d];
-            }
-            if (count > 0) {
-                int64_t stride = step.dim < 0 ? 0 : step.by * w->x.weight[step.dim];
-                push_run(r, &l->runs, (struct run){from + skip * stride, stride, count});
-                VEC_PUSH(&r->arena, &l->pieces, ((struct piece){to + skip, count}));
-                total += count;
-            }
-            to += step.n;
-            rest.at += step.n * rest.stride;
-            rest.n -= step.n;
-        }
-    }
-    return total;
-}
-
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static bool index_refused(struct graph *g, const struct node *n)
@@ -331,7 +106,7 @@ static bool read_affine(struct reader *r, const struct node *n, const struct run
 {
     struct affine a = affine_view(r->g, n);
     run_list *list = &r->level[depth].runs;
-    map_affine(r, &a, runs, n_runs, list);
+    runs_of_operand(&r->arena, &a, runs, n_runs, list);
     return read_runs(r, n->in[0], list->data, list->n, total, dst, depth + 1);
 }
 
@@ -393,7 +168,7 @@ static bool read_gather(struct reader *r, const struct node *n, const struct run
             if (!gather_index(n, idx->elem, idx->bytes.data, p / inner % count, x.dims[axis], &at))
                 return index_refused(r->g, n);
             at += p / inner / count * x.dims[axis];
-            push_run(r, list, (struct run){at * inner + p % inner, 1, m});
+            runs_push(&r->arena, list, (struct run){at * inner + p % inner, 1, m});
         }
     return read_runs(r, n->in[0], list->data, list->n, total, dst, depth + 1);
 }
@@ -410,7 +185,7 @@ static bool read_window(struct reader *r, const struct node *n, uint32_t k, cons
         if (ex_is_const(r->g->ctx->exprs, map.dim[d].start, &w.lo[d]))
             w.lo[d] = -w.lo[d];
     size_t size = elem_size(value_type(r->g, n->in[k])->elem);
-    int64_t total = map_window(r, &w, runs, n_runs, l);
+    int64_t total = runs_in_window(&r->arena, &w, runs, n_runs, &l->runs, &l->pieces);
     char *from = level_buffer(r, depth, 0);
     if (total == 0)
         return true;
@@ -457,7 +232,7 @@ static bool read_runs(struct reader *r, value_id v, const struct run *runs, uint
         !(known = value_fold(r->g, v)))
         return false;
     if (known) {
-        copy_runs(known->bytes.data, elem_size(known->elem), runs, n_runs, dst);
+        runs_copy(known->bytes.data, elem_size(known->elem), runs, n_runs, dst);
         return true;
     }
     return read_table[n->op](r, n, runs, n_runs, total, dst, depth);
@@ -482,33 +257,6 @@ static bool read_plain(struct graph *g, value_id v, int64_t first, int64_t n, vo
     return data;
 }
 
-/* Rows of a transposed matrix, TILE at a time: a cache line of the operand serves all of them before it is evicted. */
-static void copy_rows(const struct affine *a, const char *src, size_t size, int64_t first, int64_t rows, char *dst)
-{
-    enum { TILE = 16 };
-    int32_t last = a->shape.rank - 1;
-    int64_t width = a->shape.dims[last], step = a->stride[last] * (int64_t)size, c[RANK_MAX];
-    for (int64_t r = 0; r < rows; r += TILE) {
-        const char *from[TILE];
-        int n = rows - r < TILE ? (int)(rows - r) : TILE;
-        for (int i = 0; i < n; i++) {
-            int64_t at = a->base;
-            coordinates(&a->shape, (first + r + i) * width, c);
-            for (int32_t d = 0; d < last; d++)
-                at += c[d] * a->stride[d];
-            from[i] = src + at * (int64_t)size;
-        }
-        for (int64_t k = 0; k < width; k++)
-            for (int i = 0; i < n; i++) {
-                char *to = dst + (size_t)((r + i) * width + k) * size;
-                if (size == 4)
-                    memcpy(to, from[i] + k * step, 4);
-                else
-                    memcpy(to, from[i] + k * step, size);
-            }
-    }
-}
-
 /* A strided view of a plain constant: whole rows are copied in tiles. Returns how many elements it wrote at dst. */
 static int64_t read_rows(struct graph *g, value_id v, int64_t first, int64_t n, void *dst)
 {
@@ -522,7 +270,7 @@ static int64_t read_rows(struct graph *g, value_id v, int64_t first, int64_t n, 
     if (!data || last < 1 || a.stride[last] == 1 || first % a.shape.dims[last] != 0)
         return 0;
     int64_t width = a.shape.dims[last];
-    copy_rows(&a, data, elem_size(value_type(g, v)->elem), first / width, n / width, dst);
+    affine_copy_rows(&a, data, elem_size(value_type(g, v)->elem), first / width, n / width, dst);
     return n / width * width;
 }
 
