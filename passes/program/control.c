@@ -9,8 +9,6 @@
  */
 #include "passes/program/program.h"
 
-static const struct ltype INDEX = {ELEM_I64, 1};
-
 static lblock enter(struct prog *p, lblock b)
 {
     lblock old = p->block;
@@ -26,8 +24,7 @@ static lreg value_bytes(struct prog *p, value_id v)
 
 static lreg to_bool(struct prog *p, lreg v)
 {
-    lreg in[2] = {v, prog_const(p, 0)};
-    return prog_op(p, L_NE, (struct ltype){ELEM_BOOL, 1}, in, 2);
+    return prog_op2(p, L_NE, v, prog_const(p, 0));
 }
 
 /* ---- if -------------------------------------------------------------------------------------------------------- */

@@ -14,7 +14,6 @@
 #include <string.h>
 
 enum { OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
-static const struct ltype INDEX = {ELEM_I64, 1};
 
 /* Of a value of the new kernel: does it stay the same from trip to trip; the argument + 1 that a buffer was cut
  * from. */
@@ -133,9 +132,8 @@ static bool launch_small(struct outline *o, const struct kernel *k)
     if (late_expr(p->x, k->count))
         return false;
     o->ns += ns;
-    lreg in[2] = {prog_index(p, k->count), prog_const(p, (RATE_SERIAL_NS - 1) / ns)};
-    lreg small = prog_op(p, L_LE, (struct ltype){ELEM_BOOL, 1}, in, 2), both[2] = {o->guard, small};
-    o->guard = o->guard.i ? prog_op(p, L_AND, (struct ltype){ELEM_BOOL, 1}, both, 2) : small;
+    lreg all = prog_index(p, k->count), small = prog_op2(p, L_LE, all, prog_const(p, (RATE_SERIAL_NS - 1) / ns));
+    o->guard = o->guard.i ? prog_op2(p, L_AND, o->guard, small) : small;
     return true;
 }
 

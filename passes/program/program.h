@@ -1,11 +1,13 @@
-/* The program around the kernels: shared by program.c (frame, launches, symbols), program/control.c (if, loop),
- * program/loop_kernel.c (loops as kernels), program/call.c (runtime functions) and program/values.c (sequences,
- * optionals). */
+/* The program around the kernels: shared by program.c (frame, launches), statements.c (index expressions, buffers),
+ * control.c (if, loop), loop_kernel.c (loops as kernels), call.c (runtime functions), values.c (sequences, optionals)
+ * and plan_function.c. */
 #ifndef MCC_PASSES_PROGRAM_H
 #define MCC_PASSES_PROGRAM_H
 
 #include "passes/module/access_function.h"
 #include "passes/module/module.h"
+
+static const struct ltype INDEX = {ELEM_I64, 1}; /* of sizes, counts and addresses */
 
 /* A symbol, or an expression that is computed already, and the register that has it. */
 struct prog_sym {
@@ -44,9 +46,13 @@ struct prog {
 };
 
 lreg prog_op(struct prog *, enum lop, struct ltype, const lreg *in, uint32_t n);
+lreg prog_op2(struct prog *, enum lop, lreg a, lreg b); /* of a's type, comparisons: bool */
 lreg prog_const(struct prog *, int64_t);
+lreg prog_symbol(struct prog *, sym_id);
+/* Each expression is computed once in a block and those inside of it. */
 lreg prog_index(struct prog *, expr_id);
 lreg prog_cond(struct prog *, expr_id); /* is it not 0? */
+lreg prog_offset(struct prog *, lreg base, expr_id bytes, enum elem);
 lreg prog_buffer(struct prog *, value_id, enum elem); /* the value's bytes as a buffer of elem */
 lreg prog_load(struct prog *, value_id, int64_t element); /* integer or bool element as index */
 void prog_bind(struct prog *, sym_id, lreg);
@@ -58,6 +64,12 @@ lreg prog_call(struct prog *, const char *name, const lreg *in, uint32_t n, bool
 /* A buffer of u8 of dynamic size; inside loops the same memory serves every trip, as far as it
  * reaches. */
 lreg prog_memory(struct prog *, lreg bytes);
+/* The buffer, whose first words are 0 when the program starts. used: only in runs whose outputs are not empty. */
+lreg prog_zeroed(struct prog *, lreg buffer, int64_t words, bool used);
+/* Is a symbol so small that all outputs are empty? {0}: no run has that. */
+lreg prog_empty(struct prog *);
+/* The statement that runs one of its blocks, [0] where outputs are empty. */
+struct lstmt *prog_if_empty(struct prog *, lblock in);
 lreg prog_slot(struct prog *); /* for mcc_rt_grow; empty when the program starts */
 lreg prog_grow(struct prog *, lreg slot, lreg bytes, lreg keep); /* the slot's memory as a buffer of u8 */
 /* Gives v its memory, unless it has some. */
@@ -65,6 +77,7 @@ void prog_place(struct prog *, value_id);
 /* Binds the symbols that elements of v define, after v was stored. */
 void prog_bind_elements(struct prog *, value_id);
 void prog_region(struct prog *, region_id);
+bool prog_plan(struct module *);
 
 void prog_control(struct prog *, struct kernel *);
 /* Makes kernel k, the loop's, of a loop statement that is complete but stands nowhere yet, and launches it; the result

@@ -6,8 +6,6 @@
  */
 #include "passes/program/program.h"
 
-static const struct ltype INDEX = {ELEM_I64, 1};
-
 bool prog_is_handle(const struct type *t)
 {
     return t->kind != TYPE_TENSOR || t->rank < 0;
@@ -53,8 +51,7 @@ lreg prog_dims(struct prog *p, const struct type *t)
 
 static void check_equal(struct prog *p, expr_id e, lreg have, uint32_t node)
 {
-    lreg in[2] = {have, prog_index(p, e)};
-    prog_check(p, prog_op(p, L_EQ, (struct ltype){ELEM_BOOL, 1}, in, 2), -2, node,
+    prog_check(p, prog_op2(p, L_EQ, have, prog_index(p, e)), -2, node,
                "a tensor has another shape than the graph says");
 }
 
@@ -65,10 +62,9 @@ void prog_bind_dim(struct prog *p, expr_id e, lreg have, uint32_t node)
         check_equal(p, e, have, node);
         return;
     }
-    if (sym_get(p->x, s)->hi != INT64_MAX) {
-        lreg in[2] = {have, prog_const(p, sym_get(p->x, s)->hi)};
-        prog_check(p, prog_op(p, L_LE, (struct ltype){ELEM_BOOL, 1}, in, 2), -2, node, "a tensor's dim is too large");
-    }
+    if (sym_get(p->x, s)->hi != INT64_MAX)
+        prog_check(p, prog_op2(p, L_LE, have, prog_const(p, sym_get(p->x, s)->hi)), -2, node,
+                   "a tensor's dim is too large");
     prog_bind(p, s, have);
 }
 
