@@ -39,6 +39,9 @@ struct vote_names {
 bool forest_read_named(struct rule *, const struct vote_names *, enum elem x, struct forest *, struct votes *);
 bool forest_read_indexed(struct rule *, enum elem x, struct forest *, struct votes *);
 
+/* Room for n nodes, all of them leaves. */
+void forest_room(struct rule *, struct forest *, int64_t n, enum elem x, enum elem limits);
+
 /* Makes nodes slots: the two that a node leads to become neighbours, so that a step reads one number. A node that
  * several lead to has as many slots. Votes of a leaf become votes of its slots. Trees are ordered by their levels, the
  * deepest first; slot t is the root of tree t. False after a report. */
