@@ -296,10 +296,13 @@ bool graph_verify(struct graph *);
 /* Text form (.mcir; docs/mcir.md), which tests read back to the same graph. Constants above 64 bytes print as dense hex
  * only with full set, else as `...`. */
 void graph_print(const struct graph *, struct strbuf *, bool full);
-/* The numbers that values, nodes and regions have in that text, from 1 in the order in which they come; by id, 0: not
- * there. Parsing the text makes nodes and regions with these ids. In the arena. */
+/* The numbers that values, nodes, regions and sources have in that text, from 1 in the order in which they come; by id,
+ * 0: not there. Parsing the text makes nodes and regions with these ids. In the arena. */
 struct graph_numbers {
-    const uint32_t *value, *node, *region;
+    const uint32_t *value, *node, *region, *src;
+    const bool *symbol; /* by id: the text uses it */
+    const src_id *srcs; /* by number - 1 */
+    uint32_t n_srcs;
 };
 struct graph_numbers graph_numbers(const struct graph *, struct arena *);
 /* graphviz */

@@ -1,7 +1,7 @@
 /* Text form of the tensor graph (docs/mcir.md), imported and legal alike.
  *
- * Values, sources and regions get numbers in the order in which the text meets them, so a graph that was
- * parsed back prints the same text. Symbols are those that the graph's types, attributes and known elements use.
+ * Values, sources and regions have numbers in the order of the text, so a graph that was parsed back prints the same
+ * text. Symbols are those that the graph's types, attributes and known elements use (ir/graph/numbers.c).
  */
 #include "ir/graph/graph.h"
 
@@ -17,104 +17,11 @@ struct printer {
     struct exprs *x;
     struct strbuf *out;
     bool full;
-    uint32_t *number;            /* of each value; 0: not met yet */
-    uint32_t *node_number, *region_number;
-    uint32_t *src_number;        /* of each source */
-    bool *sym_used, *expr_seen;
-    uint32_t n_values, n_nodes, n_regions, n_srcs, n_exprs, n_syms;
-    VEC(src_id) srcs;            /* by number, from 1 */
-    VEC(expr_id) pending;
+    uint32_t n_syms;
+    struct graph_numbers n;
 };
 
 #define PUT(p, ...) strbuf_printf((p)->out, __VA_ARGS__)
-
-/* ---- first pass: numbers and symbols ---------------------------------------------------------------------- */
-
-static void meet_expr(struct printer *p, expr_id e)
-{
-    struct arena *a = p->out->arena;
-    if (e.i)
-        VEC_PUSH(a, &p->pending, e);
-    while (p->pending.n) {
-        e = p->pending.data[--p->pending.n];
-        if (e.i >= p->n_exprs || p->expr_seen[e.i])
-            continue;
-        p->expr_seen[e.i] = true;
-        sym_id s = ex_as_sym(p->x, e);
-        if (s.i && s.i <= p->n_syms) {
-            p->sym_used[s.i] = true;
-            if (sym_get(p->x, s)->bound.i)
-                VEC_PUSH(a, &p->pending, sym_get(p->x, s)->bound);
-        }
-        for (uint32_t i = 0; i < ex_n_args(p->x, e); i++)
-            VEC_PUSH(a, &p->pending, ex_arg(p->x, e, i));
-    }
-}
-
-static void meet_type(struct printer *p, const struct type *t)
-{
-    for (; t; t = t->inner)
-        for (int32_t i = 0; t->kind == TYPE_TENSOR && i < t->rank; i++)
-            meet_expr(p, t->dims[i]);
-}
-
-static void meet_value(struct printer *p, value_id v)
-{
-    if (!v.i || p->number[v.i])
-        return;
-    const struct value *value = graph_value(p->g, v);
-    p->number[v.i] = ++p->n_values;
-    meet_type(p, &value->type);
-    for (uint32_t i = 0; value->elems && i < value->n_elems; i++)
-        meet_expr(p, value->elems[i]);
-}
-
-static void meet_attr(struct printer *p, const struct attr *a)
-{
-    if (a->kind == ATTR_EXPR)
-        meet_expr(p, a->u.e);
-    for (uint32_t i = 0; a->kind == ATTR_EXPRS && i < a->n; i++)
-        meet_expr(p, a->u.exprs[i]);
-    if (a->kind == ATTR_TYPE)
-        meet_type(p, a->u.type);
-}
-
-static void meet_src(struct printer *p, src_id src)
-{
-    if (!src.i || p->src_number[src.i])
-        return;
-    VEC_PUSH(p->out->arena, &p->srcs, src);
-    p->src_number[src.i] = ++p->n_srcs;
-}
-
-/* Recursion over regions is bounded by graph_region. */
-static void meet_region(struct printer *p, region_id r)
-{
-    const struct region *region = graph_get_region(p->g, r);
-    p->region_number[r.i] = ++p->n_regions;
-    for (uint32_t i = 0; i < region->params.n; i++)
-        meet_value(p, region->params.data[i]);
-    for (uint32_t i = 0; i < region->nodes.n; i++) {
-        const struct node *node = graph_node(p->g, region->nodes.data[i]);
-        p->node_number[region->nodes.data[i].i] = ++p->n_nodes;
-        for (uint32_t k = 0; k < node->n_out; k++)
-            meet_value(p, node->out[k]);
-        for (uint32_t k = 0; k < node->n_attr; k++)
-            meet_attr(p, &node->attr[k]);
-        meet_src(p, node->src);
-        for (uint32_t k = 0; k < node->n_region; k++)
-            meet_region(p, node->region[k]);
-    }
-}
-
-static void meet_checks(struct printer *p)
-{
-    for (uint32_t i = 0; i < p->g->size_checks.n; i++) {
-        meet_src(p, p->g->size_checks.data[i].src);
-        p->sym_used[p->g->size_checks.data[i].sym.i] = true;
-        p->sym_used[p->g->size_checks.data[i].same.i] = true;
-    }
-}
 
 /* ---- pieces ---------------------------------------------------------------------------------------------------- */
 
@@ -288,7 +195,7 @@ static void put_attrs(struct printer *p, const struct node *node, const struct a
 static void put_ref(struct printer *p, value_id v)
 {
     if (v.i)
-        PUT(p, "%%%u", p->number[v.i]);
+        PUT(p, "%%%u", p->n.value[v.i]);
     else
         PUT(p, "_");
 }
@@ -362,7 +269,7 @@ static void put_node(struct printer *p, const struct node *node, int indent)
     if (node->n_attr)
         put_attrs(p, node, node->attr, node->n_attr);
     if (node->src.i)
-        PUT(p, " @%u", p->src_number[node->src.i]);
+        PUT(p, " @%u", p->n.src[node->src.i]);
     if (node->op == OP_CONSTANT)
         put_values(p, node);
     for (uint32_t i = 0; i < node->n_region; i++)
@@ -415,7 +322,7 @@ static void put_symbols(struct printer *p)
 {
     static const char *const kinds[] = {[SYM_SHAPE] = "shape", [SYM_VALUE] = "value", [SYM_LOOP] = "loop"};
     for (uint32_t s = 1; s <= p->n_syms; s++) {
-        if (!p->sym_used[s])
+        if (!p->n.symbol[s])
             continue;
         const struct symbol *sym = sym_get(p->x, (sym_id){s});
         PUT(p, "symbol ");
@@ -433,7 +340,7 @@ static void put_symbols(struct printer *p)
     }
     for (uint32_t s = 1; s <= p->n_syms; s++) {
         const struct symbol *sym = sym_get(p->x, (sym_id){s});
-        if (!p->sym_used[s] || !sym->bound.i)
+        if (!p->n.symbol[s] || !sym->bound.i)
             continue;
         PUT(p, "bound ");
         put_name(p, sym->name);
@@ -449,15 +356,15 @@ static void put_bindings(struct printer *p)
 {
     for (uint32_t s = 1; s <= p->n_syms; s++) {
         const struct symbol *sym = sym_get(p->x, (sym_id){s});
-        if (!p->sym_used[s] || sym->kind != SYM_VALUE || !sym->value || sym->value >= p->g->values.n ||
-            !p->number[sym->value])
+        if (!p->n.symbol[s] || sym->kind != SYM_VALUE || !sym->value || sym->value >= p->g->values.n ||
+            !p->n.value[sym->value])
             continue;
         PUT(p, "bind ");
         put_name(p, sym->name);
         if (sym->elem == UINT32_MAX)
-            PUT(p, " = dim %%%u\n", p->number[sym->value]);
+            PUT(p, " = dim %%%u\n", p->n.value[sym->value]);
         else
-            PUT(p, " = %%%u[%u]\n", p->number[sym->value], sym->elem);
+            PUT(p, " = %%%u[%u]\n", p->n.value[sym->value], sym->elem);
     }
 }
 
@@ -472,8 +379,8 @@ static void put_opsets(struct printer *p, const struct opset *opsets, uint32_t n
 
 static void put_sources(struct printer *p)
 {
-    for (uint32_t i = 0; i < p->n_srcs; i++) {
-        const struct source *s = source_get(p->g->ctx, p->srcs.data[i]);
+    for (uint32_t i = 0; i < p->n.n_srcs; i++) {
+        const struct source *s = source_get(p->g->ctx, p->n.srcs[i]);
         const char *const texts[] = {s->name, s->op, s->domain, s->output, s->origin};
         PUT(p, "source %u", i + 1);
         for (uint32_t k = 0; k < COUNT_OF(texts) && (texts[k] || k < 4); k++) {
@@ -497,7 +404,7 @@ static void put_size_checks(struct printer *p)
         PUT(p, "%s %lld ", c->unless_empty ? " unless empty" : "", (long long)c->code);
         put_name(p, c->text);
         if (c->src.i)
-            PUT(p, " @%u", p->src_number[c->src.i]);
+            PUT(p, " @%u", p->n.src[c->src.i]);
         PUT(p, "\n");
     }
 }
@@ -542,46 +449,10 @@ static void put_ports(struct printer *p, const char *word, const struct port *po
     }
 }
 
-static void meet_graph(struct printer *p)
-{
-    const struct graph *g = p->g;
-    for (uint32_t i = 0; i < g->functions.n; i++)
-        if (g->functions.data[i].body.i)
-            meet_region(p, g->functions.data[i].body);
-    meet_region(p, (region_id){1});
-    meet_checks(p);
-    for (uint32_t i = 0; i < g->inputs.n; i++)
-        meet_type(p, g->inputs.data[i].declared);
-    for (uint32_t i = 0; i < g->outputs.n; i++)
-        meet_type(p, g->outputs.data[i].declared);
-}
-
-static struct printer printer_of(const struct graph *g, struct strbuf *out, bool full)
-{
-    struct arena *a = out->arena;
-    struct exprs *x = g->ctx->exprs;
-    struct printer p = {.g = g, .x = x, .out = out, .full = full, .n_exprs = ex_count(x), .n_syms = sym_count(x)};
-    p.number = NEW_ARRAY(a, uint32_t, g->values.n);
-    p.node_number = NEW_ARRAY(a, uint32_t, g->nodes.n);
-    p.region_number = NEW_ARRAY(a, uint32_t, g->regions.n);
-    p.src_number = NEW_ARRAY(a, uint32_t, g->ctx->sources.n);
-    p.sym_used = NEW_ARRAY(a, bool, p.n_syms + 1);
-    p.expr_seen = NEW_ARRAY(a, bool, p.n_exprs);
-    meet_graph(&p);
-    return p;
-}
-
-struct graph_numbers graph_numbers(const struct graph *g, struct arena *arena)
-{
-    struct strbuf none;
-    strbuf_init(&none, arena);
-    struct printer p = printer_of(g, &none, false);
-    return (struct graph_numbers){p.number, p.node_number, p.region_number};
-}
-
 void graph_print(const struct graph *g, struct strbuf *out, bool full)
 {
-    struct printer p = printer_of(g, out, full);
+    struct exprs *x = g->ctx->exprs;
+    struct printer p = {g, x, out, full, sym_count(x), graph_numbers(g, out->arena)};
     PUT(&p, "mcir 1 ");
     put_name(&p, g->name);
     PUT(&p, " %s %lld\n", g->legal ? "legal" : "imported", (long long)g->ir_version);
