@@ -16,6 +16,7 @@
  * - reshaped: readers in row-major order, where the other shape costs no division.
  * - rows: readers in row-major order, and rows that begin at a whole cache line.
  */
+#include "passes/graph/constant_views.h"
 #include "passes/graph/network_time.h"
 #include "passes/module/access_function.h"
 #include "passes/module/module.h"
@@ -24,10 +25,7 @@
 
 enum {
     BYTES_LEAST = 4096,
-    RANK_MOST = 4,
     PAIRS = 16,
-    SAMPLES = 64,
-    TILE = 32,
     PROBES = 1 << 22,
     ROWS_LONG = 1024, /* of a table */
     PART_OF_TIME = 50, /* of the network's that fetching may cost: the 50th */
@@ -41,10 +39,7 @@ struct panels {
 };
 struct constant {
     value_id value;
-    struct span data;
-    enum elem elem;
-    int32_t rank;
-    int64_t dims[RANK_MAX];
+    struct tensor_data data;
     uint64_t key;
     bool plain; /* somebody reads it in row-major order */
     int64_t rows; /* a Gather fetches parts of it, out of so many along its axis; 0: none does */
@@ -74,17 +69,17 @@ static bool constant_init(const struct merger *m, node_id id, struct constant *c
     const struct type *t = data ? value_type(m->g, node->out[0]) : NULL;
     if (!data || data->kind != ATTR_DATA || t->elem == ELEM_STR || t->rank < 1 || data->u.data.size < BYTES_LEAST)
         return false;
-    *c = (struct constant){.value = node->out[0], .data = data->u.data, .elem = t->elem, .rank = t->rank};
-    int64_t count = elem_size(t->elem);
-    for (int32_t d = 0; d < t->rank; d++)
-        if (!ex_is_const(m->g->ctx->exprs, t->dims[d], &c->dims[d]) || c->dims[d] < 1 ||
-            !mul_i64(count, c->dims[d], &count))
-            return false;
     size_t size = elem_size(t->elem);
-    const char *bytes = c->data.data;
-    c->key = hash_mix(hash_mix(t->elem, c->data.size),
-                      hash_mix(hash_bytes(bytes, size), hash_bytes(bytes + c->data.size - size, size)));
-    return (uint64_t)count == c->data.size;
+    int64_t count = (int64_t)size, *dims = NEW_ARRAY(&m->g->arena, int64_t, t->rank);
+    for (int32_t d = 0; d < t->rank; d++)
+        if (!ex_is_const(m->g->ctx->exprs, t->dims[d], &dims[d]) || dims[d] < 1 || !mul_i64(count, dims[d], &count))
+            return false;
+    const struct span all = data->u.data;
+    const char *bytes = all.data;
+    *c = (struct constant){.value = node->out[0], .data = {t->elem, t->rank, dims, all, NULL}};
+    c->key = hash_mix(hash_mix(t->elem, all.size),
+                      hash_mix(hash_bytes(bytes, size), hash_bytes(bytes + all.size - size, size)));
+    return (uint64_t)count == all.size;
 }
 
 static void collect(struct merger *m)
@@ -95,7 +90,7 @@ static void collect(struct merger *m)
             continue;
         VEC_PUSH(&m->g->arena, &m->all, c);
         m->index_of[c.value.i] = m->all.n;
-        m->budget += 4 * (uint64_t)c.data.size;
+        m->budget += 4 * (uint64_t)c.data.bytes.size;
     }
 }
 
@@ -138,7 +133,7 @@ static void note_use(struct merger *m, const struct node *n, uint32_t operand)
     if (!c || (n->n_out && weight_step(m->g, &(value_id){n->out[0].i}, NULL)))
         return;
     if (n->op == OP_GATHER && operand == 0)
-        add_rows(c, c->dims[perm[node_int(n, "axis", 0)]], elements_hint(m->g, n->out[0]));
+        add_rows(c, c->data.dims[perm[node_int(n, "axis", 0)]], elements_hint(m->g, n->out[0]));
     else if ((n->op == OP_DOT || n->op == OP_CONV) && operand == 1 &&
              (p.n = weight_order(m->g, n, perm, p.order, &p.lanes)) > 0)
         add_panels(c, &p);
@@ -162,143 +157,6 @@ static void note_uses(struct merger *m)
                 c->plain = true;
         }
     }
-}
-
-/* ---- comparing --------------------------------------------------------------------------------------------------- */
-
-static const char *element(const struct constant *c, int64_t i)
-{
-    return (const char *)c->data.data + i * (int64_t)elem_size(c->elem);
-}
-
-/* Where a step along each dim of b goes in a: b's dim d is a's dim perm[d]. */
-static void steps_of(const struct constant *a, const int32_t *perm, int64_t *step)
-{
-    int64_t stride[RANK_MAX], at = 1;
-    for (int32_t d = a->rank - 1; d >= 0; d--) {
-        stride[d] = at;
-        at *= a->dims[d];
-    }
-    for (int32_t d = 0; d < a->rank; d++)
-        step[d] = stride[perm[d]];
-}
-
-static bool samples_equal(const struct constant *a, const struct constant *b, const int64_t *step)
-{
-    size_t size = elem_size(a->elem);
-    uint64_t count = b->data.size / size;
-    for (uint64_t k = 0; k < SAMPLES; k++) {
-        uint64_t i = hash_mix(k, count) % count, rest = i;
-        int64_t at = 0;
-        for (int32_t d = b->rank - 1; d >= 0; d--) {
-            at += (int64_t)(rest % (uint64_t)b->dims[d]) * step[d];
-            rest /= (uint64_t)b->dims[d];
-        }
-        if (memcmp(element(a, at), element(b, (int64_t)i), size) != 0)
-            return false;
-    }
-    return true;
-}
-
-/* memcmp of a fixed size is a load and a comparison. */
-static bool same_element(const char *a, const char *b, size_t size)
-{
-    switch (size) {
-    case 1: return *a == *b;
-    case 2: return memcmp(a, b, 2) == 0;
-    case 4: return memcmp(a, b, 4) == 0;
-    case 8: return memcmp(a, b, 8) == 0;
-    default: return memcmp(a, b, size) == 0;
-    }
-}
-
-/* One plane of b, rows by columns: element (r, c) lies at b + r * row + c, and in a at r * step_r + c * step_c. By
- * squares, so that neither side jumps from page to page. */
-static bool plane_equal(const char *a, const char *b, size_t size, int64_t rows, int64_t cols, int64_t row,
-                        int64_t step_r, int64_t step_c)
-{
-    for (int64_t r0 = 0; r0 < rows; r0 += TILE)
-        for (int64_t c0 = 0; c0 < cols; c0 += TILE)
-            for (int64_t r = r0; r < rows && r < r0 + TILE; r++)
-                for (int64_t c = c0; c < cols && c < c0 + TILE; c++)
-                    if (!same_element(a + (r * step_r + c * step_c) * (int64_t)size, b + (r * row + c) * (int64_t)size,
-                                      size))
-                        return false;
-    return true;
-}
-
-/* All elements. The plane is b's last dim and that of its dims which is a's last; the (at most two) others are
- * walked. */
-static bool elements_equal(const struct constant *a, const struct constant *b, const int64_t *step)
-{
-    int32_t last = b->rank - 1, fast = 0;
-    int64_t row[RANK_MAX], at = 1, outer = 1;
-    for (int32_t d = last; d >= 0; d--) {
-        row[d] = at;
-        at *= b->dims[d];
-        if (d != last && step[d] <= step[fast])
-            fast = d;
-    }
-    for (int32_t d = 0; d < last; d++)
-        outer *= d == fast ? 1 : b->dims[d];
-    for (int64_t i = 0; i < outer; i++) {
-        int64_t rest = i, from_a = 0, from_b = 0;
-        for (int32_t d = last - 1; d >= 0; d--)
-            if (d != fast) {
-                from_a += rest % b->dims[d] * step[d];
-                from_b += rest % b->dims[d] * row[d];
-                rest /= b->dims[d];
-            }
-        if (!plane_equal(element(a, from_a), element(b, from_b), elem_size(a->elem), b->dims[fast], b->dims[last],
-                         row[fast], step[fast], step[last]))
-            return false;
-    }
-    return true;
-}
-
-static bool spend(struct merger *m, uint64_t bytes)
-{
-    if (m->budget < bytes)
-        return false;
-    m->budget -= bytes;
-    return true;
-}
-
-/* Is b = a with its dims permuted, and how? */
-static bool is_transposed(struct merger *m, const struct constant *a, const struct constant *b, int32_t *perm)
-{
-    int32_t rank = a->rank, radix = rank, codes = 1;
-    if (rank != b->rank || rank < 2 || rank > RANK_MOST)
-        return false;
-    for (int32_t d = 0; d < rank; d++)
-        codes *= radix;
-    for (int32_t code = 0; code < codes; code++) {
-        uint32_t used = 0;
-        bool fits = true, same = true;
-        int64_t step[RANK_MAX];
-        for (int32_t d = 0, rest = code; d < rank; d++, rest /= radix) {
-            perm[d] = rest % radix;
-            fits &= !(used >> perm[d] & 1) && b->dims[d] == a->dims[perm[d]];
-            used |= 1u << perm[d];
-            same &= perm[d] == d;
-        }
-        if (!fits || same)
-            continue;
-        steps_of(a, perm, step);
-        if (samples_equal(a, b, step) && spend(m, b->data.size) && elements_equal(a, b, step))
-            return true;
-    }
-    return false;
-}
-
-static bool is_reshaped(struct merger *m, const struct constant *a, const struct constant *b)
-{
-    size_t size = a->data.size, step = size / SAMPLES + 1;
-    const char *x = a->data.data, *y = b->data.data;
-    for (size_t i = 0; i < size; i += step)
-        if (x[i] != y[i])
-            return false;
-    return spend(m, size) && memcmp(x, y, size) == 0;
 }
 
 /* ---- deciding ---------------------------------------------------------------------------------------------------- */
@@ -329,12 +187,12 @@ static bool costs_no_division(const struct constant *a, const struct constant *b
 {
     int64_t of[2][RANK_MAX];
     int32_t n[2] = {0, 0};
-    for (int32_t d = 0; d < a->rank; d++)
-        if (a->dims[d] != 1)
-            of[0][n[0]++] = a->dims[d];
-    for (int32_t d = 0; d < b->rank; d++)
-        if (b->dims[d] != 1)
-            of[1][n[1]++] = b->dims[d];
+    for (int32_t d = 0; d < a->data.rank; d++)
+        if (a->data.dims[d] != 1)
+            of[0][n[0]++] = a->data.dims[d];
+    for (int32_t d = 0; d < b->data.rank; d++)
+        if (b->data.dims[d] != 1)
+            of[1][n[1]++] = b->data.dims[d];
     return n[0] <= 1 || (n[0] == n[1] && memcmp(of[0], of[1], sizeof of[0][0] * (size_t)n[0]) == 0);
 }
 
@@ -356,8 +214,8 @@ static void say(const struct merger *m, const struct constant *a, const struct c
 {
     if (!m->report)
         return;
-    strbuf_printf(m->report, "constant '%s', %llu bytes, is '%s' %s", name_of(m, b), (unsigned long long)b->data.size,
-                  name_of(m, a), how);
+    strbuf_printf(m->report, "constant '%s', %llu bytes, is '%s' %s", name_of(m, b),
+                  (unsigned long long)b->data.bytes.size, name_of(m, a), how);
     strbuf_printf(m->report, why ? "; both are stored: %s\n" : ": stored once\n", why);
 }
 
@@ -385,7 +243,7 @@ static bool try_transposed(struct merger *m, struct constant *a, struct constant
     int32_t perm[RANK_MAX];
     int64_t wide[RANK_MAX];
     struct panels of_b = b->panels;
-    if (!is_transposed(m, a, b, perm))
+    if (!constant_is_transposed(&m->budget, &a->data, &b->data, perm))
         return false;
     for (int32_t i = 0; i < of_b.n; i++)
         of_b.order[i] = perm[of_b.order[i]];
@@ -394,9 +252,9 @@ static bool try_transposed(struct merger *m, struct constant *a, struct constant
     say(m, a, b, "transposed", why);
     if (why)
         return true;
-    for (int32_t d = 0; d < b->rank; d++)
+    for (int32_t d = 0; d < b->data.rank; d++)
         wide[d] = perm[d];
-    struct attr attr = attr_ints("perm", wide, (uint32_t)b->rank);
+    struct attr attr = attr_ints("perm", wide, (uint32_t)b->data.rank);
     m->ns -= fetch_ns(a, b);
     replace(m, a, b, OP_TRANSPOSE, &attr, 1);
     add_panels(a, &of_b);
@@ -407,7 +265,7 @@ static bool try_transposed(struct merger *m, struct constant *a, struct constant
 
 static bool try_reshaped(struct merger *m, struct constant *a, struct constant *b)
 {
-    if (!is_reshaped(m, a, b))
+    if (!constant_is_reshaped(&m->budget, &a->data, &b->data))
         return false;
     const char *why = why_not_reshaped(a, b);
     say(m, a, b, "in another shape", why);
@@ -436,7 +294,7 @@ static void whole_views(struct merger *m)
         bool found = false;
         for (; slots[at] && !found && pairs < PAIRS; at = (at + 1) & (n_slots - 1)) {
             struct constant *a = &m->all.data[slots[at] - 1];
-            if (a->key != b->key || a->elem != b->elem || a->data.size != b->data.size)
+            if (a->key != b->key || a->data.elem != b->data.elem || a->data.bytes.size != b->data.bytes.size)
                 continue;
             pairs++;
             found = try_reshaped(m, a, b) || try_transposed(m, a, b);
@@ -449,19 +307,20 @@ static void whole_views(struct merger *m)
 /* Can the rows of b be some of a's? */
 static bool may_be_rows(const struct constant *a, const struct constant *b)
 {
-    return !a->gone && !b->gone && a->elem == b->elem && a->rank == b->rank && a->dims[0] > b->dims[0] &&
-           !a->panels.n && !b->panels.n &&
-           memcmp(a->dims + 1, b->dims + 1, sizeof a->dims[0] * (size_t)(a->rank - 1)) == 0;
+    return !a->gone && !b->gone && a->data.elem == b->data.elem && a->data.rank == b->data.rank &&
+           a->data.dims[0] > b->data.dims[0] && !a->panels.n && !b->panels.n &&
+           memcmp(a->data.dims + 1, b->data.dims + 1, sizeof a->data.dims[0] * (size_t)(a->data.rank - 1)) == 0;
 }
 
 /* The first row of a, at a whole cache line, from which on b lies in it; -1: none. */
 static int64_t rows_find(struct merger *m, const struct constant *a, const struct constant *b)
 {
-    size_t row = a->data.size / (size_t)a->dims[0];
-    for (int64_t r = 0; r + b->dims[0] <= a->dims[0] && m->probes > 0; r++, m->probes--) {
-        const char *at = (const char *)a->data.data + (size_t)r * row;
-        if ((size_t)r * row % LINE == 0 && memcmp(at, b->data.data, row < 16 ? row : 16) == 0 && spend(m, row) &&
-            memcmp(at, b->data.data, row) == 0 && spend(m, b->data.size) && memcmp(at, b->data.data, b->data.size) == 0)
+    size_t row = a->data.bytes.size / (size_t)a->data.dims[0];
+    for (int64_t r = 0; r + b->data.dims[0] <= a->data.dims[0] && m->probes > 0; r++, m->probes--) {
+        const char *at = (const char *)a->data.bytes.data + (size_t)r * row;
+        if ((size_t)r * row % LINE == 0 && memcmp(at, b->data.bytes.data, row < 16 ? row : 16) == 0 &&
+            budget_spend(&m->budget, row) && memcmp(at, b->data.bytes.data, row) == 0 &&
+            budget_spend(&m->budget, b->data.bytes.size) && memcmp(at, b->data.bytes.data, b->data.bytes.size) == 0)
             return r;
     }
     return -1;
@@ -472,12 +331,12 @@ static void try_rows(struct merger *m, struct constant *a, struct constant *b, i
     struct exprs *x = m->g->ctx->exprs;
     expr_id starts[RANK_MAX], sizes[RANK_MAX];
     int64_t steps[RANK_MAX];
-    for (int32_t d = 0; d < b->rank; d++) {
+    for (int32_t d = 0; d < b->data.rank; d++) {
         starts[d] = ex_const(x, d ? 0 : row);
-        sizes[d] = ex_const(x, b->dims[d]);
+        sizes[d] = ex_const(x, b->data.dims[d]);
         steps[d] = 1;
     }
-    uint32_t n = (uint32_t)b->rank;
+    uint32_t n = (uint32_t)b->data.rank;
     struct attr attr[] = {attr_exprs("starts", starts, n), attr_exprs("sizes", sizes, n), attr_ints("steps", steps, n)};
     say(m, a, b, "in part, some of its rows", NULL);
     replace(m, a, b, OP_SLICE, attr, COUNT_OF(attr));
