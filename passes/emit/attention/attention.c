@@ -107,7 +107,7 @@ static void block(struct attn *t, expr_id vector, int64_t nv, bool whole)
                         : ex_add(x, base,
                                  em_lane(em, t->s->lanes, full ? (lreg){0} : em_tail_mask(em, behind, t->s->lanes)));
     }
-    attn_turn(t);
+    attn_transpose(t);
     if (t->s->span) {
         spans(t);
     } else {

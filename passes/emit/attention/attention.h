@@ -5,7 +5,7 @@
  * to the probabilities: the softmax is then one operation a key, and keys and values are read as they lie.
  *
  * Scratch of the block:
- *   Q[size][row]     the rows' operand of the scores, turned
+ *   Q[size][row]     the rows' operand of the scores, transposed (emit/attention/transpose.c)
  *   Z[key][row]      scores with all maps behind them, then the terms of the softmax
  *   M, L, C[row]     the largest score, the sum of the terms, the factor for what was added up before
  *   O[row][column]   results so far, where keys come in several spans
@@ -46,6 +46,10 @@ struct attn {
 
 /* The point of z that row and key of the batch at hand have. */
 void attn_z_point(const struct attn *, expr_id row, expr_id key, expr_id *idx);
+/* The point of one operand of the scores at element d of its row (of_row: of the rows' operand, else of the keys'). */
+void attn_operand_point(const struct attn *, bool of_row, expr_id row, expr_id key, expr_id d, expr_id *idx);
+/* Where vector j of a line of Q or Z is. */
+expr_id attn_line(const struct attn *, expr_id line, int64_t j);
 /* Which keys some row of the block at hand can see, where masks tell (emit/attention/reach.c): from *first to below
  * *end, one at least; else they stay. every: a condition under which they stay as well; {0}: none. */
 void attn_reach(struct attn *, lreg every, expr_id *first, expr_id *end);
@@ -53,7 +57,7 @@ void attn_reach(struct attn *, lreg every, expr_id *first, expr_id *end);
 double attn_low(const struct attn *);
 /* Is the maximum of each row so far above `low` that they have no part? */
 lreg attn_far(struct attn *, double low);
-void attn_turn(struct attn *); /* fills Q */
+void attn_transpose(struct attn *); /* fills Q */
 void attn_begin(struct attn *); /* M, L and O before the first of several spans */
 void attn_scores(struct attn *); /* Z, M of the span; C where there are several */
 void attn_terms(struct attn *); /* exponentials in Z, L */

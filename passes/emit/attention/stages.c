@@ -4,14 +4,12 @@
 
 #include <string.h>
 
-enum { MAX_SQUARE = 16 };
-
 static struct ltype vector_of(const struct attn *t)
 {
     return (struct ltype){ELEM_F32, t->s->lanes};
 }
 
-static expr_id at_line(const struct attn *t, expr_id line, int64_t j)
+expr_id attn_line(const struct attn *t, expr_id line, int64_t j)
 {
     return ex_addc(t->em->x, ex_mulc(t->em->x, line, t->line), j * t->s->lanes);
 }
@@ -32,8 +30,7 @@ void attn_z_point(const struct attn *t, expr_id row, expr_id key, expr_id *idx)
     attention_walk(t->em->g, &t->a->to_z, idx);
 }
 
-/* The point of one operand of the scores at element d of its row (row: of `rows_of`, else of a key). */
-static void operand_point(const struct attn *t, bool of_row, expr_id row, expr_id key, expr_id d, expr_id *idx)
+void attn_operand_point(const struct attn *t, bool of_row, expr_id row, expr_id key, expr_id d, expr_id *idx)
 {
     struct exprs *x = t->em->x;
     const struct dot_dims *dims = of_row ? &t->of_row : &t->of_key;
@@ -46,83 +43,6 @@ static void operand_point(const struct attn *t, bool of_row, expr_id row, expr_i
     if (extent.i != (of_row ? t->rows : t->keys).i) /* not proved equal: it may be 1, and broadcast */
         idx[dims->free] = ex_select(x, ex_eq(x, extent, ex_const(x, 1)), ex_const(x, 0), idx[dims->free]);
     idx[dims->contract] = d;
-}
-
-/* ---- Q ----------------------------------------------------------------------------------------------------------- */
-
-/* One line of Q for each d, lanes along rows from the start. */
-static void transpose_lines(struct attn *t, int64_t first)
-{
-    struct em *em = t->em;
-    struct exprs *x = em->x;
-    struct em_for l;
-    expr_id idx[RANK_MAX], d = em_for_begin(em, &l, ex_const(x, first), ex_const(x, t->size), 1, NULL, 0);
-    for (int64_t j = 0; j < t->nv; j++) {
-        operand_point(t, true, t->row[j], ex_const(x, 0), d, idx);
-        lreg v = em_value(em, t->row_operand, idx, ex_const(x, 1));
-        em_scratch_store(em, t->q, at_line(t, d, j), em_splat(em, v, t->s->lanes));
-    }
-    em_for_end(em, &l, NULL, NULL);
-}
-
-/* Two rows of a square change places in half of their lanes: of a and b, whose numbers differ in `bit`, the lower keeps
- * the lanes without that bit and takes b's of these, and so on. */
-static lreg exchange(struct attn *t, lreg a, lreg b, uint32_t bit, bool upper)
-{
-    uint8_t from[MAX_SQUARE];
-    for (uint32_t i = 0; i < t->s->lanes; i++)
-        from[i] = (uint8_t)((upper ? i | bit : i & ~bit) + (i & bit ? t->s->lanes : 0));
-    return em_shuffle(t->em, a, b, from, t->s->lanes);
-}
-
-/* A square of lanes x lanes, rows in registers, turned: log2(lanes) exchanges of blocks twice as large each time. */
-static void transpose_tile(struct attn *t, lreg *v)
-{
-    lreg next[MAX_SQUARE];
-    for (uint32_t bit = 1; bit < t->s->lanes; bit *= 2) {
-        for (uint32_t i = 0; i < t->s->lanes; i++)
-            next[i] = i & bit ? exchange(t, v[i & ~bit], v[i], bit, true) : exchange(t, v[i], v[i | bit], bit, false);
-        memcpy(v, next, t->s->lanes * sizeof *v);
-    }
-}
-
-/* Q by squares where its rows lie along the contracted dim: the load of a row's vector is one, not as many as it has
- * lanes. Rows beyond the last repeat it. */
-static void transpose_tiles(struct attn *t, int64_t squares)
-{
-    struct em *em = t->em;
-    struct exprs *x = em->x;
-    struct em_for l, in;
-    lreg v[MAX_SQUARE];
-    expr_id idx[RANK_MAX], zero = ex_const(x, 0), last = ex_addc(x, t->rows, -1);
-    int64_t most = ex_hi(x, last);
-    expr_id j = em_for_begin(em, &l, zero, ex_const(x, t->nv), 1, NULL, 0);
-    expr_id first = ex_add(x, t->row0, ex_mulc(x, j, t->s->lanes));
-    expr_id row[MAX_SQUARE];
-    for (uint32_t i = 0; i < t->s->lanes; i++)
-        row[i] = em_pin(em, ex_min(x, ex_addc(x, first, i), last), 0, most < 0 ? INT64_MAX : most);
-    expr_id block = em_for_begin(em, &in, zero, ex_const(x, squares), 1, NULL, 0), d = ex_mulc(x, block, t->s->lanes);
-    expr_id lane = ex_add(x, d, em_lane(em, t->s->lanes, (lreg){0}));
-    for (uint32_t i = 0; i < t->s->lanes; i++) {
-        operand_point(t, true, row[i], zero, lane, idx);
-        v[i] = em_splat(em, em_value(em, t->row_operand, idx, ex_const(x, 1)), t->s->lanes);
-    }
-    transpose_tile(t, v);
-    for (uint32_t i = 0; i < t->s->lanes; i++)
-        em_scratch_store(em, t->q, ex_add(x, at_line(t, ex_addc(x, d, i), 0), ex_mulc(x, j, t->s->lanes)), v[i]);
-    em_for_end(em, &in, NULL, NULL);
-    em_for_end(em, &l, NULL, NULL);
-}
-
-void attn_turn(struct attn *t)
-{
-    int64_t squares = t->s->lanes <= MAX_SQUARE && value_fast_dim(t->em->m, t->row_operand) == t->of_row.contract
-                          ? t->size / t->s->lanes
-                          : 0;
-    if (squares)
-        transpose_tiles(t, squares);
-    if (squares * t->s->lanes < t->size)
-        transpose_lines(t, squares * t->s->lanes);
 }
 
 /* ---- the softmax's pieces -----------------------------------------------------------------------------------------
@@ -219,7 +139,7 @@ static bool score_operands(void *user, uint32_t i, uint32_t j, lreg in[2])
     struct em *em = s->t->em;
     expr_id idx[RANK_MAX];
     if (j == 0) {
-        operand_point(s->t, false, s->t->row0, ex_addc(em->x, s->key, i), s->d, idx);
+        attn_operand_point(s->t, false, s->t->row0, ex_addc(em->x, s->key, i), s->d, idx);
         s->k = em_splat(em, em_value(em, s->t->key_operand, idx, ex_const(em->x, 1)), s->t->s->lanes);
     }
     in[0] = s->k;
@@ -233,7 +153,7 @@ static void score_step(void *user, expr_id d, lreg *acc)
     struct attn *t = s->t;
     s->d = d;
     for (int64_t j = 0; j < t->nv; j++)
-        s->q[j] = em_scratch_load(t->em, t->q, at_line(t, d, j), t->s->lanes);
+        s->q[j] = em_scratch_load(t->em, t->q, attn_line(t, d, j), t->s->lanes);
     em_tile_step(t->em, L_FMA, s->count, (uint32_t)t->nv, score_operands, s, acc);
 }
 
@@ -267,7 +187,7 @@ static void score_tile(void *user, expr_id at, uint32_t count)
         lreg most = em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes);
         for (uint32_t i = 0; i < count; i++) {
             lreg z = z_value(t, t->row[j], ex_addc(x, key, i), acc[i * t->nv + j]);
-            em_scratch_store(em, t->z, at_line(t, ex_addc(x, at, i), j), z);
+            em_scratch_store(em, t->z, attn_line(t, ex_addc(x, at, i), j), z);
             most = em_op2(em, L_MAX, most, z);
         }
         em_scratch_store(em, t->c, at_vector(t, j), most);
@@ -350,8 +270,8 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
     }
     expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, sum, n);
     for (uint32_t i = 0; i < n; i++) {
-        lreg e = term_value(t, t->a->terms, em_scratch_load(em, t->z, at_line(t, key, j + i), t->s->lanes), most[i]);
-        em_scratch_store(em, t->z, at_line(t, key, j + i), e);
+        lreg e = term_value(t, t->a->terms, em_scratch_load(em, t->z, attn_line(t, key, j + i), t->s->lanes), most[i]);
+        em_scratch_store(em, t->z, attn_line(t, key, j + i), e);
         inner[i] = em_op2(em, L_ADD, l.params[i], e);
     }
     em_for_end(em, &l, inner, sum);
