@@ -128,6 +128,10 @@ bool state_output(struct pt2 *, const struct json *spec, const char *value, src_
 bool state_input(struct pt2 *, const char *name, const char *value, bool constant);
 bool states_output(struct pt2 *); /* behind the program's own outputs */
 
+/* arguments.c */
+/* What a node of the file is given for an argument: a union; NULL: nothing. */
+const struct json *node_arg(const struct json *node, const char *name);
+
 /* nodes.c */
 value_id pt2_constant(struct pt2 *, enum elem, const int64_t *dims, int32_t rank, const void *data, const char *name);
 /* A node with one tensor and one list of integers. */
@@ -143,8 +147,6 @@ value_id pt2_append_joined(struct pt2 *, src_id, const struct json *node, const 
 /* A node of the file again with another operand `self`, as operator op of aten (NULL: its own), which may have an
  * operand `src` besides; its first result. */
 value_id node_again(struct pt2 *, const struct json *node, value_id self, value_id src, const char *op);
-/* What a node of the file is given for an argument: a union; NULL: nothing. */
-const struct json *node_arg(const struct json *node, const char *name);
 /* The names of a node's results; NULL: one has none. */
 const char *const *node_result_names(struct pt2 *, const struct json *node, src_id, uint32_t *n);
 /* Appends a node with the results of the file's; {0} after a diagnostic. */

@@ -1,8 +1,8 @@
 /* How rules for PyTorch's operators read their nodes.
  *
  * Operand i is argument i of the operator's schema where that is a tensor or a number of the run; the attribute of the
- * argument's name holds it where it is known (frontend/pt2/nodes.c). The file states the element type of every result:
- * what types promote to is read there, not computed.
+ * argument's name holds it where it is known (frontend/pt2/arguments.c). The file states the element type of every
+ * result: what types promote to is read there, not computed.
  */
 #ifndef MCC_PASSES_LEGALIZE_ATEN_H
 #define MCC_PASSES_LEGALIZE_ATEN_H
