@@ -184,7 +184,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-pt2 check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-threads bench-int8 bench-llm
+.PHONY: chart check check-unit check-real check-pt2 check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-pt2 bench-threads bench-int8 bench-llm
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -310,6 +310,11 @@ $(BUILD)/open/done: tests/bench/open_requirements.txt $(VENV)/bin/pytest
 	$(call say,VENV,$(BUILD)/open)rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
+# .pt2 files beside the same programs by way of ONNX: time of a run, of compilation, kernels; TORCH: a Python that has torch, onnxscript and
+# the packages; NETS="torch timm.lcnet_035", FORM=batch.
+bench-pt2: all
+	@$(TEST_ENV) $(TORCH) tests/bench/pt2.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FORM),--form $(FORM)) $(NETS)
+
 # Quantized networks beside ONNX Runtime, in processor time; NETS="resnet50", QUANTIZED=qdq,qop,dynamic.
 bench-int8: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/int8.py --threads $(THREADS) $(if $(ROUNDS),--rounds $(ROUNDS)) \
@@ -330,7 +335,8 @@ $(BUILD)/llm-peers/done: tests/bench/llm_requirements.txt $(VENV)/bin/pytest
 	    $(@D)/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt -r $<
 	@touch $@
 
-# Peers beside ONNX Runtime live in a folder of their own: PEERS=openvino,ncnn,MNN.
+# Peers beside ONNX Runtime live in a folder of their own: PEERS=openvino,ncnn,MNN. aoti, AOTInductor, needs g++ and TORCH: a Python that
+# has torch and torchvision.
 $(BUILD)/peers/done: tests/bench/requirements.txt $(VENV)/bin/pytest
 	$(call say,VENV,$(BUILD)/peers)rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check \
 	    -r tests/requirements.txt -r $< && $(@D)/bin/pip install -q --disable-pip-version-check --no-deps pnnx==20261020
@@ -341,10 +347,10 @@ ifdef CALLERS
 bench: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/callers.py --callers $(CALLERS) $(if $(ROUNDS),--rounds $(ROUNDS)) $(NETS)
 else
-bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(PEERS),$(BUILD)/peers/done)
+bench: all $(BUILD)/tests/bench/calls $(VENV)/bin/pytest $(if $(filter-out aoti,$(subst $(comma), ,$(PEERS))),$(BUILD)/peers/done)
 	@$(TEST_ENV) $(PYTHON) tests/bench/calls.py; calls=$$?; \
 	$(TEST_ENV) $(PYTHON) tests/bench/run.py --threads $(THREADS) \
-	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python) $(if $(COMPETITOR),--competitor) $(if $(UNGATED),--ungated) \
+	    $(if $(PEERS),--peers $(PEERS) --peer-python $(BUILD)/peers/bin/python --torch-python $(TORCH)) $(if $(COMPETITOR),--competitor) $(if $(UNGATED),--ungated) \
 	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(BATCH),--batch $(BATCH)) $(if $(GAP),--gap $(GAP)) \
 	    $(if $(PRECISION),--precision $(PRECISION)) $(if $(RESULTS),--results $(RESULTS)) $(NETS) && exit $$calls
 endif
@@ -588,7 +594,7 @@ help:
 	@echo 'make scaling       each construct at n, 2n, 4n: processor time grows at most 2.3 a doubling, memory 2.2; ONLY="chain fan"'
 	@echo 'make fuzz-chains   N=1000 SEED=1 long chains of computations on sizes: a verdict within 10 s of processor time and 1 GiB'
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 BATCH=16 GAP=0,1ms CALLERS=2 NETS="resnet50 bert"'
-	@echo '                   PEERS=openvino,ncnn,MNN beside others too, COMPETITOR=1 with a busy second CPU'
+	@echo '                   PEERS=openvino,ncnn,MNN,aoti beside others too (aoti: TORCH=python), COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
 	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'
 	@echo 'make bench-llm      language models beside ONNX Runtime; SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4 LAYERS=6 THREADS=1,2 PEERS=genai,llama.cpp,OpenVINO'
@@ -597,6 +603,7 @@ help:
 	@echo 'make chart         the README'"'"'s picture of docs/ratios.json'
 	@echo 'make bench-forms   single forms beside ONNX Runtime: operators, transposes, quantizers; FORMS="transpose lstm"'
 	@echo 'make bench-open    networks with open sizes beside fixed ones: time, kernels, code, compile time; NETS="bert gpt" COUNTS=1 ROUNDS=9'
+	@echo 'make bench-pt2     .pt2 files beside the same programs by way of ONNX; TORCH=python NETS="torch timm.lcnet_035" FORM=batch'
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'
 	@echo 'make format        mends white space, and C files to what .clang-format has'

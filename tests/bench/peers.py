@@ -1,9 +1,11 @@
 """The programs that take part in the bench, each in a process of its own that keeps one network loaded.
 
 A worker (python peers.py NAME MODEL THREADS FOLDER) writes its outputs for the inputs in FOLDER to FOLDER/NAME.npz, says
-how long loading took, and then answers each line "SECONDS RUNS GAP" with the times of single runs, GAP seconds apart, in milliseconds. All
-compute in f32; versions are those of requirements.txt beside this file. "mcc" takes the artifact MODEL.so.
+how long opening took, and then answers each line "SECONDS RUNS GAP CLOCK" with the times of single runs, GAP seconds apart, in milliseconds.
+All compute in f32; versions are those of requirements.txt beside this file. "mcc" takes the artifact MODEL.so, "aoti" the PyTorch module
+that MODEL was exported from.
 """
+import functools
 import json
 import os
 import pathlib
@@ -19,56 +21,64 @@ import turns
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-# ---- loaders: (model, threads, inputs) -> (run, outputs); run() is what is timed ------------------------------------
+# ---- the programs: generators (model, threads, inputs) --------------------------------------------------------------
+# They import and convert up to the first yield, open up to the second (which is timed), and end with (run, outputs); run() is what is timed.
 
-def load_mcc(model, threads, inputs):
+def mcc(model, threads, inputs):
     import ctypes
     sys.path.insert(0, str(HERE.parent))
     from support.artifact import Artifact
+    yield
     artifact, keep = Artifact(model, threads=threads), []
+    yield
     outputs = [np.asarray(r, order="C") for r in artifact.run(inputs)]
     given = artifact.tensors(inputs, keep)
     wanted = artifact.tensors(outputs, keep)
     call, ctx, error = artifact.api.run, artifact.ctx, ctypes.byref(artifact.error)
     if call(ctx, given, wanted, error) and b"run_dlpack" in artifact.error.text:     # the data decides a shape
-        return lambda: artifact.run_anew(given), lambda: outputs
+        yield lambda: artifact.run_anew(given), lambda: outputs
+        return
 
     def run():
         if call(ctx, given, wanted, error):
             sys.exit(f"mcc: {artifact.error.text}")
-    return run, lambda: outputs
+    yield run, lambda: outputs
 
 
-def load_ort(model, threads, inputs):
+def ort(model, threads, inputs):
     import onnxruntime
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 3
+    yield
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    yield
     binding = session.io_binding()
     for port, x in zip(session.get_inputs(), inputs):
         binding.bind_ortvalue_input(port.name, onnxruntime.OrtValue.ortvalue_from_numpy(x))
     for port in session.get_outputs():
         binding.bind_output(port.name)
-    return lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
+    yield lambda: session.run_with_iobinding(binding), binding.copy_outputs_to_cpu
 
 
-def load_openvino(model, threads, inputs):
+def openvino(model, threads, inputs):
     import openvino
+    yield
     core = openvino.Core()
     net = core.read_model(str(model))
     net.reshape({p.any_name: list(x.shape) for p, x in zip(net.inputs, inputs)})
     exact = os.environ.get("MCC_BENCH_PRECISION", "f32") == "f32"   # else as it is by default
     compiled = core.compile_model(net, "CPU", {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": threads}
                                   | ({"INFERENCE_PRECISION_HINT": "f32"} if exact else {}))
+    yield
     request = compiled.create_infer_request()
     for i, x in enumerate(inputs):
         request.set_input_tensor(i, openvino.Tensor(x))
-    return request.infer, lambda: [t.data for t in request.output_tensors]
+    yield request.infer, lambda: [t.data for t in request.output_tensors]
 
 
-def load_ncnn(model, threads, inputs):
+def ncnn(model, threads, inputs):
     """Converted by pnnx; every half-precision option is off, Winograd and the like are as they come."""
     import importlib.util
     import ncnn
@@ -78,12 +88,14 @@ def load_ncnn(model, threads, inputs):
     subprocess.run([str(tool), str(model), f"inputshape={shapes}", "fp16=0", f"ncnnparam={base}.ncnn.param",
                     f"ncnnbin={base}.ncnn.bin", f"ncnnpy={base}_ncnn.py", f"pnnxparam={base}.pnnx.param", f"pnnxbin={base}.pnnx.bin",
                     f"pnnxpy={base}_pnnx.py", f"pnnxonnx={base}.pnnx.onnx"], check=True, stdout=subprocess.DEVNULL)
+    yield
     net = ncnn.Net()
     net.opt.num_threads = threads
     for name in ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage", "use_vulkan_compute"):
         setattr(net.opt, name, False)
     if net.load_param(f"{base}.ncnn.param") or net.load_model(f"{base}.ncnn.bin"):
         raise RuntimeError("ncnn cannot load what pnnx made")
+    yield
     mats = [ncnn.Mat(x[0] if x.dtype == np.float32 else x[0].astype(np.int32)).clone() for x in inputs]
     names = [f"out{i}" for i in range(len(net.output_names()))]
     result = []
@@ -93,17 +105,19 @@ def load_ncnn(model, threads, inputs):
         for i, m in enumerate(mats):
             extractor.input(f"in{i}", m)
         result[:] = [extractor.extract(n)[1] for n in names]
-    return run, lambda: [np.array(m)[None] for m in result]
+    yield run, lambda: [np.array(m)[None] for m in result]
 
 
-def load_MNN(model, threads, inputs):
+def MNN(model, threads, inputs):
     """Converted in this process: importing MNN.tools would install another package."""
     import _tools
     import MNN
     converted = str(pathlib.Path.cwd() / (pathlib.Path(model).stem + ".mnn"))
     _tools.mnnconvert(["MNNConvert", "-f", "ONNX", "--modelFile", str(model), "--MNNModel", converted, "--bizCode", "bench"])
+    yield
     interpreter = MNN.Interpreter(converted)
     session = interpreter.createSession({"backend": "CPU", "numThread": threads, "precision": "high"})
+    yield
     ports = interpreter.getSessionInputAll(session)
     types = {np.dtype(np.float32): MNN.Halide_Type_Float, np.dtype(np.int64): MNN.Halide_Type_Int, np.dtype(np.int32): MNN.Halide_Type_Int}
     for port, x in zip(ports.values(), inputs):
@@ -120,11 +134,37 @@ def load_MNN(model, threads, inputs):
             t.copyToHostTensor(host)
             found.append(np.array(host.getData(), np.float32).reshape(t.getShape()))
         return found
-    return lambda: interpreter.runSession(session), outputs
+    yield lambda: interpreter.runSession(session), outputs
 
 
+def aoti(model, threads, inputs):
+    """AOTInductor's package of the module, its weights frozen: half the time of what is the default."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.getcwd()
+    import torch
+    sys.path.insert(0, str(HERE.parent / "real"))
+    import export
+    import torch._inductor
+    torch.set_num_threads(threads)
+    torch._inductor.config.freezing = True
+    net, tensors = export.network(pathlib.Path(model).stem)[0], [torch.from_numpy(x) for x in inputs]
+    with torch.no_grad():
+        package = torch._inductor.aoti_compile_and_package(torch.export.export(net, tuple(tensors)))
+    yield
+    compiled = torch._inductor.aoti_load_package(package)
+    yield
+    yield lambda: compiled(*tensors), lambda: [t.numpy() for t in torch.utils._pytree.tree_leaves(compiled(*tensors))]
+
+
+def loaded(steps, model, threads, inputs):
+    """(run, outputs)"""
+    return list(steps(model, threads, inputs))[-1]
+
+
+load_mcc, load_ort = functools.partial(loaded, mcc), functools.partial(loaded, ort)
 ALONE = "mcc-alone"     # the artifact with one thread, beside that with several
-LOADERS = {"mcc": load_mcc, ALONE: load_mcc, "ort": load_ort, "openvino": load_openvino, "ncnn": load_ncnn, "MNN": load_MNN}
+OURS, PEERS, TORCH = "ours", "peers", "torch"
+PROGRAMS = {"mcc": (mcc, OURS), ALONE: (mcc, OURS), "ort": (ort, OURS), "openvino": (openvino, PEERS), "ncnn": (ncnn, PEERS), "MNN": (MNN, PEERS),
+            "aoti": (aoti, TORCH)}     # and whose Python has what it imports
 
 
 # ---- the worker -----------------------------------------------------------------------------------------------------
@@ -136,22 +176,26 @@ def work(name, model, threads, folder):
     os.dup2(2, 1)
     (folder / name).mkdir(exist_ok=True)
     os.chdir(folder / name)
+    steps = PROGRAMS[name][0](model, threads, inputs)
+    next(steps)
     start = time.perf_counter()
-    run, outputs = LOADERS[name](model, threads, inputs)
-    load_ms = (time.perf_counter() - start) * 1e3
+    next(steps)
+    open_ms = (time.perf_counter() - start) * 1e3
+    run, outputs = next(steps)
     run()
     np.savez(folder / f"{name}.npz", *[np.asarray(o) for o in outputs()])
-    print(json.dumps({"load_ms": load_ms}), file=reply, flush=True)
+    print(json.dumps({"open_ms": open_ms}), file=reply, flush=True)
     for line in sys.stdin:
-        seconds, least, gap = (float(x) for x in line.split())
+        seconds, least, gap = (float(x) for x in line.split()[:3])
+        clock = getattr(time, line.split()[3])
         run()
         end, times = time.perf_counter() + seconds, []
         while len(times) < least or (time.perf_counter() < end and len(times) < 100000):
             if gap:
                 time.sleep(gap)
-            start = time.perf_counter()
+            start = clock()
             run()
-            times.append((time.perf_counter() - start) * 1e3)
+            times.append((clock() - start) * 1e3)
         print(json.dumps(times), file=reply, flush=True)
 
 
@@ -166,9 +210,10 @@ class Peer:
         self.info = json.loads(self.process.stdout.readline() or "null")
         self.turns = []                    # lists of times
         self.gap = 0                       # seconds between runs
+        self.clock = "perf_counter"        # of module time
 
     def turn(self, seconds, runs):
-        self.process.stdin.write(f"{seconds} {runs} {self.gap}\n")
+        self.process.stdin.write(f"{seconds} {runs} {self.gap} {self.clock}\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 

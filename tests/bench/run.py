@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Networks beside ONNX Runtime and others in one run, on a machine that is looked at before and after every turn.
 
-usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN] [--competitor] [--ungated] [--batch N] [--gap 0,1ms] [--results FILE]
+usage: run.py [--threads N] [--rounds N] [--peers openvino,ncnn,MNN,aoti] [--competitor] [--ungated] [--batch N] [--gap 0,1ms] [--results FILE]
               [--precision bf16] [NET | FILE.onnx ...]
 
-make bench [THREADS=2] [PEERS=openvino,ncnn,MNN] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [BATCH=16] [GAP=0,1ms]
-[PRECISION=bf16] [RESULTS=docs/ratios.json] [NETS="resnet50 bert"];
+make bench [THREADS=2] [PEERS=openvino,ncnn,MNN,aoti] [COMPETITOR=1] [UNGATED=1] [ROUNDS=7] [BATCH=16] [GAP=0,1ms]
+[TORCH=python] [PRECISION=bf16] [RESULTS=docs/ratios.json] [NETS="resnet50 bert"];
 make deps-bench for the exports. --results: the medians of this number of threads are replaced in FILE, of which chart.py draws the
 picture of the README.
 
@@ -15,9 +15,11 @@ picture of the README.
 For each network, f32: the median time of ONNX Runtime and of mcc, their ratio (above 1: mcc is faster) with the
 goal, mcc's share of the multiply-add peak that this run measured, the spread of single runs (p10 and p90 over the
 median), the largest difference of outputs over their scale, the time to compile, the largest sum of resident memory over
-mcc and its workers, the sizes of the artifact and of the file; then the ratio of ONNX Runtime's time to each other peer's.
+mcc and its workers, the sizes of the artifact and of the file; then the ratio of ONNX Runtime's time to each other peer's. With other peers
+a second line has the time that each took to open what it had compiled or converted before.
 Peers take turns in every round, another one first in each; turns of a busy machine are tried again and never counted
-(gate.py). --competitor keeps the second CPU busy instead. Outputs are compared before any time is believed.
+(gate.py); --ungated counts them, in processor time if there is one thread. --competitor keeps the second CPU busy
+instead. Outputs are compared before any time is believed.
 """
 import argparse
 import datetime
@@ -39,7 +41,7 @@ sys.path.insert(0, str(HERE.parent))
 sys.path.insert(0, str(HERE))
 
 from gate import Gate, load  # noqa: E402
-from peers import ALONE, Peer, cpus  # noqa: E402
+from peers import ALONE, OURS, PEERS, PROGRAMS, TORCH, Peer, cpus  # noqa: E402
 from support import memory  # noqa: E402
 from support.tool import BUILD, MCC  # noqa: E402
 
@@ -139,11 +141,10 @@ def worst_error(folder, reference, name):
 # ---- measuring ------------------------------------------------------------------------------------------------------
 
 def start_peers(args, path, folder):
-    peers = []
+    peers, pythons = [], {OURS: sys.executable, PEERS: args.peer_python, TORCH: args.torch_python}
     for name in ["mcc", "ort", *args.peers]:
-        ours = name in ("mcc", ALONE)
-        peer = Peer(name, folder / "net.so" if ours else path, 1 if name == ALONE else args.threads, folder,
-                    sys.executable if ours or name == "ort" else args.peer_python)
+        peer = Peer(name, folder / "net.so" if name in ("mcc", ALONE) else path, 1 if name == ALONE else args.threads, folder,
+                    pythons[PROGRAMS[name][1]])
         if peer.info is None:
             print(f"  {name} cannot load {path.name}: {(folder / (name + '.log')).read_text().strip().splitlines()[-1:]}", flush=True)
             continue
@@ -178,6 +179,7 @@ def measure(name, path, args, gate):
 def take_turns(order, gap, errors, args, gate):
     for p in order:
         p.gap, p.turns = gap, []
+        p.clock = "process_time" if args.ungated and args.threads == 1 else "perf_counter"
     for turn in range(args.rounds):
         first = turn % len(order)
         for p in order[first:] + order[:first]:
@@ -204,6 +206,10 @@ def report(name, path, args, gate, peers, errors, flops, seconds, memory, size):
     share = f"{100 * flops / (mine * 1e6) / (gate.peak * args.threads):5.0f}%" if flops else f"{'-':>6}"
     print(f"{name:20} {ort:9.3f} {mine:9.3f} {ratios['mcc']:6.2f} {goal:6.2f} {share} {low:+5.1f} {high:+5.1f}%  {cost} {others}",
           flush=True)
+    if args.peers:
+        print("  to open, ms: " + ", ".join(f"{n} {p.info['open_ms']:.2f}" for n, p in peers.items()), flush=True)
+    for other in [p for p in args.peers if p in peers and errors[p] > error_limit(p, args.precision)]:
+        print(f"  outputs of {other} differ: {errors[other]:.1e} of their scale", flush=True)
     return {p: peers[p].median for p in peers if peers[p].median}
 
 
@@ -228,14 +234,18 @@ def arguments():
     parser.add_argument("--tries", type=int, default=8, help="for a quiet turn")
     parser.add_argument("--peers", type=lambda s: [p for p in s.split(",") if p], default=[])
     parser.add_argument("--peer-python", default=sys.executable, help="that has the peers' packages")
+    parser.add_argument("--torch-python", default=sys.executable, help="that has torch and torchvision, for aoti")
     parser.add_argument("--competitor", action="store_true", help="a busy process on the second CPU; two threads")
-    parser.add_argument("--ungated", action="store_true", help="times of a busy machine count too")
+    parser.add_argument("--ungated", action="store_true", help="times of a busy machine count too, in processor time if there is one thread")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--gap", type=lambda s: [seconds_of(t) for t in s.split(",")], default=[0.0], help="0,100us,1ms,20ms: between runs")
     parser.add_argument("--results", type=pathlib.Path, help="JSON file whose figures of so many threads are replaced")
     parser.add_argument("--scratch", help="folder for artifacts; default: the system's")
     parser.add_argument("nets", nargs="*")
     args = parser.parse_args()
+    for name in args.peers:
+        if name not in PROGRAMS:
+            parser.error(f"no peer is called {name}: there are {', '.join(PROGRAMS)}")
     if args.competitor:
         args.threads = 2
         args.peers = [ALONE, *args.peers]

@@ -28,6 +28,19 @@ def test_calibration():
     assert len([k for k in number if k.startswith("read-")]) == 4 and all(number[k] > 0 for k in number)
 
 
+def test_peers_that_are_missing():
+    """A peer that cannot load is a line with the reason, and the others are measured."""
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/run.py", "--ungated", "--rounds", "1", "--seconds", "0.05", "--peers", "aoti",
+                           DIGITS], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "aoti cannot load digits.onnx: [\"ModuleNotFoundError: No module named 'torch'\"]" in done.stdout
+    row = next(line for line in done.stdout.splitlines() if line.startswith("digits ")).split()
+    assert row[-1] == "-" and float(row[3]) > 0
+    assert re.search(r"  to open, ms: mcc [\d.]+, ort [\d.]+$", done.stdout, re.M)
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/run.py", "--peers", "tvm"], capture_output=True, text=True)
+    assert done.returncode == 2 and "no peer is called tvm: there are mcc, " in done.stderr
+
+
 def test_roofline(tmp_path):
     assert mcc(DIGITS, "-o", tmp_path / "digits.so").returncode == 0
     done = mcc("bench", "--roofline", "--runs", 20, tmp_path / "digits.so")

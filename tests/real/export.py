@@ -95,20 +95,24 @@ def image_net(name):
     return net
 
 
+def network(name):
+    """The module in evaluation mode, and an input."""
+    kind = name.removesuffix("_static").removesuffix("_bn")
+    torch.manual_seed(zlib.crc32(kind.encode()))
+    if kind == "bert":
+        return Bert().eval(), torch.zeros(1, TOKENS, dtype=torch.int64)
+    return image_net(kind).eval(), torch.zeros(1, 3, 224, 224)
+
+
 def export(folder, name):
     path = folder / f"{name}.onnx"
     if path.exists():
         return
-    kind = name.removesuffix("_static").removesuffix("_bn")
     unfolded, static = name.removesuffix("_static").endswith("_bn"), name.endswith("_static")
-    torch.manual_seed(zlib.crc32(kind.encode()))
-    if kind == "bert":
-        net, example = Bert(), torch.zeros(1, TOKENS, dtype=torch.int64)
-    else:
-        net, example = image_net(kind), torch.zeros(1, 3, 224, 224)
+    net, example = network(name)
     partial = folder / f".{name}.partial"
     with torch.no_grad():
-        torch.onnx.export(net.eval(), example, str(partial), opset_version=17, input_names=["x"],
+        torch.onnx.export(net, example, str(partial), opset_version=17, input_names=["x"],
                           dynamic_axes=None if static else {"x": {0: "n"}},
                           training=torch.onnx.TrainingMode.PRESERVE if unfolded else torch.onnx.TrainingMode.EVAL)
     partial.rename(path)
