@@ -5,17 +5,23 @@ usage: fuzz.py N [SEED] [--only NAME...] [--keep FOLDER]        with a Python th
 A draw is a call of calls.py, changed: other sizes, element types, special values, strides; dims negative, arguments left out,
 given or None; some tensors are buffers. What PyTorch itself refuses is drawn again. Calls are exported TOGETHER in one
 program. A call that mcc refuses is counted by its message; one whose result differs is written to FOLDER as a program of its own.
-The exit status is 1 if a result differs, or if mcc crashes.
+The exit status is 1 if a result differs, or if mcc or an artifact crashes.
+
+PyTorch runs and exports drawn calls in processes of their own: some of its kernels end them, or write beyond their tensors.
+Artifacts run in others, between pages without access (support/guard.py).
 """
 import argparse
 import collections
 import copy
 import importlib
 import logging
+import multiprocessing
 import os
 import pathlib
+import pickle
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +35,8 @@ from torch import nn
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from pt2 import calls  # noqa: E402
 from pt2.writer import Type  # noqa: E402
-from support.artifact import Artifact, ModelError  # noqa: E402
+from support.artifact import Artifact  # noqa: E402
+from support.guard import Heap, guarded  # noqa: E402
 
 MCC, BUILD = os.environ.get("MCC", "build/mcc"), pathlib.Path(os.environ.get("MCC_BUILD", "build"))
 TOGETHER = 24
@@ -98,8 +105,12 @@ def function_of(name):
 
 class Call:
     def __init__(self, name, args, keywords):
-        self.name, self.function = name, function_of(name)
+        self.name = name
         self.args, self.keywords = [lifted(a) for a in args], {k: lifted(v) for k, v in keywords.items()}
+
+    @property
+    def function(self):
+        return function_of(self.name)
 
     def tensors(self):
         return tensors_of(self.args + list(self.keywords.values()))
@@ -306,40 +317,106 @@ def undetermined(call, args, want):
     return False
 
 
-def survives(call, seed):
-    """Does PyTorch take the call? In a process of its own: kernels divide by 0 and worse for calls that they do not expect."""
-    child = os.fork()
-    if child == 0:
-        try:
-            eager(call, seed)
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    return os.waitpid(child, 0)[1] == 0
+def tried(call, seed):
+    """(results, those of the widest types or None) if PyTorch takes the call and says what they are, else None."""
+    try:
+        want = eager(call, seed)
+        if any(not isinstance(t, torch.Tensor) or t.dim() > 12 or t.numel() > 100_000 for t in want):
+            return None
+        if not call.tensors() and not want or undetermined(call, call.made(seed)[0], want):
+            return None
+        again = eager(call, seed)
+        if call.name not in calls.RANDOM and not all(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(want, again)):
+            return None
+    except Exception:    # of whatever kind: PyTorch does not take the call
+        return None
+    return want, eager_wide(call, seed)
 
 
-def draw_call(name, draw):
-    """(call, seed, results), or None: no change that PyTorch takes was found."""
+def draw_call(name, draw, pytorch):
+    """(call, seed, results, those of the widest types), or None: no change that PyTorch takes was found."""
     for _ in range(12):
         call = Call(*draw.choice([c for c in calls.CALLS if c[0] == name]))
         seed = draw.randrange(1 << 30)
         for _ in range(draw.choice([1, 2, 2, 3, 4])):
             draw.choice(CHANGES)(call, draw)
-        if not survives(call, seed):
-            continue
         try:
-            want = eager(call, seed)
-            if any(not isinstance(t, torch.Tensor) or t.dim() > 12 or t.numel() > 100_000 for t in want):
-                continue
-            if not call.tensors() and not want or undetermined(call, call.made(seed)[0], want):
-                continue
-            again = eager(call, seed)
-            if name not in calls.RANDOM and not all(torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) for a, b in zip(want, again)):
-                continue
-        except Exception:    # of whatever kind: PyTorch does not take the call
-            continue
-        return call, seed, want
+            found = pytorch.ask(call, seed)
+        except Died:
+            found = None
+        if found:
+            return call, seed, *found
     return None
+
+
+# ---- processes
+
+class Died(Exception):
+    """A process ended before it answered."""
+
+
+class Raised(Exception):
+    """What a process answered is an exception, of a type of this name."""
+
+    def __init__(self, kind, text):
+        super().__init__(text)
+        self.kind = kind
+
+
+class Process:
+    """A fork of this process that answers calls of a function. After its end, the next question makes another."""
+
+    def __init__(self, function):
+        self.function, self.child = function, 0
+
+    def begin(self):
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.child = os.fork()
+        if self.child:
+            theirs.close()
+            return
+        try:
+            self.pipe.close()
+            while True:
+                args = pickle.loads(theirs.recv_bytes())
+                try:
+                    answer = None, self.function(*args)
+                except Exception as error:
+                    answer = type(error).__name__, str(error)
+                theirs.send_bytes(pickle.dumps(answer))
+        finally:
+            os._exit(0)
+
+    def ask(self, *args):
+        if not self.child:
+            self.begin()
+        try:
+            self.pipe.send_bytes(pickle.dumps(args))
+            if not self.pipe.poll(300):
+                os.kill(self.child, signal.SIGALRM)
+            kind, answer = pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, OSError):
+            raise Died(f"status {self.end()}") from None
+        if kind:
+            raise Raised(kind, answer)
+        return answer
+
+    def end(self):
+        """Its exit code, or minus the number of the signal that ended it."""
+        if not self.child:
+            return 0
+        self.pipe.close()
+        status, self.child = os.waitpid(self.child, 0)[1], 0
+        return os.waitstatus_to_exitcode(status)
+
+
+def apart(function, *args):
+    """The function's answer, by a process that ends."""
+    process = Process(function)
+    try:
+        return process.ask(*args)
+    finally:
+        process.end()
 
 
 # ---- programs
@@ -411,14 +488,14 @@ def array_of(tensor):
 
 def save(draws, path):
     """Exports them; the feeds, and (type, shape) of what the exporter says of each result."""
-    module = Many([One(call, seed) for call, seed, _ in draws]).eval()
+    module = Many([One(call, seed) for call, seed, *_ in draws]).eval()
     feeds = [x for one in module.calls for x in one.feeds] + [torch.zeros(1)]
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         program = torch.export.export(module, tuple(feeds), strict=False)
         torch.export.save(program, path)
     said = [(x.meta["val"].dtype, list(x.meta["val"].shape)) for x in program.graph.output_node().args[0]]
-    return [array_of(x) for x in feeds], said[-1 - sum(len(want) for _, _, want in draws):-1]
+    return [array_of(x) for x in feeds], said[-1 - sum(len(want) for _, _, want, _ in draws):-1]
 
 
 BOUNDS = {"float64": (1e-9, 1e-9), "float32": (2e-5, 1e-5), "float16": (4e-3, 4e-3), "bfloat16": (3e-2, 3e-2)}
@@ -478,10 +555,10 @@ def judge(draws, folder, tally):
     path, so = folder / "calls.pt2", folder / "calls.so"
     while draws:
         try:
-            feeds, said = save(draws, path)
-        except Exception as error:    # the exporter's own refusals
+            feeds, said = apart(save, draws, path)
+        except (Died, Raised) as error:    # the exporter's own refusals
             if len(draws) == 1:
-                tally.add("not exported", draws[0], str(error).splitlines()[0][:150])
+                tally.add("not exported", draws[0], (str(error) or error.kind).splitlines()[0][:150])
                 return
             for half in (draws[:len(draws) // 2], draws[len(draws) // 2:]):
                 judge(half, folder, tally)
@@ -509,23 +586,31 @@ def traced(said, want):
     return said[0] == want.dtype and all(not isinstance(n, int) or n == m for n, m in zip(said[1], want.shape))
 
 
+def outputs(so, feeds):
+    heap = Heap()
+    with Artifact(so, alloc=heap.alloc, release=heap.release) as a:
+        got = a.run([guarded(x) for x in feeds])
+    if heap.broken or heap.blocks:
+        raise ValueError(f"{heap.broken} blocks written around, {len(heap.blocks)} not given back")
+    return got
+
+
 def compare(draws, feeds, said, so, tally, folder):
     try:
-        with Artifact(so) as a:
-            got = a.run(feeds)
-    except ModelError as error:
-        if len(draws) == 1 and "out of range" in str(error) and not all(t.numel() for t in draws[0][2]):
+        got = apart(outputs, so, feeds)
+    except (Died, Raised) as error:
+        failed = isinstance(error, Raised) and error.kind == "ModelError"
+        if len(draws) == 1 and failed and "out of range" in str(error) and not all(t.numel() for t in draws[0][2]):
             tally.kinds["agree"] += 1    # an index into nothing, which PyTorch lets pass
-        elif len(draws) == 1:
-            tally.add("failed", draws[0], str(error))
-        else:
+        elif len(draws) == 1 or not failed:
+            tally.add("failed" if failed else "crashed", draws[0], str(error), draws)
+        if len(draws) > 1:
             for draw in draws:
                 judge([draw], folder, tally)
         return
     at = 0
     for draw in draws:
-        call, seed, want = draw
-        best = eager_wide(call, seed)
+        call, seed, want, best = draw
         best = [array_of(t) for t in best] if best and len(best) == len(want) else [None] * len(want)
         count = 1 if call.name in calls.FIRST else len(want)
         words = [differs(call, g, w, x) for g, w, x in list(zip(got[at:at + len(want)], want, best))[:count]]
@@ -539,8 +624,9 @@ class Tally:
     def __init__(self, keep):
         self.kinds, self.messages, self.keep = collections.Counter(), collections.defaultdict(list), keep
 
-    def add(self, kind, draw, message):
-        call, seed, _ = draw
+    def add(self, kind, draw, message, program=None):
+        """program: the draws of the one to keep, if they are more."""
+        call, seed, *_ = draw
         self.kinds[kind] += 1
         if kind == "agree":
             return
@@ -548,7 +634,7 @@ class Tally:
         print(f"{kind} {call} seed {seed}: {message[:1500]}", flush=True)
         if kind in ("differs", "crashed", "failed"):
             self.keep.mkdir(parents=True, exist_ok=True)
-            save([draw], self.keep / f"{call.name}-{seed}.pt2")
+            apart(save, program or [draw], self.keep / f"{call.name}-{seed}{'-more' * (len(program or ()) > 1)}.pt2")
 
 
 def known(name):
@@ -567,18 +653,20 @@ def run(n, seed, only, keep):
             print(f"skip operators of {library}, which is not installed")
     names = sorted({c[0] for c in calls.CALLS} if not only else {c[0] for c in calls.CALLS if c[0] in only or c[0].split(".")[0] in only})
     names = [name for name in names if known(name)]
-    draw, tally, draws = random.Random(seed), Tally(keep), []
+    draw, tally, draws, pytorch = random.Random(seed), Tally(keep), [], Process(tried)
     torch.set_num_threads(1)
     logging.disable(logging.ERROR)    # of the exporter's own refusals
+    torch.export.export(nn.Identity(), (torch.zeros(1),))    # imports what each exporting process needs
     order = draw.sample(names, len(names))
     with tempfile.TemporaryDirectory() as folder:
         for k in range(n):
-            drawn = draw_call(order[k % len(order)], draw)
+            drawn = draw_call(order[k % len(order)], draw, pytorch)
             if drawn is None:
                 tally.kinds["not drawn"] += 1
             else:
                 draws.append(drawn)
             if len(draws) == TOGETHER or k == n - 1:
+                pytorch.end()    # what its kernels have damaged ends with it
                 judge(draws, pathlib.Path(folder), tally)
                 draws = []
     return tally
