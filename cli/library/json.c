@@ -44,7 +44,8 @@ void json_string(struct strbuf *out, const char *text)
     strbuf_append(out, "\"", 1);
 }
 
-void json_key(struct json *j, const char *key)
+/* The key, or the place of an item. */
+static void json_key(struct json *j, const char *key)
 {
     if (j->more)
         strbuf_append(j->out, ",", 1);

@@ -21,7 +21,7 @@ bool pt2_record(struct pt2 *p, const char *name, struct span *out)
     return zip_read(&p->zip, r, out);
 }
 
-struct json *pt2_json(struct pt2 *p, const char *name)
+static struct json *pt2_json(struct pt2 *p, const char *name)
 {
     struct span bytes;
     if (!pt2_record(p, name, &bytes))

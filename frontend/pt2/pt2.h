@@ -84,7 +84,6 @@ struct pt2 {
 /* import.c: the record of this name below the root. NULL after a diagnostic. */
 bool pt2_record(struct pt2 *, const char *name, struct span *out);
 void pt2_metas(struct pt2 *, const struct json *graph); /* what it says of its tensors and numbers */
-struct json *pt2_json(struct pt2 *, const char *name);
 
 /* symbols.c */
 /* Symbols for range_constraints. */

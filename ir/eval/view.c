@@ -184,33 +184,33 @@ enum eval_status eval_gather(struct eval *e, const struct node *n, struct tensor
     return EVAL_OK;
 }
 
-/* Flat offset in x of an index tuple of `like`, with position `at_axis` along axis; -1 when outside. */
-static int64_t element_offset(const struct tensor *x, const int64_t *at, int64_t axis, int64_t at_axis)
+/* Flat offset in x of an index tuple, with index k of idx along axis. */
+static enum eval_status element_offset(struct eval *e, const struct node *n, const struct tensor *x,
+                                       const struct tensor *idx, int64_t k, const int64_t *at, int64_t *offset)
 {
-    int64_t p = 0;
+    int64_t axis = node_int(n, "axis", 0), at_axis;
+    TRY(read_index(e, n, idx, k, x->dims[axis], &at_axis));
+    *offset = 0;
     for (int32_t d = 0; d < x->rank; d++) {
         int64_t i = d == axis ? at_axis : at[d];
         if (i >= x->dims[d])
-            return -1;
-        p = p * x->dims[d] + i;
+            return eval_fail(e, EVAL_SHAPE, "%s: indices reach outside of the data", op_name(n->op));
+        *offset = *offset * x->dims[d] + i;
     }
-    return p;
+    return EVAL_OK;
 }
 
 enum eval_status eval_gather_elements(struct eval *e, const struct node *n, struct tensor *const *in,
                                       struct tensor *out)
 {
     const struct tensor *x = in[0], *idx = in[1];
-    int64_t axis = node_int(n, "axis", 0), at[RANK_MAX] = {0}, k = 0, i;
+    int64_t at[RANK_MAX] = {0}, k = 0, p;
     size_t size = elem_size(x->elem);
     TRY(eval_tensor(e, out, x->elem, idx->rank, idx->dims));
     if (tensor_count(out) == 0)
         return EVAL_OK;
     do {
-        TRY(read_index(e, n, idx, k, x->dims[axis], &i));
-        int64_t p = element_offset(x, at, axis, i);
-        if (p < 0)
-            return eval_fail(e, EVAL_SHAPE, "gather_elements: indices reach outside of the data");
+        TRY(element_offset(e, n, x, idx, k, at, &p));
         memcpy((char *)out->data + (size_t)k * size, (char *)x->data + (size_t)p * size, size);
         k++;
     } while (dims_next(out->dims, out->rank, at));
@@ -278,17 +278,14 @@ enum eval_status eval_scatter_elements(struct eval *e, const struct node *n, str
                                        struct tensor *out)
 {
     const struct tensor *x = in[0], *idx = in[1], *updates = in[2];
-    int64_t axis = node_int(n, "axis", 0), at[RANK_MAX] = {0}, k = 0, i;
+    int64_t at[RANK_MAX] = {0}, k = 0, p;
     TRY(copy_operand(e, x, out));
     if (tensor_count(idx) != tensor_count(updates))
         return eval_fail(e, EVAL_SHAPE, "scatter_elements: indices and updates differ in shape");
     if (tensor_count(idx) == 0)
         return EVAL_OK;
     do {
-        TRY(read_index(e, n, idx, k, x->dims[axis], &i));
-        int64_t p = element_offset(x, at, axis, i);
-        if (p < 0)
-            return eval_fail(e, EVAL_SHAPE, "scatter_elements: indices reach outside of the data");
+        TRY(element_offset(e, n, x, idx, k, at, &p));
         combine(node_str(n, "monoid", "set"), out, p, updates, k, 1);
         k++;
     } while (dims_next(idx->dims, idx->rank, at));

@@ -15,16 +15,15 @@ struct search {
 
 static bool search_nonneg(struct search *, expr_id e, int depth);
 
-/* e - coef*term + coef*rest*bound is a lower bound of e: goes on from there. */
+/* e - coef*term + by*rest*bound is a lower bound of e: goes on from there. */
 static bool search_replaced(struct search *s, expr_id e, expr_id term, int64_t coef, expr_id rest, expr_id bound,
-                            int depth)
+                            int64_t by, int depth)
 {
-    struct exprs *x = s->x;
     struct poly p;
-    poly_open(x, &p);
+    poly_open(s->x, &p);
     poly_add(&p, e, 1);
     poly_add(&p, term, -coef);
-    poly_add_product(&p, rest, bound, coef);
+    poly_add_product(&p, rest, bound, by);
     expr_id lower = poly_close(&p);
     return lower.i && lower.i != e.i && search_nonneg(s, lower, depth - 1);
 }
@@ -50,13 +49,7 @@ static bool search_quotient(struct search *s, expr_id e, expr_id term, int64_t c
             return false;
         left = ex_mulc(x, left, coef / v.coef[0]);
     }
-    struct poly p;
-    poly_open(x, &p);
-    poly_add(&p, e, 1);
-    poly_add(&p, term, -coef);
-    poly_add_product(&p, left, coef < 0 ? y : ex_addc(x, ex_sub(x, y, n), 1), 1);
-    expr_id lower = poly_close(&p);
-    return lower.i && lower.i != e.i && search_nonneg(s, lower, depth - 1);
+    return search_replaced(s, e, term, coef, left, coef < 0 ? y : ex_addc(x, ex_sub(x, y, n), 1), 1, depth);
 }
 
 /* rest * coef * (b div n) beside rest * -coef * (a div n), coef > 0: no less than rest * coef * ((b - a) div n). Sizes
@@ -126,7 +119,7 @@ static bool search_term(struct search *s, expr_id e, expr_id term, int64_t coef,
             return true;
         uint32_t n = atom_bounds(x, atom, coef < 0, in_product, bounds);
         for (uint32_t i = 0; i < n; i++)
-            if (search_replaced(s, e, term, coef, rest, bounds[i], depth))
+            if (search_replaced(s, e, term, coef, rest, bounds[i], coef, depth))
                 return true;
     }
     return false;

@@ -175,11 +175,11 @@ static bool inline_repeats(const struct fuser *f, const struct node *n, const st
     uint32_t mask;
     if (demand_row_mask(f, d, rank, &mask) && (k->has_rows ? mask == k->row_mask : outer_dims(f, k, mask)))
         return false;
-    expr_id mine = shape_count(f->x, value_type(f->g, n->out[0])->dims, rank);
+    expr_id mine = dims_product(f->x, value_type(f->g, n->out[0])->dims, rank);
     bool stage = k->form.staged.i &&
                  d->context == graph_value(f->g, k->form.staged)->def.i; /* ... anew for each chunk */
     const struct type *dom = value_type(f->g, stage ? k->form.staged : k->domain);
-    expr_id all = shape_count(f->x, dom->dims, dom->rank);
+    expr_id all = dims_product(f->x, dom->dims, dom->rank);
     return mine.i != all.i && (d->context == 0 || stage);
 }
 

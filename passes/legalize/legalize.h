@@ -147,6 +147,8 @@ value_id v_padded(struct builder *, value_id, uint32_t n, int64_t fill);
 value_id v_axes_padded(struct builder *, value_id axes, int32_t rank);
 /* Is the number of elements known now? */
 bool v_count_known(struct builder *, value_id);
+/* A list of an attribute as f32 [n]. */
+value_id v_floats(struct builder *, const double *, int64_t n);
 value_id v_flip(struct builder *, value_id, int32_t axis);
 value_id v_iota(struct builder *, enum elem, const expr_id *dims, int32_t rank, int32_t axis);
 /* x with `rows` in it: rows[i, ..., j, ...] becomes x[i, ..., at[i, ..., j], ...], j along axis; at: i64 of the dims of

@@ -329,6 +329,14 @@ value_id v_flip(struct builder *b, value_id v, int32_t axis)
     return b_slice(b, v, starts, dims, steps);
 }
 
+value_id v_floats(struct builder *b, const double *x, int64_t n)
+{
+    float *f = NEW_ARRAY(&b->g->arena, float, n + 1);
+    for (int64_t i = 0; i < n; i++)
+        f[i] = (float)x[i];
+    return b_const(b, ELEM_F32, &n, 1, f);
+}
+
 value_id v_iota(struct builder *b, enum elem elem, const expr_id *dims, int32_t rank, int32_t axis)
 {
     struct attr attrs[] = {attr_elem("elem", elem), attr_exprs("dims", dims, (uint32_t)rank), attr_int("axis", axis)};

@@ -2,8 +2,6 @@
  * calling these one after the other; the simplifier of ir/expr/expr.c does the rest. */
 #include "passes/module/access_function.h"
 
-#include "ir/graph/view_map.h"
-
 #include <string.h>
 
 expr_id storage_address(struct exprs *x, const struct storage *s, const expr_id *idx)
@@ -22,14 +20,6 @@ expr_id storage_address(struct exprs *x, const struct storage *s, const expr_id 
         stride[n++] = ex_const(x, l->inner);
     }
     return ex_dot(x, s->origin, index, stride, n);
-}
-
-expr_id shape_count(struct exprs *x, const expr_id *dims, int32_t rank)
-{
-    expr_id n = ex_const(x, 1);
-    for (int32_t d = 0; d < rank; d++)
-        n = ex_mul(x, n, dims[d]);
-    return n;
 }
 
 expr_id point_linear(struct exprs *x, const expr_id *idx, const expr_id *dims, int32_t rank)

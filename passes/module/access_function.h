@@ -2,6 +2,7 @@
 #ifndef MCC_PASSES_ACCESS_FUNCTION_H
 #define MCC_PASSES_ACCESS_FUNCTION_H
 
+#include "ir/graph/view_map.h"
 #include "passes/module/module.h"
 
 /* Point idx (one expression per dim of the view's result) -> point out of operand k. cond: 1 where the operand is
@@ -38,8 +39,6 @@ expr_id storage_address(struct exprs *, const struct storage *, const expr_id *i
 /* Does it depend on what only the run computes (a SYM_VALUE symbol)? */
 bool late_expr(struct exprs *, expr_id);
 bool late_type(struct exprs *, const struct type *);
-/* Product of dims. */
-expr_id shape_count(struct exprs *, const expr_id *dims, int32_t rank);
 
 /* The dims of a contraction's operand 0 or 1 that are neither batch nor contracted, in order; their number. */
 int32_t dot_free(const struct graph *, const struct node *, uint32_t operand, int32_t free_dim[RANK_MAX]);

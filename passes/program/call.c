@@ -11,9 +11,9 @@ static struct axis_split split_axis(struct prog *p, value_id v, int64_t axis)
 {
     const struct type *t = value_type(p->g, v);
     struct axis_split s;
-    s.outer = prog_index(p, shape_count(p->x, t->dims, (int32_t)axis));
+    s.outer = prog_index(p, dims_product(p->x, t->dims, (int32_t)axis));
     s.n = prog_index(p, t->rank ? t->dims[axis] : ex_const(p->x, 1));
-    s.inner = prog_index(p, t->rank ? shape_count(p->x, t->dims + axis + 1, t->rank - (int32_t)axis - 1)
+    s.inner = prog_index(p, t->rank ? dims_product(p->x, t->dims + axis + 1, t->rank - (int32_t)axis - 1)
                                     : ex_const(p->x, 1));
     return s;
 }
@@ -69,7 +69,7 @@ static void call_nonzero(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->in[0]);
     lreg elem = elem_code(p, n->in[0]), src = operand(p, n->in[0]);
-    lreg total = prog_index(p, shape_count(p->x, t->dims, t->rank));
+    lreg total = prog_index(p, dims_product(p->x, t->dims, t->rank));
     lreg ask[3] = {elem, src, total};
     lreg count = prog_call(p, "mcc_rt_nonzero_count", ask, 3, false);
     bind_count(p, n, count);
@@ -85,7 +85,7 @@ static void call_unique(struct prog *p, const struct node *n)
 {
     int64_t axis = node_int(n, "axis", -1);
     const struct type *t = value_type(p->g, n->in[0]);
-    lreg total = prog_index(p, shape_count(p->x, t->dims, t->rank));
+    lreg total = prog_index(p, dims_product(p->x, t->dims, t->rank));
     struct axis_split s = {prog_const(p, 1), total, prog_const(p, 1)};
     if (axis >= 0)
         s = split_axis(p, n->in[0], axis);
@@ -133,12 +133,12 @@ static void call_dft(struct prog *p, const struct node *n)
 {
     const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
     int64_t axis = node_int(n, "axis", 1);
-    expr_id inner = shape_count(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
+    expr_id inner = dims_product(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
     bool real_result = ex_is(p->x, y->dims[y->rank - 1], 1);
     lreg in[13] = {elem_code(p, n->in[0]),
                    operand(p, n->in[0]),
                    result(p, n, 0),
-                   prog_index(p, shape_count(p->x, x->dims, (int32_t)axis)),
+                   prog_index(p, dims_product(p->x, x->dims, (int32_t)axis)),
                    prog_index(p, x->dims[axis]),
                    prog_index(p, inner),
                    prog_index(p, x->dims[x->rank - 1]),
@@ -154,7 +154,7 @@ static void call_det(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->in[0]);
     lreg in[5] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
-                  prog_index(p, shape_count(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1])};
+                  prog_index(p, dims_product(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1])};
     prog_call(p, "mcc_rt_det", in, 5, true);
 }
 
@@ -171,7 +171,7 @@ static void call_rng(struct prog *p, const struct node *n)
     double seed = node_float(n, "seed", 0);
     lreg in[7] = {elem_code(p, n->out[0]),
                   result(p, n, 0),
-                  prog_index(p, shape_count(p->x, t->dims, t->rank)),
+                  prog_index(p, dims_product(p->x, t->dims, t->rank)),
                   prog_const(p, strcmp(node_str(n, "kind", "uniform"), "normal") == 0),
                   prog_const(p, seed >= 0 && seed < 4294967296.0 ? (int64_t)seed : 0),
                   prog_const(p, double_bits(node_float(n, "a", 0))),
@@ -193,7 +193,7 @@ static lreg string_list(struct prog *p, value_id packed)
 static lreg operand_count(struct prog *p, value_id v)
 {
     const struct type *t = value_type(p->g, v);
-    return prog_index(p, shape_count(p->x, t->dims, t->rank));
+    return prog_index(p, dims_product(p->x, t->dims, t->rank));
 }
 
 static void string_spread(struct prog *p, const struct node *n)
@@ -254,7 +254,7 @@ static void string_normalize(struct prog *p, const struct node *n)
 {
     const struct type *x = value_type(p->g, n->in[0]);
     lreg count = operand_count(p, n->in[0]);
-    expr_id room = ex_addc(p->x, shape_count(p->x, x->dims, x->rank), 1);
+    expr_id room = ex_addc(p->x, dims_product(p->x, x->dims, x->rank), 1);
     if (!p->pointer[n->out[0].i].i)
         p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, room, STRING_BYTES)));
     lreg in[7] = {operand(p, n->in[0]),

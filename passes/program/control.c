@@ -19,7 +19,7 @@ static lblock enter(struct prog *p, lblock b)
 static lreg value_bytes(struct prog *p, value_id v)
 {
     const struct type *t = value_type(p->g, v);
-    return prog_index(p, ex_mulc(p->x, shape_count(p->x, t->dims, t->rank), elem_size(t->elem)));
+    return prog_index(p, ex_mulc(p->x, dims_product(p->x, t->dims, t->rank), elem_size(t->elem)));
 }
 
 static lreg to_bool(struct prog *p, lreg v)

@@ -195,7 +195,7 @@ static void ports_unpack(struct prog *p, lreg *packed)
         const struct type *t = value_type(p->g, p->g->inputs.data[k].value);
         if (!is_packed(p, p->g->inputs.data[k].value))
             continue;
-        lreg n = prog_index(p, shape_count(p->x, t->dims, t->rank)), bytes = prog_memory(p, n);
+        lreg n = prog_index(p, dims_product(p->x, t->dims, t->rank)), bytes = prog_memory(p, n);
         lreg in[5] = {p->in[k], bytes, n, prog_const(p, elem_bits(t->elem)), prog_const(p, elem_class(t->elem) == 'I')};
         prog_call(p, "mcc_rt_unpack", in, 5, false);
         p->in[k] = bytes;
@@ -206,7 +206,7 @@ static void ports_unpack(struct prog *p, lreg *packed)
             p->m->fused.storage[p->g->outputs.data[k].value.i].place != PLACE_OUTPUT)
             continue;
         packed[k] = p->out[k];
-        p->out[k] = prog_memory(p, prog_index(p, shape_count(p->x, t->dims, t->rank)));
+        p->out[k] = prog_memory(p, prog_index(p, dims_product(p->x, t->dims, t->rank)));
     }
 }
 
@@ -216,7 +216,7 @@ static void ports_pack(struct prog *p, const lreg *packed)
         const struct type *t = value_type(p->g, p->g->outputs.data[k].value);
         if (!packed[k].i)
             continue;
-        lreg in[4] = {p->out[k], packed[k], prog_index(p, shape_count(p->x, t->dims, t->rank)),
+        lreg in[4] = {p->out[k], packed[k], prog_index(p, dims_product(p->x, t->dims, t->rank)),
                       prog_const(p, elem_bits(t->elem))};
         prog_call(p, "mcc_rt_pack", in, 4, false);
     }

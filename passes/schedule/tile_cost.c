@@ -573,7 +573,7 @@ static int64_t horizontal_cost(const struct site *site, const struct node *n, in
     int64_t size = elem_size(e), lanes = machine_vector_lanes(m, e), line = steps * size / 64,
             vectors = (steps + lanes - 1) / lanes, rows;
     const struct type *y = value_type(site->g, n->out[0]);
-    if (!ex_is_const(site->x, shape_count(site->x, y->dims, y->rank), &rows) || !mul_i64(rows, steps * size, &rows))
+    if (!ex_is_const(site->x, dims_product(site->x, y->dims, y->rank), &rows) || !mul_i64(rows, steps * size, &rows))
         rows = steps * size;
     int64_t adds = vectors * STEP / m->loads_per_cycle,
             lines = rows > budget(m, SHARE_L1_STAGED) ? line * RATE_STEP_L2_LINE : 0;

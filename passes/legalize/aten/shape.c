@@ -1,4 +1,5 @@
 /* Views: the elements stay, and the shape changes. Joining and splitting; parts written back into wholes. */
+#include "ir/graph/view_map.h"
 #include "passes/legalize/aten.h"
 
 #include <string.h>
@@ -6,14 +7,6 @@
 bool rule_aten_alias(struct rule *r)
 {
     return rule_result(r, rule_in(r, 0));
-}
-
-static expr_id product(struct exprs *ex, const expr_id *dims, int32_t n)
-{
-    expr_id p = ex_const(ex, 1);
-    for (int32_t i = 0; i < n; i++)
-        p = ex_mul(ex, p, dims[i]);
-    return p;
 }
 
 /* The other operand's shape, or the one that the list says; one entry may be -1. param: index of the list. */
@@ -56,7 +49,7 @@ bool rule_aten_flatten(struct rule *r)
         return rule_result(r, b_reshape(r->b, x, out, 1));
     }
     memcpy(out, dims, (size_t)first * sizeof *out);
-    out[first] = product(ex, dims + first, last - first + 1);
+    out[first] = dims_product(ex, dims + first, last - first + 1);
     memcpy(out + first + 1, dims + last + 1, (size_t)(rank - last - 1) * sizeof *out);
     return rule_result(r, b_reshape(r->b, x, out, rank - last + first));
 }

@@ -39,8 +39,8 @@ static value_id pairwise(struct builder *b, value_id score, int64_t n, const dou
             sign[j * n + i] = -1;
             more[j * n + i] = 1;
         }
-    value_id x = b_binary(b, OP_ADD, b_binary(b, OP_MUL, score, ml_floats(b, prob_a, pairs)),
-                          ml_floats(b, prob_b, pairs));
+    value_id x = b_binary(b, OP_ADD, b_binary(b, OP_MUL, score, v_floats(b, prob_a, pairs)),
+                          v_floats(b, prob_b, pairs));
     value_id r = b_unary(b, OP_SIGMOID, b_unary(b, OP_NEG, x));
     r = b_binary_f64(b, OP_MIN, b_binary_f64(b, OP_MAX, r, (float)1e-7), (float)(1 - 1e-7));
     r = b_gather(b, r, b_const(b, ELEM_I64, &square, 1, from), 1);

@@ -120,7 +120,7 @@ static value_id nodes_with(struct builder *b, const struct forest *f, enum branc
 static value_id limits_of(struct builder *b, const struct forest *f)
 {
     if (f->elem == ELEM_F32)
-        return ml_floats(b, f->limit, f->n);
+        return v_floats(b, f->limit, f->n);
     return b_const(b, ELEM_F64, &f->n, 1, f->limit);
 }
 

@@ -31,7 +31,7 @@ static struct listed list_read(struct rule *r, const char *name)
         if (a && a->kind == ATTR_INTS)
             return (struct listed){.elem = ELEM_I64, .n = a->n, .v = b_const(b, ELEM_I64, &n, 1, a->u.ints)};
         if (a && a->kind == ATTR_FLOATS)
-            return (struct listed){.elem = ELEM_F32, .n = a->n, .v = ml_floats(b, a->u.floats, n)};
+            return (struct listed){.elem = ELEM_F32, .n = a->n, .v = v_floats(b, a->u.floats, n)};
         const struct tensor_data *t = a && a->kind == ATTR_TENSOR ? a->u.tensor : NULL;
         if (!t || t->rank != 1 || t->dims[0] > KEYS_MAX)
             continue;

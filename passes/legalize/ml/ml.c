@@ -24,14 +24,6 @@ bool rule_binarizer(struct rule *r)
     return rule_result(r, b_convert(b, above, v_elem(b, x)));
 }
 
-value_id ml_floats(struct builder *b, const double *x, int64_t n)
-{
-    float *f = NEW_ARRAY(&b->g->arena, float, n + 1);
-    for (int64_t i = 0; i < n; i++)
-        f[i] = (float)x[i];
-    return b_const(b, ELEM_F32, &n, 1, f);
-}
-
 /* (x - offset) * scale; one value or one per feature. */
 bool rule_scaler(struct rule *r)
 {
@@ -40,9 +32,9 @@ bool rule_scaler(struct rule *r)
     const double *offset = rule_floats(r, "offset", &n_offset), *scale = rule_floats(r, "scale", &n_scale);
     value_id x = b_convert(b, rule_in(r, 0), ELEM_F32);
     if (offset)
-        x = b_binary(b, OP_SUB, x, ml_floats(b, offset, n_offset));
+        x = b_binary(b, OP_SUB, x, v_floats(b, offset, n_offset));
     if (scale)
-        x = b_binary(b, OP_MUL, x, ml_floats(b, scale, n_scale));
+        x = b_binary(b, OP_MUL, x, v_floats(b, scale, n_scale));
     return rule_result(r, x);
 }
 
@@ -59,10 +51,10 @@ bool rule_linear_regressor(struct rule *r)
     if (targets < 1 || !n || n % targets)
         return rule_bad(r, "%u coefficients for %lld targets", n, (long long)targets);
     int64_t dims[2] = {targets, n / targets};
-    value_id w = b_transpose(b, v_reshape_i(b, ml_floats(b, c, n), dims, 2), turn);
+    value_id w = b_transpose(b, v_reshape_i(b, v_floats(b, c, n), dims, 2), turn);
     value_id y = b_matmul(b, b_convert(b, rule_in(r, 0), ELEM_F32), w);
     if (bias)
-        y = b_binary(b, OP_ADD, y, ml_floats(b, bias, n_bias));
+        y = b_binary(b, OP_ADD, y, v_floats(b, bias, n_bias));
     return rule_result(r, ml_post(b, y, post));
 }
 
@@ -106,7 +98,7 @@ bool rule_imputer(struct rule *r)
         b_assert(b, ex_eq(b_exprs(b), b_dim(b, x, -1), ex_const(b_exprs(b), count)), EVAL_SHAPE,
                  "there is not a value for each feature");
     if (v_is_float(b, x)) {
-        with = b_convert(b, ml_floats(b, floats, count), v_elem(b, x));
+        with = b_convert(b, v_floats(b, floats, count), v_elem(b, x));
         absent = replaced != replaced ? b_unary(b, OP_ISNAN, x)
                                       : b_binary(b, OP_EQ, x, b_splat_like(b, x, (float)replaced));
     } else {
@@ -241,8 +233,8 @@ bool rule_linear_classifier(struct rule *r)
     if (!n || n % n_labels || (bias && n_bias != n_labels))
         return rule_bad(r, "%u coefficients and %u intercepts for %u classes", n, n_bias, n_labels);
     int64_t dims[2] = {n_labels, n / n_labels};
-    value_id score = b_matmul(b, x, b_transpose(b, v_reshape_i(b, ml_floats(b, c, n), dims, 2), turn));
+    value_id score = b_matmul(b, x, b_transpose(b, v_reshape_i(b, v_floats(b, c, n), dims, 2), turn));
     if (bias)
-        score = b_binary(b, OP_ADD, score, ml_floats(b, bias, n_bias));
+        score = b_binary(b, OP_ADD, score, v_floats(b, bias, n_bias));
     return classifier_results(r, score, &labels, post);
 }

@@ -4,9 +4,6 @@
 
 #include "passes/legalize/legalize.h"
 
-/* A list of an attribute as f32 [n]. */
-value_id ml_floats(struct builder *, const double *, int64_t n);
-
 /* post_transform, in the order of TreeEnsemble's numbers. */
 enum ml_post { POST_NONE, POST_SOFTMAX, POST_LOGISTIC, POST_SOFTMAX_ZERO, POST_PROBIT, POST_COUNT };
 /* The attribute post_transform; false after rule_bad. */

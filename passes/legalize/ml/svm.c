@@ -73,8 +73,8 @@ bool rule_svm_regressor(struct rule *r)
     expr_id rows[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), features)};
     x = b_reshape(b, x, rows, 2); /* checks the number of features */
     if (supports)
-        x = svm_kernel(b, &s, x, v_reshape_i(b, ml_floats(b, vectors, n_vectors), grid, 2));
-    value_id y = v_affine(b, b_matmul(b, x, v_reshape_i(b, ml_floats(b, c, n), column, 2)), 1, rho[0]);
+        x = svm_kernel(b, &s, x, v_reshape_i(b, v_floats(b, vectors, n_vectors), grid, 2));
+    value_id y = v_affine(b, b_matmul(b, x, v_reshape_i(b, v_floats(b, c, n), column, 2)), 1, rho[0]);
     if (y.i && rule_int(r, "one_class", 0))
         y = b_select(b, b_binary(b, OP_LT, b_splat_like(b, y, 0), y), b_splat_like(b, y, 1), b_splat_like(b, y, -1));
     return rule_result(r, y);
@@ -168,7 +168,7 @@ static bool linear_machine(struct rule *r, value_id x, const struct ml_labels *l
     for (uint32_t i = 0; i < n; i++)
         positive = positive && c[i] >= 0;
     int64_t grid[2] = {count, n / count};
-    value_id w = b_transpose(b, v_reshape_i(b, ml_floats(b, c, n), grid, 2), turn);
+    value_id w = b_transpose(b, v_reshape_i(b, v_floats(b, c, n), grid, 2), turn);
     value_id score = v_affine(b, b_matmul(b, rows_of(b, x, grid[1]), w), 1, rho[0]);
     struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
     value_id at = b_op(b, OP_ARGREDUCE, &score, 1, attrs, 3);
@@ -241,9 +241,8 @@ bool rule_svm_classifier(struct rule *r)
             r,
             "post_transform \"PROBIT\" of two classes, of which ONNX Runtime makes no numbers: without it they are taken");
     int64_t grid[2] = {m.vectors, n_vectors / m.vectors};
-    value_id near = svm_kernel(b, &s, rows_of(b, x, grid[1]),
-                               v_reshape_i(b, ml_floats(b, vectors, n_vectors), grid, 2));
-    value_id score = b_binary(b, OP_ADD, pair_sums(b, &m, near, c), ml_floats(b, rho, n_rho));
+    value_id near = svm_kernel(b, &s, rows_of(b, x, grid[1]), v_reshape_i(b, v_floats(b, vectors, n_vectors), grid, 2));
+    value_id score = b_binary(b, OP_ADD, pair_sums(b, &m, near, c), v_floats(b, rho, n_rho));
     value_id votes = pair_votes(b, &m, score);
     struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
     rule_out(r, 0, ml_label(r, &labels, b_op(b, OP_ARGREDUCE, &votes, 1, attrs, 3)));

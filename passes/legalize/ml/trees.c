@@ -47,7 +47,7 @@ static bool ballot_read(struct rule *r, const struct forest *f, const struct vot
     for (int64_t i = 0; i < n; i++)
         all &= voted[i] || f->branch[i / classes] != BRANCH_NONE;
     value_id table = elem == ELEM_F64 ? b_const(b, ELEM_F64, dims, 2, weight)
-                                      : v_reshape_i(b, ml_floats(b, weight, n), dims, 2);
+                                      : v_reshape_i(b, v_floats(b, weight, n), dims, 2);
     *out = (struct ballot){table, (value_id){0}};
     if (!all && (how == HOW_MIN || how == HOW_MAX))
         out->voted = b_const(b, ELEM_BOOL, dims, 2, voted);

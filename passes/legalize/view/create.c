@@ -20,14 +20,6 @@ static value_id string_const(struct builder *b, const char *const *s, int64_t n,
     return b_const_borrow(b, ELEM_STR, &n, rank, (struct span){spans, (size_t)n * sizeof *spans});
 }
 
-static value_id float_list(struct builder *b, const double *x, int64_t n)
-{
-    float *f = NEW_ARRAY(&b->g->arena, float, n + 1);
-    for (int64_t i = 0; i < n; i++)
-        f[i] = (float)x[i];
-    return b_const(b, ELEM_F32, &n, 1, f);
-}
-
 bool rule_constant(struct rule *r)
 {
     struct builder *b = r->b;
@@ -43,7 +35,7 @@ bool rule_constant(struct rule *r)
     case ATTR_INT: return rule_result(r, b_scalar_i64(b, ELEM_I64, a->u.i));
     case ATTR_FLOAT: return rule_result(r, b_scalar_f64(b, ELEM_F32, a->u.f));
     case ATTR_INTS: return rule_result(r, b_const(b, ELEM_I64, &n, 1, a->u.ints));
-    case ATTR_FLOATS: return rule_result(r, float_list(b, a->u.floats, n));
+    case ATTR_FLOATS: return rule_result(r, v_floats(b, a->u.floats, n));
     case ATTR_STR: return rule_result(r, string_const(b, &a->u.s, 1, 0));
     case ATTR_STRS: return rule_result(r, string_const(b, a->u.strs, n, 1));
     default: return rule_bad(r, "attribute %.60s holds no tensor", a->name);

@@ -4,6 +4,7 @@
  * Target shapes are attributes in old versions, operands in new ones; dynamic elements of operands become value symbols
  * of the shape.
  */
+#include "ir/graph/view_map.h"
 #include "passes/legalize/control.h"
 
 /* ---- Reshape ------------------------------------------------------------------------------------------------ */
@@ -28,14 +29,6 @@ static bool may_be_special(struct exprs *ex, expr_id e)
     return ex_lo(ex, e) < 1 && uses_value(ex, e, 16);
 }
 
-static expr_id product(struct exprs *ex, const expr_id *dims, int32_t n)
-{
-    expr_id p = ex_const(ex, 1);
-    for (int32_t i = 0; i < n; i++)
-        p = ex_mul(ex, p, dims[i]);
-    return p;
-}
-
 /* Product of `have` divided by `rest`; common factors of the two lists cancel first, so that symbols do. What is left
  * of `rest` is at least 1 where `checked` says so: it is asserted, if only shape symbols are in it. */
 static expr_id quotient(struct builder *b, const expr_id *have, int32_t n_have, const expr_id *rest, int32_t n_rest,
@@ -57,7 +50,7 @@ static expr_id quotient(struct builder *b, const expr_id *have, int32_t n_have, 
     for (int32_t k = 0; k < n_rest; k++)
         if (!gone[k])
             c[nc++] = rest[k];
-    expr_id up = product(ex, a, na), down = product(ex, c, nc);
+    expr_id up = dims_product(ex, a, na), down = dims_product(ex, c, nc);
     int64_t d;
     if (ex_is_const(ex, down, &d))
         return d == 0 ? ex_const(ex, 0) : ex_div(ex, up, down);
@@ -152,7 +145,7 @@ bool rule_flatten(struct rule *r)
     if (axis < -rank || axis > rank)
         return rule_bad(r, "axis %lld is out of range for rank %d", (long long)axis, (int)rank);
     int32_t at = (int32_t)(axis < 0 ? axis + rank : axis);
-    expr_id dims[2] = {product(ex, have, at), product(ex, have + at, rank - at)};
+    expr_id dims[2] = {dims_product(ex, have, at), dims_product(ex, have + at, rank - at)};
     return rule_result(r, b_reshape(r->b, x, dims, 2));
 }
 
