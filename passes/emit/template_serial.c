@@ -101,7 +101,7 @@ static void scatter_rest(struct em *em, struct scatter *s)
     em_if_begin(em, &l, em_op2(em, L_EQ, shared, em_const(em, ELEM_BOOL, 1, 0, 0)));
     em_nest_serial(em, nest, t->dims, scatter_copy, s);
     em_if_end(em, &l);
-    s->cut = em->m->fused.wish[past.i].grows;
+    s->cut = em->m->fused.constraint[past.i].grows;
     if (!s->cut)
         return;
     expr_id extents[RANK_MAX];

@@ -354,7 +354,7 @@ static bool wanted(const struct fuser *f, const struct node *n)
 }
 
 /* The user wants the result of this node of the file in memory; of its parts only the last one. */
-static bool is_told_to_store(const struct fuser *f, node_id id)
+static bool is_chosen_to_store(const struct fuser *f, node_id id)
 {
     const struct node *n = graph_node(f->g, id);
     const char *output = source_get(f->m->ctx, n->src)->output, *name = graph_value(f->g, n->out[0])->name;
@@ -368,7 +368,7 @@ static void fuse_node(struct fuser *f, node_id id, region_id region, uint32_t or
         return;
     if (n->n_out == 1 && value_is_const(f->g, n->out[0]) && !f->required[n->out[0].i])
         return;
-    bool required = n->n_out > 0 && (f->required[n->out[0].i] || is_told_to_store(f, id));
+    bool required = n->n_out > 0 && (f->required[n->out[0].i] || is_chosen_to_store(f, id));
     switch (op_shape(n->op)) {
     case SHAPE_MAP:
     case SHAPE_POINT:

@@ -75,8 +75,8 @@ static bool is_candidate(const struct module *m, const struct node *n)
 
 static enum precision precision_wanted(const struct module *m, node_id id)
 {
-    const struct choice *told = choice_of_node(m, id, CHOOSE_PRECISION);
-    return told ? (enum precision)told->n[0] : m->asked.precision;
+    const struct choice *chosen = choice_of_node(m, id, CHOOSE_PRECISION);
+    return chosen ? (enum precision)chosen->n[0] : m->asked.precision;
 }
 
 static enum elem elem_wanted(const struct module *m, node_id id)

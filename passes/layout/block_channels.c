@@ -1,4 +1,5 @@
-/* block_channels: which feature maps lie in blocks of 16 channels (wish.blocked; NC16c, or channels last by option).
+/* block_channels: which feature maps lie in blocks of 16 channels (constraint.blocked; NC16c, or channels last by
+ * option).
  *
  * From the first kernel of a region of convolutions that writes one to the last that reads it; conversions are whatever
  * kernel reads a port or writes one, since reading and writing go through storage functions anyway.
@@ -12,8 +13,8 @@ static bool may_block(const struct layouter *l, value_id v)
 {
     const struct type *t = value_type(l->g, v);
     int64_t c;
-    return l->m->fused.stored[v.i] && l->m->fused.storage[v.i].place == PLACE_ARENA && !l->wish[v.i].plain &&
-           !l->wish[v.i].fastest && t->rank >= 3 && fixed(l, t->dims[1], &c) && c >= MIN_BLOCKED &&
+    return l->m->fused.stored[v.i] && l->m->fused.storage[v.i].place == PLACE_ARENA && !l->constraint[v.i].plain &&
+           !l->constraint[v.i].fastest && t->rank >= 3 && fixed(l, t->dims[1], &c) && c >= MIN_BLOCKED &&
            elem_size(t->elem) <= 4;
 }
 
@@ -29,8 +30,8 @@ static void shun_blocks(struct layouter *l)
         const struct kernel *k = &l->m->fused.kernels.data[i];
         if (!k->anchor.i || !conv_pixel_lanes(l->m, graph_node(l->g, k->anchor)))
             continue;
-        l->wish[k->outs.data[0].i].blocked = false;
-        l->wish[graph_node(l->g, k->anchor)->in[0].i].blocked = false;
+        l->constraint[k->outs.data[0].i].blocked = false;
+        l->constraint[graph_node(l->g, k->anchor)->in[0].i].blocked = false;
     }
 }
 
@@ -39,27 +40,27 @@ static void want_staged_blocks(struct layouter *l, const struct kernel *k)
 {
     const struct type *t = value_type(l->g, k->form.staged), *in;
     if (k->form.product.i && may_block(l, graph_node(l->g, k->form.product)->in[0]))
-        l->wish[graph_node(l->g, k->form.product)->in[0].i].blocked = true;
+        l->constraint[graph_node(l->g, k->form.product)->in[0].i].blocked = true;
     for (uint32_t j = 0; j < k->nodes.n; j++) {
         const struct node *n = graph_node(l->g, k->nodes.data[j]);
         for (uint32_t o = 0; o < n->n_in; o++) {
             in = n->in[o].i ? value_type(l->g, n->in[o]) : NULL;
             if (in && in->rank == t->rank && may_block(l, n->in[o]) && in->dims[1].i == t->dims[1].i)
-                l->wish[n->in[o].i].blocked = true;
+                l->constraint[n->in[o].i].blocked = true;
         }
     }
 }
 
 /* What the user wants of a kernel's result. */
-static void told_blocks(struct layouter *l)
+static void chosen_blocks(struct layouter *l)
 {
     for (uint32_t i = 0; i < l->m->fused.kernels.n; i++) {
         const struct kernel *k = &l->m->fused.kernels.data[i];
-        const struct choice *told = k->outs.n == 1 ? choice_of_kernel(l->m, k, CHOOSE_LAYOUT) : NULL;
-        if (told && told->n[0] && !may_block(l, k->outs.data[0]))
-            choice_refuse(l->m, told, "the result has to be plain, or has too few channels");
-        else if (told)
-            l->wish[k->outs.data[0].i].blocked = told->n[0];
+        const struct choice *chosen = k->outs.n == 1 ? choice_of_kernel(l->m, k, CHOOSE_LAYOUT) : NULL;
+        if (chosen && chosen->n[0] && !may_block(l, k->outs.data[0]))
+            choice_refuse(l->m, chosen, "the result has to be plain, or has too few channels");
+        else if (chosen)
+            l->constraint[k->outs.data[0].i].blocked = chosen->n[0];
     }
 }
 
@@ -73,14 +74,14 @@ bool block_channels(struct module *m)
         const struct node *n = graph_node(l->g, k->anchor);
         if (k->path.n == 0 && value_type(l->g, k->outs.data[0])->rank == value_type(l->g, n->out[0])->rank &&
             may_block(l, k->outs.data[0]))
-            l->wish[k->outs.data[0].i].blocked = true;
+            l->constraint[k->outs.data[0].i].blocked = true;
         if (may_block(l, n->in[0]))
-            l->wish[n->in[0].i].blocked = true;
+            l->constraint[n->in[0].i].blocked = true;
         if (k->form.staged.i)
             want_staged_blocks(l, k);
     }
     shun_blocks(l);
-    told_blocks(l);
+    chosen_blocks(l);
     /* Elementwise kernels follow what they read; against the order too, for what feeds a blocked value. */
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = m->fused.kernels.n; i > 0; i--) {
@@ -92,12 +93,12 @@ bool block_channels(struct module *m)
                 uint32_t n_in;
                 const value_id *in = kernel_operands(k, n, &n_in);
                 for (uint32_t o = 0; o < n_in; o++)
-                    if (in[o].i && l->wish[in[o].i].blocked &&
+                    if (in[o].i && l->constraint[in[o].i].blocked &&
                         value_type(l->g, in[o])->rank == value_type(l->g, k->outs.data[0])->rank)
-                        l->wish[k->outs.data[0].i].blocked = true;
+                        l->constraint[k->outs.data[0].i].blocked = true;
             }
         }
     shun_blocks(l);
-    told_blocks(l);
+    chosen_blocks(l);
     return true;
 }

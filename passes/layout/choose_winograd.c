@@ -13,10 +13,11 @@ bool choose_winograd(struct module *m)
         struct kernel *k = &m->fused.kernels.data[i];
         if (k->kind != KERNEL_CONTRACT || k->form.winograd) /* a staged operand's: see fuse/stage.c */
             continue;
-        const struct choice *told = choice_of_kernel(m, k, CHOOSE_WINOGRAD);
-        k->form.winograd = m->fused.wish[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k) : 0;
-        if (told && told->n[0] && !k->form.winograd)
-            choice_refuse(m, told,
+        const struct choice *chosen = choice_of_kernel(m, k, CHOOSE_WINOGRAD);
+        k->form.winograd = m->fused.constraint[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k)
+                                                                                             : 0;
+        if (chosen && chosen->n[0] && !k->form.winograd)
+            choice_refuse(m, chosen,
                           "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
     }
     return true;

@@ -1,7 +1,8 @@
 /* find_readers: what those who read a value need of its order.
  *
- * Calls of the runtime, regions and the program read row-major memory (wish.plain); a contraction takes its lanes along
- * the last free dim of its second operand, which had better be contiguous (wish.fastest). Channels are blocked later.
+ * Calls of the runtime, regions and the program read row-major memory (constraint.plain); a contraction takes its lanes
+ * along the last free dim of its second operand, which had better be contiguous (constraint.fastest). Channels are
+ * blocked later.
  */
 #include "passes/module/access_function.h"
 #include "passes/module/analysis.h"
@@ -12,15 +13,16 @@ static void want_order(struct layouter *l, const struct node *n)
 {
     int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, 1, free_dim);
     value_id b = n->in[1];
-    if (count > 0 && l->m->fused.stored[b.i] && l->m->fused.storage[b.i].place == PLACE_ARENA && !l->wish[b.i].plain)
-        l->wish[b.i].fastest = free_dim[count - 1] + 1;
+    if (count > 0 && l->m->fused.stored[b.i] && l->m->fused.storage[b.i].place == PLACE_ARENA &&
+        !l->constraint[b.i].plain)
+        l->constraint[b.i].fastest = free_dim[count - 1] + 1;
 }
 
 /* Too few to be blocked: groups of channels lie together where the channels are innermost. */
 static bool few_channels(const struct layouter *l, value_id x)
 {
     int64_t c;
-    return l->m->fused.stored[x.i] && l->m->fused.storage[x.i].place == PLACE_ARENA && !l->wish[x.i].plain &&
+    return l->m->fused.stored[x.i] && l->m->fused.storage[x.i].place == PLACE_ARENA && !l->constraint[x.i].plain &&
            fixed(l, value_type(l->g, x)->dims[1], &c) && c < MIN_BLOCKED;
 }
 
@@ -58,14 +60,14 @@ bool find_readers(struct module *m)
     struct layouter layouter = layouter_of(m), *l = &layouter;
     const bool *whole = read_as_a_whole(m);
     for (uint32_t v = 0; v < m->fused.n_values; v++)
-        l->wish[v].plain |= whole[v];
+        l->constraint[v].plain |= whole[v];
     for (uint32_t i = 0; i < l->m->fused.kernels.n; i++) {   /* now that it is known what has to stay row-major */
         const struct kernel *k = &l->m->fused.kernels.data[i];
         const struct node *n = k->anchor.i ? graph_node(l->g, k->anchor) : NULL;
         if (n && n->op == OP_DOT)
             want_order(l, n);
         else if (n && n->op == OP_CONV && dot_group(l->m, n) > 1 && few_channels(l, n->in[0]))
-            l->wish[n->in[0].i].fastest = 2;
+            l->constraint[n->in[0].i].fastest = 2;
     }
     return true;
 }

@@ -21,8 +21,8 @@ static bool has_rows_of_channels(const struct module *m, const struct kernel *k,
         k->path.n)
         return false;
     const struct node *n = graph_node(m->g, k->anchor);
-    return conv_depthwise(m->g, n) && m->fused.wish[v.i].blocked &&
-           (m->fused.wish[n->in[0].i].blocked || k->form.product.i);
+    return conv_depthwise(m->g, n) && m->fused.constraint[v.i].blocked &&
+           (m->fused.constraint[n->in[0].i].blocked || k->form.product.i);
 }
 
 /* The kernel that computes the image whose columns kernel `own` does nothing but reduce; NULL: there is none. */
@@ -38,7 +38,7 @@ static struct kernel *image_kernel(struct module *m, const struct kernel *own)
     struct kernel *k = def.i && m->fused.kernel_of[def.i] ? &m->fused.kernels.data[m->fused.kernel_of[def.i] - 1]
                                                           : NULL;
     return k && value_type(m->g, v)->rank == IMAGE_RANK && value_type(m->g, v)->elem == ELEM_F32 &&
-                   !m->fused.wish[partial.i].plain && m->fused.storage[partial.i].place == PLACE_ARENA &&
+                   !m->fused.constraint[partial.i].plain && m->fused.storage[partial.i].place == PLACE_ARENA &&
                    m->fused.stored[v.i] && k->region.i == own->region.i && has_rows_of_channels(m, k, v)
                ? k
                : NULL;
@@ -56,7 +56,7 @@ bool fuse_partials(struct module *m)
         VEC_PUSH(m->arena, &k->outs, partial);
         VEC_PUSH(m->arena, &k->nodes, own->anchor);
         m->fused.kernel_of[own->anchor.i] = (uint32_t)(k - m->fused.kernels.data) + 1;
-        m->fused.wish[partial.i].blocked = gone[i] = any = true;
+        m->fused.constraint[partial.i].blocked = gone[i] = any = true;
     }
     if (any)
         kernels_remove(m, gone);

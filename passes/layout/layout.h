@@ -1,8 +1,8 @@
 /* Layout: where and in which order every stored value lies.
  *
  * In: kernels (passes/fuse). Out: module.fused.storage of everything that is stored, and the arena. Its passes are rows
- * of passes/module/passes.def, one file each, and hand on module.fused.wish: what readers and writers ask of a value's
- * place.
+ * of passes/module/passes.def, one file each, and hand on module.fused.constraint: what readers and writers ask of a
+ * value's place.
  */
 #ifndef MCC_PASSES_LAYOUT_LAYOUT_H
 #define MCC_PASSES_LAYOUT_LAYOUT_H
@@ -13,14 +13,14 @@ struct layouter {
     struct module *m;
     struct graph *g;
     struct exprs *x;
-    struct layout_wish *wish;    /* by value */
+    struct layout_constraint *constraint;    /* by value */
     bool *computed;              /* by value: a constant that no one stores, as it is computed where it is read */
     uint32_t *numbers;           /* hashed: weight + 1 of a number */
     double *taps;                /* by value: elements of all slices of taps of a constant */
 };
 static inline struct layouter layouter_of(struct module *m)
 {
-    return (struct layouter){.m = m, .g = m->g, .x = m->ctx->exprs, .wish = m->fused.wish};
+    return (struct layouter){.m = m, .g = m->g, .x = m->ctx->exprs, .constraint = m->fused.constraint};
 }
 static inline bool fixed(const struct layouter *l, expr_id e, int64_t *n)
 {

@@ -1,4 +1,5 @@
-/* layout_transform: the storage function of every computed value, as its readers and writers wish (module.fused.wish).
+/* layout_transform: the storage function of every computed value, as its readers and writers ask
+ * (module.fused.constraint).
  *
  * Channels in blocks of 16 (NC16c), or channels last, or plain; zero padding is a halo around the value. Each value of
  * the arena gets a buffer. Constants come later (store_constants).
@@ -19,7 +20,7 @@ static bool pads_rows(const struct layouter *l, value_id v)
 {
     const struct value *value = graph_value(l->g, v);
     int64_t n;
-    int32_t d = l->wish[v.i].fastest - 1;
+    int32_t d = l->constraint[v.i].fastest - 1;
     return d >= 0 && value->n_uses == 1 && value_op(l->g, v) == OP_IDENTITY &&
            elem_size(value_type(l->g, v)->elem) == 4 && fixed(l, value_type(l->g, v)->dims[d], &n) &&
            n > 2 * CHANNEL_BLOCK;
@@ -33,7 +34,7 @@ static void storage_strides(struct layouter *l, value_id v, const int32_t *order
     expr_id stride = ex_const(l->x, block_dim >= 0 ? CHANNEL_BLOCK : 1);
     for (int32_t i = s->rank - 1; i >= 0; i--) {
         int32_t d = order[i];
-        expr_id extent = l->wish[v.i].grows == d + 1 ? ex_const(l->x, l->wish[v.i].room) : t->dims[d];
+        expr_id extent = l->constraint[v.i].grows == d + 1 ? ex_const(l->x, l->constraint[v.i].room) : t->dims[d];
         s->dim[d].outer = stride;
         if (i == s->rank - 1 && pads_rows(l, v))
             extent = ex_mulc(l->x, ex_ceildiv(l->x, extent, ex_const(l->x, CHANNEL_BLOCK)), CHANNEL_BLOCK);
@@ -71,14 +72,14 @@ bool layout_transform(struct module *m)
         if (s->place == PLACE_NONE || value_type(l->g, v)->kind != TYPE_TENSOR)
             continue;
         storage_new(l, v);
-        if (l->wish[i].blocked && l->m->asked.layout == LAYOUT_NHWC) {
+        if (l->constraint[i].blocked && l->m->asked.layout == LAYOUT_NHWC) {
             order_default(s->rank, 1, order);
             storage_strides(l, v, order, -1);
-        } else if (l->wish[i].blocked) {
+        } else if (l->constraint[i].blocked) {
             order_default(s->rank, -1, order);
             storage_strides(l, v, order, 1);
         } else {
-            order_default(s->rank, l->wish[i].fastest - 1, order);
+            order_default(s->rank, l->constraint[i].fastest - 1, order);
             storage_strides(l, v, order, -1);
         }
         if (s->place != PLACE_ARENA)

@@ -23,8 +23,8 @@ static bool in_top_region(const struct module *m, value_id v)
 static bool is_plain_arena(const struct module *m, value_id v)
 {
     const struct storage *s = &m->fused.storage[v.i];
-    return m->fused.stored[v.i] && s->place == PLACE_ARENA && !s->halo && !m->fused.wish[v.i].plain &&
-           !m->fused.wish[v.i].fastest && in_top_region(m, v) && !late_expr(m->ctx->exprs, s->size);
+    return m->fused.stored[v.i] && s->place == PLACE_ARENA && !s->halo && !m->fused.constraint[v.i].plain &&
+           !m->fused.constraint[v.i].fastest && in_top_region(m, v) && !late_expr(m->ctx->exprs, s->size);
 }
 
 /* Blocks that only the piece has: a kernel may write all lanes of one. */

@@ -12,7 +12,7 @@ static void plan_halo(struct layouter *l, const struct kernel *kernel)
     int32_t rank = value_type(l->g, v)->rank;
     int64_t need[2 * RANK_MAX] = {0};
     bool any = false;
-    if (s->place != PLACE_ARENA || l->wish[v.i].plain || l->wish[v.i].fastest)
+    if (s->place != PLACE_ARENA || l->constraint[v.i].plain || l->constraint[v.i].fastest)
         return;
     for (int32_t d = 2; d < rank; d++) {
         if (!conv_reach(l->g, n, d - 2, tile, &need[d], &need[rank + d]))

@@ -3,9 +3,9 @@
  *   present = scatter(pad(past), rows, new)        a caller who gives one pointer for both has only the new rows
  *   present = concat(past, new)                    written
  *
- * In: kernels, places. Out: kernel.shares, wish.room. It is the caller's choice at each run: the kernel, or the program
- * for it, asks whether both are at one address and else copies as ever, and the runtime allows no overlap but this one
- * (rt_run.c).
+ * In: kernels, places. Out: kernel.shares, constraint.room. It is the caller's choice at each run: the kernel, or the
+ * program for it, asks whether both are at one address and else copies as ever, and the runtime allows no overlap but
+ * this one (rt_run.c).
  *
  * Of a scatter nothing else may read the input, at whatever time, and what it takes as its operand must be the input
  * itself where the extents are equal: views may cut it from the first element on and put zeros behind it, but not put
@@ -89,7 +89,7 @@ static int32_t growing_dim(const struct module *m, value_id past, value_id prese
 /* Gives both the strides of the room, if nobody minds. */
 static bool grow(struct module *m, value_id past, value_id present, const bool *whole)
 {
-    struct layout_wish *from = &m->fused.wish[past.i], *to = &m->fused.wish[present.i];
+    struct layout_constraint *from = &m->fused.constraint[past.i], *to = &m->fused.constraint[present.i];
     int32_t d = growing_dim(m, past, present);
     if (d < 0 || elem_bits(value_type(m->g, past)->elem) < 8 || whole[past.i] || whole[present.i] ||
         (from->grows && from->grows != d + 1))
@@ -139,8 +139,8 @@ static void warn_of_lone_room(const struct module *m, sym_id s)
     const struct symbol *sym = sym_get(m->ctx->exprs, s);
     for (uint32_t k = 0; k < m->g->inputs.n; k++) {
         value_id v = m->g->inputs.data[k].value;
-        if (m->fused.wish[v.i].grows &&
-            value_type(m->g, v)->dims[m->fused.wish[v.i].grows - 1].i == ex_sym(m->ctx->exprs, s).i)
+        if (m->fused.constraint[v.i].grows &&
+            value_type(m->g, v)->dims[m->fused.constraint[v.i].grows - 1].i == ex_sym(m->ctx->exprs, s).i)
             return;
     }
     warn_at(

@@ -2,8 +2,8 @@
 #include "passes/module/module.h"
 
 static const char *const names[] = {
-    "imported",  "legal",   "results", "kernels", "places",    "wishes", "storage",
-    "constants", "weights", "order",   "offsets", "schedules", "loops",  "objects",
+    "imported",  "legal",   "results", "kernels", "places",    "constraints", "storage",
+    "constants", "weights", "order",   "offsets", "schedules", "loops",       "objects",
 };
 
 void facts_print(uint32_t facts, struct strbuf *out)

@@ -183,7 +183,7 @@ enum fact {
     HAS_RESULTS = 4, /* each result of a region is a value of its own */
     HAS_KERNELS = 8, /* kernels, stored, kernel_of: the graph stays as it is */
     HAS_PLACES = 16, /* storage[].place */
-    HAS_WISHES = 32, /* wish */
+    HAS_CONSTRAINTS = 32, /* on layouts */
     HAS_STORAGE = 64, /* storage of computed values, buffers */
     HAS_CONSTANTS = 128, /* storage of constants, weights */
     HAS_WEIGHTS = 256, /* weights[].offset */
@@ -196,7 +196,7 @@ enum fact {
 void facts_print(uint32_t facts, struct strbuf *); /* their names, with blanks between */
 
 /* What those who read and write a value ask of its storage, before layout_transform gives it one. */
-struct layout_wish {
+struct layout_constraint {
     bool plain; /* read by a call of the runtime, a region, the program or the caller: row-major */
     bool blocked; /* channels in blocks */
     int32_t fastest; /* dim to lie innermost + 1; 0: the last */
@@ -248,7 +248,7 @@ struct module_fused {
     bool *stored; /* by value: some kernel writes it, or it is a parameter or a stored constant */
     uint32_t *kernel_of; /* by node: kernel + 1 that computes it; 0: none (constant, dead) */
     VEC(struct kernel) kernels;
-    struct layout_wish *wish; /* by value */
+    struct layout_constraint *constraint; /* by value */
     struct storage *storage; /* by value; place NONE unless stored */
     VEC(uint32_t) order; /* kernels of the top region in execution order */
 };

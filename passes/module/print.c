@@ -183,7 +183,7 @@ static void put_dims(struct printer *p, const struct storage *s)
     }
 }
 
-static void put_wish(struct printer *p, const struct layout_wish *w)
+static void put_constraint(struct printer *p, const struct layout_constraint *w)
 {
     PUT(p, "%s%s", w->plain ? " plain" : "", w->blocked ? " blocked" : "");
     if (w->fastest)
@@ -196,9 +196,9 @@ static void put_storage(struct printer *p, value_id v)
 {
     const struct module *m = p->m;
     const struct storage *s = m->fused.storage ? &m->fused.storage[v.i] : NULL;
-    const struct layout_wish *w = m->fused.wish ? &m->fused.wish[v.i] : NULL;
-    bool placed = s && s->place != PLACE_NONE, wishes = w && (w->plain || w->blocked || w->fastest || w->grows);
-    if (!m->fused.stored[v.i] && !placed && !wishes)
+    const struct layout_constraint *w = m->fused.constraint ? &m->fused.constraint[v.i] : NULL;
+    bool placed = s && s->place != PLACE_NONE, constraints = w && (w->plain || w->blocked || w->fastest || w->grows);
+    if (!m->fused.stored[v.i] && !placed && !constraints)
         return;
     PUT(p, "value");
     put_value(p, v);
@@ -207,8 +207,8 @@ static void put_storage(struct printer *p, value_id v)
         PUT(p, " %s", place_words[s->place]);
     if (placed && s->place >= PLACE_ARENA && s->dim)
         PUT(p, " %u", s->buffer);
-    if (wishes)
-        put_wish(p, w);
+    if (constraints)
+        put_constraint(p, w);
     if (s && s->halo) {
         PUT(p, " halo [");
         for (int32_t d = 0; d < 2 * value_type(m->g, v)->rank; d++)

@@ -35,13 +35,13 @@ static void check_place(struct check *c, value_id v)
                  number);
     if (constant && !value_is_const(c->g, v))
         violated(c, 17, "%%%u lies in the file and is no constant", number);
-    const struct layout_wish *w = &c->m->fused.wish[v.i];
+    const struct layout_constraint *w = &c->m->fused.constraint[v.i];
     if (w->grows && s->place != PLACE_INPUT && s->place != PLACE_OUTPUT)
         violated(c, 18, "%%%u has room and is no port", number);
-    if (!(c->m->facts & HAS_WISHES))
+    if (!(c->m->facts & HAS_CONSTRAINTS))
         return;
     if (w->plain + w->blocked + (w->fastest != 0) > 1 || w->fastest < 0 || w->fastest > (t->rank > 0 ? t->rank : 0))
-        violated(c, 18, "%%%u is wished%s%s%s", number, w->plain ? " plain" : "", w->blocked ? " blocked" : "",
+        violated(c, 18, "%%%u is constrained%s%s%s", number, w->plain ? " plain" : "", w->blocked ? " blocked" : "",
                  w->fastest ? " with a dim of its own" : "");
 }
 
@@ -65,7 +65,7 @@ static bool measure(const struct check *c, value_id v, const int64_t *sizes, str
                     int64_t *below, int64_t *above)
 {
     const struct storage *s = &c->m->fused.storage[v.i];
-    const struct layout_wish *w = &c->m->fused.wish[v.i];
+    const struct layout_constraint *w = &c->m->fused.constraint[v.i];
     const struct type *t = value_type(c->g, v);
     *n = 0;
     *below = *above = 0;

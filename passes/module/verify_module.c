@@ -26,7 +26,7 @@
  *  places (verify_memory.c)
  *  16  inputs lie with the caller, and of computed values only outputs
  *  17  a stored tensor has a place; what has a place is stored, or a constant of the file
- *  18  a value is wished plain or blocked or with a fastest dim of its own, not two of these; only ports have room
+ *  18  a value is constrained plain or blocked or with a fastest dim of its own, not two of these; only ports have room
  *  19  a value in memory has a stride for each dim, in blocks of 2 elements or more, and a size
  *  20  all its elements, those of halos included, lie within its size
  *  21  no two of its elements lie in one place, unless it is a constant
@@ -185,7 +185,8 @@ static void check_domain(struct check *c, uint32_t index, const struct kernel *k
 /* Is it the first piece of a concat of port and more, both with the same room? */
 static bool grows_in_place(const struct check *c, const struct kernel *k, const struct port *in)
 {
-    const struct layout_wish *from = &c->m->fused.wish[in->value.i], *to = &c->m->fused.wish[k->outs.data[0].i];
+    const struct layout_constraint *from = &c->m->fused.constraint[in->value.i],
+                                   *to = &c->m->fused.constraint[k->outs.data[0].i];
     return k->piece == 1 && k->domain.i == in->value.i && from->grows && from->grows == to->grows &&
            from->room == to->room;
 }

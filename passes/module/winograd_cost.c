@@ -145,11 +145,11 @@ static uint32_t cheapest(const struct module *m, const struct conv_sizes *s, uin
 uint32_t winograd_wanted(struct module *m, const struct kernel *k)
 {
     struct conv_sizes s;
-    const struct choice *told = k->kind == KERNEL_CONTRACT ? choice_of_kernel(m, k, CHOOSE_WINOGRAD) : NULL;
-    if (!(told || m->asked.winograd) || !is_candidate(m, k, &s))
+    const struct choice *chosen = k->kind == KERNEL_CONTRACT ? choice_of_kernel(m, k, CHOOSE_WINOGRAD) : NULL;
+    if (!(chosen || m->asked.winograd) || !is_candidate(m, k, &s))
         return 0;
-    if (told)
-        return told->n[0];
+    if (chosen)
+        return chosen->n[0];
     if (!m->asked.always && (s.at[0].ic < RATE_WINOGRAD_CHANNELS || s.at[0].oc < RATE_WINOGRAD_CHANNELS))
         return 0;
     return cheapest(m, &s, m->asked.winograd, 1, m->asked.always);

@@ -21,7 +21,7 @@ enum {
 struct sizing {
     const struct site *site;
     struct winograd_shape shape;
-    struct winograd_schedule told, *s;
+    struct winograd_schedule given, *s;
 };
 
 /* A register tile of mr tiles by nr vectors, tiles of a chunk, vectors of output channels of a parallel index. */
@@ -108,8 +108,8 @@ static int64_t least_chunks(const struct sizing *w, int64_t mr, int64_t nr)
 {
     int64_t tiles = w->shape.known_tiles, most = share(w, SHARE_L3_V) / v_bytes(w),
             sums = share(w, SHARE_L2_WINOGRAD) / (w->shape.points * nr * w->shape.lanes * 4);
-    if (w->told.chunk)
-        return ceil_of(tiles, w->told.chunk);
+    if (w->given.chunk)
+        return ceil_of(tiles, w->given.chunk);
     most = most < sums ? most : sums;
     int64_t chunks = ceil_of(tiles, most < 2 * mr ? 2 * mr : most);
     return chunks < MANY_CHUNKS && tiles >= MANY_CHUNKS * GOOD_CHUNK ? MANY_CHUNKS : chunks;
@@ -128,8 +128,8 @@ static int64_t group_of(const struct sizing *w, int64_t nr, int64_t ct)
     int64_t panel = w->shape.lanes < CHANNEL_BLOCK ? CHANNEL_BLOCK / w->shape.lanes : 1, group = w->shape.ocv;
     int64_t tiles = w->shape.least_tiles < ct ? w->shape.least_tiles : ct;
     int64_t vector_ns = tiles * w->shape.points * w->shape.ic / w->site->mach->fma_per_cycle / RATE_CYCLES_PER_NS;
-    if (w->told.group)
-        return w->told.group;
+    if (w->given.group)
+        return w->given.group;
     while (!w->s->resident && group % (2 * panel) == 0 && group >= 2 * nr &&
            indices_of(w, ct, group) < RATE_SHARED_MOST && group / 2 * vector_ns >= RATE_SHARED_LEAST_NS)
         group /= 2;
@@ -177,13 +177,13 @@ static double fit_tile(const struct sizing *w, struct fit *f)
 {
     double best = INFINITY;
     int64_t tiles = w->shape.known_tiles;
-    if (w->s->resident && !w->told.chunk) {
+    if (w->s->resident && !w->given.chunk) {
         f->ct = f->mr;
         f->group = group_of(w, f->nr, f->ct);
         return fit_cost(w, f);
     }
     int64_t least = least_chunks(w, f->mr, f->nr);
-    for (int64_t chunks = least; chunks <= least + (w->told.chunk ? 0 : MORE_CHUNKS); chunks++) {
+    for (int64_t chunks = least; chunks <= least + (w->given.chunk ? 0 : MORE_CHUNKS); chunks++) {
         struct fit g = {.mr = f->mr, .nr = f->nr, .ct = ceil_of(ceil_of(tiles, chunks), f->mr) * f->mr};
         g.group = group_of(w, g.nr, g.ct);
         double cost = fit_cost(w, &g);
@@ -251,13 +251,13 @@ static void choose_fit(const struct sizing *w)
     int64_t registers = w->site->mach->registers;
     bool by_lane = winograd_by_lane(w->site->mach);
     double best = INFINITY;
-    for (int64_t nr = 1; nr <= MAX_NR && nr <= w->shape.ocv && !w->told.mr; nr++)
+    for (int64_t nr = 1; nr <= MAX_NR && nr <= w->shape.ocv && !w->given.mr; nr++)
         for (int64_t mr = 1; mr <= MAX_MR && winograd_registers(mr, nr, by_lane) <= registers; mr++)
             if (is_slack(w, mr, nr))
                 fit_take(w, &(struct fit){.mr = mr, .nr = nr}, &best);
-    if (w->told.mr)
-        fit_take(w, &(struct fit){.mr = w->told.mr, .nr = w->told.nr}, &best);
-    else if (!w->s->resident && !w->told.group)
+    if (w->given.mr)
+        fit_take(w, &(struct fit){.mr = w->given.mr, .nr = w->given.nr}, &best);
+    else if (!w->s->resident && !w->given.group)
         choose_narrower(w, best);
     w->s->nr = ceil_of(w->s->group, even_split(w->s->group, w->s->nr).tiles);
 }
@@ -325,8 +325,8 @@ void winograd_estimate(const struct site *site, const struct winograd_schedule *
 /* U is resident if L2 holds all of it beside a register tile's V and M, and several tiles use it. */
 void winograd_sizes(const struct site *site, struct schedule *out)
 {
-    struct sizing sizing = {.site = site, .told = out->winograd, .s = &out->winograd}, *w = &sizing;
-    uint32_t m = w->told.m                ? w->told.m
+    struct sizing sizing = {.site = site, .given = out->winograd, .s = &out->winograd}, *w = &sizing;
+    uint32_t m = w->given.m               ? w->given.m
                  : site->k->form.winograd ? site->k->form.winograd
                                           : winograd_best(site->m, site->k);
     winograd_shape(site, m, &w->shape);

@@ -235,7 +235,8 @@ static bool read_facts(struct reader *r)
     m->fused.stored = NEW_ARRAY(m->arena, bool, m->fused.n_values);
     m->fused.kernel_of = NEW_ARRAY(m->arena, uint32_t, m->g->nodes.n);
     m->fused.storage = m->facts & HAS_PLACES ? NEW_ARRAY(m->arena, struct storage, m->fused.n_values) : NULL;
-    m->fused.wish = m->facts & HAS_PLACES ? NEW_ARRAY(m->arena, struct layout_wish, m->fused.n_values) : NULL;
+    m->fused.constraint = m->facts & HAS_PLACES ? NEW_ARRAY(m->arena, struct layout_constraint, m->fused.n_values)
+                                                : NULL;
     for (uint32_t k = 0; m->fused.storage && k < m->g->outputs.n; k++)
         m->fused.storage[m->g->outputs.data[k].value.i].port = k;
     for (uint32_t k = 0; m->fused.storage && k < m->g->inputs.n; k++)
@@ -382,7 +383,7 @@ static bool read_dims(struct reader *r, struct storage *s)
            (!accept(r, "origin") || read_expression(r, &s->origin));
 }
 
-static bool read_room(struct reader *r, struct layout_wish *w, const struct type *t)
+static bool read_room(struct reader *r, struct layout_constraint *w, const struct type *t)
 {
     uint32_t dim, room;
     if (!read_u32(r, &dim) || !read_u32(r, &room))
@@ -397,7 +398,7 @@ static bool read_room(struct reader *r, struct layout_wish *w, const struct type
 static bool read_storage(struct reader *r, value_id v, const struct type *t)
 {
     struct storage *s = &r->m->fused.storage[v.i];
-    struct layout_wish *w = &r->m->fused.wish[v.i];
+    struct layout_constraint *w = &r->m->fused.constraint[v.i];
     for (uint32_t place = PLACE_INPUT; place <= PLACE_SEGMENT && s->place == PLACE_NONE; place++)
         if (accept(r, place_words[place]))
             s->place = (enum place)place;

@@ -285,12 +285,12 @@ static enum emit_kind text_kind(const struct options *o)
 /* The folder of compiled functions, or NULL. The user's own one is made where it is not there yet. */
 static const char *cache_folder(struct context *ctx, const struct options *o)
 {
-    const char *told = o->cache ? o->cache : getenv("MCC_CACHE"), *base = getenv("XDG_CACHE_HOME"),
+    const char *asked = o->cache ? o->cache : getenv("MCC_CACHE"), *base = getenv("XDG_CACHE_HOME"),
                *home = getenv("HOME");
     if (o->no_cache)
         return NULL;
-    if (told)
-        return *told && (o->cache || strcmp(told, "off") != 0) ? told : NULL;
+    if (asked)
+        return *asked && (o->cache || strcmp(asked, "off") != 0) ? asked : NULL;
     if (!base || *base != '/')
         base = home && *home == '/' ? arena_printf(&ctx->session, "%s/.cache", home) : NULL;
     if (!base)

@@ -34,7 +34,7 @@ static struct art_port port_row(struct compilation *c, const struct port_facts *
 {
     struct exprs *x = c->ctx->exprs;
     const struct type *t = value_type(c->graph, port->value);
-    const struct layout_wish *wish = &c->module->fused.wish[port->value.i];
+    const struct layout_constraint *constraint = &c->module->fused.constraint[port->value.i];
     uint64_t flags = 0;
     for (; t->kind != TYPE_TENSOR && t->inner; t = t->inner)
         flags |= t->kind == TYPE_SEQUENCE   ? MCC_PORT_SEQUENCE
@@ -60,8 +60,8 @@ static struct art_port port_row(struct compilation *c, const struct port_facts *
             ex_print(x, t->dims[d], &text);
             dims[d] = (mcc_dim){-2, -1, 0, text.data};
         }
-        if (wish->grows == d + 1)
-            dims[d].room = (int32_t)wish->room;
+        if (constraint->grows == d + 1)
+            dims[d].room = (int32_t)constraint->room;
     }
     return (struct art_port){.name = port->name, .elem = t->elem, .rank = t->rank, .dims = dims, .flags = flags};
 }
