@@ -199,7 +199,7 @@ void map_choose(const struct site *site, struct schedule *out)
     if (tile.columns) {
         tiles_choose(s, &tile);
     } else {
-        cuts_choose(site, s);
+        peels_choose(site, s);
         parts_choose(site, s);
     }
 }

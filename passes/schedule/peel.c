@@ -12,7 +12,7 @@
 
 enum { FOUND_MOST = 16 };
 
-struct cuts {
+struct peels {
     const struct site *s;
     sym_id sym; /* of the lanes' dim */
     int64_t extent, at[FOUND_MOST];
@@ -21,7 +21,7 @@ struct cuts {
 };
 
 /* The value's index e changes its ways at the constant `at`. */
-static void found(struct cuts *c, expr_id e, int64_t at)
+static void found(struct peels *c, expr_id e, int64_t at)
 {
     expr_id coef, rest;
     int64_t base, point;
@@ -42,7 +42,7 @@ static void found(struct cuts *c, expr_id e, int64_t at)
     c->n++;
 }
 
-static void pad_cuts(struct cuts *c, const struct node *n, const expr_id *idx)
+static void pad_peels(struct peels *c, const struct node *n, const expr_id *idx)
 {
     const struct type *from = value_type(c->s->g, n->in[0]);
     const expr_id *lo = node_exprs(n, "lo", &(uint32_t){0});
@@ -58,12 +58,12 @@ static void pad_cuts(struct cuts *c, const struct node *n, const expr_id *idx)
 }
 
 /* Of a concat the points where an operand ends, up to one of unknown extent. */
-static bool view_cuts(void *user, const struct node *n, const expr_id *idx)
+static bool view_peels(void *user, const struct node *n, const expr_id *idx)
 {
-    struct cuts *c = user;
+    struct peels *c = user;
     int64_t axis = node_int(n, "axis", 0), begin = 0, size;
     if (n->op == OP_PAD)
-        pad_cuts(c, n, idx);
+        pad_peels(c, n, idx);
     for (uint32_t k = 0; n->op == OP_CONCAT && k < n->n_in; k++) {
         if (!ex_is_const(c->s->x, value_type(c->s->g, n->in[k])->dims[axis], &size) || !add_i64(begin, size, &begin))
             break;
@@ -72,7 +72,7 @@ static bool view_cuts(void *user, const struct node *n, const expr_id *idx)
     return !c->many;
 }
 
-static int64_t vectors_between(const struct cuts *c, int64_t lanes)
+static int64_t vectors_between(const struct peels *c, int64_t lanes)
 {
     int64_t n = 0, from = 0;
     for (uint32_t i = 0; i <= c->n; i++) {
@@ -83,19 +83,20 @@ static int64_t vectors_between(const struct cuts *c, int64_t lanes)
     return n;
 }
 
-int32_t cuts_dim(const struct nest_schedule *s)
+/* The dim whose points vectors take. */
+static int32_t peels_dim(const struct nest_schedule *s)
 {
     return nest_packed(s) ? s->loop[s->n_loops - 2] : s->vec;
 }
 
-bool cuts_serve(const struct site *site, const struct nest_schedule *s)
+bool peels_serve(const struct site *site, const struct nest_schedule *s)
 {
     int64_t extent, before = 0;
     bool alone = s->n_loops && s->loop[s->n_loops - 1] == s->vec && s->parallel < s->n_loops && !site->k->has_rows;
     for (uint32_t i = 0, over = 0; i < s->n_loops && alone; i++)
-        alone = s->loop[i] != cuts_dim(s) || !over++;
+        alone = s->loop[i] != peels_dim(s) || !over++;
     if (s->n_peels > PEELS_MOST || !alone ||
-        !ex_is_const(site->x, value_type(site->g, site->k->domain)->dims[cuts_dim(s)], &extent))
+        !ex_is_const(site->x, value_type(site->g, site->k->domain)->dims[peels_dim(s)], &extent))
         return !s->n_peels;
     for (uint32_t i = 0; i < s->n_peels; i++) {
         if (s->peel[i] <= before || s->peel[i] >= extent)
@@ -106,24 +107,24 @@ bool cuts_serve(const struct site *site, const struct nest_schedule *s)
 }
 
 /* A gather costs more than the vectors that are not full; what is selected or masked may not add many. */
-void cuts_choose(const struct site *site, struct nest_schedule *s)
+void peels_choose(const struct site *site, struct nest_schedule *s)
 {
     struct exprs *x = site->x;
     const struct type *t = value_type(site->g, site->k->domain);
-    struct cuts c = {.s = site};
+    struct peels c = {.s = site};
     expr_id idx[RANK_MAX];
     uint32_t points = nest_packed(s) ? nest_packed(s) : nest_lanes(s);
-    if (s->vec < 0 || !ex_is_const(x, t->dims[cuts_dim(s)], &c.extent))
+    if (s->vec < 0 || !ex_is_const(x, t->dims[peels_dim(s)], &c.extent))
         return;
     domain_points(site, idx);
-    c.sym = ex_as_sym(x, idx[cuts_dim(s)]);
-    operands_walk(&(struct operand_walk){.site = site, .user = &c, .view = view_cuts}, idx);
+    c.sym = ex_as_sym(x, idx[peels_dim(s)]);
+    operands_walk(&(struct operand_walk){.site = site, .user = &c, .view = view_peels}, idx);
     int64_t whole = (c.extent + points - 1) / points;
     if (c.many || c.n > PEELS_MOST || !c.n || (!c.gathers && vectors_between(&c, points) > whole + whole / 4))
         return;
     for (uint32_t i = 0; i < c.n; i++)
         s->peel[i] = (int32_t)c.at[i];
     s->n_peels = c.n;
-    if (!cuts_serve(site, s))
+    if (!peels_serve(site, s))
         s->n_peels = 0;
 }

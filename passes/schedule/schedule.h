@@ -417,10 +417,9 @@ void halo_choose(const struct site *, struct schedule *);
 int64_t halo_estimate(const struct site *, const struct nest_schedule *);
 /* May the lanes of a scan or a scatter lie along that dim? */
 bool lines_serve(const struct site *, int32_t vec);
-/* schedule/peel.c: the dim whose points vectors take, where those of a map begin anew, and may they? */
-int32_t cuts_dim(const struct nest_schedule *);
-void cuts_choose(const struct site *, struct nest_schedule *);
-bool cuts_serve(const struct site *, const struct nest_schedule *);
+/* schedule/peel.c: where the vectors of a map begin anew, and may they? */
+void peels_choose(const struct site *, struct nest_schedule *);
+bool peels_serve(const struct site *, const struct nest_schedule *);
 /* schedule/packed.c: may a vector hold so many points of the last loop but one, and how many are best? The loops are
  * put in order. */
 bool packed_serves(const struct site *, const struct nest_schedule *);

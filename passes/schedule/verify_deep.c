@@ -18,7 +18,7 @@ const char *rule_winograd_chunk(struct check *c)
     const struct winograd_shape *w = &c->winograd;
     int64_t v, m;
     if (s->chunk % s->mr != 0)
-        return "a chunk has whole register tiles: it is a multiple of tile.tiles";
+        return "a group of tiles has whole register tiles: chunk is a multiple of tile.tiles";
     bool small = mul_i64(s->chunk, w->points * w->icv * w->lanes * 4, &v) &&
                  mul_i64(s->chunk, w->points * s->nr * w->lanes * 4, &m) && v <= CHUNK_BYTES_MOST &&
                  m <= CHUNK_BYTES_MOST;

@@ -127,5 +127,5 @@ const char *rule_nest_parallel(struct check *c)
                   "inside");
 }
 
-RULE(nest_peel, cuts_serve(c->site, &c->s->nest),
-     "cuts are points of the lanes' dim, ascending, whose loop is the last one and not parallel");
+RULE(nest_peel, peels_serve(c->site, &c->s->nest),
+     "peeled segments begin at points of the lanes' dim, ascending, whose loop is the last one and not parallel");
