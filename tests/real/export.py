@@ -78,6 +78,8 @@ class Bert(torch.nn.Module):
 
 
 def image_net(name):
+    # what PyTorch's own draws depends on its version
+    torch.nn.init.trunc_normal_ = lambda tensor, mean=0.0, std=1.0, *_, **__: torch.nn.init.normal_(tensor, mean, std)
     net = getattr(torchvision.models, name)(weights=None)
     for module in net.modules():
         if isinstance(module, torch.nn.BatchNorm2d):

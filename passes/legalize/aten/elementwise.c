@@ -156,7 +156,7 @@ bool rule_aten_hard(struct rule *r)
     value_id x = self_in(r);
     if (r->param == 0)
         return aten_result(r, b_clamp(b, x, aten_float(r, "min_val", -1), aten_float(r, "max_val", 1)));
-    value_id gate = b_binary_f64(b, OP_DIV, b_clamp(b, b_binary_f64(b, OP_ADD, x, 3), 0, 6), 6);
+    value_id gate = b_clamp(b, v_affine(b, x, 1.0 / 6, 0.5), 0, 1);
     return aten_result(r, r->param == 1 ? gate : b_binary(b, OP_MUL, x, gate));
 }
 
