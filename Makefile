@@ -216,7 +216,7 @@ MATH ?= exp log tanh sigmoid erf
 check-math: $(BUILD)/tests/codegen/test_math
 	@printf '%s\n' $(MATH) | xargs -P 2 -I OP $(BUILD)/tests/codegen/test_math --every OP
 
-# TARGET=aarch64-linux-gnu: the listed cases under qemu-user; EVERY=10: every tenth.
+# TARGET=aarch64-linux-gnu: the listed cases under qemu-user, of x86_64-windows under Wine; EVERY=10: every tenth.
 conformance: all $(VENV)/bin/pytest $(if $(TARGET),foreign)
 	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py $(if $(TARGET),--target=$(TARGET) $(if $(EVERY),--every=$(EVERY)), \
 	    && $(TEST_ENV) $(PYTHON) tests/conformance/run.py --erased)

@@ -4,7 +4,7 @@ table, compared by the official rule. Prints counts by reason; ends with 1 when 
 --erased: every dim of every graph input is made a symbol of its own and the outputs' shapes are removed, before mcc sees the model;
 the cases that pass so are counted alone (passing.py).
 
---target: the cases of passing.txt for another architecture, under qemu-user, with its best instructions and with its least; one
+--target: the cases of passing.txt for another platform, under qemu-user or Wine, with its best instructions and with its least; one
 in --every is taken.
 
 usage: run.py [--erased] [--update] [--only SUBSTRING] [--listed] [--details] [--flags='-O2 ...'] [--target=TRIPLE [--every=N]]
@@ -79,12 +79,15 @@ def compile_case(mcc, case, flags, model, output):
 
 
 def arch_of(flags):
-    """The architecture that --target names; None: this machine's."""
-    return next((f.split("=")[1].split("-")[0] for f in flags if f.startswith("--target=")), None)
+    """The architecture that --target names, with -windows; None: this machine's."""
+    target = next((f.split("=")[1] for f in flags if f.startswith("--target=")), None)
+    return target if not target or target.endswith("-windows") else target.split("-")[0]
 
 
 def run_case(mcc, case, flags, folder, erased):
-    output = os.path.join(folder, case.name.replace("/", "_") + ".so")
+    arch = arch_of(flags)
+    windows = bool(arch) and arch.endswith("-windows")
+    output = os.path.join(folder, case.name.replace("/", "_") + (".dll" if windows else ".so"))
     model = suite.erase(onnx.load(case.model), output + ".onnx") if erased else case.model
     status, text = compile_case(mcc, case, flags, model, output)
     if erased:
@@ -92,8 +95,8 @@ def run_case(mcc, case, flags, folder, erased):
     if status != "compiled":
         return case.name, status, text
     if not hasattr(local, "runner"):
-        local.runner = Runner(arch_of(flags))
-    if found := elf.flaws(output, library="libc.so" if any("android" in f for f in flags) else "libc.so.6"):
+        local.runner = Runner(arch)
+    if found := not windows and elf.flaws(output, library="libc.so" if any("android" in f for f in flags) else "libc.so.6"):
         return case.name, "not a sober file", "; ".join(found)
     status, text = local.runner.ask(f"{case.name}\t{output}")
     os.unlink(output)
@@ -103,7 +106,7 @@ def run_case(mcc, case, flags, folder, erased):
 # One CPU variant: the best of this machine. tests/targets compares the others.
 FLAGS = ("-march=native",)
 # Of an architecture that --target names: the level with the most instructions and that with the fewest.
-LEVELS = {"aarch64": ("armv8.6-a-i8mm", "armv8-a")}
+LEVELS = {"aarch64": ("armv8.6-a-i8mm", "armv8-a"), "x86_64-windows": ("native", "x86-64-v2")}
 
 
 def run(names, flags=FLAGS, jobs=None, progress=None, erased=False):
@@ -157,7 +160,7 @@ def main():
     parser.add_argument("--details", action="store_true", help="one line for each case that does not pass")
     parser.add_argument("--flags", default=" ".join(FLAGS), help="options for mcc (--flags='-O0 -march=native')")
     parser.add_argument("--erased", action="store_true", help="without the shapes of inputs and outputs")
-    parser.add_argument("--target", help="the listed cases for this machine, under qemu-user")
+    parser.add_argument("--target", help="the listed cases for this machine, under qemu-user or Wine")
     parser.add_argument("--every", type=int, default=1, help="of the cases only every so many")
     args = parser.parse_args()
     way = "compiled-erased" if args.erased else "compiled"

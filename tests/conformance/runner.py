@@ -2,7 +2,7 @@
 
 A process of its own, so that a crash of compiled code is an answer too (the end of this process).
 
-usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user
+usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user; x86_64-windows: under Wine
 MCC_GUARD=1: inputs, outputs and the workspace lie between pages without access (support/guard.py).
 """
 import os
@@ -14,6 +14,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 from conformance import suite  # noqa: E402
+from support import wine  # noqa: E402
 from support.artifact import Artifact, ModelError  # noqa: E402
 from support.foreign import Foreign  # noqa: E402
 from support.guard import Heap, guarded  # noqa: E402
@@ -52,9 +53,16 @@ def judge(case, artifact, machine):
     return "passed", ""
 
 
+def emulated(arch):
+    if not arch.endswith("-windows"):
+        return Foreign(arch)
+    wine.environment()
+    return Foreign(arch, command=wine.program())
+
+
 def main():
     cases = suite.cases()
-    machine = Foreign(sys.argv[1]) if len(sys.argv) > 1 else None
+    machine = emulated(sys.argv[1]) if len(sys.argv) > 1 else None
     for line in sys.stdin:
         name, artifact = line.rstrip("\n").split("\t")
         try:
