@@ -43,6 +43,7 @@ bool codegen_link(struct codegen *g, const struct artifact *a, enum output_kind 
                         .kind = kind,
                         .query = query,
                         .weights = a->weights.size > 0 && !a->weights.sidecar,
+                        .debug = a->n_units > 0 && a->units[0].line > 0,
                         .table = c->object(&arena, platform, &table),
                         .units = a->units,
                         .n_units = a->n_units};

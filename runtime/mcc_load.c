@@ -209,7 +209,8 @@ static int check_hash(const struct file *file)
 static int check_header(const struct file *file, const Elf64_Ehdr *head)
 {
     if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0)
-        return fail(file, MCC_E_IO, "not a shared object", "");
+        return fail(file, MCC_E_IO, memcmp(head, "MZ", 2) == 0 ? "a DLL or program for Windows" : "not a shared object",
+                    "");
     if (head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_ident[EI_DATA] != ELFDATA2LSB ||
         head->e_machine != HOST_MACHINE)
         return fail(file, MCC_E_IO, "compiled for another kind of machine", "");

@@ -115,8 +115,9 @@ static int check_sections(struct file *file)
 {
     IMAGE_DOS_HEADER dos;
     IMAGE_NT_HEADERS64 head;
+    bool elf = inside(file, 0, 4) && memcmp(file->data, "\177ELF", 4) == 0;
     if (!inside(file, 0, sizeof dos) || memcmp(file->data, "MZ", 2) != 0)
-        return fail(file, MCC_E_IO, "not a DLL", "");
+        return fail(file, MCC_E_IO, elf ? "a file for Linux" : "not a DLL", "");
     memcpy(&dos, file->data, sizeof dos);
     if (dos.e_lfanew < 0 || !inside(file, (uint64_t)dos.e_lfanew, sizeof head))
         return fail(file, MCC_E_IO, "truncated or damaged: headers", "");

@@ -29,7 +29,7 @@ static void read_names(const struct request *r, struct names *names)
         const char *path = r->words->items.data[i];
         if (path[0] == '-' || strchr(path, '=') || !file_head(path, head, 1))
             continue;
-        if (artifact_kind(path) != ARTIFACT_NONE) {
+        if (artifact_is(path)) {
             struct artifact_file *a = NEW(arena, struct artifact_file);
             if (!artifact_read(r->ctx, path, false, a))
                 return;

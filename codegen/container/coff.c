@@ -3,22 +3,25 @@
 
 #include "codegen/container/coff.h"
 
-enum { MACHINE = 0x8664, REL_ADDR64 = 1, CLASS_EXTERNAL = 2, CLASS_STATIC = 3, MANY_RELOCATIONS = 0xffff };
-enum { DATA = 0x40000040, ALIGN_16 = 0x500000, ALIGN_64 = 0x700000, OVERFLOWS = 0x1000000, LEFT_OUT = 0xa00 };
+enum { DATA = 0x40000040, ALIGN_16 = 0x500000, ALIGN_64 = 0x700000 };
 
-struct head {
-    uint16_t machine, n_sections;
-    uint32_t time, symbols_at, n_symbols;
-    uint16_t optional_bytes, flags;
-};
-struct section_head {
-    char name[8];
-    uint32_t virtual_size, address, size, at, relocations_at, lines_at;
-    uint16_t n_relocations, n_lines;
-    uint32_t flags;
-};
-_Static_assert(sizeof(struct head) == 20 && sizeof(struct section_head) == 40, "as in the file");
-enum { SYMBOL_BYTES = 18, RELOCATION_BYTES = 10 };
+static const struct coff_machine machines[] = {{"x86_64", 0x8664, 1, "x64"}, {"aarch64", 0xaa64, 14, "arm64"}};
+
+const struct coff_machine *coff_machine_of(const struct platform *platform)
+{
+    for (size_t i = 0; i < COUNT_OF(machines); i++)
+        if (strcmp(machines[i].arch, platform->arch) == 0)
+            return &machines[i];
+    return NULL;
+}
+
+const struct coff_machine *coff_machine_by_number(uint16_t number)
+{
+    for (size_t i = 0; i < COUNT_OF(machines); i++)
+        if (machines[i].machine == number)
+            return &machines[i];
+    return NULL;
+}
 
 static void put16(struct strbuf *b, uint16_t x)
 {
@@ -32,8 +35,8 @@ static void put32(struct strbuf *b, uint32_t x)
 
 /* ---- objects ---- */
 
-static void put_symbol(struct strbuf *out, struct strbuf *names, const char *name, uint64_t value, int section,
-                       uint8_t class)
+void coff_put_symbol(struct strbuf *out, struct strbuf *names, const char *name, uint64_t value, int section,
+                     uint16_t type, uint8_t class)
 {
     char inlined[8] = {0};
     size_t n = strlen(name);
@@ -47,7 +50,7 @@ static void put_symbol(struct strbuf *out, struct strbuf *names, const char *nam
     }
     put32(out, (uint32_t)value);
     put16(out, (uint16_t)section);
-    put16(out, 0);
+    put16(out, type);
     strbuf_append(out, (const uint8_t[]){class, 0}, 2);
 }
 
@@ -58,12 +61,12 @@ static const struct {
     [SECTION_RODATA] = {".rdata", DATA | ALIGN_64},
     [SECTION_RELRO] = {COFF_TABLE, DATA | ALIGN_16},
     [SECTION_WEIGHTS] = {COFF_WEIGHTS, DATA | ALIGN_64},
-    [SECTION_GRAPH] = {".mccg", DATA | LEFT_OUT},
+    [SECTION_GRAPH] = {COFF_GRAPH, DATA | COFF_DISCARDABLE},
 };
 
-static void put_relocations(struct strbuf *out, const struct object *o)
+static void put_relocations(struct strbuf *out, const struct object *o, uint16_t type)
 {
-    if (o->pointers.n >= MANY_RELOCATIONS) { /* the first says how many */
+    if (o->pointers.n >= COFF_MANY) { /* the first says how many */
         put32(out, o->pointers.n + 1);
         put32(out, 0);
         put16(out, 0);
@@ -71,17 +74,18 @@ static void put_relocations(struct strbuf *out, const struct object *o)
     for (uint32_t i = 0; i < o->pointers.n; i++) {
         put32(out, (uint32_t)o->pointers.data[i].at);
         put32(out, o->pointers.data[i].symbol - 1);
-        put16(out, REL_ADDR64);
+        put16(out, type);
     }
 }
 
 struct span coff_object(struct arena *arena, const struct platform *platform, const struct object *o)
 {
     struct strbuf out, names, symbols;
-    struct section_head heads[SECTIONS - 1] = {0};
-    struct head head = {.machine = MACHINE, .n_sections = SECTIONS - 1, .n_symbols = SECTIONS - 1 + o->symbols.n};
-    bool many = o->pointers.n >= MANY_RELOCATIONS;
-    (void)platform;
+    struct coff_section heads[SECTIONS - 1] = {0};
+    const struct coff_machine *machine = coff_machine_of(platform);
+    struct coff_head head = {
+        .machine = machine->machine, .n_sections = SECTIONS - 1, .n_symbols = SECTIONS - 1 + o->symbols.n};
+    bool many = o->pointers.n >= COFF_MANY;
     strbuf_init(&out, arena);
     strbuf_init(&names, arena);
     strbuf_init(&symbols, arena);
@@ -91,23 +95,23 @@ struct span coff_object(struct arena *arena, const struct platform *platform, co
     strbuf_append(&out, &head, sizeof head);
     strbuf_append(&out, heads, sizeof heads);
     for (int s = SECTION_RODATA; s < SECTIONS; s++) {
-        struct section_head *h = &heads[s - 1];
+        struct coff_section *h = &heads[s - 1];
         memcpy(h->name, sections[s].name, strlen(sections[s].name));
         h->flags = sections[s].flags;
         h->at = (uint32_t)out.n;
         h->size = (uint32_t)o->bytes[s].n;
         if (h->size)
             strbuf_append(&out, o->bytes[s].data, o->bytes[s].n);
-        put_symbol(&symbols, &names, sections[s].name, 0, s, CLASS_STATIC);
+        coff_put_symbol(&symbols, &names, sections[s].name, 0, s, 0, COFF_STATIC);
     }
-    struct section_head *relro = &heads[SECTION_RELRO - 1];
+    struct coff_section *relro = &heads[SECTION_RELRO - 1];
     relro->relocations_at = (uint32_t)out.n;
-    relro->n_relocations = many ? MANY_RELOCATIONS : (uint16_t)o->pointers.n;
-    relro->flags |= many ? OVERFLOWS : 0;
-    put_relocations(&out, o);
+    relro->n_relocations = many ? COFF_MANY : (uint16_t)o->pointers.n;
+    relro->flags |= many ? COFF_OVERFLOWS : 0;
+    put_relocations(&out, o, machine->abs64);
     for (uint32_t i = 0; i < o->symbols.n; i++) {
         const struct object_symbol *s = &o->symbols.data[i];
-        put_symbol(&symbols, &names, s->name, s->offset, s->section, CLASS_EXTERNAL);
+        coff_put_symbol(&symbols, &names, s->name, s->offset, s->section, 0, COFF_EXTERNAL);
     }
     head.symbols_at = (uint32_t)out.n;
     strbuf_append(&out, symbols.data, symbols.n);
@@ -122,21 +126,21 @@ struct span coff_object(struct arena *arena, const struct platform *platform, co
 /* The string table is the last part of the file: the new name is appended to it. */
 struct span coff_rename(struct arena *arena, struct span object, const char *from, const char *to)
 {
-    struct head head;
+    struct coff_head head;
     const char *data = object.data;
     uint32_t size, at = 0;
     size_t length = strlen(from) + 1;
     if (object.size < sizeof head)
         return (struct span){0};
     memcpy(&head, data, sizeof head);
-    uint64_t names = head.symbols_at + (uint64_t)head.n_symbols * SYMBOL_BYTES;
+    uint64_t names = head.symbols_at + (uint64_t)head.n_symbols * COFF_SYMBOL_BYTES;
     if (names + sizeof size > object.size)
         return (struct span){0};
     memcpy(&size, data + names, sizeof size);
     if (names + size != object.size)
         return (struct span){0};
     for (uint32_t i = 0; i < head.n_symbols && !at; i++) {
-        const char *symbol = data + head.symbols_at + (uint64_t)i * SYMBOL_BYTES;
+        const char *symbol = data + head.symbols_at + (uint64_t)i * COFF_SYMBOL_BYTES;
         uint32_t zero, offset;
         memcpy(&zero, symbol, sizeof zero);
         memcpy(&offset, symbol + 4, sizeof offset);
@@ -172,7 +176,7 @@ static const struct {
                         KERNEL(WideCharToMultiByte) KERNEL(CreateThread) KERNEL(WaitForSingleObject)};
 
 /* An archive of members in the short form: by name. */
-static struct span import_library(struct arena *arena)
+static struct span import_library(struct arena *arena, const struct coff_machine *machine)
 {
     struct span members[COUNT_OF(imports)];
     for (size_t i = 0; i < COUNT_OF(imports); i++) {
@@ -181,7 +185,7 @@ static struct span import_library(struct arena *arena)
         strbuf_init(&out, arena);
         put32(&out, 0xffff0000u);
         put16(&out, 0);
-        put16(&out, MACHINE);
+        put16(&out, machine->machine);
         put32(&out, 0);
         put32(&out, (uint32_t)(name + library));
         put16(&out, 0);
@@ -196,13 +200,16 @@ static struct span import_library(struct arena *arena)
 void coff_link(struct linking *l)
 {
     static const char *const options[] = {"lld-link", "/dll", "/noentry", "/nodefaultlib", "/Brepro", "/opt:ref,noicf",
-                                          "/noimplib", "/threads:1", "/machine:x64", "/out:-", "/include:mcc_rt_note",
+                                          "/noimplib", "/threads:1", "/out:-", "/include:mcc_rt_note",
                                           /* code of states, which others drop again */
                                           "/alternatename:mcc_rt_keeping=mcc_rt_model"};
+    const struct coff_machine *machine = coff_machine_of(l->platform);
     uint32_t n = 0, n_runtime;
     struct span *members = NEW_ARRAY(l->arena, struct span, l->n_units + 1);
     for (size_t i = 0; i < COUNT_OF(options); i++)
         linking_option(l, options[i]);
+    linking_option(l, arena_printf(l->arena, "/machine:%s", machine->option));
+    linking_option(l, l->debug ? "/debug:dwarf" : "/debug:symtab");
     linking_option(l, arena_printf(l->arena, "/export:%s=mcc_query", l->query));
     members[n++] = l->table;
     for (uint32_t i = 0; i < l->n_units; i++) {
@@ -215,5 +222,5 @@ void coff_link(struct linking *l)
     struct span *runtime = linking_runtime(l, &n_runtime);
     linking_file(l, "/wholearchive:", archive_of(l->arena, members, n));
     linking_file(l, "/wholearchive:", archive_of(l->arena, runtime, n_runtime));
-    linking_file(l, "/wholearchive:", import_library(l->arena));
+    linking_file(l, "/wholearchive:", import_library(l->arena, machine));
 }

@@ -1,26 +1,29 @@
 /* A linked DLL becomes the artifact's file (coff.h): weights in place, note sealed, whole or not at all.
  *
- * The weights' section is the last but for the relocations of the image, which nothing in it refers to: making it
- * longer moves those, by numbers in headers.
+ * The weights' section is the last but for those that a loader may leave out, which nothing refers to: making it longer
+ * moves those and the symbols, by numbers in headers.
  */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "codegen/container/coff.h"
+#include "codegen/names.h"
 #include "codegen/sidecar.h"
 #include "codegen/sink.h"
 #include "runtime/mcc_note.h"
 #include "runtime/rt.h"
 
-enum { PE_AT = 0x3c, PE_BYTES = 24, DIRECTORIES = 112, SECTION_BYTES = 40, PLACEHOLDER = 64 };
+enum { SECTION_BYTES = sizeof(struct coff_section), PLACEHOLDER = 64, EXPORTS = 0, RELOCATIONS = 5 };
 #define IMAGE_MAX 1900000000u /* bytes of an image: Wine loads this many, and not 2.2 GB */
 
 struct image {
     const struct linked *l;
     unsigned char *data;
     size_t size;
-    unsigned char *optional, *sections;
+    unsigned char *head, *optional, *sections;
     uint32_t n_sections;
     unsigned char *table, *weights, *note; /* heads of sections; weights NULL: none */
     struct sink *library; /* with a sidecar: the library, while the sidecar is being written */
@@ -81,21 +84,122 @@ static bool is_patchable(const struct image *im, unsigned char *head, size_t byt
            (uint64_t)word(raw_at(head)) + word(raw_size(head)) <= end;
 }
 
+/* Where the file has the image's heads. */
+static bool find_heads(struct image *im)
+{
+    uint64_t pe = im->size >= COFF_PE_AT + 4 ? word(im->data + COFF_PE_AT) : im->size, at = pe + 4;
+    struct coff_head head;
+    if (at + sizeof head + COFF_OPTIONAL_BYTES > im->size || memcmp(im->data + pe, "PE\0\0", 4) != 0)
+        return broken(im, "no PE file");
+    memcpy(&head, im->data + at, sizeof head);
+    im->head = im->data + at;
+    im->optional = im->head + sizeof head;
+    im->sections = im->optional + head.optional_bytes;
+    im->n_sections = head.n_sections;
+    return (at + sizeof head + head.optional_bytes + (uint64_t)head.n_sections * SECTION_BYTES <= im->size &&
+            head.optional_bytes >= COFF_OPTIONAL_BYTES + 16 * 8) ||
+           broken(im, "section table");
+}
+
+static unsigned char *directory(const struct image *im, int which)
+{
+    return im->optional + COFF_OPTIONAL_BYTES + which * 8;
+}
+
+/* A long name of a section is a number, of a place in the table of names. */
+static bool keep_section_names(struct image *im, const char *text, uint64_t bytes, struct strbuf *names)
+{
+    for (uint32_t i = 0; i < im->n_sections; i++) {
+        char *name = (char *)im->sections + i * SECTION_BYTES, old[9] = "";
+        if (*name != '/')
+            continue;
+        memcpy(old, name, 8);
+        uint64_t at = strtoull(old + 1, NULL, 10);
+        if (at >= bytes || !memchr(text + at, 0, bytes - at))
+            return broken(im, "a section's name");
+        memset(name, 0, 8);
+        memcpy(name, old, (size_t)snprintf(old, sizeof old, "/%u", (unsigned)names->n % 10000000));
+        strbuf_append(names, text + at, strlen(text + at) + 1);
+    }
+    return true;
+}
+
+/* The symbols come last. Those of functions stay, under their names. */
+static bool name_functions(struct image *im)
+{
+    struct coff_head head;
+    struct strbuf out, names;
+    if (!find_heads(im))
+        return false;
+    memcpy(&head, im->head, sizeof head);
+    uint64_t at = head.symbols_at, text = at + (uint64_t)head.n_symbols * COFF_SYMBOL_BYTES;
+    if (!at)
+        return true;
+    if (text + 4 > im->size || word(im->data + text) > im->size - text)
+        return broken(im, "symbol table");
+    uint64_t bytes = word(im->data + text);
+    for (uint32_t i = 0; i < im->n_sections; i++)
+        if ((uint64_t)word(raw_at(im->sections + i * SECTION_BYTES)) +
+                word(raw_size(im->sections + i * SECTION_BYTES)) >
+            at)
+            return broken(im, "something behind the names");
+    strbuf_init(&out, im->l->arena);
+    strbuf_init(&names, im->l->arena);
+    strbuf_append(&names, "\0\0\0", 4);
+    if (!keep_section_names(im, (const char *)im->data + text, bytes, &names))
+        return false;
+    strbuf_append(&out, im->data, at);
+    head.n_symbols = 0;
+    for (uint64_t k = at; k + COFF_SYMBOL_BYTES <= text; k += (1 + (uint64_t)im->data[k + 17]) * COFF_SYMBOL_BYTES) {
+        const unsigned char *s = im->data + k;
+        char inlined[9] = "";
+        const char *name = memcpy(inlined, s, 8);
+        uint16_t section, type;
+        memcpy(&section, s + 12, sizeof section);
+        memcpy(&type, s + 14, sizeof type);
+        if (type != COFF_FUNCTION)
+            continue;
+        if (!word(s)) {
+            name = (const char *)im->data + text + word(s + 4);
+            if (word(s + 4) >= bytes || !memchr(name, 0, bytes - word(s + 4)))
+                return broken(im, "a symbol's name");
+        }
+        coff_put_symbol(&out, &names, names_find(im->l->names, name), word(s + 8), section, type, s[16]);
+        head.n_symbols++;
+    }
+    set_word((unsigned char *)names.data, names.n);
+    strbuf_append(&out, names.data, names.n);
+    memcpy(out.data + (im->head - im->data), &head, sizeof head);
+    im->data = (unsigned char *)out.data;
+    im->size = out.n;
+    return true;
+}
+
+/* The linker calls the library as its output, which is "-". Its name is COFF_NAME, which lies after the note. */
+static bool name_library(struct image *im)
+{
+    uint32_t exports = word(directory(im, EXPORTS)), n = sizeof COFF_NAME, bytes = word(virtual_size(im->note));
+    if (bytes < n || bytes > word(raw_size(im->note)) ||
+        memcmp(im->data + word(raw_at(im->note)) + bytes - n, COFF_NAME, n) != 0)
+        return false;
+    for (uint32_t i = 0; i < im->n_sections; i++) {
+        unsigned char *head = im->sections + i * SECTION_BYTES;
+        if (exports - word(address(head)) < word(raw_size(head)) &&
+            word(raw_size(head)) - (exports - word(address(head))) >= 40) {
+            set_word(im->data + word(raw_at(head)) + (exports - word(address(head))) + 12,
+                     word(address(im->note)) + bytes - n);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The linker is ours, but its output is still a file: every offset is checked before it is used. */
 static bool find_parts(struct image *im, bool has_weights)
 {
-    uint64_t pe = im->size >= PE_AT + 4 ? word(im->data + PE_AT) : im->size;
-    if (pe + PE_BYTES + DIRECTORIES > im->size || memcmp(im->data + pe, "PE\0\0", 4) != 0)
-        return broken(im, "no PE file");
-    uint16_t n, optional;
-    memcpy(&n, im->data + pe + 6, sizeof n);
-    memcpy(&optional, im->data + pe + 20, sizeof optional);
-    im->optional = im->data + pe + PE_BYTES;
-    im->sections = im->optional + optional;
-    im->n_sections = n;
-    if (pe + PE_BYTES + optional + (uint64_t)n * SECTION_BYTES > im->size || optional < DIRECTORIES + 16 * 8)
-        return broken(im, "section table");
-    for (uint32_t i = 0; i < n; i++) {
+    if (!name_functions(im) || !find_heads(im))
+        return false;
+    for (uint32_t i = 0; i < im->n_sections; i++) {
         unsigned char *head = im->sections + i * SECTION_BYTES;
         if ((uint64_t)word(raw_at(head)) + word(raw_size(head)) > im->size)
             return broken(im, "a section outside the file");
@@ -107,6 +211,8 @@ static bool find_parts(struct image *im, bool has_weights)
         return broken(im, "note");
     if (!im->table || !is_patchable(im, im->table, sizeof(struct mcc_rt_desc)))
         return broken(im, "table");
+    if (!name_library(im))
+        return broken(im, "the library's name");
     uint32_t section_unit = word(im->optional + 32), file_unit = word(im->optional + 36);
     if (im->weights && (!section_unit || !file_unit || word(virtual_size(im->weights)) != PLACEHOLDER ||
                         word(raw_size(im->weights)) != round_to(PLACEHOLDER, file_unit)))
@@ -131,12 +237,13 @@ static uint64_t grow(struct image *im, uint64_t size)
         unsigned char *head = im->sections + i * SECTION_BYTES;
         if (word(address(head)) <= at)
             continue;
-        if (!is_named(head, ".reloc"))
+        if (!(word(head + 36) & COFF_DISCARDABLE))
             return broken(im, "a section behind the weights"), UINT64_MAX;
         set_word(address(head), word(address(head)) + moved);
         set_word(raw_at(head), word(raw_at(head)) + raw - old_raw);
     }
-    unsigned char *relocations = im->optional + DIRECTORIES + 5 * 8;
+    unsigned char *relocations = directory(im, RELOCATIONS);
+    set_word(im->head + 8, word(im->head + 8) ? word(im->head + 8) + raw - old_raw : 0);
     if (word(relocations) > at)
         set_word(relocations, word(relocations) + moved);
     set_word(virtual_size(im->weights), size);

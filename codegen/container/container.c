@@ -6,17 +6,26 @@
 
 #include "codegen/container/coff.h"
 #include "codegen/container/elf.h"
+#include "codegen/container/reading.h"
 #include "codegen/rt_objects.h"
 
 static const struct container containers[] = {
-    {"coff", coff_object, coff_rename, coff_link, coff_library, NULL},
-    {"elf", elf_object, elf_rename, elf_link, elf_library, elf_merged},
+    {"coff", coff_head, coff_read, coff_object, coff_rename, coff_link, coff_library, NULL},
+    {"elf", elf_head, elf_read, elf_object, elf_rename, elf_link, elf_library, elf_merged},
 };
 
 const struct container *container_of(const struct platform *platform)
 {
     for (size_t i = 0; platform && i < COUNT_OF(containers); i++)
         if (strcmp(containers[i].name, platform->container) == 0)
+            return &containers[i];
+    return NULL;
+}
+
+const struct container *container_by_head(const unsigned char *head, size_t n)
+{
+    for (size_t i = 0; i < COUNT_OF(containers); i++)
+        if (containers[i].begins(head, n))
             return &containers[i];
     return NULL;
 }

@@ -51,7 +51,7 @@ struct linking {
     const struct platform *platform;
     enum output_kind kind;
     const char *query; /* the exported function; mcc_query is its name in the objects */
-    bool weights; /* they lie in the artifact */
+    bool weights, debug; /* these lie in the artifact */
     struct span table; /* the object with the artifact's table */
     const struct codegen_unit *units;
     uint32_t n_units;
@@ -77,8 +77,14 @@ struct linked {
 
 /* ---- formats ---- */
 
+struct file_reading;
+
 struct container {
     const char *name; /* as in platform.def */
+    /* Does a file of the format begin so? */
+    bool (*begins)(const unsigned char *head, size_t n);
+    /* Reads an artifact's file (reading.h). */
+    bool (*read)(struct file_reading *);
     /* The object in the format; bytes of what is left unsaid are zeros. */
     struct span (*object)(struct arena *, const struct platform *, const struct object *);
     /* A copy of an object of the code generator whose defined symbol `from` is called `to`. NULL: it has none, or is

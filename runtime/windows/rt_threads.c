@@ -46,6 +46,10 @@ struct rt_threads rt_threads_find(void)
     return (struct rt_threads){create, join};
 }
 
+/* The library's own name, which the linker stage looks for at the end of the note's section. */
+extern const char mcc_rt_name[];
+__attribute__((section(OS_NOTE "$z"), used)) const char mcc_rt_name[] = "model.dll";
+
 extern const int _fltused;
 const int _fltused = 1;
 

@@ -13,9 +13,17 @@
 #include "runtime/mcc_note.h"
 #include "runtime/rt.h"
 
-enum { PE = 64, OPTIONAL = PE + 24, HEADS = OPTIONAL + 240, UNIT = 512, SIZE = 4 * UNIT, WEIGHTS = 100 };
+enum {
+    PE = 64,
+    OPTIONAL = PE + 24,
+    EXPORTS = OPTIONAL + 112,
+    HEADS = OPTIONAL + 240,
+    UNIT = 512,
+    SIZE = 4 * UNIT,
+    WEIGHTS = 100
+};
 enum { NOTE, TABLE, HOLE, RELOC };
-enum { VIRTUAL_SIZE = 8, ADDRESS = 12, RAW_SIZE = 16, RAW_AT = 20 };
+enum { VIRTUAL_SIZE = 8, ADDRESS = 12, RAW_SIZE = 16, RAW_AT = 20, FLAGS = 36 };
 
 static unsigned char *head_of(unsigned char *file, int section)
 {
@@ -33,7 +41,7 @@ static void make(unsigned char *file)
     static const struct {
         const char *name;
         uint32_t at, size, bytes;
-    } sections[] = {{COFF_NOTE, 1, UNIT, sizeof(struct mcc_note)},
+    } sections[] = {{COFF_NOTE, 1, UNIT, sizeof(struct mcc_note) + sizeof COFF_NAME},
                     {COFF_TABLE, 2, UNIT, sizeof(struct mcc_rt_desc)},
                     {COFF_WEIGHTS, 3, UNIT, 64},
                     {".reloc", 4, 0, 0}};
@@ -53,6 +61,9 @@ static void make(unsigned char *file)
         set(head + RAW_SIZE, sections[i].size);
         set(head + RAW_AT, UNIT * sections[i].at);
     }
+    set(head_of(file, RELOC) + FLAGS, COFF_DISCARDABLE);
+    memcpy(file + UNIT + sizeof(struct mcc_note), COFF_NAME, sizeof COFF_NAME);
+    set(file + EXPORTS, 4096 * 2 + UNIT - 40); /* behind the table */
 }
 
 static bool write_weights(void *user, bool (*put)(void *sink, const void *, size_t), void *sink)
@@ -103,6 +114,7 @@ static void test_lies(void **state)
         {NOTE, RAW_SIZE, 8},         {TABLE, RAW_AT, SIZE - UNIT}, {TABLE, RAW_AT, UNIT + 1},
         {TABLE, RAW_SIZE, 8},        {HOLE, RAW_SIZE, 0},          {HOLE, RAW_SIZE, UNIT / 2},
         {HOLE, RAW_AT, 0},           {HOLE, VIRTUAL_SIZE, 0},      {HOLE, VIRTUAL_SIZE, UINT32_MAX},
+        {NOTE, VIRTUAL_SIZE, 0},     {NOTE, VIRTUAL_SIZE, UNIT},   {RELOC, FLAGS, 0},
     };
     unsigned char file[SIZE];
     (void)state;
@@ -111,6 +123,14 @@ static void test_lies(void **state)
         set(head_of(file, lies[i].section) + lies[i].field, lies[i].value);
         assert_false(accepts(file, SIZE));
     }
+    for (uint32_t at = UNIT - 39; at < UNIT; at++) {
+        make(file);
+        set(file + EXPORTS, 4096 * 2 + at);
+        assert_false(accepts(file, SIZE));
+    }
+    make(file);
+    file[UNIT + sizeof(struct mcc_note)] = '-';
+    assert_false(accepts(file, SIZE));
     for (uint32_t at = 32; at <= 36; at += 4) { /* units of addresses and of the file */
         make(file);
         set(file + OPTIONAL + at, 0);

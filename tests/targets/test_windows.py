@@ -1,21 +1,20 @@
 """DLLs for Windows: the file by LLVM's reader, answers, threads, sidecar and damaged files under Wine. No Windows is here."""
 import os
-import pathlib
-import platform
 import re
-import shutil
+import struct
 import subprocess
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from conformance import run
+from hostile.artifacts import xxh64
+from support import wine as under_wine
 from support.artifact import Artifact, ModelError
 from support.foreign import Foreign
-from support.tool import BUILD, DIGITS, ROOT, compile_to, mcc, save, value
-
-WINE, GCC = pathlib.Path("/usr/lib/wine/wine64"), "x86_64-w64-mingw32-gcc"
-TARGET = "--target=x86_64-windows"
+from support.tool import BUILD, DIGITS, MCC, ROOT, compile_to, mcc, result, save, value
+from support.wine import GCC, TARGET, WINE
 # What artifacts take of Windows 8 and later.
 TAKEN = {"api-ms-win-core-synch-l1-2-0.dll": {"WaitOnAddress", "WakeByAddressAll", "WakeByAddressSingle"},
          "KERNEL32.dll": {"CloseHandle", "CreateFileMappingW", "CreateFileW", "CreateThread", "GetCurrentProcess", "GetFileSizeEx", "GetLastError",
@@ -39,7 +38,7 @@ def net(path):
 @pytest.mark.parametrize("options", [[], ["--weights=sidecar"], ["--prefix=net"]])
 def test_file(options, tmp_path):
     path = compile_to(tmp_path / "net.dll", DIGITS, TARGET, *options)
-    text = subprocess.run(["llvm-readobj-19", "--file-headers", "--sections", "--coff-imports", "--coff-exports", "--coff-basereloc", path],
+    text = subprocess.run(["llvm-readobj-19", "--file-headers", "--sections", "--coff-imports", "--coff-exports", "--coff-basereloc", "--symbols", path],
                           capture_output=True, text=True, check=True).stdout
     query = "net_mcc_query" if "--prefix=net" in options else "mcc_query"
     assert re.findall(r"Export \{[^}]*Name: (\w+)", text) == [query]
@@ -47,12 +46,18 @@ def test_file(options, tmp_path):
     assert set(taken) == set(TAKEN) and all(taken[name] <= TAKEN[name] for name in taken)
     sections = re.findall(r"Name: ([.\w]+) .*\n +VirtualSize: (\w+)\n +VirtualAddress: (\w+)\n +RawDataSize: (\d+)\n +PointerToRawData: (\w+)", text)
     names = [s[0] for s in sections]
-    assert names == [".text", ".rdata", ".pdata", ".mccnote", ".mccrt"] + [".mccw"] * ("--weights=sidecar" not in options) + [".reloc"]
+    assert names == [".text", ".rdata", ".pdata", ".mccnote", ".mccrt"] + [".mccw"] * ("--weights=sidecar" not in options) + [".reloc", ".mccg"]
     end = raw_end = 0
     for _, size, address, raw, at in sections:
         assert int(address, 16) >= end and int(at, 16) >= raw_end and int(raw) % 512 == 0
         end, raw_end = int(address, 16) + int(size, 16), int(at, 16) + int(raw)
-    assert raw_end == path.stat().st_size
+    assert raw_end == int(re.search(r"PointerToSymbolTable: (\w+)", text)[1], 16) < path.stat().st_size
+    data, rva = path.read_bytes(), int(re.search(r"ExportTableRVA: (\w+)", text)[1], 16)
+
+    def at_rva(rva):
+        return next(rva - int(at, 16) + int(raw, 16) for _, _, at, size, raw in sections if 0 <= rva - int(at, 16) < int(size))
+    own_name = at_rva(struct.unpack_from("<I", data, at_rva(rva) + 12)[0])
+    assert data[own_name:own_name + 10] == b"model.dll\0"
     assert int(re.search(r"SizeOfImage: (\d+)", text)[1]) == (end + 4095) // 4096 * 4096
     for word in ("DYNAMIC_BASE", "NX_COMPAT", "HIGH_ENTROPY_VA", "IMAGE_FILE_DLL"):
         assert word in text
@@ -86,12 +91,79 @@ def test_dll_for_others(tmp_path):
     done = mcc(DIGITS, "-o", tmp_path / "n.dll")
     assert done.returncode == 2 and "a DLL is for --target=x86_64-windows" in done.stderr
     path = compile_to(tmp_path / "n.dll", DIGITS, TARGET)
-    for command in ("inspect", "run", "bench", "report"):
+    for command in ("run", "bench"):
         done = mcc(command, path, cwd=tmp_path)
-        assert done.returncode == 3 and "n.dll: error: a DLL, which mcc makes and does not read" in done.stderr, (command, done.returncode, done.stderr)
+        assert done.returncode == 3 and "n.dll: error: cannot load: n.dll: a DLL or program for Windows" in done.stderr.replace(f"{tmp_path}/", ""), done.stderr
     for command in ("compile", "diff", "check", "eval"):
         done = mcc(command, path, cwd=tmp_path)
         assert done.returncode == 1 and "it looks like a DLL or program of Windows" in done.stderr, (command, done.returncode, done.stderr)
+
+
+@pytest.mark.parametrize("options", [[], ["--weights=sidecar"], ["--prefix=net"]])
+def test_inspected(options, tmp_path):
+    """What is read of a DLL is what is read of the library for Linux."""
+    linux, windows = (result("inspect", "--verify", compile_to(tmp_path / name, DIGITS, *options, *target))
+                      for name, target in (("net.so", []), ("net.dll", [TARGET])))
+    for at in ("name", "inputs", "outputs", "symbols", "kernels"):
+        assert linux[at] == windows[at], at
+    sizes = [net["bytes"] for net in (linux, windows)]
+    assert sizes[0]["weights"] == sizes[1]["weights"] and sizes[0]["graph"] == sizes[1]["graph"] > 0
+    for one, other in zip(sizes[0]["variants"], sizes[1]["variants"]):
+        assert 0.8 * one["code"] < other["code"] < 1.3 * one["code"]
+    assert mcc("report", tmp_path / "net.dll", "-q", "-o", tmp_path / "net.html").returncode == 0
+
+
+def damaged(good, rng):
+    """A damaged file, and whether a new hash shall hide that."""
+    data = bytearray(good)
+    for _ in range(int(rng.integers(1, 4))):
+        # headers, relocations and symbols more than code
+        at = int(rng.integers(0, min(1024, len(data)) if rng.random() < 0.4 else len(data)))
+        kind = int(rng.integers(0, 5))
+        if kind == 0:
+            data[at] ^= 1 << int(rng.integers(0, 8))
+        elif kind == 1:
+            data[at:at + 4] = rng.choice([b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\1\0\0\0"])
+        elif kind == 2:
+            data[at:at + 40] = data[-40:]
+        elif kind == 3:
+            data[at:at + 40] = data[at + 40:at + 80]
+        else:
+            del data[max(at, 100):]
+    data += b"\0" * int(len(data) < 2)
+    return bytes(data), rng.random() < 0.6
+
+
+def sealed(data):
+    """The bytes with a hash that fits, if their note can be found."""
+    note = data.find(b"\4\0\0\0\x78\0\0\0\1\0\0\0mcc\0")
+    if note < 0 or note + 136 > len(data):
+        return data
+    data = bytearray(data)
+    struct.pack_into("<Q", data, note + 24, len(data))
+    at, size = struct.unpack_from("<QQ", data, note + 32)
+    struct.pack_into("<Q", data, note + 48, 0)
+    struct.pack_into("<Q", data, note + 48, xxh64(data[:at] + data[at + size:]))
+    return bytes(data)
+
+
+def test_damaged_to_readers(tmp_path):
+    """500 damaged DLLs: an answer or one error from everything that reads artifacts."""
+    good = [compile_to(tmp_path / f"{i}.dll", DIGITS, TARGET, *options).read_bytes()
+            for i, options in enumerate([["-march=x86-64-v2"], ["--weights=sidecar", "-march=x86-64-v2"], ["--prefix=net", "-march=x86-64-v2"]])]
+    rng, accepted = np.random.default_rng(5), 0
+    path = tmp_path / "bad.dll"
+    commands = [["inspect"], ["inspect", "--verify"], ["inspect", "--json"], ["report", "-q", "-o", tmp_path / "bad.html"], ["run"], ["bench"],
+                ["compile", "-o", tmp_path / "no.so"], ["check"], ["eval"]]
+    for i in range(500):
+        data, seal = damaged(good[i % 3], rng)
+        path.write_bytes(sealed(data) if seal else data)
+        for words in [commands[0], commands[1 + i % (len(commands) - 1)]]:
+            done = subprocess.run([MCC, *map(str, [words[0], path, *words[1:]])], capture_output=True, text=True, errors="replace", timeout=20)
+            assert done.returncode in ((0, 3) if words[0] in ("inspect", "report") else (1, 3)), (i, words, done.returncode, done.stderr)
+            assert done.returncode == 0 or "error: " in done.stderr, (i, words, done.stderr)
+            accepted += done.returncode == 0
+    assert accepted > 20
 
 
 @pytest.mark.parametrize("command", ["run", "bench", "diff", "report"])
@@ -109,18 +181,21 @@ def test_large_frames():
 # ---- under Wine ----
 
 @pytest.fixture(scope="module")
-def wine(tmp_path_factory):
+def wine():
     """The command that runs artifacts, in a prefix of its own."""
-    if not WINE.exists() or not shutil.which(GCC) or platform.machine() != "x86_64":
-        pytest.skip("no wine64, no gcc-mingw-w64")
-    folder = tmp_path_factory.mktemp("wine")
-    subprocess.run([GCC, "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-static", f"-I{ROOT}", f"-I{ROOT}/runtime", "-o", folder / "artifacts.exe",
-                    ROOT / "tests/targets/artifacts.c", ROOT / "runtime/mcc_load_windows.c"], check=True)
+    if why := under_wine.missing():
+        pytest.skip(why)
     old = os.environ.get("WINEPREFIX"), os.environ.get("WINEDEBUG")
-    os.environ["WINEPREFIX"], os.environ["WINEDEBUG"] = str(BUILD.resolve() / "wine"), "-all"
-    yield [str(WINE), str(folder / "artifacts.exe")]
+    under_wine.environment()
+    yield under_wine.program()
     for name, before in zip(("WINEPREFIX", "WINEDEBUG"), old):
         os.environ.pop(name) if before is None else os.environ.__setitem__(name, before)
+
+
+def test_suite(wine):
+    """A part of the ONNX suite's cases; make conformance TARGET=x86_64-windows: all."""
+    results = run.run(run.passing()[7::60], [TARGET, "-march=native"])
+    assert len(results) > 30 and {r for r in results.items() if r[1][0] != "passed"} == set()
 
 
 @pytest.mark.parametrize("options", [[], ["--weights=sidecar"], ["-march=x86-64-v2"], ["--variants=v3"]])
@@ -146,7 +221,7 @@ def test_damaged(wine, tmp_path):
              "machine": good[:good.index(b"PE\0\0") + 4] + b"\x64\xaa" + good[good.index(b"PE\0\0") + 6:]}
     weights = int(re.search(r"Name: \.mccw .*\n.*\n.*\n.*\n +PointerToRawData: (\w+)", subprocess.run(
         ["llvm-readobj-19", "--sections", tmp_path / "net.dll"], capture_output=True, text=True, check=True).stdout)[1], 16)
-    for i in range(60):
+    for i in range(500):
         at = int(rng.integers(0, weights))
         files[f"flip{i}"] = good[:at] + bytes([good[at] ^ 1 << int(rng.integers(0, 8))]) + good[at + 1:]
     with Foreign("x86_64", command=wine) as machine:

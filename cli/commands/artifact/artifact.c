@@ -1,11 +1,9 @@
-/* The file's sections that hold data are read as they are; pointers between them come from the relocations: base +
- * addend in a shared object, symbol + addend in an object. What relocations do not name is a NULL. An address is that
- * of the linker in a shared object, and section number and offset in an object. Nothing is believed: each access is
- * inside one section, and all rows and texts together are no more than the file could hold (spend), however many
- * pointers lead to the same bytes. So time and memory are in proportion to the file. */
+/* The file's sections that hold data are read as they are; where pointers between them lead says the file's format
+ * (codegen/container/reading.h). What it does not name is a NULL. Nothing is believed: each access is inside one
+ * section, and all rows and texts together are no more than the file could hold (spend), however many pointers lead to
+ * the same bytes. So time and memory are in proportion to the file. */
 #include "cli/commands/artifact/artifact.h"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,42 +13,37 @@
 
 #include "cli/commands/artifact/artifact_check.h"
 #include "cli/commands/artifact/artifact_reader.h"
-#include "codegen/container/elf.h"
-#include "codegen/sidecar.h"
 #include "codegen/table.h"
 #include "frontend/frontend.h"
 #include "ir/base/file.h"
 
-enum { SECTION_SHIFT = 40, SYMBOLS_MAX = 1 << 22, ARCHIVE_HEAD = 60, SPEND_TIMES = 4 };
+enum { SPEND_TIMES = 4 };
 
 static bool refuse(struct reader *r, const char *why)
 {
-    return error_env(r->ctx, "%s", why);
+    return reading_refuse(&r->f, why);
 }
 
 static bool damaged(struct reader *r, const char *what)
 {
-    return error_env(r->ctx, "truncated or damaged: %s", what);
+    return reading_damaged(&r->f, what);
 }
 
-static bool read_at(struct reader *r, void *to, uint64_t bytes, uint64_t offset)
+bool artifact_is(const char *path)
 {
-    return offset <= r->size && bytes <= r->size - offset && fd_pread(r->fd, to, (size_t)bytes, r->base + offset);
-}
-
-enum artifact_kind artifact_kind(const char *path)
-{
-    char head[8] = "";
-    if (file_head(path, head, sizeof head) && memcmp(head, "!<arch>\n", 8) == 0)
-        return ARTIFACT_ARCHIVE;
-    return memcmp(head, ELFMAG, SELFMAG) == 0 ? ARTIFACT_ELF : memcmp(head, "MZ", 2) == 0 ? ARTIFACT_PE : ARTIFACT_NONE;
+    unsigned char head[ARTIFACT_HEAD] = "";
+    size_t n = sizeof head;
+    while (n > 0 && !file_head(path, head, n))
+        n /= 2;
+    return (n >= 8 && memcmp(head, "!<arch>\n", 8) == 0) || container_by_head(head, n);
 }
 
 bool artifact_meant(const char *path)
 {
     size_t n = strlen(path);
     char first;
-    if (artifact_kind(path) != ARTIFACT_NONE || (n > 3 && strcmp(path + n - 3, ".so") == 0))
+    if (artifact_is(path) || (n > 3 && strcmp(path + n - 3, ".so") == 0) ||
+        (n > 4 && strcmp(path + n - 4, ".dll") == 0))
         return true;
     return !format_by_suffix(path) && !file_head(path, &first, 1);
 }
@@ -58,177 +51,33 @@ bool artifact_meant(const char *path)
 /* False, after a diagnostic, where it would be more than a whole file has several times. */
 static bool spend(struct reader *r, uint64_t bytes)
 {
-    if (bytes > r->size * SPEND_TIMES - r->spent)
+    if (bytes > r->f.size * SPEND_TIMES - r->spent)
         return damaged(r, "tables or texts that share their bytes");
     r->spent += bytes;
     return true;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------------------------- */
-
-/* mcc's archives have an index and one member (codegen/container/elf_merge.c). */
-static bool find_member(struct reader *r)
-{
-    uint64_t at = 8, file = r->size;
-    while (at <= file && file - at >= ARCHIVE_HEAD) {
-        char head[ARCHIVE_HEAD + 1] = "", number[11] = "", *end;
-        if (!read_at(r, head, ARCHIVE_HEAD, at))
-            return damaged(r, "an archive's member");
-        memcpy(number, head + 48, 10);
-        uint64_t size = strtoull(number, &end, 10);
-        if (head[58] != '`' || end == number || *end > ' ' || size > file - at - ARCHIVE_HEAD)
-            return damaged(r, "an archive's member");
-        if (memcmp(head, "model.o/ ", 9) == 0) {
-            r->base = at + ARCHIVE_HEAD;
-            r->size = size;
-            return true;
-        }
-        at += ARCHIVE_HEAD + size + size % 2;
-    }
-    return refuse(r, "an archive, but not made by mcc");
-}
-
-static bool read_sections(struct reader *r)
-{
-    const Elf64_Ehdr *h = &r->head;
-    if (!read_at(r, &r->head, sizeof r->head, 0) || memcmp(h->e_ident, ELFMAG, SELFMAG) != 0)
-        return damaged(r, "no ELF file");
-    r->machine = elf_machine_by_number(h->e_machine);
-    if (h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_DATA] != ELFDATA2LSB || !r->machine ||
-        (h->e_type != ET_DYN && h->e_type != ET_REL))
-        return refuse(r, "not made by mcc: another kind of file or machine");
-    r->n = h->e_shnum;
-    r->sections = NEW_ARRAY(r->arena, Elf64_Shdr, r->n + 1);
-    r->names = NEW_ARRAY(r->arena, const char *, r->n + 1);
-    r->data = NEW_ARRAY(r->arena, char *, r->n + 1);
-    if (r->n &&
-        (h->e_shentsize != sizeof *r->sections || !read_at(r, r->sections, r->n * sizeof *r->sections, h->e_shoff)))
-        return damaged(r, "section table");
-    for (uint32_t i = 0; i < r->n; i++)
-        if (r->sections[i].sh_type != SHT_NOBITS && r->sections[i].sh_type != SHT_NULL &&
-            (r->sections[i].sh_offset > r->size || r->sections[i].sh_size > r->size - r->sections[i].sh_offset))
-            return damaged(r, "a section leaves the file");
-    return true;
-}
-
-/* A section's bytes with a NUL behind them; NULL after a diagnostic. */
-static char *section_bytes(struct reader *r, uint32_t i)
-{
-    const Elf64_Shdr *s = &r->sections[i];
-    if (r->data[i])
-        return r->data[i];
-    if ((r->held += s->sh_size) > r->size) {
-        damaged(r, "sections overlap");
-        return NULL;
-    }
-    char *bytes = arena_alloc(r->arena, (size_t)s->sh_size + 1);
-    if (s->sh_type == SHT_NOBITS || !read_at(r, bytes, s->sh_size, s->sh_offset)) {
-        damaged(r, "a section");
-        return NULL;
-    }
-    return r->data[i] = bytes;
-}
-
-bool reader_is_weights(const struct reader *r, uint32_t i)
-{
-    return strcmp(r->names[i], ".mcc.weights") == 0;
-}
-
-bool reader_is_graph(const struct reader *r, uint32_t i)
-{
-    return strcmp(r->names[i], ".mcc.graph") == 0;
-}
-
-/* Names, data, the graph and symbols: everything but code and weights. */
-static bool read_data(struct reader *r)
-{
-    uint32_t at = r->head.e_shstrndx;
-    const char *names = at < r->n ? section_bytes(r, at) : NULL;
-    for (uint32_t i = 0; i < r->n; i++) {
-        const Elf64_Shdr *s = &r->sections[i];
-        r->names[i] = names && s->sh_name < r->sections[at].sh_size ? names + s->sh_name : "";
-        bool plain = s->sh_type == SHT_PROGBITS || s->sh_type == SHT_NOTE;
-        if (plain && (s->sh_flags & SHF_ALLOC) && !(s->sh_flags & SHF_EXECINSTR) && !reader_is_weights(r, i)) {
-            if (!section_bytes(r, i) || r->n_tables == TABLES_MAX)
-                return damaged(r, "a section of data");
-            if (s->sh_size)
-                r->tables[r->n_tables++] = i;
-        }
-        if (reader_is_weights(r, i)) {
-            r->out->weights_at = r->base + s->sh_offset;
-            r->out->sizes.weights = s->sh_size;
-        }
-        if (reader_is_graph(r, i) && !(r->out->graph = (struct span){section_bytes(r, i), (size_t)s->sh_size}).data)
-            return false;
-        if (s->sh_type != SHT_SYMTAB || s->sh_link >= r->n || r->symbols)
-            continue;
-        r->n_symbols = s->sh_size / sizeof(Elf64_Sym);
-        if (r->n_symbols > SYMBOLS_MAX)
-            return damaged(r, "symbol table");
-        r->text = section_bytes(r, s->sh_link);
-        r->text_size = r->sections[s->sh_link].sh_size;
-        r->symbols = r->text ? (Elf64_Sym *)(void *)section_bytes(r, i) : NULL;
-        if (!r->symbols)
-            return false;
-    }
-    return true;
-}
-
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
-
-static uint64_t section_address(const struct reader *r, uint32_t i)
-{
-    return r->head.e_type == ET_REL ? (uint64_t)i << SECTION_SHIFT : r->sections[i].sh_addr;
-}
 
 static int by_address(const void *a, const void *b)
 {
-    uint64_t x = ((const struct pointer *)a)->at, y = ((const struct pointer *)b)->at;
+    uint64_t x = ((const struct file_pointer *)a)->at, y = ((const struct file_pointer *)b)->at;
     return (x > y) - (x < y);
 }
 
-/* The pointers of one section of relocations; in an object only those into sections that are in memory. */
-static bool read_relocations(struct reader *r, uint32_t i)
+static bool sort_tables(struct reader *r)
 {
-    const Elf64_Shdr *s = &r->sections[i];
-    bool object = r->head.e_type == ET_REL;
-    if (object && (s->sh_info >= r->n || !r->data[s->sh_info] || !(r->sections[s->sh_info].sh_flags & SHF_WRITE)))
-        return true;
-    const Elf64_Rela *rela = (const Elf64_Rela *)(const void *)section_bytes(r, i);
-    for (uint64_t k = 0; rela && k < s->sh_size / sizeof *rela; k++) {
-        struct pointer p = {rela[k].r_offset, (uint64_t)rela[k].r_addend};
-        uint64_t type = ELF64_R_TYPE(rela[k].r_info), symbol = ELF64_R_SYM(rela[k].r_info);
-        if (type != (object ? r->machine->abs64 : r->machine->relative))
+    struct file_pointer key[TABLES_MAX];
+    for (uint32_t i = 0; i < r->f.n; i++) {
+        if (r->f.parts[i].role != PART_DATA || !r->f.parts[i].size)
             continue;
-        if (object) {
-            if (symbol >= r->n_symbols || r->symbols[symbol].st_shndx >= r->n)
-                continue;
-            p.at += section_address(r, s->sh_info);
-            p.to += section_address(r, r->symbols[symbol].st_shndx) + r->symbols[symbol].st_value;
-        }
-        VEC_PUSH(r->arena, &r->pointers, p);
+        if (r->n_tables == TABLES_MAX)
+            return damaged(r, "a section of data");
+        key[r->n_tables++] = (struct file_pointer){r->f.parts[i].address, i};
     }
-    return rela != NULL;
-}
-
-static void sort_tables(struct reader *r)
-{
-    struct pointer key[TABLES_MAX];
-    for (uint32_t k = 0; k < r->n_tables; k++)
-        key[k] = (struct pointer){section_address(r, r->tables[k]), r->tables[k]};
     qsort(key, r->n_tables, sizeof *key, by_address);
     for (uint32_t k = 0; k < r->n_tables; k++)
         r->tables[k] = (uint32_t)key[k].to;
-}
-
-static bool read_pointers(struct reader *r)
-{
-    sort_tables(r);
-    for (uint32_t i = 0; i < r->n; i++)
-        if (r->sections[i].sh_type == SHT_RELA && !read_relocations(r, i))
-            return false;
-    if (r->pointers.n)
-        qsort(r->pointers.data, r->pointers.n, sizeof(struct pointer), by_address);
     return true;
 }
 
@@ -238,27 +87,45 @@ static const char *at_address(const struct reader *r, uint64_t address, uint64_t
     uint32_t low = 0, high = r->n_tables; /* the last section that begins at the address or before it */
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (section_address(r, r->tables[middle]) <= address)
+        if (r->f.parts[r->tables[middle]].address <= address)
             low = middle + 1;
         else
             high = middle;
     }
     if (!low)
         return NULL;
-    uint32_t i = r->tables[low - 1];
-    uint64_t at = address - section_address(r, i), size = r->sections[i].sh_size;
-    if (at >= size || bytes > size - at)
+    const struct file_part *p = &r->f.parts[r->tables[low - 1]];
+    uint64_t at = address - p->address;
+    if (at >= p->size || bytes > p->size - at)
         return NULL;
     if (rest)
-        *rest = size - at;
-    return r->data[i] + at;
+        *rest = p->size - at;
+    return p->bytes + at;
+}
+
+static bool read_pointers(struct reader *r)
+{
+    if (!sort_tables(r))
+        return false;
+    for (uint32_t i = 0; i < r->f.pointers.n && r->f.in_place; i++) {
+        struct file_pointer *p = &r->f.pointers.data[i];
+        uint64_t added;
+        const char *from = at_address(r, p->at, sizeof added, NULL);
+        if (from)
+            memcpy(&added, from, sizeof added);
+        p->to = from ? p->to + added - r->f.origin : 0;
+    }
+    if (r->f.pointers.n)
+        qsort(r->f.pointers.data, r->f.pointers.n, sizeof(struct file_pointer), by_address);
+    return true;
 }
 
 static uint64_t pointer_at(const struct reader *r, uint64_t address)
 {
-    const struct pointer key = {address, 0};
-    const struct pointer *p = r->pointers.n ? bsearch(&key, r->pointers.data, r->pointers.n, sizeof key, by_address)
-                                            : NULL;
+    const struct file_pointer key = {address, 0};
+    const struct file_pointer *p = r->f.pointers.n
+                                       ? bsearch(&key, r->f.pointers.data, r->f.pointers.n, sizeof key, by_address)
+                                       : NULL;
     return p ? p->to : 0;
 }
 
@@ -273,7 +140,7 @@ static void *rows_at(struct reader *r, uint64_t address, uint64_t n, size_t size
     }
     if (!spend(r, n * size))
         return NULL;
-    void *to = arena_alloc_array(r->arena, (size_t)n + 1, size);
+    void *to = arena_alloc_array(r->f.arena, (size_t)n + 1, size);
     if (n)
         memcpy(to, from, (size_t)n * size);
     return to;
@@ -281,7 +148,7 @@ static void *rows_at(struct reader *r, uint64_t address, uint64_t n, size_t size
 
 bool reader_spend_text(struct reader *r, const char *text)
 {
-    return spend(r, strnlen(text, r->size * SPEND_TIMES - r->spent + 1));
+    return spend(r, strnlen(text, r->f.size * SPEND_TIMES - r->spent + 1));
 }
 
 /* The text that the pointer at an address names; "" where it is NULL or leads nowhere. False after a diagnostic. */
@@ -344,7 +211,7 @@ static bool read_symbols(struct reader *r, uint64_t at, mcc_api *api)
  * once. */
 static bool chains_apart(struct reader *r, const mcc_node *row, uint64_t n)
 {
-    bool *taken = NEW_ARRAY(r->arena, bool, n + 1);
+    bool *taken = NEW_ARRAY(r->f.arena, bool, n + 1);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t next = row[i].next;
         if (!next)
@@ -424,19 +291,11 @@ static bool read_api(struct reader *r, uint64_t at)
            read_nodes(r, pointer_at(r, AT(at, 0, mcc_api, node)), api);
 }
 
-const char *reader_symbol_name(const struct reader *r, uint64_t i)
-{
-    return r->symbols[i].st_name < r->text_size ? r->text + r->symbols[i].st_name : "";
-}
-
 static bool read_model(struct reader *r)
 {
-    uint64_t at = 0;
-    for (uint64_t i = 0; i < r->n_symbols; i++)
-        if (strcmp(reader_symbol_name(r, i), TABLE_MODEL) == 0 && r->symbols[i].st_shndx < r->n)
-            at = r->symbols[i].st_value + (r->head.e_type == ET_REL ? section_address(r, r->symbols[i].st_shndx) : 0);
+    uint64_t at = r->f.model;
     if (!at)
-        return refuse(r, r->n_symbols ? "not made by mcc" : "not made by mcc, or without its symbols (strip)");
+        return refuse(r, r->f.symbols ? "not made by mcc" : "not made by mcc, or without its symbols (strip)");
     struct mcc_rt_desc *desc = rows_at(r, at, 1, sizeof *desc), *out = &r->out->desc;
     if (!desc)
         return false;
@@ -453,43 +312,36 @@ static bool read_model(struct reader *r)
 /* What mcc_load checks of a file for this machine is asked of those for others, too. */
 static bool check_seal(struct reader *r)
 {
-    uint64_t field = 0;
-    for (uint32_t i = 0; i < r->n; i++)
-        if (strcmp(r->names[i], ".note.mcc") == 0)
-            field = r->sections[i].sh_offset + offsetof(struct mcc_note, hash);
-    return r->head.e_type == ET_REL || artifact_check_seal(r->ctx, r->fd, r->size, &r->out->note, field);
+    uint64_t field = r->f.note ? r->f.parts[r->f.note - 1].at + offsetof(struct mcc_note, hash) : 0;
+    return !r->f.linked || artifact_check_seal(r->f.ctx, r->f.fd, r->f.size, &r->out->note, field);
 }
 
 static bool read_all(void *user)
 {
     struct reader *r = user;
     struct stat st;
-    if (fstat(r->fd, &st) != 0 || !S_ISREG(st.st_mode))
-        return error_env(r->ctx, "not a regular file");
-    r->size = r->out->sizes.file = (uint64_t)st.st_size;
-    if (artifact_kind(r->path) == ARTIFACT_PE)
-        return refuse(r, ARTIFACT_PE_REFUSED);
-    if ((artifact_kind(r->path) == ARTIFACT_ARCHIVE && !find_member(r)) || !read_sections(r) || !read_data(r) ||
-        !read_pointers(r) || !read_model(r) || !reader_measure(r))
+    if (fstat(r->f.fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return error_env(r->f.ctx, "not a regular file");
+    r->f.size = r->out->sizes.file = (uint64_t)st.st_size;
+    if (!file_reading_all(&r->f) || !read_pointers(r) || !read_model(r) || !reader_measure(r))
         return false;
     const struct platform *platform = platform_of_triple(r->out->api.target);
-    r->out->runs_here = r->head.e_type == ET_DYN && r->head.e_machine == elf_machine_here() &&
-                        (!platform || platform == platform_find(platform->arch, NULL));
-    return check_seal(r) && (!r->weights || artifact_check_weights(r->ctx, r->path, r->fd, r->out));
+    r->out->runs_here = r->f.linked && r->f.here && (!platform || platform == platform_find(platform->arch, NULL));
+    return check_seal(r) && (!r->weights || artifact_check_weights(r->f.ctx, r->path, r->f.fd, r->out));
 }
 
 static void reader_end(void *user)
 {
-    close(((struct reader *)user)->fd);
+    close(((struct reader *)user)->f.fd);
 }
 
 bool artifact_read(struct context *ctx, const char *path, bool weights, struct artifact_file *out)
 {
     *out = (struct artifact_file){0};
-    struct reader r = {.ctx = ctx, .arena = &ctx->session, .path = path, .weights = weights, .out = out};
+    struct reader r = {.f = {.ctx = ctx, .arena = &ctx->session}, .path = path, .weights = weights, .out = out};
     ctx->model_path = path;
-    r.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (r.fd < 0)
+    r.f.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (r.f.fd < 0)
         return error_env(ctx, "cannot be opened: %s", strerror(errno));
     return run_guarded(ctx, read_all, reader_end, &r);
 }

@@ -35,10 +35,9 @@ struct artifact_file {
     uint64_t weights_at; /* in the file */
 };
 
-enum artifact_kind { ARTIFACT_NONE, ARTIFACT_ELF, ARTIFACT_PE, ARTIFACT_ARCHIVE };
-#define ARTIFACT_PE_REFUSED "a DLL, which mcc makes and does not read"
-/* By the first bytes of the file. */
-enum artifact_kind artifact_kind(const char *path);
+enum { ARTIFACT_HEAD = 64 };
+/* By the first bytes of the file: an artifact, for whatever system, or an archive. */
+bool artifact_is(const char *path);
 /* Is the file to be taken for an artifact rather than a network? By its first bytes, else by its name; what cannot be
  * read and has not the name of a network is one, so that the loader says why. */
 bool artifact_meant(const char *path);

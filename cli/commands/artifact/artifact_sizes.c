@@ -28,47 +28,39 @@ static int variant_of(const struct reader *r, const char *name)
     return -1;
 }
 
-static void add_section(struct reader *r, uint32_t i, struct sizes *out)
+static void add_part(struct reader *r, const struct file_part *p, struct sizes *out)
 {
-    const Elf64_Shdr *s = &r->sections[i];
-    bool debug = strncmp(r->names[i], ".debug_", 7) == 0 || strncmp(r->names[i], ".rela.debug_", 12) == 0;
-    if (s->sh_type == SHT_NULL || s->sh_type == SHT_NOBITS)
-        return;
-    if (debug)
-        out->debug += s->sh_size;
-    else if (reader_is_graph(r, i))
-        out->graph += s->sh_size;
-    else if (s->sh_flags & SHF_EXECINSTR)
-        out->code += s->sh_size;
-    else if ((s->sh_flags & SHF_ALLOC) || (r->head.e_type == ET_REL && s->sh_type == SHT_RELA))
-        out->tables += s->sh_size;
-    else
-        out->symbols += s->sh_size;
+    uint64_t *const of[] = {[PART_FORMAT] = &out->symbols, [PART_CODE] = &out->code,       [PART_DATA] = &out->tables,
+                            [PART_TABLES] = &out->tables,  [PART_WEIGHTS] = &out->weights, [PART_GRAPH] = &out->graph,
+                            [PART_DEBUG] = &out->debug};
+    if (p->role != PART_ABSENT)
+        *of[p->role] += p->size;
+    if (p->role == PART_WEIGHTS)
+        r->out->weights_at = r->f.base + p->at;
+    if (p->role == PART_GRAPH)
+        r->out->graph = (struct span){p->bytes, (size_t)p->size};
 }
 
 bool reader_measure(struct reader *r)
 {
     struct sizes *out = &r->out->sizes;
-    out->headers = sizeof r->head + (uint64_t)r->head.e_phnum * sizeof(Elf64_Phdr) + r->n * sizeof(Elf64_Shdr) +
-                   r->base;
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (!reader_is_weights(r, i))
-            add_section(r, i, out);
-        if (strcmp(r->names[i], ".note.mcc") == 0 && r->data[i] && r->sections[i].sh_size >= sizeof r->out->note)
-            memcpy(&r->out->note, r->data[i], sizeof r->out->note);
-    }
+    const struct file_part *note = r->f.note ? &r->f.parts[r->f.note - 1] : NULL;
+    out->headers = r->f.headers + r->f.base;
+    for (uint32_t i = 0; i < r->f.n; i++)
+        add_part(r, &r->f.parts[i], out);
+    if (note && note->size >= sizeof r->out->note)
+        memcpy(&r->out->note, note->bytes, sizeof r->out->note);
     read_suffixes(r);
-    for (uint64_t k = 0; k < r->n_symbols; k++) {
-        if (ELF64_ST_TYPE(r->symbols[k].st_info) != STT_FUNC)
-            continue;
-        if (!reader_spend_text(r, reader_symbol_name(r, k)))
+    for (uint32_t k = 0; k < r->f.functions.n; k++) {
+        const struct file_function *f = &r->f.functions.data[k];
+        if (!reader_spend_text(r, f->name))
             return false;
-        int variant = variant_of(r, reader_symbol_name(r, k));
+        int variant = variant_of(r, f->name);
         if (variant < 0)
             continue;
-        out->variant[variant] += r->symbols[k].st_size;
-        struct code_size size = {reader_symbol_name(r, k), variant, r->symbols[k].st_size};
-        VEC_PUSH(r->arena, &r->out->functions, size);
+        out->variant[variant] += f->size;
+        struct code_size size = {f->name, variant, f->size};
+        VEC_PUSH(r->f.arena, &r->out->functions, size);
     }
     if (r->out->desc.weights_file)
         out->sidecar = r->out->desc.sidecar_head + r->out->desc.weights_size;
