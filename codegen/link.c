@@ -14,6 +14,8 @@ static bool run_linker(struct codegen *g, struct linking *l, const struct contai
     struct job job = {.what = "linking"};
     strbuf_init(&l->options, l->arena);
     c->link(l);
+    if (!l->options.n)
+        return true;
     struct span *parts = NEW_ARRAY(l->arena, struct span, LINK_FILES + l->files.n);
     parts[LINK_OPTIONS] = (struct span){l->options.data, l->options.n};
     for (uint32_t i = 0; i < l->files.n; i++)
@@ -49,12 +51,14 @@ bool codegen_link(struct codegen *g, const struct artifact *a, enum output_kind 
                         .n_units = a->n_units};
     struct linked linked = {.ctx = ctx,
                             .arena = &arena,
+                            .from = &l,
                             .weights = &a->weights,
                             .names = &names,
                             .query = query,
                             .kind = kind,
                             .path = path};
-    bool ok = run_linker(g, &l, c, &linked.bytes);
+    bool ok = l.table.data || error_limit(ctx, (src_id){0}, "files of '%s' hold at most 2 GiB of tables", triple);
+    ok = ok && run_linker(g, &l, c, &linked.bytes);
     ok = ok && (kind == OUTPUT_SHARED ? c->library(&linked) : c->merged(&linked));
     arena_release(&arena);
     return ok;

@@ -86,6 +86,11 @@ struct span coff_object(struct arena *arena, const struct platform *platform, co
     struct coff_head head = {
         .machine = machine->machine, .n_sections = SECTIONS - 1, .n_symbols = SECTIONS - 1 + o->symbols.n};
     bool many = o->pointers.n >= COFF_MANY;
+    uint64_t all = (uint64_t)o->pointers.n * COFF_RELOCATION_BYTES + (uint64_t)o->symbols.n * COFF_SYMBOL_BYTES;
+    for (int s = SECTION_RODATA; s < SECTIONS; s++)
+        all += o->bytes[s].n;
+    if (all > UINT32_MAX / 2)
+        return (struct span){0};
     strbuf_init(&out, arena);
     strbuf_init(&names, arena);
     strbuf_init(&symbols, arena);
@@ -205,6 +210,8 @@ void coff_link(struct linking *l)
                                           "/alternatename:mcc_rt_keeping=mcc_rt_model"};
     const struct coff_machine *machine = coff_machine_of(l->platform);
     uint32_t n = 0, n_runtime;
+    if (l->kind != OUTPUT_SHARED)
+        return;
     struct span *members = NEW_ARRAY(l->arena, struct span, l->n_units + 1);
     for (size_t i = 0; i < COUNT_OF(options); i++)
         linking_option(l, options[i]);

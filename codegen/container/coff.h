@@ -15,6 +15,11 @@
 /* What a library calls itself, whatever its file is called (runtime/windows/rt_threads.c). */
 #define COFF_NAME "model.dll"
 
+#define COFF_IMAGE_MAX 1900000000u /* bytes of an image: Wine loads this many, and not 2.2 GB */
+#define COFF_TOO_LARGE                                                                                    \
+    "a program or DLL of Windows is at most 1.9 GB, weights included: store them in a file of their own " \
+    "(--weights=sidecar)"
+
 struct coff_head {
     uint16_t machine, n_sections;
     uint32_t time, symbols_at, n_symbols;
@@ -62,5 +67,6 @@ struct span coff_object(struct arena *, const struct platform *, const struct ob
 struct span coff_rename(struct arena *, struct span object, const char *from, const char *to);
 void coff_link(struct linking *);
 bool coff_library(const struct linked *);
+bool coff_merged(const struct linked *);
 
 #endif

@@ -17,7 +17,6 @@
 #include "runtime/rt.h"
 
 enum { SECTION_BYTES = sizeof(struct coff_section), PLACEHOLDER = 64, EXPORTS = 0, RELOCATIONS = 5 };
-#define IMAGE_MAX 1900000000u /* bytes of an image: Wine loads this many, and not 2.2 GB */
 
 struct image {
     const struct linked *l;
@@ -228,9 +227,8 @@ static uint64_t grow(struct image *im, uint64_t size)
              at = word(address(im->weights));
     uint64_t raw = round_to(size, file_unit), old_raw = word(raw_size(im->weights));
     uint64_t moved = round_to(size, section_unit) - round_to(word(virtual_size(im->weights)), section_unit);
-    if (word(im->optional + 56) + moved > IMAGE_MAX) {
-        error_limit(im->l->ctx, (src_id){0},
-                    "a DLL is at most 1.9 GB, weights included: store them in a file of their own (--weights=sidecar)");
+    if (word(im->optional + 56) + moved > COFF_IMAGE_MAX) {
+        error_limit(im->l->ctx, (src_id){0}, COFF_TOO_LARGE);
         return UINT64_MAX;
     }
     for (uint32_t i = 0; i < im->n_sections; i++) {

@@ -10,7 +10,7 @@
 #include "codegen/rt_objects.h"
 
 static const struct container containers[] = {
-    {"coff", coff_head, coff_read, coff_object, coff_rename, coff_link, coff_library, NULL},
+    {"coff", coff_head, coff_read, coff_object, coff_rename, coff_link, coff_library, coff_merged},
     {"elf", elf_head, elf_read, elf_object, elf_rename, elf_link, elf_library, elf_merged},
 };
 
@@ -81,6 +81,23 @@ struct span archive_of(struct arena *arena, const struct span *members, uint32_t
         if (members[i].size % 2)
             strbuf_append(&out, "\n", 1);
     }
+    return (struct span){out.data, out.n};
+}
+
+struct span archive_head(struct arena *arena, const char *symbol, uint64_t member_size)
+{
+    struct strbuf out;
+    size_t index = 8 + strlen(symbol) + 1, room = (index + 63) & ~(size_t)63;
+    uint32_t at = (uint32_t)(8 + 60 + room);
+    const unsigned char words[8] = {0, 0, 0, 1, 0, 0, (unsigned char)(at >> 8), (unsigned char)at};
+    strbuf_init(&out, arena);
+    strbuf_printf(&out, "!<arch>\n%-16s%-12d%-6d%-6d%-8s%-10zu`\n", "/", 0, 0, 0, "0", room);
+    strbuf_append(&out, words, sizeof words);
+    strbuf_append(&out, symbol, strlen(symbol) + 1);
+    while (out.n < at)
+        strbuf_append(&out, "", 1);
+    strbuf_printf(&out, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n", "model.o/", 0, 0, 0, "644",
+                  (unsigned long long)member_size);
     return (struct span){out.data, out.n};
 }
 

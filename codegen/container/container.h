@@ -68,6 +68,7 @@ struct linked {
     struct context *ctx;
     struct arena *arena;
     struct span bytes;
+    struct linking *from;
     const struct weights_writer *weights;
     const struct function_names *names;
     const char *query;
@@ -85,18 +86,18 @@ struct container {
     bool (*begins)(const unsigned char *head, size_t n);
     /* Reads an artifact's file (reading.h). */
     bool (*read)(struct file_reading *);
-    /* The object in the format; bytes of what is left unsaid are zeros. */
+    /* The object in the format; bytes of what is left unsaid are zeros. NULL: it is larger than the format can say. */
     struct span (*object)(struct arena *, const struct platform *, const struct object *);
     /* A copy of an object of the code generator whose defined symbol `from` is called `to`. NULL: it has none, or is
      * not such an object. */
     struct span (*rename)(struct arena *, struct span object, const char *from, const char *to);
-    /* Fills options and files. */
+    /* Fills options and files; none: merged() needs no linker. */
     void (*link)(struct linking *);
     /* A linked library with a placeholder of the weights. Writes it with the weights in place, the note sealed,
      * functions named, atomically to path. */
     bool (*library)(const struct linked *);
     /* A relocatable file. Writes it with the weights, all symbols but `query` local, functions named, as it is or as
-     * the one member of an archive. NULL: only libraries are made. */
+     * the one member of an archive. */
     bool (*merged)(const struct linked *);
 };
 /* That of the platform; NULL: none, as for no platform. */
@@ -104,5 +105,8 @@ const struct container *container_of(const struct platform *);
 
 /* A Unix archive without index: members in order, names made here. */
 struct span archive_of(struct arena *, const struct span *members, uint32_t n);
+/* The first bytes of an archive with an index and one member: the index (one symbol, in the member) and the member's
+ * header. */
+struct span archive_head(struct arena *, const char *symbol, uint64_t member_size);
 
 #endif

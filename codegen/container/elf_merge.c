@@ -168,28 +168,10 @@ static struct mcc_rt_desc *desc_of(struct merged *m)
     return (struct mcc_rt_desc *)(void *)(m->data + m->desc);
 }
 
-/* An archive's first bytes, 64-aligned in length: the index (one symbol, in the one member) and the member's header. */
-static struct span archive_head(struct merged *m, uint64_t member_size)
-{
-    struct strbuf out;
-    size_t index = 8 + strlen(m->query) + 1, room = (index + 63) & ~(size_t)63;
-    uint32_t at = (uint32_t)(8 + 60 + room);
-    const unsigned char words[8] = {0, 0, 0, 1, 0, 0, (unsigned char)(at >> 8), (unsigned char)at};
-    strbuf_init(&out, m->arena);
-    strbuf_printf(&out, "!<arch>\n%-16s%-12d%-6d%-6d%-8s%-10zu`\n", "/", 0, 0, 0, "0", room);
-    strbuf_append(&out, words, sizeof words);
-    strbuf_append(&out, m->query, strlen(m->query) + 1);
-    while (out.n < at)
-        strbuf_append(&out, "", 1);
-    strbuf_printf(&out, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n", "model.o/", 0, 0, 0, "644",
-                  (unsigned long long)member_size);
-    return (struct span){out.data, out.n};
-}
-
 /* Headers name places after what is written first, so they are patched in at the end. */
 static bool write_body(struct merged *m, struct sink *s)
 {
-    struct span head = m->kind == OUTPUT_ARCHIVE ? archive_head(m, 0) : (struct span){"", 0};
+    struct span head = m->kind == OUTPUT_ARCHIVE ? archive_head(m->arena, m->query, 0) : (struct span){"", 0};
     uint64_t base = head.size, elsewhere = m->writer->sidecar ? m->writer->size : 0;
     if (!sink_put(s, head.data, head.size) || !sink_put(s, m->data, m->size))
         return false;
@@ -210,7 +192,7 @@ static bool write_body(struct merged *m, struct sink *s)
     uint64_t size = s->written - base;
     if (size > MEMBER_MAX)
         return error_limit(m->ctx, (src_id){0}, "an archive's members have at most 9999999999 bytes; write an object");
-    head = archive_head(m, size);
+    head = archive_head(m->arena, m->query, size);
     return (size % 2 == 0 || sink_put(s, "\n", 1)) && sink_fits(s, elsewhere) &&
            sink_patch(s, head.data, head.size, 0) && sink_patch(s, m->data, m->size, base);
 }

@@ -141,8 +141,23 @@ static void test_lies(void **state)
         assert_false(accepts(file, size));
 }
 
+/* Offsets in objects for Windows have 32 bits. */
+static void test_large_tables(void **state)
+{
+    struct context *ctx = context_bare();
+    const struct platform *windows = platform_find("x86_64", "windows");
+    struct object o;
+    (void)state;
+    object_init(&o, &ctx->session);
+    assert_non_null(container_of(windows)->object(&ctx->session, windows, &o).data);
+    o.bytes[SECTION_RODATA].n = (size_t)1 << 31;
+    assert_null(container_of(windows)->object(&ctx->session, windows, &o).data);
+    context_free(ctx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good), cmocka_unit_test(test_lies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_good), cmocka_unit_test(test_lies),
+                                       cmocka_unit_test(test_large_tables)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,18 +78,18 @@ def test_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("options,says", [
-    (["-o", "n.so"], "for Windows mcc makes libraries (.dll)"), (["-o", "n.a"], "for Windows mcc makes libraries"),
-    (["-o", "n.exe"], "for Windows mcc makes libraries"), (["-o", "n.lib"], "for Windows mcc makes libraries"),
-    (["-c", "-o", "n.dll"], "for Windows mcc makes libraries"), (["-g", "-o", "n.dll"], "code for Windows has no line tables"),
-    (["--emit=header", "-o", "n.dll"], "a DLL is loaded")])
+    (["-o", "n.so"], "for Windows mcc makes a library (.dll), an object (.obj) or an archive (.lib)"),
+    (["-o", "n.exe"], "for Windows mcc makes a library"), (["-c", "-o", "n.dll"], "for Windows mcc makes a library"),
+    (["--emit=header", "-o", "n.dll"], "a DLL is loaded (mcc_load_windows.c): make a .lib or .obj")])
 def test_what_is_not_made(options, says, tmp_path):
     done = mcc(TARGET, DIGITS, *options, cwd=tmp_path)
     assert done.returncode == 2 and says in done.stderr and not list(tmp_path.iterdir())
 
 
 def test_dll_for_others(tmp_path):
-    done = mcc(DIGITS, "-o", tmp_path / "n.dll")
-    assert done.returncode == 2 and "a DLL is for --target=x86_64-windows" in done.stderr
+    for suffix in ("dll", "lib", "obj"):
+        done = mcc(DIGITS, "-o", tmp_path / f"n.{suffix}")
+        assert done.returncode == 2 and "files of Windows are for --target=x86_64-windows" in done.stderr
     path = compile_to(tmp_path / "n.dll", DIGITS, TARGET)
     for command in ("run", "bench"):
         done = mcc(command, path, cwd=tmp_path)
@@ -172,6 +172,42 @@ def test_only_compiled(command, tmp_path):
     assert done.returncode == 2 and "'x86_64-windows' is for compiling only" in done.stderr and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name,options", [("net.obj", []), ("net.lib", []), ("net.o", []), ("net.a", []), ("net", ["-c"]), ("net.lib", ["--weights=sidecar"])])
+def test_object(name, options, tmp_path):
+    """One name is defined, those of the system are asked for; what is read of it is what is read of the object for Linux."""
+    path = compile_to(tmp_path / name, DIGITS, TARGET, "--prefix=net", *options)
+    listed = subprocess.run(["llvm-nm-19", "-g", path], capture_output=True, text=True, check=True).stdout
+    defined = re.findall(r"[A-TV-Z] (\w+)$", listed, re.M)
+    assert defined == ["net_mcc_query"]
+    assert {n.removeprefix("__imp_") for n in re.findall(r"U (\w+)", listed)} <= set().union(*TAKEN.values())
+    linux, windows = (result("inspect", "--verify", p) for p in (compile_to(tmp_path / "linux.o", DIGITS, *options), path))
+    for at in ("name", "inputs", "outputs", "symbols", "kernels"):
+        assert linux[at] == windows[at], at
+    assert linux["bytes"]["weights"] == windows["bytes"]["weights"] and windows["workspace"] is None
+    again = compile_to(tmp_path / "again.obj", DIGITS, TARGET, "--prefix=net", *options, "-j2") if name == "net.obj" else path
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_line_tables(tmp_path):
+    """DWARF, in DLLs and objects."""
+    for name in ("net.dll", "net.obj"):
+        path = compile_to(tmp_path / name, DIGITS, TARGET, "-g", "-march=x86-64-v2")
+        done = subprocess.run(["llvm-dwarfdump-19", "--verify", path], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and "No errors" in done.stdout, done.stdout
+        lines = subprocess.run(["llvm-dwarfdump-19", "--debug-line", path], capture_output=True, text=True, timeout=60).stdout
+        assert f'name: "{name}.mcir"' in lines and (tmp_path / f"{name}.mcir").exists()
+        assert result("inspect", "--verify", path)["bytes"]["lines"] > 0
+
+
+def test_unwinding(tmp_path):
+    """Every function but leaves without a frame has its row; prologues save the registers that are the caller's."""
+    path = compile_to(tmp_path / "net.dll", DIGITS, TARGET)
+    text = subprocess.run(["llvm-readobj-19", "--unwind", path], capture_output=True, text=True, check=True).stdout
+    rows = re.findall(r"StartAddress: \S+ ?\S* ?\(?(0x\w+)\)?\n +EndAddress: \S+ ?\S* ?\(?(0x\w+)", text)
+    assert len(rows) > 60 and all(int(a, 16) < int(b, 16) for a, b in rows) and rows == sorted(rows, key=lambda r: int(r[0], 16))
+    assert "SAVE_XMM128" in text and "PUSH_NONVOL reg=RBX" in text
+
+
 def test_large_frames():
     """Frames of several pages are touched page by page; the way to a sidecar, which test_answers goes, has one."""
     text = subprocess.run(["llvm-objdump-19", "-dr", BUILD / "rt/x86_64-windows/rt_weights.o"], capture_output=True, text=True, check=True).stdout
@@ -236,6 +272,43 @@ def test_damaged(wine, tmp_path):
     (tmp_path / "side.mccw").write_bytes((tmp_path / "side.mccw").read_bytes()[:-64])
     with Foreign("x86_64", command=wine) as machine, pytest.raises(ModelError, match="bytes where"):
         machine.call(sidecar, [x])
+
+
+LINKED = """
+#include <stdio.h>
+#define NET_IMPLEMENTATION
+#include "net.h"
+const mcc_api *other_mcc_query(uint32_t abi);
+int main(void)
+{
+    static float x[2][1][8][8], y[2][10];
+    mcc_model *model;
+    mcc_error error;
+    for (int i = 0; i < 128; i++)
+        x[i / 64][0][i / 8 % 8][i % 8] = (float)(i * 37 % 17) / 17;
+    int code = net_run(2, x, y) || other_mcc_query(1)->open(NULL, &model, &error);
+    for (int i = 0; i < 20; i++)
+        printf("%.9g ", y[i / 10][i % 10]);
+    return code;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["net.obj", "net.lib"])
+def test_linked(name, wine, tmp_path):
+    """A program with two networks in it, one of which has its weights beside the program; against the same on Linux."""
+    (tmp_path / "main.c").write_text(LINKED)
+    said = []
+    for target, net, other, compiler, command in (([TARGET], name, "other.lib", [GCC], [WINE]), ([], "net.a", "other.a", ["gcc"], [])):
+        compile_to(tmp_path / net, DIGITS, *target, "--prefix=net", "--emit=header")
+        compile_to(tmp_path / other, DIGITS, *target, "--prefix=other", "--weights=sidecar")
+        libraries = ["-lsynchronization"] if target else ["-ldl", "-lpthread"]
+        subprocess.run([*compiler, f"-I{ROOT}/runtime", "-o", tmp_path / "main.exe", tmp_path / "main.c", tmp_path / net, tmp_path / other, *libraries],
+                       check=True)
+        done = subprocess.run([*command, tmp_path / "main.exe"], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert said[0] == said[1] and len(said[0].split()) == 20
 
 
 REPLACED = """

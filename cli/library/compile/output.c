@@ -23,7 +23,12 @@ const char *output_default(struct context *ctx, const struct options *o, const c
     const char *name = slash ? slash + 1 : model;
     const char *dot = strrchr(name, '.');
     size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
-    const char *suffix = o->emit_llvm ? "ll" : o->assembly ? "s" : o->object ? "o" : is_for_windows(o) ? "dll" : "so";
+    const char *suffix = o->emit_llvm                     ? "ll"
+                         : o->assembly                    ? "s"
+                         : o->object && is_for_windows(o) ? "obj"
+                         : o->object                      ? "o"
+                         : is_for_windows(o)              ? "dll"
+                                                          : "so";
     return arena_printf(&ctx->session, "%.*s.%s", (int)n, name, suffix);
 }
 
@@ -42,42 +47,45 @@ static bool ends_with(const char *path, const char *suffix)
 
 enum output_kind output_kind(const struct options *o, const char *path)
 {
-    if (ends_with(path, ".a"))
+    if (ends_with(path, ".a") || ends_with(path, ".lib"))
         return OUTPUT_ARCHIVE;
-    return o->object || ends_with(path, ".o") ? OUTPUT_OBJECT : OUTPUT_SHARED;
+    return o->object || ends_with(path, ".o") || ends_with(path, ".obj") ? OUTPUT_OBJECT : OUTPUT_SHARED;
 }
 
-/* For Windows there are libraries alone, and they have their name. */
-static bool dll_check(struct context *ctx, const struct options *o, const char *path)
+#define WINDOWS_MAKES                                                                                            \
+    "output '%s': for Windows mcc makes a library (.dll), an object (.obj) or an archive (.lib), and text (-S, " \
+    "-emit-llvm)"
+
+/* Libraries of Windows have their name. */
+static bool windows_check(struct context *ctx, const struct options *o, const char *path)
 {
     bool named = ends_with(path, ".dll"), text = o->stop_after || o->assembly || o->emit_llvm;
-    if (!is_for_windows(o))
-        return !named || o->stop_after ||
-               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a DLL is for --target=x86_64-windows", path);
-    if (o->debug)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'g': code for Windows has no line tables");
-    if (o->emit == OPT_EMIT_HEADER)
+    bool shared = output_kind(o, path) == OUTPUT_SHARED;
+    if (o->emit == OPT_EMIT_HEADER && shared && !text)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'emit': a header is for programs that are linked with the network, and a DLL is loaded "
-                        "(mcc_load_windows.c)");
-    return text || (named && output_kind(o, path) == OUTPUT_SHARED) ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    "output '%s': for Windows mcc makes libraries (.dll), and text (-S, -emit-llvm)", path);
+                        "(mcc_load_windows.c): make a .lib or .obj");
+    return text || named == shared || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, WINDOWS_MAKES, path);
 }
 
 /* Names that other systems give to what mcc does not make. */
 bool output_name_check(struct context *ctx, const struct options *o, const char *path)
 {
-    static const char *const foreign[] = {".dylib", ".exe", ".lib", ".obj", ".wasm", ".onnx"};
-    for (size_t i = 0; i < COUNT_OF(foreign) && !o->stop_after; i++)
-        if (ends_with(path, foreign[i]))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                            is_for_windows(o)
-                                ? "output '%s': for Windows mcc makes libraries (.dll), and text (-S, -emit-llvm)"
-                                : "output '%s': mcc makes ELF files for Linux: a shared object (.so), an object "
-                                  "(.o) or an archive (.a), and text (-S, -emit-llvm)",
-                            path);
-    return dll_check(ctx, o, path);
+    static const char *const foreign[] = {".dylib", ".exe", ".wasm", ".onnx", ".dll", ".lib", ".obj"};
+    bool windows = is_for_windows(o);
+    size_t n = COUNT_OF(foreign) - (windows ? 3 : 0);
+    for (size_t i = 0; i < n && !o->stop_after; i++) {
+        if (!ends_with(path, foreign[i]))
+            continue;
+        return i < 4 ? error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                                windows ? WINDOWS_MAKES
+                                        : "output '%s': mcc makes ELF files for Linux: a shared object (.so), an "
+                                          "object (.o) or an archive (.a), and text (-S, -emit-llvm)",
+                                path)
+                     : error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                                "output '%s': files of Windows are for --target=x86_64-windows", path);
+    }
+    return !windows || windows_check(ctx, o, path);
 }
 
 const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)
