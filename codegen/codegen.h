@@ -24,6 +24,7 @@ struct codegen_unit {         /* one function: a kernel, program or plan for one
     const char *origin;       /* for line tables: "file:line" of the model's source that it comes from; NULL: none */
     struct span object;       /* result, arena-owned */
     const struct codegen_unit *same; /* result: an earlier unit, whose code this is under another name; NULL: its own */
+    uint64_t frame; /* result, of a static network: bytes of stack that the function takes */
     double began, ended; /* milliseconds of the monotonic clock; 0: made with an earlier unit, or not now */
     uint32_t worker; /* which one made it */
 };
@@ -32,6 +33,7 @@ struct codegen_options {
     uint32_t jobs;
     int opt_level; /* 0..3 */
     enum emit_kind emit;
+    bool is_static; /* the functions are a static network's: without a runtime, under their own names */
     int64_t worker_memory; /* RLIMIT_AS of a worker; 0 = none */
     const char *cache; /* folder of earlier results (cache.h); NULL: none */
     int64_t cache_bytes; /* that it may hold */
@@ -129,6 +131,16 @@ struct artifact {
 enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT, OUTPUT_ARCHIVE };
 /* Links the units, which are finished, and writes `path` atomically (temporary in the same folder, fsync, rename). */
 bool codegen_link(struct codegen *, const struct artifact *, enum output_kind, const char *path);
+
+/* A static network: the functions alone, one C function above them, the weights as constant data. */
+struct static_network {
+    const struct codegen_unit *units;
+    uint32_t n_units;
+    const char *entry, *weights_symbol;
+    struct weights_writer weights;
+};
+/* Writes it to `path` atomically, as the container of the units' platform has it: an archive. */
+bool codegen_static(struct codegen *, const struct static_network *, const char *path);
 
 /* The worker's main loop (mcc --worker): jobs on stdin, results on stdout; exit status for main. */
 int codegen_worker(void);

@@ -26,6 +26,16 @@ static bool run_linker(struct codegen *g, struct linking *l, const struct contai
     return codegen_last(g, &job, image);
 }
 
+bool codegen_static(struct codegen *g, const struct static_network *n, const char *path)
+{
+    const char *triple = n->units[0].target->triple;
+    const struct platform *platform = platform_of_triple(triple);
+    const struct container *c = container_of(platform);
+    if (!c || !c->network)
+        return error_internal(codegen_context(g), (src_id){0}, "no static networks for target '%s'", triple);
+    return c->network(codegen_context(g), n, platform, path);
+}
+
 bool codegen_link(struct codegen *g, const struct artifact *a, enum output_kind kind, const char *path)
 {
     struct context *ctx = codegen_context(g);

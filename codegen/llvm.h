@@ -63,6 +63,8 @@ struct emitter {
     struct debug debug;
     uint32_t line;                 /* of the function's text in that of debug; 0: no line tables */
     const char *origin;            /* "file:line" of its beginning; "": that line */
+    bool is_static;                /* without a runtime (llvm_static.c) */
+    uint64_t frame;                /* bytes, once an object was made of a static network's function */
     bool nontemporal;              /* some store was: the function ends with a fence */
     const char *error;             /* sticky */
 };
@@ -88,6 +90,8 @@ LLVMValueRef call_intrinsic(struct emitter *, const char *name, LLVMTypeRef *typ
                             LLVMValueRef *args, unsigned n_args);
 /* Calls an external function, declaring it on first use: hidden, nounwind. */
 LLVMValueRef call_external(struct emitter *, const char *name, LLVMTypeRef result, LLVMValueRef *args, unsigned n);
+/* Constant data of another object, hidden. */
+LLVMValueRef external_global(struct emitter *, const char *name, LLVMTypeRef type);
 
 /* ---- what is known of indices (llvm_range.c) ---- */
 
@@ -133,6 +137,15 @@ LLVMValueRef address_of(struct emitter *, LLVMTypeRef scalar, LLVMValueRef base,
 void address_sweep(struct emitter *);                                 /* deletes index arithmetic that nothing uses */
 LLVMValueRef emit_memory(struct emitter *, const struct lstmt *);     /* llvm_memory.c: LOAD ... SCATTER, buffers */
 
+/* ---- static networks (llvm_static.c) ---- */
+
+void static_begin(struct emitter *); /* of an entry: makes the run */
+LLVMValueRef static_code(struct emitter *); /* what the entry returns */
+void static_fail(struct emitter *, int64_t code);
+/* Calls the function over [0, count); did all of it succeed? */
+LLVMValueRef static_launch(struct emitter *, LLVMValueRef function, LLVMValueRef args, LLVMValueRef count);
+LLVMValueRef static_call(struct emitter *, const struct lstmt *);
+
 /* ---- line tables (llvm_debug.c) ---- */
 
 struct debug_text {
@@ -159,9 +172,10 @@ struct function {
     uint32_t line; /* of its text, for line tables */
     const char *origin; /* codegen_unit's, "" or NULL: none */
 };
-/* A function as a module -> object, assembly or LLVM text (llvm_compile.c). */
-struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, const struct debug_text *,
-                             const struct function *);
+/* A function as a module -> object, assembly or LLVM text (llvm_compile.c). is_static: of a static network; the bytes
+ * of its frame, a uint64_t, follow an object. */
+struct compiled llvm_compile(const struct target *, int opt_level, enum emit_kind, bool is_static,
+                             const struct debug_text *, const struct function *);
 void llvm_start(void); /* once in a worker: targets, options, fatal error handler */
 
 /* ---- C++ behind C (lld.cpp) ---- */

@@ -206,6 +206,30 @@ static struct compiled make_assembly(LLVMModuleRef module, const struct llvm_mac
     return r;
 }
 
+/* Bytes of the function's frame: LLVM tells them as a warning, "stack frame size (N) exceeds limit (0) ...". */
+static void take_diagnostic(LLVMDiagnosticInfoRef info, void *user)
+{
+    struct emitter *e = user;
+    char *text = LLVMGetDiagInfoDescription(info), *size = strstr(text, "stack frame size (");
+    if (size)
+        e->frame = strtoull(size + strlen("stack frame size ("), NULL, 10);
+    else if (LLVMGetDiagInfoSeverity(info) == LLVMDSError)
+        emit_fail(e, "LLVM refuses the function");
+    LLVMDisposeMessage(text);
+}
+
+/* A function of a static network: its frame's size behind its object. */
+static struct compiled with_frame(struct emitter *e, struct compiled object)
+{
+    struct compiled r = {malloc(object.size + sizeof e->frame), object.size + sizeof e->frame, false};
+    if (r.data && object.data) {
+        memcpy(r.data, object.data, object.size);
+        memcpy(r.data + object.size, &e->frame, sizeof e->frame);
+    }
+    free(object.data);
+    return e->error ? refuse(e->error) : r;
+}
+
 static struct compiled compile_module(struct emitter *e, struct llvm_machine *m, enum emit_kind kind,
                                       const char *symbol)
 {
@@ -222,19 +246,23 @@ static struct compiled compile_module(struct emitter *e, struct llvm_machine *m,
     switch (kind) {
     case EMIT_LLVM: return print_module(e->module);
     case EMIT_ASSEMBLY: return make_assembly(e->module, m);
-    default: return make_object(e->module, m);
+    default: break;
     }
+    return e->is_static ? with_frame(e, make_object(e->module, m)) : make_object(e->module, m);
 }
 
-struct compiled llvm_compile(const struct target *target, int opt_level, enum emit_kind kind,
+struct compiled llvm_compile(const struct target *target, int opt_level, enum emit_kind kind, bool is_static,
                              const struct debug_text *debug, const struct function *function)
 {
     const char *error = NULL;
     struct llvm_machine *m = machine_get(target, opt_level, &error);
     if (!m)
         return refuse(error);
-    struct emitter e = {.machine = m, .f = function->f, .line = function->line, .origin = function->origin};
+    struct emitter e = {
+        .machine = m, .f = function->f, .line = function->line, .origin = function->origin, .is_static = is_static};
     e.ctx = LLVMContextCreate();
+    if (is_static)
+        LLVMContextSetDiagnosticHandler(e.ctx, take_diagnostic, &e);
     LLVMContextSetDiscardValueNames(e.ctx, kind != EMIT_LLVM);
     /* The name becomes a symbol of an object. */
     e.module = LLVMModuleCreateWithNameInContext(kind == EMIT_OBJECT ? "" : function->symbol, e.ctx);

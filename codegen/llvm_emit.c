@@ -4,7 +4,9 @@
  *
  * Arguments are loaded from args at entry. A kernel's `parallel` loop runs over [begin, end). Values that loops carry
  * are phis, so accumulators live in registers without any IR pass. Loops are emitted rotated (one branch a trip). A
- * failing check records itself through mcc_rt_fail and leaves the function.
+ * failing check records itself through mcc_rt_fail and leaves the function. An entry has C's parameters and result:
+ *
+ *   i32 symbol(i64 or pointer ..., char *memory)
  */
 #include "codegen/llvm.h"
 
@@ -37,7 +39,10 @@ static void leave(struct emitter *e)
 {
     if (e->nontemporal)
         LLVMBuildFence(e->b, LLVMAtomicOrderingSequentiallyConsistent, false, "");
-    LLVMBuildRetVoid(e->b);
+    if (e->f->role == LROLE_ENTRY)
+        LLVMBuildRet(e->b, static_code(e));
+    else
+        LLVMBuildRetVoid(e->b);
 }
 
 /* Branches to a fresh block that goes on when ok, to `bad` when not; expects ok. */
@@ -53,10 +58,10 @@ static void branch_ok(struct emitter *e, LLVMValueRef ok, LLVMBasicBlockRef bad)
     LLVMPositionBuilderAtEnd(e->b, good);
 }
 
-/* One block leaves a program for all launches and calls; a kernel's fence depends on where it is left. */
+/* One block leaves a program or entry for all launches and calls; a kernel's fence depends on where it is left. */
 static void leave_unless(struct emitter *e, LLVMValueRef ok)
 {
-    bool known = e->exit && e->f->role == LROLE_PROGRAM;
+    bool known = e->exit && e->f->role != LROLE_KERNEL;
     LLVMBasicBlockRef bad = known ? e->exit : block_new(e), here;
     branch_ok(e, ok, bad);
     if (known)
@@ -74,10 +79,14 @@ static void emit_check(struct emitter *e, const struct lstmt *s)
     branch_ok(e, mask_all(e, in(e, s, 0), lf_type(e->f, s->in[0]).lanes), bad);
     here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderAtEnd(e->b, bad);
-    LLVMValueRef text = LLVMBuildGlobalStringPtr(e->b, s->name ? s->name : "", "");
-    LLVMValueRef args[5] = {e->run, LLVMConstInt(e->i32, (uint64_t)s->imm, true), LLVMConstInt(e->i32, s->node, false),
-                            text, e->index};
-    call_external(e, "mcc_rt_fail", e->nothing, args, 5);
+    if (e->is_static) {
+        static_fail(e, s->imm);
+    } else {
+        LLVMValueRef text = LLVMBuildGlobalStringPtr(e->b, s->name ? s->name : "", "");
+        LLVMValueRef args[5] = {e->run, LLVMConstInt(e->i32, (uint64_t)s->imm, true),
+                                LLVMConstInt(e->i32, s->node, false), text, e->index};
+        call_external(e, "mcc_rt_fail", e->nothing, args, 5);
+    }
     leave(e);
     LLVMPositionBuilderAtEnd(e->b, here);
 }
@@ -117,7 +126,7 @@ static LLVMValueRef trip_follows(struct emitter *e, const struct loop *l, LLVMVa
 /* Loops of programs have as many trips as the data says: cancelling must end them. */
 static void emit_poll(struct emitter *e)
 {
-    if (e->f->role != LROLE_PROGRAM)
+    if (e->f->role != LROLE_PROGRAM || e->is_static)
         return;
     LLVMValueRef status = call_external(e, "mcc_rt_poll", e->i64, &e->run, 1);
     leave_unless(e, LLVMBuildICmp(e->b, LLVMIntEQ, status, index_const(e, 0), ""));
@@ -264,22 +273,11 @@ static void emit_call(struct emitter *e, const struct lstmt *s)
     }
     for (uint32_t i = 0; i < s->n_in; i++)
         args[i + 1] = in(e, s, i);
-    result = call_external(e, s->name, e->i64, args, s->n_in + 1);
+    result = e->is_static ? static_call(e, s) : call_external(e, s->name, e->i64, args, s->n_in + 1);
     if (s->n_out)
         e->values[s->out[0].i] = result;
     if (s->flags & L_FLAG_MAYFAIL)
         leave_unless(e, LLVMBuildICmp(e->b, LLVMIntSGE, result, index_const(e, 0), ""));
-}
-
-static LLVMValueRef external_global(struct emitter *e, const char *name, LLVMTypeRef type)
-{
-    LLVMValueRef g = LLVMGetNamedGlobal(e->module, name);
-    if (g)
-        return g;
-    g = LLVMAddGlobal(e->module, type, name);
-    LLVMSetVisibility(g, LLVMHiddenVisibility);
-    LLVMSetGlobalConstant(g, true);
-    return g;
 }
 
 static LLVMValueRef kernel_function(struct emitter *e, const char *name)
@@ -310,6 +308,11 @@ static void emit_launch(struct emitter *e, const struct lstmt *s)
             value = LLVMBuildPtrToInt(e->b, value, e->i64, "");
         LLVMValueRef at = index_const(e, i);
         LLVMBuildStore(e->b, value, LLVMBuildGEP2(e->b, e->i64, e->launch_args, &at, 1, ""));
+    }
+    if (e->is_static) {
+        LLVMValueRef count = in(e, s, s->n_in - 1);
+        leave_unless(e, static_launch(e, kernel_function(e, s->name), e->launch_args, count));
+        return;
     }
     memcpy(name, s->name, length);
     memcpy(name + length, ".index", sizeof ".index");
@@ -392,12 +395,8 @@ static bool is_cold(const struct lfunc *f)
 
 /* The subtarget of code generation is the function's, not the target machine's: without these attributes an fma
  * becomes a call. */
-static void declare_function(struct emitter *e, const char *symbol)
+static void add_attributes(struct emitter *e)
 {
-    LLVMTypeRef params[5] = {e->ptr, e->i64, e->i64, e->ptr, e->ptr};
-    LLVMValueRef old = LLVMGetNamedFunction(e->module, symbol);
-    e->fn = old ? old : LLVMAddFunction(e->module, symbol, LLVMFunctionType(e->nothing, params, 5, false));
-    LLVMSetVisibility(e->fn, LLVMHiddenVisibility);
     add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
     add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "uwtable",
                   2); /* call frames, at every instruction */
@@ -406,10 +405,21 @@ static void declare_function(struct emitter *e, const char *symbol)
         add_string_attribute(e, "target-features", e->machine->target.features);
     if (e->machine->vector_width)
         add_string_attribute(e, "prefer-vector-width", e->machine->vector_width);
+    if (e->is_static)
+        add_string_attribute(e, "warn-stack-size", "0"); /* tells its frame (llvm_compile.c) */
     if (e->machine->arch == ARCH_X86_64 && is_cold(e->f)) { /* selects instructions one by one, a third of the time */
         add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "optnone", 0);
         add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "noinline", 0);
     }
+}
+
+static void declare_function(struct emitter *e, const char *symbol)
+{
+    LLVMTypeRef params[5] = {e->ptr, e->i64, e->i64, e->ptr, e->ptr};
+    LLVMValueRef old = LLVMGetNamedFunction(e->module, symbol);
+    e->fn = old ? old : LLVMAddFunction(e->module, symbol, LLVMFunctionType(e->nothing, params, 5, false));
+    LLVMSetVisibility(e->fn, LLVMHiddenVisibility);
+    add_attributes(e);
     for (LLVMAttributeIndex i = 1; i <= 5; i += i == 1 ? 3 : 1)
         add_attribute(e, i, "noalias", 0); /* args, scratch, run */
     e->begin = LLVMGetParam(e->fn, 1);
@@ -418,11 +428,34 @@ static void declare_function(struct emitter *e, const char *symbol)
     e->run = LLVMGetParam(e->fn, 4);
 }
 
+static void declare_entry(struct emitter *e, const char *symbol)
+{
+    uint32_t n = e->f->args.n;
+    LLVMTypeRef *params = calloc((size_t)n + 1, sizeof *params);
+    if (!params || !n) {
+        emit_fail(e, n ? EMIT_NO_MEMORY : "an entry without memory");
+        free(params);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        params[i] = e->f->args.data[i].type.lanes == 0 ? e->ptr : e->i64;
+    e->fn = LLVMAddFunction(e->module, symbol, LLVMFunctionType(e->i32, params, n, false));
+    free(params);
+    add_attributes(e);
+    if (e->machine->arch == ARCH_RISCV64)
+        add_attribute(e, (LLVMAttributeIndex)LLVMAttributeReturnIndex, "signext", 0); /* call_external */
+    e->scratch = LLVMGetParam(e->fn, n - 1);
+}
+
 static void load_arguments(struct emitter *e)
 {
     for (uint32_t i = 0; i < e->f->args.n; i++) {
         const struct larg *arg = &e->f->args.data[i];
         LLVMValueRef at = index_const(e, i);
+        if (e->f->role == LROLE_ENTRY) {
+            e->values[i + 1] = LLVMGetParam(e->fn, i);
+            continue;
+        }
         LLVMValueRef slot = LLVMBuildGEP2(e->b, e->i64, LLVMGetParam(e->fn, 0), &at, 1, "");
         e->values[i + 1] = LLVMBuildLoad2(e->b, arg->type.lanes == 0 ? e->ptr : e->i64, slot, "");
     }
@@ -441,6 +474,27 @@ static void make_launch_array(struct emitter *e)
         e->launch_args = LLVMBuildAlloca(e->b, LLVMArrayType2(e->i64, longest), "");
 }
 
+static void emit_body(struct emitter *e, const char *symbol)
+{
+    bool entry = e->f->role == LROLE_ENTRY;
+    (entry ? declare_entry : declare_function)(e, symbol);
+    if (e->error)
+        return;
+    debug_function(e, symbol);
+    e->entry = block_new(e);
+    LLVMPositionBuilderAtEnd(e->b, e->entry);
+    e->index = index_const(e, 0);
+    if (entry)
+        static_begin(e);
+    make_launch_array(e);
+    load_arguments(e);
+    emit_block(e, (lblock){1}, NULL);
+    if (!e->error) {
+        leave(e);
+        address_sweep(e);
+    }
+}
+
 bool emit_function(struct emitter *e, const char *symbol)
 {
     size_t n = e->f->types.n;
@@ -450,18 +504,7 @@ bool emit_function(struct emitter *e, const char *symbol)
     if (e->values && e->limit && e->local_offset) {
         memset(e->limit, 0xff, n * sizeof *e->limit); /* RANGE_UNKNOWN */
         memset(e->local_offset, 0xff, n * sizeof *e->local_offset);
-        declare_function(e, symbol);
-        debug_function(e, symbol);
-        e->entry = block_new(e);
-        LLVMPositionBuilderAtEnd(e->b, e->entry);
-        e->index = index_const(e, 0);
-        make_launch_array(e);
-        load_arguments(e);
-        emit_block(e, (lblock){1}, NULL);
-        if (!e->error) {
-            leave(e);
-            address_sweep(e);
-        }
+        emit_body(e, symbol);
     } else {
         emit_fail(e, EMIT_NO_MEMORY);
     }

@@ -306,6 +306,7 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
     case L_PREFETCH:
     case L_PREFETCH2: return prefetch(e, s);
     case L_SHARED: return LLVMBuildICmp(e->b, LLVMIntEQ, e->values[s->in[0].i], e->values[s->in[1].i], "");
+    case L_GLOBAL: return external_global(e, s->name, e->i8);
     case L_ADDRESS: return LLVMBuildIntToPtr(e->b, e->values[s->in[0].i], e->ptr, "");
     default: break;
     }

@@ -500,7 +500,8 @@ LLVMValueRef emit_value(struct emitter *e, const struct lstmt *s)
                                             [L_SCATTER] = emit_memory,    [L_LOCAL] = emit_memory,
                                             [L_OFFSET] = emit_memory,     [L_ADDRESS] = emit_memory,
                                             [L_PREFETCH] = emit_memory,   [L_PREFETCH2] = emit_memory,
-                                            [L_SHARED] = emit_memory,     [L_LDEXP] = emit_ldexp};
+                                            [L_SHARED] = emit_memory,     [L_LDEXP] = emit_ldexp,
+                                            [L_GLOBAL] = emit_memory};
     if (!table[s->op]) {
         emit_fail(e, "a statement that is not a computation");
         return LLVMGetPoison(type_value(e, s->type));

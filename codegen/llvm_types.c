@@ -136,3 +136,14 @@ LLVMValueRef call_external(struct emitter *e, const char *name, LLVMTypeRef resu
             LLVMAddCallSiteAttribute(call, i + 1, attribute(e, "signext"));
     return call;
 }
+
+LLVMValueRef external_global(struct emitter *e, const char *name, LLVMTypeRef type)
+{
+    LLVMValueRef g = LLVMGetNamedGlobal(e->module, name);
+    if (g)
+        return g;
+    g = LLVMAddGlobal(e->module, type, name);
+    LLVMSetVisibility(g, LLVMHiddenVisibility);
+    LLVMSetGlobalConstant(g, true);
+    return g;
+}

@@ -77,10 +77,11 @@ struct codegen {
     VEC(uint32_t) piece_of;    /* by unit */
 };
 
-/* Do the objects take their names when they are done? Line tables name functions themselves. */
+/* Do the objects take their names when they are done? Line tables name functions themselves, and the entry of a static
+ * network is none that another one has. */
 static bool names_later(const struct codegen_options *o)
 {
-    return o->emit == EMIT_OBJECT && !o->debug_file;
+    return o->emit == EMIT_OBJECT && !o->debug_file && !o->is_static;
 }
 
 static struct span text_part(const char *text)
@@ -123,6 +124,7 @@ static struct job make_job(struct codegen *g, const struct codegen_unit *const *
     job.head.kind = WIRE_COMPILE;
     job.head.opt_level = o->opt_level;
     job.head.emit = (int32_t)o->emit;
+    job.head.is_static = o->is_static;
     job.head.n_parts = COMPILE_FUNCTIONS + 2 * (uint64_t)n;
     return job;
 }
@@ -284,9 +286,20 @@ void codegen_cached(const struct codegen *g, uint32_t *found, uint32_t *asked)
     cache_counts(g->cache, found, asked);
 }
 
+/* The object of a static network's function ends with the size of its frame. */
+static void take_frame(struct codegen_unit *u)
+{
+    if (u->object.size < sizeof u->frame)
+        return;
+    u->object.size -= sizeof u->frame;
+    memcpy(&u->frame, (const char *)u->object.data + u->object.size, sizeof u->frame);
+}
+
 static bool give_object(struct codegen *g, const struct piece *p, struct codegen_unit *u)
 {
     u->object = p->object;
+    if (g->options.is_static && g->options.emit == EMIT_OBJECT)
+        take_frame(u);
     const struct container *c = container_of(platform_of_triple(u->target->triple));
     if (p->object.data && names_later(&g->options))
         u->object = c ? c->rename(g->arena, p->object, FUNCTION, u->symbol) : (struct span){0};

@@ -38,6 +38,7 @@ struct wire_job {
     int64_t memory; /* RLIMIT_AS for the worker; 0: none */
     int64_t seconds; /* RLIMIT_CPU for the worker; 0: none */
     uint64_t confine; /* 1: WIRE_UNCONFINED, and no work, where there is no sandbox */
+    uint64_t is_static; /* functions of a static network */
     uint64_t n_parts;
 };
 struct wire_result {
@@ -58,7 +59,8 @@ struct job {
     uint32_t worker;
 };
 /* Up to options->jobs workers, started as there are jobs for them (spawn.c). Jobs are numbered as they are added; only
- * head.kind, opt_level, emit, n_parts, parts and what are read. A pool that was warmed or stepped must be ended. */
+ * head.kind, opt_level, emit, is_static, n_parts, parts and what are read. A pool that was warmed or stepped must be
+ * ended. */
 typedef void job_done(void *user, uint32_t number, const struct job *); /* it went well: the result is there */
 struct pool *pool_new(struct context *, struct arena *, const struct codegen_options *, job_done *, void *user);
 void pool_add(struct pool *, const struct job *, uint32_t n);

@@ -147,7 +147,8 @@ static bool compile_functions(const struct wire_job *head, const struct target *
     struct products all = {NULL, 0};
     bool failed = false, sent = true;
     for (size_t i = 0; i < n && !failed; i++) {
-        struct compiled c = llvm_compile(t, head->opt_level, (enum emit_kind)head->emit, debug, &functions[i]);
+        struct compiled c = llvm_compile(t, head->opt_level, (enum emit_kind)head->emit, head->is_static != 0, debug,
+                                         &functions[i]);
         failed = c.failed;
         if (!c.data ||
             (failed && c.size >= strlen(EMIT_NO_MEMORY) && memcmp(c.data, EMIT_NO_MEMORY, strlen(EMIT_NO_MEMORY)) == 0))

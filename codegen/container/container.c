@@ -10,8 +10,8 @@
 #include "codegen/rt_objects.h"
 
 static const struct container containers[] = {
-    {"coff", coff_head, coff_read, coff_object, coff_rename, coff_link, coff_library, coff_merged},
-    {"elf", elf_head, elf_read, elf_object, elf_rename, elf_link, elf_library, elf_merged},
+    {"coff", coff_head, coff_read, coff_object, coff_rename, coff_link, coff_library, coff_merged, NULL},
+    {"elf", elf_head, elf_read, elf_object, elf_rename, elf_link, elf_library, elf_merged, elf_network},
 };
 
 const struct container *container_of(const struct platform *platform)

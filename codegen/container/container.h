@@ -99,6 +99,8 @@ struct container {
     /* A relocatable file. Writes it with the weights, all symbols but `query` local, functions named, as it is or as
      * the one member of an archive. */
     bool (*merged)(const struct linked *);
+    /* codegen_static for the format. NULL: there are no static networks in it. */
+    bool (*network)(struct context *, const struct static_network *, const struct platform *, const char *path);
 };
 /* That of the platform; NULL: none, as for no platform. */
 const struct container *container_of(const struct platform *);

@@ -29,5 +29,6 @@ struct span elf_rename(struct arena *, struct span object, const char *from, con
 void elf_link(struct linking *);
 bool elf_library(const struct linked *);
 bool elf_merged(const struct linked *);
+bool elf_network(struct context *, const struct static_network *, const struct platform *, const char *path);
 
 #endif

@@ -14,6 +14,7 @@ enum lform {
     LFORM_LOAD,
     LFORM_STORE,
     LFORM_LOCAL,
+    LFORM_GLOBAL,
     LFORM_FOR,
     LFORM_IF,
     LFORM_CHECK,
@@ -41,6 +42,7 @@ enum lrule {
     LRULE_PREFETCH,
     LRULE_ADDRESS,
     LRULE_SHARED,
+    LRULE_GLOBAL,
     LRULE_FOR,
     LRULE_PARALLEL,
     LRULE_IF,
@@ -54,7 +56,7 @@ enum { E_F = 1, E_I = 2, E_B = 4, E_X = 8, E_H = 16 };   /* element classes of i
 
 enum {
     LOOP_DEPTH_MAX = 200,    /* nested blocks: what parser, printer and verifier recurse to */
-    FRAME_LOCALS_MAX = 1 << 16   /* bytes of LOCALs in programs and plans: they live in the native frame */
+    FRAME_LOCALS_MAX = 1 << 16   /* bytes of LOCALs outside kernels: they live in the native frame */
 };
 
 struct lop_info {

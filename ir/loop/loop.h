@@ -1,10 +1,12 @@
 /* The loop IR: kernels and programs as structured SSA over scalars, vectors and buffers.
  *
  * A *function* has buffer and index arguments and a body of statements. Values are immutable; loops carry values
- * (phis) and yield them. The same language serves three roles:
+ * (phis) and yield them. The same language serves four roles:
  *   kernel   one `parallel` loop at the end of its body, over [0, count): the unit that threads claim in chunks;
  *   program  the run function of an artifact: launches, control flow, calls, in the order of the graph;
- *   plan     derives symbols, sizes and output shapes from input shapes.
+ *   plan     derives symbols, sizes and output shapes from input shapes;
+ *   entry    the C function of a static network, with C's arguments; the last one is memory that begins with the
+ *            scratch of what it launches. It checks sizes and launches the program.
  * It prints, parses, verifies and is interpreted with every access checked (ir/loop/); codegen translates it
  * statement by statement, without optimising (docs/loop-ir.md has the text form and every rule).
  *
@@ -108,6 +110,7 @@ enum lop {
     L_PREFETCH2, /* ... in L2 */
     L_ADDRESS, /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
     L_SHARED, /* buffer, buffer -> bool: do both begin at one address? */
+    L_GLOBAL, /* -> buffer: constant data of the symbol `name`; entries only */
     /* control */
     L_FOR, /* lo, hi, carried inits...; step imm >= 1; block params: variable, carried...; results = last carried;
             * with L_FLAG_WHILE the first carried value is bool and the loop ends before a trip when it is false */
@@ -119,8 +122,9 @@ enum lop {
     L_CALL, /* runtime function `name`: operands buffers and indices; result index, or none. The native call is
              * int64_t name(struct mcc_rt_run *, args as int64_t or pointers...); a negative result fails the run
              * (the function has recorded why) when L_FLAG_MAYFAIL is set */
-    L_LAUNCH, /* programs: kernel `name` with args...; the last operand is the count of parallel indices; imm: estimated
-               * nanoseconds per index (grain). Leaves the function when the run has failed */
+    L_LAUNCH, /* programs, entries: kernel (entries: program) `name` with args...; the last operand is the count of
+               * parallel indices; imm: estimated nanoseconds per index (grain). Leaves the function when the run has
+               * failed */
     L_COUNT
 };
 enum { LOOP_LANES_MAX = 128 }; /* of a register: a byte numbers those of both operands of a shuffle */
@@ -147,7 +151,7 @@ struct lstmt {
     int64_t imm;
     double fimm;
     lblock block[2];
-    const char *name; /* CALL, LAUNCH; CHECK: the text */
+    const char *name; /* CALL, LAUNCH, GLOBAL; CHECK: the text */
     uint32_t node; /* CHECK, LAUNCH: src_id.i of the source node */
     const uint8_t *aux;
     uint32_t n_aux; /* SHUFFLE */
@@ -164,7 +168,7 @@ struct larg {
     uint32_t flags, align;
     const char *label;
 };
-enum lrole { LROLE_KERNEL, LROLE_PROGRAM, LROLE_PLAN };
+enum lrole { LROLE_KERNEL, LROLE_PROGRAM, LROLE_PLAN, LROLE_ENTRY };
 struct lfunc {
     struct context *ctx;
     struct arena *arena;

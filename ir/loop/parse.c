@@ -174,6 +174,11 @@ static bool form_local(struct parser *ps, struct lstmt *s)
     return read_type(ps, &s->type) && token_i64(ps, &s->imm);
 }
 
+static bool form_global(struct parser *ps, struct lstmt *s)
+{
+    return read_type(ps, &s->type) && token_name(ps, &s->name);
+}
+
 static bool read_body(struct parser *ps, lblock b)
 {
     if (!token_need(ps, "{"))
@@ -278,7 +283,7 @@ static bool (*const parse_form[LFORM_COUNT])(struct parser *, struct lstmt *) = 
     [LFORM_LANE] = form_lane,   [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce,
     [LFORM_LOAD] = form_access, [LFORM_STORE] = form_access,    [LFORM_LOCAL] = form_local,
     [LFORM_FOR] = form_for,     [LFORM_IF] = form_if,           [LFORM_CHECK] = form_check,
-    [LFORM_CALL] = form_call,
+    [LFORM_CALL] = form_call,   [LFORM_GLOBAL] = form_global,
 };
 
 /* The results' names stand before the operation, so their values are made first and typed afterwards. */
@@ -366,8 +371,10 @@ static bool parse_head(struct parser *ps)
         ps->f->role = LROLE_PROGRAM;
     else if (token_take(ps, "plan"))
         ps->f->role = LROLE_PLAN;
+    else if (token_take(ps, "entry"))
+        ps->f->role = LROLE_ENTRY;
     else
-        return token_fail(ps, "expected kernel, program or plan");
+        return token_fail(ps, "expected kernel, program, plan or entry");
     if (!token_name(ps, &ps->f->name))
         return false;
     if (token_take(ps, "nodes")) {

@@ -304,6 +304,13 @@ static void form_local(struct printer *p, const struct lstmt *s)
     put_i64(p, s->imm);
 }
 
+static void form_global(struct printer *p, const struct lstmt *s)
+{
+    op_and_type(p, s);
+    put(p, " ");
+    put_name(p, s->name);
+}
+
 static void put_body(struct printer *p, lblock b)
 {
     put(p, "{\n");
@@ -388,7 +395,7 @@ static void (*const print_form[LFORM_COUNT])(struct printer *, const struct lstm
     [LFORM_LANE] = form_lane,   [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce,
     [LFORM_LOAD] = form_load,   [LFORM_STORE] = form_store,     [LFORM_LOCAL] = form_local,
     [LFORM_FOR] = form_for,     [LFORM_IF] = form_if,           [LFORM_CHECK] = form_check,
-    [LFORM_CALL] = form_call,
+    [LFORM_CALL] = form_call,   [LFORM_GLOBAL] = form_global,
 };
 
 static void print_block(struct printer *p, lblock b)
@@ -436,7 +443,7 @@ static void print_arg(struct printer *p, uint32_t i)
 
 void lf_print(const struct lfunc *f, struct strbuf *out)
 {
-    static const char *const roles[] = {"kernel ", "program ", "plan "};
+    static const char *const roles[] = {"kernel ", "program ", "plan ", "entry "};
     struct printer p = {f, out, loop_numbers(f, out->arena), 0};
     put(&p, roles[f->role]);
     put_name(&p, f->name);

@@ -25,10 +25,10 @@
  *  15  yield: last in the block of a for with carried values or an if with results, whose types it matches; and those
  *      blocks end with it.
  *  16  check: bool of any lanes, a negative code, a text.
- *  17  call: a name, operands buffers or indices, at most one result, an index. launch: in programs only, a name, the
- *      count an index.
+ *  17  call: a name, operands buffers or indices, at most one result, an index. launch: in programs and entries, a
+ *      name, the count an index.
  *  18  local: at least one element; in the body or the parallel block, never inside other blocks; at most 64 KiB in
- *      all outside kernels. address: not in kernels.
+ *      all outside kernels. address: not in kernels. global: a name, in entries only.
  *  19  dot: i32 lanes of four u8, four i8 and an i32 each, or f32 lanes of two bf16 twice and an f32.
  */
 #include "ir/loop/internal.h"
@@ -295,6 +295,12 @@ static void rule_address(struct verifier *v, const struct lstmt *s)
     expect(v, s, v->f->role != LROLE_KERNEL, 18, "address in a kernel");
 }
 
+static void rule_global(struct verifier *v, const struct lstmt *s)
+{
+    expect(v, s, result_of(v, s).lanes == 0 && s->name && *s->name && v->f->role == LROLE_ENTRY, 18,
+           "type, name or place of a global");
+}
+
 TYPING(shared, t.elem == ELEM_BOOL && t.lanes == 1 && a.lanes == 0 && b.lanes == 0, 10, "types do not fit")
 
 /* ---- control ----------------------------------------------------------------------------------------------------- */
@@ -396,8 +402,9 @@ static void rule_call(struct verifier *v, const struct lstmt *s)
 static void rule_launch(struct verifier *v, const struct lstmt *s)
 {
     rule_call(v, s);
-    expect(v, s, v->f->role == LROLE_PROGRAM && is_index(v, s, s->n_in - 1) && s->imm >= 0, 17,
-           "launches stand in programs and end with an index");
+    expect(v, s,
+           (v->f->role == LROLE_PROGRAM || v->f->role == LROLE_ENTRY) && is_index(v, s, s->n_in - 1) && s->imm >= 0, 17,
+           "launches stand in programs and entries and end with an index");
 }
 
 static rule_fn *const rules[LRULE_COUNT] = {
@@ -410,6 +417,7 @@ static rule_fn *const rules[LRULE_COUNT] = {
     [LRULE_ADDRESS] = rule_address, [LRULE_FOR] = rule_for,         [LRULE_PARALLEL] = rule_parallel,
     [LRULE_IF] = rule_if,           [LRULE_YIELD] = rule_yield,     [LRULE_CHECK] = rule_check,
     [LRULE_CALL] = rule_call,       [LRULE_LAUNCH] = rule_launch,   [LRULE_SHARED] = rule_shared,
+    [LRULE_GLOBAL] = rule_global,
 };
 
 static bool counts_fit(const struct lstmt *s)

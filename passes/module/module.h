@@ -261,7 +261,7 @@ struct module_plan {
     uint64_t weights_bytes;
     VEC(struct cpu_schedules) schedules; /* by CPU variant (passes/schedule/schedule.h) */
     int64_t shared_bytes; /* the most that a kernel of any CPU variant so far asks for: all have one plan */
-    struct lfunc *program, *plan_function;
+    struct lfunc *program, *plan_function, *entry_function;
 };
 
 struct module {
@@ -313,6 +313,14 @@ void plan_report(const struct module *, struct strbuf *out);
  * names end in suffix. */
 bool emit_kernels(struct module *, uint32_t variant, const char *suffix);
 bool emit_program(struct module *, const char *suffix); /* program and plan */
+/* The C function of a static network (passes/program/entry.c), as module.plan.entry_function. */
+struct entry {
+    const char *name, *program, *weights; /* symbols; weights NULL: there are none */
+    int64_t scratch; /* bytes of the kernels: a multiple of 64 */
+};
+bool emit_entry(struct module *, const struct entry *);
+/* Is the symbol an argument of it? */
+bool entry_takes(const struct module *, sym_id);
 
 /* Where a kernel stands: those of one region lie one behind the other, in the order in which the program runs them. */
 struct run_place {

@@ -46,7 +46,7 @@ static void plan_check_size(struct prog *p, const struct size_check *c, lreg hol
 }
 
 /* What the symbols' bounds hold beyond those that the artifact gives: the reasons are the model's. */
-static void plan_check_sizes(struct prog *p, lreg empty)
+void prog_check_sizes(struct prog *p, lreg empty)
 {
     for (uint32_t i = 0; i < p->g->size_checks.n; i++) {
         const struct size_check *c = &p->g->size_checks.data[i];
@@ -98,7 +98,7 @@ bool prog_plan(struct module *m)
     plan_bind(&p, dims);
     plan_check(&p, dims);
     lreg empty = prog_empty(&p);
-    plan_check_sizes(&p, empty);
+    prog_check_sizes(&p, empty);
     for (sym_id s = sym_next(p.x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p.x, SYM_SHAPE, s)) {
         if (!prog_is_bound(&p, s))
             prog_bind(&p, s, prog_const(&p, 0));

@@ -78,6 +78,8 @@ void prog_place(struct prog *, value_id);
 void prog_bind_elements(struct prog *, value_id);
 void prog_region(struct prog *, region_id);
 bool prog_plan(struct module *);
+/* Checks what the symbols' bounds hold beyond those that the artifact gives: the reasons are the model's. */
+void prog_check_sizes(struct prog *, lreg empty);
 
 void prog_control(struct prog *, struct kernel *);
 /* Makes kernel k, the loop's, of a loop statement that is complete but stands nowhere yet, and launches it; the result

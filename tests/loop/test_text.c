@@ -131,6 +131,13 @@ static const char program[] = "program @\"run me\" nodes(1) {\n"
                               "  call @\"odd name\"()\n"
                               "}\n";
 
+static const char entry[] = "entry @net_run {\n"
+                            "  arg %0 : index \"n\"\n"
+                            "  arg %1 : buffer u8 in out align 64 \"arena\"\n"
+                            "  %2 = global buffer u8 @net_weights\n"
+                            "  launch @program_net(%1, %2, %0) count %0 grain 0 node 0\n"
+                            "}\n";
+
 static void round_trip(struct context *ctx, const char *text)
 {
     struct lfunc *f = loops_load(ctx, text);
@@ -143,8 +150,9 @@ static void test_round_trips(void **state)
     round_trip(ctx, every_kernel_statement);
     round_trip(ctx, loops_and_ifs);
     round_trip(ctx, program);
+    round_trip(ctx, entry);
     /* every statement of the table occurs in one of the texts */
-    char *all = arena_printf(&ctx->session, "%s%s%s", every_kernel_statement, loops_and_ifs, program);
+    char *all = arena_printf(&ctx->session, "%s%s%s%s", every_kernel_statement, loops_and_ifs, program, entry);
     for (uint32_t op = L_NONE + 1; op < L_COUNT; op++) {
         if (!strstr(all, arena_printf(&ctx->session, " %s ", lop_name((enum lop)op))))
             fail_msg("no text has %s", lop_name((enum lop)op));

@@ -113,6 +113,8 @@ static const struct {
     {18, HEAD P "%20 = local f32 4" END},
     {18, HEAD P "if %5 { %20 = local buffer f32 4 }" END},
     {18, HEAD P "%20 = address buffer f32 %4" END},
+    {18, "program @p { %0 = global buffer u8 @w }"},
+    {18, "entry @p { %0 = global f32 @w }"},
     {18, "program @p { %0 = local buffer u8 65537 }"},
     {18, "program @p { %0 = const bool 1 if %0 { %1 = local buffer u8 4 } }"},
 };

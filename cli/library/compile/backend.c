@@ -1,6 +1,7 @@
 /* Stages behind legalize: kernels, layouts, memory, loops, objects (the artifact: link.c). */
 #include "cli/library/compile/backend.h"
 
+#include "cli/library/compile/header.h"
 #include "cli/library/options/name_value.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
@@ -127,11 +128,43 @@ static const char *print_function(struct compilation *c, const struct lfunc *f)
     return text.data;
 }
 
+/* Of a static network: kernels with one body are one function, whose name launches take. */
+static void share_kernels(struct module *m)
+{
+    const struct lfunc *f = m->plan.program;
+    uint32_t n = m->fused.kernels.n;
+    const struct kernel **first = NEW_ARRAY(m->arena, const struct kernel *, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        struct kernel *k = &m->fused.kernels.data[i];
+        const char *body = k->text ? strchr(k->text, '\n') : NULL;
+        for (uint32_t j = 0; body && j < i && !first[i]; j++) {
+            const struct kernel *other = &m->fused.kernels.data[j];
+            if (other->text && strcmp(strchr(other->text, '\n'), body) == 0)
+                first[i] = other;
+        }
+    }
+    for (uint32_t b = 1; b < f->blocks.n; b++)
+        for (uint32_t s = 0; s < f->blocks.data[b].stmts.n; s++)
+            for (uint32_t i = 0; i < n; i++) {
+                struct lstmt *l = &f->blocks.data[b].stmts.data[s];
+                if (l->op == L_LAUNCH && first[i] && strcmp(l->name, m->fused.kernels.data[i].name) == 0)
+                    l->name = first[i]->name;
+            }
+    for (uint32_t i = 0; i < n; i++)
+        if (first[i])
+            m->fused.kernels.data[i].text = NULL;
+}
+
 static bool emit_variant(struct compilation *c, const struct variant *v, const char *suffix)
 {
     struct module *m = c->module;
     if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix))
         return false;
+    if (is_static(c->options)) {
+        if (!static_check(c))
+            return false;
+        share_kernels(m);
+    }
     for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
         const struct kernel *k = &m->fused.kernels.data[i];
         if (!k->text) /* code of the program, or inside the kernel of a loop */
@@ -229,9 +262,12 @@ void print_schedules(const struct compilation *c, struct strbuf *out)
     schedules_print(c->module, out);
 }
 
-/* What the names of a variant's functions end in: "_v3". */
+/* What the names of a variant's functions end in: "_v3"; of a static network's "_NAME", as two can be in one program.
+ */
 static const char *kernel_suffix(struct compilation *c, const struct target_row *row)
 {
+    if (is_static(c->options))
+        return arena_printf(&c->ctx->session, "_%s", header_name(c));
     char *suffix = arena_printf(&c->ctx->session, "_%s", target_short_name(target_rows, target_count, row));
     for (char *p = strchr(suffix, '-'); p; p = strchr(p, '-'))
         *p = '_';
@@ -249,8 +285,11 @@ bool run_emit(struct compilation *c)
         if (!emit_variant(c, v, kernel_suffix(c, v->row)))
             return false;
     }
-    unit_add(c, &c->targets.data[c->targets.n - 1]->target, "plan", print_function(c, c->module->plan.plan_function),
-             (src_id){0});
+    const struct target *last = &c->targets.data[c->targets.n - 1]->target;
+    if (!is_static(c->options))
+        unit_add(c, last, "plan", print_function(c, c->module->plan.plan_function), (src_id){0});
+    else if (!static_entry(c, last))
+        return false;
     const struct options *o = c->options;
     return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);
 }
@@ -318,6 +357,7 @@ static struct codegen_options backend_options(const struct compilation *c)
         .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()),
         .opt_level = (int)o->level,
         .emit = text_kind(o),
+        .is_static = is_static(o),
         .worker_memory = o->worker_memory,
         .cache = cache_folder(c->ctx, o),
         .cache_bytes = o->cache_bytes,

@@ -24,6 +24,12 @@ void graph_map_make(const struct compilation *, const mcc_node *row, uint32_t n,
 struct span graph_map_section(const struct compilation *, const struct artifact *);
 /* Writes OUTPUT.h, a typed function over the table (header.c). */
 bool header_write(struct compilation *, const struct artifact *);
+/* A static network (static.c): refuses what cannot be one, before and after its program is emitted; makes the unit of
+ * the entry; writes the archive and its header. */
+bool static_check(struct compilation *);
+bool static_entry(struct compilation *, const struct target *);
+bool static_write(struct compilation *, const struct artifact *);
+bool is_static(const struct options *);
 /* Remarks about the scheduled module, and the record of all of them (remarks.c). */
 bool remarks_report(struct compilation *);
 /* Do -Rpass and its kin name passes that make remarks? False after a usage error. */

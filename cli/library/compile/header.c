@@ -10,21 +10,11 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "cli/library/compile/backend.h"
+#include "cli/library/compile/header.h"
 #include "cli/library/dlpack.h"
 
 struct names {
     VEC(const char *) items;
-};
-
-struct header {
-    struct compilation *c;
-    const struct artifact *a;
-    struct strbuf out;
-    uint32_t n_in, n_out; /* ports that callers see */
-    const char *name, *upper;
-    const char **in, **outs, **sym;
-    bool derived;                /* some output dim is neither fixed nor a symbol: plan tells */
 };
 
 static const char *c_type(enum elem elem)
@@ -51,7 +41,7 @@ static bool is_reserved(const char *word)
         "sizeof",  "static",   "struct",    "switch",   "template", "this",      "throw",    "true",       "try",
         "typedef", "typename", "union",     "unsigned", "using",    "virtual",   "void",     "volatile",   "while",
         "xor",     "api",      "in",        "out",      "ins",      "outs",      "state",    "code",       "dims",
-        "shape",   "in_shape", "out_shape",    /* the wrapper's own */
+        "shape",   "in_shape", "out_shape", "arena",    /* the functions' own */
         "int8_t",  "int16_t",  "int32_t",   "int64_t",  "uint8_t",  "uint16_t",  "uint32_t", "uint64_t",   "size_t",
         "mcc_api", "mcc_ctx",  "mcc_error", "mcc_host", "NULL",     "DLTensor",  "DLDevice", "DLDataType", "kDLCPU",
     };
@@ -79,14 +69,20 @@ static const char *identifier(struct arena *arena, struct names *taken, const ch
     return found;
 }
 
+const char *header_name(const struct compilation *c)
+{
+    struct arena *arena = &c->ctx->session;
+    const char *path = c->output ? c->output : "net", *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
+    const char *prefix = c->options->prefix;
+    return identifier(arena, NULL, prefix && *prefix ? prefix : arena_strndup(arena, stem, strcspn(stem, ".")));
+}
+
 static void name_all(struct header *h)
 {
     struct arena *arena = &h->c->ctx->session;
     struct names taken = {0};
-    const char *slash = strrchr(h->c->output, '/'), *stem = slash ? slash + 1 : h->c->output;
-    const char *base = h->a->prefix && *h->a->prefix ? h->a->prefix : arena_strndup(arena, stem, strcspn(stem, "."));
     static const char *const own[] = {"run", "open", "close", "error", "state", "reset"};
-    h->name = identifier(arena, NULL, base);
+    h->name = header_name(h->c);
     for (size_t i = 0; i < COUNT_OF(own); i++)
         VEC_PUSH(arena, &taken.items, arena_printf(arena, "%s_%s", h->name, own[i]));
     char *upper = arena_strdup(arena, h->name);
@@ -115,11 +111,12 @@ static bool port_serves(struct header *h, const struct art_port *p, bool output)
     for (int32_t d = 0; !why && d < p->rank; d++) {
         if (p->flags & MCC_PORT_DYNAMIC)
             why = "has a shape that the data decides";
-        if (!output && p->dims[d].extent == -2)
+        if (!output && p->dims[d].extent == -2 && !h->is_static)
             why = "has a derived dimension";
         h->derived |= p->dims[d].extent == -2;
     }
-    return !why || error_at(h->c->ctx, FAIL_MODEL, (src_id){0}, p->name, "--emit=header: %s", why);
+    return !why || error_at(h->c->ctx, FAIL_MODEL, (src_id){0}, p->name, "--emit=%s: %s",
+                            h->is_static ? "static" : "header", why);
 }
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */
@@ -138,18 +135,21 @@ static void put_argument(struct header *h, const struct art_port *p, const char 
     }
 }
 
-static void put_prototype(struct header *h)
+void header_prototype(struct header *h)
 {
     const struct artifact *a = h->a;
     size_t at;
     strbuf_printf(&h->out, "int %s_run(", h->name);
     at = h->out.n;
     for (uint32_t i = 0; i < a->n_sym; i++)
-        strbuf_printf(&h->out, ", int64_t %s", h->sym[i]);
+        if (!h->is_static || h->takes[i])
+            strbuf_printf(&h->out, ", int64_t %s", h->sym[i]);
     for (uint32_t i = 0; i < h->n_in; i++)
         put_argument(h, &a->in[i], h->in[i], "const ");
     for (uint32_t i = 0; i < h->n_out; i++)
         put_argument(h, &a->out[i], h->outs[i], "");
+    if (h->is_static)
+        strbuf_printf(&h->out, ", void *arena");
     if (h->out.n == at) {
         strbuf_printf(&h->out, "void");
     } else {
@@ -196,7 +196,7 @@ static void put_run(struct header *h)
 {
     const struct artifact *a = h->a;
     uint32_t n_in = h->n_in ? h->n_in : 1, n_out = h->n_out ? h->n_out : 1;
-    put_prototype(h);
+    header_prototype(h);
     strbuf_printf(&h->out,
                   "\n{\n    DLTensor in[%u], out[%u];\n    const DLTensor *ins[%u];\n    DLTensor *outs[%u];\n", n_in,
                   n_out, n_in, n_out);
@@ -229,7 +229,7 @@ static void put_declarations(struct header *h)
         " * %s_open does that earlier, with a host's services. One run at a time: another one meanwhile gives MCC_E_BUSY.\n */\n"
         "#ifndef %s_MCC_H\n#define %s_MCC_H\n\n#include \"mcc.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
         h->upper, n, n, n, h->upper, h->upper);
-    put_prototype(h);
+    header_prototype(h);
     strbuf_printf(&h->out, ";\nint %s_open(const mcc_host *host);\nvoid %s_close(void);\nconst char *%s_error(void);\n",
                   n, n, n);
     if (h->a->n_state)
@@ -274,18 +274,25 @@ static void put_bodies(struct header *h, const char *query)
     put_run(h);
 }
 
+bool header_begin(struct header *h)
+{
+    bool ok = true;
+    h->n_in = h->a->n_in - h->a->n_state;
+    h->n_out = h->a->n_out - h->a->n_state;
+    for (uint32_t i = 0; i < h->n_in; i++)
+        ok &= port_serves(h, &h->a->in[i], false);
+    for (uint32_t i = 0; i < h->n_out; i++)
+        ok &= port_serves(h, &h->a->out[i], true);
+    strbuf_init(&h->out, &h->c->ctx->session);
+    name_all(h);
+    return ok;
+}
+
 bool header_write(struct compilation *c, const struct artifact *a)
 {
-    struct header h = {.c = c, .a = a, .n_in = a->n_in - a->n_state, .n_out = a->n_out - a->n_state};
-    bool ok = true;
-    for (uint32_t i = 0; i < h.n_in; i++)
-        ok &= port_serves(&h, &a->in[i], false);
-    for (uint32_t i = 0; i < h.n_out; i++)
-        ok &= port_serves(&h, &a->out[i], true);
-    if (!ok)
+    struct header h = {.c = c, .a = a};
+    if (!header_begin(&h))
         return false;
-    strbuf_init(&h.out, &c->ctx->session);
-    name_all(&h);
     put_declarations(&h);
     put_bodies(&h, a->prefix && *a->prefix ? arena_printf(&c->ctx->session, "%s_mcc_query", a->prefix) : "mcc_query");
     strbuf_printf(&h.out, "\n#ifdef __cplusplus\n}\n#endif\n#endif\n");

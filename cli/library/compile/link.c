@@ -240,6 +240,8 @@ bool run_link(struct compilation *c)
     a.node = source_rows(c, &a.n_node);
     if (output_kind(c->options, c->output) == OUTPUT_SHARED)
         a.graph = graph_map_section(c, &a);
+    if (is_static(c->options))
+        return static_write(c, &a);
     if (c->options->emit == OPT_EMIT_HEADER && !header_write(c, &a))
         return false;
     bool ok = codegen_link(c->codegen, &a, output_kind(c->options, c->output), c->output);

@@ -25,6 +25,7 @@ const char *output_default(struct context *ctx, const struct options *o, const c
     size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
     const char *suffix = o->emit_llvm                     ? "ll"
                          : o->assembly                    ? "s"
+                         : o->emit == OPT_EMIT_STATIC     ? "a"
                          : o->object && is_for_windows(o) ? "obj"
                          : o->object                      ? "o"
                          : is_for_windows(o)              ? "dll"
@@ -61,11 +62,25 @@ static bool windows_check(struct context *ctx, const struct options *o, const ch
 {
     bool named = ends_with(path, ".dll"), text = o->stop_after || o->assembly || o->emit_llvm;
     bool shared = output_kind(o, path) == OUTPUT_SHARED;
+    if (o->emit == OPT_EMIT_STATIC)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'emit': there are no static networks for Windows");
     if (o->emit == OPT_EMIT_HEADER && shared && !text)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'emit': a header is for programs that are linked with the network, and a DLL is loaded "
                         "(mcc_load_windows.c): make a .lib or .obj");
     return text || named == shared || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, WINDOWS_MAKES, path);
+}
+
+/* A static network is an archive, of which nothing is elsewhere. */
+static bool static_output_check(struct context *ctx, const struct options *o, const char *path)
+{
+    bool text = o->stop_after || o->assembly || o->emit_llvm;
+    if (o->emit != OPT_EMIT_STATIC || text)
+        return true;
+    if (o->weights == OPT_WEIGHTS_SIDECAR)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'weights': a static network holds its weights");
+    return (output_kind(o, path) == OUTPUT_ARCHIVE && !o->object) ||
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a static network is an archive (.a)", path);
 }
 
 /* Names that other systems give to what mcc does not make. */
@@ -85,7 +100,7 @@ bool output_name_check(struct context *ctx, const struct options *o, const char 
                      : error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                                 "output '%s': files of Windows are for --target=x86_64-windows", path);
     }
-    return !windows || windows_check(ctx, o, path);
+    return windows ? windows_check(ctx, o, path) : static_output_check(ctx, o, path);
 }
 
 const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)

@@ -130,6 +130,18 @@ static bool levels_check(struct context *ctx, const char *option, const char *ar
     }
 }
 
+/* A static network has no table from which `open` could choose. */
+static bool one_level_check(struct context *ctx, const struct options *o)
+{
+    const char *list = o->variants ? o->variants : o->march, *option = o->variants ? "variants" : "march";
+    if (o->emit != OPT_EMIT_STATIC || !list || (!strchr(list, ',') && strcmp(list, "all") != 0))
+        return true;
+    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': a static network is for one CPU; name one (-mcpu=help)",
+             option);
+    option_blame(ctx, o, option, NULL);
+    return false;
+}
+
 /* The architecture of the code: this machine's unless --target names one. */
 static const char *wanted_arch(const struct options *o)
 {
@@ -158,7 +170,7 @@ bool targets_check(struct context *ctx, const struct options *o)
         blamed = "mattr";
     if (blamed)
         option_blame(ctx, o, blamed, NULL);
-    return !blamed;
+    return !blamed && one_level_check(ctx, o);
 }
 
 /* ---- rows of the table ----------------------------------------------------------------------------------------- */
@@ -215,12 +227,24 @@ static bool has_use(const struct module *m, const struct target_row *t)
     return grades != 0;
 }
 
+/* The row of the architecture that all of its CPUs run. */
+static const struct target_row *least_row(const char *arch)
+{
+    const struct target_row *least = NULL;
+    for (uint32_t i = 0; i < target_count; i++)
+        if (target_rows[i].when == TARGET_ALWAYS && strcmp(target_rows[i].arch, arch) == 0)
+            least = &target_rows[i];
+    return least;
+}
+
 /* used: does the network compute with the element types that the row's features are for? */
 static bool is_asked(struct context *ctx, const struct options *o, const struct target_row *t, bool used)
 {
     const char *arch = wanted_arch(o), *list = o->variants ? o->variants : o->march;
     if (strcmp(arch, t->arch) != 0)
         return false;
+    if (!list && o->emit == OPT_EMIT_STATIC)
+        return t == least_row(arch);
     if (!list || !strcmp(list, "all"))
         return t->when == TARGET_ALWAYS || (t->when == TARGET_OF_USE && used);
     if (!strcmp(list, "native"))

@@ -1,0 +1,153 @@
+"""Static networks: one C function in an archive, with the bits of the shared object of the same CPU."""
+import pathlib
+import platform
+import subprocess
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from support.artifact import Artifact
+from support.foreign import Foreign
+from support.static import MACHINES, Failed, Program, same
+from support.tool import compile_to, dense, mcc, save, value
+
+HELPERS = {"memcpy", "memmove", "memset", "memcmp"}
+LEVELS = {"native": ["x86-64-v2", "x86-64-v3"] if platform.machine() == "x86_64" else [], "aarch64": ["armv8-a", "armv8.6-a-i8mm"], "riscv64": ["rv64gc"]}
+
+
+def mixed(path):
+    """Convolutions, a product, softmax, a sort of nothing, sizes of a batch: many templates, two equal kernels."""
+    rng = np.random.default_rng(1)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "conv", pads=[1] * 4), helper.make_node("Relu", ["c"], ["r"]),
+             helper.make_node("MaxPool", ["r"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+             helper.make_node("Conv", ["p", "v"], ["d"], "deep", group=24, pads=[1] * 4), helper.make_node("GlobalAveragePool", ["d"], ["g"]),
+             helper.make_node("Flatten", ["g"], ["f"]), helper.make_node("Gemm", ["f", "m"], ["h"], "full"), helper.make_node("Tanh", ["h"], ["t"]),
+             helper.make_node("Gemm", ["t", "o"], ["u"], "full2"), helper.make_node("Softmax", ["u"], ["y"]),
+             helper.make_node("ArgMax", ["y"], ["z"], axis=1, keepdims=0)]
+    return save(path, nodes, [value("x", ["n", 3, 17, 17])], [value("y", ["n", 10]), value("z", ["n"], TensorProto.INT64)],
+                {"w": rng.standard_normal((24, 3, 3, 3)).astype(np.float32), "v": rng.standard_normal((24, 1, 3, 3)).astype(np.float32),
+                 "m": rng.standard_normal((24, 33)).astype(np.float32), "o": rng.standard_normal((33, 10)).astype(np.float32)})
+
+
+def expected(folder, model, options, machine, arrays):
+    """Of the shared object with the same options, where something here runs it; else of this machine's."""
+    if machine == "riscv64":
+        machine, options = "native", [o for o in options if not o.startswith("-march")]
+    path = compile_to(folder / "net.so", model, *MACHINES[machine].options, *options)
+    if machine == "native":
+        with Artifact(path, threads=1) as net:
+            return net.call(arrays)
+    with Foreign(machine) as other:
+        return other.call(path, arrays)
+
+
+def close(one, other):
+    if one.dtype.kind == "f":
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("machine,level", [(m, level) for m in MACHINES for level in LEVELS[m]])
+def test_bits(machine, level, tmp_path):
+    if level == "x86-64-v3" and "avx2" not in pathlib.Path("/proc/cpuinfo").read_text():
+        pytest.skip("this CPU has no AVX2")
+    model = mixed(tmp_path / "net.onnx")
+    options = [f"-march={level}", "--input=x:f32[n=1..5,3,17,17]"]
+    program = Program(tmp_path, model, *options, machine=machine)
+    assert program.undefined() <= HELPERS
+    assert program.dims() == ["n"]
+    x = np.random.default_rng(2).standard_normal((5, 3, 17, 17)).astype(np.float32)
+    for n in (5, 2):
+        got = program.run([x[:n]], [np.zeros((n, 10), np.float32), np.zeros(n, np.int64)], n=n)
+        for one, other in zip(got, expected(tmp_path, model, options, machine, [x[:n]])):
+            (close if machine == "riscv64" else same)(one, np.asarray(other))
+    with pytest.raises(Failed, match="-2"):
+        program.run([x], [np.zeros(1)] * 2, n=6)
+
+
+CALLER = """#include "net.h"
+#include <stdio.h>
+static char arena[NET_ARENA_BYTES] __attribute__((aligned(NET_ARENA_ALIGN)));
+static const float x[5][3][17][17] = {{{{1}}}};
+static float y[5][10];
+static int64_t z[5];
+int main(void)
+{
+    static const long long outside[] = {0, 6, -1, 1LL << 40};
+    for (int i = 0; i < 4; i++)
+        if (net_run(outside[i], x, y, z, arena) != NET_E_SHAPE)
+            return 1;
+    return net_run(5, x, y, z, arena) != NET_OK || y[4][0] <= 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", [["gcc", "-std=c11"], ["gcc", "-std=c11", "-static"], ["g++", "-x", "c++", "-std=c++17"]])
+def test_caller(compiler, tmp_path):
+    """From C and C++, position-independent or not, with the symbols' ranges."""
+    model = mixed(tmp_path / "model.onnx")
+    compile_to(tmp_path / "net.a", model, "--emit=static", "--input=x:f32[n=1..5,3,17,17]")
+    header = (tmp_path / "net.h").read_text()
+    assert "int net_run(int64_t n, const float x[][3][17][17], float y[][10], int64_t z[], void *arena);" in header
+    assert " *   n: 1 to 5\n" in header
+    (tmp_path / "main.c").write_text(CALLER)
+    subprocess.run([*compiler, "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}", "-o", tmp_path / "main", tmp_path / "main.c", "-x", "none",
+                    tmp_path / "net.a"], check=True)
+    subprocess.run([tmp_path / "main"], check=True)
+
+
+def test_two_in_one_program(tmp_path):
+    """Names of functions and weights are the network's own; --prefix gives them."""
+    for name in ("one", "two"):
+        dense(tmp_path / "m.onnx")
+        compile_to(tmp_path / f"{name}.a", tmp_path / "m.onnx", "--emit=static", "--input=x:f32[n<=4,4]", *(["--prefix=second"] * (name == "two")))
+    (tmp_path / "main.c").write_text('#include "one.h"\n#include "two.h"\nint main(void) { static float x[1][4], y[1][3], z[1][3]; '
+                                     "static _Alignas(64) char arena[ONE_ARENA_BYTES + SECOND_ARENA_BYTES + 64];\n"
+                                     "return one_run(1, x, y, arena) || second_run(1, x, z, arena) || y[0][0] != z[0][0]; }\n")
+    subprocess.run(["gcc", "-Wall", "-Wno-incompatible-pointer-types", f"-I{tmp_path}", "-o", tmp_path / "main", tmp_path / "main.c", tmp_path / "one.a",
+                    tmp_path / "two.a"], check=True)
+    subprocess.run([tmp_path / "main"], check=True)
+
+
+def test_same_bytes(tmp_path):
+    """Whatever the folder and the number of workers."""
+    (tmp_path / "a").mkdir()
+    model, options = mixed(tmp_path / "m.onnx"), ["--emit=static", "--input=x:f32[n<=8,3,17,17]"]
+    one = compile_to(tmp_path / "a/net.a", model, *options, "-j1").read_bytes()
+    assert one == compile_to(tmp_path / "net.a", model, *options, "-j2").read_bytes()
+
+
+def refused(tmp_path, nodes, inputs, outputs, *options, **more):
+    done = mcc(save(tmp_path / "m.onnx", nodes, inputs, outputs, **more), "--emit=static", "-o", tmp_path / "net.a", *options)
+    assert not (tmp_path / "net.a").exists() and not (tmp_path / "net.h").exists()
+    return done.returncode, done.stderr
+
+
+def test_refusals(tmp_path):
+    """Each with its reason."""
+    string, i64 = TensorProto.STRING, TensorProto.INT64
+    x = [value("x", [4])]
+    node = helper.make_node
+    for nodes, inputs, outputs, says in (
+            ([node("NonZero", ["x"], ["y"], "find")], x, [value("y", None, i64)], "'find'"),
+            ([node("NonZero", ["x"], ["y"])], x, [value("y", None, i64)], "NonZero needs the runtime"),
+            ([node("Relu", ["x"], ["y"])], [value("x", ["n"])], [value("y", ["n"])], "'n' has no upper bound"),
+            ([node("Cast", ["x"], ["y"], to=string)], x, [value("y", [4], string)], "needs the runtime"),
+            ([node("Mod", ["x", "x"], ["y"], fmod=1)], x, [value("y", [4])], "remainder of floats"),
+            ([node("SequenceConstruct", ["x", "x"], ["y"])], x, [helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)], "--emit=static"),
+            ([node("Cast", ["x"], ["y"], to=TensorProto.INT4)], x, [value("y", [4], TensorProto.INT4)], "--emit=static")):
+        code, text = refused(tmp_path, nodes, inputs, outputs, opset=21)
+        assert code == 1 and says in text, text
+
+
+@pytest.mark.parametrize("options,says", [
+    (["--variants=x86-64-v2,x86-64-v3"], "is for one CPU"), (["--variants=all"], "is for one CPU"), (["-o", "net.so"], "is an archive"),
+    (["-o", "net.o"], "is an archive"), (["-c"], "is an archive"), (["--weights=sidecar"], "holds its weights"),
+    (["--target=x86_64-windows"], "no static networks for Windows")])
+def test_wrong_options(options, says, tmp_path):
+    model = dense(tmp_path / "m.onnx")
+    done = mcc(model, "--emit=static", *(options if "-o" in options else ["-o", tmp_path / "net.a", *options]), cwd=tmp_path)
+    assert done.returncode == 2 and says in done.stderr, done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
