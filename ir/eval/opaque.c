@@ -215,7 +215,8 @@ static int64_t suppress(struct eval *e, const struct tensor *scores, int64_t lin
     struct keys keys = {data, 1, true};
     const int64_t *order = sort_rows(e, &keys, n);
     for (int64_t i = 0; i < n && kept < limit; i++) {
-        bool free = elem_to_f64(scores->elem, score + (size_t)order[i] * size) > threshold;
+        double have = elem_to_f64(scores->elem, score + (size_t)order[i] * size);
+        bool free = have == have && !(have <= threshold); /* NaN is no threshold */
         for (int64_t k = 0; free && k < kept; k++)
             free = overlap(boxes[order[i]], boxes[keep[k]]) <= iou;
         if (free)

@@ -173,7 +173,7 @@ static int64_t candidates(struct mcc_rt_run *run, const struct nms *nms, const f
         return MCC_E_NOMEM;
     for (int64_t i = 0; i < most; i++) {
         int64_t k = nms->spare[i];
-        if (scores[k] == scores[k] && (!nms->limit || scores[k] > nms->least))
+        if (scores[k] == scores[k] && (!nms->limit || !(scores[k] <= nms->least))) /* NaN: no limit */
             nms->order[n++] = k;
     }
     return n;

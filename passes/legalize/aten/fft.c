@@ -68,8 +68,8 @@ static bool transform(struct rule *r, const struct fft *t)
     value_id x = parts_in(r, t->kind != FFT_TO_HALF);
     if (complex_is(r, 0) && t->kind == FFT_TO_HALF)
         return rule_bad(r, "a transform of reals, of complex numbers");
-    if (!x.i || t->n == 0)
-        return x.i ? rule_refuse(r, "no dimensions") : false;
+    if (!x.i || (t->n == 0 && t->kind != FFT_COMPLEX))
+        return x.i ? rule_bad(r, "no dimensions") : false;
     value_id y = transformed(r->b, x, t);
     if (t->kind == FFT_FROM_HALF)
         return y.i && aten_result(r, b_squeeze(r->b, y, v_rank(r->b, y) - 1));
@@ -132,7 +132,9 @@ static bool axes_read(struct rule *r, bool many, int32_t rank, struct fft *t)
     } else if (!aten_ints(r, 1, "s", lengths, &n_lengths) || !aten_ints_known(r, 2, "dim", axes, &n_axes)) {
         return false;
     }
-    if (n_axes == 0) { /* the last ones, as many as there are lengths, or all */
+    const struct attr *dim = node_attr(r->node, "dim");
+    if (n_axes == 0 &&
+        !(dim && dim->kind == ATTR_INTS && dim->n == 0)) { /* the last ones, as many as there are lengths, or all */
         n_axes = n_lengths ? n_lengths : (uint32_t)rank;
         for (uint32_t i = 0; i < n_axes; i++)
             axes[i] = (int64_t)i - n_axes;
@@ -144,9 +146,9 @@ static bool axes_read(struct rule *r, bool many, int32_t rank, struct fft *t)
         if (!rule_axis(r, axes[i], rank, &t->axes[i]))
             return false;
         bool half = t->kind == FFT_FROM_HALF && i + 1 == n_axes;
-        expr_id dim = dim_in(r, t->axes[i]);
+        expr_id whole = dim_in(r, t->axes[i]);
         bool given = n_lengths && !ex_is(b_exprs(r->b), lengths[i], -1);
-        t->lengths[i] = given ? lengths[i] : half ? length_of_half(b_exprs(r->b), dim) : dim;
+        t->lengths[i] = given ? lengths[i] : half ? length_of_half(b_exprs(r->b), whole) : whole;
     }
     return true;
 }

@@ -284,7 +284,7 @@ bool rule_nms(struct rule *r)
         return false;
     in[2] = rule_has(r, 2) ? v_scalar(b, rule_in(r, 2)) : b_scalar_i64(b, ELEM_I64, 0);
     in[3] = rule_has(r, 3) ? v_scalar(b, rule_in(r, 3)) : b_scalar_f64(b, ELEM_F32, 0);
-    in[4] = rule_has(r, 4) ? v_scalar(b, rule_in(r, 4)) : b_scalar_f64(b, ELEM_F32, -INFINITY);
+    in[4] = rule_has(r, 4) ? v_scalar(b, rule_in(r, 4)) : b_scalar_f64(b, ELEM_F32, NAN);
     struct attr attrs[] = {attr_int("center", rule_int(r, "center_point_box", 0)),
                            attr_expr("count", fresh_count(r, "nms", INT32_MAX))};
     return rule_result(r, b_op(b, OP_NMS, in, 5, attrs, 2));
