@@ -2,7 +2,7 @@
 #ifndef MCC_IR_EVAL_H
 #define MCC_IR_EVAL_H
 
-#include "ir/graph/graph.h"
+#include "ir/eval/interpreter.h"
 
 enum { EVAL_BUCKETS = 48 };
 

@@ -13,6 +13,7 @@
 #define MCC_TESTS_FUZZ_DRAW_H
 
 #include "ir/build/build.h"
+#include "ir/eval/interpreter.h"
 
 enum {
     DRAW_VALUES = 160,

@@ -3,7 +3,7 @@
 #ifndef MCC_TESTS_INTERP_INTERP_H
 #define MCC_TESTS_INTERP_INTERP_H
 
-#include "ir/graph/graph.h"
+#include "ir/eval/interpreter.h"
 #include "ir/loop/loop.h"
 
 struct lbuffer {

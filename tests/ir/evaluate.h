@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "ir/build/build.h"
+#include "ir/eval/interpreter.h"
 
 struct bench {
     struct context *ctx;

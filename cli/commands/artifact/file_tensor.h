@@ -5,7 +5,7 @@
 #include "cli/library/dlpack.h"
 #include "cli/library/json.h"
 #include "cli/library/options/name_value.h"
-#include "ir/graph/graph.h"
+#include "ir/eval/interpreter.h"
 #include "runtime/mcc.h"
 
 struct file_tensor {

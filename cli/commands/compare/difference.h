@@ -2,7 +2,7 @@
 #ifndef MCC_CLI_DIFFERENCE_H
 #define MCC_CLI_DIFFERENCE_H
 
-#include "ir/graph/graph.h"
+#include "ir/eval/interpreter.h"
 
 /* What is no difference. relative: as a part of the largest element. step: for integers that were rounded from floats,
  * one more or less in at most a hundredth of the elements, since a tie may be broken either way. */

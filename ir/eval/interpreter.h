@@ -1,0 +1,30 @@
+/* The reference interpreter: the values of a legal graph on given inputs. */
+#ifndef MCC_IR_INTERPRETER_H
+#define MCC_IR_INTERPRETER_H
+
+#include "ir/graph/graph.h"
+
+struct tensor { /* a concrete value */
+    enum type_kind kind;
+    enum elem elem;
+    int32_t rank;
+    int64_t *dims;
+    void *data; /* row-major, graph width; strings: struct span per element */
+    bool present; /* optionals */
+    uint32_t n; /* sequences: elements; optional: 0 or 1 */
+    struct tensor *item;
+};
+/* Fills the inputs that are states with what they are at first. */
+void graph_states(const struct graph *, struct tensor *in);
+/* Runs a legal graph on inputs (one per graph input, in order), keeping every value that wanted[value.i] asks for (NULL
+ * entries: not asked). Everything lives in `arena`. Symbols are bound from the inputs' shapes and checked. On failure
+ * *text says why. */
+enum eval_status graph_eval_values(struct graph *, const struct tensor *in, struct tensor **wanted, struct arena *arena,
+                                   const char **text);
+/* The same, and shows every wanted value as soon as it is computed: watch may put other elements in its place, from
+ * which the interpreter then goes on. */
+typedef void eval_watch(void *user, value_id, const struct tensor *);
+enum eval_status graph_eval_watched(struct graph *, const struct tensor *in, struct tensor **wanted, eval_watch *watch,
+                                    void *user, struct arena *arena, const char **text);
+
+#endif
