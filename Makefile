@@ -58,18 +58,20 @@ GEN_OBJECTS := $(PROTO_C:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o) $(BUILD)/obj/gen
 
 # What goes into artifacts: everything in runtime/ except the host-side loader, and the folder of the operating system. The linker takes
 # objects in this order.
-RT_ARCHS := x86_64 aarch64 riscv64 aarch64-android x86_64-windows
+RT_ARCHS := x86_64 aarch64 riscv64 aarch64-android x86_64-windows aarch64-windows
 RT_SYSTEM_x86_64 := linux
 RT_SYSTEM_aarch64 := linux
 RT_SYSTEM_riscv64 := linux
 RT_SYSTEM_aarch64-android := linux
 RT_SYSTEM_x86_64-windows := windows
+RT_SYSTEM_aarch64-windows := windows
 RT_OBJECTS := $(foreach a,$(RT_ARCHS),$(addprefix $(BUILD)/rt/$a/,$(patsubst %.c,%.o,\
     $(sort $(notdir $(wildcard runtime/rt_*.c runtime/$(RT_SYSTEM_$a)/*.c))) $(patsubst runtime/%,%,$(wildcard runtime/ops/*.c)))))
 RT_FLAGS_x86_64 := -fPIC --target=x86_64-unknown-linux-gnu -march=x86-64
 RT_FLAGS_aarch64 := -fPIC --target=aarch64-unknown-linux-gnu -mno-outline-atomics
 RT_FLAGS_aarch64-android := -fPIC --target=aarch64-unknown-linux-android28 -mno-outline-atomics
 RT_FLAGS_x86_64-windows := --target=x86_64-pc-windows-msvc -march=x86-64
+RT_FLAGS_aarch64-windows := --target=aarch64-pc-windows-msvc -mno-outline-atomics
 RT_FLAGS_riscv64 := -fPIC --target=riscv64-unknown-linux-gnu -march=rv64gc -mabi=lp64d
 # No stack protector and no builtin turning loops into libc calls that the allow-list lacks; a section per function.
 RT_FLAGS := -std=c11 -O2 -ffreestanding -fvisibility=hidden -ffunction-sections -fdata-sections \
@@ -170,8 +172,12 @@ FOREIGN_FLAGS := -fuse-ld=lld -std=gnu11 -O1 $(INCLUDE) $(WARN)
 $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64): $(BUILD)/tests/targets/%-aarch64: tests/targets/%.c runtime/mcc_load.c $(wildcard runtime/*.h) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CLANG) --target=aarch64-linux-gnu $(FOREIGN_FLAGS) -o $@ $(filter %.c,$^) -ldl
+# The same for DLLs, by a loader of the tests.
+$(BUILD)/tests/targets/artifacts-aarch64-windows: tests/targets/artifacts.c tests/targets/load_pe.c $(wildcard runtime/*.h codegen/container/*.h) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CLANG) --target=aarch64-linux-gnu $(FOREIGN_FLAGS) -o $@ $(filter %.c,$^) -lpthread
 .PHONY: foreign
-foreign: $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64)
+foreign: $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64) $(BUILD)/tests/targets/artifacts-aarch64-windows
 $(filter $(BUILD)/tests/codegen/%,$(TESTS)): | $(BUILD)/tests/targets/kernels-aarch64
 
 # Python for the tests that need one: the ONNX suite's data and ONNX Runtime as a reference.

@@ -14,6 +14,12 @@
 #include <string.h>
 #include <windows.h>
 
+#if defined(_M_ARM64) || defined(__aarch64__)
+#define HOST_MACHINE 0xaa64 /* IMAGE_FILE_MACHINE_ARM64 */
+#else
+#define HOST_MACHINE IMAGE_FILE_MACHINE_AMD64
+#endif
+
 struct file {
     const char *path;
     const unsigned char *data;
@@ -124,7 +130,7 @@ static int check_sections(struct file *file)
     memcpy(&head, file->data + dos.e_lfanew, sizeof head);
     if (head.Signature != IMAGE_NT_SIGNATURE || !(head.FileHeader.Characteristics & IMAGE_FILE_DLL))
         return fail(file, MCC_E_IO, "not a DLL", "");
-    if (head.FileHeader.Machine != IMAGE_FILE_MACHINE_AMD64)
+    if (head.FileHeader.Machine != HOST_MACHINE)
         return fail(file, MCC_E_IO, "compiled for another kind of machine", "");
     uint64_t at = (uint64_t)dos.e_lfanew + offsetof(IMAGE_NT_HEADERS64, OptionalHeader) +
                   head.FileHeader.SizeOfOptionalHeader;
@@ -237,7 +243,10 @@ static int load_file(struct file *file, const wchar_t *path, mcc_lib *lib)
 
 int mcc_load(const char *path, const mcc_host *host, mcc_lib **result, mcc_error *error)
 {
-    struct file file = {.path = path ? path : "(no path)", .error = error};
+    struct file file;
+    memset(&file, 0, sizeof file);
+    file.path = path ? path : "(no path)";
+    file.error = error;
     if (!result)
         return fail(&file, MCC_E_ARG, "the result is NULL", "");
     *result = NULL;

@@ -178,7 +178,8 @@ static const struct {
             KERNEL(GetProcessHeap) KERNEL(HeapAlloc) KERNEL(HeapFree) KERNEL(CreateFileW) KERNEL(GetFileSizeEx)
                 KERNEL(CreateFileMappingW) KERNEL(MapViewOfFile) KERNEL(UnmapViewOfFile) KERNEL(CloseHandle)
                     KERNEL(GetModuleHandleExW) KERNEL(GetModuleFileNameW) KERNEL(MultiByteToWideChar)
-                        KERNEL(WideCharToMultiByte) KERNEL(CreateThread) KERNEL(WaitForSingleObject)};
+                        KERNEL(WideCharToMultiByte) KERNEL(CreateThread) KERNEL(WaitForSingleObject)
+                            KERNEL(IsProcessorFeaturePresent)};
 
 /* An archive of members in the short form: by name. */
 static struct span import_library(struct arena *arena, const struct coff_machine *machine)

@@ -27,6 +27,7 @@ WIN(int) UnmapViewOfFile(const void *);
 WIN(int) CloseHandle(win_handle);
 WIN(int) GetModuleHandleExW(uint32_t, const uint16_t *, win_handle *);
 WIN(uint32_t) GetModuleFileNameW(win_handle, uint16_t *, uint32_t);
+WIN(int) IsProcessorFeaturePresent(uint32_t);
 WIN(int) MultiByteToWideChar(uint32_t, uint32_t, const char *, int, uint16_t *, int);
 WIN(int) WideCharToMultiByte(uint32_t, uint32_t, const uint16_t *, int, char *, int, const char *, int *);
 
@@ -172,10 +173,29 @@ static inline bool os_own_path(const struct mcc_model *model, struct os_path *pa
 
 /* ---- the CPU ---- */
 
+/* What the system tells of a CPU, as Linux' words have it: the numbers are those of IsProcessorFeaturePresent. */
 static inline uint64_t os_cpu_word(uint32_t which)
 {
+    uint64_t word = 0;
+#if defined(__aarch64__)
+    static const struct {
+        uint8_t feature, second; /* second: of HWCAP2 */
+        uint32_t bits;
+    } rows[] = {{30, 0, 15u << 3},            /* V8_CRYPTO: AES, PMULL, SHA1, SHA2 */
+                {31, 0, 1u << 7},             /* V8_CRC32 */
+                {34, 0, 1u << 8},             /* V81_ATOMIC */
+                {43, 0, 1u << 20},            /* V82_DP: dot products */
+                {44, 0, 1u << 13},            /* V83_JSCVT */
+                {45, 0, 1u << 15},            /* V83_LRCPC */
+                {66, 1, 1u << 13},            /* V82_I8MM */
+                {67, 0, 1u << 9 | 1u << 10},  /* V82_FP16 */
+                {68, 1, 1u << 14}};           /* V86_BF16 */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].second == (which != 16 /* AT_HWCAP */) && IsProcessorFeaturePresent(rows[i].feature))
+            word |= rows[i].bits;
+#endif
     (void)which;
-    return 0;
+    return word;
 }
 
 #endif

@@ -56,6 +56,8 @@ const int _fltused = 1;
 #undef memcpy
 #undef memcmp
 
+#if defined(__x86_64__)
+
 /* x86-64 since Ivy Bridge moves whole lines so. */
 void *memcpy(void *restrict to, const void *restrict from, size_t n)
 {
@@ -63,6 +65,43 @@ void *memcpy(void *restrict to, const void *restrict from, size_t n)
     __asm__ volatile("rep movsb" : "+D"(d), "+S"(from), "+c"(n) : : "memory");
     return to;
 }
+
+void *memset(void *to, int byte, size_t n)
+{
+    void *d = to;
+    __asm__ volatile("rep stosb" : "+D"(d), "+c"(n) : "a"(byte) : "memory");
+    return to;
+}
+
+#else
+
+enum { BLOCK = 64 };
+
+void *memcpy(void *restrict to, const void *restrict from, size_t n)
+{
+    char *d = to;
+    const char *s = from;
+    for (; n >= BLOCK; n -= BLOCK, d += BLOCK, s += BLOCK)
+        __builtin_memcpy_inline(d, s, BLOCK);
+    for (; n; n--)
+        *d++ = *s++;
+    return to;
+}
+
+void *memset(void *to, int byte, size_t n)
+{
+    char *d = to;
+    uint64_t block[BLOCK / 8];
+    for (size_t i = 0; i < BLOCK / 8; i++)
+        block[i] = (unsigned char)byte * 0x0101010101010101u;
+    for (; n >= BLOCK; n -= BLOCK, d += BLOCK)
+        __builtin_memcpy_inline(d, block, BLOCK);
+    for (; n; n--)
+        *d++ = (char)byte;
+    return to;
+}
+
+#endif
 
 void *memmove(void *to, const void *from, size_t n)
 {
@@ -80,13 +119,6 @@ void *memmove(void *to, const void *from, size_t n)
     return to;
 }
 
-void *memset(void *to, int byte, size_t n)
-{
-    void *d = to;
-    __asm__ volatile("rep stosb" : "+D"(d), "+c"(n) : "a"(byte) : "memory");
-    return to;
-}
-
 int memcmp(const void *a, const void *b, size_t n)
 {
     const unsigned char *x = a, *y = b;
@@ -96,6 +128,7 @@ int memcmp(const void *a, const void *b, size_t n)
     return 0;
 }
 
+#if defined(__x86_64__)
 /* rax: bytes of the frame. Touches each page from the stack's end down; keeps all registers. */
 __asm__(".globl __chkstk\n"
         "__chkstk:\n"
@@ -113,3 +146,15 @@ __asm__(".globl __chkstk\n"
         "    popq %rax\n"
         "    popq %rcx\n"
         "    ret\n");
+#elif defined(__aarch64__)
+/* x15: the frame in units of 16 bytes. Touches each page from the stack's end down; changes x16 and x17 alone. */
+__asm__(".globl __chkstk\n"
+        "__chkstk:\n"
+        "    lsl x16, x15, #4\n"
+        "    mov x17, sp\n"
+        "1:  sub x17, x17, #4096\n"
+        "    subs x16, x16, #4096\n"
+        "    ldr xzr, [x17]\n"
+        "    b.gt 1b\n"
+        "    ret\n");
+#endif

@@ -106,7 +106,8 @@ def run_case(mcc, case, flags, folder, erased):
 # One CPU variant: the best of this machine. tests/targets compares the others.
 FLAGS = ("-march=native",)
 # Of an architecture that --target names: the level with the most instructions and that with the fewest.
-LEVELS = {"aarch64": ("armv8.6-a-i8mm", "armv8-a"), "x86_64-windows": ("native", "x86-64-v2")}
+LEVELS = {"aarch64": ("armv8.6-a-i8mm", "armv8-a"), "aarch64-windows": ("armv8.6-a-i8mm", "armv8-a"),
+          "x86_64-windows": ("native", "x86-64-v2")}
 
 
 def run(names, flags=FLAGS, jobs=None, progress=None, erased=False):

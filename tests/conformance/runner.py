@@ -2,7 +2,7 @@
 
 A process of its own, so that a crash of compiled code is an answer too (the end of this process).
 
-usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user; x86_64-windows: under Wine
+usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user, those for x86_64-windows under Wine
 MCC_GUARD=1: inputs, outputs and the workspace lie between pages without access (support/guard.py).
 """
 import os
@@ -54,7 +54,7 @@ def judge(case, artifact, machine):
 
 
 def emulated(arch):
-    if not arch.endswith("-windows"):
+    if arch != "x86_64-windows":
         return Foreign(arch)
     wine.environment()
     return Foreign(arch, command=wine.program())

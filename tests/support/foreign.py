@@ -56,9 +56,10 @@ def value(x, optional=False):
 
 class Foreign:
     def __init__(self, arch, cpu="max", command=None):
-        """command: in place of the emulator and its program."""
-        self.command = command or [f"qemu-{arch}", "-cpu", cpu, "-L", f"/usr/{arch}-linux-gnu", "-E", f"LD_LIBRARY_PATH={library_of_android(arch)}",
-                        BUILD / f"tests/targets/artifacts-{arch}"]
+        """arch: aarch64, or aarch64-windows for DLLs; command: in place of the emulator and its program."""
+        machine = arch.split("-")[0]
+        self.command = command or [f"qemu-{machine}", "-cpu", cpu, "-L", f"/usr/{machine}-linux-gnu",
+                                   "-E", f"LD_LIBRARY_PATH={library_of_android(machine)}", BUILD / f"tests/targets/artifacts-{arch}"]
         self.process = None
 
     def __enter__(self):
