@@ -336,7 +336,7 @@ _Head = struct.Struct("<16sHHIQQQIHHHHHH")
 _Segment = struct.Struct("<IIQQQQQQ")
 _Note = struct.Struct("<III4sIIQQQQQQ64s")
 _HASH_AT = 48               # of the field inside the note
-_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243}
+_MACHINES = {"x86_64": 62, "aarch64": 183, "riscv64": 243, "AMD64": 0x8664, "ARM64": 0xaa64}
 _MASK, _P1, _P2, _P3, _P4, _P5 = (2**64 - 1, 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
                                   0x27D4EB2F165667C5)
 
@@ -406,7 +406,7 @@ class _File:
         size = self.size = self.status.st_size
         head = os.pread(self.fd, _Head.size, 0)
         if len(head) < _Head.size or head[:4] != b"\x7fELF":
-            self._fail("not a shared object")
+            self._fail("a DLL or program for Windows" if head[:2] == b"MZ" else "not a shared object")
         _, kind, machine, version, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, _ = _Head.unpack(head)
         if head[4] != 2 or head[5] != 1 or machine != _MACHINES.get(platform.machine()):
             self._fail("compiled for another kind of machine")
@@ -517,6 +517,56 @@ class _File:
         return same == [True]
 
 
+class _Dll(_File):
+    """The same on Windows, which lets nobody replace a file that is open or loaded."""
+
+    def __init__(self, path):
+        self.path = os.path.abspath(path)
+        self.file = open(self.path, "rb")
+        try:
+            self.size = os.fstat(self.file.fileno()).st_size
+            self._check()
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _read(self, size, offset):
+        self.file.seek(offset)
+        data = self.file.read(size)
+        if len(data) < size:
+            self._fail("truncated, or cannot be read")
+        return data
+
+    def _check(self):
+        head = self._read(min(self.size, 64), 0)
+        if len(head) < 64 or head[:2] != b"MZ":
+            self._fail("a file for Linux" if head[:4] == b"\x7fELF" else "not a DLL")
+        at, self.note = int.from_bytes(head[60:], "little"), b""
+        sign, machine, sections, _, _, _, optional, flags = struct.unpack("<4sHHIIIHH", self._read(24, at))
+        if sign != b"PE\0\0" or not flags & 0x2000:
+            self._fail("not a DLL")
+        if machine != _MACHINES.get(platform.machine()):
+            self._fail("compiled for another kind of machine")
+        for name, _, address, size, place, *_ in struct.iter_unpack("<8sIIIIIIHHI", self._read(40 * sections, at + 24 + optional)):
+            if place + size > self.size:
+                self._fail("truncated or damaged: a section leaves the file")
+            if name == b".mccnote" and size >= _Note.size:
+                self.note, self.note_at, self.note_address = self._read(_Note.size, place), place, address
+        if self.note[8:16] != b"\1\0\0\0mcc\0":
+            self._fail("a DLL, but not made by mcc, or damaged")
+        self._check_note()
+
+    def load(self):
+        with self.file:
+            try:
+                library = c.CDLL(self.path)
+            except OSError as why:
+                self._fail(f"cannot be loaded: {why}")
+        if c.string_at(library._handle + self.note_address, _Note.size) != self.note:
+            self._fail("an older file of this name is still loaded")
+        return library
+
+
 def _identity(status):
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
@@ -625,7 +675,7 @@ class Model:
     def __init__(self, path: _Path, threads: int = 0, variant: int = 0, weights: typing.Optional[_Path] = None, verify: bool = False,
                  prefix: str = "") -> None:
         # One that is loaded stays loaded: its outputs may outlive the model.
-        file = _File(path)
+        file = (_Dll if os.name == "nt" else _File)(path)
         library = file.load()
         name = f"{prefix}_mcc_query" if prefix else file.query
         if not hasattr(library, name):

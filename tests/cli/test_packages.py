@@ -16,6 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from support import wine
 from support.tool import BUILD, DIGITS, MCC, ROOT, dense, mcc, save, value
 
 
@@ -470,6 +471,40 @@ mcc_add_model(net SOURCE net.onnx {options})
     run("cmake", "--build", tmp_path / "build", "--target", "net-compile")
     text = run("readelf", "-hdW", tmp_path / "build/mcc/net/net.so")
     assert "AArch64" in text and f"[{names}]" in text
+
+
+TOOLCHAIN = """set(CMAKE_SYSTEM_NAME Windows)
+set(CMAKE_SYSTEM_PROCESSOR AMD64)
+set(CMAKE_C_COMPILER x86_64-w64-mingw32-gcc)
+set(CMAKE_RC_COMPILER x86_64-w64-mingw32-windres)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE NEVER)
+"""
+
+
+@pytest.mark.parametrize("kind", ["SHARED", "STATIC", "OBJECT"])
+def test_cmake_for_windows(tmp_path, prefix, kind, monkeypatch):
+    """By a toolchain file, as projects are cross-compiled: the program has the network in it, or loads it."""
+    if not shutil.which("cmake") or wine.missing():
+        pytest.skip("no cmake, or no wine64 and gcc-mingw-w64")
+    dense(tmp_path / "net.onnx")
+    (tmp_path / "windows.cmake").write_text(TOOLCHAIN)
+    (tmp_path / "net.yaml").write_text("layout: NCHW\n")
+    (tmp_path / "main.c").write_text(MAIN if kind != "SHARED" else LOADS.replace("nothing.so", "net.dll").replace("!= MCC_E_IO", ""))
+    (tmp_path / "loads.c").write_text(LOADS)
+    text = CMAKE.replace("@TYPE@", kind)
+    if kind == "SHARED":
+        text = text.replace(" HEADER", "").replace("(main PRIVATE net)", "(main PRIVATE net mcc::loader)")
+    (tmp_path / "CMakeLists.txt").write_text(text)
+    build = tmp_path / "build"
+    run("cmake", "-S", tmp_path, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_TOOLCHAIN_FILE={tmp_path}/windows.cmake")
+    run("cmake", "--build", build)
+    for name in ("WINEPREFIX", "WINEDEBUG"):
+        monkeypatch.setenv(name, "")
+    wine.environment()
+    said = [run(wine.WINE, build / f"{name}.exe", cwd=build / "mcc/net") for name in ("main", "loads")]
+    x = np.array([[1, 2, 3, 4], [0, -1, 5, 2]], np.float32)
+    if kind != "SHARED":
+        np.testing.assert_allclose(np.array(said[0].split(), np.float32).reshape(2, 3), wanted(tmp_path / "net.onnx", x), atol=2e-5)
 
 
 def test_python_says_its_types(module):

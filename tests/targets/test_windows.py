@@ -1,8 +1,12 @@
 """DLLs for Windows: the file by LLVM's reader, answers, threads, sidecar and damaged files under Wine. No Windows is here."""
+import ctypes
+import importlib.util
 import os
+import platform
 import re
 import struct
 import subprocess
+import types
 
 import numpy as np
 import pytest
@@ -65,7 +69,7 @@ def test_file(options, tmp_path):
     assert not re.search(r"Characteristics \[ \(0x[^]]*EXECUTE[^]]*WRITE", text)
 
 
-@pytest.mark.parametrize("target", ["x86_64-windows", "x86_64-pc-windows-msvc", "x86_64-w64-windows-gnu"])
+@pytest.mark.parametrize("target", ["x86_64-windows", "x86_64-pc-windows-msvc", "x86_64-w64-windows-gnu", "aarch64-windows", "arm64-pc-windows-msvc"])
 def test_names(target, tmp_path):
     assert compile_to(tmp_path / "net.dll", DIGITS, f"--target={target}").read_bytes()[:2] == b"MZ"
 
@@ -208,10 +212,107 @@ def test_unwinding(tmp_path):
     assert "SAVE_XMM128" in text and "PUSH_NONVOL reg=RBX" in text
 
 
+def mapped(path):
+    """The image that a loader makes of a DLL, unmoved; a stand-in for what ctypes.CDLL gives."""
+    data = path.read_bytes()
+    pe = int.from_bytes(data[60:64], "little")
+    n, optional = struct.unpack_from("<H12xH", data, pe + 6)
+    image = bytearray(struct.unpack_from("<I", data, pe + 24 + 56)[0])
+    for _, size, address, raw, place, *_ in struct.iter_unpack("<8sIIIIIIHHI", data[pe + 24 + optional:pe + 24 + optional + 40 * n]):
+        image[address:address + min(size, raw)] = data[place:place + min(size, raw)]
+    return image
+
+
+def test_python(tmp_path, monkeypatch):
+    """What of mcc.py is for Windows: its checks, and that it is the checked file that was loaded. No Python for Windows is here."""
+    spec = importlib.util.spec_from_file_location("mcc_for_windows", ROOT / "runtime/mcc.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    path = compile_to(tmp_path / "net.dll", DIGITS, TARGET, "-march=x86-64-v2")
+    monkeypatch.setattr(module.platform, "machine", lambda: "AMD64")
+    keep = []
+
+    def library(name, image=mapped(path)):
+        assert name == str(path)
+        keep.append(ctypes.create_string_buffer(bytes(image), len(image)))
+        return types.SimpleNamespace(_handle=ctypes.addressof(keep[-1]))
+    monkeypatch.setattr(module.c, "CDLL", library)
+    assert module._Dll(path).load() and module._Dll(path).query == "mcc_query"
+    other = mapped(compile_to(tmp_path / "other.dll", DIGITS, TARGET, "-march=x86-64-v3"))
+    monkeypatch.setattr(module.c, "CDLL", lambda name: library(name, other))
+    with pytest.raises(OSError, match="an older file of this name is still loaded"):
+        module._Dll(path).load()
+
+    def failing(name):
+        raise OSError(126, "a module is missing")
+    monkeypatch.setattr(module.c, "CDLL", failing)
+    with pytest.raises(OSError, match="cannot be loaded: .*a module is missing"):
+        module._Dll(path).load()
+    with pytest.raises(OSError, match="a file for Linux"):
+        module._Dll(compile_to(tmp_path / "net.so", DIGITS))
+    with pytest.raises(OSError, match="another kind of machine"):
+        module._Dll(compile_to(tmp_path / "arm.dll", DIGITS, "--target=aarch64-windows"))
+    with pytest.raises(OSError, match="a DLL or program for Windows"):
+        module._File(path)
+    good = compile_to(tmp_path / "side.dll", DIGITS, TARGET, "--weights=sidecar", "-march=x86-64-v2").read_bytes()
+    rng, bad = np.random.default_rng(6), tmp_path / "bad.dll"
+    for data in {damaged(good, rng)[0] for _ in range(60)} - {good}:
+        bad.write_bytes(data)
+        with pytest.raises(OSError):
+            module._Dll(bad)
+
+
 def test_large_frames():
     """Frames of several pages are touched page by page; the way to a sidecar, which test_answers goes, has one."""
     text = subprocess.run(["llvm-objdump-19", "-dr", BUILD / "rt/x86_64-windows/rt_weights.o"], capture_output=True, text=True, check=True).stdout
     assert "__chkstk" in text
+
+
+# ---- AArch64 ----
+
+ARM = "--target=aarch64-windows"
+
+
+@pytest.mark.parametrize("options", [[], ["--weights=sidecar"]])
+def test_arm_answers(options, tmp_path):
+    """Under qemu, through a loader of the tests: the bits of the same code on Linux."""
+    if platform.machine() != "x86_64":
+        pytest.skip("not on x86-64")
+    model = net(tmp_path / "net.onnx")
+    x = np.random.default_rng(2).standard_normal((1, 16, 57, 57)).astype(np.float32)
+    for row in ("armv8-a,armv8.2-a-dotprod", "armv8.2-a-fp16"):
+        with Foreign("aarch64") as linux, Foreign("aarch64-windows") as windows:
+            expected = linux.call(compile_to(tmp_path / "net.so", model, "--target=aarch64-linux", f"-march={row}", *options), [x])
+            path = compile_to(tmp_path / "net.dll", model, ARM, f"-march={row}", *options)
+            for _ in range(3):
+                for one, other in zip(expected, windows.call(path, [x])):
+                    np.testing.assert_array_equal(one, other)
+
+
+def test_arm_refuses_lesser_cpus(tmp_path):
+    if platform.machine() != "x86_64":
+        pytest.skip("not on x86-64")
+    path = compile_to(tmp_path / "net.dll", DIGITS, ARM, "-march=armv8.6-a-i8mm")
+    with Foreign("aarch64-windows", "cortex-a57") as machine, pytest.raises(ModelError, match="i8mm"):
+        machine.call(path, [np.zeros((1, 1, 8, 8), np.float32)])
+
+
+def test_arm_file(tmp_path):
+    path, object_ = compile_to(tmp_path / "net.dll", DIGITS, ARM), compile_to(tmp_path / "net.lib", DIGITS, ARM)
+    text = subprocess.run(["llvm-readobj-19", "--file-headers", "--coff-imports", "--coff-exports", "--unwind", path], capture_output=True, text=True,
+                          check=True).stdout
+    assert "IMAGE_FILE_MACHINE_ARM64" in text and re.findall(r"Export \{[^}]*Name: (\w+)", text) == ["mcc_query"]
+    taken = {part.split()[0]: set(re.findall(r"Symbol: (\w+)", part)) for part in text.split("Import {\n  Name: ")[1:]}
+    assert taken["KERNEL32.dll"] <= TAKEN["KERNEL32.dll"] | {"IsProcessorFeaturePresent"}
+    # Functions without a frame have no row.
+    assert len(re.findall("Prologue \\[", text)) > 40 and "str lr" in text or "stp x29, lr" in text
+    main = tmp_path / "main.c"
+    main.write_text("extern const void *mcc_query(unsigned); int main(void) { return !mcc_query(1); }")
+    subprocess.run(["clang-19", "--target=aarch64-pc-windows-msvc", "-c", "-o", tmp_path / "main.obj", main], check=True)
+    done = subprocess.run(["lld-link-19", "/entry:main", "/subsystem:console", "/nodefaultlib", "/force:unresolved", f"/out:{tmp_path}/main.exe",
+                           tmp_path / "main.obj", object_], capture_output=True, text=True)
+    assert (tmp_path / "main.exe").exists() and set(re.findall(r"undefined symbol: __declspec\(dllimport\) (\w+)", done.stderr)) <= \
+        set().union(*TAKEN.values()) | {"IsProcessorFeaturePresent"}, done.stderr
 
 
 # ---- under Wine ----
