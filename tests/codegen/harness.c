@@ -208,6 +208,9 @@ static const struct variant native_variants[] = {
     {{"riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"}, true},
 };
 
+/* Of the first variants: the same bits as C. */
+static const struct c_machine c_rows[] = {{.row = "x86-64-v2"}, {.row = "x86-64-v3", .fma = true}};
+
 static bool cpu_runs(size_t variant)
 {
     if (variant == 1)
@@ -313,7 +316,7 @@ static int64_t *find_kernels(struct suite *s, const char *path)
 
 /* ---- running and comparing ---- */
 
-static struct linterp_arg *copy_args(struct suite *s, const struct kernel_case *k)
+struct linterp_arg *case_arguments(struct suite *s, const struct kernel_case *k)
 {
     struct linterp_arg *args = NEW_ARRAY(&s->ctx->session, struct linterp_arg, CASE_ARGS);
     for (uint32_t i = 0; i < k->f->args.n; i++) {
@@ -329,42 +332,41 @@ static struct linterp_arg *copy_args(struct suite *s, const struct kernel_case *
     return args;
 }
 
-static bool same_element(enum elem elem, const void *a, const void *b, bool unfused)
+static bool same_element(enum elem elem, const void *a, const void *b, bool unfused, bool exact)
 {
     if (memcmp(a, b, elem_size(elem)) == 0)
         return true;
     if (elem_class(elem) != 'F')
         return false;
     double x = elem_to_f64(elem, a), y = elem_to_f64(elem, b), m = x < 0 ? -x : x;
-    if ((x != x && y != y) || x == y)
+    if ((x != x && y != y) || (x == y && !exact))
         return true;
     return unfused && (x - y < 1e-4 * m + 1e-30 && y - x < 1e-4 * m + 1e-30);
 }
 
-static void compare(struct suite *s, const struct kernel_case *k, const struct linterp_arg *want,
-                    const struct linterp_arg *got, const char *cpu, bool unfused)
+void case_compare(const struct kernel_case *k, const struct linterp_arg *want, const struct linterp_arg *got,
+                  const char *cpu, bool unfused, bool exact)
 {
-    (void)s;
     for (uint32_t i = 0; i < k->f->args.n; i++) {
         enum elem elem = k->f->args.data[i].type.elem;
         uint32_t size = elem_size(elem);
         for (int64_t at = 0; at < want[i].buffer.bytes; at += size) {
             const char *a = (char *)want[i].buffer.data + at, *b = (char *)got[i].buffer.data + at;
-            if (same_element(elem, a, b, unfused))
+            if (same_element(elem, a, b, unfused, exact))
                 continue;
             uint64_t x = 0, y = 0;
             memcpy(&x, a, size);
             memcpy(&y, b, size);
-            fail_msg("%s, %s: argument %u (%s), element %lld: interpreted 0x%llx (%g), compiled 0x%llx (%g)",
-                     k->f->name, cpu, i, elem_name(elem), (long long)(at / size), (unsigned long long)x,
+            fail_msg("%s, %s: argument %u (%s), element %lld: %s 0x%llx (%g), compiled 0x%llx (%g)", k->f->name, cpu, i,
+                     elem_name(elem), (long long)(at / size), exact ? "by LLVM" : "interpreted", (unsigned long long)x,
                      elem_to_f64(elem, a), (unsigned long long)y, elem_to_f64(elem, b));
         }
     }
 }
 
-static struct linterp_arg *interpreted(struct suite *s, const struct kernel_case *k)
+struct linterp_arg *case_interpreted(struct suite *s, const struct kernel_case *k)
 {
-    struct linterp_arg *want = copy_args(s, k);
+    struct linterp_arg *want = case_arguments(s, k);
     struct linterp_result r = lf_interpret(k->f, want, 0, k->count, NULL);
     if (r.code)
         fail_msg("%s: interpreter: %d %s", k->f->name, r.code, r.text ? r.text : "");
@@ -373,7 +375,7 @@ static struct linterp_arg *interpreted(struct suite *s, const struct kernel_case
 
 static void run_case(struct suite *s, struct kernel_case *k, mcc_rt_fn *fn, const struct variant *v)
 {
-    struct linterp_arg *want = interpreted(s, k), *got = copy_args(s, k);
+    struct linterp_arg *want = case_interpreted(s, k), *got = case_arguments(s, k);
     int64_t words[CASE_ARGS];
     unsigned char *scratch = aligned_alloc(64, ((size_t)k->f->local_bytes + 127) & ~(size_t)63);
     for (uint32_t i = 0; i < k->f->args.n; i++)
@@ -381,7 +383,8 @@ static void run_case(struct suite *s, struct kernel_case *k, mcc_rt_fn *fn, cons
     /* Two chunks, as two threads would claim them. */
     fn(words, 0, k->count / 2, (char *)scratch, NULL);
     fn(words, k->count / 2, k->count, (char *)scratch, NULL);
-    compare(s, k, want, got, v->target.cpu, k->unfused && !v->fma);
+    case_compare(k, want, got, v->target.cpu, k->unfused && !v->fma, false);
+    k->compiled = got;
     if (k->hook)
         k->hook(k->count, fn, words, v->target.cpu);
     free(scratch);
@@ -438,11 +441,11 @@ static void read_results(struct suite *s, const char *path, const struct variant
     assert_non_null(in);
     for (uint32_t c = 0; c < s->cases.n; c++) {
         struct kernel_case *k = &s->cases.data[c];
-        struct linterp_arg *want = interpreted(s, k), *got = copy_args(s, k);
+        struct linterp_arg *want = case_interpreted(s, k), *got = case_arguments(s, k);
         for (uint32_t i = 0; i < k->f->args.n; i++)
             if (k->arg[i].data)
                 assert_int_equal(fread(got[i].buffer.data, 1, (size_t)k->arg[i].bytes, in), k->arg[i].bytes);
-        compare(s, k, want, got, v->target.features, k->unfused && !v->fma);
+        case_compare(k, want, got, v->target.features, k->unfused && !v->fma, false);
     }
     fclose(in);
 }
@@ -498,8 +501,11 @@ void suite_run(struct suite *s)
     for (uint32_t i = 0; i < s->cases.n; i++)
         if (!lf_finish(s->cases.data[i].f))
             fail_msg("%s: %s", s->cases.data[i].f->name, s->ctx->diags.data[0].text);
-    for (size_t v = 0; v < COUNT_OF(native_variants); v++)
+    for (size_t v = 0; v < COUNT_OF(native_variants); v++) {
         run_variant(s, &native_variants[v], cpu_runs(v));
+        if (v < COUNT_OF(c_rows) && cpu_runs(v))
+            suite_run_c(s, &c_rows[v], c_rows[v].fma ? "-mfma" : "");
+    }
     for (uint32_t i = 0; i < target_count; i++) {
         const struct target_row *t = &target_rows[i];
         if (!strcmp(t->arch, "aarch64") && is_first_of_its_features(i))

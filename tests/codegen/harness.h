@@ -2,6 +2,7 @@
 #ifndef MCC_TESTS_CODEGEN_HARNESS_H
 #define MCC_TESTS_CODEGEN_HARNESS_H
 
+#include "codegen/c/c_source.h"
 #include "codegen/codegen.h"
 #include "codegen/wire.h"
 #include "ir/target/platform.h"
@@ -24,6 +25,7 @@ struct kernel_case {
     struct case_arg arg[CASE_ARGS];
     int64_t count;               /* parallel indices */
     case_hook *hook;             /* or NULL */
+    struct linterp_arg *compiled; /* the arguments after the run of the last variant that c_machine is compared with */
     bool unfused;                /* floats may differ by a rounding where the target has no fma */
 };
 struct suite {
@@ -52,6 +54,15 @@ struct build case_parallel(struct kernel_case *, lreg *i);
 
 /* Where bytes between elements of the interpreted and the compiled run differ, prints and fails the test. */
 void suite_run(struct suite *);
+
+/* The kernels as C of this row, compiled with these flags (harness_c.c). */
+void suite_run_c(struct suite *, const struct c_machine *, const char *flags);
+/* Arguments before and after the interpreter's run. */
+struct linterp_arg *case_arguments(struct suite *, const struct kernel_case *);
+struct linterp_arg *case_interpreted(struct suite *, const struct kernel_case *);
+/* Fails where they differ. unfused: but for a rounding. exact: in the sign of a zero, too. */
+void case_compare(const struct kernel_case *, const struct linterp_arg *want, const struct linterp_arg *got,
+                  const char *cpu, bool unfused, bool exact);
 
 /* A worker (this program with --worker) that has answered the job. *end: our end of its socket; closed, the worker
  * ends. */
