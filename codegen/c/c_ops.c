@@ -50,8 +50,9 @@ static const struct row *row_of(struct c_file *c, enum lop op, enum elem e)
 static void need_functions(struct c_file *c, enum lop op, enum elem e)
 {
     static const char *const needed[L_COUNT] = {
-        [L_ABS] = "abs",     [L_SQRT] = "sqrt", [L_FLOOR] = "floor", [L_CEIL] = "ceil", [L_RINT] = "rint",
-        [L_TRUNC] = "trunc", [L_REM] = "fmod",  [L_FMA] = "fma",     [L_MIN] = "bits",  [L_MAX] = "bits"};
+        [L_ABS] = "abs",   [L_SQRT] = "sqrt",   [L_FLOOR] = "floor", [L_CEIL] = "ceil",
+        [L_RINT] = "rint", [L_TRUNC] = "trunc", [L_REM] = "fmod",    [L_FMA] = "fma",
+        [L_MIN] = "bits",  [L_MAX] = "bits",    [L_LDEXP] = "ldexp"};
     if (!c_is_float(e) || !needed[op] || (op == L_FMA && !c->machine.fma))
         return;
     if ((op == L_MIN || op == L_MAX) && !c->machine.aarch64)

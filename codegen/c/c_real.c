@@ -27,6 +27,10 @@ static const struct {
     {"ceil", "rint",
      "INLINE $t $t_ceil($t a)\n{\n    $t r = $t_rint(a);\n    r = r < a ? r + 1 : r;\n"
      "    return $t_abs(a) < $m ? $t_sign(r, a) : a;\n}\n"},
+    /* The low bits of the sum are those of the power of two, of whose halves the second product alone rounds. */
+    {"ldexp", "bits",
+     "INLINE $t $t_ldexp($t a, $t n)\n{\n    $w sum = $t_bits(n + ($m + $m / 2 + 2 * $e)), half = sum >> 1;\n"
+     "    a = a * $t_of((sum - half) << $p);\n    return a * $t_of(half << $p);\n}\n"},
     /* Without an instruction for it bit by bit, one bit more than the result has: it is never half way. */
     {"sqrt", "bits",
      "INLINE $t $t_sqrt($t a)\n{\n#ifdef SQRT_$t\n    return SQRT_$t(a);\n#else\n"
