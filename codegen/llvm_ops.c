@@ -342,11 +342,8 @@ static LLVMValueRef emit_select(struct emitter *e, const struct lstmt *s)
 
 static LLVMValueRef emit_convert_stmt(struct emitter *e, const struct lstmt *s)
 {
-    static const char *const roundings[] = {"even", "up", "down", "nearest", "normal"};
     struct conversion how = {.saturate = s->imm != 0, .rounding = ROUND_EVEN};
-    for (uint32_t i = 0; s->name && i < COUNT_OF(roundings); i++)
-        if (strcmp(s->name, roundings[i]) == 0)
-            how.rounding = (enum rounding)i;
+    round_mode_by_name(s->name, &how.rounding);
     LLVMValueRef looked_up = lookup_convert(e, in(e, s, 0), in_type(e, s, 0).elem, s->type.elem, s->type.lanes);
     return looked_up ? looked_up
                      : emit_convert(e, in(e, s, 0), in_type(e, s, 0).elem, s->type.elem, s->type.lanes, how);

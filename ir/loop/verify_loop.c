@@ -171,7 +171,7 @@ static void rule_matdot(struct verifier *v, const struct lstmt *s)
     static void rule_##name(struct verifier *v, const struct lstmt *s)                \
     {                                                                                 \
         struct ltype t = result_of(v, s), a = type_of(v, s, 0), b = type_of(v, s, 1); \
-        (void)t, (void)b;                                                             \
+        (void)t, (void)a, (void)b;                                                    \
         expect(v, s, ok, number, text);                                               \
     }
 
@@ -188,15 +188,10 @@ static void rule_select(struct verifier *v, const struct lstmt *s)
         v->root[s->out[0].i] = v->root[s->in[1].i];
 }
 
-static void rule_convert(struct verifier *v, const struct lstmt *s)
-{
-    static const char *const rounds[] = {"even", "up", "down", "nearest", "normal"};
-    struct ltype t = result_of(v, s), a = type_of(v, s, 0);
-    bool round = s->name == NULL;
-    for (uint32_t i = 0; i < COUNT_OF(rounds) && !round; i++)
-        round = strcmp(s->name, rounds[i]) == 0;
-    expect(v, s, in_classes(t, E_X) && in_classes(a, E_X) && a.lanes == t.lanes && round, 8, "types do not fit");
-}
+TYPING(convert,
+       in_classes(t, E_X) && in_classes(a, E_X) && a.lanes == t.lanes &&
+           round_mode_by_name(s->name, &(enum round_mode){0}),
+       8, "types do not fit")
 
 static bool whole_bytes(struct ltype t)
 {
@@ -272,12 +267,8 @@ static void rule_store(struct verifier *v, const struct lstmt *s)
     expect(v, s, v->f->role != LROLE_KERNEL || v->parallel.i, 13, "a store outside the parallel loop");
 }
 
-static void rule_local(struct verifier *v, const struct lstmt *s)
-{
-    struct ltype t = result_of(v, s);
-    bool top = v->depth == 0 || (v->depth == 1 && v->parallel.i);
-    expect(v, s, t.lanes == 0 && s->imm >= 1 && top, 18, "size or place of a local");
-}
+TYPING(local, t.lanes == 0 && s->imm >= 1 && (v->depth == 0 || (v->depth == 1 && v->parallel.i)), 18,
+       "size or place of a local")
 
 static void rule_offset(struct verifier *v, const struct lstmt *s)
 {

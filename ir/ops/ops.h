@@ -93,6 +93,11 @@ enum eval_status { EVAL_OK = 0, EVAL_SHAPE = -2, EVAL_NOMEM = -4, EVAL_VALUE = -
 /* One scalar operator on concrete elements: the arithmetic that folding and the interpreters share.
  * EVAL_VALUE on an integer zero divisor. */
 enum eval_status scalar_eval(enum op, enum elem, const void *const *in, void *out);
+/* Of conversions: of f8e8m0 up, down, nearest; of bf16 normal, which is even, but numbers below the smallest normal one
+ * may become 0. */
+enum round_mode { ROUND_EVEN, ROUND_UP, ROUND_DOWN, ROUND_NEAREST, ROUND_NORMAL };
+/* False: none is called so; *out stays. NULL is even. */
+bool round_mode_by_name(const char *name, enum round_mode *out);
 /* Conversion of n elements (rules of CONVERT). */
 void elems_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate,
                    const char *round);
