@@ -397,7 +397,6 @@ value_id b_const(struct builder *b, enum elem elem, const int64_t *dims, int32_t
 value_id b_from_exprs(struct builder *b, enum elem elem, const expr_id *elems, uint32_t n, const int64_t *dims,
                       int32_t rank)
 {
-    struct exprs *ex = b->g->ctx->exprs;
     uint32_t n_const = 0;
     int64_t v, count = 1;
     for (int32_t i = 0; i < rank; i++)
@@ -406,7 +405,7 @@ value_id b_from_exprs(struct builder *b, enum elem elem, const expr_id *elems, u
     for (uint32_t i = 0; i < n; i++) {
         if (elems[i].i == 0)
             return (value_id){0};
-        if (!ex_is_const(ex, elems[i], &v))
+        if (!ex_is_const(b->g->ctx->exprs, elems[i], &v))
             break;
         elem_from_i64(elem, v, data + i * elem_size(elem));
         n_const++;

@@ -27,17 +27,12 @@ static bool poly_contains(const struct poly *p, expr_id e, int64_t f)
     return v.n > 0;
 }
 
-static expr_id mul3(struct exprs *x, expr_id a, expr_id b, expr_id c)
-{
-    return ex_mul(x, ex_mul(x, a, b), c);
-}
-
 /* f * rest * (x mod n), with its n*(x div n) in p as well: becomes f * rest * x. */
 static bool join_quotient(struct poly *p, int64_t f, expr_id rest, expr_id mod)
 {
     struct exprs *x = p->x;
     expr_id num = ex_arg(x, mod, 0), by = ex_arg(x, mod, 1);
-    expr_id whole = mul3(x, rest, by, ex_div(x, num, by));
+    expr_id quotient = ex_div(x, num, by), whole = ex_mul(x, ex_mul(x, rest, by), quotient);
     struct view v;
     view_of(x, whole, &v);
     if (v.c != 0 || !poly_contains(p, whole, f))

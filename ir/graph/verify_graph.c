@@ -75,7 +75,6 @@ static void check_expr(struct verifier *v, const struct node *node, expr_id e)
 
 static void check_type(struct verifier *v, const struct node *node, const struct type *t)
 {
-    struct exprs *x = v->g->ctx->exprs;
     bool held = t && t->kind != TYPE_TENSOR;
     for (; t && (t->kind == TYPE_SEQUENCE || t->kind == TYPE_OPTIONAL || t->kind == TYPE_MAP); t = t->inner) {
         if (!t->inner)
@@ -90,7 +89,7 @@ static void check_type(struct verifier *v, const struct node *node, const struct
     if (t->rank > RANK_MAX)
         violated(v, 9, node, "rank %d", (int)t->rank);
     for (int32_t i = 0; i < t->rank; i++) {
-        if (t->dims[i].i ? ex_hi(x, t->dims[i]) < 0 : !held)
+        if (t->dims[i].i ? ex_hi(v->g->ctx->exprs, t->dims[i]) < 0 : !held)
             violated(v, 9, node, "dim %d is %s", (int)i, t->dims[i].i ? "negative" : "unknown");
         check_expr(v, node, t->dims[i]);
     }
@@ -99,7 +98,6 @@ static void check_type(struct verifier *v, const struct node *node, const struct
 /* The type of a value: outermost, a tensor has a rank, unless it is what an if chooses. */
 static void check_value_type(struct verifier *v, const struct node *node, const struct value *value)
 {
-    struct exprs *x = v->g->ctx->exprs;
     const struct type *t = &value->type;
     check_type(v, node, t);
     if (t->kind == TYPE_TENSOR && t->rank < 0 && !(node && node->op == OP_IF))
@@ -109,7 +107,7 @@ static void check_value_type(struct verifier *v, const struct node *node, const 
     char class = t->kind == TYPE_TENSOR ? elem_class(t->elem) : 'S';
     int64_t n = 1, dim;
     for (int32_t i = 0; i < t->rank && n >= 0; i++)
-        if (!ex_is_const(x, t->dims[i], &dim) || !mul_i64(n, dim, &n))
+        if (!ex_is_const(v->g->ctx->exprs, t->dims[i], &dim) || !mul_i64(n, dim, &n))
             n = -1;
     if (n != (int64_t)value->n_elems || !strchr("BIUF", class))
         violated(v, 11, node, "%u known elements", value->n_elems);

@@ -439,10 +439,9 @@ void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_
 
 static void fill_step(struct em *em, const struct reduction *r, const expr_id *k)
 {
-    const struct node *n = r->n;
     expr_id at[RANK_MAX];
     for (uint32_t i = 0; i < r->n_points; i++) {
-        contraction_point(em->g, n, 1, r->points[i], k, at);
+        contraction_point(em->g, r->n, 1, r->points[i], k, at);
         em_producer_point(em, em->decoded, at, r->cond);
     }
 }

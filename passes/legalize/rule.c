@@ -284,11 +284,10 @@ value_id v_along(struct builder *b, value_id v, int32_t axis, int32_t rank)
 
 value_id v_channels(struct builder *b, value_id v, value_id x, int32_t axis)
 {
-    struct exprs *ex = b_exprs(b);
     if (!v.i || !x.i)
         return (value_id){0};
     expr_id have = b_count(b, v), want = b_dim(b, x, axis);
-    b_assert(b, ex_eq(ex, have, want), EVAL_SHAPE,
+    b_assert(b, ex_eq(b_exprs(b), have, want), EVAL_SHAPE,
              "an operand with an element for each channel does not have as many as there are channels");
     return v_along(b, v, axis, v_rank(b, x));
 }

@@ -28,17 +28,12 @@ static lreg elem_code(struct prog *p, value_id v)
     return prog_const(p, (int64_t)value_type(p->g, v)->elem);
 }
 
-static lreg null_pointer(struct prog *p)
-{
-    return prog_const(p, 0);
-}
-
-/* Memory for result r: its buffer, or none when nobody reads it and none was made before the call. */
+/* Memory for result r: its buffer, or none (0) when nobody reads it and none was made before the call. */
 static lreg result(struct prog *p, const struct node *n, uint32_t r)
 {
     const struct value *v = graph_value(p->g, n->out[r]);
     if (v->n_uses == 0 && !p->pointer[n->out[r].i].i)
-        return null_pointer(p);
+        return prog_const(p, 0);
     return prog_buffer(p, n->out[r], v->type.elem);
 }
 

@@ -49,17 +49,12 @@ lreg prog_dims(struct prog *p, const struct type *t)
     return dims;
 }
 
-static void check_equal(struct prog *p, expr_id e, lreg have, uint32_t node)
-{
-    prog_check(p, prog_op2(p, L_EQ, have, prog_index(p, e)), -2, node,
-               "a tensor has another shape than the graph says");
-}
-
 void prog_bind_dim(struct prog *p, expr_id e, lreg have, uint32_t node)
 {
     sym_id s = ex_as_sym(p->x, e);
     if (!s.i || sym_get(p->x, s)->kind != SYM_VALUE || prog_is_bound(p, s)) {
-        check_equal(p, e, have, node);
+        prog_check(p, prog_op2(p, L_EQ, have, prog_index(p, e)), -2, node,
+                   "a tensor has another shape than the graph says");
         return;
     }
     if (sym_get(p->x, s)->hi != INT64_MAX)

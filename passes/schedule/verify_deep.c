@@ -61,11 +61,6 @@ RULE(winograd_by_lane, !c->s->winograd.by_lane || winograd_by_lane(c->site->mach
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-static bool keys_known(const struct check *c, int64_t *keys)
-{
-    return ex_is_const(c->site->x, c->attention.keys, keys);
-}
-
 static bool points_fit(const struct check *c, int64_t points, int64_t vectors)
 {
     return points * vectors <= TILE_POINTS_MOST && points * vectors + vectors + 1 <= (int64_t)c->site->mach->registers;
@@ -91,7 +86,7 @@ const char *rule_attention_span(struct check *c)
 {
     const struct attention_schedule *s = &c->s->attention;
     int64_t keys = s->span, bytes;
-    if (!keys && !keys_known(c, &keys))
+    if (!keys && !ex_is_const(c->site->x, c->attention.keys, &keys))
         return "keys whose number is open come in spans: it is at least 1";
     return unless(mul_i64(keys, attention_line(s) * 4, &bytes) && bytes <= CHUNK_BYTES_MOST,
                   "so many keys take more scratch than 16 MiB a thread: take fewer");

@@ -82,9 +82,8 @@ lreg attn_far(struct attn *t, double low)
 void attn_reach(struct attn *t, lreg every, expr_id *first, expr_id *end)
 {
     struct em *em = t->em;
-    struct exprs *x = em->x;
     struct reach all = {em, {0}, {0}};
-    int64_t most = ex_hi(x, t->keys);
+    int64_t most = ex_hi(em->x, t->keys);
     expr_id key = any_key(t);
     for (int64_t j = 0; j < t->nv; j++) {
         struct reach rows = {em, {0}, {0}};

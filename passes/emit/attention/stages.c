@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static struct ltype vector_of(const struct attn *t)
-{
-    return (struct ltype){ELEM_F32, t->s->lanes};
-}
-
 expr_id attn_line(const struct attn *t, expr_id line, int64_t j)
 {
     return ex_addc(t->em->x, ex_mulc(t->em->x, line, t->line), j * t->s->lanes);
@@ -223,8 +218,7 @@ void attn_scores(struct attn *t)
 /* What is subtracted from the scores of vector j. */
 static lreg maximum(struct attn *t, int64_t j)
 {
-    struct em *em = t->em;
-    lreg most = em_scratch_load(em, t->s->span ? t->m : t->c, at_vector(t, j), t->s->lanes);
+    lreg most = em_scratch_load(t->em, t->s->span ? t->m : t->c, at_vector(t, j), t->s->lanes);
     return t->s->span ? subtracted(t, most) : most;
 }
 
@@ -253,14 +247,13 @@ static void sum_store(struct attn *t, int64_t j, lreg sum)
     }
     lreg in[3] = {em_scratch_load(em, t->l, at_vector(t, j), t->s->lanes),
                   em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes), sum};
-    em_scratch_store(em, t->l, at_vector(t, j), em_op(em, L_FMA, vector_of(t), in, 3));
+    em_scratch_store(em, t->l, at_vector(t, j), em_op(em, L_FMA, (struct ltype){ELEM_F32, t->s->lanes}, in, 3));
 }
 
 /* The terms of n vectors from j on, and their sums. */
 static void terms_of(struct attn *t, int64_t j, uint32_t n)
 {
     struct em *em = t->em;
-    struct exprs *x = em->x;
     struct em_for l;
     lreg most[ATTENTION_VECTORS], sum[ATTENTION_VECTORS], inner[ATTENTION_VECTORS];
     for (uint32_t i = 0; i < n; i++) {
@@ -268,7 +261,7 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
         sum[i] = t->a->sink.node.i && !t->s->span ? term_value(t, t->a->terms, first_score(t, j + i), most[i])
                                                   : em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     }
-    expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, sum, n);
+    expr_id key = em_for_begin(em, &l, ex_const(em->x, 0), t->n_keys, 1, sum, n);
     for (uint32_t i = 0; i < n; i++) {
         lreg e = term_value(t, t->a->terms, em_scratch_load(em, t->z, attn_line(t, key, j + i), t->s->lanes), most[i]);
         em_scratch_store(em, t->z, attn_line(t, key, j + i), e);

@@ -131,12 +131,11 @@ bool rule_mod(struct rule *r)
 /* Max, Min, Sum, Mean of any number of operands; before version 8 of equal shapes. */
 bool rule_variadic(struct rule *r)
 {
-    struct builder *b = r->b;
     if (!r->n_in)
         return rule_bad(r, "no operands");
     value_id acc = rule_in(r, 0);
     for (uint32_t i = 1; i < r->n_in; i++)
-        acc = b_binary(b, (enum op)r->param, acc, rule_in(r, i));
+        acc = b_binary(r->b, (enum op)r->param, acc, rule_in(r, i));
     return rule_result(r, acc);
 }
 

@@ -163,8 +163,7 @@ value_id forest_walk(struct rule *r, const struct forest *f, value_id x, int64_t
 {
     struct builder *b = r->b;
     struct attr axis = attr_int("axis", 1);
-    struct exprs *ex = b_exprs(b);
-    expr_id dims[2] = {b_dim(b, x, 0), ex_const(ex, n)};
+    expr_id dims[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), n)};
     int64_t *root = NEW_ARRAY(&b->g->arena, int64_t, n);
     for (int64_t t = 0; t < n; t++)
         root[t] = first + t;

@@ -90,7 +90,6 @@ static value_id places(struct rule *r, const struct grouped *a)
 static bool rotate(struct rule *r, struct grouped *a)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id at = places(r, a), cache[2], *heads[2] = {&a->q, &a->k};
     bool interleaved = rule_int(r, "rotary_interleaved", 0) != 0;
     if (!rule_has(r, IN_COS) || !rule_has(r, IN_SIN))
@@ -99,7 +98,7 @@ static bool rotate(struct rule *r, struct grouped *a)
         cache[i] = v_widen(b, b_unsqueeze(b, b_gather(b, rule_in(r, IN_COS + i), at, 0), 1));
     if (!cache[0].i || !cache[1].i)
         return false;
-    expr_id turned = ex_mulc(ex, b_dim(b, cache[0], 3), 2);
+    expr_id turned = ex_mulc(b_exprs(b), b_dim(b, cache[0], 3), 2);
     for (uint32_t i = 0; i < 2; i++)
         *heads[i] = b_convert(b, heads_turned(b, v_widen(b, *heads[i]), cache[0], cache[1], interleaved, turned),
                               v_elem(b, *heads[i]));

@@ -253,8 +253,7 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
 static value_id project(struct rule *r, const struct layer *l, value_id w, uint32_t k)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    expr_id rows[2] = {ex_mul(ex, l->steps, l->batch), b_dim(b, l->x, 2)},
+    expr_id rows[2] = {ex_mul(b_exprs(b), l->steps, l->batch), b_dim(b, l->x, 2)},
             all[3] = {l->steps, l->batch, b_dim(b, w, 1)};
     value_id x = b_reshape(b, l->x, rows, 2);
     value_id y = l->bytes ? dynamic_product(r, x, w, of_direction(r, l, 8, k, false), of_direction(r, l, 9, k, false))

@@ -179,8 +179,7 @@ static struct bins roi_bins(struct builder *b, value_id rois, int64_t first, dou
 /* [R, bins, largest]: the pixels of each bin, and then the last one again. */
 static value_id bin_pixels(struct builder *b, const struct bins *l, int64_t n)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id dims[3] = {b_dim(b, l->start, 0), ex_const(ex, n), l->largest};
+    expr_id dims[3] = {b_dim(b, l->start, 0), ex_const(b_exprs(b), n), l->largest};
     value_id at = b_binary(b, OP_ADD, b_unsqueeze(b, l->start, 2), v_iota(b, ELEM_I64, dims, 3, 2));
     return b_binary(b, OP_MIN, at, b_binary_f64(b, OP_SUB, b_unsqueeze(b, l->end, 2), 1));
 }

@@ -57,12 +57,6 @@ static value_id in_order(struct builder *b, value_id x, const struct blocks *s)
     return b_reshape(b, b_transpose(b, x, perm), dims, rank + 1);
 }
 
-/* x (..., count, 1) as (..., count, 1, 1), as scales of blocks are. */
-static value_id as_scale(struct builder *b, value_id x)
-{
-    return b_unsqueeze(b, x, v_rank(b, x));
-}
-
 /* The activations as bytes in order, their scales, and what the weights' zero points are multiplied with: less the
  * blocks' sums times their scales, and times the zero point where it is the same for all. */
 static void quantize(struct builder *b, value_id x, const struct blocks *s, double zero, value_id out[3])
@@ -77,7 +71,7 @@ static void quantize(struct builder *b, value_id x, const struct blocks *s, doub
     value_id by = b_select(b, none, b_splat_like(b, most, 0), b_binary(b, OP_DIV, steps, most));
     value_id q = b_clamp(b, b_unary(b, OP_ROUND, b_binary(b, OP_MUL, x, by)), -STEPS, STEPS);
     out[0] = b_copy(b, in_order(b, b_convert(b, q, ELEM_I8), s));
-    out[1] = as_scale(b, scale);
+    out[1] = b_unsqueeze(b, scale, v_rank(b, scale)); /* (..., count, 1, 1), as scales of blocks are */
     int64_t axes[2] = {last, last + 1};
     value_id sums = b_convert(b, b_reduce(b, b_convert(b, out[0], ELEM_I32), axes, 2, "sum", true), ELEM_F32);
     out[2] = b_binary_f64(b, OP_MUL, b_binary(b, OP_MUL, sums, out[1]), -zero);

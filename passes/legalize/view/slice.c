@@ -124,12 +124,6 @@ static bool slice_operands(struct rule *r, int32_t rank, value_id in[5])
     return true;
 }
 
-/* No dim is so long that a longer step makes a difference. */
-static value_id step_clamp(struct builder *b, value_id steps)
-{
-    return b_clamp(b, steps, INT32_MIN, INT32_MAX);
-}
-
 /* Elements k of starts, ends, steps go to the dim that element k of axes names, now or at run time. */
 bool rule_slice(struct rule *r)
 {
@@ -145,7 +139,9 @@ bool rule_slice(struct rule *r)
     const expr_id *starts = b_elems(r->b, in[1], INT64_MIN, INT64_MAX, &n);
     const expr_id *ends = b_elems(r->b, in[2], INT64_MIN, INT64_MAX, &n_end);
     const expr_id *axes = in[3].i ? b_elems(r->b, in[3], -rank, rank - 1 + filled, &n_axes) : NULL;
-    const expr_id *steps = in[4].i ? b_elems(r->b, step_clamp(r->b, in[4]), INT32_MIN, INT32_MAX, &n_step) : NULL;
+    /* No dim is so long that a longer step makes a difference. */
+    value_id clamped = in[4].i ? b_clamp(r->b, in[4], INT32_MIN, INT32_MAX) : in[4];
+    const expr_id *steps = in[4].i ? b_elems(r->b, clamped, INT32_MIN, INT32_MAX, &n_step) : NULL;
     if (!starts || !ends || (rule_has(r, 3) && !axes) || (rule_has(r, 4) && !steps))
         return false;
     if (n_end != n || (axes && n_axes != n) || (steps && n_step != n) || n > (uint32_t)rank)
