@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pt2.writer import Number, Program, Ref, Type, meta, saved
-from support.artifact import Artifact
+from support.artifact import Artifact, ModelError
 from support.tool import mcc, result
 
 DATA = pathlib.Path(__file__).resolve().parent / "data"
@@ -489,3 +489,61 @@ def test_complex_numbers_at_the_border(tmp_path):
     program.node("aten.view_as_real.default", [Ref("s")], [("y", F, (3, 2))])
     program.output("y")
     assert "complex numbers" in mcc(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so").stderr
+
+
+def test_scans_and_searches_of_dynamic_sizes(tmp_path):
+    """Sizes of a run, 0 and 1 among them; NaN among the values."""
+    program, i64 = Program(), np.dtype("int64")
+    n, m = program.symbol("s0", 0, 40), program.symbol("s1", 0, 40)
+    x, edges = program.input("x", F, (3, n)), program.input("edges", F, (m,))
+    program.node("aten.logcumsumexp.default", [x, 1], [("sum", F, (3, n))])
+    program.node("aten.cummax.default", [x, -1], [("top", F, (3, n)), ("at", i64, (3, n))])
+    program.node("aten.bucketize.Tensor", [x, edges], [("bucket", i64, (3, n))])
+    program.node("aten.isin.Tensor_Tensor", [x, edges], [("found", np.dtype(bool), (3, n))])
+    program.node("aten.searchsorted.Tensor", [edges, x], [("place", i64, (3, n))], {"right": True})
+    program.output("sum", "top", "at", "bucket", "found", "place")
+    with Artifact(compiled(program.save(tmp_path / "m.pt2"))) as a:
+        for rows, steps in ((5, 7), (1, 1), (0, 3), (4, 0)):
+            given = np.random.default_rng(rows).integers(-3, 4, (3, rows)).astype(F)
+            bounds = np.sort(np.random.default_rng(1).integers(-3, 4, steps)).astype(F)
+            total, top, at, bucket, found, place = a.run([given, bounds])
+            np.testing.assert_allclose(total, np.logaddexp.accumulate(given, 1), rtol=1e-5, atol=1e-6)
+            assert np.array_equal(top, np.maximum.accumulate(given, 1)) and np.array_equal(np.take_along_axis(given, at, 1), top)
+            assert np.array_equal(bucket, np.searchsorted(bounds, given)) and np.array_equal(found, np.isin(given, bounds))
+            assert np.array_equal(place, np.searchsorted(bounds, given, "right"))
+
+
+def test_signals_of_dynamic_length(tmp_path):
+    """istft of as many frames as the run has, and of as many samples as it asks for."""
+    program, z = Program(), np.dtype("complex64")
+    n = program.symbol("s0", 1, 40)
+    frames, window = program.input("frames", F, (2, 5, n, 2)), program.input("window", F, (8,))
+    program.node("aten.view_as_complex.default", [frames], [("z", z, (2, 5, n))])
+    for name, more in (("whole", {}), ("cut", {"length": 13})):
+        program.node("aten.istft.default", [Ref("z"), 8, 3, 8, window], [(name, F, (2, 13 if more else "u0"))], more)
+    program.output("whole", "cut")
+    hann = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(8) / 8) + 0.1).astype(F)
+    with Artifact(compiled(program.save(tmp_path / "m.pt2"))) as a:
+        for count in (6, 3):
+            fed = np.random.default_rng(count).standard_normal((2, 5, count, 2)).astype(F)
+            parts = np.fft.irfft(fed[..., 0] + 1j * fed[..., 1], 8, axis=1)
+            signal, weight = np.zeros((2, 3 * count + 5)), np.zeros(3 * count + 5)
+            for k in range(count):
+                signal[:, 3 * k:3 * k + 8] += parts[:, :, k] * hann
+                weight[3 * k:3 * k + 8] += hann * hann
+            want = (signal / weight)[:, 4:]
+            whole, cut = a.run([fed, hann])
+            np.testing.assert_allclose(whole, want[:, :-4], rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(cut, np.pad(want, ((0, 0), (0, 13)))[:, :13], rtol=1e-4, atol=1e-5)
+
+
+def test_bags_begin_at_the_first_index(tmp_path):
+    program, i64 = Program(), np.dtype("int64")
+    w, at, offsets = program.input("w", F, (7, 3)), program.input("at", i64, (4,)), program.input("offsets", i64, (2,))
+    program.node("aten._embedding_bag.default", [w, at, offsets], [("y", F, (2, 3)), ("a", i64, (0,)), ("b", i64, (2,)), ("c", i64, (2,))])
+    program.output("y")
+    with Artifact(compiled(program.save(tmp_path / "m.pt2"))) as a:
+        table, rows = np.arange(21, dtype=F).reshape(7, 3), np.array([1, 2, 3, 4])
+        assert np.array_equal(a.run([table, rows, np.array([0, 3])])[0], [table[1:4].sum(0), table[4]])
+        with pytest.raises(ModelError, match=r"offsets\[0\] is not 0"):
+            a.run([table, rows, np.array([1, 3])])

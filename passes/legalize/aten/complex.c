@@ -295,7 +295,7 @@ bool rule_numbers(struct rule *r, rule_fn *rule)
     static const char by_rule[] =
         " view_as_real view_as_complex complex polar real imag conj _conj conj_physical angle fft_fft fft_ifft fft_rfft "
         "fft_irfft fft_fft2 fft_ifft2 fft_rfft2 fft_irfft2 fft_fftn fft_ifftn fft_rfftn fft_irfftn _fft_c2c _fft_r2c "
-        "_fft_c2r stft ";
+        "_fft_c2r stft istft ";
     static const char of_parts[] =
         " neg sum mean alias clone contiguous detach lift_fresh lift_fresh_copy resolve_conj resolve_neg positive view "
         "_unsafe_view reshape view_as reshape_as expand_as flatten unflatten unsqueeze squeeze permute transpose "

@@ -4,6 +4,7 @@
  */
 #include "passes/legalize/aten.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,7 @@ bool rule_aten_function(struct rule *r)
     return aten_result(r, y);
 }
 
-/* param: 0 isnan, 1 isinf, 2 isfinite */
+/* param: 0 isnan, 1 isinf, 2 isfinite, 3 isposinf, 4 isneginf */
 bool rule_aten_is(struct rule *r)
 {
     struct builder *b = r->b;
@@ -74,8 +75,27 @@ bool rule_aten_is(struct rule *r)
         return false;
     value_id no = b_splat_like(b, b_binary(b, OP_EQ, x, x), 0);
     bool real = v_is_float(b, x);
+    if (r->param > 2)
+        return rule_result(r,
+                           real ? b_binary(b, OP_EQ, x, b_splat_like(b, x, r->param == 3 ? INFINITY : -INFINITY)) : no);
     value_id nan = real ? b_unary(b, OP_ISNAN, x) : no, inf = real ? b_unary(b, OP_ISINF, x) : no;
     return rule_result(r, r->param == 0 ? nan : r->param == 1 ? inf : b_unary(b, OP_NOT, b_binary(b, OP_OR, nan, inf)));
+}
+
+/* NaN and infinities as other numbers: where none is given, 0 and the largest of the type. */
+bool rule_aten_nan_to_num(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0);
+    enum elem e = v_elem(b, x);
+    if (!x.i || !v_is_float(b, x))
+        return rule_result(r, x);
+    double most = e == ELEM_F16 ? 65504 : e == ELEM_BF16 ? 0x1.FEp127 : e == ELEM_F32 ? FLT_MAX : DBL_MAX;
+    value_id high = b_binary(b, OP_EQ, x, b_splat_like(b, x, INFINITY)),
+             low = b_binary(b, OP_EQ, x, b_splat_like(b, x, -INFINITY)),
+             y = b_select(b, b_unary(b, OP_ISNAN, x), b_splat_like(b, x, aten_float(r, "nan", 0)), x);
+    y = b_select(b, high, b_splat_like(b, x, aten_float(r, "posinf", most)), y);
+    return rule_result(r, b_select(b, low, b_splat_like(b, x, aten_float(r, "neginf", -most)), y));
 }
 
 static value_id truth(struct builder *b, value_id x)

@@ -206,7 +206,8 @@ bool rule_aten_window(struct rule *r)
     return aten_result(r, b_const(r->b, ELEM_F64, &length, 1, list));
 }
 
-/* ---- stft ------------------------------------------------------------------------------------------------------ */
+/* ---- stft, istft
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* The window in the middle of a frame; {0}: none, and no error if *ok. */
 static value_id window_of(struct rule *r, int64_t length, int64_t within, bool *ok)
@@ -255,4 +256,78 @@ bool rule_aten_stft(struct rule *r)
     y = b_transpose(b, y, perm);
     y = single ? b_squeeze(b, y, 0) : y;
     return complex_result(r) ? complex_out(r, 0, complex_of(b, y)) : aten_result(r, y);
+}
+
+/* Frames [batch, count, length], each `hop` after the one before, added up where they overlap: [batch, samples]. */
+static value_id overlapped(struct builder *b, value_id frames, int64_t length, int64_t hop, expr_id samples)
+{
+    struct exprs *ex = b_exprs(b);
+    const expr_id none = ex_const(ex, 0), by = ex_const(ex, hop);
+    int64_t n = (length + hop - 1) / hop;
+    int32_t rank;
+    const expr_id low[3] = {none, none, none}, rest[3] = {none, none, ex_const(ex, n * hop - length)};
+    frames = b_pad(b, frames, (value_id){0}, low, rest, "constant");
+    const expr_id *d = b_dims(b, frames, &rank);
+    value_id sum = {0};
+    if (!d)
+        return sum;
+    for (int64_t k = 0; k < n; k++) {
+        const expr_id before[3] = {none, ex_const(ex, k), none}, after[3] = {none, ex_const(ex, n - 1 - k), none};
+        value_id part = b_slice_axis(b, frames, 2, ex_const(ex, k * hop), by);
+        part = b_pad(b, part, (value_id){0}, before, after, "constant");
+        sum = k ? b_binary(b, OP_ADD, sum, part) : part;
+    }
+    const expr_id flat[2] = {d[0], ex_mulc(ex, ex_addc(ex, d[1], n - 1), hop)};
+    return b_slice_axis(b, b_reshape(b, sum, flat, 2), 1, none, samples);
+}
+
+/* The signal [batch, samples] that these frames [batch, frequencies, frames] are of. Where no window reaches, PyTorch
+ * fails, and this divides by 0. */
+bool rule_aten_istft(struct rule *r)
+{
+    enum { OVERLAPS_MAX = 64 };
+    static const int64_t turned[] = {0, 2, 1, 3};
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    int64_t length, hop, within;
+    bool single = rank_in(r) == 2, ok, centred = rule_int(r, "center", 1) != 0;
+    value_id x = parts_in(r, true);
+    if (!x.i || !aten_int_known(r, 1, "n_fft", 1, &length) || !aten_int_known(r, 2, "hop_length", length / 4, &hop) ||
+        !aten_int_known(r, 3, "win_length", length, &within))
+        return false;
+    if (length < 1 || hop < 1 || within < 1 || within > length || length > INT32_MAX ||
+        v_rank(b, x) != (single ? 3 : 4))
+        return rule_bad(r, "frames of %lld, %lld apart, windows of %lld", (long long)length, (long long)hop,
+                        (long long)within);
+    if (aten_flag(r, "return_complex") || (length - 1) / hop >= OVERLAPS_MAX)
+        return rule_refuse(r, "of complex numbers, or of windows that overlap more than %d times", OVERLAPS_MAX);
+    x = b_transpose(b, single ? b_unsqueeze(b, x, 0) : x, turned);
+    expr_id none = ex_const(ex, 0), count = b_dim(b, x, 1), size = ex_const(ex, length);
+    x = b_slice_axis(b, x, 2, none, ex_const(ex, length / 2 + 1));
+    b_assert(b, ex_le(ex, ex_const(ex, 1), count), EVAL_SHAPE, "no frames");
+    const struct fft t = {.kind = FFT_FROM_HALF,
+                          .inverse = true,
+                          .norm = aten_flag(r, "normalized") ? NORM_ROOT : NORM_ALL,
+                          .axes = {2},
+                          .lengths = {size},
+                          .n = 1};
+    value_id y = b_squeeze(b, transformed(b, x, &t), 3), window = window_of(r, length, within, &ok);
+    if (!y.i || !ok)
+        return false;
+    const expr_id one[3] = {ex_const(ex, 1), count, size};
+    window = window.i ? b_broadcast(b, window, one, 3) : b_splat_f64(b, ELEM_F64, 1, one, 3);
+    expr_id all = ex_addc(ex, ex_mulc(ex, ex_addc(ex, count, -1), hop), length),
+            begin = ex_const(ex, centred ? length / 2 : 0);
+    y = overlapped(b, b_binary(b, OP_MUL, y, window), length, hop, all);
+    value_id weight = overlapped(b, b_binary(b, OP_MUL, window, window), length, hop, all);
+    bool given = aten_has(r, 8, "length");
+    expr_id wanted = given ? aten_int(r, 8, "length", 0) : ex_sub(ex, all, ex_mulc(ex, begin, 2));
+    if (!wanted.i)
+        return false;
+    expr_id left = given ? ex_min(ex, wanted, ex_sub(ex, all, begin)) : wanted;
+    b_assert(b, ex_and(ex, ex_le(ex, none, wanted), ex_le(ex, none, left)), EVAL_SHAPE, "no samples are left");
+    y = b_binary(b, OP_DIV, b_slice_axis(b, y, 1, begin, left), b_slice_axis(b, weight, 1, begin, left));
+    const expr_id low[2] = {none, none}, rest[2] = {none, ex_sub(ex, wanted, left)};
+    y = b_pad(b, y, (value_id){0}, low, rest, "constant");
+    return aten_result(r, single ? b_squeeze(b, y, 0) : y);
 }

@@ -206,20 +206,53 @@ static const char *monoid_of(const char *reduce)
     return NULL;
 }
 
-/* param: 0 scatter, 1 scatter_add, 2 scatter_reduce */
+static value_id scattered(struct builder *b, value_id x, value_id at, value_id src, int32_t axis, const char *monoid)
+{
+    const value_id in[3] = {x, at, src};
+    const struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid)};
+    return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
+}
+
+/* What a reduction begins with, as rank 0. */
+static value_id monoid_none(struct builder *b, enum elem e, const char *monoid)
+{
+    const expr_id none = ex_const(b_exprs(b), 0);
+    const int64_t axes[] = {0};
+    return b_reduce(b, b_splat_f64(b, e, 0, &none, 1), axes, 1, monoid, false);
+}
+
+/* Sums divided by how many elements they have, with own ones or without. */
+static value_id scattered_mean(struct builder *b, value_id x, value_id at, value_id sum, int32_t axis, bool own)
+{
+    int32_t rank;
+    const expr_id *dims = b_dims(b, at, &rank);
+    if (!dims)
+        return (value_id){0};
+    value_id ones = b_splat_f64(b, ELEM_I64, 1, dims, rank);
+    value_id begin = b_convert(b, b_splat_like(b, x, own), ELEM_I64);
+    value_id count = scattered(b, begin, at, ones, axis, "sum");
+    count = b_convert(b, b_binary_f64(b, OP_MAX, count, 1), v_elem(b, x));
+    if (v_is_float(b, x))
+        return b_binary(b, OP_DIV, sum, count);
+    value_id rest = b_binary(b, OP_MOD, sum, count); /* integers are rounded down */
+    return b_binary(b, OP_DIV, b_binary(b, OP_SUB, sum, rest), count);
+}
+
+/* param: 0 scatter, 1 scatter_add, 2 scatter_reduce and scatter with `reduce` */
 bool rule_aten_scatter(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0), at = rule_in(r, 2), src;
-    const char *monoid = r->param == 0 ? "set" : r->param == 1 ? "sum" : monoid_of(rule_str(r, "reduce", ""));
+    bool mean = r->param == 2 && rule_str_is(r, "reduce", "", "mean"), own = rule_int(r, "include_self", 1) != 0;
+    const char *monoid = r->param == 0 ? "set" : r->param == 1 || mean ? "sum" : monoid_of(rule_str(r, "reduce", ""));
     int32_t axis, rank;
     const expr_id *dims = b_dims(b, at, &rank);
     if (!x.i || !dims || !aten_axis(r, 1, "dim", 0, v_rank(b, x), &axis))
         return false;
-    if (!monoid || (r->param == 2 && !rule_int(r, "include_self", 1)))
-        return rule_refuse(
-            r,
-            "no lowering of this reduce, or of include_self=False: use sum, prod, amax or amin, and include_self=True");
+    if (!monoid)
+        return rule_bad(r, "reduce '%.40s'", rule_str(r, "reduce", ""));
+    if (v_elem(b, x) == ELEM_BOOL && r->param)
+        return rule_refuse(r, "of truth values");
     if (rule_has(r, 3) && v_rank(b, rule_in(r, 3)) == rank && rank) {
         expr_id starts[RANK_MAX];
         int64_t steps[RANK_MAX];
@@ -232,9 +265,10 @@ bool rule_aten_scatter(struct rule *r)
         src = aten_operand(r, 3, rule_has(r, 3) ? "src" : "value", v_elem(b, x));
         src = b_broadcast(b, v_scalar(b, src), dims, rank);
     }
-    const value_id in[3] = {x, at, src};
-    const struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid)};
-    return rule_result(r, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
+    if (!own)
+        x = scattered(b, x, at, b_broadcast(b, monoid_none(b, v_elem(b, x), monoid), dims, rank), axis, "set");
+    value_id y = scattered(b, x, at, src, axis, monoid);
+    return rule_result(r, mean ? scattered_mean(b, x, at, y, axis, own) : y);
 }
 
 /* Slices along a dim overwritten or added to; param: 0 index_copy, 1 index_add, 2 index_fill */
@@ -254,10 +288,9 @@ bool rule_aten_index_write(struct rule *r)
         src = b_binary_f64(b, OP_MUL, src, aten_float(r, "alpha", 1));
     if (r->param == 2)
         src = v_scalar(b, src);
-    const value_id in[3] = {x, b_broadcast(b, v_along(b, at, axis, rank), sizes, rank),
-                            b_broadcast(b, src, sizes, rank)};
-    const struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", r->param == 1 ? "sum" : "set")};
-    return rule_result(r, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
+    at = b_broadcast(b, v_along(b, at, axis, rank), sizes, rank);
+    src = b_broadcast(b, src, sizes, rank);
+    return rule_result(r, scattered(b, x, at, src, axis, r->param == 1 ? "sum" : "set"));
 }
 
 bool rule_aten_nonzero(struct rule *r)
@@ -343,9 +376,22 @@ enum bag_mode { BAG_SUM, BAG_MEAN, BAG_MAX };
 
 struct bags {
     value_id rows, bag; /* the weights of each index, and the number of the bag that it is in [indices, 1] */
-    value_id counts; /* of each bag [bags, 1], in the type of the rows */
+    value_id kept; /* bool [indices, 1]: not the padding's; {0}: there is none */
     expr_id n; /* bags */
 };
+
+/* The first bag begins at the first index. */
+static bool bags_begin(struct builder *b, value_id offsets, expr_id n)
+{
+    struct exprs *ex = b_exprs(b);
+    const expr_id one = ex_min(ex, n, ex_const(ex, 1)), none = ex_const(ex, 0);
+    static const int64_t axes[] = {0};
+    value_id first = b_reduce(b, b_slice_axis(b, offsets, 0, none, one), axes, 1, "sum", false);
+    expr_id begin = b_elem(b, first, 0, -(int64_t)INT32_MAX, INT32_MAX);
+    if (begin.i)
+        b_assert(b, ex_eq(ex, begin, none), EVAL_SHAPE, "offsets[0] is not 0");
+    return begin.i != 0;
+}
 
 /* An index is in the last bag that begins at or before it. */
 static bool bags_read(struct rule *r, struct bags *o)
@@ -361,6 +407,8 @@ static bool bags_read(struct rule *r, struct bags *o)
                            (int)v_rank(b, offsets));
     o->n = ex_addc(ex, b_dim(b, offsets, 0), aten_flag(r, "include_last_offset") ? -1 : 0);
     offsets = b_slice_axis(b, offsets, 0, ex_const(ex, 0), o->n);
+    if (!bags_begin(b, offsets, o->n))
+        return false;
     const expr_id grid[2] = {o->n, b_count(b, at)};
     value_id after = b_binary(b, OP_LE, b_unsqueeze(b, offsets, 1), v_iota(b, ELEM_I64, grid, 2, 1));
     value_id bag = b_reduce(b, b_convert(b, after, ELEM_I64), first, 1, "sum", false);
@@ -368,12 +416,19 @@ static bool bags_read(struct rule *r, struct bags *o)
     o->rows = b_gather(b, w, at, 0);
     if (rule_has(r, 6))
         o->rows = b_binary(b, OP_MUL, o->rows, b_unsqueeze(b, b_convert(b, rule_in(r, 6), v_elem(b, w)), 1));
+    int64_t padding = rule_int(r, "padding_idx", -1);
+    if (padding < 0 && strcmp(r->op, "embedding_bag.padding_idx") == 0 && node_attr(r->node, "padding_idx"))
+        return rule_refuse(r, "padding_idx below 0: state it from 0");
+    if (padding >= 0)
+        o->kept = b_unsqueeze(b, b_binary(b, OP_NE, at, b_splat_like(b, at, (double)padding)), 1);
     return o->rows.i && o->bag.i;
 }
 
 /* Rows of each bag as one. */
 static value_id bags_joined(struct builder *b, const struct bags *o, value_id rows, double none, const char *monoid)
 {
+    if (o->kept.i)
+        rows = b_select(b, o->kept, rows, b_splat_like(b, rows, none));
     const expr_id whole[2] = {o->n, b_dim(b, rows, 1)};
     const value_id in[3] = {b_splat_f64(b, v_elem(b, rows), none, whole, 2), o->bag, rows};
     const struct attr attrs[] = {attr_str("monoid", monoid)};
@@ -384,10 +439,8 @@ static value_id bags_joined(struct builder *b, const struct bags *o, value_id ro
 bool rule_aten_embedding_bag(struct rule *r)
 {
     struct builder *b = r->b;
-    struct bags o;
+    struct bags o = {.kept = {0}};
     int64_t mode = rule_int(r, "mode", 0);
-    if (rule_int(r, "padding_idx", -1) >= 0)
-        return rule_refuse(r, "padding_idx");
     if (!bags_read(r, &o))
         return false;
     value_id y = bags_joined(b, &o, o.rows, mode == BAG_MAX ? -INFINITY : 0, mode == BAG_MAX ? "max" : "sum");

@@ -7,7 +7,7 @@ enum { CELL_RNN, CELL_GRU, CELL_LSTM, CELL_RELU };
 
 struct stack {
     int cell;
-    bool biases;
+    bool biases, projected;
     uint32_t dirs, first, per; /* the first weight, and how many there are for each layer and direction */
 };
 
@@ -27,18 +27,27 @@ static value_id gates_ordered(struct builder *b, value_id w, int cell)
     return b_concat(b, parts, n, 0);
 }
 
-/* Operand 1 + at of ONNX's operator: weights of the input, of the state, biases of both; of both directions. */
-static value_id of_layer(struct rule *r, const struct stack *s, uint32_t layer, uint32_t at)
+enum part { OF_INPUT, OF_STATE, OF_BIASES, OF_PROJECTION };
+
+/* Weights of the input, of the state, biases of both (one that is not there is 0), of the projection; of both
+ * directions. */
+static value_id of_layer(struct rule *r, const struct stack *s, uint32_t layer, enum part part)
 {
+    struct builder *b = r->b;
     value_id dirs[2];
     for (uint32_t k = 0; k < s->dirs; k++) {
-        uint32_t first = s->first + (layer * s->dirs + k) * s->per + at;
-        value_id parts[2] = {gates_ordered(r->b, rule_in(r, first), s->cell)};
-        if (at == 2) {
-            parts[1] = gates_ordered(r->b, rule_in(r, first + 1), s->cell);
-            parts[0] = b_concat(r->b, parts, 2, 0);
+        uint32_t first = s->first + (layer * s->dirs + k) * s->per,
+                 at = first + (part == OF_PROJECTION ? s->per - 1 : (uint32_t)part);
+        value_id v = {0}, biases[2];
+        if (part == OF_BIASES) {
+            for (uint32_t i = 0; i < 2; i++)
+                biases[i] = rule_has(r, at + i) ? gates_ordered(b, rule_in(r, at + i), s->cell)
+                                                : b_splat_like(b, rule_in(r, at + 1 - i), 0);
+            v = b_concat(b, biases, 2, 0);
+        } else {
+            v = part == OF_PROJECTION ? rule_in(r, at) : gates_ordered(b, rule_in(r, at), s->cell);
         }
-        dirs[k] = b_unsqueeze(r->b, parts[0], 0);
+        dirs[k] = b_unsqueeze(b, v, 0);
     }
     return s->dirs == 1 ? dirs[0] : b_concat(r->b, dirs, 2, 0);
 }
@@ -50,10 +59,10 @@ static bool layer_run(struct rule *r, const struct stack *s, uint32_t layer, val
 {
     static const char *const relu[] = {"Relu", "Relu"};
     bool lstm = s->cell == CELL_LSTM;
-    value_id all[3] = {{1}, {1}, {1}}, in[7] = {x,
-                                                of_layer(r, s, layer, 0),
-                                                of_layer(r, s, layer, 1),
-                                                s->biases ? of_layer(r, s, layer, 2) : all[0],
+    value_id all[3] = {{1}, {1}, {1}}, in[9] = {x,
+                                                of_layer(r, s, layer, OF_INPUT),
+                                                of_layer(r, s, layer, OF_STATE),
+                                                s->biases ? of_layer(r, s, layer, OF_BIASES) : all[0],
                                                 {0},
                                                 state[0],
                                                 lstm ? state[1] : (value_id){0}};
@@ -65,6 +74,8 @@ static bool layer_run(struct rule *r, const struct stack *s, uint32_t layer, val
             return false;
     if (!s->biases)
         in[3] = (value_id){0};
+    if (s->projected && !(in[8] = of_layer(r, s, layer, OF_PROJECTION)).i)
+        return false;
     node.out = all; /* all three are wanted */
     node.n_out = one.n_out = 3;
     one.node = &node;
@@ -72,7 +83,7 @@ static bool layer_run(struct rule *r, const struct stack *s, uint32_t layer, val
     const struct attr attrs[] = {attr_str("direction", s->dirs == 2 ? "bidirectional" : "forward"),
                                  attr_int("linear_before_reset", 1),
                                  {.name = "activations", .kind = ATTR_STRS, .n = s->dirs, .u.strs = relu}};
-    if (!aten_as(&one, rule_recurrent, 22, s->cell % CELL_RELU, in, lstm ? 7 : 6, attrs, s->cell == CELL_RELU ? 3 : 2))
+    if (!aten_as(&one, rule_recurrent, 22, s->cell % CELL_RELU, in, lstm ? 9 : 6, attrs, s->cell == CELL_RELU ? 3 : 2))
         return false;
     for (uint32_t i = 0; i < 3; i++)
         out[i] = got[i].v;
@@ -117,8 +128,8 @@ static bool stack_read(struct rule *r, struct stack *s, uint32_t *layers)
     if (n < 1 || n > given)
         return rule_bad(r, "%lld layers with %u weights", (long long)n, given);
     *layers = (uint32_t)n;
-    if (s->cell == CELL_LSTM && given == *layers * s->dirs * (s->per + 1))
-        return rule_refuse(r, "projections of the hidden state (proj_size)");
+    s->projected = s->cell == CELL_LSTM && given == *layers * s->dirs * (s->per + 1);
+    s->per += s->projected;
     if (given != *layers * s->dirs * s->per)
         return rule_bad(r, "%u weights for %u layers", given, *layers);
     return !aten_flag(r, "train") || aten_float(r, "dropout", 0) == 0 ||
@@ -160,13 +171,13 @@ bool rule_aten_recurrent(struct rule *r)
 bool rule_aten_cell(struct rule *r)
 {
     struct builder *b = r->b;
-    struct stack s = {.cell = r->param, .biases = rule_has(r, 4), .dirs = 1, .first = 2, .per = 4};
+    struct stack s = {.cell = r->param, .biases = rule_has(r, 4) || rule_has(r, 5), .dirs = 1, .first = 2, .per = 4};
     uint32_t n_states = r->param == CELL_LSTM ? 2 : 1;
     value_id x = rule_in(r, 0), state[2], out[3];
     if (!x.i || !states_read(r, s.cell, state))
         return false;
-    if (v_rank(b, x) != 2 || v_rank(b, state[0]) != 2 || rule_has(r, 5) != s.biases)
-        return rule_refuse(r, "an input of rank %d, or one bias of two", (int)v_rank(b, x));
+    if (v_rank(b, x) != 2 || v_rank(b, state[0]) != 2)
+        return rule_refuse(r, "an input of rank %d", (int)v_rank(b, x));
     for (uint32_t k = 0; k < n_states; k++)
         state[k] = b_unsqueeze(b, state[k], 0);
     if (!layer_run(r, &s, 0, b_unsqueeze(b, x, 0), state, out))

@@ -54,6 +54,31 @@ bool rule_aten_reduce(struct rule *r)
     return aten_result(r, reduce(b, flags ? b_convert(b, x, ELEM_U8) : x, &o, monoids[r->param]));
 }
 
+/* How many are not 0. */
+bool rule_aten_count_nonzero(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct over o;
+    value_id x = rule_in(r, 0);
+    if (!over_read(r, 1, x, &o))
+        return false;
+    value_id set = v_elem(b, x) == ELEM_BOOL ? x : b_binary(b, OP_NE, x, b_splat_like(b, x, 0));
+    return rule_result(r, reduce(b, b_convert(b, set, ELEM_I64), &o, "sum"));
+}
+
+/* The least and the largest along a dim, or of all elements. */
+bool rule_aten_aminmax(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct over o;
+    value_id x = rule_in(r, 0);
+    if (!over_read(r, 1, x, &o))
+        return false;
+    value_id bytes = v_elem(b, x) == ELEM_BOOL ? b_convert(b, x, ELEM_U8) : x;
+    rule_out(r, 1, b_convert(b, reduce(b, bytes, &o, "max"), v_elem(b, x)));
+    return rule_result(r, b_convert(b, reduce(b, bytes, &o, "min"), v_elem(b, x)));
+}
+
 /* Is one, or are all, not 0? Of u8, the answer is u8. param: 0 any, 1 all */
 bool rule_aten_any(struct rule *r)
 {
@@ -73,7 +98,7 @@ bool rule_aten_any(struct rule *r)
                r, b_convert(b, reduce(b, b_convert(b, x, ELEM_U8), &o, r->param ? "min" : "max"), ELEM_BOOL));
 }
 
-/* Variance and mean over dims; param: 0 var, 1 std, 2 var_mean. */
+/* Variance and mean over dims; param: 0 var, 1 std, 2 var_mean, 3 std_mean */
 bool rule_aten_var(struct rule *r)
 {
     struct builder *b = r->b;
@@ -92,9 +117,9 @@ bool rule_aten_var(struct rule *r)
     value_id sum = reduce(b, b_binary(b, OP_MUL, centred, centred), &o, "sum");
     value_id left = b_binary_f64(b, OP_SUB, v_expr(b, v_elem(b, x), count), correction);
     value_id var = b_binary(b, OP_DIV, sum, b_binary_f64(b, OP_MAX, left, 0));
-    if (r->param == 2)
+    if (r->param & 2)
         rule_out(r, 1, b_convert(b, o.keep ? mean : b_mean(b, x, o.axes, o.n, false), v_elem(b, in)));
-    return aten_result(r, r->param == 1 ? b_unary(b, OP_SQRT, var) : var);
+    return aten_result(r, r->param & 1 ? b_unary(b, OP_SQRT, var) : var);
 }
 
 /* The p-norm over dims. */

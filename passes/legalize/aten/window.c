@@ -270,7 +270,7 @@ bool rule_aten_adaptive_max_pool(struct rule *r)
 
 /* ---- resizing -------------------------------------------------------------------------------------------------- */
 
-enum { RESIZE_NEAREST, RESIZE_EXACT, RESIZE_LINEAR, RESIZE_CUBIC };
+enum { RESIZE_NEAREST, RESIZE_EXACT, RESIZE_LINEAR, RESIZE_CUBIC, RESIZE_SMOOTH };
 
 /* A scale for each dim, 0 for what has none; {0}: none has one. */
 static value_id scales_of(struct rule *r, uint32_t n)
@@ -308,12 +308,14 @@ static bool sizes_of_scales(struct rule *r, uint32_t n, expr_id *sizes)
     return true;
 }
 
-/* Sizes, or factors by which sizes grow and positions are scaled. param: kind + 8 * spatial dims */
+/* Sizes, or factors by which sizes grow and positions are scaled. param: kind + RESIZE_SMOOTH if antialiased + 8 *
+ * spatial dims */
 bool rule_aten_upsample(struct rule *r)
 {
     struct builder *b = r->b;
     static const char *const modes[] = {"nearest", "nearest", "linear", "cubic"};
-    uint32_t kind = (uint32_t)r->param & 7, n = (uint32_t)r->param >> 3, given;
+    bool smooth = r->param & RESIZE_SMOOTH;
+    uint32_t kind = (uint32_t)r->param & 3, n = (uint32_t)r->param >> 3, given;
     int64_t axes[3] = {2, 3, 4};
     expr_id sizes[RANK_MAX];
     value_id in[4] = {rule_in(r, 0)};
@@ -321,6 +323,8 @@ bool rule_aten_upsample(struct rule *r)
         return false;
     if (v_rank(b, in[0]) != (int32_t)n + 2 || (given && given != n))
         return rule_bad(r, "rank %d and %u sizes", (int)v_rank(b, in[0]), given);
+    if (smooth && aten_flag(r, "align_corners")) /* PyTorch does not align them: it only scales by them */
+        return rule_refuse(r, "of aligned corners");
     const char *transform = kind == RESIZE_NEAREST          ? "asymmetric"
                             : aten_flag(r, "align_corners") ? "align_corners"
                                                             : "half_pixel";
@@ -335,14 +339,32 @@ bool rule_aten_upsample(struct rule *r)
         return rule_bad(r, "neither output_size nor scale factors");
     if (given)
         in[3] = aten_sizes(r, sizes, n);
-    const struct attr attrs[] = {attr_str("mode", modes[kind]), attr_str("coordinate_transformation_mode", transform),
+    const struct attr attrs[] = {attr_str("mode", modes[kind]),
+                                 attr_str("coordinate_transformation_mode", transform),
                                  attr_str("nearest_mode", kind == RESIZE_EXACT ? "round_prefer_ceil" : "floor"),
-                                 attr_float("cubic_coeff_a", -0.75), attr_ints("axes", axes, n)};
+                                 attr_float("cubic_coeff_a", smooth ? -0.5 : -0.75),
+                                 attr_ints("axes", axes, n),
+                                 attr_int("antialias", smooth),
+                                 attr_int("exclude_outside", smooth)};
     if (v_elem(b, in[0]) != ELEM_U8 || kind < RESIZE_LINEAR)
-        return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 5);
+        return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 7);
     in[0] = b_convert(b, in[0], ELEM_F32); /* bytes are rounded to the nearest */
-    return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 5) &&
+    return aten_as(r, rule_resize, 18, 1, in, 4, attrs, 7) &&
            aten_result_stated(r, b_clamp(b, b_unary(b, OP_FLOOR, b_binary_f64(b, OP_ADD, r->out[0].v, 0.5)), 0, 255));
+}
+
+/* Where the points of an image lie in another. */
+bool rule_aten_affine_grid(struct rule *r)
+{
+    expr_id sizes[RANK_MAX];
+    uint32_t n;
+    if (!rule_in(r, 0).i || !aten_ints(r, 1, "size", sizes, &n))
+        return false;
+    if (!v_is_float(r->b, rule_in(r, 0)))
+        return rule_refuse(r, "of integers");
+    const value_id in[2] = {rule_in(r, 0), aten_sizes(r, sizes, n)};
+    struct attr align = attr_int("align_corners", aten_flag(r, "align_corners"));
+    return aten_as(r, rule_affine_grid, 20, 0, in, 2, &align, 1);
 }
 
 /* ---- samples --------------------------------------------------------------------------------------------------- */

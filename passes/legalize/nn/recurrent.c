@@ -4,7 +4,8 @@
  * recurrent product. A reverse direction turns the sequence around before and after. With sequence_lens a state
  * stays as it is past its sequence's end and the output there is zero. Gate orders: GRU z r h, LSTM i o f c.
  * DynamicQuantizeLSTM has weights of bytes, already transposed; what they are multiplied by is quantized by its range,
- * all steps at once and each state.
+ * all steps at once and each state. PyTorch's LSTM may project the output, which is then smaller than the cell's state:
+ * operand 8, which ONNX's has not.
  */
 #include "passes/legalize/nn/window.h"
 
@@ -93,6 +94,7 @@ struct direction {
     value_id recurrent; /* [hidden, gates * hidden] */
     value_id reset_bias; /* GRU with linear_before_reset: [hidden], else {0} */
     value_id peephole; /* LSTM: [3 * hidden], else {0} */
+    value_id projection; /* LSTM: [hidden, outputs], else {0} */
     value_id lens; /* i64 [batch, 1], else {0} */
     double clip; /* 0: none */
     bool linear_before_reset, input_forget;
@@ -157,7 +159,8 @@ static value_id step_lstm(struct rule *r, const struct direction *d, value_id x,
     value_id candidate = activated(r, d, 1, gate(b, all, d, 3, 1));
     *c = b_binary(b, OP_ADD, b_binary(b, OP_MUL, forget, *c), b_binary(b, OP_MUL, in, candidate));
     value_id out = activated(r, d, 0, peep(b, d, gate(b, all, d, 1, 1), 1, *c));
-    return b_binary(b, OP_MUL, out, apply(r, &d->act[2], *c));
+    value_id h_next = b_binary(b, OP_MUL, out, apply(r, &d->act[2], *c));
+    return d->projection.i ? b_matmul(b, h_next, d->projection) : h_next;
 }
 
 static bool step(struct rule *r, void *data, value_id iter, const value_id *carried, value_id *next, value_id *scan)
@@ -189,7 +192,7 @@ static bool step(struct rule *r, void *data, value_id iter, const value_id *carr
 struct layer {
     enum cell cell;
     uint32_t dirs, gates;
-    bool reverse, batch_first, bytes;
+    bool reverse, batch_first, bytes, projected;
     value_id x, lens; /* x: [steps, batch, input] */
     enum elem narrow;
     expr_id steps, batch, hidden;
@@ -286,6 +289,8 @@ static bool direction_run(struct rule *r, const struct layer *l, uint32_t k, val
         d.projected = time_flip(b, d.projected, l);
     if (l->cell == CELL_LSTM && rule_has(r, 7))
         d.peephole = of_direction(r, l, 7, k, false);
+    if (l->projected && !(d.projection = b_transpose(b, of_direction(r, l, 8, k, false), turn)).i)
+        return false;
     if (l->lens.i)
         d.lens = b_unsqueeze(b, l->lens, 1);
     state[0] = state_of(r, l, 5, k);
@@ -319,7 +324,8 @@ static bool layer_read(struct rule *r, struct layer *l)
     l->x = v_widen(b, l->batch_first ? b_transpose(b, in, swap) : in);
     l->steps = b_dim(b, l->x, 0);
     l->batch = b_dim(b, l->x, 1);
-    l->hidden = b_dim(b, rule_in(r, 2), l->bytes ? 1 : 2);
+    l->projected = r->param == CELL_LSTM && rule_has(r, 8);
+    l->hidden = l->projected ? b_dim(b, rule_in(r, 8), 2) : b_dim(b, rule_in(r, 2), l->bytes ? 1 : 2);
     if (rule_has(r, 4))
         l->lens = b_convert(b, rule_in(r, 4), ELEM_I64);
     return activations_read(r, l->cell, l->dirs, l->act);
