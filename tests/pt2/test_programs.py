@@ -547,3 +547,17 @@ def test_bags_begin_at_the_first_index(tmp_path):
         assert np.array_equal(a.run([table, rows, np.array([0, 3])])[0], [table[1:4].sum(0), table[4]])
         with pytest.raises(ModelError, match=r"offsets\[0\] is not 0"):
             a.run([table, rows, np.array([1, 3])])
+
+
+@pytest.mark.parametrize("dtype, mask, bound", [("float64", None, 1e-14), ("float32", False, 1e-6), ("float32", True, 1e-6)])
+def test_attention_of_doubles_and_of_one_mask_for_all(dtype, mask, bound, tmp_path):
+    """The scale is as exact as the scores; a mask of rank 0 is for every key."""
+    program, f, rng = Program(), np.dtype(dtype), np.random.default_rng(1)
+    feeds = [rng.standard_normal(shape).astype(f) for shape in ((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 4))]
+    feeds += [] if mask is None else [np.array(mask)]
+    names = [program.input(name, x.dtype, x.shape) for name, x in zip("qkvm", feeds)]
+    program.output(program.node("aten.scaled_dot_product_attention.default", names, [("y", f, (2, 3, 4, 4))]))
+    q, k, v = feeds[:3]
+    weights = np.exp(q @ k.swapaxes(-1, -2) / np.sqrt(5))
+    want = (weights / weights.sum(-1, keepdims=True)) @ v * (mask is not False)
+    np.testing.assert_allclose(run(program.save(tmp_path / "m.pt2"), feeds)[0], want, rtol=0, atol=bound * 10)

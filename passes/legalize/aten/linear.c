@@ -194,10 +194,11 @@ static value_id mask_of(struct builder *b, value_id mask, value_id key, bool hea
 {
     int32_t rank;
     const expr_id *dims = b_dims(b, mask, &rank);
-    expr_id whole[RANK_MAX];
-    if (!dims || rank == 0)
+    expr_id whole[RANK_MAX] = {ex_const(b_exprs(b), 1)};
+    if (!dims)
         return mask;
     memcpy(whole, dims, (size_t)rank * sizeof *whole);
+    rank = rank ? rank : 1;
     whole[rank - 1] = b_dim(b, key, -1 + v_rank(b, key) - 1);
     mask = b_broadcast(b, mask, whole, rank);
     return rank == 3 ? b_unsqueeze(b, mask, heads ? 0 : 1) : mask;

@@ -86,8 +86,10 @@ value_id scores_scaled(struct rule *r, value_id scores, expr_id size)
     struct builder *b = r->b;
     int64_t n;
     bool known = ex_is_const(b_exprs(b), size, &n);
-    if (known || node_attr(r->node, "scale"))
-        return v_affine(b, scores, rule_float(r, "scale", known && n > 0 ? 1 / sqrt((double)n) : 1), 0);
+    if (node_attr(r->node, "scale"))
+        return v_affine(b, scores, rule_float(r, "scale", 1), 0);
+    if (known)
+        return v_affine(b, scores, n > 0 ? 1 / sqrt((double)n) : 1, 0);
     return scores.i ? b_binary(b, OP_DIV, scores, b_unary(b, OP_SQRT, v_expr(b, v_elem(b, scores), size))) : scores;
 }
 
