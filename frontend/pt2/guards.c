@@ -5,8 +5,10 @@
  * The exporter has chosen branches and shapes by them. What they say of one symbol becomes its range; the others become
  * checks of every run, from which legalize learns what it learns from any other. Two kinds are left out:
  * - Those by which it tells 0 and 1 from other sizes (E != 1, E >= 2, where E is no rest of a division): as with
- *   ranges, what was traced holds for 1, too. Other inequalities need not hold where a size is 1, of which the exporter
- *   has not thought.
+ *   ranges, what was traced holds for 1, too. That is so of quotients (n//4 != 1), too, which PyTorch asks of small
+ *   maps when it broadcasts; a branch of the network's own looks the same. A quotient that is 0 (n//4 != 0) is checked:
+ *   its tensors are empty, which was not traced. Other inequalities need not hold where a size is 1, of which the
+ *   exporter has not thought.
  * - Those that are not understood. A guard adds no meaning to the nodes, which are what is compiled: without it a run
  *   that PyTorch refuses gets the results of the branches that were traced. Where sizes are concerned, a warning says
  * so; what guards say of strides, types and constants are no properties that inputs of an artifact have.
@@ -48,12 +50,12 @@ static expr_id some_one(struct exprs *ex, expr_id e)
     return any;
 }
 
-/* Does e have the rest of a division? Such a number is no size. */
-static bool has_rest(struct exprs *ex, expr_id e)
+/* Does e have one of that kind? The rest of a division is no size. */
+static bool has(struct exprs *ex, expr_id e, enum expr_kind kind)
 {
-    bool found = ex_kind(ex, e) == EX_MOD;
+    bool found = ex_kind(ex, e) == kind;
     for (uint32_t i = 0; i < ex_n_args(ex, e) && !found; i++)
-        found = has_rest(ex, ex_arg(ex, e, i));
+        found = has(ex, ex_arg(ex, e, i), kind);
     return found;
 }
 
@@ -63,10 +65,12 @@ static expr_id relation(struct guard *g, expr_id a, const char *op, expr_id c)
     struct exprs *ex = g->p->ctx->exprs;
     expr_id yes = ex_eq(ex, a, a);
     int64_t n;
-    bool number = !g->negated && ex_is_const(ex, c, &n) && !has_rest(ex, a);
+    bool number = !g->negated && ex_is_const(ex, c, &n) && !has(ex, a, EX_MOD);
     expr_id one = g->negated ? ex_const(ex, 0) : ex_or(ex, some_one(ex, a), some_one(ex, c));
     if (strcmp(op, "==") == 0)
         return ex_eq(ex, a, c);
+    if (strcmp(op, "!=") == 0 && number && n == 0 && has(ex, a, EX_DIV))
+        return ex_lo(ex, a) < 0 ? ex_not(ex, ex_eq(ex, a, c)) : ex_lt(ex, c, a);
     if (strcmp(op, "!=") == 0)
         return number && (n == 0 || n == 1) ? yes : ex_or(ex, ex_not(ex, ex_eq(ex, a, c)), one);
     if (strcmp(op, ">=") == 0)

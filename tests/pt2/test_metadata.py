@@ -209,6 +209,8 @@ def takes(path, *sizes):
     ("(L['x'].size()[0] % 4) != 1", (6, 1), (5, 1)),
     ("(L['x'].size()[0] % 4) >= 2", (6, 1), (5, 1)),
     ("(L['x'].size()[0] % 4) > 1", (7, 1), (8, 1)),
+    ("(L['x'].size()[0] // 4) != 0", (4, 1), (3, 1)),
+    ("(L['x'].size()[0] // 4) != 0", (9, 1), (1, 1)),
 ])
 def test_guards(tmp_path, guard, fits, not_fits):
     """Sizes for which PyTorch does not run the program are refused before anything runs."""
@@ -216,7 +218,8 @@ def test_guards(tmp_path, guard, fits, not_fits):
     assert takes(path, fits, not_fits) == [True, False]
 
 
-@pytest.mark.parametrize("guard", ["L['x'].size()[0] != 1", "L['x'].size()[0] != 0", "L['x'].size()[0] >= 2", "L['x'].size()[0] > 1",
+@pytest.mark.parametrize("guard", ["(L['x'].size()[0] // 2) != 1",
+                                   "L['x'].size()[0] != 1", "L['x'].size()[0] != 0", "L['x'].size()[0] >= 2", "L['x'].size()[0] > 1",
                                    "(5*L['x'].size()[0]) != (5*L['x'].size()[0]*L['y'][0].size()[0])", "L['flag'] == True", "L['x'].stride()[0] == 1"])
 def test_guards_that_leave_one_free(tmp_path, guard):
     """Exporters tell 0 and 1 from other sizes; what they traced holds for 1, too. What is no size is no condition of a run."""
