@@ -227,6 +227,11 @@ conformance: all $(VENV)/bin/pytest $(if $(TARGET),foreign)
 	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py $(if $(TARGET),--target=$(TARGET) $(if $(EVERY),--every=$(EVERY)), \
 	    && $(TEST_ENV) $(PYTHON) tests/conformance/run.py --erased)
 
+# What .github/workflows/windows.yml runs on real Windows: a fourth of the suite, and their answers on Linux.
+.PHONY: windows-bundle
+windows-bundle: all $(VENV)/bin/pytest foreign
+	@for t in x86_64-windows aarch64-windows; do $(TEST_ENV) $(PYTHON) tests/targets/bundle.py $$t $(BUILD)/bundle/$$t $(EVERY) || exit 1; done
+
 # Coverage-guided fuzzing with the sanitizers (tests/fuzz/targets): SECONDS_EACH, on CORPUS_DIR/NAME, which grows. Findings are files
 # crash-*, timeout-*, oom-* in $(BUILD)-fuzz/findings; a build of its own, by clang.
 SECONDS_EACH ?= 600
@@ -441,7 +446,7 @@ DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross l
         libgcc-12-dev-riscv64-cross
 DEPS_FUZZ := libclang-rt-19-dev
 DEPS_BENCH := python3-torch python3-torchvision
-DEPS_PLATFORMS := wine64 gcc-mingw-w64-x86-64-win32
+DEPS_PLATFORMS := wine64 gcc-mingw-w64-x86-64-win32 g++-mingw-w64-x86-64-win32
 DEPS_HOSTED := buildah debootstrap python3-yaml git
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
@@ -616,6 +621,7 @@ help:
 	@echo 'make install       PREFIX=/usr/local DESTDIR=; make uninstall removes it, with the same two'
 	@echo 'make dist          static tarball, wheel, .deb and their hashes in build/dist; DIST_ARCH=aarch64 for such hosts'
 	@echo 'make check-dist    installs and uses each in a venv, a bare Debian and an empty folder (root, debootstrap)'
+	@echo 'make windows-bundle  networks and their answers, to be run on Windows (.github/workflows/windows.yml)'
 	@echo 'make check-hosted  the Dockerfile and the jobs of .github/workflows, carried out (root); JOB="image check dist"'
 	@echo 'make clean         removes the build folder'
 	@echo 'variables          BUILD=build  SANITIZE=address,undefined | thread  CC=gcc  V=1  VENV=build/venv'

@@ -8,7 +8,7 @@ import pytest
 
 from support.tool import ROOT
 
-WORKFLOW = (ROOT / ".github/workflows/check.yml").read_text()
+WORKFLOW, WINDOWS = ((ROOT / f".github/workflows/{name}.yml").read_text() for name in ("check", "windows"))
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 
 
@@ -28,9 +28,9 @@ def made(command):
             yield from [w for w in words[1:] if not w.startswith("-") and "=" not in w]
 
 
-def jobs():
+def jobs(workflow=WORKFLOW):
     """Each job's lines to run, in order."""
-    for job in re.split(r"^  (?=\w+:$)", WORKFLOW.split("\njobs:\n")[1], flags=re.M)[1:]:
+    for job in re.split(r"^  (?=\w+:$)", workflow.split("\njobs:\n")[1], flags=re.M)[1:]:
         yield job.split(":")[0], re.findall(r"^ +- run: (.*)$", job, re.M)
 
 
@@ -66,6 +66,15 @@ def test_workflow(rules):
     assert len(uploaded) == 4 and {path.rsplit("/", 1)[1] for path in uploaded} == {"*.tar.xz", "*.whl", "*.deb", "SHA256SUMS"}
     for suffix in "tar.xz", "whl", "deb":
         assert re.search(rf"^(?:TARBALL|WHEEL|DEB) = \$\(DIST\)/.*\.{suffix}$", (ROOT / "Makefile").read_text(), re.M)
+
+
+def test_windows_workflow(rules):
+    """What the second job runs is what the first one makes; it runs on Linux, too (tests/targets/test_bundle.py)."""
+    found = dict(jobs(WINDOWS))
+    assert set(found) == {"bundle", "run"} and wrong(found["bundle"], rules) is None
+    assert any("windows-bundle" in command for command in found["bundle"]) and any("python run.py" in command for command in found["run"])
+    targets = re.findall(r"target: ([\w-]+)}", WINDOWS)
+    assert targets == re.search(r"windows-bundle:.*\n\t@for t in (.*?);", (ROOT / "Makefile").read_text())[1].split()
 
 
 def test_dockerfile(rules):

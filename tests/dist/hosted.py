@@ -1,4 +1,5 @@
-"""make check-hosted: what this tree has for others' machines, carried out: the Dockerfile, and each job of .github/workflows.
+"""make check-hosted: what this tree has for others' machines, carried out: the Dockerfile, and each job of .github/workflows
+that is for Debian.
 
 usage: hosted.py FOLDER [image] [JOB...]
 
@@ -121,7 +122,7 @@ def check_job(name, job, folder):
 
 def jobs():
     return {name: job for path in sorted((ROOT / ".github/workflows").glob("*.yml"))
-            for name, job in yaml.safe_load(path.read_text())["jobs"].items()}
+            for name, job in yaml.safe_load(path.read_text())["jobs"].items() if "container" in job}
 
 
 def main(folder, *only):

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import platform
 import re
+import shutil
 import struct
 import subprocess
 import types
@@ -410,6 +411,44 @@ def test_linked(name, wine, tmp_path):
         assert done.returncode == 0, done.stderr
         said.append(done.stdout)
     assert said[0] == said[1] and len(said[0].split()) == 20
+
+
+CPP = """
+#include "mcc.hpp"
+#include <array>
+#include <cstdio>
+int main()
+{
+    mcc::model net(std::string{"netz \\303\\204.dll"}); /* a path is UTF-8 */
+    const std::vector<float> x(2 * 64, 0.5f);
+    std::array<float, 20> y = {};
+    mcc::context run(net);
+    run({mcc::tensor(x, {2, 1, 8, 8})}, {mcc::tensor(y, {2, 10})});
+    float sum = 0;
+    for (float v : y)
+        sum += v;
+    try {
+        mcc::model other(std::string{"linux.so"});
+    } catch (const mcc::error &e) {
+        std::printf("%s\\n", e.what());
+    }
+    return sum < 1.99f || sum > 2.01f;
+}
+"""
+
+
+def test_cpp(wine, tmp_path):
+    """mcc.hpp with the loader for Windows, compiled as C++."""
+    if not shutil.which("x86_64-w64-mingw32-g++"):
+        pytest.skip("no g++-mingw-w64")
+    (tmp_path / "main.cpp").write_text(CPP)
+    (tmp_path / "load.cpp").write_text('#include "cli/package/mcc_load.cpp"\n')
+    subprocess.run(["x86_64-w64-mingw32-g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-static", f"-I{ROOT}", f"-I{ROOT}/runtime", "-o",
+                    tmp_path / "main.exe", tmp_path / "main.cpp", tmp_path / "load.cpp"], check=True)
+    compile_to(tmp_path / "netz Ä.dll", DIGITS, TARGET)
+    compile_to(tmp_path / "linux.so", DIGITS)
+    done = subprocess.run([WINE, tmp_path / "main.exe"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "linux.so: a file for Linux" in done.stdout, (done.stdout, done.stderr)
 
 
 REPLACED = """
