@@ -73,15 +73,10 @@ static bool only_running(struct context *ctx, const struct options *o)
     return true;
 }
 
-bool target_serves(struct context *ctx, const struct options *o)
+const char *library_name(const struct options *o)
 {
-    const struct platform *platform = targets_platform(o);
-    if (!platform || strcmp(platform->container, "elf") == 0) /* NULL: refused later (targets_check) */
-        return true;
-    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'target': '%s' is for compiling only: mcc does not read DLLs",
-             o->target);
-    option_blame(ctx, o, "target", NULL);
-    return false;
+    const struct platform *platform = targets_platform(o); /* NULL: refused later (targets_check) */
+    return platform && strcmp(platform->container, "coff") == 0 ? "net.dll" : "net.so";
 }
 
 struct making {
@@ -118,7 +113,7 @@ enum fail with_library(struct context *ctx, struct options *o, library_fn *use, 
     const char *path = o->files.items.data[0];
     struct making m = {ctx, o, use, end, user};
     if (!artifact_meant(path)) {
-        (void)(target_serves(ctx, o) && with_temporary(ctx, "net.so", make_and_use, make_end, &m));
+        (void)with_temporary(ctx, library_name(o), make_and_use, make_end, &m);
     } else if (only_running(ctx, o)) {
         use(user, path, NULL);
         end(user);

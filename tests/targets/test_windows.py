@@ -171,10 +171,15 @@ def test_damaged_to_readers(tmp_path):
     assert accepted > 20
 
 
-@pytest.mark.parametrize("command", ["run", "bench", "diff", "report"])
+@pytest.mark.parametrize("command", ["run", "bench", "diff"])
 def test_only_compiled(command, tmp_path):
     done = mcc(command, DIGITS, TARGET, cwd=tmp_path)
-    assert done.returncode == 2 and "'x86_64-windows' is for compiling only" in done.stderr and not list(tmp_path.iterdir())
+    assert done.returncode == 3 and "cannot load: " in done.stderr and "a DLL or program for Windows" in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_reported(tmp_path):
+    assert mcc("report", DIGITS, TARGET, "-q", "-o", tmp_path / "page.html").returncode == 0
+    assert "x86_64-pc-windows-msvc" in (tmp_path / "page.html").read_text()
 
 
 @pytest.mark.parametrize("name,options", [("net.obj", []), ("net.lib", []), ("net.o", []), ("net.a", []), ("net", ["-c"]), ("net.lib", ["--weights=sidecar"])])
