@@ -262,29 +262,44 @@ static const char *name_unique(struct exprs *x, const char *name)
     }
 }
 
-sym_id sym_new(struct exprs *x, enum sym_kind kind, const char *name, int64_t lo, int64_t hi)
+/* Enters a symbol under a name that no other has. */
+static sym_id sym_enter(struct exprs *x, struct symbol with, const char *name)
 {
     struct symbol *s = NEW(x->arena, struct symbol);
-    *s = (struct symbol){.kind = kind,
-                         .name = name_unique(x, name),
-                         .lo = lo,
-                         .hi = hi,
-                         .divisor = 1,
-                         .given = {lo, hi, 1},
-                         .least = lo,
-                         .filled = lo};
+    *s = with;
+    s->name = name_unique(x, name);
     VEC_PUSH(x->arena, &x->syms, s);
     VEC_PUSH(x->arena, &x->sym_exprs, (expr_id){0});
     uint32_t id = x->syms.n - 1;
-    if (x->last_sym[kind].i)
-        x->syms.data[x->last_sym[kind].i]->next = (sym_id){id};
-    else
-        x->first_sym[kind] = (sym_id){id};
-    x->last_sym[kind] = (sym_id){id};
     x->names[expr_name_slot(x, s->name)] = id;
     if (x->syms.n > x->names_size / 2)
         names_grow(x);
     return (sym_id){id};
+}
+
+sym_id sym_new(struct exprs *x, enum sym_kind kind, const char *name, int64_t lo, int64_t hi)
+{
+    sym_id id = sym_enter(
+        x,
+        (struct symbol){
+            .kind = kind, .lo = lo, .hi = hi, .divisor = 1, .given = {lo, hi, 1}, .least = lo, .filled = lo},
+        name);
+    if (x->last_sym[kind].i)
+        x->syms.data[x->last_sym[kind].i]->next = id;
+    else
+        x->first_sym[kind] = id;
+    x->last_sym[kind] = id;
+    return id;
+}
+
+sym_id sym_within(struct exprs *x, sym_id s, int64_t lo, int64_t hi)
+{
+    struct symbol with = *sym_get(x, s);
+    with.lo = with.least = with.filled = with.given.lo = lo;
+    with.hi = with.given.hi = hi;
+    with.of = s;
+    with.next = (sym_id){0};
+    return sym_enter(x, with, with.name);
 }
 
 struct symbol *sym_get(struct exprs *x, sym_id s)

@@ -61,6 +61,7 @@ struct symbol {
     expr_id bound; /* provable upper bound in other symbols, or {0} */
     uint32_t value, elem; /* SYM_VALUE: value_id.i and flat element that defines it; elem
                            * UINT32_MAX: it is a dim of that value */
+    sym_id of; /* the symbol that it stands for within a narrower range (sym_within); {0}: none */
     sym_id next; /* the next of its kind (sym_next) */
 };
 
@@ -70,6 +71,9 @@ struct exprs *exprs_new(struct context *);
 uint32_t ex_count(const struct exprs *); /* ids given so far are below this */
 
 sym_id sym_new(struct exprs *, enum sym_kind, const char *name, int64_t lo, int64_t hi);
+/* A symbol for s where s is within [lo, hi]. It is of the same kind, but none of those that sym_next gives: whoever
+ * uses it binds it to the value of s, after a test. */
+sym_id sym_within(struct exprs *, sym_id s, int64_t lo, int64_t hi);
 /* Narrow lo/hi/divisor before the symbol is used in expressions; one whose lo == hi is a constant from then on. */
 struct symbol *sym_get(struct exprs *, sym_id);
 /* Narrows a symbol that expressions may mention already: those keep the wider bounds that they were made with, which

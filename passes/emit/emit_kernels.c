@@ -17,6 +17,25 @@ static template_fn *const templates[] = {
     [SCHEDULE_HALO] = emit_halo,
 };
 
+static bool emit_kernel(const struct site *site, const struct schedule *s, const struct schedule_facts *facts,
+                        const char *name)
+{
+    struct em em;
+    site->k->flops = facts->flops;
+    site->k->ns = s->ns;
+    return em_begin(&em, site, s, facts, name) && templates[s->kind](&em) && em_finish(&em);
+}
+
+/* The kernel's second form, from the module in which the size lies in the range. */
+static bool emit_version(const struct site *site, const struct size_range *range, const struct schedule *s,
+                         const struct schedule_facts *facts, const char *name)
+{
+    struct site within = version_site(site, range);
+    within.k = arena_copy(site->m->arena, site->k, sizeof *site->k);
+    site->k->version = (struct kernel_version){within.k, *range, within.m->within};
+    return emit_kernel(&within, s, facts, name);
+}
+
 bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
 {
     const struct cpu_schedules *v = &m->plan.schedules.data[variant];
@@ -24,15 +43,14 @@ bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
     bool ok = true;
     arena_init(&scratch, m->ctx);
     for (uint32_t i = 0; ok && i < m->fused.kernels.n; i++) {
-        const struct schedule *s = &v->of[i];
         const struct site site = {m, &m->fused.kernels.data[i], m->g, m->ctx->exprs, &scratch, v->mach};
-        struct em em;
-        if (s->kind == SCHEDULE_NONE)
+        const struct size_range range = version_range(site.x, &v->of[i].version);
+        if (v->of[i].kind == SCHEDULE_NONE)
             continue;
-        site.k->flops = v->facts[i].flops;
-        site.k->ns = s->ns;
-        ok = em_begin(&em, &site, s, &v->facts[i], arena_printf(&scratch, "k%u%s", i, suffix)) &&
-             templates[s->kind](&em) && em_finish(&em);
+        site.k->version = (struct kernel_version){.of = NULL};
+        ok = (!range.size.i || emit_version(&site, &range, &v->version[i], &v->version_facts[i],
+                                            arena_printf(&scratch, "k%u_version%s", i, suffix))) &&
+             emit_kernel(&site, &v->of[i], &v->facts[i], arena_printf(&scratch, "k%u%s", i, suffix));
         arena_release(&scratch);
         if (ok && m->asked.emitted)
             m->asked.emitted(m->asked.user, site.k);

@@ -314,6 +314,8 @@ int64_t extent_of_image(struct module *m, expr_id e, int64_t side)
 
 static int64_t symbol_counted(const struct module *m, const struct symbol *s)
 {
+    if (s && s->of.i)
+        s = sym_get(m->ctx->exprs, s->of);
     for (uint32_t i = 0; s && s->kind == SYM_SHAPE && i < m->asked.counted_at.n; i++)
         if (strcmp(m->asked.counted_at.data[i].symbol, s->name) == 0)
             return m->asked.counted_at.data[i].value;

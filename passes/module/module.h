@@ -72,6 +72,11 @@ struct kernel_form {
     const struct attention
         *attention; /* what lies before the anchor is computed inside too (passes/module/attention.h); NULL: not */
 };
+/* Values of a shape symbol, at least 1. */
+struct size_range {
+    sym_id size; /* {0}: none */
+    int64_t least, most;
+};
 /* 64-bit words that are 0 when a launch begins, for mcc_rt_arrive. */
 enum { SHARED_COUNTERS = 8 };
 struct kernel {
@@ -92,6 +97,11 @@ struct kernel {
     region_id region;
     uint32_t order; /* position in the region after scheduling */
     /* after emission */
+    struct kernel_version {
+        struct kernel *of; /* the kernel as it runs where the size is within the range; NULL: as everywhere */
+        struct size_range range;
+        sym_id as; /* what stands for the size in it; {0}: the range is one number */
+    } version;
     const char *name;
     const char *text;
     VEC(struct karg) args;
@@ -137,7 +147,7 @@ enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
 /* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors
  * of a register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1; precision: enum
- * precision. */
+ * precision; version: the most, 0 off. */
 enum choice_key {
     CHOOSE_TILE,
     CHOOSE_WINOGRAD,
@@ -146,7 +156,8 @@ enum choice_key {
     CHOOSE_LAYOUT,
     CHOOSE_STORE,
     CHOOSE_PRECISION,
-    CHOOSE_LAST = CHOOSE_PRECISION
+    CHOOSE_VERSION,
+    CHOOSE_LAST = CHOOSE_VERSION
 };
 struct choice {
     const char *text, *node;
@@ -163,6 +174,8 @@ struct cpu_schedules {
     const struct machine *mach;
     const struct schedule *of;
     const struct schedule_facts *facts;
+    const struct schedule *version; /* of kernels with one (schedule.version); else of kind SCHEDULE_NONE */
+    const struct schedule_facts *version_facts;
 };
 /* Some fields of a record as a file gives them: which one (schedule/schedule_text.c), its value; lines for messages. */
 struct schedule_field {
@@ -171,6 +184,7 @@ struct schedule_field {
 };
 struct schedule_told {
     uint32_t kernel, line;
+    bool version; /* the record is of the kernel's version */
     const char *cpu;
     int kind;
     VEC(struct schedule_field) fields;
@@ -240,6 +254,11 @@ struct module_known {
     VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least makes it longer */
     VEC(int64_t) counted; /* by symbol, as least, with the sizes of counted_at */
     VEC(int64_t) image; /* by symbol: the size of an image, as extent_of_image was asked last */
+    VEC(struct module_range {
+        struct size_range range;
+        struct module *module;
+    })
+    within; /* what module_within has made */
 };
 
 /* The kernels and the storage of values: made by fuse and the layouts. */
@@ -268,6 +287,8 @@ struct module {
     struct context *ctx;
     struct arena *arena;
     struct graph *g;
+    const struct module *whole; /* of which module_within made this one; NULL: it did not */
+    sym_id within; /* ... what stands for the size then; {0}: a number */
     uint32_t facts; /* enum fact */
     struct strbuf *report; /* what passes have to say for --stats, lines; NULL: nobody asks */
     struct module_asked asked;
@@ -300,6 +321,9 @@ void module_print(const struct module *, struct strbuf *, bool full);
  * FAIL_INTERNAL diagnostic. */
 bool module_verify(struct module *);
 
+/* The module as it is where the size is within the range (module/within.c), for decisions and emission: the same copy
+ * whenever it is asked for. */
+struct module *module_within(struct module *, const struct size_range *);
 /* fuse/stage.c: does the kernel of a contraction compute its operand v itself, rather than read it? v is a map. Sets
  * kernel.form.staged, and kernel.form.winograd where that is how. */
 bool stage_wanted(struct module *, struct kernel *, value_id v);

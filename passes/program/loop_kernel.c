@@ -108,22 +108,31 @@ static void need(struct outline *o, lreg v)
         VEC_PUSH(o->p->arena, &o->outer, v);
 }
 
-/* A launch has the very name of its kernel, in which the kernel's number follows a letter (emit_kernels.c, below). */
+/* A launch has the very name of its kernel or of a version of it, in which the kernel's number follows a letter
+ * (emit_kernels.c, below). */
 static struct kernel *kernel_launched(const struct outline *o, const struct lstmt *s)
 {
     struct module *m = o->p->m;
     unsigned long i = strtoul(s->name + 1, NULL, 10);
-    return i < m->fused.kernels.n && m->fused.kernels.data[i].name == s->name && m->fused.kernels.data[i].text
-               ? &m->fused.kernels.data[i]
-               : NULL;
+    struct kernel *k = i < m->fused.kernels.n ? &m->fused.kernels.data[i] : NULL;
+    while (k && k->name != s->name)
+        k = k->version.of;
+    return k && k->text ? k : NULL;
 }
 
-/* Is the launch so small that one thread runs it? If that is dynamic, the guard asks. */
+static bool is_version(const struct outline *o, const struct kernel *k)
+{
+    const struct module *m = o->p->m;
+    return k < m->fused.kernels.data || k >= m->fused.kernels.data + m->fused.kernels.n;
+}
+
+/* Is the launch so small that one thread runs it? If that is dynamic, the guard asks; of a kernel with a version, for
+ * the kernel as it is at all sizes. */
 static bool launch_small(struct outline *o, const struct kernel *k)
 {
     struct prog *p = o->p;
     int64_t count, ns = k->ns > 1 ? k->ns : 1, total;
-    if (k->kind == KERNEL_CONTROL)
+    if (k->kind == KERNEL_CONTROL || is_version(o, k))
         return true;
     if (ex_is_const(p->x, k->count, &count)) {
         o->ns += mul_i64(count, ns, &total) ? total : RATE_SERIAL_NS;
@@ -143,8 +152,10 @@ static bool take_launch(struct outline *o, const struct lstmt *s)
     if (!k || k->keeps_scratch || k->shared_bytes || !launch_small(o, k)) /* these are a launch's */
         return false;
     o->text += strlen(k->text);
-    o->flops += k->flops;
-    o->bytes += k->bytes;
+    if (!is_version(o, k)) {
+        o->flops += k->flops;
+        o->bytes += k->bytes;
+    }
     VEC_PUSH(o->p->arena, &o->kernels, k);
     return o->text <= TEXT_MAX;
 }

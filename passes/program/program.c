@@ -105,12 +105,10 @@ static lreg shared(struct prog *p)
     return prog_offset(p, p->shared, ex_const(p->x, 0), ELEM_F32);
 }
 
-static void launch(struct prog *p, struct kernel *k)
+static void launch_one(struct prog *p, const struct kernel *k)
 {
     lreg args[256];
     uint32_t n = 0;
-    for (uint32_t i = 0; i < k->outs.n; i++)
-        prog_place(p, k->outs.data[i]);
     if (k->args.n + 1 > COUNT_OF(args)) {
         p->failed = true;
         error_limit(p->m->ctx, k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src : (src_id){0},
@@ -130,6 +128,48 @@ static void launch(struct prog *p, struct kernel *k)
     s->name = k->name;
     s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : k->ns;
     s->node = k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src.i : 0;
+}
+
+/* A block with one launch. as: a symbol that stands for the size in it; {0}: none does. */
+static lblock launch_block(struct prog *p, const struct kernel *k, sym_id size, sym_id as)
+{
+    lblock outer = p->block, made = p->block = lf_block(p->f);
+    uint32_t bound = p->syms.n;
+    if (as.i)
+        prog_bind(p, as, prog_symbol(p, size));
+    launch_one(p, k);
+    prog_unbind(p, bound);
+    p->block = outer;
+    return made;
+}
+
+/* Is the size within the range? */
+static lreg in_range(struct prog *p, const struct size_range *r)
+{
+    lreg size = prog_symbol(p, r->size), most = prog_const(p, r->most);
+    if (r->least == r->most)
+        return prog_op2(p, L_EQ, size, most);
+    lreg upper = prog_op2(p, L_LE, size, most);
+    return sym_get(p->x, r->size)->lo >= r->least
+               ? upper
+               : prog_op2(p, L_AND, upper, prog_op2(p, L_LE, prog_const(p, r->least), size));
+}
+
+static void launch(struct prog *p, const struct kernel *k)
+{
+    const struct kernel_version *v = &k->version;
+    for (uint32_t i = 0; i < k->outs.n; i++)
+        prog_place(p, k->outs.data[i]);
+    if (!v->of) {
+        launch_one(p, k);
+        return;
+    }
+    lreg cond = in_range(p, &v->range);
+    lblock fast = launch_block(p, v->of, v->range.size, v->as), other = launch_block(p, k, (sym_id){0}, (sym_id){0});
+    struct lstmt *s = lf_stmt(p->f, p->block, L_IF, &cond, 1);
+    s->type = INDEX;
+    s->block[0] = fast;
+    s->block[1] = other;
 }
 
 /* An output whose extents the data decides: tell the runtime where it is and how large. */
@@ -286,8 +326,9 @@ static bool program(struct module *m, const char *suffix)
 static void count_shared(struct module *m)
 {
     for (uint32_t i = 0; i < m->fused.kernels.n; i++)
-        if (m->fused.kernels.data[i].shared_bytes > m->plan.shared_bytes)
-            m->plan.shared_bytes = m->fused.kernels.data[i].shared_bytes;
+        for (const struct kernel *k = &m->fused.kernels.data[i]; k; k = k->version.of)
+            if (k->shared_bytes > m->plan.shared_bytes)
+                m->plan.shared_bytes = k->shared_bytes;
 }
 
 bool emit_program(struct module *m, const char *suffix)

@@ -10,14 +10,16 @@ enum {
     SPAN_OPEN = 128,
     SPAN_LEAST = 32, /* keys of a span: at most, so that few are computed for nothing; at least, to hide the scaling */
     EXP_REGISTERS = 16, /* that an exponential takes, constants included */
-    FEW_KEYS = 1 << 20 /* more cost the same: long enough for any thread */
+    FEW_KEYS = 1 << 20, /* more cost the same: long enough for any thread */
+    CODE = 24, /* of an attention, in sums of products, and of each point and vector of the scores' tiles */
+    CODE_OF_POINT = 5
 };
 
 static int64_t extent_or_guess(const struct site *site, expr_id e, bool *known)
 {
-    int64_t n;
+    int64_t n, most = ex_hi(site->x, e);
     *known = ex_is_const(site->x, e, &n);
-    return *known ? n : GUESS;
+    return *known ? n : most > 0 && most < GUESS ? most : GUESS;
 }
 
 static bool fits(const struct site *site, int64_t points, int64_t vectors)
@@ -79,12 +81,15 @@ static void choose_values(const struct site *site, const struct attention_shape 
  * holds. */
 static void choose_span(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
 {
-    int64_t keys, line = attention_line(s) * 4, most = budget(site->mach, SHARE_L1_SPAN) / line;
+    int64_t keys, line = attention_line(s) * 4, most = budget(site->mach, SHARE_L1_SPAN) / line,
+                  limit = ex_hi(site->x, t->keys);
     bool known = ex_is_const(site->x, t->keys, &keys);
     if (known && keys <= budget(site->mach, SHARE_L2_SCORES) / line)
         return;
     most = most < SPAN_LEAST ? SPAN_LEAST : most;
     s->span = SPAN_OPEN < most ? SPAN_OPEN : most;
+    if (limit > 0 && limit < s->span)
+        s->span = limit;
     if (known)
         s->span = (keys + (keys + s->span - 1) / s->span - 1) / ((keys + s->span - 1) / s->span);
 }
@@ -106,6 +111,41 @@ static void choose_parts(const struct site *site, const struct attention_shape *
     s->part = site->m->asked.always ? 1 : RATE_KEY_PART;
 }
 
+/* ns of a block of rows, over so many keys. */
+static int64_t block_ns(const struct site *site, const struct attention_shape *t, const struct attention_schedule *s,
+                        int64_t keys)
+{
+    int64_t vectors = (keys < FEW_KEYS ? keys : FEW_KEYS) * s->nv;
+    int64_t cycles = vectors * (t->size + t->columns) / site->mach->fma_per_cycle + vectors * RATE_EXP_CYCLES +
+                     s->nv * s->lanes * t->size;
+    return RATE_BLOCK_INDEX_NS + cycles / RATE_CYCLES_PER_NS;
+}
+
+int64_t attention_code(const struct site *site, const struct attention_schedule *s)
+{
+    struct attention_shape t;
+    bool known = true;
+    int64_t keys = attention_shape(site, &t) ? extent_or_guess(site, t.keys, &known) : 1;
+    return CODE + (known ? 0 : CODE_OF_POINT * s->nv * tile_line_points(keys, false, s->mr));
+}
+
+int64_t attention_whole(const struct site *site, const struct size_at *at, const struct attention_schedule *s)
+{
+    struct attention_shape t;
+    bool known;
+    if (!attention_shape(site, &t))
+        return 0;
+    const struct type *y = value_type(site->g, t.values->out[0]);
+    int64_t rows = extent_or_guess(site, size_at(site->x, t.rows, at), &known), block = s->nv * s->lanes,
+            whole = block_ns(site, &t, s, extent_or_guess(site, size_at(site->x, t.keys, at), &known));
+    if (!mul_i64(whole, (rows + block - 1) / block, &whole))
+        return 0;
+    for (uint32_t d = 0; d < t.of_p.n_batch; d++)
+        if (!mul_i64(whole, extent_hint(site->x, size_at(site->x, y->dims[d], at)), &whole))
+            return 0;
+    return whole;
+}
+
 void attention_estimate(const struct site *site, const struct attention_schedule *s, struct schedule_facts *f)
 {
     struct attention_shape shape, *t = &shape;
@@ -113,16 +153,13 @@ void attention_estimate(const struct site *site, const struct attention_schedule
         return;
     const struct type *y = value_type(site->g, t->values->out[0]);
     bool known;
-    int64_t keys = s->parts ? s->part : extent_or_guess(site, t->keys, &known), rows = s->nv * s->lanes,
+    int64_t keys = s->parts ? s->part : extent_or_guess(site, t->keys, &known),
             counted = extent_counted(site->m, t->keys);
     uint64_t points = 1;
     for (int32_t d = 0; d + 1 < y->rank; d++)
         points *= (uint64_t)extent_counted(site->m, y->dims[d]);
     f->flops = 2 * points * (uint64_t)counted * (uint64_t)(t->size + t->columns);
-    int64_t vectors = (keys < FEW_KEYS ? keys : FEW_KEYS) * s->nv;
-    int64_t cycles = vectors * (t->size + t->columns) / site->mach->fma_per_cycle + vectors * RATE_EXP_CYCLES +
-                     rows * t->size;
-    f->ns = RATE_BLOCK_INDEX_NS + cycles / RATE_CYCLES_PER_NS;
+    f->ns = block_ns(site, t, s, keys);
 }
 
 bool attention_shape(const struct site *site, struct attention_shape *t)

@@ -1,6 +1,6 @@
 /* --choose: what a user says of a kernel's tile, chunk and parts overwrites these fields of its record, and the cost
- * model decides the others anew around them. What the record cannot have, by the bounds and rules of fields.def, is a
- * warning, and the field stays.
+ * model decides the others anew around them, without a version; then what is said of a version. What the record cannot
+ * have, by the bounds and rules of fields.def, is a warning, and the field stays.
  */
 #include "passes/module/choices.h"
 #include "passes/schedule/fields.h"
@@ -54,6 +54,34 @@ static const char *numbers_set(const struct site *site, const struct choice *c, 
     return wrong;
 }
 
+/* A version up to that value of the outermost dynamic size of the kernel's results, or none. */
+static bool version_chosen(const struct site *site, struct schedule *s)
+{
+    const struct choice *c = s->kind == SCHEDULE_NONE || !site->m->asked.choices.n
+                                 ? NULL
+                                 : choice_of_kernel(site->m, site->k, CHOOSE_VERSION);
+    struct schedule next = *s;
+    struct strbuf why;
+    if (!c)
+        return true;
+    next.version = (struct version_schedule){c->n[0] ? version_size(site) : 0, 0, 0};
+    struct size_range r = version_range(site->x, &next.version);
+    if (c->n[0] && !next.version.size) {
+        choice_refuse(site->m, c, "no size of its results is dynamic");
+        return true;
+    }
+    if (r.size.i) {
+        next.version.least = sym_get(site->x, r.size)->lo > 1 ? sym_get(site->x, r.size)->lo : 1;
+        next.version.most = c->n[0];
+    }
+    strbuf_init(&why, site->m->arena);
+    if (schedule_verify(site, &next, &why))
+        *s = next;
+    else if (why.n)
+        choice_refuse(site->m, c, why.data);
+    return site->m->ctx->fail == FAIL_NONE;
+}
+
 bool schedule_chosen(const struct site *site, struct schedule *s)
 {
     static const enum choice_key keys[] = {CHOOSE_TILE, CHOOSE_CHUNK, CHOOSE_SPLIT};
@@ -81,5 +109,5 @@ bool schedule_chosen(const struct site *site, struct schedule *s)
                             : arena_printf(site->m->arena, "a CPU of %u registers of %u bytes: %s",
                                            site->mach->registers, site->mach->vector_bytes, why.data));
     }
-    return true;
+    return version_chosen(site, s);
 }

@@ -69,7 +69,7 @@ void schedules_reference(struct strbuf *out)
             if (field_is_of(&schedule_fields[i], kinds[k].kind) && schedule_fields[i].kinds != all)
                 put_field(out, &schedule_fields[i]);
     }
-    strbuf_printf(out, "\n## Any kind: reductions inside of the kernel, and values in scratch\n\n");
+    strbuf_printf(out, "\n## Any kind: a version, reductions inside of the kernel, values in scratch\n\n");
     for (uint32_t i = 0; i < schedule_field_count; i++)
         if (schedule_fields[i].kinds == all)
             put_field(out, &schedule_fields[i]);

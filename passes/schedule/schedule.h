@@ -148,6 +148,13 @@ struct attention_schedule {
     uint32_t terms; /* vectors of rows whose exponentials are computed at once */
 };
 
+/* A second version of the kernel, with a record of its own, which a test in the program selects where a size lies in a
+ * range. */
+struct version_schedule {
+    uint32_t size; /* number of the shape symbol, in the order of the artifact's, from 1; 0: there is no version */
+    int64_t least, most;
+};
+
 /* Decisions alone: each member but the lengths of arrays has its row in fields.def. */
 struct schedule {
     enum schedule_kind kind;
@@ -158,6 +165,7 @@ struct schedule {
     uint32_t n_reduce, n_producer;
     struct reduce_schedule *reduce; /* of schedule_facts.reductions */
     struct producer_schedule *producer; /* of values in scratch */
+    struct version_schedule version;
     int64_t ns; /* per parallel index: what the runtime cuts the work of its threads by; schedule_facts.ns, or told */
 };
 
@@ -195,14 +203,37 @@ void schedules_print(const struct module *, struct strbuf *);
 bool schedules_parse(struct module *, const char *path, const char *text);
 /* The fields of all kinds with their bounds and meanings, as sections of docs/reference/schedules.md. */
 void schedules_reference(struct strbuf *);
-/* Applies what module.asked.told has of the kernel on that CPU. False after a diagnostic. */
-bool schedule_told(const struct site *, uint32_t kernel, const char *cpu, struct schedule *);
+/* Applies what module.asked.told has of the kernel, or of its version, on that CPU. False after a diagnostic. */
+bool schedule_told(const struct site *, uint32_t kernel, bool version, const char *cpu, struct schedule *);
 const char *schedule_kind_name(enum schedule_kind);
 /* The kind of that name; -1: there is none. */
 int schedule_kind_by_name(const char *);
 /* The first CPU's record of a kernel in one sentence, for remarks, in the module's arena; NULL: there is nothing to
  * say. */
 const char *schedule_words(const struct module *, uint32_t kernel);
+
+/* The values of its size that a version is for; size {0}: there is none. */
+struct size_range version_range(const struct exprs *, const struct version_schedule *);
+/* The same kernel in the module in which the size is within the range (module_within). */
+struct site version_site(const struct site *, const struct size_range *);
+/* A value of a size, for estimates; size {0}: none is given. */
+struct size_at {
+    sym_id size;
+    int64_t n;
+};
+/* The expression where the size is that. */
+static inline expr_id size_at(struct exprs *x, expr_id e, const struct size_at *at)
+{
+    expr_id n = at->size.i ? ex_const(x, at->n) : e;
+    return at->size.i ? ex_subst(x, e, &at->size, &n, 1) : e;
+}
+/* The number of the outermost dynamic size of the kernel's results; 0: none. */
+uint32_t version_size(const struct site *);
+/* Is the size one of the kernel's, and has it a value in the range? */
+bool version_serves(const struct site *, const struct size_range *);
+/* schedule/version.c: decides which kernels have a version, from the records of all: those that gain most, as long as
+ * the code of all versions is a small part of all kernels'. By kernel. False after a diagnostic. */
+bool versions_choose(struct module *, const struct machine *, struct schedule *);
 
 /* ---- facts that decisions and emitters share --------------------------------------------------------------------- */
 
@@ -456,6 +487,9 @@ bool decode_box(const struct site *, const struct tile_schedule *, expr_id base,
 int64_t decode_bytes(const struct site *, const struct tile_schedule *);
 /* Points of a row of columns, or of an image, that read the same block of it. */
 expr_id decode_points(struct exprs *, const struct node *, const struct type *, const struct tile_schedule *);
+/* ns of the whole kernel at a size; 0: there is no estimate. And sums of products in its code. */
+int64_t tile_whole(const struct site *, const struct size_at *, const struct tile_schedule *);
+int64_t tile_code(const struct site *, const struct tile_schedule *);
 /* ns of a parallel index. */
 int64_t tile_estimate(const struct site *, const struct tile_schedule *);
 /* Do the sums of a register tile fit the registers, beside what they are multiplied with? n: the anchor, or what is
@@ -473,6 +507,8 @@ uint64_t anchor_flops(const struct site *);
 /* Cost of one step of a contraction of so many steps, over n points (known or a guess) in tiles of at most `size` by nr
  * vectors. */
 int64_t tile_line_cost(const struct machine *, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps);
+/* Points in the bodies that these tiles need. */
+int64_t tile_line_points(int64_t n, bool known, int64_t size);
 /* schedule/stage.c: tiles that share a staged operand. schedule/block.c: the order of lines and blocks of vectors,
  * blocks of a long K, prefetch. Each refines what tile_choose has left. */
 void stage_choose(const struct site *, struct tile_schedule *);
@@ -494,6 +530,9 @@ void winograd_sizes(const struct site *, struct schedule *);
 bool attention_sizes(const struct site *, struct schedule *);
 /* Do conditions bound the keys that a row sees? */
 bool attention_reach(const struct site *, const struct attention_shape *);
+/* ns of the whole kernel at a size, and sums of products in its code. */
+int64_t attention_whole(const struct site *, const struct size_at *, const struct attention_schedule *);
+int64_t attention_code(const struct site *, const struct attention_schedule *);
 /* ns and flops. */
 void winograd_estimate(const struct site *, const struct winograd_schedule *, struct schedule_facts *);
 void attention_estimate(const struct site *, const struct attention_schedule *, struct schedule_facts *);

@@ -4,8 +4,9 @@
  *     tile.columns     6               # points along the tiled dim a
  *     ...
  *
- * The fields are those of fields.def. A file may leave some out: they stay what the cost model says. Behind # and in
- * lines that begin with // are comments.
+ * The record of a version (schedule.version) follows that of its kernel, with " version" behind the CPU. The fields are
+ * those of fields.def; those of a version print where there is one. A file may leave some out: they stay what the cost
+ * model says. Behind # and in lines that begin with // are comments.
  */
 #include "ir/base/scan.h"
 #include "passes/schedule/fields.h"
@@ -13,6 +14,7 @@
 #include <string.h>
 
 enum { LINE_MOST = 512 };
+#define VERSION " version"
 
 static const char *const kind_names[] = {
     [SCHEDULE_NONE] = "none",           [SCHEDULE_MAP] = "map",
@@ -58,13 +60,19 @@ static void reductions_print(const struct module *m, const struct schedule *s, c
     }
 }
 
+static bool is_of_version(const struct field *f)
+{
+    return !f->via && f->at >= offsetof(struct schedule, version) &&
+           f->at < offsetof(struct schedule, version) + sizeof(struct version_schedule);
+}
+
 static void record_print(const struct module *m, const struct kernel *kernel, const struct schedule *s,
                          const struct schedule_facts *facts, struct strbuf *out)
 {
     for (uint32_t i = 0; i < schedule_field_count; i++) {
         const struct field *f = &schedule_fields[i];
         uint32_t n = 1;
-        if (!field_is_of(f, s->kind))
+        if (!field_is_of(f, s->kind) || (is_of_version(f) && !s->version.size))
             continue;
         if (f->via == offsetof(struct schedule, reduce)) {
             while (i + n < schedule_field_count && f[n].via == f->via)
@@ -83,18 +91,26 @@ static void record_print(const struct module *m, const struct kernel *kernel, co
         strbuf_printf(out, "  # %llu floating-point operations\n", (unsigned long long)facts->flops);
 }
 
+/* more: of a version. */
+static void kernel_print(const struct module *m, const struct cpu_schedules *v, uint32_t i, bool more,
+                         struct strbuf *out)
+{
+    const struct schedule *s = more ? &v->version[i] : &v->of[i];
+    if (s->kind == SCHEDULE_NONE)
+        return;
+    strbuf_printf(out, "schedule k%u ", i);
+    strbuf_quoted(out, kernel_label(m, &m->fused.kernels.data[i]));
+    strbuf_printf(out, " %s%s: %s\n", v->cpu, more ? VERSION : "", kind_names[s->kind]);
+    record_print(m, &m->fused.kernels.data[i], s, more ? &v->version_facts[i] : &v->facts[i], out);
+    strbuf_printf(out, "\n");
+}
+
 void schedules_print(const struct module *m, struct strbuf *out)
 {
     for (uint32_t v = 0; v < m->plan.schedules.n; v++)
         for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
-            const struct schedule *s = &m->plan.schedules.data[v].of[i];
-            if (s->kind == SCHEDULE_NONE)
-                continue;
-            strbuf_printf(out, "schedule k%u ", i);
-            strbuf_quoted(out, kernel_label(m, &m->fused.kernels.data[i]));
-            strbuf_printf(out, " %s: %s\n", m->plan.schedules.data[v].cpu, kind_names[s->kind]);
-            record_print(m, &m->fused.kernels.data[i], s, &m->plan.schedules.data[v].facts[i], out);
-            strbuf_printf(out, "\n");
+            kernel_print(m, &m->plan.schedules.data[v], i, false, out);
+            kernel_print(m, &m->plan.schedules.data[v], i, true, out);
         }
 }
 
@@ -117,6 +133,16 @@ static bool number_read(const char *text, int64_t *n)
     return !scan_i64(&s, n) && !*s.p;
 }
 
+/* Is the last word of the CPU's place that of a version? Then it is cut off. */
+static bool version_read(char *cpu)
+{
+    size_t n = strlen(cpu), word = strlen(VERSION);
+    bool is = n > word && strcmp(cpu + n - word, VERSION) == 0;
+    if (is)
+        cpu[n - word] = 0;
+    return is;
+}
+
 /* schedule k12 "label" CPU: KIND */
 static bool head_read(struct reader *r, char *line)
 {
@@ -135,6 +161,7 @@ static bool head_read(struct reader *r, char *line)
     strbuf_quoted(&label, kernel_label(r->m, &r->m->fused.kernels.data[number]));
     if (strncmp(quote, label.data, label.n) != 0 || quote[label.n] != ' ')
         return wrong(r, arena_printf(r->m->arena, "%s computes %s here, not", kernel, label.data), quote);
+    t.version = version_read(quote + label.n + 1);
     t.cpu = arena_strdup(r->m->arena, quote + label.n + 1);
     t.kind = colon[1] == ' ' ? schedule_kind_by_name(colon + 2) : -1;
     if (t.kind < 0)
@@ -255,14 +282,14 @@ static bool kind_apply(const struct site *site, struct reader *r, const struct s
     return schedule_choose(site, s);
 }
 
-bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, struct schedule *s)
+bool schedule_told(const struct site *site, uint32_t kernel, bool version, const char *cpu, struct schedule *s)
 {
     struct module *m = site->m;
     for (uint32_t i = 0; i < m->asked.told.n; i++) {
         const struct schedule_told *t = &m->asked.told.data[i];
         struct reader r = {m, m->asked.told_path, t->line};
         struct strbuf why;
-        if (t->kernel != kernel || strcmp(t->cpu, cpu) != 0)
+        if (t->kernel != kernel || t->version != version || strcmp(t->cpu, cpu) != 0)
             continue;
         if (!kind_apply(site, &r, t, s))
             return false;
@@ -272,8 +299,8 @@ bool schedule_told(const struct site *site, uint32_t kernel, const char *cpu, st
         if (!schedule_verify(site, s, &why) && !why.n)
             return false;
         if (why.n)
-            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s: %s", m->asked.told_path, t->line,
-                            kernel, cpu, why.data);
+            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s%s: %s", m->asked.told_path,
+                            t->line, kernel, cpu, version ? VERSION : "", why.data);
         if (!says(t, offsetof(struct schedule, ns)))
             s->ns = schedule_facts(site, s).ns;
     }

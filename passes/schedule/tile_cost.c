@@ -15,20 +15,24 @@ enum {
     CODE_COST = 100 /* so many times the registers, in sums of all bodies, weigh as much as the cost itself */,
     MAX_TA = 28,
     MAX_SCATTERED = 9,
-    MAX_TB = 4
+    MAX_TB = 4,
+    GUESS = 64 /* a dynamic extent */
 };
 
 struct extent {
     int64_t n;
     bool known;
+    bool few; /* not known, but from 1 to n */
+    bool rests; /* n, but the code takes it for dynamic: whole tiles and what is left */
 };
 
 static struct extent extent_of(const struct site *site, const struct type *t, int32_t d)
 {
-    struct extent e = {1, true};
-    if (d >= 0 && !ex_is_const(site->x, t->dims[d], &e.n))
-        e = (struct extent){64, false};
-    return e;
+    struct extent e = {1, .known = true};
+    if (d < 0 || ex_is_const(site->x, t->dims[d], &e.n))
+        return e;
+    int64_t most = ex_hi(site->x, t->dims[d]);
+    return most > 0 && most < GUESS ? (struct extent){most, .few = true} : (struct extent){GUESS, .few = false};
 }
 
 /* What a step costs besides its multiply-adds. */
@@ -84,26 +88,43 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct step *
     return (cost > least ? cost : least) + RATE_STEP_LOOP;
 }
 
-/* As many points of lines of dynamic length, or of images, as feature maps have them: in whole tiles and what is left
- * of each. */
+/* A line of dynamic length: whole tiles, and what is left of it. */
+static int64_t line_cost(int64_t left, int64_t size, int64_t tb, int64_t nr, const struct step *s)
+{
+    int64_t line = 0;
+    for (int64_t k = size; k > 0; left %= k, k = tile_below(k, s->rest))
+        line += left / k * step_cost(k, tb, nr, s);
+    return line;
+}
+
+/* As many points of lines of dynamic length, or of images, as feature maps have them. */
 static int64_t lines_cost(int64_t points, int64_t size, int64_t tb, int64_t nr, const struct step *s)
 {
     static const int64_t of_line[] = {3, 4, 6, 7, 8, 12, 14, 16, 28, 56},
                          of_image[] = {12, 16, 48, 49, 64, 192, 196, 256, 784, 3136};
     const int64_t *lengths = s->points == POINTS_OF_LINE ? of_line : of_image;
     int64_t cost = 0;
-    for (uint32_t i = 0; i < COUNT_OF(of_line); i++) {
-        int64_t line = 0, left = lengths[i];
-        for (int64_t k = size; k > 0; left %= k, k = tile_below(k, s->rest))
-            line += left / k * step_cost(k, tb, nr, s);
-        cost += line * points / lengths[i];
-    }
+    for (uint32_t i = 0; i < COUNT_OF(of_line); i++)
+        cost += line_cost(lengths[i], size, tb, nr, s) * points / lengths[i];
     return cost / (int64_t)COUNT_OF(of_line);
+}
+
+/* The same of lines of 1 to n points, each as often. */
+static int64_t few_cost(int64_t n, int64_t size, int64_t tb, int64_t nr, const struct step *s)
+{
+    int64_t cost = 0;
+    for (int64_t length = 1; length <= n; length++)
+        cost += line_cost(length, size, tb, nr, s) * n / length;
+    return cost / n;
 }
 
 /* Sum over the tiles of one dim: extent n in tiles of at most size points (tile_split of emit/template_tiled.c). */
 static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, const struct step *s)
 {
+    if (e.rests)
+        return line_cost(e.n, size, tb, nr, s);
+    if (e.few)
+        return few_cost(e.n, size, tb, nr, s);
     if (!e.known && s->points)
         return lines_cost(e.n, size, tb, nr, s);
     if (!e.known)
@@ -116,7 +137,7 @@ static int64_t dim_cost(struct extent e, int64_t size, int64_t tb, int64_t nr, c
 
 int64_t tile_line_cost(const struct machine *m, int64_t n, bool known, int64_t size, int64_t nr, uint64_t steps)
 {
-    return dim_cost((struct extent){n, known}, size, 1, nr,
+    return dim_cost((struct extent){n, .known = known, .few = !known && n < GUESS}, size, 1, nr,
                     &(struct step){.shared = true, .n = steps, .row.dim = -1, .mach = m});
 }
 
@@ -148,14 +169,19 @@ static int64_t body_points(struct extent e, int64_t size, enum tile_rest rest)
     return p.large ? 2 * p.small + 1 : p.small;
 }
 
+/* Vectors in the bodies that n points along the lanes need. */
+static int64_t body_vectors(int64_t n, const struct tile_schedule *c)
+{
+    int64_t width = (int64_t)c->nr * c->lanes;
+    return (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
+}
+
 /* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers, times `weight`.
  * n along the lanes. */
 static int64_t code_cost(int64_t cost, struct extent a, struct extent b, int64_t n, const struct tile_schedule *c,
                          int64_t regs, int64_t weight, enum tile_rest rest)
 {
-    int64_t width = (int64_t)c->nr * c->lanes,
-            vectors = (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
-    int64_t sums = body_points(a, c->ta, rest) * body_points(b, c->tb, rest) * vectors, product;
+    int64_t sums = body_points(a, c->ta, rest) * body_points(b, c->tb, rest) * body_vectors(n, c), product;
     return mul_i64(cost, sums * weight, &product) ? product / (CODE_COST * regs) : 0;
 }
 
@@ -448,7 +474,9 @@ static uint32_t narrow_vectors(const struct site *site, const struct type *t, co
         if (d != c->vec && (!ex_is_const(site->x, t->dims[d], &extent) || !mul_i64(points, extent, &points)))
             return c->nr;
     int64_t steps = step->n > INT32_MAX ? INT32_MAX : (int64_t)step->n,
-            cost = tile_cost((struct extent){1, true}, (struct extent){1, true}, vectors, 1, 1, c->nr, step), cycles;
+            cost = tile_cost((struct extent){1, .known = true}, (struct extent){1, .known = true}, vectors, 1, 1, c->nr,
+                             step),
+            cycles;
     if (points != 1 || c->vec < 0 || !mul_i64(cost, steps, &cycles))
         return c->nr;
     int64_t indices = cycles / STEP / RATE_CYCLES_PER_NS / RATE_SHARED_LEAST_NS;
@@ -504,8 +532,8 @@ void tile_choose(const struct site *site, struct schedule *out)
     struct extent v = extent_of(site, t, c.vec), a = extent_of(site, t, c.a), b = extent_of(site, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;
     if (c.flat) {
-        a = (struct extent){a.n * b.n, a.known && b.known};
-        b = (struct extent){1, true};
+        a = (struct extent){a.n * b.n, .known = a.known && b.known};
+        b = (struct extent){1, .known = true};
     }
     bool contraction = is_contraction(site, n);
     const struct step step = step_of(site, n, c.flat);
@@ -580,17 +608,27 @@ static int64_t horizontal_cost(const struct site *site, const struct node *n, in
     return (adds > lines ? adds : lines) + RATE_HORIZONTAL * STEP;
 }
 
+/* The extent of a dim where the size is so large; dynamic in the code, if it depends on it. */
+static struct extent extent_at(const struct site *site, const struct type *t, int32_t d, const struct size_at *at)
+{
+    struct extent e = extent_of(site, t, d);
+    if (at->size.i && !e.known && ex_is_const(site->x, size_at(site->x, t->dims[d], at), &e.n))
+        e = (struct extent){e.n, .known = true, .rests = true};
+    return e;
+}
+
 /* All points along a and b of a block of vectors. */
-static int64_t block_estimate(const struct site *site, const struct tile_schedule *c)
+static int64_t block_estimate(const struct site *site, const struct size_at *at, const struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    struct extent v = extent_of(site, t, c->vec), a = extent_of(site, t, c->a), b = extent_of(site, t, c->b);
+    struct extent v = extent_at(site, t, c->vec, at), a = extent_at(site, t, c->a, at),
+                  b = extent_at(site, t, c->b, at);
     const struct step step = step_of(site, n, c->flat);
     int64_t vectors = (v.n + c->lanes - 1) / c->lanes, steps = step.n > INT32_MAX ? INT32_MAX : (int64_t)step.n;
     if (c->flat) {
-        a = (struct extent){a.n * b.n, a.known && b.known};
-        b = (struct extent){1, true};
+        a = (struct extent){a.n * b.n, .known = a.known && b.known, .rests = a.rests};
+        b = (struct extent){1, .known = true};
     }
     if (c->vec < 0 && reduce_horizontal(site->m, n))
         return horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
@@ -599,6 +637,34 @@ static int64_t block_estimate(const struct site *site, const struct tile_schedul
         cost *= RATE_DOT_STATEMENTS;
     int64_t each = cost / (vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1);
     return steps * (each > 0 ? each : 1) / (RATE_CYCLES_PER_NS * STEP);
+}
+
+int64_t tile_whole(const struct site *site, const struct size_at *at, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    int64_t whole = block_estimate(site, at, c);
+    if (c->chunk || !mul_i64(whole, extent_hint(site->x, size_at(site->x, tile_blocks(site->x, t, c), at)), &whole))
+        return 0;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (d != c->vec && d != c->a && d != c->b &&
+            !mul_i64(whole, extent_hint(site->x, size_at(site->x, t->dims[d], at)), &whole))
+            return 0;
+    return whole;
+}
+
+int64_t tile_line_points(int64_t n, bool known, int64_t size)
+{
+    return body_points((struct extent){n, .known = known}, size, REST_POINTS);
+}
+
+int64_t tile_code(const struct site *site, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    struct extent v = extent_of(site, t, c->vec), a = extent_of(site, t, c->a), b = extent_of(site, t, c->b);
+    return body_points(a, c->ta, tile_rest(site->g, n)) * body_points(b, c->tb, tile_rest(site->g, n)) *
+           body_vectors(v.n, c);
 }
 
 int64_t tile_estimate(const struct site *site, const struct tile_schedule *c)
@@ -616,6 +682,7 @@ int64_t tile_estimate(const struct site *site, const struct tile_schedule *c)
         parts = tile_count(site->x, t, c);
     }
     parts *= tile_split_parts(site, c);
-    double ns = (double)block_estimate(site, c) * (double)lots / (double)(parts > 0 ? parts : 1);
+    double ns = (double)block_estimate(site, &(struct size_at){.n = 0}, c) * (double)lots /
+                (double)(parts > 0 ? parts : 1);
     return RATE_INDEX_NS + (int64_t)ns + stage_ns(site, c);
 }

@@ -77,6 +77,27 @@ const char *rule_producer_lanes(struct check *c)
                   "lanes are a power of two, at most four registers of them");
 }
 
+/* ---- versions ---------------------------------------------------------------------------------------------------- */
+
+const char *rule_version_size(struct check *c)
+{
+    const struct version_schedule *v = &c->s->version;
+    if (v->size && c->site->m->whole)
+        return "this is the record of a version, which has none; here 0";
+    return unless(!v->size || version_range(c->site->x, v).size.i, "the network has fewer sizes that runs may choose");
+}
+
+const char *rule_version_most(struct check *c)
+{
+    const struct version_schedule *v = &c->s->version;
+    struct size_range r = version_range(c->site->x, v);
+    if (!v->size)
+        return unless(!v->least && !v->most, "without version.size, here 0, and version.least is 0");
+    return unless(version_serves(c->site, &r),
+                  "version.least is 1 or more and no more than that, the size is one of the kernel's, and takes all "
+                  "values between");
+}
+
 /* ---- all of a record --------------------------------------------------------------------------------------------- */
 
 /* The first item of the field that is impossible is said; with: by its rule, else by its bounds. */

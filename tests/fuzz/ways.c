@@ -198,31 +198,34 @@ static int on_launch(void *user, const char *name, const struct linterp_arg *a, 
 {
     struct loops *l = user;
     struct linterp_arg args[256];
-    uint32_t k = (uint32_t)strtoul(name + 1, NULL, 10);
-    if (k >= l->m->fused.kernels.n || strcmp(name, l->m->fused.kernels.data[k].name) != 0 ||
-        n != l->m->fused.kernels.data[k].args.n) {
+    uint32_t number = (uint32_t)strtoul(name + 1, NULL, 10);
+    const struct kernel *k = number < l->m->fused.kernels.n ? &l->m->fused.kernels.data[number] : NULL;
+    struct lfunc **parsed = &l->kernel[2 * number];
+    for (; k && strcmp(name, k->name) != 0; parsed++)
+        k = k->version.of;
+    if (!k || n != k->args.n) {
         strbuf_printf(l->why, "launch of %s", name);
         return -100;
     }
-    const char *text = l->m->fused.kernels.data[k].text;
-    if (!l->kernel[k])
-        l->kernel[k] = lf_parse(l->ctx, l->arena, &text);
-    if (!l->kernel[k] || !lf_finish(l->kernel[k])) {
+    const char *text = k->text;
+    if (!*parsed)
+        *parsed = lf_parse(l->ctx, l->arena, &text);
+    if (!*parsed || !lf_finish(*parsed)) {
         strbuf_printf(l->why, "%s does not parse", name);
         return -100;
     }
     memcpy(args, a, n * sizeof *a);
     for (uint32_t i = 0; i < n; i++)
-        if (l->m->fused.kernels.data[k].args.data[i].value.i)
-            clip(l, l->m->fused.kernels.data[k].args.data[i], &args[i].buffer);
+        if (k->args.data[i].value.i)
+            clip(l, k->args.data[i], &args[i].buffer);
     int64_t step = count < 4 ? 1 : count / 4;
     struct linterp_host host = {.user = l, .call = on_call}; /* the kernel of a loop asks whether the run goes on */
     for (int64_t end = count; end > 0; end -= step) {
-        struct linterp_result r = lf_interpret(l->kernel[k], args, end > step ? end - step : 0, end, &host);
+        struct linterp_result r = lf_interpret(*parsed, args, end > step ? end - step : 0, end, &host);
         if (r.code) {
             strbuf_printf(l->why, "%s ends with %d: %s", name, r.code, r.text ? r.text : "");
             if (l->d->verbose)
-                strbuf_printf(l->why, "\n%s\n", l->m->fused.kernels.data[k].text);
+                strbuf_printf(l->why, "\n%s\n", k->text);
             return r.code;
         }
     }
@@ -245,9 +248,11 @@ static bool run_plan_function(struct loops *l)
         strbuf_printf(l->why, "plan ends with %d: %s", r.code, r.text ? r.text : "");
         return false;
     }
+    for (sym_id s = sym_next(l->ctx->exprs, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(l->ctx->exprs, SYM_SHAPE, s))
+        l->symbols[s.i] = out[at++];
     for (uint32_t i = 1; i <= sym_count(l->ctx->exprs); i++)
-        if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
-            l->symbols[i] = out[at++];
+        if (sym_get(l->ctx->exprs, (sym_id){i})->of.i)
+            l->symbols[i] = l->symbols[sym_get(l->ctx->exprs, (sym_id){i})->of.i];
     l->arena_bytes = out[at++];
     if (l->arena_bytes < 0) {
         strbuf_printf(l->why, "a workspace of %lld bytes", (long long)l->arena_bytes);
@@ -301,9 +306,8 @@ static uint32_t program_args(struct loops *l, struct linterp_arg *a)
     }
     a[n++].buffer = (struct lbuffer){l->arena_base, l->arena_bytes};
     a[n++].buffer = (struct lbuffer){l->weights, (int64_t)l->m->plan.weights_bytes};
-    for (uint32_t i = 1; i <= sym_count(l->ctx->exprs); i++)
-        if (sym_get(l->ctx->exprs, (sym_id){i})->kind == SYM_SHAPE)
-            a[n++].index = l->symbols[i];
+    for (sym_id s = sym_next(l->ctx->exprs, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(l->ctx->exprs, SYM_SHAPE, s))
+        a[n++].index = l->symbols[s.i];
     return n;
 }
 
@@ -361,7 +365,7 @@ struct loops *loops_of(struct draw *d, struct compilation *c, struct strbuf *why
     struct arena *arena = &d->ctx->session;
     struct loops *l = NEW(arena, struct loops);
     *l = (struct loops){.d = d, .m = c->module, .ctx = d->ctx, .arena = arena, .why = why};
-    l->kernel = NEW_ARRAY(arena, struct lfunc *, l->m->fused.kernels.n + 1);
+    l->kernel = NEW_ARRAY(arena, struct lfunc *, 2 * l->m->fused.kernels.n + 2);
     l->weights = memory(arena, (int64_t)l->m->plan.weights_bytes, 0xff);
     struct sink sink = {l->weights};
     struct weights_writer writer = weights_of(l->m);

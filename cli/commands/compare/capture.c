@@ -138,9 +138,8 @@ void capture_begin(struct capture *d)
         for (int32_t k = 0; k < d->s.api->in[i].ndim && k < d->s.in[i].rank; k++)
             if (d->s.api->in[i].dims[k].extent == -1 && d->s.api->in[i].dims[k].symbol >= 0)
                 values[d->s.api->in[i].dims[k].symbol] = d->s.in[i].dims[k];
-    for (uint32_t i = 1; i <= sym_count(x); i++)
-        if (sym_get(x, (sym_id){i})->kind == SYM_SHAPE)
-            d->symbols[i] = values[n++];
+    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i))
+        d->symbols[i.i] = values[n++];
 }
 
 const char *capture_words(const struct capture *d, uint32_t index)

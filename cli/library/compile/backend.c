@@ -155,6 +155,17 @@ static void share_kernels(struct module *m)
             m->fused.kernels.data[i].text = NULL;
 }
 
+/* Unless it is code of the program, or inside the kernel of a loop. */
+static void kernel_add(struct compilation *c, const struct variant *v, const struct kernel *k)
+{
+    struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(c->module, k)};
+    if (!k->text)
+        return;
+    unit_add(c, &v->target, k->name, k->text, (src_id){row.node});
+    scratch_need(c, k->local_bytes);
+    VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
+}
+
 static bool emit_variant(struct compilation *c, const struct variant *v, const char *suffix)
 {
     struct module *m = c->module;
@@ -165,15 +176,9 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
             return false;
         share_kernels(m);
     }
-    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
-        const struct kernel *k = &m->fused.kernels.data[i];
-        if (!k->text) /* code of the program, or inside the kernel of a loop */
-            continue;
-        struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(m, k)};
-        unit_add(c, &v->target, k->name, k->text, (src_id){row.node});
-        scratch_need(c, k->local_bytes);
-        VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
-    }
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
+        for (const struct kernel *k = &m->fused.kernels.data[i]; k; k = k->version.of)
+            kernel_add(c, v, k);
     unit_add(c, &v->target, m->plan.program->name, print_function(c, m->plan.program), (src_id){0});
     if (!c->variants.n)
         c->first_rows = c->kernel_rows.n;
@@ -215,7 +220,7 @@ static void look_after_workers(void *user, const struct kernel *k)
     report_step(c, "emit", ++c->n_emitted, c->module->fused.kernels.n * c->targets.n);
     if (!goes_on(c))
         return;
-    if (k->region.i == 1)
+    for (; k && k->region.i == 1; k = k->version.of)
         codegen_ahead(codegen_of(c), &(struct codegen_unit){.target = &c->targets.data[c->variants.n]->target,
                                                             .symbol = k->name,
                                                             .text = k->text});

@@ -7,19 +7,20 @@
 
 enum { NUMBER_MOST = 4096 };
 
-/* words: the values, "|" between them, whose places 0, 1, ... are what they mean; NULL: `count` numbers with x between
- * them. */
+/* words: the values, "|" between them, whose places 0, 1, ... are what they mean; else, or NULL: `count` numbers with x
+ * between them; 0: only words. */
 static const struct key {
     const char *name, *form, *words;
     int count;
 } keys[] = {
     [CHOOSE_TILE] = {"tile", "BxAxV, rows x points x vectors, as in conv1:tile=1x6x4", NULL, 3},
-    [CHOOSE_WINOGRAD] = {"winograd", "off, 2, 4 or 6", "off||2||4||6", 1},
+    [CHOOSE_WINOGRAD] = {"winograd", "off, 2, 4 or 6", "off||2||4||6", 0},
     [CHOOSE_CHUNK] = {"chunk", "a number of tiles", NULL, 1},
     [CHOOSE_SPLIT] = {"split", "a number of parts", NULL, 1},
-    [CHOOSE_LAYOUT] = {"layout", "plain or blocked", "plain|blocked", 1},
-    [CHOOSE_STORE] = {"store", "yes", "|yes", 1},
-    [CHOOSE_PRECISION] = {"precision", "f32, bf16, f16 or f16-sums", "f32|bf16|f16|f16-sums", 1},
+    [CHOOSE_LAYOUT] = {"layout", "plain or blocked", "plain|blocked", 0},
+    [CHOOSE_STORE] = {"store", "yes", "|yes", 0},
+    [CHOOSE_PRECISION] = {"precision", "f32, bf16, f16 or f16-sums", "f32|bf16|f16|f16-sums", 0},
+    [CHOOSE_VERSION] = {"version", "off, or the largest size that it is for", "off", 1},
 };
 
 /* The number of the word in a list; -1: none of them. */
@@ -40,18 +41,15 @@ static int word_number(const char *words, const char *word)
 static bool value_read(const struct key *key, const char *text, uint32_t n[3])
 {
     struct scan s = {.p = text, .blanks = ""};
-    if (key->words) {
-        int word = word_number(key->words, text);
-        n[0] = (uint32_t)word;
-        return word >= 0;
-    }
-    for (int i = 0; i < key->count; i++) {
+    int word = key->words ? word_number(key->words, text) : -1;
+    n[0] = word >= 0 ? (uint32_t)word : 0;
+    for (int i = 0; word < 0 && i < key->count; i++) {
         if (i && *s.p++ != 'x')
             return false;
         if (scan_u32(&s, NUMBER_MOST, &n[i]) || !n[i])
             return false;
     }
-    return !*s.p;
+    return word >= 0 || (key->count && !*s.p);
 }
 
 static bool choice_read(struct compilation *c, const char *text)
@@ -75,7 +73,8 @@ static bool choice_read(struct compilation *c, const char *text)
         return true;
     }
     return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    "--choose '%s': the keys are tile, winograd, chunk, split, layout, store and precision", text);
+                    "--choose '%s': the keys are tile, winograd, chunk, split, layout, store, precision and version",
+                    text);
 }
 
 bool choices_read(struct compilation *c)
