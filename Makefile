@@ -28,9 +28,9 @@ INCLUDE := -I. -I$(BUILD)/gen
 CFLAGS_ALL := -std=c11 -D_GNU_SOURCE $(OPT) -fPIC -fvisibility=hidden $(SAN) $(INCLUDE) $(WARN) $(CFLAGS)
 CXXFLAGS_ALL := -std=c++17 $(OPT) -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti $(SAN) $(INCLUDE) -Wall -Wextra -Werror $(CXXFLAGS)
 LIBS := -L$(LLVM_LIBDIR) -llldELF -llldCOFF -llldCommon -lLLVM-19 -lz -lzstd -lprotobuf-c -lyaml -lxxhash -lm -lpthread
-# The code generators of the three targets, and what lld needs beside them; Polly is not there (codegen/llvm_absent.cpp).
+# The code generators of the four targets, and what lld needs beside them; Polly is not there (codegen/llvm_absent.cpp).
 LLVM_STATIC = $(filter-out -lPolly% -lLLVMWindowsManifest,$(shell $(LLVM_CONFIG) --link-static --libs \
-    x86codegen aarch64codegen riscvcodegen x86asmparser aarch64asmparser riscvasmparser lto option windowsdriver debuginfodwarf debuginfopdb libdriver))
+    x86codegen aarch64codegen riscvcodegen armcodegen x86asmparser aarch64asmparser riscvasmparser lto option windowsdriver debuginfodwarf debuginfopdb libdriver))
 LIBS_STATIC = $(subst -lLLVM-19,$(LLVM_STATIC),$(LIBS))
 
 .DEFAULT_GOAL := all
@@ -446,7 +446,8 @@ DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross l
         libgcc-12-dev-riscv64-cross
 DEPS_FUZZ := libclang-rt-19-dev
 DEPS_BENCH := python3-torch python3-torchvision
-DEPS_PLATFORMS := wine64 gcc-mingw-w64-x86-64-win32 g++-mingw-w64-x86-64-win32
+DEPS_PLATFORMS := wine64 gcc-mingw-w64-x86-64-win32 g++-mingw-w64-x86-64-win32 qemu-system-arm qemu-system-misc \
+    gcc-arm-none-eabi gcc-riscv64-unknown-elf
 DEPS_HOSTED := buildah debootstrap python3-yaml git
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 

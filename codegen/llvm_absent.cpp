@@ -41,7 +41,7 @@ std::unique_ptr<MemoryBuffer> WindowsManifestMerger::getMergedManifest()
     NOTHING(target##AsmParser)
 
 ABSENT(AMDGPU)
-ABSENT(ARM)
+NOTHING(ARMAsmParser)
 ABSENT(AVR)
 ABSENT(BPF)
 ABSENT(Hexagon)

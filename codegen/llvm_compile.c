@@ -44,6 +44,10 @@ void llvm_start(void)
     LLVMInitializeRISCVTarget();
     LLVMInitializeRISCVTargetMC();
     LLVMInitializeRISCVAsmPrinter();
+    LLVMInitializeARMTargetInfo();
+    LLVMInitializeARMTarget();
+    LLVMInitializeARMTargetMC();
+    LLVMInitializeARMAsmPrinter();
 }
 
 /* ---- target machines ---- */
@@ -53,7 +57,11 @@ static enum arch arch_of(const char *triple)
     static const struct {
         const char *prefix;
         enum arch arch;
-    } known[] = {{"x86_64", ARCH_X86_64}, {"aarch64", ARCH_AARCH64}, {"riscv64", ARCH_RISCV64}};
+    } known[] = {{"x86_64", ARCH_X86_64},
+                 {"aarch64", ARCH_AARCH64},
+                 {"riscv64", ARCH_RISCV64},
+                 {"thumb", ARCH_ARM},
+                 {"riscv32", ARCH_RISCV32}};
     for (size_t i = 0; i < COUNT_OF(known); i++)
         if (strncmp(triple, known[i].prefix, strlen(known[i].prefix)) == 0)
             return known[i].arch;
@@ -63,7 +71,10 @@ static enum arch arch_of(const char *triple)
 static void learn_features(struct llvm_machine *m)
 {
     bool x86 = m->arch == ARCH_X86_64;
-    m->fma = x86 ? machine_has(m->tm, "+fma") || machine_has(m->tm, "+avx512f") : m->arch != ARCH_OTHER;
+    m->fma = x86                       ? machine_has(m->tm, "+fma") || machine_has(m->tm, "+avx512f")
+             : m->arch == ARCH_ARM     ? machine_has(m->tm, "+vfp4d16sp")
+             : m->arch == ARCH_RISCV32 ? machine_has(m->tm, "+f")
+                                       : m->arch != ARCH_OTHER;
     m->f16 = x86 ? machine_has(m->tm, "+f16c") : m->arch == ARCH_AARCH64;
     m->f16_math = m->arch == ARCH_AARCH64 && machine_has(m->tm, "+fullfp16");
     m->bf16 = x86 && machine_has(m->tm, "+avx512bf16") && machine_has(m->tm, "+avx512vl");
@@ -116,14 +127,17 @@ static struct llvm_machine *machine_new(const struct target *t, int opt_level, c
     }
     m->opt_level = opt_level;
     m->arch = arch_of(t->triple);
+    m->bare = strstr(t->triple, "-none") != NULL;
     LLVMTargetMachineOptionsRef options = LLVMCreateTargetMachineOptions();
     LLVMTargetMachineOptionsSetCPU(options, t->cpu);
     LLVMTargetMachineOptionsSetFeatures(options, t->features);
     LLVMTargetMachineOptionsSetCodeGenOptLevel(options, levels[opt_level < 0 || opt_level > 3 ? 2 : opt_level]);
-    LLVMTargetMachineOptionsSetRelocMode(options, LLVMRelocPIC);
+    LLVMTargetMachineOptionsSetRelocMode(options, m->bare ? LLVMRelocStatic : LLVMRelocPIC);
     LLVMTargetMachineOptionsSetCodeModel(options, LLVMCodeModelSmall);
     if (m->arch == ARCH_RISCV64)
         LLVMTargetMachineOptionsSetABI(options, "lp64d");
+    if (m->arch == ARCH_RISCV32)
+        LLVMTargetMachineOptionsSetABI(options, strstr(t->features, "+f,") ? "ilp32f" : "ilp32");
     m->tm = LLVMCreateTargetMachineWithOptions(target, t->triple, options);
     LLVMDisposeTargetMachineOptions(options);
     learn_features(m);

@@ -398,8 +398,8 @@ static bool is_cold(const struct lfunc *f)
 static void add_attributes(struct emitter *e)
 {
     add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
-    add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "uwtable",
-                  2); /* call frames, at every instruction */
+    if (!e->machine->bare) /* call frames, at every instruction */
+        add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "uwtable", 2);
     add_string_attribute(e, "target-cpu", e->machine->target.cpu);
     if (e->machine->target.features[0])
         add_string_attribute(e, "target-features", e->machine->target.features);

@@ -6,7 +6,11 @@
 static const struct elf_machine machines[] = {
     {"x86_64", EM_X86_64, 0, R_X86_64_64, R_X86_64_RELATIVE, "elf_x86_64"},
     {"aarch64", EM_AARCH64, 0, R_AARCH64_ABS64, R_AARCH64_RELATIVE, "aarch64linux"},
+    {"thumbv7em", EM_ARM, EF_ARM_EABI_VER5, 0, 0, ""},
+    {"thumbv8.1m.main+mve", EM_ARM, EF_ARM_EABI_VER5, 0, 0, ""},
     {"riscv64", EM_RISCV, EF_RISCV_RVC | EF_RISCV_FLOAT_ABI_DOUBLE, R_RISCV_64, R_RISCV_RELATIVE, "elf64lriscv"},
+    {"riscv32imafc", EM_RISCV, EF_RISCV_RVC | EF_RISCV_FLOAT_ABI_SINGLE, 0, 0, ""},
+    {"riscv32imac", EM_RISCV, EF_RISCV_RVC, 0, 0, ""},
 };
 
 const struct elf_machine *elf_machine_of(const struct platform *platform)

@@ -12,7 +12,8 @@ struct elf_machine {
     const char *arch;          /* as in platform.def */
     uint16_t machine;
     uint32_t flags;            /* e_flags */
-    uint32_t abs64, relative;  /* relocation types: a 64-bit address; one from the load address */
+    uint32_t abs64,
+        relative;  /* relocation types: a 64-bit address; one from the load address. 0: static networks only */
     const char *emulation;     /* of the linker */
 };
 /* By the number in an ELF header; NULL: not one of ours. That of this machine; EM_NONE: not one of ours. */

@@ -6,6 +6,7 @@ import dataclasses
 import pathlib
 import platform
 import re
+import shutil
 import subprocess
 
 import numpy as np
@@ -34,6 +35,9 @@ void put(const void *, size_t);
 int main(void);
 #endif
 
+#ifdef TICKS
+uint64_t TICKS(void);
+#endif
 enum { MARK = 0xa5, AROUND = 64, BELOW = NET_STACK_BYTES + 4096 };
 static _Alignas(NET_ARENA_ALIGN) unsigned char memory[AROUND + NET_ARENA_BYTES + AROUND];
 #define arena (memory + AROUND)
@@ -89,11 +93,11 @@ int main(void)
         mark(outs[i].at, outs[i].bytes + AROUND);
     mark_stack();
 #ifdef TICKS
-    uint64_t ticks = TICKS();
+    uint64_t took = TICKS();
 #endif
     int code = CALL;
 #ifdef TICKS
-    ticks = TICKS() - ticks;
+    took = TICKS() - took;
 #endif
     long used = stack_used();
     around += changed(memory, AROUND) + changed(memory + AROUND + NET_ARENA_BYTES, AROUND);
@@ -103,7 +107,7 @@ int main(void)
     put_number(around);
     put_number(used);
 #ifdef TICKS
-    put_number((long)ticks);
+    put_number((long)took);
 #endif
     put("\n", 1);
     for (size_t i = 0; i < sizeof outs / sizeof *outs; i++)
@@ -120,6 +124,10 @@ class Machine:
     command: list
     options: list = dataclasses.field(default_factory=list)   # of mcc
     seconds: int = 120
+    script: str = ""                                          # of the linker; "": there is a system
+
+    def there(self):
+        return all(shutil.which(program) for program in [self.compiler[0], *self.command[:1]])
 
 
 def foreign(arch):
@@ -132,6 +140,146 @@ MACHINES = {"native": Machine(["gcc"], [])} | {arch: foreign(arch) for arch in (
 
 # The stack is read on purpose as it was left.
 FLAGS = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-uninitialized", "-Wno-unknown-warning-option", "-Wno-maybe-uninitialized"]
+
+
+# What a microcontroller has in place of a system: the start, output and the end by semihosting, memcpy and its like, a clock.
+BARE = r"""
+#include <stddef.h>
+#include <stdint.h>
+int main(void);
+void put(const void *, size_t);
+void start(void);
+void fault(void);
+extern char stack_top[];
+
+static long host(long op, const void *arg)
+{
+#ifdef __arm__
+    register long r0 __asm__("r0") = op;
+    register const void *r1 __asm__("r1") = arg;
+    __asm__ volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
+    return r0;
+#else
+    register long a0 __asm__("a0") = op;
+    register const void *a1 __asm__("a1") = arg;
+    __asm__ volatile(".option push\n.option norvc\n.balign 16\nslli x0, x0, 0x1f\nebreak\nsrai x0, x0, 7\n.option pop"
+                     : "+r"(a0) : "r"(a1) : "memory");
+    return a0;
+#endif
+}
+
+static void end(long code)
+{
+    const long how[2] = {0x20026, code};
+    for (;;)
+        host(0x20, how);
+}
+
+void put(const void *p, size_t n)
+{
+    static long out;
+    const long open[3] = {(long)":tt", 4, 3};
+    if (!out)
+        out = host(1, open);
+    const long what[3] = {out, (long)p, (long)n};
+    host(5, what);
+}
+
+void fault(void)
+{
+    end(99);
+}
+
+#ifdef __arm__
+#define SYSTICK ((volatile uint32_t *)0xe000e010)
+__attribute__((section(".vectors"), used)) static void *const vectors[16] = {
+    stack_top, start, fault, fault, fault, fault, fault, fault, NULL, NULL, NULL, fault, fault, NULL, fault, fault};
+void start(void)
+{
+    *(volatile uint32_t *)0xe000ed88 |= 0xf << 20; /* the floating point unit */
+    __asm__ volatile("dsb\nisb");
+    SYSTICK[1] = SYSTICK[2] = 0xffffff;
+    SYSTICK[0] = 5;
+    while (SYSTICK[2] == 0)
+        continue;
+    end(main());
+}
+uint64_t ticks(void);
+uint64_t ticks(void)
+{
+    return (uint64_t)(0xffffff - SYSTICK[2]) * NANOSECONDS / 100;
+}
+#else
+__attribute__((section(".vectors"), naked, used)) void start(void)
+{
+    __asm__ volatile(".option push\n.option arch, +zicsr\n.option norelax\nla gp, __global_pointer$\nla sp, stack_top\n"
+                     "la t0, fault\ncsrw mtvec, t0\nli t0, 0x6000\ncsrs mstatus, t0\n.option pop\ncall main\ncall ended");
+}
+void ended(long);
+void ended(long code)
+{
+    end(code);
+}
+uint64_t ticks(void);
+uint64_t ticks(void)
+{
+    uint32_t low;
+    __asm__ volatile(".option push\n.option arch, +zicsr\ncsrr %0, minstret\n.option pop" : "=r"(low));
+    return low;
+}
+#endif
+
+void *memcpy(void *restrict to, const void *restrict from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((volatile char *)to)[i] = ((const char *)from)[i];
+    return to;
+}
+void *memmove(void *to, const void *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (uintptr_t)to < (uintptr_t)from ? i : n - 1 - i;
+        ((volatile char *)to)[at] = ((const char *)from)[at];
+    }
+    return to;
+}
+void *memset(void *to, int byte, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ((volatile char *)to)[i] = (char)byte;
+    return to;
+}
+"""
+SCRIPT = """ENTRY(start)
+MEMORY { code (rx) : ORIGIN = %s, LENGTH = %s  data (rwx) : ORIGIN = %s, LENGTH = %s }
+SECTIONS {
+  .text : { KEEP(*(.vectors)) *(.text*) *(.rodata*) *(.srodata*) *(.ARM.ex*) } > code
+  .data : { *(.data*) __global_pointer$ = . + 0x800; *(.sdata*) *(.sbss*) *(.bss*) *(COMMON) } > data
+  stack_top = ORIGIN(data) + LENGTH(data);
+  /DISCARD/ : { *(.note*) *(.comment*) *(.eh_frame*) }
+}
+"""
+
+
+def bare(target, compiler, machine, code, data, tick=0):
+    """tick: of SysTick, in hundredths of a nanosecond, which is an instruction under -icount shift=0."""
+    prefix = "arm-none-eabi" if "thumb" in target else "riscv64-unknown-elf"
+    system = "arm" if "thumb" in target else "riscv32"
+    return Machine([f"{prefix}-gcc", *compiler, "-ffreestanding", "-nostdlib", "-static", "-Wno-array-bounds", f"-DNANOSECONDS={tick}ull", "-DTICKS=ticks"],
+                   [f"qemu-system-{system}", "-M", machine, "-nographic", "-monitor", "none", "-serial", "none", "-semihosting-config",
+                    "enable=on,target=native", "-icount", "shift=0", *([] if "thumb" in target else ["-bios", "none"]), "-kernel"],
+                   [f"--target={target}"], script=SCRIPT % (*code, *data))
+
+
+BARE_MACHINES = {
+    "m4": bare("thumbv7em", ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard"], "mps2-an386", ("0", "4M"), ("0x21000000", "16M"), 4000),
+    "m7": bare("thumbv7em", ["-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard"], "mps2-an500", ("0", "4M"), ("0x60000000", "16M"), 4000),
+    "m55": bare("thumbv8.1m.main+mve", ["-mcpu=cortex-m55", "-mthumb", "-mfloat-abi=hard"], "mps3-an547", ("0x10000000", "512K"), ("0x11000000", "2M"),
+                3125),
+    "rv32f": bare("riscv32imafc", ["-march=rv32imafc", "-mabi=ilp32f"], "virt", ("0x80000000", "16M"), ("0x81000000", "64M")),
+    "rv32": bare("riscv32imac", ["-march=rv32imac", "-mabi=ilp32"], "virt", ("0x80000000", "16M"), ("0x81000000", "64M"))}
+BARE_MACHINES["m7"].options.append("-march=cortex-m7")
+MACHINES |= BARE_MACHINES
 
 
 class Failed(Exception):
@@ -185,8 +333,13 @@ class Program:
         program, source = self.folder / "program", self.folder / "main.c"
         source.write_text(SOURCE)
         more = self.machine.compiler[1:]
-        check(subprocess.run([self.machine.compiler[0], *more, *FLAGS, f"-I{self.folder}", "-o", program, source,
-                              self.folder / "in.s", self.folder / "net.a"], capture_output=True, text=True), "link")
+        below = []
+        if self.machine.script:
+            (self.folder / "bare.c").write_text(BARE)
+            (self.folder / "script").write_text(self.machine.script)
+            below = [self.folder / "bare.c", "-T", self.folder / "script", "-lgcc"]
+        check(subprocess.run([self.machine.compiler[0], *more, *FLAGS, f"-I{self.folder}", "-o", program, source, self.folder / "in.s",
+                              self.folder / "net.a", *below], capture_output=True, text=True), "link")
         done = subprocess.run([*self.machine.command, program], capture_output=True, timeout=self.machine.seconds)
         assert done.returncode == 0, (done.returncode, done.stdout[:200], done.stderr)
         head, _, data = done.stdout.partition(b"\n")

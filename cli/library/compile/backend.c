@@ -171,7 +171,7 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
     struct module *m = c->module;
     if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix))
         return false;
-    if (is_static(c->options)) {
+    if (targets_static(c->options)) {
         if (!static_check(c))
             return false;
         share_kernels(m);
@@ -271,7 +271,7 @@ void print_schedules(const struct compilation *c, struct strbuf *out)
  */
 static const char *kernel_suffix(struct compilation *c, const struct target_row *row)
 {
-    if (is_static(c->options))
+    if (targets_static(c->options))
         return arena_printf(&c->ctx->session, "_%s", header_name(c));
     char *suffix = arena_printf(&c->ctx->session, "_%s", target_short_name(target_rows, target_count, row));
     for (char *p = strchr(suffix, '-'); p; p = strchr(p, '-'))
@@ -291,7 +291,7 @@ bool run_emit(struct compilation *c)
             return false;
     }
     const struct target *last = &c->targets.data[c->targets.n - 1]->target;
-    if (!is_static(c->options))
+    if (!targets_static(c->options))
         unit_add(c, last, "plan", print_function(c, c->module->plan.plan_function), (src_id){0});
     else if (!static_entry(c, last))
         return false;
@@ -362,7 +362,7 @@ static struct codegen_options backend_options(const struct compilation *c)
         .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()),
         .opt_level = (int)o->level,
         .emit = text_kind(o),
-        .is_static = is_static(o),
+        .is_static = targets_static(o),
         .worker_memory = o->worker_memory,
         .cache = cache_folder(c->ctx, o),
         .cache_bytes = o->cache_bytes,

@@ -29,7 +29,6 @@ bool header_write(struct compilation *, const struct artifact *);
 bool static_check(struct compilation *);
 bool static_entry(struct compilation *, const struct target *);
 bool static_write(struct compilation *, const struct artifact *);
-bool is_static(const struct options *);
 /* Remarks about the scheduled module, and the record of all of them (remarks.c). */
 bool remarks_report(struct compilation *);
 /* Do -Rpass and its kin name passes that make remarks? False after a usage error. */

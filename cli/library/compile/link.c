@@ -2,6 +2,7 @@
 #include "cli/library/compile/backend.h"
 
 #include "cli/library/mccc.h"
+#include "cli/library/options/targets.h"
 #include "passes/module/access_function.h"
 #include "passes/module/analysis.h"
 #include "runtime/mcc.h"
@@ -240,7 +241,7 @@ bool run_link(struct compilation *c)
     a.node = source_rows(c, &a.n_node);
     if (output_kind(c->options, c->output) == OUTPUT_SHARED)
         a.graph = graph_map_section(c, &a);
-    if (is_static(c->options))
+    if (targets_static(c->options))
         return static_write(c, &a);
     if (c->options->emit == OPT_EMIT_HEADER && !header_write(c, &a))
         return false;

@@ -25,7 +25,7 @@ const char *output_default(struct context *ctx, const struct options *o, const c
     size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
     const char *suffix = o->emit_llvm                     ? "ll"
                          : o->assembly                    ? "s"
-                         : o->emit == OPT_EMIT_STATIC     ? "a"
+                         : targets_static(o)              ? "a"
                          : o->object && is_for_windows(o) ? "obj"
                          : o->object                      ? "o"
                          : is_for_windows(o)              ? "dll"
@@ -75,7 +75,7 @@ static bool windows_check(struct context *ctx, const struct options *o, const ch
 static bool static_output_check(struct context *ctx, const struct options *o, const char *path)
 {
     bool text = o->stop_after || o->assembly || o->emit_llvm;
-    if (o->emit != OPT_EMIT_STATIC || text)
+    if (!targets_static(o) || text)
         return true;
     if (o->weights == OPT_WEIGHTS_SIDECAR)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'weights': a static network holds its weights");

@@ -16,11 +16,6 @@ enum {
     HELPER_BYTES = 128 /* what memcpy and the compiler's helper functions take */
 };
 
-bool is_static(const struct options *o)
-{
-    return o->emit == OPT_EMIT_STATIC;
-}
-
 /* ---- what is refused ---- */
 
 static bool refuse(struct compilation *c, src_id src, const char *why)

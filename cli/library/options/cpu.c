@@ -34,7 +34,8 @@ static const struct {
     const char *name;
     uint64_t bits;
 } cpu_rows[] = {
-    {"x86-64", 0}, {"x86-64-v2", V2}, {"x86-64-v3", V3}, {"x86-64-v4", V4}, {"generic", 0}, {"generic-rv64", 0},
+    {"x86-64", 0},       {"x86-64-v2", V2},   {"x86-64-v3", V3}, {"x86-64-v4", V4}, {"generic", 0},
+    {"generic-rv64", 0}, {"generic-rv32", 0}, {"cortex-m4", 0},  {"cortex-m7", 0},  {"cortex-m55", 0},
 };
 
 static const struct feature *feature_find(const char *arch, const char *name)

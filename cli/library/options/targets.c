@@ -21,8 +21,15 @@ static const char *arch_of(const char *triple)
     static const struct {
         const char *word, *arch;
     } names[] = {
-        {"x86_64", "x86_64"},   {"aarch64", "aarch64"},   {"arm64", "aarch64"},
-        {"riscv64", "riscv64"}, {"riscv64gc", "riscv64"},
+        {"x86_64", "x86_64"},
+        {"aarch64", "aarch64"},
+        {"arm64", "aarch64"},
+        {"riscv64", "riscv64"},
+        {"riscv64gc", "riscv64"},
+        {"thumbv7em", "thumbv7em"},
+        {"thumbv8.1m.main+mve", "thumbv8.1m.main+mve"},
+        {"riscv32imafc", "riscv32imafc"},
+        {"riscv32imac", "riscv32imac"},
     };
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (same_part(triple, strcspn(triple, "-"), names[i].word))
@@ -45,7 +52,8 @@ static bool names_system(const char *text, const struct platform *row)
 {
     static const struct {
         const char *system, *library;
-    } any[] = {{"linux", "-gnu"}, {"linux", "-musl"}, {"linux", "-uclibc"}, {"windows", "-msvc"}, {"windows", "-gnu"}};
+    } any[] = {{"linux", "-gnu"},   {"linux", "-musl"}, {"linux", "-uclibc"}, {"windows", "-msvc"},
+               {"windows", "-gnu"}, {"none", "-eabi"},  {"none", "-eabihf"},  {"none", "-elf"}};
     size_t n = strlen(row->system);
     const char *least = least_version(row), *rest = text + n;
     if (strncmp(text, row->system, n) != 0)
@@ -130,11 +138,22 @@ static bool levels_check(struct context *ctx, const char *option, const char *ar
     }
 }
 
+const struct platform *targets_platform(const struct options *o)
+{
+    return o->target ? platform_asked(o->target) : platform_find(cpu_arch(), NULL);
+}
+
+bool targets_static(const struct options *o)
+{
+    const struct platform *platform = targets_platform(o);
+    return o->emit == OPT_EMIT_STATIC || (platform && strcmp(platform->system, "none") == 0);
+}
+
 /* A static network has no table from which `open` could choose. */
 static bool one_level_check(struct context *ctx, const struct options *o)
 {
     const char *list = o->variants ? o->variants : o->march, *option = o->variants ? "variants" : "march";
-    if (o->emit != OPT_EMIT_STATIC || !list || (!strchr(list, ',') && strcmp(list, "all") != 0))
+    if (!targets_static(o) || !list || (!strchr(list, ',') && strcmp(list, "all") != 0))
         return true;
     error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': a static network is for one CPU; name one (-mcpu=help)",
              option);
@@ -146,11 +165,6 @@ static bool one_level_check(struct context *ctx, const struct options *o)
 static const char *wanted_arch(const struct options *o)
 {
     return o->target ? arch_of(o->target) : cpu_arch();
-}
-
-const struct platform *targets_platform(const struct options *o)
-{
-    return o->target ? platform_asked(o->target) : platform_find(cpu_arch(), NULL);
 }
 
 bool targets_check(struct context *ctx, const struct options *o)
@@ -243,7 +257,7 @@ static bool is_asked(struct context *ctx, const struct options *o, const struct 
     const char *arch = wanted_arch(o), *list = o->variants ? o->variants : o->march;
     if (strcmp(arch, t->arch) != 0)
         return false;
-    if (!list && o->emit == OPT_EMIT_STATIC)
+    if (!list && targets_static(o))
         return t == least_row(arch);
     if (!list || !strcmp(list, "all"))
         return t->when == TARGET_ALWAYS || (t->when == TARGET_OF_USE && used);

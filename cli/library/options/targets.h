@@ -32,6 +32,8 @@ bool targets_signed(struct context *, const struct options *);
 uint32_t targets_matdot(struct context *, const struct options *);
 /* Do its features have multiply-adds of f16? */
 bool variant_has_fp16(const struct variant *);
+/* Is a static network made: by --emit, or because the platform has no system? */
+bool targets_static(const struct options *);
 /* Where the code runs: --target's, or this machine's architecture and Linux. */
 const struct platform *targets_platform(const struct options *);
 /* mattr: as the option has it, NULL for none. False after a diagnostic. */
