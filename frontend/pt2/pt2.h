@@ -4,7 +4,7 @@
 
 #include "frontend/frontend.h"
 #include "frontend/names.h"
-#include "frontend/pt2/json.h"
+#include "frontend/json.h"
 #include "frontend/pt2/schemas.h"
 #include "frontend/pt2/zip.h"
 

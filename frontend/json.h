@@ -1,6 +1,6 @@
 /* JSON texts as trees in an arena: strict, but for NaN and infinities as Python writes them. */
-#ifndef MCC_FRONTEND_PT2_JSON_H
-#define MCC_FRONTEND_PT2_JSON_H
+#ifndef MCC_FRONTEND_JSON_H
+#define MCC_FRONTEND_JSON_H
 
 #include "ir/base/base.h"
 

@@ -1,5 +1,5 @@
 /* Parsing JSON (RFC 8259): see json.h. Texts are decoded where they stand. */
-#include "frontend/pt2/json.h"
+#include "frontend/json.h"
 
 #include <errno.h>
 #include <math.h>
