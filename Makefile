@@ -27,10 +27,11 @@ SAN := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sani
 INCLUDE := -I. -I$(BUILD)/gen
 CFLAGS_ALL := -std=c11 -D_GNU_SOURCE $(OPT) -fPIC -fvisibility=hidden $(SAN) $(INCLUDE) $(WARN) $(CFLAGS)
 CXXFLAGS_ALL := -std=c++17 $(OPT) -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti $(SAN) $(INCLUDE) -Wall -Wextra -Werror $(CXXFLAGS)
-LIBS := -L$(LLVM_LIBDIR) -llldELF -llldCOFF -llldCommon -lLLVM-19 -lz -lzstd -lprotobuf-c -lyaml -lxxhash -lm -lpthread
-# The code generators of the four targets, and what lld needs beside them; Polly is not there (codegen/llvm_absent.cpp).
+LIBS := -L$(LLVM_LIBDIR) -llldELF -llldCOFF -llldWasm -llldCommon -lLLVM-19 -lz -lzstd -lprotobuf-c -lyaml -lxxhash -lm -lpthread
+# The code generators of the five targets, and what lld needs beside them; Polly is not there (codegen/llvm_absent.cpp).
 LLVM_STATIC = $(filter-out -lPolly% -lLLVMWindowsManifest,$(shell $(LLVM_CONFIG) --link-static --libs \
-    x86codegen aarch64codegen riscvcodegen armcodegen x86asmparser aarch64asmparser riscvasmparser lto option windowsdriver debuginfodwarf debuginfopdb libdriver))
+    x86codegen aarch64codegen riscvcodegen armcodegen webassemblycodegen \
+    x86asmparser aarch64asmparser riscvasmparser webassemblyasmparser lto option windowsdriver debuginfodwarf debuginfopdb libdriver))
 LIBS_STATIC = $(subst -lLLVM-19,$(LLVM_STATIC),$(LIBS))
 
 .DEFAULT_GOAL := all
@@ -447,7 +448,7 @@ DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross l
 DEPS_FUZZ := libclang-rt-19-dev
 DEPS_BENCH := python3-torch python3-torchvision
 DEPS_PLATFORMS := wine64 gcc-mingw-w64-x86-64-win32 g++-mingw-w64-x86-64-win32 qemu-system-arm qemu-system-misc \
-    gcc-arm-none-eabi gcc-riscv64-unknown-elf
+    gcc-arm-none-eabi gcc-riscv64-unknown-elf nodejs chromium
 DEPS_HOSTED := buildah debootstrap python3-yaml git
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
@@ -485,7 +486,8 @@ install: all
 	install -m 755 $(BUILD)/libmcc.so $(DESTDIR)$(PREFIX)/lib/libmcc.so.1
 	ln -sf libmcc.so.1 $(DESTDIR)$(PREFIX)/lib/libmcc.so
 	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/
-	install -m 644 runtime/mcc_load.c runtime/mcc_load_windows.c cli/package/mcc_load.cpp runtime/mcc.py $(DESTDIR)$(PREFIX)/share/mcc/
+	install -m 644 runtime/mcc_load.c runtime/mcc_load_windows.c cli/package/mcc_load.cpp runtime/mcc.py runtime/mcc.mjs runtime/mcc.d.mts \
+	    $(DESTDIR)$(PREFIX)/share/mcc/
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/mcc
 	sed 's|@VERSION@|$(VERSION)|' cli/package/mcc.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/mcc.pc
 	install -m 644 cli/package/mcc-config.cmake $(DESTDIR)$(PREFIX)/lib/cmake/mcc/
@@ -503,7 +505,7 @@ install: all
 	$(BUILD)/mcc --generate=fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mcc.fish
 
 # What install puts there, and the folders that are mcc's alone; PREFIX and DESTDIR as they were for install.
-SHARED := mcc/mcc_load.c mcc/mcc_load_windows.c mcc/mcc_load.cpp mcc/mcc.py man/man1/mcc.1 man/man5/mcc.yaml.5 man/man3/mcc_model.3 \
+SHARED := mcc/mcc_load.c mcc/mcc_load_windows.c mcc/mcc_load.cpp mcc/mcc.py mcc/mcc.mjs mcc/mcc.d.mts man/man1/mcc.1 man/man5/mcc.yaml.5 man/man3/mcc_model.3 \
           bash-completion/completions/mcc zsh/site-functions/_mcc fish/vendor_completions.d/mcc.fish
 .PHONY: uninstall
 uninstall:
@@ -546,7 +548,7 @@ $(DIST)/mcc: $(SYSROOT)/done FORCE
 endif
 
 # An installed tree, of which the tarball, the wheel and the .deb are made. The library needs LLVM to be linked with, so it is not there.
-$(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py cli/package/* docs/*.md docs/notes/*.md docs/reference/*.md docs/json.schema.json) LICENSE
+$(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py runtime/mcc.mjs runtime/mcc.d.mts cli/package/* docs/*.md docs/notes/*.md docs/reference/*.md docs/json.schema.json) LICENSE
 	$(call say,TREE,$(@D))rm -rf $(@D)
 	@$(MAKE) --no-print-directory install DESTDIR=$(abspath $(@D)) PREFIX=/usr >/dev/null
 	@cp $(DIST)/mcc $(@D)/usr/bin/mcc && rm -f $(@D)/usr/lib/libmcc.* $(@D)/usr/include/mccc.h && cp LICENSE $(@D)/usr/share/doc/mcc/

@@ -138,6 +138,10 @@ struct static_network {
     uint32_t n_units;
     const char *entry, *weights_symbol;
     struct weights_writer weights;
+    /* Of WebAssembly: another function for outside, bytes of stack, and what the module says of itself. */
+    const char *plan;
+    uint64_t stack;
+    struct span description;
 };
 /* Writes it to `path` atomically, as the container of the units' platform has it: an archive. */
 bool codegen_static(struct codegen *, const struct static_network *, const char *path);

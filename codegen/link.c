@@ -9,11 +9,9 @@
 #include "codegen/table.h"
 #include "codegen/wire.h"
 
-static bool run_linker(struct codegen *g, struct linking *l, const struct container *c, struct span *image)
+static bool run_linker(struct codegen *g, struct linking *l, struct span *image)
 {
     struct job job = {.what = "linking"};
-    strbuf_init(&l->options, l->arena);
-    c->link(l);
     if (!l->options.n)
         return true;
     struct span *parts = NEW_ARRAY(l->arena, struct span, LINK_FILES + l->files.n);
@@ -31,9 +29,16 @@ bool codegen_static(struct codegen *g, const struct static_network *n, const cha
     const char *triple = n->units[0].target->triple;
     const struct platform *platform = platform_of_triple(triple);
     const struct container *c = container_of(platform);
-    if (!c || !c->network)
-        return error_internal(codegen_context(g), (src_id){0}, "no static networks for target '%s'", triple);
-    return c->network(codegen_context(g), n, platform, path);
+    struct context *ctx = codegen_context(g);
+    if (c && c->network)
+        return c->network(ctx, n, platform, path);
+    if (!c || !c->network_link)
+        return error_internal(ctx, (src_id){0}, "no static networks for target '%s'", triple);
+    struct linking l = {.arena = &ctx->session, .platform = platform};
+    struct linked linked = {.ctx = ctx, .arena = &ctx->session, .network = n, .weights = &n->weights, .path = path};
+    strbuf_init(&l.options, l.arena);
+    c->network_link(&l, n);
+    return run_linker(g, &l, &linked.bytes) && c->library(&linked);
 }
 
 bool codegen_link(struct codegen *g, const struct artifact *a, enum output_kind kind, const char *path)
@@ -68,7 +73,9 @@ bool codegen_link(struct codegen *g, const struct artifact *a, enum output_kind 
                             .kind = kind,
                             .path = path};
     bool ok = l.table.data || error_limit(ctx, (src_id){0}, "files of '%s' hold at most 2 GiB of tables", triple);
-    ok = ok && run_linker(g, &l, c, &linked.bytes);
+    strbuf_init(&l.options, &arena);
+    c->link(&l);
+    ok = ok && run_linker(g, &l, &linked.bytes);
     ok = ok && (kind == OUTPUT_SHARED ? c->library(&linked) : c->merged(&linked));
     arena_release(&arena);
     return ok;

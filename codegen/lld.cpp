@@ -17,6 +17,7 @@
 
 LLD_HAS_DRIVER(coff)
 LLD_HAS_DRIVER(elf)
+LLD_HAS_DRIVER(wasm)
 
 extern "C" bool machine_has(LLVMTargetMachineRef tm, const char *feature);
 extern "C" struct generator *generator_new(LLVMTargetMachineRef tm);
@@ -59,7 +60,9 @@ bool lld_link(const char *const *argv, unsigned argc, char **text, int *failed)
 {
     std::string out, err;
     llvm::raw_string_ostream out_stream(out), err_stream(err);
-    const lld::DriverDef drivers[] = { { lld::Gnu, &lld::elf::link }, { lld::WinLink, &lld::coff::link } };
+    const lld::DriverDef drivers[] = { { lld::Gnu, &lld::elf::link },
+                                       { lld::WinLink, &lld::coff::link },
+                                       { lld::Wasm, &lld::wasm::link } };
     lld::Result result = lld::lldMain(llvm::ArrayRef<const char *>(argv, argc), out_stream, err_stream, drivers);
     out_stream.flush();
     err_stream.flush();

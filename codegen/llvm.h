@@ -12,7 +12,7 @@
 
 #include "codegen/codegen.h"
 
-enum arch { ARCH_X86_64, ARCH_AARCH64, ARCH_RISCV64, ARCH_ARM, ARCH_RISCV32, ARCH_OTHER };
+enum arch { ARCH_X86_64, ARCH_AARCH64, ARCH_RISCV64, ARCH_ARM, ARCH_RISCV32, ARCH_WASM32, ARCH_OTHER };
 
 /* A target machine and what emission wants to know about it. */
 struct llvm_machine {
@@ -23,6 +23,7 @@ struct llvm_machine {
     enum arch arch;
     bool bare;                     /* no system: no unwinder, no dynamic linker */
     bool fma;                      /* fused multiply-add is an instruction */
+    bool relaxed_madd;             /* one of vectors that the engine may fuse */
     bool f16;                      /* f32 <-> f16 conversion is an instruction */
     bool f16_math;                 /* arithmetic on f16 is */
     bool bf16;                     /* f32 -> bf16 is one, that counts subnormal numbers as 0 */

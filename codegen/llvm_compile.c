@@ -48,6 +48,10 @@ void llvm_start(void)
     LLVMInitializeARMTarget();
     LLVMInitializeARMTargetMC();
     LLVMInitializeARMAsmPrinter();
+    LLVMInitializeWebAssemblyTargetInfo();
+    LLVMInitializeWebAssemblyTarget();
+    LLVMInitializeWebAssemblyTargetMC();
+    LLVMInitializeWebAssemblyAsmPrinter();
 }
 
 /* ---- target machines ---- */
@@ -57,11 +61,8 @@ static enum arch arch_of(const char *triple)
     static const struct {
         const char *prefix;
         enum arch arch;
-    } known[] = {{"x86_64", ARCH_X86_64},
-                 {"aarch64", ARCH_AARCH64},
-                 {"riscv64", ARCH_RISCV64},
-                 {"thumb", ARCH_ARM},
-                 {"riscv32", ARCH_RISCV32}};
+    } known[] = {{"x86_64", ARCH_X86_64}, {"aarch64", ARCH_AARCH64}, {"riscv64", ARCH_RISCV64},
+                 {"thumb", ARCH_ARM},     {"riscv32", ARCH_RISCV32}, {"wasm32", ARCH_WASM32}};
     for (size_t i = 0; i < COUNT_OF(known); i++)
         if (strncmp(triple, known[i].prefix, strlen(known[i].prefix)) == 0)
             return known[i].arch;
@@ -70,15 +71,16 @@ static enum arch arch_of(const char *triple)
 
 static void learn_features(struct llvm_machine *m)
 {
-    bool x86 = m->arch == ARCH_X86_64;
+    bool x86 = m->arch == ARCH_X86_64, wasm = m->arch == ARCH_WASM32;
     m->fma = x86                       ? machine_has(m->tm, "+fma") || machine_has(m->tm, "+avx512f")
              : m->arch == ARCH_ARM     ? machine_has(m->tm, "+vfp4d16sp")
              : m->arch == ARCH_RISCV32 ? machine_has(m->tm, "+f")
-                                       : m->arch != ARCH_OTHER;
+                                       : m->arch != ARCH_OTHER && !wasm;
+    m->relaxed_madd = wasm && machine_has(m->tm, "+relaxed-simd");
     m->f16 = x86 ? machine_has(m->tm, "+f16c") : m->arch == ARCH_AARCH64;
     m->f16_math = m->arch == ARCH_AARCH64 && machine_has(m->tm, "+fullfp16");
     m->bf16 = x86 && machine_has(m->tm, "+avx512bf16") && machine_has(m->tm, "+avx512vl");
-    m->round = x86 ? machine_has(m->tm, "+sse4.1") : m->arch == ARCH_AARCH64;
+    m->round = x86 ? machine_has(m->tm, "+sse4.1") : m->arch == ARCH_AARCH64 || wasm;
     m->whole64 = x86 && machine_has(m->tm, "+avx512dq");
     m->masks = x86 && machine_has(m->tm, "+avx2");
     dot_learn(m);
@@ -132,7 +134,8 @@ static struct llvm_machine *machine_new(const struct target *t, int opt_level, c
     LLVMTargetMachineOptionsSetCPU(options, t->cpu);
     LLVMTargetMachineOptionsSetFeatures(options, t->features);
     LLVMTargetMachineOptionsSetCodeGenOptLevel(options, levels[opt_level < 0 || opt_level > 3 ? 2 : opt_level]);
-    LLVMTargetMachineOptionsSetRelocMode(options, m->bare ? LLVMRelocStatic : LLVMRelocPIC);
+    bool fixed = m->bare || m->arch == ARCH_WASM32; /* linked where it runs */
+    LLVMTargetMachineOptionsSetRelocMode(options, fixed ? LLVMRelocStatic : LLVMRelocPIC);
     LLVMTargetMachineOptionsSetCodeModel(options, LLVMCodeModelSmall);
     if (m->arch == ARCH_RISCV64)
         LLVMTargetMachineOptionsSetABI(options, "lp64d");

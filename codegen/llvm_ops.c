@@ -314,6 +314,8 @@ static LLVMValueRef emit_fma(struct emitter *e, const struct lstmt *s)
         return LLVMBuildAdd(e->b, LLVMBuildMul(e->b, args[0], args[1], ""), args[2], "");
     if (e->machine->fma)
         return call_intrinsic(e, "llvm.fma", &type, 1, args, 3);
+    if (e->machine->relaxed_madd && s->type.lanes * elem_size(s->type.elem) == 16)
+        return call_intrinsic(e, "llvm.wasm.relaxed.madd", &type, 1, args, 3);
     return LLVMBuildFAdd(e->b, LLVMBuildFMul(e->b, args[0], args[1], ""), args[2], "");
 }
 

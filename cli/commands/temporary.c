@@ -79,6 +79,16 @@ const char *library_name(const struct options *o)
     return platform && strcmp(platform->container, "coff") == 0 ? "net.dll" : "net.so";
 }
 
+bool target_serves(struct context *ctx, const struct options *o)
+{
+    if (!targets_static(o))
+        return true;
+    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'target': '%s' is for compiling only: mcc runs no %s", o->target,
+             targets_wasm(o) ? "WebAssembly (mcc.mjs does)" : "static networks");
+    option_blame(ctx, o, "target", NULL);
+    return false;
+}
+
 struct making {
     struct context *ctx;
     struct options *options;
@@ -113,7 +123,7 @@ enum fail with_library(struct context *ctx, struct options *o, library_fn *use, 
     const char *path = o->files.items.data[0];
     struct making m = {ctx, o, use, end, user};
     if (!artifact_meant(path)) {
-        (void)with_temporary(ctx, library_name(o), make_and_use, make_end, &m);
+        (void)(target_serves(ctx, o) && with_temporary(ctx, library_name(o), make_and_use, make_end, &m));
     } else if (only_running(ctx, o)) {
         use(user, path, NULL);
         end(user);

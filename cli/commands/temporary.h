@@ -10,6 +10,8 @@
 bool with_temporary(struct context *, const char *name, void (*use)(void *user, const char *path),
                     void (*end)(void *user), void *user);
 
+/* Is what --target asks for a library that commands can read? False after a diagnostic. */
+bool target_serves(struct context *, const struct options *);
 /* What a library for the target is called. */
 const char *library_name(const struct options *);
 

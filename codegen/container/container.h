@@ -71,6 +71,7 @@ struct linked {
     struct linking *from;
     const struct weights_writer *weights;
     const struct function_names *names;
+    const struct static_network *network; /* NULL: an artifact with a table */
     const char *query;
     enum output_kind kind;
     const char *path;
@@ -84,7 +85,7 @@ struct container {
     const char *name; /* as in platform.def */
     /* Does a file of the format begin so? */
     bool (*begins)(const unsigned char *head, size_t n);
-    /* Reads an artifact's file (reading.h). */
+    /* Reads an artifact's file (reading.h). NULL: artifacts have another form in it. */
     bool (*read)(struct file_reading *);
     /* The object in the format; bytes of what is left unsaid are zeros. NULL: it is larger than the format can say. */
     struct span (*object)(struct arena *, const struct platform *, const struct object *);
@@ -101,6 +102,8 @@ struct container {
     bool (*merged)(const struct linked *);
     /* codegen_static for the format. NULL: there are no static networks in it. */
     bool (*network)(struct context *, const struct static_network *, const struct platform *, const char *path);
+    /* Static networks are linked: fills options and files, and `library` writes the result. NULL: they are not. */
+    void (*network_link)(struct linking *, const struct static_network *);
 };
 /* That of the platform; NULL: none, as for no platform. */
 const struct container *container_of(const struct platform *);

@@ -83,5 +83,5 @@ bool file_reading_all(struct file_reading *f)
         return false;
     size_t n = f->size < sizeof head ? (size_t)f->size : sizeof head;
     const struct container *c = reading_at(f, head, n, 0) ? container_by_head(head, n) : NULL;
-    return c ? c->read(f) : reading_refuse(f, "not made by mcc: another kind of file");
+    return c && c->read ? c->read(f) : reading_refuse(f, "not made by mcc: another kind of file");
 }

@@ -59,7 +59,7 @@ def test_remarks_of_some_pass(option, tmp_path):
     assert mcc(DIGITS, option, "-o", tmp_path / "d.so", "-march=native").returncode == 0
 
 
-@pytest.mark.parametrize("name", ["x.dylib", "x.exe", "x.obj", "x.lib", "x.wasm", "x.onnx"])
+@pytest.mark.parametrize("name", ["x.dylib", "x.exe", "x.obj", "x.lib", "x.onnx"])
 def test_outputs_of_other_systems(name, tmp_path):
     assert "ELF files for Linux" in refused(DIGITS, "-o", tmp_path / name)
     assert list(tmp_path.iterdir()) == []

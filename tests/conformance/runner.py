@@ -2,7 +2,7 @@
 
 A process of its own, so that a crash of compiled code is an answer too (the end of this process).
 
-usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user, those for x86_64-windows under Wine
+usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user, those for x86_64-windows under Wine, for wasm32 in Node.js
 MCC_GUARD=1: inputs, outputs and the workspace lie between pages without access (support/guard.py).
 """
 import os
@@ -18,6 +18,7 @@ from support import wine  # noqa: E402
 from support.artifact import Artifact, ModelError  # noqa: E402
 from support.foreign import Foreign  # noqa: E402
 from support.guard import Heap, guarded  # noqa: E402
+from support.wasm import Wasm  # noqa: E402
 
 GUARD = os.environ.get("MCC_GUARD") == "1"
 
@@ -62,7 +63,8 @@ def emulated(arch):
 
 def main():
     cases = suite.cases()
-    machine = emulated(sys.argv[1]) if len(sys.argv) > 1 else None
+    arch = sys.argv[1] if len(sys.argv) > 1 else None
+    machine = Wasm() if arch == "wasm32" else emulated(arch) if arch else None
     for line in sys.stdin:
         name, artifact = line.rstrip("\n").split("\t")
         try:

@@ -7,7 +7,7 @@ import os
 import subprocess
 
 COMMANDS = ("check", "run", "bench", "inspect", "diff", "reduce", "eval")
-OTHERWISE = ("emit=",   # a header may have no words for what a shared object does
+OTHERWISE = ("emit=", "target=wasm",   # a header, or one function, may have no words for what a shared object does
              "stop-after", "help", "h", "version", "list-", "print-config", "###", "reference", "generate", "calibrate", "worker", "Werror")
 SHARED = ("input=", "overridable=", "config=", "limit-", "allow-hard-links")
 NOT_CHECKED = ("limit-worker", "limit-cache", "limit-compile-", "max-")   # what check does not make, less of, or not with these options

@@ -13,6 +13,7 @@
 
 #include "cli/commands/artifact/artifact_check.h"
 #include "cli/commands/artifact/artifact_reader.h"
+#include "codegen/container/wasm.h"
 #include "codegen/table.h"
 #include "frontend/frontend.h"
 #include "ir/base/file.h"
@@ -38,12 +39,18 @@ bool artifact_is(const char *path)
     return (n >= 8 && memcmp(head, "!<arch>\n", 8) == 0) || container_by_head(head, n);
 }
 
+bool artifact_is_wasm(const char *path)
+{
+    unsigned char head[WASM_HEAD_BYTES];
+    return file_head(path, head, sizeof head) && wasm_head(head, sizeof head);
+}
+
 bool artifact_meant(const char *path)
 {
     size_t n = strlen(path);
     char first;
     if (artifact_is(path) || (n > 3 && strcmp(path + n - 3, ".so") == 0) ||
-        (n > 4 && strcmp(path + n - 4, ".dll") == 0))
+        (n > 4 && strcmp(path + n - 4, ".dll") == 0) || (n > 5 && strcmp(path + n - 5, ".wasm") == 0))
         return true;
     return !format_by_suffix(path) && !file_head(path, &first, 1);
 }
@@ -323,6 +330,8 @@ static bool read_all(void *user)
     if (fstat(r->f.fd, &st) != 0 || !S_ISREG(st.st_mode))
         return error_env(r->f.ctx, "not a regular file");
     r->f.size = r->out->sizes.file = (uint64_t)st.st_size;
+    if (artifact_is_wasm(r->path))
+        return artifact_read_wasm(r);
     if (!file_reading_all(&r->f) || !read_pointers(r) || !read_model(r) || !reader_measure(r))
         return false;
     const struct platform *platform = platform_of_triple(r->out->api.target);

@@ -38,6 +38,9 @@ struct artifact_file {
 enum { ARTIFACT_HEAD = 64 };
 /* By the first bytes of the file: an artifact, for whatever system, or an archive. */
 bool artifact_is(const char *path);
+/* A WebAssembly module, which commands read and do not run. */
+bool artifact_is_wasm(const char *path);
+#define ARTIFACT_WASM_REFUSED "a WebAssembly module, which mcc makes and does not run: mcc.mjs does"
 /* Is the file to be taken for an artifact rather than a network? By its first bytes, else by its name; what cannot be
  * read and has not the name of a network is one, so that the loader says why. */
 bool artifact_meant(const char *path);

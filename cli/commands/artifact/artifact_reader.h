@@ -18,6 +18,7 @@ struct reader {
     struct artifact_file *out;
 };
 
+bool artifact_read_wasm(struct reader *); /* all of a module (artifact_wasm.c) */
 /* Where a text is used; false after a diagnostic. */
 bool reader_spend_text(struct reader *, const char *text);
 /* Fills out->sizes, note, graph and functions: adds up the code of every variant from the symbols; second names of

@@ -30,6 +30,8 @@ bool session_open(struct session *s, struct context *ctx, const struct options *
 {
     *s = (struct session){.ctx = ctx, .options = o};
     ctx->model_path = path;
+    if (artifact_is_wasm(path))
+        return error_env(ctx, ARTIFACT_WASM_REFUSED);
     if (mcc_load(path, host, &s->lib, &s->error) != MCC_OK)
         return session_error(s, "cannot load");
     s->api = s->lib->api;

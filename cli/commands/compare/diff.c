@@ -294,6 +294,6 @@ enum fail command_diff(struct context *ctx, struct options *o)
     d->run.c.ctx = ctx;
     d->run.c.options = o;
     d->run.c.report = terminal_report();
-    (void)with_temporary(ctx, library_name(o), diff_model, diff_end, d);
+    (void)(target_serves(ctx, o) && with_temporary(ctx, library_name(o), diff_model, diff_end, d));
     return ctx->fail;
 }

@@ -23,4 +23,12 @@ bool header_begin(struct header *);
 /* "int NAME_run(...)" */
 void header_prototype(struct header *);
 
+/* JSON about a module for WebAssembly (describe.c). */
+struct description {
+    const char *entry, *plan; /* exported functions */
+    int64_t scratch; /* bytes */
+    const bool *takes; /* by symbol: is it an argument of the entry? */
+};
+struct span describe(struct compilation *, const struct artifact *, const struct description *);
+
 #endif

@@ -25,6 +25,7 @@ const char *output_default(struct context *ctx, const struct options *o, const c
     size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
     const char *suffix = o->emit_llvm                     ? "ll"
                          : o->assembly                    ? "s"
+                         : targets_wasm(o)                ? "wasm"
                          : targets_static(o)              ? "a"
                          : o->object && is_for_windows(o) ? "obj"
                          : o->object                      ? "o"
@@ -71,6 +72,25 @@ static bool windows_check(struct context *ctx, const struct options *o, const ch
     return text || named == shared || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, WINDOWS_MAKES, path);
 }
 
+/* A module is all that there is for WebAssembly, and it has its name. */
+static bool wasm_check(struct context *ctx, const struct options *o, const char *path)
+{
+    bool named = ends_with(path, ".wasm"), text = o->stop_after || o->assembly || o->emit_llvm;
+    if (!targets_wasm(o))
+        return !named || o->stop_after ||
+               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a module is for --target=wasm32", path);
+    if (o->debug)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'g': code for WebAssembly has no line tables");
+    if (o->emit)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'emit': a WebAssembly module has no header: mcc.mjs loads it");
+    if (o->weights == OPT_WEIGHTS_SIDECAR)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'weights': a WebAssembly module holds its weights");
+    return text || (named && !o->object) ||
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    "output '%s': for WebAssembly mcc makes modules (.wasm), and text (-S, -emit-llvm)", path);
+}
+
 /* A static network is an archive, of which nothing is elsewhere. */
 static bool static_output_check(struct context *ctx, const struct options *o, const char *path)
 {
@@ -86,13 +106,13 @@ static bool static_output_check(struct context *ctx, const struct options *o, co
 /* Names that other systems give to what mcc does not make. */
 bool output_name_check(struct context *ctx, const struct options *o, const char *path)
 {
-    static const char *const foreign[] = {".dylib", ".exe", ".wasm", ".onnx", ".dll", ".lib", ".obj"};
+    static const char *const foreign[] = {".dylib", ".exe", ".onnx", ".dll", ".lib", ".obj"};
     bool windows = is_for_windows(o);
     size_t n = COUNT_OF(foreign) - (windows ? 3 : 0);
     for (size_t i = 0; i < n && !o->stop_after; i++) {
         if (!ends_with(path, foreign[i]))
             continue;
-        return i < 4 ? error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+        return i < 3 ? error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                                 windows ? WINDOWS_MAKES
                                         : "output '%s': mcc makes ELF files for Linux: a shared object (.so), an "
                                           "object (.o) or an archive (.a), and text (-S, -emit-llvm)",
@@ -100,7 +120,9 @@ bool output_name_check(struct context *ctx, const struct options *o, const char 
                      : error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                                 "output '%s': files of Windows are for --target=x86_64-windows", path);
     }
-    return windows ? windows_check(ctx, o, path) : static_output_check(ctx, o, path);
+    return wasm_check(ctx, o, path) && (windows           ? windows_check(ctx, o, path)
+                                        : targets_wasm(o) ? true
+                                                          : static_output_check(ctx, o, path));
 }
 
 const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)

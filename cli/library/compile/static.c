@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/library/compile/header.h"
+#include "cli/library/options/targets.h"
 
 #include "passes/module/analysis.h"
 
@@ -20,13 +21,13 @@ enum {
 
 static bool refuse(struct compilation *c, src_id src, const char *why)
 {
-    return error_model(c->ctx, src, "--emit=static: %s", why);
+    return error_model(c->ctx, src, "%s: %s", targets_wasm(c->options) ? "WebAssembly" : "--emit=static", why);
 }
 
 static bool symbol_has_bound(struct compilation *c, sym_id id)
 {
     const struct symbol *s = sym_get(c->ctx->exprs, id);
-    return !entry_takes(c->module, id) || s->given.hi != INT64_MAX ||
+    return targets_wasm(c->options) || !entry_takes(c->module, id) || s->given.hi != INT64_MAX ||
            error_at(c->ctx, FAIL_MODEL, (src_id){0}, NULL,
                     "--emit=static: dimension '%s' has no upper bound, which the memory needs; give one where an input "
                     "has it: --input='x:f32[%s=%lld..64,...]'",
@@ -109,6 +110,12 @@ bool static_entry(struct compilation *c, const struct target *t)
     strbuf_init(&text, &c->ctx->session);
     lf_print(m->plan.entry_function, &text);
     VEC_PUSH(&c->ctx->session, &c->units, ((struct codegen_unit){.target = t, .symbol = e.name, .text = text.data}));
+    if (!targets_wasm(c->options)) /* it tells extents of outputs and bytes of memory, for the sizes at hand */
+        return true;
+    strbuf_init(&text, &c->ctx->session);
+    lf_print(m->plan.plan_function, &text);
+    VEC_PUSH(&c->ctx->session, &c->units,
+             ((struct codegen_unit){.target = t, .symbol = symbol_of(c, "plan"), .text = text.data}));
     return true;
 }
 
@@ -212,7 +219,14 @@ bool static_write(struct compilation *c, const struct artifact *a)
                                      .entry = symbol_of(c, "run"),
                                      .weights_symbol = symbol_of(c, "weights"),
                                      .weights = a->weights};
-    bool ok = header_begin(&h) && put_header(&h) && codegen_static(c->codegen, &network, c->output);
+    bool wasm = targets_wasm(c->options), ok = header_begin(&h);
+    if (wasm) {
+        network.plan = symbol_of(c, "plan");
+        network.stack = stack_bytes(c);
+        network.description = describe(
+            c, a, &(struct description){network.entry, network.plan, kernels_scratch(c->module), takes});
+    }
+    ok = ok && (wasm || put_header(&h)) && codegen_static(c->codegen, &network, c->output);
     time_end(c->ctx); /* the output is there: nothing behind it fails for that */
     return ok;
 }

@@ -30,6 +30,7 @@ static const char *arch_of(const char *triple)
         {"thumbv8.1m.main+mve", "thumbv8.1m.main+mve"},
         {"riscv32imafc", "riscv32imafc"},
         {"riscv32imac", "riscv32imac"},
+        {"wasm32", "wasm32"},
     };
     for (size_t i = 0; i < COUNT_OF(names); i++)
         if (same_part(triple, strcspn(triple, "-"), names[i].word))
@@ -143,10 +144,16 @@ const struct platform *targets_platform(const struct options *o)
     return o->target ? platform_asked(o->target) : platform_find(cpu_arch(), NULL);
 }
 
+bool targets_wasm(const struct options *o)
+{
+    const struct platform *platform = targets_platform(o);
+    return platform && strcmp(platform->container, "wasm") == 0;
+}
+
 bool targets_static(const struct options *o)
 {
     const struct platform *platform = targets_platform(o);
-    return o->emit == OPT_EMIT_STATIC || (platform && strcmp(platform->system, "none") == 0);
+    return o->emit == OPT_EMIT_STATIC || targets_wasm(o) || (platform && strcmp(platform->system, "none") == 0);
 }
 
 /* A static network has no table from which `open` could choose. */
