@@ -12,7 +12,8 @@ PROGRAM = next((p for n in ("chromium", "chromium-browser", "google-chrome") if 
 
 
 class Page:
-    """One page of `size`; what its scripts throw or log as errors, and every request but the file's own, is in `problems`."""
+    """One page of `size`, of a file or an http:// address; what its scripts throw or log as errors, and every request but the file's own
+    or those to the same server, is in `problems`."""
 
     def __init__(self, path, size=(1440, 1000), dark=False):
         self.home = tempfile.TemporaryDirectory(prefix="mcc-browser-", ignore_cleanup_errors=True)
@@ -36,7 +37,7 @@ class Page:
             self.ask(domain + ".enable")
         self.ask("Emulation.setDeviceMetricsOverride", width=size[0], height=size[1], deviceScaleFactor=1, mobile=False)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
-        self.url = "file://" + os.path.abspath(path)
+        self.url = path if str(path).startswith("http://") else "file://" + os.path.abspath(path)
         self.ask("Page.navigate", url=self.url)
         self.until("document.readyState === 'complete'")
 
@@ -66,8 +67,11 @@ class Page:
             self.problems.append(of["exceptionDetails"].get("exception", {}).get("description") or of["exceptionDetails"]["text"])
         elif method == "Log.entryAdded" and of["entry"]["level"] == "error":
             self.problems.append(of["entry"]["text"])
-        elif method == "Network.requestWillBeSent" and of["request"]["url"] != self.url and not of["request"]["url"].startswith("data:"):
+        elif method == "Network.requestWillBeSent" and not self.is_own(of["request"]["url"]):
             self.problems.append("asked for " + of["request"]["url"])
+
+    def is_own(self, url):
+        return url == self.url or url.startswith("data:") or (self.url.startswith("http://") and url.startswith(self.url.rstrip("/") + "/"))
 
     def ask(self, method, timeout=60, **params):
         self.number += 1
@@ -95,6 +99,12 @@ class Page:
     def click(self, x, y, count=1):
         for kind in "mousePressed", "mouseReleased":
             self.ask("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=count)
+
+    def drag(self, points):
+        """The left button goes down at the first point, and up at the last."""
+        for k, (x, y) in enumerate(points):
+            self.ask("Input.dispatchMouseEvent", type="mouseMoved" if k else "mousePressed", x=x, y=y, button="left", buttons=1, clickCount=int(not k))
+        self.ask("Input.dispatchMouseEvent", type="mouseReleased", x=points[-1][0], y=points[-1][1], button="left", clickCount=1)
 
     def wheel(self, x, y, down):
         self.ask("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=down)
