@@ -21,14 +21,16 @@ struct llvm_machine {
     LLVMTargetMachineRef tm;
     struct generator *generator;   /* of objects, made with the first of them */
     enum arch arch;
+    bool words32;                  /* registers of 32 bits */
     bool bare;                     /* no system: no unwinder, no dynamic linker */
-    bool fma;                      /* fused multiply-add is an instruction */
+    bool fma, fma64;               /* fused multiply-add is an instruction, for f32 and for f64 */
     bool relaxed_madd;             /* one of vectors that the engine may fuse */
     bool f16;                      /* f32 <-> f16 conversion is an instruction */
     bool f16_math;                 /* arithmetic on f16 is */
     bool bf16;                     /* f32 -> bf16 is one, that counts subnormal numbers as 0 */
     uint32_t dot_forms;            /* rows of llvm_dot.c's table that are instructions here, a bit each */
     bool madd[3];                  /* x86: i16 pairs multiplied and added, in 16, 32, 64 bytes */
+    bool dsp;                      /* Arm without vectors: pairs of i16 in a word are multiplied and added (SMLAD) */
     bool masks;                    /* loads of some lanes only are instructions, for elements of 4 and 8 bytes */
     bool whole64;                  /* f64 <-> 64-bit integers are instructions on vectors */
     bool round;                    /* floor, ceil, trunc, rint are instructions or inline code */
@@ -101,13 +103,19 @@ LLVMValueRef external_global(struct emitter *, const char *name, LLVMTypeRef typ
 void range_learn(struct emitter *, const struct lstmt *);                     /* of a statement's result */
 void range_of_variable(struct emitter *, lreg var, lreg lo, lreg hi);         /* lo <= var < hi */
 bool range_is_natural(const struct emitter *, lreg);                          /* 0 or more */
+/* On a machine of 32-bit words: is it 0 or more, and below 2^31? Then its low word says all, and what uses no more of
+ * it leaves the upper one uncomputed. */
+bool range_in_word(const struct emitter *, lreg);
+LLVMValueRef low_word(struct emitter *, LLVMValueRef);
 
 /* ---- statements ---- */
 
 LLVMValueRef emit_value(struct emitter *, const struct lstmt *);      /* llvm_ops.c: one-result computations */
+/* Of f8e8m0: up, down, nearest. Of bf16: normal, to even, where numbers below the smallest normal one may become 0. */
+enum rounding { ROUND_EVEN, ROUND_UP, ROUND_DOWN, ROUND_NEAREST, ROUND_NORMAL };
 struct conversion {
     bool saturate;
-    enum round_mode rounding;
+    enum rounding rounding;
 };
 LLVMValueRef emit_convert(struct emitter *, LLVMValueRef, enum elem from, enum elem to, uint32_t lanes,
                           struct conversion);

@@ -76,6 +76,9 @@ static void learn_features(struct llvm_machine *m)
              : m->arch == ARCH_ARM     ? machine_has(m->tm, "+vfp4d16sp")
              : m->arch == ARCH_RISCV32 ? machine_has(m->tm, "+f")
                                        : m->arch != ARCH_OTHER && !wasm;
+    m->fma64 = m->arch == ARCH_ARM       ? machine_has(m->tm, "+vfp4d16") && machine_has(m->tm, "+fp64")
+               : m->arch == ARCH_RISCV32 ? machine_has(m->tm, "+d")
+                                         : m->fma;
     m->relaxed_madd = wasm && machine_has(m->tm, "+relaxed-simd");
     m->f16 = x86 ? machine_has(m->tm, "+f16c") : m->arch == ARCH_AARCH64;
     m->f16_math = m->arch == ARCH_AARCH64 && machine_has(m->tm, "+fullfp16");
@@ -83,6 +86,7 @@ static void learn_features(struct llvm_machine *m)
     m->round = x86 ? machine_has(m->tm, "+sse4.1") : m->arch == ARCH_AARCH64 || wasm;
     m->whole64 = x86 && machine_has(m->tm, "+avx512dq");
     m->masks = x86 && machine_has(m->tm, "+avx2");
+    m->dsp = m->arch == ARCH_ARM && machine_has(m->tm, "+dsp") && !machine_has(m->tm, "+mve");
     dot_learn(m);
     m->madd[0] = x86;
     m->madd[1] = x86 && machine_has(m->tm, "+avx2");
@@ -129,12 +133,13 @@ static struct llvm_machine *machine_new(const struct target *t, int opt_level, c
     }
     m->opt_level = opt_level;
     m->arch = arch_of(t->triple);
+    m->words32 = m->arch == ARCH_ARM || m->arch == ARCH_RISCV32;
     m->bare = strstr(t->triple, "-none") != NULL;
     LLVMTargetMachineOptionsRef options = LLVMCreateTargetMachineOptions();
     LLVMTargetMachineOptionsSetCPU(options, t->cpu);
     LLVMTargetMachineOptionsSetFeatures(options, t->features);
     LLVMTargetMachineOptionsSetCodeGenOptLevel(options, levels[opt_level < 0 || opt_level > 3 ? 2 : opt_level]);
-    bool fixed = m->bare || m->arch == ARCH_WASM32; /* linked where it runs */
+    bool fixed = m->bare || m->arch == ARCH_WASM32;
     LLVMTargetMachineOptionsSetRelocMode(options, fixed ? LLVMRelocStatic : LLVMRelocPIC);
     LLVMTargetMachineOptionsSetCodeModel(options, LLVMCodeModelSmall);
     if (m->arch == ARCH_RISCV64)

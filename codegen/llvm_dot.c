@@ -112,10 +112,39 @@ static LLVMValueRef pair_products(const struct words *w, LLVMValueRef a, LLVMVal
     return call_fixed(w->e, names[size_class(w->lanes)], args, 2);
 }
 
+/* The even or the odd bytes of a word, each in a half of it: SMLAD multiplies halves and adds both products. */
+static LLVMValueRef halves_of(const struct words *w, enum elem e, LLVMValueRef x, bool odd)
+{
+    LLVMValueRef turn[3] = {x, x, LLVMConstInt(w->e->i32, 8, false)};
+    if (odd)
+        x = call_intrinsic(w->e, "llvm.fshr", &w->e->i32, 1, turn, 3);
+    return call_fixed(w->e, elem_is_signed(e) ? "llvm.arm.sxtb16" : "llvm.arm.uxtb16", &x, 1);
+}
+
+/* Lane by lane, which single registers are; a lane's sum wraps. */
+static LLVMValueRef dot_bytes_dsp(const struct words *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum)
+{
+    LLVMBuilderRef build = w->e->b;
+    for (uint32_t i = 0; i < w->lanes; i++) {
+        LLVMValueRef at = LLVMConstInt(w->e->i32, i, false), one = w->lanes == 1 ? NULL : at;
+        LLVMValueRef x = one ? LLVMBuildExtractElement(build, a, at, "") : a;
+        LLVMValueRef y = one ? LLVMBuildExtractElement(build, b, at, "") : b;
+        LLVMValueRef part = one ? LLVMBuildExtractElement(build, sum, at, "") : sum;
+        for (int odd = 0; odd < 2; odd++) {
+            LLVMValueRef args[3] = {halves_of(w, w->first, x, odd), halves_of(w, ELEM_I8, y, odd), part};
+            part = call_fixed(w->e, "llvm.arm.smlad", args, 3);
+        }
+        sum = one ? LLVMBuildInsertElement(build, sum, part, at, "") : part;
+    }
+    return sum;
+}
+
 static LLVMValueRef dot_bytes(const struct words *w, LLVMValueRef a, LLVMValueRef b, LLVMValueRef sum)
 {
     LLVMBuilderRef build = w->e->b;
     int size = size_class(w->lanes);
+    if (w->e->machine->dsp)
+        return dot_bytes_dsp(w, a, b, sum);
     if (size >= 0 && w->e->machine->madd[size]) {
         /* One after the other, so that one register serves both: a tile has none to spare. */
         sum = LLVMBuildAdd(build, sum, pair_products(w, a, b, true), "");

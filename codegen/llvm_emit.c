@@ -97,13 +97,25 @@ struct loop {
     const struct lstmt *s;
     const struct lblk *body;
     uint32_t n_carried;
-    bool is_while;
+    bool is_while, in_word; /* the variable and its bounds are the low words of indices */
 };
+
+static LLVMValueRef bound_of(struct emitter *e, const struct loop *l, uint32_t i)
+{
+    return l->in_word ? low_word(e, in(e, l->s, i)) : in(e, l->s, i);
+}
+
+/* Would the variable and the sum after its last trip fit? */
+static bool fits_word(const struct emitter *e, const struct lstmt *s, int64_t step)
+{
+    return range_in_word(e, s->in[0]) && range_in_word(e, s->in[1]) && step < INT32_MAX &&
+           e->limit[s->in[1].i] <= (uint64_t)(INT32_MAX - step);
+}
 
 /* May another trip start? The variable is below the bound and, in a while, the first carried value is true. */
 static LLVMValueRef trip_starts(struct emitter *e, const struct loop *l, LLVMValueRef var, LLVMValueRef first)
 {
-    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, var, in(e, l->s, 1), "");
+    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, var, bound_of(e, l, 1), "");
     return l->is_while ? LLVMBuildAnd(e->b, more, first, "") : more;
 }
 
@@ -112,8 +124,8 @@ static LLVMValueRef trip_starts(struct emitter *e, const struct loop *l, LLVMVal
 static LLVMValueRef trip_follows(struct emitter *e, const struct loop *l, LLVMValueRef var, LLVMValueRef *next,
                                  LLVMValueRef first)
 {
-    LLVMValueRef step = index_const(e, l->s->imm), hi = in(e, l->s, 1), more;
-    bool near = LLVMIsAConstantInt(hi) && LLVMConstIntGetSExtValue(hi) <= INT64_MAX - l->s->imm;
+    LLVMValueRef step = LLVMConstInt(LLVMTypeOf(var), (uint64_t)l->s->imm, false), hi = bound_of(e, l, 1), more;
+    bool near = l->in_word || (LLVMIsAConstantInt(hi) && LLVMConstIntGetSExtValue(hi) <= INT64_MAX - l->s->imm);
     if (l->s->imm == 1 || near) {
         *next = LLVMBuildNSWAdd(e->b, var, step, "");
         return trip_starts(e, l, *next, first);
@@ -143,7 +155,8 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
     }
     LLVMValueRef *phi = slots, *yields = slots + n + 1, *outs = slots + 2 * (size_t)n + 2;
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), body = block_new(e), done = block_new(e), latch;
-    LLVMValueRef first = n ? in(e, s, 2) : NULL, again, var, next, starts = trip_starts(e, l, in(e, s, 0), first);
+    LLVMValueRef first = n ? in(e, s, 2) : NULL, again, var, next, start = bound_of(e, l, 0);
+    LLVMValueRef starts = trip_starts(e, l, start, first);
     bool always = LLVMIsAConstantInt(starts) && LLVMConstIntGetZExtValue(starts);
     if (always)
         LLVMBuildBr(e->b, body);
@@ -151,18 +164,18 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
         LLVMBuildCondBr(e->b, starts, body, done);
 
     LLVMPositionBuilderAtEnd(e->b, body);
-    var = LLVMBuildPhi(e->b, e->i64, "");
-    e->values[l->body->params.data[0].i] = var;
+    var = LLVMBuildPhi(e->b, LLVMTypeOf(start), "");
     range_of_variable(e, l->body->params.data[0], s->in[0], s->in[1]);
     for (uint32_t i = 0; i < n; i++)
         e->values[l->body->params.data[i + 1].i] = phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(in(e, s, i + 2)), "");
+    e->values[l->body->params.data[0].i] = l->in_word ? LLVMBuildZExt(e->b, var, e->i64, "") : var;
     emit_poll(e);
     emit_block(e, s->block[0], yields);
     if (!e->error) {
         again = trip_follows(e, l, var, &next, n ? yields[0] : NULL);
         latch = LLVMGetInsertBlock(e->b);
         LLVMBuildCondBr(e->b, again, body, done);
-        LLVMAddIncoming(var, (LLVMValueRef[]){in(e, s, 0), next}, (LLVMBasicBlockRef[]){from, latch}, 2);
+        LLVMAddIncoming(var, (LLVMValueRef[]){start, next}, (LLVMBasicBlockRef[]){from, latch}, 2);
         LLVMPositionBuilderAtEnd(e->b, done);
         for (uint32_t i = 0; i < n; i++) {
             LLVMAddIncoming(phi[i], (LLVMValueRef[]){in(e, s, i + 2), yields[i]}, (LLVMBasicBlockRef[]){from, latch},
@@ -206,7 +219,8 @@ static void emit_for_unrolled(struct emitter *e, const struct loop *l, int64_t l
 
 static void emit_for(struct emitter *e, const struct lstmt *s)
 {
-    struct loop l = {s, &e->f->blocks.data[s->block[0].i], s->n_in - 2, s->flags & L_FLAG_WHILE};
+    struct loop l = {s, &e->f->blocks.data[s->block[0].i], s->n_in - 2, s->flags & L_FLAG_WHILE,
+                     fits_word(e, s, s->imm)};
     LLVMValueRef lo = in(e, s, 0), hi = in(e, s, 1);
     bool fixed = LLVMIsAConstantInt(lo) && LLVMIsAConstantInt(hi);
     if (s->flags & L_FLAG_UNROLL && fixed && !l.is_while)
@@ -220,18 +234,20 @@ static void emit_parallel(struct emitter *e, const struct lstmt *s)
 {
     const struct lblk *body_ir = &e->f->blocks.data[s->block[0].i];
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), body = block_new(e), done = block_new(e);
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, e->begin, e->end, ""), body, done);
+    bool in_word = fits_word(e, s, 1);
+    LLVMValueRef begin = in_word ? low_word(e, e->begin) : e->begin, end = in_word ? low_word(e, e->end) : e->end, next;
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, begin, end, ""), body, done);
     LLVMPositionBuilderAtEnd(e->b, body);
-    LLVMValueRef var = LLVMBuildPhi(e->b, e->i64, ""), next;
-    e->values[body_ir->params.data[0].i] = var;
+    LLVMValueRef var = LLVMBuildPhi(e->b, LLVMTypeOf(begin), "");
+    e->index = in_word ? LLVMBuildZExt(e->b, var, e->i64, "") : var;
+    e->values[body_ir->params.data[0].i] = e->index;
     range_of_variable(e, body_ir->params.data[0], s->in[0], s->in[1]);
-    e->index = var;
     emit_block(e, s->block[0], NULL);
     if (e->error)
         return;
-    next = LLVMBuildNSWAdd(e->b, var, index_const(e, 1), "");
-    LLVMAddIncoming(var, (LLVMValueRef[]){e->begin, next}, (LLVMBasicBlockRef[]){from, LLVMGetInsertBlock(e->b)}, 2);
-    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, e->end, ""), body, done);
+    next = LLVMBuildNSWAdd(e->b, var, LLVMConstInt(LLVMTypeOf(var), 1, false), "");
+    LLVMAddIncoming(var, (LLVMValueRef[]){begin, next}, (LLVMBasicBlockRef[]){from, LLVMGetInsertBlock(e->b)}, 2);
+    LLVMBuildCondBr(e->b, LLVMBuildICmp(e->b, LLVMIntSLT, next, end, ""), body, done);
     LLVMPositionBuilderAtEnd(e->b, done);
 }
 

@@ -96,9 +96,45 @@ static void masked_store(struct emitter *e, const struct access *a, LLVMValueRef
     call_intrinsic(e, "llvm.masked.store", types, 2, args, 4);
 }
 
-static LLVMValueRef load(struct emitter *e, const struct access *a)
+/* Room in the frame, made at the function's entry. */
+static LLVMValueRef frame_room(struct emitter *e, LLVMTypeRef type, uint32_t align)
+{
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    LLVMValueRef first = LLVMGetFirstInstruction(e->entry), room;
+    if (first)
+        LLVMPositionBuilderBefore(e->b, first);
+    else
+        LLVMPositionBuilderAtEnd(e->b, e->entry);
+    room = LLVMBuildAlloca(e->b, type, "");
+    LLVMSetAlignment(room, align);
+    LLVMPositionBuilderAtEnd(e->b, here);
+    return room;
+}
+
+/* Of one lane with a mask: LLVM has no code for such vectors where it has masked vectors of Arm. Without the lane it is
+ * a word of the frame that is read, or written. */
+static LLVMValueRef scalar_place(struct emitter *e, struct access *a, LLVMValueRef pointer)
+{
+    LLVMValueRef nowhere = frame_room(e, a->scalar, elem_size(a->type.elem));
+    if (!a->value)
+        LLVMBuildStore(e->b, LLVMConstNull(a->scalar), nowhere);
+    pointer = LLVMBuildSelect(e->b, a->mask, pointer, nowhere, "");
+    a->mask = NULL;
+    a->flags = 0;
+    a->align = elem_size(a->type.elem) < a->align ? elem_size(a->type.elem) : a->align;
+    return pointer;
+}
+
+static bool is_masked_scalar(const struct emitter *e, const struct access *a)
+{
+    return a->mask && a->type.lanes == 1 && e->machine->arch == ARCH_ARM;
+}
+
+static LLVMValueRef load(struct emitter *e, struct access *a)
 {
     LLVMValueRef pointer = address_of(e, a->scalar, a->base, a->index), v;
+    if (is_masked_scalar(e, a))
+        pointer = scalar_place(e, a, pointer);
     if (a->mask)
         return from_memory(e, a, masked_load(e, a, pointer));
     v = LLVMBuildLoad2(e->b, a->vector, pointer, "");
@@ -106,9 +142,11 @@ static LLVMValueRef load(struct emitter *e, const struct access *a)
     return from_memory(e, a, v);
 }
 
-static void store(struct emitter *e, const struct access *a)
+static void store(struct emitter *e, struct access *a)
 {
     LLVMValueRef pointer = address_of(e, a->scalar, a->base, a->index);
+    if (is_masked_scalar(e, a))
+        pointer = scalar_place(e, a, pointer);
     if (a->mask)
         masked_store(e, a, pointer);
     else
@@ -274,15 +312,7 @@ static LLVMValueRef local(struct emitter *e, const struct lstmt *s)
     }
     if (*at >= 0)
         return e->values[s->out[0].i];
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
-    LLVMValueRef first = LLVMGetFirstInstruction(e->entry), frame;
-    if (first)
-        LLVMPositionBuilderBefore(e->b, first);
-    else
-        LLVMPositionBuilderAtEnd(e->b, e->entry);
-    frame = LLVMBuildAlloca(e->b, LLVMArrayType2(e->i8, (uint64_t)(bytes ? bytes : 64)), "");
-    LLVMSetAlignment(frame, 64);
-    LLVMPositionBuilderAtEnd(e->b, here);
+    LLVMValueRef frame = frame_room(e, LLVMArrayType2(e->i8, (uint64_t)(bytes ? bytes : 64)), 64);
     *at = 0;
     return frame;
 }

@@ -213,6 +213,11 @@ static LLVMValueRef emit_floordiv(struct emitter *e, const struct lstmt *s)
     struct ltype t = s->type;
     if (elem_is_signed(t.elem) && range_is_natural(e, s->in[0]) && range_is_natural(e, s->in[1]))
         t.elem = ELEM_U64;
+    if (range_in_word(e, s->in[0]) && range_in_word(e, s->in[1])) {
+        t.elem = ELEM_U32;
+        q = (s->op == L_FLOORDIV ? quotient : remainder_of)(e, t, low_word(e, a), low_word(e, b));
+        return LLVMBuildZExt(e->b, q, e->i64, "");
+    }
     if (!elem_is_signed(t.elem))
         return s->op == L_FLOORDIV ? quotient(e, t, a, b) : remainder_of(e, t, a, b);
     q = quotient(e, t, a, b);
@@ -312,7 +317,7 @@ static LLVMValueRef emit_fma(struct emitter *e, const struct lstmt *s)
         return half_fma(e, s->type.lanes, args);
     if (!is_float(s))
         return LLVMBuildAdd(e->b, LLVMBuildMul(e->b, args[0], args[1], ""), args[2], "");
-    if (e->machine->fma)
+    if (s->type.elem == ELEM_F64 ? e->machine->fma64 : e->machine->fma)
         return call_intrinsic(e, "llvm.fma", &type, 1, args, 3);
     if (e->machine->relaxed_madd && s->type.lanes * elem_size(s->type.elem) == 16)
         return call_intrinsic(e, "llvm.wasm.relaxed.madd", &type, 1, args, 3);
@@ -332,6 +337,8 @@ static LLVMValueRef emit_compare(struct emitter *e, const struct lstmt *s)
     if (elem_is_float(elem))
         return LLVMBuildFCmp(e->b, code[s->op].real, in(e, s, 0), in(e, s, 1), "");
     LLVMIntPredicate whole = elem_is_signed(elem) ? code[s->op].with_sign : code[s->op].without;
+    if (range_in_word(e, s->in[0]) && range_in_word(e, s->in[1]))
+        return LLVMBuildICmp(e->b, whole, low_word(e, in(e, s, 0)), low_word(e, in(e, s, 1)), "");
     return LLVMBuildICmp(e->b, whole, in(e, s, 0), in(e, s, 1), "");
 }
 

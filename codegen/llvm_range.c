@@ -53,3 +53,15 @@ bool range_is_natural(const struct emitter *e, lreg v)
 {
     return e->limit[v.i] <= INT64_MAX;
 }
+
+bool range_in_word(const struct emitter *e, lreg v)
+{
+    return e->machine->words32 && e->limit[v.i] <= INT32_MAX;
+}
+
+LLVMValueRef low_word(struct emitter *e, LLVMValueRef v)
+{
+    if (LLVMIsAZExtInst(v) && LLVMTypeOf(LLVMGetOperand(v, 0)) == e->i32)
+        return LLVMGetOperand(v, 0);
+    return LLVMBuildTrunc(e->b, v, e->i32, "");
+}

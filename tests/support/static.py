@@ -229,6 +229,51 @@ uint64_t ticks(void)
 }
 #endif
 
+/* What CPUs without an instruction for it take of libm, bit by bit, rounded to even. */
+double sqrt(double);
+float sqrtf(float);
+static uint64_t root(uint64_t high, int steps, int *odd)
+{
+    uint64_t r = 0, rest = 0;
+    for (int i = 0; i < steps; i++) {
+        rest = rest << 2 | high >> 62;
+        high <<= 2;
+        uint64_t t = r << 2 | 1;
+        r <<= 1;
+        if (rest >= t) {
+            rest -= t;
+            r |= 1;
+        }
+    }
+    *odd = rest != 0 || high != 0;
+    return r;
+}
+double sqrt(double x)
+{
+    union {
+        double d;
+        uint64_t u;
+    } v = {x};
+    int e = (int)(v.u >> 52 & 0x7ff), odd;
+    if (x != x || x == 0 || v.u == 0x7ffull << 52)
+        return x;
+    if (v.u >> 63)
+        return 0.0 / 0.0;
+    if (!e)
+        return sqrt(x * 0x1p108) * 0x1p-54;
+    uint64_t m = (v.u & ((1ull << 52) - 1)) | 1ull << 52;
+    e -= 1023;
+    m <<= 10 + (e & 1); /* below 2^64: two bits before the point */
+    uint64_t r = root(m, 54, &odd);
+    r = (r + ((r & 1) && (odd || (r & 2)))) >> 1;
+    v.u = r + ((uint64_t)((e >> 1) + 1022) << 52);
+    return v.d;
+}
+float sqrtf(float x)
+{
+    return (float)sqrt((double)x);
+}
+
 void *memcpy(void *restrict to, const void *restrict from, size_t n)
 {
     for (size_t i = 0; i < n; i++)

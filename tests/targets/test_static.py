@@ -72,6 +72,33 @@ def test_bits(machine, level, tmp_path):
         program.run([x], [np.zeros(1)] * 2, n=6)
 
 
+def quantized(path, elem):
+    """Convolutions and a product of bytes, of either sign, whose sums end in the outputs."""
+    rng = np.random.default_rng(3)
+    dtype = np.uint8 if elem == TensorProto.UINT8 else np.int8
+    nodes = [helper.make_node("ConvInteger", ["x", "w"], ["c"], pads=[1] * 4), helper.make_node("MatMulInteger", ["a", "m"], ["p"])]
+    return save(path, nodes, [value("x", [1, 7, 6, 6], elem), value("a", [5, 19], elem)],
+                [value("c", [1, 10, 6, 6], TensorProto.INT32), value("p", [5, 13], TensorProto.INT32)],
+                {"w": rng.integers(-128, 128, (10, 7, 3, 3), np.int8), "m": rng.integers(-128, 128, (19, 13), np.int8)}), dtype
+
+
+@pytest.mark.parametrize("elem", [TensorProto.UINT8, TensorProto.INT8])
+@pytest.mark.parametrize("machine", ["native", *BARE_MACHINES])
+def test_bytes(machine, elem, tmp_path):
+    """Exact, extremes included: on Cortex-M4 by SMLAD."""
+    if not MACHINES[machine].there():
+        pytest.skip("no qemu-system or compiler for this CPU")
+    model, dtype = quantized(tmp_path / "net.onnx", elem)
+    rng, least, most = np.random.default_rng(4), np.iinfo(dtype).min, np.iinfo(dtype).max
+    x, a = rng.integers(least, most + 1, (1, 7, 6, 6), dtype), rng.choice(np.array([least, most], dtype), (5, 19))
+    got = Program(tmp_path, model, machine=machine).run([x, a], [np.zeros((1, 10, 6, 6), np.int32), np.zeros((5, 13), np.int32)])
+    for one, other in zip(got, expected(tmp_path, model, [], "native", [x, a])):
+        same(one, np.asarray(other))
+    code = subprocess.run(["llvm-objdump-19", "-d", tmp_path / "net.a"], capture_output=True, text=True, check=True).stdout
+    assert machine not in ("m4", "m7") or code.count("smlad") > 8
+    assert machine not in BARE_MACHINES or not re.search(r"ldivmod|udivdi3|umoddi3", code)
+
+
 CALLER = """#include "net.h"
 #include <stdio.h>
 static char arena[NET_ARENA_BYTES] __attribute__((aligned(NET_ARENA_ALIGN)));
