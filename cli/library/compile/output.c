@@ -99,7 +99,11 @@ static bool static_output_check(struct context *ctx, const struct options *o, co
         return true;
     if (o->weights == OPT_WEIGHTS_SIDECAR)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'weights': a static network holds its weights");
-    return (output_kind(o, path) == OUTPUT_ARCHIVE && !o->object) ||
+    if (o->emit == OPT_EMIT_HEADER || o->object)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'%s': for this target mcc makes static networks, archives (.a) with a header of their own",
+                        o->object ? "c" : "emit");
+    return output_kind(o, path) == OUTPUT_ARCHIVE ||
            error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a static network is an archive (.a)", path);
 }
 

@@ -93,7 +93,7 @@ static bool refuse_feature(struct context *ctx, const char *arch, const char *wo
                     "'mattr': '%s' is no feature of %s that can be tested when the network is "
                     "opened%s%s%s; these can: %s",
                     word, arch, near.found ? "; did you mean '" : "", near.found ? near.found : "",
-                    near.found ? "'?" : "", list.data);
+                    near.found ? "'?" : "", list.n ? list.data : "none");
 }
 
 /* One "+name" or "-name". */

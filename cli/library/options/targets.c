@@ -53,8 +53,8 @@ static bool names_system(const char *text, const struct platform *row)
 {
     static const struct {
         const char *system, *library;
-    } any[] = {{"linux", "-gnu"},   {"linux", "-musl"}, {"linux", "-uclibc"}, {"windows", "-msvc"},
-               {"windows", "-gnu"}, {"none", "-eabi"},  {"none", "-eabihf"},  {"none", "-elf"}};
+    } any[] = {{"linux", "-gnu"},   {"linux", "-musl"},  {"linux", "-uclibc"}, {"windows", "-msvc"},
+               {"windows", "-gnu"}, {"none", "-eabihf"}, {"none", "-elf"}};
     size_t n = strlen(row->system);
     const char *least = least_version(row), *rest = text + n;
     if (strncmp(text, row->system, n) != 0)
