@@ -176,7 +176,8 @@ def test_refusals(tmp_path):
 
 @pytest.mark.parametrize("options,says", [
     (["--variants=x86-64-v2,x86-64-v3"], "is for one CPU"), (["--variants=all"], "is for one CPU"), (["-o", "net.so"], "is an archive"),
-    (["-o", "net.o"], "is an archive"), (["-c"], "'c': for this target mcc makes static networks"), (["--emit=header", "--target=thumbv7em"], "'emit': for this target"),
+    (["-o", "net.o"], "is an archive"), (["-c"], "'c': for this target mcc makes static networks"),
+    (["--emit=header", "--target=thumbv7em"], "'emit': for this target"),
     (["--target=thumbv7em-none-eabi"], "no code for the target"), (["--target=thumbv7em", "-mattr=+mve"], "these can: none"),
     (["--weights=sidecar"], "holds its weights"),
     (["--target=x86_64-windows"], "no static networks for Windows")])
