@@ -456,6 +456,72 @@ def test_cpp(wine, tmp_path):
     assert done.returncode == 0 and "linux.so: a file for Linux" in done.stdout, (done.stdout, done.stderr)
 
 
+UNWOUND = """
+#include "mcc_load.h"
+#include <stdio.h>
+#include <windows.h>
+static mcc_lib *lib;
+static int kernels, whole, most;
+int main(void);
+
+/* Walks from a kernel's launch through the library's frames, as exceptions do: every one is to lead to its caller, up to main. */
+static void event(void *user, uint32_t node, int end, uint64_t ns)
+{
+    CONTEXT c;
+    int inside = 0;
+    (void)user, (void)node, (void)end, (void)ns;
+    RtlCaptureContext(&c);
+    for (int i = 0; i < 40 && c.Rip; i++) {
+        DWORD64 base = 0, frame;
+        void *data;
+        RUNTIME_FUNCTION *row = RtlLookupFunctionEntry(c.Rip, &base, NULL);
+        inside += base == (DWORD64)(UINT_PTR)lib->handle;
+        if (row && base + row->BeginAddress <= (DWORD64)(UINT_PTR)main && (DWORD64)(UINT_PTR)main < base + row->EndAddress) {
+            whole++;
+            break;
+        }
+        if (!row) {
+            c.Rip = *(DWORD64 *)(UINT_PTR)c.Rsp;
+            c.Rsp += 8;
+        } else {
+            RtlVirtualUnwind(UNW_FLAG_NHANDLER, base, c.Rip, row, &c, &data, &frame, NULL);
+        }
+    }
+    most = inside > most ? inside : most;
+    kernels++;
+}
+
+int main(void)
+{
+    static int64_t shape[4] = {1, 1, 8, 8}, out_shape[2] = {1, 10};
+    static float x[64], y[10];
+    mcc_host host = {.size = sizeof host, .threads = 1, .event = event};
+    mcc_error error = {.text = ""};
+    mcc_ctx *ctx;
+    DLTensor in = {.data = x, .device = {kDLCPU, 0}, .ndim = 4, .dtype = {kDLFloat, 32, 1}, .shape = shape}, out = in;
+    const DLTensor *ins[] = {&in};
+    DLTensor *outs[] = {&out};
+    out.data = y, out.ndim = 2, out.shape = out_shape;
+    if (mcc_load("net.dll", &host, &lib, &error) || lib->api->ctx_new(lib->model, NULL, 0, &ctx, &error) || lib->api->run(ctx, ins, outs, &error))
+        return puts(error.text), 1;
+    printf("%d %d %d", kernels, whole, most);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("march", ["x86-64-v2", "x86-64-v3"])
+def test_unwound(march, wine, tmp_path):
+    (tmp_path / "main.c").write_text(UNWOUND)
+    subprocess.run([GCC, "-std=gnu11", "-O1", "-static", f"-I{ROOT}/runtime", "-o", tmp_path / "main.exe", tmp_path / "main.c",
+                    ROOT / "runtime/mcc_load_windows.c"], check=True)
+    compile_to(tmp_path / "net.dll", DIGITS, TARGET, f"-march={march}")
+    done = subprocess.run([WINE, tmp_path / "main.exe"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+    kernels, whole, inside = map(int, done.stdout.split())
+    assert kernels == whole >= 10 and inside >= 4, done.stdout
+
+
 REPLACED = """
 #include "mcc_load.h"
 #include <stdio.h>
