@@ -287,7 +287,7 @@ static const char *arithmetic(struct c_emit *e, const struct lstmt *s)
     struct lstmt turned = *s;
     lreg swapped[2];
     bool known = false;
-    const char *infix = c_infix(s);
+    const char *infix = c_infix(s, operand);
     if (infix)
         return arena_printf(e->c->arena, "%s %s %s", text(e, s->in[0], ATOM), infix, text(e, s->in[1], ATOM));
     if (s->op == L_FMA && s->type.elem == ELEM_F16)
@@ -550,6 +550,8 @@ static void call_runtime(struct c_emit *e, const struct lstmt *s)
         result = arena_printf(e->c->arena, "kept(&made, &tag, %s)", in(e, s, 1));
     else if (strcmp(s->name, "mcc_rt_arrive") == 0 && s->n_in == 2)
         result = arena_printf(e->c->arena, "arrive(%s, %s)", in(e, s, 0), in(e, s, 1));
+    else if (strcmp(s->name, "mcc_rt_poll") == 0) /* nobody cancels */
+        result = "0";
     if (!result) {
         c_fail(e->c, arena_printf(e->c->arena, "the runtime's function %s", s->name));
         return;
@@ -641,6 +643,10 @@ static void statement(struct c_emit *e, const struct lstmt *s)
     case L_CHECK: check(e, s); return;
     case L_CALL: call_runtime(e, s); return;
     case L_LAUNCH: launch(e, s); return;
+    case L_GLOBAL:
+        val(e, s->out[0])->is_const = true;
+        define(e, s->out[0], "(const u8 *)weights");
+        return;
     case L_ADDRESS: c_fail(e->c, "memory that is asked for at run time"); return;
     default: break;
     }
@@ -674,6 +680,7 @@ static void look(const struct c_emit *e, struct c_function *made, bool *keeps)
             const struct c_function *k = s->op == L_LAUNCH ? c_function_find(e->c, s->name) : NULL;
             made->fails |= s->op == L_CHECK || (k && k->fails);
             made->scratch |= (s->op == L_LOCAL && e->f->role == LROLE_KERNEL) || (k && k->scratch);
+            made->launches |= k && k->fails;
             *keeps |= s->op == L_CALL && strcmp(s->name, "mcc_rt_kept") == 0;
         }
 }
@@ -703,12 +710,14 @@ static void put_parameters(struct c_emit *e, const struct c_function *made)
         val(e, r)->is_const = a->type.lanes == 0 && !(a->flags & LARG_OUT);
         val(e, r)->place = a->type.lanes == 1;
         const char *type = type_of(e, r);
+        if (e->f->role == LROLE_ENTRY && a->type.lanes == 0) /* C's arrays are pointers to rows */
+            type = val(e, r)->is_const ? "const void *" : "void *";
         strbuf_printf(e->out, "%s%s%s%s", comma, type, a->flags & LARG_NOALIAS && a->type.lanes == 0 ? "restrict " : "",
                       new_name(e, r));
     }
     if (made->counts)
         strbuf_printf(e->out, "%si64 count", comma);
-    if (made->scratch)
+    if (made->scratch && e->f->role != LROLE_ENTRY)
         strbuf_printf(e->out, "%su8 *scratch", made->counts ? ", " : comma);
     if (!e->f->args.n && !made->counts && !made->scratch)
         strbuf_printf(e->out, "void");
@@ -716,8 +725,9 @@ static void put_parameters(struct c_emit *e, const struct c_function *made)
 
 static void put_function(struct c_emit *e, struct c_function *made)
 {
-    bool keeps = false, launches = false;
+    bool keeps = false, entry = e->f->role == LROLE_ENTRY;
     look(e, made, &keeps);
+    made->fails |= entry;
     put_nodes(e);
     strbuf_printf(e->out, "static %s %s(", made->fails ? "int" : "void", made->name);
     put_parameters(e, made);
@@ -728,13 +738,10 @@ static void put_function(struct c_emit *e, struct c_function *made)
             line(e);
             strbuf_printf(e->out, "(void)%s;\n", e->v[i + 1].text);
         }
-    for (uint32_t b = 1; b < e->f->blocks.n && !launches; b++)
-        for (uint32_t i = 0; i < e->f->blocks.data[b].stmts.n; i++) {
-            const struct lstmt *s = &e->f->blocks.data[b].stmts.data[i];
-            launches |= s->op == L_LAUNCH && c_function_find(e->c, s->name) && c_function_find(e->c, s->name)->fails;
-        }
-    if (launches)
+    if (made->launches)
         strbuf_printf(e->out, "    int code;\n");
+    if (entry && made->scratch) /* the memory begins with it */
+        strbuf_printf(e->out, "    u8 *const scratch = (u8 *)%s;\n", e->v[e->f->args.n].text);
     if (keeps)
         strbuf_printf(e->out, "    bool made = false;\n    i64 tag = 0;\n");
     block(e, (lblock){1});

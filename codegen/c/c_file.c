@@ -10,19 +10,19 @@ enum { WEIGHTS_MOST = 64 << 20, WORDS_A_LINE = 5 };
 static const char prologue[] =
     "/* a * b + c is two roundings here unless it says fma: -ffp-contract=off, which is what -std=c11 means to GCC. */\n"
     "#if defined __clang__ || !defined __GNUC__\n#pragma STDC FP_CONTRACT OFF\n#else\n"
-    "#pragma GCC optimize(\"fp-contract=off\", \"no-math-errno\", \"no-strict-aliasing\")\n#pragma GCC diagnostic ignored \"-Wpsabi\"\n#endif\n"
+    "#pragma GCC optimize(\"fp-contract=off\", \"no-strict-aliasing\")\n#pragma GCC diagnostic ignored \"-Wpsabi\"\n#endif\n"
     "#if defined __FAST_MATH__ || (defined __BYTE_ORDER__ && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)\n"
     "#error \"the code is for little-endian machines and IEEE arithmetic: no -ffast-math\"\n#endif\n\n"
-    "/* Vectors are structs of lanes: arrays, or what GCC and Clang compute as a whole (-DNET_VECTORS=0: arrays). */\n"
+    "/* Vectors are structs of lanes: arrays, or what GCC and Clang compute as a whole (-DMCC_VECTORS=0: arrays). */\n"
     "#if defined __GNUC__\n"
-    "#ifndef NET_VECTORS\n#define NET_VECTORS 1\n#endif\n"
+    "#ifndef MCC_VECTORS\n#define MCC_VECTORS 1\n#endif\n"
     "#ifdef __clang__\n#define MAY_ALIAS __attribute__((may_alias))\n#else\n#define MAY_ALIAS\n#endif\n"
     "#define INLINE __attribute__((always_inline, unused)) static inline\n"
     "#define LANES(n) _Pragma(\"GCC unroll 128\") for (int i = 0; i < (n); i++)\n"
     "#define PREFETCH(p, at, level) __builtin_prefetch((const u8 *)(p) + (at), 0, level)\n"
-    "#else\n#define NET_VECTORS 0\n#define MAY_ALIAS\n#define INLINE static inline\n"
+    "#else\n#define MCC_VECTORS 0\n#define MAY_ALIAS\n#define INLINE static inline\n"
     "#define LANES(n) for (int i = 0; i < (n); i++)\n#define PREFETCH(p, at, level) ((void)(p), (void)(at))\n#endif\n"
-    "#if NET_VECTORS\n"
+    "#if MCC_VECTORS\n"
     "#define VECTOR(name, T, n) \\\n"
     "    typedef T name##_lanes __attribute__((vector_size(sizeof(T) * (n)), \\\n"
     "                                          aligned(sizeof(T) * (n) < 16 ? sizeof(T) * (n) : 16))); \\\n"
@@ -37,12 +37,15 @@ static const char prologue[] =
     "typedef uint8_t u8;\ntypedef uint16_t MAY_ALIAS u16;\ntypedef uint32_t MAY_ALIAS u32;\n"
     "typedef uint64_t MAY_ALIAS u64;\n\n"
     "/* Instructions for what C has in its library. */\n"
-    "#if defined __has_builtin\n#if __has_builtin(__builtin_elementwise_sqrt)\n"
-    "#define SQRT_f32 __builtin_elementwise_sqrt\n#define SQRT_f64 __builtin_elementwise_sqrt\n#endif\n#endif\n"
-    "#if !defined __clang__ && (defined __SSE2_MATH__ || defined __aarch64__)\n"
-    "#define SQRT_f32 __builtin_sqrtf\n#define SQRT_f64 __builtin_sqrt\n#endif\n"
-    "#if defined __FMA__ || defined __aarch64__ || defined __riscv_flen || defined __ARM_FEATURE_FMA\n"
-    "#define FMA_f32 __builtin_fmaf\n#define FMA_f64 __builtin_fma\n#endif\n";
+    "#if defined __clang__ && defined __has_builtin\n"
+    "#if __has_builtin(__builtin_elementwise_sqrt) && (defined __SSE2_MATH__ || defined __aarch64__)\n"
+    "#define SQRT_f32 __builtin_elementwise_sqrt\n#define SQRT_f64 __builtin_elementwise_sqrt\n#endif\n"
+    "#elif defined __SSE2_MATH__\n"
+    "#define SQRT_f32(a) (__builtin_ia32_sqrtss((f32 __attribute__((vector_size(16)))){a})[0])\n"
+    "#define SQRT_f64(a) (__builtin_ia32_sqrtsd((f64 __attribute__((vector_size(16)))){a})[0])\n#endif\n"
+    "#if defined __FMA__ || defined __aarch64__ || (defined __riscv_flen && __riscv_flen >= 64)\n"
+    "#define FMA_f32 __builtin_fmaf\n#define FMA_f64 __builtin_fma\n"
+    "#elif defined __riscv_flen || defined __ARM_FEATURE_FMA\n#define FMA_f32 __builtin_fmaf\n#endif\n";
 
 /* mcc_rt_kept, mcc_rt_arrive: of one thread, which runs indices in order. */
 static const char runtime[] =
@@ -90,6 +93,14 @@ const char *c_function_name(struct c_file *c, const char *name)
         if (strcmp(c->functions.data[i].name, word) == 0)
             return arena_printf(c->arena, "fn%u_%s", c->functions.n, word + 3);
     return word;
+}
+
+void c_export(struct c_file *c, const char *entry, const char *prototype, const char *const *arguments, uint32_t n)
+{
+    strbuf_printf(&c->body, "\n%s\n{\n    return %s(", prototype, c_function_find(c, entry)->name);
+    for (uint32_t i = 0; i < n; i++)
+        strbuf_printf(&c->body, "%s%s", i ? ", " : "", arguments[i]);
+    strbuf_printf(&c->body, ");\n}\n");
 }
 
 /* ---- weights ------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@
 
 struct c_function {
     const char *of, *name;         /* in the loop IR, in C */
+    bool launches; /* what may fail */
     bool fails, counts, scratch; /* returns a code; has the count of parallel indices, the scratch as last arguments */
 };
 struct c_file {
@@ -51,13 +52,13 @@ const char *c_shuffle(struct c_file *, struct ltype from, struct ltype to, const
 const char *c_hreduce(struct c_file *, enum lop, struct ltype);
 const char *c_memory(struct c_file *, enum lop, struct ltype,
                      bool masked); /* LOAD ... SCATTER of vectors (c_memory.c) */
-/* The C operator of scalar floats that are written in place: "+", or NULL. */
-const char *c_infix(const struct lstmt *);
+/* The C operator of scalars that are written in place, NULL: there is none. */
+const char *c_infix(const struct lstmt *, struct ltype operand);
 /* f32 and f64 functions of the prologue: "f32_sqrt". */
 void c_need_real(struct c_file *, const char *name, enum elem);
 /* Name of the function that converts (c_convert.c). */
 const char *c_conversion(struct c_file *, struct ltype from, struct ltype to, bool saturate, const char *rounding);
-const char *c_dot(struct c_file *, const struct lfunc *, const struct lstmt *); /* DOT, MATDOT (c_dot.c) */
+const char *c_dot(struct c_file *, const struct lfunc *, const struct lstmt *); /* DOT, MATDOT  */
 const char *c_literal(struct c_file *, const struct lstmt *); /* a scalar constant's lane */
 /* The function made of loop IR's `name`, NULL: none. A C name for it that no other has. */
 const struct c_function *c_function_find(const struct c_file *, const char *name);

@@ -23,15 +23,13 @@ static const char extremes[] = /* IEEE's minimum and maximum: -0 is below 0 */
     "INLINE $t $t_maximum($t a, $t b)\n{\n"
     "    return a != a ? a : b != b ? b : a > b ? a : b > a ? b : $t_of($t_bits(a) & $t_bits(b));\n}\n";
 
-const char *c_infix(const struct lstmt *s)
+const char *c_infix(const struct lstmt *s, struct ltype operand)
 {
-    bool real = s->type.lanes == 1 && c_is_float(s->type.elem);
-    return !real            ? NULL
-           : s->op == L_ADD ? "+"
-           : s->op == L_SUB ? "-"
-           : s->op == L_MUL ? "*"
-           : s->op == L_DIV ? "/"
-                            : NULL;
+    static const char *const compare[L_COUNT] = {[L_EQ] = "==", [L_NE] = "!=", [L_LT] = "<", [L_LE] = "<="},
+                             *const real[L_COUNT] = {[L_ADD] = "+", [L_SUB] = "-", [L_MUL] = "*", [L_DIV] = "/"};
+    if (operand.lanes != 1)
+        return NULL;
+    return compare[s->op] ? compare[s->op] : c_is_float(operand.elem) ? real[s->op] : NULL;
 }
 
 static const struct row *row_of(struct c_file *c, enum lop op, enum elem e)

@@ -26,7 +26,7 @@ struct kernel_case {
     int64_t count;               /* parallel indices */
     case_hook *hook;             /* or NULL */
     struct linterp_arg *compiled; /* the arguments after the run of the last variant that c_machine is compared with */
-    bool unfused;                /* floats may differ by a rounding where the target has no fma */
+    bool unfused; /* floats may differ by a rounding where the target has no fma */
 };
 struct suite {
     struct context *ctx;

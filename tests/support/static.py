@@ -339,9 +339,11 @@ def check(done, what):
 class Program:
     """net.a and net.h in the folder; what the tables of an artifact say of ports is asked of one with the same options."""
 
+    emit, output, flags = "static", "net.a", []
+
     def __init__(self, folder, model, *options, machine="native"):
         self.folder, self.machine = pathlib.Path(folder), MACHINES[machine]
-        done = mcc("-q", "--emit=static", *self.machine.options, *options, model, "-o", self.folder / "net.a")
+        done = mcc("-q", f"--emit={self.emit}", *self.machine.options, *options, model, "-o", self.folder / self.output)
         if done.returncode:
             raise ValueError(done.stderr)
         self.header = (self.folder / "net.h").read_text()
@@ -358,6 +360,13 @@ class Program:
         text = subprocess.run(["llvm-nm-19", "-A", self.folder / "net.a"], capture_output=True, text=True, check=True).stdout
         names = {kind: set(re.findall(rf"\b[{kind}] (\S+)$", text, re.M)) for kind in ("U", "TRDB")}
         return names["U"] - names["TRDB"]
+
+    def library(self):
+        """What the program is linked with."""
+        return self.folder / self.output
+
+    def promises_stack(self):
+        return "NET_STACK_BYTES" in self.header
 
     def run(self, arrays, outputs, **sizes):
         """outputs: arrays of the right shapes and types; gives new ones. sizes: of the arguments of those names."""
@@ -383,8 +392,8 @@ class Program:
             (self.folder / "bare.c").write_text(BARE)
             (self.folder / "script").write_text(self.machine.script)
             below = [self.folder / "bare.c", "-T", self.folder / "script", "-lgcc"]
-        check(subprocess.run([self.machine.compiler[0], *more, *FLAGS, f"-I{self.folder}", "-o", program, source, self.folder / "in.s",
-                              self.folder / "net.a", *below], capture_output=True, text=True), "link")
+        check(subprocess.run([self.machine.compiler[0], *more, *FLAGS, *self.flags, f"-I{self.folder}", "-o", program, source, self.folder / "in.s",
+                              self.library(), *below], capture_output=True, text=True), "link")
         done = subprocess.run([*self.machine.command, program], capture_output=True, timeout=self.machine.seconds)
         assert done.returncode == 0, (done.returncode, done.stdout[:200], done.stderr)
         head, _, data = done.stdout.partition(b"\n")
@@ -392,13 +401,33 @@ class Program:
         if code:
             raise Failed(code)
         assert around == 0, "bytes around the arena or an output have changed"
-        assert stack <= self.number("STACK"), f"{stack} bytes of stack, {self.number('STACK')} promised"
+        assert not self.promises_stack() or stack <= self.number("STACK"), f"{stack} bytes of stack, {self.number('STACK')} promised"
         self.stack, self.told = stack, head.split()[3:]
         got, at = [], 0
         for a in outputs:
             got.append(np.frombuffer(data[at:at + a.nbytes], a.dtype).reshape(a.shape))
             at += a.nbytes
         return got
+
+
+class CProgram(Program):
+    """net.c instead, compiled without a warning. compiler: and its flags."""
+    emit, output, flags = "c", "net.c", ["-DNET_STACK_BYTES=262144"]
+    WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+
+    def __init__(self, folder, model, *options, compiler=("gcc", "-O1")):
+        super().__init__(folder, model, *options)
+        done = subprocess.run([*compiler, *self.WARNINGS, "-c", "-o", self.library(), self.folder / "net.c"], capture_output=True, text=True)
+        check(done, "compile")
+        assert not done.stderr, done.stderr[-2000:]
+
+    def library(self):
+        return self.folder / "net.o"
+
+    def undefined(self):
+        """What the object takes of others."""
+        text = subprocess.run(["nm", self.library()], capture_output=True, text=True, check=True).stdout
+        return set(re.findall(r"\bU (\S+)$", text, re.M))
 
 
 def same(one, other):

@@ -209,7 +209,7 @@ static void codegen_give(struct compilation *c)
 /* Is code generation certain to follow? Verification comes before it. */
 static bool goes_on(const struct compilation *c)
 {
-    return c->output && !c->options->stop_after && !c->options->verify_each;
+    return c->output && !c->options->stop_after && !c->options->verify_each && c->options->emit != OPT_EMIT_C;
 }
 
 /* Workers generate the code of one kernel while the next are emitted. What runs in a loop may become part of a larger
@@ -399,6 +399,8 @@ static void report_cached(const struct compilation *c, const struct codegen *g)
 
 bool run_codegen(struct compilation *c)
 {
+    if (c->options->emit == OPT_EMIT_C)
+        return true; /* static_write makes C of the loops */
     codegen_give(c);
     bool ok = codegen_finish(c->codegen, c->units.data);
     if (c->options->stats)

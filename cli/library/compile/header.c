@@ -48,7 +48,7 @@ static bool is_reserved(const char *word)
     for (size_t i = 0; i < COUNT_OF(words); i++)
         if (strcmp(words[i], word) == 0)
             return true;
-    return false;
+    return strncmp(word, "fn_", 3) == 0; /* C's functions of --emit=c */
 }
 
 /* A C identifier that looks like text and is none of the names so far. */
@@ -85,6 +85,8 @@ static void name_all(struct header *h)
     h->name = header_name(h->c);
     for (size_t i = 0; i < COUNT_OF(own); i++)
         VEC_PUSH(arena, &taken.items, arena_printf(arena, "%s_%s", h->name, own[i]));
+    if (h->is_static)
+        VEC_PUSH(arena, &taken.items, "arena");
     char *upper = arena_strdup(arena, h->name);
     for (char *p = upper; *p; p++)
         *p = (char)toupper((unsigned char)*p);
@@ -116,7 +118,10 @@ static bool port_serves(struct header *h, const struct art_port *p, bool output)
         h->derived |= p->dims[d].extent == -2;
     }
     return !why || error_at(h->c->ctx, FAIL_MODEL, (src_id){0}, p->name, "--emit=%s: %s",
-                            h->is_static ? "static" : "header", why);
+                            h->c->options->emit == OPT_EMIT_C ? "c"
+                            : h->is_static                    ? "static"
+                                                              : "header",
+                            why);
 }
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */

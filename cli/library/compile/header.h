@@ -22,6 +22,8 @@ const char *header_name(const struct compilation *);
 bool header_begin(struct header *);
 /* "int NAME_run(...)" */
 void header_prototype(struct header *);
+/* --emit=c: the functions and the weights as C (write_c.c). */
+bool c_write(struct header *);
 
 /* JSON about a module for WebAssembly (describe.c). */
 struct description {

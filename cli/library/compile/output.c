@@ -25,6 +25,7 @@ const char *output_default(struct context *ctx, const struct options *o, const c
     size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
     const char *suffix = o->emit_llvm                     ? "ll"
                          : o->assembly                    ? "s"
+                         : o->emit == OPT_EMIT_C          ? "c"
                          : targets_wasm(o)                ? "wasm"
                          : targets_static(o)              ? "a"
                          : o->object && is_for_windows(o) ? "obj"
@@ -91,14 +92,30 @@ static bool wasm_check(struct context *ctx, const struct options *o, const char 
                     "output '%s': for WebAssembly mcc makes modules (.wasm), and text (-S, -emit-llvm)", path);
 }
 
-/* A static network is an archive, of which nothing is elsewhere. */
+static bool c_output_check(struct context *ctx, const struct options *o, const char *path)
+{
+    const char *other = o->assembly       ? "S"
+                        : o->emit_llvm    ? "emit-llvm"
+                        : o->object       ? "c"
+                        : o->debug        ? "g"
+                        : o->break_kernel ? "break-kernel"
+                                          : NULL;
+    if (other)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': --emit=c makes C source alone", other);
+    return ends_with(path, ".c") ||
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': --emit=c makes C source (.c)", path);
+}
+
+/* A static network is an archive, or C, of which nothing is elsewhere. */
 static bool static_output_check(struct context *ctx, const struct options *o, const char *path)
 {
-    bool text = o->stop_after || o->assembly || o->emit_llvm;
+    bool text = o->stop_after || ((o->assembly || o->emit_llvm) && o->emit != OPT_EMIT_C);
     if (!targets_static(o) || text)
         return true;
     if (o->weights == OPT_WEIGHTS_SIDECAR)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'weights': a static network holds its weights");
+    if (o->emit == OPT_EMIT_C)
+        return c_output_check(ctx, o, path);
     if (o->emit == OPT_EMIT_HEADER || o->object)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'%s': for this target mcc makes static networks, archives (.a) with a header of their own",

@@ -17,11 +17,17 @@ enum {
     HELPER_BYTES = 128 /* what memcpy and the compiler's helper functions take */
 };
 
+static bool is_c(const struct compilation *c)
+{
+    return c->options->emit == OPT_EMIT_C;
+}
+
 /* ---- what is refused ---- */
 
 static bool refuse(struct compilation *c, src_id src, const char *why)
 {
-    return error_model(c->ctx, src, "%s: %s", targets_wasm(c->options) ? "WebAssembly" : "--emit=static", why);
+    const char *what = targets_wasm(c->options) ? "WebAssembly" : is_c(c) ? "--emit=c" : "--emit=static";
+    return error_model(c->ctx, src, "%s: %s", what, why);
 }
 
 static bool symbol_has_bound(struct compilation *c, sym_id id)
@@ -29,9 +35,9 @@ static bool symbol_has_bound(struct compilation *c, sym_id id)
     const struct symbol *s = sym_get(c->ctx->exprs, id);
     return targets_wasm(c->options) || !entry_takes(c->module, id) || s->given.hi != INT64_MAX ||
            error_at(c->ctx, FAIL_MODEL, (src_id){0}, NULL,
-                    "--emit=static: dimension '%s' has no upper bound, which the memory needs; give one where an input "
+                    "--emit=%s: dimension '%s' has no upper bound, which the memory needs; give one where an input "
                     "has it: --input='x:f32[%s=%lld..64,...]'",
-                    s->name, s->name, (long long)s->given.lo);
+                    is_c(c) ? "c" : "static", s->name, s->name, (long long)s->given.lo);
 }
 
 static bool kernel_serves(struct compilation *c, const struct kernel *k)
@@ -50,7 +56,7 @@ static bool kernel_serves(struct compilation *c, const struct kernel *k)
             return refuse(c, v->def.i ? graph_node(m->g, v->def)->src : (src_id){0},
                           "the size of the result is known only at run time");
     }
-    return !k->text || !(strstr(k->text, "= rem f32") || strstr(k->text, "= rem f64")) ||
+    return is_c(c) || !k->text || !(strstr(k->text, "= rem f32") || strstr(k->text, "= rem f64")) ||
            refuse(c, (src_id){kernel_lead(m, k)}, "the remainder of floats needs the runtime");
 }
 
@@ -164,15 +170,20 @@ static void put_shape(struct header *h, const struct art_port *p, const char *na
 static void put_comment(struct header *h)
 {
     const struct artifact *a = h->a;
+    bool c_only = is_c(h->c); /* the C compiler decides on the target and the stack */
     strbuf_printf(
         &h->out,
-        "/* Made by mcc for %s, %s: link with the archive beside this file.\n"
+        "/* Made by mcc for %s%s%s.\n"
         " *\n * %s_run returns %s_OK, or why it failed: a dimension or what follows of it is outside of its\n"
         " * range (%s_E_SHAPE), or the data asks for what cannot be done (%s_E_VALUE). Tensors are row-major\n"
         " * and aligned to their elements, outputs overlap nothing. arena: %s_ARENA_BYTES, aligned to\n"
-        " * %s_ARENA_ALIGN, of any content, and of no meaning after the run. %s_STACK_BYTES: what the call takes\n"
-        " * of the stack at most. The function is reentrant: it changes outputs and arena alone.\n *\n",
-        a->features, a->target_text, h->name, h->upper, h->upper, h->upper, h->upper, h->upper, h->upper);
+        " * %s_ARENA_ALIGN, of any content, and of no meaning after the run. The function is reentrant: it changes\n"
+        " * outputs and arena alone.",
+        a->features, c_only ? "" : ", ", c_only ? "" : a->target_text, h->name, h->upper, h->upper, h->upper, h->upper,
+        h->upper);
+    if (!c_only)
+        strbuf_printf(&h->out, " %s_STACK_BYTES: what the call takes of the stack at most.", h->upper);
+    strbuf_printf(&h->out, "\n *\n");
     for (uint32_t i = 0; i < a->n_sym; i++) {
         if (!h->takes[i])
             continue;
@@ -196,8 +207,9 @@ static bool put_header(struct header *h)
     put_comment(h);
     strbuf_printf(&h->out, "#ifndef %s_STATIC_H\n#define %s_STATIC_H\n\n#include <stdint.h>\n\n", u, u);
     strbuf_printf(&h->out, "#define %s_ARENA_BYTES %lld\n#define %s_ARENA_ALIGN 64\n", u, (long long)arena, u);
-    strbuf_printf(&h->out, "#define %s_STACK_BYTES %llu\n#define %s_WEIGHTS_BYTES %llu\n\n", u,
-                  (unsigned long long)stack_bytes(c), u, (unsigned long long)h->a->weights.size);
+    if (!is_c(c))
+        strbuf_printf(&h->out, "#define %s_STACK_BYTES %llu\n", u, (unsigned long long)stack_bytes(c));
+    strbuf_printf(&h->out, "#define %s_WEIGHTS_BYTES %llu\n\n", u, (unsigned long long)h->a->weights.size);
     strbuf_printf(&h->out, "enum { %s_OK = 0, %s_E_SHAPE = %d, %s_E_VALUE = %d };\n\n", u, u, MCC_E_SHAPE, u,
                   MCC_E_VALUE);
     strbuf_printf(&h->out, "#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
@@ -226,7 +238,8 @@ bool static_write(struct compilation *c, const struct artifact *a)
         network.description = describe(
             c, a, &(struct description){network.entry, network.plan, kernels_scratch(c->module), takes});
     }
-    ok = ok && (wasm || put_header(&h)) && codegen_static(c->codegen, &network, c->output);
+    ok = ok && (!is_c(c) || c_write(&h)) && (wasm || put_header(&h)) &&
+         (is_c(c) || codegen_static(c->codegen, &network, c->output));
     time_end(c->ctx); /* the output is there: nothing behind it fails for that */
     return ok;
 }

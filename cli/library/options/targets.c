@@ -153,7 +153,8 @@ bool targets_wasm(const struct options *o)
 bool targets_static(const struct options *o)
 {
     const struct platform *platform = targets_platform(o);
-    return o->emit == OPT_EMIT_STATIC || targets_wasm(o) || (platform && strcmp(platform->system, "none") == 0);
+    return o->emit == OPT_EMIT_STATIC || o->emit == OPT_EMIT_C || targets_wasm(o) ||
+           (platform && strcmp(platform->system, "none") == 0);
 }
 
 /* A static network has no table from which `open` could choose. */
@@ -171,7 +172,8 @@ static bool one_level_check(struct context *ctx, const struct options *o)
 /* The architecture of the code: this machine's unless --target names one. */
 static const char *wanted_arch(const struct options *o)
 {
-    return o->target ? arch_of(o->target) : cpu_arch();
+    bool any = o->emit == OPT_EMIT_C && !o->march && !o->variants; /* C for all: the same on every machine */
+    return o->target ? arch_of(o->target) : any ? "x86_64" : cpu_arch();
 }
 
 bool targets_check(struct context *ctx, const struct options *o)

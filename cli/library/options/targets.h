@@ -32,7 +32,7 @@ bool targets_signed(struct context *, const struct options *);
 uint32_t targets_matdot(struct context *, const struct options *);
 /* Do its features have multiply-adds of f16? */
 bool variant_has_fp16(const struct variant *);
-/* Is one function made, without a runtime: by --emit=static, for WebAssembly, or because there is no system? */
+/* Is one function made, without a runtime: by --emit=static or c, for WebAssembly, or because there is no system? */
 bool targets_static(const struct options *);
 bool targets_wasm(const struct options *);
 /* Where the code runs: --target's, or this machine's architecture and Linux. */
