@@ -16,8 +16,10 @@ const char *c_memory(struct c_file *c, enum lop op, struct ltype t, bool masked)
         return name;
     const char *mask_type = masked ? c_type(c, mask) : "", *index_type = indexed ? c_type(c, index) : "";
     strbuf_printf(out, "INLINE %s %s(%s%s *p", stores ? "void" : type, name, stores ? "" : "const ", scalar);
-    strbuf_printf(out, strided ? ", i64 stride" : indexed ? ", %s at" : "", index_type);
-    strbuf_printf(out, stores ? ", %s x" : "", type);
+    if (strided || indexed)
+        strbuf_printf(out, strided ? ", i64 stride" : ", %s at", index_type);
+    if (stores)
+        strbuf_printf(out, ", %s x", type);
     strbuf_printf(out, masked ? ", %s m)\n{\n" : ")\n{\n", mask_type);
     if (!stores)
         strbuf_printf(out, "    %s r;\n", type);
