@@ -233,6 +233,11 @@ conformance: all $(VENV)/bin/pytest $(if $(TARGET),foreign)
 windows-bundle: all $(VENV)/bin/pytest foreign
 	@for t in x86_64-windows aarch64-windows; do $(TEST_ENV) $(PYTHON) tests/targets/bundle.py $$t $(BUILD)/bundle/$$t $(EVERY) || exit 1; done
 
+# ONNX's node tests as C source, every EVERY-th: the bits of shared objects.
+.PHONY: conformance-c
+conformance-c: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/conformance/c_source.py $(EVERY)
+
 # Coverage-guided fuzzing with the sanitizers (tests/fuzz/targets): SECONDS_EACH, on CORPUS_DIR/NAME, which grows. Findings are files
 # crash-*, timeout-*, oom-* in $(BUILD)-fuzz/findings; a build of its own, by clang.
 SECONDS_EACH ?= 600

@@ -399,7 +399,7 @@ static void report_cached(const struct compilation *c, const struct codegen *g)
 
 bool run_codegen(struct compilation *c)
 {
-    if (c->options->emit == OPT_EMIT_C)
+    if (c->options->emit == OPT_EMIT_C && !c->options->stop_after)
         return true; /* static_write makes C of the loops */
     codegen_give(c);
     bool ok = codegen_finish(c->codegen, c->units.data);

@@ -94,12 +94,7 @@ static bool wasm_check(struct context *ctx, const struct options *o, const char 
 
 static bool c_output_check(struct context *ctx, const struct options *o, const char *path)
 {
-    const char *other = o->assembly       ? "S"
-                        : o->emit_llvm    ? "emit-llvm"
-                        : o->object       ? "c"
-                        : o->debug        ? "g"
-                        : o->break_kernel ? "break-kernel"
-                                          : NULL;
+    const char *other = o->assembly ? "S" : o->emit_llvm ? "emit-llvm" : o->object ? "c" : o->debug ? "g" : NULL;
     if (other)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': --emit=c makes C source alone", other);
     return ends_with(path, ".c") ||
