@@ -290,6 +290,13 @@ def eager_wide(call, seed):
         return None
 
 
+def scaled_otherwise(call, args, want):
+    """Is a size given, and a scale that does not make it? Then some sizes go by it, others do not."""
+    sizes = want[0].shape[2:]
+    scales = [args[n] if n < len(args) else call.keywords.get(a.name) for n, a in enumerate(call.function._schema.arguments) if a.name.startswith("scales")]
+    return any(s is not None and int(n * s) != m for n, m, s in zip(args[0].shape[2:], sizes, scales))
+
+
 # Where PyTorch says nothing of the value, or its own kernels differ from one another.
 def undetermined(call, args, want):
     base = call.name.split(".")[0]
@@ -299,8 +306,18 @@ def undetermined(call, args, want):
         return bool((args[0][:, 2:] < args[0][:, :2]).any()) or any(bool(a.isnan().any()) for a in tensors) or not 0 <= args[2] <= 1
     if "::dequantize" in base and (len(tensors) > 2 and tensors[2].dtype not in (torch.int64, torch.int32) or not want[0].dtype.is_floating_point):
         return True    # the difference wraps in the type of both; floats out of the range of integers
-    if base == "topk":    # which of equal elements is not said
-        return tensors[0].unique().numel() < tensors[0].numel()
+    if base == "topk":    # which of equal elements is not said, nor the order of those that need not be sorted
+        return tensors[0].unique().numel() < tensors[0].numel() or not (args[4] if len(args) > 4 else call.keywords.get("sorted", True))
+    if base in ("searchsorted", "bucketize"):    # of what is not sorted, the steps of the search decide
+        ordered = args[base == "bucketize"]
+        ordered = ordered if len(args) < 6 and not call.keywords.get("sorter") else None
+        return ordered is None or bool((ordered[..., 1:] < ordered[..., :-1]).any()) or bool(ordered.isnan().any())
+    if "upsample" in base and scaled_otherwise(call, args, want):
+        return True
+    if base == "_fft_c2r" and (len(set(args[1])) < len(args[1]) or tensors[0].shape[args[1][-1]] != args[3] // 2 + 1):
+        return True    # PyTorch's own callers never do
+    if any(t.is_complex() for t in tensors):    # which parts are infinite is not said
+        return any(not bool(t.isfinite().all()) for t in want)
     if base == "_weight_norm":    # a kernel reads the magnitudes as if they were one for each slice
         dim = (args[2] if len(args) > 2 else call.keywords.get("dim", 0)) % max(tensors[0].dim(), 1)
         return list(tensors[1].shape) != [n if d == dim else 1 for d, n in enumerate(tensors[0].shape)]
@@ -519,7 +536,7 @@ def differs(call, got, want, best):
     if str(want.dtype) not in BOUNDS:
         return None if np.array_equal(got, want) else "values"
     bounds = max([BOUNDS[str(want.dtype)]] + [BOUNDS[t.dtype] for t in call.tensors() if t.dtype in BOUNDS])
-    if "upsample" in call.name:    # places are computed in f32
+    if "upsample" in call.name or "quantize" in call.name:    # places, and scales, are of f32
         bounds = max(bounds, (1e-5, 1e-5))
     with np.errstate(all="ignore"):
         if near(got, want, bounds) or (best is not None and best.shape == want.shape and near(got, best.astype(want.dtype), bounds)):
