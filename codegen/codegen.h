@@ -92,6 +92,7 @@ struct art_kernel {
     const char *name;
     uint32_t node;
     uint64_t flops, bytes;
+    bool version; /* runs in the place of another one at some sizes */
 };
 /* Writes the weights' bytes in order through put(); false after a diagnostic, or where put() failed. put() may keep
  * more than QUEUE_COPY bytes (queue.h) where they are until it is given as much again, or none, which says that all

@@ -6,7 +6,7 @@ import pytest
 
 from support.artifact import Artifact
 from support.compare import Model, floats, node
-from support.tool import mcc, value
+from support.tool import mcc, result, value
 
 CPU = "-march=x86-64-v3"
 
@@ -88,6 +88,16 @@ def test_all_variants(tmp_path):
     with Artifact(tmp_path / "fat.so") as a:
         for n in (1, 4, 5, 9):
             np.testing.assert_allclose(a.call([x[:n]])[0], want[:n], rtol=1e-4, atol=1e-4)
+
+
+def test_a_version_is_no_kernel_more(tmp_path):
+    """What a run computes is counted once."""
+    model = product(tmp_path)
+    counted = []
+    for version in ("4", "off"):
+        rows = result("inspect", model.compile(f"--choose=p:version={version}"))["kernels"]
+        counted.append([(k["node"], k["kernels"], k["flops"], k["bytes"]) for k in rows])
+    assert counted[0] == counted[1]
 
 
 def test_cost_model(tmp_path):

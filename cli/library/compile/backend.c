@@ -156,9 +156,13 @@ static void share_kernels(struct module *m)
 }
 
 /* Unless it is code of the program, or inside the kernel of a loop. */
-static void kernel_add(struct compilation *c, const struct variant *v, const struct kernel *k)
+static void kernel_add(struct compilation *c, const struct variant *v, const struct kernel *k, bool version)
 {
-    struct art_kernel row = {.name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(c->module, k)};
+    struct art_kernel row = {.name = k->name,
+                             .flops = k->flops,
+                             .bytes = k->bytes,
+                             .node = kernel_lead(c->module, k),
+                             .version = version};
     if (!k->text)
         return;
     unit_add(c, &v->target, k->name, k->text, (src_id){row.node});
@@ -178,7 +182,7 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
     }
     for (uint32_t i = 0; i < m->fused.kernels.n; i++)
         for (const struct kernel *k = &m->fused.kernels.data[i]; k; k = k->version.of)
-            kernel_add(c, v, k);
+            kernel_add(c, v, k, k != &m->fused.kernels.data[i]);
     unit_add(c, &v->target, m->plan.program->name, print_function(c, m->plan.program), (src_id){0});
     if (!c->variants.n)
         c->first_rows = c->kernel_rows.n;

@@ -158,7 +158,7 @@ mcc_node *source_rows(struct compilation *c, uint32_t *n)
     /* A node's cost is that of the kernels that bear its name, in the best variant. */
     for (uint32_t i = 0; i < c->first_rows; i++) {
         const struct art_kernel *k = &c->kernel_rows.data[i];
-        if (k->node < c->ctx->sources.n) {
+        if (k->node < c->ctx->sources.n && !k->version) {
             node[k->node].flops += k->flops;
             node[k->node].bytes += k->bytes;
             node[k->node].kernels++;
