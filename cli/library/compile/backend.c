@@ -158,11 +158,8 @@ static void share_kernels(struct module *m)
 /* Unless it is code of the program, or inside the kernel of a loop. */
 static void kernel_add(struct compilation *c, const struct variant *v, const struct kernel *k, bool version)
 {
-    struct art_kernel row = {.name = k->name,
-                             .flops = k->flops,
-                             .bytes = k->bytes,
-                             .node = kernel_lead(c->module, k),
-                             .version = version};
+    struct art_kernel row = {
+        .name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(c->module, k), .version = version};
     if (!k->text)
         return;
     unit_add(c, &v->target, k->name, k->text, (src_id){row.node});
