@@ -269,9 +269,23 @@ struct dot_builder {
     struct builder *b;
     enum elem acc;
 };
+/* A constant matrix that y is the transpose of, {0}: y is none. Weights are read as they are stored: what asks where a
+ * product's panels lie (schedule/block.c) would not find them behind a view. */
+static value_id transposed_weights(const struct graph *g, value_id y)
+{
+    const struct node *n = value_node(g, y);
+    return n && n->op == OP_TRANSPOSE && value_type(g, y)->rank == 2 && value_is_const(g, y) ? n->in[0] : (value_id){0};
+}
+
+/* The first `batch` dims of both are the batch's; dim cx of x and cy of y are contracted. */
 static value_id dot(const struct dot_builder *p, value_id x, value_id y, uint32_t batch, int64_t cx, int64_t cy)
 {
     int64_t axes[RANK_MAX];
+    value_id w = transposed_weights(p->b->g, y);
+    if (w.i && !batch) {
+        y = w;
+        cy = 1 - cy;
+    }
     for (uint32_t i = 0; i < batch; i++)
         axes[i] = i;
     value_id in[2] = {x, y};

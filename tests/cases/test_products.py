@@ -123,3 +123,14 @@ def test_in_a_loop(inside, tmp_path):
                   {} if inside else constants)
     assert dots(model) == [72]
     model.compare([floats(2, 24), floats(5, 2, 24, scale=0.5)])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_transposed_weights_are_read_as_they_are_stored(dtype, tmp_path):
+    """Panels are made of the file's matrix: no view is between it and the product (Gemm with transB, linear layers of .pt2)."""
+    weights, elem = floats(70, 300, scale=0.06).astype(dtype), helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    model = Model(tmp_path, [helper.make_node("Gemm", ["x", "w"], ["o"], transB=1)], [value("x", [40, 300], elem)],
+                  [value("o", [40, 70], elem)], {"w": weights})
+    text = model.dump("legalize")
+    assert "transpose(" not in text and "contract_b=[1]" in text
+    model.compare([floats(40, 300).astype(dtype)])
