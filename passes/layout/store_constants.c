@@ -7,6 +7,7 @@
  * bytes.
  */
 #include "passes/module/access_function.h"
+#include "passes/module/attention.h"
 #include "passes/module/compressed.h"
 #include "passes/module/analysis.h"
 #include "passes/layout/layout.h"
@@ -267,8 +268,27 @@ static bool is_stored_part(const struct layouter *l, value_id v)
     return at * (int64_t)elem_size(t->elem) % 64 == 0;
 }
 
-/* by_row: only some of its rows are read. */
-static void const_plain(struct layouter *l, value_id v, bool parts, bool by_row)
+/* The dim of what v repeats that had better be contiguous: that of the rows, which the lanes of an attention go along
+ * (a bias of its scores, a mask). -1: none. */
+static int32_t fastest_dim(const struct layouter *l, const struct kernel *k, value_id v)
+{
+    if (!k->form.attention || k->form.attention->rows_of != 0 || !v.i)
+        return -1;
+    const struct type *t = value_type(l->g, v), *root = value_type(l->g, value_unspread(l->g, v));
+    const struct type *scores = value_type(l->g, graph_node(l->g, k->form.attention->scores)->out[0]);
+    if (t->kind != TYPE_TENSOR || t->rank != scores->rank || t->rank < 3 || root->rank < 2)
+        return -1;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (t->dims[d].i != scores->dims[d].i)
+            return -1;
+    for (int32_t d = root->rank - 2; d < root->rank; d++)
+        if (root->dims[d].i != t->dims[t->rank - root->rank + d].i)
+            return -1;
+    return root->rank - 2;
+}
+
+/* by_row: only some of its rows are read. fastest: the dim of what v repeats that is contiguous, -1: the last one. */
+static void const_plain(struct layouter *l, value_id v, bool parts, bool by_row, int32_t fastest)
 {
     int32_t order[RANK_MAX];
     if (!v.i || !value_is_const(l->g, v) || value_type(l->g, v)->kind != TYPE_TENSOR ||
@@ -284,7 +304,7 @@ static void const_plain(struct layouter *l, value_id v, bool parts, bool by_row)
     }
     if (op == OP_SLICE && (!parts || is_stored_part(l, root)))
         return;
-    order_default(value_type(l->g, root)->rank, -1, order);
+    order_default(value_type(l->g, root)->rank, root.i == value_unspread(l->g, v).i ? fastest : -1, order);
     const_store(l, root, order, -1, false, 1);
 }
 
@@ -308,7 +328,7 @@ static void views_of_constants(struct layouter *l)
         if (n->dead || op_shape(n->op) != SHAPE_VIEW || value_is_const(l->g, n->out[0]))
             continue;
         for (uint32_t o = 0; o < n->n_in; o++)
-            const_plain(l, n->in[o], true, false);
+            const_plain(l, n->in[o], true, false, -1);
     }
 }
 
@@ -339,7 +359,8 @@ bool store_constants(struct module *m)
                 uint32_t n_in;
                 const value_id *in = kernel_operands(k, n, &n_in);
                 for (uint32_t o = 0; pass > 0 && o < n_in; o++)
-                    const_plain(l, in[o], pass == 2, o == 0 && op_shape(n->op) == SHAPE_INDEX);
+                    const_plain(l, in[o], pass == 2, o == 0 && op_shape(n->op) == SHAPE_INDEX,
+                                fastest_dim(l, k, in[o]));
             }
         }
     for (uint32_t i = 0; i < l->m->fused.kernels.n; i++)
@@ -349,7 +370,7 @@ bool store_constants(struct module *m)
     for (uint32_t r = 2; r < l->g->regions.n; r++) {
         const struct region *region = graph_get_region(l->g, (region_id){r});
         for (uint32_t i = 0; i < region->results.n; i++)
-            const_plain(l, region->results.data[i], true, false);
+            const_plain(l, region->results.data[i], true, false, -1);
     }
     for (uint32_t i = 0; i < m->fused.kernels.n; i++)
         if (m->fused.kernels.data[i].form.winograd && !winograd_serves(m, &m->fused.kernels.data[i]))
