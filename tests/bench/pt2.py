@@ -41,8 +41,8 @@ RUN, COMPILE, TURN, COMPILATIONS, TOLERANCE, LEAST = 1.03, 1.2, 0.02, 3, 2e-4, 1
 DEFAULT = """torchvision.resnet18 torchvision.mobilenet_v2 torchvision.mobilenet_v3_small torchvision.efficientnet_b0 torchvision.densenet121
     torchvision.squeezenet1_1 torchvision.shufflenet_v2_x0_5 torchvision.convnext_tiny torchvision.regnet_y_400mf torchvision.vit_b_32
     torchvision.swin_t torchvision.lraspp_mobilenet_v3_large timm.ghostnet_100 timm.mobilevit_xxs timm.mixer_s16_224 timm.levit_128s
-    timm.test_vit timm.lcnet_035 timm.poolformer_s12 transformers.bert transformers.distilbert transformers.gpt2 transformers.llama
-    transformers.roberta transformers.t5_encoder torch.sound-convtasnet torch.image-unet torch.other-tcn""".split()
+    timm.lcnet_035 timm.poolformer_s12 transformers.bert transformers.distilbert transformers.gpt2 transformers.llama
+    transformers.roberta torch.sound-convtasnet torch.image-unet torch.other-tcn""".split()
 
 
 def write_both(name, form, folder):
