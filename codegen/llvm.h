@@ -111,11 +111,9 @@ LLVMValueRef low_word(struct emitter *, LLVMValueRef);
 /* ---- statements ---- */
 
 LLVMValueRef emit_value(struct emitter *, const struct lstmt *);      /* llvm_ops.c: one-result computations */
-/* Of f8e8m0: up, down, nearest. Of bf16: normal, to even, where numbers below the smallest normal one may become 0. */
-enum rounding { ROUND_EVEN, ROUND_UP, ROUND_DOWN, ROUND_NEAREST, ROUND_NORMAL };
 struct conversion {
     bool saturate;
-    enum rounding rounding;
+    enum round_mode rounding;
 };
 LLVMValueRef emit_convert(struct emitter *, LLVMValueRef, enum elem from, enum elem to, uint32_t lanes,
                           struct conversion);

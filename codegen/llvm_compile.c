@@ -139,7 +139,7 @@ static struct llvm_machine *machine_new(const struct target *t, int opt_level, c
     LLVMTargetMachineOptionsSetCPU(options, t->cpu);
     LLVMTargetMachineOptionsSetFeatures(options, t->features);
     LLVMTargetMachineOptionsSetCodeGenOptLevel(options, levels[opt_level < 0 || opt_level > 3 ? 2 : opt_level]);
-    bool fixed = m->bare || m->arch == ARCH_WASM32;
+    bool fixed = m->bare || m->arch == ARCH_WASM32; /* linked where it runs */
     LLVMTargetMachineOptionsSetRelocMode(options, fixed ? LLVMRelocStatic : LLVMRelocPIC);
     LLVMTargetMachineOptionsSetCodeModel(options, LLVMCodeModelSmall);
     if (m->arch == ARCH_RISCV64)

@@ -140,8 +140,7 @@ bool workspace_ask(struct context *ctx, const struct options *o, const char *pat
     mcc_host host = {.size = sizeof host, .threads = 1, .flags = (uint32_t)o->variant};
     *w = (struct workspace){0};
     if (!a->runs_here) {
-        w->why = a->note.sealed || artifact_is_wasm(path) ? "it is for another machine"
-                                                                        : "it is not linked yet";
+        w->why = a->note.sealed || artifact_is_wasm(path) ? "it is for another machine" : "it is not linked yet";
         return true;
     }
     mcc_lib *lib = NULL;
