@@ -113,7 +113,8 @@ static struct span placeholder(struct arena *arena, const char *symbol)
 void wasm_link(struct linking *l, const struct static_network *n)
 {
     static const char *const options[] = {
-        "wasm-ld", "--no-entry", "--strip-all", "--stack-first", "--threads=1", "--export=" WASM_HEAP, "-o", "-", "-z"};
+        "wasm-ld", "--no-entry", "--strip-all", "--stack-first", "--threads=1", ("--export=" WASM_HEAP),
+        "-o",      "-",          "-z"};
     struct span *members = NEW_ARRAY(l->arena, struct span, n->n_units + 1);
     uint32_t count = 0;
     for (size_t i = 0; i < COUNT_OF(options); i++)

@@ -104,9 +104,9 @@ static void control_if(struct prog *p, struct kernel *k)
     lblock block[2] = {if_branch(p, n, 0, result), if_branch(p, n, 1, result)};
     lreg *yielded = NEW_ARRAY(p->arena, lreg, n_yield + 1);
     for (uint32_t i = 0; i < n_yield; i++)
-        yielded[i] = lf_value(p->f, INDEX);
+        yielded[i] = lf_value(p->f, prog_i64);
     struct lstmt *s = lf_stmt(p->f, p->block, L_IF, &cond, 1);
-    s->type = INDEX;
+    s->type = prog_i64;
     s->out = yielded;
     s->n_out = n_yield;
     s->block[0] = block[0];
@@ -235,7 +235,7 @@ static void loop_enter(struct prog *p, struct looper *l, lreg iter)
         }
         at[1] = value_bytes(p, s->row);
         row[0] = prog_buffer(p, s->out, ELEM_U8);
-        row[1] = prog_op(p, L_MUL, INDEX, at, 2);
+        row[1] = prog_op(p, L_MUL, prog_i64, at, 2);
         p->pointer[s->row.i] = prog_op(p, L_OFFSET, (struct ltype){ELEM_U8, 0}, row, 2);
     }
     for (uint32_t i = 0; i < l->body->params.n; i++)
@@ -276,7 +276,7 @@ static void scan_yield(struct prog *p, struct looper *l, const struct scan *s, l
 static lblock loop_body(struct prog *p, struct looper *l)
 {
     lblock body = lf_block(p->f);
-    lreg iter = lf_value(p->f, INDEX);
+    lreg iter = lf_value(p->f, prog_i64);
     uint32_t bound = p->syms.n, n = l->f.init.n;
     VEC_PUSH(p->f->arena, &p->f->blocks.data[body.i].params, iter);
     for (uint32_t i = 0; i < n; i++) {
@@ -290,7 +290,7 @@ static lblock loop_body(struct prog *p, struct looper *l)
     if (!p->failed) {
         l->f.yield[0] = to_bool(p, prog_load(p, l->body->results.data[0], 0));
         lreg add[2] = {l->f.param[1], prog_const(p, 1)};
-        l->f.yield[1] = prog_op(p, L_ADD, INDEX, add, 2);
+        l->f.yield[1] = prog_op(p, L_ADD, prog_i64, add, 2);
         for (uint32_t c = 0; c < l->n_carried; c++)
             carried_yield(p, l, &l->carried[c]);
         for (uint32_t i = 0; i < l->n_scan; i++)
@@ -336,7 +336,7 @@ static void loop_results(struct prog *p, struct looper *l, lreg trips)
 {
     struct ltype flag = {ELEM_BOOL, 1};
     lreg one = prog_const(p, 1), zero = prog_const(p, 0), and[2] = {trips, one}, some[2] = {zero, trips};
-    lreg odd = to_bool(p, prog_op(p, L_AND, INDEX, and, 2)), any = prog_op(p, L_LT, flag, some, 2);
+    lreg odd = to_bool(p, prog_op(p, L_AND, prog_i64, and, 2)), any = prog_op(p, L_LT, flag, some, 2);
     l->f.out[1] = trips;
     for (uint32_t c = 0; c < l->n_carried; c++) {
         const struct carried *v = &l->carried[c];
@@ -384,7 +384,7 @@ static void control_loop(struct prog *p, struct kernel *k)
     l->scan = NEW_ARRAY(p->arena, struct scan, l->n_scan + 1);
     lreg trips = node_int(n, "forever", 0) ? prog_const(p, INT64_MAX) : prog_load(p, n->in[0], 0);
     lreg clamp[2] = {trips, prog_const(p, 0)};
-    trips = prog_op(p, L_MAX, INDEX, clamp, 2);
+    trips = prog_op(p, L_MAX, prog_i64, clamp, 2);
     loop_begin(p, l);
     lblock body = p->failed ? (lblock){0} : loop_body(p, l);
     if (p->failed)

@@ -228,16 +228,16 @@ static void append(struct outline *o, lblock to, struct lstmt s, struct ltype t)
 
 static lreg index_op(struct outline *o, lblock to, enum lop op, int64_t imm, const lreg *in, uint32_t n)
 {
-    lreg r = lf_value(o->f, INDEX);
+    lreg r = lf_value(o->f, prog_i64);
     append(o, to,
            (struct lstmt){.op = op,
-                          .type = INDEX,
+                          .type = prog_i64,
                           .in = lf_lregs(o->f, in, n),
                           .n_in = n,
                           .out = lf_lregs(o->f, &r, 1),
                           .n_out = 1,
                           .imm = imm},
-           INDEX);
+           prog_i64);
     return r;
 }
 
@@ -271,7 +271,7 @@ static void clone_stmt(struct outline *o, const struct scope *from, const struct
             s.block[k] = clone_body(o, from, s.block[k]);
     for (uint32_t i = 0; i < s.n_out; i++)
         *copy_of(from, old->out[i]) = s.out[i] = lf_value(o->f, lf_type(from->from, old->out[i]));
-    append(o, to, s, s.n_out ? lf_type(o->f, s.out[0]) : INDEX);
+    append(o, to, s, s.n_out ? lf_type(o->f, s.out[0]) : prog_i64);
 }
 
 /* The parallel loop of an inlined kernel: over what its own bounds and the launch's count leave. */
@@ -283,7 +283,7 @@ static void clone_parallel(struct outline *o, const struct scope *from, const st
     in[1] = index_op(o, to, L_MIN, 0, high, 2);
     lblock body = clone_body(o, from, old->block[0]);
     append(o, to, (struct lstmt){.op = L_FOR, .in = lf_lregs(o->f, in, 2), .n_in = 2, .imm = 1, .block = {body}},
-           INDEX);
+           prog_i64);
 }
 
 static void clone_launch(struct outline *o, const struct scope *caller, const struct lstmt *launch, lblock to)
@@ -352,7 +352,7 @@ static bool pass_outer(struct outline *o)
         VEC_PUSH(p->arena, &o->passed,
                  constant                             ? (lreg){0}
                  : t.lanes == 0 || t.elem == ELEM_I64 ? v
-                                                      : prog_op(p, L_CONVERT, INDEX, &v, 1));
+                                                      : prog_op(p, L_CONVERT, prog_i64, &v, 1));
     }
     return true;
 }
@@ -366,7 +366,7 @@ static void make_arguments(struct outline *o, const struct scope *from)
         if (!o->passed.data[i].i)
             continue;
         uint32_t flags = t.lanes ? 0 : is_written(o, o->outer.data[i]) ? LARG_IN | LARG_OUT : LARG_IN;
-        lreg v = lf_arg(o->f, t.lanes ? INDEX : t, flags, 0, NULL);
+        lreg v = lf_arg(o->f, t.lanes ? prog_i64 : t, flags, 0, NULL);
         *about(o, v) = (struct about){true, t.lanes ? 0 : o->f->args.n};
         *copy_of(from, o->outer.data[i]) = v;
     }
@@ -406,7 +406,7 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
     struct scope from = {p->f, NULL, o};
     make_arguments(o, &from);
     lblock once = lf_block(o->f);
-    lreg param = lf_value(o->f, INDEX), bounds[2], store[3];
+    lreg param = lf_value(o->f, prog_i64), bounds[2], store[3];
     VEC_PUSH(o->f->arena, &o->f->blocks.data[once.i].params, param);
     clone_stmt(o, &from, loop, once);
     bounds[0] = index_op(o, once, L_CONST, 0, NULL, 0);
@@ -414,7 +414,7 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
     store[0] = *copy_of(&from, cell);
     store[1] = bounds[0];
     store[2] = *copy_of(&from, loop->out[1]);
-    lf_op(o->f, once, L_STORE, INDEX, store, 3);
+    lf_op(o->f, once, L_STORE, prog_i64, store, 3);
     struct lstmt *all = lf_stmt(o->f, (lblock){1}, L_PARALLEL, bounds, 2);
     all->block[0] = once;
     if (p->failed)
@@ -441,7 +441,7 @@ static lreg launch(struct outline *o, lreg cell)
     s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : o->k->ns;
     s->node = graph_node(p->g, o->k->anchor)->src.i;
     lreg at[2] = {cell, prog_const(p, 0)};
-    return prog_op(p, L_LOAD, INDEX, at, 2);
+    return prog_op(p, L_LOAD, prog_i64, at, 2);
 }
 
 static lblock yielding(struct outline *o, const struct lstmt *loop, lreg cell)
@@ -464,9 +464,9 @@ static lreg place(struct outline *o, const struct lstmt *loop, lreg cell)
     if (!o->guard.i)
         return launch(o, cell);
     lblock block[2] = {yielding(o, NULL, cell), yielding(o, loop, cell)};
-    lreg trips = lf_value(p->f, INDEX);
+    lreg trips = lf_value(p->f, prog_i64);
     struct lstmt *s = lf_stmt(p->f, p->block, L_IF, &o->guard, 1);
-    s->type = INDEX;
+    s->type = prog_i64;
     s->out = lf_lregs(p->f, &trips, 1);
     s->n_out = 1;
     s->block[0] = block[0];

@@ -60,9 +60,9 @@ void prog_bind_elements(struct prog *p, value_id v)
 static lreg grow_row(struct prog *p, struct prog_grow g, lreg bytes)
 {
     lreg before[2] = {bytes, g.trip}, at[2];
-    before[0] = prog_op(p, L_MUL, INDEX, before, 2);
+    before[0] = prog_op(p, L_MUL, prog_i64, before, 2);
     before[1] = bytes;
-    at[0] = prog_grow(p, g.slot, prog_op(p, L_ADD, INDEX, before, 2), before[0]);
+    at[0] = prog_grow(p, g.slot, prog_op(p, L_ADD, prog_i64, before, 2), before[0]);
     at[1] = before[0];
     return prog_op(p, L_OFFSET, (struct ltype){ELEM_U8, 0}, at, 2);
 }
@@ -88,7 +88,7 @@ static lreg launch_count(struct prog *p, const struct kernel *k)
     enum elem e = value_type(p->g, k->domain)->elem;
     lreg at[2] = {prog_buffer(p, k->domain, e), prog_buffer(p, k->outs.data[0], e)};
     lreg in[3] = {prog_op(p, L_SHARED, (struct ltype){ELEM_BOOL, 1}, at, 2), prog_const(p, 0), count};
-    return prog_op(p, L_SELECT, INDEX, in, 3);
+    return prog_op(p, L_SELECT, prog_i64, in, 3);
 }
 
 static lreg shared(struct prog *p)
@@ -167,7 +167,7 @@ static void launch(struct prog *p, const struct kernel *k)
     lreg cond = in_range(p, &v->range);
     lblock fast = launch_block(p, v->of, v->range.size, v->as), other = launch_block(p, k, (sym_id){0}, (sym_id){0});
     struct lstmt *s = lf_stmt(p->f, p->block, L_IF, &cond, 1);
-    s->type = INDEX;
+    s->type = prog_i64;
     s->block[0] = fast;
     s->block[1] = other;
 }
@@ -219,7 +219,7 @@ void prog_region(struct prog *p, region_id r)
 static void bind_shape_symbols(struct prog *p)
 {
     for (sym_id s = sym_next(p->x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p->x, SYM_SHAPE, s))
-        prog_bind(p, s, lf_arg(p->f, INDEX, 0, 0, sym_get(p->x, s)->name));
+        prog_bind(p, s, lf_arg(p->f, prog_i64, 0, 0, sym_get(p->x, s)->name));
 }
 
 /* Elements narrower than a byte are packed at the ports and a byte each inside. */
@@ -307,7 +307,7 @@ static bool program(struct module *m, const char *suffix)
     for (uint32_t k = 0; k < m->g->inputs.n; k++) {
         value_id v = m->g->inputs.data[k].value;
         if (prog_is_handle(value_type(m->g, v)))
-            p.handle[v.i] = lf_arg(p.f, INDEX, 0, 0, m->g->inputs.data[k].name);
+            p.handle[v.i] = lf_arg(p.f, prog_i64, 0, 0, m->g->inputs.data[k].name);
         else
             p.in[k] = lf_arg(p.f, bytes, LARG_IN, 0, m->g->inputs.data[k].name);
     }

@@ -7,7 +7,7 @@
 #include "passes/module/access_function.h"
 #include "passes/module/module.h"
 
-static const struct ltype INDEX = {ELEM_I64, 1}; /* of sizes, counts and addresses */
+extern const struct ltype prog_i64; /* of sizes, counts and addresses (statements.c) */
 
 /* A symbol, or an expression that is computed already, and the register that has it. */
 struct prog_sym {

@@ -1,6 +1,8 @@
 /* Statements of a program under construction: index expressions, buffers, calls, checks. */
 #include "passes/program/program.h"
 
+const struct ltype prog_i64 = {ELEM_I64, 1};
+
 lreg prog_op(struct prog *p, enum lop op, struct ltype t, const lreg *in, uint32_t n)
 {
     return lf_op(p->f, p->block, op, t, in, n);
@@ -8,7 +10,7 @@ lreg prog_op(struct prog *p, enum lop op, struct ltype t, const lreg *in, uint32
 
 lreg prog_const(struct prog *p, int64_t c)
 {
-    lreg v = lf_op(p->f, p->block, L_CONST, INDEX, NULL, 0);
+    lreg v = lf_op(p->f, p->block, L_CONST, prog_i64, NULL, 0);
     lf_last(p->f, p->block)->imm = c;
     return v;
 }
@@ -105,7 +107,7 @@ static lreg index_value(struct prog *p, expr_id e)
     if (kind == EX_SELECT) {
         lreg in[3] = {prog_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)),
                       prog_index(p, ex_arg(p->x, e, 2))};
-        return prog_op(p, L_SELECT, INDEX, in, 3);
+        return prog_op(p, L_SELECT, prog_i64, in, 3);
     }
     lreg v = prog_index(p, ex_arg(p->x, e, 0)), shifted = {0};
     if (kind == EX_DIV || kind == EX_MOD)
@@ -115,7 +117,7 @@ static lreg index_value(struct prog *p, expr_id e)
     for (uint32_t i = 1; i < n; i++)
         v = prog_op2(p, binary[kind], v, prog_index(p, ex_arg(p->x, e, i)));
     if (kind == EX_LT || kind == EX_EQ)
-        v = prog_op(p, L_CONVERT, INDEX, &v, 1);
+        v = prog_op(p, L_CONVERT, prog_i64, &v, 1);
     return v;
 }
 
@@ -140,9 +142,9 @@ lreg prog_index(struct prog *p, expr_id e)
 
 lreg prog_call(struct prog *p, const char *name, const lreg *in, uint32_t n, bool may_fail)
 {
-    lreg r = lf_value(p->f, INDEX);
+    lreg r = lf_value(p->f, prog_i64);
     struct lstmt *s = lf_stmt(p->f, p->block, L_CALL, in, n);
-    s->type = INDEX;
+    s->type = prog_i64;
     s->name = name;
     s->out = lf_lregs(p->f, &r, 1);
     s->n_out = 1;
@@ -153,7 +155,7 @@ lreg prog_call(struct prog *p, const char *name, const lreg *in, uint32_t n, boo
 struct lstmt *prog_if_empty(struct prog *p, lblock in)
 {
     struct lstmt *s = lf_stmt(p->f, in, L_IF, &p->empty, 1);
-    s->type = INDEX;
+    s->type = prog_i64;
     s->block[0] = lf_block(p->f);
     return s;
 }
@@ -166,7 +168,7 @@ lreg prog_zeroed(struct prog *p, lreg buffer, int64_t words, bool used)
         p->block = prog_if_empty(p, p->block)->block[1] = lf_block(p->f);
     for (int64_t i = 0; i < words; i++) {
         lreg in[3] = {buffer, prog_const(p, i), prog_const(p, 0)};
-        lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
+        lf_op(p->f, p->block, L_STORE, prog_i64, in, 3);
     }
     p->block = here;
     return buffer;
@@ -225,7 +227,7 @@ lreg prog_load(struct prog *p, value_id v, int64_t element)
     enum elem e = value_type(p->g, v)->elem;
     lreg in[2] = {prog_buffer(p, v, e), prog_const(p, element)};
     lreg r = prog_op(p, L_LOAD, (struct ltype){e, 1}, in, 2);
-    return e == ELEM_I64 ? r : prog_op(p, L_CONVERT, INDEX, &r, 1);
+    return e == ELEM_I64 ? r : prog_op(p, L_CONVERT, prog_i64, &r, 1);
 }
 
 void prog_check(struct prog *p, lreg cond, int32_t code, uint32_t node, const char *text)

@@ -44,7 +44,7 @@ lreg prog_dims(struct prog *p, const struct type *t)
     lreg dims = prog_local(p, t->rank);
     for (int32_t d = 0; d < t->rank; d++) {
         lreg in[3] = {dims, prog_const(p, d), prog_index(p, t->dims[d])};
-        lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
+        lf_op(p->f, p->block, L_STORE, prog_i64, in, 3);
     }
     return dims;
 }
@@ -110,7 +110,7 @@ void prog_store_scalar(struct prog *p, value_id v, lreg x)
     } else if (lf_type(p->f, x).elem != e) {
         in[2] = prog_op(p, L_CONVERT, (struct ltype){e, 1}, &x, 1);
     }
-    lf_op(p->f, p->block, L_STORE, INDEX, in, 3);
+    lf_op(p->f, p->block, L_STORE, prog_i64, in, 3);
 }
 
 /* ---- operators --------------------------------------------------------------------------------------------------- */
