@@ -143,6 +143,20 @@ def test_two_in_one_program(tmp_path):
     subprocess.run([tmp_path / "main"], check=True)
 
 
+@pytest.mark.parametrize("most", [1, 16])
+def test_versions(most, tmp_path):
+    """The memory has room for what a kernel's second version takes, which may be more than the kernel does at all sizes."""
+    rng = np.random.default_rng(5)
+    w, x = rng.standard_normal((32, 32, 3, 3)).astype(np.float32), rng.standard_normal((3, 32, 14, 14)).astype(np.float32)
+    model = save(tmp_path / "net.onnx", [helper.make_node("Conv", ["x", "w"], ["y"], "conv", pads=[1] * 4)], [value("x", ["n", 32, 14, 14])],
+                 [value("y", ["n", 32, 14, 14])], {"w": w})
+    options = ["--input=x:f32[n=1..3,32,14,14]", f"--choose=conv:version={most}"]
+    program = Program(tmp_path, model, *options, machine="native")
+    for n in (1, 3):
+        got = program.run([x[:n]], [np.zeros((n, 32, 14, 14), np.float32)], n=n)
+        close(got[0], np.asarray(expected(tmp_path, model, options, "native", [x[:n]])[0]))
+
+
 def test_same_bytes(tmp_path):
     """Whatever the folder and the number of workers."""
     (tmp_path / "a").mkdir()

@@ -93,8 +93,9 @@ static int64_t kernels_scratch(const struct module *m)
 {
     int64_t most = 0;
     for (uint32_t i = 0; i < m->fused.kernels.n; i++)
-        if (m->fused.kernels.data[i].text && m->fused.kernels.data[i].local_bytes > most)
-            most = m->fused.kernels.data[i].local_bytes;
+        for (const struct kernel *k = &m->fused.kernels.data[i]; k; k = k->version.of)
+            if (k->text && k->local_bytes > most)
+                most = k->local_bytes;
     return (most + 63) & ~(int64_t)63;
 }
 
