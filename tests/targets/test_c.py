@@ -178,9 +178,19 @@ def test_refusals(tmp_path):
     assert done.returncode == 4 and "a C file holds up to 67108864" in done.stderr and not (tmp_path / "net.c").exists(), done.stderr
 
 
+def test_for_windows(tmp_path):
+    """C source is C source, whatever the platform."""
+    model = conv(tmp_path / "net.onnx")
+    assert mcc(model, "--emit=c", "--target=x86_64-windows", *NETS["conv"][2], cwd=tmp_path).returncode == 0
+    windows = (tmp_path / "net.c").read_text()
+    assert mcc(model, "--emit=c", "--target=x86_64-linux", *NETS["conv"][2], cwd=tmp_path).returncode == 0
+    assert (tmp_path / "net.c").read_text() == windows
+
+
 @pytest.mark.parametrize("options,says", [
     (["--variants=x86-64-v2,x86-64-v3"], "is for one CPU"), (["-o", "net.so"], "makes C source"), (["-S"], "makes C source alone"),
-    (["-g"], "makes C source alone"), (["-c"], "makes C source alone"), (["--weights=sidecar"], "holds its weights")])
+    (["-g"], "makes C source alone"), (["-c"], "makes C source alone"), (["--weights=sidecar"], "holds its weights"),
+    (["--target=x86_64-windows", "-o", "net.lib"], "makes C source (.c)"), (["--target=x86_64-windows", "-S"], "makes C source alone")])
 def test_wrong_options(options, says, tmp_path):
     done = mcc(dense(tmp_path / "m.onnx"), "--emit=c", *(options if "-o" in options else ["-o", tmp_path / "net.c", *options]), cwd=tmp_path)
     assert done.returncode == 2 and says in done.stderr, done.stderr

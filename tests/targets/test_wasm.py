@@ -165,7 +165,8 @@ def test_relaxed(tmp_path):
 @pytest.mark.parametrize("options,says", [
     (["-o", "n.so"], "for WebAssembly mcc makes modules (.wasm)"), (["-o", "n.a"], "for WebAssembly mcc makes modules"),
     (["-c", "-o", "n.wasm"], "for WebAssembly mcc makes modules"), (["-g", "-o", "n.wasm"], "has no line tables"),
-    (["--emit=header", "-o", "n.wasm"], "has no header"), (["--weights=sidecar", "-o", "n.wasm"], "holds its weights"),
+    (["--emit=header", "-o", "n.wasm"], "makes modules alone"), (["--emit=c"], "makes modules alone"),
+    (["--weights=sidecar", "-o", "n.wasm"], "holds its weights"),
     (["-mattr=-simd128", "-o", "n.wasm"], "cannot be disabled"), (["-mattr=+atomics", "-o", "n.wasm"], "'+atomics'")])
 def test_what_is_not_made(options, says, tmp_path):
     done = mcc(DIGITS, TARGET, *options, cwd=tmp_path)

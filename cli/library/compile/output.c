@@ -84,7 +84,7 @@ static bool wasm_check(struct context *ctx, const struct options *o, const char 
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'g': code for WebAssembly has no line tables");
     if (o->emit)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'emit': a WebAssembly module has no header: mcc.mjs loads it");
+                        "'emit': for WebAssembly mcc makes modules alone, which mcc.mjs loads");
     if (o->weights == OPT_WEIGHTS_SIDECAR)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'weights': a WebAssembly module holds its weights");
     return text || (named && !o->object) ||
@@ -136,9 +136,9 @@ bool output_name_check(struct context *ctx, const struct options *o, const char 
                      : error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                                 "output '%s': files of Windows are for --target=x86_64-windows", path);
     }
-    return wasm_check(ctx, o, path) && (windows           ? windows_check(ctx, o, path)
-                                        : targets_wasm(o) ? true
-                                                          : static_output_check(ctx, o, path));
+    return wasm_check(ctx, o, path) && (windows && o->emit != OPT_EMIT_C ? windows_check(ctx, o, path)
+                                        : targets_wasm(o)                ? true
+                                                                         : static_output_check(ctx, o, path));
 }
 
 const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)
