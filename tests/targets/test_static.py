@@ -157,6 +157,19 @@ def test_versions(most, tmp_path):
         close(got[0], np.asarray(expected(tmp_path, model, options, "native", [x[:n]])[0]))
 
 
+def test_equal_versions(tmp_path):
+    """Second versions with one body are one function, too."""
+    rng = np.random.default_rng(6)
+    w = {name: (rng.standard_normal((48, 48)) / 7).astype(np.float32) for name in "uvw"}
+    nodes = [helper.make_node("MatMul", [x, name], [y], name) for x, name, y in (("x", "u", "a"), ("a", "v", "b"), ("b", "w", "y"))]
+    model = save(tmp_path / "net.onnx", nodes, [value("x", ["n", 48])], [value("y", ["n", 48])], w)
+    options = ["--input=x:f32[n=1..9,48]", *(f"--choose={name}:version=1" for name in w)]
+    program, x = Program(tmp_path, model, *options, machine="native"), rng.standard_normal((9, 48)).astype(np.float32)
+    assert program.undefined() <= HELPERS
+    for n in (1, 2, 9):
+        close(program.run([x[:n]], [np.zeros((n, 48), np.float32)], n=n)[0], x[:n] @ w["u"] @ w["v"] @ w["w"])
+
+
 def test_same_bytes(tmp_path):
     """Whatever the folder and the number of workers."""
     (tmp_path / "a").mkdir()

@@ -128,31 +128,31 @@ static const char *print_function(struct compilation *c, const struct lfunc *f)
     return text.data;
 }
 
-/* Of a static network: kernels with one body are one function, whose name launches take. */
+/* Of a static network: kernels and versions of them with one body are one function, whose name launches take. */
 static void share_kernels(struct module *m)
 {
     const struct lfunc *f = m->plan.program;
-    uint32_t n = m->fused.kernels.n;
-    const struct kernel **first = NEW_ARRAY(m->arena, const struct kernel *, n + 1);
-    for (uint32_t i = 0; i < n; i++) {
-        struct kernel *k = &m->fused.kernels.data[i];
-        const char *body = k->text ? strchr(k->text, '\n') : NULL;
-        for (uint32_t j = 0; body && j < i && !first[i]; j++) {
-            const struct kernel *other = &m->fused.kernels.data[j];
-            if (other->text && strcmp(strchr(other->text, '\n'), body) == 0)
-                first[i] = other;
-        }
+    VEC(struct kernel *) all = {0};
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
+        for (struct kernel *k = &m->fused.kernels.data[i]; k; k = k->version.of)
+            VEC_PUSH(m->arena, &all, k);
+    const struct kernel **first = NEW_ARRAY(m->arena, const struct kernel *, all.n + 1);
+    for (uint32_t i = 0; i < all.n; i++) {
+        const char *body = all.data[i]->text ? strchr(all.data[i]->text, '\n') : NULL;
+        for (uint32_t j = 0; body && j < i && !first[i]; j++)
+            if (all.data[j]->text && strcmp(strchr(all.data[j]->text, '\n'), body) == 0)
+                first[i] = all.data[j];
     }
     for (uint32_t b = 1; b < f->blocks.n; b++)
         for (uint32_t s = 0; s < f->blocks.data[b].stmts.n; s++)
-            for (uint32_t i = 0; i < n; i++) {
+            for (uint32_t i = 0; i < all.n; i++) {
                 struct lstmt *l = &f->blocks.data[b].stmts.data[s];
-                if (l->op == L_LAUNCH && first[i] && strcmp(l->name, m->fused.kernels.data[i].name) == 0)
+                if (l->op == L_LAUNCH && first[i] && strcmp(l->name, all.data[i]->name) == 0)
                     l->name = first[i]->name;
             }
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < all.n; i++)
         if (first[i])
-            m->fused.kernels.data[i].text = NULL;
+            all.data[i]->text = NULL;
 }
 
 /* Unless it is code of the program, or inside the kernel of a loop. */
