@@ -78,13 +78,15 @@ static void use(struct c_emit *e, lreg r)
     val(e, r)->live = true;
 }
 
-/* Bounds of parallel loops are the count; one lane has no stride, and is inserted into nothing. */
+/* Bounds of parallel loops are the count; one lane has no stride, and is inserted into nothing; mcc_rt_kept has variables
+ * in place of memory. */
 static bool takes(const struct c_emit *e, const struct lstmt *s, uint32_t i)
 {
     bool strided = s->op == L_LOADS || s->op == L_STORES;
     struct ltype t = s->op == L_STORES ? lf_type(e->f, s->in[lstmt_mem(s).value]) : s->type;
+    bool keeper = s->op == L_CALL && i == 0 && strcmp(s->name, "mcc_rt_kept") == 0;
     return s->op != L_PARALLEL && !(strided && i == 2 && t.lanes == 1) &&
-           !(s->op == L_INSERT && i == 0 && t.lanes == 1);
+           !(s->op == L_INSERT && i == 0 && t.lanes == 1) && !keeper;
 }
 
 static const struct lstmt *yield_of(const struct c_emit *e, lblock b)
@@ -679,7 +681,8 @@ static void look(const struct c_emit *e, struct c_function *made, bool *keeps)
             const struct lstmt *s = &e->f->blocks.data[b].stmts.data[i];
             const struct c_function *k = s->op == L_LAUNCH ? c_function_find(e->c, s->name) : NULL;
             made->fails |= s->op == L_CHECK || (k && k->fails);
-            made->scratch |= (s->op == L_LOCAL && e->f->role == LROLE_KERNEL) || (k && k->scratch);
+            made->scratch |= (s->op == L_LOCAL && e->f->role == LROLE_KERNEL && e->v[s->out[0].i].live) ||
+                             (k && k->scratch);
             made->launches |= k && k->fails;
             *keeps |= s->op == L_CALL && strcmp(s->name, "mcc_rt_kept") == 0;
         }

@@ -32,6 +32,11 @@ def winograd(path):
     return save(path, nodes, [value("x", [1, 16, 14, 14])], [value("y", [1, 16, 14, 14])], {"w": normal(16, 16, 3, 3)})
 
 
+def kept(path):
+    nodes = [node("Conv", ["x", "w"], ["y"], "conv", pads=[1] * 4)]
+    return save(path, nodes, [value("x", ["n", 32, 14, 14])], [value("y", ["n", 32, 14, 14])], {"w": normal(32, 32, 3, 3)})
+
+
 def attention(path):
     nodes = [node("MatMul", ["q", "k"], ["s"]), node("Softmax", ["s"], ["p"], axis=-1), node("MatMul", ["p", "v"], ["y"])]
     return save(path, nodes, [value("q", [1, 2, 9, 8]), value("k", [1, 2, 8, 17]), value("v", [1, 2, 17, 8])], [value("y", [1, 2, 9, 8])])
@@ -94,6 +99,7 @@ SPECIAL = np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e-40, -1e-40, 3e38, -3e38
 WIDE = np.array([0, 1, -1, 2**63 - 1, -2**63, 2**53 + 1, -2**31, 128, 255, -129, 7] * 3, np.int64)
 BYTES = np.arange(33).astype(np.uint8)
 NETS = {"conv": (conv, [normal(3, 3, 9, 9)], ["--input=x:f32[n=1..4,3,9,9]"]), "winograd": (winograd, [normal(1, 16, 14, 14)], ["--winograd=4"]),
+        "kept": (kept, [normal(2, 32, 14, 14)], ["--input=x:f32[n=1..4,32,14,14]", "--choose=conv:version=1"]),
         "attention": (attention, [normal(1, 2, 9, 8), normal(1, 2, 8, 17), normal(1, 2, 17, 8)], []), "lstm": (lstm, [normal(5, 2, 4)], []),
         "quantized": (quantized, [normal(1, 4, 7, 7)], []), "int4": (product, [normal(3, 64)], ["--weights-type=i4"]),
         "bf16": (product, [normal(3, 64)], ["--precision=bf16"]), "halves": (halves, [normal(5, 8)], []), "integers": (integers, [WIDE, BYTES, BYTES], []),
