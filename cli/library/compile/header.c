@@ -48,7 +48,8 @@ static bool is_reserved(const char *word)
     for (size_t i = 0; i < COUNT_OF(words); i++)
         if (strcmp(words[i], word) == 0)
             return true;
-    return strncmp(word, "fn_", 3) == 0; /* C's functions of --emit=c */
+    return strncmp(word, "fn_", 3) == 0 || strcmp(word, "INLINE") == 0 ||
+           strcmp(word, "MAY_ALIAS") == 0; /* functions and macros of --emit=c */
 }
 
 /* A C identifier that looks like text and is none of the names so far. */
