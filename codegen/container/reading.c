@@ -73,7 +73,7 @@ static bool find_member(struct file_reading *f)
         }
         at += ARCHIVE_HEAD + size + size % 2;
     }
-    return reading_refuse(f, "an archive, but not made by mcc");
+    return reading_refuse(f, "an archive without mcc's tables: a static network, which has none, or not made by mcc");
 }
 
 bool file_reading_all(struct file_reading *f)

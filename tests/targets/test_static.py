@@ -178,6 +178,12 @@ def test_same_bytes(tmp_path):
     assert one == compile_to(tmp_path / "net.a", model, *options, "-j2").read_bytes()
 
 
+def test_inspect(tmp_path):
+    compile_to(tmp_path / "net.a", dense(tmp_path / "m.onnx"), "--emit=static", "--input=x:f32[n<=4,4]")
+    done = mcc("inspect", tmp_path / "net.a")
+    assert done.returncode == 3 and "a static network" in done.stderr, done
+
+
 def refused(tmp_path, nodes, inputs, outputs, *options, **more):
     done = mcc(save(tmp_path / "m.onnx", nodes, inputs, outputs, **more), "--emit=static", "-o", tmp_path / "net.a", *options)
     assert not (tmp_path / "net.a").exists() and not (tmp_path / "net.h").exists()
