@@ -49,7 +49,7 @@ bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
             continue;
         site.k->version = (struct kernel_version){.of = NULL};
         ok = (!range.size.i || emit_version(&site, &range, &v->version[i], &v->version_facts[i],
-                                            arena_printf(&scratch, "k%u_version%s", i, suffix))) &&
+                                            arena_printf(&scratch, "k%uversion%s", i, suffix))) &&
              emit_kernel(&site, &v->of[i], &v->facts[i], arena_printf(&scratch, "k%u%s", i, suffix));
         arena_release(&scratch);
         if (ok && m->asked.emitted)

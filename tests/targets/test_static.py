@@ -168,6 +168,10 @@ def test_equal_versions(tmp_path):
     assert program.undefined() <= HELPERS
     for n in (1, 2, 9):
         close(program.run([x[:n]], [np.zeros((n, 48), np.float32)], n=n)[0], x[:n] @ w["u"] @ w["v"] @ w["w"])
+    other = compile_to(tmp_path / "version_net.a", model, "--emit=static", *options)
+    one, other = (set(re.findall(r" [TR] (\S+)$", subprocess.run(["llvm-nm-19", p], capture_output=True, text=True, check=True).stdout, re.M))
+                  for p in (tmp_path / "net.a", other))
+    assert len(one) == len(other) and not one & other
 
 
 def test_same_bytes(tmp_path):
