@@ -184,6 +184,12 @@ def test_refusals(tmp_path):
     assert done.returncode == 4 and "a C file holds up to 67108864" in done.stderr and not (tmp_path / "net.c").exists(), done.stderr
 
 
+def test_only_with_its_option(tmp_path):
+    for options in [], ["--emit=static"], ["--target=thumbv7em"]:
+        done = mcc(dense(tmp_path / "m.onnx"), "-o", "net.c", *options, cwd=tmp_path)
+        assert done.returncode == 2 and "C source is for --emit=c" in done.stderr and not (tmp_path / "net.c").exists(), done.stderr
+
+
 def test_for_windows(tmp_path):
     """C source is C source, whatever the platform."""
     model = conv(tmp_path / "net.onnx")

@@ -105,6 +105,8 @@ static bool c_output_check(struct context *ctx, const struct options *o, const c
 static bool static_output_check(struct context *ctx, const struct options *o, const char *path)
 {
     bool text = o->stop_after || ((o->assembly || o->emit_llvm) && o->emit != OPT_EMIT_C);
+    if (!text && o->emit != OPT_EMIT_C && ends_with(path, ".c"))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': C source is for --emit=c", path);
     if (!targets_static(o) || text)
         return true;
     if (o->weights == OPT_WEIGHTS_SIDECAR)
