@@ -535,6 +535,18 @@ def test_signals_of_dynamic_length(tmp_path):
             whole, cut = a.run([fed, hann])
             np.testing.assert_allclose(whole, want[:, :-4], rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(cut, np.pad(want, ((0, 0), (0, 13)))[:, :13], rtol=1e-4, atol=1e-5)
+        with pytest.raises(ModelError, match="samples that no window reaches"):
+            a.run([fed, np.zeros(8, F)])
+
+
+@pytest.mark.parametrize("frequencies, onesided", [(6, None), (8, True), (5, False), (4, None)])
+def test_frequencies_of_frames(frequencies, onesided, tmp_path):
+    program, z = Program(), np.dtype("complex64")
+    frames = program.input("frames", F, (frequencies, 7, 2))
+    program.node("aten.view_as_complex.default", [frames], [("z", z, (frequencies, 7))])
+    program.output(program.node("aten.istft.default", [Ref("z"), 8, 2], [("y", F, (12,))], {"onesided": onesided}))
+    done = mcc(program.save(tmp_path / "m.pt2"), "-o", tmp_path / "m.so")
+    assert done.returncode == 1 and "the frequencies are not those of frames of 8" in done.stderr
 
 
 def test_bags_begin_at_the_first_index(tmp_path):

@@ -281,8 +281,32 @@ static value_id overlapped(struct builder *b, value_id frames, int64_t length, i
     return b_slice_axis(b, b_reshape(b, sum, flat, 2), 1, none, samples);
 }
 
-/* The signal [batch, samples] that these frames [batch, frequencies, frames] are of. Where no window reaches, PyTorch
- * fails, and this divides by 0. */
+/* A window reaches each of the samples. */
+static bool reached(struct builder *b, value_id weight)
+{
+    static const int64_t axes[] = {0, 1};
+    struct exprs *ex = b_exprs(b);
+    value_id none = b_convert(b, b_binary(b, OP_LT, weight, b_splat_like(b, weight, 1e-11)), ELEM_U8);
+    expr_id any = b_elem(b, b_convert(b, b_reduce(b, none, axes, 2, "max", false), ELEM_I64), 0, 0, 1);
+    if (any.i)
+        b_assert(b, ex_eq(ex, any, ex_const(ex, 0)), EVAL_SHAPE, "there are samples that no window reaches");
+    return any.i != 0;
+}
+
+/* The frequencies are those of frames of this length: half of them, or all. */
+static void frequencies_are(struct rule *r, expr_id have, int64_t length)
+{
+    struct exprs *ex = b_exprs(r->b);
+    bool given = aten_has(r, 7, "onesided"), half = !given || aten_flag(r, "onesided");
+    expr_id few = ex_eq(ex, have, ex_const(ex, length / 2 + 1)), all = ex_eq(ex, have, ex_const(ex, length));
+    b_assert(r->b,
+             !given ? ex_or(ex, few, all)
+             : half ? few
+                    : all,
+             EVAL_SHAPE, "the frequencies are not those of frames of %lld", (long long)length);
+}
+
+/* The signal [batch, samples] that these frames [batch, frequencies, frames] are of. */
 bool rule_aten_istft(struct rule *r)
 {
     enum { OVERLAPS_MAX = 64 };
@@ -302,6 +326,7 @@ bool rule_aten_istft(struct rule *r)
     if (aten_flag(r, "return_complex") || (length - 1) / hop >= OVERLAPS_MAX)
         return rule_refuse(r, "of complex numbers, or of windows that overlap more than %d times", OVERLAPS_MAX);
     x = b_transpose(b, single ? b_unsqueeze(b, x, 0) : x, turned);
+    frequencies_are(r, b_dim(b, x, 2), length);
     expr_id none = ex_const(ex, 0), count = b_dim(b, x, 1), size = ex_const(ex, length);
     x = b_slice_axis(b, x, 2, none, ex_const(ex, length / 2 + 1));
     b_assert(b, ex_le(ex, ex_const(ex, 1), count), EVAL_SHAPE, "no frames");
@@ -326,7 +351,10 @@ bool rule_aten_istft(struct rule *r)
         return false;
     expr_id left = given ? ex_min(ex, wanted, ex_sub(ex, all, begin)) : wanted;
     b_assert(b, ex_and(ex, ex_le(ex, none, wanted), ex_le(ex, none, left)), EVAL_SHAPE, "no samples are left");
-    y = b_binary(b, OP_DIV, b_slice_axis(b, y, 1, begin, left), b_slice_axis(b, weight, 1, begin, left));
+    weight = b_slice_axis(b, weight, 1, begin, left);
+    if (!reached(b, weight))
+        return false;
+    y = b_binary(b, OP_DIV, b_slice_axis(b, y, 1, begin, left), weight);
     const expr_id low[2] = {none, none}, rest[2] = {none, ex_sub(ex, wanted, left)};
     y = b_pad(b, y, (value_id){0}, low, rest, "constant");
     return aten_result(r, single ? b_squeeze(b, y, 0) : y);
