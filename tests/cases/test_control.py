@@ -539,6 +539,18 @@ def test_unique_and_nms(tmp_path):
         model.compare([boxes, np.random.default_rng(1).uniform(0, 1, (1, 2, 20)).astype(F), ints(most), F([0.4])])
 
 
+def test_scores_of_nms(tmp_path):
+    """Boxes have to be above the threshold, which none are of NaN; without one they stay."""
+    boxes, scores = np.array([[[0, 0, 1, 1], [2, 2, 3, 3], [4, 4, 5, 5]]], F), np.array([[[-np.inf, 0, np.inf]]], F)
+    for name, least in (("absent", None), ("given", value("t", [1]))):
+        (tmp_path / name).mkdir()
+        model = Model(tmp_path / name, [node("NonMaxSuppression", "b s m i t" if least else "b s m i", "y")],
+                      [value("b", [1, 3, 4]), value("s", [1, 1, 3])] + [least] * (least is not None), [value("y", [None, 3], T.INT64)],
+                      {"m": ints(9), "i": F([0.5])})
+        for threshold in (np.nan, np.inf, -np.inf, 0):
+            model.compare([boxes, scores] + [F([threshold])] * (least is not None))
+
+
 # ---- shapes of numbers and conditions ---------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("shapes", [([1], []), ([], [1]), ([1], [1]), ([None], [None])])

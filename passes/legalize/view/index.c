@@ -275,6 +275,16 @@ bool rule_unique(struct rule *r)
     return true;
 }
 
+/* The score that boxes have to be above; NaN is for none, and one that is given is above all. */
+static value_id nms_least(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id least = rule_has(r, 4) ? v_scalar(b, rule_in(r, 4)) : b_scalar_f64(b, ELEM_F32, NAN);
+    if (!rule_has(r, 4) || !least.i || !v_is_float(b, least))
+        return least;
+    return b_select(b, b_unary(b, OP_ISNAN, least), b_splat_like(b, least, INFINITY), least);
+}
+
 /* Operands after boxes and scores are optional one-element tensors with defaults 0. */
 bool rule_nms(struct rule *r)
 {
@@ -284,7 +294,7 @@ bool rule_nms(struct rule *r)
         return false;
     in[2] = rule_has(r, 2) ? v_scalar(b, rule_in(r, 2)) : b_scalar_i64(b, ELEM_I64, 0);
     in[3] = rule_has(r, 3) ? v_scalar(b, rule_in(r, 3)) : b_scalar_f64(b, ELEM_F32, 0);
-    in[4] = rule_has(r, 4) ? v_scalar(b, rule_in(r, 4)) : b_scalar_f64(b, ELEM_F32, NAN);
+    in[4] = nms_least(r);
     struct attr attrs[] = {attr_int("center", rule_int(r, "center_point_box", 0)),
                            attr_expr("count", fresh_count(r, "nms", INT32_MAX))};
     return rule_result(r, b_op(b, OP_NMS, in, 5, attrs, 2));
