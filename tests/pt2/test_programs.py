@@ -561,6 +561,33 @@ def test_bags_begin_at_the_first_index(tmp_path):
             a.run([table, rows, np.array([1, 3])])
 
 
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_bags_end_at_the_last_offset(mode, tmp_path):
+    """Indices behind it are in no bag."""
+    program, i64 = Program(), np.dtype("int64")
+    n = program.symbol("s0", 0, 9)
+    w, at, offsets = program.input("w", F, (7, 3)), program.input("at", i64, (n,)), program.input("offsets", i64, (3,))
+    program.node("aten._embedding_bag.default", [w, at, offsets, False, mode, False, None, True],
+                 [("y", F, (2, 3)), ("a", i64, (0,)), ("b", i64, (2,)), ("c", i64, (2,))])
+    program.output("y")
+    table, of = np.arange(21, dtype=F).reshape(7, 3), (np.sum, np.mean, np.max)[mode]
+    with Artifact(compiled(program.save(tmp_path / "m.pt2"))) as a:
+        for rows in ([1, 2, 3, 4], [1, 2, 3]):
+            assert np.array_equal(a.run([table, np.array(rows), np.array([0, 2, 3])])[0], [of(table[1:3], 0), table[3]])
+
+
+@pytest.mark.parametrize("mode, weighted", [(3, False), (-1, False), (1, True), (2, True)])
+def test_modes_of_bags(mode, weighted, tmp_path):
+    program, i64 = Program(), np.dtype("int64")
+    w, at, offsets = program.input("w", F, (7, 3)), program.input("at", i64, (4,)), program.input("offsets", i64, (2,))
+    weights = program.input("weights", F, (4,)) if weighted else None
+    program.node("aten._embedding_bag.default", [w, at, offsets, False, mode, False, weights],
+                 [("y", F, (2, 3)), ("a", i64, (0,)), ("b", i64, (2,)), ("c", i64, (2,))])
+    program.output("y")
+    done = mcc("check", program.save(tmp_path / "m.pt2"))
+    assert done.returncode == 1 and f"mode {mode}" in done.stderr
+
+
 @pytest.mark.parametrize("dtype, mask, bound", [("float64", None, 1e-14), ("float32", False, 1e-6), ("float32", True, 1e-6)])
 def test_attention_of_doubles_and_of_one_mask_for_all(dtype, mask, bound, tmp_path):
     """The scale is as exact as the scores; a mask of rank 0 is for every key."""

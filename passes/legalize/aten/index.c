@@ -377,7 +377,8 @@ enum bag_mode { BAG_SUM, BAG_MEAN, BAG_MAX };
 struct bags {
     value_id rows, bag; /* the weights of each index, and the number of the bag that it is in [indices, 1] */
     value_id kept; /* bool [indices, 1]: not the padding's; {0}: there is none */
-    expr_id n; /* bags */
+    expr_id n; /* offsets */
+    bool end; /* the last offset begins no bag: what lies behind it is in none */
 };
 
 /* The first bag begins at the first index. */
@@ -405,8 +406,10 @@ static bool bags_read(struct rule *r, struct bags *o)
     if (v_rank(b, w) != 2 || v_rank(b, at) != 1 || v_rank(b, offsets) != 1)
         return rule_refuse(r, "weights, indices and offsets of ranks %d, %d, %d", (int)v_rank(b, w), (int)v_rank(b, at),
                            (int)v_rank(b, offsets));
-    o->n = ex_addc(ex, b_dim(b, offsets, 0), aten_flag(r, "include_last_offset") ? -1 : 0);
-    offsets = b_slice_axis(b, offsets, 0, ex_const(ex, 0), o->n);
+    o->n = b_dim(b, offsets, 0);
+    o->end = aten_flag(r, "include_last_offset");
+    if (o->end)
+        b_assert(b, ex_lt(ex, ex_const(ex, 0), o->n), EVAL_SHAPE, "there is no last offset");
     if (!bags_begin(b, offsets, o->n))
         return false;
     const expr_id grid[2] = {o->n, b_count(b, at)};
@@ -432,7 +435,9 @@ static value_id bags_joined(struct builder *b, const struct bags *o, value_id ro
     const expr_id whole[2] = {o->n, b_dim(b, rows, 1)};
     const value_id in[3] = {b_splat_f64(b, v_elem(b, rows), none, whole, 2), o->bag, rows};
     const struct attr attrs[] = {attr_str("monoid", monoid)};
-    return b_op(b, OP_SCATTER_ND, in, 3, attrs, 1);
+    value_id y = b_op(b, OP_SCATTER_ND, in, 3, attrs, 1);
+    struct exprs *ex = b_exprs(b);
+    return o->end ? b_slice_axis(b, y, 0, ex_const(ex, 0), ex_addc(ex, o->n, -1)) : y;
 }
 
 /* The sums, means or largest elements of rows of weights. The other results serve the gradient. */
@@ -441,6 +446,8 @@ bool rule_aten_embedding_bag(struct rule *r)
     struct builder *b = r->b;
     struct bags o = {.kept = {0}};
     int64_t mode = rule_int(r, "mode", 0);
+    if (mode < BAG_SUM || mode > BAG_MAX || (mode != BAG_SUM && rule_has(r, 6)))
+        return rule_bad(r, "mode %lld%s", (long long)mode, rule_has(r, 6) ? " of weighted rows" : "");
     if (!bags_read(r, &o))
         return false;
     value_id y = bags_joined(b, &o, o.rows, mode == BAG_MAX ? -INFINITY : 0, mode == BAG_MAX ? "max" : "sum");
