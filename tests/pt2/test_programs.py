@@ -588,6 +588,22 @@ def test_modes_of_bags(mode, weighted, tmp_path):
     assert done.returncode == 1 and f"mode {mode}" in done.stderr
 
 
+@pytest.mark.parametrize("target, arguments, says", [
+    ("searchsorted.Tensor", {"side": "left", "right": True}, "side 'left' and 'right'"),
+    ("searchsorted.Tensor", {"side": "up"}, "side 'up'"),
+    ("searchsorted.Tensor", {"sorter": (2,)}, "the sorter has another size"),
+    ("searchsorted.Tensor", {"sorter": (3, 1)}, "a sorter of rank 2"),
+    ("bucketize.Tensor", {}, "a sequence of rank 2")])
+def test_searches_that_pytorch_refuses(target, arguments, says, tmp_path):
+    program, i64 = Program(), np.dtype("int64")
+    rows = target.startswith("bucketize")
+    x, row = program.input("x", F, (2, 3)), program.input("row", F, (2, 4) if rows else (3,))
+    arguments = {k: program.input(k, i64, v) if isinstance(v, tuple) else v for k, v in arguments.items()}
+    program.output(program.node(f"aten.{target}", [x, row] if rows else [row, x], [("y", i64, (2, 3))], arguments))
+    done = mcc("check", program.save(tmp_path / "m.pt2"))
+    assert done.returncode == 1 and says in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("dtype, mask, bound", [("float64", None, 1e-14), ("float32", False, 1e-6), ("float32", True, 1e-6)])
 def test_attention_of_doubles_and_of_one_mask_for_all(dtype, mask, bound, tmp_path):
     """The scale is as exact as the scores; a mask of rank 0 is for every key."""

@@ -28,6 +28,16 @@ bool rule_aten_isin(struct rule *r)
     return rule_result(r, aten_flag(r, "invert") ? b_unary(b, OP_NOT, found) : found);
 }
 
+/* Both are of one shape; false: not of one rank. */
+static bool same_sizes(struct builder *b, value_id x, value_id y)
+{
+    int32_t rank = v_rank(b, x);
+    for (int32_t d = 0; x.i && y.i && d < rank && v_rank(b, y) == rank; d++)
+        b_assert(b, ex_eq(b_exprs(b), b_dim(b, x, d), b_dim(b, y, d)), EVAL_SHAPE,
+                 "the sorter has another size than the sequence");
+    return !x.i || !y.i || v_rank(b, y) == rank;
+}
+
 /* How many of the last dim of a sorted sequence stand before each value: those less than it, or not greater. NaN stands
  * after all. param: the operands are the values and the sequence (bucketize), not the sequence and the values. */
 bool rule_aten_searchsorted(struct rule *r)
@@ -37,8 +47,14 @@ bool rule_aten_searchsorted(struct rule *r)
     const char *names[2] = {r->param ? "boundaries" : "sorted_sequence", "self"};
     enum elem e = aten_promoted(r, at_sorted, names[0], at_values, names[1]);
     value_id sorted = aten_operand(r, at_sorted, names[0], e), values = aten_operand(r, at_values, names[1], e);
-    bool right = aten_flag(r, "right") || rule_str_is(r, "side", "left", "right");
+    const char *side = rule_str(r, "side", aten_flag(r, "right") ? "right" : "left");
+    bool right = strcmp(side, "right") == 0;
+    if (!right && (strcmp(side, "left") != 0 || aten_flag(r, "right")))
+        return rule_bad(r, "side '%.40s'%s", side, aten_flag(r, "right") ? " and 'right'" : "");
     if (!r->param && rule_has(r, 5)) {
+        if (!same_sizes(b, sorted, rule_in(r, 5)))
+            return rule_bad(r, "a sequence of rank %d and a sorter of rank %d", (int)v_rank(b, sorted),
+                            (int)v_rank(b, rule_in(r, 5)));
         const value_id in[2] = {sorted, rule_in(r, 5)};
         struct attr axis = attr_int("axis", v_rank(b, sorted) - 1);
         sorted = b_op(b, OP_GATHER_ELEMENTS, in, 2, &axis, 1);
@@ -46,7 +62,7 @@ bool rule_aten_searchsorted(struct rule *r)
     int32_t rank = v_rank(b, sorted), n = v_rank(b, values);
     if (!sorted.i || !values.i)
         return false;
-    if (rank < 1 || (rank > 1 && rank != n))
+    if (rank < 1 || (rank > 1 && (r->param || rank != n)))
         return rule_bad(r, "a sequence of rank %d and values of rank %d", (int)rank, (int)n);
     values = b_unsqueeze(b, values, n);
     sorted = rank > 1 ? b_unsqueeze(b, sorted, rank - 1) : sorted;
