@@ -604,6 +604,25 @@ def test_searches_that_pytorch_refuses(target, arguments, says, tmp_path):
     assert done.returncode == 1 and says in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("form", ["channel", "tensor", "default"])
+def test_dequantized_doubles_are_exact(form, tmp_path):
+    """f32 does not hold the scales."""
+    program, i8, f64, i64 = Program(), np.dtype("int8"), np.dtype("float64"), np.dtype("int64")
+    n = program.symbol("s0", 0, 40)
+    x = program.input("x", i8, (3, n))
+    rows = () if form != "channel" else (3,)
+    scale, zero = (0.1, 3) if form == "default" else (program.input("scale", f64, rows), program.input("zero", i64, rows))
+    given = [x, scale, zero] + [0] * (form == "channel") + [-128, 127, Type("int8")]
+    target = "channel.default" if form == "channel" else f"tensor.{form}"
+    program.output(program.node(f"quantized_decomposed.dequantize_per_{target}", given, [("y", f64, (3, n))], {"out_dtype": Type("float64")}))
+    scales, zeros = (np.array([0.1, 0.2, 0.3]), np.array([3, -4, 0])) if form == "channel" else (np.array(0.1), np.array(3))
+    with Artifact(compiled(program.save(tmp_path / "m.pt2"))) as a:
+        for count in (5, 1, 0):
+            fed = np.random.default_rng(count).integers(-128, 128, (3, count)).astype(np.int8)
+            got = a.run([fed] + [scales, zeros] * (form != "default"))[0]
+            np.testing.assert_allclose(got, (fed - zeros.reshape(-1, 1)) * scales.reshape(-1, 1), rtol=1e-15)
+
+
 @pytest.mark.parametrize("dtype, mask, bound", [("float64", None, 1e-14), ("float32", False, 1e-6), ("float32", True, 1e-6)])
 def test_attention_of_doubles_and_of_one_mask_for_all(dtype, mask, bound, tmp_path):
     """The scale is as exact as the scores; a mask of rank 0 is for every key."""

@@ -64,11 +64,30 @@ bool rule_decomposed_quantize(struct rule *r)
     return rule_result(r, within(r, r->out[0].v, r->param ? 4 : 3));
 }
 
+/* f64 results, of scales that f32 does not hold. */
+static bool dequantize_exactly(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = b_convert(b, rule_in(r, 0), ELEM_F64), scale = aten_operand(r, 1, "scale", ELEM_F64), zero = {0};
+    int32_t at, rank = v_rank(b, x);
+    bool shifted = aten_has(r, 2, "zero_point");
+    if (shifted)
+        zero = aten_operand(r, 2, "zero_point", ELEM_F64);
+    if (!x.i || !scale.i || (shifted && !zero.i) || (r->param && !aten_axis(r, 3, "axis", 0, rank, &at)))
+        return false;
+    scale = r->param ? v_channels(b, scale, x, at) : v_scalar(b, scale);
+    if (shifted)
+        x = b_binary(b, OP_SUB, x, r->param ? v_channels(b, zero, x, at) : v_scalar(b, zero));
+    return rule_result(r, b_binary(b, OP_MUL, x, scale));
+}
+
 bool rule_decomposed_dequantize(struct rule *r)
 {
     value_id in[3];
     struct attr axis;
     enum elem e = aten_elem(r, 0);
+    if (e == ELEM_F64)
+        return dequantize_exactly(r);
     if (!quantizer_read(r, v_elem(r->b, rule_in(r, 0)), in, &axis) ||
         !aten_as(r, rule_dequantize, 21, 0, in, in[2].i ? 3 : 2, &axis, 1))
         return false;
