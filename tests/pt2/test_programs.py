@@ -513,6 +513,34 @@ def test_scans_and_searches_of_dynamic_sizes(tmp_path):
             assert np.array_equal(place, np.searchsorted(bounds, given, "right"))
 
 
+def test_places_in_lines_of_dynamic_sizes(tmp_path):
+    """Medians and others of as many elements as the run has."""
+    program, i64 = Program(), np.dtype("int64")
+    n, m = program.symbol("s0", 0, 40), program.symbol("s1", 1, 40)
+    x, at = program.input("x", F, (n, m)), program.input("at", i64, (1, n))
+    program.node("aten.median.dim", [x, 1], [("middle", F, (n,)), ("place", i64, (n,))])
+    program.node("aten.kthvalue.default", [x, 1, -1, True], [("least", F, (n, 1)), ("first", i64, (n, 1))])
+    program.node("aten.take_along_dim.default", [x, at, 1], [("taken", F, (n, n))])
+    program.node("aten.fliplr.default", [x], [("turned", F, (n, m))])
+    program.node("aten.hstack.default", [[x, Ref("turned")]], [("both", F, (n, "u0"))])
+    program.node("aten.cosine_similarity.default", [x, Ref("turned")], [("alike", F, (n,))])
+    program.output("middle", "place", "least", "first", "taken", "both", "alike")
+    with Artifact(compiled(program.save(tmp_path / "m.pt2"))) as a:
+        for rows, columns in ((3, 5), (2, 4), (1, 1), (0, 2), (4, 1)):
+            given = np.random.default_rng(rows).standard_normal((rows, columns)).astype(F)
+            given[:1, :1] = np.nan if columns > 1 else 2
+            chosen = np.random.default_rng(1).integers(0, columns, (1, rows))
+            middle, place, least, first, taken, both, alike = a.run([given, chosen])
+            want = np.where(np.isnan(given).any(1), np.nan, np.sort(given, 1)[:, (columns - 1) // 2])
+            assert np.array_equal(middle, want.astype(F), equal_nan=True)
+            assert np.array_equal(np.take_along_axis(given, place[:, None], 1)[:, 0], middle, equal_nan=True)
+            assert np.array_equal(least, np.sort(given, 1)[:, :1]) and np.array_equal(np.take_along_axis(given, first, 1), least)
+            assert np.array_equal(taken, np.take_along_axis(given, np.broadcast_to(chosen, (rows, rows)), 1), equal_nan=True)
+            assert np.array_equal(both, np.hstack([given, np.fliplr(given)]), equal_nan=True)
+            with np.errstate(invalid="ignore"):
+                np.testing.assert_allclose(alike, (given * given[:, ::-1]).sum(1) / (given * given).sum(1), rtol=1e-5, atol=1e-6)
+
+
 def test_signals_of_dynamic_length(tmp_path):
     """istft of as many frames as the run has, and of as many samples as it asks for."""
     program, z = Program(), np.dtype("complex64")

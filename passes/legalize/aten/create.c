@@ -53,6 +53,31 @@ bool rule_aten_eye(struct rule *r)
                      aten_elem(r, 0)));
 }
 
+/* Rows and columns of a triangle, row by row. param: 1 the upper one */
+bool rule_aten_tri_indices(struct rule *r)
+{
+    enum { SIDE_MAX = 1 << 20, COUNT_MAX = 1 << 24 };
+    struct builder *b = r->b;
+    int64_t rows, columns, offset, n = 0;
+    if (!aten_int_known(r, 0, "row", 0, &rows) || !aten_int_known(r, 1, "col", 0, &columns) ||
+        !aten_int_known(r, 2, "offset", 0, &offset))
+        return false;
+    if (rows < 0 || columns < 0 || rows > SIDE_MAX || columns > SIDE_MAX || rows * columns > COUNT_MAX)
+        return rule_refuse(r, "of %lld rows and %lld columns", (long long)rows, (long long)columns);
+    offset = offset < -SIDE_MAX ? -SIDE_MAX : offset > SIDE_MAX ? SIDE_MAX : offset;
+    int64_t *at = NEW_ARRAY(&b->g->arena, int64_t, 2 * rows * columns + 1);
+    for (int64_t i = 0; i < rows * columns; i++) {
+        int64_t row = i / columns, column = i % columns;
+        if (r->param ? column - row < offset : column - row > offset)
+            continue;
+        at[n] = row;
+        at[rows * columns + n++] = column;
+    }
+    memmove(at + n, at + rows * columns, (size_t)n * sizeof *at);
+    const int64_t dims[2] = {2, n};
+    return aten_result(r, b_convert(b, b_const(b, ELEM_I64, dims, 2, at), aten_elem(r, 0)));
+}
+
 /* ---- sequences of numbers ---------------------------------------------------------------------------------------- */
 
 /* The argument as an f64 that is known. */

@@ -32,6 +32,39 @@ bool rule_aten_gather(struct rule *r)
     return rule_result(r, b_op(r->b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
 }
 
+/* gather of tensors that are broadcast to one another in the other dims; without a dim of all elements in a row. */
+bool rule_aten_take_along(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in[2] = {rule_in(r, 0), rule_in(r, 1)};
+    expr_id sizes[2][RANK_MAX], common[RANK_MAX];
+    int32_t axis, rank[2];
+    for (uint32_t k = 0; k < 2 && !aten_has(r, 2, "dim"); k++) {
+        expr_id count = b_count(b, in[k]);
+        in[k] = in[k].i ? b_reshape(b, in[k], &count, 1) : in[k];
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        const expr_id *dims = b_dims(b, in[k], &rank[k]);
+        if (!dims)
+            return false;
+        memcpy(sizes[k], dims, (size_t)rank[k] * sizeof *dims);
+    }
+    if (rank[0] != rank[1] || rank[0] == 0)
+        return rule_bad(r, "ranks %d and %d", (int)rank[0], (int)rank[1]);
+    if (!aten_axis(r, 2, "dim", 0, rank[0], &axis))
+        return false;
+    const expr_id along[2] = {sizes[0][axis], sizes[1][axis]};
+    sizes[0][axis] = sizes[1][axis] = ex_const(b_exprs(b), 1);
+    if (b_broadcast_dims(b, sizes[0], rank[0], sizes[1], rank[1], common) < 0)
+        return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        common[axis] = along[k];
+        in[k] = b_broadcast(b, in[k], common, rank[0]);
+    }
+    struct attr attr = attr_int("axis", axis);
+    return rule_result(r, b_op(b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
+}
+
 /* Index tensors of some dims of x, in the order of the dims. */
 struct indices {
     value_id x; /* the indexed dims first */

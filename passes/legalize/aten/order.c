@@ -67,6 +67,7 @@ bool rule_aten_movedim(struct rule *r)
     return rule_result(r, b_transpose(r->b, x, perm));
 }
 
+/* param: 1 + the dim that is turned (flipud, fliplr), 0: the dims of the list */
 bool rule_aten_flip(struct rule *r)
 {
     value_id x = rule_in(r, 0);
@@ -74,6 +75,10 @@ bool rule_aten_flip(struct rule *r)
     bool marked[RANK_MAX];
     uint32_t n;
     int32_t rank = v_rank(r->b, x);
+    if (x.i && rank < r->param)
+        return rule_bad(r, "rank %d", (int)rank);
+    if (x.i && r->param)
+        return rule_result(r, v_flip(r->b, x, r->param - 1));
     if (!x.i || !aten_ints_known(r, 1, "dims", axes, &n) || !rule_axes_marked(r, axes, n, rank, marked))
         return false;
     for (int32_t d = 0; d < rank; d++)
@@ -137,4 +142,27 @@ bool rule_aten_pixel_shuffle(struct rule *r)
     out[at + 1] = r->param ? down[1] : ex_mul(ex, h, by);
     out[at + 2] = r->param ? down[3] : ex_mul(ex, w, by);
     return rule_result(r, b_reshape(r->b, b_transpose(r->b, b_reshape(r->b, x, apart, rank + 2), perm), out, rank));
+}
+
+/* Channels [groups, n] to [n, groups]. */
+bool rule_aten_channel_shuffle(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id x = rule_in(r, 0);
+    int32_t rank;
+    const expr_id *dims = b_dims(b, x, &rank);
+    int64_t groups, perm[RANK_MAX];
+    expr_id apart[RANK_MAX];
+    if (!dims || !aten_int_known(r, 1, "groups", 1, &groups))
+        return false;
+    if (rank < 3 || rank + 1 > RANK_MAX || groups < 1)
+        return rule_bad(r, "rank %d in %lld groups", (int)rank, (long long)groups);
+    apart[0] = dims[0];
+    apart[1] = ex_const(ex, groups);
+    apart[2] = ex_div(ex, dims[1], apart[1]);
+    memcpy(apart + 3, dims + 2, (size_t)(rank - 2) * sizeof *apart);
+    for (int32_t i = 0; i <= rank; i++)
+        perm[i] = i == 1 ? 2 : i == 2 ? 1 : i;
+    return rule_result(r, b_reshape(b, b_transpose(b, b_reshape(b, x, apart, rank + 1), perm), dims, rank));
 }

@@ -145,6 +145,28 @@ bool rule_aten_norm(struct rule *r)
     return over_read(r, 2, x, &o) && aten_result(r, norm(r->b, x, &o, aten_float(r, r->param ? "ord" : "p", 2)));
 }
 
+/* The sum along a dim of products of both by their norms, which are kept above eps. */
+bool rule_aten_cosine_similarity(struct rule *r)
+{
+    struct builder *b = r->b;
+    enum elem e = wide(aten_promoted(r, 0, "x1", 1, "x2"));
+    value_id x[2] = {b_convert(b, rule_in(r, 0), e), b_convert(b, rule_in(r, 1), e)};
+    expr_id common[RANK_MAX];
+    int32_t rank, ranks[2], axis;
+    const expr_id *d0 = b_dims(b, x[0], &ranks[0]), *d1 = b_dims(b, x[1], &ranks[1]);
+    rank = d0 && d1 ? b_broadcast_dims(b, d0, ranks[0], d1, ranks[1], common) : -1;
+    if (rank < 0 || !aten_axis(r, 2, "dim", 1, rank, &axis))
+        return false;
+    if (!v_is_float(b, x[0]))
+        return rule_bad(r, "tensors of %s", elem_name(e));
+    const struct over o = {{axis}, rank > 0, true}, last = {{axis}, rank > 0, false};
+    for (uint32_t k = 0; k < 2; k++) {
+        x[k] = b_broadcast(b, x[k], common, rank);
+        x[k] = b_binary(b, OP_DIV, x[k], b_binary_f64(b, OP_MAX, norm(b, x[k], &o, 2), aten_float(r, "eps", 1e-8)));
+    }
+    return aten_result(r, reduce(b, b_binary(b, OP_MUL, x[0], x[1]), &last, "sum"));
+}
+
 /* The p-norm of the last dim of differences; of none, 0. */
 static bool distance_out(struct rule *r, value_id apart)
 {
@@ -336,6 +358,49 @@ bool rule_aten_sort(struct rule *r)
         return rule_result(r, out[1]);
     rule_out(r, 1, out[1]);
     return rule_result(r, out[0]);
+}
+
+/* The element at one place of a sorted line, and where it was. The median is the lower one of two in the middle, and
+ * NaN, the first, where there is one. param: 1 kthvalue, of which k says the place */
+bool rule_aten_kth(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id x = rule_in(r, 0), sorted[2];
+    int32_t axis;
+    bool whole = !r->param && !aten_has(r, 1, "dim"), keep = aten_flag(r, "keepdim");
+    if (!x.i || (!whole && !aten_axis(r, r->param ? 2 : 1, "dim", -1, v_rank(b, x), &axis)))
+        return false;
+    if (v_rank(b, x) == 0) {
+        rule_out(r, 1, b_scalar_i64(b, ELEM_I64, 0));
+        return rule_result(r, x);
+    }
+    if (whole) {
+        expr_id count = b_count(b, x);
+        x = b_reshape(b, x, &count, 1);
+        axis = 0;
+    }
+    const struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", 0)};
+    expr_id one = ex_const(ex, 1), n = b_dim(b, x, axis), place = r->param ? aten_int(r, 1, "k", 1) : (expr_id){0};
+    if (!x.i || (r->param && !place.i) || !b_op_multi(b, OP_SORT, &x, 1, attrs, 2, sorted, 2))
+        return false;
+    place = r->param ? ex_addc(ex, place, -1) : ex_div(ex, ex_addc(ex, n, -1), ex_const(ex, 2));
+    b_assert(b, ex_and(ex, ex_le(ex, ex_const(ex, 0), place), ex_lt(ex, place, n)), EVAL_SHAPE,
+             r->param ? "k is no place of the line" : "the median of no elements");
+    for (uint32_t k = 0; k < 2; k++) {
+        value_id y = b_slice_axis(b, sorted[k], axis, place, one);
+        if (!r->param && v_is_float(b, x)) {
+            const int64_t axes[] = {axis};
+            value_id numbers = b_convert(b, b_unary(b, OP_NOT, b_unary(b, OP_ISNAN, x)), ELEM_I64);
+            value_id count = b_reduce(b, numbers, axes, 1, "sum", true), size = v_expr(b, ELEM_I64, n);
+            const value_id in[2] = {sorted[k],
+                                    b_select(b, b_binary(b, OP_LT, count, size), count, v_expr(b, ELEM_I64, place))};
+            y = b_op(b, OP_GATHER_ELEMENTS, in, 2, attrs, 1);
+        }
+        if (k == 0 || !whole)
+            rule_out(r, k, keep ? y : b_squeeze(b, y, axis));
+    }
+    return true;
 }
 
 /* param: 1 products */

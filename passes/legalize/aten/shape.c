@@ -368,6 +368,31 @@ bool rule_aten_stack(struct rule *r)
     return rule_result(r, b_concat(r->b, in, n, axis));
 }
 
+/* Tensors side by side: those of too few dims get dims of 1, numbers and rows in front (1 of 3 dims: and behind), or
+ * behind for columns. param: the dim along which: 0 vstack, 1 hstack, which joins rows along dim 0, 2 dstack, 3 columns
+ */
+bool rule_aten_stack_along(struct rule *r)
+{
+    struct builder *b = r->b;
+    uint32_t n, first = aten_list(r, 0, &n);
+    value_id *in = NEW_ARRAY(&b->g->arena, value_id, n + 1);
+    bool columns = r->param == 3;
+    int32_t least = r->param == 1 ? 1 : r->param == 2 ? 3 : 2, axis = columns ? 1 : r->param;
+    if (!n)
+        return rule_bad(r, "an empty list of tensors");
+    for (uint32_t i = 0; i < n; i++) {
+        value_id v = rule_in(r, first + i);
+        in[i] = b_convert(b, v, aten_elem_or(r, v));
+        while (in[i].i && v_rank(b, in[i]) < least) {
+            int32_t rank = v_rank(b, in[i]);
+            in[i] = b_unsqueeze(b, in[i], rank == 2 || (columns && rank == 1) ? rank : 0);
+        }
+        if (!in[i].i)
+            return false;
+    }
+    return rule_result(r, b_concat(b, in, n, axis < v_rank(b, in[0]) ? axis : 0));
+}
+
 /* Parts of these sizes along axis, one behind the other; at most as many as there are results. */
 static bool split_at(struct rule *r, value_id x, int32_t axis, const expr_id *sizes, uint32_t n)
 {
