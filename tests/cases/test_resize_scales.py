@@ -1,7 +1,7 @@
 """Scales of Resize and Upsample that no size follows from: refused when compiling, an error of the run where they are operands."""
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto as T, helper
 
 from support.artifact import ModelError
 from support.compare import Model, floats, node
@@ -52,3 +52,14 @@ def test_aspect_ratios(size, want, policy, result, tmp_path):
     nodes = [helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode="linear", keep_aspect_ratio_policy=policy)]
     model = Model(tmp_path, nodes, [value("x", size)], [value("y", [None] * 2)], {"s": np.array(want)}, opset=19)
     assert model.compare([floats(*size)], atol=1e-4)[0].shape == result
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_sizes_of_no_elements(mode, tmp_path):
+    """ONNX Runtime fails, too; of sizes that are 0 as well there is nothing to make."""
+    nodes = [helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode=mode)]
+    model = Model(tmp_path, nodes, [value("x", ["h", "w"]), value("s", [2], T.INT64)], [value("y", [None] * 2)], opset=19)
+    assert model.run([np.zeros((0, 4), F), np.array([0, 8])])[0].shape == (0, 8)
+    for size in ((0, 4), (4, 0), (0, 0)):
+        with pytest.raises(ModelError, match="made of no elements"):
+            model.run([np.zeros(size, F), np.array([3, 2])])
