@@ -131,6 +131,8 @@ void rule_dims_spread(struct rule *, const expr_id *dims, int32_t rank, const ex
 
 /* f16 and bf16 operands compute in f32, and round once at the result. */
 value_id v_widen(struct builder *, value_id);
+/* Of no elements, none are made: the run checks that, but where `made` is 0 with `have`. */
+void v_some_check(struct builder *, expr_id have, expr_id made);
 value_id v_scalar(struct builder *, value_id); /* one-element tensor -> rank 0 */
 value_id v_reshape_i(struct builder *, value_id, const int64_t *dims, int32_t rank);
 /* [1, ..., C, ..., 1]: a rank-1 tensor along `axis` of rank `rank`. */

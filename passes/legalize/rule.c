@@ -258,6 +258,15 @@ value_id v_widen(struct builder *b, value_id v)
     return e == ELEM_F16 || e == ELEM_BF16 ? b_convert(b, v, ELEM_F32) : v;
 }
 
+void v_some_check(struct builder *b, expr_id have, expr_id made)
+{
+    struct exprs *ex = b_exprs(b);
+    const expr_id none = ex_const(ex, 0);
+    if (ex_lo(ex, have) < 1 && ex_cmp_le(ex, made, ex_mulc(ex, have, INT32_MAX)) != TRUE_)
+        b_assert(b, ex_or(ex, ex_lt(ex, none, have), ex_eq(ex, made, none)), EVAL_SHAPE,
+                 "a size is made of no elements");
+}
+
 value_id v_scalar(struct builder *b, value_id v)
 {
     return v_rank(b, v) == 0 ? v : b_reshape(b, v, NULL, 0);

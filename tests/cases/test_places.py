@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto as T
 
+from support.artifact import ModelError
 from support.compare import Model, difference, floats, ints, node
 from support.tool import value
 
@@ -106,3 +107,20 @@ def test_nonzero_of_a_range(tmp_path):
     model = Model(tmp_path, nodes, [value("f", [5, "n"])], [value("y", None)], constants)
     model.compare([floats(5, 4)])
     assert "nonzero(" not in model.dump("legalize")
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 0, 3), (1, 2, 3, 0), (0, 2, 3, 3)])
+@pytest.mark.parametrize("op", ["GridSample", "RoiAlign"])
+def test_samples_of_no_elements(op, shape, tmp_path):
+    """There is no place to read: they were read beside the empty image."""
+    n = shape[0] if op == "GridSample" else 1
+    feeds = {"x": np.zeros(shape, np.float32), **({"g": floats(n, 2, 2, 2)} if op == "GridSample" else
+                                                  {"r": floats(1, 4), "b": np.array([0])})}
+    attributes = {} if op == "GridSample" else {"output_height": 2, "output_width": 2, "sampling_ratio": 1}
+    ports = [value(k, [f"{k}{d}" for d in range(v.ndim)], T.INT64 if k == "b" else T.FLOAT) for k, v in feeds.items()]
+    model = Model(tmp_path, [node(op, " ".join(feeds), "y", **attributes)], ports, [value("y", [None] * 4)], opset=20)
+    if n == 0:
+        assert model.run(list(feeds.values()))[0].shape == (0, 2, 2, 2)
+        return
+    with pytest.raises(ModelError, match="made of no elements"):
+        model.run(list(feeds.values()))

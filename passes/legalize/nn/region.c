@@ -123,6 +123,7 @@ bool rule_roi_align(struct rule *r)
     if (o.samples < 1)
         return rule_refuse(r, "sampling_ratio 0: the number of samples depends on each region");
     o.n = b_dim(b, o.rois, 0);
+    v_some_check(b, ex_mul(ex, ex_mul(ex, d[0], d[2]), d[3]), ex_mul(ex, o.n, d[1]));
     struct line ly = roi_line(b, &o, 1, ph, d[2]), lx = roi_line(b, &o, 0, pw, d[3]);
     expr_id s = ex_const(ex, o.samples), dims[5] = {o.n, ex_const(ex, ph), s, ex_const(ex, pw), s};
     value_id all = roi_samples(b, b_transpose(b, x, last), &o, &ly, &lx, dims);

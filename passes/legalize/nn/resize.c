@@ -352,17 +352,6 @@ static bool axes_keep_ratio(struct rule *r, struct axis *axes, uint32_t n, bool 
     return true;
 }
 
-/* Of no elements no place has a value, so there is none to be made. Sizes that are 0 with the length are not checked.
- */
-static void length_check(struct builder *b, const struct axis *a)
-{
-    struct exprs *ex = b_exprs(b);
-    const expr_id none = ex_const(ex, 0);
-    if (ex_lo(ex, a->in) < 1 && ex_cmp_le(ex, a->out, ex_mulc(ex, a->in, INT32_MAX)) != TRUE_)
-        b_assert(b, ex_or(ex, ex_lt(ex, none, a->in), ex_eq(ex, a->out, none)), EVAL_SHAPE,
-                 "a size is made of no elements");
-}
-
 static bool axes_by_sizes(struct rule *r, value_id sizes, struct axis *axes, uint32_t n)
 {
     struct builder *b = r->b;
@@ -380,7 +369,7 @@ static bool axes_by_sizes(struct rule *r, value_id sizes, struct axis *axes, uin
     if (strcmp(policy, "stretch") != 0)
         return axes_keep_ratio(r, axes, n, strcmp(policy, "not_larger") == 0);
     for (uint32_t i = 0; i < n; i++)
-        length_check(b, &axes[i]);
+        v_some_check(b, axes[i].in, axes[i].out);
     return true;
 }
 

@@ -3,6 +3,7 @@
  * A sample is a sum over neighbouring pixels: per spatial dim a list of taps (index, weight), their products over
  * all dims gathered from the flattened image. Indices are clamped, so that gathers need no check.
  */
+#include "ir/graph/view_map.h"
 #include "passes/legalize/nn/window.h"
 
 #include <string.h>
@@ -48,6 +49,7 @@ static value_id sample(struct builder *b, value_id image, const expr_id *size, c
 {
     int at[MAX_DIMS] = {0}, k;
     value_id sum = {0};
+    v_some_check(b, b_dim(b, image, 2), dims_product(b_exprs(b), out, 3));
     do {
         value_id flat = {0}, w = {0}, in_range = {0};
         for (k = 0; k < dims; k++) {
