@@ -7,7 +7,7 @@ static bool version_record(const struct site *site, uint32_t kernel, const char 
 {
     const struct size_range range = version_range(site->x, &of->version);
     if (!range.size.i)
-        return true;
+        return schedule_untold(site, kernel, cpu);
     struct site within = version_site(site, &range);
     made->kind = of->kind;
     if (of->kind == SCHEDULE_WINOGRAD)

@@ -205,6 +205,8 @@ bool schedules_parse(struct module *, const char *path, const char *text);
 void schedules_reference(struct strbuf *);
 /* Applies what module.asked.told has of the kernel, or of its version, on that CPU. False after a diagnostic. */
 bool schedule_told(const struct site *, uint32_t kernel, bool version, const char *cpu, struct schedule *);
+/* Of a kernel without a version: false, after a diagnostic, if module.asked.told has a record of one. */
+bool schedule_untold(const struct site *, uint32_t kernel, const char *cpu);
 const char *schedule_kind_name(enum schedule_kind);
 /* The kind of that name; -1: there is none. */
 int schedule_kind_by_name(const char *);

@@ -306,3 +306,16 @@ bool schedule_told(const struct site *site, uint32_t kernel, bool version, const
     }
     return true;
 }
+
+bool schedule_untold(const struct site *site, uint32_t kernel, const char *cpu)
+{
+    struct module *m = site->m;
+    for (uint32_t i = 0; i < m->asked.told.n; i++) {
+        const struct schedule_told *t = &m->asked.told.data[i];
+        if (t->kernel == kernel && t->version && strcmp(t->cpu, cpu) == 0)
+            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                            "%s:%u: k%u on %s%s: version.size is 0: the kernel has no version, which this were of",
+                            m->asked.told_path, t->line, kernel, cpu, VERSION);
+    }
+    return true;
+}

@@ -133,6 +133,9 @@ def test_records(tmp_path):
         (tmp_path / "all.txt").write_text(told)
         done = mcc(model.path, CPU, f"--schedules={tmp_path / 'all.txt'}", "-o", tmp_path / "none.so")
         assert done.returncode == 2 and why in done.stderr, (fields, done.stderr)
+    (tmp_path / "all.txt").write_text(f"{second}\n")
+    done = mcc(model.path, CPU, f"--schedules={tmp_path / 'all.txt'}", "-o", tmp_path / "none.so")
+    assert done.returncode == 2 and "version.size is 0: the kernel has no version" in done.stderr, done.stderr
     inner = re.sub(r"(  estimate .*\n)", r"\1  version.size 1\n  version.least 1\n  version.most 2\n", second)
     (tmp_path / "all.txt").write_text(f"{head}\n\n{inner}\n")
     done = mcc(model.path, CPU, f"--schedules={tmp_path / 'all.txt'}", "-o", tmp_path / "none.so")
