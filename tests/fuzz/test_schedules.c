@@ -174,11 +174,11 @@ static bool is_reason(const char *message)
     return false;
 }
 
-/* Is it no record that is refused, but the network, on a CPU that has static networks alone? */
+/* Is it no record that is refused, but the network, on a target that has static networks alone? */
 static bool is_never_static(const struct bench *b, const struct strbuf *why)
 {
     const char *message = why->data ? why->data : "";
-    return b->ctx->fail == FAIL_MODEL && strstr(message, "--emit=static: ");
+    return b->ctx->fail == FAIL_MODEL && (strstr(message, "--emit=static: ") || strstr(message, "WebAssembly: "));
 }
 
 static enum result refused(const struct bench *b, struct strbuf *why)
