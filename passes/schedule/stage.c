@@ -165,10 +165,12 @@ static const struct node *product_of(const struct site *site)
     return site->k->form.product.i ? graph_node(site->g, site->k->form.product) : NULL;
 }
 
+/* One does on any CPU: the vectors of a piece are the tile's, of which few registers spill some. */
 bool stage_columns_fit(const struct site *site, uint32_t columns, uint32_t vectors)
 {
     return columns >= 1 && columns <= staged_extent(site, 3) && columns <= COLUMNS_MOST &&
-           tile_fits(site, product_of(site), &(struct tile_schedule){.nr = vectors, .ta = columns, .tb = 1});
+           (columns == 1 ||
+            tile_fits(site, product_of(site), &(struct tile_schedule){.nr = vectors, .ta = columns, .tb = 1}));
 }
 
 /* The steps of a row of the product by the vectors of a piece, in tenths of a cycle. */
