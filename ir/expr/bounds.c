@@ -67,7 +67,7 @@ static int64_t clamp_wide(wide v)
     return v < INT64_MIN ? INT64_MIN : v > INT64_MAX ? INT64_MAX : (int64_t)v;
 }
 
-/* At most 1024 terms of less than 2^126: the wide sums do not overflow where each term is clamped first. */
+/* At most 1024 terms, each clamped first: the wide sums do not overflow. A coefficient is a number, however large. */
 static void sum_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo, int64_t *hi, int64_t *div)
 {
     wide low = k->c, high = k->c;
@@ -75,13 +75,12 @@ static void sum_bounds(const struct exprs *x, const struct ekey *k, int64_t *lo,
     *div = gcd_i64(k->c, 0);
     for (uint32_t i = 0; i < k->n; i++) {
         const struct enode *a = enode(x, k->arg[i]);
-        int64_t l = a->lo, h = a->hi;
-        bounds_mul(&l, &h, k->coef[i], k->coef[i]);
-        no_low |= l == INT64_MIN;
-        no_high |= h == INT64_MAX;
-        low += l;
-        high += h;
-        *div = gcd_i64(*div, divisor_mul(k->coef[i], a->div));
+        int64_t c = k->coef[i], l = c < 0 ? a->hi : a->lo, h = c < 0 ? a->lo : a->hi;
+        no_low |= l == (c < 0 ? INT64_MAX : INT64_MIN) || (wide)l * c <= INT64_MIN;
+        no_high |= h == (c < 0 ? INT64_MIN : INT64_MAX) || (wide)h * c >= INT64_MAX;
+        low += clamp_wide((wide)l * c);
+        high += clamp_wide((wide)h * c);
+        *div = gcd_i64(*div, divisor_mul(c, a->div));
     }
     *lo = no_low ? INT64_MIN : clamp_wide(low);
     *hi = no_high ? INT64_MAX : clamp_wide(high);

@@ -234,6 +234,29 @@ static void rewound(void **state)
     context_free(ctx);
 }
 
+/* INT64_MAX as a coefficient is a number, no end of an interval. */
+static void bounds_of_large_terms(void **state)
+{
+    (void)state;
+    sym_id syms[N_SYMS];
+    struct context *ctx = fresh(syms);
+    static const struct {
+        const char *e;
+        int64_t lo, hi;
+    } rows[] = {
+        {"9223372036854775807*floordiv(-n, 4) + 64", INT64_MIN, 64 - INT64_MAX},
+        {"-9223372036854775807*floordiv(-n, 4) - 64", INT64_MAX - 64, INT64_MAX},
+        {"9223372036854775807*t - 7", -7, INT64_MAX},
+        {"7 - 9223372036854775807*t", 7 - INT64_MAX, 7},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        expr_id e = parse(ctx, rows[i].e);
+        if (ex_lo(ctx->exprs, e) > rows[i].lo || ex_hi(ctx->exprs, e) < rows[i].hi)
+            fail_msg("%s: [%lld, %lld]", rows[i].e, (long long)ex_lo(ctx->exprs, e), (long long)ex_hi(ctx->exprs, e));
+    }
+    context_free(ctx);
+}
+
 static void names_are_quoted(void **state)
 {
     (void)state;
@@ -383,10 +406,10 @@ static void division_chains(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical_text),  cmocka_unit_test(narrowed_text),        cmocka_unit_test(facts),
-        cmocka_unit_test(rewound),         cmocka_unit_test(names_are_quoted),     cmocka_unit_test(bad_text),
-        cmocka_unit_test(endless_growth),  cmocka_unit_test(overflow_is_an_error), cmocka_unit_test(apart_only_asks),
-        cmocka_unit_test(division_chains),
+        cmocka_unit_test(canonical_text),  cmocka_unit_test(narrowed_text),         cmocka_unit_test(facts),
+        cmocka_unit_test(rewound),         cmocka_unit_test(names_are_quoted),      cmocka_unit_test(bad_text),
+        cmocka_unit_test(endless_growth),  cmocka_unit_test(overflow_is_an_error),  cmocka_unit_test(apart_only_asks),
+        cmocka_unit_test(division_chains), cmocka_unit_test(bounds_of_large_terms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
