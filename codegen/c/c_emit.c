@@ -78,8 +78,8 @@ static void use(struct c_emit *e, lreg r)
     val(e, r)->live = true;
 }
 
-/* Bounds of parallel loops are the count; one lane has no stride, and is inserted into nothing; mcc_rt_kept has variables
- * in place of memory. */
+/* Bounds of parallel loops are the count; one lane has no stride, and is inserted into nothing; mcc_rt_kept has
+ * variables in place of memory. */
 static bool takes(const struct c_emit *e, const struct lstmt *s, uint32_t i)
 {
     bool strided = s->op == L_LOADS || s->op == L_STORES;
