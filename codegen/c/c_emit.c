@@ -379,6 +379,8 @@ static void local(struct c_emit *e, const struct lstmt *s)
     const char *scalar = c_scalar(e->c, s->type.elem), *name;
     if (e->f->role == LROLE_KERNEL) {
         define(e, s->out[0], arena_printf(e->c->arena, "(%s *)(void *)(scratch + %" PRId64 ")", scalar, e->scratch));
+        line(e); /* tags that "made" stands for are not used otherwise */
+        strbuf_printf(e->out, "(void)%s;\n", val(e, s->out[0])->text);
         e->scratch += bytes;
         return;
     }

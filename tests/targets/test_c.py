@@ -138,6 +138,21 @@ def test_compilers(name, tmp_path):
         program.run(inputs, want, n=5)
 
 
+@native
+def test_images_of_dynamic_size(tmp_path):
+    """A convolution by winograd of images whose size is a symbol, with a second version of its kernels."""
+    w, x = normal(32, 16, 3, 3, seed=1) * 0.1, normal(5, 16, 6, 6)
+    model = save(tmp_path / "model.onnx", [node("Conv", ["x", "w"], ["c"], "conv", pads=[1] * 4), node("Relu", ["c"], ["y"])],
+                 [value("x", ["n", 16, "m", "m"])], [value("y", ["n", 32, "m", "m"])], {"w": w})
+    options = ["-march=x86-64-v3", "--input=x:f32[n=1..9,16,m=1..9,m]", "--choose=conv:version=4"]
+    program = CProgram(tmp_path, model, *options)
+    with Artifact(compile_to(tmp_path / "net.so", model, *[o for o in options if "march" not in o], "-march=native"), threads=1) as net:
+        for n, m in ((4, 6), (5, 5), (1, 1)):
+            part = np.ascontiguousarray(x[:n, :, :m, :m])
+            got = program.run([part], [np.zeros((n, 32, m, m), np.float32)], n=n, m=m)
+            np.testing.assert_allclose(got[0], net.call([part])[0], rtol=1e-3, atol=1e-4)
+
+
 def test_32_bits(tmp_path):
     """Whatever the size of pointers, without a warning."""
     for name in ("conv", "special", "quantized"):
