@@ -209,7 +209,7 @@ def test_autocomplete():
         assert mcc(f"--autocomplete={nothing}").stdout == "", nothing           # a file's name, for the shell
     assert set(mcc("--autocomplete=--march=x86-64-v").stdout.split()) >= {f"--march=x86-64-v{n}" for n in (4, 3, 2)}
     assert mcc("--autocomplete=compile,-march=nat").stdout.split() == ["--march=native"]
-    assert mcc("--autocomplete=--target=aa").stdout.split() == ["--target=aarch64-linux", "--target=aarch64-android"]
+    assert mcc("--autocomplete=--target=aa").stdout.split() == ["--target=aarch64-linux", "--target=aarch64-android", "--target=aarch64-windows"]
     assert mcc("--autocomplete=-stop-after=sch").stdout.split() == ["--stop-after=schedule"]
     assert "--variants=all" in mcc("--autocomplete=--variants=").stdout.split()
 
@@ -268,7 +268,7 @@ def typed(folder, line, shell="bash"):
 
 LINES = [("mcc run out", "mcc run output.so"), ("mcc out", "mcc output.so"), ("mcc run --laz", "mcc run --laz"), ("mcc --layo", "mcc --layout="),
          ("mcc --layout=NC1", "mcc --layout=NC16c"), ("mcc net.onnx --march=nat", "mcc net.onnx --march=native"), ("mcc insp", "mcc inspect"),
-         ("mcc -o n.so --target=ri", "mcc -o n.so --target=riscv64-linux"),
+         ("mcc -o n.so --target=riscv6", "mcc -o n.so --target=riscv64-linux"),
          ("mcc run digits.so -i pi", "mcc run digits.so -i picture="), ("mcc run digits.so -i picture=val", "mcc run digits.so -i picture=value.npy"),
          ("mcc eval digits.onnx -i pi", "mcc eval digits.onnx -i picture="), ("mcc run digits.so --dump pro", "mcc run digits.so --dump probability")]
 

@@ -45,8 +45,8 @@ static void print_symbols(const mcc_api *api, struct strbuf *out)
     }
 }
 
-/* The functions of a node's kernels by their names in symbol table and debugger, those of all variants as one: "k3
- * k4". */
+/* The functions of a node's kernels by their names in symbol table and debugger, those of all variants and
+ * versions as one: "k3 k4". */
 static void print_functions(const struct artifact_file *a, const uint32_t *first, const uint32_t *next, uint32_t node,
                             struct strbuf *out)
 {
@@ -55,8 +55,8 @@ static void print_functions(const struct artifact_file *a, const uint32_t *first
     uint32_t n = 0;
     for (uint32_t k = first[node]; k; k = next[k]) {
         const char *name = a->desc.kernels[k - 1].name;
-        uint32_t seen = 0, length = (uint32_t)strcspn(name, "_");
-        while (seen < n && (strncmp(shown[seen], name, length) != 0 || shown[seen][length] != '_'))
+        uint32_t seen = 0, length = (uint32_t)strcspn(name, "_v");
+        while (seen < n && (strncmp(shown[seen], name, length) != 0 || !strchr("_v", shown[seen][length])))
             seen++;
         if (seen < n)
             continue;
