@@ -330,7 +330,7 @@ $(BUILD)/open/done: tests/bench/open_requirements.txt $(VENV)/bin/pytest
 # .pt2 files beside the same programs by way of ONNX: time of a run, of compilation, kernels; TORCH: a Python that has torch, onnxscript and
 # the packages; NETS="torch timm.lcnet_035", FORM=batch.
 bench-pt2: all
-	@$(TEST_ENV) $(TORCH) tests/bench/pt2.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FORM),--form $(FORM)) $(NETS)
+	@$(TEST_ENV) $(TORCH) tests/bench/pt2_beside_onnx.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FORM),--form $(FORM)) $(NETS)
 
 # Quantized networks beside ONNX Runtime, in processor time; NETS="resnet50", QUANTIZED=qdq,qop,dynamic.
 bench-int8: all $(VENV)/bin/pytest
