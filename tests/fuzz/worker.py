@@ -22,7 +22,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MCC, BUILD = os.environ["MCC"], pathlib.Path(os.environ["MCC_BUILD"])
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=0:symbolize=0:exitcode=99:allocator_may_return_null=1", "UBSAN_OPTIONS": "symbolize=0:halt_on_error=1:exitcode=99"}
-HEAD, RESULT = struct.Struct("<IIiiqqQQ"), struct.Struct("<IIQQ")
+HEAD, RESULT = struct.Struct("<IIiiqqQQQ"), struct.Struct("<IIQQ")
 MAGIC, COMPILE, LINK = 0x6A63636D, 1, 2
 SECONDS, JOBS_EACH = 30, 40
 NUMBERS = ["0", "1", "-1", "2", "7", "8", "63", "64", "255", "256", "4096", "2147483647", "-2147483648", "9223372036854775807",
@@ -83,7 +83,7 @@ def mutate_bytes(r, data):
 
 def mutated(r, jobs, texts):
     """A job's bytes."""
-    (magic, kind, level, emit, _, _, confine, n), parts = r.choice(jobs)
+    (magic, kind, level, emit, _, _, confine, static, n), parts = r.choice(jobs)
     parts = list(parts)
     if kind == COMPILE and r.random() < 0.9:
         at = r.randrange(7, len(parts), 2)
@@ -96,8 +96,10 @@ def mutated(r, jobs, texts):
     if r.random() < 0.05:
         kind, level, emit = r.choice(((3 - kind, level, emit), (r.getrandbits(32), level, emit), (kind, r.randint(-9, 9), r.randint(-9, 9))))
     if r.random() < 0.02:
+        static = r.choice((1, r.getrandbits(64)))
+    if r.random() < 0.02:
         n = r.choice((0, 1, n + 1, 7, 8, 1 << 20, 1 << 63))
-    return frame((magic, kind, level, emit, 0, 0, confine, n), parts), n == len(parts) and kind == COMPILE
+    return frame((magic, kind, level, emit, 0, 0, confine, static, n), parts), n == len(parts) and kind == COMPILE
 
 
 def frame(head, parts):
