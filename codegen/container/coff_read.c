@@ -14,7 +14,7 @@ struct coff_file {
     struct coff_head head;
     const struct coff_machine *machine;
     struct coff_section *sections;
-    const char *symbols, *text; /* text: names of sections and symbols, with a NUL behind them */
+    const char *symbols, *text; /* text: names of sections and symbols, followed by a NUL */
     uint64_t text_size;
 };
 
@@ -51,7 +51,7 @@ static uint64_t read_head(struct coff_file *c)
     return pe + (uint64_t)4 + sizeof c->head + c->head.optional_bytes;
 }
 
-/* The symbols and, behind them, the names. */
+/* The symbols, then the names. */
 static bool read_text(struct coff_file *c)
 {
     struct file_reading *f = c->f;

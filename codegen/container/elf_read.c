@@ -15,7 +15,7 @@ struct elf_file {
     Elf64_Shdr *sections;
     const Elf64_Sym *symbols;
     uint64_t n_symbols, text_size;
-    const char *text; /* names of symbols, with a NUL behind them */
+    const char *text; /* names of symbols, followed by a NUL */
 };
 
 bool elf_head(const unsigned char *head, size_t n)

@@ -65,9 +65,9 @@ const struct container *container_by_head(const unsigned char *head, size_t n);
 bool reading_refuse(const struct file_reading *, const char *why);
 bool reading_damaged(const struct file_reading *, const char *what);
 bool reading_at(const struct file_reading *, void *to, uint64_t bytes, uint64_t offset);
-/* A piece of the file with a NUL behind it; NULL after a diagnostic. */
+/* A piece of the file followed by a NUL; NULL after a diagnostic. */
 char *reading_piece(struct file_reading *, uint64_t at, uint64_t bytes);
-/* A part's bytes with a NUL behind them, once; NULL after a diagnostic. */
+/* A part's bytes followed by a NUL, once; NULL after a diagnostic. */
 char *part_bytes(struct file_reading *, struct file_part *);
 /* Reads the parts that hold data and the graph. */
 bool reading_data(struct file_reading *);

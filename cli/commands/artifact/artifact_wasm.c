@@ -1,5 +1,5 @@
 /* A WebAssembly module as an artifact: its sections' sizes, and the description in its first section (artifact.h). The
- * sum stands for all behind it, but not for who wrote it: nothing in the description is believed.
+ * sum covers all bytes after it and proves no author: the reader checks everything in the description.
  */
 #include <string.h>
 

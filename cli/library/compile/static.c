@@ -241,6 +241,6 @@ bool static_write(struct compilation *c, const struct artifact *a)
     }
     ok = ok && (!is_c(c) || c_write(&h)) && (wasm || put_header(&h)) &&
          (is_c(c) || codegen_static(c->codegen, &network, c->output));
-    time_end(c->ctx); /* the output is there: nothing behind it fails for that */
+    time_end(c->ctx); /* the output is written: a limit reached now fails nothing */
     return ok;
 }
