@@ -55,7 +55,7 @@ static expr_id assume(struct exprs *x, expr_id e, expr_id cond, bool holds)
         return e;
     attempt_begin(x);
     facts_of(&f, cond, holds);
-    expr_id known = attempt_end(x, expr_replace(x, e, f.from, f.to, f.n));
+    expr_id known = attempt_end(x, ex_replace(x, e, f.from, f.to, f.n));
     return known.i ? known : e;
 }
 

@@ -135,6 +135,8 @@ enum truth ex_cmp_le(struct exprs *, expr_id, expr_id);
 
 /* Replaces symbols: from[i] becomes to[i], simultaneously. */
 expr_id ex_subst(struct exprs *, expr_id, const sym_id *from, const expr_id *to, uint32_t n);
+/* The same of expressions that use symbols: from[i] becomes to[i] wherever it stands as a whole. */
+expr_id ex_replace(struct exprs *, expr_id, const expr_id *from, const expr_id *to, uint32_t n);
 
 /* Evaluates with sym_value[sym.i]; false on overflow or division by zero. */
 bool ex_eval(const struct exprs *, expr_id, const int64_t *sym_value, int64_t *out);

@@ -180,9 +180,6 @@ bool term_atom(struct exprs *, expr_id term, uint32_t k, expr_id *atom, expr_id 
 /* term = q * by for monomials without coefficients; {0} when it does not divide. */
 expr_id term_divide(struct exprs *, expr_id term, expr_id by);
 
-/* Replaces subexpressions, simultaneously: from[i] by to[i]. */
-expr_id expr_replace(struct exprs *, expr_id e, const expr_id *from, const expr_id *to, uint32_t n);
-
 /* True: e >= 0 in every valuation. False: not proved. */
 bool expr_nonneg(struct exprs *, expr_id e);
 bool expr_lt(struct exprs *, expr_id a, expr_id b);

@@ -149,7 +149,7 @@ static expr_id subst(struct subst *s, expr_id e)
     return result;
 }
 
-expr_id expr_replace(struct exprs *x, expr_id e, const expr_id *from, const expr_id *to, uint32_t n)
+expr_id ex_replace(struct exprs *x, expr_id e, const expr_id *from, const expr_id *to, uint32_t n)
 {
     struct subst s = {.x = x, .from = from, .to = to, .n = n};
     for (uint32_t i = 0; i < n; i++)
@@ -167,7 +167,7 @@ expr_id ex_subst(struct exprs *x, expr_id e, const sym_id *from, const expr_id *
         with[used] = to[i];
         used += ex_as_sym(x, pairs[used]).i != 0;   /* a symbol with one value stands nowhere: it is a constant */
     }
-    return expr_replace(x, e, pairs, with, used);
+    return ex_replace(x, e, pairs, with, used);
 }
 
 /* ---- evaluation ------------------------------------------------------------------------------------------ */

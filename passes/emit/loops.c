@@ -42,8 +42,11 @@ expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, in
         em->floor = em->top;
     expr_id var = em_symbol_new(em, ex_lo(em->x, lo), max == INT64_MAX ? max : max - 1,
                                 (struct em_sym){.depth = em->top, .var = l->var});
+    struct symbol *sym = sym_get(em->x, ex_as_sym(em->x, var));
     if (step > 1 && ex_is_const(em->x, lo, &a) && a % step == 0)
-        sym_get(em->x, ex_as_sym(em->x, var))->divisor = step;
+        sym->divisor = step;
+    if (max == INT64_MAX)
+        sym->bound = ex_addc(em->x, hi, -1);
     return var;
 }
 
@@ -88,8 +91,11 @@ expr_id em_parallel_begin(struct em *em, struct em_for *l, expr_id count)
     em_set_depth(em, l->var, em->top);
     em->k->count = count;
     int64_t max = ex_hi(em->x, count);
-    return em_symbol_new(em, 0, max == INT64_MAX ? max : (max > 0 ? max - 1 : 0),
-                         (struct em_sym){.depth = em->top, .var = l->var});
+    expr_id var = em_symbol_new(em, 0, max == INT64_MAX ? max : (max > 0 ? max - 1 : 0),
+                                (struct em_sym){.depth = em->top, .var = l->var});
+    if (max == INT64_MAX)
+        sym_get(em->x, ex_as_sym(em->x, var))->bound = ex_addc(em->x, count, -1);
+    return var;
 }
 
 void em_parallel_end(struct em *em, struct em_for *l)

@@ -13,6 +13,9 @@
  * kernel then has the partial results in registers (fuse-partials), so that nobody reads the image again (the mean of
  * squeeze and excitation).
  *
+ * An image of open height and width that is added up with its channels (GroupNormalization of one group) has a sum for
+ * each channel first, whose kernel has channels in lanes.
+ *
  * For decoders at one token, and classifiers with depthwise convolutions: 3 of the 14 networks of `make bench`, none of
  * the 554 of ../shared/models that compile, which are smaller. The number of parts depends on the shape alone, so
  * results do not depend on threads. In and out: a legal graph.
@@ -30,10 +33,12 @@ enum {
     PARTS_ALWAYS = 4 /* where cost does not count ... */,
     POINTS_ALWAYS = 32 /* ... and what a part of a row has then at least */,
     IMAGE_RANK = 4,
+    PARTS_LEAST_OPEN = 16,
     DEPTH_MAX = 8 /* maps between an image and its convolution */
 };
 
-/* K: neighbouring dims of each operand, from `first` on, and the product of their extents. */
+/* K: neighbouring dims of each operand, from `first` on, and the product of their extents; 0: one is open, and the
+ * parts are the indices of the first dim. */
 struct k_dims {
     int32_t first[2];
     uint32_t count;
@@ -122,6 +127,19 @@ static bool behind_depthwise(const struct module *m, value_id v, const struct ty
     return false;
 }
 
+/* The extent of the first of the dims that are reduced, if others are open; open dims of the result count as 1. */
+static int64_t parts_of_open(const struct module *m, const struct type *t, const struct type *y, struct k_dims *k)
+{
+    int64_t parts, results = 1, n;
+    k->steps = 0;
+    if (k->count < 2 || !ex_is_const(m->ctx->exprs, t->dims[k->first[0]], &parts) || parts < PARTS_LEAST_OPEN)
+        return 1;
+    for (int32_t d = 0; d < y->rank; d++)
+        if (ex_is_const(m->ctx->exprs, y->dims[d], &n) && !mul_i64(results, n, &results))
+            return 1;
+    return results < RATE_ROWS_LEAST ? parts : 1;
+}
+
 /* An image is split by rows; few and long rows, which no map draws in (fuse), evenly. */
 static int64_t parts_of_reduce(const struct module *m, const struct node *n, struct k_dims *k)
 {
@@ -135,7 +153,7 @@ static int64_t parts_of_reduce(const struct module *m, const struct node *n, str
             return 1;
     k->first[0] = (int32_t)axes[0];
     if (!extents_product(m->g, t, k->first[0], k->count, &k->steps))
-        return 1;
+        return parts_of_open(m, t, y, k);
     if (m->asked.layout != LAYOUT_NCHW && t->rank == IMAGE_RANK && k->first[0] == 2 && k->count == 2 &&
         graph_value(m->g, n->in[0])->n_uses > 1 && extents_product(m->g, t, 2, 1, &rows) && rows > 1 &&
         rows < k->steps && behind_depthwise(m, n->in[0], t, 0))
@@ -201,9 +219,15 @@ static void split(struct module *m, node_id id, const struct k_dims *k, int64_t 
     const struct node n = *graph_node(m->g, id);
     struct builder b = builder_before(m->g, id);
     const char *monoid = node_str(&n, "monoid", "sum");
-    int64_t axis = n.op == OP_DOT ? 0 : k->first[0], inner = axis + 1;
-    value_id v = n.op == OP_DOT ? partial_dot(&b, &n, k, parts)
-                                : b_reduce(&b, in_parts(&b, n.in[0], k->first[0], k, parts), &inner, 1, monoid, false);
+    int64_t axis = n.op == OP_DOT ? 0 : k->first[0], inner[RANK_MAX];
+    uint32_t n_inner = k->steps ? 1 : k->count - 1;
+    for (uint32_t i = 0; i < n_inner; i++)
+        inner[i] = axis + 1 + i;
+    value_id v = n.in[0];
+    if (n.op == OP_DOT)
+        v = partial_dot(&b, &n, k, parts);
+    else
+        v = b_reduce(&b, k->steps ? in_parts(&b, v, k->first[0], k, parts) : v, inner, n_inner, monoid, false);
     graph_replace(m->g, id, b_reduce(&b, v, &axis, 1, monoid, false));
 }
 

@@ -47,21 +47,67 @@ void point_split(struct exprs *x, expr_id linear, const expr_id *dims, int32_t r
     }
 }
 
+/* Expressions that may be 0, and what is the same and at least 1 where a point exists. */
+struct above_zero {
+    expr_id was[4 * RANK_MAX], is[4 * RANK_MAX];
+    uint32_t n;
+};
+
+static void add_above_zero(struct exprs *x, struct above_zero *a, expr_id e)
+{
+    if (ex_lo(x, e) >= 1 || a->n == COUNT_OF(a->was))
+        return;
+    a->was[a->n] = e;
+    a->is[a->n++] = ex_max(x, e, ex_const(x, 1));
+}
+
+/* The factors of a dim, or the dim where it is a sum. */
+static void dim_above_zero(struct exprs *x, struct above_zero *a, expr_id dim)
+{
+    if (ex_lo(x, dim) >= 1)
+        return;
+    if (ex_kind(x, dim) == EX_SUM && ex_n_args(x, dim) == 1 && ex_addend(x, dim) == 0 && ex_coef(x, dim, 0) > 0)
+        dim = ex_arg(x, dim, 0);
+    if (ex_kind(x, dim) != EX_PROD) {
+        add_above_zero(x, a, dim);
+        return;
+    }
+    for (uint32_t i = 0; i < ex_n_args(x, dim); i++)
+        add_above_zero(x, a, ex_arg(x, dim, i));
+}
+
+/* No dim of a type that has a point is 0. Divisors say so, as divisions may be computed where no point is; the dividend
+ * has the same expressions, so that they cancel. */
+static void split_group(struct exprs *x, const struct reshape_group *g, const struct type *from, const expr_id *idx,
+                        const struct type *to, expr_id *out)
+{
+    struct above_zero above = {.n = 0};
+    expr_id dims[RANK_MAX], one = ex_const(x, 1);
+    for (int32_t d = 0; d < g->n_from; d++)
+        dim_above_zero(x, &above, from->dims[g->from + d]);
+    for (int32_t d = 0; d < g->n_to; d++)
+        dim_above_zero(x, &above, to->dims[g->to + d]);
+    for (int32_t d = 0; d < g->n_to; d++) {
+        dims[d] = ex_replace(x, to->dims[g->to + d], above.was, above.is, above.n);
+        if (ex_lo(x, dims[d]) < 1)
+            dims[d] = ex_max(x, dims[d], one);
+    }
+    expr_id linear = point_linear(x, idx + g->from, from->dims + g->from, g->n_from);
+    if (g->n_to > 1)
+        linear = ex_replace(x, linear, above.was, above.is, above.n);
+    point_split(x, linear, dims, g->n_to, out + g->to);
+}
+
 static void reshape_point(struct exprs *x, const struct type *from, const expr_id *idx, const struct type *to,
                           expr_id *out)
 {
     struct reshape_group group[GROUPS_MOST];
-    expr_id dims[RANK_MAX], one = ex_const(x, 1);
     uint32_t n = reshape_groups(x, from, to, group);
     for (uint32_t i = 0; i < n; i++) {
-        int32_t f = group[i].from, t = group[i].to;
-        if (group[i].n_from == 1 && group[i].n_to == 1) {
-            out[t] = idx[f];
-            continue;
-        }
-        for (int32_t d = t; d < t + group[i].n_to; d++)
-            dims[d] = ex_lo(x, to->dims[d]) >= 1 ? to->dims[d] : ex_max(x, to->dims[d], one);
-        point_split(x, point_linear(x, idx + f, from->dims + f, group[i].n_from), dims + t, group[i].n_to, out + t);
+        if (group[i].n_from == 1 && group[i].n_to == 1)
+            out[group[i].to] = idx[group[i].from];
+        else
+            split_group(x, &group[i], from, idx, to, out);
     }
 }
 
