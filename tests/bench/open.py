@@ -14,7 +14,6 @@ but for compile time and memory.
 import argparse
 import collections
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -29,9 +28,10 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from peers import load_mcc, load_ort  # noqa: E402
 from support.tool import BUILD, MCC, mcc  # noqa: E402
+from support.usage import usage  # noqa: E402
 from turns import alternate, same_outputs  # noqa: E402
 
-TURN, SLOW, TOLERANCE, LEAST = 0.02, 1.1, 2e-3, 1e-5
+TURN, SLOW, TOLERANCE, LEAST, COMPILE_MOST = 0.02, 1.1, 2e-3, 1e-5, 600
 WIDTHS = 6, 6, 8, 7, 6, 9   # of the ratios
 HEADER = f"{'network':28} {'kernels':>9} {'run':>6} {'space':>6} {'compile':>8} {'memory':>7} {'code':>6} {'ort/open':>9}"
 
@@ -42,13 +42,10 @@ class Refused(Exception):
 
 def compile_net(path, artifact, flags):
     """(processor seconds, peak bytes)"""
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen([MCC, "-q", path, "-o", artifact, *flags], stdout=log, stderr=log)
-        status, usage = os.wait4(process.pid, 0)[1:]
-        log.seek(0)
-        if status:
-            raise Refused((log.read().decode(errors="replace").splitlines() or [f"status {status}"])[0])
-    return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+    spent = usage([MCC, "-q", path, "-o", artifact, *flags], COMPILE_MOST)
+    if spent.status:
+        raise Refused((spent.said.decode(errors="replace").splitlines() or [f"status {spent.status}"])[0])
+    return spent.seconds, spent.bytes
 
 
 def sizes_of(path, feeds):
