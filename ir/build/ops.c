@@ -137,7 +137,7 @@ value_id b_transpose(struct builder *b, value_id x, const int64_t *perm)
 static value_id concat_operand(struct builder *b, value_id x, const struct type *t, const expr_id *starts,
                                const expr_id *sizes, const int64_t *steps)
 {
-    const struct node *n = value_op(b->g, x) == OP_CONCAT ? graph_node(b->g, graph_value(b->g, x)->def) : NULL;
+    const struct node *n = value_op(b->g, x) == OP_CONCAT ? value_node(b->g, x) : NULL;
     int64_t axis = n ? node_int(n, "axis", 0) : 0;
     expr_id at = ex_const(exprs(b), 0);
     for (int32_t d = 0; n && d < t->rank; d++)

@@ -52,7 +52,7 @@ static bool reads_through(const struct node *n)
 static uint32_t read_cost(struct graph *g, value_id v, int depth)
 {
     struct folds *f = folds_of(g);
-    const struct node *n = graph_node(g, graph_value(g, v)->def);
+    const struct node *n = value_node(g, v);
     uint32_t cost = 1;
     if (f->data[v.i] || !reads_through(n))
         return 1;
@@ -227,7 +227,7 @@ static bool read_runs(struct reader *r, value_id v, const struct run *runs, uint
                       int depth)
 {
     const struct tensor_data *known = folds_of(r->g)->data[v.i];
-    const struct node *n = graph_node(r->g, graph_value(r->g, v)->def);
+    const struct node *n = value_node(r->g, v);
     if (!known && (!reads_through(n) || depth >= MAX_DEPTH || read_cost(r->g, v, depth) > MAX_COST) &&
         !(known = value_fold(r->g, v)))
         return false;
@@ -240,11 +240,10 @@ static bool read_runs(struct reader *r, value_id v, const struct run *runs, uint
 
 const char *const_bytes(const struct graph *g, value_id v)
 {
-    while (value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_IDENTITY)
-        v = graph_node(g, graph_value(g, v)->def)->in[0];
+    v = view_plain(g, v);
     if (value_op(g, v) != OP_CONSTANT)
         return NULL;
-    return node_attr(graph_node(g, graph_value(g, v)->def), "data")->u.data.data;
+    return node_attr(value_node(g, v), "data")->u.data.data;
 }
 
 /* A plain constant after reshapes: one copy, whatever the size. */
@@ -260,12 +259,11 @@ static bool read_plain(struct graph *g, value_id v, int64_t first, int64_t n, vo
 /* A strided view of a plain constant: whole rows are copied in tiles. Returns how many elements it wrote at dst. */
 static int64_t read_rows(struct graph *g, value_id v, int64_t first, int64_t n, void *dst)
 {
-    while (value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_IDENTITY)
-        v = graph_node(g, graph_value(g, v)->def)->in[0];
+    v = view_plain(g, v);
     if (value_op(g, v) != OP_TRANSPOSE)
         return 0;
-    struct affine a = affine_view(g, graph_node(g, graph_value(g, v)->def));
-    const char *data = const_bytes(g, graph_node(g, graph_value(g, v)->def)->in[0]);
+    struct affine a = affine_view(g, value_node(g, v));
+    const char *data = const_bytes(g, value_node(g, v)->in[0]);
     int32_t last = a.shape.rank - 1;
     if (!data || last < 1 || a.stride[last] == 1 || first % a.shape.dims[last] != 0)
         return 0;
@@ -330,7 +328,7 @@ static bool indices_fit(struct graph *g, const struct node *n)
 /* As read_runs goes through v, but nothing is read. */
 static void settle(struct settling *s, value_id v, int depth)
 {
-    const struct node *n = graph_node(s->g, graph_value(s->g, v)->def);
+    const struct node *n = value_node(s->g, v);
     if (s->seen[v.i] || n->op == OP_CONSTANT)
         return;
     s->seen[v.i] = true;

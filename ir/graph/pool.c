@@ -39,8 +39,7 @@ static uint64_t key_of(const struct pool *p, const struct node *n)
 
 static bool are_equal(const struct pool *p, value_id x, value_id y)
 {
-    const struct node *a = graph_node(p->g, graph_value(p->g, x)->def),
-                      *b = graph_node(p->g, graph_value(p->g, y)->def);
+    const struct node *a = value_node(p->g, x), *b = value_node(p->g, y);
     bool differed = a->op == OP_CONSTANT && x.i < p->g->n_pooled && y.i < p->g->n_pooled && !p->number[x.i];
     if (differed || a->op != b->op || a->n_in != b->n_in || a->n_attr != b->n_attr ||
         !type_equal(value_type(p->g, x), value_type(p->g, y)))

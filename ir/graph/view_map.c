@@ -84,6 +84,13 @@ bool view_map(const struct graph *g, const struct node *n, uint32_t k, struct vi
     return maps[n->op] && maps[n->op](g, n, k, m);
 }
 
+value_id view_plain(const struct graph *g, value_id v)
+{
+    while (value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_IDENTITY)
+        v = value_node(g, v)->in[0];
+    return v;
+}
+
 /* ---- reshape ----------------------------------------------------------------------------------------------------- */
 
 expr_id dims_product(struct exprs *x, const expr_id *dims, int32_t rank)

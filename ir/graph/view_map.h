@@ -20,6 +20,8 @@ struct view_map {
 /* Operand k of view n, which may have no results yet. False: dims do not map one by one (reshape), or not by a step (a
  * pad that repeats elements). */
 bool view_map(const struct graph *, const struct node *n, uint32_t k, struct view_map *);
+/* What v shows, through views that keep row-major order: reshape, identity. */
+value_id view_plain(const struct graph *, value_id v);
 
 /* The number of elements: a zero anywhere wins before sizes can overflow. */
 expr_id dims_product(struct exprs *, const expr_id *dims, int32_t rank);

@@ -301,8 +301,7 @@ static bool group_behind(struct em *em, const struct group *g, const struct node
  * of what is stored. */
 static bool compute_group(struct em *em, const struct group *g, lreg *result)
 {
-    const struct value *v = graph_value(em->g, g->v);
-    const struct node *n = v->def.i ? graph_node(em->g, v->def) : NULL;
+    const struct node *n = value_node(em->g, g->v);
     expr_id first[RANK_MAX];
     struct group from;
     lreg in[3] = {{0}};

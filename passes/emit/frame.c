@@ -38,7 +38,7 @@ static void collect(struct em *em)
         collect_buffer(&c, v);
         visit(&c.seen, v, NULL);
         if (em->k->piece) { /* pieces of equal shape then have equal code */
-            const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+            const struct node *n = value_node(em->g, v);
             expr_id start;
             if (piece_start(em->m, n, em->k->piece - 1, &start) && !ex_is(em->x, start, 0))
                 em->args.data[em->args.n - 1].start = ex_min(em->x, start,
@@ -46,7 +46,7 @@ static void collect(struct em *em)
             VEC_PUSH(em->arena, &c.work, em->k->domain);
         }
         if (!em->k->piece && em->k->kind != KERNEL_HALO)
-            collect_operands(&c, graph_node(em->g, graph_value(em->g, v)->def));
+            collect_operands(&c, value_node(em->g, v));
     }
     const struct schedule *s = em->schedule;
     if (s && s->kind == SCHEDULE_ATTENTION && s->attention.parts)
@@ -60,8 +60,8 @@ static void collect(struct em *em)
             collect_buffer(&c, v);
         if (em->m->fused.stored[v.i] && !constant)
             continue;
-        if (graph_value(em->g, v)->def.i)
-            collect_operands(&c, graph_node(em->g, graph_value(em->g, v)->def));
+        if (value_node(em->g, v))
+            collect_operands(&c, value_node(em->g, v));
     }
 }
 

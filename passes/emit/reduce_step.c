@@ -45,18 +45,10 @@ bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile
            s->halo[s->rank + 2 + d] >= above;
 }
 
-/* Behind the views over the second operand, its product: idx there. */
+/* The product behind the views over the second operand (block_factor), and idx there. */
 static const struct node *scaled_product(const struct em *em, const struct reduction *r, expr_id *idx)
 {
-    expr_id from[RANK_MAX], cond;
-    value_id v = r->n->in[1];
-    const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
-    for (; v.i != r->scale.product.i; n = graph_node(em->g, graph_value(em->g, v)->def)) {
-        view_index(em->g, n, 0, idx, from, &cond);
-        memcpy(idx, from, sizeof from);
-        v = n->in[0];
-    }
-    return n;
+    return value_node(em->g, behind_views(em->m, r->n->in[1], idx));
 }
 
 /* The second operand at idx, without the factor that its block's sum is multiplied by. */

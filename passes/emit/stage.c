@@ -15,13 +15,12 @@ enum { SOURCE_DEPTH = 16 };
 /* The stored value of the same shape that v is computed from; the first one, if there are several. */
 static value_id source_of(const struct em *em, value_id v, int depth)
 {
-    node_id def = graph_value(em->g, v)->def;
     value_id found = {0};
     if (!type_same_shape(value_type(em->g, v), value_type(em->g, em->k->form.staged)))
         return found;
     if (em->m->fused.storage[v.i].place != PLACE_NONE)
         return v;
-    const struct node *n = def.i && depth <= SOURCE_DEPTH ? graph_node(em->g, def) : NULL;
+    const struct node *n = depth <= SOURCE_DEPTH ? value_node(em->g, v) : NULL;
     for (uint32_t k = 0; n && k < n->n_in && !found.i && op_is_pointwise(n->op); k++)
         found = source_of(em, n->in[k], depth + 1);
     return found;

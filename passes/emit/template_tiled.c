@@ -9,7 +9,7 @@
 
 static const struct node *partial_node(const struct em *em)
 {
-    return em->k->outs.n > 1 ? graph_node(em->g, graph_value(em->g, em->k->outs.data[1])->def) : NULL;
+    return em->k->outs.n > 1 ? value_node(em->g, em->k->outs.data[1]) : NULL;
 }
 
 uint32_t piece_lanes(const struct em *em, const struct tiling *t, uint32_t piece)

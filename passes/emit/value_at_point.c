@@ -218,7 +218,7 @@ static lreg map_value(struct em *em, const struct node *n, const expr_id *idx, e
 enum { MAX_NESTING = 600 };
 lreg em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
-    const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+    const struct node *n = value_node(em->g, v);
     switch (op_shape(n->op)) {
     case SHAPE_VIEW: return view_value(em, n, idx, cond);
     case SHAPE_MAP: return map_value(em, n, idx, cond);

@@ -88,7 +88,7 @@ void demand_operands(struct fuser *f, node_id id, const struct demand *d)
             continue;
         }
         view_index(f->g, n, k, d->idx, idx, &cond);
-        demand_at(f, n->in[k], id, d, idx, d->bijective && view_invertible(f->g, id), d->context);
+        demand_at(f, n->in[k], id, d, idx, d->bijective && view_invertible(n->op), d->context);
     }
 }
 

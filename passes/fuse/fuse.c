@@ -338,7 +338,7 @@ static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t or
         demand_hard(f, n->in[i], k, 0);
         value_id v = view_plain(f->g, n->in[i]); /* the call reads it row-major, behind stored views too */
         demand_hard(f, v, k, 0);
-        if (graph_value(f->g, v)->def.i && op_shape(value_op(f->g, v)) == SHAPE_VIEW && !value_is_const(f->g, v))
+        if (op_shape(value_op(f->g, v)) == SHAPE_VIEW && !value_is_const(f->g, v))
             f->required[v.i] = true;
     }
 }
@@ -425,8 +425,8 @@ static void require_roots(struct fuser *f)
         for (uint32_t i = 0; i < region->nodes.n; i++) { /* captures */
             const struct node *n = graph_node(g, region->nodes.data[i]);
             for (uint32_t k = 0; k < n->n_in; k++) {
-                const struct value *v = graph_value(g, n->in[k]);
-                if (v->def.i && graph_node(g, v->def)->parent.i != r && !value_is_const(g, n->in[k]))
+                const struct node *def = value_node(g, n->in[k]);
+                if (def && def->parent.i != r && !value_is_const(g, n->in[k]))
                     require(f, n->in[k]);
             }
         }
@@ -435,7 +435,7 @@ static void require_roots(struct fuser *f)
         value_id v = g->outputs.data[k].value, of = {0};
         require(f, v);
         if (value_op(g, v) == OP_IDENTITY)
-            of = graph_node(g, graph_value(g, v)->def)->in[0];
+            of = value_node(g, v)->in[0];
         if (of.i && !value_is_const(g, of)) /* a copy is of something stored */
             require(f, of);
     }

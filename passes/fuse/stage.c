@@ -36,10 +36,9 @@ enum {
 /* Is what v is computed from in memory anyway? Not so where the map could be the epilogue of a reduction behind it. */
 static bool leaves_stored(const struct module *m, value_id v, int depth)
 {
-    const struct value *value = graph_value(m->g, v);
-    if (!value->def.i || value_is_const(m->g, v) || (depth > 0 && value->n_uses > 1))
+    const struct node *n = value_node(m->g, v);
+    if (!n || value_is_const(m->g, v) || (depth > 0 && graph_value(m->g, v)->n_uses > 1))
         return true;
-    const struct node *n = graph_node(m->g, value->def);
     if (n->op == OP_CONCAT && depth > 0)
         return true;
     if (n->op == OP_BROADCAST) /* small, whatever makes it */
@@ -107,7 +106,7 @@ struct work {
 static void work_of(const struct module *m, const struct type *shape, value_id v, int depth, struct work *w)
 {
     const struct value *value = graph_value(m->g, v);
-    const struct node *n = value->def.i ? graph_node(m->g, value->def) : NULL;
+    const struct node *n = value_node(m->g, v);
     if (!type_same_shape(value_type(m->g, v), shape) || value_is_const(m->g, v) || (n && n->op == OP_BROADCAST))
         return;
     if (!n || !op_is_pointwise(n->op) || (depth > 0 && value->n_uses > 1) || depth > DEPTH_MAX) {
@@ -218,7 +217,7 @@ static bool chain_add(struct chain *c, value_id v)
 /* Constants, and what a broadcast of them shows. */
 static bool is_fixed(const struct module *m, value_id v)
 {
-    return value_is_const(m->g, v) || (graph_value(m->g, v)->def.i && value_op(m->g, v) == OP_BROADCAST);
+    return value_is_const(m->g, v) || value_op(m->g, v) == OP_BROADCAST;
 }
 
 /* Is v made of one convolution and constants by maps of its own shape, none of which anybody else reads? */
@@ -231,7 +230,7 @@ static bool chain_of(const struct module *m, value_id v, struct chain *c)
         const struct value *value = graph_value(m->g, c->at[i]);
         if (is_fixed(m, c->at[i]))
             continue;
-        const struct node *n = value->def.i ? graph_node(m->g, value->def) : NULL;
+        const struct node *n = value_node(m->g, c->at[i]);
         if (!n || !type_same_shape(value_type(m->g, c->at[i]), shape))
             return false;
         if (n->op == OP_CONV && i > 0 && !c->product.i) {

@@ -15,10 +15,9 @@ enum {
 /* Does computing v again at every use cost more than a store and loads? A look at the maps right behind it. */
 static bool dear(const struct fuser *f, value_id v, int depth)
 {
-    const struct value *value = graph_value(f->g, v);
-    if (!value->def.i || value_is_const(f->g, v) || f->required[v.i] || depth > DEAR_DEPTH)
+    const struct node *n = value_node(f->g, v);
+    if (!n || value_is_const(f->g, v) || f->required[v.i] || depth > DEAR_DEPTH)
         return false;
-    const struct node *n = graph_node(f->g, value->def);
     if (op_cost(n->op) == COST_DEAR &&
         !(n->op == OP_DIV && value_is_splat(f->g, n->in[1], &(double){0}, &(int64_t){0})))
         return true;
@@ -186,13 +185,12 @@ static bool inline_repeats(const struct fuser *f, const struct node *n, const st
 /* Maps and views of a contraction's whole result, and of constants: they cost nothing where that is stored. */
 static bool is_epilogue(const struct fuser *f, value_id v)
 {
-    for (int steps = 0; steps < EPILOGUE_DEPTH && graph_value(f->g, v)->def.i && !f->required[v.i]; steps++) {
-        node_id id = graph_value(f->g, v)->def;
-        const struct node *n = graph_node(f->g, id);
+    const struct node *n;
+    for (int steps = 0; steps < EPILOGUE_DEPTH && (n = value_node(f->g, v)) && !f->required[v.i]; steps++) {
         uint32_t from = 0;
         if (n->op == OP_DOT || n->op == OP_CONV)
             return true;
-        if (!view_invertible(f->g, id) && op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_INDEX)
+        if (!view_invertible(n->op) && op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_INDEX)
             return false;
         while (from + 1 < n->n_in && value_is_const(f->g, n->in[from]))
             from++;

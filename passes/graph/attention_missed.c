@@ -75,7 +75,7 @@ static const char *obstacle(const struct module *m, node_id id, bool maps, uint3
     if (have > uses)
         return arena_printf(m->arena, "the result of %s (%s) has %u readers, %u of which are outside", label_of(m, n),
                             op_name(n->op), have, have - uses);
-    if (op_shape(n->op) == SHAPE_VIEW && !view_invertible(m->g, id))
+    if (op_shape(n->op) == SHAPE_VIEW && !view_invertible(n->op))
         return arena_printf(m->arena, "%s (%s) does more than reorder elements", label_of(m, n), op_name(n->op));
     if (op_shape(n->op) == SHAPE_MAP && !maps)
         return arena_printf(m->arena, "%s (%s) is between the softmax and the product with the values", label_of(m, n),

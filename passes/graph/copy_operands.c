@@ -43,8 +43,7 @@ static int32_t row_behind(const struct module *m, const struct node *reshape, in
  * slices and parts of rows in which the lanes of a register stay aligned. */
 static bool lanes_step(const struct module *m, struct lanes *l, bool in_place)
 {
-    node_id def = graph_value(m->g, l->v)->def;
-    const struct node *n = def.i ? graph_node(m->g, def) : NULL;
+    const struct node *n = value_node(m->g, l->v);
     int32_t of[RANK_MAX], to = l->dim;
     uint32_t count;
     int64_t start;
@@ -111,10 +110,9 @@ static bool is_padded(const struct module *m, const struct node *n)
 static bool flattened(const struct module *m, const struct node *n)
 {
     value_id a = n->in[0];
-    const struct value *v = graph_value(m->g, a);
-    if (!v->def.i || graph_node(m->g, v->def)->op != OP_RESHAPE)
+    if (value_op(m->g, a) != OP_RESHAPE)
         return false;
-    value_id from = graph_node(m->g, v->def)->in[0];
+    value_id from = value_node(m->g, a)->in[0];
     const struct type *t = value_type(m->g, from), *to = value_type(m->g, a);
     int32_t last = t->rank - 1;
     while (last > 0 && ex_is(m->ctx->exprs, t->dims[last], 1))
@@ -134,8 +132,7 @@ static bool groups_apart(const struct module *m, const struct node *n)
     int64_t start;
     if (n->op != OP_CONV || group == 1)
         return false;
-    for (value_id v = n->in[0]; graph_value(m->g, v)->def.i;) {
-        const struct node *view = graph_node(m->g, graph_value(m->g, v)->def);
+    for (const struct node *view = value_node(m->g, n->in[0]); view; view = value_node(m->g, view->in[0])) {
         if (view->op == OP_TRANSPOSE || view->op == OP_RESHAPE)
             return true;
         if (view->op != OP_SLICE && view->op != OP_IDENTITY)
@@ -144,7 +141,6 @@ static bool groups_apart(const struct module *m, const struct node *n)
             (node_ints(view, "steps", &count)[1] != 1 ||
              !ex_is_const(m->ctx->exprs, node_exprs(view, "starts", &count)[1], &start) || start % group))
             return true;
-        v = view->in[0];
     }
     return false;
 }
@@ -169,18 +165,15 @@ static bool is_scattered(const struct module *m, value_id v)
             return false;
     if (!bytes || bytes % APART)
         return false;
-    for (int maps = 0; maps < MAPS_MOST && graph_value(m->g, v)->def.i; maps++) {
-        const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
-        uint32_t from = 0;
+    const struct node *n;
+    for (int maps = 0; maps < MAPS_MOST && (n = value_node(m->g, v)); maps++) {
         of = value_type(m->g, v);
         if (n->op == OP_CONV)
             return of->rank == t->rank && of->dims[1].i == t->dims[1].i && !conv_depthwise(m->g, n) &&
                    !conv_pixel_lanes(m, n);
         if (op_shape(n->op) != SHAPE_MAP)
             return false;
-        while (from + 1 < n->n_in && (value_is_const(m->g, n->in[from]) || value_op(m->g, n->in[from]) == OP_BROADCAST))
-            from++;
-        v = n->in[from];
+        v = map_source(m->g, n);
     }
     return false;
 }
@@ -203,8 +196,7 @@ bool copy_operands(struct module *m)
         if (n->dead || (n->op != OP_DOT && n->op != OP_CONV) || attention_of_scores(m, (node_id){i}))
             continue;
         value_id x = n->in[0];
-        const struct value *xv = graph_value(m->g, x);
-        bool view = !xv->def.i || op_shape(value_op(m->g, x)) == SHAPE_VIEW;
+        bool view = value_op(m->g, x) == OP_NONE || op_shape(value_op(m->g, x)) == SHAPE_VIEW;
         bool copy_x = !value_is_const(m->g, x) &&
                       (n->op == OP_CONV ? (view && is_padded(m, n)) || groups_apart(m, n) : flattened(m, n));
         bool copy_b = n->op == OP_DOT && !value_is_const(m->g, n->in[1]) && lanes_apart(m, (node_id){i});

@@ -70,7 +70,7 @@ bool cut_operand(struct graph *g, const struct node *n, uint32_t k, const struct
 bool cut_is_free(struct graph *g, value_id v, uint32_t dims)
 {
     int32_t of[RANK_MAX];
-    if (value_op(g, v) != OP_BROADCAST || !source_dims(g, graph_node(g, graph_value(g, v)->def), 0, of))
+    if (value_op(g, v) != OP_BROADCAST || !source_dims(g, value_node(g, v), 0, of))
         return false;
     for (int32_t d = 0; d < value_type(g, v)->rank; d++)
         if ((dims >> d & 1) && of[d] != SOURCE_NONE)
@@ -78,16 +78,24 @@ bool cut_is_free(struct graph *g, value_id v, uint32_t dims)
     return true;
 }
 
-value_id cut_value(struct builder *b, value_id v, const struct cut *c)
+/* A part of v: a shorter broadcast, or a slice. */
+static value_id cut_value(struct builder *b, value_id v, const struct cut *c)
 {
     if (cut_is_free(b->g, v, cut_dims(b->g, v, c)))
-        return b_broadcast(b, graph_node(b->g, graph_value(b->g, v)->def)->in[0], c->sizes, c->rank);
+        return b_broadcast(b, value_node(b->g, v)->in[0], c->sizes, c->rank);
     return b_slice(b, v, c->starts, c->sizes, c->steps);
 }
 
-value_id cut_node(struct builder *b, const struct node *n, const value_id *in, const struct cut *c)
+value_id cut_through(struct builder *b, const struct node *n, const struct cut *c, uint32_t made, value_id v)
 {
+    value_id *in = NEW_ARRAY(&b->g->arena, value_id, n->n_in + 1);
     struct attr *attr = NEW_ARRAY(&b->g->arena, struct attr, n->n_attr + 1);
+    struct cut own;
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (k == made)
+            in[k] = v;
+        else if (cut_operand(b->g, n, k, c, &own))
+            in[k] = cut_value(b, n->in[k], &own);
     for (uint32_t i = 0; i < n->n_attr; i++) {
         const char *name = n->attr[i].name; /* "dims" of a broadcast or a reshape, "sizes" of a slice: of the result */
         bool shape = !strcmp(name, "dims") || !strcmp(name, "sizes");

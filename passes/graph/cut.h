@@ -23,9 +23,8 @@ uint32_t cut_dims(struct graph *, value_id v, const struct cut *);
 bool cut_operand(struct graph *, const struct node *n, uint32_t k, const struct cut *c, struct cut *of_operand);
 /* Is v a broadcast, the same along all those dims? Its parts are shorter broadcasts, which cost nothing. */
 bool cut_is_free(struct graph *, value_id v, uint32_t dims);
-/* A part of v: a shorter broadcast, or a slice. */
-value_id cut_value(struct builder *, value_id v, const struct cut *);
-/* Part c of n's result, of parts of its operands. */
-value_id cut_node(struct builder *, const struct node *n, const value_id *in, const struct cut *c);
+/* Part c of n's result: n again, of parts of its operands, which cut_operand has. Of operand `made` it is v; n_in: of
+ * none. */
+value_id cut_through(struct builder *, const struct node *n, const struct cut *c, uint32_t made, value_id v);
 
 #endif

@@ -71,14 +71,9 @@ static bool is_splat_of(const struct finder *f, value_id v, double want)
  * is wanted here alone, which notes it. */
 static value_id spread_from(struct finder *f, value_id v, expr_id *idx, bool alone)
 {
-    const struct node *n = value_node(f->g, v);
-    expr_id at[RANK_MAX], cond;
-    while (n && (n->op == OP_BROADCAST || n->op == OP_RESHAPE) && (!alone || inner(f, v, n->op, 1))) {
-        view_index(f->g, n, 0, idx, at, &cond);
-        memcpy(idx, at, (size_t)value_type(f->g, n->in[0])->rank * sizeof *at);
-        v = n->in[0];
-        n = value_node(f->g, v);
-    }
+    enum op op = value_op(f->g, v);
+    for (; (op == OP_BROADCAST || op == OP_RESHAPE) && (!alone || inner(f, v, op, 1)); op = value_op(f->g, v))
+        v = operand_at(f->g, value_node(f->g, v), 0, idx, idx);
     return v;
 }
 
@@ -313,7 +308,7 @@ static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32
 {
     const struct node *n = value_node(f->g, v);
     uint32_t uses = v.i == f->a->z.i ? 2 : 1;
-    expr_id at[RANK_MAX], cond;
+    expr_id at[RANK_MAX];
     if (!n || depth > MAX_STEPS || ++f->visits > MAX_VISITS || n->parent.i != f->region.i || value_is_const(f->g, v) ||
         graph_value(f->g, v)->n_uses != uses)
         return false;
@@ -325,14 +320,10 @@ static bool find_scores(struct finder *f, value_id v, const expr_id *idx, uint32
         VEC_PUSH(f->m->arena, &f->a->nodes, id);
         return true;
     }
-    bool view = view_invertible(f->g, id) || is_idle_broadcast(f, n);
-    if (!view && op_shape(n->op) != SHAPE_MAP)
+    if (!view_invertible(n->op) && !is_idle_broadcast(f, n) && op_shape(n->op) != SHAPE_MAP)
         return false;
     for (uint32_t k = 0; k < n->n_in; k++) {
-        memcpy(at, idx, (size_t)value_type(f->g, v)->rank * sizeof *at);
-        if (view)
-            view_index(f->g, n, k, idx, at, &cond);
-        if (!find_scores(f, n->in[k], at, depth + 1))
+        if (!find_scores(f, operand_at(f->g, n, k, idx, at), at, depth + 1))
             continue;
         VEC_PUSH(f->m->arena, &f->a->to_scores,
                  ((struct attention_step){id, k})); /* from the scores on: turned later */
@@ -369,7 +360,7 @@ static bool fixed_or_open(const struct finder *f, expr_id e, int64_t least)
 static bool match(struct finder *f, const struct node *n)
 {
     struct dot_dims p, v;
-    expr_id idx[RANK_MAX] = {{0}}, at[RANK_MAX] = {{0}}, cond;
+    expr_id idx[RANK_MAX] = {{0}};
     value_id from = n->in[0];
     const struct type *t = value_type(f->g, from), *vt = value_type(f->g, n->in[1]);
     if (t->elem != ELEM_F32 || vt->elem != ELEM_F32 || value_type(f->g, n->out[0])->elem != ELEM_F32)
@@ -381,14 +372,11 @@ static bool match(struct finder *f, const struct node *n)
     if (!fixed_or_open(f, t->dims[p.free], ROWS_LEAST))
         return differs(f, "fewer than 8 rows would leave most lanes idle");
     point_of_p(f, t, &p, idx);
-    for (const struct node *view = value_node(f->g, from); view && view_invertible(f->g, graph_value(f->g, from)->def);
-         view = value_node(f->g, from)) {
-        if (f->a->to_z.n >= MAX_STEPS || !inner(f, from, view->op, 1))
+    while (view_invertible(value_op(f->g, from))) {
+        if (f->a->to_z.n >= MAX_STEPS || !inner(f, from, value_op(f->g, from), 1))
             return false;
         VEC_PUSH(f->m->arena, &f->a->to_z, ((struct attention_step){graph_value(f->g, from)->def, 0}));
-        view_index(f->g, view, 0, idx, at, &cond);
-        memcpy(idx, at, sizeof idx);
-        from = view->in[0];
+        from = operand_at(f->g, value_node(f->g, from), 0, idx, idx);
     }
     from = cleared_from(f, from);
     int32_t axis = -1, rank = value_type(f->g, from)->rank;

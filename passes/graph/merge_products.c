@@ -32,7 +32,6 @@ struct product {
 };
 struct merger {
     struct graph *g;
-    node_id *user; /* by value: a node that reads it; the only one where it has one use */
     uint32_t *first, *latest; /* by first operand: index + 1 of products */
     uint32_t n_values; /* of those that existed at the start */
     VEC(struct product) products; /* of one region, in order */
@@ -47,7 +46,7 @@ struct group {
 /* A constant that can be written again elsewhere, with no bytes worth storing that anything else reads. */
 static bool own_constant(struct graph *g, value_id v, bool shared, int depth)
 {
-    const struct node *n = graph_node(g, graph_value(g, v)->def);
+    const struct node *n = value_node(g, v);
     const struct attr *data = node_attr(n, "data");
     bool small = !data || (data->kind == ATTR_DATA && data->u.data.size <= TILE_PANELS * CHANNEL_BLOCK * sizeof(float));
     shared |= graph_value(g, v)->n_uses != 1;
@@ -95,8 +94,8 @@ static bool is_narrow(struct merger *m, node_id id, struct product *p)
         !mul_i64(rows, p->columns * (int64_t)sizeof(float), &p->bytes) || !own_constant(g, n->in[1], false, 0))
         return false;
     value_id out = n->out[0];
-    node_id user = m->user[out.i];
-    if (graph_value(g, out)->n_uses == 1 && user.i && graph_node(g, user)->parent.i == n->parent.i)
+    node_id user = graph_value(g, out)->n_uses == 1 ? graph_user(g, out, NULL)->node : (node_id){0};
+    if (user.i && graph_node(g, user)->parent.i == n->parent.i)
         p->bias = bias_of(g, user, out, p->columns);
     if (p->bias.i)
         p->last = user;
@@ -234,15 +233,8 @@ bool merge_products(struct module *module)
 {
     struct graph *g = module->g;
     struct merger m = {.g = g, .n_values = g->values.n};
-    m.user = NEW_ARRAY(&g->arena, node_id, m.n_values);
     m.first = NEW_ARRAY(&g->arena, uint32_t, m.n_values);
     m.latest = NEW_ARRAY(&g->arena, uint32_t, m.n_values);
-    for (uint32_t i = 1; i < g->nodes.n; i++) {
-        const struct node *n = graph_node(g, (node_id){i});
-        for (uint32_t k = 0; !n->dead && k < n->n_in; k++)
-            if (n->in[k].i)
-                m.user[n->in[k].i] = (node_id){i};
-    }
     for (uint32_t r = 1; r < g->regions.n; r++)
         merge_region(&m, (region_id){r});
     graph_sweep(g);

@@ -49,9 +49,10 @@ struct narrower {
 
 /* ---- which ones -------------------------------------------------------------------------------------------------- */
 
-static bool is_view(const struct graph *g, value_id v)
+/* The view that makes v; NULL: something else does. */
+static const struct node *view_of(const struct graph *g, value_id v)
 {
-    return graph_value(g, v)->def.i && op_shape(value_op(g, v)) == SHAPE_VIEW;
+    return op_shape(value_op(g, v)) == SHAPE_VIEW ? value_node(g, v) : NULL;
 }
 
 /* A contraction of f32 with at least two products in each sum; of colours the first layer stays as it is. */
@@ -114,7 +115,7 @@ static void want(struct narrower *w, value_id v, enum elem elem, bool push)
             f->narrow = elem;
             f->push |= push;
         }
-        const struct node *n = is_view(w->g, v) ? graph_node(w->g, graph_value(w->g, v)->def) : NULL;
+        const struct node *n = view_of(w->g, v);
         for (uint32_t k = 0; n && k < n->n_in; k++)
             VEC_PUSH(w->m->arena, &w->stack, n->in[k]);
     }
@@ -162,7 +163,7 @@ static value_id convert_before(struct graph *g, node_id where, value_id v, enum 
 /* The narrow form of operand v, which may have been replaced by that one widened; {0}: there is none. */
 static value_id narrow_of(const struct narrower *w, value_id v, enum elem elem)
 {
-    value_id made = v.i < w->n_values ? w->fate[v.i].made : graph_node(w->g, graph_value(w->g, v)->def)->in[0];
+    value_id made = v.i < w->n_values ? w->fate[v.i].made : value_node(w->g, v)->in[0];
     return made.i && value_type(w->g, made)->elem == elem ? made : (value_id){0};
 }
 
@@ -170,9 +171,9 @@ static value_id narrow_of(const struct narrower *w, value_id v, enum elem elem)
 static value_id view_before(struct narrower *w, node_id where, value_id v)
 {
     const struct fate *f = &w->fate[v.i];
-    if (!f->push || !is_view(w->g, v))
+    if (!f->push || !view_of(w->g, v))
         return (value_id){0};
-    const struct node n = *graph_node(w->g, graph_value(w->g, v)->def);
+    const struct node n = *view_of(w->g, v);
     struct type t = *value_type(w->g, v);
     value_id *in = NEW_ARRAY(w->m->arena, value_id, n.n_in);
     t.elem = f->narrow;
@@ -200,8 +201,8 @@ static void narrow_value(struct narrower *w, value_id v, node_id where)
     src_id src = graph_node(w->g, graph_value(w->g, v)->def.i ? graph_value(w->g, v)->def : where)->src;
     if (!f->narrow)
         return;
-    if (is_view(w->g, v) && !f->push) {
-        const struct node *n = graph_node(w->g, graph_value(w->g, v)->def);
+    const struct node *n = view_of(w->g, v);
+    if (n && !f->push) {
         f->rounded = true;
         for (uint32_t k = 0; k < n->n_in; k++)
             f->rounded &= is_rounded(w, n->in[k]);

@@ -82,11 +82,8 @@ static value_id part_of(struct builder *b, const struct chain *c, value_id v)
     struct cut part = cut_whole(b->g, v);
     for (uint32_t i = c->n; i-- > 0 && v.i;) {
         const struct node n = *graph_node(b->g, c->node[i]);
-        value_id in[3];
         b->src = n.src;
-        for (uint32_t k = 0; k < n.n_in; k++)
-            in[k] = k == c->varies[i] ? v : cut_value(b, n.in[k], &part);
-        v = cut_node(b, &n, in, &part);
+        v = cut_through(b, &n, &part, c->varies[i], v);
     }
     return v;
 }

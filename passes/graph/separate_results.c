@@ -19,10 +19,9 @@ static value_id copy_value(struct module *m, region_id r, value_id v)
  * use or the result of a call gets a copy. */
 static bool needs_copy(const struct module *m, region_id r, value_id v)
 {
-    const struct value *value = graph_value(m->g, v);
-    if (!value->def.i || value_is_const(m->g, v))
+    const struct node *n = value_node(m->g, v);
+    if (!n || value_is_const(m->g, v))
         return true;
-    const struct node *n = graph_node(m->g, value->def);
     if (n->parent.i != r.i || n->op == OP_IDENTITY || n->op == OP_IF || n->op == OP_LOOP ||
         (op_shape(n->op) == SHAPE_OPAQUE && r.i != 1))
         return true;

@@ -225,13 +225,13 @@ static void replace(struct merger *m, struct constant *a, struct constant *b, en
 {
     struct graph *g = m->g;
     value_id from = a->value, old = b->value;
-    const struct node constant = *graph_node(g, graph_value(g, from)->def);
+    const struct node constant = *value_node(g, from);
     struct builder build = builder_before(g, graph_get_region(g, (region_id){1})->nodes.data[0]);
     build.src = constant.src;
     a->value = b_op(&build, OP_CONSTANT, NULL, 0, constant.attr, constant.n_attr);
     graph_value_describe(g, a->value, from);
     graph_replace_uses(g, from, a->value);
-    build.src = graph_node(g, graph_value(g, old)->def)->src;
+    build.src = value_node(g, old)->src;
     value_id view = b_op(&build, op, &a->value, 1, attr, n_attr);
     graph_value_describe(g, view, old);
     graph_replace_uses(g, old, view);

@@ -115,10 +115,9 @@ static int64_t parts_of_dot(const struct module *m, const struct node *n, struct
 /* Is v computed elementwise from a depthwise convolution's result of its own shape? */
 static bool behind_depthwise(const struct module *m, value_id v, const struct type *t, int depth)
 {
-    node_id def = graph_value(m->g, v)->def;
-    if (!def.i || depth > DEPTH_MAX || !type_same_shape(value_type(m->g, v), t))
+    const struct node *n = value_node(m->g, v);
+    if (!n || depth > DEPTH_MAX || !type_same_shape(value_type(m->g, v), t))
         return false;
-    const struct node *n = graph_node(m->g, def);
     if (conv_depthwise(m->g, n))
         return true;
     for (uint32_t k = 0; k < n->n_in && op_is_pointwise(n->op); k++)

@@ -61,7 +61,7 @@ bool place_pieces(struct module *m)
     for (uint32_t i = 0; i < m->fused.kernels.n;
          i++) { /* fuse made the last kernel first: results before what lies in them */
         const struct kernel *k = &m->fused.kernels.data[i];
-        const struct node *concat = k->piece ? graph_node(m->g, graph_value(m->g, k->outs.data[0])->def) : NULL;
+        const struct node *concat = k->piece ? value_node(m->g, k->outs.data[0]) : NULL;
         /* the program takes the last piece's kernel for the end of the result */
         if (!concat || k->piece == concat->n_in || placed[k->domain.i] || k->domain.i != concat->in[k->piece - 1].i ||
             !is_plain_arena(m, k->domain) || !is_plain_arena(m, concat->out[0]))

@@ -59,8 +59,8 @@ static bool pads_the_end(struct graph *g, const struct node *pad, uint32_t *padd
 static value_id input_behind(const struct module *m, value_id v)
 {
     uint32_t padded = 0;
-    while (graph_value(m->g, v)->n_uses == 1 && graph_value(m->g, v)->def.i) {
-        const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
+    const struct node *n;
+    while (graph_value(m->g, v)->n_uses == 1 && (n = value_node(m->g, v))) {
         bool same = n->op == OP_IDENTITY || (n->op == OP_SLICE && cuts_the_end(m->g, n, padded)) ||
                     (n->op == OP_PAD && pads_the_end(m->g, n, &padded));
         if (!same || m->fused.stored[v.i])
@@ -128,7 +128,7 @@ static void share_scatter(struct module *m, struct kernel *k, const bool *whole)
 
 static void share_first_piece(struct module *m, struct kernel *k, const bool *whole)
 {
-    const struct node *n = graph_node(m->g, graph_value(m->g, k->outs.data[0])->def);
+    const struct node *n = value_node(m->g, k->outs.data[0]);
     if (is_placed(m, n->in[0], n->out[0]) && grow(m, n->in[0], n->out[0], whole))
         k->shares = m->fused.storage[n->in[0].i].port + 1;
 }

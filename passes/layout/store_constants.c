@@ -24,7 +24,7 @@ static value_id const_root(struct layouter *l, value_id v, int64_t *perm)
         perm[d] = d;
     while (!l->computed[v.i] && l->m->fused.storage[v.i].place == PLACE_NONE) { /* packed already: read there */
         if (!perm && (value_op(l->g, v) == OP_BROADCAST || value_op(l->g, v) == OP_RESHAPE))
-            v = graph_node(l->g, graph_value(l->g, v)->def)->in[0];
+            v = value_node(l->g, v)->in[0];
         else if (!weight_step(l->g, &v, perm))
             break;
     }
@@ -249,7 +249,7 @@ static void const_numbers(struct layouter *l, const struct kernel *k)
 /* Does a slice of a constant lie in what is stored already, in the same order and at a whole cache line? */
 static bool is_stored_part(const struct layouter *l, value_id v)
 {
-    const struct node *n = graph_node(l->g, graph_value(l->g, v)->def);
+    const struct node *n = value_node(l->g, v);
     const struct storage *s = &l->m->fused.storage[n->in[0].i];
     const struct type *t = value_type(l->g, n->in[0]);
     uint32_t count;

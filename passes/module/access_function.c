@@ -164,6 +164,16 @@ void view_index(const struct graph *g, const struct node *n, uint32_t k, const e
     }
 }
 
+value_id operand_at(const struct graph *g, const struct node *n, uint32_t k, const expr_id *idx, expr_id *at)
+{
+    expr_id shown[RANK_MAX], cond;
+    bool view = op_shape(n->op) == SHAPE_VIEW;
+    if (view)
+        view_index(g, n, k, idx, shown, &cond);
+    memmove(at, view ? shown : idx, (size_t)value_type(g, n->in[k])->rank * sizeof *at);
+    return n->in[k];
+}
+
 void view_inverse(const struct graph *g, const struct node *n, const expr_id *idx, expr_id *out)
 {
     struct view_map map;
@@ -185,6 +195,13 @@ static const struct {
 bool view_is_whole(enum op op)
 {
     return op_shape(op) == SHAPE_VIEW && !views[op].parts;
+}
+
+value_id behind_views(const struct module *m, value_id v, expr_id *idx)
+{
+    while ((!m->fused.storage || m->fused.storage[v.i].place == PLACE_NONE) && view_is_whole(value_op(m->g, v)))
+        v = operand_at(m->g, value_node(m->g, v), 0, idx, idx);
+    return v;
 }
 
 /* ---- which dims of an operand make those of the result ----------------------------------------------------------- */
@@ -320,9 +337,9 @@ void index_access(const struct graph *g, const struct node *n, const expr_id *id
         a->at[d] = idx[d - a->dim - a->n + a->behind];
 }
 
-bool view_invertible(const struct graph *g, node_id id)
+bool view_invertible(enum op op)
 {
-    return views[graph_node(g, id)->op].inverse;
+    return views[op].inverse;
 }
 
 bool late_expr(struct exprs *x, expr_id e)
@@ -336,13 +353,6 @@ bool late_type(struct exprs *x, const struct type *t)
         if (late_expr(x, t->dims[d]))
             return true;
     return false;
-}
-
-value_id view_plain(const struct graph *g, value_id v)
-{
-    while (value_op(g, v) == OP_RESHAPE || value_op(g, v) == OP_IDENTITY)
-        v = graph_node(g, graph_value(g, v)->def)->in[0];
-    return v;
 }
 
 static uint32_t all_dims(const struct type *t)
@@ -361,7 +371,7 @@ static uint32_t invariant(struct graph *g, value_id v, int depth, uint32_t *step
     for (int32_t d = 0; d < t->rank; d++)
         if (ex_is(g->ctx->exprs, t->dims[d], 1))
             mask |= 1u << d; /* one element: nothing to vary */
-    const struct node *n = graph_node(g, graph_value(g, v)->def);
+    const struct node *n = value_node(g, v);
     if (op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_VIEW)
         return mask;
     for (uint32_t k = 0; all & ~mask && k < n->n_in; k++) {
@@ -478,8 +488,7 @@ static bool widens(const struct graph *g, const struct node *n)
 
 bool weight_step(const struct graph *g, value_id *v, int64_t *perm)
 {
-    node_id def = graph_value(g, *v)->def;
-    const struct node *n = def.i ? graph_node(g, def) : NULL;
+    const struct node *n = value_node(g, *v);
     int32_t of[RANK_MAX];
     if (!n || (n->op != OP_TRANSPOSE && n->op != OP_IDENTITY && !widens(g, n)) || !source_dims(g, n, 0, of))
         return false;

@@ -8,6 +8,11 @@
 /* Point idx (one expression per dim of the view's result) -> point out of operand k. cond: 1 where the operand is
  * read at all (pad, concat); ex_const 1 elsewhere. */
 void view_index(const struct graph *, const struct node *, uint32_t k, const expr_id *idx, expr_id *out, expr_id *cond);
+/* Operand k of n, a view or a map, and at: the point of it that point idx of n's result shows or takes, if it is read
+ * at all. at may be idx. */
+value_id operand_at(const struct graph *, const struct node *n, uint32_t k, const expr_id *idx, expr_id *at);
+/* From v at idx to what it shows there: through whole views (view_is_whole) that a kernel computes. */
+value_id behind_views(const struct module *, value_id v, expr_id *idx);
 /* The other way for an invertible view (view_invertible): point of the operand -> point of the result. */
 void view_inverse(const struct graph *, const struct node *, const expr_id *idx, expr_id *out);
 

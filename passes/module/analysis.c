@@ -19,19 +19,24 @@ static bool is_splat_view(enum op op)
 value_id value_unspread(const struct graph *g, value_id v)
 {
     while (value_op(g, v) == OP_BROADCAST)
-        v = graph_node(g, graph_value(g, v)->def)->in[0];
+        v = value_node(g, v)->in[0];
     return v;
+}
+
+value_id map_source(const struct graph *g, const struct node *n)
+{
+    uint32_t k = 0;
+    while (k + 1 < n->n_in && (value_is_const(g, n->in[k]) || value_op(g, n->in[k]) == OP_BROADCAST))
+        k++;
+    return n->in[k];
 }
 
 bool value_is_splat(struct graph *g, value_id v, double *f, int64_t *i)
 {
-    for (int steps = 0; graph_value(g, v)->def.i; steps++) {
-        const struct node *n = graph_node(g, graph_value(g, v)->def);
-        if (steps > MAX_SPLAT_VIEWS)
+    for (int steps = 0; is_splat_view(value_op(g, v)); steps++) {
+        if (steps == MAX_SPLAT_VIEWS)
             return false;
-        if (!is_splat_view(n->op))
-            break;
-        v = n->in[0];
+        v = value_node(g, v)->in[0];
     }
     const struct type *t = value_type(g, v);
     if (t->kind != TYPE_TENSOR || !value_is_const(g, v))
@@ -102,10 +107,9 @@ value_id splat_stored(const struct module *m, value_id v)
     for (int steps = 0; steps <= MAX_SPLAT_VIEWS; steps++) {
         if (m->fused.storage[v.i].place == PLACE_WEIGHTS)
             return v;
-        node_id def = graph_value(m->g, v)->def;
-        if (!def.i || !is_splat_view(graph_node(m->g, def)->op))
+        if (!is_splat_view(value_op(m->g, v)))
             break;
-        v = graph_node(m->g, def)->in[0];
+        v = value_node(m->g, v)->in[0];
     }
     return (value_id){0};
 }
@@ -196,18 +200,13 @@ int32_t value_fast_dim(const struct module *m, value_id v)
                     return d;
             return -1;
         }
-        if (!graph_value(m->g, v)->def.i)
+        const struct node *n = value_node(m->g, v);
+        if (!n)
             return -1;
-        const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
         if (op_shape(n->op) == SHAPE_INDEX)
             return index_dim(m, n, value_fast_dim(m, n->in[0]));
         if (op_shape(n->op) == SHAPE_MAP) {
-            uint32_t k = 0;
-            while (k + 1 < n->n_in && value_is_const(m->g, n->in[k]))
-                k++;
-            while (k + 1 < n->n_in && value_op(m->g, n->in[k]) == OP_BROADCAST)
-                k++;
-            v = n->in[k];
+            v = map_source(m->g, n);
         } else if (n->op == OP_IDENTITY || n->op == OP_SLICE || n->op == OP_PAD) {
             v = n->in[0];
         } else if (n->op == OP_TRANSPOSE || n->op == OP_RESHAPE) {

@@ -6,6 +6,8 @@
 
 /* Without the broadcasts that repeat it. */
 value_id value_unspread(const struct graph *, value_id);
+/* Operand of a map that its result lies like: the first that is neither a constant nor a broadcast, if there is one. */
+value_id map_source(const struct graph *, const struct node *);
 /* One constant element everywhere: *f of floats, *i of integers and bool. */
 bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);
 /* The same finite one, in the same type. */

@@ -2,8 +2,6 @@
 #include "passes/module/attention.h"
 #include "passes/module/access_function.h"
 
-#include <string.h>
-
 static const struct attention *attention_at(const struct module *m, node_id id)
 {
     return id.i < m->known.n_attention_nodes ? m->known.attention_of[id.i] : NULL;
@@ -59,13 +57,6 @@ value_id attention_operand(const struct graph *g, struct attention_step s)
 
 void attention_walk(const struct graph *g, const attention_steps *steps, expr_id *idx)
 {
-    expr_id at[RANK_MAX], cond;
-    for (uint32_t i = 0; i < steps->n; i++) {
-        const struct attention_step s = steps->data[i];
-        const struct node *n = graph_node(g, s.node);
-        if (op_shape(n->op) != SHAPE_VIEW)
-            continue;
-        view_index(g, n, s.operand, idx, at, &cond);
-        memcpy(idx, at, (size_t)value_type(g, n->in[s.operand])->rank * sizeof *at);
-    }
+    for (uint32_t i = 0; i < steps->n; i++)
+        operand_at(g, graph_node(g, steps->data[i].node), steps->data[i].operand, idx, idx);
 }

@@ -42,26 +42,10 @@ static bool beyond(struct bounds *b, uint32_t depth)
     return depth > DEPTH_MOST || ++b->visits > VISITS_MOST;
 }
 
-static const struct node *defined_by(const struct bounds *b, value_id v)
-{
-    node_id def = graph_value(b->g, v)->def;
-    return def.i ? graph_node(b->g, def) : NULL;
-}
-
 /* The node that makes v in this kernel; NULL: v is stored, or an input. */
 static const struct node *computed_by(const struct bounds *b, value_id v)
 {
-    return b->m->fused.storage[v.i].place == PLACE_NONE ? defined_by(b, v) : NULL;
-}
-
-/* idx of n's result as a point of operand k. */
-static void operand_point(const struct bounds *b, const struct node *n, uint32_t k, const expr_id *idx, expr_id *at)
-{
-    expr_id cond;
-    if (op_shape(n->op) == SHAPE_VIEW)
-        view_index(b->g, n, k, idx, at, &cond);
-    else
-        memcpy(at, idx, (size_t)value_type(b->g, n->out[0])->rank * sizeof *at);
+    return b->m->fused.storage[v.i].place == PLACE_NONE ? value_node(b->g, v) : NULL;
 }
 
 static bool is_plain_view(const struct node *n)
@@ -72,12 +56,11 @@ static bool is_plain_view(const struct node *n)
 /* Is v at idx the number of the key? That is known of what is stored, too. */
 static bool is_key(const struct bounds *b, value_id v, const expr_id *idx)
 {
-    expr_id at[2][RANK_MAX];
-    const struct node *n = defined_by(b, v);
+    expr_id at[RANK_MAX];
+    const struct node *n = value_node(b->g, v);
     for (uint32_t depth = 0; n && depth < DEPTH_MOST && is_plain_view(n); depth++) {
-        operand_point(b, n, 0, idx, at[depth % 2]);
-        idx = at[depth % 2];
-        n = defined_by(b, n->in[0]);
+        n = value_node(b->g, operand_at(b->g, n, 0, idx, at));
+        idx = at;
     }
     return n && n->op == OP_IOTA && idx[node_int(n, "axis", 0)].i == b->key.i;
 }
@@ -97,11 +80,9 @@ static bool knows_keys(struct bounds *b, value_id v, const expr_id *idx, uint32_
     }
     if (beyond(b, depth) || (!is_plain_view(n) && op_shape(n->op) != SHAPE_MAP))
         return true;
-    for (uint32_t k = 0; k < n->n_in; k++) {
-        operand_point(b, n, k, idx, at);
-        if (knows_keys(b, n->in[k], at, depth + 1))
+    for (uint32_t k = 0; k < n->n_in; k++)
+        if (knows_keys(b, operand_at(b->g, n, k, idx, at), at, depth + 1))
             return true;
-    }
     return false;
 }
 
@@ -129,10 +110,8 @@ static void condition(struct bounds *b, value_id v, const expr_id *idx, bool yes
         return;
     }
     if (is_plain_view(n) || n->op == OP_NOT || n->op == (yes ? OP_AND : OP_OR)) {
-        for (uint32_t k = 0; k < n->n_in; k++) {
-            operand_point(b, n, k, idx, at);
-            condition(b, n->in[k], at, n->op == OP_NOT ? !yes : yes, depth + 1);
-        }
+        for (uint32_t k = 0; k < n->n_in; k++)
+            condition(b, operand_at(b->g, n, k, idx, at), at, n->op == OP_NOT ? !yes : yes, depth + 1);
         return;
     }
     if ((n->op != OP_LE && n->op != OP_LT) || elem_class(value_type(b->g, n->in[0])->elem) != 'I')
@@ -174,10 +153,8 @@ static void summand(struct bounds *b, value_id v, const expr_id *idx, uint32_t d
     if (seen)
         condition(b, n->in[0], idx, seen == 1, 0);
     for (uint32_t k = 0; k < n->n_in; k++)
-        if (is_plain_view(n) || n->op == OP_ADD || (seen && k == seen)) {
-            operand_point(b, n, k, idx, at);
-            summand(b, n->in[k], at, depth + 1);
-        }
+        if (is_plain_view(n) || n->op == OP_ADD || (seen && k == seen))
+            summand(b, operand_at(b->g, n, k, idx, at), at, depth + 1);
 }
 
 uint32_t attention_bounds(const struct module *m, const struct attention *a, const expr_id *z_point, expr_id key,
@@ -185,14 +162,13 @@ uint32_t attention_bounds(const struct module *m, const struct attention *a, con
 {
     struct bounds b = {m, m->g, m->ctx->exprs, key, bound, user, 0, 0, 0};
     bool added = false;
-    expr_id idx[RANK_MAX], at[RANK_MAX];
+    expr_id idx[RANK_MAX];
     memcpy(idx, z_point, (size_t)value_type(m->g, a->z)->rank * sizeof *idx);
     for (uint32_t i = 0; i < a->to_scores.n; i++) {
         const struct attention_step *s = &a->to_scores.data[i];
         const struct node *n = graph_node(m->g, s->node);
         if (op_shape(n->op) == SHAPE_VIEW) {
-            operand_point(&b, n, s->operand, idx, at);
-            memcpy(idx, at, sizeof at);
+            operand_at(b.g, n, s->operand, idx, idx);
             continue;
         }
         uint32_t seen = seen_operand(&b, n, added);

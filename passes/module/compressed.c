@@ -39,8 +39,7 @@ static bool is_stored(const struct module *m, value_id v)
 /* An operator that a kernel computes at each read: no more than a few instructions. */
 static bool is_cheap(const struct module *m, value_id v)
 {
-    node_id def = graph_value(m->g, v)->def;
-    const struct node *n = def.i ? graph_node(m->g, def) : NULL;
+    const struct node *n = value_node(m->g, v);
     if (!n || n->op == OP_DIV)
         return false;
     return op_shape(n->op) == SHAPE_VIEW || n->op == OP_IOTA ||
@@ -75,7 +74,7 @@ static void find_leaves(const struct module *m, value_id v, struct leaves *l, ui
     if (!value_bytes(m->g, v, &mine))
         mine = INT64_MAX;
     if (!is_stored(m, v) && is_cheap(m, v) && ++*steps <= STEPS_MOST) {
-        const struct node *n = graph_node(m->g, graph_value(m->g, v)->def);
+        const struct node *n = value_node(m->g, v);
         for (uint32_t k = 0; k < n->n_in; k++) {
             struct leaves of;
             find_leaves(m, n->in[k], &of, steps);
@@ -115,16 +114,11 @@ static bool is_of_panel(const struct leaf_walk *w, expr_id e, int depth)
 /* Would lanes along one dim of a reshape's result straddle dims of what it shows? */
 static bool splits_lanes(const struct leaf_walk *w, value_id v, const expr_id *idx)
 {
-    expr_id at[RANK_MAX], from[RANK_MAX], cond;
+    expr_id at[RANK_MAX];
     if (value_op(w->m->g, v) != OP_RESHAPE || leaf_lanes(w->m, v, idx, w->lanes) < 0)
         return false;
     memcpy(at, idx, (size_t)value_type(w->m->g, v)->rank * sizeof *at);
-    do {
-        const struct node *n = graph_node(w->m->g, graph_value(w->m->g, v)->def);
-        view_index(w->m->g, n, 0, at, from, &cond);
-        memcpy(at, from, sizeof at);
-        v = n->in[0];
-    } while (!is_stored(w->m, v) && view_is_whole(value_op(w->m->g, v)));
+    v = behind_views(w->m, v, at);
     bool whole = true;
     for (int32_t d = 0; d < value_type(w->m->g, v)->rank; d++)
         whole &= is_of_panel(w, at[d], 0);
@@ -155,7 +149,7 @@ static void walk(const struct leaf_walk *w, value_id v, const expr_id *idx, uint
     }
     if (!is_cheap(w->m, v) || ++*steps > STEPS_MOST)
         return;
-    const struct node *n = graph_node(g, graph_value(g, v)->def);
+    const struct node *n = value_node(g, v);
     if (w->inside)
         w->inside(w->user, v, idx);
     for (uint32_t k = 0; k < n->n_in; k++) {

@@ -353,8 +353,7 @@ struct run_place {
 struct run_place *kernels_in_order(const struct module *, struct arena *);
 
 /* Helpers shared by the passes. */
-value_id view_plain(const struct graph *, value_id); /* through views that keep row-major order: reshape, identity */
-bool view_invertible(const struct graph *, node_id); /* reshape, transpose, identity */
+bool view_invertible(enum op); /* reshape, transpose, identity */
 uint32_t value_const_invariant(struct graph *, value_id); /* bit d: constant does not change along dim d */
 
 #endif

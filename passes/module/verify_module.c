@@ -157,15 +157,14 @@ static void check_domain(struct check *c, uint32_t index, const struct kernel *k
 {
     if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL || k->kind == KERNEL_HALO || !k->outs.n)
         return;
-    node_id def = graph_value(c->g, k->outs.data[0])->def;
-    const struct node *concat = def.i ? graph_node(c->g, def) : NULL;
+    const struct node *concat = value_node(c->g, k->outs.data[0]);
     value_id want = !k->piece                                                       ? k->outs.data[0]
                     : concat && concat->op == OP_CONCAT && k->piece <= concat->n_in ? concat->in[k->piece - 1]
                                                                                     : (value_id){0};
     if (k->domain.i != want.i || !want.i)
         violated(c, 7, "k%u does not run over what it stores", index);
     for (uint32_t i = 0; i < k->path.n; i++)
-        if (!has_node(k, k->path.data[i]) || !view_invertible(c->g, k->path.data[i]))
+        if (!has_node(k, k->path.data[i]) || !view_invertible(graph_node(c->g, k->path.data[i])->op))
             violated(c, 8, "the path of k%u goes through node %u", index, c->n.node[k->path.data[i].i]);
     uint32_t rank = k->domain.i ? (uint32_t)value_type(c->g, k->domain)->rank : 0;
     if (k->has_rows && (k->kind != KERNEL_MAP || (rank < 32 && k->row_mask >> rank)))
@@ -303,7 +302,7 @@ void kernel_reads(struct check *c, uint32_t index, read_fn *read)
                 read(c, index, v);
             continue;
         }
-        const struct node *n = def.i ? graph_node(c->g, def) : NULL;
+        const struct node *n = value_node(c->g, v);
         if (!n || op_shape(n->op) != SHAPE_VIEW) {
             violated(c, 14, "k%u reads %%%u, which nobody stores", index, c->n.value[v.i]);
             continue;

@@ -192,7 +192,7 @@ static void run_kernel(struct prog *p, struct kernel *k)
         prog_opaque(p, k);
     else
         launch(p, k);
-    bool whole = !k->piece || k->piece == graph_node(p->g, graph_value(p->g, k->outs.data[0])->def)->n_in;
+    bool whole = !k->piece || k->piece == value_node(p->g, k->outs.data[0])->n_in;
     for (uint32_t o = 0; whole && o < k->outs.n && !p->failed; o++) {
         prog_bind_elements(p, k->outs.data[o]);
         declare_output(p, k->outs.data[o]);

@@ -69,7 +69,7 @@ lreg prog_handle(struct prog *p, value_id v)
 {
     const struct type *t = value_type(p->g, v);
     while (prog_is_handle(t) && !p->handle[v.i].i && value_op(p->g, v) == OP_IDENTITY)
-        v = graph_node(p->g, graph_value(p->g, v)->def)->in[0];
+        v = value_node(p->g, v)->in[0];
     if (p->handle[v.i].i)
         return p->handle[v.i];
     if (prog_is_handle(t)) {

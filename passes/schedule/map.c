@@ -34,8 +34,7 @@ static expr_id extent_of(const struct site *site, int32_t d)
  * none. */
 static int32_t source_dim(const struct site *site, const struct nest_schedule *s)
 {
-    node_id def = graph_value(site->g, site->k->domain)->def;
-    const struct node *n = def.i ? graph_node(site->g, def) : NULL;
+    const struct node *n = value_node(site->g, site->k->domain);
     if (!n || s->vec < 0 || site->k->has_rows || !n->n_in || (n->op != OP_IDENTITY && !op_is_pointwise(n->op)))
         return -1;
     int32_t d = value_fast_dim(site->m, n->in[0]);

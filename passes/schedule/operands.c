@@ -19,7 +19,6 @@ void domain_points(const struct site *s, expr_id *idx)
 static void walk(const struct operand_walk *w, struct visited *seen, value_id v, const expr_id *idx, uint32_t nesting)
 {
     const struct site *s = w->site;
-    node_id def = graph_value(s->g, v)->def;
     if (nesting > 64 || value_is_splat(s->g, v, &(double){0}, &(int64_t){0}) || !visit(seen, v, idx))
         return;
     if (s->m->fused.storage[v.i].place != PLACE_NONE && s->k->outs.data[0].i != v.i) {
@@ -27,15 +26,13 @@ static void walk(const struct operand_walk *w, struct visited *seen, value_id v,
             w->operand(w->user, v, idx);
         return;
     }
-    const struct node *n = def.i ? graph_node(s->g, def) : NULL;
+    const struct node *n = value_node(s->g, v);
     bool view = n && op_shape(n->op) == SHAPE_VIEW;
     if (!n || (view ? !w->view(w->user, n, idx) : op_shape(n->op) != SHAPE_MAP))
         return;
     for (uint32_t k = 0; k < n->n_in && (n->op == OP_CONCAT || k < (view ? 1 : 3)); k++) {
-        expr_id at[RANK_MAX], cond;
-        if (view)
-            view_index(s->g, n, k, idx, at, &cond);
-        walk(w, seen, n->in[k], view ? at : idx, nesting + 1);
+        expr_id at[RANK_MAX];
+        walk(w, seen, operand_at(s->g, n, k, idx, at), at, nesting + 1);
     }
 }
 

@@ -10,8 +10,6 @@
 #include "passes/module/analysis.h"
 #include "passes/schedule/schedule.h"
 
-#include <string.h>
-
 /* A divisor g of n for which e holds (s mod g); 0: none. */
 static int64_t modulus_of(const struct site *site, expr_id e, sym_id s, int64_t n, int depth)
 {
@@ -30,16 +28,7 @@ static int64_t modulus_of(const struct site *site, expr_id e, sym_id s, int64_t 
 /* Channel idx[1] of v -> point of the stored value behind views; {0} when something else is computed on the way. */
 static value_id stored_point(const struct site *site, value_id v, expr_id *idx)
 {
-    expr_id next[RANK_MAX], cond;
-    for (int steps = 0; steps < 64 && site->m->fused.storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i;
-         steps++) {
-        const struct node *n = graph_node(site->g, graph_value(site->g, v)->def);
-        if (!view_is_whole(n->op))
-            break;
-        view_index(site->g, n, 0, idx, next, &cond);
-        memcpy(idx, next, sizeof next);
-        v = n->in[0];
-    }
+    v = behind_views(site->m, v, idx);
     return site->m->fused.storage[v.i].place == PLACE_NONE ? (value_id){0} : v;
 }
 
@@ -239,23 +228,6 @@ static void leaf_use(void *user, value_id leaf, const expr_id *point)
         u->used |= ex_uses(u->x, point[d], u->sym);
 }
 
-/* The product behind the views over v, and idx there. {0}: there is none that the kernel computes. */
-static value_id product_behind(const struct site *site, value_id v, expr_id *idx)
-{
-    expr_id from[RANK_MAX], cond;
-    while (site->m->fused.storage[v.i].place == PLACE_NONE && graph_value(site->g, v)->def.i) {
-        const struct node *n = graph_node(site->g, graph_value(site->g, v)->def);
-        if (n->op == OP_MUL)
-            return v;
-        if (!view_is_whole(n->op))
-            break;
-        view_index(site->g, n, 0, idx, from, &cond);
-        memcpy(idx, from, sizeof from);
-        v = n->in[0];
-    }
-    return (value_id){0};
-}
-
 bool block_factor(const struct site *site, const struct node *n, struct block_factor *f)
 {
     struct reduced r;
@@ -276,9 +248,12 @@ bool block_factor(const struct site *site, const struct node *n, struct block_fa
     expr_id step = point_along(site, ex_const(site->x, last->order.block));
     u.sym = ex_as_sym(site->x, step);
     idx[d] = ex_add(site->x, ex_mulc(site->x, idx[d], last->order.block), step);
-    f->product = product_behind(site, n->in[1], idx);
-    const struct node *product = f->product.i ? graph_node(site->g, graph_value(site->g, f->product)->def) : NULL;
-    for (uint32_t o = 0; product && o < 2; o++) {
+    value_id behind = behind_views(site->m, n->in[1], idx);
+    const struct node *product = value_node(site->g, behind);
+    if (!product || product->op != OP_MUL || site->m->fused.storage[behind.i].place != PLACE_NONE)
+        return false;
+    f->product = behind;
+    for (uint32_t o = 0; o < 2; o++) {
         u.used = false;
         struct leaf_walk w = {.m = site->m, .leaf = leaf_use, .user = &u, .stored = true};
         constant_leaves(&w, product->in[o], idx);

@@ -89,7 +89,7 @@ static value_id counterpart(const struct rounding *r, value_id v)
 {
     const struct graph *g = r->run->c.graph;
     while (!graph_value(g, v)->name && value_op(g, v) == OP_CONVERT)
-        v = graph_node(g, graph_value(g, v)->def)->in[0];
+        v = value_node(g, v)->in[0];
     struct named key = {graph_value(g, v)->name, v};
     const struct named *found = key.name && r->names.n ? bsearch(&key, r->names.data, r->names.n, sizeof key, by_name)
                                                        : NULL;

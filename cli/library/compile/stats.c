@@ -169,7 +169,7 @@ static struct growth *growths(const struct compilation *c, uint32_t *n)
 static src_id weight_source(const struct module *m, const struct weight *w)
 {
     const struct graph *g = m->g;
-    const struct node *def = graph_node(g, graph_value(g, w->value)->def);
+    const struct node *def = value_node(g, w->value);
     bool *of_it = NEW_ARRAY(m->arena, bool, g->values.n);
     if (def->op != OP_CONSTANT && def->src.i)
         return def->src;

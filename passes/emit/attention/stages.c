@@ -76,7 +76,7 @@ static lreg term_value(struct attn *t, value_id v, lreg z, lreg most)
         return most;
     if (value_is_splat(em->g, v, &f, &(int64_t){0}))
         return em_const(em, ELEM_F32, t->s->lanes, f, 0);
-    const struct node *n = graph_node(em->g, graph_value(em->g, v)->def);
+    const struct node *n = value_node(em->g, v);
     if (op_shape(n->op) == SHAPE_VIEW)
         return term_value(t, n->in[0], z, most);
     for (uint32_t k = 0; k < n->n_in && k < 3; k++)
