@@ -268,6 +268,8 @@ def check_cpus(path, text, complain):
                 complain(name, n, f"{found}: what depends on the CPU is decided in passes/schedule")
             for found in re.findall(r"\bRATE_\w+|\bbudget\s*\(", line):
                 complain(name, n, f"{found}: numbers of the cost models reach the emitters as fields of the record")
+        if "passes/schedule/decisions.h" in text:
+            complain(name, 0, "the emitters take the schedule and choose nothing: decisions.h is not for them")
     if name.startswith("passes/"):
         for n, line in enumerate(strip_comments(text).splitlines(), 1):
             for found in re.findall(r"\bl[123]_kib\b", line):

@@ -16,7 +16,7 @@
 #include "passes/module/bounds.h"
 #include "passes/module/analysis.h"
 #include "passes/module/module.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 #include "passes/module/winograd.h"
 
 /* Measured on densenet121 and efficientnet_b0: with fewer points or channels, or weights (bytes) that L2 does not

@@ -6,7 +6,7 @@
  */
 #include "passes/module/choices.h"
 #include "passes/module/compressed.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 
 enum {
     DECODE_MAPS = 2, /* of an element: less, as one conversion, is computed at each read, but ... */

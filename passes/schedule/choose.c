@@ -1,5 +1,5 @@
 /* The record of one kernel: its kind, then what the kind's decisions say; and the record in words. */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 #include "passes/module/winograd.h"
 
 enum schedule_kind schedule_kind_of(const struct kernel *k)

@@ -2,7 +2,7 @@
 #ifndef MCC_PASSES_FIELDS_H
 #define MCC_PASSES_FIELDS_H
 
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 #include "passes/module/winograd.h"
 
 enum { FIELD_MOST = 1 << 30 /* of a number without a limit of its own */ };

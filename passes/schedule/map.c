@@ -1,6 +1,6 @@
 /* The loops of a map: lanes along the dim where memory is contiguous, dims that inner reductions depend on outermost
  * (rows), and as many loops in the parallel index as leave work inside of it. */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 
 /* Points of a parallel index. */
 enum { GRAIN = RATE_GRAIN_POINTS, GRAIN_MOST = RATE_GRAIN_POINTS_MOST };

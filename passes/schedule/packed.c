@@ -5,7 +5,7 @@
  * For images of few channels that are put side by side, and transposed matrices of 2 to 4 columns: 23 of 1432 maps, in
  * 21 of 568 networks, most of them quantized convolutions of 3 channels.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 
 enum { POINTS_MOST = 4, LANES_MOST = 128, REGISTERS = 4 };
 

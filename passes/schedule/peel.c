@@ -6,7 +6,7 @@
  * For paddings that are no zeros, and pads and concats inside of maps: 5 of 1432 maps, in 5 of 568 networks (on
  * x86-64-v3), a spectrogram's mirrored ends and a quantized convolution's operand among them.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 
 #include <string.h>
 

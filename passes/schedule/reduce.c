@@ -1,7 +1,7 @@
 /* How the reductions of a kernel go through what they reduce: lanes and partial results along it, bodies that are
  * unrolled; and the lanes of loops that compute values into scratch. */
 #include "passes/module/attention.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 
 enum { BODY_WINDOW = 320, BODY_CONTRACTION = 48 /* statements */, SUMS = 4, BOOL_LANES = 16 };
 

@@ -4,7 +4,7 @@
  * them, and the order of each sum is what it was. For large contractions: in 14 of the 554 networks of ../shared/models
  * that compile, and in 13 of the 14 of `make bench`.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 
 static int64_t ceil_of(int64_t n, int64_t d)
 {

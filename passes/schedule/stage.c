@@ -8,7 +8,7 @@
  * compile, and in 6 of the 14 of `make bench`.
  */
 #include "passes/module/choices.h"
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 
 enum { LEAST_TILES = 2, COLUMNS_MOST = 28 };
 

@@ -3,7 +3,7 @@
  * For changes of layout between NCHW, NHWC and blocks of channels, transposed weights and heads of attention: 80 of
  * 1432 maps, in 54 of 568 networks.
  */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/decisions.h"
 
 #include <string.h>
 

@@ -1,0 +1,110 @@
+/* What a tiled kernel takes: flops, ns of a parallel index and of the whole, sums of products in its code. */
+#include "passes/schedule/tile_cost.h"
+
+static uint64_t node_flops(const struct site *site, node_id id)
+{
+    const struct node *n = graph_node(site->g, id);
+    const struct type *t = value_type(site->g, n->out[0]);
+    uint64_t points = 1;
+    for (int32_t d = 0; d < t->rank; d++)
+        points *= (uint64_t)extent_counted(site->m, t->dims[d]);
+    return 2 * points * anchor_steps(site, n, false);
+}
+
+uint64_t anchor_flops(const struct site *site)
+{
+    node_id product = site->k->form.product;
+    return node_flops(site, site->k->anchor) + (product.i ? node_flops(site, product) : 0);
+}
+
+/* A row of the operand by vectors along the reduced dim, in as many sums as hide the latency of an addition; its lines
+ * come from L2 where L1 does not hold all rows. Cycles * STEP. */
+static int64_t horizontal_cost(const struct site *site, const struct node *n, int64_t steps)
+{
+    const struct machine *m = site->mach;
+    enum elem e = value_type(site->g, n->in[0])->elem;
+    int64_t size = elem_size(e), lanes = machine_vector_lanes(m, e), line = steps * size / 64,
+            vectors = (steps + lanes - 1) / lanes, rows;
+    const struct type *y = value_type(site->g, n->out[0]);
+    if (!ex_is_const(site->x, dims_product(site->x, y->dims, y->rank), &rows) || !mul_i64(rows, steps * size, &rows))
+        rows = steps * size;
+    int64_t adds = vectors * STEP / m->loads_per_cycle,
+            lines = rows > budget(m, SHARE_L1_STAGED) ? line * RATE_STEP_L2_LINE : 0;
+    return (adds > lines ? adds : lines) + RATE_HORIZONTAL * STEP;
+}
+
+/* The extent of a dim where the size is so large; dynamic in the code, if it depends on it. */
+static struct anchor_extent extent_at(const struct site *site, const struct type *t, int32_t d,
+                                      const struct size_at *at)
+{
+    struct anchor_extent e = anchor_extent(site, t, d);
+    if (at->size.i && !e.known && ex_is_const(site->x, size_at(site->x, t->dims[d], at), &e.n))
+        e = (struct anchor_extent){e.n, .known = true, .rests = true};
+    return e;
+}
+
+/* All points along a and b of a block of vectors. */
+static int64_t block_estimate(const struct site *site, const struct size_at *at, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    struct anchor_extent v = extent_at(site, t, c->vec, at), a = extent_at(site, t, c->a, at),
+                         b = extent_at(site, t, c->b, at);
+    const struct anchor_step step = anchor_step(site, n, c->flat);
+    int64_t vectors = (v.n + c->lanes - 1) / c->lanes, steps = step.n > INT32_MAX ? INT32_MAX : (int64_t)step.n;
+    if (c->flat) {
+        a = (struct anchor_extent){a.n * b.n, .known = a.known && b.known, .rests = a.rests};
+        b = (struct anchor_extent){1, .known = true};
+    }
+    if (c->vec < 0 && reduce_horizontal(site->m, n))
+        return horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
+    int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, c->ta, c->tb, c->nr, &step);
+    if (anchor_emulated(site, n))
+        cost *= RATE_DOT_STATEMENTS;
+    int64_t each = cost / (vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1);
+    return steps * (each > 0 ? each : 1) / (RATE_CYCLES_PER_NS * STEP);
+}
+
+int64_t tile_whole(const struct site *site, const struct size_at *at, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    int64_t whole = block_estimate(site, at, c);
+    if (c->chunk || !mul_i64(whole, extent_hint(site->x, size_at(site->x, tile_blocks(site->x, t, c), at)), &whole))
+        return 0;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (d != c->vec && d != c->a && d != c->b &&
+            !mul_i64(whole, extent_hint(site->x, size_at(site->x, t->dims[d], at)), &whole))
+            return 0;
+    return whole;
+}
+
+int64_t tile_code(const struct site *site, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    struct anchor_extent v = anchor_extent(site, t, c->vec), a = anchor_extent(site, t, c->a),
+                         b = anchor_extent(site, t, c->b);
+    return tile_body_points(a, c->ta, tile_rest(site->g, n)) * tile_body_points(b, c->tb, tile_rest(site->g, n)) *
+           tile_body_vectors(v.n, c);
+}
+
+int64_t tile_estimate(const struct site *site, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    int64_t lots = 1, parts = 1, extent = 0; /* an index is lots / parts of the points of a block of vectors */
+    for (int32_t d = 0; d < t->rank && c->k_block; d++)
+        if (tile_is_line(n, c, d) && ex_is_const(site->x, t->dims[d], &extent))
+            lots *= extent;
+    if (c->chunk) {
+        lots = (int64_t)c->chunk * (c->by_piece ? 1 : extent_hint(site->x, tile_blocks(site->x, t, c)));
+        parts = tile_count(site->x, t, c);
+    } else if (!c->k_block && ((tile_flat_even(site->x, t, c) && !c->split) || tile_rows_apart(site->x, t, c))) {
+        parts = tile_count(site->x, t, c);
+    }
+    parts *= tile_split_parts(site, c);
+    double ns = (double)block_estimate(site, &(struct size_at){.n = 0}, c) * (double)lots /
+                (double)(parts > 0 ? parts : 1);
+    return RATE_INDEX_NS + (int64_t)ns + stage_ns(site, c);
+}
