@@ -87,6 +87,7 @@ bool elem_is_float(enum elem);
 bool elem_is_native_float(enum elem);   /* f32, f64: computed as they are; other floats are bits */
 bool elem_is_signed(enum elem);
 LLVMValueRef const_int(struct emitter *, LLVMTypeRef scalar, uint32_t lanes, int64_t);
+LLVMValueRef const_like(struct emitter *, struct ltype, int64_t);      /* an integer of that type */
 LLVMValueRef const_float(struct emitter *, LLVMTypeRef scalar, uint32_t lanes, double);
 LLVMValueRef value_splat(struct emitter *, LLVMValueRef scalar, uint32_t lanes);
 /* Calls the intrinsic `name` overloaded on types[n_types]. */
@@ -110,6 +111,18 @@ LLVMValueRef low_word(struct emitter *, LLVMValueRef);
 
 /* ---- statements ---- */
 
+static inline LLVMValueRef operand(const struct emitter *e, const struct lstmt *s, uint32_t i)
+{
+    return e->values[s->in[i].i];
+}
+static inline struct ltype operand_type(const struct emitter *e, const struct lstmt *s, uint32_t i)
+{
+    return lf_type(e->f, s->in[i]);
+}
+LLVMBasicBlockRef block_new(struct emitter *);
+LLVMValueRef index_const(struct emitter *, int64_t);
+void emit_block(struct emitter *, lblock, LLVMValueRef *yields);      /* llvm_emit.c: statements with their blocks */
+void emit_leave(struct emitter *);
 LLVMValueRef emit_value(struct emitter *, const struct lstmt *);      /* llvm_ops.c: one-result computations */
 struct conversion {
     bool saturate;
@@ -130,6 +143,8 @@ LLVMValueRef wrap_narrow(struct emitter *, LLVMValueRef, enum elem, uint32_t lan
 void dot_learn(struct llvm_machine *);                                /* llvm_dot.c: fills in dot_forms */
 /* Lanes list[0..n) of a and b side by side; one lane gives a scalar, scalars count as vectors of one lane. */
 LLVMValueRef shuffle_lanes(struct emitter *, LLVMValueRef a, LLVMValueRef b, const uint8_t *list, uint32_t n);
+LLVMValueRef emit_divide(struct emitter *, const struct lstmt *);     /* llvm_divide.c: DIV, REM */
+LLVMValueRef emit_floordiv(struct emitter *, const struct lstmt *);   /* FLOORDIV, FLOORMOD */
 LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* DOT */
 LLVMValueRef emit_ldexp(struct emitter *, const struct lstmt *);      /* LDEXP */
 LLVMValueRef emit_matdot(struct emitter *, const struct lstmt *);     /* MATDOT */
@@ -164,7 +179,7 @@ void debug_end(struct emitter *);
 
 /* ---- modules ---- */
 
-/* Fills e->module with f as the function `symbol` (llvm_emit.c). False: e->error says why. */
+/* Fills e->module with f as the function `symbol` (llvm_function.c). False: e->error says why. */
 bool emit_function(struct emitter *, const char *symbol);
 
 struct compiled {

@@ -1,41 +1,27 @@
-/* One loop-IR function -> one LLVM function of the native signature of runtime/rt.h.
+/* Control: loops, branches, checks, calls, launches, as blocks of LLVM.
  *
- *   void symbol(const i64 *args, i64 begin, i64 end, char *scratch, run *)
- *
- * Arguments are loaded from args at entry. A kernel's `parallel` loop runs over [begin, end). Values that loops carry
- * are phis, so accumulators live in registers without any IR pass. Loops are emitted rotated (one branch a trip). A
- * failing check records itself through mcc_rt_fail and leaves the function. An entry has C's parameters and result:
- *
- *   i32 symbol(i64 or pointer ..., char *memory)
+ * A kernel's `parallel` loop runs over [begin, end). Values that loops carry are phis, so accumulators live in
+ * registers without any IR pass. Loops are emitted rotated (one branch a trip). A failing check records itself through
+ * mcc_rt_fail and leaves the function.
  */
 #include "codegen/llvm.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    DEPTH_MAX = 250, /* nested blocks; the parser refuses earlier */
-    COLD_LAUNCHES = 16
-};
+enum { DEPTH_MAX = 250 }; /* nested blocks; the parser refuses earlier */
 
-static void emit_block(struct emitter *, lblock, LLVMValueRef *yields);
-
-static LLVMValueRef in(struct emitter *e, const struct lstmt *s, uint32_t i)
-{
-    return e->values[s->in[i].i];
-}
-
-static LLVMBasicBlockRef block_new(struct emitter *e)
+LLVMBasicBlockRef block_new(struct emitter *e)
 {
     return LLVMAppendBasicBlockInContext(e->ctx, e->fn, "");
 }
 
-static LLVMValueRef index_const(struct emitter *e, int64_t value)
+LLVMValueRef index_const(struct emitter *e, int64_t value)
 {
     return LLVMConstInt(e->i64, (uint64_t)value, false);
 }
 
-static void leave(struct emitter *e)
+void emit_leave(struct emitter *e)
 {
     if (e->nontemporal)
         LLVMBuildFence(e->b, LLVMAtomicOrderingSequentiallyConsistent, false, "");
@@ -68,7 +54,7 @@ static void leave_unless(struct emitter *e, LLVMValueRef ok)
         return;
     here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderAtEnd(e->b, bad);
-    leave(e);
+    emit_leave(e);
     LLVMPositionBuilderAtEnd(e->b, here);
     e->exit = bad;
 }
@@ -76,7 +62,7 @@ static void leave_unless(struct emitter *e, LLVMValueRef ok)
 static void emit_check(struct emitter *e, const struct lstmt *s)
 {
     LLVMBasicBlockRef bad = block_new(e), here;
-    branch_ok(e, mask_all(e, in(e, s, 0), lf_type(e->f, s->in[0]).lanes), bad);
+    branch_ok(e, mask_all(e, operand(e, s, 0), lf_type(e->f, s->in[0]).lanes), bad);
     here = LLVMGetInsertBlock(e->b);
     LLVMPositionBuilderAtEnd(e->b, bad);
     if (e->is_static) {
@@ -87,7 +73,7 @@ static void emit_check(struct emitter *e, const struct lstmt *s)
                                 LLVMConstInt(e->i32, s->node, false), text, e->index};
         call_external(e, "mcc_rt_fail", e->nothing, args, 5);
     }
-    leave(e);
+    emit_leave(e);
     LLVMPositionBuilderAtEnd(e->b, here);
 }
 
@@ -102,7 +88,7 @@ struct loop {
 
 static LLVMValueRef bound_of(struct emitter *e, const struct loop *l, uint32_t i)
 {
-    return l->in_word ? low_word(e, in(e, l->s, i)) : in(e, l->s, i);
+    return l->in_word ? low_word(e, operand(e, l->s, i)) : operand(e, l->s, i);
 }
 
 /* Would the variable and the sum after its last trip fit? */
@@ -155,7 +141,7 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
     }
     LLVMValueRef *phi = slots, *yields = slots + n + 1, *outs = slots + 2 * (size_t)n + 2;
     LLVMBasicBlockRef from = LLVMGetInsertBlock(e->b), body = block_new(e), done = block_new(e), latch;
-    LLVMValueRef first = n ? in(e, s, 2) : NULL, again, var, next, start = bound_of(e, l, 0);
+    LLVMValueRef first = n ? operand(e, s, 2) : NULL, again, var, next, start = bound_of(e, l, 0);
     LLVMValueRef starts = trip_starts(e, l, start, first);
     bool always = LLVMIsAConstantInt(starts) && LLVMConstIntGetZExtValue(starts);
     if (always)
@@ -167,7 +153,7 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
     var = LLVMBuildPhi(e->b, LLVMTypeOf(start), "");
     range_of_variable(e, l->body->params.data[0], s->in[0], s->in[1]);
     for (uint32_t i = 0; i < n; i++)
-        e->values[l->body->params.data[i + 1].i] = phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(in(e, s, i + 2)), "");
+        e->values[l->body->params.data[i + 1].i] = phi[i] = LLVMBuildPhi(e->b, LLVMTypeOf(operand(e, s, i + 2)), "");
     e->values[l->body->params.data[0].i] = l->in_word ? LLVMBuildZExt(e->b, var, e->i64, "") : var;
     emit_poll(e);
     emit_block(e, s->block[0], yields);
@@ -178,14 +164,14 @@ static void emit_for_loop(struct emitter *e, const struct loop *l)
         LLVMAddIncoming(var, (LLVMValueRef[]){start, next}, (LLVMBasicBlockRef[]){from, latch}, 2);
         LLVMPositionBuilderAtEnd(e->b, done);
         for (uint32_t i = 0; i < n; i++) {
-            LLVMAddIncoming(phi[i], (LLVMValueRef[]){in(e, s, i + 2), yields[i]}, (LLVMBasicBlockRef[]){from, latch},
-                            2);
+            LLVMAddIncoming(phi[i], (LLVMValueRef[]){operand(e, s, i + 2), yields[i]},
+                            (LLVMBasicBlockRef[]){from, latch}, 2);
             outs[i] = yields[i];
             if (always)
                 continue;
             outs[i] = LLVMBuildPhi(e->b, LLVMTypeOf(phi[i]), "");
-            LLVMAddIncoming(outs[i], (LLVMValueRef[]){in(e, s, i + 2), yields[i]}, (LLVMBasicBlockRef[]){from, latch},
-                            2);
+            LLVMAddIncoming(outs[i], (LLVMValueRef[]){operand(e, s, i + 2), yields[i]},
+                            (LLVMBasicBlockRef[]){from, latch}, 2);
         }
         for (uint32_t i = 0; i < n; i++)
             e->values[s->out[i].i] = outs[i];
@@ -203,7 +189,7 @@ static void emit_for_unrolled(struct emitter *e, const struct loop *l, int64_t l
         return;
     }
     for (uint32_t i = 0; i < l->n_carried; i++)
-        carried[i] = in(e, s, i + 2);
+        carried[i] = operand(e, s, i + 2);
     for (int64_t at = lo; at < hi && !e->error; at += s->imm) {
         e->values[l->body->params.data[0].i] = index_const(e, at);
         for (uint32_t i = 0; i < l->n_carried; i++)
@@ -221,7 +207,7 @@ static void emit_for(struct emitter *e, const struct lstmt *s)
 {
     struct loop l = {s, &e->f->blocks.data[s->block[0].i], s->n_in - 2, s->flags & L_FLAG_WHILE,
                      fits_word(e, s, s->imm)};
-    LLVMValueRef lo = in(e, s, 0), hi = in(e, s, 1);
+    LLVMValueRef lo = operand(e, s, 0), hi = operand(e, s, 1);
     bool fixed = LLVMIsAConstantInt(lo) && LLVMIsAConstantInt(hi);
     if (s->flags & L_FLAG_UNROLL && fixed && !l.is_while)
         emit_for_unrolled(e, &l, LLVMConstIntGetSExtValue(lo), LLVMConstIntGetSExtValue(hi));
@@ -262,7 +248,7 @@ static void emit_if(struct emitter *e, const struct lstmt *s)
     }
     start[1] = block_new(e);
     done = has_else ? block_new(e) : start[1];
-    LLVMBuildCondBr(e->b, in(e, s, 0), start[0], start[1]);
+    LLVMBuildCondBr(e->b, operand(e, s, 0), start[0], start[1]);
     for (uint32_t k = 0; k < (has_else ? 2u : 1u) && !e->error; k++) {
         LLVMPositionBuilderAtEnd(e->b, start[k]);
         emit_block(e, s->block[k], yields + (size_t)k * s->n_out);
@@ -288,7 +274,7 @@ static void emit_call(struct emitter *e, const struct lstmt *s)
         return;
     }
     for (uint32_t i = 0; i < s->n_in; i++)
-        args[i + 1] = in(e, s, i);
+        args[i + 1] = operand(e, s, i);
     result = e->is_static ? static_call(e, s) : call_external(e, s->name, e->i64, args, s->n_in + 1);
     if (s->n_out)
         e->values[s->out[0].i] = result;
@@ -319,14 +305,14 @@ static void emit_launch(struct emitter *e, const struct lstmt *s)
         return;
     }
     for (uint32_t i = 0; i + 1 < s->n_in; i++) {
-        value = in(e, s, i);
+        value = operand(e, s, i);
         if (lf_type(e->f, s->in[i]).lanes == 0)
             value = LLVMBuildPtrToInt(e->b, value, e->i64, "");
         LLVMValueRef at = index_const(e, i);
         LLVMBuildStore(e->b, value, LLVMBuildGEP2(e->b, e->i64, e->launch_args, &at, 1, ""));
     }
     if (e->is_static) {
-        LLVMValueRef count = in(e, s, s->n_in - 1);
+        LLVMValueRef count = operand(e, s, s->n_in - 1);
         leave_unless(e, static_launch(e, kernel_function(e, s->name), e->launch_args, count));
         return;
     }
@@ -336,7 +322,7 @@ static void emit_launch(struct emitter *e, const struct lstmt *s)
     args[0] = e->run;
     args[1] = kernel_function(e, s->name);
     args[2] = e->launch_args;
-    args[3] = in(e, s, s->n_in - 1);
+    args[3] = operand(e, s, s->n_in - 1);
     args[4] = number;
     args[5] = index_const(e, s->imm);
     value = call_external(e, "mcc_rt_launch", e->i32, args, 6);
@@ -354,7 +340,7 @@ static void emit_statement(struct emitter *e, const struct lstmt *s, LLVMValueRe
     case L_IF: emit_if(e, s); return;
     case L_YIELD:
         for (uint32_t i = 0; i < s->n_in; i++)
-            yields[i] = in(e, s, i);
+            yields[i] = operand(e, s, i);
         return;
     case L_CHECK: emit_check(e, s); return;
     case L_CALL: emit_call(e, s); return;
@@ -367,7 +353,7 @@ static void emit_statement(struct emitter *e, const struct lstmt *s, LLVMValueRe
     range_learn(e, s);
 }
 
-static void emit_block(struct emitter *e, lblock b, LLVMValueRef *yields)
+void emit_block(struct emitter *e, lblock b, LLVMValueRef *yields)
 {
     const struct lblk *blk = &e->f->blocks.data[b.i];
     if (++e->depth > DEPTH_MAX)
@@ -375,157 +361,4 @@ static void emit_block(struct emitter *e, lblock b, LLVMValueRef *yields)
     for (uint32_t i = 0; i < blk->stmts.n && !e->error; i++)
         emit_statement(e, &blk->stmts.data[i], yields);
     e->depth--;
-}
-
-/* ---- the function ---- */
-
-static void add_attribute(struct emitter *e, LLVMAttributeIndex at, const char *name, uint64_t value)
-{
-    unsigned kind = LLVMGetEnumAttributeKindForName(name, strlen(name));
-    LLVMAddAttributeAtIndex(e->fn, at, LLVMCreateEnumAttribute(e->ctx, kind, value));
-}
-
-static void add_string_attribute(struct emitter *e, const char *key, const char *value)
-{
-    LLVMAddAttributeAtIndex(
-        e->fn, (LLVMAttributeIndex)LLVMAttributeFunctionIndex,
-        LLVMCreateStringAttribute(e->ctx, key, (unsigned)strlen(key), value, (unsigned)strlen(value)));
-}
-
-/* Is it a program that launches many kernels one after the other, so that its own statements take next to none of a
- * run's time? */
-static bool is_cold(const struct lfunc *f)
-{
-    uint32_t launches = 0;
-    if (f->role != LROLE_PROGRAM)
-        return false;
-    for (uint32_t b = 1; b < f->blocks.n; b++)
-        for (uint32_t i = 0; i < f->blocks.data[b].stmts.n; i++) {
-            const struct lstmt *s = &f->blocks.data[b].stmts.data[i];
-            if (s->op == L_FOR)
-                return false;
-            launches += s->op == L_LAUNCH;
-        }
-    return launches >= COLD_LAUNCHES;
-}
-
-/* The subtarget of code generation is the function's, not the target machine's: without these attributes an fma
- * becomes a call. */
-static void add_attributes(struct emitter *e)
-{
-    add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "nounwind", 0);
-    if (!e->machine->bare) /* call frames, at every instruction */
-        add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "uwtable", 2);
-    add_string_attribute(e, "target-cpu", e->machine->target.cpu);
-    if (e->machine->target.features[0])
-        add_string_attribute(e, "target-features", e->machine->target.features);
-    if (e->machine->vector_width)
-        add_string_attribute(e, "prefer-vector-width", e->machine->vector_width);
-    if (e->is_static)
-        add_string_attribute(e, "warn-stack-size", "0"); /* tells its frame (llvm_compile.c) */
-    if (e->machine->arch == ARCH_X86_64 && is_cold(e->f)) { /* selects instructions one by one, a third of the time */
-        add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "optnone", 0);
-        add_attribute(e, (LLVMAttributeIndex)LLVMAttributeFunctionIndex, "noinline", 0);
-    }
-}
-
-static void declare_function(struct emitter *e, const char *symbol)
-{
-    LLVMTypeRef params[5] = {e->ptr, e->i64, e->i64, e->ptr, e->ptr};
-    LLVMValueRef old = LLVMGetNamedFunction(e->module, symbol);
-    e->fn = old ? old : LLVMAddFunction(e->module, symbol, LLVMFunctionType(e->nothing, params, 5, false));
-    LLVMSetVisibility(e->fn, LLVMHiddenVisibility);
-    add_attributes(e);
-    for (LLVMAttributeIndex i = 1; i <= 5; i += i == 1 ? 3 : 1)
-        add_attribute(e, i, "noalias", 0); /* args, scratch, run */
-    e->begin = LLVMGetParam(e->fn, 1);
-    e->end = LLVMGetParam(e->fn, 2);
-    e->scratch = LLVMGetParam(e->fn, 3);
-    e->run = LLVMGetParam(e->fn, 4);
-}
-
-static void declare_entry(struct emitter *e, const char *symbol)
-{
-    uint32_t n = e->f->args.n;
-    LLVMTypeRef *params = calloc((size_t)n + 1, sizeof *params);
-    if (!params || !n) {
-        emit_fail(e, n ? EMIT_NO_MEMORY : "an entry without memory");
-        free(params);
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++)
-        params[i] = e->f->args.data[i].type.lanes == 0 ? e->ptr : e->i64;
-    e->fn = LLVMAddFunction(e->module, symbol, LLVMFunctionType(e->i32, params, n, false));
-    free(params);
-    add_attributes(e);
-    if (e->machine->arch == ARCH_RISCV64)
-        add_attribute(e, (LLVMAttributeIndex)LLVMAttributeReturnIndex, "signext", 0); /* call_external */
-    e->scratch = LLVMGetParam(e->fn, n - 1);
-}
-
-static void load_arguments(struct emitter *e)
-{
-    for (uint32_t i = 0; i < e->f->args.n; i++) {
-        const struct larg *arg = &e->f->args.data[i];
-        LLVMValueRef at = index_const(e, i);
-        if (e->f->role == LROLE_ENTRY) {
-            e->values[i + 1] = LLVMGetParam(e->fn, i);
-            continue;
-        }
-        LLVMValueRef slot = LLVMBuildGEP2(e->b, e->i64, LLVMGetParam(e->fn, 0), &at, 1, "");
-        e->values[i + 1] = LLVMBuildLoad2(e->b, arg->type.lanes == 0 ? e->ptr : e->i64, slot, "");
-    }
-}
-
-static void make_launch_array(struct emitter *e)
-{
-    uint32_t longest = 0;
-    for (uint32_t b = 1; b < e->f->blocks.n; b++)
-        for (uint32_t i = 0; i < e->f->blocks.data[b].stmts.n; i++) {
-            const struct lstmt *s = &e->f->blocks.data[b].stmts.data[i];
-            if (s->op == L_LAUNCH && s->n_in > longest)
-                longest = s->n_in;
-        }
-    if (longest)
-        e->launch_args = LLVMBuildAlloca(e->b, LLVMArrayType2(e->i64, longest), "");
-}
-
-static void emit_body(struct emitter *e, const char *symbol)
-{
-    bool entry = e->f->role == LROLE_ENTRY;
-    (entry ? declare_entry : declare_function)(e, symbol);
-    if (e->error)
-        return;
-    debug_function(e, symbol);
-    e->entry = block_new(e);
-    LLVMPositionBuilderAtEnd(e->b, e->entry);
-    e->index = index_const(e, 0);
-    if (entry)
-        static_begin(e);
-    make_launch_array(e);
-    load_arguments(e);
-    emit_block(e, (lblock){1}, NULL);
-    if (!e->error) {
-        leave(e);
-        address_sweep(e);
-    }
-}
-
-bool emit_function(struct emitter *e, const char *symbol)
-{
-    size_t n = e->f->types.n;
-    e->values = calloc(n, sizeof *e->values);
-    e->limit = malloc(n * sizeof *e->limit);
-    e->local_offset = malloc(n * sizeof *e->local_offset);
-    if (e->values && e->limit && e->local_offset) {
-        memset(e->limit, 0xff, n * sizeof *e->limit); /* RANGE_UNKNOWN */
-        memset(e->local_offset, 0xff, n * sizeof *e->local_offset);
-        emit_body(e, symbol);
-    } else {
-        emit_fail(e, EMIT_NO_MEMORY);
-    }
-    free(e->values);
-    free(e->limit);
-    free(e->local_offset);
-    return !e->error;
 }

@@ -9,27 +9,6 @@
 
 typedef LLVMValueRef emit_fn(struct emitter *, const struct lstmt *);
 
-static LLVMValueRef in(struct emitter *e, const struct lstmt *s, uint32_t i)
-{
-    return e->values[s->in[i].i];
-}
-
-static struct ltype in_type(struct emitter *e, const struct lstmt *s, uint32_t i)
-{
-    return lf_type(e->f, s->in[i]);
-}
-
-static bool is_float(const struct lstmt *s)
-{
-    return elem_is_float(s->type.elem);
-}
-
-/* An integer constant of the result's type. */
-static LLVMValueRef int_like(struct emitter *e, struct ltype t, int64_t value)
-{
-    return const_int(e, type_scalar(e, t.elem), t.lanes, value);
-}
-
 static LLVMValueRef emit_const(struct emitter *e, const struct lstmt *s)
 {
     unsigned char bytes[16] = {0};
@@ -37,7 +16,7 @@ static LLVMValueRef emit_const(struct emitter *e, const struct lstmt *s)
     LLVMTypeRef scalar = type_scalar(e, s->type.elem);
     if (elem_is_native_float(s->type.elem))
         return const_float(e, scalar, s->type.lanes, s->fimm);
-    if (!is_float(s))
+    if (!elem_is_float(s->type.elem))
         return const_int(e, scalar, s->type.lanes, s->imm);
     elem_from_f64(s->type.elem, s->fimm, bytes);
     memcpy(&bits, bytes, sizeof bits);
@@ -47,20 +26,21 @@ static LLVMValueRef emit_const(struct emitter *e, const struct lstmt *s)
 static LLVMValueRef unary_intrinsic(struct emitter *e, const struct lstmt *s, const char *name)
 {
     LLVMTypeRef type = type_value(e, s->type);
-    LLVMValueRef arg = in(e, s, 0);
+    LLVMValueRef arg = operand(e, s, 0);
     return call_intrinsic(e, name, &type, 1, &arg, 1);
 }
 
 static LLVMValueRef emit_neg(struct emitter *e, const struct lstmt *s)
 {
-    return is_float(s) ? LLVMBuildFNeg(e->b, in(e, s, 0), "") : LLVMBuildNeg(e->b, in(e, s, 0), "");
+    return elem_is_float(s->type.elem) ? LLVMBuildFNeg(e->b, operand(e, s, 0), "")
+                                       : LLVMBuildNeg(e->b, operand(e, s, 0), "");
 }
 
 static LLVMValueRef emit_abs(struct emitter *e, const struct lstmt *s)
 {
     LLVMTypeRef type = type_value(e, s->type);
-    LLVMValueRef args[2] = {in(e, s, 0), LLVMConstInt(e->i1, 0, false)};
-    if (is_float(s))
+    LLVMValueRef args[2] = {operand(e, s, 0), LLVMConstInt(e->i1, 0, false)};
+    if (elem_is_float(s->type.elem))
         return unary_intrinsic(e, s, "llvm.fabs");
     return elem_is_signed(s->type.elem) ? call_intrinsic(e, "llvm.abs", &type, 1, args, 2) : args[0];
 }
@@ -76,7 +56,7 @@ static LLVMValueRef round_by_magic(struct emitter *e, const struct lstmt *s)
 {
     bool wide = s->type.elem == ELEM_F64;
     LLVMTypeRef type = type_value(e, s->type), scalar = type_scalar(e, s->type.elem);
-    LLVMValueRef x = in(e, s, 0), one = const_float(e, scalar, s->type.lanes, 1.0);
+    LLVMValueRef x = operand(e, s, 0), one = const_float(e, scalar, s->type.lanes, 1.0);
     LLVMValueRef zero = const_float(e, scalar, s->type.lanes, 0.0);
     LLVMValueRef magic = const_float(e, scalar, s->type.lanes, wide ? 0x1p52 : 0x1p23);
     LLVMValueRef mag = call_intrinsic(e, "llvm.fabs", &type, 1, &x, 1);
@@ -106,7 +86,7 @@ static LLVMValueRef emit_round(struct emitter *e, const struct lstmt *s)
 
 static LLVMValueRef emit_not(struct emitter *e, const struct lstmt *s)
 {
-    return LLVMBuildNot(e->b, in(e, s, 0), "");
+    return LLVMBuildNot(e->b, operand(e, s, 0), "");
 }
 
 /* ---- arithmetic ---- */
@@ -117,115 +97,11 @@ static LLVMValueRef emit_arith(struct emitter *e, const struct lstmt *s)
         LLVMOpcode integer, real;
     } code[L_COUNT] = {[L_ADD] = {LLVMAdd, LLVMFAdd}, [L_SUB] = {LLVMSub, LLVMFSub}, [L_MUL] = {LLVMMul, LLVMFMul},
                        [L_AND] = {LLVMAnd, LLVMAnd},  [L_OR] = {LLVMOr, LLVMOr},     [L_XOR] = {LLVMXor, LLVMXor}};
-    LLVMOpcode op = is_float(s) ? code[s->op].real : code[s->op].integer;
-    LLVMValueRef looked_up = op == LLVMFSub ? lookup_less(e, in(e, s, 0), in(e, s, 1)) : NULL;
+    LLVMOpcode op = elem_is_float(s->type.elem) ? code[s->op].real : code[s->op].integer;
+    LLVMValueRef looked_up = op == LLVMFSub ? lookup_less(e, operand(e, s, 0), operand(e, s, 1)) : NULL;
     if (looked_up)
         return looked_up;
-    return LLVMBuildBinOp(e->b, op, in(e, s, 0), in(e, s, 1), "");
-}
-
-/* True when every lane of v is a constant that cannot trap as a divisor. */
-static bool is_safe_divisor(LLVMValueRef v, struct ltype t)
-{
-    for (uint32_t i = 0; i < t.lanes; i++) {
-        LLVMValueRef lane = t.lanes == 1 ? v : LLVMIsConstant(v) ? LLVMGetAggregateElement(v, i) : NULL;
-        if (!lane || !LLVMIsAConstantInt(lane) || LLVMConstIntGetZExtValue(lane) == 0)
-            return false;
-        if (elem_is_signed(t.elem) && LLVMConstIntGetSExtValue(lane) == -1)
-            return false;
-    }
-    return true;
-}
-
-/* The divisor, or 1 where dividing by it would trap: 0, and -1 under the smallest integer, where 1 gives the
- * wrapped answer. */
-static LLVMValueRef safe_divisor(struct emitter *e, struct ltype t, LLVMValueRef a, LLVMValueRef b)
-{
-    bool is_signed = elem_is_signed(t.elem);
-    if (is_safe_divisor(b, t))
-        return b;
-    LLVMValueRef bad = LLVMBuildICmp(e->b, LLVMIntEQ, b, int_like(e, t, 0), "");
-    if (is_signed) {
-        int64_t min = INT64_MIN >> (64 - elem_bits(t.elem));
-        LLVMValueRef is_min = LLVMBuildICmp(e->b, LLVMIntEQ, a, int_like(e, t, min), "");
-        LLVMValueRef is_minus = LLVMBuildICmp(e->b, LLVMIntEQ, b, int_like(e, t, -1), "");
-        bad = LLVMBuildOr(e->b, bad, LLVMBuildAnd(e->b, is_min, is_minus, ""), "");
-    }
-    return LLVMBuildSelect(e->b, bad, int_like(e, t, 1), b, "");
-}
-
-/* Quotient towards zero; b is safe. Vectors of up to 32 bits divide as floats that hold them with enough room to
- * truncate exactly (no machine divides integer vectors). */
-static LLVMValueRef quotient(struct emitter *e, struct ltype t, LLVMValueRef a, LLVMValueRef b)
-{
-    bool is_signed = elem_is_signed(t.elem);
-    uint32_t bits = elem_bits(t.elem);
-    if (t.lanes == 1 || bits > 32 || LLVMIsConstant(b))
-        return is_signed ? LLVMBuildSDiv(e->b, a, b, "") : LLVMBuildUDiv(e->b, a, b, "");
-    LLVMTypeRef real = type_lanes(bits == 32 ? e->f64 : e->f32, t.lanes), whole = LLVMTypeOf(a);
-    LLVMValueRef x = is_signed ? LLVMBuildSIToFP(e->b, a, real, "") : LLVMBuildUIToFP(e->b, a, real, "");
-    LLVMValueRef y = is_signed ? LLVMBuildSIToFP(e->b, b, real, "") : LLVMBuildUIToFP(e->b, b, real, "");
-    LLVMValueRef q = LLVMBuildFDiv(e->b, x, y, "");
-    return is_signed ? LLVMBuildFPToSI(e->b, q, whole, "") : LLVMBuildFPToUI(e->b, q, whole, "");
-}
-
-static LLVMValueRef remainder_of(struct emitter *e, struct ltype t, LLVMValueRef a, LLVMValueRef b)
-{
-    if (t.lanes == 1)
-        return elem_is_signed(t.elem) ? LLVMBuildSRem(e->b, a, b, "") : LLVMBuildURem(e->b, a, b, "");
-    return LLVMBuildSub(e->b, a, LLVMBuildMul(e->b, quotient(e, t, a, b), b, ""), "");
-}
-
-/* C's fmod lane by lane: no instruction exists, the runtime has a bit-exact one. */
-static LLVMValueRef emit_fmod(struct emitter *e, const struct lstmt *s)
-{
-    bool wide = s->type.elem == ELEM_F64;
-    const char *name = wide ? "mcc_rt_fmod" : "mcc_rt_fmodf";
-    LLVMTypeRef scalar = type_scalar(e, s->type.elem);
-    LLVMValueRef args[2] = {in(e, s, 0), in(e, s, 1)};
-    if (s->type.lanes == 1)
-        return call_external(e, name, scalar, args, 2);
-    LLVMValueRef result = LLVMGetPoison(type_value(e, s->type));
-    for (uint32_t i = 0; i < s->type.lanes; i++) {
-        LLVMValueRef lane = LLVMConstInt(e->i64, i, false);
-        LLVMValueRef pair[2] = {LLVMBuildExtractElement(e->b, args[0], lane, ""),
-                                LLVMBuildExtractElement(e->b, args[1], lane, "")};
-        LLVMValueRef r = call_external(e, name, scalar, pair, 2);
-        result = LLVMBuildInsertElement(e->b, result, r, lane, "");
-    }
-    return result;
-}
-
-static LLVMValueRef emit_divide(struct emitter *e, const struct lstmt *s)
-{
-    LLVMValueRef a = in(e, s, 0), b = in(e, s, 1);
-    if (is_float(s))
-        return s->op == L_DIV ? LLVMBuildFDiv(e->b, a, b, "") : emit_fmod(e, s);
-    b = safe_divisor(e, s->type, a, b);
-    return s->op == L_DIV ? quotient(e, s->type, a, b) : remainder_of(e, s->type, a, b);
-}
-
-/* The remainder decides: where it is negative, the quotient goes down by one, the remainder up by b (b > 0). */
-static LLVMValueRef emit_floordiv(struct emitter *e, const struct lstmt *s)
-{
-    LLVMValueRef a = in(e, s, 0), b = safe_divisor(e, s->type, a, in(e, s, 1)), zero = int_like(e, s->type, 0);
-    LLVMValueRef q, r, low;
-    struct ltype t = s->type;
-    if (elem_is_signed(t.elem) && range_is_natural(e, s->in[0]) && range_is_natural(e, s->in[1]))
-        t.elem = ELEM_U64;
-    if (range_in_word(e, s->in[0]) && range_in_word(e, s->in[1])) {
-        t.elem = ELEM_U32;
-        q = (s->op == L_FLOORDIV ? quotient : remainder_of)(e, t, low_word(e, a), low_word(e, b));
-        return LLVMBuildZExt(e->b, q, e->i64, "");
-    }
-    if (!elem_is_signed(t.elem))
-        return s->op == L_FLOORDIV ? quotient(e, t, a, b) : remainder_of(e, t, a, b);
-    q = quotient(e, t, a, b);
-    r = LLVMBuildSub(e->b, a, LLVMBuildMul(e->b, q, b, ""), "");
-    low = LLVMBuildICmp(e->b, LLVMIntSLT, r, zero, "");
-    if (s->op == L_FLOORDIV)
-        return LLVMBuildAdd(e->b, q, LLVMBuildSExt(e->b, low, LLVMTypeOf(q), ""), "");
-    return LLVMBuildAdd(e->b, r, LLVMBuildSelect(e->b, low, b, zero, ""), "");
+    return LLVMBuildBinOp(e->b, op, operand(e, s, 0), operand(e, s, 1), "");
 }
 
 /* The same by name, for a whole register of x86: instruction selection finds it in a comparison and a selection, too,
@@ -293,29 +169,29 @@ static LLVMValueRef extreme(struct emitter *e, enum lop op, struct ltype t, LLVM
 
 static LLVMValueRef emit_extreme(struct emitter *e, const struct lstmt *s)
 {
-    return extreme(e, s->op, s->type, in(e, s, 0), in(e, s, 1));
+    return extreme(e, s->op, s->type, operand(e, s, 0), operand(e, s, 1));
 }
 
 static LLVMValueRef emit_shift(struct emitter *e, const struct lstmt *s)
 {
-    LLVMValueRef a = in(e, s, 0), n = in(e, s, 1);
+    LLVMValueRef a = operand(e, s, 0), n = operand(e, s, 1);
     int64_t width = elem_bits(s->type.elem);
-    LLVMValueRef fits = LLVMBuildICmp(e->b, LLVMIntULT, n, int_like(e, s->type, width), "");
+    LLVMValueRef fits = LLVMBuildICmp(e->b, LLVMIntULT, n, const_like(e, s->type, width), "");
     bool fills = s->op == L_SHR && elem_is_signed(s->type.elem);
-    n = LLVMBuildSelect(e->b, fits, n, int_like(e, s->type, fills ? width - 1 : 0), "");
+    n = LLVMBuildSelect(e->b, fits, n, const_like(e, s->type, fills ? width - 1 : 0), "");
     if (fills)
         return LLVMBuildAShr(e->b, a, n, "");
     a = s->op == L_SHL ? LLVMBuildShl(e->b, a, n, "") : LLVMBuildLShr(e->b, a, n, "");
-    return LLVMBuildSelect(e->b, fits, a, int_like(e, s->type, 0), "");
+    return LLVMBuildSelect(e->b, fits, a, const_like(e, s->type, 0), "");
 }
 
 static LLVMValueRef emit_fma(struct emitter *e, const struct lstmt *s)
 {
     LLVMTypeRef type = type_value(e, s->type);
-    LLVMValueRef args[3] = {in(e, s, 0), in(e, s, 1), in(e, s, 2)};
+    LLVMValueRef args[3] = {operand(e, s, 0), operand(e, s, 1), operand(e, s, 2)};
     if (s->type.elem == ELEM_F16)
         return half_fma(e, s->type.lanes, args);
-    if (!is_float(s))
+    if (!elem_is_float(s->type.elem))
         return LLVMBuildAdd(e->b, LLVMBuildMul(e->b, args[0], args[1], ""), args[2], "");
     if (s->type.elem == ELEM_F64 ? e->machine->fma64 : e->machine->fma)
         return call_intrinsic(e, "llvm.fma", &type, 1, args, 3);
@@ -326,7 +202,7 @@ static LLVMValueRef emit_fma(struct emitter *e, const struct lstmt *s)
 
 static LLVMValueRef emit_compare(struct emitter *e, const struct lstmt *s)
 {
-    enum elem elem = in_type(e, s, 0).elem;
+    enum elem elem = operand_type(e, s, 0).elem;
     static const struct {
         LLVMRealPredicate real;
         LLVMIntPredicate with_sign, without;
@@ -335,16 +211,16 @@ static LLVMValueRef emit_compare(struct emitter *e, const struct lstmt *s)
                        [L_LT] = {LLVMRealOLT, LLVMIntSLT, LLVMIntULT},
                        [L_LE] = {LLVMRealOLE, LLVMIntSLE, LLVMIntULE}};
     if (elem_is_float(elem))
-        return LLVMBuildFCmp(e->b, code[s->op].real, in(e, s, 0), in(e, s, 1), "");
+        return LLVMBuildFCmp(e->b, code[s->op].real, operand(e, s, 0), operand(e, s, 1), "");
     LLVMIntPredicate whole = elem_is_signed(elem) ? code[s->op].with_sign : code[s->op].without;
     if (range_in_word(e, s->in[0]) && range_in_word(e, s->in[1]))
-        return LLVMBuildICmp(e->b, whole, low_word(e, in(e, s, 0)), low_word(e, in(e, s, 1)), "");
-    return LLVMBuildICmp(e->b, whole, in(e, s, 0), in(e, s, 1), "");
+        return LLVMBuildICmp(e->b, whole, low_word(e, operand(e, s, 0)), low_word(e, operand(e, s, 1)), "");
+    return LLVMBuildICmp(e->b, whole, operand(e, s, 0), operand(e, s, 1), "");
 }
 
 static LLVMValueRef emit_select(struct emitter *e, const struct lstmt *s)
 {
-    return LLVMBuildSelect(e->b, in(e, s, 0), in(e, s, 1), in(e, s, 2), "");
+    return LLVMBuildSelect(e->b, operand(e, s, 0), operand(e, s, 1), operand(e, s, 2), "");
 }
 
 /* ---- shapes of registers ---- */
@@ -353,9 +229,10 @@ static LLVMValueRef emit_convert_stmt(struct emitter *e, const struct lstmt *s)
 {
     struct conversion how = {.saturate = s->imm != 0, .rounding = ROUND_EVEN};
     round_mode_by_name(s->name, &how.rounding);
-    LLVMValueRef looked_up = lookup_convert(e, in(e, s, 0), in_type(e, s, 0).elem, s->type.elem, s->type.lanes);
+    LLVMValueRef looked_up = lookup_convert(e, operand(e, s, 0), operand_type(e, s, 0).elem, s->type.elem,
+                                            s->type.lanes);
     return looked_up ? looked_up
-                     : emit_convert(e, in(e, s, 0), in_type(e, s, 0).elem, s->type.elem, s->type.lanes, how);
+                     : emit_convert(e, operand(e, s, 0), operand_type(e, s, 0).elem, s->type.elem, s->type.lanes, how);
 }
 
 /* Lanes that were loaded just to be one word are loaded as that word: AArch64 would widen each and narrow it again. */
@@ -371,17 +248,17 @@ static LLVMValueRef load_as_word(struct emitter *e, LLVMValueRef lanes, LLVMType
 
 static LLVMValueRef emit_bitcast(struct emitter *e, const struct lstmt *s)
 {
-    if (e->machine->arch == ARCH_AARCH64 && LLVMIsALoadInst(in(e, s, 0)) && in_type(e, s, 0).lanes > 1 &&
+    if (e->machine->arch == ARCH_AARCH64 && LLVMIsALoadInst(operand(e, s, 0)) && operand_type(e, s, 0).lanes > 1 &&
         s->type.lanes == 1)
-        return load_as_word(e, in(e, s, 0), type_value(e, s->type));
-    return LLVMBuildBitCast(e->b, in(e, s, 0), type_value(e, s->type), "");
+        return load_as_word(e, operand(e, s, 0), type_value(e, s->type));
+    return LLVMBuildBitCast(e->b, operand(e, s, 0), type_value(e, s->type), "");
 }
 
 static LLVMValueRef emit_splat(struct emitter *e, const struct lstmt *s)
 {
     if (s->type.elem == ELEM_F16 && e->machine->f16_math)
-        return half_splat(e, in(e, s, 0), s->type.lanes);
-    return value_splat(e, in(e, s, 0), s->type.lanes);
+        return half_splat(e, operand(e, s, 0), s->type.lanes);
+    return value_splat(e, operand(e, s, 0), s->type.lanes);
 }
 
 static LLVMValueRef emit_iota(struct emitter *e, const struct lstmt *s)
@@ -395,20 +272,20 @@ static LLVMValueRef emit_iota(struct emitter *e, const struct lstmt *s)
 
 static LLVMValueRef emit_extract(struct emitter *e, const struct lstmt *s)
 {
-    if (in_type(e, s, 0).lanes == 1)
-        return in(e, s, 0);
+    if (operand_type(e, s, 0).lanes == 1)
+        return operand(e, s, 0);
     LLVMValueRef lane = LLVMConstInt(e->i64, (unsigned long long)s->imm, false);
     if (s->type.elem == ELEM_F16 && e->machine->f16_math)
-        return half_extract(e, in(e, s, 0), in_type(e, s, 0).lanes, lane);
-    return LLVMBuildExtractElement(e->b, in(e, s, 0), lane, "");
+        return half_extract(e, operand(e, s, 0), operand_type(e, s, 0).lanes, lane);
+    return LLVMBuildExtractElement(e->b, operand(e, s, 0), lane, "");
 }
 
 static LLVMValueRef emit_insert(struct emitter *e, const struct lstmt *s)
 {
     LLVMValueRef lane = LLVMConstInt(e->i64, (unsigned long long)s->imm, false);
     if (s->type.lanes == 1)
-        return in(e, s, 1);
-    return LLVMBuildInsertElement(e->b, in(e, s, 0), in(e, s, 1), lane, "");
+        return operand(e, s, 1);
+    return LLVMBuildInsertElement(e->b, operand(e, s, 0), operand(e, s, 1), lane, "");
 }
 
 LLVMValueRef shuffle_lanes(struct emitter *e, LLVMValueRef a, LLVMValueRef b, const uint8_t *list, uint32_t n)
@@ -426,12 +303,12 @@ LLVMValueRef shuffle_lanes(struct emitter *e, LLVMValueRef a, LLVMValueRef b, co
 
 static LLVMValueRef emit_shuffle(struct emitter *e, const struct lstmt *s)
 {
-    uint32_t lanes = in_type(e, s, 0).lanes;
+    uint32_t lanes = operand_type(e, s, 0).lanes;
     if (lanes > 1)
-        return shuffle_lanes(e, in(e, s, 0), in(e, s, 1), s->aux, s->n_aux);
+        return shuffle_lanes(e, operand(e, s, 0), operand(e, s, 1), s->aux, s->n_aux);
     LLVMValueRef result = LLVMGetPoison(type_value(e, s->type));
     for (uint32_t i = 0; i < s->n_aux; i++) {
-        LLVMValueRef v = in(e, s, s->aux[i] ? 1 : 0);
+        LLVMValueRef v = operand(e, s, s->aux[i] ? 1 : 0);
         result = s->n_aux == 1 ? v : LLVMBuildInsertElement(e->b, result, v, LLVMConstInt(e->i64, i, false), "");
     }
     return result;
@@ -453,8 +330,8 @@ static LLVMValueRef combine(struct emitter *e, enum lop op, struct ltype t, LLVM
 /* Halves combined pairwise, lane i with lane i + n/2: the order that the interpreter has too. */
 static LLVMValueRef emit_hreduce(struct emitter *e, const struct lstmt *s)
 {
-    struct ltype t = in_type(e, s, 0);
-    LLVMValueRef v = in(e, s, 0);
+    struct ltype t = operand_type(e, s, 0);
+    LLVMValueRef v = operand(e, s, 0);
     uint8_t low[256], high[256];
     while (t.lanes > 1) {
         uint32_t half = t.lanes / 2;

@@ -80,6 +80,11 @@ LLVMValueRef const_int(struct emitter *e, LLVMTypeRef scalar, uint32_t lanes, in
     return const_splat(LLVMConstInt(scalar, (unsigned long long)value, true), lanes);
 }
 
+LLVMValueRef const_like(struct emitter *e, struct ltype t, int64_t value)
+{
+    return const_int(e, type_scalar(e, t.elem), t.lanes, value);
+}
+
 LLVMValueRef const_float(struct emitter *e, LLVMTypeRef scalar, uint32_t lanes, double value)
 {
     (void)e;

@@ -22,6 +22,20 @@ struct c_file {
     const char *why; /* sticky: what C cannot say */
 };
 
+/* ---- what is used (c_uses.c) ---- */
+
+struct c_uses {
+    const struct lfunc *f;
+    bool more;
+    struct c_use {
+        bool live;
+        uint32_t n; /* times; 2 where the text would stand for more than one evaluation, or be of another time */
+    } *of; /* by lreg.i */
+};
+struct c_uses c_uses(struct arena *, const struct lfunc *);
+bool c_is_used(const struct c_uses *, const struct lstmt *); /* has it an effect, or a result that is used? */
+const struct lstmt *c_yield(const struct lfunc *, lblock); /* the block's last statement, if it is one; else NULL */
+
 /* ---- types (c_types.c) ---- */
 
 bool c_is_float(enum elem); /* f32, f64 */
