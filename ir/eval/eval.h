@@ -34,6 +34,8 @@ typedef enum eval_status eval_fn(struct eval *, const struct node *, struct tens
 enum eval_status eval_fail(struct eval *, enum eval_status, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* A tensor with room for its elements, zeroed; EVAL_NOMEM beyond the limits, EVAL_SHAPE on a negative dim. */
 enum eval_status eval_tensor(struct eval *, struct tensor *, enum elem, int32_t rank, const int64_t *dims);
+/* Its memory serves other tensors: nobody reads it any more. */
+void eval_recycle(struct eval *, const struct tensor *);
 enum eval_status eval_expr(struct eval *, expr_id, int64_t *out);
 /* An expression list attribute as numbers. */
 enum eval_status eval_exprs(struct eval *, const struct node *, const char *name, int64_t *out);

@@ -12,31 +12,6 @@
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
-lreg em_shuffle(struct em *em, lreg a, lreg b, const uint8_t *from, uint32_t n)
-{
-    lreg in[2] = {a, b};
-    lreg v = em_op(em, L_SHUFFLE, (struct ltype){lf_type(em->f, a).elem, n}, in, 2);
-    struct lstmt *s = lf_last(em->f, em->level[em_depth(em, in, 2)]);
-    s->aux = arena_copy(em->f->arena, from, n);
-    s->n_aux = n;
-    return v;
-}
-
-lreg em_part(struct em *em, lreg v, uint32_t first, uint32_t n)
-{
-    uint8_t from[256];
-    for (uint32_t i = 0; i < n; i++)
-        from[i] = (uint8_t)(first + i);
-    return em_shuffle(em, v, v, from, n);
-}
-
-lreg em_extract(struct em *em, lreg v, uint32_t lane)
-{
-    lreg x = em_op(em, L_EXTRACT, (struct ltype){lf_type(em->f, v).elem, 1}, &v, 1);
-    lf_last(em->f, em->level[em_depth(em, &v, 1)])->imm = lane;
-    return x;
-}
-
 static lreg inserted(struct em *em, lreg v, lreg x, uint32_t lane)
 {
     lreg in[2] = {v, x};

@@ -100,6 +100,31 @@ lreg em_const(struct em *em, enum elem e, uint32_t lanes, double f, int64_t i)
     return v;
 }
 
+lreg em_shuffle(struct em *em, lreg a, lreg b, const uint8_t *from, uint32_t n)
+{
+    lreg in[2] = {a, b};
+    lreg v = em_op(em, L_SHUFFLE, (struct ltype){lf_type(em->f, a).elem, n}, in, 2);
+    struct lstmt *s = lf_last(em->f, em->level[em_depth(em, in, 2)]);
+    s->aux = arena_copy(em->f->arena, from, n);
+    s->n_aux = n;
+    return v;
+}
+
+lreg em_part(struct em *em, lreg v, uint32_t first, uint32_t n)
+{
+    uint8_t from[256];
+    for (uint32_t i = 0; i < n; i++)
+        from[i] = (uint8_t)(first + i);
+    return em_shuffle(em, v, v, from, n);
+}
+
+lreg em_extract(struct em *em, lreg v, uint32_t lane)
+{
+    lreg x = em_op(em, L_EXTRACT, (struct ltype){lf_type(em->f, v).elem, 1}, &v, 1);
+    lf_last(em->f, em->level[em_depth(em, &v, 1)])->imm = lane;
+    return x;
+}
+
 void em_check(struct em *em, lreg cond, int32_t code, uint32_t node, const char *text)
 {
     int depth = em_depth(em, &cond, 1);
@@ -124,25 +149,6 @@ expr_id em_lane(struct em *em, uint32_t lanes, lreg mask)
                          (struct em_sym){.depth = mask.i ? em_depth_of(em, mask) : 0, .lanes = lanes, .mask = mask});
 }
 
-lreg em_tail_mask(struct em *em, expr_id left, uint32_t lanes)
-{
-    lreg iota = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
-    return em_op2(em, L_LT, iota, em_index(em, left));
-}
-
-/* The lane stops where the dim does, as far as the simplifier is concerned: what lies behind is masked everywhere. */
-expr_id em_tail(struct em *em, expr_id base, expr_id left, uint32_t lanes)
-{
-    int64_t n;
-    bool known = ex_is_const(em->x, left, &n);
-    if (known && n == 1)
-        return base;
-    lreg mask = em_tail_mask(em, left, lanes);
-    expr_id lane = em_symbol_new(em, 0, known ? n - 1 : (int64_t)lanes - 1,
-                                 (struct em_sym){.depth = em_depth_of(em, mask), .lanes = lanes, .mask = mask});
-    return ex_add(em->x, base, lane);
-}
-
 expr_id em_bind(struct em *em, lreg index, int64_t lo, int64_t hi)
 {
     uint32_t lanes = lf_type(em->f, index).lanes;
@@ -150,10 +156,4 @@ expr_id em_bind(struct em *em, lreg index, int64_t lo, int64_t hi)
         em, lo, hi,
         (struct em_sym){
             .depth = em_depth_of(em, index), .var = index, .lanes = lanes > 1 ? lanes : 0, .vector = lanes > 1});
-}
-
-expr_id em_pin(struct em *em, expr_id e, int64_t lo, int64_t hi)
-{
-    lreg v = em_index(em, e);
-    return em_symbol_new(em, lo, hi, (struct em_sym){.depth = em->top, .var = v});
 }

@@ -90,7 +90,7 @@ struct em {
 };
 
 /* In site.arena: everything but what em_finish leaves in the kernel (its text, its arguments). */
-bool em_begin(struct em *, const struct site *, const struct schedule *, const struct schedule_facts *,
+void em_begin(struct em *, const struct site *, const struct schedule *, const struct schedule_facts *,
               const char *name);
 bool em_finish(struct em *); /* verifies, prints into kernel.text */
 

@@ -8,6 +8,7 @@
  *
  * Parallel indices are flattened outer loops; their number depends on the shape only.
  */
+#include "passes/emit/producer.h"
 #include "passes/emit/templates.h"
 
 static template_fn *const templates[] = {
@@ -23,7 +24,9 @@ static bool emit_kernel(const struct site *site, const struct schedule *s, const
     struct em em;
     site->k->flops = facts->flops;
     site->k->ns = s->ns;
-    return em_begin(&em, site, s, facts, name) && templates[s->kind](&em) && em_finish(&em);
+    em_begin(&em, site, s, facts, name);
+    em_producers_begin(&em);
+    return templates[s->kind](&em) && em_finish(&em);
 }
 
 /* The kernel's second form, from the module in which the size lies in the range. */

@@ -1,7 +1,7 @@
 /* A kernel's frame: its arguments, which are the buffers that its values can mention and the sizes that its code uses,
  * and what is left of it when all is emitted.
  */
-#include "passes/emit/producer.h"
+#include "passes/emit/emit.h"
 #include "passes/module/analysis.h"
 #include "passes/module/visited.h"
 
@@ -67,7 +67,7 @@ static void collect(struct em *em)
 
 enum { ARGS_MOST = 255 }; /* of a launch */
 
-bool em_begin(struct em *em, const struct site *site, const struct schedule *schedule,
+void em_begin(struct em *em, const struct site *site, const struct schedule *schedule,
               const struct schedule_facts *facts, const char *name)
 {
     struct module *m = site->m;
@@ -104,8 +104,6 @@ bool em_begin(struct em *em, const struct site *site, const struct schedule *sch
     }
     for (uint32_t i = em->args.n; i < ARGS_MOST; i++)
         VEC_PUSH(em->arena, &em->arg_lreg, lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, NULL));
-    em_producers_begin(em);
-    return true;
 }
 
 lreg em_size(struct em *em, expr_id e)

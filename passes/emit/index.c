@@ -247,3 +247,35 @@ lreg em_cond(struct em *em, expr_id e)
     lreg v = em_index_lanes(em, e, lanes ? lanes : 1);
     return em_op2(em, L_NE, v, em_const(em, ELEM_I64, 1, 0, 0));
 }
+
+expr_id em_inside(struct em *em, expr_id i, expr_id size)
+{
+    return ex_and(em->x, ex_le(em->x, ex_const(em->x, 0), i), ex_lt(em->x, i, size));
+}
+
+/* ---- symbols for indices ---- */
+
+lreg em_tail_mask(struct em *em, expr_id left, uint32_t lanes)
+{
+    lreg iota = lf_op(em->f, em->level[0], L_IOTA, (struct ltype){ELEM_I64, lanes}, NULL, 0);
+    return em_op2(em, L_LT, iota, em_index(em, left));
+}
+
+/* The lane stops where the dim does, as far as the simplifier is concerned: what lies behind is masked everywhere. */
+expr_id em_tail(struct em *em, expr_id base, expr_id left, uint32_t lanes)
+{
+    int64_t n;
+    bool known = ex_is_const(em->x, left, &n);
+    if (known && n == 1)
+        return base;
+    lreg mask = em_tail_mask(em, left, lanes);
+    expr_id lane = em_symbol_new(em, 0, known ? n - 1 : (int64_t)lanes - 1,
+                                 (struct em_sym){.depth = em_depth_of(em, mask), .lanes = lanes, .mask = mask});
+    return ex_add(em->x, base, lane);
+}
+
+expr_id em_pin(struct em *em, expr_id e, int64_t lo, int64_t hi)
+{
+    lreg v = em_index(em, e);
+    return em_symbol_new(em, lo, hi, (struct em_sym){.depth = em->top, .var = v});
+}

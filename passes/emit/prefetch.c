@@ -1,5 +1,7 @@
-/* Lines of panels that the steps of a contraction prefetch (em.ahead, emit/reduce_step.c): which, for the tile at hand.
+/* What is prefetched for the tile at hand: lines of panels by the steps of a contraction (em.ahead,
+ * emit/reduce_step.c), and what the next chunk's staged operand is computed from.
  */
+#include "passes/emit/producer.h"
 #include "passes/emit/tiled.h"
 
 void ahead_begin(struct em *em, const struct tiling *t)
@@ -29,4 +31,25 @@ void ahead_tile(struct em *em, struct tiling *t, expr_id tile, int64_t tiles)
     a->now = part ? ex_mulc(x, t->k.from, em->facts->k.inner) : ex_const(x, 0);
     a->k = same ? ex_addc(x, t->k.from, t->s->k_block) : ex_const(x, 0);
     a->bytes = ex_mulc(x, ex_div(x, tile, ex_const(x, panels)), shares > 1 ? a->far * t->s->early : 0);
+}
+
+void em_stage_ahead(struct em *em, const struct em_producer *p, expr_id *const *points, uint32_t n_points, expr_id next)
+{
+    struct exprs *x = em->x;
+    value_id v = p->source;
+    const struct type *t = value_type(em->g, p->value);
+    expr_id at[RANK_MAX], last = {0};
+    int32_t row = t->rank - 2, column = t->rank - 1;
+    for (uint32_t i = 0; v.i && i < n_points; i++) {
+        for (int32_t d = 0; d < t->rank; d++)
+            at[d] = points[i][d];
+        expr_id number = ex_addc(x, ex_add(x, ex_mul(x, at[row], t->dims[column]), at[column]), p->box.extent[column]);
+        at[1] = ex_addc(x, next, -CHANNEL_BLOCK);
+        at[row] = ex_div(x, number, t->dims[column]);
+        at[column] = ex_mod(x, number, t->dims[column]);
+        expr_id bytes = em_bytes(em, v, at);
+        if (i == 0 || bytes.i != last.i)
+            em_prefetch(em, L_PREFETCH2, em_buffer(em, v), bytes);
+        last = bytes;
+    }
 }

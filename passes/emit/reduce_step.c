@@ -17,11 +17,6 @@ static lreg to_acc(struct em *em, lreg v, enum elem acc)
     return em_op(em, L_CONVERT, t, &v, 1);
 }
 
-expr_id em_inside(struct em *em, expr_id i, expr_id size)
-{
-    return ex_and(em->x, ex_le(em->x, ex_const(em->x, 0), i), ex_lt(em->x, i, size));
-}
-
 /* Position i that a tap reads along spatial dim d exists. Windows begin at -lo, and infer_window and infer_conv let the
  * last one end at size + hi: without padding there is nothing to ask. */
 static expr_id tap_inside(struct em *em, const struct node *n, uint32_t d, expr_id i, expr_id size)

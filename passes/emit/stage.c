@@ -26,27 +26,6 @@ static value_id source_of(const struct em *em, value_id v, int depth)
     return found;
 }
 
-void em_stage_ahead(struct em *em, const struct em_producer *p, expr_id *const *points, uint32_t n_points, expr_id next)
-{
-    struct exprs *x = em->x;
-    value_id v = p->source;
-    const struct type *t = value_type(em->g, p->value);
-    expr_id at[RANK_MAX], last = {0};
-    int32_t row = t->rank - 2, column = t->rank - 1;
-    for (uint32_t i = 0; v.i && i < n_points; i++) {
-        for (int32_t d = 0; d < t->rank; d++)
-            at[d] = points[i][d];
-        expr_id number = ex_addc(x, ex_add(x, ex_mul(x, at[row], t->dims[column]), at[column]), p->box.extent[column]);
-        at[1] = ex_addc(x, next, -CHANNEL_BLOCK);
-        at[row] = ex_div(x, number, t->dims[column]);
-        at[column] = ex_mod(x, number, t->dims[column]);
-        expr_id bytes = em_bytes(em, v, at);
-        if (i == 0 || bytes.i != last.i)
-            em_prefetch(em, L_PREFETCH2, em_buffer(em, v), bytes);
-        last = bytes;
-    }
-}
-
 /* What is filled: of a point these vectors of channels; none: the one at hand. */
 struct stage {
     struct em_producer *p;
