@@ -12,10 +12,8 @@
 #include "passes/emit/templates.h"
 
 static template_fn *const templates[] = {
-    [SCHEDULE_MAP] = emit_map,           [SCHEDULE_TILED] = emit_tiled,
-    [SCHEDULE_WINOGRAD] = emit_winograd, [SCHEDULE_ATTENTION] = emit_attention,
-    [SCHEDULE_SCAN] = emit_scan,         [SCHEDULE_SCATTER] = emit_scatter,
-    [SCHEDULE_HALO] = emit_halo,
+#define KIND(id, name, what) [SCHEDULE_##id] = emit_##name,
+#include "passes/schedule/fields.def"
 };
 
 static bool emit_kernel(const struct site *site, const struct schedule *s, const struct schedule_facts *facts,

@@ -18,16 +18,13 @@ void em_nest(struct em *, const struct nest_schedule *, const expr_id *extents, 
 void em_nest_serial(struct em *, const struct nest_schedule *, const expr_id *extents, nest_fn *, void *user);
 /* The domain's value at a tile of points that begins at idx, transposed in registers and stored (emit/transpose.c). */
 void em_transposed(struct em *, int32_t vec, int32_t source, uint32_t lanes, uint32_t columns, expr_id *idx);
-/* The anchor's result at a point is known: evaluates what the kernel does behind it, stores that and returns it. */
+/* The anchor's result at a point is known: evaluates what the kernel does after it, stores that and returns it. */
 lreg tile_store(struct em *, const expr_id *point, lreg result);
 /* Where the kernel's domain has a point of the anchor's result. */
 void tile_domain(struct em *, const expr_id *point, expr_id at[RANK_MAX]);
 
 typedef bool template_fn(struct em *);
-template_fn emit_map; /* emit/nest.c */
-template_fn emit_tiled; /* emit/template_tiled.c */
-template_fn emit_scan, emit_scatter, emit_halo; /* emit/template_serial.c */
-template_fn emit_winograd; /* emit/winograd/winograd.c */
-template_fn emit_attention; /* emit/attention/attention.c */
+#define KIND(id, name, what) template_fn emit_##name;
+#include "passes/schedule/fields.def"
 
 #endif

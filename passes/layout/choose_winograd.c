@@ -17,8 +17,9 @@ bool choose_winograd(struct module *m)
         k->form.winograd = m->fused.constraint[graph_node(m->g, k->anchor)->in[0].i].blocked ? winograd_wanted(m, k)
                                                                                              : 0;
         if (chosen && chosen->n[0] && !k->form.winograd)
-            choice_refuse(m, chosen,
-                          "no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
+            choice_refuse(
+                m, chosen,
+                "the node is no 3 x 3 convolution of floats with stride 1, constant weights and a blocked operand");
     }
     return true;
 }

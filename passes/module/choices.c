@@ -23,14 +23,23 @@ void choice_add(struct module *m, struct choice c)
         m->asked.choice_slots = NEW_ARRAY(m->arena, uint32_t, m->asked.n_choice_slots);
         entered = 0;
     }
-    for (; entered < n; entered++)
-        *slot_of(m, m->asked.choices.data[entered].node, m->asked.choices.data[entered].key) = entered + 1;
+    for (; entered < n; entered++) {
+        struct choice *one = &m->asked.choices.data[entered];
+        uint32_t *slot = slot_of(m, one->node, one->key);
+        one->before = *slot;
+        *slot = entered + 1;
+    }
 }
 
 struct choice *choice_latest(const struct module *m, const char *node, enum choice_key key)
 {
     uint32_t i = m->asked.choices.n ? *slot_of(m, node, key) : 0;
     return i ? &m->asked.choices.data[i - 1] : NULL;
+}
+
+struct choice *choice_before(const struct module *m, const struct choice *c)
+{
+    return c->before ? &m->asked.choices.data[c->before - 1] : NULL;
 }
 
 struct choice *choice_of_node(const struct module *m, node_id id, enum choice_key key)

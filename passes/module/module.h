@@ -147,7 +147,7 @@ enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
 /* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors
  * of a register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1; precision: enum
- * precision; version: the most, 0 off. */
+ * precision; version: the most, 0 off; field: the number of a field of its schedule. */
 enum choice_key {
     CHOOSE_TILE,
     CHOOSE_WINOGRAD,
@@ -157,17 +157,21 @@ enum choice_key {
     CHOOSE_STORE,
     CHOOSE_PRECISION,
     CHOOSE_VERSION,
-    CHOOSE_LAST = CHOOSE_VERSION
+    CHOOSE_FIELD,
+    CHOOSE_LAST = CHOOSE_FIELD
 };
+struct schedule;
 struct choice {
     const char *text, *node;
     enum choice_key key;
-    uint32_t n[3];
+    const char *field; /* its name, as records print it; NULL: another key */
+    int64_t n[3];
+    uint32_t before; /* number + 1 of the previous choice of this key for the node; 0: there is none */
     bool asked;
+    const struct schedule *collected; /* the record that the node's fields were collected for last (chosen.c) */
 };
 
 /* The records of all kernels, by number, for one CPU. */
-struct schedule;
 struct schedule_facts;
 struct cpu_schedules {
     const char *cpu;
@@ -177,17 +181,18 @@ struct cpu_schedules {
     const struct schedule *version; /* of kernels with one (schedule.version); else of kind SCHEDULE_NONE */
     const struct schedule_facts *version_facts;
 };
-/* Some fields of a record as a file gives them: which one (schedule/schedule_text.c), its value; lines for messages. */
-struct schedule_field {
+/* A field of a record as a user gives it: which one (schedule/fields.h), its value; the line is for messages. */
+struct field_value {
     uint32_t field, item, line;
     int64_t value;
 };
-struct schedule_told {
+/* What a file of schedules says of one record. */
+struct schedule_override {
     uint32_t kernel, line;
     bool version; /* the record is of the kernel's version */
     const char *cpu;
     int kind;
-    VEC(struct schedule_field) fields;
+    VEC(struct field_value) fields;
 };
 
 /* What holds of a module, from the stage of passes.def on that makes it so. */
@@ -231,8 +236,8 @@ struct module_asked {
     bool pairs; /* some variant multiplies pairs of bf16: they stay so in memory */
     VEC(struct choice) choices; /* made by choice_add */
     uint32_t *choice_slots, n_choice_slots; /* by node and key (choices.c) */
-    VEC(struct schedule_told) told; /* schedules of --schedules, which override the cost model's */
-    const char *told_path;
+    VEC(struct schedule_override) overrides; /* of the cost model's schedules, from the file of --schedules */
+    const char *overrides_path;
     VEC(struct extent_given) counted_at; /* sizes that operations and bytes are counted for; others: the least */
     bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */
@@ -346,7 +351,7 @@ bool emit_entry(struct module *, const struct entry *);
 /* Is the symbol an argument of it? */
 bool entry_takes(const struct module *, sym_id);
 
-/* Where a kernel stands: those of one region lie one behind the other, in the order in which the program runs them. */
+/* Where a kernel stands: those of one region lie one after the other, in the order in which the program runs them. */
 struct run_place {
     uint32_t region, order, kernel;
 };

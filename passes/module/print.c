@@ -20,8 +20,8 @@ const char *const kernel_words[KERNEL_HALO + 1] = {"map",     "reduce", "contrac
 const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "arena", "weights", "segment"};
 const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
 const char *const precision_words[PRECISION_F16_SUMS + 1] = {"f32", "bf16", "f16", "f16-sums"};
-const char *const choice_words[CHOOSE_LAST + 1] = {"tile",   "winograd", "chunk",    "split",
-                                                   "layout", "store",    "precision"};
+const char *const choice_words[CHOOSE_LAST + 1] = {"tile",   "winograd", "chunk",     "split",
+                                                   "layout", "store",    "precision", "version"};
 
 const char *kernel_kind_name(enum kernel_kind k)
 {
@@ -290,7 +290,8 @@ static void put_options(struct printer *p)
         const struct choice *c = &m->asked.choices.data[i];
         PUT(p, "choose ");
         strbuf_quoted(p->out, c->node);
-        PUT(p, " %s %u %u %u\n", choice_words[c->key], c->n[0], c->n[1], c->n[2]);
+        PUT(p, " %s", c->field ? c->field : choice_words[c->key]);
+        PUT(p, " %lld %lld %lld\n", (long long)c->n[0], (long long)c->n[1], (long long)c->n[2]);
     }
     PUT(p, "facts ");
     facts_print(m->facts & TEXT_FACTS, p->out);

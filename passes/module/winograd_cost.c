@@ -149,7 +149,7 @@ uint32_t winograd_wanted(struct module *m, const struct kernel *k)
     if (!(chosen || m->asked.winograd) || !is_candidate(m, k, &s))
         return 0;
     if (chosen)
-        return chosen->n[0];
+        return (uint32_t)chosen->n[0];
     if (!m->asked.always && (s.at[0].ic < RATE_WINOGRAD_CHANNELS || s.at[0].oc < RATE_WINOGRAD_CHANNELS))
         return 0;
     return cheapest(m, &s, m->asked.winograd, 1, m->asked.always);

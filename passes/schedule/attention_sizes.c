@@ -2,6 +2,7 @@
  * keys. */
 #include "passes/module/attention_bounds.h"
 #include "passes/schedule/decisions.h"
+#include "passes/schedule/kinds.h"
 
 enum {
     MAX_MR = 14,
@@ -27,7 +28,7 @@ static bool fits(const struct site *site, int64_t points, int64_t vectors)
     return points * vectors + vectors + 1 <= (int64_t)site->mach->registers && points * vectors <= POINTS_MOST;
 }
 
-/* Dynamic rows, and not those of the keys: a decoder behind a cache, which mostly has one token. A
+/* Dynamic rows, and not those of the keys: a decoder with a cache, which mostly has one token. A
  * block of one vector computes least for nothing: half the time of two at one row, 1.05 times at 128. */
 static bool decodes(const struct attention_shape *t, bool known_rows)
 {
@@ -121,16 +122,18 @@ static int64_t block_ns(const struct site *site, const struct attention_shape *t
     return RATE_BLOCK_INDEX_NS + cycles / RATE_CYCLES_PER_NS;
 }
 
-int64_t attention_code(const struct site *site, const struct attention_schedule *s)
+static int64_t code_of(const struct site *site, const struct schedule *of)
 {
+    const struct attention_schedule *s = &of->attention;
     struct attention_shape t;
     bool known = true;
     int64_t keys = attention_shape(site, &t) ? extent_or_guess(site, t.keys, &known) : 1;
     return CODE + (known ? 0 : CODE_OF_POINT * s->nv * tile_line_points(keys, false, s->mr));
 }
 
-int64_t attention_whole(const struct site *site, const struct size_at *at, const struct attention_schedule *s)
+static int64_t whole_ns(const struct site *site, const struct size_at *at, const struct schedule *of)
 {
+    const struct attention_schedule *s = &of->attention;
     struct attention_shape t;
     bool known;
     if (!attention_shape(site, &t))
@@ -146,8 +149,9 @@ int64_t attention_whole(const struct site *site, const struct size_at *at, const
     return whole;
 }
 
-void attention_estimate(const struct site *site, const struct attention_schedule *s, struct schedule_facts *f)
+static void facts(const struct site *site, const struct schedule *of, struct schedule_facts *f)
 {
+    const struct attention_schedule *s = &of->attention;
     struct attention_shape shape, *t = &shape;
     if (!attention_shape(site, &shape))
         return;
@@ -198,7 +202,7 @@ bool attention_reach(const struct site *site, const struct attention_shape *t)
     return attention_bounds(site->m, a, idx, side[1], no_bound, NULL) > 0;
 }
 
-bool attention_sizes(const struct site *site, struct schedule *out)
+static bool choose(const struct site *site, struct schedule *out)
 {
     struct attention_shape t;
     struct attention_schedule *s = &out->attention;
@@ -213,3 +217,52 @@ bool attention_sizes(const struct site *site, struct schedule *out)
     choose_parts(site, &t, s);
     return true;
 }
+
+/* ---- the kind ---------------------------------------------------------------------------------------------------- */
+
+static bool owns(const struct kernel *k)
+{
+    return k->form.attention != NULL;
+}
+
+static bool check(struct check *c, struct strbuf *why)
+{
+    (void)why;
+    return attention_shape(c->site, &c->attention);
+}
+
+static bool computes(const struct kernel *k, node_id id)
+{
+    return id.i == k->form.attention->scores.i || id.i == k->form.attention->values.i;
+}
+
+static const char *words(const struct module *m, const struct kernel *k, const struct schedule *s,
+                         const struct schedule_facts *f)
+{
+    const struct attention_schedule *t = &s->attention;
+    struct arena *a = m->arena;
+    (void)k, (void)f;
+    const char *how = t->span ? "spans of keys with a running maximum" : "all keys, exact softmax";
+    const char *note = arena_printf(a,
+                                    "attention: blocks of %lld rows by %s, scores in tiles of %lld keys by %lld "
+                                    "vectors, results of %lld rows by %lld vectors of %u lanes",
+                                    (long long)(t->nv * t->lanes), how, (long long)t->mr, (long long)t->nv,
+                                    (long long)t->pr, (long long)t->pc, t->lanes);
+    return t->parts ? arena_printf(a, "%s; few blocks in parts of %lld keys", note, (long long)t->part) : note;
+}
+
+static bool is_cut(const struct site *site, const struct schedule *s, sym_id size)
+{
+    struct attention_shape shape;
+    (void)s;
+    return attention_shape(site, &shape) && (ex_uses(site->x, shape.rows, size) || ex_uses(site->x, shape.keys, size));
+}
+
+static const struct kind_versions versions = {whole_ns, code_of, is_cut};
+const struct kind attention_kind = {.owns = owns,
+                                    .choose = choose,
+                                    .facts = facts,
+                                    .check = check,
+                                    .computes = computes,
+                                    .words = words,
+                                    .versions = &versions};

@@ -17,21 +17,15 @@ bool reduce_is_apart(const struct site *, const struct node *);
 void tile_split_choose(const struct site *, struct tile_schedule *);
 bool tile_split_serves(const struct site *, const struct tile_schedule *);
 int64_t tile_split_parts(const struct site *, const struct tile_schedule *);
-/* schedule/map.c: the loops of a map; whose estimate counts the points of an index. */
-void map_choose(const struct site *, struct schedule *);
-int64_t map_estimate(const struct site *, const struct nest_schedule *);
-/* Bytes of the smallest element that the kernel has in memory, and of the largest in registers. */
+/* schedule/map.c: bytes of the smallest element that the kernel has in memory, and of the largest in registers. */
 void map_elements(const struct site *, uint32_t *least, uint32_t *most);
-/* schedule/nest.c: a loop more, as number `at`; the loop over dim goes to the end. */
+/* schedule/nest.c: a loop more, as number `at` or inside of the others; the loop over dim goes to the end. */
 void nest_insert(struct nest_schedule *, uint32_t at, int32_t dim, int64_t step);
+void nest_add(struct nest_schedule *, int32_t dim, int64_t step);
 void nest_last(struct nest_schedule *, int32_t dim);
-/* The nests of scans, scatters and halos, and what an index costs. Registers side by side, so that none waits for the
- * one before and rows that lie far apart come by several lines. */
+/* Of maps, and of scans and scatters: registers side by side, so that none waits for the one before and rows that lie
+ * far apart come by several lines. */
 enum { MAP_REGISTERS = 4, LINE_REGISTERS = 8 };
-void lines_choose(const struct site *, struct schedule *);
-int64_t lines_estimate(const struct site *, const struct schedule *);
-void halo_choose(const struct site *, struct schedule *);
-int64_t halo_estimate(const struct site *, const struct nest_schedule *);
 /* May the lanes of a scan or a scatter lie along that dim? */
 bool lines_serve(const struct site *, int32_t vec);
 /* schedule/peel.c: where the vectors of a map begin anew, and may they? */
@@ -100,17 +94,7 @@ void block_choose(const struct site *, struct tile_schedule *);
 /* Where blocks are summed apart (reduce_schedule.scaled): tiles whose two sums each fit the registers, and the few rows
  * in front of those whose operand is computed into scratch. */
 void scale_choose(const struct site *, struct schedule *);
-/* schedule/winograd_sizes.c: the sizes of a Winograd kernel; schedule/attention_sizes.c: those of an attention
- * kernel. */
-void winograd_sizes(const struct site *, struct schedule *);
-bool attention_sizes(const struct site *, struct schedule *);
-/* Do conditions bound the keys that a row sees? */
+/* schedule/attention_sizes.c: do conditions bound the keys that a row sees? */
 bool attention_reach(const struct site *, const struct attention_shape *);
-/* ns of the whole kernel at a size, and sums of products in its code. */
-int64_t attention_whole(const struct site *, const struct size_at *, const struct attention_schedule *);
-int64_t attention_code(const struct site *, const struct attention_schedule *);
-/* ns and flops. */
-void winograd_estimate(const struct site *, const struct winograd_schedule *, struct schedule_facts *);
-void attention_estimate(const struct site *, const struct attention_schedule *, struct schedule_facts *);
 
 #endif

@@ -1,4 +1,5 @@
 /* Fields of records by name: their places and C types, from fields.def and the declaration of struct schedule alone. */
+#include "ir/base/scan.h"
 #include "passes/schedule/fields.h"
 
 #include <stdlib.h>
@@ -113,4 +114,25 @@ const char *field_bounds(const struct field *f, uint32_t item, int64_t value, st
         return arena_printf(a, "%s is %lld: it is at least %lld", name, (long long)value, (long long)f->least);
     return arena_printf(a, "%s is %lld: %lld to %lld are possible", name, (long long)value, (long long)f->least,
                         (long long)f->most);
+}
+
+const char *field_value(enum schedule_kind kind, const char *name, int64_t value, struct arena *a,
+                        struct field_value *out)
+{
+    const struct field *f = field_find(kind, name, &out->item);
+    if (!f)
+        return arena_printf(a, "a schedule of kind %s has no field '%s'", schedule_kind_name(kind), name);
+    out->field = (uint32_t)(f - schedule_fields);
+    out->value = value;
+    return field_bounds(f, out->item, value, a);
+}
+
+const char *field_read(enum schedule_kind kind, const char *name, const char *value, struct arena *a,
+                       struct field_value *out)
+{
+    struct scan s = {.p = value, .blanks = ""};
+    int64_t n = 0;
+    if ((scan_i64(&s, &n) || *s.p) && field_find(kind, name, &out->item))
+        return arena_printf(a, "%s takes a number, not '%s'", name, value);
+    return field_value(kind, name, n, a, out);
 }

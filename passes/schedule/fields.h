@@ -49,6 +49,17 @@ void field_set(const struct field *, struct schedule *, uint32_t item, int64_t v
 const char *field_name(const struct field *, uint32_t item, struct arena *);
 /* The field of that name in records of a kind, and which item it is; NULL: there is none. */
 const struct field *field_find(enum schedule_kind kind, const char *name, uint32_t *item);
+/* What is said of a field: its row, its item and its value, of which a text is read by field_read. NULL, or what is
+ * wrong: records of the kind have no such field, or not this value. */
+const char *field_value(enum schedule_kind kind, const char *name, int64_t value, struct arena *,
+                        struct field_value *out);
+const char *field_read(enum schedule_kind kind, const char *name, const char *value, struct arena *,
+                       struct field_value *out);
+/* Sets n fields of the record, one after another; the time is estimated anew, unless it is one of them. False, and the
+ * record stays as it was, if it were impossible then (*why as in schedule_verify), or has fewer items of a field: *at
+ * is the number of that field, else n. */
+bool schedule_set(const struct site *, const struct field_value *, uint32_t n, struct schedule *, struct strbuf *why,
+                  uint32_t *at);
 /* "NAME is VALUE: 1 to 8 are possible" where the value is out of the field's bounds; else NULL. */
 const char *field_bounds(const struct field *, uint32_t item, int64_t value, struct arena *);
 

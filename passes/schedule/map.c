@@ -1,6 +1,7 @@
 /* The loops of a map: lanes along the dim where memory is contiguous, dims that inner reductions depend on outermost
  * (rows), and as many loops in the parallel index as leave work inside of it. */
 #include "passes/schedule/decisions.h"
+#include "passes/schedule/kinds.h"
 
 /* Points of a parallel index. */
 enum { GRAIN = RATE_GRAIN_POINTS, GRAIN_MOST = RATE_GRAIN_POINTS_MOST };
@@ -41,8 +42,8 @@ static int32_t source_dim(const struct site *site, const struct nest_schedule *s
     return d >= 0 && d < (int32_t)s->n_loops && d != s->vec && extent_hint(site->x, extent_of(site, d)) > 1 ? d : -1;
 }
 
-/* The dim along which tiles of an operand are turned; -1: none. */
-static int32_t turned_dim(const struct site *site, const struct nest_schedule *s, struct transpose_tile *tile)
+/* The dim along which tiles of an operand are transposed; -1: none. */
+static int32_t transposed_dim(const struct site *site, const struct nest_schedule *s, struct transpose_tile *tile)
 {
     for (int32_t d = 0; d < (int32_t)s->n_loops && s->vec >= 0 && !site->k->has_rows; d++) {
         if (d != s->vec)
@@ -88,6 +89,63 @@ static void parallel_choose(const struct site *site, struct nest_schedule *s, bo
     }
 }
 
+/* Does a node before number i of the kernel read v? Then its lines are in L1. Of a stored concat the kernel of a piece
+ * computes one operand. */
+static bool is_read_before(const struct site *site, uint32_t i, value_id v)
+{
+    for (uint32_t k = 0; k < i; k++) {
+        const struct node *n = graph_node(site->g, site->k->nodes.data[k]);
+        bool concat = site->k->piece && n->out[0].i == site->k->outs.data[0].i;
+        for (uint32_t j = concat ? site->k->piece - 1 : 0; j < (concat ? site->k->piece : n->n_in); j++)
+            if (n->in[j].i == v.i)
+                return true;
+    }
+    return false;
+}
+
+/* Cycles of a vector of points: what the nodes cost that are computed at each of them, and the lines that they read and
+ * write. What has fewer points, and what only some dims of the domain decide, leaves the inner loops. */
+static int64_t vector_cycles(const struct site *site)
+{
+    const struct type *domain = value_type(site->g, site->k->domain);
+    int64_t cycles = RATE_MAP_LINE;
+    if (site->k->anchor.i) { /* each point has the loop of a reduction, whose steps read both operands */
+        uint64_t steps = tile_steps(site, graph_node(site->g, site->k->anchor));
+        cycles += (int64_t)(steps < INT32_MAX ? steps : INT32_MAX) * RATE_MAP_LINE;
+    }
+    for (uint32_t i = 0; i < site->k->nodes.n; i++) {
+        const struct node *n = graph_node(site->g, site->k->nodes.data[i]);
+        bool reduces = op_shape(n->op) == SHAPE_REDUCE;
+        if (!type_same_shape(value_type(site->g, reduces ? n->in[0] : n->out[0]), domain))
+            continue;
+        if (reduces)
+            cycles += RATE_MAP_CHEAP;
+        else if (op_is_pointwise(n->op))
+            cycles += lf_math_is_long(n->op)        ? RATE_LONG_CYCLES
+                      : op_cost(n->op) == COST_DEAR ? RATE_MAP_DEAR
+                                                    : RATE_MAP_CHEAP;
+        for (uint32_t j = 0; j < n->n_in; j++)
+            if (site->m->fused.storage[n->in[j].i].place != PLACE_NONE &&
+                type_same_shape(value_type(site->g, n->in[j]), domain) && !is_read_before(site, i, n->in[j]))
+                cycles += RATE_MAP_LINE;
+    }
+    return cycles;
+}
+
+static int64_t estimate_ns(const struct site *site, const struct nest_schedule *s)
+{
+    int64_t lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), work = 1;
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < s->n_loops; i++) {
+        int64_t extent = extent_hint(site->x, extent_of(site, s->loop[i]));
+        if (!(seen >> s->loop[i] & 1))
+            work *= i < s->parallel && s->step[i] < extent ? s->step[i] : extent;
+        seen |= 1u << s->loop[i];
+    }
+    int64_t vectors = s->vec < 0 ? work : (work + lanes - 1) / lanes;
+    return RATE_INDEX_NS + (vectors < INT32_MAX ? vectors : INT32_MAX) * vector_cycles(site) / RATE_CYCLES_PER_NS;
+}
+
 /* Few indices that take long: parts of the next loop, of whole steps, are indices of their own. For blocks of channels
  * of a batch of one: 40 of 1432 maps, in 9 of 568 networks, DenseNet and EfficientNet first. */
 static void parts_choose(const struct site *site, struct nest_schedule *s)
@@ -99,7 +157,7 @@ static void parts_choose(const struct site *site, struct nest_schedule *s)
     if (at >= loops || (s->n_peels && s->loop[at] == s->vec) ||
         !ex_is_const(site->x, extent_of(site, s->loop[at]), &extent))
         return;
-    int64_t ns = map_estimate(site, s);
+    int64_t ns = estimate_ns(site, s);
     for (uint32_t i = 0; i < at; i++)
         if (!mul_i64(indices, extent_hint(site->x, extent_of(site, s->loop[i])), &indices))
             return;
@@ -169,7 +227,7 @@ static uint32_t lanes_of(const struct site *site, int32_t fast)
     return lanes;
 }
 
-void map_choose(const struct site *site, struct schedule *out)
+static bool choose(const struct site *site, struct schedule *out)
 {
     const struct kernel *k = site->k;
     struct nest_schedule *s = &out->nest;
@@ -186,7 +244,7 @@ void map_choose(const struct site *site, struct schedule *out)
             if (!k->has_rows || row == (pass == 0))
                 nest_add(s, order[i], order[i] == s->vec ? lanes_of(site, fast) : 1);
         }
-    int32_t source = turned_dim(site, s, &tile);
+    int32_t source = transposed_dim(site, s, &tile);
     source = source >= 0 ? source : source_dim(site, s);
     if (!tile.columns)
         packed_choose(site, s);
@@ -201,61 +259,18 @@ void map_choose(const struct site *site, struct schedule *out)
         peels_choose(site, s);
         parts_choose(site, s);
     }
+    return true;
 }
 
-/* Does a node before number i of the kernel read v? Then its lines are in L1. Of a stored concat the kernel of a piece
- * computes one operand. */
-static bool is_read_before(const struct site *site, uint32_t i, value_id v)
+static void facts(const struct site *site, const struct schedule *s, struct schedule_facts *f)
 {
-    for (uint32_t k = 0; k < i; k++) {
-        const struct node *n = graph_node(site->g, site->k->nodes.data[k]);
-        bool concat = site->k->piece && n->out[0].i == site->k->outs.data[0].i;
-        for (uint32_t j = concat ? site->k->piece - 1 : 0; j < (concat ? site->k->piece : n->n_in); j++)
-            if (n->in[j].i == v.i)
-                return true;
-    }
-    return false;
+    f->ns = estimate_ns(site, &s->nest);
+    f->flops = site->k->anchor.i ? anchor_flops(site) : 0;
 }
 
-/* Cycles of a vector of points: what the nodes cost that are computed at each of them, and the lines that they read and
- * write. What has fewer points, and what only some dims of the domain decide, leaves the inner loops. */
-static int64_t vector_cycles(const struct site *site)
+static bool owns(const struct kernel *k)
 {
-    const struct type *domain = value_type(site->g, site->k->domain);
-    int64_t cycles = RATE_MAP_LINE;
-    if (site->k->anchor.i) { /* each point has the loop of a reduction, whose steps read both operands */
-        uint64_t steps = tile_steps(site, graph_node(site->g, site->k->anchor));
-        cycles += (int64_t)(steps < INT32_MAX ? steps : INT32_MAX) * RATE_MAP_LINE;
-    }
-    for (uint32_t i = 0; i < site->k->nodes.n; i++) {
-        const struct node *n = graph_node(site->g, site->k->nodes.data[i]);
-        bool reduces = op_shape(n->op) == SHAPE_REDUCE;
-        if (!type_same_shape(value_type(site->g, reduces ? n->in[0] : n->out[0]), domain))
-            continue;
-        if (reduces)
-            cycles += RATE_MAP_CHEAP;
-        else if (op_is_pointwise(n->op))
-            cycles += lf_math_is_long(n->op)        ? RATE_LONG_CYCLES
-                      : op_cost(n->op) == COST_DEAR ? RATE_MAP_DEAR
-                                                    : RATE_MAP_CHEAP;
-        for (uint32_t j = 0; j < n->n_in; j++)
-            if (site->m->fused.storage[n->in[j].i].place != PLACE_NONE &&
-                type_same_shape(value_type(site->g, n->in[j]), domain) && !is_read_before(site, i, n->in[j]))
-                cycles += RATE_MAP_LINE;
-    }
-    return cycles;
+    return k->kind == KERNEL_MAP;
 }
 
-int64_t map_estimate(const struct site *site, const struct nest_schedule *s)
-{
-    int64_t lanes = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), work = 1;
-    uint32_t seen = 0;
-    for (uint32_t i = 0; i < s->n_loops; i++) {
-        int64_t extent = extent_hint(site->x, extent_of(site, s->loop[i]));
-        if (!(seen >> s->loop[i] & 1))
-            work *= i < s->parallel && s->step[i] < extent ? s->step[i] : extent;
-        seen |= 1u << s->loop[i];
-    }
-    int64_t vectors = s->vec < 0 ? work : (work + lanes - 1) / lanes;
-    return RATE_INDEX_NS + (vectors < INT32_MAX ? vectors : INT32_MAX) * vector_cycles(site) / RATE_CYCLES_PER_NS;
-}
+const struct kind map_kind = {.owns = owns, .serves = kernel_is_free, .choose = choose, .facts = facts};

@@ -3,6 +3,7 @@
  * index names as a whole, rows of consecutive elements, may lie in lanes.
  */
 #include "passes/schedule/decisions.h"
+#include "passes/schedule/kinds.h"
 
 bool nest_is_last(const struct nest_schedule *s, uint32_t at)
 {
@@ -79,7 +80,7 @@ bool lines_serve(const struct site *site, int32_t vec)
     return n->op == OP_SCATTER_ND && ex_is_const(site->x, indices->dims[indices->rank - 1], &depth) && vec >= depth;
 }
 
-void lines_choose(const struct site *site, struct schedule *out)
+static bool lines_choose(const struct site *site, struct schedule *out)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     value_id v = site->k->outs.data[0];
@@ -100,16 +101,18 @@ void lines_choose(const struct site *site, struct schedule *out)
         if (out->kind == SCHEDULE_SCATTER || d != node_int(n, "axis", 0))
             nest_add(&out->nest, d, d == out->nest.vec ? lanes : 1);
     out->nest.parallel = out->kind == SCHEDULE_SCAN ? out->nest.n_loops : 0;
+    return true;
 }
 
-void halo_choose(const struct site *site, struct schedule *out)
+static bool halo_choose(const struct site *site, struct schedule *out)
 {
     out->nest = (struct nest_schedule){.vec = 1, .parallel = 2};
     nest_add(&out->nest, 0, 1);
     nest_add(&out->nest, 1, machine_vector_lanes(site->mach, value_type(site->g, site->k->outs.data[0])->elem));
+    return true;
 }
 
-int64_t lines_estimate(const struct site *site, const struct schedule *s)
+static int64_t lines_ns(const struct site *site, const struct schedule *s)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     bool scan = s->kind == SCHEDULE_SCAN;
@@ -118,7 +121,7 @@ int64_t lines_estimate(const struct site *site, const struct schedule *s)
     return steps * each;
 }
 
-int64_t halo_estimate(const struct site *site, const struct nest_schedule *nest)
+static int64_t halo_ns(const struct site *site, const struct nest_schedule *nest)
 {
     value_id v = site->k->outs.data[0];
     const struct storage *s = &site->m->fused.storage[v.i];
@@ -135,3 +138,34 @@ int64_t halo_estimate(const struct site *site, const struct nest_schedule *nest)
         stores *= channels < nest_lanes(nest) ? channels : nest_lanes(nest);
     return RATE_INDEX_NS + stores * RATE_MAP_LINE / RATE_CYCLES_PER_NS;
 }
+
+/* ---- the kinds --------------------------------------------------------------------------------------------------- */
+
+static void lines_facts(const struct site *site, const struct schedule *s, struct schedule_facts *f)
+{
+    f->ns = lines_ns(site, s);
+}
+
+static void halo_facts(const struct site *site, const struct schedule *s, struct schedule_facts *f)
+{
+    f->ns = halo_ns(site, &s->nest);
+}
+
+static bool is_scan(const struct kernel *k)
+{
+    return k->kind == KERNEL_SCAN;
+}
+
+static bool is_scatter(const struct kernel *k)
+{
+    return k->kind == KERNEL_SCATTER;
+}
+
+static bool is_halo(const struct kernel *k)
+{
+    return k->kind == KERNEL_HALO;
+}
+
+const struct kind scan_kind = {.owns = is_scan, .choose = lines_choose, .facts = lines_facts};
+const struct kind scatter_kind = {.owns = is_scatter, .choose = lines_choose, .facts = lines_facts};
+const struct kind halo_kind = {.owns = is_halo, .choose = halo_choose, .facts = halo_facts};

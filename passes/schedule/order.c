@@ -25,7 +25,7 @@ static int64_t modulus_of(const struct site *site, expr_id e, sym_id s, int64_t 
     return 0;
 }
 
-/* Channel idx[1] of v -> point of the stored value behind views; {0} when something else is computed on the way. */
+/* Channel idx[1] of v -> point of the stored value under views; {0} when something else is computed on the way. */
 static value_id stored_point(const struct site *site, value_id v, expr_id *idx)
 {
     v = behind_views(site->m, v, idx);

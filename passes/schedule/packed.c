@@ -38,7 +38,7 @@ static void row_operand(void *user, value_id v, const expr_id *idx)
                 !advances(r->s, address, r->vec, 1);
 }
 
-/* Are the points of vec few, one after another, those of `beside` behind them, and read along `beside`? */
+/* Are the points of vec few, one after another, those of `beside` after them, and read along `beside`? */
 static bool lies_beside(const struct site *s, int32_t vec, int32_t beside)
 {
     const struct type *t = value_type(s->g, s->k->domain);

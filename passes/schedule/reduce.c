@@ -1,17 +1,9 @@
 /* How the reductions of a kernel go through what they reduce: lanes and partial results along it, bodies that are
  * unrolled; and the lanes of loops that compute values into scratch. */
-#include "passes/module/attention.h"
 #include "passes/schedule/decisions.h"
+#include "passes/schedule/kinds.h"
 
 enum { BODY_WINDOW = 320, BODY_CONTRACTION = 48 /* statements */, SUMS = 4, BOOL_LANES = 16 };
-
-/* Is it the template itself that computes this node? */
-static bool is_template(const struct site *site, enum schedule_kind kind, node_id id)
-{
-    const struct attention *a = site->k->form.attention;
-    return (kind == SCHEDULE_WINOGRAD && id.i == site->k->anchor.i) ||
-           (kind == SCHEDULE_ATTENTION && (id.i == a->scores.i || id.i == a->values.i));
-}
 
 /* Vectors along the innermost reduced dim: as long as it is; several of them where that is long, or passed often. */
 static void lanes_choose(const struct site *site, const struct node *n, struct reduce_schedule *r)
@@ -81,10 +73,11 @@ static uint32_t row_lanes(const struct site *site, const struct row_local *l)
 uint32_t kernel_reductions(const struct site *site, enum schedule_kind kind, node_id *out)
 {
     const struct kernel *k = site->k;
+    bool (*computes)(const struct kernel *, node_id) = kind_of(kind)->computes;
     uint32_t n = 0;
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         node_id id = k->nodes.data[i];
-        bool seen = op_shape(graph_node(site->g, id)->op) != SHAPE_REDUCE || is_template(site, kind, id);
+        bool seen = op_shape(graph_node(site->g, id)->op) != SHAPE_REDUCE || (computes && computes(k, id));
         for (uint32_t j = 0; j < n; j++)
             seen |= out[j].i == id.i;
         if (!seen)

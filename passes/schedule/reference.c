@@ -1,7 +1,7 @@
 /* docs/reference/schedules.md from the table of fields: what a record of each kind may say. */
 #include <string.h>
 
-#include "passes/schedule/fields.h"
+#include "passes/schedule/kinds.h"
 
 enum { COLUMNS = 120 };
 
@@ -18,7 +18,7 @@ static void put_bounds(struct strbuf *out, const struct field *f)
         strbuf_printf(out, "%lld to %lld", (long long)f->least, (long long)f->most);
 }
 
-/* text behind what stands in the line already, in lines of COLUMNS. */
+/* text after what stands in the line already, in lines of COLUMNS. */
 static void put_wrapped(struct strbuf *out, const char *text)
 {
     size_t line = out->n;
@@ -50,23 +50,11 @@ static void put_field(struct strbuf *out, const struct field *f)
 
 void schedules_reference(struct strbuf *out)
 {
-    static const struct {
-        enum schedule_kind kind;
-        const char *what;
-    } kinds[] = {
-        {SCHEDULE_MAP, "loops over the points of a stored value"},
-        {SCHEDULE_TILED, "a contraction or reduction by register tiles"},
-        {SCHEDULE_WINOGRAD, "a 3 x 3 convolution by F(m x m, 3 x 3)"},
-        {SCHEDULE_ATTENTION, "flash attention"},
-        {SCHEDULE_SCAN, "a running reduction along one dim"},
-        {SCHEDULE_SCATTER, "writes to places that memory says"},
-        {SCHEDULE_HALO, "zeros around a stored value"},
-    };
     const uint32_t all = ~(1u << SCHEDULE_NONE);
-    for (size_t k = 0; k < COUNT_OF(kinds); k++) {
-        strbuf_printf(out, "%s## %s: %s\n\n", k ? "\n" : "", schedule_kind_name(kinds[k].kind), kinds[k].what);
+    for (int kind = 1; kind < SCHEDULE_KINDS; kind++) {
+        strbuf_printf(out, "%s## %s: %s\n\n", kind > 1 ? "\n" : "", kind_rows[kind].name, kind_rows[kind].what);
         for (uint32_t i = 0; i < schedule_field_count; i++)
-            if (field_is_of(&schedule_fields[i], kinds[k].kind) && schedule_fields[i].kinds != all)
+            if (field_is_of(&schedule_fields[i], (enum schedule_kind)kind) && schedule_fields[i].kinds != all)
                 put_field(out, &schedule_fields[i]);
     }
     strbuf_printf(out, "\n## Any kind: a version, reductions inside of the kernel, values in scratch\n\n");

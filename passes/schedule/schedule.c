@@ -1,18 +1,18 @@
 /* schedule: a record for every kernel on one CPU, and one more for kernels with a version. */
 #include "passes/schedule/schedule.h"
 
-/* The version's record: the cost model's where the size lies in the range, then what is told. */
+/* The version's record: the cost model's where the size lies in the range, then what the user overrides. */
 static bool version_record(const struct site *site, uint32_t kernel, const char *cpu, const struct schedule *of,
                            struct schedule *made, struct schedule_facts *facts)
 {
     const struct size_range range = version_range(site->x, &of->version);
     if (!range.size.i)
-        return schedule_untold(site, kernel, cpu);
+        return schedule_no_version(site, kernel, cpu);
     struct site within = version_site(site, &range);
     made->kind = of->kind;
     if (of->kind == SCHEDULE_WINOGRAD)
         made->winograd.m = of->winograd.m;
-    if (!schedule_choose(&within, made) || !schedule_told(&within, kernel, true, cpu, made))
+    if (!schedule_choose(&within, made) || !schedule_override(&within, kernel, true, cpu, made))
         return false;
     *facts = schedule_facts(&within, made);
     return true;
@@ -34,7 +34,7 @@ bool schedule(struct module *m, const char *cpu, const struct machine *mach)
             if (!turn)
                 of[i].kind = schedule_kind_of(site.k);
             ok = !turn ? schedule_choose(&site, &of[i])
-                       : schedule_chosen(&site, &of[i]) && schedule_told(&site, i, false, cpu, &of[i]) &&
+                       : schedule_chosen(&site, &of[i]) && schedule_override(&site, i, false, cpu, &of[i]) &&
                              version_record(&site, i, cpu, &of[i], &version[i], &version_facts[i]);
             if (turn)
                 facts[i] = ok ? schedule_facts(&site, &of[i]) : (struct schedule_facts){.ns = 0};

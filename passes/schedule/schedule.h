@@ -27,13 +27,9 @@ struct site {
 
 enum schedule_kind {
     SCHEDULE_NONE, /* no kernel of its own: a call or control flow of the program */
-    SCHEDULE_MAP,
-    SCHEDULE_TILED,
-    SCHEDULE_WINOGRAD,
-    SCHEDULE_ATTENTION,
-    SCHEDULE_SCAN,
-    SCHEDULE_SCATTER,
-    SCHEDULE_HALO
+#define KIND(id, name, what) SCHEDULE_##id,
+#include "passes/schedule/fields.def"
+    SCHEDULE_KINDS
 };
 
 enum { NEST_LOOPS_MOST = RANK_MAX + 4, PEELS_MOST = 4 };
@@ -166,7 +162,8 @@ struct schedule {
     struct reduce_schedule *reduce; /* of schedule_facts.reductions */
     struct producer_schedule *producer; /* of values in scratch */
     struct version_schedule version;
-    int64_t ns; /* per parallel index: what the runtime cuts the work of its threads by; schedule_facts.ns, or told */
+    int64_t ns; /* per parallel index: what the runtime cuts the work of its threads by; schedule_facts.ns, unless
+                   overridden */
 };
 
 /* What follows from a kernel, its record and the CPU (schedule_facts). */
@@ -183,7 +180,7 @@ struct schedule_facts {
 uint32_t schedule_kinds(const struct site *);
 enum schedule_kind schedule_kind_of(const struct kernel *);
 /* Decides for one kernel, after every value has its storage. Out comes in as zeros but for its kind, one of
- * schedule_kinds, and for what is told, which the rest follows: of a tiled one tb, ta and nr, chunk; of Winograd's m,
+ * schedule_kinds, and for what is given, which the rest follows: of a tiled one tb, ta and nr, chunk; of Winograd's m,
  * mr and nr, chunk, group. The rest is possible if that is, which schedule_verify says. False after a diagnostic. */
 bool schedule_choose(const struct site *, struct schedule *out);
 /* What --choose says of the kernel goes into the record, if schedule_verify takes it; else it is a warning. False after
@@ -197,16 +194,16 @@ bool schedule_verify(const struct site *, const struct schedule *, struct strbuf
 /* The pass: a record for every kernel, for one CPU more (module.plan.schedules). What --schedules says of a kernel
  * replaces what the cost model says. False after a diagnostic. */
 bool schedule(struct module *, const char *cpu, const struct machine *);
-/* All records as text (schedule_text.c), and what such a text says of some kernels, into module.asked.told. False after
- * a diagnostic that names the file, the line and the reason. path: for messages, kept. */
+/* All records as text (schedule_text.c), and what such a text says of some kernels, into module.asked.overrides. False
+ * after a diagnostic that names the file, the line and the reason. path: for messages, kept. */
 void schedules_print(const struct module *, struct strbuf *);
 bool schedules_parse(struct module *, const char *path, const char *text);
 /* The fields of all kinds with their bounds and meanings, as sections of docs/reference/schedules.md. */
 void schedules_reference(struct strbuf *);
-/* Applies what module.asked.told has of the kernel, or of its version, on that CPU. False after a diagnostic. */
-bool schedule_told(const struct site *, uint32_t kernel, bool version, const char *cpu, struct schedule *);
-/* Of a kernel without a version: false, after a diagnostic, if module.asked.told has a record of one. */
-bool schedule_untold(const struct site *, uint32_t kernel, const char *cpu);
+/* Sets what module.asked.overrides has of the kernel, or of its version, on that CPU. False after a diagnostic. */
+bool schedule_override(const struct site *, uint32_t kernel, bool version, const char *cpu, struct schedule *);
+/* Of a kernel without a version: false, after a diagnostic, if module.asked.overrides has a record of one. */
+bool schedule_no_version(const struct site *, uint32_t kernel, const char *cpu);
 const char *schedule_kind_name(enum schedule_kind);
 /* The kind of that name; -1: there is none. */
 int schedule_kind_by_name(const char *);
@@ -318,7 +315,7 @@ struct reduced {
 };
 void reduced_dims(const struct site *, const struct node *, bool staged, struct reduced *);
 /* The second operand of a contraction that its kernel computes, as a product of which one factor is the same for all of
- * a block of the innermost reduced dim: behind views, `product` is that product, and its operand `factor` the same.
+ * a block of the innermost reduced dim: under views, `product` is that product, and its operand `factor` the same.
  * False: it is none, or there are no blocks. */
 struct block_factor {
     value_id product;
@@ -328,8 +325,8 @@ bool block_factor(const struct site *, const struct node *, struct block_factor 
 /* The dim that may be done in blocks; false: none. */
 bool outer_k(const struct site *, const struct node *, struct k_dim *);
 
-/* What is behind the domain's value at idx: operand (NULL: not asked) is told each stored value and its point once, and
- * view each view before it is walked through, if it says so. */
+/* What the domain's value at idx is computed of: operand (NULL: not asked) is called once with each stored value and
+ * its point, and view each view before it is walked through, if it says so. */
 struct operand_walk {
     const struct site *site;
     void *user;

@@ -4,37 +4,18 @@
  *     tile.columns     6               # points along the tiled dim a
  *     ...
  *
- * The record of a version (schedule.version) follows that of its kernel, with " version" behind the CPU. The fields are
+ * The record of a version (schedule.version) follows that of its kernel, with " version" after the CPU. The fields are
  * those of fields.def; those of a version print where there is one. A file may leave some out: they stay what the cost
- * model says. Behind # and in lines that begin with // are comments.
+ * model says (override.c). After # and in lines that begin with // are comments.
  */
 #include "ir/base/scan.h"
+#include "ir/target/target.h"
 #include "passes/schedule/fields.h"
 
 #include <string.h>
 
 enum { LINE_MOST = 512 };
 #define VERSION " version"
-
-static const char *const kind_names[] = {
-    [SCHEDULE_NONE] = "none",           [SCHEDULE_MAP] = "map",
-    [SCHEDULE_TILED] = "tiled",         [SCHEDULE_WINOGRAD] = "winograd",
-    [SCHEDULE_ATTENTION] = "attention", [SCHEDULE_SCAN] = "scan",
-    [SCHEDULE_SCATTER] = "scatter",     [SCHEDULE_HALO] = "halo",
-};
-
-const char *schedule_kind_name(enum schedule_kind kind)
-{
-    return kind_names[kind];
-}
-
-int schedule_kind_by_name(const char *name)
-{
-    for (size_t kind = 0; kind < COUNT_OF(kind_names); kind++)
-        if (strcmp(kind_names[kind], name) == 0)
-            return (int)kind;
-    return -1;
-}
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
 
@@ -46,7 +27,7 @@ static void field_print(const struct field *f, const struct schedule *s, uint32_
                   note ? " # " : "", note ? note : "");
 }
 
-/* The fields of each reduction behind a line that says which one it is. */
+/* The fields of each reduction, after a line that says which one it is. */
 static void reductions_print(const struct module *m, const struct schedule *s, const node_id *nodes,
                              const struct field *f, uint32_t n, struct strbuf *out)
 {
@@ -100,7 +81,7 @@ static void kernel_print(const struct module *m, const struct cpu_schedules *v, 
         return;
     strbuf_printf(out, "schedule k%u ", i);
     strbuf_quoted(out, kernel_label(m, &m->fused.kernels.data[i]));
-    strbuf_printf(out, " %s%s: %s\n", v->cpu, more ? VERSION : "", kind_names[s->kind]);
+    strbuf_printf(out, " %s%s: %s\n", v->cpu, more ? VERSION : "", schedule_kind_name(s->kind));
     record_print(m, &m->fused.kernels.data[i], s, more ? &v->version_facts[i] : &v->facts[i], out);
     strbuf_printf(out, "\n");
 }
@@ -127,13 +108,14 @@ static bool wrong(const struct reader *r, const char *what, const char *word)
     return error_at(r->m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: %s '%s'", r->path, r->line, what, word);
 }
 
-static bool number_read(const char *text, int64_t *n)
+/* The number after "schedule k". */
+static bool kernel_read(const char *text, uint32_t kernels, uint32_t *kernel)
 {
     struct scan s = {.p = text, .blanks = ""};
-    return !scan_i64(&s, n) && !*s.p;
+    return !scan_u32(&s, kernels - 1, kernel) && !*s.p && kernels;
 }
 
-/* Is the last word of the CPU's place that of a version? Then it is cut off. */
+/* Does the CPU's name end in the word of a version? Then that is cut off. */
 static bool version_read(char *cpu)
 {
     size_t n = strlen(cpu), word = strlen(VERSION);
@@ -146,63 +128,59 @@ static bool version_read(char *cpu)
 /* schedule k12 "label" CPU: KIND */
 static bool head_read(struct reader *r, char *line)
 {
-    struct schedule_told t = {.line = r->line};
+    struct schedule_override o = {.line = r->line};
     struct strbuf label;
     char *kernel = line + strlen("schedule "), *quote = strchr(kernel, '"'), *colon = strrchr(line, ':');
-    int64_t number;
     if (!quote || !colon || *kernel != 'k' || quote == kernel || quote[-1] != ' ')
-        return wrong(r, "schedule kN \"NODE\" CPU: KIND, not", line);
+        return wrong(r, "a record begins with schedule kN \"NODE\" CPU: KIND, not with", line);
     quote[-1] = 0;
     *colon = 0;
-    if (!number_read(kernel + 1, &number) || number < 0 || number >= r->m->fused.kernels.n)
-        return wrong(r, "there is no kernel", kernel);
-    t.kernel = (uint32_t)number;
+    if (!kernel_read(kernel + 1, r->m->fused.kernels.n, &o.kernel))
+        return wrong(r, "the network has no kernel", kernel);
     strbuf_init(&label, r->m->arena);
-    strbuf_quoted(&label, kernel_label(r->m, &r->m->fused.kernels.data[number]));
+    strbuf_quoted(&label, kernel_label(r->m, &r->m->fused.kernels.data[o.kernel]));
     if (strncmp(quote, label.data, label.n) != 0 || quote[label.n] != ' ')
-        return wrong(r, arena_printf(r->m->arena, "%s computes %s here, not", kernel, label.data), quote);
-    t.version = version_read(quote + label.n + 1);
-    t.cpu = arena_strdup(r->m->arena, quote + label.n + 1);
-    t.kind = colon[1] == ' ' ? schedule_kind_by_name(colon + 2) : -1;
-    if (t.kind < 0)
-        return wrong(r, "no kind of schedule:", colon + 1);
-    VEC_PUSH(r->m->arena, &r->m->asked.told, t);
+        return wrong(r, arena_printf(r->m->arena, "%s computes %s in this compilation, not", kernel, label.data),
+                     quote);
+    o.version = version_read(quote + label.n + 1);
+    o.cpu = arena_strdup(r->m->arena, quote + label.n + 1);
+    if (!target_find(o.cpu))
+        return wrong(r, "mcc has no CPU (mcc -mcpu=help prints all)", o.cpu);
+    o.kind = colon[1] == ' ' ? schedule_kind_by_name(colon + 2) : -1;
+    if (o.kind < 0)
+        return wrong(r, "schedules have no kind", colon + 1 + strspn(colon + 1, " "));
+    VEC_PUSH(r->m->arena, &r->m->asked.overrides, o);
     return true;
 }
 
-static bool field_read(struct reader *r, char *line)
+static bool field_line(struct reader *r, char *line)
 {
     char *name = line + strspn(line, " "), *value = name + strcspn(name, " ");
-    struct schedule_told *t = r->m->asked.told.n ? &r->m->asked.told.data[r->m->asked.told.n - 1] : NULL;
-    struct schedule_field set = {.line = r->line};
-    if (!t)
-        return wrong(r, "a field before the first schedule:", name);
+    uint32_t n = r->m->asked.overrides.n;
+    struct schedule_override *o = n ? &r->m->asked.overrides.data[n - 1] : NULL;
+    struct field_value set = {.line = r->line};
+    if (!o)
+        return wrong(r, "the first record comes after the field", name);
     if (*value)
         *value++ = 0;
     value += strspn(value, " ");
-    const struct field *f = field_find((enum schedule_kind)t->kind, name, &set.item);
-    if (!f)
-        return wrong(r, arena_printf(r->m->arena, "a schedule of kind %s has no field", kind_names[t->kind]), name);
-    if (!number_read(value, &set.value))
-        return wrong(r, arena_printf(r->m->arena, "%s takes a number, not", name), value);
-    const char *bounds = field_bounds(f, set.item, set.value, r->m->arena);
-    if (bounds)
-        return error_at(r->m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: %s", r->path, r->line, bounds);
-    set.field = (uint32_t)(f - schedule_fields);
-    VEC_PUSH(r->m->arena, &t->fields, set);
+    const char *why = field_read((enum schedule_kind)o->kind, name, value, r->m->arena, &set);
+    if (why)
+        return error_at(r->m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: %s", r->path, r->line, why);
+    VEC_PUSH(r->m->arena, &o->fields, set);
     return true;
 }
 
 bool schedules_parse(struct module *m, const char *path, const char *text)
 {
     struct reader r = {.m = m, .path = path};
-    m->asked.told_path = path;
+    m->asked.overrides_path = path;
     for (const char *at = text; *at; at += *at == '\n') {
         char line[LINE_MOST];
         size_t n = strcspn(at, "\n");
         r.line++;
         if (n >= sizeof line)
-            return wrong(&r, "a line of more than 511 bytes:", arena_strndup(m->arena, at, 40));
+            return wrong(&r, "the line is longer than 511 bytes:", arena_strndup(m->arena, at, 40));
         memcpy(line, at, n);
         at += n;
         bool head = strncmp(line, "schedule ", strlen("schedule ")) == 0 && n > strlen("schedule ");
@@ -213,109 +191,8 @@ bool schedules_parse(struct module *m, const char *path, const char *text)
         while (n && (line[n - 1] == ' ' || line[n - 1] == '\r'))
             n--;
         line[n] = 0;
-        if (n && !(head ? head_read(&r, line) : field_read(&r, line)))
+        if (n && !(head ? head_read(&r, line) : field_line(&r, line)))
             return false;
-    }
-    return true;
-}
-
-static bool fields_apply(const struct site *site, struct reader *r, const struct schedule_told *t, struct schedule *s)
-{
-    for (uint32_t k = 0; k < t->fields.n; k++) {
-        const struct schedule_field *set = &t->fields.data[k];
-        const struct field *f = &schedule_fields[set->field];
-        r->line = set->line;
-        if (set->item >= field_count(f, s))
-            return wrong(r, arena_printf(site->m->arena, "there are %u of '%s', not", field_count(f, s), f->name),
-                         arena_printf(site->m->arena, "%u", set->item));
-        field_set(f, s, set->item, set->value);
-    }
-    return true;
-}
-
-/* Does the text say something of the field at that place of a record? */
-static bool says(const struct schedule_told *t, size_t at)
-{
-    for (uint32_t k = 0; k < t->fields.n; k++)
-        if (schedule_fields[t->fields.data[k].field].at == at && !schedule_fields[t->fields.data[k].field].via)
-            return true;
-    return false;
-}
-
-/* The names of some kinds. */
-static const char *kinds_words(uint32_t kinds, struct arena *a)
-{
-    const char *words = "";
-    for (uint32_t kind = 0; kind < COUNT_OF(kind_names); kind++)
-        if (kinds >> kind & 1)
-            words = arena_printf(a, "%s%s%s", words, *words ? ", " : "", kind_names[kind]);
-    return words;
-}
-
-/* The record's own winograd.m, which the others follow; as it is where nothing is said of it. */
-static uint32_t told_form(struct reader *r, const struct schedule_told *t, uint32_t form)
-{
-    for (uint32_t k = 0; k < t->fields.n; k++)
-        if (schedule_fields[t->fields.data[k].field].at == offsetof(struct schedule, winograd.m)) {
-            form = (uint32_t)t->fields.data[k].value;
-            r->line = t->fields.data[k].line;
-        }
-    return form;
-}
-
-/* The record that the cost model would make of that kind, and of Winograd's by that form. */
-static bool kind_apply(const struct site *site, struct reader *r, const struct schedule_told *t, struct schedule *s)
-{
-    uint32_t own = s->kind == SCHEDULE_WINOGRAD ? s->winograd.m : 0,
-             form = t->kind == SCHEDULE_WINOGRAD ? told_form(r, t, own) : 0;
-    if (t->kind == (int)s->kind && form == own)
-        return true;
-    if (t->kind == SCHEDULE_WINOGRAD && form != own && !winograd_form(form))
-        return wrong(r, "winograd.m is 2, 4 or 6, not", arena_printf(site->m->arena, "%u", form));
-    uint32_t kinds = schedule_kinds(site);
-    if (!(kinds >> t->kind & 1))
-        return wrong(r,
-                     arena_printf(site->m->arena, "the kernel's schedule may be of kind %s, not",
-                                  kinds_words(kinds, site->m->arena)),
-                     kind_names[t->kind]);
-    *s = (struct schedule){.kind = (enum schedule_kind)t->kind, .winograd.m = form};
-    return schedule_choose(site, s);
-}
-
-bool schedule_told(const struct site *site, uint32_t kernel, bool version, const char *cpu, struct schedule *s)
-{
-    struct module *m = site->m;
-    for (uint32_t i = 0; i < m->asked.told.n; i++) {
-        const struct schedule_told *t = &m->asked.told.data[i];
-        struct reader r = {m, m->asked.told_path, t->line};
-        struct strbuf why;
-        if (t->kernel != kernel || t->version != version || strcmp(t->cpu, cpu) != 0)
-            continue;
-        if (!kind_apply(site, &r, t, s))
-            return false;
-        if (!fields_apply(site, &r, t, s))
-            return false;
-        strbuf_init(&why, m->arena);
-        if (!schedule_verify(site, s, &why) && !why.n)
-            return false;
-        if (why.n)
-            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL, "%s:%u: k%u on %s%s: %s", m->asked.told_path,
-                            t->line, kernel, cpu, version ? VERSION : "", why.data);
-        if (!says(t, offsetof(struct schedule, ns)))
-            s->ns = schedule_facts(site, s).ns;
-    }
-    return true;
-}
-
-bool schedule_untold(const struct site *site, uint32_t kernel, const char *cpu)
-{
-    struct module *m = site->m;
-    for (uint32_t i = 0; i < m->asked.told.n; i++) {
-        const struct schedule_told *t = &m->asked.told.data[i];
-        if (t->kernel == kernel && t->version && strcmp(t->cpu, cpu) == 0)
-            return error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                            "%s:%u: k%u on %s%s: version.size is 0: the kernel has no version, which this were of",
-                            m->asked.told_path, t->line, kernel, cpu, VERSION);
     }
     return true;
 }

@@ -12,7 +12,7 @@
 
 enum { LEAST_TILES = 2, COLUMNS_MOST = 28 };
 
-/* Tiles of a chunk, unless they are told: half of L1 holds their staged operand, or there are two. */
+/* Tiles of a chunk, unless their number is given: half of L1 holds their staged operand, or there are two. */
 static uint32_t chunk_tiles(const struct site *site, const struct type *t, const struct tile_schedule *c)
 {
     int64_t channels = 1, tiles = tile_flat_split(site->x, t, c).tiles;
@@ -144,7 +144,7 @@ static uint32_t window_rows(const struct site *site, const struct node *n, const
     if (!stage_by_rows(site, c))
         return 0;
     ex_is_const(site->x, t->dims[2], &rows);
-    if (rows % c->tb || site->k->outs.n > 1) /* sums of each row are stored behind it */
+    if (rows % c->tb || site->k->outs.n > 1) /* sums of each row are stored after it */
         c->tb = 1;
     int64_t tiles = rows / c->tb, most = chunk_most(site, n, t, c, tiles);
     while (most > 1 && rows_bytes(site, c, most) > budget(site->mach, SHARE_L2_ROWS))

@@ -22,7 +22,7 @@ static int64_t share_cost(const struct site *site, const struct type *t, int64_t
 }
 
 /* How much the code of a sum of products counts. Those of bytes are written out for a block of channels, and bytes are
- * rounded behind each. Without an instruction for dot products a smaller tile costs more than the model knows. */
+ * rounded after each. Without an instruction for dot products a smaller tile costs more than the model knows. */
 static int64_t code_weight(const struct site *site, const struct node *n)
 {
     enum elem e = value_type(site->g, site->k->domain)->elem;
@@ -127,7 +127,7 @@ void tile_choose(const struct site *site, struct schedule *out)
             }
     if (contraction && v.known)
         c.nr = narrow_vectors(site, t, &c, vectors, &step);
-    if (out->tile.nr) { /* told */
+    if (out->tile.nr) { /* given */
         c.tb = out->tile.tb;
         c.ta = out->tile.ta;
         c.nr = out->tile.nr;

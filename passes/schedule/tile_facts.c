@@ -77,7 +77,7 @@ static bool is_covered(const struct site *site, const struct node *n, int32_t d)
 
 /* May the points of an image be numbered through? A convolution of one tap, or of any if the map is of dynamic size,
  * and may be small: a register tile may then begin in one row and end in the next. Where rows of the operand do not lie
- * one behind the other, or points are left out between, each point of the tile has an address of its own: few then, or
+ * one after the other, or points are left out between, each point of the tile has an address of its own: few then, or
  * they would not stay in registers. */
 static bool is_flat(const struct site *site, const struct node *n, const struct tile_schedule *c, int64_t *most)
 {

@@ -5,7 +5,7 @@
  * kernel, its layouts and the CPU, and never run the cost model, so a record stays possible when that changes. Here are
  * the driver and the rules of reductions; the others are in verify_nest.c, verify_tiled.c and verify_deep.c.
  */
-#include "passes/schedule/fields.h"
+#include "passes/schedule/kinds.h"
 
 bool is_vector(const struct check *c, uint32_t lanes, uint32_t bytes, uint32_t registers)
 {
@@ -118,32 +118,22 @@ static bool field_holds(struct check *c, const struct field *f, bool with, struc
     return true;
 }
 
-static bool kind_holds(const struct site *site, const struct schedule *s, struct strbuf *why)
-{
-    if (!(schedule_kinds(site) >> s->kind & 1))
-        strbuf_printf(why, "the kernel cannot be of that kind");
-    else if (s->kind == SCHEDULE_WINOGRAD && !winograd_form(s->winograd.m))
-        strbuf_printf(why, "winograd.m is %u: 2, 4 or 6 are possible", s->winograd.m);
-    return !why->n;
-}
-
 bool schedule_verify(const struct site *site, const struct schedule *s, struct strbuf *why)
 {
     node_id *reductions = NEW_ARRAY(site->arena, node_id, s->n_reduce + 1);
+    const struct kind *kind = kind_of(s->kind);
     struct check c = {.site = site, .s = s, .reductions = reductions};
-    if (!kind_holds(site, s, why))
+    if (!(schedule_kinds(site) >> s->kind & 1)) {
+        strbuf_printf(why, "the kernel cannot be of that kind");
         return false;
+    }
     for (uint32_t i = 0; i < schedule_field_count; i++)
         if (field_is_of(&schedule_fields[i], s->kind))
             field_holds(&c, &schedule_fields[i], false, why);
     if (why->n)
         return false;
     kernel_reductions(site, s->kind, reductions);
-    if (s->kind == SCHEDULE_TILED)
-        c.tile = tile_facts(site);
-    if (s->kind == SCHEDULE_WINOGRAD)
-        winograd_shape(site, s->winograd.m, &c.winograd);
-    if (s->kind == SCHEDULE_ATTENTION && !attention_shape(site, &c.attention))
+    if (kind->check && !kind->check(&c, why))
         return false;
     for (uint32_t i = 0; i < schedule_field_count && !why->n; i++)
         if (field_is_of(&schedule_fields[i], s->kind))

@@ -5,6 +5,7 @@
  * faster at them, the kernel has both. The estimates are of the two records at single sizes of the range.
  */
 #include "passes/schedule/decisions.h"
+#include "passes/schedule/kinds.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,19 +86,15 @@ bool version_serves(const struct site *site, const struct size_range *r)
 /* ns of the whole kernel where the size is that; 0: not known. */
 static int64_t whole_ns(const struct site *site, sym_id size, int64_t n, const struct schedule *s)
 {
-    const struct size_at at = {size, n};
-    return s->kind == SCHEDULE_TILED       ? tile_whole(site, &at, &s->tile)
-           : s->kind == SCHEDULE_ATTENTION ? attention_whole(site, &at, &s->attention)
-                                           : 0;
+    const struct kind_versions *v = kind_of(s->kind)->versions;
+    return v ? v->whole(site, &(struct size_at){size, n}, s) : 0;
 }
 
 /* Its code, in sums of products of a register tile. */
 static int64_t code_of(const struct site *site, const struct schedule *s)
 {
-    int64_t code = NODE_CODE * (int64_t)site->k->nodes.n + LOOP_CODE;
-    return code + (s->kind == SCHEDULE_TILED       ? tile_code(site, &s->tile)
-                   : s->kind == SCHEDULE_ATTENTION ? attention_code(site, &s->attention)
-                                                   : 0);
+    const struct kind_versions *v = kind_of(s->kind)->versions;
+    return NODE_CODE * (int64_t)site->k->nodes.n + LOOP_CODE + (v ? v->code(site, s) : 0);
 }
 
 /* The kernels whose code is likely to be the same have the same key. */
@@ -160,34 +157,18 @@ static bool range_gains(const struct site *site, const struct schedule *s, struc
 
 typedef VEC(struct candidate) candidates;
 
-/* Does the record depend on the size: has it a part in the extents that tiles cut? */
-static bool is_cut(const struct site *site, const struct schedule *s, sym_id size)
-{
-    const int32_t cut[] = {s->tile.vec, s->tile.a, s->tile.b};
-    struct attention_shape shape;
-    bool uses = false;
-    if (s->kind == SCHEDULE_ATTENTION)
-        return attention_shape(site, &shape) &&
-               (ex_uses(site->x, shape.rows, size) || ex_uses(site->x, shape.keys, size));
-    if (s->kind != SCHEDULE_TILED)
-        return false;
-    const struct type *t = value_type(site->g, graph_node(site->g, site->k->anchor)->out[0]);
-    for (size_t i = 0; i < COUNT_OF(cut); i++)
-        uses |= cut[i] >= 0 && ex_uses(site->x, t->dims[cut[i]], size);
-    return uses;
-}
-
 /* A few ranges of each size. */
 static void kernel_candidates(const struct site *site, const struct schedule *s, uint32_t group, struct arena *a,
                               candidates *out)
 {
     static const int64_t most[] = {1, RATE_VERSION_ROWS / 4, RATE_VERSION_ROWS};
+    const struct kind_versions *v = kind_of(s->kind)->versions;
     uint32_t number = 0;
     for (sym_id id = sym_next(site->x, SYM_SHAPE, (sym_id){0}); id.i && number < SIZES_MOST;
          id = sym_next(site->x, SYM_SHAPE, id)) {
         int64_t least = sym_get(site->x, id)->lo;
         number++;
-        for (size_t i = 0; i < COUNT_OF(most) && is_cut(site, s, id); i++) {
+        for (size_t i = 0; i < COUNT_OF(most) && v && v->is_cut(site, s, id); i++) {
             struct candidate c = {{number, least > 1 ? least : 1, most[i]}, .group = group};
             if (range_gains(site, s, &c))
                 VEC_PUSH(a, out, c);

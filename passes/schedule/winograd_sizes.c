@@ -3,6 +3,7 @@
 #include "passes/schedule/decisions.h"
 #include "passes/module/access_function.h"
 #include "passes/module/winograd.h"
+#include "passes/schedule/kinds.h"
 
 #include <math.h>
 
@@ -307,8 +308,9 @@ static uint32_t transform_rows(const struct machine *m, const struct winograd_si
 
 /* Cycles of what is done at each parallel index, in ns, with its share of what a thread keeps, and the work of a
  * convolution by that form. */
-void winograd_estimate(const struct site *site, const struct winograd_schedule *s, struct schedule_facts *f)
+static void facts(const struct site *site, const struct schedule *of, struct schedule_facts *f)
 {
+    const struct winograd_schedule *s = &of->winograd;
     struct winograd_shape shape, *w = &shape;
     winograd_shape(site, s->m, &shape);
     int64_t each = s->chunk * s->span < w->known_tiles ? s->chunk * s->span : w->known_tiles;
@@ -323,7 +325,7 @@ void winograd_estimate(const struct site *site, const struct winograd_schedule *
 }
 
 /* U is resident if L2 holds all of it beside a register tile's V and M, and several tiles use it. */
-void winograd_sizes(const struct site *site, struct schedule *out)
+static bool choose(const struct site *site, struct schedule *out)
 {
     struct sizing sizing = {.site = site, .given = out->winograd, .s = &out->winograd}, *w = &sizing;
     uint32_t m = w->given.m               ? w->given.m
@@ -343,4 +345,52 @@ void winograd_sizes(const struct site *site, struct schedule *out)
     choose_span(w);
     choose_slice(w);
     choose_early(w);
+    return true;
 }
+
+/* ---- the kind ---------------------------------------------------------------------------------------------------- */
+
+static bool owns(const struct kernel *k)
+{
+    return k->form.winograd;
+}
+
+static bool serves(const struct site *site)
+{
+    return kernel_is_free(site) && !site->k->form.staged.i && winograd_serves(site->m, site->k);
+}
+
+static bool check(struct check *c, struct strbuf *why)
+{
+    uint32_t m = c->s->winograd.m;
+    bool ok = winograd_form(m);
+    if (ok)
+        winograd_shape(c->site, m, &c->winograd);
+    else
+        strbuf_printf(why, "winograd.m is %u: 2, 4 or 6 are possible", m);
+    return ok;
+}
+
+static bool computes(const struct kernel *k, node_id id)
+{
+    return id.i == k->anchor.i;
+}
+
+static const char *words(const struct module *m, const struct kernel *k, const struct schedule *s,
+                         const struct schedule_facts *f)
+{
+    const struct winograd_schedule *w = &s->winograd;
+    (void)f;
+    return arena_printf(
+        m->arena, "tiles of %d results of %ux%u by %d vectors of %u lanes, in groups of %d; U derived %s%s", (int)w->mr,
+        w->m, w->m, (int)w->nr, winograd_lanes(m->plan.schedules.data[0].mach), (int)w->chunk,
+        w->resident ? "first" : "by slices", k->form.staged.i ? "; operand computed where tiles read it" : "");
+}
+
+const struct kind winograd_kind = {.owns = owns,
+                                   .serves = serves,
+                                   .choose = choose,
+                                   .facts = facts,
+                                   .check = check,
+                                   .computes = computes,
+                                   .words = words};

@@ -59,7 +59,7 @@ def test_every_key(model, tmp_path):
     assert "results of" not in plain and plain.count("2 nodes in one kernel") == 1
     for choices, changed in ((["first:winograd=2"], "results of 2x2"),
                              (["act:winograd=4", "act:tile=1x2x1"], "tiles of 2 results of 4x4 by 1 vector"),
-                             (["first:winograd=2", "first:chunk=6", "first:tile=1x3x1"], ", 6 in a chunk"),
+                             (["first:winograd=2", "first:chunk=6", "first:tile=1x3x1"], "in groups of 6"),
                              (["first:winograd=6", "first:split=2", "first:winograd=off"], "3 vector"), (["first:layout=plain"], None),
                              (["first:store=yes"], None)):
         got = remarks(model, tmp_path, *choices)
@@ -106,11 +106,67 @@ def test_choices_are_fields_of_the_record(model):
         assert got == plain and f"first:{choice}: {why}" in said.replace("a Winograd kernel has ", ""), said
 
 
+CPU = "-march=x86-64-v3"
+
+
+def record_of(model, node, *options):
+    """The fields of the record of the kernel of that node, and what was said."""
+    done = mcc(model, CPU, "-stop-after=schedule", "-o", "-", *options)
+    assert done.returncode == 0, done.stderr
+    record = next(r for r in done.stdout.split("\n\n") if re.match(rf'schedule k\d+ "{node}"', r))
+    return dict(l.split()[:2] for l in record.splitlines()[1:] if not l.startswith("  #")), done.stderr
+
+
+def test_any_field(model, tmp_path):
+    """A field by its name is the line of a record, on all CPUs: the others stay, its time is estimated anew, and the results are the same."""
+    plain, want, told = record_of(model, "second")[0], None, tmp_path / "told.txt"
+    head = re.search(r'^schedule k\d+ "second" x86-64-v3: tiled$', mcc(model, CPU, "-stop-after=schedule", "-o", "-").stdout, re.M)[0]
+    for fields in ({"interleave": 3}, {"tile.columns": 3, "tile.vectors": 1}, {"prefetch.near": 5, "reduce.0.unroll": 7}, {"estimate": 12345},
+                   {"estimate": 777, "tile.columns": 2}, {"split": 2}, {"lanes.dim": plain["lanes.dim"]}):
+        got, said = record_of(model, "second", *(f"--choose=second:{k}={v}" for k, v in fields.items()))
+        told.write_text(head + "".join(f"\n  {k} {v}" for k, v in fields.items()) + "\n")
+        assert (got, said) == record_of(model, "second", f"--schedules={told}"), fields
+        assert not said and {k: v for k, v in got.items() if k != "estimate"} == {**{k: v for k, v in plain.items() if k != "estimate"},
+                                                                                 **{k: str(v) for k, v in fields.items() if k != "estimate"}}
+        assert got["estimate"] == str(fields["estimate"]) if "estimate" in fields else True
+        assert mcc(model, CPU, "-o", tmp_path / "a.so", *(f"--choose=second:{k}={v}" for k, v in fields.items())).returncode == 0
+        want = run(tmp_path / "a.so") if want is None else want
+        assert np.abs(run(tmp_path / "a.so") - want).max() < 1e-4
+    got, said = record_of(model, "second", "--choose=second:interleave=3", "--choose=second:interleave=4")
+    assert not said and got["interleave"] == "4"      # the later one counts
+
+
+def test_loops_by_name(tmp_path):
+    """Loops in another order are several fields, of which none is possible alone."""
+    model = save(tmp_path / "net.onnx", [helper.make_node("Relu", ["x"], ["y"], "t")], [value("x", [50, 6, 70])], [value("y", [50, 6, 70])])
+    plain = record_of(model, "t")[0]
+    loops = [(plain[f"loop.{i}"], plain[f"step.{i}"]) for i in range(int(plain["loops"]))]
+    assert len(loops) == 3
+    swapped = [loops[1], loops[0], loops[2]]
+    options = [f"--choose=t:{k}.{i}={v}" for i, (l, s) in enumerate(swapped) for k, v in (("loop", l), ("step", s))]
+    got, said = record_of(model, "t", *options)
+    assert not said and [(got[f"loop.{i}"], got[f"step.{i}"]) for i in range(3)] == swapped
+    got, said = record_of(model, "t", options[0])
+    assert got == plain and f"{options[0][9:]}: a CPU of 16 registers of 32 bytes: " in said
+
+
+def test_impossible_fields(model):
+    """They are warnings by the rule of the field, one for each, and the possible ones are taken; what no kernel has is said, too."""
+    got, said = record_of(model, "second", "--choose=second:interleave=3", "--choose=second:staged.tiles=4", "--choose=second:reduce.7.unroll=2",
+                          "--choose=second:tile.vectors=9", "--choose=second:winograd.m=2", "--choose=nosuch:interleave=2")
+    assert got["interleave"] == "3" and got["staged.tiles"] == "0"
+    for words in ("second:staged.tiles=4: a CPU of 16 registers of 32 bytes: staged.tiles is 4: no operand is staged here",
+                  "there is no reduce.7.unroll: the record has 1 of it", "second:tile.vectors=9: tile.vectors is 9: 1 to 8 are possible",
+                  "second:winograd.m=2: no kernel of 'second' has this choice", "nosuch:interleave=2: no kernel of 'nosuch'"):
+        assert words in said, said
+    assert said.count("warning") == 5
+
+
 def test_what_cannot_be_had(model, tmp_path):
     done = mcc(model, "-o", tmp_path / "net.so", "-march=native", "--choose", "second:tile=9x9x9", "--choose", "nosuch:tile=1x1x1",
                "--choose", "second:winograd=4", "--choose", "second:chunk=4", "--choose", "first:chunk=3", "--choose", "first:chunk=8")
     assert done.returncode == 0 and "second:tile=9x9x9: tile.vectors is 9: 1 to 8 are possible" in done.stderr
-    assert "second:winograd=4: no 3 x 3 convolution" in done.stderr
+    assert "second:winograd=4: the node is no 3 x 3 convolution" in done.stderr
     for words in ("nosuch:tile=1x1x1: no kernel of 'nosuch'", "second:chunk=4: no kernel of", "first:chunk=8: no kernel of"):
         assert words in done.stderr
     assert "first:chunk=3" not in done.stderr      # the later one counts
@@ -119,7 +175,9 @@ def test_what_cannot_be_had(model, tmp_path):
 
 @pytest.mark.parametrize("text", ["second", ":tile=1x1x1", "second:tile", "second:tile=", "second:tile=1x1", "second:tile=1x1x1x1", "second:tile=0x1x1",
                                   "second:tile=1x1x4097", "second:tile=-1x1x1", "second=1x1x1", "second:winograd=3", "second:winograd=", "second:chunk=0",
-                                  "second:split=2x2", "second:layout=NCHW", "second:store=no", "second:store=", "second:nosuch=1"])
+                                  "second:split=2x2", "second:layout=NCHW", "second:store=no", "second:store=", "second:nosuch=1",
+                                  "second:interleave=33", "second:interleave=", "second:interleave=1x", "second:interleave=off", "second:tile.vectors=-1",
+                                  "second:reduce.0.nosuch=1", "second:reduce..lanes=1", "second:interleave=99999999999999999999"])
 def test_wrong_forms(model, tmp_path, text):
     done = mcc(model, "-o", tmp_path / "net.so", "--choose", text)
     assert done.returncode == 2 and "--choose" in done.stderr and done.stderr.count("\n") == 1 and not (tmp_path / "net.so").exists()

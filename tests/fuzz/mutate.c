@@ -183,7 +183,6 @@ static const char *nonsense(struct draw *d, const struct record *r)
 
 const char *records_mutate(struct draw *d, const struct records *all)
 {
-    static const char *const kinds[] = {"map", "tiled", "winograd", "attention", "scan", "scatter", "halo", "none"};
     struct arena *a = &d->ctx->session;
     struct strbuf out;
     const struct record *from = &all->record[draw_int(d, 0, all->n - 1)];
@@ -193,7 +192,8 @@ const char *records_mutate(struct draw *d, const struct records *all)
     if (draw_chance(d, 3))
         return nonsense(d, from);
     if (draw_chance(d, 12)) { /* another kind, whose fields are those of the cost model */
-        r.kind = draw_chance(d, 70) ? kinds[draw_int(d, 0, 2)] : DRAW_PICK(d, kinds);
+        r.kind = schedule_kind_name((enum schedule_kind)(
+            draw_chance(d, 70) ? draw_int(d, SCHEDULE_MAP, SCHEDULE_WINOGRAD) : draw_int(d, 0, SCHEDULE_KINDS - 1)));
         r.n = 0;
         if (!strcmp(r.kind, "winograd"))
             r.field[r.n++] = (struct record_field){"winograd.m", draw_chance(d, 80) ? 2 * draw_int(d, 1, 3)
@@ -216,6 +216,11 @@ const char *choice_mutate(struct draw *d, const struct records *all)
                                         "layout=plain", "layout=blocked", "store=yes"};
     struct arena *a = &d->ctx->session;
     const char *label = all->record[draw_int(d, 0, all->n - 1)].label;
+    const struct record *r = &all->record[draw_int(d, 0, all->n - 1)];
+    const struct record_field *f = &r->field[draw_int(d, 0, r->n - 1)];
+    label = draw_chance(d, 90) ? r->label : label;
+    if (draw_chance(d, 60))
+        return arena_printf(a, "%s:%s=%lld", label, f->name, number(d, r->kind, f->name, f->value));
     switch (draw_int(d, 0, 5)) {
     case 0: return arena_printf(a, "%s:chunk=%lld", label, number(d, NULL, NULL, 4));
     case 1: return arena_printf(a, "%s:split=%lld", label, number(d, NULL, NULL, 2));

@@ -161,8 +161,15 @@ static bool agrees(const struct bench *b, struct loops *loops, struct native *na
 /* Does the message name a field and its value ("lanes is 3: ..."), or say what a line lacks to be one? */
 static bool is_reason(const char *message)
 {
-    static const char *const others[] = {"kind",      "there is no kernel", "takes a number", "has no field",
-                                         "there are", "schedule kN",        "computes",       "before the first"};
+    static const char *const others[] = {"kind",
+                                         "the network has no kernel",
+                                         "takes a number",
+                                         "has no field",
+                                         "there is no ",
+                                         "schedule kN",
+                                         "computes",
+                                         "has no CPU",
+                                         "comes after the field"};
     char name[64];
     long long value;
     for (const char *p = message; p; p = strstr(p, ": ") ? strstr(p, ": ") + 2 : NULL)

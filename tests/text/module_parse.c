@@ -191,15 +191,21 @@ static bool read_options(struct reader *r)
     return true;
 }
 
-static bool read_told(struct reader *r)
+static bool read_override(struct reader *r)
 {
-    struct choice c = {0};
-    uint32_t key;
-    if (!fine(r, scan_quoted(&r->s, r->m->arena, &c.node, NULL)) ||
-        !read_choice(r, choice_words, CHOOSE_LAST + 1, &key) || !read_u32(r, &c.n[0]) || !read_u32(r, &c.n[1]) ||
-        !read_u32(r, &c.n[2]))
+    struct choice c = {.key = CHOOSE_FIELD};
+    if (!fine(r, scan_quoted(&r->s, r->m->arena, &c.node, NULL)))
         return false;
-    c.key = (enum choice_key)key;
+    scan_blanks(&r->s);
+    c.field = arena_strndup(r->m->arena, r->s.p, strcspn(r->s.p, " \n"));
+    r->s.p += strlen(c.field);
+    for (uint32_t key = 0; key < CHOOSE_FIELD && c.field; key++)
+        if (strcmp(choice_words[key], c.field) == 0) {
+            c.key = (enum choice_key)key;
+            c.field = NULL;
+        }
+    if (!read_i64(r, &c.n[0]) || !read_i64(r, &c.n[1]) || !read_i64(r, &c.n[2]))
+        return false;
     c.text = c.node;
     choice_add(r->m, c);
     return true;
@@ -503,7 +509,7 @@ static bool read_line(struct reader *r)
         const char *word;
         bool (*read)(struct reader *);
     } lines[] = {
-        {"choose", read_told},      {"facts", read_facts},   {"attention", read_attention}, {"kernel", read_kernel},
+        {"choose", read_override},  {"facts", read_facts},   {"attention", read_attention}, {"kernel", read_kernel},
         {"value", read_value_line}, {"buffer", read_buffer}, {"workspace", read_workspace}, {"weight", read_weight},
         {"segment", read_segment},  {"order", read_order},
     };

@@ -1,4 +1,4 @@
-/* Stages behind legalize: kernels, layouts, memory, loops, objects (the artifact: link.c). */
+/* Stages after legalize: kernels, layouts, memory, loops, objects (the artifact: link.c). */
 #include "cli/library/compile/backend.h"
 
 #include "cli/library/compile/header.h"
@@ -237,6 +237,30 @@ static bool schedules_read(struct compilation *c)
                      schedules_parse(c->module, path, text.data));
 }
 
+/* Records for CPUs that the artifact has no code for. */
+static void overrides_check(const struct compilation *c)
+{
+    const struct module *m = c->module;
+    const char *cpus = "";
+    for (uint32_t i = 0; i < c->targets.n; i++)
+        cpus = arena_printf(m->arena, "%s%s%s", cpus, i ? ", " : "", c->targets.data[i]->row->name);
+    for (uint32_t t = 0; t < target_count; t++) {
+        uint32_t n = 0, line = 0;
+        for (uint32_t i = 0; i < m->asked.overrides.n; i++)
+            if (strcmp(m->asked.overrides.data[i].cpu, target_rows[t].name) == 0 && !n++)
+                line = m->asked.overrides.data[i].line;
+        for (uint32_t i = 0; i < c->targets.n; i++)
+            n = c->targets.data[i]->row == &target_rows[t] ? 0 : n;
+        if (n)
+            warn_at(c->ctx, (src_id){0}, "schedules",
+                    "%s:%u: %s for %s not used: the code is for %s (-march and --variants name the CPUs)",
+                    m->asked.overrides_path, line, n == 1 ? "the record" : arena_printf(m->arena, "the %u records", n),
+                    n == 1 ? arena_printf(m->arena, "%s is", target_rows[t].name)
+                           : arena_printf(m->arena, "%s are", target_rows[t].name),
+                    cpus);
+    }
+}
+
 bool run_schedule(struct compilation *c)
 {
     if (!schedules_read(c))
@@ -260,6 +284,7 @@ bool run_schedule(struct compilation *c)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
     choices_check(c);
+    overrides_check(c);
     return true;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/library/compile/compile.h"
 #include "ir/base/scan.h"
 #include "passes/module/choices.h"
+#include "passes/schedule/fields.h"
 
 enum { NUMBER_MOST = 4096 };
 
@@ -38,18 +39,39 @@ static int word_number(const char *words, const char *word)
     return -1;
 }
 
-static bool value_read(const struct key *key, const char *text, uint32_t n[3])
+static bool value_read(const struct key *key, const char *text, int64_t n[3])
 {
     struct scan s = {.p = text, .blanks = ""};
     int word = key->words ? word_number(key->words, text) : -1;
-    n[0] = word >= 0 ? (uint32_t)word : 0;
+    n[0] = word >= 0 ? word : 0;
     for (int i = 0; word < 0 && i < key->count; i++) {
         if (i && *s.p++ != 'x')
             return false;
-        if (scan_u32(&s, NUMBER_MOST, &n[i]) || !n[i])
+        if (scan_i64(&s, &n[i]) || n[i] < 1 || n[i] > NUMBER_MOST)
             return false;
     }
     return word >= 0 || (key->count && !*s.p);
+}
+
+/* A field of some kind's records, and what one of them may hold there. NULL, or what is wrong. */
+static const char *field_choice(struct arena *a, const char *name, const char *value, struct choice *c)
+{
+    struct field_value v;
+    const char *why = NULL;
+    c->key = CHOOSE_FIELD;
+    for (int kind = 1; kind < SCHEDULE_KINDS; kind++) {
+        const struct field *f = field_find((enum schedule_kind)kind, name, &v.item);
+        if (!f)
+            continue;
+        why = field_read((enum schedule_kind)kind, name, value, a, &v);
+        c->field = field_name(f, v.item, a);
+        c->n[0] = v.value;
+        if (!why)
+            return NULL;
+    }
+    return why ? why
+               : "the keys are tile, winograd, chunk, split, layout, store, precision, version and the fields of "
+                 "schedules (mcc --generate=schedules.md lists them)";
 }
 
 static bool choice_read(struct compilation *c, const char *text)
@@ -72,9 +94,11 @@ static bool choice_read(struct compilation *c, const char *text)
         choice_add(m, choice);
         return true;
     }
-    return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    "--choose '%s': the keys are tile, winograd, chunk, split, layout, store, precision and version",
-                    text);
+    const char *why = field_choice(m->arena, name, sign + 1, &choice);
+    if (why)
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--choose '%s': %s", text, why);
+    choice_add(m, choice);
+    return true;
 }
 
 bool choices_read(struct compilation *c)
@@ -90,7 +114,7 @@ void choices_check(struct compilation *c)
     const struct module *m = c->module;
     for (uint32_t i = 0; i < m->asked.choices.n; i++) {
         const struct choice *w = &m->asked.choices.data[i];
-        bool last = choice_latest(m, w->node, w->key) == w; /* else a later one counted */
+        bool last = w->field || choice_latest(m, w->node, w->key) == w; /* else a later one counted */
         if (!w->asked && last)
             warn_at(
                 c->ctx, (src_id){0}, "choose",
