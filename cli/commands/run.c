@@ -106,5 +106,5 @@ enum fail command_run(struct context *ctx, struct options *o)
 {
     struct run *r = NEW(&ctx->session, struct run);
     *r = (struct run){.ctx = ctx, .options = o};
-    return with_library(ctx, o, run_library, run_end, r);
+    return with_library(ctx, o, true, run_library, run_end, r);
 }

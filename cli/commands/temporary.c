@@ -7,6 +7,7 @@
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"
+#include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
 #include "ir/base/file.h"
 
@@ -79,12 +80,21 @@ const char *library_name(const struct options *o)
     return platform && strcmp(platform->container, "coff") == 0 ? "net.dll" : "net.so";
 }
 
-bool target_serves(struct context *ctx, const struct options *o)
+bool target_serves(struct context *ctx, const struct options *o, bool runs)
 {
-    if (!targets_static(o))
+    const struct platform *p = targets_platform(o); /* NULL: refused later (targets_check) */
+    bool library = !p || (strcmp(p->system, "none") != 0 && !targets_wasm(o)),
+         here = !p || (strcmp(p->system, "linux") == 0 && strcmp(p->arch, cpu_arch()) == 0);
+    if (library && (here || !runs))
         return true;
-    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'target': '%s' is for compiling only: mcc runs no %s", o->target,
-             targets_wasm(o) ? "WebAssembly (mcc.mjs does)" : "static networks");
+    if (library)
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                 "'target': this machine (%s-linux) cannot run code for %s-%s; leave --target out, or compile with "
+                 "'mcc MODEL --target=%s -o FILE' and run the file there",
+                 cpu_arch(), p->arch, p->system, o->target);
+    else
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'target': '%s' is for compiling only: mcc runs no %s", o->target,
+                 targets_wasm(o) ? "WebAssembly (mcc.mjs does)" : "static networks");
     option_blame(ctx, o, "target", NULL);
     return false;
 }
@@ -118,12 +128,13 @@ static void make_and_use(void *user, const char *library)
         m->use(m->user, library, c);
 }
 
-enum fail with_library(struct context *ctx, struct options *o, library_fn *use, void (*end)(void *user), void *user)
+enum fail with_library(struct context *ctx, struct options *o, bool runs, library_fn *use, void (*end)(void *user),
+                       void *user)
 {
     const char *path = o->files.items.data[0];
     struct making m = {ctx, o, use, end, user};
     if (!artifact_meant(path)) {
-        (void)(target_serves(ctx, o) && with_temporary(ctx, library_name(o), make_and_use, make_end, &m));
+        (void)(target_serves(ctx, o, runs) && with_temporary(ctx, library_name(o), make_and_use, make_end, &m));
     } else if (only_running(ctx, o)) {
         use(user, path, NULL);
         end(user);

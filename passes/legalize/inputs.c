@@ -66,7 +66,7 @@ static bool enter_specs(struct legalizer *lg)
     for (uint32_t i = 0; i < n; i++)
         if (!known[i])
             ok = error_at(lg->ctx, FAIL_USAGE, (src_id){0}, lg->options->inputs[i].name,
-                          "--input names no input of the model");
+                          "--input names no input of the model (mcc inspect lists them)");
     return ok;
 }
 
@@ -84,9 +84,8 @@ static bool dim_merge(struct legalizer *lg, const char *name, int32_t axis, expr
                         "%lld here",
                         (int)axis, by, (long long)a, (long long)b);
     if (user.i && file.i && ex_is_const(ex, file, &a) && ex_is_const(ex, user, &b) && a != b)
-        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, name,
-                        "dimension %d is %lld in the model and %lld on the command line", (int)axis, (long long)a,
-                        (long long)b);
+        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, name, "dimension %d is %lld in the model and %lld in --input",
+                        (int)axis, (long long)a, (long long)b);
     return true;
 }
 
@@ -108,7 +107,7 @@ static const struct type *inner_loosen(struct legalizer *lg, const struct type *
 static bool input_type(struct legalizer *lg, const struct port *p, const struct input_spec *spec, struct type *out)
 {
     if (!p->declared)
-        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "graph input without a type");
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "the graph's input has no type");
     *out = *p->declared;
     if (out->kind != TYPE_TENSOR) {
         if (out->inner)
@@ -116,15 +115,16 @@ static bool input_type(struct legalizer *lg, const struct port *p, const struct 
         return true;
     }
     if (spec && spec->elem != ELEM_NONE && spec->elem != out->elem)
-        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, p->name, "the model's element type is %s, not %s",
-                        elem_name(out->elem), elem_name(spec->elem));
+        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, p->name,
+                        "the element type is %s in the model and %s in --input", elem_name(out->elem),
+                        elem_name(spec->elem));
     bool spec_rank = spec && spec->rank != RANK_UNKNOWN;
     if (out->rank == RANK_UNKNOWN && !spec_rank)
         return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name,
                         "the rank of this input is unknown; state its shape with --input");
     if (spec_rank && out->rank != RANK_UNKNOWN && out->rank != spec->rank)
-        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, p->name, "the model's rank is %d, not %d", (int)out->rank,
-                        (int)spec->rank);
+        return error_at(lg->ctx, FAIL_USAGE, (src_id){0}, p->name, "the rank is %d in the model and %d in --input",
+                        (int)out->rank, (int)spec->rank);
     int32_t rank = spec_rank ? spec->rank : out->rank;
     expr_id *dims = NEW_ARRAY(lg->arena, expr_id, rank);
     for (int32_t i = 0; i < rank; i++) {
@@ -137,6 +137,34 @@ static bool input_type(struct legalizer *lg, const struct port *p, const struct 
     return true;
 }
 
+/* A run learns the size that a name stands for from a dimension that is the name alone. */
+static bool names_known(struct legalizer *lg, const struct type *types)
+{
+    struct exprs *x = lg->ctx->exprs;
+    bool *known = NEW_ARRAY(lg->arena, bool, sym_count(x) + 1), ok = true;
+    for (uint32_t i = 0; i < lg->from->inputs.n; i++)
+        for (int32_t d = 0; types[i].kind == TYPE_TENSOR && d < types[i].rank; d++)
+            known[ex_as_sym(x, types[i].dims[d]).i] = true;
+    for (uint32_t i = 0; i < lg->from->inputs.n; i++)
+        for (int32_t d = 0; lg->spec[i] && types[i].kind == TYPE_TENSOR && d < lg->spec[i]->rank; d++) {
+            expr_id e = lg->spec[i]->dims[d];
+            sym_id s = e.i && !ex_as_sym(x, e).i ? sym_next(x, SYM_SHAPE, (sym_id){0}) : (sym_id){0};
+            while (s.i && (known[s.i] || !ex_uses(x, e, s)))
+                s = sym_next(x, SYM_SHAPE, s);
+            if (!s.i)
+                continue;
+            struct strbuf text;
+            strbuf_init(&text, lg->arena);
+            ex_print(x, e, &text);
+            ok = error_at(
+                lg->ctx, FAIL_USAGE, (src_id){0}, lg->from->inputs.data[i].name,
+                "dimension %d is %s, and no dimension of an input is '%s' alone, so a run cannot know it; give "
+                "this dimension a name of its own, with a range and divisor if it has them (m=2..64%%2)",
+                (int)d, text.data, sym_get(x, s)->name);
+        }
+    return ok;
+}
+
 struct type *inputs_settle(struct context *ctx, const struct graph *from, const struct legalize_options *options)
 {
     struct legalizer lg = {.ctx = ctx, .from = from, .options = options, .arena = &ctx->session};
@@ -144,5 +172,5 @@ struct type *inputs_settle(struct context *ctx, const struct graph *from, const 
     bool ok = enter_specs(&lg);
     for (uint32_t i = 0; i < from->inputs.n; i++)
         ok &= input_type(&lg, &from->inputs.data[i], lg.spec[i], &types[i]);
-    return ok ? types : NULL;
+    return ok && names_known(&lg, types) ? types : NULL;
 }

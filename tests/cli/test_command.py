@@ -237,6 +237,19 @@ def test_input_specification(model, tmp_path):
     assert not (tmp_path / "c.so").exists()
 
 
+@pytest.mark.parametrize("dims, where, name", [("2*n", 0, "n"), ("n+1", 0, "n"), ("m,n*k", 1, "k"), ("2*n,3*n", 0, "n")])
+def test_sizes_that_no_run_can_know(tmp_path, dims, where, name):
+    """A dimension that is computed needs its names as dimensions of inputs; it was an internal error."""
+    path = save(tmp_path / "m.onnx", [helper.make_node("Relu", ["x"], ["y"])], [value("x", [None] * len(dims.split(",")))], [value("y", None)])
+    for command in ([], ["check"], ["eval", "-i", "x=random"]):
+        done = mcc(*command, path, f"--input=x:f32[{dims}]", *(["-o", tmp_path / "m.so"] if not command else []))
+        assert done.returncode == 2 and "'x': error: dimension " in done.stderr and "alone, so a run cannot know it" in done.stderr, done.stderr
+        assert re.search(rf"dimension {where} is [^,]*, and no dimension of an input is '\w' alone", done.stderr), done.stderr
+    two = save(tmp_path / "two.onnx", [helper.make_node("Add", ["x", "z"], ["y"])], [value("x", [None]), value("z", [None])], [value("y", None)])
+    for inputs in (["x:f32[2*n]", "z:f32[n]"], ["x:f32[n]", "z:f32[2*n]"]):
+        assert mcc("check", two, *(f"--input={i}" for i in inputs)).returncode == 0
+
+
 def test_configuration_means_the_same(model, tmp_path):
     config = tmp_path / "net.yaml"
     config.write_text("O: 1\ninput:\n  - {name: x, dtype: f32, shape: [n=1..7, 4]}\n")
@@ -510,6 +523,18 @@ def test_run_refuses_wrong_feeds(model, tmp_path):
         done = mcc("run", "net.so", "-i", feed, cwd=tmp_path)
         assert done.returncode == code and done.stderr, feed
     assert mcc("run", "net.so", cwd=tmp_path).returncode == 2
+
+
+@pytest.mark.parametrize("command", [["run", "-i", "x=random"], ["bench"], ["diff"]])
+@pytest.mark.parametrize("target", ["aarch64-linux", "riscv64", "x86_64-windows", "x86_64-android"])
+def test_foreign_code_is_refused_before_it_is_made(model, tmp_path, command, target):
+    """It was compiled first, and then a temporary file had no name that anybody knew."""
+    done = mcc(*command, model, f"--target={target}", env=dict(os.environ, TMPDIR=str(tmp_path / "nosuch")))
+    assert done.returncode == 2 and re.search(rf"error: 'target': this machine \(x86_64-linux\) cannot run code for {target.split('-')[0]}-", done.stderr)
+    assert f"--target={target} -o FILE" in done.stderr, done.stderr
+    (tmp_path / "c.yaml").write_text(f"target: {target}\n")
+    assert "cannot run code" in mcc(*command, model, f"--config={tmp_path}/c.yaml").stderr
+    assert mcc("report", model, "--target=aarch64-linux", "-o", tmp_path / "r.html").returncode == 0
 
 
 def test_run_refuses_what_is_no_artifact(model, tmp_path):

@@ -205,6 +205,17 @@ def test_only_with_its_option(tmp_path):
         assert done.returncode == 2 and "C source is for --emit=c" in done.stderr and not (tmp_path / "net.c").exists(), done.stderr
 
 
+@pytest.mark.parametrize("name", ['a"b.c', "a\\b.c", "a\nb.c"])
+def test_names_that_include_does_not_take(name, tmp_path):
+    """The C file includes its header by name."""
+    model = dense(tmp_path / "m.onnx")
+    done = mcc(model, "--emit=c", "-o", tmp_path / name)
+    assert done.returncode == 2 and "cannot have quotes, backslashes or line breaks" in done.stderr, done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+    (tmp_path / 'q"').mkdir()
+    assert mcc(model, "--emit=c", "--input=x[n=1..4,4]", "-march=x86-64-v2", "-o", tmp_path / 'q"' / "net.c").returncode == 0
+
+
 def test_for_windows(tmp_path):
     """C source is C source, whatever the platform."""
     model = conv(tmp_path / "net.onnx")
@@ -217,7 +228,7 @@ def test_for_windows(tmp_path):
 @pytest.mark.parametrize("options,says", [
     (["--variants=x86-64-v2,x86-64-v3"], "is for one CPU"), (["-o", "net.so"], "makes C source"), (["-S"], "makes C source alone"),
     (["-g"], "makes C source alone"), (["-c"], "makes C source alone"), (["--weights=sidecar"], "holds its weights"),
-    (["--target=x86_64-windows", "-o", "net.lib"], "makes C source (.c)"), (["--target=x86_64-windows", "-S"], "makes C source alone")])
+    (["--target=x86_64-windows", "-o", "net.lib"], "makes C source; name it FILE.c"), (["--target=x86_64-windows", "-S"], "makes C source alone")])
 def test_wrong_options(options, says, tmp_path):
     done = mcc(dense(tmp_path / "m.onnx"), "--emit=c", *(options if "-o" in options else ["-o", tmp_path / "net.c", *options]), cwd=tmp_path)
     assert done.returncode == 2 and says in done.stderr, done.stderr

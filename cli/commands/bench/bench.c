@@ -153,5 +153,5 @@ enum fail command_bench(struct context *ctx, struct options *o)
         o->threads = 1;
     if ((o->profile && !beside_ok(ctx, o, o->profile)) || (o->trace && !beside_ok(ctx, o, o->trace)))
         return ctx->fail;
-    return with_library(ctx, o, bench_library, measure_end, m);
+    return with_library(ctx, o, true, bench_library, measure_end, m);
 }

@@ -5,7 +5,7 @@
  * storage function. Then the interpreter computes the same values. Each is held against the copy, and where they agree
  * the interpreter goes on from the copy: so every kernel is judged by its own work, and what earlier ones rounded
  * otherwise does not add up. The first kernel that differs is named and its operands go into files. Kernels inside
- * loops and branches, and what only the data sizes, are judged by the outputs behind them.
+ * loops and branches, and what only the data sizes, are judged by the outputs after them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -104,9 +104,10 @@ static bool interpret(struct diff *d)
         want_value(d, g->outputs.data[i].value);
     const char *text = "";
     enum eval_status status = graph_eval_watched(g, in, d->want, on_value, d, &ctx->session, &text);
-    return status == EVAL_OK || error_at(ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, (src_id){0}, NULL,
-                                         "the interpreter: %s (status %d)%s", text ? text : "failed", (int)status,
-                                         d->run.s.api->n_sym ? "; --dim=NAME=N draws inputs of another size" : "");
+    return status == EVAL_OK ||
+           error_at(ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, (src_id){0}, NULL,
+                    "the interpreter failed: %s (status %d)%s", text ? text : "failed", (int)status,
+                    d->run.s.api->n_sym ? "; --dim=NAME=N draws inputs of another size" : "");
 }
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
@@ -277,7 +278,8 @@ static void diff_model(void *user, const char *library)
         const mcc_port *port = i < d->run.s.api->n_in ? &d->run.s.api->in[i]
                                                       : &d->run.s.api->out[i - d->run.s.api->n_in];
         if (port->flags & ~(uint64_t)MCC_PORT_DYNAMIC)
-            error_at(ctx, FAIL_USAGE, (src_id){0}, port->name, "only tensors can be compared");
+            error_at(ctx, FAIL_USAGE, (src_id){0}, port->name,
+                     "this output is no tensor, and only tensors can be compared");
     }
     if (ctx->fail == FAIL_NONE && session_feed(&d->run.s, true))
         (void)(o->against_f32 ? compare_rounding(d) : compare(d));
@@ -294,6 +296,6 @@ enum fail command_diff(struct context *ctx, struct options *o)
     d->run.c.ctx = ctx;
     d->run.c.options = o;
     d->run.c.report = terminal_report();
-    (void)(target_serves(ctx, o) && with_temporary(ctx, library_name(o), diff_model, diff_end, d));
+    (void)(target_serves(ctx, o, true) && with_temporary(ctx, library_name(o), diff_model, diff_end, d));
     return ctx->fail;
 }

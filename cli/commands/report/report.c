@@ -102,7 +102,7 @@ enum fail command_report(struct context *ctx, struct options *o)
     else if (beside_ok(ctx, o, r->output)) {
         if (!o->threads)
             o->threads = 1;
-        return with_library(ctx, o, report_library, report_end, r);
+        return with_library(ctx, o, false, report_library, report_end, r);
     }
     return ctx->fail;
 }

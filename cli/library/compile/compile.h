@@ -117,7 +117,7 @@ void choices_check(struct compilation *);
 
 /* ---- text_file.c ------------------------------------------------------------------------------------------- */
 
-/* All bytes of a regular file, with a NUL behind them, into the session. `what` it is, for messages. False after a
+/* All bytes of a regular file and a final NUL, into the session. `what` it is, for messages. False after a
  * diagnostic: FAIL_ENV, or FAIL_MODEL when it has more than `most` bytes. */
 bool text_file_read(struct context *, const char *path, const char *what, size_t most, struct span *out);
 
@@ -129,7 +129,7 @@ const char *output_default(struct context *, const struct options *, const char 
 enum output_kind output_kind(const struct options *, const char *path);
 /* The weights file beside `path` when --weights=sidecar asks for one, else NULL. */
 const char *output_sidecar(struct context *, const struct options *, const char *path);
-/* `path` with its suffix (the part behind the last dot of the file name) replaced. */
+/* `path` with its suffix (the part after the last dot of the file name) replaced. */
 const char *output_beside(struct context *, const char *path, const char *suffix);
 /* Whether a file can be made at `path`: its folder is writable, the path is no folder or device. FAIL_ENV if not. */
 /* Is it a name for what mcc makes? */

@@ -65,7 +65,8 @@ static bool windows_check(struct context *ctx, const struct options *o, const ch
     bool named = ends_with(path, ".dll"), text = o->stop_after || o->assembly || o->emit_llvm;
     bool shared = output_kind(o, path) == OUTPUT_SHARED;
     if (o->emit == OPT_EMIT_STATIC)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'emit': there are no static networks for Windows");
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'emit': there are no static networks for Windows; make a .dll, .lib or .obj");
     if (o->emit == OPT_EMIT_HEADER && shared && !text)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'emit': a header is for programs that are linked with the network, and a DLL is loaded "
@@ -81,12 +82,14 @@ static bool wasm_check(struct context *ctx, const struct options *o, const char 
         return !named || o->stop_after ||
                error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a module is for --target=wasm32", path);
     if (o->debug)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'g': code for WebAssembly has no line tables");
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'g': code for WebAssembly has no line tables; leave -g out");
     if (o->emit)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'emit': for WebAssembly mcc makes modules alone, which mcc.mjs loads");
+                        "'emit': for WebAssembly mcc makes modules alone, which mcc.mjs loads; leave --emit out");
     if (o->weights == OPT_WEIGHTS_SIDECAR)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'weights': a WebAssembly module holds its weights");
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'weights': a WebAssembly module holds its weights; leave --weights out");
     return text || (named && !o->object) ||
            error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                     "output '%s': for WebAssembly mcc makes modules (.wasm), and text (-S, -emit-llvm)", path);
@@ -96,9 +99,17 @@ static bool c_output_check(struct context *ctx, const struct options *o, const c
 {
     const char *other = o->assembly ? "S" : o->emit_llvm ? "emit-llvm" : o->object ? "c" : o->debug ? "g" : NULL;
     if (other)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': --emit=c makes C source alone", other);
-    return ends_with(path, ".c") ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': --emit=c makes C source (.c)", path);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': --emit=c makes C source alone; leave the option out",
+                        other);
+    if (!ends_with(path, ".c"))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': --emit=c makes C source; name it FILE.c",
+                        path);
+    const char *slash = strrchr(path, '/');
+    return !strpbrk(slash ? slash + 1 : path, "\"\\\n\r") ||
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                    "output '%s': the C source includes its header by this name, which cannot have quotes, backslashes "
+                    "or line breaks; give the file another name",
+                    path);
 }
 
 /* A static network is an archive, or C, of which nothing is elsewhere. */
@@ -106,11 +117,13 @@ static bool static_output_check(struct context *ctx, const struct options *o, co
 {
     bool text = o->stop_after || ((o->assembly || o->emit_llvm) && o->emit != OPT_EMIT_C);
     if (!text && o->emit != OPT_EMIT_C && ends_with(path, ".c"))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': C source is for --emit=c", path);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "output '%s': C source is for --emit=c; give that option, or another name", path);
     if (!targets_static(o) || text)
         return true;
     if (o->weights == OPT_WEIGHTS_SIDECAR)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'weights': a static network holds its weights");
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'weights': a static network holds its weights; leave --weights out");
     if (o->emit == OPT_EMIT_C)
         return c_output_check(ctx, o, path);
     if (o->emit == OPT_EMIT_HEADER || o->object)
@@ -118,7 +131,8 @@ static bool static_output_check(struct context *ctx, const struct options *o, co
                         "'%s': for this target mcc makes static networks, archives (.a) with a header of their own",
                         o->object ? "c" : "emit");
     return output_kind(o, path) == OUTPUT_ARCHIVE ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a static network is an archive (.a)", path);
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a static network is an archive; name it FILE.a",
+                    path);
 }
 
 /* Names that other systems give to what mcc does not make. */
@@ -183,11 +197,12 @@ bool output_differs(struct context *ctx, const char *path, const struct file_lis
     if (stat(path, &st) != 0)
         return true;
     if (is_same_file(&st, config))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s' is the configuration file", path);
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "output '%s' is the configuration file; choose another name", path);
     for (uint32_t i = 0; i < files->paths.n; i++)
         if (is_same_file(&st, files->paths.data[i]))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s' is the input file '%s'", path,
-                            files->paths.data[i]);
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                            "output '%s' is the input file '%s'; choose another name", path, files->paths.data[i]);
     return true;
 }
 
@@ -200,7 +215,7 @@ bool side_write(struct compilation *c, const char *path, const char *data, size_
 {
     struct stat st;
     if (stat(path, &st) == 0 && c->output && is_same_file(&st, c->output))
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is already the output", path);
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is already the output; choose another name", path);
     return output_differs(c->ctx, path, &c->files, c->options->config) && output_write(c->ctx, path, data, size);
 }
 

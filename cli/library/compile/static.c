@@ -1,4 +1,4 @@
-/* --emit=static: the network as one C function in an archive, with a header beside it,
+/* --emit=static: the network as one C function in an archive, and the header that declares it, next to the archive,
  *
  *     int digits_run(int64_t n, const float picture[][1][8][8], float probability[][10], void *arena);
  *
