@@ -91,6 +91,9 @@ static bool range_of_node(struct graph *g, const struct node *n, int depth, stru
         *out = range_of_expr(x, value_type(g, n->in[0])->dims[node_int(n, "axis", 0)]);
         *out = (struct value_range){0, out->hi == INT64_MAX ? INT64_MAX : out->hi - 1};
         return out->hi >= 0;
+    case OP_WALK:
+        *out = (struct value_range){0, range_of_expr(x, value_type(g, n->in[1])->dims[0]).hi - 1};
+        return true;
     case OP_SELECT: *out = both(range_at(g, n->in[1], depth), range_at(g, n->in[2], depth)); return true;
     case OP_CONVERT:
         if (elem_class(value_type(g, n->in[0])->elem) == 'F')

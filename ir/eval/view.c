@@ -2,6 +2,7 @@
  *
  * Views that treat each dim alone (broadcast, slice, pad) are one function over a table per dim: the operand's
  * offset that an index of the result means, or -1 for the fill value. */
+#include <math.h>
 #include <string.h>
 
 #include "ir/eval/eval.h"
@@ -248,6 +249,40 @@ enum eval_status eval_gather_nd(struct eval *e, const struct node *n, struct ten
             memcpy((char *)out->data + (size_t)(b * tuples + t) * size,
                    (char *)x->data + (size_t)(b * block) * elem_size(x->elem) + (size_t)offset * size, size);
         }
+    return EVAL_OK;
+}
+
+/* ---- walks through trees ------------------------------------------------------------------------------------------
+ */
+
+static bool walk_goes(int64_t kind, double x, double number)
+{
+    bool goes = (kind & 3) == 0 ? x <= number : (kind & 3) == 1 ? x >= number : x == number;
+    return goes || (kind >= 4 && isnan(x));
+}
+
+enum eval_status eval_walk(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0], *table = in[1];
+    const int64_t *node = table->data;
+    int64_t depth = node_int(n, "depth", 0), columns = x->dims[1];
+    size_t size = elem_size(x->elem);
+    TRY(eval_result(e, n, 0, out));
+    for (int64_t k = 0, count = tensor_count(out); k < count; k++) {
+        int64_t at = k % out->dims[1], row = k / out->dims[1];
+        for (int64_t d = 0; d < depth; d++) {
+            int64_t column = node[2 * at] & 0xfffffff, kind = node[2 * at] >> 28 & 7, next = node[2 * at] >> 32;
+            double number;
+            memcpy(&number, &node[2 * at + 1], sizeof number);
+            if (column >= columns || next < 0)
+                return eval_fail(e, EVAL_VALUE, "walk: node %lld leads nowhere", (long long)at);
+            const char *p = (const char *)x->data + (size_t)(row * columns + column) * size;
+            at = next + walk_goes(kind, elem_to_f64(x->elem, p), number);
+            if (at >= table->dims[0])
+                return eval_fail(e, EVAL_VALUE, "walk: there is no node %lld", (long long)at);
+        }
+        ((int32_t *)out->data)[k] = (int32_t)at;
+    }
     return EVAL_OK;
 }
 

@@ -257,6 +257,23 @@ bool infer_gather_nd(struct infer *f)
     return true;
 }
 
+bool infer_walk(struct infer *f)
+{
+    const struct type *x = infer_tensor(f, 0), *table = infer_tensor(f, 1);
+    int64_t nodes, trees = node_int(&f->attrs, "trees", 0);
+    if (!x || !table || !infer_elem_in(f, 0, "F"))
+        return false;
+    if (x->rank != 2 || table->rank != 2 || table->elem != ELEM_I64 || !ex_is(f->ex, table->dims[1], 2))
+        return infer_error(f, "no walk through %s by %s", type_text(f->g, table), type_text(f->g, x));
+    if (!ex_is_const(f->ex, table->dims[0], &nodes) || trees < 1 || trees > nodes || nodes > INT32_MAX)
+        return infer_error(f, "%lld trees of %s", (long long)trees, type_text(f->g, table));
+    expr_id *dims = infer_dims(f, 2);
+    dims[0] = x->dims[0];
+    dims[1] = ex_const(f->ex, trees);
+    infer_set(f, 0, ELEM_I32, 2, dims);
+    return true;
+}
+
 /* ---- scatters ---------------------------------------------------------------------------------------------------- */
 
 bool infer_first(struct infer *f)

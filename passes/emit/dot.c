@@ -12,7 +12,7 @@
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
-static lreg inserted(struct em *em, lreg v, lreg x, uint32_t lane)
+lreg em_insert(struct em *em, lreg v, lreg x, uint32_t lane)
 {
     lreg in[2] = {v, x};
     v = em_op(em, L_INSERT, lf_type(em->f, v), in, 2);
@@ -204,7 +204,7 @@ static lreg put_together(struct em *em, const struct group *g)
     if (lf_type(em->f, part[0]).lanes == 1) {
         lreg v = em_const(em, e, g->size, 0, 0);
         for (uint32_t j = 0; j < g->valid; j++)
-            v = inserted(em, v, part[j], j);
+            v = em_insert(em, v, part[j], j);
         return v;
     }
     for (uint32_t n = g->size, width = 1; n > 1; n /= 2, width *= 2)

@@ -109,6 +109,7 @@ lreg em_select(struct em *, lreg cond, lreg a, lreg b); /* cond ? a : b, lane by
 lreg em_shuffle(struct em *, lreg a, lreg b, const uint8_t *from, uint32_t n); /* n lanes: numbers from a, then b */
 lreg em_part(struct em *, lreg v, uint32_t first, uint32_t n); /* lanes first, first + 1 ... */
 lreg em_extract(struct em *, lreg v, uint32_t lane);
+lreg em_insert(struct em *, lreg v, lreg x, uint32_t lane);
 void em_check(struct em *, lreg cond, int32_t code, uint32_t node, const char *text);
 
 /* indices */
@@ -132,6 +133,7 @@ struct em_for {
     int64_t step;
     lreg var, inits[EM_POINTS], params[EM_POINTS];
     bool trivial; /* one trip: no loop is made */
+    bool is_while; /* set behind the beginning: it ends when the first carried value is false */
 };
 /* Opens lo..hi; returns the variable as an expression (the constant lo when there is one trip). params: carried
  * values. */
@@ -150,6 +152,14 @@ bool em_if_known(struct em *, struct em_if *, expr_id cond);
 void em_if_end(struct em *, struct em_if *);
 /* The same with n results: yields, or, where the condition is false, otherwise, which were there before. */
 void em_if_end_or(struct em *, struct em_if *, const lreg *yields, const lreg *otherwise, uint32_t n, lreg *results);
+/* What is emitted between the two is at the depth of the point's symbols, at least at `depth`: deeper levels that are
+ * open stay open, and come after it. */
+struct em_hoist {
+    lblock level[EM_LEVELS];
+    int top;
+};
+void em_hoist_begin(struct em *, struct em_hoist *, const expr_id *idx, int32_t rank, int depth);
+void em_hoist_end(struct em *, const struct em_hoist *);
 /* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */
 expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 
@@ -175,6 +185,7 @@ void em_store(struct em *, value_id, const expr_id *idx, lreg);
 void em_store_out(struct em *, const expr_id *idx, lreg); /* at a point of the kernel's domain */
 void em_prefetch_out(struct em *, const expr_id *idx); /* prefetches the line where that will be, to L2 */
 lreg em_map(struct em *, const struct node *, const lreg *in); /* scalar function on registers */
+lreg em_walk(struct em *, const struct node *, const expr_id *idx, expr_id cond); /* OP_WALK at a point */
 expr_id em_bytes(struct em *, value_id,
                  const expr_id *idx); /* the address of an element in bytes, as em_prefetch takes it */
 void em_prefetch(struct em *, enum lop near_or_far, lreg buffer,

@@ -76,6 +76,7 @@ void em_for_end(struct em *em, struct em_for *l, const lreg *yields, lreg *resul
     s->out = l->n_carry ? lf_lregs(em->f, results, l->n_carry) : NULL;
     s->n_out = l->n_carry;
     s->imm = l->step;
+    s->flags = l->is_while ? L_FLAG_WHILE : 0;
     s->block[0] = l->body;
 }
 

@@ -170,22 +170,33 @@ static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, 
     return result;
 }
 
-/* The loop runs at the depth of the point's symbols: deeper levels that are open stay open, and come after it. */
+void em_hoist_begin(struct em *em, struct em_hoist *h, const expr_id *idx, int32_t rank, int depth)
+{
+    depth = em->floor > depth ? em->floor : depth;
+    for (uint32_t i = 0; i < em->syms.n; i++)
+        for (int32_t d = 0; d < rank; d++)
+            if (em->syms.data[i].depth > depth && ex_uses(em->x, idx[d], em->syms.data[i].sym))
+                depth = em->syms.data[i].depth;
+    h->top = em->top;
+    memcpy(h->level, em->level, sizeof h->level);
+    em->top = depth < h->top ? depth : h->top;
+}
+
+void em_hoist_end(struct em *em, const struct em_hoist *h)
+{
+    memcpy(em->level, h->level, sizeof h->level);
+    em->top = h->top;
+}
+
 lreg em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     expr_id *point = arena_copy(em->arena, idx, sizeof *idx * (size_t)(value_type(em->g, n->out[0])->rank + 1));
     expr_id *const points[1] = {point};
     int32_t rank = value_type(em->g, n->out[0])->rank;
-    int depth = em->floor > 1 ? em->floor : 1;
-    for (uint32_t i = 0; i < em->syms.n; i++)
-        for (int32_t d = 0; d < rank; d++)
-            if (em->syms.data[i].depth > depth && ex_uses(em->x, idx[d], em->syms.data[i].sym))
-                depth = em->syms.data[i].depth;
+    int depth = 1;
+    struct em_hoist h;
     cond = point_condition(em, cond, idx, rank, &depth);
-    lblock saved[EM_LEVELS];
-    int top = em->top;
-    memcpy(saved, em->level, sizeof saved);
-    em->top = depth < top ? depth : top;
+    em_hoist_begin(em, &h, idx, rank, depth);
     lreg result;
     bool lanes_taken = reduction_lanes(em, idx, rank) > 1;
     if (lanes_taken || !reduction_schedule(em, n)->lanes) {
@@ -193,7 +204,6 @@ lreg em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr
     } else {
         result = along_lanes(em, n, points, cond);
     }
-    memcpy(em->level, saved, sizeof saved);
-    em->top = top;
+    em_hoist_end(em, &h);
     return result;
 }

@@ -223,7 +223,7 @@ lreg em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     case SHAPE_VIEW: return view_value(em, n, idx, cond);
     case SHAPE_MAP: return map_value(em, n, idx, cond);
     case SHAPE_POINT: return points[n->op](em, n, idx);
-    case SHAPE_INDEX: return index_value(em, n, idx, cond);
+    case SHAPE_INDEX: return n->op == OP_WALK ? em_walk(em, n, idx, cond) : index_value(em, n, idx, cond);
     case SHAPE_REDUCE: return em_reduce_one(em, n, idx, cond);
     default: break;
     }

@@ -321,6 +321,15 @@ static void gather_nd_access(const struct graph *g, const struct node *n, const 
     memcpy(a->index, idx, (size_t)a->component * sizeof *idx);
 }
 
+/* Row and column of x, the whole table: memory. */
+static void walk_access(const struct graph *g, const struct node *n, const expr_id *idx, struct index_access *a)
+{
+    (void)g, (void)n;
+    a->dim = 1;
+    a->component = a->behind = 1;
+    a->index[0] = idx[1];
+}
+
 typedef void access_fn(const struct graph *, const struct node *, const expr_id *idx, struct index_access *);
 static access_fn *const accesses[OP_COUNT] = {
 #define INDEX(id, name, infer, eval, lattice, read, check, access, attrs) [OP_##id] = access,

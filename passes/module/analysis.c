@@ -181,9 +181,15 @@ static int32_t index_dim(const struct module *m, const struct node *n, int32_t d
 {
     expr_id idx[RANK_MAX] = {{0}};
     struct index_access a;
+    if (n->op == OP_WALK) /* by its trees */
+        return 1;
     if (d < 0 || n->op == OP_GATHER_ELEMENTS) /* along the axis too, the indices lie contiguous */
         return d;
     index_access(m->g, n, idx, &a);
+    if (n->op == OP_GATHER && d == a.dim) { /* its indices' own */
+        int32_t of_index = value_fast_dim(m, n->in[1]);
+        return of_index < 0 ? -1 : d + of_index;
+    }
     return d < a.dim ? d : d < a.dim + a.n ? -1 : d - a.dim - a.n + a.behind;
 }
 
@@ -212,8 +218,12 @@ int32_t value_fast_dim(const struct module *m, value_id v)
         } else if (n->op == OP_TRANSPOSE || n->op == OP_RESHAPE) {
             int32_t in = value_fast_dim(m, n->in[0]);
             const struct type *from = value_type(m->g, n->in[0]);
-            if (n->op == OP_RESHAPE)
-                return in >= 0 && in == from->rank - 1 ? t->rank - 1 : -1;
+            if (n->op == OP_RESHAPE) {
+                int32_t last = t->rank - 1;
+                while (last > 0 && ex_is(m->ctx->exprs, t->dims[last], 1))
+                    last--;
+                return in >= 0 && in == from->rank - 1 ? last : -1;
+            }
             uint32_t count;
             const int64_t *perm = node_ints(n, "perm", &count);
             for (int32_t d = 0; d < t->rank; d++)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEPTH_MAX = 64, MODE_MEMBER = 6 };
+enum { MODE_MEMBER = 6 };
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
@@ -141,13 +141,6 @@ static bool forest_measure(struct rule *r, struct forest *f, bool roots)
     if (end != f->n)
         return rule_bad(r, "the nodes are no trees: paths of %lld of %lld go round", (long long)(f->n - end),
                         (long long)f->n);
-    if (f->depth > DEPTH_MAX)
-        return rule_refuse(r, "a tree of %lld levels", (long long)f->depth);
-    f->levels = level; /* from above; now from below, where what a node leads to comes first */
-    for (int64_t at = end - 1; at >= 0; at--) {
-        int64_t i = queue[at], yes = level[f->yes[i]], no = level[f->no[i]];
-        level[i] = !f->branch[i] ? 1 : 1 + (yes > no ? yes : no);
-    }
     return true;
 }
 

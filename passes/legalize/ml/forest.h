@@ -12,10 +12,8 @@ enum branch { BRANCH_NONE /* a leaf */, BRANCH_LE, BRANCH_GE, BRANCH_EQ, BRANCH_
 
 struct forest {
     int64_t n, n_trees, depth; /* nodes, leaves among them; depth: nodes on the longest path */
-    int64_t *feature, *yes, *no, *root; /* by node; root: by tree. Leaves lead to themselves */
-    int64_t *levels; /* by node: nodes on the longest path down from it, itself too; of slots: by tree, deepest first */
-    int64_t
-        *children; /* of slots (forest_slots): where `no` leads to, `yes` leads to the next one; leaves: themselves */
+    int64_t *feature, *yes, *no, *root; /* by node; root: by tree. Leaves lead to themselves. Slots: no `yes` */
+    int64_t group, real; /* of slots: trees of a group; 0: there are no groups. From tree `real` on, they fill one up */
     double *limit;
     uint8_t *branch, *missing; /* missing: a NaN goes where `yes` says, whatever the comparison says */
     enum elem elem; /* limits and features are compared as this */
@@ -42,14 +40,13 @@ bool forest_read_indexed(struct rule *, enum elem x, struct forest *, struct vot
 /* Room for n nodes, all of them leaves. */
 void forest_room(struct rule *, struct forest *, int64_t n, enum elem x, enum elem limits);
 
-/* Makes nodes slots: the two that a node leads to become neighbours, so that a step reads one number. A node that
- * several lead to has as many slots. Votes of a leaf become votes of its slots. Trees are ordered by their levels, the
- * deepest first; slot t is the root of tree t. False after a report. */
+/* Makes nodes slots: the two that a node leads to become neighbours, of which `no` is the first, so that a step reads
+ * one number. A node that several lead to has as many slots. Votes of a leaf become votes of its slots. Slot t is the
+ * root of tree t. False after a report. */
 bool forest_slots(struct rule *, struct forest *, struct votes *);
-/* Of slots: how many trees from `first` on are walked together, because they have about as many levels. */
-int64_t forest_group(const struct forest *, int64_t first);
-/* Of slots: the leaf that each row of x [rows, features] comes to in each of n trees from `first` on: i32 [rows, n]. */
-value_id forest_walk(struct rule *, const struct forest *, value_id x, int64_t first, int64_t n);
+/* Of slots: the leaf that each row of x [rows, features] comes to in each tree: i32 [rows, trees], or
+ * [groups, rows, trees of a group]. {0} after a report. */
+value_id forest_walk(struct rule *, const struct forest *, value_id x);
 
 /* Numbers from a list of floats, or from a tensor of floats; NULL and n = 0 where there are neither. elem: their
  * type. */

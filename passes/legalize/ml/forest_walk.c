@@ -1,11 +1,15 @@
-/* The walk through all trees at once, one level a step: for each row of the input and each tree the number of the slot
- * it has come to, which is gathered, compared and replaced as many times as the deepest tree is deep. Leaves lead to
- * themselves, so shallow trees wait.
- */
+/* The walk through trees: OP_WALK over slots, of which the two that a node leads to are neighbours. */
 #include "passes/legalize/ml/forest.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <string.h>
+
+enum {
+    COLUMNS_MAX = 1 << 28,
+    GROUP_MOST = 16, /* trees that a kernel's index goes through ... */
+    GROUP_LEAST = 8,
+    GROUP_BYTES = 1 << 16 /* ... whose slots stay near the core */
+};
 
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
 
@@ -14,19 +18,6 @@ struct slots {
     int64_t n, *node, *next, *first; /* next: by slot, first: by node; -1: none */
 };
 
-/* A tree by its root. */
-struct tree {
-    int64_t levels, root, at;
-};
-
-static int deeper_first(const void *a, const void *b)
-{
-    const struct tree *x = a, *y = b;
-    if (x->levels != y->levels)
-        return x->levels > y->levels ? -1 : 1;
-    return x->at < y->at ? -1 : x->at > y->at;
-}
-
 static void slot_add(struct slots *s, int64_t node)
 {
     s->node[s->n] = node;
@@ -34,155 +25,129 @@ static void slot_add(struct slots *s, int64_t node)
     s->first[node] = s->n++;
 }
 
-/* Leaves compare with NaN, so they lead to themselves. */
+/* Many trees are counted in groups, the last of which is filled up with trees of a leaf that nobody votes at. */
+static void forest_groups(struct forest *f, int64_t slots)
+{
+    int64_t bytes = slots / f->n_trees * (int64_t)sizeof(int64_t[2]);
+    f->real = f->n_trees;
+    if (f->n_trees <= 2 * GROUP_MOST)
+        return;
+    f->group = GROUP_MOST * bytes > GROUP_BYTES ? GROUP_LEAST : GROUP_MOST;
+    f->n_trees = (f->n_trees + f->group - 1) / f->group * f->group;
+}
+
+/* Behind a slot's node the two that it leads to; a node that several lead to has its slots once. */
+static void slot_grow(struct slots *s, const struct forest *f, int64_t k, int64_t *children)
+{
+    int64_t i = s->node[k];
+    if (children[i] >= 0 || !f->branch[i])
+        return;
+    children[i] = s->n;
+    slot_add(s, f->no[i]);
+    slot_add(s, f->yes[i]);
+}
+
+/* Votes of nodes become votes of all their slots. */
+static void slots_vote(struct arena *arena, const struct slots *s, struct votes *votes)
+{
+    int64_t most = 0, n = 0;
+    for (int64_t i = 0; i < votes->n; i++)
+        for (int64_t k = s->first[votes->at[i]]; k >= 0; k = s->next[k])
+            most++;
+    int64_t *at = NEW_ARRAY(arena, int64_t, most), *id = NEW_ARRAY(arena, int64_t, most);
+    double *weight = NEW_ARRAY(arena, double, most);
+    for (int64_t i = 0; i < votes->n; i++)
+        for (int64_t k = s->first[votes->at[i]]; k >= 0; k = s->next[k]) {
+            at[n] = k;
+            id[n] = votes->id[i];
+            weight[n++] = votes->weight[i];
+        }
+    *votes = (struct votes){n, at, id, weight, votes->elem};
+}
+
 bool forest_slots(struct rule *r, struct forest *f, struct votes *votes)
 {
     struct arena *arena = &r->b->g->arena;
-    int64_t most = f->n_trees + 1, n_votes = 0;
+    int64_t most = f->n_trees + GROUP_MOST;
     for (int64_t i = 0; i < f->n; i++)
         most += f->branch[i] ? 2 : 0;
     if (most > FOREST_TABLE_MAX)
         return rule_refuse(r, "trees of %lld nodes", (long long)most);
     struct slots s = {0, NEW_ARRAY(arena, int64_t, most), NEW_ARRAY(arena, int64_t, most),
                       NEW_ARRAY(arena, int64_t, f->n)};
-    int64_t *children = NEW_ARRAY(arena, int64_t, f->n), *pair = NEW_ARRAY(arena, int64_t, most);
+    int64_t *children = NEW_ARRAY(arena, int64_t, f->n);
     struct forest old = *f;
     for (int64_t i = 0; i < f->n; i++)
         s.first[i] = children[i] = -1;
-    struct tree *tree = NEW_ARRAY(arena, struct tree, f->n_trees);
-    for (int64_t t = 0; t < f->n_trees; t++)
-        tree[t] = (struct tree){old.levels[old.root[t]], old.root[t], t};
-    qsort(tree, (size_t)f->n_trees, sizeof *tree, deeper_first);
-    f->levels = NEW_ARRAY(arena, int64_t, f->n_trees);
-    for (int64_t t = 0; t < f->n_trees; t++) {
-        slot_add(&s, tree[t].root);
-        f->levels[t] = tree[t].levels;
+    forest_groups(f, most);
+    for (int64_t t = 0; t < old.n_trees; t++)
+        slot_add(&s, old.root[t]);
+    for (; s.n < f->n_trees; s.n++)
+        s.node[s.n] = -1;
+    for (int64_t t = 0; t < old.n_trees; t++) { /* tree by tree: what a row reads lies together */
+        int64_t k = s.n;
+        slot_grow(&s, &old, t, children);
+        for (; k < s.n; k++)
+            slot_grow(&s, &old, k, children);
     }
-    for (int64_t k = 0; k < s.n; k++) { /* grows: what a slot leads to comes behind it */
-        int64_t i = s.node[k];
-        if (children[i] < 0 && old.branch[i]) {
-            children[i] = s.n;
-            slot_add(&s, old.no[i]);
-            slot_add(&s, old.yes[i]);
-        }
-        pair[k] = old.branch[i] ? children[i] : k;
-    }
-    slot_add(&s,
-             s.node[s.n - 1]); /* nobody comes to it, but the table's largest number plus one is inside of the tables */
-    pair[s.n - 1] = 0;
     forest_room(r, f, s.n, f->elem, f->elem);
-    f->children = pair;
     for (int64_t k = 0; k < s.n; k++) {
         int64_t i = s.node[k];
+        f->limit[k] = NAN;
+        if (i < 0 || !old.branch[i])
+            continue;
         f->feature[k] = old.feature[i];
         f->branch[k] = old.branch[i];
         f->missing[k] = old.missing[i];
-        f->limit[k] = old.branch[i] ? old.limit[i] : NAN; /* so a leaf leads to itself */
+        f->limit[k] = old.limit[i];
+        f->no[k] = children[i];
     }
-    for (int64_t i = 0; i < votes->n; i++)
-        for (int64_t k = s.first[votes->at[i]]; k >= 0; k = s.next[k])
-            n_votes++;
-    int64_t *at = NEW_ARRAY(arena, int64_t, n_votes), *id = NEW_ARRAY(arena, int64_t, n_votes), n = 0;
-    double *weight = NEW_ARRAY(arena, double, n_votes);
-    for (int64_t i = 0; i < votes->n; i++)
-        for (int64_t k = s.first[votes->at[i]]; k >= 0; k = s.next[k]) {
-            at[n] = k;
-            id[n] = votes->id[i];
-            weight[n++] = votes->weight[i];
-        }
-    votes->at = at;
-    votes->id = id;
-    votes->weight = weight;
-    votes->n = n;
+    slots_vote(arena, &s, votes);
     return true;
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
-/* As i32: FOREST_TABLE_MAX slots at most. */
-static value_id table_of(struct builder *b, const int64_t *list, int64_t n)
+/* A slot as OP_WALK has it. */
+static void slot_word(const struct forest *f, int64_t k, int64_t word[2])
 {
-    int32_t *narrow = NEW_ARRAY(&b->g->arena, int32_t, n);
-    for (int64_t i = 0; i < n; i++)
-        narrow[i] = (int32_t)list[i];
-    return b_const(b, ELEM_I32, &n, 1, narrow);
+    static const uint8_t kinds[] = {[BRANCH_NONE] = 0, [BRANCH_LE] = 0, [BRANCH_GE] = 1, [BRANCH_EQ] = 2};
+    int64_t kind = kinds[f->branch[k]] + (f->branch[k] && f->missing[k] ? 4 : 0);
+    word[0] = f->no[k] << 32 | kind << 28 | f->feature[k];
+    double limit = f->elem == ELEM_F32 ? (double)(float)f->limit[k] : f->limit[k];
+    memcpy(&word[1], &limit, sizeof word[1]);
 }
 
-/* 1 where a node compares by `branch`; BRANCH_NONE: where a NaN goes where `yes` says. */
-static value_id nodes_with(struct builder *b, const struct forest *f, enum branch branch)
+/* [rows, trees] in groups: [groups, rows, trees of a group]. */
+static value_id in_groups(struct builder *b, value_id leaf, const struct forest *f)
 {
-    uint8_t *list = arena_alloc_array(&b->g->arena, (size_t)f->n, 1);
-    for (int64_t i = 0; i < f->n; i++)
-        list[i] = branch == BRANCH_NONE ? f->missing[i] : f->branch[i] == branch;
-    return b_const(b, ELEM_BOOL, &f->n, 1, list);
+    static const int64_t perm[] = {1, 0, 2};
+    struct exprs *ex = b_exprs(b);
+    if (!f->group)
+        return leaf;
+    expr_id dims[3] = {b_dim(b, leaf, 0), ex_const(ex, f->n_trees / f->group), ex_const(ex, f->group)};
+    return b_transpose(b, b_reshape(b, leaf, dims, 3), perm);
 }
 
-static value_id limits_of(struct builder *b, const struct forest *f)
-{
-    if (f->elem == ELEM_F32)
-        return v_floats(b, f->limit, f->n);
-    return b_const(b, ELEM_F64, &f->n, 1, f->limit);
-}
-
-struct step {
-    value_id feature, limit, children, with[BRANCH_COUNT];
-}; /* with: {0} where no node is one */
-
-static struct step step_new(struct builder *b, const struct forest *f)
-{
-    struct step s = {table_of(b, f->feature, f->n), limits_of(b, f), table_of(b, f->children, f->n), {{0}}};
-    bool has[BRANCH_COUNT] = {false};
-    for (int64_t i = 0; i < f->n; i++) {
-        has[f->branch[i]] |= f->branch[i] != BRANCH_NONE;
-        has[BRANCH_NONE] |= f->missing[i] != 0;
-    }
-    for (int k = 0; k < BRANCH_COUNT; k++)
-        if (has[k])
-            s.with[k] = nodes_with(b, f, (enum branch)k);
-    return s;
-}
-
-/* Do the rows go where `yes` says? A NaN fails every comparison. */
-static value_id decision(struct builder *b, const struct step *s, value_id x, value_id at)
-{
-    value_id limit = b_gather(b, s->limit, at, 0), go = {0};
-    for (int k = BRANCH_LE; k < BRANCH_COUNT; k++) {
-        if (!s->with[k].i)
-            continue;
-        value_id is = b_binary(b, k == BRANCH_EQ ? OP_EQ : OP_LE, k == BRANCH_GE ? limit : x,
-                               k == BRANCH_GE ? x : limit);
-        go = go.i ? b_select(b, b_gather(b, s->with[k], at, 0), is, go) : is;
-    }
-    if (s->with[BRANCH_NONE].i)
-        go = b_binary(b, OP_OR, go,
-                      b_binary(b, OP_AND, b_unary(b, OP_ISNAN, x), b_gather(b, s->with[BRANCH_NONE], at, 0)));
-    return go;
-}
-
-value_id forest_walk(struct rule *r, const struct forest *f, value_id x, int64_t first, int64_t n)
+value_id forest_walk(struct rule *r, const struct forest *f, value_id x)
 {
     struct builder *b = r->b;
-    struct attr axis = attr_int("axis", 1);
-    expr_id dims[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), n)};
-    int64_t *root = NEW_ARRAY(&b->g->arena, int64_t, n);
-    for (int64_t t = 0; t < n; t++)
-        root[t] = first + t;
-    value_id at = b_broadcast(b, table_of(b, root, n), dims, 2);
-    x = b_convert(b, x, f->elem);
-    struct step s = step_new(b, f);
-    for (int64_t d = 1; d < f->levels[first] && at.i; d++) {
-        value_id in[2] = {x, b_gather(b, s.feature, at, 0)};
-        value_id go = decision(b, &s, b_op(b, OP_GATHER_ELEMENTS, in, 2, &axis, 1), at);
-        at = b_binary(b, OP_ADD, b_gather(b, s.children, at, 0), b_convert(b, go, ELEM_I32));
+    struct exprs *ex = b_exprs(b);
+    expr_id dims[2] = {b_dim(b, x, 0), ex_const(ex, f->n_trees)};
+    if (f->depth < 2)
+        return in_groups(b, v_iota(b, ELEM_I32, dims, 2, 1), f);
+    int64_t *words = NEW_ARRAY(&b->g->arena, int64_t, 2 * f->n), table[2] = {f->n, 2}, columns = 0;
+    bool kinds = false;
+    for (int64_t k = 0; k < f->n; k++) {
+        slot_word(f, k, words + 2 * k);
+        kinds |= words[2 * k] >> 28 & 7;
+        columns = f->feature[k] >= columns ? f->feature[k] + 1 : columns;
     }
-    return at;
-}
-
-int64_t forest_group(const struct forest *f, int64_t first)
-{
-    enum { TREES_LEAST = 8 };
-    int64_t n = 0, left = f->n_trees - first;
-    while (n < left && 4 * f->levels[first + n] > 3 * f->levels[first])
-        n++;
-    return n < TREES_LEAST || left - n < TREES_LEAST ? left : n;
+    if (columns > COLUMNS_MAX)
+        return rule_refuse(r, "feature %lld", (long long)columns - 1), (value_id){0};
+    b_assert(b, ex_le(ex, ex_const(ex, columns), b_dim(b, x, 1)), EVAL_VALUE,
+             "the trees compare feature %lld, the input has fewer", (long long)columns - 1);
+    struct attr attrs[] = {attr_int("trees", f->n_trees), attr_int("depth", f->depth - 1), attr_int("kinds", kinds)};
+    value_id in[2] = {b_convert(b, x, f->elem), b_const(b, ELEM_I64, table, 2, words)};
+    return in_groups(b, b_op(b, OP_WALK, in, 2, attrs, 3), f);
 }

@@ -44,8 +44,10 @@ static bool ballot_read(struct rule *r, const struct forest *f, const struct vot
                                       : weight[at] + v->weight[i];
         voted[at] = 1;
     }
-    for (int64_t i = 0; i < n; i++)
-        all &= voted[i] || f->branch[i / classes] != BRANCH_NONE;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t slot = i / classes;
+        all &= voted[i] || f->branch[slot] != BRANCH_NONE || (slot >= f->real && slot < f->n_trees);
+    }
     value_id table = elem == ELEM_F64 ? b_const(b, ELEM_F64, dims, 2, weight)
                                       : v_reshape_i(b, v_floats(b, weight, n), dims, 2);
     *out = (struct ballot){table, (value_id){0}};
@@ -54,13 +56,21 @@ static bool ballot_read(struct rule *r, const struct forest *f, const struct vot
     return true;
 }
 
+/* [groups, rows, trees of a group, classes], or one group without that dim, to [rows, classes]. A group is a kernel's
+ * index for each row, so that its trees stay near the core from row to row. */
+static value_id counted(struct builder *b, value_id votes, const char *monoid)
+{
+    const int64_t trees = v_rank(b, votes) - 2, groups = 0;
+    value_id y = b_reduce(b, votes, &trees, 1, monoid, false);
+    return trees > 1 ? b_reduce(b, y, &groups, 1, monoid, false) : y;
+}
+
 /* The votes of all trees for each row of x: [rows, classes], f64 where x or the weights are, else f32; 0 for a class
  * that no tree votes for. {0} after a report. */
 static value_id tally(struct rule *r, const struct forest *nodes, const struct votes *v, int64_t classes, enum how how,
                       value_id x)
 {
     struct builder *b = r->b;
-    const int64_t trees = 1;
     struct ballot ballot = {0};
     struct forest f = *nodes;
     struct votes votes = *v;
@@ -72,19 +82,14 @@ static value_id tally(struct rule *r, const struct forest *nodes, const struct v
                    (value_id){0};
     if (!forest_slots(r, &f, &votes) || !ballot_read(r, &f, &votes, classes, how, elem, &ballot))
         return (value_id){0};
-    value_id y = {0}, voted = {0};
-    for (int64_t first = 0, n; first < f.n_trees; first += n) {
-        n = forest_group(&f, first);
-        value_id leaf = forest_walk(r, &f, x, first, n);
-        value_id part = b_reduce(b, b_gather(b, ballot.weight, leaf, 0), &trees, 1, hows[how].monoid, false);
-        y = y.i ? b_binary(b, hows[how].op, y, part) : part;
-        if (!ballot.voted.i)
-            continue;
-        part = b_reduce(b, b_gather(b, ballot.voted, leaf, 0), &trees, 1, "or", false);
-        voted = voted.i ? b_binary(b, OP_OR, voted, part) : part;
-    }
+    value_id leaf = forest_walk(r, &f, x), voted = {0};
+    if (!leaf.i)
+        return leaf;
+    value_id y = counted(b, b_gather(b, ballot.weight, leaf, 0), hows[how].monoid);
+    if (ballot.voted.i)
+        voted = counted(b, b_gather(b, ballot.voted, leaf, 0), "or");
     if (how == HOW_AVERAGE)
-        y = b_binary_f64(b, OP_DIV, y, (double)f.n_trees);
+        y = b_binary_f64(b, OP_DIV, y, (double)f.real);
     return voted.i ? b_select(b, voted, y, b_splat_like(b, y, 0)) : y;
 }
 
