@@ -131,6 +131,6 @@ const struct operator_facts *operator_facts(const char *domain, const char *op);
 
 #define FORMAT(name, suffix, magic, at, import, hooks) import_fn import;
 #include "frontend/formats.def"
-extern const struct format_hooks onnx_hooks, no_hooks;
+extern const struct format_hooks onnx_hooks, pt2_hooks, no_hooks;
 
 #endif

@@ -1,4 +1,4 @@
-/* Parsing JSON (RFC 8259): see json.h. Texts are decoded where they stand. */
+/* Parsing and writing JSON (RFC 8259): see json.h. Texts are decoded where they stand. */
 #include "frontend/json.h"
 
 #include <errno.h>
@@ -326,4 +326,66 @@ bool json_as_number(const struct json *v, double *out)
             return true;
         }
     return json_is(v, JSON_INT) || json_is(v, JSON_FLOAT);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
+
+void json_text_put(struct strbuf *out, const char *text)
+{
+    strbuf_append(out, "\"", 1);
+    for (size_t n; *text; text += n) {
+        n = 0;
+        while ((unsigned char)text[n] >= ' ' && text[n] != '"' && text[n] != '\\')
+            n++;
+        strbuf_append(out, text, n);
+        if (!text[n])
+            break;
+        strbuf_printf(out, "\\u%04x", (unsigned)text[n++]);
+    }
+    strbuf_append(out, "\"", 1);
+}
+
+/* Texts end with a quote, so the last byte tells. */
+void json_comma_put(struct strbuf *out)
+{
+    if (out->n && !strchr("[{:,", out->data[out->n - 1]))
+        strbuf_append(out, ",", 1);
+}
+
+void json_key_put(struct strbuf *out, const char *key)
+{
+    json_comma_put(out);
+    json_text_put(out, key);
+    strbuf_append(out, ":", 1);
+}
+
+static void number_put(struct strbuf *out, double f)
+{
+    if (isnan(f))
+        strbuf_printf(out, "NaN");
+    else if (isinf(f))
+        strbuf_printf(out, f < 0 ? "-Infinity" : "Infinity");
+    else
+        strbuf_printf(out, f == rint(f) && fabs(f) < 1e15 ? "%.1f" : "%.17g", f);
+}
+
+void json_put(struct strbuf *out, const struct json *j)
+{
+    json_comma_put(out);
+    switch (j->kind) {
+    case JSON_NULL: strbuf_printf(out, "null"); return;
+    case JSON_BOOL: strbuf_printf(out, j->u.truth ? "true" : "false"); return;
+    case JSON_INT: strbuf_printf(out, "%lld", (long long)j->u.i); return;
+    case JSON_FLOAT: number_put(out, j->u.f); return;
+    case JSON_TEXT: json_text_put(out, j->u.text); return;
+    case JSON_LIST:
+    case JSON_OBJECT: break;
+    }
+    strbuf_append(out, j->kind == JSON_LIST ? "[" : "{", 1);
+    for (const struct json *e = json_first(j); e; e = e->next) {
+        if (j->kind == JSON_OBJECT)
+            json_key_put(out, e->key);
+        json_put(out, e);
+    }
+    strbuf_append(out, j->kind == JSON_LIST ? "]" : "}", 1);
 }

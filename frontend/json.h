@@ -32,4 +32,10 @@ bool json_as_int(const struct json *, int64_t *out);
 bool json_as_number(const struct json *, double *out); /* also "Infinity", "-Infinity" and "NaN" as texts */
 bool json_is(const struct json *, enum json_kind);
 
+/* Writing, item after item: a comma in front of each that follows another one. */
+void json_put(struct strbuf *, const struct json *);
+void json_key_put(struct strbuf *, const char *key);
+void json_text_put(struct strbuf *, const char *);
+void json_comma_put(struct strbuf *);
+
 #endif

@@ -101,6 +101,7 @@ static bool config_read(struct pt2 *p, const char *folder, const char *program, 
         const char *name = arena_printf(&p->scratch, "data/%s/%s%s", folder, program, ends[i]);
         if (!zip_find(&p->zip, arena_printf(&p->scratch, "%s%s", p->root, name)))
             continue;
+        p->tables[table == &p->constants] = name;
         const struct json *config = json_get(pt2_json(p, name), "config");
         for (const struct json *e = json_first(config); e; e = e->next) {
             VEC_PUSH(&p->scratch, &p->entries, e);
@@ -113,8 +114,10 @@ static bool config_read(struct pt2 *p, const char *folder, const char *program, 
     const char *pickled = p->flat
                               ? arena_printf(&p->scratch, "serialized_%s.pt", *folder == 'w' ? "state_dict" : folder)
                               : arena_printf(&p->scratch, "data/%s/%s.pt", folder, program);
-    return !zip_find(&p->zip, arena_printf(&p->scratch, "%s%s", p->root, pickled)) ||
-           pickle_import(p, pickled, &p->inside[table == &p->constants], table);
+    if (!zip_find(&p->zip, arena_printf(&p->scratch, "%s%s", p->root, pickled)))
+        return true;
+    p->tables[table == &p->constants] = pickled;
+    return pickle_import(p, pickled, &p->inside[table == &p->constants], table);
 }
 
 static bool program_read(struct pt2 *p)
@@ -125,7 +128,8 @@ static bool program_read(struct pt2 *p)
     int64_t major;
     if (!program || !byteorder_check(p))
         return false;
-    p->program = pt2_json(p, p->flat ? program : arena_printf(&p->scratch, "models/%s.json", program));
+    p->record = p->flat ? program : arena_printf(&p->scratch, "models/%s.json", program);
+    p->program = pt2_json(p, p->record);
     if (!p->program)
         return false;
     if (!json_as_int(json_get(json_get(p->program, "schema_version"), "major"), &major))
@@ -376,7 +380,7 @@ static void program_begin(struct pt2 *p)
 
 static bool program_import(struct pt2 *p)
 {
-    if (!program_read(p) || !symbols_import(p))
+    if (!symbols_import(p))
         return false;
     states_listed(p);
     uint32_t sources = p->ctx->sources.n;
@@ -411,27 +415,32 @@ static bool archive_read(struct pt2 *p, const char *path)
     return true;
 }
 
+bool pt2_open(struct pt2 *p, struct context *ctx, const char *path, struct file_list *files)
+{
+    *p = (struct pt2){.ctx = ctx};
+    if (files)
+        VEC_PUSH(&ctx->session, &files->paths, arena_strdup(&ctx->session, path));
+    arena_init(&p->scratch, ctx);
+    struct names *tables[] = {&p->symbols,   &p->inputs,   &p->written, &p->weights,
+                              &p->constants, &p->paths[0], &p->paths[1]};
+    for (size_t i = 0; i < COUNT_OF(tables); i++)
+        names_init(tables[i], &p->scratch);
+    return archive_read(p, path) && program_read(p);
+}
+
 struct graph *pt2_import(struct context *ctx, const char *path, const struct import_options *options,
                          struct file_list *files)
 {
-    struct pt2 p = {.ctx = ctx};
+    struct pt2 p;
     uint32_t before = ctx->n_errors;
     if (options && options->n_overridable) {
         error_at(ctx, FAIL_USAGE, (src_id){0}, options->overridable[0],
                  "the parameters of a .pt2 file cannot be overridden");
         return NULL;
     }
-    if (files)
-        VEC_PUSH(&ctx->session, &files->paths, arena_strdup(&ctx->session, path));
-    arena_init(&p.scratch, ctx);
-    names_init(&p.symbols, &p.scratch);
-    names_init(&p.inputs, &p.scratch);
-    names_init(&p.written, &p.scratch);
-    names_init(&p.weights, &p.scratch);
-    names_init(&p.constants, &p.scratch);
-    names_init(&p.paths[0], &p.scratch);
-    names_init(&p.paths[1], &p.scratch);
-    bool ok = archive_read(&p, path) && program_import(&p);
+    bool ok = pt2_open(&p, ctx, path, files) && program_import(&p);
     arena_release(&p.scratch);
     return ok && ctx->n_errors == before ? p.g : NULL;
 }
+
+const struct format_hooks pt2_hooks = {.cutter = &pt2_cutter};

@@ -54,6 +54,8 @@ struct pt2 {
     const char *root; /* the folder that all records are in: "model/", or "" */
     bool flat; /* of PyTorch 2.7 and older, where records lie in no folder of their kind */
     int64_t inflate_left;
+    const char *record; /* of the program, below the root */
+    const char *tables[2]; /* the records that say where weights and constants lie; NULL: there is none */
     const struct json *program, *graph; /* of the JSON */
     region_id region; /* that nodes are appended to */
     uint32_t depth; /* of the graph that is imported, within nodes */
@@ -81,7 +83,10 @@ struct pt2 {
 
 #define pt2_refuse(p, ...) error_model((p)->ctx, (src_id){0}, __VA_ARGS__)
 
-/* import.c: the record of this name below the root. NULL after a diagnostic. */
+/* import.c */
+/* The archive and the JSON of its program. False after a diagnostic. */
+bool pt2_open(struct pt2 *, struct context *, const char *path, struct file_list *files);
+/* The record of this name below the root. False after a diagnostic. */
 bool pt2_record(struct pt2 *, const char *name, struct span *out);
 void pt2_metas(struct pt2 *, const struct json *graph); /* what it says of its tensors and numbers */
 
@@ -165,5 +170,8 @@ void value_view(struct pt2 *, uint32_t value, uint32_t parent, const struct json
 /* The value's elements were overwritten. */
 bool value_refresh(struct pt2 *, uint32_t value, src_id); /* brings that one up to date */
 bool value_write(struct pt2 *, uint32_t value, value_id now, src_id);
+
+/* cut.c */
+extern const struct cutter pt2_cutter;
 
 #endif

@@ -1,4 +1,4 @@
-/* Reading ZIP archives: see zip.h. Source: APPNOTE.TXT 6.3.10 (4.3, 4.4, 4.5.3). */
+/* Reading and writing ZIP archives: see zip.h. Source: APPNOTE.TXT 6.3.10 (4.3, 4.4, 4.5.3). */
 #include "frontend/pt2/zip.h"
 
 #include <stdlib.h>
@@ -235,4 +235,74 @@ bool zip_read(struct zip *z, struct zip_record *r, struct span *out)
     }
     *out = (struct span){r->bytes, r->size};
     return true;
+}
+
+/* ---- writing --------------------------------------------------------------------------------------------------- */
+
+static void le_put(struct strbuf *out, uint32_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        strbuf_append(out, &(uint8_t){(uint8_t)(value >> 8 * i)}, 1);
+}
+
+/* From the version on to the length of the extra field: what both headers of a record say alike. */
+static void header_put(struct strbuf *out, const struct zip_record *r)
+{
+    le_put(out, 20, 2);
+    le_put(out, 0x800, 2); /* UTF-8 */
+    le_put(out, r->deflated ? DEFLATED : STORED, 2);
+    le_put(out, 0x21 << 16, 4); /* 1980-01-01 */
+    le_put(out, r->crc, 4);
+    le_put(out, (uint32_t)r->packed, 4);
+    le_put(out, (uint32_t)r->size, 4);
+    le_put(out, (uint32_t)strlen(r->name), 2);
+    le_put(out, 0, 2);
+}
+
+static void record_put(struct zip_writer *z, const struct zip_record *r, const void *packed)
+{
+    uint32_t at = (uint32_t)z->out->n;
+    strbuf_append(z->out, "PK\3\4", 4);
+    header_put(z->out, r);
+    strbuf_append(z->out, r->name, strlen(r->name));
+    strbuf_append(z->out, packed, r->packed);
+    strbuf_append(&z->directory, "PK\1\2", 4);
+    le_put(&z->directory, 20, 2);
+    header_put(&z->directory, r);
+    le_put(&z->directory, 0, 4); /* comment, disk */
+    le_put(&z->directory, 0, 2); /* attributes */
+    le_put(&z->directory, 0, 4);
+    le_put(&z->directory, at, 4);
+    strbuf_append(&z->directory, r->name, strlen(r->name));
+    z->n++;
+}
+
+bool zip_is_short(const struct zip *z)
+{
+    return z->size < UINT32_MAX / 2 && z->n < UINT16_MAX;
+}
+
+void zip_store(struct zip_writer *z, const char *name, struct span bytes)
+{
+    struct zip_record r = {.name = name, .packed = bytes.size, .size = bytes.size};
+    r.crc = (uint32_t)crc32_z(0, bytes.data, bytes.size);
+    record_put(z, &r, bytes.data);
+}
+
+void zip_copy(struct zip_writer *z, const struct zip_record *r, struct span archive)
+{
+    record_put(z, r, (const char *)archive.data + r->payload);
+}
+
+void zip_end(struct zip_writer *z)
+{
+    uint32_t at = (uint32_t)z->out->n;
+    strbuf_append(z->out, z->directory.data, z->directory.n);
+    strbuf_append(z->out, "PK\5\6", 4);
+    le_put(z->out, 0, 4);
+    le_put(z->out, z->n, 2);
+    le_put(z->out, z->n, 2);
+    le_put(z->out, (uint32_t)z->directory.n, 4);
+    le_put(z->out, at, 4);
+    le_put(z->out, 0, 2);
 }

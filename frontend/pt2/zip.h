@@ -34,4 +34,16 @@ struct zip_record *zip_find(const struct zip *, const char *name);
  * moved over its own local header, which nobody reads again. False after a diagnostic. */
 bool zip_read(struct zip *, struct zip_record *, struct span *out);
 
+/* ---- writing, without ZIP64 ---- */
+
+struct zip_writer {
+    struct strbuf *out, directory;
+    uint32_t n; /* records */
+};
+/* Can what is written of this archive do without ZIP64? */
+bool zip_is_short(const struct zip *);
+void zip_store(struct zip_writer *, const char *name, struct span bytes); /* as they are */
+void zip_copy(struct zip_writer *, const struct zip_record *, struct span archive); /* packed as it is there */
+void zip_end(struct zip_writer *);
+
 #endif

@@ -81,9 +81,11 @@ class Program:
     def weight(self, name, array, record=None, shape=None, strides=None, offset=0):
         """shape, strides, offset: of a view of the record's bytes; record: that of another weight."""
         array = np.ascontiguousarray(array)
-        described = meta(array.dtype, shape or array.shape, strides, offset)
         record = record or f"weight_{len(self.records)}"
         self.records.setdefault(record, array.tobytes())
+        return self.parameter(name, record, meta(array.dtype, shape or array.shape, strides, offset))
+
+    def parameter(self, name, record, described):
         self.weights[name] = {"path_name": record, "is_param": True, "use_pickle": False, "tensor_meta": described}
         self.values[f"p_{name}"] = described
         self.inputs.append({"as_tensor": {"name": f"p_{name}"}})
