@@ -2,7 +2,7 @@
 """Networks past 2 GiB and past 4 GiB of weights, and ConvNeXt-base: compiled, loaded, run, the first and the last rows
 of every tensor compared; memory and sizes measured.
 
-usage: run.py [NAME...]        names: 2g 4g convnext_base; needs room for three times the weights on the disk and, for
+usage: run.py [NAME...]        names: 2g 4g pt2 convnext_base; needs room for three times the weights on the disk and, for
                                convnext_base, Debian's python3-torch and python3-torchvision (make deps-bench)
 
 The weights are external data made here, every element a function of its tensor and its place, so that no two tensors
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import zipfile
 
 import numpy as np
 import onnx
@@ -23,13 +24,14 @@ from onnx import TensorProto, helper
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from pt2.writer import Program, meta  # noqa: E402
 from support import memory  # noqa: E402
 from support.tool import BUILD, MCC, value  # noqa: E402
 
 GIB = 1 << 30
 ROWS, WIDTH = 1 << 17, 1 << 10           # a table: 512 MiB
 DEEP, WIDE = 1 << 15, 1 << 12            # the factor of the product: 512 MiB
-CASES = {"2g": 4, "4g": 8}               # tables, beside the product's factor
+CASES = {"2g": 4, "4g": 8, "pt2": 8}     # tables, beside the product's factor
 SLACK = 250_000_000                      # peak memory beyond 1.2 x weights
 failures = []
 
@@ -82,6 +84,27 @@ def build(folder, tables):
     return path, offset
 
 
+def build_pt2(folder, tables):
+    """The same as a .pt2, whose archive needs ZIP64."""
+    program, size = Program(), 0
+    n = [program.symbol(s, 1, 1 << 20) for s in ("s0", "s1")]
+    rows, x = program.input("rows", np.dtype("int64"), (n[0],)), program.input("x", np.dtype("float32"), (n[1], DEEP))
+    shapes = [[ROWS, WIDTH]] * tables + [[DEEP, WIDE]]
+    for k, shape in enumerate(shapes):
+        w = program.parameter(f"w{k}", f"weight_{k}", meta("float32", shape))
+        args = ("index_select.default", [w, 0, rows]) if k < tables else ("mm.default", [x, w])
+        program.output(program.node(f"aten.{args[0]}", args[1], [(f"y{k}", np.dtype("float32"), (n[k == tables], shape[1]))]))
+    path = folder / "large.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in program.records_of({}).items():
+            archive.writestr(f"large/{name}", data)
+        for k, shape in enumerate(shapes):
+            with archive.open(f"large/data/weights/weight_{k}", "w", force_zip64=True) as out:
+                for start in range(0, shape[0] * shape[1], 1 << 22):
+                    size += out.write(elements(k, start, 1 << 22).tobytes())
+    return path, size
+
+
 def watched(command):
     """(exit code, seconds, largest sum of anonymous memory over the family in bytes, its words)
 
@@ -123,7 +146,7 @@ def use(so, tables):
 
 def large(name, folder):
     tables = CASES[name]
-    model, size = build(folder, tables)
+    model, size = (build_pt2 if name == "pt2" else build)(folder, tables)
     for kind, flags in (("embedded", ()), ("sidecar", ("--weights=sidecar",))):
         so = folder / kind / "large.so"
         so.parent.mkdir()
