@@ -286,9 +286,10 @@ coverage: deps-fuzz $(VENV)/bin/pytest
 check-real: all $(VENV)/bin/pytest
 	@$(TEST_ENV) TORCH=$(TORCH) $(PYTHON) tests/real/run.py
 
-# Networks of PyTorch's packages as .pt2 beside PyTorch in f64. TORCH: a Python that has them; NETS="timm.lcnet_035 diffusers"
+# Networks of PyTorch's packages as .pt2 beside PyTorch in f64. TORCH: a Python that has them; NETS="timm.lcnet_035 diffusers";
+# RESULTS=FILE: appends to it, and leaves out what is there already.
 check-pt2: all
-	@$(TEST_ENV) $(or $(TORCH),python3) tests/real/pt2.py $(NETS)
+	@$(TEST_ENV) RESULTS=$(RESULTS) $(or $(TORCH),python3) tests/real/pt2.py $(NETS)
 
 # Are the artifacts those of another commit, byte for byte? For what must not change code: moves, renames, refactorings.
 BASE ?= origin/main

@@ -2,7 +2,8 @@
 """Networks of PyTorch's packages with drawn weights: torch.export, mcc, one line each. PyTorch in f64 is the oracle.
 
 usage: pt2.py [NAME...]        with a Python that has torch; exports once, into BUILD/pt2. A NAME is a network's or a package's (timm);
-                               real/nets/ has the tables, and lacks those whose package is not installed
+                               real/nets/ has the tables, and lacks those whose package is not installed. RESULTS=FILE: lines are
+                               appended to the file, and a network that has some there is not run again
 
 Of equal blocks in a row a network keeps two. It is exported with those dims dynamic that its other inputs change (that of the batch, if
 torch.export refuses more; else static), and the same program decomposed to core operators. A dynamic form runs at two sizes. Results:
@@ -39,6 +40,7 @@ from support.artifact import Artifact, ModelError  # noqa: E402
 from support.tool import BUILD, mcc  # noqa: E402
 
 BOUND, LARGER, LARGEST, SECONDS, EXPORT = 1e-4, 4, 1e-2, 1800, 90
+RESULTS = pathlib.Path(os.environ.get("RESULTS") or os.devnull)
 FORMS = {"sizes": (0, 2), "batch": (0, 1), "static": (0,)}    # the inputs that each is run with; the first that can be exported, and "core"
 
 
@@ -217,6 +219,19 @@ def judge(path, form, record):
         return "agree", f"off by {error:.1e} of the scale, PyTorch in f32 by {own:.1e}; {seconds:.1f} s"
 
 
+def say(kind, name, text):
+    line = f"{kind:8} {name:32} {text}"
+    print(line, flush=True)
+    with RESULTS.open("a") as file:
+        file.write(line + "\n")
+
+
+def known():
+    """The networks that have results: {name: is one wrong?}"""
+    lines = [line.split() for line in (RESULTS.read_text().splitlines() if RESULTS.exists() else [])]
+    return {line[1]: any(other[:2] == ["wrong", line[1]] for other in lines) for line in lines if len(line) > 1}
+
+
 def check(name, folder):
     """Prints the network's lines; True if none is wrong."""
     kinds = set()
@@ -226,7 +241,7 @@ def check(name, folder):
     for form in [*FORMS, "core"]:
         if form in record["refused"] or form in record["forms"]:
             kind, text = judge(folder / f"{name}-{form}.pt2", form, record)
-            print(f"{kind:8} {name:32} {form:8} {text}", flush=True)
+            say(kind, name, f"{form:8} {text}")
             kinds.add(kind)
     return "wrong" not in kinds
 
@@ -240,11 +255,11 @@ def apart(name, folder):
             with torch.no_grad():
                 os._exit(0 if check(name, folder) else 1)
         except Exception as e:
-            print(f"wrong    {name:32} {type(e).__name__}: {' '.join(str(e).split())[:200]}", flush=True)
+            say("wrong", name, f"{type(e).__name__}: {' '.join(str(e).split())[:200]}")
         os._exit(2)
     status = os.waitpid(child, 0)[1]
     if os.WIFSIGNALED(status):
-        print(f"wrong    {name:32} the process ended by signal {os.WTERMSIG(status)}", flush=True)
+        say("wrong", name, f"the process ended by signal {os.WTERMSIG(status)}")
     return status == 0
 
 
@@ -259,7 +274,8 @@ def main():
         print(f"left out: {text}")
     if not names:
         sys.exit(f"no network is called {' or '.join(wanted)}")
-    wrong = sum(not apart(name, folder) for name in names)
+    before = known()
+    wrong = sum(before[name] if name in before else not apart(name, folder) for name in names)
     print(f"{wrong} of {len(names)} wrong")
     return 1 if wrong else 0
 
