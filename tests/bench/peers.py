@@ -1,7 +1,8 @@
 """The programs that take part in the bench, each in a process of its own that keeps one network loaded.
 
 A worker (python peers.py NAME MODEL THREADS FOLDER) writes its outputs for the inputs in FOLDER to FOLDER/NAME.npz, says
-how long opening took, and then answers each line "SECONDS RUNS GAP CLOCK" with the times of single runs, GAP seconds apart, in milliseconds.
+how long opening took, by the clock and in processor time, and then answers each line "SECONDS RUNS GAP CLOCK" with the times of single
+runs, GAP seconds apart, in milliseconds.
 All compute in f32; versions are those of requirements.txt beside this file. "mcc" takes the artifact MODEL.so, "aoti" the PyTorch module
 that MODEL was exported from.
 """
@@ -178,9 +179,10 @@ def work(name, model, threads, folder):
     os.chdir(folder / name)
     steps = PROGRAMS[name][0](model, threads, inputs)
     next(steps)
-    start = time.perf_counter()
+    clocks = time.perf_counter, time.process_time
+    start = [clock() for clock in clocks]
     next(steps)
-    open_ms = (time.perf_counter() - start) * 1e3
+    open_ms = [(clock() - begin) * 1e3 for clock, begin in zip(clocks, start)]
     run, outputs = next(steps)
     run()
     np.savez(folder / f"{name}.npz", *[np.asarray(o) for o in outputs()])

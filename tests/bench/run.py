@@ -207,7 +207,7 @@ def report(name, path, args, gate, peers, errors, flops, seconds, memory, size):
     print(f"{name:20} {ort:9.3f} {mine:9.3f} {ratios['mcc']:6.2f} {goal:6.2f} {share} {low:+5.1f} {high:+5.1f}%  {cost} {others}",
           flush=True)
     if args.peers:
-        print("  to open, ms: " + ", ".join(f"{n} {p.info['open_ms']:.2f}" for n, p in peers.items()), flush=True)
+        print("  to open, ms (processor time): " + ", ".join("{} {:.2f} ({:.2f})".format(n, *p.info["open_ms"]) for n, p in peers.items()), flush=True)
     for other in [p for p in args.peers if p in peers and errors[p] > error_limit(p, args.precision)]:
         print(f"  outputs of {other} differ: {errors[other]:.1e} of their scale", flush=True)
     return {p: peers[p].median for p in peers if peers[p].median}
