@@ -59,13 +59,15 @@ GEN_OBJECTS := $(PROTO_C:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o) $(BUILD)/obj/gen
 
 # What goes into artifacts: everything in runtime/ except the host-side loader, and the folder of the operating system. The linker takes
 # objects in this order.
-RT_ARCHS := x86_64 aarch64 riscv64 aarch64-android x86_64-windows aarch64-windows
+RT_ARCHS := x86_64 aarch64 riscv64 aarch64-android x86_64-windows aarch64-windows x86_64-darwin aarch64-darwin
 RT_SYSTEM_x86_64 := linux
 RT_SYSTEM_aarch64 := linux
 RT_SYSTEM_riscv64 := linux
 RT_SYSTEM_aarch64-android := linux
 RT_SYSTEM_x86_64-windows := windows
 RT_SYSTEM_aarch64-windows := windows
+RT_SYSTEM_x86_64-darwin := darwin
+RT_SYSTEM_aarch64-darwin := darwin
 RT_OBJECTS := $(foreach a,$(RT_ARCHS),$(addprefix $(BUILD)/rt/$a/,$(patsubst %.c,%.o,\
     $(sort $(notdir $(wildcard runtime/rt_*.c runtime/$(RT_SYSTEM_$a)/*.c))) $(patsubst runtime/%,%,$(wildcard runtime/ops/*.c)))))
 RT_FLAGS_x86_64 := -fPIC --target=x86_64-unknown-linux-gnu -march=x86-64
@@ -73,6 +75,8 @@ RT_FLAGS_aarch64 := -fPIC --target=aarch64-unknown-linux-gnu -mno-outline-atomic
 RT_FLAGS_aarch64-android := -fPIC --target=aarch64-unknown-linux-android28 -mno-outline-atomics
 RT_FLAGS_x86_64-windows := --target=x86_64-pc-windows-msvc -march=x86-64
 RT_FLAGS_aarch64-windows := --target=aarch64-pc-windows-msvc -mno-outline-atomics
+RT_FLAGS_x86_64-darwin := -fPIC --target=x86_64-apple-macosx11 -march=x86-64
+RT_FLAGS_aarch64-darwin := -fPIC --target=aarch64-apple-macosx11 -march=armv8-a
 RT_FLAGS_riscv64 := -fPIC --target=riscv64-unknown-linux-gnu -march=rv64gc -mabi=lp64d
 # No stack protector and no builtin turning loops into libc calls that the allow-list lacks; a section per function.
 RT_FLAGS := -std=c11 -O2 -ffreestanding -fvisibility=hidden -ffunction-sections -fdata-sections \
@@ -420,9 +424,9 @@ fuzz-chains: all $(VENV)/bin/pytest
 	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.chains $(N) $(SEED)
 
 # Clang's warnings beside gcc's: a stamp for each file that has none, so that only what has changed is looked at again.
-# Files for Windows need its headers or options: the runtime's build and the tests compile them with the same warnings.
+# Files for Windows and macOS need their headers or options: the runtime's build and the tests compile them with the same warnings.
 LINT_FLAGS := -std=c11 -D_GNU_SOURCE -fsyntax-only $(INCLUDE) -isystem $(LLVM_INCLUDE) $(WARN)
-LINT_STAMPS = $(patsubst %,$(BUILD)/lint/%.ok,$(sort $(shell find ir passes frontend codegen cli runtime tests -name '*.[ch]' ! -path '*windows*')))
+LINT_STAMPS = $(patsubst %,$(BUILD)/lint/%.ok,$(sort $(shell find ir passes frontend codegen cli runtime tests -name '*.[ch]' ! -path '*windows*' ! -path '*darwin*')))
 .PHONY: lint lint-clang format
 lint: $(PROTO_H)
 	@python3 tests/lint.py

@@ -66,6 +66,8 @@ static inline bool os_path_add(struct os_path *path, const char *s, size_t n)
 #include "runtime/linux/os_linux.h"
 #elif defined(_WIN32)
 #include "runtime/windows/os_windows.h"
+#elif defined(__APPLE__)
+#include "runtime/darwin/os_darwin.h"
 #else
 #error "no folder of runtime/ for this operating system"
 #endif
