@@ -27,11 +27,11 @@ SAN := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sani
 INCLUDE := -I. -I$(BUILD)/gen
 CFLAGS_ALL := -std=c11 -D_GNU_SOURCE $(OPT) -fPIC -fvisibility=hidden $(SAN) $(INCLUDE) $(WARN) $(CFLAGS)
 CXXFLAGS_ALL := -std=c++17 $(OPT) -fPIC -fvisibility=hidden -fno-exceptions -fno-rtti $(SAN) $(INCLUDE) -Wall -Wextra -Werror $(CXXFLAGS)
-LIBS := -L$(LLVM_LIBDIR) -llldELF -llldCOFF -llldWasm -llldCommon -lLLVM-19 -lz -lzstd -lprotobuf-c -lyaml -lxxhash -lm -lpthread
+LIBS := -L$(LLVM_LIBDIR) -llldELF -llldCOFF -llldMachO -llldWasm -llldCommon -lLLVM-19 -lz -lzstd -lprotobuf-c -lyaml -lxxhash -lm -lpthread
 # The code generators of the five targets, and what lld needs beside them; Polly is not there (codegen/llvm_absent.cpp).
 LLVM_STATIC = $(filter-out -lPolly% -lLLVMWindowsManifest,$(shell $(LLVM_CONFIG) --link-static --libs \
     x86codegen aarch64codegen riscvcodegen armcodegen webassemblycodegen \
-    x86asmparser aarch64asmparser riscvasmparser webassemblyasmparser lto option windowsdriver debuginfodwarf debuginfopdb libdriver))
+    x86asmparser aarch64asmparser riscvasmparser webassemblyasmparser lto option textapi windowsdriver debuginfodwarf debuginfopdb libdriver))
 LIBS_STATIC = $(subst -lLLVM-19,$(LLVM_STATIC),$(LIBS))
 
 .DEFAULT_GOAL := all
@@ -181,8 +181,14 @@ $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64): $(BUILD)/tests/targets/%-aarch64:
 $(BUILD)/tests/targets/artifacts-aarch64-windows: tests/targets/artifacts.c tests/targets/load_pe.c $(wildcard runtime/*.h codegen/container/*.h) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CLANG) --target=aarch64-linux-gnu $(FOREIGN_FLAGS) -o $@ $(filter %.c,$^) -lpthread
+# And for libraries of macOS, by the loader for macOS on one of the tests.
+DARWIN := $(BUILD)/tests/targets/artifacts-x86_64-macos $(BUILD)/tests/targets/artifacts-aarch64-macos
+$(DARWIN): $(BUILD)/tests/targets/artifacts-%-macos: tests/targets/artifacts.c tests/targets/load_macho.c runtime/mcc_load_macos.c \
+           $(wildcard runtime/*.h codegen/container/*.h) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CLANG) --target=$*-linux-gnu $(FOREIGN_FLAGS) -include tests/targets/load_macho.h -o $@ $(filter %.c,$^) -lpthread -ldl
 .PHONY: foreign
-foreign: $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64) $(BUILD)/tests/targets/artifacts-aarch64-windows
+foreign: $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64) $(BUILD)/tests/targets/artifacts-aarch64-windows $(DARWIN)
 $(filter $(BUILD)/tests/codegen/%,$(TESTS)): | $(BUILD)/tests/targets/kernels-aarch64
 
 # Python for the tests that need one: the ONNX suite's data and ONNX Runtime as a reference.
@@ -227,7 +233,8 @@ MATH ?= exp log tanh sigmoid erf
 check-math: $(BUILD)/tests/codegen/test_math
 	@printf '%s\n' $(MATH) | xargs -P 2 -I OP $(BUILD)/tests/codegen/test_math --every OP
 
-# TARGET=aarch64-linux-gnu: the listed cases under qemu-user, of x86_64-windows under Wine; EVERY=10: every tenth.
+# TARGET=aarch64-linux-gnu: the listed cases under qemu-user, of x86_64-windows under Wine, of x86_64-macos by the tests' loader; EVERY=10: every
+# tenth.
 conformance: all $(VENV)/bin/pytest $(if $(TARGET),foreign)
 	@$(TEST_ENV) $(PYTHON) tests/conformance/run.py $(if $(TARGET),--target=$(TARGET) $(if $(EVERY),--every=$(EVERY)), \
 	    && $(TEST_ENV) $(PYTHON) tests/conformance/run.py --erased)
@@ -236,6 +243,11 @@ conformance: all $(VENV)/bin/pytest $(if $(TARGET),foreign)
 .PHONY: windows-bundle
 windows-bundle: all $(VENV)/bin/pytest foreign
 	@for t in x86_64-windows aarch64-windows; do $(TEST_ENV) $(PYTHON) tests/targets/bundle.py $$t $(BUILD)/bundle/$$t $(EVERY) || exit 1; done
+
+# The same for Macs (.github/workflows/macos.yml).
+.PHONY: macos-bundle
+macos-bundle: all $(VENV)/bin/pytest foreign
+	@for t in x86_64-macos aarch64-macos; do $(TEST_ENV) $(PYTHON) tests/targets/bundle.py $$t $(BUILD)/bundle/$$t $(EVERY) || exit 1; done
 
 # ONNX's node tests as C source, every EVERY-th: the bits of shared objects.
 .PHONY: conformance-c
@@ -496,7 +508,7 @@ install: all
 	install -m 755 $(BUILD)/libmcc.so $(DESTDIR)$(PREFIX)/lib/libmcc.so.1
 	ln -sf libmcc.so.1 $(DESTDIR)$(PREFIX)/lib/libmcc.so
 	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/
-	install -m 644 runtime/mcc_load.c runtime/mcc_load_windows.c cli/package/mcc_load.cpp runtime/mcc.py runtime/mcc.mjs runtime/mcc.d.mts \
+	install -m 644 runtime/mcc_load.c runtime/mcc_load_windows.c runtime/mcc_load_macos.c cli/package/mcc_load.cpp runtime/mcc.py runtime/mcc.mjs runtime/mcc.d.mts \
 	    $(DESTDIR)$(PREFIX)/share/mcc/
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/mcc
 	sed 's|@VERSION@|$(VERSION)|' cli/package/mcc.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/mcc.pc
@@ -515,7 +527,7 @@ install: all
 	$(BUILD)/mcc --generate=fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mcc.fish
 
 # What install puts there, and the folders that are mcc's alone; PREFIX and DESTDIR as they were for install.
-SHARED := mcc/mcc_load.c mcc/mcc_load_windows.c mcc/mcc_load.cpp mcc/mcc.py mcc/mcc.mjs mcc/mcc.d.mts man/man1/mcc.1 man/man5/mcc.yaml.5 man/man3/mcc_model.3 \
+SHARED := mcc/mcc_load.c mcc/mcc_load_windows.c mcc/mcc_load_macos.c mcc/mcc_load.cpp mcc/mcc.py mcc/mcc.mjs mcc/mcc.d.mts man/man1/mcc.1 man/man5/mcc.yaml.5 man/man3/mcc_model.3 \
           bash-completion/completions/mcc zsh/site-functions/_mcc fish/vendor_completions.d/mcc.fish
 .PHONY: uninstall
 uninstall:
@@ -635,6 +647,7 @@ help:
 	@echo 'make dist          static tarball, wheel, .deb and their hashes in build/dist; DIST_ARCH=aarch64 for such hosts'
 	@echo 'make check-dist    installs and uses each in a venv, a bare Debian and an empty folder (root, debootstrap)'
 	@echo 'make windows-bundle  networks and their answers, to be run on Windows (.github/workflows/windows.yml)'
+	@echo 'make macos-bundle  the same for Macs (.github/workflows/macos.yml)'
 	@echo 'make check-hosted  the Dockerfile and the jobs of .github/workflows, carried out (root); JOB="image check dist"'
 	@echo 'make clean         removes the build folder'
 	@echo 'variables          BUILD=build  SANITIZE=address,undefined | thread  CC=gcc  V=1  VENV=build/venv'

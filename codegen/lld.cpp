@@ -1,5 +1,5 @@
 // The C++ that no C interface of LLVM covers: lld as a library, code generation that is set up once for many modules,
-// and the question whether a target machine has a feature. Everything else of codegen/ is C.
+// hashes of files' pages, and the question whether a target machine has a feature. Everything else of codegen/ is C.
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -12,11 +12,13 @@
 #include <llvm/IR/Module.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/SHA256.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 
 LLD_HAS_DRIVER(coff)
 LLD_HAS_DRIVER(elf)
+LLD_HAS_DRIVER(macho)
 LLD_HAS_DRIVER(wasm)
 
 extern "C" bool machine_has(LLVMTargetMachineRef tm, const char *feature);
@@ -24,6 +26,13 @@ extern "C" struct generator *generator_new(LLVMTargetMachineRef tm);
 extern "C" const char *generator_run(struct generator *, LLVMModuleRef, size_t *size);
 extern "C" bool lld_link(const char *const *argv, unsigned argc, char **text, int *failed);
 extern "C" void lld_on_no_memory(void (*handler)(void));
+extern "C" void sha256(const void *data, size_t size, unsigned char *digest);
+
+void sha256(const void *data, size_t size, unsigned char *digest)
+{
+    auto made = llvm::SHA256::hash(llvm::ArrayRef<uint8_t>(static_cast<const uint8_t *>(data), size));
+    memcpy(digest, made.data(), made.size());
+}
 
 bool machine_has(LLVMTargetMachineRef tm, const char *feature)
 {
@@ -62,6 +71,7 @@ bool lld_link(const char *const *argv, unsigned argc, char **text, int *failed)
     llvm::raw_string_ostream out_stream(out), err_stream(err);
     const lld::DriverDef drivers[] = { { lld::Gnu, &lld::elf::link },
                                        { lld::WinLink, &lld::coff::link },
+                                       { lld::Darwin, &lld::macho::link },
                                        { lld::Wasm, &lld::wasm::link } };
     lld::Result result = lld::lldMain(llvm::ArrayRef<const char *>(argv, argc), out_stream, err_stream, drivers);
     out_stream.flush();

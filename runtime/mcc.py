@@ -381,6 +381,8 @@ def _xxh64(pieces):
 class _File:
     """An artifact's file, opened and checked completely before the dynamic linker sees it."""
 
+    unsealed = ()               # what the hash takes for zeros beside its own field: places, numbers of bytes
+
     def __init__(self, path):
         self.path = os.path.abspath(path)
         self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -403,10 +405,11 @@ class _File:
     def _check(self):
         if not stat.S_ISREG(self.status.st_mode):
             self._fail("not a regular file")
-        size = self.size = self.status.st_size
+        size = self.size = self.sealed = self.status.st_size
         head = os.pread(self.fd, _Head.size, 0)
         if len(head) < _Head.size or head[:4] != b"\x7fELF":
-            self._fail("a DLL or program for Windows" if head[:2] == b"MZ" else "not a shared object")
+            self._fail("a DLL or program for Windows" if head[:2] == b"MZ" else
+                       "a library or program for macOS" if head[:4] in (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe") else "not a shared object")
         _, kind, machine, version, _, phoff, shoff, _, _, phentsize, phnum, shentsize, shnum, _ = _Head.unpack(head)
         if head[4] != 2 or head[5] != 1 or machine != _MACHINES.get(platform.machine()):
             self._fail("compiled for another kind of machine")
@@ -443,16 +446,17 @@ class _File:
             self._fail("made by a newer mcc than this module knows")
         if abi == 0 or sealed != 1 or 0 not in query:
             self._fail("damaged, or not completely written")
-        if size != self.size or weights + weights_size > size:
+        if size != self.sealed or weights + weights_size > size:
             self._fail("truncated or damaged: the size differs")
-        field = self.note_at + _HASH_AT
+        zeros = [(self.note_at + _HASH_AT, 8), *self.unsealed]
 
         def pieces():
             for start, end in ((0, weights), (weights + weights_size, size)):
                 for at in range(start, end, 1 << 16):
                     data = bytearray(self._read(min(end - at, 1 << 16), at))
-                    for i in range(max(field, at), min(field + 8, at + len(data))):
-                        data[i - at] = 0
+                    for field, n in zeros:
+                        for i in range(max(field, at), min(field + n, at + len(data))):
+                            data[i - at] = 0
                     yield bytes(data)
         if _xxh64(pieces()) != wanted:
             self._fail("damaged, the hash differs")
@@ -524,7 +528,7 @@ class _Dll(_File):
         self.path = os.path.abspath(path)
         self.file = open(self.path, "rb")
         try:
-            self.size = os.fstat(self.file.fileno()).st_size
+            self.size = self.sealed = os.fstat(self.file.fileno()).st_size
             self._check()
         except BaseException:
             self.file.close()
@@ -565,6 +569,81 @@ class _Dll(_File):
         if c.string_at(library._handle + self.note_address, _Note.size) != self.note:
             self._fail("an older file of this name is still loaded")
         return library
+
+
+class _Dylib(_File):
+    """The same on macOS. The hash leaves out the signature and its lengths: a library may be signed anew."""
+
+    def _read(self, size, offset):
+        return super()._read(size, self.base + offset)
+
+    def _check(self):
+        if not stat.S_ISREG(self.status.st_mode):
+            self._fail("not a regular file")
+        self.base, self.size, self.note, self.sealed = 0, self.status.st_size, b"", -1
+        cpu = {"x86_64": 0x1000007, "arm64": 0x100000c}.get(platform.machine())
+        head = self._read(min(self.size, 32), 0).ljust(32, b"\0")
+        if head[:4] == b"\xca\xfe\xba\xbe":
+            n = int.from_bytes(head[4:8], "big")
+            rows = struct.iter_unpack(">IIIII", self._read(20 * n, 8)) if n <= 8 else ()
+            self.base, self.size = next(((at, size) for kind, _, at, size, _ in rows if kind == cpu), (0, 0))
+            if not self.size:
+                self._fail("compiled for another kind of machine")
+            if self.base + self.size > self.status.st_size:
+                self._fail("truncated or damaged: a slice leaves the file")
+            head = self._read(min(self.size, 32), 0).ljust(32, b"\0")
+        magic, machine, _, kind, _, size, _, _ = struct.unpack("<8I", head)
+        if magic != 0xfeedfacf:
+            self._fail("a file for Linux" if head[:4] == b"\x7fELF" else "not a dynamic library")
+        if machine != cpu:
+            self._fail("compiled for another kind of machine")
+        if kind != 6:
+            self._fail("not a dynamic library")
+        at, end = 32, 32 + size
+        commands = self._read(end, 0) if end <= min(self.size, 1 << 16) else b""
+        while at < end:
+            command, size = struct.unpack_from("<II", commands, at) if at + 8 <= len(commands) else (0, 0)
+            if size < 8 or at + size > end or not self._take(commands[at:at + size], at, command):
+                self._fail("truncated or damaged: a segment leaves the file")
+            at += size
+        if self.note[8:16] != b"\1\0\0\0mcc\0":
+            self._fail("a dynamic library, but not made by mcc, or damaged")
+        self._check_note()
+
+    def _take(self, command, at, kind):
+        """One command; False: it leaves the file."""
+        if kind == 0x1d and len(command) >= 16:
+            self.sealed, size = struct.unpack_from("<II", command, 8)
+            self.unsealed = (*self.unsealed, (at + 12, 4))
+            return self.sealed + size <= self.size
+        if kind != 0x19:
+            return True
+        if len(command) < 72:
+            return False
+        name, _, _, place, size, _, _, sections, _ = struct.unpack_from("<16sQQQQIIII", command, 8)
+        if place + size > self.size or 72 + 80 * sections > len(command):
+            return False
+        if name.rstrip(b"\0") == b"__LINKEDIT":
+            self.unsealed = (*self.unsealed, (at + 32, 8), (at + 48, 8))
+        for name, _, address, size, place, *_ in struct.iter_unpack("<16s16sQQ8I", command[72:72 + 80 * sections]):
+            if name.rstrip(b"\0") == b"__mccnote" and size == _Note.size:
+                self.note, self.note_at, self.note_address = self._read(size, place), place, address
+        return True
+
+    def load(self):
+        with os.fdopen(self.fd, "rb"):
+            library = self._dlopen(self.path)
+        if not hasattr(library, self.query):
+            self._fail("lacks the function " + self.query)
+        place = _Place()
+        c.CDLL(None).dladdr(c.cast(getattr(library, self.query), c.c_void_p), c.byref(place))
+        if c.string_at(place.image + self.note_address, _Note.size) != self.note:
+            self._fail("an older file of this name is still loaded")
+        return library
+
+
+class _Place(c.Structure):          # Dl_info
+    _fields_ = [("path", c.c_char_p), ("image", c.c_void_p), ("symbol", c.c_char_p), ("address", c.c_void_p)]
 
 
 def _identity(status):
@@ -675,7 +754,7 @@ class Model:
     def __init__(self, path: _Path, threads: int = 0, variant: int = 0, weights: typing.Optional[_Path] = None, verify: bool = False,
                  prefix: str = "") -> None:
         # One that is loaded stays loaded: its outputs may outlive the model.
-        file = (_Dll if os.name == "nt" else _File)(path)
+        file = (_Dll if os.name == "nt" else _Dylib if sys.platform == "darwin" else _File)(path)
         library = file.load()
         name = f"{prefix}_mcc_query" if prefix else file.query
         if not hasattr(library, name):

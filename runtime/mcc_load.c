@@ -209,7 +209,11 @@ static int check_hash(const struct file *file)
 static int check_header(const struct file *file, const Elf64_Ehdr *head)
 {
     if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0)
-        return fail(file, MCC_E_IO, memcmp(head, "MZ", 2) == 0 ? "a DLL or program for Windows" : "not a shared object",
+        return fail(file, MCC_E_IO,
+                    memcmp(head, "MZ", 2) == 0 ? "a DLL or program for Windows"
+                    : memcmp(head, "\xcf\xfa\xed\xfe", 4) == 0 || memcmp(head, "\xca\xfe\xba\xbe", 4) == 0
+                        ? "a library or program for macOS"
+                        : "not a shared object",
                     "");
     if (head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_ident[EI_DATA] != ELFDATA2LSB ||
         head->e_machine != HOST_MACHINE)

@@ -202,7 +202,8 @@ enum fail command_compile(struct context *ctx, struct options *o)
         report_diagnostics(ctx, terminal_report(), o);
         return FAIL_USAGE;
     }
-    return compile_model(ctx, o, model, NULL, terminal_report());
+    return o->target && strchr(o->target, ',') ? compile_universal(ctx, o, model)
+                                               : compile_model(ctx, o, model, NULL, terminal_report());
 }
 
 enum fail command_check(struct context *ctx, struct options *o)

@@ -77,7 +77,8 @@ static bool only_running(struct context *ctx, const struct options *o)
 const char *library_name(const struct options *o)
 {
     const struct platform *platform = targets_platform(o); /* NULL: refused later (targets_check) */
-    return platform && strcmp(platform->container, "coff") == 0 ? "net.dll" : "net.so";
+    const char *container = platform ? platform->container : "";
+    return strcmp(container, "coff") == 0 ? "net.dll" : strcmp(container, "macho") == 0 ? "net.dylib" : "net.so";
 }
 
 bool target_serves(struct context *ctx, const struct options *o, bool runs)

@@ -139,13 +139,6 @@ static bool read_sections(struct coff_file *c)
     return true;
 }
 
-static int by_address(const void *a, const void *b)
-{
-    uint64_t x = ((const struct file_function *)a)->address, y = ((const struct file_function *)b)->address;
-    return (x > y) - (x < y);
-}
-
-/* Symbols have no sizes: a function ends where the next one begins, or its section. */
 static void read_functions(struct coff_file *c)
 {
     struct file_reading *f = c->f;
@@ -164,13 +157,7 @@ static void read_functions(struct coff_file *c)
             VEC_PUSH(f->arena, &f->functions,
                      ((struct file_function){symbol_name(c, symbol), p->address + value, p->size - value}));
     }
-    if (f->functions.n)
-        qsort(f->functions.data, f->functions.n, sizeof *f->functions.data, by_address);
-    for (uint32_t i = 0; i + 1 < f->functions.n; i++) {
-        struct file_function *one = &f->functions.data[i], *next = one + 1;
-        if (next->address - one->address < one->size)
-            one->size = next->address - one->address;
-    }
+    reading_function_sizes(f);
 }
 
 /* Blocks of a page each: its address, the block's bytes, places in it. */

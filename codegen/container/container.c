@@ -6,6 +6,7 @@
 
 #include "codegen/container/coff.h"
 #include "codegen/container/elf.h"
+#include "codegen/container/macho.h"
 #include "codegen/container/reading.h"
 #include "codegen/container/wasm.h"
 #include "codegen/rt_objects.h"
@@ -13,6 +14,8 @@
 static const struct container containers[] = {
     {"coff", coff_head, coff_read, coff_object, coff_rename, coff_link, coff_library, coff_merged, NULL, NULL},
     {"elf", elf_head, elf_read, elf_object, elf_rename, elf_link, elf_library, elf_merged, elf_network, NULL},
+    {"macho", macho_begins, macho_read, macho_object, macho_rename, macho_link, macho_library, macho_merged, NULL,
+     NULL},
     {"wasm", wasm_head, NULL, NULL, NULL, NULL, wasm_library, NULL, NULL, wasm_link},
 };
 

@@ -54,6 +54,23 @@ bool reading_data(struct file_reading *f)
     return true;
 }
 
+static int by_address(const void *a, const void *b)
+{
+    uint64_t x = ((const struct file_function *)a)->address, y = ((const struct file_function *)b)->address;
+    return (x > y) - (x < y);
+}
+
+void reading_function_sizes(struct file_reading *f)
+{
+    if (f->functions.n)
+        qsort(f->functions.data, f->functions.n, sizeof *f->functions.data, by_address);
+    for (uint32_t i = 0; i + 1 < f->functions.n; i++) {
+        struct file_function *one = &f->functions.data[i], *next = one + 1;
+        if (next->address - one->address < one->size)
+            one->size = next->address - one->address;
+    }
+}
+
 /* mcc's archives have an index and one member (elf_merge.c). */
 static bool find_member(struct file_reading *f)
 {

@@ -39,8 +39,13 @@ struct file_reading {
     struct arena *arena;
     int fd;
     uint64_t base, size; /* where the file begins: an archive's member, or all of it */
+    uint64_t sealed; /* bytes that the note's hash covers; 0: all */
+    struct file_hole {
+        uint64_t at, bytes;
+    } unsealed[4]; /* of them these count as zeros, as the note's field does */
     uint64_t held; /* bytes in memory: more than the file has only where parts overlap */
     bool linked; /* a library, not an object */
+    bool slice; /* one of a universal file's */
     bool here; /* for this machine's architecture and system */
     bool in_place; /* what a pointer adds to `to` lies where the pointer is, counted from `origin` */
     uint64_t origin;
@@ -71,10 +76,14 @@ char *reading_piece(struct file_reading *, uint64_t at, uint64_t bytes);
 char *part_bytes(struct file_reading *, struct file_part *);
 /* Reads the parts that hold data and the graph. */
 bool reading_data(struct file_reading *);
+/* Sorts the functions, of which each reaches up to its section's end: it ends where the next one begins. */
+void reading_function_sizes(struct file_reading *);
 
 bool elf_read(struct file_reading *);
 bool elf_head(const unsigned char *head, size_t n);
 bool coff_read(struct file_reading *);
 bool coff_head(const unsigned char *head, size_t n);
+bool macho_read(struct file_reading *);
+bool macho_begins(const unsigned char *head, size_t n);
 
 #endif

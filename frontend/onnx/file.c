@@ -35,6 +35,8 @@ static const struct magic {
      "ELF",
      "an ELF object or program"},
     {0, 2, "MZ", "a DLL or program of Windows"},
+    {0, 4, "\xcf\xfa\xed\xfe", "a library or program of macOS"},
+    {0, 4, "\xca\xfe\xba\xbe", "a universal file of macOS"},
     {0, 4, "\x89PNG", "a PNG image"},
     {0, 3, "\xff\xd8\xff", "a JPEG image"},
     {0, 4, "PK\x03\x04", "a zip archive"},

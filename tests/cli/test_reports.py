@@ -209,7 +209,8 @@ def test_autocomplete():
         assert mcc(f"--autocomplete={nothing}").stdout == "", nothing           # a file's name, for the shell
     assert set(mcc("--autocomplete=--march=x86-64-v").stdout.split()) >= {f"--march=x86-64-v{n}" for n in (4, 3, 2)}
     assert mcc("--autocomplete=compile,-march=nat").stdout.split() == ["--march=native"]
-    assert mcc("--autocomplete=--target=aa").stdout.split() == ["--target=aarch64-linux", "--target=aarch64-android", "--target=aarch64-windows"]
+    assert mcc("--autocomplete=--target=aa").stdout.split() == ["--target=aarch64-linux", "--target=aarch64-android", "--target=aarch64-windows",
+                                                               "--target=aarch64-macos", "--target=aarch64-ios"]
     assert mcc("--autocomplete=-stop-after=sch").stdout.split() == ["--stop-after=schedule"]
     assert "--variants=all" in mcc("--autocomplete=--variants=").stdout.split()
 

@@ -60,7 +60,7 @@ def test_remarks_of_some_pass(option, tmp_path):
 
 
 @pytest.mark.parametrize("name, says", [
-    ("x.dylib", "ELF files for Linux"), ("x.exe", "ELF files for Linux"), ("x.onnx", "ELF files for Linux"), ("x.dll", "--target=x86_64-windows"),
+    ("x.dylib", "--target=aarch64-macos"), ("x.exe", "ELF files for Linux"), ("x.onnx", "ELF files for Linux"), ("x.dll", "--target=x86_64-windows"),
     ("x.obj", "--target=x86_64-windows"), ("x.lib", "--target=x86_64-windows"), ("x.wasm", "--target=wasm32")])
 def test_outputs_of_other_systems(name, says, tmp_path):
     assert says in refused(DIGITS, "-o", tmp_path / name)

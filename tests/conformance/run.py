@@ -4,7 +4,7 @@ table, compared by the official rule. Prints counts by reason; ends with 1 when 
 --erased: every dim of every graph input is made a symbol of its own and the outputs' shapes are removed, before mcc sees the model;
 the cases that pass so are counted alone (passing.py).
 
---target: the cases of passing.txt for another platform, under qemu-user, Wine or as WebAssembly in Node.js, with its best instructions
+--target: the cases of passing.txt for another platform, under qemu-user, Wine, by a loader of the tests or in Node.js, with its best instructions
 and with its least; one in --every is taken.
 
 usage: run.py [--erased] [--update] [--only SUBSTRING] [--listed] [--details] [--flags='-O2 ...'] [--target=TRIPLE [--every=N]]
@@ -79,15 +79,18 @@ def compile_case(mcc, case, flags, model, output):
 
 
 def arch_of(flags):
-    """The architecture that --target names, with -windows; None: this machine's."""
+    """The architecture that --target names, with -windows or -macos; None: this machine's."""
     target = next((f.split("=")[1] for f in flags if f.startswith("--target=")), None)
-    return target if not target or target.endswith("-windows") else target.split("-")[0]
+    return target if not target or target.endswith(("-windows", "-macos")) else target.split("-")[0]
+
+
+SUFFIXES = {"windows": ".dll", "macos": ".dylib", "wasm32": ".wasm"}
 
 
 def run_case(mcc, case, flags, folder, erased):
     arch = arch_of(flags)
-    windows, module = bool(arch) and arch.endswith("-windows"), arch == "wasm32"
-    output = os.path.join(folder, case.name.replace("/", "_") + (".dll" if windows else ".wasm" if module else ".so"))
+    suffix = SUFFIXES.get(arch.split("-")[-1] if arch else None, ".so")
+    output = os.path.join(folder, case.name.replace("/", "_") + suffix)
     model = suite.erase(onnx.load(case.model), output + ".onnx") if erased else case.model
     status, text = compile_case(mcc, case, flags, model, output)
     if erased:
@@ -96,7 +99,7 @@ def run_case(mcc, case, flags, folder, erased):
         return case.name, status, text
     if not hasattr(local, "runner"):
         local.runner = Runner(arch)
-    if not windows and not module and (
+    if suffix == ".so" and (
             found := elf.flaws(output, library="libc.so" if any("android" in f for f in flags) else "libc.so.6")):
         return case.name, "not a sober file", "; ".join(found)
     status, text = local.runner.ask(f"{case.name}\t{output}")
@@ -108,7 +111,8 @@ def run_case(mcc, case, flags, folder, erased):
 FLAGS = ("-march=native",)
 # Of an architecture that --target names: the level with the most instructions and that with the fewest.
 LEVELS = {"aarch64": ("armv8.6-a-i8mm", "armv8-a"), "aarch64-windows": ("armv8.6-a-i8mm", "armv8-a"),
-          "x86_64-windows": ("native", "x86-64-v2"), "wasm32": ("wasm32-simd128",)}
+          "x86_64-windows": ("native", "x86-64-v2"), "aarch64-macos": ("armv8.6-a-i8mm", "armv8-a"),
+          "x86_64-macos": ("native", "x86-64-v2"), "wasm32": ("wasm32-simd128",)}
 
 
 def run(names, flags=FLAGS, jobs=None, progress=None, erased=False):

@@ -2,7 +2,8 @@
 
 A process of its own, so that a crash of compiled code is an answer too (the end of this process).
 
-usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user, those for x86_64-windows under Wine, for wasm32 in Node.js
+usage: runner.py [ARCH]     the artifacts are for ARCH and run under qemu-user, those for x86_64-windows under Wine, for wasm32 in Node.js,
+                            of x86_64-macos and aarch64-macos by the tests' loader
 MCC_GUARD=1: inputs, outputs and the workspace lie between pages without access (support/guard.py).
 """
 import os

@@ -56,10 +56,11 @@ def value(x, optional=False):
 
 class Foreign:
     def __init__(self, arch, cpu="max", command=None):
-        """arch: aarch64, or aarch64-windows for DLLs; command: in place of the emulator and its program."""
-        machine = arch.split("-")[0]
-        self.command = command or [f"qemu-{machine}", "-cpu", cpu, "-L", f"/usr/{machine}-linux-gnu",
-                                   "-E", f"LD_LIBRARY_PATH={library_of_android(machine)}", BUILD / f"tests/targets/artifacts-{arch}"]
+        """arch: aarch64, or aarch64-windows for DLLs, aarch64-macos, x86_64-macos; command: in place of the emulator and its program."""
+        machine, program = arch.split("-")[0], BUILD / f"tests/targets/artifacts-{arch}"
+        emulator = [] if arch == "x86_64-macos" else [f"qemu-{machine}", "-cpu", cpu, "-L", f"/usr/{machine}-linux-gnu",
+                                                      "-E", f"LD_LIBRARY_PATH={library_of_android(machine)}"]
+        self.command = command or [*emulator, program]
         self.process = None
 
     def __enter__(self):

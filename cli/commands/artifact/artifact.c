@@ -50,7 +50,8 @@ bool artifact_meant(const char *path)
     size_t n = strlen(path);
     char first;
     if (artifact_is(path) || (n > 3 && strcmp(path + n - 3, ".so") == 0) ||
-        (n > 4 && strcmp(path + n - 4, ".dll") == 0) || (n > 5 && strcmp(path + n - 5, ".wasm") == 0))
+        (n > 4 && strcmp(path + n - 4, ".dll") == 0) || (n > 6 && strcmp(path + n - 6, ".dylib") == 0) ||
+        (n > 5 && strcmp(path + n - 5, ".wasm") == 0))
         return true;
     return !format_by_suffix(path) && !file_head(path, &first, 1);
 }
@@ -319,8 +320,7 @@ static bool read_model(struct reader *r)
 /* What mcc_load checks of a file for this machine is asked of those for others, too. */
 static bool check_seal(struct reader *r)
 {
-    uint64_t field = r->f.note ? r->f.parts[r->f.note - 1].at + offsetof(struct mcc_note, hash) : 0;
-    return !r->f.linked || artifact_check_seal(r->f.ctx, r->f.fd, r->f.size, &r->out->note, field);
+    return !r->f.linked || artifact_check_seal(&r->f, &r->out->note);
 }
 
 static bool read_all(void *user)
@@ -334,6 +334,8 @@ static bool read_all(void *user)
         return artifact_read_wasm(r);
     if (!file_reading_all(&r->f) || !read_pointers(r) || !read_model(r) || !reader_measure(r))
         return false;
+    if (r->f.slice)
+        r->out->sizes.file = r->f.size;
     const struct platform *platform = platform_of_triple(r->out->api.target);
     r->out->runs_here = r->f.linked && r->f.here && (!platform || platform == platform_find(platform->arch, NULL));
     return check_seal(r) && (!r->weights || artifact_check_weights(r->f.ctx, r->path, r->f.fd, r->out));

@@ -11,16 +11,21 @@
 
 enum { HASH_BYTES = 1 << 16 };
 
-static bool hash_range(int fd, XXH64_state_t *state, uint64_t from, uint64_t bytes, uint64_t zero_at)
+enum { HOLES = COUNT_OF(((struct file_reading *)0)->unsealed) + 1 };
+
+/* [from, from + bytes) of the file; what is in the holes, which count from `base` on, are zeros. */
+static bool hash_range(int fd, XXH64_state_t *state, uint64_t base, uint64_t from, uint64_t bytes,
+                       const struct file_hole *holes)
 {
     unsigned char buffer[HASH_BYTES];
     while (bytes > 0) {
         size_t n = bytes < sizeof buffer ? (size_t)bytes : sizeof buffer;
-        if (!fd_pread(fd, buffer, n, from))
+        if (!fd_pread(fd, buffer, n, base + from))
             return false;
-        for (uint64_t i = 0; i < 8; i++)
-            if (zero_at + i >= from && zero_at + i - from < n)
-                buffer[zero_at + i - from] = 0;
+        for (int h = 0; holes && h < HOLES; h++)
+            for (uint64_t i = 0; i < holes[h].bytes; i++)
+                if (holes[h].at + i >= from && holes[h].at + i - from < n)
+                    buffer[holes[h].at + i - from] = 0;
         XXH64_update(state, buffer, n);
         from += n;
         bytes -= n;
@@ -32,20 +37,23 @@ static bool hash_is(int fd, uint64_t from, uint64_t bytes, uint64_t expected)
 {
     XXH64_state_t state;
     XXH64_reset(&state, 0);
-    return hash_range(fd, &state, from, bytes, UINT64_MAX - 8) && XXH64_digest(&state) == expected;
+    return hash_range(fd, &state, 0, from, bytes, NULL) && XXH64_digest(&state) == expected;
 }
 
-bool artifact_check_seal(struct context *ctx, int fd, uint64_t size, const struct mcc_note *note, uint64_t field)
+bool artifact_check_seal(const struct file_reading *f, const struct mcc_note *note)
 {
-    if (note->sealed != 1 || note->file_size != size || note->weights_offset > size ||
+    uint64_t size = f->sealed ? f->sealed : f->size, at = f->note ? f->parts[f->note - 1].at : 0;
+    struct file_hole holes[HOLES] = {{at + offsetof(struct mcc_note, hash), sizeof note->hash}};
+    memcpy(holes + 1, f->unsealed, sizeof f->unsealed);
+    if (note->sealed != 1 || size > f->size || note->file_size != size || note->weights_offset > size ||
         note->weights_size > size - note->weights_offset)
-        return error_env(ctx, "truncated or damaged: the size differs");
+        return error_env(f->ctx, "truncated or damaged: the size differs");
     XXH64_state_t state;
     uint64_t end = note->weights_offset + note->weights_size;
     XXH64_reset(&state, 0);
-    if (!hash_range(fd, &state, 0, note->weights_offset, field) || !hash_range(fd, &state, end, size - end, field) ||
-        XXH64_digest(&state) != note->hash)
-        return error_env(ctx, "damaged, the hash differs");
+    if (!hash_range(f->fd, &state, f->base, 0, note->weights_offset, holes) ||
+        !hash_range(f->fd, &state, f->base, end, size - end, holes) || XXH64_digest(&state) != note->hash)
+        return error_env(f->ctx, "damaged, the hash differs");
     return true;
 }
 

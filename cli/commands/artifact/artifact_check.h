@@ -3,10 +3,10 @@
 #define MCC_CLI_ARTIFACT_CHECK_H
 
 #include "cli/commands/artifact/artifact.h"
+#include "codegen/container/reading.h"
 
-/* All but the weights, against the file's note; field: where in the file the note has the hash, which counts as zeros.
- */
-bool artifact_check_seal(struct context *, int fd, uint64_t size, const struct mcc_note *, uint64_t field);
+/* All but the weights, against the file's note. */
+bool artifact_check_seal(const struct file_reading *, const struct mcc_note *);
 /* The weights, in the file or in the sidecar beside `path`. */
 bool artifact_check_weights(struct context *, const char *path, int fd, const struct artifact_file *);
 

@@ -45,7 +45,7 @@ bool reader_measure(struct reader *r)
 {
     struct sizes *out = &r->out->sizes;
     const struct file_part *note = r->f.note ? &r->f.parts[r->f.note - 1] : NULL;
-    out->headers = r->f.headers + r->f.base;
+    out->headers = r->f.headers + (r->f.slice ? 0 : r->f.base);
     for (uint32_t i = 0; i < r->f.n; i++)
         add_part(r, &r->f.parts[i], out);
     if (note && note->size >= sizeof r->out->note)

@@ -11,10 +11,20 @@
 #include "codegen/sink.h"
 
 /* An unknown target is refused later (targets_check). */
-static bool is_for_windows(const struct options *o)
+static bool is_for(const struct options *o, const char *container)
 {
     const struct platform *platform = targets_platform(o);
-    return platform && strcmp(platform->container, "coff") == 0;
+    return platform && strcmp(platform->container, container) == 0;
+}
+
+static bool is_for_windows(const struct options *o)
+{
+    return is_for(o, "coff");
+}
+
+static bool is_for_darwin(const struct options *o)
+{
+    return is_for(o, "macho");
 }
 
 const char *output_default(struct context *ctx, const struct options *o, const char *model)
@@ -31,6 +41,7 @@ const char *output_default(struct context *ctx, const struct options *o, const c
                          : o->object && is_for_windows(o) ? "obj"
                          : o->object                      ? "o"
                          : is_for_windows(o)              ? "dll"
+                         : is_for_darwin(o)               ? "dylib"
                                                           : "so";
     return arena_printf(&ctx->session, "%.*s.%s", (int)n, name, suffix);
 }
@@ -72,6 +83,23 @@ static bool windows_check(struct context *ctx, const struct options *o, const ch
                         "'emit': a header is for programs that are linked with the network, and a DLL is loaded "
                         "(mcc_load_windows.c): make a .lib or .obj");
     return text || named == shared || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, WINDOWS_MAKES, path);
+}
+
+#define DARWIN_MAKES                                                                                                 \
+    "output '%s': for macOS and iOS mcc makes a library (.dylib), an object (.o) or an archive (.a), and text (-S, " \
+    "-emit-llvm)"
+
+static bool darwin_check(struct context *ctx, const struct options *o, const char *path)
+{
+    bool named = ends_with(path, ".dylib"), text = o->stop_after || o->assembly || o->emit_llvm;
+    if (o->emit == OPT_EMIT_STATIC)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'emit': there are no static networks for macOS and iOS; --emit=c makes C source");
+    if (o->debug && !o->stop_after)
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'g': files of macOS and iOS have no line tables, only names of functions");
+    return text || named == (output_kind(o, path) == OUTPUT_SHARED) ||
+           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, DARWIN_MAKES, path);
 }
 
 /* A module is all that there is for WebAssembly, and it has its name. */
@@ -135,26 +163,38 @@ static bool static_output_check(struct context *ctx, const struct options *o, co
                     path);
 }
 
-/* Names that other systems give to what mcc does not make. */
+/* Names that other systems give to their files. */
+static bool foreign_name_check(struct context *ctx, const struct options *o, const char *path)
+{
+    static const struct {
+        const char *suffix, *container, *says; /* says: NULL: nobody makes it here */
+    } foreign[] = {
+        {".exe", "", NULL},
+        {".onnx", "", NULL},
+        {".dylib", "macho", "output '%s': libraries of macOS and iOS are for --target=aarch64-macos"},
+        {".dll", "coff", "output '%s': files of Windows are for --target=x86_64-windows"},
+        {".lib", "coff", "output '%s': files of Windows are for --target=x86_64-windows"},
+        {".obj", "coff", "output '%s': files of Windows are for --target=x86_64-windows"},
+    };
+    const char *makes = is_for_windows(o)  ? WINDOWS_MAKES
+                        : is_for_darwin(o) ? DARWIN_MAKES
+                                           : "output '%s': mcc makes ELF files for Linux: a shared object (.so), an "
+                                             "object (.o) or an archive (.a), and text (-S, -emit-llvm)";
+    for (size_t i = 0; i < COUNT_OF(foreign) && !o->stop_after; i++)
+        if (ends_with(path, foreign[i].suffix) && !is_for(o, foreign[i].container))
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, foreign[i].says ? foreign[i].says : makes, path);
+    return true;
+}
+
 bool output_name_check(struct context *ctx, const struct options *o, const char *path)
 {
-    static const char *const foreign[] = {".dylib", ".exe", ".onnx", ".dll", ".lib", ".obj"};
-    bool windows = is_for_windows(o);
-    size_t n = COUNT_OF(foreign) - (windows ? 3 : 0);
-    for (size_t i = 0; i < n && !o->stop_after; i++) {
-        if (!ends_with(path, foreign[i]))
-            continue;
-        return i < 3 ? error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                                windows ? WINDOWS_MAKES
-                                        : "output '%s': mcc makes ELF files for Linux: a shared object (.so), an "
-                                          "object (.o) or an archive (.a), and text (-S, -emit-llvm)",
-                                path)
-                     : error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                                "output '%s': files of Windows are for --target=x86_64-windows", path);
-    }
-    return wasm_check(ctx, o, path) && (windows && o->emit != OPT_EMIT_C ? windows_check(ctx, o, path)
-                                        : targets_wasm(o)                ? true
-                                                                         : static_output_check(ctx, o, path));
+    if (!foreign_name_check(ctx, o, path) || !wasm_check(ctx, o, path))
+        return false;
+    if (o->emit != OPT_EMIT_C && is_for_windows(o))
+        return windows_check(ctx, o, path);
+    if (o->emit != OPT_EMIT_C && is_for_darwin(o))
+        return darwin_check(ctx, o, path);
+    return targets_wasm(o) || static_output_check(ctx, o, path);
 }
 
 const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)

@@ -57,13 +57,17 @@ static bool names_system(const char *text, const struct platform *row)
                {"windows", "-gnu"}, {"none", "-eabihf"}, {"none", "-elf"}};
     size_t n = strlen(row->system);
     const char *least = least_version(row), *rest = text + n;
+    if (strcmp(text, "darwin") == 0)
+        return strcmp(row->system, "macos") == 0;
     if (strncmp(text, row->system, n) != 0)
         return false;
     for (size_t i = 0; i < COUNT_OF(any); i++)
         if (strcmp(row->system, any[i].system) == 0 && strcmp(rest, any[i].library) == 0)
             return true;
+    rest += strcmp(row->system, "macos") == 0 && *rest == 'x';
     size_t digits = strspn(rest, "0123456789");
-    return !*rest || (*least && digits == strlen(least) && !rest[digits] && strcmp(rest, least) >= 0);
+    return !*rest || (*least && digits == strlen(least) && !rest[digits + strspn(rest + digits, ".0123456789")] &&
+                      strncmp(rest, least, digits) >= 0);
 }
 
 /* The platform of ARCH, or of ARCH-[VENDOR-][linux-]SYSTEM. NULL: none of the table. */
@@ -141,7 +145,14 @@ static bool levels_check(struct context *ctx, const char *option, const char *ar
 
 const struct platform *targets_platform(const struct options *o)
 {
-    return o->target ? platform_asked(o->target) : platform_find(cpu_arch(), NULL);
+    char first[64] = "";
+    if (!o->target)
+        return platform_find(cpu_arch(), NULL);
+    size_t n = strcspn(o->target, ",");
+    if (n >= sizeof first)
+        return NULL;
+    memcpy(first, o->target, n);
+    return platform_asked(first);
 }
 
 bool targets_wasm(const struct options *o)

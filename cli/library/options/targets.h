@@ -35,7 +35,7 @@ bool variant_has_fp16(const struct variant *);
 /* Is one function made, without a runtime: by --emit=static or c, for WebAssembly, or because there is no system? */
 bool targets_static(const struct options *);
 bool targets_wasm(const struct options *);
-/* Where the code runs: --target's, or this machine's architecture and Linux. */
+/* Where the code runs: --target's (of a list the first), or this machine's architecture and Linux. */
 const struct platform *targets_platform(const struct options *);
 /* mattr: as the option has it, NULL for none. False after a diagnostic. */
 bool variant_init(struct variant *, struct context *, const struct target_row *, const struct platform *,
