@@ -224,35 +224,11 @@ struct span macho_rename(struct arena *arena, struct span object, const char *fr
 /* ---- linking ---- */
 
 /* What artifacts take of libSystem. */
-static const char *const imports[] = {"memcpy",
-                                      "memmove",
-                                      "memset",
-                                      "memcmp",
-                                      "bzero",
-                                      "__bzero",
-                                      "__error",
-                                      "clock_gettime_nsec_np",
-                                      "close",
-                                      "dladdr",
-                                      "free",
-                                      "getpid",
-                                      "lseek",
-                                      "mmap",
-                                      "munmap",
-                                      "open",
-                                      "os_sync_wait_on_address",
-                                      "os_sync_wake_by_address_all",
-                                      "os_sync_wake_by_address_any",
-                                      "posix_memalign",
-                                      "pthread_cond_broadcast",
-                                      "pthread_cond_wait",
-                                      "pthread_create",
-                                      "pthread_join",
-                                      "pthread_mutex_lock",
-                                      "pthread_mutex_unlock",
-                                      "pthread_sigmask",
-                                      "sysconf",
-                                      "sysctlbyname"};
+static const char imports[] =
+    "_memcpy, _memmove, _memset, _memcmp, _bzero, ___bzero, ___error, _clock_gettime_nsec_np, _close, _dladdr, _free, "
+    "_getpid, _lseek, _mmap, _munmap, _open, _os_sync_wait_on_address, _os_sync_wake_by_address_all, "
+    "_os_sync_wake_by_address_any, _posix_memalign, _pthread_cond_broadcast, _pthread_cond_wait, _pthread_create, "
+    "_pthread_join, _pthread_mutex_lock, _pthread_mutex_unlock, _pthread_sigmask, _sysconf, _sysctlbyname";
 
 static struct span stub(struct linking *l)
 {
@@ -261,10 +237,7 @@ static struct span stub(struct linking *l)
     strbuf_init(&out, l->arena);
     strbuf_printf(&out, "--- !tapi-tbd\ntbd-version: 4\ntargets: [ %s-%s ]\ninstall-name: '%s'\nexports:\n", option,
                   system, l->platform->library);
-    strbuf_printf(&out, "  - targets: [ %s-%s ]\n    symbols: [ ", option, system);
-    for (size_t i = 0; i < COUNT_OF(imports); i++)
-        strbuf_printf(&out, "%s_%s", i ? ", " : "", imports[i]);
-    strbuf_printf(&out, " ]\n...\n");
+    strbuf_printf(&out, "  - targets: [ %s-%s ]\n    symbols: [ %s ]\n...\n", option, system, imports);
     return (struct span){out.data, out.n};
 }
 

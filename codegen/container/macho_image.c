@@ -282,7 +282,7 @@ static bool place(struct image *im)
 {
     uint64_t embedded = embedded_size(im->l->weights);
     im->limit = im->size + embedded; /* about as much */
-    if (im->limit + macho_signature_bytes(im->limit) + MACHO_PAGE > UINT32_MAX)
+    if (im->limit + macho_signature_bytes(im->limit) + 2 * MACHO_PAGE > UINT32_MAX)
         return error_limit(im->l->ctx, (src_id){0}, MACHO_TOO_LARGE);
     if (embedded)
         grow(im, embedded);

@@ -6,7 +6,7 @@
 #include "codegen/container/macho.h"
 #include "codegen/container/reading.h"
 
-enum { SLICES_MAX = 8, SLICE_BYTES = 20, FAT_BYTES = 8, COMMANDS_MAX = 1 << 20, PARTS_MORE = 16 };
+enum { SLICES_MAX = 8, SLICE_BYTES = 20, FAT_BYTES = 8, COMMANDS_MAX = 1 << 16, PARTS_MORE = 16, SECTIONS_MAX = 255 };
 
 struct macho_file {
     struct file_reading *f;
@@ -17,6 +17,7 @@ struct macho_file {
     const char *rows, *text; /* symbols; names, followed by a NUL */
     VEC(struct macho_section) sections; /* as numbered, from 1 on: the first stands for none */
     VEC(struct macho_segment) segments;
+    uint64_t chains; /* of pointers, walked so far */
 };
 
 static uint32_t big_word(const unsigned char *at)
@@ -106,6 +107,8 @@ static bool read_segment(struct macho_file *m, const char *at, uint32_t bytes)
         return reading_damaged(f, "a command");
     memcpy(&s, at, sizeof s);
     VEC_PUSH(f->arena, &m->segments, s);
+    if (m->sections.n + (uint64_t)s.n_sections > SECTIONS_MAX + 1 || m->segments.n > SECTIONS_MAX)
+        return reading_damaged(f, "sections");
     if (s.n_sections > (bytes - sizeof s) / sizeof(struct macho_section) || s.at > f->size || s.bytes > f->size - s.at)
         return reading_damaged(f, "a segment leaves the file");
     if (macho_is_named(s.name, "__LINKEDIT")) {
@@ -242,11 +245,16 @@ static const struct file_part *part_at(const struct file_reading *f, uint64_t ad
     return NULL;
 }
 
-/* One page's chain: each pointer says how far the next one is, in units of 4 bytes. */
-static bool read_chain(struct file_reading *f, uint64_t page, uint64_t at, uint64_t page_size)
+/* One page's chain: each pointer says how far the next one is, in units of 4 bytes. A page has bytes in the file. */
+static bool read_chain(struct macho_file *m, uint64_t page, uint64_t at, uint64_t page_size)
 {
+    struct file_reading *f = m->f;
+    const struct file_part *p = NULL;
+    if (m->chains++ > f->size / 1024 + SECTIONS_MAX)
+        return reading_damaged(f, "fixups");
     for (uint64_t next = 1; next && at < page_size;) {
-        const struct file_part *p = part_at(f, page + at);
+        if (!p || page + at < p->address || page + at - p->address + 8 > p->size)
+            p = part_at(f, page + at);
         uint64_t word;
         if (!p)
             break;
@@ -264,8 +272,9 @@ static bool read_chain(struct file_reading *f, uint64_t page, uint64_t at, uint6
 
 /* Pages of a segment: size, bytes of a page, form of pointers, the segment's place, how many pages, where each begins.
  */
-static bool read_starts(struct file_reading *f, const char *bytes, uint64_t size)
+static bool read_starts(struct macho_file *m, const char *bytes, uint64_t size)
 {
+    struct file_reading *f = m->f;
     uint32_t own;
     uint16_t page_size, form, n, start;
     uint64_t place;
@@ -281,7 +290,7 @@ static bool read_starts(struct file_reading *f, const char *bytes, uint64_t size
         return reading_damaged(f, "fixups");
     for (uint32_t i = 0; i < n; i++) {
         memcpy(&start, bytes + FIRST + i * sizeof start, sizeof start);
-        if (start != NONE && !read_chain(f, place + (uint64_t)i * page_size, start, page_size))
+        if (start != NONE && !read_chain(m, place + (uint64_t)i * page_size, start, page_size))
             return false;
     }
     return true;
@@ -303,7 +312,7 @@ static bool read_fixups(struct macho_file *m)
         return reading_damaged(f, "fixups");
     for (uint32_t i = 0; i < n; i++) {
         memcpy(&place, bytes + at + (i + (uint64_t)1) * sizeof place, sizeof place);
-        if (place && (place > size - at || !read_starts(f, bytes + at + place, size - at - place)))
+        if (place && (place > size - at || !read_starts(m, bytes + at + place, size - at - place)))
             return place > size - at ? reading_damaged(f, "fixups") : false;
     }
     return true;

@@ -8,7 +8,7 @@ import pytest
 
 from support.tool import ROOT
 
-WORKFLOW, WINDOWS = ((ROOT / f".github/workflows/{name}.yml").read_text() for name in ("check", "windows"))
+WORKFLOW = (ROOT / ".github/workflows/check.yml").read_text()
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 
 
@@ -68,13 +68,15 @@ def test_workflow(rules):
         assert re.search(rf"^(?:TARBALL|WHEEL|DEB) = \$\(DIST\)/.*\.{suffix}$", (ROOT / "Makefile").read_text(), re.M)
 
 
-def test_windows_workflow(rules):
+@pytest.mark.parametrize("system,first", [("windows", "bundle"), ("macos", "bundle_macos")])  # which hosted.py tells apart
+def test_workflow_elsewhere(system, first, rules):
     """What the second job runs is what the first one makes; it runs on Linux, too (tests/targets/test_bundle.py)."""
-    found = dict(jobs(WINDOWS))
-    assert set(found) == {"bundle", "run"} and wrong(found["bundle"], rules) is None
-    assert any("windows-bundle" in command for command in found["bundle"]) and any("python run.py" in command for command in found["run"])
-    targets = re.findall(r"target: ([\w-]+)}", WINDOWS)
-    assert targets == re.search(r"windows-bundle:.*\n\t@for t in (.*?);", (ROOT / "Makefile").read_text())[1].split()
+    workflow = (ROOT / f".github/workflows/{system}.yml").read_text()
+    found = dict(jobs(workflow))
+    assert set(found) == {first, "run"} and wrong(found[first], rules) is None
+    assert any(f"{system}-bundle" in command for command in found[first]) and any("python run.py" in command for command in found["run"])
+    targets = re.findall(r"target: ([\w-]+)}", workflow)
+    assert targets == re.search(system + r"-bundle:.*\n\t@for t in (.*?);", (ROOT / "Makefile").read_text())[1].split()
 
 
 def test_dockerfile(rules):

@@ -473,6 +473,28 @@ mcc_add_model(net SOURCE net.onnx {options})
     assert "AArch64" in text and f"[{names}]" in text
 
 
+@pytest.mark.parametrize("system,kind,architectures,said", [
+    ("Darwin", "SHARED", "arm64", "MH_MAGIC_64 ARM64 ALL 0x00 DYLIB"), ("Darwin", "STATIC", "x86_64", "MH_MAGIC_64 X86_64 ALL 0x00 OBJECT"),
+    ("Darwin", "SHARED", "arm64 x86_64", "MH_MAGIC_64 X86_64 ALL 0x00 DYLIB"), ("iOS", "OBJECT", "arm64", "MH_MAGIC_64 ARM64 ALL 0x00 OBJECT")])
+def test_cmake_for_macos(tmp_path, prefix, system, kind, architectures, said):
+    if not shutil.which("cmake"):
+        pytest.skip("no cmake")
+    dense(tmp_path / "net.onnx")
+    (tmp_path / "CMakeLists.txt").write_text(f"""cmake_minimum_required(VERSION 3.20)
+project(user LANGUAGES NONE)
+set(CMAKE_CROSSCOMPILING TRUE)
+set(APPLE TRUE)
+set(CMAKE_SYSTEM_NAME {system})
+set(CMAKE_OSX_ARCHITECTURES {architectures})
+find_package(mcc REQUIRED)
+mcc_add_model(net SOURCE net.onnx TYPE {kind})
+""")
+    run("cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    run("cmake", "--build", tmp_path / "build", "--target", "net-compile")
+    path = tmp_path / ("build/mcc/net/net" + {"SHARED": ".dylib", "STATIC": ".a", "OBJECT": ".o"}[kind])
+    assert said in " ".join(run("llvm-objdump-19", "--macho", "--private-header", "--arch=all", path).split())
+
+
 TOOLCHAIN = """set(CMAKE_SYSTEM_NAME Windows)
 set(CMAKE_SYSTEM_PROCESSOR AMD64)
 set(CMAKE_C_COMPILER x86_64-w64-mingw32-gcc)

@@ -174,7 +174,7 @@ def check_workflow(folder):
     run(folder / "schema/bin/pip", "install", "-q", "--disable-pip-version-check", "check-jsonschema")
     check = [folder / "schema/bin/check-jsonschema", "--builtin-schema", "vendor.github-workflows"]
     workflow = ROOT / ".github/workflows/check.yml"
-    run(*check, workflow, workflow.with_name("windows.yml"))
+    run(*check, workflow, workflow.with_name("windows.yml"), workflow.with_name("macos.yml"))
     (folder / "wrong.yml").write_text(workflow.read_text().replace("runs-on:", "runs-at:"))
     assert subprocess.run([*check, folder / "wrong.yml"], capture_output=True).returncode == 1
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Networks compiled here, to be run on another machine that has no compiler: cases of the ONNX suite and a linked network, with the
-answers that the same code gives on Linux. make windows-bundle; .github/workflows/windows.yml carries it to a real Windows.
+answers that the same code gives on Linux. make windows-bundle, macos-bundle; .github/workflows/windows.yml and macos.yml carry it there.
 
 usage: bundle.py TARGET FOLDER [EVERY]     with MCC and MCC_BUILD set; run there: python run.py
 """
@@ -19,7 +19,8 @@ from support.foreign import Foreign  # noqa: E402
 from support.tool import DIGITS, ROOT, compile_to  # noqa: E402
 
 ROWS = {"x86_64": "x86-64-v3", "aarch64": "armv8-a"}   # what every machine to rent has
-FILES = ["runtime/mcc.py", "runtime/mcc.h", "runtime/mcc_load.h", "runtime/mcc_note.h", "runtime/mcc_load.c", "runtime/mcc_load_windows.c"]
+FILES = ["runtime/mcc.py", "runtime/mcc.h", "runtime/mcc_load.h", "runtime/mcc_note.h", "runtime/mcc_load.c", "runtime/mcc_load_windows.c",
+         "runtime/mcc_load_macos.c"]
 MAIN = r"""/* For bundle_run.py: loads the network that is named, and runs one that is linked in. */
 #include <math.h>
 #include <stdio.h>
@@ -67,6 +68,7 @@ def answers(arch, path, feeds):
 def make(target, folder, every):
     arch = target.split("-")[0]
     windows = "windows" in target
+    suffix = ".dll" if windows else ".dylib" if "macos" in target else ".so"
     options = [f"-march={ROWS[arch]}"]
     folder.mkdir(parents=True, exist_ok=True)
     cases = suite.cases()
@@ -78,7 +80,7 @@ def make(target, folder, every):
         outputs = answers(arch, here, feeds)
         if plain(outputs):
             stem = folder / name.replace("/", "_")
-            compile_to(stem.with_suffix(".dll" if windows else ".so"), cases[name].model, f"--target={target}", *options)
+            compile_to(stem.with_suffix(suffix), cases[name].model, f"--target={target}", *options)
             np.savez(stem.with_suffix(".npz"), **{f"in{i}": x for i, x in enumerate(feeds)}, **{f"out{i}": y for i, y in enumerate(outputs)})
         here.unlink()
     compile_to(folder / ("net.lib" if windows else "net.a"), DIGITS, f"--target={target}", "--emit=header", *options)

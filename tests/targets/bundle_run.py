@@ -37,7 +37,7 @@ def refused(path, data):
 
 def main():
     failed = []
-    networks = sorted(p for p in HERE.iterdir() if p.suffix in (".dll", ".so") and p.with_suffix(".npz").exists())
+    networks = sorted(p for p in HERE.iterdir() if p.suffix in (".dll", ".dylib", ".so") and p.with_suffix(".npz").exists())
     for path in networks:
         try:
             why = wrong(path)
@@ -45,14 +45,14 @@ def main():
             why = f"{type(e).__name__}: {e}"
         if why:
             failed.append(f"{path.name}: {why}")
-    good = networks[0].read_bytes()
-    for n, bad in enumerate((b"", good[:100], good[:-1], good + b"x", good[:300] + b"\xff" + good[301:])):
+    good, mac = networks[0].read_bytes(), networks[0].suffix == ".dylib"     # which may have a longer signature
+    for n, bad in enumerate((b"", good[:100], good[:-1], b"x" + good if mac else good + b"x", good[:300] + b"\xff" + good[301:])):
         if not refused(HERE / f"bad{n}{networks[0].suffix}.part", bad):
             failed.append(f"a damaged file was loaded: {n}")
     if len(sys.argv) > 1:
         windows = networks[0].suffix == ".dll"
         program = HERE / ("main.exe" if windows else "main")
-        files = ["bundle_main.c", "mcc_load_windows.c", "net.lib"] if windows else ["bundle_main.c", "mcc_load.c", "net.a"]
+        files = ["bundle_main.c", *(["mcc_load_windows.c", "net.lib"] if windows else ["mcc_load_macos.c" if mac else "mcc_load.c", "net.a"])]
         subprocess.run([*sys.argv[1:2], *files, *sys.argv[2:]], cwd=HERE, check=True)
         for path in networks[:20]:
             if subprocess.run([program, path.name], cwd=HERE).returncode:

@@ -4,9 +4,11 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from support import wine
+from support.foreign import Foreign
 from support.tool import ROOT
 
 BUNDLE = ROOT / "tests/targets/bundle.py"
@@ -46,3 +48,17 @@ def test_for_windows(tmp_path, monkeypatch):
     wine.environment()
     done = subprocess.run([wine.WINE, "main.exe", network.name], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_for_macos(arch, tmp_path):
+    """Its networks, by the tests' loader; its program is for a Mac."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("not on x86-64")
+    bundle(f"{arch}-macos", tmp_path, 600)
+    with Foreign(f"{arch}-macos") as machine:
+        for path in tmp_path.glob("*.npz"):
+            data = np.load(path)
+            got = machine.call(path.with_suffix(".dylib"), [data[f"in{i}"] for i in range(sum(n.startswith("in") for n in data.files))])
+            assert all(y.tobytes() == data[f"out{i}"].tobytes() for i, y in enumerate(got))
+    assert {"mcc_load_macos.c", "net.a", "net.h", "bundle_main.c", "run.py"} <= {p.name for p in tmp_path.iterdir()}

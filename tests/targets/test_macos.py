@@ -375,6 +375,19 @@ def test_universal_refused(words, says, tmp_path):
     assert done.returncode == 2 and says in done.stderr and not list(tmp_path.iterdir()), done.stderr
 
 
+@pytest.mark.parametrize("command", ["run", "bench", "diff", "report"])
+def test_universal_only_compiled(command, tmp_path):
+    done = mcc(command, DIGITS, "--target=aarch64-macos,x86_64-macos", cwd=tmp_path)
+    assert done.returncode == 2 and "only mcc compile takes a list of targets" in done.stderr and not list(tmp_path.iterdir()), done.stderr
+
+
+def test_texts(tmp_path):
+    """Assembly and headers; the library that a header is for is linked, or loaded."""
+    assert ".build_version macos, 11, 0" in compile_to(tmp_path / "n.s", DIGITS, ARM, "-S").read_text()
+    compile_to(tmp_path / "net.dylib", DIGITS, ARM, "--emit=header")
+    assert "net_run" in (tmp_path / "net.h").read_text()
+
+
 # ---- signed anew, damaged ----
 
 def signed_anew(data):

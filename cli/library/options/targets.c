@@ -93,6 +93,8 @@ static const struct platform *platform_asked(const char *triple)
 
 static bool target_check(struct context *ctx, const char *triple)
 {
+    if (triple && strchr(triple, ','))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'target': only mcc compile takes a list of targets");
     if (!triple || platform_asked(triple))
         return true;
     struct strbuf all;
