@@ -83,7 +83,9 @@ static void learn_features(struct llvm_machine *m)
     m->f16 = x86 ? machine_has(m->tm, "+f16c") : m->arch == ARCH_AARCH64;
     m->f16_math = m->arch == ARCH_AARCH64 && machine_has(m->tm, "+fullfp16");
     m->bf16 = x86 && machine_has(m->tm, "+avx512bf16") && machine_has(m->tm, "+avx512vl");
-    m->round = x86 ? machine_has(m->tm, "+sse4.1") : m->arch == ARCH_AARCH64 || wasm;
+    m->round = x86                   ? machine_has(m->tm, "+sse4.1")
+               : m->arch == ARCH_ARM ? machine_has(m->tm, "+fp-armv8d16sp") && machine_has(m->tm, "+fp64")
+                                     : m->arch == ARCH_AARCH64 || wasm;
     m->whole64 = x86 && machine_has(m->tm, "+avx512dq");
     m->masks = x86 && machine_has(m->tm, "+avx2");
     m->dsp = m->arch == ARCH_ARM && machine_has(m->tm, "+dsp") && !machine_has(m->tm, "+mve");

@@ -161,6 +161,68 @@ static LLVMValueRef reals_saturated(const struct reals *t, LLVMValueRef x, enum 
     return LLVMBuildSelect(b, beyond, const_int(t->e, LLVMIntTypeInContext(t->e->ctx, bits), t->lanes, largest), r, "");
 }
 
+/* What round_by_magic (llvm_ops.c) has rounded to the nearest integer; NULL: x is something else. */
+static LLVMValueRef before_magic(struct emitter *e, LLVMValueRef x, uint32_t lanes)
+{
+    if (!LLVMIsASelectInst(x))
+        return NULL;
+    LLVMValueRef small = LLVMGetOperand(x, 0), sign = LLVMGetOperand(x, 1);
+    size_t length = 0;
+    if (!LLVMIsAFCmpInst(small) || LLVMGetOperand(small, 1) != const_float(e, e->f32, lanes, 0x1p23) ||
+        !LLVMIsACallInst(sign))
+        return NULL;
+    const char *name = LLVMGetValueName2(LLVMGetCalledValue(sign), &length);
+    return strncmp(name, "llvm.copysign.", 14) == 0 && LLVMIsABinaryOperator(LLVMGetOperand(sign, 0)) &&
+                   LLVMGetOperand(LLVMGetOperand(sign, 0), 1) == LLVMGetOperand(small, 1)
+               ? LLVMGetOperand(x, 2)
+               : NULL;
+}
+
+/* Is it an integer of at most 16 bits, as a float? */
+static bool is_short_integer(LLVMValueRef x, uint32_t lanes)
+{
+    LLVMBool lossy = false;
+    if (LLVMIsASIToFPInst(x) || LLVMIsAUIToFPInst(x)) {
+        LLVMTypeRef from = LLVMTypeOf(LLVMGetOperand(x, 0));
+        return LLVMGetIntTypeWidth(lanes > 1 ? LLVMGetElementType(from) : from) <= 16;
+    }
+    for (uint32_t i = 0; i < lanes; i++) {
+        LLVMValueRef one = !LLVMIsAConstant(x) ? NULL : lanes > 1 ? LLVMGetAggregateElement(x, i) : x;
+        double value = one && LLVMIsAConstantFP(one) ? LLVMConstRealGetDouble(one, &lossy) : 0.5;
+        if (!(value >= INT16_MIN && value <= UINT16_MAX) || value != (int32_t)value)
+            return false;
+    }
+    return true;
+}
+
+/* Without an instruction that rounds: a quantizer's sum of a rounded f32 and a zero point, which an integer of at most
+ * 16 bits is made of next. What is beyond 2^22 may be rounded to anything near, since it saturates; a NaN stays one. */
+static LLVMValueRef round_to_short(struct emitter *e, LLVMValueRef v, uint32_t lanes)
+{
+    LLVMValueRef zero = NULL, x = before_magic(e, v, lanes), magic = const_float(e, e->f32, lanes, 0x1.8p23);
+    if (!x && LLVMIsABinaryOperator(v) && LLVMGetInstructionOpcode(v) == LLVMFAdd) {
+        zero = LLVMGetOperand(v, 1);
+        x = is_short_integer(zero, lanes) ? before_magic(e, LLVMGetOperand(v, 0), lanes) : NULL;
+    }
+    if (!x)
+        return v;
+    x = LLVMBuildFSub(e->b, LLVMBuildFAdd(e->b, x, magic, ""), magic, "");
+    return zero ? LLVMBuildFAdd(e->b, x, zero, "") : x;
+}
+
+/* By way of i32, to which conversion saturates by itself, and then as words saturate. */
+static LLVMValueRef float_to_word(struct emitter *e, LLVMValueRef v, enum elem to, uint32_t lanes)
+{
+    LLVMTypeRef word = type_lanes(e->i32, lanes), types[2] = {word, LLVMTypeOf(v)};
+    uint32_t bits = elem_bits(to);
+    int64_t high = (INT64_C(1) << (elem_is_signed(to) ? bits - 1 : bits)) - 1, low = elem_is_signed(to) ? -high - 1 : 0;
+    LLVMValueRef args[2] = {call_intrinsic(e, "llvm.fptosi.sat", types, 2, &v, 1), const_int(e, e->i32, lanes, high)};
+    args[0] = call_intrinsic(e, "llvm.smin", &word, 1, args, 2);
+    args[1] = const_int(e, e->i32, lanes, low);
+    v = call_intrinsic(e, "llvm.smax", &word, 1, args, 2);
+    return LLVMBuildTrunc(e->b, v, type_lanes(LLVMIntTypeInContext(e->ctx, bits < 8 ? 8 : bits), lanes), "");
+}
+
 static LLVMValueRef float_to_int(struct emitter *e, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes)
 {
     uint32_t bits = elem_bits(to);
@@ -171,6 +233,10 @@ static LLVMValueRef float_to_int(struct emitter *e, LLVMValueRef v, enum elem fr
         struct reals t = {e, from == ELEM_F64 ? e->f64 : e->f32, lanes};
         return reals_saturated(&t, v, to);
     }
+    if (from == ELEM_F32 && bits <= 16 && !e->machine->round)
+        v = round_to_short(e, v, lanes);
+    if (from == ELEM_F32 && bits < 32 && e->machine->words32)
+        return float_to_word(e, v, to, lanes);
     LLVMTypeRef narrow = LLVMIntTypeInContext(e->ctx, bits < 8 ? 8 : bits);
     LLVMTypeRef types[2] = {type_lanes(narrow, lanes), LLVMTypeOf(v)};
     v = call_intrinsic(e, is_signed ? "llvm.fptosi.sat" : "llvm.fptoui.sat", types, 2, &v, 1);

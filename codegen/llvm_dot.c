@@ -1,5 +1,5 @@
-/* L_DOT: products of bytes (u8 or i8 with i8) summed in fours, or of bf16 summed in twos, into 32-bit lanes; L_MATDOT,
- * the same of two rows by two columns.
+/* L_DOT: products of bytes (u8 or i8 with i8) summed in fours, or of bf16 summed in twos, into 32-bit lanes, or all of
+ * a register into one; L_MATDOT, the same of two rows by two columns.
  *
  * Where the machine has an instruction for it, a row of the table below says which. Elsewhere the lanes are taken apart
  * as 32-bit words: bytes into even and odd 16-bit halves, whose products an x86 adds in pairs without saturating (the
@@ -228,6 +228,18 @@ static LLVMValueRef dot_words(const struct words *w, enum elem sum_elem, LLVMVal
     return d ? dot_turned(w, d, a, b, sum) : dot_bytes(w, a, b, sum);
 }
 
+/* All bytes into one lane. MVE has an instruction for it (VMLADAVA), which LLVM selects. */
+static LLVMValueRef dot_register(struct emitter *e, const struct lstmt *s)
+{
+    struct ltype a = lf_type(e->f, s->in[0]);
+    LLVMTypeRef wide = LLVMVectorType(e->i32, a.lanes);
+    LLVMValueRef x = e->values[s->in[0].i], y = LLVMBuildSExt(e->b, e->values[s->in[1].i], wide, "");
+    x = a.elem == ELEM_I8 ? LLVMBuildSExt(e->b, x, wide, "") : LLVMBuildZExt(e->b, x, wide, "");
+    LLVMValueRef product = LLVMBuildMul(e->b, x, y, "");
+    return LLVMBuildAdd(e->b, e->values[s->in[2].i], call_intrinsic(e, "llvm.vector.reduce.add", &wide, 1, &product, 1),
+                        "");
+}
+
 static struct words words_of(struct emitter *e, const struct lstmt *s, LLVMValueRef in[3])
 {
     struct words w = {e, s->type.lanes == 1 ? e->i32 : LLVMVectorType(e->i32, s->type.lanes), s->type.lanes,
@@ -241,6 +253,8 @@ static struct words words_of(struct emitter *e, const struct lstmt *s, LLVMValue
 LLVMValueRef emit_dot(struct emitter *e, const struct lstmt *s)
 {
     LLVMValueRef in[3];
+    if (lf_type(e->f, s->in[0]).lanes > 4 * s->type.lanes)
+        return dot_register(e, s);
     struct words w = words_of(e, s, in);
     return dot_words(&w, s->type.elem, in[0], in[1], in[2]);
 }

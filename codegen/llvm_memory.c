@@ -130,6 +130,13 @@ static bool is_masked_scalar(const struct emitter *e, const struct access *a)
     return a->mask && a->type.lanes == 1 && e->machine->arch == ARCH_ARM;
 }
 
+/* Bytes that fill words: a core without vectors would load each of them, though it reads words at any address. */
+static bool is_words(const struct emitter *e, const struct access *a)
+{
+    return e->machine->dsp && elem_size(a->type.elem) == 1 && a->type.elem != ELEM_BOOL && !a->mask &&
+           a->type.lanes % 4 == 0;
+}
+
 static LLVMValueRef load(struct emitter *e, struct access *a)
 {
     LLVMValueRef pointer = address_of(e, a->scalar, a->base, a->index), v;
@@ -137,9 +144,10 @@ static LLVMValueRef load(struct emitter *e, struct access *a)
         pointer = scalar_place(e, a, pointer);
     if (a->mask)
         return from_memory(e, a, masked_load(e, a, pointer));
-    v = LLVMBuildLoad2(e->b, a->vector, pointer, "");
+    LLVMTypeRef memory = is_words(e, a) ? type_lanes(e->i32, a->type.lanes / 4) : a->vector;
+    v = LLVMBuildLoad2(e->b, memory, pointer, "");
     set_flags(e, a, v);
-    return from_memory(e, a, v);
+    return from_memory(e, a, LLVMBuildBitCast(e->b, v, a->vector, ""));
 }
 
 static void store(struct emitter *e, struct access *a)

@@ -277,18 +277,20 @@ static const char dot_flush[] = "INLINE f32 f32_normal(f32 a)\n{\n    u32 x = f3
                                 "    return f32_of((x & 0x7fffffffu) < 0x800000u ? x & 0x80000000u : x);\n}\n";
 
 /* One lane's sum: c plus the products of the elements of words a and b. */
-static const char *put_dot_lane(struct c_file *c, enum elem first, enum elem sum, uint32_t lanes)
+static const char *put_dot_lane(struct c_file *c, enum elem first, enum elem sum, uint32_t lanes, uint32_t group)
 {
     bool real = sum == ELEM_F32, flush = real && flushes(c, lanes);
     const struct ltype F = {ELEM_F32, 1};
     const char *name = real ? flush ? "dot_bf16_normal" : "dot_bf16" : first == ELEM_U8 ? "dot_u8" : "dot_i8", *fma;
+    if (!real && group > 4)
+        name = first == ELEM_U8 ? "dot_u8x16" : "dot_i8x16";
     if (!real) {
         if (c_first(c, name))
             strbuf_printf(&c->helpers,
                           "INLINE i32 %s(const %s *a, const i8 *b, i32 c)\n{\n    u32 r = (u32)c;\n"
-                          "    for (int i = 0; i < 4; i++)\n        r += (u32)((i32)a[i] * b[i]);\n"
+                          "    for (int i = 0; i < %u; i++)\n        r += (u32)((i32)a[i] * b[i]);\n"
                           "    return (i32)r;\n}\n",
-                          name, first == ELEM_U8 ? "u8" : "i8");
+                          name, first == ELEM_U8 ? "u8" : "i8", group);
         return name;
     }
     if (c->machine.bfdot && lanes != 1)
@@ -315,9 +317,9 @@ static const char *put_dot_lane(struct c_file *c, enum elem first, enum elem sum
 const char *c_dot(struct c_file *c, const struct lfunc *f, const struct lstmt *s)
 {
     struct ltype a = lf_type(f, s->in[0]), b = lf_type(f, s->in[1]), t = s->type;
-    bool real = t.elem == ELEM_F32, matrix = s->op == L_MATDOT;
-    uint32_t group = real ? 2 : 4;
-    const char *lane = put_dot_lane(c, a.elem, t.elem, t.lanes);
+    bool matrix = s->op == L_MATDOT;
+    uint32_t group = a.lanes / t.lanes;
+    const char *lane = put_dot_lane(c, a.elem, t.elem, t.lanes, group);
     const char *name = arena_printf(c->arena, "%s_%s_%s", c_name(c, t), lop_name(s->op), c_name(c, a));
     const char *ta = c_type(c, a), *tb = c_type(c, b), *tc = c_type(c, t);
     struct strbuf *out = &c->helpers;

@@ -78,8 +78,8 @@ enum lop {
     L_SHR, /* amounts >= width give 0 (shr of signed: sign) */
     L_FMA, /* a * b + c: fused where the target has it, else two roundings; f16: always one */
     L_DOT, /* a, b, c: lane i is c[i] plus the products of the lanes of a and b that fill its 4 bytes: i32xN of u8x4N
-            * or i8x4N and i8x4N (exact, wraps), f32xN of bf16x2N twice (the upper product is added first, each fused)
-            */
+            * or i8x4N and i8x4N (exact, wraps), f32xN of bf16x2N twice (the upper product is added first, each fused);
+            * i32 also of 16 bytes */
     L_MATDOT, /* of each four lanes (number 2i + j: row i, column j) and the 16 bytes of a and b there: c plus the
                * products of half i of a and half j of b, as two L_DOT after one another sum them */
     L_EQ,

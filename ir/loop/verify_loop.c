@@ -29,7 +29,8 @@
  *      name, the count an index.
  *  18  local: at least one element; in the body or the parallel block, never inside other blocks; at most 64 KiB in
  *      all outside kernels. address: not in kernels. global: a name, in entries only.
- *  19  dot: i32 lanes of four u8, four i8 and an i32 each, or f32 lanes of two bf16 twice and an f32.
+ *  19  dot: i32 lanes of four u8, four i8 and an i32 each, an i32 of 16 of them, or f32 lanes of two bf16 twice and an
+ * f32.
  */
 #include "ir/loop/internal.h"
 
@@ -155,8 +156,10 @@ static void rule_dot(struct verifier *v, const struct lstmt *s)
     bool bytes = t.elem == ELEM_I32 && (a.elem == ELEM_U8 || a.elem == ELEM_I8) && b.elem == ELEM_I8;
     bool halves = t.elem == ELEM_F32 && a.elem == ELEM_BF16 && b.elem == ELEM_BF16;
     uint32_t lanes = t.lanes * (bytes ? 4 : 2);
+    bool whole = s->op == L_DOT && bytes && t.lanes == 1 && a.lanes == 16;
     expect(v, s,
-           (bytes || halves) && t.lanes > 0 && a.lanes == lanes && b.lanes == lanes && ltype_equal(type_of(v, s, 2), t),
+           (bytes || halves) && t.lanes > 0 && (a.lanes == lanes || whole) && b.lanes == a.lanes &&
+               ltype_equal(type_of(v, s, 2), t),
            19, "types do not fit");
 }
 

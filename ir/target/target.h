@@ -13,6 +13,9 @@ struct machine {                 /* what the passes choose by; 0 in a member: un
     uint32_t l1_kib, l2_kib, l3_kib;                        /* data, one core's share */
     uint8_t dot[DOT_KINDS]; /* L_DOT is one instruction: 2; 3: L_MATDOT is one as well; 1: of signed bytes only;
                                0: not */
+    uint8_t span; /* of a microcontroller, bytes along the channels that L_DOT sums in each lane: 4; 16, a register of
+                     them in one lane; 1: none, each is extended. 0: 4, of a depthwise convolution's taps as well */
+    uint8_t words; /* single registers, in which a core without vectors has integers; 0: they lie in vectors */
     bool fma_by_lane; /* a multiply-add takes one lane of a register for all */
     bool fp16; /* multiply-adds of f16; not of the row, but of the features that code is made for */
 };

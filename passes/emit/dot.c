@@ -4,7 +4,7 @@
  * two bf16 with two bf16 summed in f32. Weights are packed so that a group of each lane lies together
  * ([N/16][K/group][16][group], layout/store_constants.c), and rows of the first operand are groups as they stand; an
  * operand that lies otherwise is put together from single elements. Past the end of the reduced dim a group holds
- * zeros. For L_MATDOT a group is twice as long.
+ * zeros. For L_MATDOT a group is twice as long; where a register is summed into one lane, it is a register.
  */
 #include "passes/emit/producer.h"
 
@@ -100,7 +100,8 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
     if (!place_of(em, g->v, &place))
         return false;
     const struct storage *s = place.storage;
-    if (g->valid < g->size && (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != g->size))
+    bool part = g->valid < g->size && (s->place != PLACE_WEIGHTS || s->dim[g->dim].block != g->size);
+    if (part && g->size != REGISTER_BYTES) /* masked: worth it for many */
         return false;
     expr_id idx[RANK_MAX], first = storage_address(em->x, s, g->idx), coef, rest = first;
     int64_t step;
@@ -119,7 +120,7 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
             return false;
         lane = sym;
     }
-    if (em_expr_lanes(em, g->cond) || (lane && ex_truth(em->x, g->cond) != TRUE_))
+    if (em_expr_lanes(em, g->cond) || (lane && (part || ex_truth(em->x, g->cond) != TRUE_)))
         return false;
     lreg mask = lane ? lane->mask : (lreg){0};
     uint32_t lanes = lane ? lane->lanes : 1, n_in = 2;
@@ -130,6 +131,10 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
         mask = em_shuffle(em, mask, mask, from, lanes * g->size);
     } else if (ex_truth(em->x, g->cond) != TRUE_) {
         mask = em_splat(em, em_cond(em, g->cond), g->size);
+    }
+    if (part) {
+        lreg valid = em_tail_mask(em, ex_const(em->x, g->valid), g->size);
+        mask = mask.i ? em_op2(em, L_AND, mask, valid) : valid;
     }
     int floor = em->floor;
     em->floor = floor < place.floor ? place.floor : floor;
@@ -197,7 +202,7 @@ static lreg element(struct em *em, const struct group *g, uint32_t j)
 static lreg put_together(struct em *em, const struct group *g)
 {
     enum elem e = value_type(em->g, g->v)->elem;
-    lreg part[8];
+    lreg part[REGISTER_BYTES];
     for (uint32_t j = 0; j < g->size; j++)
         part[j] = j < g->valid ? element(em, g, j) : em_const(em, e, 1, 0, 0);
     em_unify(em, part, g->size);
@@ -333,9 +338,9 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
                    enum elem acc, expr_id cond)
 {
     const struct type *t = value_type(em->g, v);
-    enum { WORDS = 1 << 20, WORD = 1 << 21, HALF = 1 << 22, REGISTER = 16, BYTES = 4 };
+    enum { WORDS = 1 << 20, WORD = 1 << 21, HALF = 1 << 22, BYTES = 4 };
     expr_id first[RANK_MAX];
-    uint32_t bytes = size * elem_size(t->elem), whole = REGISTER / elem_size(t->elem);
+    uint32_t bytes = size * elem_size(t->elem), whole = REGISTER_BYTES / elem_size(t->elem);
     if (lane < 0 || ex_truth(em->x, cond) != TRUE_ || (bytes != BYTES && bytes != 2 * BYTES) || em_producer_seen(em, v))
         return (lreg){0};
     bool half = size == 1 && acc == ELEM_F16;
@@ -365,11 +370,11 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
             return (lreg){0};
         /* Words of the kind of the sums, whose lanes the instructions take. */
         enum elem e = bytes > BYTES ? ELEM_I64 : elem_class(t->elem) == 'F' ? ELEM_F32 : ELEM_I32;
-        struct ltype t_words = {e, REGISTER / bytes};
+        struct ltype t_words = {e, REGISTER_BYTES / bytes};
         if (size > 1)
             words = em_op(em, L_BITCAST, t_words, &words, 1);
         if (half) /* all at once */
-            words = em_op(em, L_CONVERT, (struct ltype){ELEM_F16, REGISTER / bytes}, &words, 1);
+            words = em_op(em, L_CONVERT, (struct ltype){ELEM_F16, REGISTER_BYTES / bytes}, &words, 1);
         em_remember(em, v, first, cond, WORDS | key, words);
     }
     word = bytes > BYTES ? words : em_extract(em, words, (uint32_t)lane);

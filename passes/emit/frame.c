@@ -67,6 +67,18 @@ static void collect(struct em *em)
 
 enum { ARGS_MOST = 255 }; /* of a launch */
 
+/* Does the result lie where an operand does (layout/in_place.c)? */
+static bool updates_in_place(const struct em *em)
+{
+    const struct storage *storage = em->m->fused.storage, *out = em->k->outs.n ? &storage[em->k->outs.data[0].i] : NULL;
+    for (uint32_t i = 0; i < em->args.n && out && out->place == PLACE_ARENA; i++) {
+        const struct storage *s = &storage[em->args.data[i].value.i];
+        if (s != out && s->place == PLACE_ARENA && s->buffer == out->buffer)
+            return true;
+    }
+    return false;
+}
+
 void em_begin(struct em *em, const struct site *site, const struct schedule *schedule,
               const struct schedule_facts *facts, const char *name)
 {
@@ -88,6 +100,7 @@ void em_begin(struct em *em, const struct site *site, const struct schedule *sch
     em->memo_cap = 256;
     em->memo = NEW_ARRAY(em->arena, struct em_memo, em->memo_cap);
     collect(em);
+    uint32_t alone = k->shares || updates_in_place(em) ? 0 : LARG_NOALIAS;
     for (uint32_t i = 0; i < em->args.n; i++) {
         struct karg a = em->args.data[i];
         lreg v;
@@ -96,7 +109,7 @@ void em_begin(struct em *em, const struct site *site, const struct schedule *sch
             for (uint32_t j = 0; j < k->outs.n; j++)
                 out |= k->outs.data[j].i == a.value.i;
             struct ltype t = {value_type(m->g, a.value)->elem, 0};
-            v = lf_arg(em->f, t, LARG_IN | (out ? LARG_OUT : 0) | (k->shares ? 0 : LARG_NOALIAS), 0, NULL);
+            v = lf_arg(em->f, t, LARG_IN | (out ? LARG_OUT : 0) | alone, 0, NULL);
         } else {
             v = lf_arg(em->f, (struct ltype){ELEM_F32, 0}, LARG_IN | LARG_OUT, 64, NULL);
         }

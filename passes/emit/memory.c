@@ -212,6 +212,8 @@ expr_id em_bytes(struct em *em, value_id v, const expr_id *idx)
 
 void em_prefetch(struct em *em, enum lop near_or_far, lreg buffer, expr_id bytes)
 {
+    if (module_machine(em->m)->span) /* a microcontroller waits for what it reads then, or has no cache */
+        return;
     lreg in[2] = {buffer, em_index(em, bytes)};
     lf_stmt(em->f, em->level[em->top], near_or_far, in, 2);
 }

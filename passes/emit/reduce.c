@@ -192,18 +192,62 @@ static void matrix_init(const struct em *em, struct reduction *r)
     r->n_acc = em_tile_matrix_sums(r->n_points / r->vectors, r->vectors);
 }
 
+/* e where its lane is that number. */
+static expr_id at_lane(const struct em *em, expr_id e, uint32_t lane)
+{
+    expr_id coef, rest;
+    for (uint32_t i = 0; i < em->syms.n; i++)
+        if (em->syms.data[i].lanes && ex_uses(em->x, e, em->syms.data[i].sym) &&
+            ex_linear(em->x, e, em->syms.data[i].sym, &coef, &rest))
+            e = ex_add(em->x, rest, ex_mulc(em->x, coef, lane));
+    return e;
+}
+
+/* The same where a register of bytes is summed into one lane: each lane of a point is a point, until all is summed. The
+ * last lanes of a tail may be none; panels have zeros there. */
+static void reduce_lanes(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id cond,
+                         lreg *out)
+{
+    expr_id *one[EM_POINTS];
+    lreg sum[EM_POINTS];
+    uint32_t count = 0;
+    int32_t rank = value_type(em->g, n->out[0])->rank;
+    for (uint32_t i = 0; i < n_points; i++)
+        for (uint32_t lane = 0; lane < reduction_lanes(em, points[i], rank); lane++) {
+            one[count] = arena_copy(em->arena, points[i], (size_t)rank * sizeof *points[i]);
+            for (int32_t d = 0; d < rank; d++)
+                one[count][d] = at_lane(em, one[count][d], lane);
+            count++;
+        }
+    em_reduce_points(em, n, count, one, cond, sum);
+    count = 0;
+    for (uint32_t i = 0; i < n_points; i++) {
+        uint32_t lanes = reduction_lanes(em, points[i], rank);
+        out[i] = lanes > 1 ? em_const(em, ELEM_I32, lanes, 0, 0) : sum[count++];
+        for (uint32_t lane = 0; lane < lanes && lanes > 1; lane++)
+            out[i] = em_insert(em, out[i], sum[count++], lane);
+    }
+}
+
 void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id cond,
                       lreg *out)
 {
     struct reduction r;
     lreg acc[EM_POINTS];
+    int32_t rank = value_type(em->g, n->out[0])->rank;
+    bool apart = false;
+    for (uint32_t i = 0; i < n_points; i++)
+        apart |= reduction_lanes(em, points[i], rank) > 1;
+    if (apart && dot_group(em->m, n) == REGISTER_BYTES) {
+        reduce_lanes(em, n, n_points, points, cond, out);
+        return;
+    }
     reduction_begin(em, &r, n, n_points, points, cond);
     bool arg = r.n_acc != n_points;
     matrix_init(em, &r);
     for (int32_t d = 0; n->op == OP_CONV && d < value_type(em->g, n->out[0])->rank - 2; d++)
         tap_range(em, &r, d);
     reduction_unroll(em, &r);
-    int32_t rank = value_type(em->g, n->out[0])->rank;
     enum elem e = value_type(em->g, n->in[0])->elem;
     for (uint32_t i = 0; i < n_points; i++) {
         uint32_t lanes = reduction_lanes(em, points[i], rank);

@@ -38,6 +38,9 @@ void storage_new(struct layouter *, value_id v);
 /* find_readers.c: by value, whether a call of the runtime, a region or the program reads or writes it, which know of no
  * strides. */
 bool *read_as_a_whole(const struct module *);
+/* in_place.c: the operands, `most` at most, in whose memory the result of the kernel may lie if they lie alike. */
+uint32_t in_place_operands(const struct module *, const struct kernel *, value_id *out, uint32_t most);
+enum { IN_PLACE_MOST = 8 };
 /* All dims in their order, but `fastest` last; -1: as they are. */
 void order_default(int32_t rank, int32_t fastest, int32_t *order);
 

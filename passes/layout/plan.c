@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "passes/layout/layout.h"
 #include "passes/layout/lives.h"
 #include "passes/module/access_function.h"
 #include "passes/module/module.h"
@@ -138,6 +139,43 @@ static void find_lives(struct planner *p)
     }
     extend_through_loops(p);
     /* What the program reads to bind a symbol is read right after the kernel that stores it: nothing to add. */
+}
+
+/* ---- results in the memory of operands ----------------------------------------------------------------------------
+ */
+
+static bool lie_alike(const struct storage *a, const struct storage *b)
+{
+    if (a->rank != b->rank || a->origin.i != b->origin.i || a->size.i != b->size.i || !a->halo != !b->halo)
+        return false;
+    for (int32_t d = 0; d < a->rank; d++)
+        if (a->dim[d].block != b->dim[d].block || a->dim[d].outer.i != b->dim[d].outer.i ||
+            a->dim[d].inner != b->dim[d].inner ||
+            (a->halo && (a->halo[d] != b->halo[d] || a->halo[a->rank + d] != b->halo[b->rank + d])))
+            return false;
+    return true;
+}
+
+/* A result takes the place of an operand that is read for the last time, each element at its own point. */
+static void update_in_place(struct planner *p)
+{
+    struct module *m = p->m;
+    for (uint32_t at = 0; at < m->fused.order.n; at++) {
+        const struct kernel *k = &m->fused.kernels.data[m->fused.order.data[at]];
+        value_id from[IN_PLACE_MOST];
+        uint32_t n = in_place_operands(m, k, from, IN_PLACE_MOST);
+        for (uint32_t i = 0; i < n; i++) {
+            struct storage *to = &m->fused.storage[k->outs.data[0].i], *s = &m->fused.storage[from[i].i];
+            struct buffer *mine = &m->plan.buffers.data[to->buffer], *of = &m->plan.buffers.data[s->buffer];
+            if (mine == of || mine->segment || of->segment || mine->first != at || of->last != at ||
+                mine->bytes.i != of->bytes.i || !lie_alike(to, s))
+                continue;
+            of->last = mine->last;
+            mine->first = UINT32_MAX;
+            to->buffer = s->buffer;
+            break;
+        }
+    }
 }
 
 /* ---- packing ------------------------------------------------------------------------------------------------ */
@@ -280,6 +318,8 @@ bool plan_memory(struct module *m)
         if (b->segment)
             m->fused.storage[b->value.i].place = PLACE_SEGMENT;
     }
+    if (module_machine(m)->span)
+        update_in_place(&p);
     if (common_factor(&p, &factor))
         pack_intervals(&p, factor);
     else

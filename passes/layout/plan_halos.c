@@ -35,6 +35,22 @@ static void plan_halo(struct layouter *l, const struct kernel *kernel)
             s->halo[d] = need[d];
 }
 
+/* A result and what it may replace lie alike. */
+static void match_halos(struct layouter *l, const struct kernel *k)
+{
+    value_id from[IN_PLACE_MOST], to = k->outs.n ? k->outs.data[0] : (value_id){0};
+    uint32_t n = in_place_operands(l->m, k, from, IN_PLACE_MOST);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct layout_constraint *a = &l->constraint[to.i], *b = &l->constraint[from[i].i];
+        int64_t **mine = &l->m->fused.storage[to.i].halo, **of = &l->m->fused.storage[from[i].i].halo;
+        int32_t rank = value_type(l->g, to)->rank;
+        if (!*mine || !*of || a->plain || b->plain || a->blocked != b->blocked || a->fastest != b->fastest)
+            continue;
+        for (int32_t d = 0; d < 2 * rank; d++)
+            (*mine)[d] = (*of)[d] = (*mine)[d] > (*of)[d] ? (*mine)[d] : (*of)[d];
+    }
+}
+
 bool plan_halos(struct module *m)
 {
     struct layouter l = layouter_of(m);
@@ -43,5 +59,7 @@ bool plan_halos(struct module *m)
         if (k->anchor.i && graph_node(m->g, k->anchor)->op == OP_CONV)
             plan_halo(&l, k);
     }
+    for (uint32_t i = 0; i < m->fused.kernels.n && module_machine(m)->span; i++)
+        match_halos(&l, &m->fused.kernels.data[i]);
     return true;
 }

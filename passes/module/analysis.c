@@ -119,6 +119,17 @@ bool dot_scaled(const struct node *n)
     return n->op == OP_DOT && n->n_in > 2;
 }
 
+/* Does a microcontroller sum products of bytes, of which the channels have so many, in groups? A word has to be filled,
+ * a register by half, and it lies together in weights only. */
+static bool has_span(const struct module *m, const struct node *n, bool taps, int64_t extent)
+{
+    enum { WORD = 4, HALF = REGISTER_BYTES / 2 };
+    uint32_t span = module_machine(m)->span;
+    if (span != REGISTER_BYTES)
+        return !span || (span > 1 && !taps && extent >= WORD);
+    return !taps && extent >= HALF && value_type(m->g, n->in[0])->elem == ELEM_I8 && value_is_const(m->g, n->in[1]);
+}
+
 enum dot_kind dot_kind_of(const struct module *m, const struct node *n)
 {
     static const struct {
@@ -145,14 +156,16 @@ enum dot_kind dot_kind_of(const struct module *m, const struct node *n)
         return DOT_KINDS;
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         if (a->elem == rows[i].a && b->elem == rows[i].b && sum->elem == rows[i].sum)
-            return rows[i].kind;
+            return sum->elem == ELEM_I32 && !has_span(m, n, taps, extent) ? DOT_KINDS : rows[i].kind;
     return DOT_KINDS;
 }
 
 uint32_t dot_group(const struct module *m, const struct node *n)
 {
     static const uint32_t groups[DOT_KINDS + 1] = {[DOT_U8] = 4, [DOT_BF16] = 2, [DOT_KINDS] = 1};
-    return groups[dot_kind_of(m, n)];
+    enum dot_kind kind = dot_kind_of(m, n);
+    bool whole = kind == DOT_U8 && value_type(m->g, n->out[0])->elem == ELEM_I32;
+    return whole && module_machine(m)->span ? module_machine(m)->span : groups[kind];
 }
 
 bool dot_is_whole(const struct machine *mach, const struct module *m, const struct node *n)

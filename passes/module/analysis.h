@@ -32,7 +32,7 @@ bool dot_is_whole(const struct machine *, const struct module *, const struct no
 /* Elements of a column that lie together in the panels of contraction n: two groups where some variant multiplies rows
  * by columns, else a group. */
 uint32_t panel_group(const struct module *, const struct node *n);
-enum { LANE_STEPS = 4 }; /* groups that a register of 16 bytes holds */
+enum { LANE_STEPS = 4 /* groups that a register of 16 bytes holds */, REGISTER_BYTES = 16 };
 enum { HALF_STEPS = 64, HALF_LEAST = 32 }; /* summed in f16 (docs/numerics.md); fewer gain nothing */
 
 /* The dim of v along which memory is contiguous, after every stored value has a storage; -1: unknown. */

@@ -4,7 +4,10 @@
 #include "passes/module/compressed.h"
 #include "passes/schedule/tile_cost.h"
 
-enum { MAX_SCATTERED = 9 };
+enum {
+    MAX_SCATTERED = 9,
+    MANY_WORDS = 16 /* single registers: fewer hold the sums of two points and two columns, not of four */
+};
 
 /* Each point has its own taps of its own channel. */
 bool anchor_is_window(const struct site *site, const struct node *n)
@@ -207,10 +210,34 @@ bool anchor_contracts(const struct site *site, const struct node *n)
     return n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(site->g, n));
 }
 
+/* Sums in single registers, beside them what they are multiplied with, of groups in halves, and addresses. */
+static bool fits_words(const struct site *site, const struct node *n, const struct tile_schedule *c)
+{
+    enum { ADDRESSES = 3, ACROSS = 4 /* sums of a register into one lane: it is one of an even number */ };
+    int64_t rows = (int64_t)c->ta * c->tb, sums = rows * c->nr * c->lanes,
+            group = n->n_in > 1 ? dot_group(site->m, n) : 1;
+    if (group == REGISTER_BYTES)
+        return sums <= ACROSS;
+    uint32_t width = c->nr * c->lanes;
+    if (group > 1 && width > 0 && CHANNEL_BLOCK % width != 0) /* its panels have an address each */
+        return false;
+    return sums + (rows + 1) * (group > 1 ? 2 : 1) + ADDRESSES <= site->mach->words;
+}
+
+/* Are the sums integers of a core without vectors of them, or without lanes? */
+static bool has_words(const struct site *site, const struct node *n)
+{
+    bool contraction = n->op == OP_DOT || n->op == OP_CONV;
+    return (site->mach->words && elem_class(reduce_elem(site->g, n)) != 'F') ||
+           (contraction && dot_group(site->m, n) == REGISTER_BYTES);
+}
+
 bool tile_fits_row(const struct site *site, const struct node *n, const struct row_taps *row,
                    const struct tile_schedule *c)
 {
     bool arg = reduce_is_arg(n), matrix = tile_matrix(site, n);
+    if (has_words(site, n))
+        return fits_words(site, n, c);
     int64_t rows = (int64_t)c->ta * c->tb, sums = (matrix ? rows + rows % 2 : rows) * c->nr, need = sums;
     if (matrix) /* rows in pairs, the columns at hand and the next */
         need += rows + rows % 2 + 2;
@@ -254,6 +281,8 @@ void tile_form(const struct site *site, const struct node *n, struct tile_schedu
     c->lanes = machine_vector_lanes(site->mach, value_type(site->g, reduce_is_arg(n) ? n->in[0] : n->out[0])->elem);
     if (tile_halves(site, n))
         c->lanes *= 2;
+    if (c->lanes == 4 && site->mach->words && site->mach->words < MANY_WORDS && has_words(site, n))
+        c->lanes = 2;
     c->flat = is_flat(site, n, c, most);
 }
 

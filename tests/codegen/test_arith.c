@@ -193,7 +193,8 @@ static void test_dots(void **state)
              real = case_buffer(s, k, ELEM_F32, LARG_OUT, n * COUNT),
              blocks = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT),
              blocks_signed = case_buffer(s, k, ELEM_I32, LARG_OUT, n * COUNT),
-             reals = case_buffer(s, k, ELEM_F32, LARG_OUT, n * COUNT);
+             reals = case_buffer(s, k, ELEM_F32, LARG_OUT, n * COUNT),
+             across = case_buffer(s, k, ELEM_I32, LARG_OUT, COUNT);
         k->count = COUNT;
         struct build f = case_parallel(k, &i);
         struct ltype word = {ELEM_I32, n}, single = {ELEM_F32, n}, half = {ELEM_BF16, 2 * n};
@@ -207,6 +208,11 @@ static void test_dots(void **state)
         lreg y = op1(f, L_CONVERT, half, load(f, (struct ltype){ELEM_I8, 2 * n}, b, four));
         lreg z = op1(f, L_CONVERT, single, load(f, (struct ltype){ELEM_I16, n}, d, at));
         store(f, real, at, op3(f, L_DOT, single, x, y, z));
+        if (n == 4) { /* 16 bytes */
+            struct ltype one = {ELEM_I32, 1};
+            lreg begin = load(f, one, c, i), part = op3(f, L_DOT, one, first, second, begin);
+            store(f, across, i, op3(f, L_DOT, one, turned, second, part));
+        }
         if (n % 4) /* no two rows by two columns */
             continue;
         store(f, blocks, at, op3(f, L_MATDOT, word, first, second, sum));

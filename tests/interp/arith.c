@@ -254,7 +254,8 @@ static float bf16_lane(const void *lanes, uint32_t i)
     return f;
 }
 
-void loop_dot(enum elem e, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r)
+void loop_dot(enum elem e, enum elem of_a, uint32_t n, uint32_t group, const void *a, const void *b, const void *c,
+              void *r)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (e == ELEM_F32) {
@@ -263,7 +264,7 @@ void loop_dot(enum elem e, enum elem of_a, uint32_t n, const void *a, const void
             continue;
         }
         uint32_t sum = (uint32_t)loop_int_lane(ELEM_I32, c, i);
-        for (uint32_t k = 4 * i; k < 4 * i + 4; k++)
+        for (uint32_t k = group * i; k < group * (i + 1); k++)
             sum += (uint32_t)(loop_int_lane(of_a, a, k) * loop_int_lane(ELEM_I8, b, k));
         memcpy((uint8_t *)r + 4 * (size_t)i, &sum, sizeof sum);
     }
@@ -276,7 +277,7 @@ void loop_matdot(enum elem e, enum elem of_a, uint32_t n, const void *a, const v
         uint32_t sum;
         memcpy(&sum, (const uint8_t *)c + WORD * (size_t)i, WORD);
         for (uint32_t step = 0; step < 2; step++)
-            loop_dot(e, of_a, 1, (const uint8_t *)a + WORD * (size_t)matdot_row(i, step),
+            loop_dot(e, of_a, 1, e == ELEM_F32 ? 2 : 4, (const uint8_t *)a + WORD * (size_t)matdot_row(i, step),
                      (const uint8_t *)b + WORD * (size_t)matdot_column(i, step), &sum, &sum);
         memcpy((uint8_t *)r + WORD * (size_t)i, &sum, WORD);
     }

@@ -72,7 +72,7 @@ void exec_dot(struct interp *in, const struct lstmt *s)
     const struct slot *a = slot_in(in, s, 0), *b = slot_in(in, s, 1), *c = slot_in(in, s, 2);
     struct slot *r = slot_out(in, s);
     uint32_t group = a->lanes / r->lanes;
-    loop_dot(r->elem, a->elem, r->lanes, a->data, b->data, c->data, r->data);
+    loop_dot(r->elem, a->elem, r->lanes, group, a->data, b->data, c->data, r->data);
     slot_define(r);
     for (uint32_t i = 0; i < a->lanes && (a->any_undef || b->any_undef || c->any_undef); i++) {
         r->undef[i / group] |= a->undef[i] | b->undef[i] | c->undef[i / group];

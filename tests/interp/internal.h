@@ -68,8 +68,9 @@ exec_fn exec_load, exec_store, exec_local, exec_offset, exec_address, exec_share
 /* Lane arithmetic (arith.c): r[i] = op(a[i], b[i], c[i]) for n lanes of e; unused operands
  * may be NULL. A zero divisor gives 0 here: the caller checks first. */
 void loop_compute(enum lop, enum elem, uint32_t n, const void *a, const void *b, const void *c, void *r);
-/* L_DOT: r[i] of e = c[i] + the products of the elements of a and b at i (two bf16 if e is f32, else four bytes). */
-void loop_dot(enum elem, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r);
+/* L_DOT: r[i] of e = c[i] + the products of the `group` elements of a and b at i (two bf16 if e is f32, else bytes). */
+void loop_dot(enum elem, enum elem of_a, uint32_t n, uint32_t group, const void *a, const void *b, const void *c,
+              void *r);
 /* L_MATDOT: the same of rows and columns; n is a multiple of 4, and r is not c. */
 void loop_matdot(enum elem, enum elem of_a, uint32_t n, const void *a, const void *b, const void *c, void *r);
 /* r[i] = 0 or 1. */

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from support import tiny
 from support.artifact import Artifact
 from support.foreign import Foreign
 from support.static import BARE_MACHINES, MACHINES, Failed, Program, same
@@ -76,27 +77,51 @@ def quantized(path, elem):
     """Convolutions and a product of bytes, of either sign, whose sums end in the outputs."""
     rng = np.random.default_rng(3)
     dtype = np.uint8 if elem == TensorProto.UINT8 else np.int8
-    nodes = [helper.make_node("ConvInteger", ["x", "w"], ["c"], pads=[1] * 4), helper.make_node("MatMulInteger", ["a", "m"], ["p"])]
-    return save(path, nodes, [value("x", [1, 7, 6, 6], elem), value("a", [5, 19], elem)],
-                [value("c", [1, 10, 6, 6], TensorProto.INT32), value("p", [5, 13], TensorProto.INT32)],
-                {"w": rng.integers(-128, 128, (10, 7, 3, 3), np.int8), "m": rng.integers(-128, 128, (19, 13), np.int8)}), dtype
+    nodes = [helper.make_node("ConvInteger", ["x", "w"], ["c"], pads=[1] * 4), helper.make_node("MatMulInteger", ["a", "m"], ["p"]),
+             helper.make_node("ConvInteger", ["z", "v"], ["d"], pads=[1] * 4, strides=[2, 1]),
+             helper.make_node("ConvInteger", ["z", "u"], ["e"], pads=[1] * 4, group=24)]
+    inputs = [value("x", [1, 7, 6, 6], elem), value("a", [5, 19], elem), value("z", [1, 24, 7, 5], elem)]
+    outputs = [value(name, shape, TensorProto.INT32) for name, shape in SUMS.items()]
+    return save(path, nodes, inputs, outputs,
+                {"w": rng.integers(-128, 128, (10, 7, 3, 3), np.int8), "m": rng.integers(-128, 128, (19, 13), np.int8),
+                 "v": rng.integers(-128, 128, (11, 24, 3, 2), np.int8), "u": rng.integers(-128, 128, (24, 1, 3, 3), np.int8)}), dtype
+
+
+SUMS = {"c": [1, 10, 6, 6], "p": [5, 13], "d": [1, 11, 4, 6], "e": [1, 24, 7, 5]}
 
 
 @pytest.mark.parametrize("elem", [TensorProto.UINT8, TensorProto.INT8])
 @pytest.mark.parametrize("machine", ["native", *BARE_MACHINES])
 def test_bytes(machine, elem, tmp_path):
-    """Exact, extremes included: on Cortex-M4 by SMLAD."""
+    """Exact, extremes included: on Cortex-M4 by SMLAD, on M55 by VMLADAVA, channels that fill its registers or not."""
     if not MACHINES[machine].there():
         pytest.skip("no qemu-system or compiler for this CPU")
     model, dtype = quantized(tmp_path / "net.onnx", elem)
     rng, least, most = np.random.default_rng(4), np.iinfo(dtype).min, np.iinfo(dtype).max
     x, a = rng.integers(least, most + 1, (1, 7, 6, 6), dtype), rng.choice(np.array([least, most], dtype), (5, 19))
-    got = Program(tmp_path, model, machine=machine).run([x, a], [np.zeros((1, 10, 6, 6), np.int32), np.zeros((5, 13), np.int32)])
-    for one, other in zip(got, expected(tmp_path, model, [], "native", [x, a])):
+    z = rng.choice(np.array([least, most], dtype), (1, 24, 7, 5))
+    got = Program(tmp_path, model, machine=machine).run([x, a, z], [np.zeros(shape, np.int32) for shape in SUMS.values()])
+    for one, other in zip(got, expected(tmp_path, model, [], "native", [x, a, z])):
         same(one, np.asarray(other))
     code = subprocess.run(["llvm-objdump-19", "-d", tmp_path / "net.a"], capture_output=True, text=True, check=True).stdout
     assert machine not in ("m4", "m7") or code.count("smlad") > 8
+    assert machine != "m55" or len(re.findall(r"vmlav?a?d?a?v?a\.s8|vmladava\.s8", code)) > 8
     assert machine not in BARE_MACHINES or not re.search(r"ldivmod|udivdi3|umoddi3", code)
+
+
+@pytest.mark.parametrize("name,arena", [("ds_cnn", 30_000), ("resnet8", 56_000)])
+@pytest.mark.parametrize("machine", BARE_MACHINES)
+def test_tiny(machine, name, arena, tmp_path):
+    """Whole int8 networks: each result is right to a step, and a residual connection's sum lies where an operand was."""
+    if not MACHINES[machine].there():
+        pytest.skip("no qemu-system or compiler for this CPU")
+    nodes, inputs, outputs, constants = tiny.NETWORKS[name]()
+    model = save(tmp_path / "net.onnx", nodes, inputs, outputs, constants)
+    x = np.random.default_rng(7).integers(-128, 128, [d.dim_value for d in inputs[0].type.tensor_type.shape.dim], np.int8)
+    program, want = Program(tmp_path, model, machine=machine), np.asarray(expected(tmp_path, model, [], "native", [x])[0])
+    got = program.run([x], [np.zeros_like(want)])[0]
+    assert np.abs(got.astype(int) - want).max() <= 1
+    assert program.number("ARENA") <= arena
 
 
 CALLER = """#include "net.h"

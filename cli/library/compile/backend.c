@@ -71,6 +71,8 @@ bool module_begin(struct compilation *c)
     if (!choices_read(c) || !sizes_given(c))
         return false;
     m->asked.best = targets_best(c->ctx, o);
+    if (m->asked.layout == LAYOUT_AUTO && module_machine(m)->span) /* without padded channels */
+        m->asked.layout = LAYOUT_NHWC;
     m->asked.matdot = targets_matdot(c->ctx, o);
     m->asked.pairs = is_narrowed(m) && targets_pair(c->ctx, o);
     return true;

@@ -71,6 +71,7 @@ bool run_legalize(struct compilation *c)
                                               : o->precision == OPT_PRECISION_EXACT ? BYTES_NEVER
                                                                                     : BYTES_BY_FILE,
                                      .signed_bytes = targets_signed(c->ctx, o),
+                                     .single_bytes = targets_best(c->ctx, o)->machine.span != 0,
                                      .last_logits = o->last_logits};
     struct graph *imported = c->graph;
     c->graph = c->module->g = legalize(c->ctx, imported, &legal);

@@ -313,7 +313,8 @@ bool targets_pair(struct context *ctx, const struct options *o)
 bool targets_signed(struct context *ctx, const struct options *o)
 {
     for (uint32_t i = 0; i < target_count; i++)
-        if (target_rows[i].machine.dot[DOT_U8] == DOT_SIGNED && is_asked(ctx, o, &target_rows[i], true))
+        if ((target_rows[i].machine.dot[DOT_U8] == DOT_SIGNED || target_rows[i].machine.span) &&
+            is_asked(ctx, o, &target_rows[i], true))
             return true;
     return false;
 }

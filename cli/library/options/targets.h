@@ -26,7 +26,8 @@ bool target_wanted(const struct options *, const struct module *, const struct t
 const struct target_row *targets_best(struct context *, const struct options *);
 /* May there be code with products of pairs of bf16, if the network has use for them? */
 bool targets_pair(struct context *, const struct options *);
-/* May there be code of a row whose dot products take signed bytes only? All others take those as well. */
+/* May there be code of a row whose dot products take signed bytes only, or of a microcontroller, whose networks are of
+ * them? All others take those as well. */
 bool targets_signed(struct context *, const struct options *);
 /* A bit for each dot_kind of which some row that they ask for multiplies rows by columns. */
 uint32_t targets_matdot(struct context *, const struct options *);

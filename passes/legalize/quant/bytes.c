@@ -107,11 +107,13 @@ static value_id window_sums(struct builder *b, value_id x, value_id w, const str
     return b_op(b, OP_WINDOW, &sum, 1, attrs, 6);
 }
 
-/* How many channels fill a group of four bytes where there are fewer than four: 0 otherwise. */
-static int64_t missing_channels(struct builder *b, value_id w)
+/* How many channels fill a group of four bytes where there are fewer than four: 0 otherwise. On microcontrollers bytes
+ * that fill no group are multiplied one by one. */
+static int64_t missing_channels(const struct rule *r, value_id w)
 {
     int64_t channels;
-    return ex_is_const(b_exprs(b), b_dim(b, w, 1), &channels) && channels > 0 && channels < 4 ? 4 - channels : 0;
+    bool known = ex_is_const(b_exprs(r->b), b_dim(r->b, w, 1), &channels) && channels > 0 && channels < 4;
+    return known && !(r->lg->options && r->lg->options->single_bytes) ? 4 - channels : 0;
 }
 
 static value_id with_channels(struct builder *b, value_id v, int64_t more)
@@ -168,7 +170,7 @@ value_id rule_conv_bytes(struct rule *r, value_id x, value_id zx, value_id w, va
     for (int32_t i = 0; i <= s.n; i++)
         axes[i] = 1 + i;
     w = turned(b, w, ELEM_I8);
-    int64_t groups = rule_int(r, "group", 1), more = groups == 1 ? missing_channels(b, w) : 0;
+    int64_t groups = rule_int(r, "group", 1), more = groups == 1 ? missing_channels(r, w) : 0;
     if (zx.i || more)
         x = padded(b, x, own.i ? own : b_scalar_i64(b, ELEM_I32, 0), &s);
     x = turned(b, x, first_elem(r));
