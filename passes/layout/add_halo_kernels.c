@@ -10,7 +10,8 @@ bool add_halo_kernels(struct module *m)
         for (uint32_t o = 0; o < k->outs.n; o++) {
             value_id v = k->outs.data[o];
             struct kernel h = {.kind = KERNEL_HALO, .region = k->region, .order = k->order};
-            if (!m->fused.storage[v.i].halo || k->piece > 1)
+            if (!m->fused.storage[v.i].halo || k->piece > 1 ||
+                m->fused.constraint[v.i].frame.i) /* padded by its reader */
                 continue;
             VEC_PUSH(m->arena, &h.outs, v);
             VEC_PUSH(m->arena, &m->fused.kernels, h);

@@ -62,8 +62,8 @@ uint32_t in_place_operands(const struct module *m, const struct kernel *k, value
             meet_operands(&r, r.work[i], t);
     for (uint32_t i = 0; i < r.n && count < most; i++) {
         value_id v = r.work[i].v;
-        if (r.seen[v.i] == AT_POINT && m->fused.storage[v.i].place == PLACE_ARENA &&
-            value_type(m->g, v)->elem == t->elem)
+        if (r.seen[v.i] == AT_POINT && !r.seen[m->fused.constraint[v.i].frame.i] &&
+            m->fused.storage[v.i].place == PLACE_ARENA && value_type(m->g, v)->elem == t->elem)
             out[count++] = v;
     }
     return count;

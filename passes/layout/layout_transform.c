@@ -6,6 +6,8 @@
  */
 #include "passes/layout/layout.h"
 
+#include <string.h>
+
 void storage_new(struct layouter *l, value_id v)
 {
     struct storage *s = &l->m->fused.storage[v.i];
@@ -62,6 +64,21 @@ void order_default(int32_t rank, int32_t fastest, int32_t *order)
         order[n] = fastest;
 }
 
+/* The padded copy of v: around it, in its halo. */
+static void storage_frame(struct layouter *l, value_id v)
+{
+    struct storage *s = &l->m->fused.storage[v.i], *of = &l->m->fused.storage[l->constraint[v.i].frame.i];
+    uint32_t count;
+    const struct node *pad = graph_node(l->g, graph_value(l->g, l->constraint[v.i].frame)->def);
+    const expr_id *lo = node_exprs(pad, "lo", &count);
+    memcpy(of->dim, s->dim, (size_t)s->rank * sizeof *s->dim);
+    of->origin = s->origin;
+    for (int32_t d = 0; d < s->rank; d++)
+        of->origin = ex_sub(l->x, of->origin, ex_mul(l->x, s->dim[d].outer, lo[d]));
+    of->size = s->size;
+    of->buffer = s->buffer;
+}
+
 bool layout_transform(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
@@ -88,5 +105,8 @@ bool layout_transform(struct module *m)
         s->buffer = l->m->plan.buffers.n;
         VEC_PUSH(l->m->arena, &l->m->plan.buffers, ((struct buffer){.bytes = bytes, .value = v}));
     }
+    for (uint32_t i = 1; i < l->m->fused.n_values; i++)
+        if (l->constraint[i].frame.i)
+            storage_frame(l, (value_id){i});
     return true;
 }

@@ -173,6 +173,8 @@ static void update_in_place(struct planner *p)
             of->last = mine->last;
             mine->first = UINT32_MAX;
             to->buffer = s->buffer;
+            if (m->fused.constraint[k->outs.data[0].i].frame.i)
+                m->fused.storage[m->fused.constraint[k->outs.data[0].i].frame.i].buffer = s->buffer;
             break;
         }
     }

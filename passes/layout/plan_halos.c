@@ -2,6 +2,8 @@
 #include "passes/module/access_function.h"
 #include "passes/layout/layout.h"
 
+#include <string.h>
+
 /* Zero padding of the convolutions that read v, as a halo: {lower widths, upper widths}. */
 static void plan_halo(struct layouter *l, const struct kernel *kernel)
 {
@@ -35,6 +37,55 @@ static void plan_halo(struct layouter *l, const struct kernel *kernel)
             s->halo[d] = need[d];
 }
 
+/* A kernel that only pads spatial dims of v: how far; {0}: another one. */
+static value_id padded_by(const struct layouter *l, const struct kernel *k, int64_t *widths)
+{
+    uint32_t count;
+    if (k->kind != KERNEL_MAP || k->nodes.n != 1 || k->outs.n != 1 || k->region.i != 1)
+        return (value_id){0};
+    const struct node *n = graph_node(l->g, k->nodes.data[0]);
+    if (n->op != OP_PAD || strcmp(node_str(n, "mode", "constant"), "constant"))
+        return (value_id){0};
+    const expr_id *lo = node_exprs(n, "lo", &count), *hi = node_exprs(n, "hi", &count);
+    for (uint32_t d = 0; d < count; d++)
+        if (!fixed(l, lo[d], &widths[d]) || !fixed(l, hi[d], &widths[count + d]) || widths[d] < 0 ||
+            widths[count + d] < 0 || (d < 2 && (widths[d] || widths[count + d])))
+            return (value_id){0};
+    return n->in[0];
+}
+
+/* Does a convolution read v with zeros around it? */
+static bool is_padded_itself(const struct layouter *l, value_id v)
+{
+    for (uint32_t i = 1; i < l->g->nodes.n; i++) {
+        const struct node *n = graph_node(l->g, (node_id){i});
+        uint32_t count;
+        if (n->dead || n->op != OP_CONV || n->in[0].i != v.i)
+            continue;
+        const expr_id *lo = node_exprs(n, "lo", &count), *hi = node_exprs(n, "hi", &count);
+        for (uint32_t d = 0; d < count; d++)
+            if (!ex_is(l->x, lo[d], 0) || !ex_is(l->x, hi[d], 0))
+                return true;
+    }
+    return false;
+}
+
+/* What is stored to be padded lies within its padded copy: the copy is made in place. */
+static void plan_frame(struct layouter *l, const struct kernel *k)
+{
+    int64_t widths[2 * RANK_MAX] = {0};
+    value_id v = padded_by(l, k, widths), copy = k->outs.n ? k->outs.data[0] : v;
+    const struct storage *s = &l->m->fused.storage[v.i], *of = &l->m->fused.storage[copy.i];
+    const struct layout_constraint *a = &l->constraint[v.i], *b = &l->constraint[copy.i];
+    if (!v.i || s->place != PLACE_ARENA || of->place != PLACE_ARENA || s->halo || of->halo || a->frame.i ||
+        b->frame.i || a->plain || b->plain || a->blocked != b->blocked || a->fastest != b->fastest ||
+        graph_value(l->g, v)->def.i == 0 || is_padded_itself(l, v))
+        return;
+    int32_t rank = value_type(l->g, v)->rank;
+    l->m->fused.storage[v.i].halo = arena_copy(l->m->arena, widths, 2 * (size_t)rank * sizeof *widths);
+    l->constraint[v.i].frame = copy;
+}
+
 /* A result and what it may replace lie alike. */
 static void match_halos(struct layouter *l, const struct kernel *k)
 {
@@ -59,6 +110,8 @@ bool plan_halos(struct module *m)
         if (k->anchor.i && graph_node(m->g, k->anchor)->op == OP_CONV)
             plan_halo(&l, k);
     }
+    for (uint32_t i = 0; i < m->fused.kernels.n && module_machine(m)->span; i++)
+        plan_frame(&l, &m->fused.kernels.data[i]);
     for (uint32_t i = 0; i < m->fused.kernels.n && module_machine(m)->span; i++)
         match_halos(&l, &m->fused.kernels.data[i]);
     return true;

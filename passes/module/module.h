@@ -219,6 +219,7 @@ struct layout_constraint {
     bool plain; /* read by a call of the runtime, a region, the program or the caller: row-major */
     bool blocked; /* channels in blocks */
     int32_t fastest; /* dim to lie innermost + 1; 0: the last */
+    value_id frame; /* a padded copy, within which the value lies, so that nothing is copied; {0}: none */
     int32_t grows; /* dim + 1 of a port that has memory for `room` in it, whatever its extent is; 0: none has */
     int64_t room;
 };

@@ -96,7 +96,7 @@ void tile_choose(const struct site *site, struct schedule *out)
         b = (struct anchor_extent){1, .known = true};
     }
     bool contraction = anchor_contracts(site, n);
-    const struct anchor_step step = anchor_step(site, n, c.flat);
+    const struct anchor_step step = anchor_step(site, n, c.flat, c.lanes);
     int64_t regs = site->mach->registers, least = INT64_MAX, weight = code_weight(site, n);
     int64_t max_nr = c.vec >= 0 && v.known ? (contraction ? TILE_VECTORS_MOST : n->op == OP_REDUCE ? 4 : 1) : 1;
     /* What is left of a line of dynamic length are a few points, whose sums a second vector hides the latency of. */

@@ -42,6 +42,14 @@ static int64_t matrix_cost(int64_t mr, int64_t nr, int64_t loads, const struct m
     return (cost > least ? cost : least) + RATE_STEP_LOOP;
 }
 
+/* Of single registers, the instructions: loads, for halves with what takes each word apart, and products. */
+static int64_t words_cost(int64_t mr, int64_t columns, const struct anchor_step *s)
+{
+    enum { LOOP = 3 };
+    int64_t loads = s->shared ? mr + columns : mr * columns + columns;
+    return (loads * (s->halves ? 3 : 1) + mr * columns * (s->halves ? 2 : 1) + LOOP) * STEP;
+}
+
 /* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds
  * the multiply-adds up a little, and the panels of a tile come from the cache level that holds them. Measured on Ice
  * Lake with two multiply-adds a cycle, GEMM 128 x 3072 x 768 and 128 x 768 x 3072, per cent of peak: 6 x 4 vectors 82,
@@ -52,6 +60,8 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct anchor
     int64_t mr = ta * tb;
     if (s->row.dim >= 0)
         return row_cost(ta, tb, nr, s);
+    if (s->words)
+        return words_cost(mr, nr * s->words, s);
     uint64_t panels = (uint64_t)(nr * m->vector_bytes) * s->n;
     bool in_l1 = panels <= (uint64_t)budget(m, SHARE_L1_PANELS), in_l2 = panels <= (uint64_t)budget(m, SHARE_L2_PANELS);
     int64_t near = STEP / m->loads_per_cycle,

@@ -258,7 +258,7 @@ bool tile_fits(const struct site *site, const struct node *n, const struct tile_
     return tile_fits_row(site, n, &row, c);
 }
 
-struct anchor_step anchor_step(const struct site *site, const struct node *n, bool flat)
+struct anchor_step anchor_step(const struct site *site, const struct node *n, bool flat, uint32_t lanes)
 {
     uint64_t group = dot_group(site->m, n);
     enum tile_rest rest = tile_rest(site->g, n);
@@ -271,7 +271,9 @@ struct anchor_step anchor_step(const struct site *site, const struct node *n, bo
                                                  : 0,
                                 .rest = rest,
                                 .row = row_taps(site, n),
-                                .mach = site->mach};
+                                .mach = site->mach,
+                                .words = site->mach->words && has_words(site, n) ? lanes : 0,
+                                .halves = group > 1};
 }
 
 /* Dims and lanes; *most: points along a that a tile numbered through may have. */

@@ -44,6 +44,8 @@ def sections(path):
 class Peer(Program):
     """Another compiler's C in place of net.a."""
 
+    libraries = ["-lm", "-lc", "-lgcc"]     # libnewlib-arm-none-eabi
+
     def __init__(self, folder, model, kind, program, machine):
         self.folder, self.machine = pathlib.Path(folder), MACHINES[machine]
         source, name = self.folder / "peer.c", {"onnx2c": "entry", "emx": "peer"}[kind]

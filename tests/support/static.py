@@ -339,7 +339,7 @@ def check(done, what):
 class Program:
     """net.a and net.h in the folder; what the tables of an artifact say of ports is asked of one with the same options."""
 
-    emit, output, flags = "static", "net.a", []
+    emit, output, flags, libraries = "static", "net.a", [], ["-lgcc"]
 
     def __init__(self, folder, model, *options, machine="native"):
         self.folder, self.machine = pathlib.Path(folder), MACHINES[machine]
@@ -391,7 +391,7 @@ class Program:
         if self.machine.script:
             (self.folder / "bare.c").write_text(BARE)
             (self.folder / "script").write_text(self.machine.script)
-            below = [self.folder / "bare.c", "-T", self.folder / "script", "-lgcc"]
+            below = [self.folder / "bare.c", "-T", self.folder / "script", *self.libraries]
         check(subprocess.run([self.machine.compiler[0], *more, *FLAGS, *self.flags, f"-I{self.folder}", "-o", program, source, self.folder / "in.s",
                               self.library(), *below], capture_output=True, text=True), "link")
         done = subprocess.run([*self.machine.command, program], capture_output=True, timeout=self.machine.seconds)

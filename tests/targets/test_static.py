@@ -109,7 +109,7 @@ def test_bytes(machine, elem, tmp_path):
     assert machine not in BARE_MACHINES or not re.search(r"ldivmod|udivdi3|umoddi3", code)
 
 
-@pytest.mark.parametrize("name,arena", [("ds_cnn", 30_000), ("resnet8", 56_000)])
+@pytest.mark.parametrize("name,arena", [("ds_cnn", 21_000), ("resnet8", 38_000)])
 @pytest.mark.parametrize("machine", BARE_MACHINES)
 def test_tiny(machine, name, arena, tmp_path):
     """Whole int8 networks: each result is right to a step, and a residual connection's sum lies where an operand was."""
