@@ -6,6 +6,7 @@
  * lives.c finds the gaps between those that live at the same time.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "passes/layout/layout.h"
 #include "passes/layout/lives.h"
@@ -223,15 +224,71 @@ static int by_size(const void *a, const void *b)
                               : (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
+/* One after the other, each into the lowest gap: what all take. */
+static int64_t pack_in_order(const struct planner *p, struct packed *const *order, uint32_t n)
+{
+    struct arena arena;
+    struct lives lives = {.arena = &arena};
+    int64_t total = 0;
+    arena_init(&arena, p->m->ctx);
+    lives_begin(&lives, p->m->fused.order.n);
+    for (uint32_t k = 0; k < n; k++) {
+        struct packed *at = order[k];
+        const struct buffer *b = &p->m->plan.buffers.data[at->buffer];
+        if (!lives_gap(&lives, b->first, b->last, at->size, &at->offset))
+            at->offset = total;
+        lives_add(&lives, b->first, b->last, at->offset, at->size);
+        total = at->offset + at->size > total ? at->offset + at->size : total;
+    }
+    arena_release(&arena);
+    return total;
+}
+
+/* What lives while the kernel runs that has most: nothing takes less. */
+static int64_t most_alive(const struct planner *p, struct packed *const *order, uint32_t n)
+{
+    int64_t most = 0;
+    for (uint32_t k = 0; k < p->m->fused.order.n; k++) {
+        int64_t sum = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            const struct buffer *b = &p->m->plan.buffers.data[order[i]->buffer];
+            sum += b->first <= k && k <= b->last ? order[i]->size : 0;
+        }
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+/* Other orders, in which one buffer comes earlier or later, as long as bytes can be saved. */
+static int64_t pack_tighter(const struct planner *p, struct packed **order, uint32_t n, int64_t total)
+{
+    enum { TRIES = 1000, BUFFERS_MOST = 200 };
+    int64_t least = n <= BUFFERS_MOST ? most_alive(p, order, n) : total;
+    uint64_t drawn = 1;
+    for (uint32_t t = 0; t < TRIES && total > least; t++) {
+        uint32_t from = (uint32_t)((drawn = hash_mix(drawn, t)) % n), to = (uint32_t)((drawn >> 32) % n);
+        struct packed *moved = order[from];
+        memmove(order + from, order + from + 1, (n - from - 1) * sizeof *order);
+        memmove(order + to + 1, order + to, (n - to - 1) * sizeof *order);
+        order[to] = moved;
+        int64_t takes = pack_in_order(p, order, n);
+        if (takes <= total) {
+            total = takes;
+            continue;
+        }
+        memmove(order + to, order + to + 1, (n - to - 1) * sizeof *order);
+        memmove(order + from + 1, order + from, (n - from - 1) * sizeof *order);
+        order[from] = moved;
+    }
+    return pack_in_order(p, order, n);
+}
+
 static void pack_intervals(struct planner *p, sym_id factor)
 {
     struct module *m = p->m;
     uint32_t n = m->plan.buffers.n, n_packed = 0;
     struct packed *all = NEW_ARRAY(m->arena, struct packed, n + 1),
                   **order = NEW_ARRAY(m->arena, struct packed *, n + 1);
-    struct arena arena;
-    struct lives lives = {.arena = &arena};
-    int64_t total = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct buffer *b = &m->plan.buffers.data[i];
         if (b->segment || b->first == UINT32_MAX)
@@ -239,18 +296,10 @@ static void pack_intervals(struct planner *p, sym_id factor)
         all[i] = (struct packed){.buffer = i, .size = unit_bytes(p, b, factor)};
         order[n_packed++] = &all[i];
     }
-    qsort(order, n_packed, sizeof *order, by_size);
-    arena_init(&arena, m->ctx);
-    lives_begin(&lives, m->fused.order.n);
-    for (uint32_t k = 0; k < n_packed; k++) { /* the largest first, each into the lowest gap */
-        struct packed *at = order[k];
-        const struct buffer *b = &m->plan.buffers.data[at->buffer];
-        if (!lives_gap(&lives, b->first, b->last, at->size, &at->offset))
-            at->offset = total;
-        lives_add(&lives, b->first, b->last, at->offset, at->size);
-        total = at->offset + at->size > total ? at->offset + at->size : total;
-    }
-    arena_release(&arena);
+    qsort(order, n_packed, sizeof *order, by_size); /* the largest first */
+    int64_t total = pack_in_order(p, order, n_packed);
+    if (module_machine(m)->span)
+        total = pack_tighter(p, order, n_packed, total);
     expr_id unit = factor.i ? ex_max(p->x, ex_sym(p->x, factor), ex_const(p->x, 1)) : ex_const(p->x, 1);
     for (uint32_t i = 0; i < n; i++)
         m->plan.buffers.data[i].offset = ex_mulc(p->x, unit, all[i].offset);

@@ -9,6 +9,7 @@ import collections
 import pathlib
 import random
 import re
+import subprocess
 import sys
 import tempfile
 
@@ -36,6 +37,8 @@ def judge(case, machine):
             got = program.run(feeds, [np.zeros_like(a, order="C") for a in expected])
         except Failed as e:
             return "failed", str(e)
+        except subprocess.TimeoutExpired:
+            return "too slow", ""
         except AssertionError as e:
             text = str(e)
             return ("too large", "") if "will not fit in region" in text or "overflowed" in text else ("wrong", text)

@@ -6,6 +6,7 @@
 Activations are asymmetric, weights symmetric, a scale for each output channel. Batch normalisation is folded.
 """
 import numpy as np
+import onnx
 from onnx import TensorProto, helper
 
 from support.tool import save as save_model
@@ -18,7 +19,7 @@ class Network:
     def __init__(self, operators, *shape):
         self.operators, self.rng, self.shape = operators, np.random.default_rng(1), shape
         self.nodes, self.constants, self.count = [], {}, 0
-        self.scales = {"x": SIGNED}
+        self.scales, self.dims = {"x": SIGNED}, {"x": shape}
 
     def name(self, kind):
         self.count += 1
@@ -70,34 +71,42 @@ class Network:
 
     def conv(self, x, channels, out, kernel=(3, 3), stride=1, pads=(1, 1, 1, 1), groups=1, relu=True):
         w = self.rng.standard_normal((out, channels // groups, *kernel)) * (2 / (channels // groups * kernel[0] * kernel[1])) ** 0.5
-        return self.product("Conv", x, w, 0, AFTER_RELU if relu else SIGNED, relu, kernel_shape=kernel, strides=[stride] * 2, pads=pads, group=groups)
+        y = self.product("Conv", x, w, 0, AFTER_RELU if relu else SIGNED, relu, kernel_shape=kernel, strides=[stride] * 2, pads=pads, group=groups)
+        self.dims[y] = (1, out, *((self.dims[x][2 + d] + pads[d] + pads[2 + d] - kernel[d]) // stride + 1 for d in range(2)))
+        return y
 
     def dense(self, x, n, out, relu=True):
-        return self.product("Gemm", x, self.rng.standard_normal((n, out)) * (2 / n) ** 0.5, 1, AFTER_RELU if relu else SIGNED, relu)
+        y = self.product("Gemm", x, self.rng.standard_normal((n, out)) * (2 / n) ** 0.5, 1, AFTER_RELU if relu else SIGNED, relu)
+        self.dims[y] = (1, out)
+        return y
 
     def sum(self, a, b):
         if self.operators:
             y = self.add("QLinearAdd", [a, *self.quantization(self.scales[a]), b, *self.quantization(self.scales[b]), *self.quantization(AFTER_RELU)],
                          "a", "com.microsoft")
-            self.scales[y] = AFTER_RELU
+            self.scales[y], self.dims[y] = AFTER_RELU, self.dims[a]
             return y
-        return self.rounded(self.add("Relu", [self.add("Add", [self.real(a), self.real(b)], "a")], "r"), AFTER_RELU)
+        y = self.rounded(self.add("Relu", [self.add("Add", [self.real(a), self.real(b)], "a")], "r"), AFTER_RELU)
+        self.dims[y] = self.dims[a]
+        return y
 
     def head(self, x, channels, out):
         if self.operators:
             y = self.add("QLinearGlobalAveragePool", [x, *self.quantization(self.scales[x]), *self.quantization(self.scales[x])], "p",
                          "com.microsoft", channels_last=0)
-            self.scales[y] = self.scales[x]
+            self.scales[y], self.dims[y] = self.scales[x], (1, channels, 1, 1)
         else:
             y = self.rounded(self.add("GlobalAveragePool", [self.real(x)], "p"), self.scales[x])
         flat = self.add("Flatten", [y], "f")
-        self.scales[flat] = self.scales[y]
+        self.scales[flat], self.dims[flat] = self.scales[y], (1, channels)
         return self.dense(flat, channels, out, relu=False)
 
     def end(self, x, *shape):
         self.nodes[-1].output[0] = "y"
         assert self.nodes[-1].name == x
-        return (self.nodes, [helper.make_tensor_value_info("x", INT8, self.shape)], [helper.make_tensor_value_info("y", INT8, shape)], self.constants)
+        typed = [helper.make_tensor_value_info(name, INT8, dims) for name, dims in self.dims.items() if name not in ("x", x)]
+        return (self.nodes, [helper.make_tensor_value_info("x", INT8, self.shape)], [helper.make_tensor_value_info("y", INT8, shape)], self.constants,
+                typed)
 
 
 def autoencoder(operators=False):
@@ -144,5 +153,10 @@ def mobilenet(operators=False):
 NETWORKS = {"autoencoder": autoencoder, "ds_cnn": ds_cnn, "resnet8": resnet8, "mobilenet": mobilenet}
 
 
-def save(path, nodes, inputs, outputs, constants):
-    return save_model(path, nodes, inputs, outputs, constants)
+def save(path, nodes, inputs, outputs, constants, typed=()):
+    """typed: of operators beyond ONNX's own, whose types not everyone infers."""
+    save_model(path, nodes, inputs, outputs, constants)
+    model = onnx.load(path)
+    model.graph.value_info.extend(typed)
+    onnx.save(model, path)
+    return path

@@ -115,9 +115,9 @@ def test_tiny(machine, name, arena, tmp_path):
     """Whole int8 networks: each result is right to a step, and a residual connection's sum lies where an operand was."""
     if not MACHINES[machine].there():
         pytest.skip("no qemu-system or compiler for this CPU")
-    nodes, inputs, outputs, constants = tiny.NETWORKS[name]()
-    model = save(tmp_path / "net.onnx", nodes, inputs, outputs, constants)
-    x = np.random.default_rng(7).integers(-128, 128, [d.dim_value for d in inputs[0].type.tensor_type.shape.dim], np.int8)
+    made = tiny.NETWORKS[name]()
+    model = tiny.save(tmp_path / "net.onnx", *made)
+    x = np.random.default_rng(7).integers(-128, 128, [d.dim_value for d in made[1][0].type.tensor_type.shape.dim], np.int8)
     program, want = Program(tmp_path, model, machine=machine), np.asarray(expected(tmp_path, model, [], "native", [x])[0])
     got = program.run([x], [np.zeros_like(want)])[0]
     assert np.abs(got.astype(int) - want).max() <= 1
