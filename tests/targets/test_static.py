@@ -124,6 +124,28 @@ def test_tiny(machine, name, arena, tmp_path):
     assert program.number("ARENA") <= arena
 
 
+@pytest.mark.parametrize("machine", BARE_MACHINES)
+def test_in_place(machine, tmp_path):
+    """Maps that are padded in place: by several widths, beside readers without padding, and a sum with what a convolution of the same kernel
+    reads padded, which must not be overwritten."""
+    if not MACHINES[machine].there():
+        pytest.skip("no qemu-system or compiler for this CPU")
+    net = tiny.Network(False, 1, 16, 9, 9)
+    a = net.conv("x", 16, 16)
+    b = net.sum(a, net.conv(a, 16, 16, relu=False))
+    c = net.sum(net.conv(b, 16, 24, (5, 5), pads=(2,) * 4, relu=False), net.conv(b, 16, 24, (1, 1), pads=(0,) * 4))
+    model = tiny.save(tmp_path / "net.onnx", *net.end(net.conv(c, 24, 20, stride=2, pads=(0, 0, 1, 1)), 1, 20, 4, 4))
+    x = np.random.default_rng(7).integers(-128, 128, (1, 16, 9, 9), np.int8)
+    want = np.asarray(expected(tmp_path, model, [], "native", [x])[0])
+    got = Program(tmp_path, model, machine=machine).run([x], [np.zeros_like(want)])[0]
+    assert np.abs(got.astype(int) - want).max() <= 1 and np.count_nonzero(got != want) < got.size / 20
+
+
+def test_packing(tmp_path):
+    """The arena is what lives at once: the largest of MobileNet's maps and the next one's."""
+    assert Program(tmp_path, tiny.save(tmp_path / "net.onnx", *tiny.mobilenet()), machine="m4").number("ARENA") <= 56_896
+
+
 CALLER = """#include "net.h"
 #include <stdio.h>
 static char arena[NET_ARENA_BYTES] __attribute__((aligned(NET_ARENA_ALIGN)));
