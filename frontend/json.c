@@ -209,7 +209,7 @@ static bool key_read(struct reader *r, const char **key)
         return false;
     space_skip(r);
     if (*r->p != ':')
-        return fail(r, "no colon behind a key"), false;
+        return fail(r, "no colon after a key"), false;
     r->p++;
     return true;
 }
@@ -270,7 +270,7 @@ struct json *json_parse(struct context *ctx, struct arena *arena, char *text, si
     if (!v)
         return NULL;
     space_skip(&r);
-    return r.p == r.end ? v : fail(&r, "something behind the value");
+    return r.p == r.end ? v : fail(&r, "something after the value");
 }
 
 /* ---- looking at values ----------------------------------------------------------------------------------------- */

@@ -13,7 +13,8 @@ static bool port_shape(struct context *ctx, const struct options *o, const struc
 {
     const struct type *type = value_type(g, port->value);
     if (type->kind != TYPE_TENSOR || type->rank == RANK_UNKNOWN || type->elem == ELEM_STR)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name, "only tensors of known rank can be fed");
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name,
+                        "this input is no tensor of known rank, which is all that mcc can feed");
     *out = (struct file_tensor){.elem = type->elem, .rank = type->rank};
     uint32_t n = sym_count(ctx->exprs);
     int64_t *values = NEW_ARRAY(&ctx->session, int64_t, n + 1);
@@ -30,7 +31,8 @@ static bool port_shape(struct context *ctx, const struct options *o, const struc
     }
     for (int32_t i = 0; i < type->rank; i++)
         if (!ex_eval(ctx->exprs, type->dims[i], values, &out->dims[i]) || out->dims[i] < 0)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name, "dimension %d has no value; use --dim", i);
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name,
+                            "dimension %d has no value; give one with --dim NAME=N", i);
     return true;
 }
 
@@ -41,7 +43,8 @@ static bool port_feed(struct context *ctx, const struct options *o, const struct
     const char *feed = feed_find(&o->feeds, port->name);
     struct file_tensor packed;
     if (!feed)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name, "input without a value: -i NAME=FILE or NAME=random");
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name,
+                        "this input has no value; give one with -i NAME=FILE or -i NAME=random");
     if (!port_shape(ctx, o, g, port, &packed))
         return false;
     if (strncmp(feed, "random", 6) == 0 && (feed[6] == 0 || feed[6] == ':')) {
@@ -99,7 +102,8 @@ static bool dumps_collect(struct context *ctx, const struct options *o, const st
                 !(g->values.data[v].def.i && graph_node(g, g->values.data[v].def)->dead))
                 VEC_PUSH(&ctx->session, &out->items, ((struct dump){name, {v}}));
         if (out->items.n == before)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, name, "the legal graph has no value of this name");
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, name,
+                            "the legal graph has no value of this name (-stop-after=legalize prints its values)");
     }
     return true;
 }

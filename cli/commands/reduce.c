@@ -231,8 +231,9 @@ static void reduce(struct reduction *r, const char *output)
     memset(r->keep, true, r->n_nodes);
     if (!interesting(r)) {
         if (r->ctx->fail == FAIL_NONE)
-            error_at(r->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                     "the command does not end with status 0 for the whole network");
+            error_at(
+                r->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                "the command does not end with status 0 for the whole network, and has to for each network that is kept");
         return;
     }
     drop_nodes(r);

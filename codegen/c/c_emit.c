@@ -370,5 +370,5 @@ bool c_function(struct c_file *c, const struct lfunc *f)
     put_function(&e, &made);
     VEC_PUSH(c->arena, &c->functions, made);
     return !c->why || error_at(c->ctx, FAIL_MODEL, (src_id){f->nodes.n ? f->nodes.data[0] : 0}, NULL,
-                               "--emit=c does not support %s", c->why);
+                               "--emit=c does not support %s; --emit=static may", c->why);
 }

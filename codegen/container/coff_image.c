@@ -328,7 +328,8 @@ bool coff_library(const struct linked *l)
 {
     struct image im = {.l = l, .size = l->bytes.size};
     if (strlen(l->query) >= sizeof((struct mcc_note *)0)->query)
-        return error_at(l->ctx, FAIL_USAGE, (src_id){0}, NULL, "the prefix is too long");
+        return error_at(l->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'prefix' is too long for the names that it begins; give a shorter one");
     im.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
     return find_parts(&im, embedded_size(l->weights) > 0) && sink_file(l->ctx, l->arena, l->path, write_image, &im);
 }

@@ -65,7 +65,7 @@ static uint32_t kind_check(struct importer *im, const Onnx__AttributeProto *a, s
     }
     uint32_t others = present & ~(1u << type);
     if (others) {
-        refuse(im, w, "attribute '%s' says %s and carries %s", a->name, kind_names[type],
+        refuse(im, w, "attribute '%s' is declared as %s and holds %s", a->name, kind_names[type],
                kind_names[lowest_bit(others)]);
         return 0;
     }
@@ -73,7 +73,7 @@ static uint32_t kind_check(struct importer *im, const Onnx__AttributeProto *a, s
     bool number = type == ONNX_ATTR_FLOAT || type == ONNX_ATTR_INT || type == ONNX_ATTR_STRING;
     /* proto3 writers leave out zeros and empty texts */
     if (!present && !list && !number) {
-        refuse(im, w, "attribute '%s' says %s and carries nothing", a->name, kind_names[type]);
+        refuse(im, w, "attribute '%s' is declared as %s and holds nothing", a->name, kind_names[type]);
         return 0;
     }
     if (!kind_of[type]) {
@@ -148,7 +148,7 @@ bool attribute_import(struct importer *im, const Onnx__AttributeProto *a, struct
 {
     *out = (struct attr){0};
     if (!a->name || !*a->name)
-        return refuse(im, w, "an attribute without a name");
+        return refuse(im, w, "an attribute has no name");
     out->name = arena_strdup(im->keep, a->name);
     if (a->ref_attr_name && *a->ref_attr_name) {
         if (!im->in_function)

@@ -30,9 +30,11 @@ bool call_check(struct importer *im, const struct model_function *callee, const 
     const Onnx__FunctionProto *f = im->model->functions[callee - im->g->functions.data];
     bool ok = true;
     if (node->n_input > f->n_input)
-        ok = error_model(im->ctx, src, "%zu inputs, function '%s' takes %zu", node->n_input, f->name, f->n_input);
+        ok = error_model(im->ctx, src, "the call has %zu inputs, and function '%s' takes %zu", node->n_input, f->name,
+                         f->n_input);
     if (node->n_output > f->n_output)
-        ok = error_model(im->ctx, src, "%zu outputs, function '%s' has %zu", node->n_output, f->name, f->n_output);
+        ok = error_model(im->ctx, src, "the call has %zu outputs, and function '%s' has %zu", node->n_output, f->name,
+                         f->n_output);
     for (size_t i = 0; i < node->n_attribute; i++) {
         const char *name = text(node->attribute[i]->name);
         bool known = false;

@@ -93,7 +93,7 @@ static bool entries_parse(struct importer *im, const Onnx__TensorProto *t, struc
         if (!ok)
             return false;
     }
-    return out->location ? true : refuse(im, w, "external data without a location");
+    return out->location ? true : refuse(im, w, "the external data has no location");
 }
 
 /* ---- opening --------------------------------------------------------------------------------------------- */
@@ -273,10 +273,12 @@ static bool file_check(struct importer *im, int fd, struct where w, const struct
             "--allow-hard-links to read it",
             e->location, (unsigned long)st.st_nlink);
     if (e->has_length && (uint64_t)e->length != size)
-        return refuse(im, w, "external data of %lld bytes, the tensor has %zu", (long long)e->length, size);
+        return refuse(im, w, "the external data has %lld bytes, and the tensor %zu", (long long)e->length, size);
     if ((int64_t)size > st.st_size || e->offset > st.st_size - (int64_t)size)
-        return refuse(im, w, "external data at offset %lld, %zu bytes, reaches past the end of '%s' (%lld bytes)",
-                      (long long)e->offset, size, e->location, (long long)st.st_size);
+        return refuse(
+            im, w,
+            "the external data at offset %lld, %zu bytes, reaches past the end of '%s' (%lld bytes): copy that file again",
+            (long long)e->offset, size, e->location, (long long)st.st_size);
     *r = (struct range){st.st_dev, st.st_ino, e->offset, size, {0}};
     return true;
 }

@@ -18,7 +18,7 @@ bool file_read(struct context *ctx, const char *path, struct span *out)
     case FILE_OK: break;
     }
     if (file.size == 0)
-        return error_model(ctx, (src_id){0}, "empty file");
+        return error_model(ctx, (src_id){0}, "the file is empty: save or copy the model again");
     *out = (struct span){file.data, file.size};
     return true;
 }

@@ -125,7 +125,7 @@ static bool param_add(struct importer *im, const Onnx__ValueInfoProto *input, re
     if (!*name)
         return error_model(im->ctx, src, "an input of the graph has no name");
     bool ok = input->type ? type_import(im, input->type, w, &type)
-                          : !top || refuse(im, w, "an input of the graph without a type");
+                          : !top || refuse(im, w, "an input of the graph has no type");
     name_bind(&im->names, name, graph_param(im->g, r, type, name), 0);
     return ok;
 }

@@ -82,7 +82,8 @@ static bool node_import(struct importer *im, const Onnx__NodeProto *node, region
     if (!*op)
         error_model(im->ctx, src, "the node has no operator type");
     if (node->n_attribute > ATTRIBUTES_MAX)
-        return error_limit(im->ctx, src, "%zu attributes, the limit is %d", node->n_attribute, ATTRIBUTES_MAX);
+        return error_limit(im->ctx, src, "the node has %zu attributes, and the limit is %d", node->n_attribute,
+                           ATTRIBUTES_MAX);
     value_id *in = operands_import(im, node, src);
     struct attr *attrs = NEW_ARRAY(&im->scratch, struct attr, node->n_attribute);
     const Onnx__AttributeProto **protos = NEW_ARRAY(&im->scratch, const Onnx__AttributeProto *, node->n_attribute);
@@ -129,8 +130,8 @@ static bool outputs_declare(struct importer *im, Onnx__NodeProto *const *nodes, 
 bool nodes_import(struct importer *im, Onnx__NodeProto *const *nodes, size_t n_nodes, region_id r, uint32_t depth)
 {
     if (n_nodes > (size_t)im->ctx->limits.nodes)
-        return error_limit(im->ctx, (src_id){0}, "%zu nodes, the limit is %lld (--limit-nodes)", n_nodes,
-                           (long long)im->ctx->limits.nodes);
+        return error_limit(im->ctx, (src_id){0}, "the graph has %zu nodes, and the limit is %lld (--limit-nodes)",
+                           n_nodes, (long long)im->ctx->limits.nodes);
     uint32_t n = (uint32_t)n_nodes;
     if (!outputs_declare(im, nodes, n))
         return false;

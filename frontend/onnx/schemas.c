@@ -118,11 +118,11 @@ static bool counts_check(struct importer *im, const struct schema *s, const Onnx
     };
     for (uint32_t i = 0; i < COUNT_OF(sides); i++) {
         if (sides[i].n < (size_t)sides[i].min)
-            ok = error_model(im->ctx, src, "%zu %ss, %s-%d needs at least %d", sides[i].n, sides[i].what, s->op,
-                             s->since, sides[i].min);
+            ok = error_model(im->ctx, src, "the node has %zu %ss, and %s-%d needs at least %d", sides[i].n,
+                             sides[i].what, s->op, s->since, sides[i].min);
         else if (sides[i].max >= 0 && sides[i].n > (size_t)sides[i].max)
-            ok = error_model(im->ctx, src, "%zu %ss, %s-%d takes at most %d", sides[i].n, sides[i].what, s->op,
-                             s->since, sides[i].max);
+            ok = error_model(im->ctx, src, "the node has %zu %ss, and %s-%d takes at most %d", sides[i].n,
+                             sides[i].what, s->op, s->since, sides[i].max);
     }
     if (node->n_output == 0 && s->max_out != 0)
         ok = error_model(im->ctx, src, "the node has no outputs");

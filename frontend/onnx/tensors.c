@@ -40,8 +40,9 @@ static bool size_compute(struct importer *im, struct where w, const struct tenso
 static bool size_allowed(struct importer *im, struct where w, const struct size *size)
 {
     if ((int64_t)size->wide > im->ctx->limits.tensor_bytes)
-        return refuse_as(im, w, FAIL_LIMIT, "%zu bytes, the limit for one tensor is %lld (--limit-tensor-bytes)",
-                         size->wide, (long long)im->ctx->limits.tensor_bytes);
+        return refuse_as(im, w, FAIL_LIMIT,
+                         "the tensor has %zu bytes, and the limit for one is %lld (--limit-tensor-bytes)", size->wide,
+                         (long long)im->ctx->limits.tensor_bytes);
     return true;
 }
 
@@ -273,7 +274,7 @@ static bool typed_import(struct importer *im, struct where w, int field, const s
 {
     enum elem e = out->elem;
     if (field != field_of_elem(e))
-        return refuse(im, w, "a tensor of %s with its data in %s", elem_name(e), field_names[field]);
+        return refuse(im, w, "elements of %s cannot be in %s", elem_name(e), field_names[field]);
     if (field == FIELD_STRING)
         return strings_import(im, w, c, (size_t)size->count, out);
     const void *data = NULL;
@@ -297,7 +298,7 @@ static bool head_import(struct importer *im, const Onnx__TensorProto *t, struct 
 {
     *out = (struct tensor_data){0};
     if (!t->has_data_type)
-        return refuse(im, w, "no data_type");
+        return refuse(im, w, "the tensor has no data_type");
     out->elem = t->data_type > 0 && t->data_type < 1000 ? elem_by_onnx((int32_t)t->data_type) : ELEM_NONE;
     if (out->elem == ELEM_NONE)
         return refuse(im, w, "data_type %lld is unknown", (long long)t->data_type);
@@ -333,13 +334,13 @@ bool tensor_import(struct importer *im, const Onnx__TensorProto *t, struct where
     if (!external && t->n_external_data)
         return refuse(im, w, "it has entries for external data but is not marked as external");
     if (size.count == 0 && found >= 0)
-        return refuse(im, w, "an empty tensor with data in %s", field_names[found]);
+        return refuse(im, w, "the tensor has no elements, and data in %s", field_names[found]);
     if (size.count == 0)
         return true;
     if (external)
         return external_import(im, t, w, &size, out);
     if (found < 0)
-        return refuse(im, w, "no data, the dims want %lld elements", (long long)size.count);
+        return refuse(im, w, "the tensor has no data, and its dims want %lld elements", (long long)size.count);
     if (found == FIELD_RAW)
         return raw_import(im, t, w, &size, out);
     return typed_import(im, w, found, &fields[found], &size, out);
@@ -386,18 +387,18 @@ static bool sparse_parts(struct importer *im, const Onnx__SparseTensorProto *s, 
                          struct tensor_data *values, struct tensor_data *indices, struct tensor_data *out)
 {
     if (!s->values || !s->indices)
-        return refuse(im, w, "a sparse tensor without %s", s->values ? "indices" : "values");
+        return refuse(im, w, "the sparse tensor has no %s", s->values ? "indices" : "values");
     if (!tensor_import(im, s->values, w, values) || !tensor_import(im, s->indices, w, indices))
         return false;
     if (values->rank != 1 || values->elem == ELEM_STR)
         return refuse(im, w, "the values of a sparse tensor must be a list of numbers");
     if (s->n_dims == 0 || s->n_dims > RANK_MAX)
-        return refuse(im, w, "a sparse tensor of rank %zu", s->n_dims);
+        return refuse(im, w, "the sparse tensor has rank %zu, which is not supported", s->n_dims);
     bool rows = indices->rank == 2 && indices->dims[1] == (int64_t)s->n_dims;
     if (indices->elem != ELEM_I64 || (indices->rank != 1 && !rows))
         return refuse(im, w, "the indices of a sparse tensor must be int64, one number or one row for each value");
     if (indices->dims[0] != values->dims[0])
-        return refuse(im, w, "%lld sparse indices for %lld values", (long long)indices->dims[0],
+        return refuse(im, w, "there are %lld sparse indices for %lld values", (long long)indices->dims[0],
                       (long long)values->dims[0]);
     *out = (struct tensor_data){.elem = values->elem, .rank = (int32_t)s->n_dims, .name = values->name};
     out->dims = arena_copy(&im->ctx->session, s->dims, s->n_dims * sizeof *s->dims);
@@ -413,8 +414,8 @@ bool sparse_import(struct importer *im, const Onnx__SparseTensorProto *s, struct
     /* dense data out of nearly nothing: held to the budget of folded constants */
     if ((int64_t)size.wide > im->ctx->limits.fold_total || !size_allowed(im, w, &size))
         return refuse_as(im, w, FAIL_LIMIT,
-                         "a sparse tensor of %zu bytes when dense, the limit is %lld (--limit-fold-total)", size.wide,
-                         (long long)im->ctx->limits.fold_total);
+                         "the sparse tensor has %zu bytes when dense, and the limit is %lld (--limit-fold-total)",
+                         size.wide, (long long)im->ctx->limits.fold_total);
     uint8_t *dense = arena_alloc(&im->ctx->session, size.wide);
     out->bytes = (struct span){dense, size.wide};
     return sparse_fill(im, w, &values, &indices, size.count, out, dense);

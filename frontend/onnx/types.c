@@ -73,8 +73,9 @@ bool rank_allowed(struct importer *im, struct where w, size_t rank)
 {
     int32_t most = im->ctx->limits.rank;
     if (rank > RANK_MAX)
-        return refuse_as(im, w, FAIL_LIMIT, "rank %zu, there are at most %d", rank, RANK_MAX);
-    return rank <= (size_t)most || refuse_as(im, w, FAIL_LIMIT, "rank %zu, the limit is %d (--limit-rank)", rank, most);
+        return refuse_as(im, w, FAIL_LIMIT, "the rank is %zu, and at most %d is possible", rank, RANK_MAX);
+    return rank <= (size_t)most ||
+           refuse_as(im, w, FAIL_LIMIT, "the rank is %zu, and the limit is %d (--limit-rank)", rank, most);
 }
 
 static bool dims_import(struct importer *im, const Onnx__TensorShapeProto *shape, struct where w, struct type *out)

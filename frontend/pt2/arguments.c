@@ -2,7 +2,7 @@
  *
  * Operand i of a node is argument i, where that is a tensor or a number that the run computes; it is omitted ({0})
  * where the argument is known, and then an attribute of the argument's name holds it. Items of lists of tensors or
- * numbers of the run stand behind them: the attribute "lists" has three numbers for each such list: argument, first
+ * numbers of the run stand after them: the attribute "lists" has three numbers for each such list: argument, first
  * operand, length. An operator without a schema has its arguments in the file's order, for the message that refuses it.
  */
 #include "frontend/pt2/arguments.h"
@@ -83,7 +83,7 @@ static void list_of_ints(struct pending *n, const char *name, const struct json 
         if (json_is(e, JSON_BOOL))
             ints[k] = e->u.truth;
         else if (!json_as_int(e, &ints[k]))
-            refuse(n, "argument '%s' holds what is no integer", name);
+            refuse(n, "argument '%s' is not an integer", name);
     }
     put(n, attr_ints(name, ints, k));
 }
@@ -94,7 +94,7 @@ static void list_of_floats(struct pending *n, const char *name, const struct jso
     uint32_t k = 0;
     for (const struct json *e = json_first(list); e; e = e->next, k++)
         if (!json_as_number(e, &floats[k]))
-            refuse(n, "argument '%s' holds what is no number", name);
+            refuse(n, "argument '%s' is not a number", name);
     put(n, (struct attr){.name = name, .kind = ATTR_FLOATS, .n = k, .u.floats = floats});
 }
 

@@ -72,12 +72,14 @@ static const char *program_find(struct pt2 *p)
     if (p->flat)
         return FLAT_PROGRAM;
     if (script)
-        pt2_refuse(p, "a TorchScript program; save what torch.export.export gives, with torch.export.save");
+        pt2_refuse(p, "this is a TorchScript program; save what torch.export.export gives, with torch.export.save");
     else if (pickle)
-        pt2_refuse(p, "weights or objects of torch.save, without a program; save what torch.export.export gives, with "
-                      "torch.export.save");
+        pt2_refuse(
+            p,
+            "this file has weights or objects of torch.save, and no program; save what torch.export.export gives, with "
+            "torch.export.save");
     else
-        pt2_refuse(p, "a zip archive without a program of torch.export.save (models/NAME.json)");
+        pt2_refuse(p, "this is a zip archive without a program (models/NAME.json); save one with torch.export.save");
     return NULL;
 }
 
@@ -173,9 +175,10 @@ void pt2_metas(struct pt2 *p, const struct json *graph)
 static bool border_check(struct pt2 *p, const char *name, const struct type *type)
 {
     return type->elem == ELEM_NONE || elem_class(type->elem) != 'C' ||
-           error_at(p->ctx, FAIL_MODEL, (src_id){0}, name,
-                    "complex numbers as an input or output: give the program the pairs of torch.view_as_real, and use "
-                    "view_as_complex and view_as_real within");
+           error_at(
+               p->ctx, FAIL_MODEL, (src_id){0}, name,
+               "an input or output is of complex numbers: give the program the pairs of torch.view_as_real, and use "
+               "view_as_complex and view_as_real within");
 }
 
 static bool user_input(struct pt2 *p, const char *name)
@@ -195,7 +198,7 @@ static bool user_input(struct pt2 *p, const char *name)
     return true;
 }
 
-/* Written weights, whose ports come behind all others. */
+/* Written weights, whose ports come after all others. */
 struct late {
     const char *name, *value;
     bool constant;

@@ -341,7 +341,7 @@ static bool import_autocast(struct call *c)
     json_as_int(type, &code);
     c->p->autocast = json_is(enabled, JSON_BOOL) && enabled->u.truth ? elem_by_torch(code) : ELEM_NONE;
     if (json_is(enabled, JSON_BOOL) && enabled->u.truth && c->p->autocast == ELEM_NONE)
-        return refuse(c, "autocast without a dtype: state it and export again");
+        return refuse(c, "autocast has no dtype: state it and export again");
     bool ok = import_inline(c, 4, 5);
     c->p->autocast = outer;
     return ok;

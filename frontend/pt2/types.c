@@ -21,16 +21,16 @@ bool meta_type(struct pt2 *p, const struct json *meta, const char *name, bool di
     json_as_int(json_get(meta, "layout"), &layout);
     *out = (struct type){.kind = TYPE_TENSOR, .rank = sizes ? (int32_t)sizes->n : 0};
     if (!json_as_int(json_get(meta, "dtype"), &code) || !json_is(sizes, JSON_LIST))
-        return error_at(p->ctx, FAIL_MODEL, (src_id){0}, name, "the file does not say type and sizes of this tensor");
+        return error_at(p->ctx, FAIL_MODEL, (src_id){0}, name, "the file has no type and sizes of this tensor");
     out->elem = elem_by_torch(code);
     if (out->elem == ELEM_NONE)
         return error_at(p->ctx, FAIL_MODEL, (src_id){0}, name, "element type %lld (torch.export's number) is unknown",
                         (long long)code);
     if (layout != LAYOUT_STRIDED)
-        return error_at(p->ctx, FAIL_MODEL, (src_id){0}, name, "a sparse tensor; make it dense before the export");
+        return error_at(p->ctx, FAIL_MODEL, (src_id){0}, name, "the tensor is sparse; make it dense before the export");
     if (sizes->n > (uint32_t)p->ctx->limits.rank || sizes->n > RANK_MAX)
-        return error_at(p->ctx, FAIL_LIMIT, (src_id){0}, name, "rank %u, the limit is %d (--limit-rank)", sizes->n,
-                        p->ctx->limits.rank);
+        return error_at(p->ctx, FAIL_LIMIT, (src_id){0}, name, "the rank is %u, and the limit is %d (--limit-rank)",
+                        sizes->n, p->ctx->limits.rank);
     expr_id *list = NEW_ARRAY(&p->ctx->session, expr_id, sizes->n);
     int64_t bytes = elem_size(out->elem), known;
     bool fits = true;

@@ -190,7 +190,9 @@ bool weight_bytes(struct pt2 *p, bool constant, const char *name, struct tensor_
         !bounds_check(p, &s, &count))
         return false;
     if (elem_class(s.elem) == 'C')
-        return refuse(p, &s, "it is written, and of complex numbers");
+        return refuse(
+            p, &s,
+            "it is written and holds complex numbers, which is not supported: keep real and imaginary parts apart");
     order_dims(&s, order);
     for (uint32_t k = s.rank; count && k-- > 0;) {
         int64_t size = s.sizes[order[k]], stride = s.strides[order[k]];
@@ -215,12 +217,12 @@ bool weight_bytes(struct pt2 *p, bool constant, const char *name, struct tensor_
 static value_id complex_import(struct pt2 *p, struct strided *s)
 {
     if (s->rank >= RANK_MAX)
-        return refuse(p, s, "complex numbers of rank %u", s->rank), (value_id){0};
+        return refuse(p, s, "complex numbers of rank %u are not supported", s->rank), (value_id){0};
     for (uint32_t k = 0; k < s->rank; k++)
         if (!mul_i64(s->strides[k], 2, &s->strides[k]))
-            return refuse(p, s, "a stride that memory does not have"), (value_id){0};
+            return refuse(p, s, "a stride is larger than memory"), (value_id){0};
     if (!mul_i64(s->offset, 2, &s->offset))
-        return refuse(p, s, "an offset that memory does not have"), (value_id){0};
+        return refuse(p, s, "an offset is larger than memory"), (value_id){0};
     enum elem whole = s->elem;
     s->elem = whole == ELEM_C64 ? ELEM_F32 : ELEM_F64;
     s->sizes[s->rank] = 2;

@@ -20,11 +20,13 @@ static bool type_check(struct legalizer *lg, const struct port *p, const struct 
     if (!want || want->kind == TYPE_UNKNOWN)
         return true;
     if (have->kind != want->kind)
-        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as another kind of value");
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name,
+                        "the output is declared as another kind of value than it has; correct the declaration");
     if (have->kind != TYPE_TENSOR)
         return true;
     if (want->elem != ELEM_NONE && have->elem != want->elem)
-        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as %s, computed as %s",
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name,
+                        "the output is declared as %s and computed as %s; correct the declaration",
                         elem_name(want->elem), elem_name(have->elem));
     *dims = want->rank != RANK_UNKNOWN && have->rank != RANK_UNKNOWN;
     return true;
@@ -208,7 +210,8 @@ bool declared_settle(struct legalizer *lg, const struct port *p, value_id v, con
     if (!dims || !shape_differs(lg->ctx->exprs, p->declared, have))
         return true;
     if (is_of_another(lg->ctx->exprs, p->declared, have))
-        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name, "output declared as %s, computed as %s",
+        return error_at(lg->ctx, FAIL_MODEL, (src_id){0}, p->name,
+                        "the output is declared as %s and computed as %s; correct the declaration",
                         declared_text(lg, p->declared), type_text(lg->to, have));
     *out = arena_copy(lg->arena, have, sizeof *have);
     warn_at(lg->ctx, (src_id){0}, "declared-shape",
@@ -240,7 +243,8 @@ bool declared_states(struct context *ctx, struct graph *legal)
         const struct port *in = &legal->inputs.data[graph_user_inputs(legal) + k];
         value_id v = legal->outputs.data[graph_user_outputs(legal) + k].value;
         if (!graph_state_fits(legal, k, v))
-            error_at(ctx, FAIL_MODEL, (src_id){0}, in->name, "a state of %s becomes %s",
+            error_at(ctx, FAIL_MODEL, (src_id){0}, in->name,
+                     "a state of %s becomes %s; its type and shape have to stay",
                      type_text(legal, value_type(legal, in->value)), type_text(legal, value_type(legal, v)));
     }
     states_named(ctx, legal);

@@ -107,7 +107,7 @@ static const char *attributes_text(const struct legalizer *lg, const struct node
 }
 
 /* The interface has no maps. */
-#define MAPS "begin the model behind it, with its result as an input: a column for each entry, 0 where the map has none"
+#define MAPS "begin the model after it, with its result as an input: a column for each entry, 0 where the map has none"
 
 /* What to do about an operator that has no lowering. */
 static const char *advice(const struct node *node)

@@ -76,7 +76,8 @@ bool rule_bad(struct rule *r, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    return error_model(r->lg->ctx, r->node->src, "%s", text);
+    return error_model(r->lg->ctx, r->node->src, "%s%s", text,
+                       r->lg->trial ? "" : " (the node is invalid: correct it, or export the model again)");
 }
 
 /* ---- attributes ------------------------------------------------------------------------------------------------ */

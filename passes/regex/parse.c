@@ -323,7 +323,7 @@ static bool take_opening(struct parser *p, bool *flags_only)
     if (!take(p, '?'))
         return true;
     if (at_char(p, '=') || at_char(p, '!') || at_text(p, "<=") || at_text(p, "<!"))
-        return fail(p, p->at, true, "RE2 has no conditions on what stands before or behind");
+        return fail(p, p->at, true, "RE2 has no conditions on what stands before or after");
     if (at_text(p, "P<") || at_char(p, '<')) {
         p->at += at_char(p, 'P') ? 2 : 1;
         return take_name(p);

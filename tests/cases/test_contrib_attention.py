@@ -132,7 +132,7 @@ def test_refused_beams(tmp_path):
              "pv": d.f(B, H, 9, D), "n": np.array([4], np.int32), "beams": np.zeros((1, 2, 9), np.int32)}
     assert "cache_indirection" in contrib(tmp_path, "MultiHeadAttention", feeds, 3, num_heads=H)[0].refused()
     feeds |= {"m": np.ones((B, 1, 1, 9), np.int32), "beams": None}
-    assert "mask of rank 4" in contrib(tmp_path, "MultiHeadAttention", feeds, 3, num_heads=H)[0].refused()
+    assert "the mask has rank 4" in contrib(tmp_path, "MultiHeadAttention", feeds, 3, num_heads=H)[0].refused()
 
 
 # ---- DecoderMaskedMultiHeadAttention

@@ -88,7 +88,7 @@ def test_larger_in_every_dim_is_refused(tmp_path, declared):
 
 def test_element_type_is_refused(tmp_path):
     text = Model(tmp_path, [node("Neg", "x", "y")], [value("x", [2, 3])], [value("y", [2, 3], T.INT64)]).refused()
-    assert "output declared as i64, computed as f32" in text
+    assert "the output is declared as i64 and computed as f32" in text
 
 
 CHANNELS = {

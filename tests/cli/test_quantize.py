@@ -212,15 +212,15 @@ def two_inputs(path):
 
 
 REFUSED = {
-    "no sample": (["x=good"], 2, "'z': error: no sample for this input"),
+    "no sample": (["x=good"], 2, "'z': error: this input has no sample"),
     "wrong shape": (["x=wide", "z=z"], 2, r"is f32\[2,9\], the input takes f32\[2,8\]"),
     "wrong type": (["x=double", "z=z"], 2, r"is f64\[2,8\], the input takes f32\[2,8\]"),
     "not whole": (["x=three", "z=z"], 2, r"is f32\[3,8\], the input takes f32\[2,8\]"),
     "no number": (["x=nan", "z=z"], 2, "holds a NaN or an infinity"),
     "unknown": (["x=good", "z=z", "q=good"], 2, "the model has nothing called"),
     "no file": (["x=none", "z=z"], 3, "cannot read"),
-    "empty folder": (["x=.", "z=z"], 2, "no .npy or .pb file in"),
-    "unequal": (["x=good", "x=good", "z=z"], 2, "1 samples, but 2 of 'x'"),
+    "empty folder": (["x=.", "z=z"], 2, "has no .npy or .pb file"),
+    "unequal": (["x=good", "x=good", "z=z"], 2, "there are 1 samples of this input and 2 of 'x'"),
 }
 
 

@@ -140,7 +140,7 @@ WAY_OUT = {   # of ONNX's operators without a row: an input that they take, and 
     "ImageDecoder": (value("x", ["n"], T.UINT8), "make its pixels an input"),
     "Gradient": (value("x", ["n"]), "export the graph that they make"),
     **dict.fromkeys(("CastMap", "DictVectorizer"), (helper.make_value_info("x", helper.make_map_type_proto(
-        T.INT64, helper.make_tensor_type_proto(T.FLOAT, None))), "begin the model behind it")),
+        T.INT64, helper.make_tensor_type_proto(T.FLOAT, None))), "begin the model after it")),
 }
 
 

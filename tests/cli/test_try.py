@@ -54,7 +54,7 @@ def test_options_of_compiling_are_refused_for_what_is_compiled(tmp_path):
             done = mcc(command, tmp_path / "d.so", "-i", "picture=random", option)
             assert done.returncode == 2 and "for networks: the file is compiled already" in done.stderr, (option, done.stderr)
     done = mcc("run", tmp_path / "d.so")
-    assert done.returncode == 2 and "input without a value" in done.stderr
+    assert done.returncode == 2 and "this input has no value" in done.stderr
 
 
 def test_errors_leave_nothing(tmp_path, clean):

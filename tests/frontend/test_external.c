@@ -127,8 +127,8 @@ static void test_entries(void **state)
         {"", NULL, "offset ''"},
         {"+0", NULL, "offset '+0'"},
         {NULL, "-1", "length '-1'"},
-        {NULL, "8", "8 bytes, the tensor has 12"},
-        {NULL, "16", "16 bytes, the tensor has 12"},
+        {NULL, "8", "8 bytes, and the tensor 12"},
+        {NULL, "16", "16 bytes, and the tensor 12"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         refused(f, tensor_at("w.bin", rows[i].offset, rows[i].length), FAIL_MODEL, rows[i].says);
@@ -175,7 +175,7 @@ static void test_confined(void **state)
         refused(f, tensor_at(nothing[i], NULL, NULL), FAIL_MODEL, "cannot open");
     refused(f, tensor_at("", NULL, NULL), FAIL_MODEL, "names no file");
     refused(f, tensor_at(".", NULL, NULL), FAIL_MODEL, "names no file");
-    refused(f, tensor_at(NULL, NULL, NULL), FAIL_MODEL, "without a location");
+    refused(f, tensor_at(NULL, NULL, NULL), FAIL_MODEL, "has no location");
     path_in(f, "w.bin", from);
     path_in(f, "hard.bin", to);
     assert_int_equal(link(from, to), 0);

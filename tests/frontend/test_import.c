@@ -90,7 +90,7 @@ static void test_names_refused(void **state)
     assert_refused(*state, model(i), FAIL_MODEL, "an initializer has no name");
     graph_input(&untyped, plain_output("x"));
     graph_output(&untyped, plain_output("x"));
-    assert_refused(*state, model(untyped), FAIL_MODEL, "tensor 'x': error: an input of the graph without a type");
+    assert_refused(*state, model(untyped), FAIL_MODEL, "tensor 'x': error: an input of the graph has no type");
 }
 
 /* ---- ports, types, symbols --------------------------------------------------------------------------------------- */
@@ -214,15 +214,15 @@ static void test_nodes_refused(void **state)
 {
     const struct wire none = {0};
     struct fixture *f = *state;
-    refused_nodes(f, node("Add", "x", "z"), none, "1 inputs, Add-14 needs at least 2");
-    refused_nodes(f, node("Relu", "x w w", "z"), none, "3 inputs, Relu-14 takes at most 1");
+    refused_nodes(f, node("Add", "x", "z"), none, "the node has 1 inputs, and Add-14 needs at least 2");
+    refused_nodes(f, node("Relu", "x w w", "z"), none, "the node has 3 inputs, and Relu-14 takes at most 1");
     refused_nodes(f, node("Relu", "x", "z y"), none, "2 outputs");
     refused_nodes(f, node("Add", "x _", "z"), none, "input 1 is empty");
     refused_nodes(f, node("", "x", "z"), none, "no operator type");
     refused_nodes(f, node("Relu", "x", "z"), node("Relu", "x", ""), "0 outputs");
     refused_nodes(f, node("Concat", "x w", "z"), none, "Concat-13 needs attribute 'axis'");
     refused_nodes(f, with_attribute(node("Relu", "x", "z"), attribute_int("bogus", 1)), none, "no attribute 'bogus'");
-    refused_nodes(f, with_attribute(node("Relu", "x", "z"), attribute_int("", 1)), none, "an attribute without a name");
+    refused_nodes(f, with_attribute(node("Relu", "x", "z"), attribute_int("", 1)), none, "an attribute has no name");
     refused_nodes(f, with_attribute(node("Conv", "x w", "z"), attribute_int("strides", 1)), none,
                   "must be of type INTS");
     struct wire twice = with_attribute(node("Concat", "x w", "z"), attribute_int("axis", 0));
@@ -231,7 +231,7 @@ static void test_nodes_refused(void **state)
         int64_t type;
         const char *says;
     } types[] = {
-        {7, "says INTS and carries INT"},
+        {7, "is declared as INTS and holds INT"},
         {0, "has no type"},
         {99, "unknown type 99"},
         {4294967298, "unknown type"},
@@ -469,7 +469,7 @@ static void test_function(void **state)
     assert_int_equal(node_attr(node_of(g, "Softmax"), "axis")->kind, ATTR_REF);
     static const struct {
         const char *inputs, *says;
-    } calls[] = {{"x w w", "3 inputs, function 'F' takes 2"}};
+    } calls[] = {{"x w w", "the call has 3 inputs, and function 'F' takes 2"}};
     struct wire arity = call_model("F", calls[0].inputs), outer = call_model("F", "x w"),
                 unmade = call_model("F", "x w");
     struct wire twice = call_model("F", "x w"), missing = call_model("H", "x w");

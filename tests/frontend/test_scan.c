@@ -108,7 +108,7 @@ static void test_looks(void **state)
         wire_append(&w, rows[i].bytes, rows[i].n);
         assert_refused(*state, w, FAIL_MODEL, rows[i].says);
     }
-    assert_refused(*state, (struct wire){0}, FAIL_MODEL, "empty file");
+    assert_refused(*state, (struct wire){0}, FAIL_MODEL, "the file is empty");
 }
 
 /* Nested as node.attribute.g, `levels` graphs. */

@@ -162,12 +162,13 @@ static void test_refused_sizes(void **state)
     refused_raw(*state, 1, "4611686018427387907", 12, "64 bits");
     refused_raw(*state, 1, "-3", 12, "dim 0 is -3");
     refused_raw(*state, 1, "-1 -3", 12, "dim 0 is -1");
-    refused_raw(*state, 1, "0 9223372036854775807", 12, "an empty tensor with data");
+    refused_raw(*state, 1, "0 9223372036854775807", 12, "has no elements, and data");
     refused_raw(*state, 8, "3", 12, "strings cannot be in raw_data");
     refused_raw(*state, 0, "3", 12, "data_type 0");
     refused_raw(*state, 99, "3", 12, "data_type 99");
     refused_raw(*state, -1, "3", 12, "data_type -1");
-    assert_refused(*state, around(tensor_raw("w", 1, "3", NULL, 0), 5), FAIL_MODEL, "no data, the dims want 3");
+    assert_refused(*state, around(tensor_raw("w", 1, "3", NULL, 0), 5), FAIL_MODEL,
+                   "the tensor has no data, and its dims want 3");
 }
 
 static void test_refused_fields(void **state)
@@ -182,7 +183,7 @@ static void test_refused_fields(void **state)
     assert_refused(*state, around(typed(1, "3", 4, zeros, 8), 5), FAIL_MODEL, "has 2 entries, the dims want 3");
     assert_refused(*state, around(typed(1, "3", 4, zeros, 10), 5), FAIL_MODEL, "no whole number");
     assert_refused(*state, around(typed(1, "3", 7, "\1\2\3", 3), 5), FAIL_MODEL,
-                   "a tensor of f32 with its data in int64_data");
+                   "elements of f32 cannot be in int64_data");
     assert_refused(*state, around(typed(3, "1", 5, "\xac\x02", 2), 5), FAIL_MODEL, "holds 300, which is no i8");
     assert_refused(*state, around(typed(2, "1", 5, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 10), 5), FAIL_MODEL,
                    "holds -1");
@@ -191,7 +192,7 @@ static void test_refused_fields(void **state)
         wire_int(&wide, 1, 1);
     wire_append(&bytes, zeros, 4);
     wire_message(&wide, 9, &bytes);
-    assert_refused(*state, around(wide, 5), FAIL_LIMIT, "rank 40");
+    assert_refused(*state, around(wide, 5), FAIL_LIMIT, "rank is 40");
 }
 
 /* ---- sparse ------------------------------------------------------------------------------------------------------ */

@@ -240,7 +240,7 @@ def file_cases():
     def sized(n):
         return head + varint(7 << 3 | 2) + varint(n) + graph
 
-    yield "empty", b"", MODEL, "empty file"
+    yield "empty", b"", MODEL, "the file is empty"
     yield "one_byte", b"\x08", MODEL, "byte"
     for cut in (2, 5, len(good) // 3, len(good) // 2, len(good) - 1):
         yield "cut_at_%d" % cut, good[:cut], MODEL, ""

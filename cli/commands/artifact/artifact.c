@@ -280,7 +280,7 @@ static bool read_api(struct reader *r, uint64_t at)
     if (!found)
         return false;
     if (found->abi != MCC_ABI || found->size < sizeof *found)
-        return refuse(r, "made by another version of mcc");
+        return refuse(r, "made by another version of mcc; compile the network again");
     *api = (mcc_api){.abi = found->abi,
                      .n_in = found->n_in,
                      .n_out = found->n_out,

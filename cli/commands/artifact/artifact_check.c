@@ -47,13 +47,13 @@ bool artifact_check_seal(const struct file_reading *f, const struct mcc_note *no
     memcpy(holes + 1, f->unsealed, sizeof f->unsealed);
     if (note->sealed != 1 || size > f->size || note->file_size != size || note->weights_offset > size ||
         note->weights_size > size - note->weights_offset)
-        return error_env(f->ctx, "truncated or damaged: the size differs");
+        return error_env(f->ctx, "truncated or damaged: the size differs; copy the file or compile it again");
     XXH64_state_t state;
     uint64_t end = note->weights_offset + note->weights_size;
     XXH64_reset(&state, 0);
     if (!hash_range(f->fd, &state, f->base, 0, note->weights_offset, holes) ||
         !hash_range(f->fd, &state, f->base, end, size - end, holes) || XXH64_digest(&state) != note->hash)
-        return error_env(f->ctx, "damaged, the hash differs");
+        return error_env(f->ctx, "damaged, the hash differs; copy the file or compile it again");
     return true;
 }
 
@@ -65,7 +65,7 @@ bool artifact_check_weights(struct context *ctx, const char *path, int fd, const
     if (!d->weights_file)
         return (d->weights_size == file->sizes.weights &&
                 hash_is(fd, file->weights_at, d->weights_size, d->weights_hash)) ||
-               error_env(ctx, "the weights are damaged, their hash differs");
+               error_env(ctx, "the weights are damaged, their hash differs; copy the file or compile it again");
     const char *slash = strrchr(path, '/');
     const char *sidecar = arena_printf(&ctx->session, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path,
                                        d->weights_file);
@@ -74,5 +74,8 @@ bool artifact_check_weights(struct context *ctx, const char *path, int fd, const
                 hash_is(side, d->sidecar_head, d->weights_size, d->weights_hash);
     if (side >= 0)
         close(side);
-    return good || error_env(ctx, side < 0 ? "'%s' cannot be opened" : "'%s' is damaged, its hash differs", sidecar);
+    return good || error_env(ctx,
+                             side < 0 ? "'%s' cannot be opened"
+                                      : "'%s' is damaged, its hash differs; copy it or compile it again",
+                             sidecar);
 }

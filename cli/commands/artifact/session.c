@@ -98,10 +98,12 @@ static bool feed_port(struct session *s, uint32_t index, const int64_t *symbols,
     b->elem = elem_by_dlpack(port->dtype);
     b->rank = port->ndim;
     if ((port->flags & SPECIAL) || port->ndim < 0 || port->ndim > RANK_MAX || b->elem == ELEM_NONE)
-        return error_at(s->ctx, FAIL_USAGE, (src_id){0}, port->name, "only tensors of known rank can be fed");
+        return error_at(
+            s->ctx, FAIL_USAGE, (src_id){0}, port->name,
+            "this input is no tensor of known rank, which is all that mcc can feed; call it from a program");
     if (!feed && !random)
         return error_at(s->ctx, FAIL_USAGE, (src_id){0}, port->name,
-                        "input without a value: -i NAME=FILE or NAME=random");
+                        "this input has no value; give one with -i NAME=FILE or -i NAME=random");
     for (int32_t i = 0; i < port->ndim; i++)
         b->dims[i] = dim_extent(s, &port->dims[i], symbols);
     bool drawn = !feed || (strncmp(feed, "random", 6) == 0 && (feed[6] == 0 || feed[6] == ':'));

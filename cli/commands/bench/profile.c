@@ -51,7 +51,7 @@ bool profile_write(struct session *s, const struct profile *p, const char *path)
     return output_write(s->ctx, path, text.data, text.n);
 }
 
-/* The number at *at, which a tab ends; *at goes behind the tab. */
+/* The number at *at, which a tab ends; *at goes after the tab. */
 static bool read_number(const char **at, double *out)
 {
     char *end;
@@ -68,7 +68,8 @@ static bool read_line(struct context *ctx, const char *line, uint32_t number, co
     struct strbuf key;
     double index, time, calls;
     if (!read_number(&line, &index) || !read_number(&line, &time) || !read_number(&line, &calls))
-        return error_model(ctx, (src_id){0}, "line %u is none of a profile (mcc bench --profile writes them)", number);
+        return error_model(ctx, (src_id){0}, "line %u is no line of a profile (mcc bench --profile=FILE writes them)",
+                           number);
     strbuf_init(&key, &ctx->session);
     uint32_t i = index < n ? (uint32_t)index : n;
     if (i < n)
@@ -86,7 +87,7 @@ static bool read_lines(struct context *ctx, char *text, size_t size, const mcc_n
 {
     static const char head[] = "mcc-profile 1\t";
     if (strncmp(text, head, sizeof head - 1) != 0 || strlen(text) != size)
-        return error_model(ctx, (src_id){0}, "not a profile (mcc bench --profile writes them)");
+        return error_model(ctx, (src_id){0}, "not a profile (mcc bench --profile=FILE writes them)");
     uint32_t number = 1;
     for (char *line = strchr(text, '\n'); line && line[1]; number++) {
         char *end = strchr(++line, '\n');

@@ -133,7 +133,7 @@ static bool interpret(struct rounding *r)
     const char *text = "";
     enum eval_status status = graph_eval_values(r->exact, in, r->want, &ctx->session, &text);
     return status == EVAL_OK || error_at(ctx, status == EVAL_NOMEM ? FAIL_LIMIT : FAIL_MODEL, (src_id){0}, NULL,
-                                         "the interpreter: %s (status %d)", text ? text : "failed", (int)status);
+                                         "the interpreter failed: %s (status %d)", text ? text : "failed", (int)status);
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -237,7 +237,8 @@ bool rounding_report(struct capture *run, DLManagedTensorVersioned *const *out)
         enum elem elem = elem_by_dlpack(t->dtype);
         struct deviation error = {0};
         if (!same_shape(&shape, want) || elem != want->elem)
-            return error_at(ctx, FAIL_MODEL, (src_id){0}, name, "the data gives this output another shape than in f32");
+            return error_at(ctx, FAIL_MODEL, (src_id){0}, name,
+                            "the data gives this output another shape than in f32; compare with other inputs");
         if (elem_bits(elem) < 8 || elem_class(elem) == 'C' || elem_class(elem) == 'S')
             continue;
         deviation_add(&error, want, elem, (const char *)t->data + t->byte_offset);

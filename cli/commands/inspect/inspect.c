@@ -207,7 +207,8 @@ enum fail command_inspect(struct context *ctx, struct options *o)
         return ctx->fail;
     }
     if (network && o->bound_threads) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--threads is about a compiled network");
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                 "--threads reads a compiled network; compile this one first (mcc MODEL -o FILE.so)");
         return ctx->fail;
     }
     if (network)

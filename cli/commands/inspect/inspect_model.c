@@ -143,7 +143,7 @@ enum fail inspect_model(struct context *ctx, struct options *o, const char *mode
     if (!format)
         return ctx->fail;
     if (o->profile && !o->output) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a profile colours a drawing, which -o FILE.svg asks for");
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a profile colours a drawing; ask for one with -o FILE.svg");
         return ctx->fail;
     }
     if (o->output && *o->output && strcmp(o->output, "-") != 0 && !output_check(ctx, o->output))

@@ -2,7 +2,7 @@
  *
  * Everything is an edit of the network's file. Compiled with the values between its nodes as further outputs, it runs
  * on each sample, and histograms of what comes out give each value's range; where channels differ, scales move into the
- * weights behind them first, and the values are looked at again. Then QuantizeLinear and DequantizeLinear go around
+ * weights after them first, and the values are looked at again. Then QuantizeLinear and DequantizeLinear go around
  * what has a form for bytes (quantize_plan.c), weights become bytes (quantize_weights.c), and the file is compiled and
  * run on the same samples. Where its outputs are further off than --bound allows, each node is tried alone on bytes,
  * and nodes stay in f32 until the bound holds: the first and the last product, then those that cost most.
@@ -89,10 +89,11 @@ static bool look_at(struct quantize *z, struct edge *e, const DLTensor *t)
 {
     int32_t axis = t->ndim < 2 ? -1 : e->last_axis ? t->ndim - 1 : 1;
     return seen_add(&z->q.ctx->session, &e->seen, trial_data(t), t->shape, t->ndim, axis) ||
-           error_at(z->q.ctx, FAIL_MODEL, (src_id){0}, e->name, "the samples make this value infinite or not a number");
+           error_at(z->q.ctx, FAIL_MODEL, (src_id){0}, e->name,
+                    "the samples make this value infinite or not a number; give other samples (--sample)");
 }
 
-/* The outputs that were added come behind the network's own. */
+/* The outputs that were added come after the network's own. */
 static bool look_at_all(void *user, uint32_t k, DLManagedTensorVersioned **out)
 {
     struct quantize *z = user;
@@ -188,7 +189,7 @@ static bool attempt(struct quantize *z, const uint32_t *order, uint32_t kept)
         q->sites.data[order ? order[i] : i].kept = i < kept;
     if (kept == q->sites.n)
         return error_model(q->ctx, (src_id){0},
-                           "nothing can be quantized with an error of at most %g: --bound, or more samples",
+                           "nothing can be quantized with an error of at most %g; raise --bound or give more samples",
                            q->options->bound);
     if (!try_kept(z, judge))
         return false;
@@ -283,7 +284,9 @@ static bool quantize(struct quantize *z)
         return false;
     plan_settle(q);
     if (!q->sites.n)
-        return error_model(q->ctx, (src_id){0}, "no Conv, Gemm or MatMul of f32 with constant weights");
+        return error_model(
+            q->ctx, (src_id){0},
+            "the network has no Conv, Gemm or MatMul of f32 with constant weights, which is what mcc quantizes");
     if (weights_equalize(q)) {
         add_observed(z);
         if (!with_edited(z, observe))

@@ -23,7 +23,7 @@ static void describe(const struct file_tensor *b, struct strbuf *out)
 }
 
 /* Does the sample fit but for its dim 0? */
-static bool fits_behind(const mcc_port *port, const struct file_tensor *b)
+static bool fits_after(const mcc_port *port, const struct file_tensor *b)
 {
     bool fits = b->rank == port->ndim;
     for (int32_t d = 1; fits && d < b->rank; d++)
@@ -40,7 +40,7 @@ static bool all_finite(const struct file_tensor *b)
     return true;
 }
 
-/* One file: a sample, or several of a fixed first dim behind one another. */
+/* One file: a sample, or several of a fixed first dim one after another. */
 static bool read_sample(struct session *s, uint32_t index, const char *path, struct pile *pile)
 {
     const mcc_port *port = &s->api->in[index];
@@ -55,7 +55,7 @@ static bool read_sample(struct session *s, uint32_t index, const char *path, str
         b.rank++;
     }
     int64_t first = port->ndim > 0 ? port->dims[0].extent : -1;
-    if (b.elem != elem_by_dlpack(port->dtype) || !fits_behind(port, &b) ||
+    if (b.elem != elem_by_dlpack(port->dtype) || !fits_after(port, &b) ||
         (first >= 0 && (first == 0 || b.dims[0] % first || !b.dims[0]))) {
         strbuf_init(&text, &s->ctx->session);
         strbuf_init(&unused, &s->ctx->session);
@@ -114,7 +114,8 @@ static bool read_folder(struct session *s, uint32_t index, const char *folder, s
         return error_env(s->ctx, "cannot read the folder '%s': %s", folder, strerror(errno));
     run_guarded(s->ctx, folder_list, folder_end, &f);
     if (!f.files.items.n)
-        return error_at(s->ctx, FAIL_USAGE, (src_id){0}, s->api->in[index].name, "no .npy or .pb file in '%s'", folder);
+        return error_at(s->ctx, FAIL_USAGE, (src_id){0}, s->api->in[index].name,
+                        "'%s' has no .npy or .pb file, which samples are", folder);
     qsort(f.files.items.data, f.files.items.n, sizeof *f.files.items.data, by_text);
     for (uint32_t i = 0; i < f.files.items.n; i++)
         if (!read_sample(s, index, f.files.items.data[i], pile))
@@ -137,7 +138,7 @@ static bool read_input(struct session *s, uint32_t index, const struct text_list
             return false;
     }
     return pile->of.n || error_at(s->ctx, FAIL_USAGE, (src_id){0}, name,
-                                  "no sample for this input: --sample NAME=FILE for each input, or for none");
+                                  "this input has no sample; give --sample NAME=FILE for each input, or for none");
 }
 
 static bool draw(struct session *s, struct samples *out)
@@ -171,7 +172,8 @@ bool samples_load(struct session *s, const struct text_list *given, struct sampl
         if (!read_input(s, i, given, &piles[i]))
             return false;
         if (piles[i].of.n != piles[0].of.n)
-            return error_at(s->ctx, FAIL_USAGE, (src_id){0}, names[i], "%u samples, but %u of '%s'", piles[i].of.n,
+            return error_at(s->ctx, FAIL_USAGE, (src_id){0}, names[i],
+                            "there are %u samples of this input and %u of '%s'; give as many of each", piles[i].of.n,
                             piles[0].of.n, names[0]);
     }
     *out = (struct samples){.n = n ? piles[0].of.n : 1, .n_inputs = n};

@@ -107,12 +107,14 @@ static bool trial_begin(struct trial *t)
     struct arena *arena = &t->ctx->session;
     for (uint32_t i = 0; i < t->n_want; i++)
         if (t->s.api->out[i].flags & ~(uint64_t)MCC_PORT_DYNAMIC)
-            return error_at(t->ctx, FAIL_USAGE, (src_id){0}, t->s.api->out[i].name, "only tensors can be compared");
+            return error_at(t->ctx, FAIL_USAGE, (src_id){0}, t->s.api->out[i].name,
+                            "this output is no tensor, and only tensors can be compared");
     if (!samples_load(&t->s, &t->options->samples, &t->samples))
         return false;
     if (t->samples.drawn)
-        warn_at(t->ctx, (src_id){0}, "samples",
-                "the inputs are drawn, and real ones may behave otherwise: --sample NAME=FILE gives samples");
+        warn_at(
+            t->ctx, (src_id){0}, "samples",
+            "the inputs are drawn at random, and real ones may behave otherwise; give some with --sample NAME=FILE");
     t->want = NEW_ARRAY(arena, struct tensor, (size_t)t->samples.n * t->n_want + 1);
     t->error = NEW_ARRAY(arena, struct deviation, t->n_want + 1);
     return true;

@@ -70,7 +70,8 @@ bool stages_known(struct context *ctx, const struct options *o)
             return false;
     if (o->stop_after && strcmp(o->stop_after, stage_table[stage_count - 1].name) == 0)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'stop-after': %s is the last stage, and what it makes is the output", o->stop_after);
+                        "'stop-after': %s is the last stage, and what it makes is the output; leave the option out",
+                        o->stop_after);
     return !o->stop_after || stage_known(ctx, o->stop_after);
 }
 

@@ -24,7 +24,8 @@ bool feeds_known(struct context *ctx, const struct text_list *list, const char *
         for (uint32_t k = 0; k < n && !found; k++)
             found = strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
         if (!found)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "the model has nothing called '%s'", text);
+            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                            "the model has nothing called '%s' (mcc inspect lists inputs and outputs)", text);
     }
     return true;
 }
@@ -40,7 +41,7 @@ bool dims_known(struct context *ctx, const struct text_list *list, const char *c
             return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                             strchr(text, '=') ? "--dim %s: the model has no symbolic dimension of this "
                                                 "name"
-                                              : "--dim %s: NAME=N",
+                                              : "--dim %s: write NAME=N",
                             text);
     }
     return true;

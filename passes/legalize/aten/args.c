@@ -227,7 +227,7 @@ void aten_empty_out(struct rule *r, uint32_t k)
 {
     value_id file = r->node->out[k];
     if (file.i && graph_value(r->lg->from, file)->n_uses)
-        rule_refuse(r, "result %u serves the gradient", k);
+        rule_refuse(r, "result %u is for the gradient: export the module for inference", k);
     expr_id none = ex_const(b_exprs(r->b), 0);
     enum elem e = aten_elem(r, k);
     rule_out(r, k, b_splat_f64(r->b, e == ELEM_NONE ? ELEM_F32 : e, 0, &none, 1));

@@ -66,7 +66,7 @@ static bool complex_div(struct rule *r)
     enum elem e = part_elem(r);
     struct pair x = complex_in(r, 0, "self", e), y = complex_in(r, 1, "other", e);
     if (*rule_str(r, "rounding_mode", ""))
-        return rule_refuse(r, "a rounded quotient of complex numbers");
+        return rule_refuse(r, "rounding_mode with complex numbers");
     if (!complex_is(r, 1)) /* keeps infinities and zeros as they are */
         return complex_out(r, 0, (struct pair){b_binary(b, OP_DIV, x.re, y.re), b_binary(b, OP_DIV, x.im, y.re)});
     value_id norm = product_sum(b, OP_ADD, y.re, y.re, y.im, y.im);
@@ -119,7 +119,7 @@ static bool complex_matmul(struct rule *r)
     enum elem e = part_elem(r);
     struct pair x = complex_in(r, 0, "self", e), y = complex_in(r, 1, "other", e);
     if (!complex_is(r, 0) || !complex_is(r, 1))
-        return rule_refuse(r, "a product of complex and real matrices");
+        return rule_refuse(r, "one matrix is complex and the other is real: convert the real one before the export");
     value_id re = b_binary(b, OP_SUB, b_matmul(b, x.re, y.re), b_matmul(b, x.im, y.im));
     value_id im = b_binary(b, OP_ADD, b_matmul(b, x.re, y.im), b_matmul(b, x.im, y.re));
     return complex_out(r, 0, (struct pair){re, im});
@@ -130,7 +130,7 @@ static bool complex_to(struct rule *r)
 {
     enum elem e = aten_elem(r, 0);
     if (e == ELEM_NONE || !complex_result(r))
-        return rule_refuse(r, "the real part of complex numbers by a conversion: use .real");
+        return rule_refuse(r, "the conversion drops the imaginary part: use .real");
     struct pair x = complex_in(r, 0, "self", e);
     int32_t rank;
     const expr_id *dims = b_dims(r->b, x.re, &rank);
@@ -143,7 +143,7 @@ static bool complex_to(struct rule *r)
 bool rule_aten_view_as_real(struct rule *r)
 {
     if (!complex_is(r, 0))
-        return rule_bad(r, "of real numbers");
+        return rule_bad(r, "the operand is real, and a complex one is needed");
     value_id parts[2];
     for (uint32_t k = 0; k < 2; k++)
         parts[k] = b_unsqueeze(r->b, r->arg[0].items[k].v, v_rank(r->b, r->arg[0].items[k].v));
@@ -157,7 +157,7 @@ bool rule_aten_view_as_complex(struct rule *r)
     if (!x.i)
         return false;
     if (last < 0 || !ex_is(b_exprs(r->b), b_dim(r->b, x, last), 2))
-        return rule_bad(r, "the last dimension is not 2");
+        return rule_bad(r, "the last dimension is not of size 2, for real and imaginary parts");
     return complex_out(r, 0, complex_of(r->b, x));
 }
 
@@ -193,7 +193,7 @@ bool rule_aten_complex_part(struct rule *r)
 {
     if (complex_is(r, 0))
         return rule_result(r, r->arg[0].items[r->param].v);
-    return r->param ? rule_bad(r, "the imaginary part of real numbers") : rule_result(r, rule_in(r, 0));
+    return r->param ? rule_bad(r, "the operand is real and has no imaginary part") : rule_result(r, rule_in(r, 0));
 }
 
 bool rule_aten_conj(struct rule *r)
@@ -258,7 +258,8 @@ static bool by_parts(struct rule *r, rule_fn *rule)
     for (uint32_t i = 0; i < r->n_in; i++)
         any |= complex_is(r, i);
     if (!any || (aten_elem(r, 0) != ELEM_NONE && !complex_result(r)))
-        return rule_refuse(r, "real numbers as complex ones or the reverse: use torch.complex, .real or .abs()");
+        return rule_refuse(
+            r, "the operand is real where a complex one is needed, or the reverse: use torch.complex, .real or .abs()");
     for (uint32_t part = 0; part < 2; part++) {
         struct lowered *arg = NEW_ARRAY(r->lg->arena, struct lowered, r->n_in + 1);
         struct rule one = *r;
@@ -321,5 +322,5 @@ bool rule_numbers(struct rule *r, rule_fn *rule)
     for (uint32_t i = 0; i < COUNT_OF(own); i++)
         if (is_named(r, own[i].names))
             return own[i].rule(r);
-    return rule_refuse(r, "complex numbers");
+    return rule_refuse(r, "it has no lowering for complex numbers: compute with .real and .imag");
 }

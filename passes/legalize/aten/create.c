@@ -63,7 +63,7 @@ bool rule_aten_tri_indices(struct rule *r)
         !aten_int_known(r, 2, "offset", 0, &offset))
         return false;
     if (rows < 0 || columns < 0 || rows > SIDE_MAX || columns > SIDE_MAX || rows * columns > COUNT_MAX)
-        return rule_refuse(r, "of %lld rows and %lld columns", (long long)rows, (long long)columns);
+        return rule_refuse(r, "%lld rows and %lld columns are too many", (long long)rows, (long long)columns);
     offset = offset < -SIDE_MAX ? -SIDE_MAX : offset > SIDE_MAX ? SIDE_MAX : offset;
     int64_t *at = NEW_ARRAY(&b->g->arena, int64_t, 2 * rows * columns + 1);
     for (int64_t i = 0; i < rows * columns; i++) {
@@ -153,7 +153,7 @@ bool rule_aten_linspace(struct rule *r)
     if (!known(r, 0, "start", 0, &start) || !known(r, 1, "end", 0, &end) || !aten_int_known(r, 2, "steps", 0, &n))
         return false;
     if (n < 0 || n > 1 << 24)
-        return rule_bad(r, "a sequence of %lld steps; it may have 0 to %d", (long long)n, 1 << 24);
+        return rule_bad(r, "the sequence has %lld steps, and 0 to %d are possible", (long long)n, 1 << 24);
     double *list = NEW_ARRAY(&b->g->arena, double, n + 1), step = n > 1 ? (end - start) / (double)(n - 1) : 0;
     for (int64_t i = 0; i < n; i++)
         list[i] = i < n / 2 || n == 1 ? start + step * (double)i : end - step * (double)(n - 1 - i);

@@ -434,7 +434,7 @@ bool rule_aten_copy(struct rule *r)
     if (!dims || !y.i)
         return false;
     if (v_rank(b, y) > rank)
-        return rule_bad(r, "a tensor of rank %d into one of rank %d", (int)v_rank(b, y), (int)rank);
+        return rule_bad(r, "a tensor of rank %d is copied into one of rank %d", (int)v_rank(b, y), (int)rank);
     y = v_elem(b, x) == ELEM_BOOL ? truth(b, y) : b_convert(b, y, v_elem(b, x));
     return rule_result(r, b_broadcast(b, y, dims, rank));
 }

@@ -67,9 +67,9 @@ static bool transform(struct rule *r, const struct fft *t)
 {
     value_id x = parts_in(r, t->kind != FFT_TO_HALF);
     if (complex_is(r, 0) && t->kind == FFT_TO_HALF)
-        return rule_bad(r, "a transform of reals, of complex numbers");
+        return rule_bad(r, "the transform is of real numbers, and the operand is complex");
     if (!x.i || (t->n == 0 && t->kind != FFT_COMPLEX))
-        return x.i ? rule_bad(r, "no dimensions") : false;
+        return x.i ? rule_bad(r, "the list of dimensions is empty") : false;
     value_id y = transformed(r->b, x, t);
     if (t->kind == FFT_FROM_HALF)
         return y.i && aten_result(r, b_squeeze(r->b, y, v_rank(r->b, y) - 1));
@@ -101,7 +101,7 @@ bool rule_aten_fft_core(struct rule *r)
     if (!aten_ints_known(r, 1, "dim", axes, &t.n))
         return false;
     if (t.norm > NORM_ALL)
-        return rule_bad(r, "normalization %d", (int)t.norm);
+        return rule_bad(r, "there is no normalization %d", (int)t.norm);
     for (uint32_t i = 0; i < t.n; i++) {
         if (!rule_axis(r, axes[i], rank, &t.axes[i]))
             return false;
@@ -140,7 +140,7 @@ static bool axes_read(struct rule *r, bool many, int32_t rank, struct fft *t)
             axes[i] = (int64_t)i - n_axes;
     }
     if (n_lengths && n_lengths != n_axes)
-        return rule_bad(r, "%u lengths for %u dimensions", n_lengths, n_axes);
+        return rule_bad(r, "there are %u lengths for %u dimensions", n_lengths, n_axes);
     t->n = n_axes;
     for (uint32_t i = 0; i < n_axes; i++) {
         if (!rule_axis(r, axes[i], rank, &t->axes[i]))
@@ -195,7 +195,7 @@ bool rule_aten_window(struct rule *r)
     if (!aten_int_known(r, 0, "window_length", 0, &length))
         return false;
     if (length < 0 || length > LENGTH_MAX)
-        return rule_bad(r, "a window of %lld", (long long)length);
+        return rule_bad(r, "a window cannot have %lld elements", (long long)length);
     double a = aten_float(r, "alpha", terms[r->param][0]), c = terms[r->param][2],
            n = (double)(rule_int(r, "periodic", 1) ? length : length - 1);
     double *list = NEW_ARRAY(&r->b->g->arena, double, length + 1);
@@ -231,7 +231,7 @@ bool rule_aten_stft(struct rule *r)
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     if (complex_is(r, 0) || (r->param && rule_int(r, "center", 1)))
-        return rule_refuse(r, "of complex numbers, or padded by the operator itself: use torch.stft");
+        return rule_refuse(r, "the operand is complex, or the operator itself pads it: use torch.stft");
     value_id x = b_convert(b, rule_in(r, 0), ELEM_F64);
     int64_t length, hop, within;
     bool single = v_rank(b, x) == 1, onesided = rule_int(r, "onesided", 1) != 0, ok;
@@ -239,8 +239,8 @@ bool rule_aten_stft(struct rule *r)
         !aten_int_known(r, 3, "win_length", length, &within))
         return false;
     if (length < 1 || hop < 1 || within < 1 || within > length || length > INT32_MAX || v_rank(b, x) > 2)
-        return rule_bad(r, "frames of %lld, %lld apart, windows of %lld", (long long)length, (long long)hop,
-                        (long long)within);
+        return rule_bad(r, "frames of %lld elements, %lld apart, with windows of %lld are impossible",
+                        (long long)length, (long long)hop, (long long)within);
     x = b_unsqueeze(b, single ? b_unsqueeze(b, x, 0) : x, 2);
     expr_id room = ex_addc(ex, b_dim(b, x, 1), -length), size = ex_const(ex, length);
     b_assert(b, ex_le(ex, ex_const(ex, 0), room), EVAL_SHAPE, "a frame is longer than the signal");
@@ -324,7 +324,7 @@ bool rule_aten_istft(struct rule *r)
         return rule_bad(r, "frames of %lld, %lld apart, windows of %lld", (long long)length, (long long)hop,
                         (long long)within);
     if (aten_flag(r, "return_complex") || (length - 1) / hop >= OVERLAPS_MAX)
-        return rule_refuse(r, "of complex numbers, or of windows that overlap more than %d times", OVERLAPS_MAX);
+        return rule_refuse(r, "the result is complex, or more than %d windows overlap", OVERLAPS_MAX);
     x = b_transpose(b, single ? b_unsqueeze(b, x, 0) : x, turned);
     frequencies_are(r, b_dim(b, x, 2), length);
     expr_id none = ex_const(ex, 0), count = b_dim(b, x, 1), size = ex_const(ex, length);

@@ -24,8 +24,7 @@ static bool quantizer_read(struct rule *r, enum elem e, value_id in[3], struct a
     if (e != ELEM_NONE && strchr("IU", elem_class(e)))
         bounds_of(e, &least, &most);
     if (zero && zero->kind == ATTR_INT && (zero->u.i < least || zero->u.i > most))
-        return rule_refuse(r, "a zero point of %lld, which the type of the integers does not hold",
-                           (long long)zero->u.i);
+        return rule_refuse(r, "the type of the integers does not hold the zero point %lld", (long long)zero->u.i);
     in[0] = rule_in(r, 0);
     in[1] = aten_operand(r, 1, "scale", ELEM_F32);
     in[2] = !r->param || rule_has(r, 2) ? aten_operand(r, 2, "zero_point", e) : (value_id){0};
@@ -106,7 +105,7 @@ bool rule_decomposed_qparams(struct rule *r)
     if (!x.i || !aten_int_known(r, 1, "quant_min", 0, &lo) || !aten_int_known(r, 2, "quant_max", 0, &hi))
         return false;
     if (lo >= hi || !sub_i64(hi, lo, &steps))
-        return rule_bad(r, "quantized values from %lld to %lld: quant_min has to be below quant_max, by less than 2^63",
+        return rule_bad(r, "quant_min is %lld and quant_max %lld; quant_min has to be below, by less than 2^63",
                         (long long)lo, (long long)hi);
     for (int32_t i = 0; i < rank; i++)
         axes[i] = i;
@@ -140,7 +139,8 @@ bool rule_torchvision_nms(struct rule *r)
     if (!boxes.i || !scores.i)
         return false;
     if (v_rank(b, boxes) != 2 || v_rank(b, scores) != 1)
-        return rule_bad(r, "boxes of rank %d, scores of rank %d", (int)v_rank(b, boxes), (int)v_rank(b, scores));
+        return rule_bad(r, "boxes have rank %d and scores rank %d; 2 and 1 are needed", (int)v_rank(b, boxes),
+                        (int)v_rank(b, scores));
     const value_id in[4] = {b_unsqueeze(b, boxes, 0), b_unsqueeze(b, b_unsqueeze(b, scores, 0), 0),
                             v_expr(b, ELEM_I64, b_dim(b, boxes, 0)), aten_operand(r, 2, "iou_threshold", ELEM_F32)};
     if (!aten_as(r, rule_nms, 11, 0, in, 4, NULL, 0))
@@ -159,7 +159,7 @@ bool rule_torchvision_roi_align(struct rule *r)
         !aten_int_known(r, 4, "pooled_width", 1, &width) || !aten_int_known(r, 5, "sampling_ratio", 0, &samples))
         return false;
     if (v_rank(b, rois) != 2)
-        return rule_bad(r, "regions of rank %d", (int)v_rank(b, rois));
+        return rule_bad(r, "the regions have rank %d, and 2 is needed", (int)v_rank(b, rois));
     const value_id in[3] = {rule_in(r, 0), b_slice_axis(b, rois, 1, ex_const(ex, 1), ex_const(ex, 4)),
                             b_squeeze(b, b_slice_axis(b, rois, 1, ex_const(ex, 0), ex_const(ex, 1)), 1)};
     const struct attr attrs[] = {

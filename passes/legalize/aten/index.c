@@ -50,7 +50,8 @@ bool rule_aten_take_along(struct rule *r)
         memcpy(sizes[k], dims, (size_t)rank[k] * sizeof *dims);
     }
     if (rank[0] != rank[1] || rank[0] == 0)
-        return rule_bad(r, "ranks %d and %d", (int)rank[0], (int)rank[1]);
+        return rule_bad(r, "the operands have ranks %d and %d, which have to be equal and 1 or more", (int)rank[0],
+                        (int)rank[1]);
     if (!aten_axis(r, 2, "dim", 0, rank[0], &axis))
         return false;
     const expr_id along[2] = {sizes[0][axis], sizes[1][axis]};
@@ -89,7 +90,7 @@ static bool indices_list(struct rule *r, uint32_t arg, value_id x, value_id list
         bool flags = v.i && v_elem(r->b, v) == ELEM_BOOL;
         int32_t taken = flags ? v_rank(r->b, v) : 1;
         if (d + taken > rank)
-            return rule_bad(r, "index tensors for more than the %d dimensions that there are", (int)rank);
+            return rule_bad(r, "there are more index tensors than the %d dimensions", (int)rank);
         given += v.i != 0;
         if (flags) {
             value_id places;
@@ -112,7 +113,7 @@ static bool indices_list(struct rule *r, uint32_t arg, value_id x, value_id list
     }
     if (given != 1)
         *mask = (value_id){0};
-    return given > 0 || rule_bad(r, "no index tensors");
+    return given > 0 || rule_bad(r, "there are no index tensors");
 }
 
 static bool indices_read(struct rule *r, uint32_t arg, struct indices *o)
@@ -166,7 +167,7 @@ bool rule_aten_index(struct rule *r)
     if (!indices_read(r, 1, &o))
         return false;
     if (o.rank_at + o.rank_x > RANK_MAX)
-        return rule_refuse(r, "a result of more than %d dimensions", RANK_MAX);
+        return rule_refuse(r, "the result has more than %d dimensions", RANK_MAX);
     if (o.n == 1) {
         int32_t axis = (int32_t)o.perm[0];
         return rule_result(r, b_gather(r->b, rule_in(r, 0), b_squeeze(r->b, o.at, o.rank_at), axis));
@@ -205,7 +206,7 @@ bool rule_aten_index_put(struct rule *r)
         return rule_result(r, masked_put(r, x, o.mask, v_scalar(b, value)));
     int32_t rank = o.rank_at + o.rank_x - (int32_t)o.n, rank_x, rank_at;
     if (rank > RANK_MAX)
-        return rule_refuse(r, "a result of more than %d dimensions", RANK_MAX);
+        return rule_refuse(r, "the result has more than %d dimensions", RANK_MAX);
     const expr_id *dims_x = b_dims(b, o.x, &rank_x), *dims_at = b_dims(b, o.at, &rank_at);
     if (!dims_x || !dims_at)
         return false;
@@ -283,9 +284,9 @@ bool rule_aten_scatter(struct rule *r)
     if (!x.i || !dims || !aten_axis(r, 1, "dim", 0, v_rank(b, x), &axis))
         return false;
     if (!monoid)
-        return rule_bad(r, "reduce '%.40s'", rule_str(r, "reduce", ""));
+        return rule_bad(r, "reduce is '%.40s', which is no reduction", rule_str(r, "reduce", ""));
     if (v_elem(b, x) == ELEM_BOOL && r->param)
-        return rule_refuse(r, "of truth values");
+        return rule_refuse(r, "the operand is of truth values: convert it to integers before");
     if (rule_has(r, 3) && v_rank(b, rule_in(r, 3)) == rank && rank) {
         expr_id starts[RANK_MAX];
         int64_t steps[RANK_MAX];
@@ -383,7 +384,7 @@ bool rule_aten_masked_scatter(struct rule *r)
         return false;
     expr_id n = b_count(b, source);
     if (ex_is(b_exprs(b), n, 0))
-        return rule_refuse(r, "an empty source");
+        return rule_refuse(r, "the source is empty");
     const struct attr sum[] = {attr_int("axis", 0), attr_str("monoid", "sum"), attr_int("exclusive", 1),
                                attr_int("reverse", 0)};
     value_id set = b_convert(b, mask, ELEM_I64), at = b_op(b, OP_CUMULATE, &set, 1, sum, 4);
@@ -411,7 +412,7 @@ struct bags {
     value_id rows, bag; /* the weights of each index, and the number of the bag that it is in [indices, 1] */
     value_id kept; /* bool [indices, 1]: not the padding's; {0}: there is none */
     expr_id n; /* offsets */
-    bool end; /* the last offset begins no bag: what lies behind it is in none */
+    bool end; /* the last offset begins no bag: what lies after it is in none */
 };
 
 /* The first bag begins at the first index. */
@@ -437,8 +438,8 @@ static bool bags_read(struct rule *r, struct bags *o)
     if (!w.i || !at.i || !offsets.i)
         return false;
     if (v_rank(b, w) != 2 || v_rank(b, at) != 1 || v_rank(b, offsets) != 1)
-        return rule_refuse(r, "weights, indices and offsets of ranks %d, %d, %d", (int)v_rank(b, w), (int)v_rank(b, at),
-                           (int)v_rank(b, offsets));
+        return rule_refuse(r, "weights, indices and offsets have ranks %d, %d and %d; 2, 1 and 1 are supported",
+                           (int)v_rank(b, w), (int)v_rank(b, at), (int)v_rank(b, offsets));
     o->n = b_dim(b, offsets, 0);
     o->end = aten_flag(r, "include_last_offset");
     if (o->end)
@@ -454,7 +455,7 @@ static bool bags_read(struct rule *r, struct bags *o)
         o->rows = b_binary(b, OP_MUL, o->rows, b_unsqueeze(b, b_convert(b, rule_in(r, 6), v_elem(b, w)), 1));
     int64_t padding = rule_int(r, "padding_idx", -1);
     if (padding < 0 && strcmp(r->op, "embedding_bag.padding_idx") == 0 && node_attr(r->node, "padding_idx"))
-        return rule_refuse(r, "padding_idx below 0: state it from 0");
+        return rule_refuse(r, "padding_idx is below 0: count it from 0");
     if (padding >= 0)
         o->kept = b_unsqueeze(b, b_binary(b, OP_NE, at, b_splat_like(b, at, (double)padding)), 1);
     return o->rows.i && o->bag.i;
@@ -480,7 +481,7 @@ bool rule_aten_embedding_bag(struct rule *r)
     struct bags o = {.kept = {0}};
     int64_t mode = rule_int(r, "mode", 0);
     if (mode < BAG_SUM || mode > BAG_MAX || (mode != BAG_SUM && rule_has(r, 6)))
-        return rule_bad(r, "mode %lld%s", (long long)mode, rule_has(r, 6) ? " of weighted rows" : "");
+        return rule_bad(r, "there is no mode %lld%s", (long long)mode, rule_has(r, 6) ? " of weighted rows" : "");
     if (!bags_read(r, &o))
         return false;
     value_id y = bags_joined(b, &o, o.rows, mode == BAG_MAX ? -INFINITY : 0, mode == BAG_MAX ? "max" : "sum");

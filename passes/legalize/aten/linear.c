@@ -85,7 +85,7 @@ static bool pads_of_text(struct rule *r, value_id w, uint32_t n, const int64_t *
     for (uint32_t i = 0; i < n; i++) {
         int64_t kernel, total;
         if (!ex_is_const(b_exprs(r->b), b_dim(r->b, w, 2 + (int32_t)i), &kernel))
-            return rule_refuse(r, "padding \"same\" of a kernel of dynamic size: state the padding in numbers");
+            return rule_refuse(r, "padding is \"same\" and the kernel's size dynamic: state the padding in numbers");
         total = strcmp(text, "same") == 0 ? dilation[i] * (kernel - 1) : 0;
         pads[i] = total / 2;
         pads[n + i] = total - total / 2;
@@ -100,7 +100,7 @@ static bool convolve(struct rule *r, const struct conv_args *at, bool turned)
     int64_t stride[RANK_MAX], pads[2 * RANK_MAX], dilation[RANK_MAX], more[RANK_MAX];
     int32_t rank = v_rank(b, in[1]);
     if (!in[0].i || !in[1].i || rank < 3 || rank > 5)
-        return in[0].i && in[1].i ? rule_bad(r, "weights of rank %d", (int)rank) : false;
+        return in[0].i && in[1].i ? rule_bad(r, "the weights have rank %d", (int)rank) : false;
     uint32_t n = (uint32_t)rank - 2;
     if (!aten_window(r, at->stride, "stride", n, 1, stride) ||
         !aten_window(r, at->dilation, "dilation", n, 1, dilation) ||
@@ -222,7 +222,7 @@ bool rule_aten_attention(struct rule *r)
     for (uint32_t k = 0; k < 3; k++)
         in[k] = four(b, in[k]);
     if (aten_float(r, "dropout_p", 0) != 0)
-        return rule_refuse(r, "dropout: export the module in evaluation mode, module.eval()");
+        return rule_refuse(r, "it drops at random: export the module in evaluation mode, module.eval()");
     if (node_attr(r->node, "scale"))
         attrs[n++] = attr_float("scale", aten_float(r, "scale", 1));
     if (mask.i)

@@ -38,7 +38,7 @@ static bool batch_trained(struct rule *r, value_id in)
     uint32_t n = 0;
     expr_id count = ex_const(ex, 1);
     if (rank < 2)
-        return rule_bad(r, "rank %d", (int)rank);
+        return rule_bad(r, "the operand has rank %d, and 2 or more is needed", (int)rank);
     for (int32_t i = 0; i < rank; i++)
         if (i != 1) {
             axes[n++] = i;
@@ -74,12 +74,12 @@ bool rule_aten_batch_norm(struct rule *r)
     if (r->param != NORM_INFERENCE && aten_flag(r, "training")) {
         if (kept && r->param == NORM_PLAIN)
             return rule_refuse(r,
-                               "running statistics that it writes: export with run_decompositions(), or in evaluation "
+                               "it writes its running statistics: export with run_decompositions(), or in evaluation "
                                "mode, module.eval()");
         return batch_trained(r, x);
     }
     if (!kept || !rule_has(r, 3) || !rule_has(r, 4))
-        return rule_bad(r, "no running statistics");
+        return rule_bad(r, "the running statistics are missing");
     const value_id in[5] = {x, channels(r, 1, x, 1), channels(r, 2, x, 0), rule_in(r, 3), rule_in(r, 4)};
     const struct attr attrs[] = {attr_float("epsilon", aten_float(r, "eps", 1e-5))};
     struct rule one = *r;
@@ -121,7 +121,7 @@ bool rule_aten_layer_norm(struct rule *r)
     if (!x.i || !aten_ints(r, 1, "normalized_shape", shape, &n))
         return false;
     if (n == 0 || n > (uint32_t)v_rank(b, x))
-        return rule_bad(r, "normalized_shape of %u sizes for rank %d", n, (int)v_rank(b, x));
+        return rule_bad(r, "normalized_shape has %u sizes, and the operand rank %d", n, (int)v_rank(b, x));
     value_id y = normalized(b, x, n, eps, !r->param, &mean, &inv);
     if (rule_has(r, 2))
         y = b_binary(b, OP_MUL, y, b_convert(b, rule_in(r, 2), v_elem(b, y)));
@@ -146,7 +146,7 @@ bool rule_aten_group_norm(struct rule *r)
     if (!dims)
         return false;
     if (rank < 2 || rank + 1 > RANK_MAX || groups < 1)
-        return rule_bad(r, "rank %d in %lld groups", (int)rank, (long long)groups);
+        return rule_bad(r, "an operand of rank %d cannot have %lld groups", (int)rank, (long long)groups);
     apart[0] = dims[0];
     apart[1] = ex_const(ex, groups);
     apart[2] = ex_div(ex, dims[1], apart[1]);
@@ -174,7 +174,7 @@ bool rule_aten_instance_norm(struct rule *r)
         return aten_as(r, rule_batch_norm, 15, 0, in, 5, attrs, 1);
     }
     if (rule_has(r, 3) || rule_has(r, 4))
-        return rule_refuse(r, "updates its running statistics: export the module in evaluation mode, module.eval()");
+        return rule_refuse(r, "it updates its running statistics: export the module in evaluation mode, module.eval()");
     const value_id in[3] = {x, channels(r, 1, x, 1), channels(r, 2, x, 0)};
     const struct attr attrs[] = {attr_float("epsilon", aten_float(r, "eps", 1e-5))};
     return aten_as(r, rule_instance_norm, 6, 0, in, 3, attrs, 1);
@@ -184,7 +184,7 @@ bool rule_aten_instance_norm(struct rule *r)
 bool rule_aten_dropout(struct rule *r)
 {
     if (aten_flag(r, "train") && aten_float(r, "p", 0.5) != 0)
-        return rule_refuse(r, "drops at random: export the module in evaluation mode, module.eval()");
+        return rule_refuse(r, "it drops at random: export the module in evaluation mode, module.eval()");
     if (r->n_out > 1) {
         value_id x = rule_in(r, 0);
         rule_out(r, 1, b_convert(r->b, b_splat_like(r->b, x, 1), ELEM_BOOL));

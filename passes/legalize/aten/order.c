@@ -13,7 +13,7 @@ bool rule_aten_permute(struct rule *r)
     if (!x.i || !aten_ints_known(r, 1, "dims", axes, &n))
         return false;
     if (n != (uint32_t)rank)
-        return rule_bad(r, "permutation of %u dimensions for rank %d", n, (int)rank);
+        return rule_bad(r, "the permutation has %u dimensions, and the operand rank %d", n, (int)rank);
     if (!rule_axes_marked(r, axes, n, rank, seen))
         return false;
     for (uint32_t i = 0; i < n; i++) {
@@ -50,7 +50,7 @@ bool rule_aten_movedim(struct rule *r)
     if (!x.i || !aten_ints_known(r, 1, "source", from, &n) || !aten_ints_known(r, 2, "destination", to, &m))
         return false;
     if (n != m || !rule_axes_marked(r, from, n, rank, moved) || !rule_axes_marked(r, to, n, rank, taken))
-        return n != m ? rule_bad(r, "%u dimensions to %u places", n, m) : false;
+        return n != m ? rule_bad(r, "%u dimensions are moved to %u places", n, m) : false;
     for (int32_t i = 0; i < rank; i++) {
         if (taken[i])
             continue;
@@ -76,7 +76,7 @@ bool rule_aten_flip(struct rule *r)
     uint32_t n;
     int32_t rank = v_rank(r->b, x);
     if (x.i && rank < r->param)
-        return rule_bad(r, "rank %d", (int)rank);
+        return rule_bad(r, "the operand has rank %d, which the operator does not take", (int)rank);
     if (x.i && r->param)
         return rule_result(r, v_flip(r->b, x, r->param - 1));
     if (!x.i || !aten_ints_known(r, 1, "dims", axes, &n) || !rule_axes_marked(r, axes, n, rank, marked))
@@ -98,7 +98,7 @@ bool rule_aten_roll(struct rule *r)
     if (!x.i || !aten_ints(r, 1, "shifts", shifts, &n) || !aten_ints_known(r, 2, "dims", axes, &n_axes))
         return false;
     if (n_axes ? n != n_axes : n != 1)
-        return rule_bad(r, "%u shifts for %u dimensions", n, n_axes);
+        return rule_bad(r, "there are %u shifts for %u dimensions", n, n_axes);
     count = b_count(r->b, x);
     if (!n_axes)
         x = b_reshape(r->b, x, &count, 1);
@@ -127,7 +127,7 @@ bool rule_aten_pixel_shuffle(struct rule *r)
         return false;
     int32_t at = rank - 3; /* of the channels */
     if (at < 0 || rank + 2 > RANK_MAX || f < 1 || f > INT32_MAX)
-        return rule_bad(r, "rank %d by %lld", (int)rank, (long long)f);
+        return rule_bad(r, "an operand of rank %d cannot be shuffled by a factor of %lld", (int)rank, (long long)f);
     expr_id apart[RANK_MAX], out[RANK_MAX], by = ex_const(ex, f), square = ex_mulc(ex, by, f);
     memcpy(apart, dims, (size_t)at * sizeof *apart);
     memcpy(out, dims, (size_t)at * sizeof *out);
@@ -157,7 +157,7 @@ bool rule_aten_channel_shuffle(struct rule *r)
     if (!dims || !aten_int_known(r, 1, "groups", 1, &groups))
         return false;
     if (rank < 3 || rank + 1 > RANK_MAX || groups < 1)
-        return rule_bad(r, "rank %d in %lld groups", (int)rank, (long long)groups);
+        return rule_bad(r, "an operand of rank %d cannot have %lld groups", (int)rank, (long long)groups);
     apart[0] = dims[0];
     apart[1] = ex_const(ex, groups);
     apart[2] = ex_div(ex, dims[1], apart[1]);

@@ -132,7 +132,7 @@ bool rule_aten_multinomial(struct rule *r)
     if (!have || !n.i)
         return false;
     if (rank != 1 && rank != 2)
-        return rule_bad(r, "weights of rank %d", (int)rank);
+        return rule_bad(r, "the weights have rank %d", (int)rank);
     bool again = aten_flag(r, "replacement");
     for (int32_t i = 0; i < rank; i++)
         dims[i + (again && i + 1 == rank)] = have[i];

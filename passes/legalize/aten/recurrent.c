@@ -111,7 +111,7 @@ static bool states_read(struct rule *r, int cell, value_id state[2])
     if (cell != CELL_LSTM)
         return (state[0] = rule_in(r, 1)).i != 0;
     if (n != 2)
-        return rule_bad(r, "%u initial states", n);
+        return rule_bad(r, "there are %u initial states", n);
     state[0] = rule_in(r, first);
     state[1] = rule_in(r, first + 1);
     return state[0].i && state[1].i;
@@ -126,14 +126,14 @@ static bool stack_read(struct rule *r, struct stack *s, uint32_t *layers)
     s->per = s->biases ? 4 : 2;
     s->first = aten_list(r, 2, &given);
     if (n < 1 || n > given)
-        return rule_bad(r, "%lld layers with %u weights", (long long)n, given);
+        return rule_bad(r, "%lld layers cannot have %u weights", (long long)n, given);
     *layers = (uint32_t)n;
     s->projected = s->cell == CELL_LSTM && given == *layers * s->dirs * (s->per + 1);
     s->per += s->projected;
     if (given != *layers * s->dirs * s->per)
-        return rule_bad(r, "%u weights for %u layers", given, *layers);
+        return rule_bad(r, "there are %u weights for %u layers", given, *layers);
     return !aten_flag(r, "train") || aten_float(r, "dropout", 0) == 0 ||
-           rule_refuse(r, "drops at random: export the module in evaluation mode, module.eval()");
+           rule_refuse(r, "it drops at random: export the module in evaluation mode, module.eval()");
 }
 
 /* param: 0 rnn_tanh, 1 gru, 2 lstm, 3 rnn_relu */
@@ -148,7 +148,7 @@ bool rule_aten_recurrent(struct rule *r)
     if (!x.i || !stack_read(r, &s, &layers) || !states_read(r, s.cell, state))
         return false;
     if (v_rank(b, x) != 3 || v_rank(b, state[0]) != 3)
-        return rule_bad(r, "input of rank %d, states of rank %d", (int)v_rank(b, x), (int)v_rank(b, state[0]));
+        return rule_bad(r, "the input has rank %d and the states rank %d", (int)v_rank(b, x), (int)v_rank(b, state[0]));
     for (uint32_t k = 0; k < n_states; k++)
         last[k] = NEW_ARRAY(&b->g->arena, value_id, layers);
     x = turned ? b_transpose(b, x, swap) : x;
@@ -177,7 +177,7 @@ bool rule_aten_cell(struct rule *r)
     if (!x.i || !states_read(r, s.cell, state))
         return false;
     if (v_rank(b, x) != 2 || v_rank(b, state[0]) != 2)
-        return rule_refuse(r, "an input of rank %d", (int)v_rank(b, x));
+        return rule_refuse(r, "the input has rank %d, and 2 is supported", (int)v_rank(b, x));
     for (uint32_t k = 0; k < n_states; k++)
         state[k] = b_unsqueeze(b, state[k], 0);
     if (!layer_run(r, &s, 0, b_unsqueeze(b, x, 0), state, out))

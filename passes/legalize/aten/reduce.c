@@ -158,7 +158,7 @@ bool rule_aten_cosine_similarity(struct rule *r)
     if (rank < 0 || !aten_axis(r, 2, "dim", 1, rank, &axis))
         return false;
     if (!v_is_float(b, x[0]))
-        return rule_bad(r, "tensors of %s", elem_name(e));
+        return rule_bad(r, "the operands are of %s, and floats are needed", elem_name(e));
     const struct over o = {{axis}, rank > 0, true}, last = {{axis}, rank > 0, false};
     for (uint32_t k = 0; k < 2; k++) {
         x[k] = b_broadcast(b, x[k], common, rank);
@@ -185,14 +185,14 @@ bool rule_aten_cdist(struct rule *r)
     if (!x.i || !y.i)
         return false;
     if (rank < 2 || v_rank(b, y) < 2)
-        return rule_bad(r, "ranks %d and %d", (int)rank, (int)v_rank(b, y));
+        return rule_bad(r, "the operands have ranks %d and %d, and 2 or more is needed", (int)rank, (int)v_rank(b, y));
     enum elem e = wide(aten_elem_or(r, x));
     x = b_unsqueeze(b, b_convert(b, x, e), rank - 1);
     y = b_unsqueeze(b, b_convert(b, y, e), v_rank(b, y) - 2);
     return distance_out(r, b_binary(b, OP_SUB, x, y));
 }
 
-/* The same within x, of each row from all behind it. */
+/* The same within x, of each row from all after it. */
 bool rule_aten_pdist(struct rule *r)
 {
     enum { PAIRS_MAX = 1 << 22 };
@@ -202,7 +202,7 @@ bool rule_aten_pdist(struct rule *r)
     if (!x.i)
         return false;
     if (v_rank(b, x) != 2 || !ex_is_const(b_exprs(b), b_dim(b, x, 0), &n) || n > PAIRS_MAX || n * n > PAIRS_MAX)
-        return rule_refuse(r, "of so many rows, or as many as the run says");
+        return rule_refuse(r, "the operand has too many rows, or a dynamic number of them");
     int64_t count = n * (n - 1) / 2,
             *list[2] = {NEW_ARRAY(&b->g->arena, int64_t, count + 1), NEW_ARRAY(&b->g->arena, int64_t, count + 1)};
     for (int64_t i = 0; i < n; i++)
@@ -419,7 +419,7 @@ bool rule_aten_cumulate(struct rule *r)
     return aten_result(r, b_op(r->b, OP_CUMULATE, &x, 1, attrs, 4));
 }
 
-/* Neighbours' differences along a dim, of x with what is put before and behind it. */
+/* Neighbours' differences along a dim, of x with what is put before and after it. */
 bool rule_aten_diff(struct rule *r)
 {
     struct builder *b = r->b;
@@ -432,7 +432,7 @@ bool rule_aten_diff(struct rule *r)
     if (!x.i || !aten_int_known(r, 1, "n", 1, &n) || !aten_axis(r, 2, "dim", -1, v_rank(b, x), &axis))
         return false;
     if (n < 0 || n > 8 || v_rank(b, x) == 0)
-        return rule_refuse(r, "differences of orders 0 to 8 of tensors of rank 1 or more alone have a lowering");
+        return rule_refuse(r, "only differences of orders 0 to 8 of tensors of rank 1 or more have a lowering");
     if (n == 0)
         return aten_result(r, x);
     for (uint32_t i = 0; i < COUNT_OF(order); i++)

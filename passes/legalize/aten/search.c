@@ -50,10 +50,11 @@ bool rule_aten_searchsorted(struct rule *r)
     const char *side = rule_str(r, "side", aten_flag(r, "right") ? "right" : "left");
     bool right = strcmp(side, "right") == 0;
     if (!right && (strcmp(side, "left") != 0 || aten_flag(r, "right")))
-        return rule_bad(r, "side '%.40s'%s", side, aten_flag(r, "right") ? " and 'right'" : "");
+        return rule_bad(r, "side is '%.40s'%s; 'left' or 'right' is needed", side,
+                        aten_flag(r, "right") ? " and 'right'" : "");
     if (!r->param && rule_has(r, 5)) {
         if (!same_sizes(b, sorted, rule_in(r, 5)))
-            return rule_bad(r, "a sequence of rank %d and a sorter of rank %d", (int)v_rank(b, sorted),
+            return rule_bad(r, "the sequence has rank %d and the sorter rank %d", (int)v_rank(b, sorted),
                             (int)v_rank(b, rule_in(r, 5)));
         const value_id in[2] = {sorted, rule_in(r, 5)};
         struct attr axis = attr_int("axis", v_rank(b, sorted) - 1);
@@ -63,11 +64,11 @@ bool rule_aten_searchsorted(struct rule *r)
     if (!sorted.i || !values.i)
         return false;
     if (rank < 1 || (rank > 1 && (r->param || rank != n)))
-        return rule_bad(r, "a sequence of rank %d and values of rank %d", (int)rank, (int)n);
+        return rule_bad(r, "the sequence has rank %d and the values rank %d", (int)rank, (int)n);
     values = b_unsqueeze(b, values, n);
     sorted = rank > 1 ? b_unsqueeze(b, sorted, rank - 1) : sorted;
-    value_id behind = right ? b_binary(b, OP_LT, values, sorted) : b_binary(b, OP_LE, values, sorted);
-    return aten_result_stated(r, counted(b, b_unary(b, OP_NOT, behind)));
+    value_id after = right ? b_binary(b, OP_LT, values, sorted) : b_binary(b, OP_LE, values, sorted);
+    return aten_result_stated(r, counted(b, b_unary(b, OP_NOT, after)));
 }
 
 /* How many elements lie in each of the equal parts of a range, of which the last one has both ends. */
@@ -80,7 +81,7 @@ bool rule_aten_histc(struct rule *r)
     if (!x.i || !aten_int_known(r, 1, "bins", 100, &bins))
         return false;
     if (bins < 1 || bins > INT32_MAX || !(lo < hi) || !v_is_float(b, x))
-        return rule_refuse(r, "of the range that the data has: state min below max");
+        return rule_refuse(r, "the range is that of the data: state min below max");
     expr_id n = b_count(b, x), all[2] = {ex_const(b_exprs(b), bins), n};
     x = b_reshape(b, x, &n, 1);
     value_id at = b_binary_f64(b, OP_MUL, b_binary_f64(b, OP_DIV, b_binary_f64(b, OP_SUB, x, lo), hi - lo),

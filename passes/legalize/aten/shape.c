@@ -43,7 +43,8 @@ bool rule_aten_flatten(struct rule *r)
     if (!dims || !aten_axis(r, 1, "start_dim", 0, rank, &first) || !aten_axis(r, 2, "end_dim", -1, rank, &last))
         return false;
     if (first > last)
-        return rule_bad(r, "flattens dimensions %d to %d, which are in the other order", (int)first, (int)last);
+        return rule_bad(r, "dimensions %d to %d, which are to be flattened, are in the other order", (int)first,
+                        (int)last);
     if (rank == 0) {
         out[0] = ex_const(ex, 1);
         return rule_result(r, b_reshape(r->b, x, out, 1));
@@ -65,7 +66,7 @@ bool rule_aten_unflatten(struct rule *r)
     if (!dims || !aten_axis(r, 1, "dim", 0, rank, &axis) || !aten_ints(r, 2, "sizes", sizes, &n))
         return false;
     if (n == 0 || rank + (int32_t)n - 1 > RANK_MAX)
-        return rule_bad(r, "%u sizes for a dimension of rank %d", n, (int)rank);
+        return rule_bad(r, "there are %u sizes for a dimension of an operand of rank %d", n, (int)rank);
     for (uint32_t i = 0; i < n; i++)
         if (!ex_is(ex, sizes[i], -1))
             known = ex_mul(ex, known, sizes[i]);
@@ -123,7 +124,7 @@ bool rule_aten_expand(struct rule *r)
     if (!dims || !aten_ints(r, 1, "size", sizes, &n))
         return false;
     if (n < (uint32_t)rank)
-        return rule_bad(r, "%u sizes for rank %d", n, (int)rank);
+        return rule_bad(r, "there are %u sizes for an operand of rank %d", n, (int)rank);
     for (int32_t i = 0; i < rank; i++)
         if (ex_is(ex, sizes[n - (uint32_t)rank + (uint32_t)i], -1))
             sizes[n - (uint32_t)rank + (uint32_t)i] = dims[i];
@@ -147,7 +148,7 @@ bool rule_aten_repeat(struct rule *r)
         n = (uint32_t)rank;
     }
     if (n < (uint32_t)rank)
-        return rule_bad(r, "%u repeats for rank %d", n, (int)rank);
+        return rule_bad(r, "there are %u repeats for an operand of rank %d", n, (int)rank);
     for (uint32_t i = 0; i < n; i++)
         padded[i] = i < n - (uint32_t)rank ? ex_const(ex, 1) : dims[i - (n - (uint32_t)rank)];
     in[0] = b_reshape(r->b, in[0], padded, (int32_t)n);
@@ -172,7 +173,7 @@ bool rule_aten_repeat_interleave(struct rule *r)
     if (!dims || !aten_axis(r, 2, "dim", 0, rank, &axis))
         return false;
     if (rank + 1 > RANK_MAX)
-        return rule_refuse(r, "a result of more than %d dimensions", RANK_MAX);
+        return rule_refuse(r, "the result has more than %d dimensions", RANK_MAX);
     for (int32_t i = 0; i < rank; i++) {
         out[i] = i == axis ? ex_mul(ex, dims[i], times) : dims[i];
         wide[i + (i > axis)] = dims[i];
@@ -214,9 +215,9 @@ static bool part_read(struct rule *r, uint32_t at, value_id x, struct part *p)
         !aten_int_known(r, at + 3, "step", 1, &p->step))
         return false;
     if (p->step < 1)
-        return rule_bad(r, "a slice with a step of %lld; it has to be 1 or more", (long long)p->step);
+        return rule_bad(r, "the step of the slice is %lld, and has to be 1 or more", (long long)p->step);
     if (v_rank(r->b, x) == 0)
-        return rule_bad(r, "a slice of a tensor of rank 0");
+        return rule_bad(r, "the operand has rank 0 and cannot be sliced");
     expr_id dim = b_dim(r->b, x, p->axis), start = aten_int(r, at + 1, "start", 0), end = dim;
     if (aten_has(r, at + 2, "end"))
         end = aten_int(r, at + 2, "end", 0);
@@ -257,7 +258,7 @@ static bool select_read(struct rule *r, uint32_t at, value_id x, struct part *p)
     if (!x.i || !aten_axis(r, at, "dim", 0, v_rank(r->b, x), &p->axis))
         return false;
     if (v_rank(r->b, x) == 0)
-        return rule_bad(r, "an index of a tensor of rank 0");
+        return rule_bad(r, "the operand has rank 0 and cannot be indexed");
     expr_id dim = b_dim(r->b, x, p->axis), i = aten_int(r, at + 1, "index", 0), zero = ex_const(ex, 0);
     if (!i.i)
         return false;
@@ -348,7 +349,7 @@ bool rule_aten_cat(struct rule *r)
         rank = v_rank(r->b, v);
     }
     if (!n)
-        return rule_bad(r, "an empty list of tensors");
+        return rule_bad(r, "the list of tensors is empty");
     if (!kept)
         return rule_result(r, rule_in(r, first));
     return aten_axis(r, 1, "dim", 0, rank, &axis) && rule_result(r, b_concat(r->b, in, kept, axis));
@@ -360,7 +361,7 @@ bool rule_aten_stack(struct rule *r)
     value_id *in = NEW_ARRAY(&r->b->g->arena, value_id, n + 1);
     int32_t axis;
     if (!n || !aten_axis(r, 1, "dim", 0, v_rank(r->b, rule_in(r, first)) + 1, &axis))
-        return n ? false : rule_bad(r, "an empty list of tensors");
+        return n ? false : rule_bad(r, "the list of tensors is empty");
     for (uint32_t i = 0; i < n; i++) {
         value_id v = rule_in(r, first + i);
         in[i] = b_unsqueeze(r->b, b_convert(r->b, v, aten_elem_or(r, v)), axis);
@@ -368,8 +369,8 @@ bool rule_aten_stack(struct rule *r)
     return rule_result(r, b_concat(r->b, in, n, axis));
 }
 
-/* Tensors side by side: those of too few dims get dims of 1, numbers and rows in front (1 of 3 dims: and behind), or
- * behind for columns. param: the dim along which: 0 vstack, 1 hstack, which joins rows along dim 0, 2 dstack, 3 columns
+/* Tensors side by side: those of too few dims get dims of 1, numbers and rows in front (1 of 3 dims: and after), or
+ * after for columns. param: the dim along which: 0 vstack, 1 hstack, which joins rows along dim 0, 2 dstack, 3 columns
  */
 bool rule_aten_stack_along(struct rule *r)
 {
@@ -379,7 +380,7 @@ bool rule_aten_stack_along(struct rule *r)
     bool columns = r->param == 3;
     int32_t least = r->param == 1 ? 1 : r->param == 2 ? 3 : 2, axis = columns ? 1 : r->param;
     if (!n)
-        return rule_bad(r, "an empty list of tensors");
+        return rule_bad(r, "the list of tensors is empty");
     for (uint32_t i = 0; i < n; i++) {
         value_id v = rule_in(r, first + i);
         in[i] = b_convert(b, v, aten_elem_or(r, v));
@@ -393,13 +394,13 @@ bool rule_aten_stack_along(struct rule *r)
     return rule_result(r, b_concat(b, in, n, axis < v_rank(b, in[0]) ? axis : 0));
 }
 
-/* Parts of these sizes along axis, one behind the other; at most as many as there are results. */
+/* Parts of these sizes along axis, one after the other; at most as many as there are results. */
 static bool split_at(struct rule *r, value_id x, int32_t axis, const expr_id *sizes, uint32_t n)
 {
     struct exprs *ex = b_exprs(r->b);
     expr_id at = ex_const(ex, 0);
     if (n != r->n_out)
-        return rule_bad(r, "%u parts, and %u results", n, r->n_out);
+        return rule_bad(r, "there are %u parts and %u results", n, r->n_out);
     for (uint32_t i = 0; i < n; i++) {
         rule_out(r, i, b_slice_axis(r->b, x, axis, at, sizes[i]));
         at = ex_add(ex, at, sizes[i]);
@@ -417,7 +418,7 @@ bool rule_aten_split(struct rule *r)
     if (!x.i || !count.i || !aten_axis(r, 2, "dim", 0, v_rank(r->b, x), &axis))
         return false;
     if (ex_lo(ex, count) < 1)
-        return rule_refuse(r, "a split into parts of a size that may be 0: export with a larger min of its Dim");
+        return rule_refuse(r, "the size of the parts may be 0: export with a larger min of its Dim");
     expr_id dim = b_dim(r->b, x, axis), size = r->param ? ex_ceildiv(ex, dim, count) : count;
     expr_id *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, r->n_out + 1);
     for (uint32_t i = 0; i < r->n_out; i++)
@@ -443,7 +444,7 @@ bool rule_aten_unbind(struct rule *r)
     if (!x.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &axis))
         return false;
     if (!ex_is(ex, b_dim(r->b, x, axis), r->n_out))
-        return rule_bad(r, "%u results of a dimension of another size", r->n_out);
+        return rule_bad(r, "there are %u results, and the dimension has another size", r->n_out);
     for (uint32_t i = 0; i < r->n_out; i++)
         rule_out(r, i, b_squeeze(r->b, b_slice_axis(r->b, x, axis, ex_const(ex, i), ex_const(ex, 1)), axis));
     return true;

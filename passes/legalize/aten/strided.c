@@ -19,7 +19,7 @@ static value_id places(struct builder *b, expr_id n, expr_id m, int64_t step, in
 
 /* ---- diagonals ------------------------------------------------------------------------------------------------- */
 
-/* x with dims a and c behind the others. */
+/* x with dims a and c after the others. */
 static value_id moved_last(struct builder *b, value_id x, int32_t a, int32_t c)
 {
     int64_t perm[RANK_MAX];
@@ -53,8 +53,8 @@ static value_id diagonal(struct builder *b, value_id x, int64_t offset, int32_t 
 
 static bool offset_read(struct rule *r, const char *name, int64_t *offset)
 {
-    return aten_int_known(r, 1, name, 0, offset) &&
-           ((*offset > -INT32_MAX && *offset < INT32_MAX) || rule_bad(r, "diagonal %lld", (long long)*offset));
+    return aten_int_known(r, 1, name, 0, offset) && ((*offset > -INT32_MAX && *offset < INT32_MAX) ||
+                                                     rule_bad(r, "there is no diagonal %lld", (long long)*offset));
 }
 
 bool rule_aten_diagonal(struct rule *r)
@@ -66,7 +66,7 @@ bool rule_aten_diagonal(struct rule *r)
         !aten_axis(r, 3, "dim2", 1, rank, &c))
         return false;
     if (rank < 2 || a == c)
-        return rule_bad(r, "a diagonal of dimensions %d and %d of %d", (int)a, (int)c, (int)rank);
+        return rule_bad(r, "there is no diagonal of dimensions %d and %d of %d", (int)a, (int)c, (int)rank);
     return rule_result(r, diagonal(r->b, x, offset, a, c));
 }
 
@@ -100,7 +100,7 @@ bool rule_aten_diag_embed(struct rule *r)
         !aten_axis(r, 3, "dim2", -1, rank, &c))
         return false;
     if (rank < 2 || rank > RANK_MAX || a == c)
-        return rule_bad(r, "a diagonal of dimensions %d and %d of %d", (int)a, (int)c, (int)rank);
+        return rule_bad(r, "there is no diagonal of dimensions %d and %d of %d", (int)a, (int)c, (int)rank);
     for (int32_t i = 0; i < rank; i++)
         perm[i] = i == a ? rank - 2 : i == c ? rank - 1 : next++;
     return rule_result(r, b_transpose(r->b, embedded(r->b, x, offset), perm));
@@ -114,7 +114,7 @@ bool rule_aten_diag(struct rule *r)
     if (!x.i || !offset_read(r, "diagonal", &offset))
         return false;
     if (rank != 1 && rank != 2)
-        return rule_bad(r, "rank %d", (int)rank);
+        return rule_bad(r, "the operand has rank %d, and 1 or 2 is needed", (int)rank);
     return rule_result(r, rank == 1 ? embedded(r->b, x, offset) : diagonal(r->b, x, offset, 0, 1));
 }
 
@@ -132,8 +132,8 @@ bool rule_aten_unfold(struct rule *r)
         !aten_int_known(r, 3, "step", 1, &step))
         return false;
     if (rank == 0 || rank == RANK_MAX || size < 0 || size > INT32_MAX || step < 1 || step > INT32_MAX)
-        return rule_refuse(r, "windows of %lld elements, %lld apart, of rank %d", (long long)size, (long long)step,
-                           (int)rank);
+        return rule_refuse(r, "windows of %lld elements, %lld apart, of rank %d are not supported", (long long)size,
+                           (long long)step, (int)rank);
     expr_id room = ex_addc(ex, b_dim(b, x, axis), -size), n = ex_addc(ex, ex_div(ex, room, ex_const(ex, step)), 1);
     b_assert(b, ex_le(ex, ex_const(ex, 0), room), EVAL_SHAPE, "a window is longer than dimension %d", (int)axis);
     value_id y = b_gather(b, x, places(b, n, ex_const(ex, size), step, 1), axis);
@@ -152,7 +152,7 @@ static bool patch_read(struct rule *r, uint32_t at, struct patch *p)
     for (uint32_t i = 0; i < 2; i++)
         if (p->kernel[i] < 1 || p->dilation[i] < 1 || p->pads[i] < 0 || p->stride[i] < 1 || p->kernel[i] > 1 << 20 ||
             p->dilation[i] > 1 << 20 || p->pads[i] > 1 << 20 || p->stride[i] > 1 << 20)
-            return rule_bad(r, "a kernel, dilation, padding or stride that is none");
+            return rule_bad(r, "the kernel, dilation, padding or stride is out of range");
     return true;
 }
 
@@ -169,7 +169,7 @@ bool rule_aten_im2col(struct rule *r)
     if (!x.i || !patch_read(r, 1, &p))
         return false;
     if (v_rank(b, x) != 4)
-        return rule_bad(r, "rank %d", (int)v_rank(b, x));
+        return rule_bad(r, "the operand has rank %d, and 4 is needed", (int)v_rank(b, x));
     expr_id zero = ex_const(ex, 0), pads[4] = {zero, zero, ex_const(ex, p.pads[0]), ex_const(ex, p.pads[1])}, n[2];
     x = b_pad(b, x, (value_id){0}, pads, pads, "constant");
     for (int32_t i = 0; i < 2 && x.i; i++) {
@@ -199,7 +199,7 @@ bool rule_aten_col2im(struct rule *r)
     if (!in[0].i || !aten_ints(r, 1, "output_size", sizes, &n) || !patch_read(r, 2, &p))
         return false;
     if (n != 2)
-        return rule_bad(r, "%u sizes", n);
+        return rule_bad(r, "output_size has %u sizes, and 2 are needed", n);
     in[0] = single ? b_unsqueeze(r->b, in[0], 0) : in[0];
     in[1] = aten_sizes(r, sizes, 2);
     in[2] = b_const(r->b, ELEM_I64, &two, 1, p.kernel);
@@ -247,18 +247,18 @@ bool rule_aten_as_strided(struct rule *r)
     if (!dims_x || !aten_ints_known(r, 1, "size", sizes, &n) || !aten_ints_known(r, 2, "stride", strides, &n_strides))
         return false;
     if (n != n_strides)
-        return rule_bad(r, "%u sizes and %u strides", n, n_strides);
+        return rule_bad(r, "there are %u sizes and %u strides", n, n_strides);
     for (int32_t i = 0; i < rank; i++)
         if (!ex_is_const(b_exprs(b), dims_x[i], &dims[i]) || n_own != (uint32_t)rank)
-            return rule_refuse(r, "of a tensor whose sizes or strides are known only at run time");
+            return rule_refuse(r, "the operand's sizes or strides are known only at run time");
     int64_t own_first = rule_int(r, "self_offset", 0), last, have;
     if (own_first < 0 || !add_i64(rule_int(r, "storage_offset", own_first), -own_first, &first))
-        return rule_bad(r, "of a tensor at %lld in memory", (long long)own_first);
+        return rule_bad(r, "the operand cannot begin at element %lld of its memory", (long long)own_first);
     bool empty = false, far = false;
     last = first;
     for (uint32_t i = 0; i < n; i++) {
         if (sizes[i] < 0 || strides[i] < 0 || sizes[i] > INT32_MAX || strides[i] > INT32_MAX)
-            return rule_bad(r, "size %lld by stride %lld", (long long)sizes[i], (long long)strides[i]);
+            return rule_bad(r, "size %lld with stride %lld is impossible", (long long)sizes[i], (long long)strides[i]);
         empty |= sizes[i] == 0;
         far |= !add_i64(last, (sizes[i] - 1) * strides[i], &last);
         whole[i] = ex_const(b_exprs(b), sizes[i]);
@@ -267,9 +267,9 @@ bool rule_aten_as_strided(struct rule *r)
         return rule_result(r,
                            b_broadcast(b, b_convert(b, b_scalar_i64(b, ELEM_I64, 0), v_elem(b, x)), whole, (int32_t)n));
     if (!in_memory_order(b, &x, dims, own, rank))
-        return rule_refuse(r, "of a tensor that does not fill its memory: use contiguous() first");
+        return rule_refuse(r, "the operand does not fill its memory: use contiguous() first");
     if (!ex_is_const(b_exprs(b), b_count(b, x), &have) || far || first < 0 || last >= have)
-        return rule_refuse(r, "reads elements around its operand");
+        return rule_refuse(r, "it reads elements around its operand: use contiguous() or clone() first");
     value_id place = b_broadcast(b, b_scalar_i64(b, ELEM_I64, first), whole, (int32_t)n);
     for (uint32_t i = 0; i < n; i++)
         place = b_binary(b, OP_ADD, place, scaled(b, v_iota(b, ELEM_I64, whole, (int32_t)n, (int32_t)i), strides[i]));
@@ -288,7 +288,7 @@ bool rule_aten_split_sections(struct rule *r)
     if (!x.i || !aten_int_known(r, 1, "sections", 1, &n) || !aten_axis(r, 2, "dim", 0, v_rank(r->b, x), &axis))
         return false;
     if (n < 1 || n != r->n_out)
-        return rule_bad(r, "%lld pieces, and %u results", (long long)n, r->n_out);
+        return rule_bad(r, "there are %lld pieces and %u results", (long long)n, r->n_out);
     expr_id dim = b_dim(r->b, x, axis), at = ex_const(ex, 0);
     for (uint32_t i = 0; i < r->n_out; i++) {
         expr_id size = ex_div(ex, ex_addc(ex, dim, n - 1 - i), ex_const(ex, n));
@@ -309,7 +309,7 @@ bool rule_aten_split_indices(struct rule *r)
     if (!x.i || !aten_ints(r, 1, "indices", places_at, &n) || !aten_axis(r, 2, "dim", 0, v_rank(r->b, x), &axis))
         return false;
     if (n + 1 != r->n_out)
-        return rule_bad(r, "%u places, and %u results", n, r->n_out);
+        return rule_bad(r, "there are %u places and %u results", n, r->n_out);
     expr_id dim = b_dim(r->b, x, axis);
     for (uint32_t i = 0; i <= n; i++) {
         expr_id end = i < n ? aten_bound(ex, places_at[i], dim) : dim;
@@ -329,13 +329,13 @@ bool rule_aten_meshgrid(struct rule *r)
     bool turned = strcmp(rule_str(r, "indexing", "ij"), "xy") == 0 && n > 1;
     expr_id dims[RANK_MAX];
     if (!n || n > RANK_MAX || n != r->n_out)
-        return rule_bad(r, "%u tensors, and %u results", n, r->n_out);
+        return rule_bad(r, "there are %u tensors and %u results", n, r->n_out);
     for (uint32_t k = 0; k < n; k++) {
         value_id v = rule_in(r, first + k);
         if (!v.i)
             return false;
         if (v_rank(b, v) > 1)
-            return rule_bad(r, "a tensor of rank %d", (int)v_rank(b, v));
+            return rule_bad(r, "a tensor has rank %d", (int)v_rank(b, v));
         dims[turned && k < 2 ? 1 - k : k] = b_count(b, v);
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -353,7 +353,7 @@ bool rule_aten_broadcast_tensors(struct rule *r)
     expr_id dims[RANK_MAX];
     int32_t rank = 0, own;
     if (!n || n != r->n_out)
-        return rule_bad(r, "%u tensors, and %u results", n, r->n_out);
+        return rule_bad(r, "there are %u tensors and %u results", n, r->n_out);
     for (uint32_t k = 0; k < n && rank >= 0; k++) {
         const expr_id *d = b_dims(b, rule_in(r, first + k), &own);
         if (!d)

@@ -76,7 +76,7 @@ bool rule_aten_avg_pool(struct rule *r)
         return false;
     int64_t divisor = rule_int(r, "divisor_override", 0), size = 1;
     if (divisor && aten_flag(r, "ceil_mode"))
-        return rule_refuse(r, "divisor_override with ceil_mode");
+        return rule_refuse(r, "divisor_override and ceil_mode are both given");
     const struct attr attrs[] = {attr_ints("kernel_shape", w.kernel, n), attr_ints("strides", w.stride, n),
                                  attr_ints("pads", w.pads, 2 * n), attr_int("ceil_mode", aten_flag(r, "ceil_mode")),
                                  attr_int("count_include_pad", divisor ? 1 : rule_int(r, "count_include_pad", 1))};
@@ -152,7 +152,8 @@ static value_id averaged(struct rule *r, value_id x, int32_t axis, expr_id out)
     if (!fixed)
         return open_spans_averaged(b, x, axis, out);
     if (known < 1 || n > MATRIX_MAX / known)
-        return rule_refuse(r, "%lld averages of a dimension of %lld", (long long)known, (long long)n), (value_id){0};
+        return rule_refuse(r, "%lld averages of a dimension of %lld are too many", (long long)known, (long long)n),
+               (value_id){0};
     return spans_averaged(b, x, axis, n, known);
 }
 
@@ -167,7 +168,7 @@ bool rule_aten_adaptive_avg_pool(struct rule *r)
     if (!x.i || !aten_ints(r, 1, "output_size", out, &n))
         return false;
     if (rank < (int32_t)spatial + 1 || (n != 1 && n != spatial))
-        return rule_bad(r, "%u sizes for rank %d", n, (int)rank);
+        return rule_bad(r, "there are %u sizes for an operand of rank %d", n, (int)rank);
     for (uint32_t i = n; i < spatial; i++)
         out[i] = out[0];
     for (uint32_t i = 0; i < spatial; i++)
@@ -230,10 +231,10 @@ static bool adaptive_max_uneven(struct rule *r, value_id x, const int64_t *out, 
     for (uint32_t i = spatial; i-- > 0;) {
         int32_t axis = 2 + (int32_t)i;
         if (out[i] < 1 || out[i] > SPANS_MAX)
-            return rule_refuse(r, "output_size above %d", SPANS_MAX);
+            return rule_refuse(r, "output_size is above %d", SPANS_MAX);
         bool known = ex_is_const(b_exprs(r->b), b_dim(r->b, x, axis), &n);
         if (!known && placed)
-            return rule_refuse(r, "positions of extremes in a dimension of dynamic size");
+            return rule_refuse(r, "the positions of extremes are asked for, and the size is dynamic");
         x = known ? spans_max(r->b, x, axis, n, out[i], step, placed ? &at : NULL)
                   : open_spans_max(r->b, x, axis, ex_const(b_exprs(r->b), out[i]));
         step *= known ? n : 1;
@@ -297,13 +298,14 @@ static bool sizes_of_scales(struct rule *r, uint32_t n, expr_id *sizes)
         expr_id in = b_dim(r->b, rule_in(r, 0), 2 + (int32_t)i);
         int64_t known;
         if (!list || given != n)
-            return rule_bad(r, "neither output_size nor scale factors");
+            return rule_bad(r, "neither output_size nor scale factors are given are given");
         if (ex_is_const(b_exprs(r->b), in, &known) && list[i] > 0 && list[i] < 1e6)
             sizes[i] = ex_const(b_exprs(r->b), (int64_t)floor((double)known * list[i]));
         else if (list[i] >= 1 && list[i] < 1e6 && list[i] == floor(list[i]))
             sizes[i] = ex_mulc(b_exprs(r->b), in, (int64_t)list[i]);
         else
-            return rule_refuse(r, "aligned corners of dynamic sizes, scaled by a fraction");
+            return rule_refuse(
+                r, "align_corners is given, the sizes are dynamic and the scale is a fraction: give output_size");
     }
     return true;
 }
@@ -322,9 +324,9 @@ bool rule_aten_upsample(struct rule *r)
     if (!in[0].i || !aten_ints(r, 1, "output_size", sizes, &given))
         return false;
     if (v_rank(b, in[0]) != (int32_t)n + 2 || (given && given != n))
-        return rule_bad(r, "rank %d and %u sizes", (int)v_rank(b, in[0]), given);
+        return rule_bad(r, "the operand has rank %d, and there are %u sizes", (int)v_rank(b, in[0]), given);
     if (smooth && aten_flag(r, "align_corners")) /* PyTorch does not align them: it only scales by them */
-        return rule_refuse(r, "of aligned corners");
+        return rule_refuse(r, "align_corners is given: resize without it");
     const char *transform = kind == RESIZE_NEAREST          ? "asymmetric"
                             : aten_flag(r, "align_corners") ? "align_corners"
                                                             : "half_pixel";
@@ -361,7 +363,7 @@ bool rule_aten_affine_grid(struct rule *r)
     if (!rule_in(r, 0).i || !aten_ints(r, 1, "size", sizes, &n))
         return false;
     if (!v_is_float(r->b, rule_in(r, 0)))
-        return rule_refuse(r, "of integers");
+        return rule_refuse(r, "the operand is of integers: convert it to floats before");
     const value_id in[2] = {rule_in(r, 0), aten_sizes(r, sizes, n)};
     struct attr align = attr_int("align_corners", aten_flag(r, "align_corners"));
     return aten_as(r, rule_affine_grid, 20, 0, in, 2, &align, 1);
@@ -377,7 +379,8 @@ bool rule_aten_grid_sampler(struct rule *r)
     const value_id in[2] = {rule_in(r, 0), rule_in(r, 1)};
     int64_t mode = rule_int(r, "interpolation_mode", 0), pad = rule_int(r, "padding_mode", 0);
     if (mode < 0 || mode > 2 || pad < 0 || pad > 2)
-        return rule_bad(r, "interpolation_mode %lld, padding_mode %lld", (long long)mode, (long long)pad);
+        return rule_bad(r, "interpolation_mode is %lld and padding_mode %lld; 0 to 2 are possible", (long long)mode,
+                        (long long)pad);
     const struct attr attrs[] = {attr_str("mode", modes[mode]), attr_str("padding_mode", pads[pad]),
                                  attr_int("align_corners", aten_flag(r, "align_corners"))};
     return aten_as(r, rule_grid_sample, 22, 0, in, 2, attrs, 3);
@@ -411,7 +414,7 @@ bool rule_aten_pad(struct rule *r)
     if (!x.i || !aten_ints(r, 1, r->param > 1 ? "padding" : "pad", pads, &n))
         return false;
     if (!mode || n % 2 || n > 2 * (uint32_t)rank)
-        return rule_bad(r, "%u pads for rank %d, or an unknown mode", n, (int)rank);
+        return rule_bad(r, "there are %u pads for rank %d, or the mode is unknown", n, (int)rank);
     if (!n)
         return rule_result(r, x);
     for (uint32_t i = 0; i < n / 2; i++) {

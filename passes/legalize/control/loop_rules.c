@@ -205,7 +205,7 @@ bool rule_scan_old(struct rule *r)
     struct exprs *ex = b_exprs(b);
     int64_t n_inputs = rule_int(r, "num_scan_inputs", 0), batches;
     if (rule_has(r, 0))
-        return rule_refuse(r, "sequence_lens of version 8");
+        return rule_refuse(r, "version 8 is given sequence_lens");
     if (n_inputs < 1 || n_inputs >= r->n_in)
         return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
     struct loop_lowering l = {.body = scan_body,
@@ -221,7 +221,7 @@ bool rule_scan_old(struct rule *r)
     value_id first = rule_in(r, 1);
     if (!first.i || !ex_is_const(ex, b_dim(b, first, 0), &batches) || batches < 1 ||
         batches > legalize_unroll_limit(r) || r->n_out > n_out)
-        return rule_refuse(r, "version 8 with an unknown number of batches");
+        return rule_refuse(r, "the number of batches is unknown (version 8)");
     value_id *rows = NEW_ARRAY(&b->g->arena, value_id, n_out * (size_t)batches + 1);
     for (int64_t k = 0; k < batches; k++) {
         expr_id at = ex_const(ex, k), one = ex_const(ex, 1);
@@ -301,7 +301,7 @@ bool sequence_map_loop(struct rule *r, region_id body)
     for (uint32_t i = 0; ok && i < r->n_out; i++) {
         enum elem e = first[i].kind == LOWERED_VALUE ? v_elem(b, first[i].v) : ELEM_NONE;
         if (e == ELEM_NONE)
-            return rule_refuse(r, "sequences of other things than tensors");
+            return rule_refuse(r, "the elements of the sequences are no tensors");
         struct attr attr = attr_elem("elem", e);
         l.carried[i] = lowered_value(b_op(b, OP_SEQ_MAKE, NULL, 0, &attr, 1));
     }

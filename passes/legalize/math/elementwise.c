@@ -49,7 +49,7 @@ bool rule_binary(struct rule *r)
     value_id in[2];
     rule_operands(r, in);
     if (v_is_string(r->b, in[0]))
-        return r->param == OP_EQ ? rule_string_binary(r) : rule_refuse(r, "comparison of strings");
+        return r->param == OP_EQ ? rule_string_binary(r) : rule_refuse(r, "strings are compared");
     return rule_result(r, b_binary(r->b, (enum op)r->param, in[0], in[1]));
 }
 

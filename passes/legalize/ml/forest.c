@@ -286,7 +286,7 @@ static bool indexed_read(struct rule *r, struct indexed *d, enum elem *limits)
     return true;
 }
 
-/* The flat number of a branch: leaves stand behind the nodes; -1: there is no such one. */
+/* The flat number of a branch: leaves stand after the nodes; -1: there is no such one. */
 static int64_t branch_at(const struct indexed *d, int64_t is_leaf, int64_t k)
 {
     int64_t n = is_leaf ? d->n_leaves : d->n;

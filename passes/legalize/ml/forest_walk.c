@@ -72,7 +72,7 @@ bool forest_slots(struct rule *r, struct forest *f, struct votes *votes)
     for (int64_t i = 0; i < f->n; i++)
         most += f->branch[i] ? 2 : 0;
     if (most > FOREST_TABLE_MAX)
-        return rule_refuse(r, "trees of %lld nodes", (long long)most);
+        return rule_refuse(r, "the trees have %lld nodes", (long long)most);
     struct slots s = {0, NEW_ARRAY(arena, int64_t, most), NEW_ARRAY(arena, int64_t, most),
                       NEW_ARRAY(arena, int64_t, f->n)};
     int64_t *children = NEW_ARRAY(arena, int64_t, f->n);

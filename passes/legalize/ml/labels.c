@@ -116,11 +116,11 @@ bool rule_label_encoder(struct rule *r)
     if (!x.i)
         return false;
     if (keys.elem == ELEM_NONE || values.elem == ELEM_NONE || !keys.n || keys.n != values.n || keys.n > KEYS_MAX)
-        return rule_refuse(r, "%u keys, %u values", keys.n, values.n);
+        return rule_refuse(r, "there are %u keys and %u values", keys.n, values.n);
     if (keys.elem != v_elem(b, x))
         return rule_bad(r, "keys are %s, the operand is %s", elem_name(keys.elem), elem_name(v_elem(b, x)));
     if (!strchr("IFS", elem_class(values.elem)))
-        return rule_refuse(r, "values of type %s", elem_name(values.elem));
+        return rule_refuse(r, "the values are of type %s", elem_name(values.elem));
     return values_at(r, &values, place_in(r, x, &keys));
 }
 
@@ -170,7 +170,7 @@ bool rule_one_hot_encoder(struct rule *r)
     if (!x.i)
         return false;
     if (!cats.n || cats.n > KEYS_MAX)
-        return rule_refuse(r, "%u categories", cats.n);
+        return rule_refuse(r, "there are %u categories, which is too many", cats.n);
     if (!rule_int(r, "zeros", 1))
         return rule_refuse(r, "zeros = 0: a run that fails where a category is unknown");
     if (v_is_string(b, x) != (cats.elem == ELEM_STR))

@@ -229,7 +229,8 @@ bool rule_linear_classifier(struct rule *r)
         return false;
     uint32_t n_labels = labels.n;
     if (v_rank(b, x) != 2 || n_labels < 2 || (bias && n_bias == 1))
-        return rule_refuse(r, "input of rank %d, %u labels, %u intercepts", (int)v_rank(b, x), n_labels, n_bias);
+        return rule_refuse(r, "the input has rank %d, with %u labels and %u intercepts", (int)v_rank(b, x), n_labels,
+                           n_bias);
     if (!n || n % n_labels || (bias && n_bias != n_labels))
         return rule_bad(r, "%u coefficients and %u intercepts for %u classes", n, n_bias, n_labels);
     int64_t dims[2] = {n_labels, n / n_labels};

@@ -62,10 +62,10 @@ bool rule_svm_regressor(struct rule *r)
     if (!x.i || !svm_read(r, &s))
         return false;
     if (!rule_str_is(r, "post_transform", "NONE", "NONE"))
-        return rule_refuse(r, "post_transform \"%.20s\", which ONNX Runtime passes over: with NONE it is taken",
+        return rule_refuse(r, "post_transform is \"%.20s\", which ONNX Runtime ignores: use NONE",
                            rule_str(r, "post_transform", ""));
     if (v_rank(b, x) != 2)
-        return rule_refuse(r, "input of rank %d", (int)v_rank(b, x));
+        return rule_refuse(r, "the input has rank %d", (int)v_rank(b, x));
     if (!n || n_rho != 1 || supports < 0 || (supports && (n != supports || !n_vectors || n_vectors % supports)))
         return rule_bad(r, "%u coefficients, %lld supports in %u numbers, %u rho", n, (long long)supports, n_vectors,
                         n_rho);
@@ -204,7 +204,7 @@ static bool machines_read(struct rule *r, struct machines *m, uint32_t n_labels)
         return rule_bad(r, "%lld vectors in %u numbers, %u coefficients, %u rho, %u labels for %u classes",
                         (long long)m->vectors, n_vectors, n, n_rho, n_labels, n_classes);
     if (m->pairs > MOST / m->vectors || m->pairs > MOST / m->classes)
-        return rule_refuse(r, "%u classes with %lld vectors", n_classes, (long long)m->vectors);
+        return rule_refuse(r, "%u classes have %lld vectors", n_classes, (long long)m->vectors);
     return true;
 }
 
@@ -238,8 +238,7 @@ bool rule_svm_classifier(struct rule *r)
         return rule_bad(r, "%u prob_a and %u prob_b for %lld pairs of classes", n_prob, n_prob_b, (long long)m.pairs);
     if (m.classes == 2 && !n_prob && post == POST_PROBIT)
         return rule_refuse(
-            r,
-            "post_transform \"PROBIT\" of two classes, of which ONNX Runtime makes no numbers: without it they are taken");
+            r, "post_transform is \"PROBIT\" for two classes, which ONNX Runtime gives no numbers for: leave it out");
     int64_t grid[2] = {m.vectors, n_vectors / m.vectors};
     value_id near = svm_kernel(b, &s, rows_of(b, x, grid[1]), v_reshape_i(b, v_floats(b, vectors, n_vectors), grid, 2));
     value_id score = b_binary(b, OP_ADD, pair_sums(b, &m, near, c), v_floats(b, rho, n_rho));

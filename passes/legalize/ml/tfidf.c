@@ -25,13 +25,13 @@ static bool pool_read(struct rule *r, struct pool *p)
     p->longest = rule_int(r, "max_gram_length", 1);
     p->skips = rule_int(r, "max_skip_count", 0);
     if (!p->items || !p->starts || !p->indexes)
-        return rule_refuse(r, "no pool of integers");
+        return rule_refuse(r, "there is no pool of integers");
     if (p->shortest < 1 || p->longest < p->shortest || p->longest > p->n_starts || p->skips < 0 ||
         p->n_items > POOL_MAX)
         return rule_bad(r, "n-grams of %lld to %lld elements, %u lengths", (long long)p->shortest,
                         (long long)p->longest, p->n_starts);
     if (p->skips > SKIP_MAX)
-        return rule_refuse(r, "max_skip_count %lld", (long long)p->skips);
+        return rule_refuse(r, "max_skip_count is %lld", (long long)p->skips);
     int64_t grams = 0;
     for (uint32_t k = 0; k < p->n_starts; k++) {
         int64_t end = k + 1 < p->n_starts ? p->starts[k + 1] : p->n_items;
@@ -115,7 +115,7 @@ bool rule_tfidf(struct rule *r)
     if (!x.i)
         return false;
     if (v_is_string(b, x))
-        return rule_refuse(r, "n-grams of strings");
+        return rule_refuse(r, "the n-grams are of strings");
     int32_t rank = v_rank(b, x);
     if (rank < 1 || rank > 2)
         return rule_bad(r, "input of rank %d", (int)rank);
@@ -124,7 +124,8 @@ bool rule_tfidf(struct rule *r)
     if (!pool_read(r, &p))
         return false;
     if (p.n_starts > 64 || (int64_t)p.n_indexes * p.columns > POOL_MAX || (!tf && weights && n_weights != p.n_indexes))
-        return rule_refuse(r, "%u n-grams, %lld columns, %u weights", p.n_indexes, (long long)p.columns, n_weights);
+        return rule_refuse(r, "there are %u n-grams, %lld columns and %u weights", p.n_indexes, (long long)p.columns,
+                           n_weights);
     x = b_convert(b, rank == 1 ? b_unsqueeze(b, x, 0) : x, ELEM_I64);
     value_id y = b_convert(b, counts(r, &p, x), ELEM_F32);
     if (idf)

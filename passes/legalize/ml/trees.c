@@ -29,7 +29,7 @@ static bool ballot_read(struct rule *r, const struct forest *f, const struct vot
 {
     struct builder *b = r->b;
     if (classes < 1 || classes > FOREST_TABLE_MAX || f->n > FOREST_TABLE_MAX / classes)
-        return rule_refuse(r, "%lld nodes for %lld classes or targets", (long long)f->n, (long long)classes);
+        return rule_refuse(r, "there are %lld nodes for %lld classes or targets", (long long)f->n, (long long)classes);
     int64_t n = f->n * classes, dims[2] = {f->n, classes};
     double *weight = NEW_ARRAY(&b->g->arena, double, n);
     uint8_t *voted = arena_alloc_array(&b->g->arena, (size_t)n, 1);
@@ -100,7 +100,7 @@ static value_id add_base(struct builder *b, value_id y, const double *base, int6
 
 static bool rank_is_two(struct rule *r, value_id x)
 {
-    return v_rank(r->b, x) == 2 || rule_refuse(r, "input of rank %d", (int)v_rank(r->b, x));
+    return v_rank(r->b, x) == 2 || rule_refuse(r, "the input has rank %d", (int)v_rank(r->b, x));
 }
 
 /* ---- classifier -------------------------------------------------------------------------------------------------- */
@@ -153,7 +153,7 @@ bool rule_tree_classifier(struct rule *r)
     if (labels.n == 2 && one && (v.id[0] == 0 || v.id[0] == 1))
         return classify_one(r, &f, &v, x, &labels, base, n_base, post);
     if (labels.n < 2 || (base && n_base != labels.n))
-        return rule_refuse(r, "%u labels, %u base_values", labels.n, n_base);
+        return rule_refuse(r, "there are %u labels and %u base_values", labels.n, n_base);
     value_id score = add_base(b, tally(r, &f, &v, labels.n, HOW_SUM, x), base, n_base);
     return classifier_results(r, score, &labels, post);
 }

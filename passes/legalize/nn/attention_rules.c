@@ -389,7 +389,7 @@ bool rule_causal_conv(struct rule *r)
     if (!in.i || !w.i)
         return false;
     if (rank != 3 || v_rank(b, w) != 3)
-        return rule_refuse(r, "operands of rank %d and %d", (int)rank, (int)v_rank(b, w));
+        return rule_refuse(r, "the operands have ranks %d and %d", (int)rank, (int)v_rank(b, w));
     bool known = ex_is_const(ex, b_dim(b, w, 0), &channels);
     expr_id zero = ex_const(ex, 0), keep = ex_addc(ex, b_dim(b, w, 2), -1);
     if (rule_has(r, 3)) {

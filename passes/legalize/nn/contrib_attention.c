@@ -66,7 +66,7 @@ static value_id mask_added(struct rule *r, const struct heads *a, expr_id total,
     else if (rank == 2 || rank == 3)
         keep = b_binary(b, OP_LT, b_splat_like(b, mask, 0), mask);
     else
-        return rule_refuse(r, "a mask of rank %d", (int)rank), (value_id){0};
+        return rule_refuse(r, "the mask has rank %d", (int)rank), (value_id){0};
     while (keep.i && v_rank(b, keep) < 4)
         keep = b_unsqueeze(b, keep, 1);
     value_id low = b_scalar_f64(b, wide, rule_float(r, "mask_filter_value", -10000));
@@ -268,7 +268,7 @@ bool rule_attention_of_input(struct rule *r)
     if (rule_int(r, "do_rotary", 0))
         return rule_refuse(r, "do_rotary: fuse the model with RotaryEmbedding and MultiHeadAttention");
     if (rule_int(r, "past_present_share_buffer", 0) && !given(r, a.at->past_length))
-        return rule_refuse(r, "past_present_share_buffer without past_sequence_length");
+        return rule_refuse(r, "past_present_share_buffer needs past_sequence_length");
     if (!product_split(r, &a) || !joined_pair(r, &a))
         return false;
     return rule_result(r, attended(r, &a, &scores));
@@ -289,7 +289,7 @@ bool rule_rotary_positions(struct rule *r)
     expr_id turned = ex_mulc(ex, b_dim(b, rule_in(r, 2), 1), 2);
     if (v_rank(b, in) == 3 && !heads) {
         if (!ex_is_const(ex, ex_div(ex, b_dim(b, in, 2), ex_max(ex, turned, ex_const(ex, 1))), &heads))
-            return rule_refuse(r, "a dynamic number of heads");
+            return rule_refuse(r, "the number of heads is dynamic");
     }
     x = v_widen(b, heads_split(r, in, heads));
     if (!x.i)

@@ -175,11 +175,11 @@ static bool cache_served(struct rule *r)
             !rule_str_is(r, kinds[i], "NONE", "PER_CHANNEL"))
             return rule_bad(r, "%s \"%.40s\"", kinds[i], rule_str(r, kinds[i], ""));
         if (!none && (!rule_has(r, IN_PAST_KEY) || !rule_has(r, IN_KEY_SCALE + i)))
-            return rule_refuse(r, "a quantized cache without past or without scales");
+            return rule_refuse(r, "the quantized cache has no past or no scales");
         if (none ? e != v_elem(r->b, rule_in(r, 0)) && e != ELEM_NONE
                  : e != ELEM_F8E4M3FN && !(e == ELEM_I8 && (bits == 8 || bits == 0)) && !(e == ELEM_U8 && bits == 4))
-            return rule_refuse(r, "a cache of %s, %s, %lld bits", elem_name(e), none ? "not quantized" : "quantized",
-                               (long long)bits);
+            return rule_refuse(r, "the cache is of %s, %s, %lld bits", elem_name(e),
+                               none ? "not quantized" : "quantized", (long long)bits);
     }
     return true;
 }

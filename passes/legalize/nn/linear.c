@@ -278,7 +278,7 @@ bool rule_einsum(struct rule *r)
     struct term terms[MAX_TERMS], result;
     bool needed[LABELS];
     if (!r->n_in || r->n_in > MAX_TERMS)
-        return rule_refuse(r, "%u operands", r->n_in);
+        return rule_refuse(r, "there are %u operands", r->n_in);
     if (!einsum_parse(r, terms, &result))
         return false;
     for (uint32_t i = 0; i < r->n_in; i++)

@@ -105,8 +105,11 @@ bool rule_batch_norm(struct rule *r)
     if (!x.i || !s.scale.i || !s.bias.i || !s.mean.i || !s.var.i)
         return false;
     if (r->version < 9 && !rule_int(r, "spatial", 1))
-        return batch_trains(r) ? rule_refuse(r, "training mode with statistics per activation (spatial = 0)")
-                               : rule_result(r, b_convert(b, batch_by_place(r, x, &s, eps), v_elem(b, in)));
+        return batch_trains(r)
+                   ? rule_refuse(
+                         r,
+                         "it is in training mode with statistics per activation (spatial = 0): export the model in evaluation mode")
+                   : rule_result(r, b_convert(b, batch_by_place(r, x, &s, eps), v_elem(b, in)));
     if (r->version >= 7 && batch_trains(r)) {
         warn_at(b->g->ctx, r->node->src, "training",
                 "normalises by the statistics of the batch at hand, as in training; networks "
@@ -116,9 +119,11 @@ bool rule_batch_norm(struct rule *r)
     }
     for (uint32_t i = 1; i < r->n_out; i++)
         if (rule_wants(r, i))
-            return rule_refuse(r, "training mode of version %d", (int)r->version);
+            return rule_refuse(r, "version %d is in training mode: export the model in evaluation mode",
+                               (int)r->version);
     if (r->version < 7 && !rule_int(r, "is_test", 0))
-        return rule_refuse(r, "training mode of version %d (is_test = 0)", (int)r->version);
+        return rule_refuse(r, "version %d is in training mode (is_test = 0): export the model in evaluation mode",
+                           (int)r->version);
     return rule_result(r, b_convert(b, batch_apply(b, x, &s, eps), v_elem(b, in)));
 }
 
@@ -247,7 +252,7 @@ bool rule_skip_layer_norm(struct rule *r)
         rule_out(r, 2, inv);
     }
     if (r->param && (rule_wants(r, 1) || rule_wants(r, 2)))
-        return rule_refuse(r, "results mean and inv_std_var");
+        return rule_refuse(r, "the results mean and inv_std_var are used");
     rule_out(r, 0, b_convert(b, y, v_elem(b, in)));
     rule_out(r, 3, b_convert(b, x, v_elem(b, in)));
     return true;
@@ -355,7 +360,8 @@ bool rule_dropout_old(struct rule *r)
 {
     value_id x = rule_in(r, 0);
     if (r->version < 7 && !rule_int(r, "is_test", 0))
-        return rule_refuse(r, "training mode of version %d (is_test = 0)", (int)r->version);
+        return rule_refuse(r, "version %d is in training mode (is_test = 0): export the model in evaluation mode",
+                           (int)r->version);
     rule_out(r, 0, x);
     if (rule_wants(r, 1))
         rule_out(r, 1, mask_ones(r->b, x, r->version < 10 ? v_elem(r->b, x) : ELEM_BOOL));

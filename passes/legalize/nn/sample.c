@@ -173,7 +173,7 @@ bool rule_grid_sample(struct rule *r)
         return false;
     int dims = rank - 2;
     if (dims < 1 || dims > MAX_DIMS || rank_g != rank)
-        return rule_refuse(r, "input of rank %d with grid of rank %d", (int)rank, (int)rank_g);
+        return rule_refuse(r, "the input has rank %d and the grid rank %d", (int)rank, (int)rank_g);
     expr_id pixels = ex_const(ex, 1), points = ex_const(ex, 1);
     for (int i = 0; i < dims; i++) {
         pixels = ex_mul(ex, pixels, d[2 + i]);
@@ -395,7 +395,7 @@ static bool deform_read(struct rule *r, struct deform *d, value_id x, value_id w
     if (!d->x || !d->w)
         return false;
     if (rank != rank_w || rank < 3 || rank > 2 + MAX_DIMS || d->groups < 1 || d->offset_groups < 1)
-        return rule_refuse(r, "input of rank %d with weights of rank %d", (int)rank, (int)rank_w);
+        return rule_refuse(r, "the input has rank %d and the weights rank %d", (int)rank, (int)rank_w);
     if (!spatial_read(r, rank - 2, &d->s))
         return false;
     d->taps = d->points = d->pixels = ex_const(ex, 1);

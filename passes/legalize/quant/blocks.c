@@ -42,11 +42,11 @@ static bool blocks_read(struct rule *r, struct blocks *s)
         (s->size & (s->size - 1)))
         return rule_bad(r, "K %lld, N %lld, blocks of %lld", (long long)s->k, (long long)s->n, (long long)s->size);
     if (s->bits != 2 && s->bits != 4 && s->bits != 8)
-        return rule_refuse(r, "weights of %lld bits", (long long)s->bits);
+        return rule_refuse(r, "the weights have %lld bits", (long long)s->bits);
     if (rule_has(r, 4))
         return rule_refuse(r, "g_idx: rows of the weights in another order; ONNX Runtime calls it deprecated");
     if (rule_int(r, "weight_prepacked", 0))
-        return rule_refuse(r, "weights prepacked for a GPU");
+        return rule_refuse(r, "the weights are prepacked for a GPU: export them without");
     s->count = (s->k + s->size - 1) / s->size;
     return true;
 }
@@ -161,9 +161,10 @@ static bool table_read(struct rule *r, struct table *t)
     if (t->block < 0 || t->block > INT32_MAX || (t->block == 0 && elem_class(e) != 'F'))
         return rule_bad(r, "blocks of %lld", (long long)t->block);
     if (t->bits < 8 && (t->gather == t->rank - 1 || t->gather == t->quantize))
-        return rule_refuse(r, "packed numbers that are gathered along the axis of the packing or of the blocks");
+        return rule_refuse(r, "packed numbers are gathered along the axis of the packing or of the blocks");
     if (t->rank + v_rank(b, rule_in(r, 1)) >= RANK_MAX)
-        return rule_refuse(r, "data of rank %d, indices of rank %d", (int)t->rank, (int)v_rank(b, rule_in(r, 1)));
+        return rule_refuse(r, "the data has rank %d and the indices rank %d", (int)t->rank,
+                           (int)v_rank(b, rule_in(r, 1)));
     rows_read(r, t);
     return t->row.i != 0;
 }

@@ -89,7 +89,7 @@ static value_id activated(struct rule *r, value_id y)
                 attrs[n++] = attr_float(f->params[i], p[i]);
         return operator_run(r, f->op, attrs, n, y);
     }
-    return rule_refuse(r, "activation \"%.40s\"", name), (value_id){0};
+    return rule_refuse(r, "the activation is \"%.40s\"", name), (value_id){0};
 }
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------ */

@@ -384,7 +384,7 @@ bool rule_qgemm(struct rule *r)
     if (v_rank(b, in[0]) != 2 || v_rank(b, in[3]) != 2)
         return rule_bad(r, "operands of rank %d and %d", (int)v_rank(b, in[0]), (int)v_rank(b, in[3]));
     if (rule_has(r, 7) != rule_has(r, 8))
-        return rule_refuse(r, "a result's scale without its zero point, or the other way round");
+        return rule_refuse(r, "a result has a scale and no zero point, or the reverse");
     value_id x = rule_int(r, "transA", 0) ? b_transpose(b, in[0], turn) : in[0];
     value_id w = rule_int(r, "transB", 0) ? b_transpose(b, in[3], turn) : in[3];
     value_id sum = rule_integer_matmul(r, x, in[2], w, in[5]);

@@ -21,7 +21,7 @@ bool rule_cast_text(struct rule *r, value_id x, enum elem to)
     enum elem number = write ? v_elem(b, x) : to, wide = text_elem(number);
     int32_t rank;
     if (wide == ELEM_NONE)
-        return rule_refuse(r, "conversion between %s and strings", elem_name(number));
+        return rule_refuse(r, "there is no conversion between %s and strings", elem_name(number));
     x = write ? b_convert(b, x, wide) : rule_strings(r, 0);
     const expr_id *dims = b_dims(b, x, &rank);
     struct attr attrs[] = {attr_str("fn", write ? "format" : "parse"), attr_elem("elem", write ? ELEM_STR : wide),

@@ -262,7 +262,7 @@ bool rule_unique(struct rule *r)
     if (!x.i)
         return false;
     if (v_is_string(b, x))
-        return rule_refuse(r, "strings");
+        return rule_refuse(r, "the elements are strings");
     if (node_attr(r->node, "axis") && !rule_axis(r, rule_int(r, "axis", 0), v_rank(b, x), &axis))
         return false;
     ex_is_const(b_exprs(b), axis < 0 ? b_count(b, x) : b_dim(b, x, axis), &hi);

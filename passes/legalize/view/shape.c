@@ -218,7 +218,7 @@ static bool tile(struct rule *r, value_id x, const expr_id *repeats, uint32_t n)
     for (int32_t i = 0; i < rank; i++) {
         out[i] = ex_mul(ex, repeats[i], dims[i]);
         if (ex_is(ex, repeats[i], 1) ? wide >= RANK_MAX : wide + 1 >= RANK_MAX)
-            return rule_refuse(r, "rank too high");
+            return rule_refuse(r, "the rank of the result is too high");
         if (!ex_is(ex, repeats[i], 1)) {
             apart[wide] = ex_const(ex, 1);
             spread[wide++] = repeats[i];
@@ -247,7 +247,7 @@ bool rule_tile_old(struct rule *r)
     expr_id repeats[RANK_MAX];
     if (!v_known_i64(r->b, b_convert(r->b, rule_in(r, 1), ELEM_I64), 0, &tiles) ||
         !v_known_i64(r->b, b_convert(r->b, rule_in(r, 2), ELEM_I64), 0, &axis))
-        return rule_refuse(r, "tiles or axis known only at run time");
+        return rule_refuse(r, "tiles or axis are known only at run time");
     if (!rule_axis(r, axis, rank, &at))
         return false;
     for (int32_t i = 0; i < rank; i++)

@@ -305,7 +305,7 @@ KNOWN = [
     ("run", "CenterCropPad", always, "number of elements", "theirs", MISFIT),
     ("ours", "Reciprocal", always, "", "open", "of numbers near 0, at other sizes than the drawn ones"),
     ("ours", "Unique", f16, r"\[\d+\] expected", "theirs", "f16: ONNX Runtime keeps sums in f32 between nodes, and has equal elements twice"),
-    *(("refused", op, always, "input of rank", "open", "rows of a rank known only at run time") for op in ML),
+    *(("refused", op, always, "input (?:of|has) rank", "open", "rows of a rank known only at run time") for op in ML),
     ("refused", "Squeeze", always, "the rank depends on whether", "open", "several dims of which the run says whether they are 1"),
     ("run", "Unique", nan, "does not broadcast", "theirs", "NaN counts as equal to NaN, as in numpy"),
     ("ours", "ReduceLogSumExp", number_missing, "inf expected, got nan", "theirs", "a sum with NaN is NaN; ONNX Runtime passes over it"),
