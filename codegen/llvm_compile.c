@@ -242,7 +242,7 @@ static void take_diagnostic(LLVMDiagnosticInfoRef info, void *user)
     LLVMDisposeMessage(text);
 }
 
-/* A function of a static network: its frame's size behind its object. */
+/* A function of a static network: its frame's size after its object. */
 static struct compiled with_frame(struct emitter *e, struct compiled object)
 {
     struct compiled r = {malloc(object.size + sizeof e->frame), object.size + sizeof e->frame, false};

@@ -178,7 +178,7 @@ static void point_functions(struct table *t, uint64_t at)
     }
 }
 
-/* mcc_state stands behind mcc_api, in artifacts that have it. */
+/* mcc_state stands after mcc_api, in artifacts that have it. */
 enum { STATE_AT = (sizeof(mcc_api) + 15) / 16 * 16 };
 
 static uint64_t put_api(struct table *t, struct ports *ports)

@@ -215,7 +215,7 @@ static bool send_product(void)
     return sent;
 }
 
-/* The path of the next file behind the option, whose last character stands for it. NULL: errno says why. */
+/* The path of the next file after the option, whose last character stands for it. NULL: errno says why. */
 static const char *file_option(const char *option, size_t length, const char *data, size_t size)
 {
     char *text = malloc(length + 32);

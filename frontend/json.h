@@ -19,7 +19,7 @@ struct json {
     } u;
 };
 
-/* Parses the text, into which it writes, one byte behind its end too. NULL after a diagnostic that names `what` and the
+/* Parses the text, into which it writes, one byte after its end too. NULL after a diagnostic that names `what` and the
  * offset. */
 struct json *json_parse(struct context *, struct arena *, char *text, size_t size, const char *what);
 

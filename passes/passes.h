@@ -1,4 +1,4 @@
-/* The pass from imported to legal graphs, and its table of operators. Those behind it are rows of
+/* The pass from imported to legal graphs, and its table of operators. Those after it are rows of
  * passes/module/passes.def. */
 #ifndef MCC_PASSES_H
 #define MCC_PASSES_H

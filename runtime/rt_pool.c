@@ -50,7 +50,7 @@ static bool has_stopped(const struct mcc_rt_run *run)
 
 /* Need unit `begin`, and what follows it, no longer be done? After a failure the units below the failing index still
  * are: one of them may fail too, and the smallest index is reported whatever the number of threads. */
-static bool is_moot(const struct rt_job *job, uint32_t begin)
+static bool is_cancelled(const struct rt_job *job, uint32_t begin)
 {
     if (__atomic_load_n(&job->run->stop, __ATOMIC_ACQUIRE) == 0)
         return false;
@@ -59,11 +59,11 @@ static bool is_moot(const struct rt_job *job, uint32_t begin)
 }
 
 /* Claims, for a thread that owns units of the job, the ranges of which nothing need be done; how many units. */
-static uint32_t claim_moot(const struct rt_homes *homes, const struct rt_job *job)
+static uint32_t claim_cancelled(const struct rt_homes *homes, const struct rt_job *job)
 {
     uint32_t units = 0;
     for (uint32_t i = 0; i < homes->n; i++) {
-        if (!is_moot(job, (uint32_t)__atomic_load_n(rt_home(homes, i), __ATOMIC_RELAXED)))
+        if (!is_cancelled(job, (uint32_t)__atomic_load_n(rt_home(homes, i), __ATOMIC_RELAXED)))
             continue;
         uint64_t left = __atomic_exchange_n(rt_home(homes, i), 0, __ATOMIC_ACQUIRE);
         uint32_t begin = (uint32_t)left, end = (uint32_t)(left >> 32);
@@ -93,8 +93,8 @@ static void run_indices(const struct rt_job *job, int64_t begin, int64_t end, ui
 static uint32_t run_chunk(const struct rt_homes *homes, const struct rt_job *job, uint64_t units, uint32_t thread)
 {
     uint32_t begin = (uint32_t)units, end = (uint32_t)(units >> 32);
-    if (is_moot(job, begin))
-        return end - begin + claim_moot(homes, job);
+    if (is_cancelled(job, begin))
+        return end - begin + claim_cancelled(homes, job);
     run_indices(job, begin * job->cut.unit, end < job->cut.units ? end * job->cut.unit : job->count, thread);
     return end - begin;
 }

@@ -14,7 +14,7 @@
 #include "ir/base/file.h"
 
 enum { FIRST_MS = 1000, NEXT_MS = 100, LINE_MAX_BYTES = 80 };
-#define WIPE "\r\033[K" /* to the beginning of the line, and nothing behind it */
+#define WIPE "\r\033[K" /* to the beginning of the line, and nothing after it */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended;

@@ -130,7 +130,7 @@ void states_listed(struct pt2 *); /* marks what the file says is written */
 bool state_is_listed(const struct json *spec); /* is this output the new value of something kept? */
 bool state_output(struct pt2 *, const struct json *spec, const char *value, src_id);
 bool state_input(struct pt2 *, const char *name, const char *value, bool constant);
-bool states_output(struct pt2 *); /* behind the program's own outputs */
+bool states_output(struct pt2 *); /* after the program's own outputs */
 
 /* arguments.c */
 /* What a node of the file is given for an argument: a union; NULL: nothing. */

@@ -49,7 +49,7 @@ struct directory {
     uint64_t at, size, n;
 };
 
-/* The last end record that fits: an archive may have a comment behind it. */
+/* The last end record that fits: an archive may have a comment after it. */
 static const uint8_t *end_find(const struct zip *z)
 {
     for (uint64_t back = END_SIZE; back <= z->size && back <= END_SIZE + COMMENT_MAX; back++) {
@@ -106,7 +106,7 @@ static bool zip64_read(struct zip_record *r, const uint8_t *extra, size_t n)
     return true;
 }
 
-/* *p: a record of the directory, behind it afterwards. */
+/* *p: a record of the directory, after it afterwards. */
 static bool central_read(struct zip *z, const uint8_t **p, const uint8_t *end, struct arena *arena,
                          struct zip_record *r)
 {

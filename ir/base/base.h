@@ -185,7 +185,7 @@ struct context {
     struct limits limits;
     struct time time;
     const char *model_path; /* as the user gave it: every message begins with it */
-    uint32_t line, column; /* behind it, from 1 on, where it is a configuration; 0: none */
+    uint32_t line, column; /* after it, from 1 on, where it is a configuration; 0: none */
     struct exprs *exprs;
     VEC(struct source) sources; /* [0] unused */
     VEC(struct diag) diags;

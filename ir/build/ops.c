@@ -270,7 +270,7 @@ struct dot_builder {
     enum elem acc;
 };
 /* A constant matrix that y is the transpose of, {0}: y is none. Weights are read as they are stored: what asks where a
- * product's panels lie (schedule/block.c) would not find them behind a view. */
+ * product's panels lie (schedule/block.c) would not find them under a view. */
 static value_id transposed_weights(const struct graph *g, value_id y)
 {
     const struct node *n = value_node(g, y);

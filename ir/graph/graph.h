@@ -229,7 +229,7 @@ node_id graph_insert_before(struct graph *, node_id where, enum op, src_id, cons
 /* A use of v after the one given, or the first one for NULL; NULL: there is none. In no order; one may come twice. Its
  * address does not survive a new use. */
 const struct graph_user *graph_user(const struct graph *, value_id, const struct graph_user *before);
-/* The inputs and outputs that callers see: all but the states, which stand behind them. */
+/* The inputs and outputs that callers see: all but the states, which stand after them. */
 uint32_t graph_user_inputs(const struct graph *);
 uint32_t graph_user_outputs(const struct graph *);
 /* Is v a tensor of state k's element type and dims? */

@@ -78,22 +78,22 @@ static void box_asked(struct em_box_at h, expr_id index, expr_id size)
     em_if_end(em, &iff);
 }
 
-/* What lies before the value, in it and behind it; of a border, before and behind it first. */
+/* What lies before the value, in it and after it; of a border, before and after it first. */
 static void box_cut(struct em_box_at h, const struct em_box_loop *l, expr_id end)
 {
     struct exprs *x = h.em->x;
     bool last = h.depth + 1 == h.box->n, border = h.box->border;
     expr_id zero = ex_const(x, 0), from = ex_max(x, l->first, zero), to = ex_min(x, l->size, end),
-            behind = ex_max(x, l->size, l->first);
+            after = ex_max(x, l->size, l->first);
     box_range(h, l->first, ex_min(x, zero, end), false);
     if (border)
-        box_range(h, behind, end, false);
+        box_range(h, after, end, false);
     if (last && h.box->tile)
         em_tiles(h.em, ex_sub(x, to, from), h.box->tile, REST_POINTS, box_tile, &h);
     else if (!last || !border)
         box_range(h, from, to, true);
     if (!border)
-        box_range(h, behind, end, false);
+        box_range(h, after, end, false);
 }
 
 static void box_loops(const struct em_box_at *h)

@@ -93,7 +93,7 @@ static void point_at(struct em *em, const struct group *g, uint32_t j, expr_id *
 }
 
 /* Do the elements of the group lie together, whole groups of the lanes side by side? Then one load reads them. The
- * groups of weights are whole: zeros were written behind their end. */
+ * groups of weights are whole: zeros were written after their end. */
 static bool load_whole(struct em *em, const struct group *g, lreg *result)
 {
     struct operand_place place;
@@ -145,7 +145,7 @@ static bool load_whole(struct em *em, const struct group *g, lreg *result)
     return true;
 }
 
-/* Do the lanes of each element lie together, and the next element's right behind them (a depthwise convolution's taps,
+/* Do the lanes of each element lie together, and the next element's right after them (a depthwise convolution's taps,
  * channels in blocks)? Then one load reads the elements of all lanes, and a shuffle makes groups of them. */
 static bool load_turned(struct em *em, const struct group *g, lreg *result)
 {
@@ -174,7 +174,7 @@ static bool load_turned(struct em *em, const struct group *g, lreg *result)
         return false;
     uint32_t bytes = g->size * g->lanes, n_in = 2;
     lreg in[3] = {em_buffer(em, g->v), em_index(em, rest)};
-    if (g->valid < g->size) /* nothing is read behind the last one */
+    if (g->valid < g->size) /* nothing is read after the last one */
         in[n_in++] = em_tail_mask(em, ex_const(em->x, (int64_t)g->valid * g->lanes), bytes);
     lreg v = em_op(em, L_LOAD, (struct ltype){e, bytes}, in, n_in);
     uint8_t from[256];
@@ -244,7 +244,7 @@ static bool load_half(struct em *em, const struct group *g, lreg *result)
 }
 
 /* The group of what view n shows, in its operand. */
-static bool group_behind(struct em *em, const struct group *g, const struct node *n, struct group *from, expr_id *first)
+static bool group_after(struct em *em, const struct group *g, const struct node *n, struct group *from, expr_id *first)
 {
     expr_id idx[RANK_MAX], at[RANK_MAX], cond = ex_const(em->x, 0);
     uint32_t k = 0;
@@ -291,7 +291,7 @@ static bool compute_group(struct em *em, const struct group *g, lreg *result)
         !is_byte(value_type(em->g, g->v)->elem) || value_is_splat(em->g, g->v, &f, &i))
         return false;
     if (op_shape(n->op) == SHAPE_VIEW) {
-        if (!group_behind(em, g, n, &from, first))
+        if (!group_after(em, g, n, &from, first))
             return false;
         *result = group_value(em, &from);
         return result->i != 0;

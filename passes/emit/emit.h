@@ -45,10 +45,10 @@ struct em_ahead {
     int64_t far; /* so many bytes in each step of panels that are used later; 0: none. They begin ... */
     int32_t dim; /* ... along the anchor's dim of the lanes ... */
     uint32_t n; /* ... at so many panels, ... */
-    expr_id panel[AHEAD_MOST]; /* ... so far behind the first point's, ... */
+    expr_id panel[AHEAD_MOST]; /* ... so far after the first point's, ... */
     uint32_t cut; /* ... at index k of this reduced dim, 0 of the others, ... */
     expr_id k, now; /* ... while this tile does the steps from number `now` on, ... */
-    expr_id bytes; /* ... and so far behind that, which is what other tiles ask for */
+    expr_id bytes; /* ... and so far after that, which is what other tiles ask for */
 };
 struct em {
     struct module *m;
@@ -163,7 +163,7 @@ void em_hoist_end(struct em *, const struct em_hoist *);
 /* A fresh symbol for an expression inside the current level, so that nothing depending on it moves out. */
 expr_id em_pin(struct em *, expr_id, int64_t lo, int64_t hi);
 
-/* Computations alike at several points, statement by statement in turn (emit/interleave.c): begin, next behind each of
+/* Computations alike at several points, statement by statement in turn (emit/interleave.c): begin, next after each of
  * them, end. None may read what another stores. */
 struct em_interleave {
     lblock block;
@@ -219,7 +219,7 @@ lreg em_load_fresh(struct em *, value_id, const expr_id *idx);
  * there, else any number that says what of the elements from there on (emit/dot.c). */
 lreg em_recall(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group);
 void em_remember(struct em *, value_id, const expr_id *idx, expr_id cond, uint32_t group, lreg);
-/* The operands of L_DOT at a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points behind it
+/* The operands of L_DOT at a group of elements (emit/dot.c): operand o at idx[o] and the `size` - 1 points after it
  * along dim[o], step[o] apart, of which `valid` exist. lanes: of the sums, which are i32 or f32; 1: a scalar. */
 struct em_group {
     expr_id *idx[2];

@@ -261,7 +261,7 @@ lreg em_tail_mask(struct em *em, expr_id left, uint32_t lanes)
     return em_op2(em, L_LT, iota, em_index(em, left));
 }
 
-/* The lane stops where the dim does, as far as the simplifier is concerned: what lies behind is masked everywhere. */
+/* The lane stops where the dim does, as far as the simplifier is concerned: what lies after is masked everywhere. */
 expr_id em_tail(struct em *em, expr_id base, expr_id left, uint32_t lanes)
 {
     int64_t n;

@@ -1,7 +1,7 @@
 /* Interleaving: computations that stand one after another in a block, statement by statement in turn.
  *
  * An epilogue with an erf or an exp is a chain of forty statements, each of which waits four cycles for the one before.
- * A core looks a hundred instructions ahead, so two or three chains one behind another overlap; four in turn overlap as
+ * A core looks a hundred instructions ahead, so two or three chains one after another overlap; four in turn overlap as
  * a whole, and a constant that a statement of each of them takes is loaded once. LLVM keeps the order (its scheduler is
  * off).
  */

@@ -249,7 +249,7 @@ static void out_point(struct em *em, const expr_id *idx, expr_id *at)
     bool moved = false; /* what is passed begins with the piece */
     for (uint32_t i = 0; i < em->args.n; i++)
         moved |= em->args.data[i].value.i == out.i && em->args.data[i].start.i;
-    if (em->k->piece && !moved) { /* behind the operands before it */
+    if (em->k->piece && !moved) { /* after the operands before it */
         const struct node *n = value_node(em->g, out);
         int64_t axis = node_int(n, "axis", 0);
         for (uint32_t j = 0; j + 1 < em->k->piece; j++)

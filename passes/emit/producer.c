@@ -103,8 +103,8 @@ bool em_produced(struct em *em, value_id v, const expr_id *idx, expr_id cond, lr
     struct em_producer *p = em_producer_of(em, v);
     if (!p || p->filling)
         return false;
-    if (p->riding) {
-        *result = em_row_buffer_ride(em, p, idx, cond);
+    if (p->carried) {
+        *result = em_row_buffer_carry(em, p, idx, cond);
         return true;
     }
     bool open = em_producer_open(em, p);

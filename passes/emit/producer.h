@@ -30,7 +30,7 @@ struct em_producer {
     bool padded; /* the region's elements beside the value are zeros */
     bool on_demand; /* a row buffer: who asks for a point first has it filled */
     bool in_result; /* ... once: it is the row of the result, and the last stage stores there */
-    bool riding; /* the reduction at hand passes every point once, and stores what it computes */
+    bool carried; /* the reduction at hand passes every point once, and stores what it computes */
     bool partial; /* ... but some of its points only under a condition */
     lreg keeper; /* of em_kept_begin; {0}: each index fills it */
     value_id source; /* stored, and prefetched for the next region; {0}: nothing is */
@@ -55,11 +55,11 @@ bool em_produced(struct em *, value_id v, const expr_id *idx, expr_id cond, lreg
  * fills it. */
 void em_row_buffer_begin(struct em *, struct em_producer *, const struct row_local *);
 bool em_row_buffer_fill(struct em *, struct em_producer *, const expr_id *idx, expr_id cond);
-lreg em_row_buffer_ride(struct em *, struct em_producer *, const expr_id *idx, expr_id cond);
+lreg em_row_buffer_carry(struct em *, struct em_producer *, const expr_id *idx, expr_id cond);
 /* A reduction of v over the given dims, for a point of its result, is about to run its loops in the level now on top:
- * does it fill v's buffer on the way? Then em_row_buffer_ride_end follows its loops. */
-bool em_row_buffer_ride_begin(struct em *, value_id v, const int64_t *axes, uint32_t n_axes, const expr_id *point);
-void em_row_buffer_ride_end(struct em *, value_id v);
+ * does it fill v's buffer on the way? Then em_row_buffer_carry_end follows its loops. */
+bool em_row_buffer_carry_begin(struct em *, value_id v, const int64_t *axes, uint32_t n_axes, const expr_id *point);
+void em_row_buffer_carry_end(struct em *, value_id v);
 
 /* The anchor's first operand: a region of it (stage_box), from here on. count: of its last dim, the indices that there
  * are this time, if they are numbers of points; {0}: all. channels: these vectors of a block; none: all. */

@@ -14,7 +14,7 @@ struct reduction {
     enum elem acc, index;        /* register elements of the accumulators; of the indices beside them */
     bool found; /* an argument reduction has an element at least: its index begins with 0, else with -1 */
     uint32_t group, valid; /* steps at once along one dim (emit/dot.c), and those that exist; 1: one by one */
-    uint32_t grouped; /* that dim; any behind it has one index */
+    uint32_t grouped; /* that dim; any after it has one index */
     uint32_t n_points, n_acc; /* argument reductions keep two per point */
     expr_id *const *points;
     expr_id cond;
@@ -35,7 +35,7 @@ struct reduction {
     struct block_factor scale; /* where s->scaled and the operand is not in scratch; else product {0} */
 };
 
-/* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those behind them. */
+/* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those after them. */
 void em_reduce_block(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct k_dim *,
                      expr_id from, int64_t n, lreg *acc);
 

@@ -109,10 +109,10 @@ static lreg along_lanes(struct em *em, const struct node *n, expr_id *const *poi
         acc[u] = arg && u % 2 ? em_const(em, r.index, lanes, 0, 0) : reduction_identity(em, r.combine, r.acc, e, lanes);
     uint32_t n_axes = 1;
     const int64_t axis = node_int(n, "axis", 0), *axes = arg ? &axis : node_ints(n, "axes", &n_axes);
-    bool rides = ex_truth(em->x, cond) == TRUE_ && em_row_buffer_ride_begin(em, n->in[0], axes, n_axes, points[0]);
+    bool carries = ex_truth(em->x, cond) == TRUE_ && em_row_buffer_carry_begin(em, n->in[0], axes, n_axes, points[0]);
     horizontal_nest(em, &r, 0, k, acc, unroll, lanes);
-    if (rides)
-        em_row_buffer_ride_end(em, n->in[0]);
+    if (carries)
+        em_row_buffer_carry_end(em, n->in[0]);
     if (arg)
         return first_best(em, &r, acc, unroll);
     for (uint32_t half = unroll / 2; half > 0; half /= 2)

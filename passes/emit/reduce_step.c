@@ -40,7 +40,7 @@ bool em_halo_covers(struct em *em, const struct node *n, int32_t d, int64_t tile
            s->halo[s->rank + 2 + d] >= above;
 }
 
-/* The product behind the views over the second operand (block_factor), and idx there. */
+/* The product under the views over the second operand (block_factor), and idx there. */
 static const struct node *scaled_product(const struct em *em, const struct reduction *r, expr_id *idx)
 {
     return value_node(em->g, behind_views(em->m, r->n->in[1], idx));
@@ -265,7 +265,7 @@ lreg reduction_index(struct em *em, lreg index)
     return lf_type(em->f, index).elem == ELEM_I64 ? index : em_op(em, L_CONVERT, t, &index, 1);
 }
 
-/* The second operand's place, in bytes, at point p and so many steps of the innermost dim behind k. */
+/* The second operand's place, in bytes, at point p and so many steps of the innermost dim after k. */
 static expr_id panel_bytes(struct em *em, const struct reduction *r, const expr_id *p, const expr_id *k, int64_t steps)
 {
     expr_id at[RANK_MAX], later[RANK_MAX];

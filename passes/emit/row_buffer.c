@@ -93,14 +93,14 @@ bool em_row_buffer_fill(struct em *em, struct em_producer *p, const expr_id *idx
     return true;
 }
 
-bool em_row_buffer_ride_begin(struct em *em, value_id v, const int64_t *axes, uint32_t n_axes, const expr_id *point)
+bool em_row_buffer_carry_begin(struct em *em, value_id v, const int64_t *axes, uint32_t n_axes, const expr_id *point)
 {
     struct em_producer *p = em_producer_of(em, v);
     expr_id idx[RANK_MAX];
     uint32_t mask = 0;
     for (uint32_t i = 0; i < n_axes; i++)
         mask |= axes[i] < 32 ? 1u << axes[i] : 0;
-    if (!p || !p->on_demand || p->filling || p->riding || em_producer_open(em, p))
+    if (!p || !p->on_demand || p->filling || p->carried || em_producer_open(em, p))
         return false;
     for (int32_t d = 0; d < p->storage.rank; d++)
         if ((p->box.extent[d] > 0) != (mask >> d & 1))
@@ -109,23 +109,23 @@ bool em_row_buffer_ride_begin(struct em *em, value_id v, const int64_t *axes, ui
         idx[d] = mask >> d & 1 ? p->box.first[d] : *point++;
     if (is_spent(p) || (p->in_result && row_depth(em, p, idx) != em->top))
         return false;
-    p->riding = true;
+    p->carried = true;
     p->partial = false;
     em_producer_filled(em, p);
     return true;
 }
 
-lreg em_row_buffer_ride(struct em *em, struct em_producer *p, const expr_id *idx, expr_id cond)
+lreg em_row_buffer_carry(struct em *em, struct em_producer *p, const expr_id *idx, expr_id cond)
 {
     p->partial |= ex_truth(em->x, cond) != TRUE_;
     row_is(p, idx);
     return em_producer_point(em, p, idx, cond);
 }
 
-void em_row_buffer_ride_end(struct em *em, value_id v)
+void em_row_buffer_carry_end(struct em *em, value_id v)
 {
     struct em_producer *p = em_producer_of(em, v);
-    p->riding = false;
+    p->carried = false;
     if (p->partial) {
         p->home = (lblock){0};
         p->on_demand = !p->in_result;

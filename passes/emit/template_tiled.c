@@ -384,7 +384,7 @@ static void rows_begin(struct em *em, struct tiling *t, const struct tile_loops 
                    t->lines * tile_count(x, t->t, s));
 }
 
-/* Which of the lines behind the loop over blocks is at hand; the first, if their number is dynamic: each
+/* Which of the lines after the loop over blocks is at hand; the first, if their number is dynamic: each
  * then prefetches what the next block reads. */
 static void line_number(struct em *em, struct tiling *t, const struct tile_loops *l)
 {

@@ -17,7 +17,7 @@ struct tiling {
     expr_id piece[TILE_VECTORS_MOST]; /* index along vec of each vector of the tile at hand */
     uint32_t n_pieces;
     bool fixed_b; /* the rows of b are a parallel index: only those at row0 */
-    int64_t lines; /* of a product's rows, each a parallel index behind that of the panels, as far as known */
+    int64_t lines; /* of a product's rows, each a parallel index after that of the panels, as far as known */
     expr_id line; /* ... the one at hand */
     bool even; /* the points of a flat tile are known, and split evenly */
     expr_id row0; /* of an even one: its number */

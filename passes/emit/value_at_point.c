@@ -255,7 +255,7 @@ lreg em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
         return em->anchor_value;
     lreg r = em_recall(em, v, idx, cond, 0);
     const struct em_producer *p = em_producer_of(em, v);
-    if (r.i && !(p && p->riding && !p->filling)) /* a ride has to store each point */
+    if (r.i && !(p && p->carried && !p->filling)) /* the reduction that carries it stores each point */
         return r;
     if (p && em_produced(em, v, idx, cond, &r)) {
         em_remember(em, v, idx, cond, 0, r);

@@ -336,7 +336,7 @@ static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t or
     kernel_add(f, k, id);
     for (uint32_t i = 0; i < n->n_in; i++) {
         demand_hard(f, n->in[i], k, 0);
-        value_id v = view_plain(f->g, n->in[i]); /* the call reads it row-major, behind stored views too */
+        value_id v = view_plain(f->g, n->in[i]); /* the call reads it row-major, under stored views too */
         demand_hard(f, v, k, 0);
         if (op_shape(value_op(f->g, v)) == SHAPE_VIEW && !value_is_const(f->g, v))
             f->required[v.i] = true;

@@ -33,7 +33,7 @@ enum {
     ROW_MOST = 1 << 16
 };
 
-/* Is what v is computed from in memory anyway? Not so where the map could be the epilogue of a reduction behind it. */
+/* Is what v is computed from in memory anyway? Not so where the map could be the epilogue of a reduction after it. */
 static bool leaves_stored(const struct module *m, value_id v, int depth)
 {
     const struct node *n = value_node(m->g, v);

@@ -12,7 +12,7 @@ enum {
     INDEX_PARTS = 400, /* of a point (ex_size of all its dims) that views have made of one */
 };
 
-/* Does computing v again at every use cost more than a store and loads? A look at the maps right behind it. */
+/* Does computing v again at every use cost more than a store and loads? A look at the maps right after it. */
 static bool dear(const struct fuser *f, value_id v, int depth)
 {
     const struct node *n = value_node(f->g, v);

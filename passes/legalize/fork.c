@@ -221,10 +221,10 @@ static bool rest_walk(struct rule *r, struct side *s, void *data)
     s->sub = lg->passed_on;
     lg->passed_on = NULL;
     bool ok = true;
-    const struct lowered *behind = results_read(lg, stretch);
+    const struct lowered *after = results_read(lg, stretch);
     results_set(lg, stretch, before);
     for (uint32_t i = 0; !s->sub && i < s->n; i++) {
-        s->results[i] = behind[i];
+        s->results[i] = after[i];
         ok = ok && s->results[i].kind != LOWERED_POISON && s->results[i].kind != LOWERED_NONE;
         if (ok && stretch->region.i == 1 && s->results[i].kind == LOWERED_VALUE)
             ok = declared_fits(lg, &lg->from->outputs.data[result_place(stretch, i)], s->results[i].v);

@@ -298,7 +298,7 @@ static void gather_access(const struct graph *g, const struct node *n, const exp
 {
     int32_t rank = value_type(g, n->in[1])->rank;
     a->dim = (int32_t)node_int(n, "axis", 0);
-    a->behind = a->dim + rank;
+    a->after = a->dim + rank;
     memcpy(a->index, idx + a->dim, (size_t)rank * sizeof *idx);
 }
 
@@ -306,7 +306,7 @@ static void gather_elements_access(const struct graph *g, const struct node *n, 
                                    struct index_access *a)
 {
     a->dim = (int32_t)node_int(n, "axis", 0);
-    a->behind = a->dim + 1;
+    a->after = a->dim + 1;
     memcpy(a->index, idx, (size_t)value_type(g, n->in[1])->rank * sizeof *idx);
 }
 
@@ -317,7 +317,7 @@ static void gather_nd_access(const struct graph *g, const struct node *n, const 
     ex_is_const(g->ctx->exprs, t->dims[t->rank - 1], &depth);
     a->dim = (int32_t)node_int(n, "batch", 0);
     a->n = (int32_t)depth;
-    a->component = a->behind = t->rank - 1;
+    a->component = a->after = t->rank - 1;
     memcpy(a->index, idx, (size_t)a->component * sizeof *idx);
 }
 
@@ -343,7 +343,7 @@ void index_access(const struct graph *g, const struct node *n, const expr_id *id
     accesses[n->op](g, n, idx, a);
     memcpy(a->at, idx, (size_t)a->dim * sizeof *idx);
     for (int32_t d = a->dim + a->n; d < rank; d++)
-        a->at[d] = idx[d - a->dim - a->n + a->behind];
+        a->at[d] = idx[d - a->dim - a->n + a->after];
 }
 
 bool view_invertible(enum op op)

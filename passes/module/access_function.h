@@ -29,9 +29,9 @@ bool source_dims(const struct graph *, const struct node *n, uint32_t k, int32_t
 
 /* What an index operator reads for point idx of its result: its data at `at`, of which dims `dim` .. dim + n - 1 are
  * left open: they are what its operand 1 holds at `index`, where dim `component` counts them (-1: there is one, and no
- * such dim). The dims of the data behind those run along dims `behind` and up of the result. */
+ * such dim). The dims of the data after those run along dims `after` and up of the result. */
 struct index_access {
-    int32_t dim, n, component, behind;
+    int32_t dim, n, component, after;
     expr_id at[RANK_MAX], index[RANK_MAX];
 };
 void index_access(const struct graph *, const struct node *, const expr_id *idx, struct index_access *);
@@ -59,7 +59,7 @@ bool dot_dims(const struct graph *, const struct node *, uint32_t operand, struc
  * read. Dim d of some value was dim perm[d] of v, and is dim perm[d] of that; perm may be NULL. False: v is stored. */
 bool weight_step(const struct graph *, value_id *v, int64_t *perm);
 /* The order in which panels of n's second operand, n a contraction or a convolution, hold the dims of the constant
- * behind it, outermost first: batch, free, contracted. perm[d]: the constant's dim that dim d of the operand is.
+ * after it, outermost first: batch, free, contracted. perm[d]: the constant's dim that dim d of the operand is.
  * *lanes: its dim of which CHANNEL_BLOCK elements lie together. Returns how many; 0: there is no free dim, and no
  * panels. */
 int32_t weight_order(const struct graph *, const struct node *n, const int64_t *perm, int32_t order[RANK_MAX],

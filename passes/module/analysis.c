@@ -203,7 +203,7 @@ static int32_t index_dim(const struct module *m, const struct node *n, int32_t d
         int32_t of_index = value_fast_dim(m, n->in[1]);
         return of_index < 0 ? -1 : d + of_index;
     }
-    return d < a.dim ? d : d < a.dim + a.n ? -1 : d - a.dim - a.n + a.behind;
+    return d < a.dim ? d : d < a.dim + a.n ? -1 : d - a.dim - a.n + a.after;
 }
 
 int32_t value_fast_dim(const struct module *m, value_id v)

@@ -1,7 +1,7 @@
 /* Which keys a row of an attention can see at all: what causal masks and windows say, before any score is computed.
  *
- * Behind a select between the scores and minus infinity, a key whose condition is false has no part in the softmax;
- * nor behind a sum of the scores and a select between minus infinity and whatever. A condition that compares the key's
+ * After a select between the scores and minus infinity, a key whose condition is false has no part in the softmax;
+ * nor after a sum of the scores and a select between minus infinity and whatever. A condition that compares the key's
  * number with something that knows nothing of keys is a bound for each row. Exporters also take large numbers for
  * infinity, the lowest float in sums: their keys have no part in a row whose maximum is far above, which only the run
  * knows.
@@ -36,7 +36,7 @@ double attention_far(double low)
     return (float)(low + NO_PART - 1e-6 * low);
 }
 
-/* What is deeper, or behind too many others, is not looked into. */
+/* What is deeper, or after too many others, is not looked into. */
 static bool beyond(struct bounds *b, uint32_t depth)
 {
     return depth > DEPTH_MOST || ++b->visits > VISITS_MOST;
@@ -178,7 +178,7 @@ uint32_t attention_bounds(const struct module *m, const struct attention *a, con
         else if (n->op == OP_ADD)
             summand(&b, n->in[1 - s->operand], idx, 0);
         else
-            break; /* what comes behind may make something else of minus infinity */
+            break; /* what comes after may make something else of minus infinity */
     }
     return b.n;
 }

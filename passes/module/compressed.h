@@ -17,7 +17,7 @@ void constant_point(const struct module *, value_id v, expr_id *idx);
 typedef void leaf_fn(void *user, value_id leaf, const expr_id *point);
 /* inside: called for v and all that is computed on the way; NULL: nobody asks. stored: the leaves are what has a
  * storage, rather than what should get one. lanes: the index that vectors go along; a leaf has it as the index of one
- * dim, where the operators over it do: what was reshaped is stored behind that. {0}: there is none. */
+ * dim, where the operators over it do: what was reshaped is stored after that. {0}: there is none. */
 struct leaf_walk {
     const struct module *m;
     leaf_fn *leaf, *inside;

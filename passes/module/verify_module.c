@@ -33,7 +33,7 @@
  *  22  a value of the arena has a buffer of its size
  *  23  a stored constant has a weight, which has its storage or that of a constant of its type that lies alike
  *  24  the order has each kernel of the top region once, by place
- *  25  weights lie one behind the other on cache lines, within the segment
+ *  25  weights lie one after the other on cache lines, within the segment
  *  26  a buffer lives while kernels that write or read it run
  *  27  buffers that live at the same time lie apart, on cache lines, within the workspace
  */

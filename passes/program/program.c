@@ -322,7 +322,7 @@ static bool program(struct module *m, const char *suffix)
     return !p.failed && lf_finish(p.f);
 }
 
-/* What indices of a launch share lies behind the buffers of the workspace, one piece of memory for all kernels. */
+/* What indices of a launch share lies after the buffers of the workspace, one piece of memory for all kernels. */
 static void count_shared(struct module *m)
 {
     for (uint32_t i = 0; i < m->fused.kernels.n; i++)

@@ -29,13 +29,13 @@ struct measure {
     struct context *ctx;
     const struct options *options;
     const char *library;
-    struct session s;            /* open behind measure() */
+    struct session s;            /* open after measure() */
     double *ns;                  /* of whole runs, ascending */
     uint32_t runs;
     size_t workspace;            /* bytes */
     struct profile profile;      /* by node, until profile_sort */
     bool by_dims;                /* operations and bytes are counted for --dim, not for the symbols' least values */
-    bool counted;                /* behind measure(): these are the sizes of the runs */
+    bool counted;                /* after measure(): these are the sizes of the runs */
 };
 
 /* Loads the library and runs it as --runs says, twice; false after a diagnostic. measure_end closes it either way. */

@@ -24,7 +24,7 @@ struct draw {
     const bool *hidden;
     uint32_t *next, *first, *last; /* nodes of one region in one box: next by node, ends by leading source */
     struct strbuf *out;
-    struct strbuf arrows; /* behind all boxes: an arrow written inside one would draw its ends into it */
+    struct strbuf arrows; /* after all boxes: an arrow written inside one would draw its ends into it */
 };
 
 /* Inside a quoted label, hostile bytes escaped, long names cut. */

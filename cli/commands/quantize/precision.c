@@ -27,7 +27,7 @@ struct unit {
     uint32_t group; /* number of units that the square was measured of */
     bool kept; /* in f32 */
 };
-/* Units of the network, one behind the other. */
+/* Units of the network, one after the other. */
 struct group {
     uint32_t first, n;
     double square;
@@ -100,7 +100,7 @@ static void see_error(void *user)
     s->error = trial_worst(&s->t, deviation_most);
 }
 
-/* What the command line would say: bf16 for all, f32 for some, behind other choices. */
+/* What the command line would say: bf16 for all, f32 for some, after other choices. */
 static void put_choices(const struct settling *s, const struct text_list *others, struct options *o)
 {
     struct text_list choices = {0};

@@ -81,7 +81,7 @@ void plan_apply(struct quantizer *);
 
 /* ---- quantize_weights.c ------------------------------------------------------------------------------------------ */
 
-/* Moves scales from wide channels of activations into the weights behind them, where what lies between is homogeneous.
+/* Moves scales from wide channels of activations into the weights after them, where what lies between is homogeneous.
  * The number of pairs. */
 uint32_t weights_equalize(struct quantizer *);
 /* Bytes and scales of all products, their biases corrected by what rounding the weights adds on average. */

@@ -210,7 +210,7 @@ static const char *named(struct quantizer *q, const char *name, const char *what
     return q->editor->new_name(q->file, arena_printf(&q->ctx->session, "%s_%s", name, what));
 }
 
-/* The node behind which the value is there: 0 for inputs. */
+/* The node after which the value is there: 0 for inputs. */
 static uint32_t place_of(const struct quantizer *q, const char *name)
 {
     for (uint32_t i = 0; i < q->editor->n_nodes(q->file); i++) {

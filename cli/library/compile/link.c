@@ -122,7 +122,7 @@ static void artifact_symbols(struct compilation *c, struct artifact *a)
     a->sym = sym;
 }
 
-/* Links behind each leading node the others that its kernels compute; a node of several kernels goes to the first. */
+/* Links after each leading node the others that its kernels compute; a node of several kernels goes to the first. */
 static void chain_nodes(const struct compilation *c, mcc_node *node)
 {
     const struct module *m = c->module;
@@ -246,6 +246,6 @@ bool run_link(struct compilation *c)
     if (c->options->emit == OPT_EMIT_HEADER && !header_write(c, &a))
         return false;
     bool ok = codegen_link(c->codegen, &a, output_kind(c->options, c->output), c->output);
-    time_end(c->ctx); /* the output is there: nothing behind it fails for that */
+    time_end(c->ctx); /* the output is there: nothing after it fails for that */
     return ok;
 }

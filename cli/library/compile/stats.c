@@ -174,7 +174,7 @@ static src_id weight_source(const struct module *m, const struct weight *w)
     if (def->op != OP_CONSTANT && def->src.i)
         return def->src;
     of_it[w->value.i] = true;
-    for (int turn = 0; turn < 2; turn++) /* a node may stand behind its reader in the table */
+    for (int turn = 0; turn < 2; turn++) /* a node may stand after its reader in the table */
         for (uint32_t i = 1; i < g->nodes.n; i++) {
             const struct node *n = graph_node(g, (node_id){i});
             bool reads = false;

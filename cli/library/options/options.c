@@ -124,7 +124,7 @@ static bool parse_count(const char *s, bool suffix, int64_t *out)
     return *p == 0;
 }
 
-/* e-2 behind a number's digits, which becomes a hundredth of itself. */
+/* e-2 after a number's digits, which becomes a hundredth of itself. */
 static bool apply_exponent(const char *s, double *number)
 {
     bool small = s[1] == '-';

@@ -8,7 +8,7 @@
 #include "ir/target/target.h"
 #include "passes/module/module.h"
 
-/* One variant of an artifact: a row of the table, with -mattr's features behind its own. */
+/* One variant of an artifact: a row of the table, with -mattr's features after its own. */
 struct variant {
     const struct target_row *row;
     const char *name;            /* "x86-64-v3", "x86-64-v3 +fma4" */

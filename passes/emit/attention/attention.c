@@ -98,14 +98,14 @@ static void block(struct attn *t, expr_id vector, int64_t nv, bool whole)
     if (!ex_is_const(x, t->here, &(int64_t){0}))
         t->here = em_pin(em, t->here, 1, nv * lanes);
     for (int64_t j = 0; j < nv; j++) {
-        expr_id base = ex_addc(x, t->row0, j * lanes), behind = ex_sub(x, t->rows, base);
+        expr_id base = ex_addc(x, t->row0, j * lanes), after = ex_sub(x, t->rows, base);
         if (!ex_is_const(x, base, &(int64_t){0}))
             base = em_pin(em, base, 0, top);
         bool full = whole || (known && (j + 1 < nv || rows % lanes == 0));
         t->row[j] = !full && known && rows < lanes
-                        ? em_tail(em, base, behind, t->s->lanes)
+                        ? em_tail(em, base, after, t->s->lanes)
                         : ex_add(x, base,
-                                 em_lane(em, t->s->lanes, full ? (lreg){0} : em_tail_mask(em, behind, t->s->lanes)));
+                                 em_lane(em, t->s->lanes, full ? (lreg){0} : em_tail_mask(em, after, t->s->lanes)));
     }
     attn_transpose(t);
     if (t->s->span) {

@@ -6,7 +6,7 @@
  *
  * Scratch of the block:
  *   Q[size][row]     the rows' operand of the scores, transposed (emit/attention/transpose.c)
- *   Z[key][row]      scores with all maps behind them, then the terms of the softmax
+ *   Z[key][row]      scores with all maps after them, then the terms of the softmax
  *   M, L, C[row]     the largest score, the sum of the terms, the factor for what was added up before
  *   O[row][column]   results so far, where keys come in several spans
  *

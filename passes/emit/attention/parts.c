@@ -1,4 +1,4 @@
-/* Keys in parts. Where blocks of rows are few (one token behind a long cache), the keys of each are cut into parts that
+/* Keys in parts. Where blocks of rows are few (one token after a long cache), the keys of each are cut into parts that
  * are parallel indices of their own. Each part leaves M, L and O of its keys in memory that the indices of the launch
  * share, and the one that is done last adds all of them up, in their order. How many parts there are depends on the
  * shape alone, so results do not depend on threads. One part is what there would be without.

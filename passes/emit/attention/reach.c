@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-/* Of the rows of one vector: the first key, and one behind the last. {0}: no bound. */
+/* Of the rows of one vector: the first key, and one after the last. {0}: no bound. */
 struct reach {
     struct em *em;
     lreg first, end;
@@ -101,7 +101,7 @@ void attn_reach(struct attn *t, lreg every, expr_id *first, expr_id *end)
         all.first = every.i ? em_select(em, every, number(em, 0), all.first) : all.first;
         *first = em_bind(em, all.first, 0, most == INT64_MAX ? most : most - 1);
     }
-    if (all.end.i) { /* a key at least: what rows without any give is decided behind the spans */
+    if (all.end.i) { /* a key at least: what rows without any give is decided after the spans */
         lreg least = all.first.i ? em_op2(em, L_ADD, all.first, number(em, 1)) : number(em, 1);
         all.end = em_op2(em, L_MIN, em_op2(em, L_MAX, all.end, least), keys);
         *end = em_bind(em, every.i ? em_select(em, every, keys, all.end) : all.end, 0, most);

@@ -4,7 +4,7 @@
  *   then, for as many output channels as a register tile is wide:
  *   weights   G g G' of a slice of input channels, unless U is resident     -> U
  *   products  for every point, V times the slice of U, added up       -> M
- *   output    A' M A of every tile, then whatever the kernel does behind the convolution
+ *   output    A' M A of every tile, then whatever the kernel does after the convolution
  *
  * A parallel index is a chunk of tiles and a group of output channels. Tiles are numbered over all images; a chunk has
  * a whole number of register tiles, and where the image has no more tiles the last one is repeated, never stored. A

@@ -39,7 +39,7 @@ static expr_id dft_length(struct rule *r, expr_id dim, bool real_inverse)
     return real_inverse ? ex_mulc(ex, ex_addc(ex, dim, -1), 2) : dim;
 }
 
-/* An axis known only at run time: the dims before it and behind it become one each, [before, n, behind, parts]. */
+/* An axis known only at run time: the dims before it and after it become one each, [before, n, after, parts]. */
 static bool dft_any_axis(struct rule *r, value_id x, bool inverse, bool onesided)
 {
     struct builder *b = r->b;
