@@ -1,5 +1,5 @@
 """When something is wrong: mcc diff names the kernel, mcc reduce cuts the network down to it."""
-import re
+import json
 import sys
 
 import numpy as np
@@ -92,10 +92,10 @@ def test_diff_with_sizes_that_do_not_work(tmp_path):
 
 @pytest.mark.parametrize("node", ["conv1", "conv2", "pool1"])
 def test_diff_names_the_kernel(tmp_path, node):
-    done = mcc("diff", DIGITS, f"--break-kernel={node}", "-o", tmp_path / "operands", "--dim=n=3")
+    done = mcc("diff", "--json", DIGITS, f"--break-kernel={node}", "-o", tmp_path / "operands", "--dim=n=3")
     assert done.returncode == 5, done.stderr
-    named = re.search(r"kernel k\d+ \((.*?)\) differs", done.stderr)[1]
-    assert node in named.split("; ")[1].split(", ")
+    where = json.loads(done.stdout)["result"]["difference"]["where"]       # kernel k5 (contract; conv1, relu1)
+    assert node in where.rstrip(")").split("; ")[1].split(", ")
     written = {p.name: np.load(p) for p in (tmp_path / "operands").iterdir()}
     assert any(a.shape[:1] == (3,) for a in written.values())          # the data
     assert node == "pool1" or any(a.shape[1:] == (1, 3, 3) or a.shape[1:] == (16, 3, 3) for a in written.values())    # the weights
