@@ -181,3 +181,9 @@ def test_what_cannot_be_had(model, tmp_path):
 def test_wrong_forms(model, tmp_path, text):
     done = mcc(model, "-o", tmp_path / "net.so", "--choose", text)
     assert done.returncode == 2 and "--choose" in done.stderr and done.stderr.count("\n") == 1 and not (tmp_path / "net.so").exists()
+
+
+def test_the_text_of_a_module_has_them(model):
+    text = mcc(model, "-stop-after=fuse", "-o", "-", *(f"--choose=second:{c}" for c in ("version=4", "tile=1x2x3", "lanes.dim=-1", "reduce.00.sums=2"))).stdout
+    assert [line.split(" ", 2)[2] for line in text.splitlines() if line.startswith('choose "second" ')] == [
+        "version 4 0 0", "tile 1 2 3", "lanes.dim -1 0 0", "reduce.0.sums 2 0 0"], text
