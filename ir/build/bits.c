@@ -3,42 +3,40 @@
 
 static value_id like(struct builder *b, value_id x, int64_t number)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
-    return b_broadcast(b, b_scalar_i64(b, value_type(b->g, x)->elem, number), dims, rank);
+    const struct dims dims = b_dims(b, x);
+    return b_broadcast(b, b_scalar_i64(b, value_type(b->g, x)->elem, number), dims.d, dims.rank);
 }
 
 value_id b_unpacked(struct builder *b, value_id bytes, int64_t bits, int32_t axis)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, bytes, &rank);
+    const struct dims dims = b_dims(b, bytes);
     value_id parts[8];
     expr_id wide[RANK_MAX];
-    if (!dims || bits == 8 || rank >= RANK_MAX || axis < 0 || axis >= rank)
-        return dims && bits == 8 ? bytes : (value_id){0};
+    if (!dims.d || bits == 8 || dims.rank >= RANK_MAX || axis < 0 || axis >= dims.rank)
+        return dims.d && bits == 8 ? bytes : (value_id){0};
     bytes = b_convert(b, bytes, ELEM_I32);
-    for (int32_t i = 0; i < rank; i++)
-        wide[i] = i == axis ? ex_mulc(b->g->ctx->exprs, dims[i], 8 / bits) : dims[i];
+    for (int32_t i = 0; i < dims.rank; i++)
+        wide[i] = i == axis ? ex_mulc(b->g->ctx->exprs, dims.d[i], 8 / bits) : dims.d[i];
     for (int64_t k = 0; k < 8 / bits; k++) {
         value_id moved = b_binary(b, OP_SHR, bytes, like(b, bytes, k * bits));
         parts[k] = b_unsqueeze(b, b_binary(b, OP_AND, moved, like(b, bytes, (1 << bits) - 1)), axis + 1);
     }
-    return b_reshape(b, b_concat(b, parts, (uint32_t)(8 / bits), axis + 1), wide, rank);
+    return b_reshape(b, b_concat(b, parts, (uint32_t)(8 / bits), axis + 1), wide, dims.rank);
 }
 
 value_id b_packed(struct builder *b, value_id x, int64_t bits, int32_t axis)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     expr_id starts[RANK_MAX], sizes[RANK_MAX];
     int64_t steps[RANK_MAX];
     value_id bytes = {0};
-    if (!dims || bits == 8 || axis < 0 || axis >= rank)
-        return dims && bits == 8 ? x : (value_id){0};
+    if (!dims.d || bits == 8 || axis < 0 || axis >= dims.rank)
+        return dims.d && bits == 8 ? x : (value_id){0};
     for (int64_t k = 0; k < 8 / bits; k++) {
-        for (int32_t i = 0; i < rank; i++) {
+        for (int32_t i = 0; i < dims.rank; i++) {
             starts[i] = ex_const(b->g->ctx->exprs, i == axis ? k : 0);
-            sizes[i] = i == axis ? ex_div(b->g->ctx->exprs, dims[i], ex_const(b->g->ctx->exprs, 8 / bits)) : dims[i];
+            sizes[i] = i == axis ? ex_div(b->g->ctx->exprs, dims.d[i], ex_const(b->g->ctx->exprs, 8 / bits))
+                                 : dims.d[i];
             steps[i] = i == axis ? 8 / bits : 1;
         }
         value_id part = b_slice(b, x, starts, sizes, steps);

@@ -75,7 +75,11 @@ value_id b_matmul_acc(struct builder *, value_id a, value_id b,
 value_id b_gather(struct builder *, value_id x, value_id idx, int32_t axis);
 
 /* shapes and symbols */
-const expr_id *b_dims(struct builder *, value_id, int32_t *rank);
+struct dims {
+    const expr_id *d; /* NULL: there are none, after a diagnostic */
+    int32_t rank;
+};
+struct dims b_dims(struct builder *, value_id); /* of a tensor of known rank */
 expr_id b_dim(struct builder *, value_id, int32_t axis);
 expr_id b_count(struct builder *, value_id); /* product of dims */
 /* Numpy broadcast of two shapes into out[max(ra, rb)]; asserts appended where undecided; rank, or -1 after a

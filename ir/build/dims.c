@@ -13,39 +13,33 @@ static struct exprs *exprs(struct builder *b)
     return b->g->ctx->exprs;
 }
 
-const expr_id *b_dims(struct builder *b, value_id v, int32_t *rank)
+struct dims b_dims(struct builder *b, value_id v)
 {
     static const expr_id scalar[1];
-    *rank = 0;
-    if (!v.i)
-        return NULL;
-    const struct type *t = value_type(b->g, v);
-    if (t->kind != TYPE_TENSOR || t->rank == RANK_UNKNOWN) {
+    const struct type *t = v.i ? value_type(b->g, v) : NULL;
+    if (t && t->kind == TYPE_TENSOR && t->rank != RANK_UNKNOWN)
+        return (struct dims){t->rank ? t->dims : scalar, t->rank};
+    if (t)
         error_model(b->g->ctx, b->src, "a tensor of known rank is needed here");
-        return NULL;
-    }
-    *rank = t->rank;
-    return t->rank ? t->dims : scalar;
+    return (struct dims){NULL, 0};
 }
 
 expr_id b_dim(struct builder *b, value_id v, int32_t axis)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, v, &rank);
-    if (dims && axis < 0)
-        axis += rank;
-    if (dims && axis >= 0 && axis < rank)
-        return dims[axis];
-    if (dims)
-        error_model(b->g->ctx, b->src, "axis %d is outside of rank %d", axis, rank);
+    const struct dims dims = b_dims(b, v);
+    if (dims.d && axis < 0)
+        axis += dims.rank;
+    if (dims.d && axis >= 0 && axis < dims.rank)
+        return dims.d[axis];
+    if (dims.d)
+        error_model(b->g->ctx, b->src, "axis %d is outside of rank %d", axis, dims.rank);
     return (expr_id){0};
 }
 
 expr_id b_count(struct builder *b, value_id v)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, v, &rank);
-    return dims ? dims_product(exprs(b), dims, rank) : (expr_id){0};
+    const struct dims dims = b_dims(b, v);
+    return dims.d ? dims_product(exprs(b), dims.d, dims.rank) : (expr_id){0};
 }
 
 /* ---- numpy broadcasting ------------------------------------------------------------------------------------------ */

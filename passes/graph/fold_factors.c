@@ -74,9 +74,8 @@ static bool own_weights(const struct graph *g, value_id w)
 /* w * c: output channels are the weights' first dim. */
 static value_id scaled_weights(struct builder *b, value_id w, value_id c)
 {
-    int32_t rank;
+    int32_t rank = value_type(b->g, w)->rank;
     expr_id dims[RANK_MAX];
-    b_dims(b, w, &rank);
     for (int32_t i = 0; i < rank; i++)
         dims[i] = i ? ex_const(b->g->ctx->exprs, 1) : b_count(b, c);
     return b_binary(b, OP_MUL, w, b_reshape(b, c, dims, rank));

@@ -240,9 +240,8 @@ static bool linear(struct folder *f, value_id v, struct form *form, int depth)
 
 static value_id spread(struct folder *f, value_id c, value_id like)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(&f->b, like, &rank);
-    return b_broadcast(&f->b, c, dims, rank);
+    const struct dims dims = b_dims(&f->b, like);
+    return b_broadcast(&f->b, c, dims.d, dims.rank);
 }
 
 /* A constant added to a sum of products goes behind the conversion where that costs no more than a small part of a

@@ -177,14 +177,13 @@ static value_id joined_weights(struct builder *b, const struct group *group, con
 static value_id joined_biases(struct builder *b, const struct group *group, value_id like)
 {
     value_id part[MEMBERS];
-    int32_t rank;
     for (uint32_t i = 0; i < group->n; i++) {
         expr_id columns = ex_const(b->g->ctx->exprs, group->member[i]->columns);
         part[i] = b_reshape(b, group->member[i]->bias, &columns, 1);
     }
     value_id bias = b_concat(b, part, group->n, 0);
-    const expr_id *dims = b_dims(b, like, &rank);
-    return b_broadcast(b, bias, dims, rank);
+    const struct dims dims = b_dims(b, like);
+    return b_broadcast(b, bias, dims.d, dims.rank);
 }
 
 /* Columns of the whole in place of what each product of the group computes. All constants are known here: they come

@@ -89,19 +89,18 @@ static void quantize_groups(struct module *m, node_id id, int32_t axis)
     struct builder b = builder_before(m->g, id);
     struct exprs *x = m->ctx->exprs;
     value_id w = n.in[1];
-    int32_t rank;
     int64_t inner = axis + 1;
-    const expr_id *dims = b_dims(&b, w, &rank);
+    const struct dims dims = b_dims(&b, w);
     expr_id whole[RANK_MAX], groups[RANK_MAX];
-    for (int32_t d = 0; d < rank; d++) {
-        whole[d] = dims[d];
-        groups[d + (d > axis)] = d == axis ? ex_div(x, dims[d], ex_const(x, GROUP)) : dims[d];
+    for (int32_t d = 0; d < dims.rank; d++) {
+        whole[d] = dims.d[d];
+        groups[d + (d > axis)] = d == axis ? ex_div(x, dims.d[d], ex_const(x, GROUP)) : dims.d[d];
     }
     groups[inner] = ex_const(x, GROUP);
-    value_id by_group = b_reshape(&b, w, groups, rank + 1);
+    value_id by_group = b_reshape(&b, w, groups, dims.rank + 1);
     value_id most = largest(&b, by_group, &inner, 1);
     value_id s = b_binary_f64(&b, OP_DIV, b_binary_f64(&b, OP_MAX, most, LEAST_SCALE), weights_rows[WEIGHTS_I4].most);
-    value_id spread = b_reshape(&b, b_broadcast(&b, s, groups, rank + 1), whole, rank);
+    value_id spread = b_reshape(&b, b_broadcast(&b, s, groups, dims.rank + 1), whole, dims.rank);
     value_id q = divided(&b, w, spread, &weights_rows[WEIGHTS_I4]);
     value_id y = b_binary(&b, OP_MUL, b_convert(&b, q, ELEM_F32), spread);
     if (y.i)

@@ -325,17 +325,16 @@ value_id v_padded(struct builder *b, value_id v, uint32_t n, int64_t fill)
 
 value_id v_flip(struct builder *b, value_id v, int32_t axis)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, v, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, v);
+    if (!dims.d)
         return (value_id){0};
     expr_id starts[RANK_MAX];
     int64_t steps[RANK_MAX];
-    for (int32_t i = 0; i < rank; i++) {
-        starts[i] = i == axis ? ex_addc(b_exprs(b), dims[i], -1) : ex_const(b_exprs(b), 0);
+    for (int32_t i = 0; i < dims.rank; i++) {
+        starts[i] = i == axis ? ex_addc(b_exprs(b), dims.d[i], -1) : ex_const(b_exprs(b), 0);
         steps[i] = i == axis ? -1 : 1;
     }
-    return b_slice(b, v, starts, dims, steps);
+    return b_slice(b, v, starts, dims.d, steps);
 }
 
 value_id v_floats(struct builder *b, const double *x, int64_t n)
@@ -354,12 +353,11 @@ value_id v_iota(struct builder *b, enum elem elem, const expr_id *dims, int32_t 
 
 value_id v_rows_set(struct builder *b, value_id x, value_id at, value_id rows, int32_t axis)
 {
-    int32_t rank;
-    const expr_id *of = b_dims(b, rows, &rank);
-    if (!of || !x.i || !at.i)
+    const struct dims of = b_dims(b, rows);
+    if (!of.d || !x.i || !at.i)
         return (value_id){0};
     expr_id dims[RANK_MAX];
-    memcpy(dims, of, (size_t)(axis + 1) * sizeof *dims);
+    memcpy(dims, of.d, (size_t)(axis + 1) * sizeof *dims);
     at = b_unsqueeze(b, b_broadcast(b, at, dims, axis + 1), axis + 1);
     dims[axis + 1] = ex_const(b_exprs(b), axis + 1);
     value_id part = v_iota(b, ELEM_I64, dims, axis + 2, axis + 1), index = b_broadcast(b, at, dims, axis + 2);

@@ -326,7 +326,7 @@ static void walk_access(const struct graph *g, const struct node *n, const expr_
 {
     (void)g, (void)n;
     a->dim = 1;
-    a->component = a->behind = 1;
+    a->component = a->after = 1;
     a->index[0] = idx[1];
 }
 

@@ -81,12 +81,11 @@ struct conv {
 static value_id conv(struct draw *d, value_id x, struct conv c)
 {
     const int64_t strides[2] = {c.stride, c.stride}, one[2] = {1, 1};
-    int32_t rank;
     int64_t in = 0;
     node(d);
     if (!x.i)
         return x;
-    ex_is_const(d->x, b_dims(&d->b, x, &rank)[1], &in);
+    ex_is_const(d->x, b_dims(&d->b, x).d[1], &in);
     expr_id pad[2] = {ex_const(d->x, c.pad), ex_const(d->x, c.pad)};
     const int64_t size[] = {c.channels, in / c.groups, c.taps, c.taps, 0};
     struct attr a[] = {attr_ints("strides", strides, 2), attr_exprs("lo", pad, 2),  attr_exprs("hi", pad, 2),

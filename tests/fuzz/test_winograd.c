@@ -84,8 +84,7 @@ static int table_matches(uint32_t m)
 
 static value_id convolution(struct draw *d, value_id x, int64_t channels)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(&d->b, x, &rank);
+    const expr_id *dims = b_dims(&d->b, x).d;
     expr_id taps = ex_const(d->x, draw_chance(d, 20) ? 1 : 3); /* 1: tiles that begin in one row and end in another */
     expr_id w[4] = {ex_const(d->x, channels), dims[1], taps, taps}, lo[2], hi[2];
     const int64_t one[2] = {1, 1};
@@ -106,8 +105,7 @@ static value_id convolution(struct draw *d, value_id x, int64_t channels)
 /* One that has no such form: any taps, strides, dilations and zeros around, or a filter for each channel. */
 static value_id windowed(struct draw *d, value_id x, int64_t channels)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(&d->b, x, &rank);
+    const expr_id *dims = b_dims(&d->b, x).d;
     bool depthwise = draw_chance(d, 50);
     int64_t strides[2], dilations[2], c = draw_dim(d, dims[1]), m = depthwise ? c : channels;
     const int64_t one[2] = {1, 1};
@@ -132,8 +130,7 @@ static value_id windowed(struct draw *d, value_id x, int64_t channels)
  * map is left to the convolution. */
 static value_id mapped(struct draw *d, value_id x)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(&d->b, x, &rank);
+    const expr_id *dims = b_dims(&d->b, x).d;
     expr_id c[4] = {dims[0], dims[1], ex_const(d->x, 1), ex_const(d->x, 1)};
     bool gate = draw_chance(d, 30);
     value_id s = gate ? draw_leaf(d, ELEM_F32, c, 4, false).v : draw_leaf(d, ELEM_F32, c + 1, 3, true).v;
@@ -178,10 +175,9 @@ static bool build(struct draw *d)
         if (!from.i)
             return false;
         value_id y = (map && draw_chance(d, 40) ? windowed : convolution)(d, from, channels[draw_int(d, 0, most)]);
-        int32_t rank;
         if (!y.i)
             return false;
-        expr_id c[3] = {b_dims(&d->b, y, &rank)[1], ex_const(d->x, 1), ex_const(d->x, 1)};
+        expr_id c[3] = {b_dims(&d->b, y).d[1], ex_const(d->x, 1), ex_const(d->x, 1)};
         if (draw_chance(d, 60))
             y = b_binary(&d->b, OP_ADD, y, draw_leaf(d, ELEM_F32, c, 3, true).v);
         if (y.i && type_same_shape(value_type(d->g, x), value_type(d->g, y)) && draw_chance(d, 60))

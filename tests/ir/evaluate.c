@@ -211,8 +211,7 @@ void bench_expect(struct bench *t, value_id v, const char *text)
 
 value_id b_shape_of(struct builder *b, value_id v)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, v, &rank);
-    int64_t n = rank;
-    return dims ? b_from_exprs(b, ELEM_I64, dims, (uint32_t)rank, &n, 1) : (value_id){0};
+    const struct dims dims = b_dims(b, v);
+    int64_t n = dims.rank;
+    return dims.d ? b_from_exprs(b, ELEM_I64, dims.d, (uint32_t)n, &n, 1) : (value_id){0};
 }

@@ -132,9 +132,8 @@ static bool complex_to(struct rule *r)
     if (e == ELEM_NONE || !complex_result(r))
         return rule_refuse(r, "the conversion drops the imaginary part: use .real");
     struct pair x = complex_in(r, 0, "self", e);
-    int32_t rank;
-    const expr_id *dims = b_dims(r->b, x.re, &rank);
-    return dims && complex_out(r, 0, (struct pair){x.re, b_broadcast(r->b, x.im, dims, rank)});
+    const struct dims dims = b_dims(r->b, x.re);
+    return dims.d && complex_out(r, 0, (struct pair){x.re, b_broadcast(r->b, x.im, dims.d, dims.rank)});
 }
 
 /* ---- rows of their own ----------------------------------------------------------------------------------------- */
@@ -180,10 +179,10 @@ bool rule_aten_complex(struct rule *r)
         y = b_binary(b, OP_MUL, x, b_unary(b, OP_SIN, angle));
         x = b_binary(b, OP_MUL, x, b_unary(b, OP_COS, angle));
     }
-    int32_t rank_x, rank_y, rank;
+    int32_t rank;
     expr_id dims[RANK_MAX];
-    const expr_id *dims_x = b_dims(b, x, &rank_x), *dims_y = b_dims(b, y, &rank_y);
-    if (!dims_x || !dims_y || (rank = b_broadcast_dims(b, dims_x, rank_x, dims_y, rank_y, dims)) < 0)
+    const struct dims dims_x = b_dims(b, x), dims_y = b_dims(b, y);
+    if (!dims_x.d || !dims_y.d || (rank = b_broadcast_dims(b, dims_x.d, dims_x.rank, dims_y.d, dims_y.rank, dims)) < 0)
         return false;
     return complex_out(r, 0, (struct pair){b_broadcast(b, x, dims, rank), b_broadcast(b, y, dims, rank)});
 }

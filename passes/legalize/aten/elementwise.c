@@ -429,14 +429,13 @@ bool rule_aten_copy(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0), y = aten_operand(r, 1, r->param ? "value" : "src", ELEM_NONE);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
-    if (!dims || !y.i)
+    const struct dims dims = b_dims(b, x);
+    if (!dims.d || !y.i)
         return false;
-    if (v_rank(b, y) > rank)
-        return rule_bad(r, "a tensor of rank %d is copied into one of rank %d", (int)v_rank(b, y), (int)rank);
+    if (v_rank(b, y) > dims.rank)
+        return rule_bad(r, "a tensor of rank %d is copied into one of rank %d", (int)v_rank(b, y), (int)dims.rank);
     y = v_elem(b, x) == ELEM_BOOL ? truth(b, y) : b_convert(b, y, v_elem(b, x));
-    return rule_result(r, b_broadcast(b, y, dims, rank));
+    return rule_result(r, b_broadcast(b, y, dims.d, dims.rank));
 }
 
 bool rule_aten_zero(struct rule *r)

@@ -55,12 +55,12 @@ static value_id parts_in(struct rule *r, bool two)
         return b_unsqueeze(b, x, v_rank(b, x));
     }
     struct pair x = complex_in(r, 0, "self", ELEM_F64);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x.re, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, x.re);
+    if (!dims.d)
         return (value_id){0};
-    const value_id parts[2] = {b_unsqueeze(b, x.re, rank), b_unsqueeze(b, b_broadcast(b, x.im, dims, rank), rank)};
-    return b_concat(b, parts, 2, rank);
+    const value_id parts[2] = {b_unsqueeze(b, x.re, dims.rank),
+                               b_unsqueeze(b, b_broadcast(b, x.im, dims.d, dims.rank), dims.rank)};
+    return b_concat(b, parts, 2, dims.rank);
 }
 
 static bool transform(struct rule *r, const struct fft *t)
@@ -264,12 +264,11 @@ static value_id overlapped(struct builder *b, value_id frames, int64_t length, i
     struct exprs *ex = b_exprs(b);
     const expr_id none = ex_const(ex, 0), by = ex_const(ex, hop);
     int64_t n = (length + hop - 1) / hop;
-    int32_t rank;
     const expr_id low[3] = {none, none, none}, rest[3] = {none, none, ex_const(ex, n * hop - length)};
     frames = b_pad(b, frames, (value_id){0}, low, rest, "constant");
-    const expr_id *d = b_dims(b, frames, &rank);
+    const struct dims d = b_dims(b, frames);
     value_id sum = {0};
-    if (!d)
+    if (!d.d)
         return sum;
     for (int64_t k = 0; k < n; k++) {
         const expr_id before[3] = {none, ex_const(ex, k), none}, after[3] = {none, ex_const(ex, n - 1 - k), none};
@@ -277,7 +276,7 @@ static value_id overlapped(struct builder *b, value_id frames, int64_t length, i
         part = b_pad(b, part, (value_id){0}, before, after, "constant");
         sum = k ? b_binary(b, OP_ADD, sum, part) : part;
     }
-    const expr_id flat[2] = {d[0], ex_mulc(ex, ex_addc(ex, d[1], n - 1), hop)};
+    const expr_id flat[2] = {d.d[0], ex_mulc(ex, ex_addc(ex, d.d[1], n - 1), hop)};
     return b_slice_axis(b, b_reshape(b, sum, flat, 2), 1, none, samples);
 }
 

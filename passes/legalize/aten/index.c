@@ -44,10 +44,11 @@ bool rule_aten_take_along(struct rule *r)
         in[k] = in[k].i ? b_reshape(b, in[k], &count, 1) : in[k];
     }
     for (uint32_t k = 0; k < 2; k++) {
-        const expr_id *dims = b_dims(b, in[k], &rank[k]);
-        if (!dims)
+        const struct dims dims = b_dims(b, in[k]);
+        if (!dims.d)
             return false;
-        memcpy(sizes[k], dims, (size_t)rank[k] * sizeof *dims);
+        rank[k] = dims.rank;
+        memcpy(sizes[k], dims.d, (size_t)dims.rank * sizeof *dims.d);
     }
     if (rank[0] != rank[1] || rank[0] == 0)
         return rule_bad(r, "the operands have ranks %d and %d, which have to be equal and 1 or more", (int)rank[0],
@@ -126,16 +127,15 @@ static bool indices_read(struct rule *r, uint32_t arg, struct indices *o)
     if (!x.i || !indices_list(r, arg, x, list, &o->mask))
         return false;
     for (int32_t d = 0; d < rank; d++) {
-        int32_t rank_d;
         if (!list[d].i)
             continue;
-        const expr_id *dims = b_dims(b, list[d], &rank_d);
-        if (!dims)
+        const struct dims dims = b_dims(b, list[d]);
+        if (!dims.d)
             return false;
         o->adjacent &= o->first < 0 || last == d - 1;
         o->first = o->first < 0 ? d : o->first;
         last = d;
-        o->rank_at = b_broadcast_dims(b, common, o->rank_at, dims, rank_d, common);
+        o->rank_at = b_broadcast_dims(b, common, o->rank_at, dims.d, dims.rank, common);
         if (o->rank_at < 0)
             return false;
         o->perm[k++] = d;
@@ -182,12 +182,12 @@ static value_id masked_put(struct rule *r, value_id x, value_id mask, value_id v
 {
     struct builder *b = r->b;
     expr_id dims[RANK_MAX];
-    int32_t rank_mask, rank = v_rank(b, x);
-    const expr_id *have = b_dims(b, mask, &rank_mask);
-    if (!have)
+    int32_t rank = v_rank(b, x);
+    const struct dims have = b_dims(b, mask);
+    if (!have.d)
         return (value_id){0};
     for (int32_t i = 0; i < rank; i++)
-        dims[i] = i < rank_mask ? have[i] : ex_const(b_exprs(b), 1);
+        dims[i] = i < have.rank ? have.d[i] : ex_const(b_exprs(b), 1);
     return b_select(b, b_reshape(b, mask, dims, rank), value, x);
 }
 
@@ -204,14 +204,14 @@ bool rule_aten_index_put(struct rule *r)
     bool one = ex_is_const(b_exprs(b), b_count(b, value), &count) && count == 1, add = aten_flag(r, "accumulate");
     if (o.mask.i && one && !add)
         return rule_result(r, masked_put(r, x, o.mask, v_scalar(b, value)));
-    int32_t rank = o.rank_at + o.rank_x - (int32_t)o.n, rank_x, rank_at;
+    int32_t rank = o.rank_at + o.rank_x - (int32_t)o.n;
     if (rank > RANK_MAX)
         return rule_refuse(r, "the result has more than %d dimensions", RANK_MAX);
-    const expr_id *dims_x = b_dims(b, o.x, &rank_x), *dims_at = b_dims(b, o.at, &rank_at);
-    if (!dims_x || !dims_at)
+    const struct dims dims_x = b_dims(b, o.x), dims_at = b_dims(b, o.at);
+    if (!dims_x.d || !dims_at.d)
         return false;
     for (int32_t i = 0; i < rank; i++)
-        dims[i] = i < o.rank_at ? dims_at[i] : dims_x[(int32_t)o.n + i - o.rank_at];
+        dims[i] = i < o.rank_at ? dims_at.d[i] : dims_x.d[(int32_t)o.n + i - o.rank_at];
     result_perm(&o, perm);
     for (int32_t i = 0; i < rank; i++) {
         placed[i] = dims[perm[i]];
@@ -258,11 +258,10 @@ static value_id monoid_none(struct builder *b, enum elem e, const char *monoid)
 /* Sums divided by how many elements they have, with own ones or without. */
 static value_id scattered_mean(struct builder *b, value_id x, value_id at, value_id sum, int32_t axis, bool own)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, at, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, at);
+    if (!dims.d)
         return (value_id){0};
-    value_id ones = b_splat_f64(b, ELEM_I64, 1, dims, rank);
+    value_id ones = b_splat_f64(b, ELEM_I64, 1, dims.d, dims.rank);
     value_id begin = b_convert(b, b_splat_like(b, x, own), ELEM_I64);
     value_id count = scattered(b, begin, at, ones, axis, "sum");
     count = b_convert(b, b_binary_f64(b, OP_MAX, count, 1), v_elem(b, x));
@@ -279,28 +278,28 @@ bool rule_aten_scatter(struct rule *r)
     value_id x = rule_in(r, 0), at = rule_in(r, 2), src;
     bool mean = r->param == 2 && rule_str_is(r, "reduce", "", "mean"), own = rule_int(r, "include_self", 1) != 0;
     const char *monoid = r->param == 0 ? "set" : r->param == 1 || mean ? "sum" : monoid_of(rule_str(r, "reduce", ""));
-    int32_t axis, rank;
-    const expr_id *dims = b_dims(b, at, &rank);
-    if (!x.i || !dims || !aten_axis(r, 1, "dim", 0, v_rank(b, x), &axis))
+    int32_t axis;
+    const struct dims dims = b_dims(b, at);
+    if (!x.i || !dims.d || !aten_axis(r, 1, "dim", 0, v_rank(b, x), &axis))
         return false;
     if (!monoid)
         return rule_bad(r, "reduce is '%.40s', which is no reduction", rule_str(r, "reduce", ""));
     if (v_elem(b, x) == ELEM_BOOL && r->param)
         return rule_refuse(r, "the operand is of truth values: convert it to integers before");
-    if (rule_has(r, 3) && v_rank(b, rule_in(r, 3)) == rank && rank) {
+    if (rule_has(r, 3) && v_rank(b, rule_in(r, 3)) == dims.rank && dims.rank) {
         expr_id starts[RANK_MAX];
         int64_t steps[RANK_MAX];
-        for (int32_t i = 0; i < rank; i++) {
+        for (int32_t i = 0; i < dims.rank; i++) {
             starts[i] = ex_const(b_exprs(b), 0);
             steps[i] = 1;
         }
-        src = b_slice(b, b_convert(b, rule_in(r, 3), v_elem(b, x)), starts, dims, steps);
+        src = b_slice(b, b_convert(b, rule_in(r, 3), v_elem(b, x)), starts, dims.d, steps);
     } else {
         src = aten_operand(r, 3, rule_has(r, 3) ? "src" : "value", v_elem(b, x));
-        src = b_broadcast(b, v_scalar(b, src), dims, rank);
+        src = b_broadcast(b, v_scalar(b, src), dims.d, dims.rank);
     }
     if (!own)
-        x = scattered(b, x, at, b_broadcast(b, monoid_none(b, v_elem(b, x), monoid), dims, rank), axis, "set");
+        x = scattered(b, x, at, b_broadcast(b, monoid_none(b, v_elem(b, x), monoid), dims.d, dims.rank), axis, "set");
     value_id y = scattered(b, x, at, src, axis, monoid);
     return rule_result(r, mean ? scattered_mean(b, x, at, y, axis, own) : y);
 }
@@ -310,20 +309,20 @@ bool rule_aten_index_write(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0), at = rule_in(r, 2), src;
-    int32_t axis, rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    int32_t axis;
+    const struct dims dims = b_dims(b, x);
     expr_id sizes[RANK_MAX];
-    if (!dims || !at.i || !aten_axis(r, 1, "dim", 0, rank, &axis))
+    if (!dims.d || !at.i || !aten_axis(r, 1, "dim", 0, dims.rank, &axis))
         return false;
-    memcpy(sizes, dims, (size_t)rank * sizeof *sizes);
+    memcpy(sizes, dims.d, (size_t)dims.rank * sizeof *sizes);
     sizes[axis] = b_count(b, at);
     src = aten_operand(r, 3, r->param == 2 ? "value" : "source", v_elem(b, x));
     if (r->param == 1 && aten_float(r, "alpha", 1) != 1)
         src = b_binary_f64(b, OP_MUL, src, aten_float(r, "alpha", 1));
     if (r->param == 2)
         src = v_scalar(b, src);
-    at = b_broadcast(b, v_along(b, at, axis, rank), sizes, rank);
-    src = b_broadcast(b, src, sizes, rank);
+    at = b_broadcast(b, v_along(b, at, axis, dims.rank), sizes, dims.rank);
+    src = b_broadcast(b, src, sizes, dims.rank);
     return rule_result(r, scattered(b, x, at, src, axis, r->param == 1 ? "sum" : "set"));
 }
 
@@ -338,17 +337,16 @@ bool rule_aten_one_hot(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     expr_id classes = aten_int(r, 1, "num_classes", -1), whole[RANK_MAX];
-    if (!dims || !classes.i)
+    if (!dims.d || !classes.i)
         return false;
-    if (ex_lo(b_exprs(b), classes) < 1 || rank + 1 > RANK_MAX)
+    if (ex_lo(b_exprs(b), classes) < 1 || dims.rank + 1 > RANK_MAX)
         return rule_refuse(r, "num_classes of -1 asks the data for the number of classes: state it when you export");
-    memcpy(whole, dims, (size_t)rank * sizeof *whole);
-    whole[rank] = classes;
-    value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, whole, rank + 1, rank),
-                            b_unsqueeze(b, b_convert(b, x, ELEM_I64), rank));
+    memcpy(whole, dims.d, (size_t)dims.rank * sizeof *whole);
+    whole[dims.rank] = classes;
+    value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, whole, dims.rank + 1, dims.rank),
+                            b_unsqueeze(b, b_convert(b, x, ELEM_I64), dims.rank));
     return rule_result(r, b_convert(b, hit, ELEM_I64));
 }
 
@@ -359,9 +357,9 @@ static bool flattened(struct rule *r, value_id *x, value_id *mask, const expr_id
 {
     struct builder *b = r->b;
     expr_id *common = NEW_ARRAY(&b->g->arena, expr_id, RANK_MAX);
-    int32_t rank_x, rank_mask;
-    const expr_id *dims_x = b_dims(b, *x, &rank_x), *dims_mask = b_dims(b, *mask, &rank_mask);
-    *rank = dims_x && dims_mask ? b_broadcast_dims(b, dims_x, rank_x, dims_mask, rank_mask, common) : -1;
+    const struct dims dims_x = b_dims(b, *x), dims_mask = b_dims(b, *mask);
+    *rank = dims_x.d && dims_mask.d ? b_broadcast_dims(b, dims_x.d, dims_x.rank, dims_mask.d, dims_mask.rank, common)
+                                    : -1;
     if (*rank < 0)
         return false;
     *dims = common;

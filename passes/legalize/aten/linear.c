@@ -155,17 +155,16 @@ static value_id four(struct builder *b, value_id v)
 static value_id leading_joined(struct builder *b, value_id v, const expr_id *lead, int32_t n, int32_t kept)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, v, &rank);
+    const struct dims dims = b_dims(b, v);
     expr_id whole[RANK_MAX], out[RANK_MAX] = {ex_const(ex, 1)};
-    if (!dims)
+    if (!dims.d)
         return (value_id){0};
     for (int32_t i = 0; i < n; i++) {
         whole[i] = lead[i];
         out[0] = ex_mul(ex, out[0], lead[i]);
     }
     for (int32_t i = 0; i < kept; i++)
-        whole[n + i] = out[1 + i] = rank - kept + i < 0 ? ex_const(ex, 1) : dims[rank - kept + i];
+        whole[n + i] = out[1 + i] = dims.rank - kept + i < 0 ? ex_const(ex, 1) : dims.d[dims.rank - kept + i];
     return b_reshape(b, b_broadcast(b, v, whole, n + kept), out, 1 + kept);
 }
 
@@ -173,12 +172,11 @@ static value_id leading_joined(struct builder *b, value_id v, const expr_id *lea
 static bool batches_joined(struct rule *r, value_id in[3], value_id *mask, expr_id *lead, int32_t n)
 {
     struct builder *b = r->b;
-    int32_t own;
     for (int32_t i = 0; i < n; i++)
         lead[i] = ex_const(b_exprs(b), 1);
     for (uint32_t k = 0; k < 3; k++) {
-        const expr_id *dims = b_dims(b, in[k], &own);
-        if (!dims || (own > 3 && b_broadcast_dims(b, lead, n, dims, own - 3, lead) < 0))
+        const struct dims dims = b_dims(b, in[k]);
+        if (!dims.d || (dims.rank > 3 && b_broadcast_dims(b, lead, n, dims.d, dims.rank - 3, lead) < 0))
             return false;
     }
     for (uint32_t k = 0; k < 3; k++)
@@ -192,13 +190,12 @@ static bool batches_joined(struct rule *r, value_id in[3], value_id *mask, expr_
  * begin with the heads, or with the batch if the queries have no heads. */
 static value_id mask_of(struct builder *b, value_id mask, value_id key, bool heads)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, mask, &rank);
+    const struct dims dims = b_dims(b, mask);
+    int32_t rank = dims.rank ? dims.rank : 1;
     expr_id whole[RANK_MAX] = {ex_const(b_exprs(b), 1)};
-    if (!dims)
+    if (!dims.d)
         return mask;
-    memcpy(whole, dims, (size_t)rank * sizeof *whole);
-    rank = rank ? rank : 1;
+    memcpy(whole, dims.d, (size_t)dims.rank * sizeof *whole);
     whole[rank - 1] = b_dim(b, key, -1 + v_rank(b, key) - 1);
     mask = b_broadcast(b, mask, whole, rank);
     return rank == 3 ? b_unsqueeze(b, mask, heads ? 0 : 1) : mask;
@@ -213,7 +210,7 @@ bool rule_aten_attention(struct rule *r)
     struct attr attrs[2] = {attr_int("is_causal", aten_flag(r, "is_causal"))};
     value_id mask = rule_has(r, i_mask) ? rule_in(r, i_mask) : (value_id){0};
     expr_id out[RANK_MAX];
-    int32_t rank, rank_q = v_rank(b, q);
+    int32_t rank_q = v_rank(b, q);
     for (uint32_t k = 1; k < 3; k++)
         rank_q = v_rank(b, in[k]) > rank_q && v_rank(b, in[k]) > 4 ? v_rank(b, in[k]) : rank_q;
     bool many = rank_q > 4;
@@ -229,15 +226,15 @@ bool rule_aten_attention(struct rule *r)
         in[3] = mask_of(b, mask, in[1], rank_q >= 4);
     if (!aten_as(r, rule_attention, 24, 0, in, in[3].i ? 4 : 3, attrs, n))
         return false;
-    const expr_id *dims = b_dims(b, r->out[0].v, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, r->out[0].v);
+    if (!dims.d)
         return false;
-    const expr_id *dims_q = b_dims(b, q, &rank);
+    const struct dims dims_q = b_dims(b, q);
     if (many)
-        memcpy(out + rank_q - 3, dims + 1, 3 * sizeof *out);
+        memcpy(out + rank_q - 3, dims.d + 1, 3 * sizeof *out);
     else
-        memcpy(out, dims_q, (size_t)rank_q * sizeof *out);
-    out[rank_q - 1] = dims[3];
+        memcpy(out, dims_q.d, (size_t)rank_q * sizeof *out);
+    out[rank_q - 1] = dims.d[3];
     if (r->n_out > 1)
         rule_out(r, 1, (value_id){0});
     return aten_result(r, rank_q == 4 ? r->out[0].v : b_reshape(b, r->out[0].v, out, rank_q));

@@ -139,21 +139,20 @@ bool rule_aten_group_norm(struct rule *r)
     struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
     uint32_t i_weight = r->param ? 1 : 2;
-    int32_t rank;
     int64_t groups = rule_int(r, r->param ? "group" : "num_groups", 1);
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     expr_id apart[RANK_MAX];
-    if (!dims)
+    if (!dims.d)
         return false;
-    if (rank < 2 || rank + 1 > RANK_MAX || groups < 1)
-        return rule_bad(r, "an operand of rank %d cannot have %lld groups", (int)rank, (long long)groups);
-    apart[0] = dims[0];
+    if (dims.rank < 2 || dims.rank + 1 > RANK_MAX || groups < 1)
+        return rule_bad(r, "an operand of rank %d cannot have %lld groups", (int)dims.rank, (long long)groups);
+    apart[0] = dims.d[0];
     apart[1] = ex_const(ex, groups);
-    apart[2] = ex_div(ex, dims[1], apart[1]);
-    memcpy(apart + 3, dims + 2, (size_t)(rank - 2) * sizeof *apart);
-    value_id y = normalized(b, b_reshape(b, x, apart, rank + 1), (uint32_t)rank - 1, aten_float(r, "eps", 1e-5), true,
-                            &mean, &inv);
-    y = b_reshape(b, y, dims, rank);
+    apart[2] = ex_div(ex, dims.d[1], apart[1]);
+    memcpy(apart + 3, dims.d + 2, (size_t)(dims.rank - 2) * sizeof *apart);
+    value_id y = normalized(b, b_reshape(b, x, apart, dims.rank + 1), (uint32_t)dims.rank - 1,
+                            aten_float(r, "eps", 1e-5), true, &mean, &inv);
+    y = b_reshape(b, y, dims.d, dims.rank);
     if (rule_has(r, i_weight))
         y = b_binary(b, OP_MUL, y, v_channels(b, b_convert(b, rule_in(r, i_weight), v_elem(b, y)), y, 1));
     if (rule_has(r, i_weight + 1))

@@ -94,7 +94,7 @@ bool rule_aten_roll(struct rule *r)
     expr_id shifts[RANK_MAX], count;
     int64_t axes[RANK_MAX] = {0};
     uint32_t n, n_axes;
-    int32_t axis, rank;
+    int32_t axis;
     if (!x.i || !aten_ints(r, 1, "shifts", shifts, &n) || !aten_ints_known(r, 2, "dims", axes, &n_axes))
         return false;
     if (n_axes ? n != n_axes : n != 1)
@@ -111,8 +111,8 @@ bool rule_aten_roll(struct rule *r)
                              b_slice_axis(r->b, x, axis, ex_const(ex, 0), tail)};
         x = b_concat(r->b, parts, 2, axis);
     }
-    const expr_id *dims = b_dims(r->b, whole, &rank);
-    return rule_result(r, n_axes || !dims ? x : b_reshape(r->b, x, dims, rank));
+    const struct dims dims = b_dims(r->b, whole);
+    return rule_result(r, n_axes || !dims.d ? x : b_reshape(r->b, x, dims.d, dims.rank));
 }
 
 /* Channels [C, f, f] and pixels [H, W] to pixels [H, f] and [W, f]; param: 1 back again. */
@@ -120,28 +120,28 @@ bool rule_aten_pixel_shuffle(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    const struct dims dims = b_dims(r->b, x);
     int64_t f = rule_int(r, r->param ? "downscale_factor" : "upscale_factor", 1), perm[RANK_MAX];
-    if (!dims)
+    if (!dims.d)
         return false;
-    int32_t at = rank - 3; /* of the channels */
-    if (at < 0 || rank + 2 > RANK_MAX || f < 1 || f > INT32_MAX)
-        return rule_bad(r, "an operand of rank %d cannot be shuffled by a factor of %lld", (int)rank, (long long)f);
+    int32_t at = dims.rank - 3; /* of the channels */
+    if (at < 0 || dims.rank + 2 > RANK_MAX || f < 1 || f > INT32_MAX)
+        return rule_bad(r, "an operand of rank %d cannot be shuffled by a factor of %lld", (int)dims.rank, (long long)f);
     expr_id apart[RANK_MAX], out[RANK_MAX], by = ex_const(ex, f), square = ex_mulc(ex, by, f);
-    memcpy(apart, dims, (size_t)at * sizeof *apart);
-    memcpy(out, dims, (size_t)at * sizeof *out);
-    const expr_id c = dims[at], h = dims[at + 1], w = dims[at + 2];
+    memcpy(apart, dims.d, (size_t)at * sizeof *apart);
+    memcpy(out, dims.d, (size_t)at * sizeof *out);
+    const expr_id c = dims.d[at], h = dims.d[at + 1], w = dims.d[at + 2];
     const expr_id up[] = {ex_div(ex, c, square), by, by, h, w},
                   down[] = {c, ex_div(ex, h, by), by, ex_div(ex, w, by), by};
     static const int64_t perm_up[] = {0, 3, 1, 4, 2}, perm_down[] = {0, 2, 4, 1, 3};
-    for (int32_t i = 0; i < rank + 2; i++)
+    for (int32_t i = 0; i < dims.rank + 2; i++)
         perm[i] = i < at ? i : at + (r->param ? perm_down : perm_up)[i - at];
     memcpy(apart + at, r->param ? down : up, sizeof up);
     out[at] = r->param ? ex_mul(ex, c, square) : up[0];
     out[at + 1] = r->param ? down[1] : ex_mul(ex, h, by);
     out[at + 2] = r->param ? down[3] : ex_mul(ex, w, by);
-    return rule_result(r, b_reshape(r->b, b_transpose(r->b, b_reshape(r->b, x, apart, rank + 2), perm), out, rank));
+    return rule_result(
+        r, b_reshape(r->b, b_transpose(r->b, b_reshape(r->b, x, apart, dims.rank + 2), perm), out, dims.rank));
 }
 
 /* Channels [groups, n] to [n, groups]. */
@@ -150,19 +150,18 @@ bool rule_aten_channel_shuffle(struct rule *r)
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     int64_t groups, perm[RANK_MAX];
     expr_id apart[RANK_MAX];
-    if (!dims || !aten_int_known(r, 1, "groups", 1, &groups))
+    if (!dims.d || !aten_int_known(r, 1, "groups", 1, &groups))
         return false;
-    if (rank < 3 || rank + 1 > RANK_MAX || groups < 1)
-        return rule_bad(r, "an operand of rank %d cannot have %lld groups", (int)rank, (long long)groups);
-    apart[0] = dims[0];
+    if (dims.rank < 3 || dims.rank + 1 > RANK_MAX || groups < 1)
+        return rule_bad(r, "an operand of rank %d cannot have %lld groups", (int)dims.rank, (long long)groups);
+    apart[0] = dims.d[0];
     apart[1] = ex_const(ex, groups);
-    apart[2] = ex_div(ex, dims[1], apart[1]);
-    memcpy(apart + 3, dims + 2, (size_t)(rank - 2) * sizeof *apart);
-    for (int32_t i = 0; i <= rank; i++)
+    apart[2] = ex_div(ex, dims.d[1], apart[1]);
+    memcpy(apart + 3, dims.d + 2, (size_t)(dims.rank - 2) * sizeof *apart);
+    for (int32_t i = 0; i <= dims.rank; i++)
         perm[i] = i == 1 ? 2 : i == 2 ? 1 : i;
-    return rule_result(r, b_reshape(b, b_transpose(b, b_reshape(b, x, apart, rank + 1), perm), dims, rank));
+    return rule_result(r, b_reshape(b, b_transpose(b, b_reshape(b, x, apart, dims.rank + 1), perm), dims.d, dims.rank));
 }

@@ -15,10 +15,11 @@ static bool shape_read(struct rule *r, uint32_t at, const char *name, expr_id di
         *rank = (int32_t)n;
         return ok;
     }
-    const expr_id *like = b_dims(r->b, rule_in(r, 0), rank);
-    for (int32_t i = 0; like && i < *rank; i++)
-        dims[i] = like[i];
-    return like != NULL;
+    const struct dims like = b_dims(r->b, rule_in(r, 0));
+    *rank = like.rank;
+    for (int32_t i = 0; i < like.rank; i++)
+        dims[i] = like.d[i];
+    return like.d != NULL;
 }
 
 static struct attr seed(const struct rule *r)
@@ -127,26 +128,25 @@ bool rule_aten_multinomial(struct rule *r)
     struct builder *b = r->b;
     value_id p = b_convert(b, rule_in(r, 0), ELEM_F64), out[2];
     expr_id n = aten_int(r, 1, "num_samples", 1), dims[3];
-    int32_t rank;
-    const expr_id *have = b_dims(b, p, &rank);
-    if (!have || !n.i)
+    const struct dims have = b_dims(b, p);
+    if (!have.d || !n.i)
         return false;
-    if (rank != 1 && rank != 2)
-        return rule_bad(r, "the weights have rank %d", (int)rank);
+    if (have.rank != 1 && have.rank != 2)
+        return rule_bad(r, "the weights have rank %d", (int)have.rank);
     bool again = aten_flag(r, "replacement");
-    for (int32_t i = 0; i < rank; i++)
-        dims[i + (again && i + 1 == rank)] = have[i];
+    for (int32_t i = 0; i < have.rank; i++)
+        dims[i + (again && i + 1 == have.rank)] = have.d[i];
     if (again) {
-        dims[rank - 1] = n;
-        p = b_unsqueeze(b, p, rank - 1);
+        dims[have.rank - 1] = n;
+        p = b_unsqueeze(b, p, have.rank - 1);
     }
-    value_id score = b_binary(b, OP_DIV, p, exponential(r, dims, rank + again));
-    const struct attr largest[] = {attr_int("axis", rank), attr_int("max", 1), attr_int("last", 0)},
-                      sorted[] = {attr_int("axis", rank - 1), attr_int("descending", 1)};
+    value_id score = b_binary(b, OP_DIV, p, exponential(r, dims, have.rank + again));
+    const struct attr largest[] = {attr_int("axis", have.rank), attr_int("max", 1), attr_int("last", 0)},
+                      sorted[] = {attr_int("axis", have.rank - 1), attr_int("descending", 1)};
     if (again)
         return rule_result(r, b_op(b, OP_ARGREDUCE, &score, 1, largest, 3));
     if (!score.i || !b_op_multi(b, OP_SORT, &score, 1, sorted, 2, out, 2))
         return false;
-    b_assert(b, ex_le(b_exprs(b), n, have[rank - 1]), EVAL_VALUE, "more draws than there are classes");
-    return rule_result(r, b_slice_axis(b, out[1], rank - 1, ex_const(b_exprs(b), 0), n));
+    b_assert(b, ex_le(b_exprs(b), n, have.d[have.rank - 1]), EVAL_VALUE, "more draws than there are classes");
+    return rule_result(r, b_slice_axis(b, out[1], have.rank - 1, ex_const(b_exprs(b), 0), n));
 }

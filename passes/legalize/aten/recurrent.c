@@ -94,13 +94,12 @@ static bool layer_run(struct rule *r, const struct stack *s, uint32_t layer, val
 static value_id joined(struct builder *b, value_id y, uint32_t dirs)
 {
     static const int64_t perm[] = {0, 2, 1, 3};
-    int32_t rank;
-    const expr_id *d = b_dims(b, y, &rank);
-    if (!d)
+    const struct dims d = b_dims(b, y);
+    if (!d.d)
         return (value_id){0};
     if (dirs == 1)
         return b_squeeze(b, y, 1);
-    const expr_id out[3] = {d[0], d[2], ex_mulc(b_exprs(b), d[3], dirs)};
+    const expr_id out[3] = {d.d[0], d.d[2], ex_mulc(b_exprs(b), d.d[3], dirs)};
     return b_reshape(b, b_transpose(b, y, perm), out, 3);
 }
 

@@ -152,9 +152,8 @@ bool rule_aten_cosine_similarity(struct rule *r)
     enum elem e = wide(aten_promoted(r, 0, "x1", 1, "x2"));
     value_id x[2] = {b_convert(b, rule_in(r, 0), e), b_convert(b, rule_in(r, 1), e)};
     expr_id common[RANK_MAX];
-    int32_t rank, ranks[2], axis;
-    const expr_id *d0 = b_dims(b, x[0], &ranks[0]), *d1 = b_dims(b, x[1], &ranks[1]);
-    rank = d0 && d1 ? b_broadcast_dims(b, d0, ranks[0], d1, ranks[1], common) : -1;
+    const struct dims a = b_dims(b, x[0]), c = b_dims(b, x[1]);
+    int32_t axis, rank = a.d && c.d ? b_broadcast_dims(b, a.d, a.rank, c.d, c.rank, common) : -1;
     if (rank < 0 || !aten_axis(r, 2, "dim", 1, rank, &axis))
         return false;
     if (!v_is_float(b, x[0]))

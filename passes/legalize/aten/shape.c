@@ -24,58 +24,57 @@ bool rule_aten_view(struct rule *r)
 
 bool rule_aten_view_as(struct rule *r)
 {
-    int32_t rank;
     value_id other = rule_in(r, 1);
-    const expr_id *dims = b_dims(r->b, other, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(r->b, other);
+    if (!dims.d)
         return false;
-    return rule_result(r, r->param ? b_broadcast(r->b, rule_in(r, 0), dims, rank)
-                                   : b_reshape(r->b, rule_in(r, 0), dims, rank));
+    return rule_result(r, r->param ? b_broadcast(r->b, rule_in(r, 0), dims.d, dims.rank)
+                                   : b_reshape(r->b, rule_in(r, 0), dims.d, dims.rank));
 }
 
 bool rule_aten_flatten(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank, first, last;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    int32_t first, last;
+    const struct dims dims = b_dims(r->b, x);
     expr_id out[RANK_MAX];
-    if (!dims || !aten_axis(r, 1, "start_dim", 0, rank, &first) || !aten_axis(r, 2, "end_dim", -1, rank, &last))
+    if (!dims.d || !aten_axis(r, 1, "start_dim", 0, dims.rank, &first) ||
+        !aten_axis(r, 2, "end_dim", -1, dims.rank, &last))
         return false;
     if (first > last)
-        return rule_bad(r, "dimensions %d to %d, which are to be flattened, are in the other order", (int)first,
-                        (int)last);
-    if (rank == 0) {
+        return rule_bad(r, "dimensions %d to %d, which are to be flattened, are in the other order", (int)first, (int)last);
+    if (dims.rank == 0) {
         out[0] = ex_const(ex, 1);
         return rule_result(r, b_reshape(r->b, x, out, 1));
     }
-    memcpy(out, dims, (size_t)first * sizeof *out);
-    out[first] = dims_product(ex, dims + first, last - first + 1);
-    memcpy(out + first + 1, dims + last + 1, (size_t)(rank - last - 1) * sizeof *out);
-    return rule_result(r, b_reshape(r->b, x, out, rank - last + first));
+    memcpy(out, dims.d, (size_t)first * sizeof *out);
+    out[first] = dims_product(ex, dims.d + first, last - first + 1);
+    memcpy(out + first + 1, dims.d + last + 1, (size_t)(dims.rank - last - 1) * sizeof *out);
+    return rule_result(r, b_reshape(r->b, x, out, dims.rank - last + first));
 }
 
 bool rule_aten_unflatten(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank, axis;
+    int32_t axis;
     uint32_t n;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    const struct dims dims = b_dims(r->b, x);
     expr_id sizes[RANK_MAX], out[RANK_MAX], known = ex_const(ex, 1);
-    if (!dims || !aten_axis(r, 1, "dim", 0, rank, &axis) || !aten_ints(r, 2, "sizes", sizes, &n))
+    if (!dims.d || !aten_axis(r, 1, "dim", 0, dims.rank, &axis) || !aten_ints(r, 2, "sizes", sizes, &n))
         return false;
-    if (n == 0 || rank + (int32_t)n - 1 > RANK_MAX)
-        return rule_bad(r, "there are %u sizes for a dimension of an operand of rank %d", n, (int)rank);
+    if (n == 0 || dims.rank + (int32_t)n - 1 > RANK_MAX)
+        return rule_bad(r, "there are %u sizes for a dimension of an operand of rank %d", n, (int)dims.rank);
     for (uint32_t i = 0; i < n; i++)
         if (!ex_is(ex, sizes[i], -1))
             known = ex_mul(ex, known, sizes[i]);
-    memcpy(out, dims, (size_t)axis * sizeof *out);
+    memcpy(out, dims.d, (size_t)axis * sizeof *out);
     for (uint32_t i = 0; i < n; i++)
-        out[axis + (int32_t)i] = ex_is(ex, sizes[i], -1) ? ex_div(ex, dims[axis], ex_max(ex, known, ex_const(ex, 1)))
+        out[axis + (int32_t)i] = ex_is(ex, sizes[i], -1) ? ex_div(ex, dims.d[axis], ex_max(ex, known, ex_const(ex, 1)))
                                                          : sizes[i];
-    memcpy(out + axis + n, dims + axis + 1, (size_t)(rank - axis - 1) * sizeof *out);
-    return rule_result(r, b_reshape(r->b, x, out, rank + (int32_t)n - 1));
+    memcpy(out + axis + n, dims.d + axis + 1, (size_t)(dims.rank - axis - 1) * sizeof *out);
+    return rule_result(r, b_reshape(r->b, x, out, dims.rank + (int32_t)n - 1));
 }
 
 bool rule_aten_unsqueeze(struct rule *r)
@@ -90,25 +89,25 @@ bool rule_aten_squeeze(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank, kept = 0;
+    int32_t kept = 0;
     uint32_t n = 0;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    const struct dims dims = b_dims(r->b, x);
     int64_t axes[RANK_MAX];
     bool marked[RANK_MAX] = {false};
     expr_id out[RANK_MAX];
-    if (!dims || (r->param && !aten_ints_known(r, 1, "dim", axes, &n)))
+    if (!dims.d || (r->param && !aten_ints_known(r, 1, "dim", axes, &n)))
         return false;
-    for (int32_t d = 0; d < rank; d++)
+    for (int32_t d = 0; d < dims.rank; d++)
         marked[d] = !r->param;
     for (uint32_t i = 0; i < n; i++) {
         int32_t axis;
-        if (!rule_axis(r, axes[i], rank ? rank : 1, &axis))
+        if (!rule_axis(r, axes[i], dims.rank ? dims.rank : 1, &axis))
             return false;
         marked[axis] = true;
     }
-    for (int32_t d = 0; d < rank; d++) /* a dynamic size was not 1 when the program was traced */
-        if (!marked[d] || !ex_is(ex, dims[d], 1))
-            out[kept++] = dims[d];
+    for (int32_t d = 0; d < dims.rank; d++) /* a dynamic size was not 1 when the program was traced */
+        if (!marked[d] || !ex_is(ex, dims.d[d], 1))
+            out[kept++] = dims.d[d];
     return rule_result(r, b_reshape(r->b, x, out, kept));
 }
 
@@ -117,17 +116,16 @@ bool rule_aten_expand(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank;
     uint32_t n;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    const struct dims dims = b_dims(r->b, x);
     expr_id sizes[RANK_MAX];
-    if (!dims || !aten_ints(r, 1, "size", sizes, &n))
+    if (!dims.d || !aten_ints(r, 1, "size", sizes, &n))
         return false;
-    if (n < (uint32_t)rank)
-        return rule_bad(r, "there are %u sizes for an operand of rank %d", n, (int)rank);
-    for (int32_t i = 0; i < rank; i++)
-        if (ex_is(ex, sizes[n - (uint32_t)rank + (uint32_t)i], -1))
-            sizes[n - (uint32_t)rank + (uint32_t)i] = dims[i];
+    if (n < (uint32_t)dims.rank)
+        return rule_bad(r, "there are %u sizes for an operand of rank %d", n, (int)dims.rank);
+    for (int32_t i = 0; i < dims.rank; i++)
+        if (ex_is(ex, sizes[n - (uint32_t)dims.rank + (uint32_t)i], -1))
+            sizes[n - (uint32_t)dims.rank + (uint32_t)i] = dims.d[i];
     return rule_result(r, b_broadcast(r->b, x, sizes, (int32_t)n));
 }
 
@@ -135,22 +133,21 @@ bool rule_aten_repeat(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id in[2] = {rule_in(r, 0)};
-    int32_t rank;
     uint32_t n;
-    const expr_id *dims = b_dims(r->b, in[0], &rank);
+    const struct dims dims = b_dims(r->b, in[0]);
     expr_id repeats[RANK_MAX], padded[RANK_MAX];
-    if (!dims || !aten_ints(r, 1, r->param ? "dims" : "repeats", repeats, &n))
+    if (!dims.d || !aten_ints(r, 1, r->param ? "dims" : "repeats", repeats, &n))
         return false;
-    if (n < (uint32_t)rank && r->param) {
-        memmove(repeats + rank - n, repeats, n * sizeof *repeats);
-        for (uint32_t i = 0; i < (uint32_t)rank - n; i++)
+    if (n < (uint32_t)dims.rank && r->param) {
+        memmove(repeats + dims.rank - n, repeats, n * sizeof *repeats);
+        for (uint32_t i = 0; i < (uint32_t)dims.rank - n; i++)
             repeats[i] = ex_const(ex, 1);
-        n = (uint32_t)rank;
+        n = (uint32_t)dims.rank;
     }
-    if (n < (uint32_t)rank)
-        return rule_bad(r, "there are %u repeats for an operand of rank %d", n, (int)rank);
+    if (n < (uint32_t)dims.rank)
+        return rule_bad(r, "there are %u repeats for an operand of rank %d", n, (int)dims.rank);
     for (uint32_t i = 0; i < n; i++)
-        padded[i] = i < n - (uint32_t)rank ? ex_const(ex, 1) : dims[i - (n - (uint32_t)rank)];
+        padded[i] = i < n - (uint32_t)dims.rank ? ex_const(ex, 1) : dims.d[i - (n - (uint32_t)dims.rank)];
     in[0] = b_reshape(r->b, in[0], padded, (int32_t)n);
     in[1] = aten_sizes(r, repeats, n);
     return aten_as(r, rule_tile, 13, 0, in, 2, NULL, 0);
@@ -161,7 +158,7 @@ bool rule_aten_repeat_interleave(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank, axis;
+    int32_t axis;
     expr_id out[RANK_MAX], wide[RANK_MAX], times = aten_int(r, 1, "repeats", 1);
     if (!x.i || !times.i)
         return false;
@@ -169,18 +166,18 @@ bool rule_aten_repeat_interleave(struct rule *r)
         expr_id count = b_count(r->b, x);
         x = b_reshape(r->b, x, &count, 1);
     }
-    const expr_id *dims = b_dims(r->b, x, &rank);
-    if (!dims || !aten_axis(r, 2, "dim", 0, rank, &axis))
+    const struct dims dims = b_dims(r->b, x);
+    if (!dims.d || !aten_axis(r, 2, "dim", 0, dims.rank, &axis))
         return false;
-    if (rank + 1 > RANK_MAX)
+    if (dims.rank + 1 > RANK_MAX)
         return rule_refuse(r, "the result has more than %d dimensions", RANK_MAX);
-    for (int32_t i = 0; i < rank; i++) {
-        out[i] = i == axis ? ex_mul(ex, dims[i], times) : dims[i];
-        wide[i + (i > axis)] = dims[i];
+    for (int32_t i = 0; i < dims.rank; i++) {
+        out[i] = i == axis ? ex_mul(ex, dims.d[i], times) : dims.d[i];
+        wide[i + (i > axis)] = dims.d[i];
     }
     wide[axis + 1] = times;
-    return rule_result(r,
-                       b_reshape(r->b, b_broadcast(r->b, b_unsqueeze(r->b, x, axis + 1), wide, rank + 1), out, rank));
+    return rule_result(
+        r, b_reshape(r->b, b_broadcast(r->b, b_unsqueeze(r->b, x, axis + 1), wide, dims.rank + 1), out, dims.rank));
 }
 
 /* ---- parts ----------------------------------------------------------------------------------------------------- */
@@ -231,16 +228,15 @@ static bool part_read(struct rule *r, uint32_t at, value_id x, struct part *p)
 
 static value_id part_of(struct builder *b, value_id x, const struct part *p)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     expr_id starts[RANK_MAX], sizes[RANK_MAX];
     int64_t steps[RANK_MAX];
-    for (int32_t i = 0; dims && i < rank; i++) {
+    for (int32_t i = 0; dims.d && i < dims.rank; i++) {
         starts[i] = i == p->axis ? p->start : ex_const(b_exprs(b), 0);
-        sizes[i] = i == p->axis ? p->size : dims[i];
+        sizes[i] = i == p->axis ? p->size : dims.d[i];
         steps[i] = i == p->axis ? p->step : 1;
     }
-    return dims ? b_slice(b, x, starts, sizes, steps) : (value_id){0};
+    return dims.d ? b_slice(b, x, starts, sizes, steps) : (value_id){0};
 }
 
 bool rule_aten_slice(struct rule *r)
@@ -296,21 +292,20 @@ bool rule_aten_narrow(struct rule *r)
 static value_id part_put(struct builder *b, value_id x, value_id src, const struct part *p)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     expr_id sizes[RANK_MAX];
-    if (!dims || !src.i)
+    if (!dims.d || !src.i)
         return (value_id){0};
-    memcpy(sizes, dims, (size_t)rank * sizeof *sizes);
+    memcpy(sizes, dims.d, (size_t)dims.rank * sizeof *sizes);
     sizes[p->axis] = p->size;
-    src = b_broadcast(b, b_convert(b, src, v_elem(b, x)), sizes, rank);
+    src = b_broadcast(b, b_convert(b, src, v_elem(b, x)), sizes, dims.rank);
     if (p->step == 1) {
         expr_id end = ex_add(ex, p->start, p->size);
         value_id parts[3] = {b_slice_axis(b, x, p->axis, ex_const(ex, 0), p->start), src,
-                             b_slice_axis(b, x, p->axis, end, ex_sub(ex, dims[p->axis], end))};
+                             b_slice_axis(b, x, p->axis, end, ex_sub(ex, dims.d[p->axis], end))};
         return b_concat(b, parts, 3, p->axis);
     }
-    value_id row = v_iota(b, ELEM_I64, sizes, rank, p->axis);
+    value_id row = v_iota(b, ELEM_I64, sizes, dims.rank, p->axis);
     row = b_binary(b, OP_ADD, b_binary_f64(b, OP_MUL, row, (double)p->step), v_expr(b, ELEM_I64, p->start));
     value_id in[3] = {x, row, src};
     const struct attr attrs[] = {attr_int("axis", p->axis), attr_str("monoid", "set")};

@@ -36,19 +36,18 @@ static value_id moved_last(struct builder *b, value_id x, int32_t a, int32_t c)
 static value_id diagonal(struct builder *b, value_id x, int64_t offset, int32_t a, int32_t c)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, moved_last(b, x, a, c), &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, moved_last(b, x, a, c));
+    if (!dims.d)
         return (value_id){0};
-    expr_id flat[RANK_MAX], rows = dims[rank - 2], cols = dims[rank - 1];
-    memcpy(flat, dims, (size_t)(rank - 2) * sizeof *flat);
-    flat[rank - 2] = ex_mul(ex, rows, cols);
+    expr_id flat[RANK_MAX], rows = dims.d[dims.rank - 2], cols = dims.d[dims.rank - 1];
+    memcpy(flat, dims.d, (size_t)(dims.rank - 2) * sizeof *flat);
+    flat[dims.rank - 2] = ex_mul(ex, rows, cols);
     expr_id n = ex_min(ex, ex_addc(ex, rows, offset < 0 ? offset : 0), ex_addc(ex, cols, offset > 0 ? -offset : 0));
     n = ex_max(ex, n, ex_const(ex, 0));
     value_id at = b_binary(b, OP_MUL, v_iota(b, ELEM_I64, &n, 1, 0), v_expr(b, ELEM_I64, ex_addc(ex, cols, 1)));
     expr_id start = offset < 0 ? ex_mulc(ex, cols, -offset) : ex_const(ex, offset);
     at = b_binary(b, OP_ADD, at, v_expr(b, ELEM_I64, start));
-    return b_gather(b, b_reshape(b, moved_last(b, x, a, c), flat, rank - 1), at, rank - 2);
+    return b_gather(b, b_reshape(b, moved_last(b, x, a, c), flat, dims.rank - 1), at, dims.rank - 2);
 }
 
 static bool offset_read(struct rule *r, const char *name, int64_t *offset)
@@ -74,20 +73,21 @@ bool rule_aten_diagonal(struct rule *r)
 static value_id embedded(struct builder *b, value_id x, int64_t offset)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     expr_id whole[RANK_MAX + 1], lo[RANK_MAX], hi[RANK_MAX];
-    if (!dims)
+    if (!dims.d)
         return (value_id){0};
-    for (int32_t i = 0; i < rank; i++) {
+    for (int32_t i = 0; i < dims.rank; i++) {
         lo[i] = hi[i] = ex_const(ex, 0);
-        whole[i] = dims[i];
+        whole[i] = dims.d[i];
     }
-    hi[rank - 1] = ex_const(ex, llabs(offset));
-    whole[rank - 1] = whole[rank] = ex_add(ex, dims[rank - 1], hi[rank - 1]);
-    value_id row = v_iota(b, ELEM_I64, whole, rank + 1, rank - 1), col = v_iota(b, ELEM_I64, whole, rank + 1, rank);
+    hi[dims.rank - 1] = ex_const(ex, llabs(offset));
+    whole[dims.rank - 1] = whole[dims.rank] = ex_add(ex, dims.d[dims.rank - 1], hi[dims.rank - 1]);
+    value_id row = v_iota(b, ELEM_I64, whole, dims.rank + 1, dims.rank - 1),
+             col = v_iota(b, ELEM_I64, whole, dims.rank + 1, dims.rank);
     value_id hit = b_binary(b, OP_EQ, b_binary(b, OP_SUB, col, row), b_scalar_i64(b, ELEM_I64, offset));
-    value_id line = b_unsqueeze(b, b_pad(b, x, (value_id){0}, lo, hi, "constant"), offset < 0 ? rank - 1 : rank);
+    value_id line = b_unsqueeze(b, b_pad(b, x, (value_id){0}, lo, hi, "constant"),
+                                offset < 0 ? dims.rank - 1 : dims.rank);
     return b_select(b, hit, line, b_convert(b, b_scalar_i64(b, ELEM_I64, 0), v_elem(b, x)));
 }
 
@@ -179,11 +179,10 @@ bool rule_aten_im2col(struct rule *r)
         x = b_gather(b, x, places(b, ex_const(ex, p.kernel[i]), n[i], p.dilation[i], p.stride[i]), 2 + 2 * i);
     }
     x = b_transpose(b, x, perm);
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d)
+    const struct dims d = b_dims(b, x);
+    if (!d.d)
         return false;
-    const expr_id out[3] = {d[0], ex_mulc(ex, d[1], p.kernel[0] * p.kernel[1]), ex_mul(ex, d[4], d[5])};
+    const expr_id out[3] = {d.d[0], ex_mulc(ex, d.d[1], p.kernel[0] * p.kernel[1]), ex_mul(ex, d.d[4], d.d[5])};
     x = b_reshape(b, x, out, 3);
     return rule_result(r, single ? b_squeeze(b, x, 0) : x);
 }
@@ -238,18 +237,17 @@ bool rule_aten_as_strided(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0);
-    int32_t rank;
     uint32_t n, n_strides, n_own;
     const int64_t *own = rule_ints(r, "self_strides", &n_own);
-    const expr_id *dims_x = b_dims(b, x, &rank);
+    const struct dims dims_x = b_dims(b, x);
     int64_t sizes[RANK_MAX], strides[RANK_MAX], dims[RANK_MAX], first;
     expr_id whole[RANK_MAX];
-    if (!dims_x || !aten_ints_known(r, 1, "size", sizes, &n) || !aten_ints_known(r, 2, "stride", strides, &n_strides))
+    if (!dims_x.d || !aten_ints_known(r, 1, "size", sizes, &n) || !aten_ints_known(r, 2, "stride", strides, &n_strides))
         return false;
     if (n != n_strides)
         return rule_bad(r, "there are %u sizes and %u strides", n, n_strides);
-    for (int32_t i = 0; i < rank; i++)
-        if (!ex_is_const(b_exprs(b), dims_x[i], &dims[i]) || n_own != (uint32_t)rank)
+    for (int32_t i = 0; i < dims_x.rank; i++)
+        if (!ex_is_const(b_exprs(b), dims_x.d[i], &dims[i]) || n_own != (uint32_t)dims_x.rank)
             return rule_refuse(r, "the operand's sizes or strides are known only at run time");
     int64_t own_first = rule_int(r, "self_offset", 0), last, have;
     if (own_first < 0 || !add_i64(rule_int(r, "storage_offset", own_first), -own_first, &first))
@@ -266,7 +264,7 @@ bool rule_aten_as_strided(struct rule *r)
     if (empty)
         return rule_result(r,
                            b_broadcast(b, b_convert(b, b_scalar_i64(b, ELEM_I64, 0), v_elem(b, x)), whole, (int32_t)n));
-    if (!in_memory_order(b, &x, dims, own, rank))
+    if (!in_memory_order(b, &x, dims, own, dims_x.rank))
         return rule_refuse(r, "the operand does not fill its memory: use contiguous() first");
     if (!ex_is_const(b_exprs(b), b_count(b, x), &have) || far || first < 0 || last >= have)
         return rule_refuse(r, "it reads elements around its operand: use contiguous() or clone() first");
@@ -351,14 +349,14 @@ bool rule_aten_broadcast_tensors(struct rule *r)
     struct builder *b = r->b;
     uint32_t n, first = aten_list(r, 0, &n);
     expr_id dims[RANK_MAX];
-    int32_t rank = 0, own;
+    int32_t rank = 0;
     if (!n || n != r->n_out)
         return rule_bad(r, "there are %u tensors and %u results", n, r->n_out);
     for (uint32_t k = 0; k < n && rank >= 0; k++) {
-        const expr_id *d = b_dims(b, rule_in(r, first + k), &own);
-        if (!d)
+        const struct dims d = b_dims(b, rule_in(r, first + k));
+        if (!d.d)
             return false;
-        rank = b_broadcast_dims(b, dims, rank, d, own, dims);
+        rank = b_broadcast_dims(b, dims, rank, d.d, d.rank, dims);
     }
     for (uint32_t k = 0; k < n && rank >= 0; k++)
         rule_out(r, k, b_broadcast(b, rule_in(r, first + k), dims, rank));

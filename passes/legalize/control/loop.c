@@ -33,15 +33,14 @@ static value_id stack(struct rule *r, const struct lowered *items, uint32_t n)
 /* No rows at all, of elements like v; what only region inner knows of their dims counts as 0. */
 static value_id no_rows(struct builder *b, region_id inner, value_id v)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, v, &rank);
+    const struct dims dims = b_dims(b, v);
     expr_id out[RANK_MAX];
-    if (!dims || rank + 1 > RANK_MAX)
+    if (!dims.d || dims.rank + 1 > RANK_MAX)
         return (value_id){0};
     out[0] = ex_const(b_exprs(b), 0);
-    for (int32_t d = 0; d < rank; d++)
-        out[d + 1] = inner.i && dim_escapes(b->g, inner, dims[d], 16) ? ex_const(b_exprs(b), 0) : dims[d];
-    return b_splat_f64(b, v_elem(b, v), 0, out, rank + 1);
+    for (int32_t d = 0; d < dims.rank; d++)
+        out[d + 1] = inner.i && dim_escapes(b->g, inner, dims.d[d], 16) ? ex_const(b_exprs(b), 0) : dims.d[d];
+    return b_splat_f64(b, v_elem(b, v), 0, out, dims.rank + 1);
 }
 
 /* No trip at all: the body is walked for the types of its scan outputs only. */

@@ -180,27 +180,25 @@ bool rule_hardmax(struct rule *r)
         return false;
     if (!n)
         return rule_result(r, b_splat_like(b, x, 1));
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     value_id flat = x;
     int32_t axis = (int32_t)axes[0];
     if (n > 1) {
         expr_id d[RANK_MAX];
         d[axis] = ex_const(b_exprs(b), 1);
-        for (int32_t i = 0; i < rank; i++) {
+        for (int32_t i = 0; i < dims.rank; i++) {
             if (i < axis)
-                d[i] = dims[i];
+                d[i] = dims.d[i];
             else
-                d[axis] = ex_mul(b_exprs(b), d[axis], dims[i]);
+                d[axis] = ex_mul(b_exprs(b), d[axis], dims.d[i]);
         }
         flat = b_reshape(b, x, d, axis + 1);
     }
     struct attr attrs[] = {attr_int("axis", axis), attr_int("max", 1), attr_int("last", 0)};
     value_id at = b_unsqueeze(b, b_op(b, OP_ARGREDUCE, &flat, 1, attrs, 3), axis);
-    int32_t flat_rank;
-    const expr_id *flat_dims = b_dims(b, flat, &flat_rank);
-    if (!flat_dims)
+    const struct dims flat_dims = b_dims(b, flat);
+    if (!flat_dims.d)
         return false;
-    value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, flat_dims, flat_rank, axis), at);
-    return rule_result(r, b_reshape(b, b_convert(b, hit, v_elem(b, x)), dims, rank));
+    value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, flat_dims.d, flat_dims.rank, axis), at);
+    return rule_result(r, b_reshape(b, b_convert(b, hit, v_elem(b, x)), dims.d, dims.rank));
 }

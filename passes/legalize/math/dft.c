@@ -120,12 +120,12 @@ static value_id by_products(struct builder *b, value_id x, const struct dft *t)
     enum { LENGTH_MOST = 1 << 16 };
     struct exprs *ex = b_exprs(b);
     struct stages s = {.b = b, .sign = t->inverse ? 1 : -1, .scale = 1};
-    int32_t rank;
     int64_t extent;
-    const expr_id *d = b_dims(b, x, &rank);
+    struct dims x_dims = b_dims(b, x);
     expr_id rows = ex_const(ex, 1), three[3], out[RANK_MAX];
-    if (!d || !ex_is_const(ex, t->length, &s.n) || !ex_is_const(ex, d[t->axis], &extent) || extent != s.n ||
-        !ex_is_const(ex, d[rank - 1], &s.parts) || s.n < 1 || s.n > LENGTH_MOST ||
+    int32_t rank = x_dims.rank;
+    if (!x_dims.d || !ex_is_const(ex, t->length, &s.n) || !ex_is_const(ex, x_dims.d[t->axis], &extent) ||
+        extent != s.n || !ex_is_const(ex, x_dims.d[rank - 1], &s.parts) || s.n < 1 || s.n > LENGTH_MOST ||
         (t->onesided && (t->inverse || s.parts != 1)))
         return (value_id){0};
     s.results = t->onesided ? s.n / 2 + 1 : s.n;
@@ -133,14 +133,16 @@ static value_id by_products(struct builder *b, value_id x, const struct dft *t)
     if (!stages_choose(&s))
         return (value_id){0};
     x = v_move_axis(b, x, t->axis, rank - 2);
-    d = b_dims(b, x, &rank);
+    x_dims = b_dims(b, x);
+    if (!x_dims.d)
+        return (value_id){0};
     for (int32_t i = 0; i + 2 < rank; i++) {
-        rows = ex_mul(ex, rows, d[i]);
-        out[i] = d[i];
+        rows = ex_mul(ex, rows, x_dims.d[i]);
+        out[i] = x_dims.d[i];
     }
     three[0] = rows;
-    three[1] = d[rank - 2];
-    three[2] = d[rank - 1];
+    three[1] = x_dims.d[rank - 2];
+    three[2] = x_dims.d[rank - 1];
     out[rank - 2] = ex_const(ex, s.results);
     out[rank - 1] = ex_const(ex, 2);
     value_id y = stages_build(&s, b_reshape(b, x, three, 3), rows);

@@ -30,11 +30,10 @@ static value_id broadcast_old(struct rule *r, value_id a, value_id v)
         return (value_id){0};
     if (axis + rb > ra)
         return rule_bad(r, "axis %d leaves no room for %d dimensions", (int)axis, (int)rb), (value_id){0};
-    int32_t rank;
-    const expr_id *have = b_dims(r->b, v, &rank);
+    const struct dims have = b_dims(r->b, v);
     expr_id dims[RANK_MAX];
     for (int32_t i = 0; i < ra - axis; i++)
-        dims[i] = i < rb ? have[i] : ex_const(b_exprs(r->b), 1);
+        dims[i] = i < rb ? have.d[i] : ex_const(b_exprs(r->b), 1);
     return b_reshape(r->b, v, dims, ra - axis);
 }
 

@@ -22,11 +22,10 @@ bool rule_erf(struct rule *r)
 /* Does one element of v meet many of x: has x more dims, or is v known to be 1 along one where x is not? */
 static bool is_repeated(struct builder *b, value_id v, value_id x)
 {
-    int32_t rank, rank_x;
-    const expr_id *dims = b_dims(b, v, &rank), *dims_x = b_dims(b, x, &rank_x);
-    bool repeated = rank < rank_x;
-    for (int32_t d = 0; d < rank && rank <= rank_x; d++)
-        repeated |= ex_is(b_exprs(b), dims[d], 1) && !ex_is(b_exprs(b), dims_x[rank_x - rank + d], 1);
+    const struct dims dims = b_dims(b, v), dims_x = b_dims(b, x);
+    bool repeated = dims.rank < dims_x.rank;
+    for (int32_t d = 0; d < dims.rank && dims.rank <= dims_x.rank; d++)
+        repeated |= ex_is(b_exprs(b), dims.d[d], 1) && !ex_is(b_exprs(b), dims_x.d[dims_x.rank - dims.rank + d], 1);
     return repeated;
 }
 

@@ -123,23 +123,23 @@ static value_id reduce_keep(struct builder *b, value_id x, const struct axes *a,
 static bool finish(struct rule *r, value_id y, const struct axes *a)
 {
     struct builder *b = r->b;
-    int32_t rank, kept = 0;
-    const expr_id *dims = b_dims(b, y, &rank);
+    int32_t kept = 0;
+    const struct dims dims = b_dims(b, y);
     expr_id out[RANK_MAX];
     uint32_t k = 0;
-    if (!dims)
+    if (!dims.d)
         return false;
     if (rule_int(r, "keepdims", 1))
         return rule_result(r, y);
     if (a->dynamic) {
-        rule_dims_kept(r, dims, a->mask, rank, rank - (int32_t)a->n, out);
-        return rule_result(r, b_reshape(b, y, out, rank - (int32_t)a->n));
+        rule_dims_kept(r, dims.d, a->mask, dims.rank, dims.rank - (int32_t)a->n, out);
+        return rule_result(r, b_reshape(b, y, out, dims.rank - (int32_t)a->n));
     }
-    for (int32_t i = 0; i < rank; i++) {
+    for (int32_t i = 0; i < dims.rank; i++) {
         if (k < a->n && a->list[k] == i)
             k++;
         else
-            out[kept++] = dims[i];
+            out[kept++] = dims.d[i];
     }
     return rule_result(r, b_reshape(b, y, out, kept));
 }

@@ -12,23 +12,23 @@
 static value_id dft_operand(struct builder *b, value_id x, bool inverse, bool onesided)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
     int64_t known;
-    const expr_id *d = b_dims(b, x, &rank);
+    const struct dims d = b_dims(b, x);
     expr_id lo[RANK_MAX], hi[RANK_MAX], out[RANK_MAX];
-    if (!d || rank < 1 || ex_is_const(ex, d[rank - 1], &known))
+    if (!d.d || d.rank < 1 || ex_is_const(ex, d.d[d.rank - 1], &known))
         return x;
-    expr_id parts = d[rank - 1], one = ex_const(ex, 1), two = ex_const(ex, 2), want = onesided && !inverse ? one : two;
+    expr_id parts = d.d[d.rank - 1], one = ex_const(ex, 1), two = ex_const(ex, 2),
+            want = onesided && !inverse ? one : two;
     b_assert(b, ex_or(ex, ex_eq(ex, parts, want), onesided ? ex_const(ex, 0) : ex_eq(ex, parts, one)), EVAL_SHAPE,
              onesided ? "the last dim must be %d" : "the last dim must be 1 (real) or %d (complex)",
              want.i == one.i ? 1 : 2);
-    for (int32_t i = 0; i < rank; i++) {
+    for (int32_t i = 0; i < d.rank; i++) {
         lo[i] = hi[i] = ex_const(ex, 0);
-        out[i] = d[i];
+        out[i] = d.d[i];
     }
-    out[rank - 1] = want;
-    hi[rank - 1] = onesided ? hi[0] : ex_max(ex, ex_sub(ex, two, parts), ex_const(ex, 0));
-    return b_reshape(b, b_pad(b, x, (value_id){0}, lo, hi, "constant"), out, rank);
+    out[d.rank - 1] = want;
+    hi[d.rank - 1] = onesided ? hi[0] : ex_max(ex, ex_sub(ex, two, parts), ex_const(ex, 0));
+    return b_reshape(b, b_pad(b, x, (value_id){0}, lo, hi, "constant"), out, d.rank);
 }
 
 static expr_id dft_length(struct rule *r, expr_id dim, bool real_inverse)
@@ -44,18 +44,17 @@ static bool dft_any_axis(struct rule *r, value_id x, bool inverse, bool onesided
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
     uint32_t n;
-    const expr_id *d = b_dims(b, x, &rank);
-    expr_id mask[RANK_MAX], one = ex_const(ex, 1), flat[4] = {one, one, one, d[rank - 1]}, seen = ex_const(ex, 0),
+    const struct dims d = b_dims(b, x);
+    expr_id mask[RANK_MAX], one = ex_const(ex, 1), flat[4] = {one, one, one, d.d[d.rank - 1]}, seen = ex_const(ex, 0),
                             out[RANK_MAX];
-    if (!rule_axis_mask(r, rule_in(r, 2), rank, mask, &n))
+    if (!rule_axis_mask(r, rule_in(r, 2), d.rank, mask, &n))
         return false;
-    for (int32_t i = 0; i + 1 < rank; i++) {
+    for (int32_t i = 0; i + 1 < d.rank; i++) {
         expr_id before = ex_and(ex, ex_not(ex, seen), ex_not(ex, mask[i]));
-        flat[0] = ex_mul(ex, flat[0], ex_select(ex, before, d[i], one));
-        flat[1] = ex_mul(ex, flat[1], ex_select(ex, mask[i], d[i], one));
-        flat[2] = ex_mul(ex, flat[2], ex_select(ex, seen, d[i], one));
+        flat[0] = ex_mul(ex, flat[0], ex_select(ex, before, d.d[i], one));
+        flat[1] = ex_mul(ex, flat[1], ex_select(ex, mask[i], d.d[i], one));
+        flat[2] = ex_mul(ex, flat[2], ex_select(ex, seen, d.d[i], one));
         seen = ex_or(ex, seen, mask[i]);
     }
     b_assert(b, seen, -9, "the last axis holds real and imaginary parts");
@@ -65,10 +64,10 @@ static bool dft_any_axis(struct rule *r, value_id x, bool inverse, bool onesided
     value_id y = dft_build(b, b_reshape(b, x, flat, 4), &(struct dft){1, inverse, onesided, length});
     if (!y.i)
         return false;
-    for (int32_t i = 0; i + 1 < rank; i++)
-        out[i] = ex_select(ex, mask[i], b_dim(b, y, 1), d[i]);
-    out[rank - 1] = b_dim(b, y, 3);
-    return rule_result(r, b_convert(b, b_reshape(b, y, out, rank), v_elem(b, rule_in(r, 0))));
+    for (int32_t i = 0; i + 1 < d.rank; i++)
+        out[i] = ex_select(ex, mask[i], b_dim(b, y, 1), d.d[i]);
+    out[d.rank - 1] = b_dim(b, y, 3);
+    return rule_result(r, b_convert(b, b_reshape(b, y, out, d.rank), v_elem(b, rule_in(r, 0))));
 }
 
 /* Version 17: axis is an attribute, default 1; 20: an operand, default -2. */

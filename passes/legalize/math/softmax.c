@@ -45,15 +45,14 @@ static value_id softmax_of(struct builder *b, value_id x, const int64_t *axes, u
  * broadcast that adds dims moves those that it has. */
 static value_id line_of(struct builder *b, value_id v, value_id x, int64_t axis)
 {
-    int32_t rank;
-    const expr_id *have = b_dims(b, x, &rank);
+    const struct dims have = b_dims(b, x);
     while (v.i && (value_op(b->g, v) == OP_BROADCAST || value_op(b->g, v) == OP_RESHAPE)) {
         const struct type *t = value_type(b->g, v);
-        for (int32_t d = 0; d < rank; d++)
-            if (t->rank != rank || (t->dims[d].i != have[d].i && d != axis))
+        for (int32_t d = 0; d < have.rank; d++)
+            if (t->rank != have.rank || (t->dims[d].i != have.d[d].i && d != axis))
                 return (value_id){0};
         const struct node *n = graph_node(b->g, graph_value(b->g, v)->def);
-        if (n->op == OP_BROADCAST && value_type(b->g, n->in[0])->rank != rank)
+        if (n->op == OP_BROADCAST && value_type(b->g, n->in[0])->rank != have.rank)
             return (value_id){0};
         v = n->in[0];
     }

@@ -11,62 +11,57 @@
 value_id heads_split(struct rule *r, value_id x, int64_t heads)
 {
     struct builder *b = r->b;
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
+    const struct dims d = b_dims(b, x);
     static const int64_t perm[] = {0, 2, 1, 3};
-    if (!d || rank == 4)
-        return d ? x : (value_id){0};
-    if (rank != 3 || heads < 1)
-        return rule_bad(r, "rank %d with %lld heads", (int)rank, (long long)heads), (value_id){0};
+    if (!d.d || d.rank == 4)
+        return d.d ? x : (value_id){0};
+    if (d.rank != 3 || heads < 1)
+        return rule_bad(r, "rank %d with %lld heads", (int)d.rank, (long long)heads), (value_id){0};
     struct exprs *ex = b_exprs(b);
-    expr_id apart[4] = {d[0], d[1], ex_const(ex, heads), ex_div(ex, d[2], ex_const(ex, heads))};
+    expr_id apart[4] = {d.d[0], d.d[1], ex_const(ex, heads), ex_div(ex, d.d[2], ex_const(ex, heads))};
     return b_transpose(b, b_reshape(b, x, apart, 4), perm);
 }
 
 value_id heads_join(struct builder *b, value_id x)
 {
     static const int64_t perm[] = {0, 2, 1, 3};
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d)
+    const struct dims d = b_dims(b, x);
+    if (!d.d)
         return (value_id){0};
-    expr_id out[3] = {d[0], d[2], ex_mul(b_exprs(b), d[1], d[3])};
+    expr_id out[3] = {d.d[0], d.d[2], ex_mul(b_exprs(b), d.d[1], d.d[3])};
     return b_reshape(b, b_transpose(b, x, perm), out, 3);
 }
 
 bool head_groups(struct rule *r, value_id q, value_id k, struct head_groups *g)
 {
     struct exprs *ex = b_exprs(r->b);
-    int32_t rank;
-    const expr_id *dq = b_dims(r->b, q, &rank), *dk = b_dims(r->b, k, &rank);
-    if (!dq || !dk)
+    const struct dims dq = b_dims(r->b, q), dk = b_dims(r->b, k);
+    if (!dq.d || !dk.d)
         return false;
-    *g = (struct head_groups){dq[0], dq[1], dk[1], dq[2], ex_const(ex, 1)};
-    if (ex_cmp_eq(ex, dq[1], dk[1]) == TRUE_)
+    *g = (struct head_groups){dq.d[0], dq.d[1], dk.d[1], dq.d[2], ex_const(ex, 1)};
+    if (ex_cmp_eq(ex, dq.d[1], dk.d[1]) == TRUE_)
         return true;
-    g->each = ex_div(ex, dq[1], ex_max(ex, dk[1], ex_const(ex, 1)));
-    return ex_cmp_eq(ex, ex_mul(ex, g->each, dk[1]), dq[1]) != FALSE_ ||
+    g->each = ex_div(ex, dq.d[1], ex_max(ex, dk.d[1], ex_const(ex, 1)));
+    return ex_cmp_eq(ex, ex_mul(ex, g->each, dk.d[1]), dq.d[1]) != FALSE_ ||
            rule_bad(r, "the number of query heads is no multiple of the number of key heads");
 }
 
 value_id heads_folded(struct builder *b, const struct head_groups *g, value_id x)
 {
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d || ex_is(b_exprs(b), g->each, 1))
+    const struct dims d = b_dims(b, x);
+    if (!d.d || ex_is(b_exprs(b), g->each, 1))
         return x;
-    expr_id n = d[rank - 1], wide[4] = {g->batch, g->heads, g->rows, n};
+    expr_id n = d.d[d.rank - 1], wide[4] = {g->batch, g->heads, g->rows, n};
     expr_id out[4] = {g->batch, g->keys, ex_mul(b_exprs(b), g->rows, g->each), n};
     return b_reshape(b, b_broadcast(b, x, wide, 4), out, 4);
 }
 
 value_id heads_unfolded(struct builder *b, const struct head_groups *g, value_id x)
 {
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d || ex_is(b_exprs(b), g->each, 1))
+    const struct dims d = b_dims(b, x);
+    if (!d.d || ex_is(b_exprs(b), g->each, 1))
         return x;
-    expr_id out[4] = {g->batch, g->heads, g->rows, d[3]}; /* of one batch alone: keys of another do not fit */
+    expr_id out[4] = {g->batch, g->heads, g->rows, d.d[3]}; /* of one batch alone: keys of another do not fit */
     return b_reshape(b, x, out, 4);
 }
 
@@ -97,22 +92,22 @@ value_id cache_updated(struct rule *r, value_id cache, value_id rows, value_id b
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    int32_t rank, rank_cache;
-    const expr_id *dims = b_dims(b, rows, &rank), *have = b_dims(b, cache, &rank_cache);
+    const struct dims dims = b_dims(b, rows), have = b_dims(b, cache);
     static const int64_t ones[] = {1, 1, 1, 1};
-    if (!dims || !have || !before.i || rank != 4 || rank_cache != 4)
-        return dims && have && before.i ? rule_bad(r, "past of rank %d", (int)rank_cache),
-               (value_id){0}            : (value_id){0};
+    if (!dims.d || !have.d || !before.i || dims.rank != 4 || have.rank != 4)
+        return dims.d && have.d && before.i ? rule_bad(r, "past of rank %d", (int)have.rank),
+               (value_id){0}                : (value_id){0};
     expr_id zero = ex_const(ex, 0), lo[4] = {zero, zero, zero, zero}, hi[4] = {zero, zero, zero, zero}, whole[4];
     for (int32_t d = 0; d < 4; d++) {
-        whole[d] = d == 2 ? have[d]
-                          : dims[d]; /* an open dim becomes the one that is known: what follows reads memory in order */
-        b_assert(b, ex_eq(ex, have[d], whole[d]), EVAL_SHAPE,
+        whole[d] = d == 2
+                       ? have.d[d]
+                       : dims.d[d]; /* an open dim becomes the one that is known: what follows reads memory in order */
+        b_assert(b, ex_eq(ex, have.d[d], whole[d]), EVAL_SHAPE,
                  "past is not of the batch, heads and head size of what is new");
     }
-    hi[2] = ex_sub(ex, ex_max(ex, total, have[2]), have[2]);
+    hi[2] = ex_sub(ex, ex_max(ex, total, have.d[2]), have.d[2]);
     cache = b_pad(b, b_slice(b, cache, lo, whole, ones), (value_id){0}, lo, hi, "constant");
-    return v_rows_set(b, cache, b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 3, 2), v_along(b, before, 0, 3)), rows,
+    return v_rows_set(b, cache, b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims.d, 3, 2), v_along(b, before, 0, 3)), rows,
                       2);
 }
 
@@ -310,12 +305,11 @@ static value_id rotary_cache(struct rule *r, uint32_t i)
 static value_id rotary_half(struct builder *b, value_id x, int first, bool interleaved, expr_id half)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d || !interleaved)
-        return d ? b_slice_axis(b, x, 3, ex_mulc(ex, half, first), half) : x;
+    const struct dims d = b_dims(b, x);
+    if (!d.d || !interleaved)
+        return d.d ? b_slice_axis(b, x, 3, ex_mulc(ex, half, first), half) : x;
     expr_id zero = ex_const(ex, 0), starts[4] = {zero, zero, zero, ex_const(ex, first)},
-            sizes[4] = {d[0], d[1], d[2], half};
+            sizes[4] = {d.d[0], d.d[1], d.d[2], half};
     static const int64_t steps[] = {1, 1, 1, 2};
     return b_slice(b, x, starts, sizes, steps);
 }
@@ -323,7 +317,6 @@ static value_id rotary_half(struct builder *b, value_id x, int first, bool inter
 value_id heads_turned(struct builder *b, value_id x, value_id cosines, value_id sines, bool interleaved, expr_id turned)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
     if (!x.i || !cosines.i || !sines.i)
         return (value_id){0};
     expr_id size = b_dim(b, x, 3), zero = ex_const(ex, 0), half = ex_div(ex, turned, ex_const(ex, 2));
@@ -339,7 +332,7 @@ value_id heads_turned(struct builder *b, value_id x, value_id cosines, value_id 
     if (interleaved) {
         parts[0] = b_unsqueeze(b, real, 4);
         parts[1] = b_unsqueeze(b, imag, 4);
-        y = b_reshape(b, b_concat(b, parts, 2, 4), b_dims(b, head, &rank), 4);
+        y = b_reshape(b, b_concat(b, parts, 2, 4), b_dims(b, head).d, 4);
     } else {
         y = b_concat(b, parts, 2, 3);
     }

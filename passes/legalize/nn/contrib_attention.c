@@ -155,17 +155,16 @@ static value_id unpacked_part(struct rule *r, value_id x, int64_t k, int64_t n)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d)
+    const struct dims d = b_dims(b, x);
+    if (!d.d)
         return (value_id){0};
-    if (rank == 3) {
-        expr_id width = ex_div(ex, d[2], ex_const(ex, n));
+    if (d.rank == 3) {
+        expr_id width = ex_div(ex, d.d[2], ex_const(ex, n));
         return b_slice_axis(b, x, 2, ex_mulc(ex, width, k), width);
     }
-    if (rank != 5)
-        return rule_bad(r, "a packed operand of rank %d", (int)rank), (value_id){0};
-    expr_id dims[3] = {d[0], d[1], ex_mul(ex, d[2], d[4])};
+    if (d.rank != 5)
+        return rule_bad(r, "a packed operand of rank %d", (int)d.rank), (value_id){0};
+    expr_id dims[3] = {d.d[0], d.d[1], ex_mul(ex, d.d[2], d.d[4])};
     return b_reshape(b, b_slice_axis(b, x, 3, ex_const(ex, k), ex_const(ex, 1)), dims, 3);
 }
 

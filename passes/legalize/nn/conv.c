@@ -122,9 +122,8 @@ static value_id taps_crop(struct builder *b, value_id x, value_id w, struct spat
 {
     enum { EXTENT_MOST = 1 << 24 };
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
     int64_t size, taps, lo, hi, first = 0, stride = s->strides[i], dilation = s->dilations[i];
-    if (!ex_is_const(ex, b_dim(b, x, 2 + i), &size) || !ex_is_const(ex, b_dims(b, w, &rank)[2 + i], &taps) ||
+    if (!ex_is_const(ex, b_dim(b, x, 2 + i), &size) || !ex_is_const(ex, b_dims(b, w).d[2 + i], &taps) ||
         !ex_is_const(ex, s->lo[i], &lo) || !ex_is_const(ex, s->hi[i], &hi) || size < 1 || taps < 1 || lo < 0 ||
         hi < 0 || size > EXTENT_MOST || taps > EXTENT_MOST || lo > EXTENT_MOST || hi > EXTENT_MOST ||
         dilation > EXTENT_MOST || stride > EXTENT_MOST)
@@ -178,13 +177,12 @@ static bool taps_are_far(struct builder *b, value_id x, value_id w, const struct
 {
     enum { INSIDE_OF_3 = 2, DILATION_LEAST = 4 };
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *wd = b_dims(b, w, &rank);
+    const struct dims wd = b_dims(b, w);
     double inside = 1, all = 1;
     int64_t taps = 1, hi;
     f->n = s->n;
     for (int32_t i = 0; i < s->n; i++) {
-        if (!ex_is_const(ex, b_dim(b, x, 2 + i), &f->size[i]) || !ex_is_const(ex, wd[2 + i], &f->taps[i]) ||
+        if (!ex_is_const(ex, b_dim(b, x, 2 + i), &f->size[i]) || !ex_is_const(ex, wd.d[2 + i], &f->taps[i]) ||
             !ex_is_const(ex, s->lo[i], &f->lo[i]) || !ex_is_const(ex, s->hi[i], &hi) || f->lo[i] < 0 || hi < 0 ||
             s->strides[i] != 1 || xdil[i] != 1 || f->taps[i] > FAR_TAPS_MOST || f->lo[i] > INT32_MAX ||
             hi > INT32_MAX || f->size[i] > INT32_MAX || s->dilations[i] > INT32_MAX)
@@ -290,18 +288,17 @@ value_id conv_build(struct builder *b, value_id x, value_id w, const struct spat
 bool rule_conv_spatial(struct rule *r, value_id x, value_id w, struct spatial *s)
 {
     struct exprs *ex = b_exprs(r->b);
-    int32_t rank, rank_w;
-    const expr_id *dims = b_dims(r->b, x, &rank), *wdims = b_dims(r->b, w, &rank_w);
-    if (!dims || !wdims)
+    const struct dims dims = b_dims(r->b, x), wdims = b_dims(r->b, w);
+    if (!dims.d || !wdims.d)
         return false;
-    if (rank < 3 || rank != rank_w)
-        return rule_bad(r, "input of rank %d with weights of rank %d", (int)rank, (int)rank_w);
-    if (!spatial_read(r, rank - 2, s) || !conv_kernel_check(r, wdims, s->n))
+    if (dims.rank < 3 || dims.rank != wdims.rank)
+        return rule_bad(r, "input of rank %d with weights of rank %d", (int)dims.rank, (int)wdims.rank);
+    if (!spatial_read(r, dims.rank - 2, s) || !conv_kernel_check(r, wdims.d, s->n))
         return false;
     for (int32_t i = 0; i < s->n; i++) {
-        expr_id reach = spatial_reach(ex, s, i, wdims[2 + i]);
-        spatial_same(ex, s, i, dims[2 + i], reach);
-        spatial_warn_empty(r, i, dims[2 + i], spatial_room(ex, s, i, dims[2 + i], reach), s->strides[i]);
+        expr_id reach = spatial_reach(ex, s, i, wdims.d[2 + i]);
+        spatial_same(ex, s, i, dims.d[2 + i], reach);
+        spatial_warn_empty(r, i, dims.d[2 + i], spatial_room(ex, s, i, dims.d[2 + i], reach), s->strides[i]);
     }
     return true;
 }

@@ -37,25 +37,24 @@ bool rule_conv(struct rule *r)
 static value_id weights_turn(struct builder *b, value_id w, int64_t groups, int32_t spatial)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *d = b_dims(b, w, &rank);
+    const struct dims d = b_dims(b, w);
     expr_id g = ex_const(ex, groups), apart[RANK_MAX], out[RANK_MAX];
     int64_t perm[RANK_MAX];
-    if (!d)
+    if (!d.d)
         return (value_id){0};
     apart[0] = g;
-    apart[1] = ex_div(ex, d[0], g);
-    apart[2] = d[1];
-    out[0] = ex_mulc(ex, d[1], groups);
+    apart[1] = ex_div(ex, d.d[0], g);
+    apart[2] = d.d[1];
+    out[0] = ex_mulc(ex, d.d[1], groups);
     out[1] = apart[1];
     for (int32_t i = 0; i < spatial; i++) {
-        apart[3 + i] = out[2 + i] = d[2 + i];
+        apart[3 + i] = out[2 + i] = d.d[2 + i];
         perm[3 + i] = 3 + i;
     }
     perm[0] = 0;
     perm[1] = 2;
     perm[2] = 1;
-    value_id v = b_reshape(b, b_transpose(b, b_reshape(b, w, apart, rank + 1), perm), out, rank);
+    value_id v = b_reshape(b, b_transpose(b, b_reshape(b, w, apart, d.rank + 1), perm), out, d.rank);
     for (int32_t i = 0; i < spatial; i++)
         v = v_flip(b, v, 2 + i);
     return v;
@@ -110,23 +109,22 @@ bool rule_conv_transpose(struct rule *r)
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0), w = v_normal(b, rule_in(r, 1));
-    int32_t rank, rank_w;
-    const expr_id *dims = b_dims(b, x, &rank), *wdims = b_dims(b, w, &rank_w);
+    const struct dims dims = b_dims(b, x), wdims = b_dims(b, w);
     int64_t groups = rule_int(r, "group", 1), xdil[RANK_MAX], channels;
     struct deconv d;
-    if (!dims || !wdims)
+    if (!dims.d || !wdims.d)
         return false;
-    if (rank < 3 || rank != rank_w)
-        return rule_bad(r, "input of rank %d with weights of rank %d", (int)rank, (int)rank_w);
-    if (groups < 1 || (ex_is_const(ex, wdims[0], &channels) && channels % groups))
+    if (dims.rank < 3 || dims.rank != wdims.rank)
+        return rule_bad(r, "input of rank %d with weights of rank %d", (int)dims.rank, (int)wdims.rank);
+    if (groups < 1 || (ex_is_const(ex, wdims.d[0], &channels) && channels % groups))
         return rule_bad(r, "input channels in %lld groups", (long long)groups);
-    if (!deconv_read(r, rank - 2, &d) || !conv_kernel_check(r, wdims, d.s.n))
+    if (!deconv_read(r, dims.rank - 2, &d) || !conv_kernel_check(r, wdims.d, d.s.n))
         return false;
     for (int32_t i = 0; i < d.s.n; i++) {
-        expr_id reach = spatial_reach(ex, &d.s, i, wdims[2 + i]);
-        deconv_pads(r, &d, i, dims[2 + i], reach);
-        expr_id apart = ex_addc(ex, ex_mulc(ex, ex_addc(ex, dims[2 + i], -1), d.s.strides[i]), 1);
-        spatial_warn_empty(r, i, dims[2 + i], spatial_room(ex, &d.s, i, apart, reach), 1);
+        expr_id reach = spatial_reach(ex, &d.s, i, wdims.d[2 + i]);
+        deconv_pads(r, &d, i, dims.d[2 + i], reach);
+        expr_id apart = ex_addc(ex, ex_mulc(ex, ex_addc(ex, dims.d[2 + i], -1), d.s.strides[i]), 1);
+        spatial_warn_empty(r, i, dims.d[2 + i], spatial_room(ex, &d.s, i, apart, reach), 1);
     }
     enum elem e = v_elem(b, x);
     value_id y;

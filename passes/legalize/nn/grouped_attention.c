@@ -127,12 +127,11 @@ static value_id every_second(struct builder *b, value_id x, int64_t first, expr_
 {
     static const int64_t steps[] = {1, 1, 1, 2};
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d)
+    const struct dims d = b_dims(b, x);
+    if (!d.d)
         return (value_id){0};
     expr_id zero = ex_const(ex, 0), starts[4] = {zero, zero, zero, ex_const(ex, first)},
-            sizes[4] = {d[0], d[1], d[2], n};
+            sizes[4] = {d.d[0], d.d[1], d.d[2], n};
     return b_slice(b, x, starts, sizes, steps);
 }
 
@@ -260,20 +259,19 @@ static bool grouped_read(struct rule *r, struct grouped *a)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
     *a = (struct grouped){.hq = rule_int(r, "num_heads", 0), .hkv = rule_int(r, "kv_num_heads", 0)};
-    const expr_id *dims = b_dims(b, rule_in(r, IN_QUERY), &rank);
-    if (!dims || !rule_in(r, IN_LENGTHS).i || !rule_in(r, IN_TOTAL).i)
+    const struct dims dims = b_dims(b, rule_in(r, IN_QUERY));
+    if (!dims.d || !rule_in(r, IN_LENGTHS).i || !rule_in(r, IN_TOTAL).i)
         return false;
-    if (rank != 3 || a->hq < 1 || a->hkv < 1 || a->hq > INT32_MAX || a->hkv > INT32_MAX || a->hq % a->hkv)
-        return rule_bad(r, "query of rank %d with %lld heads, %lld of keys", (int)rank, (long long)a->hq,
+    if (dims.rank != 3 || a->hq < 1 || a->hkv < 1 || a->hq > INT32_MAX || a->hkv > INT32_MAX || a->hq % a->hkv)
+        return rule_bad(r, "query of rank %d with %lld heads, %lld of keys", (int)dims.rank, (long long)a->hq,
                         (long long)a->hkv);
     if (rule_has(r, IN_KEY) != rule_has(r, IN_VALUE) || rule_has(r, IN_PAST_KEY) != rule_has(r, IN_PAST_VALUE))
         return rule_bad(r, "one of key and value, or of past_key and past_value, is missing");
     int64_t heads = rule_has(r, IN_KEY) ? a->hq : a->hq + 2 * a->hkv;
-    a->rows = dims[1];
-    a->size = ex_div(ex, dims[2], ex_const(ex, heads));
-    b_assert(b, ex_eq(ex, ex_mulc(ex, a->size, heads), dims[2]), EVAL_SHAPE,
+    a->rows = dims.d[1];
+    a->size = ex_div(ex, dims.d[2], ex_const(ex, heads));
+    b_assert(b, ex_eq(ex, ex_mulc(ex, a->size, heads), dims.d[2]), EVAL_SHAPE,
              "the heads do not divide the width of the query");
     value_id *parts[3] = {&a->q, &a->k, &a->v};
     for (uint32_t i = 0; i < 3; i++)
@@ -284,9 +282,9 @@ static bool grouped_read(struct rule *r, struct grouped *a)
     b_assert(b, ex_eq(ex, b_dim(b, a->k, 2), a->rows), EVAL_SHAPE, "there are not as many new keys as queries");
     value_id one = b_reshape(b, rule_in(r, IN_TOTAL), (expr_id[]){ex_const(ex, 1)}, 1);
     a->total = rule_has(r, IN_PAST_KEY) ? b_elem(b, one, 0, 0, INT32_MAX) : a->rows;
-    b_assert(b, ex_eq(ex, b_count(b, rule_in(r, IN_LENGTHS)), dims[0]), EVAL_SHAPE,
+    b_assert(b, ex_eq(ex, b_count(b, rule_in(r, IN_LENGTHS)), dims.d[0]), EVAL_SHAPE,
              "there is not a length for each sequence");
-    value_id lengths = b_reshape(b, rule_in(r, IN_LENGTHS), dims, 1);
+    value_id lengths = b_reshape(b, rule_in(r, IN_LENGTHS), dims.d, 1);
     a->lengths = b_binary_f64(b, OP_ADD, b_convert(b, lengths, ELEM_I64), 1);
     value_id fresh = v_expr(b, ELEM_I64, ex_not(ex, ex_eq(ex, a->rows, a->total)));
     a->before = b_binary(b, OP_MUL, b_binary(b, OP_SUB, a->lengths, v_expr(b, ELEM_I64, a->rows)), fresh);

@@ -41,14 +41,13 @@ value_id rule_gemm_wide(struct rule *r, enum elem *e)
         y = b_matmul(b, transposed(b, a, turn_a), transposed(b, w, turn_w));
     y = v_affine(b, y, alpha, 0);
     if (rule_has(r, 2) && beta != 0) {
-        int32_t rank;
-        const expr_id *dims = b_dims(b, y, &rank);
+        const struct dims dims = b_dims(b, y);
         value_id c = wide ? v_widen(b, rule_in(r, 2)) : rule_in(r, 2);
-        if (!dims)
+        if (!dims.d)
             return (value_id){0};
         if (v_rank(b, c) > 2)
             return rule_bad(r, "C of rank %d", (int)v_rank(b, c)), (value_id){0};
-        y = b_binary(b, OP_ADD, y, v_affine(b, b_broadcast(b, c, dims, rank), beta, 0));
+        y = b_binary(b, OP_ADD, y, v_affine(b, b_broadcast(b, c, dims.d, dims.rank), beta, 0));
     }
     return y;
 }
@@ -126,9 +125,8 @@ static void term_diagonal(struct builder *b, struct term *t)
         for (int32_t k = i + 1; k < t->rank && t->v.i; k++) {
             if (t->label[k] != t->label[i])
                 continue;
-            int32_t rank;
             expr_id dims[RANK_MAX];
-            memcpy(dims, b_dims(b, t->v, &rank), (size_t)t->rank * sizeof *dims);
+            memcpy(dims, b_dims(b, t->v).d, (size_t)t->rank * sizeof *dims);
             dims[k] = ex_const(b_exprs(b), 1);
             value_id in[2] = {t->v, v_iota(b, ELEM_I64, dims, t->rank, i)};
             struct attr attr = attr_int("axis", k);

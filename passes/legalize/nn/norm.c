@@ -142,20 +142,19 @@ static value_id apart(struct builder *b, value_id x)
 {
     const struct node *n = v_defining(b, x, OP_RESHAPE);
     struct exprs *ex = b_exprs(b);
-    int32_t rank, from = n ? v_rank(b, n->in[0]) : 0;
-    const expr_id *flat = b_dims(b, x, &rank), *dims = n ? b_dims(b, n->in[0], &from) : NULL;
+    const struct dims flat = b_dims(b, x), from = b_dims(b, n ? n->in[0] : (value_id){0});
     int64_t groups, channels, extent;
     expr_id all[RANK_MAX];
-    if (!dims || rank != 3 || from < 3 || from >= RANK_MAX || ex_is_const(ex, flat[2], &extent) ||
-        flat[0].i != dims[0].i || !ex_is_const(ex, flat[1], &groups) || !ex_is_const(ex, dims[1], &channels) ||
+    if (!from.d || flat.rank != 3 || from.rank < 3 || from.rank >= RANK_MAX || ex_is_const(ex, flat.d[2], &extent) ||
+        flat.d[0].i != from.d[0].i || !ex_is_const(ex, flat.d[1], &groups) || !ex_is_const(ex, from.d[1], &channels) ||
         groups < 1 || channels % groups)
         return x;
-    all[0] = flat[0];
-    all[1] = flat[1];
+    all[0] = flat.d[0];
+    all[1] = flat.d[1];
     all[2] = ex_const(ex, channels / groups);
-    for (int32_t d = 2; d < from; d++)
-        all[d + 1] = dims[d];
-    return b_reshape(b, n->in[0], all, from + 1);
+    for (int32_t d = 2; d < from.rank; d++)
+        all[d + 1] = from.d[d];
+    return b_reshape(b, n->in[0], all, from.rank + 1);
 }
 
 bool rule_instance_norm(struct rule *r)
@@ -169,7 +168,7 @@ bool rule_instance_norm(struct rule *r)
     value_id y = normalized(b, x, axes, axes_from(axes, 2, rank), rule_float(r, "epsilon", 1e-5), &mean, &inv);
     y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
     if (rank != rank_in)
-        y = b_reshape(b, y, b_dims(b, in, &rank_in), rank_in);
+        y = b_reshape(b, y, b_dims(b, in).d, rank_in);
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
@@ -188,22 +187,21 @@ bool rule_group_norm(struct rule *r)
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
+    const struct dims d = b_dims(b, x);
     int64_t groups = rule_int(r, "num_groups", 0), axes[RANK_MAX];
-    if (!d || rank < 2 || rank >= RANK_MAX || groups < 1)
-        return d ? rule_bad(r, "input of rank %d in %lld groups", (int)rank, (long long)groups) : false;
+    if (!d.d || d.rank < 2 || d.rank >= RANK_MAX || groups < 1)
+        return d.d ? rule_bad(r, "input of rank %d in %lld groups", (int)d.rank, (long long)groups) : false;
     expr_id apart[RANK_MAX], g = ex_const(ex, groups);
-    apart[0] = d[0];
+    apart[0] = d.d[0];
     apart[1] = g;
-    apart[2] = ex_div(ex, d[1], g);
-    memcpy(apart + 3, d + 2, (size_t)(rank - 2) * sizeof *d);
-    value_id y = b_reshape(b, x, apart, rank + 1);
-    y = normalized(b, y, axes, axes_from(axes, 2, rank + 1), rule_float(r, "epsilon", 1e-5), &mean, &inv);
-    bool by_group = r->version < 21 && !scale_by_channel(r, d[1], groups);
+    apart[2] = ex_div(ex, d.d[1], g);
+    memcpy(apart + 3, d.d + 2, (size_t)(d.rank - 2) * sizeof *d.d);
+    value_id y = b_reshape(b, x, apart, d.rank + 1);
+    y = normalized(b, y, axes, axes_from(axes, 2, d.rank + 1), rule_float(r, "epsilon", 1e-5), &mean, &inv);
+    bool by_group = r->version < 21 && !scale_by_channel(r, d.d[1], groups);
     if (by_group)
         y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
-    y = b_reshape(b, y, d, rank);
+    y = b_reshape(b, y, d.d, d.rank);
     if (!by_group)
         y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
@@ -350,9 +348,8 @@ bool rule_lp_norm(struct rule *r)
 
 static value_id mask_ones(struct builder *b, value_id x, enum elem e)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
-    return dims ? b_splat_f64(b, e, 1, dims, rank) : (value_id){0};
+    const struct dims dims = b_dims(b, x);
+    return dims.d ? b_splat_f64(b, e, 1, dims.d, dims.rank) : (value_id){0};
 }
 
 /* Versions below 12: inference only; 1 and 6 with is_test = 0 would train. */
@@ -375,9 +372,8 @@ bool rule_dropout(struct rule *r)
     value_id x = rule_in(r, 0);
     int64_t training = 0;
     double ratio = 0.5;
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, x);
+    if (!dims.d)
         return false;
     value_id flag = rule_in(r, 2), rate = rule_in(r, 1);
     bool train_known = !rule_has(r, 2) || v_known_i64(b, flag, 0, &training);
@@ -392,7 +388,7 @@ bool rule_dropout(struct rule *r)
         warn_at(b->g->ctx, r->node->src, "training",
                 "drops elements at random, as in training; networks are meant to be exported in "
                 "evaluation mode");
-    value_id u = rule_random_units(r, dims, rank, (double)rule_int(r, "seed", 0));
+    value_id u = rule_random_units(r, dims.d, dims.rank, (double)rule_int(r, "seed", 0));
     value_id p = rule_has(r, 1) ? b_convert(b, v_scalar(b, rate), ELEM_F64) : b_scalar_f64(b, ELEM_F64, 0.5);
     value_id keep = b_unary(b, OP_NOT, b_binary(b, OP_LT, u, p));
     enum elem e = v_elem(b, x);

@@ -125,23 +125,23 @@ static value_id convolve_all(struct phases *p, value_id x, value_id w)
 /* Phases from the channels to their places along the spatial dims, and the part that the output has of that. */
 static value_id interleave(struct phases *p, value_id y)
 {
-    int32_t rank, n = p->n;
-    const expr_id *d = b_dims(p->b, y, &rank);
+    int32_t n = p->n;
+    const struct dims d = b_dims(p->b, y);
     expr_id apart[RANK_MAX], out[RANK_MAX], length[RANK_MAX];
     int64_t perm[RANK_MAX] = {0, 1, 2 + n}, groups = p->stacked ? p->groups : 1;
-    if (!d)
+    if (!d.d)
         return (value_id){0};
-    apart[0] = out[0] = d[0];
+    apart[0] = out[0] = d.d[0];
     apart[1] = ex_const(p->x, groups);
     out[1] = ex_mulc(p->x, p->wd[1], p->groups);
     apart[2 + n] = ex_div(p->x, out[1], apart[1]);
     for (int32_t i = 0; i < n; i++) {
         int64_t s = p->s->strides[i];
         apart[2 + i] = ex_const(p->x, s);
-        apart[3 + n + i] = d[2 + i];
+        apart[3 + n + i] = d.d[2 + i];
         perm[3 + 2 * i] = 3 + n + i;
         perm[4 + 2 * i] = 2 + i;
-        out[2 + i] = ex_mulc(p->x, d[2 + i], s);
+        out[2 + i] = ex_mulc(p->x, d.d[2 + i], s);
         length[i] = ex_addc(
             p->x,
             ex_add(p->x, ex_mulc(p->x, ex_addc(p->x, p->xd[2 + i], -1), s), ex_add(p->x, p->s->lo[i], p->s->hi[i])),
@@ -157,9 +157,8 @@ static value_id interleave(struct phases *p, value_id y)
 bool conv_by_phases(struct builder *b, value_id x, value_id w, const struct spatial *s, int64_t groups, value_id *y)
 {
     struct phases p = {.b = b, .x = b_exprs(b), .s = s, .n = s->n, .groups = groups};
-    int32_t rank;
-    p.xd = b_dims(b, x, &rank);
-    p.wd = b_dims(b, w, &rank);
+    p.xd = b_dims(b, x).d;
+    p.wd = b_dims(b, w).d;
     if (!p.xd || !p.wd || 3 + 2 * p.n > RANK_MAX || !phases_read(&p))
         return false;
     for (int32_t i = 0; i < p.n; i++)

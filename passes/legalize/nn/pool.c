@@ -43,23 +43,22 @@ static void pool_partial(struct rule *r, struct pool *p, int32_t i, expr_id size
 static bool pool_read(struct rule *r, value_id x, struct pool *p)
 {
     struct exprs *ex = b_exprs(r->b);
-    int32_t rank;
     uint32_t n;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    const struct dims dims = b_dims(r->b, x);
     const int64_t *kernel = rule_ints(r, "kernel_shape", &n);
     bool ceil_mode = rule_int(r, "ceil_mode", 0) != 0;
     *p = (struct pool){.padded = false};
-    if (!dims)
+    if (!dims.d)
         return false;
-    if (rank < 3 || n != (uint32_t)rank - 2)
-        return rule_bad(r, "kernel_shape has %u entries for an input of rank %d", n, (int)rank);
-    if (!spatial_read(r, rank - 2, &p->s))
+    if (dims.rank < 3 || n != (uint32_t)dims.rank - 2)
+        return rule_bad(r, "kernel_shape has %u entries for an input of rank %d", n, (int)dims.rank);
+    if (!spatial_read(r, dims.rank - 2, &p->s))
         return false;
     for (int32_t i = 0; i < p->s.n; i++) {
         p->kernel[i] = kernel[i];
         if (kernel[i] < 1)
             return rule_bad(r, "kernel_shape holds %lld", (long long)kernel[i]);
-        expr_id size = dims[2 + i], reach = spatial_reach(ex, &p->s, i, ex_const(ex, kernel[i]));
+        expr_id size = dims.d[2 + i], reach = spatial_reach(ex, &p->s, i, ex_const(ex, kernel[i]));
         spatial_same(ex, &p->s, i, size, reach);
         if (p->s.pad == PAD_NOTSET &&
             (ex_cmp_le(ex, reach, p->s.lo[i]) == TRUE_ || ex_cmp_le(ex, reach, p->s.hi[i]) == TRUE_))
@@ -120,25 +119,24 @@ static value_id max_window(struct builder *b, value_id x, const struct pool *p)
 static value_id pool_positions(struct builder *b, value_id x, value_id at, bool column_major)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank, rank_y;
-    const expr_id *d = b_dims(b, x, &rank), *dy = b_dims(b, at, &rank_y);
+    const struct dims d = b_dims(b, x), dy = b_dims(b, at);
     expr_id plane = ex_const(ex, 1), before = ex_const(ex, 1);
-    if (!d || !dy)
+    if (!d.d || !dy.d)
         return (value_id){0};
-    for (int32_t i = 2; i < rank; i++)
-        plane = ex_mul(ex, plane, d[i]);
-    value_id n = v_iota(b, ELEM_I64, dy, rank, 0), c = v_iota(b, ELEM_I64, dy, rank, 1);
-    value_id channel = b_binary(b, OP_ADD, b_binary(b, OP_MUL, n, v_expr(b, ELEM_I64, d[1])), c);
+    for (int32_t i = 2; i < d.rank; i++)
+        plane = ex_mul(ex, plane, d.d[i]);
+    value_id n = v_iota(b, ELEM_I64, dy.d, d.rank, 0), c = v_iota(b, ELEM_I64, dy.d, d.rank, 1);
+    value_id channel = b_binary(b, OP_ADD, b_binary(b, OP_MUL, n, v_expr(b, ELEM_I64, d.d[1])), c);
     value_id base = b_binary(b, OP_MUL, channel, v_expr(b, ELEM_I64, plane));
     if (!column_major)
         return b_binary(b, OP_ADD, base, at);
     expr_id after = plane;
-    for (int32_t i = 2; i < rank; i++) { /* coordinate i of the position, times the sizes before it */
-        after = ex_div(ex, after, d[i]);
+    for (int32_t i = 2; i < d.rank; i++) { /* coordinate i of the position, times the sizes before it */
+        after = ex_div(ex, after, d.d[i]);
         value_id coord = b_binary(b, OP_DIV, at, v_expr(b, ELEM_I64, after));
-        coord = b_binary(b, OP_MOD, coord, v_expr(b, ELEM_I64, d[i]));
+        coord = b_binary(b, OP_MOD, coord, v_expr(b, ELEM_I64, d.d[i]));
         base = b_binary(b, OP_ADD, base, b_binary(b, OP_MUL, coord, v_expr(b, ELEM_I64, before)));
-        before = ex_mul(ex, before, d[i]);
+        before = ex_mul(ex, before, d.d[i]);
     }
     return base;
 }
@@ -168,33 +166,32 @@ bool rule_max_unpool(struct rule *r)
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0), at = rule_in(r, 1);
-    int32_t rank;
     uint32_t n;
-    const expr_id *d = b_dims(b, x, &rank);
+    const struct dims d = b_dims(b, x);
     const int64_t *kernel = rule_ints(r, "kernel_shape", &n);
     struct spatial s;
     expr_id out[RANK_MAX], zero = ex_const(ex, 0), lo[RANK_MAX], hi[RANK_MAX], count = b_count(b, x);
-    if (!d || !at.i || !spatial_read(r, rank - 2, &s))
+    if (!d.d || !at.i || !spatial_read(r, d.rank - 2, &s))
         return false;
     if (n != (uint32_t)s.n)
         return rule_bad(r, "kernel_shape has %u entries", n);
-    for (int32_t i = 0; i < rank; i++) {
-        out[i] = d[i];
+    for (int32_t i = 0; i < d.rank; i++) {
+        out[i] = d.d[i];
         if (i >= 2) {
-            expr_id size = ex_addc(ex, ex_mulc(ex, ex_addc(ex, d[i], -1), s.strides[i - 2]), kernel[i - 2]);
+            expr_id size = ex_addc(ex, ex_mulc(ex, ex_addc(ex, d.d[i], -1), s.strides[i - 2]), kernel[i - 2]);
             out[i] = ex_sub(ex, ex_sub(ex, size, s.lo[i - 2]), s.hi[i - 2]);
         }
     }
-    value_id whole = b_splat_f64(b, v_elem(b, x), 0, out, rank);
+    value_id whole = b_splat_f64(b, v_elem(b, x), 0, out, d.rank);
     expr_id total = b_count(b, whole);
     value_id in[3] = {b_reshape(b, whole, &total, 1), b_reshape(b, at, &count, 1), b_reshape(b, x, &count, 1)};
     struct attr attrs[] = {attr_int("axis", 0), attr_str("monoid", "set")};
-    value_id y = b_reshape(b, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2), out, rank);
+    value_id y = b_reshape(b, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2), out, d.rank);
     if (rule_has(r, 2)) {
-        const expr_id *want = b_elems(b, v_exactly(b, rule_in(r, 2), (uint32_t)rank), 0, INT32_MAX, &n);
-        if (!want || n != (uint32_t)rank)
+        const expr_id *want = b_elems(b, v_exactly(b, rule_in(r, 2), (uint32_t)d.rank), 0, INT32_MAX, &n);
+        if (!want || n != (uint32_t)d.rank)
             return want ? rule_bad(r, "output_shape has %u entries", n) : false;
-        for (int32_t i = 0; i < rank; i++) {
+        for (int32_t i = 0; i < d.rank; i++) {
             lo[i] = zero;
             hi[i] = ex_sub(ex, want[i], out[i]);
             if (ex_hi(ex, hi[i]) < 0)
@@ -226,28 +223,27 @@ static value_id pool_counts(struct rule *r, value_id x, enum elem e, const struc
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
+    const struct dims d = b_dims(b, x);
     *all = 1;
     for (int32_t i = 0; i < p->s.n; i++)
         *all *= (double)p->kernel[i];
     if (!p->extended && !p->partial && (include || !p->padded))
         return (value_id){0};
     if (!p->extended && !p->padded)
-        return pool_count_partial(b, d, e, p);
+        return pool_count_partial(b, d.d, e, p);
     expr_id dims[RANK_MAX], one = ex_const(ex, 1), zero = ex_const(ex, 0);
     struct pool counted = *p;
     dims[0] = dims[1] = one;
     for (int32_t i = 0; i < p->s.n; i++) {
-        dims[2 + i] = d[2 + i];
+        dims[2 + i] = d.d[2 + i];
         if (!include)
             continue;
         expr_id hi = ex_min(ex, p->hi_pad[i], p->s.hi[i]); /* the padding counts, what ceil_mode adds does not */
-        dims[2 + i] = ex_add(ex, d[2 + i], ex_add(ex, p->s.lo[i], hi));
+        dims[2 + i] = ex_add(ex, d.d[2 + i], ex_add(ex, p->s.lo[i], hi));
         counted.s.lo[i] = zero;
         counted.s.hi[i] = ex_sub(ex, p->s.hi[i], hi);
     }
-    return pool_window(b, OP_WINDOW, b_splat_f64(b, e, 1, dims, rank), &counted, "sum");
+    return pool_window(b, OP_WINDOW, b_splat_f64(b, e, 1, dims, d.rank), &counted, "sum");
 }
 
 bool rule_average_pool(struct rule *r)

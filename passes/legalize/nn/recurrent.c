@@ -222,13 +222,13 @@ static value_id state_of(struct rule *r, const struct layer *l, uint32_t i, uint
 /* Time backwards along axis 0: within each sequence's length when lengths are given. */
 static value_id time_flip(struct builder *b, value_id x, const struct layer *l)
 {
-    int32_t rank;
     if (!l->lens.i)
         return v_flip(b, x, 0);
-    const expr_id *dims = b_dims(b, x, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, x);
+    if (!dims.d)
         return (value_id){0};
-    value_id t = v_iota(b, ELEM_I64, dims, rank, 0), len = b_broadcast(b, v_along(b, l->lens, 1, rank), dims, rank);
+    value_id t = v_iota(b, ELEM_I64, dims.d, dims.rank, 0),
+             len = b_broadcast(b, v_along(b, l->lens, 1, dims.rank), dims.d, dims.rank);
     value_id back = b_binary(b, OP_SUB, b_binary_f64(b, OP_SUB, len, 1), t);
     value_id in[2] = {x, b_select(b, b_binary(b, OP_LT, t, len), back, t)};
     struct attr attr = attr_int("axis", 0);
@@ -379,11 +379,10 @@ static value_id by_step(struct rule *r, value_id x, int64_t heads)
 {
     struct builder *b = r->b;
     static const int64_t perm[] = {1, 0, 2, 3};
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d || rank != 3)
-        return d ? rule_bad(r, "operand of rank %d", (int)rank), (value_id){0} : (value_id){0};
-    expr_id h = ex_const(b_exprs(b), heads), out[4] = {d[0], d[1], h, ex_div(b_exprs(b), d[2], h)};
+    const struct dims d = b_dims(b, x);
+    if (!d.d || d.rank != 3)
+        return d.d ? rule_bad(r, "operand of rank %d", (int)d.rank), (value_id){0} : (value_id){0};
+    expr_id h = ex_const(b_exprs(b), heads), out[4] = {d.d[0], d.d[1], h, ex_div(b_exprs(b), d.d[2], h)};
     return b_transpose(b, b_reshape(b, b_convert(b, x, ELEM_F32), out, 4), perm);
 }
 
@@ -402,12 +401,11 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
         v = b_binary(b, OP_MUL, b_gather(b, a->beta, iter, 0), b_binary(b, OP_SUB, v, seen));
     }
     s = b_binary(b, OP_ADD, s, b_binary(b, OP_MUL, b_unsqueeze(b, k, 3), b_unsqueeze(b, v, 2)));
-    int32_t rank;
-    const expr_id *dq = b_dims(b, q, &rank); /* [B, Hq, dk] -> [B, Hkv, group, dk] */
-    if (!dq || !s.i)
+    const struct dims dq = b_dims(b, q); /* [B, Hq, dk] -> [B, Hkv, group, dk] */
+    if (!dq.d || !s.i)
         return false;
-    expr_id folded[4] = {dq[0], b_dim(b, s, 1), ex_const(b_exprs(b), a->group), dq[2]};
-    expr_id out[3] = {dq[0], dq[1], b_dim(b, s, 3)};
+    expr_id folded[4] = {dq.d[0], b_dim(b, s, 1), ex_const(b_exprs(b), a->group), dq.d[2]};
+    expr_id out[3] = {dq.d[0], dq.d[1], b_dim(b, s, 3)};
     value_id y = b_reshape(b, b_matmul(b, b_reshape(b, q, folded, 4), s), out, 3);
     scan[0] = b_binary(b, OP_MUL, y, a->scale);
     next[0] = s;
@@ -462,11 +460,10 @@ bool rule_linear_attention(struct rule *r)
     if (!state.i || !rule_counted_loop(r, &loop, &state, &y))
         return false;
     static const int64_t perm[] = {1, 0, 2, 3}; /* [T, B, Hq, dv] -> (B, T, Hq * dv) */
-    int32_t rank;
-    const expr_id *d = b_dims(b, y, &rank);
-    if (!d)
+    const struct dims d = b_dims(b, y);
+    if (!d.d)
         return false;
-    expr_id out[3] = {d[1], d[0], ex_mul(b_exprs(b), d[2], d[3])};
+    expr_id out[3] = {d.d[1], d.d[0], ex_mul(b_exprs(b), d.d[2], d.d[3])};
     enum elem narrow = v_elem(b, rule_in(r, 0));
     rule_out(r, 0, b_convert(b, b_reshape(b, b_transpose(b, y, perm), out, 3), narrow));
     rule_out(r, 1, b_convert(b, state, rule_has(r, 3) ? v_elem(b, rule_in(r, 3)) : narrow));

@@ -57,15 +57,14 @@ static struct line roi_line(struct builder *b, const struct roi *o, int64_t firs
 /* [R, bins, samples] along y or x -> [R, PH, S, PW, S] by broadcast. */
 static value_id spread(struct builder *b, value_id v, bool is_x)
 {
-    int32_t rank;
-    const expr_id *d = b_dims(b, v, &rank);
-    if (!d)
+    const struct dims d = b_dims(b, v);
+    if (!d.d)
         return (value_id){0};
-    expr_id one = ex_const(b_exprs(b), 1), dims[5] = {d[0], d[1], d[2], one, one};
+    expr_id one = ex_const(b_exprs(b), 1), dims[5] = {d.d[0], d.d[1], d.d[2], one, one};
     if (is_x) {
         dims[1] = dims[2] = one;
-        dims[3] = d[1];
-        dims[4] = d[2];
+        dims[3] = d.d[1];
+        dims[4] = d.d[2];
     }
     return b_reshape(b, v, dims, 5);
 }
@@ -112,19 +111,18 @@ bool rule_roi_align(struct rule *r)
                     .rois = b_convert(b, rule_in(r, 1), v_elem(b, x)),
                     .batch = b_convert(b, rule_in(r, 2), ELEM_I64)};
     static const int64_t last[] = {0, 2, 3, 1}, back[] = {0, 3, 1, 2}, window[] = {2, 4};
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d || !o.rois.i || !o.batch.i)
+    const struct dims d = b_dims(b, x);
+    if (!d.d || !o.rois.i || !o.batch.i)
         return false;
-    if (rank != 4 || ph < 1 || pw < 1)
-        return rule_bad(r, "input of rank %d", (int)rank);
+    if (d.rank != 4 || ph < 1 || pw < 1)
+        return rule_bad(r, "input of rank %d", (int)d.rank);
     if (o.samples > 1024)
         return rule_bad(r, "sampling_ratio is %lld", (long long)o.samples);
     if (o.samples < 1)
         return rule_refuse(r, "sampling_ratio 0: the number of samples depends on each region");
     o.n = b_dim(b, o.rois, 0);
-    v_some_check(b, ex_mul(ex, ex_mul(ex, d[0], d[2]), d[3]), ex_mul(ex, o.n, d[1]));
-    struct line ly = roi_line(b, &o, 1, ph, d[2]), lx = roi_line(b, &o, 0, pw, d[3]);
+    v_some_check(b, ex_mul(ex, ex_mul(ex, d.d[0], d.d[2]), d.d[3]), ex_mul(ex, o.n, d.d[1]));
+    struct line ly = roi_line(b, &o, 1, ph, d.d[2]), lx = roi_line(b, &o, 0, pw, d.d[3]);
     expr_id s = ex_const(ex, o.samples), dims[5] = {o.n, ex_const(ex, ph), s, ex_const(ex, pw), s};
     value_id all = roi_samples(b, b_transpose(b, x, last), &o, &ly, &lx, dims);
     value_id y = b_reduce(b, all, window, 2, o.max ? "max" : "sum", false);
@@ -210,23 +208,22 @@ bool rule_max_roi_pool(struct rule *r)
     struct builder *b = r->b;
     value_id in = rule_in(r, 0), x = v_widen(b, in), rois = v_widen(b, rule_in(r, 1));
     uint32_t n;
-    int32_t rank, rank_r;
     const int64_t *bins = rule_ints(r, "pooled_shape", &n);
-    const expr_id *d = b_dims(b, x, &rank), *dr = b_dims(b, rois, &rank_r);
+    const struct dims d = b_dims(b, x), dr = b_dims(b, rois);
     double scale = rule_float(r, "spatial_scale", 1);
-    if (!d || !dr)
+    if (!d.d || !dr.d)
         return false;
-    if (rank != 4 || rank_r != 2 || ex_cmp_eq(b_exprs(b), dr[1], ex_const(b_exprs(b), 5)) == FALSE_)
-        return rule_bad(r, "input of rank %d with regions of rank %d: 4, and 2 with five columns", (int)rank,
-                        (int)rank_r);
+    if (d.rank != 4 || dr.rank != 2 || ex_cmp_eq(b_exprs(b), dr.d[1], ex_const(b_exprs(b), 5)) == FALSE_)
+        return rule_bad(r, "input of rank %d with regions of rank %d: 4, and 2 with five columns", (int)d.rank,
+                        (int)dr.rank);
     if (n != 2 || bins[0] < 1 || bins[1] < 1 || bins[0] > INT32_MAX || bins[1] > INT32_MAX || !(scale > 0))
         return rule_bad(r, "pooled_shape of %u sizes with spatial_scale %g", n, scale);
-    struct bins ly = roi_bins(b, rois, 2, scale, bins[0], d[2]), lx = roi_bins(b, rois, 1, scale, bins[1], d[3]);
-    struct roi o = {.batch = roi_images(b, rois, d[0])};
+    struct bins ly = roi_bins(b, rois, 2, scale, bins[0], d.d[2]), lx = roi_bins(b, rois, 1, scale, bins[1], d.d[3]);
+    struct roi o = {.batch = roi_images(b, rois, d.d[0])};
     if (!ly.largest.i || !lx.largest.i || !o.batch.i)
         return false;
     struct exprs *ex = b_exprs(b);
-    expr_id dims[5] = {dr[0], ex_const(ex, bins[0]), ly.largest, ex_const(ex, bins[1]), lx.largest};
+    expr_id dims[5] = {dr.d[0], ex_const(ex, bins[0]), ly.largest, ex_const(ex, bins[1]), lx.largest};
     value_id all = corner(b, b_transpose(b, x, last), &o, bin_pixels(b, &ly, bins[0]), bin_pixels(b, &lx, bins[1]),
                           dims);
     value_id y = b_reduce(b, all, window, 2, "max", false);

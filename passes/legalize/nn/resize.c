@@ -240,17 +240,16 @@ static value_id resize_nearest(struct builder *b, const struct resize *o, const 
 static value_id repeat(struct builder *b, value_id x, int32_t axis, int64_t factor)
 {
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
+    const struct dims d = b_dims(b, x);
     expr_id wide[RANK_MAX + 1], out[RANK_MAX];
-    if (!d || rank + 1 > RANK_MAX)
+    if (!d.d || d.rank + 1 > RANK_MAX)
         return (value_id){0};
-    for (int32_t i = 0; i < rank; i++) {
-        wide[i + (i > axis)] = d[i];
-        out[i] = i == axis ? ex_mulc(ex, d[i], factor) : d[i];
+    for (int32_t i = 0; i < d.rank; i++) {
+        wide[i + (i > axis)] = d.d[i];
+        out[i] = i == axis ? ex_mulc(ex, d.d[i], factor) : d.d[i];
     }
     wide[axis + 1] = ex_const(ex, factor);
-    return b_reshape(b, b_broadcast(b, b_unsqueeze(b, x, axis + 1), wide, rank + 1), out, rank);
+    return b_reshape(b, b_broadcast(b, b_unsqueeze(b, x, axis + 1), wide, d.rank + 1), out, d.rank);
 }
 
 static value_id resize_axis(struct builder *b, const struct resize *o, const struct axis *a, value_id x)
@@ -403,20 +402,19 @@ bool rule_resize(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
+    const struct dims d = b_dims(b, x);
     uint32_t n, n_roi, i_scales = r->version < 11 ? 1 : 2;
     const int64_t *list = rule_ints(r, "axes", &n);
     struct resize o;
     struct axis axes[RANK_MAX] = {{0}};
     int64_t empty = 0;
-    if (!d || !options_read(r, &o))
+    if (!d.d || !options_read(r, &o))
         return false;
-    n = list ? n : (uint32_t)rank;
+    n = list ? n : (uint32_t)d.rank;
     for (uint32_t i = 0; i < n; i++) {
-        if (n > RANK_MAX || !rule_axis(r, list ? list[i] : i, rank, &axes[i].axis))
+        if (n > RANK_MAX || !rule_axis(r, list ? list[i] : i, d.rank, &axes[i].axis))
             return rule_bad(r, "bad axes");
-        axes[i].in = d[axes[i].axis];
+        axes[i].in = d.d[axes[i].axis];
     }
     bool scales = rule_has(r, i_scales) &&
                   !(ex_is_const(b_exprs(b), b_count(b, rule_in(r, i_scales)), &empty) && empty == 0);
@@ -446,35 +444,34 @@ bool rule_upsample(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0), scales = {0};
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
+    const struct dims d = b_dims(b, x);
     uint32_t n = 0;
     const double *given = rule_floats(r, "scales", &n);
     float list[RANK_MAX];
     struct resize o;
     struct axis axes[RANK_MAX] = {{0}};
-    if (!d || !options_read(r, &o))
+    if (!d.d || !options_read(r, &o))
         return false;
     if (r->version < 7) {
-        if (rank != 4)
-            return rule_bad(r, "input of rank %d", (int)rank);
+        if (d.rank != 4)
+            return rule_bad(r, "input of rank %d", (int)d.rank);
         list[0] = list[1] = 1;
         list[2] = (float)rule_float(r, "height_scale", 1);
         list[3] = (float)rule_float(r, "width_scale", 1);
     } else if (r->version < 9) {
-        if (n != (uint32_t)rank)
-            return rule_bad(r, "%u scales for rank %d", n, (int)rank);
+        if (n != (uint32_t)d.rank)
+            return rule_bad(r, "%u scales for rank %d", n, (int)d.rank);
         for (uint32_t i = 0; i < n; i++)
             list[i] = (float)given[i];
     } else {
         scales = rule_in(r, 1);
     }
-    for (int32_t i = 0; i < rank; i++) {
+    for (int32_t i = 0; i < d.rank; i++) {
         axes[i].axis = i;
-        axes[i].in = d[i];
+        axes[i].in = d.d[i];
     }
-    int64_t count = rank;
+    int64_t count = d.rank;
     if (r->version < 9)
         scales = b_const(b, ELEM_F32, &count, 1, list);
-    return axes_by_scales(r, scales, axes, (uint32_t)rank) && resize_all(r, &o, x, axes, (uint32_t)rank);
+    return axes_by_scales(r, scales, axes, (uint32_t)d.rank) && resize_all(r, &o, x, axes, (uint32_t)d.rank);
 }

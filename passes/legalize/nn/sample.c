@@ -165,30 +165,29 @@ bool rule_grid_sample(struct rule *r)
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in), grid = rule_in(r, 1);
-    int32_t rank, rank_g;
-    const expr_id *d = b_dims(b, x, &rank), *dg = b_dims(b, grid, &rank_g);
+    const struct dims d = b_dims(b, x), dg = b_dims(b, grid);
     struct grid g;
     struct dim_taps taps[MAX_DIMS];
-    if (!d || !dg || !grid_read(r, &g))
+    if (!d.d || !dg.d || !grid_read(r, &g))
         return false;
-    int dims = rank - 2;
-    if (dims < 1 || dims > MAX_DIMS || rank_g != rank)
-        return rule_refuse(r, "the input has rank %d and the grid rank %d", (int)rank, (int)rank_g);
+    int dims = d.rank - 2;
+    if (dims < 1 || dims > MAX_DIMS || dg.rank != d.rank)
+        return rule_refuse(r, "the input has rank %d and the grid rank %d", (int)d.rank, (int)dg.rank);
     expr_id pixels = ex_const(ex, 1), points = ex_const(ex, 1);
     for (int i = 0; i < dims; i++) {
-        pixels = ex_mul(ex, pixels, d[2 + i]);
-        points = ex_mul(ex, points, dg[1 + i]);
+        pixels = ex_mul(ex, pixels, d.d[2 + i]);
+        points = ex_mul(ex, points, dg.d[1 + i]);
     }
-    expr_id flat_image[3] = {d[0], d[1], pixels}, flat_grid[3] = {dg[0], points, ex_const(ex, dims)};
-    expr_id flat_out[3] = {d[0], d[1], points}, out[RANK_MAX] = {d[0], d[1]};
+    expr_id flat_image[3] = {d.d[0], d.d[1], pixels}, flat_grid[3] = {dg.d[0], points, ex_const(ex, dims)};
+    expr_id flat_out[3] = {d.d[0], d.d[1], points}, out[RANK_MAX] = {d.d[0], d.d[1]};
     grid = b_convert(b, b_reshape(b, grid, flat_grid, 3), v_elem(b, x));
     for (int i = 0; i < dims; i++) { /* the last coordinate belongs to the first spatial dim */
         value_id c = b_slice_axis(b, grid, 2, ex_const(ex, dims - 1 - i), ex_const(ex, 1));
-        taps[i] = grid_taps(b, &g, b_unsqueeze(b, b_squeeze(b, c, 2), 1), d[2 + i]);
-        out[2 + i] = dg[1 + i];
+        taps[i] = grid_taps(b, &g, b_unsqueeze(b, b_squeeze(b, c, 2), 1), d.d[2 + i]);
+        out[2 + i] = dg.d[1 + i];
     }
-    value_id y = sample(b, b_reshape(b, x, flat_image, 3), d + 2, taps, dims, flat_out, g.padding == PADDING_ZEROS);
-    return rule_result(r, b_convert(b, b_reshape(b, y, out, rank), v_elem(b, in)));
+    value_id y = sample(b, b_reshape(b, x, flat_image, 3), d.d + 2, taps, dims, flat_out, g.padding == PADDING_ZEROS);
+    return rule_result(r, b_convert(b, b_reshape(b, y, out, d.rank), v_elem(b, in)));
 }
 
 /* ---- AffineGrid -------------------------------------------------------------------------------------------------- */
@@ -208,24 +207,23 @@ static const expr_id *grid_sizes(struct rule *r, value_id *theta, uint32_t *n)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    int32_t rank;
-    const expr_id *d = b_dims(b, *theta, &rank);
+    const struct dims d = b_dims(b, *theta);
     int64_t rows = 0;
-    if (!d)
+    if (!d.d)
         return NULL;
-    if (rank != 3)
-        return rule_bad(r, "theta of rank %d", (int)rank), NULL;
-    if (ex_is_const(ex, d[1], &rows) && (rows == 2 || rows == 3) && !v_count_known(b, rule_in(r, 1)))
+    if (d.rank != 3)
+        return rule_bad(r, "theta of rank %d", (int)d.rank), NULL;
+    if (ex_is_const(ex, d.d[1], &rows) && (rows == 2 || rows == 3) && !v_count_known(b, rule_in(r, 1)))
         *n = (uint32_t)rows + 2;
     else if (!rule_count(r, 1, "sizes", 4, 5, n))
         return NULL;
     if (*n != 4 && *n != 5)
         return rule_bad(r, "size has %u entries", *n), NULL;
-    expr_id want[3] = {d[0], ex_const(ex, *n - 2), ex_const(ex, *n - 1)};
+    expr_id want[3] = {d.d[0], ex_const(ex, *n - 2), ex_const(ex, *n - 1)};
     for (int i = 1; i < 3; i++) {
-        if (ex_cmp_eq(ex, d[i], want[i]) == FALSE_)
+        if (ex_cmp_eq(ex, d.d[i], want[i]) == FALSE_)
             return rule_bad(r, "theta does not have %u rows of %u", *n - 2, *n - 1), NULL;
-        b_assert(b, ex_eq(ex, d[i], want[i]), EVAL_SHAPE, "theta does not have %u rows of %u", *n - 2, *n - 1);
+        b_assert(b, ex_eq(ex, d.d[i], want[i]), EVAL_SHAPE, "theta does not have %u rows of %u", *n - 2, *n - 1);
     }
     *theta = b_reshape(b, *theta, want, 3);
     return b_elems(b, v_exactly(b, rule_in(r, 1), *n), 0, INT32_MAX, n);
@@ -309,12 +307,11 @@ bool rule_col2im(struct rule *r)
     const expr_id *block = b_elems(b, v_exactly(b, rule_in(r, 2), n), 1, INT32_MAX, &nb);
     const expr_id *image = b_elems(b, v_exactly(b, rule_in(r, 1), n), 0, INT32_MAX, &n);
     struct spatial s;
-    int32_t rank;
-    const expr_id *d = b_dims(b, x, &rank);
-    if (!d || !image || !block || !spatial_read(r, (int32_t)n, &s))
+    const struct dims d = b_dims(b, x);
+    if (!d.d || !image || !block || !spatial_read(r, (int32_t)n, &s))
         return false;
-    if (rank != 3 || n != nb || n > 8)
-        return rule_bad(r, "input of rank %d, %u image and %u block sizes", (int)rank, n, nb);
+    if (d.rank != 3 || n != nb || n > 8)
+        return rule_bad(r, "input of rank %d, %u image and %u block sizes", (int)d.rank, n, nb);
     expr_id dims[16], block_size = ex_const(ex, 1), blocks = ex_const(ex, 1), pixels = ex_const(ex, 1), out[RANK_MAX];
     for (uint32_t i = 0; i < n; i++) {
         expr_id room = ex_add(ex, image[i], ex_add(ex, s.lo[i], s.hi[i]));
@@ -332,9 +329,9 @@ bool rule_col2im(struct rule *r)
         flat = i ? b_binary(b, OP_ADD, b_binary(b, OP_MUL, flat, v_expr(b, ELEM_I64, image[i])), at) : at;
         valid = i ? b_binary(b, OP_AND, valid, fine) : fine;
     }
-    expr_id channels = ex_div(ex, d[1], block_size), all = ex_mul(ex, block_size, blocks);
-    expr_id columns[3] = {d[0], channels, all}, whole[3] = {d[0], channels, pixels};
-    out[0] = d[0];
+    expr_id channels = ex_div(ex, d.d[1], block_size), all = ex_mul(ex, block_size, blocks);
+    expr_id columns[3] = {d.d[0], channels, all}, whole[3] = {d.d[0], channels, pixels};
+    out[0] = d.d[0];
     out[1] = channels;
     flat = b_select(b, valid, flat, b_splat_like(b, flat, 0));
     value_id idx = b_broadcast(b, b_reshape(b, flat, &all, 1), columns, 3);
@@ -387,16 +384,16 @@ static bool deform_read(struct rule *r, struct deform *d, value_id x, value_id w
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    int32_t rank, rank_w;
-    d->x = b_dims(b, x, &rank);
-    d->w = b_dims(b, w, &rank_w);
+    const struct dims of_x = b_dims(b, x), of_w = b_dims(b, w);
+    d->x = of_x.d;
+    d->w = of_w.d;
     d->groups = rule_int(r, "group", 1);
     d->offset_groups = rule_int(r, "offset_group", 1);
     if (!d->x || !d->w)
         return false;
-    if (rank != rank_w || rank < 3 || rank > 2 + MAX_DIMS || d->groups < 1 || d->offset_groups < 1)
-        return rule_refuse(r, "the input has rank %d and the weights rank %d", (int)rank, (int)rank_w);
-    if (!spatial_read(r, rank - 2, &d->s))
+    if (of_x.rank != of_w.rank || of_x.rank < 3 || of_x.rank > 2 + MAX_DIMS || d->groups < 1 || d->offset_groups < 1)
+        return rule_refuse(r, "the input has rank %d and the weights rank %d", (int)of_x.rank, (int)of_w.rank);
+    if (!spatial_read(r, of_x.rank - 2, &d->s))
         return false;
     d->taps = d->points = d->pixels = ex_const(ex, 1);
     for (int i = 0; i < d->s.n; i++) {

@@ -19,15 +19,14 @@ enum {
 static int64_t constant_size(struct builder *b, value_id v)
 {
     const struct value *value = graph_value(b->g, v);
-    int32_t rank;
     int64_t n = 1, d;
     if (!v.i || !value->def.i || graph_node(b->g, value->def)->op != OP_CONSTANT || v_elem(b, v) != ELEM_F32)
         return 0;
-    const expr_id *dims = b_dims(b, v, &rank);
-    for (int32_t i = 0; dims && i < rank; i++)
-        if (!ex_is_const(b_exprs(b), dims[i], &d) || !mul_i64(n, d, &n))
+    const struct dims dims = b_dims(b, v);
+    for (int32_t i = 0; dims.d && i < dims.rank; i++)
+        if (!ex_is_const(b_exprs(b), dims.d[i], &d) || !mul_i64(n, d, &n))
             return 0;
-    return dims ? n : 0;
+    return dims.d ? n : 0;
 }
 
 /* Which kinds there are among n elements and the zeros after them, up to a multiple of STEP. */

@@ -27,11 +27,10 @@ static value_id turned(struct builder *b, value_id x, enum elem to)
     struct attr attr = attr_elem("elem", to);
     if (!x.i || v_elem(b, x) == to)
         return x;
-    int32_t rank;
     x = b_op(b, OP_BITCAST, &x, 1, &attr, 1);
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     value_id bit = b_scalar_i64(b, to, to == ELEM_U8 ? 128 : -128);
-    return dims ? b_binary(b, OP_XOR, x, b_broadcast(b, bit, dims, rank)) : x;
+    return dims.d ? b_binary(b, OP_XOR, x, b_broadcast(b, bit, dims.d, dims.rank)) : x;
 }
 
 /* A zero point in the range of type `to` as i32; {0}: it is 0. */

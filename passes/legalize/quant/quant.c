@@ -30,16 +30,15 @@ value_id v_blocks_spread(struct builder *b, value_id s, int32_t axis, int64_t bl
 {
     struct exprs *ex = b_exprs(b);
     expr_id wide[RANK_MAX + 1], merged[RANK_MAX];
-    int32_t rank;
-    const expr_id *dims = b_dims(b, s, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, s);
+    if (!dims.d)
         return (value_id){0};
-    for (int32_t i = 0; i < rank; i++) { /* repeated `block` times, then cut to the size */
-        wide[i + (i > axis)] = dims[i];
-        merged[i] = i == axis ? ex_mulc(ex, dims[i], block) : dims[i];
+    for (int32_t i = 0; i < dims.rank; i++) { /* repeated `block` times, then cut to the size */
+        wide[i + (i > axis)] = dims.d[i];
+        merged[i] = i == axis ? ex_mulc(ex, dims.d[i], block) : dims.d[i];
     }
     wide[axis + 1] = ex_const(ex, block);
-    value_id y = b_reshape(b, b_broadcast(b, b_unsqueeze(b, s, axis + 1), wide, rank + 1), merged, rank);
+    value_id y = b_reshape(b, b_broadcast(b, b_unsqueeze(b, s, axis + 1), wide, dims.rank + 1), merged, dims.rank);
     return b_slice_axis(b, y, axis, ex_const(ex, 0), size);
 }
 
@@ -50,24 +49,25 @@ static value_id spread(struct rule *r, value_id s, value_id x)
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     int64_t block = rule_int(r, "block_size", 0);
-    int32_t rank, rank_s, axis;
-    const expr_id *dims = b_dims(b, x, &rank), *sd = b_dims(b, s, &rank_s);
-    if (!dims || !sd)
+    int32_t axis;
+    const struct dims dims = b_dims(b, x), sd = b_dims(b, s);
+    if (!dims.d || !sd.d)
         return (value_id){0};
     int64_t count, at = rule_int(r, "axis", 1);
     bool several = r->param || r->version >= 13; /* may there be more than one? */
-    bool one = rank_s == 1 && !ex_is_const(ex, sd[0], &count) && (!several || at < -rank || at >= rank);
-    if (rank_s == 0 || one || (rank_s == 1 && ex_is(ex, sd[0], 1))) /* one: no axis for several, so the run checks it */
+    bool one = sd.rank == 1 && !ex_is_const(ex, sd.d[0], &count) && (!several || at < -dims.rank || at >= dims.rank);
+    if (sd.rank == 0 || one ||
+        (sd.rank == 1 && ex_is(ex, sd.d[0], 1))) /* one: no axis for several, so the run checks it */
         return v_scalar(b, s);
-    if (!several && rank_s == 1)
+    if (!several && sd.rank == 1)
         return rule_bad(r, "version %d has one scale", (int)r->version), (value_id){0};
-    if (!rule_axis(r, rule_int(r, "axis", 1), rank, &axis))
+    if (!rule_axis(r, rule_int(r, "axis", 1), dims.rank, &axis))
         return (value_id){0};
-    if (rank_s == 1 && !block)
-        return v_along(b, s, axis, rank);
-    if (rank_s != rank || block < 1 || rank >= RANK_MAX)
-        return rule_bad(r, "scale of rank %d for rank %d", (int)rank_s, (int)rank), (value_id){0};
-    return v_blocks_spread(b, s, axis, block, dims[axis]);
+    if (sd.rank == 1 && !block)
+        return v_along(b, s, axis, dims.rank);
+    if (sd.rank != dims.rank || block < 1 || dims.rank >= RANK_MAX)
+        return rule_bad(r, "scale of rank %d for rank %d", (int)sd.rank, (int)dims.rank), (value_id){0};
+    return v_blocks_spread(b, s, axis, block, dims.d[axis]);
 }
 
 /* Is v one number, the same in every run? */

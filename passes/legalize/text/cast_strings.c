@@ -19,13 +19,12 @@ bool rule_cast_text(struct rule *r, value_id x, enum elem to)
     struct builder *b = r->b;
     bool write = to == ELEM_STR;
     enum elem number = write ? v_elem(b, x) : to, wide = text_elem(number);
-    int32_t rank;
     if (wide == ELEM_NONE)
         return rule_refuse(r, "there is no conversion between %s and strings", elem_name(number));
     x = write ? b_convert(b, x, wide) : rule_strings(r, 0);
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     struct attr attrs[] = {attr_str("fn", write ? "format" : "parse"), attr_elem("elem", write ? ELEM_STR : wide),
-                           attr_exprs("dims", dims, (uint32_t)rank)};
-    value_id y = dims ? b_op(b, OP_STRING, &x, 1, attrs, 3) : (value_id){0};
+                           attr_exprs("dims", dims.d, (uint32_t)dims.rank)};
+    value_id y = dims.d ? b_op(b, OP_STRING, &x, 1, attrs, 3) : (value_id){0};
     return rule_result(r, write ? y : b_convert(b, y, to));
 }

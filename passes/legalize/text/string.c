@@ -9,11 +9,10 @@
 
 static value_id spread(struct rule *r, value_id v, const expr_id *dims, int32_t rank)
 {
-    int32_t have;
-    const expr_id *from = b_dims(r->b, v, &have);
-    bool same = from && have == rank;
+    const struct dims from = b_dims(r->b, v);
+    bool same = from.d && from.rank == rank;
     for (int32_t i = 0; same && i < rank; i++)
-        same = from[i].i == dims[i].i;
+        same = from.d[i].i == dims[i].i;
     struct attr attrs[] = {attr_str("fn", "spread"), attr_elem("elem", ELEM_STR),
                            attr_exprs("dims", dims, (uint32_t)rank)};
     return same ? v : b_op(r->b, OP_STRING, &v, 1, attrs, 3);
@@ -24,12 +23,11 @@ bool rule_string_binary(struct rule *r)
 {
     struct builder *b = r->b;
     value_id in[2] = {rule_strings(r, 0), rule_strings(r, 1)};
-    int32_t ranks[2];
     if (!in[0].i || !in[1].i)
         return false;
-    const expr_id *a = b_dims(b, in[0], &ranks[0]), *c = b_dims(b, in[1], &ranks[1]);
+    const struct dims a = b_dims(b, in[0]), c = b_dims(b, in[1]);
     expr_id dims[RANK_MAX];
-    int32_t rank = b_broadcast_dims(b, a, ranks[0], c, ranks[1], dims);
+    int32_t rank = b_broadcast_dims(b, a.d, a.rank, c.d, c.rank, dims);
     if (rank < 0)
         return false;
     for (int k = 0; k < 2; k++) {
@@ -73,31 +71,28 @@ static value_id packed(struct builder *b, const struct span *list, uint32_t n)
 
 value_id v_string_find(struct builder *b, value_id x, const struct span *list, uint32_t n)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     value_id in[2] = {x, packed(b, list, n)};
     struct attr attrs[] = {attr_str("fn", "find"), attr_elem("elem", ELEM_I64),
-                           attr_exprs("dims", dims, (uint32_t)rank)};
-    return dims ? b_op(b, OP_STRING, in, 2, attrs, 3) : (value_id){0};
+                           attr_exprs("dims", dims.d, (uint32_t)dims.rank)};
+    return dims.d ? b_op(b, OP_STRING, in, 2, attrs, 3) : (value_id){0};
 }
 
 value_id v_string_pick(struct builder *b, value_id x, const struct span *list, uint32_t n)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     value_id in[2] = {x, packed(b, list, n)};
     struct attr attrs[] = {attr_str("fn", "pick"), attr_elem("elem", ELEM_STR),
-                           attr_exprs("dims", dims, (uint32_t)rank), attr_int("option", n)};
-    return dims ? b_op(b, OP_STRING, in, 2, attrs, 4) : (value_id){0};
+                           attr_exprs("dims", dims.d, (uint32_t)dims.rank), attr_int("option", n)};
+    return dims.d ? b_op(b, OP_STRING, in, 2, attrs, 4) : (value_id){0};
 }
 
 value_id rule_strings(struct rule *r, uint32_t i)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, i);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, x);
+    if (!dims.d)
         return (value_id){0};
     if (!v_is_string(b, x)) {
         rule_bad(r, "operand %u is no tensor of strings", i + 1);
@@ -108,7 +103,8 @@ value_id rule_strings(struct rule *r, uint32_t i)
         return x;
     size_t n = t->bytes.size / sizeof(struct span);
     expr_id count = ex_const(b_exprs(b), (int64_t)n);
-    return v_string_pick(b, b_reshape(b, v_iota(b, ELEM_I64, &count, 1, 0), dims, rank), t->bytes.data, (uint32_t)n);
+    return v_string_pick(b, b_reshape(b, v_iota(b, ELEM_I64, &count, 1, 0), dims.d, dims.rank), t->bytes.data,
+                         (uint32_t)n);
 }
 
 static expr_id fresh(struct rule *r, const char *what, int64_t hi)
@@ -123,22 +119,21 @@ bool rule_string_split(struct rule *r)
     struct builder *b = r->b;
     value_id x = rule_strings(r, 0);
     const char *delimiter = rule_str(r, "delimiter", "");
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     expr_id out[RANK_MAX + 1], width = fresh(r, "pieces", INT32_MAX);
-    if (!dims)
+    if (!dims.d)
         return false;
-    if (rank >= RANK_MAX)
-        return rule_bad(r, "an operand of rank %d", (int)rank);
-    memcpy(out, dims, (size_t)rank * sizeof *out);
-    out[rank] = width;
+    if (dims.rank >= RANK_MAX)
+        return rule_bad(r, "an operand of rank %d", (int)dims.rank);
+    memcpy(out, dims.d, (size_t)dims.rank * sizeof *out);
+    out[dims.rank] = width;
     value_id in[3] = {x, packed(b, b_spans(b, &delimiter, 1), 1)};
     struct attr counts[] = {attr_str("fn", "split_count"), attr_elem("elem", ELEM_I64),
-                            attr_exprs("dims", dims, (uint32_t)rank), attr_expr("count", width),
+                            attr_exprs("dims", dims.d, (uint32_t)dims.rank), attr_expr("count", width),
                             attr_int("option", rule_int(r, "maxsplit", -1))};
     in[2] = b_op(b, OP_STRING, in, 2, counts, 5);
     struct attr pieces[] = {attr_str("fn", "split"), attr_elem("elem", ELEM_STR),
-                            attr_exprs("dims", out, (uint32_t)rank + 1),
+                            attr_exprs("dims", out, (uint32_t)dims.rank + 1),
                             attr_int("option", rule_int(r, "maxsplit", -1))};
     rule_out(r, 0, in[2].i ? b_op(b, OP_STRING, in, 3, pieces, 4) : in[2]);
     rule_out(r, 1, in[2]);
@@ -153,7 +148,6 @@ bool rule_regex_full_match(struct rule *r)
     value_id in[2] = {rule_strings(r, 0), {0}};
     struct regex_error error;
     struct span table;
-    int32_t rank;
     if (!in[0].i)
         return false;
     if (!pattern)
@@ -164,10 +158,10 @@ bool rule_regex_full_match(struct rule *r)
     }
     int64_t size = (int64_t)table.size;
     in[1] = b_const_borrow(b, ELEM_U8, &size, 1, table);
-    const expr_id *dims = b_dims(b, in[0], &rank);
+    const struct dims dims = b_dims(b, in[0]);
     struct attr attrs[] = {attr_str("fn", "match"), attr_elem("elem", ELEM_BOOL),
-                           attr_exprs("dims", dims, (uint32_t)rank)};
-    return dims && rule_result(r, b_op(b, OP_STRING, in, 2, attrs, 3));
+                           attr_exprs("dims", dims.d, (uint32_t)dims.rank)};
+    return dims.d && rule_result(r, b_op(b, OP_STRING, in, 2, attrs, 3));
 }
 
 /* Strings (C) or (1, C) without the stop words, upper, lower or as they are. */
@@ -178,26 +172,26 @@ bool rule_string_normalizer(struct rule *r)
     const struct attr *words = node_attr(r->node, "stopwords");
     bool lower = rule_str_is(r, "case_change_action", "NONE", "LOWER"),
          upper = rule_str_is(r, "case_change_action", "NONE", "UPPER");
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     int64_t known = INT32_MAX, n_words = words && words->kind == ATTR_STRS ? words->n : 0;
-    if (!dims)
+    if (!dims.d)
         return false;
     expr_id one = ex_const(b_exprs(b), 1);
-    if (rank < 1 || rank > 2 || (rank == 2 && ex_cmp_eq(b_exprs(b), dims[0], one) == FALSE_))
+    if (dims.rank < 1 || dims.rank > 2 || (dims.rank == 2 && ex_cmp_eq(b_exprs(b), dims.d[0], one) == FALSE_))
         return rule_bad(r, "the operand must be strings of shape (C) or (1, C)");
     if (!lower && !upper && !rule_str_is(r, "case_change_action", "NONE", "NONE"))
         return rule_bad(r, "case_change_action is \"%.20s\"", rule_str(r, "case_change_action", ""));
-    if (ex_is_const(b_exprs(b), dims[rank - 1], &known) && known < 1)
+    if (ex_is_const(b_exprs(b), dims.d[dims.rank - 1], &known) && known < 1)
         known = 1;
-    if (rank == 2)
-        b_assert(b, ex_eq(b_exprs(b), dims[0], one), EVAL_SHAPE, "the operand must be strings of shape (C) or (1, C)");
+    if (dims.rank == 2)
+        b_assert(b, ex_eq(b_exprs(b), dims.d[0], one), EVAL_SHAPE,
+                 "the operand must be strings of shape (C) or (1, C)");
     expr_id left = fresh(r, "left", known), out[2] = {one, left};
     value_id in[3] = {x, packed(b, n_words ? b_spans(b, words->u.strs, (uint32_t)n_words) : NULL, (uint32_t)n_words),
                       b_scalar_i64(b, ELEM_I64, n_words)};
     struct attr attrs[] = {attr_str("fn", "normalize"),
                            attr_elem("elem", ELEM_STR),
-                           attr_exprs("dims", rank == 1 ? &left : out, (uint32_t)rank),
+                           attr_exprs("dims", dims.rank == 1 ? &left : out, (uint32_t)dims.rank),
                            attr_expr("count", left),
                            attr_int("option", rule_int(r, "is_case_sensitive", 0)),
                            attr_int("mapping", lower   ? 1

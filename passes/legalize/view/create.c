@@ -118,13 +118,12 @@ bool rule_eye_like(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, x);
+    if (!dims.d)
         return false;
-    if (rank != 2)
-        return rule_bad(r, "rank %d", (int)rank);
-    value_id row = v_iota(b, ELEM_I64, dims, 2, 0), col = v_iota(b, ELEM_I64, dims, 2, 1);
+    if (dims.rank != 2)
+        return rule_bad(r, "rank %d", (int)dims.rank);
+    value_id row = v_iota(b, ELEM_I64, dims.d, 2, 0), col = v_iota(b, ELEM_I64, dims.d, 2, 1);
     value_id diagonal = b_binary_f64(b, OP_ADD, row, (double)rule_int(r, "k", 0));
     return rule_result(r, b_convert(b, b_binary(b, OP_EQ, diagonal, col), rule_elem_attr(r, "dtype", v_elem(b, x))));
 }
@@ -134,19 +133,19 @@ bool rule_one_hot(struct rule *r)
 {
     struct builder *b = r->b;
     value_id idx = rule_in(r, 0), values = rule_in(r, 2);
-    int32_t rank, axis;
-    const expr_id *dims = b_dims(b, idx, &rank);
+    int32_t axis;
+    const struct dims dims = b_dims(b, idx);
     expr_id depth = b_elem(b, v_scalar(b, b_convert(b, rule_in(r, 1), ELEM_I64)), 0, 0, INT32_MAX), out[RANK_MAX];
-    if (!dims || !depth.i || !values.i)
+    if (!dims.d || !depth.i || !values.i)
         return false;
-    if (rank + 1 > RANK_MAX || !rule_axis(r, rule_int(r, "axis", -1), rank + 1, &axis))
+    if (dims.rank + 1 > RANK_MAX || !rule_axis(r, rule_int(r, "axis", -1), dims.rank + 1, &axis))
         return rule_bad(r, "bad axis or rank");
-    for (int32_t i = 0; i <= rank; i++)
-        out[i] = i == axis ? depth : dims[i - (i > axis)];
+    for (int32_t i = 0; i <= dims.rank; i++)
+        out[i] = i == axis ? depth : dims.d[i - (i > axis)];
     idx = b_unsqueeze(b, b_convert(b, idx, ELEM_I64), axis);
     value_id wrapped = b_binary(b, OP_ADD, idx, v_expr(b, ELEM_I64, depth));
     idx = b_select(b, b_binary(b, OP_LT, idx, b_splat_like(b, idx, 0)), wrapped, idx);
-    value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, out, rank + 1, axis), idx);
+    value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, out, dims.rank + 1, axis), idx);
     expr_id zero = ex_const(b_exprs(b), 0), one = ex_const(b_exprs(b), 1);
     value_id off = v_scalar(b, b_slice_axis(b, values, 0, zero, one));
     value_id on = v_scalar(b, b_slice_axis(b, values, 0, one, one));
@@ -191,9 +190,8 @@ bool rule_random(struct rule *r)
 bool rule_random_like(struct rule *r)
 {
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *dims = b_dims(r->b, x, &rank);
-    return dims && random_fill(r, rule_elem_attr(r, "dtype", v_elem(r->b, x)), dims, rank);
+    const struct dims dims = b_dims(r->b, x);
+    return dims.d && random_fill(r, rule_elem_attr(r, "dtype", v_elem(r->b, x)), dims.d, dims.rank);
 }
 
 /* 1 with probability x. */
@@ -201,11 +199,10 @@ bool rule_bernoulli(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
-    if (!dims)
+    const struct dims dims = b_dims(b, x);
+    if (!dims.d)
         return false;
-    value_id hit = b_binary(b, OP_LT, rule_random_units(r, dims, rank, rule_float(r, "seed", 0)),
+    value_id hit = b_binary(b, OP_LT, rule_random_units(r, dims.d, dims.rank, rule_float(r, "seed", 0)),
                             b_convert(b, x, ELEM_F64));
     return rule_result(r, b_convert(b, hit, rule_elem_attr(r, "dtype", v_elem(b, x))));
 }
@@ -236,24 +233,24 @@ bool rule_multinomial(struct rule *r)
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *d = b_dims(b, in, &rank);
+    const struct dims d = b_dims(b, in);
     int64_t samples = rule_int(r, "sample_size", 1);
     enum elem e = rule_elem_attr(r, "dtype", ELEM_I32);
-    if (!d || e == ELEM_NONE)
+    if (!d.d || e == ELEM_NONE)
         return false;
-    if (rank != 2 || samples < 1 || samples > INT32_MAX || (e != ELEM_I32 && e != ELEM_I64))
-        return rule_bad(r, "input of rank %d, sample_size %lld, dtype %s", (int)rank, (long long)samples, elem_name(e));
-    expr_id one = ex_const(ex, 1), dims[2] = {d[0], ex_const(ex, samples)};
-    if (ex_hi(ex, d[1]) < 1)
+    if (d.rank != 2 || samples < 1 || samples > INT32_MAX || (e != ELEM_I32 && e != ELEM_I64))
+        return rule_bad(r, "input of rank %d, sample_size %lld, dtype %s", (int)d.rank, (long long)samples,
+                        elem_name(e));
+    expr_id one = ex_const(ex, 1), dims[2] = {d.d[0], ex_const(ex, samples)};
+    if (ex_hi(ex, d.d[1]) < 1)
         return rule_bad(r, "no classes");
-    if (ex_lo(ex, d[1]) < 1)
-        b_assert(b, ex_le(ex, one, d[1]), EVAL_SHAPE, "no classes to draw from");
+    if (ex_lo(ex, d.d[1]) < 1)
+        b_assert(b, ex_le(ex, one, d.d[1]), EVAL_SHAPE, "no classes to draw from");
     value_id odds = relative_odds(b, in);
     struct attr sums[] = {attr_int("axis", 1), attr_str("monoid", "sum"), attr_int("exclusive", 0),
                           attr_int("reverse", 0)};
     value_id reach = b_op(b, OP_CUMULATE, &odds, 1, sums, 4),
-             whole = b_slice_axis(b, reach, 1, ex_addc(ex, d[1], -1), one);
+             whole = b_slice_axis(b, reach, 1, ex_addc(ex, d.d[1], -1), one);
     value_id u = b_binary(b, OP_MUL, rule_random_units(r, dims, 2, rule_float(r, "seed", 0)), whole);
     reach = b_unsqueeze(b, reach, 1);
     value_id drawn = classes_within(b, OP_LE, reach, b_unsqueeze(b, u, 2), e);

@@ -68,17 +68,16 @@ bool rule_gather_elements(struct rule *r)
 /* Indices whose last dim, the length of their tuples, is n. */
 static value_id tuples_of(struct builder *b, value_id idx, int64_t n)
 {
-    int32_t rank;
     int64_t known;
-    const expr_id *dims = b_dims(b, idx, &rank);
+    const struct dims dims = b_dims(b, idx);
     expr_id out[RANK_MAX];
-    if (!dims || rank < 1 || ex_is_const(b_exprs(b), dims[rank - 1], &known))
+    if (!dims.d || dims.rank < 1 || ex_is_const(b_exprs(b), dims.d[dims.rank - 1], &known))
         return idx;
-    memcpy(out, dims, (size_t)rank * sizeof *out);
-    out[rank - 1] = ex_const(b_exprs(b), n);
-    b_assert(b, ex_eq(b_exprs(b), dims[rank - 1], out[rank - 1]), EVAL_SHAPE, "index tuples do not have %lld elements",
-             (long long)n);
-    return b_reshape(b, idx, out, rank);
+    memcpy(out, dims.d, (size_t)dims.rank * sizeof *out);
+    out[dims.rank - 1] = ex_const(b_exprs(b), n);
+    b_assert(b, ex_eq(b_exprs(b), dims.d[dims.rank - 1], out[dims.rank - 1]), EVAL_SHAPE,
+             "index tuples do not have %lld elements", (long long)n);
+    return b_reshape(b, idx, out, dims.rank);
 }
 
 /* How long the tuples are says what rank the result has. */
@@ -146,15 +145,15 @@ bool rule_tensor_scatter(struct rule *r)
 {
     struct builder *b = r->b;
     value_id past = rule_in(r, 0), update = rule_in(r, 1);
-    int32_t rank, axis;
-    const expr_id *dims = b_dims(b, update, &rank);
-    if (!past.i || !dims || !rule_axis(r, rule_int(r, "axis", -2), rank, &axis))
+    int32_t axis;
+    const struct dims dims = b_dims(b, update);
+    if (!past.i || !dims.d || !rule_axis(r, rule_int(r, "axis", -2), dims.rank, &axis))
         return false;
     if (axis == 0)
         return rule_bad(r, "axis is the batch axis");
-    value_id at = v_iota(b, ELEM_I64, dims, axis + 1, axis);
+    value_id at = v_iota(b, ELEM_I64, dims.d, axis + 1, axis);
     if (rule_has(r, 2)) {
-        b_assert(b, ex_eq(b_exprs(b), b_count(b, rule_in(r, 2)), dims[0]), EVAL_SHAPE,
+        b_assert(b, ex_eq(b_exprs(b), b_count(b, rule_in(r, 2)), dims.d[0]), EVAL_SHAPE,
                  "there is not a write index for each row of the batch");
         at = b_binary(b, OP_ADD, at, v_along(b, rule_in(r, 2), 0, axis + 1));
     }
@@ -196,19 +195,19 @@ static bool known_truths(struct builder *b, value_id v, uint32_t n, bool *is)
 /* The places of what is not 0 among few elements, all known; {0}: they are not. */
 static value_id known_nonzero(struct builder *b, value_id x)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
-    int64_t n, extent[RANK_MAX], shape[2] = {rank, 0}, *places;
+    const struct dims dims = b_dims(b, x);
+    int64_t n, extent[RANK_MAX], shape[2] = {dims.rank, 0}, *places;
     bool is[KNOWN_MOST];
-    if (!dims || !ex_is_const(b_exprs(b), b_count(b, x), &n) || n > KNOWN_MOST || !known_truths(b, x, (uint32_t)n, is))
+    if (!dims.d || !ex_is_const(b_exprs(b), b_count(b, x), &n) || n > KNOWN_MOST ||
+        !known_truths(b, x, (uint32_t)n, is))
         return (value_id){0};
     for (int64_t i = 0; i < n; i++)
         shape[1] += is[i];
     places = NEW_ARRAY(&b->g->arena, int64_t, shape[0] * shape[1] + 1);
-    for (int32_t d = 0; d < rank; d++)
-        ex_is_const(b_exprs(b), dims[d], &extent[d]);
+    for (int32_t d = 0; d < dims.rank; d++)
+        ex_is_const(b_exprs(b), dims.d[d], &extent[d]);
     for (int64_t i = 0, k = 0; i < n; k += is[i++])
-        for (int64_t d = rank - 1, rest = i; is[i] && d >= 0; rest /= extent[d--])
+        for (int64_t d = dims.rank - 1, rest = i; is[i] && d >= 0; rest /= extent[d--])
             places[d * shape[1] + k] = rest % extent[d];
     return b_const(b, ELEM_I64, shape, 2, places);
 }

@@ -65,12 +65,12 @@ enum { DIM_PARTS = 40 }; /* of a dim that depends on what the run gives: the nex
 static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t n, bool allowzero)
 {
     struct exprs *ex = b_exprs(r->b);
-    int32_t rank, infer = -1;
-    const expr_id *have = b_dims(r->b, x, &rank);
+    int32_t infer = -1;
+    const struct dims have = b_dims(r->b, x);
     expr_id dims[RANK_MAX], rest[RANK_MAX];
     int32_t n_rest = 0;
     bool dynamic = false;
-    if (!have)
+    if (!have.d)
         return false;
     if (n > RANK_MAX)
         return rule_bad(r, "rank %u is above %d", n, RANK_MAX);
@@ -85,13 +85,13 @@ static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t
         if (ex_hi(ex, e) < -1)
             return rule_bad(r, "dimension %u is below -1", i);
         if (!allowzero && ex_is(ex, e, 0)) {
-            if ((int32_t)i >= rank)
-                return rule_bad(r, "dimension %u is copied from an input of rank %d", i, (int)rank);
-            e = have[i];
+            if ((int32_t)i >= have.rank)
+                return rule_bad(r, "dimension %u is copied from an input of rank %d", i, (int)have.rank);
+            e = have.d[i];
         } else if (may_be_special(ex, e)) {
             dynamic = true;
-            if (!allowzero && (int32_t)i < rank)
-                e = ex_select(ex, ex_eq(ex, e, ex_const(ex, 0)), have[i], e);
+            if (!allowzero && (int32_t)i < have.rank)
+                e = ex_select(ex, ex_eq(ex, e, ex_const(ex, 0)), have.d[i], e);
         }
         dims[i] = e;
         rest[n_rest++] = e;
@@ -100,14 +100,14 @@ static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t
         if (ex_is(ex, rest[i], 0))
             return rule_bad(r, "dimension %d is -1 beside one of 0 elements: any size would fit", (int)infer);
     if (infer >= 0)
-        dims[infer] = quotient(r->b, have, rank, rest, n_rest, true);
+        dims[infer] = quotient(r->b, have.d, have.rank, rest, n_rest, true);
     for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++) /* a run-time -1 */
         if (ex_lo(ex, dims[i]) < 0)
             rest[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)), ex_const(ex, 1), dims[i]);
     for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++)
         if (ex_lo(ex, dims[i]) < 0)
             dims[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)),
-                                quotient(r->b, have, rank, rest, n_rest, false), dims[i]);
+                                quotient(r->b, have.d, have.rank, rest, n_rest, false), dims[i]);
     if (dynamic || (infer >= 0 && uses_value(ex, dims[infer], 16)))
         b_brief_all(r->b, dims, n, DIM_PARTS);
     return rule_result(r, b_reshape(r->b, x, dims, (int32_t)n));
@@ -137,15 +137,14 @@ bool rule_flatten(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *have = b_dims(r->b, x, &rank);
+    const struct dims have = b_dims(r->b, x);
     int64_t axis = rule_int(r, "axis", 1);
-    if (!have)
+    if (!have.d)
         return false;
-    if (axis < -rank || axis > rank)
-        return rule_bad(r, "axis %lld is out of range for rank %d", (long long)axis, (int)rank);
-    int32_t at = (int32_t)(axis < 0 ? axis + rank : axis);
-    expr_id dims[2] = {dims_product(ex, have, at), dims_product(ex, have + at, rank - at)};
+    if (axis < -have.rank || axis > have.rank)
+        return rule_bad(r, "axis %lld is out of range for rank %d", (long long)axis, (int)have.rank);
+    int32_t at = (int32_t)(axis < 0 ? axis + have.rank : axis);
+    expr_id dims[2] = {dims_product(ex, have.d, at), dims_product(ex, have.d + at, have.rank - at)};
     return rule_result(r, b_reshape(r->b, x, dims, 2));
 }
 
@@ -192,15 +191,15 @@ static const expr_id *expand_dims(struct rule *r, int32_t rank, uint32_t *n)
 bool rule_expand(struct rule *r)
 {
     value_id x = rule_in(r, 0);
-    int32_t rank;
     uint32_t n;
-    const expr_id *dims = b_dims(r->b, x, &rank), *want = dims ? expand_dims(r, rank, &n) : NULL;
+    const struct dims dims = b_dims(r->b, x);
+    const expr_id *want = dims.d ? expand_dims(r, dims.rank, &n) : NULL;
     expr_id out[RANK_MAX];
-    if (!dims || !want)
+    if (!dims.d || !want)
         return false;
     if (n > RANK_MAX)
         return rule_bad(r, "rank %u is above %d", n, RANK_MAX);
-    int32_t to = b_broadcast_dims(r->b, dims, rank, want, (int32_t)n, out);
+    int32_t to = b_broadcast_dims(r->b, dims.d, dims.rank, want, (int32_t)n, out);
     return to >= 0 && rule_result(r, b_broadcast(r->b, x, out, to));
 }
 
@@ -208,26 +207,26 @@ bool rule_expand(struct rule *r)
 static bool tile(struct rule *r, value_id x, const expr_id *repeats, uint32_t n)
 {
     struct exprs *ex = b_exprs(r->b);
-    int32_t rank, wide = 0;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    int32_t wide = 0;
+    const struct dims dims = b_dims(r->b, x);
     expr_id apart[RANK_MAX], spread[RANK_MAX], out[RANK_MAX];
-    if (!dims)
+    if (!dims.d)
         return false;
-    if (n != (uint32_t)rank)
-        return rule_bad(r, "%u repeats for rank %d", n, (int)rank);
-    for (int32_t i = 0; i < rank; i++) {
-        out[i] = ex_mul(ex, repeats[i], dims[i]);
+    if (n != (uint32_t)dims.rank)
+        return rule_bad(r, "%u repeats for rank %d", n, (int)dims.rank);
+    for (int32_t i = 0; i < dims.rank; i++) {
+        out[i] = ex_mul(ex, repeats[i], dims.d[i]);
         if (ex_is(ex, repeats[i], 1) ? wide >= RANK_MAX : wide + 1 >= RANK_MAX)
             return rule_refuse(r, "the rank of the result is too high");
         if (!ex_is(ex, repeats[i], 1)) {
             apart[wide] = ex_const(ex, 1);
             spread[wide++] = repeats[i];
         }
-        apart[wide] = dims[i];
-        spread[wide++] = dims[i];
+        apart[wide] = dims.d[i];
+        spread[wide++] = dims.d[i];
     }
     value_id y = b_broadcast(r->b, b_reshape(r->b, x, apart, wide), spread, wide);
-    return rule_result(r, b_reshape(r->b, y, out, rank));
+    return rule_result(r, b_reshape(r->b, y, out, dims.rank));
 }
 
 bool rule_tile(struct rule *r)
@@ -260,11 +259,10 @@ bool rule_tile_old(struct rule *r)
 /* Can v, which has no elements, not stand beside like? */
 static bool concat_misfit(struct builder *b, value_id v, value_id like, int64_t axis)
 {
-    int32_t rank, other;
-    const expr_id *dims = b_dims(b, v, &rank), *want = b_dims(b, like, &other);
-    bool misfit = rank != other;
-    for (int32_t d = 0; dims && want && !misfit && d < rank; d++)
-        misfit = d != axis && d != axis + rank && ex_cmp_eq(b_exprs(b), dims[d], want[d]) == FALSE_;
+    const struct dims dims = b_dims(b, v), want = b_dims(b, like);
+    bool misfit = dims.rank != want.rank;
+    for (int32_t d = 0; dims.d && want.d && !misfit && d < dims.rank; d++)
+        misfit = d != axis && d != axis + dims.rank && ex_cmp_eq(b_exprs(b), dims.d[d], want.d[d]) == FALSE_;
     return misfit;
 }
 
@@ -354,17 +352,16 @@ bool rule_split(struct rule *r)
 
 bool rule_shape(struct rule *r)
 {
-    int32_t rank;
-    const expr_id *dims = b_dims(r->b, rule_in(r, 0), &rank);
-    if (!dims)
+    const struct dims dims = b_dims(r->b, rule_in(r, 0));
+    if (!dims.d)
         return false;
-    int64_t from = rule_int(r, "start", 0), to = rule_int(r, "end", rank);
-    from = from < 0 ? from + rank : from;
-    to = to < 0 ? to + rank : to;
-    from = from < 0 ? 0 : from > rank ? rank : from;
-    to = to < from ? from : to > rank ? rank : to;
+    int64_t from = rule_int(r, "start", 0), to = rule_int(r, "end", dims.rank);
+    from = from < 0 ? from + dims.rank : from;
+    to = to < 0 ? to + dims.rank : to;
+    from = from < 0 ? 0 : from > dims.rank ? dims.rank : from;
+    to = to < from ? from : to > dims.rank ? dims.rank : to;
     int64_t n = to - from;
-    return rule_result(r, b_from_exprs(r->b, ELEM_I64, dims + from, (uint32_t)n, &n, 1));
+    return rule_result(r, b_from_exprs(r->b, ELEM_I64, dims.d + from, (uint32_t)n, &n, 1));
 }
 
 bool rule_size(struct rule *r)

@@ -68,16 +68,15 @@ enum { CUT_PARTS = 300 };        /* of the expression of a start or a size; a lo
 static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
 {
     struct exprs *ex = b_exprs(r->b);
-    int32_t rank;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    const struct dims dims = b_dims(r->b, x);
     expr_id starts[RANK_MAX], sizes[RANK_MAX];
     int64_t steps[RANK_MAX];
     bool indirect = false;
-    for (int32_t d = 0; d < rank; d++) {
+    for (int32_t d = 0; d < dims.rank; d++) {
         if (!ex_is_const(ex, cuts[d].step, &steps[d])) {
             indirect = true;
             starts[d] = ex_const(ex, 0);
-            sizes[d] = dims[d];
+            sizes[d] = dims.d[d];
             steps[d] = 1;
             continue;
         }
@@ -86,16 +85,16 @@ static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
         /* beyond any dim a longer step makes no difference, and shorter ones cannot overflow */
         steps[d] = steps[d] > STEP_MAX ? STEP_MAX : steps[d] < -STEP_MAX ? -STEP_MAX : steps[d];
         bool forward = steps[d] > 0;
-        cut_resolve(ex, &cuts[d], dims[d], forward, ex_const(ex, forward ? steps[d] : -steps[d]), &starts[d],
+        cut_resolve(ex, &cuts[d], dims.d[d], forward, ex_const(ex, forward ? steps[d] : -steps[d]), &starts[d],
                     &sizes[d]);
         starts[d] = b_brief(r->b, starts[d], CUT_PARTS);
         sizes[d] = b_brief(r->b, sizes[d], CUT_PARTS);
     }
     value_id y = b_slice(r->b, x, starts, sizes, steps);
-    for (int32_t d = 0; indirect && d < rank; d++) {
+    for (int32_t d = 0; indirect && d < dims.rank; d++) {
         int64_t step;
         if (!ex_is_const(ex, cuts[d].step, &step))
-            y = cut_gather(r->b, y, d, &cuts[d], dims[d]);
+            y = cut_gather(r->b, y, d, &cuts[d], dims.d[d]);
     }
     return rule_result(r, y);
 }
@@ -129,36 +128,38 @@ bool rule_slice(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0), in[5];
-    int32_t rank, axis;
+    int32_t axis;
     uint32_t n, n_end, n_axes = 0, n_step = 0;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    const struct dims dims = b_dims(r->b, x);
     struct cut cuts[RANK_MAX];
-    if (!dims)
+    if (!dims.d)
         return false;
-    bool filled = slice_operands(r, rank, in);
+    bool filled = slice_operands(r, dims.rank, in);
     const expr_id *starts = b_elems(r->b, in[1], INT64_MIN, INT64_MAX, &n);
     const expr_id *ends = b_elems(r->b, in[2], INT64_MIN, INT64_MAX, &n_end);
-    const expr_id *axes = in[3].i ? b_elems(r->b, in[3], -rank, rank - 1 + filled, &n_axes) : NULL;
+    const expr_id *axes = in[3].i ? b_elems(r->b, in[3], -dims.rank, dims.rank - 1 + filled, &n_axes) : NULL;
     /* No dim is so long that a longer step makes a difference. */
     value_id clamped = in[4].i ? b_clamp(r->b, in[4], INT32_MIN, INT32_MAX) : in[4];
     const expr_id *steps = in[4].i ? b_elems(r->b, clamped, INT32_MIN, INT32_MAX, &n_step) : NULL;
     if (!starts || !ends || (rule_has(r, 3) && !axes) || (rule_has(r, 4) && !steps))
         return false;
-    if (n_end != n || (axes && n_axes != n) || (steps && n_step != n) || n > (uint32_t)rank)
-        return rule_bad(r, "%u starts, %u ends, %u axes, %u steps for rank %d", n, n_end, n_axes, n_step, (int)rank);
-    for (int32_t d = 0; d < rank; d++)
-        cuts[d] = (struct cut){ex_const(ex, 0), dims[d], ex_const(ex, 1)};
+    if (n_end != n || (axes && n_axes != n) || (steps && n_step != n) || n > (uint32_t)dims.rank)
+        return rule_bad(r, "%u starts, %u ends, %u axes, %u steps for rank %d", n, n_end, n_axes, n_step,
+                        (int)dims.rank);
+    for (int32_t d = 0; d < dims.rank; d++)
+        cuts[d] = (struct cut){ex_const(ex, 0), dims.d[d], ex_const(ex, 1)};
     for (uint32_t k = 0; k < n; k++) {
         int64_t at = k;
         struct cut cut = {starts[k], ends[k], steps ? steps[k] : ex_const(ex, 1)};
         if (!axes || ex_is_const(ex, axes[k], &at)) {
-            if (!rule_axis(r, at, rank, &axis))
+            if (!rule_axis(r, at, dims.rank, &axis))
                 return false;
             cuts[axis] = cut;
             continue;
         }
-        for (int32_t d = 0; d < rank; d++) {
-            expr_id here = ex_or(ex, ex_eq(ex, axes[k], ex_const(ex, d)), ex_eq(ex, axes[k], ex_const(ex, d - rank)));
+        for (int32_t d = 0; d < dims.rank; d++) {
+            expr_id here = ex_or(ex, ex_eq(ex, axes[k], ex_const(ex, d)),
+                                 ex_eq(ex, axes[k], ex_const(ex, d - dims.rank)));
             cuts[d].start = ex_select(ex, here, cut.start, cuts[d].start);
             cuts[d].end = ex_select(ex, here, cut.end, cuts[d].end);
             cuts[d].step = ex_select(ex, here, cut.step, cuts[d].step);
@@ -171,20 +172,20 @@ bool rule_slice_old(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank, axis;
+    int32_t axis;
     uint32_t n, n_end, n_axes;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    const struct dims dims = b_dims(r->b, x);
     const int64_t *starts = rule_ints(r, "starts", &n), *ends = rule_ints(r, "ends", &n_end);
     const int64_t *axes = rule_ints(r, "axes", &n_axes);
     struct cut cuts[RANK_MAX];
-    if (!dims)
+    if (!dims.d)
         return false;
-    if (n != n_end || (n_axes && n_axes != n) || n > (uint32_t)rank)
-        return rule_bad(r, "%u starts, %u ends, %u axes for rank %d", n, n_end, n_axes, (int)rank);
-    for (int32_t d = 0; d < rank; d++)
-        cuts[d] = (struct cut){ex_const(ex, 0), dims[d], ex_const(ex, 1)};
+    if (n != n_end || (n_axes && n_axes != n) || n > (uint32_t)dims.rank)
+        return rule_bad(r, "%u starts, %u ends, %u axes for rank %d", n, n_end, n_axes, (int)dims.rank);
+    for (int32_t d = 0; d < dims.rank; d++)
+        cuts[d] = (struct cut){ex_const(ex, 0), dims.d[d], ex_const(ex, 1)};
     for (uint32_t k = 0; k < n; k++) {
-        if (!rule_axis(r, n_axes ? axes[k] : k, rank, &axis))
+        if (!rule_axis(r, n_axes ? axes[k] : k, dims.rank, &axis))
             return false;
         cuts[axis].start = ex_const(ex, starts[k]);
         cuts[axis].end = ex_const(ex, ends[k]);
@@ -199,17 +200,16 @@ static value_id pad_signed(struct rule *r, value_id x, value_id fill, const expr
                            const char *mode)
 {
     struct exprs *ex = b_exprs(r->b);
-    int32_t rank;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    const struct dims dims = b_dims(r->b, x);
     expr_id zero = ex_const(ex, 0), plus_lo[RANK_MAX], plus_hi[RANK_MAX], starts[RANK_MAX], sizes[RANK_MAX];
     int64_t steps[RANK_MAX];
-    for (int32_t d = 0; d < rank; d++) {
+    for (int32_t d = 0; d < dims.rank; d++) {
         steps[d] = 1;
         plus_lo[d] = ex_max(ex, lo[d], zero);
         plus_hi[d] = ex_max(ex, hi[d], zero);
         starts[d] = ex_sub(ex, plus_lo[d], lo[d]);
-        sizes[d] = ex_add(ex, dims[d], ex_add(ex, lo[d], hi[d]));
-        if (strcmp(mode, "reflect") == 0 && ex_hi(ex, dims[d]) < 1 &&
+        sizes[d] = ex_add(ex, dims.d[d], ex_add(ex, lo[d], hi[d]));
+        if (strcmp(mode, "reflect") == 0 && ex_hi(ex, dims.d[d]) < 1 &&
             (ex_lo(ex, plus_lo[d]) > 0 || ex_lo(ex, plus_hi[d]) > 0))
             return rule_bad(r, "dimension %d is empty: there is nothing to reflect", (int)d), (value_id){0};
         if (ex_hi(ex, sizes[d]) < 0)
@@ -344,22 +344,23 @@ bool rule_center_crop_pad(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank, axis;
+    int32_t axis;
     uint32_t n, n_axes;
-    const expr_id *dims = b_dims(r->b, x, &rank), *want;
+    const struct dims dims = b_dims(r->b, x);
+    const expr_id *want;
     const int64_t *axes = rule_ints(r, "axes", &n_axes);
     expr_id lo[RANK_MAX], hi[RANK_MAX], two = ex_const(ex, 2), zero = ex_const(ex, 0);
-    want = b_elems(r->b, v_exactly(r->b, rule_in(r, 1), axes ? n_axes : (uint32_t)rank), 0, INT32_MAX, &n);
-    if (!dims || !want)
+    want = b_elems(r->b, v_exactly(r->b, rule_in(r, 1), axes ? n_axes : (uint32_t)dims.rank), 0, INT32_MAX, &n);
+    if (!dims.d || !want)
         return false;
-    if (n != (axes ? n_axes : (uint32_t)rank))
-        return rule_bad(r, "%u sizes for %u axes", n, axes ? n_axes : (uint32_t)rank);
-    for (int32_t d = 0; d < rank; d++)
+    if (n != (axes ? n_axes : (uint32_t)dims.rank))
+        return rule_bad(r, "%u sizes for %u axes", n, axes ? n_axes : (uint32_t)dims.rank);
+    for (int32_t d = 0; d < dims.rank; d++)
         lo[d] = hi[d] = zero;
     for (uint32_t k = 0; k < n; k++) {
-        if (!rule_axis(r, axes ? axes[k] : k, rank, &axis))
+        if (!rule_axis(r, axes ? axes[k] : k, dims.rank, &axis))
             return false;
-        expr_id grow = ex_sub(ex, want[k], dims[axis]), cut = ex_mulc(ex, grow, -1);
+        expr_id grow = ex_sub(ex, want[k], dims.d[axis]), cut = ex_mulc(ex, grow, -1);
         expr_id front = ex_select(ex, ex_lt(ex, grow, zero), ex_mulc(ex, ex_div(ex, cut, two), -1),
                                   ex_div(ex, grow, two));
         lo[axis] = front;
@@ -382,17 +383,16 @@ bool rule_depth_to_space(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *d = b_dims(r->b, x, &rank);
+    const struct dims d = b_dims(r->b, x);
     int64_t s = rule_int(r, "blocksize", 0);
     bool crd = rule_str_is(r, "mode", "DCR", "CRD");
-    if (!d || !block_fits(r, rank, s))
+    if (!d.d || !block_fits(r, d.rank, s))
         return false;
-    expr_id block = ex_const(ex, s), depth = ex_div(ex, d[1], ex_const(ex, s * s));
-    expr_id apart[6] = {d[0], crd ? depth : block, block, crd ? block : depth, d[2], d[3]};
+    expr_id block = ex_const(ex, s), depth = ex_div(ex, d.d[1], ex_const(ex, s * s));
+    expr_id apart[6] = {d.d[0], crd ? depth : block, block, crd ? block : depth, d.d[2], d.d[3]};
     static const int64_t perm_dcr[] = {0, 3, 4, 1, 5, 2}, perm_crd[] = {0, 1, 4, 2, 5, 3};
     value_id y = b_transpose(r->b, b_reshape(r->b, x, apart, 6), crd ? perm_crd : perm_dcr);
-    expr_id out[4] = {d[0], depth, ex_mulc(ex, d[2], s), ex_mulc(ex, d[3], s)};
+    expr_id out[4] = {d.d[0], depth, ex_mulc(ex, d.d[2], s), ex_mulc(ex, d.d[3], s)};
     return rule_result(r, b_reshape(r->b, y, out, 4));
 }
 
@@ -400,15 +400,14 @@ bool rule_space_to_depth(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *d = b_dims(r->b, x, &rank);
+    const struct dims d = b_dims(r->b, x);
     int64_t s = rule_int(r, "blocksize", 0);
-    if (!d || !block_fits(r, rank, s))
+    if (!d.d || !block_fits(r, d.rank, s))
         return false;
-    expr_id block = ex_const(ex, s), h = ex_div(ex, d[2], block), w = ex_div(ex, d[3], block);
-    expr_id apart[6] = {d[0], d[1], h, block, w, block};
+    expr_id block = ex_const(ex, s), h = ex_div(ex, d.d[2], block), w = ex_div(ex, d.d[3], block);
+    expr_id apart[6] = {d.d[0], d.d[1], h, block, w, block};
     static const int64_t perm[] = {0, 3, 5, 1, 2, 4};
-    expr_id out[4] = {d[0], ex_mulc(ex, d[1], s * s), h, w};
+    expr_id out[4] = {d.d[0], ex_mulc(ex, d.d[1], s * s), h, w};
     return rule_result(r, b_reshape(r->b, b_transpose(r->b, b_reshape(r->b, x, apart, 6), perm), out, 4));
 }
 
@@ -418,14 +417,14 @@ bool rule_reverse_sequence(struct rule *r)
     struct builder *b = r->b;
     value_id x = rule_in(r, 0), lens = rule_in(r, 1);
     int64_t time_axis = rule_int(r, "time_axis", 0), batch_axis = rule_int(r, "batch_axis", 1);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
-    if (!dims || !lens.i)
+    const struct dims dims = b_dims(b, x);
+    if (!dims.d || !lens.i)
         return false;
-    if (time_axis + batch_axis != 1 || rank < 2)
+    if (time_axis + batch_axis != 1 || dims.rank < 2)
         return rule_bad(r, "time_axis and batch_axis must be 0 and 1 in some order");
-    value_id t = v_iota(b, ELEM_I64, dims, rank, (int32_t)time_axis);
-    value_id len = b_broadcast(b, v_along(b, b_convert(b, lens, ELEM_I64), (int32_t)batch_axis, rank), dims, rank);
+    value_id t = v_iota(b, ELEM_I64, dims.d, dims.rank, (int32_t)time_axis);
+    value_id len = b_broadcast(b, v_along(b, b_convert(b, lens, ELEM_I64), (int32_t)batch_axis, dims.rank), dims.d,
+                               dims.rank);
     value_id back = b_binary(b, OP_SUB, b_binary_f64(b, OP_SUB, len, 1), t);
     value_id idx = b_select(b, b_binary(b, OP_LT, t, len), back, t);
     value_id in[2] = {x, idx};
@@ -439,14 +438,14 @@ bool rule_trilu(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = rule_in(r, 0);
-    int32_t rank;
-    const expr_id *dims = b_dims(b, x, &rank);
+    const struct dims dims = b_dims(b, x);
     bool upper = rule_int(r, "upper", 1) != 0;
-    if (!dims)
+    if (!dims.d)
         return false;
-    if (rank < 2)
-        return rule_bad(r, "rank %d", (int)rank);
-    value_id row = v_iota(b, ELEM_I64, dims + rank - 2, 2, 0), col = v_iota(b, ELEM_I64, dims + rank - 2, 2, 1);
+    if (dims.rank < 2)
+        return rule_bad(r, "rank %d", (int)dims.rank);
+    value_id row = v_iota(b, ELEM_I64, dims.d + dims.rank - 2, 2, 0),
+             col = v_iota(b, ELEM_I64, dims.d + dims.rank - 2, 2, 1);
     if (rule_has(r, 1))
         row = b_binary(b, OP_ADD, row, v_scalar(b, rule_in(r, 1)));
     value_id keep = upper ? b_binary(b, OP_LE, row, col) : b_binary(b, OP_LE, col, row);

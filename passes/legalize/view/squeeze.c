@@ -69,13 +69,13 @@ struct squeezed {
 
 static value_id squeeze_marked(struct builder *b, const struct squeezed *s)
 {
-    int32_t rank, kept = 0;
-    const expr_id *dims = b_dims(b, s->x, &rank);
+    int32_t kept = 0;
+    const struct dims dims = b_dims(b, s->x);
     expr_id out[RANK_MAX];
-    for (int32_t i = 0; dims && i < rank; i++)
+    for (int32_t i = 0; dims.d && i < dims.rank; i++)
         if (!s->marked[i])
-            out[kept++] = dims[i];
-    return dims ? b_reshape(b, s->x, out, kept) : (value_id){0};
+            out[kept++] = dims.d[i];
+    return dims.d ? b_reshape(b, s->x, out, kept) : (value_id){0};
 }
 
 static bool squeeze_way(struct rule *r, const void *data, struct lowered *results, uint32_t n)
@@ -125,31 +125,31 @@ bool rule_squeeze(struct rule *r)
 {
     struct exprs *ex = b_exprs(r->b);
     struct squeezed s = {.x = rule_in(r, 0)};
-    int32_t rank, first = 0;
-    const expr_id *dims = b_dims(r->b, s.x, &rank);
+    int32_t first = 0;
+    const struct dims dims = b_dims(r->b, s.x);
     const int64_t *axes = NULL;
     uint32_t n;
     bool given, known, open[RANK_MAX];
     expr_id one = ex_const(ex, 1);
-    if (!dims || !axes_read(r, (uint32_t)rank, &axes, &n, &given, &known))
+    if (!dims.d || !axes_read(r, (uint32_t)dims.rank, &axes, &n, &given, &known))
         return false;
     if (!known)
-        return squeeze_dynamic(r, s.x, dims, rank, n);
-    if (given && !rule_axes_marked(r, axes, n, rank, s.marked))
+        return squeeze_dynamic(r, s.x, dims.d, dims.rank, n);
+    if (given && !rule_axes_marked(r, axes, n, dims.rank, s.marked))
         return false;
-    uint32_t n_open = given ? 0 : squeeze_all(r, dims, rank, s.marked, open);
+    uint32_t n_open = given ? 0 : squeeze_all(r, dims.d, dims.rank, s.marked, open);
     if (n_open > 1)
-        return squeeze_several(r, &s, dims, rank, open);
+        return squeeze_several(r, &s, dims.d, dims.rank, open);
     while (n_open && !open[first])
         first++;
     if (n_open)
-        return squeeze_either(r, &s, dims, first);
-    for (int32_t i = 0; i < rank; i++) {
-        enum truth t = s.marked[i] ? ex_cmp_eq(ex, dims[i], one) : TRUE_;
+        return squeeze_either(r, &s, dims.d, first);
+    for (int32_t i = 0; i < dims.rank; i++) {
+        enum truth t = s.marked[i] ? ex_cmp_eq(ex, dims.d[i], one) : TRUE_;
         if (t == FALSE_)
             return rule_bad(r, "squeezed dimension %d is not 1", (int)i);
         if (t == UNKNOWN_)
-            b_assert(r->b, ex_eq(ex, dims[i], one), -2, "squeezed dimension %d is not 1", (int)i);
+            b_assert(r->b, ex_eq(ex, dims.d[i], one), -2, "squeezed dimension %d is not 1", (int)i);
     }
     return rule_result(r, squeeze_marked(r->b, &s));
 }
@@ -167,24 +167,24 @@ static bool unsqueeze_dynamic(struct rule *r, value_id x, const expr_id *dims, i
 bool rule_unsqueeze(struct rule *r)
 {
     value_id x = rule_in(r, 0);
-    int32_t rank, from = 0;
-    const expr_id *dims = b_dims(r->b, x, &rank);
+    int32_t from = 0;
+    const struct dims dims = b_dims(r->b, x);
     const int64_t *axes = NULL;
     uint32_t n;
     bool given, known, marked[RANK_MAX];
     expr_id out[RANK_MAX];
-    if (!dims || !axes_read(r, open_rank(rank) - (uint32_t)rank, &axes, &n, &given, &known))
+    if (!dims.d || !axes_read(r, open_rank(dims.rank) - (uint32_t)dims.rank, &axes, &n, &given, &known))
         return false;
     if (!given)
         return rule_bad(r, "axes are missing");
-    int64_t total = (int64_t)rank + n;
+    int64_t total = (int64_t)dims.rank + n;
     if (total > RANK_MAX)
         return rule_bad(r, "rank %lld is above %d", (long long)total, RANK_MAX);
     if (!known)
-        return unsqueeze_dynamic(r, x, dims, rank, n);
+        return unsqueeze_dynamic(r, x, dims.d, dims.rank, n);
     if (!rule_axes_marked(r, axes, n, (int32_t)total, marked))
         return false;
     for (int32_t i = 0; i < total; i++)
-        out[i] = marked[i] ? ex_const(b_exprs(r->b), 1) : dims[from++];
+        out[i] = marked[i] ? ex_const(b_exprs(r->b), 1) : dims.d[from++];
     return rule_result(r, b_reshape(r->b, x, out, (int32_t)total));
 }
