@@ -1,12 +1,6 @@
 /* Numbers of less than 8 bits in bytes, along one dim: the first of a byte in its lowest bits. */
 #include "ir/build/build.h"
 
-static value_id like(struct builder *b, value_id x, int64_t number)
-{
-    const struct dims dims = b_dims(b, x);
-    return b_broadcast(b, b_scalar_i64(b, value_type(b->g, x)->elem, number), dims.d, dims.rank);
-}
-
 value_id b_unpacked(struct builder *b, value_id bytes, int64_t bits, int32_t axis)
 {
     const struct dims dims = b_dims(b, bytes);
@@ -18,8 +12,8 @@ value_id b_unpacked(struct builder *b, value_id bytes, int64_t bits, int32_t axi
     for (int32_t i = 0; i < dims.rank; i++)
         wide[i] = i == axis ? ex_mulc(b->g->ctx->exprs, dims.d[i], 8 / bits) : dims.d[i];
     for (int64_t k = 0; k < 8 / bits; k++) {
-        value_id moved = b_binary(b, OP_SHR, bytes, like(b, bytes, k * bits));
-        parts[k] = b_unsqueeze(b, b_binary(b, OP_AND, moved, like(b, bytes, (1 << bits) - 1)), axis + 1);
+        value_id moved = b_binary_f64(b, OP_SHR, bytes, (double)(k * bits));
+        parts[k] = b_unsqueeze(b, b_binary_f64(b, OP_AND, moved, (1 << bits) - 1), axis + 1);
     }
     return b_reshape(b, b_concat(b, parts, (uint32_t)(8 / bits), axis + 1), wide, dims.rank);
 }
@@ -40,7 +34,7 @@ value_id b_packed(struct builder *b, value_id x, int64_t bits, int32_t axis)
             steps[i] = i == axis ? 8 / bits : 1;
         }
         value_id part = b_slice(b, x, starts, sizes, steps);
-        part = k ? b_binary(b, OP_SHL, part, like(b, part, k * bits)) : part;
+        part = k ? b_binary_f64(b, OP_SHL, part, (double)(k * bits)) : part;
         bytes = bytes.i ? b_binary(b, OP_OR, bytes, part) : part;
     }
     return bytes;

@@ -50,6 +50,7 @@ value_id b_clamp(struct builder *, value_id, double lo, double hi); /* min(max(x
 
 /* views */
 value_id b_broadcast(struct builder *, value_id, const expr_id *dims, int32_t rank);
+value_id b_broadcast_like(struct builder *, value_id, value_id like); /* to like's shape */
 value_id b_reshape(struct builder *, value_id, const expr_id *dims, int32_t rank);
 value_id b_transpose(struct builder *, value_id, const int64_t *perm);
 value_id b_slice(struct builder *, value_id, const expr_id *starts, const expr_id *sizes, const int64_t *steps);

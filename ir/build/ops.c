@@ -54,6 +54,12 @@ value_id b_splat_like(struct builder *b, value_id like, double x)
     return b_splat_f64(b, t.elem, x, t.dims, t.rank);
 }
 
+value_id b_broadcast_like(struct builder *b, value_id x, value_id like)
+{
+    const struct dims dims = b_dims(b, like);
+    return dims.d ? b_broadcast(b, x, dims.d, dims.rank) : (value_id){0};
+}
+
 /* ---- elementwise ------------------------------------------------------------------------------------------------ */
 
 value_id b_unary(struct builder *b, enum op op, value_id x)

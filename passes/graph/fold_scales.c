@@ -238,12 +238,6 @@ static bool linear(struct folder *f, value_id v, struct form *form, int depth)
 
 /* ---- the form as operators --------------------------------------------------------------------------------------- */
 
-static value_id spread(struct folder *f, value_id c, value_id like)
-{
-    const struct dims dims = b_dims(&f->b, like);
-    return b_broadcast(&f->b, c, dims.d, dims.rank);
-}
-
 /* A constant added to a sum of products goes behind the conversion where that costs no more than a small part of a
  * step. */
 static void unwrap_constant(struct folder *f, struct form *form, struct term *t)
@@ -273,12 +267,12 @@ static value_id built(struct folder *f, struct form *form)
         struct term t = form->term[i];
         value_id last = i == 0 ? form->offset : y;
         if (last.i)
-            last = spread(f, last, t.leaf);
+            last = b_broadcast_like(&f->b, last, t.leaf);
         if (!t.scale.i) {
             y = sum(f, t.leaf, last);
             continue;
         }
-        value_id in[3] = {t.leaf, spread(f, t.scale, t.leaf), last};
+        value_id in[3] = {t.leaf, b_broadcast_like(&f->b, t.scale, t.leaf), last};
         y = b_op(&f->b, last.i ? OP_FMA : OP_MUL, in, last.i ? 3 : 2, NULL, 0);
     }
     return y;
@@ -339,7 +333,7 @@ static value_id folded(struct folder *f, struct form *form, int depth)
         *form = idle ? whole : (struct form){0};
         if (!x.i || idle)
             return x;
-        return b_binary(&f->b, op, x, spread(f, limit, x));
+        return b_binary(&f->b, op, x, b_broadcast_like(&f->b, limit, x));
     }
     if (!form->integers || (!form->divides && form->ops <= form->n))
         return (value_id){0};

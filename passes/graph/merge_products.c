@@ -181,9 +181,7 @@ static value_id joined_biases(struct builder *b, const struct group *group, valu
         expr_id columns = ex_const(b->g->ctx->exprs, group->member[i]->columns);
         part[i] = b_reshape(b, group->member[i]->bias, &columns, 1);
     }
-    value_id bias = b_concat(b, part, group->n, 0);
-    const struct dims dims = b_dims(b, like);
-    return b_broadcast(b, bias, dims.d, dims.rank);
+    return b_broadcast_like(b, b_concat(b, part, group->n, 0), like);
 }
 
 /* Columns of the whole in place of what each product of the group computes. All constants are known here: they come

@@ -132,8 +132,7 @@ static bool complex_to(struct rule *r)
     if (e == ELEM_NONE || !complex_result(r))
         return rule_refuse(r, "the conversion drops the imaginary part: use .real");
     struct pair x = complex_in(r, 0, "self", e);
-    const struct dims dims = b_dims(r->b, x.re);
-    return dims.d && complex_out(r, 0, (struct pair){x.re, b_broadcast(r->b, x.im, dims.d, dims.rank)});
+    return x.re.i && complex_out(r, 0, (struct pair){x.re, b_broadcast_like(r->b, x.im, x.re)});
 }
 
 /* ---- rows of their own ----------------------------------------------------------------------------------------- */

@@ -26,13 +26,12 @@ bool rule_aten_full(struct rule *r)
 bool rule_aten_full_like(struct rule *r)
 {
     value_id x = rule_in(r, 0);
-    const struct dims dims = b_dims(r->b, x);
     enum elem e = aten_elem_or(r, x);
-    if (!dims.d)
+    if (!x.i)
         return false;
     value_id fill = r->param == 2 ? aten_operand(r, 1, "fill_value", e)
                                   : b_convert(r->b, b_scalar_i64(r->b, ELEM_I64, r->param), e);
-    return rule_result(r, b_broadcast(r->b, v_scalar(r->b, fill), dims.d, dims.rank));
+    return rule_result(r, b_broadcast_like(r->b, v_scalar(r->b, fill), x));
 }
 
 bool rule_aten_scalar_tensor(struct rule *r)

@@ -435,7 +435,7 @@ bool rule_aten_copy(struct rule *r)
     if (v_rank(b, y) > dims.rank)
         return rule_bad(r, "a tensor of rank %d is copied into one of rank %d", (int)v_rank(b, y), (int)dims.rank);
     y = v_elem(b, x) == ELEM_BOOL ? truth(b, y) : b_convert(b, y, v_elem(b, x));
-    return rule_result(r, b_broadcast(b, y, dims.d, dims.rank));
+    return rule_result(r, b_broadcast_like(b, y, x));
 }
 
 bool rule_aten_zero(struct rule *r)

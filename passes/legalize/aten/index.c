@@ -296,10 +296,10 @@ bool rule_aten_scatter(struct rule *r)
         src = b_slice(b, b_convert(b, rule_in(r, 3), v_elem(b, x)), starts, dims.d, steps);
     } else {
         src = aten_operand(r, 3, rule_has(r, 3) ? "src" : "value", v_elem(b, x));
-        src = b_broadcast(b, v_scalar(b, src), dims.d, dims.rank);
+        src = b_broadcast_like(b, v_scalar(b, src), at);
     }
     if (!own)
-        x = scattered(b, x, at, b_broadcast(b, monoid_none(b, v_elem(b, x), monoid), dims.d, dims.rank), axis, "set");
+        x = scattered(b, x, at, b_broadcast_like(b, monoid_none(b, v_elem(b, x), monoid), at), axis, "set");
     value_id y = scattered(b, x, at, src, axis, monoid);
     return rule_result(r, mean ? scattered_mean(b, x, at, y, axis, own) : y);
 }

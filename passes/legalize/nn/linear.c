@@ -41,13 +41,10 @@ value_id rule_gemm_wide(struct rule *r, enum elem *e)
         y = b_matmul(b, transposed(b, a, turn_a), transposed(b, w, turn_w));
     y = v_affine(b, y, alpha, 0);
     if (rule_has(r, 2) && beta != 0) {
-        const struct dims dims = b_dims(b, y);
         value_id c = wide ? v_widen(b, rule_in(r, 2)) : rule_in(r, 2);
-        if (!dims.d)
-            return (value_id){0};
         if (v_rank(b, c) > 2)
             return rule_bad(r, "C of rank %d", (int)v_rank(b, c)), (value_id){0};
-        y = b_binary(b, OP_ADD, y, v_affine(b, b_broadcast(b, c, dims.d, dims.rank), beta, 0));
+        y = b_binary(b, OP_ADD, y, v_affine(b, b_broadcast_like(b, c, y), beta, 0));
     }
     return y;
 }

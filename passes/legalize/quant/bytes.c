@@ -28,9 +28,8 @@ static value_id turned(struct builder *b, value_id x, enum elem to)
     if (!x.i || v_elem(b, x) == to)
         return x;
     x = b_op(b, OP_BITCAST, &x, 1, &attr, 1);
-    const struct dims dims = b_dims(b, x);
     value_id bit = b_scalar_i64(b, to, to == ELEM_U8 ? 128 : -128);
-    return dims.d ? b_binary(b, OP_XOR, x, b_broadcast(b, bit, dims.d, dims.rank)) : x;
+    return b_binary(b, OP_XOR, x, b_broadcast_like(b, bit, x));
 }
 
 /* A zero point in the range of type `to` as i32; {0}: it is 0. */
