@@ -9,11 +9,44 @@ void ahead_begin(struct em *em, const struct tiling *t)
     em->ahead = (struct em_ahead){.dim = t->s->vec, .near = t->s->near};
 }
 
+/* Panels of 16 columns of a block of vectors. */
+static int64_t panels_of(const struct tiling *t)
+{
+    return ((int64_t)t->s->nr * t->s->lanes + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
+}
+
+void ahead_open_tile(struct em *em, const struct tiling *t, expr_id tile, uint32_t count)
+{
+    enum { LINE = 64 };
+    struct exprs *x = em->x;
+    struct em_ahead *a = &em->ahead;
+    bool rows = t->n->op == OP_DOT;
+    int64_t panels = panels_of(t), least = rows ? 1 : 2; /* tiles that there are, mostly */
+    a->far = 0;
+    a->near = t->s->near;
+    if (count * (rows ? 2 : 4) < t->s->ta) { /* its steps take no longer than what they read */
+        a->near = 0;
+        return;
+    }
+    a->n = (uint32_t)((panels + least - 1) / least);
+    if (!t->s->early || a->n > AHEAD_MOST)
+        return;
+    expr_id panel = ex_mulc(x, tile, a->n), next = ex_lt(x, panel, ex_const(x, panels)),
+            from = em_pin(em, ex_select(x, next, panel, ex_const(x, 0)), 0, panels);
+    from = ex_add(x, ex_mulc(x, from, CHANNEL_BLOCK),
+                  ex_mulc(x, em_pin(em, next, 0, 1), (int64_t)t->s->nr * t->s->lanes));
+    for (uint32_t i = 0; i < a->n; i++)
+        a->panel[i] = ex_addc(x, from, (int64_t)i * CHANNEL_BLOCK);
+    a->far = LINE;
+    a->cut = em->facts->k.dim;
+    a->now = a->k = a->bytes = ex_const(x, 0);
+}
+
 void ahead_tile(struct em *em, struct tiling *t, expr_id tile, int64_t tiles)
 {
     struct exprs *x = em->x;
     struct em_ahead *a = &em->ahead;
-    int64_t panels = ((int64_t)t->s->nr * t->s->lanes + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
+    int64_t panels = panels_of(t);
     a->far = 0;
     if (!t->s->early || tiles < 2 || (panels + tiles - 1) / tiles > AHEAD_MOST)
         return;

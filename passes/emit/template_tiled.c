@@ -131,10 +131,9 @@ static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t si
         em_tiles(em, tile_extent(em->x, t->t, t->s, dim), size, rest, fn, user);
 }
 
-static int64_t dim_tiles(struct em *em, const struct tiling *t, int32_t dim, uint32_t size)
+static expr_id dim_tiles(struct em *em, const struct tiling *t, int32_t dim, uint32_t size)
 {
-    int64_t n = 1;
-    return dim >= 0 && ex_is_const(em->x, t->t->dims[dim], &n) ? (n + size - 1) / size : 1;
+    return dim < 0 ? ex_const(em->x, 1) : ex_ceildiv(em->x, t->t->dims[dim], ex_const(em->x, size));
 }
 
 struct b_tile {
@@ -143,24 +142,38 @@ struct b_tile {
     expr_id at;
     uint32_t count;
 };
+/* The panels that the tile at hand prefetches. */
+static void tile_ahead(const struct b_tile *b, expr_id at, uint32_t count)
+{
+    struct em *em = b->em;
+    struct tiling *t = b->t;
+    struct exprs *x = em->x;
+    expr_id in_a = dim_tiles(em, t, t->s->a, t->s->ta), in_b = dim_tiles(em, t, t->s->b, t->s->tb);
+    expr_id row = ex_div(x, b->at, ex_const(x, b->count)), column = ex_div(x, at, ex_const(x, count));
+    int64_t tiles = 0;
+    if (t->k.sums.i && t->s->split) { /* the next block of the sums: each part goes through it by itself */
+        bool by_b = t->split_dim == t->s->b;
+        *(by_b ? &row : &column) = ex_sub(x, by_b ? row : column, t->first);
+        *(by_b ? &in_b : &in_a) = ex_const(x, t->s->split);
+    }
+    bool open = !ex_is_const(x, ex_mulc(x, ex_mul(x, in_a, in_b), t->lines), &tiles);
+    if (open) { /* smaller tiles end the rows */
+        row = ex_ceildiv(x, b->at, ex_const(x, t->s->tb));
+        column = ex_ceildiv(x, at, ex_const(x, t->s->ta));
+    }
+    expr_id tile = ex_add(x, ex_mul(x, ex_add(x, ex_mul(x, t->line, in_b), row), in_a), column);
+    if (open)
+        ahead_open_tile(em, t, tile, count);
+    else
+        ahead_tile(em, t, tile, tiles);
+}
+
 static void tile_a(void *user, expr_id at, uint32_t count)
 {
     const struct b_tile *b = user;
-    struct em *em = b->em;
-    struct tiling *t = b->t;
-    if (t->s->early && !t->fixed_b) {
-        int64_t in_a = dim_tiles(em, t, t->s->a, t->s->ta), in_b = dim_tiles(em, t, t->s->b, t->s->tb);
-        expr_id row = ex_div(em->x, b->at, ex_const(em->x, b->count)),
-                column = ex_div(em->x, at, ex_const(em->x, count));
-        if (t->k.sums.i && t->s->split) { /* the next block of the sums: each part goes through it by itself */
-            bool by_b = t->split_dim == t->s->b;
-            *(by_b ? &row : &column) = ex_sub(em->x, by_b ? row : column, t->first);
-            *(by_b ? &in_b : &in_a) = t->s->split;
-        }
-        expr_id tile = ex_add(em->x, ex_mulc(em->x, t->line, in_b), row);
-        ahead_tile(em, t, ex_add(em->x, ex_mulc(em->x, tile, in_a), column), t->lines * in_b * in_a);
-    }
-    tile_body(em, t, at, count, b->at, b->count);
+    if ((b->t->s->early || b->t->s->near) && !b->t->fixed_b)
+        tile_ahead(b, at, count);
+    tile_body(b->em, b->t, at, count, b->at, b->count);
 }
 
 void tile_b(struct em *em, struct tiling *t, expr_id at, uint32_t count)
@@ -182,6 +195,8 @@ static void tile_row(void *user, expr_id at, uint32_t count)
 static void tile_points(void *user, expr_id at, uint32_t count)
 {
     const struct tile_call *c = user;
+    if (c->t->s->early && !c->t->even)
+        ahead_open_tile(c->em, c->t, ex_ceildiv(c->em->x, at, ex_const(c->em->x, c->t->s->ta)), count);
     tile_body(c->em, c->t, at, count, ex_const(c->em->x, 0), 1);
 }
 

@@ -69,5 +69,9 @@ bool block_tile(struct em *, struct tiling *, const struct tile_at *, uint32_t n
 /* Which panels the steps prefetch: for the kernel, then for tile number `tile` of `tiles` that read the same ones. */
 void ahead_begin(struct em *, const struct tiling *);
 void ahead_tile(struct em *, struct tiling *, expr_id tile, int64_t tiles);
+/* The same for tile number `tile` of a dynamic number, of `count` points along a: the first ones prefetch all of the
+ * next block, as if there were one of a product and two of an image at least; the lines of others are those that they
+ * read themselves. Small tiles prefetch nothing. */
+void ahead_open_tile(struct em *, const struct tiling *, expr_id tile, uint32_t count);
 
 #endif

@@ -21,6 +21,7 @@ enum {
 struct slice {
     int64_t points, bytes;
     bool all; /* these are all points */
+    bool dynamic; /* it has as many times so many points as the run says */
 };
 
 bool tile_shares_columns(const struct site *site, const struct node *n, const struct tile_schedule *c)
@@ -51,9 +52,12 @@ static struct slice slice_of(const struct site *site, const struct node *n, cons
             continue;
         if (batch || (line && (!known || !c->lines_last)))
             s.all &= known && extent == 1;
-        else if (!known || !mul_i64(s.points, extent, &s.points))
+        else if (!known)
+            s.dynamic = true;
+        else if (!mul_i64(s.points, extent, &s.points))
             return none;
     }
+    s.all &= !s.dynamic;
     if (!mul_i64((int64_t)(tile_steps(site, n) / dot_group(site->m, n)), (int64_t)c->nr * site->mach->vector_bytes,
                  &s.bytes))
         return none;
@@ -185,6 +189,8 @@ static bool lines_last(const struct site *site, const struct node *n, const stru
 static bool is_early(const struct site *site, const struct node *n, const struct slice *s)
 {
     int64_t rows, all = budget(site->mach, SHARE_L2_EARLY), size = elem_size(value_type(site->g, n->in[0])->elem);
+    if (s->dynamic) /* the first tiles do it, whether others follow or not */
+        return s->bytes <= budget(site->mach, SHARE_L2_BLOCK_MOST);
     if (n->op == OP_DOT && s->points > RATE_FEW_ROWS)
         return mul_i64(s->points, (int64_t)tile_steps(site, n) * size, &rows) && rows <= all &&
                s->bytes <= (all - rows) / 2;
@@ -200,7 +206,7 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
 {
     int64_t rows = 0;
     bool dot = n->op == OP_DOT, fixed_b = c->b >= 0 && ex_is_const(site->x, t->dims[c->b], &rows) && rows % c->tb == 0;
-    if (!s->bytes || s->points < 2 || !(fixed_b || c->flat || dot || c->k_block))
+    if (!s->bytes || (s->points < 2 && !s->dynamic) || !(fixed_b || c->flat || dot || c->k_block || s->dynamic))
         return;
     if (dot && s->bytes > budget(site->mach, SHARE_L1_UNPREFETCHED))
         c->near = RATE_NEAR_STEPS * dot_group(site->m, n);

@@ -64,3 +64,27 @@ def test_threads_agree(tmp_path):
         with Artifact(model.compile(), threads=threads) as a:
             answers.append(a.run([x])[0])
     assert all(np.array_equal(answers[0], other) for other in answers[1:])
+
+
+def panel_prefetches(model):
+    """The lines of the next block's panels that the innermost loops ask for, by kernel."""
+    text = model.dump("emit", WIDE)
+    return [len(re.findall(r"prefetch2 ", kernel)) for kernel in text.split("kernel @")[1:] if " fma " in kernel]
+
+
+@pytest.mark.parametrize("channels, out", [(96, 576), (576, 96), (300, 70)])
+def test_open_maps_prefetch_panels(channels, out, tmp_path):
+    """The number of tiles is dynamic: the first of them ask for the next block's panels, as tiles of known number do."""
+    model = Model(tmp_path, [node("Conv", "x w", "y")], [value("x", ["n", channels, "h", "w"])], [value("y", ["n", out, "h", "w"])],
+                  {"w": floats(out, channels, 1, 1, scale=channels ** -0.5)})
+    assert all(panel_prefetches(model))
+    for size in ((1, 1, 1), (2, 4, 3), (1, 7, 7), (3, 1, 13), (1, 9, 20)):
+        model.compare([floats(size[0], channels, *size[1:])], flags=("-O0", *LEVELS))
+
+
+@pytest.mark.parametrize("k, columns", [(512, 1000), (768, 768), (700, 113)])
+def test_open_rows_prefetch_panels(k, columns, tmp_path):
+    model = product(tmp_path, ("n",), k, columns)
+    assert all(panel_prefetches(model))
+    for rows in (1, 2, 5, 8, 16, 33, 70):
+        model.compare([floats(rows, k)], flags=("-O0", *LEVELS))
