@@ -406,7 +406,22 @@ static expr_id div_mod(struct exprs *x, enum part part, expr_id a, expr_id b)
     return key.result;
 }
 
-/* Divisors that are negative constants: floor(a / -k) = floor(-a / k), a mod -k = -((-a) mod k). */
+/* Divisors that are negative constants -k: floor(a / -k) = floor(-a / k), a mod -k = -((-a) mod k). An a that may be
+ * INT64_MIN is not negated: floor(a / -k) = -(floor(a / k) + rest), a mod -k = a mod k - k * rest, where rest says
+ * whether a mod k is not 0. */
+static expr_id by_negative(struct exprs *x, enum part part, expr_id a, int64_t k)
+{
+    expr_id e, by = ex_const(x, k);
+    if (!a.i || enode(x, a)->largest < 0x1p62) {
+        e = div_mod(x, part, ex_mulc(x, a, -1), by);
+        return part == QUOTIENT ? e : ex_mulc(x, e, -1);
+    }
+    expr_id left = div_mod(x, REMAINDER, a, by), rest = ex_not(x, ex_eq(x, left, ex_const(x, 0)));
+    if (part == QUOTIENT)
+        return ex_mulc(x, ex_add(x, div_mod(x, QUOTIENT, a, by), rest), -1);
+    return ex_sub(x, left, ex_mulc(x, rest, k));
+}
+
 static expr_id by_divisor(struct exprs *x, enum part part, expr_id a, expr_id b)
 {
     int64_t k;
@@ -420,8 +435,7 @@ static expr_id by_divisor(struct exprs *x, enum part part, expr_id a, expr_id b)
         context_unwind(x->ctx, FAIL_MODEL, (src_id){0}, "a size or index is divided by zero");
     if (k == INT64_MIN)
         return expr_overflow(x);
-    expr_id e = div_mod(x, part, ex_mulc(x, a, -1), ex_const(x, -k));
-    return part == QUOTIENT ? e : ex_mulc(x, e, -1);
+    return by_negative(x, part, a, -k);
 }
 
 expr_id ex_div(struct exprs *x, expr_id a, expr_id b)
@@ -445,6 +459,11 @@ expr_id ex_ceildiv(struct exprs *x, expr_id a, expr_id b)
     if (a.i && ex_lo(x, b) >= 1 &&
         (ex_lo(x, b) >= HUGE_SIZE || ex_lo(x, a) >= HUGE_SIZE || enode(x, a)->largest >= 0x1p62))
         return ex_add(x, ex_div(x, a, b), ex_not(x, ex_eq(x, ex_mod(x, a, b), ex_const(x, 0))));
+    int64_t k;
+    if (a.i && ex_is_const(x, b, &k) && k < -1 && k > INT64_MIN && enode(x, a)->largest >= 0x1p62) {
+        expr_id by = ex_const(x, -k); /* (a - 1 - k) div -k = -((a - 2) div k), without a number that may not fit */
+        return ex_sub(x, ex_lt(x, ex_mod(x, a, by), ex_const(x, 2)), ex_div(x, a, by));
+    }
     if (a.i && ex_lo(x, b) < 1 && (is_huge(x, a) || is_huge(x, b)))
         return ex_addc(x, ex_div(x, ex_addc(x, a, -1), b), 1);
     return ex_div(x, ex_addc(x, ex_add(x, a, b), -1), b);

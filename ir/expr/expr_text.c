@@ -291,21 +291,48 @@ static expr_id parse_signed(struct parser *s)
     return e.i && negative ? ex_mulc(s->x, e, -1) : e;
 }
 
+typedef VEC(expr_id) factors;
+
+/* Factors first .. first + n - 1, halves first. */
+static expr_id product_of(struct exprs *x, const expr_id *factor, uint32_t n)
+{
+    if (n == 1)
+        return factor[0];
+    expr_id a = product_of(x, factor, n / 2), b = a.i ? product_of(x, factor + n / 2, n - n / 2) : a;
+    return b.i ? ex_mul(x, a, b) : b;
+}
+
+/* One factor after another: of a power of a sum the terms overflow where those of two lesser powers were left as they
+ * are. Then by halves, which is how such a power comes about. */
+static expr_id multiply(struct exprs *x, const factors *f)
+{
+    attempt_begin(x);
+    expr_id e = f->data[0];
+    for (uint32_t i = 1; i < f->n && e.i; i++)
+        e = ex_mul(x, e, f->data[i]);
+    e = attempt_end(x, e);
+    return e.i || f->n < 4 ? e : product_of(x, f->data, f->n);
+}
+
 /* The constant in front of a product multiplies last, as in the product's form: in front of the other factors it can
  * overflow where the whole does not. */
 static expr_id parse_product(struct parser *s)
 {
-    expr_id e = parse_signed(s);
-    int64_t coef = 1;
-    if (accept(s, "*")) {
-        expr_id f = parse_signed(s);
-        e = !f.i || ex_is_const(s->x, e, &coef) ? f : ex_mul(s->x, e, f);
-    }
-    while (e.i && accept(s, "*")) {
-        expr_id f = parse_signed(s);
-        e = f.i ? ex_mul(s->x, e, f) : f;
-    }
-    return coef == 1 ? e : ex_mulc(s->x, e, coef);
+    factors f = {0};
+    int64_t coef = 1, c;
+    do {
+        expr_id e = parse_signed(s);
+        if (!e.i)
+            return e;
+        if (f.n == 1 && coef == 1 && ex_is_const(s->x, f.data[0], &c)) {
+            coef = c;
+            f.data[0] = e;
+        } else {
+            VEC_PUSH(s->x->arena, &f, e);
+        }
+    } while (accept(s, "*"));
+    expr_id e = multiply(s->x, &f);
+    return coef == 1 || !e.i ? e : ex_mulc(s->x, e, coef);
 }
 
 static expr_id parse_sum(struct parser *s)

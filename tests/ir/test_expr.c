@@ -257,6 +257,40 @@ static void bounds_of_large_terms(void **state)
     context_free(ctx);
 }
 
+/* A dividend of -2^63 is not negated, nor is 1 taken from it. */
+static void negative_divisors(void **state)
+{
+    (void)state;
+    sym_id syms[N_SYMS];
+    struct context *ctx = fresh(syms);
+    struct exprs *x = ctx->exprs;
+    int64_t values[N_SYMS + 2] = {0}, got;
+    expr_id a = parse(ctx, "-4611686018427387904*m"), b = ex_const(x, -3);
+    const struct {
+        expr_id e;
+        int64_t value;
+    } rows[] = {
+        {ex_div(x, a, b), 3074457345618258602}, {ex_mod(x, a, b), -2}, {ex_ceildiv(x, a, b), 3074457345618258604}};
+    values[syms[SYM_M].i] = 2;
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        assert_true(ex_eval(x, rows[i].e, values, &got));
+        assert_int_equal(got, rows[i].value);
+    }
+    context_free(ctx);
+}
+
+/* A power whose terms would overflow, and whose factors stay therefore, parses back. */
+static void powers_parse_back(void **state)
+{
+    (void)state;
+    struct context *ctx = fresh((sym_id[N_SYMS]){{0}});
+    expr_id e = parse(ctx, "n + 1");
+    for (int i = 0; i < 8; i++)
+        e = ex_mul(ctx->exprs, e, e);
+    assert_int_equal(parse(ctx, text(ctx, e)).i, e.i);
+    context_free(ctx);
+}
+
 static void names_are_quoted(void **state)
 {
     (void)state;
@@ -406,10 +440,19 @@ static void division_chains(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(canonical_text),  cmocka_unit_test(narrowed_text),         cmocka_unit_test(facts),
-        cmocka_unit_test(rewound),         cmocka_unit_test(names_are_quoted),      cmocka_unit_test(bad_text),
-        cmocka_unit_test(endless_growth),  cmocka_unit_test(overflow_is_an_error),  cmocka_unit_test(apart_only_asks),
-        cmocka_unit_test(division_chains), cmocka_unit_test(bounds_of_large_terms),
+        cmocka_unit_test(canonical_text),
+        cmocka_unit_test(narrowed_text),
+        cmocka_unit_test(facts),
+        cmocka_unit_test(rewound),
+        cmocka_unit_test(names_are_quoted),
+        cmocka_unit_test(bad_text),
+        cmocka_unit_test(endless_growth),
+        cmocka_unit_test(overflow_is_an_error),
+        cmocka_unit_test(apart_only_asks),
+        cmocka_unit_test(division_chains),
+        cmocka_unit_test(bounds_of_large_terms),
+        cmocka_unit_test(negative_divisors),
+        cmocka_unit_test(powers_parse_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
