@@ -335,8 +335,8 @@ bench-mca: all $(VENV)/bin/pytest
 bench-forms: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/forms.py $(FORMS)
 
-# Open sizes beside fixed ones and ONNX Runtime: the networks of build/nets, and exports of packages that live in a folder of their own,
-# or that OPEN_PYTHON has. NETS="bert gpt" names parts of them; COUNTS=1: nothing runs.
+# Open sizes beside fixed ones and ONNX Runtime: the networks of build/nets and others, exported by packages that live in a folder of their
+# own, or that OPEN_PYTHON has. NETS="bert gpt" names parts of them; COUNTS=1: nothing runs.
 OPEN_PYTHON ?= $(BUILD)/open/bin/python
 bench-open: all $(VENV)/bin/pytest $(if $(filter $(BUILD)/%,$(OPEN_PYTHON)),$(BUILD)/open/done)
 	@$(TEST_ENV) $(PYTHON) tests/bench/open.py --python $(OPEN_PYTHON) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(COUNTS),--counts) $(NETS)

@@ -3,13 +3,13 @@
 
 usage: open.py [--nets FOLDER] [--exports FOLDER] [--python FILE] [--rounds N] [--counts] [SUBSTRING...]
 
-The networks: those of --nets, whose batch is open, and what open_nets.py exports into --exports when FILE, a Python with the packages
-of open_requirements.txt, runs it. A line each: kernels of one CPU level, open and fixed; ratios open over fixed of the run time
-(processor time, short turns in alternation, the middle one), of the workspace, and of the compiler's processor time, peak memory and
-code; then ONNX Runtime's time over ours with open sizes. The last row has the geometric means. Outputs are compared before any time is
-believed. MORE marks a network that has more kernels, SLOW one that takes more than 1.1 times as long open as fixed; the exit status says
-whether there is one, or one that is refused or computes otherwise. --counts: nothing runs, so the figures are the same on any machine
-but for compile time and memory.
+The networks: those of --nets, whose batch is open, and those of --exports. With FILE, a Python with the packages of
+open_requirements.txt, real/export.py and open_nets.py export there what is missing. A line each: kernels of one CPU level, open and
+fixed; ratios open over fixed of the run time (processor time, short turns in alternation, the middle one), of the workspace, and of the
+compiler's processor time, peak memory and code; then ONNX Runtime's time over ours with open sizes. The last row has the geometric
+means. Outputs are compared before any time is believed. MORE marks a network that has more kernels, SLOW one that takes more than 1.1
+times as long open as fixed; the exit status says whether there is one, or one that is refused or computes otherwise. --counts: nothing
+runs, so the figures are the same on any machine but for compile time and memory.
 """
 import argparse
 import collections
@@ -27,6 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 from peers import load_mcc, load_ort  # noqa: E402
+from run import GOALS  # noqa: E402
 from support.tool import BUILD, MCC, mcc  # noqa: E402
 from support.usage import usage  # noqa: E402
 from turns import alternate, same_outputs  # noqa: E402
@@ -126,6 +127,17 @@ def networks(args):
             p.name: feeds[p.name] for p in onnx.load(path, load_external_data=False).graph.input}
 
 
+def export(args):
+    """Exports what is missing: the networks of make bench, and those of open_nets.py."""
+    nets = [n for n in GOALS if any(w in n for w in args.only or [""])]
+    missing = lambda: [n for n in nets if not (args.nets / f"{n}.onnx").exists()]
+    if missing():
+        subprocess.run([args.python, HERE.parent / "real/export.py", args.nets, *missing()], stderr=subprocess.DEVNULL)
+    subprocess.run([args.python, HERE / "open_nets.py", args.exports, *args.only], stderr=subprocess.DEVNULL, check=True)
+    if missing():
+        print("not exported:", *missing())
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--nets", type=pathlib.Path, default=BUILD / "nets")
@@ -136,7 +148,7 @@ def main():
     parser.add_argument("only", nargs="*")
     args = parser.parse_args()
     if args.python:
-        subprocess.run([args.python, HERE / "open_nets.py", args.exports, *args.only], stderr=subprocess.DEVNULL, check=True)
+        export(args)
     print(HEADER)
     count, all_ratios = collections.Counter(), []
     with tempfile.TemporaryDirectory() as folder:

@@ -2,11 +2,12 @@
 """Exports real networks with random weights to ONNX, f32, evaluation mode; batch size symbolic ("n"), or 1 under
 NAME_static. NAME_bn keeps BatchNormalization as nodes, where the exporter folds it into the convolutions otherwise.
 
-usage: export.py FOLDER [NAME...]      (Debian's python3-torch and python3-torchvision: make deps-bench)
+usage: export.py FOLDER [NAME...]      (torch and torchvision: Debian's, make deps-bench, or those of make bench-open)
 
 Weights depend on the name alone. Every weight is made to matter: normalisations are kept away from the identity and
 zero parameters are drawn, so that a wrong layer shows in the output. What is there already is kept.
 """
+import inspect
 import math
 import pathlib
 import sys
@@ -113,9 +114,10 @@ def export(folder, name):
     unfolded, static = name.removesuffix("_static").endswith("_bn"), name.endswith("_static")
     net, example = network(name)
     partial = folder / f".{name}.partial"
+    old = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}   # newer ones have two exporters
     with torch.no_grad():
         torch.onnx.export(net, example, str(partial), opset_version=17, input_names=["x"],
-                          dynamic_axes=None if static else {"x": {0: "n"}},
+                          dynamic_axes=None if static else {"x": {0: "n"}}, **old,
                           training=torch.onnx.TrainingMode.PRESERVE if unfolded else torch.onnx.TrainingMode.EVAL)
     partial.rename(path)
     print(f"exported {name}: {path.stat().st_size / 1e6:.1f} MB", flush=True)
