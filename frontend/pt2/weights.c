@@ -65,22 +65,6 @@ static bool bounds_check(struct pt2 *p, const struct strided *s, int64_t *count)
     return true;
 }
 
-/* Dims by descending stride; those of one element, or of one that is repeated, first. */
-static void order_dims(const struct strided *s, int64_t order[RANK_MAX])
-{
-    for (uint32_t i = 0; i < s->rank; i++) {
-        uint32_t k = i;
-        int64_t stride = s->sizes[i] == 1 || s->strides[i] == 0 ? INT64_MAX : s->strides[i];
-        for (; k > 0; k--) {
-            int64_t d = order[k - 1], before = s->sizes[d] == 1 || s->strides[d] == 0 ? INT64_MAX : s->strides[d];
-            if (before >= stride)
-                break;
-            order[k] = d;
-        }
-        order[k] = i;
-    }
-}
-
 static bool is_dense(const struct strided *s, const int64_t *order)
 {
     int64_t inner = 1;
@@ -93,6 +77,27 @@ static bool is_dense(const struct strided *s, const int64_t *order)
         inner *= s->sizes[d];
     }
     return true;
+}
+
+/* Dims by descending stride; those of one element, or of one that is repeated, first. As they are, where that fills
+ * memory: weights of 1 x 1 convolutions stay what all others are. */
+static void order_dims(const struct strided *s, int64_t order[RANK_MAX])
+{
+    for (uint32_t i = 0; i < s->rank; i++)
+        order[i] = i;
+    if (is_dense(s, order))
+        return;
+    for (uint32_t i = 0; i < s->rank; i++) {
+        uint32_t k = i;
+        int64_t stride = s->sizes[i] == 1 || s->strides[i] == 0 ? INT64_MAX : s->strides[i];
+        for (; k > 0; k--) {
+            int64_t d = order[k - 1], before = s->sizes[d] == 1 || s->strides[d] == 0 ? INT64_MAX : s->strides[d];
+            if (before >= stride)
+                break;
+            order[k] = d;
+        }
+        order[k] = i;
+    }
 }
 
 /* Elements with gaps between them, packed; dims in that order. */

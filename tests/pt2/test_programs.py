@@ -88,6 +88,26 @@ def test_weights_are_views(tmp_path):
     assert pathlib.Path(f"{path}.so").stat().st_size < 1.3 * table.nbytes + 100_000
 
 
+def legal(program, tmp_path):
+    return mcc("-stop-after=legalize", program.save(tmp_path / "m.pt2")).stdout
+
+
+def test_weights_in_order_are_not_turned(tmp_path):
+    """Dims of one element may have any stride: weights of a convolution of 1 x 1 lie as those of all others."""
+    program, w = Program(), np.arange(12, dtype=np.float32).reshape(3, 4)
+    x = program.input("x", F, (1, 4, 2, 2))
+    k = program.weight("k", w, "r", (3, 4, 1, 1), (4, 1, 1, 1))
+    t = program.weight("t", w, "r", (1, 4, 1, 3), (1, 1, 7, 4))
+    e = program.weight("e", w, "r", (1, 2, 4, 3), (12, 0, 1, 4))
+    program.output(program.node("aten.conv2d.default", [x, k], [("y", F, (1, 3, 2, 2))]),
+                   program.node("aten.neg.default", [t], [("z", F, (1, 4, 1, 3))]), program.node("aten.neg.default", [e], [("v", F, (1, 2, 4, 3))]))
+    assert legal(program, tmp_path).count("= transpose(") == 2     # t and e
+    x = np.arange(16, dtype=np.float32).reshape(1, 4, 2, 2)
+    y, z, v = run(tmp_path / "m.pt2", [x])
+    assert np.array_equal(y, np.einsum("oc,nchw->nohw", w, x)) and np.array_equal(z, -w.T[None, :, None])
+    assert np.array_equal(v, -np.broadcast_to(w.T, (1, 2, 4, 3)))
+
+
 def test_numbers(tmp_path):
     """Sizes as numbers, arithmetic of them, a number out of a tensor; a minimum of 2 is a convention of exporters."""
     program = Program()
