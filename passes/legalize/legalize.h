@@ -140,6 +140,9 @@ value_id v_along(struct builder *, value_id, int32_t axis, int32_t rank);
 /* As v_along, of a vector that has an element for each of x's along axis: any other length is an error, at run time
  * too. */
 value_id v_channels(struct builder *, value_id v, value_id x, int32_t axis);
+/* [images, groups, ...]: the channels of a group and their images as one dim. Where its extent is dynamic, the dims
+ * stay apart: each index would be divided by one of them. rank(x) is from 2 to RANK_MAX - 1. */
+value_id v_groups(struct builder *, value_id x, int64_t groups);
 /* A rank-1 operand whose length is what the operator demands: if it is dynamic, the run checks it. */
 value_id v_exactly(struct builder *, value_id, uint32_t n);
 /* Of a rank-1 i64 tensor of at most n elements the first n, filled up; its length may be known only at run time. */

@@ -108,6 +108,29 @@ def test_weights_in_order_are_not_turned(tmp_path):
     assert np.array_equal(v, -np.broadcast_to(w.T, (1, 2, 4, 3)))
 
 
+@pytest.mark.parametrize("op", ["group_norm", "native_group_norm"])
+@pytest.mark.parametrize("height", [5, "s0"])
+def test_groups_are_one_dim(op, height, tmp_path):
+    """As exporters to ONNX write them; apart where their extent is dynamic."""
+    program, shape = Program(), (2, 6, height, 3)
+    if height != 5:
+        program.symbol("s0", 1, 9)
+    x, w = program.input("x", F, shape), program.weight("w", np.arange(6, dtype=np.float32))
+    if op == "group_norm":
+        program.output(program.node("aten.group_norm.default", [x, 3, w, None, 1e-5], [("y", F, shape)]))
+    else:
+        results = [("y", F, shape), ("mean", F, (2, 3)), ("inv", F, (2, 3))]
+        program.output(*program.node("aten.native_group_norm.default", [x, w, None, 2, 6, 15, 3, 1e-5], results))
+    assert ("axes=[2, 3, 4]" in legal(program, tmp_path)) == (height != 5)
+    x = np.random.default_rng(1).standard_normal((2, 6, 5, 3)).astype(F)
+    y, *more = run(tmp_path / "m.pt2", [x])
+    parts = x.reshape(2, 3, -1).astype(np.float64)
+    mean, inv = parts.mean(-1), 1 / np.sqrt(parts.var(-1) + 1e-5)
+    want = ((parts - mean[..., None]) * inv[..., None]).reshape(x.shape) * np.arange(6).reshape(6, 1, 1)
+    for got, one in zip([y, *more], [want, mean, inv]):
+        np.testing.assert_allclose(got, one, rtol=1e-4, atol=1e-5)
+
+
 def test_numbers(tmp_path):
     """Sizes as numbers, arithmetic of them, a number out of a tensor; a minimum of 2 is a convention of exporters."""
     program = Program()

@@ -2,7 +2,6 @@
 #include "passes/legalize/aten.h"
 
 #include <float.h>
-#include <string.h>
 
 /* Operand i, or as many elements of one number as there are channels. */
 static value_id channels(struct rule *r, uint32_t i, value_id x, double absent)
@@ -136,29 +135,24 @@ bool rule_aten_layer_norm(struct rule *r)
 bool rule_aten_group_norm(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
     uint32_t i_weight = r->param ? 1 : 2;
     int64_t groups = rule_int(r, r->param ? "group" : "num_groups", 1);
     const struct dims dims = b_dims(b, x);
-    expr_id apart[RANK_MAX];
     if (!dims.d)
         return false;
     if (dims.rank < 2 || dims.rank + 1 > RANK_MAX || groups < 1)
         return rule_bad(r, "an operand of rank %d cannot have %lld groups", (int)dims.rank, (long long)groups);
-    apart[0] = dims.d[0];
-    apart[1] = ex_const(ex, groups);
-    apart[2] = ex_div(ex, dims.d[1], apart[1]);
-    memcpy(apart + 3, dims.d + 2, (size_t)(dims.rank - 2) * sizeof *apart);
-    value_id y = normalized(b, b_reshape(b, x, apart, dims.rank + 1), (uint32_t)dims.rank - 1,
-                            aten_float(r, "eps", 1e-5), true, &mean, &inv);
+    value_id apart = v_groups(b, x, groups);
+    value_id y = normalized(b, apart, (uint32_t)v_rank(b, apart) - 2, aten_float(r, "eps", 1e-5), true, &mean, &inv);
     y = b_reshape(b, y, dims.d, dims.rank);
     if (rule_has(r, i_weight))
         y = b_binary(b, OP_MUL, y, v_channels(b, b_convert(b, rule_in(r, i_weight), v_elem(b, y)), y, 1));
     if (rule_has(r, i_weight + 1))
         y = b_binary(b, OP_ADD, y, v_channels(b, b_convert(b, rule_in(r, i_weight + 1), v_elem(b, y)), y, 1));
-    aten_out(r, 1, b_reshape(b, mean, apart, 2));
-    aten_out(r, 2, b_reshape(b, inv, apart, 2));
+    const expr_id *each = b_dims(b, mean).d;
+    aten_out(r, 1, b_reshape(b, mean, each, 2));
+    aten_out(r, 2, b_reshape(b, inv, each, 2));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 

@@ -5,8 +5,6 @@
  */
 #include "passes/legalize/legalize.h"
 
-#include <string.h>
-
 static value_id normalized(struct builder *b, value_id x, const int64_t *axes, uint32_t n, double eps, value_id *mean,
                            value_id *inv)
 {
@@ -136,25 +134,33 @@ static uint32_t axes_from(int64_t *axes, int32_t from, int32_t rank)
     return (uint32_t)(rank - from);
 }
 
-/* Exporters write GroupNormalization as this operator on a Reshape that puts the channels of a group and their images
- * into one dim. Where its extent is the run's, the dims stay apart: each index would be divided by one of them. */
+value_id v_groups(struct builder *b, value_id x, int64_t groups)
+{
+    struct exprs *ex = b_exprs(b);
+    const struct dims dims = b_dims(b, x);
+    expr_id all[RANK_MAX] = {dims.d[0], ex_const(ex, groups), ex_div(ex, dims.d[1], ex_const(ex, groups))};
+    expr_id extent = all[2];
+    for (int32_t d = 2; d < dims.rank; d++) {
+        all[d + 1] = dims.d[d];
+        extent = ex_mul(ex, extent, dims.d[d]);
+    }
+    bool one = ex_is_const(ex, extent, NULL);
+    all[2] = one ? extent : all[2];
+    return b_reshape(b, x, all, one ? 3 : dims.rank + 1);
+}
+
+/* Exporters write GroupNormalization as this operator on a Reshape. */
 static value_id apart(struct builder *b, value_id x)
 {
     const struct node *n = v_defining(b, x, OP_RESHAPE);
     struct exprs *ex = b_exprs(b);
     const struct dims flat = b_dims(b, x), from = b_dims(b, n ? n->in[0] : (value_id){0});
     int64_t groups, channels, extent;
-    expr_id all[RANK_MAX];
     if (!from.d || flat.rank != 3 || from.rank < 3 || from.rank >= RANK_MAX || ex_is_const(ex, flat.d[2], &extent) ||
         flat.d[0].i != from.d[0].i || !ex_is_const(ex, flat.d[1], &groups) || !ex_is_const(ex, from.d[1], &channels) ||
         groups < 1 || channels % groups)
         return x;
-    all[0] = flat.d[0];
-    all[1] = flat.d[1];
-    all[2] = ex_const(ex, channels / groups);
-    for (int32_t d = 2; d < from.rank; d++)
-        all[d + 1] = from.d[d];
-    return b_reshape(b, n->in[0], all, from.rank + 1);
+    return v_groups(b, n->in[0], groups);
 }
 
 bool rule_instance_norm(struct rule *r)
@@ -185,19 +191,13 @@ static bool scale_by_channel(struct rule *r, expr_id channels, int64_t groups)
 bool rule_group_norm(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in), mean, inv;
     const struct dims d = b_dims(b, x);
     int64_t groups = rule_int(r, "num_groups", 0), axes[RANK_MAX];
     if (!d.d || d.rank < 2 || d.rank >= RANK_MAX || groups < 1)
         return d.d ? rule_bad(r, "input of rank %d in %lld groups", (int)d.rank, (long long)groups) : false;
-    expr_id apart[RANK_MAX], g = ex_const(ex, groups);
-    apart[0] = d.d[0];
-    apart[1] = g;
-    apart[2] = ex_div(ex, d.d[1], g);
-    memcpy(apart + 3, d.d + 2, (size_t)(d.rank - 2) * sizeof *d.d);
-    value_id y = b_reshape(b, x, apart, d.rank + 1);
-    y = normalized(b, y, axes, axes_from(axes, 2, d.rank + 1), rule_float(r, "epsilon", 1e-5), &mean, &inv);
+    value_id y = v_groups(b, x, groups);
+    y = normalized(b, y, axes, axes_from(axes, 2, v_rank(b, y)), rule_float(r, "epsilon", 1e-5), &mean, &inv);
     bool by_group = r->version < 21 && !scale_by_channel(r, d.d[1], groups);
     if (by_group)
         y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
