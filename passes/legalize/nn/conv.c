@@ -265,11 +265,38 @@ static value_id taps_apart(struct builder *b, value_id x, value_id w, struct far
     return n == 1 ? part[0] : b_concat(b, part, n, 2 + i);
 }
 
+/* Zeros around the spatial dims of the operand are padding of the convolution, where its window reaches over them. */
+static value_id pads_take(struct builder *b, value_id x, value_id w, struct spatial *s, const int64_t *xdil)
+{
+    struct exprs *ex = b_exprs(b);
+    const struct node *pad = value_node(b->g, x);
+    uint32_t n;
+    if (!pad || pad->op != OP_PAD || pad->n_in != 1 || strcmp(node_str(pad, "mode", "constant"), "constant") != 0)
+        return x;
+    const expr_id *lo = node_exprs(pad, "lo", &n), *hi = node_exprs(pad, "hi", &n);
+    struct spatial all = *s;
+    for (int32_t i = 0; i < 2; i++)
+        if (!ex_is(ex, lo[i], 0) || !ex_is(ex, hi[i], 0))
+            return x;
+    for (int32_t i = 0; i < s->n; i++) {
+        int64_t reach = ex_lo(ex, spatial_reach(ex, s, i, b_dim(b, w, 2 + i)));
+        all.lo[i] = ex_add(ex, s->lo[i], lo[2 + i]);
+        all.hi[i] = ex_add(ex, s->hi[i], hi[2 + i]);
+        if (xdil[i] != 1 || ex_lo(ex, lo[2 + i]) < 0 || ex_lo(ex, hi[2 + i]) < 0 || ex_hi(ex, all.lo[i]) >= reach ||
+            ex_hi(ex, all.hi[i]) >= reach)
+            return x;
+    }
+    *s = all;
+    return pad->in[0];
+}
+
 value_id conv_op(struct builder *b, value_id x, value_id w, const struct spatial *spatial, const int64_t *xdil,
                  int64_t groups, enum elem acc)
 {
     struct spatial s = *spatial;
     struct far_taps f;
+    if (x.i && w.i)
+        x = pads_take(b, x, w, &s, xdil);
     for (int32_t i = 0; i < s.n && x.i && w.i; i++)
         w = xdil[i] == 1 ? taps_crop(b, x, w, &s, i) : w;
     if (x.i && w.i && taps_are_far(b, x, w, &s, xdil, groups, &f))
