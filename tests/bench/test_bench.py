@@ -36,7 +36,7 @@ def test_peers_that_are_missing():
     assert "aoti cannot load digits.onnx: [\"ModuleNotFoundError: No module named 'torch'\"]" in done.stdout
     row = next(line for line in done.stdout.splitlines() if line.startswith("digits ")).split()
     assert row[-1] == "-" and float(row[3]) > 0
-    assert re.search(r"  to open, ms: mcc [\d.]+, ort [\d.]+$", done.stdout, re.M)
+    assert re.search(r"  to open, ms \(processor time\): mcc [\d.]+ \([\d.]+\), ort [\d.]+ \([\d.]+\)$", done.stdout, re.M)
     done = subprocess.run([sys.executable, ROOT / "tests/bench/run.py", "--peers", "tvm"], capture_output=True, text=True)
     assert done.returncode == 2 and "no peer is called tvm: there are mcc, " in done.stderr
 
