@@ -31,8 +31,9 @@ pytorch_image_models(
     # further families
     "deit3_small_patch16_224 efficientformerv2_s0 vit_relpos_small_patch16_224 vit_srelpos_small_patch16_224 vitamin_small_224 vit_tiny_r_s16_p8_224 "
     "crossvit_9_dagger_240 gmixer_12_224 levit_conv_128s twins_pcpvt_small coat_lite_mini pit_s_distilled_224 swin_tiny_patch4_window7_224 "
-    "vit_small_patch16_rope_224 vit_xsmall_patch16_clip_224 vit_wee_patch16_reg1_gap_256 samvit_base_patch16_224 aimv2_large_patch14_224 "
+    "vit_small_patch16_rope_224 vit_xsmall_patch16_clip_224 samvit_base_patch16_224 aimv2_large_patch14_224 "
     "naflexvit_base_patch16_gap hiera_small_abswin_256", image(224))
 pytorch_image_models("test_vit test_vit2 test_vit3 test_vit4 test_vit_relpos test_coatnet test_maxvit", image(160))
-pytorch_image_models("botnet26t_256 halonet26t bat_resnext26ts maxvit_rmlp_pico_rw_256 swinv2_tiny_window8_256 vit_small_patch16_dinov3", image(256))
+pytorch_image_models("botnet26t_256 halonet26t bat_resnext26ts maxvit_rmlp_pico_rw_256 swinv2_tiny_window8_256 vit_small_patch16_dinov3 "
+                     "vit_wee_patch16_reg1_gap_256", image(256))
 pytorch_image_models("hieradet_small", image(256))
