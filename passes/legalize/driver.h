@@ -64,6 +64,11 @@ struct block_quantized {
     int64_t size, bits;
     double zero;
 };
+/* What a matrix of GGUF's blocks is made of (quant/ggml.c). */
+struct ggml_parts {
+    value_id w, part[5];
+    region_id region;
+};
 /* What a specification puts in the place of a dim, and the first input that says so. */
 struct dim_spec {
     expr_id dim;
@@ -98,6 +103,7 @@ struct legalizer {
     uint32_t n_loops, loop_turn; /* loops being built, one inside of the other; outermost ones up to now */
     const struct frame *frame;
     VEC(struct block_quantized) block_quantized;
+    VEC(struct ggml_parts) ggml;
     VEC(struct refusal) refusals;
     struct arena *arena; /* the legal graph's */
     struct fork *fork; /* that the node just walked asks for; NULL: none */

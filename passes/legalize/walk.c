@@ -240,7 +240,7 @@ static void stretch_poison(struct legalizer *lg, const struct stretch *s, uint32
 
 void walk_rest(struct legalizer *lg, const struct stretch *s, uint32_t first)
 {
-    uint32_t facts = lg->facts.n, block_quantized = lg->block_quantized.n;
+    uint32_t facts = lg->facts.n, block_quantized = lg->block_quantized.n, ggml = lg->ggml.n;
     struct stretch now = *s;
     for (uint32_t i = first; i < now.n && !trial_over(lg);) {
         struct fork *fork = node_asks(lg, now.nodes[i]);
@@ -255,6 +255,7 @@ void walk_rest(struct legalizer *lg, const struct stretch *s, uint32_t first)
     }
     lg->facts.n = facts;
     lg->block_quantized.n = block_quantized;
+    lg->ggml.n = ggml;
     if (trial_over(lg))
         stretch_poison(lg, s, first);
 }

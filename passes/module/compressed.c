@@ -36,11 +36,12 @@ static bool is_stored(const struct module *m, value_id v)
     return m->fused.storage && m->fused.storage[v.i].place != PLACE_NONE;
 }
 
-/* An operator that a kernel computes at each read: no more than a few instructions. */
+/* An operator that a kernel computes at each read: no more than a few instructions. A copy is stored: whoever made it
+ * wants that. */
 static bool is_cheap(const struct module *m, value_id v)
 {
     const struct node *n = value_node(m->g, v);
-    if (!n || n->op == OP_DIV)
+    if (!n || n->op == OP_DIV || n->op == OP_IDENTITY)
         return false;
     return op_shape(n->op) == SHAPE_VIEW || n->op == OP_IOTA ||
            (op_shape(n->op) == SHAPE_MAP && op_cost(n->op) != COST_DEAR);

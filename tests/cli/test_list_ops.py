@@ -38,7 +38,8 @@ def parse(text):
 
 
 PYTORCH = ("aten", "quantized_decomposed", "torchvision", "_operator", "higher_order", "math", "torch")    # tests/pt2 has those rows
-LINES = [line for line in parse(mcc("--list-ops").stdout) if line.domain not in PYTORCH]
+GGUF = ("ggml",)    # tests/gguf
+LINES = [line for line in parse(mcc("--list-ops").stdout) if line.domain not in PYTORCH + GGUF]
 
 
 def short(text):

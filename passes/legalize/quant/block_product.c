@@ -19,8 +19,7 @@ static int64_t numbers_together(const struct blocks *s)
     return GROUP * 8 / s->bits;
 }
 
-/* x (..., K) with zeros after it as (..., count, size). */
-static value_id in_blocks(struct builder *b, value_id x, const struct blocks *s)
+value_id v_in_blocks(struct builder *b, value_id x, const struct blocks *s)
 {
     struct exprs *ex = b_exprs(b);
     int32_t rank = v_rank(b, x);
@@ -61,7 +60,7 @@ static value_id in_order(struct builder *b, value_id x, const struct blocks *s)
  * blocks' sums times their scales, and times the zero point where it is the same for all. */
 static void quantize(struct builder *b, value_id x, const struct blocks *s, double zero, value_id out[3])
 {
-    x = in_blocks(b, x, s);
+    x = v_in_blocks(b, x, s);
     if (!x.i)
         return;
     int64_t last = v_rank(b, x) - 1;
@@ -93,15 +92,14 @@ static const struct block_quantized *quantized(struct rule *r, value_id x, const
     return &lg->block_quantized.data[lg->block_quantized.n - 1];
 }
 
-/* Weights u8 [n, count, bytes of a block] as numbers [n, count, size / together, together]: u8, or i8 where products
- * are of signed bytes and the numbers fit. */
-static value_id numbers(struct rule *r, value_id bytes, const struct blocks *s)
+/* The weights as numbers [n, count, size / together, together]: u8, or i8 where products are of signed bytes and the
+ * numbers fit. */
+static value_id numbers(struct rule *r, const struct blocks *s)
 {
     struct builder *b = r->b;
     struct attr type = attr_elem("elem", ELEM_I8);
     int64_t per = 8 / s->bits, dims[4] = {s->n, s->count, s->size / numbers_together(s), GROUP};
-    value_id part[4];
-    bytes = v_reshape_i(b, bytes, dims, 4);
+    value_id part[4], bytes = v_reshape_i(b, s->bytes, dims, 4);
     for (int64_t k = 0; k < per && per > 1; k++) {
         value_id moved = k ? b_binary_f64(b, OP_SHR, bytes, (double)(k * s->bits)) : bytes;
         moved = b_binary_f64(b, OP_AND, moved, (double)((1 << s->bits) - 1));
@@ -111,17 +109,21 @@ static value_id numbers(struct rule *r, value_id bytes, const struct blocks *s)
     return per > 1 ? v_reshape_i(b, b_concat(b, part, (uint32_t)per, 3), dims, 4) : bytes;
 }
 
-value_id block_product(struct rule *r, value_id x, const struct blocks *s, value_id scale, value_id zero)
+value_id block_product(struct rule *r, value_id x, const struct blocks *s)
 {
     struct builder *b = r->b;
     int64_t dims[4] = {s->n, s->count, 1, 1}, contract_b[3] = {1, 2, 3}, contract_a[3], rank = v_rank(b, x);
-    const struct block_quantized *q = quantized(r, x, s, zero.i ? 1 : (double)(1 << (s->bits - 1)));
-    value_id in[6] = {q->q[0], numbers(r, rule_in(r, 1), s),
-                      q->q[1], v_reshape_i(b, scale, dims, 4),
-                      q->q[2], zero.i ? v_reshape_i(b, zero, dims, 4) : zero};
+    const struct block_quantized *q = quantized(r, x, s, s->zero.i || s->least.i ? 1 : (double)s->middle);
+    value_id in[6] = {q->q[0], numbers(r, s), q->q[1], v_reshape_i(b, s->scale, dims, 4), q->q[2]};
+    value_id offsets = in[4];
+    if (s->zero.i)
+        in[5] = v_reshape_i(b, s->zero, dims, 4);
     for (int64_t i = 0; i < 3; i++)
         contract_a[i] = rank - 1 + i;
     struct attr attrs[] = {attr_ints("batch_a", NULL, 0), attr_ints("batch_b", NULL, 0),
                            attr_ints("contract_a", contract_a, 3), attr_ints("contract_b", contract_b, 3)};
-    return b_op(b, OP_DOT, in, zero.i ? 6 : 5, attrs, 4);
+    value_id y = b_op(b, OP_DOT, in, s->least.i ? 4 : s->zero.i ? 6 : 5, attrs, 4);
+    if (!s->least.i || !y.i)
+        return y;
+    return v_less_least(b, y, b_squeeze(b, b_squeeze(b, offsets, (int32_t)rank + 1), (int32_t)rank), s);
 }

@@ -21,12 +21,12 @@ value_id v_unpacked(struct builder *b, value_id bytes, int64_t bits, expr_id cou
 
 /* ---- MatMulNBits ------------------------------------------------------------------------------------------------- */
 
-/* Zero points as f32 [n, count], or one number: packed like the weights, or as floats. */
+/* Zero points as f32 [n, count]: packed like the weights, or as floats. {0}: none. */
 static value_id zero_points(struct rule *r, const struct blocks *s)
 {
     struct builder *b = r->b;
     if (!rule_has(r, 3))
-        return b_scalar_f64(b, ELEM_F32, (double)(1 << (s->bits - 1)));
+        return (value_id){0};
     value_id zero = rule_in(r, 3);
     bool packed = v_elem(b, zero) == ELEM_U8;
     int64_t dims[2] = {s->n, packed ? (s->count * s->bits + 7) / 8 : s->count};
@@ -36,8 +36,10 @@ static value_id zero_points(struct rule *r, const struct blocks *s)
 
 static bool blocks_read(struct rule *r, struct blocks *s)
 {
-    *s = (struct blocks){rule_int(r, "K", 0), rule_int(r, "N", 0), rule_int(r, "bits", 4), rule_int(r, "block_size", 0),
-                         0};
+    *s = (struct blocks){.k = rule_int(r, "K", 0),
+                         .n = rule_int(r, "N", 0),
+                         .bits = rule_int(r, "bits", 4),
+                         .size = rule_int(r, "block_size", 0)};
     if (s->k < 1 || s->n < 1 || s->k > INT32_MAX || s->n > INT32_MAX || s->size < 16 || s->size > INT32_MAX ||
         (s->size & (s->size - 1)))
         return rule_bad(r, "K %lld, N %lld, blocks of %lld", (long long)s->k, (long long)s->n, (long long)s->size);
@@ -48,6 +50,7 @@ static bool blocks_read(struct rule *r, struct blocks *s)
     if (rule_int(r, "weight_prepacked", 0))
         return rule_refuse(r, "the weights are prepacked for a GPU: export them without");
     s->count = (s->k + s->size - 1) / s->size;
+    s->middle = INT64_C(1) << (s->bits - 1);
     return true;
 }
 
@@ -64,18 +67,28 @@ static bool allows_bytes(struct rule *r, const struct blocks *s)
     return constant;
 }
 
-/* The products in f32 of what the bytes and scales stand for. */
-static value_id product_exact(struct rule *r, value_id in, const struct blocks *s, value_id scale, value_id zero)
+value_id v_less_least(struct builder *b, value_id y, value_id negated_sums, const struct blocks *s)
+{
+    static const int64_t turn[] = {1, 0};
+    return b_binary(b, OP_ADD, y, b_matmul(b, negated_sums, b_transpose(b, s->least, turn)));
+}
+
+value_id blocks_product(struct rule *r, value_id x, const struct blocks *s)
 {
     static const int64_t turn[] = {1, 0};
     struct builder *b = r->b;
     expr_id k = ex_const(b_exprs(b), s->k);
-    int64_t lines[2] = {s->n, s->count * s->size * s->bits / 8};
-    value_id q = b_convert(b, v_unpacked(b, v_reshape_i(b, rule_in(r, 1), lines, 2), s->bits, k), ELEM_F32);
-    if (rule_has(r, 3))
-        zero = v_blocks_spread(b, zero, 1, s->size, k);
-    value_id w = b_binary(b, OP_MUL, b_binary(b, OP_SUB, q, zero), v_blocks_spread(b, scale, 1, s->size, k));
-    return w.i ? b_matmul(b, in, b_transpose(b, w, turn)) : w;
+    int64_t lines[2] = {s->n, s->count * s->size * s->bits / 8}, last = v_rank(b, x);
+    value_id q = b_convert(b, v_unpacked(b, v_reshape_i(b, s->bytes, lines, 2), s->bits, k), ELEM_F32);
+    if (s->zero.i)
+        q = b_binary(b, OP_SUB, q, v_blocks_spread(b, s->zero, 1, s->size, k));
+    else if (s->middle)
+        q = b_binary(b, OP_SUB, q, b_scalar_f64(b, ELEM_F32, (double)s->middle));
+    value_id w = b_binary(b, OP_MUL, q, v_blocks_spread(b, s->scale, 1, s->size, k));
+    value_id y = w.i ? b_matmul(b, x, b_transpose(b, w, turn)) : w;
+    if (!s->least.i || !y.i)
+        return y;
+    return v_less_least(b, y, b_unary(b, OP_NEG, b_reduce(b, v_in_blocks(b, x, s), &last, 1, "sum", false)), s);
 }
 
 /* Operands A (..., K), B u8 [N, blocks, bytes of one], scales, [zero points, g_idx, bias]. */
@@ -87,10 +100,10 @@ bool rule_matmul_nbits(struct rule *r)
     if (!in.i || !bytes.i || !scales.i || !blocks_read(r, &s))
         return false;
     int64_t blocks[2] = {s.n, s.count};
-    value_id zero = zero_points(r, &s), scale = b_convert(b, v_reshape_i(b, scales, blocks, 2), ELEM_F32);
-    value_id x = v_widen(b, in);
-    value_id y = allows_bytes(r, &s) ? block_product(r, x, &s, scale, rule_has(r, 3) ? zero : (value_id){0})
-                                     : product_exact(r, x, &s, scale, zero);
+    s.bytes = bytes;
+    s.zero = zero_points(r, &s);
+    s.scale = b_convert(b, v_reshape_i(b, scales, blocks, 2), ELEM_F32);
+    value_id x = v_widen(b, in), y = allows_bytes(r, &s) ? block_product(r, x, &s) : blocks_product(r, x, &s);
     if (rule_has(r, 5))
         y = b_binary(b, OP_ADD, y, v_channels(b, v_widen(b, rule_in(r, 5)), y, v_rank(b, y) - 1));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));

@@ -4,12 +4,23 @@
 
 #include "passes/legalize/legalize.h"
 
+/* w[n][i] = (number - zero) * scale - least, of number n, i and of the block that it is in. */
 struct blocks {
     int64_t k, n, bits, size, count; /* of a column of the weights: count blocks of size elements */
+    value_id bytes; /* u8, a column after the other; a byte's first number is in its lowest bits */
+    value_id scale; /* f32 [n, count] */
+    value_id zero; /* the same, or {0}: `middle` everywhere */
+    int64_t middle;
+    value_id least; /* the same, or {0}: 0 everywhere; then zero and middle are 0 */
 };
 
-/* x (..., k) by the weights that are the rule's operand 1, u8 [n, count, bytes of a block]: f32 (..., n). scale, zero:
- * f32 [n, count]; zero {0}: half of the range everywhere. Rounds x to bytes by blocks. {0} after a diagnostic. */
-value_id block_product(struct rule *, value_id x, const struct blocks *, value_id scale, value_id zero);
+/* x (..., k) by the weights: f32 (..., n). {0} after a diagnostic. */
+value_id blocks_product(struct rule *, value_id x, const struct blocks *);
+/* The same after x is rounded to bytes by blocks. */
+value_id block_product(struct rule *, value_id x, const struct blocks *);
+/* x (..., k) as (..., count, size), with zeros after it. */
+value_id v_in_blocks(struct builder *, value_id x, const struct blocks *);
+/* y less, for each column, the sum over blocks of its least times what a block of x sums to: (..., count), negated. */
+value_id v_less_least(struct builder *, value_id y, value_id negated_sums, const struct blocks *);
 
 #endif

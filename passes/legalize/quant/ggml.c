@@ -1,0 +1,271 @@
+/* GGUF's block types: products by, and rows of, matrices whose blocks hold integers with scales of their own.
+ *
+ * Every type is the same algebra, (number - middle) * scale - least, for 16 or 32 elements at a time. What the types
+ * differ in is where the bits lie. The numbers become those of MatMulNBits, 4 bits packed in the order of the elements,
+ * or a byte each (5 and 6 bits); scales of two parts (f16 for 256 elements, 6 or 8 bits for each block) stay in two
+ * parts. All of it is operators over the file's bytes, which are written piece by piece; kernels decode the numbers as
+ * they load them. Copies say what is stored.
+ */
+#include "passes/legalize/driver.h"
+#include "passes/legalize/nn/window.h"
+#include "passes/legalize/quant/blocks.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Where in a block's bytes the parts are; -1: there is none. */
+struct format {
+    const char *name;
+    int64_t elements, bytes; /* of a block of the file */
+    int64_t size, bits, middle; /* of the blocks made of it */
+    int64_t d, least; /* f16: scale; minimum, times -1 without `parts` */
+    int64_t parts; /* 6 bits each: 8 scales and 8 minima; of Q6_K: 16 scales of i8 */
+    int64_t low, low_bytes, low_group; /* 4 bits of each number: first those of a group of bytes' low bits */
+    int64_t high, high_bytes, high_bits, high_group; /* what stands above them */
+    int64_t shift; /* added to the numbers */
+};
+static const struct format formats[] = {
+    {"Q4_0", 32, 18, 32, 4, 8, 0, -1, -1, 2, 16, 16, -1, 0, 0, 0, 0},
+    {"Q4_1", 32, 20, 32, 4, 0, 0, 2, -1, 4, 16, 16, -1, 0, 0, 0, 0},
+    {"Q5_0", 32, 22, 32, 8, 128, 0, -1, -1, 6, 16, 16, 2, 4, 1, 1, 112},
+    {"Q5_1", 32, 24, 32, 8, 0, 0, 2, -1, 8, 16, 16, 4, 4, 1, 1, 0},
+    {"Q8_0", 32, 34, 32, 8, 128, 0, -1, -1, -1, 0, 0, 2, 32, 8, 1, 128},
+    {"Q4_K", 256, 144, 32, 4, 0, 0, 2, 4, 16, 128, 32, -1, 0, 0, 0, 0},
+    {"Q5_K", 256, 176, 32, 8, 0, 0, 2, 4, 48, 128, 32, 16, 32, 1, 32, 0},
+    {"Q6_K", 256, 210, 16, 8, 128, 208, -1, 192, 0, 128, 64, 128, 64, 2, 32, 96},
+};
+
+/* ---- the parts of blocks ----------------------------------------------------------------------------------------- */
+
+/* Bytes at .. at + n - 1 of each block: u8 [rows, blocks, n]. */
+static value_id field(struct builder *b, value_id raw, int64_t at, int64_t n)
+{
+    return b_slice_axis(b, raw, 2, ex_const(b_exprs(b), at), ex_const(b_exprs(b), n));
+}
+
+/* An f16 of each block: [rows, blocks]. */
+static value_id half(struct builder *b, value_id raw, int64_t at)
+{
+    const struct attr type = attr_elem("elem", ELEM_F16);
+    value_id low = b_convert(b, field(b, raw, at, 1), ELEM_U16);
+    value_id high = b_binary_f64(b, OP_SHL, b_convert(b, field(b, raw, at + 1, 1), ELEM_U16), 8);
+    value_id bits = b_binary(b, OP_OR, low, high);
+    return bits.i ? b_copy(b, b_squeeze(b, b_op(b, OP_BITCAST, &bits, 1, &type, 1), 2)) : bits;
+}
+
+static value_id masked(struct builder *b, value_id x, int64_t shift, int64_t bits)
+{
+    x = shift ? b_binary_f64(b, OP_SHR, x, (double)shift) : x;
+    return shift + bits < 8 ? b_binary_f64(b, OP_AND, x, (double)((1 << bits) - 1)) : x;
+}
+
+/* Numbers of so many bits, of groups of bytes: first the lowest bits of the group's bytes, then the next ones. u8
+ * [rows, count, size]. */
+static value_id planes(struct builder *b, value_id bytes, int64_t bits, int64_t group, const struct blocks *s)
+{
+    int64_t per = 8 / bits, dims[4] = {s->n, s->count * s->size / (group * per), 1, group};
+    int64_t made[3] = {s->n, s->count, s->size};
+    value_id part[8];
+    bytes = v_reshape_i(b, bytes, dims, 4);
+    for (int64_t i = 0; i < per; i++)
+        part[i] = masked(b, bytes, i * bits, bits);
+    return v_reshape_i(b, per > 1 ? b_concat(b, part, (uint32_t)per, 2) : bytes, made, 3);
+}
+
+/* The numbers as MatMulNBits has them, in the shape in which products read them: u8 [rows, count, ..., 4]. */
+static value_id numbers(struct builder *b, value_id raw, const struct format *f, const struct blocks *s)
+{
+    int64_t dims[4] = {s->n, s->count, s->size * f->bits / 32, 4};
+    value_id x = {0};
+    if (f->low_bytes)
+        x = planes(b, field(b, raw, f->low, f->low_bytes), 4, f->low_group, s);
+    if (f->high_bytes) {
+        value_id above = planes(b, field(b, raw, f->high, f->high_bytes), f->high_bits, f->high_group, s);
+        x = f->low_bytes ? b_binary(b, OP_OR, x, b_binary_f64(b, OP_SHL, above, 4)) : above;
+    }
+    if (f->shift)
+        x = b_binary_f64(b, f->high_bits == 8 ? OP_XOR : OP_ADD, x, (double)f->shift);
+    return b_copy(b, v_reshape_i(b, b_packed(b, x, f->bits, 2), dims, 4));
+}
+
+/* The 6-bit scales of Q4_K and Q5_K, or their minima: u8 [rows, blocks * 8]. The first four lie in bytes 0 to 3, or 4
+ * to 7; of the others 4 bits are in the low, or high, half of bytes 8 to 11, and 2 above the first four. */
+static value_id sixes(struct builder *b, value_id parts, bool minima, const struct blocks *s)
+{
+    int64_t dims[2] = {s->n, s->count};
+    value_id first = field(b, parts, minima ? 4 : 0, 4), others = field(b, parts, 8, 4);
+    value_id high = b_binary_f64(b, OP_SHL, masked(b, first, 6, 2), 4);
+    value_id both[2] = {masked(b, first, 0, 6), b_binary(b, OP_OR, masked(b, others, minima ? 4 : 0, 4), high)};
+    return b_copy(b, v_reshape_i(b, b_concat(b, both, 2, 2), dims, 2));
+}
+
+/* ---- matrices ---------------------------------------------------------------------------------------------------- */
+
+/* What a matrix of blocks is made of. */
+struct parts {
+    value_id bytes; /* as numbers() makes them */
+    value_id d, scales; /* f16 [rows, blocks of the file]; u8 or i8 [rows, count], {0}: 1 everywhere */
+    value_id least, minima; /* the same; {0}: there are none */
+};
+
+static void parts_make(struct builder *b, value_id w, const struct format *f, const struct blocks *s, struct parts *p)
+{
+    const struct attr type = attr_elem("elem", ELEM_I8);
+    int64_t dims[3] = {s->n, s->k / f->elements, f->bytes}, sums[2] = {s->n, s->count};
+    value_id raw = v_reshape_i(b, w, dims, 3);
+    *p = (struct parts){.bytes = numbers(b, raw, f, s), .d = half(b, raw, f->d)};
+    if (f->least >= 0)
+        p->least = half(b, raw, f->least);
+    if (f->parts >= 0 && f->least >= 0) {
+        value_id parts = field(b, raw, f->parts, 12);
+        p->scales = sixes(b, parts, false, s);
+        p->minima = sixes(b, parts, true, s);
+    } else if (f->parts >= 0) {
+        value_id scales = field(b, raw, f->parts, 16);
+        p->scales = b_copy(b, v_reshape_i(b, b_op(b, OP_BITCAST, &scales, 1, &type, 1), sums, 2));
+    }
+}
+
+/* The format and sizes of the node's matrix, operand `at`, and its parts, which nodes of one matrix share. False after
+ * a diagnostic. */
+static bool matrix_read(struct rule *r, uint32_t at, const struct format **format, struct blocks *s, struct parts *p)
+{
+    struct builder *b = r->b;
+    value_id w = rule_in(r, at);
+    int64_t bytes;
+    const char *name = rule_str(r, "type", "");
+    const struct format *f = NULL;
+    for (uint32_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        f = strcmp(formats[i].name, name) == 0 ? &formats[i] : f;
+    if (!w.i)
+        return false;
+    if (!f || v_elem(b, w) != ELEM_U8 || v_rank(b, w) != 2)
+        return rule_bad(r, "a matrix of %.20s, %s of rank %d", name, elem_name(v_elem(b, w)), (int)v_rank(b, w));
+    *s = (struct blocks){.bits = f->bits, .size = f->size, .middle = f->middle};
+    if (!ex_is_const(b_exprs(b), b_dim(b, w, 0), &s->n) || !ex_is_const(b_exprs(b), b_dim(b, w, 1), &bytes) ||
+        bytes % f->bytes || !mul_i64(bytes / f->bytes, f->elements, &s->k))
+        return rule_bad(r, "rows that are no blocks of %lld bytes", (long long)f->bytes);
+    s->count = s->k / s->size;
+    *format = f;
+    for (uint32_t i = 0; i < r->lg->ggml.n; i++)
+        if (r->lg->ggml.data[i].w.i == w.i && r->lg->ggml.data[i].region.i == b->region.i)
+            return memcpy(p, r->lg->ggml.data[i].part, sizeof *p), true;
+    parts_make(b, w, f, s, p);
+    struct ggml_parts made = {.w = w, .region = b->region};
+    memcpy(made.part, p, sizeof *p);
+    VEC_PUSH(r->lg->arena, &r->lg->ggml, made);
+    return p->bytes.i && p->d.i;
+}
+
+/* d times the scales of a block's parts: f32 (..., count) of d (..., blocks of the file). */
+static value_id factors(struct builder *b, value_id d, value_id scales, const struct format *f, const struct blocks *s)
+{
+    d = b_convert(b, d, ELEM_F32);
+    if (!d.i || !scales.i)
+        return d;
+    d = v_blocks_spread(b, d, v_rank(b, d) - 1, f->elements / f->size, ex_const(b_exprs(b), s->count));
+    return b_binary(b, OP_MUL, d, b_convert(b, scales, ELEM_F32));
+}
+
+/* What is taken away of each number times scale. */
+static value_id leasts(struct builder *b, const struct parts *p, const struct format *f, const struct blocks *s)
+{
+    value_id y = factors(b, p->least, p->minima, f, s);
+    return y.i && !p->minima.i ? b_unary(b, OP_NEG, y) : y;
+}
+
+static bool is_blocks(struct rule *r, uint32_t at)
+{
+    return v_elem(r->b, rule_in(r, at)) == ELEM_U8;
+}
+
+/* Operands x (..., k), matrix (n, k) of floats, or of blocks (n, bytes of a row): x by its transpose. Products by
+ * blocks round x to bytes by blocks, as those of ggml do, unless the user wants them exact. */
+bool rule_ggml_mul_mat(struct rule *r)
+{
+    static const int64_t turn[] = {1, 0};
+    struct builder *b = r->b;
+    const struct format *f;
+    struct blocks s;
+    struct parts p;
+    value_id x = rule_in(r, 0);
+    if (!x.i || !rule_in(r, 1).i)
+        return false;
+    if (!is_blocks(r, 1))
+        return rule_result(r, b_matmul(b, x, b_transpose(b, b_convert(b, rule_in(r, 1), ELEM_F32), turn)));
+    if (!matrix_read(r, 1, &f, &s, &p))
+        return false;
+    s.bytes = p.bytes;
+    s.scale = factors(b, p.d, p.scales, f, &s);
+    if (p.least.i)
+        s.least = leasts(b, &p, f, &s);
+    bool bytes = r->lg->options->bytes != BYTES_NEVER;
+    return rule_result(r, bytes ? block_product(r, x, &s) : blocks_product(r, x, &s));
+}
+
+/* Operands matrix, as that of MulMat, and the numbers of rows (...): f32 (..., k). Parts are looked up before they are
+ * decoded. */
+bool rule_ggml_get_rows(struct rule *r)
+{
+    struct builder *b = r->b;
+    const struct format *f;
+    struct blocks s;
+    struct parts p;
+    value_id ids = rule_in(r, 1);
+    if (!ids.i || !rule_in(r, 0).i)
+        return false;
+    if (!is_blocks(r, 0))
+        return rule_result(r, b_convert(b, b_gather(b, rule_in(r, 0), ids, 0), ELEM_F32));
+    if (!matrix_read(r, 0, &f, &s, &p))
+        return false;
+    value_id *all[] = {&p.bytes, &p.d, &p.scales, &p.least, &p.minima};
+    for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
+        *all[i] = all[i]->i ? b_gather(b, *all[i], ids, 0) : *all[i];
+    int32_t rank = v_rank(b, ids);
+    expr_id dims[RANK_MAX];
+    if (rank > RANK_MAX - 3)
+        return rule_refuse(r, "rows of rank %d", (int)rank);
+    for (int32_t d = 0; d < rank; d++)
+        dims[d] = b_dim(b, ids, d);
+    dims[rank] = ex_const(b_exprs(b), s.count);
+    dims[rank + 1] = ex_const(b_exprs(b), s.size * s.bits / 8);
+    value_id y = v_unpacked(b, b_reshape(b, p.bytes, dims, rank + 2), s.bits, ex_const(b_exprs(b), s.size));
+    y = b_convert(b, y, ELEM_F32);
+    if (s.middle)
+        y = b_binary_f64(b, OP_SUB, y, (double)s.middle);
+    y = b_binary(b, OP_MUL, y, b_unsqueeze(b, factors(b, p.d, p.scales, f, &s), rank + 1));
+    if (p.least.i)
+        y = b_binary(b, OP_SUB, y, b_unsqueeze(b, leasts(b, &p, f, &s), rank + 1));
+    dims[rank] = ex_const(b_exprs(b), s.k);
+    return y.i && rule_result(r, b_reshape(b, y, dims, rank + 1));
+}
+
+/* ---- rotary angles ----------------------------------------------------------------------------------------------- */
+
+/* Operands tokens (B, L), mask (B, T), frequencies (n) [, frequencies where T is above `length`]: cosines and sines of
+ * every token's position times the frequencies, times `magnitude`, (B * L, n), and the rows' numbers (B, L). The tokens
+ * are the last ones of their sequence, or its first ones where L is T, as GroupQueryAttention has it. */
+bool rule_ggml_rotary_angles(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    value_id ids = rule_in(r, 0), mask = rule_in(r, 1), by = rule_in(r, 2);
+    int64_t one = 1;
+    if (!ids.i || !mask.i || !by.i || v_rank(b, ids) != 2 || v_rank(b, mask) != 2 || v_rank(b, by) != 1)
+        return by.i && rule_bad(r, "tokens, mask or frequencies of other ranks");
+    expr_id dims[2] = {b_dim(b, ids, 0), b_dim(b, ids, 1)}, total = b_dim(b, mask, 1);
+    expr_id rows = ex_mul(ex, dims[0], dims[1]), lines[2] = {rows, ex_const(ex, 1)};
+    if (rule_has(r, 3)) {
+        value_id is_long = v_expr(b, ELEM_BOOL, ex_lt(ex, ex_const(ex, rule_int(r, "length", 0)), total));
+        by = b_select(b, is_long, rule_in(r, 3), by);
+    }
+    value_id before = b_binary(b, OP_SUB, b_reduce(b, mask, &one, 1, "sum", true), v_expr(b, ELEM_I64, dims[1]));
+    before = b_binary(b, OP_MUL, before, v_expr(b, ELEM_I64, ex_not(ex, ex_eq(ex, dims[1], total))));
+    value_id at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), before);
+    value_id angle = b_binary(b, OP_MUL, b_reshape(b, b_convert(b, at, ELEM_F32), lines, 2), b_unsqueeze(b, by, 0));
+    double magnitude = rule_float(r, "magnitude", 1);
+    rule_out(r, 0, v_affine(b, b_unary(b, OP_COS, angle), magnitude, 0));
+    rule_out(r, 1, v_affine(b, b_unary(b, OP_SIN, angle), magnitude, 0));
+    rule_out(r, 2, b_reshape(b, v_iota(b, ELEM_I64, &rows, 1, 0), dims, 2));
+    return angle.i != 0;
+}
