@@ -34,6 +34,7 @@ LAYERS = {
     "ir/target": {"ir/base"},
     "frontend": {"ir"},
     "frontend/onnx": {"ir", "frontend"},
+    "frontend/gguf": {"ir", "frontend"},
     "frontend/pt2": {"ir", "frontend"},
     "passes": {"ir"},
     "passes/module": {"ir"},
