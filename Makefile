@@ -258,7 +258,7 @@ conformance-c: all $(VENV)/bin/pytest
 # crash-*, timeout-*, oom-* in $(BUILD)-fuzz/findings; a build of its own, by clang.
 SECONDS_EACH ?= 600
 CORPUS_DIR ?= $(BUILD)-fuzz/corpus
-FUZZERS := model pt2 config so npy
+FUZZERS := model pt2 gguf config so npy
 FUZZ_MAKE = $(MAKE) --no-print-directory BUILD=$(BUILD)-fuzz CC=$(CLANG) CXX=$(CLANG:clang%=clang++%) \
     SANITIZE=fuzzer-no-link,address,undefined OPT="-O1 -g1" CFLAGS=-fno-sanitize=pointer-overflow # which minds NULL + 0
 FUZZ_OBJECTS := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(wildcard tests/fuzz/targets/fuzz_*.c),$(wildcard tests/fuzz/targets/*.c)))
@@ -619,7 +619,7 @@ help:
 	@echo 'make check-pt2     TORCH=python NETS="names": networks or packages (timm, ...) as .pt2 against PyTorch in f64'
 	@echo 'make soak MINUTES=10  the runtime under callers, gaps, cancels and a competitor; byte for byte, without a leak'
 	@echo 'make check-large   past 2 and 4 GiB of weights, ConvNeXt-base (15 GB of disk, make deps-bench)'
-	@echo 'make fuzz-model    also fuzz-pt2, fuzz-config, fuzz-so, fuzz-npy: libFuzzer with sanitizers; SECONDS_EACH=600 CORPUS_DIR=dir'
+	@echo 'make fuzz-model    also fuzz-pt2, fuzz-gguf, fuzz-config, fuzz-so, fuzz-npy: libFuzzer with sanitizers; SECONDS_EACH=600 CORPUS_DIR=dir'
 	@echo 'make coverage      the lines and branches that make check and the suite reach, by folder'
 	@echo 'make torture       DRAWS=2000: failing system calls and allocations, that many of each kind'
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'

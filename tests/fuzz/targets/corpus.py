@@ -36,6 +36,19 @@ def programs(folder):
         yield program.save(folder / f"stored{layout}.pt2", layout=layout)
 
 
+def language_models(folder):
+    from gguf.decoders import Model
+    small = dict(width=32, layers=1, heads=2, kv_heads=1, head=16, forward=32, words=32)
+    for kind in ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"):
+        yield Model("llama", kind=kind, **small).file().save(folder / f"{kind}.gguf")
+    for kind in ("Q4_K", "Q5_K", "Q6_K"):
+        more = small | dict(width=256, words=8, forward=8)
+        yield Model("llama", kind="F32", kinds={"token_embd.weight": kind}, **more).file().save(folder / f"{kind}.gguf")
+    for name in ("qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3"):
+        window, packed = 4 * (name in ("gemma2", "gemma3", "phi3")), name == "phi3"
+        yield Model(name, window=window, packed=packed, biases=name == "qwen2", **small).file().save(folder / f"{name}.gguf")
+
+
 def configs(folder):
     for i, text in enumerate(["march: native\n", "input:\n  - x:f32[1,3]\n  - 'y:f32[n=1..4]'\nO: 3\n", "limit-rank: 4\nquiet: true\nvariants: all\n",
                               "choose:\n  - 'k1: winograd 4'\n", "threads: [1, 2]\n", "# nothing\n---\noutput: a.so\n"]):
@@ -68,7 +81,7 @@ def arrays(folder):
 
 
 def main(name, folder):
-    sources = {"model": models, "pt2": programs, "config": configs, "so": artifacts, "npy": arrays}
+    sources = {"model": models, "pt2": programs, "gguf": language_models, "config": configs, "so": artifacts, "npy": arrays}
     with tempfile.TemporaryDirectory() as scratch:
         n = 0
         for path in sources[name](pathlib.Path(scratch)):

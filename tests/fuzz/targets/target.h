@@ -1,4 +1,4 @@
-/* What the programs of `make fuzz-model`, fuzz-pt2, fuzz-config, fuzz-so and fuzz-npy share: libFuzzer calls
+/* What the programs of `make fuzz-model`, fuzz-pt2, fuzz-gguf, fuzz-config, fuzz-so and fuzz-npy share: libFuzzer calls
  * LLVMFuzzerTestOneInput() of each, with the sanitizers on. A finding is a signal, a report of a sanitizer, an internal
  * error, or too much time or memory.
  */
