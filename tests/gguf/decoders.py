@@ -8,6 +8,7 @@ from gguf.writer import File
 
 @dataclasses.dataclass
 class Model:
+    """kinds: those of single matrices, by the end of the name."""
     architecture: str
     width: int = 64
     layers: int = 2
@@ -28,7 +29,8 @@ class Model:
     magnitude: float = 0
     original: int = 0             # context, beyond which the long factors count
     kind: str = "F32"             # of matrices
-    kinds: dict = dataclasses.field(default_factory=dict)    # of single ones, by the end of the name
+    kinds: dict = dataclasses.field(default_factory=dict)
+    lively: bool = False          # layers move the residual stream a lot: greedy tokens differ from one another
     seed: int = 1
 
     def __post_init__(self):
@@ -41,6 +43,10 @@ class Model:
 
     def drawn(self, f, name, *shape, scale=None):
         matrix = len(shape) == 2
+        if self.lively and matrix and "token_embd" in name:
+            scale = (0.02 if self.gemma else 0.3) if self.tied else 1
+        elif self.lively and ("attn_output" in name or "ffn_down" in name):
+            scale = 2 / np.sqrt(shape[-1])
         x = self.rng.standard_normal(shape) * (scale or (0.6 / np.sqrt(shape[-1]) if matrix else 0.1)) + (0 if matrix or "bias" in name else 1)
         kind = next((k for end, k in self.kinds.items() if name.endswith(end)), self.kind) if matrix else "F32"
         self.w[name] = f.tensor(name, kind, x.astype(np.float32)).astype(np.float64)

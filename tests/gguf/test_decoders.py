@@ -4,9 +4,10 @@ import json
 import numpy as np
 import pytest
 
+from gguf import babyllama, record
 from gguf.decoders import Model
 from gguf.writer import TYPES
-from support.decoder import Compiled
+from support.decoder import Compiled, Reference
 from support.tool import compile_to, mcc, result
 
 ONE = ("-q", "-march=native")
@@ -126,6 +127,23 @@ def test_zero_blocks(tmp_path):
             found, logits = steps(tmp_path / "m.so", PROMPT, 2, 0)
             assert np.isfinite(logits[0]).all()
             close(found, logits, model, PROMPT, bound)
+
+
+@pytest.mark.parametrize("name", record.FILES)
+def test_llama_cpp(tmp_path, name):
+    """Greedy tokens are llama.cpp's, 64 of 64 (recorded by record.py), by blocks of 4 bits too."""
+    make, prompt, size = record.FILES[name]
+    compile_to(tmp_path / "m.so", make().save(tmp_path / "m.gguf"), *ONE)
+    found, _ = Compiled(tmp_path / "m.so", room=128, size=size).tokens(prompt, 64)
+    assert found == json.loads(record.TOKENS.read_text())[name]
+
+
+def test_babyllama(tmp_path):
+    """Real weights: the tokens of ONNX Runtime on the network that the file was made of."""
+    compile_to(tmp_path / "m.so", babyllama.file("F32").save(tmp_path / "m.gguf"), *ONE)
+    prompt = [1, 44, 20, 31, 53, 9]
+    found, _ = Compiled(tmp_path / "m.so", room=256).tokens(prompt, 64)
+    assert found == Reference(babyllama.PATH).tokens(prompt, 64)[0]
 
 
 def test_metadata(tmp_path):

@@ -37,8 +37,11 @@ class File:
         """Packs floats [..., n]; returns what the file holds as f32."""
         array = np.asarray(array, np.float32)
         data, held = pack(kind, array)
-        self.tensors.append((name, TYPES[kind][0], list(array.shape), data))
+        self.packed(name, kind, array.shape, data)
         return held
+
+    def packed(self, name, kind, shape, data):
+        self.tensors.append((name, TYPES[kind][0], list(shape), data))
 
     def head(self):
         out = [b"GGUF", struct.pack("<IQQ", self.version, len(self.tensors), len(self.keys))]

@@ -59,16 +59,19 @@ static value_id masked(struct builder *b, value_id x, int64_t shift, int64_t bit
     return shift + bits < 8 ? b_binary_f64(b, OP_AND, x, (double)((1 << bits) - 1)) : x;
 }
 
-/* Numbers of so many bits, of groups of bytes: first the lowest bits of the group's bytes, then the next ones. u8
- * [rows, count, size]. */
-static value_id planes(struct builder *b, value_id bytes, int64_t bits, int64_t group, const struct blocks *s)
+/* Numbers of so many bits, of groups of bytes: first the lowest bits of the group's bytes, then the next ones. u8 [rows,
+ * count, size], or packed again, two neighbours in a byte: [rows, count, size / 2]. */
+static value_id planes(struct builder *b, value_id bytes, int64_t bits, int64_t group, bool packed,
+                       const struct blocks *s)
 {
     int64_t per = 8 / bits, dims[4] = {s->n, s->count * s->size / (group * per), 1, group};
-    int64_t made[3] = {s->n, s->count, s->size};
+    int64_t made[3] = {s->n, s->count, packed ? s->size / 2 : s->size};
     value_id part[8];
     bytes = v_reshape_i(b, bytes, dims, 4);
-    for (int64_t i = 0; i < per; i++)
+    for (int64_t i = 0; i < per; i++) {
         part[i] = masked(b, bytes, i * bits, bits);
+        part[i] = packed ? b_packed(b, part[i], bits, 3) : part[i];
+    }
     return v_reshape_i(b, per > 1 ? b_concat(b, part, (uint32_t)per, 2) : bytes, made, 3);
 }
 
@@ -78,14 +81,14 @@ static value_id numbers(struct builder *b, value_id raw, const struct format *f,
     int64_t dims[4] = {s->n, s->count, s->size * f->bits / 32, 4};
     value_id x = {0};
     if (f->low_bytes)
-        x = planes(b, field(b, raw, f->low, f->low_bytes), 4, f->low_group, s);
+        x = planes(b, field(b, raw, f->low, f->low_bytes), 4, f->low_group, f->bits == 4, s);
     if (f->high_bytes) {
-        value_id above = planes(b, field(b, raw, f->high, f->high_bytes), f->high_bits, f->high_group, s);
+        value_id above = planes(b, field(b, raw, f->high, f->high_bytes), f->high_bits, f->high_group, false, s);
         x = f->low_bytes ? b_binary(b, OP_OR, x, b_binary_f64(b, OP_SHL, above, 4)) : above;
     }
     if (f->shift)
         x = b_binary_f64(b, f->high_bits == 8 ? OP_XOR : OP_ADD, x, (double)f->shift);
-    return b_copy(b, v_reshape_i(b, b_packed(b, x, f->bits, 2), dims, 4));
+    return b_copy(b, v_reshape_i(b, x, dims, 4));
 }
 
 /* The 6-bit scales of Q4_K and Q5_K, or their minima: u8 [rows, blocks * 8]. The first four lie in bytes 0 to 3, or 4
