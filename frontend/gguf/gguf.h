@@ -65,7 +65,8 @@ struct architecture {
 /* The numbers of one model. */
 struct hyper {
     const struct architecture *arch;
-    int64_t layers, width, forward, heads, kv_heads, head, rotated, context, original_context, window, vocabulary;
+    int64_t layers, width, forward, heads, kv_heads, head, rotated, context, original_context, window, window_every,
+        vocabulary;
     double epsilon, base, factor, magnitude, attention_cap, logits_cap, scale;
 };
 

@@ -65,7 +65,7 @@ static value_id normed(struct gguf *p, const char *name, value_id x, int64_t len
 
 static bool is_windowed(const struct hyper *h, int64_t layer)
 {
-    int32_t every = h->arch->window_every;
+    int64_t every = h->window_every;
     return h->window && every && (every == 1 || layer % every < every - 1);
 }
 

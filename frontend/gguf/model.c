@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SIZE_MOST = 1 << 24, LAYERS_MOST = 4096 };
+enum { SIZE_MOST = 1 << 24, HEAD_MOST = 1 << 16, LAYERS_MOST = 4096 };
 
 static const struct architecture architectures[] = {
 #define ARCH(...) {__VA_ARGS__},
@@ -87,10 +87,11 @@ static bool attention_read(struct gguf *p)
     int64_t value;
     if (!size_of(p, "attention.head_count", -1, 1, h->width, &h->heads) ||
         !size_of(p, "attention.head_count_kv", h->heads, 1, h->heads, &h->kv_heads) ||
-        !size_of(p, "attention.key_length", h->width / h->heads, 1, SIZE_MOST, &h->head) ||
-        !size_of(p, "attention.value_length", h->head, 1, SIZE_MOST, &value) ||
+        !size_of(p, "attention.key_length", h->width / h->heads, 1, HEAD_MOST, &h->head) ||
+        !size_of(p, "attention.value_length", h->head, 1, HEAD_MOST, &value) ||
         !size_of(p, "rope.dimension_count", h->head, 2, h->head, &h->rotated) ||
         !size_of(p, "attention.sliding_window", 0, 0, INT32_MAX, &h->window) ||
+        !size_of(p, "attention.sliding_window_pattern", h->arch->window_every, 2, LAYERS_MOST, &h->window_every) ||
         !real_of(p, "attention.layer_norm_rms_epsilon", 1e-5, &h->epsilon) ||
         !real_of(p, "rope.freq_base", 10000, &h->base) ||
         !real_of(p, "attn_logit_softcapping", h->arch->attention_cap, &h->attention_cap) ||
@@ -100,15 +101,29 @@ static bool attention_read(struct gguf *p)
     double scale = 1 / sqrt((double)(by_width ? h->width / h->heads : h->head));
     if (!real_of(p, "attention.scale", scale, &h->scale))
         return false;
-    if (value != h->head || h->heads % h->kv_heads || h->rotated % 2 || h->base < 1)
+    if (value != h->head || h->heads % h->kv_heads || h->rotated % 2 || h->rotated > HEAD_MOST || h->base < 1)
         return gguf_refuse(p,
                            "%lld heads of %lld, %lld of keys, values of %lld, %lld of each rotated by base %g: not "
                            "supported",
                            (long long)h->heads, (long long)h->head, (long long)h->kv_heads, (long long)value,
                            (long long)h->rotated, h->base);
-    return !h->window || h->arch->window_every ||
+    return !h->window || h->window_every ||
            gguf_refuse(p, "key '%s.attention.sliding_window': windows of this architecture are not supported",
                        h->arch->name);
+}
+
+/* What other models of the same architecture's name do with their numbers: nothing here reads these keys. */
+static bool others_refuse(struct gguf *p)
+{
+    static const char *const names[] = {
+        "attention.clamp_kqv", "attention.max_alibi_bias", "attention.temperature_length", "embedding_scale",
+        "logit_scale",         "residual_scale",           "rope.dimension_sections",      "use_parallel_residual"};
+    const struct gguf_key *causal = gguf_own(p, "attention.causal");
+    for (uint32_t i = 0; i < COUNT_OF(names); i++)
+        if (gguf_own(p, names[i]))
+            return gguf_refuse(p, "key '%s.%s' is not supported", p->h.arch->name, names[i]);
+    return !causal || (causal->kind == GGUF_BOOL && causal->data[0]) ||
+           gguf_refuse(p, "key '%s' is false: attention to later tokens is not supported", causal->name);
 }
 
 bool gguf_hyper(struct gguf *p)
@@ -119,7 +134,7 @@ bool gguf_hyper(struct gguf *p)
         !size_of(p, "embedding_length", -1, 1, SIZE_MOST, &h->width) ||
         !size_of(p, "feed_forward_length", -1, 1, SIZE_MOST, &h->forward) ||
         !size_of(p, "context_length", INT32_MAX, 1, INT32_MAX, &h->context) ||
-        !size_of(p, "expert_count", 0, 0, SIZE_MOST, &experts) || !attention_read(p))
+        !size_of(p, "expert_count", 0, 0, SIZE_MOST, &experts) || !attention_read(p) || !others_refuse(p))
         return false;
     if (experts)
         return gguf_refuse(p, "key '%s.expert_count': experts are not supported", h->arch->name);

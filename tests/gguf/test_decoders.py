@@ -50,6 +50,12 @@ def test_architectures(tmp_path, name):
             close(found, logits, model, PROMPT, 2e-5)
         else:   # a step's angles are those of its length, and the caches keep what they were made with
             assert np.abs(logits[0] - model.logits(PROMPT)[-1]).max() <= 2e-5 * np.abs(logits[0]).max()
+    if not model.original:    # a prompt in pieces
+        decoder = Compiled(tmp_path / "m.so")
+        decoder.begin(0)
+        pieces = np.concatenate([decoder.step(np.array([ids], np.int64)) for ids in (PROMPT[:4], PROMPT[4:5], PROMPT[5:])])
+        want = model.logits(PROMPT)
+        assert np.abs(pieces - want).max() <= 2e-5 * np.abs(want).max()
     long = (PROMPT * 3)[:25]
     found, logits = steps(tmp_path / "m.so", long, 1, 0)
     close(found, logits, model, long, 2e-5)

@@ -59,8 +59,8 @@ static value_id masked(struct builder *b, value_id x, int64_t shift, int64_t bit
     return shift + bits < 8 ? b_binary_f64(b, OP_AND, x, (double)((1 << bits) - 1)) : x;
 }
 
-/* Numbers of so many bits, of groups of bytes: first the lowest bits of the group's bytes, then the next ones. u8 [rows,
- * count, size], or packed again, two neighbours in a byte: [rows, count, size / 2]. */
+/* Numbers of so many bits, of groups of bytes: first the lowest bits of the group's bytes, then the next ones. u8
+ * [rows, count, size], or packed again, two neighbours in a byte: [rows, count, size / 2]. */
 static value_id planes(struct builder *b, value_id bytes, int64_t bits, int64_t group, bool packed,
                        const struct blocks *s)
 {
