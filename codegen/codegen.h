@@ -127,6 +127,7 @@ struct artifact {
     const struct codegen_unit *units;
     uint32_t n_units;
     struct span graph; /* of a shared object, as section .mcc.graph, which is not loaded; none: NULL, 0 */
+    struct span build; /* how it was made, texts that end in a NUL: section .mcc.build, which is not loaded */
     const char *prefix; /* of mcc_query; "" by default */
 };
 enum output_kind { OUTPUT_SHARED, OUTPUT_OBJECT, OUTPUT_ARCHIVE };

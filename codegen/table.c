@@ -341,6 +341,8 @@ static void put_model(struct table *t)
         object_put(&t->o, SECTION_WEIGHTS, placeholder, sizeof placeholder, 64);
     if (a->graph.size)
         object_put(&t->o, SECTION_GRAPH, a->graph.data, a->graph.size, 1);
+    if (a->build.size)
+        object_put(&t->o, SECTION_BUILD, a->build.data, a->build.size, 1);
     object_define(&t->o, TABLE_MODEL, SECTION_RELRO, at, sizeof d);
     if (a->n_state)
         object_define(&t->o, TABLE_STATEFUL, SECTION_RELRO, at, sizeof both);

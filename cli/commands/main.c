@@ -54,6 +54,9 @@ static const struct command {
      "mcc report net.onnx\tnet.html, which needs nothing beside it\n"
      "mcc report net.so --no-run -o page.html\twithout running it\n",
      command_report, true},
+    {"verify", 'V', "verify ARTIFACT MODEL",
+     "says whether a compiled network was made of this network: compiles it again and compares all bytes",
+     "mcc verify net.so net.onnx\tthe same bytes? with the options that net.so notes\n", command_verify, true},
     {"diff", 'D', "diff MODEL [-i NAME=FILE ...] [--against NAME=FILE]",
      "compares a network's compiled code with the reference interpreter, kernel by kernel",
      "mcc diff net.onnx\trandom inputs; names the first kernel that differs\n", command_diff, true},
@@ -146,9 +149,10 @@ static void print_help(struct context *ctx, const struct command *command)
     strbuf_printf(&text, "\nOptions: one dash or two; @FILE reads arguments from FILE.\n");
     options_help(&text, command->where);
     if (command == &commands[0])
-        strbuf_printf(&text,
-                      "\nExit status: 0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk),"
-                      "\n4 a limit was reached (memory included), 5 internal error.\n");
+        strbuf_printf(
+            &text,
+            "\nExit status: 0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk),"
+            "\n4 a limit was reached (memory included), 5 internal error, 6 what was to be shown does\nnot hold (verify).\n");
     terminal_print(&text);
 }
 
@@ -263,7 +267,7 @@ static enum fail command_start(struct context *ctx, const struct command *comman
         return command->run(ctx, o);
     if (!named && !word_check(ctx, command, o))
         return ctx->fail;
-    if (o->files.items.n > 1 && command->run != command_reduce)
+    if (o->files.items.n > (command->run == command_verify ? 2 : 1) && command->run != command_reduce)
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "one file at a time: '%s' and '%s'", o->files.items.data[0],
                  o->files.items.data[1]);
     else if (o->files.items.n == 0 && command->needs_file && !o->calibrate)

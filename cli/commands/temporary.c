@@ -54,21 +54,10 @@ bool with_temporary(struct context *ctx, const char *name, void (*use)(void *use
     return run_guarded(ctx, temporary_use, temporary_end, &t);
 }
 
-/* Is the option as it is where nobody gives it? */
-static bool is_preset(const struct options *o, const struct option *def)
-{
-    static struct options preset;
-    const char *now = (const char *)o + def->offset, *then = (const char *)&preset + def->offset;
-    options_init(&preset);
-    if (def->kind == OPTION_LIST)
-        return ((const struct text_list *)(const void *)now)->items.n == 0;
-    return memcmp(now, then, def->size) == 0;
-}
-
 static bool only_running(struct context *ctx, const struct options *o)
 {
     for (uint32_t i = 0; i < option_count; i++)
-        if (strchr(option_table[i].where, 'N') && !is_preset(o, &option_table[i]))
+        if (strchr(option_table[i].where, 'N') && !option_is_preset(o, &option_table[i]))
             return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is for networks: the file is compiled already",
                             option_table[i].name);
     return true;

@@ -6,7 +6,7 @@
 #include "cli/library/mccc.h"
 
 static const char *const severity_words[] = {"note", "remark", "warning", "error"};
-static const char *const class_words[] = {"none", "model", "usage", "environment", "limit", "internal"};
+static const char *const class_words[] = {"none", "model", "usage", "environment", "limit", "internal", "claim"};
 
 static bool shown(const struct diag *d, const struct options *o)
 {

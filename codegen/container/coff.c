@@ -58,10 +58,9 @@ static const struct {
     const char *name;
     uint32_t flags;
 } sections[SECTIONS] = {
-    [SECTION_RODATA] = {".rdata", DATA | ALIGN_64},
-    [SECTION_RELRO] = {COFF_TABLE, DATA | ALIGN_16},
-    [SECTION_WEIGHTS] = {COFF_WEIGHTS, DATA | ALIGN_64},
-    [SECTION_GRAPH] = {COFF_GRAPH, DATA | COFF_DISCARDABLE},
+    [SECTION_RODATA] = {".rdata", DATA | ALIGN_64},          [SECTION_RELRO] = {COFF_TABLE, DATA | ALIGN_16},
+    [SECTION_WEIGHTS] = {COFF_WEIGHTS, DATA | ALIGN_64},     [SECTION_GRAPH] = {COFF_GRAPH, DATA | COFF_DISCARDABLE},
+    [SECTION_BUILD] = {COFF_BUILD, DATA | COFF_DISCARDABLE},
 };
 
 static void put_relocations(struct strbuf *out, const struct object *o, uint16_t type)

@@ -6,12 +6,13 @@
 
 #include "codegen/container/container.h"
 
-/* The section of the table's pointers, whose first bytes are mcc_rt_model; of the weights; of the note; of the graph.
- */
+/* The section of the table's pointers, whose first bytes are mcc_rt_model; of the weights; of the note; of the graph;
+ * of how it was made. */
 #define COFF_TABLE ".mccrt"
 #define COFF_WEIGHTS ".mccw"
 #define COFF_NOTE ".mccnote"
 #define COFF_GRAPH ".mccg"
+#define COFF_BUILD ".mccb"
 /* What a library calls itself, whatever its file is called (runtime/windows/rt_threads.c). */
 #define COFF_NAME "model.dll"
 

@@ -97,6 +97,8 @@ static enum part_role role_of(const struct coff_section *s, const char *name)
         return PART_WEIGHTS;
     if (strcmp(name, COFF_GRAPH) == 0)
         return PART_GRAPH;
+    if (strcmp(name, COFF_BUILD) == 0)
+        return PART_BUILD;
     if (strncmp(name, ".debug_", 7) == 0)
         return PART_DEBUG;
     if (strcmp(name, ".reloc") == 0)

@@ -13,7 +13,7 @@ struct function_names;
  * ---- */
 
 /* Constants; constants with pointers, which the loader fills in; a placeholder of the weights; what is not loaded. */
-enum section { SECTION_RODATA = 1, SECTION_RELRO, SECTION_WEIGHTS, SECTION_GRAPH, SECTIONS };
+enum section { SECTION_RODATA = 1, SECTION_RELRO, SECTION_WEIGHTS, SECTION_GRAPH, SECTION_BUILD, SECTIONS };
 
 struct object_symbol {
     const char *name;

@@ -72,7 +72,7 @@ static Elf64_Ehdr file_head(const struct elf_machine *m, uint16_t type)
 
 /* ---- relocatable objects ---- */
 
-/* Sections are symbols 1..4. */
+/* Sections are symbols 1..5. */
 enum { SEC_RELA = SECTIONS, SEC_SYMTAB, SEC_STRTAB, SEC_NAMES, SEC_STACK, SEC_COUNT };
 
 static struct span rela_bytes(struct arena *arena, const struct elf_machine *m, const struct object *o)
@@ -107,7 +107,7 @@ static struct span symbol_bytes(struct arena *arena, const struct object *o, str
 }
 
 static const char section_names[] =
-    "\0.rodata\0.data.rel.ro\0.mcc.weights\0.mcc.graph\0.rela.data.rel.ro\0.symtab\0.strtab\0"
+    "\0.rodata\0.data.rel.ro\0.mcc.weights\0.mcc.graph\0.mcc.build\0.rela.data.rel.ro\0.symtab\0.strtab\0"
     ".shstrtab\0.note.GNU-stack\0";
 
 /* The file: header, the bodies of its sections 1 to n - 1 at their alignments, the n section headers. */
@@ -153,6 +153,7 @@ struct span elf_object(struct arena *arena, const struct platform *platform, con
     section_head(&sec[SECTION_RELRO], ".data.rel.ro", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 16);
     section_head(&sec[SECTION_WEIGHTS], ".mcc.weights", SHT_PROGBITS, SHF_ALLOC, 64);
     section_head(&sec[SECTION_GRAPH], ".mcc.graph", SHT_PROGBITS, 0, 1);
+    section_head(&sec[SECTION_BUILD], ".mcc.build", SHT_PROGBITS, 0, 1);
     section_head(&sec[SEC_RELA], ".rela.data.rel.ro", SHT_RELA, SHF_INFO_LINK, 8);
     section_head(&sec[SEC_SYMTAB], ".symtab", SHT_SYMTAB, 0, 8);
     section_head(&sec[SEC_STRTAB], ".strtab", SHT_STRTAB, 0, 1);

@@ -67,6 +67,8 @@ static enum part_role role_of(const struct elf_file *e, const Elf64_Shdr *s, con
         return PART_DEBUG;
     if (strcmp(name, ".mcc.graph") == 0)
         return PART_GRAPH;
+    if (strcmp(name, ".mcc.build") == 0)
+        return PART_BUILD;
     if (s->sh_flags & SHF_EXECINSTR)
         return PART_CODE;
     return plain && loaded                                       ? PART_DATA

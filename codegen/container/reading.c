@@ -48,9 +48,11 @@ char *part_bytes(struct file_reading *f, struct file_part *p)
 
 bool reading_data(struct file_reading *f)
 {
-    for (uint32_t i = 0; i < f->n; i++)
-        if ((f->parts[i].role == PART_DATA || f->parts[i].role == PART_GRAPH) && !part_bytes(f, &f->parts[i]))
+    for (uint32_t i = 0; i < f->n; i++) {
+        enum part_role role = f->parts[i].role;
+        if ((role == PART_DATA || role == PART_GRAPH || role == PART_BUILD) && !part_bytes(f, &f->parts[i]))
             return false;
+    }
     return true;
 }
 

@@ -15,6 +15,7 @@ enum part_role {
     PART_TABLES,  /* the loader's: relocations, names */
     PART_WEIGHTS,
     PART_GRAPH,
+    PART_BUILD,
     PART_DEBUG
 };
 struct file_part {
@@ -74,7 +75,7 @@ bool reading_at(const struct file_reading *, void *to, uint64_t bytes, uint64_t 
 char *reading_piece(struct file_reading *, uint64_t at, uint64_t bytes);
 /* A part's bytes followed by a NUL, once; NULL after a diagnostic. */
 char *part_bytes(struct file_reading *, struct file_part *);
-/* Reads the parts that hold data and the graph. */
+/* Reads the parts that hold data, the graph and the note of how it was made. */
 bool reading_data(struct file_reading *);
 /* Sorts the functions, of which each reaches up to its section's end: it ends where the next one begins. */
 void reading_function_sizes(struct file_reading *);

@@ -138,7 +138,15 @@ struct source {
 /* ---- diagnostics --------------------------------------------------------------------------------- */
 
 /* The class of a failure is the exit code of the command (docs/architecture.md). */
-enum fail { FAIL_NONE = 0, FAIL_MODEL = 1, FAIL_USAGE = 2, FAIL_ENV = 3, FAIL_LIMIT = 4, FAIL_INTERNAL = 5 };
+enum fail {
+    FAIL_NONE = 0,
+    FAIL_MODEL = 1,
+    FAIL_USAGE = 2,
+    FAIL_ENV = 3,
+    FAIL_LIMIT = 4,
+    FAIL_INTERNAL = 5,
+    FAIL_CLAIM = 6
+};
 enum severity { SEV_NOTE, SEV_REMARK, SEV_WARNING, SEV_ERROR };
 struct diag {
     enum severity severity;

@@ -41,7 +41,7 @@ def digits(tmp_path_factory):
 def test_the_check_of_the_form_can_fail():
     good = {"schema": 1, "command": "check", "file": "x", "status": 0, "diagnostics": [], "result": {"supported": True}}
     assert schema.wrong(good, SCHEMA, SCHEMA) is None
-    for bad in {"status": 6}, {"status": "0"}, {"more": 1}, {"file": 1}, {"result": {"supported": 1}}, {"diagnostics": [{}]}:
+    for bad in {"status": 7}, {"status": "0"}, {"more": 1}, {"file": 1}, {"result": {"supported": 1}}, {"diagnostics": [{}]}:
         assert schema.wrong(good | bad, SCHEMA, SCHEMA)
 
 

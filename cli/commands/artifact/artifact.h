@@ -30,7 +30,9 @@ struct artifact_file {
     struct mcc_note note; /* sealed 0: an object or archive, of which the linker has not made the end */
     struct sizes sizes;
     struct span graph; /* as graph_map_unpack() takes it; none: NULL, 0 */
+    struct span build; /* how it was made (cli/library/compile/build_note.h); none: NULL, 0 */
     VEC(struct code_size) functions;
+    bool linked, archive; /* a library or module; an archive; else an object */
     bool runs_here; /* a shared object for this machine's architecture and system */
     uint64_t weights_at; /* in the file */
 };

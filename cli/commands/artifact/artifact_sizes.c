@@ -32,13 +32,15 @@ static void add_part(struct reader *r, const struct file_part *p, struct sizes *
 {
     uint64_t *const of[] = {[PART_FORMAT] = &out->symbols, [PART_CODE] = &out->code,       [PART_DATA] = &out->tables,
                             [PART_TABLES] = &out->tables,  [PART_WEIGHTS] = &out->weights, [PART_GRAPH] = &out->graph,
-                            [PART_DEBUG] = &out->debug};
+                            [PART_BUILD] = &out->headers,  [PART_DEBUG] = &out->debug};
     if (p->role != PART_ABSENT)
         *of[p->role] += p->size;
     if (p->role == PART_WEIGHTS)
         r->out->weights_at = r->f.base + p->at;
     if (p->role == PART_GRAPH)
         r->out->graph = (struct span){p->bytes, (size_t)p->size};
+    if (p->role == PART_BUILD)
+        r->out->build = (struct span){p->bytes, (size_t)p->size};
 }
 
 bool reader_measure(struct reader *r)

@@ -51,6 +51,8 @@ static bool measure(struct reader *r)
     for (uint64_t at = WASM_HEAD_BYTES; at < r->f.size; at += bytes) {
         if (!section_head(r, &at, &kind, &bytes))
             return damaged(r, "a section");
+        if (kind == WASM_DATA && bytes >= s->weights)
+            r->out->weights_at = at + bytes - s->weights; /* the last bytes of memory */
         if (kind == WASM_CODE)
             s->code = s->variant[0] = bytes;
         else if (kind == WASM_DATA && bytes >= s->weights)
@@ -171,6 +173,17 @@ static bool read_symbols(struct reader *r, const struct json *list, mcc_api *api
     return true;
 }
 
+static void read_build(struct reader *r, const struct json *list)
+{
+    struct strbuf *out = NEW(r->f.arena, struct strbuf);
+    strbuf_init(out, r->f.arena);
+    for (const struct json *p = json_first(list); p; p = p->next) {
+        const char *text = json_as_text(p);
+        strbuf_append(out, text ? text : "", strlen(text ? text : "") + 1);
+    }
+    r->out->build = (struct span){out->data, out->n};
+}
+
 bool artifact_read_wasm(struct reader *r)
 {
     struct artifact_file *out = r->out;
@@ -189,6 +202,7 @@ bool artifact_read_wasm(struct reader *r)
     if (!json_as_int(json_get(d, "weights"), &weights) || weights < 0)
         return damaged(r, "the size of the weights");
     out->sizes.weights = (uint64_t)weights;
+    read_build(r, json_get(d, "build"));
     return read_symbols(r, json_get(d, "symbols"), api) && read_ports(r, json_get(d, "inputs"), &api->in, &api->n_in) &&
            read_ports(r, json_get(d, "outputs"), &api->out, &api->n_out) && measure(r);
 }

@@ -6,6 +6,7 @@
 
 #include "cli/commands/command.h"
 #include "cli/commands/inspect/inspect.h"
+#include "cli/library/compile/build_note.h"
 
 static void print_ports(const mcc_api *api, struct strbuf *out)
 {
@@ -117,6 +118,18 @@ static void print_meta(const char *meta, struct strbuf *out)
     }
 }
 
+/* How it was made: the network's hash, then options. */
+static void print_build(struct span note, struct strbuf *out)
+{
+    const char *name, *value;
+    while (build_note_next(out->arena, &note, &name, &value)) {
+        bool network = strcmp(name, NOTE_NETWORK) == 0;
+        strbuf_printf(out, network ? "network  BLAKE3 " : "option   --%s=", name);
+        strbuf_escaped(out, value, 200);
+        strbuf_printf(out, "\n");
+    }
+}
+
 /* Workspace for the shapes that --dim gives. */
 static bool plan_session(struct session *s, struct workspace *w)
 {
@@ -192,6 +205,7 @@ static bool inspect(struct context *ctx, struct options *o)
     print_symbols(api, &out);
     print_workspace(api, &workspace, &out);
     print_nodes(a, &out);
+    print_build(a->build, &out);
     print_meta(api->meta, &out);
     if (o->verify)
         strbuf_printf(&out, "verified the hash of the weights\n");
@@ -202,6 +216,14 @@ static bool inspect(struct context *ctx, struct options *o)
 enum fail command_inspect(struct context *ctx, struct options *o)
 {
     bool network = !artifact_meant(o->files.items.data[0]);
+    if (o->sbom && (network || o->document || o->bound_threads || o->profile)) {
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                 network ? "--sbom is about a compiled network: its note has the network's hash"
+                         : "--sbom has a form of its own: it does not go with --json, --threads and --profile");
+        return ctx->fail;
+    }
+    if (o->sbom)
+        return inspect_sbom(ctx, o, o->files.items.data[0]);
     if (o->document && o->output) {
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "-o draws the network and --json lists it: use one of them");
         return ctx->fail;

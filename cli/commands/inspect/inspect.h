@@ -35,6 +35,9 @@ void weights_json(const struct module *, struct json *);
 /* mcc inspect of a network: -o draws it, otherwise its kernels and weights are listed. */
 enum fail inspect_model(struct context *, struct options *, const char *model);
 
+/* mcc inspect --sbom (sbom.c). */
+enum fail inspect_sbom(struct context *, const struct options *, const char *path);
+
 /* mcc inspect --threads: the bound on what threads gain, by kernel (inspect_threads.c). */
 enum fail inspect_threads(struct context *, struct options *);
 

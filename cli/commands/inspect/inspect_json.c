@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/commands/inspect/inspect.h"
+#include "cli/library/compile/build_note.h"
 
 static const char *port_kind(uint64_t flags)
 {
@@ -211,6 +212,15 @@ static void put_meta(const char *meta, struct json *j)
     json_close(j, '[');
 }
 
+static void put_build(struct span note, struct json *j)
+{
+    const char *name, *value;
+    json_open(j, "build", '[');
+    while (build_note_next(j->out->arena, &note, &name, &value))
+        json_text(j, NULL, arena_printf(j->out->arena, "%s=%s", name, value));
+    json_close(j, '[');
+}
+
 static void put_workspace(const mcc_api *api, const struct workspace *w, struct json *j)
 {
     if (!w->known) {
@@ -245,6 +255,7 @@ void artifact_json(const struct artifact_file *a, const struct workspace *w, boo
     put_workspace(api, w, j);
     put_nodes(a, j);
     put_functions(a, j);
+    put_build(a->build, j);
     put_meta(api->meta, j);
     json_bool(j, "verified", verified);
     json_close(j, '{');

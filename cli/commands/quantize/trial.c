@@ -39,7 +39,7 @@ struct trying {
     void *user;
 };
 
-static bool compile_apart(struct context *ctx, const struct options *o, const char *model)
+bool compile_apart(struct context *ctx, const struct options *o, const char *model)
 {
     struct context *apart = context_new();
     if (!apart)

@@ -32,6 +32,8 @@ struct trial {
 void trial_options(const struct options *given, struct options *plain);
 /* The graph's outputs are what counts. */
 void trial_outputs(struct trial *, const struct graph *);
+/* Compiles the model in a context of its own. False after a diagnostic. */
+bool compile_apart(struct context *, const struct options *, const char *model);
 /* Compiles the model for this machine, in memory that is given back, and calls use with t->s open. False after a
  * diagnostic. */
 bool trial_run(struct trial *, const struct options *compiling, const char *model, void (*use)(void *user), void *user);

@@ -90,9 +90,11 @@ void print_module(const struct compilation *c, struct strbuf *out)
 
 enum { DEBUG_GAP = 2 }; /* lines before each function's text in OUTPUT.mcir: none, then the CPU */
 
-/* The folder of the output without links; as it was given where it has no such path. */
-static const char *debug_folder(const struct compilation *c)
+/* Where the option leaves it open: the output's folder without links, or as it was given if it has no such path. */
+const char *debug_folder(const struct compilation *c)
 {
+    if (c->options->debug_folder)
+        return c->options->debug_folder;
     const char *slash = strrchr(c->output, '/');
     const char *folder = slash ? arena_strndup(&c->ctx->session, c->output, (size_t)(slash - c->output + 1)) : ".";
     char *real = realpath(folder, NULL);
@@ -383,9 +385,7 @@ static struct codegen_options backend_options(const struct compilation *c)
     bool debug = o->debug && c->output;
     return (struct codegen_options){
         .debug_file = debug ? arena_printf(&c->ctx->session, "%s.mcir", slash ? slash + 1 : c->output) : NULL,
-        .debug_folder = !debug            ? NULL
-                        : o->debug_folder ? o->debug_folder
-                                          : debug_folder(c),
+        .debug_folder = debug ? debug_folder(c) : NULL,
         .self = o->worker ? o->worker : o->self,
         .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()),
         .opt_level = (int)o->level,

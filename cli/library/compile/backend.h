@@ -9,6 +9,9 @@
 
 struct graph_map; /* cli/library/graph_map.h */
 
+/* The folder of OUTPUT.mcir in the line tables. */
+const char *debug_folder(const struct compilation *);
+
 bool run_import(struct compilation *);
 bool run_legalize(struct compilation *);
 bool run_settle(struct compilation *);

@@ -4,6 +4,7 @@
  * compile_guarded().
  */
 #include "cli/library/compile/backend.h"
+#include "cli/library/compile/build_note.h"
 #include "cli/library/options/targets.h"
 
 #include <string.h>
@@ -14,6 +15,16 @@
 #define LAST_OF_ROUNDING "narrow-constants"
 
 /* ---- the graph's stages ---------------------------------------------------------------------------------------- */
+
+static bool network_is_expected(struct compilation *c)
+{
+    char digest[DIGEST_TEXT];
+    return build_note_network(c, digest) &&
+           (strcmp(digest, c->expected) == 0 || error_at(c->ctx, FAIL_CLAIM, (src_id){0}, NULL,
+                                                         "another network: its BLAKE3 is %s, and that of the one which "
+                                                         "the artifact was made of is %s",
+                                                         digest, c->expected));
+}
 
 bool run_import(struct compilation *c)
 {
@@ -33,6 +44,8 @@ bool run_import(struct compilation *c)
         c->constants_in = stats_constants(c->graph);
     if (c->graph && c->module->report)
         stats_census(c->graph, "imported", c->module->report);
+    if (c->graph && c->expected && !network_is_expected(c))
+        return false;
     if (!c->graph || !c->output)
         return c->graph;
     const char *sidecar = output_sidecar(c->ctx, o, c->output);

@@ -33,6 +33,7 @@ struct compilation {
     const char *output; /* path, or NULL: nothing is written */
     const char *last; /* stage; NULL: all of them, to an output */
     bool check; /* only the answer is wanted whether the network can be compiled */
+    const char *expected; /* of verify: the BLAKE3 that the network has, or it is another one; NULL: any */
     struct file_list files; /* what was read */
     struct input_spec *inputs;
     uint32_t n_inputs;

@@ -5,6 +5,8 @@
 #include "cli/library/json.h"
 #include "codegen/container/wasm.h"
 
+#include <string.h>
+
 /* JavaScript's typed array of such elements. */
 static const char *array_of(struct arena *arena, enum elem elem)
 {
@@ -58,6 +60,14 @@ struct span describe(struct compilation *c, const struct artifact *a, const stru
     json_int(j, "scratch", d->scratch);
     json_int(j, "plan_symbols", a->n_sym);
     json_uint(j, "weights", a->weights.size);
+    json_open(j, "build", '[');
+    for (struct span left = a->build; left.size;) {
+        const char *text = left.data;
+        size_t n = strlen(text) + 1;
+        json_text(j, NULL, text);
+        left = (struct span){text + n, left.size - n};
+    }
+    json_close(j, '[');
     json_open(j, "symbols", '[');
     for (uint32_t i = 0; i < a->n_sym; i++)
         if (d->takes[i])

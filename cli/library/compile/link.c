@@ -1,6 +1,7 @@
 /* The last stage: the rows of the artifact's table, and its file. */
 #include "cli/library/compile/backend.h"
 
+#include "cli/library/compile/build_note.h"
 #include "cli/library/mccc.h"
 #include "cli/library/options/targets.h"
 #include "passes/module/access_function.h"
@@ -197,7 +198,7 @@ static struct span artifact_meta(struct compilation *c)
 static bool debug_write(struct compilation *c)
 {
     struct strbuf text;
-    if (!c->options->debug)
+    if (!c->options->debug || c->expected)
         return true;
     strbuf_init(&text, &c->ctx->session);
     for (uint32_t i = 0; i < c->units.n; i++) {
@@ -236,6 +237,8 @@ bool run_link(struct compilation *c)
     if (a.weights.sidecar)
         a.weights.entries = sidecar_entries(c->module);
     a.meta = artifact_meta(c);
+    if (c->options->emit != OPT_EMIT_C && !build_note_make(c, &a.build))
+        return false;
     artifact_ports(c, &a);
     artifact_symbols(c, &a);
     a.node = source_rows(c, &a.n_node);

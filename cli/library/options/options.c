@@ -68,6 +68,16 @@ void options_init(struct options *o)
     options_reset(o, '-'); /* which no row has */
 }
 
+bool option_is_preset(const struct options *o, const struct option *def)
+{
+    const char *now = (const char *)o + def->offset;
+    struct options preset;
+    if (def->kind == OPTION_LIST)
+        return ((const struct text_list *)(const void *)now)->items.n == 0;
+    options_init(&preset);
+    return memcmp(now, (const char *)&preset + def->offset, def->size) == 0;
+}
+
 const struct option *option_find(const char *name, char where)
 {
     for (uint32_t i = 0; i < option_count; i++)

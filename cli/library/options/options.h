@@ -77,6 +77,9 @@ void options_init(struct options *);
 /* Gives the options without this letter of options.def their defaults. */
 void options_reset(struct options *, char keep);
 
+/* Is the option as it is where nobody gives it? */
+bool option_is_preset(const struct options *, const struct option *);
+
 /* The i-th word of a ONE_OF; empty: it has no more. */
 struct span option_word(const struct option *, unsigned i);
 

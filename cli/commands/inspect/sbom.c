@@ -1,0 +1,288 @@
+/* mcc inspect --sbom: what an artifact consists of and was made of, as SPDX 2.3 or CycloneDX 1.6: the artifact, its
+ * weights, the network and the compiler, with BLAKE3 of each that is known. The network's hash and the options are
+ * those of the artifact's note (build_note.h), which `mcc verify` checks; the hash of a tool is that of the mcc that
+ * writes the bill.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/commands/command.h"
+#include "cli/commands/inspect/inspect.h"
+#include "cli/library/compile/build_note.h"
+#include "cli/library/mccc.h"
+
+struct sbom {
+    struct context *ctx;
+    const struct artifact_file *a;
+    const char *file, *name; /* the artifact's file name; the network's name */
+    const char *weights_file; /* "": they are in the artifact; NULL: there are none */
+    const char *network, *version; /* the note's hash of it; of the compiler */
+    char artifact[DIGEST_TEXT], weights[DIGEST_TEXT], tool[DIGEST_TEXT], created[32];
+    struct json j;
+};
+
+/* ---- what it says ---- */
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool hash_weights(struct sbom *b, const char *path)
+{
+    const struct artifact_file *a = b->a;
+    const char *side = a->desc.weights_file;
+    if (!a->sizes.weights && !(side && *side))
+        return true;
+    b->weights_file = side && *side ? file_name(side) : "";
+    if (*b->weights_file) {
+        const char *beside = arena_printf(&b->ctx->session, "%.*s%s", (int)(file_name(path) - path), path,
+                                          b->weights_file);
+        return digest_files(b->ctx, &beside, 1, b->weights);
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    bool ok = fd >= 0 && digest_range(fd, a->weights_at, a->sizes.weights, b->weights);
+    if (fd >= 0)
+        close(fd);
+    return ok || error_env(b->ctx, "cannot be read");
+}
+
+/* Now, or the time that builds which are to be repeated give (reproducible-builds.org). */
+static void set_time(struct sbom *b)
+{
+    const char *given = getenv("SOURCE_DATE_EPOCH");
+    char *end = NULL;
+    long long seconds = given && *given ? strtoll(given, &end, 10) : -1;
+    time_t at = seconds >= 0 && !*end ? (time_t)seconds : time(NULL);
+    struct tm parts;
+    if (!gmtime_r(&at, &parts) || !strftime(b->created, sizeof b->created, "%Y-%m-%dT%H:%M:%SZ", &parts))
+        memcpy(b->created, "1970-01-01T00:00:00Z", sizeof "1970-01-01T00:00:00Z");
+}
+
+static bool gather(struct sbom *b, const struct options *o, const char *path)
+{
+    const char *self = o->self, *compiler = b->a->api.compiler;
+    b->file = file_name(path);
+    b->name = *b->a->api.name ? b->a->api.name : "network";
+    b->network = build_note_find(&b->ctx->session, b->a->build, NOTE_NETWORK);
+    b->version = strncmp(compiler, "mcc ", 4) == 0 ? compiler + 4 : compiler;
+    if (!b->network || strlen(b->network) + 1 != DIGEST_TEXT ||
+        strspn(b->network, "0123456789abcdef") + 1 != DIGEST_TEXT)
+        return error_model(b->ctx, (src_id){0},
+                           "it has no note of how it was made: it was stripped, or made by an earlier mcc");
+    set_time(b);
+    return digest_files(b->ctx, &path, 1, b->artifact) && hash_weights(b, path) &&
+           digest_files(b->ctx, &self, 1, b->tool);
+}
+
+/* Options as the command line has them. */
+static const char *options_text(const struct sbom *b)
+{
+    struct span left = b->a->build;
+    const char *name, *value;
+    struct strbuf out;
+    strbuf_init(&out, &b->ctx->session);
+    strbuf_printf(&out, "--target=%s", b->a->api.target);
+    while (build_note_next(&b->ctx->session, &left, &name, &value))
+        if (strcmp(name, NOTE_NETWORK) != 0 && strcmp(name, NOTE_OUTPUT) != 0)
+            strbuf_printf(&out, " --%s=%s", name, value);
+    return out.data;
+}
+
+/* ---- SPDX ---- */
+
+static void spdx_package(struct json *j, const char *id, const char *name, const char *hash, const char *purpose)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "SPDXID", id);
+    json_text(j, "name", name);
+    json_text(j, "downloadLocation", "NOASSERTION");
+    json_bool(j, "filesAnalyzed", false);
+    json_text(j, "licenseConcluded", "NOASSERTION");
+    json_text(j, "licenseDeclared", "NOASSERTION");
+    json_text(j, "copyrightText", "NOASSERTION");
+    json_text(j, "primaryPackagePurpose", purpose);
+    if (!hash)
+        return;
+    json_open(j, "checksums", '[');
+    json_open(j, NULL, '{');
+    json_text(j, "algorithm", "BLAKE3");
+    json_text(j, "checksumValue", hash);
+    json_close(j, '{');
+    json_close(j, '[');
+}
+
+static void spdx_relation(struct json *j, const char *from, const char *type, const char *to)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "spdxElementId", from);
+    json_text(j, "relationshipType", type);
+    json_text(j, "relatedSpdxElement", to);
+    json_close(j, '{');
+}
+
+static void put_spdx(struct sbom *b)
+{
+    static const char document[] = "SPDXRef-DOCUMENT", artifact[] = "SPDXRef-Artifact", weights[] = "SPDXRef-Weights",
+                      network[] = "SPDXRef-Network", compiler[] = "SPDXRef-Compiler";
+    struct json *j = &b->j;
+    struct arena *arena = &b->ctx->session;
+    json_open(j, NULL, '{');
+    json_text(j, "spdxVersion", "SPDX-2.3");
+    json_text(j, "dataLicense", "CC0-1.0");
+    json_text(j, "SPDXID", document);
+    json_text(j, "name", b->file);
+    json_text(j, "documentNamespace", arena_printf(arena, "https://spdx.org/spdxdocs/mcc-%s", b->artifact));
+    json_open(j, "creationInfo", '{');
+    json_text(j, "created", b->created);
+    json_open(j, "creators", '[');
+    json_text(j, NULL, "Tool: mcc-" MCCC_VERSION);
+    json_close(j, '[');
+    json_text(j, "comment", arena_printf(arena, "BLAKE3 of this tool: %s", b->tool));
+    json_close(j, '{');
+    json_open(j, "packages", '[');
+    spdx_package(j, artifact, b->name, b->artifact, "LIBRARY");
+    json_text(j, "packageFileName", b->file);
+    json_text(j, "comment", arena_printf(arena, "compiled with %s", options_text(b)));
+    json_close(j, '{');
+    spdx_package(j, network, b->name, b->network, "SOURCE");
+    json_close(j, '{');
+    spdx_package(j, compiler, "mcc", NULL, "APPLICATION");
+    json_text(j, "versionInfo", b->version);
+    json_close(j, '{');
+    if (b->weights_file) {
+        spdx_package(j, weights, "weights", b->weights, "FILE");
+        if (*b->weights_file)
+            json_text(j, "packageFileName", b->weights_file);
+        json_close(j, '{');
+    }
+    json_close(j, '[');
+    json_open(j, "relationships", '[');
+    spdx_relation(j, document, "DESCRIBES", artifact);
+    spdx_relation(j, artifact, "GENERATED_FROM", network);
+    spdx_relation(j, compiler, "BUILD_TOOL_OF", artifact);
+    if (b->weights_file)
+        spdx_relation(j, artifact, *b->weights_file ? "DEPENDS_ON" : "CONTAINS", weights);
+    json_close(j, '[');
+    json_close(j, '{');
+}
+
+/* ---- CycloneDX ---- */
+
+static void cyclonedx_component(struct json *j, const char *key, const char *type, const char *ref, const char *name,
+                                const char *version, const char *hash)
+{
+    json_open(j, key, '{');
+    json_text(j, "type", type);
+    json_text(j, "bom-ref", ref);
+    json_text(j, "name", name);
+    if (version)
+        json_text(j, "version", version);
+    if (!hash)
+        return;
+    json_open(j, "hashes", '[');
+    json_open(j, NULL, '{');
+    json_text(j, "alg", "BLAKE3");
+    json_text(j, "content", hash);
+    json_close(j, '{');
+    json_close(j, '[');
+}
+
+static void cyclonedx_property(struct json *j, const char *name, const char *value)
+{
+    json_open(j, NULL, '{');
+    json_text(j, "name", name);
+    json_text(j, "value", value);
+    json_close(j, '{');
+}
+
+/* Who writes the bill, and of what. */
+static void cyclonedx_metadata(struct sbom *b)
+{
+    struct json *j = &b->j;
+    struct span left = b->a->build;
+    const char *name, *value;
+    json_open(j, "metadata", '{');
+    json_text(j, "timestamp", b->created);
+    json_open(j, "tools", '{');
+    json_open(j, "components", '[');
+    cyclonedx_component(j, NULL, "application", "tool", "mcc", MCCC_VERSION, b->tool);
+    json_close(j, '{');
+    json_close(j, '[');
+    json_close(j, '{');
+    cyclonedx_component(j, "component", "library", "artifact", b->name, NULL, b->artifact);
+    json_open(j, "properties", '[');
+    cyclonedx_property(j, "mcc:file", b->file);
+    cyclonedx_property(j, "mcc:target", b->a->api.target);
+    cyclonedx_property(j, "mcc:variants", b->a->api.features);
+    while (build_note_next(&b->ctx->session, &left, &name, &value))
+        if (strcmp(name, NOTE_NETWORK) != 0)
+            cyclonedx_property(j, arena_printf(&b->ctx->session, "mcc:option:%s", name), value);
+    json_close(j, '[');
+    json_close(j, '{');
+    json_close(j, '{');
+}
+
+static void put_cyclonedx(struct sbom *b)
+{
+    struct json *j = &b->j;
+    const char *h = b->artifact;
+    json_open(j, NULL, '{');
+    json_text(j, "bomFormat", "CycloneDX");
+    json_text(j, "specVersion", "1.6");
+    json_text(j, "serialNumber", /* of the hash: a UUID of version 8 */
+              arena_printf(&b->ctx->session, "urn:uuid:%.8s-%.4s-8%.3s-a%.3s-%.12s", h, h + 8, h + 12, h + 15, h + 18));
+    json_int(j, "version", 1);
+    cyclonedx_metadata(b);
+    json_open(j, "components", '[');
+    cyclonedx_component(j, NULL, "machine-learning-model", "network", b->name, NULL, b->network);
+    json_close(j, '{');
+    cyclonedx_component(j, NULL, "application", "compiler", "mcc", b->version, NULL);
+    json_text(j, "scope", "excluded");
+    json_close(j, '{');
+    if (b->weights_file) {
+        cyclonedx_component(j, NULL, "data", "weights", *b->weights_file ? b->weights_file : "weights", NULL,
+                            b->weights);
+        json_close(j, '{');
+    }
+    json_close(j, '[');
+    json_open(j, "dependencies", '[');
+    json_open(j, NULL, '{');
+    json_text(j, "ref", "artifact");
+    json_open(j, "dependsOn", '[');
+    json_text(j, NULL, "network");
+    json_text(j, NULL, "compiler");
+    if (b->weights_file)
+        json_text(j, NULL, "weights");
+    json_close(j, '[');
+    json_close(j, '{');
+    json_close(j, '[');
+    json_close(j, '{');
+}
+
+enum fail inspect_sbom(struct context *ctx, const struct options *o, const char *path)
+{
+    struct artifact_file *a = NEW(&ctx->session, struct artifact_file);
+    struct sbom *b = NEW(&ctx->session, struct sbom);
+    struct strbuf out;
+    struct file_list read = {0};
+    VEC_PUSH(&ctx->session, &read.paths, path);
+    *b = (struct sbom){.ctx = ctx, .a = a, .j = {.out = &out}};
+    strbuf_init(&out, &ctx->session);
+    if (!artifact_read(ctx, path, o->verify, a) || !gather(b, o, path))
+        return ctx->fail;
+    if (o->sbom == OPT_SBOM_SPDX)
+        put_spdx(b);
+    else
+        put_cyclonedx(b);
+    strbuf_append(&out, "\n", 1);
+    if (!o->output || strcmp(o->output, "-") == 0)
+        terminal_print(&out);
+    else if (output_check(ctx, o->output) && output_differs(ctx, o->output, &read, NULL))
+        (void)output_write(ctx, o->output, out.data, out.n);
+    return ctx->fail;
+}
