@@ -41,5 +41,6 @@ enum fail command_reduce(struct context *, struct options *);
 enum fail command_report(struct context *, struct options *);
 enum fail command_inspect(struct context *, struct options *);
 enum fail command_verify(struct context *, struct options *);
+enum fail command_prove(struct context *, struct options *);
 
 #endif

@@ -12,6 +12,7 @@
 #include "ir/eval/fold.h"
 #include "ir/eval/runs.h"
 #include "ir/graph/view_map.h"
+#include "ir/ops/field.h"
 #include "ir/ops/scalar.h"
 
 enum {
@@ -125,12 +126,15 @@ static bool read_map(struct reader *r, const struct node *n, const struct run *r
         memcpy(dst, in[0], (size_t)total * elem_size(elem));
         return true;
     }
+    enum elem to = n->op == OP_CONVERT ? node_elem(n, "elem") : ELEM_NONE;
+    if (r->g->ctx->field && to && (elem == ELEM_F32 || to == ELEM_F32))
+        return field_convert(elem, in[0], to, dst, (size_t)total) ||
+               error_model(r->g->ctx, n->src, "a conversion in a constant has no meaning in the field");
     if (n->op == OP_CONVERT) {
-        elems_convert(elem, in[0], node_elem(n, "elem"), dst, (size_t)total, node_int(n, "saturate", 1),
-                      node_str(n, "round", "even"));
+        elems_convert(elem, in[0], to, dst, (size_t)total, node_int(n, "saturate", 1), node_str(n, "round", "even"));
         return true;
     }
-    enum eval_status status = map_eval(n->op, elem, (size_t)total, in, dst);
+    enum eval_status status = map_eval_in(r->g->ctx, n->op, elem, (size_t)total, in, dst);
     return status == EVAL_OK || error_model(r->g->ctx, n->src, "%s: %s in a constant", op_name(n->op),
                                             status == EVAL_VALUE ? "division by zero" : "undefined operation");
 }

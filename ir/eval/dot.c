@@ -6,9 +6,12 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
+#include "ir/ops/field.h"
 
 enum { PANEL = 4, BLOCK_MIN = 64, BLOCK_MAX = 512, PACK_WORDS = 1 << 20 };
 typedef double pair __attribute__((vector_size(16)));
+
+enum arithmetic { INTEGERS, FLOATS, FIELD };
 
 union word {
     double f;
@@ -20,17 +23,19 @@ struct product {
     int64_t m, n, k;
     load_fn *a, *b;
     const void *self;
-    bool is_float;
+    enum arithmetic arithmetic;
     int64_t block;                    /* rows of a and of b packed at a time */
     union word *pack_a, *pack_b;      /* block * k each */
 };
 
-static union word load_elem(const struct tensor *t, int64_t at, bool is_float)
+static union word load_elem(const struct tensor *t, int64_t at, enum arithmetic arithmetic)
 {
     union word w;
-    if (t->elem == ELEM_F32)
+    if (arithmetic == FIELD)
+        w.i = ((const uint32_t *)t->data)[at];
+    else if (t->elem == ELEM_F32)
         w.f = ((const float *)t->data)[at];
-    else if (is_float)
+    else if (arithmetic == FLOATS)
         w.f = elem_to_f64(t->elem, (char *)t->data + (size_t)at * elem_size(t->elem));
     else
         w.i = elem_to_i64(t->elem, (char *)t->data + (size_t)at * elem_size(t->elem));
@@ -72,6 +77,29 @@ static void panel_ints(const union word *a, const union word *b, int64_t k, unio
             c[r][j].i = (int64_t)s[r][j];
 }
 
+/* Residues: each product is folded into the sum, which stays below 2^34. */
+static void panel_field(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
+{
+    uint64_t s[PANEL][PANEL] = {{0}};
+    for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL)
+        for (int r = 0; r < PANEL; r++)
+            for (int j = 0; j < PANEL; j++) {
+                uint64_t x = s[r][j] + (uint64_t)a[r].i * (uint64_t)b[j].i;
+                s[r][j] = (x & FIELD_P) + (x >> 31);
+            }
+    for (int r = 0; r < PANEL; r++)
+        for (int j = 0; j < PANEL; j++)
+            c[r][j].i = (int64_t)(s[r][j] % FIELD_P);
+}
+
+typedef void panel_fn(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL]);
+static panel_fn *const panels[] = {[INTEGERS] = panel_ints, [FLOATS] = panel_floats, [FIELD] = panel_field};
+
+static enum arithmetic arithmetic_of(const struct eval *e, enum elem elem)
+{
+    return eval_in_field(e, elem) ? FIELD : elem_class(elem) == 'F' ? FLOATS : INTEGERS;
+}
+
 /* Rows first .. first + block - 1 as panels [block / PANEL][k][PANEL], zeros beyond the last row. */
 static void pack(const struct product *p, load_fn *load, int64_t first, int64_t rows, union word *to)
 {
@@ -84,9 +112,12 @@ static void pack(const struct product *p, load_fn *load, int64_t first, int64_t 
     }
 }
 
-static void store(enum elem elem, union word w, bool is_float, char *to)
+static void store(enum elem elem, union word w, enum arithmetic arithmetic, char *to)
 {
-    if (is_float)
+    const uint32_t residue = (uint32_t)w.i;
+    if (arithmetic == FIELD)
+        memcpy(to, &residue, sizeof residue);
+    else if (arithmetic == FLOATS)
         elem_from_f64(elem, w.f, to);
     else
         elem_from_i64(elem, w.i, to);
@@ -100,11 +131,10 @@ static void multiply_block(const struct product *p, int64_t m0, int64_t n0, enum
     for (int64_t n = n0; n < n0 + p->block && n < p->n; n += PANEL)
         for (int64_t m = m0; m < m0 + p->block && m < p->m; m += PANEL) {
             time_spend(p->ctx, (uint64_t)p->k * PANEL);
-            (p->is_float ? panel_floats : panel_ints)(p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k,
-                                                      c);
+            panels[p->arithmetic](p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k, c);
             for (int64_t i = 0; i < PANEL * PANEL; i++)
                 if (m + i / PANEL < p->m && n + i % PANEL < p->n)
-                    store(elem, c[i / PANEL][i % PANEL], p->is_float,
+                    store(elem, c[i / PANEL][i % PANEL], p->arithmetic,
                           to + (size_t)((m + i / PANEL) * p->n + n + i % PANEL) * size);
         }
 }
@@ -140,19 +170,19 @@ struct dot {
     const struct tensor *a, *b;
     const int64_t *row_a, *row_b, *k_a, *k_b; /* element offsets by m, n, k */
     int64_t base_a, base_b;
-    bool is_float;
+    enum arithmetic arithmetic;
 };
 
 static union word dot_a(const void *self, int64_t row, int64_t k)
 {
     const struct dot *d = self;
-    return load_elem(d->a, d->base_a + d->row_a[row] + d->k_a[k], d->is_float);
+    return load_elem(d->a, d->base_a + d->row_a[row] + d->k_a[k], d->arithmetic);
 }
 
 static union word dot_b(const void *self, int64_t row, int64_t k)
 {
     const struct dot *d = self;
-    return load_elem(d->b, d->base_b + d->row_b[row] + d->k_b[k], d->is_float);
+    return load_elem(d->b, d->base_b + d->row_b[row] + d->k_b[k], d->arithmetic);
 }
 
 /* Element offsets of all index tuples over the given dims of t, row-major. */
@@ -198,7 +228,7 @@ struct scale {
 
 static double scale_at(const struct scale *s, int64_t batch, int64_t row, int64_t block)
 {
-    return s->t ? load_elem(s->t, s->batch[batch] + s->row[row] + s->block[block], true).f : 1;
+    return s->t ? load_elem(s->t, s->batch[batch] + s->row[row] + s->block[block], FLOATS).f : 1;
 }
 
 static bool is_scale(const struct tensor *t, const struct tensor *of, const int64_t *contract, uint32_t n)
@@ -265,8 +295,8 @@ enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *c
     int64_t fa[RANK_MAX], fb[RANK_MAX], batch, batch_b, k_b, blocks = 1;
     uint32_t nfa, nfb;
     struct scale scales[4] = {{.t = NULL}};
-    struct dot d = {.a = in[0], .b = in[1], .is_float = elem_class(in[0]->elem) == 'F'};
-    struct product p = {.a = dot_a, .b = dot_b, .self = &d, .is_float = d.is_float};
+    struct dot d = {.a = in[0], .b = in[1], .arithmetic = arithmetic_of(e, in[0]->elem)};
+    struct product p = {.a = dot_a, .b = dot_b, .self = &d, .arithmetic = d.arithmetic};
     struct tensor packs;
     TRY(eval_result(e, n, 0, out));
     const int64_t *batches_a = dim_offsets(e, in[0], ba, nb, &batch),
@@ -283,6 +313,8 @@ enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *c
             return eval_fail(e, EVAL_SHAPE, "dot: scales of other dims than the operand's");
         scales[k - 2] = k & 1 ? scale_of(e, in[k], bb, nb, fb, nfb, cb) : scale_of(e, in[k], ba, nb, fa, nfa, ca);
     }
+    if (n->n_in > 2 && e->g->ctx->field)
+        return eval_fail(e, EVAL_UNSUPPORTED, "dot with scales is not in the field");
     if (n->n_in > 2) {
         blocks = in[0]->dims[ca[0]];
         p.k /= blocks ? blocks : 1;
@@ -308,13 +340,13 @@ struct conv {
     int64_t *pixel, *tap; /* [pixels][n] first position, [k][n] distance from it, both in dilated coordinates */
     int64_t *tap_base; /* [k] offset of the channel's plane */
     int64_t base_x, base_w, k;
-    bool is_float;
+    enum arithmetic arithmetic;
 };
 
 static union word conv_weight(const void *self, int64_t row, int64_t k)
 {
     const struct conv *c = self;
-    return load_elem(c->w, c->base_w + row * c->k + k, c->is_float);
+    return load_elem(c->w, c->base_w + row * c->k + k, c->arithmetic);
 }
 
 static union word conv_input(const void *self, int64_t pixel, int64_t k)
@@ -330,7 +362,7 @@ static union word conv_input(const void *self, int64_t pixel, int64_t k)
             return (union word){.i = 0};
         at = at * c->size[d] + i;
     }
-    return load_elem(c->x, c->base_x + c->tap_base[k] + at, c->is_float);
+    return load_elem(c->x, c->base_x + c->tap_base[k] + at, c->arithmetic);
 }
 
 static enum eval_status conv_tables(struct eval *e, const struct node *n, struct conv *c, const int64_t *out_dims,
@@ -369,7 +401,7 @@ enum eval_status eval_conv(struct eval *e, const struct node *n, struct tensor *
                      .n = x->rank - 2,
                      .size = x->dims + 2,
                      .xdil = node_ints(n, "xdil", &count),
-                     .is_float = elem_class(x->elem) == 'F'};
+                     .arithmetic = arithmetic_of(e, x->elem)};
     struct tensor packs;
     TRY(eval_result(e, n, 0, out));
     if (x->dims[1] != w->dims[1] * groups || w->dims[0] % groups != 0)
@@ -382,7 +414,7 @@ enum eval_status eval_conv(struct eval *e, const struct node *n, struct tensor *
                         .a = conv_weight,
                         .b = conv_input,
                         .self = &c,
-                        .is_float = c.is_float};
+                        .arithmetic = c.arithmetic};
     if (tensor_count(out) == 0)
         return EVAL_OK;
     TRY(conv_tables(e, n, &c, out->dims + 2, p.n));

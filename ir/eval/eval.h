@@ -6,6 +6,9 @@
 
 enum { EVAL_BUCKETS = 48 };
 
+/* Beside the element types, of accumulators: residues in int64 (ir/ops/field.h). */
+enum { WIDE_FIELD = ELEM_COUNT };
+
 struct eval {
     struct graph *g;
     struct exprs *ex;
@@ -28,6 +31,11 @@ struct eval {
     bool *shared;                /* by value id: its memory may be known elsewhere */
     VEC(void *) free_blocks[EVAL_BUCKETS];   /* by log2 of the size */
 };
+/* Are such elements residues? */
+static inline bool eval_in_field(const struct eval *e, enum elem elem)
+{
+    return elem == ELEM_F32 && e->g->ctx->field;
+}
 typedef enum eval_status eval_fn(struct eval *, const struct node *, struct tensor *const *in, struct tensor *out);
 
 /* Records why and returns the status. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
+#include "ir/ops/field.h"
 #include "ir/ops/scalar.h"
 
 enum eval_status eval_constant(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
@@ -35,7 +36,7 @@ enum eval_status eval_map(struct eval *e, const struct node *n, struct tensor *c
                              (long long)tensor_count(in[i]), (long long)count);
         data[i] = in[i]->data;
     }
-    enum eval_status status = map_eval(n->op, elem, (size_t)count, data, out->data);
+    enum eval_status status = map_eval_in(e->g->ctx, n->op, elem, (size_t)count, data, out->data);
     if (status == EVAL_VALUE)
         return eval_fail(e, status, "%s: division by zero", op_name(n->op));
     if (status != EVAL_OK)
@@ -51,6 +52,11 @@ enum eval_status eval_convert(struct eval *e, const struct node *n, struct tenso
         return eval_fail(e, EVAL_SHAPE, "%s: shapes differ", op_name(n->op));
     if (n->op == OP_BITCAST)
         memcpy(out->data, in[0]->data, (size_t)count * elem_size(out->elem));
+    else if (eval_in_field(e, in[0]->elem) || eval_in_field(e, out->elem))
+        return field_convert(in[0]->elem, in[0]->data, out->elem, out->data, (size_t)count)
+                   ? EVAL_OK
+                   : eval_fail(e, EVAL_UNSUPPORTED, "convert of %s to %s has no meaning in the field",
+                               elem_name(in[0]->elem), elem_name(out->elem));
     else
         elems_convert(in[0]->elem, in[0]->data, out->elem, out->data, (size_t)count, node_int(n, "saturate", 1),
                       node_str(n, "round", "even"));
@@ -63,6 +69,8 @@ enum eval_status eval_iota(struct eval *e, const struct node *n, struct tensor *
     (void)in;
     TRY(eval_result(e, n, 0, out));
     int64_t count = tensor_count(out), inner = dims_count(out->dims + axis + 1, out->rank - (int32_t)axis - 1);
+    if (eval_in_field(e, out->elem))
+        return eval_fail(e, EVAL_UNSUPPORTED, "iota of f32 has no meaning in the field");
     for (int64_t k = 0; k < count; k++)
         elem_from_i64(out->elem, k / inner % out->dims[axis], (char *)out->data + k * elem_size(out->elem));
     return EVAL_OK;

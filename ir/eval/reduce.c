@@ -5,16 +5,24 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
+#include "ir/ops/field.h"
 #include "ir/ops/scalar.h"
 
 /* The type that accumulates: every narrower value converts to it exactly. */
-static enum elem wide_elem(enum elem e)
+static enum elem wide_elem(const struct eval *ev, enum elem e)
 {
-    return elem_class(e) == 'F' ? ELEM_F64 : elem_class(e) == 'U' ? ELEM_U64 : ELEM_I64;
+    return eval_in_field(ev, e)   ? (enum elem)WIDE_FIELD
+           : elem_class(e) == 'F' ? ELEM_F64
+           : elem_class(e) == 'U' ? ELEM_U64
+                                  : ELEM_I64;
 }
 
 static void narrow(enum elem wide, const int64_t *src, enum elem elem, void *dst, int64_t n)
 {
+    for (int64_t i = 0; wide == (enum elem)WIDE_FIELD && i < n; i++)
+        ((uint32_t *)dst)[i] = (uint32_t)src[i];
+    if (wide == (enum elem)WIDE_FIELD)
+        return;
     if (wide == ELEM_F64)
         elems_from_f64(elem, (const double *)(const void *)src, dst, (size_t)n);
     else
@@ -23,6 +31,10 @@ static void narrow(enum elem wide, const int64_t *src, enum elem elem, void *dst
 
 static void widen(enum elem elem, const void *src, enum elem wide, int64_t *dst, int64_t n)
 {
+    for (int64_t i = 0; wide == (enum elem)WIDE_FIELD && i < n; i++)
+        dst[i] = ((const uint32_t *)src)[i];
+    if (wide == (enum elem)WIDE_FIELD)
+        return;
     if (wide == ELEM_F64)
         elems_to_f64(elem, src, (double *)(void *)dst, (size_t)n);
     else
@@ -32,7 +44,21 @@ static void widen(enum elem elem, const void *src, enum elem wide, int64_t *dst,
 static void combine(enum op op, enum elem wide, int64_t *acc, const int64_t *x, int64_t n)
 {
     const void *in[2] = {acc, x};
-    map_eval(op, wide, (size_t)n, in, acc);
+    for (int64_t i = 0; wide == (enum elem)WIDE_FIELD && i < n; i++)
+        acc[i] = field_apply(op, acc[i], x[i]);
+    if (wide != (enum elem)WIDE_FIELD)
+        map_eval(op, wide, (size_t)n, in, acc);
+}
+
+static int64_t wide_identity(const char *monoid, enum elem elem, enum elem wide)
+{
+    char identity[16] = {0};
+    int64_t x = 0;
+    if (wide == (enum elem)WIDE_FIELD)
+        return field_identity(monoid_op(monoid));
+    monoid_identity(monoid, elem, identity);
+    widen(elem, identity, wide, &x, 1);
+    return x;
 }
 
 /* Folds a row into its first element, halves upon halves. */
@@ -50,7 +76,7 @@ enum eval_status eval_reduce(struct eval *e, const struct node *n, struct tensor
     const struct tensor *x = in[0];
     const char *monoid = node_str(n, "monoid", "");
     enum op op = monoid_op(monoid);
-    enum elem wide = wide_elem(x->elem);
+    enum elem wide = wide_elem(e, x->elem);
     int64_t strides[RANK_MAX] = {0}, at[RANK_MAX] = {0}, weight = 1;
     bool reduced[RANK_MAX] = {false};
     uint32_t n_axes;
@@ -66,9 +92,7 @@ enum eval_status eval_reduce(struct eval *e, const struct node *n, struct tensor
         return eval_fail(e, EVAL_SHAPE, "reduce: the result's shape does not fit");
     int64_t *acc = NEW_ARRAY(e->arena, int64_t, weight + 1), last = x->rank ? x->dims[x->rank - 1] : 1;
     for (int64_t i = 0; i < weight; i++) {
-        char identity[16] = {0};
-        monoid_identity(monoid, x->elem, identity);
-        widen(x->elem, identity, wide, &acc[i], 1);
+        acc[i] = wide_identity(monoid, x->elem, wide);
     }
     int64_t *row = NEW_ARRAY(e->arena, int64_t, last + 1), rows = last ? tensor_count(x) / last : 0;
     for (int64_t r = 0; r < rows; r++) {
@@ -101,6 +125,8 @@ static bool takes_over(enum elem wide, int64_t a, int64_t b, bool max, bool last
     }
     if (a == b)
         return last;
+    if (wide == (enum elem)WIDE_FIELD)
+        return max ? field_less(a, b) : field_less(b, a);
     bool less = wide == ELEM_U64 ? (uint64_t)b < (uint64_t)a : b < a;
     return max ? !less : less;
 }
@@ -110,7 +136,7 @@ enum eval_status eval_argreduce(struct eval *e, const struct node *n, struct ten
     const struct tensor *x = in[0];
     int32_t axis = (int32_t)node_int(n, "axis", 0);
     bool max = node_int(n, "max", 1), last = node_int(n, "last", 0);
-    enum elem wide = wide_elem(x->elem);
+    enum elem wide = wide_elem(e, x->elem);
     int64_t dim = x->dims[axis], inner = dims_count(x->dims + axis + 1, x->rank - axis - 1);
     TRY(eval_result(e, n, 0, out));
     if (dim == 0 || tensor_count(out) * dim != tensor_count(x))
@@ -185,18 +211,15 @@ static enum eval_status windows(struct eval *e, const struct node *n, const stru
                                 struct tensor *out)
 {
     const char *monoid = node_str(n, "monoid", "");
-    enum elem wide = wide_elem(x->elem);
+    enum elem wide = wide_elem(e, x->elem);
     struct window w = {0};
     TRY(read_window(e, n, x, &w));
     TRY(eval_result(e, n, 0, out));
     int32_t lead = x->rank - w.n;
     int64_t at[RANK_MAX] = {0}, k[RANK_MAX], plane = dims_count(w.dims, w.n), to = 0, identity = 0;
     int64_t outputs = dims_count(out->dims + lead, w.n), *values = NEW_ARRAY(e->arena, int64_t, plane + 1);
-    char raw[16] = {0};
-    if (!arg) {
-        monoid_identity(monoid, x->elem, raw);
-        widen(x->elem, raw, wide, &identity, 1);
-    }
+    if (!arg)
+        identity = wide_identity(monoid, x->elem, wide);
     if (tensor_count(out) == 0)
         return EVAL_OK;
     do {
@@ -241,16 +264,14 @@ enum eval_status eval_cumulate(struct eval *e, const struct node *n, struct tens
     const char *monoid = node_str(n, "monoid", "");
     int32_t axis = (int32_t)node_int(n, "axis", 0);
     bool exclusive = node_int(n, "exclusive", 0), reverse = node_int(n, "reverse", 0);
-    enum elem wide = wide_elem(x->elem);
+    enum elem wide = wide_elem(e, x->elem);
     size_t size = elem_size(x->elem);
     TRY(eval_tensor(e, out, x->elem, x->rank, x->dims));
     int64_t dim = x->dims[axis], inner = dims_count(x->dims + axis + 1, x->rank - axis - 1), v, acc;
     int64_t lines = dim ? tensor_count(x) / dim : 0;
     for (int64_t line = 0; line < lines; line++) {
         int64_t base = line / inner * dim * inner + line % inner;
-        char raw[16] = {0};
-        monoid_identity(monoid, x->elem, raw);
-        widen(x->elem, raw, wide, &acc, 1);
+        acc = wide_identity(monoid, x->elem, wide);
         for (int64_t i = 0; i < dim; i++) {
             size_t at = (size_t)(base + (reverse ? dim - 1 - i : i) * inner) * size;
             widen(x->elem, (char *)x->data + at, wide, &v, 1);

@@ -7,6 +7,7 @@
 
 #include "ir/eval/eval.h"
 #include "ir/graph/view_map.h"
+#include "ir/ops/field.h"
 #include "ir/ops/scalar.h"
 
 /* ---- separable views --------------------------------------------------------------------------------------------- */
@@ -296,8 +297,8 @@ static enum eval_status copy_operand(struct eval *e, const struct tensor *x, str
 }
 
 /* out[at ...] op= updates[from ...], count elements. */
-static void combine(const char *monoid, struct tensor *out, int64_t at, const struct tensor *updates, int64_t from,
-                    int64_t count)
+static void combine(const struct eval *e, const char *monoid, struct tensor *out, int64_t at,
+                    const struct tensor *updates, int64_t from, int64_t count)
 {
     size_t size = elem_size(out->elem);
     char *dst = (char *)out->data + (size_t)at * size;
@@ -306,7 +307,7 @@ static void combine(const char *monoid, struct tensor *out, int64_t at, const st
     if (monoid_op(monoid) == OP_NONE)
         memcpy(dst, src, (size_t)count * size);
     else
-        map_eval(monoid_op(monoid), out->elem, (size_t)count, in, dst);
+        map_eval_in(e->g->ctx, monoid_op(monoid), out->elem, (size_t)count, in, dst);
 }
 
 enum eval_status eval_scatter_elements(struct eval *e, const struct node *n, struct tensor *const *in,
@@ -321,7 +322,7 @@ enum eval_status eval_scatter_elements(struct eval *e, const struct node *n, str
         return EVAL_OK;
     do {
         TRY(element_offset(e, n, x, idx, k, at, &p));
-        combine(node_str(n, "monoid", "set"), out, p, updates, k, 1);
+        combine(e, node_str(n, "monoid", "set"), out, p, updates, k, 1);
         k++;
     } while (dims_next(idx->dims, idx->rank, at));
     return EVAL_OK;
@@ -337,7 +338,7 @@ enum eval_status eval_scatter_nd(struct eval *e, const struct node *n, struct te
         return eval_fail(e, EVAL_SHAPE, "scatter_nd: updates do not fit to the indices");
     for (int64_t t = 0; t < tuples; t++) {
         TRY(tuple_offset(e, n, x, idx, t, k, 0, &offset));
-        combine(node_str(n, "monoid", "set"), out, offset * row, updates, t * row, row);
+        combine(e, node_str(n, "monoid", "set"), out, offset * row, updates, t * row, row);
     }
     return EVAL_OK;
 }

@@ -26,3 +26,54 @@ bool lf_break(struct lfunc *f)
 {
     return break_block(f, (lblock){1}, 0);
 }
+
+/* ---- mutants ----------------------------------------------------------------------------------------------------- */
+
+/* Does it change what is computed? Then it is one of the sites, and changed where the count ends. */
+static bool mutate_statement(struct lfunc *f, struct lstmt *s, int64_t *site)
+{
+    const bool real = loop_elem_classes(s->type.elem) & E_F, index = s->type.elem == ELEM_I64 && s->type.lanes == 1;
+    const bool drop = s->op == L_FMA && real, swap = s->op == L_SUB && real && s->in[0].i != s->in[1].i;
+    const bool number = s->op == L_CONST && real, distance = s->op == L_CONST && index && s->imm >= 2;
+    const bool lanes = s->op == L_SHUFFLE && s->n_aux > 1 && s->aux[0] != s->aux[1];
+    if (!(drop || swap || number || distance || lanes) || (*site)--)
+        return false;
+    if (drop) { /* the product: the smaller one of the addend and itself */
+        s->op = L_MIN;
+        s->in[0] = s->in[1] = s->in[2];
+        s->n_in = 2;
+    } else if (swap) {
+        const lreg x = s->in[0];
+        s->in[0] = s->in[1];
+        s->in[1] = x;
+    } else if (number) {
+        s->fimm = s->fimm == 0 || s->fimm == s->fimm / 2 ? 1 : s->fimm / 2;
+    } else if (distance) {
+        s->imm--;
+    } else {
+        uint8_t *aux = arena_copy(f->arena, s->aux, s->n_aux);
+        aux[0] = s->aux[1];
+        aux[1] = s->aux[0];
+        s->aux = aux;
+    }
+    return true;
+}
+
+static bool mutate_block(struct lfunc *f, lblock b, int64_t *site)
+{
+    struct lblk *blk = &f->blocks.data[b.i];
+    for (uint32_t i = 0; i < blk->stmts.n; i++) {
+        struct lstmt *s = &blk->stmts.data[i];
+        if (mutate_statement(f, s, site))
+            return true;
+        for (size_t k = 0; k < COUNT_OF(s->block); k++)
+            if (s->block[k].i && mutate_block(f, s->block[k], site))
+                return true;
+    }
+    return false;
+}
+
+bool lf_mutate(struct lfunc *f, int64_t *site)
+{
+    return mutate_block(f, (lblock){1}, site);
+}

@@ -207,6 +207,14 @@ lblock lf_block(struct lfunc *);
 lreg *lf_lregs(struct lfunc *, const lreg *, uint32_t n); /* copy into the arena */
 struct ltype lf_type(const struct lfunc *, lreg);
 void lf_tidy(struct lfunc *); /* equal statements once, unused ones not (ir/loop/tidy.c) */
+/* f32 becomes GF(2^31 - 1) (ir/loop/field.c). fractions: some constant stands for one. False: *why says which statement
+ * has no meaning there. */
+bool lf_field(struct lfunc *, const char **why, bool *fractions);
+/* What lf_math appends for it: a hash of the operands, not a function's digits. */
+lreg lf_field_function(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in);
+/* Tests: changes the statement that *site counts down to (break.c). False: it has fewer, and *site is that much less.
+ */
+bool lf_mutate(struct lfunc *, int64_t *site);
 bool lf_break(struct lfunc *); /* tests: the first sum, product or maximum of floats becomes another operation; false:
                                   there is none (break.c) */
 bool lf_finish(struct lfunc *); /* lays out LOCALs, then verifies */

@@ -6,7 +6,7 @@ Statuses 2 and 3 depend on what check does not do (outputs, code); 5 is a defect
 import os
 import subprocess
 
-COMMANDS = ("check", "run", "bench", "inspect", "diff", "reduce", "eval", "verify")
+COMMANDS = ("check", "run", "bench", "inspect", "diff", "reduce", "eval", "verify", "prove")
 OTHERWISE = ("emit=", "target=wasm",   # a header, or one function, may have no words for what a shared object does
              "stop-after", "help", "h", "version", "list-", "print-config", "###", "reference", "generate", "calibrate", "worker", "Werror")
 SHARED = ("input=", "overridable=", "config=", "limit-", "allow-hard-links")

@@ -5,6 +5,7 @@
 #include "cli/library/options/name_value.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
+#include "ir/eval/field.h"
 #include "passes/module/analysis.h"
 #include "passes/schedule/schedule.h"
 
@@ -214,7 +215,8 @@ static void codegen_give(struct compilation *c)
 /* Is code generation certain to follow? Verification comes before it. */
 static bool goes_on(const struct compilation *c)
 {
-    return c->output && !c->options->stop_after && !c->options->verify_each && c->options->emit != OPT_EMIT_C;
+    return c->output && !c->in_field && !c->options->stop_after && !c->options->verify_each &&
+           c->options->emit != OPT_EMIT_C;
 }
 
 /* Workers generate the code of one kernel while the next are emitted. What runs in a loop may become part of a larger
@@ -309,6 +311,32 @@ static const char *kernel_suffix(struct compilation *c, const struct target_row 
     return suffix;
 }
 
+/* Kernels compute in the field, and so does the graph from here on: weights are packed, not computed with. */
+static bool enter_field(struct compilation *c)
+{
+    int64_t site = c->options->mutate - 1;
+    for (uint32_t i = 0; i < c->units.n; i++) {
+        struct codegen_unit *u = &c->units.data[i];
+        const char *text = u->text;
+        struct lowered_kernel row = {.kernel = u->symbol};
+        struct lfunc *f = lf_parse(c->ctx, &c->ctx->session, &text);
+        if (!f)
+            return error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", u->symbol);
+        bool mutated = site >= 0 && lf_mutate(f, &site), kernel = f->role == LROLE_KERNEL;
+        site = mutated ? -1 : site;
+        bool lowers = kernel && lf_field(f, &row.why, &row.fractions);
+        if (kernel)
+            VEC_PUSH(&c->ctx->session, &c->lowered, row);
+        if (!lowers && !(mutated && !kernel))
+            continue;
+        if (!lf_finish(f))
+            return false;
+        u->text = print_function(c, f);
+    }
+    graph_enter_field(c->graph);
+    return true;
+}
+
 bool run_emit(struct compilation *c)
 {
     c->module->asked.emitted = look_after_workers;
@@ -317,13 +345,17 @@ bool run_emit(struct compilation *c)
         const struct variant *v = c->targets.data[i];
         if (i && goes_on(c))
             codegen_give(c);
-        if (!emit_variant(c, v, kernel_suffix(c, v->row)))
+        const char *suffix = kernel_suffix(c, v->row);
+        VEC_PUSH(&c->ctx->session, &c->suffixes, suffix);
+        if (!emit_variant(c, v, suffix))
             return false;
     }
     const struct target *last = &c->targets.data[c->targets.n - 1]->target;
     if (!targets_static(c->options))
         unit_add(c, last, "plan", print_function(c, c->module->plan.plan_function), (src_id){0});
     else if (!static_entry(c, last))
+        return false;
+    if (c->in_field && !enter_field(c))
         return false;
     const struct options *o = c->options;
     return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);

@@ -25,6 +25,11 @@ struct stage_cost {
     bool ran;
 };
 
+/* What became of a kernel in the field (mcc prove). */
+struct lowered_kernel {
+    const char *kernel, *why; /* its function; why it has no meaning there, NULL: it has */
+    bool fractions; /* a constant of it stands for one */
+};
 struct variant; /* cli/library/options/targets.h */
 struct compilation {
     struct context *ctx;
@@ -34,6 +39,9 @@ struct compilation {
     const char *last; /* stage; NULL: all of them, to an output */
     bool check; /* only the answer is wanted whether the network can be compiled */
     const char *expected; /* of verify: the BLAKE3 that the network has, or it is another one; NULL: any */
+    bool in_field; /* of prove: kernels compute in GF(2^31 - 1), and so does the graph when the loops are there */
+    VEC(struct lowered_kernel) lowered;
+    VEC(const char *) suffixes; /* of functions' names, by variant */
     struct file_list files; /* what was read */
     struct input_spec *inputs;
     uint32_t n_inputs;

@@ -54,6 +54,8 @@ lreg lf_math(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *
     binary_fn *two = functions[op].two;
     if ((!two && !functions[op].f64) || n_in != (two ? 2 : 1))
         return (lreg){0};
+    if (t.elem == ELEM_F32 && f->ctx->field_code)
+        return lf_field_function(f, b, op, t, in, n_in);
     if (t.elem == ELEM_F64)
         return two ? two(&m, in[0], in[1], true) : functions[op].f64(&m, in[0]);
     if (functions[op].f32)

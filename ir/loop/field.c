@@ -1,0 +1,351 @@
+/* lf_field: a kernel of f32 that computes in GF(2^31 - 1) instead (ir/ops/field.h), statement by statement. Everything
+ * else, indices, memory, control and masks, stays as it is, and so does the size of elements.
+ */
+#include "ir/loop/internal.h"
+#include "ir/ops/field.h"
+
+enum { SHIFT = 31 };
+
+struct lowering {
+    struct lfunc *f;
+    lblock b;        /* where statements are appended */
+    lreg *now;       /* by value: what stands in its place */
+    bool fractions;  /* a constant stands for one */
+    const char *why; /* the first statement without a meaning in the field; NULL: none */
+};
+
+/* ---- statements ------------------------------------------------------------------------------------------------ */
+
+static struct ltype words(uint32_t lanes)
+{
+    return (struct ltype){ELEM_U32, lanes};
+}
+
+static lreg constant(struct lowering *l, struct ltype t, uint64_t value)
+{
+    lreg r = lf_op(l->f, l->b, L_CONST, t, NULL, 0);
+    lf_last(l->f, l->b)->imm = (int64_t)value;
+    return r;
+}
+
+static lreg op1(struct lowering *l, enum lop op, struct ltype t, lreg x)
+{
+    return lf_op(l->f, l->b, op, t, &x, 1);
+}
+
+static lreg op2(struct lowering *l, enum lop op, struct ltype t, lreg x, lreg y)
+{
+    const lreg in[2] = {x, y};
+    return lf_op(l->f, l->b, op, t, in, 2);
+}
+
+static lreg op3(struct lowering *l, enum lop op, struct ltype t, lreg x, lreg y, lreg z)
+{
+    const lreg in[3] = {x, y, z};
+    return lf_op(l->f, l->b, op, t, in, 3);
+}
+
+/* ---- arithmetic ------------------------------------------------------------------------------------------------ */
+
+/* Below 2 P to below P: the smaller one of x and x - P, of which one wraps. */
+static lreg reduce(struct lowering *l, struct ltype t, lreg x)
+{
+    return op2(l, L_MIN, t, x, op2(l, L_SUB, t, x, constant(l, t, FIELD_P)));
+}
+
+static lreg plus(struct lowering *l, struct ltype t, lreg x, lreg y)
+{
+    return reduce(l, t, op2(l, L_ADD, t, x, y));
+}
+
+static lreg minus(struct lowering *l, struct ltype t, lreg x, lreg y)
+{
+    lreg d = op2(l, L_SUB, t, x, y);
+    return op2(l, L_MIN, t, d, op2(l, L_ADD, t, d, constant(l, t, FIELD_P)));
+}
+
+/* x * y + z; z {0}: none. */
+static lreg times(struct lowering *l, struct ltype t, lreg x, lreg y, lreg z)
+{
+    struct ltype wide = {ELEM_U64, t.lanes};
+    lreg m = op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, x), op1(l, L_CONVERT, wide, y));
+    if (z.i)
+        m = op2(l, L_ADD, wide, m, op1(l, L_CONVERT, wide, z));
+    lreg low = op2(l, L_AND, wide, m, constant(l, wide, FIELD_P)),
+         high = op2(l, L_SHR, wide, m, constant(l, wide, SHIFT));
+    return reduce(l, t, op1(l, L_CONVERT, t, op2(l, L_ADD, wide, low, high)));
+}
+
+static lreg square(struct lowering *l, struct ltype t, lreg x, int times_over)
+{
+    for (int i = 0; i < times_over; i++)
+        x = times(l, t, x, x, (lreg){0});
+    return x;
+}
+
+/* x to the power P - 2, whose digits are 29 ones and 01. */
+static lreg inverse(struct lowering *l, struct ltype t, lreg x)
+{
+    const lreg none = {0};
+    lreg ones2 = times(l, t, square(l, t, x, 1), x, none), ones4 = times(l, t, square(l, t, ones2, 2), ones2, none);
+    lreg ones8 = times(l, t, square(l, t, ones4, 4), ones4, none);
+    lreg ones16 = times(l, t, square(l, t, ones8, 8), ones8, none);
+    lreg ones24 = times(l, t, square(l, t, ones16, 8), ones8, none);
+    lreg ones28 = times(l, t, square(l, t, ones24, 4), ones4, none);
+    lreg ones29 = times(l, t, square(l, t, ones28, 1), x, none);
+    return times(l, t, square(l, t, ones29, 2), x, none);
+}
+
+static lreg mix(struct lowering *l, struct ltype t, lreg h)
+{
+    h = op2(l, L_XOR, t, h, op2(l, L_SHR, t, h, constant(l, t, 16)));
+    h = op2(l, L_MUL, t, h, constant(l, t, FIELD_MIX_1));
+    h = op2(l, L_XOR, t, h, op2(l, L_SHR, t, h, constant(l, t, 13)));
+    h = op2(l, L_MUL, t, h, constant(l, t, FIELD_MIX_2));
+    return op2(l, L_XOR, t, h, op2(l, L_SHR, t, h, constant(l, t, 16)));
+}
+
+/* A hash, as ir/ops/field.c has it; y {0}: of one argument. */
+static lreg function(struct lowering *l, struct ltype t, enum op op, lreg x, lreg y)
+{
+    lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, field_function_key(op))));
+    h = mix(l, t, y.i ? op2(l, L_XOR, t, h, y) : h);
+    return reduce(l, t, op2(l, L_AND, t, h, constant(l, t, FIELD_P)));
+}
+
+static lreg order(struct lowering *l, struct ltype t, lreg x)
+{
+    return op2(l, L_XOR, t, mix(l, t, op2(l, L_XOR, t, x, constant(l, t, FIELD_KEY))), constant(l, t, FIELD_LEAST));
+}
+
+static lreg less(struct lowering *l, struct ltype t, lreg x, lreg y, enum lop op)
+{
+    return op2(l, op, (struct ltype){ELEM_BOOL, t.lanes}, order(l, t, x), order(l, t, y));
+}
+
+static lreg greatest(struct lowering *l, struct ltype t, lreg x, lreg y, bool least)
+{
+    lreg y_wins = least ? less(l, t, y, x, L_LT) : less(l, t, x, y, L_LT);
+    return op3(l, L_SELECT, t, y_wins, y, x);
+}
+
+static lreg combine(struct lowering *l, enum lop op, struct ltype t, lreg x, lreg y)
+{
+    switch (op) {
+    case L_ADD: return plus(l, t, x, y);
+    case L_SUB: return minus(l, t, x, y);
+    case L_MUL: return times(l, t, x, y, (lreg){0});
+    case L_DIV: return times(l, t, x, inverse(l, t, y), (lreg){0});
+    case L_MIN:
+    case L_MINNUM: return greatest(l, t, x, y, true);
+    default: return greatest(l, t, x, y, false);
+    }
+}
+
+/* ---- statement by statement ------------------------------------------------------------------------------------ */
+
+static void refuse(struct lowering *l, const struct lstmt *s, const char *type)
+{
+    if (!l->why)
+        l->why = arena_printf(l->f->arena, "'%s' of %s has no meaning in the field", lop_name(s->op), type);
+}
+
+static lreg reduced(struct lowering *l, const struct lstmt *s, lreg x)
+{
+    uint32_t n = lf_type(l->f, x).lanes;
+    uint8_t lanes[LOOP_LANES_MAX];
+    for (; n > 1; n /= 2) {
+        lreg half[2];
+        for (uint32_t k = 0; k < 2; k++) {
+            struct ltype t = words(n / 2);
+            if (n == 2) {
+                half[k] = op1(l, L_EXTRACT, words(1), x);
+                lf_last(l->f, l->b)->imm = k;
+                continue;
+            }
+            for (uint32_t i = 0; i < n / 2; i++)
+                lanes[i] = (uint8_t)(k * (n / 2) + i);
+            half[k] = op2(l, L_SHUFFLE, t, x, x);
+            lf_last(l->f, l->b)->aux = arena_copy(l->f->arena, lanes, n / 2);
+            lf_last(l->f, l->b)->n_aux = n / 2;
+        }
+        x = combine(l, (enum lop)s->imm, words(n / 2), half[0], half[1]);
+    }
+    return x;
+}
+
+/* Integers are exact as they are: their residues. */
+static lreg converted(struct lowering *l, const struct lstmt *s, struct ltype from, lreg x)
+{
+    struct ltype t = words(from.lanes), wide = {ELEM_I64, from.lanes};
+    if (from.elem == ELEM_BOOL)
+        return op1(l, L_CONVERT, t, x);
+    if (elem_class(from.elem) != 'I' && (elem_class(from.elem) != 'U' || from.elem == ELEM_U64)) {
+        refuse(l, s, elem_name(from.elem));
+        return x;
+    }
+    lreg y = from.elem == ELEM_I64 ? x : op1(l, L_CONVERT, wide, x);
+    return op1(l, L_CONVERT, t, op2(l, L_FLOORMOD, wide, y, constant(l, wide, FIELD_P)));
+}
+
+static enum op function_of(enum lop op)
+{
+    return op == L_SQRT    ? OP_SQRT
+           : op == L_FLOOR ? OP_FLOOR
+           : op == L_CEIL  ? OP_CEIL
+           : op == L_RINT  ? OP_ROUND
+           : op == L_TRUNC ? OP_TRUNC
+                           : OP_NONE;
+}
+
+/* Of f32 operands; {0}: the statement stays as it is. */
+static lreg arithmetic(struct lowering *l, const struct lstmt *s, const lreg *in, uint32_t lanes)
+{
+    struct ltype t = words(lanes), pred = {ELEM_BOOL, lanes};
+    switch (s->op) {
+    case L_NEG: return minus(l, t, constant(l, t, 0), in[0]);
+    case L_ABS: return greatest(l, t, in[0], minus(l, t, constant(l, t, 0), in[0]), false);
+    case L_FMA: return times(l, t, in[0], in[1], in[2]);
+    case L_ADD:
+    case L_SUB:
+    case L_MUL:
+    case L_DIV:
+    case L_MIN:
+    case L_MAX:
+    case L_MINNUM:
+    case L_MAXNUM: return combine(l, s->op, t, in[0], in[1]);
+    case L_LT:
+    case L_LE: return less(l, t, in[0], in[1], s->op);
+    case L_EQ:
+    case L_NE: return op2(l, s->op, pred, in[0], in[1]);
+    case L_HREDUCE: return reduced(l, s, in[0]);
+    default: return function_of(s->op) ? function(l, t, function_of(s->op), in[0], (lreg){0}) : (lreg){0};
+    }
+}
+
+/* Statements that move elements, whatever they are, or do not look at them. */
+static bool moves(enum lop op)
+{
+    switch (op) {
+    case L_SELECT:
+    case L_BITCAST:
+    case L_SPLAT:
+    case L_EXTRACT:
+    case L_INSERT:
+    case L_SHUFFLE:
+    case L_LOAD:
+    case L_LOADS:
+    case L_GATHER:
+    case L_STORE:
+    case L_STORES:
+    case L_SCATTER:
+    case L_LOCAL:
+    case L_OFFSET:
+    case L_PREFETCH:
+    case L_PREFETCH2:
+    case L_SHARED:
+    case L_FOR:
+    case L_PARALLEL:
+    case L_IF:
+    case L_YIELD:
+    case L_CHECK:
+    case L_CALL: return true;
+    default: return false;
+    }
+}
+
+/* The float type of its operands; types: as they were. */
+static enum elem operand_elem(const struct ltype *types, const struct lstmt *s)
+{
+    for (uint32_t i = 0; i < s->n_in; i++)
+        if (types[s->in[i].i].lanes && elem_class(types[s->in[i].i].elem) == 'F')
+            return types[s->in[i].i].elem;
+    return ELEM_NONE;
+}
+
+static void lower_block(struct lowering *, const struct ltype *types, lblock b);
+
+/* Appends the statement as it is, with what stands in its operands' places. */
+static void keep(struct lowering *l, const struct ltype *types, struct lstmt s)
+{
+    for (uint32_t k = 0; k < COUNT_OF(s.block); k++)
+        if (s.block[k].i)
+            lower_block(l, types, s.block[k]);
+    if (s.type.elem == ELEM_F32)
+        s.type.elem = ELEM_U32;
+    VEC_PUSH(l->f->arena, &l->f->blocks.data[l->b.i].stmts, s);
+}
+
+static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
+{
+    struct ltype t = s.n_out ? types[s.out[0].i] : (struct ltype){0};
+    enum elem from = operand_elem(types, &s);
+    uint32_t lanes = s.n_in ? types[s.in[0].i].lanes : 0;
+    lreg *in = lf_lregs(l->f, s.in, s.n_in), r = {0};
+    struct ltype first = s.n_in ? types[s.in[0].i] : (struct ltype){0};
+    for (uint32_t i = 0; i < s.n_in; i++)
+        in[i] = l->now[in[i].i];
+    s.in = in;
+    bool wide_float = elem_class(t.elem) == 'F' && t.elem != ELEM_F32 && t.lanes;
+    if (s.op == L_CONST && t.elem == ELEM_F32) {
+        l->fractions |= field_is_fraction(s.fimm);
+        r = constant(l, words(t.lanes), field_of(s.fimm));
+    } else if (s.op == L_CONVERT && from == ELEM_F32 && t.elem == ELEM_BOOL) {
+        r = op2(l, L_NE, t, in[0], constant(l, words(lanes), 0));
+    } else if (s.op == L_CONVERT && from == ELEM_NONE && t.elem == ELEM_F32) {
+        r = converted(l, &s, first, in[0]);
+    } else if (from == ELEM_F32 && !moves(s.op)) {
+        r = arithmetic(l, &s, in, lanes);
+        if (!r.i)
+            refuse(l, &s, "f32");
+    } else if ((wide_float || (from && from != ELEM_F32)) && !moves(s.op)) {
+        refuse(l, &s, elem_name(wide_float ? t.elem : from));
+    }
+    if (r.i)
+        l->now[s.out[0].i] = r;
+    else
+        keep(l, types, s);
+}
+
+static void lower_block(struct lowering *l, const struct ltype *types, lblock b)
+{
+    struct lblk *blk = &l->f->blocks.data[b.i];
+    const struct lstmt *old = blk->stmts.data;
+    uint32_t n = blk->stmts.n;
+    lblock outer = l->b;
+    blk->stmts.data = NULL;
+    blk->stmts.n = blk->stmts.cap = 0;
+    l->b = b;
+    for (uint32_t i = 0; i < n && !l->why; i++)
+        lower(l, types, old[i]);
+    l->b = outer;
+}
+
+bool lf_field(struct lfunc *f, const char **why, bool *fractions)
+{
+    struct lowering l = {.f = f};
+    struct ltype *types = arena_copy(f->arena, f->types.data, f->types.n * sizeof *types);
+    l.now = NEW_ARRAY(f->arena, lreg, f->types.n);
+    for (uint32_t i = 0; i < f->types.n; i++) {
+        l.now[i] = (lreg){i};
+        if (types[i].elem == ELEM_F32)
+            f->types.data[i].elem = ELEM_U32;
+    }
+    for (uint32_t i = 0; i < f->args.n; i++)
+        if (f->args.data[i].type.elem == ELEM_F32)
+            f->args.data[i].type.elem = ELEM_U32;
+    lower_block(&l, types, (lblock){1});
+    *why = l.why;
+    *fractions = l.fractions;
+    if (!l.why)
+        lf_tidy(f);
+    return !l.why;
+}
+
+lreg lf_field_function(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in)
+{
+    struct lowering l = {.f = f, .b = b};
+    lreg x = op1(&l, L_BITCAST, words(t.lanes), in[0]);
+    lreg y = n_in > 1 ? op1(&l, L_BITCAST, words(t.lanes), in[1]) : (lreg){0};
+    return op1(&l, L_BITCAST, t, function(&l, words(t.lanes), op, x, y));
+}
