@@ -59,7 +59,7 @@ static const struct command {
      "mcc verify net.so net.onnx\tthe same bytes? with the options that net.so notes\n", command_verify, true},
     {"prove", 'O', "prove MODEL [-o FILE.json]",
      "proves that a network's compiled code computes the network, kernel by kernel, but for rounding",
-     "mcc prove net.onnx\twhat is proved, and what is not and why\n", command_prove, true},
+     "mcc prove net.onnx --march=native\twhat is proved, and what is not and why\n", command_prove, true},
     {"diff", 'D', "diff MODEL [-i NAME=FILE ...] [--against NAME=FILE]",
      "compares a network's compiled code with the reference interpreter, kernel by kernel",
      "mcc diff net.onnx\trandom inputs; names the first kernel that differs\n", command_diff, true},

@@ -360,14 +360,15 @@ def test_standard_output_that_takes_nothing_is_3(model, tmp_path):
     assert mcc(model, "-o", tmp_path / "net.so").returncode == 0
     np.save(tmp_path / "x.npy", np.zeros((2, 4), np.float32))
     so, feed = tmp_path / "net.so", ["-i", f"x={tmp_path / 'x.npy'}"]
-    commands = ["compile", "check", "run", "bench", "inspect", "report", "diff", "quantize", "reduce", "eval"]
+    commands = ["compile", "check", "run", "bench", "inspect", "report", "verify", "prove", "diff", "quantize", "reduce", "eval"]
     listed = mcc("--help").stdout.partition("Other commands")[2].partition("Options:")[0]
     assert re.findall(r"^  (\w+) ", listed, re.M) == commands[1:]
     calls = [[c, "--help"] for c in commands] + [["--help"], ["--version"], ["--list-ops"], ["--reference"], ["--generate=mcc.1"], ["-march=help"],
              ["--print-config"], ["check", model], ["check", model, "--json"], [model, "--stop-after=schedule", "-o", "-"], [model, "--stats", "-o", so],
              ["run", so, *feed], ["run", model, *feed], ["run", so, *feed, "--json"], ["eval", model, *feed],
              ["bench", so, "--runs=1"], ["bench", so, "--runs=1", "--json"], ["inspect", so],
-             ["inspect", so, "--json"], ["inspect", model, "-o", "-"], ["diff", model], ["report", so, "--no-run", "--json", "-o",
+             ["inspect", so, "--json"], ["inspect", model, "-o", "-"], ["diff", model], ["verify", so, model], ["prove", model, "--march=native"],
+             ["prove", model, "--march=native", "--json"], ["inspect", so, "--sbom=spdx"], ["report", so, "--no-run", "--json", "-o",
              tmp_path / "r.html"]]
     for call in calls:
         words = [MCC, *map(str, call)]

@@ -334,7 +334,8 @@ def test_examples_of_help_run(tmp_path):
     page = mcc("--generate=mcc.1").stdout.replace("\\-", "-")
     commands = re.findall(r"^\.TP\n\\fB(mcc .*)\\fR$", page.split(".SH DESCRIPTION")[0], re.M)
     assert len(commands) >= 14
-    helps = "".join(mcc("help", name).stdout for name in ("compile", "check", "run", "bench", "inspect", "report", "diff", "quantize", "reduce", "eval"))
+    helps = "".join(mcc("help", name).stdout for name in ("compile", "check", "run", "bench", "inspect", "report", "verify", "prove", "diff",
+                                                        "quantize", "reduce", "eval"))
     env = dict(os.environ, MCC_CACHE=str(tmp_path / "cache"), PATH=f"{pathlib.Path(MCC).resolve().parent}:{os.environ['PATH']}")
     for command in commands:
         done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, env=env)
