@@ -9,7 +9,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 from support.tool import DIGITS, ROOT, dense, mcc  # noqa: E402
 
-LARGEST = 16384
+LARGEST, LARGER = 16384, {"so": 1 << 20, "gguf": 1 << 16}
 
 
 def hostile(folder):
@@ -42,7 +42,7 @@ def language_models(folder):
     for kind in ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"):
         yield Model("llama", kind=kind, **small).file().save(folder / f"{kind}.gguf")
     for kind in ("Q4_K", "Q5_K", "Q6_K"):
-        more = small | dict(width=256, words=8, forward=8)
+        more = small | dict(width=256, words=8, forward=8, head=4)
         yield Model("llama", kind="F32", kinds={"token_embd.weight": kind}, **more).file().save(folder / f"{kind}.gguf")
     for name in ("qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3"):
         window, packed = 4 * (name in ("gemma2", "gemma3", "phi3")), name == "phi3"
@@ -86,7 +86,7 @@ def main(name, folder):
         n = 0
         for path in sources[name](pathlib.Path(scratch)):
             path = pathlib.Path(path)
-            if not path.is_file() or path.stat().st_size > (LARGEST if name != "so" else 1 << 20):
+            if not path.is_file() or path.stat().st_size > LARGER.get(name, LARGEST):
                 continue
             data = path.read_bytes()
             (folder / hashlib.sha1(data).hexdigest()).write_bytes(data)
