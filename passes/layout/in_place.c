@@ -44,6 +44,23 @@ static void meet_operands(struct reads *r, struct met at, const struct type *res
                  map && at.how == AT_POINT && same_dims(value_type(r->m->g, n->in[i]), result) ? AT_POINT : ELSEWHERE);
 }
 
+/* Do two values lie in the same memory: a value and its padded copy, a piece and the whole? */
+static bool lie_together(const struct module *m, value_id a, value_id b)
+{
+    const struct storage *x = &m->fused.storage[a.i], *y = &m->fused.storage[b.i];
+    return m->fused.constraint[a.i].frame.i == b.i || m->fused.constraint[b.i].frame.i == a.i ||
+           (m->plan.buffers.n && x->place == PLACE_ARENA && y->place == PLACE_ARENA && x->buffer == y->buffer);
+}
+
+/* Is what lies in v's memory met as another value, too? */
+static bool met_again(const struct reads *r, value_id v)
+{
+    for (uint32_t i = 0; i < r->n; i++)
+        if (r->work[i].v.i != v.i && r->m->fused.stored[r->work[i].v.i] && lie_together(r->m, v, r->work[i].v))
+            return true;
+    return false;
+}
+
 uint32_t in_place_operands(const struct module *m, const struct kernel *k, value_id *out, uint32_t most)
 {
     bool plain = (k->kind == KERNEL_MAP || k->kind == KERNEL_REDUCE || k->kind == KERNEL_CONTRACT) && !k->has_rows &&
@@ -62,8 +79,8 @@ uint32_t in_place_operands(const struct module *m, const struct kernel *k, value
             meet_operands(&r, r.work[i], t);
     for (uint32_t i = 0; i < r.n && count < most; i++) {
         value_id v = r.work[i].v;
-        if (r.seen[v.i] == AT_POINT && !r.seen[m->fused.constraint[v.i].frame.i] &&
-            m->fused.storage[v.i].place == PLACE_ARENA && value_type(m->g, v)->elem == t->elem)
+        if (r.seen[v.i] == AT_POINT && m->fused.storage[v.i].place == PLACE_ARENA &&
+            value_type(m->g, v)->elem == t->elem && !met_again(&r, v))
             out[count++] = v;
     }
     return count;

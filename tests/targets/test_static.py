@@ -141,6 +141,25 @@ def test_in_place(machine, tmp_path):
     assert np.abs(got.astype(int) - want).max() <= 1 and np.count_nonzero(got != want) < got.size / 20
 
 
+def test_in_place_of_shared_memory(tmp_path):
+    """No sum lies where its operand's unpadded part is read elsewhere."""
+    if not MACHINES["m4"].there():
+        pytest.skip("no qemu-system or compiler for this CPU")
+    node, rng, one = helper.make_node, np.random.default_rng(1), {"around": np.array([0, 0, 1, 1, 0, 0, 1, 1]), "one": np.float32(1)}
+    padded = [node("Conv", ["x", "k0"], ["v"], pads=[1] * 4), node("Pad", ["v", "around", "one"], ["c"]), node("Conv", ["c", "k0"], ["z"]),
+              node("Pad", ["v", "around"], ["r"], mode="reflect"), node("Add", ["c", "r"], ["s"]), node("Conv", ["s", "k0"], ["y"])]
+    shapes = {"k0": (16, 16, 3, 3)}
+    x = rng.standard_normal((1, 16, 7, 7)).astype(np.float32)
+    for nodes in (padded,):
+        used = {name for n in nodes for name in n.input}
+        constants = {name: (rng.standard_normal(shape) * 0.2).astype(np.float32) for name, shape in shapes.items()} | one
+        model = save(tmp_path / "net.onnx", nodes, [value("x", x.shape)], [value(name, x.shape) for name in "yz"],
+                     {name: array for name, array in constants.items() if name in used})
+        got = Program(tmp_path, model, machine="m4").run([x], [np.zeros_like(x)] * 2)
+        for one_of, other in zip(got, expected(tmp_path, model, [], "native", [x])):
+            close(one_of, np.asarray(other))
+
+
 def test_packing(tmp_path):
     """The arena is what lives at once: the largest of MobileNet's maps and the next one's."""
     assert Program(tmp_path, tiny.save(tmp_path / "net.onnx", *tiny.mobilenet()), machine="m4").number("ARENA") <= 56_896
