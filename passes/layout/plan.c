@@ -157,7 +157,8 @@ static bool lie_alike(const struct storage *a, const struct storage *b)
     return true;
 }
 
-/* A result takes the place of an operand that is read for the last time, each element at its own point. */
+/* A result takes the place of an operand that is read for the last time, each element at its own point. Pieces of a
+ * concat's result stay where that is. */
 static void update_in_place(struct planner *p)
 {
     struct module *m = p->m;
@@ -168,8 +169,8 @@ static void update_in_place(struct planner *p)
         for (uint32_t i = 0; i < n; i++) {
             struct storage *to = &m->fused.storage[k->outs.data[0].i], *s = &m->fused.storage[from[i].i];
             struct buffer *mine = &m->plan.buffers.data[to->buffer], *of = &m->plan.buffers.data[s->buffer];
-            if (mine == of || mine->segment || of->segment || mine->first != at || of->last != at ||
-                mine->bytes.i != of->bytes.i || !lie_alike(to, s))
+            if (mine == of || mine->value.i != k->outs.data[0].i || mine->segment || of->segment || mine->first != at ||
+                of->last != at || mine->bytes.i != of->bytes.i || !lie_alike(to, s))
                 continue;
             of->last = mine->last;
             mine->first = UINT32_MAX;

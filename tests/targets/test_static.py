@@ -142,15 +142,19 @@ def test_in_place(machine, tmp_path):
 
 
 def test_in_place_of_shared_memory(tmp_path):
-    """No sum lies where its operand's unpadded part is read elsewhere."""
+    """No sum lies where its operand's unpadded part is read elsewhere, and no piece of a concat leaves its result."""
     if not MACHINES["m4"].there():
         pytest.skip("no qemu-system or compiler for this CPU")
     node, rng, one = helper.make_node, np.random.default_rng(1), {"around": np.array([0, 0, 1, 1, 0, 0, 1, 1]), "one": np.float32(1)}
     padded = [node("Conv", ["x", "k0"], ["v"], pads=[1] * 4), node("Pad", ["v", "around", "one"], ["c"]), node("Conv", ["c", "k0"], ["z"]),
               node("Pad", ["v", "around"], ["r"], mode="reflect"), node("Add", ["c", "r"], ["s"]), node("Conv", ["s", "k0"], ["y"])]
-    shapes = {"k0": (16, 16, 3, 3)}
+    joined = [node("Conv", ["x", "big"], ["kept"]), node("Conv", ["x", "k1"], ["p"]), node("Conv", ["x", "k2"], ["q"]),
+              node("Concat", ["p", "q"], ["d"], axis=1), node("Conv", ["d", "both"], ["e"]), node("Sigmoid", ["p"], ["a"]),
+              node("Conv", ["a", "k1"], ["f"]), node("Add", ["e", "f"], ["g"]), node("Conv", ["g", "k1"], ["h"]),
+              node("Concat", ["a", "h"], ["c"], axis=1), node("Conv", ["c", "both"], ["y"]), node("Conv", ["kept", "small"], ["z"])]
+    shapes = {"k0": (16, 16, 3, 3), "k1": (16, 16, 1, 1), "k2": (16, 16, 1, 1), "both": (16, 32, 1, 1), "big": (64, 16, 1, 1), "small": (16, 64, 1, 1)}
     x = rng.standard_normal((1, 16, 7, 7)).astype(np.float32)
-    for nodes in (padded,):
+    for nodes in (padded, joined):
         used = {name for n in nodes for name in n.input}
         constants = {name: (rng.standard_normal(shape) * 0.2).astype(np.float32) for name, shape in shapes.items()} | one
         model = save(tmp_path / "net.onnx", nodes, [value("x", x.shape)], [value(name, x.shape) for name in "yz"],
