@@ -49,6 +49,7 @@ static const struct {
     [SECTION_RELRO] = {"__DATA_CONST", MACHO_TABLE, 0, 4},
     [SECTION_WEIGHTS] = {MACHO_WEIGHTS_SEGMENT, MACHO_WEIGHTS, 0, 6},
     [SECTION_GRAPH] = {"__TEXT", MACHO_GRAPH, MACHO_KEPT, 0},
+    [SECTION_BUILD] = {"__TEXT", MACHO_BUILD, MACHO_KEPT, 0},
 };
 
 static void align_to(struct strbuf *out, size_t align)

@@ -88,6 +88,8 @@ static enum part_role role_of(const struct macho_section *s)
         return PART_WEIGHTS;
     if (macho_is_named(s->name, MACHO_GRAPH))
         return PART_GRAPH;
+    if (macho_is_named(s->name, MACHO_BUILD))
+        return PART_BUILD;
     return s->flags & MACHO_CODE ? PART_CODE : PART_DATA;
 }
 

@@ -1,6 +1,7 @@
 """mcc verify: the artifact that a network compiles to is recognised, and nothing else is."""
 import json
 import shutil
+import subprocess
 
 import numpy as np
 import onnx
@@ -51,11 +52,20 @@ def test_same(network, tmp_path, name, options):
 
 
 @pytest.mark.parametrize("name, target", [("net.dll", "x86_64-windows"), ("net.obj", "x86_64-windows"), ("net.lib", "aarch64-windows"), ("net.wasm", "wasm32"),
-                                          ("net.so", "riscv64-linux"), ("net.so", "aarch64-android")])
+                                          ("net.so", "riscv64-linux"), ("net.so", "aarch64-android"), (".other Ä.dylib", "aarch64-macos"),
+                                          ("n" * 249 + ".dylib", "x86_64-macos"), ("net.o", "aarch64-ios"), ("net.a", "x86_64-macos")])
 def test_same_of_other_systems(network, tmp_path, name, target):
     path = compile_to(tmp_path / name, network, f"--target={target}")
     assert mcc("verify", path, network).returncode == SAME
     assert mcc("verify", path, DIGITS).returncode == ANOTHER
+
+
+def test_universal(network, tmp_path):
+    path = compile_to(tmp_path / "net.dylib", network, "--target=x86_64-macos,aarch64-macos")
+    done = mcc("verify", path, network)
+    assert done.returncode == REFUSED and "lipo -thin" in done.stderr
+    subprocess.run(["llvm-lipo-19", path, "-thin", "arm64", "-output", tmp_path / "thin"], check=True)
+    assert mcc("verify", tmp_path / "thin", network).returncode == SAME
 
 
 @pytest.mark.parametrize("options", [["--winograd=off"], ["--layout=NCHW"], ["--choose=conv:layout=plain"], ["--break-kernel=conv"]])

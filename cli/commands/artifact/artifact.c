@@ -338,7 +338,8 @@ static bool read_all(void *user)
         r->out->sizes.file = r->f.size;
     const struct platform *platform = platform_of_triple(r->out->api.target);
     r->out->linked = r->f.linked;
-    r->out->archive = r->f.base > 0;
+    r->out->archive = r->f.base > 0 && !r->f.slice;
+    r->out->slice = r->f.slice;
     r->out->runs_here = r->f.linked && r->f.here && (!platform || platform == platform_find(platform->arch, NULL));
     return check_seal(r) && (!r->weights || artifact_check_weights(r->f.ctx, r->path, r->f.fd, r->out));
 }

@@ -33,6 +33,7 @@ struct artifact_file {
     struct span build; /* how it was made (cli/library/compile/build_note.h); none: NULL, 0 */
     VEC(struct code_size) functions;
     bool linked, archive; /* a library or module; an archive; else an object */
+    bool slice; /* the first library of a universal file */
     bool runs_here; /* a shared object for this machine's architecture and system */
     uint64_t weights_at; /* in the file */
 };

@@ -16,7 +16,7 @@
 #include "cli/library/mccc.h"
 #include "ir/base/file.h"
 
-enum { NAME_MOST = 200, PIECE = 1 << 16 };
+enum { NAME_MOST = 255, PIECE = 1 << 16 };
 
 struct verify {
     struct context *ctx;
@@ -38,7 +38,8 @@ struct verify {
 /* A name without folders, as a part of a path. */
 static bool is_plain(const char *name)
 {
-    return *name && *name != '.' && !strchr(name, '/') && strlen(name) <= NAME_MOST;
+    return *name && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !strchr(name, '/') &&
+           strlen(name) <= NAME_MOST;
 }
 
 /* What the file's kind is called, whatever its own name is. */
@@ -95,6 +96,9 @@ static bool note_read(struct verify *v)
         return error_model(v->ctx, (src_id){0},
                            "made by %.60s, and this is %s, which may make other code: verify it with that version",
                            v->a.api.compiler, here);
+    if (v->a.slice)
+        return error_model(v->ctx, (src_id){0},
+                           "a universal file holds several libraries: take each out (lipo -thin arm64) and verify it");
     v->making = *v->given;
     v->making.target = arena_strdup(&v->ctx->session, v->a.api.target);
     return name_choose(v) && schedules_agree(v, build_note_find(&v->ctx->session, v->a.build, NOTE_SCHEDULES)) &&

@@ -54,16 +54,20 @@ static void put_variants(struct strbuf *out, const struct compilation *c)
     put(out, "variants", names.data);
 }
 
-/* What the output's name decides: the names of a static network's functions, and what line tables refer to. */
+/* What the output's name decides: the names of a static network's functions, what line tables refer to, and what a
+ * library for macOS or iOS is called.
+ */
 static void put_names(struct strbuf *out, const struct compilation *c)
 {
     const char *slash = strrchr(c->output, '/');
+    const struct platform *p = targets_platform(c->options);
+    bool named = p && strcmp(p->container, "macho") == 0 && output_kind(c->options, c->output) == OUTPUT_SHARED;
     if (targets_static(c->options) && !c->options->prefix)
         put(out, "prefix", header_name(c));
-    if (!c->options->debug)
-        return;
-    put(out, "fdebug-compilation-dir", debug_folder(c));
-    put(out, NOTE_OUTPUT, slash ? slash + 1 : c->output);
+    if (c->options->debug)
+        put(out, "fdebug-compilation-dir", debug_folder(c));
+    if (c->options->debug || named)
+        put(out, NOTE_OUTPUT, slash ? slash + 1 : c->output);
 }
 
 bool build_note_network(struct compilation *c, char out[DIGEST_TEXT])

@@ -2,8 +2,8 @@
  *
  * Texts that each end in a NUL: "blake3=HEX", the hash of the network's file and of its external data, in the order in
  * which they are read; then "NAME=VALUE" for each option that decides bytes and has not its default. The target is the
- * table's. Libraries, objects and archives have it as section .mcc.build (.mccb for Windows), WebAssembly modules as
- * list `build` of their description.
+ * table's. Libraries, objects and archives have it as section .mcc.build (.mccb for Windows, __mccb for macOS),
+ * WebAssembly modules as list `build` of their description.
  */
 #ifndef MCC_CLI_BUILD_NOTE_H
 #define MCC_CLI_BUILD_NOTE_H
@@ -13,7 +13,8 @@
 
 #define NOTE_NETWORK "blake3"
 #define NOTE_SCHEDULES "schedules" /* the hash of the file of --schedules */
-#define NOTE_OUTPUT "output"       /* with -g: the output's file name, which the line tables have */
+/* The output's file name: with -g, whose line tables have it, and of a .dylib, which is called by it. */
+#define NOTE_OUTPUT "output"
 
 /* The hash of what was read. False after a diagnostic. */
 bool build_note_network(struct compilation *, char out[DIGEST_TEXT]);
