@@ -126,7 +126,8 @@ bool rule_aten_pixel_shuffle(struct rule *r)
         return false;
     int32_t at = dims.rank - 3; /* of the channels */
     if (at < 0 || dims.rank + 2 > RANK_MAX || f < 1 || f > INT32_MAX)
-        return rule_bad(r, "an operand of rank %d cannot be shuffled by a factor of %lld", (int)dims.rank, (long long)f);
+        return rule_bad(r, "an operand of rank %d cannot be shuffled by a factor of %lld", (int)dims.rank,
+                        (long long)f);
     expr_id apart[RANK_MAX], out[RANK_MAX], by = ex_const(ex, f), square = ex_mulc(ex, by, f);
     memcpy(apart, dims.d, (size_t)at * sizeof *apart);
     memcpy(out, dims.d, (size_t)at * sizeof *out);

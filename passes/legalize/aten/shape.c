@@ -43,7 +43,8 @@ bool rule_aten_flatten(struct rule *r)
         !aten_axis(r, 2, "end_dim", -1, dims.rank, &last))
         return false;
     if (first > last)
-        return rule_bad(r, "dimensions %d to %d, which are to be flattened, are in the other order", (int)first, (int)last);
+        return rule_bad(r, "dimensions %d to %d, which are to be flattened, are in the other order", (int)first,
+                        (int)last);
     if (dims.rank == 0) {
         out[0] = ex_const(ex, 1);
         return rule_result(r, b_reshape(r->b, x, out, 1));
