@@ -35,6 +35,8 @@ static bool options_check(struct universal *u)
                         : o->object                         ? "c"
                         : o->stop_after                     ? "stop-after"
                         : o->time_trace                     ? "ftime-trace"
+                        : o->save_temps                     ? "save-temps"
+                        : o->save_record                    ? "fsave-optimization-record"
                         : o->weights == OPT_WEIGHTS_SIDECAR ? "weights"
                                                             : NULL;
     size_t n = strlen(u->output);

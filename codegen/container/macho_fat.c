@@ -56,7 +56,9 @@ static bool fill(void *user, struct sink *s)
     for (uint32_t i = 0; i < f->n; at = round_up(at + f->slices[i].size), i++) {
         const struct macho_machine *machine = macho_machine_of(f->slices[i].platform);
         if (at + f->slices[i].size > UINT32_MAX)
-            return error_limit(f->ctx, (src_id){0}, MACHO_TOO_LARGE);
+            return error_limit(f->ctx, (src_id){0},
+                               "a universal file is at most 4 GiB, the weights of all its libraries included: make a "
+                               "library for each target");
         put_big(&out, machine->cpu);
         put_big(&out, machine->kind);
         put_big(&out, at);

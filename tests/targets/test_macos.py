@@ -429,6 +429,8 @@ def test_universal(order, tmp_path):
     (["--target=x86_64-linux,aarch64-linux"], "universal files are for macOS"), (["--target=aarch64-macos,"], "several targets"),
     (["--target=aarch64-macos,nothing"], "there is no code for the target 'nothing'"), (["--target=aarch64-macos,x86_64-macos", "-c"], "'c': a list"),
     (["--target=aarch64-macos,x86_64-macos", "--weights=sidecar"], "'weights': a list"),
+    (["--target=aarch64-macos,x86_64-macos", "--save-temps"], "'save-temps': a list"),
+    (["--target=aarch64-macos,x86_64-macos", "-fsave-optimization-record"], "'fsave-optimization-record': a list"),
     (["--target=aarch64-macos,x86_64-macos", "-o", "net.a"], "a universal file is a library (.dylib)"),
     (["--target=aarch64-macos,x86_64-macos", "--emit=header"], "'emit': a list")])
 def test_universal_refused(words, says, tmp_path):
