@@ -75,6 +75,8 @@ bool target_serves(struct context *ctx, const struct options *o, bool runs)
     const struct platform *p = targets_platform(o); /* NULL: refused later (targets_check) */
     bool library = !p || (strcmp(p->system, "none") != 0 && !targets_wasm(o)),
          here = !p || (strcmp(p->system, "linux") == 0 && strcmp(p->arch, cpu_arch()) == 0);
+    if (o->target && strchr(o->target, ','))
+        return targets_check(ctx, o); /* which refuses lists */
     if (library && (here || !runs))
         return true;
     if (library)
