@@ -172,11 +172,12 @@ static void update_in_place(struct planner *p)
             if (mine == of || mine->value.i != k->outs.data[0].i || mine->segment || of->segment || mine->first != at ||
                 of->last != at || mine->bytes.i != of->bytes.i || !lie_alike(to, s))
                 continue;
+            struct storage *copy = &m->fused.storage[m->fused.constraint[k->outs.data[0].i].frame.i];
             of->last = mine->last;
             mine->first = UINT32_MAX;
+            if (copy->buffer == to->buffer) /* it is no piece of another value */
+                copy->buffer = s->buffer;
             to->buffer = s->buffer;
-            if (m->fused.constraint[k->outs.data[0].i].frame.i)
-                m->fused.storage[m->fused.constraint[k->outs.data[0].i].frame.i].buffer = s->buffer;
             break;
         }
     }
