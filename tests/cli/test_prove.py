@@ -91,6 +91,35 @@ def test_not_proved(tmp_path):
     assert variant["program"]["proved"] and "integers" in variant["kernels"][0]["why"]
 
 
+INT64 = onnx.TensorProto.INT64
+
+
+@pytest.mark.parametrize("nodes, x, y, says", [
+    ([helper.make_node("ReduceMax", ["x"], ["y"], "n", keepdims=0)], [1, 1000], [], "many elements"),
+    ([helper.make_node("GlobalMaxPool", ["x"], ["y"], "n")], [1, 8, 14, 14], [1, 8, 1, 1], "many elements"),
+    ([helper.make_node("Equal", ["x", "c"], ["e"], "n"), helper.make_node("Where", ["e", "c", "x"], ["y"], "where")], [64], [64], "equal"),
+    ([helper.make_node("ArgMax", ["x"], ["y"], "n", axis=1, keepdims=0)], [64, 4], [64], "equal")])
+def test_what_draws_do_not_show(tmp_path, nodes, x, y, says):
+    """Code that leaves some elements out of a maximum, or that is wrong for equal ones, computes the same of nearly all draws."""
+    elem = INT64 if nodes[0].op_type == "ArgMax" else onnx.TensorProto.FLOAT
+    path = save(tmp_path / "net.onnx", nodes, [value("x", x)], [value("y", y, elem)], {"c": np.float32(0.5)} if len(nodes) > 1 else {})
+    [variant] = proof(path, status=6)["variants"]
+    assert says in variant["kernels"][0]["why"]
+
+
+def test_softmax_of_many(tmp_path):
+    """Its maximum is no matter of real numbers, whatever of it the draws show."""
+    for op in ("Softmax", "LogSoftmax"):
+        path = save(tmp_path / f"{op}.onnx", [helper.make_node(op, ["x"], ["y"], op, axis=-1)], [value("x", [1, 1000])], [value("y", [1, 1000])])
+        assert proof(path)["proved"]
+
+
+def test_empty(tmp_path):
+    """Nothing is proved of sizes at which nothing is computed."""
+    [variant] = proof(mlp(tmp_path / "net.onnx"), "--dim=n=0", "--break-kernel=first", status=6)["variants"]
+    assert not variant["program"]["proved"] and "no elements" in variant["program"]["why"] and variant["proved"] == 0
+
+
 @pytest.mark.parametrize("make, node", [(mlp, "first"), (image, "conv1"), (image, "conv2"), (image, "mean")])
 def test_broken_kernels(tmp_path, make, node):
     [variant] = proof(make(tmp_path / "net.onnx"), f"--break-kernel={node}", status=6)["variants"]

@@ -6,12 +6,14 @@
  * no pass has changed, end to end, and the graph that the kernels were made of, kernel by kernel, each from what the
  * earlier ones have stored. Equality is exact: there is no tolerance.
  */
+#include <math.h>
 #include <string.h>
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"
 #include "cli/commands/compare/capture.h"
+#include "cli/commands/compare/chance.h"
 #include "cli/commands/temporary.h"
 #include "cli/library/compile/backend.h"
 #include "cli/library/options/cpu.h"
@@ -39,8 +41,10 @@ static const struct {
 };
 
 struct verdict {
-    uint32_t seen, differs; /* draws; the last one that was seen, from 1 */
-    uint32_t last;
+    uint32_t seen, differs;  /* draws; seen: all that it stores was compared */
+    uint32_t compared;       /* values, in the draw at hand */
+    bool any;                /* an element was compared */
+    double shows;            /* chance_shows() of all draws, of the worst of its nodes */
     int64_t elements, wrong; /* of the first draw that differs */
     const char *why; /* it cannot be proved; NULL: nothing stands against it */
     bool uses[AXIOM_COUNT];
@@ -54,6 +58,7 @@ struct certificate {
     const char *why;           /* the program is not proved; NULL: all outputs were equal in each draw */
     struct strbuf sizes;       /* "n=1; n=2" */
     uint32_t draws, proved;
+    bool any; /* an element of an output was compared */
 };
 
 struct prove {
@@ -124,6 +129,11 @@ static const char *kernel_why(const struct prove *p, const struct kernel *k, uin
     for (uint32_t i = 0; i < k->nodes.n; i++)
         if (is_integer_work(g, graph_node(g, k->nodes.data[i])))
             return "it computes with integers, whose equality on drawn values proves nothing";
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const char *why = chance_why(g, graph_node(g, k->nodes.data[i]));
+        if (why)
+            return why;
+    }
     return NULL;
 }
 
@@ -183,8 +193,8 @@ static void on_value(void *user, value_id v, const struct tensor *t)
     if (wrong && !d->differs)
         d->elements = n, d->wrong = wrong;
     d->differs += wrong > 0;
-    d->seen += d->last != p->now->draws + 1;
-    d->last = p->now->draws + 1;
+    d->compared++;
+    d->any |= n > 0;
     if (wrong)
         memcpy(t->data, got->data, (size_t)n * size);
 }
@@ -215,6 +225,22 @@ static bool interpret(struct prove *p)
     return true;
 }
 
+/* What the draw at hand says of each kernel. */
+static void count_kernels(struct prove *p)
+{
+    const struct graph *g = p->run.c.graph;
+    for (uint32_t i = 0; i < n_kernels(p); i++) {
+        const struct kernel *k = kernel_at(p, i);
+        struct verdict *d = &p->now->of[i];
+        double least = INFINITY;
+        for (uint32_t j = 0; j < k->nodes.n; j++)
+            least = fmin(least, chance_shows(&p->run, graph_node(g, k->nodes.data[j])));
+        d->shows += least;
+        d->seen += d->compared && d->compared == k->outs.n;
+        d->compared = 0;
+    }
+}
+
 /* The graph after legalization, and the outputs of the run. */
 static bool check_outputs(void *user)
 {
@@ -237,6 +263,7 @@ static bool check_outputs(void *user)
     for (uint32_t i = 0; i < g->outputs.n && !p->now->why; i++) {
         const struct tensor *t = want[g->outputs.data[i].value.i];
         const DLTensor *got = &out[i]->dl_tensor;
+        p->now->any |= tensor_count(t) > 0;
         bool same = got->ndim == t->rank && elem_by_dlpack(got->dtype) == t->elem;
         for (int32_t k = 0; same && k < t->rank; k++)
             same = got->shape[k] == t->dims[k];
@@ -283,6 +310,7 @@ static bool draw_once(struct prove *p, uint32_t draw)
     put_sizes(p);
     p->apart->unwind = ctx->unwind;
     bool ok = interpret(p) && run_guarded(p->apart, check_outputs, end_nothing, p);
+    count_kernels(p);
     for (uint32_t i = 0; i < n; i++)
         p->out[i]->deleter(p->out[i]);
     p->now->draws++;
@@ -293,7 +321,7 @@ static bool draw_once(struct prove *p, uint32_t draw)
 
 static bool program_holds(const struct certificate *c)
 {
-    return c->of && c->draws >= DRAWS && !c->why;
+    return c->of && c->draws >= DRAWS && !c->why && c->any;
 }
 
 /* NULL: kernel i is proved. */
@@ -307,7 +335,10 @@ static const char *against(const struct prove *p, const struct certificate *c, u
                             (long long)v->wrong, (long long)v->elements);
     if (v->why)
         return v->why;
-    if (v->seen >= c->draws || (part && program_holds(c))) /* its readers and the outputs have seen what it stores */
+    if (v->shows < CHANCE_ENOUGH)
+        return "it chooses among many elements, of which the draws have shown few";
+    if ((v->seen >= c->draws && v->any) ||
+        (part && program_holds(c))) /* its readers and the outputs have seen what it stores */
         return NULL;
     return c->interpreted ? c->interpreted : "what it stores was not seen";
 }
@@ -336,7 +367,7 @@ static void put_variant_json(const struct prove *p, const struct certificate *c,
     json_text(j, "sizes", c->sizes.n ? c->sizes.data : NULL);
     json_open(j, "program", '{');
     json_bool(j, "proved", program_holds(c));
-    json_text(j, "why", c->why);
+    json_text(j, "why", c->of && !c->why && !c->any ? "its outputs have no elements at these sizes" : c->why);
     json_close(j, '{');
     json_uint(j, "proved", c->proved);
     json_open(j, "kernels", '[');
@@ -390,7 +421,11 @@ static void put_variant(const struct prove *p, const struct certificate *c, stru
     strbuf_printf(out, "%s: %u of %u kernels proved, program %s", c->variant, c->proved, n_kernels(p),
                   program_holds(c) ? "proved" : "not proved, because ");
     if (!program_holds(c))
-        strbuf_escaped(out, c->why ? c->why : "it did not run", 400);
+        strbuf_escaped(out,
+                       c->why     ? c->why
+                       : c->draws ? "its outputs have no elements at these sizes"
+                                  : "it did not run",
+                       400);
     if (c->sizes.n)
         strbuf_printf(out, ", at %s", c->sizes.data);
     strbuf_printf(out, "\n");

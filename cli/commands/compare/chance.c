@@ -1,0 +1,76 @@
+/* Choices among elements: see chance.h. */
+#include "cli/commands/compare/chance.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ir/expr/expr.h"
+
+const char *chance_why(const struct graph *g, const struct node *n)
+{
+    bool tells = n->op == OP_EQ || n->op == OP_NE || n->op == OP_ISNAN || n->op == OP_ISINF;
+    if (n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW)
+        return "it says which one of equal elements is chosen, and drawn ones are never equal";
+    if (tells && elem_class(value_type(g, n->in[0])->elem) == 'F')
+        return n->op == OP_EQ || n->op == OP_NE ? "it tells whether floats are equal, which drawn ones never are"
+                                                : "it looks for NaN or infinity, which are never drawn";
+    return NULL;
+}
+
+/* Is v read, but for views, by differences only, and these by exp, by others of them and by limits of exp's range? Then
+ * what it is does not matter for real numbers (softmax). */
+static bool is_shift(const struct graph *g, value_id v, bool within, int depth)
+{
+    bool any = false;
+    for (const struct graph_user *u = graph_user(g, v, NULL); u; u = graph_user(g, v, u)) {
+        const struct node *n = u->node.i ? graph_node(g, u->node) : NULL;
+        if (n && (n->dead || u->at >= n->n_in || n->in[u->at].i != v.i))
+            continue;
+        bool view = n && (op_shape(n->op) == SHAPE_VIEW || (within && n->op == OP_SELECT)),
+             minus = n && n->op == OP_SUB;
+        if (n && within && n->op == OP_LT)
+            continue;
+        if (!n || depth > 8 || !(view || minus || (within && n->op == OP_EXP)) || (minus && !within && u->at != 1))
+            return false;
+        if (n->op == OP_EXP)
+            any = true;
+        else if (is_shift(g, n->out[0], within || minus, depth + 1))
+            any = true;
+        else if (!(minus && within))
+            return false;
+    }
+    return any;
+}
+
+static double count_of(const struct capture *d, const struct type *t)
+{
+    double all = 1;
+    for (int32_t k = 0; k < t->rank; k++) {
+        int64_t extent;
+        if (!ex_eval(d->c.ctx->exprs, t->dims[k], d->symbols, &extent))
+            return 0;
+        all *= (double)extent;
+    }
+    return all;
+}
+
+double chance_shows(const struct capture *d, const struct node *n)
+{
+    const struct graph *g = d->c.graph;
+    const char *monoid = node_str(n, "monoid", "");
+    bool extreme = strcmp(monoid, "max") == 0 || strcmp(monoid, "min") == 0,
+         choice = extreme || strcmp(monoid, "and") == 0 || strcmp(monoid, "or") == 0;
+    if (!choice || (n->op != OP_REDUCE && n->op != OP_WINDOW && n->op != OP_CUMULATE) ||
+        (extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0)))
+        return INFINITY;
+    double in = count_of(d, value_type(g, n->in[0])), out = count_of(d, value_type(g, n->out[0])), each = 1;
+    uint32_t n_kernel;
+    const int64_t *kernel = node_ints(n, "kernel", &n_kernel);
+    for (uint32_t k = 0; n->op == OP_WINDOW && k < n_kernel; k++)
+        each *= (double)kernel[k];
+    if (n->op == OP_REDUCE)
+        each = out > 0 ? in / out : 0;
+    else if (n->op == OP_CUMULATE)
+        each = in; /* the earliest ones decide all, the last ones little */
+    return each > 0 ? out / each : 0;
+}
