@@ -156,7 +156,7 @@ def test_in_place_of_shared_memory(tmp_path):
     copied = [node("Conv", ["x", "k0"], ["r"], pads=[1] * 4), node("Pad", ["r", "around", "one"], ["p"]), node("Conv", ["p", "k0"], ["q"]),
               node("Conv", ["q", "k0"], ["s"], pads=[1] * 4), node("Add", ["r", "s"], ["v"]), node("Pad", ["v", "around", "one"], ["c"]),
               node("Conv", ["c", "k0"], ["z"]), node("Conv", ["x", "k0"], ["u"], pads=[2] * 4), node("Concat", ["c", "u"], ["d"], axis=1),
-              node("Conv", ["d", "both"], ["e"]), node("Conv", ["e", "k0"], ["y"])]
+              node("Conv", ["d", "both"], ["e"]), node("Conv", ["v", "k1"], ["w"]), node("Conv", ["e", "k0"], ["f"]), node("Add", ["f", "w"], ["y"])]
     shapes = {"k0": (16, 16, 3, 3), "k1": (16, 16, 1, 1), "k2": (16, 16, 1, 1), "both": (16, 32, 1, 1), "big": (64, 16, 1, 1), "small": (16, 64, 1, 1)}
     x = rng.standard_normal((1, 16, 7, 7)).astype(np.float32)
     for nodes in (padded, joined, copied):
