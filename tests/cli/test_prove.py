@@ -114,6 +114,14 @@ def test_softmax_of_many(tmp_path):
         assert proof(path)["proved"]
 
 
+def test_two_sizes(tmp_path):
+    """They differ in some draws: code that takes one for the other is not proved by their being equal."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Concat", ["a", "b"], ["y"], "join", axis=0)], [value("a", ["n", 8]), value("b", ["m", 8])],
+                [value("y", ["k", 8])])
+    [variant] = proof(path)["variants"]
+    assert "n=2, m=2; n=2, m=5;" in variant["sizes"]
+
+
 def test_empty(tmp_path):
     """Nothing is proved of sizes at which nothing is computed."""
     [variant] = proof(mlp(tmp_path / "net.onnx"), "--dim=n=0", "--break-kernel=first", status=6)["variants"]

@@ -24,8 +24,9 @@
 #include "ir/ops/field.h"
 
 /* Draws at the sizes that are given, or the least; then one for each of these, in the place of sizes that are not
- * given: a kernel has other loops for a few rows than for many. */
-enum { DRAWS = 2 };
+ * given: a kernel has other loops for a few rows than for many. Two sizes are the same in the first of each pair, and
+ * differ in the second one, where networks take that. */
+enum { DRAWS = 2, APART = 3 };
 static const int64_t more_sizes[] = {2, 7, 16, 33};
 
 /* What a proof stands on besides the laws of fields and of total orders. */
@@ -494,26 +495,29 @@ static bool serves(struct prove *p)
     return !api->state || error_model(p->run.c.ctx, (src_id){0}, "networks with state are not proved yet");
 }
 
-/* Inputs of another size: of all symbols that --dim does not give. False: there are none, or it is none of theirs. */
-static bool resize(struct prove *p, struct options *running, int64_t size)
+/* Inputs of another size: of all symbols that --dim does not give; apart: each is longer than the one before. False:
+ * there are none, or not several, or it is none of theirs. */
+static bool resize(struct prove *p, struct options *running, int64_t size, bool apart)
 {
     const mcc_api *api = p->run.s.api;
     struct text_list dims = {0};
-    bool any = false, fits = true;
+    bool fits = true;
+    int64_t given = 0;
     for (uint32_t i = 0; i < p->run.c.options->dims.items.n; i++)
         VEC_PUSH(&p->run.c.ctx->session, &dims.items, p->run.c.options->dims.items.data[i]);
     for (uint32_t i = 0; i < api->n_sym && fits; i++) {
         const mcc_symbol *s = &api->sym[i];
-        int64_t step = s->step > 1 ? s->step : 1, n = (size + step - 1) / step * step;
+        int64_t step = s->step > 1 ? s->step : 1, asked = size + (apart ? APART * given : 0),
+                n = (asked + step - 1) / step * step;
         if (feed_find(&p->run.c.options->dims, s->name))
             continue;
-        any = true;
+        given++;
         fits = n >= s->min && (!s->max || n <= s->max);
         VEC_PUSH(&p->run.c.ctx->session, &dims.items,
                  arena_printf(&p->run.c.ctx->session, "%s=%lld", s->name, (long long)n));
     }
     running->dims = dims;
-    return any && fits && session_feed(&p->run.s, true);
+    return given > apart && fits && session_feed(&p->run.s, true);
 }
 
 /* One variant: loaded, run, closed. */
@@ -535,8 +539,8 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     }
     for (uint32_t draw = 0; ok && draw < DRAWS; draw++)
         ok = draw_once(p, draw);
-    for (uint32_t k = 0; ok && k < COUNT_OF(more_sizes); k++)
-        ok = !resize(p, &running, more_sizes[k]) || draw_once(p, DRAWS + k);
+    for (uint32_t k = 0; ok && k < 2 * COUNT_OF(more_sizes); k++)
+        ok = !resize(p, &running, more_sizes[k / 2], k % 2) || draw_once(p, DRAWS + k);
     ok = ok && ctx->fail == FAIL_NONE;
     session_close(&p->run.s);
     return ok;
