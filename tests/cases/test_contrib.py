@@ -123,7 +123,7 @@ def test_fused_gemm_without_activation(tmp_path):
 
 def test_unknown_activation_is_refused(tmp_path):
     model, _ = contrib(tmp_path, "FusedConv", {"x": floats(1, 1, 3, 3), "w": floats(1, 1, 1, 1)}, activation="Gelu")
-    assert 'activation "Gelu"' in model.refused()
+    assert 'the activation is "Gelu"' in model.refused()
 
 
 @pytest.mark.parametrize("inner", [0, 1])

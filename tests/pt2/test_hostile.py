@@ -63,7 +63,7 @@ def test_cut_and_changed(tmp_path):
 
 
 ARCHIVES = {
-    "not a program": ({"a/b": b"1"}, "without a program of torch.export.save"),
+    "not a program": ({"a/b": b"1"}, "a zip archive without a program"),
     "TorchScript": ({"m/data.pkl": b"1", "m/constants.pkl": b"1", "m/code/x.py": b""}, "a TorchScript program"),
     "torch.save": ({"m/data.pkl": b"1", "m/data/0": b""}, "weights or objects of torch.save"),
     "old layout": ({"serialized_exported_program.json": b"{}", "version": b"8.2"}, "no schema_version"),
