@@ -68,10 +68,11 @@ static long long number(struct draw *d, const char *kind, const char *name, long
         -2147483648LL, -4294967296LL};
     if (name && draw_chance(d, 25) && schedule_field_limits(kind, name, &least, &most))
         return (draw_chance(d, 30) ? least : most) + (most < INT64_MAX ? draw_int(d, -1, 1) : 0);
+    const unsigned long long wraps = (unsigned long long)old;
     switch (draw_int(d, 0, 9)) {
-    case 0: return old + 1;
-    case 1: return old - 1;
-    case 2: return old * 2;
+    case 0: return (long long)(wraps + 1);
+    case 1: return (long long)(wraps - 1);
+    case 2: return (long long)(wraps * 2);
     case 3: return old / 2;
     case 4: return draw_int(d, 0, 40);
     case 5: return draw_chance(d, 10) ? DRAW_PICK(d, large) : draw_int(d, 0, 2);

@@ -441,8 +441,7 @@ def test_universal_refused(words, says, tmp_path):
 @pytest.mark.parametrize("command", ["run", "bench", "diff", "report"])
 def test_universal_only_compiled(command, tmp_path):
     done = mcc(command, DIGITS, "--target=aarch64-macos,x86_64-macos", cwd=tmp_path)
-    says = "only mcc compile takes a list of targets" if command == "report" else "cannot run code for aarch64-macos"
-    assert done.returncode == 2 and says in done.stderr and not list(tmp_path.iterdir()), done.stderr
+    assert done.returncode == 2 and "only mcc compile takes a list of targets" in done.stderr and not list(tmp_path.iterdir()), done.stderr
 
 
 def test_texts(tmp_path):
