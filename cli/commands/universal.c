@@ -25,7 +25,7 @@ static bool refuse(struct universal *u, const char *option, const char *why)
     return error_at(u->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': %s", option, why);
 }
 
-/* What is beside the library, or in its place, is made for one target. */
+/* Options that write other files than a library: those are for one target each. */
 static bool options_check(struct universal *u)
 {
     const struct options *o = u->options;

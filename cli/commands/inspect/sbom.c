@@ -40,9 +40,9 @@ static bool hash_weights(struct sbom *b, const char *path)
         return true;
     b->weights_file = side && *side ? file_name(side) : "";
     if (*b->weights_file) {
-        const char *beside = arena_printf(&b->ctx->session, "%.*s%s", (int)(file_name(path) - path), path,
-                                          b->weights_file);
-        return digest_files(b->ctx, &beside, 1, b->weights);
+        const char *sidecar = arena_printf(&b->ctx->session, "%.*s%s", (int)(file_name(path) - path), path,
+                                           b->weights_file);
+        return digest_files(b->ctx, &sidecar, 1, b->weights);
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool ok = fd >= 0 && digest_range(fd, a->weights_at, a->sizes.weights, b->weights);

@@ -1,5 +1,5 @@
 /* mcc verify: was the artifact made of this network? Its note says with which options (build_note.h); the network is
- * compiled with them again, and all bytes must be the same, those of the weights' file beside it included. The note is
+ * compiled with them again, and all bytes must be the same, those of the sidecar with the weights included. The note is
  * not believed: only options that decide bytes may stand in it, and what follows of them is compared.
  */
 #include <errno.h>
@@ -26,7 +26,7 @@ struct verify {
     const char *path, *model;
     const char *name;    /* of the file that is made, for the bytes that its name decides */
     const char *sidecar; /* file name of the weights; NULL: they are embedded */
-    const char *made_aside; /* the file of the weights that is made; NULL: none yet */
+    const char *made_sidecar; /* the sidecar that was made; NULL: none yet */
     uint64_t differ, at; /* bytes; the first of them */
     const char *where;   /* the file that has it */
     bool network;        /* it is the one that the note names */
@@ -156,7 +156,7 @@ static bool compare_files(struct verify *v, const char *path, const char *made)
     return ok;
 }
 
-static const char *beside(struct verify *v, const char *path, const char *name)
+static const char *in_folder_of(struct verify *v, const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
     return arena_printf(&v->ctx->session, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
@@ -177,12 +177,13 @@ static void make_and_compare(void *user, const char *library)
     }
     if (compile_keep(c, v->model, NULL) != FAIL_NONE)
         return;
-    v->made_aside = v->sidecar ? beside(v, library, v->sidecar) : NULL;
-    v->ctx->temp_files[0] = v->made_aside; /* the compilation is done: the place is free */
+    v->made_sidecar = v->sidecar ? in_folder_of(v, library, v->sidecar) : NULL;
+    v->ctx->temp_files[0] = v->made_sidecar; /* the compilation is done: the place is free */
     v->network = true;
     v->ctx->model_path = v->path;
     v->same = compare_files(v, v->path, library) &&
-              (!v->sidecar || compare_files(v, beside(v, v->path, v->sidecar), v->made_aside)) && v->differ == 0;
+              (!v->sidecar || compare_files(v, in_folder_of(v, v->path, v->sidecar), v->made_sidecar)) &&
+              v->differ == 0;
     if (v->differ)
         error_at(v->ctx, FAIL_CLAIM, (src_id){0}, NULL,
                  "not what mcc makes of '%s': %llu bytes differ, the first is byte %llu of '%s'; it was changed, or "
@@ -193,8 +194,8 @@ static void make_and_compare(void *user, const char *library)
 static void verify_end(void *user)
 {
     struct verify *v = user;
-    if (v->made_aside)
-        unlink(v->made_aside);
+    if (v->made_sidecar)
+        unlink(v->made_sidecar);
     v->ctx->temp_files[0] = NULL;
 }
 
