@@ -16,7 +16,7 @@
 
 #include <llvm-c/ErrorHandling.h>
 
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 #include "codegen/sandbox.h"
 #include "codegen/wire.h"
 #include "ir/base/file.h"

@@ -15,7 +15,7 @@
 #include "ir/target/platform.h"
 #include "runtime/rt_cpu.h"
 
-void llvm_start(void); /* of codegen/llvm.h, which has a struct machine of its own */
+void llvm_start(void); /* of codegen/llvm/llvm.h, which has a struct machine of its own */
 bool machine_has(LLVMTargetMachineRef, const char *feature);
 
 struct feature {

@@ -21,7 +21,7 @@ OF_WEIGHTS = {"passes/module/weights.def", "cli/library/options/options.def"}
 def test_the_places():
     """The files that the page names are those that name f8e4m3fn and f8e5m2, the two types that the others are like."""
     listed = {p for p in re.findall(r"`([\w/]+\.(?:c|h|def|py))`", PAGE) if p.startswith(FOLDERS)}
-    of_products = {"ir/target/target.h", "passes/module/analysis.c", "codegen/llvm_dot.c"}  # of CPUs that multiply it
+    of_products = {"ir/target/target.h", "passes/module/analysis.c", "codegen/llvm/llvm_dot.c"}  # of CPUs that multiply it
     for name in ("e4m3fn", "e5m2"):
         word, found = re.compile(rf"(?:\b|_|DL)f(?:loat)?8_?(?:{name}|{name.removesuffix('fn')})\b", re.I), set()
         for folder in FOLDERS:

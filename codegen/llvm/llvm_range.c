@@ -4,7 +4,7 @@
  * products of natural numbers are natural where their limits show that nothing wraps. Division by a constant then needs
  * no fix for negative operands, which is most of what a parallel index is taken apart with.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 static uint64_t limit_of_sum(uint64_t a, uint64_t b)
 {

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 void emit_fail(struct emitter *e, const char *why)
 {

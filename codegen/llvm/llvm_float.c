@@ -6,7 +6,7 @@
  * an addition of 2^k whose ulp is the format's smallest step. Where the machine converts f16 itself, it does.
  * Sources: IEEE 754-2019 §3.4; OCP 8-bit Floating Point Specification 1.0; OCP Microscaling Formats 1.0 §5.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 enum { F32_SIGN = INT32_MIN, F32_INF = 0x7f800000, F32_MANTISSA = 23, F32_BIAS = 127 };
 

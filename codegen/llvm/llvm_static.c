@@ -6,7 +6,7 @@
  * A launch is a call of the kernel over all its indices. Indices run in ascending order and a failure leaves the
  * function, so the first failure is the smallest. Nobody can cancel.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 #include <string.h>
 

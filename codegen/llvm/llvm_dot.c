@@ -6,7 +6,7 @@
  * instruction that multiplies bytes directly saturates its sums: never used), or one by one; bf16 is the upper half
  * of an f32. What depends on one operand only is the same value wherever it is used, and selected once.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 /* The instructions, best first. typed: the intrinsic is overloaded on the types of sums and operands, which are the
  * elements themselves rather than words. first: of the first operand; the other one's bytes are signed. Where only the

@@ -4,7 +4,7 @@
  * registers without any IR pass. Loops are emitted rotated (one branch a trip). A failing check records itself through
  * mcc_rt_fail and leaves the function.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 #include <stdlib.h>
 #include <string.h>

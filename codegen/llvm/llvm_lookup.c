@@ -2,7 +2,7 @@
  * masking, conversion and the subtraction of a zero point would be three instructions. It reads the low 4 bits of its
  * index.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 #include <string.h>
 

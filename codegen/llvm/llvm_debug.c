@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 static void add_flag(struct emitter *e, const char *name, unsigned value)
 {

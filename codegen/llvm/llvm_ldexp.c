@@ -1,7 +1,7 @@
 /* L_LDEXP: one instruction of AVX-512, elsewhere products with two powers of two of about equal size, of which only the
  * last rounds, overflows or becomes subnormal.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 static LLVMValueRef by_instruction(struct emitter *e, LLVMValueRef a, LLVMValueRef n, bool wide, uint32_t bytes)
 {

@@ -7,7 +7,7 @@
  * much time as all the rest of code generation and gains nothing beyond it on these loops, so it is off
  * (llvm_compile.c).
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 enum {
     MAX_USES = 32,    /* looked at for an address that is there already */

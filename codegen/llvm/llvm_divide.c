@@ -1,5 +1,5 @@
 /* Quotients and remainders: no divisor may trap, and what the machine cannot divide becomes floats or a call. */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 /* True when every lane of v is a constant that cannot trap as a divisor. */
 static bool is_safe_divisor(LLVMValueRef v, struct ltype t)

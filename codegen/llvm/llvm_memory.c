@@ -5,7 +5,7 @@
  * accesses, not of addresses. Masked-out lanes are not touched and load as 0; where every second element is wanted,
  * those between two that exist are read too.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  *
  *   i32 symbol(i64 or pointer ..., char *memory)
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * Rules (OP_CONVERT of ir/ops/ops.def): float -> integer truncates, saturates, NaN gives 0; integer -> integer wraps;
  * anything -> bool is "not zero"; small floats round to nearest even, f64 and wide integers with one rounding.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 #include <string.h>
 

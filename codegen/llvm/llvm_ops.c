@@ -3,7 +3,7 @@
  * Scalars and vectors go the same way; LLVM legalises vectors wider than the machine. Nothing here may become
  * undefined behaviour of LLVM IR: divisors are guarded, shift amounts selected, conversions saturate.
  */
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 #include <string.h>
 

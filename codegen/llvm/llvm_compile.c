@@ -13,7 +13,7 @@
 #include <llvm-c/Support.h>
 #include <llvm-c/Target.h>
 
-#include "codegen/llvm.h"
+#include "codegen/llvm/llvm.h"
 
 static struct llvm_machine *machines;      /* a worker's cache; a process of its own, so no context owns it */
 
