@@ -68,11 +68,11 @@ struct tensor tensor_copy(struct eval *, const struct tensor *);
 void eval_place(struct tensor *out, int32_t axis, int64_t at, const struct tensor *x, int64_t extent);
 
 eval_fn eval_map, eval_convert, eval_iota, eval_from_exprs, eval_constant, eval_identity;
-eval_fn eval_view, eval_reshape, eval_pad, eval_concat;
+eval_fn eval_view, eval_reshape, eval_pad, eval_concat, eval_windows;
 /* Index k of a gather's idx as a position in [0, dim), clamped if the node says so; false: it is outside. */
 bool gather_index(const struct node *, enum elem, const void *idx, int64_t k, int64_t dim, int64_t *at);
 eval_fn eval_gather, eval_gather_elements, eval_gather_nd, eval_walk, eval_scatter_elements, eval_scatter_nd;
-eval_fn eval_reduce, eval_argreduce, eval_window, eval_argwindow, eval_cumulate, eval_dot, eval_conv;
+eval_fn eval_reduce, eval_segments, eval_argreduce, eval_window, eval_argwindow, eval_cumulate, eval_dot, eval_conv;
 eval_fn eval_sort, eval_nonzero, eval_unique, eval_nms, eval_dft, eval_det, eval_rng, eval_string;
 eval_fn eval_seq_make, eval_seq_at, eval_seq_insert, eval_seq_erase, eval_seq_length, eval_seq_concat;
 eval_fn eval_seq_split, eval_opt_make, eval_opt_get, eval_opt_has, eval_if, eval_loop, eval_assert;

@@ -110,6 +110,33 @@ enum eval_status eval_reduce(struct eval *e, const struct node *n, struct tensor
     return EVAL_OK;
 }
 
+enum eval_status eval_segments(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    const struct tensor *x = in[0], *starts = in[1];
+    int64_t axis = node_int(n, "axis", 0), outer = 1, inner = 1, at[2];
+    enum elem wide = wide_elem(e, x->elem);
+    TRY(eval_result(e, n, 0, out));
+    for (int32_t d = 0; d < x->rank; d++)
+        *(d < axis ? &outer : &inner) *= d == axis ? 1 : x->dims[d];
+    int64_t k = x->dims[axis], lines = out->dims[axis];
+    int64_t *row = NEW_ARRAY(e->arena, int64_t, inner + 1), *acc = NEW_ARRAY(e->arena, int64_t, inner + 1);
+    for (int64_t i = 0; i < outer * lines; i++) {
+        for (int j = 0; j < 2; j++)
+            at[j] = elem_to_i64(ELEM_I32, (const char *)starts->data + (size_t)(i % lines + j) * sizeof(int32_t));
+        if (at[0] < 0 || at[0] > at[1] || at[1] > k)
+            return eval_fail(e, EVAL_VALUE, "segments: from %lld to %lld", (long long)at[0], (long long)at[1]);
+        for (int64_t l = 0; l < inner; l++)
+            acc[l] = wide_identity("sum", x->elem, wide);
+        for (int64_t j = at[0]; j < at[1]; j++) {
+            size_t from = (size_t)((i / lines * k + j) * inner);
+            widen(x->elem, (const char *)x->data + from * elem_size(x->elem), wide, row, inner);
+            combine(OP_ADD, wide, acc, row, inner);
+        }
+        narrow(wide, acc, out->elem, (char *)out->data + (size_t)(i * inner) * elem_size(out->elem), inner);
+    }
+    return EVAL_OK;
+}
+
 /* ---- positions of extremes --------------------------------------------------------------------------------------- */
 
 /* Does b take the place of a as the extreme? NaN counts as extreme; of equals, the later only where `last` wants it. */

@@ -69,6 +69,20 @@ enum eval_status eval_view(struct eval *e, const struct node *n, struct tensor *
     return EVAL_OK;
 }
 
+enum eval_status eval_windows(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
+{
+    TRY(eval_result(e, n, 0, out));
+    int64_t windows = out->dims[out->rank - 2], size = out->dims[out->rank - 1], length = in[0]->dims[in[0]->rank - 1],
+            count = tensor_count(out);
+    size_t each = elem_size(out->elem);
+    for (int64_t i = 0; i < count; i += size) {
+        int64_t first = i / size / windows * length + i / size % windows;
+        memcpy((char *)out->data + (size_t)i * each, (const char *)in[0]->data + (size_t)first * each,
+               (size_t)size * each);
+    }
+    return EVAL_OK;
+}
+
 enum eval_status eval_reshape(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     TRY(eval_result(e, n, 0, out));

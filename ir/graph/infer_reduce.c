@@ -27,6 +27,21 @@ bool infer_reduce(struct infer *f)
     return true;
 }
 
+bool infer_segments(struct infer *f)
+{
+    const struct type *t = infer_tensor(f, 0), *starts = infer_tensor(f, 1);
+    int64_t axis, n;
+    if (!t || !starts || !infer_elem_in(f, 0, "F") || !infer_axis(f, "axis", t->rank, &axis))
+        return false;
+    if (starts->elem != ELEM_I32 || starts->rank != 1 || !ex_is_const(f->ex, starts->dims[0], &n) || n < 1)
+        return infer_error(f, "segments of %s from %s", type_text(f->g, t), type_text(f->g, starts));
+    expr_id *dims = infer_dims(f, t->rank);
+    memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
+    dims[axis] = ex_const(f->ex, n - 1);
+    infer_set(f, 0, t->elem, t->rank, dims);
+    return true;
+}
+
 bool infer_argreduce(struct infer *f)
 {
     const struct type *t = infer_tensor(f, 0);

@@ -90,6 +90,23 @@ static bool outside(struct infer *f, expr_id at, expr_id dim)
     return ex_hi(f->ex, at) < 0 || ex_cmp_lt(f->ex, at, dim) == FALSE_;
 }
 
+bool infer_windows(struct infer *f)
+{
+    const struct type *t = infer_tensor(f, 0);
+    int64_t size = node_int(&f->attrs, "size", 0), length;
+    if (!t)
+        return false;
+    if (t->rank < 1 || t->rank >= RANK_MAX || size < 1 || !ex_is_const(f->ex, t->dims[t->rank - 1], &length) ||
+        length < size)
+        return infer_error(f, "windows of %lld in %s", (long long)size, type_text(f->g, t));
+    expr_id *dims = infer_dims(f, t->rank + 1);
+    memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
+    dims[t->rank - 1] = ex_const(f->ex, length - size + 1);
+    dims[t->rank] = ex_const(f->ex, size);
+    infer_set(f, 0, t->elem, t->rank + 1, dims);
+    return true;
+}
+
 bool infer_slice(struct infer *f)
 {
     const struct type *t = infer_tensor(f, 0);

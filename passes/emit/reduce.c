@@ -223,10 +223,36 @@ static void reduce_lanes(struct em *em, const struct node *n, uint32_t n_points,
     count = 0;
     for (uint32_t i = 0; i < n_points; i++) {
         uint32_t lanes = reduction_lanes(em, points[i], rank);
-        out[i] = lanes > 1 ? em_const(em, ELEM_I32, lanes, 0, 0) : sum[count++];
+        enum elem e = lf_type(em->f, sum[count]).elem;
+        out[i] = lanes > 1 ? em_const(em, e, lanes, 0, 0) : sum[count++];
         for (uint32_t lane = 0; lane < lanes && lanes > 1; lane++)
             out[i] = em_insert(em, out[i], sum[count++], lane);
     }
+}
+
+/* Where the points' segment begins and how long it is. */
+static void segment_begin(struct em *em, struct reduction *r)
+{
+    struct ltype i64 = {ELEM_I64, 1};
+    int64_t axis = node_int(r->n, "axis", 0), most = ex_hi(em->x, r->dim[0].extent);
+    lreg at[2];
+    for (int j = 0; j < 2; j++) {
+        expr_id of = ex_addc(em->x, r->points[0][axis], j);
+        at[j] = em_value(em, r->n->in[1], &of, ex_const(em->x, 1));
+        at[j] = em_op(em, L_CONVERT, i64, &at[j], 1);
+    }
+    r->first = em_bind(em, at[0], 0, most);
+    r->dim[0].extent = em_bind(em, em_op2(em, L_SUB, at[1], at[0]), 0, most);
+}
+
+/* Have the points segments of their own, in lanes even? */
+static bool segments_differ(const struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points)
+{
+    int64_t axis = node_int(n, "axis", 0);
+    bool differ = em_expr_lanes(em, points[0][axis]) > 1;
+    for (uint32_t i = 1; i < n_points; i++)
+        differ |= points[i][axis].i != points[0][axis].i;
+    return differ;
 }
 
 void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, expr_id *const *points, expr_id cond,
@@ -238,13 +264,20 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
     bool apart = false;
     for (uint32_t i = 0; i < n_points; i++)
         apart |= reduction_lanes(em, points[i], rank) > 1;
-    if (apart && dot_group(em->m, n) == REGISTER_BYTES) {
+    bool differ = n->op == OP_SEGMENTS && segments_differ(em, n, n_points, points);
+    for (uint32_t i = 0; differ && !apart && i < n_points; i++)
+        em_reduce_points(em, n, 1, points + i, cond, out + i);
+    if (differ && !apart)
+        return;
+    if (differ || (apart && dot_group(em->m, n) == REGISTER_BYTES)) {
         reduce_lanes(em, n, n_points, points, cond, out);
         return;
     }
     reduction_begin(em, &r, n, n_points, points, cond);
     bool arg = r.n_acc != n_points;
     matrix_init(em, &r);
+    if (n->op == OP_SEGMENTS)
+        segment_begin(em, &r);
     for (int32_t d = 0; n->op == OP_CONV && d < value_type(em->g, n->out[0])->rank - 2; d++)
         tap_range(em, &r, d);
     reduction_unroll(em, &r);

@@ -31,6 +31,7 @@ struct reduction {
     expr_id from; /* ... from here on, as much as its extent says; {0}: all of each dim */
     bool half; /* a group is half of what lies together in the panels */
     bool matrix; /* L_MATDOT: the group is twice as long, and sums are those of em_tile_step_matrix */
+    expr_id first; /* of a segment, of which the dim's extent is the length */
     bool fill; /* no sums: the second operand goes into scratch */
     struct block_factor scale; /* where s->scaled and the operand is not in scratch; else product {0} */
 };

@@ -409,6 +409,19 @@ void reduction_add_block(struct em *em, const struct reduction *r, expr_id numbe
     }
 }
 
+/* A product goes into its sum by one multiply-add. */
+static lreg step_segment(struct em *em, struct reduction *r, const expr_id *p, const expr_id *k, lreg acc)
+{
+    const struct node *mul = value_node(em->g, r->n->in[0]);
+    expr_id at[RANK_MAX], always = ex_const(em->x, 1);
+    int64_t axis = node_int(r->n, "axis", 0);
+    memcpy(at, p, (size_t)value_type(em->g, r->n->in[0])->rank * sizeof *at);
+    at[axis] = ex_add(em->x, r->first, k[0]);
+    if (mul && mul->op == OP_MUL && r->acc == ELEM_F32 && !em_is_stored(em, r->n->in[0]))
+        return fma_of(em, em_value(em, mul->in[0], at, always), em_value(em, mul->in[1], at, always), acc);
+    return em_op2(em, L_ADD, acc, to_acc(em, em_value(em, r->n->in[0], at, always), r->acc));
+}
+
 void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_id *k, lreg *acc)
 {
     expr_id at[RANK_MAX];
@@ -420,6 +433,7 @@ void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_
         reduce_operand_point(em, r->n, r->points[i], k, at);
         acc[i] = em_op2(em, r->combine, acc[i], to_acc(em, em_value(em, r->n->in[0], at, r->cond), r->acc));
         break;
+    case OP_SEGMENTS: acc[i] = step_segment(em, r, r->points[i], k, acc[i]); break;
     default: step_arg(em, r, r->points[i], k, acc + 2 * i); break;
     }
 }

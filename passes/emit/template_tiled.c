@@ -276,6 +276,34 @@ static void tile_pieces(struct em *em, struct tiling *t, expr_id block, uint32_t
     partial_end(em, t);
 }
 
+/* Of a dynamic number of points, the vector that begins at `base`: less its lanes past the end. */
+static void tile_open_vector(struct em *em, struct tiling *t, expr_id base)
+{
+    lreg mask = em_tail_mask(em, ex_sub(em->x, t->t->dims[t->s->vec], base), t->s->lanes);
+    t->piece[0] = ex_add(em->x, base, em_lane(em, t->s->lanes, mask));
+    t->n_pieces = 1;
+    tile_rows(em, t);
+}
+
+/* A whole block of a dynamic number of points, or the vectors of the last one, one by one. */
+static void tile_open_block(struct em *em, struct tiling *t, expr_id block)
+{
+    struct exprs *x = em->x;
+    struct em_if iff;
+    struct em_for l;
+    expr_id base = ex_mulc(x, block, (int64_t)t->s->nr * t->s->lanes), lanes = ex_const(x, t->s->lanes);
+    expr_id left = ex_sub(x, t->t->dims[t->s->vec], base);
+    lreg whole = em_cond(em, ex_le(x, ex_const(x, (int64_t)t->s->nr * t->s->lanes), left));
+    em_if_begin(em, &iff, whole);
+    tile_pieces(em, t, block, t->s->nr, 0);
+    em_if_end(em, &iff);
+    em_if_begin(em, &iff, em_op1(em, L_NOT, whole));
+    expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_ceildiv(x, left, lanes), 1, NULL, 0);
+    tile_open_vector(em, t, ex_add(x, base, ex_mul(x, i, lanes)));
+    em_for_end(em, &l, NULL, NULL);
+    em_if_end(em, &iff);
+}
+
 /* Blocks of NR vectors along vec: whole ones, then what is left. */
 void tile_vectors(struct em *em, struct tiling *t, expr_id block)
 {
@@ -286,11 +314,10 @@ void tile_vectors(struct em *em, struct tiling *t, expr_id block)
         return;
     }
     if (!ex_is_const(em->x, t->t->dims[t->s->vec], &n)) {
-        expr_id base = ex_mulc(em->x, block, t->s->lanes);
-        lreg mask = em_tail_mask(em, ex_sub(em->x, t->t->dims[t->s->vec], base), t->s->lanes);
-        t->piece[0] = ex_add(em->x, base, em_lane(em, t->s->lanes, mask));
-        t->n_pieces = 1;
-        tile_rows(em, t);
+        if (t->s->nr == 1)
+            tile_open_vector(em, t, ex_mulc(em->x, block, t->s->lanes));
+        else
+            tile_open_block(em, t, block);
         return;
     }
     int64_t width = (int64_t)t->s->nr * t->s->lanes, whole = n / width, rest = n % width;

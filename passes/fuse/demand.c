@@ -112,6 +112,19 @@ void demand_reduce_operand(struct fuser *f, node_id id, const struct demand *d)
     demand_at(f, n->in[0], id, d, idx, false, id.i);
 }
 
+void demand_segments(struct fuser *f, node_id id, const struct demand *d)
+{
+    const struct node *n = graph_node(f->g, id);
+    const struct type *t = value_type(f->g, n->in[0]);
+    int64_t axis = node_int(n, "axis", 0);
+    expr_id idx[RANK_MAX];
+    for (int32_t i = 0; i < t->rank; i++)
+        idx[i] = i == axis ? ex_sym(f->x, demand_symbol(f, t->dims[i], arena_printf(f->m->arena, "r%u", id.i)))
+                           : d->idx[i];
+    demand_at(f, n->in[0], id, d, idx, false, id.i);
+    demand_hard(f, n->in[1], d->kernel, 0);
+}
+
 bool demand_row_mask(const struct fuser *f, const struct demand *d, int32_t rank, uint32_t *mask)
 {
     const struct kernel *k = &f->m->fused.kernels.data[d->kernel - 1];

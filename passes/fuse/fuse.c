@@ -292,7 +292,7 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
     value_id v = n->out[0];
     struct demand *d = &f->demand[v.i], own;
     enum kernel_kind kind = anchor_kind(n);
-    bool single = !required && !d->hard && d->kernel != DEMAND_MANY;
+    bool single = !required && !d->hard && d->kernel != DEMAND_MANY && n->op != OP_SEGMENTS;
     if (single && n->op == OP_REDUCE && !d->bijective && inline_reduce(f, id, d))
         return;
     if (!single || (!adopt_anchor(f, id, d, kind) && !adopt_product(f, id, d))) {
@@ -309,6 +309,10 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
             at.bijective = false;
         }
         demand_reduce_operand(f, id, &at);
+        return;
+    }
+    if (n->op == OP_SEGMENTS) {
+        demand_segments(f, id, d);
         return;
     }
     const struct attention *attention = attention_of_values(f->m, id);

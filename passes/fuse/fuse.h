@@ -35,6 +35,7 @@ void demand_at(struct fuser *, value_id v, node_id via, const struct demand *fro
 void demand_operands(struct fuser *, node_id, const struct demand *);
 /* Demands of an inner or anchoring `reduce` on its operand: the result's point plus fresh symbols for the axes. */
 void demand_reduce_operand(struct fuser *, node_id, const struct demand *);
+void demand_segments(struct fuser *, node_id, const struct demand *);
 /* Is every index a bare domain symbol (or a constant)? Then which dims does it use? */
 bool demand_row_mask(const struct fuser *, const struct demand *, int32_t rank, uint32_t *mask);
 /* A fresh symbol for the indices of a dim of this extent. */

@@ -150,6 +150,9 @@ void view_index(const struct graph *g, const struct node *n, uint32_t k, const e
     *cond = one;
     if (n->op == OP_RESHAPE) {
         reshape_point(x, value_type(g, n->out[0]), idx, from, out);
+    } else if (n->op == OP_WINDOWS) {
+        memcpy(out, idx, (size_t)from->rank * sizeof *out);
+        out[from->rank - 1] = ex_add(x, idx[from->rank - 1], idx[from->rank]);
     } else if (!view_map(g, n, k, &map)) {
         repeated_index(g, n, idx, out);
     } else {

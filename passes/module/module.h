@@ -229,6 +229,7 @@ struct module_asked {
     enum layout_choice layout;
     int opt_level;
     bool attention; /* as one kernel, where that is possible */
+    bool sparse; /* weights that are mostly zeros without these */
     uint32_t winograd; /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
     enum precision precision; /* of contractions, but for nodes that a choice names */
     enum weights_type weights_type;

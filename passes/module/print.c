@@ -275,8 +275,9 @@ static void put_weights(struct printer *p)
 static void put_options(struct printer *p)
 {
     const struct module *m = p->m;
-    PUT(p, "module 1 level %d layout %s winograd %u%s%s", m->asked.opt_level, layout_words[m->asked.layout],
-        m->asked.winograd, m->asked.attention ? " attention" : "", m->asked.always ? " always" : "");
+    PUT(p, "module 1 level %d layout %s winograd %u%s%s%s", m->asked.opt_level, layout_words[m->asked.layout],
+        m->asked.winograd, m->asked.attention ? " attention" : "", m->asked.sparse ? " sparse" : "",
+        m->asked.always ? " always" : "");
     if (m->asked.precision)
         PUT(p, " precision %s", precision_words[m->asked.precision]);
     if (m->asked.weights_type)

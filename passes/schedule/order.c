@@ -203,7 +203,7 @@ void reduced_dims(const struct site *site, const struct node *n, bool staged, st
         const int64_t *axes = node_ints(n, "axes", &count);
         for (uint32_t i = 0; i < count; i++)
             rdim_add(r, value_type(site->g, n->in[0])->dims[axes[i]], channel_block(site, n->in[0], (int32_t)axes[i]));
-    } else if (n->op == OP_ARGREDUCE) {
+    } else if (n->op == OP_ARGREDUCE || n->op == OP_SEGMENTS) {
         rdim_add(r, value_type(site->g, n->in[0])->dims[node_int(n, "axis", 0)], 0);
     } else {
         const int64_t *kernel = node_ints(n, "kernel", &count);

@@ -23,6 +23,10 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
     c->vec = c->a = c->b = -1;
     if (rank == 0 || reduce_horizontal(site->m, n))
         return;
+    if (n->op == OP_SEGMENTS) { /* each point of a tile goes through the same segment */
+        c->vec = node_int(n, "axis", 0) == last ? -1 : last;
+        return;
+    }
     if (n->op == OP_REDUCE) {
         int32_t fast = value_fast_dim(site->m, n->in[0]);
         uint32_t n_axes;
@@ -139,6 +143,11 @@ uint64_t anchor_steps(const struct site *site, const struct node *n, bool guess)
         const int64_t *axes = node_ints(n, "axes", &count);
         for (uint32_t i = 0; i < count; i++)
             steps *= extent_steps(site, value_type(site->g, n->in[0])->dims[axes[i]], guess ? 64 : 0);
+    } else if (n->op == OP_SEGMENTS) { /* on average */
+        int64_t axis = node_int(n, "axis", 0);
+        uint64_t lines = extent_steps(site, value_type(site->g, n->out[0])->dims[axis], 1);
+        steps = extent_steps(site, value_type(site->g, n->in[0])->dims[axis], guess ? 64 : 0);
+        steps = lines ? (steps + lines - 1) / lines : steps;
     } else {
         const int64_t *k = node_ints(n, "kernel", &count);
         for (uint32_t i = 0; i < count; i++)

@@ -75,9 +75,9 @@ const char *rule_tile_vectors(struct check *c)
     int64_t width = s->lanes;
     bool open = s->vec < 0 || !ex_is_const(c->site->x, result(c)->dims[s->vec], &width);
     uint32_t piece = s->nr * s->lanes;
-    if (s->nr > 1 && open)
+    if (s->nr > 1 && open && (s->vec < 0 || anchor(c)->op != OP_SEGMENTS))
         return "it is 1: the number of vectors is dynamic, or there are none";
-    if (s->nr > 1 && s->nr > (width + s->lanes - 1) / s->lanes)
+    if (s->nr > 1 && !open && s->nr > (width + s->lanes - 1) / s->lanes)
         return at_most(c, s->nr, (width + s->lanes - 1) / s->lanes);
     if (!tile_fits(c->site, anchor(c), s))
         return arena_printf(

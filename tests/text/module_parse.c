@@ -169,6 +169,7 @@ static bool read_options(struct reader *r)
     m->asked.opt_level = (int)level;
     m->asked.layout = (enum layout_choice)layout;
     m->asked.attention = accept(r, "attention");
+    m->asked.sparse = accept(r, "sparse");
     m->asked.always = accept(r, "always");
     if (accept(r, "precision")) {
         if (!read_choice(r, precision_words, PRECISION_F16_SUMS + 1, &precision))

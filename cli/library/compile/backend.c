@@ -55,6 +55,7 @@ bool module_begin(struct compilation *c)
     m->asked.opt_level = (int)o->level;
     m->asked.layout = layouts[o->layout];
     m->asked.attention = o->level >= 2 && o->attention == OPT_ATTENTION_AUTO;
+    m->asked.sparse = o->level >= 2 && o->sparse == OPT_SPARSE_AUTO;
     m->asked.winograd = o->level < 2 ? 0 : winograd_most[o->winograd];
     if (o->precision == OPT_PRECISION_AUTO)
         return error_at(

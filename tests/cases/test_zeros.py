@@ -1,0 +1,81 @@
+"""Weights that are mostly zeros: their other elements alone are stored and multiplied, and results are those of dense kernels."""
+import numpy as np
+import pytest
+
+from support.compare import Model, floats, node
+from support.tool import ROOT, value
+
+MOST_BYTES = 0.5   # of the dense artifact
+
+
+def pruned(*shape, keep=0.1, seed=1):
+    w = floats(*shape, seed=seed)
+    return np.where(np.random.default_rng(seed).random(shape) < keep, w, 0).astype(np.float32)
+
+
+def is_sparse(model, *flags):
+    return "segments(" in model.dump("sparsify", *flags)
+
+
+CONVOLUTIONS = {
+    "pointwise": ((1, 1), (20, 13), {}), "3x3": ((3, 3), (14, 15), {"pads": [1] * 4}), "unpadded": ((3, 2), (12, 11), {}),
+    "strided": ((3, 3), (15, 16), {"pads": [1] * 4, "strides": [2, 2]}), "1x1 strided": ((1, 1), (14, 13), {"strides": [2, 3]}),
+    "dilated": ((3, 3), (17, 18), {"pads": [2] * 4, "dilations": [2, 2]}), "uneven": ((5, 3), (16, 14), {"pads": [3, 0, 1, 2], "strides": [3, 1]}),
+    "line": ((5,), (70,), {"pads": [2, 2]}), "volume": ((2, 3, 3), (5, 7, 6), {"pads": [0, 1, 1, 1, 1, 1]}),
+    "cut": ((1, 1), (15, 15), {"strides": [4, 2]}), "dilated, strided": ((3, 3), (18, 17), {"pads": [3] * 4, "dilations": [3, 3], "strides": [2, 2]}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("images", [1, 3])
+def test_convolutions(tmp_path, name, images):
+    kernel, size, attrs = CONVOLUTIONS[name]
+    model = Model(tmp_path, [node("Conv", "x w b", "c", "c", **attrs), node("Relu", "c", "y")], [value("x", ["n", 48, *size])],
+                  [value("y", ["n", 96, *["d"] * len(size)])], {"w": pruned(96, 48, *kernel, keep=0.08), "b": floats(96, seed=2)})
+    assert is_sparse(model) and not is_sparse(model, "--sparse=off")
+    x = floats(images, 48, *size, seed=3)
+    for cpu in ("x86-64-v2", "x86-64-v3", "native"):
+        model.compare([x], flags=[f"-march={cpu}"])
+
+
+@pytest.mark.parametrize("op, transposed", [("MatMul", 0), ("Gemm", 0), ("Gemm", 1)])
+@pytest.mark.parametrize("rows", [32, 50, 129])
+def test_products(tmp_path, op, transposed, rows):
+    attrs = {"transB": transposed} if transposed else {}
+    shape = (72, 96) if transposed else (96, 72)
+    model = Model(tmp_path, [node(op, "x w", "p", "p", **attrs), node("Tanh", "p", "y")], [value("x", ["n", 96])], [value("y", ["n", 72])],
+                  {"w": pruned(*shape)})
+    assert is_sparse(model)
+    model.compare([floats(rows, 96, seed=2)])
+    for few in (0, 1, 3):
+        model.compare([floats(few, 96, seed=2)]) if few else model.run([floats(0, 96, seed=2)])
+
+
+def test_products_of_three_dims_and_empty_rows(tmp_path):
+    w = pruned(64, 80)
+    w[:, 5:9] = 0
+    model = Model(tmp_path, [node("MatMul", "x w", "y")], [value("x", ["b", "n", 64])], [value("y", ["b", "n", 80])], {"w": w})
+    assert is_sparse(model)
+    for b, n in ((1, 40), (3, 17), (2, 64)):
+        got = model.compare([floats(b, n, 64, seed=2)])
+    assert got is None or not np.any(got[0][..., 5:9])
+
+
+def test_what_stays_dense(tmp_path):
+    """Weights with too many elements, none at all, few rows, groups: as before."""
+    for w, rows in ((pruned(96, 96, keep=0.5), 64), (np.zeros((96, 96), np.float32), 64), (pruned(96, 96), 4), (pruned(8, 8), 64)):
+        model = Model(tmp_path, [node("MatMul", "x w", "y")], [value("x", [rows, len(w)])], [value("y", [rows, len(w)])], {"w": w})
+        assert not is_sparse(model)
+        model.compare([floats(rows, len(w), seed=2)])
+    model = Model(tmp_path, [node("Conv", "x w", "y", group=2)], [value("x", [1, 64, 8, 8])], [value("y", [1, 64, 8, 8])],
+                  {"w": pruned(64, 32, 1, 1)})
+    assert not is_sparse(model)
+
+
+def test_bytes_threads_and_other_cpus(tmp_path):
+    model = Model(tmp_path, [node("MatMul", "x w", "y")], [value("x", [64, 512])], [value("y", [64, 512])], {"w": pruned(512, 512)})
+    sparse, dense = (model.compile(*flags).stat().st_size for flags in (["-march=x86-64-v3"], ["-march=x86-64-v3", "--sparse=off"]))
+    assert sparse < MOST_BYTES * dense
+    x = floats(64, 512, seed=2)
+    want = model.run([x], "-march=x86-64-v3")[0]
+    np.testing.assert_allclose(model.run([x], "-march=x86-64-v3", "--sparse=off")[0], want, rtol=1e-4, atol=1e-4)
