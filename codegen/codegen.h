@@ -85,13 +85,16 @@ struct art_variant {
     const char *name;
     uint64_t features;
     const char *program; /* symbol */
+    const uint32_t *rows; /* of a program that serves several: the kernel that it launches in each; ART_NO_KERNEL */
 };
+#define ART_NO_KERNEL UINT32_MAX
 /* One row per kernel symbol that programs launch; name is that symbol. LAUNCH finds its row by the symbol
- * NAME.index. */
+ * NAME.index, or by a row of its variant. */
 struct art_kernel {
     const char *name;
     uint32_t node;
     uint64_t flops, bytes;
+    int64_t ns; /* estimated per index */
     bool version; /* runs in the place of another one at some sizes */
 };
 /* Writes the weights' bytes in order through put(); false after a diagnostic, or where put() failed. put() may keep
@@ -118,6 +121,7 @@ struct artifact {
     uint32_t n_node;
     const struct art_variant *variants;
     uint32_t n_variants;
+    uint32_t n_rows; /* of each variant */
     const struct art_kernel *kernels;
     uint32_t n_kernels;
     const char *plan; /* symbol of the plan function */

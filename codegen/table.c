@@ -137,6 +137,23 @@ static uint64_t put_kernels(struct table *t)
     return at;
 }
 
+/* The kernels that a program of several variants launches in one of them. */
+static uint64_t put_rows(struct table *t, const uint32_t *kernel)
+{
+    const struct artifact *a = t->a;
+    struct mcc_rt_row *rows = NEW_ARRAY(t->o.arena, struct mcc_rt_row, a->n_rows);
+    for (uint32_t i = 0; i < a->n_rows; i++)
+        if (kernel[i] != ART_NO_KERNEL) {
+            int64_t ns = a->kernels[kernel[i]].ns;
+            rows[i] = (struct mcc_rt_row){.kernel = kernel[i], .ns = ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns};
+        }
+    uint64_t at = put_array(t, rows, a->n_rows, sizeof *rows);
+    for (uint32_t i = 0; i < a->n_rows; i++)
+        if (kernel[i] != ART_NO_KERNEL)
+            point_out(t, AT(at + i * sizeof *rows, struct mcc_rt_row, fn), a->kernels[kernel[i]].name);
+    return at;
+}
+
 static uint64_t put_variants(struct table *t)
 {
     struct mcc_rt_variant *rows = NEW_ARRAY(t->o.arena, struct mcc_rt_variant, t->a->n_variants + 1);
@@ -147,6 +164,8 @@ static uint64_t put_variants(struct table *t)
         uint64_t row = at + i * sizeof *rows;
         point_text(t, AT(row, struct mcc_rt_variant, name), t->a->variants[i].name);
         point_out(t, AT(row, struct mcc_rt_variant, program), t->a->variants[i].program);
+        if (t->a->n_rows)
+            point_to(t, AT(row, struct mcc_rt_variant, rows), SECTION_RELRO, put_rows(t, t->a->variants[i].rows));
     }
     return at;
 }

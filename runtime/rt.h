@@ -27,6 +27,11 @@ struct mcc_rt_variant {
     const char *name;              /* "x86-64-v4" */
     uint64_t features; /* bits of rt_cpu.h, all of which must be present; 0: any CPU of the architecture */
     mcc_rt_fn *program;
+    const struct mcc_rt_row *rows; /* if the program serves several variants: this one's kernels */
+};
+struct mcc_rt_row {
+    mcc_rt_fn *fn; /* NULL: the variant never comes here */
+    uint32_t kernel, ns; /* mcc_rt_launch's */
 };
 /* By kernel index, for events and errors. node (here, in mcc_rt_fail and in mcc_host.event): index into mcc_api.node;
  * a row whose name and op are both "" stands for no node. */
@@ -77,6 +82,10 @@ extern const struct mcc_rt_stateful mcc_rt_keeping;
 /* Runs fn over [0, count) on the pool. Returns non-zero when the run has failed (then the program returns). */
 int mcc_rt_launch(struct mcc_rt_run *, mcc_rt_fn *fn, const int64_t *args, int64_t count, uint32_t kernel,
                   int64_t ns_per_index);
+/* The same with the kernel that the model's variant has in this row. */
+int mcc_rt_launch_row(struct mcc_rt_run *, uint32_t row, const int64_t *args, int64_t count);
+/* The number of the model's variant. */
+int64_t mcc_rt_variant_number(struct mcc_rt_run *);
 /* Records {code, node, text}; the smallest (kernel, parallel index) wins, so every thread count reports the same. text
  * must live as long as the artifact. */
 void mcc_rt_fail(struct mcc_rt_run *, int32_t code, uint32_t node, const char *text, int64_t index);

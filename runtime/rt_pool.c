@@ -413,3 +413,14 @@ int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, in
         launch_shared(&job, ns);
     return has_stopped(run);
 }
+
+int mcc_rt_launch_row(struct mcc_rt_run *run, uint32_t row, const int64_t *args, int64_t count)
+{
+    const struct mcc_rt_row *r = &run->model->variant->rows[row];
+    return mcc_rt_launch(run, r->fn, args, count, r->kernel, r->ns);
+}
+
+int64_t mcc_rt_variant_number(struct mcc_rt_run *run)
+{
+    return run->model->variant - run->model->desc->variants;
+}

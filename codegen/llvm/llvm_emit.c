@@ -294,7 +294,7 @@ static LLVMValueRef kernel_function(struct emitter *e, const char *name)
 }
 
 /* mcc_rt_launch returns when the kernel is done, so one argument array in the frame serves every launch. The kernel's
- * number comes from the artifact's table: the constant KERNEL.index. */
+ * number comes from the artifact's table: the constant KERNEL.index; of a row the runtime knows all. */
 static void emit_launch(struct emitter *e, const struct lstmt *s)
 {
     char name[512];
@@ -314,6 +314,13 @@ static void emit_launch(struct emitter *e, const struct lstmt *s)
     if (e->is_static) {
         LLVMValueRef count = operand(e, s, s->n_in - 1);
         leave_unless(e, static_launch(e, kernel_function(e, s->name), e->launch_args, count));
+        return;
+    }
+    if (s->flags & L_FLAG_ROW) {
+        LLVMValueRef of[4] = {e->run, LLVMConstInt(e->i32, (uint64_t)s->imm, false), e->launch_args,
+                              operand(e, s, s->n_in - 1)};
+        value = call_external(e, "mcc_rt_launch_row", e->i32, of, 4);
+        leave_unless(e, LLVMBuildICmp(e->b, LLVMIntEQ, value, LLVMConstInt(e->i32, 0, false), ""));
         return;
     }
     memcpy(name, s->name, length);

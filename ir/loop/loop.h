@@ -123,8 +123,9 @@ enum lop {
              * int64_t name(struct mcc_rt_run *, args as int64_t or pointers...); a negative result fails the run
              * (the function has recorded why) when L_FLAG_MAYFAIL is set */
     L_LAUNCH, /* programs, entries: kernel (entries: program) `name` with args...; the last operand is the count of
-               * parallel indices; imm: estimated nanoseconds per index (grain). Leaves the function when the run has
-               * failed */
+               * parallel indices; imm: estimated nanoseconds per index (grain). With L_FLAG_ROW each CPU level has a
+               * kernel of its own there, and imm is their row of the artifact's table. Leaves the function when the
+               * run has failed */
     L_COUNT
 };
 enum { LOOP_LANES_MAX = 128 }; /* of a register: a byte numbers those of both operands of a shuffle */
@@ -136,7 +137,8 @@ enum {
     L_FLAG_MAYFAIL = 2,
     L_FLAG_UNROLL = 4 /* FOR: unroll fully in codegen; bounds constant */,
     L_FLAG_NONTEMPORAL = 8,
-    L_FLAG_INVARIANT = 16 /* LOAD from memory that the function never writes */
+    L_FLAG_INVARIANT = 16, /* LOAD from memory that the function never writes */
+    L_FLAG_ROW = 32
 };
 
 struct lstmt {

@@ -271,9 +271,14 @@ static bool form_call(struct parser *ps, struct lstmt *s)
     if (!token_need(ps, ")"))
         return false;
     s->type = (struct ltype){ELEM_I64, 1};
-    if (s->op == L_LAUNCH && (!token_need(ps, "count") || !read_operand(ps) || !token_need(ps, "grain") ||
-                              !token_i64(ps, &s->imm) || !token_need(ps, "node") || !token_u32(ps, &s->node)))
-        return false;
+    if (s->op == L_LAUNCH) {
+        if (!token_need(ps, "count") || !read_operand(ps))
+            return false;
+        s->flags |= token_take(ps, "row") ? L_FLAG_ROW : 0;
+        if ((!(s->flags & L_FLAG_ROW) && !token_need(ps, "grain")) || !token_i64(ps, &s->imm) ||
+            !token_need(ps, "node") || !token_u32(ps, &s->node))
+            return false;
+    }
     s->flags |= token_take(ps, "mayfail") ? L_FLAG_MAYFAIL : 0;
     return true;
 }

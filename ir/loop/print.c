@@ -383,7 +383,7 @@ static void form_call(struct printer *p, const struct lstmt *s)
     if (s->op == L_LAUNCH) {
         put(p, " count ");
         put_value(p, n_args < s->n_in ? s->in[n_args] : (lreg){0});
-        put(p, " grain ");
+        put(p, s->flags & L_FLAG_ROW ? " row " : " grain ");
         put_i64(p, s->imm);
         suffix_u64(p, " node ", s->node);
     }

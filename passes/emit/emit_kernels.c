@@ -28,11 +28,14 @@ static bool emit_kernel(const struct site *site, const struct schedule *s, const
 }
 
 /* The kernel's second form, from the module in which the size lies in the range. */
-static bool emit_version(const struct site *site, const struct size_range *range, const struct schedule *s,
-                         const struct schedule_facts *facts, const char *name)
+static bool emit_version(const struct site *site, const struct size_range *range, const struct kernel_version *before,
+                         const struct schedule *s, const struct schedule_facts *facts, const char *name)
 {
     struct site within = version_site(site, range);
     within.k = arena_copy(site->m->arena, site->k, sizeof *site->k);
+    within.k->args.n = 0;
+    if (before->of && before->as.i == within.m->within.i)
+        within.k->args = before->of->args;
     site->k->version = (struct kernel_version){within.k, *range, within.m->within};
     return emit_kernel(&within, s, facts, name);
 }
@@ -48,8 +51,13 @@ bool emit_kernels(struct module *m, uint32_t variant, const char *suffix)
         const struct size_range range = version_range(site.x, &v->of[i].version);
         if (v->of[i].kind == SCHEDULE_NONE)
             continue;
+        struct kernel_version before = {.of = NULL};
+        if (m->asked.one_program)
+            before = site.k->version;
+        else
+            site.k->args.n = 0;
         site.k->version = (struct kernel_version){.of = NULL};
-        ok = (!range.size.i || emit_version(&site, &range, &v->version[i], &v->version_facts[i],
+        ok = (!range.size.i || emit_version(&site, &range, &before, &v->version[i], &v->version_facts[i],
                                             arena_printf(&scratch, "k%uversion%s", i, suffix))) &&
              emit_kernel(&site, &v->of[i], &v->facts[i], arena_printf(&scratch, "k%u%s", i, suffix));
         arena_release(&scratch);

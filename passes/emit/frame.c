@@ -65,7 +65,22 @@ static void collect(struct em *em)
     }
 }
 
-enum { ARGS_MOST = 255 }; /* of a launch */
+enum { ARGS_MOST = 255, KEPT_MOST = 100 }; /* of a launch; of those, not this kernel's own */
+
+/* One launch serves several CPU levels: the sizes that the levels before this one ask for keep their places, used or
+ * not, if the buffers in front of them are the same. */
+static void keep_sizes(struct em *em)
+{
+    const struct kernel *k = em->k;
+    uint32_t n = em->args.n;
+    bool same = k->args.n >= n && k->args.n <= KEPT_MOST;
+    for (uint32_t i = 0; same && i < n; i++)
+        same = karg_same(&k->args.data[i], &em->args.data[i]);
+    for (uint32_t i = n; same && i < k->args.n; i++)
+        same = k->args.data[i].size.i != 0;
+    for (uint32_t i = n; same && i < k->args.n; i++)
+        VEC_PUSH(em->arena, &em->args, k->args.data[i]);
+}
 
 /* Does the result lie where an operand does (layout/in_place.c)? */
 static bool updates_in_place(const struct em *em)
@@ -115,7 +130,8 @@ void em_begin(struct em *em, const struct site *site, const struct schedule *sch
         }
         VEC_PUSH(em->arena, &em->arg_lreg, v);
     }
-    for (uint32_t i = em->args.n; i < ARGS_MOST; i++)
+    keep_sizes(em);
+    for (uint32_t i = em->arg_lreg.n; i < ARGS_MOST; i++)
         VEC_PUSH(em->arena, &em->arg_lreg, lf_arg(em->f, (struct ltype){ELEM_I64, 1}, 0, 0, NULL));
 }
 

@@ -60,6 +60,10 @@ struct karg {
     bool shared;
     expr_id start;
 };
+static inline bool karg_same(const struct karg *a, const struct karg *b)
+{
+    return a->value.i == b->value.i && a->size.i == b->size.i && a->start.i == b->start.i && a->shared == b->shared;
+}
 /* How a kernel's anchor is computed, as far as storages, halos and constants depend on it: decided for all CPUs alike,
  * by fuse and the layouts. A schedule's kind follows from it (passes/schedule/schedule.h), and its text says what is
  * staged. */
@@ -109,6 +113,7 @@ struct kernel {
     int64_t ns; /* estimated per index */
     uint64_t flops, bytes;
     int64_t local_bytes;
+    uint32_t row; /* of the artifact's table */
     bool keeps_scratch; /* a parallel index asks what the thread's previous one left (mcc_rt_kept) */
     int64_t shared_bytes; /* memory that its parallel indices share during a launch, SHARED_COUNTERS in front of it */
 };
@@ -243,6 +248,7 @@ struct module_asked {
     VEC(struct extent_given) counted_at; /* sizes that operations and bytes are counted for; others: the least */
     bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */
+    bool one_program; /* for all CPU variants: a kernel's arguments begin with those of the variants before */
     const char *broken; /* node whose kernels are computed wrong on purpose; NULL: none (tests) */
     void (*emitted)(void *, const struct kernel *); /* called with `user` after each, by emit_kernels(); NULL: not */
     void *user;
@@ -286,6 +292,10 @@ struct module_plan {
     VEC(struct weight) weights;
     uint64_t weights_bytes;
     VEC(struct cpu_schedules) schedules; /* by CPU variant (passes/schedule/schedule.h) */
+    VEC(struct launch_row {
+        const struct kernel **of; /* by variant; NULL: it never comes here */
+    })
+    rows; /* of a program that serves several variants, by the imm of its launches */
     int64_t shared_bytes; /* the most that a kernel of any CPU variant so far asks for: all have one plan */
     struct lfunc *program, *plan_function, *entry_function;
 };
@@ -343,7 +353,10 @@ void plan_report(const struct module *, struct strbuf *out);
 /* Emits every kernel's loop IR for the CPU of module.plan.schedules[variant] (passes/emit/emit_kernels.c); the function
  * names end in suffix. */
 bool emit_kernels(struct module *, uint32_t variant, const char *suffix);
-bool emit_program(struct module *, const char *suffix); /* program and plan */
+/* Program and plan, for CPU levels whose kernels emit_kernels left so; of several, suffix is empty and no kernel is
+ * a loop. */
+enum { PROGRAM_LEVELS = 64 };
+bool emit_program(struct module *, const struct kernel *const *levels, uint32_t n_levels, const char *suffix);
 /* The C function of a static network (passes/program/entry.c), as module.plan.entry_function. */
 struct entry {
     const char *name, *program, *weights; /* symbols; weights NULL: there are none */

@@ -79,99 +79,6 @@ void prog_place(struct prog *p, value_id v)
                                  : prog_memory(p, bytes);
 }
 
-/* Parallel indices of the kernel: none for the first piece of a concat that lies there already. */
-static lreg launch_count(struct prog *p, const struct kernel *k)
-{
-    lreg count = prog_index(p, k->count);
-    if (!k->shares || !k->piece)
-        return count;
-    enum elem e = value_type(p->g, k->domain)->elem;
-    lreg at[2] = {prog_buffer(p, k->domain, e), prog_buffer(p, k->outs.data[0], e)};
-    lreg in[3] = {prog_op(p, L_SHARED, (struct ltype){ELEM_BOOL, 1}, at, 2), prog_const(p, 0), count};
-    return prog_op(p, L_SELECT, prog_i64, in, 3);
-}
-
-static lreg shared(struct prog *p)
-{
-    if (!p->shared.i) {
-        lblock here = p->block;
-        p->block = (lblock){1};
-        p->at_start = true;
-        p->shared = prog_offset(p, p->arena_base, p->m->plan.arena_bytes, ELEM_I64);
-        p->at_start = false;
-        p->block = here;
-        prog_zeroed(p, p->shared, SHARED_COUNTERS, true); /* the workspace of other runs has no bytes */
-    }
-    return prog_offset(p, p->shared, ex_const(p->x, 0), ELEM_F32);
-}
-
-static void launch_one(struct prog *p, const struct kernel *k)
-{
-    lreg args[256];
-    uint32_t n = 0;
-    if (k->args.n + 1 > COUNT_OF(args)) {
-        p->failed = true;
-        error_limit(p->m->ctx, k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src : (src_id){0},
-                    "a kernel reads more than %u values", (unsigned)COUNT_OF(args) - 1);
-        return;
-    }
-    for (uint32_t i = 0; i < k->args.n; i++) {
-        struct karg a = k->args.data[i];
-        enum elem e = a.value.i ? value_type(p->g, a.value)->elem : ELEM_F32;
-        args[n++] = a.start.i   ? prog_offset(p, prog_buffer(p, a.value, e), ex_mulc(p->x, a.start, elem_size(e)), e)
-                    : a.value.i ? prog_buffer(p, a.value, e)
-                    : a.shared  ? shared(p)
-                                : prog_index(p, a.size);
-    }
-    args[n++] = launch_count(p, k);
-    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH, args, n);
-    s->name = k->name;
-    s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : k->ns;
-    s->node = k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src.i : 0;
-}
-
-/* A block with one launch. as: a symbol that stands for the size in it; {0}: none does. */
-static lblock launch_block(struct prog *p, const struct kernel *k, sym_id size, sym_id as)
-{
-    lblock outer = p->block, made = p->block = lf_block(p->f);
-    uint32_t bound = p->syms.n;
-    if (as.i)
-        prog_bind(p, as, prog_symbol(p, size));
-    launch_one(p, k);
-    prog_unbind(p, bound);
-    p->block = outer;
-    return made;
-}
-
-/* Is the size within the range? */
-static lreg in_range(struct prog *p, const struct size_range *r)
-{
-    lreg size = prog_symbol(p, r->size), most = prog_const(p, r->most);
-    if (r->least == r->most)
-        return prog_op2(p, L_EQ, size, most);
-    lreg upper = prog_op2(p, L_LE, size, most);
-    return sym_get(p->x, r->size)->lo >= r->least
-               ? upper
-               : prog_op2(p, L_AND, upper, prog_op2(p, L_LE, prog_const(p, r->least), size));
-}
-
-static void launch(struct prog *p, const struct kernel *k)
-{
-    const struct kernel_version *v = &k->version;
-    for (uint32_t i = 0; i < k->outs.n; i++)
-        prog_place(p, k->outs.data[i]);
-    if (!v->of) {
-        launch_one(p, k);
-        return;
-    }
-    lreg cond = in_range(p, &v->range);
-    lblock fast = launch_block(p, v->of, v->range.size, v->as), other = launch_block(p, k, (sym_id){0}, (sym_id){0});
-    struct lstmt *s = lf_stmt(p->f, p->block, L_IF, &cond, 1);
-    s->type = prog_i64;
-    s->block[0] = fast;
-    s->block[1] = other;
-}
-
 /* An output whose extents the data decides: tell the runtime where it is and how large. */
 static void declare_output(struct prog *p, value_id v)
 {
@@ -191,7 +98,7 @@ static void run_kernel(struct prog *p, struct kernel *k)
     else if (k->kind == KERNEL_OPAQUE)
         prog_opaque(p, k);
     else
-        launch(p, k);
+        prog_launch(p, (uint32_t)(k - p->m->fused.kernels.data));
     bool whole = !k->piece || k->piece == value_node(p->g, k->outs.data[0])->n_in;
     for (uint32_t o = 0; whole && o < k->outs.n && !p->failed; o++) {
         prog_bind_elements(p, k->outs.data[o]);
@@ -293,9 +200,12 @@ static void program_body(struct prog *p)
         prog_if_empty(p, outer)->block[1] = body;
 }
 
-static bool program(struct module *m, const char *suffix)
+static bool program(struct module *m, const struct kernel *const *levels, uint32_t n_levels, const char *suffix)
 {
     struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .suffix = suffix, .block = {1}};
+    p.levels = levels;
+    p.n_levels = n_levels;
+    p.is_level = NEW_ARRAY(m->arena, lreg, n_levels);
     struct ltype bytes = {ELEM_U8, 0};
     p.place = kernels_in_order(m, m->arena);
     p.f = lf_new(m->ctx, m->arena, LROLE_PROGRAM, arena_printf(m->arena, "program%s", suffix));
@@ -323,16 +233,17 @@ static bool program(struct module *m, const char *suffix)
 }
 
 /* What indices of a launch share lies after the buffers of the workspace, one piece of memory for all kernels. */
-static void count_shared(struct module *m)
+static void count_shared(struct module *m, const struct kernel *kernels)
 {
     for (uint32_t i = 0; i < m->fused.kernels.n; i++)
-        for (const struct kernel *k = &m->fused.kernels.data[i]; k; k = k->version.of)
+        for (const struct kernel *k = &kernels[i]; k; k = k->version.of)
             if (k->shared_bytes > m->plan.shared_bytes)
                 m->plan.shared_bytes = k->shared_bytes;
 }
 
-bool emit_program(struct module *m, const char *suffix)
+bool emit_program(struct module *m, const struct kernel *const *levels, uint32_t n_levels, const char *suffix)
 {
-    count_shared(m);
-    return program(m, suffix) && prog_plan(m);
+    for (uint32_t i = 0; i < n_levels; i++)
+        count_shared(m, levels[i]);
+    return program(m, levels, n_levels, suffix) && prog_plan(m);
 }

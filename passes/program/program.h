@@ -1,4 +1,4 @@
-/* The program around the kernels: shared by program.c (frame, launches), statements.c (index expressions, buffers),
+/* The program around the kernels: shared by program.c (frame), launch.c, statements.c (index expressions, buffers),
  * control.c (if, loop), loop_kernel.c (loops as kernels), call.c (runtime functions), values.c (sequences, optionals)
  * and plan_function.c. */
 #ifndef MCC_PASSES_PROGRAM_H
@@ -28,6 +28,9 @@ struct prog {
     struct lfunc *f;
     lblock block; /* where statements go now */
     const char *suffix; /* of kernel names of this variant */
+    const struct kernel *const *levels; /* kernels by CPU level that the program serves, then by number */
+    uint32_t n_levels;
+    lreg level, *is_level; /* the model's; is it this one? {0}: not asked for yet */
     const struct run_place *place; /* of all kernels */
     lreg *in, *out, arena_base, weights_base;
     lreg *pointer; /* by value: its bytes, where they are not at a fixed place ({0}: see storage) */
@@ -72,6 +75,7 @@ lreg prog_empty(struct prog *);
 struct lstmt *prog_if_empty(struct prog *, lblock in);
 lreg prog_slot(struct prog *); /* for mcc_rt_grow; empty when the program starts */
 lreg prog_grow(struct prog *, lreg slot, lreg bytes, lreg keep); /* the slot's memory as a buffer of u8 */
+void prog_launch(struct prog *, uint32_t number); /* of a kernel (launch.c) */
 /* Gives v its memory, unless it has some. */
 void prog_place(struct prog *, value_id);
 /* Binds the symbols that elements of v define, after v was stored. */

@@ -129,6 +129,7 @@ static const char program[] = "program @\"run me\" nodes(1) {\n"
                               "  %5 = address buffer f32 %4\n"
                               "  call @note(%2, %1)\n"
                               "  launch @k7(%3, %5, %1) count %1 grain 250 node 1\n"
+                              "  launch @k8(%3, %5, %1) count %1 row 12 node 1\n"
                               "  call @\"odd name\"()\n"
                               "}\n";
 

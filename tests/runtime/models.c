@@ -115,8 +115,8 @@ static const mcc_api pair_api = {
     .value_release = mcc_rt_value_release,
 };
 static const struct mcc_rt_variant pair_variants[] = {
-    {"impossible", (uint64_t)1 << 63, pair_program},
-    {"any", 0, pair_program},
+    {"impossible", (uint64_t)1 << 63, pair_program, NULL},
+    {"any", 0, pair_program, NULL},
 };
 static const struct mcc_rt_kernel pair_kernels[] = {{"scale", 1, 0, 0}, {"total", 2, 0, 0}};
 #define PAIR_DESC                  \
@@ -205,7 +205,7 @@ static const mcc_api pick_api = {
     .sym = pick_sym,
     .node = pair_nodes,
 };
-static const struct mcc_rt_variant pick_variants[] = {{"any", 0, pick_program}};
+static const struct mcc_rt_variant pick_variants[] = {{"any", 0, pick_program, NULL}};
 struct mcc_rt_desc pick_desc = {
     .api = &pick_api,
     .n_sym = 1,
@@ -253,7 +253,7 @@ static const mcc_api loose_api = {
     .in = loose_in,
     .out = loose_out,
 };
-static const struct mcc_rt_variant loose_variants[] = {{"any", 0, loose_program}};
+static const struct mcc_rt_variant loose_variants[] = {{"any", 0, loose_program, NULL}};
 struct mcc_rt_desc loose_desc = {
     .api = &loose_api,
     .n_out_dims = 2,

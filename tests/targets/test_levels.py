@@ -1,8 +1,10 @@
 """What docs/notes/accuracy.md says of CPU levels: which ones give the same bits, and how far others are apart."""
 import platform
+import re
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from support.artifact import Artifact, ModelError
 from support.compare import Model, floats, node
@@ -62,3 +64,59 @@ def test_shared_decisions(flags, cpu, one, tmp_path):
     options = next(line for line in text.splitlines() if line.startswith("module "))
     assert f' for "{cpu}"' in options if cpu else " for " not in options, options
     assert (text.count("kernel ") == 1) == one, text
+
+
+def each_level(path, feed):
+    """Outputs of every variant of an artifact that this CPU runs."""
+    found = []
+    for number in range(1, 9):
+        try:
+            with Artifact(path, threads=2, flags=number) as a:
+                found.append(a.run(feed))
+        except ModelError:
+            continue
+    return found
+
+
+def programs(model, *flags):
+    return re.findall(r"^program .*?^}", mcc(model.path, *flags, "-stop-after=emit", "-o", "-").stdout, re.M | re.S)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPU levels of x86-64")
+@pytest.mark.parametrize("only", [None, "x86-64-v3", "x86-64-v2"])
+def test_one_program(tmp_path, only):
+    """All levels share the program: launches name rows, counts that differ are selected, and so are versions that one level alone has."""
+    x, w = floats(9, 72, seed=2), floats(72, 80, seed=1)
+    model = Model(tmp_path, [node("MatMul", "x w", "p", "p"), node("Relu", "p", "a"), node("Softmax", "a", "y", axis=-1)], [value("x", ["n", 72])],
+                  [value("y", ["n", 80])], {"w": w})
+    flags = ["--choose=p:version=4"]
+    if only:
+        (tmp_path / "records").write_text(mcc(model.path, f"-march={only}", *flags, "-stop-after=schedule", "-o", "-").stdout)
+        flags = ["--choose=p:version=off", f"--schedules={tmp_path / 'records'}"]
+    text, = programs(model, *flags)
+    assert " grain " not in text and text.count("launch ") == text.count(" row ") == 3 and text.count("@k1version(") == 1, text
+    assert text.count(" if ") == 1 and "@mcc_rt_variant_number" in text and text.count(" and bool ") == 1 + bool(only), text
+    path = tmp_path / "all.so"
+    assert mcc(model.path, *flags, "-o", path).returncode == 0
+    for n in (0, 1, 4, 5, 9):
+        p = np.maximum(x[:n] @ w, 0)
+        e = np.exp(p - p.max(axis=-1, keepdims=True, initial=0))
+        found = each_level(path, [x[:n]])
+        assert found
+        for y, in found:
+            np.testing.assert_allclose(y, e / e.sum(axis=-1, keepdims=True), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPU levels of x86-64")
+def test_programs_of_loops(tmp_path):
+    """A loop may become a kernel at one level and not at another, so each has its own program, as an artifact of one level has."""
+    body = helper.make_graph([node("Add", "s x", "t"), node("Identity", "c", "d")], "body", [value("i", [], TensorProto.INT64),
+                             value("c", [], TensorProto.BOOL), value("s", [4])], [value("d", [], TensorProto.BOOL), value("t", [4])])
+    nodes = [helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)]
+    model = Model(tmp_path, nodes, [value("x", [4])], [value("y", [4])], {"m": np.array(3, np.int64)})
+    assert len(programs(model)) == len(programs(model, "--variants=x86-64-v4,x86-64-v3,x86-64-v2"))
+    assert len(programs(model, "-march=x86-64-v3")) == 1 and " grain " in programs(model, "-march=x86-64-v3")[0]
+    path, x = tmp_path / "all.so", floats(4)
+    assert mcc(model.path, "-o", path).returncode == 0
+    found = each_level(path, [x])
+    assert found and all(np.array_equal(y, ((x + x) + x) + x) for y, in found)

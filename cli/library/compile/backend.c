@@ -162,36 +162,89 @@ static void share_kernels(struct module *m)
 }
 
 /* Unless it is code of the program, or inside the kernel of a loop. */
-static void kernel_add(struct compilation *c, const struct variant *v, const struct kernel *k, bool version)
+static void kernel_add(struct compilation *c, const struct variant *v, struct kernel *k, bool version)
 {
-    struct art_kernel row = {
-        .name = k->name, .flops = k->flops, .bytes = k->bytes, .node = kernel_lead(c->module, k), .version = version};
+    int64_t grain = c->module->asked.grain_ns;
+    struct art_kernel row = {.name = k->name,
+                             .flops = k->flops,
+                             .bytes = k->bytes,
+                             .ns = grain ? grain : k->ns,
+                             .node = kernel_lead(c->module, k),
+                             .version = version};
     if (!k->text)
         return;
     unit_add(c, &v->target, k->name, k->text, (src_id){row.node});
     scratch_need(c, k->local_bytes);
+    k->row = c->kernel_rows.n;
     VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
+}
+
+static void kernels_add(struct compilation *c, const struct variant *v)
+{
+    struct module *m = c->module;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
+        for (struct kernel *k = &m->fused.kernels.data[i]; k; k = k->version.of)
+            kernel_add(c, v, k, k != &m->fused.kernels.data[i]);
+    if (!c->variants.n)
+        c->first_rows = c->kernel_rows.n;
+    VEC_PUSH(&c->ctx->session, &c->variants,
+             ((struct art_variant){.target = &v->target, .name = v->name, .features = v->needs}));
 }
 
 static bool emit_variant(struct compilation *c, const struct variant *v, const char *suffix)
 {
     struct module *m = c->module;
-    if (!emit_kernels(m, c->variants.n, suffix) || !emit_program(m, suffix))
+    if (!emit_kernels(m, c->variants.n, suffix))
+        return false;
+    const struct kernel *level = m->fused.kernels.data;
+    if (c->base) { /* the program follows; the next level overwrites these */
+        kernels_add(c, v);
+        VEC_PUSH(m->arena, &c->levels, arena_copy(m->arena, level, m->fused.kernels.n * sizeof *level));
+        return true;
+    }
+    if (!emit_program(m, &level, 1, suffix))
         return false;
     if (targets_static(c->options)) {
         if (!static_check(c))
             return false;
         share_kernels(m);
     }
-    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
-        for (const struct kernel *k = &m->fused.kernels.data[i]; k; k = k->version.of)
-            kernel_add(c, v, k, k != &m->fused.kernels.data[i]);
+    kernels_add(c, v);
+    c->variants.data[c->variants.n - 1].program = m->plan.program->name;
     unit_add(c, &v->target, m->plan.program->name, print_function(c, m->plan.program), (src_id){0});
-    if (!c->variants.n)
-        c->first_rows = c->kernel_rows.n;
-    struct art_variant row = {
-        .target = &v->target, .name = v->name, .features = v->needs, .program = m->plan.program->name};
-    VEC_PUSH(&c->ctx->session, &c->variants, row);
+    return true;
+}
+
+/* The CPU level for which one program can be compiled for all: each other one has all that it has. NULL: there is none,
+ * or a loop becomes a kernel, whose program differs from level to level. */
+static const struct variant *program_base(const struct compilation *c)
+{
+    const struct module *m = c->module;
+    const struct variant *base = c->targets.data[c->targets.n - 1];
+    bool serves = c->targets.n > 1 && c->targets.n <= PROGRAM_LEVELS;
+    for (uint32_t i = 0; i < c->targets.n; i++)
+        serves &= (base->needs & ~c->targets.data[i]->needs) == 0;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const struct kernel *k = &m->fused.kernels.data[i];
+        serves &= k->kind != KERNEL_CONTROL || graph_node(m->g, k->anchor)->op != OP_LOOP;
+    }
+    return serves ? base : NULL;
+}
+
+/* One program for all levels, and what it launches at each. */
+static bool emit_base(struct compilation *c)
+{
+    struct module *m = c->module;
+    if (!emit_program(m, c->levels.data, c->levels.n, ""))
+        return false;
+    unit_add(c, &c->base->target, m->plan.program->name, print_function(c, m->plan.program), (src_id){0});
+    for (uint32_t v = 0; v < c->variants.n; v++) {
+        uint32_t *rows = NEW_ARRAY(&c->ctx->session, uint32_t, m->plan.rows.n + 1);
+        for (uint32_t i = 0; i < m->plan.rows.n; i++)
+            rows[i] = m->plan.rows.data[i].of[v] ? m->plan.rows.data[i].of[v]->row : ART_NO_KERNEL;
+        c->variants.data[v].program = m->plan.program->name;
+        c->variants.data[v].rows = rows;
+    }
     return true;
 }
 
@@ -342,6 +395,8 @@ bool run_emit(struct compilation *c)
 {
     c->module->asked.emitted = look_after_workers;
     c->module->asked.user = c;
+    c->base = program_base(c);
+    c->module->asked.one_program = c->base != NULL;
     for (uint32_t i = 0; i < c->targets.n; i++) {
         const struct variant *v = c->targets.data[i];
         if (i && goes_on(c))
@@ -351,6 +406,8 @@ bool run_emit(struct compilation *c)
         if (!emit_variant(c, v, suffix))
             return false;
     }
+    if (c->base && !emit_base(c))
+        return false;
     const struct target *last = &c->targets.data[c->targets.n - 1]->target;
     if (!targets_static(c->options))
         unit_add(c, last, "plan", print_function(c, c->module->plan.plan_function), (src_id){0});
