@@ -177,6 +177,9 @@ FOREIGN_FLAGS := -fuse-ld=lld -std=gnu11 -O1 $(INCLUDE) $(WARN)
 $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64): $(BUILD)/tests/targets/%-aarch64: tests/targets/%.c runtime/mcc_load.c $(wildcard runtime/*.h) $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CLANG) --target=aarch64-linux-gnu $(FOREIGN_FLAGS) -o $@ $(filter %.c,$^) -ldl
+$(BUILD)/tests/targets/artifacts-riscv64: tests/targets/artifacts.c runtime/mcc_load.c $(wildcard runtime/*.h) $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)$(CLANG) --target=riscv64-linux-gnu $(FOREIGN_FLAGS) -o $@ $(filter %.c,$^) -ldl
 # The same for DLLs, by a loader of the tests.
 $(BUILD)/tests/targets/artifacts-aarch64-windows: tests/targets/artifacts.c tests/targets/load_pe.c $(wildcard runtime/*.h codegen/container/*.h) $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -188,7 +191,7 @@ $(DARWIN): $(BUILD)/tests/targets/artifacts-%-macos: tests/targets/artifacts.c t
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)$(CLANG) --target=$*-linux-gnu $(FOREIGN_FLAGS) -include tests/targets/load_macho.h -o $@ $(filter %.c,$^) -lpthread -ldl
 .PHONY: foreign
-foreign: $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64) $(BUILD)/tests/targets/artifacts-aarch64-windows $(DARWIN)
+foreign: $(FOREIGN:%=$(BUILD)/tests/targets/%-aarch64) $(BUILD)/tests/targets/artifacts-riscv64 $(BUILD)/tests/targets/artifacts-aarch64-windows $(DARWIN)
 $(filter $(BUILD)/tests/codegen/%,$(TESTS)): | $(BUILD)/tests/targets/kernels-aarch64
 
 # Python for the tests that need one: the ONNX suite's data and ONNX Runtime as a reference.

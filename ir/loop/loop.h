@@ -209,6 +209,8 @@ lblock lf_block(struct lfunc *);
 lreg *lf_lregs(struct lfunc *, const lreg *, uint32_t n); /* copy into the arena */
 struct ltype lf_type(const struct lfunc *, lreg);
 void lf_tidy(struct lfunc *); /* equal statements once, unused ones not (ir/loop/tidy.c) */
+/* Which of two zeros L_MIN and L_MAX of floats give is said in statements (ir/loop/extremes.c). */
+void lf_settle_zeros(struct lfunc *);
 /* f32 becomes GF(2^31 - 1) (ir/loop/field.c). fractions: some constant stands for one. False: *why says which statement
  * has no meaning there. */
 bool lf_field(struct lfunc *, const char **why, bool *fractions);

@@ -17,6 +17,7 @@ struct machine {                 /* what the passes choose by; 0 in a member: un
                      them in one lane; 1: none, each is extended. 0: 4, of a depthwise convolution's taps as well */
     uint8_t words; /* single registers, in which a core without vectors has integers; 0: they lie in vectors */
     bool fma_by_lane; /* a multiply-add takes one lane of a register for all */
+    bool strict; /* it rounds once, as on every other such CPU: code for it can have strict results */
     bool fp16; /* multiply-adds of f16; not of the row, but of the features that code is made for */
 };
 enum target_when { TARGET_NAMED, TARGET_OF_USE, TARGET_ALWAYS };

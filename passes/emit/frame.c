@@ -194,6 +194,8 @@ bool em_finish(struct em *em)
     }
     em->f->args.n = em->args.n;
     lf_tidy(em->f);
+    if (em->m->asked.strict)
+        lf_settle_zeros(em->f);
     if (is_broken(em))
         lf_break(em->f);
     if (!lf_finish(em->f)) {

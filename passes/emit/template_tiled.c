@@ -43,16 +43,20 @@ void partial_end(struct em *em, struct tiling *t)
     }
 }
 
-/* The n stored values of each piece of the row, pairwise; those of one point lie side by side. */
+/* The n stored values of each piece of the row, pairwise, or strictly one after another, as tiles of another length
+ * have them, too; those of one point lie side by side. */
 static void partial_add(struct em *em, struct tiling *t, lreg *v, uint32_t n)
 {
     uint32_t every = t->n_pieces;
     for (uint32_t p = 0; p < every; p++) {
-        for (uint32_t step = 1; step < n; step *= 2)
+        bool pairs = !em->m->asked.strict;
+        for (uint32_t step = 1; step < n && pairs; step *= 2)
             for (uint32_t i = 0; i + step < n; i += 2 * step)
                 v[i * every + p] = em_op2(em, t->combine, v[i * every + p], v[(i + step) * every + p]);
         lreg sum = em_scratch_load(em, t->partial, partial_at(em, t, p), lf_type(em->f, v[p]).lanes);
-        em_scratch_store(em, t->partial, partial_at(em, t, p), em_op2(em, t->combine, sum, v[p]));
+        for (uint32_t i = 0; i < (pairs ? 1 : n); i++)
+            sum = em_op2(em, t->combine, sum, v[i * every + p]);
+        em_scratch_store(em, t->partial, partial_at(em, t, p), sum);
     }
 }
 

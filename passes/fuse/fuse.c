@@ -110,7 +110,7 @@ static bool few_rows(const struct fuser *f, const struct kernel *k, uint32_t mas
         if (!ex_is_const(f->x, t->dims[i], &n) || mul_i64(*side, n, side) == false)
             return false;
     }
-    return rows_are_split(rows, inner);
+    return !f->m->asked.strict && rows_are_split(rows, inner);
 }
 
 static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)

@@ -369,7 +369,7 @@ static bool match(struct finder *f, const struct node *n)
         return differs(f, "the product with the values has several dimensions of keys or columns");
     if (!fits_head(f, vt->dims[v.free]) || !fixed_or_open(f, t->dims[p.contract], 1))
         return false;
-    if (!fixed_or_open(f, t->dims[p.free], ROWS_LEAST))
+    if (!fixed_or_open(f, t->dims[p.free], f->m->asked.strict ? 1 : ROWS_LEAST))
         return differs(f, "fewer than 8 rows would leave most lanes idle");
     point_of_p(f, t, &p, idx);
     while (view_invertible(value_op(f->g, from))) {

@@ -39,6 +39,7 @@ struct folder {
     struct graph *g;
     struct builder b;
     double least, most; /* what the bytes hold, less the zero point */
+    bool strict; /* what CPUs move zero points by is taken from the sums before these are rounded */
 };
 
 /* ---- constants --------------------------------------------------------------------------------------------------- */
@@ -261,7 +262,7 @@ static void unwrap_constant(struct folder *f, struct form *form, struct term *t)
 static value_id built(struct folder *f, struct form *form)
 {
     value_id y = {0};
-    for (uint32_t i = 0; i < form->n && (form->real > 1 || form->divides); i++)
+    for (uint32_t i = 0; i < form->n && (form->real > 1 || form->divides) && !f->strict; i++)
         unwrap_constant(f, form, &form->term[i]);
     for (uint32_t i = 0; i < form->n; i++) {
         struct term t = form->term[i];
@@ -405,7 +406,7 @@ static void fold_quantizer(struct folder *f, node_id quantizer, node_id rounding
 
 bool fold_scales(struct module *m)
 {
-    struct folder f = {.g = m->g, .b = {.g = m->g}};
+    struct folder f = {.g = m->g, .b = {.g = m->g}, .strict = m->asked.strict};
     uint32_t n_nodes = m->g->nodes.n;
     for (uint32_t i = 1; i < n_nodes; i++) {
         const struct node *n = graph_node(m->g, (node_id){i});

@@ -18,7 +18,7 @@
  *
  * For decoders at one token, and classifiers with depthwise convolutions: 3 of the 14 networks of `make bench`, none of
  * the 554 of ../shared/models that compile, which are smaller. The number of parts depends on the shape alone, so
- * results do not depend on threads. In and out: a legal graph.
+ * results do not depend on threads; where results are strict, images alone are split. In and out: a legal graph.
  */
 #include "ir/build/build.h"
 #include "ir/target/budget.h"
@@ -94,7 +94,7 @@ static int64_t parts_of_dot(const struct module *m, const struct node *n, struct
     const struct type *y = value_type(m->g, n->out[0]);
     struct dot_dims d;
     int64_t columns;
-    if (y->elem != ELEM_F32 || y->rank >= RANK_MAX)
+    if (m->asked.strict || y->elem != ELEM_F32 || y->rank >= RANK_MAX) /* the number of rows would decide */
         return 1;
     for (uint32_t i = 0; i < 2; i++) {
         const struct type *t = value_type(m->g, n->in[i]);
@@ -152,12 +152,12 @@ static int64_t parts_of_reduce(const struct module *m, const struct node *n, str
             return 1;
     k->first[0] = (int32_t)axes[0];
     if (!extents_product(m->g, t, k->first[0], k->count, &k->steps))
-        return parts_of_open(m, t, y, k);
+        return m->asked.strict ? 1 : parts_of_open(m, t, y, k);
     if (m->asked.layout != LAYOUT_NCHW && t->rank == IMAGE_RANK && k->first[0] == 2 && k->count == 2 &&
         graph_value(m->g, n->in[0])->n_uses > 1 && extents_product(m->g, t, 2, 1, &rows) && rows > 1 &&
         rows < k->steps && behind_depthwise(m, n->in[0], t, 0))
         return rows;
-    if (!extents_product(m->g, y, 0, (uint32_t)y->rank, &results))
+    if (m->asked.strict || !extents_product(m->g, y, 0, (uint32_t)y->rank, &results))
         return 1;
     if (m->asked.always)
         return even_parts(k->steps, PARTS_ALWAYS, POINTS_ALWAYS);

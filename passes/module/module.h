@@ -235,6 +235,7 @@ struct module_asked {
     int opt_level;
     bool attention; /* as one kernel, where that is possible */
     bool sparse; /* weights that are mostly zeros without these */
+    bool strict; /* results are the same bits on all CPUs and for all batch sizes: nothing but shapes decides on them */
     uint32_t winograd; /* largest m of F(m x m, 3 x 3) that may be chosen; 0: none */
     enum precision precision; /* of contractions, but for nodes that a choice names */
     enum weights_type weights_type;
@@ -328,6 +329,11 @@ struct module {
 static inline const struct machine *module_machine(const struct module *m)
 {
     return &m->asked.best->machine;
+}
+/* The machine for a decision about code for `own` that changes bits: where results are strict, the same one for all. */
+static inline const struct machine *module_numerics(const struct module *m, const struct machine *own)
+{
+    return m->asked.strict ? module_machine(m) : own;
 }
 
 const char *kernel_kind_name(enum kernel_kind);

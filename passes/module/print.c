@@ -286,7 +286,7 @@ static void put_options(struct printer *p)
         PUT(p, " for \"%s\"", m->asked.best->name);
     if (m->asked.matdot)
         PUT(p, " matdot %u", m->asked.matdot);
-    PUT(p, "%s\n", m->asked.pairs ? " pairs" : "");
+    PUT(p, "%s%s\n", m->asked.pairs ? " pairs" : "", m->asked.strict ? " strict" : "");
     for (uint32_t i = 0; i < m->asked.choices.n; i++) {
         const struct choice *c = &m->asked.choices.data[i];
         PUT(p, "choose ");

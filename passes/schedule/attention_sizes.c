@@ -11,6 +11,7 @@ enum {
     SPAN_OPEN = 128,
     SPAN_LEAST = 32, /* keys of a span: at most, so that few are computed for nothing; at least, to hide the scaling */
     EXP_REGISTERS = 16, /* that an exponential takes, constants included */
+    STRICT_LINE = 48, /* of scores, where rows and lanes must not decide: three vectors of the widest CPU */
     FEW_KEYS = 1 << 20, /* more cost the same: long enough for any thread */
     CODE = 24, /* of an attention, in sums of products, and of each point and vector of the scores' tiles */
     CODE_OF_POINT = 5
@@ -82,10 +83,11 @@ static void choose_values(const struct site *site, const struct attention_shape 
  * holds. */
 static void choose_span(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
 {
-    int64_t keys, line = attention_line(s) * 4, most = budget(site->mach, SHARE_L1_SPAN) / line,
-                  limit = ex_hi(site->x, t->keys);
+    const struct machine *m = module_numerics(site->m, site->mach);
+    int64_t keys, line = (site->m->asked.strict ? STRICT_LINE : attention_line(s)) * 4,
+                  most = budget(m, SHARE_L1_SPAN) / line, limit = ex_hi(site->x, t->keys);
     bool known = ex_is_const(site->x, t->keys, &keys);
-    if (known && keys <= budget(site->mach, SHARE_L2_SCORES) / line)
+    if (known && keys <= budget(m, SHARE_L2_SCORES) / line)
         return;
     most = most < SPAN_LEAST ? SPAN_LEAST : most;
     s->span = SPAN_OPEN < most ? SPAN_OPEN : most;
@@ -101,7 +103,7 @@ static void choose_parts(const struct site *site, const struct attention_shape *
 {
     const struct type *y = value_type(site->g, t->values->out[0]);
     int64_t keys, blocks = (ex_lo(site->x, t->rows) + s->nv * s->lanes - 1) / (s->nv * s->lanes);
-    if (!s->span || ex_is_const(site->x, t->keys, &keys) || t->rows.i == t->keys.i)
+    if (!s->span || site->m->asked.strict || ex_is_const(site->x, t->keys, &keys) || t->rows.i == t->keys.i)
         return;
     for (uint32_t d = 0; d < t->of_p.n_batch; d++)
         if (ex_lo(site->x, y->dims[d]) > 1 && !mul_i64(blocks, ex_lo(site->x, y->dims[d]), &blocks))

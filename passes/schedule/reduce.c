@@ -12,7 +12,7 @@ static void lanes_choose(const struct site *site, const struct node *n, struct r
     enum elem acc = reduce_elem(site->g, n);
     int64_t extent = 0;
     reduced_dims(site, n, false, &dims);
-    r->lanes = machine_lanes(site->mach, acc);
+    r->lanes = machine_lanes(module_numerics(site->m, site->mach), acc);
     if (!ex_is_const(site->x, dims.dim[dims.n - 1].extent, &extent) || extent >= 8 * (int64_t)r->lanes)
         r->sums = SUMS;
     while (dims.n > 1 && r->sums < SUMS && (int64_t)r->sums * r->lanes < extent)
@@ -51,7 +51,7 @@ static struct reduce_schedule reduction_of(const struct site *site, enum schedul
     r.by_lane = tile_by_lane(site, n);
     r.matrix = tile_matrix(site, n);
     r.halves = id.i == site->k->anchor.i && kind == SCHEDULE_TILED ? tile_halves(site, n) : 0;
-    r.scaled = !r.halves && block_factor(site, n, &(struct block_factor){.factor = 0});
+    r.scaled = !r.halves && !site->m->asked.strict && block_factor(site, n, &(struct block_factor){.factor = 0});
     return r;
 }
 

@@ -28,7 +28,7 @@ struct row_taps row_taps(const struct site *site, const struct node *n)
     struct row_taps r = row_taps_of(site->m, n);
     int64_t channels;
     if (r.dim >= 0 && (!ex_is_const(site->x, value_type(site->g, n->in[1])->dims[0], &channels) ||
-                       channels > site->mach->vector_bytes / 4))
+                       channels > module_numerics(site->m, site->mach)->vector_bytes / 4))
         r.dim = -1;
     return r;
 }

@@ -189,6 +189,7 @@ static bool read_options(struct reader *r)
     if (accept(r, "matdot") && !read_u32(r, &m->asked.matdot))
         return false;
     m->asked.pairs = accept(r, "pairs");
+    m->asked.strict = accept(r, "strict");
     return true;
 }
 

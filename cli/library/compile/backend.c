@@ -44,6 +44,15 @@ static bool sizes_given(struct compilation *c)
     return true;
 }
 
+/* For all products, or for a node? */
+static bool asks_for_half_sums(const struct module *m)
+{
+    bool asks = m->asked.precision == PRECISION_F16_SUMS;
+    for (uint32_t i = 0; i < m->asked.choices.n; i++)
+        asks |= m->asked.choices.data[i].key == CHOOSE_PRECISION && m->asked.choices.data[i].n[0] == PRECISION_F16_SUMS;
+    return asks;
+}
+
 bool module_begin(struct compilation *c)
 {
     struct module *m = NEW(&c->ctx->session, struct module);
@@ -72,11 +81,15 @@ bool module_begin(struct compilation *c)
     c->module = m;
     if (!choices_read(c) || !sizes_given(c))
         return false;
-    m->asked.best = targets_best(c->ctx, o);
+    if (o->strict && asks_for_half_sums(m))
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'strict': only some CPUs sum in f16, so results with f16-sums differ; use f16");
+    m->asked.strict = o->strict;
+    m->asked.best = o->strict ? target_find(BEST_BY_DEFAULT) : targets_best(c->ctx, o);
     if (m->asked.layout == LAYOUT_AUTO && module_machine(m)->span) /* without padded channels */
         m->asked.layout = LAYOUT_NHWC;
     m->asked.matdot = targets_matdot(c->ctx, o);
-    m->asked.pairs = is_narrowed(m) && targets_pair(c->ctx, o);
+    m->asked.pairs = is_narrowed(m) && !o->strict && targets_pair(c->ctx, o);
     return true;
 }
 
@@ -334,6 +347,11 @@ bool run_schedule(struct compilation *c)
         struct variant *v = NEW(&c->ctx->session, struct variant);
         if (!variant_init(v, c->ctx, row, targets_platform(c->options), c->options->mattr))
             return false;
+        if (c->options->strict && !variant_is_strict(v))
+            return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                            "'strict': code for '%s' has no fused multiply-add; leave --strict out, or do not take fma "
+                            "away",
+                            v->name);
         v->machine = c->machine ? *c->machine : row->machine;
         v->machine.fp16 = variant_has_fp16(v);
         if (!schedule(c->module, row->name, &v->machine))

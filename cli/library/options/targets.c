@@ -189,26 +189,6 @@ static const char *wanted_arch(const struct options *o)
     return o->target ? arch_of(o->target) : any ? "x86_64" : cpu_arch();
 }
 
-bool targets_check(struct context *ctx, const struct options *o)
-{
-    uint64_t bits;
-    const char *blamed = NULL;
-    if (!target_check(ctx, o->target)) {
-        option_blame(ctx, o, "target", NULL);
-        return false;
-    }
-    const char *arch = wanted_arch(o), *base = strcmp(arch, "x86_64") == 0 ? "x86-64" : "generic";
-    if (!levels_check(ctx, "march", arch, o->march))
-        blamed = "march";
-    else if (!levels_check(ctx, "variants", arch, o->variants))
-        blamed = "variants";
-    else if (o->mattr && !cpu_bits(ctx, arch, base, o->mattr, &bits))
-        blamed = "mattr";
-    if (blamed)
-        option_blame(ctx, o, blamed, NULL);
-    return !blamed && one_level_check(ctx, o);
-}
-
 /* ---- rows of the table ----------------------------------------------------------------------------------------- */
 
 /* Is word one of the words of a comma-separated list? */
@@ -263,12 +243,13 @@ static bool has_use(const struct module *m, const struct target_row *t)
     return grades != 0;
 }
 
-/* The row of the architecture that all of its CPUs run. */
-static const struct target_row *least_row(const char *arch)
+/* The row of the architecture that all of its CPUs run; strict: of those that have strict results. */
+static const struct target_row *least_row(const char *arch, bool strict)
 {
     const struct target_row *least = NULL;
     for (uint32_t i = 0; i < target_count; i++)
-        if (target_rows[i].when == TARGET_ALWAYS && strcmp(target_rows[i].arch, arch) == 0)
+        if (target_rows[i].when == TARGET_ALWAYS && strcmp(target_rows[i].arch, arch) == 0 &&
+            (!strict || target_rows[i].machine.strict))
             least = &target_rows[i];
     return least;
 }
@@ -277,15 +258,70 @@ static const struct target_row *least_row(const char *arch)
 static bool is_asked(struct context *ctx, const struct options *o, const struct target_row *t, bool used)
 {
     const char *arch = wanted_arch(o), *list = o->variants ? o->variants : o->march;
-    if (strcmp(arch, t->arch) != 0)
+    if (strcmp(arch, t->arch) != 0 || (o->strict && !t->machine.strict))
         return false;
     if (!list && targets_static(o))
-        return t == least_row(arch);
+        return t == least_row(arch, o->strict);
     if (!list || !strcmp(list, "all"))
         return t->when == TARGET_ALWAYS || (t->when == TARGET_OF_USE && used);
     if (!strcmp(list, "native"))
         return is_native(ctx, t, arch);
     return listed(list, t->name) || listed(list, target_short_name(target_rows, target_count, t));
+}
+
+/* ---- strict results -------------------------------------------------------------------------------------------- */
+
+/* Every CPU that is named has fused multiply-add. */
+static bool strict_check(struct context *ctx, const struct options *o, const char *arch)
+{
+    const struct target_row *named = NULL;
+    bool some = false;
+    struct options any = *o;
+    any.strict = false;
+    for (uint32_t i = 0; i < target_count && o->strict; i++) {
+        const struct target_row *t = &target_rows[i];
+        if (strcmp(t->arch, arch) != 0)
+            continue;
+        some |= t->machine.strict;
+        if ((o->march || o->variants) && !t->machine.strict && is_asked(ctx, &any, t, false))
+            named = t;
+    }
+    const char *list = o->variants ? o->variants : o->march;
+    if (!o->strict || (some && (!named || strcmp(list, "all") == 0)))
+        return true;
+    error_at(
+        ctx, FAIL_USAGE, (src_id){0}, NULL,
+        "'strict': there are no strict results on '%s', only on x86-64-v3 and better, AArch64 and RISC-V of 64 bits, "
+        "which have fused multiply-add; leave --strict out, or compile for these",
+        named ? named->name : arch);
+    option_blame(ctx, o, "strict", NULL);
+    return false;
+}
+
+bool variant_is_strict(const struct variant *v)
+{
+    bool x86 = strcmp(v->row->arch, "x86_64") == 0;
+    return v->row->machine.strict && (!x86 || v->needs >> RT_X86_FMA & 1);
+}
+
+bool targets_check(struct context *ctx, const struct options *o)
+{
+    uint64_t bits;
+    const char *blamed = NULL;
+    if (!target_check(ctx, o->target)) {
+        option_blame(ctx, o, "target", NULL);
+        return false;
+    }
+    const char *arch = wanted_arch(o), *base = strcmp(arch, "x86_64") == 0 ? "x86-64" : "generic";
+    if (!levels_check(ctx, "march", arch, o->march))
+        blamed = "march";
+    else if (!levels_check(ctx, "variants", arch, o->variants))
+        blamed = "variants";
+    else if (o->mattr && !cpu_bits(ctx, arch, base, o->mattr, &bits))
+        blamed = "mattr";
+    if (blamed)
+        option_blame(ctx, o, blamed, NULL);
+    return !blamed && one_level_check(ctx, o) && strict_check(ctx, o, arch);
 }
 
 bool target_wanted(const struct options *o, const struct module *m, const struct target_row *t)

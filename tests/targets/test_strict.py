@@ -1,0 +1,107 @@
+"""--strict: one set of bits on every CPU, for any number of threads, for every batch and number of rows."""
+import numpy as np
+import pytest
+
+from support.artifact import Artifact
+from support.compare import floats, node
+from support.strict import Machines, differs
+from support.tool import DIGITS, mcc, save, value
+
+def conv(operands, y, **more):
+    return node("Conv", operands, y, **more)
+
+
+def squeeze(x, y, w, v):
+    """Squeeze and excitation: the mean of a depthwise convolution's image, whose rows have partial sums."""
+    return [node("GlobalAveragePool", x, f"{y}.p"), node("Conv", f"{y}.p {w}", f"{y}.q"), node("Relu", f"{y}.q", f"{y}.r"),
+            node("Conv", f"{y}.r {v}", f"{y}.s"), node("Sigmoid", f"{y}.s", f"{y}.t"), node("Mul", f"{x} {y}.t", y)]
+
+
+def attention():
+    """Rows of x [n, rows, 32] attend to one another, in two heads."""
+    parts = [[node("MatMul", f"x w{p}", f"{p}0"), node("Reshape", f"{p}0 heads", f"{p}1"),
+              node("Transpose", f"{p}1", p, perm=[0, 2, 3, 1] if p == "k" else [0, 2, 1, 3])] for p in "qkv"]
+    nodes = [n for p in parts for n in p] + [node("MatMul", "q k", "s0"), node("Mul", "s0 quarter", "s"), node("Softmax", "s", "p", axis=-1),
+                                            node("MatMul", "p v", "o"), node("Transpose", "o", "o1", perm=[0, 2, 1, 3]),
+                                            node("Reshape", "o1 whole", "y")]
+    return nodes, {"heads": np.array([0, 0, 2, 16]), "whole": np.array([0, 0, -1]), "quarter": np.float32(0.25),
+                   **{f"w{p}": floats(32, 32, scale=0.3, seed=i) for i, p in enumerate("qkv")}}
+
+
+FUNCTIONS = "Exp Log Tanh Erf Sin Sqrt Softplus Relu Gelu Mish"
+# name: (nodes, the input's shape with the batch first, constants, options)
+NETS = {
+    "convolutions": ([conv("x w", "a", pads=[1] * 4), node("Relu", "a", "b"), conv("b v", "c"), node("Sigmoid", "c", "y")],
+                     [2, 24, 14, 14], {"w": floats(40, 24, 3, 3, scale=0.1), "v": floats(33, 40, 1, 1, scale=0.2)}, []),
+    "few channels": ([conv("x w", "a", pads=[2] * 4, strides=[2, 2]), node("MaxPool", "a", "b", kernel_shape=[3, 3], strides=[2, 2]),
+                      conv("b v", "y")], [2, 3, 33, 31], {"w": floats(12, 3, 5, 5, scale=0.1), "v": floats(7, 12, 3, 3, scale=0.2)}, []),
+    "excitation": ([conv("x w", "a", pads=[1] * 4, group=48), node("Relu", "a", "b"), *squeeze("b", "y", "u", "v")], [3, 48, 19, 23],
+                   {"w": floats(48, 1, 3, 3, scale=0.4), "u": floats(12, 48, 1, 1, scale=0.2), "v": floats(48, 12, 1, 1, scale=0.2)}, []),
+    "rows": ([node("LayerNormalization", "x s", "a"), node("MatMul", "a w", "b"), node("Softmax", "b", "c", axis=-1),
+              node("ReduceL2", "c", "y", axes=[-1])], [9, 200], {"s": floats(200), "w": floats(200, 77, scale=0.1)}, []),
+    "columns": ([node("Softmax", "x", "a", axis=1), node("ReduceSum", "a axes", "b", keepdims=0), node("MatMul", "x v", "c"),
+                 node("Add", "b c", "y")], [5, 19, 13], {"axes": np.array([2]), "v": floats(13)}, []),
+    "long product": ([node("MatMul", "x w", "y")], [4, 5000], {"w": floats(5000, 20, scale=0.02)}, []),
+    "long reduction": ([node("ReduceMean", "x", "y", axes=[1, 2])], [3, 260, 300], {}, []),
+    "groups": ([node("InstanceNormalization", "x s b", "y")], [3, 4, 40, 41], {"s": floats(4), "b": floats(4)}, []),
+    "attention": (attention()[0], [3, 12, 32], attention()[1], []),
+    "attention of one row": (attention()[0], [3, 1, 32], attention()[1], []),
+    "functions": ([node(op, "x", op) for op in FUNCTIONS.split()] + [node("Concat", FUNCTIONS, "y", axis=1)], [3, 37], {}, []),
+    "zeros": ([node("Mul", "x zero", "a"), node("Relu", "a", "b"), node("MaxPool", "a", "c", kernel_shape=[3, 2]),
+               node("ReduceMax", "a", "d", axes=[3], keepdims=0), node("ReduceMin", "a", "e", axes=[1], keepdims=0), node("Clip", "a low high", "f"),
+               node("Max", "a zero", "g"), *[node("Flatten", x, f"{x}1") for x in "bcdefg"], node("Concat", "b1 c1 d1 e1 f1 g1", "h", axis=1),
+               node("Reciprocal", "h", "y")],
+              [3, 5, 9, 19], {"zero": np.float32(0), "low": np.float32(-0.0), "high": np.float32(0)}, []),
+    "recurrent": ([node("Transpose", "x", "t", perm=[1, 0, 2]), node("LSTM", "t w r", "a", hidden_size=20),
+                   node("Transpose", "a", "y", perm=[2, 0, 1, 3])],
+                  [3, 6, 18], {"w": floats(1, 80, 18, scale=0.3), "r": floats(1, 80, 20, scale=0.3)}, []),
+}
+
+
+def shaped(path, net, batch):
+    nodes, shape, constants, _ = NETS[net]
+    return save(path, nodes, [value("x", [batch, *shape[1:]])], [value("y", None)], constants, opset=20 if net == "functions" else 17)
+
+
+def draw(net, rows):
+    shape = NETS[net][1]
+    return floats(rows, *shape[1:], seed=11)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_machines(net, tmp_path):
+    """Each CPU, 1 and 3 threads."""
+    with Machines() as machines:
+        path = shaped(tmp_path / "net.onnx", net, NETS[net][1][0])
+        text, _ = machines.compare(path, [draw(net, NETS[net][1][0])], NETS[net][3])
+    assert not text, text
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_rows(net, tmp_path):
+    """A row of a batch is what it is alone, in networks of one size and of any."""
+    all_rows = draw(net, 17)
+
+    def outputs(batch, *runs):
+        path, out = shaped(tmp_path / "net.onnx", net, batch), tmp_path / "net.so"
+        done = mcc("-q", "--strict", "-march=native", path, "-o", out, *NETS[net][3])
+        assert done.returncode == 0, done.stderr
+        with Artifact(out, threads=2) as a:
+            return [a.call([x])[0] for x in runs]
+    alone = np.concatenate(outputs(1, *(all_rows[i:i + 1] for i in range(17))))
+    for n in (2, 4, 16):
+        assert not differs([alone[:n]], outputs(n, all_rows[:n])), n
+    for n, y in zip(range(1, 18), outputs("n", *(all_rows[:n] for n in range(1, 18)))):
+        assert not differs([alone[:n]], [y]), f"{n} rows of any number"
+
+
+@pytest.mark.parametrize("options,says", [
+    ("-march=x86-64-v2", "no strict results on 'x86-64-v2'"), ("--variants=v3,v2", "no strict results on 'x86-64-v2'"),
+    ("--target=wasm32", "no strict results on 'wasm32'"), ("--target=thumbv7em-none", "no strict results on 'thumbv7em'"),
+    ("-march=x86-64-v3 -mattr=-fma", "has no fused multiply-add"), ("--precision=f16-sums", "only some CPUs sum in f16"),
+    ("--choose conv1:precision=f16-sums", "only some CPUs sum in f16")])
+def test_refusals(options, says, tmp_path):
+    target = [] if "target" in options else ["--target=x86_64-linux-gnu"]
+    done = mcc("--strict", *target, *options.split(), DIGITS, "-o", tmp_path / "net.so")
+    assert done.returncode == 2 and says in done.stderr, done.stderr
+    assert not list(tmp_path.iterdir())
