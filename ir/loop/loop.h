@@ -234,6 +234,9 @@ bool lf_verify(struct lfunc *); /* rules numbered at the head of ir/loop/verify_
  * statements appended to block b (ir/loop/math/math.c; ULP bounds in docs/numerics.md). {0}: no expansion for this
  * op/type. */
 lreg lf_math(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in);
+/* The same where least <= in[0] <= most, or in[0] is NaN: an exponential then needs no clamps. */
+lreg lf_math_within(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in, double least,
+                    double most);
 bool lf_math_is_long(enum op); /* of f32 lanes, through f64: some hundred statements */
 
 /* The words of a and of b that lane `lane` of L_MATDOT multiplies by its first (step 0) or second L_DOT. */

@@ -1,6 +1,7 @@
 /* Scalar functions: one core operator of shape MAP on registers -> statements. What is one statement is one row of
  * the table; the rest are short functions; transcendentals are ir/loop/math/math.c. */
 #include "passes/emit/emit.h"
+#include "passes/module/analysis.h"
 
 #include <string.h>
 
@@ -28,7 +29,8 @@ static lreg map_math(struct em *em, const struct node *n, const lreg *in, struct
             x[k] = em_op(em, L_CONVERT, mt, &x[k], 1);
     }
     int depth = em_depth(em, x, n->n_in);
-    lreg r = lf_math(em->f, em->level[depth], n->op, mt, x, n->n_in);
+    struct float_range range = float_range(em->g, n->in[0]);
+    lreg r = lf_math_within(em->f, em->level[depth], n->op, mt, x, n->n_in, range.lo, range.hi);
     if (!r.i) {
         em->failed = true;
         error_internal(em->m->ctx, n->src, "%s of %s has no expansion", op_name(n->op), elem_name(t.elem));

@@ -10,6 +10,11 @@ value_id value_unspread(const struct graph *, value_id);
 value_id map_source(const struct graph *, const struct node *);
 /* One constant element everywhere: *f of floats, *i of integers and bool. */
 bool value_is_splat(struct graph *, value_id, double *f, int64_t *i);
+/* All elements of a float tensor that are not NaN lie in lo .. hi (passes/module/float_range.c). */
+struct float_range {
+    double lo, hi;
+};
+struct float_range float_range(struct graph *, value_id);
 /* The same finite one, in the same type. */
 bool splats_equal(struct graph *, value_id, value_id);
 /* Is v, one constant element everywhere, a number that a network chooses and the code does not care about: a scale or a

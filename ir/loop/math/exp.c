@@ -119,20 +119,33 @@ static struct parts exp_parts(struct math *m, lreg x, int power)
 }
 
 /* The scaling alone overflows or becomes subnormal. */
-lreg math_exp_scaled(struct math *m, lreg x, lreg low, int power)
+static lreg exp_scaled(struct math *m, lreg x, lreg low, int power, double least, double most)
 {
     const struct exp_consts *k = consts_of(m);
+    double high = k->high + (power < 0 ? 1 : 0);
     lreg shifted;
-    x = m_bin(m, L_MINNUM, m_const(m, k->high + (power < 0 ? 1 : 0)), x);
-    x = m_bin(m, L_MAXNUM, m_const(m, k->low), x);
+    if (!(most <= high))
+        x = m_bin(m, L_MINNUM, m_const(m, high), x);
+    if (!(least >= k->low))
+        x = m_bin(m, L_MAXNUM, m_const(m, k->low), x);
     int plus = 2 * k->bias; /* what targets without the operation need in the exponents of two factors */
     lreg e = reduced_exp(m, reduce(m, x, low, plus + power, &shifted));
     return m_bin(m, L_LDEXP, e, m_addc(m, shifted, -k->magic - plus));
 }
 
+lreg math_exp_scaled(struct math *m, lreg x, lreg low, int power)
+{
+    return exp_scaled(m, x, low, power, -INFINITY, INFINITY);
+}
+
+lreg math_exp_within(struct math *m, lreg x, double least, double most)
+{
+    return exp_scaled(m, x, (lreg){0}, 0, least, most);
+}
+
 lreg math_exp(struct math *m, lreg x)
 {
-    return math_exp_scaled(m, x, (lreg){0}, 0);
+    return math_exp_within(m, x, -INFINITY, INFINITY);
 }
 
 lreg math_expm1(struct math *m, lreg x)

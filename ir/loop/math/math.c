@@ -4,6 +4,8 @@
  */
 #include "ir/loop/math/math.h"
 
+#include <math.h>
+
 typedef lreg unary_fn(struct math *, lreg);
 typedef lreg binary_fn(struct math *, lreg, lreg, bool precise);
 
@@ -48,6 +50,12 @@ bool lf_math_is_long(enum op op)
 
 lreg lf_math(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in)
 {
+    return lf_math_within(f, b, op, t, in, n_in, -INFINITY, INFINITY);
+}
+
+lreg lf_math_within(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in, double least,
+                    double most)
+{
     struct math m = {f, b, t};
     if ((t.elem != ELEM_F32 && t.elem != ELEM_F64) || t.lanes == 0 || op >= OP_COUNT)
         return (lreg){0};
@@ -56,6 +64,8 @@ lreg lf_math(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *
         return (lreg){0};
     if (t.elem == ELEM_F32 && f->ctx->field_code)
         return lf_field_function(f, b, op, t, in, n_in);
+    if (op == OP_EXP)
+        return math_exp_within(&m, in[0], least, most);
     if (t.elem == ELEM_F64)
         return two ? two(&m, in[0], in[1], true) : functions[op].f64(&m, in[0]);
     if (functions[op].f32)

@@ -58,6 +58,7 @@ static inline lreg m_mulc(struct math *m, lreg a, double c)
 /* ---- exp and its kin, f32 and f64 (ir/loop/math/exp.c) ----------------------------------------------------------- */
 
 lreg math_exp(struct math *, lreg x);
+lreg math_exp_within(struct math *, lreg x, double least, double most); /* least <= x <= most, or x is NaN */
 /* exp(x + low) * 2^power with one rounding at the end; |low| tiny. */
 lreg math_exp_scaled(struct math *, lreg x, lreg low, int power);
 lreg math_expm1(struct math *, lreg x);
