@@ -171,7 +171,8 @@ struct em_interleave {
 };
 void em_interleave_begin(struct em *, struct em_interleave *);
 void em_interleave_next(struct em *, struct em_interleave *);
-void em_interleave_end(struct em *, struct em_interleave *, const struct tile_schedule *); /* so many at a time */
+/* at_once at a time, if they have `least` statements each. */
+void em_interleave_end(struct em *, struct em_interleave *, uint32_t at_once, uint32_t least);
 
 /* values */
 lreg em_value(struct em *, value_id, const expr_id *idx, expr_id cond);

@@ -73,12 +73,12 @@ static void interleave(struct em *em, const struct em_interleave *w, uint32_t fi
         }
 }
 
-void em_interleave_end(struct em *em, struct em_interleave *w, const struct tile_schedule *s)
+void em_interleave_end(struct em *em, struct em_interleave *w, uint32_t at_once, uint32_t least)
 {
     uint32_t n = w->n - 1;
-    if (n < 2 || w->at[n] - w->at[0] < (uint64_t)n * s->interleave_least)
+    if (n < 2 || w->at[n] - w->at[0] < (uint64_t)n * least)
         return;
-    uint32_t groups = (n + s->interleave - 1) / s->interleave;
+    uint32_t groups = (n + at_once - 1) / at_once;
     for (uint32_t g = 0; g < groups; g++)
         interleave(em, w, n * g / groups, n * (g + 1) / groups);
 }

@@ -18,16 +18,20 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
     expr_id lane = em_lane(em, lanes, (lreg){0});
     lreg inner[2 * SUMS_MOST];
     uint32_t each = r->n_acc;
+    struct em_interleave w;
     struct em_for l;
     int64_t g = 0;
     if (!ex_is_const(em->x, groups, &g) || g > 0) {
         expr_id t = em_for_begin(em, &l, zero, groups, 1, acc, each * unroll);
         memcpy(inner, l.params, each * unroll * sizeof *inner);
+        em_interleave_begin(em, &w);
         for (uint32_t u = 0; u < unroll; u++) {
             expr_id v = ex_addc(em->x, ex_mulc(em->x, t, unroll), u);
             k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
             reduction_step(em, r, k, &inner[each * u]);
+            em_interleave_next(em, &w);
         }
+        em_interleave_end(em, &w, unroll, r->s->interleave);
         em_for_end(em, &l, inner, acc);
     }
     for (int64_t v = g * unroll; fixed && v < n / lanes; v++) { /* whole vectors that fill no group */

@@ -73,7 +73,7 @@ static void fill_tile(const struct em_box_at *h)
         em_interleave_next(em, &w);
     }
     em->anchor = (value_id){0};
-    em_interleave_end(em, &w, &em->schedule->tile);
+    em_interleave_end(em, &w, em->schedule->tile.interleave, em->schedule->tile.interleave_least);
 }
 
 static void fill_points(const struct em_box_at *h)

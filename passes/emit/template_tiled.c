@@ -118,7 +118,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         acc[i] = tile_store(em, points[i], acc[i]);
         em_interleave_next(em, &w);
     }
-    em_interleave_end(em, &w, t->s);
+    em_interleave_end(em, &w, t->s->interleave, t->s->interleave_least);
     if (partial_node(em) && !em->failed)
         partial_add(em, t, acc, n / t->n_pieces);
 }

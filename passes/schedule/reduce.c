@@ -40,7 +40,7 @@ bool reduce_is_apart(const struct site *site, const struct node *n)
 static struct reduce_schedule reduction_of(const struct site *site, enum schedule_kind kind, node_id id)
 {
     const struct node *n = graph_node(site->g, id);
-    struct reduce_schedule r = {.sums = 1, .unroll = BODY_CONTRACTION};
+    struct reduce_schedule r = {.sums = 1, .interleave = RATE_INTERLEAVE_LEAST, .unroll = BODY_CONTRACTION};
     r.row = row_taps(site, n).dim >= 0;
     if (n->op == OP_WINDOW || n->op == OP_ARGWINDOW ||
         (n->op == OP_CONV && !r.row && ex_is(site->x, value_type(site->g, n->in[1])->dims[1], 1)))

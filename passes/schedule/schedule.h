@@ -60,6 +60,7 @@ struct reduce_schedule {
     uint32_t lanes; /* along the innermost reduced dim, where memory is contiguous there and the point has no lanes; 0:
                        never */
     uint32_t sums; /* vectors of partial results then, which do not wait for one another */
+    uint32_t interleave; /* statements of a step, at the least, that are interleaved with those of the other sums */
     int64_t unroll; /* steps x points of a loop's body, at most: small reduced dims are unrolled from the inside out */
     bool row; /* all taps of a row in one step (emit/row_taps.c) */
     bool prefetch; /* the lines of the next block of input channels while one is used */
