@@ -21,7 +21,7 @@ void em_row_buffer_begin(struct em *em, struct em_producer *p, const struct row_
             l.order[l.n++] = d;
         }
     }
-    p->in_result = row_in_result(em->m, local);
+    p->in_result = local->in_result;
     if (p->in_result) {
         p->value = local->value;
         p->storage = em->m->fused.storage[em->k->outs.data[0].i];

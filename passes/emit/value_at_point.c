@@ -205,11 +205,14 @@ static point_fn *const points[OP_COUNT] = {
 #include "ir/ops/ops.def"
 };
 
+/* Operands in row buffers come last: a reduction in another operand may fill them on its way. */
 static lreg map_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     lreg in[3];
-    for (uint32_t k = 0; k < n->n_in && k < 3; k++)
-        in[k] = em_value(em, n->in[k], idx, cond);
+    for (uint32_t last = 0; last < 2; last++)
+        for (uint32_t k = 0; k < n->n_in && k < 3; k++)
+            if ((em_producer_of(em, n->in[k]) != NULL) == last)
+                in[k] = em_value(em, n->in[k], idx, cond);
     em->cond = cond;
     em->at = (struct em_point){idx, value_type(em->g, n->out[0])->rank};
     return em_map(em, n, in);

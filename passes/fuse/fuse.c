@@ -139,10 +139,10 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
 static void local_make(struct fuser *f, node_id id, struct demand *d)
 {
     value_id v = graph_node(f->g, id)->out[0];
-    uint32_t inner = store_row_dims(f, v, d);
-    if (!inner)
+    struct row_local local;
+    if (!store_row(f, v, d, &local))
         return;
-    VEC_PUSH(f->m->arena, &f->m->fused.kernels.data[d->kernel - 1].locals, ((struct row_local){v, inner}));
+    VEC_PUSH(f->m->arena, &f->m->fused.kernels.data[d->kernel - 1].locals, local);
     d->context = id.i;
 }
 

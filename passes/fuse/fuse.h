@@ -46,8 +46,7 @@ bool store_wanted(const struct fuser *, const struct node *n, const struct deman
 /* Is v better stored than computed, though it is wanted at each point once? Where it is dear, or costs nothing there.
  */
 bool store_pays(const struct fuser *, value_id v);
-/* The dims that scratch for a row has of v, which is dear and wanted by several stages of a row; 0: it is not kept
- * there. */
-uint32_t store_row_dims(const struct fuser *, value_id v, const struct demand *);
+/* Is v, which several stages of a row want, dear enough to be kept for the row? And where. */
+bool store_row(const struct fuser *, value_id v, const struct demand *, struct row_local *out);
 
 #endif

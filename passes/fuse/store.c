@@ -132,20 +132,25 @@ static uint32_t result_dims(const struct fuser *f, value_id v, const struct dema
         if (!(k->row_mask >> i & 1) && !ex_is(f->x, t->dims[i], 1))
             inner |= 1u << i;
     for (uint32_t i = 0; i < k->locals.n; i++)
-        if (row_in_result(f->m, &k->locals.data[i]))
+        if (k->locals.data[i].in_result)
             return 0;
-    return __builtin_popcount(inner) == 1 && row_in_result(f->m, &(struct row_local){v, inner}) &&
-                   read_where_stored(f, k, v, __builtin_ctz(inner))
-               ? inner
-               : 0;
+    return __builtin_popcount(inner) == 1 && read_where_stored(f, k, v, __builtin_ctz(inner)) ? inner : 0;
 }
 
-uint32_t store_row_dims(const struct fuser *f, value_id v, const struct demand *d)
+bool store_row(const struct fuser *f, value_id v, const struct demand *d, struct row_local *out)
 {
+    const struct type *t = value_type(f->g, v);
     if (!wanted_by_stages(f, v, d))
-        return 0;
-    uint32_t inner = local_dims(f, v, d);
-    return inner ? inner : result_dims(f, v, d);
+        return false;
+    *out = (struct row_local){v, local_dims(f, v, d), false};
+    int64_t bytes = elem_size(t->elem), n;
+    for (int32_t i = 0; i < t->rank; i++)
+        if (out->inner >> i & 1 && ex_is_const(f->x, t->dims[i], &n))
+            bytes *= n; /* at most SHARE_L2_KEPT */
+    uint32_t inner = !out->inner || bytes > budget(module_machine(f->m), SHARE_L1_KEPT) ? result_dims(f, v, d) : 0;
+    if (inner)
+        *out = (struct row_local){v, inner, true};
+    return out->inner;
 }
 
 /* Do the dims in mask lie before all others? Then what depends on them alone leaves the inner loops. */

@@ -420,12 +420,3 @@ const char *kernel_label(const struct module *m, const struct kernel *k)
 {
     return source_label(source_get(m->ctx, (src_id){kernel_lead(m, k)}));
 }
-
-bool row_in_result(const struct module *m, const struct row_local *l)
-{
-    const struct type *t = value_type(m->g, l->value);
-    for (int32_t d = 0; d < t->rank; d++)
-        if (l->inner >> d & 1 && !ex_is_const(m->ctx->exprs, t->dims[d], NULL))
-            return true;
-    return false;
-}

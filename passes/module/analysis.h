@@ -70,8 +70,6 @@ bool piece_start(const struct module *, const struct node *concat, uint32_t piec
  * only fills the halo of another's result goes by that one's. And that node's label. */
 uint32_t kernel_lead(const struct module *, const struct kernel *);
 const char *kernel_label(const struct module *, const struct kernel *);
-/* Does the row of the kernel's result hold the value until the last stage stores there? */
-bool row_in_result(const struct module *, const struct row_local *);
 /* Drops kernels, by number, and says in kernel_of who is left of those that compute a node. */
 void kernels_remove(struct module *, const bool *gone);
 

@@ -47,10 +47,11 @@ enum kernel_kind {
 };
 typedef VEC(node_id) node_list;
 /* A value that several stages of one row want and that is dear to compute: stored over its dims in `inner`, in scratch
- * or, if their extent is dynamic, in the row of the kernel's result (row_in_result). */
+ * or, if their extent is dynamic or the row long, in the row of the kernel's result. */
 struct row_local {
     value_id value;
     uint32_t inner;
+    bool in_result;
 };
 /* One of the three: a value's memory, a dynamic size that the program computes, or the kernel's shared_bytes. start:
  * elements of the value before the place that is passed; {0}: none. */

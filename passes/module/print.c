@@ -144,7 +144,7 @@ static void put_kernel(struct printer *p, uint32_t index)
         put_mask(p, k->row_mask);
     }
     for (uint32_t i = 0; i < k->locals.n; i++) {
-        PUT(p, " keeps");
+        PUT(p, k->locals.data[i].in_result ? " keeps-in-result" : " keeps");
         put_value(p, k->locals.data[i].value);
         put_mask(p, k->locals.data[i].inner);
     }

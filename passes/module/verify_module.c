@@ -173,7 +173,7 @@ static void check_domain(struct check *c, uint32_t index, const struct kernel *k
         const struct row_local *l = &k->locals.data[i];
         int32_t kept = value_type(c->g, l->value)->rank;
         bool fits = k->has_rows && computes(c, k, l->value) && (kept >= 32 || !(l->inner >> kept));
-        if (fits && row_in_result(c->m, l))
+        if (fits && l->in_result)
             fits = !k->piece && !(l->inner & k->row_mask) && __builtin_popcount(l->inner) == 1 &&
                    type_equal(value_type(c->g, l->value), value_type(c->g, k->domain));
         if (!fits)

@@ -64,7 +64,9 @@ def backwards(shape, axis):
 
 
 CASES = [(masked, (3, 2, n), -1) for n in (1, 2, 5, 16, 17, 31, 49, 64, 197)] + [
-    (masked, (2, 49, 6), 1), (masked, (5, 3, 4), 0), (normalized, (7, 65), (1,)), (normalized, (4, 3, 5, 17), (1, 2, 3)),
+    (masked, (2, 49, 6), 1), (masked, (5, 3, 4), 0),
+    (masked, (9, 5003), -1), (masked, (8, 40001), -1), (twice_kept, (9, 6001), 1), (backwards, (9, 6001), 1),
+    (normalized, (7, 65), (1,)), (normalized, (4, 3, 5, 17), (1, 2, 3)),
     (normalized, (4, 33, 6), (1,)), (normalized, (2, 9, 40000), (2,)), (normalized, (2, 40000), (1,)),
     (twice_kept, (6, 50), 1), (twice_kept, (2, 18, 3), 1), (twice_kept, (33,), 0)]
 
@@ -123,10 +125,12 @@ def test_sums_of_other_rows(keepdims, first, tmp_path):
         check([x], want, tmp_path)
 
 
-@pytest.mark.parametrize("case, held", [((masked, (2, 3, 49), -1), True), ((backwards, (5, 50), 1), False)])
-def test_result_holds_row(case, held, tmp_path):
-    """The kernel reads its result, which holds the exponentials, but for one that reads them elsewhere than it stores."""
-    build(case, tmp_path, "-march=x86-64-v3", "-stop-after=emit", "-o", tmp_path / "net.loops", opened=True)
+@pytest.mark.parametrize("case, opened, held", [
+    ((masked, (2, 3, 49), -1), True, True), ((backwards, (5, 50), 1), True, False), ((masked, (9, 5003), -1), False, True),
+    ((masked, (9, 503), -1), False, False), ((backwards, (9, 6001), 1), False, False)])
+def test_result_holds_row(case, opened, held, tmp_path):
+    """The kernel reads its result, which holds the exponentials, but for short rows and one that reads them elsewhere than it stores."""
+    build(case, tmp_path, "-march=x86-64-v3", "-stop-after=emit", "-o", tmp_path / "net.loops", opened=opened)
     text = (tmp_path / "net.loops").read_text()
     assert len(re.findall(r"^kernel ", text, re.M)) == 1
     assert ("load f32x8 %0[" in text) == held
@@ -155,3 +159,9 @@ def test_one_kernel(case, kept, tmp_path):
     text = (tmp_path / "net.loops").read_text()
     assert len(re.findall(r"^kernel ", text, re.M)) == 1
     assert len(re.findall(r" = local buffer ", text)) == kept
+
+
+def test_row_is_filled_by_its_sum(tmp_path):
+    """One loop computes the exponentials, stores and sums them: three loops over a row, the maximum's, this, and the quotients'."""
+    build((masked, (9, 5008), -1), tmp_path, "-march=x86-64-v4", "-stop-after=emit", "-o", tmp_path / "net.loops")
+    assert len(re.findall(r" for ", (tmp_path / "net.loops").read_text())) == 3

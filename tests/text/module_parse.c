@@ -314,9 +314,9 @@ static bool read_outs(struct reader *r, struct kernel *k)
     return true;
 }
 
-static bool read_local(struct reader *r, struct kernel *k)
+static bool read_local(struct reader *r, struct kernel *k, bool in_result)
 {
-    struct row_local local;
+    struct row_local local = {.in_result = in_result};
     if (!read_value(r, &local.value) || !read_mask(r, &local.inner))
         return false;
     VEC_PUSH(r->m->arena, &k->locals, local);
@@ -344,8 +344,10 @@ static bool read_clause(struct reader *r, struct kernel *k)
         return read_nodes(r, &k->path);
     if (accept(r, "rows"))
         return (k->has_rows = true) && read_mask(r, &k->row_mask);
+    if (accept(r, "keeps-in-result"))
+        return read_local(r, k, true);
     if (accept(r, "keeps"))
-        return read_local(r, k);
+        return read_local(r, k, false);
     if (accept(r, "stages"))
         return read_value(r, &k->form.staged);
     if (accept(r, "product"))
