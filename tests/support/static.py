@@ -135,6 +135,7 @@ def foreign(arch):
     return Machine(clang, [f"qemu-{arch}", "-cpu", "rv64" if arch == "riscv64" else "max"], [f"--target={arch}-linux"])
 
 
+X86_32 = Machine(["gcc", "-m32", "-msse2", "-mfpmath=sse"], [])     # on x87, code of f64 is an error
 MACHINES = {"native": Machine(["gcc"], [])} | {arch: foreign(arch) for arch in ("aarch64", "riscv64") if arch != platform.machine()}
 
 
@@ -342,7 +343,7 @@ class Program:
     emit, output, flags, libraries = "static", "net.a", [], ["-lgcc"]
 
     def __init__(self, folder, model, *options, machine="native"):
-        self.folder, self.machine = pathlib.Path(folder), MACHINES[machine]
+        self.folder, self.machine = pathlib.Path(folder), machine if isinstance(machine, Machine) else MACHINES[machine]
         done = mcc("-q", f"--emit={self.emit}", *self.machine.options, *options, model, "-o", self.folder / self.output)
         if done.returncode:
             raise ValueError(done.stderr)
@@ -415,9 +416,10 @@ class CProgram(Program):
     emit, output, flags = "c", "net.c", ["-DNET_STACK_BYTES=262144"]
     WARNINGS = ["-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
 
-    def __init__(self, folder, model, *options, compiler=("gcc", "-O1")):
-        super().__init__(folder, model, *options)
-        done = subprocess.run([*compiler, *self.WARNINGS, "-c", "-o", self.library(), self.folder / "net.c"], capture_output=True, text=True)
+    def __init__(self, folder, model, *options, compiler=("gcc", "-O1"), machine="native"):
+        super().__init__(folder, model, *options, machine=machine)
+        done = subprocess.run([*compiler, *self.machine.compiler[1:], *self.WARNINGS, "-c", "-o", self.library(), self.folder / "net.c"],
+                              capture_output=True, text=True)
         check(done, "compile")
         assert not done.stderr, done.stderr[-2000:]
 
