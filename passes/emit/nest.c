@@ -1,6 +1,8 @@
 /* Loop nests (struct nest_schedule), which maps, scans, scatters and halos have, and the template of maps. */
 #include "passes/emit/templates.h"
 
+#include <string.h>
+
 struct nest {
     const struct nest_schedule *s;
     const expr_id *extent; /* by dim, as the next two */
@@ -167,7 +169,7 @@ void em_nest(struct em *em, const struct nest_schedule *s, const expr_id *extent
 {
     struct nest n = {.s = s, .extent = extents, .body = body, .user = user};
     struct loop loop[RANK_MAX];
-    struct em_for par;
+    struct em_parallel par;
     uint32_t vector = s->n_loops;
     for (uint32_t i = 0; i < s->parallel; i++)
         loop[i] = (struct loop){s->loop[i], ex_ceildiv(em->x, extents[s->loop[i]], ex_const(em->x, s->step[i])), {0}};
@@ -182,14 +184,36 @@ void em_nest(struct em *em, const struct nest_schedule *s, const expr_id *extent
         vectors(em, &n, vector, s->parallel);
     else
         loops(em, &n, s->parallel);
-    em_parallel_end(em, &par);
+    em_parallel_close(em, &par);
+}
+
+/* Where the points of a padded copy are there already, since its operand lies within it (layout/plan_halos.c:
+ * plan_frame): a condition. */
+static expr_id is_there(struct em *em, const struct node *pad, const expr_id *idx)
+{
+    value_id copy = em->k->domain;
+    expr_id at[RANK_MAX], inside, nowhere = ex_const(em->x, 0);
+    int64_t apart;
+    if (!pad || pad->op != OP_PAD || pad->n_in < 2 || strcmp(node_str(pad, "mode", "constant"), "constant") ||
+        em->k->piece || em->m->fused.constraint[pad->in[0].i].frame.i != copy.i)
+        return nowhere;
+    const struct storage *s = &em->m->fused.storage[copy.i], *of = &em->m->fused.storage[pad->in[0].i];
+    view_index(em->g, pad, 0, idx, at, &inside);
+    bool same = s->place == PLACE_ARENA && of->place == PLACE_ARENA && s->buffer == of->buffer &&
+                ex_apart(em->x, storage_address(em->x, s, idx), storage_address(em->x, of, at), &apart) && !apart;
+    return same && !em_expr_lanes(em, inside) ? inside : nowhere;
 }
 
 static void map_point(struct em *em, void *user, expr_id *idx)
 {
+    const struct node *n = value_node(em->g, em->k->domain);
+    expr_id there = is_there(em, n, idx), yes = ex_const(em->x, 1);
+    struct em_if iff = {.block = {0}};
     (void)user;
-    if (!em->failed)
-        em_store_out(em, idx, em_value(em, em->k->domain, idx, ex_const(em->x, 1)));
+    if (em->failed || !em_if_known(em, &iff, ex_not(em->x, there)))
+        return;
+    em_store_out(em, idx, em_value(em, ex_truth(em->x, there) == FALSE_ ? em->k->domain : n->in[1], idx, yes));
+    em_if_end(em, &iff);
 }
 
 bool emit_map(struct em *em)

@@ -5,14 +5,17 @@
 
 /* ---- loops over a list of extents ------------------------------------------------------------------------------- */
 
-void em_parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint32_t n)
+void em_parallel_open(struct em *em, struct em_parallel *p, struct loop *loops, uint32_t n)
 {
     expr_id extents[RANK_MAX + 4], vars[RANK_MAX + 4], count = ex_const(em->x, 1), one = ex_const(em->x, 1);
+    uint32_t all = n;
+    if (module_machine(em->m)->span && n > 1)
+        n = 1;
     for (uint32_t i = 0; i < n; i++) {
         count = ex_mul(em->x, count, loops[i].extent);
         extents[i] = ex_lo(em->x, loops[i].extent) >= 1 ? loops[i].extent : ex_max(em->x, loops[i].extent, one);
     }
-    expr_id flat = em_parallel_begin(em, p, count);
+    expr_id flat = em_parallel_begin(em, &p->index, count);
     if (ex_is(em->x, count, 1))
         flat = ex_const(em->x, 0);
     point_split(em->x, flat, extents, (int32_t)n, vars);
@@ -24,6 +27,16 @@ void em_parallel_open(struct em *em, struct em_for *p, struct loop *loops, uint3
                                                                            : hi > 0        ? hi - 1
                                                                                            : 0);
     }
+    p->n = all - n;
+    for (uint32_t i = 0; i < p->n; i++)
+        loops[n + i].var = em_for_begin(em, &p->inner[i], ex_const(em->x, 0), loops[n + i].extent, 1, NULL, 0);
+}
+
+void em_parallel_close(struct em *em, struct em_parallel *p)
+{
+    while (p->n > 0)
+        em_for_end(em, &p->inner[--p->n], NULL, NULL);
+    em_parallel_end(em, &p->index);
 }
 
 /* ---- an anchor's result --------------------------------------------------------------------------------------------

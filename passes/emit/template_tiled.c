@@ -452,7 +452,7 @@ static void line_number(struct em *em, struct tiling *t, const struct tile_loops
 
 bool emit_tiled(struct em *em)
 {
-    struct em_for par;
+    struct em_parallel par;
     struct exprs *x = em->x;
     const struct tile_schedule *s = &em->schedule->tile;
     struct tiling t = {.s = s, .n = graph_node(em->g, em->k->anchor)};
@@ -481,6 +481,6 @@ bool emit_tiled(struct em *em)
         else
             tile_vectors(em, &t, s->vec >= 0 ? l.loop[l.block].var : ex_const(x, 0));
     }
-    em_parallel_end(em, &par);
+    em_parallel_close(em, &par);
     return !em->failed;
 }

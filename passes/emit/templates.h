@@ -4,13 +4,19 @@
 
 #include "passes/emit/emit.h"
 
-/* Flattens loops [0, extent) into one parallel index; sets each var. */
+/* Flattens loops [0, extent) into one parallel index; sets each var. For a core alone only the first one: what the
+ * others share is computed outside of them, and nothing is divided. */
 struct loop {
     int32_t dim;
     expr_id extent;
     expr_id var;
 };
-void em_parallel_open(struct em *, struct em_for *, struct loop *, uint32_t n);
+struct em_parallel {
+    struct em_for index, inner[RANK_MAX + 4];
+    uint32_t n;
+};
+void em_parallel_open(struct em *, struct em_parallel *, struct loop *, uint32_t n);
+void em_parallel_close(struct em *, struct em_parallel *);
 /* The loops of a record's nest over dims of these extents (emit/nest.c): body at each point, or vector or tile of them.
  * em_nest opens the parallel loop and closes it, em_nest_serial emits a nest without one. */
 typedef void nest_fn(struct em *, void *user, expr_id *idx);

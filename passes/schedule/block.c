@@ -30,6 +30,11 @@ bool tile_shares_columns(const struct site *site, const struct node *n, const st
     return site->k->kind == KERNEL_CONTRACT && c->vec >= 0 && c->a >= 0 && !c->chunk && !groups;
 }
 
+bool tile_keeps_taps(const struct site *site, const struct node *n, const struct tile_schedule *c)
+{
+    return site->k->kind == KERNEL_CONTRACT && c->vec >= 0 && !c->chunk && conv_depthwise(site->g, n);
+}
+
 bool tile_is_line(const struct node *n, const struct tile_schedule *c, int32_t d)
 {
     uint32_t batch = 0;
@@ -309,7 +314,7 @@ void block_choose(const struct site *site, struct tile_schedule *c)
     struct k_dim k = {.inner = 1};
     struct slice s = slice_of(site, n, t, c);
     k_block_choose(site, n, t, &s, &k, c);
-    c->lines_last = c->k_block || lines_last(site, n, t, c);
+    c->lines_last = c->k_block || lines_last(site, n, t, c) || (site->mach->span && tile_keeps_taps(site, n, c));
     s = slice_of(site, n, t, c);
     prefetch_choose(site, n, t, &s, &k, c);
     decode_choose(site, t, c);

@@ -59,6 +59,8 @@ bool stage_by_rows(const struct site *, struct tile_schedule *);
 /* schedule/block.c: is it a contraction whose vectors of columns all rows share, so that the order of rows and columns
  * is free? */
 bool tile_shares_columns(const struct site *, const struct node *, const struct tile_schedule *);
+/* Has a block of channels its own taps, which all rows share? */
+bool tile_keeps_taps(const struct site *, const struct node *, const struct tile_schedule *);
 /* schedule/tile_choose.c: the dims, lanes and register tile of an anchor. */
 void tile_choose(const struct site *, struct schedule *);
 /* ns of the whole kernel at a size; 0: there is no estimate. And sums of products in its code. */

@@ -88,7 +88,9 @@ const char *rule_tile_vectors(struct check *c)
                   "a staged piece is no part of a block of 16 channels");
 }
 
-RULE(tile_lines_last, !c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile),
+RULE(tile_lines_last,
+     !c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile) ||
+         tile_keeps_taps(c->site, anchor(c), &c->s->tile),
      "this is no contraction whose rows share their columns, or its operand is staged; here 0");
 
 /* ---- a staged operand -------------------------------------------------------------------------------------------- */

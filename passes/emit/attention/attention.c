@@ -160,7 +160,7 @@ bool emit_attention(struct em *em)
 {
     struct attn t;
     struct loop loops[RANK_MAX + 2];
-    struct em_for par;
+    struct em_parallel par;
     struct exprs *x = em->x;
     if (!attn_init(&t, em))
         return false;
@@ -184,6 +184,6 @@ bool emit_attention(struct em *em)
     for (uint32_t d = 0; d < n; d++)
         t.batch[d] = loops[d].var;
     blocks(&t, loops[n].var);
-    em_parallel_end(em, &par);
+    em_parallel_close(em, &par);
     return !em->failed;
 }

@@ -109,7 +109,7 @@ static void chunks_of(struct wino *w, expr_id index)
 bool emit_winograd(struct em *em)
 {
     struct wino w;
-    struct em_for par;
+    struct em_parallel par;
     struct exprs *x = em->x;
     value_id stored;
     wino_init(&w, em);
@@ -131,6 +131,6 @@ bool emit_winograd(struct em *em)
     em_parallel_open(em, &par, loops, 2);
     w.group0 = ex_mulc(x, by_group->var, w.s->group);
     chunks_of(&w, by_span->var);
-    em_parallel_end(em, &par);
+    em_parallel_close(em, &par);
     return !em->failed;
 }
