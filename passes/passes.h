@@ -21,7 +21,7 @@ struct legalize_options {
     int32_t unroll_nodes; /* static loops unroll while the result stays under this many nodes */
     enum bytes_when bytes; /* does MatMulNBits take its activations as bytes? */
     bool signed_bytes; /* products of bytes are of two signed ones: else the first is unsigned */
-    bool single_bytes; /* few bytes are multiplied one by one: else zeros fill groups of four */
+    uint8_t few_channels; /* of so many channels of bytes and more, zeros fill groups of four: fewer are single */
     bool last_logits; /* of the output LOGITS [batch, positions, words] only the last position is wanted */
 };
 /* Imported graph -> legal graph: types inferred, shape arithmetic folded, constant predicates resolved (dead branches

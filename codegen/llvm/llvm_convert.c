@@ -206,8 +206,8 @@ static LLVMValueRef round_to_short(struct emitter *e, LLVMValueRef v, uint32_t l
     }
     if (!x)
         return v;
-    x = LLVMBuildFSub(e->b, LLVMBuildFAdd(e->b, x, magic, ""), magic, "");
-    return zero ? LLVMBuildFAdd(e->b, x, zero, "") : x;
+    x = LLVMBuildFAdd(e->b, x, magic, ""); /* an integer: so is what is subtracted, and their difference exact */
+    return LLVMBuildFSub(e->b, x, zero ? LLVMBuildFSub(e->b, magic, zero, "") : magic, "");
 }
 
 /* By way of i32, to which conversion saturates by itself, and then as words saturate. */

@@ -136,6 +136,9 @@ static LLVMValueRef dot_bytes_dsp(const struct words *w, LLVMValueRef a, LLVMVal
         }
         sum = one ? LLVMBuildInsertElement(build, sum, part, at, "") : part;
     }
+    /* No instruction: what the next products load stays behind these, where registers are free by then. LLVM would
+     * load for a whole body first, and keep sums in memory. */
+    LLVMBuildFence(build, LLVMAtomicOrderingAcquireRelease, true, "");
     return sum;
 }
 
@@ -240,12 +243,19 @@ static LLVMValueRef dot_register(struct emitter *e, const struct lstmt *s)
                         "");
 }
 
+/* v as words: as what it was loaded, since bytes that live from one block into another lie in a register each. */
+static LLVMValueRef as_words(struct emitter *e, LLVMValueRef v, LLVMTypeRef type)
+{
+    LLVMValueRef loaded = LLVMIsABitCastInst(v) ? LLVMGetOperand(v, 0) : NULL;
+    return loaded && LLVMTypeOf(loaded) == type ? loaded : LLVMBuildBitCast(e->b, v, type, "");
+}
+
 static struct words words_of(struct emitter *e, const struct lstmt *s, LLVMValueRef in[3])
 {
     struct words w = {e, s->type.lanes == 1 ? e->i32 : LLVMVectorType(e->i32, s->type.lanes), s->type.lanes,
                       lf_type(e->f, s->in[0]).elem};
     for (int o = 0; o < 2; o++)
-        in[o] = LLVMBuildBitCast(e->b, e->values[s->in[o].i], w.type, "");
+        in[o] = as_words(e, e->values[s->in[o].i], w.type);
     in[2] = e->values[s->in[2].i];
     return w;
 }

@@ -107,13 +107,20 @@ static void nest_range(struct em *em, struct reduction *r, uint32_t d, expr_id *
     em_tile_loop(em, ex_const(em->x, 0), n, r->n_acc, acc, range_step, &s);
 }
 
-/* The two groups that lie together in the panels, so that their vectors are loaded once. */
-static void halves_step(void *user, expr_id i, lreg *acc)
+/* Groups of a trip: the two that lie together in the panels, so that their vectors are loaded once, or what the record
+ * says. */
+static uint32_t trip_groups(const struct reduction *r)
+{
+    return r->half ? 2 : r->s->trip;
+}
+
+static void trip_step(void *user, expr_id i, lreg *acc)
 {
     const struct range_step *s = user;
     struct exprs *x = s->em->x;
-    for (uint32_t half = 0; half < 2; half++) {
-        s->k[s->d] = ex_addc(x, ex_add(x, s->run.base, ex_mulc(x, i, 2 * (int64_t)s->r->group)), half * s->r->group);
+    uint32_t n = trip_groups(s->r);
+    for (uint32_t t = 0; t < n; t++) {
+        s->k[s->d] = ex_addc(x, ex_add(x, s->run.base, ex_mulc(x, i, n * (int64_t)s->r->group)), t * s->r->group);
         reduction_step(s->em, s->r, s->k, acc);
     }
 }
@@ -130,11 +137,11 @@ static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lreg *ac
                      &(struct range_step){em, r, d, k, {base, 1, 0}});
         from = lanes * r->lanes;
     }
-    int64_t pairs = r->half ? whole / 2 : 0;
-    if (pairs && !unroll && !from) {
-        em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, pairs), r->n_acc, acc, halves_step,
+    int64_t trip = trip_groups(r), trips = trip > 1 ? whole / trip : 0;
+    if (trips && !unroll && !from) {
+        em_tile_loop(em, ex_const(em->x, 0), ex_const(em->x, trips), r->n_acc, acc, trip_step,
                      &(struct range_step){em, r, d, k, {base, 1, 0}});
-        from = 2 * pairs;
+        from = trip * trips;
     }
     if (unroll || from) {
         for (; from < lanes * r->lanes; from += r->lanes) {

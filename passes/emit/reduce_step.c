@@ -97,7 +97,7 @@ static void step_dims(const struct em *em, const struct reduction *r, int32_t di
     uint32_t c;
     *step = 1;
     dim[0] = dim[1] = n->op == OP_CONV ? 1 : -1;
-    if (n->op == OP_CONV && r->group > 1 && conv_depthwise(em->g, n)) {
+    if (n->op == OP_CONV && r->group > 1 && conv_by_taps(em->m, n)) {
         dim[0] = value_type(em->g, n->in[0])->rank - 1;
         dim[1] = value_type(em->g, n->in[1])->rank - 1;
         *step = node_ints(n, "dilations", &c)[dim[0] - 2];

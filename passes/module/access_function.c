@@ -470,6 +470,11 @@ bool conv_depthwise(const struct graph *g, const struct node *n)
            ex_is(g->ctx->exprs, value_type(g, n->in[1])->dims[1], 1);
 }
 
+bool conv_one_channel(const struct graph *g, const struct node *n)
+{
+    return node_int(n, "groups", 1) == 1 && ex_is(g->ctx->exprs, value_type(g, n->in[1])->dims[1], 1);
+}
+
 bool conv_pixel_lanes(const struct module *m, const struct node *n)
 {
     int64_t groups = n->op == OP_CONV ? node_int(n, "groups", 1) : 1, channels;
@@ -516,7 +521,7 @@ int32_t weight_order(const struct graph *g, const struct node *n, const int64_t 
     int32_t rank = value_type(g, n->in[1])->rank, r = 0, free_dim[RANK_MAX];
     uint32_t nb, nc;
     if (n->op == OP_CONV) {
-        bool taps = conv_depthwise(g, n); /* are all that is reduced */
+        bool taps = ex_is(g->ctx->exprs, value_type(g, n->in[1])->dims[1], 1); /* are all that is reduced */
         order[r++] = *lanes = (int32_t)perm[0];
         if (taps)
             order[r++] = (int32_t)perm[1];

@@ -85,5 +85,7 @@ bool conv_bounded(const struct module *, const struct node *n, int32_t d);
 bool conv_pixel_lanes(const struct module *, const struct node *n);
 /* A convolution with a group for each channel of the operand. */
 bool conv_depthwise(const struct graph *, const struct node *);
+/* A convolution of one group and one channel. */
+bool conv_one_channel(const struct graph *, const struct node *);
 
 #endif

@@ -119,14 +119,19 @@ bool dot_scaled(const struct node *n)
     return n->op == OP_DOT && n->n_in > 2;
 }
 
+bool conv_by_taps(const struct module *m, const struct node *n)
+{
+    return conv_depthwise(m->g, n) || (module_machine(m)->span && n->op == OP_CONV && conv_one_channel(m->g, n));
+}
+
 /* Does a microcontroller sum products of bytes, of which the channels have so many, in groups? A word has to be filled,
- * a register by half, and it lies together in weights only. */
+ * a register by half, and it lies together in weights only. Taps lie together in an image of one channel. */
 static bool has_span(const struct module *m, const struct node *n, bool taps, int64_t extent)
 {
     enum { WORD = 4, HALF = REGISTER_BYTES / 2 };
     uint32_t span = module_machine(m)->span;
     if (span != REGISTER_BYTES)
-        return !span || (span > 1 && !taps && extent >= WORD);
+        return !span || (span > 1 && (!taps || conv_one_channel(m->g, n)) && extent >= WORD);
     return !taps && extent >= HALF && value_type(m->g, n->in[0])->elem == ELEM_I8 && value_is_const(m->g, n->in[1]);
 }
 
@@ -143,7 +148,7 @@ enum dot_kind dot_kind_of(const struct module *m, const struct node *n)
     };
     uint32_t n_contract;
     int64_t extent = 0;
-    bool taps = conv_depthwise(m->g, n);
+    bool taps = conv_by_taps(m, n);
     if (n->op != OP_DOT && (n->op != OP_CONV || (node_int(n, "groups", 1) != 1 && (!taps || conv_pixel_lanes(m, n)))))
         return DOT_KINDS;
     const struct type *a = value_type(m->g, n->in[0]), *b = value_type(m->g, n->in[1]),

@@ -29,8 +29,11 @@ value_id splat_stored(const struct module *, value_id);
 bool dot_scaled(const struct node *n);
 /* The element types that L_DOT takes of contraction n; DOT_KINDS: no L_DOT. */
 enum dot_kind dot_kind_of(const struct module *, const struct node *n);
-/* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim; of a depthwise convolution,
- * which reduces no channels, along the last dim of its window. 1: no L_DOT. */
+/* Does L_DOT go along the last dim of the window? A depthwise convolution reduces no channels; a microcontroller goes
+ * through an image of one channel so, too. */
+bool conv_by_taps(const struct module *, const struct node *n);
+/* Elements that one L_DOT sums per lane in contraction n, along its innermost reduced dim or the last dim of its window
+ * (conv_by_taps). 1: no L_DOT. */
 uint32_t dot_group(const struct module *, const struct node *n);
 /* Is L_DOT of contraction n's elements one instruction there? */
 bool dot_is_whole(const struct machine *, const struct module *, const struct node *n);

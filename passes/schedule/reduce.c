@@ -3,7 +3,7 @@
 #include "passes/schedule/decisions.h"
 #include "passes/schedule/kinds.h"
 
-enum { BODY_WINDOW = 320, BODY_CONTRACTION = 48 /* statements */, SUMS = 4, BOOL_LANES = 16 };
+enum { BODY_WINDOW = 320, BODY_CONTRACTION = 48 /* statements */, SUMS = 4, BOOL_LANES = 16, TRIP = 16 };
 
 /* Vectors along the innermost reduced dim: as long as it is; several of them where that is long, or passed often. */
 static void lanes_choose(const struct site *site, const struct node *n, struct reduce_schedule *r)
@@ -41,6 +41,7 @@ static struct reduce_schedule reduction_of(const struct site *site, enum schedul
 {
     const struct node *n = graph_node(site->g, id);
     struct reduce_schedule r = {.sums = 1, .interleave = RATE_INTERLEAVE_LEAST, .unroll = BODY_CONTRACTION};
+    r.trip = site->mach->span ? TRIP : 1; /* a core in order runs what a loop adds beside the rest, not under it */
     r.row = row_taps(site, n).dim >= 0;
     if (n->op == OP_WINDOW || n->op == OP_ARGWINDOW ||
         (n->op == OP_CONV && !r.row && ex_is(site->x, value_type(site->g, n->in[1])->dims[1], 1)))

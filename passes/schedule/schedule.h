@@ -62,6 +62,7 @@ struct reduce_schedule {
     uint32_t sums; /* vectors of partial results then, which do not wait for one another */
     uint32_t interleave; /* statements of a step, at the least, that are interleaved with those of the other sums */
     int64_t unroll; /* steps x points of a loop's body, at most: small reduced dims are unrolled from the inside out */
+    uint32_t trip; /* groups of L_DOT in a trip of their loop, if it is not unrolled */
     bool row; /* all taps of a row in one step (emit/row_taps.c) */
     bool prefetch; /* the lines of the next block of input channels while one is used */
     bool by_lane; /* a contraction: four steps (or groups of L_DOT) of the innermost dim at a time, whose first operands

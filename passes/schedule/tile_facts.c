@@ -230,7 +230,9 @@ static bool fits_words(const struct site *site, const struct node *n, const stru
     uint32_t width = c->nr * c->lanes;
     if (group > 1 && width > 0 && CHANNEL_BLOCK % width != 0) /* its panels have an address each */
         return false;
-    return sums + (rows + 1) * (group > 1 ? 2 : 1) + ADDRESSES <= site->mach->words;
+    if (group > 1) /* those of all columns, if rows share them, and of a row; the loop's counter may lie in memory */
+        return sums + 2 * ((rows > 1 ? width : 1) + 1) + 1 <= site->mach->words;
+    return sums + rows + 1 + ADDRESSES <= site->mach->words;
 }
 
 /* Are the sums integers of a core without vectors of them, or without lanes? */

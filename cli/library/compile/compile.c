@@ -74,6 +74,13 @@ static const char *last_refusal(const struct graph *g)
     return whole ? "emit" : LAST_OF_GRAPH;
 }
 
+/* Where words are multiplied, three of a group's four bytes are worth it; where registers are or bytes, none. */
+static uint8_t few_channels(const struct machine *m)
+{
+    enum { WORD = 4 };
+    return m->span == 0 ? 0 : m->span == WORD ? WORD - 1 : WORD;
+}
+
 bool run_legalize(struct compilation *c)
 {
     const struct options *o = c->options;
@@ -84,7 +91,7 @@ bool run_legalize(struct compilation *c)
                                               : o->precision == OPT_PRECISION_EXACT ? BYTES_NEVER
                                                                                     : BYTES_BY_FILE,
                                      .signed_bytes = targets_signed(c->ctx, o),
-                                     .single_bytes = targets_best(c->ctx, o)->machine.span != 0,
+                                     .few_channels = few_channels(&targets_best(c->ctx, o)->machine),
                                      .last_logits = o->last_logits};
     struct graph *imported = c->graph;
     c->graph = c->module->g = legalize(c->ctx, imported, &legal);

@@ -110,8 +110,9 @@ static value_id window_sums(struct builder *b, value_id x, value_id w, const str
 static int64_t missing_channels(const struct rule *r, value_id w)
 {
     int64_t channels;
+    int64_t least = r->lg->options ? r->lg->options->few_channels : 0;
     bool known = ex_is_const(b_exprs(r->b), b_dim(r->b, w, 1), &channels) && channels > 0 && channels < 4;
-    return known && !(r->lg->options && r->lg->options->single_bytes) ? 4 - channels : 0;
+    return known && channels >= least ? 4 - channels : 0;
 }
 
 static value_id with_channels(struct builder *b, value_id v, int64_t more)
