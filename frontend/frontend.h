@@ -46,10 +46,31 @@ struct cutter {
 
 /* Changing a file in places (mcc quantize): what is not changed keeps its bytes. The caller has imported it before. */
 struct edit_file; /* the frontend's own, session memory; edits gather in it */
+/* What a node does, as far as quantization has to know. */
+enum edit_kind {
+    EDIT_OTHER,
+    EDIT_PRODUCT, /* operand 0 by operand 1, plus operand 2 if there is one */
+    EDIT_SUM,
+    EDIT_CONCAT,
+    EDIT_MAX_POOL,
+    EDIT_AVERAGE_POOL,
+    EDIT_GLOBAL_POOL,
+    EDIT_RESIZE, /* of operand 0 */
+    EDIT_RELU,
+    EDIT_LEAKY_RELU,
+    EDIT_CLIP
+};
 struct edit_node {
-    const char *op, *domain, *name; /* domain: "" for the format's default one */
-    const char *const *in, *const *out; /* "": omitted */
+    const char *op, *name; /* for messages */
+    const char *const *in, *const *out; /* "": omitted, or a value that must stay what it is */
     uint32_t n_in, n_out;
+    enum edit_kind kind;
+    struct edit_product {
+        int32_t out_axis, in_axis; /* of operand 1 */
+        double groups;
+        bool matrix; /* operand 1 has rank 2, and the channels of operand 0 are its last dim; else they are dim 1 */
+        bool takes_bias;
+    } product;
 };
 struct editor {
     /* External data is read, too, and stands in what is written; its files are added to the list. NULL after a
@@ -60,24 +81,22 @@ struct editor {
     /* Nodes of the top graph as the file has them. */
     uint32_t (*n_nodes)(const struct edit_file *);
     const struct edit_node *(*node)(const struct edit_file *, uint32_t);
-    double (*number)(const struct edit_file *, uint32_t node, const char *attribute, double absent);
-    /* An initializer, as the file has it, of f32; false: there is none. Session memory. */
+    /* A constant, as the file has it, of f32; false: there is none. Session memory. */
     bool (*constant)(struct edit_file *, const char *name, struct tensor_data *out);
     /* Is the value an output of the network, or taken from the top graph by a body inside of a node? */
     bool (*is_open)(const struct edit_file *, const char *name);
-    /* A name that begins with this and that nothing has; taken from now on. */
-    const char *(*new_name)(struct edit_file *, const char *like);
-    /* The edits. Operand k of a node, which may be one more than it has; name: "" or a value's. */
+    /* The edits. Operand k of a node, which may be one more than it has. */
     void (*set_operand)(struct edit_file *, uint32_t node, uint32_t k, const char *name);
-    /* A new initializer, or another value of one that is there. */
-    void (*set_constant)(struct edit_file *, const char *name, enum elem, const int64_t *dims, int32_t rank,
-                         struct span bytes);
-    /* QuantizeLinear, or DequantizeLinear, along `axis` (-1: one scale for all), in front of node `before`. */
-    void (*add_scaling)(struct edit_file *, uint32_t before, bool quantize, const char *const in[3], const char *out,
-                        int64_t axis);
+    /* Another value of a constant that is there. */
+    void (*set_constant)(struct edit_file *, const char *name, const struct tensor_data *);
+    /* The value as u8 and as f32 again, in front of node `before`; the name of the latter. */
+    const char *(*requantize)(struct edit_file *, uint32_t before, const char *name, float scale, uint8_t zero);
+    /* A new constant of integers as f32, with a scale for each place along the axis, for node `before`; its name. */
+    const char *(*dequantize)(struct edit_file *, uint32_t before, const char *like, const struct tensor_data *,
+                              const float *scales, int32_t axis);
     /* The value becomes an output as well, of whatever type and shape it has. */
     void (*add_output)(struct edit_file *, const char *name);
-    /* The file's bytes; initializers that nothing reads any more are left out. */
+    /* The file's bytes; constants that nothing reads any more are left out. */
     void (*write)(const struct edit_file *, struct strbuf *out);
 };
 

@@ -47,6 +47,65 @@ struct edit_file {
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
+static double number_of(const struct edit_file *e, struct span node, const char *attribute, double absent)
+{
+    struct field f, a;
+    while (next_field(&node, &f)) {
+        if (f.number != 5 || strcmp(text_field(&e->ctx->session, f.body, 1), attribute) != 0)
+            continue;
+        while (next_field(&f.body, &a)) {
+            float real;
+            if (a.number == 2 && a.wire == WIRE_FIXED32) {
+                memcpy(&real, a.body.data, sizeof real);
+                return (double)real;
+            }
+            if (a.number == 3 && a.wire == WIRE_VARINT)
+                return (double)(int64_t)a.value;
+        }
+    }
+    return absent;
+}
+
+/* Gemm is a product where it is y = x w + c alone, w either way round. */
+static void read_kind(const struct edit_file *e, struct span bytes, struct edit_node *n)
+{
+    static const struct {
+        const char *op;
+        enum edit_kind kind;
+        struct edit_product product;
+    } kinds[] = {
+        {"Conv", EDIT_PRODUCT, {.out_axis = 0, .in_axis = 1, .takes_bias = true}},
+        {"ConvTranspose", EDIT_PRODUCT, {.out_axis = 1, .in_axis = 0, .takes_bias = true}},
+        {"Gemm", EDIT_PRODUCT, {.out_axis = 1, .in_axis = 0, .takes_bias = true, .matrix = true}},
+        {"MatMul", EDIT_PRODUCT, {.out_axis = 1, .in_axis = 0, .matrix = true}},
+        {"Add", EDIT_SUM, {0}},
+        {"Concat", EDIT_CONCAT, {0}},
+        {"MaxPool", EDIT_MAX_POOL, {0}},
+        {"AveragePool", EDIT_AVERAGE_POOL, {0}},
+        {"GlobalAveragePool", EDIT_GLOBAL_POOL, {0}},
+        {"Resize", EDIT_RESIZE, {0}},
+        {"Relu", EDIT_RELU, {0}},
+        {"LeakyRelu", EDIT_LEAKY_RELU, {0}},
+        {"Clip", EDIT_CLIP, {0}},
+    };
+    const char *domain = text_field(&e->ctx->session, bytes, 7);
+    for (size_t k = 0; k < COUNT_OF(kinds) && (!*domain || strcmp(domain, "ai.onnx") == 0); k++)
+        if (strcmp(kinds[k].op, n->op) == 0) {
+            n->kind = kinds[k].kind;
+            n->product = kinds[k].product;
+        }
+    if (n->kind != EDIT_PRODUCT)
+        return;
+    n->product.groups = n->product.matrix ? 1 : number_of(e, bytes, "group", 1);
+    if (strcmp(n->op, "Gemm") == 0 && number_of(e, bytes, "transB", 0) != 0) {
+        n->product.out_axis = 0;
+        n->product.in_axis = 1;
+    }
+    if (strcmp(n->op, "Gemm") == 0 && (number_of(e, bytes, "transA", 0) != 0 || number_of(e, bytes, "alpha", 1) != 1 ||
+                                       number_of(e, bytes, "beta", 1) != 1))
+        n->kind = EDIT_OTHER;
+}
+
 static void read_file_node(struct edit_file *e, struct span bytes)
 {
     struct arena *arena = &e->ctx->session;
@@ -63,14 +122,13 @@ static void read_file_node(struct edit_file *e, struct span bytes)
     for (uint32_t i = 0; i < all.in.items.n; i++)
         if (!is_one_of(&in, all.in.items.data[i]))
             VEC_PUSH(arena, &n.captured.items, all.in.items.data[i]);
-    const char *domain = text_field(arena, bytes, 7);
     n.shown = (struct edit_node){.op = text_field(arena, bytes, 4),
-                                 .domain = strcmp(domain, "ai.onnx") ? domain : "",
                                  .name = text_field(arena, bytes, 3),
                                  .in = in.items.data,
                                  .out = out.items.data,
                                  .n_in = in.items.n,
                                  .n_out = out.items.n};
+    read_kind(e, bytes, &n.shown);
     VEC_PUSH(arena, &e->nodes, n);
 }
 
@@ -161,25 +219,6 @@ static const struct edit_node *edit_node(const struct edit_file *e, uint32_t i)
     return &e->nodes.data[i].shown;
 }
 
-static double edit_number(const struct edit_file *e, uint32_t node, const char *attribute, double absent)
-{
-    struct field f, a;
-    for (struct span s = e->nodes.data[node].bytes; next_field(&s, &f);) {
-        if (f.number != 5 || strcmp(text_field(&e->ctx->session, f.body, 1), attribute) != 0)
-            continue;
-        while (next_field(&f.body, &a)) {
-            float real;
-            if (a.number == 2 && a.wire == WIRE_FIXED32) {
-                memcpy(&real, a.body.data, sizeof real);
-                return (double)real;
-            }
-            if (a.number == 3 && a.wire == WIRE_VARINT)
-                return (double)(int64_t)a.value;
-        }
-    }
-    return absent;
-}
-
 static bool edit_constant(struct edit_file *e, const char *name, struct tensor_data *out)
 {
     for (uint32_t i = 0; i < e->tensors.n; i++)
@@ -198,11 +237,11 @@ static bool edit_is_open(const struct edit_file *e, const char *name)
 
 /* ---- edits ------------------------------------------------------------------------------------------------------- */
 
-static const char *edit_new_name(struct edit_file *e, const char *like)
+static const char *new_name(struct edit_file *e, const char *like, const char *what)
 {
-    const char *name = like;
+    const char *first = arena_printf(&e->ctx->session, "%s_%s", like, what), *name = first;
     for (uint32_t k = 2; is_one_of(&e->names, name); k++)
-        name = arena_printf(&e->ctx->session, "%s_%u", like, k);
+        name = arena_printf(&e->ctx->session, "%s_%u", first, k);
     VEC_PUSH(&e->ctx->session, &e->names.items, name);
     return name;
 }
@@ -215,18 +254,18 @@ static void edit_set_operand(struct edit_file *e, uint32_t node, uint32_t k, con
     n->edited = true;
 }
 
-static void edit_set_constant(struct edit_file *e, const char *name, enum elem elem, const int64_t *dims, int32_t rank,
-                              struct span bytes)
+static void edit_set_constant(struct edit_file *e, const char *name, const struct tensor_data *t)
 {
     struct strbuf text;
     strbuf_init(&text, &e->ctx->session);
-    onnx_tensor_files.write(elem, dims, rank, bytes, &text);
+    onnx_tensor_files.write(t->elem, t->dims, t->rank, t->bytes, &text);
     put_text(&text, 8, name);
     VEC_PUSH(&e->ctx->session, &e->constants, ((struct stored){name, {text.data, text.n}, false}));
 }
 
-static void edit_add_scaling(struct edit_file *e, uint32_t before, bool quantize, const char *const in[3],
-                             const char *out, int64_t axis)
+/* QuantizeLinear, or DequantizeLinear, along `axis` (-1: one scale for all). */
+static void add_scaling(struct edit_file *e, uint32_t before, bool quantize, const char *const in[3], const char *out,
+                        int32_t axis)
 {
     struct arena *arena = &e->ctx->session;
     struct strbuf text, attribute;
@@ -236,7 +275,7 @@ static void edit_add_scaling(struct edit_file *e, uint32_t before, bool quantize
     for (int k = 0; k < 3; k++)
         put_text(&text, 1, in[k]);
     put_text(&text, 2, out);
-    put_text(&text, 3, edit_new_name(e, arena_printf(arena, "%s_node", out)));
+    put_text(&text, 3, new_name(e, out, "node"));
     put_text(&text, 4, quantize ? "QuantizeLinear" : "DequantizeLinear");
     if (axis >= 0) {
         put_text(&attribute, 1, "axis");
@@ -248,6 +287,36 @@ static void edit_add_scaling(struct edit_file *e, uint32_t before, bool quantize
         put_text(&text, 7, CONTRIB);
     n.bytes = (struct span){text.data, text.n};
     VEC_PUSH(arena, &e->added, n);
+}
+
+static const char *edit_requantize(struct edit_file *e, uint32_t before, const char *name, float scale, uint8_t zero)
+{
+    const char *in[3] = {name, new_name(e, name, "scale"), new_name(e, name, "zero_point")};
+    const char *bytes = new_name(e, name, "quantized"), *wide = new_name(e, name, "dequantized");
+    edit_set_constant(e, in[1], &(struct tensor_data){.elem = ELEM_F32, .bytes = {&scale, sizeof scale}});
+    edit_set_constant(e, in[2], &(struct tensor_data){.elem = ELEM_U8, .bytes = {&zero, 1}});
+    add_scaling(e, before, true, in, bytes, -1);
+    in[0] = bytes;
+    add_scaling(e, before, false, in, wide, -1);
+    return wide;
+}
+
+static const char *edit_dequantize(struct edit_file *e, uint32_t before, const char *like, const struct tensor_data *t,
+                                   const float *scales, int32_t axis)
+{
+    const char *in[3] = {new_name(e, like, "quantized"), new_name(e, like, "scale"), new_name(e, like, "zero_point")};
+    const char *wide = new_name(e, like, "dequantized");
+    const int64_t *n = &t->dims[axis];
+    const size_t size = (size_t)*n * elem_size(t->elem);
+    const void *zeros = arena_alloc_array(&e->ctx->session, size, 1);
+    edit_set_constant(e, in[0], t);
+    edit_set_constant(e, in[2], &(struct tensor_data){.elem = t->elem, .rank = 1, .dims = n, .bytes = {zeros, size}});
+    edit_set_constant(e, in[1], &(struct tensor_data){.elem = ELEM_F32,
+                                                      .rank = 1,
+                                                      .dims = n,
+                                                      .bytes = {scales, (size_t)*n * sizeof *scales}});
+    add_scaling(e, before, false, in, wide, axis);
+    return wide;
 }
 
 static void edit_add_output(struct edit_file *e, const char *name)
@@ -365,13 +434,12 @@ const struct editor onnx_editor = {
     .reset = edit_reset,
     .n_nodes = edit_n_nodes,
     .node = edit_node,
-    .number = edit_number,
     .constant = edit_constant,
     .is_open = edit_is_open,
-    .new_name = edit_new_name,
     .set_operand = edit_set_operand,
     .set_constant = edit_set_constant,
-    .add_scaling = edit_add_scaling,
+    .requantize = edit_requantize,
+    .dequantize = edit_dequantize,
     .add_output = edit_add_output,
     .write = edit_write,
 };

@@ -11,7 +11,11 @@ static const double worth_most = 1.5, move_most = 64;
 /* A bias has to fit into 32 bits, with room for the sums. */
 static const double bias_most = 1 << 29;
 /* Operators f with f(s x) = s f(x) for s > 0, channel by channel. */
-static const char *const homogeneous[] = {"Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool"};
+static bool is_homogeneous(const struct edit_node *e)
+{
+    return e->kind == EDIT_RELU || e->kind == EDIT_LEAKY_RELU || e->kind == EDIT_MAX_POOL ||
+           e->kind == EDIT_AVERAGE_POOL || e->kind == EDIT_GLOBAL_POOL;
+}
 enum { CHAIN_MOST = 4 };
 
 /* The channels of element i of a site's weights. */
@@ -49,10 +53,7 @@ static struct site *next_product(struct quantizer *q, const struct site *first)
         e = q->editor->node(q->file, node);
         if (next)
             return strcmp(e->in[0], from) == 0 ? next : NULL;
-        bool passes = false;
-        for (size_t i = 0; i < COUNT_OF(homogeneous); i++)
-            passes |= !*e->domain && strcmp(homogeneous[i], e->op) == 0;
-        if (!passes)
+        if (!is_homogeneous(e))
             return NULL;
     }
     return NULL;
