@@ -389,3 +389,24 @@ void json_put(struct strbuf *out, const struct json *j)
     }
     strbuf_append(out, j->kind == JSON_LIST ? "]" : "}", 1);
 }
+
+void json_put_with(struct strbuf *out, const struct json *object, const struct json_member *members, uint32_t n,
+                   void *user)
+{
+    json_comma_put(out);
+    strbuf_append(out, "{", 1);
+    for (const struct json *e = json_first(object); e; e = e->next) {
+        uint32_t k = 0;
+        while (k < n &&
+               (strcmp(members[k].key, e->key) != 0 || strcmp(members[k].within, object->key ? object->key : "") != 0))
+            k++;
+        json_key_put(out, e->key);
+        if (k == n)
+            json_put(out, e);
+        else if (members[k].put)
+            members[k].put(user, e);
+        else
+            json_put_with(out, e, members, n, user);
+    }
+    strbuf_append(out, "}", 1);
+}

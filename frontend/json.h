@@ -37,5 +37,11 @@ void json_put(struct strbuf *, const struct json *);
 void json_key_put(struct strbuf *, const char *key);
 void json_text_put(struct strbuf *, const char *);
 void json_comma_put(struct strbuf *);
+/* An object with some members written anew: those of that key in the object of that key ("": in the outermost one). */
+struct json_member {
+    const char *within, *key;
+    void (*put)(void *user, const struct json *old); /* the value alone; NULL: an object, of which that holds again */
+};
+void json_put_with(struct strbuf *, const struct json *object, const struct json_member *, uint32_t n, void *user);
 
 #endif

@@ -311,10 +311,9 @@ static const char *edit_dequantize(struct edit_file *e, uint32_t before, const c
     const void *zeros = arena_alloc_array(&e->ctx->session, size, 1);
     edit_set_constant(e, in[0], t);
     edit_set_constant(e, in[2], &(struct tensor_data){.elem = t->elem, .rank = 1, .dims = n, .bytes = {zeros, size}});
-    edit_set_constant(e, in[1], &(struct tensor_data){.elem = ELEM_F32,
-                                                      .rank = 1,
-                                                      .dims = n,
-                                                      .bytes = {scales, (size_t)*n * sizeof *scales}});
+    edit_set_constant(
+        e, in[1],
+        &(struct tensor_data){.elem = ELEM_F32, .rank = 1, .dims = n, .bytes = {scales, (size_t)*n * sizeof *scales}});
     add_scaling(e, before, false, in, wide, axis);
     return wide;
 }

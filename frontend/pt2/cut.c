@@ -9,11 +9,8 @@
 
 #include <string.h>
 
-#include "ir/base/file.h"
-
 struct cut_file {
     struct pt2 p;
-    struct span bytes; /* as the disk has them: pt2.zip moves records */
     VEC(const struct json *) nodes;
 };
 
@@ -24,19 +21,9 @@ static struct cut_file *cut_open(struct context *ctx, const char *path, const st
 {
     struct cut_file *c = NEW(&ctx->session, struct cut_file);
     struct pt2 *p = &c->p;
-    struct file_bytes file;
     (void)options;
-    if (!pt2_open(p, ctx, path, files))
+    if (!pt2_open(p, ctx, path, files) || !pt2_unmoved(p, path))
         return NULL;
-    if (!zip_is_short(&p->zip)) {
-        pt2_refuse(p, "archives of 4 GB or of 65,535 records are not cut down");
-        return NULL;
-    }
-    if (file_whole(ctx, path, (int64_t)p->zip.size, &file) != FILE_OK || file.size != p->zip.size) {
-        error_env(ctx, "the file changed while it was read");
-        return NULL;
-    }
-    c->bytes = (struct span){file.data, file.size};
     names_init(&p->metas, &p->scratch);
     names_init(&p->numbers, &p->scratch);
     pt2_metas(p, p->graph);
@@ -107,29 +94,6 @@ static void names_add(struct name_set *s, const struct json *j)
             names_add(s, e);
 }
 
-static const struct json *specs_of(const struct writing *w, const char *which)
-{
-    return json_first(json_get(json_get(json_get(w->c->p.program, "graph_module"), "signature"), which));
-}
-
-/* The value that a specification of the signature is of; NULL: of none. */
-static const char *value_of(const struct json *spec)
-{
-    const struct json *arg = json_get(json_only(spec), "arg");
-    const char *name = json_as_text(json_get(arg, "name"));
-    return name ? name : json_as_text(json_get(json_only(arg), "name"));
-}
-
-/* The parameter, buffer, constant or input that it names besides. */
-static const char *owner_of(const struct json *spec)
-{
-    static const char *const keys[] = {"parameter_name", "buffer_name", "tensor_constant_name", "user_input_name"};
-    const char *name = NULL;
-    for (uint32_t i = 0; i < COUNT_OF(keys) && !name; i++)
-        name = json_as_text(json_get(json_only(spec), keys[i]));
-    return name;
-}
-
 static const struct json *meta_of(struct writing *w, const char *name)
 {
     const struct binding *b = name_lookup(&w->c->p.metas, name);
@@ -153,14 +117,14 @@ static void nodes_collect(struct writing *w)
 /* Where a kept node makes the new value of a buffer or an input, that one stays, too. */
 static void writes_collect(struct writing *w)
 {
-    for (const struct json *s = specs_of(w, "output_specs"); s; s = s->next) {
-        const char *owner = owner_of(s), *value = value_of(s);
+    for (const struct json *s = pt2_specs(&w->c->p, "output_specs"); s; s = s->next) {
+        const char *owner = pt2_spec_owner(s), *value = pt2_spec_value(s);
         if (!state_is_listed(s) || !owner || !value || !set_has(&w->made, value))
             continue;
         VEC_PUSH(w->arena, &w->out.list, s);
-        for (const struct json *i = specs_of(w, "input_specs"); i; i = i->next)
-            if (value_of(i) && strcmp(owner_of(i) ? owner_of(i) : value_of(i), owner) == 0)
-                set_add(&w->read, value_of(i));
+        for (const struct json *i = pt2_specs(&w->c->p, "input_specs"); i; i = i->next)
+            if (pt2_spec_value(i) && strcmp(pt2_spec_owner(i) ? pt2_spec_owner(i) : pt2_spec_value(i), owner) == 0)
+                set_add(&w->read, pt2_spec_value(i));
     }
 }
 
@@ -183,9 +147,9 @@ static bool input_size(struct writing *w, const char *name)
 
 static bool inputs_collect(struct writing *w)
 {
-    for (const struct json *s = specs_of(w, "input_specs"); s; s = s->next) {
-        const char *name = value_of(s);
-        bool weight = owner_of(s) != NULL;
+    for (const struct json *s = pt2_specs(&w->c->p, "input_specs"); s; s = s->next) {
+        const char *name = pt2_spec_value(s);
+        bool weight = pt2_spec_owner(s) != NULL;
         w->changed |= name && !weight && !set_has(&w->read, name);
         if (!name || !set_has(&w->read, name) || set_has(&w->inputs, name))
             continue;
@@ -213,9 +177,9 @@ static bool outputs_collect(struct writing *w)
 {
     struct name_set own = {0};
     set_init(&own, w->arena);
-    for (const struct json *s = specs_of(w, "output_specs"); s; s = s->next)
-        if (json_get(s, "user_output") && value_of(s))
-            set_add(&own, value_of(s));
+    for (const struct json *s = pt2_specs(&w->c->p, "output_specs"); s; s = s->next)
+        if (json_get(s, "user_output") && pt2_spec_value(s))
+            set_add(&own, pt2_spec_value(s));
     for (int all = 0; all < 2 && !w->outputs.list.n; all++)
         for (uint32_t i = 0; i < w->made.list.n; i++) {
             const char *name = w->made.list.data[i];
@@ -229,10 +193,9 @@ static bool outputs_collect(struct writing *w)
 
 /* ---- the program ------------------------------------------------------------------------------------------------ */
 
-static void object_put(struct writing *, const struct json *);
-
-static void nothing_put(struct writing *w, const struct json *old)
+static void nothing_put(void *user, const struct json *old)
 {
+    struct writing *w = user;
     (void)old;
     strbuf_printf(&w->json, "[]");
 }
@@ -247,24 +210,27 @@ static void tensors_put(struct writing *w, const struct name_set *s, const char 
     }
 }
 
-static void inputs_put(struct writing *w, const struct json *old)
+static void inputs_put(void *user, const struct json *old)
 {
+    struct writing *w = user;
     (void)old;
     strbuf_printf(&w->json, "[");
     tensors_put(w, &w->inputs, "", "");
     strbuf_printf(&w->json, "]");
 }
 
-static void outputs_put(struct writing *w, const struct json *old)
+static void outputs_put(void *user, const struct json *old)
 {
+    struct writing *w = user;
     (void)old;
     strbuf_printf(&w->json, "[");
     tensors_put(w, &w->outputs, "", "");
     strbuf_printf(&w->json, "]");
 }
 
-static void nodes_put(struct writing *w, const struct json *old)
+static void nodes_put(void *user, const struct json *old)
 {
+    struct writing *w = user;
     (void)old;
     strbuf_printf(&w->json, "[");
     for (uint32_t i = 0; i < w->c->nodes.n; i++)
@@ -296,8 +262,9 @@ static void sizes_put(struct writing *w, const struct json *sizes, const char *n
     strbuf_printf(&w->json, "]");
 }
 
-static void values_put(struct writing *w, const struct json *old)
+static void values_put(void *user, const struct json *old)
 {
+    struct writing *w = user;
     strbuf_printf(&w->json, "{");
     for (const struct json *e = json_first(old); e; e = e->next) {
         if (!set_has(&w->made, e->key) && !set_has(&w->inputs, e->key))
@@ -325,31 +292,30 @@ static void specs_put(struct writing *w, const struct specs *specs, const struct
     strbuf_printf(&w->json, "]");
 }
 
-static void in_specs_put(struct writing *w, const struct json *old)
+static void in_specs_put(void *user, const struct json *old)
 {
+    struct writing *w = user;
     (void)old;
     specs_put(w, &w->in, &w->fed, "user_input");
 }
 
-static void out_specs_put(struct writing *w, const struct json *old)
+static void out_specs_put(void *user, const struct json *old)
 {
+    struct writing *w = user;
     (void)old;
     specs_put(w, &w->out, &w->outputs, "user_output");
 }
 
-static void guards_put(struct writing *w, const struct json *old)
+static void guards_put(void *user, const struct json *old)
 {
+    struct writing *w = user;
     if (w->changed)
-        nothing_put(w, old);
+        nothing_put(user, old);
     else
         json_put(&w->json, old);
 }
 
-/* Members that are written anew, each in the object of that key. */
-static const struct member {
-    const char *within, *key;
-    void (*put)(struct writing *, const struct json *old);
-} members[] = {
+static const struct json_member members[] = {
     {"graph", "inputs", inputs_put},
     {"graph", "outputs", outputs_put},
     {"graph", "nodes", nodes_put},
@@ -358,27 +324,10 @@ static const struct member {
     {"signature", "output_specs", out_specs_put},
     {"graph_module", "module_call_graph", nothing_put},
     {"", "guards_code", guards_put},
-    {"", "graph_module", object_put},
-    {"graph_module", "graph", object_put},
-    {"graph_module", "signature", object_put},
+    {"", "graph_module", NULL},
+    {"graph_module", "graph", NULL},
+    {"graph_module", "signature", NULL},
 };
-
-static void object_put(struct writing *w, const struct json *object)
-{
-    strbuf_append(&w->json, "{", 1);
-    for (const struct json *e = json_first(object); e; e = e->next) {
-        size_t k = 0;
-        while (k < COUNT_OF(members) &&
-               (strcmp(members[k].key, e->key) != 0 || strcmp(members[k].within, object->key ? object->key : "") != 0))
-            k++;
-        json_key_put(&w->json, e->key);
-        if (k < COUNT_OF(members))
-            members[k].put(w, e);
-        else
-            json_put(&w->json, e);
-    }
-    strbuf_append(&w->json, "}", 1);
-}
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
@@ -388,7 +337,7 @@ static void weights_collect(struct writing *w, bool constants, struct name_set *
     struct pt2 *p = &w->c->p;
     strbuf_printf(config, "{\"config\":{");
     for (uint32_t i = 0; i < w->in.list.n; i++) {
-        const char *owner = owner_of(w->in.list.data[i]);
+        const char *owner = pt2_spec_owner(w->in.list.data[i]);
         const struct binding *b = owner ? name_lookup(constants ? &p->constants : &p->weights, owner) : NULL;
         const struct json *entry = b ? p->entries.data[b->value.i] : NULL;
         const char *path = json_as_text(json_get(entry, "path_name"));
@@ -424,7 +373,7 @@ static void records_put(struct writing *w, struct strbuf *out)
     zip_store(&z, arena_printf(w->arena, "%s%s", p->root, p->record), (struct span){w->json.data, w->json.n});
     for (uint32_t i = 0; i < p->zip.n; i++)
         if (set_has(&copied, p->zip.records[i].name + strlen(p->root)))
-            zip_copy(&z, &p->zip.records[i], w->c->bytes);
+            zip_copy(&z, &p->zip, &p->zip.records[i]);
     zip_end(&z);
 }
 
@@ -441,7 +390,7 @@ static bool cut_write(const struct cut_file *c, const bool *keep, cut_type_fn *t
     writes_collect(&w);
     if (!inputs_collect(&w) || !outputs_collect(&w))
         return false;
-    object_put(&w, c->p.program);
+    json_put_with(&w.json, c->p.program, members, COUNT_OF(members), &w);
     records_put(&w, out);
     return true;
 }

@@ -148,6 +148,29 @@ static bool program_read(struct pt2 *p)
            config_read(p, "constants", program, constants, &p->constants);
 }
 
+/* ---- the signature ---------------------------------------------------------------------------------------------- */
+
+const struct json *pt2_specs(const struct pt2 *p, const char *which)
+{
+    return json_first(json_get(json_get(json_get(p->program, "graph_module"), "signature"), which));
+}
+
+const char *pt2_spec_value(const struct json *spec)
+{
+    const struct json *arg = json_get(json_only(spec), "arg");
+    const char *name = json_as_text(json_get(arg, "name"));
+    return name ? name : json_as_text(json_get(json_only(arg), "name"));
+}
+
+const char *pt2_spec_owner(const struct json *spec)
+{
+    static const char *const keys[] = {"parameter_name", "buffer_name", "tensor_constant_name", "user_input_name"};
+    const char *name = NULL;
+    for (uint32_t i = 0; i < COUNT_OF(keys) && !name; i++)
+        name = json_as_text(json_get(json_only(spec), keys[i]));
+    return name;
+}
+
 /* ---- inputs ---------------------------------------------------------------------------------------------------- */
 
 static const char *name_of(const struct json *arg)
@@ -431,6 +454,21 @@ bool pt2_open(struct pt2 *p, struct context *ctx, const char *path, struct file_
     return archive_read(p, path) && program_read(p);
 }
 
+bool pt2_unmoved(struct pt2 *p, const char *path)
+{
+    struct file_bytes file;
+    if (!zip_is_short(&p->zip))
+        return pt2_refuse(p, "archives of 2 GB or of 65,535 records cannot be written: export the network to ONNX");
+    if (!p->inside[0].root && !p->inside[1].root)
+        return true;
+    if (file_whole(p->ctx, path, (int64_t)p->zip.size, &file) != FILE_OK || file.size != p->zip.size)
+        return error_env(p->ctx, "the file changed while it was read");
+    p->zip.data = (uint8_t *)(uintptr_t)file.data;
+    for (uint32_t i = 0; i < p->zip.n; i++)
+        p->zip.records[i].open = false;
+    return true;
+}
+
 struct graph *pt2_import(struct context *ctx, const char *path, const struct import_options *options,
                          struct file_list *files)
 {
@@ -445,5 +483,3 @@ struct graph *pt2_import(struct context *ctx, const char *path, const struct imp
     arena_release(&p.scratch);
     return ok && ctx->n_errors == before ? p.g : NULL;
 }
-
-const struct format_hooks pt2_hooks = {.cutter = &pt2_cutter};

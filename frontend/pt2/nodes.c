@@ -133,8 +133,7 @@ static src_id source_of(struct pt2 *p, const struct json *node, const char *doma
 
 /* ---- nodes ----------------------------------------------------------------------------------------------------- */
 
-/* "torch.ops.aten.add.Tensor" is domain "aten" and operator "add.Tensor". */
-static bool target_split(struct pt2 *p, const struct json *node, const char **domain, const char **op)
+bool pt2_target(struct pt2 *p, const struct json *node, const char **domain, const char **op)
 {
     const char *target = json_as_text(json_get(node, "target")), *dot;
     if (target && strncmp(target, "torch.ops.", 10) == 0)
@@ -148,13 +147,12 @@ static bool target_split(struct pt2 *p, const struct json *node, const char **do
     return true;
 }
 
-/* The pure operator of one that writes to its first operand: "add.Tensor" of "add_.Tensor". NULL: it is none. */
-static const char *pure_of(struct pt2 *p, const char *op)
+const char *pt2_pure(struct pt2 *p, const char *op)
 {
     const char *dot = strchr(op, '.');
     if (!dot || dot - op < 2 || dot[-1] != '_' || dot[-2] == '_')
         return NULL;
-    return arena_printf(&p->g->arena, "%.*s%s", (int)(dot - op - 1), op, dot);
+    return arena_printf(&p->ctx->session, "%.*s%s", (int)(dot - op - 1), op, dot);
 }
 
 /* The results' names, in order; those of a list of tensors one by one. */
@@ -326,14 +324,14 @@ static bool node_import(struct pt2 *p, const struct json *node)
     struct results results;
     if (!json_is(json_get(node, "inputs"), JSON_LIST) || json_get(node, "inputs")->n > NODE_ARGS_MAX)
         return pt2_refuse(p, "a node has no list of inputs, or one of more than %d", NODE_ARGS_MAX);
-    if (!target_split(p, node, &domain, &op))
+    if (!pt2_target(p, node, &domain, &op))
         return false;
     struct pending n = {.p = p, .src = source_of(p, node, domain, op), .what = op, .ok = true};
     if (++p->n_imported > p->ctx->limits.nodes || p->g->nodes.n > p->ctx->limits.nodes)
         return error_limit(p->ctx, n.src, "more than %lld nodes (--limit-nodes)", (long long)p->ctx->limits.nodes);
     if (strcmp(domain, "higher_order") == 0)
         return higher_order_import(p, node, n.src, op);
-    pure = pure_of(p, op);
+    pure = pt2_pure(p, op);
     bool same = strcmp(op, "as_strided.default") == 0 && is_same_view(p, node);
     if (same)
         op = "alias.default";
@@ -375,7 +373,7 @@ static bool node_import(struct pt2 *p, const struct json *node)
 value_id node_again(struct pt2 *p, const struct json *node, value_id self, value_id src, const char *as)
 {
     const char *domain, *op;
-    if (!target_split(p, node, &domain, &op))
+    if (!pt2_target(p, node, &domain, &op))
         return (value_id){0};
     op = as ? as : op;
     const struct schema *schema = torch_schema("aten", op);

@@ -13,7 +13,7 @@ enum { ITEMS_MAX = 1 << 20, MEMO_MAX = 1 << 20, NAME_MAX_BYTES = 200 };
 enum kind { ITEM_NONE, ITEM_MARK, ITEM_INT, ITEM_TEXT, ITEM_GLOBAL, ITEM_LIST, ITEM_DICT, ITEM_STORAGE, ITEM_TENSOR };
 
 /* A tuple, list or dictionary (keys and values in turn) has children; so have a storage and a tensor, their arguments.
- */
+ * The number of a tensor: 1: it is a parameter. */
 struct item {
     enum kind kind;
     int64_t i;
@@ -130,16 +130,22 @@ static const char *line(struct machine *m)
     return arena_strndup(&m->p->scratch, (const char *)begin, (size_t)(end - begin));
 }
 
-/* PyTorch's number of the element type of torch.FloatStorage and its kin; 0: no such class. */
-static int64_t storage_type(const char *name)
+const char *pickle_storage(int64_t type)
 {
     static const char *const names[] = {"Byte",          "Char",  "Short",   "Int",         "Long",
                                         "Half",          "Float", "Double",  "ComplexHalf", "ComplexFloat",
                                         "ComplexDouble", "Bool",  "BFloat16"};
-    for (uint32_t i = 0; strncmp(name, "torch.", 6) == 0 && i < COUNT_OF(names); i++) {
-        size_t n = strlen(names[i]);
-        if (strncmp(name + 6, names[i], n) == 0 && strcmp(name + 6 + n, "Storage") == 0)
-            return i + 1;
+    return type > 0 && type <= (int64_t)COUNT_OF(names) ? names[type - 1] : NULL;
+}
+
+/* PyTorch's number of the element type of torch.FloatStorage and its kin; 0: no such class. */
+static int64_t storage_type(const char *name)
+{
+    const char *kind;
+    for (int64_t i = 1; strncmp(name, "torch.", 6) == 0 && (kind = pickle_storage(i)); i++) {
+        size_t n = strlen(kind);
+        if (strncmp(name + 6, kind, n) == 0 && strcmp(name + 6 + n, "Storage") == 0)
+            return i;
     }
     return 0;
 }
@@ -198,8 +204,10 @@ static bool reduce(struct machine *m)
     const char *name = callee->kind == ITEM_GLOBAL ? callee->text : "";
     if (args->kind == ITEM_LIST && strcmp(name, "collections.OrderedDict") == 0 && !args->list.n)
         return push(m, item_new(m, ITEM_DICT));
-    if (args->kind == ITEM_LIST && strcmp(name, "torch._utils._rebuild_parameter") == 0 && are(args, "#"))
+    if (args->kind == ITEM_LIST && strcmp(name, "torch._utils._rebuild_parameter") == 0 && are(args, "#")) {
+        args->list.data[0]->i = 1;
         return push(m, args->list.data[0]);
+    }
     if (args->kind != ITEM_LIST || strcmp(name, "torch._utils._rebuild_tensor_v2") != 0 || !are(args, "sill"))
         return refuse(m, "record '%s' is a pickle that makes what is no tensor", m->what);
     const struct item *bits = args->list.n > 6 ? args->list.data[6] : NULL;
@@ -335,6 +343,7 @@ static const struct json *entry(struct machine *m, const struct item *tensor, co
     const struct item *storage = tensor->list.data[0];
     *e = (struct json){.kind = JSON_OBJECT, .key = name};
     member(p, e, "path_name", JSON_TEXT)->u.text = arena_printf(&p->scratch, "data/%s", storage->text);
+    member(p, e, "is_param", JSON_BOOL)->u.truth = tensor->i;
     meta = member(p, e, "tensor_meta", JSON_OBJECT);
     put_int(p, meta, "dtype", storage->i);
     put_int(p, member(p, meta, "storage_offset", JSON_OBJECT), "as_int", tensor->list.data[1]->i);

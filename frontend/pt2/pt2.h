@@ -86,9 +86,15 @@ struct pt2 {
 /* import.c */
 /* The archive and the JSON of its program. False after a diagnostic. */
 bool pt2_open(struct pt2 *, struct context *, const char *path, struct file_list *files);
+/* Makes ready for copies of records: reading weights of archives within records has moved bytes in these. */
+bool pt2_unmoved(struct pt2 *, const char *path);
 /* The record of this name below the root. False after a diagnostic. */
 bool pt2_record(struct pt2 *, const char *name, struct span *out);
 void pt2_metas(struct pt2 *, const struct json *graph); /* what it says of its tensors and numbers */
+const struct json *pt2_specs(const struct pt2 *, const char *which); /* the first of input_specs or output_specs */
+const char *pt2_spec_value(const struct json *spec); /* that it is of; NULL: of none */
+const char *pt2_spec_owner(
+    const struct json *spec); /* the parameter, buffer, constant or input that it names besides */
 
 /* symbols.c */
 /* Symbols for range_constraints. */
@@ -105,6 +111,7 @@ void guards_import(struct pt2 *); /* checks of the inputs' sizes, in the current
 /* types.c */
 /* By PyTorch's number of the type; ELEM_NONE: no such type here. */
 enum elem elem_by_torch(int64_t);
+int64_t elem_torch(enum elem);
 /* A tensor of that type, of any rank. */
 static inline struct type pt2_any(enum elem e)
 {
@@ -118,6 +125,9 @@ value_id weight_import(struct pt2 *, struct names *table, const char *folder, co
 
 /* pickle.c: the tensors of a dictionary that torch.save wrote, as entries. */
 bool pickle_import(struct pt2 *, const char *record, struct pt2_inside *, struct names *table);
+const char *pickle_storage(int64_t type); /* PyTorch's number of it -> "Float" of torch.FloatStorage; NULL: none */
+/* pickle_write.c: such a dictionary of a table of entries as JSON; storages that are not in the archive are packed. */
+void pickle_put(struct strbuf *out, const struct pt2_inside *, const struct json *table);
 /* The same as bytes, row-major. */
 bool weight_bytes(struct pt2 *, bool constant, const char *name, struct tensor_data *out);
 
@@ -137,6 +147,10 @@ bool states_output(struct pt2 *); /* after the program's own outputs */
 const struct json *node_arg(const struct json *node, const char *name);
 
 /* nodes.c */
+/* "torch.ops.aten.add.Tensor" is domain "aten" and operator "add.Tensor". False after a diagnostic. */
+bool pt2_target(struct pt2 *, const struct json *node, const char **domain, const char **op);
+/* The pure operator of one that writes to its first operand: "add.Tensor" of "add_.Tensor". NULL: it is none. */
+const char *pt2_pure(struct pt2 *, const char *op);
 value_id pt2_constant(struct pt2 *, enum elem, const int64_t *dims, int32_t rank, const void *data, const char *name);
 /* A node with one tensor and one list of integers. */
 value_id pt2_append_ints(struct pt2 *, src_id, const char *op, value_id x, const char *attr, const int64_t *list,
@@ -170,6 +184,9 @@ void value_view(struct pt2 *, uint32_t value, uint32_t parent, const struct json
 /* The value's elements were overwritten. */
 bool value_refresh(struct pt2 *, uint32_t value, src_id); /* brings that one up to date */
 bool value_write(struct pt2 *, uint32_t value, value_id now, src_id);
+
+/* edit.c */
+extern const struct editor pt2_editor;
 
 /* cut.c */
 extern const struct cutter pt2_cutter;

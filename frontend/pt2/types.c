@@ -14,6 +14,14 @@ enum elem elem_by_torch(int64_t code)
     return code > 0 && code < (int64_t)COUNT_OF(elems) ? elems[code] : ELEM_NONE;
 }
 
+int64_t elem_torch(enum elem e)
+{
+    int64_t code = 1;
+    while (elem_by_torch(code) != e)
+        code++;
+    return code;
+}
+
 bool meta_type(struct pt2 *p, const struct json *meta, const char *name, bool dims, struct type *out)
 {
     int64_t code = 0, layout = LAYOUT_STRIDED;

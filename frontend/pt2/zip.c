@@ -289,9 +289,9 @@ void zip_store(struct zip_writer *z, const char *name, struct span bytes)
     record_put(z, &r, bytes.data);
 }
 
-void zip_copy(struct zip_writer *z, const struct zip_record *r, struct span archive)
+void zip_copy(struct zip_writer *z, const struct zip *from, const struct zip_record *r)
 {
-    record_put(z, r, (const char *)archive.data + r->payload);
+    record_put(z, r, r->open && !r->deflated ? r->bytes : from->data + r->payload);
 }
 
 void zip_end(struct zip_writer *z)

@@ -43,7 +43,7 @@ struct zip_writer {
 /* Can what is written of this archive do without ZIP64? */
 bool zip_is_short(const struct zip *);
 void zip_store(struct zip_writer *, const char *name, struct span bytes); /* as they are */
-void zip_copy(struct zip_writer *, const struct zip_record *, struct span archive); /* packed as it is there */
+void zip_copy(struct zip_writer *, const struct zip *from, const struct zip_record *); /* packed as it is there */
 void zip_end(struct zip_writer *);
 
 #endif

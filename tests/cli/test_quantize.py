@@ -277,13 +277,15 @@ def test_external_data(tmp_path):
 def test_refused_networks(tmp_path):
     plain = save(tmp_path / "relu.onnx", [N("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
     done = mcc("quantize", plain, "-o", tmp_path / "bytes.onnx")
-    assert done.returncode == 1 and "no Conv, Gemm or MatMul of f32" in done.stderr
+    assert done.returncode == 1 and "no convolution or matrix product of f32" in done.stderr
     old = residual(tmp_path / "old.onnx", 9)
     done = mcc("quantize", old, "-o", tmp_path / "bytes.onnx")
     assert done.returncode == 1 and "operator set 9 has no QuantizeLinear" in done.stderr
     net = two_inputs(tmp_path / "net.onnx")
     done = mcc("quantize", net, "-o", net)
     assert done.returncode == 2 and not (tmp_path / "bytes.onnx").exists()
+    done = mcc("quantize", net, "-o", tmp_path / "bytes.pt2")
+    assert done.returncode == 2 and "has the format of the given one, .onnx" in done.stderr and not (tmp_path / "bytes.pt2").exists()
     half = save(tmp_path / "half.onnx", [N("MatMul", ["x", "w"], ["y"])], [value("x", [2, 8], TensorProto.FLOAT16)],
                 [value("y", [2, 4], TensorProto.FLOAT16)], {"w": drawn(8, 4).astype(np.float16)})
     assert mcc("quantize", half, "-o", tmp_path / "bytes.onnx").returncode == 1

@@ -286,7 +286,7 @@ static bool quantize(struct quantize *z)
     if (!q->sites.n)
         return error_model(
             q->ctx, (src_id){0},
-            "the network has no Conv, Gemm or MatMul of f32 with constant weights, which is what mcc quantizes");
+            "the network has no convolution or matrix product of f32 with constant weights, which is what mcc quantizes");
     if (weights_equalize(q)) {
         add_observed(z);
         if (!with_edited(z, observe))
@@ -315,6 +315,11 @@ enum fail command_quantize(struct context *ctx, struct options *o)
     if (!format->hooks->editor) {
         error_at(ctx, FAIL_MODEL, (src_id){0}, NULL, "%s files cannot be quantized: export the network to ONNX",
                  format->name);
+        return ctx->fail;
+    }
+    if (format_by_suffix(o->output) && format_by_suffix(o->output) != format) {
+        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': a quantized network has the format of the given one, %s",
+                 o->output, format->suffix);
         return ctx->fail;
     }
     if ((!format_by_suffix(o->output) && !output_name_check(ctx, o, o->output)) || !output_check(ctx, o->output) ||

@@ -123,8 +123,8 @@ static bool leads_to_site(const struct quantizer *q, const char *name, int depth
     for (uint32_t i = 0; i < q->editor->n_nodes(q->file) && !leads; i++) {
         const struct edit_node *e = q->editor->node(q->file, i);
         bool reads = is_among(e->in, e->n_in, name);
-        leads = reads && (site_at(q, i) ||
-                          (depth > 0 && e->n_out && passes(e) && leads_to_site(q, e->out[0], depth - 1)));
+        leads = reads &&
+                (site_at(q, i) || (depth > 0 && e->n_out && passes(e) && leads_to_site(q, e->out[0], depth - 1)));
     }
     return leads;
 }
