@@ -4,16 +4,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-from support.tool import MCC, ROOT
-
-
-def python_with(module):
-    pythons = [p for p in (sys.executable, "/usr/bin/python3", os.environ.get("MCC_TORCH_PYTHON", "")) if shutil.which(p)]
-    return next((p for p in pythons if subprocess.run([p, "-c", f"import {module}"], capture_output=True).returncode == 0), None)
+from support.tool import MCC, ROOT, python_with
 
 
 PYTHON, EXPORT_PYTHON = python_with("torch.onnx"), python_with("torch.export._draft_export")    # of torch.export.save's present form

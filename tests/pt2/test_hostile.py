@@ -342,3 +342,55 @@ def test_state_whose_elements_overlap(tmp_path):
     w = program.weight("w", np.ones(6, np.float32), shape=(3, 1, 2), strides=(1, 0, 3))
     program.output(program.node("aten.relu_.default", [w], [("y", F, (3, 1, 2))]))
     check(program.save(tmp_path / "m.pt2"), (0,))
+
+
+def damaged(kind):
+    """A program that mcc check may take, with something that the editor of mcc quantize needs gone or wrong."""
+    program = small()
+    document = program.document()
+    graph, signature = document["graph_module"]["graph"], document["graph_module"]["signature"]
+    if kind == "types":
+        graph["tensor_values"] = {k: v for k, v in graph["tensor_values"].items() if k == "x"}
+    if kind == "inputs":
+        del graph["inputs"]
+    if kind == "more inputs":
+        graph["inputs"] *= 5
+    if kind == "sizes":
+        graph["tensor_values"]["p_w"]["sizes"] = [{"as_int": -1}]
+    if kind == "calls":
+        del document["graph_module"]["module_call_graph"]
+    if kind == "results":
+        graph["nodes"][0]["outputs"] = []
+    if kind == "operands":
+        graph["nodes"][0]["inputs"] = graph["nodes"][0]["inputs"][:1] * 3
+    if kind == "nested":
+        graph["nodes"][0]["inputs"][0]["arg"] = {"as_tensors": [[{"name": "x"}]]}
+    if kind == "names":
+        signature["input_specs"][1]["parameter"]["parameter_name"] = "x" * 100000
+    if kind == "twice":
+        signature["input_specs"].append(signature["input_specs"][1])
+    if kind == "output":
+        signature["output_specs"][0]["user_output"]["arg"]["as_tensor"]["name"] = "x"
+    return program.records_of(document)
+
+
+@pytest.mark.parametrize("kind", ["types", "inputs", "more inputs", "sizes", "calls", "results", "operands", "nested", "names", "twice", "output"])
+def test_quantize(kind, tmp_path):
+    """A result, or a reason: never an internal error."""
+    path = archive(tmp_path / "m.pt2", damaged(kind))
+    done = usage([MCC, "quantize", path, "-o", tmp_path / "q.pt2", "--bound=0"], 60, 40, resource.RLIM_INFINITY if SANITIZED else 4 << 30)
+    assert done.status in (0, 1, 2, 4) and (done.status == 0) == (tmp_path / "q.pt2").exists(), (done.status, done.said)
+    assert done.status == 0 or b"error: " in done.said
+    if done.status == 0:
+        check(tmp_path / "q.pt2", (0,))
+
+
+def test_quantize_of_changed_bytes(tmp_path):
+    whole, path, draw = small().save(tmp_path / "m.pt2").read_bytes(), tmp_path / "bad.pt2", random.Random(4)
+    for _ in range(60):
+        data = bytearray(whole)
+        for _ in range(draw.choice((1, 2))):
+            data[draw.randrange(len(data))] = draw.choice((draw.randrange(256), 0, ord("9"), ord('"'), ord("{"), ord("x")))
+        path.write_bytes(data)
+        done = usage([MCC, "quantize", path, "-o", tmp_path / "q.pt2", "--bound=0"], 60, 40, resource.RLIM_INFINITY if SANITIZED else 4 << 30)
+        assert done.status in (0, 1, 2, 3, 4) and (done.status == 0 or b"error: " in done.said), (done.status, done.said)

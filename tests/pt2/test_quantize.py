@@ -1,7 +1,9 @@
 """mcc quantize of a .pt2: the result is a .pt2 that mcc compiles to products of bytes, and that says what the file said otherwise."""
 import io
 import json
+import os
 import pathlib
+import subprocess
 import tempfile
 import zipfile
 
@@ -11,7 +13,7 @@ import pytest
 from pt2.test_commands import DATA
 from pt2.writer import Program
 from support.artifact import Artifact
-from support.tool import mcc
+from support.tool import MCC, mcc, python_with
 
 F = np.dtype("float32")
 RNG = np.random.default_rng(5)
@@ -254,3 +256,44 @@ def test_every_program(path, tmp_path):
     check_signature(tmp_path / "bytes.pt2")
     for got, want in zip(run(tmp_path / "bytes.pt2", inputs), run(path, inputs)):
         assert got.shape == want.shape and (want.dtype != F or off(got, want) < 0.1)
+
+
+# Exports, quantizes, and runs both programs in PyTorch: argv has mcc, the name of the quantized file, and whether to decompose.
+IN_TORCH = """
+import subprocess, sys
+import torch
+from torch import nn
+import torch.ao.quantization.fx._decomposed
+torch.manual_seed(0)
+net = nn.Sequential(nn.Conv2d(3, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Conv2d(8, 8, 3, groups=8), nn.ReLU(),
+                    nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+net[1].running_mean.uniform_(-1, 1), net[1].running_var.uniform_(0.5, 2)
+mcc, path, core = sys.argv[1:]
+with torch.no_grad():
+    x = torch.randn(4, 3, 10, 10)
+    program = torch.export.export(net.eval(), (x,), dynamic_shapes=({0: torch.export.Dim("n", max=64)},))
+    program = program.run_decompositions() if core == "True" else program
+    torch.export.save(program, "net.pt2")
+    import numpy
+    numpy.save("x.npy", x.numpy())
+    subprocess.run([mcc, "quantize", "net.pt2", "--sample=input=x.npy", "--bound=0", "-q", "-o", path], check=True)
+    made = torch.export.load(path)
+    for rows in (4, 3):
+        numpy.save(f"want{rows}.npy", net(x[:rows]).numpy())
+        numpy.save(f"theirs{rows}.npy", made.module()(x[:rows]).numpy())
+"""
+
+
+@pytest.mark.parametrize("core", [False, True])
+def test_torch_reads_the_result(tmp_path, core):
+    """torch.export.load takes it, and PyTorch's results are those of the compiled program."""
+    python = python_with("torch.export._draft_export")
+    if not python:
+        pytest.skip("no Python with torch (MCC_TORCH_PYTHON)")
+    done = subprocess.run([python, "-c", IN_TORCH, os.path.abspath(MCC), "bytes.pt2", str(core)], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    x = np.load(tmp_path / "x.npy")
+    for rows in (4, 3):
+        want, theirs = np.load(tmp_path / f"want{rows}.npy"), np.load(tmp_path / f"theirs{rows}.npy")
+        (ours,) = run(tmp_path / "bytes.pt2", [x[:rows]])
+        assert 1e-4 < off(ours, want) < 0.05 and off(ours, theirs) < 0.01

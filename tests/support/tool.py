@@ -2,7 +2,9 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
+import sys
 
 import numpy as np
 import onnx
@@ -23,6 +25,12 @@ def mcc(*args, timeout=120, **more):
     text = agree.disagreement(MCC, args, done.returncode, done.stderr, timeout=timeout, **more) if agree.wanted() else ""
     assert not text, text
     return done
+
+
+def python_with(module):
+    """A Python that has it: ours, Debian's, that of MCC_TORCH_PYTHON; None: there is none."""
+    pythons = [p for p in (sys.executable, "/usr/bin/python3", os.environ.get("MCC_TORCH_PYTHON", "")) if shutil.which(p)]
+    return next((p for p in pythons if subprocess.run([p, "-c", f"import {module}"], capture_output=True).returncode == 0), None)
 
 
 def compile_to(path, model, *options):
