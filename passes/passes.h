@@ -14,6 +14,40 @@ struct input_spec {
     const expr_id *dims; /* symbols by name; {0}: as the file says */
 };
 #define LOGITS "logits"
+/* How a product of a float by a constant is computed, where a choice says so or a search asks what that costs
+ * (legalize/quant/arithmetic.c). */
+enum arithmetic {
+    ARITHMETIC_F32,
+    ARITHMETIC_BF16, /* operands rounded to that type, sums of f32 */
+    ARITHMETIC_F16,
+    ARITHMETIC_INT8, /* operands quantized, the first by a range; sums of i32 */
+    ARITHMETIC_DYNAMIC, /* ... by the range that it has in each run */
+    ARITHMETIC_I8, /* the constant alone quantized, with a scale for each output channel */
+    ARITHMETICS
+};
+struct operand_range {
+    double least, most;
+};
+/* A product whose arithmetic may be chosen, as legalize finds it: in the top region, the only one with its label. */
+struct product {
+    const char *label, *op;
+    value_id x, w, y; /* of the legal graph */
+    bool is_conv, takes_int8;
+    uint32_t times; /* more than 1: several nodes have the label, and nothing is chosen for it */
+    bool ranged; /* of x, given by the caller: ARITHMETIC_INT8 needs it */
+    struct operand_range range;
+};
+/* Legalize lists the products here, or finds them by their labels. beside: computes them in that arithmetic as well,
+ * and a run takes those results of product k if its input PROBE_INPUT is k. observe: the operands x of products that
+ * take int8 become outputs of the network, after its own; PROBE_OPERAND and the number of the first that reads it. */
+#define PROBE_INPUT "mcc.product"
+#define PROBE_OPERAND "mcc.operand."
+struct product_probe {
+    struct arena *arena;
+    enum arithmetic beside; /* ARITHMETIC_F32: none */
+    bool observe;
+    VEC(struct product) products;
+};
 enum bytes_when { BYTES_BY_FILE /* accuracy_level 4 */, BYTES_ALWAYS, BYTES_NEVER };
 struct legalize_options {
     const struct input_spec *inputs;
@@ -22,6 +56,10 @@ struct legalize_options {
     enum bytes_when bytes; /* does MatMulNBits take its activations as bytes? */
     bool signed_bytes; /* products of bytes are of two signed ones: else the first is unsigned */
     uint8_t few_channels; /* of so many channels of bytes and more, zeros fill groups of four: fewer are single */
+    /* What was chosen for the products of this label, of ARITHMETIC_INT8 (*range) and _DYNAMIC; else ARITHMETIC_F32. */
+    enum arithmetic (*chosen)(void *user, const char *label, bool is_conv, struct operand_range *range);
+    void *user;
+    struct product_probe *probe; /* NULL: nobody asks */
     bool last_logits; /* of the output LOGITS [batch, positions, words] only the last position is wanted */
 };
 /* Imported graph -> legal graph: types inferred, shape arithmetic folded, constant predicates resolved (dead branches

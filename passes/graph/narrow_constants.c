@@ -1,4 +1,5 @@
-/* narrow-constants: constants of contractions as low-precision numbers and scales (--weights-type=i8, f8, i4).
+/* narrow-constants: constants of contractions as low-precision numbers and scales (--weights-type=i8, f8, i4, --choose
+ * NODE:weights=).
  *
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32)) * s,     s = max |w| / 127,     q = convert(round(w / s), i8)
  *
@@ -58,10 +59,9 @@ static value_id divided(struct builder *b, value_id w, value_id s, const struct 
     return b_convert(b, elem_class(to->elem) == 'F' ? q : b_unary(b, OP_ROUND, q), to->elem);
 }
 
-static void quantize(struct module *m, node_id id, const int64_t *axes, uint32_t n_axes)
+static void quantize(struct module *m, node_id id, enum weights_type type, const int64_t *axes, uint32_t n_axes)
 {
-    const struct weights_row *to =
-        &weights_rows[m->asked.weights_type == WEIGHTS_I4 ? WEIGHTS_I8 : m->asked.weights_type];
+    const struct weights_row *to = &weights_rows[type == WEIGHTS_I4 ? WEIGHTS_I8 : type];
     const struct node n = *graph_node(m->g, id);
     struct builder b = builder_before(m->g, id);
     value_id w = n.in[1];
@@ -112,7 +112,7 @@ static bool has_groups(const struct module *m, const struct node *n, const int64
 {
     const struct type *w = value_type(m->g, n->in[1]);
     int64_t steps;
-    return m->asked.weights_type == WEIGHTS_I4 && (n->op == OP_CONV || n_axes == 1) && w->rank < RANK_MAX &&
+    return (n->op == OP_CONV || n_axes == 1) && w->rank < RANK_MAX &&
            ex_is_const(m->ctx->exprs, w->dims[axes[0]], &steps) && steps > 0 && steps % GROUP == 0;
 }
 
@@ -122,10 +122,13 @@ bool narrow_constants(struct module *m)
     uint32_t n_nodes = m->g->nodes.n;
     for (uint32_t i = 1; i < n_nodes; i++) {
         uint32_t n_axes = summed_dims(m, graph_node(m->g, (node_id){i}), axes);
-        if (n_axes && has_groups(m, graph_node(m->g, (node_id){i}), axes, n_axes))
+        enum weights_type type = n_axes ? weights_wanted(m, (node_id){i}) : WEIGHTS_AS_THEY_ARE;
+        if (!(weights_rows[type].most > 0))
+            continue;
+        if (type == WEIGHTS_I4 && has_groups(m, graph_node(m->g, (node_id){i}), axes, n_axes))
             quantize_groups(m, (node_id){i}, (int32_t)axes[0]);
-        else if (n_axes)
-            quantize(m, (node_id){i}, axes, n_axes);
+        else
+            quantize(m, (node_id){i}, type, axes, n_axes);
     }
     graph_sweep(m->g);
     return m->ctx->fail == FAIL_NONE;

@@ -74,9 +74,13 @@ static bool is_candidate(const struct module *m, const struct node *n)
            extent >= (contract ? 2 : MIN_BLOCKED);
 }
 
+/* INT8: legalize took the choice where it could. */
 static enum precision precision_wanted(const struct module *m, node_id id)
 {
-    const struct choice *chosen = choice_of_node(m, id, CHOOSE_PRECISION);
+    const struct choice *chosen = choice_latest(m, source_label(source_get(m->ctx, graph_node(m->g, id)->src)),
+                                                CHOOSE_PRECISION);
+    if (chosen && chosen->n[0] != PRECISION_INT8)
+        chosen = choice_of_node(m, id, CHOOSE_PRECISION);
     return chosen ? (enum precision)chosen->n[0] : m->asked.precision;
 }
 
@@ -85,7 +89,8 @@ static enum elem elem_wanted(const struct module *m, node_id id)
     static const enum elem elems[] = {[PRECISION_F32] = ELEM_NONE,
                                       [PRECISION_BF16] = ELEM_BF16,
                                       [PRECISION_F16] = ELEM_F16,
-                                      [PRECISION_F16_SUMS] = ELEM_F16};
+                                      [PRECISION_F16_SUMS] = ELEM_F16,
+                                      [PRECISION_INT8] = ELEM_NONE};
     const struct node *n = graph_node(m->g, id);
     if (!is_candidate(m, n) || is_attention_product(m, id))
         return ELEM_NONE;
@@ -93,10 +98,10 @@ static enum elem elem_wanted(const struct module *m, node_id id)
 }
 
 /* Of constants whose contraction stays in f32 (--weights-type). */
-static enum elem elem_stored(const struct module *m, const struct node *n)
+static enum elem elem_stored(const struct module *m, node_id id)
 {
-    const struct weights_row *w = &weights_rows[m->asked.weights_type];
-    return !w->most && is_candidate(m, n) ? w->elem : ELEM_NONE;
+    const struct weights_row *w = &weights_rows[is_candidate(m, graph_node(m->g, id)) ? weights_wanted(m, id) : 0];
+    return !(w->most > 0) ? w->elem : ELEM_NONE;
 }
 
 /* v and, through its views, what it is made of are wanted: exact (elem NONE), or narrow. */
@@ -130,7 +135,7 @@ static void find_operands(struct narrower *w)
         enum elem elem = elem_wanted(w->m, (node_id){i});
         if (elem)
             VEC_PUSH(w->m->arena, &w->m->known.narrowed, ((node_id){i}));
-        enum elem stored = elem ? elem : elem_stored(w->m, n);
+        enum elem stored = elem ? elem : elem_stored(w->m, (node_id){i});
         bool wide = elem != ELEM_BF16 || !w->m->asked.pairs || winograd_beats_pairs(w->m, n);
         for (uint32_t k = 0; k < n->n_in; k++) {
             bool constant = value_is_const(w->g, n->in[k]);

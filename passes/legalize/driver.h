@@ -64,6 +64,13 @@ struct block_quantized {
     int64_t size, bits;
     double zero;
 };
+/* A value quantized by a range, for all products that choose the same. */
+struct calibrated {
+    value_id x;
+    struct operand_range range;
+    region_id region;
+    const struct quantized *bytes;
+};
 /* What a matrix of GGUF's blocks is made of (quant/ggml.c). */
 struct ggml_parts {
     value_id w, part[5];
@@ -104,6 +111,8 @@ struct legalizer {
     const struct frame *frame;
     VEC(struct block_quantized) block_quantized;
     VEC(struct ggml_parts) ggml;
+    VEC(struct calibrated) calibrated;
+    value_id probe; /* the input PROBE_INPUT; {0}: there is none */
     VEC(struct refusal) refusals;
     struct arena *arena; /* the legal graph's */
     struct fork *fork; /* that the node just walked asks for; NULL: none */
@@ -133,6 +142,20 @@ bool facts_learn(struct graph *, struct learned *);
 struct empties *empties_find(struct graph *);
 /* Are the outputs' dims in this graph those of that one also where symbols are below their bounds? */
 bool empties_hold(struct graph *, const struct empties *, const struct learned *);
+/* A product of a float by a constant, as arithmetic.c of quant/ sees it. */
+struct product_form {
+    bool is_conv, takes_int8;
+    int32_t out_axis; /* of the constant */
+};
+/* Is the node one? */
+bool product_form(const struct rule *, struct product_form *);
+/* Its operands as they were chosen to be. False after a diagnostic. */
+bool product_choose(struct rule *, const struct product_form *);
+/* After its rule: lists it for the probe, and computes it in another arithmetic as well. False after a diagnostic. */
+bool product_probed(struct rule *, rule_fn *, const struct product_form *);
+/* The probe's further input, after the network's own, and further outputs, after all. */
+void probe_begin(struct legalizer *);
+void probe_end(struct legalizer *);
 void node_walk(struct legalizer *, const struct node *);
 void node_poison(struct legalizer *, const struct node *);
 bool walk_region(struct legalizer *, region_id);

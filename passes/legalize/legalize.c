@@ -195,7 +195,11 @@ static void rule_run(struct legalizer *lg, const struct node *node, const struct
     };
     uint32_t errors = lg->ctx->n_errors, refusals = lg->refusals.n;
     uint32_t refused = refusals ? lg->refusals.data[refusals - 1].count : 0;
-    bool ok = rule_numbers(&r, row->rule) || lg->fork;    /* a rule that has asked for a fork gives up */
+    struct product_form form;
+    bool product = product_form(&r, &form), probed = product && lg->options && lg->options->probe;
+    bool ok = !product || probed || product_choose(&r, &form);
+    ok = ok && (rule_numbers(&r, row->rule) || lg->fork); /* a rule that has asked for a fork gives up */
+    ok = ok && (!probed || lg->fork || product_probed(&r, row->rule, &form));
     bool reported = errors != lg->ctx->n_errors || refusals != lg->refusals.n ||
                     (refusals && refused != lg->refusals.data[refusals - 1].count);
     for (uint32_t i = 0; ok && i < node->n_out; i++)
@@ -389,9 +393,12 @@ struct graph *legalize_once(struct context *ctx, const struct graph *imported, c
     model_facts_copy(imported, lg.to);
     mark_live(&lg);
     inputs_create(&lg, inputs, learned);
+    probe_begin(&lg);
     declared_sizes(&lg);
     bool ok = last_possible(&lg) && walk_region(&lg, (region_id){1});
     ok = ok && outputs_create(&lg);
+    if (ok)
+        probe_end(&lg);
     if (!ok)
         legalize_report(&lg);
     if (!ok && !ctx->n_errors)

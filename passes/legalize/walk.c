@@ -240,7 +240,8 @@ static void stretch_poison(struct legalizer *lg, const struct stretch *s, uint32
 
 void walk_rest(struct legalizer *lg, const struct stretch *s, uint32_t first)
 {
-    uint32_t facts = lg->facts.n, block_quantized = lg->block_quantized.n, ggml = lg->ggml.n;
+    uint32_t facts = lg->facts.n, block_quantized = lg->block_quantized.n, ggml = lg->ggml.n,
+             calibrated = lg->calibrated.n;
     struct stretch now = *s;
     for (uint32_t i = first; i < now.n && !trial_over(lg);) {
         struct fork *fork = node_asks(lg, now.nodes[i]);
@@ -256,6 +257,7 @@ void walk_rest(struct legalizer *lg, const struct stretch *s, uint32_t first)
     lg->facts.n = facts;
     lg->block_quantized.n = block_quantized;
     lg->ggml.n = ggml;
+    lg->calibrated.n = calibrated;
     if (trial_over(lg))
         stretch_poison(lg, s, first);
 }

@@ -73,11 +73,34 @@ const struct weights_row weights_rows[WEIGHTS_TYPES] = {
 #include "passes/module/weights.def"
 };
 
-bool is_narrowed(const struct module *m)
+/* Does an option or a choice store constants in a type with scales, or in one without? */
+static bool stores(const struct module *m, bool scaled)
 {
     const struct weights_row *w = &weights_rows[m->asked.weights_type];
-    bool some = m->asked.precision != PRECISION_F32 || (w->elem && !w->most);
+    bool some = w->elem && (w->most > 0) == scaled;
+    for (uint32_t i = 0; i < m->asked.choices.n; i++) {
+        const struct choice *c = &m->asked.choices.data[i];
+        w = &weights_rows[c->key == CHOOSE_WEIGHTS ? c->n[0] : 0];
+        some |= w->elem && (w->most > 0) == scaled;
+    }
+    return some;
+}
+
+bool is_narrowed(const struct module *m)
+{
+    bool some = m->asked.precision != PRECISION_F32 || stores(m, false);
     for (uint32_t i = 0; i < m->asked.choices.n; i++)
         some |= m->asked.choices.data[i].key == CHOOSE_PRECISION;
     return some;
+}
+
+bool is_quantized(const struct module *m)
+{
+    return stores(m, true);
+}
+
+enum weights_type weights_wanted(const struct module *m, node_id id)
+{
+    const struct choice *c = choice_of_node(m, id, CHOOSE_WEIGHTS);
+    return c ? (enum weights_type)c->n[0] : m->asked.weights_type;
 }

@@ -134,8 +134,9 @@ struct weight {
     uint64_t offset, bytes;
 };
 
-/* The type to which the operands of contractions are rounded; F16_SUMS: to f16, and short sums may be f16, too. */
-enum precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16, PRECISION_F16_SUMS };
+/* The type to which the operands of contractions are rounded; F16_SUMS: to f16, and short sums may be f16, too. INT8:
+ * choices alone have it; legalize quantizes the operands of such nodes. */
+enum precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16, PRECISION_F16_SUMS, PRECISION_INT8 };
 /* The type in which constants that contractions read are stored, where their operands are not rounded. */
 enum weights_type {
     WEIGHTS_AS_THEY_ARE,
@@ -153,7 +154,8 @@ enum layout_choice { LAYOUT_AUTO, LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NC16C };
 
 /* What the user chooses for the kernel that computes `node` (choices.h), and its numbers: tile: rows, points, vectors
  * of a register tile; winograd: m, 0 off; chunk, split: how many; layout: 1 blocked; store: 1; precision: enum
- * precision; version: the most, 0 off; field: the number of a field of its schedule. */
+ * precision, of INT8 the first operand's range, if it is given; weights: enum weights_type; version: the most, 0 off;
+ * field: the number of a field of its schedule. */
 enum choice_key {
     CHOOSE_TILE,
     CHOOSE_WINOGRAD,
@@ -162,6 +164,7 @@ enum choice_key {
     CHOOSE_LAYOUT,
     CHOOSE_STORE,
     CHOOSE_PRECISION,
+    CHOOSE_WEIGHTS,
     CHOOSE_VERSION,
     CHOOSE_FIELD,
     CHOOSE_LAST = CHOOSE_FIELD
@@ -172,6 +175,7 @@ struct choice {
     enum choice_key key;
     const char *field; /* its name, as records print it; NULL: another key */
     int64_t n[3];
+    double range[2]; /* least, most; both 0: none is given */
     uint32_t before; /* number + 1 of the previous choice of this key for the node; 0: there is none */
     bool asked;
     const struct schedule *collected; /* the record that the node's fields were collected for last (chosen.c) */
@@ -355,6 +359,10 @@ bool stage_wanted(struct module *, struct kernel *, value_id v);
 bool stage_adopts(const struct module *, const struct kernel *, node_id product);
 /* module/choices.c: is any contraction to be rounded, by an option or a choice? */
 bool is_narrowed(const struct module *);
+/* Are constants to be stored with scales? */
+bool is_quantized(const struct module *);
+/* How the constants of this contraction are to be stored. */
+enum weights_type weights_wanted(const struct module *, node_id);
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */
 void plan_report(const struct module *, struct strbuf *out);
 /* Emits every kernel's loop IR for the CPU of module.plan.schedules[variant] (passes/emit/emit_kernels.c); the function

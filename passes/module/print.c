@@ -20,8 +20,8 @@ const char *const kernel_words[KERNEL_HALO + 1] = {"map",     "reduce", "contrac
 const char *const place_words[PLACE_SEGMENT + 1] = {"none", "input", "output", "arena", "weights", "segment"};
 const char *const layout_words[LAYOUT_NC16C + 1] = {"auto", "NCHW", "NHWC", "NC16c"};
 const char *const precision_words[PRECISION_F16_SUMS + 1] = {"f32", "bf16", "f16", "f16-sums"};
-const char *const choice_words[CHOOSE_LAST + 1] = {"tile",   "winograd", "chunk",     "split",
-                                                   "layout", "store",    "precision", "version"};
+const char *const choice_words[CHOOSE_LAST + 1] = {"tile",  "winograd",  "chunk",   "split",  "layout",
+                                                   "store", "precision", "weights", "version"};
 
 const char *kernel_kind_name(enum kernel_kind k)
 {

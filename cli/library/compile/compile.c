@@ -6,6 +6,7 @@
 #include "cli/library/compile/backend.h"
 #include "cli/library/compile/build_note.h"
 #include "cli/library/options/targets.h"
+#include "passes/module/choices.h"
 
 #include <string.h>
 
@@ -81,6 +82,18 @@ static uint8_t few_channels(const struct machine *m)
     return m->span == 0 ? 0 : m->span == WORD ? WORD - 1 : WORD;
 }
 
+/* What --choose says of a product (struct legalize_options). */
+static enum arithmetic arithmetic_chosen(void *user, const char *label, bool is_conv, struct operand_range *range)
+{
+    struct choice *c = choice_latest(user, label, CHOOSE_PRECISION);
+    bool ranged = c && c->range[0] < c->range[1];
+    if (!c || c->n[0] != PRECISION_INT8 || (!ranged && is_conv))
+        return ARITHMETIC_F32;
+    c->asked = true;
+    *range = (struct operand_range){c->range[0], c->range[1]};
+    return ranged ? ARITHMETIC_INT8 : ARITHMETIC_DYNAMIC;
+}
+
 bool run_legalize(struct compilation *c)
 {
     const struct options *o = c->options;
@@ -92,6 +105,9 @@ bool run_legalize(struct compilation *c)
                                                                                     : BYTES_BY_FILE,
                                      .signed_bytes = targets_signed(c->ctx, o),
                                      .few_channels = few_channels(&targets_best(c->ctx, o)->machine),
+                                     .chosen = arithmetic_chosen,
+                                     .user = c->module,
+                                     .probe = c->probe,
                                      .last_logits = o->last_logits};
     struct graph *imported = c->graph;
     c->graph = c->module->g = legalize(c->ctx, imported, &legal);

@@ -7,6 +7,7 @@
 #include "passes/schedule/fields.h"
 
 enum { NUMBER_MOST = 4096 };
+#define RANGE_MOST 1e30
 
 /* words: the values, "|" between them, whose places 0, 1, ... are what they mean; else, or NULL: `count` numbers with x
  * between them; 0: only words. */
@@ -20,7 +21,10 @@ static const struct key {
     [CHOOSE_SPLIT] = {"split", "a number of parts", NULL, 1},
     [CHOOSE_LAYOUT] = {"layout", "plain or blocked", "plain|blocked", 0},
     [CHOOSE_STORE] = {"store", "yes", "|yes", 0},
-    [CHOOSE_PRECISION] = {"precision", "f32, bf16, f16 or f16-sums", "f32|bf16|f16|f16-sums", 0},
+    [CHOOSE_PRECISION] = {"precision",
+                          "f32, bf16, f16, f16-sums, int8 or int8:LEAST,MOST, as in conv1:precision=int8:-1.5,6",
+                          "f32|bf16|f16|f16-sums|int8", 0},
+    [CHOOSE_WEIGHTS] = {"weights", "auto, bf16, f16, i8, f8 or i4", "auto|bf16|f16|i8|f8|i4", 0},
     [CHOOSE_VERSION] = {"version", "off, or the largest size that it is for", "off", 1},
 };
 
@@ -53,6 +57,20 @@ static bool value_read(const struct key *key, const char *text, int64_t n[3])
     return word >= 0 || (key->count && !*s.p);
 }
 
+/* "LEAST,MOST": the range of an operand, which holds more than 0. */
+static bool range_read(struct arena *a, const char *text, double range[2])
+{
+    const char *comma = strchr(text, ',');
+    const char *part[2] = {comma ? arena_strndup(a, text, (size_t)(comma - text)) : "", comma ? comma + 1 : ""};
+    for (int i = 0; i < 2; i++) {
+        bool below = *part[i] == '-';
+        if (!real_parse(part[i] + below, &range[i]) || range[i] > RANGE_MOST)
+            return false;
+        range[i] = below ? -range[i] : range[i];
+    }
+    return range[0] <= 0 && range[1] >= 0 && range[1] > range[0];
+}
+
 /* A field of some kind's records, and what one of them may hold there. NULL, or what is wrong. */
 static const char *field_choice(struct arena *a, const char *name, const char *value, struct choice *c)
 {
@@ -70,7 +88,7 @@ static const char *field_choice(struct arena *a, const char *name, const char *v
             return NULL;
     }
     return why ? why
-               : "the keys are tile, winograd, chunk, split, layout, store, precision, version and the fields of "
+               : "the keys are tile, winograd, chunk, split, layout, store, precision, weights, version and the fields of "
                  "schedules (mcc --generate=schedules.md lists them)";
 }
 
@@ -88,7 +106,10 @@ static bool choice_read(struct compilation *c, const char *text)
     for (size_t k = 0; k < COUNT_OF(keys); k++) {
         if (strcmp(keys[k].name, name) != 0)
             continue;
-        if (!value_read(&keys[k], sign + 1, choice.n))
+        const char *value = sign + 1,
+                   *range = k == CHOOSE_PRECISION && strncmp(value, "int8:", 5) == 0 ? value + 5 : NULL;
+        if (!value_read(&keys[k], range ? "int8" : value, choice.n) ||
+            (range && !range_read(m->arena, range, choice.range)))
             return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--choose '%s': %s is %s", text, name, keys[k].form);
         choice.key = (enum choice_key)k;
         choice_add(m, choice);

@@ -150,7 +150,7 @@ static bool apply_exponent(const char *s, double *number)
 }
 
 /* Digits with an optional fraction and exponent, in any locale; no sign. */
-static bool parse_real(const char *s, double *out)
+bool real_parse(const char *s, double *out)
 {
     size_t whole = strspn(s, "0123456789");
     size_t rest = s[whole] == '.' ? 1 + strspn(s + whole + 1, "0123456789") : 0;
@@ -225,7 +225,7 @@ bool option_set(struct context *ctx, struct options *o, const struct option *def
     case OPTION_INT:
     case OPTION_SIZE: return set_number(ctx, o, def, value, fail);
     case OPTION_REAL:
-        if (!parse_real(value, field))
+        if (!real_parse(value, field))
             return error_at(ctx, fail, (src_id){0}, NULL, "'%s' takes a number such as 1.5, not '%s'", def->name,
                             value);
         return true;

@@ -77,6 +77,9 @@ void options_init(struct options *);
 /* Gives the options without this letter of options.def their defaults. */
 void options_reset(struct options *, char keep);
 
+/* A number as REAL options take it: digits with an optional fraction and exponent, no sign. */
+bool real_parse(const char *, double *out);
+
 /* Is the option as it is where nobody gives it? */
 bool option_is_preset(const struct options *, const struct option *);
 

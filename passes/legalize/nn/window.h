@@ -56,6 +56,8 @@ value_id v_product_scaled(struct builder *, value_id sum, value_id scale_x, valu
 bool rule_conv_dequantized(struct rule *, value_id *y);
 /* The node's Gemm before it is rounded to its element type *e: that type, or f32. {0} after a diagnostic. */
 value_id rule_gemm_wide(struct rule *, enum elem *e);
+/* Rounds x to integers, adds the zero point ({0}: 0), saturates to type e, as conversion to integers does. */
+value_id v_quantize(struct builder *, value_id x, value_id zero, enum elem e);
 /* Quantized as DynamicQuantizeLinear says: out is the bytes, the scale and the zero point. */
 void v_quantize_dynamic(struct builder *, value_id x, value_id out[3]);
 /* Each element of s repeated `block` times along axis, cut to `size` there: what scales of blocks are for single

@@ -10,8 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Rounds x to integers, adds the zero point, saturates to type e, as conversion to integers does. */
-static value_id quantize_int(struct builder *b, value_id x, value_id zero, enum elem e)
+value_id v_quantize(struct builder *b, value_id x, value_id zero, enum elem e)
 {
     enum elem wide = v_elem(b, x);
     value_id y = b_unary(b, OP_ROUND, x);
@@ -122,7 +121,7 @@ bool rule_quantize(struct rule *r)
             y = b_binary(b, OP_ADD, y, b_convert(b, spread(r, zero, x), wide));
         return rule_result(r, convert_saturating(b, y, to, rule_int(r, "saturate", 1) != 0));
     }
-    return rule_result(r, quantize_int(b, y, zero.i ? spread(r, zero, x) : zero, to));
+    return rule_result(r, v_quantize(b, y, zero.i ? spread(r, zero, x) : zero, to));
 }
 
 bool rule_dequantize(struct rule *r)
@@ -206,7 +205,7 @@ void v_quantize_dynamic(struct builder *b, value_id x, value_id out[3])
     value_id scale = b_select(b, b_binary_f64(b, OP_EQ, step, 0), b_splat_like(b, step, 1), step);
     value_id start = b_binary(b, OP_DIV, b_unary(b, OP_NEG, lo), scale);
     value_id zero = b_convert(b, b_unary(b, OP_ROUND, b_clamp(b, start, 0, 255)), ELEM_U8);
-    out[0] = quantize_int(b, b_binary(b, OP_DIV, x, scale), zero, ELEM_U8);
+    out[0] = v_quantize(b, b_binary(b, OP_DIV, x, scale), zero, ELEM_U8);
     out[1] = scale;
     out[2] = zero;
 }
@@ -274,7 +273,7 @@ static value_id requantize(struct builder *b, value_id sum, value_id scale, valu
 {
     value_id factor = b_binary(b, OP_DIV, scale, b_convert(b, v_scalar(b, out_scale), v_elem(b, scale)));
     value_id y = b_binary(b, OP_MUL, b_convert(b, sum, v_elem(b, scale)), factor);
-    return quantize_int(b, y, v_scalar(b, zero), v_elem(b, zero));
+    return v_quantize(b, y, v_scalar(b, zero), v_elem(b, zero));
 }
 
 /* Scales per row of a or column of b broadcast as they stand after alignment. */

@@ -1,0 +1,279 @@
+/* Products of floats by constants whose arithmetic is chosen (--choose NODE:precision=int8, what --error finds), and
+ * what a choice would cost (struct product_probe).
+ *
+ * int8 is what an import of QuantizeLinear and DequantizeLinear around the node would be: the rule gets dequantized
+ * operands, and the kernels of quantized networks do the rest. The first operand has one scale and zero point, by its
+ * range; the second one scale for each output channel, max / 127.
+ *
+ * A probe runs the node's rule twice, the second time with operands as the arithmetic has them, and a run takes the
+ * result of that for the one product that the input PROBE_INPUT numbers. So one artifact measures all products alone.
+ */
+#include "passes/legalize/driver.h"
+#include "passes/legalize/nn/window.h"
+
+#include <math.h>
+#include <string.h>
+
+#define LEAST_SCALE 1e-30 /* of a channel of zeros */
+enum { STEPS_U8 = 255, STEPS_I8 = 127 };
+
+static const struct product_row {
+    const char *op; /* or what stands in front of the overload's name */
+    bool is_conv;
+    int32_t out_axis; /* of the second operand; -1: as transB says */
+} product_rows[] = {
+    {"Conv", true, 0},   {"MatMul", false, 1}, {"Gemm", false, -1},      {"linear", false, 0},
+    {"conv1d", true, 0}, {"conv2d", true, 0},  {"convolution", true, 0},
+};
+
+/* A tensor of f32 that no DequantizeLinear gives, known now or not. */
+static bool is_float(const struct rule *r, uint32_t i, bool constant)
+{
+    const struct lowered *a = i < r->n_in ? &r->arg[i] : NULL;
+    return a && a->kind == LOWERED_VALUE && a->v.i && !a->quantized && v_elem(r->b, a->v) == ELEM_F32 &&
+           value_is_const(r->b->g, a->v) == constant;
+}
+
+/* Is there a kernel of bytes for it? (rule_conv_dequantized, rule_matmul_dequantized) */
+static bool fits_int8(const struct rule *r, bool is_conv)
+{
+    const struct builder *b = r->b;
+    int32_t rank = v_rank(b, r->arg[1].v);
+    int64_t groups = node_int(r->node, "group", node_int(r->node, "groups", 1)), known;
+    if (!is_conv)
+        return rank == 2 && v_rank(b, r->arg[0].v) >= 2 && !node_int(r->node, "transA", 0);
+    bool fits = rank >= 3 && v_rank(b, r->arg[0].v) == rank &&
+                (groups == 1 || ex_is(b_exprs(b), value_type(b->g, r->arg[1].v)->dims[1], 1));
+    for (int32_t d = 0; fits && d < rank; d++)
+        fits = ex_is_const(b_exprs(b), value_type(b->g, r->arg[1].v)->dims[d], &known) && known > 0;
+    return fits;
+}
+
+bool product_form(const struct rule *r, struct product_form *f)
+{
+    const struct product_row *row = NULL;
+    const size_t n = strcspn(r->op, ".");
+    const bool onnx = !*r->node->domain || !strcmp(r->node->domain, "ai.onnx");
+    for (size_t i = 0; i < COUNT_OF(product_rows) && !row; i++)
+        row = strlen(product_rows[i].op) == n && !memcmp(product_rows[i].op, r->op, n) ? &product_rows[i] : NULL;
+    if (!onnx && strcmp(r->node->domain, "aten") != 0)
+        return false;
+    if (!row || r->n_out < 1 || !is_float(r, 0, false) || !is_float(r, 1, true) || v_rank(r->b, r->arg[1].v) < 2 ||
+        node_int(r->node, "transposed", 0))
+        return false;
+    *f = (struct product_form){.is_conv = row->is_conv, .takes_int8 = fits_int8(r, row->is_conv)};
+    f->out_axis = row->out_axis >= 0 ? row->out_axis : node_int(r->node, "transB", 0) ? 0 : 1;
+    return true;
+}
+
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
+
+/* Scale and zero point of u8 for a range, stretched to hold 0. */
+static void range_scale(const struct operand_range *range, float *scale, uint8_t *zero)
+{
+    double lo = fmin(range->least, 0), hi = fmax(range->most, 0);
+    *scale = (float)fmax((hi - lo) / STEPS_U8, LEAST_SCALE);
+    *zero = (uint8_t)fmin(fmax(rint(-lo / (double)*scale), 0), STEPS_U8);
+}
+
+static const struct quantized *quantized_new(struct builder *b, struct quantized q)
+{
+    return q.q.i ? arena_copy(&b->g->arena, &q, sizeof q) : NULL;
+}
+
+static const struct quantized *quantize_by(struct builder *b, value_id x, const struct operand_range *range)
+{
+    float scale;
+    uint8_t zero;
+    range_scale(range, &scale, &zero);
+    value_id s = b_const(b, ELEM_F32, NULL, 0, &scale), z = b_const(b, ELEM_U8, NULL, 0, &zero);
+    return quantized_new(b, (struct quantized){v_quantize(b, b_binary(b, OP_DIV, x, s), z, ELEM_U8), s, z, 0, false});
+}
+
+/* Several products of one value share what it is quantized to. */
+static const struct quantized *calibrated(struct rule *r, value_id x, enum arithmetic how,
+                                          const struct operand_range *range)
+{
+    struct legalizer *lg = r->lg;
+    struct calibrated c = {.x = x, .region = r->b->region};
+    if (how == ARITHMETIC_INT8)
+        c.range = *range;
+    else
+        c.range = (struct operand_range){1, 0}; /* none has its ends so */
+    for (uint32_t i = 0; i < lg->calibrated.n; i++) {
+        const struct calibrated *known = &lg->calibrated.data[i];
+        if (known->x.i == x.i && known->region.i == c.region.i && known->range.least == c.range.least &&
+            known->range.most == c.range.most)
+            return known->bytes;
+    }
+    if (how == ARITHMETIC_INT8) {
+        c.bytes = quantize_by(r->b, x, range);
+    } else {
+        value_id out[3];
+        v_quantize_dynamic(r->b, x, out);
+        c.bytes = quantized_new(r->b, (struct quantized){out[0], out[1], out[2], 0, false});
+    }
+    VEC_PUSH(lg->arena, &lg->calibrated, c);
+    return c.bytes;
+}
+
+static const struct quantized *quantize_constant(struct builder *b, value_id w, int32_t out_axis)
+{
+    int64_t axes[RANK_MAX];
+    uint32_t n = 0;
+    for (int32_t d = 0; d < v_rank(b, w); d++)
+        if (d != out_axis)
+            axes[n++] = d;
+    value_id low = b_unary(b, OP_NEG, b_reduce(b, w, axes, n, "min", true)),
+             high = b_reduce(b, w, axes, n, "max", true);
+    value_id most = b_binary_f64(b, OP_MAX, b_binary(b, OP_MAX, high, low), LEAST_SCALE);
+    value_id s = b_binary_f64(b, OP_DIV, most, STEPS_I8);
+    value_id q = b_convert(b, b_unary(b, OP_ROUND, b_binary(b, OP_DIV, w, s)), ELEM_I8);
+    expr_id outs = b_dim(b, w, out_axis);
+    return quantized_new(b, (struct quantized){q, b_reshape(b, s, &outs, 1), {0}, out_axis, false});
+}
+
+static value_id dequantize(struct builder *b, const struct quantized *q)
+{
+    value_id y = b_convert(b, q->q, ELEM_I32);
+    if (q->zero.i)
+        y = b_binary(b, OP_SUB, y, b_convert(b, q->zero, ELEM_I32));
+    value_id s = v_rank(b, q->scale) == 1 ? v_along(b, q->scale, q->axis, v_rank(b, q->q)) : q->scale;
+    return b_binary(b, OP_MUL, b_convert(b, y, ELEM_F32), s);
+}
+
+static bool put_quantized(struct builder *b, struct lowered *arg, const struct quantized *q, bool known)
+{
+    if (!q)
+        return false;
+    *arg = lowered_value(dequantize(b, q));
+    arg->quantized = known ? q : NULL;
+    return arg->v.i != 0;
+}
+
+static value_id rounded(struct builder *b, value_id v, enum elem e)
+{
+    return b_convert(b, b_convert(b, v, e), ELEM_F32);
+}
+
+/* The rule's operands in that arithmetic; NULL after a diagnostic. */
+static const struct lowered *operands_in(struct rule *r, const struct product_form *f, enum arithmetic how,
+                                         const struct operand_range *range)
+{
+    struct builder *b = r->b;
+    struct lowered *arg = arena_copy(&b->g->arena, r->arg, r->n_in * sizeof *arg);
+    value_id x = arg[0].v, w = arg[1].v;
+    bool fine = true;
+    if (how == ARITHMETIC_BF16 || how == ARITHMETIC_F16) {
+        enum elem e = how == ARITHMETIC_BF16 ? ELEM_BF16 : ELEM_F16;
+        arg[0] = lowered_value(rounded(b, x, e));
+        arg[1] = lowered_value(rounded(b, w, e));
+        fine = arg[0].v.i && arg[1].v.i;
+    } else {
+        const struct quantized *c = quantize_constant(b, w, f->out_axis);
+        fine = put_quantized(b, &arg[1], c, how != ARITHMETIC_I8) &&
+               (how == ARITHMETIC_I8 || put_quantized(b, &arg[0], calibrated(r, x, how, range), true));
+    }
+    return fine ? arg : NULL;
+}
+
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+static const char *label_of(const struct rule *r)
+{
+    return source_label(source_get(r->lg->ctx, r->node->src));
+}
+
+bool product_choose(struct rule *r, const struct product_form *f)
+{
+    const struct legalize_options *o = r->lg->options;
+    struct operand_range range = {0, 0};
+    if (!o || !o->chosen || !f->takes_int8)
+        return true;
+    enum arithmetic how = o->chosen(o->user, label_of(r), f->is_conv, &range);
+    if (how == ARITHMETIC_F32)
+        return true;
+    r->arg = operands_in(r, f, how, &range);
+    return r->arg != NULL;
+}
+
+/* ---- probes ------------------------------------------------------------------------------------------------------ */
+
+/* The product of the node, of which there may be others. */
+static struct product *product_of(struct rule *r, const struct product_form *f)
+{
+    struct product_probe *probe = r->lg->options->probe;
+    const char *label = label_of(r);
+    struct product *p = NULL;
+    for (uint32_t i = 0; i < probe->products.n && !p; i++)
+        p = strcmp(probe->products.data[i].label, label) == 0 ? &probe->products.data[i] : NULL;
+    if (!p) {
+        VEC_PUSH(
+            probe->arena, &probe->products,
+            ((struct product){.label = arena_strdup(probe->arena, label), .op = arena_strdup(probe->arena, r->op)}));
+        p = &probe->products.data[probe->products.n - 1];
+    }
+    p->is_conv = f->is_conv;
+    p->takes_int8 = f->takes_int8;
+    p->times += r->b->region.i == 1 ? 1 : 2; /* a body of a loop runs often */
+    p->x = r->arg[0].v;
+    p->w = r->arg[1].v;
+    p->y = r->out[0].v;
+    return p;
+}
+
+bool product_probed(struct rule *r, rule_fn *rule, const struct product_form *f)
+{
+    struct legalizer *lg = r->lg;
+    struct builder *b = r->b;
+    const struct product *p = product_of(r, f);
+    const enum arithmetic how = lg->options->probe->beside;
+    struct rule again = *r;
+    struct lowered out = {.kind = LOWERED_NONE};
+    bool bytes = how == ARITHMETIC_INT8 || how == ARITHMETIC_DYNAMIC;
+    if (how == ARITHMETIC_F32 || p->times > 1 || (bytes && !f->takes_int8) || (how == ARITHMETIC_INT8 && !p->ranged) ||
+        (how == ARITHMETIC_DYNAMIC && f->is_conv))
+        return true;
+    again.arg = operands_in(r, f, how, &p->range);
+    again.out = &out;
+    if (!again.arg || !rule(&again) || lg->fork)
+        return false;
+    const int64_t number = p - lg->options->probe->products.data;
+    value_id taken = b_binary_f64(b, OP_EQ, lg->probe, (double)number);
+    return rule_result(r, b_select(b, taken, out.v, r->out[0].v));
+}
+
+void probe_begin(struct legalizer *lg)
+{
+    struct product_probe *probe = lg->options ? lg->options->probe : NULL;
+    for (uint32_t i = 0; probe && i < probe->products.n; i++) {
+        struct product *p = &probe->products.data[i];
+        p->x = p->w = p->y = (value_id){0};
+        p->times = 0;
+    }
+    if (!probe || probe->beside == ARITHMETIC_F32)
+        return;
+    struct type type = {.kind = TYPE_TENSOR, .elem = ELEM_I64};
+    lg->probe = graph_param(lg->to, lg->b.region, type, PROBE_INPUT);
+    struct port port = {.name = PROBE_INPUT, .value = lg->probe, .declared = value_type(lg->to, lg->probe)};
+    port.declared = arena_copy(lg->arena, port.declared, sizeof type);
+    VEC_PUSH(lg->arena, &lg->to->inputs, port);
+}
+
+void probe_end(struct legalizer *lg)
+{
+    const struct product_probe *probe = lg->options ? lg->options->probe : NULL;
+    for (uint32_t i = 0; probe && probe->observe && i < probe->products.n; i++) {
+        const struct product *p = &probe->products.data[i];
+        bool seen = p->times != 1 || !p->takes_int8;
+        for (uint32_t k = 0; k < i && !seen; k++)
+            seen = probe->products.data[k].times == 1 && probe->products.data[k].takes_int8 &&
+                   probe->products.data[k].x.i == p->x.i;
+        if (seen)
+            continue;
+        struct port port = {.name = arena_printf(lg->arena, PROBE_OPERAND "%u", i), .value = p->x};
+        port.declared = arena_copy(lg->arena, value_type(lg->to, p->x), sizeof(struct type));
+        VEC_PUSH(lg->arena, &lg->to->outputs, port);
+        graph_add_result(lg->to, lg->b.region, p->x);
+    }
+}
