@@ -34,8 +34,8 @@ struct product {
     value_id x, w, y; /* of the legal graph */
     bool is_conv, takes_int8;
     uint32_t times; /* more than 1: several nodes have the label, and nothing is chosen for it */
-    bool ranged; /* of x, given by the caller: ARITHMETIC_INT8 needs it */
-    struct operand_range range;
+    bool wanted; /* by the caller: computed in the other arithmetic, too */
+    struct operand_range range; /* of x, by the caller, for ARITHMETIC_INT8 */
 };
 /* Legalize lists the products here, or finds them by their labels. beside: computes them in that arithmetic as well,
  * and a run takes those results of product k if its input PROBE_INPUT is k. observe: the operands x of products that

@@ -27,6 +27,9 @@ const char *op_domain(uint32_t i);
  * place, bf16 and f32 for nodes by name. False after a diagnostic. */
 bool precision_settle(struct context *, struct options *);
 
+/* --error: puts the choices that it finds (cli/commands/quantize/error.c) in its place. False after a diagnostic. */
+bool error_settle(struct context *, struct options *);
+
 /* Compiles for each target of the list in options->target, to one file (universal.c). */
 enum fail compile_universal(struct context *, const struct options *, const char *model);
 

@@ -62,26 +62,21 @@ static void add_unit(struct settling *s, const struct source *src)
                                 .op = arena_strdup(&s->ctx->session, src->op ? src->op : "")}));
 }
 
+static void list_units(void *user, struct compilation *c)
+{
+    struct settling *s = user;
+    for (uint32_t i = 0; i < c->module->known.narrowed.n; i++)
+        add_unit(s, source_get(c->ctx, graph_node(c->graph, c->module->known.narrowed.data[i])->src));
+    trial_outputs(&s->t, c->graph);
+}
+
 /* The contractions that --precision=bf16 rounds, and the number of the network's outputs. */
 static bool find_units(struct settling *s, const char *model)
 {
-    struct context *apart = context_new();
-    if (!apart)
-        return error_limit(s->ctx, (src_id){0}, "out of memory");
     struct options o = s->plain;
-    struct compilation c = {.ctx = apart, .options = &o, .report = terminal_report()};
     o.precision = OPT_PRECISION_BF16;
     o.output = NULL;
-    enum fail fail = compile_keep(&c, model, LAST_OF_NARROWING);
-    if (fail == FAIL_NONE) {
-        for (uint32_t i = 0; i < c.module->known.narrowed.n; i++)
-            add_unit(s, source_get(apart, graph_node(c.graph, c.module->known.narrowed.data[i])->src));
-        trial_outputs(&s->t, c.graph);
-    } else {
-        s->ctx->fail = fail; /* which has been said */
-    }
-    context_free(apart);
-    return fail == FAIL_NONE;
+    return compile_apart(s->ctx, &o, model, LAST_OF_NARROWING, NULL, list_units, s);
 }
 
 /* ---- trials ------------------------------------------------------------------------------------------------------ */

@@ -34,7 +34,8 @@ static bool compile_result(struct quantize *z, const char *model)
     struct options compiling = *z->q.options;
     const char *path = z->q.ctx->model_path;
     compiling.quiet = true; /* what there was to say of the network was said of the file */
-    bool ok = compile_apart(z->q.ctx, &compiling, model); /* the artifact's table has nodes of this file alone */
+    bool ok = compile_apart(z->q.ctx, &compiling, model, NULL, NULL, NULL,
+                            NULL); /* the artifact's table has nodes of this file alone */
     z->q.ctx->model_path = path;
     return ok;
 }

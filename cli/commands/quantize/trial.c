@@ -39,14 +39,18 @@ struct trying {
     void *user;
 };
 
-bool compile_apart(struct context *ctx, const struct options *o, const char *model)
+bool compile_apart(struct context *ctx, const struct options *o, const char *model, const char *last,
+                   struct product_probe *probe, compiled_fn *use, void *user)
 {
     struct context *apart = context_new();
     if (!apart)
         return error_limit(ctx, (src_id){0}, "out of memory");
     ctx->apart = apart; /* whose files a signal removes, too */
-    enum fail fail = compile_model(apart, o, model, NULL, terminal_report());
+    struct compilation c = {.ctx = apart, .options = o, .report = terminal_report(), .probe = probe};
+    enum fail fail = compile_keep(&c, model, last);
     ctx->apart = NULL;
+    if (fail == FAIL_NONE && use)
+        use(user, &c);
     context_free(apart);
     if (fail != FAIL_NONE)
         ctx->fail = fail; /* which has been said */
@@ -61,7 +65,7 @@ static void compile_and_use(void *user, const char *library)
     mcc_host host = {.size = sizeof host};
     const char *path = ctx->model_path;
     compiling.output = library;
-    if (!compile_apart(ctx, &compiling, y->model))
+    if (!compile_apart(ctx, &compiling, y->model, NULL, y->trial->probe, NULL, NULL))
         return;
     bool open = session_open(&y->trial->s, ctx, y->trial->options, library, &host);
     ctx->model_path = path;
@@ -88,6 +92,8 @@ static bool run_sample(struct trial *t, uint32_t k, DLManagedTensorVersioned **o
     struct session *s = &t->s;
     DLTensor *in = NEW_ARRAY(&t->ctx->session, DLTensor, t->samples.n_inputs + 1);
     const DLTensor **at = NEW_ARRAY(&t->ctx->session, const DLTensor *, t->samples.n_inputs + 1);
+    in[t->samples.n_inputs] = (DLTensor){&t->product, {kDLCPU, 0}, 0, elem_dlpack(ELEM_I64), NULL, NULL, 0};
+    at[t->samples.n_inputs] = &in[t->samples.n_inputs]; /* of a probe */
     for (uint32_t i = 0; i < t->samples.n_inputs; i++) {
         struct file_tensor *b = &t->samples.of[k * t->samples.n_inputs + i];
         in[i] = (DLTensor){b->data, {kDLCPU, 0}, b->rank, elem_dlpack(b->elem), b->dims, NULL, 0};
@@ -148,6 +154,8 @@ bool trial_observe(struct trial *t, trial_see *see, void *user)
     DLManagedTensorVersioned **out = NEW_ARRAY(&t->ctx->session, DLManagedTensorVersioned *, n + 1);
     bool ok = true;
     for (uint32_t k = 0; ok && k < t->samples.n; k++) {
+        if (!first && t->use && !t->use[k])
+            continue;
         if (!run_sample(t, k, out))
             return false;
         ok = !see || see(user, k, out);

@@ -27,13 +27,19 @@ struct trial {
     const char **names; /* of these */
     struct tensor *want; /* n samples times n_want: what they are in f32 */
     struct deviation *error; /* by output, of trial_judge */
+    struct product_probe *probe; /* of the networks that are compiled; NULL: none */
+    int64_t product; /* what their input PROBE_INPUT is */
+    const bool *use; /* by sample: those to run on; NULL: all. Not the first time */
 };
 /* How such networks are compiled: nothing is said or written, and no choices are made. */
 void trial_options(const struct options *given, struct options *plain);
 /* The graph's outputs are what counts. */
 void trial_outputs(struct trial *, const struct graph *);
-/* Compiles the model in a context of its own. False after a diagnostic. */
-bool compile_apart(struct context *, const struct options *, const char *model);
+/* Compiles the model up to stage `last` (NULL: all) in a context of its own, and calls use, if any, with what was made.
+ * False after a diagnostic. */
+typedef void compiled_fn(void *user, struct compilation *);
+bool compile_apart(struct context *, const struct options *, const char *model, const char *last,
+                   struct product_probe *, compiled_fn *use, void *user);
 /* Compiles the model for this machine, in memory that is given back, and calls use with t->s open. False after a
  * diagnostic. */
 bool trial_run(struct trial *, const struct options *compiling, const char *model, void (*use)(void *user), void *user);

@@ -31,7 +31,7 @@ struct config_place {
 struct options {
 #define ONE_OF(f, n, w, words, h) enum option_##f f;
 #include "cli/library/options/options.def"
-    const char *output, *target, *march, *mattr, *variants, *prefix, *config, *schedules;
+    const char *output, *target, *march, *mattr, *variants, *prefix, *config, *schedules, *error, *save_choices;
     const char *debug_folder;
     const char *depend_file;
     const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads;

@@ -231,8 +231,7 @@ bool product_probed(struct rule *r, rule_fn *rule, const struct product_form *f)
     struct rule again = *r;
     struct lowered out = {.kind = LOWERED_NONE};
     bool bytes = how == ARITHMETIC_INT8 || how == ARITHMETIC_DYNAMIC;
-    if (how == ARITHMETIC_F32 || p->times > 1 || (bytes && !f->takes_int8) || (how == ARITHMETIC_INT8 && !p->ranged) ||
-        (how == ARITHMETIC_DYNAMIC && f->is_conv))
+    if (how == ARITHMETIC_F32 || p->times > 1 || !p->wanted || (bytes && !f->takes_int8))
         return true;
     again.arg = operands_in(r, f, how, &p->range);
     again.out = &out;

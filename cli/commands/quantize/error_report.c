@@ -1,0 +1,124 @@
+/* What --error says: lines of --choose, a configuration of them, and a table. */
+#include <math.h>
+#include <string.h>
+
+#include "cli/commands/command.h"
+#include "cli/commands/quantize/search.h"
+
+static const char *const words[ARITHMETICS] = {
+    [ARITHMETIC_F32] = "f32",   [ARITHMETIC_BF16] = "bf16",        [ARITHMETIC_F16] = "f16",
+    [ARITHMETIC_INT8] = "int8", [ARITHMETIC_DYNAMIC] = "int8 dyn", [ARITHMETIC_I8] = "i8 wts"};
+
+static const char *line_of(const struct error_search *e, uint32_t i)
+{
+    const struct product *p = &e->probe.products.data[i];
+    struct arena *arena = &e->ctx->session;
+    switch (e->ways[i].chosen) {
+    case ARITHMETIC_INT8:
+        return arena_printf(arena, "%s:precision=int8:%.9g,%.9g", p->label, p->range.least, p->range.most);
+    case ARITHMETIC_DYNAMIC: return arena_printf(arena, "%s:precision=int8", p->label);
+    case ARITHMETIC_I8: return arena_printf(arena, "%s:weights=i8", p->label);
+    case ARITHMETIC_BF16:
+    case ARITHMETIC_F16: return arena_printf(arena, "%s:precision=%s", p->label, words[e->ways[i].chosen]);
+    default: return NULL;
+    }
+}
+
+struct text_list error_lines(const struct error_search *e)
+{
+    struct text_list lines = {0};
+    for (uint32_t i = 0; i < e->options->choices.items.n; i++)
+        VEC_PUSH(&e->ctx->session, &lines.items, e->options->choices.items.data[i]);
+    for (uint32_t i = 0; i < e->probe.products.n; i++) {
+        const char *line = line_of(e, i);
+        if (line)
+            VEC_PUSH(&e->ctx->session, &lines.items, line);
+    }
+    return lines;
+}
+
+bool error_save(const struct error_search *e, const char *path)
+{
+    const struct text_list *lines = &e->options->choices;
+    struct file_list read = {0};
+    struct strbuf text;
+    strbuf_init(&text, &e->ctx->session);
+    strbuf_printf(&text, "# What mcc --error=%g chose for the network.\nchoose:%s\n", e->bound,
+                  lines->items.n ? "" : " []");
+    for (uint32_t i = 0; i < lines->items.n; i++) {
+        strbuf_printf(&text, "  - '");
+        for (const char *p = lines->items.data[i]; *p; p++)
+            strbuf_printf(&text, *p == '\'' ? "''" : "%c", *p);
+        strbuf_printf(&text, "'\n");
+    }
+    VEC_PUSH(&e->ctx->session, &read.paths, e->model);
+    return output_check(e->ctx, path) && output_differs(e->ctx, path, &read, e->options->config) &&
+           output_write(e->ctx, path, text.data, text.n);
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+/* With n samples of which none is off by more, how likely it is at most, at 95 % confidence, that another one is; the
+ * confidence is shared by all networks that these samples judged. */
+static double exceeds_at_most(uint32_t n, uint32_t checks)
+{
+    return n ? 1 - pow(0.05 / (checks ? checks : 1), 1.0 / n) : 1;
+}
+
+static void print_confidence(const struct error_search *e, struct strbuf *out)
+{
+    const struct measured *s = &e->seen_error, *h = &e->held_error;
+    if (!s->n) {
+        strbuf_printf(out, "every product stays in f32: nothing else keeps an error of %g on the samples\n", e->bound);
+        return;
+    }
+    strbuf_printf(out, "error %.3g on %u samples that the search saw", s->rms, s->n);
+    if (!h->n) {
+        strbuf_printf(out, "; there is no other sample, so nothing is known of others\n");
+        return;
+    }
+    strbuf_printf(out, ", %.3g on %u that it did not see; of these %u are within %g each\n", h->rms, h->n, h->within,
+                  e->bound);
+    if (h->within < h->n)
+        strbuf_printf(out, "the bound is on the error of all samples together; single ones may be above it\n");
+    else
+        strbuf_printf(out, "with 95 %% confidence less than %.0f %% of further samples like these are above it\n",
+                      ceil(100 * exceeds_at_most(h->n, e->checks)));
+}
+
+static void print_product(const struct error_search *e, uint32_t i, struct strbuf *out)
+{
+    const struct product *p = &e->probe.products.data[i];
+    const struct site_ways *w = &e->ways[i];
+    strbuf_printf(out, "%10.3g %8.1f %8.1f  %-8s  ", sqrt(w->of[w->chosen].square), w->of[ARITHMETIC_F32].ns / 1e3,
+                  w->of[w->chosen].ns / 1e3, words[w->chosen]);
+    strbuf_escaped(out, p->label, 200);
+    strbuf_printf(out, " (%s)\n", p->op);
+}
+
+void error_print(const struct error_search *e)
+{
+    struct report report = terminal_report();
+    const uint32_t n = e->probe.products.n;
+    uint32_t count[ARITHMETICS] = {0};
+    struct strbuf text;
+    double exact = 0;
+    if (e->options->quiet)
+        return;
+    strbuf_init(&text, &e->ctx->session);
+    strbuf_printf(&text, "%10s %8s %8s  %-8s  error: of the outputs, from this product alone; estimated us\n", "error",
+                  "f32", "chosen", "type");
+    for (uint32_t i = 0; i < n; i++) {
+        print_product(e, i, &text);
+        count[e->ways[i].chosen]++;
+        exact += e->ways[i].of[ARITHMETIC_F32].ns;
+    }
+    for (uint32_t k = 0, listed = 0; k < ARITHMETICS; k++)
+        if (count[k])
+            strbuf_printf(&text, "%s%u in %s", listed++ ? ", " : "", count[k], words[k]);
+    const double ns = search_ns(e->ways, n);
+    strbuf_printf(&text, "%s%.2f of the products' time, estimated; %u compilations\n", n ? "; " : "",
+                  exact > 0 ? ns / exact : 1, e->compilations);
+    print_confidence(e, &text);
+    report.put(report.user, e->options->stop_after ? TEXT_LOG : TEXT_DATA, text.data, text.n);
+}

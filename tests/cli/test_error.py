@@ -1,0 +1,198 @@
+"""--error: the fastest arithmetic of each product within a bound on the outputs' error, found on samples."""
+import re
+
+import numpy as np
+import pytest
+from onnx import helper as h
+
+from support.artifact import Artifact
+from support.tool import DIGITS, mcc, save, value
+
+N = h.make_node
+RNG = np.random.default_rng(7)
+NATIVE = "-march=native"
+
+
+def drawn(*shape, over=None):
+    return (RNG.standard_normal(shape) / np.sqrt(over or np.prod(shape[1:]))).astype(np.float32)
+
+
+def convolutions(path):
+    w = {"w1": drawn(16, 3, 3, 3), "b1": drawn(16), "w2": drawn(32, 16, 3, 3), "wd": drawn(32, 1, 3, 3), "w3": drawn(64, 32, 1, 1),
+         "w4": drawn(32, 64, 1, 1), "fc": drawn(10, 32)}
+    nodes = [N("Conv", ["x", "w1", "b1"], ["a"], "conv'1", pads=[1] * 4), N("Relu", ["a"], ["b"]),
+             N("Conv", ["b", "w2"], ["c"], "conv2:a=b", pads=[1] * 4, strides=[2, 2]), N("Relu", ["c"], ["d"]),
+             N("Conv", ["d", "wd"], ["e"], "depthwise", pads=[1] * 4, group=32), N("Relu", ["e"], ["f"]),
+             N("Conv", ["f", "w3"], ["g"], "conv3"), N("Relu", ["g"], ["g1"]), N("Conv", ["g1", "w4"], ["g2"], "conv4"),
+             N("Add", ["g2", "d"], ["s"]), N("GlobalAveragePool", ["s"], ["p"]), N("Flatten", ["p"], ["q"]),
+             N("Gemm", ["q", "fc"], ["y"], "fc", transB=1)]
+    save(path, nodes, [value("x", [1, 3, 32, 32])], [value("y", [1, 10])], w)
+    return [1, 3, 32, 32]
+
+
+def transformer(path):
+    """Attention over rows, then two products with GELU between them, each with what it adds to."""
+    d, w, nodes, x = 64, {}, [], "x"
+    for k in range(2):
+        w |= {f"{p}{k}": drawn(d, d, over=d) for p in "qkvo"} | {f"u{k}": drawn(d, 4 * d, over=d), f"d{k}": drawn(4 * d, d, over=4 * d)}
+        nodes += [N("MatMul", [x, f"{p}{k}"], [f"{p}{k}_"], f"{p}{k}") for p in "qkv"]
+        nodes += [N("Transpose", [f"k{k}_"], [f"kt{k}"], perm=[0, 2, 1]), N("MatMul", [f"q{k}_", f"kt{k}"], [f"s{k}"], f"scores{k}"),
+                  N("Mul", [f"s{k}", "eighth"], [f"s2{k}"]), N("Softmax", [f"s2{k}"], [f"p{k}"], axis=-1),
+                  N("MatMul", [f"p{k}", f"v{k}_"], [f"a{k}"], f"values{k}"), N("MatMul", [f"a{k}", f"o{k}"], [f"o{k}_"], f"o{k}"),
+                  N("Add", [x, f"o{k}_"], [f"r{k}"]), N("MatMul", [f"r{k}", f"u{k}"], [f"u{k}_"], f"up{k}"),
+                  N("Sigmoid", [f"u{k}_"], [f"g{k}"]), N("Mul", [f"u{k}_", f"g{k}"], [f"h{k}"]),
+                  N("MatMul", [f"h{k}", f"d{k}"], [f"d{k}_"], f"down{k}"), N("Add", [f"r{k}", f"d{k}_"], [f"x{k}"])]
+        x = f"x{k}"
+    w["eighth"] = np.float32(1 / 8)
+    save(path, nodes, [value("x", [1, 24, d])], [value(x, [1, 24, d])], w)
+    return [1, 24, d]
+
+
+NETWORKS = {"convolutions": convolutions, "transformer": transformer}
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def net(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    shape = NETWORKS[request.param](folder / "net.onnx")
+    np.save(folder / "x.npy", RNG.standard_normal([24, *shape[1:]]).astype(np.float32))
+    np.save(folder / "unseen.npy", RNG.standard_normal([40, *shape[1:]]).astype(np.float32))
+    assert mcc(folder / "net.onnx", "-o", folder / "f32.so", NATIVE).returncode == 0
+    return folder
+
+
+def search(net, out, *options, error="1%"):
+    done = mcc(net / "net.onnx", "-o", out, NATIVE, f"--error={error}", f"--sample=x={net / 'x.npy'}", *options)
+    assert done.returncode == 0 and not done.stderr, done
+    rows = re.findall(r"^ *[\d.e+-]+ +[\d.]+ +[\d.]+  (f32|bf16|int8 dyn|int8|i8 wts) +(\S+) \(\w+\)$", done.stdout, re.M)
+    return {name: kind for kind, name in rows}, done.stdout
+
+
+def rms(one, other, samples):
+    """The relative root-mean-square error of one artifact's output, the other one's being right."""
+    got = []
+    for path in (one, other):
+        with Artifact(path) as a:
+            got.append(np.stack([a.run([x[None]])[0] for x in np.load(samples)]).astype(np.float64))
+    return np.sqrt(((got[0] - got[1]) ** 2).sum() / (got[1] ** 2).sum())
+
+
+@pytest.mark.parametrize("error", ["0.3%", "1%", "0.05"])
+def test_bound_holds_on_unseen_samples(net, tmp_path, error):
+    bound = float(error.strip("%")) / (100 if "%" in error else 1)
+    chosen, text = search(net, tmp_path / "a.so", error=error)
+    off = rms(tmp_path / "a.so", net / "f32.so", net / "unseen.npy")
+    assert 0 < off <= bound, text
+    held = float(re.search(r", ([\d.e-]+) on 6 that it did not see", text)[1])
+    assert held <= bound and "error" in text and set(chosen.values()) - {"f32"}, text
+
+
+def test_a_larger_bound_takes_less_time(net, tmp_path):
+    parts = [float(re.search(r"([\d.]+) of the products' time", search(net, tmp_path / "a.so", error=e)[1])[1])
+             for e in ("0.0001%", "0.3%", "3%")]
+    assert parts[0] == 1 and parts[0] > parts[1] >= parts[2], parts
+
+
+def test_nothing_is_chosen_for_a_bound_that_nothing_keeps(net, tmp_path):
+    chosen, text = search(net, tmp_path / "a.so", error="0.0001%")
+    assert set(chosen.values()) == {"f32"} and "stays in f32" in text, text
+    assert (tmp_path / "a.so").read_bytes() == (net / "f32.so").read_bytes()
+
+
+def test_configuration_gives_the_same_bytes(net, tmp_path):
+    search(net, tmp_path / "a.so", f"--save-choices={tmp_path / 'c.yaml'}")
+    done = mcc(net / "net.onnx", "-o", tmp_path / "b.so", NATIVE, f"--config={tmp_path / 'c.yaml'}")
+    assert done.returncode == 0 and not done.stderr and not done.stdout, done
+    assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+    search(net, tmp_path / "c.so", f"--save-choices={tmp_path / 'd.yaml'}")
+    assert (tmp_path / "c.yaml").read_bytes() == (tmp_path / "d.yaml").read_bytes()
+
+
+def test_users_own_choices_stay(net, tmp_path):
+    name = "conv3" if "conv" in str(net) else "up0"
+    chosen, text = search(net, tmp_path / "a.so", f"--choose={name}:precision=f32", f"--save-choices={tmp_path / 'c.yaml'}", error="5%")
+    assert chosen[name] == "f32" and f"'{name}:precision=f32'" in (tmp_path / "c.yaml").read_text(), text
+
+
+def test_without_samples(net, tmp_path):
+    done = mcc(net / "net.onnx", "-o", tmp_path / "a.so", NATIVE, "--error=1%")
+    assert done.returncode == 0 and "[-Wsamples]" in done.stderr and "6 samples that the search saw" in done.stdout, done
+    assert not re.search(r"  int8  ", done.stdout) and " bf16 " in done.stdout, "drawn inputs have no range that real ones keep"
+    assert rms(tmp_path / "a.so", net / "f32.so", net / "unseen.npy") < 0.02
+    done = mcc(net / "net.onnx", "-o", tmp_path / "b.so", NATIVE, "--error=1%", "-Werror")
+    assert done.returncode != 0 and not (tmp_path / "b.so").exists(), done
+
+
+def test_one_sample_shows_nothing_of_others(net, tmp_path):
+    np.save(tmp_path / "x.npy", np.load(net / "x.npy")[:1])
+    done = mcc(net / "net.onnx", "-o", tmp_path / "a.so", NATIVE, "--error=1%", f"--sample=x={tmp_path / 'x.npy'}")
+    assert done.returncode == 0 and "nothing is known of others" in done.stdout, done
+
+
+@pytest.mark.parametrize("options, says", [
+    (["--error=0"], "above 0"), (["--error=x"], "above 0"), (["--error=101%"], "above 0"), (["--error=-1%"], "above 0"),
+    (["--error=%"], "above 0"), (["--error=1%%"], "above 0"), (["--error="], "above 0"), (["--error=nan"], "above 0"),
+    (["--error=1%", "--precision=bf16"], "leave --precision out"), (["--error=1%", "--precision=auto"], "leave --precision out"),
+    (["--error=1%", "--weights-type=i8"], "leave --weights-type out"), (["--save-choices=c.yaml"], "give --error"),
+    (["--error=1%", "--sample=z=z.npy"], "z"), (["--error=1%", "--sample=x=missing.npy"], "missing.npy")])
+def test_wrong_options(net, tmp_path, options, says):
+    done = mcc(net / "net.onnx", "-o", tmp_path / "a.so", *options)
+    assert done.returncode in (2, 3) and says in done.stderr and not (tmp_path / "a.so").exists(), done
+
+
+def test_compiled_networks_are_refused(net):
+    done = mcc("run", net / "f32.so", "--error=1%")
+    assert done.returncode == 2 and "compiled already" in done.stderr, done
+
+
+def test_choices_do_not_replace_the_network(net, tmp_path):
+    before = (net / "net.onnx").read_bytes()
+    done = mcc(net / "net.onnx", "-o", tmp_path / "a.so", NATIVE, "--error=1%", f"--sample=x={net / 'x.npy'}", f"--save-choices={net / 'net.onnx'}")
+    assert done.returncode == 2 and (net / "net.onnx").read_bytes() == before, done
+
+
+@pytest.mark.parametrize("line", ["conv3", "conv3:precision", "conv3:precision=int8:", "conv3:precision=int8:0,1e999", ":precision=int8:0,1",
+                                  "conv3:precision=int8:0,1,", "conv3:weights=i3", "=", ":", "conv3:precision=int8:" + "9" * 500 + ",1"])
+def test_hostile_lines(net, tmp_path, line):
+    (tmp_path / "c.yaml").write_text(f"choose: ['{line}']\n")
+    done = mcc(net / "net.onnx", "-o", tmp_path / "a.so", f"--config={tmp_path / 'c.yaml'}")
+    assert done.returncode == 2 and "--choose" in done.stderr and not (tmp_path / "a.so").exists(), done
+
+
+def test_networks_without_products(tmp_path):
+    path = save(tmp_path / "net.onnx", [N("Relu", ["x"], ["y"])], [value("x", [4])], [value("y", [4])])
+    done = mcc(path, "-o", tmp_path / "a.so", NATIVE, "--error=1%")
+    assert done.returncode == 0 and "stays in f32" in done.stdout, done
+
+
+def test_products_in_loops_and_twice(tmp_path):
+    """What runs several times, or has its name from two nodes, is left as it is."""
+    w = {"w": drawn(32, 32), "v": drawn(32, 32), "n": np.int64(3), "yes": np.array(True)}
+    body = h.make_graph([N("MatMul", ["a", "w"], ["b"], "inside"), N("Identity", ["c"], ["d"])], "body",
+                        [value("i", [], 7), value("c", [], 9), value("a", [4, 32])], [value("d", [], 9), value("b", [4, 32])])
+    nodes = [N("Loop", ["k", "yes", "x"], ["l"], body=body), N("MatMul", ["l", "v"], ["m"], "same"), N("Relu", ["m"], ["r"]),
+             N("MatMul", ["r", "v"], ["t"], "same"), N("MatMul", ["t", "v"], ["y"], "last")]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [4, 32]), value("k", [], 7)], [value("y", [4, 32])], w)
+    np.save(tmp_path / "x.npy", RNG.standard_normal([8, 4, 32]).astype(np.float32).reshape(32, 32))
+    np.save(tmp_path / "k.npy", np.int64(2))
+    for k in range(8):
+        np.save(tmp_path / f"k{k}.npy", np.int64(2))
+    ks = [f"--sample=k={tmp_path}/k{k}.npy" for k in range(8)]
+    done = mcc(path, "-o", tmp_path / "a.so", NATIVE, "--error=2%", f"--sample=x={tmp_path / 'x.npy'}", *ks)
+    assert done.returncode == 0 and not done.stderr, done
+    assert re.search(r"f32 +inside", done.stdout) and re.search(r"f32 +same", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("split", range(3))
+def test_digits(tmp_path, split):
+    """A trained network: the bound holds on images that were not among the samples, and no digit is read another way."""
+    records = np.fromfile(DIGITS.parent / "digits.test", np.uint8).reshape(-1, 65)
+    images = (records[:, 1:] / np.float32(16)).astype(np.float32).reshape(-1, 1, 8, 8)
+    order = np.random.default_rng(split).permutation(len(images))
+    np.save(tmp_path / "x.npy", images[order[:64]])
+    np.save(tmp_path / "unseen.npy", images[order[64:192]])
+    one = "--input=picture:f32[1,1,8,8]"
+    done = mcc(DIGITS, one, NATIVE, "-o", tmp_path / "a.so", "--error=1%", f"--sample=picture={tmp_path / 'x.npy'}")
+    assert done.returncode == 0 and not done.stderr, done
+    assert mcc(DIGITS, one, NATIVE, "-o", tmp_path / "f32.so").returncode == 0
+    assert 0 < rms(tmp_path / "a.so", tmp_path / "f32.so", tmp_path / "unseen.npy") <= 0.01, done.stdout
