@@ -1,24 +1,28 @@
-/* Chats with a language model that mcc compiled: a line of standard input is a turn, the answer streams out.
+/* Chats with a language model that mcc compiled: a text of the command line is a turn, or a line of standard input; the
+ * answer streams out.
  *
- *     chat [OPTIONS] FOLDER MODEL.so
+ *     chat [OPTIONS] [FOLDER] MODEL.so [TEXT...]
  *
- * FOLDER is what onnxruntime-genai's builder writes: genai_config.json and tokenizer.json are read. */
+ * FOLDER is what onnxruntime-genai's builder writes: genai_config.json and tokenizer.json are read. A network that was
+ * made of a GGUF file has all of that in itself. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "config.h"
 #include "form.h"
 #include "measure.h"
+#include "meta.h"
 
 struct options {
     const char *form, *system;
-    double temperature, top_p, penalty;      /* negative: as the folder says */
+    double temperature, top_p, penalty; /* negative: as the folder says */
     int64_t top_k, seed, context;
-    long tokens;                             /* of an answer, at most; 0: as many as fit */
+    long tokens; /* of an answer, at most; 0: as many as fit */
     long threads;
     int numbers, verbose;
 };
@@ -29,16 +33,19 @@ struct chat {
     struct decoder decoder;
     const struct form *form;
     struct options o;
-    struct bpe_ids said;                     /* all tokens that the caches hold, and those that come next */
+    struct bpe_ids said; /* all tokens that the caches hold, and those that come next */
     int answers;
+    int file; /* all that is known comes from the network itself */
     double begun;
 };
 
 static const char usage[] =
-    "usage: chat [OPTIONS] FOLDER MODEL.so      turns are lines of standard input\n"
-    "  -t TEMPERATURE  -k TOP_K  -p TOP_P  -r PENALTY  -s SEED     how tokens are drawn; else as genai_config.json says\n"
+    "usage: chat [OPTIONS] [FOLDER] MODEL.so [TEXT...]      turns are TEXTs, or lines of standard input\n"
+    "  FOLDER has genai_config.json and tokenizer.json; a network of a GGUF file needs none\n"
+    "  -t TEMPERATURE  -k TOP_K  -p TOP_P  -r PENALTY  -s SEED     how tokens are drawn; else as genai_config.json says,\n"
+    "              or the likeliest each time\n"
     "  -n TOKENS   of an answer, at most        -c TOKENS   context, at most\n"
-    "  -f FORM     of the chat: none, chatml, llama3, llama2; else by the vocabulary\n"
+    "  -f FORM     of the chat: none, chatml, llama3, llama2, gemma, phi3, phi4; else by template or vocabulary\n"
     "  -S TEXT     what the system says first   -j THREADS  1 unless given\n"
     "  -i          numbers of tokens, no text   -v          speed and memory on standard error\n";
 
@@ -57,7 +64,7 @@ static int options_read(struct options *o, int argc, char **argv)
     double v = 0;
     int ok = 1;
     *o = (struct options){.temperature = -1, .top_p = -1, .penalty = -1, .top_k = -1, .seed = -1, .threads = 1};
-    for (int c; ok && (c = getopt(argc, argv, "t:k:p:r:s:n:c:f:S:j:iv")) != -1;)
+    for (int c; ok && (c = getopt(argc, argv, "+t:k:p:r:s:n:c:f:S:j:iv")) != -1;)
         switch (c) {
         case 't': ok = number(optarg, 0, 1e6, &o->temperature); break;
         case 'p': ok = number(optarg, 0, 1, &o->top_p); break;
@@ -73,7 +80,7 @@ static int options_read(struct options *o, int argc, char **argv)
         case 'v': o->verbose = 1; break;
         default: ok = 0; break;
         }
-    return ok && argc - optind == 2;
+    return ok && argc > optind;
 }
 
 static void options_apply(struct chat *c)
@@ -85,8 +92,8 @@ static void options_apply(struct chat *c)
     d->penalty = c->o.penalty > 0 ? c->o.penalty : d->penalty;
     d->top_k = c->o.top_k >= 0 ? c->o.top_k : d->top_k;
     c->config.seed = c->o.seed >= 0 ? c->o.seed : c->config.seed;
-    if (c->o.context > 0 && c->o.context < c->config.context)
-        c->config.context = c->o.context;
+    if (c->o.context > 0)
+        c->config.context = c->o.context < c->config.longest ? c->o.context : c->config.longest;
     clock_gettime(CLOCK_REALTIME, &t);
     draw_seed(d, c->config.seed >= 0 ? (uint64_t)c->config.seed : (uint64_t)t.tv_nsec ^ (uint64_t)t.tv_sec << 32);
 }
@@ -112,13 +119,21 @@ static void show(const struct chat *c, int64_t token, int first)
     fflush(stdout);
 }
 
+/* How many tokens begin the first turn: those of the vocabulary, unless the form has them written out. */
+static int first_count(const struct chat *c, const char *text)
+{
+    const char *begins = c->file && c->tokens.n_first ? c->tokens.bpe.token[c->tokens.first[0]].text : NULL;
+    int written = begins && strncmp(text, begins, strlen(begins)) == 0;
+    return c->form->plain || (c->file && !written) ? c->tokens.n_first : 0;
+}
+
 /* The turn's tokens behind all that was said. */
 static int turn_encode(struct chat *c, const char *line)
 {
     size_t from, to;
     char *text = form_turn(c->form, c->answers > 0, c->o.system, line, &from, &to);
-    int ok = text != NULL;
-    for (int i = 0; ok && c->form->plain && c->answers == 0 && i < c->tokens.n_first; i++)
+    int ok = text != NULL, first = ok && c->answers == 0 ? first_count(c, text) : 0;
+    for (int i = 0; ok && i < first; i++)
         ok = bpe_ids_put(&c->said, c->tokens.first[i]);
     ok = ok && tokens_encode(&c->tokens, text, strlen(text), from, to, &c->said);
     free(text);
@@ -183,7 +198,7 @@ static int turn(struct chat *c, const char *line)
 }
 
 /* 0: a turn failed. A line of its own that is empty is none. */
-static int turns(struct chat *c)
+static int turns_read(struct chat *c)
 {
     char *line = NULL;
     size_t room = 0;
@@ -201,31 +216,79 @@ static int turns(struct chat *c)
     return ok;
 }
 
+/* ---- what is known of the network -------------------------------------------------------------------------------- */
+
+static int form_choose(struct chat *c, const char *jinja)
+{
+    c->form = jinja && !c->o.form ? form_of_template(jinja) : form_find(c->o.form, &c->tokens);
+    if (c->form)
+        return 1;
+    if (c->o.form)
+        fprintf(stderr, "chat: no form '%s'; there are %s\n", c->o.form, form_names());
+    else
+        fprintf(stderr, "chat: the file's chat template is of no form known here; -f asks for one of %s\n",
+                form_names());
+    return 0;
+}
+
+static int open_folder(struct chat *c, const char *folder)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    return (config_read(&c->config, folder) || complain(c->config.why)) &&
+           (tokens_read(&c->tokens, path) || complain(c->tokens.why)) && form_choose(c, NULL);
+}
+
+static int open_file(struct chat *c, const char *meta)
+{
+    c->file = 1;
+    return (tokens_read_meta(&c->tokens, meta) || complain(c->tokens.why)) &&
+           (config_of_meta(&c->config, meta, &c->tokens) || complain(c->config.why)) &&
+           form_choose(c, meta_find(meta, "tokenizer.chat_template"));
+}
+
+static int is_folder(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+/* folder: NULL: the network says all. */
+static int chat_open(struct chat *c, const char *folder, const char *network)
+{
+    mcc_host host = {.size = sizeof host, .threads = (uint32_t)c->o.threads};
+    mcc_error error = {0};
+    mcc_lib *lib = NULL;
+    if (folder && !open_folder(c, folder))
+        return 0;
+    if (mcc_load(network, &host, &lib, &error) != MCC_OK)
+        return complain(error.text);
+    if (!folder && !open_file(c, lib->api->meta)) {
+        mcc_unload(lib);
+        return 0;
+    }
+    options_apply(c);
+    if (!decoder_new(&c->decoder, lib, &c->config.names, c->config.context, &error))
+        return complain(error.text);
+    c->config.context = c->decoder.rows;
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     static struct chat c;
-    mcc_error error = {0};
-    char path[4096];
     c.begun = seconds_now();
-    if (!options_read(&c.o, argc, argv)) {
+    int good = options_read(&c.o, argc, argv), folder = good && is_folder(argv[optind]);
+    if (!good || argc - optind < 1 + folder) {
         fputs(usage, stderr);
         return 2;
     }
-    snprintf(path, sizeof path, "%s/tokenizer.json", argv[optind]);
-    int ok = config_read(&c.config, argv[optind]) || complain(c.config.why);
-    ok = ok && (tokens_read(&c.tokens, path) || complain(c.tokens.why));
-    options_apply(&c);
-    c.form = form_find(c.o.form, &c.tokens);
-    if (ok && !c.form) {
-        fprintf(stderr, "chat: no form '%s'; there are %s\n", c.o.form, form_names());
-        ok = 0;
-    }
-    ok = ok && (decoder_open(&c.decoder, argv[optind + 1], (uint32_t)c.o.threads, &c.config.names, c.config.context,
-                             &error) ||
-                complain(error.text));
-    if (ok)
-        c.config.context = c.decoder.rows;
-    ok = ok && turns(&c);
+    int at = optind + folder + 1;
+    int ok = chat_open(&c, folder ? argv[optind] : NULL, argv[at - 1]);
+    if (ok && at == argc)
+        ok = turns_read(&c);
+    for (; ok && at < argc; at++)
+        ok = turn(&c, argv[at]);
     if (c.decoder.lib)
         decoder_close(&c.decoder);
     tokens_free(&c.tokens);

@@ -1,9 +1,10 @@
-/* Reading genai_config.json. What would change the answers and is not done here is refused. */
+/* Reading genai_config.json, and what a GGUF file says. What would change the answers and is not done here is refused.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "config.h"
-#include "tokens.h"
+#include "meta.h"
 
 static const char *name_of(const json_t *list, const char *key, const char *otherwise)
 {
@@ -78,11 +79,40 @@ int config_read(struct config *c, const char *folder)
     c->context = whole_of(model, "context_length", 0);
     if (longest > 0 && longest < c->context)
         c->context = longest;
+    c->longest = c->context;
     if (c->context < 1 || !json_is_object(decoder)) {
         snprintf(c->why, sizeof c->why, "%.200s: no model.decoder, or no context_length", path);
         return 0;
     }
     return read_ends(c, json_object_get(model, "eos_token_id")) && read_search(c, search);
+}
+
+int config_of_meta(struct config *c, const char *meta, const struct tokens *t)
+{
+    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    const char *architecture = meta_find(meta, "general.architecture");
+    char key[128];
+    *c = (struct config){.seed = -1, .draw = {.top_p = 1, .penalty = 1}};
+    c->caches[0] = (struct decoder_cache){"past_key_values.%d.key", "present.%d.key", 0};
+    c->caches[1] = (struct decoder_cache){"past_key_values.%d.value", "present.%d.value", 0};
+    c->names = (struct decoder_names){"input_ids", "attention_mask", "position_ids", "logits", c->caches};
+    snprintf(key, sizeof key, "%.100s.context_length", architecture ? architecture : "");
+    c->longest = meta_whole(meta, key, 0);
+    if (c->longest < 1) {
+        snprintf(c->why, sizeof c->why, "the network has no '%s' in its metadata: it is of no GGUF file", key);
+        return 0;
+    }
+    c->context = c->longest < CONFIG_CONTEXT ? c->longest : CONFIG_CONTEXT;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        int64_t id = meta_whole(meta, keys[i], i == 0 && t->marks ? 2 : -1);
+        if (id >= 0)
+            c->end[c->ends++] = id;
+    }
+    for (size_t i = 0; i < t->n_added && c->ends < CONFIG_ENDS; i++)
+        if (tokens_ends(t->added[i].text))
+            c->end[c->ends++] = t->added[i].id;
+    return 1;
 }
 
 int config_ends(const struct config *c, int64_t token)

@@ -7,6 +7,7 @@
 struct form {
     const char *name;
     const char *mark;                           /* an added token that only this form has; NULL: must be asked for */
+    const char *has[2], *lacks;                 /* of a template in Jinja that means this form */
     int plain;                                  /* no chat: what the post-processor puts before a text comes first */
     const char *begin;                          /* of the text */
     const char *system_open, *system_close;
@@ -17,6 +18,9 @@ struct form {
 
 /* By name, or NULL: by the tokens that the vocabulary has. NULL: no such form. */
 const struct form *form_find(const char *name, const struct tokens *t);
+
+/* By what stands in a template in Jinja; NULL: the template is of no form that is known here. */
+const struct form *form_of_template(const char *jinja);
 
 /* The names, for messages. */
 const char *form_names(void);

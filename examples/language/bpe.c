@@ -144,8 +144,7 @@ int bpe_ids_put(struct bpe_ids *ids, int64_t id)
     return 1;
 }
 
-/* The bytes of a letter that is no token; unknown where a byte is none either. */
-static int put_bytes(const struct bpe *b, const char *text, size_t bytes, size_t begun, struct bpe_ids *ids)
+int bpe_put_bytes(const struct bpe *b, const char *text, size_t bytes, size_t begun, struct bpe_ids *ids)
 {
     int all = 1;
     for (size_t i = 0; i < bytes; i++)
@@ -167,7 +166,7 @@ static int put_symbols(const struct bpe *b, const char *piece, size_t bytes, str
             split_point(piece + at, bytes - at, &used);
             id = bpe_find(b, piece + at, used);
         }
-        if (id >= 0 ? !bpe_ids_put(ids, id) : !put_bytes(b, piece + at, used, begun, ids))
+        if (id >= 0 ? !bpe_ids_put(ids, id) : !bpe_put_bytes(b, piece + at, used, begun, ids))
             return 0;
     }
     return 1;
@@ -204,6 +203,8 @@ static size_t merge_all(const struct bpe *b, int64_t *id, uint32_t *rank, size_t
 int bpe_encode(const struct bpe *b, const char *piece, size_t bytes, struct bpe_ids *ids)
 {
     size_t begun = ids->n, n;
+    if (b->score)
+        return scores_encode(b, piece, bytes, ids);
     int32_t id = b->whole ? bpe_find(b, piece, bytes) : -1;
     if (id >= 0)
         return bpe_ids_put(ids, id);
@@ -227,5 +228,6 @@ void bpe_free(struct bpe *b)
     free(b->token);
     free(b->slot);
     free(b->pair);
+    free(b->score);
     *b = (struct bpe){0};
 }

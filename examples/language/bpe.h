@@ -22,6 +22,7 @@ struct bpe {
     uint32_t slots, used;
     struct bpe_pair *pair;
     uint32_t pairs, merges;
+    float *score;        /* of each token: neighbours become the best one; NaN: never; NULL: merges go by pairs */
     int32_t byte[256];   /* the token that is one byte; -1 */
     int32_t unknown;     /* for what no token is; -1: that is left out */
     int letters;         /* pieces begin as letters, with bytes for those that are no token; 0: as bytes */
@@ -42,6 +43,12 @@ int32_t bpe_find(const struct bpe *b, const char *text, size_t bytes);
 int bpe_merge(struct bpe *b, int32_t left, int32_t right, int32_t made);
 
 int bpe_ids_put(struct bpe_ids *ids, int64_t id);
+
+/* Adds the bytes of a letter that is no token; the unknown token where a byte is none either. begun: of the piece. */
+int bpe_put_bytes(const struct bpe *b, const char *text, size_t bytes, size_t begun, struct bpe_ids *ids);
+
+/* scores.c: bpe_encode of vocabularies with scores. */
+int scores_encode(const struct bpe *b, const char *piece, size_t bytes, struct bpe_ids *ids);
 
 /* Adds the tokens of a piece; 0: no memory. */
 int bpe_encode(const struct bpe *b, const char *piece, size_t bytes, struct bpe_ids *ids);

@@ -158,26 +158,29 @@ static int buffers_new(struct decoder *d, mcc_error *error)
     return ok || fail(error, "no memory for caches of %lld tokens", (long long)d->rows);
 }
 
-int decoder_open(struct decoder *d, const char *path, uint32_t threads, const struct decoder_names *names, int64_t rows,
-                 mcc_error *error)
+int decoder_new(struct decoder *d, mcc_lib *lib, const struct decoder_names *names, int64_t rows, mcc_error *error)
 {
-    mcc_host host = {.size = sizeof host, .threads = threads};
-    *d = (struct decoder){.rows = rows};
-    if (rows < 1 || rows > 1 << 24)
-        return fail(error, "a context of %lld tokens", (long long)rows);
-    if (mcc_load(path, &host, &d->lib, error))
-        return 0;
-    d->api = d->lib->api;
+    *d = (struct decoder){.lib = lib, .api = lib->api, .rows = rows};
     d->in = calloc(d->api->n_in + 1, sizeof *d->in);
     d->ins = calloc(d->api->n_in + 1, sizeof *d->ins);
     d->outs = calloc(d->api->n_out + 1, sizeof *d->outs);
     d->made = calloc(d->api->n_out + 1, sizeof *d->made);
     int ok = (d->in && d->ins && d->outs && d->made) || fail(error, "no memory");
+    ok = ok && ((rows >= 1 && rows <= 1 << 24) || fail(error, "a context of %lld tokens", (long long)rows));
     ok = ok && d->api->ctx_new(d->lib->model, NULL, 0, &d->ctx, error) == MCC_OK;
     ok = ok && ports_find(d, names, error) && types_check(d, error) && buffers_new(d, error);
     if (!ok)
         decoder_close(d);
     return ok;
+}
+
+int decoder_open(struct decoder *d, const char *path, uint32_t threads, const struct decoder_names *names, int64_t rows,
+                 mcc_error *error)
+{
+    mcc_host host = {.size = sizeof host, .threads = threads};
+    mcc_lib *lib;
+    *d = (struct decoder){0};
+    return mcc_load(path, &host, &lib, error) == MCC_OK && decoder_new(d, lib, names, rows, error);
 }
 
 int decoder_bind(struct decoder *d, const char *name, const void *data, int rank, const int64_t *shape,

@@ -47,8 +47,11 @@ struct decoder {
     DLTensor **outs;
 };
 
-/* rows: tokens that the caches have room for; a network's maximum may make d->rows less. On failure nothing is left
- * open. */
+/* rows: tokens that the caches have room for; a network's maximum may make d->rows less. lib is the decoder's from now
+ * on. On failure nothing is left open. */
+int decoder_new(struct decoder *d, mcc_lib *lib, const struct decoder_names *names, int64_t rows, mcc_error *error);
+
+/* mcc_load and decoder_new. */
 int decoder_open(struct decoder *d, const char *path, uint32_t threads, const struct decoder_names *names, int64_t rows,
                  mcc_error *error);
 

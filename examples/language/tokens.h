@@ -1,5 +1,6 @@
-/* A tokenizer.json of Hugging Face's tokenizers: byte pair encoding by bytes (GPT-2, Llama-3, Qwen, SmolLM2) or by
- * letters with U+2581 for spaces (Llama-2, Mistral, Gemma). What it asks for beyond that is refused with a word. */
+/* Tokenizers of a tokenizer.json of Hugging Face's tokenizers or of a GGUF file: byte pair encoding by bytes (GPT-2,
+ * Llama-3, Qwen, SmolLM2) or by letters with U+2581 for spaces (Llama-2, Mistral, Gemma). What it asks for beyond that
+ * is refused with a word. */
 #ifndef TOKENS_H
 #define TOKENS_H
 
@@ -37,6 +38,12 @@ json_t *json_read(const char *path, char why[TOKENS_WHY]);
 
 /* 0: why says what is wrong, and nothing stays. */
 int tokens_read(struct tokens *t, const char *path);
+
+/* The same of what an artifact says of its model, mcc_api.meta. */
+int tokens_read_meta(struct tokens *t, const char *meta);
+
+/* Whether a token of this text ends an answer, in every vocabulary that has it. */
+int tokens_ends(const char *text);
 
 /* The number of an added token; -1. */
 int64_t tokens_added(const struct tokens *t, const char *text);

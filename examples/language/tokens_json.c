@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "tokens.h"
+#include "vocabulary.h"
 
 enum { FILE_MAX = 1 << 28 };
 
@@ -153,39 +154,6 @@ static int read_decoder(struct tokens *t, const json_t *json, int bytes)
 
 /* ---- the vocabulary ---------------------------------------------------------------------------------------------- */
 
-/* The byte that a code point of ByteLevel stands for: visible ones themselves, the others from 256 on; -1: none. */
-static int byte_of(int32_t c)
-{
-    int hidden = 0;
-    for (int i = 0; i < 256; i++) {
-        int visible = (i >= 33 && i <= 126) || (i >= 161 && i <= 172) || i >= 174;
-        if (c == (visible ? i : 256 + hidden))
-            return i;
-        hidden += !visible;
-    }
-    return -1;
-}
-
-/* A token's text as the bytes it stands for; as it is where a letter stands for none. The copy is the caller's. */
-static char *text_of(const char *text, size_t bytes, const int *byte, size_t *n)
-{
-    char *copy = malloc(bytes + 1);
-    *n = 0;
-    for (size_t at = 0, used; copy && byte && at < bytes; at += used) {
-        int32_t c = split_point(text + at, bytes - at, &used);
-        if (c < 0 || c >= 512 || byte[c] < 0) {
-            byte = NULL;
-            break;
-        }
-        copy[(*n)++] = (char)byte[c];
-    }
-    if (copy && !byte) {
-        memcpy(copy, text, bytes);
-        *n = bytes;
-    }
-    return copy;
-}
-
 static int put_vocabulary(struct tokens *t, json_t *vocab, const int *byte)
 {
     const char *key;
@@ -193,7 +161,7 @@ static int put_vocabulary(struct tokens *t, json_t *vocab, const int *byte)
     json_object_foreach(vocab, key, id)
     {
         size_t n;
-        char *text = text_of(key, strlen(key), byte, &n);
+        char *text = vocabulary_text(key, strlen(key), byte, &n);
         int ok = text && json_is_integer(id) && bpe_put(&t->bpe, json_integer_value(id), text, n);
         free(text);
         if (!ok)
@@ -202,36 +170,17 @@ static int put_vocabulary(struct tokens *t, json_t *vocab, const int *byte)
     return t->bpe.used > 0 || refuse(t->why, "no vocabulary");
 }
 
-/* "a b" or ["a", "b"]: the two and what they become are tokens. */
+/* "a b" or ["a", "b"]. */
 static int put_merge(struct tokens *t, const json_t *merge, const int *byte)
 {
     const char *a = json_string_value(merge), *b = a ? strchr(a, ' ') : NULL;
-    size_t a_bytes = b ? (size_t)(b - a) : 0, n[2] = {0};
-    char *half[2], *both = NULL;
-    int32_t id[3] = {-1, -1, -1};
+    size_t bytes = b ? (size_t)(b++ - a) : 0;
     if (json_is_array(merge) && json_array_size(merge) == 2) {
         a = json_string_value(json_array_get(merge, 0));
         b = json_string_value(json_array_get(merge, 1));
-        a_bytes = a ? strlen(a) : 0;
-    } else if (b) {
-        b++;
+        bytes = a ? strlen(a) : 0;
     }
-    if (!a || !b)
-        return 0;
-    half[0] = text_of(a, a_bytes, byte, &n[0]);
-    half[1] = text_of(b, strlen(b), byte, &n[1]);
-    both = half[0] && half[1] ? malloc(n[0] + n[1] + 1) : NULL;
-    if (both) {
-        memcpy(both, half[0], n[0]);
-        memcpy(both + n[0], half[1], n[1]);
-        id[0] = bpe_find(&t->bpe, half[0], n[0]);
-        id[1] = bpe_find(&t->bpe, half[1], n[1]);
-        id[2] = bpe_find(&t->bpe, both, n[0] + n[1]);
-    }
-    free(half[0]);
-    free(half[1]);
-    free(both);
-    return id[0] >= 0 && id[1] >= 0 && id[2] >= 0 && bpe_merge(&t->bpe, id[0], id[1], id[2]);
+    return a && b && vocabulary_merge(&t->bpe, a, bytes, b, strlen(b), byte);
 }
 
 static int read_model(struct tokens *t, const json_t *model, int bytes)
@@ -239,10 +188,8 @@ static int read_model(struct tokens *t, const json_t *model, int bytes)
     json_t *merges = json_object_get(model, "merges"), *merge;
     const char *unknown = string_of(model, "unk_token");
     size_t i;
-    int table[512];
-    char name[8];
-    for (int c = 0; c < 512; c++)
-        table[c] = byte_of(c);
+    int table[VOCABULARY_POINTS];
+    vocabulary_points(table);
     const int *byte = bytes ? table : NULL;
     if (!is_type(model, "BPE") || string_of(model, "continuing_subword_prefix")[0] ||
         string_of(model, "end_of_word_suffix")[0] || json_real_value(json_object_get(model, "dropout")) > 0)
@@ -255,23 +202,14 @@ static int read_model(struct tokens *t, const json_t *model, int bytes)
     t->bpe.fuse = is_true(model, "fuse_unk");
     t->bpe.whole = is_true(model, "ignore_merges");
     t->bpe.unknown = unknown[0] ? bpe_find(&t->bpe, unknown, strlen(unknown)) : -1;
-    for (int c = 0; c < 256; c++) {
-        char one = (char)c;
-        snprintf(name, sizeof name, "<0x%02X>", c);
-        t->bpe.byte[c] = bytes                             ? bpe_find(&t->bpe, &one, 1)
-                         : is_true(model, "byte_fallback") ? bpe_find(&t->bpe, name, 6)
-                                                           : -1;
-    }
+    if (!bytes && !is_true(model, "byte_fallback"))
+        memset(t->bpe.byte, 0xff, sizeof t->bpe.byte);
+    else
+        vocabulary_bytes(&t->bpe, !bytes);
     return 1;
 }
 
-/* ---- added tokens, and what tokens show -------------------------------------------------------------------------- */
-
-static int longer(const void *a, const void *b)
-{
-    const struct tokens_added *x = a, *y = b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes ? 1 : -1) : x->id < y->id ? -1 : x->id > y->id;
-}
+/* ---- added tokens ------------------------------------------------------------------------------------------------ */
 
 static int read_added(struct tokens *t, json_t *list)
 {
@@ -291,36 +229,7 @@ static int read_added(struct tokens *t, json_t *list)
         t->added[t->n_added++] = (struct tokens_added){
             id, kept->text, kept->bytes, is_true(one, "special"), is_true(one, "lstrip"), is_true(one, "rstrip")};
     }
-    qsort(t->added, t->n_added, sizeof *t->added, longer);
-    return 1;
-}
-
-/* Spaces for U+2581, bytes for <0xNN>. */
-static int show_marks(struct tokens *t)
-{
-    t->shown = calloc((size_t)t->bpe.n, sizeof *t->shown);
-    if (!t->shown)
-        return refuse(t->why, "no memory");
-    for (int32_t i = 0; i < t->bpe.n; i++) {
-        const char *text = t->bpe.token[i].text, *hit;
-        if (!text || !(strstr(text, "\xe2\x96\x81") || strncmp(text, "<0x", 3) == 0))
-            continue;
-        char *copy = malloc(t->bpe.token[i].bytes + 1), *to = copy;
-        if (!copy)
-            return refuse(t->why, "no memory");
-        for (; (hit = strstr(text, "\xe2\x96\x81")); text = hit + 3) {
-            memcpy(to, text, (size_t)(hit - text));
-            to += hit - text;
-            *to++ = ' ';
-        }
-        memcpy(to, text, strlen(text));
-        t->shown[i] = (struct bpe_text){copy, (uint32_t)(to - copy + (ptrdiff_t)strlen(text))};
-    }
-    for (int c = 0; c < 256; c++)
-        if (t->bpe.byte[c] >= 0) {
-            t->shown[t->bpe.byte[c]].text[0] = (char)c;
-            t->shown[t->bpe.byte[c]].bytes = 1;
-        }
+    tokens_sort_added(t);
     return 1;
 }
 
@@ -353,7 +262,8 @@ int tokens_read(struct tokens *t, const char *path)
     ok = ok && read_pre_tokenizer(t, json_object_get(json, "pre_tokenizer"), &bytes);
     ok = ok && read_decoder(t, json_object_get(json, "decoder"), bytes);
     ok = ok && read_model(t, json_object_get(json, "model"), bytes);
-    ok = ok && read_added(t, json_object_get(json, "added_tokens")) && (bytes || show_marks(t));
+    ok = ok && read_added(t, json_object_get(json, "added_tokens")) &&
+         (bytes || tokens_show_marks(t) || refuse(t->why, "no memory"));
     if (ok)
         read_first(t, json_object_get(json, "post_processor"));
     json_decref(json);

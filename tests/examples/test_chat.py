@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from bench.llm_network import SHAPES, Network
 from support.compare import node
 from support.decoder import Reference
-from support.tokens import REFERENCE, Tokens, library, needs_jansson
+from support.tokens import REFERENCE, SOURCES, Tokens, library, needs_jansson
 from support.tool import BUILD, ROOT
 
 HERE = ROOT / "examples/chat"
@@ -83,7 +83,7 @@ def drawn(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tokens(tmp_path_factory):
-    lib = library(tmp_path_factory.mktemp("tokens"), "bpe.c", "split.c", "tokens.c", "tokens_json.c")
+    lib = library(tmp_path_factory.mktemp("tokens"), *SOURCES)
 
     def of(tokenizer):
         path = tmp_path_factory.mktemp("of") / "tokenizer.json"

@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
-from support.tokens import REFERENCE, Tokens, library, needs_jansson
+from support.tokens import REFERENCE, SOURCES, Tokens, library, needs_jansson
 from support.tool import BUILD, ROOT, mcc, value
 
 HERE = ROOT / "examples/speech"
@@ -142,7 +142,7 @@ def test_tokens_as_onnx_runtime(speech):
 
 @needs_jansson
 def test_text_of_tokens(speech, tmp_path):
-    t = Tokens(library(tmp_path, "bpe.c", "split.c", "tokens.c", "tokens_json.c"), speech.folder / "tokenizer.json")
+    t = Tokens(library(tmp_path, *SOURCES), speech.folder / "tokenizer.json")
     want = t.text(speech.reference.tokens(sound(4000))).removeprefix(b" ")
     (speech.folder / "x.wav").write_bytes(wav(sound(4000)))
     done = subprocess.run([speech.folder / "speech", "-v", speech.folder, speech.folder / "x.wav"], capture_output=True)

@@ -8,12 +8,12 @@ import random
 import numpy as np
 import pytest
 
-from support.tokens import REFERENCE, Tokens, library, needs_jansson
+from support.tokens import REFERENCE, SOURCES, Tokens, library, needs_jansson
 
 
 @pytest.fixture(scope="module")
 def lib(tmp_path_factory):
-    return library(tmp_path_factory.mktemp("tokens"), "bpe.c", "split.c", "tokens.c", "tokens_json.c")
+    return library(tmp_path_factory.mktemp("tokens"), *SOURCES)
 
 
 @pytest.fixture

@@ -1,16 +1,19 @@
-"""llama.cpp's greedy tokens for FILES, into llama_cpp.json: PYTHONPATH=tests python -m gguf.record, with the package xllamacpp (2026.10.11549)
-beside NumPy and onnx. Caches are f32 there, as here."""
+"""llama.cpp's greedy tokens for FILES, into llama_cpp.json, and what it makes of texts by VOCABULARIES, into llama_cpp_tokens.json:
+PYTHONPATH=tests python -m gguf.record, with the package xllamacpp (2026.10.11549) beside NumPy and onnx. Caches are f32 there, as here."""
 import functools
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 from gguf import babyllama
 from gguf.decoders import Model
+from gguf.vocabularies import VOCABULARIES
 
 TOKENS = pathlib.Path(__file__).resolve().parent / "llama_cpp.json"
+OF_TEXTS = TOKENS.with_name("llama_cpp_tokens.json")
 STEPS = 64
 PROMPT = [3, 141, 59, 26, 53, 58, 97, 93, 23, 84]
 FILES = {    # how to make it, prompt, size of a head
@@ -40,30 +43,66 @@ def tokenizer(f):
     return f
 
 
-def greedy(path, prompt):
+def server(path):
     import xllamacpp as x
     p = x.CommonParams()
     p.model.path, p.n_ctx, p.n_parallel, p.warmup = path, 256, 1, False
     p.cpuparams.n_threads = p.cpuparams_batch.n_threads = 1
     p.cache_type_k = p.cache_type_v = x.ggml_type.GGML_TYPE_F32
     p.flash_attn_type = x.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    answer = x.Server(p).handle_completions({"prompt": prompt, "n_predict": STEPS, "temperature": 0, "samplers": ["top_k"], "top_k": 1, "n_probs": 1})
+    return x.Server(p)
+
+
+def greedy(path, prompt):
+    answer = server(path).handle_completions({"prompt": prompt, "n_predict": STEPS, "temperature": 0, "samplers": ["top_k"], "top_k": 1, "n_probs": 1})
     answer = json.loads(answer) if isinstance(answer, str) else answer
     return [t["id"] for t in answer["choices"][0]["logprobs"]["content"]]
 
 
+def of_texts(path, texts):
+    running = server(path)
+
+    def one(text):
+        body = {"content": text, "add_special": True, "parse_special": True}
+        request = urllib.request.Request(running.listening_address + "/tokenize", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return json.loads(urllib.request.urlopen(request).read())["tokens"]
+    return [one(text) for text in texts]
+
+
+def apart(*args):
+    """A process for each: the server's threads end with it."""
+    done = subprocess.run([sys.executable, "-m", "gguf.record", *args], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("tokens"))[6:])
+
+
+def save(path, found):
+    path.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in found.items()) + "\n}\n")
+
+
+def record_texts():
+    found = {}
+    for name, (keys, texts) in VOCABULARIES.items():
+        words = len(next(v for k, _, v in keys if k == "tokenizer.ggml.tokens"))
+        with tempfile.TemporaryDirectory() as folder:
+            f = Model("llama", layers=1, words=words).file()
+            f.keys += keys
+            found[name] = apart(f.save(pathlib.Path(folder) / "m.gguf"), json.dumps(texts), "texts")
+        print(name, len(found[name]))
+    save(OF_TEXTS, found)
+
+
 def main():
-    if len(sys.argv) > 1:    # a process for each: the server's threads end with it
-        print("tokens", json.dumps(greedy(sys.argv[1], json.loads(sys.argv[2]))), flush=True)
+    if len(sys.argv) > 1:
+        print("tokens", json.dumps((of_texts if sys.argv[3:] else greedy)(sys.argv[1], json.loads(sys.argv[2]))), flush=True)
         return
+    record_texts()
     found = {}
     for name, (make, prompt, _) in FILES.items():
         with tempfile.TemporaryDirectory() as folder:
             path = tokenizer(make()).save(pathlib.Path(folder) / "m.gguf")
-            done = subprocess.run([sys.executable, "-m", "gguf.record", path, json.dumps(prompt)], stdout=subprocess.PIPE, text=True, check=True)
-        found[name] = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("tokens"))[6:])
+            found[name] = apart(path, json.dumps(prompt))
         print(name, len(found[name]), len(set(found[name])))
-    TOKENS.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in found.items()) + "\n}\n")
+    save(TOKENS, found)
 
 
 if __name__ == "__main__":
