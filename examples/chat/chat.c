@@ -6,6 +6,7 @@
  * FOLDER is what onnxruntime-genai's builder writes: genai_config.json and tokenizer.json are read. A network that was
  * made of a GGUF file has all of that in itself. */
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,20 +18,22 @@
 #include "form.h"
 #include "measure.h"
 #include "meta.h"
+#include "speculate.h"
 
 struct options {
-    const char *form, *system;
+    const char *form, *system, *draft;
     double temperature, top_p, penalty; /* negative: as the folder says */
     int64_t top_k, seed, context;
     long tokens; /* of an answer, at most; 0: as many as fit */
     long threads;
-    int numbers, verbose;
+    int numbers, verbose, speculate;
 };
 
 struct chat {
     struct config config;
     struct tokens tokens;
     struct decoder decoder;
+    struct speculate speculate; /* network NULL: no */
     const struct form *form;
     struct options o;
     struct bpe_ids said; /* all tokens that the caches hold, and those that come next */
@@ -47,7 +50,9 @@ static const char usage[] =
     "  -n TOKENS   of an answer, at most        -c TOKENS   context, at most\n"
     "  -f FORM     of the chat: none, chatml, llama3, llama2, gemma, phi3, phi4; else by template or vocabulary\n"
     "  -S TEXT     what the system says first   -j THREADS  1 unless given\n"
-    "  -i          numbers of tokens, no text   -v          speed and memory on standard error\n";
+    "  -i          numbers of tokens, no text   -v          speed and memory on standard error\n"
+    "  --speculate         guess tokens by the text so far, verify several at once: the same tokens, sooner\n"
+    "  --draft=SMALL.so    guess by a smaller model with the same tokens, too\n";
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
 
@@ -61,10 +66,12 @@ static int number(const char *text, double least, double most, double *value)
 
 static int options_read(struct options *o, int argc, char **argv)
 {
+    static const struct option longer[] = {
+        {"speculate", no_argument, NULL, 'x'}, {"draft", required_argument, NULL, 'd'}, {0}};
     double v = 0;
     int ok = 1;
     *o = (struct options){.temperature = -1, .top_p = -1, .penalty = -1, .top_k = -1, .seed = -1, .threads = 1};
-    for (int c; ok && (c = getopt(argc, argv, "+t:k:p:r:s:n:c:f:S:j:iv")) != -1;)
+    for (int c; ok && (c = getopt_long(argc, argv, "+t:k:p:r:s:n:c:f:S:j:iv", longer, NULL)) != -1;)
         switch (c) {
         case 't': ok = number(optarg, 0, 1e6, &o->temperature); break;
         case 'p': ok = number(optarg, 0, 1, &o->top_p); break;
@@ -78,6 +85,8 @@ static int options_read(struct options *o, int argc, char **argv)
         case 'S': o->system = optarg; break;
         case 'i': o->numbers = 1; break;
         case 'v': o->verbose = 1; break;
+        case 'd': o->draft = optarg; /* fall through */
+        case 'x': o->speculate = 1; break;
         default: ok = 0; break;
         }
     return ok && argc > optind;
@@ -140,32 +149,59 @@ static int turn_encode(struct chat *c, const char *line)
     return ok || complain(c->tokens.why[0] ? c->tokens.why : "no memory");
 }
 
-/* Feeds what the caches lack, then draws until the answer ends. */
+/* Draws the token of a row of logits and shows it. 0: that ends the answer; -1: no memory. */
+static int say(struct chat *c, const float *logits, long told, int64_t *token)
+{
+    int t = draw_token(&c->config.draw, logits, (int)c->decoder.vocabulary, c->said.id, (int64_t)c->said.n);
+    *token = t;
+    if (t < 0)
+        return -1;
+    if (config_ends(&c->config, t) || (int64_t)c->said.n == c->config.context)
+        return 0;
+    show(c, t, told == 0);
+    return bpe_ids_put(&c->said, t) ? 1 : -1;
+}
+
+/* Feeds what the caches lack; tokens of all rows that follow from it, as many as are right. As say. */
+static int step(struct chat *c, long *told, double *first, mcc_error *error)
+{
+    int64_t rows = 1, right = 0, token, n = (int64_t)c->said.n;
+    const float *logits = c->speculate.network ? speculate_feed(&c->speculate, c->said.id, n, &rows, error)
+                                               : decoder_feed_all(&c->decoder, c->said.id, n, error);
+    int goes = logits ? 1 : -1;
+    for (int64_t i = 0; goes > 0 && i < rows; i++) {
+        goes = say(c, logits + i * c->decoder.vocabulary, *told, &token);
+        *first = (*told)++ ? *first : seconds_now();
+        if (goes > 0 && *told == c->o.tokens)
+            goes = 0;
+        if (goes <= 0 || !c->speculate.network || !speculate_right(&c->speculate, i, token))
+            break;
+        right++;
+    }
+    if (c->speculate.network && logits)
+        speculate_keep(&c->speculate, n + right, right);
+    return goes;
+}
+
 static int answer(struct chat *c, double begun)
 {
-    mcc_error error = {0};
+    mcc_error error = {.text = "no memory"};
+    const struct speculate *s = &c->speculate;
     double first = 0;
     long told = 0;
-    while (c->o.tokens == 0 || told < c->o.tokens) {
-        size_t held = (size_t)c->decoder.n;
-        const float *logits = decoder_feed(&c->decoder, c->said.id + held, (int64_t)(c->said.n - held), &error);
-        if (!logits)
-            return complain(error.text);
-        int token = draw_token(&c->config.draw, logits, (int)c->decoder.vocabulary, c->said.id, (int64_t)c->said.n);
-        if (token < 0)
-            return complain("no memory");
-        first = told++ ? first : seconds_now();
-        if (config_ends(&c->config, token) || (int64_t)c->said.n == c->config.context)
-            break;
-        show(c, token, told == 1);
-        if (!bpe_ids_put(&c->said, token))
-            return complain("no memory");
-    }
+    int goes = 1;
+    while (goes > 0)
+        goes = step(c, &told, &first, &error);
+    if (goes < 0)
+        return complain(error.text);
     putchar('\n');
     if (c->o.verbose)
         fprintf(stderr, "%.2f ms to the first token, %.1f tokens/s of %ld, %ld kB of memory, caches %s\n",
                 1e3 * (first - begun), told > 1 ? (double)(told - 1) / (seconds_now() - first) : 0.0, told,
                 memory_peak_kb(), c->decoder.shared ? "in place" : "handed on");
+    if (c->o.verbose && s->network)
+        fprintf(stderr, "%lld of %lld guesses were right, %d rows together at most\n", (long long)s->right,
+                (long long)s->tried, speculate_most(s));
     return 1;
 }
 
@@ -173,6 +209,8 @@ static int answer(struct chat *c, double begun)
 static void anew(struct chat *c)
 {
     decoder_reset(&c->decoder);
+    if (c->speculate.network)
+        speculate_forget(&c->speculate);
     c->said.n = 0;
     c->answers = 0;
 }
@@ -271,7 +309,9 @@ static int chat_open(struct chat *c, const char *folder, const char *network)
     if (!decoder_new(&c->decoder, lib, &c->config.names, c->config.context, &error))
         return complain(error.text);
     c->config.context = c->decoder.rows;
-    return 1;
+    return !c->o.speculate ||
+           speculate_open(&c->speculate, &c->decoder, c->o.draft, host.threads, &c->config.names, &error) ||
+           complain(error.text);
 }
 
 int main(int argc, char **argv)
@@ -289,6 +329,7 @@ int main(int argc, char **argv)
         ok = turns_read(&c);
     for (; ok && at < argc; at++)
         ok = turn(&c, argv[at]);
+    speculate_close(&c.speculate);
     if (c.decoder.lib)
         decoder_close(&c.decoder);
     tokens_free(&c.tokens);

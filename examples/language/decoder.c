@@ -6,6 +6,8 @@
 
 #include "decoder.h"
 
+enum { PIECE = 64 };
+
 __attribute__((format(printf, 2, 3))) static int fail(mcc_error *error, const char *format, ...)
 {
     va_list list;
@@ -290,6 +292,32 @@ const float *decoder_feed(struct decoder *d, const int64_t *ids, int64_t n, mcc_
     logits = d->shared ? step_shared(d, n, error) : step_growing(d, error);
     d->n += logits ? n : 0;
     return logits;
+}
+
+const float *decoder_feed_all(struct decoder *d, const int64_t *ids, int64_t n, mcc_error *error)
+{
+    int64_t most = d->api->out[d->logits].dims[1].extent == 1 ? d->rows : PIECE;
+    const float *logits = NULL;
+    do {
+        int64_t left = n - d->n;
+        logits = decoder_feed(d, ids + d->n, left > most ? most : left, error);
+    } while (logits && d->n < n);
+    return logits;
+}
+
+int decoder_rows(const struct decoder *d)
+{
+    return d->shared && d->api->out[d->logits].dims[1].extent != 1;
+}
+
+const float *decoder_row(const struct decoder *d, int64_t i)
+{
+    return d->row + i * d->vocabulary;
+}
+
+void decoder_keep(struct decoder *d, int64_t n)
+{
+    d->n = n < d->n ? n : d->n;
 }
 
 void decoder_reset(struct decoder *d)

@@ -62,6 +62,20 @@ int decoder_bind(struct decoder *d, const char *name, const void *data, int rank
 /* The logits of the last of n tokens, valid until the next call; NULL: error says why. */
 const float *decoder_feed(struct decoder *d, const int64_t *ids, int64_t n, mcc_error *error);
 
+/* Feeds what the caches lack of the n tokens from the first one on. Logits of all rows would take much memory for a
+ * long text, so a network that gives them gets it in pieces. */
+const float *decoder_feed_all(struct decoder *d, const int64_t *ids, int64_t n, mcc_error *error);
+
+/* Whether decoder_row has all rows, and decoder_keep forgets: caches are in place, and logits are not the last one's
+ * alone. */
+int decoder_rows(const struct decoder *d);
+
+/* The logits of token i of those that decoder_feed was given last. */
+const float *decoder_row(const struct decoder *d, int64_t i);
+
+/* Forgets what is behind the first n tokens. */
+void decoder_keep(struct decoder *d, int64_t n);
+
 /* Forgets all tokens. */
 void decoder_reset(struct decoder *d);
 

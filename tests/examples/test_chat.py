@@ -273,12 +273,9 @@ def test_damaged_configs(drawn, tmp_path):
         assert done.returncode in (0, 1) and bool(done.stderr) == done.returncode, (config, done.stderr)
 
 
-@pytest.fixture(scope="module")
-def babyllama(tmp_path_factory):
-    """examples/story's network in a folder of that form: its letters are the vocabulary, nothing is merged."""
-    tmp, story = tmp_path_factory.mktemp("babyllama"), ROOT / "examples/story"
-    letters = [line.split("\t")[0] for line in (story / "tok105.vocab").read_text().splitlines()]
-    mark = "▁"
+def letters_folder(folder):
+    """A folder of that form for examples/story's network: its letters are the vocabulary, nothing is merged. Returns the letters, too."""
+    letters, mark = [line.split("\t")[0] for line in (ROOT / "examples/story/tok105.vocab").read_text().splitlines()], "▁"
     tokenizer = {"added_tokens": [{"id": i, "content": letters[i], "special": True} for i in (1, 2)],
                  "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": mark},
                                                                     {"type": "Replace", "pattern": {"String": " "}, "content": mark}]},
@@ -287,8 +284,14 @@ def babyllama(tmp_path_factory):
                                     "special_tokens": {"s": {"ids": [1]}}},
                  "model": {"type": "BPE", "vocab": {t: i for i, t in enumerate(letters)}, "merges": [], "unk_token": letters[0]}}
     config = {"model": {"context_length": 256, "decoder": {}, "eos_token_id": [1, 2]}, "search": {"do_sample": False, "max_length": 256}}
-    folder = genai(tmp / "model", tokenizer, config)
-    (folder / "model.onnx").write_bytes((story / "babyllama-int4.onnx").read_bytes())
+    return genai(folder, tokenizer, config), letters
+
+
+@pytest.fixture(scope="module")
+def babyllama(tmp_path_factory):
+    tmp = tmp_path_factory.mktemp("babyllama")
+    folder, letters = letters_folder(tmp / "model")
+    (folder / "model.onnx").write_bytes((ROOT / "examples/story/babyllama-int4.onnx").read_bytes())
     return Chat(tmp / "build", folder), letters
 
 
