@@ -467,7 +467,7 @@ demo-run: all
 # ---- what Debian 12 must have ------------------------------------------------------------------------------
 
 DEPS := gcc g++ make binutils clang-19 clang-format-19 llvm-19-dev liblld-19-dev libprotobuf-c-dev protobuf-c-compiler libyaml-dev \
-        libxxhash-dev zlib1g-dev libzstd-dev libcmocka-dev libjansson-dev python3 python3-venv
+        libxxhash-dev zlib1g-dev libzstd-dev libcmocka-dev libjansson-dev libmicrohttpd-dev python3 python3-venv
 DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross libc6-dev-riscv64-cross \
         libgcc-12-dev-riscv64-cross
 DEPS_FUZZ := libclang-rt-19-dev

@@ -306,7 +306,7 @@ static int chat_open(struct chat *c, const char *folder, const char *network)
         return 0;
     }
     options_apply(c);
-    if (!decoder_new(&c->decoder, lib, &c->config.names, c->config.context, &error))
+    if (!decoder_new(&c->decoder, lib, &c->config.names, c->config.context, 1, &error))
         return complain(error.text);
     c->config.context = c->decoder.rows;
     return !c->o.speculate ||

@@ -138,7 +138,7 @@ static int cache_new(struct decoder *d, uint32_t k)
     s[1] = s[2] * rows;
     s[0] = s[1] * p->shape[1];
     p->shape[2] = rows;
-    p->tensor.data = calloc((size_t)s[0], (p->tensor.dtype.bits + 7u) / 8);
+    p->tensor.data = calloc((size_t)(d->slots * s[0]), (p->tensor.dtype.bits + 7u) / 8);
     memcpy(p->present_shape, p->shape, sizeof p->present_shape);
     p->present = p->tensor;
     p->present.shape = p->present_shape;
@@ -160,9 +160,10 @@ static int buffers_new(struct decoder *d, mcc_error *error)
     return ok || fail(error, "no memory for caches of %lld tokens", (long long)d->rows);
 }
 
-int decoder_new(struct decoder *d, mcc_lib *lib, const struct decoder_names *names, int64_t rows, mcc_error *error)
+int decoder_new(struct decoder *d, mcc_lib *lib, const struct decoder_names *names, int64_t rows, int64_t slots,
+                mcc_error *error)
 {
-    *d = (struct decoder){.lib = lib, .api = lib->api, .rows = rows};
+    *d = (struct decoder){.lib = lib, .api = lib->api, .rows = rows, .slots = slots};
     d->in = calloc(d->api->n_in + 1, sizeof *d->in);
     d->ins = calloc(d->api->n_in + 1, sizeof *d->ins);
     d->outs = calloc(d->api->n_out + 1, sizeof *d->outs);
@@ -182,7 +183,7 @@ int decoder_open(struct decoder *d, const char *path, uint32_t threads, const st
     mcc_host host = {.size = sizeof host, .threads = threads};
     mcc_lib *lib;
     *d = (struct decoder){0};
-    return mcc_load(path, &host, &lib, error) == MCC_OK && decoder_new(d, lib, names, rows, error);
+    return mcc_load(path, &host, &lib, error) == MCC_OK && decoder_new(d, lib, names, rows, 1, error);
 }
 
 int decoder_bind(struct decoder *d, const char *name, const void *data, int rank, const int64_t *shape,

@@ -38,9 +38,10 @@ struct decoder {
     struct decoder_port *in;     /* of every input */
     int ids, mask, positions, logits, shared;
     int64_t rows, n, vocabulary; /* room for tokens, tokens that the caches hold, words */
-    int64_t *counted;            /* 0, 1, 2, ... rows */
+    int64_t slots; /* sequences that the caches have room for (streams.h); decoder_feed is of the first */
+    int64_t *counted; /* 0, 1, 2, ... rows */
     int64_t *ones;
-    float *row;                  /* the logits */
+    float *row; /* the logits */
     int64_t row_tokens;
     DLManagedTensorVersioned **made;
     const DLTensor **ins;
@@ -49,7 +50,8 @@ struct decoder {
 
 /* rows: tokens that the caches have room for; a network's maximum may make d->rows less. lib is the decoder's from now
  * on. On failure nothing is left open. */
-int decoder_new(struct decoder *d, mcc_lib *lib, const struct decoder_names *names, int64_t rows, mcc_error *error);
+int decoder_new(struct decoder *d, mcc_lib *lib, const struct decoder_names *names, int64_t rows, int64_t slots,
+                mcc_error *error);
 
 /* mcc_load and decoder_new. */
 int decoder_open(struct decoder *d, const char *path, uint32_t threads, const struct decoder_names *names, int64_t rows,

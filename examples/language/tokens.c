@@ -55,12 +55,13 @@ static int encode_plain(struct tokens *t, const char *text, size_t bytes, int fi
     return ok;
 }
 
-/* The longest added token at text, special ones only if asked for. */
-static const struct tokens_added *added_at(const struct tokens *t, const char *text, size_t bytes, int special)
+/* The longest added token at text, special ones only where nothing of them was typed. */
+static const struct tokens_added *added_at(const struct tokens *t, const char *text, size_t bytes, const char *typed)
 {
     for (size_t i = 0; i < t->n_added; i++) {
         const struct tokens_added *a = &t->added[i];
-        if ((special || !a->special) && a->bytes <= bytes && memcmp(a->text, text, a->bytes) == 0)
+        if (a->bytes <= bytes && memcmp(a->text, text, a->bytes) == 0 &&
+            !(a->special && typed && memchr(typed, 1, a->bytes)))
             return a;
     }
     return NULL;
@@ -73,7 +74,7 @@ static size_t trim_end(const char *text, size_t bytes)
     return bytes;
 }
 
-int tokens_encode(struct tokens *t, const char *text, size_t bytes, size_t from, size_t to, struct bpe_ids *ids)
+int tokens_encode_typed(struct tokens *t, const char *text, size_t bytes, const char *typed, struct bpe_ids *ids)
 {
     size_t begun = 0, at = 0;
     if (bytes > TEXT_MAX || memchr(text, 0, bytes)) {
@@ -82,8 +83,8 @@ int tokens_encode(struct tokens *t, const char *text, size_t bytes, size_t from,
     }
     snprintf(t->why, sizeof t->why, "no memory for tokens");
     while (at < bytes) {
-        const struct tokens_added *a = added_at(t, text + at, bytes - at, at < from || at >= to);
-        if (!a || (a->special && at < from && at + a->bytes > from)) {
+        const struct tokens_added *a = added_at(t, text + at, bytes - at, typed ? typed + at : NULL);
+        if (!a) {
             at++;
             continue;
         }
@@ -96,6 +97,16 @@ int tokens_encode(struct tokens *t, const char *text, size_t bytes, size_t from,
         begun = at;
     }
     return encode_plain(t, text + begun, bytes - begun, begun == 0, ids);
+}
+
+int tokens_encode(struct tokens *t, const char *text, size_t bytes, size_t from, size_t to, struct bpe_ids *ids)
+{
+    char *typed = to > from && to <= bytes ? calloc(bytes, 1) : NULL;
+    if (typed)
+        memset(typed + from, 1, to - from);
+    int ok = (to > from && !typed) ? 0 : tokens_encode_typed(t, text, bytes, typed, ids);
+    free(typed);
+    return ok;
 }
 
 int64_t tokens_added(const struct tokens *t, const char *text)

@@ -52,6 +52,9 @@ int64_t tokens_added(const struct tokens *t, const char *text);
  * it. */
 int tokens_encode(struct tokens *t, const char *text, size_t bytes, size_t from, size_t to, struct bpe_ids *ids);
 
+/* The same of a text whose bytes are typed where typed is not 0; NULL: nowhere. */
+int tokens_encode_typed(struct tokens *t, const char *text, size_t bytes, const char *typed, struct bpe_ids *ids);
+
 /* What the token shows; special tokens show nothing. */
 const char *tokens_text(const struct tokens *t, int64_t id, size_t *bytes);
 
