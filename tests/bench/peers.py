@@ -37,10 +37,10 @@ def mcc(model, threads, inputs):
     wanted = artifact.tensors(outputs, keep)
     call, ctx, error = artifact.api.run, artifact.ctx, ctypes.byref(artifact.error)
     if call(ctx, given, wanted, error) and b"run_dlpack" in artifact.error.text:     # the data decides a shape
-        yield lambda: artifact.run_anew(given), lambda: outputs
+        yield lambda held=keep: artifact.run_anew(given), lambda: outputs
         return
 
-    def run():
+    def run(held=(keep, artifact)):         # what the descriptors point to lives as long as the function
         if call(ctx, given, wanted, error):
             sys.exit(f"mcc: {artifact.error.text}")
     yield run, lambda: outputs
