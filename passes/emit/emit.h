@@ -246,6 +246,9 @@ void em_dot_group(struct em *, const struct node *, const struct em_group *, exp
 void em_reduce_points(struct em *, const struct node *, uint32_t n, expr_id *const *points, expr_id cond, lreg *acc);
 /* one point, lanes along the innermost reduced dim when that is where memory is contiguous */
 lreg em_reduce_one(struct em *, const struct node *, const expr_id *idx, expr_id cond);
+/* Of several reductions over the same dims, at most two, in one loop where all go along memory. */
+void em_reduce_siblings(struct em *, const struct node *const *, uint32_t n, const expr_id *idx, expr_id cond,
+                        lreg *out);
 enum lop em_monoid(const char *monoid, enum elem);
 /* Is it known that taps of a convolution along its spatial dim d stay within the operand and the zeros stored around
  * it, even with the number of results rounded up to a multiple of `tile`? */

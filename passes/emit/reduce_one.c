@@ -8,16 +8,31 @@
 
 /* ---- lanes along the innermost reduced dim ----------------------------------------------------------------------- */
 
-static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uint32_t d, lreg *acc, uint32_t unroll,
+enum { SIBLINGS_MOST = 2 };
+
+/* Reductions over the same dims, whose loops are one: accumulators of each vector of the first, then of the second. */
+struct siblings {
+    struct reduction r[SIBLINGS_MOST];
+    uint32_t n, n_acc; /* of all */
+};
+
+static void siblings_step(struct em *em, struct siblings *all, const expr_id *k, lreg *acc)
+{
+    for (uint32_t i = 0; i < all->n; i++)
+        reduction_step(em, &all->r[i], k, acc + i * all->r[i].n_acc);
+}
+
+static void horizontal_steps(struct em *em, struct siblings *all, expr_id *k, uint32_t d, lreg *acc, uint32_t unroll,
                              uint32_t lanes)
 {
+    const struct reduction *r = &all->r[0];
     int64_t n = 0;
     bool fixed = ex_is_const(em->x, r->dim[d].extent, &n);
     expr_id vectors = ex_div(em->x, r->dim[d].extent, ex_const(em->x, lanes));
     expr_id zero = ex_const(em->x, 0), groups = ex_div(em->x, vectors, ex_const(em->x, unroll));
     expr_id lane = em_lane(em, lanes, (lreg){0});
-    lreg inner[2 * SUMS_MOST];
-    uint32_t each = r->n_acc;
+    lreg inner[2 * SIBLINGS_MOST * SUMS_MOST];
+    uint32_t each = all->n_acc;
     struct em_interleave w;
     struct em_for l;
     int64_t g = 0;
@@ -28,7 +43,7 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
         for (uint32_t u = 0; u < unroll; u++) {
             expr_id v = ex_addc(em->x, ex_mulc(em->x, t, unroll), u);
             k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
-            reduction_step(em, r, k, &inner[each * u]);
+            siblings_step(em, all, k, &inner[each * u]);
             em_interleave_next(em, &w);
         }
         em_interleave_end(em, &w, unroll, r->s->interleave);
@@ -36,13 +51,13 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
     }
     for (int64_t v = g * unroll; fixed && v < n / lanes; v++) { /* whole vectors that fill no group */
         k[d] = ex_addc(em->x, lane, v * lanes);
-        reduction_step(em, r, k, &acc[each * (v % unroll)]);
+        siblings_step(em, all, k, &acc[each * (v % unroll)]);
     }
     if (!fixed) {
         expr_id v = em_for_begin(em, &l, ex_mulc(em->x, groups, unroll), vectors, 1, acc, each);
         memcpy(inner, l.params, each * sizeof *inner);
         k[d] = ex_add(em->x, ex_mulc(em->x, v, lanes), lane);
-        reduction_step(em, r, k, inner);
+        siblings_step(em, all, k, inner);
         em_for_end(em, &l, inner, acc);
     }
     if (fixed && n % lanes == 0)
@@ -52,23 +67,24 @@ static void horizontal_steps(struct em *em, struct reduction *r, expr_id *k, uin
     lreg mask = em_tail_mask(em, left, lanes);
     k[d] = em_tail(em, done, left, lanes);
     memcpy(inner, acc, each * sizeof *inner);
-    reduction_step(em, r, k, inner);
+    siblings_step(em, all, k, inner);
     for (uint32_t i = 0; i < each; i++)
         acc[i] = em_select(em, mask, inner[i], acc[i]);
 }
 
-static void horizontal_nest(struct em *em, struct reduction *r, uint32_t d, expr_id *k, lreg *acc, uint32_t unroll,
+static void horizontal_nest(struct em *em, struct siblings *all, uint32_t d, expr_id *k, lreg *acc, uint32_t unroll,
                             uint32_t lanes)
 {
+    const struct reduction *r = &all->r[0];
     if (d + 1 == r->n_dims) {
-        horizontal_steps(em, r, k, d, acc, unroll, lanes);
+        horizontal_steps(em, all, k, d, acc, unroll, lanes);
         return;
     }
     struct em_for l;
-    lreg inner[2 * SUMS_MOST];
-    k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, 1, acc, r->n_acc * unroll);
-    memcpy(inner, l.params, r->n_acc * unroll * sizeof *inner);
-    horizontal_nest(em, r, d + 1, k, inner, unroll, lanes);
+    lreg inner[2 * SIBLINGS_MOST * SUMS_MOST];
+    k[d] = em_for_begin(em, &l, ex_const(em->x, 0), r->dim[d].extent, 1, acc, all->n_acc * unroll);
+    memcpy(inner, l.params, all->n_acc * unroll * sizeof *inner);
+    horizontal_nest(em, all, d + 1, k, inner, unroll, lanes);
     em_for_end(em, &l, inner, acc);
 }
 
@@ -99,30 +115,54 @@ static lreg first_best(struct em *em, const struct reduction *r, const lreg *acc
     return reduction_index(em, folded(em, L_MIN, index));
 }
 
-/* The reduction at one point, several sums of vectors at a time; these are added in the end. */
-static lreg along_lanes(struct em *em, const struct node *n, expr_id *const *points, expr_id cond)
+/* What the accumulators of reduction i come to. */
+static lreg sum_of(struct em *em, const struct siblings *all, uint32_t i, const lreg *acc)
 {
-    struct reduction r;
-    expr_id k[REDUCED_MOST];
-    reduction_begin(em, &r, n, 1, points, cond);
-    uint32_t lanes = r.s->lanes, unroll = r.s->sums;
-    lreg acc[2 * SUMS_MOST];
-    bool arg = reduce_is_arg(n);
-    enum elem e = value_type(em->g, arg ? n->in[0] : n->out[0])->elem;
-    for (uint32_t u = 0; u < unroll * r.n_acc; u++)
-        acc[u] = arg && u % 2 ? em_const(em, r.index, lanes, 0, 0) : reduction_identity(em, r.combine, r.acc, e, lanes);
-    uint32_t n_axes = 1;
-    const int64_t axis = node_int(n, "axis", 0), *axes = arg ? &axis : node_ints(n, "axes", &n_axes);
-    bool carries = ex_truth(em->x, cond) == TRUE_ && em_row_buffer_carry_begin(em, n->in[0], axes, n_axes, points[0]);
-    horizontal_nest(em, &r, 0, k, acc, unroll, lanes);
-    if (carries)
-        em_row_buffer_carry_end(em, n->in[0]);
-    if (arg)
-        return first_best(em, &r, acc, unroll);
-    for (uint32_t half = unroll / 2; half > 0; half /= 2)
+    const struct reduction *r = &all->r[i];
+    lreg sum[2 * SUMS_MOST];
+    for (uint32_t u = 0; u < r->s->sums; u++)
+        memcpy(sum + u * r->n_acc, acc + u * all->n_acc + i * r->n_acc, r->n_acc * sizeof *sum);
+    if (reduce_is_arg(r->n))
+        return first_best(em, r, sum, r->s->sums);
+    for (uint32_t half = r->s->sums / 2; half > 0; half /= 2)
         for (uint32_t u = 0; u < half; u++)
-            acc[u] = em_op2(em, r.combine, acc[u], acc[u + half]);
-    return reduction_result(em, n, folded(em, r.combine, acc[0]));
+            sum[u] = em_op2(em, r->combine, sum[u], sum[u + half]);
+    return reduction_result(em, r->n, folded(em, r->combine, sum[0]));
+}
+
+/* Reductions at one point, several sums of vectors at a time; these are added in the end. */
+static void along_lanes(struct em *em, const struct node *const *nodes, uint32_t n, expr_id *const *points,
+                        expr_id cond, lreg *out)
+{
+    struct siblings all = {.n = n};
+    expr_id k[REDUCED_MOST];
+    lreg acc[2 * SIBLINGS_MOST * SUMS_MOST];
+    for (uint32_t i = 0; i < n; i++) {
+        reduction_begin(em, &all.r[i], nodes[i], 1, points, cond);
+        all.n_acc += all.r[i].n_acc;
+    }
+    uint32_t lanes = all.r[0].s->lanes, unroll = all.r[0].s->sums;
+    for (uint32_t i = 0, at = 0; i < n; at += all.r[i++].n_acc) {
+        struct reduction *r = &all.r[i];
+        bool arg = reduce_is_arg(r->n);
+        enum elem e = value_type(em->g, arg ? r->n->in[0] : r->n->out[0])->elem;
+        for (uint32_t u = 0; u < unroll; u++) {
+            acc[u * all.n_acc + at] = reduction_identity(em, r->combine, r->acc, e, lanes);
+            if (arg)
+                acc[u * all.n_acc + at + 1] = em_const(em, r->index, lanes, 0, 0);
+        }
+    }
+    const struct node *first = nodes[0];
+    uint32_t n_axes = 1;
+    const int64_t axis = node_int(first, "axis", 0),
+                  *axes = reduce_is_arg(first) ? &axis : node_ints(first, "axes", &n_axes);
+    bool carries = ex_truth(em->x, cond) == TRUE_ &&
+                   em_row_buffer_carry_begin(em, first->in[0], axes, n_axes, points[0]);
+    horizontal_nest(em, &all, 0, k, acc, unroll, lanes);
+    if (carries)
+        em_row_buffer_carry_end(em, first->in[0]);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = sum_of(em, &all, i, acc);
 }
 
 /* ---- where the loop runs ----------------------------------------------------------------------------------------- */
@@ -192,22 +232,44 @@ void em_hoist_end(struct em *em, const struct em_hoist *h)
     em->top = h->top;
 }
 
-lreg em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+/* Along memory, with vectors alike? Else one after another. */
+static bool share_loops(struct em *em, const struct node *const *nodes, uint32_t n)
 {
-    expr_id *point = arena_copy(em->arena, idx, sizeof *idx * (size_t)(value_type(em->g, n->out[0])->rank + 1));
+    const struct reduce_schedule *first = reduction_schedule(em, nodes[0]);
+    for (uint32_t i = 1; i < n; i++) {
+        const struct reduce_schedule *s = reduction_schedule(em, nodes[i]);
+        if (s->lanes != first->lanes || s->sums != first->sums)
+            return false;
+    }
+    return first->lanes > 0;
+}
+
+void em_reduce_siblings(struct em *em, const struct node *const *nodes, uint32_t n, const expr_id *idx, expr_id cond,
+                        lreg *out)
+{
+    expr_id *point = arena_copy(em->arena, idx, sizeof *idx * (size_t)(value_type(em->g, nodes[0]->out[0])->rank + 1));
     expr_id *const points[1] = {point};
-    int32_t rank = value_type(em->g, n->out[0])->rank;
+    int32_t rank = value_type(em->g, nodes[0]->out[0])->rank;
     int depth = 1;
     struct em_hoist h;
     cond = point_condition(em, cond, idx, rank, &depth);
     em_hoist_begin(em, &h, idx, rank, depth);
-    lreg result;
     bool lanes_taken = reduction_lanes(em, idx, rank) > 1;
-    if (lanes_taken || !reduction_schedule(em, n)->lanes) {
-        em_reduce_points(em, n, 1, points, cond, &result);
+    if (!lanes_taken && share_loops(em, nodes, n)) {
+        along_lanes(em, nodes, n, points, cond, out);
     } else {
-        result = along_lanes(em, n, points, cond);
+        for (uint32_t i = 0; i < n; i++)
+            if (lanes_taken || !reduction_schedule(em, nodes[i])->lanes)
+                em_reduce_points(em, nodes[i], 1, points, cond, &out[i]);
+            else
+                along_lanes(em, &nodes[i], 1, points, cond, &out[i]);
     }
     em_hoist_end(em, &h);
+}
+
+lreg em_reduce_one(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
+{
+    lreg result;
+    em_reduce_siblings(em, &n, 1, idx, cond, &result);
     return result;
 }

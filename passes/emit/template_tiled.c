@@ -7,9 +7,16 @@
 
 /* ---- partial results of a row ------------------------------------------------------------------------------------ */
 
+/* The second result: of the first one's rows, or of the anchor's operand (layout/fuse_partials.c). */
+static const struct node *second_node(const struct em *em, bool of_rows)
+{
+    const struct node *n = em->k->outs.n > 1 ? value_node(em->g, em->k->outs.data[1]) : NULL;
+    return n && (n->in[0].i == em->k->outs.data[0].i) == of_rows ? n : NULL;
+}
+
 static const struct node *partial_node(const struct em *em)
 {
-    return em->k->outs.n > 1 ? value_node(em->g, em->k->outs.data[1]) : NULL;
+    return second_node(em, true);
 }
 
 uint32_t piece_lanes(const struct em *em, const struct tiling *t, uint32_t piece)
@@ -86,7 +93,8 @@ static void flat_point(struct em *em, const struct tiling *t, expr_id row, expr_
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
 {
     expr_id *points[EM_POINTS], row[EM_POINTS] = {{0}};
-    lreg acc[EM_POINTS];
+    lreg acc[EM_POINTS], both[2] = {{0}};
+    const struct node *nodes[2] = {t->n, second_node(em, false)};
     struct em_interleave w;
     uint32_t n = 0;
     if (t->s->flat && !t->even)
@@ -109,10 +117,15 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     if (t->k.sums.i) {
         if (!block_tile(em, t, &(struct tile_at){a0, b0, ta}, n, points, acc))
             return;
-    } else if (n == 1 && t->s->vec < 0)
-        acc[0] = em_reduce_one(em, t->n, points[0], cond);
-    else
+    } else if (n == 1 && t->s->vec < 0) {
+        em_reduce_siblings(em, nodes, nodes[1] ? 2 : 1, points[0], cond, both);
+        acc[0] = both[0];
+    } else {
         em_reduce_points(em, t->n, n, points, cond, acc);
+    }
+    for (uint32_t i = 0; i < n && nodes[1]; i++)
+        em_store(em, em->k->outs.data[1], points[i],
+                 both[1].i ? both[1] : em_value(em, em->k->outs.data[1], points[i], cond));
     em_interleave_begin(em, &w);
     for (uint32_t i = 0; i < n && !em->failed; i++) {
         acc[i] = tile_store(em, points[i], acc[i]);

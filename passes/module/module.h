@@ -88,7 +88,8 @@ struct kernel {
     enum kernel_kind kind;
     node_id anchor; /* {0}: none (KERNEL_MAP) */
     VEC(value_id)
-    outs; /* values stored; a depthwise convolution's second one: partial results of rows (layout/fuse_partials.c) */
+    outs; /* values stored; a second one: partial results of a depthwise convolution's rows, or another reduction
+             of the anchor's operand (layout/fuse_partials.c) */
     value_id domain; /* whose points the kernel runs over: outs[0], or one operand of it */
     uint32_t piece; /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
     uint32_t shares; /* k + 1: what it stores may lie in the memory of input k. Then a scatter changes the rows that it
