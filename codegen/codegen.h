@@ -21,9 +21,11 @@ struct codegen_unit {         /* one function: a kernel, program or plan for one
     const char *symbol;       /* linker name of the function */
     const char *text;         /* loop IR */
     uint32_t line;            /* its first line in options.debug_file */
-    const char *origin;       /* for line tables: "file:line" of the model's source that it comes from; NULL: none */
-    struct span object;       /* result, arena-owned */
+    bool by_row; /* a kernel that only rows of the artifact's table launch: its constants may lie there */
+    const char *origin; /* for line tables: "file:line" of the model's source that it comes from; NULL: none */
+    struct span object; /* result, arena-owned */
     const struct codegen_unit *same; /* result: an earlier unit, whose code this is under another name; NULL: its own */
+    struct span data; /* result: words that the code reads in place of constants, from the row */
     uint64_t frame; /* result, of a static network: bytes of stack that the function takes */
     double began, ended; /* milliseconds of the monotonic clock; 0: made with an earlier unit, or not now */
     uint32_t worker; /* which one made it */
@@ -95,6 +97,7 @@ struct art_kernel {
     uint32_t node;
     uint64_t flops, bytes;
     int64_t ns; /* estimated per index */
+    uint32_t unit; /* its code */
     bool version; /* runs in the place of another one at some sizes */
 };
 /* Writes the weights' bytes in order through put(); false after a diagnostic, or where put() failed. put() may keep

@@ -4,12 +4,14 @@
  * its source nodes: the second symbol is another name of the first. Each function is a module and an object of its own,
  * under a name that all share until it is known whose it is: so it is the same bytes whatever is compiled beside it,
  * and any network that has it finds it in the cache. Small units of one target travel together, up to JOB_TEXT.
+ * Kernels that differ in constants only are made equal before (constants.c).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/cache.h"
 #include "codegen/codegen.h"
+#include "codegen/constants.h"
 #include "codegen/container/container.h"
 #include "codegen/wire.h"
 
@@ -75,6 +77,7 @@ struct codegen {
     VEC(uint32_t) order;       /* pieces that are compiled */
     VEC(struct batch) batches; /* by job */
     VEC(uint32_t) piece_of;    /* by unit */
+    VEC(struct span) data;     /* by unit */
 };
 
 /* Do the objects take their names when they are done? Line tables name functions themselves, and the entry of a static
@@ -243,18 +246,21 @@ static uint32_t piece_for(struct codegen *g, const struct codegen_unit *u)
 
 void codegen_ahead(struct codegen *g, const struct codegen_unit *unit)
 {
-    if (names_later(&g->options))
+    if (names_later(&g->options) && !constants_wait(unit))
         piece_for(g, unit);
 }
 
 void codegen_add(struct codegen *g, const struct codegen_unit *units, uint32_t n)
 {
+    if (names_later(&g->options))
+        units = constants_share(g->arena, units, n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t piece = piece_for(g, &units[i]);
         struct piece *p = &g->pieces.data[piece];
         if (p->unit == NO_UNIT)
             p->unit = g->piece_of.n;
         VEC_PUSH(g->arena, &g->piece_of, piece);
+        VEC_PUSH(g->arena, &g->data, units[i].data);
     }
     if (g->fills)
         batch_send(g);
@@ -318,6 +324,7 @@ bool codegen_finish(struct codegen *g, struct codegen_unit *all)
     cache_close(g->cache);
     for (uint32_t i = 0; i < g->piece_of.n && ok; i++) {
         const struct piece *p = &g->pieces.data[g->piece_of.data[i]];
+        all[i].data = g->data.data[i];
         if (p->unit == i) {
             ok = give_object(g, p, &all[i]);
         } else {

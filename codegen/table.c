@@ -3,7 +3,7 @@
  *
  * Every target is little-endian with 64-bit pointers and natural alignment, so the structures have the layout that
  * this compiler gives them: they are filled here, pointers left 0, and each pointer becomes a relocation. A kernel K
- * also gets the constant `K.index`, its row in the table of kernels.
+ * also gets the constant `K.index`, its row in the table of kernels, unless the rows of launches have that.
  */
 #include "codegen/table.h"
 
@@ -131,6 +131,8 @@ static uint64_t put_kernels(struct table *t)
     for (uint32_t i = 0; i < t->a->n_kernels; i++) {
         const char *name = t->a->kernels[i].name;
         point_text(t, AT(at + i * sizeof *rows, struct mcc_rt_kernel, name), name);
+        if (t->a->n_rows) /* they have the numbers */
+            continue;
         uint64_t index = object_put(&t->o, SECTION_RODATA, &i, sizeof i, sizeof i);
         object_define(&t->o, arena_printf(t->o.arena, "%s.index", name), SECTION_RODATA, index, sizeof i);
     }
@@ -148,9 +150,17 @@ static uint64_t put_rows(struct table *t, const uint32_t *kernel)
             rows[i] = (struct mcc_rt_row){.kernel = kernel[i], .ns = ns > UINT32_MAX ? UINT32_MAX : (uint32_t)ns};
         }
     uint64_t at = put_array(t, rows, a->n_rows, sizeof *rows);
-    for (uint32_t i = 0; i < a->n_rows; i++)
-        if (kernel[i] != ART_NO_KERNEL)
-            point_out(t, AT(at + i * sizeof *rows, struct mcc_rt_row, fn), a->kernels[kernel[i]].name);
+    for (uint32_t i = 0; i < a->n_rows; i++) {
+        uint64_t row = at + i * sizeof *rows;
+        if (kernel[i] == ART_NO_KERNEL)
+            continue;
+        const struct art_kernel *k = &a->kernels[kernel[i]];
+        struct span data = a->units[k->unit].data;
+        point_out(t, AT(row, struct mcc_rt_row, fn), k->name);
+        if (data.size)
+            point_to(t, AT(row, struct mcc_rt_row, data), SECTION_RODATA,
+                     object_put(&t->o, SECTION_RODATA, data.data, data.size, sizeof(uint32_t)));
+    }
     return at;
 }
 

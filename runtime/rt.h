@@ -31,6 +31,7 @@ struct mcc_rt_variant {
 };
 struct mcc_rt_row {
     mcc_rt_fn *fn; /* NULL: the variant never comes here */
+    const void *data; /* words that the code has in place of constants; NULL: none */
     uint32_t kernel, ns; /* mcc_rt_launch's */
 };
 /* By kernel index, for events and errors. node (here, in mcc_rt_fail and in mcc_host.event): index into mcc_api.node;

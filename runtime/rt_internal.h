@@ -95,6 +95,7 @@ struct rt_kept {
 };
 
 struct mcc_rt_run {
+    const void *data; /* the launched row's; generated code reads it here */
     struct mcc_model *model;
     char *scratch; /* threads + 1 pieces of model->scratch bytes; the last is the program's own */
     uint64_t launches; /* so far */

@@ -417,6 +417,7 @@ int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, in
 int mcc_rt_launch_row(struct mcc_rt_run *run, uint32_t row, const int64_t *args, int64_t count)
 {
     const struct mcc_rt_row *r = &run->model->variant->rows[row];
+    run->data = r->data;
     return mcc_rt_launch(run, r->fn, args, count, r->kernel, r->ns);
 }
 

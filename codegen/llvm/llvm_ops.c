@@ -9,11 +9,21 @@
 
 typedef LLVMValueRef emit_fn(struct emitter *, const struct lstmt *);
 
+/* A word of what the launch's row has; the run begins with where that is. */
+static LLVMValueRef data_word(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef data = LLVMBuildLoad2(e->b, e->ptr, e->run, ""), at = index_const(e, s->imm);
+    LLVMValueRef word = LLVMBuildGEP2(e->b, e->i32, data, &at, 1, "");
+    return LLVMBuildLoad2(e->b, type_scalar(e, s->type.elem), word, "");
+}
+
 static LLVMValueRef emit_const(struct emitter *e, const struct lstmt *s)
 {
     unsigned char bytes[16] = {0};
     uint64_t bits = 0;
     LLVMTypeRef scalar = type_scalar(e, s->type.elem);
+    if (s->flags & L_FLAG_DATA)
+        return data_word(e, s);
     if (elem_is_native_float(s->type.elem))
         return const_float(e, scalar, s->type.lanes, s->fimm);
     if (!elem_is_float(s->type.elem))

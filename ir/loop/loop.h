@@ -138,7 +138,8 @@ enum {
     L_FLAG_UNROLL = 4 /* FOR: unroll fully in codegen; bounds constant */,
     L_FLAG_NONTEMPORAL = 8,
     L_FLAG_INVARIANT = 16, /* LOAD from memory that the function never writes */
-    L_FLAG_ROW = 32
+    L_FLAG_ROW = 32,
+    L_FLAG_DATA = 64 /* CONST: imm is the number of a word of what the launch's row has, which codegen puts there */
 };
 
 struct lstmt {

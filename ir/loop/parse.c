@@ -90,7 +90,9 @@ static bool form_const(struct parser *ps, struct lstmt *s)
 {
     if (!read_type(ps, &s->type))
         return false;
-    return elem_class(s->type.elem) == 'F' ? token_f64(ps, &s->fimm) : token_i64(ps, &s->imm);
+    s->flags |= token_take(ps, "data") ? L_FLAG_DATA : 0;
+    return elem_class(s->type.elem) == 'F' && !(s->flags & L_FLAG_DATA) ? token_f64(ps, &s->fimm)
+                                                                        : token_i64(ps, &s->imm);
 }
 
 static bool form_plain(struct parser *ps, struct lstmt *s)

@@ -197,8 +197,8 @@ static void suffix_u64(struct printer *p, const char *word, uint64_t x)
 static void form_const(struct printer *p, const struct lstmt *s)
 {
     op_and_type(p, s);
-    put(p, " ");
-    if (s->type.elem < ELEM_COUNT && elem_class(s->type.elem) == 'F')
+    put(p, s->flags & L_FLAG_DATA ? " data " : " ");
+    if (!(s->flags & L_FLAG_DATA) && s->type.elem < ELEM_COUNT && elem_class(s->type.elem) == 'F')
         put_f64(p, s->fimm);
     else
         put_i64(p, s->imm);

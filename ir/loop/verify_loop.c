@@ -134,7 +134,10 @@ static void rule_const(struct verifier *v, const struct lstmt *s)
 {
     struct ltype t = result_of(v, s);
     bool fits = in_classes(t, E_X);
-    if (fits && elem_class(t.elem) == 'F')
+    if (s->flags & L_FLAG_DATA)
+        fits = (t.elem == ELEM_F32 || t.elem == ELEM_I32) && t.lanes == 1 && s->imm >= 0 && s->imm <= UINT16_MAX &&
+               v->f->role == LROLE_KERNEL;
+    else if (fits && elem_class(t.elem) == 'F')
         fits = t.elem != ELEM_F32 || (double)(float)s->fimm == s->fimm || s->fimm != s->fimm;
     else if (fits)
         fits = t.elem == ELEM_BOOL ? s->imm == 0 || s->imm == 1 : int_fits(t.elem, s->imm);

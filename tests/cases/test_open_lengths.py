@@ -189,6 +189,13 @@ def test_reduction_of_no_axes_is_none(tmp_path):
         drawn.agrees(floats(2, 3), ints(*axes))
 
 
+def test_mean_of_nothing(tmp_path):
+    """The text leaves it open: NaN, as of 0 / 0, at sizes that the file or the run says."""
+    for given in ([2, 0], ["n", "m"]):
+        model = Model(tmp_path, [node("ReduceMean", "x", "y", axes=[1], keepdims=0)], [value("x", given)], [value("y", given[:1])])
+        assert np.isnan(model.run([np.zeros((2, 0), np.float32)])[0]).all()
+
+
 def test_squeeze(tmp_path):
     drawn = Drawn(tmp_path, "Squeeze", 4)
     for dims, axes in (((1, 3, 1, 5), [0]), ((1, 3, 1, 5), [2, 0]), ((1, 3, 1, 5), [-2]), ((1, 1, 1, 5), [2, 0, -3]), ((1, 1, 1, 1), [3, 1, 2, 0])):

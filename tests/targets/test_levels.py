@@ -1,6 +1,7 @@
 """What docs/notes/accuracy.md says of CPU levels: which ones give the same bits, and how far others are apart."""
 import platform
 import re
+import subprocess
 
 import numpy as np
 import pytest
@@ -120,3 +121,26 @@ def test_programs_of_loops(tmp_path):
     assert mcc(model.path, "-o", path).returncode == 0
     found = each_level(path, [x])
     assert found and all(np.array_equal(y, ((x + x) + x) + x) for y, in found)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPU levels of x86-64")
+def test_constants_of_quantized_kernels(tmp_path):
+    """Kernels that differ in scales and zero points are one code, and each has its constants; of one CPU level they are immediates."""
+    rng, x = np.random.default_rng(3), np.arange(256, dtype=np.uint8).reshape(2, 128)
+    nodes, constants, outputs = [], {}, []
+    for i in range(5):
+        constants |= {f"s{i}": np.float32(rng.uniform(0.1, 3)), f"z{i}": np.uint8(rng.integers(256)),
+                      f"t{i}": np.float32(rng.uniform(0.1, 3)), f"w{i}": np.uint8(7)}
+        nodes += [node("DequantizeLinear", f"x s{i} z{i}", f"a{i}"), node("Relu", f"a{i}", f"b{i}"),
+                  node("QuantizeLinear", f"b{i} t{i} w{i}", f"y{i}", f"quantize{i}")]
+        outputs.append(value(f"y{i}", [2, 128], TensorProto.UINT8))
+    model = Model(tmp_path, nodes, [value("x", [2, 128], TensorProto.UINT8)], outputs, constants)
+    path = tmp_path / "all.so"
+    assert mcc(model.path, "-o", path, "--variants=x86-64-v3,x86-64-v2").returncode == 0
+    at = re.findall(r"^([0-9a-f]+) \w k\d+_(v\d)", subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout, re.M)
+    assert len(at) == 10 and len(set(at)) == 2, at
+    with Artifact(model.compile("-march=x86-64-v2"), threads=1) as a:
+        want = a.run([x])
+    assert len({w.tobytes() for w in want}) == 5
+    found = each_level(path, [x])
+    assert found and all(np.array_equal(one, other) for got in found for one, other in zip(got, want))

@@ -189,8 +189,10 @@ static void kernel_add(struct compilation *c, const struct variant *v, struct ke
                              .version = version};
     if (!k->text)
         return;
+    row.unit = c->units.n;
     unit_add(c, &v->target, k->name, k->text, (src_id){row.node});
     scratch_need(c, k->local_bytes);
+    c->units.data[c->units.n - 1].by_row = c->base != NULL;
     k->row = c->kernel_rows.n;
     VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
 }
@@ -300,7 +302,8 @@ static void look_after_workers(void *user, const struct kernel *k)
     for (; k && k->region.i == 1; k = k->version.of)
         codegen_ahead(codegen_of(c), &(struct codegen_unit){.target = &c->targets.data[c->variants.n]->target,
                                                             .symbol = k->name,
-                                                            .text = k->text});
+                                                            .text = k->text,
+                                                            .by_row = c->base != NULL});
     codegen_step(codegen_of(c));
 }
 
