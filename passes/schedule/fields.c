@@ -11,31 +11,34 @@ enum { ITEMS_MOST = 1 << 16 };
 #define RECORD ((struct schedule *)0)
 #define TYPE_OF(member) \
     _Generic((member), bool: FIELD_BOOL, int32_t: FIELD_I32, uint32_t: FIELD_U32, int64_t: FIELD_I64)
-#define FIELD(kinds, member, name, least, most, rule, note) \
-    {kinds, name, TYPE_OF(RECORD->member), offsetof(struct schedule, member), 0, 0, 0, least, most, rule_##rule, note},
-#define ITEMS(kinds, count, array, name, least, most, rule, note) \
-    {kinds,                                                       \
-     name,                                                        \
-     TYPE_OF(RECORD->array[0]),                                   \
-     offsetof(struct schedule, array),                            \
-     offsetof(struct schedule, count),                            \
-     sizeof RECORD->array[0],                                     \
-     0,                                                           \
-     least,                                                       \
-     most,                                                        \
-     rule_##rule,                                                 \
+#define FIELD(kinds, member, name, least, most, rule, bits, note)                                                \
+    {kinds, name, TYPE_OF(RECORD->member), offsetof(struct schedule, member), 0, 0, 0, least, most, rule_##rule, \
+     bits,  note},
+#define ITEMS(kinds, count, array, name, least, most, rule, bits, note) \
+    {kinds,                                                             \
+     name,                                                              \
+     TYPE_OF(RECORD->array[0]),                                         \
+     offsetof(struct schedule, array),                                  \
+     offsetof(struct schedule, count),                                  \
+     sizeof RECORD->array[0],                                           \
+     0,                                                                 \
+     least,                                                             \
+     most,                                                              \
+     rule_##rule,                                                       \
+     bits,                                                              \
      note},
-#define POINTED(count, array, member, name, least, most, rule, note) \
-    {~(1u << SCHEDULE_NONE),                                         \
-     name,                                                           \
-     TYPE_OF(RECORD->array->member),                                 \
-     offsetof(struct array##_schedule, member),                      \
-     offsetof(struct schedule, count),                               \
-     sizeof *RECORD->array,                                          \
-     offsetof(struct schedule, array),                               \
-     least,                                                          \
-     most,                                                           \
-     rule_##rule,                                                    \
+#define POINTED(count, array, member, name, least, most, rule, bits, note) \
+    {~(1u << SCHEDULE_NONE),                                               \
+     name,                                                                 \
+     TYPE_OF(RECORD->array->member),                                       \
+     offsetof(struct array##_schedule, member),                            \
+     offsetof(struct schedule, count),                                     \
+     sizeof *RECORD->array,                                                \
+     offsetof(struct schedule, array),                                     \
+     least,                                                                \
+     most,                                                                 \
+     rule_##rule,                                                          \
+     bits,                                                                 \
      note},
 const struct field schedule_fields[] = {
 #include "passes/schedule/fields.def"
@@ -103,6 +106,25 @@ const struct field *field_find(enum schedule_kind kind, const char *name, uint32
         if (field_is_of(&schedule_fields[i], kind) && is_named(&schedule_fields[i], name, item))
             return &schedule_fields[i];
     return NULL;
+}
+
+bool fields_agree(const struct schedule *a, const struct schedule *b, const char **name)
+{
+    *name = "the kind";
+    if ((a->kind == SCHEDULE_WINOGRAD) != (b->kind == SCHEDULE_WINOGRAD))
+        return false;
+    for (uint32_t i = 0; i < schedule_field_count; i++) {
+        const struct field *f = &schedule_fields[i];
+        if (f->bits == SAME || !field_is_of(f, a->kind) || !field_is_of(f, b->kind))
+            continue;
+        *name = f->name;
+        if (field_count(f, a) != field_count(f, b))
+            return false;
+        for (uint32_t item = 0; item < field_count(f, a); item++)
+            if (field_get(f, a, item) != field_get(f, b, item))
+                return false;
+    }
+    return true;
 }
 
 const char *field_bounds(const struct field *f, uint32_t item, int64_t value, struct arena *a)

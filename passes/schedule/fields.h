@@ -21,6 +21,7 @@ struct check {
 typedef const char *field_rule(struct check *);
 
 enum field_type { FIELD_BOOL, FIELD_I32, FIELD_U32, FIELD_I64 };
+enum field_bits { SAME, BITS }; /* of results, if the value is another one */
 struct field {
     uint32_t kinds; /* that have it, as bits 1 << kind */
     const char *name; /* with %u where there are several: the number of one */
@@ -30,11 +31,14 @@ struct field {
     size_t via; /* ... and where the pointer to them is, at then being a place in one; 0: none */
     int64_t least, most;
     field_rule *rule;
+    enum field_bits bits;
     const char *note;
 };
 extern const struct field schedule_fields[];
 extern const uint32_t schedule_field_count;
 
+/* Do records of one kernel on two CPUs give the same bits? Else *name is a field in which they differ. */
+bool fields_agree(const struct schedule *, const struct schedule *, const char **name);
 /* Has a record of that kind the field? */
 static inline bool field_is_of(const struct field *f, enum schedule_kind kind)
 {
@@ -64,9 +68,9 @@ bool schedule_set(const struct site *, const struct field_value *, uint32_t n, s
 const char *field_bounds(const struct field *, uint32_t item, int64_t value, struct arena *);
 
 /* The rules of all fields (verify_*.c). */
-#define FIELD(kinds, member, name, least, most, rule, note) field_rule rule_##rule;
-#define ITEMS(kinds, count, array, name, least, most, rule, note) field_rule rule_##rule;
-#define POINTED(count, array, member, name, least, most, rule, note) field_rule rule_##rule;
+#define FIELD(kinds, member, name, least, most, rule, bits, note) field_rule rule_##rule;
+#define ITEMS(kinds, count, array, name, least, most, rule, bits, note) field_rule rule_##rule;
+#define POINTED(count, array, member, name, least, most, rule, bits, note) field_rule rule_##rule;
 #include "passes/schedule/fields.def"
 
 /* The value of the record's i-th producer. */

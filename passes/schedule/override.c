@@ -31,6 +31,11 @@ bool schedule_set(const struct site *site, const struct field_value *v, uint32_t
                           field_count(f, &next));
             return false;
         }
+        if (site->m->asked.strict && f->bits == BITS && field_get(f, &next, v[*at].item) != v[*at].value) {
+            strbuf_printf(why, "%s changes the bits of results, and --strict leaves it to the shape; here %lld",
+                          field_name(f, v[*at].item, site->m->arena), (long long)field_get(f, &next, v[*at].item));
+            return false;
+        }
         field_set(f, &next, v[*at].item, v[*at].value);
         estimate &= !is_estimate(&v[*at]);
     }
@@ -84,6 +89,8 @@ static bool kind_apply(const struct site *site, const struct schedule_override *
         return wrong(site, line,
                      arena_printf(a, "the kernel's schedule may be of kind %s, not '%s'", kinds_words(kinds, a),
                                   schedule_kind_name((enum schedule_kind)o->kind)));
+    if (site->m->asked.strict && (own || form))
+        return wrong(site, line, "Winograd's form changes the bits of results, and --strict leaves it to the shape");
     *s = (struct schedule){.kind = (enum schedule_kind)o->kind, .winograd.m = form};
     return schedule_choose(site, s);
 }

@@ -1,5 +1,5 @@
 /* schedule: a record for every kernel on one CPU, and one more for kernels with a version. */
-#include "passes/schedule/schedule.h"
+#include "passes/schedule/fields.h"
 
 /* The version's record: the cost model's where the size lies in the range, then what the user overrides. */
 static bool version_record(const struct site *site, uint32_t kernel, const char *cpu, const struct schedule *of,
@@ -15,6 +15,20 @@ static bool version_record(const struct site *site, uint32_t kernel, const char 
     if (!schedule_choose(&within, made) || !schedule_override(&within, kernel, true, cpu, made))
         return false;
     *facts = schedule_facts(&within, made);
+    return true;
+}
+
+/* Strict results: the records of a kernel on this CPU and on the artifact's first one give the same bits. */
+static bool all_agree(const struct module *m, const struct schedule *of, const struct schedule *version)
+{
+    const struct cpu_schedules *first = m->plan.schedules.data;
+    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
+        const char *name;
+        if (!fields_agree(&of[i], &first->of[i], &name) ||
+            (of[i].version.size && first->of[i].version.size && !fields_agree(&version[i], &first->version[i], &name)))
+            return error_internal(m->ctx, (src_id){kernel_lead(m, &m->fused.kernels.data[i])},
+                                  "strict results differ between CPUs: %s", name);
+    }
     return true;
 }
 
@@ -43,5 +57,5 @@ bool schedule(struct module *m, const char *cpu, const struct machine *mach)
         ok = ok && (turn || versions_choose(m, mach, of));
     }
     VEC_PUSH(m->arena, &m->plan.schedules, ((struct cpu_schedules){cpu, mach, of, facts, version, version_facts}));
-    return ok && m->ctx->fail == FAIL_NONE;
+    return ok && (!m->asked.strict || all_agree(m, of, version)) && m->ctx->fail == FAIL_NONE;
 }
