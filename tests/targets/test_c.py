@@ -1,7 +1,9 @@
 """--emit=c: networks as C11, compiled without a warning, with the bits of the shared object of the same CPU."""
 import pathlib
 import platform
+import re
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from onnx import TensorProto, helper
 
 from support.artifact import Artifact
 from support.static import CProgram, Failed, same
-from support.tool import compile_to, dense, mcc, save, value
+from support.tool import ROOT, compile_to, dense, mcc, save, value
 
 node, F16, BF16, I64, I8, U8 = helper.make_node, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT64, TensorProto.INT8, TensorProto.UINT8
 native = pytest.mark.skipif(platform.machine() != "x86_64", reason="the CPU levels compared are those of x86-64")
@@ -233,3 +235,15 @@ def test_wrong_options(options, says, tmp_path):
     done = mcc(dense(tmp_path / "m.onnx"), "--emit=c", *(options if "-o" in options else ["-o", tmp_path / "net.c", *options]), cwd=tmp_path)
     assert done.returncode == 2 and says in done.stderr, done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["m.onnx"]
+
+
+@native
+@pytest.mark.parametrize("bits", [64, 32])
+def test_suite(bits, tmp_path):
+    """A few of the ONNX suite's cases, of every kind (make conformance-c: all): the bits of shared objects, or a reason."""
+    (tmp_path / "a.c").write_text("int main(void) { return sizeof(long) == 8; }")
+    if bits == 32 and subprocess.run(["gcc", "-m32", "-o", tmp_path / "a", tmp_path / "a.c"], capture_output=True).returncode:
+        pytest.skip("no gcc -m32: make deps-platforms")
+    done = subprocess.run([sys.executable, ROOT / "tests/conformance/c_source.py", f"--bits={bits}", "--every=380", "--first=7"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and int(re.search(r"(\d+) same bits", done.stdout)[1]) >= 3, done.stdout + done.stderr
