@@ -252,10 +252,10 @@ windows-bundle: all $(VENV)/bin/pytest foreign
 macos-bundle: all $(VENV)/bin/pytest foreign
 	@for t in x86_64-macos aarch64-macos; do $(TEST_ENV) $(PYTHON) tests/targets/bundle.py $$t $(BUILD)/bundle/$$t $(EVERY) || exit 1; done
 
-# ONNX's node tests as C source, every EVERY-th: the bits of shared objects.
+# The ONNX suite as C source, every EVERY-th case, BITS=32: the bits of shared objects.
 .PHONY: conformance-c
 conformance-c: all $(VENV)/bin/pytest
-	@$(TEST_ENV) $(PYTHON) tests/conformance/c_source.py $(EVERY)
+	@$(TEST_ENV) $(PYTHON) tests/conformance/c_source.py $(if $(BITS),--bits=$(BITS)) $(if $(EVERY),--every=$(EVERY))
 
 # Coverage-guided fuzzing with the sanitizers (tests/fuzz/targets): SECONDS_EACH, on CORPUS_DIR/NAME, which grows. Findings are files
 # crash-*, timeout-*, oom-* in $(BUILD)-fuzz/findings; a build of its own, by clang.
@@ -396,6 +396,11 @@ endif
 bench-threads: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/threads.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(NETS)
 
+# DLLs under Wine beside shared objects: processor time in turns, with one thread and two.
+.PHONY: bench-windows
+bench-windows: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/windows.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(or $(NETS),$(wildcard $(BUILD)/nets/*.onnx))
+
 # The README's picture of what make bench RESULTS=docs/ratios.json has measured; matplotlib from PyPI.
 chart: $(BUILD)/chart/done
 	@$(BUILD)/chart/bin/python tests/bench/chart.py docs/ratios.json docs/ratios.svg
@@ -473,7 +478,7 @@ DEPS_CROSS := lld-19 qemu-user libc6-dev-arm64-cross libgcc-12-dev-arm64-cross l
 DEPS_FUZZ := libclang-rt-19-dev
 DEPS_BENCH := python3-torch python3-torchvision
 DEPS_PLATFORMS := wine64 gcc-mingw-w64-x86-64-win32 g++-mingw-w64-x86-64-win32 qemu-system-arm qemu-system-misc \
-    gcc-arm-none-eabi gcc-riscv64-unknown-elf nodejs chromium
+    gcc-arm-none-eabi gcc-riscv64-unknown-elf gcc-multilib nodejs chromium
 DEPS_HOSTED := buildah debootstrap python3-yaml git
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
@@ -511,7 +516,7 @@ install: all
 	install -m 755 $(BUILD)/libmcc.so $(DESTDIR)$(PREFIX)/lib/libmcc.so.1
 	ln -sf libmcc.so.1 $(DESTDIR)$(PREFIX)/lib/libmcc.so
 	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(PREFIX)/include/
-	install -m 644 runtime/mcc_load.c runtime/mcc_load_windows.c runtime/mcc_load_macos.c cli/package/mcc_load.cpp runtime/mcc.py runtime/mcc.mjs runtime/mcc.d.mts \
+	install -m 644 runtime/mcc_load.c runtime/mcc_load_windows.c runtime/mcc_load_macos.c cli/package/mcc_load.cpp runtime/mcc.py runtime/mcc.mjs runtime/mcc.d.mts runtime/mcc_threads.mjs runtime/mcc_threads.d.mts \
 	    $(DESTDIR)$(PREFIX)/share/mcc/
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/lib/cmake/mcc
 	sed 's|@VERSION@|$(VERSION)|' cli/package/mcc.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/mcc.pc
@@ -530,7 +535,7 @@ install: all
 	$(BUILD)/mcc --generate=fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mcc.fish
 
 # What install puts there, and the folders that are mcc's alone; PREFIX and DESTDIR as they were for install.
-SHARED := mcc/mcc_load.c mcc/mcc_load_windows.c mcc/mcc_load_macos.c mcc/mcc_load.cpp mcc/mcc.py mcc/mcc.mjs mcc/mcc.d.mts man/man1/mcc.1 man/man5/mcc.yaml.5 man/man3/mcc_model.3 \
+SHARED := mcc/mcc_load.c mcc/mcc_load_windows.c mcc/mcc_load_macos.c mcc/mcc_load.cpp mcc/mcc.py mcc/mcc.mjs mcc/mcc.d.mts mcc/mcc_threads.mjs mcc/mcc_threads.d.mts man/man1/mcc.1 man/man5/mcc.yaml.5 man/man3/mcc_model.3 \
           bash-completion/completions/mcc zsh/site-functions/_mcc fish/vendor_completions.d/mcc.fish
 .PHONY: uninstall
 uninstall:
@@ -573,7 +578,7 @@ $(DIST)/mcc: $(SYSROOT)/done FORCE
 endif
 
 # An installed tree, of which the tarball, the wheel and the .deb are made. The library needs LLVM to be linked with, so it is not there.
-$(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py runtime/mcc.mjs runtime/mcc.d.mts cli/package/* docs/*.md docs/notes/*.md docs/reference/*.md docs/json.schema.json) LICENSE
+$(DIST)/tree/done: $(DIST)/mcc $(BUILD)/libmcc.so $(PUBLIC_HEADERS) $(wildcard runtime/mcc*.c runtime/mcc.py runtime/mcc.mjs runtime/mcc.d.mts runtime/mcc_threads.mjs runtime/mcc_threads.d.mts cli/package/* docs/*.md docs/notes/*.md docs/reference/*.md docs/json.schema.json) LICENSE
 	$(call say,TREE,$(@D))rm -rf $(@D)
 	@$(MAKE) --no-print-directory install DESTDIR=$(abspath $(@D)) PREFIX=/usr >/dev/null
 	@cp $(DIST)/mcc $(@D)/usr/bin/mcc && rm -f $(@D)/usr/lib/libmcc.* $(@D)/usr/include/mccc.h && cp LICENSE $(@D)/usr/share/doc/mcc/
@@ -635,6 +640,7 @@ help:
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 BATCH=16 GAP=0,1ms CALLERS=2 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN,aoti beside others too (aoti: TORCH=python), COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
+	@echo 'make bench-windows DLLs under Wine beside shared objects, processor time; NETS="build/nets/bert.onnx" ROUNDS=25'
 	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'
 	@echo 'make bench-llm      language models beside ONNX Runtime; SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4 LAYERS=6 THREADS=1,2 PEERS=genai,llama.cpp,OpenVINO'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'

@@ -151,6 +151,7 @@ struct static_network {
     const char *plan;
     uint64_t stack;
     struct span description;
+    bool workers; /* memory is shared and comes from outside, as does what launches kernels */
 };
 /* Writes it to `path` atomically, as the container of the units' platform has it: an archive. */
 bool codegen_static(struct codegen *, const struct static_network *, const char *path);

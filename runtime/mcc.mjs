@@ -11,7 +11,7 @@ async function read(source) {
   return answer.ok ? new Uint8Array(await answer.arrayBuffer()) : fail(`${source}: status ${answer.status}`);
 }
 
-export async function load(source) {
+export async function load(source, start) {
   const bytes = await read(source);
   const module = await WebAssembly.compile(bytes).catch(e => fail(`no module for this engine: ${e.message}`));
   const [section] = WebAssembly.Module.customSections(module, 'mcc');
@@ -19,10 +19,11 @@ export async function load(source) {
   let sum = 0x811c9dc5;
   for (let i = 26; i < bytes.length; i++) sum = Math.imul(sum ^ bytes[i], 0x1000193);
   if (parseInt(text.slice(0, 8), 16) !== sum >>> 0) fail('the module is damaged');
-  const {name, inputs, outputs, symbols, entry, plan, scratch, plan_symbols} = JSON.parse(text.slice(8));
-  const code = (await WebAssembly.instantiate(module)).exports, {memory} = code;
+  const about = JSON.parse(text.slice(8)), {name, inputs, outputs, symbols, entry, plan, scratch, plan_symbols} = about;
+  start ??= about.stack ? fail('mcc_threads.mjs loads it') : WebAssembly.instantiate;
+  const code = (await start(module, about)).exports, {memory} = code;
 
-  // Addresses behind the data for so many bytes each, and the end.
+  // Addresses, and the end.
   function place(sizes) {
     const at = [up(code.__heap_base.value)];
     for (const n of sizes) at.push(at.at(-1) + up(n));
@@ -35,7 +36,7 @@ export async function load(source) {
     return at;
   }
 
-  // One extent that is missing follows from the number of elements.
+  // One extent may be missing.
   function extents({name, dims, array}, data, sizes) {
     if (data?.[Symbol.toStringTag] !== array) fail(`input '${name}' takes a ${array}`);
     const open = dims.filter(d => typeof d === 'string' && !(d in sizes));

@@ -121,6 +121,10 @@ void wasm_link(struct linking *l, const struct static_network *n)
         linking_option(l, options[i]);
     linking_option(l, arena_printf(l->arena, "stack-size=%llu",
                                    (unsigned long long)(n->stack > STACK_MIN ? (n->stack + 15) / 16 * 16 : STACK_MIN)));
+    static const char *const shared[] = {"--import-memory", "--export-memory", "--export-table",
+                                         "--export=__stack_pointer", "--import-undefined"};
+    for (size_t i = 0; i < COUNT_OF(shared) && n->workers; i++)
+        linking_option(l, shared[i]);
     linking_option(l, arena_printf(l->arena, "--export=%s", n->entry));
     linking_option(l, arena_printf(l->arena, "--export=%s", n->plan));
     linking_option(l, arena_printf(l->arena, "--export-if-defined=%s", n->weights_symbol));

@@ -8,9 +8,11 @@
 
 enum wasm_section {
     WASM_CUSTOM,
+    WASM_IMPORT = 2,
     WASM_MEMORY = 5,
     WASM_GLOBAL = 6,
     WASM_EXPORT = 7,
+    WASM_START = 8,
     WASM_CODE = 10,
     WASM_DATA = 11,
     WASM_DATA_COUNT = 12
@@ -21,6 +23,8 @@ enum { WASM_HEAD_BYTES = 8, WASM_PAGE = 0x10000, WASM_PLACEHOLDER = 64, WASM_I32
 /* The first section, a custom one: its size takes five bytes. The sum of all bytes after it in the file (wasm_sum), as
  * 8 digits, then JSON (cli/library/compile/describe.c). */
 #define WASM_DESCRIPTION "\3mcc"
+#define WASM_LAUNCH "mcc_launch" /* the function that a module with workers imports */
+#define WASM_PAGES "mcc.pages" /* a custom section of a module with workers: pages of memory, as digits */
 #define WASM_SUM_BEGIN 0x811c9dc5u
 #define WASM_NO_MAX ((INT64_C(1) << 53) - 1) /* of a symbol: JavaScript's largest integer */
 enum { WASM_SUM_AT = 18, WASM_SUM_DIGITS = 8 };

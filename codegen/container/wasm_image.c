@@ -9,7 +9,8 @@
 #include "codegen/container/wasm.h"
 #include "codegen/sink.h"
 
-enum { EXPORT_GLOBAL = 3, MODULE_MAX = 1 << 30 };
+enum { IMPORT_FUNCTION, IMPORT_MEMORY = 2, EXPORT_GLOBAL = 3, LIMITS_SHARED = 3 /* and a maximum */ };
+enum { MODULE_MAX = 1 << 30, PAGES_MAX = 1 << 16 };
 /* Of a function: engines refuse more (WebAssembly JavaScript Interface, limits). */
 enum { BODY_MAX = 7654321, LOCALS_MAX = 50000 };
 
@@ -20,6 +21,8 @@ struct image {
     struct span linked;
     uint64_t weights, heap; /* addresses; weights 0: none */
     uint64_t weights_global, heap_global; /* their numbers, and 1; 0: none */
+    struct span before, after; /* of the imports: what is around the limits of memory, if it is one */
+    uint64_t pages; /* that it begins with */
     struct strbuf out; /* up to the weights */
 };
 
@@ -33,6 +36,11 @@ static uint64_t round_to(uint64_t x, uint64_t unit)
     return (x + unit - 1) / unit * unit;
 }
 
+static bool is_named(struct span name, const char *text)
+{
+    return name.size == strlen(text) && memcmp(name.data, text, name.size) == 0;
+}
+
 static bool find_exports(struct image *im, struct span content)
 {
     uint64_t n = 0, kind, index;
@@ -42,12 +50,32 @@ static bool find_exports(struct image *im, struct span content)
         ok = wasm_take_bytes(&content, &name) && span_varint(&content, &kind) && span_varint(&content, &index);
         if (!ok || kind != EXPORT_GLOBAL)
             continue;
-        if (name.size == strlen(im->of->weights_symbol) && memcmp(name.data, im->of->weights_symbol, name.size) == 0)
+        if (is_named(name, im->of->weights_symbol))
             im->weights_global = index + 1;
-        if (name.size == strlen(WASM_HEAP) && memcmp(name.data, WASM_HEAP, name.size) == 0)
+        if (is_named(name, WASM_HEAP))
             im->heap_global = index + 1;
     }
     return ok || broken(im, "exports");
+}
+
+/* Memory among the imports, without a maximum; the other one is the function that launches. */
+static bool find_memory(struct image *im, struct span content)
+{
+    const char *begin = content.data;
+    uint64_t n = 0, kind, flags;
+    struct span module, name;
+    bool ok = span_varint(&content, &n);
+    for (uint64_t i = 0; i < n && ok; i++) {
+        ok = wasm_take_bytes(&content, &module) && wasm_take_bytes(&content, &name) && span_varint(&content, &kind);
+        struct span here = content;
+        ok = ok && span_varint(&content, &flags);
+        if (!ok || (kind == IMPORT_FUNCTION && is_named(name, WASM_LAUNCH)))
+            continue;
+        ok = kind == IMPORT_MEMORY && !flags && !im->before.data && span_varint(&content, &im->pages);
+        im->before = (struct span){begin, (size_t)((const char *)here.data - begin)};
+        im->after = content;
+    }
+    return (ok && im->before.data) || broken(im, "imports");
 }
 
 /* A global's value, which is a constant; its bytes in *text. */
@@ -112,30 +140,48 @@ static bool find_parts(struct image *im)
     while (wasm_take_section(&left, &kind, &content)) {
         if (kind == WASM_GLOBAL)
             globals = content;
+        if (kind == WASM_IMPORT && !find_memory(im, content))
+            return false;
         if ((kind == WASM_EXPORT && !find_exports(im, content)) || (kind == WASM_CODE && !functions_fit(im, content)))
             return false;
     }
     if (left.size || !globals.data || !find_addresses(im, globals))
         return im->ctx->fail != FAIL_NONE ? false : broken(im, "sections");
-    if (!im->heap || (im->of->weights.size > 0) != (im->weights > 0))
+    if (!im->heap || (im->of->weights.size > 0) != (im->weights > 0) || im->of->workers != (im->before.data != NULL))
         return broken(im, "addresses");
     return !im->weights || im->heap == round_to(im->weights + WASM_PLACEHOLDER, 16) ||
            broken(im, "data behind the weights");
+}
+
+static uint64_t weights_end(const struct image *im)
+{
+    return im->weights + im->of->weights.size;
+}
+
+static uint64_t pages_with_weights(const struct image *im)
+{
+    return (round_to(weights_end(im), 16) + WASM_PAGE - 1) / WASM_PAGE;
 }
 
 /* The sections in front of the weights, patched; the last one is the data's, whose content ends with them. */
 static bool patch_section(struct image *im, uint32_t kind, struct span content)
 {
     struct strbuf edited;
-    uint64_t end = im->weights + im->of->weights.size, n, low, flags, value, index = 0;
+    uint64_t end = weights_end(im), n, low, flags, value, index = 0;
     struct span text;
     strbuf_init(&edited, im->arena);
-    if (im->weights && kind == WASM_MEMORY) {
+    if (kind == WASM_IMPORT) {
+        strbuf_append(&edited, im->before.data, im->before.size);
+        strbuf_varint(&edited, LIMITS_SHARED);
+        strbuf_varint(&edited, im->pages);
+        strbuf_varint(&edited, PAGES_MAX);
+        strbuf_append(&edited, im->after.data, im->after.size);
+    } else if (im->weights && kind == WASM_MEMORY) {
         if (!span_varint(&content, &n) || n != 1 || !span_varint(&content, &flags) || flags ||
             !span_varint(&content, &low))
             return broken(im, "memory");
         strbuf_append(&edited, "\1\0", 2);
-        strbuf_varint(&edited, (round_to(end, 16) + WASM_PAGE - 1) / WASM_PAGE);
+        strbuf_varint(&edited, pages_with_weights(im));
     } else if (im->weights && kind == WASM_GLOBAL) {
         if (!span_varint(&content, &n))
             return broken(im, "globals");
@@ -197,16 +243,26 @@ static void put_description(struct image *im)
     strbuf_append(&im->out, im->of->description.data, im->of->description.size);
 }
 
+/* Without a function to start with: of a module whose memory comes from outside the linker makes one that clears what
+ * has no bytes in the file, the weights' placeholder. */
 static bool make_front(struct image *im)
 {
     struct span left = {(const char *)im->linked.data + WASM_HEAD_BYTES, im->linked.size - WASM_HEAD_BYTES}, content,
                 data = {0};
     uint32_t kind;
     put_description(im);
+    if (im->before.data) {
+        struct strbuf pages;
+        strbuf_init(&pages, im->arena);
+        im->pages = im->weights ? pages_with_weights(im) : im->pages;
+        wasm_put_bytes(&pages, WASM_PAGES, strlen(WASM_PAGES));
+        strbuf_printf(&pages, "%llu", (unsigned long long)im->pages);
+        wasm_put_section(&im->out, WASM_CUSTOM, &pages);
+    }
     while (wasm_take_section(&left, &kind, &content)) {
         if (kind == WASM_DATA)
             data = content;
-        else if (kind != WASM_CUSTOM && !patch_section(im, kind, content))
+        else if (kind != WASM_CUSTOM && kind != WASM_START && !patch_section(im, kind, content))
             return false;
     }
     return put_data(im, data);

@@ -25,6 +25,7 @@ struct llvm_machine {
     bool bare;                     /* no system: no unwinder, no dynamic linker */
     bool fma, fma64;               /* fused multiply-add is an instruction, for f32 and for f64 */
     bool relaxed_madd;             /* one of vectors that the engine may fuse */
+    bool workers;                  /* WebAssembly: the host shares the indices of a launch among instances */
     bool f16;                      /* f32 <-> f16 conversion is an instruction */
     bool f16_math;                 /* arithmetic on f16 is */
     bool bf16;                     /* f32 -> bf16 is one, that counts subnormal numbers as 0 */
@@ -164,7 +165,7 @@ void static_begin(struct emitter *); /* of an entry: makes the run */
 LLVMValueRef static_code(struct emitter *); /* what the entry returns */
 void static_fail(struct emitter *, int64_t code);
 /* Calls the function over [0, count); did all of it succeed? */
-LLVMValueRef static_launch(struct emitter *, LLVMValueRef function, LLVMValueRef args, LLVMValueRef count);
+LLVMValueRef static_launch(struct emitter *, LLVMValueRef function, const struct lstmt *, LLVMValueRef count);
 LLVMValueRef static_call(struct emitter *, const struct lstmt *);
 
 /* ---- line tables (llvm_debug.c) ---- */

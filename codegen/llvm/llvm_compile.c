@@ -80,6 +80,7 @@ static void learn_features(struct llvm_machine *m)
                : m->arch == ARCH_RISCV32 ? machine_has(m->tm, "+d")
                                          : m->fma;
     m->relaxed_madd = wasm && machine_has(m->tm, "+relaxed-simd");
+    m->workers = wasm && machine_has(m->tm, "+atomics");
     m->f16 = x86 ? machine_has(m->tm, "+f16c") : m->arch == ARCH_AARCH64;
     m->f16_math = m->arch == ARCH_AARCH64 && machine_has(m->tm, "+fullfp16");
     m->bf16 = x86 && machine_has(m->tm, "+avx512bf16") && machine_has(m->tm, "+avx512vl");

@@ -313,7 +313,7 @@ static void emit_launch(struct emitter *e, const struct lstmt *s)
     }
     if (e->is_static) {
         LLVMValueRef count = operand(e, s, s->n_in - 1);
-        leave_unless(e, static_launch(e, kernel_function(e, s->name), e->launch_args, count));
+        leave_unless(e, static_launch(e, kernel_function(e, s->name), s, count));
         return;
     }
     if (s->flags & L_FLAG_ROW) {

@@ -5,8 +5,12 @@
  *
  * A launch is a call of the kernel over all its indices. Indices run in ascending order and a failure leaves the
  * function, so the first failure is the smallest. Nobody can cancel.
+ *
+ * With workers (WebAssembly, -mattr=+atomics) the host's function mcc_launch calls the kernel, over a range in each of
+ * several instances that share the memory, with scratch and a run for each (runtime/mcc_threads.mjs).
  */
 #include "codegen/llvm/llvm.h"
+#include "codegen/container/wasm.h"
 
 #include <string.h>
 
@@ -49,11 +53,29 @@ void static_fail(struct emitter *e, int64_t code)
     run_store(e, RUN_CODE, word(e, (uint64_t)code));
 }
 
-LLVMValueRef static_launch(struct emitter *e, LLVMValueRef function, LLVMValueRef args, LLVMValueRef count)
+/* mcc_launch(kernel, args, count, ns of an index, scratch, run): the numbers as JavaScript has them. */
+static LLVMValueRef host_launch(struct emitter *e)
 {
-    LLVMValueRef operands[5] = {args, word(e, 0), count, e->scratch, e->run};
+    LLVMTypeRef params[6] = {e->ptr, e->ptr, e->f64, e->f64, e->ptr, e->ptr};
+    LLVMTypeRef type = LLVMFunctionType(e->nothing, params, COUNT_OF(params), false);
+    LLVMValueRef fn = LLVMGetNamedFunction(e->module, WASM_LAUNCH);
+    return fn ? fn : LLVMAddFunction(e->module, WASM_LAUNCH, type);
+}
+
+LLVMValueRef static_launch(struct emitter *e, LLVMValueRef function, const struct lstmt *s, LLVMValueRef count)
+{
+    LLVMValueRef operands[6] = {e->launch_args, word(e, 0), count, e->scratch, e->run};
+    unsigned n = 5;
     run_store(e, RUN_KEPT, word(e, 0));
-    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(function), function, operands, COUNT_OF(operands), "");
+    if (e->machine->workers && e->f->role == LROLE_PROGRAM) {
+        LLVMValueRef numbers[6] = {
+            function,   e->launch_args, LLVMBuildSIToFP(e->b, count, e->f64, ""), LLVMConstReal(e->f64, (double)s->imm),
+            e->scratch, e->run};
+        memcpy(operands, numbers, sizeof numbers);
+        function = host_launch(e);
+        n = 6;
+    }
+    LLVMBuildCall2(e->b, LLVMGlobalGetValueType(function), function, operands, n, "");
     return LLVMBuildICmp(e->b, LLVMIntEQ, run_load(e, RUN_CODE), word(e, 0), "");
 }
 
@@ -69,9 +91,16 @@ static LLVMValueRef kept(struct emitter *e, LLVMValueRef tag)
 
 static LLVMValueRef arrive(struct emitter *e, LLVMValueRef counter, LLVMValueRef n)
 {
-    LLVMValueRef count = LLVMBuildAdd(e->b, LLVMBuildLoad2(e->b, e->i64, counter, ""), word(e, 1), "");
-    LLVMValueRef more = LLVMBuildICmp(e->b, LLVMIntSLT, count, n, "");
-    LLVMBuildStore(e->b, LLVMBuildSelect(e->b, more, count, word(e, 0), ""), counter);
+    LLVMValueRef one = word(e, 1), before;
+    before = e->machine->workers ? LLVMBuildAtomicRMW(e->b, LLVMAtomicRMWBinOpAdd, counter, one,
+                                                      LLVMAtomicOrderingSequentiallyConsistent, false)
+                                 : LLVMBuildLoad2(e->b, e->i64, counter, "");
+    LLVMValueRef count = LLVMBuildAdd(e->b, before, one, ""), more = LLVMBuildICmp(e->b, LLVMIntSLT, count, n, "");
+    if (e->machine->workers) /* the last one subtracts what all have added: nobody else counts by then */
+        LLVMBuildAtomicRMW(e->b, LLVMAtomicRMWBinOpSub, counter, LLVMBuildSelect(e->b, more, word(e, 0), n, ""),
+                           LLVMAtomicOrderingSequentiallyConsistent, false);
+    else
+        LLVMBuildStore(e->b, LLVMBuildSelect(e->b, more, count, word(e, 0), ""), counter);
     return LLVMBuildSelect(e->b, more, word(e, 0), word(e, 1), "");
 }
 

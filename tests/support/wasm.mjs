@@ -1,14 +1,18 @@
-// Runs modules through runtime/mcc.mjs: a line of JSON in, {path, inputs: [{data (base64), shape}]}, a line out,
+// Runs modules through runtime/mcc.mjs, those with a number of threads through mcc_threads.mjs: a line of JSON in,
+// {path, threads, inputs: [{data (base64), shape}]}, a line out,
 // {outputs: [{type, data, shape}]} or {error}. Engines other than Node.js call answer() themselves.
 import {createInterface} from 'node:readline';
 import {load} from '../../runtime/mcc.mjs';
+import {load as threaded} from '../../runtime/mcc_threads.mjs';
 
 const nets = new Map();
 
-async function answer({path, inputs}) {
-  const net = nets.get(path) ?? await load(path), given = {}, sizes = {};
+async function answer({path, threads, inputs}) {
+  const key = `${threads} ${path}`, given = {}, sizes = {};
+  const net = nets.get(key) ?? await (threads ? threaded(path, {threads}) : load(path));
+  if (!nets.has(key)) nets.forEach(n => n.close?.());
   nets.clear();
-  nets.set(path, net);
+  nets.set(key, net);
   if (inputs.length !== net.inputs.length) throw new Error(`${inputs.length} inputs for ${net.inputs.length}`);
   net.inputs.forEach((port, i) => {
     const {data, shape} = inputs[i], bytes = Uint8Array.from(Buffer.from(data, 'base64'));

@@ -35,13 +35,13 @@ class Wasm:
             self.process.wait()
             self.process = None
 
-    def call(self, path, arrays, optional=()):
-        """As Foreign.call, of plain tensors."""
+    def call(self, path, arrays, optional=(), threads=None):
+        """As Foreign.call, of plain tensors. threads: of a module that is made for them."""
         arrays = [np.asarray(a) for a in arrays]
         if self.process is None:
             self.process = subprocess.Popen([NODE, HERE / "wasm.mjs"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         inputs = [{"data": base64.b64encode(np.ascontiguousarray(a).tobytes()).decode(), "shape": a.shape} for a in arrays]
-        self.process.stdin.write(json.dumps({"path": str(path), "inputs": inputs}) + "\n")
+        self.process.stdin.write(json.dumps({"path": str(path), "threads": threads, "inputs": inputs}) + "\n")
         self.process.stdin.flush()
         ready = select.select([self.process.stdout], [], [], SECONDS)[0]
         line = self.process.stdout.readline() if ready else ""

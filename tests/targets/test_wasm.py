@@ -17,7 +17,8 @@ from support.wasm import NODE, Wasm
 
 TARGET = "--target=wasm32"
 LOADER = ROOT / "runtime/mcc.mjs"
-HEAD, IMPORT, EXPORT, CODE = b"\0asm\1\0\0\0", 2, 7, 10
+THREADS = ROOT / "runtime/mcc_threads.mjs"
+HEAD, IMPORT, EXPORT, START, CODE = b"\0asm\1\0\0\0", 2, 7, 8, 10
 LOADER_BYTES, DAMAGED = 4096, 500
 node = pytest.mark.skipif(not NODE, reason="no node: make deps-platforms")
 native = pytest.mark.skipif(platform.machine() != "x86_64", reason="the bits of x86-64-v2")
@@ -94,6 +95,12 @@ def feeds_of(path, sizes):
     return [(4 * rng.standard_normal(shape)).astype(kinds[kind]) for kind, shape in shapes]
 
 
+def attention(path):
+    """A few rows and keys of any number, which are split: the last part that arrives adds all of them."""
+    nodes = [helper.make_node("MatMul", ["q", "k"], ["s"]), helper.make_node("Softmax", ["s"], ["p"], axis=-1), helper.make_node("MatMul", ["p", "v"], ["y"])]
+    return save(path, nodes, [value("q", [1, 2, 8, 32]), value("k", [1, 2, 32, "m"]), value("v", [1, 2, "m", 32])], [value("y", [1, 2, 8, 32])])
+
+
 NETS = [(convolutions, {"n": 3}), (halves, {"k": 37}), (recurrent, {"t": 5}), (quantized, {"n": 6})]
 
 
@@ -108,6 +115,53 @@ def test_bits(make, sizes, tmp_path):
             feeds = feeds_of(module, {k: n + more for k, n in sizes.items()})
             for got, want in zip(machine.call(module, feeds), here.call(feeds), strict=True):
                 assert got.shape == want.shape and got.tobytes() == want.tobytes()
+
+
+@node
+@native
+@pytest.mark.parametrize("make,sizes", [*NETS[:3], (attention, {"m": 3000})], ids=["convolutions", "halves", "recurrent", "attention"])
+def test_threads(make, sizes, tmp_path):
+    """A module that workers share has the bits of one thread, of sizes that are worth sharing and small ones."""
+    model = make(tmp_path / "net.onnx")
+    module, library = compile_to(tmp_path / "net.wasm", model, TARGET, "-mattr=+atomics"), compile_to(tmp_path / "net.so", model, "-mcpu=x86-64-v2")
+    found = dict(sections(module.read_bytes()))
+    assert b"\3env\6memory\2\3" in found[IMPORT] and b"\3env\x0amcc_launch\0" in found[IMPORT] and START not in found
+    assert result("inspect", module)["inputs"][0]["name"] in ("x", "q")
+    with Wasm() as machine, Artifact(library, threads=1) as here:
+        for threads in 3, 1, 2:
+            for more in 0, 40, 1:
+                feeds = feeds_of(module, {k: n + more for k, n in sizes.items()})
+                for got, want in zip(machine.call(module, feeds, threads=threads), here.call(feeds), strict=True):
+                    assert got.shape == want.shape and got.tobytes() == want.tobytes()
+
+
+@node
+def test_threads_that_fail(tmp_path):
+    """A failure in a worker's part is the run's; the next run is whole."""
+    save(tmp_path / "net.onnx", [helper.make_node("Div", ["x", "d"], ["y"])], [value(n, ["n"], TensorProto.INT64) for n in "xd"],
+         [value("y", ["n"], TensorProto.INT64)])
+    module = compile_to(tmp_path / "net.wasm", tmp_path / "net.onnx", TARGET, "-mattr=+atomics")
+    x = np.arange(1 << 20)
+    with Wasm() as machine:
+        for at in (-1, 1 << 19, 0):
+            d = np.full(len(x), 3)
+            d[at] = 0
+            with pytest.raises(ModelError, match="error -9"):
+                machine.call(module, [x, d], threads=3)
+        np.testing.assert_array_equal(machine.call(module, [x, np.full(len(x), 3)], threads=3)[0], x // 3)
+
+
+@node
+def test_threads_say_why(tmp_path):
+    """Each loader names the other's modules; a process ends although workers wait."""
+    one, many = (compile_to(tmp_path / f"{name}.wasm", DIGITS, TARGET, *more) for name, more in (("one", []), ("many", ["-mattr=+atomics"])))
+    asks = [f"(await import({json.dumps(str(LOADER))})).load({json.dumps(str(many))})", f"open({json.dumps(str(one))})",
+            f"open({json.dumps(str(many))}, {{threads: 0.5}})", f"open({json.dumps(str(many))}, {{threads: 2}})"]
+    (tmp_path / "ask.mjs").write_text(f"import {{load as open}} from {json.dumps(str(THREADS))};\n" + "".join(
+        f"console.log(await (async () => {a})().then(n => 'fine', e => e.message));\n" for a in asks))
+    done = subprocess.run([NODE, tmp_path / "ask.mjs"], capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines() == ["mcc: mcc_threads.mjs loads it", "mcc: a module without threads: it is made with -mattr=+atomics",
+                                        "mcc: 0.5 threads", "fine"], done
 
 
 @node
@@ -167,7 +221,7 @@ def test_relaxed(tmp_path):
     (["-c", "-o", "n.wasm"], "for WebAssembly mcc makes modules"), (["-g", "-o", "n.wasm"], "has no line tables"),
     (["--emit=header", "-o", "n.wasm"], "makes modules alone"), (["--emit=c"], "makes modules alone"),
     (["--weights=sidecar", "-o", "n.wasm"], "holds its weights"),
-    (["-mattr=-simd128", "-o", "n.wasm"], "cannot be disabled"), (["-mattr=+atomics", "-o", "n.wasm"], "'+atomics'")])
+    (["-mattr=-simd128", "-o", "n.wasm"], "cannot be disabled"), (["-mattr=+exception-handling", "-o", "n.wasm"], "'+exception-handling'")])
 def test_what_is_not_made(options, says, tmp_path):
     done = mcc(DIGITS, TARGET, *options, cwd=tmp_path)
     assert done.returncode == 2 and says in done.stderr, done.stderr

@@ -60,6 +60,8 @@ struct span describe(struct compilation *c, const struct artifact *a, const stru
     json_int(j, "scratch", d->scratch);
     json_int(j, "plan_symbols", a->n_sym);
     json_uint(j, "weights", a->weights.size);
+    if (d->stack)
+        json_uint(j, "stack", d->stack);
     json_open(j, "build", '[');
     for (struct span left = a->build; left.size;) {
         const char *text = left.data;

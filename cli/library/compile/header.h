@@ -30,6 +30,7 @@ struct description {
     const char *entry, *plan; /* exported functions */
     int64_t scratch; /* bytes */
     const bool *takes; /* by symbol: is it an argument of the entry? */
+    uint64_t stack; /* bytes of a worker's; 0: there are none */
 };
 struct span describe(struct compilation *, const struct artifact *, const struct description *);
 

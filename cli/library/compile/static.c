@@ -236,8 +236,10 @@ bool static_write(struct compilation *c, const struct artifact *a)
     if (wasm) {
         network.plan = symbol_of(c, "plan");
         network.stack = stack_bytes(c);
-        network.description = describe(
-            c, a, &(struct description){network.entry, network.plan, kernels_scratch(c->module), takes});
+        network.workers = strstr(c->variants.data[0].target->features, "+atomics") != NULL;
+        network.description = describe(c, a,
+                                       &(struct description){network.entry, network.plan, kernels_scratch(c->module),
+                                                             takes, network.workers ? network.stack : 0});
     }
     ok = ok && (!is_c(c) || c_write(&h)) && (wasm || put_header(&h)) &&
          (is_c(c) || codegen_static(c->codegen, &network, c->output));
