@@ -3,6 +3,7 @@ import io
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import zipfile
@@ -137,6 +138,8 @@ def test_a_network(tmp_path, form):
     # an edge each for x, ar (the pool's), pool, br, cn, sr, t, g, er; weights of six products, biases of five
     assert found.count("quantize_per_tensor") == found.count("dequantize_per_tensor") == 9, found
     assert found.count("dequantize_per_channel") == 6 + 5 and not any("batch_norm" in t or t.endswith("_") for t in found), found
+    products = re.findall(r"(\w+)\[[^]]*\] = (?:conv|dot)\b", mcc("-stop-after=legalize", bytes_).stdout)
+    assert products == ["i32", "i32", "f32", "i32", "i32", "i32"], products    # groups of several channels have no form for bytes
     (want,), (got,) = run(path, [feed]), run(bytes_, [feed])
     assert 1e-4 < off(got, want) < 0.05
     (plain,) = run(bytes_, [feed], "-O0")
@@ -297,3 +300,20 @@ def test_torch_reads_the_result(tmp_path, core):
         want, theirs = np.load(tmp_path / f"want{rows}.npy"), np.load(tmp_path / f"theirs{rows}.npy")
         (ours,) = run(tmp_path / "bytes.pt2", [x[:rows]])
         assert 1e-4 < off(ours, want) < 0.05 and off(ours, theirs) < 0.01
+
+
+@pytest.mark.parametrize("turn", [None, ("permute.default", [1, 0]), ("permute.default", [0, 1]), ("t.default",), ("transpose.int", 0, 1),
+                                  ("transpose.int", -1, -2)])
+def test_turned_matrices(tmp_path, turn):
+    """Products of bytes by dequantized matrices that are transposed in the program, with scales along either dim."""
+    p = Program()
+    x, w = p.input("x", F, (4, 16)), p.weight("w", drawn(16, 16) * np.exp(drawn(16, 1)))
+    if turn:
+        w = p.node(f"aten.{turn[0]}", [w, *turn[1:]], [("turned", F, (16, 16))])
+    p.output(p.node("aten.mm.default", [x, w], [("y", F, (4, 16))]))
+    path = p.save(tmp_path / "net.pt2")
+    bytes_, text = quantized(tmp_path, path, {"x": drawn(64, 16)}, "--bound=0")
+    assert "1 of 1 nodes on bytes" in text and re.search(r"i32\[4, 16\] = dot", mcc("-stop-after=legalize", bytes_).stdout)
+    feed = drawn(4, 16)
+    (want,), (got,) = run(path, [feed]), run(bytes_, [feed])
+    assert off(got, want) < 0.02

@@ -33,20 +33,24 @@ bool rule_aten_linear(struct rule *r)
 
 bool rule_aten_matmul(struct rule *r)
 {
-    return aten_result(r, b_matmul(r->b, rule_in(r, 0), rule_in(r, 1)));
+    value_id y;
+    return aten_result(r, rule_matmul_dequantized(r, false, &y) ? y : b_matmul(r->b, rule_in(r, 0), rule_in(r, 1)));
 }
 
 /* beta * self + alpha * (first @ second) */
 bool rule_aten_addmm(struct rule *r)
 {
     struct builder *b = r->b;
-    value_id c = rule_in(r, 0), x = rule_in(r, 1), w = rule_in(r, 2);
+    value_id c = rule_in(r, 0), x = rule_in(r, 1), w = rule_in(r, 2), y;
     double alpha = aten_float(r, "alpha", 1), beta = aten_float(r, "beta", 1);
     if (is_narrow(v_elem(b, x))) {
         x = v_widen(b, x);
         w = v_widen(b, w);
     }
-    value_id y = v_affine(b, b_matmul(b, x, w), alpha, 0);
+    struct rule product = *r; /* of the operands behind self */
+    product.arg++;
+    product.n_in--;
+    y = v_affine(b, rule_matmul_dequantized(&product, false, &y) ? y : b_matmul(b, x, w), alpha, 0);
     if (beta != 0)
         y = b_binary(b, OP_ADD, y, v_affine(b, b_convert(b, c, v_elem(b, y)), beta, 0));
     return aten_result(r, y);

@@ -3,6 +3,21 @@
 
 #include <string.h>
 
+/* The dims in that order. A dequantized matrix stays one: its integers are transposed, and the axis of its scales. */
+static bool result_permuted(struct rule *r, value_id x, const int64_t *perm)
+{
+    const struct quantized *from = r->arg[0].quantized;
+    if (!rule_result(r, b_transpose(r->b, x, perm)))
+        return false;
+    if (!from || v_rank(r->b, x) != 2)
+        return true;
+    struct quantized to = *from;
+    to.q = b_transpose(r->b, from->q, perm);
+    to.axis = perm[0] == from->axis ? 0 : 1;
+    r->out[0].quantized = arena_copy(&r->b->g->arena, &to, sizeof to);
+    return true;
+}
+
 bool rule_aten_permute(struct rule *r)
 {
     value_id x = rule_in(r, 0);
@@ -20,7 +35,7 @@ bool rule_aten_permute(struct rule *r)
         rule_axis(r, axes[i], rank, &axis);
         perm[i] = axis;
     }
-    return rule_result(r, b_transpose(r->b, x, perm));
+    return result_permuted(r, x, perm);
 }
 
 /* param: 0 two named dims, 1 the last two, 2 all in reverse order */
@@ -37,7 +52,7 @@ bool rule_aten_transpose(struct rule *r)
         return rule_result(r, x);
     for (int32_t i = 0; i < rank; i++)
         perm[i] = r->param == 2 ? rank - 1 - i : i == a ? c : i == c ? a : i;
-    return rule_result(r, b_transpose(r->b, x, perm));
+    return result_permuted(r, x, perm);
 }
 
 bool rule_aten_movedim(struct rule *r)
