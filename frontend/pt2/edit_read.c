@@ -430,10 +430,14 @@ bool edit_constant(struct edit_file *e, const char *name, struct tensor_data *ou
     if (!v || !v->owner || v->maker || is_written(e, name))
         return false;
     const struct json *meta = edit_meta(e, name);
+    struct diag_mark mark = diag_mark(e->p.ctx);
     int64_t code;
-    return json_as_int(json_get(meta, "dtype"), &code) && elem_by_torch(code) == ELEM_F32 &&
-           name_lookup(v->constant ? &e->p.constants : &e->p.weights, v->owner) &&
-           weight_bytes(&e->p, v->constant, v->owner, out) && out->elem == ELEM_F32;
+    if (!json_as_int(json_get(meta, "dtype"), &code) || elem_by_torch(code) != ELEM_F32 ||
+        !name_lookup(v->constant ? &e->p.constants : &e->p.weights, v->owner))
+        return false;
+    bool ok = weight_bytes(&e->p, v->constant, v->owner, out) && out->elem == ELEM_F32;
+    diag_drop(e->p.ctx, &mark); /* repeated elements: it stays as it is */
+    return ok;
 }
 
 static const float *floats_of(struct edit_file *e, const char *name, int64_t n, struct tensor_data *t)

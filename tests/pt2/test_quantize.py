@@ -179,7 +179,7 @@ def test_layouts(tmp_path, layout, compression, root):
 
 
 def test_weights(tmp_path):
-    """One parameter for two products, one that lies transposed, one of which another is a part; a constant; dynamic sizes."""
+    """One parameter for two products, one that lies transposed, one of which another is a part; one whose rows are the same memory, which stays; dynamic sizes."""
     p = Program()
     n = p.symbol("s0", 2, 64)
     x = p.input("x", F, (n, 24))
@@ -190,7 +190,8 @@ def test_weights(tmp_path):
         width = 12 if k == 3 else 24
         x = p.node("aten.linear.default", [x, w], [(f"y{k}", F, (n, width))])
         x = p.node("aten.tanh.default", [x], [(f"t{k}", F, (n, width))])
-    p.output(x)
+    same = p.weight("same", drawn(12), shape=(12, 12), strides=(0, 1))
+    p.output(p.node("aten.linear.default", [x, same], [("y", F, (n, 12))]))
     path = p.save(tmp_path / "net.pt2")
     bytes_, text = quantized(tmp_path, path, {"x": drawn(64, 24)}, "--bound=0")
     assert "4 of 4 nodes on bytes" in text
