@@ -179,7 +179,7 @@ def test_layouts(tmp_path, layout, compression, root):
 
 
 def test_weights(tmp_path):
-    """One parameter for two products, one that lies transposed, one of which another is a part; one whose rows are the same memory, which stays; dynamic sizes."""
+    """One parameter for two products, one that lies transposed, a part of another one; one of repeated rows, which stays; dynamic sizes."""
     p = Program()
     n = p.symbol("s0", 2, 64)
     x = p.input("x", F, (n, 24))
