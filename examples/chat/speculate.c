@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "measure.h"
+#include "meta.h"
 #include "speculate.h"
 
 enum { MATCH = 16, DRAFT = 0, AGAIN = 4 };
@@ -25,11 +26,13 @@ int speculate_open(struct speculate *s, struct decoder *network, const char *dra
     *s = (struct speculate){.network = network};
     memcpy(s->hit, start, sizeof start);
     error->code = MCC_E_ARG;
+    const char *strict = meta_find(network->api->meta, "mcc.strict");
     snprintf(error->text, sizeof error->text, "%s",
-             !decoder_rows(network) ? "speculation needs caches in place and logits of all rows: compile without "
-                                      "--last-logits"
-                                    : "no memory for speculation");
-    if (!decoder_rows(network) ||
+             !strict                  ? "speculation needs a network whose rows are alike: compile with --strict"
+             : !decoder_rows(network) ? "speculation needs caches in place and logits of all rows: compile without "
+                                        "--last-logits"
+                                      : "no memory for speculation");
+    if (!strict || !decoder_rows(network) ||
         !(s->alone = malloc(SPECULATE_ROWS * (size_t)network->vocabulary * sizeof *s->alone)) ||
         (draft && !decoder_open(&s->draft, draft, threads, names, network->rows, error)))
         return 0;

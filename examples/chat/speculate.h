@@ -1,11 +1,10 @@
 /* Speculation: tokens are guessed and verified together, several rows in one run of the network. A guess only saves
  * time: every token is drawn from its own row of logits, as if it were decoded alone.
  *
- * That is exact as long as a row's logits are the same bits whatever runs beside it. The order of the arithmetic
- * depends on the number of rows and the length of the caches, never on data, so it is checked: a number of rows is used
- * once the last tokens, decoded one by one, came out with the same bits when they ran together, and again each time the
- * text is four times as long. Where a bit differs, it is not used. Networks of mcc --strict have that property by
- * construction. */
+ * That is exact as long as a row's logits are the same bits whatever runs beside it: mcc --strict promises that, and
+ * its artifacts say so in their metadata (mcc.strict). Without it the keys of few rows are added up in other parts than
+ * those of many, depending on the length. A network may still count its rows itself, so a number of rows is used once
+ * the last tokens, decoded one by one, came out with the same bits when they ran together. */
 #ifndef SPECULATE_H
 #define SPECULATE_H
 

@@ -45,7 +45,7 @@ def network(tmp_path_factory):
     f = babyllama.file("Q4_0")
     f.keys += vocabularies.babyllama()
     folder = tmp_path_factory.mktemp("babyllama")
-    return compile_to(folder / "m.so", f.save(folder / "m.gguf"), "-q", "--last-logits")
+    return compile_to(folder / "m.so", f.save(folder / "m.gguf"), "-q", "--last-logits", "--strict")
 
 
 class Server:

@@ -178,14 +178,18 @@ static bool write_text(struct compilation *c)
     return output_write(c->ctx, c->output, text.data, text.n);
 }
 
-/* The file's metadata as mcc_api.meta has it. An empty key would end the list, so those are left out. */
+/* The file's metadata as mcc_api.meta has it, and the promise of --strict, which no file may give. An empty key would
+ * end the list, so those are left out. */
 static struct span artifact_meta(struct compilation *c)
 {
+    static const char strict[] = "mcc.strict";
     struct strbuf text;
     strbuf_init(&text, &c->ctx->session);
+    if (c->options->strict)
+        strbuf_append(&text, "mcc.strict\0true", sizeof "mcc.strict\0true");
     for (uint32_t i = 0; i < c->graph->metadata.n; i++) {
         const struct meta *m = &c->graph->metadata.data[i];
-        if (!*m->key)
+        if (!*m->key || strcmp(m->key, strict) == 0)
             continue;
         strbuf_append(&text, m->key, strlen(m->key) + 1);
         strbuf_append(&text, m->value, strlen(m->value) + 1);
