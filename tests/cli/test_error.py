@@ -145,6 +145,18 @@ def test_compiled_networks_are_refused(net):
     assert done.returncode == 2 and "compiled already" in done.stderr, done
 
 
+@pytest.mark.parametrize("target", ["aarch64-linux", "aarch64-macos,x86_64-macos"])
+def test_other_targets(net, tmp_path, target):
+    """Errors are measured on this machine, whatever the artifact is for."""
+    path = tmp_path / ("a.dylib" if "macos" in target else "a.so")
+    done = mcc(net / "net.onnx", "-o", path, f"--target={target}", "--error=1%", f"--sample=x={net / 'x.npy'}",
+               f"--save-choices={tmp_path / 'c.yaml'}")
+    assert done.returncode == 0 and not done.stderr, done
+    first = path.read_bytes()
+    assert mcc(net / "net.onnx", "-o", path, f"--target={target}", f"--config={tmp_path / 'c.yaml'}").returncode == 0
+    assert path.read_bytes() == first
+
+
 def test_choices_do_not_replace_the_network(net, tmp_path):
     before = (net / "net.onnx").read_bytes()
     done = mcc(net / "net.onnx", "-o", tmp_path / "a.so", NATIVE, "--error=1%", f"--sample=x={net / 'x.npy'}", f"--save-choices={net / 'net.onnx'}")

@@ -197,7 +197,7 @@ bool error_times(struct error_search *e)
 {
     const struct options *given = e->options;
     struct options o = e->plain;
-    if (given->target || given->march) { /* the artifact is for another machine */
+    if ((given->target && !strchr(given->target, ',')) || given->march) { /* perhaps another machine */
         o.target = given->target;
         o.march = given->march;
         o.mattr = given->mattr;
