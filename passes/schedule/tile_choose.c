@@ -100,9 +100,9 @@ void tile_choose(const struct site *site, struct schedule *out)
     int64_t regs = site->mach->registers, least = INT64_MAX, weight = code_weight(site, n);
     bool segments = n->op == OP_SEGMENTS; /* a step's place and factor serve all vectors */
     int64_t max_nr = c.vec < 0 || (!v.known && !segments) ? 1
-                     : contraction                        ? TILE_VECTORS_MOST
-                     : segments && v.known                ? TILE_VECTORS_MOST
-                     : n->op == OP_REDUCE || segments     ? 4
+                     : !v.known                           ? 4
+                     : contraction || segments            ? TILE_VECTORS_MOST
+                     : n->op == OP_REDUCE                 ? max_apart
                                                           : 1;
     /* What is left of a line of dynamic length are a few points, whose sums a second vector hides the latency of. */
     bool lines = anchor_is_window(site, n) && step.points && c.a >= 0 && !a.known && v.known;
