@@ -423,6 +423,12 @@ fuzz-schedules: all $(BUILD)/tests/fuzz/test_schedules
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_schedules $(N) $(SEED)
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_schedules $$(( ($(N) + 99) / 100 )) $(SEED) --native
 
+# Networks compiled with --strict on all CPUs that are here or emulated: N random ones, or those of NETS (files).
+.PHONY: strict
+strict: N := 200
+strict: all foreign $(VENV)/bin/pytest
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.strict $(N) $(SEED) $(NETS)
+
 # Random ONNX networks beside ONNX Runtime; what disagrees is reduced and written to $(BUILD)/fuzz-ort. ONLY="Conv Relu": these alone.
 fuzz-ort: all $(VENV)/bin/pytest
 	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.main $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
@@ -633,6 +639,7 @@ help:
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make fuzz-schedules N=20000 SEED=1 records of schedules with other numbers, on every CPU: refused, or right'
+	@echo 'make strict        N=200 SEED=1 random networks with --strict: the same bits on all CPUs; NETS="FILE.onnx ...": these'
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'
 	@echo 'make fuzz-aten     N=20000 SEED=1 drawn calls of PyTorch operators beside eager PyTorch; TORCH=python3 ONLY="add div.Tensor"'
 	@echo 'make scaling       each construct at n, 2n, 4n: processor time grows at most 2.3 a doubling, memory 2.2; ONLY="chain fan"'

@@ -7,7 +7,7 @@ import pytest
 
 from support.artifact import Artifact
 from support.compare import floats, node
-from support.strict import Machines, differs
+from support.strict import FOREIGN, NATIVE, Machines, differs
 from support.tool import DIGITS, mcc, save, value
 
 
@@ -105,8 +105,8 @@ def draw(net, rows):
 
 @pytest.mark.parametrize("net", NETS)
 def test_machines(net, tmp_path):
-    """Each CPU, 1 and 3 threads."""
-    with Machines() as machines:
+    """CPUs with each kind of instruction, 1 and 3 threads; `make strict` has all."""
+    with Machines(FOREIGN[1:], NATIVE[:2] + NATIVE[3:]) as machines:
         path = shaped(tmp_path / "net.onnx", net, NETS[net][1][0])
         text, _ = machines.compare(path, [draw(net, NETS[net][1][0])], NETS[net][3])
     assert not text, text
