@@ -77,19 +77,19 @@ static void panel_ints(const union word *a, const union word *b, int64_t k, unio
             c[r][j].i = (int64_t)s[r][j];
 }
 
-/* Residues: each product is folded into the sum, which stays below 2^34. */
+/* Residues: the sum stays below N 2^32. */
 static void panel_field(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
 {
     uint64_t s[PANEL][PANEL] = {{0}};
     for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL)
         for (int r = 0; r < PANEL; r++)
             for (int j = 0; j < PANEL; j++) {
-                uint64_t x = s[r][j] + (uint64_t)a[r].i * (uint64_t)b[j].i;
-                s[r][j] = (x & FIELD_P) + (x >> 31);
+                uint64_t x = s[r][j] + (uint64_t)a[r].i * (uint64_t)b[j].i, less = x - ((uint64_t)FIELD_N << 32);
+                s[r][j] = x < less ? x : less;
             }
     for (int r = 0; r < PANEL; r++)
         for (int j = 0; j < PANEL; j++)
-            c[r][j].i = (int64_t)(s[r][j] % FIELD_P);
+            c[r][j].i = (int64_t)field_reduced(s[r][j]);
 }
 
 typedef void panel_fn(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL]);

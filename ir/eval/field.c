@@ -1,4 +1,4 @@
-/* A graph whose f32 is GF(2^31 - 1) from here on (ir/ops/field.h): its constants become residues, and what was folded
+/* A graph whose f32 is GF(q) x GF(p) from here on (ir/ops/field.h): its constants become residues, and what was folded
  * of them in floats is forgotten. */
 #include "ir/eval/field.h"
 

@@ -4,7 +4,7 @@
 
 #include "ir/graph/graph.h"
 
-/* From here on f32 is GF(2^31 - 1), in this graph and in all that its context's interpreter computes; once. */
+/* From here on f32 is GF(q) x GF(p), in this graph and in all that its context's interpreter computes; once. */
 void graph_enter_field(struct graph *);
 
 #endif

@@ -33,12 +33,19 @@ bool lf_break(struct lfunc *f)
 static bool mutate_statement(struct lfunc *f, struct lstmt *s, int64_t *site)
 {
     const bool real = loop_elem_classes(s->type.elem) & E_F, index = s->type.elem == ELEM_I64 && s->type.lanes == 1;
-    const bool drop = s->op == L_FMA && real, swap = s->op == L_SUB && real && s->in[0].i != s->in[1].i;
+    const bool vector = loop_elem_classes(s->type.elem) & E_I && s->type.lanes > 1;
+    const bool drop = (s->op == L_FMA && real) || (s->op == L_DOT && (real || vector)), factor = s->op == L_MUL && real;
+    const bool swap = s->op == L_SUB && (real || vector) && s->in[0].i != s->in[1].i, down = s->op == L_RINT;
     const bool number = s->op == L_CONST && real, distance = s->op == L_CONST && index && s->imm >= 2;
     const bool lanes = s->op == L_SHUFFLE && s->n_aux > 1 && s->aux[0] != s->aux[1];
-    if (!(drop || swap || number || distance || lanes) || (*site)--)
+    if (!(drop || factor || swap || down || number || distance || lanes) || (*site)--)
         return false;
-    if (drop) { /* the product: the smaller one of the addend and itself */
+    if (factor) { /* one of them */
+        s->op = L_MIN;
+        s->in[1] = s->in[0];
+    } else if (down) {
+        s->op = L_FLOOR;
+    } else if (drop) { /* the product: the smaller one of the addend and itself */
         s->op = L_MIN;
         s->in[0] = s->in[1] = s->in[2];
         s->n_in = 2;

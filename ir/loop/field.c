@@ -1,17 +1,16 @@
-/* lf_field: a kernel of f32 that computes in GF(2^31 - 1) instead (ir/ops/field.h), statement by statement. Everything
+/* lf_field: a kernel of f32 that computes in GF(q) x GF(p) instead (ir/ops/field.h), statement by statement. Everything
  * else, indices, memory, control and masks, stays as it is, and so does the size of elements.
  */
 #include "ir/loop/internal.h"
 #include "ir/ops/field.h"
 
-enum { SHIFT = 31 };
+enum { HALF = 32 };
 
 struct lowering {
     struct lfunc *f;
-    lblock b;        /* where statements are appended */
-    lreg *now;       /* by value: what stands in its place */
-    bool fractions;  /* a constant stands for one */
-    const char *why; /* the first statement without a meaning in the field; NULL: none */
+    lblock b; /* where statements are appended */
+    lreg *now; /* by value: what stands in its place */
+    struct field_facts *facts;
 };
 
 /* ---- statements ------------------------------------------------------------------------------------------------ */
@@ -47,53 +46,82 @@ static lreg op3(struct lowering *l, enum lop op, struct ltype t, lreg x, lreg y,
 
 /* ---- arithmetic ------------------------------------------------------------------------------------------------ */
 
-/* Below 2 P to below P: the smaller one of x and x - P, of which one wraps. */
+/* Below 2 N to below N: the smaller one of x and x - N, of which one wraps. */
 static lreg reduce(struct lowering *l, struct ltype t, lreg x)
 {
-    return op2(l, L_MIN, t, x, op2(l, L_SUB, t, x, constant(l, t, FIELD_P)));
+    return op2(l, L_MIN, t, x, op2(l, L_SUB, t, x, constant(l, t, FIELD_N)));
+}
+
+/* y, but -inf where x is. */
+static lreg absorb(struct lowering *l, struct ltype t, lreg x, lreg y)
+{
+    lreg low = constant(l, t, FIELD_MINUS_INF);
+    return op3(l, L_SELECT, t, op2(l, L_EQ, (struct ltype){ELEM_BOOL, t.lanes}, x, low), low, y);
 }
 
 static lreg plus(struct lowering *l, struct ltype t, lreg x, lreg y)
 {
-    return reduce(l, t, op2(l, L_ADD, t, x, y));
+    return absorb(l, t, op2(l, L_MAX, t, x, y), reduce(l, t, op2(l, L_ADD, t, x, y)));
+}
+
+/* The difference of what is below N, of which one wraps. */
+static lreg difference(struct lowering *l, struct ltype t, lreg x, lreg y)
+{
+    lreg d = op2(l, L_SUB, t, x, y);
+    return op2(l, L_MIN, t, d, op2(l, L_ADD, t, d, constant(l, t, FIELD_N)));
 }
 
 static lreg minus(struct lowering *l, struct ltype t, lreg x, lreg y)
 {
-    lreg d = op2(l, L_SUB, t, x, y);
-    return op2(l, L_MIN, t, d, op2(l, L_ADD, t, d, constant(l, t, FIELD_P)));
+    return absorb(l, t, x, difference(l, t, x, y));
 }
 
-/* x * y + z; z {0}: none. */
-static lreg times(struct lowering *l, struct ltype t, lreg x, lreg y, lreg z)
+static lreg high(struct lowering *l, struct ltype t, lreg x)
+{
+    struct ltype wide = {ELEM_U64, t.lanes};
+    return op1(l, L_CONVERT, t, op2(l, L_SHR, wide, x, constant(l, wide, HALF)));
+}
+
+/* field_reduced of x * y. */
+static lreg times(struct lowering *l, struct ltype t, lreg x, lreg y)
 {
     struct ltype wide = {ELEM_U64, t.lanes};
     lreg m = op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, x), op1(l, L_CONVERT, wide, y));
-    if (z.i)
-        m = op2(l, L_ADD, wide, m, op1(l, L_CONVERT, wide, z));
-    lreg low = op2(l, L_AND, wide, m, constant(l, wide, FIELD_P)),
-         high = op2(l, L_SHR, wide, m, constant(l, wide, SHIFT));
-    return reduce(l, t, op1(l, L_CONVERT, t, op2(l, L_ADD, wide, low, high)));
+    lreg by = op2(l, L_MUL, t, op1(l, L_CONVERT, t, m), constant(l, t, FIELD_INVERSE));
+    lreg taken = op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, by), constant(l, wide, FIELD_N));
+    return difference(l, t, high(l, t, m), high(l, t, taken));
 }
 
-static lreg square(struct lowering *l, struct ltype t, lreg x, int times_over)
-{
-    for (int i = 0; i < times_over; i++)
-        x = times(l, t, x, x, (lreg){0});
-    return x;
-}
-
-/* x to the power P - 2, whose digits are 29 ones and 01. */
 static lreg inverse(struct lowering *l, struct ltype t, lreg x)
 {
-    const lreg none = {0};
-    lreg ones2 = times(l, t, square(l, t, x, 1), x, none), ones4 = times(l, t, square(l, t, ones2, 2), ones2, none);
-    lreg ones8 = times(l, t, square(l, t, ones4, 4), ones4, none);
-    lreg ones16 = times(l, t, square(l, t, ones8, 8), ones8, none);
-    lreg ones24 = times(l, t, square(l, t, ones16, 8), ones8, none);
-    lreg ones28 = times(l, t, square(l, t, ones24, 4), ones4, none);
-    lreg ones29 = times(l, t, square(l, t, ones28, 1), x, none);
-    return times(l, t, square(l, t, ones29, 2), x, none);
+    lreg r = x;
+    for (int bit = 28; bit >= 0; bit--) { /* below the first one of FIELD_INVERTS */
+        r = times(l, t, r, r);
+        if (FIELD_INVERTS >> bit & 1)
+            r = times(l, t, r, x);
+    }
+    return r;
+}
+
+/* base^x; 0 of -inf. */
+static lreg exponential(struct lowering *l, struct ltype t, lreg x)
+{
+    struct ltype wide = {ELEM_U64, t.lanes}, pred = {ELEM_BOOL, t.lanes};
+    lreg zero = constant(l, t, 0), r = {0};
+    lreg n = op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, x), constant(l, wide, FIELD_QUOTIENT));
+    n = op1(l, L_CONVERT, t, op2(l, L_SHR, wide, n, constant(l, wide, FIELD_QUOTIENT_SHIFT)));
+    n = op2(l, L_SUB, t, x, op2(l, L_MUL, t, n, constant(l, t, FIELD_Q)));
+    for (uint32_t k = 0; k < FIELD_DIGITS; k++) {
+        lreg power[4], odd, upper;
+        for (uint32_t digit = 0; digit < 4; digit++)
+            power[digit] = constant(l, t, field_exp_power(k, digit));
+        odd = op2(l, L_NE, pred, op2(l, L_AND, t, n, constant(l, t, 1u << 2 * k)), zero);
+        upper = op2(l, L_NE, pred, op2(l, L_AND, t, n, constant(l, t, 2u << 2 * k)), zero);
+        lreg low = op3(l, L_SELECT, t, odd, power[1], power[0]), up = op3(l, L_SELECT, t, odd, power[3], power[2]);
+        lreg factor = op3(l, L_SELECT, t, upper, up, low);
+        r = k ? times(l, t, r, factor) : factor;
+    }
+    return op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, constant(l, t, FIELD_MINUS_INF)), zero, r);
 }
 
 static lreg mix(struct lowering *l, struct ltype t, lreg h)
@@ -108,19 +136,48 @@ static lreg mix(struct lowering *l, struct ltype t, lreg h)
 /* A hash, as ir/ops/field.c has it; y {0}: of one argument. */
 static lreg function(struct lowering *l, struct ltype t, enum op op, lreg x, lreg y)
 {
+    if (op == OP_EXP)
+        return exponential(l, t, x);
     lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, field_function_key(op))));
     h = mix(l, t, y.i ? op2(l, L_XOR, t, h, y) : h);
-    return reduce(l, t, op2(l, L_AND, t, h, constant(l, t, FIELD_P)));
+    if (op == OP_ROUND) {
+        lreg n = op2(l, L_AND, t, h, constant(l, t, 2 * FIELD_ROUNDED - 1));
+        return times(l, t, difference(l, t, n, constant(l, t, FIELD_ROUNDED)), constant(l, t, FIELD_SQUARE));
+    }
+    return reduce(l, t, op2(l, L_AND, t, h, constant(l, t, FIELD_MASK)));
+}
+
+/* x + FIELD_SMALL as an integer, modulo N. */
+static lreg from_small(struct lowering *l, struct ltype t, lreg x)
+{
+    lreg i = times(l, t, x, constant(l, t, 1));
+    return reduce(l, t, op2(l, L_ADD, t, i, constant(l, t, FIELD_SMALL)));
+}
+
+static lreg is_small(struct lowering *l, struct ltype t, lreg small)
+{
+    return op2(l, L_LT, (struct ltype){ELEM_BOOL, t.lanes}, small, constant(l, t, 2 * FIELD_SMALL));
 }
 
 static lreg order(struct lowering *l, struct ltype t, lreg x)
 {
-    return op2(l, L_XOR, t, mix(l, t, op2(l, L_XOR, t, x, constant(l, t, FIELD_KEY))), constant(l, t, FIELD_LEAST));
+    lreg small = from_small(l, t, x), middle = op2(l, L_ADD, t, small, constant(l, t, FIELD_MIDDLE));
+    lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, FIELD_KEY)));
+    return op3(l, L_SELECT, t, is_small(l, t, small), middle, op2(l, L_XOR, t, h, constant(l, t, FIELD_LEAST)));
 }
 
 static lreg less(struct lowering *l, struct ltype t, lreg x, lreg y, enum lop op)
 {
     return op2(l, op, (struct ltype){ELEM_BOOL, t.lanes}, order(l, t, x), order(l, t, y));
+}
+
+/* What the code compares: only -inf is less than -87. */
+static lreg compared(struct lowering *l, struct ltype t, lreg x, lreg y, enum lop op)
+{
+    struct ltype pred = {ELEM_BOOL, t.lanes};
+    lreg under = op2(l, L_EQ, pred, y, constant(l, t, FIELD_UNDER)),
+         low = op2(l, L_EQ, pred, x, constant(l, t, FIELD_MINUS_INF));
+    return op3(l, L_SELECT, pred, under, low, less(l, t, x, y, op));
 }
 
 static lreg greatest(struct lowering *l, struct ltype t, lreg x, lreg y, bool least)
@@ -134,8 +191,8 @@ static lreg combine(struct lowering *l, enum lop op, struct ltype t, lreg x, lre
     switch (op) {
     case L_ADD: return plus(l, t, x, y);
     case L_SUB: return minus(l, t, x, y);
-    case L_MUL: return times(l, t, x, y, (lreg){0});
-    case L_DIV: return times(l, t, x, inverse(l, t, y), (lreg){0});
+    case L_MUL: return times(l, t, x, y);
+    case L_DIV: return times(l, t, x, inverse(l, t, y));
     case L_MIN:
     case L_MINNUM: return greatest(l, t, x, y, true);
     default: return greatest(l, t, x, y, false);
@@ -146,8 +203,8 @@ static lreg combine(struct lowering *l, enum lop op, struct ltype t, lreg x, lre
 
 static void refuse(struct lowering *l, const struct lstmt *s, const char *type)
 {
-    if (!l->why)
-        l->why = arena_printf(l->f->arena, "'%s' of %s has no meaning in the field", lop_name(s->op), type);
+    if (!l->facts->why)
+        l->facts->why = arena_printf(l->f->arena, "'%s' of %s has no meaning in the field", lop_name(s->op), type);
 }
 
 static lreg reduced(struct lowering *l, const struct lstmt *s, lreg x)
@@ -179,13 +236,37 @@ static lreg converted(struct lowering *l, const struct lstmt *s, struct ltype fr
 {
     struct ltype t = words(from.lanes), wide = {ELEM_I64, from.lanes};
     if (from.elem == ELEM_BOOL)
-        return op1(l, L_CONVERT, t, x);
+        return op3(l, L_SELECT, t, x, constant(l, t, FIELD_ONE), constant(l, t, 0));
     if (elem_class(from.elem) != 'I' && (elem_class(from.elem) != 'U' || from.elem == ELEM_U64)) {
         refuse(l, s, elem_name(from.elem));
         return x;
     }
     lreg y = from.elem == ELEM_I64 ? x : op1(l, L_CONVERT, wide, x);
-    return op1(l, L_CONVERT, t, op2(l, L_FLOORMOD, wide, y, constant(l, wide, FIELD_P)));
+    lreg rest = op1(l, L_CONVERT, t, op2(l, L_FLOORMOD, wide, y, constant(l, wide, FIELD_N)));
+    return times(l, t, rest, constant(l, t, FIELD_SQUARE));
+}
+
+/* To integers of so many bits: small ones are saturated. */
+static lreg rounded(struct lowering *l, struct ltype to, lreg x)
+{
+    struct ltype t = words(to.lanes), natural = {ELEM_I32, to.lanes};
+    const bool is_signed = elem_class(to.elem) == 'I', byte = elem_bits(to.elem) == 8;
+    const int32_t low = !is_signed ? 0
+                        : byte     ? INT8_MIN
+                                   : -FIELD_SMALL,
+                  high = !byte       ? FIELD_SMALL
+                         : is_signed ? INT8_MAX
+                                     : UINT8_MAX;
+    lreg from = from_small(l, t, x),
+         h = mix(l, t, mix(l, t, op2(l, L_XOR, t, x, constant(l, t, field_convert_key(to.elem)))));
+    lreg small = op2(l, L_SUB, natural, op1(l, L_BITCAST, natural, from), constant(l, natural, FIELD_SMALL));
+    small = op2(l, L_MAX, natural, small, constant(l, natural, (uint64_t)(int64_t)low));
+    small = op2(l, L_MIN, natural, small, constant(l, natural, (uint64_t)(int64_t)high));
+    lreg r = op3(l, L_SELECT, t, is_small(l, t, from), op1(l, L_BITCAST, t, small), h);
+    l->facts->rounds = true;
+    if (elem_bits(to.elem) == 32)
+        return to.elem == ELEM_U32 ? r : op1(l, L_BITCAST, to, r);
+    return op1(l, L_CONVERT, to, r);
 }
 
 static enum op function_of(enum lop op)
@@ -205,7 +286,7 @@ static lreg arithmetic(struct lowering *l, const struct lstmt *s, const lreg *in
     switch (s->op) {
     case L_NEG: return minus(l, t, constant(l, t, 0), in[0]);
     case L_ABS: return greatest(l, t, in[0], minus(l, t, constant(l, t, 0), in[0]), false);
-    case L_FMA: return times(l, t, in[0], in[1], in[2]);
+    case L_FMA: return plus(l, t, times(l, t, in[0], in[1]), in[2]);
     case L_ADD:
     case L_SUB:
     case L_MUL:
@@ -215,7 +296,7 @@ static lreg arithmetic(struct lowering *l, const struct lstmt *s, const lreg *in
     case L_MINNUM:
     case L_MAXNUM: return combine(l, s->op, t, in[0], in[1]);
     case L_LT:
-    case L_LE: return less(l, t, in[0], in[1], s->op);
+    case L_LE: return compared(l, t, in[0], in[1], s->op);
     case L_EQ:
     case L_NE: return op2(l, s->op, pred, in[0], in[1]);
     case L_HREDUCE: return reduced(l, s, in[0]);
@@ -288,10 +369,13 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
     s.in = in;
     bool wide_float = elem_class(t.elem) == 'F' && t.elem != ELEM_F32 && t.lanes;
     if (s.op == L_CONST && t.elem == ELEM_F32) {
-        l->fractions |= field_is_fraction(s.fimm);
+        l->facts->fractions |= field_is_fraction(s.fimm);
+        l->facts->underflow |= s.fimm == -87;
         r = constant(l, words(t.lanes), field_of(s.fimm));
     } else if (s.op == L_CONVERT && from == ELEM_F32 && t.elem == ELEM_BOOL) {
         r = op2(l, L_NE, t, in[0], constant(l, words(lanes), 0));
+    } else if (s.op == L_CONVERT && from == ELEM_F32 && field_rounds_to(t.elem)) {
+        r = rounded(l, t, in[0]);
     } else if (s.op == L_CONVERT && from == ELEM_NONE && t.elem == ELEM_F32) {
         r = converted(l, &s, first, in[0]);
     } else if (from == ELEM_F32 && !moves(s.op)) {
@@ -307,6 +391,16 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
         keep(l, types, s);
 }
 
+/* Writes 1 to the byte of this block. */
+static void mark(struct lowering *l)
+{
+    struct ltype bytes = {ELEM_U8, 1}, index = {ELEM_I64, 1};
+    lreg at = constant(l, index, (uint64_t)(FIELD_MARKS + l->facts->first + l->facts->blocks++));
+    const lreg in[3] = {op1(l, L_ADDRESS, (struct ltype){ELEM_U8, 0}, at), constant(l, index, 0),
+                        constant(l, bytes, 1)};
+    lf_stmt(l->f, l->b, L_STORE, in, 3);
+}
+
 static void lower_block(struct lowering *l, const struct ltype *types, lblock b)
 {
     struct lblk *blk = &l->f->blocks.data[b.i];
@@ -316,14 +410,16 @@ static void lower_block(struct lowering *l, const struct ltype *types, lblock b)
     blk->stmts.data = NULL;
     blk->stmts.n = blk->stmts.cap = 0;
     l->b = b;
-    for (uint32_t i = 0; i < n && !l->why; i++)
+    if (b.i != 1 && l->facts->marked)
+        mark(l);
+    for (uint32_t i = 0; i < n && !l->facts->why; i++)
         lower(l, types, old[i]);
     l->b = outer;
 }
 
-bool lf_field(struct lfunc *f, const char **why, bool *fractions)
+bool lf_field(struct lfunc *f, struct field_facts *facts)
 {
-    struct lowering l = {.f = f};
+    struct lowering l = {.f = f, .facts = facts};
     struct ltype *types = arena_copy(f->arena, f->types.data, f->types.n * sizeof *types);
     l.now = NEW_ARRAY(f->arena, lreg, f->types.n);
     for (uint32_t i = 0; i < f->types.n; i++) {
@@ -335,11 +431,9 @@ bool lf_field(struct lfunc *f, const char **why, bool *fractions)
         if (f->args.data[i].type.elem == ELEM_F32)
             f->args.data[i].type.elem = ELEM_U32;
     lower_block(&l, types, (lblock){1});
-    *why = l.why;
-    *fractions = l.fractions;
-    if (!l.why)
+    if (!facts->why)
         lf_tidy(f);
-    return !l.why;
+    return !facts->why;
 }
 
 lreg lf_field_function(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in)

@@ -212,9 +212,19 @@ struct ltype lf_type(const struct lfunc *, lreg);
 void lf_tidy(struct lfunc *); /* equal statements once, unused ones not (ir/loop/tidy.c) */
 /* Which of two zeros L_MIN and L_MAX of floats give is said in statements (ir/loop/extremes.c). */
 void lf_settle_zeros(struct lfunc *);
-/* f32 becomes GF(2^31 - 1) (ir/loop/field.c). fractions: some constant stands for one. False: *why says which statement
- * has no meaning there. */
-bool lf_field(struct lfunc *, const char **why, bool *fractions);
+/* Where mcc prove has the bytes of loops and branches that run. */
+#define FIELD_MARKS 0x200000000000
+/* What became of a function in the field. */
+struct field_facts {
+    const char *why; /* the first statement without a meaning there; NULL: none */
+    bool fractions;  /* some constant stands for one */
+    bool underflow;  /* -87 is among them, which only -inf is less than */
+    bool rounds;     /* floats to integers */
+    bool marked;     /* asked: each loop and branch writes 1 to a byte of its own where it runs, from FIELD_MARKS + */
+    uint32_t first, blocks; /* first (asked) on, so many */
+};
+/* f32 becomes GF(q) x GF(p) (ir/loop/field.c). False: see why. */
+bool lf_field(struct lfunc *, struct field_facts *);
 /* What lf_math appends for it: a hash of the operands, not a function's digits. */
 lreg lf_field_function(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in);
 /* Tests: changes the statement that *site counts down to (break.c). False: it has fewer, and *site is that much less.

@@ -289,7 +289,8 @@ TYPING(prefetch, a.lanes == 0 && ltype_is_index(b), 10, "types do not fit")
 static void rule_address(struct verifier *v, const struct lstmt *s)
 {
     expect(v, s, result_of(v, s).lanes == 0 && is_index(v, s, 0), 10, "types do not fit");
-    expect(v, s, v->f->role != LROLE_KERNEL, 18, "address in a kernel");
+    const struct lstmt *at = v->def[s->in[0].i];
+    expect(v, s, v->f->role != LROLE_KERNEL || (at && at->op == L_CONST), 18, "an address that a kernel computes");
 }
 
 static void rule_global(struct verifier *v, const struct lstmt *s)

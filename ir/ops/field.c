@@ -9,21 +9,31 @@
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-static uint32_t fold(uint64_t x)
+static uint32_t least(uint32_t x, uint32_t y)
 {
-    x = (x & FIELD_P) + (x >> 31);
-    x = (x & FIELD_P) + (x >> 31);
-    return x >= FIELD_P ? (uint32_t)(x - FIELD_P) : (uint32_t)x;
+    return x < y ? x : y;
 }
 
 static uint32_t times(uint32_t x, uint32_t y)
 {
-    return fold((uint64_t)x * y);
+    return field_reduced((uint64_t)x * y);
+}
+
+static uint32_t plus(uint32_t x, uint32_t y)
+{
+    if (x == FIELD_MINUS_INF || y == FIELD_MINUS_INF)
+        return FIELD_MINUS_INF;
+    return least(x + y, x + y - FIELD_N);
+}
+
+static uint32_t minus(uint32_t x, uint32_t y)
+{
+    return x == FIELD_MINUS_INF ? x : least(x - y, x - y + FIELD_N);
 }
 
 static uint32_t power(uint32_t x, uint32_t e)
 {
-    uint32_t r = 1;
+    uint32_t r = FIELD_ONE;
     for (; e; e >>= 1, x = times(x, x))
         if (e & 1)
             r = times(r, x);
@@ -32,12 +42,12 @@ static uint32_t power(uint32_t x, uint32_t e)
 
 static uint32_t quotient(uint32_t x, uint32_t y)
 {
-    return times(x, power(y, FIELD_P - 2));
+    return times(x, power(y, FIELD_INVERTS));
 }
 
 uint32_t field_of_integer(int64_t x)
 {
-    return (uint32_t)floormod_i64(x, FIELD_P);
+    return times((uint32_t)floormod_i64(x, FIELD_N), FIELD_SQUARE);
 }
 
 /* The fraction with the least denominator that f32 rounds to x, of continued fractions; false: none is so small. */
@@ -80,10 +90,10 @@ uint32_t field_of(double x)
     if (isinf(x))
         return x < 0 ? FIELD_MINUS_INF : FIELD_PLUS_INF;
     if (fraction_of(x, &p, &q))
-        return quotient(field_of_integer(p), (uint32_t)q);
+        return quotient(field_of_integer(p), field_of_integer(q));
     int64_t digits = (int64_t)ldexp(frexp(x, &exponent), 53);
     exponent -= 53;
-    uint32_t two = exponent < 0 ? quotient(1, 2) : 2;
+    const uint32_t two = exponent < 0 ? quotient(FIELD_ONE, field_of_integer(2)) : field_of_integer(2);
     return times(field_of_integer(digits), power(two, (uint32_t)(exponent < 0 ? -exponent : exponent)));
 }
 
@@ -100,30 +110,50 @@ static uint32_t mix(uint32_t h)
 
 static uint32_t function(enum op op, uint32_t x, uint32_t y)
 {
-    uint32_t h = mix(mix(x ^ field_function_key(op)) ^ y) & FIELD_P;
-    return h == FIELD_P ? 0 : h;
+    uint32_t h = mix(mix(x ^ field_function_key(op)) ^ y) & FIELD_MASK;
+    if (op == OP_ROUND)
+        return field_of_integer((int64_t)(h % (2 * FIELD_ROUNDED)) - FIELD_ROUNDED);
+    return least(h, h - FIELD_N);
+}
+
+uint32_t field_exp_power(uint32_t place, uint32_t digit)
+{
+    return power(FIELD_BASE, digit << 2 * place);
+}
+
+static uint32_t exponential(uint32_t x)
+{
+    return x == FIELD_MINUS_INF ? 0 : power(FIELD_BASE, x % FIELD_Q);
 }
 
 /* Powers whose code is products, quotients and a square root (passes/emit/map.c). */
 static uint32_t raised(uint32_t x, uint32_t y)
 {
-    const uint32_t half = quotient(1, 2);
+    const uint32_t half = quotient(FIELD_ONE, field_of_integer(2));
     uint32_t root = function(OP_SQRT, x, 0);
     for (uint32_t e = 0; e <= 4; e++) {
-        uint32_t whole = power(x, e), also = times(whole, root);
-        if (y == e || y == field_of_integer(-(int64_t)e))
-            return y == e ? whole : quotient(1, whole);
-        if (e < 3 && y == fold((uint64_t)e + half))
+        uint32_t whole = power(x, e), also = times(whole, root), n = field_of_integer(e);
+        if (y == n || y == minus(0, n))
+            return y == n ? whole : quotient(FIELD_ONE, whole);
+        if (e < 3 && y == plus(n, half))
             return also;
-        if (e < 2 && y == field_of_integer((int64_t)FIELD_P - e - half))
-            return quotient(1, also);
+        if (e < 2 && y == minus(0, plus(n, half)))
+            return quotient(FIELD_ONE, also);
     }
     return function(OP_POW, x, y);
 }
 
+/* x + FIELD_SMALL as an integer, modulo N. */
+static uint32_t from_small(uint32_t x)
+{
+    const uint32_t i = field_reduced(x) + FIELD_SMALL;
+    return least(i, i - FIELD_N);
+}
+
 static uint32_t order(int64_t x)
 {
-    return mix((uint32_t)x ^ FIELD_KEY) ^ FIELD_LEAST;
+    const uint32_t small = from_small((uint32_t)x);
+    return small < 2 * FIELD_SMALL ? FIELD_MIDDLE + small : mix((uint32_t)x ^ FIELD_KEY) ^ FIELD_LEAST;
 }
 
 bool field_less(int64_t x, int64_t y)
@@ -131,27 +161,51 @@ bool field_less(int64_t x, int64_t y)
     return order(x) < order(y);
 }
 
+static bool compare(enum op op, uint32_t x, uint32_t y)
+{
+    if (y == FIELD_UNDER)
+        return x == FIELD_MINUS_INF;
+    return op == OP_LT ? field_less(x, y) : !field_less(y, x);
+}
+
+/* To an integer type, of so many bits: saturated, where it is small. */
+static uint32_t integer_of(uint32_t x, enum elem to)
+{
+    const int32_t small = (int32_t)from_small(x) - FIELD_SMALL;
+    if (small < -FIELD_SMALL || small >= FIELD_SMALL)
+        return mix(mix(x ^ field_convert_key(to)));
+    const bool is_signed = elem_class(to) == 'I', byte = elem_bits(to) == 8;
+    const int32_t low = !is_signed ? 0
+                        : byte     ? INT8_MIN
+                                   : -FIELD_SMALL,
+                  high = !byte       ? FIELD_SMALL
+                         : is_signed ? INT8_MAX
+                                     : UINT8_MAX;
+    return (uint32_t)(small < low ? low : small > high ? high : small);
+}
+
 int64_t field_identity(enum op monoid)
 {
-    return monoid == OP_MUL ? 1 : monoid == OP_MAX ? FIELD_MINUS_INF : monoid == OP_MIN ? FIELD_PLUS_INF : 0;
+    return monoid == OP_MUL ? FIELD_ONE : monoid == OP_MAX ? FIELD_MINUS_INF : monoid == OP_MIN ? FIELD_PLUS_INF : 0;
 }
 
 int64_t field_apply(enum op op, int64_t x, int64_t y)
 {
     switch (op) {
-    case OP_ADD: return fold((uint64_t)(x + y));
-    case OP_SUB: return fold((uint64_t)(x + FIELD_P - y));
+    case OP_ADD: return plus((uint32_t)x, (uint32_t)y);
+    case OP_SUB: return minus((uint32_t)x, (uint32_t)y);
     case OP_MUL: return times((uint32_t)x, (uint32_t)y);
     case OP_DIV: return quotient((uint32_t)x, (uint32_t)y);
     case OP_MIN: return field_less(y, x) ? y : x;
     case OP_MAX: return field_less(x, y) ? y : x;
     case OP_POW: return raised((uint32_t)x, (uint32_t)y);
-    case OP_NEG: return fold((uint64_t)(FIELD_P - x));
+    case OP_NEG: return minus(0, (uint32_t)x);
+    case OP_EXP: return exponential((uint32_t)x);
     case OP_ABS: return field_apply(OP_MAX, x, field_apply(OP_NEG, x, 0));
     case OP_EQ: return x == y;
     case OP_NE: return x != y;
-    case OP_LT: return field_less(x, y);
-    case OP_LE: return !field_less(y, x);
+    case OP_LT:
+    case OP_LE: return compare(op, (uint32_t)x, (uint32_t)y);
     case OP_ISNAN: return x == FIELD_NAN;
     case OP_ISINF: return x == FIELD_MINUS_INF || x == FIELD_PLUS_INF;
     default: return function(op, (uint32_t)x, (uint32_t)y);
@@ -196,8 +250,12 @@ bool field_convert(enum elem from, const void *src, enum elem to, void *dst, siz
     }
     for (size_t i = 0; i < n && from == ELEM_F32 && to == ELEM_BOOL; i++)
         ((uint8_t *)dst)[i] = ((const uint32_t *)src)[i] != 0;
+    for (size_t i = 0; i < n && from == ELEM_F32 && field_rounds_to(to); i++) {
+        const uint32_t h = integer_of(((const uint32_t *)src)[i], to);
+        memcpy((char *)dst + i * elem_size(to), &h, elem_size(to)); /* its low bytes */
+    }
     if (from == ELEM_F32)
-        return to == ELEM_BOOL;
+        return to == ELEM_BOOL || field_rounds_to(to);
     if (to != ELEM_F32 || !strchr("BIU", elem_class(from)) || from == ELEM_U64)
         return false;
     for (size_t i = 0; i < n; i++)

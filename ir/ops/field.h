@@ -1,34 +1,74 @@
-/* GF(2^31 - 1) in the place of f32, for randomised identity testing (mcc prove): an element is a residue below
- * FIELD_P in the four bytes of a float, so tensors, layouts and programs stay as they are.
+/* GF(q) x GF(p), q = 32633, p = 2 q + 1, in the place of f32, for randomised identity testing (mcc prove): an element
+ * is a residue below N = q p in the four bytes of a float, so tensors, layouts and programs stay as they are. It stands
+ * for the number times 2^32 (Montgomery's form). "The field" is this ring everywhere.
  *
  * Sums, products, differences and quotients are exact. A float of the file or of the code is the fraction of a
- * denominator up to FIELD_FRACTIONS that rounds to it, if there is one, else the number that it is. Functions that are
- * none of a field (exp, sqrt, floor, ...) are hashes of their arguments; maximum, minimum and comparisons follow a
- * total order without a meaning, in which -inf comes first and +inf last. ir/loop/field.c has the same as loop IR.
+ * denominator up to FIELD_FRACTIONS that rounds to it, if there is one, else the number that it is. exp is the
+ * homomorphism (1, g^x) from sums to products, which q, the order of g in GF(p), makes possible. Functions that are
+ * none of a field (tanh, sqrt, floor, ...) are hashes of their arguments; maximum, minimum and comparisons follow a
+ * total order without a meaning, in which -inf comes first and +inf last. -inf plus a number is -inf, of which exp is
+ * 0. round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED;
+ * to an integer type, small integers are converted and other numbers hashed. ir/loop/field.c has the same as loop IR.
  */
 #ifndef MCC_IR_FIELD_H
 #define MCC_IR_FIELD_H
 
+#include <string.h>
+
 #include "ir/ops/ops.h"
 
-#define FIELD_P 0x7fffffffu
-/* The order of x is that of mix(x ^ FIELD_KEY) ^ FIELD_LEAST; the two infinities are its ends. */
-#define FIELD_KEY 0x5bd1e995u
-#define FIELD_LEAST 0xeec8cb89u
-#define FIELD_MINUS_INF 0x6c88b56fu
-#define FIELD_PLUS_INF 0x75ddcc17u
+#define FIELD_Q 32633u
+#define FIELD_N 2129858011u      /* 32633 * 65267 */
+#define FIELD_INVERSE 0x9cac2653u /* of N modulo 2^32 */
+#define FIELD_ONE 0x0219e44au     /* 2^32 modulo N: 1 */
+#define FIELD_SQUARE 0x5da54123u  /* 2^64 modulo N: what makes a number of an integer */
+#define FIELD_INVERTS 0x3f78c7b7u /* 1 / x is x to this power: Carmichael's function of N, less 1 */
+#define FIELD_BASE 0x139bd9abu    /* of exp: (1, g), as g^residue */
+#define FIELD_QUOTIENT 2156367609u /* x / q = x * this >> 46 for x below 2^31 */
+enum { FIELD_QUOTIENT_SHIFT = 46, FIELD_DIGITS = 8 }; /* digits of 2 bits of exp's exponents */
+/* The order of x is that of mix(x ^ FIELD_KEY) ^ FIELD_LEAST; the two infinities, which are no residues, are its ends.
+ * Integers from -FIELD_SMALL on below FIELD_SMALL are in the middle, in their own order. Nothing but -inf is `<` -87,
+ * from where on softmax takes exp for 0. */
+#define FIELD_KEY 0x5bd220e7u
+#define FIELD_LEAST 0xfb1a6a00u
+#define FIELD_MINUS_INF 0x7fdcdb54u
+#define FIELD_PLUS_INF 0x7fcb24edu
 #define FIELD_NAN 0x2545f491u
+#define FIELD_MASK 0x7fffffffu
 #define FIELD_MIX_1 0x85ebca6bu /* MurmurHash3's finalizer, a permutation of 32 bits */
 #define FIELD_MIX_2 0xc2b2ae35u
-enum { FIELD_FRACTIONS = 1024 };
+enum { FIELD_FRACTIONS = 1024, FIELD_SMALL = 1024, FIELD_ROUNDED = 256 };
+#define FIELD_MIDDLE 0x80000000u /* the order of -FIELD_SMALL */
+#define FIELD_UNDER 0x47198690u  /* -87 */
 
+/* The product of the numbers is the product of their residues over 2^32. t: below N 2^32. */
+static inline uint32_t field_reduced(uint64_t t)
+{
+    uint32_t taken = (uint32_t)((uint64_t)((uint32_t)t * FIELD_INVERSE) * FIELD_N >> 32);
+    uint32_t d = (uint32_t)(t >> 32) - taken;
+    return d < d + FIELD_N ? d : d + FIELD_N;
+}
 /* The key of a function's hash; k: of loop statements and core operators that mean the same. */
 static inline uint32_t field_function_key(enum op op)
 {
     return 0x9e3779b9u * ((uint32_t)op + 1);
 }
 
+/* The key of the hash that stands for a conversion to integers. */
+static inline uint32_t field_convert_key(enum elem to)
+{
+    return 0x9e3779b9u * (0x100u + (uint32_t)to);
+}
+
+/* Has such a conversion a meaning in the field? To bytes and integers up to 32 bits. */
+static inline bool field_rounds_to(enum elem to)
+{
+    return strchr("IU", elem_class(to)) && elem_bits(to) >= 8 && elem_bits(to) <= 32;
+}
+
 uint32_t field_of(double);
+/* base^(digit 4^place) of exp. */
+uint32_t field_exp_power(uint32_t place, uint32_t digit);
 bool field_is_fraction(double); /* and not the number that it is */
 uint32_t field_of_integer(int64_t);
 /* Residues in int64, as accumulators have them. */

@@ -112,7 +112,7 @@ static const struct {
     {18, HEAD P "%20 = local buffer f32 0" END},
     {18, HEAD P "%20 = local f32 4" END},
     {18, HEAD P "if %5 { %20 = local buffer f32 4 }" END},
-    {18, HEAD P "%20 = address buffer f32 %4" END},
+    {18, HEAD P "%20 = address buffer f32 %2" END},
     {18, "program @p { %0 = global buffer u8 @w }"},
     {18, "entry @p { %0 = global f32 @w }"},
     {18, "program @p { %0 = local buffer u8 65537 }"},

@@ -393,16 +393,18 @@ static const char *kernel_suffix(struct compilation *c, const struct target_row 
 static bool enter_field(struct compilation *c)
 {
     int64_t site = c->options->mutate - 1;
+    uint32_t marks = 0;
     for (uint32_t i = 0; i < c->units.n; i++) {
         struct codegen_unit *u = &c->units.data[i];
         const char *text = u->text;
-        struct lowered_kernel row = {.kernel = u->symbol};
+        struct lowered_kernel row = {.kernel = u->symbol, .facts = {.marked = true, .first = marks}};
         struct lfunc *f = lf_parse(c->ctx, &c->ctx->session, &text);
         if (!f)
             return error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", u->symbol);
         bool mutated = site >= 0 && lf_mutate(f, &site), kernel = f->role == LROLE_KERNEL;
         site = mutated ? -1 : site;
-        bool lowers = kernel && lf_field(f, &row.why, &row.fractions);
+        bool lowers = kernel && lf_field(f, &row.facts);
+        marks += row.facts.blocks;
         if (kernel)
             VEC_PUSH(&c->ctx->session, &c->lowered, row);
         if (!lowers && !(mutated && !kernel))
@@ -411,8 +413,9 @@ static bool enter_field(struct compilation *c)
             return false;
         u->text = print_function(c, f);
     }
+    c->marks = marks;
     graph_enter_field(c->graph);
-    return true;
+    return site < 0 || error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--mutate: there are fewer statements");
 }
 
 bool run_emit(struct compilation *c)

@@ -27,8 +27,8 @@ struct stage_cost {
 
 /* What became of a kernel in the field (mcc prove). */
 struct lowered_kernel {
-    const char *kernel, *why; /* its function; why it has no meaning there, NULL: it has */
-    bool fractions; /* a constant of it stands for one */
+    const char *kernel; /* its function */
+    struct field_facts facts;
 };
 struct variant; /* cli/library/options/targets.h */
 struct compilation {
@@ -40,8 +40,9 @@ struct compilation {
     bool check; /* only the answer is wanted whether the network can be compiled */
     const char *expected; /* of verify: the BLAKE3 that the network has, or it is another one; NULL: any */
     struct product_probe *probe; /* what legalize tells of products, and computes for that; NULL: nobody asks */
-    bool in_field; /* of prove: kernels compute in GF(2^31 - 1), and so does the graph when the loops are there */
+    bool in_field; /* of prove: kernels compute in GF(q) x GF(p), and so does the graph when the loops are there */
     VEC(struct lowered_kernel) lowered;
+    uint32_t marks; /* bytes from FIELD_MARKS on that these write to */
     VEC(const char *) suffixes; /* of functions' names, by variant */
     struct file_list files; /* what was read */
     struct input_spec *inputs;

@@ -1,0 +1,107 @@
+/* mcc prove: what its files share. prove.c compiles, draws and runs; verdict.c judges kernels; certificate.c says what
+ * was found; guard.c is the memory of the artifact. */
+#ifndef MCC_CLI_PROVE_H
+#define MCC_CLI_PROVE_H
+
+#include "cli/commands/compare/capture.h"
+
+/* What a proof stands on besides the laws of fields and of total orders (docs/reference/proof.md). */
+enum axiom {
+    AXIOM_REALS,
+    AXIOM_FRACTIONS,
+    AXIOM_FUNCTIONS,
+    AXIOM_EXPONENTIALS,
+    AXIOM_UNDERFLOW,
+    AXIOM_ROUNDING,
+    AXIOM_COUNT
+};
+struct axiom_text {
+    const char *name, *says;
+};
+extern const struct axiom_text axioms[AXIOM_COUNT];
+
+struct verdict {
+    uint32_t seen, differs;  /* draws; seen: all that it stores was compared */
+    uint32_t compared;       /* values, in the draw at hand */
+    bool any;                /* an element was compared */
+    double shows;            /* chance_shows() of all draws, of the worst of its nodes */
+    int64_t elements, wrong; /* of the first draw that differs */
+    uint32_t marked, blocks; /* of loops and branches these have run often */
+    const char *why; /* it cannot be proved; NULL: nothing stands against it */
+    bool uses[AXIOM_COUNT];
+};
+
+/* Of a CPU variant. */
+struct certificate {
+    const char *variant;
+    struct verdict *of;        /* by kernel; NULL: this CPU does not run it */
+    const char *interpreted;   /* why the interpreter ended early; NULL: it did not */
+    const char *why;           /* the program is not proved; NULL: all outputs were equal in each draw */
+    struct strbuf sizes;       /* "n=1; n=2" */
+    const char *size[256]; /* each of them */
+    uint32_t n_sizes;
+    uint32_t draws, proved;
+    bool any; /* an element of an output was compared */
+    bool whole; /* each size that the network takes, or that was asked for, was drawn */
+};
+
+/* Memory of the artifact, each block between bytes that nobody may change. */
+struct guard {
+    VEC(struct guarded {
+        unsigned char *data; /* what the artifact has; the margins are around it */
+        size_t size;
+        bool used;
+    })
+    blocks;
+};
+
+struct prove {
+    struct capture run; /* first: the host's callbacks get it */
+    struct guard guard;
+    struct tensor **want;      /* by value */
+    struct context *apart;     /* of the graph after legalization */
+    struct graph *legal;
+    struct certificate *all, *now;
+    uint32_t variant; /* of `now` */
+    unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
+    uint32_t *runs;       /* in how many draws */
+    DLManagedTensorVersioned **out;
+};
+
+/* Draws that every proof needs; draws in which each loop and branch has to run that only some sizes reach, as a choice
+ * (a maximum with 0) leaves half of the elements out of each. */
+enum { PROVE_DRAWS = 4, PROVE_RUNS = 8 };
+
+static inline uint32_t prove_kernels(const struct prove *p)
+{
+    return p->run.c.module->fused.kernels.n;
+}
+static inline const struct kernel *prove_kernel(const struct prove *p, uint32_t i)
+{
+    return &p->run.c.module->fused.kernels.data[i];
+}
+
+/* Before the draws of a variant: what stands against each kernel, and which axioms it needs. False after a diagnostic.
+ */
+bool verdict_begin(struct prove *);
+/* Has some loop or branch of the variant not run in PROVE_RUNS draws? Has one of these in the draw at hand? */
+bool verdict_lacks(const struct prove *);
+bool verdict_gains(const struct prove *);
+void verdict_end(struct prove *);
+/* What the draw at hand says of each kernel. */
+void verdict_count(struct prove *);
+/* NULL: kernel i is proved. */
+const char *verdict_against(const struct prove *, const struct certificate *, uint32_t i);
+/* Is the program proved? */
+bool verdict_holds(const struct certificate *);
+
+/* The result: text, JSON, the file of -o. False after a diagnostic, which is that not all is proved, too. */
+bool certify(struct prove *);
+
+/* mcc_host.alloc and .release, with struct prove as user. */
+void *guard_alloc(void *user, size_t bytes, size_t align);
+void guard_release(void *user, void *, size_t bytes);
+/* Is every margin as it was? */
+bool guard_holds(const struct guard *);
+
+#endif

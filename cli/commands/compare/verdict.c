@@ -1,0 +1,238 @@
+/* Whether a kernel is proved, and why not: see prove.h. */
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cli/commands/compare/chance.h"
+#include "cli/commands/compare/prove.h"
+#include "cli/library/compile/backend.h"
+
+const struct axiom_text axioms[AXIOM_COUNT] = {
+    [AXIOM_REALS] = {"reals", "sums and products of f32 are those of real numbers, but for rounding"},
+    [AXIOM_FRACTIONS] = {"fractions",
+                         "an f32 that is the nearest one to a fraction of a denominator up to 1024 stands for it"},
+    [AXIOM_FUNCTIONS] = {"functions", "the statements of exp, log, tanh and their kin compute these functions "
+                                      "(make check-math)"},
+    [AXIOM_EXPONENTIALS] = {"exponentials", "exp(a + b) = exp(a) exp(b), exp(-inf) = 0, -inf + a = -inf"},
+    [AXIOM_UNDERFLOW] = {"underflow", "exp of less than -87 counts as 0 in a softmax"},
+    [AXIOM_ROUNDING] = {"rounding", "floats that are equal but for rounding are rounded to the same integer, which "
+                                    "a tie may miss by one"},
+};
+
+/* ---- what stands against a kernel before it runs ------------------------------------------------------------------
+ */
+
+/* Of polynomials of integers drawn ones show much: of degree d over all bytes, they vanish in d of 256. */
+static bool is_polynomial(enum op op, const char *monoid)
+{
+    switch (op) {
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_NEG:
+    case OP_MIN:
+    case OP_MAX:
+    case OP_SELECT: return true;
+    case OP_REDUCE:
+    case OP_WINDOW: return strcmp(monoid, "add") == 0 || strcmp(monoid, "max") == 0 || strcmp(monoid, "min") == 0;
+    default: return false;
+    }
+}
+
+/* Bytes, all of whose values are drawn, to other types, or integers to floats that hold them. */
+static bool is_widening(const struct graph *g, const struct node *n)
+{
+    const enum elem from = value_type(g, n->in[0])->elem, to = value_type(g, n->out[0])->elem;
+    return n->op == OP_CONVERT && (elem_bits(from) == 8 || to == ELEM_F32 || elem_bits(to) > elem_bits(from));
+}
+
+/* Do bytes and floats alone come into the run? Other integers are drawn as small ones. */
+static bool is_of_bytes(const struct graph *g)
+{
+    for (uint32_t i = 0; i < g->inputs.n; i++) {
+        const struct type *t = value_type(g, g->inputs.data[i].value);
+        if (strchr("IU", elem_class(t->elem)) && elem_bits(t->elem) != 8)
+            return false;
+    }
+    return true;
+}
+
+/* Does it compute with integers of the run so that equality on drawn ones says little, indices included? */
+static bool is_integer_work(const struct graph *g, const struct node *n)
+{
+    const enum op_shape shape = op_shape(n->op);
+    if (shape != SHAPE_MAP && shape != SHAPE_REDUCE && shape != SHAPE_SCAN && shape != SHAPE_SCATTER &&
+        shape != SHAPE_INDEX)
+        return false;
+    if (n->op == OP_CONV || n->op == OP_DOT)
+        return false;
+    const bool exact = is_of_bytes(g) && (is_polynomial(n->op, node_str(n, "monoid", "")) || is_widening(g, n));
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const struct type *t = n->in[i].i ? value_type(g, n->in[i]) : NULL;
+        if (t && t->kind == TYPE_TENSOR && (elem_class(t->elem) == 'I' || elem_class(t->elem) == 'U') &&
+            !value_is_const(g, n->in[i]) && !(exact && elem_bits(t->elem) <= 32))
+            return true;
+    }
+    return false;
+}
+
+/* Of the variant's function of a kernel, whose name is that of the last variant's; NULL: the kernel has none. */
+static const struct lowered_kernel *lowered_of(const struct prove *p, const struct kernel *k, uint32_t variant)
+{
+    const struct compilation *c = &p->run.c;
+    const char *last = c->suffixes.data[c->suffixes.n - 1], *own = c->suffixes.data[variant];
+    size_t stem = k->text ? strlen(k->name) - strlen(last) : 0;
+    for (uint32_t i = 0; stem && i < c->lowered.n; i++)
+        if (strncmp(c->lowered.data[i].kernel, k->name, stem) == 0 &&
+            strcmp(c->lowered.data[i].kernel + stem, own) == 0)
+            return &c->lowered.data[i];
+    return NULL;
+}
+
+static const char *kernel_why(const struct prove *p, const struct kernel *k, uint32_t variant)
+{
+    const struct graph *g = p->run.c.graph;
+    if (k->kind == KERNEL_OPAQUE)
+        return "a function of the runtime computes it";
+    if (k->kind == KERNEL_CONTROL)
+        return "control flow";
+    if (k->region.i != 1)
+        return "it is inside of a loop or a branch";
+    const struct lowered_kernel *l = lowered_of(p, k, variant);
+    if (l && l->facts.why)
+        return l->facts.why;
+    const struct lowered_kernel *other = k->version.of ? lowered_of(p, k->version.of, variant) : NULL;
+    if (other && other->facts.why)
+        return other->facts.why;
+    for (uint32_t i = 0; i < k->nodes.n; i++)
+        if (is_integer_work(g, graph_node(g, k->nodes.data[i])))
+            return "it computes with integers, whose equality on drawn values proves nothing";
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const char *why = chance_why(g, graph_node(g, k->nodes.data[i]));
+        if (why)
+            return why;
+    }
+    return NULL;
+}
+
+static void kernel_axioms(const struct prove *p, const struct kernel *k, uint32_t variant, struct verdict *v)
+{
+    const struct graph *g = p->run.c.graph;
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        enum op op = graph_node(g, k->nodes.data[i])->op;
+        v->uses[AXIOM_REALS] |= op_shape(op) == SHAPE_MAP || op_shape(op) == SHAPE_REDUCE || op_shape(op) == SHAPE_SCAN;
+        v->uses[AXIOM_FUNCTIONS] |= op >= OP_EXP && op <= OP_SIGMOID;
+        v->uses[AXIOM_EXPONENTIALS] |= op == OP_EXP;
+    }
+    const struct kernel *both[2] = {k, k->version.of};
+    for (uint32_t i = 0; i < 2 && both[i]; i++) {
+        const struct lowered_kernel *l = lowered_of(p, both[i], variant);
+        v->uses[AXIOM_FRACTIONS] |= l && l->facts.fractions;
+        v->uses[AXIOM_UNDERFLOW] |= l && l->facts.underflow;
+        v->uses[AXIOM_ROUNDING] |= l && l->facts.rounds;
+    }
+}
+
+bool verdict_begin(struct prove *p)
+{
+    const struct compilation *c = &p->run.c;
+    p->now->of = NEW_ARRAY(&c->ctx->session, struct verdict, prove_kernels(p) + 1);
+    for (uint32_t i = 0; i < prove_kernels(p); i++) {
+        p->now->of[i].why = kernel_why(p, prove_kernel(p, i), p->variant);
+        kernel_axioms(p, prove_kernel(p, i), p->variant, &p->now->of[i]);
+    }
+    if (p->marks || !c->marks)
+        return true;
+    void *at = mmap((void *)FIELD_MARKS, c->marks, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (at != (void *)FIELD_MARKS)
+        return error_limit(c->ctx, (src_id){0}, "the memory of the marks is not free");
+    p->marks = at;
+    p->runs = NEW_ARRAY(&c->ctx->session, uint32_t, c->marks);
+    return true;
+}
+
+void verdict_end(struct prove *p)
+{
+    if (p->marks)
+        munmap(p->marks, p->run.c.marks);
+    p->marks = NULL;
+}
+
+/* Of a kernel's loops and branches those that have run; all: how many it has. */
+static uint32_t marked_of(const struct prove *p, const struct kernel *k, uint32_t *all)
+{
+    uint32_t n = 0;
+    const struct kernel *both[2] = {k, k->version.of};
+    for (uint32_t i = 0; i < 2 && both[i]; i++) {
+        const struct lowered_kernel *l = lowered_of(p, both[i], p->variant);
+        for (uint32_t b = 0; l && b < l->facts.blocks; b++)
+            n += p->runs[l->facts.first + b] >= PROVE_RUNS;
+        *all += l ? l->facts.blocks : 0;
+    }
+    return n;
+}
+
+bool verdict_lacks(const struct prove *p)
+{
+    uint32_t n = 0, all = 0;
+    for (uint32_t i = 0; i < prove_kernels(p); i++)
+        n += marked_of(p, prove_kernel(p, i), &all);
+    return n < all;
+}
+
+bool verdict_gains(const struct prove *p)
+{
+    for (uint32_t i = 0; i < p->run.c.marks; i++)
+        if (p->marks[i] && p->runs[i] < PROVE_RUNS)
+            return true;
+    return false;
+}
+
+/* ---- and after that ---------------------------------------------------------------------------------------------- */
+
+void verdict_count(struct prove *p)
+{
+    const struct graph *g = p->run.c.graph;
+    for (uint32_t i = 0; i < p->run.c.marks; i++)
+        p->runs[i] += p->marks[i];
+    for (uint32_t i = 0; i < prove_kernels(p); i++) {
+        const struct kernel *k = prove_kernel(p, i);
+        struct verdict *d = &p->now->of[i];
+        d->blocks = 0;
+        d->marked = marked_of(p, k, &d->blocks);
+        double least = INFINITY;
+        for (uint32_t j = 0; j < k->nodes.n; j++)
+            least = fmin(least, chance_shows(&p->run, graph_node(g, k->nodes.data[j])));
+        d->shows += least;
+        d->seen += d->compared && d->compared == k->outs.n;
+        d->compared = 0;
+    }
+}
+
+bool verdict_holds(const struct certificate *c)
+{
+    return c->of && c->draws >= PROVE_DRAWS && !c->why && c->any;
+}
+
+const char *verdict_against(const struct prove *p, const struct certificate *c, uint32_t i)
+{
+    const struct verdict *v = &c->of[i];
+    const bool part = prove_kernel(p, i)->kind == KERNEL_HALO || prove_kernel(p, i)->piece;
+    if (v->differs)
+        return arena_printf(&p->run.c.ctx->session,
+                            "%lld of %lld elements differ: its code is wrong, or right by a law that is no axiom here",
+                            (long long)v->wrong, (long long)v->elements);
+    if (v->why)
+        return v->why;
+    if (v->shows < CHANCE_ENOUGH)
+        return "it chooses among many elements, of which the draws have shown few";
+    if (v->marked < v->blocks && !c->whole)
+        return arena_printf(&p->run.c.ctx->session,
+                            "%u of its %u loops and branches run at few or none of the sizes drawn",
+                            v->blocks - v->marked, v->blocks);
+    if ((v->seen >= c->draws && v->any) ||
+        (part && verdict_holds(c))) /* its readers and the outputs have seen what it stores */
+        return NULL;
+    return c->interpreted ? c->interpreted : "what it stores was not seen";
+}
