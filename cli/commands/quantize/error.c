@@ -53,6 +53,13 @@ static void choose(struct error_search *e, double budget)
     search_choose(&e->ctx->session, e->ways, n_products(e), budget);
 }
 
+/* A budget of 0 is another matter: what alone costs nothing may cost something together. */
+static void choose_none(struct error_search *e)
+{
+    for (uint32_t i = 0; i < n_products(e); i++)
+        e->ways[i].chosen = ARITHMETIC_F32;
+}
+
 static bool all_exact(const struct error_search *e)
 {
     bool exact = true;
@@ -126,8 +133,8 @@ static bool search(struct error_search *e)
         if (!budget_find(e, most, &budget))
             return false;
         choose(e, budget);
-        if (all_exact(e) || e->checks == CHECKS) {
-            choose(e, 0);
+        if (budget == 0 || all_exact(e) || e->checks == CHECKS) {
+            choose_none(e);
             e->seen_error = e->held_error = (struct measured){.n = 0};
             return true;
         }
