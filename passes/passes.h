@@ -28,6 +28,7 @@ enum arithmetic {
 struct operand_range {
     double least, most;
 };
+#define OPERAND_MOST 1e30 /* of what a choice takes for its ends */
 /* A product whose arithmetic may be chosen, as legalize finds it: in the top region, the only one with its label. */
 struct product {
     const char *label, *op;

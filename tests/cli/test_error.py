@@ -190,6 +190,15 @@ def test_what_costs_nothing_alone(tmp_path):
     assert done.returncode == 0 and (float(found[1]) <= 0.02 if found else "stays in f32" in done.stdout), done.stdout
 
 
+def test_huge_samples(tmp_path):
+    """A range that no line of --choose takes is none to choose."""
+    w = {"w": drawn(256, 64).T.copy()}
+    path = save(tmp_path / "net.onnx", [N("MatMul", ["x", "w"], ["y"], "mm")], [value("x", ["n", 64])], [value("y", ["n", 256])], w)
+    np.save(tmp_path / "x.npy", RNG.standard_normal([16, 64]).astype(np.float32) * np.float32(1e30))
+    done = mcc(path, "-o", tmp_path / "a.so", NATIVE, "--error=2%", f"--sample=x={tmp_path / 'x.npy'}")
+    assert done.returncode == 0 and not done.stderr, done
+
+
 def test_products_in_loops_and_twice(tmp_path):
     """What runs several times, or has its name from two nodes, is left as it is."""
     w = {"w": drawn(32, 32), "v": drawn(32, 32), "n": np.int64(3), "yes": np.array(True)}

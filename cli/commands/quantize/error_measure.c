@@ -168,7 +168,8 @@ bool error_ranges(struct error_search *e)
         double scale = (double)r.scale;
         e->probe.products.data[i].range = (struct operand_range){r.zero ? -scale * r.zero : 0,
                                                                  scale * (STEPS_U8 - r.zero)};
-        e->ways[i].of[ARITHMETIC_INT8].possible &= s->count && s->most > s->least && !e->t.samples.drawn;
+        e->ways[i].of[ARITHMETIC_INT8].possible &= s->count && s->most > s->least &&
+                                                   scale * STEPS_U8 < OPERAND_MOST / 2 && !e->t.samples.drawn;
     }
     return true;
 }

@@ -7,7 +7,6 @@
 #include "passes/schedule/fields.h"
 
 enum { NUMBER_MOST = 4096 };
-#define RANGE_MOST 1e30
 
 /* words: the values, "|" between them, whose places 0, 1, ... are what they mean; else, or NULL: `count` numbers with x
  * between them; 0: only words. */
@@ -64,7 +63,7 @@ static bool range_read(struct arena *a, const char *text, double range[2])
     const char *part[2] = {comma ? arena_strndup(a, text, (size_t)(comma - text)) : "", comma ? comma + 1 : ""};
     for (int i = 0; i < 2; i++) {
         bool below = *part[i] == '-';
-        if (!real_parse(part[i] + below, &range[i]) || range[i] > RANGE_MOST)
+        if (!real_parse(part[i] + below, &range[i]) || range[i] > OPERAND_MOST)
             return false;
         range[i] = below ? -range[i] : range[i];
     }
