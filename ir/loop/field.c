@@ -161,9 +161,16 @@ static lreg is_small(struct lowering *l, struct ltype t, lreg small)
 
 static lreg order(struct lowering *l, struct ltype t, lreg x)
 {
-    lreg small = from_small(l, t, x), middle = op2(l, L_ADD, t, small, constant(l, t, FIELD_MIDDLE));
+    struct ltype pred = {ELEM_BOOL, t.lanes};
+    lreg small = from_small(l, t, x), near = op2(l, L_SUB, t, small, constant(l, t, FIELD_SMALL - FIELD_NEAR));
     lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, FIELD_KEY)));
-    return op3(l, L_SELECT, t, is_small(l, t, small), middle, op2(l, L_XOR, t, h, constant(l, t, FIELD_LEAST)));
+    lreg below = op2(l, L_LT, pred, small, constant(l, t, FIELD_SMALL));
+    lreg from = op3(l, L_SELECT, t, below, constant(l, t, FIELD_PLACE), constant(l, t, FIELD_PLACE_FAR));
+    lreg place = op2(l, L_ADD, t, from, op2(l, L_SHL, t, small, constant(l, t, FIELD_STEP)));
+    lreg close = op2(l, L_SHL, t, near, constant(l, t, FIELD_STEP_NEAR));
+    h = op3(l, L_SELECT, t, is_small(l, t, small), place, op2(l, L_XOR, t, h, constant(l, t, FIELD_LEAST)));
+    return op3(l, L_SELECT, t, op2(l, L_LT, pred, near, constant(l, t, 2 * FIELD_NEAR)),
+               op2(l, L_ADD, t, close, constant(l, t, FIELD_PLACE_NEAR)), h);
 }
 
 static lreg less(struct lowering *l, struct ltype t, lreg x, lreg y, enum lop op)

@@ -152,8 +152,12 @@ static uint32_t from_small(uint32_t x)
 
 static uint32_t order(int64_t x)
 {
-    const uint32_t small = from_small((uint32_t)x);
-    return small < 2 * FIELD_SMALL ? FIELD_MIDDLE + small : mix((uint32_t)x ^ FIELD_KEY) ^ FIELD_LEAST;
+    const uint32_t small = from_small((uint32_t)x), near = small - (FIELD_SMALL - FIELD_NEAR);
+    if (near < 2 * FIELD_NEAR)
+        return FIELD_PLACE_NEAR + (near << FIELD_STEP_NEAR);
+    if (small < 2 * FIELD_SMALL)
+        return (small < FIELD_SMALL ? FIELD_PLACE : FIELD_PLACE_FAR) + (small << FIELD_STEP);
+    return mix((uint32_t)x ^ FIELD_KEY) ^ FIELD_LEAST;
 }
 
 bool field_less(int64_t x, int64_t y)

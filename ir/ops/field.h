@@ -27,8 +27,9 @@
 #define FIELD_QUOTIENT 2156367609u /* x / q = x * this >> 46 for x below 2^31 */
 enum { FIELD_QUOTIENT_SHIFT = 46, FIELD_DIGITS = 8 }; /* digits of 2 bits of exp's exponents */
 /* The order of x is that of mix(x ^ FIELD_KEY) ^ FIELD_LEAST; the two infinities, which are no residues, are its ends.
- * Integers from -FIELD_SMALL on below FIELD_SMALL are in the middle, in their own order. Nothing but -inf is `<` -87,
- * from where on softmax takes exp for 0. */
+ * Integers from -FIELD_SMALL on below FIELD_SMALL are in their own order, far apart, so that other numbers lie between
+ * them and a comparison with the wrong one shows: those from -FIELD_NEAR on below FIELD_NEAR, with which most code
+ * compares, take half of the order. Nothing but -inf is `<` -87, from where on softmax takes exp for 0. */
 #define FIELD_KEY 0x5bd220e7u
 #define FIELD_LEAST 0xfb1a6a00u
 #define FIELD_MINUS_INF 0x7fdcdb54u
@@ -37,8 +38,12 @@ enum { FIELD_QUOTIENT_SHIFT = 46, FIELD_DIGITS = 8 }; /* digits of 2 bits of exp
 #define FIELD_MASK 0x7fffffffu
 #define FIELD_MIX_1 0x85ebca6bu /* MurmurHash3's finalizer, a permutation of 32 bits */
 #define FIELD_MIX_2 0xc2b2ae35u
-enum { FIELD_FRACTIONS = 1024, FIELD_SMALL = 1024, FIELD_ROUNDED = 256 };
-#define FIELD_MIDDLE 0x80000000u /* the order of -FIELD_SMALL */
+enum { FIELD_FRACTIONS = 1024, FIELD_SMALL = 1024, FIELD_ROUNDED = 256, FIELD_NEAR = 8 };
+/* Their places: (i + FIELD_SMALL) << FIELD_STEP, and that of i + FIELD_NEAR << FIELD_STEP_NEAR, more than these. */
+enum { FIELD_STEP = 20, FIELD_STEP_NEAR = 27 };
+#define FIELD_PLACE 0x00080000u
+#define FIELD_PLACE_NEAR 0x40080000u
+#define FIELD_PLACE_FAR 0x7f080000u /* of the integers behind */
 #define FIELD_UNDER 0x47198690u  /* -87 */
 
 /* The product of the numbers is the product of their residues over 2^32. t: below N 2^32. */

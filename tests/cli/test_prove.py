@@ -190,3 +190,17 @@ def test_mutants(tmp_path, make, options, step):
         n += 1
         left += [site] if done.returncode == 0 else []
     assert n > 8 and len(left) * 6 <= n, left
+
+
+@pytest.mark.parametrize("op, alpha", [("LeakyRelu", 0.1), ("ThresholdedRelu", 2.0)])
+def test_thresholds(tmp_path, op, alpha):
+    """A comparison with the integer beside the right one shows: what is left is a bound of a loop that another one stands behind."""
+    node = helper.make_node(op, ["x"], ["y"], "n", alpha=alpha)
+    path, left = save(tmp_path / "net.onnx", [node], [value("x", [1, 4096])], [value("y", [1, 4096])]), []
+    assert proof(path)["proved"]
+    for site in range(1, 20):
+        done = mcc("prove", path, ONE, f"--mutate={site}", "-q")
+        if done.returncode == 2:
+            break
+        left += [site] if done.returncode == 0 else []
+    assert 4 < site < 19 and not left, left
