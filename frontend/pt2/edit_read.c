@@ -502,8 +502,9 @@ static void norm_fold(struct edit_file *e, struct edit_file_node *norm)
 {
     struct arena *arena = &e->p.ctx->session;
     struct edit_file_node *n = norm_product(e, norm);
+    struct json *made = n ? json_get(json_only(json_first(json_get(n->json, "outputs"))), "name") : NULL;
     struct tensor_data w, b;
-    if (!n || !edit_constant(e, n->shown.in[1], &w) || w.rank < 3 || !w.bytes.size ||
+    if (!made || !edit_constant(e, n->shown.in[1], &w) || w.rank < 3 || !w.bytes.size ||
         (n->shown.product.out_axis == 1 && n->shown.product.groups != 1))
         return;
     const int32_t axis = n->shown.product.out_axis;
@@ -529,7 +530,7 @@ static void norm_fold(struct edit_file *e, struct edit_file_node *norm)
     ((const char **)(uintptr_t)n->shown.in)[2] = name;
     ((const char **)(uintptr_t)n->shown.out)[0] = norm->shown.out[0];
     edit_value(e, norm->shown.out[0])->maker = (uint32_t)(n - e->nodes.data) + 1;
-    json_get(json_only(json_first(json_get(n->json, "outputs"))), "name")->u.text = norm->shown.out[0];
+    made->u.text = norm->shown.out[0];
     norm->gone = true;
     norm->shown.n_in = norm->shown.n_out = norm->slots.n = 0;
 }

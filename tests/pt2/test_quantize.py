@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from pt2.test_commands import DATA
+from pt2.test_hostile import archive
 from pt2.writer import Program
 from support.artifact import Artifact
 from support.tool import MCC, mcc, python_with
@@ -318,3 +319,14 @@ def test_turned_matrices(tmp_path, turn):
     feed = drawn(4, 16)
     (want,), (got,) = run(path, [feed]), run(bytes_, [feed])
     assert off(got, want) < 0.02
+
+
+def test_a_convolution_whose_result_is_a_list(tmp_path):
+    """Of one tensor: its batch norm stays."""
+    program = network(inplace=False)
+    document_ = program.document()
+    for node in document_["graph_module"]["graph"]["nodes"]:
+        if "conv2d" in node["target"]:
+            node["outputs"] = [{"as_tensors": [node["outputs"][0]["as_tensor"]]}]
+    bytes_, text = quantized(tmp_path, archive(tmp_path / "net.pt2", program.records_of(document_)), {"x": drawn(4, 3, 16, 16)}, "--bound=0")
+    assert "9 of 9 nodes on bytes" in text and any("batch_norm" in t for t in targets(bytes_)), text
