@@ -190,6 +190,17 @@ def test_what_costs_nothing_alone(tmp_path):
     assert done.returncode == 0 and (float(found[1]) <= 0.02 if found else "stays in f32" in done.stdout), done.stdout
 
 
+def test_strict_rows_stay_what_they_are_alone(tmp_path):
+    """No product takes the range that all rows of a run have together."""
+    w = {"w": drawn(256, 64).T.copy()}
+    path = save(tmp_path / "net.onnx", [N("MatMul", ["x", "w"], ["y"], "mm")], [value("x", ["n", 64])], [value("y", ["n", 256])], w)
+    x = RNG.standard_normal([16, 64]).astype(np.float32) * np.logspace(0, 2, 16, dtype=np.float32)[:, None]
+    done = mcc(path, "-o", tmp_path / "a.so", NATIVE, "--error=2%", "--strict")
+    assert done.returncode == 0 and "int8 dyn" not in done.stdout, done
+    with Artifact(tmp_path / "a.so") as a:
+        assert np.array_equal(a.run([x])[0], np.concatenate([a.run([x[k:k + 1]])[0] for k in range(16)]))
+
+
 def test_huge_samples(tmp_path):
     """A range that no line of --choose takes is none to choose."""
     w = {"w": drawn(256, 64).T.copy()}

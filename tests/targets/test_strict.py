@@ -134,7 +134,7 @@ def test_rows(net, tmp_path):
     ("-march=x86-64-v2", "no strict results on 'x86-64-v2'"), ("--variants=v3,v2", "no strict results on 'x86-64-v2'"),
     ("--target=wasm32", "no strict results on 'wasm32'"), ("--target=thumbv7em-none", "no strict results on 'thumbv7em'"),
     ("-march=x86-64-v3 -mattr=-fma", "has no fused multiply-add"), ("--precision=f16-sums", "only some CPUs sum in f16"),
-    ("--choose conv1:precision=f16-sums", "only some CPUs sum in f16")])
+    ("--choose conv1:precision=f16-sums", "only some CPUs sum in f16"), ("--choose fc:precision=int8", "the range of all rows")])
 def test_refusals(options, says, tmp_path):
     target = [] if "target" in options else ["--target=x86_64-linux-gnu"]
     done = mcc("--strict", *target, *options.split(), DIGITS, "-o", tmp_path / "net.so")

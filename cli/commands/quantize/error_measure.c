@@ -77,7 +77,7 @@ bool error_products(struct error_search *e)
         of[ARITHMETIC_F32].possible = true;
         of[ARITHMETIC_BF16].possible = of[ARITHMETIC_I8].possible = free;
         of[ARITHMETIC_INT8].possible = free && p->takes_int8;
-        of[ARITHMETIC_DYNAMIC].possible = free && p->takes_int8 && !p->is_conv;
+        of[ARITHMETIC_DYNAMIC].possible = free && p->takes_int8 && !p->is_conv && !e->options->strict;
         VEC_PUSH(&e->ctx->session, &e->seen, (struct seen){0});
     }
     return true;

@@ -53,6 +53,17 @@ static bool asks_for_half_sums(const struct module *m)
     return asks;
 }
 
+/* A product by the range that its rows have together? */
+static bool asks_for_dynamic(const struct module *m)
+{
+    bool asks = false;
+    for (uint32_t i = 0; i < m->asked.choices.n; i++) {
+        const struct choice *c = &m->asked.choices.data[i];
+        asks |= c->key == CHOOSE_PRECISION && c->n[0] == PRECISION_INT8 && !(c->range[0] < c->range[1]);
+    }
+    return asks;
+}
+
 bool module_begin(struct compilation *c)
 {
     struct module *m = NEW(&c->ctx->session, struct module);
@@ -87,6 +98,10 @@ bool module_begin(struct compilation *c)
     if (o->strict && asks_for_half_sums(m))
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'strict': only some CPUs sum in f16, so results with f16-sums differ; use f16");
+    if (o->strict && asks_for_dynamic(m))
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'strict': precision=int8 takes the range of all rows of a run, which would not be what they "
+                        "are alone; give a range, int8:LEAST,MOST");
     m->asked.strict = o->strict;
     m->asked.best = o->strict ? target_find(BEST_BY_DEFAULT) : targets_best(c->ctx, o);
     if (m->asked.layout == LAYOUT_AUTO && module_machine(m)->span) /* without padded channels */
