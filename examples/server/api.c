@@ -38,7 +38,7 @@ static void put(struct prompt *p, const char *text, int typed)
         p->failed |= !marks;
         p->room = marks ? room : p->room;
     }
-    if (p->failed)
+    if (p->failed || !bytes)
         return;
     memcpy(p->text + p->n, text, bytes);
     memset(p->typed + p->n, typed, bytes);
@@ -123,6 +123,9 @@ static int read_prompt(const struct api *api, const json_t *messages, struct ans
     free(p.text);
     free(p.typed);
     a->prompt = (int64_t)a->ids.n;
+    for (int64_t i = 0; ok && i < a->prompt; i++) /* else the run would fail, with the answers of others */
+        if (a->ids.id[i] >= api->words)
+            return refuse(why, "the network has no word for token %lld of the prompt", (long long)a->ids.id[i]);
     if (ok && a->prompt == 0)
         return refuse(why, "the prompt has no tokens");
     if (ok && a->prompt >= api->config->context)
@@ -245,6 +248,12 @@ static json_t *text_of(const char *text, size_t bytes)
     return json;
 }
 
+/* A file's name may be any bytes. */
+static json_t *name_of(const struct api *api)
+{
+    return text_of(api->name, strlen(api->name));
+}
+
 static json_t *usage_of(const struct answer *a)
 {
     json_int_t made = (json_int_t)a->ids.n - a->prompt;
@@ -272,14 +281,14 @@ char *api_error(int status, const char *why)
 
 char *api_models(const struct api *api)
 {
-    return dumped(json_pack("{s:s, s:[{s:s, s:s, s:i, s:s}]}", "object", "list", "data", "id", api->name, "object",
+    return dumped(json_pack("{s:s, s:[{s:o, s:s, s:i, s:s}]}", "object", "list", "data", "id", name_of(api), "object",
                             "model", "created", 0, "owned_by", "mcc"));
 }
 
 static json_t *head_of(const struct api *api, const struct api_request *r, const char *object, json_t *choice)
 {
-    return json_pack("{s:s, s:s, s:I, s:s, s:[o]}", "id", r->id, "object", object, "created", (json_int_t)r->created,
-                     "model", api->name, "choices", choice);
+    return json_pack("{s:s, s:s, s:I, s:o, s:[o]}", "id", r->id, "object", object, "created", (json_int_t)r->created,
+                     "model", name_of(api), "choices", choice);
 }
 
 char *api_answer(const struct api *api, const struct api_request *r, const struct answer *a, enum reason reason)
@@ -306,8 +315,8 @@ char *api_event(const struct api *api, const struct api_request *r, const struct
     if (json && reason != REASON_NONE) {
         json_object_set_new(choice, "finish_reason", json_string(reason_name(reason)));
         if (r->usage)
-            usage = json_pack("{s:s, s:s, s:I, s:s, s:[], s:o}", "id", r->id, "object", object, "created",
-                              (json_int_t)r->created, "model", api->name, "choices", "usage", usage_of(a));
+            usage = json_pack("{s:s, s:s, s:I, s:o, s:[], s:o}", "id", r->id, "object", object, "created",
+                              (json_int_t)r->created, "model", name_of(api), "choices", "usage", usage_of(a));
     }
     char *one = dumped(json), *two = dumped(usage), *out = NULL;
     size_t room = (one ? strlen(one) : 0) + (two ? strlen(two) : 0) + 64;

@@ -10,6 +10,7 @@ struct api {
     const struct config *config;
     struct tokens *tokens;
     const struct form *form;
+    int64_t words;                /* of the network, of which the tokenizer may have more */
 };
 
 struct api_request {

@@ -380,6 +380,7 @@ static int server_open(struct server *s, const char *folder, const char *network
     if (!engine_open(&s->engine, lib, &s->config, &s->tokens, s->o.slots, s->o.queue, &error))
         return complain(error.text);
     s->config.context = s->engine.streams.decoder.rows;
+    s->api.words = s->engine.streams.decoder.vocabulary;
     return 1;
 }
 

@@ -226,6 +226,19 @@ def test_clients_that_go(program, tmp_path):
     last.close()
 
 
+def test_words_that_the_network_lacks(program, tmp_path):
+    """A tokenizer may have more than the network: who types one is refused, and the answers of others go on. Its file's name is no text."""
+    f, more = babyllama.file("Q4_0"), {"tokens": "<tool>", "token_type": 4, "scores": 0.0}
+    f.keys += [(k, kind, [*v, more[k.rsplit(".", 1)[1]]] if isinstance(kind, list) else v) for k, kind, v in vocabularies.babyllama()]
+    network = compile_to(tmp_path / "m.so", f.save(tmp_path / "m.gguf"), "-q", "--last-logits")
+    server = Server(program, "-p", "0", network.rename(tmp_path / os.fsdecode(b"m\xff.so")))
+    refused = lambda: server.chat("a<tool>", 400)["error"]["message"]
+    said = together([lambda: server.said("Once upon a time", max_tokens=150) for _ in range(3)] + [refused] * 20)
+    assert len({*said[:3]}) == 1 and "no word for token 105" in said[3], said
+    assert server.chat("a", max_tokens=1)["model"] == json.loads(server.ask("/v1/models")[1])["data"][0]["id"] == "m\ufffd.so"
+    assert server.events("a", max_tokens=2, stream_options={"include_usage": True})[-1]["model"] == "m\ufffd.so" and server.end() == (0, "")
+
+
 def test_it_ends_when_answers_have(server):
     """SIGTERM: what runs is answered, nothing new is."""
     jobs = concurrent.futures.ThreadPoolExecutor(4)
@@ -276,7 +289,7 @@ def client(server, number, until):
 
 def test_soak(tmp_path, network):
     """64 clients that come and go: all that is asked for is answered, and at the end nothing is left, by AddressSanitizer's word too."""
-    server = Server(made(tmp_path, "-O1 -g -fsanitize=address"), "-p", "0", "-s", "16", "-q", "24", network)
+    server = Server(made(tmp_path, "-O1 -g -fsanitize=address,undefined"), "-p", "0", "-s", "16", "-q", "24", network)
     assert server.ask("/health")[0] == 200
     files, until = server.files(), time.monotonic() + 6
     found = together([lambda n=n: client(server, n, until) for n in range(64)])
