@@ -74,16 +74,6 @@ static bool is_candidate(const struct module *m, const struct node *n)
            extent >= (contract ? 2 : MIN_BLOCKED);
 }
 
-/* INT8: legalize took the choice where it could. */
-static enum precision precision_wanted(const struct module *m, node_id id)
-{
-    const struct choice *chosen = choice_latest(m, source_label(source_get(m->ctx, graph_node(m->g, id)->src)),
-                                                CHOOSE_PRECISION);
-    if (chosen && chosen->n[0] != PRECISION_INT8)
-        chosen = choice_of_node(m, id, CHOOSE_PRECISION);
-    return chosen ? (enum precision)chosen->n[0] : m->asked.precision;
-}
-
 static enum elem elem_wanted(const struct module *m, node_id id)
 {
     static const enum elem elems[] = {[PRECISION_F32] = ELEM_NONE,

@@ -145,11 +145,14 @@ static bool pays(const struct rows *r, double points, double copied, double each
     return sparse < (double)r->n * (double)r->k * points * dense;
 }
 
-static bool is_f32_contraction(const struct module *m, const struct node *n)
+/* ... and is to stay so: what is asked for goes before what is found, and must not depend on the number of rows. */
+static bool is_f32_contraction(const struct module *m, node_id id)
 {
-    return !n->dead && n->n_in == 2 && !node_attr(n, "acc") && !node_attr(n, "part") &&
-           value_is_const(m->g, n->in[1]) && !value_is_const(m->g, n->in[0]) &&
-           value_type(m->g, n->in[0])->elem == ELEM_F32 && value_type(m->g, n->in[1])->elem == ELEM_F32;
+    const struct node *n = graph_node(m->g, id);
+    return !n->dead && (n->op == OP_DOT || n->op == OP_CONV) && n->n_in == 2 && !node_attr(n, "acc") &&
+           !node_attr(n, "part") && value_is_const(m->g, n->in[1]) && !value_is_const(m->g, n->in[0]) &&
+           value_type(m->g, n->in[0])->elem == ELEM_F32 && value_type(m->g, n->in[1])->elem == ELEM_F32 &&
+           precision_wanted(m, id) == PRECISION_F32 && weights_wanted(m, id) == WEIGHTS_AS_THEY_ARE;
 }
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
@@ -344,10 +347,8 @@ bool sparsify(struct module *m)
     for (uint32_t i = 1; i < n_nodes; i++) {
         const struct node *n = graph_node(m->g, (node_id){i});
         value_id y = {0};
-        if (n->op == OP_DOT && is_f32_contraction(m, n))
-            y = sparse_dot(m, (node_id){i});
-        else if (n->op == OP_CONV && is_f32_contraction(m, n))
-            y = sparse_conv(m, (node_id){i});
+        if (is_f32_contraction(m, (node_id){i}))
+            y = n->op == OP_DOT ? sparse_dot(m, (node_id){i}) : sparse_conv(m, (node_id){i});
         if (y.i)
             graph_replace(m->g, (node_id){i}, y);
     }

@@ -99,6 +99,16 @@ bool is_quantized(const struct module *m)
     return stores(m, true);
 }
 
+/* INT8: legalize took the choice where it could. */
+enum precision precision_wanted(const struct module *m, node_id id)
+{
+    const struct choice *chosen = choice_latest(m, source_label(source_get(m->ctx, graph_node(m->g, id)->src)),
+                                                CHOOSE_PRECISION);
+    if (chosen && chosen->n[0] != PRECISION_INT8)
+        chosen = choice_of_node(m, id, CHOOSE_PRECISION);
+    return chosen ? (enum precision)chosen->n[0] : m->asked.precision;
+}
+
 enum weights_type weights_wanted(const struct module *m, node_id id)
 {
     const struct choice *c = choice_of_node(m, id, CHOOSE_WEIGHTS);

@@ -362,6 +362,8 @@ bool stage_adopts(const struct module *, const struct kernel *, node_id product)
 bool is_narrowed(const struct module *);
 /* Are constants to be stored with scales? */
 bool is_quantized(const struct module *);
+/* To which type the operands of this contraction are to be rounded. */
+enum precision precision_wanted(const struct module *, node_id);
 /* How the constants of this contraction are to be stored. */
 enum weights_type weights_wanted(const struct module *, node_id);
 /* After plan_memory: the workspace, its fullest moment and the nodes whose results fill it, as lines of text. */

@@ -79,3 +79,16 @@ def test_bytes_threads_and_other_cpus(tmp_path):
     x = floats(64, 512, seed=2)
     want = model.run([x], "-march=x86-64-v3")[0]
     np.testing.assert_allclose(model.run([x], "-march=x86-64-v3", "--sparse=off")[0], want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("flag", ["--precision=bf16", "--weights-type=i8", "--choose=p:weights=f16", "--choose=p:precision=f16"])
+def test_other_arithmetic_that_is_asked_for(tmp_path, flag):
+    """It is had, with --strict for one row as for many."""
+    w, x = pruned(96, 72), floats(64, 96, seed=2)
+
+    def model(rows):
+        return Model(tmp_path, [node("MatMul", "x w", "p", "p"), node("Tanh", "p", "y")], [value("x", [rows, 96])], [value("y", [rows, 72])], {"w": w})
+    many = model(64)
+    assert is_sparse(many) and is_sparse(many, "--choose=p:precision=f32") and not is_sparse(many, flag)
+    want = many.run([x], "--strict", "-march=native", flag)[0]
+    assert np.array_equal(model(1).run([x[5:6]], "--strict", "-march=native", flag)[0], want[5:6])
