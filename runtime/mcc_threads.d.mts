@@ -9,7 +9,7 @@ import type {Network} from './mcc.mjs';
 
 export interface ThreadedNetwork extends Network {
   readonly threads: number;
-  /** Ends the workers; the network runs no more. Those of Node.js keep no process alive. */
+  /** Ends the workers; what runs later runs in the caller's thread. Those of Node.js keep no process alive. */
   close(): void;
 }
 

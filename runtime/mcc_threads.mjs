@@ -51,13 +51,13 @@ function start(given) {
 
 export async function load(source, {threads = CPUS} = {}) {
   if (!(threads >= 1 && Number.isInteger(threads))) fail(`${threads} threads`);
-  const workers = [];
+  const workers = [], runs = [];
   const attach = async (module, {stack, scratch}) => {
     const [pages] = WebAssembly.Module.customSections(module, 'mcc.pages');
     if (!pages) fail('a module without threads: it is made with -mattr=+atomics');
     if (!globalThis.SharedArrayBuffer) fail('the page is not isolated: it has no SharedArrayBuffer');
     const memory = new WebAssembly.Memory({initial: +new TextDecoder().decode(pages), maximum: 65536, shared: true});
-    const control = new Int32Array(new SharedArrayBuffer(64)), runs = [];
+    const control = new Int32Array(new SharedArrayBuffer(64));
     let code;
 
     function launch(kernel, args, count, ns, scratch, run) {
@@ -88,5 +88,7 @@ export async function load(source, {threads = CPUS} = {}) {
     return {exports: {...code, __heap_base: {value}}};
   };
   const net = await open(source, attach);
-  return {...net, threads, close: () => workers.splice(0).forEach(w => w.terminate())};
+  // What runs later runs in this thread.
+  const close = () => { runs.length = 0; workers.splice(0).forEach(w => w.terminate()); };
+  return {...net, threads, close};
 }

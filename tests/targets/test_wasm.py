@@ -165,6 +165,23 @@ def test_threads_say_why(tmp_path):
 
 
 @node
+def test_runs_without_workers(tmp_path):
+    """After close() a network has the caller's thread alone."""
+    save(tmp_path / "net.onnx", [helper.make_node("Exp", ["x"], ["y"])], [value("x", ["n", 1024])], [value("y", ["n", 1024])])
+    module = compile_to(tmp_path / "net.wasm", tmp_path / "net.onnx", TARGET, "-mattr=+atomics")
+    (tmp_path / "ask.mjs").write_text(f"""import {{load}} from {json.dumps(str(THREADS))};
+const net = await load({json.dumps(str(module))}, {{threads: 3}}), x = new Float32Array(1 << 20).fill(1);
+const sum = () => net.run({{x}}).y.reduce((a, b) => a + b, 0), before = sum();
+net.close();
+await new Promise(done => setTimeout(done, 500));
+console.log(before === sum() && before > 2 << 20);
+net.close();
+""")
+    done = subprocess.run([NODE, tmp_path / "ask.mjs"], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "true\n", done
+
+
+@node
 def test_digits(tmp_path):
     """Without --input the number of pictures is open: the loader has it from the input."""
     module = compile_to(tmp_path / "digits.wasm", DIGITS, TARGET)
