@@ -138,17 +138,17 @@ def test_threads(make, sizes, tmp_path):
 @node
 def test_threads_that_fail(tmp_path):
     """A failure in a worker's part is the run's; the next run is whole."""
-    save(tmp_path / "net.onnx", [helper.make_node("Div", ["x", "d"], ["y"])], [value(n, ["n"], TensorProto.INT64) for n in "xd"],
-         [value("y", ["n"], TensorProto.INT64)])
+    save(tmp_path / "net.onnx", [helper.make_node("Div", ["x", "d"], ["y"])], [value(n, ["n", 1024], TensorProto.INT64) for n in "xd"],
+         [value("y", ["n", 1024], TensorProto.INT64)])
     module = compile_to(tmp_path / "net.wasm", tmp_path / "net.onnx", TARGET, "-mattr=+atomics")
-    x = np.arange(1 << 20)
+    x = np.arange(1 << 20).reshape(-1, 1024)
     with Wasm() as machine:
         for at in (-1, 1 << 19, 0):
-            d = np.full(len(x), 3)
-            d[at] = 0
+            d = np.full(x.shape, 3)
+            d.flat[at] = 0
             with pytest.raises(ModelError, match="error -9"):
                 machine.call(module, [x, d], threads=3)
-        np.testing.assert_array_equal(machine.call(module, [x, np.full(len(x), 3)], threads=3)[0], x // 3)
+        np.testing.assert_array_equal(machine.call(module, [x, np.full(x.shape, 3)], threads=3)[0], x // 3)
 
 
 @node
