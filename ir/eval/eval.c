@@ -105,13 +105,18 @@ static node_id enclosing(const struct graph *g, node_id n, region_id in)
     }
 }
 
-/* What may share its bytes with another value (identity's operand) or lives elsewhere is never recycled. */
+/* May the result share its operand's bytes? */
+static bool shares_bytes(enum op op)
+{
+    enum op_shape shape = op_shape(op);
+    return shape == SHAPE_OPAQUE || shape == SHAPE_CONTROL || op == OP_IDENTITY || op == OP_WINDOWS;
+}
+
+/* What may share its bytes with another value or lives elsewhere is never recycled. */
 static void note_use(struct eval *e, value_id v, node_id user)
 {
     node_id def = graph_value(e->g, v)->def;
-    enum op op = graph_node(e->g, user)->op;
-    enum op_shape shape = op_shape(op);
-    if (shape == SHAPE_OPAQUE || shape == SHAPE_CONTROL || op == OP_IDENTITY || !def.i)
+    if (shares_bytes(graph_node(e->g, user)->op) || !def.i)
         e->shared[v.i] = true;
     else
         e->last_node[v.i] = enclosing(e->g, user, graph_node(e->g, def)->parent).i;
@@ -137,7 +142,7 @@ static void prepare_region(struct eval *e, region_id r)
         for (uint32_t k = 0; k < n->n_out; k++) {
             if (shape == SHAPE_OPAQUE || shape == SHAPE_CONTROL)
                 own_dims(e, n->out[k]);
-            if (shape == SHAPE_OPAQUE || shape == SHAPE_CONTROL || shape == SHAPE_CONST || n->op == OP_IDENTITY)
+            if (shape == SHAPE_CONST || shares_bytes(n->op))
                 e->shared[n->out[k].i] = true;
         }
     }

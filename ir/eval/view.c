@@ -69,16 +69,39 @@ enum eval_status eval_view(struct eval *e, const struct node *n, struct tensor *
     return EVAL_OK;
 }
 
+/* Do gathers of whole windows alone read the windows? Then they read the line: together the windows are as many times
+ * as large. */
+static bool windows_are_gathered(const struct eval *e, value_id v)
+{
+    if (!e->shared || (e->wanted && e->wanted[v.i])) /* single nodes keep what they make */
+        return false;
+    for (const struct graph_user *u = graph_user(e->g, v, NULL); u; u = graph_user(e->g, v, u)) {
+        const struct node *n = u->node.i ? graph_node(e->g, u->node) : NULL;
+        if (!n || n->op != OP_GATHER || u->at || node_int(n, "axis", 0) != value_type(e->g, v)->rank - 2)
+            return false;
+    }
+    return true;
+}
+
 enum eval_status eval_windows(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
+    const struct tensor *x = in[0];
+    int64_t size = node_int(n, "size", 0), length = x->dims[x->rank - 1], windows = length - size + 1;
+    if (windows_are_gathered(e, n->out[0])) {
+        *out = *x;
+        out->rank++;
+        out->dims = NEW_ARRAY(e->arena, int64_t, out->rank);
+        memcpy(out->dims, x->dims, (size_t)x->rank * sizeof *x->dims);
+        out->dims[x->rank - 1] = windows;
+        out->dims[x->rank] = size;
+        return EVAL_OK;
+    }
     TRY(eval_result(e, n, 0, out));
-    int64_t windows = out->dims[out->rank - 2], size = out->dims[out->rank - 1], length = in[0]->dims[in[0]->rank - 1],
-            count = tensor_count(out);
+    int64_t count = tensor_count(out);
     size_t each = elem_size(out->elem);
     for (int64_t i = 0; i < count; i += size) {
         int64_t first = i / size / windows * length + i / size % windows;
-        memcpy((char *)out->data + (size_t)i * each, (const char *)in[0]->data + (size_t)first * each,
-               (size_t)size * each);
+        memcpy((char *)out->data + (size_t)i * each, (const char *)x->data + (size_t)first * each, (size_t)size * each);
     }
     return EVAL_OK;
 }
@@ -187,15 +210,18 @@ enum eval_status eval_gather(struct eval *e, const struct node *n, struct tensor
     int32_t axis = (int32_t)node_int(n, "axis", 0);
     int64_t outer = dims_count(x->dims, axis), inner = dims_count(x->dims + axis + 1, x->rank - axis - 1), at;
     int64_t count = tensor_count(idx), dim = x->dims[axis];
-    size_t row = (size_t)inner * elem_size(x->elem);
+    size_t each = elem_size(x->elem), row = (size_t)inner * each;
+    const struct node *of = value_node(e->g, n->in[0]);
+    bool lines = of && of->op == OP_WINDOWS && windows_are_gathered(e, n->in[0]); /* which x has, not their windows */
+    size_t apart = lines ? each : row, next = lines ? (size_t)(dim + inner - 1) * each : (size_t)dim * row;
     TRY(eval_result(e, n, 0, out));
     if (tensor_count(out) != outer * count * inner)
         return eval_fail(e, EVAL_SHAPE, "gather: the result's shape does not fit");
     for (int64_t k = 0; k < count; k++) {
         TRY(read_index(e, n, idx, k, dim, &at));
         for (int64_t o = 0; o < outer; o++)
-            memcpy((char *)out->data + (size_t)(o * count + k) * row, (char *)x->data + (size_t)(o * dim + at) * row,
-                   row);
+            memcpy((char *)out->data + (size_t)(o * count + k) * row,
+                   (char *)x->data + (size_t)o * next + (size_t)at * apart, row);
     }
     return EVAL_OK;
 }

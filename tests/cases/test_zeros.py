@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from support.compare import Model, floats, node
-from support.tool import ROOT, value
+from support.tool import mcc, value
 
 MOST_BYTES = 0.5   # of the dense artifact
 
@@ -92,3 +92,12 @@ def test_other_arithmetic_that_is_asked_for(tmp_path, flag):
     assert is_sparse(many) and is_sparse(many, "--choose=p:precision=f32") and not is_sparse(many, flag)
     want = many.run([x], "--strict", "-march=native", flag)[0]
     assert np.array_equal(model(1).run([x[5:6]], "--strict", "-march=native", flag)[0], want[5:6])
+
+
+def test_diff_of_large_images(tmp_path):
+    """The interpreter reads overlapping parts of a line in place: all of them together would be 24 GB."""
+    model = Model(tmp_path, [node("Conv", "x w", "y", pads=[1] * 4)], [value("x", [1, 48, 112, 112])], [value("y", [1, 32, 112, 112])],
+                  {"w": pruned(32, 48, 3, 3, keep=0.03)})
+    assert is_sparse(model)
+    done = mcc("diff", model.path, "-march=native")
+    assert done.returncode == 0, done.stderr
