@@ -153,3 +153,17 @@ def test_fields_that_change_bits(tmp_path):
     done = mcc("--strict", "-march=native", path, "-o", out, f"--schedules={text}")
     assert done.returncode == 2 and "reduce.0.sums changes the bits of results" in done.stderr, done.stderr
     assert mcc("-march=native", path, "-o", out, f"--schedules={text}").returncode == 0
+
+
+def test_error_is_for_all(tmp_path):
+    """What --error chooses changes bits, so one CPU's times decide for all."""
+    sizes, x, choices = [33, 64, 64, 16, 700, 16], tmp_path / "x.npy", set()
+    nodes = [n for i in range(5) for n in (node("MatMul", f"a{i} w{i}", f"b{i}", f"n{i}"), node("Relu", f"b{i}", f"a{i + 1}"))]
+    path = save(tmp_path / "net.onnx", nodes, [value("a0", [5, 33])], [value("a5", None)],
+                {f"w{i}": floats(*sizes[i:i + 2], scale=0.2, seed=i) for i in range(5)})
+    np.save(x, floats(5, 33, seed=9))
+    for where in (["-march=x86-64-v4-vnni"], ["-march=x86-64-v3"], ["--target=riscv64-linux-gnu"]):
+        done = mcc("-q", "--strict", "--error=5%", f"--sample=a0={x}", path, *where, "-o", tmp_path / "net.so", f"--save-choices={tmp_path / 'choices'}")
+        assert done.returncode == 0, done.stderr
+        choices.add((tmp_path / "choices").read_text())
+    assert len(choices) == 1, choices

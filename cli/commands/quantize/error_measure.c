@@ -198,7 +198,11 @@ bool error_times(struct error_search *e)
 {
     const struct options *given = e->options;
     struct options o = e->plain;
-    if ((given->target && !strchr(given->target, ',')) || given->march) { /* perhaps another machine */
+    if (given->strict) { /* one CPU decides for all, as it does on what else changes bits */
+        o.target = "x86_64-linux-gnu";
+        o.march = BEST_BY_DEFAULT;
+        o.mattr = o.variants = NULL;
+    } else if ((given->target && !strchr(given->target, ',')) || given->march) { /* perhaps another machine */
         o.target = given->target;
         o.march = given->march;
         o.mattr = given->mattr;
