@@ -30,13 +30,13 @@ def linear(folder, n):
 
 
 def test_linear_is_as_large_as_its_weights(tmp_path):
-    """The default variants, N = 1, 2, 16, 64: at most 319,000 bytes, and all within 4 KB."""
+    """The default variants, N = 1, 2, 16, 64: at most 323,000 bytes, and all within 4 KB."""
     sizes = []
     for n in (1, 2, 16, 64):
         output = tmp_path / f"{n}.so"
         assert mcc(linear(tmp_path / str(n), n), "-o", output).returncode == 0
         sizes.append(output.stat().st_size)
-    assert max(sizes) <= 319_000 and max(sizes) - min(sizes) < 4096, sizes
+    assert max(sizes) <= 323_000 and max(sizes) - min(sizes) < 4096, sizes
 
 
 def test_linear_is_right(tmp_path):
