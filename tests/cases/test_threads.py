@@ -140,10 +140,10 @@ def test_few_parts_are_narrower(tmp_path):
 
 
 def test_long_reductions_are_shared(tmp_path):
-    """By split-K: each product and reduction is 16 indices or more, where it was one or two."""
+    """By split-K: each product and reduction is 16 indices or more, where it was one or two; the minimum is a second result of the sum."""
     def indices(flag):
         path = long(tmp_path)[0].compile("-march=x86-64-v4", flag)
-        return {name: max(k["indices"] for k in kernels(path) if k["name"] == name) for name in ("row", "values", "soft", "all", "norm", "least")}
+        return {name: max(k["indices"] for k in kernels(path) if k["name"] == name) for name in ("row", "values", "soft", "all", "norm")}
     before, now = indices("-O0"), indices("-O2")
     assert before["row"] == before["all"] == 1 and before["values"] == 2, before
     assert all(n >= 16 for n in now.values()), now
