@@ -38,14 +38,14 @@ struct product {
     bool wanted; /* by the caller: computed in the other arithmetic, too */
     struct operand_range range; /* of x, by the caller, for ARITHMETIC_INT8 */
 };
-/* Legalize lists the products here, or finds them by their labels. beside: computes them in that arithmetic as well,
+/* Legalize lists the products here, or finds them by their labels. second: computes them in that arithmetic as well,
  * and a run takes those results of product k if its input PROBE_INPUT is k. observe: the operands x of products that
  * take int8 become outputs of the network, after its own; PROBE_OPERAND and the number of the first that reads it. */
 #define PROBE_INPUT "mcc.product"
 #define PROBE_OPERAND "mcc.operand."
 struct product_probe {
     struct arena *arena;
-    enum arithmetic beside; /* ARITHMETIC_F32: none */
+    enum arithmetic second; /* ARITHMETIC_F32: none */
     bool observe;
     VEC(struct product) products;
 };

@@ -6,10 +6,10 @@
  *   sparse(x [k, l])             =    segments(v[j] * gather(x, i)[j, l], starts)
  *
  * v has the elements of the constant that are not zero, row after row, i their places along k, and starts says where
- * each row begins: compressed sparse rows (CSR). Lanes lie
- * along l: points of an image, rows of a product. A step loads a place and an element, which four vectors of points
- * share, and is one multiply-add for each. Everything is core operators, so the rest of the compiler knows no sparse
- * constants. Results differ from dense ones in the order of sums, and where zeros would have met an infinity or NaN.
+ * each row begins: compressed sparse rows (CSR). Lanes lie along l: points of an image, rows of a product. A step loads
+ * a place and an element, which four to eight vectors of points share, and is one multiply-add for each. Everything is
+ * core operators, so the rest of the compiler knows no sparse constants. Results differ from dense ones in the order of
+ * sums, and where zeros would have met an infinity or NaN.
  *
  * A convolution reads its operand, padded, as one flat row for each image: what tap (y, x) of channel c reads at a
  * point lies a constant number of elements after the point. With strides s the rows of each remainder of s are apart
@@ -145,7 +145,7 @@ static bool pays(const struct rows *r, double points, double copied, double each
     return sparse < (double)r->n * (double)r->k * points * dense;
 }
 
-/* ... and is to stay so: what is asked for goes before what is found, and must not depend on the number of rows. */
+/* A product of f32 by a constant, which no option makes narrower: options come first, whatever the number of rows. */
 static bool is_f32_contraction(const struct module *m, node_id id)
 {
     const struct node *n = graph_node(m->g, id);

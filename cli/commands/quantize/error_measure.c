@@ -264,7 +264,7 @@ static bool judge(struct error_search *e, enum part part, double *square)
 static void measure_products(void *user)
 {
     struct error_search *e = user;
-    const enum arithmetic how = e->probe.beside;
+    const enum arithmetic how = e->probe.second;
     for (uint32_t i = 0; i < e->probe.products.n; i++) {
         struct way *w = &e->ways[i].of[how];
         e->t.product = i;
@@ -283,7 +283,7 @@ bool error_costs(struct error_search *e)
             any |= e->probe.products.data[i].wanted = e->ways[i].of[tried[k]].possible;
         if (!any)
             continue;
-        e->probe.beside = tried[k];
+        e->probe.second = tried[k];
         e->t.probe = &e->probe;
         e->compilations++;
         ok = trial_run(&e->t, &e->plain, e->model, measure_products, e);

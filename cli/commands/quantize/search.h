@@ -19,8 +19,8 @@ struct site_ways {
     struct way of[ARITHMETICS]; /* F32 is always possible and adds nothing */
     enum arithmetic chosen;
 };
-/* Chooses for n products: the least time whose squares add up to at most `most`, near enough. Errors that have nothing
- * to do with each other add up so. */
+/* Chooses an arithmetic for each of n products: near the least time with a sum of squared errors of at most `most`. The
+ * squares of uncorrelated errors add up. */
 void search_choose(struct arena *, struct site_ways *, uint32_t n, double most);
 double search_ns(const struct site_ways *, uint32_t n);
 
@@ -51,8 +51,8 @@ struct error_search {
     bool *part[PARTS]; /* by sample */
     uint32_t n_part[PARTS];
     struct deviation *sum; /* by output */
-    double *mean; /* by output: of its sum of squares, over all samples */
-    double *square, *own; /* by sample: its largest sum of squared errors over that mean, over its own sum of squares */
+    double *mean; /* by output: its mean sum of squares over all samples */
+    double *square, *own; /* by sample: largest squared relative error; relative to mean, to the sample */
     struct measured seen_error, held_error; /* of the last network that was tried */
     VEC(struct tried) tried;
     uint32_t attempts; /* networks that were tried for the budget at hand */

@@ -227,7 +227,7 @@ bool product_probed(struct rule *r, rule_fn *rule, const struct product_form *f)
     struct legalizer *lg = r->lg;
     struct builder *b = r->b;
     const struct product *p = product_of(r, f);
-    const enum arithmetic how = lg->options->probe->beside;
+    const enum arithmetic how = lg->options->probe->second;
     struct rule again = *r;
     struct lowered out = {.kind = LOWERED_NONE};
     bool bytes = how == ARITHMETIC_INT8 || how == ARITHMETIC_DYNAMIC;
@@ -250,7 +250,7 @@ void probe_begin(struct legalizer *lg)
         p->x = p->w = p->y = (value_id){0};
         p->times = 0;
     }
-    if (!probe || probe->beside == ARITHMETIC_F32)
+    if (!probe || probe->second == ARITHMETIC_F32)
         return;
     struct type type = {.kind = TYPE_TENSOR, .elem = ELEM_I64};
     lg->probe = graph_param(lg->to, lg->b.region, type, PROBE_INPUT);
