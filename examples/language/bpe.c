@@ -1,4 +1,4 @@
-/* Tables of open addressing, and merging. */
+/* Tables of open addressing: tokens by text, pairs of tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +96,7 @@ int bpe_put(struct bpe *b, int64_t id, const char *text, size_t bytes)
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
-static struct bpe_pair *pair_of(const struct bpe *b, int32_t left, int32_t right)
+struct bpe_pair *bpe_pair(const struct bpe *b, int32_t left, int32_t right)
 {
     uint32_t i = (uint32_t)mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right) & (b->pairs - 1);
     for (; b->pair[i].left >= 0 && (b->pair[i].left != left || b->pair[i].right != right); i = (i + 1) & (b->pairs - 1))
@@ -115,7 +115,7 @@ static int pairs_grow(struct bpe *b)
     b->pairs = pairs;
     for (uint32_t i = 0; i < count; i++)
         if (old[i].left >= 0)
-            *pair_of(b, old[i].left, old[i].right) = old[i];
+            *bpe_pair(b, old[i].left, old[i].right) = old[i];
     free(old);
     return 1;
 }
@@ -124,7 +124,7 @@ int bpe_merge(struct bpe *b, int32_t left, int32_t right, int32_t made)
 {
     if (b->merges >= BPE_NUMBERS || (2 * (b->merges + 1) > b->pairs && !pairs_grow(b)))
         return 0;
-    *pair_of(b, left, right) = (struct bpe_pair){left, right, made, b->merges++};
+    *bpe_pair(b, left, right) = (struct bpe_pair){left, right, made, b->merges++};
     return 1;
 }
 
@@ -172,53 +172,17 @@ static int put_symbols(const struct bpe *b, const char *piece, size_t bytes, str
     return 1;
 }
 
-static uint32_t rank_of(const struct bpe *b, const int64_t *id)
-{
-    const struct bpe_pair *p = pair_of(b, (int32_t)id[0], (int32_t)id[1]);
-    return p->left >= 0 ? p->rank : UINT32_MAX;
-}
-
-/* Merges the pair of the smallest rank, the first of several, until none is left; rank[i]: of id[i] and id[i + 1]. */
-static size_t merge_all(const struct bpe *b, int64_t *id, uint32_t *rank, size_t n)
-{
-    for (size_t i = 0; i + 1 < n; i++)
-        rank[i] = rank_of(b, id + i);
-    for (;;) {
-        size_t best = 0;
-        for (size_t i = 1; i + 1 < n; i++)
-            best = rank[i] < rank[best] ? i : best;
-        if (n < 2 || rank[best] == UINT32_MAX)
-            return n;
-        id[best] = pair_of(b, (int32_t)id[best], (int32_t)id[best + 1])->made;
-        memmove(id + best + 1, id + best + 2, (n - best - 2) * sizeof *id);
-        memmove(rank + best, rank + best + 1, (n - best - 2) * sizeof *rank);
-        n--;
-        if (best + 1 < n)
-            rank[best] = rank_of(b, id + best);
-        if (best > 0)
-            rank[best - 1] = rank_of(b, id + best - 1);
-    }
-}
-
 int bpe_encode(const struct bpe *b, const char *piece, size_t bytes, struct bpe_ids *ids)
 {
-    size_t begun = ids->n, n;
+    size_t begun = ids->n;
     if (b->score)
-        return scores_encode(b, piece, bytes, ids);
+        return merge_by_scores(b, piece, bytes, ids);
     int32_t id = b->whole ? bpe_find(b, piece, bytes) : -1;
     if (id >= 0)
         return bpe_ids_put(ids, id);
     if (!put_symbols(b, piece, bytes, ids))
         return 0;
-    n = ids->n - begun;
-    if (n < 2 || !b->pairs)
-        return 1;
-    uint32_t *rank = malloc(n * sizeof *rank);
-    if (!rank)
-        return 0;
-    ids->n = begun + merge_all(b, ids->id + begun, rank, n);
-    free(rank);
-    return 1;
+    return ids->n - begun < 2 || !b->pairs || merge_by_pairs(b, ids, begun);
 }
 
 void bpe_free(struct bpe *b)

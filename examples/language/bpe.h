@@ -42,13 +42,17 @@ int bpe_put(struct bpe *b, int64_t id, const char *text, size_t bytes);
 int32_t bpe_find(const struct bpe *b, const char *text, size_t bytes);
 int bpe_merge(struct bpe *b, int32_t left, int32_t right, int32_t made);
 
+/* The pair, or a free place (left is negative). */
+struct bpe_pair *bpe_pair(const struct bpe *b, int32_t left, int32_t right);
+
 int bpe_ids_put(struct bpe_ids *ids, int64_t id);
 
 /* Adds the bytes of a letter that is no token; the unknown token where a byte is none either. begun: of the piece. */
 int bpe_put_bytes(const struct bpe *b, const char *text, size_t bytes, size_t begun, struct bpe_ids *ids);
 
-/* scores.c: bpe_encode of vocabularies with scores. */
-int scores_encode(const struct bpe *b, const char *piece, size_t bytes, struct bpe_ids *ids);
+/* merge.c: the two ways of bpe_encode, n log n steps for n bytes. By pairs: the tokens from begun on. 0: no memory. */
+int merge_by_scores(const struct bpe *b, const char *piece, size_t bytes, struct bpe_ids *ids);
+int merge_by_pairs(const struct bpe *b, struct bpe_ids *ids, size_t begun);
 
 /* Adds the tokens of a piece; 0: no memory. */
 int bpe_encode(const struct bpe *b, const char *piece, size_t bytes, struct bpe_ids *ids);

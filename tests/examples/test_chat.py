@@ -254,7 +254,7 @@ def test_wrong_use(drawn, tmp_path):
         assert "usage" in drawn.run(*options, status=2, raw=True).stderr.decode()
     assert "genai_config.json" in drawn.run(folder=tmp_path, status=1, raw=True).stderr.decode()
     assert "no form 'x'" in drawn.run("-f", "x", status=1, raw=True).stderr.decode()
-    assert "at most 65536" in drawn.run(turns=["x" * 70000], status=1, raw=True).stderr.decode()
+    assert "at most 262144" in drawn.run(turns=["x" * 270000], status=1, raw=True).stderr.decode()
     (tmp_path / "tokenizer.json").write_text("{")
     (tmp_path / "genai_config.json").write_text(json.dumps(CONFIG))
     assert "tokenizer.json" in drawn.run(folder=tmp_path, status=1, raw=True).stderr.decode()

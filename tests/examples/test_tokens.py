@@ -53,6 +53,30 @@ def test_bytes_that_are_no_text(read):
         assert t.text(t.encode(data)).lstrip() == data
 
 
+def merged(pieces, ranks):
+    """What merging one pair at a time gives: the smallest rank, the first of equals."""
+    while True:
+        found = min(((ranks[pair], i) for i, pair in enumerate(zip(pieces, pieces[1:])) if pair in ranks), default=None)
+        if not found:
+            return pieces
+        pieces = pieces[:found[1]] + [pieces[found[1]] + pieces[found[1] + 1]] + pieces[found[1] + 2:]
+
+
+@needs_jansson
+def test_long_pieces(read):
+    """A piece of n letters takes n * log n steps: at n * n the last one would take a minute."""
+    tokenizer, merges = copy.deepcopy(REFERENCE["gpt2"]["tokenizer"]), [("a", "a"), ("a", "b"), ("aa", "aa"), ("ab", "a"), ("b", "b"), ("aaaa", "a")]
+    texts = ["a", "b", *("".join(pair) for pair in merges)]
+    tokenizer["model"] |= {"vocab": {text: i for i, text in enumerate(texts)}, "merges": [" ".join(pair) for pair in merges]}
+    tokenizer["added_tokens"] = []
+    t, rng = read(tokenizer), random.Random(1)
+    assert t.good, t.room.raw[:200]
+    for _ in range(200):
+        text = "".join(rng.choices("ab", [3, 1], k=rng.randrange(1, 40)))
+        assert t.encode(text) == [texts.index(p) for p in merged(list(text), {pair: i for i, pair in enumerate(merges)})], text
+    assert t.encode("a" * (1 << 18)) == [texts.index("aaaa")] * (1 << 16)
+
+
 REFUSED = [(["normalizer"], {"type": "Lowercase"}, b"normalizer 'Lowercase'"),
            (["pre_tokenizer"], {"type": "Split", "pattern": {"Regex": r"\p{Lu}+"}, "behavior": "Isolated", "invert": False}, rb"splits by '\p{Lu}+'"),
            (["pre_tokenizer"], {"type": "BertPreTokenizer"}, b"pre_tokenizer 'BertPreTokenizer'"), (["pre_tokenizer"], None, b"neither bytes"),

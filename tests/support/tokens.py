@@ -11,7 +11,7 @@ from support.tool import ROOT
 HERE = ROOT / "examples/language"
 REFERENCE = json.loads((ROOT / "tests/examples/tokens_reference.json").read_text())
 TEXTS = max((row["texts"] for row in REFERENCE.values()), key=len)
-SOURCES = ("bpe.c", "scores.c", "split.c", "tokens.c", "tokens_json.c", "tokens_meta.c", "vocabulary.c")
+SOURCES = ("bpe.c", "merge.c", "split.c", "tokens.c", "tokens_json.c", "tokens_meta.c", "vocabulary.c")
 needs_jansson = pytest.mark.skipif(not pathlib.Path("/usr/include/jansson.h").exists(), reason="no libjansson-dev")
 
 
