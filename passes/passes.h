@@ -61,6 +61,7 @@ struct legalize_options {
     enum arithmetic (*chosen)(void *user, const char *label, bool is_conv, struct operand_range *range);
     void *user;
     struct product_probe *probe; /* NULL: nobody asks */
+    enum elem cache_type; /* of outputs that are inputs with new rows, and of these; ELEM_NONE: as the file says */
     bool last_logits; /* of the output LOGITS [batch, positions, words] only the last position is wanted */
 };
 /* Imported graph -> legal graph: types inferred, shape arithmetic folded, constant predicates resolved (dead branches

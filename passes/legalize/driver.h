@@ -178,6 +178,9 @@ bool declared_states(struct context *, struct graph *legal);
 bool last_settle(struct legalizer *, const struct port *, value_id *v, const struct type **out);
 /* Is there an output for --last-logits? false after a usage error. */
 bool last_possible(const struct legalizer *);
+/* Outputs of a legal graph that are an input with new rows, and these inputs, become `to` where that is narrower
+ * (cache_type.c). false after an error: a usage error where there is none. */
+bool caches_narrow(struct graph *, enum elem to);
 /* The condition of a fork that was asked for. */
 expr_id fork_cond(const struct fork *);
 /* Is it known by now at the place at work? */

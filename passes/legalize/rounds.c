@@ -94,5 +94,7 @@ struct graph *legalize(struct context *ctx, struct graph *imported, const struct
     }
     if (g)
         checks_enter(&start, g);
-    return g && declared_states(ctx, g) ? g : NULL;
+    bool fine = g && declared_states(ctx, g);
+    enum elem cache = options ? options->cache_type : ELEM_NONE;
+    return fine && (cache == ELEM_NONE || caches_narrow(g, cache)) ? g : NULL;
 }

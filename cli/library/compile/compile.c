@@ -94,6 +94,13 @@ static enum arithmetic arithmetic_chosen(void *user, const char *label, bool is_
     return ranged ? ARITHMETIC_INT8 : ARITHMETIC_DYNAMIC;
 }
 
+static const enum elem cache_types[n_option_cache_type] = {
+    [OPT_CACHE_TYPE_AUTO] = ELEM_NONE,
+    [OPT_CACHE_TYPE_BF16] = ELEM_BF16,
+    [OPT_CACHE_TYPE_F16] = ELEM_F16,
+    [OPT_CACHE_TYPE_F8] = ELEM_F8E4M3FN,
+};
+
 bool run_legalize(struct compilation *c)
 {
     const struct options *o = c->options;
@@ -108,6 +115,7 @@ bool run_legalize(struct compilation *c)
                                      .chosen = arithmetic_chosen,
                                      .user = c->module,
                                      .probe = c->probe,
+                                     .cache_type = cache_types[o->cache_type],
                                      .last_logits = o->last_logits};
     struct graph *imported = c->graph;
     c->graph = c->module->g = legalize(c->ctx, imported, &legal);
