@@ -13,6 +13,8 @@ enum {
     EXP_REGISTERS = 16, /* that an exponential takes, constants included */
     STRICT_LINE = 48, /* of scores, where rows and lanes must not decide: three vectors of the widest CPU */
     FEW_KEYS = 1 << 20, /* more cost the same: long enough for any thread */
+    FEW_LEAST = 4,
+    FEW_KEYS_MOST = 4, /* of a tile: the adders are busy then */
     CODE = 24, /* of an attention, in sums of products, and of each point and vector of the scores' tiles */
     CODE_OF_POINT = 5
 };
@@ -57,6 +59,29 @@ static void choose_scores(const struct site *site, const struct attention_shape 
             s->mr = mr;
             s->nv = nv + (large > 0);
         }
+}
+
+bool attention_few_possible(const struct site *site, const struct attention_shape *t,
+                            const struct attention_schedule *s)
+{
+    const struct attention *a = site->k->form.attention;
+    return s->nv == 1 && s->span && s->few >= 2 && s->few < s->lanes && !(s->few & (s->few - 1)) &&
+           t->size % s->lanes == 0 && value_fast_dim(site->m, t->scores->in[1 - a->rows_of]) == t->of_key.contract;
+}
+
+/* The rows of one token are a multiple of some number: as many heads share keys. */
+static void choose_few(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
+{
+    int64_t rows, heads = ex_divisor(site->x, t->rows);
+    if (site->m->asked.strict || !s->span || !decodes(t, ex_is_const(site->x, t->rows, &rows)))
+        return;
+    s->few = FEW_LEAST;
+    while (s->few < heads && s->few < ATTENTION_FEW)
+        s->few *= 2;
+    if (heads > s->few || 2 * s->few > s->lanes || !attention_few_possible(site, t, s))
+        s->few = 0;
+    while (s->few && s->few_keys < FEW_KEYS_MOST && fits(site, s->few_keys + 1, s->few))
+        s->few_keys++;
 }
 
 static void choose_values(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
@@ -216,6 +241,7 @@ static bool choose(const struct site *site, struct schedule *out)
     choose_values(site, &t, s);
     choose_span(site, &t, s);
     s->reach = s->span && attention_reach(site, &t);
+    choose_few(site, &t, s);
     choose_parts(site, &t, s);
     return true;
 }

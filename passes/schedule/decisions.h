@@ -98,5 +98,7 @@ void block_choose(const struct site *, struct tile_schedule *);
 void scale_choose(const struct site *, struct schedule *);
 /* schedule/attention_sizes.c: do conditions bound the keys that a row sees? */
 bool attention_reach(const struct site *, const struct attention_shape *);
+/* May scores of few rows be summed along the lanes, as the record says? */
+bool attention_few_possible(const struct site *, const struct attention_shape *, const struct attention_schedule *);
 
 #endif

@@ -132,12 +132,14 @@ struct winograd_schedule {
 enum {
     ATTENTION_VECTORS = 4 /* of rows of a block, at most */,
     ATTENTION_COLUMNS = 4, /* vectors of columns of a tile */
+    ATTENTION_FEW = 8, /* rows whose scores are summed along lanes, at most */
     ATTENTION_PARTS = 16 /* of all blocks together, at most */
 };
 struct attention_schedule {
     uint32_t lanes;
     int64_t nv; /* vectors of rows of a block */
     int64_t mr; /* register tile of the scores: keys x nv vectors */
+    int64_t few, few_keys; /* rows of a block whose scores are summed along lanes, 0: none; keys at once, then */
     int64_t pr, pc; /* register tile of the results: rows x vectors */
     int64_t span; /* keys at a time; 0: all, and the softmax is exact; else with a running maximum */
     bool reach; /* spans that no row of a block can see, by causal masks and windows, are left out */

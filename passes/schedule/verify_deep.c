@@ -79,6 +79,13 @@ const char *rule_attention_rows(struct check *c)
 
 RULE(attention_scores, points_fit(c, c->s->attention.mr, c->s->attention.nv),
      "a tile of so many keys by vectors of rows does not fit the registers: take fewer");
+RULE(attention_few, !c->s->attention.few || attention_few_possible(c->site, &c->attention, &c->s->attention),
+     "a power of 2 below the lanes, for one vector of rows, keys in spans, and keys that lie along their row, in whole "
+     "vectors; else 0");
+RULE(attention_few_keys,
+     !c->s->attention.few ||
+         (c->s->attention.few_keys >= 1 && points_fit(c, c->s->attention.few_keys, c->s->attention.few)),
+     "a tile of so many keys by few rows does not fit the registers: take fewer");
 RULE(attention_values, points_fit(c, c->s->attention.pr, c->s->attention.pc),
      "a tile of values.rows by so many vectors does not fit the registers: take fewer");
 

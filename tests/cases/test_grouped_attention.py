@@ -351,6 +351,32 @@ def test_blocks_of_rows(tmp_path):
         assert set(re.findall(r"^  rows +(\d+) ", net.model.dump("schedule", "-march=x86-64-v4"), re.M)) == {rows}
 
 
+@pytest.mark.parametrize("heads, few", [((3, 1), 4), ((4, 4), 4), ((14, 2), 8)])
+def test_few_rows(tmp_path, heads, few):
+    """Up to so many rows that share keys the scores are summed along the lanes; one artifact has both forms. As many blocks of keys
+    as there may be, and a rest."""
+    net = Grouped(tmp_path / "net", heads, 16, packed=True)
+    record = net.model.dump("schedule", "-march=x86-64-v4")
+    assert re.findall(r"^  few +(\d+) ", record, re.M) == [str(few)]
+    assert re.findall(r"^  few +(\d+) ", net.model.dump("schedule", "-march=x86-64-v4", "--strict"), re.M) == ["0"]
+    for rows in (1, 2, 3, 4, 5, 8, 9):
+        for past in (0, 6, 150, 300):
+            net.agrees(rows, [past + rows], past, seed=rows)
+    net.agrees(1, [300, 131], 299)
+
+
+@pytest.mark.parametrize("field, why", [("few 3", "power of 2"), ("few 8\n  few.keys 9", "take fewer"), ("rows 2\n  few 4", "one vector of rows")])
+def test_few_that_do_not_fit(tmp_path, field, why):
+    net, file = Grouped(tmp_path / "net", packed=True), tmp_path / "record"
+    changed = field.split("\n")
+    text = net.model.dump("schedule", "-march=x86-64-v4")
+    for line in changed:
+        text = re.sub(rf"^  {line.split()[0]} +\d.*$", f"  {line.strip()}", text, flags=re.M)
+    file.write_text(text)
+    done = mcc(net.model.path, "-march=x86-64-v4", f"--schedules={file}", "-o", tmp_path / "no.so")
+    assert done.returncode == 2 and why in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("attributes, text", [({"sliding_window_cache": 1, "local_window_size": 4}, "sliding_window_cache"),
                                               ({"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 3}, "3 bits"),
                                               ({"k_quant_type": "BY_HAND"}, "BY_HAND")])

@@ -35,6 +35,7 @@ struct attn {
     /* of the block and span at hand */
     expr_id batch[RANK_MAX]; /* leading indices of the result */
     expr_id row0, here; /* first row, number of rows */
+    expr_id computed; /* rows of results that a stage computes */
     expr_id row[ATTENTION_VECTORS]; /* with lanes */
     expr_id key0, n_keys;
     /* of the register tile's columns: the number of their first vector; lanes and index of each */
@@ -48,6 +49,9 @@ struct attn {
 void attn_z_point(const struct attn *, expr_id row, expr_id key, expr_id *idx);
 /* The point of one operand of the scores at element d of its row (of_row: of the rows' operand, else of the keys'). */
 void attn_operand_point(const struct attn *, bool of_row, expr_id row, expr_id key, expr_id d, expr_id *idx);
+/* Scores of vector j of the rows and of `count` keys of the span, from number `at` on: z of them to Z, and their
+ * maximum to C. */
+void attn_store_scores(struct attn *, expr_id at, uint32_t count, int64_t j, const lreg *score);
 /* Where vector j of a line of Q or Z is. */
 expr_id attn_line(const struct attn *, expr_id line, int64_t j);
 /* Which keys some row of the block at hand can see, where masks tell (emit/attention/reach.c): from *first to below
@@ -57,6 +61,11 @@ void attn_reach(struct attn *, lreg every, expr_id *first, expr_id *end);
 double attn_low(const struct attn *);
 /* Is the maximum of each row so far above `low` that they have no part? */
 lreg attn_far(struct attn *, double low);
+/* Calls the first for blocks of few rows, and the second for others, in conditionals where that is open
+ * (emit/attention/few_rows.c). */
+typedef void attn_stage(struct attn *);
+void attn_either(struct attn *, attn_stage *few, attn_stage *many);
+attn_stage attn_copy_rows, attn_few_scores; /* Q and the scores' tiles of few rows */
 void attn_transpose(struct attn *); /* fills Q */
 void attn_begin(struct attn *); /* M, L and O before the first of several spans */
 void attn_scores(struct attn *); /* Z, M of the span; C where there are several */

@@ -165,6 +165,20 @@ static lreg z_value(struct attn *t, expr_id row, expr_id key, lreg score)
     return z;
 }
 
+void attn_store_scores(struct attn *t, expr_id at, uint32_t count, int64_t j, const lreg *score)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    expr_id key = ex_add(x, t->key0, at);
+    lreg most = em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes);
+    for (uint32_t i = 0; i < count; i++) {
+        lreg z = z_value(t, t->row[j], ex_addc(x, key, i), score[i]);
+        em_scratch_store(em, t->z, attn_line(t, ex_addc(x, at, i), j), z);
+        most = em_op2(em, L_MAX, most, z);
+    }
+    em_scratch_store(em, t->c, at_vector(t, j), most);
+}
+
 /* C starts as the largest score of the span at hand. */
 static void score_tile(void *user, expr_id at, uint32_t count)
 {
@@ -179,13 +193,10 @@ static void score_tile(void *user, expr_id at, uint32_t count)
     em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size), n, acc, score_step,
                  &(struct score_step){.t = t, .key = key, .count = count});
     for (int64_t j = 0; j < t->nv; j++) {
-        lreg most = em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes);
-        for (uint32_t i = 0; i < count; i++) {
-            lreg z = z_value(t, t->row[j], ex_addc(x, key, i), acc[i * t->nv + j]);
-            em_scratch_store(em, t->z, attn_line(t, ex_addc(x, at, i), j), z);
-            most = em_op2(em, L_MAX, most, z);
-        }
-        em_scratch_store(em, t->c, at_vector(t, j), most);
+        lreg score[EM_POINTS];
+        for (uint32_t i = 0; i < count; i++)
+            score[i] = acc[i * t->nv + j];
+        attn_store_scores(t, at, count, j, score);
     }
 }
 
@@ -202,13 +213,18 @@ static void raise_maximum(struct attn *t)
     }
 }
 
+static void many_scores(struct attn *t)
+{
+    em_tiles(t->em, t->n_keys, t->s->mr, REST_POINTS, score_tile, t);
+}
+
 void attn_scores(struct attn *t)
 {
     struct em *em = t->em;
     lreg low = em_const(em, ELEM_F32, t->s->lanes, -__builtin_inf(), 0);
     for (int64_t j = 0; j < t->nv; j++)
         em_scratch_store(em, t->c, at_vector(t, j), t->s->span ? low : first_score(t, j));
-    em_tiles(em, t->n_keys, t->s->mr, REST_POINTS, score_tile, t);
+    attn_either(t, attn_few_scores, many_scores);
     if (t->s->span)
         raise_maximum(t);
 }
@@ -387,16 +403,18 @@ static void column_group(struct attn *t, expr_id first, int64_t vectors, uint32_
     t->column0 = first;
     t->n_columns = em_pieces(t->em, ex_mulc(t->em->x, first, t->s->lanes), (uint32_t)vectors, rest, t->s->lanes,
                              t->column, t->column_lanes);
-    em_tiles(t->em, t->here, t->s->pr, REST_POINTS, fn, t);
+    em_tiles(t->em, t->computed, t->s->pr, REST_POINTS, fn, t);
 }
 
-static void all_columns(struct attn *t, em_tile_fn *fn)
+/* Of the first `rows` rows. */
+static void all_columns(struct attn *t, expr_id rows, em_tile_fn *fn)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
     struct em_for l;
     int64_t vectors = t->columns / t->s->lanes, groups = vectors / t->s->pc, more = vectors % t->s->pc;
     uint32_t rest = (uint32_t)(t->columns % t->s->lanes);
+    t->computed = rows;
     if (groups) {
         expr_id g = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, groups), 1, NULL, 0);
         column_group(t, ex_mulc(x, g, t->s->pc), t->s->pc, 0, fn);
@@ -406,9 +424,20 @@ static void all_columns(struct attn *t, em_tile_fn *fn)
         column_group(t, ex_const(x, groups * t->s->pc), more, rest, fn);
 }
 
+/* As many rows as there may be, which is known: O has room, and attn_end leaves out what no row has asked for. */
+static void few_values(struct attn *t)
+{
+    all_columns(t, ex_const(t->em->x, t->s->few), value_tile);
+}
+
+static void many_values(struct attn *t)
+{
+    all_columns(t, t->here, value_tile);
+}
+
 void attn_values(struct attn *t)
 {
-    all_columns(t, value_tile);
+    attn_either(t, few_values, many_values);
 }
 
 void attn_end(struct attn *t)
@@ -422,5 +451,5 @@ void attn_end(struct attn *t)
                            em_const(em, ELEM_F32, t->s->lanes, 0, 0), by);
         em_scratch_store(em, t->c, at_vector(t, j), by);
     }
-    all_columns(t, end_tile);
+    all_columns(t, t->here, end_tile);
 }

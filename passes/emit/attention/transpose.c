@@ -69,7 +69,7 @@ static void transpose_tiles(struct attn *t, int64_t tiles)
     em_for_end(em, &l, NULL, NULL);
 }
 
-void attn_transpose(struct attn *t)
+static void transpose(struct attn *t)
 {
     int64_t tiles = t->s->lanes <= TILE_MOST && value_fast_dim(t->em->m, t->row_operand) == t->of_row.contract
                         ? t->size / t->s->lanes
@@ -78,4 +78,9 @@ void attn_transpose(struct attn *t)
         transpose_tiles(t, tiles);
     if (tiles * t->s->lanes < t->size)
         transpose_lines(t, tiles * t->s->lanes);
+}
+
+void attn_transpose(struct attn *t)
+{
+    attn_either(t, attn_copy_rows, transpose);
 }
