@@ -305,7 +305,17 @@ expr_id ex_or(struct exprs *x, expr_id a, expr_id b)
 
 /* ---- minimum and maximum ------------------------------------------------------------------------------------ */
 
-/* The least addend of the list and what divides all that is left of its members. */
+/* May one of first .. n - 1 leave the 64 bits that the extreme of all fits into? */
+static bool list_is_huge(const struct exprs *x, const struct list *l, uint32_t first)
+{
+    bool huge = false;
+    for (uint32_t i = first; i < l->n; i++)
+        huge |= !l->e[i].i || enode(x, l->e[i])->largest >= 0x1p62;
+    return huge;
+}
+
+/* The least addend of the list and what divides all that is left of its members: 0 and 1 where without them a member
+ * may overflow. */
 static void list_common(const struct exprs *x, const struct list *l, int64_t *addend, int64_t *factor)
 {
     struct view v;
@@ -315,8 +325,11 @@ static void list_common(const struct exprs *x, const struct list *l, int64_t *ad
         view_of(x, l->e[i], &v);
         *addend = v.c < *addend ? v.c : *addend;
     }
-    if (!may_move(*addend))
+    if (!may_move(*addend) || list_is_huge(x, l, 0)) {
         *addend = 0;
+        *factor = 1;
+        return;
+    }
     for (uint32_t i = 0; i < l->n; i++) {
         int64_t left;
         view_of(x, l->e[i], &v);
@@ -341,7 +354,8 @@ static expr_id scale_down(struct exprs *x, expr_id e, int64_t addend, int64_t fa
     return poly_close(&p);
 }
 
-/* Adds e, or what e is an affine image of: min(a, b) + 4 counts as a + 4 and b + 4. */
+/* Adds e, or what e is an affine image of: min(a, b) + 4 counts as a + 4 and b + 4, unless one of those may overflow.
+ */
 static void list_add_affine(struct exprs *x, struct list *l, enum expr_kind kind, expr_id e)
 {
     struct view v;
@@ -354,6 +368,10 @@ static void list_add_affine(struct exprs *x, struct list *l, enum expr_kind kind
     list_add(l, x, kind, v.e[0]);
     for (uint32_t i = first; i < l->n; i++)
         l->e[i] = ex_addc(x, ex_mulc(x, l->e[i], v.coef[0]), v.c);
+    if ((v.coef[0] != 1 || v.c != 0) && list_is_huge(x, l, first)) {
+        l->n = first;
+        list_add(l, x, kind, e);
+    }
 }
 
 /* Drops members that another one makes superfluous. */

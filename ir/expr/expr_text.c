@@ -293,25 +293,23 @@ static expr_id parse_signed(struct parser *s)
 
 typedef VEC(expr_id) factors;
 
-/* Factors first .. first + n - 1, halves first. */
-static expr_id product_of(struct exprs *x, const expr_id *factor, uint32_t n)
-{
-    if (n == 1)
-        return factor[0];
-    expr_id a = product_of(x, factor, n / 2), b = a.i ? product_of(x, factor + n / 2, n - n / 2) : a;
-    return b.i ? ex_mul(x, a, b) : b;
-}
-
-/* One factor after another: of a power of a sum the terms overflow where those of two lesser powers were left as they
- * are. Then by halves, which is how such a power comes about. */
+/* Products whose sums were not multiplied out, because there were too many terms, stay as they were printed. */
 static expr_id multiply(struct exprs *x, const factors *f)
 {
-    attempt_begin(x);
+    uint64_t terms = 1;
+    bool numbers = false;
+    for (uint32_t i = 0; i < f->n; i++) {
+        struct view v;
+        view_of(x, f->data[i], &v);
+        numbers |= v.n == 0;
+        if (terms <= DISTRIBUTE_MAX)
+            terms *= v.n + (v.c != 0);
+    }
+    bool whole = terms > DISTRIBUTE_MAX && !numbers;
     expr_id e = f->data[0];
     for (uint32_t i = 1; i < f->n && e.i; i++)
-        e = ex_mul(x, e, f->data[i]);
-    e = attempt_end(x, e);
-    return e.i || f->n < 4 ? e : product_of(x, f->data, f->n);
+        e = whole ? term_multiply(x, e, f->data[i]) : ex_mul(x, e, f->data[i]);
+    return e;
 }
 
 /* The constant in front of a product multiplies last, as in the product's form: in front of the other factors it can

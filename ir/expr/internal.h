@@ -177,6 +177,8 @@ void view_of(const struct exprs *, expr_id, struct view *);
 
 /* Finds atom k in term and gives the product of the others. False: term has no k-th atom. */
 bool term_atom(struct exprs *, expr_id term, uint32_t k, expr_id *atom, expr_id *rest);
+/* The product of two terms: neither is none or a constant, and a sum stands as an atom. */
+expr_id term_multiply(struct exprs *, expr_id a, expr_id b);
 /* term = q * by for monomials without coefficients; {0} when it does not divide. */
 expr_id term_divide(struct exprs *, expr_id term, expr_id by);
 

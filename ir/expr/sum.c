@@ -144,8 +144,7 @@ static bool is_bool(const struct enode *e)
     return e->lo >= 0 && e->hi <= 1;
 }
 
-/* The product of two terms, neither none (neither sum nor constant, unless a sum stands as an atom). */
-static expr_id term_mul(struct exprs *x, expr_id a, expr_id b)
+expr_id term_multiply(struct exprs *x, expr_id a, expr_id b)
 {
     expr_id atoms[64];
     const struct enode *ea = enode(x, a), *eb = enode(x, b);
@@ -176,7 +175,7 @@ void poly_add_product(struct poly *p, expr_id a, expr_id b, int64_t coef)
     view_of(x, b, &vb);
     int64_t r;
     if ((uint64_t)(va.n + (va.c != 0)) * (vb.n + (vb.c != 0)) > DISTRIBUTE_MAX && va.n && vb.n) {
-        poly_add(p, term_mul(x, a, b), coef);
+        poly_add(p, term_multiply(x, a, b), coef);
         return;
     }
     for (uint32_t i = 0; i < va.n; i++) {
@@ -184,7 +183,7 @@ void poly_add_product(struct poly *p, expr_id a, expr_id b, int64_t coef)
             if (!mul_i64(va.coef[i], vb.coef[j], &r) || !mul_i64(r, coef, &r))
                 poly_overflow(p);
             else
-                poly_add(p, term_mul(x, va.e[i], vb.e[j]), r);
+                poly_add(p, term_multiply(x, va.e[i], vb.e[j]), r);
         }
         if (!mul_i64(va.coef[i], vb.c, &r) || !mul_i64(r, coef, &r))
             poly_overflow(p);
@@ -236,8 +235,6 @@ expr_id term_divide(struct exprs *x, expr_id term, expr_id by)
         return ex_const(x, 1);
     return n == 1 ? left[0] : expr_intern(x, &(struct ekey){.kind = EX_PROD, .n = n, .arg = left});
 }
-
-/* p contains f * e, term for term (the constant of e aside). */
 
 expr_id poly_finish(struct poly *p)
 {

@@ -279,15 +279,43 @@ static void negative_divisors(void **state)
     context_free(ctx);
 }
 
-/* A power whose terms would overflow, and whose factors stay therefore, parses back. */
+/* A power whose terms would overflow, and whose factors stay therefore, parses back; also where it is a term of a
+ * factor, and where a factor of one term stands first. */
 static void powers_parse_back(void **state)
 {
     (void)state;
     struct context *ctx = fresh((sym_id[N_SYMS]){{0}});
-    expr_id e = parse(ctx, "n + 1");
-    for (int i = 0; i < 8; i++)
-        e = ex_mul(ctx->exprs, e, e);
-    assert_int_equal(parse(ctx, text(ctx, e)).i, e.i);
+    struct exprs *x = ctx->exprs;
+    expr_id e = parse(ctx, "n + 6"), n = parse(ctx, "n"), h = parse(ctx, "h");
+    for (int i = 0; i < 5; i++)
+        e = ex_mul(x, e, e);
+    expr_id sum = ex_add(x, e, n), squared = ex_mul(x, sum, sum), last = ex_mul(x, ex_add(x, squared, h), squared);
+    const expr_id rows[] = {e, squared, ex_mul(x, squared, h), last, ex_mul(x, last, last)};
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        assert_int_equal(parse(ctx, text(ctx, rows[i])).i, rows[i].i);
+    context_free(ctx);
+}
+
+/* What the members of a minimum have in common leaves it, and a factor enters it, only where no member may overflow:
+ * the minimum itself fits. */
+static void minima_near_overflow(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
+        {"min(9223372036854775807*n, m - 3)", "min(9223372036854775807*n, m - 3)"},
+        {"min(6917529027641081856*min(i, w), 4)", "min(4, 6917529027641081856*min(i, w))"},
+        {"min(64*min(18014398509481984*n, m), m)", "min(64*min(18014398509481984*n, m), m)"},
+        {"-20*min(0, 2147483648*n + -9223372036854775808)", "-20*min(0, 2147483648*n + -9223372036854775808)"},
+        {"min(4*min(n, m) + 4, 8*h)", "4*min(2*h, m + 1, n + 1)"},
+    };
+    struct context *ctx = fresh((sym_id[N_SYMS]){{0}});
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+        expr_id e = parse(ctx, rows[i].in);
+        assert_string_equal(text(ctx, e), rows[i].out);
+        assert_int_equal(parse(ctx, text(ctx, e)).i, e.i);
+    }
     context_free(ctx);
 }
 
@@ -453,6 +481,7 @@ int main(void)
         cmocka_unit_test(bounds_of_large_terms),
         cmocka_unit_test(negative_divisors),
         cmocka_unit_test(powers_parse_back),
+        cmocka_unit_test(minima_near_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
