@@ -138,12 +138,29 @@ static int64_t estimate_ns(const struct site *site, const struct nest_schedule *
     uint32_t seen = 0;
     for (uint32_t i = 0; i < s->n_loops; i++) {
         int64_t extent = extent_hint(site->x, extent_of(site, s->loop[i]));
+        bool known = ex_is_const(site->x, extent_of(site, s->loop[i]), &extent);
         if (!(seen >> s->loop[i] & 1))
-            work *= i < s->parallel && s->step[i] < extent ? s->step[i] : extent;
+            work *= i < s->parallel && (!known || s->step[i] < extent) ? s->step[i] : extent;
         seen |= 1u << s->loop[i];
     }
     int64_t vectors = s->vec < 0 ? work : (work + lanes - 1) / lanes;
     return RATE_INDEX_NS + (vectors < INT32_MAX ? vectors : INT32_MAX) * vector_cycles(site) / RATE_CYCLES_PER_NS;
+}
+
+/* One index, and a dim of open extent: parts of that, each long enough for a thread, are indices. They come before all
+ * other loops, so that small extents, which are one part, cost nothing. */
+static void open_parts_choose(const struct site *site, struct nest_schedule *s)
+{
+    uint32_t at = 0, loops = s->n_loops - (nest_packed(s) ? 2 : 0);
+    while (at < loops && ex_is_const(site->x, extent_of(site, s->loop[at]), &(int64_t){0}))
+        at++;
+    if (site->k->has_rows || has_many(site, s, s->parallel) || at == loops || (s->n_peels && s->loop[at] == s->vec))
+        return;
+    int32_t dim = s->loop[at];
+    nest_insert(s, 0, dim, s->step[at]);
+    s->parallel++;
+    for (int64_t least = RATE_SPLIT_LEAST_NS; s->step[0] < GRAIN_MOST && estimate_ns(site, s) < least;)
+        s->step[0] *= 2;
 }
 
 /* Few indices that take long: parts of the next loop, of whole steps, are indices of their own. For blocks of channels
@@ -258,6 +275,7 @@ static bool choose(const struct site *site, struct schedule *out)
     } else {
         peels_choose(site, s);
         parts_choose(site, s);
+        open_parts_choose(site, s);
     }
     return true;
 }

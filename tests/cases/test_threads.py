@@ -116,9 +116,9 @@ def test_kind(make, tmp_path):
     same_for_all(model.compile("-O2"), feed)
 
 
-def kernels(path):
+def kernels(path, *flags):
     """What each kernel of an artifact can be divided into."""
-    return result("inspect", path, "--threads=1,8")["kernels"]
+    return result("inspect", path, "--threads=1,8", *flags)["kernels"]
 
 
 def test_symbolic_batch_is_shared_at_batch_one(tmp_path):
@@ -127,6 +127,21 @@ def test_symbolic_batch_is_shared_at_batch_one(tmp_path):
     path = model.compile("-O2")
     indices = [k["indices"] for k in kernels(path) if k["alone_ns"] > 100e3]
     assert len(indices) >= 3 and min(indices) >= 4, indices
+
+
+@pytest.mark.parametrize("shape", [["n"], [3, "n"], [1, "n", 4]], ids=str)
+def test_map_of_one_open_size_is_shared(tmp_path, shape):
+    """Parts of it are indices, each worth a claim; a small one is one part."""
+    model = Model(tmp_path, [node("Sigmoid", "x", "y")], [value("x", shape)], [value("y", shape)])
+    path = model.compile("-O2")
+    large, = kernels(path, "--dim=n=1000000")
+    assert large["indices"] >= 16 and large["alone_ns"] > 100e3, large
+    if shape[-1] == "n":
+        assert [kernels(path, f"--dim=n={n}")[0]["indices"] for n in (1, 1000)] == [1, 1]
+    for n in (0, 1, 1000, 9999, 300001):
+        feed = [floats(*(n if d == "n" else d for d in shape))]
+        model.compare(feed, rtol=1e-6, atol=1e-6)
+        same_for_all(path, feed)
 
 
 def test_few_parts_are_narrower(tmp_path):
