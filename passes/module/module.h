@@ -300,7 +300,7 @@ struct module_plan {
     uint64_t weights_bytes;
     VEC(struct cpu_schedules) schedules; /* by CPU variant (passes/schedule/schedule.h) */
     VEC(struct launch_row {
-        const struct kernel **of; /* by variant; NULL: it never comes here */
+        struct kernel *const *of; /* by variant; NULL: it never comes here */
     })
     rows; /* of a program that serves several variants, by the imm of its launches */
     int64_t shared_bytes; /* the most that a kernel of any CPU variant so far asks for: all have one plan */
@@ -371,10 +371,10 @@ void plan_report(const struct module *, struct strbuf *out);
 /* Emits every kernel's loop IR for the CPU of module.plan.schedules[variant] (passes/emit/emit_kernels.c); the function
  * names end in suffix. */
 bool emit_kernels(struct module *, uint32_t variant, const char *suffix);
-/* Program and plan, for CPU levels whose kernels emit_kernels left so; of several, suffix is empty and no kernel is
- * a loop. */
+/* Program and plan, for CPU levels whose kernels emit_kernels left so, best first; their names end in suffixes. Loops
+ * become kernels of each level, and what only they launch loses its text. */
 enum { PROGRAM_LEVELS = 64 };
-bool emit_program(struct module *, const struct kernel *const *levels, uint32_t n_levels, const char *suffix);
+bool emit_program(struct module *, struct kernel *const *levels, const char *const *suffixes, uint32_t n_levels);
 /* The C function of a static network (passes/program/entry.c), as module.plan.entry_function. */
 struct entry {
     const char *name, *program, *weights; /* symbols; weights NULL: there are none */

@@ -87,9 +87,9 @@ static void if_receive(struct prog *p, const struct node *n, const struct if_res
     }
 }
 
-static void control_if(struct prog *p, struct kernel *k)
+static void control_if(struct prog *p, uint32_t number)
 {
-    const struct node *n = graph_node(p->g, k->anchor);
+    const struct node *n = graph_node(p->g, p->m->fused.kernels.data[number].anchor);
     lreg cond = to_bool(p, prog_load(p, n->in[0], 0));
     struct if_result *result = NEW_ARRAY(p->arena, struct if_result, n->n_out + 1);
     uint32_t n_yield = 0;
@@ -371,11 +371,12 @@ static void loop_begin(struct prog *p, struct looper *l)
     l->f.out = NEW_ARRAY(p->arena, lreg, l->f.init.n);
 }
 
-static void control_loop(struct prog *p, struct kernel *k)
+static void control_loop(struct prog *p, uint32_t number)
 {
-    const struct node *n = graph_node(p->g, k->anchor);
+    const struct node *n = graph_node(p->g, p->m->fused.kernels.data[number].anchor);
     struct looper *l = NEW(p->arena, struct looper);
-    k->text = NULL;
+    for (uint32_t i = 0; i < p->n_levels; i++)
+        p->levels[i][number].text = NULL;
     l->n = n;
     l->body = graph_get_region(p->g, n->region[0]);
     l->n_carried = (uint32_t)node_int(n, "n_carried", 0);
@@ -405,7 +406,7 @@ static void control_loop(struct prog *p, struct kernel *k)
                       .imm = 1,
                       .flags = L_FLAG_WHILE,
                       .block = {body}};
-    lreg ran = loop_is_fixed(l) ? prog_loop_kernel(p, k, &s) : (lreg){0};
+    lreg ran = loop_is_fixed(l) ? prog_loop_kernel(p, number, &s) : (lreg){0};
     if (ran.i)
         loop_results(p, l, ran);
     else
@@ -415,20 +416,20 @@ static void control_loop(struct prog *p, struct kernel *k)
 
 /* ---- assert ---------------------------------------------------------------------------------------------------- */
 
-static void control_assert(struct prog *p, struct kernel *k)
+static void control_assert(struct prog *p, uint32_t number)
 {
-    const struct node *n = graph_node(p->g, k->anchor);
+    const struct node *n = graph_node(p->g, p->m->fused.kernels.data[number].anchor);
     prog_check(p, prog_cond(p, node_expr(n, "cond")), (int32_t)node_int(n, "code", -2), n->src.i,
                node_str(n, "text", "assertion failed"));
 }
 
-typedef void control_fn(struct prog *, struct kernel *);
+typedef void control_fn(struct prog *, uint32_t number);
 static control_fn *const controls[OP_COUNT] = {
 #define CONTROL(id, name, least, most, results, infer, eval, emit, attrs) [OP_##id] = emit,
 #include "ir/ops/ops.def"
 };
 
-void prog_control(struct prog *p, struct kernel *k)
+void prog_control(struct prog *p, uint32_t number)
 {
-    controls[graph_node(p->g, k->anchor)->op](p, k);
+    controls[graph_node(p->g, p->m->fused.kernels.data[number].anchor)->op](p, number);
 }

@@ -23,14 +23,13 @@ static uint32_t first_level(const struct launch *l)
     return (uint32_t)__builtin_ctzll(l->levels);
 }
 
-static const struct kernel *at_level(const struct prog *p, const struct launch *l, uint32_t level)
+static struct kernel *at_level(const struct prog *p, const struct launch *l, uint32_t level)
 {
-    const struct kernel *k = &p->levels[level][l->number];
+    struct kernel *k = &p->levels[level][l->number];
     return l->version ? k->version.of : k;
 }
 
-/* Does the model run at this level? */
-static lreg is_level(struct prog *p, uint32_t level)
+lreg prog_is_level(struct prog *p, uint32_t level)
 {
     if (!p->is_level[level].i) {
         lblock here = p->block;
@@ -60,7 +59,7 @@ static lreg launch_count(struct prog *p, const struct launch *l)
         if (!count.i)
             last = k->count;
         else if (k->count.i != last.i)
-            in[0] = is_level(p, i);
+            in[0] = prog_is_level(p, i);
         count = in[0].i == own.i ? own : prog_op(p, L_SELECT, prog_i64, in, 3);
     }
     if (!k->shares || !k->piece)
@@ -85,14 +84,20 @@ static lreg shared(struct prog *p)
     return prog_offset(p, p->shared, ex_const(p->x, 0), ELEM_F32);
 }
 
-/* The launch's kernels into a row of the artifact's table. */
-static int64_t enter_row(struct prog *p, const struct launch *l)
+void prog_launch_one(struct prog *p, struct kernel *const *of, const char *name, const lreg *args, uint32_t n,
+                     uint32_t node)
 {
-    struct launch_row row = {NEW_ARRAY(p->arena, const struct kernel *, p->n_levels)};
-    for (uint32_t i = 0; i < p->n_levels; i++)
-        row.of[i] = l->levels >> i & 1 ? at_level(p, l, i) : NULL;
-    VEC_PUSH(p->arena, &p->m->plan.rows, row);
-    return p->m->plan.rows.n - 1;
+    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH, args, n);
+    s->node = node;
+    if (p->n_levels == 1) {
+        s->name = of[0]->name;
+        s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : of[0]->ns;
+        return;
+    }
+    s->name = name;
+    s->imm = p->m->plan.rows.n;
+    s->flags = L_FLAG_ROW;
+    VEC_PUSH(p->arena, &p->m->plan.rows, ((struct launch_row){of}));
 }
 
 /* Those of the other levels are its first ones. */
@@ -125,15 +130,11 @@ static void launch_one(struct prog *p, const struct launch *l)
                                 : prog_index(p, a.size);
     }
     args[n++] = launch_count(p, l);
-    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH, args, n);
-    s->name = k->name;
-    s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : k->ns;
-    s->node = k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src.i : 0;
-    if (p->n_levels > 1) {
-        s->name = arena_printf(p->arena, "k%u%s", l->number, l->version ? "version" : "");
-        s->imm = enter_row(p, l);
-        s->flags = L_FLAG_ROW;
-    }
+    struct kernel **of = NEW_ARRAY(p->arena, struct kernel *, p->n_levels);
+    for (uint32_t i = 0; i < p->n_levels; i++)
+        of[i] = l->levels >> i & 1 ? at_level(p, l, i) : NULL;
+    prog_launch_one(p, of, arena_printf(p->arena, "k%u%s", l->number, l->version ? "version" : ""), args, n,
+                    k->nodes.n ? graph_node(p->g, k->nodes.data[0])->src.i : 0);
 }
 
 /* Is the size within the range? */
@@ -156,7 +157,7 @@ static lreg at_levels(struct prog *p, uint64_t levels)
         return any;
     for (uint32_t i = 0; i < p->n_levels; i++)
         if (levels >> i & 1)
-            any = any.i ? prog_op2(p, L_OR, any, is_level(p, i)) : is_level(p, i);
+            any = any.i ? prog_op2(p, L_OR, any, prog_is_level(p, i)) : prog_is_level(p, i);
     return any;
 }
 

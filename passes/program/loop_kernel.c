@@ -5,7 +5,7 @@
  * in which every launch is replaced by the loops of the kernel that it names, and what does not change from trip to
  * trip stands before the loop. Done where no launch of the body is worth several threads, its carried values have one
  * size and nothing grows. A launch of dynamic size is asked about before the loop, which then exists in
- * both forms.
+ * both forms. Of a program for several CPU levels each has its own kernel; what launches are worth, the best one says.
  */
 #include "ir/target/budget.h"
 #include "passes/program/program.h"
@@ -23,7 +23,7 @@ struct about {
 };
 struct outline {
     struct prog *p;
-    struct kernel *k;
+    uint32_t number, level; /* of the loop's kernel */
     struct lfunc *f; /* the kernel under construction */
     struct prog_values *values;
     VEC(lreg) outer; /* what the loop needs from around it, in order of use */
@@ -108,22 +108,23 @@ static void need(struct outline *o, lreg v)
         VEC_PUSH(o->p->arena, &o->outer, v);
 }
 
-/* A launch has the very name of its kernel or of a version of it, in which the kernel's number follows a letter
- * (emit_kernels.c, below). */
+/* Of the level; NULL: the launch does not run there. In a program for one level a launch has the very name of its
+ * kernel or of a version of it, in which the kernel's number follows a letter (emit_kernels.c, below). */
 static struct kernel *kernel_launched(const struct outline *o, const struct lstmt *s)
 {
-    struct module *m = o->p->m;
-    unsigned long i = strtoul(s->name + 1, NULL, 10);
-    struct kernel *k = i < m->fused.kernels.n ? &m->fused.kernels.data[i] : NULL;
-    while (k && k->name != s->name)
+    struct prog *p = o->p;
+    if (s->flags & L_FLAG_ROW)
+        return p->m->plan.rows.data[s->imm].of[o->level];
+    struct kernel *k = &p->levels[o->level][strtoul(s->name + 1, NULL, 10)];
+    while (k->name != s->name)
         k = k->version.of;
-    return k && k->text ? k : NULL;
+    return k;
 }
 
 static bool is_version(const struct outline *o, const struct kernel *k)
 {
-    const struct module *m = o->p->m;
-    return k < m->fused.kernels.data || k >= m->fused.kernels.data + m->fused.kernels.n;
+    const struct kernel *all = o->p->levels[o->level];
+    return k < all || k >= all + o->p->m->fused.kernels.n;
 }
 
 /* Is the launch so small that one thread runs it? If that is dynamic, the guard asks; of a kernel with a version, for
@@ -136,11 +137,13 @@ static bool launch_small(struct outline *o, const struct kernel *k)
         return true;
     if (ex_is_const(p->x, k->count, &count)) {
         o->ns += mul_i64(count, ns, &total) ? total : RATE_SERIAL_NS;
-        return mul_i64(count, ns, &total) && total < RATE_SERIAL_NS;
+        return o->level > 0 || (mul_i64(count, ns, &total) && total < RATE_SERIAL_NS);
     }
+    o->ns += ns;
+    if (o->level > 0)
+        return true;
     if (late_expr(p->x, k->count))
         return false;
-    o->ns += ns;
     lreg all = prog_index(p, k->count), small = prog_op2(p, L_LE, all, prog_const(p, (RATE_SERIAL_NS - 1) / ns));
     o->guard = o->guard.i ? prog_op2(p, L_AND, o->guard, small) : small;
     return true;
@@ -149,7 +152,9 @@ static bool launch_small(struct outline *o, const struct kernel *k)
 static bool take_launch(struct outline *o, const struct lstmt *s)
 {
     struct kernel *k = kernel_launched(o, s);
-    if (!k || k->keeps_scratch || k->shared_bytes || !launch_small(o, k)) /* these are a launch's */
+    if (!k)
+        return true;
+    if (!k->text || k->keeps_scratch || k->shared_bytes || !launch_small(o, k)) /* these are a launch's */
         return false;
     o->text += strlen(k->text);
     if (!is_version(o, k)) {
@@ -289,9 +294,12 @@ static void clone_parallel(struct outline *o, const struct scope *from, const st
 static void clone_launch(struct outline *o, const struct scope *caller, const struct lstmt *launch, lblock to)
 {
     struct prog *p = o->p;
-    const char *text = kernel_launched(o, launch)->text;
+    const struct kernel *k = kernel_launched(o, launch);
+    const char *text = k ? k->text : NULL;
+    if (!k)
+        return;
     struct lfunc *f = lf_parse(p->m->ctx, p->arena, &text);
-    if (!f || f->args.n + 1 != launch->n_in) {
+    if (!f || f->args.n + 1 > launch->n_in) {
         p->failed = true;
         error_internal(p->m->ctx, (src_id){0}, "the kernel %s does not fit its launch", launch->name);
         return;
@@ -338,17 +346,29 @@ static bool is_written(const struct outline *o, lreg v)
     return v.i > f->args.n || f->args.data[v.i - 1].flags & LARG_OUT;
 }
 
+/* Is the value whether the model runs at some level, which the kernel knows? */
+static bool asks_level(const struct outline *o, lreg v, bool *is)
+{
+    const struct prog *p = o->p;
+    uint32_t i = 0;
+    while (i < p->n_levels && p->is_level[i].i != v.i)
+        i++;
+    *is = i == o->level;
+    return i < p->n_levels;
+}
+
 /* What a launch can pass: buffers and indices. */
 static bool pass_outer(struct outline *o)
 {
     struct prog *p = o->p;
+    bool is;
     for (uint32_t i = 0; i < o->outer.n; i++) {
         lreg v = o->outer.data[i];
         struct ltype t = lf_type(p->f, v);
         if (t.lanes > 1 || (t.lanes == 1 && elem_class(t.elem) == 'F'))
             return false;
         const struct lstmt *def = definition(o, v);
-        bool constant = def && def->op == L_CONST;
+        bool constant = (def && def->op == L_CONST) || asks_level(o, v, &is);
         VEC_PUSH(p->arena, &o->passed,
                  constant                             ? (lreg){0}
                  : t.lanes == 0 || t.elem == ELEM_I64 ? v
@@ -373,6 +393,9 @@ static void make_arguments(struct outline *o, const struct scope *from)
     for (uint32_t i = 0; i < o->outer.n; i++) {
         lreg *v = copy_of(from, o->outer.data[i]);
         struct ltype t = lf_type(o->p->f, o->outer.data[i]);
+        bool is;
+        if (asks_level(o, o->outer.data[i], &is))
+            *v = index_op(o, (lblock){1}, L_CONST, is, NULL, 0);
         if (!v->i)
             clone_stmt(o, from, definition(o, o->outer.data[i]), (lblock){1});
         else if (t.lanes && t.elem != ELEM_I64)
@@ -383,7 +406,7 @@ static void make_arguments(struct outline *o, const struct scope *from)
 
 static void finish_kernel(struct outline *o)
 {
-    struct kernel *k = o->k;
+    struct kernel *k = &o->p->levels[o->level][o->number];
     struct strbuf text;
     strbuf_init(&text, o->p->arena);
     lf_print(o->f, &text);
@@ -401,8 +424,7 @@ static void finish_kernel(struct outline *o)
 static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
 {
     struct prog *p = o->p;
-    o->f = lf_new(p->m->ctx, p->arena, LROLE_KERNEL,
-                  arena_printf(p->arena, "k%u%s", (uint32_t)(o->k - p->m->fused.kernels.data), p->suffix));
+    o->f = lf_new(p->m->ctx, p->arena, LROLE_KERNEL, arena_printf(p->arena, "k%u%s", o->number, p->suffixes[o->level]));
     struct scope from = {p->f, NULL, o};
     make_arguments(o, &from);
     lblock once = lf_block(o->f);
@@ -428,44 +450,49 @@ static bool make_kernel(struct outline *o, const struct lstmt *loop, lreg cell)
 
 /* ---- in the program ---------------------------------------------------------------------------------------------- */
 
-static lreg launch(struct outline *o, lreg cell)
+struct placing {
+    struct outline *o;
+    struct kernel *const *of; /* the loop's, by level */
+    const struct lstmt *loop;
+    lreg cell;
+};
+
+static lreg launch(const struct placing *l)
 {
-    struct prog *p = o->p;
+    struct prog *p = l->o->p;
     VEC(lreg) in = {0};
-    for (uint32_t i = 0; i < o->outer.n; i++)
-        if (o->passed.data[i].i)
-            VEC_PUSH(p->arena, &in, o->passed.data[i]);
+    for (uint32_t i = 0; i < l->o->outer.n; i++)
+        if (l->o->passed.data[i].i)
+            VEC_PUSH(p->arena, &in, l->o->passed.data[i]);
     VEC_PUSH(p->arena, &in, prog_const(p, 1));
-    struct lstmt *s = lf_stmt(p->f, p->block, L_LAUNCH, in.data, in.n);
-    s->name = o->k->name;
-    s->imm = p->m->asked.grain_ns ? p->m->asked.grain_ns : o->k->ns;
-    s->node = graph_node(p->g, o->k->anchor)->src.i;
-    lreg at[2] = {cell, prog_const(p, 0)};
+    prog_launch_one(p, l->of, arena_printf(p->arena, "k%u", l->o->number), in.data, in.n,
+                    graph_node(p->g, l->of[0]->anchor)->src.i);
+    lreg at[2] = {l->cell, prog_const(p, 0)};
     return prog_op(p, L_LOAD, prog_i64, at, 2);
 }
 
-static lblock yielding(struct outline *o, const struct lstmt *loop, lreg cell)
+static lblock yielding(const struct placing *l, bool launches)
 {
-    struct prog *p = o->p;
+    struct prog *p = l->o->p;
     lblock block = lf_block(p->f), old = p->block;
     p->block = block;
-    lreg trips = loop ? loop->out[1] : launch(o, cell);
-    if (loop)
-        *lf_stmt(p->f, block, L_FOR, NULL, 0) = *loop;
+    lreg trips = launches ? launch(l) : l->loop->out[1];
+    if (!launches)
+        *lf_stmt(p->f, block, L_FOR, NULL, 0) = *l->loop;
     lf_stmt(p->f, block, L_YIELD, &trips, 1);
     p->block = old;
     return block;
 }
 
 /* The launch, or, where a guard asks, either that or the loop as it was. */
-static lreg place(struct outline *o, const struct lstmt *loop, lreg cell)
+static lreg place(const struct placing *l)
 {
-    struct prog *p = o->p;
-    if (!o->guard.i)
-        return launch(o, cell);
-    lblock block[2] = {yielding(o, NULL, cell), yielding(o, loop, cell)};
+    struct prog *p = l->o->p;
+    if (!l->o->guard.i)
+        return launch(l);
+    lblock block[2] = {yielding(l, true), yielding(l, false)};
     lreg trips = lf_value(p->f, prog_i64);
-    struct lstmt *s = lf_stmt(p->f, p->block, L_IF, &o->guard, 1);
+    struct lstmt *s = lf_stmt(p->f, p->block, L_IF, &l->o->guard, 1);
     s->type = prog_i64;
     s->out = lf_lregs(p->f, &trips, 1);
     s->n_out = 1;
@@ -474,29 +501,42 @@ static lreg place(struct outline *o, const struct lstmt *loop, lreg cell)
     return trips;
 }
 
-lreg prog_loop_kernel(struct prog *p, struct kernel *k, const struct lstmt *loop)
+static bool take_loop(struct outline *o, const struct lstmt *loop)
 {
-    struct outline o = {.p = p, .k = k};
+    o->values->loops++;
+    for (uint32_t i = 0; i < loop->n_in; i++)
+        need(o, loop->in[i]);
+    return take_block(o, loop->block[0]) && o->kernels.n;
+}
+
+lreg prog_loop_kernel(struct prog *p, uint32_t number, const struct lstmt *loop)
+{
+    struct outline *all = NEW_ARRAY(p->arena, struct outline, p->n_levels), *best = all;
+    struct kernel **of = NEW_ARRAY(p->arena, struct kernel *, p->n_levels);
     if (p->m->asked.opt_level == 0) /* a second opinion for the tests */
         return (lreg){0};
     if (!p->values)
         p->values = NEW(p->arena, struct prog_values);
-    o.values = p->values;
-    o.values->loops++;
-    for (uint32_t i = 0; i < loop->n_in; i++)
-        need(&o, loop->in[i]);
-    if (!take_block(&o, loop->block[0]) || !o.kernels.n)
-        return (lreg){0};
-    lreg cell = prog_local(p, 1);
-    VEC_PUSH(p->arena, &o.outer, cell);
-    enter_definitions(&o);
-    if (!pass_outer(&o))
-        return (lreg){0};
-    if (!make_kernel(&o, loop, cell)) {
-        p->failed = true;
-        return (lreg){0};
+    for (uint32_t i = 0; i < p->n_levels; i++) {
+        of[i] = &p->levels[i][number];
+        all[i] = (struct outline){.p = p, .number = number, .level = i, .values = p->values};
+        if (!take_loop(&all[i], loop))
+            return (lreg){0};
     }
-    for (uint32_t i = 0; !o.guard.i && i < o.kernels.n; i++)
-        o.kernels.data[i]->text = NULL; /* nobody else launches them */
-    return place(&o, loop, cell);
+    lreg cell = prog_local(p, 1);
+    VEC_PUSH(p->arena, &best->outer, cell);
+    enter_definitions(best);
+    if (!pass_outer(best))
+        return (lreg){0};
+    for (uint32_t i = 0; i < p->n_levels; i++) { /* all need the same, as the program's statements say */
+        all[i].outer = best->outer;
+        all[i].passed = best->passed;
+        if (!make_kernel(&all[i], loop, cell)) {
+            p->failed = true;
+            return (lreg){0};
+        }
+        for (uint32_t k = 0; !best->guard.i && k < all[i].kernels.n; k++)
+            all[i].kernels.data[k]->text = NULL; /* nobody else launches them */
+    }
+    return place(&(struct placing){best, of, loop, cell});
 }

@@ -94,7 +94,7 @@ static void declare_output(struct prog *p, value_id v)
 static void run_kernel(struct prog *p, struct kernel *k)
 {
     if (k->kind == KERNEL_CONTROL)
-        prog_control(p, k);
+        prog_control(p, (uint32_t)(k - p->m->fused.kernels.data));
     else if (k->kind == KERNEL_OPAQUE)
         prog_opaque(p, k);
     else
@@ -200,15 +200,16 @@ static void program_body(struct prog *p)
         prog_if_empty(p, outer)->block[1] = body;
 }
 
-static bool program(struct module *m, const struct kernel *const *levels, uint32_t n_levels, const char *suffix)
+static bool program(struct module *m, struct kernel *const *levels, const char *const *suffixes, uint32_t n_levels)
 {
-    struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .suffix = suffix, .block = {1}};
+    struct prog p = {.m = m, .g = m->g, .x = m->ctx->exprs, .arena = m->arena, .block = {1}};
     p.levels = levels;
+    p.suffixes = suffixes;
     p.n_levels = n_levels;
     p.is_level = NEW_ARRAY(m->arena, lreg, n_levels);
     struct ltype bytes = {ELEM_U8, 0};
     p.place = kernels_in_order(m, m->arena);
-    p.f = lf_new(m->ctx, m->arena, LROLE_PROGRAM, arena_printf(m->arena, "program%s", suffix));
+    p.f = lf_new(m->ctx, m->arena, LROLE_PROGRAM, arena_printf(m->arena, "program%s", n_levels > 1 ? "" : suffixes[0]));
     p.in = NEW_ARRAY(m->arena, lreg, m->g->inputs.n + 1);
     p.out = NEW_ARRAY(m->arena, lreg, m->g->outputs.n + 1);
     p.pointer = NEW_ARRAY(m->arena, lreg, m->fused.n_values);
@@ -241,9 +242,9 @@ static void count_shared(struct module *m, const struct kernel *kernels)
                 m->plan.shared_bytes = k->shared_bytes;
 }
 
-bool emit_program(struct module *m, const struct kernel *const *levels, uint32_t n_levels, const char *suffix)
+bool emit_program(struct module *m, struct kernel *const *levels, const char *const *suffixes, uint32_t n_levels)
 {
     for (uint32_t i = 0; i < n_levels; i++)
         count_shared(m, levels[i]);
-    return program(m, levels, n_levels, suffix) && prog_plan(m);
+    return program(m, levels, suffixes, n_levels) && prog_plan(m);
 }

@@ -27,8 +27,8 @@ struct prog {
     struct arena *arena;
     struct lfunc *f;
     lblock block; /* where statements go now */
-    const char *suffix; /* of kernel names of this variant */
-    const struct kernel *const *levels; /* kernels by CPU level that the program serves, then by number */
+    struct kernel *const *levels; /* kernels by CPU level that the program serves, then by number */
+    const char *const *suffixes; /* of kernel names, by level */
     uint32_t n_levels;
     lreg level, *is_level; /* the model's; is it this one? {0}: not asked for yet */
     const struct run_place *place; /* of all kernels */
@@ -76,6 +76,11 @@ struct lstmt *prog_if_empty(struct prog *, lblock in);
 lreg prog_slot(struct prog *); /* for mcc_rt_grow; empty when the program starts */
 lreg prog_grow(struct prog *, lreg slot, lreg bytes, lreg keep); /* the slot's memory as a buffer of u8 */
 void prog_launch(struct prog *, uint32_t number); /* of a kernel (launch.c) */
+/* A launch of the kernels of[i] at level i (NULL: it does not run there), their arguments and last the count; name: of
+ * all, for messages. */
+void prog_launch_one(struct prog *, struct kernel *const *of, const char *name, const lreg *args, uint32_t n,
+                     uint32_t node);
+lreg prog_is_level(struct prog *, uint32_t level); /* does the model run at this level? */
 /* Gives v its memory, unless it has some. */
 void prog_place(struct prog *, value_id);
 /* Binds the symbols that elements of v define, after v was stored. */
@@ -85,11 +90,11 @@ bool prog_plan(struct module *);
 /* Checks what the symbols' bounds hold beyond those that the artifact gives: the reasons are the model's. */
 void prog_check_sizes(struct prog *, lreg empty);
 
-void prog_control(struct prog *, struct kernel *);
-/* Makes kernel k, the loop's, of a loop statement that is complete but stands nowhere yet, and launches it; the result
- * is the number of trips made. {0}: the loop has to stay a loop of launches; nothing was placed.
- * (program/loop_kernel.c) */
-lreg prog_loop_kernel(struct prog *, struct kernel *k, const struct lstmt *loop);
+void prog_control(struct prog *, uint32_t number); /* of a kernel */
+/* Makes kernels of that number, the loop's, of a loop statement that is complete but stands nowhere yet, and launches
+ * the level's; the result is the number of trips made. {0}: the loop has to stay a loop of launches; nothing was
+ * placed. (program/loop_kernel.c) */
+lreg prog_loop_kernel(struct prog *, uint32_t number, const struct lstmt *loop);
 void prog_opaque(struct prog *, struct kernel *);
 
 /* ---- program/values.c ---- */

@@ -108,19 +108,73 @@ def test_one_program(tmp_path, only):
             np.testing.assert_allclose(y, e / e.sum(axis=-1, keepdims=True), rtol=1e-4, atol=1e-5)
 
 
+def counted(init, body_nodes):
+    """A Loop of m trips over a value, which is s in the body and t after it."""
+    flag = lambda name: value(name, [], TensorProto.BOOL)
+    body = helper.make_graph([*body_nodes, node("Identity", "c", "d")], "body", [value("i", [], TensorProto.INT64), flag("c"), value("s", None)],
+                             [flag("d"), value("t", None)])
+    return helper.make_node("Loop", ["m", "", init], ["y"], body=body)
+
+
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="CPU levels of x86-64")
-def test_programs_of_loops(tmp_path):
-    """A loop may become a kernel at one level and not at another, so each has its own program, as an artifact of one level has."""
-    body = helper.make_graph([node("Add", "s x", "t"), node("Identity", "c", "d")], "body", [value("i", [], TensorProto.INT64),
-                             value("c", [], TensorProto.BOOL), value("s", [4])], [value("d", [], TensorProto.BOOL), value("t", [4])])
-    nodes = [helper.make_node("Loop", ["m", "", "x"], ["y"], body=body)]
-    model = Model(tmp_path, nodes, [value("x", [4])], [value("y", [4])], {"m": np.array(3, np.int64)})
-    assert len(programs(model)) == len(programs(model, "--variants=x86-64-v4,x86-64-v3,x86-64-v2"))
+@pytest.mark.parametrize("shape", [[4], ["n"]], ids=str)
+def test_program_of_loop(shape, tmp_path):
+    """A loop is a kernel of each level, which one program launches; of an open size either that or its trips' launches."""
+    model = Model(tmp_path, [counted("x", [node("Add", "s x", "t")])], [value("x", shape), value("m", [], TensorProto.INT64)], [value("y", shape)])
+    text, = programs(model)
+    assert " grain " not in text and text.count(" = if ") == text.count(" = for ") == (0 if shape == [4] else 1), text
     assert len(programs(model, "-march=x86-64-v3")) == 1 and " grain " in programs(model, "-march=x86-64-v3")[0]
-    path, x = tmp_path / "all.so", floats(4)
+    path = tmp_path / "all.so"
     assert mcc(model.path, "-o", path).returncode == 0
-    found = each_level(path, [x])
-    assert found and all(np.array_equal(y, ((x + x) + x) + x) for y, in found)
+    for n in (4,) if shape == [4] else (1, 4, 1000, 300000):
+        x = floats(n)
+        found = each_level(path, [x, np.array(3)])
+        assert found and all(np.array_equal(y, ((x + x) + x) + x) for y, in found)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPU levels of x86-64")
+@pytest.mark.parametrize("only", [None, "x86-64-v3", "x86-64-v2"])
+def test_program_of_loop_with_versions(only, tmp_path):
+    """A kernel of one level alone, and a version at few rows, are part of that level's loop."""
+    model = Model(tmp_path, [counted("x", [node("MatMul", "s w", "p", "p"), node("Tanh", "p", "t")])], [value("x", ["n", 32])], [value("y", ["n", 32])],
+                  {"m": np.array(3, np.int64), "w": floats(32, 32, scale=0.3)})
+    flags = ["--choose=p:version=4"]
+    if only:
+        (tmp_path / "records").write_text(mcc(model.path, f"-march={only}", *flags, "-stop-after=schedule", "-o", "-").stdout)
+        flags = ["--choose=p:version=off", f"--schedules={tmp_path / 'records'}"]
+    assert len(programs(model, *flags)) == 1
+    path = tmp_path / "all.so"
+    assert mcc(model.path, *flags, "-o", path).returncode == 0
+    for n in (0, 1, 4, 5, 33):
+        x = want = floats(n, 32, seed=5)
+        for _ in range(3):
+            want = np.tanh(want @ floats(32, 32, scale=0.3))
+        found = each_level(path, [x])
+        assert found
+        for y, in found:
+            np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPU levels of x86-64")
+def test_program_of_recurrent_layers(tmp_path):
+    """Two LSTMs of open batch and length, the second within a Loop."""
+    shapes = {"w": (1, 80, 20), "r": (1, 80, 20), "bias": (1, 160)}
+    weights = {f"{k}{i}": floats(*shape, seed=i + len(k), scale=0.2) for i in range(2) for k, shape in shapes.items()}
+    lstm = lambda i, of, to: [node("LSTM", f"{of} w{i} r{i} bias{i}", f"h{i}", hidden_size=20), node("Squeeze", f"h{i} one", to)]
+    model = Model(tmp_path, [*lstm(0, "x", "a"), counted("a", lstm(1, "s", "t"))], [value("x", ["t", "n", 20])], [value("y", ["t", "n", 20])],
+                  {**weights, "one": np.array([1]), "m": np.array(2, np.int64)})
+    assert len(programs(model)) == 1
+    path = tmp_path / "all.so"
+    assert mcc(model.path, "-o", path).returncode == 0
+    for t, n in ((1, 1), (5, 3), (7, 40)):
+        x = floats(t, n, 20)
+        model.compare([x], rtol=1e-4, atol=1e-5)
+        with Artifact(model.compile("-O0"), threads=1) as a:
+            want, = a.run([x])
+        found = each_level(path, [x])
+        assert found
+        for y, in found:
+            np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="CPU levels of x86-64")

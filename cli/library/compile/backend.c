@@ -212,14 +212,17 @@ static void kernel_add(struct compilation *c, const struct variant *v, struct ke
     VEC_PUSH(&c->ctx->session, &c->kernel_rows, row);
 }
 
-static void kernels_add(struct compilation *c, const struct variant *v)
+static void kernels_add(struct compilation *c, const struct variant *v, struct kernel *kernels)
 {
-    struct module *m = c->module;
-    for (uint32_t i = 0; i < m->fused.kernels.n; i++)
-        for (struct kernel *k = &m->fused.kernels.data[i]; k; k = k->version.of)
-            kernel_add(c, v, k, k != &m->fused.kernels.data[i]);
-    if (!c->variants.n)
+    for (uint32_t i = 0; i < c->module->fused.kernels.n; i++)
+        for (struct kernel *k = &kernels[i]; k; k = k->version.of)
+            kernel_add(c, v, k, k != &kernels[i]);
+    if (v == c->targets.data[0])
         c->first_rows = c->kernel_rows.n;
+}
+
+static void variant_add(struct compilation *c, const struct variant *v)
+{
     VEC_PUSH(&c->ctx->session, &c->variants,
              ((struct art_variant){.target = &v->target, .name = v->name, .features = v->needs}));
 }
@@ -229,38 +232,35 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
     struct module *m = c->module;
     if (!emit_kernels(m, c->variants.n, suffix))
         return false;
-    const struct kernel *level = m->fused.kernels.data;
+    struct kernel *level = m->fused.kernels.data;
     if (c->base) { /* the program follows; the next level overwrites these */
-        kernels_add(c, v);
-        VEC_PUSH(m->arena, &c->levels, arena_copy(m->arena, level, m->fused.kernels.n * sizeof *level));
+        bool last = v == c->targets.data[c->targets.n - 1];
+        variant_add(c, v);
+        VEC_PUSH(m->arena, &c->levels, last ? level : arena_copy(m->arena, level, m->fused.kernels.n * sizeof *level));
         return true;
     }
-    if (!emit_program(m, &level, 1, suffix))
+    if (!emit_program(m, &level, &suffix, 1))
         return false;
     if (targets_static(c->options)) {
         if (!static_check(c))
             return false;
         share_kernels(m);
     }
-    kernels_add(c, v);
+    kernels_add(c, v, level);
+    variant_add(c, v);
     c->variants.data[c->variants.n - 1].program = m->plan.program->name;
     unit_add(c, &v->target, m->plan.program->name, print_function(c, m->plan.program), (src_id){0});
     return true;
 }
 
-/* The CPU level for which one program can be compiled for all: each other one has all that it has. NULL: there is none,
- * or a loop becomes a kernel, whose program differs from level to level. */
+/* The CPU level for which one program can be compiled for all: each other one has all that it has. NULL: there is none.
+ */
 static const struct variant *program_base(const struct compilation *c)
 {
-    const struct module *m = c->module;
     const struct variant *base = c->targets.data[c->targets.n - 1];
     bool serves = c->targets.n > 1 && c->targets.n <= PROGRAM_LEVELS;
     for (uint32_t i = 0; i < c->targets.n; i++)
         serves &= (base->needs & ~c->targets.data[i]->needs) == 0;
-    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
-        const struct kernel *k = &m->fused.kernels.data[i];
-        serves &= k->kind != KERNEL_CONTROL || graph_node(m->g, k->anchor)->op != OP_LOOP;
-    }
     return serves ? base : NULL;
 }
 
@@ -268,13 +268,17 @@ static const struct variant *program_base(const struct compilation *c)
 static bool emit_base(struct compilation *c)
 {
     struct module *m = c->module;
-    if (!emit_program(m, c->levels.data, c->levels.n, ""))
+    if (!emit_program(m, c->levels.data, c->suffixes.data, c->levels.n))
         return false;
+    for (uint32_t v = 0; v < c->variants.n; v++)
+        kernels_add(c, c->targets.data[v], c->levels.data[v]);
     unit_add(c, &c->base->target, m->plan.program->name, print_function(c, m->plan.program), (src_id){0});
     for (uint32_t v = 0; v < c->variants.n; v++) {
         uint32_t *rows = NEW_ARRAY(&c->ctx->session, uint32_t, m->plan.rows.n + 1);
-        for (uint32_t i = 0; i < m->plan.rows.n; i++)
-            rows[i] = m->plan.rows.data[i].of[v] ? m->plan.rows.data[i].of[v]->row : ART_NO_KERNEL;
+        for (uint32_t i = 0; i < m->plan.rows.n; i++) {
+            const struct kernel *k = m->plan.rows.data[i].of[v];
+            rows[i] = k && k->text ? k->row : ART_NO_KERNEL; /* what only a loop's kernel launched is part of that */
+        }
         c->variants.data[v].program = m->plan.program->name;
         c->variants.data[v].rows = rows;
     }
