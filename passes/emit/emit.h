@@ -86,6 +86,7 @@ struct em {
                                                        * the anchor's operands */
     uint32_t nesting; /* of em_value: bounded, whatever the graph */
     bool bytes; /* kernel_has_bytes(): stored numbers are loaded */
+    bool rest; /* the points at hand are what whole tiles leave of a dynamic extent */
     bool failed;
 };
 

@@ -7,9 +7,13 @@
 
 #include <string.h>
 
+/* Steps x points: what tiles leave of a dynamic extent has a body for each size, and waits for its few sums anyway. */
+enum { REST_UNROLL = 32 };
+
 void reduction_unroll(struct em *em, struct reduction *r)
 {
-    int64_t budget = r->s->unroll / (r->n_points ? r->n_points : 1), c;
+    int64_t most = em->rest && r->s->unroll > REST_UNROLL ? REST_UNROLL : r->s->unroll,
+            budget = most / (r->n_points ? r->n_points : 1), c;
     if (r->row.dim >= 0)
         budget /= r->row.taps;
     for (uint32_t d = r->n_dims; d > 0; d--) {

@@ -90,6 +90,12 @@ static void flat_point(struct em *em, const struct tiling *t, expr_id row, expr_
     p[t->s->a] = t->even ? ex_mod(x, number, columns) : ex_sub(x, number, ex_mul(x, row, columns));
 }
 
+/* Are so many points of a tile of `size` along the dim what is left of a dynamic extent? */
+static bool is_rest(const struct em *em, const struct tiling *t, int32_t dim, uint32_t points, uint32_t size)
+{
+    return dim >= 0 && points < size && !ex_is_const(em->x, tile_extent(em->x, t->t, t->s, dim), &(int64_t){0});
+}
+
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
 {
     expr_id *points[EM_POINTS], row[EM_POINTS] = {{0}};
@@ -97,6 +103,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     const struct node *nodes[2] = {t->n, second_node(em, false)};
     struct em_interleave w;
     uint32_t n = 0;
+    em->rest = is_rest(em, t, t->s->a, ta, t->s->ta) || is_rest(em, t, t->s->b, tb, t->s->tb);
     if (t->s->flat && !t->even)
         flat_rows(em, t, a0, ta, row);
     expr_id cond = ex_const(em->x, 1);

@@ -54,3 +54,15 @@ def test_layers_at_other_sizes_share_code(tmp_path):
     assert "shr" in functions["plan"] and "floordiv" not in functions["plan"]
     for shape in ((1, 32, 32, 48), (1, 32, 17, 9), (1, 32, 3, 1)):
         model.compare([floats(*shape)])
+
+
+def test_what_is_left_of_tiles_is_short(tmp_path):
+    """The bodies for 3, 2 and 1 points of a row, which is what tiles of 4 leave, go through rows of taps in a loop: 260 multiply-adds, of
+    which the whole tile has 200, where all taps in a row would be 500."""
+    model = Model(tmp_path, [node("Conv", "x w", "y", "conv", pads=[2, 2, 2, 2], group=32)], [value("x", [2, 32, "h", "w"])],
+                  [value("y", None)], {"w": floats(32, 1, 5, 5, scale=0.2)})
+    kernel = max(bodies(model).values(), key=len)
+    whole, first, *_ = re.split(r" for %\d+ = .* step 1 carry", kernel)
+    assert first and kernel.count(" fma ") < 2 * whole.count(" fma "), kernel
+    for h, w in ((1, 1), (2, 3), (5, 6), (4, 7), (3, 8), (9, 13)):
+        model.compare([floats(2, 32, h, w)])
