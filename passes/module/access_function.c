@@ -470,6 +470,19 @@ bool conv_depthwise(const struct graph *g, const struct node *n)
            ex_is(g->ctx->exprs, value_type(g, n->in[1])->dims[1], 1);
 }
 
+bool conv_of_rows(const struct module *m, const struct node *n)
+{
+    const struct exprs *x = m->ctx->exprs;
+    int64_t images;
+    if (n->op != OP_CONV || conv_depthwise(m->g, n) || conv_pixel_lanes(m, n))
+        return false;
+    const struct type *y = value_type(m->g, n->out[0]);
+    for (int32_t d = 2; d < y->rank; d++)
+        if (!ex_is(x, y->dims[d], 1))
+            return false;
+    return ex_is_const(x, y->dims[0], &images) && images > 1;
+}
+
 bool conv_one_channel(const struct graph *g, const struct node *n)
 {
     return node_int(n, "groups", 1) == 1 && ex_is(g->ctx->exprs, value_type(g, n->in[1])->dims[1], 1);

@@ -85,6 +85,9 @@ bool conv_bounded(const struct module *, const struct node *n, int32_t d);
 bool conv_pixel_lanes(const struct module *, const struct node *n);
 /* A convolution with a group for each channel of the operand. */
 bool conv_depthwise(const struct graph *, const struct node *);
+/* A convolution of several images, of which there are as many in each run, to one point each, with channels in the
+ * lanes: the images are the rows of a product. */
+bool conv_of_rows(const struct module *, const struct node *);
 /* A convolution of one group and one channel. */
 bool conv_one_channel(const struct graph *, const struct node *);
 

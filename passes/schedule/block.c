@@ -43,6 +43,12 @@ bool tile_is_line(const struct node *n, const struct tile_schedule *c, int32_t d
     return d != c->vec && d != c->a && d != c->b && d >= (int32_t)batch;
 }
 
+/* Is it a product of rows, or a convolution whose images are rows? */
+static bool has_rows(const struct module *m, const struct node *n)
+{
+    return n->op == OP_DOT || conv_of_rows(m, n);
+}
+
 static struct slice slice_of(const struct site *site, const struct node *n, const struct type *t,
                              const struct tile_schedule *c)
 {
@@ -87,10 +93,11 @@ struct even tile_flat_split(const struct exprs *x, const struct type *t, const s
     return even_split(rows * columns, c->ta);
 }
 
-enum tile_rest tile_rest(const struct graph *g, const struct node *n)
+enum tile_rest tile_rest(const struct module *m, const struct node *n)
 {
+    const struct graph *g = m->g;
     bool image = value_type(g, n->out[0])->rank >= 4;
-    if (n->op == OP_DOT || (image && (n->op == OP_WINDOW || conv_depthwise(g, n))))
+    if (has_rows(m, n) || (image && (n->op == OP_WINDOW || conv_depthwise(g, n))))
         return REST_ROWS;
     return image && n->op == OP_CONV ? REST_IMAGE : REST_POINTS;
 }
@@ -196,10 +203,11 @@ static bool is_early(const struct site *site, const struct node *n, const struct
     int64_t rows, all = budget(site->mach, SHARE_L2_EARLY), size = elem_size(value_type(site->g, n->in[0])->elem);
     if (s->dynamic) /* the first tiles do it, whether others follow or not */
         return s->bytes <= budget(site->mach, SHARE_L2_BLOCK_MOST);
-    if (n->op == OP_DOT && s->points > RATE_FEW_ROWS)
+    bool rows_only = has_rows(site->m, n);
+    if (rows_only && s->points > RATE_FEW_ROWS)
         return mul_i64(s->points, (int64_t)tile_steps(site, n) * size, &rows) && rows <= all &&
                s->bytes <= (all - rows) / 2;
-    return s->points <= (n->op == OP_DOT ? RATE_FEW_ROWS : RATE_FEW_POINTS) &&
+    return s->points <= (rows_only ? RATE_FEW_ROWS : RATE_FEW_POINTS) &&
            s->bytes <= budget(site->mach, SHARE_L2_BLOCK_MOST);
 }
 
@@ -210,7 +218,8 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
                             const struct k_dim *k, struct tile_schedule *c)
 {
     int64_t rows = 0;
-    bool dot = n->op == OP_DOT, fixed_b = c->b >= 0 && ex_is_const(site->x, t->dims[c->b], &rows) && rows % c->tb == 0;
+    bool dot = has_rows(site->m, n);
+    bool fixed_b = c->b >= 0 && ex_is_const(site->x, t->dims[c->b], &rows) && rows % c->tb == 0;
     if (!s->bytes || (s->points < 2 && !s->dynamic) || !(fixed_b || c->flat || dot || c->k_block || s->dynamic))
         return;
     if (dot && s->bytes > budget(site->mach, SHARE_L1_UNPREFETCHED))

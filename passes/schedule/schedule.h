@@ -411,7 +411,7 @@ bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32
 int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result,
                           const struct tile_schedule *);
 /* What is left of a dynamic extent. */
-enum tile_rest tile_rest(const struct graph *, const struct node *anchor);
+enum tile_rest tile_rest(const struct module *, const struct node *anchor);
 /* Blocks of nr vectors along vec; 1 where there are no lanes. */
 expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Tiles of the rows b, or of all points of a flat one. */

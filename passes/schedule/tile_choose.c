@@ -123,7 +123,7 @@ void tile_choose(const struct site *site, struct schedule *out)
                 if (!tile_fits_row(site, n, &step.row, &with) || (!contraction && ta * (lines ? nr : 1) > max_apart))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
-                int64_t both = cost + tile_code_cost(cost, a, b, v.n, &with, regs, weight, tile_rest(site->g, n)) +
+                int64_t both = cost + tile_code_cost(cost, a, b, v.n, &with, regs, weight, tile_rest(site->m, n)) +
                                share_cost(site, t, cost, step.n, vectors, &with);
                 if (both < least) {
                     least = both;

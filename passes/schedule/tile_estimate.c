@@ -85,7 +85,7 @@ int64_t tile_code(const struct site *site, const struct tile_schedule *c)
     const struct type *t = value_type(site->g, n->out[0]);
     struct anchor_extent v = anchor_extent(site, t, c->vec), a = anchor_extent(site, t, c->a),
                          b = anchor_extent(site, t, c->b);
-    return tile_body_points(a, c->ta, tile_rest(site->g, n)) * tile_body_points(b, c->tb, tile_rest(site->g, n)) *
+    return tile_body_points(a, c->ta, tile_rest(site->m, n)) * tile_body_points(b, c->tb, tile_rest(site->m, n)) *
            tile_body_vectors(v.n, c);
 }
 

@@ -62,6 +62,10 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
         return;
     }
     c->vec = fast;
+    if (conv_of_rows(site->m, n)) {
+        c->a = 0;
+        return;
+    }
     c->a = c->vec == last ? (n->op == OP_CONV && !conv_depthwise(site->g, n) ? 1 : -1) : last;
     /* Rows of which the run knows how many are no parallel indices of windows: each would be split by divisions. */
     bool rows = c->a == last && rank >= 4 &&
@@ -272,8 +276,8 @@ bool tile_fits(const struct site *site, const struct node *n, const struct tile_
 struct anchor_step anchor_step(const struct site *site, const struct node *n, bool flat, uint32_t lanes)
 {
     uint64_t group = dot_group(site->m, n);
-    enum tile_rest rest = tile_rest(site->g, n);
-    bool line = n->op != OP_DOT && rest != REST_POINTS;
+    enum tile_rest rest = tile_rest(site->m, n);
+    bool line = n->op != OP_DOT && !conv_of_rows(site->m, n) && rest != REST_POINTS;
     return (struct anchor_step){.shared = anchor_contracts(site, n),
                                 .n = (tile_steps(site, n) + group - 1) / group,
                                 .matrix = tile_matrix(site, n),

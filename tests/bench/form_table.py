@@ -92,7 +92,7 @@ def quantized(x, nodes, out, scales=(0.02, 0.02), zeros=(0, 0)):
 def conv(x, w, op="Conv", work=None, **attributes):
     points = int(np.prod(x.shape[2:])) // int(np.prod(attributes.get("strides", [1]))) if op == "Conv" else int(np.prod(x.shape[2:]))
     return one(op, x, Const(w), Const(f32(w.shape[0] if op == "Conv" else w.shape[1] * attributes.get("group", 1))),
-               work=points * w.size, **attributes)
+               work=work or points * w.size, **attributes)
 
 
 def recurrent(op, steps, batch, width, hidden, dims=None, **attributes):
@@ -302,6 +302,8 @@ WINDOWS = {
     "Conv depthwise 5x5 stride 2 96 at 28": conv(f32(1, 96, 28, 28), f32(96, 1, 5, 5), pads=[2] * 4, group=96, strides=[2, 2]),
     "Conv 8 groups 3x3 64 at 28": conv(f32(1, 64, 28, 28), f32(64, 8, 3, 3), pads=[1] * 4, group=8),
     "Conv dilation 2 3x3 64 at 28": conv(f32(1, 64, 28, 28), f32(64, 64, 3, 3), pads=[2] * 4, dilations=[2, 2]),
+    "Conv 1x1 1280 to 1000 at 1, 16 images": conv(f32(16, 1280, 1, 1), f32(1000, 1280, 1, 1), work=16 * 1280 * 1000),
+    "Conv 7x7 128 to 256 at 1, 16 images": conv(f32(16, 128, 7, 7), f32(256, 128, 7, 7), work=16 * 128 * 49 * 256),
     "Conv 1-D 9 64 at 1000": conv(f32(1, 64, 1000), f32(64, 64, 9), pads=[4, 4]),
     "Conv 3-D 3x3x3 16 at 16": conv(f32(1, 16, 16, 16, 16), f32(16, 16, 3, 3, 3), pads=[1] * 6),
     "ConvTranspose 4x4 stride 2 64 to 32 at 16": conv(f32(1, 64, 16, 16), f32(64, 32, 4, 4), "ConvTranspose", strides=[2, 2], pads=[1] * 4),
