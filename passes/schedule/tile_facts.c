@@ -50,6 +50,11 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
         c->a = free_b > 0 && last - free_b >= (int32_t)nb ? last - free_b : -1;
         return;
     }
+    if (n->op == OP_ARGREDUCE) { /* the result lacks the axis */
+        int32_t of = value_fast_dim(site->m, n->in[0]), axis = (int32_t)node_int(n, "axis", 0);
+        c->vec = of < 0 || of == axis ? last : of < axis ? of : of - 1;
+        return;
+    }
     /* A convolution's weights are packed along the output channels, unless its lanes are pixels. */
     int32_t fast = n->op == OP_CONV && !conv_depthwise(site->g, n) ? (conv_pixel_lanes(site->m, n) ? last : 1)
                    : site->k->form.product.i && n->in[0].i == site->k->form.staged.i /* scratch, in blocks */
@@ -57,10 +62,6 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
                        : value_fast_dim(site->m, n->in[0]);
     if (fast < 0 || fast > last)
         fast = last;
-    if (n->op == OP_ARGREDUCE) {
-        c->vec = fast == node_int(n, "axis", 0) ? last : fast < node_int(n, "axis", 0) ? fast : fast - 1;
-        return;
-    }
     c->vec = fast;
     if (conv_of_rows(site->m, n)) {
         c->a = 0;

@@ -68,3 +68,12 @@ def test_of_a_row(width, tmp_path):
              node("ReduceSum", "e", "t", keepdims=0)]
     model = Model(tmp_path, nodes, [value("x", ["n", width])], [value("s", None), *[value(k, None, T.INT64) for k in "yz"], value("t", None)])
     model.compare([np.random.default_rng(width).permuted(np.tile(np.linspace(-3, 3, width, dtype=np.float32), (7, 1)), axis=1)])
+
+
+@pytest.mark.parametrize("shape, axis, lanes", [((2, 5, 7, 40), 1, 2), ((5, 3, 2, 33), 0, 2), ((3, 4, 6, 20), 2, 2)])
+def test_of_channels(shape, axis, lanes, tmp_path):
+    """The best of several channels: lanes along memory, so that no element is gathered."""
+    model = Model(tmp_path, [node("ArgMax", "x", "y", axis=axis, keepdims=0)], [value("x", shape)], [value("y", None, T.INT64)])
+    x = drawn(shape, np.float32, 5)
+    model.compare([x], [expected(x, "ArgMax", axis, 0)])
+    assert f"  lanes.dim         {lanes} " in model.dump("schedule", "-march=x86-64-v4")
