@@ -23,6 +23,28 @@ static bool is_windowed(const struct node *n)
     return n->op == OP_CONV || n->op == OP_WINDOW || n->op == OP_ARGWINDOW;
 }
 
+static bool want_blocks(struct layouter *l, value_id v)
+{
+    bool more = may_block(l, v) && !l->constraint[v.i].blocked;
+    l->constraint[v.i].blocked |= more;
+    return more;
+}
+
+/* What a kernel of a convolution or a window reads and writes, if it is a convolution, or either is blocked already:
+ * windows between ports, which are row-major, would gain nothing from copies of both. */
+static bool want_windowed(struct layouter *l, const struct kernel *k)
+{
+    const struct node *n = k->anchor.i ? graph_node(l->g, k->anchor) : NULL;
+    if (!n || !is_windowed(n) || conv_pixel_lanes(l->m, n))
+        return false;
+    value_id in = n->in[0], out = k->outs.data[0];
+    bool same = k->path.n == 0 && value_type(l->g, out)->rank == value_type(l->g, n->out[0])->rank;
+    if (n->op != OP_CONV && !l->constraint[in.i].blocked && !(same && l->constraint[out.i].blocked))
+        return false;
+    bool more = want_blocks(l, in);
+    return (same && want_blocks(l, out)) || more;
+}
+
 /* What a convolution with lanes of pixels reads and writes. */
 static void shun_blocks(struct layouter *l)
 {
@@ -64,40 +86,42 @@ static void chosen_blocks(struct layouter *l)
     }
 }
 
+/* Elementwise kernels follow what they read. */
+static bool follow_operands(struct layouter *l, const struct kernel *k)
+{
+    bool more = false;
+    if (k->kind != KERNEL_MAP || k->has_rows)
+        return false;
+    for (uint32_t j = 0; j < k->nodes.n; j++) {
+        const struct node *n = graph_node(l->g, k->nodes.data[j]);
+        uint32_t n_in;
+        const value_id *in = kernel_operands(k, n, &n_in);
+        for (uint32_t o = 0; o < n_in; o++)
+            if (in[o].i && l->constraint[in[o].i].blocked &&
+                value_type(l->g, in[o])->rank == value_type(l->g, k->outs.data[0])->rank)
+                more |= want_blocks(l, k->outs.data[0]);
+    }
+    return more;
+}
+
 bool block_channels(struct module *m)
 {
+    enum { ROUNDS = 4 }; /* each goes through the kernels in their order and against it */
     struct layouter layouter = layouter_of(m), *l = &layouter;
-    for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
-        struct kernel *k = &m->fused.kernels.data[i];
-        if (!k->anchor.i || !is_windowed(graph_node(l->g, k->anchor)))
-            continue;
-        const struct node *n = graph_node(l->g, k->anchor);
-        if (k->path.n == 0 && value_type(l->g, k->outs.data[0])->rank == value_type(l->g, n->out[0])->rank &&
-            may_block(l, k->outs.data[0]))
-            l->constraint[k->outs.data[0].i].blocked = true;
-        if (may_block(l, n->in[0]))
-            l->constraint[n->in[0].i].blocked = true;
-        if (k->form.staged.i)
-            want_staged_blocks(l, k);
-    }
-    shun_blocks(l);
-    chosen_blocks(l);
-    /* Elementwise kernels follow what they read; against the order too, for what feeds a blocked value. */
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = m->fused.kernels.n; i > 0; i--) {
-            struct kernel *k = &m->fused.kernels.data[i - 1];
-            if (k->kind != KERNEL_MAP || k->has_rows || !may_block(l, k->outs.data[0]))
-                continue;
-            for (uint32_t j = 0; j < k->nodes.n; j++) {
-                const struct node *n = graph_node(l->g, k->nodes.data[j]);
-                uint32_t n_in;
-                const value_id *in = kernel_operands(k, n, &n_in);
-                for (uint32_t o = 0; o < n_in; o++)
-                    if (in[o].i && l->constraint[in[o].i].blocked &&
-                        value_type(l->g, in[o])->rank == value_type(l->g, k->outs.data[0])->rank)
-                        l->constraint[k->outs.data[0].i].blocked = true;
-            }
+    uint32_t n = m->fused.kernels.n;
+    bool more = true;
+    for (uint32_t i = 0; i < n; i++)
+        if (m->fused.kernels.data[i].form.staged.i)
+            want_staged_blocks(l, &m->fused.kernels.data[i]);
+    chosen_blocks(l); /* others follow it */
+    for (uint32_t round = 0; more && round < ROUNDS; round++) {
+        more = false;
+        for (uint32_t i = 0; i < 2 * n; i++) {
+            const struct kernel *k = &m->fused.kernels.data[i < n ? i : 2 * n - 1 - i];
+            more |= want_windowed(l, k);
+            more |= follow_operands(l, k);
         }
+    }
     shun_blocks(l);
     chosen_blocks(l);
     return true;

@@ -67,3 +67,13 @@ def test_short_rows(size, sums, op, tmp_path):
     x[0, 1, -1, -1] = x[1, 2, 0, size[1] // 2] = np.nan
     want = (x.max if op == "GlobalMaxPool" else x.mean)((2, 3), keepdims=True)
     model.compare([x], [want], ("-O0", ("-march=x86-64-v2",), ("-march=x86-64-v3",), "-O2"))
+
+
+@pytest.mark.parametrize("beside, blocked", [([], 0), ([node("Conv", "p w", "y")], 2), ([node("Relu", "p", "r"), node("Conv", "r w", "y")], 2)],
+                         ids=["ports", "before a convolution", "with a map between"])
+def test_layout(tmp_path, beside, blocked):
+    """Windows between ports stay row-major, as both are; what a convolution reads lies in blocks of channels, through windows, too."""
+    nodes = [node("MaxPool", "x", "p" if beside else "y", kernel_shape=[5, 5], pads=[2] * 4), *beside]
+    model = Model(tmp_path, nodes, [value("x", [1, 32, 20, 20])], [value("y", None)], {"w": floats(24, 32, 1, 1, seed=1, scale=0.1)} if beside else {})
+    assert len(re.findall(r"^value .* arena \d+ blocked", model.dump("plan", "-march=x86-64-v4"), re.M)) == blocked
+    model.compare([floats(1, 32, 20, 20, seed=2)])
