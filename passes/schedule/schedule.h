@@ -266,7 +266,7 @@ static inline struct even even_split(int64_t n, int64_t size)
  * point alone waits for each of its sums, so a short line of them takes as long as a tile would. */
 enum tile_rest {
     REST_POINTS,
-    REST_ROWS, /* of a product, whose tiles read all panels, or of a window: there may be few, so 3 and 2 have a tile */
+    REST_ROWS, /* of a product, whose tiles read all panels, or of a window: 8, 3 and 2 have a tile, too */
     REST_IMAGE /* of a convolution, whose tiles read all panels, too: halves, as a small map fills a few */
 };
 static inline int64_t tile_below(int64_t size, enum tile_rest rest)
@@ -274,7 +274,7 @@ static inline int64_t tile_below(int64_t size, enum tile_rest rest)
     if (rest == REST_IMAGE)
         return size / 2;
     if (rest == REST_ROWS)
-        return size >= 8 ? 4 : size > 4 ? 3 : size - 1;
+        return size > 8 ? 8 : size == 8 ? 4 : size > 4 ? 3 : size - 1;
     return size >= 8 ? 4 : size >= 4 ? 2 : size > 1;
 }
 /* Of all points of a flat tile's two dims, where these are of known extent (tile_flat_even). */

@@ -315,6 +315,8 @@ PRODUCTS = {
     "MatMul 128x768x768": product(f32(128, 768), Const(f32(768, 768))),
     "MatMul 7x100x33": product(f32(7, 100), Const(f32(100, 33))),
     "MatMul 63x65x67": product(f32(63, 65), f32(65, 67)),
+    "MatMul open 8x768x3072": one("MatMul", f32(8, 768), Const(f32(768, 3072)), work=8 * 768 * 3072, dims=["rows", 768]),
+    "MatMul open 12x768x768": one("MatMul", f32(12, 768), Const(f32(768, 768)), work=12 * 768 * 768, dims=["rows", 768]),
     "MatMul 1x512x512": product(f32(1, 512), Const(f32(512, 512))),
     "MatMul 1x512x512, an input": product(f32(1, 512), f32(512, 512)),
     "MatMul 512x512 by vector": one("MatMul", f32(512, 512), f32(512), work=512 * 512),

@@ -29,6 +29,14 @@ def test_tiles(tmp_path):
     assert [s // sums[0] for s in sums[:3]] == [1, 2, 3], sums
 
 
+def test_eight_rows(tmp_path):
+    """Of a whole tile of more, what is left has a tile of eight rows before that of four: 8 rows read the panels once."""
+    text = product(tmp_path, "n").dump("emit", "-march=x86-64-v4")
+    vectors = int(re.search(r"tile.vectors +(\d+)", product(tmp_path, "n").dump("schedule", "-march=x86-64-v4"))[1])
+    sums = {carried.count("=") for carried in re.findall(r"for %\d+ = .*? carry\((.*?)\)", text)}
+    assert sums >= {8 * vectors, 4 * vectors} and max(sums) > 8 * vectors, sums
+
+
 @pytest.mark.parametrize("images", [2, 5, 16])
 @pytest.mark.parametrize("shape, weights, attributes", [
     ((40, 1, 1), (72, 40, 1, 1), {}),
