@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "ir/eval/constants.h"
+#include "ir/expr/expr.h"
 #include "ir/ops/field.h"
 
 static struct span residues(struct arena *arena, struct span floats)
@@ -29,4 +31,57 @@ void graph_enter_field(struct graph *g)
     }
     g->folds = NULL;
     g->ctx->field = true;
+}
+
+/* ---- one number -------------------------------------------------------------------------------------------------- */
+
+enum { NUMBER_NODES = 64 };
+
+static bool is_one(const struct graph *g, value_id v)
+{
+    const struct type *t = value_type(g, v);
+    for (int32_t d = 0; t->kind == TYPE_TENSOR && d < t->rank; d++)
+        if (!ex_is(g->ctx->exprs, t->dims[d], 1))
+            return false;
+    return t->kind == TYPE_TENSOR;
+}
+
+static bool number(struct graph *g, value_id v, uint32_t *left, uint32_t *out)
+{
+    const struct node *n = value_node(g, v);
+    uint32_t x[3] = {0};
+    int64_t whole;
+    float f;
+    if (!n || !is_one(g, v) || value_type(g, v)->elem != ELEM_F32 || *left == 0)
+        return false;
+    --*left;
+    if (n->op == OP_CONSTANT) {
+        const struct span data = node_attr(n, "data")->u.data;
+        memcpy(&f, data.data, sizeof f);
+        *out = field_of((double)f);
+        return true;
+    }
+    if (n->op == OP_CONVERT && strchr("IU", elem_class(value_type(g, n->in[0])->elem)) &&
+        value_type(g, n->in[0])->elem != ELEM_U64) {
+        if (!value_const_i64(g, n->in[0], &whole, 1))
+            return false;
+        *out = field_of_integer(whole);
+        return true;
+    }
+    const bool view = n->op == OP_BROADCAST || n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_IDENTITY;
+    if (!view && (op_shape(n->op) != SHAPE_MAP || n->op == OP_SELECT || n->n_in > COUNT_OF(x)))
+        return false;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (!number(g, n->in[i], left, &x[i]))
+            return false;
+    *out = x[0];
+    return view || field_map(n->op, 1, (const void *const[]){&x[0], &x[1], &x[2]}, out) == EVAL_OK;
+}
+
+bool field_number(struct graph *g, value_id v, uint32_t *residue)
+{
+    uint32_t left = NUMBER_NODES;
+    while (value_op(g, v) == OP_BROADCAST)
+        v = value_node(g, v)->in[0];
+    return value_is_const(g, v) && number(g, v, &left, residue);
 }

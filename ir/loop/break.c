@@ -55,6 +55,7 @@ static bool mutate_statement(struct lfunc *f, struct lstmt *s, int64_t *site)
         s->in[1] = x;
     } else if (number) {
         s->fimm = s->fimm == 0 || s->fimm == s->fimm / 2 ? 1 : s->fimm / 2;
+        s->flags &= ~(uint32_t)L_FLAG_RESIDUE;
     } else if (distance) {
         s->imm--;
     } else {

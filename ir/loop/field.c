@@ -378,7 +378,7 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
     if (s.op == L_CONST && t.elem == ELEM_F32) {
         l->facts->fractions |= field_is_fraction(s.fimm);
         l->facts->underflow |= s.fimm == -87;
-        r = constant(l, words(t.lanes), field_of(s.fimm));
+        r = constant(l, words(t.lanes), s.flags & L_FLAG_RESIDUE ? (uint64_t)s.imm : field_of(s.fimm));
     } else if (s.op == L_CONVERT && from == ELEM_F32 && t.elem == ELEM_BOOL) {
         r = op2(l, L_NE, t, in[0], constant(l, words(lanes), 0));
     } else if (s.op == L_CONVERT && from == ELEM_F32 && field_rounds_to(t.elem)) {

@@ -139,7 +139,8 @@ enum {
     L_FLAG_NONTEMPORAL = 8,
     L_FLAG_INVARIANT = 16, /* LOAD from memory that the function never writes */
     L_FLAG_ROW = 32,
-    L_FLAG_DATA = 64 /* CONST: imm is the number of a word of what the launch's row has, which codegen puts there */
+    L_FLAG_DATA = 64, /* CONST: imm is the number of a word of what the launch's row has, which codegen puts there */
+    L_FLAG_RESIDUE = 128 /* CONST of f32: what lf_field puts in its place is imm, not what fimm alone would be */
 };
 
 struct lstmt {

@@ -91,8 +91,12 @@ static bool form_const(struct parser *ps, struct lstmt *s)
     if (!read_type(ps, &s->type))
         return false;
     s->flags |= token_take(ps, "data") ? L_FLAG_DATA : 0;
-    return elem_class(s->type.elem) == 'F' && !(s->flags & L_FLAG_DATA) ? token_f64(ps, &s->fimm)
-                                                                        : token_i64(ps, &s->imm);
+    if (elem_class(s->type.elem) != 'F' || s->flags & L_FLAG_DATA)
+        return token_i64(ps, &s->imm);
+    if (!token_f64(ps, &s->fimm))
+        return false;
+    s->flags |= token_take(ps, "residue") ? L_FLAG_RESIDUE : 0;
+    return !(s->flags & L_FLAG_RESIDUE) || token_i64(ps, &s->imm);
 }
 
 static bool form_plain(struct parser *ps, struct lstmt *s)

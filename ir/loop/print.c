@@ -198,9 +198,12 @@ static void form_const(struct printer *p, const struct lstmt *s)
 {
     op_and_type(p, s);
     put(p, s->flags & L_FLAG_DATA ? " data " : " ");
-    if (!(s->flags & L_FLAG_DATA) && s->type.elem < ELEM_COUNT && elem_class(s->type.elem) == 'F')
+    const bool is_float = !(s->flags & L_FLAG_DATA) && s->type.elem < ELEM_COUNT && elem_class(s->type.elem) == 'F';
+    if (is_float)
         put_f64(p, s->fimm);
-    else
+    if (s->flags & L_FLAG_RESIDUE)
+        put(p, " residue ");
+    if (!is_float || s->flags & L_FLAG_RESIDUE)
         put_i64(p, s->imm);
 }
 

@@ -221,7 +221,7 @@ static bool is_predicate(enum op op)
     return op == OP_EQ || op == OP_NE || op == OP_LT || op == OP_LE || op == OP_ISNAN || op == OP_ISINF;
 }
 
-static enum eval_status field_map(enum op op, size_t n, const void *const *in, void *out)
+enum eval_status field_map(enum op op, size_t n, const void *const *in, void *out)
 {
     const uint32_t *x = in[0], *y = in[1], *z = in[2];
     int32_t n_in = op_info(op)->max_in;

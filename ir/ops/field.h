@@ -80,7 +80,8 @@ uint32_t field_of_integer(int64_t);
 int64_t field_apply(enum op, int64_t x, int64_t y);
 int64_t field_identity(enum op monoid);
 bool field_less(int64_t x, int64_t y);
-/* map_eval; where f32 holds residues (context.field), in the field. */
+/* map_eval of f32 that holds residues; map_eval_in: where it does (context.field). */
+enum eval_status field_map(enum op, size_t n, const void *const *in, void *out);
 enum eval_status map_eval_in(const struct context *, enum op, enum elem, size_t n, const void *const *in, void *out);
 /* elems_convert to or from such f32; false: it has no meaning in the field. */
 bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n);

@@ -1,6 +1,8 @@
 /* Values at points: views rewrite the point, maps apply their scalar function, stored values are loaded
  * (emit/memory.c), reductions become loops (emit/reduce_one.c). */
 #include "ir/eval/constants.h"
+#include "ir/eval/field.h"
+#include "ir/ops/field.h"
 #include "passes/emit/producer.h"
 
 #include <string.h>
@@ -235,6 +237,21 @@ lreg em_compute(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     return zero_of(em, v);
 }
 
+/* A constant of one element. Of mcc prove it says what it is in the field, as it may be folded. */
+static lreg em_number(struct em *em, value_id v, double f, int64_t i)
+{
+    const enum elem e = register_elem(value_type(em->g, v)->elem);
+    uint32_t residue;
+    if (e != ELEM_F32 || !em->m->ctx->field_code || !field_number(em->g, v, &residue) || residue == field_of(f))
+        return em_const(em, e, 1, f, i);
+    lreg r = lf_op(em->f, em->level[0], L_CONST, (struct ltype){e, 1}, NULL, 0);
+    struct lstmt *s = lf_last(em->f, em->level[0]);
+    s->fimm = f;
+    s->imm = residue;
+    s->flags = L_FLAG_RESIDUE;
+    return r;
+}
+
 /* The one element of a stored constant. */
 static lreg number_value(struct em *em, value_id v)
 {
@@ -270,7 +287,7 @@ lreg em_value(struct em *em, value_id v, const expr_id *idx, expr_id cond)
     if (value_is_splat(em->g, v, &f, &i)) {
         if (em->bytes && splat_is_number(em->g, v) && (number = splat_stored(em->m, v)).i)
             return number_value(em, number);
-        return em_const(em, register_elem(value_type(em->g, v)->elem), 1, f, i);
+        return em_number(em, v, f, i);
     }
     if (em->m->fused.storage[v.i].place != PLACE_NONE && !mine) {
         r = em_load(em, v, idx, cond);
