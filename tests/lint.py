@@ -62,7 +62,7 @@ LAYERS = {
     "cli/commands": {"ir", "frontend", "passes", "codegen", "runtime", "cli/library"},  # its client
     **{f"cli/commands/{family}": {"ir", "frontend", "passes", "codegen", "runtime", "cli/library", "cli/commands", *more} for family, more in (
         ("bench", ()), ("compare", ()), ("quantize", ("cli/commands/compare",)), ("inspect", ("cli/commands/bench",)),
-        ("verify", ()), ("report", ("cli/commands/bench", "cli/commands/inspect")))},
+        ("verify", ()), ("report", ("cli/commands/bench", "cli/commands/inspect", "cli/commands/compare")))},
 }
 # Rows whose name alone means the folder, not what lies below it.
 ALONE = {"passes", "passes/emit", "passes/legalize", "frontend", "cli/commands"}

@@ -33,6 +33,20 @@ bool error_settle(struct context *, struct options *);
 /* Compiles for each target of the list in options->target, to one file (universal.c). */
 enum fail compile_universal(struct context *, const struct options *, const char *model);
 
+/* A proof as a part of another command (compare/proof.c). */
+struct proof {
+    bool all; /* of each kernel and program, in each CPU variant */
+    uint32_t proved, variants;
+    const char *text; /* as mcc prove prints it */
+    struct span json; /* as it is the result of mcc prove */
+    struct text_list note; /* a line for each variant, where all is proved */
+};
+/* Proves the network of the options, in a context of its own. False after a diagnostic, which is not that something is
+ * not proved. What is in *out lives as long as the context. */
+bool proof_make(struct context *, const struct options *, struct proof *out);
+/* Compiles a network if all is proved, and notes that in the artifact. */
+enum fail compile_proved(struct context *, const struct options *, const char *model);
+
 enum fail command_compile(struct context *, struct options *);
 enum fail command_check(struct context *, struct options *);
 enum fail command_eval(struct context *, struct options *);

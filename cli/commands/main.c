@@ -87,8 +87,9 @@ static void on_signal(int number)
         for (size_t i = 0; i < COUNT_OF(c->temp_files); i++)
             if (c->temp_files[i])
                 unlink(c->temp_files[i]);
-    if (ctx && ctx->temp_made)
-        rmdir(ctx->temp_made);
+    for (const struct context *c = ctx; c; c = c == ctx ? c->apart : NULL)
+        if (c->temp_made)
+            rmdir(c->temp_made);
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -209,6 +210,8 @@ enum fail command_compile(struct context *ctx, struct options *o)
         report_diagnostics(ctx, terminal_report(), o);
         return FAIL_USAGE;
     }
+    if (o->prove)
+        return compile_proved(ctx, o, model);
     return o->target && strchr(o->target, ',') ? compile_universal(ctx, o, model)
                                                : compile_model(ctx, o, model, NULL, terminal_report());
 }

@@ -77,6 +77,12 @@ void json_null(struct json *j, const char *key)
     strbuf_append(j->out, "null", 4);
 }
 
+void json_whole(struct json *j, const char *key, struct span value)
+{
+    json_key(j, key);
+    strbuf_append(j->out, value.size ? value.data : "null", value.size ? value.size : 4);
+}
+
 void json_text(struct json *j, const char *key, const char *text)
 {
     if (!text) {

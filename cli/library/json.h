@@ -23,6 +23,7 @@ void json_uint(struct json *, const char *key, uint64_t);
 void json_real(struct json *, const char *key, double); /* 12 digits; what is not finite is null */
 void json_bool(struct json *, const char *key, bool);
 void json_null(struct json *, const char *key);
+void json_whole(struct json *, const char *key, struct span value); /* one that is JSON already; none: null */
 
 /* A trace for Chrome's viewer and Perfetto: its head; a part of a row, in us; its end (trace.c). */
 void trace_open(struct json *, const char *process);

@@ -105,7 +105,7 @@ def test_reduce(tmp_path):
 def test_report(tmp_path):
     page = tmp_path / "page.html"
     got = result("report", DIGITS, "-o", page, "--no-run")
-    assert got == {"output": str(page), "bytes": page.stat().st_size, "not_run": "--no-run was given"}
+    assert got == {"output": str(page), "bytes": page.stat().st_size, "not_run": "--no-run was given", "proof": None}
     assert result("report", DIGITS, "-o", page, "--runs=3")["not_run"] is None
 
 

@@ -1,6 +1,4 @@
 /* What mcc prove found, as text and JSON: see prove.h. */
-#include "cli/commands/artifact/artifact.h"
-#include "cli/commands/command.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/library/options/targets.h"
 
@@ -38,7 +36,7 @@ static void put_variant_json(const struct prove *p, const struct certificate *c,
     json_close(j, '{');
 }
 
-static void put_json(const struct prove *p, bool all, struct json *j)
+void certificate_json(const struct prove *p, bool all, struct json *j)
 {
     json_open(j, NULL, '{');
     json_bool(j, "proved", all);
@@ -94,33 +92,40 @@ static void put_variant(const struct prove *p, const struct certificate *c, stru
         put_kernel(p, c, i, out);
 }
 
-bool certify(struct prove *p)
+uint32_t certificate_count(struct prove *p)
 {
-    const struct options *o = p->run.c.options;
-    struct context *ctx = p->run.c.ctx;
-    struct strbuf text;
     uint32_t proved = 0;
     for (uint32_t v = 0; v < p->run.c.targets.n; v++) {
         struct certificate *c = &p->all[v];
+        c->proved = 0;
         for (uint32_t i = 0; c->of && i < prove_kernels(p); i++)
             c->proved += !verdict_against(p, c, i);
         proved += verdict_holds(c) && c->proved == prove_kernels(p);
     }
-    const bool all = proved == p->run.c.targets.n;
-    strbuf_init(&text, &ctx->session);
-    if (o->document)
-        put_json(p, all, &o->document->result);
-    for (uint32_t v = 0; v < p->run.c.targets.n && !o->document && !o->quiet; v++)
-        put_variant(p, &p->all[v], &text);
-    terminal_print(&text);
-    if (o->output) {
-        struct json j = {.out = &text};
-        text.n = 0;
-        put_json(p, all, &j);
-        strbuf_append(&text, "\n", 1);
-        if (!output_write(ctx, o->output, text.data, text.n))
-            return false;
+    return proved;
+}
+
+void certificate_text(const struct prove *p, struct strbuf *out)
+{
+    for (uint32_t v = 0; v < p->run.c.targets.n; v++)
+        put_variant(p, &p->all[v], out);
+}
+
+const char *certificate_note(const struct prove *p, const struct certificate *c, struct arena *arena)
+{
+    struct strbuf out;
+    const char *before = ", under ";
+    strbuf_init(&out, arena);
+    strbuf_printf(&out, "%s: %u of %u kernels and the program", c->variant, c->proved, prove_kernels(p));
+    for (int a = 0; a < AXIOM_COUNT; a++) {
+        bool used = false;
+        for (uint32_t i = 0; i < prove_kernels(p); i++)
+            used |= c->of[i].uses[a];
+        if (used)
+            strbuf_printf(&out, "%s%s", before, axioms[a].name);
+        before = used ? ", " : before;
     }
-    return all || error_at(ctx, FAIL_CLAIM, (src_id){0}, NULL, "not all is proved: %u of %u CPU variants", proved,
-                           p->run.c.targets.n);
+    if (c->sizes.n)
+        strbuf_printf(&out, ", at %s", c->sizes.data);
+    return out.data;
 }

@@ -367,7 +367,7 @@ static void prove_model(void *user, const char *library)
         if (cpu_runs(ctx, p->run.c.targets.data[v]->row) && !prove_variant(p, library, v))
             return;
     }
-    (void)certify(p);
+    p->done = true;
 }
 
 static void prove_end(void *user)
@@ -379,17 +379,8 @@ static void prove_end(void *user)
         context_free(p->apart);
 }
 
-enum fail command_prove(struct context *ctx, struct options *o)
+bool prove_network(struct context *ctx, const struct options *o, struct prove *p)
 {
-    struct prove *p = NEW(&ctx->session, struct prove);
-    p->run.c = (struct compilation){.ctx = ctx, .options = o, .report = terminal_report(), .in_field = true};
-    struct file_list read = {0};
-    VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
-    if (o->output && (!output_check(ctx, o->output) || !output_differs(ctx, o->output, &read, o->config)))
-        return ctx->fail;
-    if (artifact_meant(o->files.items.data[0]))
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a network is proved, not a compiled one: mcc prove MODEL.onnx");
-    else
-        (void)(target_serves(ctx, o, true) && with_temporary(ctx, library_name(o), prove_model, prove_end, p));
-    return ctx->fail;
+    *p = (struct prove){.run = {.c = {.ctx = ctx, .options = o, .report = terminal_report(), .in_field = true}}};
+    return with_temporary(ctx, library_name(o), prove_model, prove_end, p) && p->done && ctx->fail == FAIL_NONE;
 }

@@ -66,6 +66,7 @@ struct prove {
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
     uint32_t *runs;       /* in how many draws */
     DLManagedTensorVersioned **out;
+    bool done; /* each variant that this CPU runs was drawn */
 };
 
 /* Draws that every proof needs; draws in which each loop and branch has to run that only some sizes reach, as a choice
@@ -95,8 +96,15 @@ const char *verdict_against(const struct prove *, const struct certificate *, ui
 /* Is the program proved? */
 bool verdict_holds(const struct certificate *);
 
-/* The result: text, JSON, the file of -o. False after a diagnostic, which is that not all is proved, too. */
-bool certify(struct prove *);
+/* Compiles the network of the options and draws. False after a diagnostic; what was found is in p->all. */
+bool prove_network(struct context *, const struct options *, struct prove *p);
+
+/* What was found of each variant. How many are proved; then as text and as JSON. */
+uint32_t certificate_count(struct prove *);
+void certificate_text(const struct prove *, struct strbuf *);
+void certificate_json(const struct prove *, bool all, struct json *);
+/* One line of a variant of which all is proved, for the artifact's note. */
+const char *certificate_note(const struct prove *, const struct certificate *, struct arena *);
 
 /* mcc_host.alloc and .release, with struct prove as user. */
 void *guard_alloc(void *user, size_t bytes, size_t align);

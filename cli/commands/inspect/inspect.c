@@ -118,14 +118,14 @@ static void print_meta(const char *meta, struct strbuf *out)
     }
 }
 
-/* How it was made: the network's hash, then options. */
+/* How it was made: the network's hash, then options, then what was proved. */
 static void print_build(struct span note, struct strbuf *out)
 {
     const char *name, *value;
     while (build_note_next(out->arena, &note, &name, &value)) {
-        bool network = strcmp(name, NOTE_NETWORK) == 0;
-        strbuf_printf(out, network ? "network  BLAKE3 " : "option   --%s=", name);
-        strbuf_escaped(out, value, 200);
+        bool network = strcmp(name, NOTE_NETWORK) == 0, proof = strcmp(name, NOTE_PROOF) == 0;
+        strbuf_printf(out, network ? "network  BLAKE3 " : proof ? "proved   " : "option   --%s=", name);
+        strbuf_escaped(out, value, proof ? 2000 : 200);
         strbuf_printf(out, "\n");
     }
 }

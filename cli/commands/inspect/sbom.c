@@ -88,7 +88,7 @@ static const char *options_text(const struct sbom *b)
     strbuf_init(&out, &b->ctx->session);
     strbuf_printf(&out, "--target=%s", b->a->api.target);
     while (build_note_next(&b->ctx->session, &left, &name, &value))
-        if (strcmp(name, NOTE_NETWORK) != 0 && strcmp(name, NOTE_OUTPUT) != 0)
+        if (strcmp(name, NOTE_NETWORK) != 0 && strcmp(name, NOTE_OUTPUT) != 0 && strcmp(name, NOTE_PROOF) != 0)
             strbuf_printf(&out, " --%s=%s", name, value);
     return out.data;
 }
@@ -221,7 +221,9 @@ static void cyclonedx_metadata(struct sbom *b)
     cyclonedx_property(j, "mcc:variants", b->a->api.features);
     while (build_note_next(&b->ctx->session, &left, &name, &value))
         if (strcmp(name, NOTE_NETWORK) != 0)
-            cyclonedx_property(j, arena_printf(&b->ctx->session, "mcc:option:%s", name), value);
+            cyclonedx_property(
+                j, strcmp(name, NOTE_PROOF) == 0 ? "mcc:proof" : arena_printf(&b->ctx->session, "mcc:option:%s", name),
+                value);
     json_close(j, '[');
     json_close(j, '{');
     json_close(j, '{');

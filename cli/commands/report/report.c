@@ -10,6 +10,7 @@ struct reporting {
     struct measure measure;
     struct options *options;
     const char *output;
+    struct proof proof; /* of --prove */
 };
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
@@ -74,7 +75,7 @@ static void report_library(void *user, const char *library, struct compilation *
     ctx->model_path = r->options->files.items.data[0];
     strbuf_init(&data, &ctx->session);
     strbuf_init(&page, &ctx->session);
-    if (!report_json(c, a, &workspace, &r->measure, why, &j))
+    if (!report_json(c, a, &workspace, &r->measure, why, r->proof.json, &j))
         return;
     put_page(&data, &page);
     if (!output_write(ctx, r->output, page.data, page.n) || !r->options->document)
@@ -84,6 +85,7 @@ static void report_library(void *user, const char *library, struct compilation *
     json_text(result, "output", r->output);
     json_uint(result, "bytes", page.n);
     json_text(result, "not_run", why);
+    json_whole(result, "proof", r->proof.json);
     json_close(result, '{');
 }
 
@@ -99,7 +101,7 @@ enum fail command_report(struct context *ctx, struct options *o)
     r->output = o->output ? o->output : output_beside(ctx, output_default(ctx, o, o->files.items.data[0]), "html");
     if (strcmp(r->output, "-") == 0)
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a report goes to a file: -o FILE.html");
-    else if (beside_ok(ctx, o, r->output)) {
+    else if (beside_ok(ctx, o, r->output) && (!o->prove || proof_make(ctx, o, &r->proof))) {
         if (!o->threads)
             o->threads = 1;
         return with_library(ctx, o, false, report_library, report_end, r);

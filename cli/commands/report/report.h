@@ -11,9 +11,9 @@ struct report_file {
 };
 extern const struct report_file report_files[]; /* a NULL name ends them */
 
-/* c: the compilation; NULL: a compiled network was given. why: nothing was measured, or NULL. False
- * after a diagnostic. */
+/* c: the compilation; NULL: a compiled network was given. why: nothing was measured, or NULL. proof: of --prove, as
+ * mcc prove has it, or empty. False after a diagnostic. */
 bool report_json(struct compilation *c, const struct artifact_file *, const struct workspace *, struct measure *,
-                 const char *why, struct json *);
+                 const char *why, struct span proof, struct json *);
 
 #endif

@@ -80,6 +80,23 @@ function drawKernels(body, kernels, total, show) {
   }
 }
 
+/* ---- proof ---- */
+
+/* What is not proved comes first. */
+function drawProof(body, proof) {
+  const rows = element("tbody"), list = proof.variants.flatMap(v => v.kernels.map(k => [v.variant, k])).sort((a, b) => a[1].proved - b[1].proved);
+  const columns = element("colgroup", {}, ...["auto", "140px", "50%"].map(w => element("col", {style: "width:" + w})));
+  const words = k => k.proved ? "proved" + (k.axioms.length ? " under " + k.axioms.join(", ") : "") : "not proved, because " + k.why;
+  const add = some => rows.append(...some.map(([cpu, k]) => element("tr", {}, element("td", {title: k.kernel}, k.kernel), element("td", {}, cpu), element("td", {title: words(k)}, words(k)))));
+  add(list.slice(0, 20));
+  body.append(element("table", {}, columns, element("thead", {}, element("tr", {}, ...["Kernel", "CPU", "Certificate"].map(t => element("th", {}, t)))), rows));
+  if (list.length > 20) {
+    const more = element("button", {class: "more"}, "All " + list.length + " rows");
+    more.addEventListener("click", () => { add(list.slice(20)); more.remove(); });
+    body.append(more);
+  }
+}
+
 /* ---- roofline ---- */
 
 function drawRoofline(body, kernels, machine, total, show) {

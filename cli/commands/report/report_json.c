@@ -37,7 +37,7 @@ static void put_stages(const struct compilation *c, struct json *j)
 }
 
 bool report_json(struct compilation *c, const struct artifact_file *a, const struct workspace *w, struct measure *m,
-                 const char *why, struct json *j)
+                 const char *why, struct span proof, struct json *j)
 {
     struct context *ctx = m->ctx;
     struct graph_map map;
@@ -55,6 +55,7 @@ bool report_json(struct compilation *c, const struct artifact_file *a, const str
         weights_json(c->module, j);
         put_stages(c, j);
     }
+    json_whole(j, "proof", proof);
     json_text(j, "not_run", why);
     if (!why)
         measure_json(m, "bench", true, j);

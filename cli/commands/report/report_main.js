@@ -186,6 +186,13 @@
     get("kernels-note").textContent = "not measured: " + data.not_run;
     get("roofline").remove();
   }
+  if (data.proof) {
+    get("proof-note").textContent = data.proof.variants.map(v => `${v.variant}: ${v.proved} of ${v.kernels.length} kernels, program ${v.program.proved ? "proved" : "not proved" + (v.program.why ? ", because " + v.program.why : "")}` + (v.runs_here ? "" : " (this CPU does not run it)")).join("; ");
+    drawProof(get("proof-body"), data.proof);
+  } else {
+    get("proof").remove();
+    document.querySelector('nav a[href="#proof"]').remove();
+  }
   if (data.memory && data.memory.buffers.length) {
     const {bytes} = drawMemory(get("memory-body"), data.memory, row => net.rowName.get(row));
     get("memory-note").textContent = `each box is a buffer: its place over the kernels it lives through; the line is what is alive, at most ${formatBytes(bytes)} of ${formatBytes(data.memory.bytes)}` + (data.memory.symbolic ? "; with every symbol at 1" : "");

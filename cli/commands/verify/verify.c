@@ -22,6 +22,7 @@ struct verify {
     struct context *ctx;
     const struct options *given;
     struct options making;
+    struct text_list proof; /* what the note says of one, as it is: mcc prove repeats it */
     struct artifact_file a;
     const char *path, *model;
     const char *name;    /* of the file that is made, for the bytes that its name decides */
@@ -165,11 +166,17 @@ static const char *in_folder_of(struct verify *v, const char *path, const char *
 static void make_and_compare(void *user, const char *library)
 {
     struct verify *v = user;
+    struct span left = v->a.build;
+    const char *name, *value;
+    while (build_note_next(&v->ctx->session, &left, &name, &value))
+        if (strcmp(name, NOTE_PROOF) == 0)
+            VEC_PUSH(&v->ctx->session, &v->proof.items, value);
     struct compilation *c = NEW(&v->ctx->session, struct compilation);
     v->making.output = library;
     *c = (struct compilation){.ctx = v->ctx,
                               .options = &v->making,
                               .report = terminal_report(),
+                              .proof = &v->proof,
                               .expected = build_note_find(&v->ctx->session, v->a.build, NOTE_NETWORK)};
     if (!c->expected) {
         error_model(v->ctx, (src_id){0}, "its note of how it was made is damaged");

@@ -94,6 +94,8 @@ bool build_note_make(struct compilation *c, struct span *note)
         put(out, NOTE_SCHEDULES, digest);
     }
     put_names(out, c);
+    for (uint32_t i = 0; c->proof && i < c->proof->items.n; i++)
+        put(out, NOTE_PROOF, c->proof->items.data[i]);
     *note = (struct span){out->data, out->n};
     return true;
 }
@@ -127,7 +129,8 @@ bool build_note_apply(struct context *ctx, struct span note, struct options *o)
         const struct option *def = option_find(name, 'a');
         for (size_t i = 0; i < COUNT_OF(others) && !def; i++)
             def = strcmp(name, others[i]) == 0 ? option_find(name, 'C') : NULL;
-        if (strcmp(name, NOTE_NETWORK) == 0 || strcmp(name, NOTE_SCHEDULES) == 0 || strcmp(name, NOTE_OUTPUT) == 0)
+        if (strcmp(name, NOTE_NETWORK) == 0 || strcmp(name, NOTE_SCHEDULES) == 0 || strcmp(name, NOTE_OUTPUT) == 0 ||
+            strcmp(name, NOTE_PROOF) == 0)
             continue;
         if (!def)
             return error_model(ctx, (src_id){0}, "its note has the option '%.100s', which this mcc does not know",

@@ -1,9 +1,9 @@
 /* The note in an artifact of how it was made, by which `mcc verify` makes it again (build_note.c).
  *
  * Texts that each end in a NUL: "blake3=HEX", the hash of the network's file and of its external data, in the order in
- * which they are read; then "NAME=VALUE" for each option that decides bytes and has not its default. The target is the
- * table's. Libraries, objects and archives have it as section .mcc.build (.mccb for Windows, __mccb for macOS),
- * WebAssembly modules as list `build` of their description.
+ * which they are read; then "NAME=VALUE" for each option that decides bytes and has not its default; then what --prove
+ * has proved. The target is the table's. Libraries, objects and archives have it as section .mcc.build (.mccb for
+ * Windows, __mccb for macOS), WebAssembly modules as list `build` of their description.
  */
 #ifndef MCC_CLI_BUILD_NOTE_H
 #define MCC_CLI_BUILD_NOTE_H
@@ -12,6 +12,7 @@
 #include "codegen/digest.h"
 
 #define NOTE_NETWORK "blake3"
+#define NOTE_PROOF "proof" /* of --prove, for each CPU variant: what was proved of it */
 #define NOTE_SCHEDULES "schedules" /* the hash of the file of --schedules */
 /* The output's file name: with -g, whose line tables have it, and of a .dylib, which is called by it. */
 #define NOTE_OUTPUT "output"

@@ -39,6 +39,7 @@ struct compilation {
     const char *last; /* stage; NULL: all of them, to an output */
     bool check; /* only the answer is wanted whether the network can be compiled */
     const char *expected; /* of verify: the BLAKE3 that the network has, or it is another one; NULL: any */
+    const struct text_list *proof; /* what its note says of one; NULL: there was none */
     struct product_probe *probe; /* what legalize tells of products, and computes for that; NULL: nobody asks */
     bool in_field; /* of prove: kernels compute in GF(q) x GF(p), and so does the graph when the loops are there */
     VEC(struct lowered_kernel) lowered;
