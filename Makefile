@@ -429,6 +429,18 @@ strict: N := 200
 strict: all foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.strict $(N) $(SEED) $(NETS)
 
+# Changes of the compiler, each alone, where small networks reach it: mcc prove has to reject those that compute wrong results. N are drawn
+# from number SEED on; FOLDER=passes/emit: there. All are in one compiler, made by libclang; sites of it are not those of another commit.
+.PHONY: mutants
+mutants: N := 1000
+mutants: $(BUILD)/mutants/sites.json $(VENV)/bin/pytest
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m mutants.run $(N) $(SEED) $(if $(FOLDER),--folder=$(FOLDER))
+$(BUILD)/mutants/sites.json: $(BUILD)/mcc $(wildcard tests/mutants/mutant.* tests/mutants/build.py tests/mutants/rewrite.py) $(BUILD)/mutants/venv/done
+	@MCC_BUILD=$(abspath $(BUILD)) CC="$(CC)" CXX="$(CXX)" $(BUILD)/mutants/venv/bin/python tests/mutants/build.py
+$(BUILD)/mutants/venv/done:
+	$(call say,VENV,$(@D))rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check libclang==18.1.1
+	@touch $@
+
 # Random ONNX networks beside ONNX Runtime; what disagrees is reduced and written to $(BUILD)/fuzz-ort. ONLY="Conv Relu": these alone.
 fuzz-ort: all $(VENV)/bin/pytest
 	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.main $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
@@ -640,6 +652,7 @@ help:
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make fuzz-schedules N=20000 SEED=1 records of schedules with other numbers, on every CPU: refused, or right'
 	@echo 'make strict        N=200 SEED=1 random networks with --strict: the same bits on all CPUs; NETS="FILE.onnx ...": these'
+	@echo 'make mutants       N=1000 SEED=1 changes of the compiler: mcc prove rejects those that compute wrong results; FOLDER=passes/emit'
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'
 	@echo 'make fuzz-aten     N=20000 SEED=1 drawn calls of PyTorch operators beside eager PyTorch; TORCH=python3 ONLY="add div.Tensor"'
 	@echo 'make scaling       each construct at n, 2n, 4n: processor time grows at most 2.3 a doubling, memory 2.2; ONLY="chain fan"'
