@@ -33,11 +33,11 @@ OTHERS = [
     ("SimplifiedLayerNormalization", (2, 2), (1, 2), [("A", FLOATS, ""), ("B", FLOATS, "")], "axis:i epsilon:f stash_type:i"),
 ]
 # ONNX Runtime's contributed operators that mcc has rules for; their schemas are asked of the onnxruntime package.
-CONTRIB = """Attention BiasGelu BiasSoftmax DecoderMaskedMultiHeadAttention DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul
-EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul GatherBlockQuantized GatherND Gelu GroupQueryAttention MatMulInteger16
-MatMulIntegerToFloat MatMulNBits MultiHeadAttention NhwcFusedConv NhwcMaxPool Pad QAttention QGemm QLinearAdd QLinearAveragePool QLinearConcat QLinearConv
-QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear
-QuickGelu RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul Trilu""".split()
+CONTRIB = """Attention BiasGelu BiasSoftmax CausalConvWithState DecoderMaskedMultiHeadAttention DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul
+EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul GatherBlockQuantized GatherND Gelu GroupQueryAttention LinearAttention LinearAttentionGate
+MatMulInteger16 MatMulIntegerToFloat MatMulNBits MoE MultiHeadAttention NhwcFusedConv NhwcMaxPool Pad QAttention QGemm QLinearAdd QLinearAveragePool
+QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere QMoE
+QuantizeLinear QuickGelu RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul Trilu""".split()
 
 
 def type_bit(name):

@@ -3,6 +3,7 @@
  */
 #include "passes/emit/producer.h"
 #include "passes/emit/reduce.h"
+#include "passes/module/access_function.h"
 #include "passes/module/compressed.h"
 #include "passes/emit/register_tile.h"
 
@@ -272,7 +273,13 @@ static expr_id panel_bytes(struct em *em, const struct reduction *r, const expr_
     memcpy(later, k, r->n_dims * sizeof *later);
     later[r->n_dims - 1] = ex_addc(em->x, k[r->n_dims - 1], steps);
     contraction_point(em->g, r->n, 1, p, later, at);
-    return em_bytes(em, r->n->in[1], at);
+    value_id v = behind_views(em->m, r->n->in[1], at);
+    return em_bytes(em, v, at);
+}
+
+static lreg panel_buffer(struct em *em, const struct reduction *r)
+{
+    return em_buffer(em, weight_whole(em->g, r->n->in[1]));
 }
 
 uint32_t reduction_vectors(struct em *em, const struct reduction *r)
@@ -311,7 +318,7 @@ static void prefetch_far(struct em *em, const struct reduction *r, const expr_id
     for (uint32_t i = 0; i < a->n; i++) {
         p[a->dim] = ex_add(em->x, r->points[0][a->dim], a->panel[i]);
         expr_id bytes = ex_add(em->x, panel_bytes(em, r, p, first, 0), a->bytes);
-        em_prefetch(em, L_PREFETCH2, em_buffer(em, r->n->in[1]), ex_add(em->x, bytes, ex_mulc(em->x, step, a->far)));
+        em_prefetch(em, L_PREFETCH2, panel_buffer(em, r), ex_add(em->x, bytes, ex_mulc(em->x, step, a->far)));
     }
 }
 
@@ -339,7 +346,7 @@ static void prefetch_near(struct em *em, const struct reduction *r, const expr_i
         if (i && ex_apart(em->x, bytes, last, &apart) && apart > 0 && apart < LINE)
             continue; /* panels lie by whole lines: last is where one begins */
         last = bytes;
-        em_prefetch(em, L_PREFETCH, em_buffer(em, r->n->in[1]), bytes);
+        em_prefetch(em, L_PREFETCH, panel_buffer(em, r), bytes);
     }
 }
 

@@ -199,7 +199,8 @@ bool copy_operands(struct module *m)
         bool view = value_op(m->g, x) == OP_NONE || op_shape(value_op(m->g, x)) == SHAPE_VIEW;
         bool copy_x = !value_is_const(m->g, x) &&
                       (n->op == OP_CONV ? (view && is_padded(m, n)) || groups_apart(m, n) : flattened(m, n));
-        bool copy_b = n->op == OP_DOT && !value_is_const(m->g, n->in[1]) && lanes_apart(m, (node_id){i});
+        bool copy_b = n->op == OP_DOT && !value_is_const(m->g, weight_whole(m->g, n->in[1])) &&
+                      lanes_apart(m, (node_id){i});
         if (copy_x)
             operand_copy(m, (node_id){i}, 0);
         if (copy_b)

@@ -9,6 +9,7 @@
  *
  * For language models of 2- and 4-bit weights (MatMulNBits): none of the 554 networks of ../shared/models that compile.
  */
+#include "passes/module/access_function.h"
 #include "passes/module/compressed.h"
 
 struct packer {
@@ -99,7 +100,7 @@ bool pack_constants(struct module *m)
             continue;
         const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &count) : NULL;
         if (contract && count)
-            note_reader(&p, n->in[1], (int32_t)contract[count - 1]);
+            note_reader(&p, weight_whole(m->g, n->in[1]), (int32_t)contract[count - 1]);
         else if (n->op == OP_CONV)
             note_reader(&p, n->in[1], 1);
         else if (op_shape(n->op) == SHAPE_INDEX)

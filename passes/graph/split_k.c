@@ -104,6 +104,8 @@ static int64_t parts_of_dot(const struct module *m, const struct node *n, struct
         if (value_is_const(m->g, n->in[i]) &&
             (graph_value(m->g, n->in[i])->n_uses > 1 || constant_is_compressed(m, n->in[i], i ? d.free : -1)))
             return 1;
+        if (weight_whole(m->g, n->in[i]).i != n->in[i].i)
+            return 1;
         k->first[i] = d.contract;
         k->count = 1;
     }

@@ -144,9 +144,11 @@ static void leaves_store(struct layouter *l, value_id v, int32_t lanes, uint32_t
 static void scales_pack(struct layouter *l, const struct node *n)
 {
     int32_t free_dim[RANK_MAX], count = dot_free(l->g, n, 1, free_dim);
-    for (uint32_t o = 3; count && o < n->n_in; o += 2)
-        if (value_is_const(l->g, n->in[o]) && !l->computed[n->in[o].i])
-            leaves_store(l, n->in[o], free_dim[count - 1], 1);
+    for (uint32_t o = 3; count && o < n->n_in; o += 2) {
+        value_id scale = weight_whole(l->g, n->in[o]);
+        if (value_is_const(l->g, scale) && !l->computed[scale.i])
+            leaves_store(l, scale, free_dim[count - 1], 1);
+    }
 }
 
 /* Elements of known number; 0: they are not known. */
@@ -204,7 +206,7 @@ static value_id taps_whole(struct layouter *l, const struct node *n, int64_t *pe
  * looped. */
 static void const_pack(struct layouter *l, const struct node *n)
 {
-    value_id w = n->in[1];
+    value_id w = weight_whole(l->g, n->in[1]);
     int64_t perm[RANK_MAX];
     int32_t order[RANK_MAX], lanes = 0;
     if (!value_is_const(l->g, w) || value_is_splat(l->g, w, &(double){0}, &(int64_t){0}))

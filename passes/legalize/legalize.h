@@ -174,6 +174,8 @@ value_id v_softmax_masked(struct builder *, value_id, const int64_t *axes, uint3
 value_id v_softmax_cleared(struct builder *, value_id cond, value_id zero, value_id p);
 /* With one score more that no value has: sink, of each line of the axes. */
 value_id v_softmax_sink(struct builder *, value_id, const int64_t *axes, uint32_t n, value_id sink);
+value_id v_gelu_tanh(struct builder *, value_id);
+value_id v_softplus(struct builder *, value_id);
 value_id v_affine(struct builder *, value_id, double scale, double shift);
 bool quotient_by_root(struct rule *, value_id x,
                       value_id root); /* x / root as a product, where it may be (quotient.c) */

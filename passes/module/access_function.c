@@ -516,6 +516,23 @@ static bool widens(const struct graph *g, const struct node *n)
     return (from == ELEM_F16 || from == ELEM_BF16 || from == ELEM_I8) && value_type(g, n->out[0])->elem == ELEM_F32;
 }
 
+value_id weight_whole(const struct graph *g, value_id v)
+{
+    struct exprs *x = g->ctx->exprs;
+    const struct node *n = value_node(g, v);
+    uint32_t count;
+    if (!n || n->op != OP_SLICE || value_is_const(g, v) || !value_is_const(g, n->in[0]))
+        return v;
+    const struct type *whole = value_type(g, n->in[0]), *t = value_type(g, v);
+    const expr_id *starts = node_exprs(n, "starts", &count);
+    const int64_t *steps = node_ints(n, "steps", &count);
+    for (int32_t d = 0; d < t->rank; d++)
+        if (steps[d] != 1 ||
+            (!ex_is(x, t->dims[d], 1) && (t->dims[d].i != whole->dims[d].i || !ex_is(x, starts[d], 0))))
+            return v;
+    return n->in[0];
+}
+
 bool weight_step(const struct graph *g, value_id *v, int64_t *perm)
 {
     const struct node *n = value_node(g, *v);

@@ -55,6 +55,9 @@ struct dot_dims {
 };
 bool dot_dims(const struct graph *, const struct node *, uint32_t operand, struct dot_dims *);
 
+/* The constant of which v is the matrix that the run chooses: a slice that leaves one index along some dims and all of
+ * the others (an expert's weights). Else v itself. */
+value_id weight_whole(const struct graph *, value_id v);
 /* From v to what it transposes or widens: narrower floats and bytes are stored as they are, and widened where they are
  * read. Dim d of some value was dim perm[d] of v, and is dim perm[d] of that; perm may be NULL. False: v is stored. */
 bool weight_step(const struct graph *, value_id *v, int64_t *perm);

@@ -132,7 +132,8 @@ static bool has_span(const struct module *m, const struct node *n, bool taps, in
     uint32_t span = module_machine(m)->span;
     if (span != REGISTER_BYTES)
         return !span || (span > 1 && (!taps || conv_one_channel(m->g, n)) && extent >= WORD);
-    return !taps && extent >= HALF && value_type(m->g, n->in[0])->elem == ELEM_I8 && value_is_const(m->g, n->in[1]);
+    return !taps && extent >= HALF && value_type(m->g, n->in[0])->elem == ELEM_I8 &&
+           value_is_const(m->g, weight_whole(m->g, n->in[1]));
 }
 
 enum dot_kind dot_kind_of(const struct module *m, const struct node *n)

@@ -237,7 +237,7 @@ uint32_t constant_maps(const struct module *m, value_id v)
 {
     struct map_count c = {m->g, 0};
     expr_id idx[RANK_MAX];
-    if (!value_is_const(m->g, v))
+    if (!value_is_const(m->g, weight_whole(m->g, v)))
         return 0;
     for (int32_t d = 0; d < value_type(m->g, v)->rank; d++)
         idx[d] = ex_const(m->ctx->exprs, 0);

@@ -4,6 +4,7 @@
  * the next one, so that its panels and those of the next fit L2 together, and come from memory while this one is
  * computed. One parallel index does all blocks, so the order of its sums stays (split-K is passes/graph/split_k.c).
  */
+#include "passes/module/access_function.h"
 #include "passes/module/choices.h"
 #include "passes/module/compressed.h"
 #include "passes/schedule/decisions.h"
@@ -54,7 +55,8 @@ static struct slice slice_of(const struct site *site, const struct node *n, cons
 {
     struct slice none = {.points = 0}, s = {.points = 1, .all = true};
     int64_t extent;
-    if (!tile_shares_columns(site, n, c) || site->m->fused.storage[n->in[1].i].place != PLACE_WEIGHTS)
+    if (!tile_shares_columns(site, n, c) ||
+        site->m->fused.storage[weight_whole(site->g, n->in[1]).i].place != PLACE_WEIGHTS)
         return none;
     for (int32_t d = 0; d < t->rank; d++) {
         bool known = ex_is_const(site->x, t->dims[d], &extent), line = tile_is_line(n, c, d);
@@ -240,9 +242,11 @@ bool decode_box(const struct site *site, const struct tile_schedule *c, expr_id 
     of.extent[c->vec] = (int64_t)c->nr * c->lanes;
     if (!contraction_box(site->g, n, 1, &of, r))
         return false;
-    for (int32_t d = 0; d < w->rank; d++)
+    for (int32_t d = 0; d < w->rank; d++) {
+        r->extent[d] = ex_is(site->x, w->dims[d], 1) ? 1 : r->extent[d];
         if (!r->extent[d]) /* not all points read the same */
             return false;
+    }
     return true;
 }
 
@@ -296,10 +300,11 @@ void scale_choose(const struct site *site, struct schedule *s)
 bool next_serves(const struct site *site, const struct node *n, const struct tile_schedule *c)
 {
     enum { LINE = 64 };
-    if (n->op != OP_DOT || c->vec < 0 || !value_is_const(site->g, n->in[1]))
+    value_id w = weight_whole(site->g, n->in[1]);
+    if (n->op != OP_DOT || c->vec < 0 || !value_is_const(site->g, w))
         return false;
     uint32_t size = elem_size(value_type(site->g, n->in[1])->elem) * dot_group(site->m, n) * CHANNEL_BLOCK;
-    return dot_scaled(n) || (size >= LINE && site->m->fused.storage[n->in[1].i].place == PLACE_WEIGHTS);
+    return dot_scaled(n) || (size >= LINE && site->m->fused.storage[w.i].place == PLACE_WEIGHTS);
 }
 
 /* A single row's product waits for its panels. Where these are short, as those of packed numbers are, what the core

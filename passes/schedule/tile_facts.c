@@ -1,6 +1,7 @@
 /* What the cost model takes from an anchor and the CPU before it chooses a register tile: which dim gets the lanes, how
  * a step multiplies, what fits the registers.
  */
+#include "passes/module/access_function.h"
 #include "passes/module/compressed.h"
 #include "passes/schedule/tile_cost.h"
 
@@ -207,7 +208,7 @@ bool tile_matrix(const struct site *site, const struct node *n)
     uint32_t group = n->op == OP_DOT || n->op == OP_CONV ? dot_group(site->m, n) : 1, count;
     if (group == 1 || site->mach->dot[dot_kind_of(site->m, n)] < DOT_MATRIX || !tile_by_lane(site, n))
         return false;
-    const struct storage *s = &site->m->fused.storage[n->in[1].i];
+    const struct storage *s = &site->m->fused.storage[weight_whole(site->g, n->in[1]).i];
     const int64_t *contract = n->op == OP_DOT ? node_ints(n, "contract_b", &count) : NULL;
     return s->place == PLACE_WEIGHTS && s->dim[contract ? contract[count - 1] : 1].block == 2 * (int64_t)group;
 }

@@ -1,4 +1,5 @@
 /* The rules of tiled records' fields (fields.def). */
+#include "passes/module/access_function.h"
 #include "passes/module/choices.h"
 #include "passes/schedule/fields.h"
 
@@ -154,7 +155,8 @@ const char *rule_tile_prefetch(struct check *c)
 {
     const struct tile_schedule *s = &c->s->tile;
     const struct node *n = anchor(c);
-    bool panels = (n->op == OP_DOT || n->op == OP_CONV) && c->site->m->fused.storage[n->in[1].i].place != PLACE_NONE;
+    bool panels = (n->op == OP_DOT || n->op == OP_CONV) &&
+                  c->site->m->fused.storage[weight_whole(c->site->g, n->in[1]).i].place != PLACE_NONE;
     return unless(panels || (!s->near && !s->early), "it is of a stored second operand; here 0");
 }
 

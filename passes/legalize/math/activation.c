@@ -79,14 +79,14 @@ FORMULA(hard_swish, b_binary(b, OP_MUL, x, b_clamp(b, v_affine(b, x, 1.0 / 6, 0.
 FORMULA(swish, b_binary(b, OP_MUL, x, b_unary(b, OP_SIGMOID, v_affine(b, x, rule_float(r, "alpha", 1), 0))));
 
 /* log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|). */
-static value_id softplus(struct builder *b, value_id x)
+value_id v_softplus(struct builder *b, value_id x)
 {
     value_id tail = b_unary(b, OP_LOG1P, b_unary(b, OP_EXP, b_unary(b, OP_NEG, b_unary(b, OP_ABS, x))));
     return b_binary(b, OP_ADD, b_binary_f64(b, OP_MAX, x, 0), tail);
 }
 
-FORMULA(softplus, softplus(b, x));
-FORMULA(mish, b_binary(b, OP_MUL, x, b_unary(b, OP_TANH, softplus(b, x))));
+FORMULA(softplus, v_softplus(b, x));
+FORMULA(mish, b_binary(b, OP_MUL, x, b_unary(b, OP_TANH, v_softplus(b, x))));
 FORMULA(softsign, b_binary(b, OP_DIV, x, b_binary_f64(b, OP_ADD, b_unary(b, OP_ABS, x), 1)));
 
 bool rule_thresholded_relu(struct rule *r)
@@ -115,7 +115,7 @@ static value_id gelu_exact(struct builder *b, value_id x)
     return b_binary(b, OP_MUL, half, b_binary_f64(b, OP_ADD, e, 1));
 }
 
-static value_id gelu_tanh(struct builder *b, value_id x)
+value_id v_gelu_tanh(struct builder *b, value_id x)
 {
     value_id cube = b_binary(b, OP_MUL, b_binary(b, OP_MUL, x, x), x);
     value_id inner = b_binary(b, OP_ADD, x, b_binary_f64(b, OP_MUL, cube, 0.044715));
@@ -123,7 +123,7 @@ static value_id gelu_tanh(struct builder *b, value_id x)
     return b_binary(b, OP_MUL, b_binary_f64(b, OP_MUL, x, 0.5), b_binary_f64(b, OP_ADD, t, 1));
 }
 
-FORMULA(gelu, rule_str_is(r, "approximate", "none", "tanh") ? gelu_tanh(b, x) : gelu_exact(b, x));
+FORMULA(gelu, rule_str_is(r, "approximate", "none", "tanh") ? v_gelu_tanh(b, x) : gelu_exact(b, x));
 
 /* com.microsoft: bias is added first when given; param 0 exact, 1 tanh. */
 bool rule_bias_gelu(struct rule *r)
@@ -131,7 +131,7 @@ bool rule_bias_gelu(struct rule *r)
     value_id x = v_widen(r->b, rule_in(r, 0));
     if (rule_has(r, 1))
         x = b_binary(r->b, OP_ADD, x, v_widen(r->b, rule_in(r, 1)));
-    return finish(r, r->param ? gelu_tanh(r->b, x) : gelu_exact(r->b, x));
+    return finish(r, r->param ? v_gelu_tanh(r->b, x) : gelu_exact(r->b, x));
 }
 
 /* com.microsoft: x * sigmoid(alpha * x). */

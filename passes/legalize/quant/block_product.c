@@ -11,6 +11,8 @@
 #include "passes/legalize/driver.h"
 #include "passes/legalize/quant/blocks.h"
 
+#include <string.h>
+
 enum { GROUP = 4, STEPS = 127 };
 
 /* Numbers that four bytes hold: a group of each of their numbers. */
@@ -92,37 +94,52 @@ static const struct block_quantized *quantized(struct rule *r, value_id x, const
     return &lg->block_quantized.data[lg->block_quantized.n - 1];
 }
 
+/* v as n dims, after that of several matrices, of which the chosen one is left. */
+static value_id chosen(struct builder *b, const struct blocks *s, value_id v, const int64_t *dims, int32_t n)
+{
+    int64_t all[RANK_MAX] = {s->many};
+    memcpy(all + 1, dims, (size_t)n * sizeof *dims);
+    v = s->many ? v_reshape_i(b, v, all, n + 1) : v_reshape_i(b, v, dims, n);
+    return s->many ? b_slice_axis(b, v, 0, s->chosen, ex_const(b_exprs(b), 1)) : v;
+}
+
 /* The weights as numbers [n, count, size / together, together]: u8, or i8 where products are of signed bytes and the
  * numbers fit. */
 static value_id numbers(struct rule *r, const struct blocks *s)
 {
     struct builder *b = r->b;
     struct attr type = attr_elem("elem", ELEM_I8);
-    int64_t per = 8 / s->bits, dims[4] = {s->n, s->count, s->size / numbers_together(s), GROUP};
-    value_id part[4], bytes = v_reshape_i(b, s->bytes, dims, 4);
+    int32_t rank = s->many ? 5 : 4;
+    int64_t per = 8 / s->bits, all[5] = {s->many, s->n, s->count, s->size / numbers_together(s), GROUP};
+    value_id part[4], bytes = v_reshape_i(b, s->bytes, all + 5 - rank, rank);
     for (int64_t k = 0; k < per && per > 1; k++) {
         value_id moved = k ? b_binary_f64(b, OP_SHR, bytes, (double)(k * s->bits)) : bytes;
         moved = b_binary_f64(b, OP_AND, moved, (double)((1 << s->bits) - 1));
-        part[k] = b_unsqueeze(b, r->lg->options->signed_bytes ? b_op(b, OP_BITCAST, &moved, 1, &type, 1) : moved, 3);
+        part[k] = b_unsqueeze(b, r->lg->options->signed_bytes ? b_op(b, OP_BITCAST, &moved, 1, &type, 1) : moved,
+                              rank - 1);
     }
-    dims[3] = numbers_together(s);
-    return per > 1 ? v_reshape_i(b, b_concat(b, part, (uint32_t)per, 3), dims, 4) : bytes;
+    all[4] = numbers_together(s);
+    return chosen(b, s, per > 1 ? b_concat(b, part, (uint32_t)per, rank - 1) : bytes, all + 1, 4);
 }
 
 value_id block_product(struct rule *r, value_id x, const struct blocks *s)
 {
     struct builder *b = r->b;
-    int64_t dims[4] = {s->n, s->count, 1, 1}, contract_b[3] = {1, 2, 3}, contract_a[3], rank = v_rank(b, x);
+    int64_t dims[4] = {s->n, s->count, 1, 1}, contract_b[3], contract_a[3], rank = v_rank(b, x);
     const struct block_quantized *q = quantized(r, x, s, s->zero.i || s->least.i ? 1 : (double)s->middle);
-    value_id in[6] = {q->q[0], numbers(r, s), q->q[1], v_reshape_i(b, s->scale, dims, 4), q->q[2]};
+    value_id in[6] = {q->q[0], numbers(r, s), q->q[1], chosen(b, s, s->scale, dims, 4), q->q[2]};
     value_id offsets = in[4];
     if (s->zero.i)
-        in[5] = v_reshape_i(b, s->zero, dims, 4);
-    for (int64_t i = 0; i < 3; i++)
+        in[5] = chosen(b, s, s->zero, dims, 4);
+    for (int64_t i = 0; i < 3; i++) {
         contract_a[i] = rank - 1 + i;
+        contract_b[i] = (s->many ? 2 : 1) + i;
+    }
     struct attr attrs[] = {attr_ints("batch_a", NULL, 0), attr_ints("batch_b", NULL, 0),
                            attr_ints("contract_a", contract_a, 3), attr_ints("contract_b", contract_b, 3)};
     value_id y = b_op(b, OP_DOT, in, s->least.i ? 4 : s->zero.i ? 6 : 5, attrs, 4);
+    if (s->many)
+        y = b_squeeze(b, y, (int32_t)rank - 1);
     if (!s->least.i || !y.i)
         return y;
     return v_less_least(b, y, b_squeeze(b, b_squeeze(b, offsets, (int32_t)rank + 1), (int32_t)rank), s);

@@ -54,17 +54,14 @@ static bool blocks_read(struct rule *r, struct blocks *s)
     return true;
 }
 
-/* Does the file (accuracy_level 4) or the user allow activations of 8 bits, and are the weights there to be packed for
- * them? Sums of a block are exact. */
-static bool allows_bytes(struct rule *r, const struct blocks *s)
+bool blocks_allow_bytes(struct rule *r, const struct blocks *s, bool by_file)
 {
     enum bytes_when when = r->lg->options->bytes;
-    bool level = rule_int(r, "accuracy_level", 0) == LEVEL_BYTES,
-         constant = (when == BYTES_BY_FILE ? level : when == BYTES_ALWAYS) && s->size <= EXACT_BLOCK;
-    constant &= v_rank(r->b, rule_in(r, 0)) <= RANK_MAX - BLOCK_DIMS;
-    for (uint32_t k = 1; k < 4; k++)
-        constant &= !rule_has(r, k) || value_is_const(r->b->g, rule_in(r, k));
-    return constant;
+    bool yes = (when == BYTES_BY_FILE ? by_file : when == BYTES_ALWAYS) && s->size <= EXACT_BLOCK;
+    const value_id parts[] = {s->bytes, s->scale, s->zero};
+    for (uint32_t k = 0; k < COUNT_OF(parts); k++)
+        yes &= !parts[k].i || value_is_const(r->b->g, parts[k]);
+    return yes;
 }
 
 value_id v_less_least(struct builder *b, value_id y, value_id negated_sums, const struct blocks *s)
@@ -73,18 +70,31 @@ value_id v_less_least(struct builder *b, value_id y, value_id negated_sums, cons
     return b_binary(b, OP_ADD, y, b_matmul(b, negated_sums, b_transpose(b, s->least, turn)));
 }
 
+value_id v_product_chosen(struct builder *b, value_id x, value_id w, expr_id chosen)
+{
+    static const int64_t along_x[] = {1}, along_w[] = {2};
+    value_id in[2] = {x, b_slice_axis(b, w, 0, chosen, ex_const(b_exprs(b), 1))};
+    struct attr attrs[] = {attr_ints("batch_a", NULL, 0), attr_ints("batch_b", NULL, 0),
+                           attr_ints("contract_a", along_x, 1), attr_ints("contract_b", along_w, 1)};
+    return b_squeeze(b, b_op(b, OP_DOT, in, 2, attrs, 4), 1);
+}
+
 value_id blocks_product(struct rule *r, value_id x, const struct blocks *s)
 {
     static const int64_t turn[] = {1, 0};
     struct builder *b = r->b;
     expr_id k = ex_const(b_exprs(b), s->k);
-    int64_t lines[2] = {s->n, s->count * s->size * s->bits / 8}, last = v_rank(b, x);
-    value_id q = b_convert(b, v_unpacked(b, v_reshape_i(b, s->bytes, lines, 2), s->bits, k), ELEM_F32);
+    int64_t lines[3] = {s->many, s->n, s->count * s->size * s->bits / 8}, last = v_rank(b, x);
+    int32_t rank = s->many ? 3 : 2;
+    value_id bytes = v_reshape_i(b, s->bytes, lines + 3 - rank, rank);
+    value_id q = b_convert(b, v_unpacked(b, bytes, s->bits, k), ELEM_F32);
     if (s->zero.i)
-        q = b_binary(b, OP_SUB, q, v_blocks_spread(b, s->zero, 1, s->size, k));
+        q = b_binary(b, OP_SUB, q, v_blocks_spread(b, s->zero, rank - 1, s->size, k));
     else if (s->middle)
         q = b_binary(b, OP_SUB, q, b_scalar_f64(b, ELEM_F32, (double)s->middle));
-    value_id w = b_binary(b, OP_MUL, q, v_blocks_spread(b, s->scale, 1, s->size, k));
+    value_id w = b_binary(b, OP_MUL, q, v_blocks_spread(b, s->scale, rank - 1, s->size, k));
+    if (s->many)
+        return v_product_chosen(b, x, w, s->chosen);
     value_id y = w.i ? b_matmul(b, x, b_transpose(b, w, turn)) : w;
     if (!s->least.i || !y.i)
         return y;
@@ -103,7 +113,9 @@ bool rule_matmul_nbits(struct rule *r)
     s.bytes = bytes;
     s.zero = zero_points(r, &s);
     s.scale = b_convert(b, v_reshape_i(b, scales, blocks, 2), ELEM_F32);
-    value_id x = v_widen(b, in), y = allows_bytes(r, &s) ? block_product(r, x, &s) : blocks_product(r, x, &s);
+    bool rounded = blocks_allow_bytes(r, &s, rule_int(r, "accuracy_level", 0) == LEVEL_BYTES) &&
+                   v_rank(b, in) <= RANK_MAX - BLOCK_DIMS;
+    value_id x = v_widen(b, in), y = rounded ? block_product(r, x, &s) : blocks_product(r, x, &s);
     if (rule_has(r, 5))
         y = b_binary(b, OP_ADD, y, v_channels(b, v_widen(b, rule_in(r, 5)), y, v_rank(b, y) - 1));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));

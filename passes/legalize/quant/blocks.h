@@ -4,8 +4,11 @@
 
 #include "passes/legalize/legalize.h"
 
-/* w[n][i] = (number - zero) * scale - least, of number n, i and of the block that it is in. */
+/* w[n][i] = (number - zero) * scale - least, of number n, i and of the block that it is in. Of several matrices (many)
+ * all values have one dim more in front, and the product is by the chosen one. */
 struct blocks {
+    int64_t many; /* 0: one matrix */
+    expr_id chosen;
     int64_t k, n, bits, size, count; /* of a column of the weights: count blocks of size elements */
     value_id bytes; /* u8, a column after the other; a byte's first number is in its lowest bits */
     value_id scale; /* f32 [n, count] */
@@ -18,6 +21,11 @@ struct blocks {
 value_id blocks_product(struct rule *, value_id x, const struct blocks *);
 /* The same after x is rounded to bytes by blocks. */
 value_id block_product(struct rule *, value_id x, const struct blocks *);
+/* Does the file, or the user, allow activations of 8 bits, and are the weights there to be packed for them? Sums of a
+ * block are exact. */
+bool blocks_allow_bytes(struct rule *, const struct blocks *, bool by_file);
+/* x (rows, k) by the transpose of matrix `chosen` of w, [many, n, k]: (rows, n). */
+value_id v_product_chosen(struct builder *, value_id x, value_id w, expr_id chosen);
 /* x (..., k) as (..., count, size), with zeros after it. */
 value_id v_in_blocks(struct builder *, value_id x, const struct blocks *);
 /* y less, for each column, the sum over blocks of its least times what a block of x sums to: (..., count), negated. */

@@ -1,0 +1,366 @@
+/* com.microsoft MoE and QMoE: each token goes through the k experts that its router's numbers choose.
+ *
+ * What tokens choose is sorted by expert, and a loop goes through the experts that anybody chose: one takes its tokens'
+ * rows, and adds what it makes of them to their sums. So the weights of an expert are read once, and only if it is
+ * chosen; a matrix of all experts lies in panels, and a product reads those of the expert of this iteration. Routing is
+ * that of ONNX Runtime's kernels for CPUs: of equal numbers the last is the largest. MoE's weights are the softmax of
+ * all numbers, as they are or divided by their sum, QMoE's the softmax of the chosen ones.
+ */
+#include "passes/legalize/driver.h"
+#include "passes/legalize/nn/window.h"
+#include "passes/legalize/quant/blocks.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LAYERS = 3, LEVEL_BYTES = 4 };
+
+/* Operands of the first, second and third layer. */
+struct layer_operands {
+    uint32_t weights, scales, zeros, bias; /* scales 0: weights are floats */
+};
+static const struct layer_operands of_floats[LAYERS] = {{2, 0, 0, 3}, {4, 0, 0, 5}, {6, 0, 0, 7}},
+                                   of_blocks[LAYERS] = {{2, 3, 11, 4}, {5, 6, 12, 7}, {8, 9, 13, 10}};
+enum { ROUTER_WEIGHTS = 14, FIRST_GLOBAL_SCALE = 15 };
+
+/* The same layer of all experts. */
+struct layer {
+    int64_t in, out;
+    value_id w; /* f32 [experts, out, in] */
+    struct blocks blocks; /* many 0: w */
+    value_id bias; /* f32 [experts, out]; {0}: none */
+    bool bytes; /* rows are rounded to bytes by blocks */
+};
+
+struct experts {
+    int64_t count, k;
+    value_id x; /* f32 [tokens, width] */
+    struct layer layer[LAYERS];
+    bool third;
+    int64_t fusion;
+    value_id ids, order; /* i64 [tokens * k]: the chosen experts in ascending order, and which choice each is */
+    value_id sizes; /* i64 [experts]: tokens of each */
+    value_id weights; /* f32 [tokens * k], by choice */
+    expr_id pairs; /* tokens * k */
+    bool one_token;
+};
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+static bool blocks_of_layer(struct rule *r, const struct layer_operands *at, uint32_t i, const int64_t d[3],
+                            struct layer *l)
+{
+    static const char *const own[LAYERS] = {"fc1_expert_weight_bits", "fc2_expert_weight_bits",
+                                            "fc3_expert_weight_bits"};
+    struct builder *b = r->b;
+    int64_t block = rule_int(r, "block_size", 0), level = rule_int(r, "accuracy_level", 0);
+    struct blocks *s = &l->blocks;
+    *s = (struct blocks){.many = d[0], .n = d[1], .bits = rule_int(r, own[i], rule_int(r, "expert_weight_bits", 4))};
+    if (s->bits != 2 && s->bits != 4 && s->bits != 8)
+        return rule_refuse(r, "the weights have %lld bits", (long long)s->bits);
+    if (!mul_i64(d[2], 8 / s->bits, &s->k) || s->k > INT32_MAX)
+        return rule_bad(r, "rows of %lld bytes", (long long)d[2]);
+    if (block > 0 && (block < 16 || block & (block - 1) || s->k % block))
+        return rule_bad(r, "blocks of %lld in rows of %lld", (long long)block, (long long)s->k);
+    s->size = block > 0 ? block : s->k;
+    s->count = s->k / s->size;
+    s->middle = INT64_C(1) << (s->bits - 1);
+    s->bytes = rule_in(r, at->weights);
+    int64_t dims[3] = {d[0], d[1], s->count}, packed[3] = {d[0], d[1], (s->count * s->bits + 7) / 8},
+            in_columns[2] = {d[0], (d[1] * s->bits + 7) / 8};
+    s->scale = b_convert(b, v_reshape_i(b, rule_in(r, at->scales), dims, 3), ELEM_F32);
+    if (rule_has(r, at->zeros)) { /* of whole columns side by side, else of each column's blocks */
+        value_id zero = block > 0 ? v_reshape_i(b, rule_in(r, at->zeros), packed, 3)
+                                  : v_reshape_i(b, rule_in(r, at->zeros), in_columns, 2);
+        zero = v_unpacked(b, zero, s->bits, ex_const(b_exprs(b), block > 0 ? s->count : d[1]));
+        s->zero = b_convert(b, v_reshape_i(b, zero, dims, 3), ELEM_F32);
+    }
+    l->in = s->k;
+    l->bytes = block > 0 && blocks_allow_bytes(r, s, level == LEVEL_BYTES || s->bits == 8);
+    return s->scale.i && (s->zero.i || !rule_has(r, at->zeros));
+}
+
+static bool layer_read(struct rule *r, uint32_t i, struct layer *l)
+{
+    struct builder *b = r->b;
+    const struct layer_operands *at = r->param ? &of_blocks[i] : &of_floats[i];
+    const struct dims dims = b_dims(b, rule_in(r, at->weights));
+    int64_t d[3];
+    *l = (struct layer){.in = 0};
+    if (!dims.d)
+        return false;
+    if (dims.rank != 3)
+        return rule_bad(r, "weights of rank %d", (int)dims.rank);
+    for (int32_t k = 0; k < 3; k++)
+        if (!ex_is_const(b_exprs(b), dims.d[k], &d[k]) || d[k] < 1 || d[k] > INT32_MAX)
+            return rule_refuse(r, "the number of experts or a width is dynamic, or 0");
+    l->out = d[1];
+    l->in = d[2];
+    if (rule_has(r, at->bias)) {
+        int64_t bias[2] = {d[0], d[1]};
+        l->bias = v_reshape_i(b, v_widen(b, rule_in(r, at->bias)), bias, 2);
+    }
+    if (r->param)
+        return blocks_of_layer(r, at, i, d, l);
+    l->w = v_widen(b, rule_in(r, at->weights));
+    return l->w.i != 0;
+}
+
+/* x [rows, in] through layer l of an expert: [rows, out]. */
+static value_id layer_product(struct rule *r, const struct layer *l, value_id x, expr_id expert)
+{
+    struct builder *b = r->b;
+    struct blocks s = l->blocks;
+    s.chosen = expert;
+    value_id y = !s.many    ? v_product_chosen(b, x, l->w, expert)
+                 : l->bytes ? block_product(r, x, &s)
+                            : blocks_product(r, x, &s);
+    if (l->bias.i)
+        y = b_binary(b, OP_ADD, y, b_slice_axis(b, l->bias, 0, expert, ex_const(b_exprs(b), 1)));
+    return y;
+}
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+/* gate * sigmoid(alpha * gate) * (linear + beta), both clamped. */
+static value_id swiglu(struct rule *r, value_id gate, value_id linear)
+{
+    struct builder *b = r->b;
+    double limit = rule_float(r, "swiglu_limit", INFINITY);
+    if (isfinite(limit)) {
+        gate = b_binary_f64(b, OP_MIN, gate, limit);
+        linear = b_clamp(b, linear, -limit, limit);
+    }
+    value_id turned = b_unary(b, OP_SIGMOID, b_binary_f64(b, OP_MUL, gate, rule_float(r, "activation_alpha", 1)));
+    return b_binary(b, OP_MUL, b_binary(b, OP_MUL, gate, turned),
+                    b_binary_f64(b, OP_ADD, linear, rule_float(r, "activation_beta", 0)));
+}
+
+/* Half `part` of h [rows, 2 * n]: every second element of a fused layer 1, else of the one that is after the other. */
+static value_id half(struct builder *b, value_id h, int64_t fusion, int64_t n, int64_t part)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id of = ex_const(ex, n), dims[3] = {b_dim(b, h, 0), of, ex_const(ex, 2)};
+    if (fusion == 2)
+        return b_slice_axis(b, h, 1, ex_const(ex, part * n), of);
+    return b_squeeze(b, b_slice_axis(b, b_reshape(b, h, dims, 3), 2, ex_const(ex, part), ex_const(ex, 1)), 2);
+}
+
+static value_id activated(struct rule *r, const struct experts *e, value_id h, value_id third)
+{
+    struct builder *b = r->b;
+    const char *kind = rule_str(r, "activation_type", "relu");
+    int64_t n = e->layer[1].in;
+    if (!strcmp(kind, "swiglu") && e->third)
+        return swiglu(r, h, third);
+    if (!strcmp(kind, "swiglu"))
+        return swiglu(r, half(b, h, e->fusion, n, 0), half(b, h, e->fusion, n, 1));
+    if (!strcmp(kind, "relu"))
+        h = b_binary_f64(b, OP_MAX, h, 0);
+    else if (!strcmp(kind, "silu"))
+        h = b_binary(b, OP_MUL, h, b_unary(b, OP_SIGMOID, h));
+    else if (!strcmp(kind, "gelu"))
+        h = v_gelu_tanh(b, h);
+    return e->third ? b_binary(b, OP_MUL, h, third) : h;
+}
+
+/* ---- routing ----------------------------------------------------------------------------------------------------- */
+
+static value_id sorted(struct builder *b, value_id x, bool descending, expr_id count, value_id *places)
+{
+    value_id out[2];
+    struct attr attrs[] = {attr_int("axis", v_rank(b, x) - 1), attr_int("descending", descending),
+                           attr_expr("count", count)};
+    if (!x.i || !b_op_multi(b, OP_SORT, &x, 1, attrs, 3, out, 2))
+        return (value_id){0};
+    *places = out[1];
+    return out[0];
+}
+
+/* The weights of the experts `chosen` [tokens, k], of which the router says `best`. */
+static value_id weights_of(struct rule *r, value_id router, value_id best, value_id chosen)
+{
+    struct builder *b = r->b;
+    static const int64_t last[] = {1};
+    bool normalized = rule_int(r, "normalize_routing_weights", 0) != 0;
+    struct attr axis = attr_int("axis", 1);
+    if (rule_has(r, ROUTER_WEIGHTS) && r->param) {
+        value_id in[2] = {v_widen(b, rule_in(r, ROUTER_WEIGHTS)), chosen};
+        value_id w = b_op(b, OP_GATHER_ELEMENTS, in, 2, &axis, 1), zero = b_splat_like(b, w, 0);
+        if (normalized) {
+            value_id sum = b_reduce(b, w, last, 1, "sum", true);
+            w = b_select(b, b_binary_f64(b, OP_EQ, sum, 0), zero, b_binary(b, OP_DIV, w, sum));
+        }
+        return b_select(b, b_binary(b, OP_LT, b_splat_like(b, w, 1e-8), w), w, zero);
+    }
+    if (r->param || normalized)
+        return v_softmax(b, best, last, 1, false);
+    value_id most = b_reduce(b, router, last, 1, "max", true);
+    value_id sum = b_reduce(b, b_unary(b, OP_EXP, b_binary(b, OP_SUB, router, most)), last, 1, "sum", true);
+    return b_binary(b, OP_DIV, b_unary(b, OP_EXP, b_binary(b, OP_SUB, best, most)), sum);
+}
+
+static bool route(struct rule *r, struct experts *e)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    static const int64_t first[] = {0};
+    value_id router = v_widen(b, rule_in(r, 1)), places = {0};
+    if (!router.i)
+        return false;
+    if (v_rank(b, router) != 2)
+        return rule_bad(r, "router_probs of rank %d", (int)v_rank(b, router));
+    expr_id tokens = b_dim(b, e->x, 0), all = ex_const(ex, e->count);
+    b_assert(b, ex_eq(ex, b_dim(b, router, 0), tokens), EVAL_SHAPE, "router_probs does not have a row for each token");
+    b_assert(b, ex_eq(ex, b_dim(b, router, 1), all), EVAL_SHAPE, "router_probs does not have a column for each expert");
+    value_id best = sorted(b, v_flip(b, router, 1), true, ex_const(ex, e->k), &places);
+    value_id chosen = b_binary(b, OP_SUB, b_scalar_i64(b, ELEM_I64, e->count - 1), places);
+    e->pairs = ex_mulc(ex, tokens, e->k);
+    e->weights = b_reshape(b, weights_of(r, router, best, chosen), &e->pairs, 1);
+    e->one_token = ex_is(ex, tokens, 1);
+    e->ids = b_reshape(b, chosen, &e->pairs, 1);
+    if (e->one_token) /* each choice is another expert */
+        return e->ids.i && e->weights.i;
+    expr_id of[2] = {e->pairs, all};
+    value_id same = b_binary(b, OP_EQ, b_unsqueeze(b, e->ids, 1), v_iota(b, ELEM_I64, of, 2, 1));
+    e->sizes = b_reduce(b, b_convert(b, same, ELEM_I64), first, 1, "sum", false);
+    e->ids = sorted(b, e->ids, false, e->pairs, &e->order);
+    return e->ids.i && e->sizes.i && e->weights.i;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+static value_id expert_rows(struct rule *r, const struct experts *e, value_id x, expr_id expert)
+{
+    value_id h = layer_product(r, &e->layer[0], x, expert),
+             third = e->third ? layer_product(r, &e->layer[2], x, expert) : (value_id){0};
+    return layer_product(r, &e->layer[1], activated(r, e, h, third), expert);
+}
+
+/* Carried: the sums [1, width]. */
+static bool choice_step(struct rule *r, void *data, value_id iter, const value_id *carried, value_id *next,
+                        value_id *scan)
+{
+    const struct experts *e = data;
+    struct builder *b = r->b;
+    (void)scan;
+    expr_id expert = b_elem(b, b_gather(b, e->ids, iter, 0), 0, 0, e->count - 1);
+    value_id y = expert.i ? expert_rows(r, e, e->x, expert) : (value_id){0};
+    next[0] = b_binary(b, OP_ADD, carried[0], b_binary(b, OP_MUL, y, b_gather(b, e->weights, iter, 0)));
+    return next[0].i != 0;
+}
+
+/* Carried: the sums [tokens, width], and the number of choices that lie before this expert's. */
+static bool expert_step(struct rule *r, void *data, value_id iter, const value_id *carried, value_id *next,
+                        value_id *scan)
+{
+    const struct experts *e = data;
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    (void)iter, (void)scan;
+    expr_id begin = b_elem(b, carried[1], 0, 0, INT32_MAX);
+    value_id id = b_gather(b, e->ids, carried[1], 0), size = b_gather(b, e->sizes, id, 0);
+    if (!begin.i || !size.i)
+        return false;
+    expr_id expert = b_elem(b, id, 0, 0, e->count - 1), rows = b_elem(b, size, 0, 1, INT32_MAX);
+    if (!expert.i || !rows.i)
+        return false;
+    value_id order = b_slice_axis(b, e->order, 0, begin, rows);
+    value_id token = b_binary(b, OP_DIV, order, b_scalar_i64(b, ELEM_I64, e->k));
+    value_id y = expert_rows(r, e, b_gather(b, e->x, token, 0), expert);
+    y = b_binary(b, OP_MUL, y, b_unsqueeze(b, b_gather(b, e->weights, order, 0), 1));
+    value_id in[3] = {carried[0], b_unsqueeze(b, token, 1), y};
+    struct attr sum = attr_str("monoid", "sum");
+    next[0] = b_op(b, OP_SCATTER_ND, in, 3, &sum, 1);
+    next[1] = v_expr(b, ELEM_I64, ex_add(ex, begin, rows));
+    return next[0].i && next[1].i;
+}
+
+static value_id summed(struct rule *r, struct experts *e)
+{
+    struct builder *b = r->b;
+    static const int64_t first[] = {0};
+    expr_id dims[2] = {b_dim(b, e->x, 0), ex_const(b_exprs(b), e->layer[1].out)};
+    value_id carried[2] = {b_splat_f64(b, ELEM_F32, 0, dims, 2), b_scalar_i64(b, ELEM_I64, 0)};
+    struct counted_loop loop = {.trips = ex_const(b_exprs(b), e->k), .body = choice_step, .data = e, .n_carried = 1};
+    if (!e->one_token) {
+        value_id some = b_convert(b, b_binary(b, OP_LT, b_splat_like(b, e->sizes, 0), e->sizes), ELEM_I64);
+        loop = (struct counted_loop){.trips = b_elem(b, b_reduce(b, some, first, 1, "sum", false), 0, 0, e->count),
+                                     .body = expert_step,
+                                     .data = e,
+                                     .n_carried = 2};
+    }
+    if (!loop.trips.i || !rule_counted_loop(r, &loop, carried, NULL))
+        return (value_id){0};
+    return carried[0];
+}
+
+/* ---- the operators ----------------------------------------------------------------------------------------------- */
+
+static bool served(struct rule *r)
+{
+    static const char *const kinds[] = {"relu", "gelu", "silu", "swiglu", "identity"};
+    const char *kind = rule_str(r, "activation_type", "relu");
+    bool known = false;
+    for (uint32_t i = 0; i < COUNT_OF(kinds); i++)
+        known |= !strcmp(kind, kinds[i]);
+    if (!known)
+        return rule_bad(r, "activation_type \"%.40s\"", kind);
+    if (r->param && !rule_str_is(r, "quant_type", "int", "int"))
+        return rule_refuse(r, "quant_type \"%.40s\"", rule_str(r, "quant_type", "int"));
+    if (r->param && rule_int(r, "weights_prepacked", -1) == 1)
+        return rule_refuse(r, "the weights are prepacked for a GPU: export them without");
+    for (uint32_t i = FIRST_GLOBAL_SCALE; r->param && i < r->n_in; i++)
+        if (rule_has(r, i))
+            return rule_refuse(r, "operand %u scales floats of 4 or 8 bits", i);
+    for (uint32_t i = 0; r->param && i < LAYERS; i++)
+        if (rule_has(r, of_blocks[i].weights) && !rule_has(r, of_blocks[i].scales))
+            return rule_bad(r, "weights of layer %u without scales", i + 1);
+    return true;
+}
+
+static bool experts_read(struct rule *r, struct experts *e)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    const struct layer *l = e->layer;
+    bool gated = rule_str_is(r, "activation_type", "relu", "swiglu");
+    int64_t width;
+    *e = (struct experts){.k = rule_int(r, "k", 1), .fusion = rule_int(r, "swiglu_fusion", 0)};
+    e->third = rule_has(r, (r->param ? of_blocks : of_floats)[2].weights);
+    for (uint32_t i = 0; i < (e->third ? 3u : 2u); i++)
+        if (!layer_read(r, i, &e->layer[i]))
+            return false;
+    const struct dims d = b_dims(b, rule_in(r, 0));
+    if (!d.d || !ex_is_const(ex, b_dim(b, rule_in(r, (r->param ? of_blocks : of_floats)[0].weights), 0), &e->count))
+        return false;
+    if (d.rank < 2 || e->k < 1 || e->k > e->count)
+        return rule_bad(r, "an input of rank %d, %lld of %lld experts", (int)d.rank, (long long)e->k,
+                        (long long)e->count);
+    bool fused = gated && !e->third;
+    if (fused && e->fusion != 1 && e->fusion != 2)
+        return rule_bad(r, "swiglu without swiglu_fusion and without a third layer");
+    if (!ex_is_const(ex, d.d[d.rank - 1], &width))
+        return rule_refuse(r, "the width is dynamic");
+    if (l[0].in != width || l[1].out != width || l[0].out != l[1].in * (fused ? 2 : 1) ||
+        (e->third && (l[2].in != width || l[2].out != l[0].out)))
+        return rule_bad(r, "layers of %lld to %lld and %lld to %lld for rows of %lld", (long long)l[0].in,
+                        (long long)l[0].out, (long long)l[1].in, (long long)l[1].out, (long long)width);
+    expr_id rows[2] = {ex_const(ex, 1), d.d[d.rank - 1]};
+    for (int32_t i = 0; i + 1 < d.rank; i++)
+        rows[0] = ex_mul(ex, rows[0], d.d[i]);
+    e->x = b_reshape(b, v_widen(b, rule_in(r, 0)), rows, 2);
+    return e->x.i != 0;
+}
+
+bool rule_experts(struct rule *r)
+{
+    struct builder *b = r->b;
+    struct experts e;
+    value_id in = rule_in(r, 0);
+    if (!in.i || !served(r) || !experts_read(r, &e) || !route(r, &e))
+        return false;
+    const struct dims d = b_dims(b, in);
+    value_id y = summed(r, &e);
+    return rule_result(r, b_convert(b, b_reshape(b, y, d.d, d.rank), v_elem(b, in)));
+}

@@ -1,0 +1,187 @@
+"""com.microsoft MoE and QMoE beside ONNX Runtime, whose CPU kernels lack some forms: those beside numpy."""
+import numpy as np
+import pytest
+
+from support.compare import floats, interpreted
+from support.contrib import contrib
+from support.tool import mcc
+
+F = np.float32
+E, H, I = 6, 32, 48
+
+
+def near(want, got, scale=2e-5):
+    assert want.shape == got.shape and want.dtype == got.dtype, (want.shape, got.shape)
+    far = np.abs(want.astype(F) - got.astype(F)).max(initial=0) / max(np.abs(want.astype(F)).max(initial=0), 1e-30)
+    assert far < scale, far
+
+
+def layers(fused, bias=True, third=False, e=E, h=H, i=I):
+    two = 2 if fused else 1
+    w = {"w1": floats(e, two * i, h, seed=1) / F(4), "b1": floats(e, two * i, seed=2), "w2": floats(e, h, i, seed=3) / F(4), "b2": floats(e, h, seed=4)}
+    if third:
+        w |= {"w3": floats(e, i, h, seed=5) / F(4), "b3": floats(e, i, seed=6)}
+    return {k: v if bias or k[0] == "w" else None for k, v in w.items()}
+
+
+FORMS = [("relu", 0), ("gelu", 0), ("silu", 0), ("identity", 0), ("swiglu", 1)]
+
+
+@pytest.mark.parametrize("kind, fusion", FORMS)
+@pytest.mark.parametrize("normalized", [0, 1])
+def test_floats(tmp_path, kind, fusion, normalized):
+    """Any number of tokens, none and one known as well; equal numbers of the router; rank 3; without biases."""
+    w = layers(fusion)
+    extra = dict(activation_alpha=1.702, activation_beta=1.0, swiglu_limit=1.5) if fusion else {}
+    form = dict(k=3, activation_type=kind, normalize_routing_weights=normalized, swiglu_fusion=fusion, **extra)
+    net, _ = contrib(tmp_path, "MoE", {"x": floats(4, H), "r": floats(4, E), **w}, constants=list(w), symbolic="inner", standard=21, **form)
+    for rows in (1, 2, 7, 40):
+        feeds = [floats(rows, H, seed=rows), np.round(floats(rows, E, seed=rows) * 2)]
+        near(net.want(feeds)[0], net.run(feeds, "-O2")[0])
+    w = layers(fusion, bias=False)
+    for rows in (1, 5):
+        net, feeds = contrib(tmp_path, "MoE", {"x": floats(1, rows, H), "r": floats(rows, E), **w}, constants=[k for k in w if w[k] is not None],
+                             symbolic=False, standard=21, **form)
+        near(net.want(feeds)[0], net.run(feeds, "-O2")[0])
+
+
+def reference(x, router, w, k, kind, fusion=0, alpha=1.0, beta=0.0, limit=np.inf, chosen=False, weights=None, normalized=False):
+    """chosen: weights are the softmax of the chosen numbers (QMoE). weights: router_weights."""
+    x, y = x.astype(np.float64), np.zeros(x.shape)
+    act = {"relu": lambda h: np.maximum(h, 0), "silu": lambda h: h / (1 + np.exp(-h)), "identity": lambda h: h}
+    for t, row in enumerate(router.astype(np.float64)):
+        best = sorted(range(len(row)), key=lambda e: (row[e], e), reverse=True)[:k]
+        p = np.exp(row - row.max())
+        p = p[best] / (p[best].sum() if chosen or normalized else p.sum())
+        if weights is not None:
+            p = weights[t, best].astype(np.float64) / (weights[t, best].sum() if normalized else 1)
+            p = np.where(p > 1e-8, p, 0)
+        for e, by in zip(best, p):
+            one = {n: v[e].astype(np.float64) for n, v in w.items() if v is not None}
+            h = one["w1"] @ x[t] + one.get("b1", 0)
+            third = one["w3"] @ x[t] + one.get("b3", 0) if "w3" in one else None
+            if kind == "swiglu":
+                gate, linear = (h, third) if third is not None else (h[0::2], h[1::2]) if fusion == 1 else np.split(h, 2)
+                gate, linear = np.minimum(gate, limit), np.clip(linear, -limit, limit)
+                a = gate / (1 + np.exp(-alpha * gate)) * (linear + beta)
+            else:
+                a = act[kind](h) * (1 if third is None else third)
+            y[t] += by * (one["w2"] @ a + one.get("b2", 0))
+    return y.astype(F)
+
+
+@pytest.mark.parametrize("kind, fusion, third", [("swiglu", 2, False), ("swiglu", 0, True), ("silu", 0, True)])
+def test_forms_of_gpus(tmp_path, kind, fusion, third):
+    """Halves that follow one another, and a third layer; alike on all variants and in the interpreter."""
+    w = layers(fusion, third=third)
+    form = dict(k=2, activation_type=kind, swiglu_fusion=fusion, **(dict(activation_alpha=1.5, swiglu_limit=2.0) if fusion else {}))
+    net, _ = contrib(tmp_path, "MoE", {"x": floats(4, H), "r": floats(4, E), **w}, constants=list(w), symbolic="inner", standard=21, **form)
+    feeds = [floats(9, H, seed=1), floats(9, E, seed=2)]
+    want = reference(*feeds, w, 2, kind, fusion, *((1.5, 0.0, 2.0) if fusion else ()))
+    for flags in [("-O0",), *(("-O2", f"--march=x86-64-{v}") for v in ("v2", "v3", "v4")), ("-O2", "--precision=bf16")]:
+        near(want, net.run(feeds, *flags)[0], 2e-2 if "bf16" in flags[-1] else 2e-5)
+    assert interpreted(net, feeds).returncode == 0
+    near(want, np.load(next((net.folder / "eval").glob("*.npy"))))
+
+
+def packed(rng, bits, e, n, k, block, zeros):
+    """Bytes, scales, zero points, and the weights that they stand for."""
+    q = rng.integers(0, 2**bits, (e, n, k), np.uint8)
+    count = k // block if block else 1
+    s = rng.uniform(0.5, 1, (e, n, count)).astype(F) / F(2**bits)
+    z = rng.integers(0, 2**bits, (e, n, count), np.uint8) if zeros else np.full((e, n, count), 2 ** (bits - 1), np.uint8)
+    w = (q.astype(F) - np.repeat(z, k // count, 2)) * np.repeat(s, k // count, 2)
+
+    def pack(x):
+        x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, -x.shape[-1] % (8 // bits))])
+        return sum(x[..., i::8 // bits] << (bits * i) for i in range(8 // bits)).astype(np.uint8)
+
+    return pack(q), s if block else s[..., 0], (pack(z if block else z[..., 0]) if zeros else None), w
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("block", [0, 16, 32])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("level", [0, 4])
+def test_blocks(tmp_path, bits, block, zeros, level):
+    """Columns and blocks, with and without zero points, odd numbers of columns in a byte; rows by bytes where ONNX Runtime's are."""
+    rng = np.random.default_rng(bits + block)
+    h, i = 64, 96
+    b1, s1, z1, w1 = packed(rng, bits, E, 2 * i, h, block, zeros)
+    b2, s2, z2, w2 = packed(rng, bits, E, h, i, block, zeros)
+    feeds = {"x": floats(4, h), "r": floats(4, E), "w1": b1, "s1": s1, "b1": floats(E, 2 * i, seed=1), "w2": b2, "s2": s2, "b2": floats(E, h, seed=2),
+             "w3": None, "s3": None, "b3": None, "z1": z1, "z2": z2}
+    if not zeros:
+        feeds = {k: v for k, v in feeds.items() if v is not None}
+    form = dict(k=2, activation_type="swiglu", swiglu_fusion=1, activation_alpha=1.702, activation_beta=1.0, swiglu_limit=7.0, expert_weight_bits=bits,
+                accuracy_level=level, normalize_routing_weights=1, **(dict(block_size=block) if block else {}))
+    net, _ = contrib(tmp_path, "QMoE", feeds, constants=[k for k, v in feeds.items() if v is not None and k not in "xr"], symbolic="inner", standard=21, **form)
+    w = {"w1": w1, "b1": feeds["b1"], "w2": w2, "b2": feeds["b2"]}
+    by_bytes = bool(block) and (bits == 8 or level == 4)
+    for rows in (1, 5, 70):
+        given = [floats(rows, h, seed=rows), np.round(floats(rows, E, seed=rows) * 2)]
+        want = reference(*given, w, 2, "swiglu", 1, 1.702, 1.0, 7.0, chosen=True)
+        got = net.run(given, "-O2")[0]
+        near(want, got, 2e-2 if by_bytes else 2e-5)
+        near(want, net.run(given, "-O2", "--precision=exact")[0])
+        if bits > 2 and block:    # the others lose digits, or have no such kernel
+            near(net.want(given)[0], got, 2e-3 if by_bytes else 2e-5)
+
+
+@pytest.mark.parametrize("normalized", [0, 1])
+def test_router_weights(tmp_path, normalized):
+    """Chosen by one tensor, weighed by another, of which what is not above 0 counts nothing; f16."""
+    rng = np.random.default_rng(5)
+    h, i = 32, 64
+    b1, s1, _, w1 = packed(rng, 4, E, i, h, 16, False)
+    b2, s2, _, w2 = packed(rng, 4, E, h, i, 16, False)
+    none = dict.fromkeys(["b2", "w3", "s3", "b3", "z1", "z2", "z3"])
+    feeds = {"x": floats(4, h), "r": floats(4, E), "w1": b1, "s1": s1, "b1": None, "w2": b2, "s2": s2, **none, "by": floats(4, E)}
+    form = dict(k=3, activation_type="silu", block_size=16, normalize_routing_weights=normalized)
+    net, _ = contrib(tmp_path, "QMoE", feeds, constants=["w1", "s1", "w2", "s2"], symbolic="inner", standard=21, expert_weight_bits=4, **form)
+    for rows in (1, 6):
+        given = [floats(rows, h, seed=rows), floats(rows, E, seed=rows), floats(rows, E, seed=rows + 1) + F(normalized * 3)]
+        got = net.run(given, "-O2")[0]
+        near(net.want(given)[0], got)
+        near(reference(*given[:2], {"w1": w1, "w2": w2}, 3, "silu", weights=given[2], normalized=normalized), got)
+    half = {k: v.astype(np.float16) if v is not None and v.dtype == F else v for k, v in feeds.items()}
+    net, given = contrib(tmp_path, "QMoE", half, constants=["w1", "s1", "w2", "s2"], symbolic="inner", standard=21, expert_weight_bits=4, **form)
+    near(net.want(given)[0], net.run(given, "-O2")[0], 5e-3)
+
+
+@pytest.mark.parametrize("op", ["MoE", "QMoE"])
+def test_read_where_they_lie(tmp_path, op):
+    """Weights of all experts lie in panels once, and products read the chosen one's there: nothing of them goes through memory."""
+    h = i = 256
+    rng = np.random.default_rng(1)
+    if op == "MoE":
+        w = {k: v for k, v in layers(False, False, e=8, h=h, i=i).items() if v is not None}
+        w = {"w1": w["w1"], "b1": None, "w2": w["w2"]}
+        form = {}
+    else:
+        b1, s1, _, _ = packed(rng, 4, 8, i, h, 32, False)
+        b2, s2, _, _ = packed(rng, 4, 8, h, i, 32, False)
+        w, form = {"w1": b1, "s1": s1, "b1": None, "w2": b2, "s2": s2}, dict(block_size=32)
+    net, _ = contrib(tmp_path, op, {"x": floats(4, h), "r": floats(4, 8), **w}, constants=[k for k, v in w.items() if v is not None], symbolic="inner",
+                     standard=21, k=2, **form)
+    plan = net.folder / "plan.txt"
+    done = mcc(net.path, "-march=x86-64-v4", "-stop-after=plan", "-o", plan)
+    assert done.returncode == 0, done.stderr
+    stored = [line for line in plan.read_text().splitlines() if line.startswith("value ") and " weights " in line and "/ 16" in line]
+    assert len(stored) == (2 if op == "MoE" else 4), stored    # with the blocks' scales
+    size = net.compile("-O2").stat().st_size
+    assert size < net.path.stat().st_size * 1.05 + 200_000
+
+
+def test_refused(tmp_path):
+    """What has no lowering, or says nothing that fits together, with a word each."""
+    def said(op="MoE", shapes=None, **form):
+        w = layers(False) | (shapes or {})
+        net, _ = contrib(tmp_path, op, {"x": floats(4, H), "r": floats(4, E), **w}, constants=list(w), symbolic="inner", standard=21, **form)
+        return mcc(net.path, "-o", net.folder / "net.so").stderr
+
+    assert "7 of 6 experts" in said(k=7)
+    assert 'activation_type "tanh"' in said(activation_type="tanh")
+    assert "swiglu without swiglu_fusion" in said(activation_type="swiglu")
+    assert "layers of 32 to 48 and 40 to 32 for rows of 32" in said(shapes={"w2": floats(E, H, 40)})
+    assert "weights of rank 2" in said(shapes={"w2": floats(E, H)})
