@@ -371,38 +371,76 @@ static value_id depthwise_sums(struct builder *b, value_id padded, value_id w)
     return b_reduce(b, products, &last, 1, "sum", false);
 }
 
-/* Depthwise convolution over past state (else zeros) and input; the state is the last k - 1 positions. */
+/* (B, T, ...) as (B, ..., T), all dims between as one. */
+static value_id channels_first(struct builder *b, value_id x)
+{
+    static const int64_t perm[] = {0, 2, 1};
+    struct exprs *ex = b_exprs(b);
+    const struct dims d = b_dims(b, x);
+    if (!d.d)
+        return (value_id){0};
+    expr_id flat[3] = {d.d[0], d.d[1], ex_const(ex, 1)};
+    for (int32_t i = 2; i < d.rank; i++)
+        flat[2] = ex_mul(ex, flat[2], d.d[i]);
+    return b_transpose(b, b_reshape(b, x, flat, 3), perm);
+}
+
+/* The other way: (B, C, T) with dims from 2 on as `like` has them. */
+static value_id channels_last(struct builder *b, value_id x, value_id like)
+{
+    static const int64_t perm[] = {0, 2, 1};
+    const struct dims d = b_dims(b, x), l = b_dims(b, like);
+    expr_id out[RANK_MAX];
+    if (!d.d || !l.d)
+        return (value_id){0};
+    memcpy(out, l.d, (size_t)l.rank * sizeof *out);
+    out[1] = d.d[2];
+    return b_reshape(b, b_transpose(b, x, perm), out, l.rank);
+}
+
+/* Depthwise convolution over past state (else zeros) and input, whose last positions are the state. */
 bool rule_causal_conv(struct rule *r)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), w = rule_in(r, 1), padded;
-    int64_t channels = 0, one = 1;
+    int64_t channels = 0, one = 1, dilation = rule_int(r, "dilation", 1);
+    bool last = rule_int(r, "channels_last", 0) != 0;
     int32_t rank = v_rank(b, in);
     if (!in.i || !w.i)
         return false;
-    if (rank != 3 || v_rank(b, w) != 3)
+    if ((last ? rank < 3 : rank != 3) || v_rank(b, w) != 3)
         return rule_refuse(r, "the operands have ranks %d and %d", (int)rank, (int)v_rank(b, w));
+    if (rule_int(r, "state_window", 0))
+        return rule_refuse(r, "state_window: states of several positions; export the model with the last one");
+    if (dilation < 1 || dilation > INT32_MAX)
+        return rule_bad(r, "dilation %lld", (long long)dilation);
     bool known = ex_is_const(ex, b_dim(b, w, 0), &channels);
-    expr_id zero = ex_const(ex, 0), keep = ex_addc(ex, b_dim(b, w, 2), -1);
+    if (!known && dilation > 1)
+        return rule_refuse(r, "dilation with a dynamic number of channels");
+    value_id x = last ? channels_first(b, in) : in;
+    expr_id zero = ex_const(ex, 0), keep = ex_mulc(ex, ex_addc(ex, b_dim(b, w, 2), -1), dilation);
     if (rule_has(r, 3)) {
-        value_id both[2] = {rule_in(r, 3), in};
+        value_id both[2] = {last ? channels_first(b, rule_in(r, 3)) : rule_in(r, 3), x};
         padded = b_concat(b, both, 2, 2);
     } else {
         expr_id lo[3] = {zero, zero, keep}, hi[3] = {zero, zero, zero};
-        padded = b_pad(b, in, (value_id){0}, lo, hi, "constant");
+        padded = b_pad(b, x, (value_id){0}, lo, hi, "constant");
     }
     if (!padded.i)
         return false;
     value_id operands[2] = {v_widen(b, padded), v_widen(b, w)};
-    struct attr attrs[] = {attr_ints("strides", &one, 1),   attr_exprs("lo", &zero, 1), attr_exprs("hi", &zero, 1),
-                           attr_ints("dilations", &one, 1), attr_ints("xdil", &one, 1), attr_int("groups", channels)};
+    struct attr attrs[] = {attr_ints("strides", &one, 1), attr_exprs("lo", &zero, 1),
+                           attr_exprs("hi", &zero, 1),    attr_ints("dilations", &dilation, 1),
+                           attr_ints("xdil", &one, 1),    attr_int("groups", channels)};
     value_id y = known ? b_op(b, OP_CONV, operands, 2, attrs, 6) : depthwise_sums(b, operands[0], operands[1]);
     if (rule_has(r, 2))
         y = b_binary(b, OP_ADD, y, v_along(b, v_widen(b, rule_in(r, 2)), 1, 3));
     if (!rule_str_is(r, "activation", "none", "none"))
         y = b_binary(b, OP_MUL, y, b_unary(b, OP_SIGMOID, y));
-    rule_out(r, 0, b_convert(b, y, v_elem(b, in)));
-    rule_out(r, 1, b_slice_axis(b, padded, 2, ex_sub(ex, b_dim(b, padded, 2), keep), keep));
+    y = b_convert(b, y, v_elem(b, in));
+    value_id state = b_slice_axis(b, padded, 2, ex_sub(ex, b_dim(b, padded, 2), keep), keep);
+    rule_out(r, 0, last ? channels_last(b, y, in) : y);
+    rule_out(r, 1, last ? channels_last(b, state, in) : state);
     return y.i != 0;
 }

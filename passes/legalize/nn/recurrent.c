@@ -371,7 +371,7 @@ bool rule_recurrent(struct rule *r)
 struct linear_attention {
     value_id q, k, v, decay, beta; /* [steps, B, H, d] in f32; decay and beta {0} when the rule has none */
     value_id scale; /* rank 0 */
-    int64_t group; /* query heads per key head */
+    int64_t group; /* query heads per key head, 1 where keys are more */
 };
 
 /* (B, T, H * d) -> [T, B, H, d]. */
@@ -412,13 +412,43 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
     return scan[0].i != 0;
 }
 
+/* Each of the heads of x [T, B, H, d] as often as makes so many of them. */
+static value_id heads_repeated(struct builder *b, value_id x, int64_t heads)
+{
+    struct exprs *ex = b_exprs(b);
+    const struct dims d = b_dims(b, x);
+    if (!d.d)
+        return (value_id){0};
+    expr_id all = ex_const(ex, heads), wide[5] = {d.d[0], d.d[1], d.d[2], ex_div(ex, all, d.d[2]), d.d[3]},
+            out[4] = {d.d[0], d.d[1], all, d.d[3]};
+    return b_reshape(b, b_broadcast(b, b_unsqueeze(b, x, 3), wide, 5), out, 4);
+}
+
+/* Fewer query heads than states: queries, and keys if they are as few, are those of several states. */
+static bool queries_shared(struct rule *r, struct linear_attention *a, int64_t hq, int64_t hk)
+{
+    struct builder *b = r->b;
+    int64_t queries, keys;
+    if (!ex_is_const(b_exprs(b), b_dim(b, rule_in(r, 0), 2), &queries) ||
+        !ex_is_const(b_exprs(b), b_dim(b, rule_in(r, 1), 2), &keys))
+        return rule_refuse(r, "fewer query heads than key heads, of dynamic width");
+    if (keys != queries && keys != queries / hq * hk)
+        return rule_bad(r, "keys of width %lld for queries of %lld in %lld heads", (long long)keys, (long long)queries,
+                        (long long)hq);
+    a->q = heads_repeated(b, by_step(r, rule_in(r, 0), hq), hk);
+    a->k = keys == queries ? heads_repeated(b, by_step(r, rule_in(r, 1), hq), hk) : by_step(r, rule_in(r, 1), hk);
+    a->group = 1;
+    return true;
+}
+
 static bool linear_read(struct rule *r, struct linear_attention *a, int64_t hq, int64_t hk)
 {
     struct builder *b = r->b;
-    *a = (struct linear_attention){.q = by_step(r, rule_in(r, 0), hq),
-                                   .k = by_step(r, rule_in(r, 1), hk),
-                                   .v = by_step(r, rule_in(r, 2), hk),
-                                   .group = hq / hk};
+    *a = (struct linear_attention){.v = by_step(r, rule_in(r, 2), hk), .group = hq / hk};
+    if (hq < hk && !queries_shared(r, a, hq, hk))
+        return false;
+    a->q = a->q.i ? a->q : by_step(r, rule_in(r, 0), hq);
+    a->k = a->k.i ? a->k : by_step(r, rule_in(r, 1), hk);
     if (!a->q.i || !a->k.i || !a->v.i)
         return false;
     double given = rule_float(r, "scale", 0);
@@ -444,8 +474,10 @@ bool rule_linear_attention(struct rule *r)
     struct builder *b = r->b;
     struct linear_attention a;
     int64_t hq = rule_int(r, "q_num_heads", 0), hk = rule_int(r, "kv_num_heads", 0);
-    if (hq < 1 || hk < 1 || hq % hk)
+    if (hq < 1 || hk < 1 || hq > INT32_MAX || hk > INT32_MAX || (hq % hk && hk % hq))
         return rule_bad(r, "%lld query heads, %lld key heads", (long long)hq, (long long)hk);
+    if (rule_int(r, "state_window", 0))
+        return rule_refuse(r, "state_window: states of several tokens; export the model with the last one");
     if (!linear_read(r, &a, hq, hk))
         return false;
     value_id state, y;
@@ -468,4 +500,16 @@ bool rule_linear_attention(struct rule *r)
     rule_out(r, 0, b_convert(b, b_reshape(b, b_transpose(b, y, perm), out, 3), narrow));
     rule_out(r, 1, b_convert(b, state, rule_has(r, 3) ? v_elem(b, rule_in(r, 3)) : narrow));
     return true;
+}
+
+/* com.microsoft: decay_scale * softplus(a + dt_bias), and sigmoid(b). */
+bool rule_linear_attention_gate(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), x = b_binary(b, OP_ADD, b_convert(b, in, ELEM_F32), rule_in(r, 1));
+    if (rule_wants(r, 1) && !rule_has(r, 3))
+        return rule_bad(r, "beta without its operand b");
+    if (rule_has(r, 3))
+        rule_out(r, 1, b_convert(b, b_unary(b, OP_SIGMOID, v_widen(b, rule_in(r, 3))), v_elem(b, in)));
+    return rule_result(r, b_convert(b, b_binary(b, OP_MUL, v_softplus(b, x), rule_in(r, 2)), v_elem(b, in)));
 }

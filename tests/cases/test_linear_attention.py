@@ -1,0 +1,64 @@
+"""com.microsoft LinearAttention, its gate, and CausalConvWithState, beside ONNX Runtime."""
+import numpy as np
+import pytest
+
+from support.compare import floats
+from support.contrib import contrib
+
+F = np.float32
+
+
+def near(want, got, scale=2e-5):
+    assert want.shape == got.shape and want.dtype == got.dtype, (want.shape, got.shape)
+    far = np.abs(want.astype(F) - got.astype(F)).max(initial=0) / max(np.abs(want.astype(F)).max(initial=0), 1e-30)
+    assert far < scale, far
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
+@pytest.mark.parametrize("heads", [(2, 2, 2), (4, 2, 2), (2, 2, 4), (2, 4, 4)])
+def test_linear_attention(tmp_path, rule, heads):
+    """Prompts and single tokens after a state; heads of queries, keys and states, of which one shares another; decay by head and by element."""
+    (hq, keys, hk), dk, dv, batch = heads, 8, 16, 2
+
+    def unit(*shape, seed):
+        x = floats(*shape, dk, seed=seed)
+        return (x / np.linalg.norm(x, axis=-1, keepdims=True)).reshape(batch, -1, shape[-1] * dk).astype(F)
+
+    for wide in (1, dk):
+        def feeds(steps):
+            beta = 1 / (1 + np.exp(-floats(batch, steps, hk, seed=5)))
+            all = {"q": unit(batch, steps, hq, seed=1), "k": unit(batch, steps, keys, seed=2), "v": floats(batch, steps, hk * dv, seed=3),
+                   "s": floats(batch, hk, dk, dv, seed=6), "g": -np.abs(floats(batch, steps, hk * wide, seed=4)) if "gated" in rule else None,
+                   "b": beta.astype(F) if "delta" in rule else None}
+            return {k: v for k, v in all.items() if v is not None or k != "b"}
+
+        net, _ = contrib(tmp_path, "LinearAttention", feeds(3), n_out=2, symbolic="inner", standard=21, outputs=[1, 1], q_num_heads=hq, kv_num_heads=hk,
+                         update_rule=rule)
+        for steps in (1, 7):
+            given = [v for v in feeds(steps).values() if v is not None]
+            for want, got in zip(net.want(given), net.run(given, "-O2")):
+                near(want, got)
+
+
+def test_gate(tmp_path):
+    feeds = {"a": floats(2, 3, 4), "dt": floats(4), "scale": floats(4), "b": floats(2, 3, 4)}
+    net, _ = contrib(tmp_path, "LinearAttentionGate", feeds, n_out=2, standard=21, outputs=[1, 1])
+    given = [floats(2, 5, 4, seed=1) * F(30), floats(4, seed=2), -np.abs(floats(4, seed=3)), floats(2, 5, 4, seed=4)]
+    for want, got in zip(net.want(given), net.run(given, "-O2")):
+        near(want, got)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("state", [False, True])
+def test_causal_conv(tmp_path, last, dilation, state):
+    """Channels before and after the positions, several dims of them; with and without a state, as long as the dilation makes it."""
+    shape = lambda n: (2, n, 3, 2) if last else (2, 6, n)
+    feeds = lambda n: {"x": floats(*shape(n), seed=1), "w": floats(6, 1, 4, seed=2), "bias": floats(6, seed=3),
+                       "s": floats(*shape(3 * dilation), seed=4) if state else None}
+    net, _ = contrib(tmp_path, "CausalConvWithState", feeds(5), constants=["w", "bias"], n_out=2, symbolic=True, standard=21, outputs=[1, 1], activation="silu",
+                     **({"channels_last": 1} if last else {}), **({"dilation": dilation} if dilation > 1 else {}))
+    for n in (1, 9):
+        given = [v for k, v in feeds(n).items() if k in "xs" and v is not None]
+        for want, got in zip(net.want(given), net.run(given, "-O2")):
+            near(want, got)
