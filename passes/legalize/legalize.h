@@ -54,6 +54,9 @@ bool rule_numbers(struct rule *, rule_fn *);
 /* The product of operands 0 and 1 (turned_w: by the transpose of the second) in integers, where both are
  * dequantized bytes. False: they are not, and nothing was done. */
 bool rule_matmul_dequantized(struct rule *, bool turned_w, value_id *y);
+/* The product of a and w if one is a stack of a constant's matrices at indices of the run and the other has one row for
+ * each: a loop through the different ones, none of which is copied. False: it is none. */
+bool rule_matmul_fetched(struct rule *, value_id a, value_id w, value_id *y);
 
 /* ---- operands and results -------------------------------------------------------------------------------- */
 

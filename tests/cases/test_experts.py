@@ -1,10 +1,11 @@
 """com.microsoft MoE and QMoE beside ONNX Runtime, whose CPU kernels lack some forms: those beside numpy."""
 import numpy as np
 import pytest
+from onnx import TensorProto as T
 
-from support.compare import floats, interpreted
+from support.compare import Model, floats, interpreted, node
 from support.contrib import contrib
-from support.tool import mcc
+from support.tool import mcc, value
 
 F = np.float32
 E, H, I = 6, 32, 48
@@ -185,3 +186,25 @@ def test_refused(tmp_path):
     assert "swiglu without swiglu_fusion" in said(activation_type="swiglu")
     assert "layers of 32 to 48 and 40 to 32 for rows of 32" in said(shapes={"w2": floats(E, H, 40)})
     assert "weights of rank 2" in said(shapes={"w2": floats(E, H)})
+
+
+@pytest.mark.parametrize("op", ["Gather", "GatherND"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_fetched(tmp_path, op, turned):
+    """Matrices that a Gather fetches for rows of one product each, as exporters write experts: indices from the end, and none; those out of range fail."""
+    e, k, n = 8, 128, 160
+    w = floats(e, n, k) if turned else floats(e, k, n)
+    shape = ["rows", k, 1] if turned else ["rows", 1, k]
+    nodes = [node("Gather", "w at", "m")] if op == "Gather" else [node("Reshape", "at column", "two"), node("GatherND", "w two", "m")]
+    net = Model(tmp_path, [*nodes, node("MatMul", "m x" if turned else "x m", "y")], [value("x", shape), value("at", ["rows"], T.INT64)],
+                [value("y", [None] * 3)], {"w": w, **({"column": np.array([-1, 1], np.int64)} if op == "GatherND" else {})})
+    for rows in (1, 2, 11):
+        at = np.random.default_rng(rows).integers(-e, e, rows)
+        x = floats(*[rows if d == "rows" else d for d in shape])
+        got = net.run([x, at], "-O2")[0]
+        near(w[at] @ x if turned else x @ w[at], got)
+    plan = net.folder / "plan.txt"
+    assert mcc(net.path, "-march=x86-64-v4", "-stop-after=plan", "-o", plan).returncode == 0
+    assert sum(line.startswith("value ") and " weights " in line and "/ 16" in line for line in plan.read_text().splitlines()) == 1
+    with pytest.raises(Exception, match="index"):
+        net.run([floats(*[1 if d == "rows" else d for d in shape]), np.array([e])], "-O2")

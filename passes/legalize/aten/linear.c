@@ -34,7 +34,8 @@ bool rule_aten_linear(struct rule *r)
 bool rule_aten_matmul(struct rule *r)
 {
     value_id y;
-    return aten_result(r, rule_matmul_dequantized(r, false, &y) ? y : b_matmul(r->b, rule_in(r, 0), rule_in(r, 1)));
+    bool done = rule_matmul_dequantized(r, false, &y) || rule_matmul_fetched(r, rule_in(r, 0), rule_in(r, 1), &y);
+    return aten_result(r, done ? y : b_matmul(r->b, rule_in(r, 0), rule_in(r, 1)));
 }
 
 /* beta * self + alpha * (first @ second) */

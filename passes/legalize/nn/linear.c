@@ -6,9 +6,9 @@
 
 bool rule_matmul(struct rule *r)
 {
-    value_id exact;
-    if (rule_matmul_dequantized(r, false, &exact))
-        return rule_result(r, exact);
+    value_id y;
+    if (rule_matmul_dequantized(r, false, &y) || rule_matmul_fetched(r, rule_in(r, 0), rule_in(r, 1), &y))
+        return rule_result(r, y);
     return rule_result(r, b_matmul(r->b, rule_in(r, 0), rule_in(r, 1)));
 }
 

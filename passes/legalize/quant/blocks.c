@@ -70,12 +70,12 @@ value_id v_less_least(struct builder *b, value_id y, value_id negated_sums, cons
     return b_binary(b, OP_ADD, y, b_matmul(b, negated_sums, b_transpose(b, s->least, turn)));
 }
 
-value_id v_product_chosen(struct builder *b, value_id x, value_id w, expr_id chosen)
+value_id v_product_chosen(struct builder *b, value_id x, value_id w, expr_id chosen, int64_t along)
 {
-    static const int64_t along_x[] = {1}, along_w[] = {2};
+    static const int64_t along_x[] = {1};
     value_id in[2] = {x, b_slice_axis(b, w, 0, chosen, ex_const(b_exprs(b), 1))};
     struct attr attrs[] = {attr_ints("batch_a", NULL, 0), attr_ints("batch_b", NULL, 0),
-                           attr_ints("contract_a", along_x, 1), attr_ints("contract_b", along_w, 1)};
+                           attr_ints("contract_a", along_x, 1), attr_ints("contract_b", &along, 1)};
     return b_squeeze(b, b_op(b, OP_DOT, in, 2, attrs, 4), 1);
 }
 
@@ -94,7 +94,7 @@ value_id blocks_product(struct rule *r, value_id x, const struct blocks *s)
         q = b_binary(b, OP_SUB, q, b_scalar_f64(b, ELEM_F32, (double)s->middle));
     value_id w = b_binary(b, OP_MUL, q, v_blocks_spread(b, s->scale, rank - 1, s->size, k));
     if (s->many)
-        return v_product_chosen(b, x, w, s->chosen);
+        return v_product_chosen(b, x, w, s->chosen, 2);
     value_id y = w.i ? b_matmul(b, x, b_transpose(b, w, turn)) : w;
     if (!s->least.i || !y.i)
         return y;

@@ -24,8 +24,8 @@ value_id block_product(struct rule *, value_id x, const struct blocks *);
 /* Does the file, or the user, allow activations of 8 bits, and are the weights there to be packed for them? Sums of a
  * block are exact. */
 bool blocks_allow_bytes(struct rule *, const struct blocks *, bool by_file);
-/* x (rows, k) by the transpose of matrix `chosen` of w, [many, n, k]: (rows, n). */
-value_id v_product_chosen(struct builder *, value_id x, value_id w, expr_id chosen);
+/* x (rows, k) by matrix `chosen` of w, [many, n, k] (along 2) or [many, k, n] (along 1): (rows, n). */
+value_id v_product_chosen(struct builder *, value_id x, value_id w, expr_id chosen, int64_t along);
 /* x (..., k) as (..., count, size), with zeros after it. */
 value_id v_in_blocks(struct builder *, value_id x, const struct blocks *);
 /* y less, for each column, the sum over blocks of its least times what a block of x sums to: (..., count), negated. */

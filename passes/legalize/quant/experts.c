@@ -32,16 +32,22 @@ struct layer {
     bool bytes; /* rows are rounded to bytes by blocks */
 };
 
+/* What is chosen of `of` matrices, `n` times, sorted. */
+struct choices {
+    int64_t of;
+    expr_id n;
+    value_id ids, order; /* i64 [n]: the chosen ones in ascending order, and the place where each was chosen */
+    value_id sizes; /* i64 [of]: how often each is chosen */
+};
+
 struct experts {
     int64_t count, k;
     value_id x; /* f32 [tokens, width] */
     struct layer layer[LAYERS];
     bool third;
     int64_t fusion;
-    value_id ids, order; /* i64 [tokens * k]: the chosen experts in ascending order, and which choice each is */
-    value_id sizes; /* i64 [experts]: tokens of each */
+    struct choices chosen; /* tokens * k */
     value_id weights; /* f32 [tokens * k], by choice */
-    expr_id pairs; /* tokens * k */
     bool one_token;
 };
 
@@ -112,7 +118,7 @@ static value_id layer_product(struct rule *r, const struct layer *l, value_id x,
     struct builder *b = r->b;
     struct blocks s = l->blocks;
     s.chosen = expert;
-    value_id y = !s.many    ? v_product_chosen(b, x, l->w, expert)
+    value_id y = !s.many    ? v_product_chosen(b, x, l->w, expert, 2)
                  : l->bytes ? block_product(r, x, &s)
                             : blocks_product(r, x, &s);
     if (l->bias.i)
@@ -200,11 +206,46 @@ static value_id weights_of(struct rule *r, value_id router, value_id best, value
     return b_binary(b, OP_DIV, b_unary(b, OP_EXP, b_binary(b, OP_SUB, best, most)), sum);
 }
 
+/* ids: i64 [n], each below `of`. */
+static void choices_sort(struct builder *b, value_id ids, struct choices *c)
+{
+    static const int64_t first[] = {0};
+    expr_id dims[2] = {c->n, ex_const(b_exprs(b), c->of)};
+    value_id same = b_binary(b, OP_EQ, b_unsqueeze(b, ids, 1), v_iota(b, ELEM_I64, dims, 2, 1));
+    c->sizes = b_reduce(b, b_convert(b, same, ELEM_I64), first, 1, "sum", false);
+    c->ids = sorted(b, ids, false, c->n, &c->order);
+}
+
+/* How many different ones there are. */
+static expr_id choices_trips(struct builder *b, const struct choices *c)
+{
+    static const int64_t first[] = {0};
+    value_id some = b_convert(b, b_binary(b, OP_LT, b_splat_like(b, c->sizes, 0), c->sizes), ELEM_I64);
+    return b_elem(b, b_reduce(b, some, first, 1, "sum", false), 0, 0, c->of);
+}
+
+/* The one whose choices begin at number `before` (i64, rank 0): *which, and where it was chosen; the next one's number.
+ * {0} after a diagnostic. */
+static value_id choices_next(struct builder *b, const struct choices *c, value_id before, expr_id *which,
+                             value_id *places)
+{
+    struct exprs *ex = b_exprs(b);
+    expr_id begin = b_elem(b, before, 0, 0, INT32_MAX);
+    value_id id = b_gather(b, c->ids, before, 0), size = b_gather(b, c->sizes, id, 0);
+    if (!begin.i || !size.i)
+        return (value_id){0};
+    *which = b_elem(b, id, 0, 0, c->of - 1);
+    expr_id n = b_elem(b, size, 0, 1, INT32_MAX);
+    if (!which->i || !n.i)
+        return (value_id){0};
+    *places = b_slice_axis(b, c->order, 0, begin, n);
+    return v_expr(b, ELEM_I64, ex_add(ex, begin, n));
+}
+
 static bool route(struct rule *r, struct experts *e)
 {
     struct builder *b = r->b;
     struct exprs *ex = b_exprs(b);
-    static const int64_t first[] = {0};
     value_id router = v_widen(b, rule_in(r, 1)), places = {0};
     if (!router.i)
         return false;
@@ -215,17 +256,13 @@ static bool route(struct rule *r, struct experts *e)
     b_assert(b, ex_eq(ex, b_dim(b, router, 1), all), EVAL_SHAPE, "router_probs does not have a column for each expert");
     value_id best = sorted(b, v_flip(b, router, 1), true, ex_const(ex, e->k), &places);
     value_id chosen = b_binary(b, OP_SUB, b_scalar_i64(b, ELEM_I64, e->count - 1), places);
-    e->pairs = ex_mulc(ex, tokens, e->k);
-    e->weights = b_reshape(b, weights_of(r, router, best, chosen), &e->pairs, 1);
+    e->chosen = (struct choices){.of = e->count, .n = ex_mulc(ex, tokens, e->k)};
+    e->weights = b_reshape(b, weights_of(r, router, best, chosen), &e->chosen.n, 1);
     e->one_token = ex_is(ex, tokens, 1);
-    e->ids = b_reshape(b, chosen, &e->pairs, 1);
-    if (e->one_token) /* each choice is another expert */
-        return e->ids.i && e->weights.i;
-    expr_id of[2] = {e->pairs, all};
-    value_id same = b_binary(b, OP_EQ, b_unsqueeze(b, e->ids, 1), v_iota(b, ELEM_I64, of, 2, 1));
-    e->sizes = b_reduce(b, b_convert(b, same, ELEM_I64), first, 1, "sum", false);
-    e->ids = sorted(b, e->ids, false, e->pairs, &e->order);
-    return e->ids.i && e->sizes.i && e->weights.i;
+    e->chosen.ids = b_reshape(b, chosen, &e->chosen.n, 1);
+    if (!e->one_token) /* of one, each choice is another expert */
+        choices_sort(b, e->chosen.ids, &e->chosen);
+    return e->chosen.ids.i && e->weights.i;
 }
 
 /* ---- the loop ---------------------------------------------------------------------------------------------------- */
@@ -244,7 +281,7 @@ static bool choice_step(struct rule *r, void *data, value_id iter, const value_i
     const struct experts *e = data;
     struct builder *b = r->b;
     (void)scan;
-    expr_id expert = b_elem(b, b_gather(b, e->ids, iter, 0), 0, 0, e->count - 1);
+    expr_id expert = b_elem(b, b_gather(b, e->chosen.ids, iter, 0), 0, 0, e->count - 1);
     value_id y = expert.i ? expert_rows(r, e, e->x, expert) : (value_id){0};
     next[0] = b_binary(b, OP_ADD, carried[0], b_binary(b, OP_MUL, y, b_gather(b, e->weights, iter, 0)));
     return next[0].i != 0;
@@ -256,39 +293,31 @@ static bool expert_step(struct rule *r, void *data, value_id iter, const value_i
 {
     const struct experts *e = data;
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
+    expr_id expert;
+    value_id order;
     (void)iter, (void)scan;
-    expr_id begin = b_elem(b, carried[1], 0, 0, INT32_MAX);
-    value_id id = b_gather(b, e->ids, carried[1], 0), size = b_gather(b, e->sizes, id, 0);
-    if (!begin.i || !size.i)
+    next[1] = choices_next(b, &e->chosen, carried[1], &expert, &order);
+    if (!next[1].i)
         return false;
-    expr_id expert = b_elem(b, id, 0, 0, e->count - 1), rows = b_elem(b, size, 0, 1, INT32_MAX);
-    if (!expert.i || !rows.i)
-        return false;
-    value_id order = b_slice_axis(b, e->order, 0, begin, rows);
     value_id token = b_binary(b, OP_DIV, order, b_scalar_i64(b, ELEM_I64, e->k));
     value_id y = expert_rows(r, e, b_gather(b, e->x, token, 0), expert);
     y = b_binary(b, OP_MUL, y, b_unsqueeze(b, b_gather(b, e->weights, order, 0), 1));
     value_id in[3] = {carried[0], b_unsqueeze(b, token, 1), y};
     struct attr sum = attr_str("monoid", "sum");
     next[0] = b_op(b, OP_SCATTER_ND, in, 3, &sum, 1);
-    next[1] = v_expr(b, ELEM_I64, ex_add(ex, begin, rows));
-    return next[0].i && next[1].i;
+    return next[0].i != 0;
 }
 
 static value_id summed(struct rule *r, struct experts *e)
 {
     struct builder *b = r->b;
-    static const int64_t first[] = {0};
     expr_id dims[2] = {b_dim(b, e->x, 0), ex_const(b_exprs(b), e->layer[1].out)};
     value_id carried[2] = {b_splat_f64(b, ELEM_F32, 0, dims, 2), b_scalar_i64(b, ELEM_I64, 0)};
     struct counted_loop loop = {.trips = ex_const(b_exprs(b), e->k), .body = choice_step, .data = e, .n_carried = 1};
     if (!e->one_token) {
-        value_id some = b_convert(b, b_binary(b, OP_LT, b_splat_like(b, e->sizes, 0), e->sizes), ELEM_I64);
-        loop = (struct counted_loop){.trips = b_elem(b, b_reduce(b, some, first, 1, "sum", false), 0, 0, e->count),
-                                     .body = expert_step,
-                                     .data = e,
-                                     .n_carried = 2};
+        loop.trips = choices_trips(b, &e->chosen);
+        loop.body = expert_step;
+        loop.n_carried = 2;
     }
     if (!loop.trips.i || !rule_counted_loop(r, &loop, carried, NULL))
         return (value_id){0};
@@ -363,4 +392,77 @@ bool rule_experts(struct rule *r)
     const struct dims d = b_dims(b, in);
     value_id y = summed(r, &e);
     return rule_result(r, b_convert(b, b_reshape(b, y, d.d, d.rank), v_elem(b, in)));
+}
+
+/* ---- experts as exporters write them: products by matrices that a Gather fetches -----------------------------------
+ */
+
+struct fetched {
+    struct choices chosen;
+    value_id x, w; /* [n, k], [of, in, out] or [of, out, in] */
+    int64_t along; /* the dim of w that is summed over */
+};
+
+/* Carried: the results [n, out], and the number of choices that lie before this matrix's. */
+static bool fetched_step(struct rule *r, void *data, value_id iter, const value_id *carried, value_id *next,
+                         value_id *scan)
+{
+    const struct fetched *f = data;
+    struct builder *b = r->b;
+    expr_id which;
+    value_id places;
+    (void)iter, (void)scan;
+    next[1] = choices_next(b, &f->chosen, carried[1], &which, &places);
+    if (!next[1].i)
+        return false;
+    value_id y = v_product_chosen(b, b_gather(b, f->x, places, 0), f->w, which, f->along);
+    next[0] = v_rows_set(b, carried[0], places, y, 0);
+    return next[0].i != 0;
+}
+
+/* Is v a constant's matrices at n indices? Matrices of a few elements are gathered as fast. */
+static bool is_fetched(struct builder *b, value_id v, struct fetched *f, value_id *at)
+{
+    enum { ELEMENTS_LEAST = 1 << 14 };
+    const struct node *n = v_defining(b, v, OP_GATHER);
+    const struct type *t;
+    int64_t d[3], elements;
+    if (n ? node_int(n, "axis", 0) != 0 || v_rank(b, n->in[1]) != 1
+          : !(n = v_defining(b, v, OP_GATHER_ND)) || node_int(n, "batch", 0) != 0 || v_rank(b, n->in[1]) != 2)
+        return false;
+    t = value_type(b->g, n->in[0]);
+    if (!value_is_const(b->g, n->in[0]) || t->rank != 3 || t->elem != ELEM_F32 || v_rank(b, v) != 3)
+        return false;
+    for (int32_t i = 0; i < 3; i++)
+        if (!ex_is_const(b_exprs(b), t->dims[i], &d[i]) || d[i] < 1)
+            return false;
+    f->w = n->in[0];
+    f->chosen = (struct choices){.of = d[0], .n = b_dim(b, v, 0)};
+    *at = b_convert(b, n->op == OP_GATHER_ND ? b_squeeze(b, n->in[1], 1) : n->in[1], ELEM_I64);
+    return d[0] > 1 && mul_i64(d[1], d[2], &elements) && elements >= ELEMENTS_LEAST;
+}
+
+bool rule_matmul_fetched(struct rule *r, value_id a, value_id w, value_id *y)
+{
+    struct builder *b = r->b;
+    struct exprs *ex = b_exprs(b);
+    struct fetched f;
+    value_id at;
+    bool left = is_fetched(b, a, &f, &at);
+    if (!left && !is_fetched(b, w, &f, &at))
+        return false;
+    value_id rows = left ? w : a;
+    const struct dims d = b_dims(b, rows);
+    if (!d.d || d.rank != 3 || v_elem(b, rows) != ELEM_F32 || !ex_is(ex, d.d[left ? 2 : 1], 1) ||
+        d.d[0].i != f.chosen.n.i || d.d[left ? 1 : 2].i != value_type(b->g, f.w)->dims[left ? 2 : 1].i)
+        return false;
+    f.along = left ? 2 : 1;
+    f.x = b_squeeze(b, rows, left ? 2 : 1);
+    expr_id of = ex_const(ex, f.chosen.of), dims[2] = {f.chosen.n, value_type(b->g, f.w)->dims[left ? 1 : 2]};
+    choices_sort(b, b_gather(b, v_iota(b, ELEM_I64, &of, 1, 0), at, 0), &f.chosen); /* indices from the end, too */
+    value_id carried[2] = {b_splat_f64(b, ELEM_F32, 0, dims, 2), b_scalar_i64(b, ELEM_I64, 0)};
+    struct counted_loop loop = {.trips = choices_trips(b, &f.chosen), .body = fetched_step, .data = &f, .n_carried = 2};
+    bool ok = loop.trips.i && rule_counted_loop(r, &loop, carried, NULL);
+    *y = ok ? b_unsqueeze(b, carried[0], left ? 2 : 1) : (value_id){0};
+    return true;
 }
