@@ -3,7 +3,7 @@
 #ifndef MCC_PASSES_H
 #define MCC_PASSES_H
 
-#include "ir/graph/graph.h"
+#include "ir/graph/probe.h"
 #include "ir/loop/loop.h"
 
 /* What the user says of an input: --input 'x:f32[batch=1..64,3,224,224]'. */
@@ -14,41 +14,6 @@ struct input_spec {
     const expr_id *dims; /* symbols by name; {0}: as the file says */
 };
 #define LOGITS "logits"
-/* How a product of a float by a constant is computed, where a choice says so or a search asks what that costs
- * (legalize/quant/arithmetic.c). */
-enum arithmetic {
-    ARITHMETIC_F32,
-    ARITHMETIC_BF16, /* operands rounded to that type, sums of f32 */
-    ARITHMETIC_F16,
-    ARITHMETIC_INT8, /* operands quantized, the first by a range; sums of i32 */
-    ARITHMETIC_DYNAMIC, /* ... by the range that it has in each run */
-    ARITHMETIC_I8, /* the constant alone quantized, with a scale for each output channel */
-    ARITHMETICS
-};
-struct operand_range {
-    double least, most;
-};
-#define OPERAND_MOST 1e30 /* of what a choice takes for its ends */
-/* A product whose arithmetic may be chosen, as legalize finds it: in the top region, the only one with its label. */
-struct product {
-    const char *label, *op;
-    value_id x, w, y; /* of the legal graph */
-    bool is_conv, takes_int8;
-    uint32_t times; /* more than 1: several nodes have the label, and nothing is chosen for it */
-    bool wanted; /* by the caller: computed in the other arithmetic, too */
-    struct operand_range range; /* of x, by the caller, for ARITHMETIC_INT8 */
-};
-/* Legalize lists the products here, or finds them by their labels. second: computes them in that arithmetic as well,
- * and a run takes those results of product k if its input PROBE_INPUT is k. observe: the operands x of products that
- * take int8 become outputs of the network, after its own; PROBE_OPERAND and the number of the first that reads it. */
-#define PROBE_INPUT "mcc.product"
-#define PROBE_OPERAND "mcc.operand."
-struct product_probe {
-    struct arena *arena;
-    enum arithmetic second; /* ARITHMETIC_F32: none */
-    bool observe;
-    VEC(struct product) products;
-};
 enum bytes_when { BYTES_BY_FILE /* accuracy_level 4 */, BYTES_ALWAYS, BYTES_NEVER };
 struct legalize_options {
     const struct input_spec *inputs;

@@ -32,6 +32,8 @@ bool error_settle(struct context *, struct options *);
 
 /* Compiles for each target of the list in options->target, to one file (universal.c). */
 enum fail compile_universal(struct context *, const struct options *, const char *model);
+/* May it? False after a diagnostic. */
+bool universal_check(struct context *, const struct options *, const char *model);
 
 /* A proof as a part of another command (compare/proof.c). */
 struct proof {

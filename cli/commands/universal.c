@@ -111,18 +111,30 @@ static void close_all(void *user)
             close(u->slices[i].fd);
 }
 
+static bool universal_begin(struct universal *u)
+{
+    for (uint32_t i = 0; i < SLICES_MAX; i++)
+        u->slices[i].fd = -1;
+    u->ctx->model_path = u->model;
+    u->output = u->options->output;
+    if (targets_read(u) && !u->output)
+        u->output = output_default(u->ctx, u->of[0], u->model);
+    return u->ctx->fail == FAIL_NONE && options_check(u) && output_check(u->ctx, u->output);
+}
+
+bool universal_check(struct context *ctx, const struct options *o, const char *model)
+{
+    struct universal u = {.ctx = ctx, .options = o, .model = model};
+    return universal_begin(&u);
+}
+
 enum fail compile_universal(struct context *ctx, const struct options *o, const char *model)
 {
     struct universal u = {.ctx = ctx, .options = o, .model = model};
-    for (uint32_t i = 0; i < SLICES_MAX; i++)
-        u.slices[i].fd = -1;
-    ctx->model_path = model;
-    u.output = o->output;
-    if (targets_read(&u) && !u.output)
-        u.output = output_default(ctx, u.of[0], model);
-    const char *slash = u.output ? strrchr(u.output, '/') : NULL;
     ctx->limits = o->limits;
-    if (ctx->fail == FAIL_NONE && options_check(&u) && output_check(ctx, u.output))
+    const bool good = universal_begin(&u);
+    const char *slash = u.output ? strrchr(u.output, '/') : NULL;
+    if (good)
         (void)with_temporary(ctx, slash ? slash + 1 : u.output, compile_all, close_all, &u);
     report_diagnostics(ctx, terminal_report(), o);
     return ctx->fail;

@@ -116,6 +116,12 @@ static bool has_groups(const struct module *m, const struct node *n, const int64
            ex_is_const(m->ctx->exprs, w->dims[axes[0]], &steps) && steps > 0 && steps % GROUP == 0;
 }
 
+bool store_possible(const struct module *m, node_id id)
+{
+    int64_t axes[RANK_MAX];
+    return summed_dims(m, graph_node(m->g, id), axes) > 0;
+}
+
 bool narrow_constants(struct module *m)
 {
     int64_t axes[RANK_MAX];

@@ -74,6 +74,11 @@ static bool is_candidate(const struct module *m, const struct node *n)
            extent >= (contract ? 2 : MIN_BLOCKED);
 }
 
+bool narrow_possible(const struct module *m, node_id id)
+{
+    return is_candidate(m, graph_node(m->g, id)) && !is_attention_product(m, id);
+}
+
 static enum elem elem_wanted(const struct module *m, node_id id)
 {
     static const enum elem elems[] = {[PRECISION_F32] = ELEM_NONE,
@@ -81,10 +86,7 @@ static enum elem elem_wanted(const struct module *m, node_id id)
                                       [PRECISION_F16] = ELEM_F16,
                                       [PRECISION_F16_SUMS] = ELEM_F16,
                                       [PRECISION_INT8] = ELEM_NONE};
-    const struct node *n = graph_node(m->g, id);
-    if (!is_candidate(m, n) || is_attention_product(m, id))
-        return ELEM_NONE;
-    return elems[precision_wanted(m, id)];
+    return narrow_possible(m, id) ? elems[precision_wanted(m, id)] : ELEM_NONE;
 }
 
 /* Of constants whose contraction stays in f32 (--weights-type). */
@@ -261,6 +263,7 @@ static void set_operand(struct narrower *w, const struct operand *o)
 
 bool narrow_products(struct module *m)
 {
+    probe_products(m);
     struct narrower w = {.m = m, .g = m->g, .n_values = m->g->values.n};
     w.fate = NEW_ARRAY(m->arena, struct fate, w.n_values);
     find_operands(&w);

@@ -86,9 +86,24 @@ static bool stores(const struct module *m, bool scaled)
     return some;
 }
 
+/* The arithmetic of the twins of a search (ir/graph/probe.h). */
+static enum arithmetic second_of(const struct module *m)
+{
+    return m->asked.probe ? m->asked.probe->second : ARITHMETIC_F32;
+}
+
+static bool is_twin(const struct module *m, node_id id)
+{
+    bool found = false;
+    for (uint32_t i = 0; m->asked.probe && i < m->asked.probe->twins.n && !found; i++)
+        found = m->asked.probe->twins.data[i].i == id.i;
+    return found;
+}
+
 bool is_narrowed(const struct module *m)
 {
-    bool some = m->asked.precision != PRECISION_F32 || stores(m, false);
+    bool some = second_of(m) == ARITHMETIC_BF16 || second_of(m) == ARITHMETIC_F16;
+    some |= m->asked.precision != PRECISION_F32 || stores(m, false);
     for (uint32_t i = 0; i < m->asked.choices.n; i++)
         some |= m->asked.choices.data[i].key == CHOOSE_PRECISION;
     return some;
@@ -96,12 +111,14 @@ bool is_narrowed(const struct module *m)
 
 bool is_quantized(const struct module *m)
 {
-    return stores(m, true);
+    return stores(m, true) || second_of(m) == ARITHMETIC_I8 || second_of(m) == ARITHMETIC_I4;
 }
 
 /* INT8: legalize took the choice where it could. */
 enum precision precision_wanted(const struct module *m, node_id id)
 {
+    if (is_twin(m, id) && (second_of(m) == ARITHMETIC_BF16 || second_of(m) == ARITHMETIC_F16))
+        return second_of(m) == ARITHMETIC_BF16 ? PRECISION_BF16 : PRECISION_F16;
     const struct choice *chosen = choice_latest(m, source_label(source_get(m->ctx, graph_node(m->g, id)->src)),
                                                 CHOOSE_PRECISION);
     if (chosen && chosen->n[0] != PRECISION_INT8)
@@ -111,6 +128,8 @@ enum precision precision_wanted(const struct module *m, node_id id)
 
 enum weights_type weights_wanted(const struct module *m, node_id id)
 {
+    if (is_twin(m, id) && (second_of(m) == ARITHMETIC_I8 || second_of(m) == ARITHMETIC_I4))
+        return second_of(m) == ARITHMETIC_I8 ? WEIGHTS_I8 : WEIGHTS_I4;
     const struct choice *c = choice_of_node(m, id, CHOOSE_WEIGHTS);
     return c ? (enum weights_type)c->n[0] : m->asked.weights_type;
 }

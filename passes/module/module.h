@@ -9,7 +9,7 @@
 #define MCC_PASSES_KERNEL_H
 
 #include "ir/build/build.h"
-#include "ir/graph/graph.h"
+#include "ir/graph/probe.h"
 #include "ir/loop/loop.h"
 #include "ir/target/target.h"
 
@@ -256,6 +256,7 @@ struct module_asked {
     bool always; /* Winograd forms and stages wherever they are possible, whatever they cost (tests) */
     int64_t grain_ns; /* estimate of every launch, in place of the kernel's own; 0: not (tests) */
     bool one_program; /* for all CPU variants: a kernel's arguments begin with those of the variants before */
+    struct product_probe *probe; /* what a search asks of products; NULL: there is none */
     const char *broken; /* node whose kernels are computed wrong on purpose; NULL: none (tests) */
     void (*emitted)(void *, const struct kernel *); /* called with `user` after each, by emit_kernels(); NULL: not */
     void *user;
@@ -362,6 +363,12 @@ bool stage_adopts(const struct module *, const struct kernel *, node_id product)
 bool is_narrowed(const struct module *);
 /* Are constants to be stored with scales? */
 bool is_quantized(const struct module *);
+/* graph/narrow_products.c: may the operands of this contraction be rounded? narrow_constants.c: its constant be stored
+ * with scales? */
+bool narrow_possible(const struct module *, node_id);
+bool store_possible(const struct module *, node_id);
+/* graph/probe_products.c: lists the contractions for module.asked.probe, and makes the twins that it asks for. */
+void probe_products(struct module *);
 /* To which type the operands of this contraction are to be rounded. */
 enum precision precision_wanted(const struct module *, node_id);
 /* How the constants of this contraction are to be stored. */

@@ -211,7 +211,7 @@ def test_huge_samples(tmp_path):
 
 
 def test_products_in_loops_and_twice(tmp_path):
-    """What runs several times, or has its name from two nodes, is left as it is."""
+    """What runs several times, or has its name from two nodes, has no range, and its rounding is measured all the same."""
     w = {"w": drawn(32, 32), "v": drawn(32, 32), "n": np.int64(3), "yes": np.array(True)}
     body = h.make_graph([N("MatMul", ["a", "w"], ["b"], "inside"), N("Identity", ["c"], ["d"])], "body",
                         [value("i", [], 7), value("c", [], 9), value("a", [4, 32])], [value("d", [], 9), value("b", [4, 32])])
@@ -225,7 +225,39 @@ def test_products_in_loops_and_twice(tmp_path):
     ks = [f"--sample=k={tmp_path}/k{k}.npy" for k in range(8)]
     done = mcc(path, "-o", tmp_path / "a.so", NATIVE, "--error=2%", f"--sample=x={tmp_path / 'x.npy'}", *ks)
     assert done.returncode == 0 and not done.stderr, done
-    assert re.search(r"f32 +inside", done.stdout) and re.search(r"f32 +same", done.stdout), done.stdout
+    rows = dict(re.findall(r"  (f32|bf16|int8 dyn|int8|i8 wts) +(inside|same|last) ", done.stdout))
+    assert set(re.findall(r"(inside|same|last) \(MatMul\)", done.stdout)) == {"inside", "same", "last"}, done.stdout
+    assert not {"int8", "int8 dyn"} & set(re.findall(r"  (int8 dyn|int8) +(?:inside|same) ", done.stdout)) and rows, done.stdout
+    assert all(float(e) > 0 for e in re.findall(r"^ *([\d.e-]+) .*  bf16 ", done.stdout, re.M)), done.stdout
+
+
+def test_computed_operands(tmp_path):
+    """A product of two computed operands is rounded, too, and what that costs is measured."""
+    w = {"w": drawn(256, 64).T.copy(), "v": drawn(256, 64).T.copy()}
+    nodes = [N("MatMul", ["x", "w"], ["a"], "a"), N("MatMul", ["x", "v"], ["b"], "b"), N("Transpose", ["b"], ["t"], perm=[1, 0]),
+             N("MatMul", ["a", "t"], ["y"], "both")]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [64, 64])], [value("y", [64, 64])], w)
+    np.save(tmp_path / "x.npy", RNG.standard_normal([8 * 64, 64]).astype(np.float32))
+    done = mcc(path, "-o", tmp_path / "a.so", NATIVE, "--error=2%", f"--sample=x={tmp_path / 'x.npy'}")
+    found = re.search(r"^ *([\d.e-]+) .*  (f32|bf16) +both \(MatMul\)$", done.stdout, re.M)
+    assert done.returncode == 0 and found and found[2] == "bf16" and 1e-4 < float(found[1]) < 0.02, done.stdout
+
+
+def test_users_own_rounding_counts(net, tmp_path):
+    """What a --choose rounds is part of the error, and ends the search at once if it alone is too much."""
+    name = "conv3" if "conv" in str(net) else "up0"
+    sample, ask = f"--sample=x={net / 'x.npy'}", (net / "net.onnx", "-o", tmp_path / "a.so", NATIVE)
+    done = mcc(*ask, "--error=0.01%", sample, f"--choose={name}:weights=i4")
+    assert done.returncode == 2 and "another option rounds as well" in done.stderr and not (tmp_path / "a.so").exists(), done
+    done = mcc(*ask, "--error=0.3%", sample, f"--choose={name}:precision=bf16")
+    assert done.returncode == 0 and rms(tmp_path / "a.so", net / "f32.so", net / "unseen.npy") <= 0.003, done
+
+
+@pytest.mark.parametrize("target, says", [("aarch64-macos,x86_64-linux", "one system"), ("aarch64-macos,aarch64-macos", "each architecture once"),
+                                          ("aarch64-macos,nowhere", "nowhere"), ("nowhere", "nowhere")])
+def test_impossible_targets_are_refused_before_the_search(net, tmp_path, target, says):
+    done = mcc(net / "net.onnx", "-o", tmp_path / "a.dylib", f"--target={target}", "--error=1%", f"--sample=x={net / 'x.npy'}", "-v")
+    assert done.returncode == 2 and says in done.stderr and "us in products" not in done.stdout, done
 
 
 @pytest.mark.parametrize("split", range(3))

@@ -34,6 +34,15 @@ void deviation_add(struct deviation *d, const struct tensor *want, enum elem ele
     d->n += n;
 }
 
+void deviation_join(struct deviation *d, const struct deviation *other)
+{
+    d->square += other->square;
+    d->signal += other->signal;
+    d->largest = fmax(d->largest, other->largest);
+    d->scale = fmax(d->scale, other->scale);
+    d->n += other->n;
+}
+
 static double part(double of, double whole)
 {
     return of > 0 ? whole > 0 ? of / whole : INFINITY : 0;

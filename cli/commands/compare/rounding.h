@@ -13,6 +13,7 @@ struct deviation {
 /* Adds `got`, of want's shape and of any element type with numbers; want is a float's. An element that only one of the
  * two has as a finite number counts as infinitely far. */
 void deviation_add(struct deviation *, const struct tensor *want, enum elem elem, const void *got);
+void deviation_join(struct deviation *, const struct deviation *);
 /* The root of the mean square of the difference, over that of the reference. */
 double deviation_rms(const struct deviation *);
 /* The largest difference over the largest element. */

@@ -1,22 +1,16 @@
 /* --error: the fastest arithmetic of each product within a relative error of the outputs.
  *
  * The network runs on samples. Of each product it is measured what each arithmetic alone adds to the outputs
- * (error_measure.c) and estimated what that saves; a budget of squared errors is spent where it saves most (search.c).
- * The network with all that was chosen then runs on the samples that were seen: the budget grows or shrinks until the
- * error is near the bound, with room for how much samples differ. Samples that the search did not see, every fourth
- * one, judge the result; if they say no, the budget shrinks again.
+ * (error_measure.c) and estimated what that saves (error_products.c); search.c chooses. Every fourth sample is not
+ * seen by the search, and judges its result.
  */
 #include <math.h>
 #include <string.h>
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"
-#include "cli/commands/quantize/search.h"
-
-/* Budgets of squared error at most, networks that are compiled for them, times that unseen samples may refuse one. */
-enum { BUDGETS = 24, ATTEMPTS = 6, CHECKS = 4 };
-/* An error of this part of the bound is near enough to it. */
-static const double near_enough = 0.9;
+#include "cli/commands/quantize/error.h"
+#include "cli/library/options/targets.h"
 
 /* "1%" or "0.01"; false: neither, 0 or more than 100 %. */
 static bool bound_read(struct context *ctx, const char *text, double *out)
@@ -41,139 +35,98 @@ static bool options_fit(struct context *ctx, const struct options *o)
                               other);
 }
 
-/* ---- the search -------------------------------------------------------------------------------------------------- */
+/* ---- for every search -------------------------------------------------------------------------------------------- */
 
-static uint32_t n_products(const struct error_search *e)
+bool error_begin(struct context *ctx, struct options *o, const char *option, struct error_search **out)
 {
-    return e->probe.products.n;
-}
-
-static void choose(struct error_search *e, double budget)
-{
-    search_choose(&e->ctx->session, e->ways, n_products(e), budget);
-}
-
-/* A budget of 0 is another matter: what alone costs nothing may cost something together. */
-static void choose_none(struct error_search *e)
-{
-    for (uint32_t i = 0; i < n_products(e); i++)
-        e->ways[i].chosen = ARITHMETIC_F32;
-}
-
-static bool all_exact(const struct error_search *e)
-{
-    bool exact = true;
-    for (uint32_t i = 0; i < n_products(e); i++)
-        exact &= e->ways[i].chosen == ARITHMETIC_F32;
-    return exact;
-}
-
-/* The error on samples that are seen of what is chosen, which may have been tried before. */
-static bool try_seen(struct error_search *e)
-{
-    const uint32_t n = n_products(e);
-    for (uint32_t t = 0; t < e->tried.n; t++) {
-        bool same = true;
-        for (uint32_t i = 0; i < n && same; i++)
-            same = e->ways[i].chosen == e->tried.data[t].chosen[i];
-        if (same) {
-            e->seen_error = e->tried.data[t].error;
-            return true;
-        }
-    }
-    enum arithmetic *chosen = NEW_ARRAY(&e->ctx->session, enum arithmetic, n + 1);
-    for (uint32_t i = 0; i < n; i++)
-        chosen[i] = e->ways[i].chosen;
-    e->attempts++;
-    if (!error_try(e, PART_SEEN, &e->seen_error))
-        return false;
-    VEC_PUSH(&e->ctx->session, &e->tried, ((struct tried){chosen, e->seen_error}));
-    return true;
-}
-
-/* The error of what is chosen for a budget, as a part of the bound. */
-static bool budget_try(struct error_search *e, double budget, double *part)
-{
-    choose(e, budget);
-    *part = 0;
-    if (all_exact(e))
+    const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
+    *out = NULL;
+    if (!model || artifact_meant(model))
         return true;
-    if (!try_seen(e))
+    ctx->model_path = model;
+    ctx->werror = o->werror;
+    if (o->target && strchr(o->target, ',') ? !universal_check(ctx, o, model) : !targets_check(ctx, o))
         return false;
-    *part = e->seen_error.likely / e->bound;
+    struct error_search *e = NEW(&ctx->session, struct error_search);
+    e->ctx = e->t.ctx = e->s.ctx = ctx;
+    e->options = o;
+    e->t.options = o;
+    e->model = model;
+    e->option = option;
+    e->probe.arena = &ctx->session;
+    trial_options(o, &e->plain);
+    *out = e;
     return true;
 }
 
-/* The largest budget up to `most` (0: whatever) with which the samples that are seen keep the bound; 0: none does. */
-static bool budget_find(struct error_search *e, double most, double *out)
+static bool try_seen(void *user, struct measured *error)
 {
-    double high = most, budget = most > 0 ? most : e->bound * e->bound, part;
-    *out = e->attempts = 0;
-    for (uint32_t k = 0; k < BUDGETS && e->attempts < ATTEMPTS; k++) {
-        if (!budget_try(e, budget, &part))
-            return false;
-        if (part <= 1)
-            *out = fmax(*out, budget);
-        else
-            high = high > 0 ? fmin(high, budget) : budget;
-        if (part <= 1 && (part >= near_enough || budget == most))
-            break;
-        double next = part > 0 && isfinite(part) ? 0.95 * budget / (part * part) : part > 0 ? budget / 16 : budget * 4;
-        if (next <= *out || (high > 0 && next >= high)) /* between what is known */
-            next = high > 0 ? sqrt(fmax(*out, high / 64) * high) : 2 * *out;
-        budget = next;
-    }
+    return error_try(user, PART_SEEN, error);
+}
+
+static bool measure(void *user)
+{
+    return error_costs(user);
+}
+
+static bool confirm(void *user, bool *kept)
+{
+    struct error_search *e = user;
+    if (!error_try(e, PART_HELD, &e->held_error))
+        return false;
+    *kept = e->held_error.rms <= e->bound;
     return true;
 }
 
-static bool search(struct error_search *e)
+/* Do the user's options round something that the search leaves alone? */
+static bool rounds(const struct error_search *e)
 {
-    double budget, most = 0;
-    for (e->checks = 0;; most = budget / 2) {
-        if (!budget_find(e, most, &budget))
-            return false;
-        choose(e, budget);
-        if (budget == 0 || all_exact(e) || e->checks == CHECKS) {
-            choose_none(e);
-            e->seen_error = e->held_error = (struct measured){.n = 0};
-            return true;
-        }
-        if (!try_seen(e))
-            return false;
-        if (!e->n_part[PART_HELD])
-            return true;
-        e->checks++;
-        if (!error_try(e, PART_HELD, &e->held_error))
-            return false;
-        if (e->held_error.rms <= e->bound)
-            return true;
+    bool some = e->options->weights_type != OPT_WEIGHTS_TYPE_AUTO;
+    for (uint32_t i = 0; i < e->options->choices.items.n; i++) {
+        const char *text = e->options->choices.items.data[i];
+        some |= strstr(text, ":precision=") || strstr(text, ":weights=") || strstr(text, ":winograd=");
     }
+    return some;
 }
+
+bool error_run(struct error_search *e)
+{
+    struct search *s = &e->s;
+    s->first = e->bound * e->bound;
+    s->try = try_seen;
+    s->measure = measure;
+    s->confirm = e->n_part[PART_HELD] ? confirm : NULL;
+    s->user = e;
+    s->base = rounds(e);
+    return search_run(s) &&
+           (s->error.part <= 1 ||
+            error_at(e->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                     "the outputs differ by %.3g even with every product in f32, which is more than %g: another option "
+                     "rounds as well; remove it or allow a larger error",
+                     fmax(s->error.rms, e->held_error.rms), e->bound));
+}
+
+/* ---- --error ----------------------------------------------------------------------------------------------------- */
 
 bool error_settle(struct context *ctx, struct options *o)
 {
-    const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
+    struct error_search *e;
     if (!o->error && !o->save_choices)
         return true;
     if (!o->error)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'save-choices' writes what --error finds; give --error=1%%");
-    if (!model || artifact_meant(model))
-        return !model || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                                  "'%s' is compiled already: --error is for networks as their files have them", model);
-    struct error_search *e = NEW(&ctx->session, struct error_search);
-    e->ctx = e->t.ctx = ctx;
-    e->options = o;
-    e->t.options = o;
-    e->model = model;
-    e->probe.arena = &ctx->session;
-    ctx->model_path = model;
-    ctx->werror = o->werror;
-    if (!options_fit(ctx, o) || !bound_read(ctx, o->error, &e->bound))
+    if (!error_begin(ctx, o, "error", &e))
         return false;
-    trial_options(o, &e->plain);
-    if (!error_products(e) || !error_ranges(e) || !error_times(e) || !error_costs(e) || !search(e) ||
-        ctx->fail != FAIL_NONE)
+    if (!e)
+        return !o->files.items.n ||
+               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'%s' is compiled already: --error is for networks as their files have them",
+                        o->files.items.data[0]);
+    e->holds = true;
+    e->size = deviation_rms;
+    if (!options_fit(ctx, o) || !bound_read(ctx, o->error, &e->bound) || !error_products(e) || !error_ranges(e) ||
+        !error_times(e) || !error_run(e) || ctx->fail != FAIL_NONE)
         return false;
     error_print(e);
     o->choices = error_lines(e);

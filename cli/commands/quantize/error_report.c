@@ -3,23 +3,25 @@
 #include <string.h>
 
 #include "cli/commands/command.h"
-#include "cli/commands/quantize/search.h"
+#include "cli/commands/quantize/error.h"
 
 static const char *const words[ARITHMETICS] = {
     [ARITHMETIC_F32] = "f32",   [ARITHMETIC_BF16] = "bf16",        [ARITHMETIC_F16] = "f16",
-    [ARITHMETIC_INT8] = "int8", [ARITHMETIC_DYNAMIC] = "int8 dyn", [ARITHMETIC_I8] = "i8 wts"};
+    [ARITHMETIC_INT8] = "int8", [ARITHMETIC_DYNAMIC] = "int8 dyn", [ARITHMETIC_I8] = "i8 wts",
+    [ARITHMETIC_I4] = "i4 wts"};
 
 static const char *line_of(const struct error_search *e, uint32_t i)
 {
-    const struct product *p = &e->probe.products.data[i];
+    const struct probed_product *p = &e->probe.products.data[i];
     struct arena *arena = &e->ctx->session;
-    switch (e->ways[i].chosen) {
+    switch (e->s.ways[i].chosen) {
     case ARITHMETIC_INT8:
         return arena_printf(arena, "%s:precision=int8:%.9g,%.9g", p->label, p->range.least, p->range.most);
     case ARITHMETIC_DYNAMIC: return arena_printf(arena, "%s:precision=int8", p->label);
     case ARITHMETIC_I8: return arena_printf(arena, "%s:weights=i8", p->label);
+    case ARITHMETIC_I4: return arena_printf(arena, "%s:weights=i4", p->label);
     case ARITHMETIC_BF16:
-    case ARITHMETIC_F16: return arena_printf(arena, "%s:precision=%s", p->label, words[e->ways[i].chosen]);
+    case ARITHMETIC_F16: return arena_printf(arena, "%s:precision=%s", p->label, words[e->s.ways[i].chosen]);
     default: return NULL;
     }
 }
@@ -67,11 +69,11 @@ static double exceeds_at_most(uint32_t n, uint32_t checks)
 
 static void print_confidence(const struct error_search *e, struct strbuf *out)
 {
-    const struct measured *s = &e->seen_error, *h = &e->held_error;
-    if (!s->n) {
+    const struct measured *s = &e->s.error, *h = &e->held_error;
+    if (search_all_exact(&e->s))
         strbuf_printf(out, "every product stays in f32: nothing else keeps an error of %g on the samples\n", e->bound);
+    if (!s->n)
         return;
-    }
     strbuf_printf(out, "error %.3g on %u samples that the search saw", s->rms, s->n);
     if (!h->n) {
         strbuf_printf(out, "; there is no other sample, so nothing is known of others\n");
@@ -83,13 +85,13 @@ static void print_confidence(const struct error_search *e, struct strbuf *out)
         strbuf_printf(out, "the bound is on the error of all samples together; single ones may be above it\n");
     else
         strbuf_printf(out, "with 95 %% confidence less than %.0f %% of further samples like these are above it\n",
-                      ceil(100 * exceeds_at_most(h->n, e->checks)));
+                      ceil(100 * exceeds_at_most(h->n, e->s.checks)));
 }
 
 static void print_product(const struct error_search *e, uint32_t i, struct strbuf *out)
 {
-    const struct product *p = &e->probe.products.data[i];
-    const struct site_ways *w = &e->ways[i];
+    const struct probed_product *p = &e->probe.products.data[i];
+    const struct site_ways *w = &e->s.ways[i];
     strbuf_printf(out, "%10.3g %8.1f %8.1f  %-8s  ", sqrt(w->of[w->chosen].square), w->of[ARITHMETIC_F32].ns / 1e3,
                   w->of[w->chosen].ns / 1e3, words[w->chosen]);
     strbuf_escaped(out, p->label, 200);
@@ -110,13 +112,13 @@ void error_print(const struct error_search *e)
                   "f32", "chosen", "type");
     for (uint32_t i = 0; i < n; i++) {
         print_product(e, i, &text);
-        count[e->ways[i].chosen]++;
-        exact += e->ways[i].of[ARITHMETIC_F32].ns;
+        count[e->s.ways[i].chosen]++;
+        exact += e->s.ways[i].of[ARITHMETIC_F32].ns;
     }
     for (uint32_t k = 0, listed = 0; k < ARITHMETICS; k++)
         if (count[k])
             strbuf_printf(&text, "%s%u in %s", listed++ ? ", " : "", count[k], words[k]);
-    const double ns = search_ns(e->ways, n);
+    const double ns = search_ns(e->s.ways, n);
     strbuf_printf(&text, "%s%.2f of the products' time, estimated; %u compilations\n", n ? "; " : "",
                   exact > 0 ? ns / exact : 1, e->compilations);
     print_confidence(e, &text);

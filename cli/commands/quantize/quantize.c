@@ -5,7 +5,7 @@
  * weights after them first, and the values are looked at again. Then QuantizeLinear and DequantizeLinear go around
  * what has a form for bytes (quantize_plan.c), weights become bytes (quantize_weights.c), and the file is compiled and
  * run on the same samples. Where its outputs are further off than --bound allows, each node is tried alone on bytes,
- * and nodes stay in f32 until the bound holds: the first and the last product, then those that cost most.
+ * and nodes stay in f32 until the bound holds: the first and the last product, then those that cost most (search.c).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"
 #include "cli/commands/quantize/quantize.h"
+#include "cli/commands/quantize/search.h"
 #include "cli/commands/temporary.h"
 #include "ir/base/file.h"
 #include "ir/eval/eval.h"
@@ -23,8 +24,9 @@
 struct quantize {
     struct quantizer q;
     struct options plain;          /* for networks that run here, on samples */
-    struct trial t;                /* and what they give: the error is the last attempt's */
-    double worst, whole;           /* its largest; the sum of all sites' squares */
+    struct trial t;                /* and what they give */
+    struct search s;               /* for the sites that stay in f32 */
+    double whole;                  /* the sum of all sites' squares */
 };
 
 /* ---- a file that lives in memory --------------------------------------------------------------------------------- */
@@ -133,100 +135,104 @@ static void judge(void *user)
     (void)trial_judge(&((struct quantize *)user)->t);
 }
 
-/* Sites in the order in which they go back to f32: the first and the last product, then by what they cost. */
-static uint32_t *order_of_return(const struct quantize *z)
+static bool try_kept(struct quantize *z)
 {
-    const struct quantizer *q = &z->q;
-    uint32_t *order = NEW_ARRAY(&q->ctx->session, uint32_t, q->sites.n + 1), ends[2] = {0, 0};
-    double *cost = NEW_ARRAY(&q->ctx->session, double, q->sites.n + 1);
+    z->q.editor->reset(z->q.file);
+    plan_apply(&z->q);
+    return with_edited(z, judge);
+}
+
+/* False: they were kept already. */
+static bool keep_chosen(struct quantize *z)
+{
+    bool changed = false;
+    for (uint32_t i = 0; i < z->q.sites.n; i++) {
+        bool kept = z->s.ways[i].chosen == ARITHMETIC_F32;
+        changed |= kept != z->q.sites.data[i].kept;
+        z->q.sites.data[i].kept = kept;
+    }
+    return changed;
+}
+
+/* The first and the last product do not go back to bytes. */
+static void end_sites(const struct quantizer *q, uint32_t ends[2])
+{
+    ends[0] = ends[1] = 0;
     for (uint32_t i = 0; i < q->sites.n; i++) {
         const struct site *s = &q->sites.data[i];
-        cost[i] = s->square;
         if (s->is_product && s->node < q->sites.data[ends[0]].node)
             ends[0] = i;
         if (s->is_product && (s->node > q->sites.data[ends[1]].node || !q->sites.data[ends[1]].is_product))
             ends[1] = i;
-        order[i] = i;
     }
-    cost[ends[0]] = cost[ends[1]] = INFINITY;
-    for (uint32_t i = 1; i < q->sites.n; i++)
-        for (uint32_t k = i; k > 0 && cost[order[k]] > cost[order[k - 1]]; k--) {
-            uint32_t other = order[k];
-            order[k] = order[k - 1];
-            order[k - 1] = other;
-        }
-    return order;
-}
-
-static bool try_kept(struct quantize *z, void (*use)(void *user))
-{
-    z->q.editor->reset(z->q.file);
-    plan_apply(&z->q);
-    return with_edited(z, use);
 }
 
 /* What each site alone adds to the outputs. */
-static bool measure_sites(struct quantize *z)
+static bool measure_sites(void *user)
 {
+    struct quantize *z = user;
     struct quantizer *q = &z->q;
+    uint32_t ends[2];
+    end_sites(q, ends);
     for (uint32_t i = 0; i < q->sites.n; i++)
         q->sites.data[i].kept = true;
     for (uint32_t i = 0; i < q->sites.n; i++) {
         q->sites.data[i].kept = false;
-        if (!try_kept(z, judge))
+        if (!try_kept(z))
             return false;
         q->sites.data[i].kept = true;
-        q->sites.data[i].square = trial_square(&z->t);
-        z->whole += q->sites.data[i].square;
+        z->whole += q->sites.data[i].square = trial_square(&z->t);
+        z->s.ways[i].of[ARITHMETIC_INT8].square = i == ends[0] || i == ends[1] ? INFINITY : q->sites.data[i].square;
     }
     return true;
 }
 
-/* Keeps those that come first in f32, by their number; false after a diagnostic. */
-static bool attempt(struct quantize *z, const uint32_t *order, uint32_t kept)
+static bool attempt(void *user, struct measured *error)
 {
+    struct quantize *z = user;
     struct quantizer *q = &z->q;
-    for (uint32_t i = 0; i < q->sites.n; i++)
-        q->sites.data[order ? order[i] : i].kept = i < kept;
-    if (kept == q->sites.n)
-        return error_model(q->ctx, (src_id){0},
-                           "nothing can be quantized with an error of at most %g; raise --bound or give more samples",
-                           q->options->bound);
-    if (!try_kept(z, judge))
+    (void)keep_chosen(z);
+    if (!try_kept(z))
         return false;
-    z->worst = trial_worst(&z->t, deviation_rms);
+    const double bound = q->options->bound, worst = trial_worst(&z->t, deviation_rms);
+    *error = (struct measured){.rms = worst, .part = bound > 0 ? worst / bound : 0};
+    error->outputs = arena_copy(&q->ctx->session, z->t.error, z->t.n_want * sizeof *z->t.error);
     if (q->options->verbose) {
         struct strbuf line;
         strbuf_init(&line, &q->ctx->session);
-        strbuf_printf(&line, "with %u nodes in f32 the error is %.3g\n", kept, z->worst);
+        strbuf_printf(&line, "with %.0f nodes in f32 the error is %.3g\n", search_ns(z->s.ways, z->s.n), worst);
         terminal_print(&line);
     }
     return true;
 }
 
-/* Quantizes, with more and more in f32, until the bound holds. False after a diagnostic. */
+/* Quantizes, with as few sites in f32 as the bound allows: *kept. False after a diagnostic. */
 static bool attempt_all(struct quantize *z, uint32_t *kept)
 {
     struct quantizer *q = &z->q;
-    const double bound = q->options->bound;
-    double *squares = NEW_ARRAY(&q->ctx->session, double, q->sites.n + 1);
-    *kept = 0;
-    if (!attempt(z, NULL, 0))
-        return false;
-    if (bound == 0 || z->worst <= bound)
-        return true;
-    double error = z->worst;
-    if (!measure_sites(z))
-        return false;
-    const uint32_t *order = order_of_return(z);
-    for (uint32_t i = 0; i < q->sites.n; i++)
-        squares[i] = q->sites.data[order[i]].square;
-    for (*kept = 1; error > bound; error = z->worst) {
-        *kept = trial_keep_more(squares, q->sites.n, *kept, error, bound);
-        if (!attempt(z, order, *kept))
-            return false;
+    z->s = (struct search){.ctx = q->ctx, .n = q->sites.n, .hopeful = true, .user = z};
+    z->s.ways = NEW_ARRAY(&q->ctx->session, struct site_ways, q->sites.n + 1);
+    z->s.first = q->options->bound * q->options->bound;
+    z->s.try = attempt;
+    z->s.measure = measure_sites;
+    for (uint32_t i = 0; i < q->sites.n; i++) {
+        z->s.ways[i].of[ARITHMETIC_F32] = (struct way){.possible = true, .ns = 1};
+        z->s.ways[i].of[ARITHMETIC_INT8].possible = true;
     }
-    return true;
+    if (!search_run(&z->s))
+        return false;
+    *kept = (uint32_t)search_ns(z->s.ways, z->s.n);
+    if (!search_all_exact(&z->s)) {
+        if (keep_chosen(z)) { /* it was not the last that was tried */
+            q->editor->reset(q->file);
+            plan_apply(q);
+        }
+        z->t.error = z->s.error.outputs;
+        return true;
+    }
+    return error_model(q->ctx, (src_id){0},
+                       "nothing can be quantized with an error of at most %g; raise --bound or give more samples",
+                       q->options->bound);
 }
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */

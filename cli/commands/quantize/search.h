@@ -1,11 +1,11 @@
-/* The search for the fastest arithmetic within an error: which product is computed in which, by what that saves and by
- * what it adds to the outputs' error (--error).
+/* The search for the fastest arithmetic within a bound, by what a product saves in it and by what it adds to the
+ * outputs' error: --error, --precision=auto and mcc quantize.
  */
 #ifndef MCC_CLI_SEARCH_H
 #define MCC_CLI_SEARCH_H
 
-#include "cli/commands/quantize/quantize.h"
-#include "passes/passes.h"
+#include "cli/commands/quantize/trial.h"
+#include "ir/graph/probe.h"
 
 /* ---- search.c ---------------------------------------------------------------------------------------------------- */
 
@@ -24,51 +24,37 @@ struct site_ways {
 void search_choose(struct arena *, struct site_ways *, uint32_t n, double most);
 double search_ns(const struct site_ways *, uint32_t n);
 
-/* ---- error.c, error_measure.c, error_report.c -------------------------------------------------------------------- */
-
-/* The samples: those that the search sees, some of these, for each product alone, and those that it does not see. */
-enum part { PART_SEEN, PART_SCREEN, PART_HELD, PARTS };
-/* What a network's outputs are off by on a part: the largest of them. */
+/* What a network's outputs are off by on some samples: the largest of them. */
 struct measured {
     double rms;
     double likely; /* by so much at most on other samples as many, as those here vary: two standard deviations */
     uint32_t n, within; /* samples; of these within the bound, each for itself */
+    struct deviation *outputs; /* of each */
+    double part; /* of what is allowed: 1 is just within */
 };
 struct tried {
     const enum arithmetic *chosen; /* by product */
     struct measured error; /* on samples that are seen */
+    double ns;
 };
-struct error_search {
+/* A search. The functions get user and return false after a diagnostic; `try` sets error.part at least. */
+struct search {
     struct context *ctx;
-    struct options *options, plain; /* plain: for networks that run here */
-    const char *model;
-    double bound;
-    struct trial t;
-    struct product_probe probe;
-    VEC(struct seen) seen; /* by product: of its operand x */
-    uint32_t *operand; /* by product: the first one with the same x */
     struct site_ways *ways; /* by product */
-    bool *part[PARTS]; /* by sample */
-    uint32_t n_part[PARTS];
-    struct deviation *sum; /* by output */
-    double *mean; /* by output: its mean sum of squares over all samples */
-    double *square, *own; /* by sample: largest squared relative error; relative to mean, to the sample */
-    struct measured seen_error, held_error; /* of the last network that was tried */
+    uint32_t n;
+    double first; /* budget of squared error to begin with */
+    bool hopeful; /* everything at its fastest comes first, before anything is measured; confirm is NULL */
+    bool base; /* with all products in f32 there is an error already */
+    bool (*try)(void *user, struct measured *error); /* the network with what is chosen */
+    bool (*measure)(void *user); /* ways[].of[].square */
+    bool (*confirm)(void *user, bool *kept); /* asks samples that were not seen; NULL: there are none */
+    void *user;
+    struct measured error; /* of what is chosen */
     VEC(struct tried) tried;
-    uint32_t attempts; /* networks that were tried for the budget at hand */
-    uint32_t compilations, checks; /* checks: networks that samples of PART_HELD judged */
+    uint32_t attempts, checks; /* networks tried for the budget at hand; that `confirm` was asked about */
 };
-/* Lists the products, their operands' ranges, what each takes and costs. False after a diagnostic. */
-bool error_products(struct error_search *);
-bool error_ranges(struct error_search *);
-bool error_times(struct error_search *);
-bool error_costs(struct error_search *);
-/* Compiles the network with what was chosen, and runs it on the samples of a part. */
-bool error_try(struct error_search *, enum part, struct measured *);
-/* The chosen arithmetic as lines of --choose, after the user's own. */
-struct text_list error_lines(const struct error_search *);
-void error_print(const struct error_search *);
-/* Writes the lines as a configuration file. */
-bool error_save(const struct error_search *, const char *path);
+/* Leaves ways[].chosen within what is allowed, and search.error: part above 1 where not even f32 is. */
+bool search_run(struct search *);
+bool search_all_exact(const struct search *);
 
 #endif

@@ -175,7 +175,7 @@ static bool judge_sample(void *user, uint32_t k, DLManagedTensorVersioned **out)
         const DLTensor *got = &out[i]->dl_tensor;
         struct tensor shape = {.kind = TYPE_TENSOR, .rank = got->ndim, .dims = got->shape};
         if (tensor_count(&shape) != tensor_count(want))
-            t->error[i].square = INFINITY; /* how many there are hangs on the values */
+            t->error[i].square = t->error[i].largest = INFINITY; /* how many there are hangs on the values */
         else if (is_measured(want->elem))
             deviation_add(&t->error[i], want, want->elem, trial_data(got));
     }
@@ -209,15 +209,4 @@ double trial_square(const struct trial *t)
     for (uint32_t i = 0; i < t->n_want; i++)
         sum += deviation_rms(&t->error[i]) * deviation_rms(&t->error[i]);
     return sum;
-}
-
-uint32_t trial_keep_more(const double *squares, uint32_t n, uint32_t kept, double error, double bound)
-{
-    double left = 0;
-    for (uint32_t i = kept; i < n; i++)
-        left += squares[i];
-    const double most = left * (bound / error) * (bound / error);
-    for (bool first = true; kept < n && (first || left > most); first = false)
-        left -= squares[kept++];
-    return kept;
 }

@@ -57,10 +57,6 @@ double trial_worst(const struct trial *, double (*measure)(const struct deviatio
 /* The outputs' mean squares, over those of f32's, added up: they do for errors that have nothing to do with each other.
  */
 double trial_square(const struct trial *);
-/* Parts that add squares[i] to the error, of which the first `kept` add nothing any more. How many more that has to be,
- * one at least where there are any, so that an error of this size should come within the bound. */
-uint32_t trial_keep_more(const double *squares, uint32_t n, uint32_t kept, double error, double bound);
-
 const void *trial_data(const DLTensor *);
 
 #endif

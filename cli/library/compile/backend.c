@@ -88,6 +88,7 @@ bool module_begin(struct compilation *c)
     m->asked.precision = precisions[o->precision];
     m->asked.weights_type = weights_types[o->weights_type];
     m->asked.broken = o->break_kernel;
+    m->asked.probe = c->probe;
     if (o->stats) {
         m->report = NEW(&c->ctx->session, struct strbuf);
         strbuf_init(m->report, &c->ctx->session);

@@ -1,12 +1,13 @@
-/* Products of floats by constants whose arithmetic is chosen (--choose NODE:precision=int8, what --error finds), and
- * what a choice would cost (struct product_probe).
+/* Products of floats by constants that are chosen to be of int8 (--choose NODE:precision=int8, what --error finds), and
+ * what that would cost (struct product_probe).
  *
  * int8 is what an import of QuantizeLinear and DequantizeLinear around the node would be: the rule gets dequantized
  * operands, and the kernels of quantized networks do the rest. The first operand has one scale and zero point, by its
  * range; the second one scale for each output channel, max / 127.
  *
- * A probe runs the node's rule twice, the second time with operands as the arithmetic has them, and a run takes the
- * result of that for the one product that the input PROBE_INPUT numbers. So one artifact measures all products alone.
+ * A probe runs the node's rule twice, the second time with quantized operands, and a run takes the result of that for
+ * the one product that the input PROBE_INPUT numbers. So one artifact measures all products alone. Arithmetic that is
+ * no int8 is narrow-products' (passes/graph/probe_products.c).
  */
 #include "passes/legalize/driver.h"
 #include "passes/legalize/nn/window.h"
@@ -142,39 +143,23 @@ static value_id dequantize(struct builder *b, const struct quantized *q)
     return b_binary(b, OP_MUL, b_convert(b, y, ELEM_F32), s);
 }
 
-static bool put_quantized(struct builder *b, struct lowered *arg, const struct quantized *q, bool known)
+static bool put_quantized(struct lowered *arg, struct builder *b, const struct quantized *q)
 {
     if (!q)
         return false;
     *arg = lowered_value(dequantize(b, q));
-    arg->quantized = known ? q : NULL;
+    arg->quantized = q;
     return arg->v.i != 0;
 }
 
-static value_id rounded(struct builder *b, value_id v, enum elem e)
-{
-    return b_convert(b, b_convert(b, v, e), ELEM_F32);
-}
-
-/* The rule's operands in that arithmetic; NULL after a diagnostic. */
+/* The rule's operands in int8; NULL after a diagnostic. */
 static const struct lowered *operands_in(struct rule *r, const struct product_form *f, enum arithmetic how,
                                          const struct operand_range *range)
 {
-    struct builder *b = r->b;
-    struct lowered *arg = arena_copy(&b->g->arena, r->arg, r->n_in * sizeof *arg);
-    value_id x = arg[0].v, w = arg[1].v;
-    bool fine = true;
-    if (how == ARITHMETIC_BF16 || how == ARITHMETIC_F16) {
-        enum elem e = how == ARITHMETIC_BF16 ? ELEM_BF16 : ELEM_F16;
-        arg[0] = lowered_value(rounded(b, x, e));
-        arg[1] = lowered_value(rounded(b, w, e));
-        fine = arg[0].v.i && arg[1].v.i;
-    } else {
-        const struct quantized *c = quantize_constant(b, w, f->out_axis);
-        fine = put_quantized(b, &arg[1], c, how != ARITHMETIC_I8) &&
-               (how == ARITHMETIC_I8 || put_quantized(b, &arg[0], calibrated(r, x, how, range), true));
-    }
-    return fine ? arg : NULL;
+    struct lowered *arg = arena_copy(&r->b->g->arena, r->arg, r->n_in * sizeof *arg);
+    const struct quantized *w = quantize_constant(r->b, arg[1].v, f->out_axis);
+    return put_quantized(&arg[1], r->b, w) && put_quantized(&arg[0], r->b, calibrated(r, arg[0].v, how, range)) ? arg
+                                                                                                                : NULL;
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
@@ -200,25 +185,13 @@ bool product_choose(struct rule *r, const struct product_form *f)
 /* ---- probes ------------------------------------------------------------------------------------------------------ */
 
 /* The product of the node, of which there may be others. */
-static struct product *product_of(struct rule *r, const struct product_form *f)
+static struct probed_product *product_of(struct rule *r, const struct product_form *f)
 {
-    struct product_probe *probe = r->lg->options->probe;
-    const char *label = label_of(r);
-    struct product *p = NULL;
-    for (uint32_t i = 0; i < probe->products.n && !p; i++)
-        p = strcmp(probe->products.data[i].label, label) == 0 ? &probe->products.data[i] : NULL;
-    if (!p) {
-        VEC_PUSH(
-            probe->arena, &probe->products,
-            ((struct product){.label = arena_strdup(probe->arena, label), .op = arena_strdup(probe->arena, r->op)}));
-        p = &probe->products.data[probe->products.n - 1];
-    }
+    struct probed_product *p = probe_product(r->lg->options->probe, label_of(r), r->op);
     p->is_conv = f->is_conv;
-    p->takes_int8 = f->takes_int8;
     p->times += r->b->region.i == 1 ? 1 : 2; /* a body of a loop runs often */
+    p->takes_int8 = f->takes_int8 && p->times == 1;
     p->x = r->arg[0].v;
-    p->w = r->arg[1].v;
-    p->y = r->out[0].v;
     return p;
 }
 
@@ -226,12 +199,11 @@ bool product_probed(struct rule *r, rule_fn *rule, const struct product_form *f)
 {
     struct legalizer *lg = r->lg;
     struct builder *b = r->b;
-    const struct product *p = product_of(r, f);
+    const struct probed_product *p = product_of(r, f);
     const enum arithmetic how = lg->options->probe->second;
     struct rule again = *r;
     struct lowered out = {.kind = LOWERED_NONE};
-    bool bytes = how == ARITHMETIC_INT8 || how == ARITHMETIC_DYNAMIC;
-    if (how == ARITHMETIC_F32 || p->times > 1 || !p->wanted || (bytes && !f->takes_int8))
+    if ((how != ARITHMETIC_INT8 && how != ARITHMETIC_DYNAMIC) || !p->wanted || !p->takes_int8)
         return true;
     again.arg = operands_in(r, f, how, &p->range);
     again.out = &out;
@@ -246,8 +218,8 @@ void probe_begin(struct legalizer *lg)
 {
     struct product_probe *probe = lg->options ? lg->options->probe : NULL;
     for (uint32_t i = 0; probe && i < probe->products.n; i++) {
-        struct product *p = &probe->products.data[i];
-        p->x = p->w = p->y = (value_id){0};
+        struct probed_product *p = &probe->products.data[i];
+        p->x = (value_id){0};
         p->times = 0;
     }
     if (!probe || probe->second == ARITHMETIC_F32)
@@ -263,11 +235,10 @@ void probe_end(struct legalizer *lg)
 {
     const struct product_probe *probe = lg->options ? lg->options->probe : NULL;
     for (uint32_t i = 0; probe && probe->observe && i < probe->products.n; i++) {
-        const struct product *p = &probe->products.data[i];
-        bool seen = p->times != 1 || !p->takes_int8;
+        const struct probed_product *p = &probe->products.data[i];
+        bool seen = !p->takes_int8;
         for (uint32_t k = 0; k < i && !seen; k++)
-            seen = probe->products.data[k].times == 1 && probe->products.data[k].takes_int8 &&
-                   probe->products.data[k].x.i == p->x.i;
+            seen = probe->products.data[k].takes_int8 && probe->products.data[k].x.i == p->x.i;
         if (seen)
             continue;
         struct port port = {.name = arena_printf(lg->arena, PROBE_OPERAND "%u", i), .value = p->x};

@@ -1,0 +1,62 @@
+/* The search over products of a network that is compiled in each arithmetic (--error, --precision=auto). */
+#ifndef MCC_CLI_ERROR_H
+#define MCC_CLI_ERROR_H
+
+#include "cli/commands/quantize/quantize.h"
+#include "cli/commands/quantize/search.h"
+
+/* The samples: those that the search sees, some of these, for each product alone, and those that it does not see. */
+enum part { PART_SEEN, PART_SCREEN, PART_HELD, PARTS };
+struct error_search {
+    struct context *ctx;
+    struct options *options, plain; /* plain: for networks that run here */
+    const char *model, *option; /* option: whose search it is */
+    double bound;
+    double (*size)(const struct deviation *); /* of an output's error */
+    bool holds; /* some samples are not seen */
+    struct search s;
+    struct trial t;
+    struct product_probe probe;
+    VEC(struct seen) seen; /* by product: of its operand x */
+    uint32_t *operand; /* by product: the first one with the same x */
+    bool *part[PARTS]; /* by sample */
+    uint32_t n_part[PARTS];
+    double *mean; /* by output: its mean sum of squares over all samples */
+    double *square, *own; /* by sample: largest squared relative error; relative to mean, to the sample */
+    struct measured held_error; /* of the last network that was tried */
+    uint32_t compilations;
+};
+/* What is tried, in this order; `count` of them. */
+extern const enum arithmetic error_candidates[];
+extern const uint32_t error_n_candidates;
+
+/* ---- error.c ----------------------------------------------------------------------------------------------------- */
+
+/* Begins a search for the network of the command line, after what can be refused at once; *out NULL: there is none to
+ * search for, since no network or a compiled one is given. False after a diagnostic. */
+bool error_begin(struct context *, struct options *, const char *option, struct error_search **out);
+/* Searches. What the options round besides counts; false after a diagnostic, where that alone is too much, too. */
+bool error_run(struct error_search *);
+
+/* ---- error_products.c: which products there are, their operands' ranges and their times. False after a diagnostic. */
+
+bool error_products(struct error_search *);
+bool error_ranges(struct error_search *);
+bool error_times(struct error_search *);
+
+/* ---- error_measure.c: errors. False after a diagnostic. */
+
+/* Of each product in each arithmetic that is possible. */
+bool error_costs(struct error_search *);
+/* Compiles the network with what was chosen, and runs it on the samples of a part. */
+bool error_try(struct error_search *, enum part, struct measured *);
+
+/* ---- error_report.c ---------------------------------------------------------------------------------------------- */
+
+/* The chosen arithmetic as lines of --choose, after the user's own. */
+struct text_list error_lines(const struct error_search *);
+void error_print(const struct error_search *);
+/* Writes the lines as a configuration file. */
+bool error_save(const struct error_search *, const char *path);
+
+#endif

@@ -1,0 +1,215 @@
+/* What the search is about: the products of the network, the ranges of their operands, their times.
+ *
+ * Times are the cost model's, of the network with all products in one arithmetic.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands/command.h"
+#include "cli/commands/quantize/error.h"
+#include "ir/eval/eval.h"
+#include "passes/module/analysis.h"
+
+#define LAST_OF_PRODUCTS "narrow-products"
+#define LAST_OF_TIMES "emit"
+/* Runs of the network with one product changed, of all samples; samples of a product at most. */
+enum { RUNS = 256, SCREEN_MOST = 32 };
+
+/* ---- products and their operands --------------------------------------------------------------------------------- */
+
+static bool user_chose(const struct error_search *e, const char *label)
+{
+    bool known = false;
+    for (uint32_t i = 0; i < e->options->choices.items.n; i++) {
+        const char *text = e->options->choices.items.data[i];
+        size_t n = strlen(label);
+        known |= strncmp(text, label, n) == 0 &&
+                 (strncmp(text + n, ":precision=", 11) == 0 || (e->holds && strncmp(text + n, ":weights=", 9) == 0));
+    }
+    return known;
+}
+
+/* May a configuration hold the name? */
+static bool is_plain(const char *label)
+{
+    for (const unsigned char *p = (const unsigned char *)label; *p; p++)
+        if (*p < 0x20 || *p >= 0x7f)
+            return false;
+    return *label;
+}
+
+static void list_products(void *user, struct compilation *c)
+{
+    struct error_search *e = user;
+    trial_outputs(&e->t, c->graph);
+    if (c->graph->states.n && e->holds)
+        error_at(e->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                 "'error': the network keeps values from run to run, which samples of one run say nothing about; use "
+                 "--precision= or --weights-type=");
+}
+
+bool error_products(struct error_search *e)
+{
+    struct options o = e->plain;
+    o.output = NULL;
+    if (!compile_apart(e->ctx, &o, e->model, LAST_OF_PRODUCTS, &e->probe, list_products, e) ||
+        e->ctx->fail != FAIL_NONE)
+        return false;
+    uint32_t n = e->s.n = e->probe.products.n;
+    e->s.ways = NEW_ARRAY(&e->ctx->session, struct site_ways, n + 1);
+    e->operand = NEW_ARRAY(&e->ctx->session, uint32_t, n + 1);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct probed_product *p = &e->probe.products.data[i];
+        struct way *of = e->s.ways[i].of;
+        bool free = (is_plain(p->label) || !e->holds) && !user_chose(e, p->label);
+        of[ARITHMETIC_F32].possible = true;
+        of[ARITHMETIC_BF16].possible = free && p->narrows;
+        of[ARITHMETIC_I8].possible = free && p->stores;
+        of[ARITHMETIC_INT8].possible = free && p->takes_int8;
+        of[ARITHMETIC_DYNAMIC].possible = free && p->takes_int8 && !p->is_conv && !e->options->strict;
+        VEC_PUSH(&e->ctx->session, &e->seen, (struct seen){0});
+    }
+    return true;
+}
+
+/* The samples of each part: every fourth one is not seen. */
+static void part_samples(struct error_search *e)
+{
+    const uint32_t n = e->t.samples.n;
+    uint32_t each = e->probe.products.n ? RUNS / e->probe.products.n : 1, seen = 0;
+    each = each < 1 ? 1 : each > SCREEN_MOST ? SCREEN_MOST : each;
+    for (uint32_t p = 0; p < PARTS; p++)
+        e->part[p] = NEW_ARRAY(&e->ctx->session, bool, n + 1);
+    for (uint32_t k = 0; k < n; k++) {
+        e->part[PART_HELD][k] = e->holds && n > 1 && (k % 4 == 3 || (n < 4 && k == n - 1));
+        e->part[PART_SEEN][k] = !e->part[PART_HELD][k];
+        seen += e->part[PART_SEEN][k];
+    }
+    for (uint32_t k = 0, at = 0; k < n; k++) /* spread over those that are seen */
+        if (e->part[PART_SEEN][k]) {
+            e->part[PART_SCREEN][k] = each >= seen || at * each / seen != (at + 1) * each / seen;
+            at++;
+        }
+    for (uint32_t p = 0; p < PARTS; p++)
+        for (uint32_t k = 0; k < n; k++)
+            e->n_part[p] += e->part[p][k];
+    e->square = NEW_ARRAY(&e->ctx->session, double, n + 1);
+    e->own = NEW_ARRAY(&e->ctx->session, double, n + 1);
+}
+
+static bool see_operands(void *user, uint32_t k, DLManagedTensorVersioned **out)
+{
+    struct error_search *e = user;
+    if (!e->part[PART_SEEN])
+        part_samples(e);
+    for (uint32_t i = e->t.n_want; i < e->t.s.api->n_out && e->part[PART_SEEN][k]; i++) {
+        const char *name = e->t.s.api->out[i].name;
+        const DLTensor *t = &out[i]->dl_tensor;
+        uint32_t number = (uint32_t)strtoul(name + strlen(PROBE_OPERAND), NULL, 10);
+        if (number < e->seen.n &&
+            !seen_add(&e->ctx->session, &e->seen.data[number], trial_data(t), t->shape, t->ndim, -1))
+            return error_at(e->ctx, FAIL_MODEL, (src_id){0}, e->probe.products.data[number].label,
+                            "the samples make an operand of this node infinite or not a number; give other samples "
+                            "(--sample)");
+    }
+    return true;
+}
+
+/* The mean square of each output of a sample, in f32. */
+static void means(struct error_search *e)
+{
+    e->mean = NEW_ARRAY(&e->ctx->session, double, e->t.n_want + 1);
+    for (uint32_t k = 0; k < e->t.samples.n; k++)
+        for (uint32_t i = 0; i < e->t.n_want; i++) {
+            const struct tensor *want = &e->t.want[k * e->t.n_want + i];
+            struct deviation d = {0};
+            if (want->data)
+                deviation_add(&d, want, want->elem, want->data);
+            e->mean[i] += d.signal / e->t.samples.n;
+        }
+}
+
+static void observe(void *user)
+{
+    struct error_search *e = user;
+    if (trial_observe(&e->t, see_operands, e))
+        means(e);
+}
+
+/* Drawn inputs say nothing about the range of real ones. */
+bool error_ranges(struct error_search *e)
+{
+    const struct probed_product *p = e->probe.products.data;
+    e->probe.observe = e->holds;
+    e->t.probe = &e->probe;
+    e->compilations++;
+    if (!trial_run(&e->t, &e->plain, e->model, observe, e))
+        return false;
+    e->probe.observe = false;
+    for (uint32_t i = 0; i < e->probe.products.n; i++) {
+        uint32_t first = i;
+        for (uint32_t k = 0; k < i && first == i; k++)
+            first = p[k].x.i == p[i].x.i && p[k].takes_int8 && p[i].takes_int8 ? k : i;
+        e->operand[i] = first;
+        const struct seen *s = &e->seen.data[first];
+        struct range r = s->count ? range_choose(s, OPT_RANGES_SQUARED) : (struct range){0, 0};
+        double scale = (double)r.scale;
+        e->probe.products.data[i].range = (struct operand_range){r.zero ? -scale * r.zero : 0,
+                                                                 scale * (STEPS_U8 - r.zero)};
+        e->s.ways[i].of[ARITHMETIC_INT8].possible &= s->count && s->most > s->least &&
+                                                     scale * STEPS_U8 < OPERAND_MOST / 2 && !e->t.samples.drawn;
+    }
+    return true;
+}
+
+/* ---- times ------------------------------------------------------------------------------------------------------- */
+
+struct timing {
+    struct error_search *e;
+    enum arithmetic how;
+};
+
+static void add_times(void *user, struct compilation *c)
+{
+    const struct timing *t = user;
+    struct error_search *e = t->e;
+    for (uint32_t i = 0; i < c->module->fused.kernels.n; i++) {
+        const struct kernel *k = &c->module->fused.kernels.data[i];
+        const char *label = kernel_label(c->module, k);
+        for (uint32_t p = 0; p < e->probe.products.n && k->count.i; p++)
+            if (strcmp(e->probe.products.data[p].label, label) == 0)
+                e->s.ways[p].of[t->how].ns += (double)k->ns * (double)extent_hint(c->ctx->exprs, k->count);
+    }
+}
+
+bool error_times(struct error_search *e)
+{
+    const struct options *given = e->options;
+    struct options o = e->plain;
+    if (given->strict) { /* one CPU decides for all, as it does on what else changes bits */
+        o.target = "x86_64-linux-gnu";
+        o.march = BEST_BY_DEFAULT;
+        o.mattr = o.variants = NULL;
+    } else if ((given->target && !strchr(given->target, ',')) || given->march) { /* perhaps another machine */
+        o.target = given->target;
+        o.march = given->march;
+        o.mattr = given->mattr;
+    }
+    o.output = NULL;
+    for (uint32_t k = 0; k <= error_n_candidates; k++) {
+        struct timing t = {e, k ? error_candidates[k - 1] : ARITHMETIC_F32};
+        for (uint32_t i = 0; i < e->probe.products.n; i++)
+            e->s.ways[i].chosen = e->s.ways[i].of[t.how].possible ? t.how : ARITHMETIC_F32;
+        o.choices = error_lines(e);
+        report_step(&(struct compilation){.options = given, .report = terminal_report()}, e->option, k,
+                    error_n_candidates + 1);
+        if (!compile_apart(e->ctx, &o, e->model, LAST_OF_TIMES, NULL, add_times, &t))
+            return false;
+    }
+    for (uint32_t i = 0; i < e->probe.products.n; i++)
+        for (uint32_t k = 0; k < error_n_candidates; k++)
+            e->s.ways[i].of[error_candidates[k]].possible &= e->s.ways[i].of[error_candidates[k]].ns <
+                                                             0.98 * e->s.ways[i].of[ARITHMETIC_F32].ns;
+    return true;
+}

@@ -1,0 +1,15 @@
+/* The list of products that a search asks about: see probe.h. */
+#include "ir/graph/probe.h"
+
+#include <string.h>
+
+struct probed_product *probe_product(struct product_probe *probe, const char *label, const char *op)
+{
+    for (uint32_t i = 0; i < probe->products.n; i++)
+        if (strcmp(probe->products.data[i].label, label) == 0)
+            return &probe->products.data[i];
+    VEC_PUSH(
+        probe->arena, &probe->products,
+        ((struct probed_product){.label = arena_strdup(probe->arena, label), .op = arena_strdup(probe->arena, op)}));
+    return &probe->products.data[probe->products.n - 1];
+}

@@ -1,0 +1,50 @@
+/* What a search asks of a network's products: which there are, and what each one computed in another arithmetic adds to
+ * the outputs (mcc --error, --precision=auto).
+ */
+#ifndef MCC_IR_PROBE_H
+#define MCC_IR_PROBE_H
+
+#include "ir/graph/graph.h"
+
+/* How a product is computed. */
+enum arithmetic {
+    ARITHMETIC_F32,
+    ARITHMETIC_F16, /* operands rounded to that type, sums of f32 */
+    ARITHMETIC_BF16,
+    ARITHMETIC_I8, /* the constant alone quantized, with a scale for each output channel */
+    ARITHMETIC_INT8, /* operands quantized, the first by a range; sums of i32 */
+    ARITHMETIC_DYNAMIC, /* ... by the range that it has in each run */
+    ARITHMETIC_I4, /* the constant alone, with a scale for each block of an output channel */
+    ARITHMETICS
+};
+struct operand_range {
+    double least, most;
+};
+#define OPERAND_MOST 1e30 /* of what a choice takes for its ends */
+/* The products of one label. */
+struct probed_product {
+    const char *label, *op;
+    value_id x; /* of the legal graph, for int8: the operand that is computed */
+    bool takes_int8, is_conv; /* in the top region, the only one with its label, by a constant */
+    uint32_t times; /* how often legalize met the label; in a loop or a branch twice */
+    bool narrows, stores; /* operands may be rounded; the constant may be stored with scales */
+    bool wanted; /* by the caller: computed in the other arithmetic, too */
+    struct operand_range range; /* of x, by the caller, for ARITHMETIC_INT8 */
+};
+/* Legalize lists the products that take int8 here, narrow-products all of them, or finds them by their labels. second:
+ * they are computed in that arithmetic as well, and a run takes those results of product k if its input PROBE_INPUT is
+ * k. observe: the operands x of products that take int8 become outputs of the network, after its own; PROBE_OPERAND and
+ * the number of the first that reads it. */
+#define PROBE_INPUT "mcc.product"
+#define PROBE_OPERAND "mcc.operand."
+struct product_probe {
+    struct arena *arena;
+    enum arithmetic second; /* ARITHMETIC_F32: none */
+    bool observe;
+    VEC(struct probed_product) products;
+    VEC(node_id) twins; /* of one compilation: what computes them in `second`, from narrow-products on */
+};
+/* The products of the label, which become part of the list; op: what the file calls them. */
+struct probed_product *probe_product(struct product_probe *, const char *label, const char *op);
+
+#endif
