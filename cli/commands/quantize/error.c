@@ -12,6 +12,9 @@
 #include "cli/commands/quantize/error.h"
 #include "cli/library/options/targets.h"
 
+/* What a search within a metric alone begins with. */
+static const double first_bound = 0.01;
+
 /* "1%" or "0.01"; false: neither, 0 or more than 100 %. */
 static bool bound_read(struct context *ctx, const char *text, double *out)
 {
@@ -74,7 +77,7 @@ static bool confirm(void *user, bool *kept)
     struct error_search *e = user;
     if (!error_try(e, PART_HELD, &e->held_error))
         return false;
-    *kept = e->held_error.rms <= e->bound;
+    *kept = e->held_error.part <= 1;
     return true;
 }
 
@@ -89,10 +92,10 @@ static bool rounds(const struct error_search *e)
     return some;
 }
 
-bool error_run(struct error_search *e)
+static bool run(struct error_search *e)
 {
     struct search *s = &e->s;
-    s->first = e->bound * e->bound;
+    s->first = fmin(e->bound, first_bound) * fmin(e->bound, first_bound);
     s->try = try_seen;
     s->measure = measure;
     s->confirm = e->n_part[PART_HELD] ? confirm : NULL;
@@ -101,9 +104,14 @@ bool error_run(struct error_search *e)
     return search_run(s) &&
            (s->error.part <= 1 ||
             error_at(e->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                     "the outputs differ by %.3g even with every product in f32, which is more than %g: another option "
-                     "rounds as well; remove it or allow a larger error",
-                     fmax(s->error.rms, e->held_error.rms), e->bound));
+                     "the outputs differ by %.3g even with every product in f32, which is more than %g%s: another "
+                     "option rounds as well; remove it or allow a larger error",
+                     fmax(s->error.rms, e->held_error.rms), e->bound, e->folder ? ", or than --metric-drop" : ""));
+}
+
+bool error_run(struct error_search *e)
+{
+    return e->holds && e->options->metric ? metric_run(e, run) : run(e);
 }
 
 /* ---- --error ----------------------------------------------------------------------------------------------------- */
@@ -111,9 +119,9 @@ bool error_run(struct error_search *e)
 bool error_settle(struct context *ctx, struct options *o)
 {
     struct error_search *e;
-    if (!o->error && !o->save_choices)
+    if (!o->error && !o->save_choices && !o->metric)
         return true;
-    if (!o->error)
+    if (!o->error && !o->metric)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                         "'save-choices' writes what --error finds; give --error=1%%");
     if (!error_begin(ctx, o, "error", &e))
@@ -125,11 +133,12 @@ bool error_settle(struct context *ctx, struct options *o)
                         o->files.items.data[0]);
     e->holds = true;
     e->size = deviation_rms;
-    if (!options_fit(ctx, o) || !bound_read(ctx, o->error, &e->bound) || !error_products(e) || !error_ranges(e) ||
-        !error_times(e) || !error_run(e) || ctx->fail != FAIL_NONE)
+    e->bound = INFINITY; /* the metric alone counts */
+    if (!options_fit(ctx, o) || (o->error && !bound_read(ctx, o->error, &e->bound)) || !error_products(e) ||
+        !error_ranges(e) || !error_times(e) || !error_run(e) || ctx->fail != FAIL_NONE)
         return false;
     error_print(e);
     o->choices = error_lines(e);
-    o->error = NULL;
+    o->error = o->metric = NULL;
     return !o->save_choices || error_save(e, o->save_choices);
 }

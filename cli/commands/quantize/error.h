@@ -25,6 +25,10 @@ struct error_search {
     double *square, *own; /* by sample: largest squared relative error; relative to mean, to the sample */
     struct measured held_error; /* of the last network that was tried */
     uint32_t compilations;
+    const char *folder; /* --metric: of the outputs at hand; NULL: nobody asks */
+    struct strbuf list; /* samples.txt of it */
+    bool asking; /* the outputs of the run are for the program */
+    double exact_metric[PARTS]; /* of the outputs in f32 */
 };
 /* What is tried, in this order; `count` of them. */
 extern const enum arithmetic error_candidates[];
@@ -50,6 +54,15 @@ bool error_times(struct error_search *);
 bool error_costs(struct error_search *);
 /* Compiles the network with what was chosen, and runs it on the samples of a part. */
 bool error_try(struct error_search *, enum part, struct measured *);
+
+/* ---- metric.c: what the user's program says of outputs. False after a diagnostic. */
+
+/* Calls use(e) with a folder for outputs and the metric of f32's, and removes the folder. */
+bool metric_run(struct error_search *, bool (*use)(struct error_search *));
+/* Empties the folder; writes an output of a sample into it; runs the program on it. */
+void metric_begin(struct error_search *);
+bool metric_put(struct error_search *, uint32_t k, uint32_t output, const DLTensor *);
+bool metric_ask(struct error_search *, double *out);
 
 /* ---- error_report.c ---------------------------------------------------------------------------------------------- */
 

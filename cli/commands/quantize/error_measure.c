@@ -34,6 +34,8 @@ static bool add_error(void *user, uint32_t k, DLManagedTensorVersioned **out)
         else if (want->data)
             deviation_add(&one, want, want->elem, trial_data(got));
         deviation_join(&e->t.error[i], &one);
+        if (e->asking && !metric_put(e, k, i, got))
+            return false;
         double part = one.square > 0 ? one.square / one.signal : 0;
         double mean = e->mean[i] > 0 ? one.square / e->mean[i] : one.square > 0 ? INFINITY : 0;
         e->own[k] = fmax(e->own[k], isnan(part) ? INFINITY : part);
@@ -97,8 +99,12 @@ static void measure_chosen(void *user)
     struct error_search *e = a->e;
     double mean = 0, spread = 0;
     *a->out = (struct measured){.n = e->n_part[a->part]};
+    e->asking = e->folder != NULL;
+    if (e->asking)
+        metric_begin(e);
     if (!judge(e, a->part))
         return;
+    e->asking = false;
     for (uint32_t k = 0; k < e->t.samples.n; k++)
         if (e->part[a->part][k]) {
             a->out->within += e->own[k] <= e->bound * e->bound;
@@ -111,7 +117,18 @@ static void measure_chosen(void *user)
     const double size = a->out->rms = trial_worst(&e->t, e->size);
     a->out->likely = !e->holds ? size : isfinite(mean) ? sqrt(size * size + 2 * deviation * sqrt(2 / n)) : INFINITY;
     a->out->outputs = arena_copy(&e->ctx->session, e->t.error, e->t.n_want * sizeof *e->t.error);
-    a->out->part = a->out->likely > 0 ? a->out->likely / e->bound : 0;
+    const double off = a->part == PART_HELD ? size : a->out->likely;
+    a->out->part = off > 0 ? off / e->bound : 0;
+}
+
+/* What the user's program says is lost, as a part of what may be. */
+static bool lost(struct error_search *e, enum part part, struct measured *out)
+{
+    if (!metric_ask(e, &out->metric))
+        return false;
+    const double drop = e->exact_metric[part] - out->metric;
+    out->part = fmax(out->part, drop > 0 ? drop / e->options->metric_drop : 0);
+    return true;
 }
 
 bool error_try(struct error_search *e, enum part part, struct measured *out)
@@ -124,12 +141,17 @@ bool error_try(struct error_search *e, enum part part, struct measured *out)
     say(e, 0, 0);
     if (!trial_run(&e->t, &o, e->model, measure_chosen, &a))
         return false;
+    if (e->folder && !lost(e, part, out))
+        return false;
     if (e->options->verbose) {
         struct strbuf line;
         strbuf_init(&line, &e->ctx->session);
-        strbuf_printf(&line, "%.4g us in products: error %.3g on %u samples%s, likely below %.3g on others\n",
+        strbuf_printf(&line, "%.4g us in products: error %.3g on %u samples%s, likely below %.3g on others",
                       search_ns(e->s.ways, e->s.n) / 1e3, out->rms, out->n,
                       part == PART_HELD ? " that were not seen" : "", out->likely);
+        if (e->folder)
+            strbuf_printf(&line, "; metric %.6g of %.6g", out->metric, e->exact_metric[part]);
+        strbuf_printf(&line, "\n");
         terminal_print(&line);
     }
     return true;

@@ -45,8 +45,9 @@ bool error_save(const struct error_search *e, const char *path)
     struct file_list read = {0};
     struct strbuf text;
     strbuf_init(&text, &e->ctx->session);
-    strbuf_printf(&text, "# What mcc --error=%g chose for the network.\nchoose:%s\n", e->bound,
-                  lines->items.n ? "" : " []");
+    strbuf_printf(&text, "# What mcc chose for the network within %s %g.\nchoose:%s\n",
+                  isfinite(e->bound) ? "an error of" : "a metric's loss of",
+                  isfinite(e->bound) ? e->bound : e->options->metric_drop, lines->items.n ? "" : " []");
     for (uint32_t i = 0; i < lines->items.n; i++) {
         strbuf_printf(&text, "  - '");
         for (const char *p = lines->items.data[i]; *p; p++)
@@ -71,16 +72,28 @@ static void print_confidence(const struct error_search *e, struct strbuf *out)
 {
     const struct measured *s = &e->s.error, *h = &e->held_error;
     if (search_all_exact(&e->s))
-        strbuf_printf(out, "every product stays in f32: nothing else keeps an error of %g on the samples\n", e->bound);
+        strbuf_printf(out, "every product stays in f32: nothing else keeps %s%.3g on the samples\n",
+                      isfinite(e->bound) ? "an error of " : "the metric within ",
+                      isfinite(e->bound) ? e->bound : e->options->metric_drop);
     if (!s->n)
         return;
+    if (e->folder)
+        strbuf_printf(out, "metric %.6g, %.6g in f32", h->n ? h->metric : s->metric,
+                      e->exact_metric[h->n ? PART_HELD : PART_SEEN]);
+    if (e->folder)
+        strbuf_printf(out, h->n ? ", on %u samples that the search did not see\n" : ", on %u samples\n",
+                      h->n ? h->n : s->n);
     strbuf_printf(out, "error %.3g on %u samples that the search saw", s->rms, s->n);
     if (!h->n) {
         strbuf_printf(out, "; there is no other sample, so nothing is known of others\n");
         return;
     }
-    strbuf_printf(out, ", %.3g on %u that it did not see; of these %u are within %g each\n", h->rms, h->n, h->within,
-                  e->bound);
+    strbuf_printf(out, ", %.3g on %u that it did not see", h->rms, h->n);
+    if (!isfinite(e->bound)) {
+        strbuf_printf(out, "\n");
+        return;
+    }
+    strbuf_printf(out, "; of these %u are within %g each\n", h->within, e->bound);
     if (h->within < h->n)
         strbuf_printf(out, "the bound is on the error of all samples together; single ones may be above it\n");
     else

@@ -12,6 +12,7 @@ enum { DRAWN = 8 };
 
 struct pile {
     VEC(struct file_tensor) of;
+    struct text_list from; /* the file of each */
 };
 
 static void describe(const struct file_tensor *b, struct strbuf *out)
@@ -73,6 +74,7 @@ static bool read_sample(struct session *s, uint32_t index, const char *path, str
     b.size /= (size_t)parts;
     for (int64_t k = 0; k < parts; k++) {
         VEC_PUSH(&s->ctx->session, &pile->of, b);
+        VEC_PUSH(&s->ctx->session, &pile->from.items, path);
         b.data = (char *)b.data + b.size;
     }
     return true;
@@ -145,6 +147,9 @@ static bool draw(struct session *s, struct samples *out)
 {
     *out = (struct samples){.n = DRAWN, .n_inputs = s->api->n_in, .drawn = true};
     out->of = NEW_ARRAY(&s->ctx->session, struct file_tensor, DRAWN * out->n_inputs + 1);
+    out->from = NEW_ARRAY(&s->ctx->session, const char *, DRAWN);
+    for (uint32_t k = 0; k < DRAWN; k++)
+        out->from[k] = "drawn";
     if (!session_feed(s, true))
         return false;
     for (uint32_t k = 0; k < DRAWN * out->n_inputs; k++) {
@@ -178,6 +183,9 @@ bool samples_load(struct session *s, const struct text_list *given, struct sampl
     }
     *out = (struct samples){.n = n ? piles[0].of.n : 1, .n_inputs = n};
     out->of = NEW_ARRAY(arena, struct file_tensor, out->n * n + 1);
+    out->from = NEW_ARRAY(arena, const char *, out->n + 1);
+    for (uint32_t k = 0; k < out->n; k++)
+        out->from[k] = n ? piles[0].from.items.data[k] : "";
     for (uint32_t k = 0; k < out->n * n; k++)
         out->of[k] = piles[k % n].of.data[k / n];
     return true;

@@ -30,6 +30,7 @@ struct measured {
     double likely; /* by so much at most on other samples as many, as those here vary: two standard deviations */
     uint32_t n, within; /* samples; of these within the bound, each for itself */
     struct deviation *outputs; /* of each */
+    double metric; /* what the user's program says of them */
     double part; /* of what is allowed: 1 is just within */
 };
 struct tried {

@@ -11,6 +11,7 @@
 struct samples {
     uint32_t n, n_inputs;
     struct file_tensor *of; /* n times n_inputs */
+    const char **from; /* by sample: the file of its first input */
     bool drawn; /* nobody gave any */
 };
 /* Those of --sample for the inputs of a network, else drawn ones. False after a diagnostic. */

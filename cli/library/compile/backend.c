@@ -82,9 +82,10 @@ bool module_begin(struct compilation *c)
             c->ctx, FAIL_USAGE, (src_id){0}, NULL,
             "'precision': only the mcc command supports auto, and only for networks as their files have them; libmcc and mcc "
             "quantize do not");
-    if (o->error)
+    if (o->error || o->metric)
         return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'error': only the mcc command searches; give libmcc the configuration of --save-choices");
+                        "'%s': only the mcc command searches; give libmcc the configuration of --save-choices",
+                        o->error ? "error" : "metric");
     m->asked.precision = precisions[o->precision];
     m->asked.weights_type = weights_types[o->weights_type];
     m->asked.broken = o->break_kernel;

@@ -31,12 +31,13 @@ struct config_place {
 struct options {
 #define ONE_OF(f, n, w, words, h) enum option_##f f;
 #include "cli/library/options/options.def"
-    const char *output, *target, *march, *mattr, *variants, *prefix, *config, *schedules, *error, *save_choices;
+    const char *output, *target, *march, *mattr, *variants, *prefix, *config, *schedules, *error, *metric,
+        *save_choices;
     const char *debug_folder;
     const char *depend_file;
     const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads;
     struct text_list against;
-    double tolerance, bound, precision_bound;
+    double tolerance, bound, precision_bound, metric_drop;
     const char *break_kernel, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate, *list_ops;
     struct text_list samples, choices, inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
