@@ -51,6 +51,8 @@ static inline bool os_own_path(const struct mcc_model *, struct os_path *);
 
 /* A word of features, for CPUs that have no instruction that tells (rt_cpu.def). */
 static inline uint64_t os_cpu_word(uint32_t which);
+/* Asks for the tile registers of AMX, which a system may save only for processes that ask. False: refused. */
+static inline bool os_tiles(void);
 
 static inline bool os_path_add(struct os_path *path, const char *s, size_t n)
 {

@@ -18,10 +18,10 @@ static struct cpuid cpuid(uint32_t leaf, uint32_t sub)
     return r;
 }
 
-/* Takes back what the system does not save the registers for: AVX, AVX-512. Its other features imply one of these. */
+/* Takes back what the system does not save the registers for: AVX, AVX-512, AMX. Other features imply one of these. */
 static void drop_unsaved(uint32_t *words)
 {
-    const uint32_t osxsave = 1u << 27, avx = 1u << 28, avx512f = 1u << 16;
+    const uint32_t osxsave = 1u << 27, avx = 1u << 28, avx512f = 1u << 16, amx = 1u << 22 | 1u << 24 | 1u << 25;
     uint32_t low = 0, high;
     if (words[X86_1_ECX] & osxsave)
         __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -29,6 +29,8 @@ static void drop_unsaved(uint32_t *words)
         words[X86_1_ECX] &= ~avx;
     if ((low & 0xe6) != 0xe6) /* opmask, zmm too */
         words[X86_7_EBX] &= ~avx512f;
+    if ((low & 0x60000) != 0x60000) /* shapes and contents of tiles */
+        words[X86_7_EDX] &= ~amx;
 }
 
 uint64_t rt_cpu_features(void)
@@ -56,6 +58,11 @@ uint64_t rt_cpu_features(void)
     for (uint32_t i = 0; i < RT_X86_COUNT; i++)
         features |= (uint64_t)(words[rows[i].word] >> rows[i].bit & 1) << i;
     return features;
+}
+
+bool rt_cpu_runs(uint64_t features, uint64_t needs)
+{
+    return (needs & ~features) == 0 && (!(needs >> RT_X86_AMXTILE & 1) || os_tiles());
 }
 
 #elif defined(__aarch64__)
@@ -89,4 +96,11 @@ uint64_t rt_cpu_features(void)
     return features;
 }
 
+#endif
+
+#if !defined(__x86_64__)
+bool rt_cpu_runs(uint64_t features, uint64_t needs)
+{
+    return (needs & ~features) == 0;
+}
 #endif

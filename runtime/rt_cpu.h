@@ -2,6 +2,7 @@
 #ifndef MCC_RT_CPU_H
 #define MCC_RT_CPU_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -35,5 +36,7 @@ _Static_assert(RT_X86_COUNT <= 64 && RT_ARM_COUNT <= 64 && RT_RISCV_COUNT <= 64,
 
 /* Features of this CPU that the system lets a process use: bit RT_X86_* (RT_ARM_*, RT_RISCV_*). */
 uint64_t rt_cpu_features(void);
+/* Do `features` of this CPU hold all of `needs`? Where these have state that a process has to ask for, it asks. */
+bool rt_cpu_runs(uint64_t features, uint64_t needs);
 
 #endif

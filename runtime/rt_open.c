@@ -32,7 +32,7 @@ static int choose_variant(struct mcc_model *model, mcc_error *error)
         const struct mcc_rt_variant *variant = &desc->variants[i];
         if (asked && i != asked - 1)
             continue;
-        if ((variant->features & ~features) == 0) {
+        if (rt_cpu_runs(features, variant->features)) {
             model->variant = variant;
             return MCC_OK;
         }

@@ -30,6 +30,7 @@ struct llvm_machine {
     bool f16_math;                 /* arithmetic on f16 is */
     bool bf16;                     /* f32 -> bf16 is one, that counts subnormal numbers as 0 */
     uint32_t dot_forms;            /* rows of llvm_dot.c's table that are instructions here, a bit each */
+    bool tiles;                    /* L_MATMUL is instructions of AMX */
     bool madd[3];                  /* x86: i16 pairs multiplied and added, in 16, 32, 64 bytes */
     bool dsp;                      /* Arm without vectors: pairs of i16 in a word are multiplied and added (SMLAD) */
     bool masks;                    /* loads of some lanes only are instructions, for elements of 4 and 8 bytes */
@@ -70,6 +71,9 @@ struct emitter {
     const char *origin;            /* "file:line" of its beginning; "": that line */
     bool is_static;                /* without a runtime (llvm_static.c) */
     uint64_t frame;                /* bytes, once an object was made of a static network's function */
+    LLVMValueRef tile_memory;      /* of the frame, for the shapes of tile registers, which are released in the end;
+                       NULL: none is used */
+    bool tiles_set;                /* all products have the same shapes, set before the body */
     bool nontemporal;              /* some store was: the function ends with a fence */
     const char *error;             /* sticky */
 };
@@ -149,6 +153,8 @@ LLVMValueRef emit_floordiv(struct emitter *, const struct lstmt *);   /* FLOORDI
 LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* DOT */
 LLVMValueRef emit_ldexp(struct emitter *, const struct lstmt *);      /* LDEXP */
 LLVMValueRef emit_matdot(struct emitter *, const struct lstmt *);     /* MATDOT */
+LLVMValueRef emit_matmul(struct emitter *, const struct lstmt *);     /* llvm_matmul.c: MATMUL, which has no result */
+void matmul_begin(struct emitter *);                                  /* before the function's body */
 /* llvm_lookup.c: v converted, or what was looked up less by; NULL: not what a table serves. */
 LLVMValueRef lookup_convert(struct emitter *, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes);
 LLVMValueRef lookup_less(struct emitter *, LLVMValueRef v, LLVMValueRef by);

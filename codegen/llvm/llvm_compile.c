@@ -90,6 +90,8 @@ static void learn_features(struct llvm_machine *m)
     m->whole64 = x86 && machine_has(m->tm, "+avx512dq");
     m->masks = x86 && machine_has(m->tm, "+avx2");
     m->dsp = m->arch == ARCH_ARM && machine_has(m->tm, "+dsp") && !machine_has(m->tm, "+mve");
+    m->tiles = x86 && machine_has(m->tm, "+amx-tile") && machine_has(m->tm, "+amx-int8") &&
+               machine_has(m->tm, "+amx-bf16");
     dot_learn(m);
     m->madd[0] = x86;
     m->madd[1] = x86 && machine_has(m->tm, "+avx2");

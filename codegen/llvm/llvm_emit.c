@@ -25,6 +25,8 @@ void emit_leave(struct emitter *e)
 {
     if (e->nontemporal)
         LLVMBuildFence(e->b, LLVMAtomicOrderingSequentiallyConsistent, false, "");
+    if (e->tile_memory)
+        call_intrinsic(e, "llvm.x86.tilerelease", NULL, 0, NULL, 0);
     if (e->f->role == LROLE_ENTRY)
         LLVMBuildRet(e->b, static_code(e));
     else

@@ -138,6 +138,7 @@ static void emit_body(struct emitter *e, const char *symbol)
         static_begin(e);
     make_launch_array(e);
     load_arguments(e);
+    matmul_begin(e);
     emit_block(e, (lblock){1}, NULL);
     if (!e->error) {
         emit_leave(e);

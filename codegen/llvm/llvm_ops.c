@@ -394,7 +394,7 @@ LLVMValueRef emit_value(struct emitter *e, const struct lstmt *s)
                                             [L_OFFSET] = emit_memory,     [L_ADDRESS] = emit_memory,
                                             [L_PREFETCH] = emit_memory,   [L_PREFETCH2] = emit_memory,
                                             [L_SHARED] = emit_memory,     [L_LDEXP] = emit_ldexp,
-                                            [L_GLOBAL] = emit_memory};
+                                            [L_GLOBAL] = emit_memory,     [L_MATMUL] = emit_matmul};
     if (!table[s->op]) {
         emit_fail(e, "a statement that is not a computation");
         return LLVMGetPoison(type_value(e, s->type));

@@ -106,6 +106,8 @@ enum lop {
                 parallel index */
     L_OFFSET, /* buffer, byte offset (index) -> buffer of another elem; programs: how arena, weights and ports are
                * cut */
+    L_MATMUL, /* c, a, index, b, index, then constants (struct lmatmul): all of a product of rows of a by panels of b
+               * goes into the local c, one row after the other */
     L_PREFETCH, /* buffer, byte offset: the line there is wanted soon, in L1; never fails, no effect on values */
     L_PREFETCH2, /* ... in L2 */
     L_ADDRESS, /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
@@ -234,6 +236,29 @@ bool lf_mutate(struct lfunc *, int64_t *site);
 bool lf_break(struct lfunc *); /* tests: the first sum, product or maximum of floats becomes another operation; false:
                                   there is none (break.c) */
 bool lf_finish(struct lfunc *); /* lays out LOCALs, then verifies */
+
+/* What the constants of L_MATMUL say, in their order. Row r of c is the sum over all loops of row r of a, `k` elements,
+ * by b, which holds k / group groups of each of 16 columns, [k / group][16][group]: L_DOT of all groups in order. Two
+ * sets of `rows` rows share b: the second begins `second` elements after the first in a, and is rows `place` and up of
+ * c, where it may overlap the first; place 0: there is one. Two vectors of columns share a: `apart` elements lie
+ * between them in b; 0: there is one. c has no gaps: a row is 16 lanes of each vector. f32: the products of a group's
+ * first and second elements are summed apart along k, each rounded once, and then go into c. */
+enum { MATMUL_FIXED = 11, MATMUL_LOOPS = 4, MATMUL_COLUMNS = 16, MATMUL_BYTES = 64 };
+struct lmatmul {
+    int64_t rows, stride, second, place, apart, k; /* stride: elements of a between rows */
+    uint32_t n_loops; /* outermost first: trips, and elements of a and of b between them */
+    struct {
+        int64_t n, a, b;
+    } loop[MATMUL_LOOPS];
+};
+/* Of the constants after the first five operands; false: they are none that a statement may have. size: bytes of an
+ * element of a. */
+bool lmatmul_of(const int64_t *constants, uint32_t n, uint32_t size, struct lmatmul *);
+/* The rows of c that are written. */
+static inline int64_t lmatmul_rows(const struct lmatmul *m)
+{
+    return m->place ? m->place + m->rows : m->rows;
+}
 
 /* ---- text, verifier ---------------------------------------------------------------------------------------------- */
 

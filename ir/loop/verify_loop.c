@@ -31,6 +31,8 @@
  *      all outside kernels. address: not in kernels. global: a name, in entries only.
  *  19  dot: i32 lanes of four u8, four i8 and an i32 each, an i32 of 16 of them, or f32 lanes of two bf16 twice and an
  * f32.
+ *  20  matmul: in the parallel loop; sums of i32 of bytes, or of f32 of bf16, in a local that has their room; a shape
+ * of constants (lmatmul_of).
  */
 #include "ir/loop/internal.h"
 
@@ -274,6 +276,32 @@ static void rule_store(struct verifier *v, const struct lstmt *s)
     expect(v, s, v->f->role != LROLE_KERNEL || v->parallel.i, 13, "a store outside the parallel loop");
 }
 
+static void rule_matmul(struct verifier *v, const struct lstmt *s)
+{
+    struct ltype c = type_of(v, s, 0), a = type_of(v, s, 1), b = type_of(v, s, 3);
+    bool bytes = c.elem == ELEM_I32 && (a.elem == ELEM_U8 || a.elem == ELEM_I8) &&
+                 (b.elem == ELEM_U8 || b.elem == ELEM_I8);
+    bool halves = c.elem == ELEM_F32 && a.elem == ELEM_BF16 && b.elem == ELEM_BF16;
+    const struct lstmt *local = v->def[s->in[0].i];
+    int64_t constants[MATMUL_FIXED - 5 + 3 * MATMUL_LOOPS + 1];
+    struct lmatmul m;
+    uint32_t n = 0;
+    expect(v, s,
+           (bytes || halves) && c.lanes == 0 && a.lanes == 0 && b.lanes == 0 && is_index(v, s, 2) &&
+               is_index(v, s, 4) && local && local->op == L_LOCAL,
+           20, "types do not fit, or the sums are not in a local");
+    expect(v, s, v->f->role == LROLE_KERNEL && v->parallel.i, 20, "it stands outside the parallel loop");
+    for (uint32_t i = 5; i < s->n_in && n < COUNT_OF(constants); i++) {
+        const struct lstmt *of = v->def[s->in[i].i];
+        bool constant = of && of->op == L_CONST && is_index(v, s, i);
+        expect(v, s, constant, 20, "its shape is not constant");
+        constants[n++] = constant ? of->imm : 0;
+    }
+    bool fits = lmatmul_of(constants, n, elem_size(a.elem), &m);
+    expect(v, s, fits && lmatmul_rows(&m) * MATMUL_COLUMNS * (m.apart ? 2 : 1) <= (local ? local->imm : 0), 20,
+           "a shape that no product has");
+}
+
 TYPING(local, t.lanes == 0 && s->imm >= 1 && (v->depth == 0 || (v->depth == 1 && v->parallel.i)), 18,
        "size or place of a local")
 
@@ -416,7 +444,7 @@ static rule_fn *const rules[LRULE_COUNT] = {
     [LRULE_ADDRESS] = rule_address, [LRULE_FOR] = rule_for,         [LRULE_PARALLEL] = rule_parallel,
     [LRULE_IF] = rule_if,           [LRULE_YIELD] = rule_yield,     [LRULE_CHECK] = rule_check,
     [LRULE_CALL] = rule_call,       [LRULE_LAUNCH] = rule_launch,   [LRULE_SHARED] = rule_shared,
-    [LRULE_GLOBAL] = rule_global,
+    [LRULE_MATMUL] = rule_matmul,   [LRULE_GLOBAL] = rule_global,
 };
 
 static bool counts_fit(const struct lstmt *s)

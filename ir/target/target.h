@@ -18,6 +18,7 @@ struct machine {                 /* what the passes choose by; 0 in a member: un
     uint8_t words; /* single registers, in which a core without vectors has integers; 0: they lie in vectors */
     bool fma_by_lane; /* a multiply-add takes one lane of a register for all */
     bool strict; /* it rounds once, as on every other such CPU: code for it can have strict results */
+    bool tiles; /* L_MATMUL is instructions, of registers of 16 rows; of the features that code is made for */
     bool fp16; /* multiply-adds of f16; not of the row, but of the features that code is made for */
 };
 enum target_when { TARGET_NAMED, TARGET_OF_USE, TARGET_ALWAYS };

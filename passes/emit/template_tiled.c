@@ -96,6 +96,20 @@ static bool is_rest(const struct em *em, const struct tiling *t, int32_t dim, ui
     return dim >= 0 && points < size && !ex_is_const(em->x, tile_extent(em->x, t->t, t->s, dim), &(int64_t){0});
 }
 
+expr_id *tile_point(struct em *em, const struct tiling *t, expr_id a, expr_id b, uint32_t piece)
+{
+    expr_id *p = arena_copy(em->arena, t->idx, sizeof t->idx);
+    if (t->s->vec >= 0)
+        p[t->s->vec] = t->piece[piece];
+    if (t->s->a >= 0)
+        p[t->s->a] = a;
+    if (t->s->b >= 0)
+        p[t->s->b] = b;
+    if (t->s->flat && t->even)
+        flat_point(em, t, (expr_id){0}, p);
+    return p;
+}
+
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
 {
     expr_id *points[EM_POINTS], row[EM_POINTS] = {{0}};
@@ -103,6 +117,10 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     const struct node *nodes[2] = {t->n, second_node(em, false)};
     struct em_interleave w;
     uint32_t n = 0;
+    if (t->s->matmul) {
+        matmul_body(em, t, &(struct tile_at){a0, b0, ta}, tb);
+        return;
+    }
     em->rest = is_rest(em, t, t->s->a, ta, t->s->ta) || is_rest(em, t, t->s->b, tb, t->s->tb);
     if (t->s->flat && !t->even)
         flat_rows(em, t, a0, ta, row);
@@ -110,16 +128,10 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     for (uint32_t j = 0; j < tb; j++)
         for (uint32_t i = 0; i < ta; i++)
             for (uint32_t v = 0; v < t->n_pieces; v++) {
-                expr_id *p = arena_copy(em->arena, t->idx, sizeof t->idx);
-                if (t->s->vec >= 0)
-                    p[t->s->vec] = t->piece[v];
-                if (t->s->a >= 0)
-                    p[t->s->a] = ex_addc(em->x, a0, i);
-                if (t->s->b >= 0)
-                    p[t->s->b] = ex_addc(em->x, b0, j);
-                if (t->s->flat)
-                    flat_point(em, t, row[i], p);
-                points[n++] = p;
+                points[n] = tile_point(em, t, ex_addc(em->x, a0, i), ex_addc(em->x, b0, j), v);
+                if (t->s->flat && !t->even)
+                    flat_point(em, t, row[i], points[n]);
+                n++;
             }
     if (t->k.sums.i) {
         if (!block_tile(em, t, &(struct tile_at){a0, b0, ta}, n, points, acc))
@@ -484,6 +496,8 @@ bool emit_tiled(struct em *em)
     expr_id blocks = tile_blocks(x, t.t, s);
     if (s->k_block)
         block_begin(em, &t);
+    if (s->matmul)
+        matmul_scratch(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
     if (partial_node(em))
         t.partial = em_scratch(em, ELEM_F32, (int64_t)s->nr * s->lanes);

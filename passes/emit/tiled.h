@@ -23,6 +23,7 @@ struct tiling {
     expr_id row0; /* of an even one: its number */
     int32_t split_dim; /* where s->split: the dim, -1 for an even flat tile, ... */
     expr_id first; /* ... and the first tile of the part at hand */
+    lreg sums; /* scratch: of the tile at hand, where s->matmul */
     lreg partial; /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
     enum lop combine;
     expr_id here; /* as many tiles as the chunk at hand has, from row0 on */
@@ -41,6 +42,8 @@ struct tile_at {
     uint32_t ta;
 };
 
+/* The point of the result at index a, of a flat tile the number, index b, and a vector of the tile at hand. */
+expr_id *tile_point(struct em *, const struct tiling *, expr_id a, expr_id b, uint32_t piece);
 /* Lanes of a vector of the tile at hand. */
 uint32_t piece_lanes(const struct em *, const struct tiling *, uint32_t piece);
 /* Before and after the tiles of row t->idx[2], where their sums are a second result. */
@@ -58,6 +61,10 @@ void staged_rows(struct em *, struct tiling *);
 
 /* The second operand, which the kernel computes, at the vectors at hand, from index `base` on: into scratch. */
 void panel_decode(struct em *, const struct tiling *, expr_id base);
+
+/* Scratch for the sums of products by tile registers: before the parallel loops. And a tile of at->ta by tb points. */
+void matmul_scratch(struct em *, struct tiling *);
+void matmul_body(struct em *, struct tiling *, const struct tile_at *, uint32_t tb);
 
 /* Scratch for the sums of a contraction in blocks: before the parallel loops. */
 void block_begin(struct em *, struct tiling *);

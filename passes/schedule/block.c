@@ -327,6 +327,10 @@ void block_choose(const struct site *site, struct tile_schedule *c)
     c->lines_last = true;
     struct k_dim k = {.inner = 1};
     struct slice s = slice_of(site, n, t, c);
+    if (c->matmul) {
+        c->lines_last = lines_last(site, n, t, c);
+        return;
+    }
     k_block_choose(site, n, t, &s, &k, c);
     c->lines_last = c->k_block || lines_last(site, n, t, c) || (site->mach->span && tile_keeps_taps(site, n, c));
     s = slice_of(site, n, t, c);

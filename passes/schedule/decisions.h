@@ -68,6 +68,8 @@ int64_t tile_whole(const struct site *, const struct size_at *, const struct til
 int64_t tile_code(const struct site *, const struct tile_schedule *);
 /* ns of a parallel index. */
 int64_t tile_estimate(const struct site *, const struct tile_schedule *);
+/* schedule/matmul.c: can tiles of that size be products of L_MATMUL? */
+bool matmul_serves(const struct site *, const struct tile_schedule *);
 /* Do the sums of a register tile fit the registers, beside what they are multiplied with? n: the anchor, or what is
  * computed in front of it. */
 bool tile_fits(const struct site *, const struct node *n, const struct tile_schedule *);

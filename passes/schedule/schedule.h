@@ -110,6 +110,7 @@ struct tile_schedule {
                      * scratch first, a block of vectors at a time; 0: where it is read */
     int64_t near; /* prefetch: each vector's own line of the panels so many steps early; 0: not */
     int64_t early; /* ... and the next block's panels during so many steps of this one; 0: not */
+    bool matmul; /* L_MATMUL of up to 32 points by two vectors, whose sums go through scratch (schedule/matmul.c) */
     bool next; /* prefetch: the steps of rows that fill no tile ask for the same lines of the next block's panels,
                   scales too */
 };
@@ -428,6 +429,16 @@ bool decode_box(const struct site *, const struct tile_schedule *, expr_id base,
 int64_t decode_bytes(const struct site *, const struct tile_schedule *);
 /* Points of a row of columns, or of an image, that read the same block of it. */
 expr_id decode_points(struct exprs *, const struct node *, const struct type *, const struct tile_schedule *);
+/* A contraction by L_MATMUL (schedule/matmul.c): its loops, the distance of the vectors and of points along a; and
+ * elements of the first operand between points along b. */
+struct matmul_form {
+    struct lmatmul m;
+    int64_t of_row;
+};
+/* False: the operands do not lie so, or the CPU has no tiles. */
+bool matmul_form(const struct site *, const struct tile_schedule *, struct matmul_form *);
+/* The product of a tile of so many points along a and along b. */
+struct lmatmul matmul_tile(const struct matmul_form *, int64_t columns, int64_t rows, uint32_t vectors);
 /* What tiles from result point `first` on, as many as a chunk has, read of the staged operand: points from number
  * `first` on, or rows. point: of the image and the channels. False: not known. And the scratch for that. */
 bool stage_box(const struct site *, const struct tile_schedule *, const expr_id *point, expr_id first, struct box *);

@@ -130,13 +130,17 @@ void tile_choose(const struct site *site, struct schedule *out)
                     c = with;
                 }
             }
-    if (contraction && v.known)
+    c.chunk = out->tile.chunk;
+    int64_t all;
+    if (contraction && v.known && mul_i64(tile_cost(a, b, vectors, c.ta, c.tb, c.nr, &step), (int64_t)step.n, &all))
+        matmul_choose(site, vectors, all, &c);
+    if (contraction && v.known && !c.matmul)
         c.nr = narrow_vectors(site, t, &c, vectors, &step);
     if (out->tile.nr) { /* given */
         c.tb = out->tile.tb;
         c.ta = out->tile.ta;
         c.nr = out->tile.nr;
+        c.matmul = matmul_serves(site, &c) && c.matmul;
     }
-    c.chunk = out->tile.chunk;
     out->tile = c;
 }

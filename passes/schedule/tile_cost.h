@@ -40,6 +40,13 @@ int64_t tile_body_vectors(int64_t n, const struct tile_schedule *);
 int64_t tile_code_cost(int64_t cost, struct anchor_extent a, struct anchor_extent b, int64_t n,
                        const struct tile_schedule *, int64_t regs, int64_t weight, enum tile_rest);
 
+/* ---- matmul.c ---- */
+
+/* Cycles * STEP of all steps of all tiles, of a block of vectors that many; INT64_MAX: it is none. */
+int64_t matmul_cost(const struct site *, const struct tile_schedule *, int64_t vectors);
+/* The tile with the least cost, if that is below `cost`; else c stays. */
+void matmul_choose(const struct site *, int64_t vectors, int64_t cost, struct tile_schedule *c);
+
 /* ---- tile_facts.c ---- */
 
 bool anchor_contracts(const struct site *, const struct node *);

@@ -58,10 +58,13 @@ static int64_t block_estimate(const struct site *site, const struct size_at *at,
     }
     if (c->vec < 0 && reduce_horizontal(site->m, n))
         return horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
+    int64_t blocks = vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1;
+    if (c->matmul)
+        return matmul_cost(site, c, vectors) / (blocks * RATE_CYCLES_PER_NS * STEP);
     int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, c->ta, c->tb, c->nr, &step);
     if (anchor_emulated(site, n))
         cost *= RATE_DOT_STATEMENTS;
-    int64_t each = cost / (vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1);
+    int64_t each = cost / blocks;
     return steps * (each > 0 ? each : 1) / (RATE_CYCLES_PER_NS * STEP);
 }
 

@@ -115,12 +115,13 @@ static bool is_flat(const struct site *site, const struct node *n, const struct 
     }
     if (staged && !same)
         return false;
+    bool lines = same && (staged || s->dim[c->b].outer.i == ex_mul(site->x, s->dim[c->a].outer, y->dims[c->a]).i);
+    if (site->mach->tiles && dot_group(site->m, n) > 1 && !lines) /* rows of tiles lie equally far apart */
+        return false;
     for (int32_t d = c->b; d <= c->a; d++)
         if (ex_is_const(site->x, y->dims[d], &extent) ? extent < 2 : staged)
             return false;
-    *most = staged || (same && s->dim[c->b].outer.i == ex_mul(site->x, s->dim[c->a].outer, y->dims[c->a]).i)
-                ? MAX_TA
-                : MAX_SCATTERED;
+    *most = staged || lines ? MAX_TA : MAX_SCATTERED;
     return true;
 }
 
@@ -272,7 +273,7 @@ bool tile_fits_row(const struct site *site, const struct node *n, const struct r
 bool tile_fits(const struct site *site, const struct node *n, const struct tile_schedule *c)
 {
     const struct row_taps row = row_taps(site, n);
-    return tile_fits_row(site, n, &row, c);
+    return c->matmul ? matmul_serves(site, c) : tile_fits_row(site, n, &row, c);
 }
 
 struct anchor_step anchor_step(const struct site *site, const struct node *n, bool flat, uint32_t lanes)

@@ -89,6 +89,10 @@ const char *rule_tile_vectors(struct check *c)
                   "a staged piece is no part of a block of 16 channels");
 }
 
+RULE(tile_matmul, !c->s->tile.matmul || matmul_serves(c->site, &c->s->tile),
+     "this CPU has no tile registers, the operands lie otherwise, or tiles of that size are no products of 16 rows; "
+     "here 0");
+
 RULE(tile_lines_last,
      !c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile) ||
          tile_keeps_taps(c->site, anchor(c), &c->s->tile),
@@ -132,7 +136,7 @@ const char *rule_tile_block(struct check *c)
     int64_t sums = 1, extent;
     if (!s->k_block)
         return NULL;
-    bool may = tile_shares_columns(c->site, anchor(c), s) && outer_k(c->site, anchor(c), &k);
+    bool may = !s->matmul && tile_shares_columns(c->site, anchor(c), s) && outer_k(c->site, anchor(c), &k);
     for (int32_t d = 0; may && d < t->rank; d++)
         may = d == s->vec || (ex_is_const(c->site->x, t->dims[d], &extent) && mul_i64(sums, extent, &sums));
     if (!may)
@@ -148,7 +152,7 @@ const char *rule_tile_block(struct check *c)
 
 RULE(tile_split, !c->s->tile.split || tile_split_serves(c->site, &c->s->tile),
      "the tiles of this kernel can't be cut into parts; here 0");
-RULE(tile_decode, !c->s->tile.decode || decode_bytes(c->site, &c->s->tile),
+RULE(tile_decode, !c->s->tile.decode || (!c->s->tile.matmul && decode_bytes(c->site, &c->s->tile)),
      "it is of a product whose second operand is computed, and takes at most 16 MiB a thread; here 0");
 
 const char *rule_tile_prefetch(struct check *c)
@@ -157,7 +161,7 @@ const char *rule_tile_prefetch(struct check *c)
     const struct node *n = anchor(c);
     bool panels = (n->op == OP_DOT || n->op == OP_CONV) &&
                   c->site->m->fused.storage[weight_whole(c->site->g, n->in[1]).i].place != PLACE_NONE;
-    return unless(panels || (!s->near && !s->early), "it is of a stored second operand; here 0");
+    return unless((panels && !s->matmul) || (!s->near && !s->early), "it is of a stored second operand; here 0");
 }
 
 RULE(tile_next, !c->s->tile.next || next_serves(c->site, anchor(c), &c->s->tile),

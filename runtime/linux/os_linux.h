@@ -38,6 +38,7 @@ enum {
     SYS_sigmask = 14,
     SYS_madvise = 28,
     SYS_getpid = 39,
+    SYS_arch_prctl = 158,
     SYS_futex = 202,
     SYS_getaffinity = 204,
     SYS_openat = 257
@@ -245,6 +246,18 @@ static inline bool os_own_path(const struct mcc_model *model, struct os_path *pa
 static inline uint64_t os_cpu_word(uint32_t which)
 {
     return getauxval(which);
+}
+
+/* For all threads of the process, now and later. Refused by a kernel before 5.16, a filter of system calls, or if a
+ * thread's alternate stack for signals is too small for the registers. */
+static inline bool os_tiles(void)
+{
+#if defined(__x86_64__)
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    return rt_syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA, 0, 0, 0, 0) == 0;
+#else
+    return false;
+#endif
 }
 
 #endif

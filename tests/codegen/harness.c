@@ -3,6 +3,7 @@
 #include "harness.h"
 
 #include "ir/target/target.h"
+#include "runtime/rt_cpu.h"
 #include "tests/interp/interp.h"
 
 #include <dlfcn.h>
@@ -204,6 +205,7 @@ static const struct variant native_variants[] = {
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", ""}, true},
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni"}, true},
     {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni,+avx512bf16"}, true},
+    {{"x86_64-unknown-linux-gnu", "x86-64-v4", "+avx512vnni,+avx512bf16,+amx-tile,+amx-int8,+amx-bf16"}, true},
     {{"aarch64-unknown-linux-gnu", "generic", "+neon,+fullfp16"}, true},
     {{"riscv64-unknown-linux-gnu", "generic-rv64", "+m,+a,+f,+d,+c"}, true},
 };
@@ -211,10 +213,28 @@ static const struct variant native_variants[] = {
 /* Of the first variants: the same bits as C. */
 static const struct c_machine c_rows[] = {{.row = "x86-64-v2"}, {.row = "x86-64-v3", .fma = true}};
 
+bool suite_has_tiles(void)
+{
+    const uint64_t needs = 1ull << RT_X86_AVX512VL | 1ull << RT_X86_AVX512BF16 | 1ull << RT_X86_AVX512VNNI |
+                           1ull << RT_X86_AMXINT8 | 1ull << RT_X86_AMXBF16 | 1ull << RT_X86_AMXTILE;
+#if defined(__x86_64__)
+    return rt_cpu_runs(rt_cpu_features(), needs);
+#else
+    return needs == 0;
+#endif
+}
+
+static bool has_tiles(const struct variant *v)
+{
+    return strstr(v->target.features, "+amx-tile") != NULL;
+}
+
 static bool cpu_runs(size_t variant)
 {
     if (variant == 1)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (has_tiles(&native_variants[variant]))
+        return suite_has_tiles();
     if (variant > 3 || (variant == 3 && !__builtin_cpu_supports("avx512vnni")))
         return false;
     return variant == 0 || (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -502,11 +522,13 @@ void suite_run(struct suite *s)
         if (!lf_finish(s->cases.data[i].f))
             fail_msg("%s: %s", s->cases.data[i].f->name, s->ctx->diags.data[0].text);
     for (size_t v = 0; v < COUNT_OF(native_variants); v++) {
+        if (s->tiles && !has_tiles(&native_variants[v]))
+            continue;
         run_variant(s, &native_variants[v], cpu_runs(v));
         if (v < COUNT_OF(c_rows) && cpu_runs(v))
             suite_run_c(s, &c_rows[v], c_rows[v].fma ? "-mfma" : "");
     }
-    for (uint32_t i = 0; i < target_count; i++) {
+    for (uint32_t i = 0; i < target_count && !s->tiles; i++) {
         const struct target_row *t = &target_rows[i];
         if (!strcmp(t->arch, "aarch64") && is_first_of_its_features(i))
             run_variant(s, &(struct variant){{platform_find(t->arch, NULL)->triple, t->cpu, t->features}, true}, false);

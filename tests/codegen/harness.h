@@ -32,6 +32,7 @@ struct suite {
     struct context *ctx;
     VEC(struct kernel_case) cases;
     uint64_t seed;
+    bool tiles; /* for CPUs with AMX only */
 };
 
 /* Statements into a block, for short tests. */
@@ -54,6 +55,9 @@ struct build case_parallel(struct kernel_case *, lreg *i);
 
 /* Where bytes between elements of the interpreted and the compiled run differ, prints and fails the test. */
 void suite_run(struct suite *);
+
+/* Has this CPU AMX, and may this process use it? */
+bool suite_has_tiles(void);
 
 /* The kernels as C of this row, compiled with these flags (harness_c.c). */
 void suite_run_c(struct suite *, const struct c_machine *, const char *flags);

@@ -117,7 +117,7 @@ static void test_this_machine(void **state)
     for (size_t i = 0; i < COUNT_OF(cpus); i++) {
         uint64_t bits;
         assert_true(cpu_bits(*state, "x86_64", cpus[i], "", &bits));
-        assert_int_equal((bits & ~rt_cpu_features()) == 0, have[i]);
+        assert_int_equal(rt_cpu_runs(rt_cpu_features(), bits), have[i]);
     }
 #else
     (void)state;
@@ -137,7 +137,7 @@ static void test_refused(void **state)
 {
     refused(*state, "x86_64", "+nosuch", "; these can: cx16, ");
     refused(*state, "x86_64", "+avx512vni", "did you mean 'avx512vnni'?");
-    refused(*state, "x86_64", "+amx-tile", "these can");
+    refused(*state, "x86_64", "+amx-fp16", "these can");
     refused(*state, "x86_64", "+dotprod", "is no feature of x86_64");
     refused(*state, "aarch64", "+fma4", "is no feature of aarch64");
     refused(*state, "aarch64", "+doptrod", "did you mean 'dotprod'?");

@@ -63,7 +63,7 @@ void slot_set_index(struct slot *, int64_t value);
 exec_fn exec_const, exec_same, exec_dot, exec_matdot, exec_compare, exec_select, exec_convert, exec_bitcast, exec_splat,
     exec_extract, exec_insert, exec_shuffle, exec_hreduce;
 /* memory.c */
-exec_fn exec_load, exec_store, exec_local, exec_offset, exec_address, exec_shared;
+exec_fn exec_matmul, exec_load, exec_store, exec_local, exec_offset, exec_address, exec_shared;
 
 /* Lane arithmetic (arith.c): r[i] = op(a[i], b[i], c[i]) for n lanes of e; unused operands
  * may be NULL. A zero divisor gives 0 here: the caller checks first. */

@@ -257,6 +257,7 @@ static exec_fn *const exec[LRULE_COUNT] = {
     [LRULE_ADDRESS] = exec_address, [LRULE_FOR] = exec_for,         [LRULE_PARALLEL] = exec_parallel,
     [LRULE_IF] = exec_if,           [LRULE_YIELD] = exec_control,   [LRULE_CHECK] = exec_check,
     [LRULE_CALL] = exec_call,       [LRULE_LAUNCH] = exec_launch,   [LRULE_SHARED] = exec_shared,
+    [LRULE_MATMUL] = exec_matmul,
 };
 
 static void exec_block(struct interp *in, lblock b)

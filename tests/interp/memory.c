@@ -3,6 +3,7 @@
 #include "tests/interp/internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* Address of lane i's element, checked; NULL after a broken rule. */
@@ -84,6 +85,112 @@ void exec_store(struct interp *in, const struct lstmt *s)
         memcpy(p, v->data + (size_t)i * size, size);
         if (mem->init)
             memset(mem->init + (p - mem->data), !v->undef[i], size);
+    }
+}
+
+/* n elements from element `at` on, all defined; NULL after a broken rule. */
+static const uint8_t *elements_at(struct interp *in, const struct lstmt *s, uint32_t operand, int64_t at, int64_t n)
+{
+    const struct slot *of = slot_in(in, s, operand);
+    int64_t size = elem_size(of->elem), have = of->mem.bytes / size;
+    bool there = at >= 0 && at <= have && n <= have - at, defined = true;
+    for (int64_t b = at * size; there && of->mem.init && b < (at + n) * size; b++)
+        defined &= of->mem.init[b];
+    if (!there || !defined) {
+        interp_broken(in, s,
+                      arena_printf(&in->arena, "elements %" PRId64 " and %" PRId64 " more of a buffer of %" PRId64 "%s",
+                                   at, n - 1, have, defined ? "" : ", some of them undefined"));
+        return NULL;
+    }
+    return of->mem.data + at * size;
+}
+
+/* One row by the columns of one vector at one trip, into sums of the first and of the second products of a group,
+ * which of integers are one. */
+static void matmul_row(enum elem a_elem, enum elem b_elem, const uint8_t *a, const uint8_t *b, int64_t k, void *sums)
+{
+    float *f = sums;
+    int32_t *i = sums;
+    for (int64_t at = 0; at < k; at++)
+        for (int64_t c = 0; c < MATMUL_COLUMNS; c++) {
+            if (a_elem == ELEM_BF16) {
+                int64_t from = (at / 2 * MATMUL_COLUMNS + c) * 2 + at % 2;
+                float x[2];
+                const uint16_t h[2] = {((const uint16_t *)(const void *)a)[at],
+                                       ((const uint16_t *)(const void *)b)[from]};
+                for (int o = 0; o < 2; o++) {
+                    uint32_t bits = (uint32_t)h[o] << 16;
+                    memcpy(&x[o], &bits, sizeof bits);
+                }
+                float *sum = &f[at % 2 * MATMUL_COLUMNS + c];
+                *sum = fmaf(x[0], x[1], *sum);
+                continue;
+            }
+            uint8_t y = b[(at / 4 * MATMUL_COLUMNS + c) * 4 + at % 4];
+            int32_t product = (a_elem == ELEM_U8 ? a[at] : (int8_t)a[at]) * (b_elem == ELEM_U8 ? y : (int8_t)y);
+            i[c] = (int32_t)((uint32_t)i[c] + (uint32_t)product);
+        }
+}
+
+/* All of a row of c at one trip: index[l] of each loop. */
+static void matmul_trip(struct interp *in, const struct lstmt *s, const struct lmatmul *m, const int64_t *index,
+                        int64_t row_a, uint32_t *c)
+{
+    int64_t a = slot_index(slot_in(in, s, 2)) + row_a, b = slot_index(slot_in(in, s, 4));
+    for (uint32_t l = 0; l < m->n_loops; l++) {
+        a += index[l] * m->loop[l].a;
+        b += index[l] * m->loop[l].b;
+    }
+    enum elem ea = slot_in(in, s, 1)->elem, eb = slot_in(in, s, 3)->elem;
+    for (int64_t v = 0; v < (m->apart ? 2 : 1); v++) {
+        const uint8_t *pa = elements_at(in, s, 1, a, m->k);
+        const uint8_t *pb = elements_at(in, s, 3, b + v * m->apart, m->k * MATMUL_COLUMNS);
+        uint32_t sums[2 * MATMUL_COLUMNS] = {0}, *to = c + v * MATMUL_COLUMNS;
+        if (!pa || !pb)
+            return;
+        matmul_row(ea, eb, pa, pb, m->k, sums);
+        for (int64_t i = 0; i < MATMUL_COLUMNS; i++) {
+            float f[3];
+            memcpy(&f[0], &sums[i], sizeof *f);
+            memcpy(&f[1], &sums[MATMUL_COLUMNS + i], sizeof *f);
+            memcpy(&f[2], &to[i], sizeof *f);
+            f[2] += f[0] + f[1];
+            if (ea == ELEM_BF16)
+                memcpy(&to[i], &f[2], sizeof *f);
+            else
+                to[i] += sums[i];
+        }
+    }
+}
+
+void exec_matmul(struct interp *in, const struct lstmt *s)
+{
+    int64_t constants[MATMUL_FIXED - 5 + 3 * MATMUL_LOOPS];
+    struct memory *c = &slot_in(in, s, 0)->mem;
+    struct lmatmul m;
+    for (uint32_t i = 5; i < s->n_in; i++)
+        constants[i - 5] = slot_index(slot_in(in, s, i));
+    if (!interp_defined(in, s, slot_in(in, s, 2), "index") || !interp_defined(in, s, slot_in(in, s, 4), "index") ||
+        !lmatmul_of(constants, s->n_in - 5, elem_size(slot_in(in, s, 1)->elem), &m))
+        return;
+    int64_t width = MATMUL_COLUMNS * (m.apart ? 2 : 1), trips = 1;
+    for (uint32_t l = 0; l < m.n_loops; l++)
+        trips *= m.loop[l].n;
+    for (int64_t row = 0; row < (m.place ? 2 : 1) * m.rows && !in->stopped; row++) {
+        bool second = row >= m.rows;
+        int64_t r = row % m.rows, at = (second ? m.place : 0) + r, index[MATMUL_LOOPS];
+        uint32_t *to = (uint32_t *)(void *)(c->data + at * width * 4);
+        memset(to, 0, (size_t)width * 4);
+        for (int64_t trip = 0; trip < trips && !in->stopped; trip++) {
+            int64_t left = trip;
+            for (uint32_t l = m.n_loops; l > 0; l--) {
+                index[l - 1] = left % m.loop[l - 1].n;
+                left /= m.loop[l - 1].n;
+            }
+            matmul_trip(in, s, &m, index, r * m.stride + (second ? m.second : 0), to);
+        }
+        if (c->init)
+            memset(c->init + at * width * 4, 1, (size_t)width * 4);
     }
 }
 

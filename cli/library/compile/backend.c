@@ -381,6 +381,7 @@ bool run_schedule(struct compilation *c)
                             v->name);
         v->machine = c->machine ? *c->machine : row->machine;
         v->machine.fp16 = variant_has_fp16(v);
+        v->machine.tiles = variant_has_tiles(v) && !targets_static(c->options); /* nobody asks for them */
         if (!schedule(c->module, row->name, &v->machine))
             return false;
         VEC_PUSH(&c->ctx->session, &c->targets, v);

@@ -152,5 +152,5 @@ bool cpu_runs(struct context *ctx, const struct target_row *t)
 {
     uint64_t needs = 0;
     return strcmp(t->arch, cpu_arch()) == 0 && cpu_bits(ctx, t->arch, t->cpu, t->features, &needs) &&
-           (needs & ~rt_cpu_features()) == 0;
+           rt_cpu_runs(rt_cpu_features(), needs);
 }

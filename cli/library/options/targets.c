@@ -370,6 +370,12 @@ bool variant_has_fp16(const struct variant *v)
     return !strcmp(v->row->arch, "aarch64") && (v->needs >> RT_ARM_FULLFP16 & 1);
 }
 
+bool variant_has_tiles(const struct variant *v)
+{
+    const uint64_t both = 1ull << RT_X86_AMXINT8 | 1ull << RT_X86_AMXBF16;
+    return !strcmp(v->row->arch, "x86_64") && (v->needs & both) == both;
+}
+
 bool variant_init(struct variant *v, struct context *ctx, const struct target_row *row, const struct platform *platform,
                   const char *mattr)
 {

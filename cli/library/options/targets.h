@@ -35,6 +35,8 @@ bool variant_is_strict(const struct variant *);
 uint32_t targets_matdot(struct context *, const struct options *);
 /* Do its features have multiply-adds of f16? */
 bool variant_has_fp16(const struct variant *);
+/* Products of tiles of bytes and of bf16, by AMX. */
+bool variant_has_tiles(const struct variant *);
 /* Is one function made, without a runtime: by --emit=static or c, for WebAssembly, or because there is no system? */
 bool targets_static(const struct options *);
 bool targets_wasm(const struct options *);

@@ -1,0 +1,254 @@
+/* A contraction by L_MATMUL, whose tiles of 16 rows by 16 columns take a line of 64 bytes of each row at a step: where
+ * the operands lie as that reads them, which register tiles it has, and what they cost.
+ *
+ * The rows of a tile lie equally far apart in the first operand, the elements of a step together; so feature maps have
+ * their channels last (layout_transform). Panels of the second operand are those of L_DOT. A tile has one or two sets
+ * of rows, which have to be of one size in all of the kernel: a last set that would be shorter begins earlier, and some
+ * rows are computed twice. Their sums go through scratch to the epilogue.
+ */
+#include "passes/schedule/tile_cost.h"
+
+enum { VECTORS = 2, SETS = 2, GROUP_BYTES = 4, LEAST_BYTES = 16 /* of a step, else its products are mostly idle */ };
+
+static bool is_fixed(const struct site *site, expr_id e, int64_t *n)
+{
+    return ex_is_const(site->x, e, n) && *n >= 0 && *n <= INT32_MAX;
+}
+
+/* Elements of a step: the longest of whole groups that divides them all. */
+static int64_t step_elements(int64_t extent, int64_t size)
+{
+    int64_t group = GROUP_BYTES / size;
+    for (int64_t k = MATMUL_BYTES / size; k * size >= LEAST_BYTES; k -= group)
+        if (extent % k == 0)
+            return k;
+    return 0;
+}
+
+/* Are all taps along spatial dim d read where the operand lies, its halo included? */
+static bool taps_lie(const struct site *site, const struct node *n, int32_t d)
+{
+    const struct storage *s = &site->m->fused.storage[n->in[0].i];
+    int64_t below, above;
+    uint32_t count;
+    if (node_ints(n, "xdil", &count)[d] != 1 || conv_bounded(site->m, n, d) ||
+        !conv_reach(site->g, n, d, 1, &below, &above))
+        return false;
+    return (below <= 0 && above <= 0) || (s->halo && s->halo[2 + d] >= below && s->halo[s->rank + 2 + d] >= above);
+}
+
+static bool add_loop(struct lmatmul *m, int64_t n, int64_t a, int64_t b)
+{
+    if (n == 1)
+        return true;
+    if (m->n_loops == MATMUL_LOOPS)
+        return false;
+    m->loop[m->n_loops].n = n;
+    m->loop[m->n_loops].a = a;
+    m->loop[m->n_loops++].b = b;
+    return true;
+}
+
+/* The dims of both operands that are reduced together, outermost first, and how far the first one's indices are apart;
+ * their number. */
+static uint32_t reduced_pairs(const struct node *n, int32_t rank, int32_t dim[RANK_MAX][2], int64_t *times)
+{
+    uint32_t count, i = 0;
+    if (n->op == OP_DOT) {
+        const int64_t *a = node_ints(n, "contract_a", &count), *b = node_ints(n, "contract_b", &count);
+        for (; i < count; i++) {
+            dim[i][0] = (int32_t)a[i];
+            dim[i][1] = (int32_t)b[i];
+            times[i] = 1;
+        }
+        return count;
+    }
+    const int64_t *dilations = node_ints(n, "dilations", &count);
+    for (; (int32_t)i < rank - 2; i++) {
+        dim[i][0] = dim[i][1] = 2 + (int32_t)i;
+        times[i] = dilations[i];
+    }
+    dim[i][0] = dim[i][1] = 1;
+    times[i] = 1;
+    return i + 1;
+}
+
+static bool loops_of(const struct site *site, const struct node *n, struct lmatmul *m)
+{
+    const struct storage *sa = &site->m->fused.storage[n->in[0].i], *sb = &site->m->fused.storage[n->in[1].i];
+    const struct type *w = value_type(site->g, n->in[1]);
+    int32_t dim[RANK_MAX][2];
+    int64_t times[RANK_MAX], size = elem_size(w->elem), extent, a, b, group = GROUP_BYTES / size;
+    uint32_t count = reduced_pairs(n, w->rank, dim, times);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct dim_layout *la = &sa->dim[dim[i][0]], *lb = &sb->dim[dim[i][1]];
+        if (la->block || !is_fixed(site, w->dims[dim[i][1]], &extent) || extent < 1 || !is_fixed(site, la->outer, &a) ||
+            !is_fixed(site, lb->outer, &b) || !mul_i64(a, times[i], &a) || a > INT32_MAX)
+            return false;
+        bool last = i + 1 == count;
+        if (last && (a != 1 || lb->block != group || lb->inner != 1 || b != group * MATMUL_COLUMNS ||
+                     !(m->k = step_elements(extent, size))))
+            return false;
+        if (!last && lb->block)
+            return false;
+        if (!add_loop(m, last ? extent / m->k : extent, last ? m->k : a, last ? m->k * MATMUL_COLUMNS : b))
+            return false;
+    }
+    if (!m->n_loops)
+        m->loop[m->n_loops++].n = 1;
+    return true;
+}
+
+/* Elements of the first operand between results along dim d. */
+static bool apart_along(const struct site *site, const struct node *n, int32_t d, int64_t *apart)
+{
+    const struct storage *s = &site->m->fused.storage[n->in[0].i];
+    uint32_t count;
+    int32_t of = d;
+    if (n->op == OP_DOT) {
+        int32_t free_dim[RANK_MAX], n_free = dot_free(site->g, n, 0, free_dim);
+        node_ints(n, "batch_a", &count);
+        if (d < (int32_t)count || d >= (int32_t)count + n_free)
+            return false;
+        of = free_dim[d - (int32_t)count];
+    }
+    int64_t stride = n->op == OP_CONV ? node_ints(n, "strides", &count)[d - 2] : 1;
+    return !s->dim[of].block && is_fixed(site, s->dim[of].outer, apart) && mul_i64(*apart, stride, apart) &&
+           *apart <= INT32_MAX;
+}
+
+static bool serves_kernel(const struct site *site, const struct node *n, const struct tile_schedule *c)
+{
+    const struct kernel *k = site->k;
+    const struct storage *storage = site->m->fused.storage;
+    if (!site->mach->tiles || k->kind != KERNEL_CONTRACT || k->outs.n != 1 || k->form.staged.i || k->form.product.i ||
+        dot_kind_of(site->m, n) == DOT_KINDS || dot_scaled(n) || conv_by_taps(site->m, n) ||
+        conv_pixel_lanes(site->m, n) || c->vec < 0 || c->a < 0 || c->chunk || c->lanes != MATMUL_COLUMNS)
+        return false;
+    for (uint32_t i = 0; i < k->locals.n; i++)
+        if (k->locals.data[i].value.i == n->in[0].i)
+            return false;
+    return storage[n->in[0].i].place != PLACE_NONE && storage[n->in[1].i].place == PLACE_WEIGHTS;
+}
+
+/* The points along a, both dims' where they are numbered through. */
+static bool points_of(const struct site *site, const struct type *t, const struct tile_schedule *c, int64_t *n)
+{
+    return ex_is_const(site->x, tile_extent(site->x, t, c, c->a), n) && *n > 0;
+}
+
+bool matmul_form(const struct site *site, const struct tile_schedule *c, struct matmul_form *f)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]), *w = value_type(site->g, n->in[1]);
+    const struct storage *sb = &site->m->fused.storage[n->in[1].i];
+    int64_t extent, columns;
+    *f = (struct matmul_form){.of_row = 0};
+    if (!serves_kernel(site, n, c) || !points_of(site, t, c, &extent) ||
+        !ex_is_const(site->x, t->dims[c->vec], &extent) || !loops_of(site, n, &f->m) ||
+        !apart_along(site, n, c->a, &f->m.stride) || (c->b >= 0 && !apart_along(site, n, c->b, &f->of_row)))
+        return false;
+    for (int32_t d = 0; n->op == OP_CONV && d < w->rank - 2; d++)
+        if (!taps_lie(site, n, d))
+            return false;
+    if (c->flat && (!ex_is_const(site->x, t->dims[c->a], &columns) || f->of_row != columns * f->m.stride))
+        return false;
+    int32_t lanes = n->op == OP_CONV ? 0 : -1, free_b[RANK_MAX];
+    if (n->op == OP_DOT) {
+        int32_t n_free = dot_free(site->g, n, 1, free_b);
+        lanes = n_free ? free_b[n_free - 1] : -1;
+    }
+    return lanes >= 0 && sb->dim[lanes].block == MATMUL_COLUMNS && is_fixed(site, sb->dim[lanes].outer, &f->m.apart) &&
+           f->m.apart > 0;
+}
+
+/* The sizes of the tiles along a, the larger one first; the same twice if there is one. */
+static bool sizes_of(const struct site *site, const struct type *t, const struct tile_schedule *c, int64_t size[2])
+{
+    int64_t n;
+    if (!points_of(site, t, c, &n))
+        return false;
+    struct even e = even_split(n, c->ta);
+    size[0] = e.small + (e.large > 0);
+    size[1] = e.small;
+    return e.small > 0;
+}
+
+bool matmul_serves(const struct site *site, const struct tile_schedule *c)
+{
+    struct matmul_form f;
+    const struct type *t = value_type(site->g, graph_node(site->g, site->k->anchor)->out[0]);
+    int64_t size[2];
+    if (c->nr > VECTORS || c->tb > SETS || c->ta > SETS * MATMUL_COLUMNS || !matmul_form(site, c, &f) ||
+        !sizes_of(site, t, c, size))
+        return false;
+    return (size[0] == size[1] || size[1] >= MATMUL_COLUMNS) && (c->tb == 1 || size[0] <= MATMUL_COLUMNS);
+}
+
+struct lmatmul matmul_tile(const struct matmul_form *f, int64_t columns, int64_t rows, uint32_t vectors)
+{
+    struct lmatmul m = f->m;
+    bool two = rows > 1 || columns > MATMUL_COLUMNS;
+    m.rows = columns > MATMUL_COLUMNS ? MATMUL_COLUMNS : columns;
+    m.place = !two ? 0 : rows > 1 ? columns : columns - MATMUL_COLUMNS;
+    m.second = !two ? 0 : rows > 1 ? f->of_row : m.place * m.stride;
+    m.apart = vectors > 1 ? m.apart : 0;
+    return m;
+}
+
+/* Of one tile, all steps: cycles * STEP. */
+static int64_t one_tile(const struct matmul_form *f, int64_t columns, int64_t rows, int64_t vectors)
+{
+    const struct lmatmul m = matmul_tile(f, columns, rows, (uint32_t)vectors);
+    int64_t sets = m.place ? SETS : 1, trips = 1, each = m.rows < RATE_TILE_LEAST ? RATE_TILE_LEAST : m.rows;
+    for (uint32_t l = 0; l < m.n_loops; l++)
+        trips *= m.loop[l].n;
+    int64_t products = sets * vectors * each, loads = (sets + vectors) * RATE_TILE_LOAD;
+    return (trips * ((products > loads ? products : loads) + RATE_TILE_STEP) + sets * vectors * RATE_TILE_SUMS) * STEP;
+}
+
+int64_t matmul_cost(const struct site *site, const struct tile_schedule *c, int64_t vectors)
+{
+    const struct type *t = value_type(site->g, graph_node(site->g, site->k->anchor)->out[0]);
+    struct matmul_form f;
+    int64_t n, rows = 1, cost = 0;
+    if (!matmul_form(site, c, &f) || !points_of(site, t, c, &n))
+        return INT64_MAX;
+    if (c->b >= 0 && !c->flat && !ex_is_const(site->x, t->dims[c->b], &rows))
+        return INT64_MAX;
+    struct even e = even_split(n, c->ta);
+    for (int part = 0; part < 4; part++) { /* whole tiles of vectors and rows, and what is left of both */
+        int64_t nr = part & 1 ? vectors % c->nr : c->nr, tb = part & 2 ? 1 : c->tb,
+                times = (part & 1 ? nr > 0 : vectors / c->nr) * (part & 2 ? rows % c->tb : rows / c->tb);
+        if (times)
+            cost += times *
+                    (e.large * one_tile(&f, e.small + 1, tb, nr) + (e.tiles - e.large) * one_tile(&f, e.small, tb, nr));
+    }
+    return cost;
+}
+
+void matmul_choose(const struct site *site, int64_t vectors, int64_t cost, struct tile_schedule *c)
+{
+    const struct type *t = value_type(site->g, graph_node(site->g, site->k->anchor)->out[0]);
+    struct matmul_form f;
+    int64_t n, rows = 1, least = cost;
+    if (!matmul_form(site, c, &f) || !points_of(site, t, c, &n) ||
+        (c->b >= 0 && !c->flat && !ex_is_const(site->x, t->dims[c->b], &rows)))
+        return;
+    struct tile_schedule best = *c;
+    for (uint32_t nr = 1; nr <= VECTORS && nr <= vectors; nr++)
+        for (uint32_t tb = 1; tb <= (rows > 1 && !c->flat ? SETS : 1); tb++)
+            for (uint32_t ta = 1; ta <= SETS * MATMUL_COLUMNS && ta <= n; ta++) {
+                struct tile_schedule with = *c;
+                with.matmul = true;
+                with.nr = nr;
+                with.tb = tb;
+                with.ta = ta;
+                int64_t of = matmul_serves(site, &with) ? matmul_cost(site, &with, vectors) : INT64_MAX;
+                if (of < least) {
+                    least = of;
+                    best = with;
+                }
+            }
+    *c = best;
+}
