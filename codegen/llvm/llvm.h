@@ -71,8 +71,7 @@ struct emitter {
     const char *origin;            /* "file:line" of its beginning; "": that line */
     bool is_static;                /* without a runtime (llvm_static.c) */
     uint64_t frame;                /* bytes, once an object was made of a static network's function */
-    LLVMValueRef tile_memory;      /* of the frame, for the shapes of tile registers, which are released in the end;
-                       NULL: none is used */
+    LLVMValueRef tile_memory;      /* of the frame, for the shapes of tiles, released in the end; NULL: none */
     bool tiles_set;                /* all products have the same shapes, set before the body */
     bool nontemporal;              /* some store was: the function ends with a fence */
     const char *error;             /* sticky */

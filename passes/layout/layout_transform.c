@@ -5,6 +5,7 @@
  * the arena gets a buffer. Constants come later (store_constants).
  */
 #include "passes/layout/layout.h"
+#include "passes/module/analysis.h"
 
 #include <string.h>
 
@@ -79,17 +80,33 @@ static void storage_frame(struct layouter *l, value_id v)
     of->buffer = s->buffer;
 }
 
+/* By value: what tile registers read, 64 bytes of a row at a step. Its channels lie together, which costs CPUs without
+ * them nothing; but a depthwise convolution loads the taps of a block of channels at once, and wants blocks. */
+static bool *read_by_tiles(const struct layouter *l)
+{
+    bool *tiles = NEW_ARRAY(l->m->arena, bool, l->m->fused.n_values);
+    for (int taps = 0; taps < 2; taps++)
+        for (uint32_t i = 0; i < l->m->fused.kernels.n; i++) {
+            node_id anchor = l->m->fused.kernels.data[i].anchor;
+            const struct node *n = anchor.i ? graph_node(l->g, anchor) : NULL;
+            if (n && n->op == OP_CONV && dot_kind_of(l->m, n) != DOT_KINDS && conv_by_taps(l->m, n) == taps)
+                tiles[n->in[0].i] = !taps;
+        }
+    return tiles;
+}
+
 bool layout_transform(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
     int32_t order[RANK_MAX];
+    bool tiles = m->asked.layout == LAYOUT_AUTO && module_machine(m)->tiles, *last = tiles ? read_by_tiles(l) : NULL;
     for (uint32_t i = 1; i < l->m->fused.n_values; i++) {
         value_id v = {i};
         struct storage *s = &l->m->fused.storage[i];
         if (s->place == PLACE_NONE || value_type(l->g, v)->kind != TYPE_TENSOR)
             continue;
         storage_new(l, v);
-        if (l->constraint[i].blocked && l->m->asked.layout == LAYOUT_NHWC) {
+        if (l->constraint[i].blocked && (m->asked.layout == LAYOUT_NHWC || (last && last[i]))) {
             order_default(s->rank, 1, order);
             storage_strides(l, v, order, -1);
         } else if (l->constraint[i].blocked) {

@@ -140,15 +140,14 @@ static bool points_of(const struct site *site, const struct type *t, const struc
 bool matmul_form(const struct site *site, const struct tile_schedule *c, struct matmul_form *f)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
-    const struct type *t = value_type(site->g, n->out[0]), *w = value_type(site->g, n->in[1]);
-    const struct storage *sb = &site->m->fused.storage[n->in[1].i];
+    const struct type *t = value_type(site->g, n->out[0]);
     int64_t extent, columns;
     *f = (struct matmul_form){.of_row = 0};
     if (!serves_kernel(site, n, c) || !points_of(site, t, c, &extent) ||
         !ex_is_const(site->x, t->dims[c->vec], &extent) || !loops_of(site, n, &f->m) ||
         !apart_along(site, n, c->a, &f->m.stride) || (c->b >= 0 && !apart_along(site, n, c->b, &f->of_row)))
         return false;
-    for (int32_t d = 0; n->op == OP_CONV && d < w->rank - 2; d++)
+    for (int32_t d = 0; n->op == OP_CONV && d < t->rank - 2; d++)
         if (!taps_lie(site, n, d))
             return false;
     if (c->flat && (!ex_is_const(site->x, t->dims[c->a], &columns) || f->of_row != columns * f->m.stride))
@@ -158,6 +157,7 @@ bool matmul_form(const struct site *site, const struct tile_schedule *c, struct 
         int32_t n_free = dot_free(site->g, n, 1, free_b);
         lanes = n_free ? free_b[n_free - 1] : -1;
     }
+    const struct storage *sb = &site->m->fused.storage[n->in[1].i];
     return lanes >= 0 && sb->dim[lanes].block == MATMUL_COLUMNS && is_fixed(site, sb->dim[lanes].outer, &f->m.apart) &&
            f->m.apart > 0;
 }

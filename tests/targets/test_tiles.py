@@ -1,0 +1,136 @@
+"""x86-64-v4-amx: products by tile registers give the bits of dot products, with any threads; a process that may not use the registers
+takes the next variant."""
+import ctypes
+import os
+import platform
+import re
+import struct
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from support.artifact import Artifact, ModelError
+from support.compare import floats
+from support.tool import mcc, save, value
+
+ARCH_PRCTL, REQUEST_PERMISSION, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 158, 0x1023, 38, 22
+DRAW = np.random.default_rng(5)
+
+
+def layer(name, x, y, channels, out, kernel, **attributes):
+    """A convolution of bytes, with what it needs of constants."""
+    constants = {f"{name}w": DRAW.integers(-128, 128, (out, channels, kernel, kernel)).astype(np.int8), f"{name}s": np.float32(0.02),
+                 f"{name}z": np.uint8(120), f"{name}v": np.float32(0.001), f"{name}o": np.int8(0), f"{name}t": np.float32(0.05)}
+    s, z, w, v, o, t = (name + letter for letter in "szwvot")
+    return helper.make_node("QLinearConv", [x, s, z, w, v, o, t, z], [y], **attributes), constants
+
+
+def image(folder, size=14):
+    """3 x 3 with a halo, 1 x 1 of points numbered through, a stride, and a last channel block that is no whole one."""
+    parts = [layer("a", "x", "p", 24, 40, 3, pads=[1] * 4), layer("b", "p", "q", 40, 72, 1), layer("c", "q", "r", 72, 64, 3, strides=[2, 2], pads=[1] * 4),
+             layer("d", "r", "y", 64, 100, 1)]
+    constants = {k: v for _, of in parts for k, v in of.items()}
+    path = save(folder / "image.onnx", [n for n, _ in parts], [value("x", [2, 24, size, size], TensorProto.UINT8)],
+                [value("y", None, TensorProto.UINT8)], constants)
+    return path, [DRAW.integers(0, 256, (2, 24, size, size)).astype(np.uint8)], 4
+
+
+def rows(folder, n=37, k=96, columns=100, signed=False):
+    nodes = [helper.make_node("MatMulInteger", ["x", "w", "z"], ["y"])]
+    dtype = np.int8 if signed else np.uint8
+    path = save(folder / "rows.onnx", nodes, [value("x", [3, n, k], TensorProto.INT8 if signed else TensorProto.UINT8)],
+                [value("y", None, TensorProto.INT32)], {"w": DRAW.integers(-128, 128, (k, columns)).astype(np.int8), "z": np.array(3, dtype)})
+    return path, [DRAW.integers(-128 if signed else 0, 128, (3, n, k)).astype(dtype)], 1
+
+
+NETS = {"image": image, "small image": lambda f: image(f, 7), "rows": rows, "signed": lambda f: rows(f, 64, 256, 48, True),
+        "few rows": lambda f: rows(f, 7, 128, 200)}
+
+
+def compiled(path, *levels, flags=()):
+    out = path.with_suffix("." + "_".join(levels) + ".so")
+    done = mcc(path, "-o", out, "--variants=" + ",".join(f"x86-64-v4-{level}" for level in levels), *flags)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def has_tiles(folder):
+    (folder / "probe").mkdir()
+    try:
+        with Artifact(compiled(rows(folder / "probe")[0], "amx"), threads=1):
+            return True
+    except ModelError as e:
+        assert "CPU" in str(e), e
+        return False
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_same_bits(name, tmp_path):
+    """That the products are by tiles is tested on every machine."""
+    path, feed, products = NETS[name](tmp_path)
+    text = mcc(path, "--target=x86_64-linux-gnu", "-march=x86-64-v4-amx", "-stop-after=schedule", "-o", "-").stdout
+    assert len(re.findall(r"tile\.matmul +1 ", text)) >= products, text
+    if platform.machine() != "x86_64" or not has_tiles(tmp_path):
+        pytest.skip("no AMX")
+    found = []
+    for level in ("amx", "vnni"):
+        for threads in (1, 3):
+            with Artifact(compiled(path, level), threads=threads) as a:
+                found.append(a.run(feed)[0])
+    assert all(np.array_equal(f, found[0]) for f in found)
+
+
+def test_bf16(tmp_path):
+    """Other last bits than by pairs, as products of a step are summed apart."""
+    path = save(tmp_path / "halves.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", [40, 96])], [value("y", None)],
+                {"w": floats(96, 70)})
+    text = mcc(path, "--target=x86_64-linux-gnu", "-march=x86-64-v4-amx", "--precision=bf16", "-stop-after=schedule", "-o", "-").stdout
+    assert re.search(r"tile\.matmul +1 ", text)
+    strict = mcc(path, "--target=x86_64-linux-gnu", "-march=x86-64-v4-amx", "--precision=bf16", "--strict", "-stop-after=schedule", "-o", "-").stdout
+    assert "tile.matmul" in strict and not re.search(r"tile\.matmul +1 ", strict)
+    if platform.machine() != "x86_64" or not has_tiles(tmp_path):
+        pytest.skip("no AMX")
+    x, found = floats(40, 96, seed=2), []
+    for level in ("amx", "bf16"):
+        with Artifact(compiled(path, level, flags=["--precision=bf16"]), threads=1) as a:
+            found.append(a.run([x])[0])
+    assert np.abs(found[0] - found[1]).max() < 1e-5 * np.abs(found[1]).max()
+
+
+def refuse():
+    """Between fork and exec: a filter that lets nobody ask for registers."""
+    def step(code, yes, no, k):
+        return struct.pack("<HBBI", code, yes, no, k)
+    steps = [step(0x20, 0, 0, 0), step(0x15, 0, 3, ARCH_PRCTL), step(0x20, 0, 0, 16), step(0x15, 0, 1, REQUEST_PERMISSION),
+             step(0x06, 0, 0, 0x00050001), step(0x06, 0, 0, 0x7FFF0000)]   # EPERM; all else is allowed
+    code = ctypes.create_string_buffer(b"".join(steps))
+    program = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(steps), ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, 2, program, 0, 0):
+        os._exit(99)
+
+
+def test_refused(tmp_path):
+    if platform.machine() != "x86_64" or not has_tiles(tmp_path):
+        pytest.skip("no AMX")
+    path, feed, _ = rows(tmp_path)
+    np.save(tmp_path / "x.npy", feed[0])
+    alone, both = compiled(path, "amx"), compiled(path, "amx", "vnni")
+    text = ("import sys, numpy as np\nfrom support.artifact import Artifact\n"
+            "with Artifact(sys.argv[1], threads=2) as a: np.save(sys.argv[3], a.run([np.load(sys.argv[2])])[0])")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def run(artifact):
+        return subprocess.run([sys.executable, "-c", text, artifact, tmp_path / "x.npy", tmp_path / "y.npy"], env=env, capture_output=True,
+                              text=True, preexec_fn=refuse)
+    done = run(alone)
+    if done.returncode == 99:
+        pytest.skip("no seccomp filters")
+    assert done.returncode == 1 and "this CPU cannot run the code" in done.stderr, done.stderr
+    done = run(both)
+    assert done.returncode == 0, done.stderr
+    with Artifact(alone, threads=1) as a:
+        assert np.array_equal(np.load(tmp_path / "y.npy"), a.run(feed)[0])
