@@ -322,6 +322,8 @@ bool stage_wanted(struct module *m, struct kernel *k, value_id v)
     if (m->asked.opt_level == 0 || k->kind != KERNEL_CONTRACT || n->in[0].i != v.i ||
         graph_value(m->g, v)->n_uses != 1 || (elem != ELEM_F32 && (elem != ELEM_BF16 || dot_group(m, n) == 1)))
         return false;
+    if (module_machine(m)->tiles && elem == ELEM_BF16 && !conv_by_taps(m, n)) /* tile registers read memory */
+        return false;
     bool stored = leaves_stored(m, v, 0), chunked = stored && is_chunked(m, k, v);
     uint32_t form = chunked || !stored ? 0 : tiles_wanted(m, k, v);
     if (!chunked && !form && !is_by_rows(m, k, v) && !strips_of(m, k, v).i)

@@ -158,7 +158,7 @@ uint32_t winograd_wanted(struct module *m, const struct kernel *k)
 bool winograd_beats_pairs(struct module *m, const struct node *n)
 {
     struct conv_sizes s;
-    if (!m->asked.winograd || m->asked.layout == LAYOUT_NCHW || !is_form(m, n, &s) ||
+    if (!m->asked.winograd || m->asked.layout == LAYOUT_NCHW || module_machine(m)->tiles || !is_form(m, n, &s) ||
         s.at[0].ic < RATE_WINOGRAD_CHANNELS || s.at[0].oc < RATE_WINOGRAD_CHANNELS)
         return false;
     return cheapest(m, &s, m->asked.winograd, 0.5, false) != 0;

@@ -100,6 +100,19 @@ def test_bf16(tmp_path):
     assert np.abs(found[0] - found[1]).max() < 1e-5 * np.abs(found[1]).max()
 
 
+def test_convolutions_of_bf16(tmp_path):
+    """They are by tiles rather than in Winograd's form, and a BatchNormalization before one is a kernel of its own."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4), helper.make_node("Add", ["a", "c"], ["d"]),
+                                        helper.make_node("Relu", ["d"], ["b"]), helper.make_node("Conv", ["b", "v"], ["e"]),
+                                        helper.make_node("Mul", ["a", "a"], ["f"]), helper.make_node("Sigmoid", ["e"], ["y"])],
+                [value("x", [1, 64, 56, 56])], [value("y", None), value("f", None)],
+                {"w": floats(64, 64, 3, 3, scale=0.05), "c": floats(1, 64, 1, 1), "v": floats(64, 64, 1, 1, scale=0.1)})
+    texts = [mcc(path, "--target=x86_64-linux-gnu", f"-march=x86-64-v4-{level}", "--precision=bf16", "-stop-after=schedule", "-o", "-").stdout
+             for level in ("bf16", "amx")]
+    assert [len(re.findall(r"tile\.matmul +1 ", text)) for text in texts] == [0, 2]
+    assert ": winograd" in texts[0] and ": winograd" not in texts[1]
+
+
 def refuse():
     """Between fork and exec: a filter that lets nobody ask for registers."""
     def step(code, yes, no, k):
