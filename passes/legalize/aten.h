@@ -18,6 +18,7 @@ enum aten_function {
     ATEN_LOG10,
     ATEN_EXP2,
     ATEN_ERFC,
+    ATEN_ERFINV,
     ATEN_SQUARE,
     ATEN_RELU6,
     ATEN_SILU,
