@@ -5,6 +5,8 @@
 
 /* Points of a parallel index. */
 enum { GRAIN = RATE_GRAIN_POINTS, GRAIN_MOST = RATE_GRAIN_POINTS_MOST };
+/* ... of a part of an open dim: some us; along the dim at least, whatever other dims have, whole vectors of any CPU. */
+enum { PART_POINTS = 4 * RATE_GRAIN_POINTS, PART_POINTS_LEAST = 256 };
 
 /* Dims of the stored value by falling stride: the order in which memory lies. */
 static void dims_by_stride(const struct site *site, value_id v, int32_t *order)
@@ -148,7 +150,8 @@ static int64_t estimate_ns(const struct site *site, const struct nest_schedule *
 }
 
 /* One index, and a dim of open extent: parts of that, each long enough for a thread, are indices. They come before all
- * other loops, so that small extents, which are one part, cost nothing. */
+ * other loops, so that small extents, which are one part, cost nothing, and are as many on each CPU level, whose
+ * launches then pass the same. */
 static void open_parts_choose(const struct site *site, struct nest_schedule *s)
 {
     uint32_t at = 0, loops = s->n_loops - (nest_packed(s) ? 2 : 0);
@@ -157,10 +160,13 @@ static void open_parts_choose(const struct site *site, struct nest_schedule *s)
     if (site->k->has_rows || has_many(site, s, s->parallel) || at == loops || (s->n_peels && s->loop[at] == s->vec))
         return;
     int32_t dim = s->loop[at];
-    nest_insert(s, 0, dim, s->step[at]);
+    int64_t points = PART_POINTS, known;
+    for (uint32_t i = 0; i < s->n_loops; i++)
+        if (s->loop[i] != dim && ex_is_const(site->x, extent_of(site, s->loop[i]), &known) && known > 0)
+            for (int64_t n = 1; n < known && points > PART_POINTS_LEAST; n *= 2)
+                points /= 2;
+    nest_insert(s, 0, dim, points);
     s->parallel++;
-    for (int64_t least = RATE_SPLIT_LEAST_NS; s->step[0] < GRAIN_MOST && estimate_ns(site, s) < least;)
-        s->step[0] *= 2;
 }
 
 /* Few indices that take long: parts of the next loop, of whole steps, are indices of their own. For blocks of channels
