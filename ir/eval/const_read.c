@@ -147,7 +147,7 @@ static bool read_iota(struct reader *r, const struct node *n, const struct run *
     enum elem elem = node_elem(n, "elem");
     for (uint32_t k = 0; k < n_runs; k++)
         for (int64_t i = 0; i < runs[k].n; i++, dst += elem_size(elem))
-            elem_from_i64(elem, (runs[k].at + i * runs[k].stride) / s.weight[axis] % s.dims[axis], dst);
+            eval_put_i64(r->g->ctx, elem, (runs[k].at + i * runs[k].stride) / s.weight[axis] % s.dims[axis], dst);
     (void)total;
     (void)depth;
     return true;

@@ -32,6 +32,8 @@ struct eval {
     VEC(void *) free_blocks[EVAL_BUCKETS];   /* by log2 of the size */
 };
 /* Are such elements residues? */
+/* elem_from_i64; f32 that holds residues gets one. */
+void eval_put_i64(const struct context *, enum elem, int64_t, void *to);
 static inline bool eval_in_field(const struct eval *e, enum elem elem)
 {
     return elem == ELEM_F32 && e->g->ctx->field;

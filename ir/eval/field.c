@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/eval/constants.h"
+#include "ir/eval/eval.h"
 #include "ir/expr/expr.h"
 #include "ir/ops/field.h"
 
@@ -31,6 +32,17 @@ void graph_enter_field(struct graph *g)
     }
     g->folds = NULL;
     g->ctx->field = true;
+}
+
+void eval_put_i64(const struct context *ctx, enum elem elem, int64_t x, void *to)
+{
+    uint32_t residue = 0;
+    if (elem != ELEM_F32 || !ctx->field) {
+        elem_from_i64(elem, x, to);
+        return;
+    }
+    residue = field_of_integer(x);
+    memcpy(to, &residue, sizeof residue);
 }
 
 /* ---- one number -------------------------------------------------------------------------------------------------- */

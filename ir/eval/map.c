@@ -69,10 +69,8 @@ enum eval_status eval_iota(struct eval *e, const struct node *n, struct tensor *
     (void)in;
     TRY(eval_result(e, n, 0, out));
     int64_t count = tensor_count(out), inner = dims_count(out->dims + axis + 1, out->rank - (int32_t)axis - 1);
-    if (eval_in_field(e, out->elem))
-        return eval_fail(e, EVAL_UNSUPPORTED, "iota of f32 has no meaning in the field");
     for (int64_t k = 0; k < count; k++)
-        elem_from_i64(out->elem, k / inner % out->dims[axis], (char *)out->data + k * elem_size(out->elem));
+        eval_put_i64(e->g->ctx, out->elem, k / inner % out->dims[axis], (char *)out->data + k * elem_size(out->elem));
     return EVAL_OK;
 }
 
@@ -85,7 +83,7 @@ enum eval_status eval_from_exprs(struct eval *e, const struct node *n, struct te
     TRY(eval_result(e, n, 0, out));
     for (uint32_t i = 0; i < count && i < tensor_count(out); i++) {
         TRY(eval_expr(e, list[i], &v));
-        elem_from_i64(out->elem, v, (char *)out->data + i * elem_size(out->elem));
+        eval_put_i64(e->g->ctx, out->elem, v, (char *)out->data + i * elem_size(out->elem));
     }
     return EVAL_OK;
 }

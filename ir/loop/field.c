@@ -133,6 +133,26 @@ static lreg mix(struct lowering *l, struct ltype t, lreg h)
     return op2(l, L_XOR, t, h, op2(l, L_SHR, t, h, constant(l, t, 16)));
 }
 
+/* r, but where y is one of the powers that ir/ops/field.c has as products, these. */
+static lreg raised(struct lowering *l, struct ltype t, lreg x, lreg root, lreg y, lreg r)
+{
+    struct ltype pred = {ELEM_BOOL, t.lanes};
+    lreg whole = constant(l, t, FIELD_ONE), inverted = r, is_inverted = constant(l, pred, 0);
+    for (uint32_t twice = 0; twice <= 8; twice++) {
+        if (twice > 5 && twice % 2)
+            continue;
+        whole = twice && twice % 2 == 0 ? times(l, t, whole, x) : whole;
+        lreg p = twice % 2 ? times(l, t, whole, root) : whole;
+        r = op3(l, L_SELECT, t, op2(l, L_EQ, pred, y, constant(l, t, field_of(twice / 2.0))), p, r);
+        if (twice > 3 && twice % 2)
+            continue;
+        lreg below = op2(l, L_EQ, pred, y, constant(l, t, field_of(twice / -2.0)));
+        inverted = op3(l, L_SELECT, t, below, p, inverted);
+        is_inverted = op2(l, L_OR, pred, is_inverted, below);
+    }
+    return op3(l, L_SELECT, t, is_inverted, inverse(l, t, inverted), r);
+}
+
 /* A hash, as ir/ops/field.c has it; y {0}: of one argument. */
 static lreg function(struct lowering *l, struct ltype t, enum op op, lreg x, lreg y)
 {
@@ -144,7 +164,8 @@ static lreg function(struct lowering *l, struct ltype t, enum op op, lreg x, lre
         lreg n = op2(l, L_AND, t, h, constant(l, t, 2 * FIELD_ROUNDED - 1));
         return times(l, t, difference(l, t, n, constant(l, t, FIELD_ROUNDED)), constant(l, t, FIELD_SQUARE));
     }
-    return reduce(l, t, op2(l, L_AND, t, h, constant(l, t, FIELD_MASK)));
+    h = reduce(l, t, op2(l, L_AND, t, h, constant(l, t, FIELD_MASK)));
+    return op == OP_POW ? raised(l, t, x, function(l, t, OP_SQRT, x, (lreg){0}), y, h) : h;
 }
 
 /* x + FIELD_SMALL as an integer, modulo N. */

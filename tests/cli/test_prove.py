@@ -105,6 +105,25 @@ def test_folded_numbers(tmp_path):
     assert 0 not in found and found.count(6) >= 3, found
 
 
+def powers(path):
+    """Exponents of the run, among which are those whose powers are products."""
+    nodes = [helper.make_node("Cast", ["n"], ["e"], "cast", to=1), helper.make_node("Pow", ["x", "e"], ["y"], "power")]
+    return save(path, nodes, [value("x", [2048]), value("n", [2048], onnx.TensorProto.UINT8)], [value("y", [2048])])
+
+
+def grid(path):
+    """Floats that count."""
+    nodes = [helper.make_node("Shape", ["x"], ["s"], "shape", end=1), helper.make_node("Squeeze", ["s"], ["n"], "squeeze"),
+             helper.make_node("Range", ["zero", "n", "one"], ["r"], "range"), helper.make_node("Cast", ["r"], ["f"], "cast", to=1),
+             helper.make_node("Mul", ["x", "f"], ["y"], "product")]
+    return save(path, nodes, [value("x", [40])], [value("y", [40])], {"zero": np.int64(0), "one": np.int64(1)})
+
+
+@pytest.mark.parametrize("make", [powers, grid])
+def test_numbers_of_the_run(tmp_path, make):
+    assert proof(make(tmp_path / "net.onnx"))["proved"]
+
+
 def test_digits():
     assert proof(DIGITS)["proved"]
 

@@ -28,6 +28,7 @@ struct verdict {
     int64_t elements, wrong; /* of the first draw that differs */
     uint32_t marked, blocks; /* of loops and branches these have run often */
     const char *why; /* it cannot be proved; NULL: nothing stands against it */
+    bool floats; /* its code has no meaning in the field, and stayed that of floats: what it computes says nothing */
     bool uses[AXIOM_COUNT];
 };
 

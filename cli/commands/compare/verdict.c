@@ -89,6 +89,18 @@ static const struct lowered_kernel *lowered_of(const struct prove *p, const stru
     return NULL;
 }
 
+/* Why the kernel's code, or that of its other version, stayed that of floats; NULL: it did not. */
+static const char *field_why(const struct prove *p, const struct kernel *k, uint32_t variant)
+{
+    const struct kernel *both[2] = {k, k->version.of};
+    for (uint32_t i = 0; i < 2 && both[i]; i++) {
+        const struct lowered_kernel *l = lowered_of(p, both[i], variant);
+        if (l && l->facts.why)
+            return l->facts.why;
+    }
+    return NULL;
+}
+
 static const char *kernel_why(const struct prove *p, const struct kernel *k, uint32_t variant)
 {
     const struct graph *g = p->run.c.graph;
@@ -98,12 +110,8 @@ static const char *kernel_why(const struct prove *p, const struct kernel *k, uin
         return "control flow";
     if (k->region.i != 1)
         return "it is inside of a loop or a branch";
-    const struct lowered_kernel *l = lowered_of(p, k, variant);
-    if (l && l->facts.why)
-        return l->facts.why;
-    const struct lowered_kernel *other = k->version.of ? lowered_of(p, k->version.of, variant) : NULL;
-    if (other && other->facts.why)
-        return other->facts.why;
+    if (field_why(p, k, variant))
+        return field_why(p, k, variant);
     for (uint32_t i = 0; i < k->nodes.n; i++)
         if (is_integer_work(g, graph_node(g, k->nodes.data[i])))
             return "it computes with integers, whose equality on drawn values proves nothing";
@@ -139,6 +147,7 @@ bool verdict_begin(struct prove *p)
     p->now->of = NEW_ARRAY(&c->ctx->session, struct verdict, prove_kernels(p) + 1);
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         p->now->of[i].why = kernel_why(p, prove_kernel(p, i), p->variant);
+        p->now->of[i].floats = !!field_why(p, prove_kernel(p, i), p->variant);
         kernel_axioms(p, prove_kernel(p, i), p->variant, &p->now->of[i]);
     }
     if (p->marks || !c->marks)
@@ -219,7 +228,7 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
 {
     const struct verdict *v = &c->of[i];
     const bool part = prove_kernel(p, i)->kind == KERNEL_HALO || prove_kernel(p, i)->piece;
-    if (v->differs)
+    if (v->differs && !v->floats)
         return arena_printf(&p->run.c.ctx->session,
                             "%lld of %lld elements differ: its code is wrong, or right by a law that is no axiom here",
                             (long long)v->wrong, (long long)v->elements);
