@@ -206,6 +206,7 @@ int64_t field_apply(enum op op, int64_t x, int64_t y)
     case OP_NEG: return minus(0, (uint32_t)x);
     case OP_EXP: return exponential((uint32_t)x);
     case OP_ABS: return field_apply(OP_MAX, x, field_apply(OP_NEG, x, 0));
+    case OP_SIGN: return field_less(0, x) ? FIELD_ONE : field_less(x, 0) ? minus(0, FIELD_ONE) : 0;
     case OP_EQ: return x == y;
     case OP_NE: return x != y;
     case OP_LT:

@@ -119,7 +119,11 @@ def grid(path):
     return save(path, nodes, [value("x", [40])], [value("y", [40])], {"zero": np.int64(0), "one": np.int64(1)})
 
 
-@pytest.mark.parametrize("make", [powers, grid])
+def signs(path):
+    return save(path, [helper.make_node("Sign", ["x"], ["y"], "sign")], [value("x", [64])], [value("y", [64])])
+
+
+@pytest.mark.parametrize("make", [powers, grid, signs])
 def test_numbers_of_the_run(tmp_path, make):
     assert proof(make(tmp_path / "net.onnx"))["proved"]
 
