@@ -423,6 +423,12 @@ fuzz-schedules: all $(BUILD)/tests/fuzz/test_schedules
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_schedules $(N) $(SEED)
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_schedules $$(( ($(N) + 99) / 100 )) $(SEED) --native
 
+# What mcc prove proves, counted by reason: the ONNX suite, every EVERY-th case, networks of $(BUILD)/nets and $(BUILD)/int8, language models.
+# NETS="suite f32 int8 llm": these lists; RESULTS=FILE: goes on where it ended; UPDATE=1 writes tests/prove/proved.txt.
+.PHONY: prove
+prove: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/prove/run.py $(if $(EVERY),--every=$(EVERY)) $(if $(RESULTS),--results=$(RESULTS)) $(if $(UPDATE),--update) $(NETS)
+
 # Networks compiled with --strict on all CPUs that are here or emulated: N random ones, or those of NETS (files).
 .PHONY: strict
 strict: N := 200
