@@ -208,3 +208,17 @@ def test_fetched(tmp_path, op, turned):
     assert sum(line.startswith("value ") and " weights " in line and "/ 16" in line for line in plan.read_text().splitlines()) == 1
     with pytest.raises(Exception, match="index"):
         net.run([floats(*[1 if d == "rows" else d for d in shape]), np.array([e])], "-O2")
+
+
+def test_rows_alone(tmp_path):
+    """--strict: a token's bits do not depend on the others, few or many to an expert."""
+    rng = np.random.default_rng(3)
+    h, i = 64, 96
+    b1, s1, _, _ = packed(rng, 4, E, i, h, 32, False)
+    b2, s2, _, _ = packed(rng, 4, E, h, i, 32, False)
+    feeds = {"x": floats(4, h), "r": floats(4, E), "w1": b1, "s1": s1, "b1": None, "w2": b2, "s2": s2}
+    net, _ = contrib(tmp_path, "QMoE", feeds, constants=["w1", "s1", "w2", "s2"], symbolic="inner", standard=21, k=2, block_size=32, activation_type="silu")
+    x, router = floats(60, h, seed=1), floats(60, E, seed=2)
+    whole = net.run([x, router], "-O2", "--strict")[0]
+    for row in range(0, 60, 7):
+        np.testing.assert_array_equal(net.run([x[row:row + 1], router[row:row + 1]], "-O2", "--strict")[0], whole[row:row + 1])

@@ -70,6 +70,8 @@ for kind in ("llama mistral qwen2 qwen3 gemma gemma2 gemma3_text phi phi3 stable
              "minimax bitnet vaultgemma youtu lfm2 nanochat").split():
     tiny(kind, words(), **({"num_key_value_heads": 4} if kind in ("deepseek_v2", "deepseek_v3", "youtu", "nemotron") else {"head_dim": 8}),
          **({"num_experts_per_tok": 2} if kind == "deepseek_v2" else {}), intermediate_size=48)
+tiny("gemma3n_text", words(), head_dim=8, intermediate_size=48, laurel_rank=8, hidden_size_per_layer_input=16, vocab_size_per_layer_input=99,
+     altup_num_inputs=2, num_kv_shared_layers=0, activation_sparsity_pattern=[0.95, 0.0], layer_types=["sliding_attention", "full_attention"])
 tiny("squeezebert", words(), intermediate_size=32)
 tiny("mobilebert", words(), intra_bottleneck_size=32, true_hidden_size=32)
 tiny("gpt_neo", words(), attention_types=[[["global", "local"], 1]])
