@@ -14,7 +14,6 @@ enum arithmetic {
     ARITHMETIC_I8, /* the constant alone quantized, with a scale for each output channel */
     ARITHMETIC_INT8, /* operands quantized, the first by a range; sums of i32 */
     ARITHMETIC_DYNAMIC, /* ... by the range that it has in each run */
-    ARITHMETIC_I4, /* the constant alone, with a scale for each block of an output channel */
     ARITHMETICS
 };
 struct operand_range {

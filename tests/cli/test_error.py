@@ -64,16 +64,16 @@ def net(request, tmp_path_factory):
 def search(net, out, *options, error="1%"):
     done = mcc(net / "net.onnx", "-o", out, NATIVE, f"--error={error}", f"--sample=x={net / 'x.npy'}", *options)
     assert done.returncode == 0 and not done.stderr, done
-    rows = re.findall(r"^ *[\d.e+-]+ +[\d.]+ +[\d.]+  (f32|bf16|int8 dyn|int8|i8 wts) +(\S+) \(\w+\)$", done.stdout, re.M)
+    rows = re.findall(r"^ *[\d.e+-]+ +[\d.]+ +[\d.]+  (f32|f16|bf16|int8 dyn|int8|i8 wts) +(\S+) \(\w+\)$", done.stdout, re.M)
     return {name: kind for kind, name in rows}, done.stdout
 
 
-def rms(one, other, samples):
+def rms(one, other, samples, batched=False):
     """The relative root-mean-square error of one artifact's output, the other one's being right."""
     got = []
     for path in (one, other):
         with Artifact(path) as a:
-            got.append(np.stack([a.run([x[None]])[0] for x in np.load(samples)]).astype(np.float64))
+            got.append(np.stack([a.run([x if batched else x[None]])[0] for x in np.load(samples)]).astype(np.float64))
     return np.sqrt(((got[0] - got[1]) ** 2).sum() / (got[1] ** 2).sum())
 
 
@@ -201,6 +201,24 @@ def test_strict_rows_stay_what_they_are_alone(tmp_path):
         assert np.array_equal(a.run([x])[0], np.concatenate([a.run([x[k:k + 1]])[0] for k in range(16)]))
 
 
+def test_one_row_by_many_weights(tmp_path):
+    """Reading weights is all the time: in 8 bits where the bound allows it, else in 16."""
+    w = {"w": drawn(2048, 1024).T.copy(), "v": drawn(2048, 2048).T.copy()}
+    nodes = [N("Gemm", ["x", "w"], ["a"], "one", transA=1), N("Relu", ["a"], ["r"]), N("Transpose", ["r"], ["t"], perm=[1, 0]),
+             N("Gemm", ["t", "v"], ["y"], "two", transA=1)]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [1024, 1])], [value("y", [1, 2048])], w)
+    assert mcc(path, "-o", tmp_path / "f32.so", NATIVE).returncode == 0
+    np.save(tmp_path / "x.npy", RNG.standard_normal([32 * 1024, 1]).astype(np.float32))
+    np.save(tmp_path / "unseen.npy", RNG.standard_normal([16, 1024, 1]).astype(np.float32))
+    found = []
+    for error in ("30%", "0.1%"):
+        done = mcc(path, "-o", tmp_path / "a.so", NATIVE, f"--error={error}", f"--sample=x={tmp_path / 'x.npy'}")
+        assert done.returncode == 0 and not done.stderr, done
+        found.append(re.findall(r"  (f32|f16|bf16|int8 dyn|int8|i8 wts) +(?:one|two) ", done.stdout))
+        assert rms(tmp_path / "a.so", tmp_path / "f32.so", tmp_path / "unseen.npy", batched=True) <= float(error[:-1]) / 100
+    assert found == [["i8 wts"] * 2, ["f16"] * 2], found
+
+
 def test_huge_samples(tmp_path):
     """A range that no line of --choose takes is none to choose."""
     w = {"w": drawn(256, 64).T.copy()}
@@ -225,7 +243,7 @@ def test_products_in_loops_and_twice(tmp_path):
     ks = [f"--sample=k={tmp_path}/k{k}.npy" for k in range(8)]
     done = mcc(path, "-o", tmp_path / "a.so", NATIVE, "--error=2%", f"--sample=x={tmp_path / 'x.npy'}", *ks)
     assert done.returncode == 0 and not done.stderr, done
-    rows = dict(re.findall(r"  (f32|bf16|int8 dyn|int8|i8 wts) +(inside|same|last) ", done.stdout))
+    rows = dict(re.findall(r"  (f32|f16|bf16|int8 dyn|int8|i8 wts) +(inside|same|last) ", done.stdout))
     assert set(re.findall(r"(inside|same|last) \(MatMul\)", done.stdout)) == {"inside", "same", "last"}, done.stdout
     assert not {"int8", "int8 dyn"} & set(re.findall(r"  (int8 dyn|int8) +(?:inside|same) ", done.stdout)) and rows, done.stdout
     assert all(float(e) > 0 for e in re.findall(r"^ *([\d.e-]+) .*  bf16 ", done.stdout, re.M)), done.stdout

@@ -25,12 +25,13 @@ struct error_search {
     double *square, *own; /* by sample: largest squared relative error; relative to mean, to the sample */
     struct measured held_error; /* of the last network that was tried */
     uint32_t compilations;
+    bool cached; /* the constants in f32 fit into the caches */
     const char *folder; /* --metric: of the outputs at hand; NULL: nobody asks */
     struct strbuf list; /* samples.txt of it */
     bool asking; /* the outputs of the run are for the program */
     double exact_metric[PARTS]; /* of the outputs in f32 */
 };
-/* What is tried, in this order; `count` of them. */
+/* What is tried, the more exact first. */
 extern const enum arithmetic error_candidates[];
 extern const uint32_t error_n_candidates;
 

@@ -10,7 +10,8 @@
 #include "cli/commands/quantize/error.h"
 #include "ir/eval/eval.h"
 
-const enum arithmetic error_candidates[] = {ARITHMETIC_BF16, ARITHMETIC_INT8, ARITHMETIC_DYNAMIC, ARITHMETIC_I8};
+const enum arithmetic error_candidates[] = {ARITHMETIC_F16, ARITHMETIC_BF16, ARITHMETIC_I8, ARITHMETIC_INT8,
+                                            ARITHMETIC_DYNAMIC};
 const uint32_t error_n_candidates = COUNT_OF(error_candidates);
 
 static void say(const struct error_search *e, uint32_t done, uint32_t of)

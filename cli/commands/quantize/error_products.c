@@ -1,6 +1,7 @@
 /* What the search is about: the products of the network, the ranges of their operands, their times.
  *
- * Times are the cost model's, of the network with all products in one arithmetic.
+ * Times are the cost model's, of the network with all products in one arithmetic; of one that memory bounds, the bytes
+ * of the constants decide.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,6 +16,10 @@
 #define LAST_OF_TIMES "emit"
 /* Runs of the network with one product changed, of all samples; samples of a product at most. */
 enum { RUNS = 256, SCREEN_MOST = 32 };
+/* Of f32's time: what takes more saves less than the estimate knows. */
+static const double worth_most = 0.98;
+/* Bytes a nanosecond that one thread reads from memory: 25 of a Sapphire Rapids. */
+static const double memory_rate = 20;
 
 /* ---- products and their operands --------------------------------------------------------------------------------- */
 
@@ -64,7 +69,7 @@ bool error_products(struct error_search *e)
         struct way *of = e->s.ways[i].of;
         bool free = (is_plain(p->label) || !e->holds) && !user_chose(e, p->label);
         of[ARITHMETIC_F32].possible = true;
-        of[ARITHMETIC_BF16].possible = free && p->narrows;
+        of[ARITHMETIC_BF16].possible = of[ARITHMETIC_F16].possible = free && p->narrows;
         of[ARITHMETIC_I8].possible = free && p->stores;
         of[ARITHMETIC_INT8].possible = free && p->takes_int8;
         of[ARITHMETIC_DYNAMIC].possible = free && p->takes_int8 && !p->is_conv && !e->options->strict;
@@ -170,16 +175,46 @@ struct timing {
     enum arithmetic how;
 };
 
+/* The time of all of the kernel's indices: the cost model's, or what reading its constants from memory takes, where
+ * those of the network in f32 do not fit into the caches. */
+static double kernel_ns(const struct compilation *c, const struct kernel *k, bool cached)
+{
+    const struct module *m = c->module;
+    double ns = (double)k->ns * (double)extent_hint(c->ctx->exprs, k->count), bytes = 0;
+    for (uint32_t i = 0; i < k->args.n && !cached; i++) {
+        const value_id v = k->args.data[i].value;
+        const struct storage *s = v.i ? &m->fused.storage[v.i] : NULL;
+        bytes += s && s->place == PLACE_WEIGHTS ? (double)m->plan.weights.data[s->buffer].bytes : 0;
+    }
+    return fmax(ns, bytes / memory_rate);
+}
+
 static void add_times(void *user, struct compilation *c)
 {
     const struct timing *t = user;
     struct error_search *e = t->e;
+    const struct machine *mach = module_machine(c->module);
+    if (t->how == ARITHMETIC_F32)
+        e->cached = c->module->plan.weights_bytes <= (uint64_t)(mach->l2_kib + mach->l3_kib) * 1024;
     for (uint32_t i = 0; i < c->module->fused.kernels.n; i++) {
         const struct kernel *k = &c->module->fused.kernels.data[i];
         const char *label = kernel_label(c->module, k);
         for (uint32_t p = 0; p < e->probe.products.n && k->count.i; p++)
             if (strcmp(e->probe.products.data[p].label, label) == 0)
-                e->s.ways[p].of[t->how].ns += (double)k->ns * (double)extent_hint(c->ctx->exprs, k->count);
+                e->s.ways[p].of[t->how].ns += kernel_ns(c, k, e->cached);
+    }
+}
+
+/* An arithmetic that is no faster than f32, or than a more exact one, is not worth measuring; f16 is more exact unless
+ * a value is too large for it. */
+static void ways_prune(struct way *of)
+{
+    for (uint32_t k = 0; k < error_n_candidates; k++) {
+        struct way *w = &of[error_candidates[k]];
+        w->possible &= w->ns < worth_most * of[ARITHMETIC_F32].ns;
+        for (uint32_t j = 0; j < k; j++)
+            w->possible &= !of[error_candidates[j]].possible || error_candidates[j] == ARITHMETIC_F16 ||
+                           w->ns < of[error_candidates[j]].ns;
     }
 }
 
@@ -207,9 +242,7 @@ bool error_times(struct error_search *e)
         if (!compile_apart(e->ctx, &o, e->model, LAST_OF_TIMES, NULL, add_times, &t))
             return false;
     }
-    for (uint32_t i = 0; i < e->probe.products.n; i++)
-        for (uint32_t k = 0; k < error_n_candidates; k++)
-            e->s.ways[i].of[error_candidates[k]].possible &= e->s.ways[i].of[error_candidates[k]].ns <
-                                                             0.98 * e->s.ways[i].of[ARITHMETIC_F32].ns;
+    for (uint32_t i = 0; i < e->s.n; i++)
+        ways_prune(e->s.ways[i].of);
     return true;
 }

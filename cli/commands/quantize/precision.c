@@ -100,7 +100,8 @@ bool precision_settle(struct context *ctx, struct options *o)
         return false;
     for (uint32_t i = 0; i < e->s.n; i++) {
         struct way *of = e->s.ways[i].of;
-        of[ARITHMETIC_I8].possible = of[ARITHMETIC_INT8].possible = of[ARITHMETIC_DYNAMIC].possible = false;
+        for (uint32_t k = 0; k < error_n_candidates; k++)
+            of[error_candidates[k]].possible &= error_candidates[k] == ARITHMETIC_BF16;
         of[ARITHMETIC_F32].ns = 1; /* as many as possible, whatever each saves */
     }
     e->s.n = e->bound > 0 ? e->s.n : 0;

@@ -204,6 +204,15 @@ static double budget_guess(const struct search *s, double part)
     return isfinite(part) && sum > 0 ? sum / (part * part) : s->first;
 }
 
+/* The sum of squared errors of what is chosen, which may be far below its budget. */
+static double spent(const struct search *s)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        sum += s->ways[i].of[s->ways[i].chosen].square;
+    return sum;
+}
+
 bool search_run(struct search *s)
 {
     double budget, most = 0, part = 0;
@@ -224,7 +233,9 @@ bool search_run(struct search *s)
         return false;
     if (s->hopeful)
         s->first = budget_guess(s, part);
-    for (s->checks = 0;; most = budget / 2) {
+    for (s->checks = 0;; most = spent(s) / 2) { /* after a refusal something has to go back */
+        if (s->checks && most <= 0)
+            return settle_exact(s);
         if (!budget_find(s, most, &budget))
             return false;
         search_choose(&s->ctx->session, s->ways, s->n, budget);
