@@ -31,6 +31,7 @@ LAYERS = {
     "ir/build": {"ir/base", "ir/expr", "ir/ops", "ir/graph", "ir/eval"},
     "ir/loop": {"ir/base", "ir/ops"},
     "ir/loop/math": {"ir/base", "ir/ops", "ir/loop"},
+    "ir/loop/interp": {"ir/base", "ir/ops", "ir/loop"},
     "ir/target": {"ir/base"},
     "frontend": {"ir"},
     "frontend/onnx": {"ir", "frontend"},
@@ -65,7 +66,7 @@ LAYERS = {
         ("verify", ()), ("report", ("cli/commands/bench", "cli/commands/inspect", "cli/commands/compare")))},
 }
 # Rows whose name alone means the folder, not what lies below it.
-ALONE = {"passes", "passes/emit", "passes/legalize", "frontend", "cli/commands"}
+ALONE = {"ir/loop", "passes", "passes/emit", "passes/legalize", "frontend", "cli/commands"}
 # Files of a folder that reach one another: so many at most, more where what they walk is recursive or a table names them.
 CIRCLE = 7
 CIRCLES = {

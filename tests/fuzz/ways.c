@@ -194,8 +194,9 @@ static void clip(struct loops *l, struct karg a, struct lbuffer *b)
         b->bytes = bytes - start;
 }
 
-static int on_launch(void *user, const char *name, const struct linterp_arg *a, uint32_t n, int64_t count)
+static int on_launch(void *user, const struct lstmt *launch, const struct linterp_arg *a, uint32_t n, int64_t count)
 {
+    const char *name = launch->name;
     struct loops *l = user;
     struct linterp_arg args[256];
     uint32_t number = (uint32_t)strtoul(name + 1, NULL, 10);

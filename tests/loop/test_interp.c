@@ -491,10 +491,10 @@ struct host_log {
     bool fail;
 };
 
-static int log_launch(void *user, const char *kernel, const struct linterp_arg *args, uint32_t n, int64_t count)
+static int log_launch(void *user, const struct lstmt *launch, const struct linterp_arg *args, uint32_t n, int64_t count)
 {
     struct host_log *log = user;
-    assert_string_equal(kernel, "k7");
+    assert_string_equal(launch->name, "k7");
     assert_int_equal(n, 2);
     log->launches++;
     log->count = count;
@@ -516,7 +516,7 @@ static int64_t log_call(void *user, const char *name, const struct linterp_arg *
 
 static struct plan_run run_hosted(struct context *ctx, const char *body, struct host_log *log)
 {
-    struct linterp_host host = {log, log_launch, log_call};
+    struct linterp_host host = {.user = log, .launch = log_launch, .call = log_call};
     return run_plan(ctx, body, &host);
 }
 
@@ -567,6 +567,90 @@ static void test_segments(void **state)
     assert_int_equal(p.r.code, -100);
 }
 
+/* ---- what callers observe and ask for ---------------------------------------------------------------------------- */
+
+struct seen {
+    int loads, stores;
+    void *last;
+};
+
+static void see_load(void *user, enum elem elem, void *at)
+{
+    (void)at;
+    ((struct seen *)user)->loads += elem == ELEM_F32;
+}
+
+static void see_store(void *user, enum elem elem, void *at)
+{
+    struct seen *seen = user;
+    seen->stores += elem == ELEM_F32;
+    seen->last = at;
+}
+
+static const char copies[] = "kernel @k { arg %0 : buffer f32 in arg %1 : buffer f32 out %2 = const index 0 "
+                             "%3 = const index 4 %4 = local buffer f32 4 parallel %5 = %2 to %3 { "
+                             "%6 = load f32 %0[%5] store %4[%2], %6 %7 = load f32 %4[%2] store %1[%5], %7 } }";
+
+static void test_observers(void **state)
+{
+    float in[4] = {1, 2, 3, 4}, out[4] = {0};
+    struct seen seen = {0};
+    const struct linterp_host host = {.user = &seen, .load = see_load, .store = see_store};
+    struct linterp_arg args[] = {{.buffer = {in, sizeof in}}, {.buffer = {out, sizeof out}}};
+    assert_int_equal(lf_interpret(loops_load(*state, copies), args, 0, 3, &host).code, 0);
+    assert_true(seen.loads == 3 && seen.stores == 3 && seen.last == &out[2]); /* of arguments, not of locals */
+}
+
+static void test_work(void **state)
+{
+    float in[4] = {1, 2, 3, 4}, out[4] = {0};
+    struct linterp_arg args[] = {{.buffer = {in, sizeof in}}, {.buffer = {out, sizeof out}}};
+    struct lfunc *f = loops_load(*state, copies);
+    const int64_t all = lf_interpret(f, args, 0, 4, NULL).work, one = lf_interpret(f, args, 0, 1, NULL).work;
+    assert_true(all > one && one > 0);
+    memset(out, 0, sizeof out);
+    assert_int_equal(lf_interpret(f, args, 0, 4, &(struct linterp_host){.work = all - 1}).code, LINTERP_ENDED);
+    assert_true(out[2] == 3 && out[3] == 0);
+    assert_int_equal(lf_interpret(f, args, 0, 4, &(struct linterp_host){.work = all}).code, 0);
+}
+
+static void test_unfused(void **state)
+{
+    struct lfunc *f = loops_load(*state, "kernel @k { arg %0 : buffer f32 in out %1 = const index 0 %2 = const index 1 "
+                                         "parallel %3 = %1 to %2 { %4 = load f32 %0[%1] %5 = const f32 -1 "
+                                         "%6 = fma f32 %4, %4, %5 store %0[%1], %6 } }");
+    const float x = 1 + 0x1p-20f;
+    float memory = x;
+    struct linterp_arg arg = {.buffer = {&memory, sizeof memory}};
+    assert_int_equal(lf_interpret(f, &arg, 0, 1, NULL).code, 0);
+    assert_true(memory == 0x1p-19f + 0x1p-40f);
+    memory = x;
+    assert_int_equal(lf_interpret(f, &arg, 0, 1, &(struct linterp_host){.unfused = true}).code, 0);
+    assert_true(memory == 0x1p-19f);
+}
+
+/* Lanes for which L_LDEXP has no meaning may be computed, and go nowhere. */
+static void test_ldexp_domain(void **state)
+{
+    struct lfunc *f = loops_load(*state,
+                                 "kernel @k { arg %0 : buffer f32 in arg %1 : buffer f32 out %2 = const index 0 "
+                                 "%3 = const index 1 parallel %4 = %2 to %3 { %5 = load f32 %0[%2] "
+                                 "%6 = load f32 %0[%3] %7 = ldexp f32 %5, %6 store %1[%2], %7 } }");
+    static const float inside[][2] = {{1, 252}, {-4, -252}, {0.25f, 0}, {NAN, 3}, {1, NAN}},
+                       outside[][2] = {{1, 253}, {5, 0},        {0.125f, 0},    {1, 0.5f},
+                                       {0, 1},   {1, INFINITY}, {NAN, INFINITY}};
+    float in[2], out;
+    struct linterp_arg args[] = {{.buffer = {in, sizeof in}}, {.buffer = {&out, sizeof out}}};
+    for (size_t i = 0; i < COUNT_OF(inside); i++) {
+        memcpy(in, inside[i], sizeof in);
+        assert_int_equal(lf_interpret(f, args, 0, 1, NULL).code, 0);
+    }
+    for (size_t i = 0; i < COUNT_OF(outside); i++) {
+        memcpy(in, outside[i], sizeof in);
+        assert_int_equal(lf_interpret(f, args, 0, 1, NULL).code, LINTERP_BROKEN);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, loops_setup, loops_teardown)
 
 int main(void)
@@ -591,6 +675,10 @@ int main(void)
         TEST(test_launch),
         TEST(test_call),
         TEST(test_segments),
+        TEST(test_observers),
+        TEST(test_work),
+        TEST(test_unfused),
+        TEST(test_ldexp_domain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* The interpreter's statements that compute: lanes of values from lanes of values, and which of them are undefined. */
-#include "tests/interp/internal.h"
+#include "ir/loop/interp/internal.h"
 
+#include <math.h>
 #include <string.h>
 
 static void copy_lane(struct slot *to, uint32_t i, const struct slot *from, uint32_t k)
@@ -50,6 +51,21 @@ static void check_divisor(struct interp *in, const struct lstmt *s)
     }
 }
 
+/* Lanes of L_LDEXP that it has no meaning for are undefined: targets compute it in several ways. */
+static void limit_ldexp(struct interp *in, const struct lstmt *s)
+{
+    struct slot *r = slot_out(in, s);
+    const uint32_t size = elem_size(r->elem);
+    const double most = r->elem == ELEM_F64 ? 2044 : 252;
+    for (uint32_t i = 0; i < r->lanes; i++) {
+        const double a = fabs(elem_to_f64(r->elem, slot_in(in, s, 0)->data + (size_t)i * size)),
+                     b = elem_to_f64(r->elem, slot_in(in, s, 1)->data + (size_t)i * size);
+        const bool has = isnan(b) || ((isnan(a) || (a >= 0.25 && a <= 4)) && fabs(b) <= most && b == rint(b));
+        r->undef[i] |= !has;
+        r->any_undef |= !has;
+    }
+}
+
 void exec_same(struct interp *in, const struct lstmt *s)
 {
     struct slot *r = slot_out(in, s);
@@ -61,9 +77,17 @@ void exec_same(struct interp *in, const struct lstmt *s)
     }
     if (s->op == L_DIV || s->op == L_REM || s->op == L_FLOORDIV || s->op == L_FLOORMOD)
         check_divisor(in, s);
+    if (s->op == L_FMA && in->host->unfused && (r->elem == ELEM_F32 || r->elem == ELEM_F64)) {
+        loop_compute(L_MUL, r->elem, r->lanes, slot_in(in, s, 0)->data, slot_in(in, s, 1)->data, NULL, r->data);
+        loop_compute(L_ADD, r->elem, r->lanes, r->data, slot_in(in, s, 2)->data, NULL, r->data);
+        merge_undef(in, s);
+        return;
+    }
     loop_compute(s->op, r->elem, r->lanes, slot_in(in, s, 0)->data, s->n_in > 1 ? slot_in(in, s, 1)->data : NULL,
                  s->n_in > 2 ? slot_in(in, s, 2)->data : NULL, r->data);
     merge_undef(in, s);
+    if (s->op == L_LDEXP)
+        limit_ldexp(in, s);
 }
 
 /* A lane of the result is undefined where a lane that it sums is. */

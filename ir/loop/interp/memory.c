@@ -1,6 +1,6 @@
 /* The interpreter's statements that touch memory: every access within bounds and aligned as promised.
  * What of a local was written is known byte by byte. */
-#include "tests/interp/internal.h"
+#include "ir/loop/interp/internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -52,9 +52,11 @@ void exec_load(struct interp *in, const struct lstmt *s)
             memset(to, 0, size);
             continue;
         }
-        const uint8_t *p = lane_address(in, s, m, size, i);
+        uint8_t *p = lane_address(in, s, m, size, i);
         if (!p)
             return;
+        if (!mem->init && in->host->load)
+            in->host->load(in->host->user, r->elem, p);
         memcpy(to, p, size);
         if (r->elem == ELEM_BOOL)
             *to = *to != 0;
@@ -82,6 +84,8 @@ void exec_store(struct interp *in, const struct lstmt *s)
             interp_broken(in, s, arena_printf(&in->arena, "lane %u of the stored value is undefined", i));
             return;
         }
+        if (!mem->init && in->host->store)
+            in->host->store(in->host->user, v->elem, p);
         memcpy(p, v->data + (size_t)i * size, size);
         if (mem->init)
             memset(mem->init + (p - mem->data), !v->undef[i], size);

@@ -9,11 +9,9 @@
  * Here are values, control and calls; compute.c has the statements that compute, memory.c those that
  * touch memory.
  */
-#include "tests/interp/internal.h"
+#include "ir/loop/interp/internal.h"
 
 #include <string.h>
-
-enum { BROKEN = -100 };
 
 void interp_broken(struct interp *in, const struct lstmt *s, const char *what)
 {
@@ -26,7 +24,9 @@ void interp_broken(struct interp *in, const struct lstmt *s, const char *what)
         result = arena_printf(&in->arena, "%%%u = ", number[s->out[0].i]);
     }
     in->result = (struct linterp_result){
-        BROKEN, s->node, arena_printf(in->f->arena, "@%s: %s%s: %s", in->f->name, result, lop_name(s->op), what)};
+        .code = LINTERP_BROKEN,
+        .node = s->node,
+        .text = arena_printf(in->f->arena, "@%s: %s%s: %s", in->f->name, result, lop_name(s->op), what)};
 }
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -184,7 +184,7 @@ static void exec_check(struct interp *in, const struct lstmt *s)
         holds = c->data[i];
     if (!holds && !in->stopped) {
         in->stopped = true;
-        in->result = (struct linterp_result){(int)s->imm, s->node, s->name};
+        in->result = (struct linterp_result){.code = (int)s->imm, .node = s->node, .text = s->name};
     }
 }
 
@@ -211,7 +211,7 @@ static void exec_call(struct interp *in, const struct lstmt *s)
 {
     if (!collect_args(in, s, s->n_in))
         return;
-    if (!in->host || !in->host->call) {
+    if (!in->host->call) {
         interp_broken(in, s, "nobody to call");
         return;
     }
@@ -219,7 +219,8 @@ static void exec_call(struct interp *in, const struct lstmt *s)
     int64_t r = in->host->call(in->host->user, s->name, in->call_args.data, s->n_in, &failed);
     if (failed || ((s->flags & L_FLAG_MAYFAIL) && r < 0)) {
         in->stopped = true;
-        in->result = (struct linterp_result){r < 0 && r > INT32_MIN ? (int)r : BROKEN, s->node, s->name};
+        in->result = (struct linterp_result){
+            .code = r < 0 && r > INT32_MIN ? (int)r : LINTERP_BROKEN, .node = s->node, .text = s->name};
         return;
     }
     if (strcmp(s->name, "mcc_rt_segment") == 0 && s->n_in == 1 && r > 0)
@@ -236,14 +237,14 @@ static void exec_launch(struct interp *in, const struct lstmt *s)
     const struct slot *count = slot_in(in, s, s->n_in - 1);
     if (!collect_args(in, s, s->n_in - 1) || !interp_defined(in, s, count, "count"))
         return;
-    if (!in->host || !in->host->launch) {
+    if (!in->host->launch) {
         interp_broken(in, s, "nobody to launch");
         return;
     }
-    int code = in->host->launch(in->host->user, s->name, in->call_args.data, s->n_in - 1, slot_index(count));
+    int code = in->host->launch(in->host->user, s, in->call_args.data, s->n_in - 1, slot_index(count));
     if (code != 0) {
         in->stopped = true;
-        in->result = (struct linterp_result){code, s->node, s->name};
+        in->result = (struct linterp_result){.code = code, .node = s->node, .text = s->name};
     }
 }
 
@@ -260,11 +261,21 @@ static exec_fn *const exec[LRULE_COUNT] = {
     [LRULE_MATMUL] = exec_matmul,
 };
 
+enum { STATEMENT = 4 }; /* work of one besides its lanes */
+
 static void exec_block(struct interp *in, lblock b)
 {
     const struct lblk *blk = &in->f->blocks.data[b.i];
-    for (uint32_t i = 0; i < blk->stmts.n && !in->stopped; i++)
-        exec[lop_table[blk->stmts.data[i].op].rule](in, &blk->stmts.data[i]);
+    for (uint32_t i = 0; i < blk->stmts.n && !in->stopped; i++) {
+        const struct lstmt *s = &blk->stmts.data[i];
+        in->work += STATEMENT + s->type.lanes;
+        if (in->work > in->most) {
+            in->stopped = true;
+            in->result.code = LINTERP_ENDED;
+            return;
+        }
+        exec[lop_table[s->op].rule](in, s);
+    }
 }
 
 static void bind_args(struct interp *in, const struct linterp_arg *args)
@@ -280,7 +291,9 @@ static void bind_args(struct interp *in, const struct linterp_arg *args)
         if (align && (uintptr_t)x->mem.data % align != 0) {
             in->stopped = true;
             in->result = (struct linterp_result){
-                BROKEN, 0, arena_printf(in->f->arena, "@%s: argument %u is not aligned to %u", in->f->name, i, align)};
+                .code = LINTERP_BROKEN,
+                .node = 0,
+                .text = arena_printf(in->f->arena, "@%s: argument %u is not aligned to %u", in->f->name, i, align)};
         }
     }
 }
@@ -288,7 +301,9 @@ static void bind_args(struct interp *in, const struct linterp_arg *args)
 struct linterp_result lf_interpret(const struct lfunc *f, const struct linterp_arg *args, int64_t begin, int64_t end,
                                    const struct linterp_host *host)
 {
-    struct interp in = {.f = f, .host = host, .begin = begin, .end = end};
+    static const struct linterp_host nobody;
+    struct interp in = {.f = f, .host = host ? host : &nobody, .begin = begin, .end = end};
+    in.most = in.host->work ? in.host->work : INT64_MAX;
     arena_init(&in.arena, f->ctx);
     in.slots = NEW_ARRAY(&in.arena, struct slot, f->types.n);
     for (uint32_t i = 1; i < f->types.n; i++)
@@ -297,5 +312,6 @@ struct linterp_result lf_interpret(const struct lfunc *f, const struct linterp_a
     if (!in.stopped)
         exec_block(&in, (lblock){1});
     arena_release(&in.arena);
+    in.result.work = in.work;
     return in.result;
 }

@@ -1,7 +1,7 @@
 /* What the loop IR's arithmetic means, lane by lane, in plain C: the tables behind the interpreter. Integers of every
  * width are computed in 64 bits and cut to their width, which is where wrapping comes from.
  */
-#include "tests/interp/internal.h"
+#include "ir/loop/interp/internal.h"
 
 #include <string.h>
 #include <tgmath.h>

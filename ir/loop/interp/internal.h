@@ -1,10 +1,10 @@
 /* Between the parts of the loop IR's interpreter: values and control (interp.c), statements that compute (compute.c) by
  * the arithmetic of lanes (arith.c), and those that touch memory (memory.c). */
-#ifndef MCC_TESTS_INTERP_INTERNAL_H
-#define MCC_TESTS_INTERP_INTERNAL_H
+#ifndef MCC_IR_LOOP_INTERP_INTERNAL_H
+#define MCC_IR_LOOP_INTERP_INTERNAL_H
 
 #include "ir/loop/internal.h"
-#include "tests/interp/interp.h"
+#include "ir/loop/interp/interp.h"
 
 /* Bytes of a buffer; init: one flag per byte of a local, NULL elsewhere (everything defined). */
 struct memory {
@@ -32,6 +32,7 @@ struct interp {
     const struct linterp_host *host;
     struct linterp_result result;
     int64_t begin, end;
+    int64_t work, most; /* done, allowed */
     bool stopped;
     VEC(uint32_t) locals; /* values that are locals: forgotten at each parallel index */
     VEC(struct segment) segments; /* memory handed out by mcc_rt_segment */
