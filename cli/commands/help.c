@@ -83,12 +83,15 @@ void options_help(struct strbuf *out, char where)
     }
 }
 
+/* alone: named where no other command takes the option. */
 static const struct {
     char letter;
     const char *name;
+    bool alone;
 } commands[] = {
-    {'C', "compile"}, {'K', "check"}, {'E', "eval"},     {'R', "run"},    {'B', "bench"},
-    {'I', "inspect"}, {'D', "diff"},  {'Q', "quantize"}, {'X', "reduce"}, {'P', "report"},
+    {'C', "compile", false}, {'K', "check", false},   {'E', "eval", false}, {'R', "run", false},
+    {'B', "bench", false},   {'I', "inspect", false}, {'D', "diff", false}, {'Q', "quantize", false},
+    {'X', "reduce", false},  {'P', "report", false},  {'O', "prove", true},
 };
 
 /* The commands that take it, or those that do not; how many there are. */
@@ -96,7 +99,8 @@ static size_t put_commands(struct strbuf *out, const struct option *def, bool ta
 {
     size_t n = 0;
     for (size_t k = 0; k < COUNT_OF(commands); k++)
-        if ((strchr(def->where, commands[k].letter) != NULL) == taken)
+        if (commands[k].alone ? taken && !n && strchr(def->where, commands[k].letter)
+                              : (strchr(def->where, commands[k].letter) != NULL) == taken)
             strbuf_printf(out, "%s%s", n++ ? ", " : "", commands[k].name);
     return n;
 }

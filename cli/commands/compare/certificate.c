@@ -1,4 +1,5 @@
 /* What mcc prove found, as text and JSON: see prove.h. */
+#include "cli/commands/compare/code_check.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/library/options/targets.h"
 
@@ -39,11 +40,12 @@ static void put_variant_json(const struct prove *p, const struct certificate *c,
 void certificate_json(const struct prove *p, bool all, struct json *j)
 {
     json_open(j, NULL, '{');
-    json_bool(j, "proved", all);
+    json_bool(j, "proved", all && code_agrees(p->machine));
     json_open(j, "variants", '[');
     for (uint32_t v = 0; v < p->run.c.targets.n; v++)
         put_variant_json(p, &p->all[v], j);
     json_close(j, '[');
+    code_put_json(p->machine, j);
     json_open(j, "axioms", '[');
     for (int a = 0; a < AXIOM_COUNT; a++) {
         json_open(j, NULL, '{');
@@ -109,6 +111,7 @@ void certificate_text(const struct prove *p, struct strbuf *out)
 {
     for (uint32_t v = 0; v < p->run.c.targets.n; v++)
         put_variant(p, &p->all[v], out);
+    code_put(p->machine, out);
 }
 
 const char *certificate_note(const struct prove *p, const struct certificate *c, struct arena *arena)

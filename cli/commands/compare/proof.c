@@ -3,6 +3,7 @@
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"
+#include "cli/commands/compare/code_check.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/commands/temporary.h"
 
@@ -112,7 +113,9 @@ static void certify(struct prove *p)
         if (!output_write(ctx, o->output, text.data, text.n))
             return;
     }
-    if (proved < variants)
+    if (!code_agrees(p->machine))
+        error_at(ctx, FAIL_CLAIM, (src_id){0}, NULL, "machine code was not found to have the loop IR's bits");
+    else if (proved < variants)
         claim(ctx, proved, variants);
 }
 
@@ -125,5 +128,7 @@ enum fail command_prove(struct context *ctx, struct options *o)
         return ctx->fail;
     if (can_prove(ctx, o) && prove_network(ctx, o, p))
         certify(p);
+    if (p->beside)
+        context_free(p->beside);
     return ctx->fail;
 }

@@ -12,6 +12,7 @@
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"
+#include "cli/commands/compare/code_check.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/commands/temporary.h"
 #include "cli/library/compile/backend.h"
@@ -344,12 +345,32 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     return ok;
 }
 
+/* In a context of its own, as the compilation to prove is another one. */
+static bool compare_machine(struct prove *p, const char *library)
+{
+    struct context *ctx = p->run.c.ctx;
+    p->beside = context_new();
+    if (!p->beside)
+        return error_limit(ctx, (src_id){0}, "out of memory");
+    p->beside->unwind = ctx->unwind;
+    p->machine = code_run(p->beside, p->run.c.options, library);
+    report_diagnostics(p->beside, p->run.c.report, p->run.c.options);
+    ctx->fail = p->beside->fail;
+    return p->machine;
+}
+
 static void prove_model(void *user, const char *library)
 {
     struct prove *p = user;
     const struct options *o = p->run.c.options;
     struct context *ctx = p->run.c.ctx;
     struct options compiling = *o;
+    if (o->machine && !compare_machine(p, library))
+        return;
+    if (o->machine == OPT_MACHINE_ONLY) {
+        p->done = true;
+        return;
+    }
     compiling.output = library;
     compiling.emit = OPT_EMIT_NONE;
     compiling.weights = OPT_WEIGHTS_EMBEDDED;
@@ -377,6 +398,8 @@ static void prove_end(void *user)
     verdict_end(p);
     if (p->apart)
         context_free(p->apart);
+    if (p->machine)
+        session_close(&p->machine->run.s);
 }
 
 bool prove_network(struct context *ctx, const struct options *o, struct prove *p)

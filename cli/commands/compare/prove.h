@@ -58,6 +58,8 @@ struct guard {
 
 struct prove {
     struct capture run; /* first: the host's callbacks get it */
+    struct context *beside; /* of `machine`, for who prints; NULL: none */
+    struct code_check *machine; /* NULL: not asked for */
     struct guard guard;
     struct tensor **want;      /* by value */
     struct context *apart;     /* of the graph after legalization */

@@ -308,7 +308,7 @@ static void codegen_give(struct compilation *c)
 /* Is code generation certain to follow? Verification comes before it. */
 static bool goes_on(const struct compilation *c)
 {
-    return c->output && !c->in_field && !c->options->stop_after && !c->options->verify_each &&
+    return c->output && !c->in_field && !c->options->mutate && !c->options->stop_after && !c->options->verify_each &&
            c->options->emit != OPT_EMIT_C;
 }
 
@@ -440,6 +440,27 @@ static bool enter_field(struct compilation *c)
     return site < 0 || error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--mutate: there are fewer statements");
 }
 
+/* One statement of all functions becomes another one. */
+static bool mutate(struct compilation *c)
+{
+    int64_t site = c->options->mutate - 1;
+    for (uint32_t i = 0; i < c->units.n && !c->mutated; i++) {
+        struct codegen_unit *u = &c->units.data[i];
+        const char *text = u->text;
+        struct lfunc *f = lf_parse(c->ctx, &c->ctx->session, &text);
+        if (!f)
+            return error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", u->symbol);
+        if (!lf_mutate(f, &site))
+            continue;
+        if (!lf_finish(f))
+            return false;
+        c->mutated = i + 1;
+        c->meant = u->text;
+        u->text = print_function(c, f);
+    }
+    return c->mutated || error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--mutate: there are fewer statements");
+}
+
 bool run_emit(struct compilation *c)
 {
     c->module->asked.emitted = look_after_workers;
@@ -462,7 +483,7 @@ bool run_emit(struct compilation *c)
         unit_add(c, last, "plan", print_function(c, c->module->plan.plan_function), (src_id){0});
     else if (!static_entry(c, last))
         return false;
-    if (c->in_field && !enter_field(c))
+    if (c->in_field ? !enter_field(c) : c->options->mutate && !mutate(c))
         return false;
     const struct options *o = c->options;
     return !(o->rpass || o->rpass_missed || o->rpass_analysis || o->save_record) || remarks_report(c);

@@ -43,6 +43,8 @@ struct compilation {
     struct product_probe *probe; /* what legalize tells of products, and computes for that; NULL: nobody asks */
     bool in_field; /* of prove: kernels compute in GF(q) x GF(p), and so does the graph when the loops are there */
     VEC(struct lowered_kernel) lowered;
+    uint32_t mutated; /* tests: unit + 1 whose code is wrong on purpose (--mutate, outside of the field); 0: none */
+    const char *meant; /* its right text */
     uint32_t marks; /* bytes from FIELD_MARKS on that these write to */
     VEC(const char *) suffixes; /* of functions' names, by variant */
     struct file_list files; /* what was read */

@@ -41,7 +41,7 @@ struct options {
     const char *break_kernel, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate, *list_ops;
     struct text_list samples, choices, inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
-    int64_t mutate, level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
+    int64_t machine_work, mutate, level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
     bool strict, require_sandbox, no_warn_sandbox;
     bool remark_if, no_remark_if, remark_loop, no_remark_loop;
     bool werror, save_record, time_trace, save_temps, print_changed, verify_each;

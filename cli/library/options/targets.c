@@ -298,10 +298,14 @@ static bool strict_check(struct context *ctx, const struct options *o, const cha
     return false;
 }
 
+bool variant_is_fused(const struct variant *v)
+{
+    return strcmp(v->row->arch, "x86_64") != 0 || v->needs >> RT_X86_FMA & 1;
+}
+
 bool variant_is_strict(const struct variant *v)
 {
-    bool x86 = strcmp(v->row->arch, "x86_64") == 0;
-    return v->row->machine.strict && (!x86 || v->needs >> RT_X86_FMA & 1);
+    return v->row->machine.strict && variant_is_fused(v);
 }
 
 bool targets_check(struct context *ctx, const struct options *o)

@@ -29,7 +29,9 @@ bool targets_pair(struct context *, const struct options *);
 /* May there be code of a row whose dot products take signed bytes only, or of a microcontroller, whose networks are of
  * them? All others take those as well. */
 bool targets_signed(struct context *, const struct options *);
-/* Has it fused multiply-add, so that its results can be those of every other such CPU? */
+/* Has it fused multiply-add? */
+bool variant_is_fused(const struct variant *);
+/* And can its results be those of every other such CPU? */
 bool variant_is_strict(const struct variant *);
 /* A bit for each dot_kind of which some row that they ask for multiplies rows by columns. */
 uint32_t targets_matdot(struct context *, const struct options *);

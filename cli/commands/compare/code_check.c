@@ -1,0 +1,240 @@
+/* mcc prove --machine: the machine code of an artifact against the loop IR that it was made of, bit for bit.
+ *
+ * The network is compiled as always and loaded. It runs once as any artifact. Then the interpreter of the loop IR runs
+ * the plan and the program on the same inputs, and what the program launches is compared, launch by launch
+ * (code_launch.c); machine code goes on from there. So plan and program are compared as well: by sizes and outputs.
+ */
+#include "cli/commands/compare/code_check.h"
+
+#include <string.h>
+
+#include "cli/commands/artifact/session.h"
+#include "cli/commands/command.h"
+#include "cli/library/compile/backend.h"
+#include "cli/library/options/cpu.h"
+#include "cli/library/options/targets.h"
+
+/* Of symbols that --dim does not give, after the least ones. */
+static const int64_t more_sizes[] = {2, 7, 16, 33};
+enum { ELEMENTS_MOST = 1 << 20 };
+
+/* ---- one run ----------------------------------------------------------------------------------------------------- */
+
+static uint32_t find_unit(const struct code_check *m, const char *symbol)
+{
+    const struct compilation *c = &m->run.c;
+    uint32_t i = 0;
+    while (i < c->units.n && strcmp(c->units.data[i].symbol, symbol) != 0)
+        i++;
+    return i;
+}
+
+static void *copy_aligned(struct code_check *m, const void *data, int64_t bytes)
+{
+    unsigned char *block = arena_alloc(&m->run.c.ctx->session, (size_t)bytes + 2 * RT_ALIGN);
+    block += (uintptr_t)(-(uintptr_t)block % RT_ALIGN);
+    return data && bytes > 0 ? memcpy(block, data, (size_t)bytes) : block;
+}
+
+/* The words that the artifact's plan has made, by the interpreter. NULL: the same; else what is wrong. */
+static const char *check_plan(struct code_check *m)
+{
+    const struct mcc_rt_desc *desc = m->native->run.model->desc;
+    const uint32_t unit = find_unit(m, "plan"), n = desc->n_sym + 1 + desc->n_out_dims;
+    int64_t *out = NEW_ARRAY(&m->run.c.ctx->session, int64_t, n);
+    const struct linterp_arg args[2] = {
+        {.buffer = {m->native->dims, (int64_t)(desc->n_in_dims * sizeof *out)}},
+        {.buffer = {out, (int64_t)(n * sizeof *out)}},
+    };
+    const struct linterp_host host = {.user = m, .call = code_call};
+    struct lfunc *f = unit < m->run.c.units.n ? code_function(m, unit) : NULL;
+    if (!f)
+        return "its plan is not there";
+    struct linterp_result r = lf_interpret(f, args, 0, 1, &host);
+    if (r.code)
+        return arena_printf(&m->run.c.ctx->session, "the loop IR of its plan ends with %d: %s", r.code,
+                            r.text ? r.text : "");
+    return memcmp(out, m->native->plan, n * sizeof *out) == 0 ? NULL : "its plan computes other sizes than the loop IR";
+}
+
+/* Does the data decide an extent of output k? */
+static bool is_late(const struct code_check *m, uint32_t k)
+{
+    return m->run.s.api->out[k].flags & MCC_PORT_DYNAMIC;
+}
+
+/* The program's arguments: the artifact's own memory, but for outputs and weights. */
+static struct linterp_arg *program_arguments(struct code_check *m)
+{
+    const struct mcc_rt_desc *desc = m->native->run.model->desc;
+    const uint32_t ports = desc->api->n_in + desc->api->n_out;
+    struct linterp_arg *args = NEW_ARRAY(&m->run.c.ctx->session, struct linterp_arg, ports + 2 + desc->n_sym);
+    int64_t bytes[2] = {m->native->plan[desc->n_sym], (int64_t)desc->weights_size};
+    m->regions.n = 0;
+    for (uint32_t i = 0; i < ports; i++) {
+        struct lbuffer *b = &args[i].buffer;
+        b->bytes = m->native->bound[i].bytes;
+        b->data = i < desc->api->n_in               ? m->native->bound[i].data
+                  : is_late(m, i - desc->api->n_in) ? NULL
+                                                    : copy_aligned(m, NULL, b->bytes);
+        if (b->data)
+            code_region(m, b->data, b->bytes, false);
+    }
+    args[ports].buffer = (struct lbuffer){(void *)(intptr_t)m->native->args[ports], bytes[0]};
+    args[ports + 1].buffer = (struct lbuffer){m->weights, bytes[1]};
+    code_region(m, args[ports].buffer.data, bytes[0], false);
+    code_region(m, m->weights, bytes[1], true);
+    for (uint32_t i = 0; i < desc->n_sym; i++)
+        args[ports + 2 + i].index = m->native->plan[i];
+    return args;
+}
+
+/* NULL: the outputs are those of the artifact's run. */
+static const char *check_outputs(struct code_check *m, const struct linterp_arg *args, DLManagedTensorVersioned **out)
+{
+    const mcc_api *api = m->run.s.api;
+    for (uint32_t k = 0; k < api->n_out; k++) {
+        const DLTensor *t = &out[k]->dl_tensor;
+        const bool late = is_late(m, k);
+        const void *data = late ? m->native->run.outputs[k].data : args[api->n_in + k].buffer.data;
+        int64_t elements, bytes;
+        if (!file_tensor_sizes(elem_by_dlpack(t->dtype), t->ndim, t->shape, &elements, &bytes) || (bytes && !data) ||
+            (bytes && memcmp((const char *)t->data + t->byte_offset, data, (size_t)bytes) != 0))
+            return arena_printf(&m->run.c.ctx->session, "output '%s' of its program differs from the loop IR's",
+                                api->out[k].name);
+    }
+    return NULL;
+}
+
+/* What its program does at the sizes of the inputs. */
+static void run_once(struct code_check *m)
+{
+    struct context *ctx = m->run.c.ctx;
+    struct code_variant *v = &m->variants[m->variant];
+    const uint32_t n = m->run.s.api->n_out, program = find_unit(m, m->run.c.variants.data[m->variant].program);
+    DLManagedTensorVersioned **out = NEW_ARRAY(&ctx->session, DLManagedTensorVersioned *, n + 1);
+    const int code = m->run.s.api->run_dlpack(m->run.s.run, m->run.s.in_pointer, out, &m->run.s.error);
+    if (!m->native->planned || v->program) /* sizes that do not go together */
+        return;
+    struct lfunc *f = program < m->run.c.units.n ? code_function(m, program) : NULL;
+    v->program = f ? check_plan(m) : "its program is not there";
+    if (!v->program) {
+        for (uint32_t i = 0; i < m->run.c.units.n; i++)
+            m->of[i].seen = 0;
+        const struct linterp_host host = {.user = m, .launch = code_launch, .call = code_call};
+        const struct linterp_arg *args = program_arguments(m);
+        struct linterp_result r = lf_interpret(f, args, 0, 1, &host);
+        if (r.code != code)
+            v->program = arena_printf(&ctx->session, "its program ends with %d, the loop IR with %d: %s", code, r.code,
+                                      r.text ? r.text : "");
+        else if (!code)
+            v->program = check_outputs(m, args, out);
+    }
+    for (uint32_t i = 0; i < n && !code; i++)
+        out[i]->deleter(out[i]);
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
+
+/* Is the symbol a dim of an input, which --dim does not give? Others follow from these. */
+static bool is_free(const struct code_check *m, uint32_t symbol)
+{
+    const mcc_api *api = m->run.s.api;
+    bool of_input = false;
+    for (uint32_t i = 0; i < api->n_in; i++)
+        for (int32_t d = 0; d < api->in[i].ndim; d++)
+            of_input |= api->in[i].dims[d].extent == -1 && api->in[i].dims[d].symbol == (int32_t)symbol;
+    return of_input && !feed_find(&m->run.c.options->dims, api->sym[symbol].name);
+}
+
+/* Inputs of another size in the place of all that --dim does not give; false: there are none, or they do not fit. */
+static bool resize(struct code_check *m, struct options *running, int64_t size)
+{
+    const mcc_api *api = m->run.s.api;
+    struct context *ctx = m->run.c.ctx;
+    struct text_list dims = {0};
+    bool open = false, fits = true;
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < m->run.c.options->dims.items.n; i++)
+        VEC_PUSH(&ctx->session, &dims.items, m->run.c.options->dims.items.data[i]);
+    for (uint32_t i = 0; i < api->n_sym; i++) {
+        const mcc_symbol *s = &api->sym[i];
+        const int64_t step = s->step > 1 ? s->step : 1, n = (size + step - 1) / step * step;
+        if (!is_free(m, i))
+            continue;
+        m->open = open = true;
+        fits &= n >= s->min && (!s->max || n <= s->max);
+        VEC_PUSH(&ctx->session, &dims.items, arena_printf(&ctx->session, "%s=%lld", s->name, (long long)n));
+    }
+    running->dims = dims;
+    if (!open || !fits || !session_feed(&m->run.s, true))
+        return false;
+    for (uint32_t i = 0; i < api->n_in; i++)
+        elements += m->run.s.in[i].size / elem_size(m->run.s.in[i].elem);
+    return elements <= ELEMENTS_MOST;
+}
+
+static bool serves(const struct code_check *m)
+{
+    const mcc_api *api = m->run.s.api;
+    bool plain = !api->state;
+    for (uint32_t i = 0; i < api->n_in + api->n_out; i++)
+        plain &= !((i < api->n_in ? &api->in[i] : &api->out[i - api->n_in])->flags & ~(uint64_t)MCC_PORT_DYNAMIC);
+    return plain;
+}
+
+static bool run_variant(struct code_check *m, const char *library, uint32_t variant)
+{
+    struct context *ctx = m->run.c.ctx;
+    struct options running = *m->run.c.options;
+    const mcc_host host = {.size = sizeof host, .threads = 1, .flags = variant + 1};
+    running.output = NULL;
+    m->variant = variant;
+    m->unfused = !variant_is_fused(m->run.c.targets.data[variant]);
+    if (!session_open(&m->run.s, ctx, &running, library, &host) || !code_symbols(m, library))
+        return false;
+    ctx->model_path = m->run.c.options->files.items.data[0];
+    m->variants[variant].ran = true;
+    if (!serves(m)) {
+        m->variants[variant].program = "only networks of tensors without state are compared";
+        session_close(&m->run.s);
+        return true;
+    }
+    m->native = (struct mcc_ctx *)(void *)m->run.s.run;
+    const struct mcc_model *model = m->native->run.model;
+    m->weights = copy_aligned(m, model->weights, (int64_t)model->desc->weights_size);
+    bool ok = session_feed(&m->run.s, true);
+    if (ok)
+        run_once(m);
+    for (uint32_t k = 0; ok && k < COUNT_OF(more_sizes); k++)
+        if (resize(m, &running, more_sizes[k]))
+            run_once(m);
+    for (uint32_t i = 0; i < m->run.c.units.n; i++)
+        m->variants[variant].any |= m->run.c.units.data[i].target == &m->run.c.targets.data[variant]->target &&
+                                    m->of[i].elements;
+    ok = ok && ctx->fail == FAIL_NONE;
+    session_close(&m->run.s);
+    return ok;
+}
+
+struct code_check *code_run(struct context *ctx, const struct options *o, const char *library)
+{
+    struct code_check *m = NEW(&ctx->session, struct code_check);
+    struct options *compiling = NEW(&ctx->session, struct options);
+    *compiling = *o;
+    compiling->output = library;
+    compiling->emit = OPT_EMIT_NONE;
+    compiling->weights = OPT_WEIGHTS_EMBEDDED;
+    m->run.c = (struct compilation){.ctx = ctx, .options = compiling, .report = terminal_report()};
+    if (compile_keep(&m->run.c, o->files.items.data[0], NULL) != FAIL_NONE)
+        return NULL;
+    m->run.c.options = o;
+    m->of = NEW_ARRAY(&ctx->session, struct agreement, m->run.c.units.n + 1);
+    m->variants = NEW_ARRAY(&ctx->session, struct code_variant, m->run.c.targets.n + 1);
+    for (uint32_t v = 0; v < m->run.c.targets.n; v++) {
+        m->variants[v].name = m->run.c.targets.data[v]->name;
+        if (cpu_runs(ctx, m->run.c.targets.data[v]->row) && !run_variant(m, library, v))
+            return NULL;
+    }
+    return m;
+}
