@@ -429,18 +429,21 @@ fuzz-schedules: all $(BUILD)/tests/fuzz/test_schedules
 prove: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/prove/run.py $(if $(EVERY),--every=$(EVERY)) $(if $(RESULTS),--results=$(RESULTS)) $(if $(UPDATE),--update) $(NETS)
 
-# Networks compiled with --strict on all CPUs that are here or emulated: N random ones, or those of NETS (files).
+# Networks compiled with --strict on all CPUs that are here or emulated: N random ones, those of NETS (files), or every EVERY-th case of the
+# ONNX suite.
 .PHONY: strict
 strict: N := 200
 strict: all foreign $(VENV)/bin/pytest
-	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.strict $(N) $(SEED) $(NETS)
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.strict $(N) $(SEED) $(NETS) $(if $(EVERY),--suite=$(EVERY))
 
 # Changes of the compiler, each alone, where small networks reach it: mcc prove has to reject those that compute wrong results. N are drawn
-# from number SEED on; FOLDER=passes/emit: there. All are in one compiler, made by libclang; sites of it are not those of another commit.
+# from number SEED on; FOLDER=passes/emit: there. Before them those that the log knows. All are in one compiler, made by libclang; its sites are
+# not those of another commit.
 .PHONY: mutants
 mutants: N := 1000
 mutants: $(BUILD)/mutants/sites.json $(VENV)/bin/pytest
-	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m mutants.run $(N) $(SEED) $(if $(FOLDER),--folder=$(FOLDER))
+	@$(TEST_ENV) CC="$(CC)" CXX="$(CXX)" PYTHONPATH=tests $(PYTHON) -m mutants.past
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m mutants.run $(N) $(SEED) $(if $(FOLDER),--folder $(FOLDER))
 $(BUILD)/mutants/sites.json: $(BUILD)/mcc $(wildcard tests/mutants/mutant.* tests/mutants/build.py tests/mutants/rewrite.py) $(BUILD)/mutants/venv/done
 	@MCC_BUILD=$(abspath $(BUILD)) CC="$(CC)" CXX="$(CXX)" $(BUILD)/mutants/venv/bin/python tests/mutants/build.py
 $(BUILD)/mutants/venv/done:
@@ -657,7 +660,7 @@ help:
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make fuzz-schedules N=20000 SEED=1 records of schedules with other numbers, on every CPU: refused, or right'
-	@echo 'make strict        N=200 SEED=1 random networks with --strict: the same bits on all CPUs; NETS="FILE.onnx ...": these'
+	@echo 'make strict        N=200 SEED=1 random networks with --strict: the same bits on all CPUs; NETS="FILE.onnx ..." or EVERY=20 cases of the suite'
 	@echo 'make mutants       N=1000 SEED=1 changes of the compiler: mcc prove rejects those that compute wrong results; FOLDER=passes/emit'
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'
 	@echo 'make fuzz-aten     N=20000 SEED=1 drawn calls of PyTorch operators beside eager PyTorch; TORCH=python3 ONLY="add div.Tensor"'

@@ -9,14 +9,12 @@ import re
 import shutil
 import subprocess
 
+from compiler import FOLDERS, ROOT, make
 from rewrite import Source
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-HERE = pathlib.Path(__file__).resolve().parent
 # What gets mutants, and what of it does not: it serves no network that is compiled here, or the proof itself.
 MUTATED = ("passes", "codegen/llvm", "codegen/constants.c")
 WITHOUT = ("passes/regex", "passes/module/print.c", "passes/legalize/text", "passes/legalize/ml", "codegen/llvm/llvm_debug.c")
-FOLDERS = ("ir", "passes", "frontend", "codegen", "cli", "runtime")
 
 
 def output(*command):
@@ -60,19 +58,16 @@ def write(folder, sources, skipped):
                 to.write_bytes(text)
 
 
-def build(build, jobs=2):
+def build(build):
     """Writes sites.json: [{file, line, ways}], no ways where there is no mutant."""
     out = build / "mutants"
     folder, skipped = out / "src", {}
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / "Makefile", folder)
-    subprocess.run([*os.environ.get("CC", "gcc").split(), "-O1", "-c", "-o", out / "mutant.o", HERE / "mutant.c"], check=True)
     sources = read(build / "gen")
-    compiler = [f"{name}={os.environ[name]}" for name in ("CC", "CXX") if name in os.environ]
     for _ in range(20):
         write(folder, sources, skipped)
-        done = subprocess.run(["make", "-k", f"-j{jobs}", "-C", folder, "BUILD=../obj", "OPT=-O1", f"CFLAGS=-w -include {HERE / 'mutant.h'}",
-                               f"LDFLAGS={out / 'mutant.o'}", *compiler, "../obj/mcc"], capture_output=True, text=True)
+        done = make(folder, "../obj", check=False)
         wrong = set(re.findall(r"^(\S+?\.c):(\d+):\d+: error", done.stderr, re.M))
         for name, line in wrong:
             skipped.setdefault(name, []).append(int(line))
