@@ -147,3 +147,16 @@ def test_refused(tmp_path):
     assert done.returncode == 0, done.stderr
     with Artifact(alone, threads=1) as a:
         assert np.array_equal(np.load(tmp_path / "y.npy"), a.run(feed)[0])
+
+
+@pytest.mark.parametrize("rows, target, flags, made", [
+    (16, "x86_64-linux", [], True), (15, "x86_64-linux", [], False), ("n", "x86_64-linux", [], False), (128, "x86_64-linux", ["--strict"], True),
+    (16, "x86_64-android", [], False), (16, "x86_64-macos", [], False)])
+def test_unasked_for_products_of_many_rows(tmp_path, rows, target, flags, made):
+    """Without --variants the level is made where a product of known rows fills a tile and the system grants tiles."""
+    w = DRAW.integers(-128, 128, (64, 32)).astype(np.int8)
+    path = save(tmp_path / "m.onnx", [helper.make_node("MatMulInteger", ["x", "w"], ["y"])], [value("x", [rows, 64], TensorProto.UINT8)],
+                [value("y", [rows, 32], TensorProto.INT32)], {"w": w})
+    out = tmp_path / ("m.dylib" if target.endswith("macos") else "m.so")
+    assert mcc(path, "-o", out, f"--target={target}", *flags).returncode == 0
+    assert ("x86-64-v4-amx" in mcc("inspect", out).stdout) == made

@@ -211,10 +211,11 @@ static bool is_native(struct context *ctx, const struct target_row *t, const cha
     return t->when == TARGET_ALWAYS;
 }
 
-/* What contractions want of a CPU: dot products, sums of f16. */
+/* What contractions want of a CPU: dot products, tile registers, sums of f16. */
 struct uses {
-    bool dot[DOT_KINDS], halves;
+    bool dot[DOT_KINDS], tiles, halves;
 };
+enum { TILE_ROWS = 16 };
 
 /* How well the row does what they want, kind by kind: one number, 0 for nothing of it. */
 static uint32_t grades_of(const struct target_row *t, const struct uses *uses)
@@ -222,7 +223,17 @@ static uint32_t grades_of(const struct target_row *t, const struct uses *uses)
     uint32_t grades = uses->halves && !strcmp(t->arch, "aarch64") && listed(t->features, "+fullfp16");
     for (int k = 0; k < DOT_KINDS; k++)
         grades = 4 * grades + (uses->dot[k] ? t->machine.dot[k] : 0);
-    return grades;
+    return 2 * grades + (uses->tiles && t->machine.tiles);
+}
+
+/* Is it a product of so many rows that a tile register is full? Convolutions want images laid out for tiles, which is
+ * done for a CPU that is named. */
+static bool fills_tiles(const struct graph *g, const struct node *n)
+{
+    const struct type *y = value_type(g, n->out[0]);
+    int64_t rows;
+    return n->op == OP_DOT && y->rank >= 2 && ex_is_const(g->ctx->exprs, y->dims[y->rank - 2], &rows) &&
+           rows >= TILE_ROWS;
 }
 
 /* Has the row what a contraction of the module wants, and no lesser row the same? Then the row is made unasked. */
@@ -232,8 +243,10 @@ static bool has_use(const struct module *m, const struct target_row *t)
     for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
         node_id anchor = m->fused.kernels.data[i].anchor;
         enum dot_kind kind = anchor.i ? dot_kind_of(m, graph_node(m->g, anchor)) : DOT_KINDS;
-        if (kind < DOT_KINDS)
+        if (kind < DOT_KINDS) {
             uses.dot[kind] = true;
+            uses.tiles |= fills_tiles(m->g, graph_node(m->g, anchor));
+        }
         uses.halves |= anchor.i && node_elem(graph_node(m->g, anchor), "part") == ELEM_F16;
     }
     uint32_t grades = grades_of(t, &uses);
@@ -330,7 +343,9 @@ bool targets_check(struct context *ctx, const struct options *o)
 
 bool target_wanted(const struct options *o, const struct module *m, const struct target_row *t)
 {
-    return is_asked(m->ctx, o, t, has_use(m, t));
+    const struct platform *platform = targets_platform(o);
+    bool grants = !t->machine.tiles || (platform && strcmp(platform->system, "linux") == 0); /* os_tiles */
+    return is_asked(m->ctx, o, t, grants && has_use(m, t));
 }
 
 const struct target_row *targets_best(struct context *ctx, const struct options *o)
