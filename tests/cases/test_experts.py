@@ -186,6 +186,16 @@ def test_refused(tmp_path):
     assert "swiglu without swiglu_fusion" in said(activation_type="swiglu")
     assert "layers of 32 to 48 and 40 to 32 for rows of 32" in said(shapes={"w2": floats(E, H, 40)})
     assert "weights of rank 2" in said(shapes={"w2": floats(E, H)})
+    for n in (E - 1, E + 1):
+        assert f"layers of 6 and {n} experts" in said(shapes={"w2": floats(n, H, I), "b2": floats(n, H)})
+        assert f"layers of 6 and {n} experts" in said(activation_type="silu", shapes={"w3": floats(n, I, H)})
+    b1, s1, _, _ = packed(np.random.default_rng(1), 4, E, I, H, 0, False)
+    b2, s2, _, _ = packed(np.random.default_rng(2), 4, E, H, I, 0, False)
+    none = dict.fromkeys(["b2", "w3", "s3", "b3", "z1", "z2", "z3"])
+    for by, why in ((floats(4, E + 1), "does not have the shape of router_probs"), (floats(E), "router_weights of rank 1")):
+        feeds = {"x": floats(4, H), "r": floats(4, E), "w1": b1, "s1": s1, "b1": None, "w2": b2, "s2": s2, **none, "by": by}
+        net, _ = contrib(tmp_path, "QMoE", feeds, constants=["w1", "s1", "w2", "s2"], symbolic="inner", standard=21, k=2)
+        assert why in mcc(net.path, "-o", net.folder / "net.so").stderr
 
 
 @pytest.mark.parametrize("op", ["Gather", "GatherND"])

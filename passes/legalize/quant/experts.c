@@ -25,7 +25,7 @@ enum { ROUTER_WEIGHTS = 14, FIRST_GLOBAL_SCALE = 15 };
 
 /* The same layer of all experts. */
 struct layer {
-    int64_t in, out;
+    int64_t experts, in, out;
     value_id w; /* f32 [experts, out, in] */
     struct blocks blocks; /* many 0: w */
     value_id bias; /* f32 [experts, out]; {0}: none */
@@ -100,6 +100,7 @@ static bool layer_read(struct rule *r, uint32_t i, struct layer *l)
     for (int32_t k = 0; k < 3; k++)
         if (!ex_is_const(b_exprs(b), dims.d[k], &d[k]) || d[k] < 1 || d[k] > INT32_MAX)
             return rule_refuse(r, "the number of experts or a width is dynamic, or 0");
+    l->experts = d[0];
     l->out = d[1];
     l->in = d[2];
     if (rule_has(r, at->bias)) {
@@ -192,6 +193,14 @@ static value_id weights_of(struct rule *r, value_id router, value_id best, value
     struct attr axis = attr_int("axis", 1);
     if (rule_has(r, ROUTER_WEIGHTS) && r->param) {
         value_id in[2] = {v_widen(b, rule_in(r, ROUTER_WEIGHTS)), chosen};
+        const struct dims has = b_dims(b, in[0]), wants = b_dims(b, router);
+        if (!has.d || !wants.d)
+            return (value_id){0};
+        if (has.rank != 2)
+            return rule_bad(r, "router_weights of rank %d", (int)has.rank), (value_id){0};
+        for (int32_t i = 0; i < 2; i++)
+            b_assert(b, ex_eq(b_exprs(b), has.d[i], wants.d[i]), EVAL_SHAPE,
+                     "router_weights does not have the shape of router_probs");
         value_id w = b_op(b, OP_GATHER_ELEMENTS, in, 2, &axis, 1), zero = b_splat_like(b, w, 0);
         if (normalized) {
             value_id sum = b_reduce(b, w, last, 1, "sum", true);
@@ -361,8 +370,12 @@ static bool experts_read(struct rule *r, struct experts *e)
         if (!layer_read(r, i, &e->layer[i]))
             return false;
     const struct dims d = b_dims(b, rule_in(r, 0));
-    if (!d.d || !ex_is_const(ex, b_dim(b, rule_in(r, (r->param ? of_blocks : of_floats)[0].weights), 0), &e->count))
+    if (!d.d)
         return false;
+    e->count = l[0].experts;
+    if (l[1].experts != e->count || (e->third && l[2].experts != e->count))
+        return rule_bad(r, "layers of %lld and %lld experts", (long long)e->count,
+                        (long long)(l[1].experts != e->count ? l[1] : l[2]).experts);
     if (d.rank < 2 || e->k < 1 || e->k > e->count)
         return rule_bad(r, "an input of rank %d, %lld of %lld experts", (int)d.rank, (long long)e->k,
                         (long long)e->count);
