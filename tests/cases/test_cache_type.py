@@ -109,6 +109,25 @@ def test_a_model_of_exporters(tmp_path):
     assert Compiled(model.compile("--cache-type=f16")).tokens(prompt, 24)[0] == want
 
 
+def test_one_input_of_several_outputs(tmp_path):
+    """An input that two outputs begin with, an output of that name again, and one that goes on with another: all are narrow, and the rows stay wide."""
+    nodes = [node("Concat", "past x", "a", axis=1), node("Concat", "past x x", "b", axis=1), node("Identity", "a", "c"), node("Concat", "a x", "d", axis=1)]
+    model = Model(tmp_path, nodes, [value("past", ["b", "p", SIZE]), value("x", ["b", "n", SIZE])], [value(n, ["b", "t" + n, SIZE]) for n in "abcd"])
+    past, x = narrow(floats(1, 4, SIZE), "bf16"), floats(1, 2, SIZE, seed=1)
+    for flag in ("-O0", "-O2"):
+        got = model.run([past, x], flag, "--cache-type=bf16")
+        for times, g in zip((1, 2, 1, 2), got):
+            assert g.tobytes() == np.concatenate([past, *[narrow(x, "bf16")] * times], 1).tobytes()
+
+
+def test_large_numbers(tmp_path):
+    """f8 has no infinity: what is beyond its largest number becomes that one, as with ONNX's Cast, and no NaN."""
+    model = Model(tmp_path, [node("Concat", "past x", "y", axis=1)], [value("past", ["b", "p", 4]), value("x", ["b", "n", 4])], [value("y", ["b", "t", 4])])
+    past, x = narrow(np.zeros((1, 0, 4)), "f8"), np.array([[[1e5, -1e5, np.inf, 3]]], np.float32)
+    for flag in ("-O0", "-O2"):
+        assert model.run([past, x], flag, "--cache-type=f8")[0].astype(np.float32).ravel().tolist() == [448, -448, 448, 3]
+
+
 def test_refusals(tmp_path):
     model = Model(tmp_path, [node("Relu", "x", "y")], [value("x", ["n", 4])], [value("y", ["n", 4])])
     assert "no output that is an input of a wider type" in mcc(model.path, "-o", tmp_path / "n.so", "--cache-type=bf16").stderr
