@@ -62,3 +62,16 @@ def test_causal_conv(tmp_path, last, dilation, state):
         given = [v for k, v in feeds(n).items() if k in "xs" and v is not None]
         for want, got in zip(net.want(given), net.run(given, "-O2")):
             near(want, got)
+
+
+def test_causal_conv_refused(tmp_path):
+    """Several spatial dims, and states that are longer or shorter than the kernel reaches, known and not."""
+    def net(**form):
+        feeds = {"x": floats(2, 6, 5), "w": floats(6, 1, 4), "bias": None, "s": floats(2, 6, 3)}
+        return contrib(tmp_path, "CausalConvWithState", feeds | form.pop("other", {}), constants=["w"], n_out=2, standard=21, outputs=[1, 1], **form)[0]
+
+    assert "ndim 2: several spatial dims" in net(ndim=2).refused()
+    for n in (2, 4):
+        assert "past_state does not have" in net(symbolic=False, other={"s": floats(2, 6, n)}).refused()
+        with pytest.raises(Exception, match="past_state does not have"):
+            net().run([floats(2, 6, 5), floats(2, 6, n)], "-O2")

@@ -413,6 +413,8 @@ bool rule_causal_conv(struct rule *r)
         return rule_refuse(r, "the operands have ranks %d and %d", (int)rank, (int)v_rank(b, w));
     if (rule_int(r, "state_window", 0))
         return rule_refuse(r, "state_window: states of several positions; export the model with the last one");
+    if (rule_int(r, "ndim", 1) != 1)
+        return rule_refuse(r, "ndim %lld: several spatial dims", (long long)rule_int(r, "ndim", 1));
     if (dilation < 1 || dilation > INT32_MAX)
         return rule_bad(r, "dilation %lld", (long long)dilation);
     bool known = ex_is_const(ex, b_dim(b, w, 0), &channels);
@@ -422,6 +424,9 @@ bool rule_causal_conv(struct rule *r)
     expr_id zero = ex_const(ex, 0), keep = ex_mulc(ex, ex_addc(ex, b_dim(b, w, 2), -1), dilation);
     if (rule_has(r, 3)) {
         value_id both[2] = {last ? channels_first(b, rule_in(r, 3)) : rule_in(r, 3), x};
+        if (v_rank(b, both[0]) == 3)
+            b_assert(b, ex_eq(ex, b_dim(b, both[0], 2), keep), EVAL_SHAPE,
+                     "past_state does not have (kernel size - 1) * dilation positions");
         padded = b_concat(b, both, 2, 2);
     } else {
         expr_id lo[3] = {zero, zero, keep}, hi[3] = {zero, zero, zero};
