@@ -232,3 +232,12 @@ def test_rows_alone(tmp_path):
     whole = net.run([x, router], "-O2", "--strict")[0]
     for row in range(0, 60, 7):
         np.testing.assert_array_equal(net.run([x[row:row + 1], router[row:row + 1]], "-O2", "--strict")[0], whole[row:row + 1])
+
+
+def test_no_rows_known(tmp_path):
+    """No tokens, as the file says: no loop can go through what nobody chose."""
+    net, feeds = contrib(tmp_path, "MoE", {"x": floats(0, H), "r": floats(0, E), **layers(False)}, constants=list(layers(False)), symbolic=False, standard=21)
+    assert net.run(feeds, "-O2")[0].shape == (0, H)
+    net = Model(tmp_path, [node("Gather", "w at", "m"), node("MatMul", "x m", "y")], [value("x", [0, 1, 128]), value("at", [0], T.INT64)],
+                [value("y", [None] * 3)], {"w": floats(8, 128, 160)})
+    assert net.run([floats(0, 1, 128), np.zeros(0, np.int64)], "-O2")[0].shape == (0, 1, 160)

@@ -323,6 +323,8 @@ static value_id summed(struct rule *r, struct experts *e)
     expr_id dims[2] = {b_dim(b, e->x, 0), ex_const(b_exprs(b), e->layer[1].out)};
     value_id carried[2] = {b_splat_f64(b, ELEM_F32, 0, dims, 2), b_scalar_i64(b, ELEM_I64, 0)};
     struct counted_loop loop = {.trips = ex_const(b_exprs(b), e->k), .body = choice_step, .data = e, .n_carried = 1};
+    if (ex_is(b_exprs(b), dims[0], 0))
+        return carried[0];
     if (!e->one_token) {
         loop.trips = choices_trips(b, &e->chosen);
         loop.body = expert_step;
@@ -467,7 +469,8 @@ bool rule_matmul_fetched(struct rule *r, value_id a, value_id w, value_id *y)
     value_id rows = left ? w : a;
     const struct dims d = b_dims(b, rows);
     if (!d.d || d.rank != 3 || v_elem(b, rows) != ELEM_F32 || !ex_is(ex, d.d[left ? 2 : 1], 1) ||
-        d.d[0].i != f.chosen.n.i || d.d[left ? 1 : 2].i != value_type(b->g, f.w)->dims[left ? 2 : 1].i)
+        ex_is(ex, d.d[0], 0) || d.d[0].i != f.chosen.n.i ||
+        d.d[left ? 1 : 2].i != value_type(b->g, f.w)->dims[left ? 2 : 1].i)
         return false;
     f.along = left ? 2 : 1;
     f.x = b_squeeze(b, rows, left ? 2 : 1);
