@@ -128,6 +128,16 @@ def test_large_numbers(tmp_path):
         assert model.run([past, x], flag, "--cache-type=f8")[0].astype(np.float32).ravel().tolist() == [448, -448, 448, 3]
 
 
+@pytest.mark.parametrize("operand", ["past", "present", "both"])
+def test_searched(tmp_path, operand):
+    """--error looks at operands of products: they are no outputs whose type changes."""
+    nodes = [node("Concat", "past x", "present", axis=1), node("Concat", "past x", "both", axis=1), node("MatMul", f"{operand} w", "y")]
+    model = Model(tmp_path, nodes, [value("past", ["b", "p", SIZE]), value("x", ["b", "n", SIZE])], [value("present", ["b", "t", SIZE]), value("y", None)],
+                  {"w": floats(SIZE, SIZE)})
+    done = mcc(model.path, "-o", tmp_path / "n.so", "-march=native", "--cache-type=bf16", "--error=0.01")
+    assert done.returncode == 0, done.stderr
+
+
 def test_refusals(tmp_path):
     model = Model(tmp_path, [node("Relu", "x", "y")], [value("x", ["n", 4])], [value("y", ["n", 4])])
     assert "no output that is an input of a wider type" in mcc(model.path, "-o", tmp_path / "n.so", "--cache-type=bf16").stderr
