@@ -112,7 +112,7 @@ static bool apart_along(const struct site *site, const struct node *n, int32_t d
             return false;
         of = free_dim[d - (int32_t)count];
     }
-    int64_t stride = n->op == OP_CONV ? node_ints(n, "strides", &count)[d - 2] : 1;
+    int64_t stride = n->op == OP_CONV && d >= 2 ? node_ints(n, "strides", &count)[d - 2] : 1; /* images: no stride */
     return !s->dim[of].block && is_fixed(site, s->dim[of].outer, apart) && mul_i64(*apart, stride, apart) &&
            *apart <= INT32_MAX;
 }

@@ -46,7 +46,15 @@ def rows(folder, n=37, k=96, columns=100, signed=False):
     return path, [DRAW.integers(-128 if signed else 0, 128, (3, n, k)).astype(dtype)], 1
 
 
-NETS = {"image": image, "small image": lambda f: image(f, 7), "rows": rows, "signed": lambda f: rows(f, 64, 256, 48, True),
+def points(folder):
+    """Convolutions to one point of each image: the images of the batch are rows."""
+    parts = [layer("a", "x", "p", 64, 160, 1), layer("b", "p", "y", 160, 72, 1, strides=[2, 3])]
+    path = save(folder / "points.onnx", [n for n, _ in parts], [value("x", [21, 64, 1, 1], TensorProto.UINT8)],
+                [value("y", None, TensorProto.UINT8)], {k: v for _, of in parts for k, v in of.items()})
+    return path, [DRAW.integers(0, 256, (21, 64, 1, 1)).astype(np.uint8)], 2
+
+
+NETS = {"image": image, "points": points, "small image": lambda f: image(f, 7), "rows": rows, "signed": lambda f: rows(f, 64, 256, 48, True),
         "few rows": lambda f: rows(f, 7, 128, 200)}
 
 
