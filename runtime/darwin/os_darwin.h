@@ -182,12 +182,12 @@ static inline bool os_cpu_has(const char *name)
     return has;
 }
 
-/* What the system tells of a CPU, as Linux' words have it. The last names are those of macOS 11. */
 static inline bool os_tiles(void)
 {
     return false;
 }
 
+/* What the system tells of a CPU, as Linux' words have it. The last names are those of macOS 11. */
 static inline uint64_t os_cpu_word(uint32_t which)
 {
     uint64_t word = 0;

@@ -173,12 +173,12 @@ static inline bool os_own_path(const struct mcc_model *model, struct os_path *pa
 
 /* ---- the CPU ---- */
 
-/* What the system tells of a CPU, as Linux' words have it: the numbers are those of IsProcessorFeaturePresent. */
 static inline bool os_tiles(void)
 {
     return false;
 }
 
+/* What the system tells of a CPU, as Linux' words have it: the numbers are those of IsProcessorFeaturePresent. */
 static inline uint64_t os_cpu_word(uint32_t which)
 {
     uint64_t word = 0;
