@@ -34,43 +34,56 @@ static void bf16_numbers(const struct case_arg *a, struct suite *s)
         elem_from_f64(ELEM_BF16, ((double)(suite_random(s) >> 8 & 0xffff) - 32768) / 4096, (char *)a->data + 2 * i);
 }
 
-/* y[index] = the sums at a + index, b. */
-static void add_case(struct suite *s, const char *name, enum elem ea, enum elem eb, const struct shape *of)
+static struct shape of_bf16(struct shape m) /* the same bytes */
 {
-    struct shape m = *of;
+    int64_t *const halved[] = {&m.stride,     &m.second,     &m.apart,      &m.k,
+                               &m.loop[0][1], &m.loop[0][2], &m.loop[1][1], &m.loop[1][2]};
+    for (size_t i = 0; i < COUNT_OF(halved); i++)
+        *halved[i] /= 2;
+    return m;
+}
+
+static int64_t sums_of(const struct shape *m)
+{
+    return (m->place ? m->place + m->rows : m->rows) * (m->apart ? 32 : 16);
+}
+
+/* y[index] = the sums at a + index, b: of n products, one after the other. */
+static void add_case(struct suite *s, const char *name, enum elem ea, enum elem eb, const struct shape *of, uint32_t n)
+{
     enum elem sum = ea == ELEM_BF16 ? ELEM_F32 : ELEM_I32;
-    if (ea == ELEM_BF16) { /* the same bytes */
-        int64_t *const halved[] = {&m.stride,     &m.second,     &m.apart,      &m.k,
-                                   &m.loop[0][1], &m.loop[0][2], &m.loop[1][1], &m.loop[1][2]};
-        for (size_t i = 0; i < COUNT_OF(halved); i++)
-            *halved[i] /= 2;
-    }
-    int64_t all = m.place ? m.place + m.rows : m.rows, elements = all * (m.apart ? 32 : 16);
+    int64_t all = 0, done = 0;
+    for (uint32_t i = 0; i < n; i++)
+        all += sums_of(&of[i]);
     struct kernel_case *k = case_new(s, name);
     lreg a = case_buffer(s, k, ea, LARG_IN, 16384), b = case_buffer(s, k, eb, LARG_IN, 16384),
-         y = case_buffer(s, k, sum, LARG_OUT, elements * INDICES), count = case_index(k, INDICES);
+         y = case_buffer(s, k, sum, LARG_OUT, all * INDICES), count = case_index(k, INDICES);
     for (int o = 0; o < 2; o++)
         (ea == ELEM_BF16 ? bf16_numbers : bytes)(&k->arg[o], s);
     k->count = INDICES;
-    struct build body = {k->f, {1}};
-    lreg c = lf_op(k->f, body.b, L_LOCAL, (struct ltype){sum, 0}, NULL, 0);
-    lf_last(k->f, body.b)->imm = elements;
-    lreg in[MATMUL_FIXED + 6] = {c, a, {0}, b, index_of(body, 0)};
-    const int64_t constants[] = {m.rows,       m.stride,     m.second,     m.place,      m.apart,      m.k,
-                                 m.loop[0][0], m.loop[0][1], m.loop[0][2], m.loop[1][0], m.loop[1][1], m.loop[1][2]};
-    for (size_t j = 0; j < COUNT_OF(constants); j++)
-        in[5 + j] = index_of(body, constants[j]);
-    struct build f = {k->f, lf_block(k->f)};
+    struct build body = {k->f, {1}}, f = {k->f, lf_block(k->f)};
     lreg i = lf_value(k->f, TINDEX), zero = index_of(body, 0);
     VEC_PUSH(k->f->arena, &k->f->blocks.data[f.b.i].params, i);
-    lf_stmt(k->f, body.b, L_PARALLEL, (lreg[]){zero, count}, 2)->block[0] = f.b;
-    in[2] = op2(f, L_MUL, TINDEX, i, index_of(f, 4));
-    lf_stmt(f.f, f.b, L_MATMUL, in, COUNT_OF(in));
-    lreg from = op2(f, L_MUL, TINDEX, i, index_of(f, elements));
-    for (int64_t at = 0; at < elements; at += 16) {
-        lreg place = op2(f, L_ADD, TINDEX, from, index_of(f, at));
-        store(f, y, place, load(f, (struct ltype){sum, 16}, c, index_of(f, at)));
+    lreg from = op2(f, L_MUL, TINDEX, i, index_of(f, 4)), to = op2(f, L_MUL, TINDEX, i, index_of(f, all));
+    for (uint32_t p = 0; p < n; p++) {
+        struct shape m = ea == ELEM_BF16 ? of_bf16(of[p]) : of[p];
+        int64_t elements = sums_of(&m);
+        lreg c = lf_op(k->f, body.b, L_LOCAL, (struct ltype){sum, 0}, NULL, 0);
+        lf_last(k->f, body.b)->imm = elements;
+        lreg in[MATMUL_FIXED + 6] = {c, a, from, b, zero};
+        const int64_t constants[] = {m.rows,       m.stride,     m.second,     m.place,
+                                     m.apart,      m.k,          m.loop[0][0], m.loop[0][1],
+                                     m.loop[0][2], m.loop[1][0], m.loop[1][1], m.loop[1][2]};
+        for (size_t j = 0; j < COUNT_OF(constants); j++)
+            in[5 + j] = index_of(body, constants[j]);
+        lf_stmt(f.f, f.b, L_MATMUL, in, COUNT_OF(in));
+        for (int64_t at = 0; at < elements; at += 16) {
+            lreg place = op2(f, L_ADD, TINDEX, to, index_of(f, done + at));
+            store(f, y, place, load(f, (struct ltype){sum, 16}, c, index_of(f, at)));
+        }
+        done += elements;
     }
+    lf_stmt(k->f, body.b, L_PARALLEL, (lreg[]){zero, count}, 2)->block[0] = f.b;
 }
 
 static struct suite *all_cases(void)
@@ -82,9 +95,11 @@ static struct suite *all_cases(void)
         for (size_t a = 0; a < 2; a++)
             for (size_t b = 0; b < 2; b++)
                 add_case(s, arena_printf(&s->ctx->session, "bytes_%zu_%zu_%zu", m, a, b), signs[a], signs[b],
-                         &shapes[m]);
-        add_case(s, arena_printf(&s->ctx->session, "bf16_%zu", m), ELEM_BF16, ELEM_BF16, &shapes[m]);
+                         &shapes[m], 1);
+        add_case(s, arena_printf(&s->ctx->session, "bf16_%zu", m), ELEM_BF16, ELEM_BF16, &shapes[m], 1);
     }
+    add_case(s, "bytes_all", ELEM_U8, ELEM_I8, shapes, COUNT_OF(shapes));
+    add_case(s, "bf16_all", ELEM_BF16, ELEM_BF16, shapes, COUNT_OF(shapes));
     return s;
 }
 
