@@ -363,11 +363,11 @@ static bool moves(enum lop op)
     }
 }
 
-/* The float type of its operands; types: as they were. */
+/* The float type of its operands, or of the rows that it multiplies; types: as they were. */
 static enum elem operand_elem(const struct ltype *types, const struct lstmt *s)
 {
     for (uint32_t i = 0; i < s->n_in; i++)
-        if (types[s->in[i].i].lanes && elem_class(types[s->in[i].i].elem) == 'F')
+        if ((types[s->in[i].i].lanes || (s->op == L_MATMUL && i == 1)) && elem_class(types[s->in[i].i].elem) == 'F')
             return types[s->in[i].i].elem;
     return ELEM_NONE;
 }

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -106,6 +107,16 @@ def test_bf16(tmp_path):
         with Artifact(compiled(path, level, flags=["--precision=bf16"]), threads=1) as a:
             found.append(a.run([x])[0])
     assert np.abs(found[0] - found[1]).max() < 1e-5 * np.abs(found[1]).max()
+
+
+def test_no_proof_of_bf16(tmp_path):
+    """Products of bf16 are no products of the field that mcc prove computes in, whatever their sums are."""
+    if platform.machine() != "x86_64":
+        pytest.skip("no AMX")
+    path = save(tmp_path / "net.onnx", [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Cast", ["a"], ["y"], to=TensorProto.FLOAT)],
+                [value("x", [32, 64], TensorProto.BFLOAT16)], [value("y", [32, 64])], {"w": floats(64, 64).astype(ml_dtypes.bfloat16)})
+    done = mcc("prove", path, "-march=x86-64-v4-amx")
+    assert done.returncode == 6 and "'matmul' of bf16 has no meaning in the field" in done.stdout, (done.stdout, done.stderr)
 
 
 def test_convolutions_of_bf16(tmp_path):
