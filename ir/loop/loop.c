@@ -137,6 +137,7 @@ bool lmatmul_of(const int64_t *c, uint32_t n, uint32_t size, struct lmatmul *m)
     if (n < FIRST + PER_LOOP || (n - FIRST) % PER_LOOP || n > FIRST + PER_LOOP * MATMUL_LOOPS)
         return false;
     *m = (struct lmatmul){c[0], c[1], c[2], c[3], c[4], c[5], (n - FIRST) / PER_LOOP, {{0}}};
+    int64_t trips = 1;
     for (uint32_t i = 1; i < n; i++) /* the interpreter and code generation multiply them without a check */
         if (c[i] < INT32_MIN || c[i] > INT32_MAX)
             return false;
@@ -147,7 +148,7 @@ bool lmatmul_of(const int64_t *c, uint32_t n, uint32_t size, struct lmatmul *m)
         m->loop[i].n = l[0];
         m->loop[i].a = l[1];
         m->loop[i].b = l[2];
-        fits = fits && l[0] >= 1;
+        fits = fits && l[0] >= 1 && mul_i64(trips, l[0], &trips) && trips <= INT32_MAX;
     }
     return fits;
 }

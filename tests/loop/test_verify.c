@@ -10,6 +10,9 @@
     "%10 = const i64x4 0 "
 #define P "parallel %11 = %4 to %2 { "
 #define END " } }"
+/* A local for so many sums, and constants of a product's shape. */
+#define SUMS(elem, n) \
+    "%20 = local buffer " elem " " #n " %21 = const index 1 %22 = const index 4 %23 = const index 65536 "
 
 static const struct {
     int rule;
@@ -119,6 +122,16 @@ static const struct {
     {18, "entry @p { %0 = global f32 @w }"},
     {18, "program @p { %0 = local buffer u8 65537 }"},
     {18, "program @p { %0 = const bool 1 if %0 { %1 = local buffer u8 4 } }"},
+    {20, HEAD SUMS("i32", 16) P "matmul %3, %3, %4, %3, %4, %21, %22, %4, %4, %4, %22, %21, %4, %4" END},
+    {20, HEAD SUMS("f32", 16) P "matmul %20, %3, %4, %3, %4, %21, %22, %4, %4, %4, %22, %21, %4, %4" END},
+    {20, HEAD SUMS("i32", 15) P "matmul %20, %3, %4, %3, %4, %21, %22, %4, %4, %4, %22, %21, %4, %4" END},
+    {20, HEAD SUMS("i32", 16) P "matmul %20, %3, %4, %3, %4, %21, %22, %4, %21, %4, %22, %21, %4, %4" END},
+    {20, HEAD SUMS("i32", 16) P "matmul %20, %3, %4, %3, %4, %2, %22, %4, %4, %4, %22, %21, %4, %4" END},
+    {20, HEAD SUMS("i32", 16) P "matmul %20, %3, %4, %3, %4, %21, %22, %4, %4, %4, %21, %21, %4, %4" END},
+    {20, HEAD SUMS("i32", 16) P "matmul %20, %3, %4, %3, %4, %21, %22, %4, %4, %4, %22, %4, %4, %4" END},
+    {20, HEAD SUMS("i32", 16) P
+     "matmul %20, %3, %4, %3, %4, %21, %22, %4, %4, %4, %22, %23, %4, %4, %23, %4, %4, %23, %4, %4" END},
+    {20, HEAD SUMS("i32", 16) "matmul %20, %3, %4, %3, %4, %21, %22, %4, %4, %4, %22, %21, %4, %4 }"},
 };
 
 static void expect_rule(struct context *ctx, struct lfunc *f, int rule, const char *text)

@@ -175,7 +175,9 @@ void exec_matmul(struct interp *in, const struct lstmt *s)
     for (uint32_t i = 5; i < s->n_in; i++)
         constants[i - 5] = slot_index(slot_in(in, s, i));
     if (!interp_defined(in, s, slot_in(in, s, 2), "index") || !interp_defined(in, s, slot_in(in, s, 4), "index") ||
-        !lmatmul_of(constants, s->n_in - 5, elem_size(slot_in(in, s, 1)->elem), &m))
+        !lmatmul_of(constants, s->n_in - 5, elem_size(slot_in(in, s, 1)->elem), &m) ||
+        !elements_at(in, s, 1, slot_index(slot_in(in, s, 2)), m.k) || /* others are some way from these: no overflow */
+        !elements_at(in, s, 3, slot_index(slot_in(in, s, 4)), m.k * MATMUL_COLUMNS))
         return;
     int64_t width = MATMUL_COLUMNS * (m.apart ? 2 : 1), trips = 1;
     for (uint32_t l = 0; l < m.n_loops; l++)
