@@ -12,6 +12,7 @@
 #include "cli/commands/command.h"
 #include "cli/commands/command_line.h"
 #include "cli/commands/progress.h"
+#include "cli/commands/temporary.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/json.h"
 #include "cli/library/mccc.h"
@@ -90,6 +91,12 @@ static void on_signal(int number)
     for (const struct context *c = ctx; c; c = c == ctx ? c->apart : NULL)
         if (c->temp_made)
             rmdir(c->temp_made);
+    if (ctx && ctx->child)
+        kill(ctx->child, SIGTERM);
+    if (ctx && ctx->temp_folder) {
+        folder_clear(ctx->temp_folder);
+        rmdir(ctx->temp_folder);
+    }
     signal(number, SIG_DFL);
     raise(number);
 }

@@ -10,6 +10,9 @@
 bool with_temporary(struct context *, const char *name, void (*use)(void *user, const char *path),
                     void (*end)(void *user), void *user);
 
+/* Removes the files of a folder, but no folders in it; a signal's handler may call it. */
+void folder_clear(const char *folder);
+
 /* Is what --target asks for a library that commands can read, and run if that is asked? False after a diagnostic. */
 bool target_serves(struct context *, const struct options *, bool runs);
 /* What a library for the target is called. */

@@ -209,6 +209,8 @@ struct context {
     const char
         *volatile temp_files[3]; /* outputs being written; who ends the process by a signal removes them. NULL: none */
     const char *volatile temp_made; /* the folder of some of them, empty after them; NULL: none */
+    const char *volatile temp_folder; /* one with files that a program of the user reads; NULL: none */
+    volatile int child; /* that program's process; 0: it does not run */
     struct context *volatile apart; /* at work for this one, with temporary files of its own; NULL: none */
     int64_t fail_alloc; /* tests: the allocation that fails, counted down; 0 = never */
     struct arena_block *blocks; /* every block of every arena: context_free gives back what an unwinding left */

@@ -1,14 +1,19 @@
 """--metric: the user's program judges the outputs of what --error's search tries."""
+import os
+import pathlib
 import re
+import signal
 import stat
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 from onnx import helper as h
 
 from support.artifact import Artifact
-from support.tool import DIGITS, mcc, save, value
+from support.tool import DIGITS, MCC, mcc, save, value
 
 N = h.make_node
 NATIVE = "-march=native"
@@ -113,3 +118,61 @@ def test_no_shell_reads_the_command(tmp_path):
     for command in ("", " ", "/nowhere/program"):
         done, _, _ = digits(tmp_path, command, seen=4)
         assert done.returncode in (2, 3) and not (tmp_path / "a.so").exists(), done
+
+
+def product(path, *outputs):
+    nodes = [N("MatMul", ["x", "w"], [outputs[0]], "mm"), *(N("Relu", [outputs[0]], [name]) for name in outputs[1:])]
+    return save(path, nodes, [value("x", [64, 64])], [value(name, [64, 64]) for name in outputs],
+                {"w": np.random.default_rng(1).standard_normal((64, 64)).astype(np.float32)})
+
+
+def test_a_program_that_closes_its_output(tmp_path):
+    """The limit holds until it has ended."""
+    program(tmp_path / "p.py", "import os, time; os.close(1); time.sleep(60)")
+    done = mcc(product(tmp_path / "net.onnx", "y"), NATIVE, "-o", tmp_path / "a.so", f"--metric={tmp_path / 'p.py'}", "--limit-compile-time=6", timeout=40)
+    assert done.returncode == 4 and "did not end within 6 s" in done.stderr, done
+
+
+def test_the_last_number_is_none(tmp_path):
+    """Numbers before a NaN do not count, and a network of which that is said is not taken."""
+    path = product(tmp_path / "net.onnx", "y")
+    program(tmp_path / "p.py", "print('5 of 5 nan')")
+    done = mcc(path, NATIVE, "-o", tmp_path / "a.so", f"--metric={tmp_path / 'p.py'}")
+    assert done.returncode == 3 and "printed no number but nan" in done.stderr, done
+    program(tmp_path / "p.py", "import pathlib; f = pathlib.Path(__file__).parent / 'n'; n = f.stat().st_size if f.exists() else 0\n"
+            "f.write_bytes(bytes(n + 1)); print('5 of 5', 'nan' if n > 1 else 1)")
+    done = mcc(path, NATIVE, "-o", tmp_path / "a.so", f"--metric={tmp_path / 'p.py'}")
+    assert done.returncode == 0 and "every product stays in f32" in done.stdout, done
+
+
+def test_outputs_of_one_file_name(tmp_path):
+    done = mcc(product(tmp_path / "net.onnx", "y/a", "y_a"), NATIVE, "-o", tmp_path / "a.so", "--metric=true")
+    assert done.returncode == 2 and "would have one name" in done.stderr, done
+
+
+def test_a_loss_without_a_metric(tmp_path):
+    done = mcc(product(tmp_path / "net.onnx", "y"), NATIVE, "-o", tmp_path / "a.so", "--metric-drop=1")
+    assert done.returncode == 2 and "--metric=CMD" in done.stderr, done
+
+
+def test_signals_remove_the_folder(tmp_path):
+    """And end the program."""
+    path, folder = product(tmp_path / "net.onnx", "y"), tmp_path / "tmp"
+    folder.mkdir()
+    program(tmp_path / "p.py", "import os, pathlib, time\nat = pathlib.Path(__file__).parent\n(at / 'new').write_text(str(os.getpid()))\n"
+            "(at / 'new').rename(at / 'pid')\ntime.sleep(60)")
+    run = subprocess.Popen([MCC, path, NATIVE, "-o", tmp_path / "a.so", f"--metric={tmp_path / 'p.py'}"], env={**os.environ, "TMPDIR": str(folder)},
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert list(folder.glob("mcc-metric-*/samples.txt"))
+    run.terminate()
+    assert run.wait(20) == -signal.SIGTERM and not list(folder.iterdir())
+    pid = int((tmp_path / "pid").read_text())
+    for _ in range(100):
+        if not pathlib.Path(f"/proc/{pid}/fd").exists() or "(zombie)" in pathlib.Path(f"/proc/{pid}/status").read_text():
+            return
+        time.sleep(0.05)
+    os.kill(pid, signal.SIGKILL)
+    raise AssertionError("the program still runs")

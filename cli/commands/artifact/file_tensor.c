@@ -134,6 +134,15 @@ bool file_tensor_read(struct context *ctx, const char *path, struct file_tensor 
     return raw_parse(ctx, path, file, out);
 }
 
+const char *file_tensor_name(struct arena *arena, const char *name)
+{
+    char *file = arena_strdup(arena, *name ? name : "_");
+    for (char *p = file; *p; p++)
+        if (*p == '/' || (unsigned char)*p < 32 || (p == file && *p == '.'))
+            *p = '_';
+    return file;
+}
+
 bool file_tensor_write(struct context *ctx, const char *folder, const char *name, enum option_format format,
                        const struct file_tensor *b)
 {
@@ -142,10 +151,7 @@ bool file_tensor_write(struct context *ctx, const char *folder, const char *name
     const char *suffix = suffixes[format];
     struct strbuf text;
     const struct tensor_files *files;
-    char *file = arena_strdup(&ctx->session, *name ? name : "_");
-    for (char *p = file; *p; p++)
-        if (*p == '/' || (unsigned char)*p < 32 || (p == file && *p == '.'))
-            *p = '_';
+    const char *file = file_tensor_name(&ctx->session, name);
     strbuf_init(&text, &ctx->session);
     if (format == OPT_FORMAT_NPY) {
         if (!npy_format(ctx, b, &text))

@@ -23,7 +23,9 @@ bool file_tensor_alloc(struct context *, struct file_tensor *);
 
 /* Reads .npy, .pb (TensorProto) or raw bytes; raw ones have the elem and dims that *out comes with. */
 bool file_tensor_read(struct context *, const char *path, struct file_tensor *out);
-/* Writes FOLDER/NAME.FORMAT, whole or not at all; slashes and other bytes that are no file name become '_'. */
+/* NAME as a file name: slashes and other bytes that are none become '_'. */
+const char *file_tensor_name(struct arena *, const char *name);
+/* Writes FOLDER/NAME.FORMAT, whole or not at all. */
 bool file_tensor_write(struct context *, const char *folder, const char *name, enum option_format,
                        const struct file_tensor *);
 /* Fills the data: floats in [-1, 1), integers in 0..7, from a fixed generator. */

@@ -119,6 +119,8 @@ bool error_run(struct error_search *e)
 bool error_settle(struct context *ctx, struct options *o)
 {
     struct error_search *e;
+    if (!o->metric && !option_is_preset(o, option_find("metric-drop", 'C')))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'metric-drop' is the largest loss of --metric=CMD");
     if (!o->error && !o->save_choices && !o->metric)
         return true;
     if (!o->error && !o->metric)

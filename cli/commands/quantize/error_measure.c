@@ -128,7 +128,7 @@ static bool lost(struct error_search *e, enum part part, struct measured *out)
     if (!metric_ask(e, &out->metric))
         return false;
     const double drop = e->exact_metric[part] - out->metric;
-    out->part = fmax(out->part, drop > 0 ? drop / e->options->metric_drop : 0);
+    out->part = fmax(out->part, isnan(drop) ? INFINITY : drop > 0 ? drop / e->options->metric_drop : 0);
     return true;
 }
 

@@ -5,7 +5,6 @@
  * file of its first input. CMD's words and the folder are what is run, without a shell; the last number of its
  * standard output counts.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "cli/commands/quantize/error.h"
+#include "cli/commands/temporary.h"
 #include "ir/base/file.h"
 
 extern char **environ;
@@ -27,15 +27,6 @@ extern char **environ;
 enum { WORDS = 64, END = 4096, OUTPUT_MOST = 64 << 20 };
 
 /* ---- the folder -------------------------------------------------------------------------------------------------- */
-
-static void folder_clear(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    for (struct dirent *d = dir ? readdir(dir) : NULL; d; d = readdir(dir))
-        (void)unlinkat(dirfd(dir), d->d_name, 0); /* "." and ".." are no files */
-    if (dir)
-        closedir(dir);
-}
 
 void metric_begin(struct error_search *e)
 {
@@ -70,14 +61,14 @@ static double seconds_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* The last number of the text; false: there is none. */
+/* The last number of the text, which may be none (nan); false: there is nothing like one. */
 static bool last_number(char *text, double *out)
 {
     bool found = false;
     for (char *rest, *word = strtok_r(text, " \t\r\n", &rest); word; word = strtok_r(NULL, " \t\r\n", &rest)) {
         char *end;
         double v = strtod(word, &end);
-        if (end != word && !*end && isfinite(v)) {
+        if (end != word && !*end) {
             *out = v;
             found = true;
         }
@@ -119,7 +110,6 @@ struct asking {
     struct error_search *e;
     double *out;
     int pipe[2];
-    pid_t pid; /* 0: it does not run */
 };
 
 static bool start(struct asking *a)
@@ -140,16 +130,29 @@ static bool start(struct asking *a)
     argv[n + 1] = NULL;
     if (pipe2(a->pipe, O_CLOEXEC) != 0 || posix_spawn_file_actions_init(&actions) != 0)
         return error_env(ctx, "cannot run '%s': %s", argv[0], strerror(errno));
+    pid_t pid;
     int bad = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     bad = bad ? bad : posix_spawn_file_actions_adddup2(&actions, a->pipe[1], 1);
-    bad = bad ? bad : posix_spawnp(&a->pid, argv[0], &actions, NULL, argv, environ);
+    bad = bad ? bad : posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (bad) {
-        a->pid = 0;
+    if (bad)
         return error_env(ctx, "cannot run '%s': %s", argv[0], strerror(bad));
-    }
+    ctx->child = pid;
     close(a->pipe[1]);
     a->pipe[1] = -1;
+    return true;
+}
+
+/* A program may close its output long before it ends. False: it did not end in time. */
+static bool wait_end(struct context *ctx, double until, int *status)
+{
+    const struct timespec pause = {0, 2000000};
+    for (pid_t done; (done = waitpid(ctx->child, status, WNOHANG)) == 0 || (done < 0 && errno == EINTR);) {
+        if (seconds_now() >= until)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    ctx->child = 0;
     return true;
 }
 
@@ -163,12 +166,10 @@ static bool ask(void *user)
     int status = 0;
     if (!start(a))
         return false;
-    if (!read_end(a->pipe[0], most > 0 ? seconds_now() + most : INFINITY, text))
+    const double until = most > 0 ? seconds_now() + most : INFINITY;
+    if (!read_end(a->pipe[0], until, text) || !wait_end(ctx, until, &status))
         return error_limit(ctx, (src_id){0}, "'%s' wrote too much, or did not end within %g s (--limit-compile-time)",
                            command, most);
-    while (waitpid(a->pid, &status, 0) < 0 && errno == EINTR)
-        continue;
-    a->pid = 0;
     if (!WIFEXITED(status) || WEXITSTATUS(status))
         return error_env(ctx, "'%s' failed (status %d)", command,
                          WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
@@ -179,9 +180,11 @@ static bool ask(void *user)
 static void ask_end(void *user)
 {
     struct asking *a = user;
-    if (a->pid > 0) {
-        kill(a->pid, SIGKILL);
-        waitpid(a->pid, NULL, 0);
+    struct context *ctx = a->e->ctx;
+    if (ctx->child) {
+        kill(ctx->child, SIGKILL);
+        waitpid(ctx->child, NULL, 0);
+        ctx->child = 0;
     }
     for (int i = 0; i < 2; i++)
         if (a->pipe[i] >= 0)
@@ -211,7 +214,10 @@ static bool ask_exact(struct error_search *e, enum part part)
             if (!metric_put(e, k, i, &t))
                 return false;
         }
-    return metric_ask(e, &e->exact_metric[part]);
+    return metric_ask(e, &e->exact_metric[part]) &&
+           (isfinite(e->exact_metric[part]) ||
+            error_env(e->ctx, "'%s' printed no number but %g of the outputs in f32", e->options->metric,
+                      e->exact_metric[part]));
 }
 
 struct run {
@@ -230,14 +236,39 @@ static void run_end(void *user)
     struct run *r = user;
     folder_clear(r->e->folder);
     rmdir(r->e->folder);
+    r->e->ctx->temp_folder = NULL;
+}
+
+/* Each output has a file of its own, and each sample a line? */
+static bool names_differ(const struct error_search *e)
+{
+    struct arena *arena = &e->ctx->session;
+    const char **names = NEW_ARRAY(arena, const char *, e->t.n_want + 1);
+    for (uint32_t i = 0; i < e->t.n_want; i++) {
+        names[i] = file_tensor_name(arena, arena_printf(arena, "-%s", e->t.names[i]));
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(names[i], names[k]) == 0)
+                return error_at(e->ctx, FAIL_USAGE, (src_id){0}, e->t.names[i],
+                                "'metric': the files of this output and of '%s' would have one name", e->t.names[k]);
+    }
+    for (uint32_t k = 0; k < e->t.samples.n; k++)
+        if (strpbrk(e->t.samples.from[k], "\r\n"))
+            return error_at(e->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                            "'metric': samples.txt has a line for each sample, and the name of a file breaks one");
+    return true;
 }
 
 bool metric_run(struct error_search *e, bool (*use)(struct error_search *))
 {
     struct run r = {e, use};
     char *folder = arena_printf(&e->ctx->session, "%s/mcc-metric-XXXXXX", temp_folder());
-    if (!mkdtemp(folder))
+    if (!names_differ(e))
+        return false;
+    e->ctx->temp_folder = folder; /* before it has its name: until then there is none of this one */
+    if (!mkdtemp(folder)) {
+        e->ctx->temp_folder = NULL;
         return error_env(e->ctx, "cannot make a folder '%s'", folder);
+    }
     e->folder = folder;
     return run_guarded(e->ctx, run_use, run_end, &r);
 }
