@@ -233,8 +233,9 @@ lreg lf_field_function(struct lfunc *, lblock b, enum op, struct ltype, const lr
 /* Tests: changes the statement that *site counts down to (break.c). False: it has fewer, and *site is that much less.
  */
 bool lf_mutate(struct lfunc *, int64_t *site);
-bool lf_break(struct lfunc *); /* tests: the first sum, product or maximum of floats becomes another operation; false:
-                                  there is none (break.c) */
+/* Tests: the first sum, product or maximum of floats, else a multiply-add, becomes another operation (break.c). False:
+ * there is none. */
+bool lf_break(struct lfunc *);
 bool lf_finish(struct lfunc *); /* lays out LOCALs, then verifies */
 
 /* What the constants of L_MATMUL say, in their order. Row r of c is the sum over all loops of row r of a, `k` elements,

@@ -197,7 +197,7 @@ bool em_finish(struct em *em)
     if (em->m->asked.strict)
         lf_settle_zeros(em->f);
     if (is_broken(em))
-        lf_break(em->f);
+        em->m->asked.broke |= lf_break(em->f);
     if (!lf_finish(em->f)) {
         strbuf_init(&text, em->arena);
         lf_print(em->f, &text);

@@ -258,6 +258,7 @@ struct module_asked {
     bool one_program; /* for all CPU variants: a kernel's arguments begin with those of the variants before */
     struct product_probe *probe; /* what a search asks of products; NULL: there is none */
     const char *broken; /* node whose kernels are computed wrong on purpose; NULL: none (tests) */
+    bool broke; /* some are */
     void (*emitted)(void *, const struct kernel *); /* called with `user` after each, by emit_kernels(); NULL: not */
     void *user;
 };
