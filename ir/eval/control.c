@@ -96,6 +96,8 @@ static enum eval_status enter_trip(struct eval *e, region_id r, int64_t trip, bo
     return EVAL_OK;
 }
 
+enum { FIELD_TRIPS = 1 << 17 };
+
 enum eval_status eval_loop(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     uint32_t carried = n->n_in - 2, n_scan = n->n_out - carried;
@@ -109,6 +111,8 @@ enum eval_status eval_loop(struct eval *e, const struct node *n, struct tensor *
     for (uint32_t i = 0; i < carried; i++)
         state[i] = *in[i + 2];
     for (; go_on && (forever || trips < limit); trips++) {
+        if (e->g->ctx->field && e->trips++ == FIELD_TRIPS)
+            return eval_fail(e, EVAL_UNSUPPORTED, "its loops run too long on drawn values");
         TRY(enter_trip(e, r, trips, go_on, state, carried));
         TRY(eval_region(e, r));
         const struct region *region = graph_get_region(e->g, r);

@@ -21,6 +21,7 @@ struct eval {
     void *user;
     int64_t *sym;                /* value by symbol */
     uint32_t n_sym;
+    uint32_t trips;              /* of loops in the field, where floats that decide of their number mean nothing */
     bool empty;                  /* a symbol is so small that all outputs are */
     uint32_t *sym_owner;         /* by symbol: the value whose dims bind it, 0: none */
     uint32_t *value_sym;         /* by value id: first SYM_VALUE symbol that it defines, 0: none */
@@ -31,9 +32,9 @@ struct eval {
     bool *shared;                /* by value id: its memory may be known elsewhere */
     VEC(void *) free_blocks[EVAL_BUCKETS];   /* by log2 of the size */
 };
-/* Are such elements residues? */
 /* elem_from_i64; f32 that holds residues gets one. */
 void eval_put_i64(const struct context *, enum elem, int64_t, void *to);
+/* Are such elements residues? */
 static inline bool eval_in_field(const struct eval *e, enum elem elem)
 {
     return elem == ELEM_F32 && e->g->ctx->field;

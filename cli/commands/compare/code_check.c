@@ -10,6 +10,7 @@
 
 #include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"
+#include "cli/commands/compare/prove.h"
 #include "cli/library/compile/backend.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
@@ -106,6 +107,15 @@ static const char *check_outputs(struct code_check *m, const struct linterp_arg 
     return NULL;
 }
 
+/* mcc_host.event */
+static void on_event(void *user, uint32_t node, int end, uint64_t ns)
+{
+    struct code_check *m = user;
+    (void)node, (void)end, (void)ns;
+    if (++m->events > PROVE_EVENTS)
+        m->run.s.api->cancel(m->run.s.run);
+}
+
 /* What its program does at the sizes of the inputs. */
 static void run_once(struct code_check *m)
 {
@@ -113,7 +123,10 @@ static void run_once(struct code_check *m)
     struct code_variant *v = &m->variants[m->variant];
     const uint32_t n = m->run.s.api->n_out, program = find_unit(m, m->run.c.variants.data[m->variant].program);
     DLManagedTensorVersioned **out = NEW_ARRAY(&ctx->session, DLManagedTensorVersioned *, n + 1);
+    m->events = 0;
     const int code = m->run.s.api->run_dlpack(m->run.s.run, m->run.s.in_pointer, out, &m->run.s.error);
+    if (code && m->events > PROVE_EVENTS)
+        v->program = PROVE_ENDLESS;
     if (!m->native->planned || v->program) /* sizes that do not go together */
         return;
     struct lfunc *f = program < m->run.c.units.n ? code_function(m, program) : NULL;
@@ -187,7 +200,7 @@ static bool run_variant(struct code_check *m, const char *library, uint32_t vari
 {
     struct context *ctx = m->run.c.ctx;
     struct options running = *m->run.c.options;
-    const mcc_host host = {.size = sizeof host, .threads = 1, .flags = variant + 1};
+    const mcc_host host = {.size = sizeof host, .user = m, .threads = 1, .event = on_event, .flags = variant + 1};
     running.output = NULL;
     m->variant = variant;
     m->unfused = !variant_is_fused(m->run.c.targets.data[variant]);

@@ -65,6 +65,7 @@ struct code_check {
     bool records;      /* loads */
     bool partial;      /* the last of these was not interpreted to its end */
     uint64_t state;    /* of what is drawn */
+    uint32_t events;   /* begins and ends of kernels in the artifact's run */
 };
 
 /* Compiles the network to `library`, loads it and compares each variant that this CPU runs; in a context of its own.

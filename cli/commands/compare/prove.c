@@ -171,6 +171,16 @@ static void put_sizes(struct prove *p)
     }
 }
 
+/* mcc_host.event */
+static void on_event(void *user, uint32_t node, int end, uint64_t ns)
+{
+    struct prove *p = user;
+    if (++p->events > PROVE_EVENTS)
+        p->run.s.api->cancel(p->run.s.run);
+    else
+        capture_event(&p->run, node, end, ns);
+}
+
 /* gains: unless a loop or branch ran that has not run often, nothing is compared. False after a diagnostic. */
 static bool draw_once(struct prove *p, uint32_t draw, bool gains)
 {
@@ -181,7 +191,12 @@ static bool draw_once(struct prove *p, uint32_t draw, bool gains)
     capture_begin(&p->run);
     if (p->marks)
         memset(p->marks, 0, p->run.c.marks);
-    if (p->run.s.api->run_dlpack(p->run.s.run, p->run.s.in_pointer, p->out, &p->run.s.error) != MCC_OK)
+    p->events = 0;
+    const int code = p->run.s.api->run_dlpack(p->run.s.run, p->run.s.in_pointer, p->out, &p->run.s.error);
+    p->now->endless = code != MCC_OK && p->events > PROVE_EVENTS;
+    if (p->now->endless)
+        return true;
+    if (code != MCC_OK)
         return draw >= PROVE_DRAWS || session_error(&p->run.s, "run"); /* sizes that do not go together are left out */
     const bool counts = !gains || verdict_gains(p);
     if (counts)
@@ -305,11 +320,11 @@ static bool draw_rest(struct prove *p, struct options *running)
     p->now->whole = !is_open(p);
     while (!p->now->whole && (small || verdict_lacks(p)) && p->now->draws > before) {
         before = p->now->draws;
-        for (int64_t k = 2; k < 2 * SIZES_MOST + 2 && (small || verdict_lacks(p)); k++)
+        for (int64_t k = 2; k < 2 * SIZES_MOST + 2 && !p->now->endless && (small || verdict_lacks(p)); k++)
             if (resize(p, running, k / 2, k % 2) && (small || input_elements(p) <= ELEMENTS_MOST) &&
                 !draw_once(p, draw++, !small))
                 return false;
-        p->now->whole = small;
+        p->now->whole = small && !p->now->endless;
     }
     return true;
 }
@@ -326,7 +341,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
                      .threads = 1,
                      .alloc = guard_alloc,
                      .release = guard_release,
-                     .event = capture_event,
+                     .event = on_event,
                      .flags = variant + 1};
     if (!session_open(&p->run.s, ctx, &running, library, &host))
         return false;
@@ -334,12 +349,14 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     strbuf_init(&p->now->sizes, &ctx->session);
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
-    for (uint32_t draw = 0; ok && draw < PROVE_DRAWS; draw++)
+    for (uint32_t draw = 0; ok && !p->now->endless && draw < PROVE_DRAWS; draw++)
         ok = draw_once(p, draw, false);
-    for (uint32_t k = 0; ok && k < 2 * COUNT_OF(more_sizes); k++)
+    for (uint32_t k = 0; ok && !p->now->endless && k < 2 * COUNT_OF(more_sizes); k++)
         ok = !resize(p, &running, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||
              draw_once(p, PROVE_DRAWS + k, false);
-    ok = ok && draw_rest(p, &running);
+    ok = ok && (p->now->endless || draw_rest(p, &running));
+    if (p->now->endless && !p->now->why)
+        p->now->why = PROVE_ENDLESS;
     ok = ok && ctx->fail == FAIL_NONE;
     session_close(&p->run.s);
     return ok;

@@ -43,6 +43,7 @@ struct certificate {
     uint32_t n_sizes;
     uint32_t draws, proved;
     bool any; /* an element of an output was compared */
+    bool endless; /* a draw was given up, as loops of the network ran long on it: no others are drawn */
     bool whole; /* each size that the network takes, or that was asked for, was drawn */
 };
 
@@ -69,12 +70,16 @@ struct prove {
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
     uint32_t *runs;       /* in how many draws */
     DLManagedTensorVersioned **out;
+    uint32_t events; /* of the draw at hand */
     bool done; /* each variant that this CPU runs was drawn */
 };
 
 /* Draws that every proof needs; draws in which each loop and branch has to run that only some sizes reach, as a choice
  * (a maximum with 0) leaves half of the elements out of each. */
 enum { PROVE_DRAWS = 4, PROVE_RUNS = 8 };
+/* Begins and ends of kernels in a run of drawn values, which may have loops without end; and what is said of more. */
+enum { PROVE_EVENTS = 1 << 17 };
+#define PROVE_ENDLESS "a loop of the network runs too long on drawn values"
 
 static inline uint32_t prove_kernels(const struct prove *p)
 {
