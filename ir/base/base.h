@@ -202,6 +202,7 @@ struct context {
     uint32_t kind_limit; /* errors or warnings of one kind that are recorded, the rest is counted; 0: no limit */
     bool werror; /* warnings are errors */
     bool field_code; /* functions in loops are hashes: what is emitted is lowered by lf_field (mcc prove) */
+    bool function_marks; /* lf_math says in statements whose result it is, for bounds of rounding (mcc diff) */
     bool field; /* f32 in constants and in the interpreter is GF(q) x GF(p) (ir/ops/field.h) */
     src_id at; /* the node at work: what failures too deep to know are about */
     jmp_buf *unwind; /* set by whoever called into the compiler */

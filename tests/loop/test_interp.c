@@ -651,6 +651,101 @@ static void test_ldexp_domain(void **state)
     }
 }
 
+/* ---- bounds of rounding ------------------------------------------------------------------------------------------ */
+
+struct errors {
+    double in, out; /* of what is read, of what was written last */
+};
+
+static double read_error(void *user, enum elem elem, const void *at)
+{
+    (void)elem, (void)at;
+    return ((struct errors *)user)->in;
+}
+
+static void write_error(void *user, enum elem elem, void *at, double error)
+{
+    (void)elem, (void)at;
+    ((struct errors *)user)->out = error;
+}
+
+static double error_of(struct context *ctx, const char *text, const float *in, float *out, uint32_t n, double error)
+{
+    struct errors e = {error, -1};
+    struct linterp_arg args[] = {{.buffer = {(void *)(uintptr_t)in, n * (int64_t)sizeof *in}},
+                                 {.buffer = {out, sizeof *out}}};
+    const struct linterp_host host = {.user = &e, .read_error = read_error, .write_error = write_error};
+    const struct linterp_result r = lf_interpret(loops_load(ctx, text), args, 0, 1, &host);
+    if (r.code)
+        fail_msg("%s: %s", text, r.text);
+    return e.out;
+}
+
+/* A product of 1,000 elements: the bound holds, and is not a hundred times what was rounded. */
+static void test_error_of_a_sum(void **state)
+{
+    enum { K = 1000 };
+    static float in[2 * K];
+    double exact = 0;
+    float out;
+    for (int i = 0; i < 2 * K; i++)
+        in[i] = (float)sin(i * 0.7) + 0.3f;
+    for (int i = 0; i < K; i++)
+        exact += (double)in[i] * in[K + i];
+    const double bound = error_of(
+        *state,
+        "kernel @k { arg %0 : buffer f32 in arg %1 : buffer f32 out %2 = const index 0 %3 = const index 1 "
+        "%4 = const index 1000 parallel %5 = %2 to %3 { %6 = const f32x8 0 %7 = for %8 = %2 to %4 step 8 "
+        "carry(%9 = %6) { %10 = load f32x8 %0[%8] %11 = add index %8, %4 %12 = load f32x8 %0[%11] "
+        "%13 = fma f32x8 %10, %12, %9 yield %13 } %14 = hreduce f32 add %7 store %1[%2], %14 } }",
+        in, &out, 2 * K, 0);
+    const double off = fabs(out - exact);
+    assert_true(off > 0 && off <= bound && bound <= 100 * off);
+}
+
+/* What statements make of a, which is off by 1/4, and b, which is by as much. */
+static void test_errors_of_statements(void **state)
+{
+    static const struct {
+        const char *text; /* %10: a; %11: b; the result is %20, of f32 */
+        float a, b;
+        double error;
+    } cases[] = {
+        {"%20 = neg f32 %10", 1.5f, 4, 0.25},
+        {"%20 = add f32 %10, %11", 1.5f, 4, 0.5},
+        {"%20 = mul f32 %10, %11", 1.5f, 4, 0.25 * 4 + 0.25 * 1.5 + 0.0625},
+        {"%20 = fma f32 %10, %11, %11", 1.5f, 4, 0.25 * 4 + 0.25 * 1.5 + 0.0625 + 0.25},
+        {"%20 = div f32 %10, %11", 4, 4, 0.5 / 3.75},
+        {"%20 = div f32 %11, %10", 0.125f, 4, INFINITY},
+        {"%20 = sqrt f32 %10", 0.25f, 4, 0.5},
+        {"%20 = floor f32 %10", 1.5f, 4, 0},
+        {"%20 = floor f32 %10", 1.125f, 4, 1},
+        {"%20 = max f32 %10, %11", 1.5f, 4, 0.25},
+        {"%12 = const f32 3 %20 = max f32 %10, %12", 1.5f, 4, 0},
+        {"%12 = const f32 3 %20 = max f32 %10, %12", 3.125f, 4, 0.25},
+        {"%12 = const f32 0x1.99999ap-4 %20 = min f32 %12, %12", 0, 0, 0x1p-28},
+        {"%12 = const f32 1 %13 = lt bool %10, %12 %20 = select f32 %13, %11, %12", 0.5f, 4, 0.25},
+        {"%12 = const f32 1 %13 = lt bool %10, %12 %20 = select f32 %13, %11, %12", 0.875f, 4, 3},
+        {"%12 = convert i32 %10 %20 = convert f32 %12", 1.5f, 4, 0},
+        {"%12 = convert i32 %10 %13 = add i32 %12, %12 %20 = convert f32 %13", 1.875f, 4, 2},
+        {"%12 = bitcast i32 %10 %20 = bitcast f32 %12", 1.5f, 4, INFINITY},
+        {"%12 = const f32 1 %13 = lt bool %10, %12 %20 = if %13 { yield %11 } else { yield %12 }", 0.5f, 4, INFINITY},
+        {"%12 = splat f32x4 %10 %20 = hreduce f32 add %12", 1.5f, 4, 1},
+        {"%12 = const f32 1 %13 = lt bool %10, %12 %14 = convert f32 %13 %20 = mul f32 %14, %12", 9, 4, 0},
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const char *text = arena_printf(
+            &((struct context *)*state)->session,
+            "kernel @k { arg %%0 : buffer f32 in arg %%1 : buffer f32 out %%2 = const index 0 %%3 = const index 1 "
+            "parallel %%4 = %%2 to %%3 { %%10 = load f32 %%0[%%2] %%11 = load f32 %%0[%%3] %s store %%1[%%2], %%20 } }",
+            cases[i].text);
+        float out, in[2] = {cases[i].a, cases[i].b};
+        const double error = error_of(*state, text, in, &out, 2, 0.25), want = cases[i].error;
+        if (error != want && !(fabs(error - want) <= 1e-9 * want))
+            fail_msg("%s: %g instead of %g", cases[i].text, error, want);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, loops_setup, loops_teardown)
 
 int main(void)
@@ -679,6 +774,8 @@ int main(void)
         TEST(test_work),
         TEST(test_unfused),
         TEST(test_ldexp_domain),
+        TEST(test_error_of_a_sum),
+        TEST(test_errors_of_statements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,12 +10,16 @@
 struct memory {
     uint8_t *data, *init;
     int64_t bytes;
+    double *error; /* of locals, where asked: by byte, that of the element there */
 };
 
 struct slot { /* one value */
     uint8_t *data, *undef; /* lanes * element size, lanes */
     uint8_t *spare, *spare_undef; /* block parameters: what the next trip carries */
     bool any_undef, spare_any;
+    double *error, *spare_error; /* by lane, where any_error (error.c); NULL: not asked for */
+    bool any_error, spare_any_error;
+    uint32_t function; /* enum op: the constant that marks its result, or true made of it */
     struct memory mem, spare_mem; /* buffers */
     enum elem elem;
     uint32_t lanes;
@@ -34,6 +38,7 @@ struct interp {
     int64_t begin, end;
     int64_t work, most; /* done, allowed */
     bool stopped;
+    bool vague; /* bounds are asked for, and what is off by one decides control or an address */
     VEC(uint32_t) locals; /* values that are locals: forgotten at each parallel index */
     VEC(struct segment) segments; /* memory handed out by mcc_rt_segment */
     VEC(struct linterp_arg) call_args;
@@ -55,6 +60,11 @@ static inline struct slot *slot_out(struct interp *in, const struct lstmt *s)
 {
     return &in->slots[s->out[0].i];
 }
+
+/* After a statement that computes: bounds of its result (error.c). */
+void loop_error(struct interp *, const struct lstmt *);
+/* Of f(x), f being enum op `op` as statements of ir/loop/math, where x is off by `error`. */
+double loop_function_error(uint32_t op, enum elem, double x, double error, double result);
 
 void slot_define(struct slot *); /* all lanes */
 int64_t slot_index(const struct slot *);

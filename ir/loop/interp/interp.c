@@ -7,7 +7,7 @@
  * shapes.
  *
  * Here are values, control and calls; compute.c has the statements that compute, memory.c those that
- * touch memory.
+ * touch memory; error.c has bounds of what was rounded.
  */
 #include "ir/loop/interp/internal.h"
 
@@ -43,19 +43,24 @@ static void slot_init(struct interp *in, uint32_t value)
     x->spare = x->data + bytes; /* aligned as the elements want it */
     x->undef = x->spare + bytes;
     x->spare_undef = x->undef + t.lanes;
+    if (in->host->read_error) {
+        x->error = NEW_ARRAY(&in->arena, double, 2 * t.lanes);
+        x->spare_error = x->error + t.lanes;
+    }
 }
 
 void slot_define(struct slot *x)
 {
     if (x->any_undef)
         memset(x->undef, 0, x->lanes);
-    x->any_undef = false;
+    x->any_undef = x->any_error = false;
 }
 
 bool interp_defined(struct interp *in, const struct lstmt *s, const struct slot *x, const char *as)
 {
     if (x->any_undef)
         interp_broken(in, s, arena_printf(&in->arena, "undefined value used as %s", as));
+    in->vague |= x->any_error;
     return !x->any_undef;
 }
 
@@ -79,6 +84,9 @@ static void copy_slot(struct slot *to, const struct slot *from)
     memcpy(to->data, from->data, (size_t)to->lanes * elem_size(to->elem));
     memcpy(to->undef, from->undef, to->lanes);
     to->any_undef = from->any_undef;
+    to->any_error = from->any_error;
+    if (from->any_error)
+        memcpy(to->error, from->error, to->lanes * sizeof *to->error);
 }
 
 /* ---- control ----------------------------------------------------------------------------------------------------- */
@@ -104,6 +112,9 @@ static void carry_over(struct interp *in, const struct lblk *body, const struct 
         const struct slot *y = &in->slots[yield->in[i].i];
         p->spare_mem = y->mem;
         p->spare_any = y->any_undef;
+        p->spare_any_error = y->any_error;
+        if (y->any_error)
+            memcpy(p->spare_error, y->error, p->lanes * sizeof *p->error);
         if (p->lanes) {
             memcpy(p->spare, y->data, (size_t)p->lanes * elem_size(p->elem));
             memcpy(p->spare_undef, y->undef, p->lanes);
@@ -118,6 +129,10 @@ static void carry_over(struct interp *in, const struct lblk *body, const struct 
         p->spare_undef = undef;
         p->mem = p->spare_mem;
         p->any_undef = p->spare_any;
+        double *error = p->error;
+        p->error = p->spare_error;
+        p->spare_error = error;
+        p->any_error = p->spare_any_error;
     }
 }
 
@@ -275,6 +290,8 @@ static void exec_block(struct interp *in, lblock b)
             return;
         }
         exec[lop_table[s->op].rule](in, s);
+        if (in->host->read_error && s->n_out == 1 && !in->stopped)
+            loop_error(in, s);
     }
 }
 
@@ -287,7 +304,7 @@ static void bind_args(struct interp *in, const struct linterp_arg *args)
             slot_set_index(x, args[i].index);
             continue;
         }
-        x->mem = (struct memory){args[i].buffer.data, NULL, args[i].buffer.bytes};
+        x->mem = (struct memory){args[i].buffer.data, NULL, args[i].buffer.bytes, NULL};
         if (align && (uintptr_t)x->mem.data % align != 0) {
             in->stopped = true;
             in->result = (struct linterp_result){

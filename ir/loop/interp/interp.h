@@ -22,6 +22,10 @@ struct linterp_host {
     /* An element of an argument's memory, no local, is about to be read or written. */
     void (*load)(void *user, enum elem, void *at);
     void (*store)(void *user, enum elem, void *at);
+    /* Running error analysis: by how much an element that is read is off, and what is written. NULL: not asked for.
+     * Results that nothing bounds are off by infinity. */
+    double (*read_error)(void *user, enum elem, const void *at);
+    void (*write_error)(void *user, enum elem, void *at, double error);
     int64_t work; /* lanes of statements that may be computed, about; 0: any number */
     bool unfused; /* L_FMA of f32 and f64 rounds twice */
 };
@@ -37,5 +41,8 @@ struct linterp_result {
  * and, where `align` was promised, against alignment. */
 struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_arg *args, int64_t begin, int64_t end,
                                    const struct linterp_host *);
+
+/* By how much a constant is off that stands for what was rounded to it: 0 if it has few bits. */
+double loop_constant_error(enum elem, double x);
 
 #endif

@@ -37,6 +37,19 @@ static bool access_defined(struct interp *in, const struct lstmt *s, struct lmem
            (m.mask < 0 || interp_defined(in, s, slot_in(in, s, (uint32_t)m.mask), "mask"));
 }
 
+/* Of an element; if it was written in parts, the largest of theirs. */
+static double element_error(struct interp *in, const struct memory *mem, enum elem elem, const uint8_t *at)
+{
+    double most = 0;
+    if (in->vague)
+        return INFINITY;
+    if (!mem->init)
+        return in->host->read_error(in->host->user, elem, at);
+    for (uint32_t b = 0; b < elem_size(elem); b++)
+        most = fmax(most, mem->error[at - mem->data + b]);
+    return most;
+}
+
 void exec_load(struct interp *in, const struct lstmt *s)
 {
     struct lmem m = lstmt_mem(s);
@@ -50,6 +63,8 @@ void exec_load(struct interp *in, const struct lstmt *s)
         uint8_t *to = r->data + (size_t)i * size;
         if (m.mask > 0 && !slot_in(in, s, (uint32_t)m.mask)->data[i]) {
             memset(to, 0, size);
+            if (in->host->read_error)
+                r->error[i] = 0;
             continue;
         }
         uint8_t *p = lane_address(in, s, m, size, i);
@@ -60,6 +75,9 @@ void exec_load(struct interp *in, const struct lstmt *s)
         memcpy(to, p, size);
         if (r->elem == ELEM_BOOL)
             *to = *to != 0;
+        if (in->host->read_error)
+            r->error[i] = element_error(in, mem, r->elem, p);
+        r->any_error |= in->host->read_error && r->error[i] != 0;
         for (uint32_t b = 0; mem->init && b < size; b++)
             r->undef[i] |= !mem->init[p - mem->data + b];
         r->any_undef |= r->undef[i];
@@ -87,6 +105,11 @@ void exec_store(struct interp *in, const struct lstmt *s)
         if (!mem->init && in->host->store)
             in->host->store(in->host->user, v->elem, p);
         memcpy(p, v->data + (size_t)i * size, size);
+        const double error = in->vague ? (double)INFINITY : v->any_error ? v->error[i] : 0;
+        if (!mem->init && in->host->write_error)
+            in->host->write_error(in->host->user, v->elem, p, error);
+        for (uint32_t b = 0; mem->error && b < size; b++)
+            mem->error[p - mem->data + b] = error;
         if (mem->init)
             memset(mem->init + (p - mem->data), !v->undef[i], size);
     }
@@ -136,6 +159,31 @@ static void matmul_row(enum elem a_elem, enum elem b_elem, const uint8_t *a, con
         }
 }
 
+/* What is added at one trip to the errors of a row of c: of operands, and of sums that are rounded. */
+static void matmul_error(struct interp *in, const struct lstmt *s, const uint8_t *a, const uint8_t *b, int64_t k,
+                         const uint32_t *sums)
+{
+    const struct slot *sa = slot_in(in, s, 1), *sb = slot_in(in, s, 3);
+    const uint32_t size = elem_size(sa->elem), group = 4 / size;
+    const struct memory *c = &slot_in(in, s, 0)->mem;
+    for (int64_t i = 0; i < MATMUL_COLUMNS; i++) {
+        float sum;
+        memcpy(&sum, &sums[i], sizeof sum);
+        double error = 0, most = fabs((double)sum);
+        for (int64_t at = 0; at < k; at++) {
+            const uint8_t *x = a + at * size, *y = b + ((at / group * MATMUL_COLUMNS + i) * group + at % group) * size;
+            const double ex = element_error(in, &sa->mem, sa->elem, x), ey = element_error(in, &sb->mem, sb->elem, y);
+            error += ex > 0 || ey > 0 ? (double)INFINITY : 0;
+            if (sa->elem == ELEM_BF16)
+                most += fabs(elem_to_f64(ELEM_BF16, x) * elem_to_f64(ELEM_BF16, y));
+        }
+        if (sa->elem == ELEM_BF16)
+            error += (double)(k / 2 + 2) * most * 0x1p-24 + 0x1p-126 * most;
+        for (uint32_t byte = 0; c->error && byte < 4; byte++)
+            c->error[(const uint8_t *)&sums[i] - c->data + byte] += error;
+    }
+}
+
 /* All of a row of c at one trip: index[l] of each loop. */
 static void matmul_trip(struct interp *in, const struct lstmt *s, const struct lmatmul *m, const int64_t *index,
                         int64_t row_a, uint32_t *c)
@@ -153,6 +201,8 @@ static void matmul_trip(struct interp *in, const struct lstmt *s, const struct l
         if (!pa || !pb)
             return;
         matmul_row(ea, eb, pa, pb, m->k, sums);
+        if (in->host->read_error)
+            matmul_error(in, s, pa, pb, m->k, to);
         for (int64_t i = 0; i < MATMUL_COLUMNS; i++) {
             float f[3];
             memcpy(&f[0], &sums[i], sizeof *f);
@@ -187,6 +237,8 @@ void exec_matmul(struct interp *in, const struct lstmt *s)
         int64_t r = row % m.rows, at = (second ? m.place : 0) + r, index[MATMUL_LOOPS];
         uint32_t *to = (uint32_t *)(void *)(c->data + at * width * 4);
         memset(to, 0, (size_t)width * 4);
+        for (int64_t i = 0; c->error && i < width * 4; i++)
+            c->error[at * width * 4 + i] = 0;
         for (int64_t trip = 0; trip < trips && !in->stopped; trip++) {
             int64_t left = trip;
             for (uint32_t l = m.n_loops; l > 0; l--) {
@@ -206,7 +258,8 @@ void exec_local(struct interp *in, const struct lstmt *s)
     int64_t bytes = s->imm * elem_size(r->elem);
     if (!r->mem.data) {
         uint8_t *raw = arena_alloc(&in->arena, (size_t)bytes + 64);
-        r->mem = (struct memory){raw + (64 - (uintptr_t)raw % 64) % 64, arena_alloc(&in->arena, (size_t)bytes), bytes};
+        r->mem = (struct memory){raw + (64 - (uintptr_t)raw % 64) % 64, arena_alloc(&in->arena, (size_t)bytes), bytes,
+                                 in->host->read_error ? NEW_ARRAY(&in->arena, double, (size_t)bytes) : NULL};
         VEC_PUSH(&in->arena, &in->locals, s->out[0].i);
     }
     memset(r->mem.init, 0, (size_t)bytes);
@@ -222,7 +275,8 @@ void exec_offset(struct interp *in, const struct lstmt *s)
         interp_broken(in, s, arena_printf(&in->arena, "byte %" PRId64 " of a buffer of %" PRId64, by, mem->bytes));
         return;
     }
-    slot_out(in, s)->mem = (struct memory){mem->data + by, mem->init ? mem->init + by : NULL, mem->bytes - by};
+    slot_out(in, s)->mem = (struct memory){mem->data + by, mem->init ? mem->init + by : NULL, mem->bytes - by,
+                                           mem->error ? mem->error + by : NULL};
 }
 
 /* Segments have their size; of other addresses only the caller knows how far they reach. */
@@ -234,7 +288,7 @@ void exec_address(struct interp *in, const struct lstmt *s)
     for (uint32_t i = 0; i < in->segments.n; i++)
         if (in->segments.data[i].address == address)
             bytes = in->segments.data[i].bytes;
-    slot_out(in, s)->mem = (struct memory){(uint8_t *)(uintptr_t)address, NULL, bytes};
+    slot_out(in, s)->mem = (struct memory){(uint8_t *)(uintptr_t)address, NULL, bytes, NULL};
 }
 
 void exec_shared(struct interp *in, const struct lstmt *s)

@@ -53,8 +53,8 @@ lreg lf_math(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *
     return lf_math_within(f, b, op, t, in, n_in, -INFINITY, INFINITY);
 }
 
-lreg lf_math_within(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in, double least,
-                    double most)
+static lreg expand(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in, double least,
+                   double most)
 {
     struct math m = {f, b, t};
     if ((t.elem != ELEM_F32 && t.elem != ELEM_F64) || t.lanes == 0 || op >= OP_COUNT)
@@ -74,4 +74,24 @@ lreg lf_math_within(struct lfunc *f, lblock b, enum op op, struct ltype t, const
     m.t.elem = ELEM_F64;
     lreg r = two ? two(&m, x, y, false) : functions[op].f64(&m, x);
     return m_convert(&m, r, ELEM_F32);
+}
+
+/* select true, r, x, which code generation folds; the constant in the condition is named like the function. */
+static lreg mark(struct lfunc *f, lblock b, enum op op, lreg r, lreg x)
+{
+    const struct ltype t = lf_type(f, r);
+    lreg name = lf_op(f, b, L_CONST, (struct ltype){ELEM_F32, t.lanes}, NULL, 0);
+    struct lstmt *s = lf_last(f, b);
+    s->fimm = 1;
+    s->imm = op;
+    s->flags = L_FLAG_RESIDUE;
+    lreg same = lf_op(f, b, L_EQ, (struct ltype){ELEM_BOOL, t.lanes}, (lreg[]){name, name}, 2);
+    return lf_op(f, b, L_SELECT, t, (lreg[]){same, r, x}, 3);
+}
+
+lreg lf_math_within(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in, double least,
+                    double most)
+{
+    lreg r = expand(f, b, op, t, in, n_in, least, most);
+    return r.i && n_in == 1 && f->ctx->function_marks ? mark(f, b, op, r, in[0]) : r;
 }
