@@ -95,6 +95,18 @@ static void capture(struct capture *d, uint32_t index, value_id v)
     d->maker[v.i] = index;
 }
 
+const void **capture_places(const struct capture *d, struct arena *arena, value_id v, int64_t *n)
+{
+    struct stored place;
+    if (!d->got[v.i] || !stored_find(d, v, d->got[v.i], &place))
+        return NULL;
+    *n = tensor_count(d->got[v.i]);
+    const void **at = NEW_ARRAY(arena, const void *, (size_t)*n + 1);
+    for (int64_t i = 0; i < *n; i++)
+        at[i] = stored_address(&place, i);
+    return at;
+}
+
 static void capture_kernel(struct capture *d, uint32_t index)
 {
     const struct kernel *k = &d->c.module->fused.kernels.data[index];

@@ -23,6 +23,9 @@ struct capture {
 void capture_event(void *user, uint32_t node, int end, uint64_t ns);
 /* Before the run, when the inputs are there. */
 void capture_begin(struct capture *);
+/* Where the run has the elements of a value that a kernel stored, in row-major order, *n in all, in
+ * the arena; NULL: not there. */
+const void **capture_places(const struct capture *, struct arena *, value_id, int64_t *n);
 /* "kernel k3 (tiled; conv1, relu1)" */
 const char *capture_words(const struct capture *, uint32_t kernel);
 

@@ -4,7 +4,7 @@
  * the plan and the program on the same inputs, and what the program launches is compared, launch by launch
  * (code_launch.c); machine code goes on from there. So plan and program are compared as well: by sizes and outputs.
  */
-#include "cli/commands/compare/code_check.h"
+#include "cli/commands/compare/bounds.h"
 
 #include <string.h>
 
@@ -77,6 +77,7 @@ static struct linterp_arg *program_arguments(struct code_check *m)
         b->bytes = m->native->bound[i].bytes;
         b->data = i < desc->api->n_in               ? m->native->bound[i].data
                   : is_late(m, i - desc->api->n_in) ? NULL
+                  : m->bounds                       ? (void *)(intptr_t)m->native->args[i]
                                                     : copy_aligned(m, NULL, b->bytes);
         if (b->data)
             code_region(m, b->data, b->bytes, false);
@@ -194,6 +195,31 @@ static bool serves(const struct code_check *m)
     for (uint32_t i = 0; i < api->n_in + api->n_out; i++)
         plain &= !((i < api->n_in ? &api->in[i] : &api->out[i - api->n_in])->flags & ~(uint64_t)MCC_PORT_DYNAMIC);
     return plain;
+}
+
+const char *code_program(struct code_check *m, const char *library)
+{
+    m->native = (struct mcc_ctx *)(void *)m->run.s.run;
+    const struct mcc_model *model = m->native->run.model;
+    m->variant = (uint32_t)(model->variant - model->desc->variants);
+    m->of = NEW_ARRAY(&m->run.c.ctx->session, struct agreement, m->run.c.units.n + 1);
+    m->unfused = !variant_is_fused(m->run.c.targets.data[m->variant]);
+    if (!serves(m) || !m->native->planned)
+        return "only networks of tensors without state have bounds";
+    if (!code_symbols(m, library))
+        return "the artifact's symbols cannot be read";
+    m->weights = copy_aligned(m, model->weights, (int64_t)model->desc->weights_size);
+    m->bounds->weights = m->weights;
+    m->bounds->weights_bytes = (int64_t)model->desc->weights_size;
+    const uint32_t program = find_unit(m, m->run.c.variants.data[m->variant].program);
+    struct lfunc *f = program < m->run.c.units.n ? code_function(m, program) : NULL;
+    const struct linterp_host host = {.user = m, .launch = code_launch, .call = code_call};
+    if (!f)
+        return "its program is not there";
+    const struct linterp_result r = lf_interpret(f, program_arguments(m), 0, 1, &host);
+    return r.code ? arena_printf(&m->run.c.ctx->session, "the loop IR of the program ends with %d: %s", r.code,
+                                 r.text ? r.text : "")
+                  : NULL;
 }
 
 static bool run_variant(struct code_check *m, const char *library, uint32_t variant)

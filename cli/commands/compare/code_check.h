@@ -66,11 +66,16 @@ struct code_check {
     bool partial;      /* the last of these was not interpreted to its end */
     uint64_t state;    /* of what is drawn */
     uint32_t events;   /* begins and ends of kernels in the artifact's run */
+    struct bounds *bounds; /* mcc diff --bounds: launches are not compared but bounded (bounds.h); NULL: compared */
 };
 
 /* Compiles the network to `library`, loads it and compares each variant that this CPU runs; in a context of its own.
  * NULL after a diagnostic. */
 struct code_check *code_run(struct context *, const struct options *, const char *library);
+
+/* Of a run that diff has kept, in the variant that it took: interprets plan and program with its launches (bounds).
+ * NULL, or why that does not work. */
+const char *code_program(struct code_check *, const char *library);
 
 /* Reads the symbols of the loaded library; false after a diagnostic. */
 bool code_symbols(struct code_check *, const char *library);
@@ -82,6 +87,8 @@ int code_launch(void *user, const struct lstmt *, const struct linterp_arg *, ui
 int64_t code_call(void *user, const char *name, const struct linterp_arg *, uint32_t n, bool *failed);
 /* Memory that kernels may get. shared: the interpreter has no copy, as nobody writes. */
 void code_region(struct code_check *, void *data, int64_t bytes, bool shared);
+/* The machine's element of one in the interpreter's copy. */
+unsigned char *code_real(const struct code_check *, unsigned char *shadow);
 /* The parsed function of unit i; NULL after a diagnostic. */
 struct lfunc *code_function(struct code_check *, uint32_t i);
 

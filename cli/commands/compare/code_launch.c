@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/commands/compare/code_check.h"
+#include "cli/commands/compare/bounds.h"
 #include "ir/loop/internal.h"
 
 /* Launches of a function that are compared in one run; pieces that are drawn of a long one; by how much work grows, and
@@ -78,8 +78,7 @@ static struct code_region *region_of(const struct code_check *m, const unsigned 
     return NULL;
 }
 
-/* The machine's element of one in the interpreter's copy. */
-static unsigned char *real_of(const struct code_check *m, unsigned char *shadow)
+unsigned char *code_real(const struct code_check *m, unsigned char *shadow)
 {
     for (uint32_t i = 0; i < m->regions.n; i++) {
         const struct code_region *r = &m->regions.data[i];
@@ -208,7 +207,7 @@ static void put_values(struct code_check *m, const struct launch *l, enum values
 {
     for (uint32_t i = 0; i < m->loads.n; i++) {
         struct touched *t = &m->loads.data[i];
-        unsigned char *real = real_of(m, t->at);
+        unsigned char *real = code_real(m, t->at);
         const uint64_t r = next_random(m);
         t->old = bits_at(t->elem, t->at);
         uint64_t x = elem_class(t->elem) == 'F' && t->elem != ELEM_F8E8M0
@@ -254,10 +253,14 @@ static bool interpret(struct code_check *m, struct launch *l, int64_t begin, int
                                       .call = kernel_call,
                                       .load = on_load,
                                       .store = on_store,
+                                      .read_error = m->bounds ? bounds_read : NULL,
+                                      .write_error = m->bounds ? bounds_write : NULL,
                                       .work = work > 0 ? work : 1,
                                       .unfused = m->unfused};
     l->interpreted = lf_interpret(l->f, l->shadow, begin, end, &host);
     m->partial = l->interpreted.code == LINTERP_ENDED;
+    if (m->bounds)
+        bounds_indices(m, l->interpreted.code == 0);
     return l->interpreted.code == 0;
 }
 
@@ -266,6 +269,15 @@ static bool interpret_next(struct code_check *m, struct launch *l, int64_t begin
     VEC_PUSH(&m->run.c.ctx->session, &m->indices, ((struct indices){begin, end, m->stores.n}));
     m->tried = m->indices.n;
     return interpret(m, l, begin, end, work);
+}
+
+/* Some of these: what they store in place of what they read would be another value. */
+static bool was_interpreted(const struct code_check *m, int64_t begin, int64_t end)
+{
+    bool was = false;
+    for (uint32_t i = 0; i < m->indices.n; i++)
+        was |= begin < m->indices.data[i].end && m->indices.data[i].begin < end;
+    return was;
 }
 
 /* Chooses indices for so much work and interprets them. */
@@ -282,7 +294,7 @@ static void interpret_some(struct code_check *m, struct launch *l, int64_t work)
     }
     const int64_t pieces = fit < PIECES ? fit : PIECES, length = fit / PIECES > 1 ? fit / PIECES : 1;
     for (int64_t i = 1, at = l->count - length; i < pieces; i++) {
-        if (!interpret_next(m, l, at, at + length, 4 * length * one))
+        if (!was_interpreted(m, at, at + length) && !interpret_next(m, l, at, at + length, 4 * length * one))
             return;
         at = (int64_t)(next_random(m) % (uint64_t)(l->count - length + 1));
     }
@@ -387,7 +399,7 @@ static bool compare_memory(struct code_check *m, struct launch *l)
         return false;
     for (uint32_t i = 0; i < m->stores.n; i++) {
         const struct touched *t = &m->stores.data[i];
-        const unsigned char *real = real_of(m, t->at);
+        const unsigned char *real = code_real(m, t->at);
         const uint32_t size = elem_size(t->elem);
         if (memcmp(real, t->at, size) == 0)
             continue;
@@ -568,6 +580,27 @@ static const char *place_arguments(struct code_check *m, struct launch *l)
     return NULL;
 }
 
+/* What the indices store gets bounds; kernels that others are judged with get more work. */
+static void bound_launch(struct code_check *m, struct launch *l, const char *symbol)
+{
+    int64_t done = 0;
+    if (!bounds_begin(m, symbol))
+        return;
+    const char *why = place_arguments(m, l);
+    struct kernel_bounds *of = &m->bounds->of[m->bounds->kernel];
+    copy_out(m);
+    for (int64_t factor = of->kept ? 1 : PATIENCE; !why && !done && factor <= PATIENCE; factor *= MORE) {
+        interpret_some(m, l, m->run.c.options->machine_work * factor);
+        for (uint32_t i = 0; i + (l->interpreted.code != 0) < m->indices.n; i++)
+            done += m->indices.data[i].end - m->indices.data[i].begin;
+        if (l->interpreted.code && l->interpreted.code != LINTERP_ENDED)
+            why = l->interpreted.text;
+        undo_stores(m);
+    }
+    of->why = why ? why : of->why;
+    bounds_end(m, !why && done >= l->count);
+}
+
 /* The first unit with its code. */
 static uint32_t first_of(const struct code_check *m, uint32_t unit)
 {
@@ -591,7 +624,9 @@ int code_launch(void *user, const struct lstmt *s, const struct linterp_arg *arg
         l.words[i] = l.f->args.data[i].type.lanes ? args[i].index : (int64_t)(intptr_t)args[i].buffer.data;
     if (count <= 0)
         return 0;
-    if (!l.k->differs && !l.k->why && l.k->seen++ < LAUNCHES_MOST) {
+    if (m->bounds) {
+        bound_launch(m, &l, m->run.c.units.data[unit].symbol);
+    } else if (!l.k->differs && !l.k->why && l.k->seen++ < LAUNCHES_MOST) {
         l.k->why = place_arguments(m, &l);
         l.often = m->of[first_of(m, unit)].draws > 0;
         if (!l.k->why)
