@@ -252,6 +252,13 @@ static bool index_grown(const struct fuser *f, const struct node *n, const struc
     return false;
 }
 
+/* Does n cost more than a load where it is computed again and again? Of doubles (places of a Resize) so does a
+ * conversion: it is of single points, or of half as many lanes. */
+static bool dear_again(const struct fuser *f, const struct node *n)
+{
+    return op_cost(n->op) != COST_CHEAP || (n->op == OP_CONVERT && value_type(f->g, n->in[0])->elem == ELEM_F64);
+}
+
 /* Views move nothing, so only a concat, a pad or a copy that somebody needs in memory is stored, and what would be read
  * at an endless index; a map when several kernels or memory want it, or when it would be computed again and again. */
 bool store_wanted(const struct fuser *f, const struct node *n, const struct demand *d, bool required)
@@ -264,6 +271,5 @@ bool store_wanted(const struct fuser *f, const struct node *n, const struct dema
                (n->op == OP_CONCAT && (n->n_in > 2 || d->context || !d->bijective)) ||
                (!shared && index_grown(f, n, d));
     return shared || f->m->asked.opt_level == 0 || wants_bytes(f, n, d) || wants_whole(f, n, d) ||
-           (op_cost(n->op) != COST_CHEAP &&
-            ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
+           (dear_again(f, n) && ((d->several_points && d->context != UINT32_MAX) || inline_repeats(f, n, d)));
 }

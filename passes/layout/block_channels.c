@@ -104,6 +104,41 @@ static bool follow_operands(struct layouter *l, const struct kernel *k)
     return more;
 }
 
+/* Does a node of this elementwise kernel read blocks of channels of v, if v is blocked, as it stores them? */
+static bool stores_blocks_of(const struct layouter *l, const struct kernel *k, value_id v)
+{
+    if (k->kind != KERNEL_MAP || k->has_rows || !l->constraint[k->outs.data[0].i].blocked)
+        return false;
+    const struct type *t = value_type(l->g, v), *domain = value_type(l->g, k->domain);
+    return t->rank >= 3 && t->rank == domain->rank && t->dims[1].i == domain->dims[1].i;
+}
+
+/* Elementwise kernels follow those that read them, if all of these store blocks: the first of a chain that begins at
+ * rows of channels (the result of a product, transposed) and ends in an image, as the two axes of a Resize. */
+static bool follow_readers(struct layouter *l)
+{
+    const struct module_fused *f = &l->m->fused;
+    bool more = false, *read = NEW_ARRAY(l->m->arena, bool, f->n_values),
+         *otherwise = NEW_ARRAY(l->m->arena, bool, f->n_values);
+    for (uint32_t i = 0; i < f->kernels.n; i++) {
+        const struct kernel *k = &f->kernels.data[i];
+        for (uint32_t j = 0; j < k->nodes.n; j++) {
+            uint32_t n_in;
+            const value_id *in = kernel_operands(k, graph_node(l->g, k->nodes.data[j]), &n_in);
+            for (uint32_t o = 0; o < n_in; o++)
+                if (in[o].i && f->stored[in[o].i])
+                    *(stores_blocks_of(l, k, in[o]) ? &read[in[o].i] : &otherwise[in[o].i]) = true;
+        }
+    }
+    for (uint32_t i = 0; i < f->kernels.n; i++) {
+        const struct kernel *k = &f->kernels.data[i];
+        value_id out = k->outs.n == 1 ? k->outs.data[0] : (value_id){0};
+        if (k->kind == KERNEL_MAP && !k->has_rows && read[out.i] && !otherwise[out.i])
+            more |= want_blocks(l, out);
+    }
+    return more;
+}
+
 bool block_channels(struct module *m)
 {
     enum { ROUNDS = 4 }; /* each goes through the kernels in their order and against it */
@@ -121,6 +156,7 @@ bool block_channels(struct module *m)
             more |= want_windowed(l, k);
             more |= follow_operands(l, k);
         }
+        more |= follow_readers(l);
     }
     shun_blocks(l);
     chosen_blocks(l);

@@ -2,6 +2,7 @@
 their kernels look like."""
 import re
 
+import numpy as np
 import pytest
 
 from support.compare import Model, floats, node
@@ -73,6 +74,33 @@ def test_some_sizes(shape, tmp_path):
     for n, h, w in ((1, 1, 1), (2, 3, 5), (1, 14, 7), (2, 33, 40)):
         given = [s if isinstance(s, int) else d for s, d in zip(shape, (n, 3, h, w))]
         model.compare([floats(*given)], atol=2e-4)
+
+
+def resized(folder):
+    """Rows of channels of half the size, resized to an image's, are part of what a convolution reads."""
+    s = Stack(3).add("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1).conv(32)
+    s.add("Shape").add("Identity")
+    grid, image = s.last, s.nodes[1].output[0]
+    s.constants |= {"flat": np.array([0, 0, -1], np.int64), "zero": np.array([0]), "two": np.array([2]), "four": np.array([4])}
+    s.nodes += [node("Shape", "x", "of_x"), node("Slice", "of_x two four", "size"), node("Slice", f"{grid} zero two", "kept"),
+                node("Concat", "kept size", "sizes", axis=0), node("Reshape", f"{image} flat", "columns"),
+                node("Transpose", "columns", "rows", perm=[0, 2, 1]), node("MatMul", "rows weights", "product"),
+                node("Transpose", "product", "turned", perm=[0, 2, 1]), node("Reshape", f"turned {grid}", "map"),
+                node("Resize", "map _ _ sizes", "wide", mode="linear"), node("Conv", "x first", "same"),
+                node("Concat", "wide same", "both", axis=1)]
+    s.constants |= {"weights": floats(32, 32, seed=7, scale=0.2), "first": floats(32, 3, 1, 1, seed=8)}
+    s.last, s.channels = "both", 64
+    return s.conv(24).model(folder)
+
+
+def test_resized_rows(tmp_path):
+    """Both axes of the Resize store and read vectors of channels, from tables of places that are made once."""
+    model = resized(tmp_path)
+    for i, (h, w) in enumerate(SIZES):
+        model.compare([floats(1 + i % 2, 3, h, w)], flags=("-O0", "-O2", ("-O2", "-march=x86-64-v3")), atol=2e-4)
+    text = model.dump("emit", "-march=x86-64-v3")
+    axes = [k for k in re.findall(r"^kernel .*?^}", text, re.M | re.S) if "buffer i64" in k and "load f32x8" in k]
+    assert len(axes) == 2 and not any(re.search(r"f64|\b(gather|loads)\b", k) for k in axes)
 
 
 def schedules(model):

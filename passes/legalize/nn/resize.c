@@ -128,11 +128,10 @@ static value_id positions(struct builder *b, const struct resize *o, const struc
     return (value_id){0};
 }
 
-/* A float position -> i64 index within [0, in). */
-static value_id index_clamped(struct builder *b, value_id pos, expr_id in)
+/* An i64 index -> one within [0, in). */
+static value_id index_clamped(struct builder *b, value_id i, expr_id in)
 {
-    value_id i = b_binary_f64(b, OP_MAX, b_convert(b, pos, ELEM_I64), 0);
-    return b_binary(b, OP_MIN, i, v_expr(b, ELEM_I64, ex_addc(b_exprs(b), in, -1)));
+    return b_binary(b, OP_MIN, b_binary_f64(b, OP_MAX, i, 0), v_expr(b, ELEM_I64, ex_addc(b_exprs(b), in, -1)));
 }
 
 static value_id gather_clamped(struct builder *b, value_id x, value_id idx, int32_t axis)
@@ -172,10 +171,19 @@ static value_id inside(struct builder *b, value_id p, expr_id in)
     return b_convert(b, b_binary(b, OP_AND, low, high), ELEM_F64);
 }
 
+/* The index of the first of `taps` elements that are weighted, from the place rounded down: i64. Places that are so far
+ * outside that all taps have one end of the input come nearer, so that indices of the others do not wrap around. */
+static value_id first_tap(struct builder *b, value_id floor, const struct axis *a, int taps)
+{
+    value_id most = length(b, ex_addc(b_exprs(b), a->in, taps));
+    value_id near = b_binary(b, OP_MIN, b_binary_f64(b, OP_MAX, floor, -taps), most);
+    return b_binary_f64(b, OP_SUB, b_convert(b, near, ELEM_I64), taps / 2 - 1);
+}
+
 static value_id resize_taps(struct builder *b, const struct resize *o, const struct axis *a, value_id x, value_id pos)
 {
     int taps = o->method == CUBIC ? 4 : 2, rank = v_rank(b, x);
-    value_id floor = b_unary(b, OP_FLOOR, pos), w[4], total = {0}, y = {0};
+    value_id floor = b_unary(b, OP_FLOOR, pos), first = first_tap(b, floor, a, taps), w[4], total = {0}, y = {0};
     for (int t = 0; t < taps; t++) {
         value_id p = b_binary_f64(b, OP_ADD, floor, t - (taps / 2 - 1));
         w[t] = weight(b, o, b_binary(b, OP_SUB, pos, p));
@@ -184,11 +192,11 @@ static value_id resize_taps(struct builder *b, const struct resize *o, const str
         total = t ? b_binary(b, OP_ADD, total, w[t]) : w[t];
     }
     for (int t = 0; t < taps; t++) {
-        value_id p = b_binary_f64(b, OP_ADD, floor, t - (taps / 2 - 1));
         if (o->exclude_outside)
             w[t] = b_binary(b, OP_DIV, w[t], total);
         value_id along = v_along(b, b_convert(b, w[t], v_elem(b, x)), a->axis, rank);
-        value_id part = b_binary(b, OP_MUL, gather_clamped(b, x, index_clamped(b, p, a->in), a->axis), along);
+        value_id i = index_clamped(b, b_binary_f64(b, OP_ADD, first, t), a->in);
+        value_id part = b_binary(b, OP_MUL, gather_clamped(b, x, i, a->axis), along);
         y = t ? b_binary(b, OP_ADD, y, part) : part;
     }
     return y;
@@ -233,7 +241,7 @@ static value_id resize_nearest(struct builder *b, const struct resize *o, const 
         pos = b_unary(b, OP_FLOOR, b_binary_f64(b, OP_ADD, pos, 0.5));
     else
         pos = b_unary(b, strcmp(o->nearest, "ceil") == 0 ? OP_CEIL : OP_FLOOR, pos);
-    return gather_clamped(b, x, index_clamped(b, pos, a->in), a->axis);
+    return gather_clamped(b, x, index_clamped(b, b_convert(b, pos, ELEM_I64), a->in), a->axis);
 }
 
 /* Each element `factor` times: [.., n, ..] -> [.., n, 1, ..] -> broadcast -> [.., n * factor, ..]. */
