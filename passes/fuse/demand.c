@@ -67,12 +67,12 @@ void demand_operands(struct fuser *f, node_id id, const struct demand *d)
     expr_id idx[RANK_MAX], cond;
     bool view = op_shape(n->op) == SHAPE_VIEW;
     if (op_shape(n->op) == SHAPE_INDEX) {
-        /* The data is read at run-time indices: memory. One index is read at a point of its own, several from
-         * memory. */
+        /* The data is read at run-time indices: memory. One index is read at a point of its own, several, or
+         * a dear one, from memory. */
         struct index_access a;
         index_access(f->g, n, d->idx, &a);
         demand_hard(f, n->in[0], d->kernel, 0);
-        if (a.component >= 0)
+        if (a.component >= 0 || dear_index(f, n))
             demand_hard(f, n->in[1], d->kernel, 0);
         else
             demand_at(f, n->in[1], id, d, a.index, false, d->context);

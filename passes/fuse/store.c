@@ -7,6 +7,7 @@
 enum {
     DEAR_DEPTH = 6,
     EPILOGUE_DEPTH = 16,
+    FEW_FETCHED = 16, /* elements that an index fetches: a vector */
     MAX_INLINE = 48, /* values computed inside one another: bounds the emitter's recursion and a kernel's size */
     FOLLOWED_MOST = 32, /* values between a row and the result */
     INDEX_PARTS = 400, /* of a point (ex_size of all its dims) that views have made of one */
@@ -207,6 +208,21 @@ static bool is_epilogue(const struct fuser *f, value_id v)
 bool store_pays(const struct fuser *f, value_id v)
 {
     return dear(f, v, 0) || is_epilogue(f, v);
+}
+
+bool dear_index(const struct fuser *f, const struct node *n)
+{
+    const struct type *t = value_type(f->g, n->in[0]);
+    int64_t points = 1, extent;
+    if (n->op != OP_GATHER || f->m->asked.opt_level == 0)
+        return false;
+    for (int32_t d = 0; d < t->rank; d++) {
+        if (d == node_int(n, "axis", 0))
+            continue;
+        if (!ex_is_const(f->x, t->dims[d], &extent) || extent >= FEW_FETCHED || (points *= extent) >= FEW_FETCHED)
+            return false;
+    }
+    return points > 1 && dear(f, n->in[1], -DEAR_DEPTH);
 }
 
 /* Bytes that are rounded from something wider: where such a chain is cut, here is the least to store. Wanted by a

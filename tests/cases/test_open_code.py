@@ -1,6 +1,9 @@
 """The code of networks with dynamic sizes beside that of the same networks with fixed sizes: statements of the loop IR."""
 import re
 
+import numpy as np
+from onnx import TensorProto as T
+
 from support.compare import Model, floats, node
 from support.tool import mcc, value
 
@@ -66,3 +69,17 @@ def test_what_is_left_of_tiles_is_short(tmp_path):
     assert first and kernel.count(" fma ") < 2 * whole.count(" fma "), kernel
     for h, w in ((1, 1), (2, 3), (5, 6), (4, 7), (3, 8), (9, 13)):
         model.compare([floats(2, 32, h, w)])
+
+
+def test_indices_by_logarithms_are_vectors(tmp_path):
+    """Buckets of distances, as T5's relative positions: an index with a logarithm that fetches four elements is computed by vectors."""
+    nodes = [node("Abs", "d", "a"), node("Cast", "a", "f", to=T.FLOAT), node("Div", "f two", "r"), node("Log", "r", "l"),
+             node("Mul", "l scale", "m"), node("Cast", "m", "i", to=T.INT64), node("Add", "i eight", "far"), node("Min", "far most", "last"),
+             node("Less", "a eight", "near"), node("Where", "near a last", "bucket"), node("Gather", "table bucket", "y", axis=0)]
+    constants = {"two": np.float32([8]), "scale": np.float32([2.5]), "eight": np.array([8]), "most": np.array([15]),
+                 "table": floats(16, 4)}
+    model = Model(tmp_path, nodes, [value("d", ["n", "m"], T.INT64)], [value("y", None)], constants)
+    logs = [text for name, text in bodies(model).items() if name.startswith("k") and "bitcast" in text]
+    assert len(logs) == 1 and "bitcast i32x" in logs[0]
+    for n, m in ((1, 1), (5, 7), (8, 33)):
+        model.compare([np.random.default_rng(1).integers(-40, 40, (n, m))])
