@@ -10,6 +10,15 @@ static void level_push(struct em *em, lblock b)
     em->level[++em->top] = b;
 }
 
+/* A loop's variable stays below an open end, whatever is known of that; one of a single value is no symbol. */
+static void ends_before(struct em *em, expr_id var, expr_id end)
+{
+    sym_id s = ex_as_sym(em->x, var);
+    expr_id last = ex_addc(em->x, end, -1);
+    if (s.i && !ex_is_const(em->x, end, &(int64_t){0}))
+        sym_get(em->x, s)->bound = last;
+}
+
 expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, int64_t step, const lreg *inits,
                      uint32_t n)
 {
@@ -42,11 +51,9 @@ expr_id em_for_begin(struct em *em, struct em_for *l, expr_id lo, expr_id hi, in
         em->floor = em->top;
     expr_id var = em_symbol_new(em, ex_lo(em->x, lo), max == INT64_MAX ? max : max - 1,
                                 (struct em_sym){.depth = em->top, .var = l->var});
-    struct symbol *sym = sym_get(em->x, ex_as_sym(em->x, var));
-    if (step > 1 && ex_is_const(em->x, lo, &a) && a % step == 0)
-        sym->divisor = step;
-    if (max == INT64_MAX)
-        sym->bound = ex_addc(em->x, hi, -1);
+    if (step > 1 && ex_is_const(em->x, lo, &a) && a % step == 0 && !ex_is_const(em->x, var, &max))
+        sym_get(em->x, ex_as_sym(em->x, var))->divisor = step;
+    ends_before(em, var, hi);
     return var;
 }
 
@@ -94,8 +101,7 @@ expr_id em_parallel_begin(struct em *em, struct em_for *l, expr_id count)
     int64_t max = ex_hi(em->x, count);
     expr_id var = em_symbol_new(em, 0, max == INT64_MAX ? max : (max > 0 ? max - 1 : 0),
                                 (struct em_sym){.depth = em->top, .var = l->var});
-    if (max == INT64_MAX)
-        sym_get(em->x, ex_as_sym(em->x, var))->bound = ex_addc(em->x, count, -1);
+    ends_before(em, var, count);
     return var;
 }
 

@@ -71,6 +71,23 @@ def test_what_is_left_of_tiles_is_short(tmp_path):
         model.compare([floats(2, 32, h, w)])
 
 
+def test_lengths_with_a_maximum_divide_nothing(tmp_path):
+    """A mask of the keys, flattened and back, for rows of a length up to 512, as a table of positions limits it:
+    whole vectors are loads. (What is left of a row has a mask, and divides.)"""
+    nodes = [node("Shape", "m", "s"), node("Slice", "s one two", "n"), node("Slice", "s zero one", "b"), node("Mul", "b n", "all"),
+             node("Reshape", "m all", "flat"), node("Concat", "b one one n", "keys", axis=0), node("Reshape", "flat keys", "k"),
+             node("Concat", "b one n n", "pairs", axis=0), node("Expand", "k pairs", "wide"), node("Or", "wide square", "y")]
+    constants = {"zero": np.array([0]), "one": np.array([1]), "two": np.array([2])}
+    model = Model(tmp_path, nodes, [value("m", ["b", "n"], T.BOOL), value("square", ["n", "n"], T.BOOL)],
+                  [value("y", None, T.BOOL)], constants)
+    spec = "--input=m[b<=8,n<=512]"
+    loops = [m for text in bodies(model, spec).values() for m in re.findall(r"^    for .*?^    }", text, re.M | re.S) if "or bool" in m]
+    assert loops and not any(re.search(r"floor(div|mod)|gather", m) for m in loops)
+    rng = np.random.default_rng(1)
+    for b, n in ((1, 1), (2, 7), (3, 16), (2, 65)):
+        model.compare([rng.random((b, n)) < 0.5, rng.random((n, n)) < 0.5], flags=("-O0", ("-O2", spec)))
+
+
 def test_indices_by_logarithms_are_vectors(tmp_path):
     """Buckets of distances, as T5's relative positions: an index with a logarithm that fetches four elements is computed by vectors."""
     nodes = [node("Abs", "d", "a"), node("Cast", "a", "f", to=T.FLOAT), node("Div", "f two", "r"), node("Log", "r", "l"),
