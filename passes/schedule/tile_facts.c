@@ -88,6 +88,23 @@ static bool is_covered(const struct site *site, const struct node *n, int32_t d)
            s->halo[s->rank + 2 + d] >= above;
 }
 
+/* Where the operand of convolution n lies: of a view that moves channels and images alone (a channel shuffle) what it is
+ * a view of. */
+static value_id image_of(const struct site *site, const struct node *n)
+{
+    const struct type *t = value_type(site->g, n->in[0]);
+    expr_id idx[RANK_MAX], at[RANK_MAX];
+    for (int32_t d = 0; d < t->rank; d++)
+        at[d] = idx[d] = point_along(site, t->dims[d]);
+    value_id base = behind_views(site->m, n->in[0], at);
+    if (value_type(site->g, base)->rank != t->rank)
+        return n->in[0];
+    for (int32_t d = 2; d < t->rank; d++)
+        if (at[d].i != idx[d].i)
+            return n->in[0];
+    return base;
+}
+
 /* May the points of an image be numbered through? A convolution of one tap, or of any if the map is of dynamic size,
  * and may be small: a register tile may then begin in one row and end in the next. Where rows of the operand do not lie
  * one after the other, or points are left out between, each point of the tile has an address of its own: few then, or
@@ -98,7 +115,6 @@ static bool is_flat(const struct site *site, const struct node *n, const struct 
         return false;
     const struct type *in = value_type(site->g, n->in[0]), *w = value_type(site->g, n->in[1]),
                       *y = value_type(site->g, n->out[0]);
-    const struct storage *s = &site->m->fused.storage[n->in[0].i];
     uint32_t count;
     const int64_t *strides = node_ints(n, "strides", &count), *xdil = node_ints(n, "xdil", &count);
     int64_t extent;
@@ -106,6 +122,7 @@ static bool is_flat(const struct site *site, const struct node *n, const struct 
     bool few = !ex_is_const(site->x, w->dims[1], &extent) ||
                extent < CHANNEL_BLOCK; /* not worth the places of points */
     bool even = ex_is_const(site->x, y->dims[c->b], NULL) && ex_is_const(site->x, y->dims[c->a], NULL);
+    const struct storage *s = &site->m->fused.storage[(even ? n->in[0] : image_of(site, n)).i];
     for (int32_t d = c->b; d <= c->a; d++) {
         bool one = ex_is(site->x, w->dims[d], 1);
         if ((!one && (even || staged || few || row_taps(site, n).dim >= 0 || !is_covered(site, n, d - 2))) ||

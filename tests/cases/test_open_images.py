@@ -47,6 +47,7 @@ def residual(s):
 
 
 FORMS = {
+    "shuffled": lambda s: shuffled(shuffled(s)),
     "one tap": lambda s: s.conv(40).add("HardSwish").conv(64).conv(24, stride=2),
     "taps": lambda s: s.conv(32, 3, pad=1).add("Relu").conv(48, 3, 2, pad=1).conv(20, 5, pad=2).conv(16, 3, group=2, pad=1),
     "residuals": residual,
@@ -74,6 +75,18 @@ def test_some_sizes(shape, tmp_path):
     for n, h, w in ((1, 1, 1), (2, 3, 5), (1, 14, 7), (2, 33, 40)):
         given = [s if isinstance(s, int) else d for s, d in zip(shape, (n, 3, h, w))]
         model.compare([floats(*given)], atol=2e-4)
+
+
+def shuffled(s):
+    """Channels of two groups take turns, as exporters write it, before a convolution of one tap."""
+    image, grown = s.conv(32).last, [f"{name}{len(s.nodes)}" for name in ("shape", "size", "to", "pairs", "turned", "back")]
+    shape, size, to, pairs, turned, back = grown
+    s.constants |= {"second": np.array([2]), "fourth": np.array([4]), "groups": np.array([0, 2, 16]), "all": np.array([0, 32])}
+    s.nodes += [node("Shape", image, shape), node("Slice", f"{shape} second fourth", size), node("Concat", f"groups {size}", to, axis=0),
+                node("Reshape", f"{image} {to}", pairs), node("Transpose", pairs, turned, perm=[0, 2, 1, 3, 4]),
+                node("Concat", f"all {size}", back, axis=0), node("Reshape", f"{turned} {back}", f"v{len(s.nodes)}")]
+    s.last = s.nodes[-1].output[0]
+    return s.conv(80).add("Relu")
 
 
 def resized(folder):
@@ -114,6 +127,11 @@ def test_points_are_numbered_through(tmp_path):
     """Rows of 3 points fill no tile: the points of all rows do, of one tap and of several."""
     forms = schedules(Stack(3).conv(32, 3, pad=1).conv(48, 3, 2, pad=1).conv(64).model(tmp_path))
     assert [forms[v]["tile.flat"] for v in ("v1", "v2")] == [1, 1]
+
+
+def test_points_of_shuffled_channels_are_numbered(tmp_path):
+    s = shuffled(Stack(3))
+    assert schedules(s.model(tmp_path))[s.nodes[-2].name]["tile.flat"] == 1
 
 
 def test_lines_have_two_vectors(tmp_path):
