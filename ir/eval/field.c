@@ -2,12 +2,14 @@
  * of them in floats is forgotten. */
 #include "ir/eval/field.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ir/eval/constants.h"
 #include "ir/eval/eval.h"
 #include "ir/expr/expr.h"
 #include "ir/ops/field.h"
+#include "ir/ops/scalar.h"
 
 static struct span residues(struct arena *arena, struct span floats)
 {
@@ -58,10 +60,12 @@ static bool is_one(const struct graph *g, value_id v)
     return t->kind == TYPE_TENSOR;
 }
 
-static bool number(struct graph *g, value_id v, uint32_t *left, uint32_t *out)
+/* real: the same of real numbers, near enough to tell whether another number is this one rounded. */
+static bool number(struct graph *g, value_id v, uint32_t *left, uint32_t *out, double *real)
 {
     const struct node *n = value_node(g, v);
     uint32_t x[3] = {0};
+    double y[3] = {0};
     int64_t whole;
     float f;
     if (!n || !is_one(g, v) || value_type(g, v)->elem != ELEM_F32 || *left == 0)
@@ -71,6 +75,7 @@ static bool number(struct graph *g, value_id v, uint32_t *left, uint32_t *out)
         const struct span data = node_attr(n, "data")->u.data;
         memcpy(&f, data.data, sizeof f);
         *out = field_of((double)f);
+        *real = (double)f;
         return true;
     }
     if (n->op == OP_CONVERT && strchr("IU", elem_class(value_type(g, n->in[0])->elem)) &&
@@ -78,22 +83,27 @@ static bool number(struct graph *g, value_id v, uint32_t *left, uint32_t *out)
         if (!value_const_i64(g, n->in[0], &whole, 1))
             return false;
         *out = field_of_integer(whole);
+        *real = (double)whole;
         return true;
     }
     const bool view = n->op == OP_BROADCAST || n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_IDENTITY;
     if (!view && (op_shape(n->op) != SHAPE_MAP || n->op == OP_SELECT || n->n_in > COUNT_OF(x)))
         return false;
     for (uint32_t i = 0; i < n->n_in; i++)
-        if (!number(g, n->in[i], left, &x[i]))
+        if (!number(g, n->in[i], left, &x[i], &y[i]))
             return false;
     *out = x[0];
-    return view || field_map(n->op, 1, (const void *const[]){&x[0], &x[1], &x[2]}, out) == EVAL_OK;
+    *real = y[0];
+    return view || (field_map(n->op, 1, (const void *const[]){&x[0], &x[1], &x[2]}, out) == EVAL_OK &&
+                    map_eval(n->op, ELEM_F64, 1, (const void *const[]){&y[0], &y[1], &y[2]}, real) == EVAL_OK);
 }
 
-bool field_number(struct graph *g, value_id v, uint32_t *residue)
+bool field_number(struct graph *g, value_id v, double folded, uint32_t *residue)
 {
     uint32_t left = NUMBER_NODES;
+    double real;
     while (value_op(g, v) == OP_BROADCAST)
         v = value_node(g, v)->in[0];
-    return value_is_const(g, v) && number(g, v, &left, residue);
+    return value_is_const(g, v) && number(g, v, &left, residue, &real) &&
+           fabs(folded - real) <= 0x1p-16 * fabs(real);
 }

@@ -397,7 +397,7 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
     s.in = in;
     bool wide_float = elem_class(t.elem) == 'F' && t.elem != ELEM_F32 && t.lanes;
     if (s.op == L_CONST && t.elem == ELEM_F32) {
-        l->facts->fractions |= field_is_fraction(s.fimm);
+        l->facts->fractions |= field_is_fraction(s.fimm) || s.flags & L_FLAG_RESIDUE;
         l->facts->underflow |= s.fimm == -87;
         r = constant(l, words(t.lanes), s.flags & L_FLAG_RESIDUE ? (uint64_t)s.imm : field_of(s.fimm));
     } else if (s.op == L_CONVERT && from == ELEM_F32 && t.elem == ELEM_BOOL) {

@@ -1,8 +1,11 @@
 /* const_read against the interpreter: random expressions over constants, random ranges; and the limits of folding.
  *
  * MCC_TEST_SEED and MCC_TEST_COUNT override what is tried; a failure prints its seed. */
+#include "ir/eval/field.h"
+#include "ir/ops/field.h"
 #include "tests/ir/evaluate.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -396,6 +399,22 @@ static void test_settling(void **state)
     (void)state;
 }
 
+/* mcc prove: what stands for a folded number is what the expression is in the field, if the code has that number. */
+static void test_folded_in_the_field(void **state)
+{
+    struct bench t;
+    uint32_t residue = 0;
+    (void)state;
+    bench_open(&t);
+    value_id c = b_binary(&t.b, OP_DIV, bench_const(&t, "f32 1: 3"), bench_const(&t, "f32 1: 7"));
+    assert_true(field_number(t.g, c, (double)(3.0f / 7.0f), &residue));
+    assert_int_equal(residue, field_of((double)(3.0f / 7.0f)));
+    assert_false(field_number(t.g, c, 7.0 / 3.0, &residue));
+    assert_false(field_number(t.g, c, 0, &residue));
+    assert_false(field_number(t.g, c, (double)NAN, &residue));
+    bench_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_what_is_constant),
         cmocka_unit_test(test_traps_are_reported),
         cmocka_unit_test(test_settling),
+        cmocka_unit_test(test_folded_in_the_field),
         cmocka_unit_test(test_dear_ones_are_folded_small),
         cmocka_unit_test(test_what_lies_in_memory),
     };
