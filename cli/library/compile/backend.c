@@ -479,8 +479,8 @@ bool run_emit(struct compilation *c)
     if (c->base && !emit_base(c))
         return false;
     if (c->options->break_kernel && !c->module->asked.broke)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--break-kernel: no kernel with floats computes a node '%s'",
-                        c->options->break_kernel);
+        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "--break-kernel: no kernel with floats computes a node '%s'", c->options->break_kernel);
     const struct target *last = &c->targets.data[c->targets.n - 1]->target;
     if (!targets_static(c->options))
         unit_add(c, last, "plan", print_function(c, c->module->plan.plan_function), (src_id){0});
