@@ -144,6 +144,17 @@ def test_map_of_one_open_size_is_shared(tmp_path, shape):
         same_for_all(path, feed)
 
 
+@pytest.mark.parametrize("flags", [["-march=x86-64-v3"], ["-march=x86-64-v2"], []])
+def test_parts_end_where_the_size_does(tmp_path, flags):
+    """An open size that whole vectors fill: what lies behind the result stays as it is."""
+    model = Model(tmp_path, [node("Concat", "x x x x", "c", axis=0), node("Mul", "c c", "z")], [value("x", ["n"], T.DOUBLE)], [value("z", None, T.DOUBLE)])
+    with Artifact(model.compile(*flags), threads=1) as a:
+        for n in (1, 2, 3, 8, 4096, 4099, 10000):
+            x, room = floats(n, seed=n).astype(np.float64), np.full(4 * n + 40000, 7.0)
+            a.run_into([x], [room[:4 * n]])
+            assert np.array_equal(room[:4 * n], np.tile(x, 4) ** 2) and (room[4 * n:] == 7).all(), n
+
+
 def test_few_parts_are_narrower(tmp_path):
     """8 vectors of output channels are four parts of two, not two of four, where that costs one thread little."""
     model = Model(tmp_path, [node("Conv", "x w", "y", pads=[1] * 4)], [value("x", [1, 128, 28, 28])], [value("y", [1, 128, 28, 28])],
