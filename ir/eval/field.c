@@ -104,6 +104,5 @@ bool field_number(struct graph *g, value_id v, double folded, uint32_t *residue)
     double real;
     while (value_op(g, v) == OP_BROADCAST)
         v = value_node(g, v)->in[0];
-    return value_is_const(g, v) && number(g, v, &left, residue, &real) &&
-           fabs(folded - real) <= 0x1p-16 * fabs(real);
+    return value_is_const(g, v) && number(g, v, &left, residue, &real) && fabs(folded - real) <= 0x1p-16 * fabs(real);
 }

@@ -57,7 +57,7 @@ static void segment(struct em *em, struct nest *n, uint32_t at, uint32_t next, e
     struct em_for l;
     if (n->around[d].step) {
         trips(em, n, at, &first, &end);
-        if (!one && !exact && !ex_is_const(x, n->extent[d], &(int64_t){0})) { /* whole and rest say what the extent says */
+        if (!one && !exact && !ex_is_const(x, n->extent[d], &(int64_t){0})) { /* whole and rest say the extent */
             end = ex_addc(x, first, n->around[d].step / step);
             more = ex_and(x, more, ex_lt(x, whole, end));
         } else {

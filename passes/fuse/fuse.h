@@ -46,7 +46,7 @@ bool store_wanted(const struct fuser *, const struct node *n, const struct deman
 /* Is v better stored than computed, though it is wanted at each point once? Where it is dear, or costs nothing there.
  */
 bool store_pays(const struct fuser *, value_id v);
-/* Is the index of gather n dear, and fetches so few elements that it had better be stored, to be computed by vectors? */
+/* Is the index of gather n dear, and does it fetch so few elements that vectors had better compute and store it? */
 bool dear_index(const struct fuser *, const struct node *n);
 /* Is v, which several stages of a row want, dear enough to be kept for the row? And where. */
 bool store_row(const struct fuser *, value_id v, const struct demand *, struct row_local *out);

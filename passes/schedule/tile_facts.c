@@ -88,8 +88,8 @@ static bool is_covered(const struct site *site, const struct node *n, int32_t d)
            s->halo[s->rank + 2 + d] >= above;
 }
 
-/* Where the operand of convolution n lies: of a view that moves channels and images alone (a channel shuffle) what it is
- * a view of. */
+/* Where the operand of convolution n lies: of a view that moves channels and images alone (a channel shuffle) what it
+ * is a view of. */
 static value_id image_of(const struct site *site, const struct node *n)
 {
     const struct type *t = value_type(site->g, n->in[0]);

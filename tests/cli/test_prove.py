@@ -246,14 +246,16 @@ def test_break_what_is_not_there(tmp_path):
     """A name that no kernel has breaks nothing, so the proof of that says nothing. A product alone has only multiply-adds to break."""
     done = mcc("prove", mlp(tmp_path / "net.onnx"), ONE, "--break-kernel=nothing", timeout=300)
     assert done.returncode == 2 and "computes a node 'nothing'" in done.stderr
-    path = save(tmp_path / "mm.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"], "mm")], [value("x", [64, 64])], [value("y", [64, 64])], {"w": weights(64, 64)})
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "mm")]
+    path = save(tmp_path / "mm.onnx", nodes, [value("x", [64, 64])], [value("y", [64, 64])], {"w": weights(64, 64)})
     assert not proof(path, "--break-kernel=mm", status=6)["proved"]
 
 
 @pytest.mark.parametrize("machine", ["off", "only"])
 def test_loops_that_run_long(tmp_path, machine):
     """Floats that decide how often a loop runs mean nothing in the field: the run is given up."""
-    body = helper.make_graph([helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Add", ["a", "x"], ["b"]), helper.make_node("Identity", ["b"], ["s"])], "body",
+    steps = [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Add", ["a", "x"], ["b"]), helper.make_node("Identity", ["b"], ["s"])]
+    body = helper.make_graph(steps, "body",
                              [value("i", [], 7), value("go", [], 9), value("a", [8])], [value("on", [], 9), value("b", [8]), value("s", [8])])
     nodes = [helper.make_node("Div", ["x1", "tiny"], ["f"]), helper.make_node("Abs", ["f"], ["p"]), helper.make_node("Cast", ["p"], ["n"], to=7),
              helper.make_node("Loop", ["n", "", "x"], ["y", "all"], "loop", body=body)]

@@ -215,9 +215,8 @@ static bool ask_exact(struct error_search *e, enum part part)
                 return false;
         }
     return metric_ask(e, &e->exact_metric[part]) &&
-           (isfinite(e->exact_metric[part]) ||
-            error_env(e->ctx, "'%s' printed no number but %g of the outputs in f32", e->options->metric,
-                      e->exact_metric[part]));
+           (isfinite(e->exact_metric[part]) || error_env(e->ctx, "'%s' printed no number but %g of the outputs in f32",
+                                                         e->options->metric, e->exact_metric[part]));
 }
 
 struct run {
