@@ -94,12 +94,8 @@ static enum arithmetic arithmetic_chosen(void *user, const char *label, bool is_
     return ranged ? ARITHMETIC_INT8 : ARITHMETIC_DYNAMIC;
 }
 
-static const enum elem cache_types[n_option_cache_type] = {
-    [OPT_CACHE_TYPE_AUTO] = ELEM_NONE,
-    [OPT_CACHE_TYPE_BF16] = ELEM_BF16,
-    [OPT_CACHE_TYPE_F16] = ELEM_F16,
-    [OPT_CACHE_TYPE_F8] = ELEM_F8E4M3FN,
-};
+static const enum weights_type cache_types[n_option_cache_type] = {
+    [OPT_CACHE_TYPE_BF16] = WEIGHTS_BF16, [OPT_CACHE_TYPE_F16] = WEIGHTS_F16, [OPT_CACHE_TYPE_F8] = WEIGHTS_F8};
 
 bool run_legalize(struct compilation *c)
 {
@@ -115,7 +111,7 @@ bool run_legalize(struct compilation *c)
                                      .chosen = arithmetic_chosen,
                                      .user = c->module,
                                      .probe = c->probe,
-                                     .cache_type = cache_types[o->cache_type],
+                                     .cache_type = weights_rows[cache_types[o->cache_type]].elem,
                                      .last_logits = o->last_logits};
     struct graph *imported = c->graph;
     c->graph = c->module->g = legalize(c->ctx, imported, &legal);

@@ -201,12 +201,19 @@ static bool listed(const char *list, const char *word)
     return false;
 }
 
+/* Does the system let a process have what the row needs beyond its CPU (os_tiles)? */
+static bool system_grants(const struct options *o, const struct target_row *t)
+{
+    const struct platform *platform = targets_platform(o);
+    return !t->machine.tiles || (platform && strcmp(platform->system, "linux") == 0);
+}
+
 /* The best row that this machine runs; those of one kind of core alone differ in figures that nothing tells of the
  * machine. */
-static bool is_native(struct context *ctx, const struct target_row *t, const char *arch)
+static bool is_native(struct context *ctx, const struct options *o, const struct target_row *t, const char *arch)
 {
     for (uint32_t i = 0; i < target_count; i++)
-        if (target_rows[i].when != TARGET_NAMED && cpu_runs(ctx, &target_rows[i]))
+        if (target_rows[i].when != TARGET_NAMED && system_grants(o, &target_rows[i]) && cpu_runs(ctx, &target_rows[i]))
             return strcmp(arch, target_rows[i].arch) == 0 ? &target_rows[i] == t : t->when == TARGET_ALWAYS;
     return t->when == TARGET_ALWAYS;
 }
@@ -278,7 +285,7 @@ static bool is_asked(struct context *ctx, const struct options *o, const struct 
     if (!list || !strcmp(list, "all"))
         return t->when == TARGET_ALWAYS || (t->when == TARGET_OF_USE && used);
     if (!strcmp(list, "native"))
-        return is_native(ctx, t, arch);
+        return is_native(ctx, o, t, arch);
     return listed(list, t->name) || listed(list, target_short_name(target_rows, target_count, t));
 }
 
@@ -343,9 +350,7 @@ bool targets_check(struct context *ctx, const struct options *o)
 
 bool target_wanted(const struct options *o, const struct module *m, const struct target_row *t)
 {
-    const struct platform *platform = targets_platform(o);
-    bool grants = !t->machine.tiles || (platform && strcmp(platform->system, "linux") == 0); /* os_tiles */
-    return is_asked(m->ctx, o, t, grants && has_use(m, t));
+    return is_asked(m->ctx, o, t, system_grants(o, t) && has_use(m, t));
 }
 
 const struct target_row *targets_best(struct context *ctx, const struct options *o)
