@@ -128,7 +128,7 @@ enum fail command_prove(struct context *ctx, struct options *o)
         return ctx->fail;
     if (can_prove(ctx, o) && prove_network(ctx, o, p))
         certify(p);
-    if (p->beside)
-        context_free(p->beside);
+    if (p->code_context)
+        context_free(p->code_context);
     return ctx->fail;
 }

@@ -366,13 +366,13 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
 static bool compare_machine(struct prove *p, const char *library)
 {
     struct context *ctx = p->run.c.ctx;
-    p->beside = context_new();
-    if (!p->beside)
+    p->code_context = context_new();
+    if (!p->code_context)
         return error_limit(ctx, (src_id){0}, "out of memory");
-    p->beside->unwind = ctx->unwind;
-    p->machine = code_run(p->beside, p->run.c.options, library);
-    report_diagnostics(p->beside, p->run.c.report, p->run.c.options);
-    ctx->fail = p->beside->fail;
+    p->code_context->unwind = ctx->unwind;
+    p->machine = code_run(p->code_context, p->run.c.options, library);
+    report_diagnostics(p->code_context, p->run.c.report, p->run.c.options);
+    ctx->fail = p->code_context->fail;
     return p->machine;
 }
 

@@ -59,7 +59,7 @@ struct guard {
 
 struct prove {
     struct capture run; /* first: the host's callbacks get it */
-    struct context *beside; /* of `machine`, for who prints; NULL: none */
+    struct context *code_context; /* owns `machine`, until it is printed; NULL: none */
     struct code_check *machine; /* NULL: not asked for */
     struct guard guard;
     struct tensor **want;      /* by value */

@@ -49,6 +49,15 @@ struct attn {
 void attn_z_point(const struct attn *, expr_id row, expr_id key, expr_id *idx);
 /* The point of one operand of the scores at element d of its row (of_row: of the rows' operand, else of the keys'). */
 void attn_operand_point(const struct attn *, bool of_row, expr_id row, expr_id key, expr_id d, expr_id *idx);
+/* A step of the scores' register tile: element d (few rows: a vector of elements) of the keys from `key` on, and of the
+ * rows in q. The operands, for em_tile_step: a key for each row of the tile, q for each of its vectors. */
+struct attn_score_step {
+    struct attn *t;
+    expr_id key, d;
+    uint32_t keys;
+    lreg q[ATTENTION_FEW > ATTENTION_VECTORS ? ATTENTION_FEW : ATTENTION_VECTORS], k;
+};
+bool attn_score_operands(void *step, uint32_t key, uint32_t j, lreg in[2]);
 /* Scores of vector j of the rows and of `count` keys of the span, from number `at` on: z of them to Z, and their
  * maximum to C. */
 void attn_store_scores(struct attn *, expr_id at, uint32_t count, int64_t j, const lreg *score);

@@ -57,36 +57,14 @@ void attn_copy_rows(struct attn *t)
     em_for_end(em, &l, NULL, NULL);
 }
 
-/* A vector of steps, of the keys from `key` on and of all rows. */
-struct few_step {
-    struct attn *t;
-    expr_id key, vector;
-    uint32_t keys;
-    lreg q[ATTENTION_FEW], k;
-};
-
-static bool operands(void *user, uint32_t i, uint32_t row, lreg in[2])
-{
-    struct few_step *s = user;
-    struct em *em = s->t->em;
-    expr_id idx[RANK_MAX];
-    if (row == 0) {
-        attn_operand_point(s->t, false, s->t->row0, ex_addc(em->x, s->key, i), lanes_at(s->t, s->vector), idx);
-        s->k = em_splat(em, em_value(em, s->t->key_operand, idx, ex_const(em->x, 1)), s->t->s->lanes);
-    }
-    in[0] = s->k;
-    in[1] = s->q[row];
-    return true;
-}
-
 static void step(void *user, expr_id vector, lreg *acc)
 {
-    struct few_step *s = user;
+    struct attn_score_step *s = user;
     struct attn *t = s->t;
-    s->vector = vector;
+    s->d = lanes_at(t, vector);
     for (int64_t i = 0; i < t->s->few; i++)
         s->q[i] = em_scratch_load(t->em, t->q, q_at(t, i, vector), t->s->lanes);
-    em_tile_step(t->em, L_FMA, s->keys, (uint32_t)t->s->few, operands, s, acc);
+    em_tile_step(t->em, L_FMA, s->keys, (uint32_t)t->s->few, attn_score_operands, s, acc);
 }
 
 /* Of two vectors a and b, whose groups of `each` lanes lie in blocks of `few`: the first half of a's and b's blocks in
@@ -132,7 +110,7 @@ static void tile(void *user, expr_id at, uint32_t count)
     for (uint32_t i = 0; i < count * few; i++)
         acc[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size / t->s->lanes), count * few, acc, step,
-                 &(struct few_step){.t = t, .key = key, .keys = count});
+                 &(struct attn_score_step){.t = t, .key = key, .keys = count});
     for (uint32_t i = 0; i < count; i++)
         score[i] = rows_in_lanes(t, acc + i * few);
     attn_store_scores(t, at, count, 0, score);

@@ -120,17 +120,9 @@ void attn_begin(struct attn *t)
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
-/* Element d of the rows and of the keys from `key` on. */
-struct score_step {
-    struct attn *t;
-    expr_id key, d;
-    uint32_t count;
-    lreg q[ATTENTION_VECTORS], k;
-};
-
-static bool score_operands(void *user, uint32_t i, uint32_t j, lreg in[2])
+bool attn_score_operands(void *step, uint32_t i, uint32_t j, lreg in[2])
 {
-    struct score_step *s = user;
+    struct attn_score_step *s = step;
     struct em *em = s->t->em;
     expr_id idx[RANK_MAX];
     if (j == 0) {
@@ -144,12 +136,12 @@ static bool score_operands(void *user, uint32_t i, uint32_t j, lreg in[2])
 
 static void score_step(void *user, expr_id d, lreg *acc)
 {
-    struct score_step *s = user;
+    struct attn_score_step *s = user;
     struct attn *t = s->t;
     s->d = d;
     for (int64_t j = 0; j < t->nv; j++)
         s->q[j] = em_scratch_load(t->em, t->q, attn_line(t, d, j), t->s->lanes);
-    em_tile_step(t->em, L_FMA, s->count, (uint32_t)t->nv, score_operands, s, acc);
+    em_tile_step(t->em, L_FMA, s->keys, (uint32_t)t->nv, attn_score_operands, s, acc);
 }
 
 /* What z is at a row and a key, of which the score is known. */
@@ -191,7 +183,7 @@ static void score_tile(void *user, expr_id at, uint32_t count)
     for (uint32_t i = 0; i < n; i++)
         acc[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size), n, acc, score_step,
-                 &(struct score_step){.t = t, .key = key, .count = count});
+                 &(struct attn_score_step){.t = t, .key = key, .keys = count});
     for (int64_t j = 0; j < t->nv; j++) {
         lreg score[EM_POINTS];
         for (uint32_t i = 0; i < count; i++)
