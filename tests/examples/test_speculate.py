@@ -68,7 +68,7 @@ def test_a_hundred_prompts(program, network):
     for i, text in enumerate(prompts()):
         drawn = () if i % 4 else ("-t", "0.8", "-s", str(i), "-r", "1.1")
         assert chat.tokens(text, "--speculate", *drawn) == chat.tokens(text, *drawn), text
-    assert chat.tried > 100
+    assert chat.tried > 50
 
 
 @needs_jansson
