@@ -209,9 +209,9 @@ TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
 
-# The C tests alone: no Python packages, no network.
+# The C tests alone: no Python packages, no network. T=part as for check.
 check-unit: all tests
-	@$(TEST_ENV) python3 tests/run.py --build $(BUILD) --no-pytest $(TESTS)
+	@$(TEST_ENV) python3 tests/run.py --build $(BUILD) --no-pytest $(if $(T),--name $(T)) $(TESTS)
 
 # Compiler and C tests with address and undefined-behaviour checks, files made to be bad given to that compiler, and the
 # runtime's tests with the thread checker. Builds beside $(BUILD).
