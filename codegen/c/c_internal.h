@@ -64,8 +64,8 @@ const char *c_iota(struct c_file *, struct ltype);
 const char *c_insert(struct c_file *, struct ltype);
 const char *c_shuffle(struct c_file *, struct ltype from, struct ltype to, const uint8_t *list);
 const char *c_hreduce(struct c_file *, enum lop, struct ltype);
-const char *c_memory(struct c_file *, enum lop, struct ltype,
-                     bool masked); /* LOAD ... SCATTER of vectors (c_memory.c) */
+/* LOAD ... SCATTER of vectors, where lanes have indices those of type `by` (c_memory.c) */
+const char *c_memory(struct c_file *, enum lop, struct ltype, enum elem by, bool masked);
 /* The C operator of scalars that are written in place, NULL: there is none. */
 const char *c_infix(const struct lstmt *, struct ltype operand);
 /* f32 and f64 functions of the prologue: "f32_sqrt". */

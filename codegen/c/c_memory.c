@@ -3,13 +3,14 @@
  */
 #include "codegen/c/c_internal.h"
 
-const char *c_memory(struct c_file *c, enum lop op, struct ltype t, bool masked)
+const char *c_memory(struct c_file *c, enum lop op, struct ltype t, enum elem by, bool masked)
 {
     bool stores = op == L_STORE || op == L_STORES || op == L_SCATTER, flag = t.elem == ELEM_BOOL;
     bool strided = op == L_LOADS || op == L_STORES, indexed = op == L_GATHER || op == L_SCATTER;
-    const struct ltype mask = {ELEM_BOOL, t.lanes}, index = {ELEM_I64, t.lanes};
+    const struct ltype mask = {ELEM_BOOL, t.lanes}, index = {by, t.lanes};
     const char *type = c_type(c, t), *scalar = c_scalar(c, t.elem);
-    const char *name = arena_printf(c->arena, "%s_%s%s", type, lop_name(op), masked ? "_masked" : "");
+    const char *name = arena_printf(c->arena, "%s_%s%s%s", type, lop_name(op), by == ELEM_U8 ? "_bytes" : "",
+                                    masked ? "_masked" : "");
     const char *at = indexed ? "p[at.v[i]]" : strided ? "p[i * stride]" : "p[i]";
     struct strbuf *out = &c->helpers;
     if (!c_first(c, arena_printf(c->arena, "f %s", name)))

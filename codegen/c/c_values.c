@@ -187,7 +187,7 @@ const char *ce_load(struct c_emit *e, const struct lstmt *s)
                                            is_bool ? " != 0" : "");
         return mask ? arena_printf(e->c->arena, "%s ? %s : 0", mask, element) : element;
     }
-    const char *name = c_memory(e->c, s->op, s->type, mask != NULL);
+    const char *name = c_memory(e->c, s->op, s->type, lf_type(e->f, s->in[1]).elem, mask != NULL);
     const char *at = s->op == L_GATHER ? arena_printf(e->c->arena, "%s, %s", ce_text(e, s->in[0], ATOM), ce_in(e, s, 1))
                      : m.stride < 0
                          ? address(e, s)
@@ -211,7 +211,7 @@ void ce_store(struct c_emit *e, const struct lstmt *s)
         strbuf_printf(e->out, "%s[%s] = %s;\n", ce_text(e, s->in[0], ATOM), ce_in(e, s, 1), value);
         return;
     }
-    const char *name = c_memory(e->c, s->op, t, mask != NULL);
+    const char *name = c_memory(e->c, s->op, t, ELEM_I64, mask != NULL);
     const char *at = s->op == L_SCATTER
                          ? arena_printf(e->c->arena, "%s, %s", ce_text(e, s->in[0], ATOM), ce_in(e, s, 1))
                      : m.stride < 0

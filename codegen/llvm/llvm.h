@@ -28,6 +28,8 @@ struct llvm_machine {
     bool workers;                  /* WebAssembly: the host shares the indices of a launch among instances */
     bool f16;                      /* f32 <-> f16 conversion is an instruction */
     bool f16_math;                 /* arithmetic on f16 is */
+    bool vbmi;                     /* bytes select from two registers of 64 */
+    uint32_t table_bytes;          /* of a register whose bytes select bytes (llvm_table.c); 0: there are none */
     bool bf16;                     /* f32 -> bf16 is one, that counts subnormal numbers as 0 */
     uint32_t dot_forms;            /* rows of llvm_dot.c's table that are instructions here, a bit each */
     bool tiles;                    /* L_MATMUL is instructions of AMX */
@@ -154,6 +156,9 @@ LLVMValueRef emit_ldexp(struct emitter *, const struct lstmt *);      /* LDEXP *
 LLVMValueRef emit_matdot(struct emitter *, const struct lstmt *);     /* MATDOT */
 LLVMValueRef emit_matmul(struct emitter *, const struct lstmt *);     /* llvm_matmul.c: MATMUL, which has no result */
 void matmul_begin(struct emitter *);                                  /* before the function's body */
+void set_invariant(struct emitter *, LLVMValueRef load);              /* nothing writes what it reads */
+/* llvm_table.c: bytes of the LOOP_TABLE at base by the bytes x, several. */
+LLVMValueRef emit_byte_table(struct emitter *, LLVMValueRef base, bool invariant, LLVMValueRef x, uint32_t lanes);
 /* llvm_lookup.c: v converted, or what was looked up less by; NULL: not what a table serves. */
 LLVMValueRef lookup_convert(struct emitter *, LLVMValueRef v, enum elem from, enum elem to, uint32_t lanes);
 LLVMValueRef lookup_less(struct emitter *, LLVMValueRef v, LLVMValueRef by);

@@ -92,6 +92,13 @@ static void learn_features(struct llvm_machine *m)
     m->dsp = m->arch == ARCH_ARM && machine_has(m->tm, "+dsp") && !machine_has(m->tm, "+mve");
     m->tiles = x86 && machine_has(m->tm, "+amx-tile") && machine_has(m->tm, "+amx-int8") &&
                machine_has(m->tm, "+amx-bf16");
+    m->vbmi = x86 && machine_has(m->tm, "+avx512vbmi");
+    m->table_bytes = m->arch == ARCH_AARCH64           ? 16
+                     : !x86                            ? 0
+                     : machine_has(m->tm, "+avx512bw") ? 64
+                     : machine_has(m->tm, "+avx2")     ? 32
+                     : machine_has(m->tm, "+ssse3")    ? 16
+                                                       : 0;
     dot_learn(m);
     m->madd[0] = x86;
     m->madd[1] = x86 && machine_has(m->tm, "+avx2");

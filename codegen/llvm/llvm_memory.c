@@ -59,11 +59,16 @@ static void set_metadata(struct emitter *e, LLVMValueRef access, const char *kin
                     LLVMMetadataAsValue(e->ctx, node));
 }
 
+void set_invariant(struct emitter *e, LLVMValueRef access)
+{
+    set_metadata(e, access, "invariant.load", NULL);
+}
+
 static void set_flags(struct emitter *e, const struct access *a, LLVMValueRef access)
 {
     LLVMSetAlignment(access, a->align);
     if (a->flags & L_FLAG_INVARIANT && !a->value)
-        set_metadata(e, access, "invariant.load", NULL);
+        set_invariant(e, access);
     if (a->flags & L_FLAG_NONTEMPORAL) {
         set_metadata(e, access, "nontemporal", LLVMConstInt(e->i32, 1, false));
         e->nontemporal = e->nontemporal || a->value;
@@ -221,6 +226,15 @@ static LLVMValueRef gather(struct emitter *e, const struct access *a, LLVMValueR
     return from_memory(e, a, call_intrinsic(e, "llvm.masked.gather", types, 2, args, 4));
 }
 
+/* By indices of a byte. */
+static LLVMValueRef table(struct emitter *e, struct access *a)
+{
+    if (elem_size(a->type.elem) == 1)
+        return from_memory(e, a, emit_byte_table(e, a->base, a->flags & L_FLAG_INVARIANT, a->index, a->type.lanes));
+    a->index = LLVMBuildZExt(e->b, a->index, type_lanes(e->i64, a->type.lanes), "");
+    return gather(e, a, address_of(e, a->scalar, a->base, a->index));
+}
+
 static void scatter(struct emitter *e, const struct access *a, LLVMValueRef pointers)
 {
     LLVMTypeRef types[2] = {a->vector, LLVMTypeOf(pointers)};
@@ -358,6 +372,8 @@ LLVMValueRef emit_memory(struct emitter *e, const struct lstmt *s)
         store_lanes(e, &a);
         return NULL;
     }
+    if (s->op == L_GATHER && operand_type(e, s, 1).elem == ELEM_U8)
+        return table(e, &a);
     if (indexed)
         pointers = a.stride ? strided_pointers(e, &a) : address_of(e, a.scalar, a.base, a.index);
     if (!a.value)

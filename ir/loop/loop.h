@@ -98,7 +98,7 @@ enum lop {
     /* memory: index in elements of the buffer */
     L_LOAD, /* buffer, index [, mask]; lanes consecutive elements; masked-out lanes are 0 and not accessed */
     L_LOADS, /* buffer, index, stride (index) [, mask]: lanes at index + lane * stride */
-    L_GATHER, /* buffer, i64xN indices [, mask] */
+    L_GATHER, /* buffer, i64xN indices [, mask], or u8xN indices of LOOP_TABLE elements, all of which may be read */
     L_STORE, /* buffer, index, value [, mask] */
     L_STORES, /* buffer, index, stride, value [, mask] */
     L_SCATTER, /* buffer, i64xN indices, value [, mask]; lanes in order */
@@ -130,6 +130,7 @@ enum lop {
                * run has failed */
     L_COUNT
 };
+enum { LOOP_TABLE = 256 }; /* elements that indices of a byte reach */
 enum { LOOP_LANES_MAX = 128 }; /* of a register: a byte numbers those of both operands of a shuffle */
 const char *lop_name(enum lop);
 enum lop lop_by_name(const char *);

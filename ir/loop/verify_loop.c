@@ -245,7 +245,8 @@ static void check_access(struct verifier *v, const struct lstmt *s, struct ltype
     bool indirect = s->op == L_GATHER || s->op == L_SCATTER;
     expect(v, s, buffer.lanes == 0 && buffer.elem == value.elem && value.lanes > 0, 10,
            "not a buffer of these elements");
-    expect(v, s, index.elem == ELEM_I64 && index.lanes == (indirect ? value.lanes : 1), 10, "bad index");
+    bool bytes = s->op == L_GATHER && index.elem == ELEM_U8 && value.lanes > 1 && m.mask < 0;
+    expect(v, s, (index.elem == ELEM_I64 || bytes) && index.lanes == (indirect ? value.lanes : 1), 10, "bad index");
     expect(v, s, m.stride < 0 || is_index(v, s, (uint32_t)m.stride), 10, "bad stride");
     if (m.mask > 0) {
         struct ltype mask = type_of(v, s, (uint32_t)m.mask);

@@ -179,6 +179,7 @@ void em_interleave_end(struct em *, struct em_interleave *, uint32_t at_once, ui
 lreg em_value(struct em *, value_id, const expr_id *idx, expr_id cond);
 lreg em_compute(struct em *, value_id, const expr_id *idx, expr_id cond); /* not from memory, nor from scratch */
 lreg em_load(struct em *, value_id, const expr_id *idx, expr_id cond);
+lreg em_load_table(struct em *, value_id, lreg bytes); /* a constant of LOOP_TABLE bytes, by lanes of u8 */
 lreg em_load_memory(struct em *, value_id, const expr_id *idx); /* as memory has it ... */
 lreg em_to_register(struct em *, lreg, enum elem); /* ... and as registers do */
 lreg em_load_at(struct em *, lreg buffer, const struct storage *, enum elem, const expr_id *idx, expr_id cond);

@@ -127,6 +127,13 @@ lreg em_load_memory(struct em *em, value_id v, const expr_id *idx)
     return load_reached(em, em_buffer(em, v), value_type(em->g, v)->elem, &r, false);
 }
 
+lreg em_load_table(struct em *em, value_id v, lreg bytes)
+{
+    enum elem e = value_type(em->g, v)->elem;
+    struct reach r = {.how = REACH_GATHER, .lanes = lf_type(em->f, bytes).lanes, .index = bytes};
+    return em_to_register(em, load_reached(em, em_buffer(em, v), e, &r, false), e);
+}
+
 lreg em_load(struct em *em, value_id v, const expr_id *idx, expr_id cond)
 {
     return em_load_at(em, em_buffer(em, v), &em->m->fused.storage[v.i], value_type(em->g, v)->elem, idx, cond);

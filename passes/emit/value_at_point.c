@@ -161,6 +161,16 @@ expr_id em_loaded_index(struct em *em, const struct node *n, lreg i, struct em_p
     return bound;
 }
 
+/* A constant of 256 elements of a byte each, by an index of a byte: nothing is outside. */
+static bool is_byte_table(const struct em *em, const struct node *n)
+{
+    const struct type *t = value_type(em->g, n->in[0]);
+    const struct storage *s = &em->m->fused.storage[n->in[0].i];
+    return n->op == OP_GATHER && value_is_const(em->g, n->in[0]) && elem_size(t->elem) == 1 && t->rank == 1 &&
+           ex_is(em->x, t->dims[0], LOOP_TABLE) && value_type(em->g, n->in[1])->elem == ELEM_U8 && s->rank == 1 &&
+           !s->dim[0].block && ex_is(em->x, s->dim[0].outer, 1) && ex_is(em->x, s->origin, 0);
+}
+
 static lreg index_value(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)
 {
     const struct type *t = value_type(em->g, n->in[0]), *of_index = value_type(em->g, n->in[1]);
@@ -170,6 +180,8 @@ static lreg index_value(struct em *em, const struct node *n, const expr_id *idx,
         if (a.component >= 0)
             a.index[a.component] = ex_const(em->x, j);
         lreg i = em_value(em, n->in[1], a.index, cond);
+        if (lf_type(em->f, i).lanes > 1 && is_byte_table(em, n))
+            return em_load_table(em, n->in[0], i);
         a.at[a.dim + j] = em_loaded_index(em, n, i, (struct em_point){a.index, of_index->rank}, t->dims[a.dim + j],
                                           cond);
     }

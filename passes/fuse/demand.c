@@ -75,7 +75,8 @@ void demand_operands(struct fuser *f, node_id id, const struct demand *d)
         if (a.component >= 0 || dear_index(f, n))
             demand_hard(f, n->in[1], d->kernel, 0);
         else
-            demand_at(f, n->in[1], id, d, a.index, false, d->context);
+            demand_at(f, n->in[1], id, d, a.index,
+                      d->bijective && n->op == OP_GATHER && value_type(f->g, n->in[0])->rank == 1, d->context);
         return;
     }
     for (uint32_t k = 0; k < n->n_in; k++) {

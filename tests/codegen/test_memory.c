@@ -54,6 +54,25 @@ static void add_access(struct suite *s, enum elem elem, uint32_t lanes)
     }
 }
 
+/* All bytes by tables of them. */
+static void add_tables(struct suite *s, enum elem elem, uint32_t lanes)
+{
+    char name[64];
+    lreg i;
+    struct ltype t = {elem, lanes}, bytes = {ELEM_U8, lanes};
+    int64_t count = 2 * LOOP_TABLE / lanes + 1, n = count * lanes;
+    snprintf(name, sizeof name, "table_%s_%u", elem_name(elem), lanes);
+    struct kernel_case *k = case_new(s, name);
+    k->count = count;
+    lreg table = case_buffer(s, k, elem, LARG_IN, LOOP_TABLE), in = case_buffer(s, k, ELEM_U8, LARG_IN, n);
+    for (int64_t j = 0; j < n; j++)
+        ((uint8_t *)k->arg[1].data)[j] = (uint8_t)(j * 77);
+    lreg out = case_buffer(s, k, elem, LARG_OUT, n);
+    struct build b = case_parallel(k, &i);
+    lreg at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes));
+    store(b, out, at, op2(b, L_GATHER, t, table, load(b, bytes, in, at)));
+}
+
 /* Every second, third or fourth element, all lanes and some; the buffer ends with the last lane's element. */
 static void add_steps(struct suite *s, enum elem elem, uint32_t lanes, int64_t step)
 {
@@ -87,6 +106,13 @@ static void test_access(void **state)
             add_steps(s, ELEM_U8, widths[w], step);
             add_steps(s, ELEM_BOOL, widths[w], step);
         }
+    for (uint32_t lanes = 4; lanes <= LOOP_LANES_MAX; lanes *= 2) {
+        add_tables(s, ELEM_U8, lanes);
+        add_tables(s, ELEM_BOOL, lanes);
+        add_tables(s, ELEM_I8, 3 * lanes / 4);
+        if (lanes <= 16)
+            add_tables(s, ELEM_F32, lanes);
+    }
     for (uint32_t e = 1; e < ELEM_COUNT; e++)
         for (size_t w = 0; w < COUNT_OF(widths); w++)
             if (elem_class((enum elem)e) != 'C' && elem_class((enum elem)e) != 'S')

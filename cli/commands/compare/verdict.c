@@ -46,6 +46,13 @@ static bool is_widening(const struct graph *g, const struct node *n)
     return n->op == OP_CONVERT && (elem_bits(from) == 8 || to == ELEM_F32 || elem_bits(to) > elem_bits(from));
 }
 
+/* Bytes by a table of all of them, and bytes as other ones. */
+static bool is_byte_function(const struct graph *g, const struct node *n)
+{
+    const bool table = n->op == OP_GATHER && value_is_const(g, n->in[0]);
+    return (table || n->op == OP_BITCAST) && elem_bits(value_type(g, n->in[table])->elem) == 8;
+}
+
 /* Do bytes and floats alone come into the run? Other integers are drawn as small ones. */
 static bool is_of_bytes(const struct graph *g)
 {
@@ -66,7 +73,8 @@ static bool is_integer_work(const struct graph *g, const struct node *n)
         return false;
     if (n->op == OP_CONV || n->op == OP_DOT)
         return false;
-    const bool exact = is_of_bytes(g) && (is_polynomial(n->op, node_str(n, "monoid", "")) || is_widening(g, n));
+    const bool exact = is_of_bytes(g) &&
+                       (is_polynomial(n->op, node_str(n, "monoid", "")) || is_widening(g, n) || is_byte_function(g, n));
     for (uint32_t i = 0; i < n->n_in; i++) {
         const struct type *t = n->in[i].i ? value_type(g, n->in[i]) : NULL;
         if (t && t->kind == TYPE_TENSOR && (elem_class(t->elem) == 'I' || elem_class(t->elem) == 'U') &&

@@ -11,8 +11,12 @@ static uint8_t *lane_address(struct interp *in, const struct lstmt *s, struct lm
 {
     const struct memory *mem = &slot_in(in, s, 0)->mem;
     const struct slot *index = slot_in(in, s, 1);
-    int64_t at = loop_int_lane(ELEM_I64, index->data, index->lanes > 1 ? i : 0), step = 0;
+    int64_t at = loop_int_lane(index->elem, index->data, index->lanes > 1 ? i : 0), step = 0;
     bool indirect = s->op == L_GATHER || s->op == L_SCATTER;
+    if (index->elem == ELEM_U8 && mem->bytes / size < LOOP_TABLE) {
+        interp_broken(in, s, arena_printf(&in->arena, "a table of %" PRId64 " elements", mem->bytes / size));
+        return NULL;
+    }
     if (!indirect && m.stride < 0)
         step = i;
     else if (!indirect && !mul_i64(slot_index(slot_in(in, s, (uint32_t)m.stride)), i, &step))
