@@ -90,7 +90,7 @@ TEST_LIBRARY := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/interp/*.c) $(f
 
 # ---- products ---------------------------------------------------------------------------------------
 
-PUBLIC_HEADERS := $(wildcard runtime/mcc.h runtime/mcc.hpp runtime/mcc_load.h runtime/mcc_note.h cli/library/mccc.h)
+PUBLIC_HEADERS := $(wildcard runtime/mcc.h runtime/mcc.hpp runtime/mcc_load.h runtime/mcc_load_file.h runtime/mcc_note.h cli/library/mccc.h)
 .PHONY: all lib tests
 all: $(BUILD)/mcc $(BUILD)/libmcc.a $(BUILD)/libmcc.so $(PUBLIC_HEADERS:%=$(BUILD)/include/.%)
 lib: $(BUILD)/libmcc.a

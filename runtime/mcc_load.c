@@ -13,21 +13,12 @@
 #define _GNU_SOURCE
 #endif
 
-#include "mcc_load.h"
-#include "mcc_note.h"
+#include "mcc_load_file.h"
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #if defined(__x86_64__)
 #define HOST_MACHINE EM_X86_64
@@ -39,170 +30,13 @@
 #define HOST_MACHINE EM_NONE
 #endif
 
-enum { SEGMENTS_MAX = 64, NOTE_BYTES_MAX = 1 << 16, READ_BYTES = 1 << 16 };
-
-struct file {
-    const char *path;
-    int fd;
-    uint64_t size;
-    struct stat stat;
-    struct mcc_note note;
-    uint64_t note_offset, note_address; /* in the file; in memory, from the load address */
-    mcc_error *error;
-};
+enum { SEGMENTS_MAX = 64, NOTE_BYTES_MAX = 1 << 16 };
 
 struct library {
     mcc_lib lib; /* first: what the host has of it */
     const mcc_api *(*query)(uint32_t);
     int fd; /* stays open as long as the library bears its name; -1: it has a path */
 };
-
-static int fail(const struct file *file, int code, const char *what, const char *detail)
-{
-    mcc_error *error = file->error;
-    if (error) {
-        error->code = code;
-        error->node = -1;
-        size_t n = strlen(file->path), most = 90;
-        bool cut = n > most; /* the end says more than the beginning */
-        snprintf(error->text, sizeof error->text, "%s%s: %s%.100s", cut ? "..." : "", file->path + (cut ? n - most : 0),
-                 what, detail);
-    }
-    return code;
-}
-
-static bool read_at(const struct file *file, void *to, size_t bytes, uint64_t offset)
-{
-    char *p = (char *)to;
-    while (bytes > 0) {
-        ssize_t got = pread(file->fd, p, bytes, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        p += got;
-        bytes -= (size_t)got;
-        offset += (uint64_t)got;
-    }
-    return true;
-}
-
-static bool inside(const struct file *file, uint64_t offset, uint64_t bytes)
-{
-    return offset <= file->size && bytes <= file->size - offset;
-}
-
-/* ---- the hash: XXH64 with seed 0, fed in pieces ------------------ */
-
-#define P1 0x9E3779B185EBCA87u
-#define P2 0xC2B2AE3D27D4EB4Fu
-#define P3 0x165667B19E3779F9u
-#define P4 0x85EBCA77C2B2AE63u
-#define P5 0x27D4EB2F165667C5u
-
-struct hash {
-    uint64_t acc[4], total;
-    unsigned char rest[32];
-    size_t n_rest;
-};
-
-static void hash_start(struct hash *h)
-{
-    memset(h, 0, sizeof *h);
-    h->acc[0] = P1 + P2;
-    h->acc[1] = P2;
-    h->acc[3] = 0 - P1;
-}
-
-static uint64_t rotate(uint64_t x, int n)
-{
-    return x << n | x >> (64 - n);
-}
-static uint64_t word_at(const unsigned char *p)
-{
-    uint64_t x;
-    memcpy(&x, p, 8);
-    return x;
-}
-static uint64_t round_of(uint64_t acc, uint64_t lane)
-{
-    return rotate(acc + lane * P2, 31) * P1;
-}
-
-static void hash_add(struct hash *h, const unsigned char *p, size_t n)
-{
-    h->total += n;
-    while (n > 0) {
-        size_t part = sizeof h->rest - h->n_rest < n ? sizeof h->rest - h->n_rest : n;
-        memcpy(h->rest + h->n_rest, p, part);
-        h->n_rest += part;
-        p += part;
-        n -= part;
-        if (h->n_rest < sizeof h->rest)
-            return;
-        for (int i = 0; i < 4; i++)
-            h->acc[i] = round_of(h->acc[i], word_at(h->rest + 8 * i));
-        h->n_rest = 0;
-    }
-}
-
-static uint64_t hash_end(const struct hash *h)
-{
-    uint64_t x = P5;
-    if (h->total >= 32) {
-        x = rotate(h->acc[0], 1) + rotate(h->acc[1], 7) + rotate(h->acc[2], 12) + rotate(h->acc[3], 18);
-        for (int i = 0; i < 4; i++)
-            x = (x ^ round_of(0, h->acc[i])) * P1 + P4;
-    }
-    x += h->total;
-    const unsigned char *p = h->rest, *end = p + h->n_rest;
-    for (; end - p >= 8; p += 8)
-        x = rotate(x ^ round_of(0, word_at(p)), 27) * P1 + P4;
-    if (end - p >= 4) {
-        uint32_t word;
-        memcpy(&word, p, 4);
-        x = rotate(x ^ word * P1, 23) * P2 + P3;
-        p += 4;
-    }
-    for (; p < end; p++)
-        x = rotate(x ^ *p * P5, 11) * P1;
-    x = (x ^ x >> 33) * P2;
-    x = (x ^ x >> 29) * P3;
-    return x ^ x >> 32;
-}
-
-/* Adds file bytes [from, to), the note's hash field as zeros. */
-static bool hash_range(const struct file *file, struct hash *hash, unsigned char *buffer, uint64_t from, uint64_t to)
-{
-    uint64_t field = file->note_offset + offsetof(struct mcc_note, hash);
-    while (from < to) {
-        size_t n = to - from < READ_BYTES ? (size_t)(to - from) : (size_t)READ_BYTES;
-        if (!read_at(file, buffer, n, from))
-            return false;
-        for (uint64_t i = 0; i < sizeof file->note.hash; i++)
-            if (field + i >= from && field + i < from + n)
-                buffer[field + i - from] = 0;
-        hash_add(hash, buffer, n);
-        from += n;
-    }
-    return true;
-}
-
-static int check_hash(const struct file *file)
-{
-    const struct mcc_note *note = &file->note;
-    unsigned char *buffer = (unsigned char *)malloc(READ_BYTES);
-    if (!buffer)
-        return fail(file, MCC_E_NOMEM, "out of memory", "");
-    struct hash hash;
-    hash_start(&hash);
-    bool read = hash_range(file, &hash, buffer, 0, note->weights_offset) &&
-                hash_range(file, &hash, buffer, note->weights_offset + note->weights_size, file->size);
-    free(buffer);
-    if (!read)
-        return fail(file, MCC_E_IO, "cannot be read: ", strerror(errno));
-    return hash_end(&hash) == note->hash ? MCC_OK : fail(file, MCC_E_IO, "damaged, the hash differs", "");
-}
 
 /* ---- the checks -------------------------------------------------------------------------------------------------- */
 
@@ -244,11 +78,9 @@ static bool find_note(struct file *file, const Elf64_Phdr *segment)
         if (bytes > end - at)
             return false;
         if (head[0] == 4 && head[1] == sizeof file->note - 16 && head[2] == MCC_NOTE_TYPE) {
-            if (!read_at(file, &file->note, sizeof file->note, at))
+            if (!note_read(file, at, segment->p_vaddr + (at - segment->p_offset)))
                 return false;
-            file->note_offset = at;
-            file->note_address = segment->p_vaddr + (at - segment->p_offset);
-            if (memcmp(file->note.owner, "mcc", 4) == 0)
+            if (note_is_ours(&file->note))
                 return true;
         }
         at += bytes;
@@ -270,36 +102,20 @@ static int check_segments(struct file *file, const Elf64_Ehdr *head)
     return found ? MCC_OK : fail(file, MCC_E_IO, "a shared object, but not made by mcc, or damaged", "");
 }
 
-static int check_note(const struct file *file)
-{
-    const struct mcc_note *note = &file->note;
-    if (note->abi > MCC_ABI)
-        return fail(file, MCC_E_IO, "made by a newer mcc than this program knows", "");
-    if (note->abi == 0 || note->sealed != 1 || !memchr(note->query, 0, sizeof note->query))
-        return fail(file, MCC_E_IO, "damaged, or not completely written", "");
-    if (note->file_size != file->size || !inside(file, note->weights_offset, note->weights_size))
-        return fail(file, MCC_E_IO, "truncated or damaged: the size differs", "");
-    return MCC_OK;
-}
-
 static int check_file(struct file *file)
 {
     Elf64_Ehdr head;
-    if (fstat(file->fd, &file->stat) != 0)
-        return fail(file, MCC_E_IO, "", strerror(errno));
-    if (!S_ISREG(file->stat.st_mode))
-        return fail(file, MCC_E_IO, "not a regular file", "");
-    file->size = (uint64_t)file->stat.st_size;
+    int code = file_stat(file);
+    if (code)
+        return code;
     if (file->size < sizeof head)
         return fail(file, MCC_E_IO, "not a shared object", "");
     if (!read_at(file, &head, sizeof head, 0))
         return fail(file, MCC_E_IO, "cannot be read: ", strerror(errno));
-    int code = check_header(file, &head);
+    code = check_header(file, &head);
     if (!code)
         code = check_segments(file, &head);
-    if (!code)
-        code = check_note(file);
-    return code ? code : check_hash(file);
+    return code ? code : note_check(file);
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
@@ -453,20 +269,15 @@ static int load_checked(struct file *file, struct library *lib)
 int mcc_load(const char *path, const mcc_host *host, mcc_lib **result, mcc_error *error)
 {
     struct file file;
-    memset(&file, 0, sizeof file);
-    file.path = path ? path : "(no path)";
-    file.error = error;
-    if (!result)
-        return fail(&file, MCC_E_ARG, "the result is NULL", "");
-    *result = NULL;
-    if (!path)
-        return fail(&file, MCC_E_ARG, "the path is NULL", "");
+    int code = file_begin(&file, path, result, error);
+    if (code)
+        return code;
     struct library *lib = (struct library *)calloc(1, sizeof *lib);
     if (!lib)
         return fail(&file, MCC_E_NOMEM, "out of memory", "");
     lib->fd = -1;
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    int code = file.fd < 0 ? fail(&file, MCC_E_IO, "cannot be opened: ", strerror(errno)) : check_file(&file);
+    code = file.fd < 0 ? fail(&file, MCC_E_IO, "cannot be opened: ", strerror(errno)) : check_file(&file);
     if (!code)
         code = load_checked(&file, lib);
     if (file.fd >= 0 && lib->fd < 0)

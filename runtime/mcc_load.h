@@ -1,5 +1,6 @@
 /* Loads an artifact of mcc into a program, checked first: see mcc_load.c (mcc_load_windows.c, mcc_load_macos.c), the
- * one file to compile in (with -ldl where libc is older than glibc 2.34). Needs mcc.h and mcc_note.h beside it.
+ * one file to compile in (with -ldl where libc is older than glibc 2.34). Needs mcc.h, mcc_load_file.h
+ * and mcc_note.h in the same folder.
  *
  *     mcc_lib *lib;
  *     mcc_error error;

@@ -4,14 +4,8 @@
  * In order: PE headers (machine, all sections inside the file), the note (mcc_note.h), its size, its hash over
  * everything but the weights. The file stays open without permission to write or delete it until it is loaded.
  */
-#include "mcc_load.h"
-#include "mcc_note.h"
+#include "mcc_load_file.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <windows.h>
 
 #if defined(_M_ARM64) || defined(__aarch64__)
@@ -20,30 +14,6 @@
 #define HOST_MACHINE IMAGE_FILE_MACHINE_AMD64
 #endif
 
-struct file {
-    const char *path;
-    const unsigned char *data;
-    uint64_t size;
-    struct mcc_note note;
-    uint64_t note_offset;
-    uint32_t note_address; /* from the image's begin, when it is loaded */
-    mcc_error *error;
-};
-
-static int fail(const struct file *file, int code, const char *what, const char *detail)
-{
-    mcc_error *error = file->error;
-    if (error) {
-        size_t n = strlen(file->path), most = 90;
-        bool cut = n > most; /* the end says more than the beginning */
-        error->code = code;
-        error->node = -1;
-        snprintf(error->text, sizeof error->text, "%s%s: %s%.100s", cut ? "..." : "", file->path + (cut ? n - most : 0),
-                 what, detail);
-    }
-    return code;
-}
-
 static int fail_system(const struct file *file, const char *what)
 {
     char number[32];
@@ -51,70 +21,7 @@ static int fail_system(const struct file *file, const char *what)
     return fail(file, MCC_E_IO, what, number);
 }
 
-/* ---- the hash: XXH64 with seed 0, of the file without its weights, the note's field as zeros ---- */
-
-#define P1 0x9E3779B185EBCA87u
-#define P2 0xC2B2AE3D27D4EB4Fu
-#define P3 0x165667B19E3779F9u
-#define P4 0x85EBCA77C2B2AE63u
-#define P5 0x27D4EB2F165667C5u
-
-static unsigned char byte_at(const struct file *file, uint64_t i)
-{
-    uint64_t field = file->note_offset + offsetof(struct mcc_note, hash);
-    i += i >= file->note.weights_offset ? file->note.weights_size : 0;
-    return i >= field && i < field + sizeof file->note.hash ? 0 : file->data[i];
-}
-
-static uint64_t word_at(const struct file *file, uint64_t i, int bytes)
-{
-    uint64_t x = 0;
-    for (int k = 0; k < bytes; k++)
-        x |= (uint64_t)byte_at(file, i + (uint64_t)k) << 8 * k;
-    return x;
-}
-
-static uint64_t rotate(uint64_t x, int n)
-{
-    return x << n | x >> (64 - n);
-}
-
-static uint64_t round_of(uint64_t acc, uint64_t lane)
-{
-    return rotate(acc + lane * P2, 31) * P1;
-}
-
-static uint64_t hash_of(const struct file *file)
-{
-    uint64_t n = file->size - file->note.weights_size, i = 0, h = P5;
-    if (n >= 32) {
-        uint64_t acc[4] = {P1 + P2, P2, 0, 0 - P1};
-        for (; n - i >= 32; i += 32)
-            for (int k = 0; k < 4; k++)
-                acc[k] = round_of(acc[k], word_at(file, i + 8 * (uint64_t)k, 8));
-        h = rotate(acc[0], 1) + rotate(acc[1], 7) + rotate(acc[2], 12) + rotate(acc[3], 18);
-        for (int k = 0; k < 4; k++)
-            h = (h ^ round_of(0, acc[k])) * P1 + P4;
-    }
-    for (h += n; n - i >= 8; i += 8)
-        h = rotate(h ^ round_of(0, word_at(file, i, 8)), 27) * P1 + P4;
-    if (n - i >= 4) {
-        h = rotate(h ^ word_at(file, i, 4) * P1, 23) * P2 + P3;
-        i += 4;
-    }
-    for (; i < n; i++)
-        h = rotate(h ^ byte_at(file, i) * P5, 11) * P1;
-    h = (h ^ h >> 33) * P2;
-    h = (h ^ h >> 29) * P3;
-    return h ^ h >> 32;
-}
-
 /* ---- the checks ---- */
-
-static bool inside(const struct file *file, uint64_t offset, uint64_t bytes)
-{
-    return offset <= file->size && bytes <= file->size - offset;
-}
 
 /* The note is the section .mccnote. */
 static int check_sections(struct file *file)
@@ -144,27 +51,16 @@ static int check_sections(struct file *file)
             return fail(file, MCC_E_IO, "truncated or damaged: a section leaves the file", "");
         if (memcmp(section.Name, ".mccnote", 8) != 0 || section.SizeOfRawData < sizeof file->note)
             continue;
-        file->note_offset = section.PointerToRawData;
-        file->note_address = section.VirtualAddress;
-        memcpy(&file->note, file->data + file->note_offset, sizeof file->note);
-        found = file->note.type == MCC_NOTE_TYPE && memcmp(file->note.owner, "mcc", 4) == 0;
+        note_read(file, section.PointerToRawData, section.VirtualAddress);
+        found = note_is_ours(&file->note);
     }
     return found ? MCC_OK : fail(file, MCC_E_IO, "a DLL, but not made by mcc, or damaged", "");
 }
 
 static int check_file(struct file *file)
 {
-    const struct mcc_note *note = &file->note;
     int code = check_sections(file);
-    if (code)
-        return code;
-    if (note->abi > MCC_ABI)
-        return fail(file, MCC_E_IO, "made by a newer mcc than this program knows", "");
-    if (note->abi == 0 || note->sealed != 1 || !memchr(note->query, 0, sizeof note->query))
-        return fail(file, MCC_E_IO, "damaged, or not completely written", "");
-    if (note->file_size != file->size || !inside(file, note->weights_offset, note->weights_size))
-        return fail(file, MCC_E_IO, "truncated or damaged: the size differs", "");
-    return hash_of(file) == note->hash ? MCC_OK : fail(file, MCC_E_IO, "damaged, the hash differs", "");
+    return code ? code : note_check(file);
 }
 
 /* ---- loading ---- */
@@ -194,7 +90,7 @@ static bool is_checked(const struct file *file, HMODULE module)
     IMAGE_NT_HEADERS64 head;
     memcpy(&dos, image, sizeof dos);
     memcpy(&head, image + dos.e_lfanew, sizeof head);
-    uint64_t end = (uint64_t)file->note_address + sizeof file->note;
+    uint64_t end = file->note_address + sizeof file->note;
     return end <= head.OptionalHeader.SizeOfImage &&
            memcmp(image + file->note_address, &file->note, sizeof file->note) == 0;
 }
@@ -228,7 +124,7 @@ static int load_file(struct file *file, const wchar_t *path, mcc_lib *lib)
     int code = data && GetFileSizeEx(handle, &size) ? MCC_OK : fail_system(file, "cannot be read: ");
     if (!code) {
         file->data = (const unsigned char *)data;
-        file->size = (uint64_t)size.QuadPart;
+        file->size = file->end = (uint64_t)size.QuadPart;
         code = check_file(file);
     }
     if (!code)
@@ -244,19 +140,14 @@ static int load_file(struct file *file, const wchar_t *path, mcc_lib *lib)
 int mcc_load(const char *path, const mcc_host *host, mcc_lib **result, mcc_error *error)
 {
     struct file file;
-    memset(&file, 0, sizeof file);
-    file.path = path ? path : "(no path)";
-    file.error = error;
-    if (!result)
-        return fail(&file, MCC_E_ARG, "the result is NULL", "");
-    *result = NULL;
-    if (!path)
-        return fail(&file, MCC_E_ARG, "the path is NULL", "");
+    int code = file_begin(&file, path, result, error);
+    if (code)
+        return code;
     mcc_lib *lib = (mcc_lib *)calloc(1, sizeof *lib);
     wchar_t *wide = wide_path(path);
-    int code = !lib || !wide ? fail(&file, lib ? MCC_E_ARG : MCC_E_NOMEM,
-                                    lib ? "the path is empty or not UTF-8" : "out of memory", "")
-                             : load_file(&file, wide, lib);
+    code = !lib || !wide ? fail(&file, lib ? MCC_E_ARG : MCC_E_NOMEM,
+                                lib ? "the path is empty or not UTF-8" : "out of memory", "")
+                         : load_file(&file, wide, lib);
     free(wide);
     if (!code)
         code = lib->api->open(host, &lib->model, error);

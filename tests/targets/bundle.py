@@ -19,8 +19,8 @@ from support.foreign import Foreign  # noqa: E402
 from support.tool import DIGITS, ROOT, compile_to  # noqa: E402
 
 ROWS = {"x86_64": "x86-64-v3", "aarch64": "armv8-a"}   # what every machine to rent has
-FILES = ["runtime/mcc.py", "runtime/mcc.h", "runtime/mcc_load.h", "runtime/mcc_note.h", "runtime/mcc_load.c", "runtime/mcc_load_windows.c",
-         "runtime/mcc_load_macos.c"]
+FILES = ["runtime/mcc.py", "runtime/mcc.h", "runtime/mcc_load.h", "runtime/mcc_load_file.h", "runtime/mcc_note.h", "runtime/mcc_load.c",
+         "runtime/mcc_load_windows.c", "runtime/mcc_load_macos.c"]
 MAIN = r"""/* For bundle_run.py: loads the network that is named, and runs one that is linked in. */
 #include <math.h>
 #include <stdio.h>
