@@ -11,7 +11,6 @@
 
 #include "codegen/container/coff.h"
 #include "codegen/names.h"
-#include "codegen/sidecar.h"
 #include "codegen/sink.h"
 #include "runtime/mcc_note.h"
 #include "runtime/rt.h"
@@ -25,7 +24,6 @@ struct image {
     unsigned char *head, *optional, *sections;
     uint32_t n_sections;
     unsigned char *table, *weights, *note; /* heads of sections; weights NULL: none */
-    struct sink *library; /* with a sidecar: the library, while the sidecar is being written */
 };
 
 static uint32_t word(const unsigned char *at)
@@ -261,14 +259,10 @@ static struct mcc_note *note_of(struct image *im)
     return (struct mcc_note *)(void *)(im->data + word(raw_at(im->note)));
 }
 
-static uint64_t embedded_size(const struct weights_writer *w)
-{
-    return w->sidecar ? 0 : w->size;
-}
-
 /* im->data becomes head, padding, tail: the file without its weights, of which the hash is made. */
-static bool write_library(struct image *im, struct sink *s)
+static bool write_library(void *user, struct sink *s)
 {
+    struct image *im = user;
     const struct weights_writer *w = im->l->weights;
     uint64_t embedded = embedded_size(w), cut = im->size, pad = 0;
     if (embedded) {
@@ -290,46 +284,19 @@ static bool write_library(struct image *im, struct sink *s)
         !sink_put(s, im->data + cut, im->size - cut))
         return false;
     struct mcc_note *note = note_of(im);
-    note->sealed = 1;
-    note->file_size = s->written;
-    note->weights_offset = embedded ? cut : s->written;
-    note->weights_size = embedded;
-    note->weights_padding = w->padding;
-    memcpy(note->query, im->l->query, strlen(im->l->query));
-    note->hash = 0;
+    note_fill(note, im->l, s->written, embedded ? cut : s->written);
     note->hash = XXH64(im->data, im->size, 0);
     return sink_fits(s, w->sidecar ? w->size : 0) &&
            sink_patch(s, desc_of(im), sizeof *desc_of(im), word(raw_at(im->table))) &&
            sink_patch(s, note, sizeof *note, word(raw_at(im->note)));
 }
 
-/* The library is complete and on the disk before the sidecar takes its name: all that can fail then is a rename. */
-static bool write_sidecar(void *user, struct sink *side)
-{
-    struct image *im = user;
-    struct mcc_rt_desc *desc = desc_of(im);
-    if (!sidecar_put(side, im->l->arena, im->l->weights, &desc->weights_hash, &desc->sidecar_head_hash))
-        return false;
-    note_of(im)->sidecar_size = side->written;
-    return write_library(im, im->library) && sink_sync(im->library);
-}
-
-static bool write_image(void *user, struct sink *s)
-{
-    struct image *im = user;
-    const struct weights_writer *w = im->l->weights;
-    if (!w->size || !w->sidecar)
-        return write_library(im, s);
-    im->library = s;
-    return sink_file(im->l->ctx, im->l->arena, w->sidecar, write_sidecar, im);
-}
-
 bool coff_library(const struct linked *l)
 {
     struct image im = {.l = l, .size = l->bytes.size};
-    if (strlen(l->query) >= sizeof((struct mcc_note *)0)->query)
-        return error_at(l->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'prefix' is too long for the names that it begins; give a shorter one");
+    if (!note_fits(l))
+        return false;
     im.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
-    return find_parts(&im, embedded_size(l->weights) > 0) && sink_file(l->ctx, l->arena, l->path, write_image, &im);
+    return find_parts(&im, embedded_size(l->weights) > 0) &&
+           artifact_put(l, desc_of(&im), note_of(&im), write_library, &im);
 }

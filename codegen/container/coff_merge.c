@@ -9,7 +9,6 @@
 
 #include "codegen/container/coff_merge.h"
 #include "codegen/names.h"
-#include "codegen/sidecar.h"
 #include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/rt.h"
@@ -239,8 +238,9 @@ static bool make_head(struct merged *m)
     return true;
 }
 
-static bool write_body(struct merged *m, struct sink *s)
+static bool write_body(void *user, struct sink *s)
 {
+    struct merged *m = user;
     const struct weights_writer *w = m->l->weights;
     bool embedded = w->size && !w->sidecar, archive = m->l->kind == OUTPUT_ARCHIVE;
     uint64_t size = m->head.size + (embedded ? w->size : 0);
@@ -251,23 +251,6 @@ static bool write_body(struct merged *m, struct sink *s)
            sink_patch(s, m->desc, sizeof *m->desc, head.size + m->desc_at);
 }
 
-static bool write_sidecar(void *user, struct sink *side)
-{
-    struct merged *m = user;
-    return sidecar_put(side, m->arena, m->l->weights, &m->desc->weights_hash, &m->desc->sidecar_head_hash) &&
-           write_body(m, m->object) && sink_sync(m->object);
-}
-
-static bool write_object(void *user, struct sink *s)
-{
-    struct merged *m = user;
-    const struct weights_writer *w = m->l->weights;
-    if (!w->size || !w->sidecar)
-        return write_body(m, s);
-    m->object = s;
-    return sink_file(m->ctx, m->arena, w->sidecar, write_sidecar, m);
-}
-
 bool coff_merged(const struct linked *l)
 {
     struct merged *m = NEW(l->arena, struct merged);
@@ -275,5 +258,5 @@ bool coff_merged(const struct linked *l)
     if (l->weights->size > COFF_IMAGE_MAX && !l->weights->sidecar)
         return error_limit(l->ctx, (src_id){0}, COFF_TOO_LARGE);
     return merged_read(m) && merged_reach(m) && join(m) && make_head(m) &&
-           sink_file(l->ctx, l->arena, l->path, write_object, m);
+           artifact_put(l, m->desc, NULL, write_body, m);
 }

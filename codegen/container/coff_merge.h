@@ -69,7 +69,6 @@ struct merged {
     struct mcc_rt_desc *desc;
     uint64_t desc_at; /* in the file */
     struct span head; /* all of the file before the weights */
-    struct sink *object;
 };
 
 bool merged_broken(struct merged *, const char *what);

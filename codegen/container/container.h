@@ -77,6 +77,22 @@ struct linked {
     const char *path;
 };
 
+struct mcc_note;
+struct mcc_rt_desc;
+struct sink;
+
+/* Bytes of the weights in the artifact itself. */
+uint64_t embedded_size(const struct weights_writer *);
+/* Writes the artifact to linked's path, whole or not at all: body(user, sink) puts all of it, and before that the
+ * sidecar is written if there is one. desc, note: those of the artifact, before they are put; note NULL: it has none.
+ * False after a diagnostic. */
+bool artifact_put(const struct linked *, struct mcc_rt_desc *desc, struct mcc_note *note,
+                  bool (*body)(void *user, struct sink *), void *user);
+/* Is the query function's name short enough for the note? False after a diagnostic. */
+bool note_fits(const struct linked *);
+/* Seals the note; its hash is of a file that has zeros there. */
+void note_fill(struct mcc_note *, const struct linked *, uint64_t file_size, uint64_t weights_offset);
+
 /* ---- formats ---- */
 
 struct file_reading;

@@ -10,7 +10,6 @@
 
 #include "codegen/container/elf.h"
 #include "codegen/names.h"
-#include "codegen/sidecar.h"
 #include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/mcc_note.h"
@@ -19,22 +18,18 @@
 enum { TAIL_ALIGN = 64 };
 
 struct image {
-    struct context *ctx;
+    const struct linked *l;
     unsigned char *data;           /* own copy, patched */
     size_t size;
     Elf64_Ehdr *head;
     Elf64_Shdr *sections;
     Elf64_Shdr *weights;           /* NULL: none */
     uint64_t desc, note;           /* file offsets of mcc_rt_model and the note */
-    const struct weights_writer *writer;
-    const char *query;             /* the exported symbol */
-    struct arena *arena;
-    struct sink *library;          /* with a sidecar: the library, while the sidecar is being written */
 };
 
 static bool broken(struct image *im, const char *what)
 {
-    return error_internal(im->ctx, (src_id){0}, "the linked file is not as expected: %s", what);
+    return error_internal(im->l->ctx, (src_id){0}, "the linked file is not as expected: %s", what);
 }
 
 static const char *section_name(const struct image *im, const Elf64_Shdr *s)
@@ -117,7 +112,7 @@ static bool find_parts(struct image *im, bool has_weights)
 }
 
 /* The names of symbols are the last thing in the file but for the section table, so longer ones move only that. */
-static bool name_functions(struct image *im, const struct function_names *names)
+static bool name_functions(struct image *im)
 {
     struct strbuf text, out;
     uint32_t k = 0, n = im->head->e_shnum;
@@ -132,20 +127,20 @@ static bool name_functions(struct image *im, const struct function_names *names)
     if (im->head->e_shoff < old->sh_offset || old->sh_size == 0 || im->data[old->sh_offset + old->sh_size - 1] != 0)
         return broken(im, "names");
     Elf64_Sym *sym = (Elf64_Sym *)(void *)(im->data + im->sections[k].sh_offset);
-    strbuf_init(&text, im->arena);
+    strbuf_init(&text, im->l->arena);
     strbuf_append(&text, "", 1);
     for (uint64_t i = 0; i < im->sections[k].sh_size / sizeof *sym; i++) {
         if (sym[i].st_name >= old->sh_size)
             return broken(im, "a symbol's name");
         const char *name = (const char *)im->data + old->sh_offset + sym[i].st_name;
         if (ELF64_ST_TYPE(sym[i].st_info) == STT_FUNC)
-            name = names_find(names, name);
+            name = names_find(im->l->names, name);
         sym[i].st_name = *name ? (Elf64_Word)text.n : 0;
         if (*name)
             strbuf_append(&text, name, strlen(name) + 1);
     }
     old->sh_size = text.n;
-    strbuf_init(&out, im->arena);
+    strbuf_init(&out, im->l->arena);
     strbuf_append(&out, im->data, old->sh_offset);
     strbuf_append(&out, text.data, text.n);
     while (out.n % 8)
@@ -182,26 +177,11 @@ static bool patch_headers(struct image *im, uint64_t size, uint64_t delta)
     return found || broken(im, "no segment for the weights");
 }
 
-/* The note's hash covers all but the weights and itself. Fields point into im->data, which is the file without them. */
-static void seal(struct image *im, uint64_t cut, uint64_t embedded, uint64_t file_size, const char *query)
-{
-    struct mcc_note *note = (struct mcc_note *)(void *)(im->data + im->note);
-    note->sealed = 1;
-    note->file_size = file_size;
-    note->weights_offset = embedded ? cut : file_size;
-    note->weights_size = embedded;
-    note->weights_padding = im->writer->padding;
-    memset(note->query, 0, sizeof note->query);
-    memcpy(note->query, query, strlen(query));
-    note->hash = 0;
-    note->hash = XXH64(im->data, im->size, 0);
-}
-
 /* im->data becomes head, padding, tail, the file without its weights: the placeholder makes room for the padding that
  * follows them. Returns where they go, 0 after a diagnostic. */
 static uint64_t cut_placeholder(struct image *im)
 {
-    uint64_t size = im->writer->size, cut = im->weights->sh_offset, hole = im->weights->sh_size;
+    uint64_t size = im->l->weights->size, cut = im->weights->sh_offset, hole = im->weights->sh_size;
     uint64_t pad = (TAIL_ALIGN - (cut + size) % TAIL_ALIGN) % TAIL_ALIGN;
     if (hole != TAIL_ALIGN)
         return broken(im, "placeholder");
@@ -218,55 +198,31 @@ static struct mcc_rt_desc *desc_of(struct image *im)
     return (struct mcc_rt_desc *)(void *)(im->data + im->desc);
 }
 
-static uint64_t embedded_size(const struct weights_writer *w)
+static struct mcc_note *note_of(struct image *im)
 {
-    return w->sidecar ? 0 : w->size;
+    return (struct mcc_note *)(void *)(im->data + im->note);
 }
 
-static bool write_library(struct image *im, struct sink *s)
-{
-    uint64_t embedded = embedded_size(im->writer), cut = embedded ? cut_placeholder(im) : im->size;
-    if (cut == 0 || !sink_put(s, im->data, cut))
-        return false;
-    if (embedded && !sink_weights(s, im->writer, &desc_of(im)->weights_hash))
-        return false;
-    if (!sink_put(s, im->data + cut, im->size - cut))
-        return false;
-    seal(im, cut, embedded, s->written, im->query);
-    return sink_fits(s, im->writer->sidecar ? im->writer->size : 0) &&
-           sink_patch(s, desc_of(im), sizeof *desc_of(im), im->desc) &&
-           sink_patch(s, im->data + im->note, sizeof(struct mcc_note), im->note);
-}
-
-/* The library is complete and on the disk before the sidecar takes its name: all that can fail then is a rename. */
-static bool write_sidecar(void *user, struct sink *side)
+static bool write_library(void *user, struct sink *s)
 {
     struct image *im = user;
-    struct mcc_rt_desc *desc = desc_of(im);
-    struct mcc_note *note = (struct mcc_note *)(void *)(im->data + im->note);
-    if (!sidecar_put(side, im->arena, im->writer, &desc->weights_hash, &desc->sidecar_head_hash))
+    const struct weights_writer *w = im->l->weights;
+    uint64_t embedded = embedded_size(w), cut = embedded ? cut_placeholder(im) : im->size;
+    if (cut == 0 || !sink_put(s, im->data, cut) || (embedded && !sink_weights(s, w, &desc_of(im)->weights_hash)) ||
+        !sink_put(s, im->data + cut, im->size - cut))
         return false;
-    note->sidecar_size = side->written;
-    return write_library(im, im->library) && sink_sync(im->library);
-}
-
-static bool write_image(void *user, struct sink *s)
-{
-    struct image *im = user;
-    if (!im->writer->size || !im->writer->sidecar)
-        return write_library(im, s);
-    im->library = s;
-    return sink_file(im->ctx, im->arena, im->writer->sidecar, write_sidecar, im);
+    note_fill(note_of(im), im->l, s->written, embedded ? cut : s->written);
+    note_of(im)->hash = XXH64(im->data, im->size, 0);
+    return sink_fits(s, w->sidecar ? w->size : 0) && sink_patch(s, desc_of(im), sizeof *desc_of(im), im->desc) &&
+           sink_patch(s, note_of(im), sizeof(struct mcc_note), im->note);
 }
 
 bool elf_library(const struct linked *l)
 {
-    struct image im = {
-        .ctx = l->ctx, .arena = l->arena, .size = l->bytes.size, .writer = l->weights, .query = l->query};
-    if (strlen(l->query) >= sizeof((struct mcc_note *)0)->query)
-        return error_at(l->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'prefix' is too long for the names that it begins; give a shorter one");
+    struct image im = {.l = l, .size = l->bytes.size};
+    if (!note_fits(l))
+        return false;
     im.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
-    return check_sections(&im) && name_functions(&im, l->names) && find_parts(&im, embedded_size(l->weights) > 0) &&
-           sink_file(l->ctx, l->arena, l->path, write_image, &im);
+    return check_sections(&im) && name_functions(&im) && find_parts(&im, embedded_size(l->weights) > 0) &&
+           artifact_put(l, desc_of(&im), note_of(&im), write_library, &im);
 }

@@ -8,7 +8,6 @@
 
 #include "codegen/container/elf.h"
 #include "codegen/names.h"
-#include "codegen/sidecar.h"
 #include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/rt.h"
@@ -17,8 +16,7 @@
 enum { WEIGHTS_ALIGN = 64, ADDRESS_SIGNIFICANCE = 0x6fff4c03 /* SHT_LLVM_ADDRSIG */ };
 
 struct merged {
-    struct context *ctx;
-    struct arena *arena;
+    const struct linked *l;
     unsigned char *data;
     size_t size;
     Elf64_Ehdr *head;
@@ -26,16 +24,11 @@ struct merged {
     Elf64_Shdr *symtab, *strtab, *weights;
     uint64_t desc;                 /* file offset of mcc_rt_model */
     struct strbuf names;           /* the new string table */
-    const struct weights_writer *writer;
-    const struct function_names *called;
-    const char *query;
-    enum output_kind kind;
-    struct sink *object;           /* with a sidecar: the object, while the sidecar is being written */
 };
 
 static bool broken(struct merged *m, const char *what)
 {
-    return error_internal(m->ctx, (src_id){0}, "the merged object is not as expected: %s", what);
+    return error_internal(m->l->ctx, (src_id){0}, "the merged object is not as expected: %s", what);
 }
 
 static bool read_sections(struct merged *m)
@@ -84,9 +77,9 @@ static bool edit_symbols(struct merged *m, Elf64_Sym *sym, uint64_t n)
         if (strcmp(name, "mcc_query") == 0) {
             found = true;
             sym[i].st_name = (Elf64_Word)m->names.n;
-            strbuf_append(&m->names, m->query, strlen(m->query) + 1);
+            strbuf_append(&m->names, m->l->query, strlen(m->l->query) + 1);
         } else if (ELF64_ST_BIND(sym[i].st_info) != STB_LOCAL && place != SHN_UNDEF) {
-            const char *text = ELF64_ST_TYPE(sym[i].st_info) == STT_FUNC ? names_find(m->called, name) : name;
+            const char *text = ELF64_ST_TYPE(sym[i].st_info) == STT_FUNC ? names_find(m->l->names, name) : name;
             sym[i].st_info = ELF64_ST_INFO(STB_LOCAL, ELF64_ST_TYPE(sym[i].st_info));
             sym[i].st_other = STV_DEFAULT;
             if (text != name) {
@@ -107,8 +100,8 @@ static bool edit_symbols(struct merged *m, Elf64_Sym *sym, uint64_t n)
 /* Sorts locals before the rest; moved[old index] = new index. */
 static uint32_t *sort_symbols(struct merged *m, Elf64_Sym *sym, uint64_t n)
 {
-    Elf64_Sym *sorted = NEW_ARRAY(m->arena, Elf64_Sym, n);
-    uint32_t *moved = NEW_ARRAY(m->arena, uint32_t, n), next = 0;
+    Elf64_Sym *sorted = NEW_ARRAY(m->l->arena, Elf64_Sym, n);
+    uint32_t *moved = NEW_ARRAY(m->l->arena, uint32_t, n), next = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (uint64_t i = 0; i < n; i++) {
             if ((ELF64_ST_BIND(sym[i].st_info) == STB_LOCAL) != (pass == 0))
@@ -150,7 +143,7 @@ static bool localize(struct merged *m)
 {
     Elf64_Sym *sym = (Elf64_Sym *)(void *)(m->data + m->symtab->sh_offset);
     uint64_t n = m->symtab->sh_size / sizeof *sym;
-    strbuf_init(&m->names, m->arena);
+    strbuf_init(&m->names, m->l->arena);
     strbuf_append(&m->names, m->data + m->strtab->sh_offset, m->strtab->sh_size);
     return edit_symbols(m, sym, n) && move_references(m, sort_symbols(m, sym, n), n);
 }
@@ -169,62 +162,41 @@ static struct mcc_rt_desc *desc_of(struct merged *m)
 }
 
 /* Headers name places after what is written first, so they are patched in at the end. */
-static bool write_body(struct merged *m, struct sink *s)
+static bool write_body(void *user, struct sink *s)
 {
-    struct span head = m->kind == OUTPUT_ARCHIVE ? archive_head(m->arena, m->query, 0) : (struct span){"", 0};
-    uint64_t base = head.size, elsewhere = m->writer->sidecar ? m->writer->size : 0;
+    struct merged *m = user;
+    struct span head = m->l->kind == OUTPUT_ARCHIVE ? archive_head(m->l->arena, m->l->query, 0) : (struct span){"", 0};
+    uint64_t base = head.size, elsewhere = m->l->weights->sidecar ? m->l->weights->size : 0;
     if (!sink_put(s, head.data, head.size) || !sink_put(s, m->data, m->size))
         return false;
     m->strtab->sh_offset = s->written - base;
     m->strtab->sh_size = m->names.n;
     if (!sink_put(s, m->names.data, m->names.n))
         return false;
-    if (m->writer->size && !m->writer->sidecar) {
+    if (embedded_size(m->l->weights)) {
         if (!pad_to(s, WEIGHTS_ALIGN))
             return false;
         m->weights->sh_offset = s->written - base;
-        m->weights->sh_size = m->writer->size;
-        if (!sink_weights(s, m->writer, &desc_of(m)->weights_hash))
+        m->weights->sh_size = m->l->weights->size;
+        if (!sink_weights(s, m->l->weights, &desc_of(m)->weights_hash))
             return false;
     }
-    if (m->kind != OUTPUT_ARCHIVE)
+    if (m->l->kind != OUTPUT_ARCHIVE)
         return sink_fits(s, elsewhere) && sink_patch(s, m->data, m->size, 0);
     uint64_t size = s->written - base;
     if (size > MEMBER_MAX)
-        return error_limit(m->ctx, (src_id){0}, "an archive's members have at most 9999999999 bytes; write an object");
-    head = archive_head(m->arena, m->query, size);
+        return error_limit(m->l->ctx, (src_id){0},
+                           "an archive's members have at most 9999999999 bytes; write an object");
+    head = archive_head(m->l->arena, m->l->query, size);
     return (size % 2 == 0 || sink_put(s, "\n", 1)) && sink_fits(s, elsewhere) &&
            sink_patch(s, head.data, head.size, 0) && sink_patch(s, m->data, m->size, base);
 }
 
-static bool write_sidecar(void *user, struct sink *side)
-{
-    struct merged *m = user;
-    return sidecar_put(side, m->arena, m->writer, &desc_of(m)->weights_hash, &desc_of(m)->sidecar_head_hash) &&
-           write_body(m, m->object) && sink_sync(m->object);
-}
-
-static bool write_object(void *user, struct sink *s)
-{
-    struct merged *m = user;
-    if (!m->writer->size || !m->writer->sidecar)
-        return write_body(m, s);
-    m->object = s;
-    return sink_file(m->ctx, m->arena, m->writer->sidecar, write_sidecar, m);
-}
-
 bool elf_merged(const struct linked *l)
 {
-    const struct weights_writer *w = l->weights;
-    struct merged m = {.ctx = l->ctx,
-                       .arena = l->arena,
-                       .size = l->bytes.size,
-                       .writer = w,
-                       .called = l->names,
-                       .query = l->query,
-                       .kind = l->kind};
+    struct merged m = {.l = l, .size = l->bytes.size};
     m.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
-    if (!read_sections(&m) || (w->size && !w->sidecar && !m.weights && !broken(&m, "weights")) || !localize(&m))
+    if (!read_sections(&m) || (embedded_size(l->weights) && !m.weights && !broken(&m, "weights")) || !localize(&m))
         return false;
-    return sink_file(l->ctx, l->arena, l->path, write_object, &m);
+    return artifact_put(l, desc_of(&m), NULL, write_body, &m);
 }

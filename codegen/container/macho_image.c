@@ -11,7 +11,6 @@
 
 #include "codegen/container/macho.h"
 #include "codegen/names.h"
-#include "codegen/sidecar.h"
 #include "codegen/sink.h"
 #include "runtime/mcc_note.h"
 #include "runtime/rt.h"
@@ -30,7 +29,6 @@ struct image {
     bool runs[SECTIONS_MAX]; /* has the section code? By number, from 1 on */
     uint64_t cut, limit; /* where the weights begin; where the signature does */
     unsigned char *digests; /* of the weights' pages */
-    struct sink *library; /* with a sidecar: the library, while the sidecar is being written */
 };
 
 static bool broken(struct image *im, const char *what)
@@ -41,11 +39,6 @@ static bool broken(struct image *im, const char *what)
 static uint64_t round_to(uint64_t x, uint64_t unit)
 {
     return (x + unit - 1) / unit * unit;
-}
-
-static uint64_t embedded_size(const struct weights_writer *w)
-{
-    return w->sidecar ? 0 : w->size;
 }
 
 /* ---- reading: the linker is ours, but its output is still a file: every offset is checked before it is used ---- */
@@ -392,14 +385,7 @@ static void seal(struct image *im)
                              im->signature + offsetof(struct macho_piece, bytes)};
     static const uint32_t bytes[] = {8, 8, 4};
     struct mcc_note *note = note_of(im);
-    uint64_t embedded = embedded_size(im->l->weights);
-    note->sealed = 1;
-    note->file_size = im->limit;
-    note->weights_offset = embedded ? im->cut : im->limit;
-    note->weights_size = embedded;
-    note->weights_padding = im->l->weights->padding;
-    memcpy(note->query, im->l->query, strlen(im->l->query));
-    note->hash = 0;
+    note_fill(note, im->l, im->limit, embedded_size(im->l->weights) ? im->cut : im->limit);
     note->hash = hash_without(im, open, bytes, COUNT_OF(open));
 }
 
@@ -421,8 +407,9 @@ static struct span sign(struct image *im)
     return macho_signature(im->l->arena, im->limit, im->code, digests);
 }
 
-static bool write_library(struct image *im, struct sink *s)
+static bool write_library(void *user, struct sink *s)
 {
+    struct image *im = user;
     const struct weights_writer *w = im->l->weights;
     uint64_t embedded = embedded_size(w), cut = embedded ? im->cut : im->size;
     if (!sink_put(s, im->data, cut) || (embedded && !put_weights(im, s)) ||
@@ -435,33 +422,12 @@ static bool write_library(struct image *im, struct sink *s)
            sink_patch(s, note_of(im), sizeof *note_of(im), im->note);
 }
 
-/* The library is complete and on the disk before the sidecar takes its name: all that can fail then is a rename. */
-static bool write_sidecar(void *user, struct sink *side)
-{
-    struct image *im = user;
-    struct mcc_rt_desc *desc = desc_of(im);
-    if (!sidecar_put(side, im->l->arena, im->l->weights, &desc->weights_hash, &desc->sidecar_head_hash))
-        return false;
-    note_of(im)->sidecar_size = side->written;
-    return write_library(im, im->library) && sink_sync(im->library);
-}
-
-static bool write_image(void *user, struct sink *s)
-{
-    struct image *im = user;
-    const struct weights_writer *w = im->l->weights;
-    if (!w->size || !w->sidecar)
-        return write_library(im, s);
-    im->library = s;
-    return sink_file(im->l->ctx, im->l->arena, w->sidecar, write_sidecar, im);
-}
-
 bool macho_library(const struct linked *l)
 {
     struct image im = {.l = l, .size = l->bytes.size};
-    if (strlen(l->query) >= sizeof((struct mcc_note *)0)->query)
-        return error_at(l->ctx, FAIL_USAGE, (src_id){0}, NULL, "the prefix is too long");
+    if (!note_fits(l))
+        return false;
     im.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
     return read_commands(&im) && check_places(&im, embedded_size(l->weights) > 0) && name_functions(&im) &&
-           name_library(&im) && place(&im) && sink_file(l->ctx, l->arena, l->path, write_image, &im);
+           name_library(&im) && place(&im) && artifact_put(l, desc_of(&im), note_of(&im), write_library, &im);
 }

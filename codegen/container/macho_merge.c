@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "codegen/container/macho_merge.h"
-#include "codegen/sidecar.h"
 #include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/rt.h"
@@ -333,8 +332,9 @@ static struct span archive_front(struct arena *arena, const char *symbol, uint64
     return (struct span){out.data, out.n};
 }
 
-static bool write_body(struct macho_merged *m, struct sink *s)
+static bool write_body(void *user, struct sink *s)
 {
+    struct macho_merged *m = user;
     const struct weights_writer *w = m->l->weights;
     bool embedded = w->size && !w->sidecar;
     uint64_t size = m->head.size + (embedded ? w->size : 0) + m->tail.size;
@@ -345,28 +345,11 @@ static bool write_body(struct macho_merged *m, struct sink *s)
            sink_fits(s, w->sidecar ? w->size : 0) && sink_patch(s, m->desc, sizeof *m->desc, front.size + m->desc_at);
 }
 
-static bool write_sidecar(void *user, struct sink *side)
-{
-    struct macho_merged *m = user;
-    return sidecar_put(side, m->arena, m->l->weights, &m->desc->weights_hash, &m->desc->sidecar_head_hash) &&
-           write_body(m, m->object) && sink_sync(m->object);
-}
-
-static bool write_object(void *user, struct sink *s)
-{
-    struct macho_merged *m = user;
-    const struct weights_writer *w = m->l->weights;
-    if (!w->size || !w->sidecar)
-        return write_body(m, s);
-    m->object = s;
-    return sink_file(m->ctx, m->arena, w->sidecar, write_sidecar, m);
-}
-
 bool macho_merged(const struct linked *l)
 {
     struct macho_merged *m = NEW(l->arena, struct macho_merged);
     *m = (struct macho_merged){
         .ctx = l->ctx, .arena = l->arena, .l = l, .machine = macho_machine_of(l->from->platform)};
     return read_all(m) && reach_all(m) && macho_join(m) && make_parts(m) &&
-           sink_file(l->ctx, l->arena, l->path, write_object, m);
+           artifact_put(l, m->desc, NULL, write_body, m);
 }

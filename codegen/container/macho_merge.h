@@ -64,7 +64,6 @@ struct macho_merged {
     struct span head, tail; /* the file before the weights and after them */
     struct mcc_rt_desc *desc;
     uint64_t desc_at; /* in the file */
-    struct sink *object;
 };
 
 bool macho_broken(struct macho_merged *, const char *what);
