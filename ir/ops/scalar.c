@@ -6,29 +6,24 @@
  */
 #include "ir/ops/scalar.h"
 
+#include "ir/ops/integer.h"
+
 #include <math.h>
 #include <string.h>
 
 enum { BLOCK = 256 };
 
-/* is_unsigned: u64 only, others fit int64 as they are. */
-struct width {
-    uint32_t bits;
-    bool is_unsigned, is_bool;
-};
-
 /* A row of the table at the end of the functions: one of each column at most. */
 struct scalar {
     double (*f1)(double), (*f2)(double, double), (*f3)(double, double, double, enum elem);
     bool (*p1)(double), (*p2)(double, double);
-    int64_t (*i1)(int64_t, struct width), (*i2)(int64_t, int64_t, struct width),
-        (*i3)(int64_t, int64_t, int64_t, struct width);
+    struct integer integer;
     bool divides;            /* the second integer must not be 0 */
 };
 
 /* ---- functions of one expression --------------------------------------------------------------------------------- */
 
-/* Of doubles x and y; of integers, and w, their width. */
+/* Of doubles x and y. */
 #define FUNCTION(type, name, parameters, value) \
     static type name parameters                 \
     {                                           \
@@ -38,8 +33,6 @@ struct scalar {
 #define REAL2(name, value) FUNCTION(double, name, (double x, double y), value)
 #define HOLDS1(name, value) FUNCTION(bool, name, (double x), value)
 #define HOLDS2(name, value) FUNCTION(bool, name, (double x, double y), value)
-#define INTEGER1(name, value) FUNCTION(int64_t, name, (int64_t x, struct width w), ((void)w, value))
-#define INTEGER2(name, value) FUNCTION(int64_t, name, (int64_t x, int64_t y, struct width w), ((void)w, value))
 
 /* ---- floats ------------------------------------------------------------------------------------------------------ */
 
@@ -77,55 +70,12 @@ HOLDS2(p_le, x <= y)
 
 /* ---- integers ---------------------------------------------------------------------------------------------------- */
 
-INTEGER1(i_neg, (int64_t)-(uint64_t)x)
-INTEGER1(i_abs, !w.is_unsigned && x < 0 ? (int64_t)-(uint64_t)x : x)
 INTEGER1(i_sign, !w.is_unsigned && x < 0 ? -1 : x != 0)
-INTEGER1(i_not, w.is_bool ? !x : ~x)
-
-static int64_t i_div(int64_t x, int64_t y, struct width w)
-{
-    if (w.is_unsigned)
-        return (int64_t)((uint64_t)x / (uint64_t)y);
-    return y == -1 ? (int64_t)-(uint64_t)x : x / y;
-}
-
-static int64_t i_rem(int64_t x, int64_t y, struct width w)
-{
-    if (w.is_unsigned)
-        return (int64_t)((uint64_t)x % (uint64_t)y);
-    return y == -1 ? 0 : x % y;
-}
 
 static int64_t i_mod(int64_t x, int64_t y, struct width w)
 {
     int64_t r = i_rem(x, y, w);
     return !w.is_unsigned && r != 0 && (r < 0) != (y < 0) ? r + y : r;
-}
-
-static bool i_less(int64_t x, int64_t y, struct width w)
-{
-    return w.is_unsigned ? (uint64_t)x < (uint64_t)y : x < y;
-}
-
-INTEGER2(i_add, (int64_t)((uint64_t)x + (uint64_t)y))
-INTEGER2(i_sub, (int64_t)((uint64_t)x - (uint64_t)y))
-INTEGER2(i_mul, (int64_t)((uint64_t)x *(uint64_t)y))
-INTEGER2(i_min, i_less(x, y, w) ? x : y)
-INTEGER2(i_max, i_less(x, y, w) ? y : x)
-INTEGER2(i_and, x &y)
-INTEGER2(i_or, x | y)
-INTEGER2(i_xor, x ^ y)
-INTEGER2(i_eq, x == y)
-INTEGER2(i_ne, x != y)
-INTEGER2(i_lt, i_less(x, y, w))
-INTEGER2(i_le, !i_less(y, x, w))
-INTEGER2(i_shl, (uint64_t)y >= w.bits ? 0 : (int64_t)((uint64_t)x << y))
-
-static int64_t i_shr(int64_t x, int64_t y, struct width w)
-{
-    if ((uint64_t)y >= w.bits)
-        return !w.is_unsigned && x < 0 ? -1 : 0;
-    return w.is_unsigned ? (int64_t)((uint64_t)x >> y) : x >> y;
 }
 
 /* Wraps; a negative power is 0 but for bases 1 and -1, as truncation would have it. */
@@ -140,11 +90,6 @@ static int64_t i_pow(int64_t x, int64_t y, struct width w)
     return (int64_t)r;
 }
 
-static int64_t i_fma(int64_t x, int64_t y, int64_t z, struct width w)
-{
-    return i_add(i_mul(x, y, w), z, w);
-}
-
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 #define NONE
@@ -153,10 +98,10 @@ static int64_t i_fma(int64_t x, int64_t y, int64_t z, struct width w)
 #define F3(f) .f3 = f,
 #define P1(f) .p1 = f,
 #define P2(f) .p2 = f,
-#define I1(f) .i1 = f,
-#define I2(f) .i2 = f,
-#define I3(f) .i3 = f,
-#define D2(f) .i2 = f, .divides = true,
+#define I1(f) .integer.i1 = f,
+#define I2(f) .integer.i2 = f,
+#define I3(f) .integer.i3 = f,
+#define D2(f) .integer.i2 = f, .divides = true,
 static const struct scalar scalars[OP_COUNT] = {
 #define SCALAR(id, name, operands, cost, infer, classes, real, integer, symbol, lower, math) [OP_##id] = {real integer},
 #include "ir/ops/ops.def"
@@ -216,17 +161,18 @@ static enum eval_status float_block(enum op op, enum elem elem, size_t n, double
 static enum eval_status int_block(enum op op, enum elem elem, size_t n, int64_t in[3][BLOCK], void *out)
 {
     const struct scalar *s = &scalars[op];
+    const struct integer *f = &s->integer;
     struct width w = {elem_bits(elem), elem == ELEM_U64, elem == ELEM_BOOL};
     int64_t r[BLOCK];
-    if (!s->i1 && !s->i2 && !s->i3)
+    if (!f->i1 && !f->i2 && !f->i3)
         return EVAL_UNSUPPORTED;
     for (size_t i = 0; s->divides && i < n; i++)
         if (in[1][i] == 0)
             return EVAL_VALUE;
     for (size_t i = 0; i < n; i++)
-        r[i] = s->i1   ? s->i1(in[0][i], w)
-               : s->i2 ? s->i2(in[0][i], in[1][i], w)
-                       : s->i3(in[0][i], in[1][i], in[2][i], w);
+        r[i] = f->i1   ? f->i1(in[0][i], w)
+               : f->i2 ? f->i2(in[0][i], in[1][i], w)
+                       : f->i3(in[0][i], in[1][i], in[2][i], w);
     elems_from_i64(is_pred(op) ? ELEM_BOOL : elem, r, out, n);
     return EVAL_OK;
 }

@@ -1,149 +1,39 @@
-/* What the loop IR's arithmetic means, lane by lane, in plain C: the tables behind the interpreter. Integers of every
- * width are computed in 64 bits and cut to their width, which is where wrapping comes from.
- */
+/* What the loop IR's arithmetic means, lane by lane, in plain C: the tables behind the interpreter. */
 #include "ir/loop/interp/internal.h"
+
+#include "ir/ops/integer.h"
 
 #include <string.h>
 #include <tgmath.h>
 
 /* ---- integers ---------------------------------------------------------------------------------------------------- */
 
-struct width {
-    uint32_t bits;
-    bool is_signed;
+static int64_t i_floordiv(int64_t x, int64_t y, struct width w)
+{
+    return !w.is_unsigned && y > 0 ? floordiv_i64(x, y) : i_div(x, y, w);
+}
+
+static int64_t i_floormod(int64_t x, int64_t y, struct width w)
+{
+    return !w.is_unsigned && y > 0 ? floormod_i64(x, y) : i_rem(x, y, w);
+}
+
+static const struct integer int_ops[L_COUNT] = {
+    [L_NEG] = {.i1 = i_neg},           [L_ABS] = {.i1 = i_abs},
+    [L_NOT] = {.i1 = i_not},           [L_ADD] = {.i2 = i_add},
+    [L_SUB] = {.i2 = i_sub},           [L_MUL] = {.i2 = i_mul},
+    [L_DIV] = {.i2 = i_div},           [L_REM] = {.i2 = i_rem},
+    [L_MIN] = {.i2 = i_min},           [L_FLOORDIV] = {.i2 = i_floordiv},
+    [L_FLOORMOD] = {.i2 = i_floormod}, [L_MAX] = {.i2 = i_max},
+    [L_AND] = {.i2 = i_and},           [L_OR] = {.i2 = i_or},
+    [L_XOR] = {.i2 = i_xor},           [L_SHL] = {.i2 = i_shl},
+    [L_SHR] = {.i2 = i_shr},           [L_FMA] = {.i3 = i_fma},
 };
-typedef int64_t int_fn(struct width, int64_t a, int64_t b, int64_t c);
 
-static int64_t int_neg(struct width w, int64_t a, int64_t b, int64_t c)
+static int64_t integer_eval(const struct integer *f, int64_t x, int64_t y, int64_t z, struct width w)
 {
-    (void)w, (void)b, (void)c;
-    return (int64_t)(0 - (uint64_t)a);
+    return f->i1 ? f->i1(x, w) : f->i2 ? f->i2(x, y, w) : f->i3(x, y, z, w);
 }
-
-static int64_t int_abs(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    return w.is_signed && a < 0 ? int_neg(w, a, b, c) : a;
-}
-
-static int64_t int_not(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)b, (void)c;
-    return w.bits == 1 ? !a : ~a;
-}
-
-static int64_t int_add(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)w, (void)c;
-    return (int64_t)((uint64_t)a + (uint64_t)b);
-}
-
-static int64_t int_sub(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)w, (void)c;
-    return (int64_t)((uint64_t)a - (uint64_t)b);
-}
-
-static int64_t int_mul(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)w, (void)c;
-    return (int64_t)((uint64_t)a * (uint64_t)b);
-}
-
-static int64_t int_fma(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    return int_add(w, int_mul(w, a, b, 0), c, 0);
-}
-
-static int64_t int_div(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    if (b == 0)
-        return 0;
-    if (!w.is_signed)
-        return (int64_t)((uint64_t)a / (uint64_t)b);
-    return b == -1 ? int_neg(w, a, b, c) : a / b;
-}
-
-static int64_t int_rem(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)c;
-    if (b == 0 || (w.is_signed && b == -1))
-        return 0;
-    return w.is_signed ? a % b : (int64_t)((uint64_t)a % (uint64_t)b);
-}
-
-static int64_t int_floordiv(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    return w.is_signed && b > 0 ? floordiv_i64(a, b) : int_div(w, a, b, c);
-}
-
-static int64_t int_floormod(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    return w.is_signed && b > 0 ? floormod_i64(a, b) : int_rem(w, a, b, c);
-}
-
-static bool int_less(struct width w, int64_t a, int64_t b)
-{
-    return w.is_signed ? a < b : (uint64_t)a < (uint64_t)b;
-}
-
-static int64_t int_min(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)c;
-    return int_less(w, b, a) ? b : a;
-}
-
-static int64_t int_max(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)c;
-    return int_less(w, a, b) ? b : a;
-}
-
-static int64_t int_and(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)w, (void)c;
-    return a & b;
-}
-
-static int64_t int_or(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)w, (void)c;
-    return a | b;
-}
-
-static int64_t int_xor(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)w, (void)c;
-    return a ^ b;
-}
-
-/* The amount is unsigned in the operand's own width: a negative one is a large one. */
-static bool beyond(struct width w, int64_t amount)
-{
-    return amount < 0 || amount >= w.bits;
-}
-
-static int64_t int_shl(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)c;
-    return beyond(w, b) ? 0 : (int64_t)((uint64_t)a << b);
-}
-
-static int64_t int_shr(struct width w, int64_t a, int64_t b, int64_t c)
-{
-    (void)c;
-    if (beyond(w, b))
-        return w.is_signed && a < 0 ? -1 : 0;
-    return w.is_signed ? a >> b : (int64_t)((uint64_t)a >> b);
-}
-
-static int_fn *const int_ops[L_COUNT] = {
-    [L_NEG] = int_neg,           [L_ABS] = int_abs, [L_NOT] = int_not,
-    [L_ADD] = int_add,           [L_SUB] = int_sub, [L_MUL] = int_mul,
-    [L_DIV] = int_div,           [L_REM] = int_rem, [L_FLOORDIV] = int_floordiv,
-    [L_FLOORMOD] = int_floormod, [L_MIN] = int_min, [L_MAX] = int_max,
-    [L_AND] = int_and,           [L_OR] = int_or,   [L_XOR] = int_xor,
-    [L_SHL] = int_shl,           [L_SHR] = int_shr, [L_FMA] = int_fma,
-};
 
 /* ---- floats ------------------------------------------------------------------------------------------------------ */
 
@@ -237,11 +127,11 @@ void loop_compute(enum lop op, enum elem e, uint32_t n, const void *a, const voi
         compute_f16(f64_ops[op], n, a, b, c, r);
         return;
     }
-    struct width w = {e == ELEM_BOOL ? 1 : elem_bits(e), elem_class(e) == 'I'};
+    struct width w = {e == ELEM_BOOL ? 1 : elem_bits(e), elem_class(e) != 'I', e == ELEM_BOOL};
     uint32_t size = elem_size(e);
     for (uint32_t i = 0; i < n; i++) {
-        int64_t x = int_ops[op](w, loop_int_lane(e, a, i), b ? loop_int_lane(e, b, i) : 0,
-                                c ? loop_int_lane(e, c, i) : 0);
+        int64_t x = integer_eval(&int_ops[op], loop_int_lane(e, a, i), b ? loop_int_lane(e, b, i) : 0,
+                                 c ? loop_int_lane(e, c, i) : 0, w);
         memcpy((uint8_t *)r + (size_t)i * size, &x, size);
     }
 }
@@ -298,14 +188,14 @@ static bool compare_ints(enum lop op, struct width w, int64_t a, int64_t b)
     switch (op) {
     case L_EQ: return a == b;
     case L_NE: return a != b;
-    case L_LT: return int_less(w, a, b);
-    default: return !int_less(w, b, a);
+    case L_LT: return i_less(a, b, w);
+    default: return !i_less(b, a, w);
     }
 }
 
 void loop_compare(enum lop op, enum elem e, uint32_t n, const void *a, const void *b, uint8_t *r)
 {
-    struct width w = {elem_bits(e), elem_class(e) == 'I'};
+    struct width w = {elem_bits(e), elem_class(e) != 'I', e == ELEM_BOOL};
     for (uint32_t i = 0; i < n; i++) {
         if (e == ELEM_F32)
             r[i] = compare_floats(op, ((const float *)a)[i], ((const float *)b)[i]);
