@@ -38,19 +38,7 @@ void gguf_output(struct gguf *p, const char *name, value_id v)
 value_id gguf_constant(struct gguf *p, enum elem elem, const int64_t *dims, int32_t rank, const void *data,
                        const char *name)
 {
-    int64_t size = elem_size(elem);
-    expr_id list[GGUF_RANK_MAX];
-    for (int32_t i = 0; i < rank; i++) {
-        size *= dims[i];
-        list[i] = ex_const(p->ctx->exprs, dims[i]);
-    }
-    const struct attr attrs[] = {attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
-                                 attr_data("data", data, (size_t)size)};
-    struct type type = {.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = list};
-    node_id id = graph_append(p->g, (region_id){1}, OP_CONSTANT, (src_id){0}, NULL, 0, attrs, 3, &type, 1);
-    value_id v = graph_node(p->g, id)->out[0];
-    graph_value(p->g, v)->name = arena_strdup(&p->g->arena, name);
-    return v;
+    return graph_constant(p->g, (region_id){1}, elem, dims, rank, data, name);
 }
 
 value_id gguf_int(struct gguf *p, int64_t i)

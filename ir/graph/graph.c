@@ -303,6 +303,24 @@ node_id graph_append(struct graph *g, region_id r, enum op op, src_id src, const
     return id;
 }
 
+value_id graph_constant(struct graph *g, region_id r, enum elem elem, const int64_t *dims, int32_t rank,
+                        const void *data, const char *name)
+{
+    int64_t size = elem_size(elem);
+    expr_id *list = NEW_ARRAY(&g->ctx->session, expr_id, rank);
+    for (int32_t i = 0; i < rank; i++) {
+        size *= dims[i];
+        list[i] = ex_const(g->ctx->exprs, dims[i]);
+    }
+    const struct attr attrs[] = {attr_elem("elem", elem), attr_ints("dims", dims, (uint32_t)rank),
+                                 attr_data("data", data, (size_t)size)};
+    struct type type = {.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = list};
+    node_id id = graph_append(g, r, OP_CONSTANT, (src_id){0}, NULL, 0, attrs, 3, &type, 1);
+    value_id v = graph_node(g, id)->out[0];
+    graph_value(g, v)->name = arena_strdup(&g->arena, name);
+    return v;
+}
+
 /* Passes insert and erase in the order of the list: the search begins where the one before it ended. */
 static uint32_t node_position(struct region *region, node_id n)
 {

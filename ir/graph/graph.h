@@ -223,6 +223,9 @@ value_id graph_param(struct graph *, region_id, struct type, const char *name);
  * copied too, but for the bytes of ATTR_DATA and of tensors, which the graph borrows. */
 node_id graph_append(struct graph *, region_id, enum op, src_id, const value_id *in, uint32_t n_in,
                      const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);
+/* Appends a constant of that name, whose bytes the graph borrows. */
+value_id graph_constant(struct graph *, region_id, enum elem, const int64_t *dims, int32_t rank, const void *data,
+                        const char *name);
 /* As graph_append, before an existing node of the same region. */
 node_id graph_insert_before(struct graph *, node_id where, enum op, src_id, const value_id *in, uint32_t n_in,
                             const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);

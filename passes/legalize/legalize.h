@@ -146,6 +146,11 @@ value_id v_channels(struct builder *, value_id v, value_id x, int32_t axis);
 /* [images, groups, ...]: the channels of a group and their images as one dim. Where its extent is dynamic, the dims
  * stay apart: each index would be divided by one of them. rank(x) is from 2 to RANK_MAX - 1. */
 value_id v_groups(struct builder *, value_id x, int64_t groups);
+/* x over its deviation along the axes, from its mean or (not centre) from 0; *inv: 1 / deviation. */
+value_id v_normalized(struct builder *, value_id x, const int64_t *axes, uint32_t n, double eps, bool centre,
+                      value_id *mean, value_id *inv);
+/* y * scale + bias in y's type; {0}: there is none. */
+value_id v_scaled(struct builder *, value_id y, value_id scale, value_id bias);
 /* A rank-1 operand whose length is what the operator demands: if it is dynamic, the run checks it. */
 value_id v_exactly(struct builder *, value_id, uint32_t n);
 /* Of a rank-1 i64 tensor of at most n elements the first n, filled up; its length may be known only at run time. */

@@ -98,15 +98,9 @@ static value_id normalized(struct builder *b, value_id x, uint32_t n, double eps
                            value_id *inv)
 {
     int64_t axes[RANK_MAX];
-    int32_t rank = v_rank(b, x);
     for (uint32_t i = 0; i < n; i++)
-        axes[i] = rank - (int64_t)n + i;
-    *mean = b_mean(b, x, axes, n, true);
-    value_id centred = centre ? b_binary(b, OP_SUB, x, *mean) : x;
-    value_id var = b_mean(b, b_binary(b, OP_MUL, centred, centred), axes, n, true);
-    value_id dev = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, var, eps));
-    *inv = b_binary(b, OP_DIV, b_splat_like(b, dev, 1), dev);
-    return b_binary(b, OP_MUL, centred, *inv);
+        axes[i] = v_rank(b, x) - (int64_t)n + i;
+    return v_normalized(b, x, axes, n, eps, centre, mean, inv);
 }
 
 /* param: 0 layer_norm and native_layer_norm, 1 rms_norm */
@@ -122,10 +116,7 @@ bool rule_aten_layer_norm(struct rule *r)
     if (n == 0 || n > (uint32_t)v_rank(b, x))
         return rule_bad(r, "normalized_shape has %u sizes, and the operand rank %d", n, (int)v_rank(b, x));
     value_id y = normalized(b, x, n, eps, !r->param, &mean, &inv);
-    if (rule_has(r, 2))
-        y = b_binary(b, OP_MUL, y, b_convert(b, rule_in(r, 2), v_elem(b, y)));
-    if (!r->param && rule_has(r, 3))
-        y = b_binary(b, OP_ADD, y, b_convert(b, rule_in(r, 3), v_elem(b, y)));
+    y = v_scaled(b, y, rule_in(r, 2), r->param ? (value_id){0} : rule_in(r, 3));
     aten_out(r, 1, mean);
     aten_out(r, 2, inv);
     return rule_result(r, b_convert(b, y, v_elem(b, in)));

@@ -233,7 +233,7 @@ bool rule_aten_logsumexp(struct rule *r)
     return aten_result(r, b_binary(b, OP_ADD, b_unary(b, OP_LOG, sum), finite));
 }
 
-/* param: 1 the logarithm */
+/* param: 1 the logarithm, 2 safe: 0 where nothing is above -inf */
 bool rule_aten_softmax(struct rule *r)
 {
     value_id x = rule_in(r, 0);
@@ -242,18 +242,10 @@ bool rule_aten_softmax(struct rule *r)
     if (!x.i || !aten_axis(r, 1, "dim", -1, rank, &axis))
         return false;
     int64_t axes[] = {axis};
-    return aten_result(r, v_softmax(r->b, b_convert(r->b, x, e), axes, rank ? 1 : 0, r->param != 0));
-}
-
-/* As softmax, and 0 where nothing is above -inf. */
-bool rule_aten_safe_softmax(struct rule *r)
-{
-    value_id x = rule_in(r, 0);
-    int32_t axis, rank = v_rank(r->b, x);
-    if (!x.i || !aten_axis(r, 1, "dim", -1, rank, &axis))
-        return false;
-    int64_t axes[] = {axis};
-    return aten_result(r, v_softmax_masked(r->b, b_convert(r->b, x, wide(aten_elem_or(r, x))), axes, rank ? 1 : 0));
+    uint32_t n = rank ? 1 : 0;
+    x = b_convert(r->b, x, e);
+    return aten_result(r,
+                       r->param == 2 ? v_softmax_masked(r->b, x, axes, n) : v_softmax(r->b, x, axes, n, r->param != 0));
 }
 
 /* ---- positions ------------------------------------------------------------------------------------------------- */

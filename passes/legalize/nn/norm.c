@@ -5,18 +5,18 @@
  */
 #include "passes/legalize/legalize.h"
 
-static value_id normalized(struct builder *b, value_id x, const int64_t *axes, uint32_t n, double eps, value_id *mean,
-                           value_id *inv)
+value_id v_normalized(struct builder *b, value_id x, const int64_t *axes, uint32_t n, double eps, bool centre,
+                      value_id *mean, value_id *inv)
 {
     *mean = b_mean(b, x, axes, n, true);
-    value_id centred = b_binary(b, OP_SUB, x, *mean);
+    value_id centred = centre ? b_binary(b, OP_SUB, x, *mean) : x;
     value_id var = b_mean(b, b_binary(b, OP_MUL, centred, centred), axes, n, true);
     value_id dev = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, var, eps));
     *inv = b_binary(b, OP_DIV, b_splat_like(b, dev, 1), dev);
     return b_binary(b, OP_MUL, centred, *inv);
 }
 
-static value_id scaled(struct builder *b, value_id y, value_id scale, value_id bias)
+value_id v_scaled(struct builder *b, value_id y, value_id scale, value_id bias)
 {
     if (scale.i)
         y = b_binary(b, OP_MUL, y, b_convert(b, scale, v_elem(b, y)));
@@ -171,8 +171,8 @@ bool rule_instance_norm(struct rule *r)
     int64_t axes[RANK_MAX];
     if (!x.i || rank < 3)
         return x.i ? rule_bad(r, "input of rank %d", (int)rank) : false;
-    value_id y = normalized(b, x, axes, axes_from(axes, 2, rank), rule_float(r, "epsilon", 1e-5), &mean, &inv);
-    y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
+    value_id y = v_normalized(b, x, axes, axes_from(axes, 2, rank), rule_float(r, "epsilon", 1e-5), true, &mean, &inv);
+    y = v_scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
     if (rank != rank_in)
         y = b_reshape(b, y, b_dims(b, in).d, rank_in);
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
@@ -197,13 +197,13 @@ bool rule_group_norm(struct rule *r)
     if (!d.d || d.rank < 2 || d.rank >= RANK_MAX || groups < 1)
         return d.d ? rule_bad(r, "input of rank %d in %lld groups", (int)d.rank, (long long)groups) : false;
     value_id y = v_groups(b, x, groups);
-    y = normalized(b, y, axes, axes_from(axes, 2, v_rank(b, y)), rule_float(r, "epsilon", 1e-5), &mean, &inv);
+    y = v_normalized(b, y, axes, axes_from(axes, 2, v_rank(b, y)), rule_float(r, "epsilon", 1e-5), true, &mean, &inv);
     bool by_group = r->version < 21 && !scale_by_channel(r, d.d[1], groups);
     if (by_group)
-        y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
+        y = v_scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
     y = b_reshape(b, y, d.d, d.rank);
     if (!by_group)
-        y = scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
+        y = v_scaled(b, y, v_channels(b, rule_in(r, 1), y, 1), v_channels(b, rule_in(r, 2), y, 1));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 
@@ -215,8 +215,9 @@ bool rule_layer_norm(struct rule *r)
     int64_t axes[RANK_MAX];
     if (!x.i || !rule_axis(r, rule_int(r, "axis", -1), rank, &axis))
         return false;
-    value_id y = normalized(b, x, axes, axes_from(axes, axis, rank), rule_float(r, "epsilon", 1e-5), &mean, &inv);
-    y = scaled(b, y, rule_in(r, 1), rule_in(r, 2));
+    value_id y = v_normalized(b, x, axes, axes_from(axes, axis, rank), rule_float(r, "epsilon", 1e-5), true, &mean,
+                              &inv);
+    y = v_scaled(b, y, rule_in(r, 1), rule_in(r, 2));
     enum elem stash = rule_elem_attr(r, "stash_type", ELEM_F32);
     rule_out(r, 0, b_convert(b, y, v_elem(b, in)));
     rule_out(r, 1, b_convert(b, mean, stash));
@@ -242,10 +243,10 @@ bool rule_skip_layer_norm(struct rule *r)
     if (r->param) {
         value_id square = b_mean(b, b_binary(b, OP_MUL, x, x), &axis, 1, true);
         y = b_binary(b, OP_DIV, x, b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, square, eps)));
-        y = scaled(b, y, rule_in(r, 2), (value_id){0});
+        y = v_scaled(b, y, rule_in(r, 2), (value_id){0});
     } else {
-        y = normalized(b, x, &axis, 1, eps, &mean, &inv);
-        y = scaled(b, y, rule_in(r, 2), rule_in(r, 3));
+        y = v_normalized(b, x, &axis, 1, eps, true, &mean, &inv);
+        y = v_scaled(b, y, rule_in(r, 2), rule_in(r, 3));
         rule_out(r, 1, mean);
         rule_out(r, 2, inv);
     }
@@ -276,8 +277,8 @@ bool rule_embed_layer_norm(struct rule *r)
     if (!x.i)
         return false;
     int64_t last = 2, one = 1;
-    value_id y = normalized(b, x, &last, 1, rule_float(r, "epsilon", 1e-12), &mean, &inv);
-    rule_out(r, 0, b_convert(b, scaled(b, y, rule_in(r, 5), rule_in(r, 6)), narrow));
+    value_id y = v_normalized(b, x, &last, 1, rule_float(r, "epsilon", 1e-12), true, &mean, &inv);
+    rule_out(r, 0, b_convert(b, v_scaled(b, y, rule_in(r, 5), rule_in(r, 6)), narrow));
     if (rule_wants(r, 1))
         rule_out(r, 1,
                  rule_has(r, 7) ? b_reduce(b, rule_in(r, 7), &one, 1, "sum", false)
@@ -296,7 +297,7 @@ bool rule_rms_norm(struct rule *r)
         return false;
     value_id square = b_mean(b, b_binary(b, OP_MUL, x, x), axes, axes_from(axes, axis, rank), true);
     value_id rms = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, square, rule_float(r, "epsilon", 1e-5)));
-    value_id y = scaled(b, b_binary(b, OP_DIV, x, rms), rule_in(r, 1), (value_id){0});
+    value_id y = v_scaled(b, b_binary(b, OP_DIV, x, rms), rule_in(r, 1), (value_id){0});
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
 }
 

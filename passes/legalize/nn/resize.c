@@ -7,6 +7,7 @@
  * are rounded to f32, as ONNX Runtime computes them: which of two elements is nearest can hang on it.
  */
 #include "passes/legalize/legalize.h"
+#include "passes/legalize/nn/window.h"
 
 #include <math.h>
 #include <string.h>
@@ -245,7 +246,7 @@ static value_id resize_nearest(struct builder *b, const struct resize *o, const 
 }
 
 /* Each element `factor` times: [.., n, ..] -> [.., n, 1, ..] -> broadcast -> [.., n * factor, ..]. */
-static value_id repeat(struct builder *b, value_id x, int32_t axis, int64_t factor)
+value_id v_repeated(struct builder *b, value_id x, int32_t axis, int64_t factor)
 {
     struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, x);
@@ -271,7 +272,7 @@ static value_id resize_axis(struct builder *b, const struct resize *o, const str
     if (whole && o->method == NEAREST &&
         ((o->transform == ASYMMETRIC && strcmp(o->nearest, "floor") == 0) ||
          (o->transform == HALF_PIXEL && strncmp(o->nearest, "round", 5) == 0)))
-        return repeat(b, x, a->axis, (int64_t)scale);
+        return v_repeated(b, x, a->axis, (int64_t)scale);
     value_id pos = positions(b, o, a), y;
     if (o->method == NEAREST)
         y = resize_nearest(b, o, a, x, pos);

@@ -60,8 +60,9 @@ value_id rule_gemm_wide(struct rule *, enum elem *e);
 value_id v_quantize(struct builder *, value_id x, value_id zero, enum elem e);
 /* Quantized as DynamicQuantizeLinear says: out is the bytes, the scale and the zero point. */
 void v_quantize_dynamic(struct builder *, value_id x, value_id out[3]);
-/* Each element of s repeated `block` times along axis, cut to `size` there: what scales of blocks are for single
- * elements. The rank of s is below RANK_MAX. */
+/* Each element repeated `times` times along axis. {0}: the rank is RANK_MAX. */
+value_id v_repeated(struct builder *, value_id x, int32_t axis, int64_t times);
+/* The same of `block` times, cut to `size` there: what scales of blocks are for single elements. */
 value_id v_blocks_spread(struct builder *, value_id s, int32_t axis, int64_t block, expr_id size);
 /* Bytes along the last axis as the unsigned numbers of `bits` bits in them, the lowest first; `count` of each line. */
 value_id v_unpacked(struct builder *, value_id bytes, int64_t bits, expr_id count);

@@ -27,18 +27,7 @@ static value_id convert_saturating(struct builder *b, value_id x, enum elem e, b
 
 value_id v_blocks_spread(struct builder *b, value_id s, int32_t axis, int64_t block, expr_id size)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id wide[RANK_MAX + 1], merged[RANK_MAX];
-    const struct dims dims = b_dims(b, s);
-    if (!dims.d)
-        return (value_id){0};
-    for (int32_t i = 0; i < dims.rank; i++) { /* repeated `block` times, then cut to the size */
-        wide[i + (i > axis)] = dims.d[i];
-        merged[i] = i == axis ? ex_mulc(ex, dims.d[i], block) : dims.d[i];
-    }
-    wide[axis + 1] = ex_const(ex, block);
-    value_id y = b_reshape(b, b_broadcast(b, b_unsqueeze(b, s, axis + 1), wide, dims.rank + 1), merged, dims.rank);
-    return b_slice_axis(b, y, axis, ex_const(ex, 0), size);
+    return b_slice_axis(b, v_repeated(b, s, axis, block), axis, ex_const(b_exprs(b), 0), size);
 }
 
 /* A scale or zero point (the row's parameter 1: of com.microsoft, whose only version has axes), spread so that it
