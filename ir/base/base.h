@@ -15,6 +15,8 @@
 #include <stdint.h>
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+/* Two arguments: an array of the values that follow, and how many there are. It lives as long as the block. */
+#define ARRAY(type, ...) (const type[]){__VA_ARGS__}, (sizeof((const type[]){__VA_ARGS__}) / sizeof(type))
 /* The caller has to look at the result. */
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))

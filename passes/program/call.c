@@ -41,16 +41,9 @@ static void call_sort(struct prog *p, const struct node *n)
 {
     int64_t axis = node_int(n, "axis", 0);
     struct axis_split s = split_axis(p, n->in[0], axis);
-    lreg in[9] = {elem_code(p, n->in[0]),
-                  operand(p, n->in[0]),
-                  result(p, n, 0),
-                  result(p, n, 1),
-                  s.outer,
-                  s.n,
-                  s.inner,
-                  prog_const(p, node_int(n, "descending", 0)),
-                  prog_index(p, value_type(p->g, n->out[0])->dims[axis])};
-    prog_call(p, "mcc_rt_sort", in, 9, true);
+    PROG_CALL(p, "mcc_rt_sort", true, elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0), result(p, n, 1),
+              s.outer, s.n, s.inner, prog_const(p, node_int(n, "descending", 0)),
+              prog_index(p, value_type(p->g, n->out[0])->dims[axis]));
 }
 
 static void bind_count(struct prog *p, const struct node *n, lreg count)
@@ -65,14 +58,12 @@ static void call_nonzero(struct prog *p, const struct node *n)
     const struct type *t = value_type(p->g, n->in[0]);
     lreg elem = elem_code(p, n->in[0]), src = operand(p, n->in[0]);
     lreg total = prog_index(p, dims_product(p->x, t->dims, t->rank));
-    lreg ask[3] = {elem, src, total};
-    lreg count = prog_call(p, "mcc_rt_nonzero_count", ask, 3, false);
+    lreg count = prog_call(p, "mcc_rt_nonzero_count", ARRAY(lreg, elem, src, total), false);
     bind_count(p, n, count);
     if (graph_value(p->g, n->out[0])->n_uses == 0)   /* only the count is wanted */
         return;
     prog_place(p, n->out[0]);
-    lreg in[6] = {elem, src, prog_const(p, t->rank), prog_dims(p, t), result(p, n, 0), count};
-    prog_call(p, "mcc_rt_nonzero", in, 6, false);
+    PROG_CALL(p, "mcc_rt_nonzero", false, elem, src, prog_const(p, t->rank), prog_dims(p, t), result(p, n, 0), count);
 }
 
 /* Room for as many slices as there are; the results are cut to the count by their types. */
@@ -90,17 +81,10 @@ static void call_unique(struct prog *p, const struct node *n)
         if (!p->pointer[n->out[r].i].i && graph_value(p->g, n->out[r])->n_uses &&
             late_type(p->x, value_type(p->g, n->out[r])))
             p->pointer[n->out[r].i] = prog_memory(p, prog_op(p, L_MUL, index, r == 0 ? in_bytes : n_bytes, 2));
-    lreg in[10] = {elem_code(p, n->in[0]),
-                   operand(p, n->in[0]),
-                   s.outer,
-                   s.n,
-                   s.inner,
-                   prog_const(p, node_int(n, "sorted", 1)),
-                   result(p, n, 0),
-                   result(p, n, 1),
-                   result(p, n, 2),
-                   result(p, n, 3)};
-    bind_count(p, n, prog_call(p, "mcc_rt_unique", in, 10, true));
+    bind_count(p, n,
+               PROG_CALL(p, "mcc_rt_unique", true, elem_code(p, n->in[0]), operand(p, n->in[0]), s.outer, s.n, s.inner,
+                         prog_const(p, node_int(n, "sorted", 1)), result(p, n, 0), result(p, n, 1), result(p, n, 2),
+                         result(p, n, 3)));
 }
 
 static void call_nms(struct prog *p, const struct node *n)
@@ -111,17 +95,10 @@ static void call_nms(struct prog *p, const struct node *n)
     expr_id rows = ex_mul(p->x, ex_mul(p->x, boxes->dims[0], scores->dims[1]), boxes->dims[1]);
     if (!p->pointer[n->out[0].i].i)
         p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, rows, 24)));
-    lreg in[10] = {operand(p, n->in[0]),
-                   operand(p, n->in[1]),
-                   batches,
-                   count,
-                   classes,
-                   operand(p, n->in[2]),
-                   operand(p, n->in[3]),
-                   operand(p, n->in[4]),
-                   prog_const(p, node_int(n, "center", 0)),
-                   result(p, n, 0)};
-    bind_count(p, n, prog_call(p, "mcc_rt_nms", in, 10, true));
+    bind_count(p, n,
+               PROG_CALL(p, "mcc_rt_nms", true, operand(p, n->in[0]), operand(p, n->in[1]), batches, count, classes,
+                         operand(p, n->in[2]), operand(p, n->in[3]), operand(p, n->in[4]),
+                         prog_const(p, node_int(n, "center", 0)), result(p, n, 0)));
 }
 
 static void call_dft(struct prog *p, const struct node *n)
@@ -130,27 +107,18 @@ static void call_dft(struct prog *p, const struct node *n)
     int64_t axis = node_int(n, "axis", 1);
     expr_id inner = dims_product(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
     bool real_result = ex_is(p->x, y->dims[y->rank - 1], 1);
-    lreg in[13] = {elem_code(p, n->in[0]),
-                   operand(p, n->in[0]),
-                   result(p, n, 0),
-                   prog_index(p, dims_product(p->x, x->dims, (int32_t)axis)),
-                   prog_index(p, x->dims[axis]),
-                   prog_index(p, inner),
-                   prog_index(p, x->dims[x->rank - 1]),
-                   prog_index(p, node_expr(n, "length")),
-                   prog_index(p, y->dims[axis]),
-                   prog_index(p, y->dims[y->rank - 1]),
-                   prog_const(p, node_int(n, "inverse", 0)),
-                   prog_const(p, real_result && node_int(n, "onesided", 0))};
-    prog_call(p, "mcc_rt_dft", in, 12, true);
+    PROG_CALL(p, "mcc_rt_dft", true, elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
+              prog_index(p, dims_product(p->x, x->dims, (int32_t)axis)), prog_index(p, x->dims[axis]),
+              prog_index(p, inner), prog_index(p, x->dims[x->rank - 1]), prog_index(p, node_expr(n, "length")),
+              prog_index(p, y->dims[axis]), prog_index(p, y->dims[y->rank - 1]),
+              prog_const(p, node_int(n, "inverse", 0)), prog_const(p, real_result && node_int(n, "onesided", 0)));
 }
 
 static void call_det(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->in[0]);
-    lreg in[5] = {elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
-                  prog_index(p, dims_product(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1])};
-    prog_call(p, "mcc_rt_det", in, 5, true);
+    PROG_CALL(p, "mcc_rt_det", true, elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
+              prog_index(p, dims_product(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1]));
 }
 
 static int64_t double_bits(double d)
@@ -164,14 +132,11 @@ static void call_rng(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->out[0]);
     double seed = node_float(n, "seed", 0);
-    lreg in[7] = {elem_code(p, n->out[0]),
-                  result(p, n, 0),
-                  prog_index(p, dims_product(p->x, t->dims, t->rank)),
-                  prog_const(p, strcmp(node_str(n, "kind", "uniform"), "normal") == 0),
-                  prog_const(p, seed >= 0 && seed < 4294967296.0 ? (int64_t)seed : 0),
-                  prog_const(p, double_bits(node_float(n, "a", 0))),
-                  prog_const(p, double_bits(node_float(n, "b", 1)))};
-    prog_call(p, "mcc_rt_rng", in, 7, true);
+    PROG_CALL(p, "mcc_rt_rng", true, elem_code(p, n->out[0]), result(p, n, 0),
+              prog_index(p, dims_product(p->x, t->dims, t->rank)),
+              prog_const(p, strcmp(node_str(n, "kind", "uniform"), "normal") == 0),
+              prog_const(p, seed >= 0 && seed < 4294967296.0 ? (int64_t)seed : 0),
+              prog_const(p, double_bits(node_float(n, "a", 0))), prog_const(p, double_bits(node_float(n, "b", 1))));
 }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
@@ -181,7 +146,7 @@ enum { STRING_BYTES = 16 };
 /* Constant strings lie packed as bytes (rt_ops.h): a list of them in memory of the run. */
 static lreg string_list(struct prog *p, value_id packed)
 {
-    lreg in = operand(p, packed), at = prog_call(p, "mcc_rt_str_list", &in, 1, true);
+    lreg in = operand(p, packed), at = PROG_CALL(p, "mcc_rt_str_list", true, in);
     return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
 }
 
@@ -194,17 +159,15 @@ static lreg operand_count(struct prog *p, value_id v)
 static void string_spread(struct prog *p, const struct node *n)
 {
     const struct type *x = value_type(p->g, n->in[0]), *y = value_type(p->g, n->out[0]);
-    lreg in[6] = {operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x),
-                  result(p, n, 0),      prog_const(p, y->rank), prog_dims(p, y)};
-    prog_call(p, "mcc_rt_str_spread", in, 6, false);
+    PROG_CALL(p, "mcc_rt_str_spread", false, operand(p, n->in[0]), prog_const(p, x->rank), prog_dims(p, x),
+              result(p, n, 0), prog_const(p, y->rank), prog_dims(p, y));
 }
 
 /* A function of the runtime, with its arguments; true: it may fail. */
-#define CALLS(name, function, may_fail, ...)                \
-    static void name(struct prog *p, const struct node *n)  \
-    {                                                       \
-        const lreg in[] = {__VA_ARGS__};                    \
-        prog_call(p, function, in, COUNT_OF(in), may_fail); \
+#define CALLS(name, function, may_fail, ...)               \
+    static void name(struct prog *p, const struct node *n) \
+    {                                                      \
+        PROG_CALL(p, function, may_fail, __VA_ARGS__);     \
     }
 
 CALLS(string_equal, "mcc_rt_str_equal", false, operand(p, n->in[0]), operand(p, n->in[1]), result(p, n, 0),
@@ -227,21 +190,16 @@ CALLS(string_concat, "mcc_rt_str_concat", true, operand(p, n->in[0]), operand(p,
 /* Counts of the pieces; their largest becomes a dim of what `split` gives. */
 static void string_split_count(struct prog *p, const struct node *n)
 {
-    lreg in[5] = {operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
-                  prog_const(p, node_int(n, "option", -1)), result(p, n, 0)};
-    bind_count(p, n, prog_call(p, "mcc_rt_str_split_count", in, 5, false));
+    bind_count(p, n,
+               PROG_CALL(p, "mcc_rt_str_split_count", false, operand(p, n->in[0]), operand_count(p, n->in[0]),
+                         string_list(p, n->in[1]), prog_const(p, node_int(n, "option", -1)), result(p, n, 0)));
 }
 
 static void string_split(struct prog *p, const struct node *n)
 {
     const struct type *y = value_type(p->g, n->out[0]);
-    lreg in[6] = {operand(p, n->in[0]),
-                  operand_count(p, n->in[0]),
-                  string_list(p, n->in[1]),
-                  prog_const(p, node_int(n, "option", -1)),
-                  prog_index(p, y->dims[y->rank - 1]),
-                  result(p, n, 0)};
-    prog_call(p, "mcc_rt_str_split", in, 6, false);
+    PROG_CALL(p, "mcc_rt_str_split", false, operand(p, n->in[0]), operand_count(p, n->in[0]), string_list(p, n->in[1]),
+              prog_const(p, node_int(n, "option", -1)), prog_index(p, y->dims[y->rank - 1]), result(p, n, 0));
 }
 
 /* Room for every string, and for the empty one that stands for none. */
@@ -252,14 +210,10 @@ static void string_normalize(struct prog *p, const struct node *n)
     expr_id room = ex_addc(p->x, dims_product(p->x, x->dims, x->rank), 1);
     if (!p->pointer[n->out[0].i].i)
         p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, room, STRING_BYTES)));
-    lreg in[7] = {operand(p, n->in[0]),
-                  count,
-                  prog_const(p, node_int(n, "mapping", 0)),
-                  string_list(p, n->in[1]),
-                  prog_load(p, n->in[2], 0),
-                  prog_const(p, node_int(n, "option", 0)),
-                  result(p, n, 0)};
-    bind_count(p, n, prog_call(p, "mcc_rt_str_normalize", in, 7, true));
+    bind_count(p, n,
+               PROG_CALL(p, "mcc_rt_str_normalize", true, operand(p, n->in[0]), count,
+                         prog_const(p, node_int(n, "mapping", 0)), string_list(p, n->in[1]), prog_load(p, n->in[2], 0),
+                         prog_const(p, node_int(n, "option", 0)), result(p, n, 0)));
 }
 
 static bool is_string_fn(const struct node *n, const char *fn)

@@ -289,8 +289,7 @@ static lblock loop_body(struct prog *p, struct looper *l)
     prog_region(p, l->n->region[0]);
     if (!p->failed) {
         l->f.yield[0] = to_bool(p, prog_load(p, l->body->results.data[0], 0));
-        lreg add[2] = {l->f.param[1], prog_const(p, 1)};
-        l->f.yield[1] = prog_op(p, L_ADD, prog_i64, add, 2);
+        l->f.yield[1] = prog_op(p, L_ADD, prog_i64, ARRAY(lreg, l->f.param[1], prog_const(p, 1)));
         for (uint32_t c = 0; c < l->n_carried; c++)
             carried_yield(p, l, &l->carried[c]);
         for (uint32_t i = 0; i < l->n_scan; i++)
@@ -384,8 +383,7 @@ static void control_loop(struct prog *p, uint32_t number)
     l->carried = NEW_ARRAY(p->arena, struct carried, l->n_carried + 1);
     l->scan = NEW_ARRAY(p->arena, struct scan, l->n_scan + 1);
     lreg trips = node_int(n, "forever", 0) ? prog_const(p, INT64_MAX) : prog_load(p, n->in[0], 0);
-    lreg clamp[2] = {trips, prog_const(p, 0)};
-    trips = prog_op(p, L_MAX, prog_i64, clamp, 2);
+    trips = prog_op(p, L_MAX, prog_i64, ARRAY(lreg, trips, prog_const(p, 0)));
     loop_begin(p, l);
     lblock body = p->failed ? (lblock){0} : loop_body(p, l);
     if (p->failed)

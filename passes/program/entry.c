@@ -24,8 +24,7 @@ bool entry_takes(const struct module *m, sym_id s)
 
 static void check(struct prog *p, enum lop op, lreg a, lreg b, const char *text)
 {
-    lreg in[2] = {a, b};
-    prog_check(p, prog_op(p, op, (struct ltype){ELEM_BOOL, 1}, in, 2), E_SHAPE, 0, text);
+    prog_check(p, prog_op(p, op, (struct ltype){ELEM_BOOL, 1}, ARRAY(lreg, a, b)), E_SHAPE, 0, text);
 }
 
 /* The symbol is an argument within its range, or the number that it is; 0 where only data tells. */
@@ -49,8 +48,7 @@ static void bind_symbol(struct prog *p, sym_id id, lreg given)
 static void launch_program(struct prog *p, const struct entry *e, lreg *args, uint32_t n, lreg memory)
 {
     struct ltype bytes = {ELEM_U8, 0};
-    lreg at[2] = {memory, prog_const(p, e->scratch)};
-    args[n++] = prog_op(p, L_OFFSET, bytes, at, 2);
+    args[n++] = prog_op(p, L_OFFSET, bytes, ARRAY(lreg, memory, prog_const(p, e->scratch)));
     args[n] = memory;
     if (e->weights) {
         args[n] = prog_op(p, L_GLOBAL, bytes, NULL, 0);

@@ -467,8 +467,7 @@ static lreg launch(const struct placing *l)
     VEC_PUSH(p->arena, &in, prog_const(p, 1));
     prog_launch_one(p, l->of, arena_printf(p->arena, "k%u", l->o->number), in.data, in.n,
                     graph_node(p->g, l->of[0]->anchor)->src.i);
-    lreg at[2] = {l->cell, prog_const(p, 0)};
-    return prog_op(p, L_LOAD, prog_i64, at, 2);
+    return prog_op(p, L_LOAD, prog_i64, ARRAY(lreg, l->cell, prog_const(p, 0)));
 }
 
 static lblock yielding(const struct placing *l, bool launches)

@@ -32,8 +32,7 @@ static void plan_check(struct prog *p, lreg dims)
             strbuf_init(&text, p->arena);
             strbuf_printf(&text, "input '%.64s': dim %d is not ", port->name, d);
             ex_print(p->x, t->dims[d], &text);
-            lreg in[2] = {dims, prog_const(p, at)};
-            lreg have = prog_op(p, L_LOAD, prog_i64, in, 2);
+            lreg have = prog_op(p, L_LOAD, prog_i64, ARRAY(lreg, dims, prog_const(p, at)));
             prog_check(p, prog_op2(p, L_EQ, have, prog_index(p, t->dims[d])), -2, 0, text.data);
         }
     }
@@ -68,8 +67,7 @@ void prog_check_sizes(struct prog *p, lreg empty)
 
 static void plan_store(struct prog *p, lreg out, uint32_t *at, lreg v)
 {
-    lreg in[3] = {out, prog_const(p, (*at)++), v};
-    lf_op(p->f, p->block, L_STORE, prog_i64, in, 3);
+    lf_op(p->f, p->block, L_STORE, prog_i64, ARRAY(lreg, out, prog_const(p, (*at)++), v));
 }
 
 /* Bytes of the arena: for sizes within the bounds of the symbols, which alone it is for. */
@@ -82,8 +80,7 @@ static lreg plan_arena(struct prog *p, lreg empty)
     for (sym_id s = sym_next(p->x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(p->x, SYM_SHAPE, s))
         if (sym_get(p->x, s)->given.lo < sym_get(p->x, s)->lo)
             prog_bind(p, s, prog_op2(p, L_MAX, prog_symbol(p, s), prog_const(p, sym_get(p->x, s)->lo)));
-    lreg in[3] = {empty, prog_const(p, 0), prog_index(p, bytes)};
-    lreg arena = prog_op(p, L_SELECT, prog_i64, in, 3);
+    lreg arena = prog_op(p, L_SELECT, prog_i64, ARRAY(lreg, empty, prog_const(p, 0), prog_index(p, bytes)));
     prog_unbind(p, bound);
     return arena;
 }

@@ -87,8 +87,8 @@ static void declare_output(struct prog *p, value_id v)
     uint32_t k = value_output(p->g, v);
     if (k == UINT32_MAX || s->place == PLACE_OUTPUT || prog_is_handle(t))
         return;
-    lreg in[4] = {prog_const(p, k), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
-    prog_call(p, "mcc_rt_output", in, 4, true);
+    PROG_CALL(p, "mcc_rt_output", true, prog_const(p, k), prog_const(p, t->rank), prog_dims(p, t),
+              prog_buffer(p, v, t->elem));
 }
 
 static void run_kernel(struct prog *p, struct kernel *k)
@@ -143,8 +143,8 @@ static void ports_unpack(struct prog *p, lreg *packed)
         if (!is_packed(p, p->g->inputs.data[k].value))
             continue;
         lreg n = prog_index(p, dims_product(p->x, t->dims, t->rank)), bytes = prog_memory(p, n);
-        lreg in[5] = {p->in[k], bytes, n, prog_const(p, elem_bits(t->elem)), prog_const(p, elem_class(t->elem) == 'I')};
-        prog_call(p, "mcc_rt_unpack", in, 5, false);
+        PROG_CALL(p, "mcc_rt_unpack", false, p->in[k], bytes, n, prog_const(p, elem_bits(t->elem)),
+                  prog_const(p, elem_class(t->elem) == 'I'));
         p->in[k] = bytes;
     }
     for (uint32_t k = 0; k < p->g->outputs.n; k++) {
@@ -163,9 +163,8 @@ static void ports_pack(struct prog *p, const lreg *packed)
         const struct type *t = value_type(p->g, p->g->outputs.data[k].value);
         if (!packed[k].i)
             continue;
-        lreg in[4] = {p->out[k], packed[k], prog_index(p, dims_product(p->x, t->dims, t->rank)),
-                      prog_const(p, elem_bits(t->elem))};
-        prog_call(p, "mcc_rt_pack", in, 4, false);
+        PROG_CALL(p, "mcc_rt_pack", false, p->out[k], packed[k], prog_index(p, dims_product(p->x, t->dims, t->rank)),
+                  prog_const(p, elem_bits(t->elem)));
     }
 }
 

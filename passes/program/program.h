@@ -64,6 +64,8 @@ bool prog_is_bound(const struct prog *, sym_id);
 void prog_unbind(struct prog *, uint32_t n);
 void prog_check(struct prog *, lreg cond, int32_t code, uint32_t node, const char *text);
 lreg prog_call(struct prog *, const char *name, const lreg *in, uint32_t n, bool may_fail);
+/* The same with the arguments one after another. */
+#define PROG_CALL(p, name, may_fail, ...) prog_call(p, name, ARRAY(lreg, __VA_ARGS__), may_fail)
 /* A buffer of u8 of dynamic size; inside loops the same memory serves every trip, as far as it
  * reaches. */
 lreg prog_memory(struct prog *, lreg bytes);

@@ -105,9 +105,9 @@ static lreg index_value(struct prog *p, expr_id e)
     if (kind == EX_NOT)
         return prog_op2(p, L_SUB, prog_const(p, 1), prog_index(p, ex_arg(p->x, e, 0)));
     if (kind == EX_SELECT) {
-        lreg in[3] = {prog_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)),
-                      prog_index(p, ex_arg(p->x, e, 2))};
-        return prog_op(p, L_SELECT, prog_i64, in, 3);
+        return prog_op(p, L_SELECT, prog_i64,
+                       ARRAY(lreg, prog_cond(p, ex_arg(p->x, e, 0)), prog_index(p, ex_arg(p->x, e, 1)),
+                             prog_index(p, ex_arg(p->x, e, 2))));
     }
     lreg v = prog_index(p, ex_arg(p->x, e, 0)), shifted = {0};
     if (kind == EX_DIV || kind == EX_MOD)
@@ -167,8 +167,7 @@ lreg prog_zeroed(struct prog *p, lreg buffer, int64_t words, bool used)
     if (used && p->empty.i)
         p->block = prog_if_empty(p, p->block)->block[1] = lf_block(p->f);
     for (int64_t i = 0; i < words; i++) {
-        lreg in[3] = {buffer, prog_const(p, i), prog_const(p, 0)};
-        lf_op(p->f, p->block, L_STORE, prog_i64, in, 3);
+        lf_op(p->f, p->block, L_STORE, prog_i64, ARRAY(lreg, buffer, prog_const(p, i), prog_const(p, 0)));
     }
     p->block = here;
     return buffer;
@@ -189,7 +188,7 @@ lreg prog_memory(struct prog *p, lreg bytes)
 {
     if (p->loops)
         return prog_grow(p, prog_slot(p), bytes, prog_const(p, 0));
-    lreg at = prog_call(p, "mcc_rt_segment", &bytes, 1, true);
+    lreg at = PROG_CALL(p, "mcc_rt_segment", true, bytes);
     return prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &at, 1);
 }
 
@@ -225,8 +224,7 @@ lreg prog_buffer(struct prog *p, value_id v, enum elem e)
 lreg prog_load(struct prog *p, value_id v, int64_t element)
 {
     enum elem e = value_type(p->g, v)->elem;
-    lreg in[2] = {prog_buffer(p, v, e), prog_const(p, element)};
-    lreg r = prog_op(p, L_LOAD, (struct ltype){e, 1}, in, 2);
+    lreg r = prog_op(p, L_LOAD, (struct ltype){e, 1}, ARRAY(lreg, prog_buffer(p, v, e), prog_const(p, element)));
     return e == ELEM_I64 ? r : prog_op(p, L_CONVERT, prog_i64, &r, 1);
 }
 

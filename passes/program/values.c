@@ -19,7 +19,7 @@ static lreg local_far(struct prog *p, int64_t words)
 {
     lblock here = p->block;
     p->block = (lblock){1};
-    lreg bytes = prog_const(p, 8 * words), at = prog_call(p, "mcc_rt_segment", &bytes, 1, true);
+    lreg bytes = prog_const(p, 8 * words), at = PROG_CALL(p, "mcc_rt_segment", true, bytes);
     lreg buffer = prog_op(p, L_ADDRESS, (struct ltype){ELEM_I64, 0}, &at, 1);
     p->block = here;
     return buffer;
@@ -43,8 +43,7 @@ lreg prog_dims(struct prog *p, const struct type *t)
 {
     lreg dims = prog_local(p, t->rank);
     for (int32_t d = 0; d < t->rank; d++) {
-        lreg in[3] = {dims, prog_const(p, d), prog_index(p, t->dims[d])};
-        lf_op(p->f, p->block, L_STORE, prog_i64, in, 3);
+        lf_op(p->f, p->block, L_STORE, prog_i64, ARRAY(lreg, dims, prog_const(p, d), prog_index(p, t->dims[d])));
     }
     return dims;
 }
@@ -77,8 +76,8 @@ lreg prog_handle(struct prog *p, value_id v)
         error_internal(p->m->ctx, (src_id){0}, "value %u has no address", v.i);
         return prog_const(p, 0);
     }
-    lreg in[4] = {prog_const(p, (int64_t)t->elem), prog_const(p, t->rank), prog_dims(p, t), prog_buffer(p, v, t->elem)};
-    return prog_call(p, "mcc_rt_tensor", in, 4, true);
+    return PROG_CALL(p, "mcc_rt_tensor", true, prog_const(p, (int64_t)t->elem), prog_const(p, t->rank), prog_dims(p, t),
+                     prog_buffer(p, v, t->elem));
 }
 
 /* Result r of n is the runtime's value at this address. */
@@ -89,14 +88,13 @@ static void receive(struct prog *p, const struct node *n, uint32_t r, lreg addre
         p->handle[n->out[r].i] = address;
         return;
     }
-    lreg rank[2] = {prog_call(p, "mcc_rt_value_rank", &address, 1, false), prog_const(p, t->rank)};
+    lreg rank[2] = {PROG_CALL(p, "mcc_rt_value_rank", false, address), prog_const(p, t->rank)};
     prog_check(p, prog_op(p, L_EQ, (struct ltype){ELEM_BOOL, 1}, rank, 2), -2, n->src.i,
                "a tensor has another rank than the graph says");
     for (int32_t d = 0; d < t->rank; d++) {
-        lreg in[2] = {address, prog_const(p, d)};
-        prog_bind_dim(p, t->dims[d], prog_call(p, "mcc_rt_value_dim", in, 2, false), n->src.i);
+        prog_bind_dim(p, t->dims[d], PROG_CALL(p, "mcc_rt_value_dim", false, address, prog_const(p, d)), n->src.i);
     }
-    lreg data = prog_call(p, "mcc_rt_value_data", &address, 1, false);
+    lreg data = PROG_CALL(p, "mcc_rt_value_data", false, address);
     p->pointer[n->out[r].i] = prog_op(p, L_ADDRESS, (struct ltype){ELEM_U8, 0}, &data, 1);
 }
 
@@ -105,8 +103,7 @@ void prog_store_scalar(struct prog *p, value_id v, lreg x)
     enum elem e = value_type(p->g, v)->elem;
     lreg in[3] = {prog_buffer(p, v, e), prog_const(p, 0), x};
     if (e == ELEM_BOOL && lf_type(p->f, x).elem != e) {
-        lreg ne[2] = {x, prog_const(p, 0)};
-        in[2] = prog_op(p, L_NE, (struct ltype){ELEM_BOOL, 1}, ne, 2);
+        in[2] = prog_op(p, L_NE, (struct ltype){ELEM_BOOL, 1}, ARRAY(lreg, x, prog_const(p, 0)));
     } else if (lf_type(p->f, x).elem != e) {
         in[2] = prog_op(p, L_CONVERT, (struct ltype){e, 1}, &x, 1);
     }
@@ -123,10 +120,9 @@ static lreg node_const(struct prog *p, const struct node *n)
 void call_seq_make(struct prog *p, const struct node *n)
 {
     lreg elem = prog_const(p, (int64_t)node_elem(n, "elem"));
-    lreg seq = prog_call(p, "mcc_rt_seq_new", &elem, 1, true);
+    lreg seq = PROG_CALL(p, "mcc_rt_seq_new", true, elem);
     for (uint32_t k = 0; k < n->n_in; k++) {
-        lreg in[2] = {seq, prog_handle(p, n->in[k])};
-        seq = prog_call(p, "mcc_rt_seq_append", in, 2, true);
+        seq = PROG_CALL(p, "mcc_rt_seq_append", true, seq, prog_handle(p, n->in[k]));
     }
     receive(p, n, 0, seq);
 }
@@ -144,28 +140,28 @@ void call_seq_insert(struct prog *p, const struct node *n)
 
 void call_seq_erase(struct prog *p, const struct node *n)
 {
-    lreg in[3] = {node_const(p, n), prog_handle(p, n->in[0]),
-                  n->n_in > 1 ? prog_load(p, n->in[1], 0) : prog_const(p, -1)};
-    receive(p, n, 0, prog_call(p, "mcc_rt_seq_erase", in, 3, true));
+    receive(p, n, 0,
+            PROG_CALL(p, "mcc_rt_seq_erase", true, node_const(p, n), prog_handle(p, n->in[0]),
+                      n->n_in > 1 ? prog_load(p, n->in[1], 0) : prog_const(p, -1)));
 }
 
 void call_seq_at(struct prog *p, const struct node *n)
 {
-    lreg in[3] = {node_const(p, n), prog_handle(p, n->in[0]), prog_load(p, n->in[1], 0)};
-    receive(p, n, 0, prog_call(p, "mcc_rt_seq_at", in, 3, true));
+    receive(p, n, 0,
+            PROG_CALL(p, "mcc_rt_seq_at", true, node_const(p, n), prog_handle(p, n->in[0]), prog_load(p, n->in[1], 0)));
 }
 
 void call_seq_length(struct prog *p, const struct node *n)
 {
     lreg in = prog_handle(p, n->in[0]);
-    prog_store_scalar(p, n->out[0], prog_call(p, "mcc_rt_seq_length", &in, 1, false));
+    prog_store_scalar(p, n->out[0], PROG_CALL(p, "mcc_rt_seq_length", false, in));
 }
 
 void call_seq_concat(struct prog *p, const struct node *n)
 {
-    lreg in[4] = {node_const(p, n), prog_handle(p, n->in[0]), prog_const(p, node_int(n, "axis", 0)),
-                  prog_const(p, node_int(n, "new_axis", 0))};
-    receive(p, n, 0, prog_call(p, "mcc_rt_seq_concat", in, 4, true));
+    receive(p, n, 0,
+            PROG_CALL(p, "mcc_rt_seq_concat", true, node_const(p, n), prog_handle(p, n->in[0]),
+                      prog_const(p, node_int(n, "axis", 0)), prog_const(p, node_int(n, "new_axis", 0))));
 }
 
 void call_seq_split(struct prog *p, const struct node *n)
@@ -194,20 +190,20 @@ void call_opt_make(struct prog *p, const struct node *n)
     const struct type *t = value_type(p->g, n->out[0]);
     while (t->kind != TYPE_TENSOR && t->inner)
         t = t->inner;
-    lreg in[2] = {prog_const(p, (int64_t)t->elem), n->n_in ? prog_handle(p, n->in[0]) : prog_const(p, 0)};
-    receive(p, n, 0, prog_call(p, "mcc_rt_opt_new", in, 2, true));
+    receive(p, n, 0,
+            PROG_CALL(p, "mcc_rt_opt_new", true, prog_const(p, (int64_t)t->elem),
+                      n->n_in ? prog_handle(p, n->in[0]) : prog_const(p, 0)));
 }
 
 void call_opt_get(struct prog *p, const struct node *n)
 {
-    lreg in[2] = {node_const(p, n), prog_handle(p, n->in[0])};
-    receive(p, n, 0, prog_call(p, "mcc_rt_opt_get", in, 2, true));
+    receive(p, n, 0, PROG_CALL(p, "mcc_rt_opt_get", true, node_const(p, n), prog_handle(p, n->in[0])));
 }
 
 void call_opt_has(struct prog *p, const struct node *n)
 {
     lreg in = prog_handle(p, n->in[0]);
-    prog_store_scalar(p, n->out[0], prog_call(p, "mcc_rt_opt_has", &in, 1, false));
+    prog_store_scalar(p, n->out[0], PROG_CALL(p, "mcc_rt_opt_has", false, in));
 }
 
 /* ---- ports ------------------------------------------------------------------------------------------------------- */
@@ -227,7 +223,6 @@ void prog_output_handles(struct prog *p)
                      "a sequence of elements narrower than a byte is not supported as an output");
             return;
         }
-        lreg in[2] = {prog_const(p, k), prog_handle(p, v)};
-        prog_call(p, "mcc_rt_output_value", in, 2, true);
+        PROG_CALL(p, "mcc_rt_output_value", true, prog_const(p, k), prog_handle(p, v));
     }
 }
