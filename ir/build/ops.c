@@ -124,8 +124,21 @@ value_id b_broadcast(struct builder *b, value_id x, const expr_id *dims, int32_t
     return b_op(b, OP_BROADCAST, &x, 1, &a, 1);
 }
 
+/* What x is a reshape of, if its elements are known to fill these dims; else x. */
+static value_id reshaped(struct builder *b, value_id x, const expr_id *dims, int32_t rank)
+{
+    const struct node *n = x.i ? value_node(b->g, x) : NULL;
+    expr_id count = ex_const(exprs(b), 1);
+    if (!n || n->op != OP_RESHAPE)
+        return x;
+    for (int32_t d = 0; d < rank; d++)
+        count = ex_mul(exprs(b), count, dims[d]);
+    return ex_truth(exprs(b), ex_eq(exprs(b), count, b_count(b, n->in[0]))) == TRUE_ ? n->in[0] : x;
+}
+
 value_id b_reshape(struct builder *b, value_id x, const expr_id *dims, int32_t rank)
 {
+    x = reshaped(b, x, dims, rank);
     struct attr a = attr_exprs("dims", dims, (uint32_t)rank);
     return b_op(b, OP_RESHAPE, &x, 1, &a, 1);
 }
