@@ -29,8 +29,8 @@ def test_each_is_timed_and_printed_once(tmp_path):
 def test_what_is_left_out_says_so(tmp_path):
     done = mcc(DIGITS, "-O0", "-print-changed", "-o", tmp_path / "d.so", "-march=x86-64-v3")
     left = re.findall(r"^// after (\S+): left out$", done.stderr, re.M)
-    assert left == ["push-concats", "fold-scales", "fold-factors", "sparsify", "hoist-slices", "find-attention", "narrow-products",
-                    "narrow-constants", "pack-constants", "split-k", "copy-operands", "block-channels", "place-pieces"]
+    assert left == ["push-concats", "tabulate", "fold-scales", "fold-factors", "sparsify", "hoist-slices", "find-attention",
+                    "narrow-products", "narrow-constants", "pack-constants", "split-k", "copy-operands", "block-channels", "place-pieces"]
     assert mcc(DIGITS, "-O0", "-stop-after=copy-operands", "-o", "-").stdout == mcc(DIGITS, "-O0", "-stop-after=separate-results", "-o", "-").stdout
 
 
