@@ -127,9 +127,11 @@ static bool read_map(struct reader *r, const struct node *n, const struct run *r
         return true;
     }
     enum elem to = n->op == OP_CONVERT ? node_elem(n, "elem") : ELEM_NONE;
-    if (r->g->ctx->field && to && (elem == ELEM_F32 || to == ELEM_F32))
-        return field_convert(elem, in[0], to, dst, (size_t)total) ||
-               error_model(r->g->ctx, n->src, "a conversion in a constant has no meaning in the field");
+    if (r->g->ctx->field && to && (elem == ELEM_F32 || to == ELEM_F32)) {
+        if (!field_convert(elem, in[0], to, dst, (size_t)total))
+            field_tokens(elem, in[0], to, dst, (size_t)total);
+        return true;
+    }
     if (n->op == OP_CONVERT) {
         elems_convert(elem, in[0], to, dst, (size_t)total, node_int(n, "saturate", 1), node_str(n, "round", "even"));
         return true;

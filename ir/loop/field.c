@@ -292,6 +292,8 @@ static lreg rounded(struct lowering *l, struct ltype to, lreg x)
     small = op2(l, L_MIN, natural, small, constant(l, natural, (uint64_t)(int64_t)high));
     lreg r = op3(l, L_SELECT, t, is_small(l, t, from), op1(l, L_BITCAST, t, small), h);
     l->facts->rounds = true;
+    if (to.elem == ELEM_I64)
+        return op1(l, L_CONVERT, to, op1(l, L_BITCAST, natural, r));
     if (elem_bits(to.elem) == 32)
         return to.elem == ELEM_U32 ? r : op1(l, L_BITCAST, to, r);
     return op1(l, L_CONVERT, to, r);

@@ -257,7 +257,8 @@ bool field_convert(enum elem from, const void *src, enum elem to, void *dst, siz
         ((uint8_t *)dst)[i] = ((const uint32_t *)src)[i] != 0;
     for (size_t i = 0; i < n && from == ELEM_F32 && field_rounds_to(to); i++) {
         const uint32_t h = integer_of(((const uint32_t *)src)[i], to);
-        memcpy((char *)dst + i * elem_size(to), &h, elem_size(to)); /* its low bytes */
+        const int64_t wide = elem_class(to) == 'I' ? (int64_t)(int32_t)h : (int64_t)h;
+        memcpy((char *)dst + i * elem_size(to), &wide, elem_size(to)); /* its low bytes */
     }
     if (from == ELEM_F32)
         return to == ELEM_BOOL || field_rounds_to(to);
@@ -266,4 +267,18 @@ bool field_convert(enum elem from, const void *src, enum elem to, void *dst, siz
     for (size_t i = 0; i < n; i++)
         ((uint32_t *)dst)[i] = field_of_integer(elem_to_i64(from, (const char *)src + i * size));
     return true;
+}
+
+void field_tokens(enum elem from, const void *src, enum elem to, void *dst, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits = 0, token = 0;
+        memcpy(&bits, (const char *)src + i * elem_size(from), elem_size(from));
+        token = mix(mix((uint32_t)bits ^ field_convert_key(to)) ^ (uint32_t)(bits >> 32));
+        if (to == ELEM_F32)
+            token %= FIELD_N;
+        else if (elem_bits(to) < 32)
+            token &= (1u << elem_bits(to)) - 1;
+        memcpy((char *)dst + i * elem_size(to), &token, elem_size(to));
+    }
 }

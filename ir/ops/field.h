@@ -65,10 +65,10 @@ static inline uint32_t field_convert_key(enum elem to)
     return 0x9e3779b9u * (0x100u + (uint32_t)to);
 }
 
-/* Has such a conversion a meaning in the field? To bytes and integers up to 32 bits. */
+/* Has such a conversion a meaning in the field? To bytes and wider integers: the hash has 32 bits, which 64 extend. */
 static inline bool field_rounds_to(enum elem to)
 {
-    return strchr("IU", elem_class(to)) && elem_bits(to) >= 8 && elem_bits(to) <= 32;
+    return strchr("IU", elem_class(to)) && elem_bits(to) >= 8;
 }
 
 uint32_t field_of(double);
@@ -85,5 +85,8 @@ enum eval_status field_map(enum op, size_t n, const void *const *in, void *out);
 enum eval_status map_eval_in(const struct context *, enum op, enum elem, size_t n, const void *const *in, void *out);
 /* elems_convert to or from such f32; false: it has no meaning in the field. */
 bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n);
+/* Converts n elements of constants where field_convert has no meaning, so that the weights can be packed: dst[i] is a
+ * hash of src[i], in the bits of `to`. The interpreter refuses such a conversion in the run. */
+void field_tokens(enum elem from, const void *src, enum elem to, void *dst, size_t n);
 
 #endif

@@ -170,6 +170,26 @@ def test_not_proved(tmp_path):
 INT64 = onnx.TensorProto.INT64
 
 
+@pytest.mark.parametrize("elem", [INT64, onnx.TensorProto.UINT64])
+def test_floats_to_64_bits(tmp_path, elem):
+    path = save(tmp_path / "net.onnx", [helper.make_node("Add", ["x", "c"], ["s"], "sum"), helper.make_node("Cast", ["s"], ["y"], "cast", to=elem)],
+                [value("x", [5, 9])], [value("y", [5, 9], elem)], {"c": weights(9)})
+    [variant] = proof(path)["variants"]
+    assert variant["kernels"][0]["axioms"] == ["reals", "rounding"]
+    [variant] = proof(path, "--break-kernel=sum", status=6)["variants"]
+    assert "elements differ" in variant["kernels"][0]["why"]
+
+
+@pytest.mark.parametrize("narrow", [onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16])
+def test_narrowed_constant(tmp_path, narrow):
+    """Not proved, with a reason: it was an error."""
+    nodes = [helper.make_node("Cast", ["w"], ["n"], "narrow", to=narrow), helper.make_node("Cast", ["n"], ["c"], "back", to=1),
+             helper.make_node("Add", ["x", "c"], ["y"], "add")]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [3, 4])], [value("y", [3, 4])], {"w": weights(3, 4)})
+    [variant] = proof(path, status=6)["variants"]
+    assert not variant["program"]["proved"] and all(k["why"] for k in variant["kernels"])
+
+
 @pytest.mark.parametrize("nodes, x, y, says", [
     ([helper.make_node("ReduceMax", ["x"], ["y"], "n", keepdims=0)], [1, 1000], [], "many elements"),
     ([helper.make_node("GlobalMaxPool", ["x"], ["y"], "n")], [1, 8, 14, 14], [1, 8, 1, 1], "many elements"),
