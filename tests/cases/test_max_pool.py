@@ -56,6 +56,41 @@ def test_few_comparisons(tmp_path):
     assert text.count("= window(") == 2
 
 
+@pytest.mark.parametrize("march", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("elem, dtype", [(TensorProto.FLOAT, np.float32), (TensorProto.UINT8, np.uint8), (TensorProto.INT8, np.int8)],
+                         ids=["f32", "u8", "i8"])
+def test_strided_ports(tmp_path, elem, dtype, march):
+    """The other dims first, then the last one: one or several spatial dims, NaN, infinities, pads, dilations, strides past the limit."""
+    rng = np.random.default_rng([int(elem), march == "x86-64-v4"])
+    rows = [((3, 3), (2, 2), (1, 1), (1, 1), (9, 56, 56)), ((5, 5), (1, 3), (1, 1), (2, 2), (3, 21, 37)), ((2, 7), (2, 2), (2, 1), (1, 3), (17, 11, 19)),
+            ((3, 5), (3, 2), (1, 2), (2, 4), (2, 13, 33)), ((4, 4), (2, 9), (1, 1), (0, 0), (5, 8, 40)), ((2, 3, 3), (1, 2, 2), (1, 1, 1), (0, 1, 1), (4, 3, 9, 18))]
+    for i, (kernel, strides, dilations, pads, dims) in enumerate(rows):
+        x = rng.integers(-100 if dtype != np.uint8 else 0, 100, (1, *dims)).astype(dtype)
+        if dtype == np.float32:
+            x.flat[rng.integers(0, x.size, 9)] = np.nan
+            x.flat[rng.integers(0, x.size, 9)] = np.inf
+            x[0, 0] = -np.inf
+        want = pooled(x, kernel, strides, dilations, pads * 2)
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=kernel, strides=strides, dilations=dilations, pads=pads * 2)
+        path = save(folder / "net.onnx", [node], [value("x", x.shape, elem)], [value("y", want.shape, elem)])
+        assert mcc(path, "-o", folder / "net.so", f"-march={march}").returncode == 0
+        with Artifact(folder / "net.so") as a:
+            assert np.array_equal(a.run([x])[0], want, equal_nan=dtype == np.float32), (kernel, strides, dilations, pads, dims)
+
+
+@pytest.mark.parametrize("kernel, stride, size, windows", [(3, 2, 56, 2), (5, 3, 57, 2), (3, 3, 60, 1), (2, 2, 56, 1), (3, 16, 56, 1), (3, 2, 448, 1),
+                                                            (3, 2, "s", 1)])
+def test_rows_first(tmp_path, kernel, stride, size, windows):
+    """A strided port's taps are picked out of vectors last, unless that saves little, or what lies in between is large or of an open size."""
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[kernel, kernel], strides=[stride, stride])
+    path = save(tmp_path / "net.onnx", [node], [value("x", (1, 16, size, size), TensorProto.FLOAT)], [value("y", None, TensorProto.FLOAT)])
+    text = mcc(path, "-o", "-", "--stop-after=legalize").stdout
+    found = re.findall(r"= window\(.*kernel=\[([^\]]*)\]", text)
+    assert len(found) == windows and (windows == 1 or [k.split(", ")[-1] for k in found] == ["1", str(kernel)]), text
+
+
 @pytest.mark.parametrize("op", ["GlobalMaxPool", "GlobalAveragePool"])
 @pytest.mark.parametrize("size, sums", [((9, 56), 4), ((5, 31), 2), ((30, 16), 1), ((3, 200), 4), ((1, 40), 4)])
 def test_short_rows(size, sums, op, tmp_path):
@@ -67,6 +102,14 @@ def test_short_rows(size, sums, op, tmp_path):
     x[0, 1, -1, -1] = x[1, 2, 0, size[1] // 2] = np.nan
     want = (x.max if op == "GlobalMaxPool" else x.mean)((2, 3), keepdims=True)
     model.compare([x], [want], ("-O0", ("-march=x86-64-v2",), ("-march=x86-64-v3",), "-O2"))
+
+
+def test_rows_first_between_ports(tmp_path):
+    """What a convolution reads lies in blocks of channels, so all taps are vectors there."""
+    nodes = [node("MaxPool", "x", "p", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4), node("Conv", "p w", "y")]
+    model = Model(tmp_path, nodes, [value("x", [1, 32, 20, 20])], [value("y", None)], {"w": floats(24, 32, 1, 1, seed=1, scale=0.1)})
+    assert model.dump("legalize").count("= window(") == 1
+    model.compare([floats(1, 32, 20, 20, seed=2)])
 
 
 @pytest.mark.parametrize("beside, blocked", [([], 0), ([node("Conv", "p w", "y")], 2), ([node("Relu", "p", "r"), node("Conv", "r w", "y")], 2)],

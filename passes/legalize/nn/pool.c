@@ -5,9 +5,15 @@
  * stride is one partial window all the same, and none by less than twice the stride: the quotient of the sizes is
  * rounded towards 0 by ONNX's shape inference and by ONNX Runtime, though the text has a floor.
  */
+#include "passes/legalize/driver.h"
 #include "passes/legalize/nn/window.h"
 
-enum { BETWEEN = 4 };    /* a store and a load, in elements that are compared */
+enum {
+    BETWEEN = 4,             /* a store and a load, in elements that are compared */
+    PICKED = 3,              /* one whose neighbour is not compared: two loads and a shuffle */
+    MOST_APART = 8,          /* farther, and each is a load of its own */
+    NEAR_BYTES = 512 * 1024, /* that any L2 holds beside the rest */
+};
 
 struct pool {
     struct spatial s;
@@ -93,13 +99,31 @@ static value_id pool_window(struct builder *b, enum op op, value_id x, const str
 
 /* ---- MaxPool --------------------------------------------------------------------------------------------------- */
 
-/* The largest element of each window: along the last dim first, then along the others, where that is less work. 5 x 5
- * elements a result are 5 and 5, and the largest ones along the last dim stored and loaded in between. */
-static value_id max_window(struct builder *b, value_id x, const struct pool *p)
+/* Bytes of x where MaxPool reads a port and writes one, so both are row-major: what a convolution reads would lie in
+ * blocks of channels. -1: it does not, or the size is open. */
+static int64_t port_bytes(const struct rule *r, value_id x)
 {
+    const struct type *t = value_type(r->b->g, x);
+    int64_t bytes = elem_size(t->elem), n;
+    bool known = !value_node(r->b->g, x) && rule_wants(r, 0) &&
+                 value_output(r->lg->from, r->node->out[0]) != UINT32_MAX;
+    for (int32_t d = 0; d < t->rank && known; d++)
+        known = ex_is_const(b_exprs(r->b), t->dims[d], &n) && mul_i64(bytes, n, &bytes);
+    return known ? bytes : -1;
+}
+
+/* The largest element of each window: along the last dim first, then along the others, where that is less work. 5 x 5
+ * elements a result are 5 and 5, and the largest ones along the last dim stored and loaded in between. Between ports,
+ * where windows are strides apart along the last dim, the others come first: those are vectors as memory has them, and
+ * only the few that are left are picked out of two vectors each, in place of all. What lies in between has to stay
+ * near.
+ */
+static value_id max_window(struct rule *r, value_id x, const struct pool *p)
+{
+    struct builder *b = r->b;
     struct pool last = *p, others = *p;
     int32_t n = p->s.n;
-    int64_t whole = 1, rows = 1, lines = 1;
+    int64_t whole = 1, rows = 1, lines = 1, bytes = port_bytes(r, x);
     for (int32_t i = 0; i < n; i++) {
         struct pool *none = i + 1 < n ? &last : &others;
         none->kernel[i] = none->s.strides[i] = none->s.dilations[i] = 1;
@@ -110,7 +134,11 @@ static value_id max_window(struct builder *b, value_id x, const struct pool *p)
         if (!fits || whole > INT32_MAX || lines > INT32_MAX)
             return pool_window(b, OP_WINDOW, x, p, "max");
     }
-    if (n < 2 || 3 * (p->kernel[n - 1] * lines + rows + BETWEEN) > 2 * whole)
+    int64_t width = p->kernel[n - 1], apart = p->s.strides[n - 1];
+    if (n > 1 && apart > 1 && apart < MOST_APART && bytes >= 0 && bytes / lines <= NEAR_BYTES &&
+        4 * (rows * apart + BETWEEN + PICKED * width) <= 3 * PICKED * whole)
+        return pool_window(b, OP_WINDOW, pool_window(b, OP_WINDOW, x, &others, "max"), &last, "max");
+    if (n < 2 || 3 * (width * lines + rows + BETWEEN) > 2 * whole)
         return pool_window(b, OP_WINDOW, x, p, "max");
     return pool_window(b, OP_WINDOW, pool_window(b, OP_WINDOW, x, &last, "max"), &others, "max");
 }
@@ -152,8 +180,8 @@ bool rule_max_pool(struct rule *r)
     if (!x.i || !pool_read(r, x, &p))
         return false;
     if (r->param)
-        return rule_result(r, v_channels_last(b, max_window(b, x, &p)));
-    rule_out(r, 0, max_window(b, x, &p));
+        return rule_result(r, v_channels_last(b, max_window(r, x, &p)));
+    rule_out(r, 0, max_window(r, x, &p));
     if (rule_wants(r, 1))
         rule_out(r, 1,
                  pool_positions(b, x, pool_window(b, OP_ARGWINDOW, x, &p, ""), rule_int(r, "storage_order", 0) != 0));
