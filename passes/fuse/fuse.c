@@ -160,20 +160,26 @@ static void fuse_pieces(struct fuser *f, node_id id, region_id region, uint32_t 
     }
 }
 
+/* A point of v of symbols of its own, named after a node. */
+static void own_point(struct fuser *f, value_id v, const char *letter, node_id id, expr_id *idx)
+{
+    const struct type *t = value_type(f->g, v);
+    for (int32_t i = 0; i < t->rank; i++) {
+        const char *name = arena_printf(f->m->arena, "%s%u.%d", letter, id.i, i);
+        idx[i] = ex_sym(f->x, demand_symbol(f, t->dims[i], name));
+    }
+}
+
 /* A map that only a contraction wants, in memory, may be a stage of its kernel: what it is computed from is wanted at
  * points that have nothing to do with those of the kernel's domain. */
 static bool stage_map(struct fuser *f, node_id id, const struct demand *d)
 {
     value_id v = graph_node(f->g, id)->out[0];
-    const struct type *t = value_type(f->g, v);
     struct kernel *k = d->hard && d->kernel != DEMAND_MANY ? &f->m->fused.kernels.data[d->kernel - 1] : NULL;
     if (!k || k->kind != KERNEL_CONTRACT || !stage_wanted(f->m, k, v))
         return false;
     expr_id idx[RANK_MAX];
-    for (int32_t i = 0; i < t->rank; i++) {
-        const char *name = arena_printf(f->m->arena, "s%u.%d", id.i, i);
-        idx[i] = ex_sym(f->x, demand_symbol(f, t->dims[i], name));
-    }
+    own_point(f, v, "s", id, idx);
     kernel_add(f, d->kernel, id);
     struct demand own = {.kernel = d->kernel, .context = id.i, .idx = idx};
     demand_operands(f, id, &own);
@@ -241,13 +247,9 @@ static void demand_cheap(struct fuser *f, value_id v, node_id via, const struct 
 static void demand_sides(struct fuser *f, const struct attention *a, const struct demand *d)
 {
     const struct node *scores = graph_node(f->g, a->scores);
-    const struct type *p = value_type(f->g, graph_node(f->g, a->values)->in[0]);
     expr_id idx[RANK_MAX], at[RANK_MAX];
     struct dot_dims rows;
-    for (int32_t i = 0; i < p->rank; i++) {
-        const char *name = arena_printf(f->m->arena, "a%u.%d", a->values.i, i);
-        idx[i] = ex_sym(f->x, demand_symbol(f, p->dims[i], name));
-    }
+    own_point(f, graph_node(f->g, a->values)->in[0], "a", a->values, idx);
     attention_walk(f->g, &a->to_z, idx);
     if (a->sink.node.i) {
         memcpy(at, idx, sizeof at);
@@ -273,6 +275,31 @@ static void demand_sides(struct fuser *f, const struct attention *a, const struc
     demand_cheap(f, scores->in[a->rows_of], a->scores, d, at);
 }
 
+/* Is v a conversion, or views of one, of narrower elements that are in memory whatever the kernels? */
+static bool widens_memory(const struct fuser *f, value_id v)
+{
+    const struct node *n = value_node(f->g, v);
+    for (; n && op_shape(n->op) == SHAPE_VIEW && n->n_in == 1; n = value_node(f->g, v))
+        v = n->in[0];
+    if (!n || n->op != OP_CONVERT || value_is_const(f->g, v))
+        return false;
+    value_id from = n->in[0];
+    return elem_size(value_type(f->g, from)->elem) < elem_size(value_type(f->g, v)->elem) &&
+           (f->required[from.i] || !value_node(f->g, from));
+}
+
+/* Keys or values of an attention: in memory, but where their loads can widen them. */
+static void demand_keys(struct fuser *f, value_id v, node_id by, const struct demand *d)
+{
+    expr_id idx[RANK_MAX];
+    if (!widens_memory(f, v)) {
+        demand_hard(f, v, d->kernel, 0);
+        return;
+    }
+    own_point(f, v, "k", by, idx);
+    demand_at(f, v, by, d, idx, false, by.i);
+}
+
 /* The kernel of an attention's second contraction computes all that lies between it and the operands of the first, with
  * what masks and biases are computed from, and the rows' operand of the first. */
 static void fuse_attention(struct fuser *f, const struct attention *a, const struct demand *d)
@@ -281,8 +308,8 @@ static void fuse_attention(struct fuser *f, const struct attention *a, const str
     f->m->fused.kernels.data[d->kernel - 1].form.attention = a;
     for (uint32_t i = 0; i < a->nodes.n; i++)
         kernel_add(f, d->kernel, a->nodes.data[i]);
-    demand_hard(f, values->in[1], d->kernel, 0);
-    demand_hard(f, scores->in[1 - a->rows_of], d->kernel, 0);
+    demand_keys(f, values->in[1], a->values, d);
+    demand_keys(f, scores->in[1 - a->rows_of], a->scores, d);
     demand_sides(f, a, d);
 }
 

@@ -104,15 +104,16 @@ static void choose_values(const struct site *site, const struct attention_shape 
         }
 }
 
-/* All keys at once where the scores of a block fill no more than a quarter of L2; else spans of equal length that L1
- * holds. */
+/* All keys at once where the scores of a block fill no more than a quarter of L2, and where no more are widened than
+ * an open number; else spans of equal length that L1 holds. */
 static void choose_span(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
 {
     const struct machine *m = module_numerics(site->m, site->mach);
     int64_t keys, line = (site->m->asked.strict ? STRICT_LINE : attention_line(s)) * 4,
                   most = budget(m, SHARE_L1_SPAN) / line, limit = ex_hi(site->x, t->keys);
     bool known = ex_is_const(site->x, t->keys, &keys);
-    if (known && keys <= budget(m, SHARE_L2_SCORES) / line)
+    bool widened = attention_wide_line(t, s) > 0;
+    if (known && keys <= (widened ? SPAN_OPEN : budget(m, SHARE_L2_SCORES) / line))
         return;
     most = most < SPAN_LEAST ? SPAN_LEAST : most;
     s->span = SPAN_OPEN < most ? SPAN_OPEN : most;
@@ -193,6 +194,15 @@ static void facts(const struct site *site, const struct schedule *of, struct sch
     f->ns = block_ns(site, t, s, keys);
 }
 
+/* Is an operand of f32 computed in the kernel by a conversion of narrower elements (fuse: demand_keys)? */
+static bool widens(const struct site *site, value_id v)
+{
+    const struct node *n = value_node(site->g, v);
+    for (; n && !site->m->fused.stored[v.i] && op_shape(n->op) == SHAPE_VIEW; n = value_node(site->g, v))
+        v = n->in[0];
+    return n && n->op == OP_CONVERT && !site->m->fused.stored[v.i] && !value_is_const(site->g, v);
+}
+
 bool attention_shape(const struct site *site, struct attention_shape *t)
 {
     const struct attention *a = site->k->form.attention;
@@ -206,6 +216,8 @@ bool attention_shape(const struct site *site, struct attention_shape *t)
     t->keys = p->dims[t->of_p.contract];
     ex_is_const(site->x, value_type(site->g, t->scores->in[a->rows_of])->dims[t->of_row.contract], &t->size);
     ex_is_const(site->x, value_type(site->g, t->values->in[1])->dims[t->of_v.free], &t->columns);
+    t->widens_keys = widens(site, t->scores->in[1 - a->rows_of]);
+    t->widens_values = widens(site, t->values->in[1]);
     return true;
 }
 

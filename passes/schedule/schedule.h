@@ -396,6 +396,7 @@ struct attention_shape {
     struct dot_dims of_row, of_key, of_p, of_v; /* operands of the scores by what they are free in; of the results */
     expr_id rows, keys;
     int64_t size, columns; /* contracted and free extents of the two */
+    bool widens_keys, widens_values; /* their elements are narrower in memory */
 };
 bool attention_shape(const struct site *, struct attention_shape *);
 /* Elements of a line of a block's scores: an odd number of vectors, or a column would compete for a few sets of the
@@ -403,6 +404,12 @@ bool attention_shape(const struct site *, struct attention_shape *);
 static inline int64_t attention_line(const struct attention_schedule *s)
 {
     return (s->nv | 1) * s->lanes;
+}
+/* Elements of a key or its values, widened for a block of many rows; 0: they are read as they are. */
+static inline int64_t attention_wide_line(const struct attention_shape *t, const struct attention_schedule *s)
+{
+    int64_t keys = t->widens_keys ? t->size : 0, values = t->widens_values ? t->columns : 0;
+    return ((keys > values ? keys : values) + s->lanes - 1) / s->lanes * s->lanes;
 }
 
 /* Is dim d of an anchor's result, which the second operand does not have, gone through by whole indices rather than by

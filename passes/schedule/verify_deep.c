@@ -95,7 +95,8 @@ const char *rule_attention_span(struct check *c)
     int64_t keys = s->span, bytes;
     if (!keys && !ex_is_const(c->site->x, c->attention.keys, &keys))
         return "keys whose number is open come in spans: it is at least 1";
-    return unless(mul_i64(keys, attention_line(s) * 4, &bytes) && bytes <= CHUNK_BYTES_MOST,
+    int64_t line = attention_line(s), wide = attention_wide_line(&c->attention, s);
+    return unless(mul_i64(keys, (line > wide ? line : wide) * 4, &bytes) && bytes <= CHUNK_BYTES_MOST,
                   "so many keys take more scratch than 16 MiB a thread: take fewer");
 }
 

@@ -1,4 +1,6 @@
 """Caches in a narrower type than the file has (--cache-type), beside the same network with the conversions written out, in NumPy."""
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -57,18 +59,43 @@ def test_interpreter_and_artifact_agree(tmp_path):
     assert "bf16[b,p,16]" in mcc("inspect", model.compile("--cache-type=bf16")).stdout
 
 
-def test_rows_together_or_alone(tmp_path):
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("past", [0, 150])
+def test_rows_together_or_alone(tmp_path, name, past):
     """A run reads its own rows as a later one does: with --strict the bits are those of one row at a time."""
-    path = growing(tmp_path).compile("--cache-type=bf16", "--strict")
-    x = floats(1, 9, SIZE, seed=3)
+    path = growing(tmp_path).compile(f"--cache-type={name}", "--strict")
+    x, first = floats(1, 9, SIZE, seed=3), narrow(floats(1, past, SIZE, seed=4), name)
     with Artifact(path, threads=1) as a:
-        whole = a.call([np.zeros((1, 0, SIZE), TYPES["bf16"]), x])
-        cache, rows = np.zeros((1, 0, SIZE), TYPES["bf16"]), []
+        whole = a.call([first, x])
+        cache, rows = first, []
         for i in range(9):
             cache, y = (r.copy() for r in a.call([cache, x[:, i:i + 1]]))
             rows.append(y)
-    assert np.array_equal(whole[0].view(np.uint16), cache.view(np.uint16))
+    assert whole[0].tobytes() == cache.tobytes()
     assert rows[-1].tobytes() == whole[1][:, -1:].tobytes()
+
+
+@pytest.mark.parametrize("march", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("name", TYPES)
+def test_attention_reads_narrow(tmp_path, name, march):
+    """Two caches, columns that fill no vector, keys in several spans: no kernel widens a cache as a whole, for few rows or for many."""
+    size = 68
+    nodes = [*(node("Concat", f"past_{i} {i}", f"present_{i}", axis=1) for i in "kv"), node("Transpose", "present_k", "kt", perm=[0, 2, 1]),
+             node("MatMul", "q kt", "s"), node("Softmax", "s", "p", axis=-1), node("MatMul", "p present_v", "y")]
+    widths = {"k": 64, "v": size}
+    model = Model(tmp_path, nodes, [value("q", ["b", "n", 64]), *(value(f"past_{i}", ["b", "p", w]) for i, w in widths.items()),
+                                    *(value(i, ["b", "n", w]) for i, w in widths.items())],
+                  [value("y", ["b", "n", size]), *(value(f"present_{i}", ["b", "t", w]) for i, w in widths.items())])
+    text = mcc(model.path, "-stop-after=fuse", f"--cache-type={name}", f"-march={march}").stdout
+    wide = re.findall(r"(%\d+): f32\[.* = convert\(", text)
+    assert len(wide) == 2 and not any(f"value {v} stored" in text for v in wide), text
+    for past, n in [(0, 1), (150, 1), (300, 40)]:
+        q, pk, pv, k, v = (floats(1, rows, w, seed=s) for s, (rows, w) in enumerate([(n, 64), (past, 64), (past, size), (n, 64), (n, size)]))
+        y = model.run([q, narrow(pk, name), narrow(pv, name), k, v], f"--cache-type={name}", f"-march={march}")[0]
+        keys, values = (narrow(np.concatenate(pair, 1), name).astype(np.float64) for pair in ((pk, k), (pv, v)))
+        e = q @ keys.transpose(0, 2, 1)
+        e = np.exp(e - e.max(-1, keepdims=True))
+        assert not (text := difference(((e / e.sum(-1, keepdims=True)) @ values).astype(np.float32), y, 1e-4, 1e-4)), text
 
 
 @pytest.mark.parametrize("name", ["bf16", "f16"])

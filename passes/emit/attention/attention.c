@@ -24,6 +24,9 @@ static bool attn_init(struct attn *t, struct em *em)
                        .of_v = shape.of_v,
                        .row_operand = shape.scores->in[a->rows_of],
                        .key_operand = shape.scores->in[1 - a->rows_of],
+                       .widens_keys = shape.widens_keys,
+                       .widens_values = shape.widens_values,
+                       .wide_line = attention_wide_line(&shape, s),
                        .rows = shape.rows,
                        .keys = shape.keys,
                        .size = shape.size,
@@ -151,6 +154,8 @@ static void scratch(struct attn *t)
     t->z = em_scratch(em, ELEM_F32, keys * t->line);
     t->m = em_scratch(em, ELEM_F32, rows);
     t->l = em_scratch(em, ELEM_F32, rows);
+    if (t->widens_keys || t->widens_values)
+        t->w = em_scratch(em, ELEM_F32, keys * t->wide_line);
     t->c = em_scratch(em, ELEM_F32, rows);
     if (t->s->span)
         t->o = em_scratch(em, ELEM_F32, rows * attn_row_line(t));

@@ -9,6 +9,7 @@
  *   Z[key][row]      scores with all maps after them, then the terms of the softmax
  *   M, L, C[row]     the largest score, the sum of the terms, the factor for what was added up before
  *   O[row][column]   results so far, where keys come in several spans
+ *   W[key][element]  keys, then values, of a span, where they are narrower in memory and rows are many
  *
  * A line of a scratch buffer is an odd number of vectors long, or a column of it would compete for a few sets of the
  * cache.
@@ -28,10 +29,13 @@ struct attn {
     struct dot_dims of_row, of_key, of_p, of_v; /* operands of the scores by what they are free in; of the results */
     value_id row_operand, key_operand;
     expr_id rows, keys;
+    bool widens_keys, widens_values; /* they are narrower in memory */
     int64_t size, columns; /* contracted and free extents of the two contractions */
     int64_t line; /* elements of a line of Q and Z */
     int64_t nv; /* vectors of rows: of a block; later of the block at hand */
-    lreg q, z, m, l, c, o;
+    int64_t wide_line; /* of W */
+    lreg q, z, m, l, c, o, w;
+    bool in_w; /* what the stage at hand reads of keys or values is in W */
     /* of the block and span at hand */
     expr_id batch[RANK_MAX]; /* leading indices of the result */
     expr_id row0, here; /* first row, number of rows */
@@ -49,11 +53,12 @@ struct attn {
 void attn_z_point(const struct attn *, expr_id row, expr_id key, expr_id *idx);
 /* The point of one operand of the scores at element d of its row (of_row: of the rows' operand, else of the keys'). */
 void attn_operand_point(const struct attn *, bool of_row, expr_id row, expr_id key, expr_id d, expr_id *idx);
-/* A step of the scores' register tile: element d (few rows: a vector of elements) of the keys from `key` on, and of the
- * rows in q. The operands, for em_tile_step: a key for each row of the tile, q for each of its vectors. */
+/* A step of the scores' register tile: element d (few rows: a vector of elements) of the keys from number `at` of the
+ * span on, and of the rows in q. The operands, for em_tile_step: a key for each row of the tile, q for each of its
+ * vectors. */
 struct attn_score_step {
     struct attn *t;
-    expr_id key, d;
+    expr_id at, d;
     uint32_t keys;
     lreg q[ATTENTION_FEW > ATTENTION_VECTORS ? ATTENTION_FEW : ATTENTION_VECTORS], k;
 };

@@ -106,11 +106,10 @@ static void tile(void *user, expr_id at, uint32_t count)
     struct exprs *x = em->x;
     lreg acc[EM_POINTS], score[TILE_POINTS_MOST];
     uint32_t few = (uint32_t)t->s->few;
-    expr_id key = ex_add(x, t->key0, at);
     for (uint32_t i = 0; i < count * few; i++)
         acc[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size / t->s->lanes), count * few, acc, step,
-                 &(struct attn_score_step){.t = t, .key = key, .keys = count});
+                 &(struct attn_score_step){.t = t, .at = at, .keys = count});
     for (uint32_t i = 0; i < count; i++)
         score[i] = rows_in_lanes(t, acc + i * few);
     attn_store_scores(t, at, count, 0, score);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { WIDENED = 4 }; /* vectors of a key that are widened at a time */
+
 expr_id attn_line(const struct attn *t, expr_id line, int64_t j)
 {
     return ex_addc(t->em->x, ex_mulc(t->em->x, line, t->line), j * t->s->lanes);
@@ -118,6 +120,59 @@ void attn_begin(struct attn *t)
     em_for_end(em, &l, NULL, NULL);
 }
 
+/* ---- keys and values --------------------------------------------------------------------------------------------- */
+
+static void value_point(const struct attn *t, expr_id key, expr_id column, expr_id *idx)
+{
+    for (uint32_t i = 0; i < t->of_v.n_batch; i++)
+        idx[t->of_v.batch[i]] = t->batch[i];
+    idx[t->of_v.contract] = ex_add(t->em->x, t->key0, key);
+    idx[t->of_v.free] = column;
+}
+
+static expr_id at_wide(const struct attn *t, expr_id key, expr_id element)
+{
+    return ex_add(t->em->x, ex_mulc(t->em->x, key, t->wide_line), element);
+}
+
+/* Elements of number `key` of the span: `vectors` whole vectors from vector number `first` on, then `rest` lanes. */
+static void widen_vectors(struct attn *t, bool values, expr_id key, expr_id first, int64_t vectors, uint32_t rest)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    expr_id idx[RANK_MAX], piece[WIDENED + 1], at = ex_mulc(x, first, t->s->lanes);
+    uint32_t lanes[WIDENED + 1], n = em_pieces(em, at, (uint32_t)vectors, rest, t->s->lanes, piece, lanes);
+    for (uint32_t i = 0; i < n; i++) {
+        if (values)
+            value_point(t, key, piece[i], idx);
+        else
+            attn_operand_point(t, false, t->row0, ex_add(x, t->key0, key), piece[i], idx);
+        lreg v = em_value(em, values ? t->values->in[1] : t->key_operand, idx, ex_const(x, 1));
+        em_scratch_store(em, t->w, at_wide(t, key, ex_addc(x, at, i * t->s->lanes)), em_splat(em, v, lanes[i]));
+    }
+}
+
+/* Keys, or values, of the span at hand into W, once for all rows of the block: a stage that reads an element at a time,
+ * or a vector for a few rows of many, would widen each again and again. */
+static void widen(struct attn *t, bool values)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for l, in;
+    int64_t n = values ? t->columns : t->size, vectors = n / t->s->lanes, groups = vectors / WIDENED,
+            more = vectors % WIDENED;
+    uint32_t rest = (uint32_t)(n % t->s->lanes);
+    expr_id key = em_for_begin(em, &l, ex_const(x, 0), t->n_keys, 1, NULL, 0);
+    if (groups) {
+        expr_id g = em_for_begin(em, &in, ex_const(x, 0), ex_const(x, groups), 1, NULL, 0);
+        widen_vectors(t, values, key, ex_mulc(x, g, WIDENED), WIDENED, 0);
+        em_for_end(em, &in, NULL, NULL);
+    }
+    if (more || rest)
+        widen_vectors(t, values, key, ex_const(x, groups * WIDENED), more, rest);
+    em_for_end(em, &l, NULL, NULL);
+}
+
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 bool attn_score_operands(void *step, uint32_t i, uint32_t j, lreg in[2])
@@ -125,8 +180,11 @@ bool attn_score_operands(void *step, uint32_t i, uint32_t j, lreg in[2])
     struct attn_score_step *s = step;
     struct em *em = s->t->em;
     expr_id idx[RANK_MAX];
-    if (j == 0) {
-        attn_operand_point(s->t, false, s->t->row0, ex_addc(em->x, s->key, i), s->d, idx);
+    expr_id at = ex_addc(em->x, s->at, i);
+    if (j == 0 && s->t->in_w) {
+        s->k = em_splat(em, em_scratch_load(em, s->t->w, at_wide(s->t, at, s->d), 1), s->t->s->lanes);
+    } else if (j == 0) {
+        attn_operand_point(s->t, false, s->t->row0, ex_add(em->x, s->t->key0, at), s->d, idx);
         s->k = em_splat(em, em_value(em, s->t->key_operand, idx, ex_const(em->x, 1)), s->t->s->lanes);
     }
     in[0] = s->k;
@@ -179,11 +237,10 @@ static void score_tile(void *user, expr_id at, uint32_t count)
     struct exprs *x = em->x;
     lreg acc[EM_POINTS];
     uint32_t n = count * (uint32_t)t->nv;
-    expr_id key = ex_add(x, t->key0, at);
     for (uint32_t i = 0; i < n; i++)
         acc[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size), n, acc, score_step,
-                 &(struct attn_score_step){.t = t, .key = key, .keys = count});
+                 &(struct attn_score_step){.t = t, .at = at, .keys = count});
     for (int64_t j = 0; j < t->nv; j++) {
         lreg score[EM_POINTS];
         for (uint32_t i = 0; i < count; i++)
@@ -207,7 +264,10 @@ static void raise_maximum(struct attn *t)
 
 static void many_scores(struct attn *t)
 {
+    if ((t->in_w = t->widens_keys))
+        widen(t, false);
     em_tiles(t->em, t->n_keys, t->s->mr, REST_POINTS, score_tile, t);
+    t->in_w = false;
 }
 
 void attn_scores(struct attn *t)
@@ -343,12 +403,14 @@ static void value_step(void *user, expr_id key, lreg *acc)
     struct em *em = t->em;
     struct exprs *x = em->x;
     expr_id idx[RANK_MAX];
-    for (uint32_t i = 0; i < t->of_v.n_batch; i++)
-        idx[t->of_v.batch[i]] = t->batch[i];
-    idx[t->of_v.contract] = ex_add(x, t->key0, key);
     s->key = key;
     for (uint32_t c = 0; c < t->n_columns; c++) {
-        idx[t->of_v.free] = t->column[c];
+        if (t->in_w) {
+            expr_id at = at_wide(t, key, ex_mulc(x, ex_addc(x, t->column0, c), t->s->lanes));
+            s->v[c] = em_scratch_load(em, t->w, at, t->column_lanes[c]);
+            continue;
+        }
+        value_point(t, key, t->column[c], idx);
         s->v[c] = em_splat(em, em_value(em, t->values->in[1], idx, ex_const(x, 1)), t->column_lanes[c]);
     }
     em_tile_step(em, L_FMA, s->count, t->n_columns, value_operands, s, acc);
@@ -424,7 +486,10 @@ static void few_values(struct attn *t)
 
 static void many_values(struct attn *t)
 {
+    if ((t->in_w = t->widens_values))
+        widen(t, true);
     all_columns(t, t->here, value_tile);
+    t->in_w = false;
 }
 
 void attn_values(struct attn *t)
