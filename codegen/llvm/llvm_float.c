@@ -2,13 +2,15 @@
  * for every format, driven by a table. Exact, round to nearest even, subnormals kept.
  *
  * Widening moves the bits into f32's fields and multiplies by the power of two between the biases, which also
- * normalises subnormals. Narrowing rounds in the integer domain; results below the smallest normal number go through
- * an addition of 2^k whose ulp is the format's smallest step. Where the machine converts f16 itself, it does.
- * Sources: IEEE 754-2019 §3.4; OCP 8-bit Floating Point Specification 1.0; OCP Microscaling Formats 1.0 §5.
+ * normalises subnormals; f8e4m3fn goes by f16 where the machine converts that. Narrowing rounds in the integer domain;
+ * results below the smallest normal number go through an addition of 2^k whose ulp is the format's smallest step. Where
+ * the machine converts f16 itself, it does. Sources: IEEE 754-2019 §3.4; OCP 8-bit Floating Point Specification 1.0;
+ * OCP Microscaling Formats 1.0 §5.
  */
 #include "codegen/llvm/llvm.h"
 
 enum { F32_SIGN = INT32_MIN, F32_INF = 0x7f800000, F32_MANTISSA = 23, F32_BIAS = 127 };
+enum { F16_NAN = 0x7e00, F16_MANTISSA = 10, F16_BIAS = 15 };
 
 struct lanes {                      /* the builder with types for one width */
     struct emitter *e;
@@ -92,6 +94,22 @@ static LLVMValueRef e8m0_to_f32(const struct lanes *l, LLVMValueRef code)
     return as_real(l, pick(l, LLVMIntEQ, code, 255, c32(l, 0x7fc00000), bits));
 }
 
+/* A float of 8 bits without infinities whose exponents f16 has, as f16, and that over the power of two between the
+ * biases: the instruction takes subnormals as fast as others, which a multiplication of f32 does not. */
+static LLVMValueRef byte_to_f32(const struct lanes *l, LLVMValueRef v, const struct float_format *f)
+{
+    struct emitter *e = l->e;
+    LLVMTypeRef half = type_lanes(e->i16, l->n);
+    int32_t up = F16_MANTISSA - (int32_t)f->mantissa, mag = ((1 << (f->bits - 1)) - 1) << up;
+    LLVMValueRef bits = LLVMBuildShl(e->b, LLVMBuildSExt(e->b, v, half, ""), const_int(e, e->i16, l->n, up), "");
+    LLVMValueRef sign = LLVMBuildAnd(e->b, bits, const_int(e, e->i16, l->n, INT16_MIN), "");
+    LLVMValueRef rest = LLVMBuildAnd(e->b, bits, const_int(e, e->i16, l->n, mag), "");
+    LLVMValueRef nan = LLVMBuildICmp(e->b, LLVMIntEQ, rest, const_int(e, e->i16, l->n, (int64_t)f->nan << up), "");
+    rest = LLVMBuildSelect(e->b, nan, const_int(e, e->i16, l->n, F16_NAN), rest, "");
+    LLVMValueRef x = half_instruction(e, LLVMBuildOr(e->b, sign, rest, ""), l->n, true);
+    return LLVMBuildFMul(e->b, x, const_float(e, e->f32, l->n, power_of_two(F16_BIAS - f->bias)), "");
+}
+
 LLVMValueRef small_to_f32(struct emitter *e, LLVMValueRef v, enum elem from, uint32_t lanes)
 {
     const struct float_format *f = &float_formats[from];
@@ -99,6 +117,8 @@ LLVMValueRef small_to_f32(struct emitter *e, LLVMValueRef v, enum elem from, uin
     LLVMValueRef code, mag, bits, sign, x;
     if (from == ELEM_F16 && e->machine->f16)
         return half_instruction(e, v, lanes, true);
+    if (from == ELEM_F8E4M3FN && e->machine->f16)
+        return byte_to_f32(&l, v, f);
     code = LLVMBuildZExt(e->b, v, l.whole, "");
     if (from == ELEM_BF16)
         return as_real(&l, shift(&l, code, 16));
