@@ -132,6 +132,37 @@ def test_what_it_costs(folder):
         assert data["graph"]["edges"] is None and len(data["graph"]["nodes"]) > 5 and "memory" not in data
 
 
+@pytest.fixture(scope="module")
+def searched(folder):
+    """A search within 2 %, and pages that --config draws of it without samples."""
+    x = np.random.default_rng(3).standard_normal([12, 1, 8, 8]).astype(np.float32)
+    np.save(folder / "pictures.npy", x)
+    target = ["--no-run", "--target=x86_64-linux", "-march=x86-64-v4-vnni"]
+    report(DIGITS, *target, "--error=2%", f"--sample=picture={folder / 'pictures.npy'}", f"--save-choices={folder / 'found.yaml'}", "-q",
+           out=folder / "found.html")
+    return report(DIGITS, *target, f"--config={folder / 'found.yaml'}", out=folder / "searched.html")
+
+
+def rows_of(page, kind):
+    return [r.split(" ", 4)[1:] for r in data_of(page)["searched"] if r.startswith(kind + " ")]
+
+
+def test_search_of_a_configuration(folder, digits, searched):
+    """The same rows from the search and from its file: the frontier falls in error as it rises in time, the choice is on it."""
+    assert data_of(searched)["searched"] == data_of(folder / "found.html")["searched"] and not data_of(digits)["searched"]
+    frontier = [[float(v) for v in r] for r in rows_of(searched, "frontier")]
+    assert len(frontier) > 2 and all(a[0] <= b[0] and a[1] >= b[1] for a, b in zip(frontier, frontier[1:])) and frontier[-1][1] == 0
+    assert [float(v) for v in rows_of(searched, "bound")[0]] == [0, 0.02]
+    (us, error), = ([float(v) for v in r] for r in rows_of(searched, "chosen"))
+    products = rows_of(searched, "product")
+    assert us == pytest.approx(sum(float(p[1]) for p in products), rel=1e-4) and 0 < error <= 0.02
+    assert frontier[-1][0] == pytest.approx(sum(float(p[0]) for p in products), rel=1e-4)
+    lines = (folder / "found.yaml").read_text()
+    for *_, kind in products:
+        kind, name = kind.split(": ")
+        assert (f"'{name}:" in lines) == (kind != "f32")
+
+
 def test_where_it_goes(tmp_path):
     assert mcc("report", DIGITS, "--no-run", cwd=tmp_path).returncode == 0
     assert [f.name for f in tmp_path.iterdir()] == ["digits.html"]
@@ -259,6 +290,25 @@ def test_every_part_is_drawn(digits, dark, tmp_path):
         area = page.value("[...document.querySelectorAll('#file-body rect')].reduce((s, r) => s + r.width.baseVal.value * r.height.baseVal.value, 0)")
         assert 0.75 < area / (1400 * 420) <= 1
         assert colors(page.picture(tmp_path / "page.png")) > 50 and page.problems == []
+
+
+@needs_browser
+def test_frontier_is_drawn(searched, digits, folder):
+    """A dot for each row, a table; none without a search, and no bad number of a row that somebody else wrote."""
+    with browser.Page(searched) as page:
+        dots = sum(len(rows_of(searched, kind)) for kind in ("frontier", "tried", "chosen"))
+        assert page.value("document.querySelectorAll('#accuracy-body circle').length") == dots
+        assert page.value("document.querySelectorAll('#accuracy-body tbody tr').length") == len(rows_of(searched, "product"))
+        page.value("[...document.querySelectorAll('#accuracy-body tbody tr')].find(r => r.textContent.includes('conv1')).click()")
+        assert page.value("mccReport.graph.selected.name") == "conv1" and page.value(BAD_NUMBERS) == 0 and page.problems == []
+    with browser.Page(digits) as page:
+        assert page.value("document.getElementById('accuracy') === null && !document.querySelector('nav').textContent.includes('Accuracy')")
+    rows = ["chosen 1 0", "chosen x y", "frontier -1 3", "frontier 1e999 1", "tried", "", "bound 0 nan",
+            f"product 1 2 3 f32: {HOSTILE}", "product a b c f32: d"]
+    (folder / "hostile.yaml").write_text(json.dumps({"searched": rows}))
+    with browser.Page(report(DIGITS, "--no-run", f"--config={folder / 'hostile.yaml'}", out=folder / "rows.html")) as page:
+        assert page.value("document.querySelectorAll('#accuracy-body circle').length") == 1 and page.value(BAD_NUMBERS) == 0
+        assert page.value("document.title") != "owned" and "NaN" not in page.value("document.body.innerText") and page.problems == []
 
 
 @needs_browser

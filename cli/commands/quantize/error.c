@@ -141,6 +141,7 @@ bool error_settle(struct context *ctx, struct options *o)
         return false;
     error_print(e);
     o->choices = error_lines(e);
+    o->searched = error_rows(e);
     o->error = o->metric = NULL;
     return !o->save_choices || error_save(e, o->save_choices);
 }

@@ -70,7 +70,10 @@ bool metric_ask(struct error_search *, double *out);
 /* The chosen arithmetic as lines of --choose, after the user's own. */
 struct text_list error_lines(const struct error_search *);
 void error_print(const struct error_search *);
-/* Writes the lines as a configuration file. */
+/* What mcc report draws of the search: rows of --searched. Chooses anew for each point of the frontier, so it comes
+ * last. */
+struct text_list error_rows(struct error_search *);
+/* Writes the lines and the rows that are in e->options by now as a configuration file. */
 bool error_save(const struct error_search *, const char *path);
 
 #endif

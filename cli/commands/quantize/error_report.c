@@ -1,10 +1,12 @@
 /* What --error says: lines of --choose, a configuration of them, and a table. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/quantize/error.h"
 
+enum { FRONTIER_MOST = 40 };
 static const char *const words[ARITHMETICS] = {
     [ARITHMETIC_F32] = "f32",   [ARITHMETIC_BF16] = "bf16",        [ARITHMETIC_F16] = "f16",
     [ARITHMETIC_INT8] = "int8", [ARITHMETIC_DYNAMIC] = "int8 dyn", [ARITHMETIC_I8] = "i8 wts"};
@@ -37,21 +39,74 @@ struct text_list error_lines(const struct error_search *e)
     return lines;
 }
 
+static void put_row(struct error_search *e, struct text_list *rows, const char *kind, double ns, double error)
+{
+    VEC_PUSH(&e->ctx->session, &rows->items,
+             arena_printf(&e->ctx->session, "%s %.6g %.6g", kind, ns / 1e3, isfinite(error) ? error : -1));
+}
+
+/* The frontier as the search knew it: each budget is below what the one before spent. */
+static void put_frontier(struct error_search *e, struct text_list *rows)
+{
+    struct search *s = &e->s;
+    double budget = DBL_MAX;
+    for (uint32_t k = 0; k < FRONTIER_MOST && budget > 0; k++) {
+        search_choose(&e->ctx->session, s->ways, s->n, budget);
+        if (search_all_exact(s))
+            break;
+        const double square = search_square(s->ways, s->n);
+        put_row(e, rows, "frontier", search_ns(s->ways, s->n), sqrt(square));
+        budget = square / 1.4;
+    }
+    for (uint32_t i = 0; i < s->n; i++)
+        s->ways[i].chosen = ARITHMETIC_F32;
+    put_row(e, rows, "frontier", search_ns(s->ways, s->n), 0);
+}
+
+struct text_list error_rows(struct error_search *e)
+{
+    const struct search *s = &e->s;
+    const struct measured *last = e->held_error.n ? &e->held_error : &s->error;
+    struct text_list rows = {0};
+    if (isfinite(e->bound))
+        put_row(e, &rows, "bound", 0, e->bound);
+    put_row(e, &rows, "chosen", search_ns(s->ways, s->n), search_all_exact(s) ? 0 : last->rms);
+    for (uint32_t i = 0; i < s->tried.n; i++)
+        put_row(e, &rows, "tried", s->tried.data[i].ns, s->tried.data[i].error.rms);
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct way *w = &s->ways[i].of[s->ways[i].chosen];
+        struct strbuf row;
+        strbuf_init(&row, &e->ctx->session);
+        strbuf_printf(&row, "product %.6g %.6g %.6g %s: ", s->ways[i].of[ARITHMETIC_F32].ns / 1e3, w->ns / 1e3,
+                      sqrt(w->square), words[s->ways[i].chosen]);
+        strbuf_escaped(&row, e->probe.products.data[i].label, 200);
+        VEC_PUSH(&e->ctx->session, &rows.items, row.data);
+    }
+    put_frontier(e, &rows);
+    return rows;
+}
+
+static void put_list(struct strbuf *out, const char *key, const struct text_list *list)
+{
+    strbuf_printf(out, "%s:%s\n", key, list->items.n ? "" : " []");
+    for (uint32_t i = 0; i < list->items.n; i++) {
+        strbuf_printf(out, "  - '");
+        for (const char *p = list->items.data[i]; *p; p++)
+            strbuf_printf(out, *p == '\'' ? "''" : "%c", *p);
+        strbuf_printf(out, "'\n");
+    }
+}
+
 bool error_save(const struct error_search *e, const char *path)
 {
-    const struct text_list *lines = &e->options->choices;
     struct file_list read = {0};
     struct strbuf text;
     strbuf_init(&text, &e->ctx->session);
-    strbuf_printf(&text, "# What mcc chose for the network within %s %g.\nchoose:%s\n",
+    strbuf_printf(&text, "# What mcc chose for the network within %s %g.\n",
                   isfinite(e->bound) ? "an error of" : "a metric's loss of",
-                  isfinite(e->bound) ? e->bound : e->options->metric_drop, lines->items.n ? "" : " []");
-    for (uint32_t i = 0; i < lines->items.n; i++) {
-        strbuf_printf(&text, "  - '");
-        for (const char *p = lines->items.data[i]; *p; p++)
-            strbuf_printf(&text, *p == '\'' ? "''" : "%c", *p);
-        strbuf_printf(&text, "'\n");
-    }
+                  isfinite(e->bound) ? e->bound : e->options->metric_drop);
+    put_list(&text, "choose", &e->options->choices);
+    put_list(&text, "searched", &e->options->searched);
     VEC_PUSH(&e->ctx->session, &read.paths, e->model);
     return output_check(e->ctx, path) && output_differs(e->ctx, path, &read, e->options->config) &&
            output_write(e->ctx, path, text.data, text.n);

@@ -90,6 +90,14 @@ double search_ns(const struct site_ways *sites, uint32_t n)
     return sum;
 }
 
+double search_square(const struct site_ways *sites, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += sites[i].of[sites[i].chosen].square;
+    return sum;
+}
+
 /* ---- within a bound ---------------------------------------------------------------------------------------------- */
 
 bool search_all_exact(const struct search *s)
@@ -204,15 +212,6 @@ static double budget_guess(const struct search *s, double part)
     return isfinite(part) && sum > 0 ? sum / (part * part) : s->first;
 }
 
-/* The sum of squared errors of what is chosen, which may be far below its budget. */
-static double spent(const struct search *s)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < s->n; i++)
-        sum += s->ways[i].of[s->ways[i].chosen].square;
-    return sum;
-}
-
 bool search_run(struct search *s)
 {
     double budget, most = 0, part = 0;
@@ -233,7 +232,7 @@ bool search_run(struct search *s)
         return false;
     if (s->hopeful)
         s->first = budget_guess(s, part);
-    for (s->checks = 0;; most = spent(s) / 2) { /* after a refusal something has to go back */
+    for (s->checks = 0;; most = search_square(s->ways, s->n) / 2) { /* something has to go back */
         if (s->checks && most <= 0)
             return settle_exact(s);
         if (!budget_find(s, most, &budget))

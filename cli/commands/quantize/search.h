@@ -23,6 +23,8 @@ struct site_ways {
  * squares of uncorrelated errors add up. */
 void search_choose(struct arena *, struct site_ways *, uint32_t n, double most);
 double search_ns(const struct site_ways *, uint32_t n);
+/* The sum of squared errors of what is chosen, each product's alone. */
+double search_square(const struct site_ways *, uint32_t n);
 
 /* What a network's outputs are off by on some samples: the largest of them. */
 struct measured {

@@ -55,6 +55,14 @@ function tipped(e, text) {
   return e;
 }
 
+/* A button for what comes after the first 20 rows. */
+function addMore(body, list, add) {
+  if (list.length <= 20) return;
+  const more = element("button", {class: "more"}, "All " + list.length + " rows");
+  more.addEventListener("click", () => { add(list.slice(20)); more.remove(); });
+  body.append(more);
+}
+
 /* ---- kernels ---- */
 
 function drawKernels(body, kernels, total, show) {
@@ -73,11 +81,36 @@ function drawKernels(body, kernels, total, show) {
   };
   add(kernels.slice(0, 20));
   body.append(table);
-  if (kernels.length > 20) {
-    const more = element("button", {class: "more"}, "All " + kernels.length + " rows");
-    more.addEventListener("click", () => { add(kernels.slice(20)); more.remove(); });
-    body.append(more);
-  }
+  addMore(body, kernels, add);
+}
+
+/* ---- accuracy ---- */
+
+/* Time over error of what the search of --error knew and tried, and a row for each product; false: there is nothing. Rows: KIND us error, or
+   "product us-in-f32 us error TYPE: NAME". */
+function drawSearch(body, list, show) {
+  const read = kind => list.map(r => r.split(" ")).filter(r => r[0] === kind).map(r => [+r[1], +r[2]]).filter(p => p.every(v => v >= 0 && v < 1e18)).sort((a, b) => a[0] - b[0]);
+  const [curve, tried, chosen, bound] = ["frontier", "tried", "chosen", "bound"].map(read), all = [...curve, ...tried, ...chosen], W = 1100, H = 380, L = 62, B = 40, R = 30, T = 16;
+  const products = list.map(r => /^product (\S+) (\S+) (\S+) ([a-z0-9 ]+): (.*)$/.exec(r)).filter(r => r).map(r => [r[5], r[4], +r[1], +r[2], +r[3]]).filter(p => p.slice(2).every(Number.isFinite)).sort((a, b) => b[2] - a[2]);
+  if (!chosen.length) return false;
+  const errors = [...all, ...bound].map(p => p[1]).filter(e => e > 0), e0 = Math.max(-8, Math.floor(Math.log10(Math.min(1, ...errors)))), e1 = Math.max(e0 + 1, Math.ceil(Math.log10(Math.max(1e-8, ...errors))));
+  const most = 1.05 * Math.max(1e-3, ...all.map(p => p[0])), X = us => L + us / most * (W - L - R), Y = e => H - B - (Math.log10(Math.max(e, 10 ** e0)) - e0) / (e1 - e0) * (H - B - T);
+  const svg = element("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Error over time"}), ns = us => formatNs(1e3 * us);
+  for (let e = e0; e <= e1; e++) svg.append(element("line", {class: "axis", x1: L, x2: W - R, y1: Y(10 ** e), y2: Y(10 ** e)}), element("text", {x: L - 8, y: Y(10 ** e) + 4, "text-anchor": "end"}, (e === e0 ? "≤ " : "") + (e < -2 ? `1e${e}` : 100 * 10 ** e + "%")));
+  for (let i = 0; i <= 4; i++) svg.append(element("text", {x: X(most * i / 4), y: H - B + 16, "text-anchor": "middle"}, ns(most * i / 4)));
+  svg.append(element("text", {x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle"}, "time of the products, estimated"));
+  for (const [, e] of bound) svg.append(element("path", {class: "roof", "stroke-dasharray": "5 4", d: `M${L} ${Y(e)}H${W - R}`}), element("text", {x: W - R, y: Y(e) - 5, "text-anchor": "end", class: "ink"}, "bound"));
+  if (curve.length) svg.append(element("path", {class: "roof", d: "M" + curve.map(p => X(p[0]) + " " + Y(p[1])).join("L")}));
+  const dots = (points, r, color, what) => points.forEach(([us, e]) => svg.append(tipped(element("circle", {cx: X(us), cy: Y(e), r, fill: `var(--c${color})`}), `${what}\n${ns(us)}, error ${e}`)));
+  dots(curve, 3, 6, "as the sum of what each product adds");
+  dots(tried, 5, 2, "tried on samples that the search saw");
+  dots(chosen, 7, 1, "chosen");
+  const rows = element("tbody"), columns = element("colgroup", {}, ...["auto", "90px", "110px", "110px", "110px"].map(w => element("col", {style: "width:" + w})));
+  const add = some => rows.append(...some.map(([name, type, f32, us, e]) => element("tr", {onclick: () => show(name)}, element("td", {title: name}, name), element("td", {}, type), element("td", {}, ns(f32)), element("td", {}, ns(us)), element("td", {}, e.toPrecision(3)))));
+  add(products.slice(0, 20));
+  body.append(svg, element("table", {}, columns, element("thead", {}, element("tr", {}, ...["Product", "Type", "In f32", "Chosen", "Error alone"].map(t => element("th", {}, t)))), rows));
+  addMore(body, products, add);
+  return true;
 }
 
 /* ---- proof ---- */
@@ -90,11 +123,7 @@ function drawProof(body, proof) {
   const add = some => rows.append(...some.map(([cpu, k]) => element("tr", {}, element("td", {title: k.kernel}, k.kernel), element("td", {}, cpu), element("td", {title: words(k)}, words(k)))));
   add(list.slice(0, 20));
   body.append(element("table", {}, columns, element("thead", {}, element("tr", {}, ...["Kernel", "CPU", "Certificate"].map(t => element("th", {}, t)))), rows));
-  if (list.length > 20) {
-    const more = element("button", {class: "more"}, "All " + list.length + " rows");
-    more.addEventListener("click", () => { add(list.slice(20)); more.remove(); });
-    body.append(more);
-  }
+  addMore(body, list, add);
 }
 
 /* ---- roofline ---- */

@@ -55,6 +55,10 @@ bool report_json(struct compilation *c, const struct artifact_file *a, const str
         weights_json(c->module, j);
         put_stages(c, j);
     }
+    json_open(j, "searched", '[');
+    for (uint32_t i = 0; i < m->options->searched.items.n; i++)
+        json_text(j, NULL, m->options->searched.items.data[i]);
+    json_close(j, '[');
     json_whole(j, "proof", proof);
     json_text(j, "not_run", why);
     if (!why)

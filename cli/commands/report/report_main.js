@@ -186,6 +186,13 @@
     get("kernels-note").textContent = "not measured: " + data.not_run;
     get("roofline").remove();
   }
+  const named = name => net.nodes.findIndex(n => n[0] === name);
+  if (drawSearch(get("accuracy-body"), data.searched, name => { if (named(name) >= 0) graph.show(named(name)); get("graph").scrollIntoView(); })) {
+    get("accuracy-note").textContent = "what --error knew: the line by errors of single products, dots measured";
+  } else {
+    get("accuracy").remove();
+    document.querySelector('nav a[href="#accuracy"]').remove();
+  }
   if (data.proof) {
     get("proof-note").textContent = data.proof.variants.map(v => `${v.variant}: ${v.proved} of ${v.kernels.length} kernels, program ${v.program.proved ? "proved" : "not proved" + (v.program.why ? ", because " + v.program.why : "")}` + (v.runs_here ? "" : " (this CPU does not run it)")).join("; ");
     drawProof(get("proof-body"), data.proof);

@@ -39,7 +39,7 @@ struct options {
     struct text_list against;
     double tolerance, bound, precision_bound, metric_drop;
     const char *break_kernel, *rpass, *rpass_missed, *rpass_analysis, *autocomplete, *generate, *list_ops;
-    struct text_list samples, choices, inputs, overridable, print_after, feeds, dims, dump;
+    struct text_list samples, choices, searched, inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
     int64_t machine_work, mutate, level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
     bool strict, require_sandbox, no_warn_sandbox;
