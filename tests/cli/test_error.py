@@ -108,6 +108,16 @@ def test_configuration_gives_the_same_bytes(net, tmp_path):
     assert (tmp_path / "c.yaml").read_bytes() == (tmp_path / "d.yaml").read_bytes()
 
 
+def test_measured_times(net, tmp_path):
+    """Each product has a time of its own, in f32 too; what is found stays within the bound and needs no clock to be built again."""
+    chosen, text = search(net, tmp_path / "a.so", "--error-measured", f"--save-choices={tmp_path / 'c.yaml'}")
+    times = [float(v) for v in re.findall(r"^product (\S+)", (tmp_path / "c.yaml").read_text().replace("  - '", ""), re.M)]
+    assert "measured us" in text and len(times) == len(chosen) and all(0 < t < 1e6 for t in times), text
+    assert rms(tmp_path / "a.so", net / "f32.so", net / "unseen.npy") <= 0.01
+    assert mcc(net / "net.onnx", "-o", tmp_path / "b.so", NATIVE, f"--config={tmp_path / 'c.yaml'}").returncode == 0
+    assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
+
+
 def test_users_own_choices_stay(net, tmp_path):
     name = "conv3" if "conv" in str(net) else "up0"
     chosen, text = search(net, tmp_path / "a.so", f"--choose={name}:precision=f32", f"--save-choices={tmp_path / 'c.yaml'}", error="5%")
@@ -134,6 +144,8 @@ def test_one_sample_shows_nothing_of_others(net, tmp_path):
     (["--error=%"], "above 0"), (["--error=1%%"], "above 0"), (["--error="], "above 0"), (["--error=nan"], "above 0"),
     (["--error=1%", "--precision=bf16"], "leave --precision out"), (["--error=1%", "--precision=auto"], "leave --precision out"),
     (["--error=1%", "--weights-type=i8"], "leave --weights-type out"), (["--save-choices=c.yaml"], "give --error"),
+    (["--error-measured"], "give --error"), (["--error=1%", "--error-measured", "--target=aarch64-linux"], "on this machine"),
+    (["--error=1%", "--error-measured", "-march=x86-64-v3"], "on this machine"), (["--error=1%", "--error-measured", "--strict"], "on this machine"),
     (["--error=1%", "--sample=z=z.npy"], "z"), (["--error=1%", "--sample=x=missing.npy"], "missing.npy")])
 def test_wrong_options(net, tmp_path, options, says):
     done = mcc(net / "net.onnx", "-o", tmp_path / "a.so", *options)

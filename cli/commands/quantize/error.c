@@ -32,6 +32,10 @@ static bool options_fit(struct context *ctx, const struct options *o)
     const char *other = o->precision != OPT_PRECISION_F32          ? "precision"
                         : o->weights_type != OPT_WEIGHTS_TYPE_AUTO ? "weights-type"
                                                                    : NULL;
+    if (o->error_measured && (o->target || o->strict || (o->march && strcmp(o->march, "native") != 0)))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'error-measured' times kernels on this machine: leave --target, --strict and -march out, or "
+                        "use -march=native");
     return !other || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                               "'error' chooses the arithmetic of each product; leave --%s out, or use --choose "
                               "NODE:precision= for single nodes",
@@ -121,11 +125,10 @@ bool error_settle(struct context *ctx, struct options *o)
     struct error_search *e;
     if (!o->metric && !option_is_preset(o, option_find("metric-drop", 'C')))
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'metric-drop' is the largest loss of --metric=CMD");
-    if (!o->error && !o->save_choices && !o->metric)
-        return true;
     if (!o->error && !o->metric)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'save-choices' writes what --error finds; give --error=1%%");
+        return (!o->save_choices && !o->error_measured) ||
+               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is of the search; give --error=1%%",
+                        o->save_choices ? "save-choices" : "error-measured");
     if (!error_begin(ctx, o, "error", &e))
         return false;
     if (!e)
@@ -137,7 +140,8 @@ bool error_settle(struct context *ctx, struct options *o)
     e->size = deviation_rms;
     e->bound = INFINITY; /* the metric alone counts */
     if (!options_fit(ctx, o) || (o->error && !bound_read(ctx, o->error, &e->bound)) || !error_products(e) ||
-        !error_ranges(e) || !error_times(e) || !error_run(e) || ctx->fail != FAIL_NONE)
+        !error_ranges(e) || !(o->error_measured ? error_clock(e) : error_times(e)) || !error_run(e) ||
+        ctx->fail != FAIL_NONE)
         return false;
     error_print(e);
     o->choices = error_lines(e);

@@ -47,7 +47,8 @@ bool error_run(struct error_search *);
 
 bool error_products(struct error_search *);
 bool error_ranges(struct error_search *);
-bool error_times(struct error_search *);
+bool error_times(struct error_search *); /* the cost model's */
+bool error_clock(struct error_search *); /* measured here */
 
 /* ---- error_measure.c: errors. False after a diagnostic. */
 

@@ -1,7 +1,7 @@
 /* What the search is about: the products of the network, the ranges of their operands, their times.
  *
- * Times are the cost model's, of the network with all products in one arithmetic; of one that memory bounds, the bytes
- * of the constants decide.
+ * Times are of the network with all products in one arithmetic: the cost model's, where the bytes of the constants
+ * decide about what memory bounds, or measured on this machine.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,8 +14,9 @@
 
 #define LAST_OF_PRODUCTS "narrow-products"
 #define LAST_OF_TIMES "emit"
-/* Runs of the network with one product changed, of all samples; samples of a product at most. */
-enum { RUNS = 256, SCREEN_MOST = 32 };
+/* Runs of the network with one product changed, of all samples; samples of a product at most; runs that are timed, at
+ * least. */
+enum { RUNS = 256, SCREEN_MOST = 32, RUNS_TIMED = 12 };
 /* Of f32's time: what takes more saves less than the estimate knows. */
 static const double worth_most = 0.98;
 /* Bytes a nanosecond that one thread reads from memory: 25 of a Sapphire Rapids. */
@@ -173,6 +174,8 @@ bool error_ranges(struct error_search *e)
 struct timing {
     struct error_search *e;
     enum arithmetic how;
+    double started, *now; /* of the kernel at hand; by row of mcc_api.node: of the run at hand */
+    uint32_t *product, runs; /* by row: whose it is */
 };
 
 /* The time of all of the kernel's indices: the cost model's, or what reading its constants from memory takes, where
@@ -218,6 +221,29 @@ static void ways_prune(struct way *of)
     }
 }
 
+/* Compiles the network in each arithmetic and calls `time` for it. */
+static bool each_arithmetic(struct error_search *e, struct options *o, bool (*time)(struct timing *, struct options *))
+{
+    for (uint32_t k = 0; k <= error_n_candidates; k++) {
+        struct timing t = {.e = e, .how = k ? error_candidates[k - 1] : ARITHMETIC_F32};
+        for (uint32_t i = 0; i < e->probe.products.n; i++)
+            e->s.ways[i].chosen = e->s.ways[i].of[t.how].possible ? t.how : ARITHMETIC_F32;
+        o->choices = error_lines(e);
+        report_step(&(struct compilation){.options = e->options, .report = terminal_report()}, e->option, k,
+                    error_n_candidates + 1);
+        if (!time(&t, o))
+            return false;
+    }
+    for (uint32_t i = 0; i < e->s.n; i++)
+        ways_prune(e->s.ways[i].of);
+    return true;
+}
+
+static bool estimate(struct timing *t, struct options *o)
+{
+    return compile_apart(t->e->ctx, o, t->e->model, LAST_OF_TIMES, NULL, add_times, t);
+}
+
 bool error_times(struct error_search *e)
 {
     const struct options *given = e->options;
@@ -232,17 +258,68 @@ bool error_times(struct error_search *e)
         o.mattr = given->mattr;
     }
     o.output = NULL;
-    for (uint32_t k = 0; k <= error_n_candidates; k++) {
-        struct timing t = {e, k ? error_candidates[k - 1] : ARITHMETIC_F32};
-        for (uint32_t i = 0; i < e->probe.products.n; i++)
-            e->s.ways[i].chosen = e->s.ways[i].of[t.how].possible ? t.how : ARITHMETIC_F32;
-        o.choices = error_lines(e);
-        report_step(&(struct compilation){.options = given, .report = terminal_report()}, e->option, k,
-                    error_n_candidates + 1);
-        if (!compile_apart(e->ctx, &o, e->model, LAST_OF_TIMES, NULL, add_times, &t))
-            return false;
+    return each_arithmetic(e, &o, estimate);
+}
+
+/* ---- times of this machine ---- */
+
+static void on_event(void *user, uint32_t node, int end, uint64_t ns)
+{
+    struct timing *t = user;
+    if (end)
+        t->now[node] += (double)ns - t->started;
+    else
+        t->started = (double)ns;
+}
+
+/* The least time of each product so far: what else the machine does only adds. */
+static bool end_run(void *user, uint32_t k, DLManagedTensorVersioned **out)
+{
+    struct timing *t = user;
+    (void)k;
+    (void)out;
+    for (uint32_t p = 0; p < t->e->probe.products.n; p++) {
+        double sum = 0, *least = &t->e->s.ways[p].of[t->how].ns;
+        for (uint32_t i = 0; i < t->e->t.s.api->n_node; i++)
+            if (t->product[i] == p)
+                sum += t->now[i];
+        *least = t->runs && *least < sum ? *least : sum;
     }
-    for (uint32_t i = 0; i < e->s.n; i++)
-        ways_prune(e->s.ways[i].of);
+    memset(t->now, 0, t->e->t.s.api->n_node * sizeof *t->now);
+    t->runs++;
     return true;
+}
+
+static void run_timed(void *user)
+{
+    struct timing *t = user;
+    struct error_search *e = t->e;
+    const mcc_api *api = e->t.s.api;
+    t->now = NEW_ARRAY(&e->ctx->session, double, api->n_node + 1);
+    t->product = NEW_ARRAY(&e->ctx->session, uint32_t, api->n_node + 1);
+    for (uint32_t i = 0; i < api->n_node; i++)
+        for (t->product[i] = 0; t->product[i] < e->probe.products.n; t->product[i]++)
+            if (strcmp(e->probe.products.data[t->product[i]].label, api->node[i].name) == 0)
+                break;
+    while (t->runs < RUNS_TIMED && trial_observe(&e->t, end_run, t))
+        ;
+}
+
+static bool run_and_time(struct timing *t, struct options *o)
+{
+    struct error_search *e = t->e;
+    e->t.event = on_event;
+    e->t.event_user = t;
+    e->compilations++;
+    bool ok = trial_run(&e->t, o, e->model, run_timed, t);
+    e->t.event = NULL;
+    return ok;
+}
+
+bool error_clock(struct error_search *e)
+{
+    struct options o = e->plain;
+    e->t.probe = NULL;
+    e->t.use = e->part[PART_SCREEN];
+    return each_arithmetic(e, &o, run_and_time);
 }

@@ -171,11 +171,12 @@ void error_print(const struct error_search *e)
     uint32_t count[ARITHMETICS] = {0};
     struct strbuf text;
     double exact = 0;
+    const char *how = e->options->error_measured ? "measured" : "estimated";
     if (e->options->quiet)
         return;
     strbuf_init(&text, &e->ctx->session);
-    strbuf_printf(&text, "%10s %8s %8s  %-8s  error: of the outputs, from this product alone; estimated us\n", "error",
-                  "f32", "chosen", "type");
+    strbuf_printf(&text, "%10s %8s %8s  %-8s  error: of the outputs, from this product alone; %s us\n", "error", "f32",
+                  "chosen", "type", how);
     for (uint32_t i = 0; i < n; i++) {
         print_product(e, i, &text);
         count[e->s.ways[i].chosen]++;
@@ -185,8 +186,8 @@ void error_print(const struct error_search *e)
         if (count[k])
             strbuf_printf(&text, "%s%u in %s", listed++ ? ", " : "", count[k], words[k]);
     const double ns = search_ns(e->s.ways, n);
-    strbuf_printf(&text, "%s%.2f of the products' time, estimated; %u compilations\n", n ? "; " : "",
-                  exact > 0 ? ns / exact : 1, e->compilations);
+    strbuf_printf(&text, "%s%.2f of the products' time, %s; %u compilations\n", n ? "; " : "",
+                  exact > 0 ? ns / exact : 1, how, e->compilations);
     print_confidence(e, &text);
     report.put(report.user, e->options->stop_after ? TEXT_LOG : TEXT_DATA, text.data, text.n);
 }

@@ -62,7 +62,8 @@ static void compile_and_use(void *user, const char *library)
     struct trying *y = user;
     struct context *ctx = y->trial->ctx;
     struct options compiling = *y->options;
-    mcc_host host = {.size = sizeof host};
+    mcc_host host = {.size = sizeof host, .event = y->trial->event, .user = y->trial->event_user};
+    host.threads = host.event ? 1 : 0;
     const char *path = ctx->model_path;
     compiling.output = library;
     if (!compile_apart(ctx, &compiling, y->model, NULL, y->trial->probe, NULL, NULL))

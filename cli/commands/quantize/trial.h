@@ -30,6 +30,9 @@ struct trial {
     struct deviation *error; /* by output, of trial_judge */
     struct product_probe *probe; /* of the networks that are compiled; NULL: none */
     int64_t product; /* what their input PROBE_INPUT is */
+    void (*event)(void *user, uint32_t node, int end,
+                  uint64_t ns); /* of kernels, on one thread; NULL: nobody listens */
+    void *event_user;
     const bool *use; /* by sample: those to run on; NULL: all. Not the first time */
 };
 /* How such networks are compiled: nothing is said or written, and no choices are made. */

@@ -98,7 +98,7 @@ function drawSearch(body, list, show) {
   const svg = element("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": "Error over time"}), ns = us => formatNs(1e3 * us);
   for (let e = e0; e <= e1; e++) svg.append(element("line", {class: "axis", x1: L, x2: W - R, y1: Y(10 ** e), y2: Y(10 ** e)}), element("text", {x: L - 8, y: Y(10 ** e) + 4, "text-anchor": "end"}, (e === e0 ? "≤ " : "") + (e < -2 ? `1e${e}` : 100 * 10 ** e + "%")));
   for (let i = 0; i <= 4; i++) svg.append(element("text", {x: X(most * i / 4), y: H - B + 16, "text-anchor": "middle"}, ns(most * i / 4)));
-  svg.append(element("text", {x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle"}, "time of the products, estimated"));
+  svg.append(element("text", {x: (L + W - R) / 2, y: H - 6, "text-anchor": "middle"}, "time of the products"));
   for (const [, e] of bound) svg.append(element("path", {class: "roof", "stroke-dasharray": "5 4", d: `M${L} ${Y(e)}H${W - R}`}), element("text", {x: W - R, y: Y(e) - 5, "text-anchor": "end", class: "ink"}, "bound"));
   if (curve.length) svg.append(element("path", {class: "roof", d: "M" + curve.map(p => X(p[0]) + " " + Y(p[1])).join("L")}));
   const dots = (points, r, color, what) => points.forEach(([us, e]) => svg.append(tipped(element("circle", {cx: X(us), cy: Y(e), r, fill: `var(--c${color})`}), `${what}\n${ns(us)}, error ${e}`)));

@@ -42,7 +42,7 @@ struct options {
     struct text_list samples, choices, searched, inputs, overridable, print_after, feeds, dims, dump;
     struct limits limits;
     int64_t machine_work, mutate, level, jobs, error_limit, worker_memory, cache_bytes, threads, variant, runs;
-    bool strict, require_sandbox, no_warn_sandbox;
+    bool strict, error_measured, require_sandbox, no_warn_sandbox;
     bool remark_if, no_remark_if, remark_loop, no_remark_loop;
     bool werror, save_record, time_trace, save_temps, print_changed, verify_each;
     bool color, no_color, last_logits;
