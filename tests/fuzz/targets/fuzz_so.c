@@ -30,7 +30,8 @@ static void seal(uint8_t *data, size_t size)
         memcpy(data + file.note_offset, note, sizeof *note);
         close(file.fd);
         file.fd = open(file_of(data, size), O_RDONLY | O_CLOEXEC);
-        if (check_note(&file) == MCC_OK && hash_range(&file, &hash, buffer, 0, note->weights_offset) &&
+        if (inside(&file, note->weights_offset, note->weights_size) &&
+            hash_range(&file, &hash, buffer, 0, note->weights_offset) &&
             hash_range(&file, &hash, buffer, note->weights_offset + note->weights_size, size))
             note->hash = hash_end(&hash);
         memcpy(data + file.note_offset, note, sizeof *note);
