@@ -14,6 +14,7 @@ struct input_spec {
     const expr_id *dims; /* symbols by name; {0}: as the file says */
 };
 #define LOGITS "logits"
+#define LORA_RANK "lora_rank" /* the size that all adapters share */
 enum bytes_when { BYTES_BY_FILE /* accuracy_level 4 */, BYTES_ALWAYS, BYTES_NEVER };
 struct legalize_options {
     const struct input_spec *inputs;
@@ -27,6 +28,7 @@ struct legalize_options {
     void *user;
     struct product_probe *probe; /* NULL: nobody asks */
     enum elem cache_type; /* of outputs that are inputs with new rows, and of these; ELEM_NONE: as the file says */
+    const char *adapters; /* RANK[:TARGETS]: products by constants take adapters of up to this rank; NULL: none does */
     bool last_logits; /* of the output LOGITS [batch, positions, words] only the last position is wanted */
 };
 /* Imported graph -> legal graph: types inferred, shape arithmetic folded, constant predicates resolved (dead branches

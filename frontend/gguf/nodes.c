@@ -139,8 +139,8 @@ value_id gguf_product(struct gguf *p, const char *name, value_id x, int64_t rows
     if (!t)
         return gguf_refuse(p, "the file has no tensor '%s'", weight), (value_id){0};
     const value_id in[2] = {x, gguf_weights(p, t, rows, columns)};
-    const struct attr type = attr_str("type", t->type->name);
+    const struct attr attrs[] = {attr_str("type", t->type->name), attr_int("columns", columns)};
     value_id y;
-    gguf_append(p, &(struct gguf_op){"ggml", "MulMat", 1, name, in, 2, &type, 1}, &y, 1);
+    gguf_append(p, &(struct gguf_op){"ggml", "MulMat", 1, name, in, 2, attrs, 2}, &y, 1);
     return gguf_tensor(p, bias) ? gguf_binary(p, "Add", bias, y, gguf_vector(p, bias, rows)) : y;
 }

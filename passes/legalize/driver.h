@@ -181,6 +181,8 @@ bool last_possible(const struct legalizer *);
 /* Outputs of a legal graph that are an input with new rows, and these inputs, become `to` where that is narrower
  * (cache_type.c). false after an error: a usage error where there is none. */
 bool caches_narrow(struct graph *, enum elem to);
+/* Inputs for adapters of low rank, "RANK[:TARGETS]", in an imported graph (adapters.c). false after a usage error. */
+bool adapters_add(struct graph *imported, const char *spec);
 /* The condition of a fork that was asked for. */
 expr_id fork_cond(const struct fork *);
 /* Is it known by now at the place at work? */

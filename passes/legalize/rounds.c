@@ -76,6 +76,8 @@ static void checks_enter(const struct start *s, struct graph *g)
 
 struct graph *legalize(struct context *ctx, struct graph *imported, const struct legalize_options *options)
 {
+    if (options && options->adapters && !adapters_add(imported, options->adapters))
+        return NULL;
     struct start start = {.ctx = ctx, .imported = imported, .options = options, .learned.arena = &ctx->session};
     start.inputs = inputs_settle(ctx, imported, options);
     start.exprs = exprs_mark(ctx->exprs);

@@ -32,7 +32,7 @@ struct options {
 #define ONE_OF(f, n, w, words, h) enum option_##f f;
 #include "cli/library/options/options.def"
     const char *output, *target, *march, *mattr, *variants, *prefix, *config, *schedules, *error, *metric,
-        *save_choices;
+        *save_choices, *lora;
     const char *debug_folder;
     const char *depend_file;
     const char *stop_after, *worker, *cache, *profile, *trace, *bound_threads;
