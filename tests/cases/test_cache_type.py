@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto as T
 
+from support import cpu
 from support.artifact import Artifact
 from support.compare import Model, difference, floats, ints, node
 from support.decoder import Compiled, grouped
@@ -75,7 +76,7 @@ def test_rows_together_or_alone(tmp_path, name, past):
     assert rows[-1].tobytes() == whole[1][:, -1:].tobytes()
 
 
-@pytest.mark.parametrize("march", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("march", cpu.levels())
 @pytest.mark.parametrize("name", TYPES)
 def test_attention_reads_narrow(tmp_path, name, march):
     """Two caches, columns that fill no vector, keys in several spans: no kernel widens a cache as a whole, for few rows or for many."""
@@ -86,12 +87,12 @@ def test_attention_reads_narrow(tmp_path, name, march):
     model = Model(tmp_path, nodes, [value("q", ["b", "n", 64]), *(value(f"past_{i}", ["b", "p", w]) for i, w in widths.items()),
                                     *(value(i, ["b", "n", w]) for i, w in widths.items())],
                   [value("y", ["b", "n", size]), *(value(f"present_{i}", ["b", "t", w]) for i, w in widths.items())])
-    text = mcc(model.path, "-stop-after=fuse", f"--cache-type={name}", f"-march={march}").stdout
+    text = mcc(model.path, "-stop-after=fuse", f"--cache-type={name}", march).stdout
     wide = re.findall(r"(%\d+): f32\[.* = convert\(", text)
     assert len(wide) == 2 and not any(f"value {v} stored" in text for v in wide), text
     for past, n in [(0, 1), (150, 1), (300, 40)]:
         q, pk, pv, k, v = (floats(1, rows, w, seed=s) for s, (rows, w) in enumerate([(n, 64), (past, 64), (past, size), (n, 64), (n, size)]))
-        y = model.run([q, narrow(pk, name), narrow(pv, name), k, v], f"--cache-type={name}", f"-march={march}")[0]
+        y = model.run([q, narrow(pk, name), narrow(pv, name), k, v], f"--cache-type={name}", march)[0]
         keys, values = (narrow(np.concatenate(pair, 1), name).astype(np.float64) for pair in ((pk, k), (pv, v)))
         e = q @ keys.transpose(0, 2, 1)
         e = np.exp(e - e.max(-1, keepdims=True))
