@@ -102,7 +102,7 @@ class Adapted(Compiled):
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0"])
 def test_decoder(tmp_path, kind, monkeypatch):
-    """Logits beside those of merged weights, in f64; adapters change between sequences."""
+    """Logits against those of merged weights, in f64; adapters change between sequences."""
     monkeypatch.setattr("support.decoder.is_cache", lambda n: n.startswith("past_key_values.") or ".lora_" in n)
     model = Drawn("llama", kind=kind)
     flags = ("-q", "-march=native", "--precision=exact", "--lora=8:attn_q,attn_v,ffn_down")

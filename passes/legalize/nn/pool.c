@@ -12,7 +12,7 @@ enum {
     BETWEEN = 4,             /* a store and a load, in elements that are compared */
     PICKED = 3,              /* one whose neighbour is not compared: two loads and a shuffle */
     MOST_APART = 8,          /* farther, and each is a load of its own */
-    NEAR_BYTES = 512 * 1024, /* that any L2 holds beside the rest */
+    NEAR_BYTES = 512 * 1024, /* that any L2 holds with the rest */
 };
 
 struct pool {
