@@ -149,7 +149,8 @@ bool tabulate(struct module *m)
         for (uint32_t i = n; i > 0; i--) { /* the longest chains first */
             const struct node *node = graph_node(g, nodes[i - 1]);
             if (node->dead || node->n_out != 1 || !t.of[node->out[0].i].dear || !t.uses[node->out[0].i] ||
-                !is_byte(value_type(g, node->out[0])))
+                !is_byte(value_type(g, node->out[0])) ||
+                !type_same_shape(value_type(g, node->out[0]), value_type(g, t.of[node->out[0].i].leaf)))
                 continue;
             tabulate_node(&t, nodes[i - 1]);
         }
