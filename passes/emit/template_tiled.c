@@ -410,7 +410,7 @@ static struct tile_loops loops_of(struct em *em, struct tiling *t, expr_id block
     }
     l.block = l.n;
     if (t->s->k_block) {
-        loop_add(&l, -1, blocks);
+        loop_add(&l, -1, tile_block_indices(em->x, t->t, t->s));
         l.rows = l.n;
         if (t->s->split)
             loop_add(&l, -1, tile_parts(em->x, t->t, t->s));

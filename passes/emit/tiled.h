@@ -29,6 +29,7 @@ struct tiling {
     expr_id here; /* as many tiles as the chunk at hand has, from row0 on */
     struct { /* if K is done in blocks (s->k_block) */
         int64_t points; /* that a parallel index does at each, ... */
+        expr_id column; /* ... of which block of vectors it has, ... */
         lreg sums; /* ... and scratch for their sums between two */
         expr_id from; /* of the block at hand: its first index, ... */
         int64_t n; /* ... how many, ... */

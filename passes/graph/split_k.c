@@ -9,6 +9,8 @@
  * This is decided before there are kernels and schedules: the partial results need a buffer, fuse finds the epilogue
  * after the second reduction, and one program serves all variants of an artifact.
  *
+ * Rows of a large operand that are added up are split, too, where one row's columns are few indices.
+ *
  * An image that the kernel of a depthwise convolution stores is split by rows, however many results there are: that
  * kernel then has the partial results in registers (fuse-partials), so that nobody reads the image again (the mean of
  * squeeze and excitation).
@@ -141,7 +143,22 @@ static int64_t parts_of_open(const struct module *m, const struct type *t, const
     return results < RATE_ROWS_LEAST ? parts : 1;
 }
 
-/* An image is split by rows; few and long rows, which no map draws in (fuse), evenly. */
+/* Rows of a large operand that are added up, each of which a kernel reads whole (schedule/block.c): short ones are one
+ * index. An operand with other readers may be computed in the same kernel. */
+static int64_t parts_of_rows(const struct module *m, const struct node *n, const struct type *t, const struct k_dims *k)
+{
+    int32_t inner = k->first[0] + (int32_t)k->count;
+    int64_t outside, row, all;
+    if (inner == t->rank || graph_value(m->g, n->in[0])->n_uses > 1 ||
+        !extents_product(m->g, t, 0, (uint32_t)k->first[0], &outside) ||
+        !extents_product(m->g, t, inner, (uint32_t)(t->rank - inner), &row) || !mul_i64(outside, row, &all) ||
+        !mul_i64(all, k->steps, &all) || all < RATE_ROWS_SPLIT ||
+        !mul_i64(outside, (row + RATE_ROW_COLUMNS - 1) / RATE_ROW_COLUMNS, &outside) || outside >= RATE_SHARED_INDICES)
+        return 1;
+    return even_parts(k->steps, RATE_SHARED_MOST / outside, RATE_PART_STEPS);
+}
+
+/* An image is split by rows; few and long rows, which no map draws in (fuse), and many that are added up, evenly. */
 static int64_t parts_of_reduce(const struct module *m, const struct node *n, struct k_dims *k)
 {
     const struct type *t = value_type(m->g, n->in[0]), *y = value_type(m->g, n->out[0]);
@@ -163,7 +180,8 @@ static int64_t parts_of_reduce(const struct module *m, const struct node *n, str
         return 1;
     if (m->asked.always)
         return even_parts(k->steps, PARTS_ALWAYS, POINTS_ALWAYS);
-    return rows_are_split(results, k->steps) ? even_parts(k->steps, RATE_SHARED_MOST, RATE_PART_POINTS) : 1;
+    return rows_are_split(results, k->steps) ? even_parts(k->steps, RATE_SHARED_MOST, RATE_PART_POINTS)
+                                             : parts_of_rows(m, n, t, k);
 }
 
 /* Nodes that an attention computes for itself. */

@@ -36,9 +36,22 @@ bool tile_keeps_taps(const struct site *site, const struct node *n, const struct
     return site->k->kind == KERNEL_CONTRACT && c->vec >= 0 && !c->chunk && conv_depthwise(site->g, n);
 }
 
+/* Dims of the operand before the first one that is reduced. */
+static uint32_t reduce_outside(const struct node *n)
+{
+    uint32_t n_axes;
+    const int64_t *axes = node_ints(n, "axes", &n_axes);
+    int64_t least = RANK_MAX;
+    for (uint32_t i = 0; i < n_axes; i++)
+        least = axes[i] < least ? axes[i] : least;
+    return (uint32_t)least;
+}
+
 bool tile_is_line(const struct node *n, const struct tile_schedule *c, int32_t d)
 {
     uint32_t batch = 0;
+    if (n->op == OP_REDUCE)
+        batch = reduce_outside(n);
     if (n->op == OP_DOT)
         node_ints(n, "batch_a", &batch);
     return d != c->vec && d != c->a && d != c->b && d >= (int32_t)batch;
@@ -150,6 +163,53 @@ expr_id tile_blocks(struct exprs *x, const struct type *t, const struct tile_sch
     return c->vec < 0 ? ex_const(x, 1) : ex_ceildiv(x, t->dims[c->vec], ex_const(x, (int64_t)c->nr * c->lanes));
 }
 
+expr_id tile_block_indices(struct exprs *x, const struct type *t, const struct tile_schedule *c)
+{
+    return ex_ceildiv(x, tile_blocks(x, t, c), ex_const(x, c->k_columns ? c->k_columns : 1));
+}
+
+bool tile_sums_rows(const struct site *site, const struct node *n, const struct tile_schedule *c)
+{
+    return site->k->kind == KERNEL_REDUCE && n->op == OP_REDUCE && site->k->outs.n == 1 && c->vec >= 0 &&
+           c->vec >= (int32_t)reduce_outside(n);
+}
+
+/* The bytes of an operand. */
+static int64_t operand_bytes(const struct site *site, value_id v)
+{
+    const struct type *t = value_type(site->g, v);
+    int64_t n = elem_size(t->elem);
+    for (int32_t d = 0; d < t->rank; d++)
+        if (!mul_i64(n, extent_hint(site->x, t->dims[d]), &n))
+            return INT64_MAX;
+    return n;
+}
+
+/* Rows of a large operand that are added up, one after another: a few at a time and as much of each as L1 has room for
+ * the sums of, since a tile's columns of all rows are pieces of lines in as many pages. What L2 holds is read as fast
+ * in columns. */
+static void rows_choose(const struct site *site, const struct node *n, const struct type *t, struct tile_schedule *c)
+{
+    struct k_dim k;
+    int64_t sums = 1, extent, columns;
+    if (!tile_sums_rows(site, n, c) || operand_bytes(site, n->in[0]) <= budget(site->mach, SHARE_L2_ALL) ||
+        value_fast_dim(site->m, n->in[0]) != value_type(site->g, n->in[0])->rank - 1 || !outer_k(site, n, &k) ||
+        k.extent <= RATE_ROWS_AT_ONCE)
+        return;
+    for (int32_t d = 0; d < t->rank; d++)
+        if ((d == c->vec || tile_is_line(n, c, d)) && !ex_is_const(site->x, t->dims[d], &extent))
+            return;
+    sums = tile_block_points(site->x, n, t, c);
+    ex_is_const(site->x, tile_blocks(site->x, t, c), &columns);
+    int64_t most = budget(site->mach, SHARE_L1_SUMS) / 4 / c->nr / c->lanes;
+    if (sums > most || sums * columns < 2)
+        return;
+    most /= sums;
+    c->k_block = RATE_ROWS_AT_ONCE;
+    c->k_columns = columns <= most ? columns
+                                   : (columns + (columns + most - 1) / most - 1) / ((columns + most - 1) / most);
+}
+
 /* k: the dim that is cut. */
 static void k_block_choose(const struct site *site, const struct node *n, const struct type *t, const struct slice *s,
                            struct k_dim *k, struct tile_schedule *c)
@@ -165,17 +225,6 @@ static void k_block_choose(const struct site *site, const struct node *n, const 
     if (size >= k->extent || size * k->inner * c->nr * site->mach->vector_bytes > most)
         return;
     c->k_block = size;
-}
-
-/* The bytes of an operand. */
-static int64_t operand_bytes(const struct site *site, value_id v)
-{
-    const struct type *t = value_type(site->g, v);
-    int64_t n = elem_size(t->elem);
-    for (int32_t d = 0; d < t->rank; d++)
-        if (!mul_i64(n, extent_hint(site->x, t->dims[d]), &n))
-            return INT64_MAX;
-    return n;
 }
 
 /* Do all lines (images, rows of several dims) come before the next block of vectors? Either order reads one of the
@@ -332,6 +381,7 @@ void block_choose(const struct site *site, struct tile_schedule *c)
         return;
     }
     k_block_choose(site, n, t, &s, &k, c);
+    rows_choose(site, n, t, c);
     c->lines_last = c->k_block || lines_last(site, n, t, c) || (site->mach->span && tile_keeps_taps(site, n, c));
     s = slice_of(site, n, t, c);
     prefetch_choose(site, n, t, &s, &k, c);

@@ -59,6 +59,8 @@ bool stage_by_rows(const struct site *, struct tile_schedule *);
 /* schedule/block.c: is it a contraction whose vectors of columns all rows share, so that the order of rows and columns
  * is free? */
 bool tile_shares_columns(const struct site *, const struct node *, const struct tile_schedule *);
+/* Is it a reduction of dims outside of that of the lanes, so that rows may be added up one after another? */
+bool tile_sums_rows(const struct site *, const struct node *, const struct tile_schedule *);
 /* Has a block of channels its own taps, which all rows share? */
 bool tile_keeps_taps(const struct site *, const struct node *, const struct tile_schedule *);
 /* schedule/tile_choose.c: the dims, lanes and register tile of an anchor. */

@@ -84,7 +84,7 @@ struct producer_schedule {
     uint32_t lanes; /* of these loops */
 };
 
-/* The outermost reduced dim of a contraction, which may be done in blocks of whole units. */
+/* The outermost reduced dim of a contraction or reduction, which may be done in blocks of whole units. */
 struct k_dim {
     uint32_t dim;
     int64_t extent, unit, inner; /* steps inside of each index */
@@ -104,6 +104,7 @@ struct tile_schedule {
     uint32_t interleave, interleave_least; /* results whose epilogues are computed statement by statement in turn, if
                                     they have so many each */
     int64_t k_block; /* indices of a block of that dim, but the last one; 0: the sums stay in registers */
+    int64_t k_columns; /* of a reduction: blocks of nr vectors that an index goes through at each of these; 0: one */
     int64_t split; /* tiles along tile_split_dim, or of a flat tile, that a parallel index goes through; 0: all, or one
                     * where each is an index anyway */
     int64_t decode; /* with more points (of an image) the second operand, which the kernel computes, is computed into
@@ -413,15 +414,17 @@ static inline int64_t attention_wide_line(const struct attention_shape *t, const
 }
 
 /* Is dim d of an anchor's result, which the second operand does not have, gone through by whole indices rather than by
- * tiles? */
+ * tiles? Of a reduction it is one that lies inside of the outermost reduced dim. */
 bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32_t d);
-/* Points of the result, less those along vec, that one parallel index of a blocked contraction goes through. */
+/* Points of the result, less those along vec, that one parallel index of a kernel in blocks goes through. */
 int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result,
                           const struct tile_schedule *);
 /* What is left of a dynamic extent. */
 enum tile_rest tile_rest(const struct module *, const struct node *anchor);
 /* Blocks of nr vectors along vec; 1 where there are no lanes. */
 expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile_schedule *);
+/* Parallel indices that have these blocks, k_columns each. */
+expr_id tile_block_indices(struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Tiles of the rows b, or of all points of a flat one. */
 int64_t tile_count(const struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Do the rows b divide evenly into tiles, so that each tile of rows is a parallel index? */

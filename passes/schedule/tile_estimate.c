@@ -100,6 +100,7 @@ int64_t tile_estimate(const struct site *site, const struct tile_schedule *c)
     for (int32_t d = 0; d < t->rank && c->k_block; d++)
         if (tile_is_line(n, c, d) && ex_is_const(site->x, t->dims[d], &extent))
             lots *= extent;
+    lots *= c->k_columns ? c->k_columns : 1;
     if (c->chunk) {
         lots = (int64_t)c->chunk * (c->by_piece ? 1 : extent_hint(site->x, tile_blocks(site->x, t, c)));
         parts = tile_count(site->x, t, c);

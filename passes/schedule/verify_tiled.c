@@ -95,7 +95,8 @@ RULE(tile_matmul, !c->s->tile.matmul || matmul_serves(c->site, &c->s->tile),
 
 RULE(tile_lines_last,
      !c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile) ||
-         tile_keeps_taps(c->site, anchor(c), &c->s->tile),
+         tile_keeps_taps(c->site, anchor(c), &c->s->tile) ||
+         (c->s->tile.k_block && tile_sums_rows(c->site, anchor(c), &c->s->tile)),
      "this is no contraction whose rows share their columns, or its operand is staged; here 0");
 
 /* ---- a staged operand -------------------------------------------------------------------------------------------- */
@@ -136,11 +137,14 @@ const char *rule_tile_block(struct check *c)
     int64_t sums = 1, extent;
     if (!s->k_block)
         return NULL;
-    bool may = !s->matmul && tile_shares_columns(c->site, anchor(c), s) && outer_k(c->site, anchor(c), &k);
-    for (int32_t d = 0; may && d < t->rank; d++)
-        may = d == s->vec || (ex_is_const(c->site->x, t->dims[d], &extent) && mul_i64(sums, extent, &sums));
+    bool rows = tile_sums_rows(c->site, anchor(c), s);
+    bool may = !s->matmul && (rows || tile_shares_columns(c->site, anchor(c), s)) && outer_k(c->site, anchor(c), &k);
+    for (int32_t d = 0; may && d < t->rank; d++) {
+        bool apart = d == s->vec || (rows && !tile_is_line(anchor(c), s, d));
+        may = apart || (ex_is_const(c->site->x, t->dims[d], &extent) && mul_i64(sums, extent, &sums));
+    }
     if (!may)
-        return "this contraction's sums can't be cut into blocks; here 0";
+        return "these sums can't be cut into blocks; here 0";
     if (s->k_block >= k.extent || s->k_block % k.unit != 0)
         return arena_printf(c->site->m->arena, "a block is a multiple of %lld, below %lld", (long long)k.unit,
                             (long long)k.extent);
@@ -148,6 +152,22 @@ const char *rule_tile_block(struct check *c)
     if (!mul_i64(sums, (int64_t)s->nr * s->lanes * 4, &sums) || sums > CHUNK_BYTES_MOST)
         return "the sums between two blocks take more than 16 MiB; here 0";
     return unless(s->lines_last, "blocks need lines.last 1");
+}
+
+/* The sums of all columns wait in scratch. */
+const char *rule_tile_columns_of_block(struct check *c)
+{
+    const struct tile_schedule *s = &c->s->tile;
+    int64_t sums = tile_block_points(c->site->x, anchor(c), result(c), s), blocks;
+    if (!s->k_columns)
+        return NULL;
+    if (!s->k_block || !tile_sums_rows(c->site, anchor(c), s) ||
+        !ex_is_const(c->site->x, tile_blocks(c->site->x, result(c), s), &blocks))
+        return "it is of a reduction in blocks, of a known number of columns; here 0";
+    if (s->k_columns > blocks)
+        return at_most(c, (uint32_t)s->k_columns, blocks);
+    return unless(mul_i64(sums, s->k_columns * s->nr * s->lanes * 4, &sums) && sums <= CHUNK_BYTES_MOST,
+                  "the sums between two blocks take more than 16 MiB: take fewer");
 }
 
 RULE(tile_split, !c->s->tile.split || tile_split_serves(c->site, &c->s->tile),
