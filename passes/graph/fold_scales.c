@@ -13,11 +13,19 @@
  *
  * For quantized networks: it changes 14 of the 554 networks of ../shared/models that compile, and bytes stay bytes in
  * one of them.
+ *
+ * A sum of dequantized bytes, as a mean begins with, adds the bytes as they are, in i32, and multiplies once:
+ *
+ *   sum(s * (x - z))     ->     s * (sum(x) - n * z)
+ *
+ * It is the exact sum, rounded once, of which a sum of f32 is as far off as its order makes it. What follows, such as
+ * the division of a mean, stays as it is: there is little of it, and a factor for all of it would move ties.
  */
 #include "passes/module/module.h"
 #include "passes/module/analysis.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { TERMS = 6, DEPTH = 16, ELEMS_MOST = 1 << 16 };
 /* Scales and offsets beyond that might overflow where the operators as they stand do not. */
@@ -404,6 +412,76 @@ static void fold_quantizer(struct folder *f, node_id quantizer, node_id rounding
         graph_replace_uses(f->g, graph_node(f->g, quantizer)->out[0], same);
 }
 
+/* The integer that v holds for each byte: the byte plus a known `*more` of one element, {0}: nothing. {0}: v is no such
+ * integer. */
+static value_id plain_byte(struct folder *f, value_id v, value_id *more)
+{
+    uint32_t ops = 0;
+    const struct node *n = value_node(f->g, v);
+    *more = (value_id){0};
+    if (!n || n->op != OP_CONVERT || value_type(f->g, v)->elem != ELEM_F32)
+        return (value_id){0};
+    value_id byte = narrow_source(f, v);
+    if (byte.i || value_type(f->g, n->in[0])->elem != ELEM_I32)
+        return byte;
+    return narrow_source(f, without_constants(f, n->in[0], more, &ops));
+}
+
+/* The number of elements that a reduction of known dims takes for one of its result, 0: more than `most`, or not
+ * known. */
+static int64_t reduced_count(struct folder *f, const struct node *n, int64_t most)
+{
+    uint32_t n_axes;
+    const int64_t *axes = node_ints(n, "axes", &n_axes);
+    int64_t count = 1, dim;
+    for (uint32_t i = 0; i < n_axes; i++)
+        if (!ex_is_const(f->g->ctx->exprs, value_type(f->g, n->in[0])->dims[axes[i]], &dim) ||
+            !mul_i64(count, dim, &count) || count > most)
+            return 0;
+    return count;
+}
+
+static bool is_one(struct folder *f, value_id v)
+{
+    int64_t n;
+    return ex_is_const(f->g->ctx->exprs, b_count(&f->b, v), &n) && n == 1;
+}
+
+static void fold_sum(struct folder *f, node_id id)
+{
+    const struct node n = *graph_node(f->g, id);
+    const struct node *def = value_node(f->g, n.in[0]);
+    value_id scale = {0}, more, x = n.in[0];
+    double least, most;
+    f->b.before = id;
+    f->b.region = n.parent;
+    f->b.src = n.src;
+    if (def && def->op == OP_MUL) {
+        uint32_t k = is_small(f, def->in[0]) ? 0 : 1;
+        scale = value_unspread(f->g, def->in[k]);
+        x = def->in[1 - k];
+        if (!is_small(f, scale) || !is_one(f, scale))
+            return;
+    }
+    value_id byte = plain_byte(f, x, &more);
+    if (!byte.i || (more.i && (!is_one(f, more) || !range_of(f, more, &least, &most))))
+        return;
+    double step = 255 + (more.i ? fabs(most) : 0);
+    int64_t count = reduced_count(f, &n, (int64_t)(INT32_MAX / step));
+    if (!count)
+        return;
+    value_id wide = b_convert(&f->b, byte, ELEM_I32), y = b_op(&f->b, OP_REDUCE, &wide, 1, n.attr, n.n_attr);
+    if (more.i) {
+        more = b_reshape(&f->b, more, NULL, 0);
+        more = b_binary(&f->b, OP_MUL, more, b_scalar_i64(&f->b, ELEM_I32, count));
+        y = b_binary(&f->b, OP_ADD, y, b_broadcast_like(&f->b, more, y));
+    }
+    y = b_convert(&f->b, y, ELEM_F32);
+    if (scale.i)
+        y = b_binary(&f->b, OP_MUL, y, b_broadcast_like(&f->b, b_reshape(&f->b, scale, NULL, 0), y));
+    graph_replace(f->g, id, y);
+}
+
 bool fold_scales(struct module *m)
 {
     struct folder f = {.g = m->g, .b = {.g = m->g}, .strict = m->asked.strict};
@@ -415,6 +493,12 @@ bool fold_scales(struct module *m)
             fold_quantizer(&f, (node_id){i}, rounding);
         if (rounding.i)
             drop_zero_point(&f, (node_id){i});
+    }
+    for (uint32_t i = 1; i < n_nodes; i++) { /* quantizers have been looked at: they leave the sums apart */
+        const struct node *n = graph_node(m->g, (node_id){i});
+        if (!n->dead && n->op == OP_REDUCE && value_type(m->g, n->out[0])->elem == ELEM_F32 &&
+            !strcmp(node_str(n, "monoid", ""), "sum"))
+            fold_sum(&f, (node_id){i});
     }
     graph_sweep(m->g);
     return m->ctx->fail == FAIL_NONE;

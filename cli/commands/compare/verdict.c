@@ -34,7 +34,7 @@ static bool is_polynomial(enum op op, const char *monoid)
     case OP_MAX:
     case OP_SELECT: return true;
     case OP_REDUCE:
-    case OP_WINDOW: return strcmp(monoid, "add") == 0 || strcmp(monoid, "max") == 0 || strcmp(monoid, "min") == 0;
+    case OP_WINDOW: return strcmp(monoid, "sum") == 0 || strcmp(monoid, "max") == 0 || strcmp(monoid, "min") == 0;
     default: return false;
     }
 }
