@@ -5,6 +5,7 @@
  */
 #include "codegen/llvm/llvm.h"
 
+#include <stdio.h>
 #include <string.h>
 
 LLVMValueRef wrap_narrow(struct emitter *e, LLVMValueRef v, enum elem elem, uint32_t lanes)
@@ -72,9 +73,8 @@ static LLVMValueRef real_call(const struct reals *t, const char *name, LLVMValue
 }
 
 /* x where it is above (below, where p is LLVMRealOLT) the limit, else the limit. */
-static LLVMValueRef real_limit(const struct reals *t, LLVMRealPredicate p, LLVMValueRef x, double limit)
+static LLVMValueRef real_limit(const struct reals *t, LLVMRealPredicate p, LLVMValueRef x, LLVMValueRef c)
 {
-    LLVMValueRef c = real_const(t, limit);
     return LLVMBuildSelect(t->e->b, LLVMBuildFCmp(t->e->b, p, x, c, ""), x, c, "");
 }
 
@@ -95,19 +95,55 @@ static LLVMValueRef f64_to_wide(const struct reals *t, LLVMValueRef x, bool is_s
     return LLVMBuildOr(b, LLVMBuildShl(b, high, const_int(t->e, t->e->i64, t->lanes, 32), ""), low, "");
 }
 
-/* What was rounded to the nearest integer, or NULL: x is not of f32, or not the result of that. A zero that is added
- * after the rounding (a quantizer's zero point) is none to an integer. */
-static LLVMValueRef before_rounding(const struct reals *t, LLVMValueRef x)
+/* A quantizer's sum of what was rounded to the nearest integer and a zero point. */
+struct rounded {
+    LLVMValueRef x, zero; /* x NULL: it is none; zero NULL: none; else of f32, as many lanes */
+};
+
+/* The one element of all lanes, or x itself. */
+static LLVMValueRef splatted(LLVMValueRef x, uint32_t lanes)
+{
+    LLVMValueRef first = LLVMIsAConstant(x) && lanes > 1 ? LLVMGetAggregateElement(x, 0) : NULL;
+    for (uint32_t i = 1; first && i < lanes; i++)
+        if (LLVMGetAggregateElement(x, i) != first)
+            return x;
+    if (first)
+        return first;
+    if (!LLVMIsAShuffleVectorInst(x) || !LLVMIsAInsertElementInst(LLVMGetOperand(x, 0)) || LLVMGetMaskValue(x, 0) != 0)
+        return x;
+    for (unsigned i = 1; i < LLVMGetNumMaskElements(x); i++)
+        if (LLVMGetMaskValue(x, i) != 0)
+            return x;
+    return LLVMGetOperand(LLVMGetOperand(x, 0), 1);
+}
+
+/* Is it a byte, signed or not, as a float, in all lanes? */
+static bool is_byte_number(LLVMValueRef x, uint32_t lanes)
+{
+    LLVMBool lossy = false;
+    LLVMValueRef one = splatted(x, lanes);
+    if (LLVMIsASIToFPInst(one) || LLVMIsAUIToFPInst(one)) {
+        LLVMTypeRef from = LLVMTypeOf(LLVMGetOperand(one, 0));
+        return LLVMGetTypeKind(from) == LLVMIntegerTypeKind && LLVMGetIntTypeWidth(from) <= 8;
+    }
+    double value = LLVMIsAConstantFP(one) ? LLVMConstRealGetDouble(one, &lossy) : 0.5;
+    return value >= INT8_MIN && value <= UINT8_MAX && value == (int32_t)value;
+}
+
+static struct rounded rounded_of(const struct reals *t, LLVMValueRef v)
 {
     static const char rint[] = "llvm.rint.";
+    struct rounded r = {v, NULL};
     size_t length = 0;
-    if (t->scalar == t->e->f32 && LLVMIsABinaryOperator(x) && LLVMGetInstructionOpcode(x) == LLVMFAdd &&
-        LLVMIsNull(LLVMGetOperand(x, 1)))
-        x = LLVMGetOperand(x, 0);
-    if (t->scalar != t->e->f32 || !LLVMIsACallInst(x))
-        return NULL;
-    const char *name = LLVMGetValueName2(LLVMGetCalledValue(x), &length);
-    return strncmp(name, rint, sizeof rint - 1) == 0 ? LLVMGetOperand(x, 0) : NULL;
+    if (t->scalar != t->e->f32)
+        return (struct rounded){NULL, NULL};
+    if (LLVMIsABinaryOperator(v) && LLVMGetInstructionOpcode(v) == LLVMFAdd &&
+        is_byte_number(LLVMGetOperand(v, 1), t->lanes))
+        r = (struct rounded){LLVMGetOperand(v, 0), LLVMGetOperand(v, 1)};
+    const char *name = LLVMIsACallInst(r.x) ? LLVMGetValueName2(LLVMGetCalledValue(r.x), &length) : "";
+    r.x = strncmp(name, rint, sizeof rint - 1) == 0 ? LLVMGetOperand(r.x, 0) : NULL;
+    r.zero = r.zero && LLVMIsNull(r.zero) ? NULL : r.zero;
+    return r;
 }
 
 /* Lanes of f32 within the range of a narrow integer, to the nearest one. */
@@ -134,8 +170,69 @@ static LLVMValueRef reals_to_whole(const struct reals *t, LLVMValueRef x, uint32
     return LLVMBuildTrunc(e->b, LLVMBuildBitCast(e->b, x, type_lanes(e->i64, t->lanes), ""), word, "");
 }
 
+/* Words of two registers as half-words of one, lane of 16 bytes by lane, or half-words as bytes; saturated. */
+static LLVMValueRef packed(struct emitter *e, LLVMValueRef a, LLVMValueRef b, const char *kind)
+{
+    static const struct {
+        uint32_t bytes;
+        const char *set, *end;
+    } forms[] = {{16, "sse2", ".128"}, {32, "avx2", ""}, {64, "avx512", ".512"}};
+    uint32_t i = 0;
+    LLVMValueRef in[2] = {a, b};
+    char name[48];
+    while (forms[i].bytes < e->machine->vector_bytes)
+        i++;
+    snprintf(name, sizeof name, "llvm.x86.%s.%s%s", forms[i].set, kind, forms[i].end);
+    return call_intrinsic(e, name, NULL, 0, in, 2);
+}
+
+/* Registers of f32, two or four, rounded to bytes by instructions that saturate words: of what is beyond them only
+ * numbers above have to be limited before, as these, and NaN, become the smallest word. */
+static LLVMValueRef reals_packed(const struct reals *t, struct rounded r, bool is_signed)
+{
+    enum { REGISTERS = 4, LANE = 16, WORDS = 4 };
+    struct emitter *e = t->e;
+    uint32_t bytes = e->machine->vector_bytes, each = bytes / 4, n = t->lanes / each;
+    LLVMTypeRef halves = type_lanes(e->i16, bytes / 2), words = type_lanes(e->i32, each);
+    LLVMValueRef part[REGISTERS], most = const_float(e, e->f32, each, 0x1p16);
+    uint8_t list[LOOP_LANES_MAX];
+    const struct reals one = {e, e->f32, each};
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < each; k++)
+            list[k] = (uint8_t)(i * each + k);
+        LLVMValueRef x = shuffle_lanes(e, r.x, r.x, list, each);
+        x = LLVMBuildSelect(e->b, LLVMBuildFCmp(e->b, LLVMRealOLT, most, x, ""), most, x, "");
+        part[i] = reals_to_nearest(&one, x);
+    }
+    for (uint32_t i = 0; i < n / 2; i++) {
+        part[i] = packed(e, part[2 * i], part[2 * i + 1], "packssdw");
+        if (!r.zero)
+            continue;
+        LLVMValueRef z = LLVMBuildFPToSI(e->b, r.zero, type_lanes(e->i16, t->lanes), "");
+        for (uint32_t k = 0; k < bytes / 2; k++)
+            list[k] = 0;
+        LLVMValueRef in[2] = {part[i], shuffle_lanes(e, z, z, list, bytes / 2)};
+        part[i] = call_intrinsic(e, "llvm.sadd.sat", &halves, 1, in, 2);
+    }
+    LLVMValueRef p = packed(e, part[0], part[n / 2 - 1], is_signed ? "packsswb" : "packuswb");
+    for (uint32_t i = 0; i < n; i++) /* a lane has four bytes of each register */
+        for (uint32_t k = 0; k < bytes / LANE; k++)
+            list[i * (bytes / LANE) + k] = (uint8_t)(WORDS * k + i);
+    p = LLVMBuildBitCast(e->b, p, words, "");
+    p = shuffle_lanes(e, p, p, list, n * bytes / LANE);
+    return LLVMBuildBitCast(e->b, p, type_lanes(e->i8, t->lanes), "");
+}
+
+/* Do reals_packed's instructions take so many lanes? */
+static bool is_packed(const struct emitter *e, uint32_t lanes)
+{
+    uint32_t bytes = e->machine->vector_bytes, each = bytes / 4;
+    return bytes && e->machine->madd[bytes > 32 ? 2 : bytes > 16] && (lanes == 2 * each || lanes == 4 * each);
+}
+
 /* Vectors for x86, which has no saturating conversion: limited to what the type holds first. Where its largest number
- * is no float, the limit is the one below, and what is beyond is replaced afterwards. */
+ * is no float, the limit is the one below, and what is beyond is replaced afterwards. What was rounded before is
+ * converted by the one instruction that rounds, and the zero point added to the integers. */
 static LLVMValueRef reals_saturated(const struct reals *t, LLVMValueRef x, enum elem to)
 {
     LLVMBuilderRef b = t->e->b;
@@ -146,19 +243,30 @@ static LLVMValueRef reals_saturated(const struct reals *t, LLVMValueRef x, enum 
     if (digits > mantissa)
         most = end - (double)(UINT64_C(1) << (digits - mantissa));
     LLVMTypeRef type = type_lanes(LLVMIntTypeInContext(t->e->ctx, bits < 8 ? 8 : bits), t->lanes);
-    LLVMValueRef rounds = bits < 32 ? before_rounding(t, x) : NULL; /* the limits are integers: they can be first */
-    x = rounds ? rounds : x;
-    if (is_signed) /* a NaN gives 0; below, the limit 0 does it */
-        x = LLVMBuildSelect(b, LLVMBuildFCmp(b, LLVMRealORD, x, x, ""), x, real_const(t, 0), "");
-    LLVMValueRef r = real_limit(t, LLVMRealOLT, real_limit(t, LLVMRealOGT, x, is_signed ? -end : 0), most);
-    r = rounds ? reals_to_nearest(t, r) : reals_to_whole(t, r, bits, is_signed);
+    struct rounded r = bits < 32 ? rounded_of(t, x) : (struct rounded){NULL, NULL};
+    x = r.x ? r.x : x;
+    if (is_signed) { /* a NaN gives 0; below, the limit 0 does it */
+        LLVMValueRef nothing = r.x && r.zero ? LLVMBuildFNeg(b, r.zero, "") : real_const(t, 0);
+        x = LLVMBuildSelect(b, LLVMBuildFCmp(b, LLVMRealORD, x, x, ""), x, nothing, "");
+    }
+    if (r.x && bits == 8 && is_packed(t->e, t->lanes))
+        return reals_packed(t, (struct rounded){x, r.zero}, is_signed);
+    LLVMValueRef low = real_const(t, is_signed ? -end : 0), high = real_const(t, most);
+    if (r.x && r.zero) { /* the limits are integers: they can come before the rounding, and before the sum */
+        low = LLVMBuildFSub(b, low, r.zero, "");
+        high = LLVMBuildFSub(b, high, r.zero, "");
+    }
+    LLVMValueRef v = real_limit(t, LLVMRealOLT, real_limit(t, LLVMRealOGT, x, low), high);
+    v = r.x ? reals_to_nearest(t, v) : reals_to_whole(t, v, bits, is_signed);
+    if (r.x && r.zero)
+        v = LLVMBuildAdd(b, v, LLVMBuildFPToSI(b, r.zero, LLVMTypeOf(v), ""), "");
     if (bits < 32)
-        return LLVMBuildTrunc(b, r, type, "");
+        return LLVMBuildTrunc(b, v, type, "");
     if (digits <= mantissa)
-        return r;
+        return v;
     int64_t largest = is_signed ? (int64_t)((UINT64_C(1) << digits) - 1) : -1;
     LLVMValueRef beyond = LLVMBuildFCmp(b, LLVMRealOGE, x, real_const(t, end), "");
-    return LLVMBuildSelect(b, beyond, const_int(t->e, LLVMIntTypeInContext(t->e->ctx, bits), t->lanes, largest), r, "");
+    return LLVMBuildSelect(b, beyond, const_int(t->e, LLVMIntTypeInContext(t->e->ctx, bits), t->lanes, largest), v, "");
 }
 
 /* What round_by_magic (llvm_ops.c) has rounded to the nearest integer; NULL: x is something else. */

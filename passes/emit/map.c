@@ -196,11 +196,26 @@ static lreg round_to(struct em *em, lreg v, enum elem e)
     return em_op(em, L_CONVERT, (struct ltype){reg, lanes}, &v, 1);
 }
 
+/* A quantizer's zero point for all elements, loaded: that it is a byte is worth knowing where it is added to what was
+ * rounded. */
+static lreg zero_point(struct em *em, const struct node *n, lreg v)
+{
+    double f = 0;
+    int64_t i;
+    struct ltype t = lf_type(em->f, v);
+    if (n->op != OP_ADD || t.elem != ELEM_F32 || t.lanes > 1 || value_op(em->g, n->in[0]) != OP_ROUND || !em->bytes ||
+        !splat_stored(em->m, n->in[1]).i || !value_is_splat(em->g, n->in[1], &f, &i) ||
+        !(f >= INT8_MIN && f <= UINT8_MAX) || f != (int32_t)f)
+        return v;
+    v = em_op(em, L_CONVERT, (struct ltype){f < 0 ? ELEM_I8 : ELEM_U8, 1}, &v, 1);
+    return em_op(em, L_CONVERT, t, &v, 1);
+}
+
 lreg em_map(struct em *em, const struct node *n, const lreg *operands)
 {
     lreg in[3] = {{0}};
     for (uint32_t k = 0; k < n->n_in && k < 3; k++)
-        in[k] = operands[k];
+        in[k] = k == 1 ? zero_point(em, n, operands[k]) : operands[k];
     em_unify(em, in, n->n_in < 3 ? n->n_in : 3);
     struct ltype t = lf_type(em->f, in[0]);
     const struct map_row *row = &rows[n->op];

@@ -228,8 +228,9 @@ void map_elements(const struct site *site, uint32_t *least, uint32_t *most)
 }
 
 /* Lanes of a map along n points. Elements of one or two bytes come by whole registers where nothing wider is computed
- * of them, else two registers of the wider at a time, so that conversions and the loop cost less for each; rows of few
- * vectors, whose tail would be as long, have one; what lies in blocks is read and written by no more than a block. */
+ * of them, else two registers of the wider at a time, four where bytes are made of them, so that conversions and the
+ * loop cost less for each; rows of few vectors, whose tail would be as long, have one; what lies in blocks is read and
+ * written by no more than a block. */
 static uint32_t lanes_of(const struct site *site, int32_t fast)
 {
     expr_id n = value_type(site->g, site->k->domain)->dims[fast];
@@ -237,9 +238,10 @@ static uint32_t lanes_of(const struct site *site, int32_t fast)
     uint32_t one = machine_vector_lanes(site->mach, value_type(site->g, site->k->domain)->elem), lanes = one, least,
              most;
     int64_t extent = extent_hint(site->x, n);
+    bool to_bytes = elem_size(value_type(site->g, site->k->domain)->elem) == 1;
     map_elements(site, &least, &most);
     if (!site->k->has_rows && most <= 4 && least < 4)
-        lanes = most == 4 ? 2 * one : site->mach->vector_bytes / most;
+        lanes = most < 4 ? site->mach->vector_bytes / most : to_bytes ? 4 * one : 2 * one;
     bool known = ex_is_const(site->x, n, &extent);
     while (lanes > one && extent < 4 * (int64_t)lanes && (!known || extent % lanes))
         lanes /= 2;

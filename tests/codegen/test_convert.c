@@ -109,17 +109,32 @@ static void test_every_half(void **state)
     suite_free(s);
 }
 
-/* Rounded to the nearest integer, a zero added or not, and then converted, as quantizers do: half of the numbers are
- * quarters, ties among them. */
+/* What is added to rounded numbers: nothing, constants, bytes of memory, and a float of memory that is no integer. */
+enum zero { NONE, ZERO, FIVE, BELOW, BYTE, SIGNED_BYTE, HALF, ZEROS };
+
+static lreg zero_of(struct build b, enum zero zero, uint32_t lanes, const lreg memory[ZEROS])
+{
+    static const int64_t constants[ZEROS] = {[FIVE] = 5, [BELOW] = -7};
+    static const enum elem elems[ZEROS] = {[BYTE] = ELEM_U8, [SIGNED_BYTE] = ELEM_I8, [HALF] = ELEM_F32};
+    if (zero < BYTE)
+        return number(b, T(F32, lanes), constants[zero]);
+    lreg v = load(b, (struct ltype){elems[zero], 1}, memory[zero], index_of(b, 0));
+    v = zero == HALF ? v : op1(b, L_CONVERT, T(F32, 1), v);
+    return lanes > 1 ? op1(b, L_SPLAT, T(F32, lanes), v) : v;
+}
+
+/* Rounded to the nearest integer, a zero point added or not, and then converted, as quantizers do: half of the numbers
+ * are quarters, ties among them; the others have extremes. */
 static void test_rounded(void **state)
 {
-    static const uint32_t widths[] = {1, 2, 4, 8, 16, 32};
+    static const uint32_t widths[] = {1, 2, 4, 8, 16, 32, 64};
     static const enum elem narrow[] = {ELEM_U8, ELEM_I8, ELEM_U16, ELEM_I16, ELEM_I32, ELEM_U4, ELEM_I4};
-    enum { ROUNDS = 512 };
+    enum { ROUNDS = 512, BYTES = 3 };
+    static const size_t types[ZEROS] = {COUNT_OF(narrow), COUNT_OF(narrow), BYTES, BYTES, BYTES, BYTES, BYTES};
     struct suite *s = suite_new();
     (void)state;
     for (size_t w = 0; w < COUNT_OF(widths); w++) {
-        lreg i, out[2][COUNT_OF(narrow)];
+        lreg i, memory[ZEROS] = {{0}}, out[ZEROS][COUNT_OF(narrow)];
         uint32_t lanes = widths[w];
         char name[64];
         snprintf(name, sizeof name, "rounded_%u", lanes);
@@ -128,16 +143,22 @@ static void test_rounded(void **state)
         lreg in = case_buffer(s, k, ELEM_F32, LARG_IN, (int64_t)ROUNDS * lanes);
         for (uint32_t v = 0; v < ROUNDS * lanes / 2; v++)
             ((float *)k->arg[0].data)[v] = (float)((int)(v % 2400) - 1200) / 4;
-        for (size_t zero = 0; zero < 2; zero++)
-            for (size_t t = 0; t < COUNT_OF(narrow); t++)
-                out[zero][t] = case_buffer(s, k, narrow[t], LARG_OUT, (int64_t)ROUNDS * lanes);
+        memory[BYTE] = case_buffer(s, k, ELEM_U8, LARG_IN, 1);
+        memory[SIGNED_BYTE] = case_buffer(s, k, ELEM_I8, LARG_IN, 1);
+        memory[HALF] = case_buffer(s, k, ELEM_F32, LARG_IN, 1);
+        *(uint8_t *)k->arg[1].data = 200;
+        *(int8_t *)k->arg[2].data = -100;
+        *(float *)k->arg[3].data = 0.5f;
+        for (enum zero z = 0; z < ZEROS; z++)
+            for (size_t t = 0; t < types[z]; t++)
+                out[z][t] = case_buffer(s, k, narrow[t], LARG_OUT, (int64_t)ROUNDS * lanes);
         struct build b = case_parallel(k, &i);
         lreg at = op2(b, L_MUL, TINDEX, i, index_of(b, lanes));
         lreg x = op1(b, L_RINT, T(F32, lanes), load(b, T(F32, lanes), in, at));
-        lreg plus = op2(b, L_ADD, T(F32, lanes), x, number(b, T(F32, lanes), 0));
-        for (size_t t = 0; t < COUNT_OF(narrow); t++) {
-            store(b, out[0][t], at, op1(b, L_CONVERT, (struct ltype){narrow[t], lanes}, x));
-            store(b, out[1][t], at, op1(b, L_CONVERT, (struct ltype){narrow[t], lanes}, plus));
+        for (enum zero z = 0; z < ZEROS; z++) {
+            lreg y = z ? op2(b, L_ADD, T(F32, lanes), x, zero_of(b, z, lanes, memory)) : x;
+            for (size_t t = 0; t < types[z]; t++)
+                store(b, out[z][t], at, op1(b, L_CONVERT, (struct ltype){narrow[t], lanes}, y));
         }
     }
     suite_run(s);
