@@ -23,11 +23,8 @@ bool list_ops(struct context *, const char *domain, struct strbuf *);
 /* The domains that it has, without repetition; NULL: there are no more. */
 const char *op_domain(uint32_t i);
 
-/* --precision=auto: measures what rounding costs (cli/commands/quantize/precision.c), and puts what follows in its
- * place, bf16 and f32 for nodes by name. False after a diagnostic. */
-bool precision_settle(struct context *, struct options *);
-
-/* --error: puts the choices that it finds (cli/commands/quantize/error.c) in its place. False after a diagnostic. */
+/* --error, --precision=auto: puts the choices that it finds (cli/commands/quantize/error.c) in its place. False after a
+ * diagnostic. */
 bool error_settle(struct context *, struct options *);
 
 /* Compiles for each target of the list in options->target, to one file (universal.c). */

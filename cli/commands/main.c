@@ -287,8 +287,7 @@ static enum fail command_start(struct context *ctx, const struct command *comman
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "usage: mcc %s", command->usage);
     else if (o->files.items.n && (!strcmp(o->files.items.data[0], "-") || !*o->files.items.data[0]))
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a file's name is needed: nothing is read from standard input");
-    if (ctx->fail == FAIL_NONE &&
-        (command->run == command_quantize || (error_settle(ctx, o) && precision_settle(ctx, o))))
+    if (ctx->fail == FAIL_NONE && (command->run == command_quantize || error_settle(ctx, o)))
         return command->run(ctx, o);
     return ctx->fail;
 }

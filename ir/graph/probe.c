@@ -3,11 +3,19 @@
 
 #include <string.h>
 
-struct probed_product *probe_product(struct product_probe *probe, const char *label, const char *op)
+struct probed_product *probe_find(struct product_probe *probe, const char *label)
 {
     for (uint32_t i = 0; i < probe->products.n; i++)
         if (strcmp(probe->products.data[i].label, label) == 0)
             return &probe->products.data[i];
+    return NULL;
+}
+
+struct probed_product *probe_product(struct product_probe *probe, const char *label, const char *op)
+{
+    struct probed_product *known = probe_find(probe, label);
+    if (known)
+        return known;
     VEC_PUSH(
         probe->arena, &probe->products,
         ((struct probed_product){.label = arena_strdup(probe->arena, label), .op = arena_strdup(probe->arena, op)}));

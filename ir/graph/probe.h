@@ -1,5 +1,5 @@
 /* What a search asks of a network's products: which there are, and what each one computed in another arithmetic adds to
- * the outputs (mcc --error, --precision=auto).
+ * the outputs (mcc --error, --precision=auto, mcc quantize).
  */
 #ifndef MCC_IR_PROBE_H
 #define MCC_IR_PROBE_H
@@ -20,6 +20,13 @@ struct operand_range {
     double least, most;
 };
 #define OPERAND_MOST 1e30 /* of what a choice takes for its ends */
+/* What a product's constant becomes, with one scale for each output channel, and with it the bias. */
+struct probed_weights {
+    const int64_t *dims;
+    int32_t rank, axis; /* of the output channels */
+    const int8_t *bytes;
+    const float *scales, *bias; /* bias: NULL: as it is */
+};
 /* The products of one label. */
 struct probed_product {
     const char *label, *op;
@@ -28,7 +35,12 @@ struct probed_product {
     uint32_t times; /* how often legalize met the label; in a loop or a branch twice */
     bool narrows, stores; /* operands may be rounded; the constant may be stored with scales */
     bool wanted; /* by the caller: computed in the other arithmetic, too */
+    bool twin; /* legalize did so for int8 */
     struct operand_range range; /* of x, by the caller, for ARITHMETIC_INT8 */
+    const struct probed_weights *weights; /* by the caller: NULL: max / 127 of each output channel */
+    /* Of any other node, by the caller: its first operands of floats, those of a list too, are rounded to u8. */
+    const struct operand_range *ranges;
+    uint32_t n_ranges;
 };
 /* Legalize lists the products that take int8 here, narrow-products all of them, or finds them by their labels. second:
  * they are computed in that arithmetic as well, and a run takes those results of product k if its input PROBE_INPUT is
@@ -43,7 +55,9 @@ struct product_probe {
     VEC(struct probed_product) products;
     VEC(node_id) twins; /* of one compilation: what computes them in `second`, from narrow-products on */
 };
-/* The products of the label, which become part of the list; op: what the file calls them. */
+/* The products of the label; NULL: the list has none. */
+struct probed_product *probe_find(struct product_probe *, const char *label);
+/* The same; they become part of the list. op: what the file calls them. */
 struct probed_product *probe_product(struct product_probe *, const char *label, const char *op);
 
 #endif

@@ -146,13 +146,15 @@ bool empties_hold(struct graph *, const struct empties *, const struct learned *
 struct product_form {
     bool is_conv, takes_int8;
     int32_t out_axis; /* of the constant */
+    uint32_t first; /* the operand that is computed; the constant follows */
 };
 /* Is the node one? */
 bool product_form(const struct rule *, struct product_form *);
 /* Its operands as they were chosen to be. False after a diagnostic. */
 bool product_choose(struct rule *, const struct product_form *);
-/* After its rule: lists it for the probe, and computes it in another arithmetic as well. False after a diagnostic. */
-bool product_probed(struct rule *, rule_fn *, const struct product_form *);
+/* After the rule of a node: lists it for the probe if it is a product (else NULL), and computes it in another
+ * arithmetic as well. False after a diagnostic. */
+bool node_probed(struct rule *, rule_fn *, const struct product_form *);
 /* The probe's further input, after the network's own, and further outputs, after all. */
 void probe_begin(struct legalizer *);
 void probe_end(struct legalizer *);

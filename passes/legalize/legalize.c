@@ -196,10 +196,10 @@ static void rule_run(struct legalizer *lg, const struct node *node, const struct
     uint32_t errors = lg->ctx->n_errors, refusals = lg->refusals.n;
     uint32_t refused = refusals ? lg->refusals.data[refusals - 1].count : 0;
     struct product_form form;
-    bool product = product_form(&r, &form), probed = product && lg->options && lg->options->probe;
+    bool product = product_form(&r, &form), probed = lg->options && lg->options->probe;
     bool ok = !product || probed || product_choose(&r, &form);
     ok = ok && (rule_numbers(&r, row->rule) || lg->fork); /* a rule that has asked for a fork gives up */
-    ok = ok && (!probed || lg->fork || product_probed(&r, row->rule, &form));
+    ok = ok && (!probed || lg->fork || node_probed(&r, row->rule, product ? &form : NULL));
     bool reported = errors != lg->ctx->n_errors || refusals != lg->refusals.n ||
                     (refusals && refused != lg->refusals.data[refusals - 1].count);
     for (uint32_t i = 0; ok && i < node->n_out; i++)

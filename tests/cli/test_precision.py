@@ -39,11 +39,9 @@ def net(tmp_path_factory):
 def auto(net, out, *options):
     done = mcc(net / "net.onnx", "-o", out, "-march=native", "--precision=auto", f"--sample=x={net / 'x.npy'}", *options)
     assert done.returncode == 0 and not done.stderr, done
-    rows = re.findall(r"^ *(-|<?[\d.]+%)  (f32|bf16) +(\S+) \(MatMul\)$", done.stdout, re.M)
-    assert sorted(r[2] for r in rows) == sorted(PRODUCTS), done.stdout
-    shares = [float(r[0].strip("<%")) for r in rows if r[0] != "-"]
-    assert shares == sorted(shares, reverse=True)
-    return [(width, name) for _, width, name in rows], done.stdout
+    rows = re.findall(r"^ *(-|[\d.e-]+)  (f32|bf16) +(\S+) \(MatMul\)$", done.stdout, re.M)
+    assert [r[2] for r in rows] == PRODUCTS, done.stdout
+    return {name: (width, error) for error, width, name in rows}, done.stdout
 
 
 def plain(net, out, *options):
@@ -61,30 +59,36 @@ def largest(net, one, other):
     return np.abs(got[0] - got[1]).max() / np.abs(got[1]).max()
 
 
+def said(net, folder, names, *options):
+    """What the command line would say: each of these in bf16."""
+    return plain(net, folder / "said.so", *options, *(f"--choose={name}:precision=bf16" for name in names))
+
+
 def test_the_most_costly_goes_back_until_the_bound_holds(net, tmp_path):
     plain(net, tmp_path / "f32.so")
     plain(net, tmp_path / "bf16.so", "--precision=bf16")
     everything = largest(net, tmp_path / "bf16.so", tmp_path / "f32.so")
     bound = everything / 4
     rows, text = auto(net, tmp_path / "auto.so", f"--precision-bound={bound}")
-    assert rows[0] == ("f32", "cancels") and ("bf16", rows[-1][1]) == rows[-1]
+    errors = {name: float(error) for name, (_, error) in rows.items()}
+    assert rows["cancels"][0] == "f32" and "bf16" in {width for width, _ in rows.values()} and max(errors, key=errors.get) == "cancels", text
     assert "6 samples" in text
     off = largest(net, tmp_path / "auto.so", tmp_path / "f32.so")
     assert 0 < off <= bound
     assert float(re.search(r"([\d.e-]+)  output 'y'", text)[1]) == pytest.approx(off, rel=0.01)
-    kept = [f"--choose={name}:precision=f32" for width, name in rows if width == "f32"]
-    said = plain(net, tmp_path / "said.so", "--precision=bf16", *kept)
-    assert (tmp_path / "auto.so").read_bytes() == said
+    assert (tmp_path / "auto.so").read_bytes() == said(net, tmp_path, [name for name, (width, _) in rows.items() if width == "bf16"])
 
 
 def test_bounds_that_all_or_none_hold(net, tmp_path):
     rows, _ = auto(net, tmp_path / "auto.so", "--precision-bound=0")
-    assert {width for width, _ in rows} == {"f32"}
+    assert {width for width, _ in rows.values()} == {"f32"}
     assert (tmp_path / "auto.so").read_bytes() == plain(net, tmp_path / "f32.so")
     rows, text = auto(net, tmp_path / "auto.so", "--precision-bound=1")
     assert " 2 compilations" in text and all(line.split()[0] == "-" for line in text.splitlines() if "(MatMul)" in line), text
-    assert {width for width, _ in rows} == {"bf16"}
-    assert (tmp_path / "auto.so").read_bytes() == plain(net, tmp_path / "bf16.so", "--precision=bf16")
+    assert {width for width, _ in rows.values()} == {"bf16"}
+    assert (tmp_path / "auto.so").read_bytes() == said(net, tmp_path, PRODUCTS)
+    plain(net, tmp_path / "bf16.so", "--precision=bf16")
+    assert largest(net, tmp_path / "auto.so", tmp_path / "bf16.so") == 0
 
 
 def test_compilations_grow_with_the_logarithm(tmp_path):
@@ -117,9 +121,15 @@ def test_as_a_configuration_file_says(net, tmp_path):
     (tmp_path / "mcc.yaml").write_text(f"precision: auto\nprecision-bound: 1\nsample: ['x={net / 'x.npy'}']\n"
                                        "choose: ['square:precision=f32']\n")
     done = mcc(net / "net.onnx", "-o", tmp_path / "auto.so", "-march=native", f"--config={tmp_path / 'mcc.yaml'}")
-    assert done.returncode == 0 and "square (" not in done.stdout and "3 of 3 products in bf16" in done.stdout, done
-    said = plain(net, tmp_path / "said.so", "--precision=bf16", "--choose=square:precision=f32")
-    assert (tmp_path / "auto.so").read_bytes() == said
+    assert done.returncode == 0 and " f32       square (" in done.stdout and "1 in f32, 3 in bf16" in done.stdout, done
+    assert (tmp_path / "auto.so").read_bytes() == said(net, tmp_path, ["first", "cancels", "last"], "--choose=square:precision=f32")
+
+
+def test_choices_are_kept(net, tmp_path):
+    """What was found is a configuration, as that of --error is."""
+    _, text = auto(net, tmp_path / "auto.so", "--precision-bound=0.02", f"--save-choices={tmp_path / 'c.yaml'}")
+    assert "f32       cancels" in text, text
+    assert (tmp_path / "auto.so").read_bytes() == plain(net, tmp_path / "b.so", f"--config={tmp_path / 'c.yaml'}")
 
 
 def test_other_roundings_count(net, tmp_path):

@@ -1,4 +1,5 @@
-/* --error: the fastest arithmetic of each product within a relative error of the outputs.
+/* --error: the fastest arithmetic of each product within a relative error of the outputs; --precision=auto: bf16 for as
+ * many products as possible within a largest error, all of them first.
  *
  * The network runs on samples. Of each product it is measured what each arithmetic alone adds to the outputs
  * (error_measure.c) and estimated what that saves (error_products.c); search.c chooses. Every fourth sample is not
@@ -44,16 +45,8 @@ static bool options_fit(struct context *ctx, const struct options *o)
 
 /* ---- for every search -------------------------------------------------------------------------------------------- */
 
-bool error_begin(struct context *ctx, struct options *o, const char *option, struct error_search **out)
+struct error_search *error_new(struct context *ctx, struct options *o, const char *model, const char *option)
 {
-    const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
-    *out = NULL;
-    if (!model || artifact_meant(model))
-        return true;
-    ctx->model_path = model;
-    ctx->werror = o->werror;
-    if (o->target && strchr(o->target, ',') ? !universal_check(ctx, o, model) : !targets_check(ctx, o))
-        return false;
     struct error_search *e = NEW(&ctx->session, struct error_search);
     e->ctx = e->t.ctx = e->s.ctx = ctx;
     e->options = o;
@@ -62,8 +55,7 @@ bool error_begin(struct context *ctx, struct options *o, const char *option, str
     e->option = option;
     e->probe.arena = &ctx->session;
     trial_options(o, &e->plain);
-    *out = e;
-    return true;
+    return e;
 }
 
 static bool try_seen(void *user, struct measured *error)
@@ -101,10 +93,10 @@ static bool run(struct error_search *e)
     struct search *s = &e->s;
     s->first = fmin(e->bound, first_bound) * fmin(e->bound, first_bound);
     s->try = try_seen;
-    s->measure = measure;
+    s->measure = s->measure ? s->measure : measure;
     s->confirm = e->n_part[PART_HELD] ? confirm : NULL;
     s->user = e;
-    s->base = rounds(e);
+    s->base = !e->network && rounds(e);
     return search_run(s) &&
            (s->error.part <= 1 ||
             error_at(e->ctx, FAIL_USAGE, (src_id){0}, NULL,
@@ -118,34 +110,59 @@ bool error_run(struct error_search *e)
     return e->holds && e->options->metric ? metric_run(e, run) : run(e);
 }
 
-/* ---- --error ----------------------------------------------------------------------------------------------------- */
+/* ---- --error, --precision=auto ----------------------------------------------------------------------------------- */
 
-bool error_settle(struct context *ctx, struct options *o)
+static bool search_error(struct error_search *e)
 {
-    struct error_search *e;
-    if (!o->metric && !option_is_preset(o, option_find("metric-drop", 'C')))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'metric-drop' is the largest loss of --metric=CMD");
-    if (!o->error && !o->metric)
-        return (!o->save_choices && !o->error_measured) ||
-               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is of the search; give --error=1%%",
-                        o->save_choices ? "save-choices" : "error-measured");
-    if (!error_begin(ctx, o, "error", &e))
-        return false;
-    if (!e)
-        return !o->files.items.n ||
-               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'%s' is compiled already: --error is for networks as their files have them",
-                        o->files.items.data[0]);
+    struct options *o = e->options;
     e->holds = true;
     e->size = deviation_rms;
     e->bound = INFINITY; /* the metric alone counts */
-    if (!options_fit(ctx, o) || (o->error && !bound_read(ctx, o->error, &e->bound)) || !error_products(e) ||
-        !error_ranges(e) || !(o->error_measured ? error_clock(e) : error_times(e)) || !error_run(e) ||
-        ctx->fail != FAIL_NONE)
+    return options_fit(e->ctx, o) && (!o->error || bound_read(e->ctx, o->error, &e->bound)) && error_products(e) &&
+           error_ranges(e) && (o->error_measured ? error_clock(e) : error_times(e)) && error_run(e);
+}
+
+static bool search_bf16(struct error_search *e)
+{
+    e->size = deviation_most;
+    e->bound = e->options->precision_bound;
+    e->s.hopeful = true;
+    if (!error_products(e) || !error_ranges(e))
+        return false;
+    for (uint32_t i = 0; i < e->s.n; i++) {
+        struct way *of = e->s.ways[i].of;
+        for (uint32_t k = 0; k < error_n_candidates; k++)
+            of[error_candidates[k]].possible &= error_candidates[k] == ARITHMETIC_BF16 && e->bound > 0;
+        of[ARITHMETIC_F32].ns = 1; /* as many as possible, whatever each saves */
+    }
+    return error_run(e);
+}
+
+bool error_settle(struct context *ctx, struct options *o)
+{
+    const bool bf16 = o->precision == OPT_PRECISION_AUTO && !o->error && !o->metric;
+    const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
+    if (!o->metric && !option_is_preset(o, option_find("metric-drop", 'C')))
+        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'metric-drop' is the largest loss of --metric=CMD");
+    if (!o->error && !o->metric && (!bf16 || o->error_measured))
+        return (!o->save_choices && !o->error_measured) ||
+               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is of the search; give --error=1%%",
+                        o->save_choices ? "save-choices" : "error-measured");
+    if (!model || artifact_meant(model))
+        return !model || bf16 || /* that is refused as any precision is */
+               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
+                        "'%s' is compiled already: --error is for networks as their files have them", model);
+    ctx->model_path = model;
+    ctx->werror = o->werror;
+    if (o->target && strchr(o->target, ',') ? !universal_check(ctx, o, model) : !targets_check(ctx, o))
+        return false;
+    struct error_search *e = error_new(ctx, o, model, bf16 ? "precision" : "error");
+    if (!(bf16 ? search_bf16 : search_error)(e) || ctx->fail != FAIL_NONE)
         return false;
     error_print(e);
     o->choices = error_lines(e);
-    o->searched = error_rows(e);
+    o->searched = e->timed ? error_rows(e) : o->searched;
     o->error = o->metric = NULL;
+    o->precision = OPT_PRECISION_F32;
     return !o->save_choices || error_save(e, o->save_choices);
 }

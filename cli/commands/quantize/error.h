@@ -1,4 +1,5 @@
-/* The search over products of a network that is compiled in each arithmetic (--error, --precision=auto). */
+/* The search over products of a network that is compiled in each arithmetic: --error, --precision=auto, mcc quantize.
+ */
 #ifndef MCC_CLI_ERROR_H
 #define MCC_CLI_ERROR_H
 
@@ -14,6 +15,11 @@ struct error_search {
     double bound;
     double (*size)(const struct deviation *); /* of an output's error */
     bool holds; /* some samples are not seen */
+    bool timed, costed; /* ways[].of[].ns, .square are known */
+    /* Compiles the network with what is chosen, and calls use with t.s open; NULL: by lines of --choose. False after a
+     * diagnostic. */
+    bool (*network)(struct error_search *, void (*use)(void *user), void *user);
+    void *network_user;
     struct search s;
     struct trial t;
     struct product_probe probe;
@@ -37,9 +43,8 @@ extern const uint32_t error_n_candidates;
 
 /* ---- error.c ----------------------------------------------------------------------------------------------------- */
 
-/* Begins a search for the network of the command line, after what can be refused at once; *out NULL: there is none to
- * search for, since no network or a compiled one is given. False after a diagnostic. */
-bool error_begin(struct context *, struct options *, const char *option, struct error_search **out);
+/* A search in the network of a file, named as `option`. Session memory. */
+struct error_search *error_new(struct context *, struct options *, const char *model, const char *option);
 /* Searches. What the options round besides counts; false after a diagnostic, where that alone is too much, too. */
 bool error_run(struct error_search *);
 
@@ -52,6 +57,9 @@ bool error_clock(struct error_search *); /* measured here */
 
 /* ---- error_measure.c: errors. False after a diagnostic. */
 
+/* Runs the open network on the samples, of which it finds the parts the first time, and calls see with the outputs of
+ * those that are seen. */
+bool error_observe(struct error_search *, trial_see *see, void *user);
 /* Of each product in each arithmetic that is possible. */
 bool error_costs(struct error_search *);
 /* Compiles the network with what was chosen, and runs it on the samples of a part. */
@@ -71,6 +79,8 @@ bool metric_ask(struct error_search *, double *out);
 /* The chosen arithmetic as lines of --choose, after the user's own. */
 struct text_list error_lines(const struct error_search *);
 void error_print(const struct error_search *);
+/* A line for each output's error in the network that was found. */
+void error_print_outputs(const struct error_search *, struct strbuf *);
 /* What mcc report draws of the search: rows of --searched. Chooses anew for each point of the frontier, so it comes
  * last. */
 struct text_list error_rows(struct error_search *);

@@ -14,9 +14,78 @@ const enum arithmetic error_candidates[] = {ARITHMETIC_F16, ARITHMETIC_BF16, ARI
                                             ARITHMETIC_DYNAMIC};
 const uint32_t error_n_candidates = COUNT_OF(error_candidates);
 
+/* Runs of the network with one product changed, of all samples; samples of a product at most. */
+enum { RUNS = 256, SCREEN_MOST = 32 };
+
 static void say(const struct error_search *e, uint32_t done, uint32_t of)
 {
     report_step(&(struct compilation){.options = e->options, .report = terminal_report()}, e->option, done, of);
+}
+
+/* ---- samples ----------------------------------------------------------------------------------------------------- */
+
+/* The samples of each part: every fourth one is not seen. */
+static void part_samples(struct error_search *e)
+{
+    const uint32_t n = e->t.samples.n;
+    uint32_t each = e->s.n ? RUNS / e->s.n : 1, seen = 0;
+    each = each < 1 ? 1 : each > SCREEN_MOST ? SCREEN_MOST : each;
+    for (uint32_t p = 0; p < PARTS; p++)
+        e->part[p] = NEW_ARRAY(&e->ctx->session, bool, n + 1);
+    for (uint32_t k = 0; k < n; k++) {
+        e->part[PART_HELD][k] = e->holds && n > 1 && (k % 4 == 3 || (n < 4 && k == n - 1));
+        e->part[PART_SEEN][k] = !e->part[PART_HELD][k];
+        seen += e->part[PART_SEEN][k];
+    }
+    for (uint32_t k = 0, at = 0; k < n; k++) /* spread over those that are seen */
+        if (e->part[PART_SEEN][k]) {
+            e->part[PART_SCREEN][k] = each >= seen || at * each / seen != (at + 1) * each / seen;
+            at++;
+        }
+    for (uint32_t p = 0; p < PARTS; p++)
+        for (uint32_t k = 0; k < n; k++)
+            e->n_part[p] += e->part[p][k];
+    e->square = NEW_ARRAY(&e->ctx->session, double, n + 1);
+    e->own = NEW_ARRAY(&e->ctx->session, double, n + 1);
+}
+
+/* The mean square of each output of a sample, in f32. */
+static void means(struct error_search *e)
+{
+    e->mean = NEW_ARRAY(&e->ctx->session, double, e->t.n_want + 1);
+    for (uint32_t k = 0; k < e->t.samples.n; k++)
+        for (uint32_t i = 0; i < e->t.n_want; i++) {
+            const struct tensor *want = &e->t.want[k * e->t.n_want + i];
+            struct deviation d = {0};
+            if (want->data)
+                deviation_add(&d, want, want->elem, want->data);
+            e->mean[i] += d.signal / e->t.samples.n;
+        }
+}
+
+struct look {
+    struct error_search *e;
+    trial_see *see;
+    void *user;
+};
+
+static bool look_at(void *user, uint32_t k, DLManagedTensorVersioned **out)
+{
+    const struct look *l = user;
+    if (!l->e->part[PART_SEEN])
+        part_samples(l->e);
+    return !l->e->part[PART_SEEN][k] || l->see(l->user, k, out);
+}
+
+bool error_observe(struct error_search *e, trial_see *see, void *user)
+{
+    struct look l = {e, see, user};
+    e->t.use = NULL;
+    if (!trial_observe(&e->t, look_at, &l))
+        return false;
+    if (!e->mean)
+        means(e);
+    return true;
 }
 
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
@@ -57,12 +126,16 @@ static void measure_products(void *user)
 {
     struct error_search *e = user;
     const enum arithmetic how = e->probe.second;
-    for (uint32_t i = 0; i < e->probe.products.n; i++) {
+    for (uint32_t i = 0; i < e->s.n; i++) {
         struct way *w = &e->s.ways[i].of[how];
         e->t.product = i;
-        say(e, i, e->probe.products.n);
+        say(e, i, e->s.n);
         if (!w->possible)
             continue;
+        if ((how == ARITHMETIC_INT8 || how == ARITHMETIC_DYNAMIC) && !e->probe.products.data[i].twin) {
+            w->square = INFINITY; /* nobody knows: other nodes have its name */
+            continue;
+        }
         if (!judge(e, PART_SCREEN))
             return;
         double size = trial_worst(&e->t, deviation_rms);
@@ -75,7 +148,7 @@ bool error_costs(struct error_search *e)
     bool ok = true;
     for (uint32_t k = 0; ok && k < error_n_candidates; k++) {
         bool any = false;
-        for (uint32_t i = 0; i < e->probe.products.n; i++)
+        for (uint32_t i = 0; i < e->s.n; i++)
             any |= e->probe.products.data[i].wanted = e->s.ways[i].of[error_candidates[k]].possible;
         if (!any)
             continue;
@@ -85,6 +158,7 @@ bool error_costs(struct error_search *e)
         ok = trial_run(&e->t, &e->plain, e->model, measure_products, e);
     }
     e->t.probe = NULL;
+    e->costed = true;
     return ok;
 }
 
@@ -119,7 +193,7 @@ static void measure_chosen(void *user)
     a->out->likely = !e->holds ? size : isfinite(mean) ? sqrt(size * size + 2 * deviation * sqrt(2 / n)) : INFINITY;
     a->out->outputs = arena_copy(&e->ctx->session, e->t.error, e->t.n_want * sizeof *e->t.error);
     const double off = a->part == PART_HELD ? size : a->out->likely;
-    a->out->part = off > 0 ? off / e->bound : 0;
+    a->out->part = off > 0 && isfinite(e->bound) ? off / e->bound : 0;
 }
 
 /* What the user's program says is lost, as a part of what may be. */
@@ -132,23 +206,29 @@ static bool lost(struct error_search *e, enum part part, struct measured *out)
     return true;
 }
 
-bool error_try(struct error_search *e, enum part part, struct measured *out)
+static bool run_chosen(struct error_search *e, void (*use)(void *user), void *user)
 {
-    struct attempt a = {e, part, out};
     struct options o = e->plain;
     o.choices = error_lines(e);
     o.weights_type = e->options->weights_type;
+    return trial_run(&e->t, &o, e->model, use, user);
+}
+
+bool error_try(struct error_search *e, enum part part, struct measured *out)
+{
+    struct attempt a = {e, part, out};
     e->compilations++;
     say(e, 0, 0);
-    if (!trial_run(&e->t, &o, e->model, measure_chosen, &a))
+    if (!(e->network ? e->network : run_chosen)(e, measure_chosen, &a))
         return false;
     if (e->folder && !lost(e, part, out))
         return false;
     if (e->options->verbose) {
         struct strbuf line;
         strbuf_init(&line, &e->ctx->session);
-        strbuf_printf(&line, "%.4g us in products: error %.3g on %u samples%s, likely below %.3g on others",
-                      search_ns(e->s.ways, e->s.n) / 1e3, out->rms, out->n,
+        const double ns = search_ns(e->s.ways, e->s.n);
+        strbuf_printf(&line, e->timed ? "%.4g us in products" : "%.0f products in f32", e->timed ? ns / 1e3 : ns);
+        strbuf_printf(&line, ": error %.3g on %u samples%s, likely below %.3g on others", out->rms, out->n,
                       part == PART_HELD ? " that were not seen" : "", out->likely);
         if (e->folder)
             strbuf_printf(&line, "; metric %.6g of %.6g", out->metric, e->exact_metric[part]);

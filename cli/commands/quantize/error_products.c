@@ -14,9 +14,7 @@
 
 #define LAST_OF_PRODUCTS "narrow-products"
 #define LAST_OF_TIMES "emit"
-/* Runs of the network with one product changed, of all samples; samples of a product at most; runs that are timed, at
- * least. */
-enum { RUNS = 256, SCREEN_MOST = 32, RUNS_TIMED = 12 };
+enum { RUNS_TIMED = 12 }; /* at least */
 /* Of f32's time: what takes more saves less than the estimate knows. */
 static const double worth_most = 0.98;
 /* Bytes a nanosecond that one thread reads from memory: 25 of a Sapphire Rapids. */
@@ -68,7 +66,7 @@ bool error_products(struct error_search *e)
     for (uint32_t i = 0; i < n; i++) {
         const struct probed_product *p = &e->probe.products.data[i];
         struct way *of = e->s.ways[i].of;
-        bool free = (is_plain(p->label) || !e->holds) && !user_chose(e, p->label);
+        bool free = (is_plain(p->label) || (!e->holds && !e->options->save_choices)) && !user_chose(e, p->label);
         of[ARITHMETIC_F32].possible = true;
         of[ARITHMETIC_BF16].possible = of[ARITHMETIC_F16].possible = free && p->narrows;
         of[ARITHMETIC_I8].possible = free && p->stores;
@@ -79,37 +77,11 @@ bool error_products(struct error_search *e)
     return true;
 }
 
-/* The samples of each part: every fourth one is not seen. */
-static void part_samples(struct error_search *e)
-{
-    const uint32_t n = e->t.samples.n;
-    uint32_t each = e->probe.products.n ? RUNS / e->probe.products.n : 1, seen = 0;
-    each = each < 1 ? 1 : each > SCREEN_MOST ? SCREEN_MOST : each;
-    for (uint32_t p = 0; p < PARTS; p++)
-        e->part[p] = NEW_ARRAY(&e->ctx->session, bool, n + 1);
-    for (uint32_t k = 0; k < n; k++) {
-        e->part[PART_HELD][k] = e->holds && n > 1 && (k % 4 == 3 || (n < 4 && k == n - 1));
-        e->part[PART_SEEN][k] = !e->part[PART_HELD][k];
-        seen += e->part[PART_SEEN][k];
-    }
-    for (uint32_t k = 0, at = 0; k < n; k++) /* spread over those that are seen */
-        if (e->part[PART_SEEN][k]) {
-            e->part[PART_SCREEN][k] = each >= seen || at * each / seen != (at + 1) * each / seen;
-            at++;
-        }
-    for (uint32_t p = 0; p < PARTS; p++)
-        for (uint32_t k = 0; k < n; k++)
-            e->n_part[p] += e->part[p][k];
-    e->square = NEW_ARRAY(&e->ctx->session, double, n + 1);
-    e->own = NEW_ARRAY(&e->ctx->session, double, n + 1);
-}
-
 static bool see_operands(void *user, uint32_t k, DLManagedTensorVersioned **out)
 {
     struct error_search *e = user;
-    if (!e->part[PART_SEEN])
-        part_samples(e);
-    for (uint32_t i = e->t.n_want; i < e->t.s.api->n_out && e->part[PART_SEEN][k]; i++) {
+    (void)k;
+    for (uint32_t i = e->t.n_want; i < e->t.s.api->n_out; i++) {
         const char *name = e->t.s.api->out[i].name;
         const DLTensor *t = &out[i]->dl_tensor;
         uint32_t number = (uint32_t)strtoul(name + strlen(PROBE_OPERAND), NULL, 10);
@@ -122,25 +94,10 @@ static bool see_operands(void *user, uint32_t k, DLManagedTensorVersioned **out)
     return true;
 }
 
-/* The mean square of each output of a sample, in f32. */
-static void means(struct error_search *e)
-{
-    e->mean = NEW_ARRAY(&e->ctx->session, double, e->t.n_want + 1);
-    for (uint32_t k = 0; k < e->t.samples.n; k++)
-        for (uint32_t i = 0; i < e->t.n_want; i++) {
-            const struct tensor *want = &e->t.want[k * e->t.n_want + i];
-            struct deviation d = {0};
-            if (want->data)
-                deviation_add(&d, want, want->elem, want->data);
-            e->mean[i] += d.signal / e->t.samples.n;
-        }
-}
-
 static void observe(void *user)
 {
     struct error_search *e = user;
-    if (trial_observe(&e->t, see_operands, e))
-        means(e);
+    (void)error_observe(e, see_operands, e);
 }
 
 /* Drawn inputs say nothing about the range of real ones. */
@@ -160,11 +117,10 @@ bool error_ranges(struct error_search *e)
         e->operand[i] = first;
         const struct seen *s = &e->seen.data[first];
         struct range r = s->count ? range_choose(s, OPT_RANGES_SQUARED) : (struct range){0, 0};
-        double scale = (double)r.scale;
-        e->probe.products.data[i].range = (struct operand_range){r.zero ? -scale * r.zero : 0,
-                                                                 scale * (STEPS_U8 - r.zero)};
+        e->probe.products.data[i].range = range_ends(r);
         e->s.ways[i].of[ARITHMETIC_INT8].possible &= s->count && s->most > s->least &&
-                                                     scale * STEPS_U8 < OPERAND_MOST / 2 && !e->t.samples.drawn;
+                                                     (double)r.scale * STEPS_U8 < OPERAND_MOST / 2 &&
+                                                     !e->t.samples.drawn;
     }
     return true;
 }
@@ -236,6 +192,7 @@ static bool each_arithmetic(struct error_search *e, struct options *o, bool (*ti
     }
     for (uint32_t i = 0; i < e->s.n; i++)
         ways_prune(e->s.ways[i].of);
+    e->timed = true;
     return true;
 }
 

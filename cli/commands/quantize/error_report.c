@@ -138,7 +138,7 @@ static void print_confidence(const struct error_search *e, struct strbuf *out)
                       h->n ? h->n : s->n);
     strbuf_printf(out, "error %.3g on %u samples that the search saw", s->rms, s->n);
     if (!h->n) {
-        strbuf_printf(out, "; there is no other sample, so nothing is known of others\n");
+        strbuf_printf(out, e->holds ? "; there is no other sample, so nothing is known of others\n" : "\n");
         return;
     }
     strbuf_printf(out, ", %.3g on %u that it did not see", h->rms, h->n);
@@ -158,10 +158,26 @@ static void print_product(const struct error_search *e, uint32_t i, struct strbu
 {
     const struct probed_product *p = &e->probe.products.data[i];
     const struct site_ways *w = &e->s.ways[i];
-    strbuf_printf(out, "%10.3g %8.1f %8.1f  %-8s  ", sqrt(w->of[w->chosen].square), w->of[ARITHMETIC_F32].ns / 1e3,
-                  w->of[w->chosen].ns / 1e3, words[w->chosen]);
+    const bool bf16 = !e->timed && w->of[ARITHMETIC_BF16].possible; /* the only other one: what it would cost */
+    if (e->costed)
+        strbuf_printf(out, "%10.3g ", sqrt(w->of[bf16 ? ARITHMETIC_BF16 : w->chosen].square));
+    else
+        strbuf_printf(out, "%10s ", "-");
+    if (e->timed)
+        strbuf_printf(out, "%8.1f %8.1f ", w->of[ARITHMETIC_F32].ns / 1e3, w->of[w->chosen].ns / 1e3);
+    strbuf_printf(out, " %-8s  ", words[w->chosen]);
     strbuf_escaped(out, p->label, 200);
     strbuf_printf(out, " (%s)\n", p->op);
+}
+
+void error_print_outputs(const struct error_search *e, struct strbuf *out)
+{
+    const struct deviation none = {0};
+    for (uint32_t i = 0; i < e->t.n_want; i++) {
+        const struct deviation *d = e->s.error.outputs ? &e->s.error.outputs[i] : &none; /* all in f32 */
+        strbuf_printf(out, "%10.3g %10.3g  output '%s': rms and largest error as a part of the f32 network's values\n",
+                      deviation_rms(d), deviation_most(d), e->t.names[i]);
+    }
 }
 
 void error_print(const struct error_search *e)
@@ -175,8 +191,11 @@ void error_print(const struct error_search *e)
     if (e->options->quiet)
         return;
     strbuf_init(&text, &e->ctx->session);
-    strbuf_printf(&text, "%10s %8s %8s  %-8s  error: of the outputs, from this product alone; %s us\n", "error", "f32",
-                  "chosen", "type", how);
+    if (e->timed)
+        strbuf_printf(&text, "%10s %8s %8s  %-8s  error: of the outputs, from this product alone; %s us\n", "error",
+                      "f32", "chosen", "type", how);
+    else
+        strbuf_printf(&text, "%10s  %-8s  error: of the outputs, from this product alone in bf16\n", "error", "type");
     for (uint32_t i = 0; i < n; i++) {
         print_product(e, i, &text);
         count[e->s.ways[i].chosen]++;
@@ -185,9 +204,12 @@ void error_print(const struct error_search *e)
     for (uint32_t k = 0, listed = 0; k < ARITHMETICS; k++)
         if (count[k])
             strbuf_printf(&text, "%s%u in %s", listed++ ? ", " : "", count[k], words[k]);
-    const double ns = search_ns(e->s.ways, n);
-    strbuf_printf(&text, "%s%.2f of the products' time, %s; %u compilations\n", n ? "; " : "",
-                  exact > 0 ? ns / exact : 1, how, e->compilations);
+    if (e->timed)
+        strbuf_printf(&text, "%s%.2f of the products' time, %s", n ? "; " : "",
+                      exact > 0 ? search_ns(e->s.ways, n) / exact : 1, how);
+    strbuf_printf(&text, "%s%u compilations\n", n || e->timed ? "; " : "", e->compilations);
+    if (!e->holds)
+        error_print_outputs(e, &text);
     print_confidence(e, &text);
     report.put(report.user, e->options->stop_after ? TEXT_LOG : TEXT_DATA, text.data, text.n);
 }

@@ -4,8 +4,8 @@
  * on each sample, and histograms of what comes out give each value's range; where channels differ, scales move into the
  * weights after them first, and the values are looked at again. Then QuantizeLinear and DequantizeLinear go around
  * what has a form for bytes (quantize_plan.c), weights become bytes (quantize_weights.c), and the file is compiled and
- * run on the same samples. Where its outputs are further off than --bound allows, each node is tried alone on bytes,
- * and nodes stay in f32 until the bound holds: the first and the last product, then those that cost most (search.c).
+ * run on the same samples. Where its outputs are further off than --bound allows, the search of --error (error.h)
+ * chooses which nodes stay in f32: its products are the sites, and its networks are edited files.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,40 +15,25 @@
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"
-#include "cli/commands/quantize/quantize.h"
-#include "cli/commands/quantize/search.h"
-#include "cli/commands/temporary.h"
+#include "cli/commands/quantize/error.h"
 #include "ir/base/file.h"
 #include "ir/eval/eval.h"
 
 struct quantize {
     struct quantizer q;
-    struct options plain;          /* for networks that run here, on samples */
-    struct trial t;                /* and what they give */
-    struct search s;               /* for the sites that stay in f32 */
-    double whole;                  /* the sum of all sites' squares */
+    struct error_search *e;
 };
 
 /* ---- a file that lives in memory --------------------------------------------------------------------------------- */
 
-static bool compile_result(struct quantize *z, const char *model)
-{
-    struct options compiling = *z->q.options;
-    const char *path = z->q.ctx->model_path;
-    compiling.quiet = true; /* what there was to say of the network was said of the file */
-    bool ok = compile_apart(z->q.ctx, &compiling, model, NULL, NULL, NULL,
-                            NULL); /* the artifact's table has nodes of this file alone */
-    z->q.ctx->model_path = path;
-    return ok;
-}
-
 struct edited {
     struct quantize *z;
-    void (*use)(void *user);
+    bool (*use)(struct quantize *, const char *model, struct edited *);
+    void (*see)(void *user); /* of the open network */
+    void *user;
     int fd;
 };
 
-/* Compiles the edited network from a path that the importer reads. */
 static bool edited_use(void *user)
 {
     struct edited *e = user;
@@ -63,8 +48,7 @@ static bool edited_use(void *user)
     arena_release(&copy);
     if (!kept)
         return error_env(z->q.ctx, "cannot keep the network in memory");
-    const char *model = arena_printf(&z->q.ctx->session, "/proc/self/fd/%d", e->fd);
-    return e->use ? trial_run(&z->t, &z->plain, model, e->use, z) : compile_result(z, model);
+    return e->use(z, arena_printf(&z->q.ctx->session, "/proc/self/fd/%d", e->fd), e);
 }
 
 static void edited_end(void *user)
@@ -74,11 +58,36 @@ static void edited_end(void *user)
         close(e->fd);
 }
 
-/* Compiles the edited network for this machine and calls use with z->t.s open; NULL: compiles the result. */
-static bool with_edited(struct quantize *z, void (*use)(void *user))
+/* Calls use with a path from which the importer reads the edited network. */
+static bool with_edited(struct quantize *z, bool (*use)(struct quantize *, const char *model, struct edited *),
+                        void (*see)(void *user), void *user)
 {
-    struct edited e = {z, use, -1};
+    struct edited e = {z, use, see, user, -1};
     return run_guarded(z->q.ctx, edited_use, edited_end, &e);
+}
+
+static bool edited_compile(struct quantize *z, const char *model, struct edited *unused)
+{
+    struct options compiling = *z->q.options;
+    const char *path = z->q.ctx->model_path;
+    compiling.quiet = true; /* what there was to say of the network was said of the file */
+    (void)unused;
+    bool ok = compile_apart(z->q.ctx, &compiling, model, NULL, NULL, NULL,
+                            NULL); /* the artifact's table has nodes of this file alone */
+    z->q.ctx->model_path = path;
+    return ok;
+}
+
+static bool edited_run(struct quantize *z, const char *model, struct edited *e)
+{
+    return trial_run(&z->e->t, &z->e->plain, model, e->see, e->user);
+}
+
+static bool edited_costs(struct quantize *z, const char *model, struct edited *unused)
+{
+    (void)unused;
+    z->e->model = model;
+    return error_costs(z->e);
 }
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -100,11 +109,12 @@ static bool look_at(struct quantize *z, struct edge *e, const DLTensor *t)
 static bool look_at_all(void *user, uint32_t k, DLManagedTensorVersioned **out)
 {
     struct quantize *z = user;
-    const mcc_api *api = z->t.s.api;
+    const struct samples *samples = &z->e->t.samples;
+    const mcc_api *api = z->e->t.s.api;
     for (uint32_t i = 0; i < z->q.edges.n; i++) {
         struct edge *e = &z->q.edges.data[i];
         for (uint32_t p = 0; p < api->n_in; p++) {
-            struct file_tensor *b = &z->t.samples.of[k * z->t.samples.n_inputs + p];
+            struct file_tensor *b = &samples->of[k * samples->n_inputs + p];
             DLTensor t = {b->data, {kDLCPU, 0}, b->rank, elem_dlpack(b->elem), b->dims, NULL, 0};
             e->is_float |= is_f32(t.dtype) && strcmp(api->in[p].name, e->name) == 0;
             if (is_f32(t.dtype) && strcmp(api->in[p].name, e->name) == 0 && !look_at(z, e, &t))
@@ -125,114 +135,108 @@ static void observe(void *user)
     struct quantize *z = user;
     for (uint32_t i = 0; i < z->q.edges.n; i++)
         z->q.edges.data[i].seen = (struct seen){0};
-    (void)trial_observe(&z->t, look_at_all, z);
+    (void)error_observe(z->e, look_at_all, z);
 }
 
-/* ---- attempts ---------------------------------------------------------------------------------------------------- */
-
-static void judge(void *user)
+static void edit_none(struct quantizer *q)
 {
-    (void)trial_judge(&((struct quantize *)user)->t);
+    q->editor->reset(q->file);
+    for (uint32_t i = 0; i < q->sites.n; i++)
+        q->sites.data[i].kept = true;
+    plan_apply(q);
 }
 
-static bool try_kept(struct quantize *z)
+/* Runs the network in f32 on the samples. */
+static bool look(struct quantize *z)
 {
-    z->q.editor->reset(z->q.file);
-    plan_apply(&z->q);
-    return with_edited(z, judge);
+    struct quantizer *q = &z->q;
+    edit_none(q);
+    for (uint32_t i = 0; i < q->edges.n; i++)
+        if (!z->e->t.samples.n || q->edges.data[i].is_float)
+            q->editor->add_output(q->file, q->edges.data[i].name);
+    return with_edited(z, edited_run, observe, z);
 }
 
-/* False: they were kept already. */
-static bool keep_chosen(struct quantize *z)
-{
-    bool changed = false;
-    for (uint32_t i = 0; i < z->q.sites.n; i++) {
-        bool kept = z->s.ways[i].chosen == ARITHMETIC_F32;
-        changed |= kept != z->q.sites.data[i].kept;
-        z->q.sites.data[i].kept = kept;
-    }
-    return changed;
-}
+/* ---- nodes that stay in f32 -------------------------------------------------------------------------------------- */
 
-/* The first and the last product do not go back to bytes. */
-static void end_sites(const struct quantizer *q, uint32_t ends[2])
+static const char *label_of(const struct edit_node *e)
 {
-    ends[0] = ends[1] = 0;
-    for (uint32_t i = 0; i < q->sites.n; i++) {
-        const struct site *s = &q->sites.data[i];
-        if (s->is_product && s->node < q->sites.data[ends[0]].node)
-            ends[0] = i;
-        if (s->is_product && (s->node > q->sites.data[ends[1]].node || !q->sites.data[ends[1]].is_product))
-            ends[1] = i;
-    }
+    return *e->name ? e->name : e->out[0];
 }
 
 /* What each site alone adds to the outputs. */
 static bool measure_sites(void *user)
 {
-    struct quantize *z = user;
-    struct quantizer *q = &z->q;
-    uint32_t ends[2];
-    end_sites(q, ends);
-    for (uint32_t i = 0; i < q->sites.n; i++)
-        q->sites.data[i].kept = true;
-    for (uint32_t i = 0; i < q->sites.n; i++) {
-        q->sites.data[i].kept = false;
-        if (!try_kept(z))
-            return false;
-        q->sites.data[i].kept = true;
-        z->whole += q->sites.data[i].square = trial_square(&z->t);
-        z->s.ways[i].of[ARITHMETIC_INT8].square = i == ends[0] || i == ends[1] ? INFINITY : q->sites.data[i].square;
-    }
-    return true;
+    struct quantize *z = ((struct error_search *)user)->network_user;
+    edit_none(&z->q);
+    return with_edited(z, edited_costs, NULL, NULL);
 }
 
-static bool attempt(void *user, struct measured *error)
+static void edit_chosen(struct quantize *z)
 {
-    struct quantize *z = user;
-    struct quantizer *q = &z->q;
-    (void)keep_chosen(z);
-    if (!try_kept(z))
-        return false;
-    const double bound = q->options->bound, worst = trial_worst(&z->t, deviation_rms);
-    *error = (struct measured){.rms = worst, .part = bound > 0 ? worst / bound : 0};
-    error->outputs = arena_copy(&q->ctx->session, z->t.error, z->t.n_want * sizeof *z->t.error);
-    if (q->options->verbose) {
-        struct strbuf line;
-        strbuf_init(&line, &q->ctx->session);
-        strbuf_printf(&line, "with %.0f nodes in f32 the error is %.3g\n", search_ns(z->s.ways, z->s.n), worst);
-        terminal_print(&line);
+    bool changed = false;
+    for (uint32_t i = 0; i < z->q.sites.n; i++) {
+        bool kept = z->e->s.ways[i].chosen == ARITHMETIC_F32;
+        changed |= kept != z->q.sites.data[i].kept;
+        z->q.sites.data[i].kept = kept;
     }
-    return true;
+    if (!changed) /* new names would be others */
+        return;
+    z->q.editor->reset(z->q.file);
+    plan_apply(&z->q);
 }
 
-/* Quantizes, with as few sites in f32 as the bound allows: *kept. False after a diagnostic. */
-static bool attempt_all(struct quantize *z, uint32_t *kept)
+static bool run_chosen(struct error_search *e, void (*use)(void *user), void *user)
+{
+    struct quantize *z = e->network_user;
+    edit_chosen(z);
+    return with_edited(z, edited_run, use, user);
+}
+
+/* The sites as products of the search: as many as possible in int8, whatever each saves. */
+static void search_sites(struct quantize *z)
 {
     struct quantizer *q = &z->q;
-    z->s = (struct search){.ctx = q->ctx, .n = q->sites.n, .hopeful = true, .user = z};
-    z->s.ways = NEW_ARRAY(&q->ctx->session, struct site_ways, q->sites.n + 1);
-    z->s.first = q->options->bound * q->options->bound;
-    z->s.try = attempt;
-    z->s.measure = measure_sites;
+    struct error_search *e = z->e;
+    struct arena *arena = &q->ctx->session;
+    e->s.n = q->sites.n;
+    e->s.ways = NEW_ARRAY(arena, struct site_ways, q->sites.n + 1);
     for (uint32_t i = 0; i < q->sites.n; i++) {
-        z->s.ways[i].of[ARITHMETIC_F32] = (struct way){.possible = true, .ns = 1};
-        z->s.ways[i].of[ARITHMETIC_INT8].possible = true;
+        const struct site *s = &q->sites.data[i];
+        const struct edit_node *node = q->editor->node(q->file, s->node);
+        struct probed_product p = {.label = label_of(node), .op = node->op, .n_ranges = s->n_edges};
+        struct operand_range *ranges = NEW_ARRAY(arena, struct operand_range, s->n_edges + 1);
+        for (uint32_t k = 0; k < s->n_edges; k++)
+            ranges[k] = range_ends(q->edges.data[s->edges[k]].range);
+        p.ranges = ranges;
+        p.range = ranges[0];
+        const struct probed_weights w = {s->w.dims, s->w.rank, s->out_axis, s->bytes, s->scales, s->corrected};
+        p.weights = s->is_product ? arena_copy(arena, &w, sizeof w) : NULL;
+        VEC_PUSH(arena, &e->probe.products, p);
+        e->s.ways[i].of[ARITHMETIC_F32] = (struct way){.possible = true, .ns = 1};
+        e->s.ways[i].of[ARITHMETIC_INT8].possible = true;
     }
-    if (!search_run(&z->s))
+}
+
+/* Quantizes, with as few sites in f32 as the bound allows. False after a diagnostic. */
+static bool choose_sites(struct quantize *z)
+{
+    struct error_search *e = z->e;
+    const double bound = z->q.options->bound;
+    search_sites(z);
+    e->size = deviation_rms;
+    e->bound = bound > 0 ? bound : INFINITY;
+    e->network = run_chosen;
+    e->network_user = z;
+    e->s.hopeful = true;
+    e->s.measure = measure_sites;
+    if (!error_run(e))
         return false;
-    *kept = (uint32_t)search_ns(z->s.ways, z->s.n);
-    if (!search_all_exact(&z->s)) {
-        if (keep_chosen(z)) { /* it was not the last that was tried */
-            q->editor->reset(q->file);
-            plan_apply(q);
-        }
-        z->t.error = z->s.error.outputs;
-        return true;
-    }
-    return error_model(q->ctx, (src_id){0},
+    edit_chosen(z); /* the last that was tried may be another one */
+    return !search_all_exact(&e->s) ||
+           error_model(z->q.ctx, (src_id){0},
                        "nothing can be quantized with an error of at most %g; raise --bound or give more samples",
-                       q->options->bound);
+                       bound);
 }
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
@@ -242,49 +246,42 @@ static bool write_result(struct quantize *z)
     const struct options *o = z->q.options;
     struct strbuf text;
     if (!format_by_suffix(o->output))
-        return with_edited(z, NULL);
+        return with_edited(z, edited_compile, NULL, NULL);
     strbuf_init(&text, &z->q.ctx->session);
     z->q.editor->write(z->q.file, &text);
     return output_write(z->q.ctx, o->output, text.data, text.n);
 }
 
-static void report(const struct quantize *z, uint32_t kept)
+static void report(const struct quantize *z)
 {
     const struct quantizer *q = &z->q;
+    const struct error_search *e = z->e;
+    uint32_t kept = 0;
     struct strbuf text;
     strbuf_init(&text, &q->ctx->session);
-    trial_print(&z->t, &text);
+    error_print_outputs(e, &text);
     for (uint32_t i = 0; i < q->sites.n; i++) {
-        const struct edit_node *e = q->editor->node(q->file, q->sites.data[i].node);
-        if (q->sites.data[i].kept)
-            strbuf_printf(&text, "in f32: %s (%s), %.2f%% of the error\n", *e->name ? e->name : e->out[0], e->op,
-                          z->whole > 0 ? 100 * q->sites.data[i].square / z->whole : 0);
+        const struct edit_node *node = q->editor->node(q->file, q->sites.data[i].node);
+        const struct way *w = &e->s.ways[i].of[ARITHMETIC_INT8];
+        if (!q->sites.data[i].kept)
+            continue;
+        kept++;
+        strbuf_printf(&text, "in f32: %s (%s), ", label_of(node), node->op);
+        strbuf_printf(&text, isfinite(w->square) ? "alone in int8 an error of %.3g\n" : "not measured\n",
+                      sqrt(w->square));
     }
     strbuf_printf(&text, "%s: %u of %u nodes on bytes, %u sample%s\n", q->options->output, q->sites.n - kept,
-                  q->sites.n, z->t.samples.n, z->t.samples.n == 1 ? "" : "s");
+                  q->sites.n, e->t.samples.n, e->t.samples.n == 1 ? "" : "s");
     if (!q->options->quiet)
         terminal_print(&text);
-}
-
-static void add_observed(struct quantize *z)
-{
-    struct quantizer *q = &z->q;
-    q->editor->reset(q->file);
-    for (uint32_t i = 0; i < q->sites.n; i++)
-        q->sites.data[i].kept = true;
-    plan_apply(q);
-    for (uint32_t i = 0; i < q->edges.n; i++)
-        if (!z->t.samples.n || q->edges.data[i].is_float)
-            q->editor->add_output(q->file, q->edges.data[i].name);
 }
 
 static bool quantize(struct quantize *z)
 {
     struct quantizer *q = &z->q;
-    uint32_t kept = 0;
     plan_make(q);
-    add_observed(z);
-    if (!with_edited(z, observe))
+    z->e->s.n = q->sites.n;
+    if (!look(z))
         return false;
     report_diagnostics(q->ctx, terminal_report(), q->options);
     if (q->ctx->fail != FAIL_NONE)
@@ -294,24 +291,21 @@ static bool quantize(struct quantize *z)
         return error_model(
             q->ctx, (src_id){0},
             "the network has no convolution or matrix product of f32 with constant weights, which is what mcc quantizes");
-    if (weights_equalize(q)) {
-        add_observed(z);
-        if (!with_edited(z, observe))
-            return false;
-    }
+    if (weights_equalize(q) && !look(z))
+        return false;
     for (uint32_t i = 0; i < q->edges.n; i++)
         if (q->edges.data[i].is_float)
             q->edges.data[i].range = range_choose(&q->edges.data[i].seen, q->method);
     weights_quantize(q);
-    if (!attempt_all(z, &kept) || !write_result(z))
+    if (!choose_sites(z) || !write_result(z))
         return false;
-    report(z, kept);
+    report(z);
     return true;
 }
 
 enum fail command_quantize(struct context *ctx, struct options *o)
 {
-    struct quantize *z = NEW(&ctx->session, struct quantize);
+    struct quantize z = {0};
     const char *model = o->files.items.data[0];
     struct options seeing = *o;
     struct file_list read = {0};
@@ -334,18 +328,16 @@ enum fail command_quantize(struct context *ctx, struct options *o)
         return ctx->fail;
     seeing.output = NULL;
     struct graph *g = compile_graph(ctx, &seeing, model, terminal_report());
-    z->q = (struct quantizer){.ctx = ctx, .options = o, .editor = format->hooks->editor};
+    z.q = (struct quantizer){.ctx = ctx, .options = o, .editor = format->hooks->editor};
     const struct import_options import = {.allow_hard_links = o->hard_links};
-    z->q.file = g ? z->q.editor->open(ctx, model, &import, &read) : NULL;
-    if (!z->q.file || !output_differs(ctx, o->output, &read, o->config))
+    z.q.file = g ? z.q.editor->open(ctx, model, &import, &read) : NULL;
+    if (!z.q.file || !output_differs(ctx, o->output, &read, o->config))
         return ctx->fail;
-    z->q.method = o->ranges;
-    z->t.ctx = ctx;
-    z->t.options = o;
-    trial_outputs(&z->t, g);
-    trial_options(o, &z->plain);
+    z.q.method = o->ranges;
+    z.e = error_new(ctx, o, model, "quantize");
+    trial_outputs(&z.e->t, g);
     ctx->model_path = model;
-    if (!quantize(z) && ctx->fail == FAIL_NONE)
+    if (!quantize(&z) && ctx->fail == FAIL_NONE)
         ctx->fail = FAIL_INTERNAL;
     return ctx->fail;
 }

@@ -28,6 +28,7 @@ struct range {
 /* axis: of the channels; -1: none. False: a value is not finite. */
 bool seen_add(struct arena *, struct seen *, const float *, const int64_t *dims, int32_t rank, int32_t axis);
 struct range range_choose(const struct seen *, enum option_ranges);
+struct operand_range range_ends(struct range);
 
 /* ---- quantize_plan.c --------------------------------------------------------------------------------------------- */
 
@@ -59,7 +60,6 @@ struct site {
     float *scales; /* by output channel */
     int8_t *bytes;
     float *corrected; /* the bias, NULL: there is none */
-    double square; /* of what it alone adds to the outputs, where that was measured */
 };
 struct quantizer {
     struct context *ctx;

@@ -132,3 +132,9 @@ struct range range_choose(const struct seen *s, enum option_ranges method)
     double scale = fmax((hi - lo) / STEPS_U8, 1e-30);
     return (struct range){(float)scale, (uint8_t)fmin(fmax(rint(-lo / scale), 0), STEPS_U8)};
 }
+
+struct operand_range range_ends(struct range r)
+{
+    const double scale = (double)r.scale;
+    return (struct operand_range){r.zero ? -scale * r.zero : 0, scale * (STEPS_U8 - r.zero)};
+}

@@ -168,46 +168,10 @@ bool trial_observe(struct trial *t, trial_see *see, void *user)
     return ok;
 }
 
-static bool judge_sample(void *user, uint32_t k, DLManagedTensorVersioned **out)
-{
-    struct trial *t = user;
-    for (uint32_t i = 0; i < t->n_want; i++) {
-        const struct tensor *want = &t->want[k * t->n_want + i];
-        const DLTensor *got = &out[i]->dl_tensor;
-        struct tensor shape = {.kind = TYPE_TENSOR, .rank = got->ndim, .dims = got->shape};
-        if (tensor_count(&shape) != tensor_count(want))
-            t->error[i].square = t->error[i].largest = INFINITY; /* how many there are hangs on the values */
-        else if (is_measured(want->elem))
-            deviation_add(&t->error[i], want, want->elem, trial_data(got));
-    }
-    return true;
-}
-
-bool trial_judge(struct trial *t)
-{
-    memset(t->error, 0, t->n_want * sizeof *t->error);
-    return trial_observe(t, judge_sample, t);
-}
-
-void trial_print(const struct trial *t, struct strbuf *out)
-{
-    for (uint32_t i = 0; i < t->n_want; i++)
-        strbuf_printf(out, "%10.3g %10.3g  output '%s': rms and largest error as a part of the f32 network's values\n",
-                      deviation_rms(&t->error[i]), deviation_most(&t->error[i]), t->names[i]);
-}
-
 double trial_worst(const struct trial *t, double (*measure)(const struct deviation *))
 {
     double worst = 0;
     for (uint32_t i = 0; i < t->n_want; i++)
         worst = fmax(worst, measure(&t->error[i]));
     return worst;
-}
-
-double trial_square(const struct trial *t)
-{
-    double sum = 0;
-    for (uint32_t i = 0; i < t->n_want; i++)
-        sum += deviation_rms(&t->error[i]) * deviation_rms(&t->error[i]);
-    return sum;
 }

@@ -1,5 +1,5 @@
 /* Networks that are compiled for this machine and run on samples, for what rounding does to their outputs
- * (mcc quantize, --precision=auto).
+ * (struct error_search).
  */
 #ifndef MCC_CLI_TRIAL_H
 #define MCC_CLI_TRIAL_H
@@ -27,7 +27,7 @@ struct trial {
     uint32_t n_want; /* outputs, the first ones of each network */
     const char **names; /* of these */
     struct tensor *want; /* n samples times n_want: what they are in f32 */
-    struct deviation *error; /* by output, of trial_judge */
+    struct deviation *error; /* by output, of the last run on samples */
     struct product_probe *probe; /* of the networks that are compiled; NULL: none */
     int64_t product; /* what their input PROBE_INPUT is */
     void (*event)(void *user, uint32_t node, int end,
@@ -52,15 +52,8 @@ bool trial_run(struct trial *, const struct options *compiling, const char *mode
  * after a diagnostic. */
 typedef bool trial_see(void *user, uint32_t k, DLManagedTensorVersioned **out);
 bool trial_observe(struct trial *, trial_see *, void *user);
-/* Fills t->error from a run on all samples. False after a diagnostic. */
-bool trial_judge(struct trial *);
-/* A line for each output's error. */
-void trial_print(const struct trial *, struct strbuf *);
 /* The largest of the outputs' errors, by one measure. */
 double trial_worst(const struct trial *, double (*measure)(const struct deviation *));
-/* The outputs' mean squares, over those of f32's, added up: they do for errors that have nothing to do with each other.
- */
-double trial_square(const struct trial *);
 const void *trial_data(const DLTensor *);
 
 #endif

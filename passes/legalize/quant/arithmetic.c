@@ -1,5 +1,5 @@
 /* Products of floats by constants that are chosen to be of int8 (--choose NODE:precision=int8, what --error finds), and
- * what that would cost (struct product_probe).
+ * what that would cost (struct product_probe); also what rounding the operands of other nodes would.
  *
  * int8 is what an import of QuantizeLinear and DequantizeLinear around the node would be: the rule gets dequantized
  * operands, and the kernels of quantized networks do the rest. The first operand has one scale and zero point, by its
@@ -9,6 +9,7 @@
  * the one product that the input PROBE_INPUT numbers. So one artifact measures all products alone. Arithmetic that is
  * no int8 is narrow-products' (passes/graph/probe_products.c).
  */
+#include "ir/eval/constants.h"
 #include "passes/legalize/driver.h"
 #include "passes/legalize/nn/window.h"
 
@@ -22,31 +23,35 @@ static const struct product_row {
     const char *op; /* or what stands in front of the overload's name */
     bool is_conv;
     int32_t out_axis; /* of the second operand; -1: as transB says */
+    uint32_t first; /* which one the first operand is */
 } product_rows[] = {
-    {"Conv", true, 0},   {"MatMul", false, 1}, {"Gemm", false, -1},      {"linear", false, 0},
-    {"conv1d", true, 0}, {"conv2d", true, 0},  {"convolution", true, 0},
+    {"Conv", true, 0, 0},        {"ConvTranspose", true, 1, 0},    {"MatMul", false, 1, 0},
+    {"Gemm", false, -1, 0},      {"linear", false, 0, 0},          {"mm", false, 1, 0},
+    {"matmul", false, 1, 0},     {"addmm", false, 1, 1},           {"conv1d", true, 0, 0},
+    {"conv2d", true, 0, 0},      {"conv3d", true, 0, 0},           {"conv_transpose1d", true, 1, 0},
+    {"convolution", true, 0, 0}, {"conv_transpose2d", true, 1, 0}, {"conv_transpose3d", true, 1, 0},
 };
 
 /* A tensor of f32 that no DequantizeLinear gives, known now or not. */
-static bool is_float(const struct rule *r, uint32_t i, bool constant)
+static bool is_float(const struct builder *b, const struct lowered *a, bool constant)
 {
-    const struct lowered *a = i < r->n_in ? &r->arg[i] : NULL;
-    return a && a->kind == LOWERED_VALUE && a->v.i && !a->quantized && v_elem(r->b, a->v) == ELEM_F32 &&
-           value_is_const(r->b->g, a->v) == constant;
+    return a->kind == LOWERED_VALUE && a->v.i && !a->quantized && v_elem(b, a->v) == ELEM_F32 &&
+           value_is_const(b->g, a->v) == constant;
 }
 
 /* Is there a kernel of bytes for it? (rule_conv_dequantized, rule_matmul_dequantized) */
-static bool fits_int8(const struct rule *r, bool is_conv)
+static bool fits_int8(const struct rule *r, const struct product_form *f)
 {
     const struct builder *b = r->b;
-    int32_t rank = v_rank(b, r->arg[1].v);
+    const value_id x = r->arg[f->first].v, w = r->arg[f->first + 1].v;
+    int32_t rank = v_rank(b, w);
     int64_t groups = node_int(r->node, "group", node_int(r->node, "groups", 1)), known;
-    if (!is_conv)
-        return rank == 2 && v_rank(b, r->arg[0].v) >= 2 && !node_int(r->node, "transA", 0);
-    bool fits = rank >= 3 && v_rank(b, r->arg[0].v) == rank &&
-                (groups == 1 || ex_is(b_exprs(b), value_type(b->g, r->arg[1].v)->dims[1], 1));
+    if (!f->is_conv)
+        return rank == 2 && v_rank(b, x) >= 2 && !node_int(r->node, "transA", 0);
+    bool fits = f->out_axis == 0 && rank >= 3 && v_rank(b, x) == rank &&
+                (groups == 1 || ex_is(b_exprs(b), value_type(b->g, w)->dims[1], 1));
     for (int32_t d = 0; fits && d < rank; d++)
-        fits = ex_is_const(b_exprs(b), value_type(b->g, r->arg[1].v)->dims[d], &known) && known > 0;
+        fits = ex_is_const(b_exprs(b), value_type(b->g, w)->dims[d], &known) && known > 0;
     return fits;
 }
 
@@ -59,11 +64,15 @@ bool product_form(const struct rule *r, struct product_form *f)
         row = strlen(product_rows[i].op) == n && !memcmp(product_rows[i].op, r->op, n) ? &product_rows[i] : NULL;
     if (!onnx && strcmp(r->node->domain, "aten") != 0)
         return false;
-    if (!row || r->n_out < 1 || !is_float(r, 0, false) || !is_float(r, 1, true) || v_rank(r->b, r->arg[1].v) < 2 ||
-        node_int(r->node, "transposed", 0))
+    if (!row || r->n_out < 1 || r->n_in < row->first + 2 || !is_float(r->b, &r->arg[row->first], false) ||
+        !is_float(r->b, &r->arg[row->first + 1], true) || v_rank(r->b, r->arg[row->first + 1].v) < 2)
         return false;
-    *f = (struct product_form){.is_conv = row->is_conv, .takes_int8 = fits_int8(r, row->is_conv)};
-    f->out_axis = row->out_axis >= 0 ? row->out_axis : node_int(r->node, "transB", 0) ? 0 : 1;
+    *f = (struct product_form){.is_conv = row->is_conv, .out_axis = row->out_axis, .first = row->first};
+    if (row->out_axis < 0)
+        f->out_axis = node_int(r->node, "transB", 0) ? 0 : 1;
+    if (node_int(r->node, "transposed", 0))
+        f->out_axis = 1;
+    f->takes_int8 = fits_int8(r, f);
     return true;
 }
 
@@ -152,14 +161,40 @@ static bool put_quantized(struct lowered *arg, struct builder *b, const struct q
     return arg->v.i != 0;
 }
 
-/* The rule's operands in int8; NULL after a diagnostic. */
-static const struct lowered *operands_in(struct rule *r, const struct product_form *f, enum arithmetic how,
-                                         const struct operand_range *range)
+/* The caller's bytes, if the constant is the file's and not computed of that one. */
+static bool weights_fit(const struct rule *r, value_id w, const struct probed_weights *given)
 {
-    struct lowered *arg = arena_copy(&r->b->g->arena, r->arg, r->n_in * sizeof *arg);
-    const struct quantized *w = quantize_constant(r->b, arg[1].v, f->out_axis);
-    return put_quantized(&arg[1], r->b, w) && put_quantized(&arg[0], r->b, calibrated(r, arg[0].v, how, range)) ? arg
-                                                                                                                : NULL;
+    const struct graph *g = r->b->g;
+    bool fit = given && const_bytes(g, w) && v_rank(r->b, w) == given->rank;
+    for (int32_t d = 0; fit && d < given->rank; d++)
+        fit = ex_is(b_exprs(r->b), value_type(g, w)->dims[d], given->dims[d]);
+    return fit;
+}
+
+static const struct quantized *weights_given(struct builder *b, const struct probed_weights *given)
+{
+    const int64_t *outs = &given->dims[given->axis];
+    value_id q = b_const(b, ELEM_I8, given->dims, given->rank, given->bytes);
+    return quantized_new(b,
+                         (struct quantized){q, b_const(b, ELEM_F32, outs, 1, given->scales), {0}, given->axis, false});
+}
+
+/* Puts the rule's operands in int8 in their place. given: NULL: max / 127. False after a diagnostic. */
+static bool operands_put(struct rule *r, const struct product_form *f, enum arithmetic how,
+                         const struct operand_range *range, const struct probed_weights *given)
+{
+    struct lowered *arg = NEW_ARRAY(&r->b->g->arena, struct lowered, r->n_in + 1);
+    struct lowered *x = &arg[f->first], *w = x + 1;
+    const bool fit = weights_fit(r, r->arg[f->first + 1].v, given);
+    const uint32_t bias = f->first ? 0 : 2;
+    memcpy(arg, r->arg, r->n_in * sizeof *arg);
+    if (fit && given->bias) {
+        arg[bias] = lowered_value(b_const(r->b, ELEM_F32, &given->dims[given->axis], 1, given->bias));
+        r->n_in = r->n_in > bias ? r->n_in : bias + 1;
+    }
+    r->arg = arg;
+    return put_quantized(w, r->b, fit ? weights_given(r->b, given) : quantize_constant(r->b, w->v, f->out_axis)) &&
+           put_quantized(x, r->b, calibrated(r, x->v, how, range));
 }
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
@@ -178,40 +213,70 @@ bool product_choose(struct rule *r, const struct product_form *f)
     enum arithmetic how = o->chosen(o->user, label_of(r), f->is_conv, &range);
     if (how == ARITHMETIC_F32)
         return true;
-    r->arg = operands_in(r, f, how, &range);
-    return r->arg != NULL;
+    return operands_put(r, f, how, &range, NULL);
 }
 
 /* ---- probes ------------------------------------------------------------------------------------------------------ */
 
-/* The product of the node, of which there may be others. */
-static struct probed_product *product_of(struct rule *r, const struct product_form *f)
+/* What the probe says of the node, or of others of its label; NULL: nothing. f: NULL: it is no product. */
+static struct probed_product *probed_of(struct rule *r, const struct product_form *f)
 {
-    struct probed_product *p = probe_product(r->lg->options->probe, label_of(r), r->op);
-    p->is_conv = f->is_conv;
+    struct product_probe *probe = r->lg->options->probe;
+    struct probed_product *p = f ? probe_product(probe, label_of(r), r->op) : probe_find(probe, label_of(r));
+    if (!p)
+        return NULL;
     p->times += r->b->region.i == 1 ? 1 : 2; /* a body of a loop runs often */
-    p->takes_int8 = f->takes_int8 && p->times == 1;
-    p->x = r->arg[0].v;
+    if (f) {
+        p->is_conv = f->is_conv;
+        p->takes_int8 = f->takes_int8;
+        p->x = r->arg[f->first].v;
+    }
+    p->takes_int8 &= p->times == 1;
+    p->twin &= p->times == 1;
     return p;
 }
 
-bool product_probed(struct rule *r, rule_fn *rule, const struct product_form *f)
+/* The same of a node that is no product: the first floats by the ranges that the probe has. */
+static bool operands_round(struct rule *r, const struct probed_product *p)
+{
+    struct builder *b = r->b;
+    struct arena *arena = &b->g->arena;
+    struct lowered *arg = arena_copy(arena, r->arg, r->n_in * sizeof *arg);
+    uint32_t done = 0;
+    for (uint32_t i = 0; i < r->n_in; i++) {
+        struct lowered *at = &arg[i];
+        uint32_t n = 1;
+        if (at->kind == LOWERED_LIST) {
+            n = at->n;
+            arg[i].items = at = arena_copy(arena, at->items, n * sizeof *at);
+        }
+        for (uint32_t k = 0; k < n && done < p->n_ranges; k++)
+            if (is_float(b, &at[k], false) &&
+                !put_quantized(&at[k], b, calibrated(r, at[k].v, ARITHMETIC_INT8, &p->ranges[done++])))
+                return false;
+    }
+    r->arg = arg;
+    return true;
+}
+
+bool node_probed(struct rule *r, rule_fn *rule, const struct product_form *f)
 {
     struct legalizer *lg = r->lg;
     struct builder *b = r->b;
-    const struct probed_product *p = product_of(r, f);
+    const struct probed_product *p = probed_of(r, f);
     const enum arithmetic how = lg->options->probe->second;
     struct rule again = *r;
-    struct lowered out = {.kind = LOWERED_NONE};
-    if ((how != ARITHMETIC_INT8 && how != ARITHMETIC_DYNAMIC) || !p->wanted || !p->takes_int8)
+    if ((how != ARITHMETIC_INT8 && how != ARITHMETIC_DYNAMIC) || !p || !p->wanted || p->times != 1 ||
+        (!f && (!p->n_ranges || r->node->n_region)) || r->out[0].kind != LOWERED_VALUE)
         return true;
-    again.arg = operands_in(r, f, how, &p->range);
-    again.out = &out;
-    if (!again.arg || !rule(&again) || lg->fork)
+    again.out = NEW_ARRAY(lg->arena, struct lowered, r->n_out + 1);
+    if (!(f ? operands_put(&again, f, how, &p->range, p->weights) : operands_round(&again, p)) || !rule(&again) ||
+        lg->fork)
         return false;
     const int64_t number = p - lg->options->probe->products.data;
     value_id taken = b_binary_f64(b, OP_EQ, lg->probe, (double)number);
-    return rule_result(r, b_select(b, taken, out.v, r->out[0].v));
+    lg->options->probe->products.data[number].twin = true;
+    return rule_result(r, b_select(b, taken, again.out[0].v, r->out[0].v));
 }
 
 void probe_begin(struct legalizer *lg)
@@ -221,6 +286,7 @@ void probe_begin(struct legalizer *lg)
         struct probed_product *p = &probe->products.data[i];
         p->x = (value_id){0};
         p->times = 0;
+        p->twin = false;
     }
     if (!probe || probe->second == ARITHMETIC_F32)
         return;
