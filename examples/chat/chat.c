@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "adapter.h"
 #include "config.h"
 #include "form.h"
 #include "measure.h"
@@ -21,7 +22,7 @@
 #include "speculate.h"
 
 struct options {
-    const char *form, *system, *draft;
+    const char *form, *system, *draft, *lora;
     double temperature, top_p, penalty; /* negative: as the folder says */
     int64_t top_k, seed, context;
     long tokens; /* of an answer, at most; 0: as many as fit */
@@ -33,6 +34,7 @@ struct chat {
     struct config config;
     struct tokens tokens;
     struct decoder decoder;
+    struct adapter adapter;
     struct speculate speculate; /* network NULL: no */
     const struct form *form;
     struct options o;
@@ -52,6 +54,7 @@ static const char usage[] =
     "  -S TEXT     what the system says first   -j THREADS  1 unless given\n"
     "  -i          numbers of tokens, no text   -v          speed and memory on standard error\n"
     "  --speculate         guess tokens by the text so far, verify several at once: the same tokens, sooner\n"
+    "  --lora=FILE         an adapter of PEFT, for a network of mcc --lora: adapter_model.safetensors, or its folder\n"
     "  --draft=SMALL.so    guess by a smaller model with the same tokens, too\n";
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
@@ -66,8 +69,10 @@ static int number(const char *text, double least, double most, double *value)
 
 static int options_read(struct options *o, int argc, char **argv)
 {
-    static const struct option longer[] = {
-        {"speculate", no_argument, NULL, 'x'}, {"draft", required_argument, NULL, 'd'}, {0}};
+    static const struct option longer[] = {{"speculate", no_argument, NULL, 'x'},
+                                           {"draft", required_argument, NULL, 'd'},
+                                           {"lora", required_argument, NULL, 'l'},
+                                           {0}};
     double v = 0;
     int ok = 1;
     *o = (struct options){.temperature = -1, .top_p = -1, .penalty = -1, .top_k = -1, .seed = -1, .threads = 1};
@@ -85,6 +90,7 @@ static int options_read(struct options *o, int argc, char **argv)
         case 'S': o->system = optarg; break;
         case 'i': o->numbers = 1; break;
         case 'v': o->verbose = 1; break;
+        case 'l': o->lora = optarg; break;
         case 'd': o->draft = optarg; /* fall through */
         case 'x': o->speculate = 1; break;
         default: ok = 0; break;
@@ -309,6 +315,9 @@ static int chat_open(struct chat *c, const char *folder, const char *network)
     if (!decoder_new(&c->decoder, lib, &c->config.names, c->config.context, 1, &error))
         return complain(error.text);
     c->config.context = c->decoder.rows;
+    if (c->o.lora && !adapter_read(&c->adapter, &c->decoder, c->o.lora))
+        return complain(c->adapter.why);
+    decoder_adapt(&c->decoder, c->o.lora ? &c->adapter : NULL);
     return !c->o.speculate ||
            speculate_open(&c->speculate, &c->decoder, c->o.draft, host.threads, &c->config.names, &error) ||
            complain(error.text);
@@ -332,6 +341,7 @@ int main(int argc, char **argv)
     speculate_close(&c.speculate);
     if (c.decoder.lib)
         decoder_close(&c.decoder);
+    adapter_free(&c.adapter);
     tokens_free(&c.tokens);
     free(c.said.id);
     config_free(&c.config);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter.h"
 #include "decoder.h"
 
 enum { PIECE = 64 };
@@ -77,6 +78,17 @@ static int cache_shape(struct decoder *d, int k, mcc_error *error)
     return 1;
 }
 
+/* 1 + the dim that is the rank; 0: not an input of an adapter. */
+static int adapts(const mcc_api *api, const mcc_port *port)
+{
+    size_t n = strlen(port->name), tail = strlen(".lora_A");
+    int dim = n > tail && strncmp(port->name + n - tail, ".lora_", tail - 1) == 0 ? port->name[n - 1] == 'A' : -1;
+    int symbol = dim >= 0 && port->ndim == 2 && port->dims[dim].extent == -1 ? port->dims[dim].symbol : -1;
+    int numbers = (port->dtype.code == kDLFloat && (port->dtype.bits == 32 || port->dtype.bits == 16)) ||
+                  (port->dtype.code == kDLBfloat && port->dtype.bits == 16);
+    return numbers && symbol >= 0 && strcmp(api->sym[symbol].name, "lora_rank") == 0 ? 1 + dim : 0;
+}
+
 static int ports_find(struct decoder *d, const struct decoder_names *names, mcc_error *error)
 {
     const mcc_api *api = d->api;
@@ -91,6 +103,7 @@ static int ports_find(struct decoder *d, const struct decoder_names *names, mcc_
         return fail(error, "the network has no input '%s' or no output '%s'", names->ids, names->logits);
     for (uint32_t k = 0; k < api->n_in; k++) {
         d->in[k].output = -1;
+        d->in[k].adapts = adapts(api, &api->in[k]);
         for (const struct decoder_cache *c = names->caches; c && c->past; c++)
             if (layer_of(c->past, api->in[k].name, digits)) {
                 d->in[k].output = present_find(api, c->present, digits);
@@ -172,6 +185,8 @@ int decoder_new(struct decoder *d, mcc_lib *lib, const struct decoder_names *nam
     ok = ok && ((rows >= 1 && rows <= 1 << 24) || fail(error, "a context of %lld tokens", (long long)rows));
     ok = ok && d->api->ctx_new(d->lib->model, NULL, 0, &d->ctx, error) == MCC_OK;
     ok = ok && ports_find(d, names, error) && types_check(d, error) && buffers_new(d, error);
+    if (ok)
+        decoder_adapt(d, NULL);
     if (!ok)
         decoder_close(d);
     return ok;
@@ -196,6 +211,20 @@ int decoder_bind(struct decoder *d, const char *name, const void *data, int rank
     tensor_set(&d->in[k], &d->api->in[k], data);
     d->in[k].bound = 1;
     return 1;
+}
+
+void decoder_adapt(struct decoder *d, const struct adapter *a)
+{
+    for (uint32_t k = 0; k < d->api->n_in; k++) {
+        struct decoder_port *p = &d->in[k];
+        if (!p->adapts)
+            continue;
+        int rank = p->adapts - 1;
+        p->shape[rank] = a ? a->rank : 0;
+        p->shape[!rank] = d->api->in[k].dims[!rank].extent;
+        tensor_set(p, &d->api->in[k], a ? a->data[k] : NULL);
+        p->bound = 1;
+    }
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */

@@ -25,6 +25,7 @@ struct decoder_names {
 struct decoder_port {
     int output;                  /* of a cache: the output that goes on with it; -1: no cache */
     int fixed, bound;            /* bound: by decoder_bind */
+    int adapts;                  /* of an adapter: 1 + the dim that is the rank (mcc --lora); 0: of none */
     int64_t room;                /* of a cache that grows within a maximum; 0: it does not */
     int64_t shape[8], present_shape[4], strides[4];
     DLTensor tensor, present;    /* present: of a shared cache, the output */
@@ -60,6 +61,12 @@ int decoder_open(struct decoder *d, const char *path, uint32_t threads, const st
 /* Data of another input, which lives until it is bound anew. shape is copied. */
 int decoder_bind(struct decoder *d, const char *name, const void *data, int rank, const int64_t *shape,
                  mcc_error *error);
+
+struct adapter;
+
+/* The next runs have this adapter of the network (adapter.h), which lives until the last of them; NULL: none. Pointers
+ * are set, nothing is copied. */
+void decoder_adapt(struct decoder *d, const struct adapter *a);
 
 /* The logits of the last of n tokens, valid until the next call; NULL: error says why. */
 const float *decoder_feed(struct decoder *d, const int64_t *ids, int64_t n, mcc_error *error);
