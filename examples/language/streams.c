@@ -1,4 +1,4 @@
-/* Runs over some of the slots: tensors that begin at the first one, with so many sequences. */
+/* Runs over some of the slots: tensors that begin at the first of them, with so many sequences. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,19 +22,20 @@ int streams_open(struct streams *s, mcc_lib *lib, const struct decoder_names *na
     int ok = d->shared && d->mask >= 0;
     uint32_t caches = 0;
     for (uint32_t k = 0; k < d->api->n_in; k++) {
-        int known = (int)k == d->ids || (int)k == d->mask || (int)k == d->positions || d->in[k].output >= 0;
+        int known = (int)k == d->ids || (int)k == d->mask || (int)k == d->positions || d->in[k].output >= 0 ||
+                    d->in[k].adapts;
         ok &= known && (d->in[k].output < 0 || d->in[k].room == 0);
         caches += d->in[k].output >= 0;
     }
     ok &= caches + 1 == d->api->n_out;
     if (!ok)
         fail(error, "the network's caches are not of the kind that streams share: GroupQueryAttention, with a mask");
-    s->held = calloc((size_t)slots, sizeof *s->held);
+    s->of = calloc((size_t)slots, sizeof *s->of);
     s->given = calloc((size_t)slots, sizeof *s->given);
     s->mask = calloc((size_t)(slots * d->rows), sizeof *s->mask);
     s->places = calloc((size_t)(slots + d->rows), sizeof *s->places);
     s->logits = calloc((size_t)slots * (size_t)d->vocabulary, sizeof *s->logits);
-    if (ok && !(s->held && s->given && s->mask && s->places && s->logits))
+    if (ok && !(s->of && s->given && s->mask && s->places && s->logits))
         ok = fail(error, "no memory for streams");
     if (!ok)
         streams_close(s);
@@ -45,7 +46,7 @@ void streams_close(struct streams *s)
 {
     if (s->decoder.lib)
         decoder_close(&s->decoder);
-    free(s->held);
+    free(s->of);
     free(s->given);
     free(s->mask);
     free(s->places);
@@ -53,30 +54,69 @@ void streams_close(struct streams *s)
     *s = (struct streams){0};
 }
 
-void streams_add(struct streams *s)
-{
-    s->held[s->n++] = 0;
-}
-
 static size_t element(const struct decoder_port *p)
 {
     return (p->tensor.dtype.bits + 7u) / 8;
 }
 
-void streams_remove(struct streams *s, int64_t stream)
+/* The stream in slot `from` is in slot `to` from now on. */
+static void move(struct streams *s, int64_t from, int64_t to)
 {
     struct decoder *d = &s->decoder;
-    int64_t last = --s->n;
-    for (uint32_t k = 0; stream != last && k < d->api->n_in; k++) {
+    for (uint32_t k = 0; from != to && k < d->api->n_in; k++) {
         const struct decoder_port *p = &d->in[k];
         if (p->output < 0)
             continue;
         size_t head = (size_t)p->strides[1] * element(p), slot = (size_t)p->strides[0] * element(p);
-        char *to = (char *)p->tensor.data + (size_t)stream * slot, *from = (char *)p->tensor.data + (size_t)last * slot;
+        char *there = (char *)p->tensor.data + (size_t)to * slot, *here = (char *)p->tensor.data + (size_t)from * slot;
         for (int64_t h = 0; h < p->shape[1]; h++)
-            memcpy(to + (size_t)h * head, from + (size_t)h * head, (size_t)(s->held[last] * p->shape[3]) * element(p));
+            memcpy(there + (size_t)h * head, here + (size_t)h * head,
+                   (size_t)(s->of[from].held * p->shape[3]) * element(p));
     }
-    s->held[stream] = s->held[last];
+    s->of[to] = s->of[from];
+}
+
+/* Streams of one adapter are a group: from where, and up to where, that of stream i. */
+static int64_t group_begin(const struct streams *s, int64_t i)
+{
+    while (i > 0 && s->of[i - 1].adapter == s->of[i].adapter)
+        i--;
+    return i;
+}
+
+static int64_t group_end(const struct streams *s, int64_t i)
+{
+    const struct adapter *adapter = s->of[i].adapter;
+    while (i < s->n && s->of[i].adapter == adapter)
+        i++;
+    return i;
+}
+
+/* At the end of its group, or of all: of each group after that, the first stream becomes the last one. */
+void streams_add(struct streams *s, const struct adapter *adapter, void *user)
+{
+    int64_t at = s->n, hole = s->n;
+    while (at > 0 && s->of[at - 1].adapter != adapter)
+        at = group_begin(s, at - 1);
+    at = at > 0 ? at : s->n;
+    while (hole > at) {
+        int64_t first = group_begin(s, hole - 1);
+        move(s, first, hole);
+        hole = first;
+    }
+    s->of[at] = (struct stream){0, adapter, user};
+    s->n++;
+}
+
+/* The last stream of its group takes its place, that of the next group the place of this one, and so on. */
+void streams_remove(struct streams *s, int64_t stream)
+{
+    while (stream + 1 < s->n) {
+        int64_t last = group_end(s, stream + 1) - 1;
+        move(s, last, stream);
+        stream = last;
+    }
+    s->n--;
 }
 
 static void whole(struct decoder *d, int k, int64_t count, int64_t n, const int64_t *data)
@@ -101,20 +141,20 @@ static void slots_of(struct decoder *d, int64_t first, int64_t count)
     }
 }
 
-/* n tokens for each of `count` streams. Logits of the last ones go to s->logits. */
+/* n tokens for each of `count` streams of one adapter. Logits of the last ones go to those streams' rows. */
 static int run(struct streams *s, int64_t first, int64_t count, const int64_t *ids, int64_t n, mcc_error *error)
 {
     struct decoder *d = &s->decoder;
     const mcc_port *port = &d->api->out[d->logits];
     int64_t longest = 0, rows = port->dims[1].extent == 1 ? 1 : n, shape[] = {count, rows, d->vocabulary};
-    float *out = s->logits;
+    float *own = s->logits + first * d->vocabulary, *out = own;
     for (int64_t i = 0; i < count; i++)
-        longest = s->held[first + i] + n > longest ? s->held[first + i] + n : longest;
+        longest = s->of[first + i].held + n > longest ? s->of[first + i].held + n : longest;
     for (int64_t i = 0; i < count; i++) {
         for (int64_t t = 0; t < longest; t++)
-            s->mask[i * longest + t] = t < s->held[first + i] + n;
+            s->mask[i * longest + t] = t < s->of[first + i].held + n;
         for (int64_t t = 0; t < n; t++)
-            s->places[i * n + t] = s->held[first + i] + t;
+            s->places[i * n + t] = s->of[first + i].held + t;
     }
     if (rows > 1 && !(out = malloc((size_t)(count * rows * d->vocabulary) * sizeof *out)))
         return fail(error, "no memory for logits");
@@ -123,27 +163,28 @@ static int run(struct streams *s, int64_t first, int64_t count, const int64_t *i
     if (d->positions >= 0)
         whole(d, d->positions, count, n, s->places);
     slots_of(d, first, count);
+    decoder_adapt(d, s->of[first].adapter);
     DLTensor logits = {out, {kDLCPU, 0}, 3, port->dtype, shape, NULL, 0};
     d->outs[d->logits] = &logits;
     for (uint32_t k = 0; k < d->api->n_in; k++)
         d->ins[k] = &d->in[k].tensor;
     int ok = d->api->run(d->ctx, d->ins, d->outs, error) == MCC_OK;
     for (int64_t i = 0; ok && rows > 1 && i < count; i++)
-        memcpy(s->logits + i * d->vocabulary, out + ((i + 1) * rows - 1) * d->vocabulary,
+        memcpy(own + i * d->vocabulary, out + ((i + 1) * rows - 1) * d->vocabulary,
                (size_t)d->vocabulary * sizeof *out);
-    if (out != s->logits)
+    if (out != own)
         free(out);
     return ok;
 }
 
 const float *streams_feed(struct streams *s, int64_t stream, const int64_t *ids, int64_t n, mcc_error *error)
 {
-    if (n < 1 || n > s->decoder.rows - s->held[stream])
+    if (n < 1 || n > s->decoder.rows - s->of[stream].held)
         return fail(error, "more tokens than the context has"), NULL;
     if (!run(s, stream, 1, ids, n, error))
         return NULL;
-    s->held[stream] += n;
-    return s->logits;
+    s->of[stream].held += n;
+    return s->logits + stream * s->decoder.vocabulary;
 }
 
 /* A stream without a token gets one that the next one of it overwrites in its caches. */
@@ -152,12 +193,18 @@ const float *streams_step(struct streams *s, const int64_t *ids, mcc_error *erro
     int64_t *given = s->given;
     for (int64_t i = 0; i < s->n; i++) {
         given[i] = ids[i] < 0 ? 0 : ids[i];
-        if (s->held[i] >= s->decoder.rows)
+        if (s->of[i].held >= s->decoder.rows)
             return fail(error, "more tokens than the context has"), NULL;
     }
-    if (!run(s, 0, s->n, given, 1, error))
-        return NULL;
+    for (int64_t first = 0, end; first < s->n; first = end) {
+        int any = 0;
+        end = group_end(s, first);
+        for (int64_t i = first; i < end; i++)
+            any |= ids[i] >= 0;
+        if (any && !run(s, first, end - first, given + first, 1, error))
+            return NULL;
+    }
     for (int64_t i = 0; i < s->n; i++)
-        s->held[i] += ids[i] >= 0;
+        s->of[i].held += ids[i] >= 0;
     return s->logits;
 }

@@ -203,6 +203,21 @@ static int read_drawing(const struct api *api, const json_t *json, struct answer
     return wrong ? wrong : read_stops(json_object_get(json, "stop"), a, why);
 }
 
+/* "lora": NAME, or "model": NAME where that is an adapter's name; other models' names are taken for this one's. */
+static int read_lora(const struct api *api, struct api_request *r, struct answer *a, char why[ANSWER_WHY])
+{
+    const json_t *lora = json_object_get(r->json, "lora");
+    int asked = lora && !json_is_null(lora);
+    const char *name = json_string_value(asked ? lora : json_object_get(r->json, "model"));
+    r->model = api->name;
+    for (size_t i = 0; name && i < api->loras; i++)
+        if (strcmp(name, api->lora[i].name) == 0) {
+            a->adapter = &api->lora[i].adapter;
+            r->model = api->lora[i].name;
+        }
+    return asked && !a->adapter ? refuse(why, "there is no adapter '%.100s'", name ? name : "") : 0;
+}
+
 int api_read(const struct api *api, const char *body, size_t bytes, struct api_request *r, struct answer *a,
              char why[ANSWER_WHY])
 {
@@ -217,6 +232,7 @@ int api_read(const struct api *api, const char *body, size_t bytes, struct api_r
     r->usage = json_is_true(json_object_get(json_object_get(r->json, "stream_options"), "include_usage"));
     a->plain = api->form->plain || !api->tokens->strip;
     int wrong = read_undone(r->json, why);
+    wrong = wrong ? wrong : read_lora(api, r, a, why);
     wrong = wrong ? wrong : read_drawing(api, r->json, a, why);
     return wrong ? wrong : read_prompt(api, json_object_get(r->json, "messages"), a, why);
 }
@@ -249,9 +265,9 @@ static json_t *text_of(const char *text, size_t bytes)
 }
 
 /* A file's name may be any bytes. */
-static json_t *name_of(const struct api *api)
+static json_t *name_of(const char *model)
 {
-    return text_of(api->name, strlen(api->name));
+    return text_of(model, strlen(model));
 }
 
 static json_t *usage_of(const struct answer *a)
@@ -281,28 +297,35 @@ char *api_error(int status, const char *why)
 
 char *api_models(const struct api *api)
 {
-    return dumped(json_pack("{s:s, s:[{s:o, s:s, s:i, s:s}]}", "object", "list", "data", "id", name_of(api), "object",
-                            "model", "created", 0, "owned_by", "mcc"));
+    json_t *list = json_array();
+    for (size_t i = 0; i <= api->loras; i++) {
+        json_t *model = json_pack("{s:o, s:s, s:i, s:s}", "id", name_of(i ? api->lora[i - 1].name : api->name),
+                                  "object", "model", "created", 0, "owned_by", "mcc");
+        if (i)
+            json_object_set_new(model, "parent", name_of(api->name));
+        json_array_append_new(list, model);
+    }
+    return dumped(json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
-static json_t *head_of(const struct api *api, const struct api_request *r, const char *object, json_t *choice)
+static json_t *head_of(const struct api_request *r, const char *object, json_t *choice)
 {
     return json_pack("{s:s, s:s, s:I, s:o, s:[o]}", "id", r->id, "object", object, "created", (json_int_t)r->created,
-                     "model", name_of(api), "choices", choice);
+                     "model", name_of(r->model), "choices", choice);
 }
 
-char *api_answer(const struct api *api, const struct api_request *r, const struct answer *a, enum reason reason)
+char *api_answer(const struct api_request *r, const struct answer *a, enum reason reason)
 {
     json_t *choice = json_pack("{s:i, s:{s:s, s:o}, s:s}", "index", 0, "message", "role", "assistant", "content",
                                text_of(a->text, a->bytes), "finish_reason", reason_name(reason));
-    json_t *json = choice ? head_of(api, r, "chat.completion", choice) : NULL;
+    json_t *json = choice ? head_of(r, "chat.completion", choice) : NULL;
     if (json)
         json_object_set_new(json, "usage", usage_of(a));
     return dumped(json);
 }
 
-char *api_event(const struct api *api, const struct api_request *r, const struct answer *a, const char *text,
-                size_t bytes, int first, enum reason reason)
+char *api_event(const struct api_request *r, const struct answer *a, const char *text, size_t bytes, int first,
+                enum reason reason)
 {
     static const char object[] = "chat.completion.chunk";
     json_t *delta = json_object(), *usage = NULL;
@@ -311,12 +334,12 @@ char *api_event(const struct api *api, const struct api_request *r, const struct
     if (bytes || first)
         json_object_set_new(delta, "content", text_of(text, bytes));
     json_t *choice = json_pack("{s:i, s:o, s:n}", "index", 0, "delta", delta, "finish_reason");
-    json_t *json = choice ? head_of(api, r, object, choice) : NULL;
+    json_t *json = choice ? head_of(r, object, choice) : NULL;
     if (json && reason != REASON_NONE) {
         json_object_set_new(choice, "finish_reason", json_string(reason_name(reason)));
         if (r->usage)
             usage = json_pack("{s:s, s:s, s:I, s:o, s:[], s:o}", "id", r->id, "object", object, "created",
-                              (json_int_t)r->created, "model", name_of(api), "choices", "usage", usage_of(a));
+                              (json_int_t)r->created, "model", name_of(r->model), "choices", "usage", usage_of(a));
     }
     char *one = dumped(json), *two = dumped(usage), *out = NULL;
     size_t room = (one ? strlen(one) : 0) + (two ? strlen(two) : 0) + 64;

@@ -72,6 +72,11 @@ static int put_text(struct answer *a, const struct tokens *tokens, int64_t token
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
+static struct answer *running(const struct engine *e, int64_t stream)
+{
+    return e->streams.of[stream].user;
+}
+
 static void fail(struct answer *a, const char *why)
 {
     a->reason = REASON_FAILED;
@@ -100,14 +105,12 @@ static void draw_one(struct engine *e, struct answer *a, const float *logits)
 static void sweep(struct engine *e)
 {
     for (int64_t i = e->streams.n - 1; i >= 0; i--) {
-        struct answer *a = e->running[i];
+        struct answer *a = running(e, i);
         if (a->cancelled && a->reason == REASON_NONE)
             a->reason = REASON_CANCELLED;
         if (a->reason == REASON_NONE)
             continue;
         streams_remove(&e->streams, i);
-        e->running[i] = e->running[e->streams.n];
-        e->running[e->streams.n] = NULL;
         e->figures.finished += a->reason == REASON_STOP || a->reason == REASON_LENGTH;
         e->figures.cancelled += a->reason == REASON_CANCELLED;
         e->figures.failed += a->reason == REASON_FAILED;
@@ -123,8 +126,7 @@ static void admit(struct engine *e)
         e->first = a->next;
         e->last = e->first ? e->last : NULL;
         e->figures.waiting--;
-        e->running[e->streams.n] = a;
-        streams_add(&e->streams);
+        streams_add(&e->streams, a->adapter, a);
     }
     e->figures.running = e->streams.n;
 }
@@ -140,7 +142,7 @@ static struct answer *feed_prompt(struct engine *e, int64_t *fed, mcc_error *err
 {
     for (int64_t k = 0; k < e->streams.n; k++) {
         int64_t i = (e->turn + k) % e->streams.n;
-        struct answer *a = e->running[i];
+        struct answer *a = running(e, i);
         if (!has_prompt(a))
             continue;
         e->turn = i + 1;
@@ -164,7 +166,7 @@ static void step(struct engine *e)
     pthread_mutex_unlock(&e->lock);
     struct answer *prompt = feed_prompt(e, &fed, &error);
     for (int64_t i = 0; i < e->streams.n; i++) {
-        struct answer *a = e->running[i];
+        struct answer *a = running(e, i);
         int goes = !has_prompt(a);
         e->next[i] = goes ? a->ids.id[a->fed] : -1;
         any |= goes;
@@ -176,7 +178,7 @@ static void step(struct engine *e)
         fail(prompt, error.text);
     e->figures.prompt_tokens += fed;
     for (int64_t i = 0; any && i < e->streams.n; i++) {
-        struct answer *a = e->running[i];
+        struct answer *a = running(e, i);
         if (e->next[i] < 0)
             continue;
         a->fed++;
@@ -215,9 +217,8 @@ int engine_open(struct engine *e, mcc_lib *lib, const struct config *config, con
         return 0;
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->work, NULL);
-    e->running = calloc((size_t)slots + 1, sizeof *e->running);
     e->next = calloc((size_t)slots, sizeof *e->next);
-    e->begun = e->running && e->next && pthread_create(&e->thread, NULL, engine_run, e) == 0;
+    e->begun = e->next && pthread_create(&e->thread, NULL, engine_run, e) == 0;
     if (!e->begun) {
         snprintf(error->text, sizeof error->text, "no memory, or no thread, for the engine");
         engine_close(e);
@@ -290,7 +291,7 @@ static int leave_queue(struct engine *e, struct answer *a)
 static int runs(const struct engine *e, const struct answer *a)
 {
     for (int64_t i = 0; i < e->streams.n; i++)
-        if (e->running[i] == a)
+        if (running(e, i) == a)
             return 1;
     return 0;
 }
@@ -319,7 +320,7 @@ void engine_cancel(struct engine *e)
     pthread_mutex_lock(&e->lock);
     e->closing = 1;
     for (int64_t i = 0; i < e->streams.n; i++)
-        e->running[i]->cancelled = 1;
+        running(e, i)->cancelled = 1;
     while (e->first) {
         struct answer *a = e->first;
         leave_queue(e, a);
@@ -336,7 +337,6 @@ void engine_close(struct engine *e)
         pthread_join(e->thread, NULL);
     }
     streams_close(&e->streams);
-    free(e->running);
     free(e->next);
     pthread_mutex_destroy(&e->lock);
     pthread_cond_destroy(&e->work);

@@ -17,6 +17,7 @@ struct answer {
     struct bpe_ids ids; /* of the prompt, then of the answer */
     int64_t prompt, most; /* tokens of the prompt; of the answer, at most */
     struct draw draw;
+    const struct adapter *adapter; /* NULL: none */
     const char *stop[ANSWER_STOPS]; /* texts that end it and are no part of it */
     int stops, plain; /* plain: a first space is part of the text */
     /* The engine's, under its lock: */
@@ -36,13 +37,12 @@ struct engine_figures {
 };
 
 struct engine {
-    struct streams streams;
+    struct streams streams; /* their users: the answers that run */
     const struct config *config;
     const struct tokens *tokens;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work;
-    struct answer **running; /* of each stream */
     struct answer *first, *last; /* that wait */
     int64_t queue; /* answers that may wait */
     int64_t turn; /* the stream whose prompt goes on next */

@@ -6,6 +6,7 @@
  * (libmicrohttpd), one thread runs the network for all (engine.h). */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <getopt.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -28,6 +29,8 @@ enum { BODY_MAX = 1 << 20, POLL = 100, STACK = 1 << 18, CLIENTS_MORE = 64 };
 struct options {
     const char *form, *host;
     long port, slots, queue, context, threads, grace, idle;
+    char *lora[API_LORAS]; /* NAME=FILE */
+    size_t loras;
 };
 
 struct server {
@@ -62,7 +65,9 @@ static const char usage[] =
     "  -c TOKENS   of context for each, 4096 at most unless given\n"
     "  -f FORM     of the chat; else by template or vocabulary\n"
     "  -j THREADS  of the network, 1            -g SECONDS  for running answers when asked to end, 30\n"
-    "  -i SECONDS  after which an idle connection is closed, 30\n";
+    "  -i SECONDS  after which an idle connection is closed, 30\n"
+    "  --lora=NAME=FILE    an adapter of PEFT that requests choose by its name, for a network of mcc --lora:\n"
+    "              adapter_model.safetensors, or its folder; several times for several\n";
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
@@ -123,7 +128,7 @@ static int next_event(struct call *c)
         return 0;
     engine_copy(&c->s->engine, &c->answer, c->shown, ready, text);
     free(c->event);
-    c->event = api_event(&c->s->api, &c->request, &c->answer, text, ready - c->shown, !c->first, reason);
+    c->event = api_event(&c->request, &c->answer, text, ready - c->shown, !c->first, reason);
     c->event_at = 0;
     c->shown = ready;
     c->first = 1;
@@ -167,7 +172,7 @@ static enum MHD_Result reply_whole(struct call *c)
         return refuse(c, 503, "the server ends");
     if (reason == REASON_FAILED)
         return refuse(c, 500, c->answer.why);
-    return reply(c->connection, 200, "application/json", api_answer(&c->s->api, &c->request, &c->answer, reason));
+    return reply(c->connection, 200, "application/json", api_answer(&c->request, &c->answer, reason));
 }
 
 static enum MHD_Result chat(struct call *c)
@@ -321,9 +326,17 @@ static int options_read(struct options *o, int argc, char **argv)
     } numbers[] = {{'p', &o->port, 0, 65535},      {'s', &o->slots, 1, 256},    {'q', &o->queue, 0, 1 << 16},
                    {'c', &o->context, 2, 1 << 24}, {'j', &o->threads, 1, 1024}, {'g', &o->grace, 0, 86400},
                    {'i', &o->idle, 1, 86400}};
-    for (int c; (c = getopt(argc, argv, "+H:p:s:q:c:f:j:g:i:")) != -1;) {
+    static const struct option longer[] = {{"lora", required_argument, NULL, 'l'}, {0}};
+    for (int c; (c = getopt_long(argc, argv, "+H:p:s:q:c:f:j:g:i:", longer, NULL)) != -1;) {
         size_t k = 0;
         char *end;
+        if (c == 'l') {
+            end = strchr(optarg, '=');
+            if (!end || end == optarg || !end[1] || o->loras == API_LORAS)
+                return 0;
+            o->lora[o->loras++] = optarg;
+            continue;
+        }
         if (c == 'H' || c == 'f') {
             *(c == 'H' ? &o->host : &o->form) = optarg;
             continue;
@@ -361,6 +374,24 @@ static int model_read(struct server *s, const char *folder, const char *meta)
     return s->api.form != NULL;
 }
 
+/* NAME=FILE of each. */
+static int loras_read(struct server *s)
+{
+    for (size_t i = 0; i < s->o.loras; i++) {
+        struct api_lora *lora = &s->api.lora[i];
+        char *end = strchr(s->o.lora[i], '=');
+        *end = 0;
+        lora->name = s->o.lora[i];
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(lora->name, s->api.lora[k].name) == 0)
+                return complain("two adapters have the same name");
+        if (!adapter_read(&lora->adapter, &s->engine.streams.decoder, end + 1))
+            return complain(lora->adapter.why);
+        s->api.loras++;
+    }
+    return 1;
+}
+
 static int server_open(struct server *s, const char *folder, const char *network)
 {
     mcc_host host = {.size = sizeof host, .threads = (uint32_t)s->o.threads};
@@ -381,13 +412,15 @@ static int server_open(struct server *s, const char *folder, const char *network
         return complain(error.text);
     s->config.context = s->engine.streams.decoder.rows;
     s->api.words = s->engine.streams.decoder.vocabulary;
-    return 1;
+    return loras_read(s);
 }
 
 static void server_close(struct server *s)
 {
     if (s->engine.begun)
         engine_close(&s->engine);
+    for (size_t i = 0; i < s->api.loras; i++)
+        adapter_free(&s->api.lora[i].adapter);
     tokens_free(&s->tokens);
     config_free(&s->config);
 }

@@ -1,4 +1,4 @@
-"""Adapters as PEFT saves them in examples/chat: tokens are those of a model whose weights have the adapter merged in."""
+"""Adapters as PEFT saves them in examples/chat and examples/server: tokens are those of a model whose weights have the adapter merged in."""
 import ctypes as c
 import json
 import random
@@ -12,6 +12,7 @@ from onnx import numpy_helper
 
 from cases.test_lora import Adapted
 from examples.test_chat import letters_folder
+from examples.test_server import BEGINNINGS, Server, made, needs_microhttpd, together
 from gguf import babyllama, vocabularies
 from support.compare import node
 from support.decoder import Compiled
@@ -314,3 +315,42 @@ def test_damaged_files(program, network, tmp_path):
         folder = save(tmp_path / "adapter", bytes(bad[:rng.randrange(len(bad))] if rng.random() < 0.3 else bad))
         done = subprocess.run([program, "-n", "2", "--lora", folder, network, "x"], capture_output=True, text=True, errors="replace", timeout=60)
         assert done.returncode in (0, 1) and bool(done.stderr) == done.returncode and "ERROR" not in done.stderr, done.stderr
+
+
+# ---- the server
+
+@needs_microhttpd
+def test_server(program, network, tmp_path):
+    """Answers of several adapters and of none that run together, more of them than streams: each is what it is alone, and what chat says."""
+    folders = {None: None} | {f"a{k}": save(tmp_path / f"a{k}", tensors_of(drawn(MODULES[k:k + 3], 10 + k, rank=k + 1))[0], r=k + 1) for k in range(3)}
+    options = [x for name, folder in folders.items() if name for x in ("--lora", f"{name}={folder}")]
+    server = Server(made(tmp_path, "-O1 -g -Wall -Wextra -Werror -fsanitize=address,undefined"), "-p", "0", "-s", "5", "-q", "64", *options, network)
+    said = lambda name, text, n: server.said(text, max_tokens=n, **({"lora": name} if name else {}))
+    rng = random.Random(3)
+    asked = [(name, text, rng.randrange(5, 70)) for text in BEGINNINGS for name in folders]
+    alone = {a: said(*a) for a in asked}
+    for name, text, n in asked[:4]:
+        got = run(program, "-n", n, *(("--lora", folders[name]) if name else ()), network, text)
+        assert got == alone[name, text, n] + "\n"
+    assert len({alone[a] for a in asked[:4]}) == 4
+    for _ in range(2):
+        rng.shuffle(asked)
+        assert together([lambda a=a: said(*a) for a in asked]) == [alone[a] for a in asked]
+    models = json.loads(server.ask("/v1/models")[1])["data"]
+    assert [m["id"] for m in models] == ["m.so", "a0", "a1", "a2"] and models[1]["parent"] == "m.so"
+    one = server.chat("A", max_tokens=9, model="a1")
+    assert one["model"] == "a1" and one["choices"][0]["message"]["content"] == said("a1", "A", 9)
+    assert server.chat("A", max_tokens=9, lora=None)["model"] == "m.so" and server.events("A", max_tokens=2, lora="a2")[0]["model"] == "a2"
+    for wrong in ("a3", "", 3, [], True):
+        assert "no adapter" in server.chat("A", 400, lora=wrong)["error"]["message"]
+    assert server.end() == (0, "")
+
+
+@needs_microhttpd
+def test_servers_options(network, tmp_path):
+    server, folder = made(tmp_path, "-O1"), save(tmp_path / "a", tensors_of(drawn(MODULES, 1))[0])
+    for option in ("a", "=b", "a="):
+        assert subprocess.run([server, "--lora", option, network], capture_output=True, timeout=60).returncode == 2
+    for options, text in (([f"a={folder}"] * 2, "the same name"), (["a=none"], "none")):
+        done = subprocess.run([server, "-p", "0", *(x for o in options for x in ("--lora", o)), network], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and text in done.stderr
