@@ -39,7 +39,7 @@ def test_mutants(tmp_path, make, options, step):
         if done.returncode == 2:
             assert "fewer statements" in done.stderr
             break
-        assert done.returncode in (0, 1, 5, 6) or done.returncode < 0
+        assert done.returncode in (0, 1, 5, 6)
         n += 1
         left += [site] if done.returncode == 0 else []
     assert n > 8 and len(left) * 6 <= n, left
@@ -53,7 +53,7 @@ def test_functions(tmp_path):
         done = mcc("prove", path, ONE, "--machine=only", f"--mutate={site}", "-q")
         if done.returncode == 2:
             break
-        assert done.returncode == 6 or done.returncode < 0, site
+        assert done.returncode == 6, site
     assert site > 8
 
 

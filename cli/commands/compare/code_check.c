@@ -1,8 +1,9 @@
 /* mcc prove --machine: the machine code of an artifact against the loop IR that it was made of, bit for bit.
  *
- * The network is compiled as always and loaded. It runs once as any artifact. Then the interpreter of the loop IR runs
- * the plan and the program on the same inputs, and what the program launches is compared, launch by launch
- * (code_launch.c); machine code goes on from there. So plan and program are compared as well: by sizes and outputs.
+ * The network is compiled as always and loaded. It runs as any artifact does, and again where memory that it has not
+ * written holds NaN, which must not change what it computes. Then the interpreter of the loop IR runs the plan and the
+ * program on the same inputs, and what the program launches is compared, launch by launch (code_launch.c); machine code
+ * goes on from there. So plan and program are compared as well: by sizes and outputs.
  */
 #include "cli/commands/compare/bounds.h"
 
@@ -91,6 +92,13 @@ static struct linterp_arg *program_arguments(struct code_check *m)
     return args;
 }
 
+static void interpret_program(void *user)
+{
+    struct code_check *m = user;
+    const struct linterp_host host = {.user = m, .launch = code_launch, .call = code_call};
+    m->result = lf_interpret(m->program, m->args, 0, 1, &host);
+}
+
 /* NULL: the outputs are those of the artifact's run. */
 static const char *check_outputs(struct code_check *m, const struct linterp_arg *args, DLManagedTensorVersioned **out)
 {
@@ -108,13 +116,77 @@ static const char *check_outputs(struct code_check *m, const struct linterp_arg 
     return NULL;
 }
 
-/* mcc_host.event */
+/* mcc_host.alloc, .release and .event */
+static void *on_alloc(void *user, size_t bytes, size_t align)
+{
+    struct code_check *m = user;
+    return guard_alloc(&m->guard, &m->run.c.ctx->session, bytes, align);
+}
+
+static void on_release(void *user, void *data, size_t bytes)
+{
+    struct code_check *m = user;
+    (void)bytes;
+    guard_release(&m->guard, data);
+}
+
 static void on_event(void *user, uint32_t node, int end, uint64_t ns)
 {
     struct code_check *m = user;
-    (void)node, (void)end, (void)ns;
+    (void)node, (void)ns;
     if (++m->events > PROVE_EVENTS)
         m->run.s.api->cancel(m->run.s.run);
+    if (!end && m->spoils && m->events <= PROVE_SPOILED)
+        guard_spoil_scratch(m->run.s.run, GUARD_NAN);
+}
+
+static void run_network(void *user)
+{
+    struct code_check *m = user;
+    struct session *s = &m->run.s;
+    m->code = s->api->run_dlpack(s->run, s->in_pointer, m->out, &s->error);
+}
+
+/* The artifact's run, which stores its outputs in `out`. Why it says nothing; NULL: it ended, be it in an error. */
+static const char *run_artifact(struct code_check *m, DLManagedTensorVersioned **out)
+{
+    m->out = out;
+    m->events = 0;
+    const int fault = guard_call(m->run.c.ctx, run_network, m);
+    if (fault)
+        return arena_printf(&m->run.c.ctx->session, PROVE_FAULT, fault);
+    if (!guard_holds(&m->guard))
+        return PROVE_BEYOND;
+    return m->code && m->events > PROVE_EVENTS ? PROVE_ENDLESS : NULL;
+}
+
+static bool same_tensor(const DLTensor *a, const DLTensor *b)
+{
+    int64_t elements, bytes;
+    return a->ndim == b->ndim && memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0 &&
+           file_tensor_sizes(elem_by_dlpack(a->dtype), a->ndim, a->shape, &elements, &bytes) &&
+           (!bytes ||
+            memcmp((const char *)a->data + a->byte_offset, (const char *)b->data + b->byte_offset, (size_t)bytes) == 0);
+}
+
+/* NULL: the run gives the same outputs where memory that it has not written holds NaN. */
+static const char *check_memory(struct code_check *m, DLManagedTensorVersioned **want)
+{
+    const mcc_api *api = m->run.s.api;
+    DLManagedTensorVersioned **got = NEW_ARRAY(&m->run.c.ctx->session, DLManagedTensorVersioned *, api->n_out + 1);
+    guard_spoil_work(m->run.s.run, GUARD_NAN);
+    m->spoils = true;
+    const char *why = run_artifact(m, got);
+    m->spoils = false;
+    if (why || m->code)
+        return why ? why : "its run fails where memory held other numbers before";
+    for (uint32_t k = 0; k < api->n_out; k++) {
+        if (!why && !same_tensor(&want[k]->dl_tensor, &got[k]->dl_tensor))
+            why = arena_printf(&m->run.c.ctx->session, "output '%s' depends on what memory held before the run",
+                               api->out[k].name);
+        got[k]->deleter(got[k]);
+    }
+    return why;
 }
 
 /* What its program does at the sizes of the inputs. */
@@ -124,25 +196,27 @@ static void run_once(struct code_check *m)
     struct code_variant *v = &m->variants[m->variant];
     const uint32_t n = m->run.s.api->n_out, program = find_unit(m, m->run.c.variants.data[m->variant].program);
     DLManagedTensorVersioned **out = NEW_ARRAY(&ctx->session, DLManagedTensorVersioned *, n + 1);
-    m->events = 0;
-    const int code = m->run.s.api->run_dlpack(m->run.s.run, m->run.s.in_pointer, out, &m->run.s.error);
-    if (code && m->events > PROVE_EVENTS)
-        v->program = PROVE_ENDLESS;
+    v->program = run_artifact(m, out);
+    const int code = m->code;
+    if (!v->program && !code)
+        v->program = check_memory(m, out);
     if (!m->native->planned || v->program) /* sizes that do not go together */
         return;
-    struct lfunc *f = program < m->run.c.units.n ? code_function(m, program) : NULL;
-    v->program = f ? check_plan(m) : "its program is not there";
+    m->program = program < m->run.c.units.n ? code_function(m, program) : NULL;
+    v->program = m->program ? check_plan(m) : "its program is not there";
     if (!v->program) {
         for (uint32_t i = 0; i < m->run.c.units.n; i++)
             m->of[i].seen = 0;
-        const struct linterp_host host = {.user = m, .launch = code_launch, .call = code_call};
-        const struct linterp_arg *args = program_arguments(m);
-        struct linterp_result r = lf_interpret(f, args, 0, 1, &host);
-        if (r.code != code)
-            v->program = arena_printf(&ctx->session, "its program ends with %d, the loop IR with %d: %s", code, r.code,
-                                      r.text ? r.text : "");
+        m->args = program_arguments(m);
+        const int fault = guard_call(ctx, interpret_program, m);
+        const struct linterp_result *r = &m->result;
+        if (fault)
+            v->program = arena_printf(&ctx->session, PROVE_FAULT, fault);
+        else if (r->code != code)
+            v->program = arena_printf(&ctx->session, "its program ends with %d, the loop IR with %d: %s", code, r->code,
+                                      r->text ? r->text : "");
         else if (!code)
-            v->program = check_outputs(m, args, out);
+            v->program = check_outputs(m, m->args, out);
     }
     for (uint32_t i = 0; i < n && !code; i++)
         out[i]->deleter(out[i]);
@@ -226,7 +300,13 @@ static bool run_variant(struct code_check *m, const char *library, uint32_t vari
 {
     struct context *ctx = m->run.c.ctx;
     struct options running = *m->run.c.options;
-    const mcc_host host = {.size = sizeof host, .user = m, .threads = 1, .event = on_event, .flags = variant + 1};
+    const mcc_host host = {.size = sizeof host,
+                           .user = m,
+                           .threads = 1,
+                           .alloc = on_alloc,
+                           .release = on_release,
+                           .event = on_event,
+                           .flags = variant + 1};
     running.output = NULL;
     m->variant = variant;
     m->unfused = !variant_is_fused(m->run.c.targets.data[variant]);
@@ -245,7 +325,7 @@ static bool run_variant(struct code_check *m, const char *library, uint32_t vari
     bool ok = session_feed(&m->run.s, true);
     if (ok)
         run_once(m);
-    for (uint32_t k = 0; ok && k < COUNT_OF(more_sizes); k++)
+    for (uint32_t k = 0; ok && k < COUNT_OF(more_sizes) && !m->variants[variant].program; k++)
         if (resize(m, &running, more_sizes[k]))
             run_once(m);
     for (uint32_t i = 0; i < m->run.c.units.n; i++)

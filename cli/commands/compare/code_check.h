@@ -5,6 +5,7 @@
 #define MCC_CLI_CODE_CHECK_H
 
 #include "cli/commands/compare/capture.h"
+#include "cli/commands/compare/guard.h"
 #include "cli/library/json.h"
 #include "ir/loop/interp/interp.h"
 #include "runtime/rt_internal.h"
@@ -65,7 +66,14 @@ struct code_check {
     bool records;      /* loads */
     bool partial;      /* the last of these was not interpreted to its end */
     uint64_t state;    /* of what is drawn */
-    uint32_t events;   /* begins and ends of kernels in the artifact's run */
+    struct guard guard;
+    DLManagedTensorVersioned **out; /* of the artifact's run at hand, ... */
+    int code;
+    uint32_t events;   /* ... begins and ends of kernels in it, ... */
+    bool spoils;       /* ... each of which finds NaN in its scratch */
+    struct lfunc *program; /* interpreted with these */
+    const struct linterp_arg *args;
+    struct linterp_result result;
     struct bounds *bounds; /* mcc diff --bounds: launches are not compared but bounded (bounds.h); NULL: compared */
 };
 

@@ -1,58 +1,130 @@
-/* The memory of the artifact that is proved: what the code writes beyond a block is found in the margin around it. */
+/* See guard.h. */
+#include "cli/commands/compare/guard.h"
+
+#include <fenv.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#include "cli/commands/compare/prove.h"
+#include "runtime/rt_internal.h"
 
-enum { MARGIN = 4096, MARK = 0xa5 };
+enum { PAGE = 4096, AROUND = 1 << 16 };
 
-void *guard_alloc(void *user, size_t bytes, size_t align)
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static struct guarded *block_new(struct guard *g, struct arena *arena, size_t bytes, size_t align)
 {
-    struct prove *p = user;
-    struct arena *arena = &p->run.c.ctx->session;
-    struct guarded *b = NULL;
-    for (uint32_t i = 0; i < p->guard.blocks.n && !b; i++)
-        if (!p->guard.blocks.data[i].used && p->guard.blocks.data[i].size == bytes)
-            b = &p->guard.blocks.data[i];
-    if (align > MARGIN || bytes > SIZE_MAX - 3 * (size_t)MARGIN)
+    size_t held = (bytes + align - 1) / align * align, pages = (held + PAGE - 1) / PAGE * PAGE;
+    struct guarded *more = arena_try(arena, (g->blocks.n + 1) * sizeof *more);
+    unsigned char *at = mmap(NULL, pages + 2 * (size_t)AROUND, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!more || at == MAP_FAILED || mprotect(at + AROUND, pages, PROT_READ | PROT_WRITE) != 0)
         return NULL;
-    if (!b) {
-        unsigned char *whole = arena_try(arena, bytes + 3 * (size_t)MARGIN);
-        struct guarded *more = arena_try(arena, (p->guard.blocks.n + 1) * sizeof *more);
-        if (!whole || !more)
-            return NULL;
-        memcpy(more, p->guard.blocks.data, p->guard.blocks.n * sizeof *more);
-        p->guard.blocks.data = more;
-        b = &more[p->guard.blocks.n++];
-        *b = (struct guarded){.data = whole + MARGIN + (size_t)(-(uintptr_t)whole % MARGIN), .size = bytes};
-        memset(b->data - MARGIN, MARK, MARGIN);
-        memset(b->data + bytes, MARK, MARGIN);
-    }
+    if (g->blocks.n)
+        memcpy(more, g->blocks.data, g->blocks.n * sizeof *more);
+    g->blocks.data = more;
+    more[g->blocks.n] = (struct guarded){
+        .data = at + AROUND + pages - held, .first = at + AROUND, .size = bytes, .pages = pages};
+    return &more[g->blocks.n++];
+}
+
+void *guard_alloc(struct guard *g, struct arena *arena, size_t bytes, size_t align)
+{
+    struct guarded *b = NULL;
+    for (uint32_t i = 0; i < g->blocks.n && !b; i++)
+        if (!g->blocks.data[i].used && g->blocks.data[i].size == bytes)
+            b = &g->blocks.data[i];
+    if (align > PAGE || bytes > SIZE_MAX - 4 * (size_t)AROUND || (!b && !(b = block_new(g, arena, bytes, align))))
+        return NULL;
     b->used = true;
-    memset(b->data, MARK, bytes); /* what is read before it was written is no zero */
+    memset(b->first, GUARD_MARK, b->pages); /* what is read before it was written is no zero */
     return b->data;
 }
 
-void guard_release(void *user, void *data, size_t bytes)
+void guard_release(struct guard *g, void *data)
 {
-    struct prove *p = user;
-    (void)bytes;
-    for (uint32_t i = 0; i < p->guard.blocks.n; i++)
-        if (p->guard.blocks.data[i].data == data)
-            p->guard.blocks.data[i].used = false;
+    for (uint32_t i = 0; i < g->blocks.n; i++)
+        if (g->blocks.data[i].data == data)
+            g->blocks.data[i].used = false;
 }
 
-static bool is_marked(const unsigned char *at)
+static bool is_marked(const unsigned char *from, const unsigned char *to)
 {
-    for (size_t i = 0; i < MARGIN; i++)
-        if (at[i] != MARK)
-            return false;
-    return true;
+    while (from < to && *from == GUARD_MARK)
+        from++;
+    return from == to;
 }
 
 bool guard_holds(const struct guard *g)
 {
-    for (uint32_t i = 0; i < g->blocks.n; i++)
-        if (!is_marked(g->blocks.data[i].data - MARGIN) || !is_marked(g->blocks.data[i].data + g->blocks.data[i].size))
+    for (uint32_t i = 0; i < g->blocks.n; i++) {
+        const struct guarded *b = &g->blocks.data[i];
+        if (!is_marked(b->first, b->data) || !is_marked(b->data + b->size, b->first + b->pages))
             return false;
+    }
     return true;
+}
+
+void guard_end(struct guard *g)
+{
+    for (uint32_t i = 0; i < g->blocks.n; i++)
+        munmap(g->blocks.data[i].first - AROUND, g->blocks.data[i].pages + 2 * (size_t)AROUND);
+    g->blocks.n = 0;
+}
+
+void guard_spoil_work(mcc_ctx *ctx, int byte)
+{
+    if (ctx->work)
+        memset(ctx->work, byte, ctx->work_size);
+}
+
+void guard_spoil_scratch(mcc_ctx *ctx, int byte)
+{
+    memset(ctx->run.scratch, byte, ctx->run.threads * (size_t)ctx->run.model->scratch);
+}
+
+/* ---- code -------------------------------------------------------------------------------------------------------- */
+
+static const int numbers[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+struct guarded_call {
+    void (*code)(void *user);
+    void *user;
+    struct sigaction before[COUNT_OF(numbers)];
+    fenv_t modes; /* of floats, which the artifact changes while it runs */
+};
+static sigjmp_buf before_code;
+static volatile sig_atomic_t fault;
+
+static void on_fault(int number)
+{
+    fault = number;
+    siglongjmp(before_code, 1);
+}
+
+static bool call(void *user)
+{
+    struct guarded_call *c = user;
+    if (sigsetjmp(before_code, 0) == 0)
+        c->code(c->user);
+    return true;
+}
+
+static void call_end(void *user)
+{
+    struct guarded_call *c = user;
+    fesetenv(&c->modes);
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        sigaction(numbers[i], &c->before[i], NULL);
+}
+
+int guard_call(struct context *ctx, void (*code)(void *user), void *user)
+{
+    const struct sigaction action = {.sa_handler = on_fault, .sa_flags = (int)SA_NODEFER};
+    struct guarded_call c = {.code = code, .user = user};
+    fault = 0;
+    fegetenv(&c.modes);
+    for (size_t i = 0; i < COUNT_OF(numbers); i++)
+        sigaction(numbers[i], &action, &c.before[i]);
+    run_guarded(ctx, call, call_end, &c);
+    return fault;
 }

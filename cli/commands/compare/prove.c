@@ -52,6 +52,9 @@ static void draw_inputs(struct prove *p, uint32_t draw)
             continue;
         if (t->elem != ELEM_F32) {
             file_tensor_random(t, draw * p->run.s.api->n_in + i + 1);
+            if (p->few && t->elem == ELEM_I64)
+                for (size_t k = 0; k < t->size / sizeof(int64_t); k++)
+                    ((int64_t *)t->data)[k] &= 1;
             continue;
         }
         for (size_t k = 0; k < t->size / sizeof *words; k++)
@@ -171,7 +174,20 @@ static void put_sizes(struct prove *p)
     }
 }
 
-/* mcc_host.event */
+/* mcc_host.alloc, .release and .event */
+static void *on_alloc(void *user, size_t bytes, size_t align)
+{
+    struct prove *p = user;
+    return guard_alloc(&p->guard, &p->run.c.ctx->session, bytes, align);
+}
+
+static void on_release(void *user, void *data, size_t bytes)
+{
+    struct prove *p = user;
+    (void)bytes;
+    guard_release(&p->guard, data);
+}
+
 static void on_event(void *user, uint32_t node, int end, uint64_t ns)
 {
     struct prove *p = user;
@@ -179,6 +195,15 @@ static void on_event(void *user, uint32_t node, int end, uint64_t ns)
         p->run.s.api->cancel(p->run.s.run);
     else
         capture_event(&p->run, node, end, ns);
+    if (!end && p->events <= PROVE_SPOILED)
+        guard_spoil_scratch(p->run.s.run, GUARD_MARK);
+}
+
+static void run_drawn(void *user)
+{
+    struct prove *p = user;
+    struct session *s = &p->run.s;
+    p->code = s->api->run_dlpack(s->run, s->in_pointer, p->out, &s->error);
 }
 
 /* gains: unless a loop or branch ran that has not run often, nothing is compared. False after a diagnostic. */
@@ -192,17 +217,21 @@ static bool draw_once(struct prove *p, uint32_t draw, bool gains)
     if (p->marks)
         memset(p->marks, 0, p->run.c.marks);
     p->events = 0;
-    const int code = p->run.s.api->run_dlpack(p->run.s.run, p->run.s.in_pointer, p->out, &p->run.s.error);
-    p->now->endless = code != MCC_OK && p->events > PROVE_EVENTS;
-    if (p->now->endless)
+    guard_spoil_work(p->run.s.run, GUARD_MARK);
+    const int fault = guard_call(ctx, run_drawn, p);
+    if (fault)
+        p->now->ended = arena_printf(&ctx->session, PROVE_FAULT, fault);
+    else if (p->code != MCC_OK && p->events > PROVE_EVENTS)
+        p->now->ended = PROVE_ENDLESS;
+    if (p->now->ended)
         return true;
-    if (code != MCC_OK)
+    if (p->code != MCC_OK)
         return draw >= PROVE_DRAWS || session_error(&p->run.s, "run"); /* sizes that do not go together are left out */
     const bool counts = !gains || verdict_gains(p);
     if (counts)
         put_sizes(p);
     if (!guard_holds(&p->guard))
-        p->now->why = "its code wrote beyond its memory";
+        p->now->why = PROVE_BEYOND;
     p->apart->unwind = ctx->unwind;
     bool ok = !counts || (interpret(p) && run_guarded(p->apart, check_outputs, end_nothing, p));
     if (counts)
@@ -320,13 +349,22 @@ static bool draw_rest(struct prove *p, struct options *running)
     p->now->whole = !is_open(p);
     while (!p->now->whole && (small || verdict_lacks(p)) && p->now->draws > before) {
         before = p->now->draws;
-        for (int64_t k = 2; k < 2 * SIZES_MOST + 2 && !p->now->endless && (small || verdict_lacks(p)); k++)
+        for (int64_t k = 2; k < 2 * SIZES_MOST + 2 && !p->now->ended && (small || verdict_lacks(p)); k++)
             if (resize(p, running, k / 2, k % 2) && (small || input_elements(p) <= ELEMENTS_MOST) &&
                 !draw_once(p, draw++, !small))
                 return false;
-        p->now->whole = small && !p->now->endless;
+        p->now->whole = small && !p->now->ended;
     }
     return true;
+}
+
+/* Does a number of the run say how often a loop runs, or which branch? */
+static bool has_control(const struct prove *p)
+{
+    for (uint32_t i = 0; i < prove_kernels(p); i++)
+        if (prove_kernel(p, i)->kind == KERNEL_CONTROL)
+            return true;
+    return false;
 }
 
 /* One variant: loaded, run, closed. */
@@ -337,10 +375,10 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     struct options running = *p->run.c.options;
     running.output = NULL;
     mcc_host host = {.size = sizeof host,
-                     .user = &p->run,
+                     .user = p,
                      .threads = 1,
-                     .alloc = guard_alloc,
-                     .release = guard_release,
+                     .alloc = on_alloc,
+                     .release = on_release,
                      .event = on_event,
                      .flags = variant + 1};
     if (!session_open(&p->run.s, ctx, &running, library, &host))
@@ -349,14 +387,18 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     strbuf_init(&p->now->sizes, &ctx->session);
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
-    for (uint32_t draw = 0; ok && !p->now->endless && draw < PROVE_DRAWS; draw++)
+    for (uint32_t draw = 0; ok && !p->now->ended && draw < PROVE_DRAWS; draw++)
         ok = draw_once(p, draw, false);
-    for (uint32_t k = 0; ok && !p->now->endless && k < 2 * COUNT_OF(more_sizes); k++)
+    p->few = has_control(p); /* loops of no trip and of one are rare among other numbers */
+    for (uint32_t draw = 0; ok && p->few && !p->now->ended && draw < PROVE_FEW; draw++)
+        ok = draw_once(p, PROVE_DRAWS + draw, false);
+    p->few = false;
+    for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)
         ok = !resize(p, &running, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||
              draw_once(p, PROVE_DRAWS + k, false);
-    ok = ok && (p->now->endless || draw_rest(p, &running));
-    if (p->now->endless && !p->now->why)
-        p->now->why = PROVE_ENDLESS;
+    ok = ok && (p->now->ended || draw_rest(p, &running));
+    if (p->now->ended && !p->now->why)
+        p->now->why = p->now->ended;
     ok = ok && ctx->fail == FAIL_NONE;
     session_close(&p->run.s);
     return ok;
@@ -413,10 +455,13 @@ static void prove_end(void *user)
     struct prove *p = user;
     session_close(&p->run.s);
     verdict_end(p);
+    guard_end(&p->guard);
     if (p->apart)
         context_free(p->apart);
-    if (p->machine)
+    if (p->machine) {
         session_close(&p->machine->run.s);
+        guard_end(&p->machine->guard);
+    }
 }
 
 bool prove_network(struct context *ctx, const struct options *o, struct prove *p)

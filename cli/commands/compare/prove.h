@@ -1,9 +1,10 @@
 /* mcc prove: what its files share. prove.c compiles, draws and runs; verdict.c judges kernels; certificate.c says what
- * was found; guard.c is the memory of the artifact. */
+ * was found. */
 #ifndef MCC_CLI_PROVE_H
 #define MCC_CLI_PROVE_H
 
 #include "cli/commands/compare/capture.h"
+#include "cli/commands/compare/guard.h"
 
 /* What a proof stands on besides the laws of fields and of total orders (docs/reference/proof.md). */
 enum axiom {
@@ -43,18 +44,8 @@ struct certificate {
     uint32_t n_sizes;
     uint32_t draws, proved;
     bool any; /* an element of an output was compared */
-    bool endless; /* a draw was given up, as loops of the network ran long on it: no others are drawn */
+    const char *ended; /* a draw was given up, and why: no others are drawn; NULL: none was */
     bool whole; /* each size that the network takes, or that was asked for, was drawn */
-};
-
-/* Memory of the artifact, each block between bytes that nobody may change. */
-struct guard {
-    VEC(struct guarded {
-        unsigned char *data; /* what the artifact has; the margins are around it */
-        size_t size;
-        bool used;
-    })
-    blocks;
 };
 
 struct prove {
@@ -70,16 +61,22 @@ struct prove {
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
     uint32_t *runs;       /* in how many draws */
     DLManagedTensorVersioned **out;
+    int code;        /* of the run at hand */
     uint32_t events; /* of the draw at hand */
+    bool few;  /* integers are drawn from 0 and 1 */
     bool done; /* each variant that this CPU runs was drawn */
 };
 
 /* Draws that every proof needs; draws in which each loop and branch has to run that only some sizes reach, as a choice
  * (a maximum with 0) leaves half of the elements out of each. */
-enum { PROVE_DRAWS = 4, PROVE_RUNS = 8 };
+enum { PROVE_DRAWS = 4, PROVE_RUNS = 8, PROVE_FEW = 6 };
 /* Begins and ends of kernels in a run of drawn values, which may have loops without end; and what is said of more. */
 enum { PROVE_EVENTS = 1 << 17 };
 #define PROVE_ENDLESS "a loop of the network runs too long on drawn values"
+#define PROVE_BEYOND "its code wrote beyond its memory"
+#define PROVE_FAULT "its code ended with signal %d"
+/* As many begins and ends of a run are followed by spoiling scratch. */
+enum { PROVE_SPOILED = 1 << 10 };
 
 static inline uint32_t prove_kernels(const struct prove *p)
 {
@@ -113,11 +110,5 @@ void certificate_text(const struct prove *, struct strbuf *);
 void certificate_json(const struct prove *, bool all, struct json *);
 /* One line of a variant of which all is proved, for the artifact's note. */
 const char *certificate_note(const struct prove *, const struct certificate *, struct arena *);
-
-/* mcc_host.alloc and .release, with struct prove as user. */
-void *guard_alloc(void *user, size_t bytes, size_t align);
-void guard_release(void *user, void *, size_t bytes);
-/* Is every margin as it was? */
-bool guard_holds(const struct guard *);
 
 #endif

@@ -242,8 +242,8 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
                             (long long)v->wrong, (long long)v->elements);
     if (v->why)
         return v->why;
-    if (c->endless)
-        return PROVE_ENDLESS;
+    if (c->ended)
+        return c->ended;
     if (v->shows < CHANCE_ENOUGH)
         return "it chooses among many elements, of which the draws have shown few";
     if (v->marked < v->blocks && !c->whole)
