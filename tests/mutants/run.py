@@ -139,7 +139,7 @@ def prepare(folder, drawn):
         reached.write_bytes(bytes(SITES))
         if mcc(path, "-o", want, *options, reached=reached):
             continue
-        if mcc("prove", path, *options, seconds=4) != 0:
+        if mcc("prove", path, "--machine=on", *options, seconds=8) != 0:
             if "random" not in name:
                 print(f"{name}: not proved", flush=True)
             continue
@@ -162,7 +162,7 @@ def verdict(mutant, among, folder):
         else:
             differing += 1
             right = same(n.results, results(got))
-            proved = mcc("prove", n.path, *n.options, mutant=mutant) == 0
+            proved = mcc("prove", n.path, "--machine=on", *n.options, mutant=mutant) == 0
             said.append((("harmless" if right else "survives") if proved else "rejected, though right" if right else "rejected", n.name))
         got.unlink(missing_ok=True)
         if differing == DIFFERING:
