@@ -159,26 +159,36 @@ lreg math_expm1(struct math *m, lreg x)
     return m_sel(m, tiny, x, m_add(m, half, half));
 }
 
-/* tanh |x| = 1 - 2 / (1 + exp 2|x|), near 0 an odd polynomial (f32) or expm1(2|x|) / (1 + exp 2|x|). The denominator
- * 1 + 2^n + 2^n p is rounded once. */
+/* tanh a = h / (h + 1), h = expm1(2a) / 2 = 2^n p + (2^n - 1) / 2, where a = n ln 2 / 2 + r and p = expm1(2r) / 2 =
+ * r + r^2 q(r). n is small, and what ln 2 / 2 is off by in f32 (2^-30) counts ever less the larger it is. */
+static lreg tanh_f32(struct math *m, lreg a)
+{
+    static const double q[] = {1, 0x1.555554p-1, 0x1.5554f2p-2, 0x1.1111cap-3, 0x1.6d40b8p-5, 0x1.9fbde2p-7};
+    const struct exp_consts *k = consts_of(m);
+    double magic = k->magic + k->bias;
+    a = m_bin(m, L_MINNUM, m_const(m, k->tanh_high / 2), a);
+    lreg shifted = m_fma(m, a, m_const(m, 0x1.715476p+1), m_const(m, magic)), half = m_const(m, 0.5);
+    lreg r = m_fma(m, m_addc(m, shifted, -magic), m_const(m, -0x1.62e43p-2), a);
+    lreg p = m_fma(m, m_mul(m, r, r), m_horner(m, r, q, COUNT_OF(q)), r), scale = power_of(m, shifted);
+    lreg h = m_fma(m, scale, p, m_fma(m, scale, half, m_const(m, -0.5)));
+    return m_div(m, h, m_addc(m, h, 1));
+}
+
+/* tanh |x| = 1 - 2 / (1 + exp 2|x|), near 0 expm1(2|x|) / (1 + exp 2|x|). The denominator 1 + 2^n + 2^n p is rounded
+ * once. */
+static lreg tanh_f64(struct math *m, lreg a)
+{
+    lreg one = m_const(m, 1), two = m_const(m, 2), small = m_cmp(m, L_LT, a, m_const(m, 0.55));
+    struct parts k = exp_parts(m, m_bin(m, L_MINNUM, m_const(m, consts_of(m)->tanh_high), m_add(m, a, a)), 0);
+    lreg d = m_fma(m, k.scale, k.p, m_add(m, k.scale, one)), e = m_fma(m, k.scale, k.p, m_addc(m, k.scale, -1));
+    lreg t = m_div(m, m_sel(m, small, e, two), d);
+    return m_sel(m, small, t, m_sub(m, one, t));
+}
+
 lreg math_tanh(struct math *m, lreg x)
 {
-    static const double q[] = {-0x1.55553ep-2, 0x1.1109c6p-3, -0x1.b89b82p-5, 0x1.54c72ap-6, -0x1.828d68p-8};
-    lreg a = m_un(m, L_ABS, x), one = m_const(m, 1), two = m_const(m, 2);
-    struct parts k = exp_parts(m, m_bin(m, L_MINNUM, m_const(m, consts_of(m)->tanh_high), m_add(m, a, a)), 0);
-    lreg d = m_fma(m, k.scale, k.p, m_add(m, k.scale, one)), t;
-    if (m->t.elem == ELEM_F32) {
-        lreg z = m_mul(m, a, a);
-        lreg small = m_fma(m, m_mul(m, a, z), m_horner(m, z, q, COUNT_OF(q)), a);
-        t = m_sub(m, one, m_div(m, two, d));
-        t = m_sel(m, m_cmp(m, L_LT, a, m_const(m, 0.6)), small, t);
-    } else {
-        lreg small = m_cmp(m, L_LT, a, m_const(m, 0.55));
-        lreg e = m_fma(m, k.scale, k.p, m_addc(m, k.scale, -1));
-        t = m_div(m, m_sel(m, small, e, two), d);
-        t = m_sel(m, small, t, m_sub(m, one, t));
-    }
-    return m_copysign(m, t, x);
+    lreg a = m_un(m, L_ABS, x);
+    return m_copysign(m, m->t.elem == ELEM_F32 ? tanh_f32(m, a) : tanh_f64(m, a), x);
 }
 
 /* 1 / (1 + exp(-x)), both sides of the quotient divided by a power of two: nothing overflows, and the division alone
