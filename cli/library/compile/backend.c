@@ -419,13 +419,15 @@ static bool enter_field(struct compilation *c)
     for (uint32_t i = 0; i < c->units.n; i++) {
         struct codegen_unit *u = &c->units.data[i];
         const char *text = u->text;
-        struct lowered_kernel row = {.kernel = u->symbol, .facts = {.marked = true, .first = marks}};
+        struct lowered_kernel row = {.kernel = u->symbol, .facts = {.marked = !c->options->in_field, .first = marks}};
         struct lfunc *f = lf_parse(c->ctx, &c->ctx->session, &text);
         if (!f)
             return error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", u->symbol);
         bool mutated = site >= 0 && lf_mutate(f, &site), kernel = f->role == LROLE_KERNEL;
         site = mutated ? -1 : site;
         bool lowers = kernel && lf_field(f, &row.facts);
+        if (kernel && !lowers && c->options->in_field)
+            return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--in-field: '%s': %s", u->symbol, row.facts.why);
         marks += row.facts.blocks;
         if (kernel)
             VEC_PUSH(&c->ctx->session, &c->lowered, row);

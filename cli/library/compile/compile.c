@@ -212,7 +212,8 @@ static enum fail compile_guarded(struct compilation *c, const char *model)
 enum fail compile_model(struct context *ctx, const struct options *o, const char *model, const char *last,
                         struct report report)
 {
-    struct compilation c = {.ctx = ctx, .options = o, .report = report, .last = last};
+    struct compilation c = {.ctx = ctx, .options = o, .report = report, .last = last, .in_field = o->in_field};
+    ctx->field_code = o->in_field;
     return compile_guarded(&c, model);
 }
 

@@ -49,7 +49,7 @@ struct options {
     bool object, debug, no_cache, assembly, emit_llvm, print_config, depend, depend_phony, quiet, verbose, dry_run,
         stats, time_passes;
     bool print_after_all, print_full, dot, list_stages, hard_links, verify, prove, help, version, reference, roofline,
-        calibrate, all, against_f32, bounds, json, no_run;
+        in_field, calibrate, all, against_f32, bounds, json, no_run;
     struct json_document *document; /* what --json is to write; NULL: not asked for. main makes it */
     const char *self;              /* path of the running program, for workers; main sets it */
     struct text_list files;        /* arguments that are no options */
