@@ -52,7 +52,9 @@ struct gguf_tensor {
 struct architecture {
     const char *name;
     bool halves; /* rotary pairs are elements of the halves of a head, else neighbours */
-    bool gelu; /* in feed-forward layers, else SiLU */
+    const char *activation; /* of feed-forward layers; "swiglu": gpt-oss's, clamped, of experts alone */
+    int32_t experts; /* weighed by the softmax of the chosen ones; 1: layers may have some, 2: all have, 0: none */
+    bool sinks; /* of attention; and the norm before the feed-forward layer is called post_attention_norm */
     bool head_norms; /* of queries and keys */
     bool post_norms; /* behind attention and feed-forward layers, too */
     bool scaled_embedding; /* by the root of the width */
@@ -65,9 +67,11 @@ struct architecture {
 /* The numbers of one model. */
 struct hyper {
     const struct architecture *arch;
-    int64_t layers, width, forward, heads, kv_heads, head, rotated, context, original_context, window, window_every,
-        vocabulary;
+    int64_t layers, width, forward, expert_forward, experts, experts_used, heads, kv_heads, head, rotated, context,
+        original_context, window, window_every, vocabulary;
     double epsilon, base, factor, magnitude, attention_cap, logits_cap, scale;
+    bool yarn;
+    double ramp[2]; /* the pairs between which YaRN goes from angles as they are to those over the factor */
 };
 
 struct gguf {
@@ -124,10 +128,12 @@ value_id gguf_binary(struct gguf *, const char *op, const char *name, value_id x
 value_id gguf_scaled(struct gguf *, const char *name, value_id x, double by);
 value_id gguf_constant(struct gguf *, enum elem, const int64_t *dims, int32_t rank, const void *data, const char *name);
 value_id gguf_int(struct gguf *, int64_t); /* i64 [1] */
-value_id gguf_vector(struct gguf *, const char *name, int64_t length); /* a tensor of the file, as f32 [length] */
+value_id gguf_floats(struct gguf *, const char *name, const int64_t *dims, int32_t rank); /* a tensor, as f32 */
+value_id gguf_vector(struct gguf *, const char *name, int64_t length);
 /* x by the transpose of tensor NAME.weight, with the bias NAME.bias if there is one; rows: what the weights have. */
 value_id gguf_product(struct gguf *, const char *name, value_id x, int64_t rows, int64_t columns);
-value_id gguf_weights(struct gguf *, struct gguf_tensor *, int64_t rows, int64_t columns);
+/* Tensor NAME as its file has it, [rows, columns], or [many, rows, columns] of experts (many > 0); blocks are bytes. */
+value_id gguf_weights(struct gguf *, const char *name, int64_t many, int64_t rows, int64_t columns);
 value_id gguf_input(struct gguf *, const char *name, enum elem, const expr_id *dims, int32_t rank);
 void gguf_output(struct gguf *, const char *name, value_id);
 expr_id gguf_symbol(struct gguf *, const char *name);

@@ -6,17 +6,22 @@
 #include "frontend/gguf/gguf.h"
 
 #include <math.h>
+#include <string.h>
 
 /* ---- rotary angles --------------------------------------------------------------------------------------------- */
 
-/* What a position is multiplied with for each pair: base^(-2 i / n), over the factor, and over the tensor's numbers. */
+/* What a position is multiplied with for each pair: base^(-2 i / n), over the factor, and over the tensor's numbers.
+ * YaRN divides the slow pairs alone by the factor, those after h.ramp[1], and the ones from h.ramp[0] on in part. */
 static value_id frequencies(struct gguf *p, double base, double factor, const char *tensor)
 {
     int64_t n = p->h.rotated / 2;
     struct gguf_tensor *t = tensor ? gguf_tensor(p, tensor) : NULL;
     float *list = arena_alloc_array(&p->ctx->session, (size_t)n, sizeof *list);
-    for (int64_t i = 0; i < n; i++)
-        list[i] = (float)(pow(base, -(double)i / (double)n) / factor);
+    for (int64_t i = 0; i < n; i++) {
+        double slow = ((double)i - p->h.ramp[0]) / fmax(p->h.ramp[1] - p->h.ramp[0], 1e-3);
+        double part = p->h.yarn ? fmin(fmax(slow, 0), 1) : 1;
+        list[i] = (float)(pow(base, -(double)i / (double)n) * (part / factor + 1 - part));
+    }
     value_id v = gguf_constant(p, ELEM_F32, &n, 1, list, "rope");
     return t ? gguf_binary(p, "Div", tensor, v, gguf_vector(p, tensor, n)) : v;
 }
@@ -94,7 +99,7 @@ static void projections(struct gguf *p, int64_t layer, value_id x, value_id out[
 
 static value_id attention(struct gguf *p, int64_t layer, value_id x)
 {
-    enum { QUERY, PAST = 3, LENGTHS = 5, TOTAL, COSINES, PLACES = 9, HEAD_NORMS = 14, OPERANDS = 16 };
+    enum { QUERY, PAST = 3, LENGTHS = 5, TOTAL, COSINES, PLACES = 9, SINKS = 11, HEAD_NORMS = 14, OPERANDS = 16 };
     const struct hyper *h = &p->h;
     bool windowed = is_windowed(h, layer);
     const value_id *angle = p->angles[windowed && h->arch->window_base > 0];
@@ -107,6 +112,8 @@ static value_id attention(struct gguf *p, int64_t layer, value_id x)
     in[COSINES] = angle[0];
     in[COSINES + 1] = angle[1];
     in[PLACES] = angle[2];
+    if (h->arch->sinks)
+        in[SINKS] = gguf_vector(p, in_layer(p, layer, "attn_sinks.weight"), h->heads);
     if (h->arch->head_norms) {
         in[HEAD_NORMS] = gguf_vector(p, in_layer(p, layer, "attn_q_norm.weight"), h->head);
         in[HEAD_NORMS + 1] = gguf_vector(p, in_layer(p, layer, "attn_k_norm.weight"), h->head);
@@ -121,9 +128,10 @@ static value_id attention(struct gguf *p, int64_t layer, value_id x)
         attr_float("softcap", h->attention_cap),
         attr_float("qk_norm_epsilon", h->epsilon),
     };
+    uint32_t n_in = h->arch->head_norms ? OPERANDS : h->arch->sinks ? SINKS + 1 : PLACES + 1;
     gguf_append(p,
-                &(struct gguf_op){"com.microsoft", "GroupQueryAttention", 1, in_layer(p, layer, "attention"), in,
-                                  h->arch->head_norms ? OPERANDS : PLACES + 1, attrs, COUNT_OF(attrs)},
+                &(struct gguf_op){"com.microsoft", "GroupQueryAttention", 1, in_layer(p, layer, "attention"), in, n_in,
+                                  attrs, COUNT_OF(attrs)},
                 out, 3);
     VEC_PUSH(&p->scratch, &p->present, out[1]);
     VEC_PUSH(&p->scratch, &p->present, out[2]);
@@ -134,9 +142,49 @@ static value_id activated(struct gguf *p, const char *name, value_id x)
 {
     const struct attr by_tanh = attr_str("approximate", "tanh");
     value_id y;
-    if (!p->h.arch->gelu)
+    if (strcmp(p->h.arch->activation, "gelu") != 0)
         return gguf_binary(p, "Mul", name, x, gguf_unary(p, "Sigmoid", name, x));
     gguf_append(p, &(struct gguf_op){"", "Gelu", 20, name, &x, 1, &by_tanh, 1}, &y, 1);
+    return y;
+}
+
+/* Operands of an expert layer: the matrices of all experts, and their biases if there are some. */
+static bool expert_matrix(struct gguf *p, int64_t layer, const char *which, int64_t rows, int64_t columns, value_id *in,
+                          const char **type)
+{
+    const char *name = in_layer(p, layer, arena_printf(&p->scratch, "ffn_%s_exps.weight", which));
+    const char *bias = in_layer(p, layer, arena_printf(&p->scratch, "ffn_%s_exps.bias", which));
+    const int64_t dims[2] = {p->h.experts, rows};
+    in[0] = gguf_weights(p, name, p->h.experts, rows, columns);
+    if (gguf_tensor(p, bias))
+        in[1] = gguf_floats(p, bias, dims, 2);
+    *type = in[0].i ? gguf_tensor(p, name)->type->name : NULL;
+    return in[0].i;
+}
+
+/* Of all experts a token goes through those that have the largest numbers of a product, weighed by their softmax. */
+static value_id experts(struct gguf *p, int64_t layer, value_id x)
+{
+    enum { ROUTER = 1, GATE, DOWN = 4, UP = 6, OPERANDS = 8 };
+    const struct hyper *h = &p->h;
+    const int64_t two = 2, rows[2] = {-1, h->experts};
+    const char *name = in_layer(p, layer, "ffn_gate_inp"), *type[3];
+    value_id in[OPERANDS] = {x}, y = gguf_product(p, name, x, h->experts, h->width);
+    in[ROUTER] = gguf_binary(p, "Reshape", name, y,
+                             gguf_constant(p, ELEM_I64, &two, 1, arena_copy(&p->ctx->session, rows, sizeof rows), ""));
+    if (!expert_matrix(p, layer, "gate", h->expert_forward, h->width, in + GATE, &type[0]) ||
+        !expert_matrix(p, layer, "down", h->width, h->expert_forward, in + DOWN, &type[1]) ||
+        !expert_matrix(p, layer, "up", h->expert_forward, h->width, in + UP, &type[2]))
+        return (value_id){0};
+    const struct attr attrs[] = {
+        attr_int("k", h->experts_used),   attr_str("activation_type", h->arch->activation),
+        attr_str("fc1_type", type[0]),    attr_str("fc2_type", type[1]),
+        attr_str("fc3_type", type[2]),    attr_float("activation_alpha", 1.702), /* those of "swiglu" are gpt-oss's */
+        attr_float("activation_beta", 1), attr_float("swiglu_limit", 7),
+    };
+    gguf_append(
+        p, &(struct gguf_op){"ggml", "Experts", 1, in_layer(p, layer, "experts"), in, OPERANDS, attrs, COUNT_OF(attrs)},
+        &y, 1);
     return y;
 }
 
@@ -146,6 +194,8 @@ static value_id forward(struct gguf *p, int64_t layer, value_id x)
     const struct hyper *h = &p->h;
     const char *up = in_layer(p, layer, "ffn_up"), *gate = in_layer(p, layer, "ffn_gate");
     value_id half[2];
+    if (h->arch->experts > 1 || (h->experts && has(p, layer, "ffn_gate_inp.weight")))
+        return experts(p, layer, x);
     if (has(p, layer, "ffn_gate.weight")) {
         half[0] = gguf_product(p, gate, x, h->forward, h->width);
         half[1] = gguf_product(p, up, x, h->forward, h->width);
@@ -166,7 +216,8 @@ static value_id layer_of(struct gguf *p, int64_t layer, value_id x)
     if (post)
         y = normed(p, in_layer(p, layer, "post_attention_norm"), y, width);
     x = gguf_binary(p, "Add", in_layer(p, layer, "attention.sum"), x, y);
-    y = forward(p, layer, normed(p, in_layer(p, layer, "ffn_norm"), x, width));
+    const char *norm = p->h.arch->sinks ? "post_attention_norm" : "ffn_norm";
+    y = forward(p, layer, normed(p, in_layer(p, layer, norm), x, width));
     if (post)
         y = normed(p, in_layer(p, layer, "post_ffw_norm"), y, width);
     return gguf_binary(p, "Add", in_layer(p, layer, "ffn.sum"), x, y);
@@ -199,9 +250,9 @@ static void inputs(struct gguf *p)
 
 static value_id embedded(struct gguf *p)
 {
-    struct gguf_tensor *t = gguf_tensor(p, "token_embd.weight");
-    const value_id in[2] = {gguf_weights(p, t, p->h.vocabulary, p->h.width), p->ids};
-    const struct attr type = attr_str("type", t->type->name);
+    static const char name[] = "token_embd.weight";
+    const value_id in[2] = {gguf_weights(p, name, 0, p->h.vocabulary, p->h.width), p->ids};
+    const struct attr type = attr_str("type", gguf_tensor(p, name)->type->name);
     value_id x;
     gguf_append(p, &(struct gguf_op){"ggml", "GetRows", 1, "token_embd", in, 2, &type, 1}, &x, 1);
     return gguf_scaled(p, "token_embd", x, p->h.arch->scaled_embedding ? sqrt((double)p->h.width) : 1);

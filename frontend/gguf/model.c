@@ -65,20 +65,43 @@ static bool real_of(struct gguf *p, const char *name, double absent, double *out
            gguf_refuse(p, "key '%s.%s' is no number from 0 on", p->h.arch->name, name);
 }
 
-/* Rotary angles: divided by a factor (linear), or by one for each pair that a tensor gives (longrope, llama3). */
+/* The pairs that turn `fast` and `slow` times within the original context, and how YaRN scales cosines and sines. */
+static bool yarn_read(struct gguf *p)
+{
+    struct hyper *h = &p->h;
+    const double n = (double)h->rotated;
+    double turns[2];
+    if (!real_of(p, "rope.scaling.yarn_beta_fast", 32, &turns[0]) ||
+        !real_of(p, "rope.scaling.yarn_beta_slow", 1, &turns[1]))
+        return false;
+    if (!(h->factor >= 1) || !(h->base > 1) || !(turns[1] > 0) || turns[0] < turns[1] || h->arch->window_base > 0)
+        return gguf_refuse(p, "YaRN with factor %g, base %g, %g and %g turns: not supported", h->factor, h->base,
+                           turns[0], turns[1]);
+    for (int32_t i = 0; i < 2; i++)
+        h->ramp[i] = n * log((double)h->original_context / (turns[i] * 2 * acos(-1))) / (2 * log(h->base));
+    h->ramp[0] = fmax(floor(h->ramp[0]), 0);
+    h->ramp[1] = fmin(ceil(h->ramp[1]), n - 1);
+    h->magnitude *= 1 + 0.1 * log(h->factor);
+    h->yarn = true;
+    return true;
+}
+
+/* Rotary angles: divided by a factor (linear), slow ones alone (YaRN), or by a factor for each pair that a tensor gives
+ * (longrope, llama3). */
 static bool scaling_read(struct gguf *p)
 {
     const struct gguf_key *type = gguf_own(p, "rope.scaling.type");
     struct hyper *h = &p->h;
-    bool none = text_is(type, "none") || text_is(type, "longrope");
-    if (type && !none && !text_is(type, "linear"))
-        return gguf_refuse(p, "key '%s' is none of \"none\", \"linear\" and \"longrope\"", type->name);
+    bool none = text_is(type, "none") || text_is(type, "longrope"), yarn = text_is(type, "yarn");
+    if (type && !none && !yarn && !text_is(type, "linear"))
+        return gguf_refuse(p, "key '%s' is none of \"none\", \"linear\", \"yarn\" and \"longrope\"", type->name);
     if (!real_of(p, gguf_own(p, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear", 0, &h->factor) ||
         !real_of(p, "rope.scaling.attn_factor", 1, &h->magnitude))
         return false;
     if (none || h->factor == 0)
         h->factor = 1;
-    return size_of(p, "rope.scaling.original_context_length", h->context, 1, INT32_MAX, &h->original_context);
+    return size_of(p, "rope.scaling.original_context_length", h->context, 1, INT32_MAX, &h->original_context) &&
+           (!yarn || yarn_read(p));
 }
 
 static bool attention_read(struct gguf *p)
@@ -115,9 +138,21 @@ static bool attention_read(struct gguf *p)
 /* What other models of the same architecture's name do with their numbers: nothing here reads these keys. */
 static bool others_refuse(struct gguf *p)
 {
-    static const char *const names[] = {
-        "attention.clamp_kqv", "attention.max_alibi_bias", "attention.temperature_length", "embedding_scale",
-        "logit_scale",         "residual_scale",           "rope.dimension_sections",      "use_parallel_residual"};
+    static const char *const names[] = {"attention.clamp_kqv",
+                                        "attention.max_alibi_bias",
+                                        "attention.temperature_length",
+                                        "embedding_scale",
+                                        "logit_scale",
+                                        "residual_scale",
+                                        "rope.dimension_sections",
+                                        "use_parallel_residual",
+                                        "expert_gating_func",
+                                        "expert_group_count",
+                                        "expert_shared_count",
+                                        "expert_weights_scale",
+                                        "rope.scaling.yarn_attn_factor",
+                                        "rope.scaling.yarn_ext_factor",
+                                        "rope.scaling.yarn_log_multiplier"};
     const struct gguf_key *causal = gguf_own(p, "attention.causal");
     for (uint32_t i = 0; i < COUNT_OF(names); i++)
         if (gguf_own(p, names[i]))
@@ -126,18 +161,30 @@ static bool others_refuse(struct gguf *p)
            gguf_refuse(p, "key '%s' is false: attention to later tokens is not supported", causal->name);
 }
 
+/* Widths of feed-forward layers; where the file has experts, how many of them and how many a token goes through. */
+static bool forward_read(struct gguf *p)
+{
+    struct hyper *h = &p->h;
+    bool all = h->arch->experts > 1;
+    if (!size_of(p, "expert_count", all ? -1 : 0, all, SIZE_MOST, &h->experts) ||
+        !size_of(p, "expert_feed_forward_length", 0, 1, SIZE_MOST, &h->expert_forward) ||
+        !size_of(p, "feed_forward_length", h->expert_forward ? h->expert_forward : -1, 1, SIZE_MOST, &h->forward))
+        return false;
+    if (!h->expert_forward)
+        h->expert_forward = h->forward;
+    if (h->experts && !h->arch->experts)
+        return gguf_refuse(p, "key '%s.expert_count': experts of this architecture are not supported", h->arch->name);
+    return !h->experts || size_of(p, "expert_used_count", -1, 1, h->experts, &h->experts_used);
+}
+
 bool gguf_hyper(struct gguf *p)
 {
     struct hyper *h = &p->h;
-    int64_t experts;
     if (!architecture_find(p) || !size_of(p, "block_count", -1, 1, LAYERS_MOST, &h->layers) ||
         !size_of(p, "embedding_length", -1, 1, SIZE_MOST, &h->width) ||
-        !size_of(p, "feed_forward_length", -1, 1, SIZE_MOST, &h->forward) ||
-        !size_of(p, "context_length", INT32_MAX, 1, INT32_MAX, &h->context) ||
-        !size_of(p, "expert_count", 0, 0, SIZE_MOST, &experts) || !attention_read(p) || !others_refuse(p))
+        !size_of(p, "context_length", INT32_MAX, 1, INT32_MAX, &h->context) || !forward_read(p) || !attention_read(p) ||
+        !others_refuse(p))
         return false;
-    if (experts)
-        return gguf_refuse(p, "key '%s.expert_count': experts are not supported", h->arch->name);
     const struct gguf_tensor *words = gguf_tensor(p, "token_embd.weight");
     if (!words || words->rank != 2)
         return gguf_refuse(p, "the file has no matrix 'token_embd.weight'");

@@ -95,17 +95,35 @@ value_id gguf_scaled(struct gguf *p, const char *name, value_id x, double by)
 
 #define tensor_refuse(p, t, ...) error_at((p)->ctx, FAIL_MODEL, (src_id){0}, (t)->name, __VA_ARGS__)
 
-value_id gguf_vector(struct gguf *p, const char *name, int64_t length)
+/* "3 x 4", in scratch memory. */
+static const char *shape_text(struct gguf *p, const int64_t *dims, int32_t rank)
+{
+    struct strbuf out;
+    strbuf_init(&out, &p->scratch);
+    for (int32_t d = 0; d < rank; d++)
+        strbuf_printf(&out, d ? " x %lld" : "%lld", (long long)dims[d]);
+    return out.data;
+}
+
+/* Has the tensor that shape? Else a diagnostic. */
+static bool shape_is(struct gguf *p, const struct gguf_tensor *t, const int64_t *dims, int32_t rank, bool floats)
+{
+    if (t->rank == rank && memcmp(t->dims, dims, (size_t)rank * sizeof *dims) == 0 &&
+        !(floats && t->type->elem == ELEM_U8))
+        return true;
+    return tensor_refuse(p, t, "it should be %s%s, and is %s of %s", shape_text(p, dims, rank), floats ? " floats" : "",
+                         shape_text(p, t->dims, t->rank), t->type->name);
+}
+
+value_id gguf_floats(struct gguf *p, const char *name, const int64_t *dims, int32_t rank)
 {
     struct gguf_tensor *t = gguf_tensor(p, name);
     if (!t)
         return gguf_refuse(p, "the file has no tensor '%s'", name), (value_id){0};
-    if (t->rank != 1 || t->dims[0] != length || t->type->elem == ELEM_U8)
-        return tensor_refuse(p, t, "it should be %lld floats, and is %s of rank %d, its last dim %lld",
-                             (long long)length, t->type->name, (int)t->rank, (long long)t->dims[t->rank - 1]),
-               (value_id){0};
+    if (!shape_is(p, t, dims, rank, true))
+        return (value_id){0};
     if (!t->v.i)
-        t->v = gguf_constant(p, t->type->elem, t->dims, 1, t->data, t->name);
+        t->v = gguf_constant(p, t->type->elem, t->dims, rank, t->data, t->name);
     t->used = true;
     if (t->type->elem == ELEM_F32)
         return t->v;
@@ -115,18 +133,24 @@ value_id gguf_vector(struct gguf *p, const char *name, int64_t length)
     return y;
 }
 
-/* Blocks as the bytes that the file has: [rows, bytes of a row]. */
-value_id gguf_weights(struct gguf *p, struct gguf_tensor *t, int64_t rows, int64_t columns)
+value_id gguf_vector(struct gguf *p, const char *name, int64_t length)
 {
-    int64_t dims[2] = {t->dims[0], t->dims[t->rank - 1]};
-    if (t->rank != 2 || dims[0] != rows || dims[1] != columns)
-        return tensor_refuse(p, t, "it should be %lld rows of %lld, and has %lld of %lld, rank %d", (long long)rows,
-                             (long long)columns, (long long)dims[0], (long long)dims[1], (int)t->rank),
-               (value_id){0};
+    return gguf_floats(p, name, &length, 1);
+}
+
+value_id gguf_weights(struct gguf *p, const char *name, int64_t many, int64_t rows, int64_t columns)
+{
+    struct gguf_tensor *t = gguf_tensor(p, name);
+    int32_t rank = many ? 3 : 2;
+    int64_t dims[3] = {many, rows, columns};
+    if (!t)
+        return gguf_refuse(p, "the file has no tensor '%s'", name), (value_id){0};
+    if (!shape_is(p, t, dims + 3 - rank, rank, false))
+        return (value_id){0};
     if (t->type->elem == ELEM_U8)
-        dims[1] = dims[1] / t->type->elements * t->type->bytes;
+        dims[2] = columns / t->type->elements * t->type->bytes;
     if (!t->v.i)
-        t->v = gguf_constant(p, t->type->elem, dims, 2, t->data, t->name);
+        t->v = gguf_constant(p, t->type->elem, dims + 3 - rank, rank, t->data, t->name);
     t->used = true;
     return t->v;
 }
@@ -135,12 +159,11 @@ value_id gguf_product(struct gguf *p, const char *name, value_id x, int64_t rows
 {
     const char *weight = arena_printf(&p->scratch, "%s.weight", name);
     const char *bias = arena_printf(&p->scratch, "%s.bias", name);
-    struct gguf_tensor *t = gguf_tensor(p, weight);
-    if (!t)
-        return gguf_refuse(p, "the file has no tensor '%s'", weight), (value_id){0};
-    const value_id in[2] = {x, gguf_weights(p, t, rows, columns)};
-    const struct attr attrs[] = {attr_str("type", t->type->name), attr_int("columns", columns)};
+    const value_id in[2] = {x, gguf_weights(p, weight, 0, rows, columns)};
     value_id y;
+    if (!in[1].i)
+        return in[1];
+    const struct attr attrs[] = {attr_str("type", gguf_tensor(p, weight)->type->name), attr_int("columns", columns)};
     gguf_append(p, &(struct gguf_op){"ggml", "MulMat", 1, name, in, 2, attrs, 2}, &y, 1);
     return gguf_tensor(p, bias) ? gguf_binary(p, "Add", bias, y, gguf_vector(p, bias, rows)) : y;
 }

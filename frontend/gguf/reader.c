@@ -168,7 +168,8 @@ static bool type_read(struct gguf *p, struct gguf_tensor *t, uint64_t number)
     return t->type->elements ||
            tensor_refuse(
                p, t,
-               "a tensor of %s; supported are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K: "
+               "a tensor of %s; supported are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, "
+               "MXFP4: "
                "quantize the model to one of them",
                t->type->name);
 }

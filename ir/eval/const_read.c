@@ -18,7 +18,7 @@
 enum {
     CHUNK = 4096,        /* elements per piece: all buffers of a few levels stay in L2 */
     MAX_DEPTH = 48,
-    MAX_COST = 64        /* operator applications per element */
+    MAX_COST = 96        /* operator applications per element */
 };
 
 struct reader {
@@ -69,6 +69,8 @@ static uint32_t read_cost(struct graph *g, value_id v, int depth)
     }
     if (n->op == OP_CONCAT) /* each element comes from one operand */
         cost = most + 1;
+    if (n->op == OP_IDENTITY) /* kernels read the copy, and compute what is made of it: that is counted anew */
+        cost = most > MAX_COST ? most : 1;
     if (n->op == OP_BROADCAST && most > MAX_COST) /* rather the operand is folded, which is smaller */
         cost = 2;
     cost = cost > MAX_COST ? MAX_COST + 1 : cost;

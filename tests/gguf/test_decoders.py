@@ -22,6 +22,9 @@ MODELS = {
     "gemma": Model("gemma", kv_heads=1, tied=True),
     "gemma2": Model("gemma2", layers=3, window=6, tied=True),
     "gemma3": Model("gemma3", layers=7, window=6, base=1e6, factor=8, tied=True),
+    "mixtral": Model("llama", experts=4, used=2),
+    "qwen3moe": Model("qwen3moe", layers=3, head=32, base=1e6, experts=8, used=3, dense=1),
+    "gpt-oss": Model("gpt-oss", window=6, base=150000, yarn=32, original=100, experts=6, used=4),
     "phi3": Model("phi3", packed=True, window=8),
     "phi3-long": Model("phi3", packed=True, factors=([1.0] * 8, [1.0 + k for k in range(8)]), original=14, magnitude=1.19),
 }
@@ -46,11 +49,11 @@ def test_architectures(tmp_path, name):
     compile_to(tmp_path / "m.so", model.file().save(tmp_path / "m.gguf"), *ONE)
     for room in (0, 64):
         found, logits = steps(tmp_path / "m.so", PROMPT, 12, room)
-        if not model.original:
+        if not model.factors or not model.original:
             close(found, logits, model, PROMPT, 2e-5)
         else:   # a step's angles are those of its length, and the caches keep what they were made with
             assert np.abs(logits[0] - model.logits(PROMPT)[-1]).max() <= 2e-5 * np.abs(logits[0]).max()
-    if not model.original:    # a prompt in pieces
+    if not model.factors or not model.original:    # a prompt in pieces
         decoder = Compiled(tmp_path / "m.so")
         decoder.begin(0)
         pieces = np.concatenate([decoder.step(np.array([ids], np.int64)) for ids in (PROMPT[:4], PROMPT[4:5], PROMPT[5:])])
@@ -101,7 +104,35 @@ def test_types(tmp_path, kind):
     close(found, logits, model, PROMPT, 4e-2)
     want, bytes_ = path.stat().st_size, result("inspect", tmp_path / "m.so")["bytes"]
     have = bytes_["weights"] - bytes_["weights_padding"]
-    assert have < {"Q5_0": 1.6, "Q5_1": 1.6, "Q5_K": 1.6, "Q6_K": 1.35}.get(kind, 1.04) * want, (have, want)
+    assert have < {"Q5_0": 1.6, "Q5_1": 1.6, "Q5_K": 1.6, "Q6_K": 1.35, "MXFP4": 1.1}.get(kind, 1.04) * want, (have, want)
+
+
+@pytest.mark.parametrize("kind", ["MXFP4", "Q4_K", "Q5_K", "Q6_K"])
+def test_large_matrices(tmp_path, kind):
+    """What is made of a matrix beyond --limit-fold-bytes is not folded, of a matrix of all experts neither."""
+    for more in ({}, dict(experts=2)):
+        model = Model("llama", kind=kind, tied=True, **WIDE | dict(width=1024, forward=1536), **more)
+        path = model.file().save(tmp_path / "m.gguf")
+        for options in ((), ("--precision=exact",)):
+            done = mcc("-q", *options, "-stop-after=settle-constants", path, "-o", tmp_path / "m.txt")
+            assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", ["F16", "MXFP4", "Q4_K", "Q5_1", "Q6_K", "Q8_0"])
+@pytest.mark.parametrize("architecture", ["qwen3moe", "gpt-oss"])
+def test_expert_types(tmp_path, architecture, kind):
+    """The same of matrices of all experts: with and without a minimum, a middle, scales of two parts."""
+    model = Model(architecture, kind="Q8_0", kinds={"exps.weight": kind}, tied=True, experts=5, used=2, **WIDE | dict(forward=256))
+    path = model.file().save(tmp_path / "m.gguf")
+    compile_to(tmp_path / "exact.so", path, *ONE, "--precision=exact")
+    found, logits = steps(tmp_path / "exact.so", PROMPT, 4, 0)
+    close(found, logits, model, PROMPT, 5e-5)
+    compile_to(tmp_path / "m.so", path, *ONE)
+    found, logits = steps(tmp_path / "m.so", PROMPT, 4, 0)
+    close(found, logits, model, PROMPT, 6e-2)
+    want, bytes_ = path.stat().st_size, result("inspect", tmp_path / "m.so")["bytes"]
+    have = bytes_["weights"] - bytes_["weights_padding"]
+    assert have < {"Q5_1": 1.6, "Q6_K": 1.35, "MXFP4": 1.1}.get(kind, 1.05) * want, (have, want)
 
 
 def test_mixed(tmp_path):

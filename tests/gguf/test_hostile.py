@@ -117,13 +117,18 @@ def without(f, name):
     f.tensors = [t for t in f.tensors if t[0] != name]
 
 
+def yarn(f, name, v):
+    set_key(f, "llama.rope.scaling.type", "str", "yarn")
+    set_key(f, "llama.rope.scaling." + name, "f32", v)
+
+
 MODELS = [
     (lambda f: set_key(f, "llama.block_count", "u32", 0), "'llama.block_count' at byte"),
     (lambda f: set_key(f, "llama.block_count", "u64", 2 ** 40), "is no integer from 1 to 4096"),
     (lambda f: set_key(f, "llama.block_count", "u32", 4096), "no tensor 'blk.1.attn_norm.weight'"),
     (lambda f: set_key(f, "llama.block_count", "f32", 1.0), "is no integer"),
     (lambda f: set_key(f, "llama.embedding_length", "i32", -32), "is no integer"),
-    (lambda f: set_key(f, "llama.attention.head_count", "u32", 3), "it should be 48 rows of 32"),
+    (lambda f: set_key(f, "llama.attention.head_count", "u32", 3), "it should be 48 x 32, and is 32 x 32 of Q8_0"),
     (lambda f: set_key(f, "llama.attention.head_count", "u32", 0), "is no integer"),
     (lambda f: set_key(f, "llama.attention.head_count_kv", ["u32"], [1, 2]), "layers that differ"),
     (lambda f: set_key(f, "llama.attention.head_count_kv", ["u32"], []), "is no integer"),
@@ -131,8 +136,13 @@ MODELS = [
     (lambda f: set_key(f, "llama.rope.dimension_count", "u32", 15), "15 of each rotated"),
     (lambda f: set_key(f, "llama.rope.freq_base", "f32", float("nan")), "no number from 0 on"),
     (lambda f: set_key(f, "llama.rope.freq_base", "str", "1e4"), "no number from 0 on"),
-    (lambda f: set_key(f, "llama.rope.scaling.type", "str", "yarn"), 'is none of "none", "linear" and "longrope"'),
-    (lambda f: set_key(f, "llama.expert_count", "u32", 8), "experts are not supported"),
+    (lambda f: set_key(f, "llama.rope.scaling.type", "str", "dynamic"), 'is none of "none", "linear", "yarn" and "longrope"'),
+    (lambda f: yarn(f, "factor", 0.5), "YaRN with factor 0.5"),
+    (lambda f: yarn(f, "factor", float("inf")), "no number from 0 on"),
+    (lambda f: yarn(f, "yarn_beta_slow", 0.0), "0 turns: not supported"),
+    (lambda f: yarn(f, "yarn_beta_fast", 0.5), "0.5 and 1 turns: not supported"),
+    (lambda f: yarn(f, "yarn_ext_factor", 1.0), "key 'llama.rope.scaling.yarn_ext_factor' is not supported"),
+    (lambda f: (yarn(f, "factor", 2.0), set_key(f, "llama.rope.freq_base", "f32", 1.0)), "base 1, 32 and 1 turns"),
     (lambda f: set_key(f, "llama.attention.sliding_window", "u32", 8), "windows of this architecture"),
     (lambda f: set_key(f, "llama.attention.causal", "bool", False), "attention to later tokens"),
     (lambda f: set_key(f, "llama.logit_scale", "f32", 1.0), "key 'llama.logit_scale' is not supported"),
@@ -145,8 +155,8 @@ MODELS = [
     (lambda f: f.tensor("blk.0.attn_sinks.weight", "F32", [1] * 32), "tensor 'blk.0.attn_sinks.weight': error: no layer"),
     (lambda f: (without(f, "output_norm.weight"), f.tensor("output_norm.weight", "Q8_0", [1] * 32)), "it should be 32 floats"),
     (lambda f: (without(f, "output_norm.weight"), f.tensor("output_norm.weight", "F32", [1] * 31)), "it should be 32 floats"),
-    (lambda f: (without(f, "blk.0.ffn_up.weight"), f.tensor("blk.0.ffn_up.weight", "F32", [[1] * 16] * 32)), "it should be 32 rows of 32"),
-    (lambda f: (without(f, "blk.0.ffn_up.weight"), f.tensor("blk.0.ffn_up.weight", "F32", [[[1] * 32] * 32])), "rank 3"),
+    (lambda f: (without(f, "blk.0.ffn_up.weight"), f.tensor("blk.0.ffn_up.weight", "F32", [[1] * 16] * 32)), "it should be 32 x 32, and is 32 x 16 of F32"),
+    (lambda f: (without(f, "blk.0.ffn_up.weight"), f.tensor("blk.0.ffn_up.weight", "F32", [[[1] * 32] * 32])), "it should be 32 x 32, and is 1 x 32 x 32 of F32"),
 ]
 
 
@@ -158,12 +168,60 @@ def test_models(tmp_path, n):
     assert says in check(f.save(tmp_path / "m.gguf"))
 
 
+def again(f, name, *shape, kind="F32"):
+    without(f, name)
+    f.tensor(name, kind, [[[1.0] * shape[-1]] * shape[-2]] * shape[0] if len(shape) == 3 else [[1.0] * shape[-1]] * shape[0])
+
+
+KEY, EXPERTS, BIAS = "gpt-oss.expert_", "blk.0.ffn_{}_exps.weight", "blk.0.ffn_down_exps.bias"
+OSS = [
+    (lambda f: set_key(f, KEY + "count", "u32", 0), "'gpt-oss.expert_count' at byte"),
+    (lambda f: set_key(f, KEY + "count", "u32", 2 ** 31), "is no integer from 1 to 16777216"),
+    (lambda f: set_key(f, KEY + "count", "u32", 5), "it should be 5 x 32"),
+    (lambda f: set_key(f, KEY + "count", "u32", 2), "is no integer from 1 to 2"),
+    (lambda f: set_key(f, KEY + "used_count", "u32", 5), "'gpt-oss.expert_used_count' at byte"),
+    (lambda f: set_key(f, KEY + "used_count", "u32", 0), "is no integer from 1 to 4"),
+    (lambda f: set_key(f, KEY + "used_count", "i64", -1), "is no integer from 1 to 4"),
+    (lambda f: set_key(f, KEY + "feed_forward_length", "u32", 64), "it should be 4 x 64 x 32, and is 4 x 32 x 32 of MXFP4"),
+    (lambda f: set_key(f, KEY + "shared_count", "u32", 1), "key 'gpt-oss.expert_shared_count' is not supported"),
+    (lambda f: set_key(f, KEY + "gating_func", "u32", 2), "key 'gpt-oss.expert_gating_func' is not supported"),
+    (lambda f: set_key(f, "general.architecture", "str", "qwen3"), "no key 'qwen3.block_count'"),
+    (lambda f: f.keys.remove(next(k for k in f.keys if k[0] == KEY + "used_count")), "no key 'gpt-oss.expert_used_count'"),
+    (lambda f: f.keys.remove(next(k for k in f.keys if k[0] == KEY + "count")), "no key 'gpt-oss.expert_count'"),
+    (lambda f: without(f, "blk.0.ffn_gate_inp.weight"), "no tensor 'blk.0.ffn_gate_inp.weight'"),
+    (lambda f: without(f, EXPERTS.format("up")), "no tensor 'blk.0.ffn_up_exps.weight'"),
+    (lambda f: without(f, "blk.0.attn_sinks.weight"), "no tensor 'blk.0.attn_sinks.weight'"),
+    (lambda f: without(f, "blk.0.post_attention_norm.weight"), "no tensor 'blk.0.post_attention_norm.weight'"),
+    (lambda f: again(f, EXPERTS.format("gate"), 32, 32), "it should be 4 x 32 x 32, and is 32 x 32 of F32"),
+    (lambda f: again(f, EXPERTS.format("down"), 3, 32, 32), "it should be 4 x 32 x 32, and is 3 x 32 x 32 of F32"),
+    (lambda f: again(f, EXPERTS.format("down"), 4, 32, 64, kind="Q4_0"), "and is 4 x 32 x 64 of Q4_0"),
+    (lambda f: again(f, BIAS, 4, 31), "it should be 4 x 32 floats, and is 4 x 31 of F32"),
+    (lambda f: again(f, BIAS, 4, 32, kind="MXFP4"), "it should be 4 x 32 floats, and is 4 x 32 of MXFP4"),
+    (lambda f: f.tensor("blk.0.ffn_gate_shexp.weight", "F32", [[1] * 32] * 32), "no layer of architecture 'gpt-oss' reads this tensor"),
+]
+
+
+@pytest.mark.parametrize("n", range(len(OSS)))
+def test_experts(tmp_path, n):
+    change, says = OSS[n]
+    f = drawn("gpt-oss")
+    change(f)
+    assert says in check(f.save(tmp_path / "m.gguf"))
+
+
+def drawn(architecture):
+    more = dict(width=32, layers=1, heads=2, kv_heads=1, head=16, forward=32, words=32, window=4 * (architecture != "qwen3moe"), tied=True)
+    if architecture in ("gpt-oss", "qwen3moe"):
+        more |= dict(experts=4, used=3, kinds={"exps.weight": "MXFP4"}, original=64, yarn=8)
+    return Model(architecture, packed=architecture == "phi3", **more).file()
+
+
 def test_other_architectures_are_hostile_too(tmp_path):
     path, draw = tmp_path / "m.gguf", random.Random(2)
-    for architecture in ("gemma3", "phi3"):
-        more = dict(width=32, layers=1, heads=2, kv_heads=1, head=16, forward=32, words=32, window=4, tied=True)
-        f = Model(architecture, packed=architecture == "phi3", **more).file()
+    for architecture in ("gemma3", "phi3", "qwen3moe", "gpt-oss"):
+        f = drawn(architecture)
         whole, head = f.save(path).read_bytes(), len(f.head())
+        assert "supported" in check(path, (0,))
         for _ in range(25):
             data = bytearray(whole)
             data[draw.randrange(head)] = draw.choice((draw.randrange(256), 0, 255, 127, 128))

@@ -7,7 +7,8 @@ import numpy as np
 KINDS = {"u8": (0, "B"), "i8": (1, "b"), "u16": (2, "H"), "i16": (3, "h"), "u32": (4, "I"), "i32": (5, "i"), "f32": (6, "f"), "bool": (7, "?"),
          "str": (8, None), "array": (9, None), "u64": (10, "Q"), "i64": (11, "q"), "f64": (12, "d")}
 TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34),
-         "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "BF16": (30, 1, 2)}
+         "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "BF16": (30, 1, 2),
+         "MXFP4": (39, 32, 17)}
 
 
 def text(s):
@@ -172,7 +173,16 @@ def q6_k(x):
         ((q.astype(np.float32) - 32) * scale).reshape(x.shape).astype(np.float32)
 
 
-PACKERS = {"Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q5_1": q5_1, "Q8_0": q8_0, "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k}
+def mxfp4(x):
+    held = np.array([0, 1, 2, 3, 4, 6, 8, 12], np.float32)
+    held = np.concatenate([held, -held])
+    e = np.clip(np.frexp(np.abs(x).max(1, keepdims=True))[1] + 125, 0, 254)     # the largest number is 4 to 8
+    scale = np.ldexp(np.float32(1), e - 128).astype(np.float32)
+    q = np.abs(over(x, scale)[:, :, None] - held).argmin(2).astype(np.uint8)
+    return [e.astype(np.uint8), nibbles(q, 16)], held[q] * scale
+
+
+PACKERS = {"MXFP4": mxfp4, "Q4_0": q4_0, "Q4_1": q4_1, "Q5_0": q5_0, "Q5_1": q5_1, "Q8_0": q8_0, "Q4_K": q4_k, "Q5_K": q5_k, "Q6_K": q6_k}
 
 
 def pack(kind, x):

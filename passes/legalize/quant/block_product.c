@@ -94,12 +94,20 @@ static const struct block_quantized *quantized(struct rule *r, value_id x, const
     return &lg->block_quantized.data[lg->block_quantized.n - 1];
 }
 
+int32_t blocks_dims(const struct blocks *s, const int64_t *dims, int32_t n, int64_t *out)
+{
+    int32_t before = s->many ? 1 : 0;
+    out[0] = s->many;
+    memcpy(out + before, dims, (size_t)n * sizeof *dims);
+    return before + n;
+}
+
 /* v as n dims, after that of several matrices, of which the chosen one is left. */
 static value_id chosen(struct builder *b, const struct blocks *s, value_id v, const int64_t *dims, int32_t n)
 {
-    int64_t all[RANK_MAX] = {s->many};
-    memcpy(all + 1, dims, (size_t)n * sizeof *dims);
-    v = s->many ? v_reshape_i(b, v, all, n + 1) : v_reshape_i(b, v, dims, n);
+    int64_t all[RANK_MAX];
+    int32_t rank = blocks_dims(s, dims, n, all);
+    v = v_reshape_i(b, v, all, rank);
     return s->many ? b_slice_axis(b, v, 0, s->chosen, ex_const(b_exprs(b), 1)) : v;
 }
 
@@ -115,6 +123,7 @@ static value_id numbers(struct rule *r, const struct blocks *s)
     for (int64_t k = 0; k < per && per > 1; k++) {
         value_id moved = k ? b_binary_f64(b, OP_SHR, bytes, (double)(k * s->bits)) : bytes;
         moved = b_binary_f64(b, OP_AND, moved, (double)((1 << s->bits) - 1));
+        moved = s->e2m1 ? v_e2m1_numbers(b, moved) : moved;
         part[k] = b_unsqueeze(b, r->lg->options->signed_bytes ? b_op(b, OP_BITCAST, &moved, 1, &type, 1) : moved,
                               rank - 1);
     }

@@ -67,7 +67,36 @@ bool blocks_allow_bytes(struct rule *r, const struct blocks *s, bool by_file)
 value_id v_less_least(struct builder *b, value_id y, value_id negated_sums, const struct blocks *s)
 {
     static const int64_t turn[] = {1, 0};
-    return b_binary(b, OP_ADD, y, b_matmul(b, negated_sums, b_transpose(b, s->least, turn)));
+    value_id by_least = s->many ? v_product_chosen(b, negated_sums, s->least, s->chosen, 2)
+                                : b_matmul(b, negated_sums, b_transpose(b, s->least, turn));
+    return b_binary(b, OP_ADD, y, by_least);
+}
+
+/* The low 3 bits of a float e2m1 are 0, 1, 2, 3, 4, 6, 8, 12 halves, the fourth is the sign. */
+enum { E2M1_MIDDLE = 12, E2M1_SIGN = 3, E2M1_BELOW = 7 };
+static const uint32_t e2m1_halves = 0xc8643210; /* 4 bits each */
+
+value_id v_numbers(struct builder *b, value_id q, const struct blocks *s)
+{
+    if (!s->e2m1) {
+        q = b_convert(b, q, ELEM_F32);
+        return s->middle && !s->zero.i ? b_binary(b, OP_SUB, q, b_scalar_f64(b, ELEM_F32, (double)s->middle)) : q;
+    }
+    value_id at = b_binary_f64(b, OP_SHL, b_binary_f64(b, OP_AND, b_convert(b, q, ELEM_U32), E2M1_BELOW), 2);
+    value_id halves = b_binary_f64(b, OP_AND, b_binary(b, OP_SHR, b_splat_like(b, at, e2m1_halves), at), 15);
+    value_id sign = b_convert(b, b_binary_f64(b, OP_SHR, q, E2M1_SIGN), ELEM_F32);
+    return b_binary(b, OP_MUL, b_convert(b, halves, ELEM_F32), v_affine(b, sign, -2, 1));
+}
+
+/* As u8 in registers of bytes, where there is no table of 4 bits: n, and what it is above 4 and 6; ~n is -n - 1. */
+value_id v_e2m1_numbers(struct builder *b, value_id bytes)
+{
+    enum { MORE = 4 + 2 * 6 };
+    value_id low = b_binary_f64(b, OP_AND, bytes, E2M1_BELOW), sign = b_binary_f64(b, OP_SHR, bytes, E2M1_SIGN);
+    value_id n = b_binary(b, OP_ADD, low, b_binary_f64(b, OP_MAX, low, 4));
+    n = b_binary(b, OP_ADD, n, b_binary_f64(b, OP_SHL, b_binary_f64(b, OP_MAX, low, 6), 1));
+    n = b_binary(b, OP_XOR, b_binary_f64(b, OP_SUB, n, MORE), b_unary(b, OP_NEG, sign));
+    return b_binary(b, OP_ADD, n, b_binary_f64(b, OP_ADD, sign, E2M1_MIDDLE));
 }
 
 value_id v_product_chosen(struct builder *b, value_id x, value_id w, expr_id chosen, int64_t along)
@@ -87,15 +116,11 @@ value_id blocks_product(struct rule *r, value_id x, const struct blocks *s)
     int64_t lines[3] = {s->many, s->n, s->count * s->size * s->bits / 8}, last = v_rank(b, x);
     int32_t rank = s->many ? 3 : 2;
     value_id bytes = v_reshape_i(b, s->bytes, lines + 3 - rank, rank);
-    value_id q = b_convert(b, v_unpacked(b, bytes, s->bits, k), ELEM_F32);
+    value_id q = v_numbers(b, v_unpacked(b, bytes, s->bits, k), s);
     if (s->zero.i)
         q = b_binary(b, OP_SUB, q, v_blocks_spread(b, s->zero, rank - 1, s->size, k));
-    else if (s->middle)
-        q = b_binary(b, OP_SUB, q, b_scalar_f64(b, ELEM_F32, (double)s->middle));
     value_id w = b_binary(b, OP_MUL, q, v_blocks_spread(b, s->scale, rank - 1, s->size, k));
-    if (s->many)
-        return v_product_chosen(b, x, w, s->chosen, 2);
-    value_id y = w.i ? b_matmul(b, x, b_transpose(b, w, turn)) : w;
+    value_id y = s->many ? v_product_chosen(b, x, w, s->chosen, 2) : w.i ? b_matmul(b, x, b_transpose(b, w, turn)) : w;
     if (!s->least.i || !y.i)
         return y;
     return v_less_least(b, y, b_unary(b, OP_NEG, b_reduce(b, v_in_blocks(b, x, s), &last, 1, "sum", false)), s);

@@ -1,4 +1,5 @@
-/* com.microsoft MoE and QMoE: each token goes through the k experts that its router's numbers choose.
+/* com.microsoft MoE and QMoE, and GGUF's experts: each token goes through the k experts that its router's numbers
+ * choose.
  *
  * What tokens choose is sorted by expert, and a loop goes through the experts that anybody chose: one takes its tokens'
  * rows, and adds what it makes of them to their sums. So the weights of an expert are read once, and only if it is
@@ -14,6 +15,7 @@
 #include <string.h>
 
 enum { LAYERS = 3, LEVEL_BYTES = 4 };
+enum { OF_FLOATS, OF_BLOCKS, OF_GGML }; /* rule->param */
 
 /* Operands of the first, second and third layer. */
 struct layer_operands {
@@ -22,6 +24,11 @@ struct layer_operands {
 static const struct layer_operands of_floats[LAYERS] = {{2, 0, 0, 3}, {4, 0, 0, 5}, {6, 0, 0, 7}},
                                    of_blocks[LAYERS] = {{2, 3, 11, 4}, {5, 6, 12, 7}, {8, 9, 13, 10}};
 enum { ROUTER_WEIGHTS = 14, FIRST_GLOBAL_SCALE = 15 };
+
+static const struct layer_operands *operands_of(const struct rule *r, uint32_t layer)
+{
+    return r->param == OF_BLOCKS ? &of_blocks[layer] : &of_floats[layer];
+}
 
 /* The same layer of all experts. */
 struct layer {
@@ -86,10 +93,20 @@ static bool blocks_of_layer(struct rule *r, const struct layer_operands *at, uin
     return s->scale.i && (s->zero.i || !rule_has(r, at->zeros));
 }
 
+static bool ggml_layer(struct rule *r, uint32_t at, uint32_t i, struct layer *l)
+{
+    static const char *const type[LAYERS] = {"fc1_type", "fc2_type", "fc3_type"};
+    if (!ggml_matrix(r, at, 3, rule_str(r, type[i], ""), &l->blocks))
+        return false;
+    l->in = l->blocks.k;
+    l->bytes = r->lg->options->bytes != BYTES_NEVER;
+    return true;
+}
+
 static bool layer_read(struct rule *r, uint32_t i, struct layer *l)
 {
     struct builder *b = r->b;
-    const struct layer_operands *at = r->param ? &of_blocks[i] : &of_floats[i];
+    const struct layer_operands *at = operands_of(r, i);
     const struct dims dims = b_dims(b, rule_in(r, at->weights));
     int64_t d[3];
     *l = (struct layer){.in = 0};
@@ -107,8 +124,10 @@ static bool layer_read(struct rule *r, uint32_t i, struct layer *l)
         int64_t bias[2] = {d[0], d[1]};
         l->bias = v_reshape_i(b, v_widen(b, rule_in(r, at->bias)), bias, 2);
     }
-    if (r->param)
+    if (r->param == OF_BLOCKS)
         return blocks_of_layer(r, at, i, d, l);
+    if (r->param == OF_GGML && v_elem(b, rule_in(r, at->weights)) == ELEM_U8)
+        return ggml_layer(r, at->weights, i, l);
     l->w = v_widen(b, rule_in(r, at->weights));
     return l->w.i != 0;
 }
@@ -191,7 +210,7 @@ static value_id weights_of(struct rule *r, value_id router, value_id best, value
     static const int64_t last[] = {1};
     bool normalized = rule_int(r, "normalize_routing_weights", 0) != 0;
     struct attr axis = attr_int("axis", 1);
-    if (rule_has(r, ROUTER_WEIGHTS) && r->param) {
+    if (rule_has(r, ROUTER_WEIGHTS) && r->param == OF_BLOCKS) {
         value_id in[2] = {v_widen(b, rule_in(r, ROUTER_WEIGHTS)), chosen};
         const struct dims has = b_dims(b, in[0]), wants = b_dims(b, router);
         if (!has.d || !wants.d)
@@ -208,7 +227,7 @@ static value_id weights_of(struct rule *r, value_id router, value_id best, value
         }
         return b_select(b, b_binary(b, OP_LT, b_splat_like(b, w, 1e-8), w), w, zero);
     }
-    if (r->param || normalized)
+    if (r->param != OF_FLOATS || normalized)
         return v_softmax(b, best, last, 1, false);
     value_id most = b_reduce(b, router, last, 1, "max", true);
     value_id sum = b_reduce(b, b_unary(b, OP_EXP, b_binary(b, OP_SUB, router, most)), last, 1, "sum", true);
@@ -341,19 +360,19 @@ static bool served(struct rule *r)
 {
     static const char *const kinds[] = {"relu", "gelu", "silu", "swiglu", "identity"};
     const char *kind = rule_str(r, "activation_type", "relu");
-    bool known = false;
+    bool known = false, blocks = r->param == OF_BLOCKS;
     for (uint32_t i = 0; i < COUNT_OF(kinds); i++)
         known |= !strcmp(kind, kinds[i]);
     if (!known)
         return rule_bad(r, "activation_type \"%.40s\"", kind);
-    if (r->param && !rule_str_is(r, "quant_type", "int", "int"))
+    if (blocks && !rule_str_is(r, "quant_type", "int", "int"))
         return rule_refuse(r, "quant_type \"%.40s\"", rule_str(r, "quant_type", "int"));
-    if (r->param && rule_int(r, "weights_prepacked", -1) == 1)
+    if (blocks && rule_int(r, "weights_prepacked", -1) == 1)
         return rule_refuse(r, "the weights are prepacked for a GPU: export them without");
-    for (uint32_t i = FIRST_GLOBAL_SCALE; r->param && i < r->n_in; i++)
+    for (uint32_t i = FIRST_GLOBAL_SCALE; blocks && i < r->n_in; i++)
         if (rule_has(r, i))
             return rule_refuse(r, "operand %u scales floats of 4 or 8 bits", i);
-    for (uint32_t i = 0; r->param && i < LAYERS; i++)
+    for (uint32_t i = 0; blocks && i < LAYERS; i++)
         if (rule_has(r, of_blocks[i].weights) && !rule_has(r, of_blocks[i].scales))
             return rule_bad(r, "weights of layer %u without scales", i + 1);
     return true;
@@ -367,7 +386,7 @@ static bool experts_read(struct rule *r, struct experts *e)
     bool gated = rule_str_is(r, "activation_type", "relu", "swiglu");
     int64_t width;
     *e = (struct experts){.k = rule_int(r, "k", 1), .fusion = rule_int(r, "swiglu_fusion", 0)};
-    e->third = rule_has(r, (r->param ? of_blocks : of_floats)[2].weights);
+    e->third = rule_has(r, operands_of(r, 2)->weights);
     for (uint32_t i = 0; i < (e->third ? 3u : 2u); i++)
         if (!layer_read(r, i, &e->layer[i]))
             return false;

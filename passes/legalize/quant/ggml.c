@@ -23,24 +23,34 @@ struct format {
     int64_t low, low_bytes, low_group; /* 4 bits of each number: first those of a group of bytes' low bits */
     int64_t high, high_bytes, high_bits, high_group; /* what stands above them */
     int64_t shift; /* added to the numbers */
+    bool e2m1; /* the numbers are floats of 4 bits, d is an exponent of 8 */
 };
 static const struct format formats[] = {
-    {"Q4_0", 32, 18, 32, 4, 8, 0, -1, -1, 2, 16, 16, -1, 0, 0, 0, 0},
-    {"Q4_1", 32, 20, 32, 4, 0, 0, 2, -1, 4, 16, 16, -1, 0, 0, 0, 0},
-    {"Q5_0", 32, 22, 32, 8, 128, 0, -1, -1, 6, 16, 16, 2, 4, 1, 1, 112},
-    {"Q5_1", 32, 24, 32, 8, 0, 0, 2, -1, 8, 16, 16, 4, 4, 1, 1, 0},
-    {"Q8_0", 32, 34, 32, 8, 128, 0, -1, -1, -1, 0, 0, 2, 32, 8, 1, 128},
-    {"Q4_K", 256, 144, 32, 4, 0, 0, 2, 4, 16, 128, 32, -1, 0, 0, 0, 0},
-    {"Q5_K", 256, 176, 32, 8, 0, 0, 2, 4, 48, 128, 32, 16, 32, 1, 32, 0},
-    {"Q6_K", 256, 210, 16, 8, 128, 208, -1, 192, 0, 128, 64, 128, 64, 2, 32, 96},
+    {"Q4_0", 32, 18, 32, 4, 8, 0, -1, -1, 2, 16, 16, -1, 0, 0, 0, 0, false},
+    {"Q4_1", 32, 20, 32, 4, 0, 0, 2, -1, 4, 16, 16, -1, 0, 0, 0, 0, false},
+    {"Q5_0", 32, 22, 32, 8, 128, 0, -1, -1, 6, 16, 16, 2, 4, 1, 1, 112, false},
+    {"Q5_1", 32, 24, 32, 8, 0, 0, 2, -1, 8, 16, 16, 4, 4, 1, 1, 0, false},
+    {"Q8_0", 32, 34, 32, 8, 128, 0, -1, -1, -1, 0, 0, 2, 32, 8, 1, 128, false},
+    {"Q4_K", 256, 144, 32, 4, 0, 0, 2, 4, 16, 128, 32, -1, 0, 0, 0, 0, false},
+    {"Q5_K", 256, 176, 32, 8, 0, 0, 2, 4, 48, 128, 32, 16, 32, 1, 32, 0, false},
+    {"Q6_K", 256, 210, 16, 8, 128, 208, -1, 192, 0, 128, 64, 128, 64, 2, 32, 96, false},
+    {"MXFP4", 32, 17, 32, 4, 12, 0, -1, -1, 1, 16, 16, -1, 0, 0, 0, 0, true},
 };
 
 /* ---- the parts of blocks ----------------------------------------------------------------------------------------- */
 
+/* v with these dims, after that of several matrices. */
+static value_id shaped(struct builder *b, const struct blocks *s, value_id v, const int64_t *dims, int32_t n)
+{
+    int64_t all[RANK_MAX];
+    int32_t rank = blocks_dims(s, dims, n, all);
+    return v_reshape_i(b, v, all, rank);
+}
+
 /* Bytes at .. at + n - 1 of each block: u8 [rows, blocks, n]. */
 static value_id field(struct builder *b, value_id raw, int64_t at, int64_t n)
 {
-    return b_slice_axis(b, raw, 2, ex_const(b_exprs(b), at), ex_const(b_exprs(b), n));
+    return b_slice_axis(b, raw, v_rank(b, raw) - 1, ex_const(b_exprs(b), at), ex_const(b_exprs(b), n));
 }
 
 /* An f16 of each block: [rows, blocks]. */
@@ -50,7 +60,19 @@ static value_id half(struct builder *b, value_id raw, int64_t at)
     value_id low = b_convert(b, field(b, raw, at, 1), ELEM_U16);
     value_id high = b_binary_f64(b, OP_SHL, b_convert(b, field(b, raw, at + 1, 1), ELEM_U16), 8);
     value_id bits = b_binary(b, OP_OR, low, high);
-    return bits.i ? b_copy(b, b_squeeze(b, b_op(b, OP_BITCAST, &bits, 1, &type, 1), 2)) : bits;
+    return bits.i ? b_copy(b, b_squeeze(b, b_op(b, OP_BITCAST, &bits, 1, &type, 1), v_rank(b, bits) - 1)) : bits;
+}
+
+/* 2^(e - 128), half of what an exponent e8m0 is, as e2m1's numbers are doubled: bf16 has them all. */
+static value_id power(struct builder *b, value_id e)
+{
+    enum { MANTISSA = 7, SUBNORMALS = 2, LEAST = 1 << 5 };
+    const struct attr type = attr_elem("elem", ELEM_BF16);
+    e = b_convert(b, e, ELEM_U16);
+    value_id small = b_binary(b, OP_LT, e, b_splat_like(b, e, SUBNORMALS));
+    value_id bits = b_select(b, small, b_binary(b, OP_SHL, b_splat_like(b, e, LEAST), e),
+                             b_binary_f64(b, OP_SHL, b_binary_f64(b, OP_SUB, e, 1), MANTISSA));
+    return bits.i ? b_copy(b, b_squeeze(b, b_op(b, OP_BITCAST, &bits, 1, &type, 1), v_rank(b, bits) - 1)) : bits;
 }
 
 static value_id masked(struct builder *b, value_id x, int64_t shift, int64_t bits)
@@ -66,13 +88,14 @@ static value_id planes(struct builder *b, value_id bytes, int64_t bits, int64_t 
 {
     int64_t per = 8 / bits, dims[4] = {s->n, s->count * s->size / (group * per), 1, group};
     int64_t made[3] = {s->n, s->count, packed ? s->size / 2 : s->size};
+    int32_t last = s->many ? 4 : 3;
     value_id part[8];
-    bytes = v_reshape_i(b, bytes, dims, 4);
+    bytes = shaped(b, s, bytes, dims, 4);
     for (int64_t i = 0; i < per; i++) {
         part[i] = masked(b, bytes, i * bits, bits);
-        part[i] = packed ? b_packed(b, part[i], bits, 3) : part[i];
+        part[i] = packed ? b_packed(b, part[i], bits, last) : part[i];
     }
-    return v_reshape_i(b, per > 1 ? b_concat(b, part, (uint32_t)per, 2) : bytes, made, 3);
+    return shaped(b, s, per > 1 ? b_concat(b, part, (uint32_t)per, last - 1) : bytes, made, 3);
 }
 
 /* The numbers as MatMulNBits has them, in the shape in which products read them: u8 [rows, count, ..., 4]. */
@@ -88,7 +111,7 @@ static value_id numbers(struct builder *b, value_id raw, const struct format *f,
     }
     if (f->shift)
         x = b_binary_f64(b, f->high_bits == 8 ? OP_XOR : OP_ADD, x, (double)f->shift);
-    return b_copy(b, v_reshape_i(b, x, dims, 4));
+    return b_copy(b, shaped(b, s, x, dims, 4));
 }
 
 /* The 6-bit scales of Q4_K and Q5_K, or their minima: u8 [rows, blocks * 8]. The first four lie in bytes 0 to 3, or 4
@@ -99,15 +122,15 @@ static value_id sixes(struct builder *b, value_id parts, bool minima, const stru
     value_id first = field(b, parts, minima ? 4 : 0, 4), others = field(b, parts, 8, 4);
     value_id high = b_binary_f64(b, OP_SHL, masked(b, first, 6, 2), 4);
     value_id both[2] = {masked(b, first, 0, 6), b_binary(b, OP_OR, masked(b, others, minima ? 4 : 0, 4), high)};
-    return b_copy(b, v_reshape_i(b, b_concat(b, both, 2, 2), dims, 2));
+    return b_copy(b, shaped(b, s, b_concat(b, both, 2, s->many ? 3 : 2), dims, 2));
 }
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
 
-/* What a matrix of blocks is made of. */
+/* What a matrix of blocks is made of; of several matrices all have one dim more in front. */
 struct parts {
     value_id bytes; /* as numbers() makes them */
-    value_id d, scales; /* f16 [rows, blocks of the file]; u8 or i8 [rows, count], {0}: 1 everywhere */
+    value_id d, scales; /* f16 or bf16 [rows, blocks of the file]; u8 or i8 [rows, count], {0}: 1 everywhere */
     value_id least, minima; /* the same; {0}: there are none */
 };
 
@@ -115,8 +138,9 @@ static void parts_make(struct builder *b, value_id w, const struct format *f, co
 {
     const struct attr type = attr_elem("elem", ELEM_I8);
     int64_t dims[3] = {s->n, s->k / f->elements, f->bytes}, sums[2] = {s->n, s->count};
-    value_id raw = v_reshape_i(b, w, dims, 3);
-    *p = (struct parts){.bytes = numbers(b, raw, f, s), .d = half(b, raw, f->d)};
+    value_id raw = shaped(b, s, w, dims, 3);
+    *p = (struct parts){.bytes = numbers(b, raw, f, s)};
+    p->d = f->e2m1 ? power(b, field(b, raw, f->d, 1)) : half(b, raw, f->d);
     if (f->least >= 0)
         p->least = half(b, raw, f->least);
     if (f->parts >= 0 && f->least >= 0) {
@@ -125,28 +149,30 @@ static void parts_make(struct builder *b, value_id w, const struct format *f, co
         p->minima = sixes(b, parts, true, s);
     } else if (f->parts >= 0) {
         value_id scales = field(b, raw, f->parts, 16);
-        p->scales = b_copy(b, v_reshape_i(b, b_op(b, OP_BITCAST, &scales, 1, &type, 1), sums, 2));
+        p->scales = b_copy(b, shaped(b, s, b_op(b, OP_BITCAST, &scales, 1, &type, 1), sums, 2));
     }
 }
 
 /* The format and sizes of the node's matrix, operand `at`, and its parts, which nodes of one matrix share. False after
  * a diagnostic. */
-static bool matrix_read(struct rule *r, uint32_t at, const struct format **format, struct blocks *s, struct parts *p)
+static bool matrix_read(struct rule *r, uint32_t at, int32_t rank, const char *name, const struct format **format,
+                        struct blocks *s, struct parts *p)
 {
     struct builder *b = r->b;
     value_id w = rule_in(r, at);
     int64_t bytes;
-    const char *name = rule_str(r, "type", "");
     const struct format *f = NULL;
     for (uint32_t i = 0; i < sizeof formats / sizeof *formats; i++)
         f = strcmp(formats[i].name, name) == 0 ? &formats[i] : f;
     if (!w.i)
         return false;
-    if (!f || v_elem(b, w) != ELEM_U8 || v_rank(b, w) != 2)
+    if (!f || v_elem(b, w) != ELEM_U8 || v_rank(b, w) != rank)
         return rule_bad(r, "a matrix of %.20s, %s of rank %d", name, elem_name(v_elem(b, w)), (int)v_rank(b, w));
-    *s = (struct blocks){.bits = f->bits, .size = f->size, .middle = f->middle};
-    if (!ex_is_const(b_exprs(b), b_dim(b, w, 0), &s->n) || !ex_is_const(b_exprs(b), b_dim(b, w, 1), &bytes) ||
-        bytes % f->bytes || !mul_i64(bytes / f->bytes, f->elements, &s->k))
+    *s = (struct blocks){.bits = f->bits, .size = f->size, .middle = f->middle, .e2m1 = f->e2m1};
+    if ((rank == 3 && !ex_is_const(b_exprs(b), b_dim(b, w, 0), &s->many)) ||
+        !ex_is_const(b_exprs(b), b_dim(b, w, rank - 2), &s->n) ||
+        !ex_is_const(b_exprs(b), b_dim(b, w, rank - 1), &bytes) || bytes % f->bytes ||
+        !mul_i64(bytes / f->bytes, f->elements, &s->k))
         return rule_bad(r, "rows that are no blocks of %lld bytes", (long long)f->bytes);
     s->count = s->k / s->size;
     *format = f;
@@ -182,26 +208,33 @@ static bool is_blocks(struct rule *r, uint32_t at)
     return v_elem(r->b, rule_in(r, at)) == ELEM_U8;
 }
 
+bool ggml_matrix(struct rule *r, uint32_t at, int32_t rank, const char *type, struct blocks *s)
+{
+    const struct format *f;
+    struct parts p;
+    if (!matrix_read(r, at, rank, type, &f, s, &p))
+        return false;
+    s->bytes = p.bytes;
+    s->scale = factors(r->b, p.d, p.scales, f, s);
+    if (p.least.i)
+        s->least = leasts(r->b, &p, f, s);
+    return s->scale.i && (s->least.i || !p.least.i);
+}
+
 /* Operands x (..., k), matrix (n, k) of floats, or of blocks (n, bytes of a row): x by its transpose. Products by
  * blocks round x to bytes by blocks, as those of ggml do, unless the user wants them exact. */
 bool rule_ggml_mul_mat(struct rule *r)
 {
     static const int64_t turn[] = {1, 0};
     struct builder *b = r->b;
-    const struct format *f;
     struct blocks s;
-    struct parts p;
     value_id x = rule_in(r, 0);
     if (!x.i || !rule_in(r, 1).i)
         return false;
     if (!is_blocks(r, 1))
         return rule_result(r, b_matmul(b, x, b_transpose(b, b_convert(b, rule_in(r, 1), ELEM_F32), turn)));
-    if (!matrix_read(r, 1, &f, &s, &p))
+    if (!ggml_matrix(r, 1, 2, rule_str(r, "type", ""), &s))
         return false;
-    s.bytes = p.bytes;
-    s.scale = factors(b, p.d, p.scales, f, &s);
-    if (p.least.i)
-        s.least = leasts(b, &p, f, &s);
     bool bytes = r->lg->options->bytes != BYTES_NEVER;
     return rule_result(r, bytes ? block_product(r, x, &s) : blocks_product(r, x, &s));
 }
@@ -219,7 +252,7 @@ bool rule_ggml_get_rows(struct rule *r)
         return false;
     if (!is_blocks(r, 0))
         return rule_result(r, b_convert(b, b_gather(b, rule_in(r, 0), ids, 0), ELEM_F32));
-    if (!matrix_read(r, 0, &f, &s, &p))
+    if (!matrix_read(r, 0, 2, rule_str(r, "type", ""), &f, &s, &p))
         return false;
     value_id *all[] = {&p.bytes, &p.d, &p.scales, &p.least, &p.minima};
     for (uint32_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -233,10 +266,7 @@ bool rule_ggml_get_rows(struct rule *r)
     dims[rank] = ex_const(b_exprs(b), s.count);
     dims[rank + 1] = ex_const(b_exprs(b), s.size * s.bits / 8);
     value_id y = v_unpacked(b, b_reshape(b, p.bytes, dims, rank + 2), s.bits, ex_const(b_exprs(b), s.size));
-    y = b_convert(b, y, ELEM_F32);
-    if (s.middle)
-        y = b_binary_f64(b, OP_SUB, y, (double)s.middle);
-    y = b_binary(b, OP_MUL, y, b_unsqueeze(b, factors(b, p.d, p.scales, f, &s), rank + 1));
+    y = b_binary(b, OP_MUL, v_numbers(b, y, &s), b_unsqueeze(b, factors(b, p.d, p.scales, f, &s), rank + 1));
     if (p.least.i)
         y = b_binary(b, OP_SUB, y, b_unsqueeze(b, leasts(b, &p, f, &s), rank + 1));
     dims[rank] = ex_const(b_exprs(b), s.k);
