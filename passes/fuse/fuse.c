@@ -288,7 +288,16 @@ static bool widens_memory(const struct fuser *f, value_id v)
            (f->required[from.i] || !value_node(f->g, from));
 }
 
-/* Keys or values of an attention: in memory, but where their loads can widen them. */
+/* Is v a conversion of floats that the caller gives in a narrower type? A product then reads fewer bytes, and no kernel
+ * writes the wide ones first. */
+static bool widens_input(const struct fuser *f, value_id v)
+{
+    const struct node *n = value_node(f->g, v);
+    return n && n->op == OP_CONVERT && !value_node(f->g, n->in[0]) && elem_class(value_type(f->g, v)->elem) == 'F' &&
+           elem_class(value_type(f->g, n->in[0])->elem) == 'F' && widens_memory(f, v);
+}
+
+/* Keys or values of an attention, and what widens_input: in memory, but where their loads can widen them. */
 static void demand_keys(struct fuser *f, value_id v, node_id by, const struct demand *d)
 {
     expr_id idx[RANK_MAX];
@@ -351,7 +360,10 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
     if (copies)
         demand_cheap(f, n->in[0], id, d, d->idx);
     for (uint32_t k = copies; k < n->n_in; k++)
-        demand_hard(f, n->in[k], d->kernel, 0);
+        if (n->op == OP_DOT && k == 1 && widens_input(f, n->in[k]))
+            demand_keys(f, n->in[k], id, d);
+        else
+            demand_hard(f, n->in[k], d->kernel, 0);
 }
 
 static void fuse_call(struct fuser *f, node_id id, region_id region, uint32_t order)

@@ -10,12 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LORA_RANK_MOST = 4096, TARGETS_MOST = 64, MATMUL_VERSION = 13, ADD_VERSION = 14 };
+enum { LORA_RANK_MOST = 4096, TARGETS_MOST = 64, MATMUL_VERSION = 13, ADD_VERSION = 14, ONNX_FLOAT = 1 };
 
 struct adapters {
     struct graph *g;
     struct arena scratch;
     expr_id rank;
+    enum elem stored; /* of the inputs of products in f32 */
     const char *targets; /* names with commas between them; "": all products */
     uint64_t met; /* by target: has a product this name? */
     uint32_t n;
@@ -104,20 +105,29 @@ static value_id matrix_input(struct adapters *a, const char *name, enum elem ele
     return v;
 }
 
-/* An operator of two operands before `where`, or at the region's end for {0}. */
+/* An operator before `where`, or at the region's end for {0}. y {0}: Cast of x to f32, else of two operands. */
 static value_id operation(struct adapters *a, region_id r, node_id where, const char *op, int32_t version,
                           const char *name, value_id x, value_id y)
 {
     struct graph *g = a->g;
     const value_id in[2] = {x, y};
+    const struct attr to = attr_int("to", ONNX_FLOAT);
+    uint32_t n_in = y.i ? 2 : 1;
     src_id src = source_add(g->ctx,
                             (struct source){.name = name, .op = op, .domain = "", .version = version, .output = name});
-    node_id id = where.i ? graph_insert_before(g, where, OP_IMPORTED, src, in, 2, NULL, 0, NULL, 1)
-                         : graph_append(g, r, OP_IMPORTED, src, in, 2, NULL, 0, NULL, 1);
+    node_id id = where.i ? graph_insert_before(g, where, OP_IMPORTED, src, in, n_in, &to, 2 - n_in, NULL, 1)
+                         : graph_append(g, r, OP_IMPORTED, src, in, n_in, &to, 2 - n_in, NULL, 1);
     struct node *n = graph_node(g, id);
     n->op_type = op;
     n->domain = n->overload = "";
     return n->out[0];
+}
+
+/* The matrix as the product reads it: a kernel widens what it loads. */
+static value_id widened(struct adapters *a, region_id r, node_id where, const char *name, value_id v, enum elem elem)
+{
+    return value_type(a->g, v)->elem == elem ? v
+                                             : operation(a, r, where, "Cast", MATMUL_VERSION, name, v, (value_id){0});
 }
 
 static bool is_free(const struct graph *g, const char *name)
@@ -139,8 +149,11 @@ static bool adapter_add(struct adapters *a, node_id id, node_id next, const char
         return error_at(g->ctx, FAIL_USAGE, n.src, NULL,
                         "'lora': two products are called '%s', or an input %s is there", path, port[0]);
     value_id in = n.in[0], out = n.out[0];
-    value_id down = matrix_input(a, port[0], l->elem, ex_const(x, l->in), a->rank);
-    value_id up = matrix_input(a, port[1], l->elem, a->rank, ex_const(x, l->out));
+    enum elem elem = l->elem == ELEM_F32 ? a->stored : l->elem;
+    value_id down = matrix_input(a, port[0], elem, ex_const(x, l->in), a->rank);
+    value_id up = matrix_input(a, port[1], elem, a->rank, ex_const(x, l->out));
+    down = widened(a, n.parent, next, name, down, l->elem);
+    up = widened(a, n.parent, next, name, up, l->elem);
     value_id few = operation(a, n.parent, next, "MatMul", MATMUL_VERSION, name, in, down);
     value_id more = operation(a, n.parent, next, "MatMul", MATMUL_VERSION, name, few, up);
     value_id sum = operation(a, n.parent, next, "Add", ADD_VERSION, name, more, more);
@@ -151,15 +164,26 @@ static bool adapter_add(struct adapters *a, node_id id, node_id next, const char
     return true;
 }
 
-/* RANK[:TARGETS] */
+/* RANK[,TYPE][:TARGETS] */
 static bool spec_read(struct adapters *a, const char *spec)
 {
+    static const struct {
+        const char *text;
+        enum elem elem;
+    } types[] = {{",bf16", ELEM_BF16}, {",f16", ELEM_F16}};
     struct context *ctx = a->g->ctx;
     char *end;
     long rank = *spec >= '0' && *spec <= '9' ? strtol(spec, &end, 10) : 0;
+    a->stored = ELEM_F32;
+    for (size_t i = 0; rank > 0 && i < sizeof types / sizeof *types; i++)
+        if (!strncmp(end, types[i].text, strlen(types[i].text))) {
+            a->stored = types[i].elem;
+            end += strlen(types[i].text);
+            break;
+        }
     if (rank < 1 || rank > LORA_RANK_MOST || (*end && *end != ':') || (*end && !end[1]))
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'lora': '%s' is not RANK or RANK:NAME,..., the rank from 1 to %d", spec, LORA_RANK_MOST);
+                        "'lora': '%s' is not RANK[,bf16|f16][:NAME,...], the rank from 1 to %d", spec, LORA_RANK_MOST);
     a->targets = *end ? end + 1 : end;
     uint32_t names = 1;
     for (const char *t = a->targets; *t; t++)

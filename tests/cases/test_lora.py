@@ -1,4 +1,7 @@
 """Adapters of low rank (--lora): the same as merged weights, in ONNX and GGUF files; ranks change from run to run, and 0 is none."""
+import re
+
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -59,6 +62,20 @@ def test_rank_0_changes_no_bit(tmp_path):
     assert np.array_equal(plain, y)
 
 
+@pytest.mark.parametrize("name, narrow", [("bf16", ml_dtypes.bfloat16), ("f16", np.float16)])
+def test_narrow_inputs(tmp_path, name, narrow):
+    """Matrices of 16 bits: results of the numbers that they hold, and no kernel widens them first; names may follow."""
+    model, w = layers(tmp_path)
+    with Artifact(model.compile(f"--lora={MOST},{name}"), threads=1) as a:
+        for n, rank in [(1, 4), (1, 0), (3, 1), (17, MOST)]:
+            x, pairs = floats(n, WIDTH, seed=n), [(p.astype(narrow), q.astype(narrow)) for p, q in pairs_of(w, rank, seed=rank)]
+            (y,), want = a.run([x, *(m for p in pairs for m in p)]), merged(x, w, pairs)
+            assert np.abs(y - want).max() <= 2e-5 * np.abs(want).max(), (n, rank)
+    texts = [mcc(model.path, "-stop-after=fuse", "-o", "-", f"--lora={MOST}{t}:o_proj,head").stdout for t in ("", "," + name)]
+    kernels = [len(re.findall(r"^kernel \d+", text, re.M)) for text in texts]
+    assert kernels[0] == kernels[1] > 2, texts
+
+
 def test_targets(tmp_path):
     model, w = layers(tmp_path)
     with Artifact(model.compile("--lora=4:o_proj"), threads=1) as a:
@@ -71,7 +88,7 @@ def test_targets(tmp_path):
 
 @pytest.mark.parametrize("spec, text", [
     ("0", "is not RANK"), ("-1", "is not RANK"), ("4:", "is not RANK"), ("4x", "is not RANK"), ("99999999999999999999", "is not RANK"),
-    ("5000", "from 1 to 4096"),
+    ("5000", "from 1 to 4096"), ("4,", "is not RANK"), ("4,f8", "is not RANK"), ("4,bf16,f16", "is not RANK"), ("4,bf16:", "is not RANK"),
     ("4:q_proj,proj", "no product by a constant matrix has 'proj' in its name"), ("4:q_proj,,o_proj", "has '' in its name"),
     ("4:" + ",".join(["q_proj"] * 65), "more than 64 names")])
 def test_refused(tmp_path, spec, text):

@@ -189,6 +189,15 @@ def test_builders_files(program, tmp_path, packed):
     same_but_for_ties(found, compile_to(tmp_path / "merged.so", builders(tmp_path / "merged.onnx", packed, pairs, 6 / 4), "-q"))
 
 
+def test_inputs_of_16_bits(program, tmp_path):
+    """The program rounds to what the network's inputs are, here without a loss: bf16 from a file of bf16, f16 from one of f16."""
+    for kind in ("BF16", "F16"):
+        tensors, pairs = tensors_of(drawn(MODULES, 8), kind)
+        network = compile_to(tmp_path / "m.so", gguf(tmp_path / "m.gguf"), *FLAGS, f"--lora=4,{kind.lower()}")
+        found = chat(program, "--lora", save(tmp_path / "adapter", tensors, lora_alpha=4), network)
+        same_but_for_ties(found, compile_to(tmp_path / "merged.so", gguf(tmp_path / "merged.gguf", pairs), "-q"))
+
+
 def test_scales_and_ranks(program, network, tmp_path):
     """rank_pattern, alpha_pattern, use_rslora: each module its own; lower ranks are filled up with zeros."""
     modules = ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj")
