@@ -156,7 +156,8 @@ MODELS = [
     (lambda f: (without(f, "output_norm.weight"), f.tensor("output_norm.weight", "Q8_0", [1] * 32)), "it should be 32 floats"),
     (lambda f: (without(f, "output_norm.weight"), f.tensor("output_norm.weight", "F32", [1] * 31)), "it should be 32 floats"),
     (lambda f: (without(f, "blk.0.ffn_up.weight"), f.tensor("blk.0.ffn_up.weight", "F32", [[1] * 16] * 32)), "it should be 32 x 32, and is 32 x 16 of F32"),
-    (lambda f: (without(f, "blk.0.ffn_up.weight"), f.tensor("blk.0.ffn_up.weight", "F32", [[[1] * 32] * 32])), "it should be 32 x 32, and is 1 x 32 x 32 of F32"),
+    (lambda f: (without(f, "blk.0.ffn_up.weight"), f.tensor("blk.0.ffn_up.weight", "F32", [[[1] * 32] * 32])),
+     "it should be 32 x 32, and is 1 x 32 x 32 of F32"),
 ]
 
 

@@ -349,10 +349,15 @@ static bool draw_rest(struct prove *p, struct options *running)
     p->now->whole = !is_open(p);
     while (!p->now->whole && (small || verdict_lacks(p)) && p->now->draws > before) {
         before = p->now->draws;
-        for (int64_t k = 2; k < 2 * SIZES_MOST + 2 && !p->now->ended && (small || verdict_lacks(p)); k++)
-            if (resize(p, running, k / 2, k % 2) && (small || input_elements(p) <= ELEMENTS_MOST) &&
-                !draw_once(p, draw++, !small))
+        for (int64_t k = 2; k < 2 * SIZES_MOST + 2 && !p->now->ended && (small || verdict_lacks(p)); k++) {
+            if (!resize(p, running, k / 2, k % 2))
+                continue;
+            const bool large = !small && input_elements(p) > ELEMENTS_MOST;
+            if (large && k % 2 == 0) /* and so are all that follow */
+                break;
+            if (!large && !draw_once(p, draw++, !small))
                 return false;
+        }
         p->now->whole = small && !p->now->ended;
     }
     return true;
