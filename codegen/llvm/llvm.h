@@ -36,6 +36,7 @@ struct llvm_machine {
     bool madd[3];                  /* x86: i16 pairs multiplied and added, in 16, 32, 64 bytes */
     bool dsp;                      /* Arm without vectors: pairs of i16 in a word are multiplied and added (SMLAD) */
     bool masks;                    /* loads of some lanes only are instructions, for elements of 4 and 8 bytes */
+    bool gathers;                  /* the same of lanes at addresses of their own, and LLVM takes it */
     bool whole64;                  /* f64 <-> 64-bit integers are instructions on vectors */
     bool round;                    /* floor, ceil, trunc, rint are instructions or inline code */
     const char *vector_width;      /* prefer-vector-width */

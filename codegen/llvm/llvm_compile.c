@@ -89,6 +89,9 @@ static void learn_features(struct llvm_machine *m)
                                      : m->arch == ARCH_AARCH64 || wasm;
     m->whole64 = x86 && machine_has(m->tm, "+avx512dq");
     m->masks = x86 && machine_has(m->tm, "+avx2");
+    m->gathers = x86                       ? machine_has(m->tm, "+avx512f")
+                 : m->arch == ARCH_RISCV64 ? machine_has(m->tm, "+v")
+                                           : m->arch == ARCH_ARM && machine_has(m->tm, "+mve");
     m->dsp = m->arch == ARCH_ARM && machine_has(m->tm, "+dsp") && !machine_has(m->tm, "+mve");
     m->tiles = x86 && machine_has(m->tm, "+amx-tile") && machine_has(m->tm, "+amx-int8") &&
                machine_has(m->tm, "+amx-bf16");
