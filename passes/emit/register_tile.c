@@ -3,6 +3,24 @@
 
 #include <string.h>
 
+/* Tiles of k points that cover all of [0, n), if it has so many: the last one begins where it ends at n. Returns the
+ * points that are left: n or none. */
+static expr_id tiles_again(struct em *em, expr_id n, int64_t k, em_tile_fn *fn, void *user)
+{
+    struct exprs *x = em->x;
+    struct em_for l;
+    int64_t most = ex_hi(x, n);
+    expr_id zero = ex_const(x, 0), fits = ex_le(x, ex_const(x, k), n),
+            count = k == 1 ? n : ex_select(x, fits, ex_ceildiv(x, n, ex_const(x, k)), zero);
+    expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0), at = i;
+    if (k > 1)
+        at = em_pin(em, ex_min(x, ex_mulc(x, i, k), ex_addc(x, n, -k)), 0,
+                    most == INT64_MAX || most < k ? most : most - k);
+    fn(user, at, (uint32_t)k);
+    em_for_end(em, &l, NULL, NULL);
+    return ex_select(x, fits, zero, n);
+}
+
 void em_tiles(struct em *em, expr_id n, int64_t size, enum tile_rest rest, em_tile_fn *fn, void *user)
 {
     struct exprs *x = em->x;
@@ -12,6 +30,11 @@ void em_tiles(struct em *em, expr_id n, int64_t size, enum tile_rest rest, em_ti
     bool known = ex_is_const(x, n, &c);
     if (known && c < 1)
         return;
+    if (!known && rest == REST_AGAIN) {
+        for (int64_t k = size; k > 0; k = tile_below(k, rest))
+            n = tiles_again(em, n, k, fn, user);
+        return;
+    }
     struct even e = even_split(c, size);
     for (int64_t k = known ? e.small + 1 : size, next; k > 0; k = next) {
         next = known ? (k > e.small ? e.small : 0) : tile_below(k, rest);
@@ -19,6 +42,8 @@ void em_tiles(struct em *em, expr_id n, int64_t size, enum tile_rest rest, em_ti
             continue;
         expr_id count = known ? ex_const(x, k > e.small ? e.large : e.tiles - e.large)
                               : ex_div(x, ex_sub(x, n, done), ex_const(x, k));
+        if (ex_is(x, count, 0))
+            continue;
         expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0);
         fn(user, ex_add(x, done, ex_mulc(x, i, k)), (uint32_t)k);
         em_for_end(em, &l, NULL, NULL);

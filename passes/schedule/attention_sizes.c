@@ -84,15 +84,19 @@ static void choose_few(const struct site *site, const struct attention_shape *t,
         s->few_keys++;
 }
 
+/* A block of an open number of rows computes whole tiles, into scratch if keys come in spans. */
 static void choose_values(const struct site *site, const struct attention_shape *t, struct attention_schedule *s)
 {
-    bool known;
+    bool known, known_rows;
     int64_t keys = extent_or_guess(site, t->keys, &known), vectors = (t->columns + s->lanes - 1) / s->lanes,
-            best = INT64_MAX;
+            rows = s->nv * s->lanes, best = INT64_MAX;
     const struct machine *m = site->mach;
+    extent_or_guess(site, t->rows, &known_rows);
     for (int64_t pc = 1; pc <= ATTENTION_COLUMNS && pc <= vectors; pc++)
         for (int64_t pr = 1; pr <= MAX_MR && fits(site, pr, pc); pr++) {
-            int64_t rows = s->nv * s->lanes, rest = vectors % pc;
+            int64_t rest = vectors % pc;
+            if (s->span && !known_rows && rows % pr)
+                continue;
             int64_t cost = vectors / pc * tile_line_cost(m, rows, true, pr, pc, (uint64_t)keys);
             if (rest)
                 cost += tile_line_cost(m, rows, true, pr, rest, (uint64_t)keys);
@@ -250,8 +254,8 @@ static bool choose(const struct site *site, struct schedule *out)
     *s = (struct attention_schedule){.lanes = machine_lanes(site->mach, ELEM_F32),
                                      .terms = site->mach->registers >= 2 * EXP_REGISTERS ? 2 : 1};
     choose_scores(site, &t, s);
-    choose_values(site, &t, s);
     choose_span(site, &t, s);
+    choose_values(site, &t, s);
     s->reach = s->span && attention_reach(site, &t);
     choose_few(site, &t, s);
     choose_parts(site, &t, s);

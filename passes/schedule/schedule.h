@@ -269,10 +269,14 @@ static inline struct even even_split(int64_t n, int64_t size)
 enum tile_rest {
     REST_POINTS,
     REST_ROWS, /* of a product, whose tiles read all panels, or of a window: 8, 3 and 2 have a tile, too */
-    REST_IMAGE /* of a convolution, whose tiles read all panels, too: halves, as a small map fills a few */
+    REST_IMAGE, /* of a convolution, whose tiles read all panels, too: halves, as a small map fills a few */
+    REST_AGAIN /* of what may be computed twice: the last tile overlaps the one before it, so an extent of a tile at
+                  least needs no smaller ones */
 };
 static inline int64_t tile_below(int64_t size, enum tile_rest rest)
 {
+    if (rest == REST_AGAIN)
+        return size > 8 ? 4 : size > 1;
     if (rest == REST_IMAGE)
         return size / 2;
     if (rest == REST_ROWS)

@@ -158,7 +158,7 @@ int64_t tile_body_points(struct anchor_extent e, int64_t size, enum tile_rest re
 
 int64_t tile_line_points(int64_t n, bool known, int64_t size)
 {
-    return tile_body_points((struct anchor_extent){n, .known = known}, size, REST_POINTS);
+    return tile_body_points((struct anchor_extent){n, .known = known}, size, REST_AGAIN);
 }
 
 /* Vectors in the bodies that n points along the lanes need. */

@@ -100,3 +100,37 @@ def test_indices_by_logarithms_are_vectors(tmp_path):
     assert len(logs) == 1 and "bitcast i32x" in logs[0]
     for n, m in ((1, 1), (5, 7), (8, 33)):
         model.compare([np.random.default_rng(1).integers(-40, 40, (n, m))])
+
+
+def attention(folder):
+    """Scores of four heads, a mask for each pair of positions, and softmax, of an open number of positions."""
+    nodes = [node("MatMul", "q k", "s"), node("Add", "s m", "t"), node("Softmax", "t", "p", "softmax", axis=-1), node("MatMul", "p v", "y")]
+    inputs = [value("q", ["b", 4, "n", 16]), value("k", ["b", 4, 16, "n"]), value("m", ["b", 1, "n", "n"]), value("v", ["b", 4, "n", 16])]
+    return Model(folder, nodes, inputs, [value("y", None)], {})
+
+
+def positions(batch, n):
+    return [floats(batch, 4, n, 16), floats(batch, 4, 16, n, seed=1), floats(batch, 1, n, n, seed=2), floats(batch, 4, n, 16, seed=3)]
+
+
+def test_attention_of_open_length(tmp_path):
+    """Scores have a whole tile of keys, which may overlap the one before, and single keys; rows of results are whole tiles of
+    scratch: 22 multiply-adds, of which whole tiles have 20, where smaller tiles for what is left make 36."""
+    model = attention(tmp_path)
+    kernel = max(bodies(model, "-choose=softmax:version=off").values(), key=len)
+    steps = re.findall(r" for %\d+ = [^\n]* carry\([^\n]*\n(.*?) yield ", kernel, re.S)
+    sums = [s.count(" fma ") for s in steps if " max " not in s and " ldexp " not in s and " fma " in s]
+    assert len(sums) == 3 and sum(sums) < 1.2 * (sums[0] + sums[2]), sums
+    for batch, n in ((1, 1), (2, 2), (1, 5), (1, 6), (2, 7), (1, 13), (3, 16), (1, 17), (1, 33), (1, 128), (1, 129), (1, 133), (1, 301)):
+        model.compare(positions(batch, n))
+
+
+def test_lanes_that_do_not_exist_take_no_branches(tmp_path):
+    """A vector of a mask's rows, whose lanes are a line apart: where the CPU does not gather, LLVM has a branch around each lane."""
+    model = attention(tmp_path)
+    for level in ("x86-64-v2", "x86-64-v3"):
+        done = mcc(model.path, "-q", f"-march={level}", "-S", "-o", tmp_path / "net.s", "-choose=softmax:version=off")
+        assert done.returncode == 0, done.stderr
+        kernels = re.finditer(r"^(k\d+\S*):(.*?)^\.L?func_end", (tmp_path / "net.s").read_text(), re.M | re.S)
+        branches = {m[1]: len(re.findall(r"^\tj(?!mp)", m[2], re.M)) for m in kernels}
+        assert branches and max(branches.values()) < 60, branches

@@ -117,5 +117,5 @@ static void tile(void *user, expr_id at, uint32_t count)
 
 void attn_few_scores(struct attn *t)
 {
-    em_tiles(t->em, t->n_keys, t->s->few_keys, REST_POINTS, tile, t);
+    em_tiles(t->em, t->n_keys, t->s->few_keys, REST_AGAIN, tile, t);
 }

@@ -266,7 +266,7 @@ static void many_scores(struct attn *t)
 {
     if ((t->in_w = t->widens_keys))
         widen(t, false);
-    em_tiles(t->em, t->n_keys, t->s->mr, REST_POINTS, score_tile, t);
+    em_tiles(t->em, t->n_keys, t->s->mr, REST_AGAIN, score_tile, t);
     t->in_w = false;
 }
 
@@ -452,16 +452,16 @@ static void end_tile(void *user, expr_id row, uint32_t count)
 }
 
 /* The columns of a register tile: `vectors` whole vectors from vector number `first` on, then one of `rest` lanes. */
-static void column_group(struct attn *t, expr_id first, int64_t vectors, uint32_t rest, em_tile_fn *fn)
+static void column_group(struct attn *t, expr_id first, int64_t vectors, uint32_t rest, int64_t rows, em_tile_fn *fn)
 {
     t->column0 = first;
     t->n_columns = em_pieces(t->em, ex_mulc(t->em->x, first, t->s->lanes), (uint32_t)vectors, rest, t->s->lanes,
                              t->column, t->column_lanes);
-    em_tiles(t->em, t->computed, t->s->pr, REST_POINTS, fn, t);
+    em_tiles(t->em, t->computed, rows, REST_POINTS, fn, t);
 }
 
-/* Of the first `rows` rows. */
-static void all_columns(struct attn *t, expr_id rows, em_tile_fn *fn)
+/* Of the first `rows` rows, so many at once. */
+static void all_columns(struct attn *t, expr_id rows, int64_t at_once, em_tile_fn *fn)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
@@ -471,24 +471,33 @@ static void all_columns(struct attn *t, expr_id rows, em_tile_fn *fn)
     t->computed = rows;
     if (groups) {
         expr_id g = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, groups), 1, NULL, 0);
-        column_group(t, ex_mulc(x, g, t->s->pc), t->s->pc, 0, fn);
+        column_group(t, ex_mulc(x, g, t->s->pc), t->s->pc, 0, at_once, fn);
         em_for_end(em, &l, NULL, NULL);
     }
     if (more || rest)
-        column_group(t, ex_const(x, groups * t->s->pc), more, rest, fn);
+        column_group(t, ex_const(x, groups * t->s->pc), more, rest, at_once, fn);
 }
 
 /* As many rows as there may be, which is known: O has room, and attn_end leaves out what no row has asked for. */
 static void few_values(struct attn *t)
 {
-    all_columns(t, ex_const(t->em->x, t->s->few), value_tile);
+    all_columns(t, ex_const(t->em->x, t->s->few), t->s->pr, value_tile);
+}
+
+/* The rows at hand; where their number is open, and O has room for whole tiles of them, as many as those have. */
+static expr_id whole_tiles(const struct attn *t)
+{
+    struct exprs *x = t->em->x;
+    if (!t->s->span || ex_is_const(x, t->rows, &(int64_t){0}) || t->nv * t->s->lanes % t->s->pr)
+        return t->here;
+    return ex_mulc(x, ex_ceildiv(x, t->here, ex_const(x, t->s->pr)), t->s->pr);
 }
 
 static void many_values(struct attn *t)
 {
     if ((t->in_w = t->widens_values))
         widen(t, true);
-    all_columns(t, t->here, value_tile);
+    all_columns(t, whole_tiles(t), t->s->pr, value_tile);
     t->in_w = false;
 }
 
@@ -508,5 +517,5 @@ void attn_end(struct attn *t)
                            em_const(em, ELEM_F32, t->s->lanes, 0, 0), by);
         em_scratch_store(em, t->c, at_vector(t, j), by);
     }
-    all_columns(t, t->here, end_tile);
+    all_columns(t, t->here, 1, end_tile);
 }
