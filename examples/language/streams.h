@@ -3,7 +3,7 @@
  *
  * The caches of all sequences lie behind one another, [slots, heads, rows, size]. The streams that are alive are the
  * first ones, those of one adapter side by side, so a run takes a part of the slots: when a stream comes or goes, one
- * stream of each adapter behind it changes its place. How many tokens each has, the network learns from the
+ * stream of each adapter after it changes its place. How many tokens each has, the network learns from the
  * mask, so the decoder must be of the kind that writes new rows there (GroupQueryAttention, networks of GGUF files). */
 #ifndef STREAMS_H
 #define STREAMS_H
@@ -33,7 +33,7 @@ int streams_open(struct streams *s, mcc_lib *lib, const struct decoder_names *na
  * who. The adapter lives until the stream is removed. */
 void streams_add(struct streams *s, const struct adapter *adapter, void *user);
 
-/* The stream goes. Others behind it may have other numbers afterwards. */
+/* The stream goes. Others after it may have other numbers afterwards. */
 void streams_remove(struct streams *s, int64_t stream);
 
 /* Feeds one stream; the logits of the last token, until the next call. NULL: error says why. */
