@@ -1,4 +1,5 @@
 /* run_dlpack(): outputs allocated by the artifact, one block each: the managed tensor, its extents, 64-aligned data.
+ * Where the data decides a size, the block is the segment that the run made, if the output fills at least half of it.
  * The deleter needs nothing but the block itself, so it works after ctx_free and close, though not after dlclose.
  */
 #include "runtime/rt_internal.h"
@@ -11,6 +12,7 @@ struct managed {
     size_t bytes;
     int64_t dims[RT_RANK_MAX];
 };
+_Static_assert(sizeof(struct managed) <= RT_SEGMENT_HEAD && RT_SEGMENT_HEAD % RT_ALIGN == 0, "data is behind the header");
 
 static void managed_delete(DLManagedTensorVersioned *tensor)
 {
@@ -21,31 +23,36 @@ static void managed_delete(DLManagedTensorVersioned *tensor)
     rt_release(&owner, block, block->bytes);
 }
 
-static DLManagedTensorVersioned *managed_new(const struct mcc_ctx *ctx, const mcc_port *port, int64_t rank,
-                                             const int64_t *dims)
+/* A block of `bytes` bytes with its header, the data behind it. */
+static DLManagedTensorVersioned *managed_in(void *at, int64_t bytes, const struct mcc_model *model,
+                                            const mcc_port *port, int64_t rank, const int64_t *dims)
 {
-    const struct mcc_model *model = ctx->run.model;
-    int64_t bytes, head = rt_round_up((int64_t)sizeof(struct managed));
-    if (!rt_port_bytes(port, rank, dims, &bytes) || bytes > INT64_MAX - head - RT_ALIGN)
-        return NULL;
-    struct managed *block = rt_alloc(model, (size_t)(head + bytes));
-    if (!block)
-        return NULL;
+    struct managed *block = at;
     memset(block, 0, sizeof *block);
     block->host = model->host;
-    block->bytes = (size_t)(head + bytes);
+    block->bytes = (size_t)bytes;
     memcpy(block->dims, dims, (size_t)rank * sizeof *dims);
     block->tensor = (DLManagedTensorVersioned){
         .version = {1, 1},
         .manager_ctx = block,
         .deleter = managed_delete,
-        .dl_tensor = {.data = (char *)block + head,
+        .dl_tensor = {.data = (char *)at + RT_SEGMENT_HEAD,
                       .device = {kDLCPU, 0},
                       .ndim = (int32_t)rank,
                       .dtype = port->dtype,
                       .shape = block->dims},
     };
     return &block->tensor;
+}
+
+static DLManagedTensorVersioned *managed_new(const struct mcc_ctx *ctx, const mcc_port *port, int64_t rank,
+                                             const int64_t *dims)
+{
+    int64_t bytes;
+    if (!rt_port_bytes(port, rank, dims, &bytes) || bytes > INT64_MAX - RT_SEGMENT_HEAD - RT_ALIGN)
+        return NULL;
+    void *block = rt_alloc(ctx->run.model, (size_t)(RT_SEGMENT_HEAD + bytes));
+    return block ? managed_in(block, RT_SEGMENT_HEAD + bytes, ctx->run.model, port, rank, dims) : NULL;
 }
 
 /* Before the run: blocks for outputs of planned shape. */
@@ -91,10 +98,15 @@ static int take_dynamic(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, uin
         int code = rt_output_dims(ctx, k, &rank, &dims, &data, error);
         if (code)
             return code;
+        rt_tensor_bytes(api->out[k].dtype, rank, dims, &bytes);
+        struct rt_segment *made = bytes > 0 ? rt_run_take(&ctx->run, data, bytes) : NULL;
+        if (made) {
+            out[k] = managed_in(made, made->bytes, ctx->run.model, &api->out[k], rank, dims);
+            continue;
+        }
         out[k] = managed_new(ctx, &api->out[k], rank, dims);
         if (!out[k])
             return rt_error(error, MCC_E_NOMEM, -1, "output '%s': out of memory", api->out[k].name);
-        rt_tensor_bytes(api->out[k].dtype, rank, dims, &bytes);
         if (bytes > 0)
             memcpy(out[k]->dl_tensor.data, data, (size_t)bytes);
     }

@@ -15,7 +15,7 @@
 
 #define RT_PRINTF(text, first) __attribute__((__format__(__printf__, text, first)))
 
-enum { RT_ALIGN = 64, RT_RANK_MAX = 32, RT_THREADS_MAX = 256 };
+enum { RT_ALIGN = 64, RT_SEGMENT_HEAD = 448, RT_RANK_MAX = 32, RT_THREADS_MAX = 256 };
 
 /* ---- model ------------------------------------------------------------------------------------------------ */
 
@@ -80,7 +80,7 @@ struct mcc_model {
 struct rt_segment {
     struct rt_segment *next;
     int64_t bytes;
-}; /* bytes: with this header, which takes RT_ALIGN */
+}; /* bytes: with this header, which takes RT_SEGMENT_HEAD, so that run_dlpack() can put its own there */
 struct rt_output {
     int64_t rank;
     const void *data;
@@ -217,6 +217,9 @@ int rt_run_begin(struct mcc_ctx *, const void *in, const void *out, mcc_error *)
 int rt_run_inputs(struct mcc_ctx *, const DLTensor *const *in, enum rt_mode, mcc_error *);
 /* Runs the program with args of outputs set. */
 int rt_run_program(struct mcc_ctx *, mcc_error *);
+/* The segment whose memory begins at data and is used by at least half, n bytes of it; the caller owns it from now on.
+ * NULL: there is none. */
+struct rt_segment *rt_run_take(struct mcc_rt_run *run, const void *data, int64_t n);
 /* Frees segments and gives the context back. */
 void rt_run_end(struct mcc_ctx *);
 /* Planned dims of output k: -1 members are decided by the data. NULL: rank unknown or no tensor. */

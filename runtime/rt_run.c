@@ -64,15 +64,27 @@ int64_t mcc_rt_segment(struct mcc_rt_run *run, int64_t bytes)
         run->spare += bytes;
         return (int64_t)(intptr_t)at;
     }
-    struct rt_segment *segment = rt_alloc(run->model, (size_t)bytes + RT_ALIGN);
+    struct rt_segment *segment = rt_alloc(run->model, (size_t)bytes + RT_SEGMENT_HEAD);
     if (!segment) {
         mcc_rt_fail(run, MCC_E_NOMEM, 0, text, 0);
         return MCC_E_NOMEM;
     }
-    segment->bytes = bytes + RT_ALIGN;
+    segment->bytes = bytes + RT_SEGMENT_HEAD;
     segment->next = run->segments;
     run->segments = segment;
-    return (int64_t)(intptr_t)((char *)segment + RT_ALIGN);
+    return (int64_t)(intptr_t)((char *)segment + RT_SEGMENT_HEAD);
+}
+
+struct rt_segment *rt_run_take(struct mcc_rt_run *run, const void *data, int64_t n)
+{
+    for (struct rt_segment **at = &run->segments; *at; at = &(*at)->next) {
+        struct rt_segment *segment = *at;
+        if ((char *)segment + RT_SEGMENT_HEAD != data || n < (segment->bytes - RT_SEGMENT_HEAD) / 2)
+            continue;
+        *at = segment->next;
+        return segment;
+    }
+    return NULL;
 }
 
 int64_t mcc_rt_output(struct mcc_rt_run *run, int64_t k, int64_t rank, const int64_t *dims, const void *data)

@@ -37,7 +37,8 @@ def mcc(model, threads, inputs):
     wanted = artifact.tensors(outputs, keep)
     call, ctx, error = artifact.api.run, artifact.ctx, ctypes.byref(artifact.error)
     if call(ctx, given, wanted, error) and b"run_dlpack" in artifact.error.text:     # the data decides a shape
-        yield lambda held=keep: artifact.run_anew(given), lambda: outputs
+        run = artifact.renewed(given)
+        yield lambda held=keep: run(), lambda: outputs
         return
 
     def run(held=(keep, artifact)):         # what the descriptors point to lives as long as the function

@@ -68,3 +68,16 @@ def test_sequences_have_their_own_flag(tmp_path):
                 [helper.make_tensor_sequence_value_info("y", T.FLOAT, None)])
     with Artifact(Model(tmp_path, path=path).compile("-O1"), threads=1) as a:
         assert a.outputs[0].flags == PORT_SEQUENCE
+
+
+def test_outputs_that_share_memory(tmp_path):
+    """A run's memory becomes the block of the output that lies at its start; another output of the same data has its own, and both
+    stay when the context is gone."""
+    nodes = [node("Compress", "x v", "y", axis=0), node("Identity", "y", "z"), node("Exp", "y", "e")]
+    model = Model(tmp_path, nodes, [value("x", ["n", 64]), value("v", ["n"], T.BOOL)], [value(o, None) for o in "yze"])
+    x, v = floats(300, 64), np.arange(300) % 3 == 0
+    with Artifact(model.compile("-O1"), threads=1) as a:
+        results = a.call([x, v]), a.call([x, ~v])
+    for got, rows in zip(results, (x[v], x[~v])):
+        for y, want in zip(got, (rows, rows, np.exp(rows))):
+            np.testing.assert_allclose(y, want, rtol=1e-6)

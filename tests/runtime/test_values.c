@@ -229,6 +229,59 @@ static void test_dynamic(void **state)
     mcc_rt_close(model);
 }
 
+static int blocks; /* that the host has handed out and not got back */
+static int allocations;
+
+static void *counting_alloc(void *user, size_t bytes, size_t align)
+{
+    (void)user;
+    blocks++, allocations++;
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void counting_free(void *user, void *block, size_t bytes)
+{
+    (void)user, (void)bytes;
+    blocks--;
+    free(block);
+}
+
+/* The segment that a run made becomes the output's block: nothing is allocated for it anew, and it outlives the context. */
+static void test_dynamic_is_not_copied(void **state)
+{
+    float a[64];
+    int64_t dims[1] = {64};
+    DLTensor t = tensor_of(a, 1, dims);
+    const DLTensor *in[1] = {&t};
+    DLManagedTensorVersioned *out[2];
+    mcc_host host = {.size = sizeof host, .threads = 1, .alloc = counting_alloc, .release = counting_free};
+    mcc_model *model;
+    mcc_ctx *ctx;
+    (void)state;
+    blocks = 0;
+    for (int i = 0; i < 64; i++)
+        a[i] = (float)(i % 2);
+    assert_int_equal(rt_open_desc(&loose_desc, &host, &model, NULL), MCC_OK);
+    assert_int_equal(mcc_rt_ctx_new(model, NULL, 0, &ctx, NULL), MCC_OK);
+    for (int run = 0; run < 2; run++) {
+        allocations = 0;
+        assert_int_equal(mcc_rt_run_dlpack(ctx, in, out, NULL), MCC_OK);
+        if (run == 0)
+            for (int k = 0; k < 2; k++)
+                out[k]->deleter(out[k]);
+    }
+    assert_int_equal(allocations, 3); /* the input as a value, the segment, b */
+    mcc_rt_ctx_free(ctx);
+    mcc_rt_close(model);
+    assert_int_equal(blocks, 2);
+    assert_int_equal((uintptr_t)out[0]->dl_tensor.data % 64, 0);
+    for (int64_t i = 0; i < 32; i++)
+        assert_int_equal(((int64_t *)out[0]->dl_tensor.data)[i], 2 * i + 1);
+    for (int k = 0; k < 2; k++)
+        out[k]->deleter(out[k]);
+    assert_int_equal(blocks, 0);
+}
+
 /* In the caller's memory, buffers whose size the data decides come out of what is left there. */
 static void test_dynamic_in_caller_memory(void **state)
 {
@@ -428,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_values_refused),
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_dynamic),
+        cmocka_unit_test(test_dynamic_is_not_copied),
         cmocka_unit_test(test_dynamic_in_caller_memory),
         cmocka_unit_test(test_sequences),
         cmocka_unit_test(test_sidecar_file),

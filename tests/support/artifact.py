@@ -292,12 +292,16 @@ class Artifact:
             m[0].deleter(m)
         return results
 
-    def run_anew(self, given):
-        """run_dlpack of what tensors() made, the outputs thrown away: for timing."""
+    def renewed(self, given):
+        """A function that does run_dlpack of what tensors() made and releases the outputs: for timing."""
         out = (c.POINTER(Managed) * max(self.api.n_out, 1))()
-        self.check("run_dlpack", self.api.run_dlpack(self.ctx, given, out, c.byref(self.error)))
-        for m in itertools.islice(out, self.api.n_out):
-            m[0].deleter(m)
+        call, ctx, error, made = self.api.run_dlpack, self.ctx, c.byref(self.error), range(self.api.n_out)
+
+        def run():
+            self.check("run_dlpack", call(ctx, given, out, error))
+            for k in made:
+                out[k][0].deleter(out[k])
+        return run
 
     def run_into(self, arrays, outputs):
         """run: into arrays of the right shapes and types, which are returned. Strides are passed on."""
