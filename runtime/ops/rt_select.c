@@ -145,19 +145,38 @@ static struct box box_of(const float *p, bool center)
     return b;
 }
 
-static bool too_close(const struct box *a, const struct box *b, float iou)
+/* Boxes that were selected, in whole groups of BOXES; those that lack in the last one are empty. */
+enum { BOXES = 8 };
+struct boxes {
+    float y0[BOXES], x0[BOXES], y1[BOXES], x1[BOXES], area[BOXES];
+};
+
+/* Whether one of a group overlaps b by more than iou. No branch, so that the compiler makes vectors of it. */
+static bool group_overlaps(const struct boxes *a, const struct box *b, float iou)
 {
-    float y0 = a->y0 > b->y0 ? a->y0 : b->y0, y1 = a->y1 < b->y1 ? a->y1 : b->y1;
-    float x0 = a->x0 > b->x0 ? a->x0 : b->x0, x1 = a->x1 < b->x1 ? a->x1 : b->x1;
-    if (!(y1 > y0) || !(x1 > x0) || a->area <= 0 || b->area <= 0)
-        return false;
-    float common = (y1 - y0) * (x1 - x0), either = a->area + b->area - common;
-    return either > 0 && common / either > iou;
+    int found = 0;
+    for (int i = 0; i < BOXES; i++) {
+        float y0 = a->y0[i] > b->y0 ? a->y0[i] : b->y0, y1 = a->y1[i] < b->y1 ? a->y1[i] : b->y1;
+        float x0 = a->x0[i] > b->x0 ? a->x0[i] : b->x0, x1 = a->x1[i] < b->x1 ? a->x1[i] : b->x1;
+        float common = (y1 - y0) * (x1 - x0), either = a->area[i] + b->area - common;
+        found |= (y1 > y0) & (x1 > x0) & (a->area[i] > 0) & (b->area > 0) & (either > 0) & (common / either > iou);
+    }
+    return found != 0;
+}
+
+static void add_box(struct boxes *selected, int64_t n, const struct box *b)
+{
+    struct boxes *group = selected + n / BOXES;
+    int64_t i = n % BOXES;
+    if (i == 0)
+        memset(group, 0, sizeof *group);
+    group->y0[i] = b->y0, group->x0[i] = b->x0, group->y1[i] = b->y1, group->x1[i] = b->x1, group->area[i] = b->area;
 }
 
 struct nms {
     const float *scores;
     struct box *boxes;
+    struct boxes *selected; /* of the class at hand */
     int64_t *order, *spare, n, max;
     float iou;
     bool limit;
@@ -186,10 +205,11 @@ static int64_t suppress(const struct nms *nms, int64_t n, int64_t batch, int64_t
     for (int64_t i = 0; i < n && kept < nms->max; i++) {
         int64_t k = nms->order[i];
         bool close = false;
-        for (int64_t j = 0; j < kept && !close; j++)
-            close = too_close(&nms->boxes[k], &nms->boxes[rows[3 * j + 2]], nms->iou);
+        for (int64_t j = 0; j < kept && !close; j += BOXES)
+            close = group_overlaps(&nms->selected[j / BOXES], &nms->boxes[k], nms->iou);
         if (close)
             continue;
+        add_box(nms->selected, kept, &nms->boxes[k]);
         rows[3 * kept] = batch;
         rows[3 * kept + 1] = class;
         rows[3 * kept + 2] = k;
@@ -218,9 +238,10 @@ static int64_t nms_all(struct mcc_rt_run *run, struct nms *nms, const float *box
 {
     int64_t rows = 0;
     nms->boxes = rt_run_alloc(run, nms->n * (int64_t)sizeof *nms->boxes);
+    nms->selected = rt_run_alloc(run, (nms->n / BOXES + 1) * (int64_t)sizeof *nms->selected);
     nms->order = rt_run_alloc(run, nms->n * 8);
     nms->spare = rt_run_alloc(run, nms->n * 8);
-    if (!nms->boxes || !nms->order || !nms->spare)
+    if (!nms->boxes || !nms->selected || !nms->order || !nms->spare)
         return MCC_E_NOMEM;
     for (int64_t batch = 0; batch < batches; batch++) {
         for (int64_t i = 0; i < nms->n; i++)
