@@ -44,6 +44,9 @@ def language_models(folder):
     for kind in ("Q4_K", "Q5_K", "Q6_K"):
         more = small | dict(width=256, words=8, forward=8, head=4)
         yield Model("llama", kind="F32", kinds={"token_embd.weight": kind}, **more).file().save(folder / f"{kind}.gguf")
+    for name in ("qwen3moe", "gpt-oss"):
+        more = small | dict(experts=2, used=1, kinds={"exps.weight": "MXFP4"}, window=4 * (name == "gpt-oss"), yarn=8, original=64)
+        yield Model(name, kind="Q8_0", **more).file().save(folder / f"{name}.gguf")
     for name in ("qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3"):
         window, packed = 4 * (name in ("gemma2", "gemma3", "phi3")), name == "phi3"
         yield Model(name, window=window, packed=packed, biases=name == "qwen2", **small).file().save(folder / f"{name}.gguf")

@@ -5,5 +5,5 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    return compile_bytes(data, size);
+    return compile_bytes(data, size, "emit");
 }

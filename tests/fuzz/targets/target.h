@@ -11,8 +11,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max, unsigned seed);
 
-/* Compiles the file with these bytes, of any format; ends the process at an internal error (whole.c). 0. */
-int compile_bytes(const uint8_t *data, size_t size);
+/* Compiles the file with these bytes, of any format, up to a stage; ends the process at an internal error (whole.c). 0.
+ */
+int compile_bytes(const uint8_t *data, size_t size, const char *last);
 
 /* A file in memory with these bytes, as a path; valid until the next call. */
 const char *file_of(const uint8_t *data, size_t size);

@@ -1,5 +1,6 @@
-/* A file through all of the compiler but LLVM: import, legalize, the passes, schedule, loop IR for one CPU. What
- * -verify-each finds wrong is an internal error too, and so is a text of a graph or module that does not read back.
+/* A file through all of the compiler but LLVM, or a part of it: import, legalize, the passes, schedule, loop IR for one
+ * CPU. What -verify-each finds wrong is an internal error too, and so is a text of a graph or module that does not read
+ * back.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@ static void set(struct context *ctx, struct options *o, const char *name, const 
         abort();
 }
 
+static const char *last_stage;
+
 static void compile(struct context *ctx, const char *path)
 {
     struct options options;
@@ -27,12 +30,13 @@ static void compile(struct context *ctx, const char *path)
     set(ctx, &options, "limit-tensor-bytes", "16777216");
     set(ctx, &options, "limit-fold-bytes", "1048576");
     set(ctx, &options, "limit-compile-heap", "536870912");
-    compile_model(ctx, &options, path, "emit", (struct report){.user = &texts, .put = read_back_put});
+    compile_model(ctx, &options, path, last_stage, (struct report){.user = &texts, .put = read_back_put});
     if (texts.why[0])
         error_internal(ctx, (src_id){0}, "%s", texts.why);
 }
 
-int compile_bytes(const uint8_t *data, size_t size)
+int compile_bytes(const uint8_t *data, size_t size, const char *last)
 {
+    last_stage = last;
     return fuzz_bytes(data, size, compile);
 }
