@@ -105,6 +105,7 @@ void reduction_begin(struct em *em, struct reduction *r, const struct node *n, u
     struct reduced dims;
     reduced_dims(&em->site, n, em_producer_seen(em, n->in[0]), &dims);
     r->n_dims = dims.n;
+    r->joined = dims.joined;
     bool taps = conv_by_taps(em->m, n);
     r->grouped = dims.n - 1 - taps;
     for (int32_t d = 0; taps && d < value_type(em->g, n->in[0])->rank - 2; d++)

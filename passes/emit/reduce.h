@@ -8,7 +8,7 @@
 struct reduction {
     const struct node *n;
     const struct reduce_schedule *s;
-    uint32_t n_dims;
+    uint32_t n_dims, joined; /* as struct reduced has them */
     struct rdim dim[REDUCED_MOST];
     enum lop combine;
     enum elem acc, index;        /* register elements of the accumulators; of the indices beside them */

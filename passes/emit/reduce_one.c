@@ -236,9 +236,12 @@ void em_hoist_end(struct em *em, const struct em_hoist *h)
 static bool share_loops(struct em *em, const struct node *const *nodes, uint32_t n)
 {
     const struct reduce_schedule *first = reduction_schedule(em, nodes[0]);
+    struct reduced dims, others;
+    reduced_dims(&em->site, nodes[0], false, &dims);
     for (uint32_t i = 1; i < n; i++) {
         const struct reduce_schedule *s = reduction_schedule(em, nodes[i]);
-        if (s->lanes != first->lanes || s->sums != first->sums)
+        reduced_dims(&em->site, nodes[i], false, &others);
+        if (s->lanes != first->lanes || s->sums != first->sums || others.joined != dims.joined)
             return false;
     }
     return first->lanes > 0;

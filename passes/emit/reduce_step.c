@@ -174,18 +174,24 @@ static void contraction_step(struct em *em, struct reduction *r, const expr_id *
         em_tile_step(em, op, n / s.vectors, s.vectors, contraction_operands, &s, acc + first);
 }
 
-static void reduce_operand_point(struct em *em, const struct node *n, const expr_id *p, const expr_id *k, expr_id *at)
+static void reduce_operand_point(struct em *em, const struct reduction *r, const expr_id *p, const expr_id *k,
+                                 expr_id *at)
 {
-    uint32_t n_axes = 1;
+    uint32_t n_axes = 1, a = 0, o = 0;
+    const struct node *n = r->n;
+    const struct type *t = value_type(em->g, n->in[0]);
     int64_t axis = node_int(n, "axis", 0);
     const int64_t *axes = n->op == OP_REDUCE ? node_ints(n, "axes", &n_axes) : &axis;
-    uint32_t a = 0, o = 0;
-    for (int32_t d = 0; d < value_type(em->g, n->in[0])->rank; d++) {
-        if (a < n_axes && axes[a] == d)
-            at[d] = k[a++];
-        else
-            at[d] = p[o++];
+    expr_id of[RANK_MAX], number = r->n_dims ? k[r->n_dims - 1] : (expr_id){0};
+    for (uint32_t i = 0; i + 1 < r->n_dims; i++)
+        of[i] = k[i];
+    for (uint32_t i = n_axes; i + 1 > r->n_dims && r->n_dims; i--) { /* joined dims, the last one first */
+        expr_id extent = t->dims[axes[i - 1]];
+        of[i - 1] = i == r->n_dims ? number : ex_mod(em->x, number, extent);
+        number = i == r->n_dims ? number : ex_div(em->x, number, extent);
     }
+    for (int32_t d = 0; d < t->rank; d++)
+        at[d] = a < n_axes && axes[a] == d ? of[a++] : p[o++];
 }
 
 /* Operand value and validity of window tap k at output point p. */
@@ -230,7 +236,7 @@ static void step_arg(struct em *em, struct reduction *r, const expr_id *p, const
     lreg v;
     bool max = true, last = false;
     if (n->op == OP_ARGREDUCE) {
-        reduce_operand_point(em, n, p, k, at);
+        reduce_operand_point(em, r, p, k, at);
         v = em_value(em, n->in[0], at, cond);
         max = node_int(n, "max", 1);
         last = node_int(n, "last", 0);
@@ -437,7 +443,7 @@ void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_
     case OP_DOT: contraction_step(em, r, k, i, 1, acc); break;
     case OP_WINDOW: acc[i] = step_window(em, r, r->points[i], k, acc[i]); break;
     case OP_REDUCE:
-        reduce_operand_point(em, r->n, r->points[i], k, at);
+        reduce_operand_point(em, r, r->points[i], k, at);
         acc[i] = em_op2(em, r->combine, acc[i], to_acc(em, em_value(em, r->n->in[0], at, r->cond), r->acc));
         break;
     case OP_SEGMENTS: acc[i] = step_segment(em, r, r->points[i], k, acc[i]); break;

@@ -185,10 +185,30 @@ static void dims_of_conv(const struct site *site, const struct node *n, bool sta
         channels->order.block = leaves.order.block;
 }
 
+/* The dims of a reduction; the last ones that are one in memory become one, so that vectors go on from row to row. */
+static void dims_of_reduction(const struct site *site, const struct node *n, struct reduced *r)
+{
+    uint32_t count;
+    const int64_t *axes = node_ints(n, "axes", &count);
+    const struct type *t = value_type(site->g, n->in[0]);
+    int64_t inner, outer;
+    for (uint32_t i = 0; i < count; i++)
+        rdim_add(r, t->dims[axes[i]], channel_block(site, n->in[0], (int32_t)axes[i]));
+    while (r->n > 1 && !site->m->asked.strict && !site->k->locals.n && axes[r->n - 2] + 1 == axes[r->n - 1] &&
+           !r->dim[r->n - 2].order.block && !r->dim[r->n - 1].order.block &&
+           dims_are_one(site, n->in[0], (int32_t)axes[r->n - 2]) &&
+           ex_is_const(site->x, r->dim[r->n - 2].extent, &outer) &&
+           ex_is_const(site->x, r->dim[r->n - 1].extent, &inner) && mul_i64(inner, outer, &inner)) {
+        r->dim[--r->n - 1].extent = ex_const(site->x, inner);
+        r->joined++;
+    }
+}
+
 void reduced_dims(const struct site *site, const struct node *n, bool staged, struct reduced *r)
 {
     uint32_t count;
     r->n = 0;
+    r->joined = 1;
     if (n->op == OP_CONV) {
         dims_of_conv(site, n, staged, r);
     } else if (n->op == OP_DOT) {
@@ -200,9 +220,7 @@ void reduced_dims(const struct site *site, const struct node *n, bool staged, st
                 order_by_leaves(site, n->in[1], (int32_t)cb[i], &r->dim[r->n - 1]);
         }
     } else if (n->op == OP_REDUCE) {
-        const int64_t *axes = node_ints(n, "axes", &count);
-        for (uint32_t i = 0; i < count; i++)
-            rdim_add(r, value_type(site->g, n->in[0])->dims[axes[i]], channel_block(site, n->in[0], (int32_t)axes[i]));
+        dims_of_reduction(site, n, r);
     } else if (n->op == OP_ARGREDUCE || n->op == OP_SEGMENTS) {
         rdim_add(r, value_type(site->g, n->in[0])->dims[node_int(n, "axis", 0)], 0);
     } else {

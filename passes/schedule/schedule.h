@@ -320,7 +320,7 @@ struct rdim {
     bool unroll;
 };
 struct reduced {
-    uint32_t n;
+    uint32_t n, joined; /* a reduction's last dim is so many, whose points are numbered through; at least 1 */
     struct rdim dim[REDUCED_MOST];
 };
 void reduced_dims(const struct site *, const struct node *, bool staged, struct reduced *);
@@ -342,8 +342,13 @@ struct operand_walk {
     void *user;
     bool (*view)(void *user, const struct node *, const expr_id *idx);
     void (*operand)(void *user, value_id, const expr_id *idx);
+    bool *other; /* or NULL; set where something is met that is neither stored nor a map nor a view */
 };
 void operands_walk(const struct operand_walk *, const expr_id *idx);
+void operands_walk_of(const struct operand_walk *, value_id, const expr_id *idx); /* of v's value there instead */
+/* Are dims outer and outer + 1 of v, of known extents, one dim: does all that v is computed of, and the kernel's result
+ * where v is its domain, lie as if they were? */
+bool dims_are_one(const struct site *, value_id v, int32_t outer);
 /* A symbol for the points of an extent; one for each dim of the domain. */
 expr_id point_along(const struct site *, expr_id extent);
 void domain_points(const struct site *, expr_id *idx);
