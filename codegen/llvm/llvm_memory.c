@@ -203,7 +203,7 @@ static LLVMValueRef zeros(struct emitter *e)
 }
 
 /* Where the CPU does not gather, bytes and halves nowhere, LLVM loads lane by lane, with a branch around each that has
- * a mask. Instead, lanes that do not exist read zeros: a third of the code. */
+ * a mask which is not constant. Instead, lanes that do not exist read zeros: a third of the code. */
 static LLVMValueRef load_each(struct emitter *e, const struct access *a, LLVMValueRef pointers)
 {
     LLVMValueRef none = value_splat(e, zeros(e), a->type.lanes), v = LLVMGetPoison(a->vector);
@@ -219,7 +219,8 @@ static LLVMValueRef load_each(struct emitter *e, const struct access *a, LLVMVal
 
 static LLVMValueRef gather(struct emitter *e, const struct access *a, LLVMValueRef pointers)
 {
-    if (a->mask && (elem_size(a->type.elem) <= 2 || !e->machine->gathers))
+    bool branches = a->mask && !e->machine->gathers && !LLVMIsConstant(a->mask);
+    if (branches || (a->mask && elem_size(a->type.elem) <= 2))
         return load_each(e, a, pointers);
     LLVMTypeRef types[2] = {a->vector, LLVMTypeOf(pointers)};
     LLVMValueRef args[4] = {pointers, LLVMConstInt(e->i32, a->align, false), all_lanes(e, a), LLVMConstNull(a->vector)};
