@@ -35,6 +35,19 @@ bool lf_break(struct lfunc *f)
 
 /* ---- mutants ----------------------------------------------------------------------------------------------------- */
 
+/* Of vectors of integers, the wrong operation in the place of this one; 0: it has none. */
+static enum lop wrong_integer(const struct lfunc *f, const struct lstmt *s)
+{
+    static const enum lop pairs[][2] = {{L_ADD, L_SUB}, {L_MUL, L_ADD}, {L_AND, L_OR},  {L_OR, L_AND},  {L_XOR, L_OR},
+                                        {L_SHL, L_SHR}, {L_SHR, L_SHL}, {L_MIN, L_MAX}, {L_MAX, L_MIN}, {L_LT, L_LE},
+                                        {L_LE, L_LT},   {L_EQ, L_LE},   {L_NE, L_LT}};
+    const struct ltype t = s->n_in > 1 ? lf_type(f, s->in[0]) : (struct ltype){0};
+    for (size_t k = 0; k < COUNT_OF(pairs) && t.lanes > 1 && loop_elem_classes(t.elem) & E_I; k++)
+        if (s->op == pairs[k][0] && s->in[0].i != s->in[1].i)
+            return pairs[k][1];
+    return (enum lop)0;
+}
+
 /* Does it change what is computed? Then it is one of the sites, and changed where the count ends. */
 static bool mutate_statement(struct lfunc *f, struct lstmt *s, int64_t *site)
 {
@@ -44,9 +57,12 @@ static bool mutate_statement(struct lfunc *f, struct lstmt *s, int64_t *site)
     const bool swap = s->op == L_SUB && (real || vector) && s->in[0].i != s->in[1].i, down = s->op == L_RINT;
     const bool number = s->op == L_CONST && real, distance = s->op == L_CONST && index && s->imm >= 2;
     const bool lanes = s->op == L_SHUFFLE && s->n_aux > 1 && s->aux[0] != s->aux[1];
-    if (!(drop || factor || swap || down || number || distance || lanes) || (*site)--)
+    const enum lop wrong = wrong_integer(f, s);
+    if (!(drop || factor || swap || down || number || distance || lanes || wrong) || (*site)--)
         return false;
-    if (factor) { /* one of them */
+    if (wrong && !swap) {
+        s->op = wrong;
+    } else if (factor) { /* one of them */
         s->op = L_MIN;
         s->in[1] = s->in[0];
     } else if (down) {

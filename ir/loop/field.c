@@ -153,21 +153,6 @@ static lreg raised(struct lowering *l, struct ltype t, lreg x, lreg root, lreg y
     return op3(l, L_SELECT, t, is_inverted, inverse(l, t, inverted), r);
 }
 
-/* A hash, as ir/ops/field.c has it; y {0}: of one argument. */
-static lreg function(struct lowering *l, struct ltype t, enum op op, lreg x, lreg y)
-{
-    if (op == OP_EXP)
-        return exponential(l, t, x);
-    lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, field_function_key(op))));
-    h = mix(l, t, y.i ? op2(l, L_XOR, t, h, y) : h);
-    if (op == OP_ROUND) {
-        lreg n = op2(l, L_AND, t, h, constant(l, t, 2 * FIELD_ROUNDED - 1));
-        return times(l, t, difference(l, t, n, constant(l, t, FIELD_ROUNDED)), constant(l, t, FIELD_SQUARE));
-    }
-    h = reduce(l, t, op2(l, L_AND, t, h, constant(l, t, FIELD_MASK)));
-    return op == OP_POW ? raised(l, t, x, function(l, t, OP_SQRT, x, (lreg){0}), y, h) : h;
-}
-
 /* x + FIELD_SMALL as an integer, modulo N. */
 static lreg from_small(struct lowering *l, struct ltype t, lreg x)
 {
@@ -178,6 +163,24 @@ static lreg from_small(struct lowering *l, struct ltype t, lreg x)
 static lreg is_small(struct lowering *l, struct ltype t, lreg small)
 {
     return op2(l, L_LT, (struct ltype){ELEM_BOOL, t.lanes}, small, constant(l, t, 2 * FIELD_SMALL));
+}
+
+/* A hash, as ir/ops/field.c has it; y {0}: of one argument. */
+static lreg function(struct lowering *l, struct ltype t, enum op op, lreg x, lreg y)
+{
+    if (op == OP_EXP)
+        return exponential(l, t, x);
+    lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, field_function_key(op))));
+    h = mix(l, t, y.i ? op2(l, L_XOR, t, h, y) : h);
+    if (op == OP_ROUND) {
+        lreg n = op2(l, L_AND, t, h, constant(l, t, 2 * FIELD_ROUNDED - 1));
+        h = times(l, t, difference(l, t, n, constant(l, t, FIELD_ROUNDED)), constant(l, t, FIELD_SQUARE));
+    } else {
+        h = reduce(l, t, op2(l, L_AND, t, h, constant(l, t, FIELD_MASK)));
+    }
+    if (field_rounds(op))
+        return op3(l, L_SELECT, t, is_small(l, t, from_small(l, t, x)), x, h);
+    return op == OP_POW ? raised(l, t, x, function(l, t, OP_SQRT, x, (lreg){0}), y, h) : h;
 }
 
 static lreg order(struct lowering *l, struct ltype t, lreg x)

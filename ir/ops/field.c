@@ -108,8 +108,17 @@ static uint32_t mix(uint32_t h)
     return h ^ h >> 16;
 }
 
+/* x + FIELD_SMALL as an integer, modulo N. */
+static uint32_t from_small(uint32_t x)
+{
+    const uint32_t i = field_reduced(x) + FIELD_SMALL;
+    return least(i, i - FIELD_N);
+}
+
 static uint32_t function(enum op op, uint32_t x, uint32_t y)
 {
+    if (field_rounds(op) && from_small(x) < 2 * FIELD_SMALL)
+        return x;
     uint32_t h = mix(mix(x ^ field_function_key(op)) ^ y) & FIELD_MASK;
     if (op == OP_ROUND)
         return field_of_integer((int64_t)(h % (2 * FIELD_ROUNDED)) - FIELD_ROUNDED);
@@ -141,13 +150,6 @@ static uint32_t raised(uint32_t x, uint32_t y)
             return quotient(FIELD_ONE, also);
     }
     return function(OP_POW, x, y);
-}
-
-/* x + FIELD_SMALL as an integer, modulo N. */
-static uint32_t from_small(uint32_t x)
-{
-    const uint32_t i = field_reduced(x) + FIELD_SMALL;
-    return least(i, i - FIELD_N);
 }
 
 static uint32_t order(int64_t x)

@@ -7,7 +7,8 @@
  * homomorphism (1, g^x) from sums to products, which q, the order of g in GF(p), makes possible. Functions that are
  * none of a field (tanh, sqrt, floor, ...) are hashes of their arguments; maximum, minimum and comparisons follow a
  * total order without a meaning, in which -inf comes first and +inf last. -inf plus a number is -inf, of which exp is
- * 0. round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED;
+ * 0. round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED, but
+ * of small integers themselves, as floor, ceil and trunc do;
  * to an integer type, small integers are converted and other numbers hashed. ir/loop/field.c has the same as loop IR.
  */
 #ifndef MCC_IR_FIELD_H
@@ -63,6 +64,12 @@ static inline uint32_t field_function_key(enum op op)
 static inline uint32_t field_convert_key(enum elem to)
 {
     return 0x9e3779b9u * (0x100u + (uint32_t)to);
+}
+
+/* Does it give an integer? A small one of itself. */
+static inline bool field_rounds(enum op op)
+{
+    return op == OP_ROUND || op == OP_FLOOR || op == OP_CEIL || op == OP_TRUNC;
 }
 
 /* Has such a conversion a meaning in the field? To bytes and wider integers: the hash has 32 bits, which 64 extend. */

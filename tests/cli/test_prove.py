@@ -139,7 +139,7 @@ def test_axioms(tmp_path):
     [variant] = proof(attention(tmp_path / "attention.onnx"), SPANS)["variants"]
     assert {"exponentials", "underflow", "functions"} <= set(variant["kernels"][0]["axioms"])
     [variant] = proof(quantized(tmp_path / "quantized.onnx"))["variants"]
-    assert any("conv2" in k["kernel"] and "rounding" in k["axioms"] for k in variant["kernels"])
+    assert any("conv2" in k["kernel"] and "rounding" in k["axioms"] for k in variant["kernels"]) and variant["draws"] == 4
     [variant] = proof(mlp(tmp_path / "mlp.onnx"))["variants"]
     assert any("softmax" in k["kernel"] and "functions" in k["axioms"] for k in variant["kernels"])
 
@@ -161,10 +161,6 @@ def test_not_proved(tmp_path):
     path = save(tmp_path / "h.onnx", half, [value("x", [4, 4])], [value("y", [4, 4])])
     [variant] = proof(path, status=6)["variants"]
     assert not variant["program"]["proved"] and any("no meaning in the field" in (k["why"] or "") for k in variant["kernels"])
-    path = save(tmp_path / "i.onnx", [helper.make_node("Add", ["x", "x"], ["y"], "add")], [value("x", [4], onnx.TensorProto.INT32)],
-                [value("y", [4], onnx.TensorProto.INT32)])
-    [variant] = proof(path, status=6)["variants"]
-    assert variant["program"]["proved"] and "integers" in variant["kernels"][0]["why"]
 
 
 INT64 = onnx.TensorProto.INT64
@@ -178,6 +174,68 @@ def test_floats_to_64_bits(tmp_path, elem):
     assert variant["kernels"][0]["axioms"] == ["reals", "rounding"]
     [variant] = proof(path, "--break-kernel=sum", status=6)["variants"]
     assert "elements differ" in variant["kernels"][0]["why"]
+
+
+def of_integers(path, op, elem, result=None):
+    """y = op(x + a, b): of two inputs and a sum, so that operands of every statement are drawn."""
+    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(elem))
+    attributes = {"direction": "LEFT"} if op == "BitShift" else {}
+    nodes = [helper.make_node("Add", ["x", "a"], ["s"], "sum"), helper.make_node(op, ["s", "b"], ["y"], "n", **attributes)]
+    return save(path, nodes, [value(name, [3, 64], kind) for name in "xab"], [value("y", [3, 64], result or kind)], opset=18)
+
+
+@pytest.mark.parametrize("op, elem, result", [
+    ("Add", np.int32, None), ("Mul", np.uint64, None), ("Sub", np.int64, None), ("Div", np.int16, None), ("Mod", np.int32, None), ("Max", np.uint32, None),
+    ("BitShift", np.uint16, None), ("BitwiseXor", np.int64, None), ("BitwiseAnd", np.uint8, None), ("Less", np.int32, onnx.TensorProto.BOOL),
+    ("LessOrEqual", np.uint64, onnx.TensorProto.BOOL), ("Equal", np.int64, onnx.TensorProto.BOOL)])
+def test_integers(tmp_path, op, elem, result):
+    """Draws over all bits, magnitudes and ends of the types; changed statements compute something else of these."""
+    path, left, n = of_integers(tmp_path / "net.onnx", op, elem, result), [], 0
+    found = proof(path)
+    [variant] = found["variants"]
+    assert found["proved"] and all("integers" in k["axioms"] for k in variant["kernels"]) and variant["draws"] >= 96
+    for site in range(1, 60):
+        done = mcc("prove", path, ONE, f"--mutate={site}", "-q")
+        if done.returncode == 2:
+            assert "fewer statements" in done.stderr
+            break
+        n += 1
+        left += [site] if done.returncode == 0 else []
+    assert n and len(left) * 4 <= n, (n, left)
+
+
+def test_indices(tmp_path):
+    """All of them are drawn, negative ones too."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("GatherElements", ["x", "i"], ["y"], "n", axis=1)],
+                [value("x", [5, 33]), value("i", [5, 20], INT64)], [value("y", [5, 20])])
+    [variant] = proof(path)["variants"]
+    assert "integers" in variant["kernels"][0]["axioms"] and variant["program"]["proved"]
+
+
+def test_integers_that_show_little(tmp_path):
+    """A comparison with one number of 2^63 is false in nearly all draws: what it chooses was not seen."""
+    nodes = [helper.make_node("Equal", ["x", "c"], ["e"], "e"), helper.make_node("Where", ["e", "f", "g"], ["y"], "n")]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [64], INT64), value("f", [64]), value("g", [64])], [value("y", [64])], {"c": np.int64(123456789)})
+    [variant] = proof(path, status=6)["variants"]
+    assert "shown few" in variant["kernels"][0]["why"]
+
+
+def test_bytes_and_a_position(tmp_path):
+    """An input of 64 bits elsewhere in the network does not bar a kernel of bytes: four draws prove it."""
+    nodes = [helper.make_node("Add", ["x", "x"], ["y"], "bytes"), helper.make_node("Identity", ["i"], ["j"], "move")]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [64], onnx.TensorProto.UINT8), value("i", [4], INT64)],
+                [value("y", [64], onnx.TensorProto.UINT8), value("j", [4], INT64)])
+    [variant] = proof(path)["variants"]
+    assert variant["draws"] == 4 and not any("integers" in k["axioms"] for k in variant["kernels"])
+
+
+@pytest.mark.parametrize("size", ["cubic", "nearest"])
+def test_sizes_of_the_run(tmp_path, size):
+    """Sizes that come from drawn data are small numbers, and runs that these end are drawn again."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Resize", ["x", "", "", "s"], ["y"], "n", mode=size)],
+                [value("x", [1, 1, 4, 4]), value("s", [4], INT64)], [value("y", ["a", "b", "c", "d"])], opset=18)
+    done = mcc("prove", path, ONE, "--json", timeout=300)
+    assert done.returncode in (0, 6) and json.loads(done.stdout)["result"]["variants"][0]["draws"] >= 4, done.stderr
 
 
 @pytest.mark.parametrize("narrow", [onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16])

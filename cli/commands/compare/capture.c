@@ -37,6 +37,11 @@ static bool known(const struct capture *d, expr_id e, int64_t *out)
     return ex_eval(x, e, d->symbols, out);
 }
 
+static struct arena *arena_of(const struct capture *d)
+{
+    return d->arena ? d->arena : &d->c.ctx->session;
+}
+
 /* Where the run in progress has value v; false: not in a place that can be read now. */
 static bool stored_find(const struct capture *d, value_id v, const struct tensor *t, struct stored *out)
 {
@@ -65,7 +70,7 @@ static bool stored_find(const struct capture *d, value_id v, const struct tensor
 /* The extents of value v in the run in progress; NULL: the data decides them. */
 static int64_t *value_dims(const struct capture *d, const struct type *t)
 {
-    int64_t *dims = NEW_ARRAY(&d->c.ctx->session, int64_t, t->rank > 0 ? t->rank : 1);
+    int64_t *dims = NEW_ARRAY(arena_of(d), int64_t, t->rank > 0 ? t->rank : 1);
     for (int32_t k = 0; k < t->rank; k++)
         if (!known(d, t->dims[k], &dims[k]) || dims[k] < 0)
             return NULL;
@@ -75,7 +80,7 @@ static int64_t *value_dims(const struct capture *d, const struct type *t)
 /* Copies value v, row-major, from where the kernel that has just ended put it. */
 static void capture(struct capture *d, uint32_t index, value_id v)
 {
-    struct arena *arena = &d->c.ctx->session;
+    struct arena *arena = arena_of(d);
     const struct type *t = value_type(d->c.graph, v);
     struct stored place;
     bool plain = t->kind == TYPE_TENSOR && t->elem != ELEM_STR && t->elem != ELEM_NONE && t->rank >= 0 &&
@@ -138,14 +143,14 @@ void capture_event(void *user, uint32_t node, int end, uint64_t ns)
 
 void capture_begin(struct capture *d)
 {
-    struct arena *arena = &d->c.ctx->session;
+    struct arena *arena = arena_of(d);
     struct exprs *x = d->c.ctx->exprs;
     d->seen = NEW_ARRAY(arena, bool, d->c.module->fused.kernels.n + 1);
     d->got = NEW_ARRAY(arena, struct tensor *, d->c.graph->values.n + 1);
     d->maker = NEW_ARRAY(arena, uint32_t, d->c.graph->values.n + 1);
-    int64_t *values = NEW_ARRAY(&d->c.ctx->session, int64_t, d->s.api->n_sym + 1);
+    int64_t *values = NEW_ARRAY(arena_of(d), int64_t, d->s.api->n_sym + 1);
     uint32_t n = 0;
-    d->symbols = NEW_ARRAY(&d->c.ctx->session, int64_t, sym_count(x) + 1);
+    d->symbols = NEW_ARRAY(arena_of(d), int64_t, sym_count(x) + 1);
     for (uint32_t i = 0; i < d->s.api->n_in; i++)
         for (int32_t k = 0; k < d->s.api->in[i].ndim && k < d->s.in[i].rank; k++)
             if (d->s.api->in[i].dims[k].extent == -1 && d->s.api->in[i].dims[k].symbol >= 0)

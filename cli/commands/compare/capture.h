@@ -13,6 +13,7 @@
 struct capture {
     struct compilation c;
     struct session s;
+    struct arena *arena;           /* of what one run keeps; NULL: the session's */
     struct tensor **got;           /* by value: what a kernel stored, NULL where it could not be read */
     uint32_t *maker;               /* by value: the kernel that stored got */
     bool *seen;                    /* by kernel: it has ended */

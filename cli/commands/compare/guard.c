@@ -9,7 +9,7 @@
 
 #include "runtime/rt_internal.h"
 
-enum { PAGE = 4096, AROUND = 1 << 16 };
+enum { PAGE = 4096, AROUND = 1 << 16, BLOCKS = 256 };
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -65,10 +65,28 @@ bool guard_holds(const struct guard *g)
     return true;
 }
 
+static void block_end(const struct guarded *b)
+{
+    munmap(b->first - AROUND, b->pages + 2 * (size_t)AROUND);
+}
+
+void guard_trim(struct guard *g)
+{
+    uint32_t n = 0;
+    if (g->blocks.n <= BLOCKS)
+        return;
+    for (uint32_t i = 0; i < g->blocks.n; i++)
+        if (g->blocks.data[i].used)
+            g->blocks.data[n++] = g->blocks.data[i];
+        else
+            block_end(&g->blocks.data[i]);
+    g->blocks.n = n;
+}
+
 void guard_end(struct guard *g)
 {
     for (uint32_t i = 0; i < g->blocks.n; i++)
-        munmap(g->blocks.data[i].first - AROUND, g->blocks.data[i].pages + 2 * (size_t)AROUND);
+        block_end(&g->blocks.data[i]);
     g->blocks.n = 0;
 }
 

@@ -39,27 +39,28 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Residues for f32, all values of bytes; everything else as mcc run draws it. */
-static void draw_inputs(struct prove *p, uint32_t draw)
+/* Residues for f32, integers by their roles; everything else as mcc run draws it. False: there are no integers. */
+static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
 {
-    uint64_t state = draw + 1;
+    uint64_t state = draw + 1 + ((uint64_t)attempt << 32);
+    bool any = false;
+    p->fed = 0;
     for (uint32_t i = 0; i < p->run.s.api->n_in; i++) {
         struct file_tensor *t = &p->run.s.in[i];
         uint32_t *words = t->data;
-        for (size_t k = 0; k < t->size && (t->elem == ELEM_U8 || t->elem == ELEM_I8); k++)
-            ((uint8_t *)t->data)[k] = (uint8_t)next_random(&state);
-        if (t->elem == ELEM_U8 || t->elem == ELEM_I8)
-            continue;
-        if (t->elem != ELEM_F32) {
+        p->fed += t->size;
+        const struct integer_role *role = &p->integers.role[p->legal->inputs.data[i].value.i];
+        const bool integers = strchr("IU", elem_class(t->elem)) && elem_bits(t->elem) >= 8;
+        any |= integers || role->decides;
+        if (integers)
+            integers_draw(t, role, &state, draw, attempt);
+        else if (t->elem != ELEM_F32)
             file_tensor_random(t, draw * p->run.s.api->n_in + i + 1);
-            if (p->few && t->elem == ELEM_I64)
-                for (size_t k = 0; k < t->size / sizeof(int64_t); k++)
-                    ((int64_t *)t->data)[k] &= 1;
-            continue;
-        }
-        for (size_t k = 0; k < t->size / sizeof *words; k++)
-            words[k] = (uint32_t)(next_random(&state) % FIELD_N);
+        for (size_t k = 0; k < t->size / sizeof *words && t->elem == ELEM_F32; k++)
+            words[k] = role->decides ? field_of_integer(integer_deciding(next_random(&state), attempt))
+                                     : (uint32_t)(next_random(&state) % FIELD_N);
     }
+    return any;
 }
 
 /* The interpreter has computed v: compared with what the kernel stored, from which it goes on. */
@@ -67,6 +68,7 @@ static void on_value(void *user, value_id v, const struct tensor *t)
 {
     struct prove *p = user;
     const struct tensor *got = p->run.got[v.i];
+    integers_count(&p->integers, &p->run.c.ctx->session, v, t);
     bool same = got && t->kind == TYPE_TENSOR && t->elem == got->elem && t->rank == got->rank;
     for (int32_t k = 0; same && k < t->rank; k++)
         same = t->dims[k] == got->dims[k];
@@ -90,26 +92,31 @@ static void on_value(void *user, value_id v, const struct tensor *t)
 static void want_value(struct prove *p, value_id v)
 {
     if (v.i && !p->want[v.i])
-        p->want[v.i] = NEW(&p->run.c.ctx->session, struct tensor);
+        p->want[v.i] = NEW(&p->draw, struct tensor);
 }
 
 static bool interpret(struct prove *p)
 {
     struct context *ctx = p->run.c.ctx;
     struct graph *g = p->run.c.graph;
-    struct tensor *in = NEW_ARRAY(&ctx->session, struct tensor, g->inputs.n + 1);
-    p->want = NEW_ARRAY(&ctx->session, struct tensor *, g->values.n + 1);
+    struct tensor *in = NEW_ARRAY(&p->draw, struct tensor, g->inputs.n + 1);
+    p->want = NEW_ARRAY(&p->draw, struct tensor *, g->values.n + 1);
     for (uint32_t i = 0; i < g->inputs.n; i++)
         if (!file_tensor_widen(ctx, &p->run.s.in[i], &in[i]))
             return false;
+        else
+            integers_count(&p->integers, &ctx->session, g->inputs.data[i].value, &in[i]);
+    for (uint32_t i = 1; i < g->values.n; i++)
+        if (p->integers.watched[i] && g->values.data[i].def.i)
+            want_value(p, (value_id){i});
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct kernel *k = prove_kernel(p, i);
         for (uint32_t j = 0; j < k->outs.n && k->region.i == 1; j++)
             want_value(p, k->outs.data[j]);
     }
     const char *text = "";
-    if (graph_eval_watched(g, in, p->want, on_value, p, &ctx->session, &text) != EVAL_OK)
-        p->now->interpreted = text && *text ? text : "the interpreter failed";
+    if (graph_eval_watched(g, in, p->want, on_value, p, &p->draw, &text) != EVAL_OK)
+        p->now->interpreted = text && *text ? arena_strdup(&ctx->session, text) : "the interpreter failed";
     return true;
 }
 
@@ -118,7 +125,7 @@ static bool check_outputs(void *user)
 {
     struct prove *p = user;
     struct graph *g = p->legal;
-    struct arena *arena = &p->apart->session;
+    struct arena *arena = &p->draw_apart;
     DLManagedTensorVersioned **out = p->out;
     struct tensor *in = NEW_ARRAY(arena, struct tensor, g->inputs.n + 1),
                   **want = NEW_ARRAY(arena, struct tensor *, g->values.n + 1);
@@ -139,8 +146,10 @@ static bool check_outputs(void *user)
         bool same = got->ndim == t->rank && elem_by_dlpack(got->dtype) == t->elem;
         for (int32_t k = 0; same && k < t->rank; k++)
             same = got->shape[k] == t->dims[k];
-        if (!same || memcmp(t->data, (const char *)got->data + got->byte_offset,
-                            (size_t)tensor_count(t) * elem_size(t->elem)) != 0)
+        struct file_tensor packed = {.data = t->data, .size = (size_t)tensor_count(t) * elem_size(t->elem)};
+        if (elem_bits(t->elem) < 8 && !file_tensor_pack(p->apart, t, &packed)) /* as the port has them */
+            return false;
+        if (!same || memcmp(packed.data, (const char *)got->data + got->byte_offset, packed.size) != 0)
             p->now->why = arena_printf(&p->run.c.ctx->session, "output '%s' differs", g->outputs.data[i].name);
     }
     return true;
@@ -178,6 +187,8 @@ static void put_sizes(struct prove *p)
 static void *on_alloc(void *user, size_t bytes, size_t align)
 {
     struct prove *p = user;
+    if (p->by_data && bytes > PROVE_BY_DATA + PROVE_BY_DATA_EACH * p->fed)
+        return NULL;
     return guard_alloc(&p->guard, &p->run.c.ctx->session, bytes, align);
 }
 
@@ -206,23 +217,37 @@ static void run_drawn(void *user)
     p->code = s->api->run_dlpack(s->run, s->in_pointer, p->out, &s->error);
 }
 
+/* Draws and runs. False: the inputs have no integers, so that another attempt would end as this one. */
+static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
+{
+    arena_release(&p->draw);
+    arena_release(&p->draw_apart);
+    const bool integers = draw_inputs(p, draw, attempt);
+    p->out = NEW_ARRAY(&p->draw, DLManagedTensorVersioned *, p->run.s.api->n_out + 1);
+    capture_begin(&p->run);
+    if (p->marks)
+        memset(p->marks, 0, p->run.c.marks);
+    guard_trim(&p->guard);
+    guard_spoil_work(p->run.s.run, GUARD_MARK);
+    const int fault = guard_call(p->run.c.ctx, run_drawn, p);
+    if (fault)
+        p->now->ended = arena_printf(&p->run.c.ctx->session, PROVE_FAULT, fault);
+    else if (p->code != MCC_OK && p->events > PROVE_EVENTS)
+        p->now->ended = PROVE_ENDLESS;
+    return integers;
+}
+
 /* gains: unless a loop or branch ran that has not run often, nothing is compared. False after a diagnostic. */
 static bool draw_once(struct prove *p, uint32_t draw, bool gains)
 {
     struct context *ctx = p->run.c.ctx;
     const uint32_t n = p->run.s.api->n_out;
-    p->out = NEW_ARRAY(&ctx->session, DLManagedTensorVersioned *, n + 1);
-    draw_inputs(p, draw);
-    capture_begin(&p->run);
-    if (p->marks)
-        memset(p->marks, 0, p->run.c.marks);
     p->events = 0;
-    guard_spoil_work(p->run.s.run, GUARD_MARK);
-    const int fault = guard_call(ctx, run_drawn, p);
-    if (fault)
-        p->now->ended = arena_printf(&ctx->session, PROVE_FAULT, fault);
-    else if (p->code != MCC_OK && p->events > PROVE_EVENTS)
-        p->now->ended = PROVE_ENDLESS;
+    bool again = true; /* integers may be sizes and divisors, which end a run */
+    for (uint32_t attempt = p->few ? INTEGER_FEW : 0; again && attempt < INTEGER_ATTEMPTS; attempt++) {
+        again = run_attempt(p, draw, attempt);
+        again &= p->code != MCC_OK && !p->now->ended;
+    }
     if (p->now->ended)
         return true;
     if (p->code != MCC_OK)
@@ -258,6 +283,10 @@ static bool legal_graph(struct prove *p, const char *model)
         return error_internal(p->run.c.ctx, (src_id){0}, "the network was imported once only");
     p->apart->unwind = p->run.c.ctx->unwind;
     graph_enter_field(p->legal);
+    arena_init(&p->draw, p->run.c.ctx);
+    arena_init(&p->draw_apart, p->apart);
+    p->run.arena = &p->draw;
+    integers_roles(&p->integers, p->legal);
     return true;
 }
 
@@ -345,7 +374,7 @@ static bool is_small(const struct prove *p)
 static bool draw_rest(struct prove *p, struct options *running)
 {
     const bool small = is_small(p);
-    uint32_t draw = PROVE_DRAWS + 2 * COUNT_OF(more_sizes), before = 0;
+    uint32_t draw = INTEGER_DRAWS + 2 * COUNT_OF(more_sizes), before = 0;
     p->now->whole = !is_open(p);
     while (!p->now->whole && (small || verdict_lacks(p)) && p->now->draws > before) {
         before = p->now->draws;
@@ -392,15 +421,15 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     strbuf_init(&p->now->sizes, &ctx->session);
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
-    for (uint32_t draw = 0; ok && !p->now->ended && draw < PROVE_DRAWS; draw++)
+    for (uint32_t draw = 0; ok && !p->now->ended && draw < (p->many ? INTEGER_DRAWS : PROVE_DRAWS); draw++)
         ok = draw_once(p, draw, false);
     p->few = has_control(p); /* loops of no trip and of one are rare among other numbers */
     for (uint32_t draw = 0; ok && p->few && !p->now->ended && draw < PROVE_FEW; draw++)
-        ok = draw_once(p, PROVE_DRAWS + draw, false);
+        ok = draw_once(p, INTEGER_DRAWS + draw, false);
     p->few = false;
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)
         ok = !resize(p, &running, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||
-             draw_once(p, PROVE_DRAWS + k, false);
+             draw_once(p, INTEGER_DRAWS + k, false);
     ok = ok && (p->now->ended || draw_rest(p, &running));
     if (p->now->ended && !p->now->why)
         p->now->why = p->now->ended;

@@ -5,6 +5,7 @@
 
 #include "cli/commands/compare/capture.h"
 #include "cli/commands/compare/guard.h"
+#include "cli/commands/compare/integers.h"
 
 /* What a proof stands on besides the laws of fields and of total orders (docs/reference/proof.md). */
 enum axiom {
@@ -14,6 +15,7 @@ enum axiom {
     AXIOM_EXPONENTIALS,
     AXIOM_UNDERFLOW,
     AXIOM_ROUNDING,
+    AXIOM_INTEGERS,
     AXIOM_COUNT
 };
 struct axiom_text {
@@ -26,6 +28,7 @@ struct verdict {
     uint32_t compared;       /* values, in the draw at hand */
     bool any;                /* an element was compared */
     double shows;            /* chance_shows() of all draws, of the worst of its nodes */
+    double integers;         /* integers_shown() so far, of the worst */
     int64_t elements, wrong; /* of the first draw that differs */
     uint32_t marked, blocks; /* of loops and branches these have run often */
     const char *why; /* it cannot be proved; NULL: nothing stands against it */
@@ -55,9 +58,14 @@ struct prove {
     struct guard guard;
     struct tensor **want;      /* by value */
     struct context *apart;     /* of the graph after legalization */
+    struct arena draw, draw_apart; /* in the two contexts: what one draw needs */
     struct graph *legal;
     struct certificate *all, *now;
     uint32_t variant; /* of `now` */
+    struct integers integers;
+    bool many;    /* draws are needed for the variant's kernels, as they compute with integers */
+    bool by_data; /* sizes come from drawn data, which may ask for any memory */
+    size_t fed;   /* bytes of the inputs */
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
     uint32_t *runs;       /* in how many draws */
     DLManagedTensorVersioned **out;
@@ -70,6 +78,8 @@ struct prove {
 /* Draws that every proof needs; draws in which each loop and branch has to run that only some sizes reach, as a choice
  * (a maximum with 0) leaves half of the elements out of each. */
 enum { PROVE_DRAWS = 4, PROVE_RUNS = 8, PROVE_FEW = 6 };
+/* Bytes of a block where data decides sizes, and more for each byte of the inputs. */
+enum { PROVE_BY_DATA = 1 << 22, PROVE_BY_DATA_EACH = 64 };
 /* Begins and ends of kernels in a run of drawn values, which may have loops without end; and what is said of more. */
 enum { PROVE_EVENTS = 1 << 17 };
 #define PROVE_ENDLESS "a loop of the network runs too long on drawn values"

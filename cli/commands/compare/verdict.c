@@ -6,6 +6,7 @@
 #include "cli/commands/compare/chance.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/library/compile/backend.h"
+#include "ir/expr/expr.h"
 
 const struct axiom_text axioms[AXIOM_COUNT] = {
     [AXIOM_REALS] = {"reals", "sums and products of f32 are those of real numbers, but for rounding"},
@@ -17,72 +18,12 @@ const struct axiom_text axioms[AXIOM_COUNT] = {
     [AXIOM_UNDERFLOW] = {"underflow", "exp of less than -87 counts as 0 in a softmax"},
     [AXIOM_ROUNDING] = {"rounding", "floats that are equal but for rounding are rounded to the same integer, which "
                                     "a tie may miss by one"},
+    [AXIOM_INTEGERS] = {"integers", "integers are compared on 96 draws, a third of them over all bits: code that "
+                                    "is wrong on a share s of these passes with (1 - s)^32"},
 };
 
 /* ---- what stands against a kernel before it runs ------------------------------------------------------------------
  */
-
-/* Of polynomials of integers drawn ones show much: of degree d over all bytes, they vanish in d of 256. */
-static bool is_polynomial(enum op op, const char *monoid)
-{
-    switch (op) {
-    case OP_ADD:
-    case OP_SUB:
-    case OP_MUL:
-    case OP_NEG:
-    case OP_MIN:
-    case OP_MAX:
-    case OP_SELECT: return true;
-    case OP_REDUCE:
-    case OP_WINDOW: return strcmp(monoid, "sum") == 0 || strcmp(monoid, "max") == 0 || strcmp(monoid, "min") == 0;
-    default: return false;
-    }
-}
-
-/* Bytes, all of whose values are drawn, to other types, or integers to floats that hold them. */
-static bool is_widening(const struct graph *g, const struct node *n)
-{
-    const enum elem from = value_type(g, n->in[0])->elem, to = value_type(g, n->out[0])->elem;
-    return n->op == OP_CONVERT && (elem_bits(from) == 8 || to == ELEM_F32 || elem_bits(to) > elem_bits(from));
-}
-
-/* Bytes by a table of all of them, and bytes as other ones. */
-static bool is_byte_function(const struct graph *g, const struct node *n)
-{
-    const bool table = n->op == OP_GATHER && value_is_const(g, n->in[0]);
-    return (table || n->op == OP_BITCAST) && elem_bits(value_type(g, n->in[table])->elem) == 8;
-}
-
-/* Do bytes and floats alone come into the run? Other integers are drawn as small ones. */
-static bool is_of_bytes(const struct graph *g)
-{
-    for (uint32_t i = 0; i < g->inputs.n; i++) {
-        const struct type *t = value_type(g, g->inputs.data[i].value);
-        if (strchr("IU", elem_class(t->elem)) && elem_bits(t->elem) != 8)
-            return false;
-    }
-    return true;
-}
-
-/* Does it compute with integers of the run so that equality on drawn ones says little, indices included? */
-static bool is_integer_work(const struct graph *g, const struct node *n)
-{
-    const enum op_shape shape = op_shape(n->op);
-    if (shape != SHAPE_MAP && shape != SHAPE_REDUCE && shape != SHAPE_SCAN && shape != SHAPE_SCATTER &&
-        shape != SHAPE_INDEX)
-        return false;
-    if (n->op == OP_CONV || n->op == OP_DOT)
-        return false;
-    const bool exact = is_of_bytes(g) &&
-                       (is_polynomial(n->op, node_str(n, "monoid", "")) || is_widening(g, n) || is_byte_function(g, n));
-    for (uint32_t i = 0; i < n->n_in; i++) {
-        const struct type *t = n->in[i].i ? value_type(g, n->in[i]) : NULL;
-        if (t && t->kind == TYPE_TENSOR && (elem_class(t->elem) == 'I' || elem_class(t->elem) == 'U') &&
-            !value_is_const(g, n->in[i]) && !(exact && elem_bits(t->elem) <= 32))
-            return true;
-    }
-    return false;
-}
 
 /* Of the variant's function of a kernel, whose name is that of the last variant's; NULL: the kernel has none. */
 static const struct lowered_kernel *lowered_of(const struct prove *p, const struct kernel *k, uint32_t variant)
@@ -120,15 +61,23 @@ static const char *kernel_why(const struct prove *p, const struct kernel *k, uin
         return "it is inside of a loop or a branch";
     if (field_why(p, k, variant))
         return field_why(p, k, variant);
-    for (uint32_t i = 0; i < k->nodes.n; i++)
-        if (is_integer_work(g, graph_node(g, k->nodes.data[i])))
-            return "it computes with integers, whose equality on drawn values proves nothing";
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const char *why = chance_why(g, graph_node(g, k->nodes.data[i]));
         if (why)
             return why;
     }
     return NULL;
+}
+
+/* Does it compute with integers that have to be watched? */
+static void kernel_integers(struct prove *p, const struct kernel *k, struct verdict *v)
+{
+    const char *why = NULL;
+    for (uint32_t i = 0; i < k->nodes.n && k->region.i == 1; i++)
+        v->uses[AXIOM_INTEGERS] |= integers_need_draws(&p->integers, p->run.c.graph,
+                                                       graph_node(p->run.c.graph, k->nodes.data[i]), &why);
+    v->why = v->why ? v->why : why;
+    p->many |= v->uses[AXIOM_INTEGERS] && !v->why;
 }
 
 static void kernel_axioms(const struct prove *p, const struct kernel *k, uint32_t variant, struct verdict *v)
@@ -153,10 +102,13 @@ bool verdict_begin(struct prove *p)
 {
     const struct compilation *c = &p->run.c;
     p->now->of = NEW_ARRAY(&c->ctx->session, struct verdict, prove_kernels(p) + 1);
+    integers_origins(&p->integers, c->graph);
+    p->many = p->by_data = sym_next(c->ctx->exprs, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         p->now->of[i].why = kernel_why(p, prove_kernel(p, i), p->variant);
         p->now->of[i].floats = !!field_why(p, prove_kernel(p, i), p->variant);
         kernel_axioms(p, prove_kernel(p, i), p->variant, &p->now->of[i]);
+        kernel_integers(p, prove_kernel(p, i), &p->now->of[i]);
     }
     if (p->marks || !c->marks)
         return true;
@@ -219,8 +171,12 @@ void verdict_count(struct prove *p)
         d->blocks = 0;
         d->marked = marked_of(p, k, &d->blocks);
         double least = INFINITY;
-        for (uint32_t j = 0; j < k->nodes.n; j++)
-            least = fmin(least, chance_shows(&p->run, graph_node(g, k->nodes.data[j])));
+        d->integers = INFINITY;
+        for (uint32_t j = 0; j < k->nodes.n; j++) {
+            const struct node *n = graph_node(g, k->nodes.data[j]);
+            least = fmin(least, chance_shows(&p->run, n));
+            d->integers = fmin(d->integers, integers_shown(&p->integers, g, n));
+        }
         d->shows += least;
         d->seen += d->compared && d->compared == k->outs.n;
         d->compared = 0;
@@ -232,10 +188,20 @@ bool verdict_holds(const struct certificate *c)
     return c->of && c->draws >= PROVE_DRAWS && !c->why && c->any;
 }
 
+/* Does it store elements that share bytes? */
+static bool is_packed(const struct graph *g, const struct kernel *k)
+{
+    bool packed = k->outs.n > 0;
+    for (uint32_t i = 0; i < k->outs.n; i++)
+        packed &= elem_bits(value_type(g, k->outs.data[i])->elem) < 8 && value_output(g, k->outs.data[i]) != UINT32_MAX;
+    return packed;
+}
+
 const char *verdict_against(const struct prove *p, const struct certificate *c, uint32_t i)
 {
     const struct verdict *v = &c->of[i];
-    const bool part = prove_kernel(p, i)->kind == KERNEL_HALO || prove_kernel(p, i)->piece;
+    const struct kernel *k = prove_kernel(p, i);
+    const bool part = k->kind == KERNEL_HALO || k->piece || is_packed(p->run.c.graph, k);
     if (v->differs && !v->floats)
         return arena_printf(&p->run.c.ctx->session,
                             "%lld of %lld elements differ: its code is wrong, or right by a law that is no axiom here",
@@ -246,6 +212,8 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
         return c->ended;
     if (v->shows < CHANCE_ENOUGH)
         return "it chooses among many elements, of which the draws have shown few";
+    if (v->uses[AXIOM_INTEGERS] && v->integers < CHANCE_ENOUGH)
+        return "its integers have shown few of their values";
     if (v->marked < v->blocks && !c->whole)
         return arena_printf(&p->run.c.ctx->session,
                             "%u of its %u loops and branches run at few or none of the sizes drawn",

@@ -1,0 +1,318 @@
+/* Integers of the run: see integers.h. */
+#include "cli/commands/compare/integers.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ir/eval/eval.h"
+#include "ir/expr/expr.h"
+
+enum { ROUNDS = 16 }; /* over the nodes in the order of the run, until nothing changes */
+
+static bool is_integer(const struct type *t)
+{
+    return t->kind == TYPE_TENSOR && strchr("IU", elem_class(t->elem));
+}
+
+static bool is_exact(const struct type *t)
+{
+    return is_integer(t) || (t->kind == TYPE_TENSOR && elem_class(t->elem) == 'B');
+}
+
+/* ---- what inputs have to be -------------------------------------------------------------------------------------- */
+
+static bool add_role(struct integers *s, value_id v, struct integer_role more)
+{
+    struct integer_role *r = &s->role[v.i], old = *r;
+    r->decides |= more.decides;
+    r->divides |= more.divides;
+    r->shifts |= more.shifts;
+    if (more.extent && (!r->extent || more.extent < r->extent))
+        r->extent = more.extent;
+    return memcmp(&old, r, sizeof old) != 0;
+}
+
+/* How many elements the least of the dimensions has that an index of this node reaches; 0: not known. */
+static int64_t reached(const struct graph *g, const struct node *n)
+{
+    const struct type *x = value_type(g, n->in[0]), *idx = value_type(g, n->in[1]);
+    const bool tuples = n->op == OP_GATHER_ND || n->op == OP_SCATTER_ND;
+    int64_t from = node_int(n, tuples ? "batch" : "axis", 0), count = 1, extent = 0;
+    if (n->op != OP_GATHER && n->op != OP_GATHER_ELEMENTS && n->op != OP_SCATTER_ELEMENTS && !tuples)
+        return 0;
+    if (tuples && (!idx->rank || !ex_is_const(g->ctx->exprs, idx->dims[idx->rank - 1], &count)))
+        return 0;
+    for (int64_t d = from; d < from + count; d++) {
+        int64_t dim;
+        if (d >= x->rank || !ex_is_const(g->ctx->exprs, x->dims[d], &dim))
+            return 0;
+        extent = d == from || dim < extent ? dim : extent;
+    }
+    return extent;
+}
+
+/* What the node asks of its operands. */
+static bool node_roles(struct integers *s, const struct graph *g, const struct node *n)
+{
+    const enum op_shape shape = op_shape(n->op);
+    struct integer_role of = {0};
+    bool changed = false, moves = shape == SHAPE_VIEW || n->op == OP_CONVERT;
+    for (uint32_t i = 0; i < n->n_out; i++) {
+        const struct integer_role *r = &s->role[n->out[i].i];
+        of.decides |= r->decides || (r->extent && !moves && n->op != OP_SELECT);
+        of.divides |= r->divides && (moves || n->op == OP_SELECT || n->op == OP_MUL);
+        of.shifts |= r->shifts && moves;
+        of.extent = of.extent ? of.extent : moves || n->op == OP_SELECT ? r->extent : 0;
+    }
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        struct integer_role more = of;
+        if (!n->in[i].i || value_type(g, n->in[i])->kind != TYPE_TENSOR)
+            continue;
+        more.decides |= shape == SHAPE_OPAQUE || (shape == SHAPE_CONTROL && i < 2) || n->op == OP_SEGMENTS;
+        more.divides |= i == 1 && (n->op == OP_DIV || n->op == OP_MOD || n->op == OP_REM);
+        more.shifts |= i == 1 && (n->op == OP_SHL || n->op == OP_SHR);
+        if (i == 1 && (shape == SHAPE_INDEX || shape == SHAPE_SCATTER)) {
+            more = (struct integer_role){.extent = reached(g, n)};
+            more.decides = !more.extent;
+        }
+        changed |= add_role(s, n->in[i], more);
+    }
+    return changed;
+}
+
+void integers_roles(struct integers *s, const struct graph *g)
+{
+    struct exprs *x = g->ctx->exprs;
+    bool changed = true;
+    s->role = NEW_ARRAY(&g->ctx->session, struct integer_role, g->values.n + 1);
+    for (sym_id y = sym_next(x, SYM_VALUE, (sym_id){0}); y.i; y = sym_next(x, SYM_VALUE, y))
+        if (sym_get(x, y)->value < g->values.n)
+            s->role[sym_get(x, y)->value].decides = true;
+    for (int round = 0; changed && round < ROUNDS; round++) {
+        changed = false;
+        for (uint32_t r = g->regions.n; r-- > 1;)
+            for (uint32_t i = g->regions.data[r].nodes.n; i-- > 0;)
+                changed |= node_roles(s, g, graph_node(g, g->regions.data[r].nodes.data[i]));
+    }
+}
+
+/* ---- draws ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+int64_t integer_deciding(uint64_t r, uint32_t attempt)
+{
+    static const struct {
+        int8_t low, n;
+    } ranges[] = {{0, 8}, {0, 5}, {0, 3}, {1, 4}, {0, 2}, {1, 2}, {-2, 5}, {1, 1}};
+    /* the first ranges are wide, the last ones are one number */
+    const uint32_t each = INTEGER_ATTEMPTS / COUNT_OF(ranges);
+    return ranges[attempt / each].low + (int64_t)(r % (uint64_t)ranges[attempt / each].n);
+}
+
+static uint64_t drawn(const struct integer_role *role, enum elem elem, uint64_t *state, uint32_t draw, uint32_t attempt)
+{
+    const uint32_t bits = elem_bits(elem);
+    const bool is_signed = elem_class(elem) == 'I';
+    const uint64_t r = next_random(state), top = (uint64_t)1 << (bits - 1);
+    const uint64_t ends[] = {0, 1, UINT64_MAX, is_signed ? top : top - 1, is_signed ? top - 1 : top};
+    if (role->decides)
+        return (uint64_t)integer_deciding(r, attempt);
+    if (role->extent) {
+        const int64_t n = role->extent, at = (int64_t)(r >> 2) % (is_signed ? 2 * n : n);
+        const int64_t last[] = {0, n - 1, is_signed ? -1 : 0, is_signed ? -n : n - 1};
+        return (uint64_t)(draw % 3 == 2 ? last[r & 3] : at < n ? at : at - 2 * n);
+    }
+    if (role->shifts)
+        return r % (bits + 2);
+    if (draw % 3 == 1) { /* of any number of bits, half of them small, and the complements */
+        const uint64_t h = next_random(state), of = h & 1 || bits < 8 ? bits : 4;
+        const uint64_t few = r >> (64 - of) >> ((h >> 8) % of);
+        return is_signed && r & 1 ? ~(few >> 1) : few >> is_signed;
+    }
+    return draw % 3 == 2 ? ends[(r >> 8) % COUNT_OF(ends)] : r;
+}
+
+void integers_draw(struct file_tensor *t, const struct integer_role *role, uint64_t *state, uint32_t draw,
+                   uint32_t attempt)
+{
+    const size_t size = elem_size(t->elem);
+    for (size_t k = 0; k + size <= t->size; k += size) {
+        uint64_t x = drawn(role, t->elem, state, draw, attempt), low = x << (64 - elem_bits(t->elem));
+        x = role->divides && !low ? 1 : x;
+        memcpy((char *)t->data + k, &x, size); /* its low bytes */
+    }
+}
+
+/* ---- what kernels compute with ----------------------------------------------------------------------------------- */
+
+/* Of the results of a node, from its operands. */
+static uint8_t result_origin(const struct integers *s, const struct graph *g, const struct node *n, uint32_t i)
+{
+    const struct type *t = value_type(g, n->out[i]);
+    const enum op_shape shape = op_shape(n->op);
+    uint8_t from = 0;
+    if (shape == SHAPE_CONTROL || shape == SHAPE_OPAQUE || t->kind != TYPE_TENSOR)
+        return FROM_INTEGERS;
+    if (n->op == OP_FROM_EXPRS) {
+        uint32_t count;
+        const expr_id *list = node_exprs(n, "exprs", &count);
+        for (uint32_t k = 0; k < count; k++)
+            from |= ex_uses_kind(g->ctx->exprs, list[k], SYM_VALUE) ? FROM_INTEGERS : 0;
+        return from;
+    }
+    for (uint32_t k = 0; k < n->n_in; k++)
+        from |= n->in[k].i ? s->origin[n->in[k].i] : 0;
+    return is_exact(t) || !from ? from : FROM_FLOATS;
+}
+
+/* follows: else its results are the worst. */
+static bool node_origins(struct integers *s, const struct graph *g, const struct node *n, bool follows)
+{
+    bool changed = false;
+    for (uint32_t k = 0; k < n->n_out && !n->dead; k++) {
+        uint8_t *origin = &s->origin[n->out[k].i], was = *origin;
+        *origin |= follows ? result_origin(s, g, n, k) : FROM_INTEGERS;
+        changed |= was != *origin;
+    }
+    return changed;
+}
+
+static uint8_t parameter_origin(const struct type *t)
+{
+    return is_integer(t) && elem_bits(t->elem) > 8                       ? FROM_INTEGERS
+           : t->kind == TYPE_TENSOR && strchr("FC", elem_class(t->elem)) ? FROM_FLOATS
+                                                                         : FROM_BYTES;
+}
+
+void integers_origins(struct integers *s, const struct graph *g)
+{
+    struct arena *arena = &g->ctx->session;
+    bool changed = true;
+    s->origin = NEW_ARRAY(arena, uint8_t, g->values.n + 1);
+    s->watched = NEW_ARRAY(arena, bool, g->values.n + 1);
+    s->history = NEW_ARRAY(arena, struct integer_history, g->values.n + 1);
+    for (uint32_t i = 1; i < g->values.n; i++)
+        if (!g->values.data[i].def.i)
+            s->origin[i] = parameter_origin(&g->values.data[i].type);
+    for (int round = 0; changed; round++) {
+        changed = false;
+        for (uint32_t r = 1; r < g->regions.n; r++)
+            for (uint32_t i = 0; i < g->regions.data[r].nodes.n; i++)
+                changed |= node_origins(s, g, graph_node(g, g->regions.data[r].nodes.data[i]), round < ROUNDS);
+    }
+}
+
+/* Of polynomials of integers drawn ones show much: of degree d over all bytes, they vanish in d of 256. */
+static bool is_polynomial(enum op op, const char *monoid)
+{
+    switch (op) {
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_NEG:
+    case OP_MIN:
+    case OP_MAX:
+    case OP_SELECT: return true;
+    case OP_REDUCE:
+    case OP_WINDOW: return strcmp(monoid, "sum") == 0 || strcmp(monoid, "max") == 0 || strcmp(monoid, "min") == 0;
+    default: return false;
+    }
+}
+
+/* Bytes, all of whose values are drawn, to other types, or integers to floats that hold them. */
+static bool is_widening(const struct graph *g, const struct node *n)
+{
+    const enum elem from = value_type(g, n->in[0])->elem, to = value_type(g, n->out[0])->elem;
+    return n->op == OP_CONVERT && (elem_bits(from) <= 8 || to == ELEM_F32 || elem_bits(to) > elem_bits(from));
+}
+
+/* Bytes by a table of all of them, and bytes as other ones. */
+static bool is_byte_function(const struct graph *g, const struct node *n)
+{
+    const bool table = n->op == OP_GATHER && value_is_const(g, n->in[0]);
+    return (table || n->op == OP_BITCAST) && elem_bits(value_type(g, n->in[table])->elem) == 8;
+}
+
+static bool is_exact_of_bytes(const struct graph *g, const struct node *n)
+{
+    return is_polynomial(n->op, node_str(n, "monoid", "")) || is_widening(g, n) || is_byte_function(g, n);
+}
+
+/* What a broadcast repeats: the copies are equal, which says nothing. */
+static value_id repeated(const struct graph *g, value_id v)
+{
+    while (v.i && value_op(g, v) == OP_BROADCAST)
+        v = value_node(g, v)->in[0];
+    return v;
+}
+
+static void watch(struct integers *s, const struct graph *g, value_id v)
+{
+    v = repeated(g, v);
+    s->watched[v.i] |= v.i && is_exact(value_type(g, v)) && s->origin[v.i] && !value_is_const(g, v);
+}
+
+bool integers_need_draws(struct integers *s, const struct graph *g, const struct node *n, const char **why)
+{
+    const enum op_shape shape = op_shape(n->op);
+    bool wide = false;
+    uint8_t from = 0;
+    if (shape == SHAPE_VIEW || n->op == OP_CONV || n->op == OP_DOT)
+        return false;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const struct type *t = n->in[i].i ? value_type(g, n->in[i]) : NULL;
+        if (!t || !is_integer(t) || value_is_const(g, n->in[i]))
+            continue;
+        from |= s->origin[n->in[i].i];
+        wide |= elem_bits(t->elem) > 32;
+    }
+    if (!from || (!wide && !(from & FROM_INTEGERS) && is_exact_of_bytes(g, n)))
+        return false;
+    if (n->op == OP_BITCAST && elem_class(value_type(g, n->out[0])->elem) == 'F')
+        *why = "it takes the bits of integers for floats";
+    for (uint32_t i = 0; i < n->n_in; i++)
+        watch(s, g, n->in[i]);
+    for (uint32_t i = 0; i < n->n_out; i++)
+        watch(s, g, n->out[i]);
+    return true;
+}
+
+void integers_count(struct integers *s, struct arena *arena, value_id v, const struct tensor *t)
+{
+    if (!s->watched || !s->watched[v.i] || t->kind != TYPE_TENSOR)
+        return;
+    struct integer_history *h = &s->history[v.i];
+    const size_t size = elem_size(t->elem);
+    const char *data = t->data;
+    const int64_t n = tensor_count(t);
+    int64_t moved = 0, differ = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const char *x = data + (size_t)i * size;
+        moved += h->n == n && memcmp(x, h->last + (size_t)i * size, size) != 0;
+        differ += i > 0 && memcmp(x, x - size, size) != 0;
+    }
+    h->moved += n ? (double)moved / (double)n : 0;
+    h->differed += differ || n == 1;
+    if (h->n != n)
+        h->last = arena_alloc(arena, (size_t)n * size + 1);
+    memcpy(h->last, data, (size_t)n * size);
+    h->n = n;
+}
+
+double integers_shown(const struct integers *s, const struct graph *g, const struct node *n)
+{
+    double least = INFINITY;
+    for (uint32_t i = 0; i < n->n_in + n->n_out; i++) {
+        const value_id v = repeated(g, i < n->n_in ? n->in[i] : n->out[i - n->n_in]);
+        const bool asks = v.i && s->watched[v.i] && is_exact(value_type(g, v));
+        least = asks ? fmin(least, fmin(s->history[v.i].moved, s->history[v.i].differed)) : least;
+    }
+    return least;
+}

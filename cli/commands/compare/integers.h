@@ -1,0 +1,58 @@
+/* mcc prove: integers of the run. They stay what they are, and draws compare what the code and the network compute of
+ * them (docs/reference/proof.md); so they are drawn over all bits, and what a kernel has shown of them counts.
+ */
+#ifndef MCC_CLI_INTEGERS_H
+#define MCC_CLI_INTEGERS_H
+
+#include "cli/commands/compare/capture.h"
+
+/* What values of a graph come from, by value; none of these: constants, sizes and positions. */
+enum { FROM_FLOATS = 1, FROM_BYTES = 2, FROM_INTEGERS = 4 };
+
+/* What an input has to be so that the run goes on. */
+struct integer_role {
+    bool decides;   /* sizes, trips, or indices by way of arithmetic: few numbers serve */
+    bool divides;   /* 0 does not serve */
+    bool shifts;    /* beyond the width all is lost */
+    int64_t extent; /* it indexes a dimension of so many; 0: it does not */
+};
+
+/* What the draws have shown of a value. */
+struct integer_history {
+    char *last;      /* its n elements in the draw before */
+    int64_t n;
+    double moved;    /* shares of elements that were others than in the draw before */
+    double differed; /* draws in which neighbours were not all equal, or it is one element */
+};
+
+struct integers {
+    struct integer_role *role; /* by value of the legalized graph */
+    uint8_t *origin;           /* by value of the kernels' graph: FROM_... */
+    bool *watched;             /* by value: some kernel computes with it */
+    struct integer_history *history; /* by value */
+};
+
+/* The roles of the values of the legalized graph. */
+void integers_roles(struct integers *, const struct graph *legal);
+/* A number of which sizes can be made, from random bits; attempt: so many draws before ended the run. */
+int64_t integer_deciding(uint64_t random, uint32_t attempt);
+/* Draws elements of an integer type. */
+void integers_draw(struct file_tensor *, const struct integer_role *, uint64_t *state, uint32_t draw, uint32_t attempt);
+
+/* Origins in the kernels' graph. */
+void integers_origins(struct integers *, const struct graph *);
+/* Does it compute with integers of which a few draws say little? *why: none does. Then what it reads and computes is
+ * watched. */
+bool integers_need_draws(struct integers *, const struct graph *, const struct node *, const char **why);
+/* Counts what a watched value is in the draw at hand. */
+void integers_count(struct integers *, struct arena *, value_id, const struct tensor *);
+/* Of all that the node computes with and is watched, the least of what draws have shown. */
+double integers_shown(const struct integers *, const struct graph *, const struct node *);
+
+/* So many draws where integers are compared: a third over all bits, a third over all magnitudes, a third of the ends of
+ * their types. */
+enum { INTEGER_DRAWS = 96, INTEGER_ATTEMPTS = 64 };
+/* From this attempt on sizes and trips are 0 or 1, then 1 or 2. */
+enum { INTEGER_FEW = INTEGER_ATTEMPTS / 2 };
+
+#endif
