@@ -5,17 +5,23 @@
  * wrapping int64. Blocks of 64 to 512 rows and columns keep the loads far below the products: 1 to 3 GMAC/s. */
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "ir/eval/eval.h"
 #include "ir/ops/field.h"
 
 enum { PANEL = 4, BLOCK_MIN = 64, BLOCK_MAX = 512, PACK_WORDS = 1 << 20 };
 typedef double pair __attribute__((vector_size(16)));
+typedef uint64_t words __attribute__((vector_size(16)));
 
 enum arithmetic { INTEGERS, FLOATS, FIELD };
 
 union word {
     double f;
     int64_t i;
+    uint64_t u;
 };
 typedef union word load_fn(const void *self, int64_t row, int64_t k);
 struct product {
@@ -77,19 +83,53 @@ static void panel_ints(const union word *a, const union word *b, int64_t k, unio
             c[r][j].i = (int64_t)s[r][j];
 }
 
-/* Residues: the sum stays below N 2^32. */
+/* Products of numbers below 2^32. */
+static inline words products(words x, words y)
+{
+#ifdef __SSE2__
+    return (words)_mm_mul_epu32((__m128i)x, (__m128i)y);
+#else
+    return x * y;
+#endif
+}
+
+/* Up to four products of residues, on sums below 2^32: 4 N^2 + 2^32 is less than 2^64. high: what is above. */
+static inline void add_products(const union word *a, const union word *b, int64_t k, words s[PANEL][2],
+                                words high[PANEL][2])
+{
+    words s00 = s[0][0], s01 = s[0][1], s10 = s[1][0], s11 = s[1][1];
+    words s20 = s[2][0], s21 = s[2][1], s30 = s[3][0], s31 = s[3][1];
+    for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL) {
+        const words lo = {b[0].u, b[1].u}, hi = {b[2].u, b[3].u};
+        const words x0 = {a[0].u, a[0].u}, x1 = {a[1].u, a[1].u}, x2 = {a[2].u, a[2].u}, x3 = {a[3].u, a[3].u};
+        s00 += products(x0, lo);
+        s01 += products(x0, hi);
+        s10 += products(x1, lo);
+        s11 += products(x1, hi);
+        s20 += products(x2, lo);
+        s21 += products(x2, hi);
+        s30 += products(x3, lo);
+        s31 += products(x3, hi);
+    }
+    s[0][0] = s00, s[0][1] = s01, s[1][0] = s10, s[1][1] = s11;
+    s[2][0] = s20, s[2][1] = s21, s[3][0] = s30, s[3][1] = s31;
+#pragma GCC unroll 4
+    for (int r = 0; r < PANEL; r++) {
+        high[r][0] += s[r][0] >> 32, high[r][1] += s[r][1] >> 32;
+        s[r][0] &= UINT32_MAX, s[r][1] &= UINT32_MAX;
+    }
+}
+
 static void panel_field(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
 {
-    uint64_t s[PANEL][PANEL] = {{0}};
-    for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL)
-        for (int r = 0; r < PANEL; r++)
-            for (int j = 0; j < PANEL; j++) {
-                uint64_t x = s[r][j] + (uint64_t)a[r].i * (uint64_t)b[j].i, less = x - ((uint64_t)FIELD_N << 32);
-                s[r][j] = x < less ? x : less;
-            }
+    words low[PANEL][2] = {{{0}}}, high[PANEL][2] = {{{0}}};
+    int64_t i = 0;
+    for (; i + 4 <= k; i += 4)
+        add_products(a + i * PANEL, b + i * PANEL, 4, low, high);
+    add_products(a + i * PANEL, b + i * PANEL, k - i, low, high);
     for (int r = 0; r < PANEL; r++)
         for (int j = 0; j < PANEL; j++)
-            c[r][j].i = (int64_t)field_reduced(s[r][j]);
+            c[r][j].u = field_reduced(high[r][j / 2][j % 2] % FIELD_N << 32 | low[r][j / 2][j % 2]);
 }
 
 typedef void panel_fn(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL]);

@@ -42,7 +42,7 @@ static uint32_t power(uint32_t x, uint32_t e)
 
 static uint32_t quotient(uint32_t x, uint32_t y)
 {
-    return times(x, power(y, FIELD_INVERTS));
+    return y == FIELD_ONE ? x : times(x, power(y, FIELD_INVERTS));
 }
 
 uint32_t field_of_integer(int64_t x)
@@ -62,7 +62,9 @@ static bool fraction_of(double x, int64_t *p, int64_t *q)
         int64_t a = (int64_t)whole, p2 = a * p1 + p0, q2 = a * q1 + q0;
         if (q2 > FIELD_FRACTIONS || llabs(p2) > INT32_MAX)
             return false;
-        if ((float)((double)p2 / (double)q2) == (float)x) {
+        const bool near = /* saves the quotient */
+            fabs((double)p2 - x * (double)q2) <= fabs((double)p2) * 0x1p-22 + 0x1p-140;
+        if (near && (float)((double)p2 / (double)q2) == (float)x) {
             *p = p2;
             *q = q2;
             return true;
@@ -93,7 +95,7 @@ uint32_t field_of(double x)
         return quotient(field_of_integer(p), field_of_integer(q));
     int64_t digits = (int64_t)ldexp(frexp(x, &exponent), 53);
     exponent -= 53;
-    const uint32_t two = exponent < 0 ? quotient(FIELD_ONE, field_of_integer(2)) : field_of_integer(2);
+    const uint32_t two = exponent < 0 ? FIELD_HALF : field_of_integer(2);
     return times(field_of_integer(digits), power(two, (uint32_t)(exponent < 0 ? -exponent : exponent)));
 }
 
@@ -138,15 +140,14 @@ static uint32_t exponential(uint32_t x)
 /* Powers whose code is products, quotients and a square root (passes/emit/map.c). */
 static uint32_t raised(uint32_t x, uint32_t y)
 {
-    const uint32_t half = quotient(FIELD_ONE, field_of_integer(2));
     uint32_t root = function(OP_SQRT, x, 0);
     for (uint32_t e = 0; e <= 4; e++) {
         uint32_t whole = power(x, e), also = times(whole, root), n = field_of_integer(e);
         if (y == n || y == minus(0, n))
             return y == n ? whole : quotient(FIELD_ONE, whole);
-        if (e < 3 && y == plus(n, half))
+        if (e < 3 && y == plus(n, FIELD_HALF))
             return also;
-        if (e < 2 && y == minus(0, plus(n, half)))
+        if (e < 2 && y == minus(0, plus(n, FIELD_HALF)))
             return quotient(FIELD_ONE, also);
     }
     return function(OP_POW, x, y);

@@ -22,6 +22,7 @@
 #define FIELD_N 2129858011u      /* 32633 * 65267 */
 #define FIELD_INVERSE 0x9cac2653u /* of N modulo 2^32 */
 #define FIELD_ONE 0x0219e44au     /* 2^32 modulo N: 1 */
+#define FIELD_HALF 0x010cf225u    /* 1 / 2 */
 #define FIELD_SQUARE 0x5da54123u  /* 2^64 modulo N: what makes a number of an integer */
 #define FIELD_INVERTS 0x3f78c7b7u /* 1 / x is x to this power: Carmichael's function of N, less 1 */
 #define FIELD_BASE 0x139bd9abu    /* of exp: (1, g), as g^residue */

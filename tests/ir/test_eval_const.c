@@ -415,6 +415,22 @@ static void test_folded_in_the_field(void **state)
     bench_close(&t);
 }
 
+/* Fractions, numbers of 53 bits, and what a float holds no fraction of. */
+static void test_numbers_in_the_field(void **state)
+{
+    (void)state;
+    assert_int_equal(field_of(0.5), FIELD_HALF);
+    assert_int_equal(field_apply(OP_ADD, FIELD_HALF, FIELD_HALF), FIELD_ONE);
+    assert_int_equal(field_of(0), 0);
+    assert_int_equal(field_of(0x1p-151), 0);
+    for (int i = 1; i < 40; i++) {
+        const double x = ldexp(16777213.0, -i * 4); /* no fraction, but for the first ones */
+        assert_int_equal(field_apply(OP_ADD, field_of(x / 2), field_of(x / 2)), field_of(x));
+        assert_int_equal(field_apply(OP_MUL, field_of((double)((float)i / 1023)), field_of_integer(1023)),
+                         field_of_integer(i));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +443,7 @@ int main(void)
         cmocka_unit_test(test_traps_are_reported),
         cmocka_unit_test(test_settling),
         cmocka_unit_test(test_folded_in_the_field),
+        cmocka_unit_test(test_numbers_in_the_field),
         cmocka_unit_test(test_dear_ones_are_folded_small),
         cmocka_unit_test(test_what_lies_in_memory),
     };
