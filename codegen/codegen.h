@@ -94,7 +94,7 @@ struct art_variant {
  * NAME.index, or by a row of its variant. */
 struct art_kernel {
     const char *name;
-    uint32_t node;
+    uint32_t node, arithmetic; /* as mcc_rt_kernel's */
     uint64_t flops, bytes;
     int64_t ns; /* estimated per index */
     uint32_t unit; /* its code */

@@ -125,7 +125,8 @@ static uint64_t put_kernels(struct table *t)
     struct mcc_rt_kernel *rows = NEW_ARRAY(t->o.arena, struct mcc_rt_kernel, t->a->n_kernels + 1);
     for (uint32_t i = 0; i < t->a->n_kernels; i++) {
         const struct art_kernel *k = &t->a->kernels[i];
-        rows[i] = (struct mcc_rt_kernel){.node = k->node, .flops = k->flops, .bytes = k->bytes};
+        rows[i] = (struct mcc_rt_kernel){
+            .node = k->node, .arithmetic = k->arithmetic, .flops = k->flops, .bytes = k->bytes};
     }
     uint64_t at = put_array(t, rows, t->a->n_kernels, sizeof *rows);
     for (uint32_t i = 0; i < t->a->n_kernels; i++) {

@@ -38,7 +38,7 @@ struct mcc_rt_row {
  * a row whose name and op are both "" stands for no node. */
 struct mcc_rt_kernel {
     const char *name;
-    uint32_t node;
+    uint32_t node, arithmetic; /* of the flops: enum products of ir/target/target.h; 0: not known */
     uint64_t flops, bytes;
 };
 

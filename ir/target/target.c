@@ -26,6 +26,12 @@ static const char *tail(const char *name)
     return dash ? dash + 1 : name;
 }
 
+const char *const products_names[PRODUCTS] = {[PRODUCTS_F32] = "f32",
+                                              [PRODUCTS_BF16] = "bf16",
+                                              [PRODUCTS_INT8] = "int8",
+                                              [PRODUCTS_BF16_TILES] = "bf16-tiles",
+                                              [PRODUCTS_INT8_TILES] = "int8-tiles"};
+
 const char *target_short_name(const struct target_row *rows, uint32_t n, const struct target_row *t)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -5,6 +5,18 @@
 #include "ir/base/base.h"
 
 enum dot_kind { DOT_U8, DOT_BF16, DOT_KINDS };   /* u8 by i8 in fours, bf16 in twos */
+/* What the multiply-adds of a kernel are of, and that its instructions for them are of tiles: what their peak depends
+ * on. Artifacts have the numbers. */
+enum products {
+    PRODUCTS_NONE, /* there are none, or of other types */
+    PRODUCTS_F32,
+    PRODUCTS_BF16,
+    PRODUCTS_INT8,
+    PRODUCTS_BF16_TILES,
+    PRODUCTS_INT8_TILES,
+    PRODUCTS
+};
+extern const char *const products_names[PRODUCTS]; /* "f32", "int8-tiles"; PRODUCTS_NONE: NULL */
 enum { DOT_SIGNED = 1, DOT_WHOLE = 2, DOT_MATRIX = 3 };
 struct machine {                 /* what the passes choose by; 0 in a member: unknown */
     uint32_t vector_bytes;       /* 64, 32, 16 */

@@ -21,6 +21,7 @@ static bool emit_kernel(const struct site *site, const struct schedule *s, const
 {
     struct em em;
     site->k->flops = facts->flops;
+    site->k->arithmetic = facts->arithmetic;
     site->k->ns = s->ns;
     em_begin(&em, site, s, facts, name);
     em_producers_begin(&em);

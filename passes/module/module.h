@@ -114,6 +114,7 @@ struct kernel {
     expr_id count; /* parallel indices */
     int64_t ns; /* estimated per index */
     uint64_t flops, bytes;
+    enum products arithmetic; /* of the flops */
     int64_t local_bytes;
     uint32_t row; /* of the artifact's table */
     bool keeps_scratch; /* a parallel index asks what the thread's previous one left (mcc_rt_kept) */

@@ -33,6 +33,7 @@ struct outline {
     size_t text;
     int64_t ns;
     uint64_t flops, bytes;
+    enum products arithmetic;
     lreg guard; /* of the program: the launches are small; {0}: they are */
 };
 /* Values of a function that is being copied, and what stands for them. */
@@ -159,6 +160,7 @@ static bool take_launch(struct outline *o, const struct lstmt *s)
     o->text += strlen(k->text);
     if (!is_version(o, k)) {
         o->flops += k->flops;
+        o->arithmetic = k->flops ? k->arithmetic : o->arithmetic;
         o->bytes += k->bytes;
     }
     VEC_PUSH(o->p->arena, &o->kernels, k);
@@ -415,6 +417,7 @@ static void finish_kernel(struct outline *o)
     k->local_bytes = o->f->local_bytes;
     k->ns = o->ns;
     k->flops = o->flops;
+    k->arithmetic = o->arithmetic;
     k->bytes = o->bytes;
     k->args.data = NEW_ARRAY(o->p->arena, struct karg, o->f->args.n + 1);
     k->args.n = k->args.cap = o->f->args.n;

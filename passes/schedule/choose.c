@@ -74,6 +74,21 @@ bool schedule_choose(const struct site *site, struct schedule *out)
     return ok;
 }
 
+/* Products of bf16 without an instruction for them are of f32; those of bytes are of bytes. */
+static enum products arithmetic_of(const struct site *site, const struct schedule *s)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    enum elem a = value_type(site->g, n->in[0])->elem, sum = value_type(site->g, n->out[0])->elem;
+    for (uint32_t i = 0; i < s->n_reduce; i++)
+        if (s->reduce[i].halves)
+            return PRODUCTS_NONE;
+    if (dot_kind_of(site->m, n) == DOT_U8 || (elem_size(a) == 1 && sum == ELEM_I32))
+        return s->tile.matmul ? PRODUCTS_INT8_TILES : PRODUCTS_INT8;
+    if (dot_is_whole(site->mach, site->m, n))
+        return s->tile.matmul ? PRODUCTS_BF16_TILES : PRODUCTS_BF16;
+    return elem_class(a) == 'F' && a != ELEM_F64 ? PRODUCTS_F32 : PRODUCTS_NONE;
+}
+
 struct schedule_facts schedule_facts(const struct site *site, const struct schedule *s)
 {
     node_id *reductions = NEW_ARRAY(site->m->arena, node_id, s->n_reduce + 1);
@@ -81,6 +96,7 @@ struct schedule_facts schedule_facts(const struct site *site, const struct sched
     if (s->kind != SCHEDULE_NONE)
         kernel_reductions(site, s->kind, reductions);
     kind_of(s->kind)->facts(site, s, &f);
+    f.arithmetic = f.flops ? arithmetic_of(site, s) : PRODUCTS_NONE;
     return f;
 }
 

@@ -178,6 +178,7 @@ struct schedule_facts {
     struct k_dim k; /* the dim that tile.k_block cuts */
     int64_t ns; /* estimated per parallel index */
     uint64_t flops; /* of the whole kernel, as extent_counted has its extents */
+    enum products arithmetic; /* of these */
 };
 
 /* The kinds that a record of this kernel may be of, as bits 1 << kind, and the one that its storages were made for:

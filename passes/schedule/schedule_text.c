@@ -69,7 +69,8 @@ static void record_print(const struct module *m, const struct kernel *kernel, co
         }
     }
     if (facts->flops)
-        strbuf_printf(out, "  # %llu floating-point operations\n", (unsigned long long)facts->flops);
+        strbuf_printf(out, "  # %llu operations of %s\n", (unsigned long long)facts->flops,
+                      facts->arithmetic ? products_names[facts->arithmetic] : "other types");
 }
 
 /* more: of a version. */

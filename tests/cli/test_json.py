@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from support import schema
 from support.tool import DIGITS, ROOT, dense, mcc, save, value
@@ -163,6 +163,36 @@ def test_bench(digits):
     assert result("bench", digits, "--runs=5", "--dim=n=3")["flops"] is None
     assert all(0 <= k["waits"] <= 1 for k in result("bench", digits, "--runs=5", "-t2")["kernels"])
     assert result("bench", "--calibrate", "-t1", kind="machine")["gflops"] > 0
+
+
+def product(folder, elem):
+    """128 rows by 256 x 64 of that type; of bytes, sums of i32."""
+    integers = elem == TensorProto.UINT8
+    w = np.random.default_rng(1).integers(-8, 8, (256, 64)).astype(np.int8 if integers else np.float32)
+    nodes = [helper.make_node("MatMulInteger", ["x", "w"], ["y"])] if integers else \
+        [helper.make_node("Cast", ["w"], ["c"], to=elem), helper.make_node("MatMul", ["x", "c"], ["y"])]
+    return save(folder / "product.onnx", nodes, [value("x", [128, 256], elem)], [value("y", [128, 64], TensorProto.INT32 if integers else elem)], {"w": w})
+
+
+@pytest.mark.parametrize("elem, kinds", [
+    (TensorProto.FLOAT, {"v3": "f32", "v4": "f32", "v4-amx": "f32"}), (TensorProto.DOUBLE, {"v3": "other types"}),
+    (TensorProto.UINT8, {"v3": "int8", "v4-vnni": "int8", "v4-amx": "int8-tiles"}),
+    (TensorProto.BFLOAT16, {"v3": "f32", "v4-vnni": "f32", "v4-bf16": "bf16", "v4-amx": "bf16-tiles"})])
+def test_arithmetic_of_kernels(tmp_path, elem, kinds):
+    """Schedules say of each CPU what the multiply-adds are of, and bench which share of what this one reaches in that they have."""
+    path = product(tmp_path, elem)
+    for cpu, kind in kinds.items():
+        done = mcc(path, f"-march=x86-64-{cpu}", "-stop-after=schedule", "-o", "-")
+        assert re.findall("# (\\d+) operations of (.*)", done.stdout) == [(str(2 * 128 * 256 * 64), kind)], done.stderr
+    got = result("bench", path, "-march=x86-64-v3", "--runs=20", "-t1")
+    (kernel,) = [k for k in got["kernels"] if k["flops"]]
+    known = kinds["v3"] != "other types"
+    assert kernel["arithmetic"] == (kinds["v3"] if known else None) and (kernel["peak"] is None) == (not known)
+    if known:
+        assert kernel["peak"] == pytest.approx(kernel["flops"] / kernel["ns"] / got["machine"]["peaks"][kinds["v3"]], rel=1e-4)
+        assert re.search(rf"^ .* \d+% {kinds['v3']} ", mcc("bench", path, "-march=x86-64-v3", "--runs=20", "-t1").stdout, re.M)
+    else:
+        assert got["machine"]["peaks"]["f32"] > 0 and "f32" not in mcc("bench", path, "--runs=20", "-t1").stdout
 
 
 def test_inspect(digits):

@@ -99,7 +99,8 @@ static void fill(struct context *ctx, struct codegen_unit *units, struct artifac
     static const mcc_node node = {"scale1", "Mul", "", 1, 8, 1, 0};
     static const struct art_variant variants[] = {{&v3, "x86-64-v3", 1ull << RT_X86_AVX2, "program.v3", NULL},
                                                   {&v2, "x86-64-v2", 1ull << RT_X86_SSE42, "program.v2", NULL}};
-    static const struct art_kernel kernels[] = {{"scale.v3", 0, 1, 8, 1, 0, false}, {"scale.v2", 0, 1, 8, 1, 1, false}};
+    static const struct art_kernel kernels[] = {{"scale.v3", 0, 0, 1, 8, 1, 0, false},
+                                                {"scale.v2", 0, 0, 1, 8, 1, 1, false}};
     units[0] = (struct codegen_unit){.target = &v3, .symbol = "scale.v3", .text = kernel_text};
     units[1] = (struct codegen_unit){.target = &v2, .symbol = "scale.v2", .text = kernel_text};
     units[2] = (struct codegen_unit){.target = &v3, .symbol = "program.v3", .text = NULL};

@@ -118,7 +118,7 @@ static const struct mcc_rt_variant pair_variants[] = {
     {"impossible", (uint64_t)1 << 63, pair_program, NULL},
     {"any", 0, pair_program, NULL},
 };
-static const struct mcc_rt_kernel pair_kernels[] = {{"scale", 1, 0, 0}, {"total", 2, 0, 0}};
+static const struct mcc_rt_kernel pair_kernels[] = {{"scale", 1, 0, 0, 0}, {"total", 2, 0, 0, 0}};
 #define PAIR_DESC                  \
     {                              \
         .api = &pair_api,          \

@@ -11,21 +11,22 @@
 
 enum { ROWS_MAX = 40 };
 
-/* What the time is of the machine's, which is measured beside it, and what the network takes. */
-static void print_shares(const struct measure *m)
+/* What the time is of the machine's, which was measured now, and what the network takes. */
+static void print_shares(const struct measure *m, const struct calibration *c)
 {
     const struct session *s = &m->s;
     struct strbuf text;
-    double flops = (double)measure_flops(m), ns = m->ns[m->runs / 2];
+    double flops = (double)measure_flops(m), ns = m->ns[m->runs / 2], known = 0, peak = 0;
     strbuf_init(&text, &s->ctx->session);
     strbuf_printf(&text, "%s: ", s->ctx->model_path);
-    if (flops > 0 && ns > 0) {
-        struct calibration c;
-        calibrate_flops(&c, s->options->threads ? (uint32_t)s->options->threads : cpu_usable());
-        strbuf_printf(&text, "%.2f GFLOP/s, %.1f%% of the %.1f that %u thread%s reach; ", flops / ns,
-                      c.flops_best > 0 ? 100 * flops / ns / c.flops_best : 0, c.flops_best, c.threads,
-                      c.threads == 1 ? "" : "s");
+    for (uint32_t i = 0; i < m->profile.n; i++) {
+        double each = measure_peak_ns(m, &m->profile.nodes[i], c);
+        known += each > 0 ? (double)s->api->node[i].flops : 0;
+        peak += each;
     }
+    if (flops > 0 && ns > 0)
+        strbuf_printf(&text, "%.2f GFLOP/s, %.1f%% of the %.1f that %u thread%s reach; ", flops / ns, 100 * peak / ns,
+                      peak > 0 ? known / peak : 0, c->threads, c->threads == 1 ? "" : "s");
     strbuf_printf(&text, "memory %zu bytes beside the file's %llu\n", m->workspace,
                   (unsigned long long)measure_file_bytes(m));
     terminal_print(&text);
@@ -52,7 +53,16 @@ static void put_rate(struct strbuf *out, bool known, uint64_t amount, double ns)
         strbuf_printf(out, " %9s", "-");
 }
 
-static void print_kernels(struct measure *m)
+/* Per cent of the peak of the kernel's arithmetic. */
+static void put_peak(struct strbuf *out, const struct kernel_time *k, double part)
+{
+    if (part > 0)
+        strbuf_printf(out, " %5.0f%% %-10s", part, products_names[kernel_arithmetic(k)]);
+    else
+        strbuf_printf(out, " %6s %-10s", "-", "");
+}
+
+static void print_kernels(struct measure *m, const struct calibration *c)
 {
     struct session *s = &m->s;
     struct profile *p = &m->profile;
@@ -66,8 +76,8 @@ static void print_kernels(struct measure *m)
         total += p->nodes[i].ns;
         lost += p->nodes[i].ns * chunks_idle(&p->chunks, p->nodes[i].node, p->nodes[i].all);
     }
-    strbuf_printf(&text, "%10s %6s %9s %9s %6s%s  %s\n", "us/run", "share", "GFLOP/s", "GB/s", "calls",
-                  shared ? "  waits" : "", "source nodes");
+    strbuf_printf(&text, "%10s %6s %9s %6s %-10s %9s %6s%s  %s\n", "us/run", "share", "GFLOP/s", "% peak", "of", "GB/s",
+                  "calls", shared ? "  waits" : "", "source nodes");
     for (uint32_t i = 0; i < p->n; i++) {
         const struct kernel_time *k = &p->nodes[i];
         if (!k->calls)
@@ -82,6 +92,7 @@ static void print_kernels(struct measure *m)
         double each = k->ns / profile_turns(s, p, k);
         strbuf_printf(&text, "%10.2f %5.1f%%", k->ns / 1e3, total > 0 ? 100 * k->ns / total : 0);
         put_rate(&text, m->counted, node->flops, each);
+        put_peak(&text, k, 100 * measure_peak_ns(m, k, c) / (each > 0 ? each : 1));
         put_rate(&text, m->counted, node->bytes, each);
         strbuf_printf(&text, " %6.0f  ", (double)k->calls / p->runs);
         if (shared)
@@ -108,18 +119,19 @@ bool beside_ok(struct context *ctx, const struct options *o, const char *path)
 
 static void bench_print(struct measure *m)
 {
+    const struct options *o = m->options;
     struct calibration c;
     print_times(m);
-    print_shares(m);
-    if (!m->options->roofline) {
-        print_kernels(m);
+    (o->roofline ? calibrate : calibrate_flops)(&c, o->threads ? (uint32_t)o->threads : cpu_usable());
+    print_shares(m, &c);
+    if (!o->roofline) {
+        print_kernels(m, &c);
         return;
     }
     if (!roofline_known(m))
         return;
-    calibrate(&c, (uint32_t)m->options->threads);
     calibration_print(m->ctx, &c);
-    roofline_print(&m->s, &m->profile, &c);
+    roofline_print(m, &c);
 }
 
 static void bench_library(void *user, const char *library, struct compilation *c)

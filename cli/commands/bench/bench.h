@@ -17,11 +17,14 @@ struct kernel_time {
     double started, now;         /* ns: of the kernel at hand, and of this run so far */
     float *sample;               /* ns of each run, by run */
     double ns, all;              /* their median, their sum: profile_close */
+    double flops[PRODUCTS];   /* of its kernels that ran, each once */
 };
 struct profile {
     struct kernel_time *nodes;
     uint32_t n, runs;
     struct chunks chunks;        /* of several threads, or for --trace; threads 0: not asked for */
+    bool *launched;              /* by kernel of the artifact: mcc_rt_kernel */
+    uint32_t n_launched;
 };
 
 /* An artifact with its times. ctx and options are the caller's. */
@@ -43,6 +46,10 @@ bool measure(struct measure *, const char *library);
 void measure_end(void *measure);
 /* Operations of a run; 0: not known, since they were counted for other sizes. */
 uint64_t measure_flops(const struct measure *);
+/* ns that the multiply-adds of a node's kernels, each run once, take at the peak of their arithmetic; 0: not known. */
+double measure_peak_ns(const struct measure *, const struct kernel_time *, const struct calibration *);
+/* That of most of these multiply-adds. */
+enum products kernel_arithmetic(const struct kernel_time *);
 uint64_t measure_file_bytes(const struct measure *);
 /* As an object (docs/json.md); roofline: with the limits of the machine, which are measured now. */
 void measure_json(struct measure *, const char *key, bool roofline, struct json *);
@@ -56,7 +63,7 @@ void profile_sort(struct profile *);
 double profile_turns(const struct session *, const struct profile *, const struct kernel_time *);
 /* Kernels against the limits of the machine, those first that lose most time to them. */
 bool roofline_known(const struct measure *); /* false after an error: nothing is counted for these sizes */
-void roofline_print(struct session *, struct profile *, const struct calibration *);
+void roofline_print(struct measure *, const struct calibration *);
 /* --profile: writes the times by source node, whole or not at all (profile.c, which has the form). */
 bool profile_write(struct session *, const struct profile *, const char *path);
 /* Reads what mcc bench --profile wrote: ns[i] of node i, below 0 where it leads no kernel. The file must have been made

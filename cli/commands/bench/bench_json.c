@@ -7,7 +7,12 @@ void calibration_json(const struct calibration *c, const char *key, struct json 
     json_open(j, key, '{');
     json_uint(j, "threads", c->threads);
     json_real(j, "gflops", c->flops);
-    json_real(j, "gflops_best", c->flops_best);
+    json_real(j, "gflops_best", c->peak[PRODUCTS_F32]);
+    json_open(j, "peaks", '{');
+    for (enum products a = PRODUCTS_F32; a < PRODUCTS; a++)
+        if (c->peak[a] > 0)
+            json_real(j, products_names[a], c->peak[a]);
+    json_close(j, '{');
     if (c->threads > 1)
         json_real(j, "round_trip_ns", c->round_trip);
     json_open(j, "reads", '[');
@@ -29,13 +34,13 @@ static void put_amount(struct json *j, const char *key, bool known, double amoun
         json_null(j, key);
 }
 
-/* c: the limits; NULL: they are not asked for. */
-static void put_kernel(const struct measure *m, const struct kernel_time *k, const struct calibration *c,
+static void put_kernel(const struct measure *m, const struct kernel_time *k, const struct calibration *c, bool roofline,
                        struct json *j)
 {
     const struct profile *p = &m->profile;
     const mcc_node *node = &m->s.api->node[k->node];
-    double turns = profile_turns(&m->s, p, k);
+    double turns = profile_turns(&m->s, p, k), peak = measure_peak_ns(m, k, c);
+    const char *arithmetic = products_names[kernel_arithmetic(k)];
     json_open(j, NULL, '{');
     json_uint(j, "node", k->node);
     json_text(j, "name", node->name);
@@ -54,11 +59,13 @@ static void put_kernel(const struct measure *m, const struct kernel_time *k, con
     json_real(j, "calls", (double)k->calls / p->runs);
     put_amount(j, "flops", m->counted, (double)node->flops * turns);
     put_amount(j, "bytes", m->counted, (double)node->bytes * turns);
+    (arithmetic ? json_text(j, "arithmetic", arithmetic) : json_null(j, "arithmetic"));
+    put_amount(j, "peak", peak > 0, k->ns > 0 ? turns * peak / k->ns : 0);
     if (p->chunks.threads > 1)
         json_real(j, "waits", chunks_idle(&p->chunks, k->node, k->all));
-    if (c && m->counted) {
+    if (roofline && m->counted) {
         int memory;
-        json_real(j, "limit_ns", turns * calibration_limit(c, node->flops, node->bytes, &memory));
+        json_real(j, "limit_ns", turns * calibration_limit(c, peak, node->bytes, &memory));
         json_text(j, "limited_by", memory ? "memory" : "fma");
     }
     json_close(j, '{');
@@ -88,7 +95,7 @@ void measure_json(struct measure *m, const char *key, bool roofline, struct json
     json_open(j, "kernels", '[');
     for (uint32_t i = 0; i < m->profile.n; i++)
         if (m->profile.nodes[i].calls)
-            put_kernel(m, &m->profile.nodes[i], roofline ? &c : NULL, j);
+            put_kernel(m, &m->profile.nodes[i], &c, roofline, j);
     json_close(j, '[');
     json_close(j, '{');
 }

@@ -1,10 +1,14 @@
 /* Measures multiply-adds, reading from each level of the memory, and the way between two cores (calibrate.h).
  *
- * x86-64: twelve independent chains of the widest multiply-add that the CPU has hide its latency; they are assembly,
- * because compilers drop or reorder them. Elsewhere the chains are C and may fall short of the peak.
+ * x86-64: twelve independent chains of the widest multiply-add that the CPU has for an arithmetic hide its latency;
+ * they are assembly, because compilers drop or reorder them. Elsewhere the chains are C, of f32 alone, and may fall
+ * short of the peak.
  */
 #include "cli/commands/bench/calibrate.h"
 
+#include "runtime/rt_cpu.h"
+
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -24,39 +28,75 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* ---- multiply-adds: n times CHAINS vectors; the number of lanes -------------------------------------------------- */
+/* ---- multiply-adds ----------------------------------------------------------------------------------------------- */
 
 #define EACH(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
 #define INIT(i) vec a##i = x;
 #define KEEP(i) __asm__ volatile("" : : KEPT(a##i));
-#define BURST_BODY(VEC, FACTOR)                      \
-    typedef VEC vec;                                 \
-    vec x = (vec){0} + FACTOR, y = (vec){0} + 1e-9f; \
-    EACH(INIT)                                       \
-    for (long k = 0; k < n; k++) {                   \
-        EACH(STEP)                                   \
-    }                                                \
-    EACH(KEEP)                                       \
-    return sizeof(vec) / sizeof(float)
+#define CHAIN(name, features, VEC, FACTOR)                       \
+    __attribute__((noinline features)) static void name(long n)  \
+    {                                                            \
+        typedef VEC vec;                                         \
+        vec x = (vec){0} + (FACTOR), y = (vec){0} + (float)1e-9; \
+        EACH(INIT)                                               \
+        for (long k = 0; k < n; k++) {                           \
+            EACH(STEP)                                           \
+        }                                                        \
+        EACH(KEEP)                                               \
+    }
+#define FEATURES(text) , target(text)
 
 #ifdef __x86_64__
 typedef float vec16 __attribute__((vector_size(64)));
 typedef float vec8 __attribute__((vector_size(32)));
 #define KEPT(v) "v"(v)
-#define STEP(i) __asm__ volatile("vfmadd231ps %1, %2, %0" : "+v"(a##i) : "v"(x), "v"(y));
-
-__attribute__((noinline, target("avx512f"))) static int burst_512(long n)
-{
-    BURST_BODY(vec16, 1.0000001f);
-}
-
-__attribute__((noinline, target("avx2,fma"))) static int burst_256(long n)
-{
-    BURST_BODY(vec8, 1.0000001f);
-}
-#undef STEP
+#define STEP(i) __asm__ volatile(STEP_TEXT : "+v"(a##i) : "v"(x), "v"(y));
+#define STEP_TEXT "vfmadd231ps %1, %2, %0"
+CHAIN(fma_512, FEATURES("avx512f"), vec16, 1.0000001f)
+#undef STEP_TEXT
+#define STEP_TEXT "vpdpbusd %1, %2, %0"
+CHAIN(int8_512, FEATURES("avx512f,avx512vnni"), vec16, 0)
+#undef STEP_TEXT
+#define STEP_TEXT "vdpbf16ps %1, %2, %0"
+CHAIN(bf16_512, FEATURES("avx512f,avx512bf16"), vec16, 0)
+#undef STEP_TEXT
 #undef KEPT
 #define KEPT(v) "x"(v)
+#undef STEP
+#define STEP(i) __asm__ volatile(STEP_TEXT : "+x"(a##i) : "x"(x), "x"(y) : "xmm15");
+#define STEP_TEXT "vfmadd231ps %1, %2, %0"
+CHAIN(fma_256, FEATURES("avx2,fma"), vec8, 1.0000001f)
+#undef STEP_TEXT
+#define STEP_TEXT "%{vex%} vpdpbusd %1, %2, %0"
+CHAIN(int8_256, FEATURES("avx2"), vec8, 0)
+#undef STEP_TEXT
+#define STEP_TEXT "vpmaddwd %1, %2, %%ymm15\n\tvpaddd %%ymm15, %0, %0"
+CHAIN(int16_256, FEATURES("avx2"), vec8, 0)
+#undef STEP
+
+/* Four tiles of sums and two of operands, zeros, all of 16 rows of 64 bytes. */
+#define TILES(name, instruction)                                                                                       \
+    static void name(long n)                                                                                           \
+    {                                                                                                                  \
+        struct {                                                                                                       \
+            uint8_t palette, start, reserved[14];                                                                      \
+            uint16_t bytes[16];                                                                                        \
+            uint8_t rows[16];                                                                                          \
+        } shape = {.palette = 1};                                                                                      \
+        for (int i = 0; i < 6; i++)                                                                                    \
+            shape.bytes[i] = 64, shape.rows[i] = 16;                                                                   \
+        __asm__ volatile("ldtilecfg %0\n\ttilezero %%tmm4\n\ttilezero %%tmm5\n\ttilezero %%tmm0\n\t"                   \
+                         "tilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3"                                       \
+                         :                                                                                             \
+                         : "m"(shape));                                                                                \
+        for (long k = 0; k < n; k++)                                                                                   \
+            __asm__ volatile(instruction " %tmm5, %tmm4, %tmm0\n\t" instruction " %tmm5, %tmm4, %tmm1\n\t" instruction \
+                                         " %tmm5, %tmm4, %tmm2\n\t" instruction " %tmm5, %tmm4, %tmm3");               \
+        __asm__ volatile("tilerelease");                                                                               \
+    }
+TILES(int8_tiles, "tdpbusd")
+TILES(bf16_tiles, "tdpbf16ps")
+#define BIT(id) (1ull << RT_X86_##id)
 #elif defined(__aarch64__)
 #define KEPT(v) "w"(v)
 #else
@@ -65,38 +105,47 @@ __attribute__((noinline, target("avx2,fma"))) static int burst_256(long n)
 
 typedef float vec4 __attribute__((vector_size(16)));
 #define STEP(i) a##i = a##i * x + y;
-__attribute__((noinline)) static int burst_any(long n)
-{
-    BURST_BODY(vec4, 0.9999999f);
-}
+CHAIN(any, , vec4, 0.9999999f)
 
-static int burst(long n)
-{
+/* A burst: so many times as many multiply-adds. The first of an arithmetic that the CPU has counts. */
+static const struct burst {
+    enum products of;
+    uint64_t needs;
+    void (*run)(long n);
+    int n, products;
+} bursts[] = {
 #ifdef __x86_64__
-    if (__builtin_cpu_supports("avx512f"))
-        return burst_512(n);
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return burst_256(n);
+    {PRODUCTS_F32, BIT(AVX512F), fma_512, BURST, CHAINS * 16},
+    {PRODUCTS_F32, BIT(AVX2) | BIT(FMA), fma_256, BURST, CHAINS * 8},
+    {PRODUCTS_BF16, BIT(AVX512F) | BIT(AVX512BF16), bf16_512, BURST, CHAINS * 32},
+    {PRODUCTS_INT8, BIT(AVX512F) | BIT(AVX512VNNI), int8_512, BURST, CHAINS * 64},
+    {PRODUCTS_INT8, BIT(AVX2) | BIT(AVXVNNI), int8_256, BURST, CHAINS * 32},
+    {PRODUCTS_INT8, BIT(AVX2), int16_256, BURST, CHAINS * 16},
+    {PRODUCTS_BF16_TILES, BIT(AMXTILE) | BIT(AMXBF16), bf16_tiles, BURST / 10, 4 * 16 * 16 * 32},
+    {PRODUCTS_INT8_TILES, BIT(AMXTILE) | BIT(AMXINT8), int8_tiles, BURST / 10, 4 * 16 * 16 * 64},
 #endif
-    return burst_any(n);
-}
+    {PRODUCTS_F32, 0, any, BURST, CHAINS * 4},
+};
 
-/* The mean of FLOPS_NS, and the best burst of them. */
-static double flops_rate(double *best)
+/* The mean of FLOPS_NS, and the best burst of them; 0: the CPU has no such multiply-adds. */
+static double flops_rate(enum products of, double *best)
 {
-    double start = now_ns(), t = 0;
-    long n = 0;
-    int lanes;
+    const struct burst *b = NULL;
+    for (size_t i = 0; i < COUNT_OF(bursts) && !b; i++)
+        if (bursts[i].of == of && rt_cpu_runs(rt_cpu_features(), bursts[i].needs))
+            b = &bursts[i];
     *best = 0;
+    if (!b)
+        return 0;
+    double start = now_ns(), t = 0, flops = 2.0 * b->n * b->products, all = 0;
     do {
         double before = t;
-        lanes = burst(BURST);
-        n += BURST;
+        b->run(b->n);
+        all += flops;
         t = now_ns() - start;
-        double rate = 2.0 * lanes * CHAINS * BURST / (t - before);
-        *best = rate > *best ? rate : *best;
+        *best = fmax(*best, flops / (t - before));
     } while (t < FLOPS_NS);
-    return 2.0 * lanes * CHAINS * (double)n / t;
+    return all / t;
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -170,8 +219,8 @@ struct team {
     atomic_int go; /* 0: not all are there yet, 1: work, -1: leave */
     pthread_barrier_t barrier;
     _Alignas(128) atomic_long ball;
-    _Alignas(128) double flops[CALIBRATE_THREADS];
-    double best[CALIBRATE_THREADS], read[CALIBRATE_THREADS][CALIBRATE_LEVELS], round_trip;
+    _Alignas(128) double flops[CALIBRATE_THREADS][PRODUCTS];
+    double best[CALIBRATE_THREADS][PRODUCTS], read[CALIBRATE_THREADS][CALIBRATE_LEVELS], round_trip;
 };
 struct member {
     struct team *team;
@@ -219,8 +268,10 @@ static void *work(void *arg)
         pin(m->index);
     if (t->reading && posix_memalign((void **)&data, 4096, most) == 0)
         memset(data, 1, most);
-    pthread_barrier_wait(&t->barrier);
-    t->flops[m->index] = flops_rate(&t->best[m->index]);
+    for (enum products a = PRODUCTS_F32; a < PRODUCTS; a++) {
+        pthread_barrier_wait(&t->barrier);
+        t->flops[m->index][a] = flops_rate(a, &t->best[m->index][a]);
+    }
     pthread_barrier_wait(&t->barrier);
     if (t->threads > 1 && m->index < 2) {
         double trip = play(&t->ball, (long)m->index);
@@ -258,8 +309,9 @@ static void measure(struct calibration *c, uint32_t threads, bool reading)
         pthread_join(id[i], NULL);
     pthread_barrier_destroy(&team.barrier);
     for (uint32_t i = 0; i < threads; i++) {
-        c->flops += team.flops[i];
-        c->flops_best += team.best[i];
+        c->flops += team.flops[i][PRODUCTS_F32];
+        for (int a = 0; a < PRODUCTS; a++)
+            c->peak[a] += team.best[i][a];
         for (int l = 0; l < CALIBRATE_LEVELS; l++)
             c->level_read[l] += team.read[i][l];
     }
@@ -276,13 +328,12 @@ void calibrate_flops(struct calibration *c, uint32_t threads)
     measure(c, threads, false);
 }
 
-double calibration_limit(const struct calibration *c, uint64_t flops, uint64_t bytes, int *memory)
+double calibration_limit(const struct calibration *c, double compute, uint64_t bytes, int *memory)
 {
     int level = 0;
     while (level + 1 < CALIBRATE_LEVELS && bytes > c->level_bytes[level] * c->threads)
         level++;
-    double compute = c->flops_best > 0 ? (double)flops / c->flops_best : 0;
     double reading = c->level_read[level] > 0 ? (double)bytes / c->level_read[level] : 0;
     *memory = reading > compute;
-    return reading > compute ? reading : compute;
+    return fmax(reading, compute);
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "cli/commands/artifact/artifact.h"
 #include "cli/commands/bench/bench.h"
 #include "cli/library/options/cpu.h"
 
@@ -35,6 +36,14 @@ static void on_event(void *user, uint32_t node, int end, uint64_t ns)
 static void on_chunk(void *user, uint32_t node, uint32_t thread, uint64_t from, uint64_t to)
 {
     chunks_add(&((struct profile *)user)->chunks, node, thread, from, to);
+}
+
+static void on_launch(void *user, uint32_t node, uint32_t kernel, int64_t count, int64_t ns)
+{
+    struct profile *p = user;
+    (void)node, (void)count, (void)ns;
+    if (kernel < p->n_launched)
+        p->launched[kernel] = true;
 }
 
 static int by_number(const void *a, const void *b)
@@ -190,13 +199,29 @@ static bool sizes_are_counted(struct measure *m)
     return same;
 }
 
+/* What the kernels that ran compute in, as the artifact's table has it. */
+static void note_arithmetic(struct profile *p, const struct mcc_rt_desc *desc)
+{
+    for (uint32_t i = 0; i < desc->n_kernels; i++) {
+        const struct mcc_rt_kernel *k = &desc->kernels[i];
+        if (p->launched[i] && k->node < p->n && k->arithmetic < PRODUCTS)
+            p->nodes[k->node].flops[k->arithmetic] += (double)k->flops;
+    }
+}
+
 bool measure(struct measure *m, const char *library)
 {
     struct context *ctx = m->ctx;
     const struct options *o = m->options;
     struct profile *profile = &m->profile;
     uint32_t threads = o->threads ? (uint32_t)o->threads : cpu_usable();
+    struct artifact_file *file = NEW(&ctx->session, struct artifact_file);
     m->library = library;
+    struct diag_mark mark = diag_mark(ctx);
+    if (!artifact_read(ctx, library, false, file)) /* of an earlier mcc */
+        diag_drop(ctx, &mark);
+    profile->n_launched = file->desc.n_kernels;
+    profile->launched = NEW_ARRAY(&ctx->session, bool, profile->n_launched + 1);
     for (int inside = 0; inside < 2; inside++) {
         mcc_host host = {
             .size = sizeof host,
@@ -204,6 +229,7 @@ bool measure(struct measure *m, const char *library)
             .threads = (uint32_t)o->threads,
             .flags = (uint32_t)o->variant,
             .event = inside ? on_event : NULL,
+            .launch = inside ? on_launch : NULL,
             .chunk = inside && (threads > 1 || o->trace) ? on_chunk : NULL,
         };
         session_close(&m->s);
@@ -220,6 +246,7 @@ bool measure(struct measure *m, const char *library)
         if (!time_runs(m, inside))
             return false;
     }
+    note_arithmetic(profile, &file->desc);
     return true;
 }
 
@@ -236,6 +263,26 @@ uint64_t measure_flops(const struct measure *m)
     for (uint32_t i = 0; i < m->s.api->n_node; i++)
         flops += m->s.api->node[i].flops;
     return flops;
+}
+
+enum products kernel_arithmetic(const struct kernel_time *k)
+{
+    enum products most = PRODUCTS_NONE;
+    for (enum products a = most; a < PRODUCTS; a++)
+        most = k->flops[a] > k->flops[most] ? a : most;
+    return most;
+}
+
+double measure_peak_ns(const struct measure *m, const struct kernel_time *k, const struct calibration *c)
+{
+    double all = 0, ns = 0;
+    for (enum products a = PRODUCTS_F32; a < PRODUCTS; a++)
+        if (c->peak[a] > 0) {
+            all += k->flops[a];
+            ns += k->flops[a] / c->peak[a];
+        }
+    /* those of a version are counted for other sizes than the node's, which are the run's */
+    return m->counted && all > 0 ? ns / all * (double)m->s.api->node[k->node].flops : 0;
 }
 
 uint64_t measure_file_bytes(const struct measure *m)

@@ -1,6 +1,7 @@
 /* mcc bench --roofline: how far every kernel is from what the machine could do. The limit of a kernel is the longer of
- * its multiply-adds at the measured peak and its bytes, each counted once, at the measured rate of the smallest level
- * of the memory that holds them; so above 100 % only means that data stayed nearer than its size says. */
+ * its multiply-adds at the measured peak of their arithmetic and its bytes, each counted once, at the measured rate of
+ * the smallest level of the memory that holds them; so above 100 % only means that data stayed nearer than its size
+ * says. */
 #include <stdlib.h>
 
 #include "cli/commands/bench/bench.h"
@@ -24,7 +25,10 @@ void calibration_print(struct context *ctx, const struct calibration *c)
     struct strbuf text;
     strbuf_init(&text, &ctx->session);
     strbuf_printf(&text, "threads %u\nflops %.1f GFLOP/s\nflops-best %.1f GFLOP/s\n", c->threads, c->flops,
-                  c->flops_best);
+                  c->peak[PRODUCTS_F32]);
+    for (enum products a = PRODUCTS_F32 + 1; a < PRODUCTS; a++)
+        if (c->peak[a] > 0)
+            strbuf_printf(&text, "flops-%s %.1f GFLOP/s\n", products_names[a], c->peak[a]);
     if (c->threads > 1)
         strbuf_printf(&text, "round-trip %.0f ns\n", c->round_trip);
     for (int i = 0; i < CALIBRATE_LEVELS && c->level_read[i] > 0; i++)
@@ -39,8 +43,10 @@ bool roofline_known(const struct measure *m)
                                   "give the network instead, with the sizes as --dim");
 }
 
-void roofline_print(struct session *s, struct profile *p, const struct calibration *c)
+void roofline_print(struct measure *m, const struct calibration *c)
 {
+    struct session *s = &m->s;
+    struct profile *p = &m->profile;
     struct strbuf text;
     struct row *row = NEW_ARRAY(&s->ctx->session, struct row, p->n + 1);
     uint32_t n = 0;
@@ -52,7 +58,8 @@ void roofline_print(struct session *s, struct profile *p, const struct calibrati
         if (!k->calls)
             continue;
         row[n].k = k;
-        row[n].limit = profile_turns(s, p, k) * calibration_limit(c, node->flops, node->bytes, &row[n].memory);
+        row[n].limit = profile_turns(s, p, k) *
+                       calibration_limit(c, measure_peak_ns(m, k, c), node->bytes, &row[n].memory);
         total += k->ns;
         limits += row[n++].limit;
     }

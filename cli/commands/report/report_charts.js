@@ -75,7 +75,7 @@ function drawKernels(body, kernels, total, show) {
       const bar = element("i", {style: "width:" + (100 * k.ns / most).toFixed(2) + "%"}, element("b", {style: "width:" + Math.min(100, 100 * k.limit_ns / k.ns).toFixed(1) + "%"}));
       const time = tipped(element("td", {class: "time"}, bar), "Dark: what the machine could do it in, " + formatNs(k.limit_ns) + (k.limited_by === "fma" ? ", limited by arithmetic" : ", limited by memory"));
       rows.append(element("tr", {onclick: () => show(k.node)}, element("td", {title: k.nodes.map(n => `${n.name} (${n.operator})`).join(" + ")}, k.nodes.map(n => n.name).join(" + "), element("span", {class: "op"}, k.operator)), time,
-        element("td", {}, formatNs(k.ns)), element("td", {}, (100 * k.ns / total).toFixed(1) + "%"), element("td", {}, k.flops === null ? "-" : (k.flops / k.ns).toFixed(1)),
+        element("td", {}, formatNs(k.ns)), element("td", {}, (100 * k.ns / total).toFixed(1) + "%"), tipped(element("td", {}, k.flops === null ? "-" : (k.flops / k.ns).toFixed(1)), k.peak === null ? "its peak is not known" : `${Math.round(100 * k.peak)}% of the peak of ${k.arithmetic}`),
         element("td", {}, (k.bytes / k.ns).toFixed(1)), element("td", {}, Math.round(100 * k.limit_ns / k.ns) + "%")));
     }
   };
@@ -131,7 +131,7 @@ function drawProof(body, proof) {
 function drawRoofline(body, kernels, machine, total, show) {
   const dots = kernels.filter(k => k.flops > 0 && k.bytes > 0 && k.ns > 0), W = 1100, H = 430, L = 56, B = 40, R = 130, T = 12;
   if (!dots.length) return false;
-  const peak = machine.gflops_best || machine.gflops, intensities = dots.map(k => k.flops / k.bytes), rates = dots.map(k => k.flops / k.ns);
+  const roofs = Object.entries(machine.peaks).filter(([name]) => name === "f32" || dots.some(k => k.arithmetic === name)), peak = Math.max(...roofs.map(r => r[1])), intensities = dots.map(k => k.flops / k.bytes), rates = dots.map(k => k.flops / k.ns);
   const x0 = Math.floor(Math.log10(Math.min(0.5, ...intensities))), x1 = Math.ceil(Math.log10(Math.max(100, ...intensities)));
   const y0 = Math.floor(Math.log10(Math.max(1e-3, Math.min(...rates)))), y1 = Math.log10(Math.max(peak, ...rates)) + 0.12;
   const X = v => L + (Math.log10(v) - x0) / (x1 - x0) * (W - L - R), Y = v => H - B - (Math.log10(Math.max(v, 10 ** y0)) - y0) / (y1 - y0) * (H - B - T);
@@ -144,8 +144,10 @@ function drawRoofline(body, kernels, machine, total, show) {
     svg.append(element("path", {class: "roof", d: `M${X(from)} ${Y(from * read.gb_per_s)}L${X(knee)} ${Y(peak)}`, opacity: .75}));
     svg.append(element("text", {x: X(from) + 6, y: Y(from * read.gb_per_s) - 6, transform: `rotate(${-Math.atan2(Y(from * read.gb_per_s) - Y(peak), X(knee) - X(from)) * 180 / Math.PI} ${X(from)} ${Y(from * read.gb_per_s)})`}, formatBytes(read.bytes).replace(/\.0 /, " ") + ", " + read.gb_per_s.toFixed(0) + " GB/s"));
   });
-  const knee = peak / Math.max(...machine.reads.map(r => r.gb_per_s));
-  svg.append(element("path", {class: "roof", d: `M${X(knee)} ${Y(peak)}H${W - R}`}), element("text", {x: W - R + 8, y: Y(peak) + 4, class: "ink"}, peak.toFixed(0) + " GFLOP/s"));
+  for (const [name, rate] of roofs) {
+    const knee = rate / Math.max(...machine.reads.map(r => r.gb_per_s));
+    svg.append(element("path", {class: "roof", d: `M${X(knee)} ${Y(rate)}H${W - R}`}), element("text", {x: W - R + 8, y: Y(rate) + 4, class: "ink"}, `${name} ${rate.toFixed(0)} GFLOP/s`));
+  }
   dots.slice().sort((a, b) => b.ns - a.ns).forEach(k => {
     const dot = element("circle", {class: "on", cx: X(k.flops / k.bytes), cy: Y(k.flops / k.ns), r: Math.max(3, Math.min(26, 46 * Math.sqrt(k.ns / total))), fill: `var(--c${kindOf(k.operator)})`, "fill-opacity": .62, onclick: () => show(k.node)});
     svg.append(tipped(dot, `${k.name} (${k.operator})\n${formatNs(k.ns)}, ${(100 * k.ns / total).toFixed(1)}%\n${(k.flops / k.ns).toFixed(1)} GFLOP/s, ${(k.flops / k.bytes).toFixed(2)} operations per byte\n${Math.round(100 * k.limit_ns / k.ns)}% of the limit, which is ${k.limited_by === "fma" ? "arithmetic" : "memory"}`));

@@ -34,8 +34,8 @@
     if (bench) {
       list.push([formatNs(bench.median_ns), `median of ${bench.runs} runs, ${bench.machine.threads} thread${bench.machine.threads > 1 ? "s" : ""}`]);
       if (bench.flops) {
-        const rate = bench.flops / bench.median_ns, peak = bench.machine.gflops_best;
-        list.push([rate.toFixed(rate < 100 ? 1 : 0) + " GFLOP/s", peak ? `${Math.round(100 * rate / peak)}% of what this machine reaches` : "of multiply-adds"]);
+        const rate = bench.flops / bench.median_ns, peak = bench.kernels.reduce((s, k) => s + k.peak * k.ns, 0) / bench.median_ns;
+        list.push([rate.toFixed(rate < 100 ? 1 : 0) + " GFLOP/s", peak ? `${Math.round(100 * peak)}% of what this machine reaches` : "of multiply-adds"]);
       }
     }
     list.push([formatBytes(art.bytes.file), "file" + (art.bytes.sidecar ? " + " + formatBytes(art.bytes.sidecar) + " of weights" : ", weights and code")]);

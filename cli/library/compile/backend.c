@@ -200,6 +200,7 @@ static void kernel_add(struct compilation *c, const struct variant *v, struct ke
     int64_t grain = c->module->asked.grain_ns;
     struct art_kernel row = {.name = k->name,
                              .flops = k->flops,
+                             .arithmetic = k->arithmetic,
                              .bytes = k->bytes,
                              .ns = grain ? grain : k->ns,
                              .node = kernel_lead(c->module, k),
