@@ -104,27 +104,24 @@ static bool tag_fits(char type, const char *tag)
     static const struct {
         const char *letters, *tags;
     } groups[] = {
-        {"TO", " tensor optional_tensor int float bool sym_int sym_float sym_bool "},
-        {"L", " tensors optional_tensors nested_tensors "},
-        {"N", " tensors optional_tensors "},
-        {"i", " int sym_int bool "},
-        {"I", " ints sym_ints int sym_int tensors "},
-        {"f", " float int sym_float sym_int "},
-        {"F", " floats ints tensors "},
-        {"s", " int float bool sym_int sym_float sym_bool "},
-        {"b", " bool int sym_bool "},
-        {"B", " bools ints tensors "},
-        {"S", " string "},
-        {"t", " scalar_type int "},
-        {"x", " layout device memory_format string bool int scalar_type "},
-        {"G", " graph tensors sym_ints ints int tensor bool string float scalar_type device "},
+        {"TO", "tensor optional_tensor int float bool sym_int sym_float sym_bool"},
+        {"L", "tensors optional_tensors nested_tensors"},
+        {"N", "tensors optional_tensors"},
+        {"i", "int sym_int bool"},
+        {"I", "ints sym_ints int sym_int tensors"},
+        {"f", "float int sym_float sym_int"},
+        {"F", "floats ints tensors"},
+        {"s", "int float bool sym_int sym_float sym_bool"},
+        {"b", "bool int sym_bool"},
+        {"B", "bools ints tensors"},
+        {"S", "string"},
+        {"t", "scalar_type int"},
+        {"x", "layout device memory_format string bool int scalar_type"},
+        {"G", "graph tensors sym_ints ints int tensor bool string float scalar_type device"},
     };
-    size_t n = strlen(tag);
     for (uint32_t i = 0; i < COUNT_OF(groups); i++)
-        for (const char *at = strchr(groups[i].letters, type) ? groups[i].tags : NULL; at && (at = strstr(at, tag));
-             at++)
-            if (at[-1] == ' ' && at[n] == ' ')
-                return true;
+        if (strchr(groups[i].letters, type) && has_word(groups[i].tags, tag))
+            return true;
     return false;
 }
 

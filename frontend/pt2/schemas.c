@@ -1,25 +1,30 @@
 /* Searching the table of schemas, and taking its texts apart. */
 #include "frontend/pt2/schemas.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const struct schema schemas[] = {
-#define SCHEMA(domain, op, alias, args) {domain, #op, alias, args},
+#define SCHEMA(domain, ops, alias, args) {domain, ops, alias, args},
 #include "frontend/pt2/schemas.def"
 };
 
-static int order(const void *a, const void *b)
+bool has_word(const char *words, const char *word)
 {
-    const struct schema *x = a, *y = b;
-    int by_domain = strcmp(x->domain, y->domain);
-    return by_domain ? by_domain : strcmp(x->op, y->op);
+    size_t n = strlen(word);
+    for (const char *p = words; p; p = strchr(p, ' ')) {
+        p += *p == ' ';
+        if (strncmp(p, word, n) == 0 && strcspn(p, " ") == n)
+            return true;
+    }
+    return false;
 }
 
 const struct schema *torch_schema(const char *domain, const char *op)
 {
-    struct schema key = {.domain = domain, .op = op};
-    return bsearch(&key, schemas, COUNT_OF(schemas), sizeof key, order);
+    for (size_t i = 0; i < COUNT_OF(schemas); i++)
+        if (strcmp(schemas[i].domain, domain) == 0 && has_word(schemas[i].ops, op))
+            return &schemas[i];
+    return NULL;
 }
 
 enum schema_alias torch_schema_alias(const struct schema *s)

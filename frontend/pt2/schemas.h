@@ -19,9 +19,10 @@ struct schema_arg {
     uint32_t n_absent;
 };
 struct schema {
-    const char *domain, *op, *alias, *args;
+    const char *domain, *ops, *alias, *args; /* ops: all that have these arguments, with spaces between them */
 };
 
+bool has_word(const char *words, const char *word); /* is it one of the words, with a space between each two? */
 /* NULL: there is none. */
 const struct schema *torch_schema(const char *domain, const char *op);
 uint32_t torch_schema_args(const struct schema *, struct schema_arg out[SCHEMA_ARGS_MAX]);

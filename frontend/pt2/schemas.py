@@ -4,14 +4,15 @@ defaults, from the native_functions.yaml that the torch package has. Run it with
 
     python frontend/pt2/schemas.py
 
-A row says how the first result shares memory with the first argument (s: it is the argument, v: a view, m: a view or a copy, as
-strides are), and lists arguments as name:type or name:type=default. Types: T tensor or number, O optional tensor, L list of tensors,
+A row has operators whose arguments are the same. It says how the first result shares memory with the first argument (s: it is
+the argument, v: a view, m: a view or a copy, as strides are), and lists arguments as name:type or name:type=default. Types: T tensor or number, O optional tensor, L list of tensors,
 N list of optional tensors, i integer, I integers, f float, F floats, s number, b truth, B truths, S text, t element type, x what says
 nothing of values (device, layout, memory format). The list ends with Python's operators on numbers, which the package has no schema of.
 """
 import importlib.util
 import pathlib
 import re
+import textwrap
 
 # Operators of other libraries, and those that PyTorch makes of others, as their schemas print.
 FOREIGN = """
@@ -69,6 +70,12 @@ def alias_of(name, arguments, result):
     return "v" if re.match(r"Tensor\(a(?: -> \*)?\)", arguments) and "Tensor(a)" in result else "-"
 
 
+def operators():
+    """(domain, operator) of each row; one row may have several operators."""
+    rows = re.findall(r'^ROW\d?\("(\w+)", (.*?), \d+,', (ROOT / "passes/legalize/aten.def").read_text(), re.M)
+    return [(domain, op) for domain, ops in rows for op in ops.split(", ")]
+
+
 def main():
     package = pathlib.Path(importlib.util.find_spec("torchgen").origin).parent
     text = (package / "packaged/ATen/native/native_functions.yaml").read_text()
@@ -76,8 +83,8 @@ def main():
     for name, arguments, result in re.findall(r"^- func: ([\w.]+)\((.*)\) -> (.*)$", text, re.M):
         functions[name if "." in name else name + ".default"] = arguments, result
     foreign = {(d, op): arguments for d, op, arguments in re.findall(r"^(\w+)::([\w.]+)\((.*)\) -> ", FOREIGN, re.M)}
-    lines = []
-    for domain, op in re.findall(r'^ROW\("(\w+)", ([\w.]+),', (ROOT / "passes/legalize/aten.def").read_text(), re.M):
+    rows = {}
+    for domain, op in operators():
         if domain == "higher_order":
             continue    # their arguments are graphs: subgraphs.c
         if domain == "aten" or (domain, op) in foreign:
@@ -88,9 +95,13 @@ def main():
         else:
             unary = op in ("neg", "sym_not", "sym_float", "sym_int", "trunc", "floor", "ceil")
             listed, alias = ["a:s"] if unary else ["a:s", "b:s"], "-"
-        lines.append((domain, op, f'SCHEMA("{domain}", {op}, "{alias}", "{" ".join(listed)}")'))
+        rows.setdefault((domain, alias, " ".join(listed)), []).append(op)
     head = "/* Arguments of PyTorch's operators; written by schemas.py, which says what the columns are. */\n"
-    body = "\n".join(line for _, _, line in sorted(lines))
+    lines = []
+    for (domain, alias, listed), ops in rows.items():
+        for names in textwrap.wrap(" ".join(sorted(ops)), 80, break_long_words=False, break_on_hyphens=False):
+            lines.append(f'SCHEMA("{domain}", "{names}", "{alias}", "{listed}")')
+    body = "\n".join(sorted(lines))
     (ROOT / "frontend/pt2/schemas.def").write_text(head + body + "\n#undef SCHEMA\n")
 
 

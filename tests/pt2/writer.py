@@ -11,8 +11,9 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "bool": 12, "bfloat16": 13,
          "complex64": 10, "complex128": 11}
-SCHEMAS = {(d, op): [a.split(":")[0] for a in args.split()] for d, op, args in
-           re.findall(r'^SCHEMA\("(\w+)", ([\w.]+), ".", "(.*)"\)$', (ROOT / "frontend/pt2/schemas.def").read_text(), re.M)}
+SCHEMAS = {(d, op): [a.split(":")[0] for a in args.split()] for d, ops, args in
+           re.findall(r'^SCHEMA\("(\w+)", "(.*?)", ".", "(.*)"\)$', (ROOT / "frontend/pt2/schemas.def").read_text(), re.M)
+           for op in ops.split()}
 
 
 class Ref(str):
