@@ -10,7 +10,7 @@ value_id b_unpacked(struct builder *b, value_id bytes, int64_t bits, int32_t axi
         return dims.d && bits == 8 ? bytes : (value_id){0};
     bytes = b_convert(b, bytes, ELEM_I32);
     for (int32_t i = 0; i < dims.rank; i++)
-        wide[i] = i == axis ? ex_mulc(b->g->ctx->exprs, dims.d[i], 8 / bits) : dims.d[i];
+        wide[i] = i == axis ? ex_mulc(b->x, dims.d[i], 8 / bits) : dims.d[i];
     for (int64_t k = 0; k < 8 / bits; k++) {
         value_id moved = b_binary_f64(b, OP_SHR, bytes, (double)(k * bits));
         parts[k] = b_unsqueeze(b, b_binary_f64(b, OP_AND, moved, (1 << bits) - 1), axis + 1);
@@ -28,9 +28,8 @@ value_id b_packed(struct builder *b, value_id x, int64_t bits, int32_t axis)
         return dims.d && bits == 8 ? x : (value_id){0};
     for (int64_t k = 0; k < 8 / bits; k++) {
         for (int32_t i = 0; i < dims.rank; i++) {
-            starts[i] = ex_const(b->g->ctx->exprs, i == axis ? k : 0);
-            sizes[i] = i == axis ? ex_div(b->g->ctx->exprs, dims.d[i], ex_const(b->g->ctx->exprs, 8 / bits))
-                                 : dims.d[i];
+            starts[i] = ex_const(b->x, i == axis ? k : 0);
+            sizes[i] = i == axis ? ex_div(b->x, dims.d[i], ex_const(b->x, 8 / bits)) : dims.d[i];
             steps[i] = i == axis ? 8 / bits : 1;
         }
         value_id part = b_slice(b, x, starts, sizes, steps);

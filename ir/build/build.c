@@ -20,10 +20,15 @@ static node_id add(struct builder *b, const struct node *n, const struct type *o
                : graph_append(b->g, b->region, n->op, b->src, n->in, n->n_in, n->attr, n->n_attr, out, n_out);
 }
 
+struct builder builder_in(struct graph *g, region_id region)
+{
+    return (struct builder){.g = g, .x = g->ctx->exprs, .region = region};
+}
+
 struct builder builder_before(struct graph *g, node_id id)
 {
     const struct node *n = graph_node(g, id);
-    return (struct builder){.g = g, .region = n->parent, .src = n->src, .before = id};
+    return (struct builder){.g = g, .x = g->ctx->exprs, .region = n->parent, .src = n->src, .before = id};
 }
 
 static bool poisoned(const value_id *in, uint32_t n)
@@ -71,21 +76,20 @@ void b_assert(struct builder *b, expr_id cond, int32_t code, const char *fmt, ..
 static void assert_equal(struct builder *b, expr_id x, expr_id y, const char *what)
 {
     if (x.i != y.i)
-        b_assert(b, ex_eq(b->g->ctx->exprs, x, y), EVAL_SHAPE, "%s", what);
+        b_assert(b, ex_eq(b->x, x, y), EVAL_SHAPE, "%s", what);
 }
 
 static void check_broadcast(struct builder *b, const struct node *node, const struct type *out)
 {
-    struct exprs *ex = b->g->ctx->exprs;
     struct type t = *value_type(b->g, node->in[0]);
     for (int32_t i = 0; i < t.rank; i++) {
-        expr_id from = t.dims[i], to = out->dims[out->rank - t.rank + i], one = ex_const(ex, 1);
-        if (from.i == to.i || ex_is(ex, from, 1))
+        expr_id from = t.dims[i], to = out->dims[out->rank - t.rank + i], one = ex_const(b->x, 1);
+        if (from.i == to.i || ex_is(b->x, from, 1))
             continue;
         /* the shape that b_broadcast_dims chose for this very dim has its assert already */
-        if (ex_kind(ex, to) == EX_SELECT && (ex_arg(ex, to, 1).i == from.i || ex_arg(ex, to, 2).i == from.i))
+        if (ex_kind(b->x, to) == EX_SELECT && (ex_arg(b->x, to, 1).i == from.i || ex_arg(b->x, to, 2).i == from.i))
             continue;
-        b_assert(b, ex_or(ex, ex_eq(ex, from, to), ex_eq(ex, from, one)), EVAL_SHAPE,
+        b_assert(b, ex_or(b->x, ex_eq(b->x, from, to), ex_eq(b->x, from, one)), EVAL_SHAPE,
                  "a dimension does not broadcast to the result's");
     }
 }
@@ -93,12 +97,11 @@ static void check_broadcast(struct builder *b, const struct node *node, const st
 static void check_reshape(struct builder *b, const struct node *node, const struct type *out)
 {
     struct type t = *value_type(b->g, node->in[0]);
-    struct exprs *ex = b->g->ctx->exprs;
-    assert_equal(b, dims_product(ex, t.dims, t.rank), dims_product(ex, out->dims, out->rank),
+    assert_equal(b, dims_product(b->x, t.dims, t.rank), dims_product(b->x, out->dims, out->rank),
                  "reshape changes the number of elements");
     for (int32_t i = 0; i < out->rank; i++)
-        if (ex_lo(ex, out->dims[i]) < 0)
-            b_assert(b, ex_le(ex, ex_const(ex, 0), out->dims[i]), EVAL_SHAPE, "a dimension is negative");
+        if (ex_lo(b->x, out->dims[i]) < 0)
+            b_assert(b, ex_le(b->x, ex_const(b->x, 0), out->dims[i]), EVAL_SHAPE, "a dimension is negative");
 }
 
 static void check_concat(struct builder *b, const struct node *node, const struct type *out)
@@ -114,15 +117,14 @@ static void check_concat(struct builder *b, const struct node *node, const struc
 
 static void check_pad(struct builder *b, const struct node *node, const struct type *out)
 {
-    struct exprs *ex = b->g->ctx->exprs;
     struct type t = *value_type(b->g, node->in[0]);
     uint32_t n;
-    const expr_id *lo = node_exprs(node, "lo", &n), *hi = node_exprs(node, "hi", &n), zero = ex_const(ex, 0);
+    const expr_id *lo = node_exprs(node, "lo", &n), *hi = node_exprs(node, "hi", &n), zero = ex_const(b->x, 0);
     (void)out;
     for (int32_t i = 0; i < t.rank && strcmp(node_str(node, "mode", "constant"), "constant") != 0; i++)
-        if (ex_lo(ex, t.dims[i]) < 1)
-            b_assert(b, ex_or(ex, ex_lt(ex, zero, t.dims[i]), ex_eq(ex, ex_add(ex, lo[i], hi[i]), zero)), EVAL_SHAPE,
-                     "axis %d is empty: nothing to pad with", (int)i);
+        if (ex_lo(b->x, t.dims[i]) < 1)
+            b_assert(b, ex_or(b->x, ex_lt(b->x, zero, t.dims[i]), ex_eq(b->x, ex_add(b->x, lo[i], hi[i]), zero)),
+                     EVAL_SHAPE, "axis %d is empty: nothing to pad with", (int)i);
 }
 
 static void check_dot(struct builder *b, const struct node *node, const struct type *out)
@@ -140,15 +142,14 @@ static void check_dot(struct builder *b, const struct node *node, const struct t
 
 static void check_window(struct builder *b, const struct node *node, const struct type *out)
 {
-    struct exprs *ex = b->g->ctx->exprs;
     if (node->op == OP_CONV) {
         struct type x = *value_type(b->g, node->in[0]), w = *value_type(b->g, node->in[1]);
-        assert_equal(b, x.dims[1], ex_mulc(ex, w.dims[1], node_int(node, "groups", 1)),
+        assert_equal(b, x.dims[1], ex_mulc(b->x, w.dims[1], node_int(node, "groups", 1)),
                      "channels of input and weights differ");
     }
     for (int32_t i = 0; i < out->rank; i++)
-        if (ex_lo(ex, out->dims[i]) < 0)
-            b_assert(b, ex_le(ex, ex_const(ex, 0), out->dims[i]), EVAL_SHAPE,
+        if (ex_lo(b->x, out->dims[i]) < 0)
+            b_assert(b, ex_le(b->x, ex_const(b->x, 0), out->dims[i]), EVAL_SHAPE,
                      "the window is larger than the padded input");
 }
 
@@ -157,8 +158,7 @@ static void check_within(struct builder *b, struct type x, struct type idx, int6
 {
     for (int32_t i = 0; i < x.rank; i++)
         if (i != axis && x.dims[i].i != idx.dims[i].i)
-            b_assert(b, ex_le(b->g->ctx->exprs, idx.dims[i], x.dims[i]), EVAL_SHAPE,
-                     "indices do not fit to what they address");
+            b_assert(b, ex_le(b->x, idx.dims[i], x.dims[i]), EVAL_SHAPE, "indices do not fit to what they address");
 }
 
 static void check_gather(struct builder *b, const struct node *node, const struct type *out)
@@ -197,7 +197,7 @@ static void check_nms(struct builder *b, const struct node *node, const struct t
     (void)out;
     assert_equal(b, x.dims[0], scores.dims[0], "batches of boxes and scores differ");
     assert_equal(b, x.dims[1], scores.dims[2], "numbers of boxes differ");
-    assert_equal(b, x.dims[2], ex_const(b->g->ctx->exprs, 4), "boxes have four coordinates");
+    assert_equal(b, x.dims[2], ex_const(b->x, 4), "boxes have four coordinates");
 }
 
 typedef void check_fn(struct builder *, const struct node *, const struct type *out);
@@ -285,7 +285,7 @@ static value_id from_known(struct builder *b, const struct node *node, const str
         if (elems[i].i == 0)
             return (value_id){0};
     for (int32_t i = 0; i < out->rank; i++)
-        ex_is_const(b->g->ctx->exprs, out->dims[i], &dims[i]);
+        ex_is_const(b->x, out->dims[i], &dims[i]);
     return b_from_exprs(b, out->elem, elems, n, dims, out->rank);
 }
 
@@ -331,7 +331,7 @@ bool b_op_multi(struct builder *b, enum op op, const value_id *in, uint32_t n_in
     node.in = arena_copy(&b->g->arena, in, n_in * sizeof *in);
     node.attr = arena_copy(&b->g->arena, attr, n_attr * sizeof *attr);
     if (n_out == 1 && n_in >= 1 && type_equal(&types[0], value_type(b->g, in[0])) && idle_table[op] &&
-        idle_table[op](b->g->ctx->exprs, &node)) {
+        idle_table[op](b->x, &node)) {
         out[0] = in[0];
         return true;
     }
@@ -405,7 +405,7 @@ value_id b_from_exprs(struct builder *b, enum elem elem, const expr_id *elems, u
     for (uint32_t i = 0; i < n; i++) {
         if (elems[i].i == 0)
             return (value_id){0};
-        if (!ex_is_const(b->g->ctx->exprs, elems[i], &v))
+        if (!ex_is_const(b->x, elems[i], &v))
             break;
         elem_from_i64(elem, v, data + i * elem_size(elem));
         n_const++;

@@ -14,12 +14,14 @@
 
 struct builder {
     struct graph *g;
+    struct exprs *x; /* the graph's */
     region_id region;
     src_id src;
     region_id whole; /* besides the top region: one in which a check that always fails is an error at once */
     node_id before; /* in that region: new nodes come before it; {0}: at the end */
 };
 
+struct builder builder_in(struct graph *, region_id);    /* at the end of a region */
 struct builder builder_before(struct graph *, node_id); /* before a node, on its behalf */
 
 value_id b_op(struct builder *, enum op, const value_id *in, uint32_t n_in, const struct attr *, uint32_t n_attr);

@@ -8,11 +8,6 @@
 #include "ir/build/lattice.h"
 #include "ir/graph/view_map.h"
 
-static struct exprs *exprs(struct builder *b)
-{
-    return b->g->ctx->exprs;
-}
-
 struct dims b_dims(struct builder *b, value_id v)
 {
     static const expr_id scalar[1];
@@ -39,7 +34,7 @@ expr_id b_dim(struct builder *b, value_id v, int32_t axis)
 expr_id b_count(struct builder *b, value_id v)
 {
     const struct dims dims = b_dims(b, v);
-    return dims.d ? dims_product(exprs(b), dims.d, dims.rank) : (expr_id){0};
+    return dims.d ? dims_product(b->x, dims.d, dims.rank) : (expr_id){0};
 }
 
 /* ---- numpy broadcasting ------------------------------------------------------------------------------------------ */
@@ -51,7 +46,7 @@ static const char *shape_text(struct builder *b, const expr_id *dims, int32_t ra
     strbuf_append(&s, "[", 1);
     for (int32_t i = 0; i < rank; i++) {
         strbuf_append(&s, ", ", i ? 2 : 0);
-        ex_print(exprs(b), dims[i], &s);
+        ex_print(b->x, dims[i], &s);
     }
     strbuf_append(&s, "]", 1);
     return s.data;
@@ -60,32 +55,31 @@ static const char *shape_text(struct builder *b, const expr_id *dims, int32_t ra
 /* {0}: provably different and neither is 1. */
 static expr_id broadcast_dim(struct builder *b, expr_id x, expr_id y)
 {
-    struct exprs *ex = exprs(b);
-    expr_id one = ex_const(ex, 1);
-    if (x.i == y.i || ex_is(ex, y, 1))
+    expr_id one = ex_const(b->x, 1);
+    if (x.i == y.i || ex_is(b->x, y, 1))
         return x;
-    if (ex_is(ex, x, 1))
+    if (ex_is(b->x, x, 1))
         return y;
-    enum truth equal = ex_cmp_eq(ex, x, y), x1 = ex_cmp_eq(ex, x, one), y1 = ex_cmp_eq(ex, y, one);
+    enum truth equal = ex_cmp_eq(b->x, x, y), x1 = ex_cmp_eq(b->x, x, one), y1 = ex_cmp_eq(b->x, y, one);
     if (equal == TRUE_)
         return x;
     if (equal == FALSE_ && x1 == FALSE_ && y1 == FALSE_)
         return (expr_id){0};
-    expr_id ok = ex_eq(ex, x, y);
+    expr_id ok = ex_eq(b->x, x, y);
     if (x1 != FALSE_)
-        ok = ex_or(ex, ok, ex_eq(ex, x, one));
+        ok = ex_or(b->x, ok, ex_eq(b->x, x, one));
     if (y1 != FALSE_)
-        ok = ex_or(ex, ok, ex_eq(ex, y, one));
+        ok = ex_or(b->x, ok, ex_eq(b->x, y, one));
     b_assert(b, ok, EVAL_SHAPE, "dimensions do not broadcast");
     if (x1 == FALSE_ && y1 == FALSE_) { /* equal then: keep the constant one */
         int64_t c;
-        return ex_is_const(ex, y, &c) ? y : x;
+        return ex_is_const(b->x, y, &c) ? y : x;
     }
     if (x1 == FALSE_)
         return x;
     if (y1 == FALSE_)
         return y;
-    return ex_select(ex, ex_eq(ex, x, one), y, x);
+    return ex_select(b->x, ex_eq(b->x, x, one), y, x);
 }
 
 int32_t b_broadcast_dims(struct builder *b, const expr_id *x, int32_t rx, const expr_id *y, int32_t ry, expr_id *out)
@@ -122,7 +116,7 @@ static expr_id *own_elems(struct builder *b, value_id v, uint32_t n)
         return NULL;
     for (uint32_t i = 0; i < n; i++)
         if (!elems[i].i)
-            elems[i] = ex_const(exprs(b),
+            elems[i] = ex_const(b->x,
                                 elem_to_i64(data->elem, (const char *)data->bytes.data + i * elem_size(data->elem)));
     return elems;
 }
@@ -131,23 +125,22 @@ static expr_id value_symbol(struct builder *b, value_id v, uint32_t k, int64_t l
 {
     char name[40];
     snprintf(name, sizeof name, "v%u_%u", v.i, k);
-    sym_id s = sym_new(exprs(b), SYM_VALUE, name, lo, hi);
-    sym_get(exprs(b), s)->value = v.i;
-    sym_get(exprs(b), s)->elem = k;
-    return ex_sym(exprs(b), s);
+    sym_id s = sym_new(b->x, SYM_VALUE, name, lo, hi);
+    sym_get(b->x, s)->value = v.i;
+    sym_get(b->x, s)->elem = k;
+    return ex_sym(b->x, s);
 }
 
 /* Known but not proved to lie in [lo, hi]: the caller relies on it, so the run checks it. */
 static void assert_range(struct builder *b, expr_id e, int64_t lo, int64_t hi)
 {
-    struct exprs *ex = exprs(b);
     int64_t c;
-    if (ex_is_const(ex, e, &c)) /* the caller sees it and reports in its own words */
+    if (ex_is_const(b->x, e, &c)) /* the caller sees it and reports in its own words */
         return;
-    if (ex_lo(ex, e) < lo)
-        b_assert(b, ex_le(ex, ex_const(ex, lo), e), EVAL_VALUE, "a value is below %lld", (long long)lo);
-    if (ex_hi(ex, e) > hi)
-        b_assert(b, ex_le(ex, e, ex_const(ex, hi)), EVAL_VALUE, "a value is above %lld", (long long)hi);
+    if (ex_lo(b->x, e) < lo)
+        b_assert(b, ex_le(b->x, ex_const(b->x, lo), e), EVAL_VALUE, "a value is below %lld", (long long)lo);
+    if (ex_hi(b->x, e) > hi)
+        b_assert(b, ex_le(b->x, e, ex_const(b->x, hi)), EVAL_VALUE, "a value is above %lld", (long long)hi);
 }
 
 /* Is v of the region that new nodes join? What they ask of a value of an enclosing region is not asked of runs that
@@ -212,14 +205,14 @@ void b_brief_all(struct builder *b, expr_id *e, uint32_t n, uint32_t parts)
     expr_id *elems = NEW_ARRAY(&b->g->arena, expr_id, n + 1);
     int64_t count = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (e[i].i && ex_size(exprs(b), e[i]) > parts)
+        if (e[i].i && ex_size(b->x, e[i]) > parts)
             elems[count++] = e[i];
     value_id v = count ? b_from_exprs(b, ELEM_I64, elems, (uint32_t)count, &count, 1) : (value_id){0};
     if (!v.i)
         return;
     for (uint32_t i = 0, k = 0; i < n; i++)
-        if (e[i].i && ex_size(exprs(b), e[i]) > parts) {
-            elems[k] = value_symbol(b, v, k, ex_lo(exprs(b), e[i]), ex_hi(exprs(b), e[i]));
+        if (e[i].i && ex_size(b->x, e[i]) > parts) {
+            elems[k] = value_symbol(b, v, k, ex_lo(b->x, e[i]), ex_hi(b->x, e[i]));
             e[i] = elems[k++];
         }
     graph_value(b->g, v)->elems = elems;

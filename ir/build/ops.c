@@ -3,11 +3,6 @@
 
 #include <string.h>
 
-static struct exprs *exprs(struct builder *b)
-{
-    return b->g->ctx->exprs;
-}
-
 static bool is_tensor(struct builder *b, value_id v, struct type *t)
 {
     if (!v.i)
@@ -128,12 +123,12 @@ value_id b_broadcast(struct builder *b, value_id x, const expr_id *dims, int32_t
 static value_id reshaped(struct builder *b, value_id x, const expr_id *dims, int32_t rank)
 {
     const struct node *n = x.i ? value_node(b->g, x) : NULL;
-    expr_id count = ex_const(exprs(b), 1);
+    expr_id count = ex_const(b->x, 1);
     if (!n || n->op != OP_RESHAPE)
         return x;
     for (int32_t d = 0; d < rank; d++)
-        count = ex_mul(exprs(b), count, dims[d]);
-    return ex_truth(exprs(b), ex_eq(exprs(b), count, b_count(b, n->in[0]))) == TRUE_ ? n->in[0] : x;
+        count = ex_mul(b->x, count, dims[d]);
+    return ex_truth(b->x, ex_eq(b->x, count, b_count(b, n->in[0]))) == TRUE_ ? n->in[0] : x;
 }
 
 value_id b_reshape(struct builder *b, value_id x, const expr_id *dims, int32_t rank)
@@ -158,15 +153,15 @@ static value_id concat_operand(struct builder *b, value_id x, const struct type 
 {
     const struct node *n = value_op(b->g, x) == OP_CONCAT ? value_node(b->g, x) : NULL;
     int64_t axis = n ? node_int(n, "axis", 0) : 0;
-    expr_id at = ex_const(exprs(b), 0);
+    expr_id at = ex_const(b->x, 0);
     for (int32_t d = 0; n && d < t->rank; d++)
-        if (steps[d] != 1 || (d != axis && (sizes[d].i != t->dims[d].i || !ex_is(exprs(b), starts[d], 0))))
+        if (steps[d] != 1 || (d != axis && (sizes[d].i != t->dims[d].i || !ex_is(b->x, starts[d], 0))))
             return (value_id){0};
     for (uint32_t k = 0; n && k < n->n_in; k++) {
         expr_id size = value_type(b->g, n->in[k])->dims[axis];
         if (at.i == starts[axis].i && size.i == sizes[axis].i)
             return n->in[k];
-        at = ex_add(exprs(b), at, size);
+        at = ex_add(b->x, at, size);
     }
     return (value_id){0};
 }
@@ -193,7 +188,7 @@ value_id b_slice_axis(struct builder *b, value_id x, int32_t axis, expr_id start
     if (!is_tensor(b, x, &t) || !good_axis(b, &t, axis, t.rank))
         return (value_id){0};
     for (int32_t i = 0; i < t.rank; i++) {
-        starts[i] = i == axis ? start : ex_const(exprs(b), 0);
+        starts[i] = i == axis ? start : ex_const(b->x, 0);
         sizes[i] = i == axis ? size : t.dims[i];
         steps[i] = 1;
     }
@@ -224,7 +219,7 @@ value_id b_unsqueeze(struct builder *b, value_id x, int32_t axis)
     if (!is_tensor(b, x, &t) || !good_axis(b, &t, axis, t.rank + 1))
         return (value_id){0};
     for (int32_t i = 0; i <= t.rank; i++)
-        dims[i] = i == axis ? ex_const(exprs(b), 1) : t.dims[i - (i > axis)];
+        dims[i] = i == axis ? ex_const(b->x, 1) : t.dims[i - (i > axis)];
     return b_reshape(b, x, dims, t.rank + 1);
 }
 
@@ -260,7 +255,7 @@ value_id b_reduce(struct builder *b, value_id x, const int64_t *axes, uint32_t n
         return y;
     memcpy(dims, t.dims, (size_t)t.rank * sizeof *dims);
     for (uint32_t i = 0; i < n; i++)
-        dims[axes[i]] = ex_const(exprs(b), 1);
+        dims[axes[i]] = ex_const(b->x, 1);
     return b_reshape(b, y, dims, t.rank);
 }
 
@@ -275,10 +270,10 @@ value_id b_mean(struct builder *b, value_id x, const int64_t *axes, uint32_t n, 
     value_id sum = b_reduce(b, x, axes, n, "sum", keepdims);
     if (!sum.i)
         return sum;
-    expr_id total = ex_const(exprs(b), 1);
+    expr_id total = ex_const(b->x, 1);
     for (uint32_t i = 0; i < n; i++)
-        total = ex_mul(exprs(b), total, t.dims[axes[i]]);
-    value_id divisor = ex_is_const(exprs(b), total, &count)
+        total = ex_mul(b->x, total, t.dims[axes[i]]);
+    value_id divisor = ex_is_const(b->x, total, &count)
                            ? b_scalar_f64(b, t.elem, (double)count)
                            : b_convert(b, b_from_exprs(b, ELEM_I64, &total, 1, NULL, 0), t.elem);
     return b_binary(b, OP_DIV, sum, divisor);
@@ -325,14 +320,14 @@ static value_id by_vector(struct builder *b, value_id x, value_id y, const struc
 static bool is_by_vector(struct builder *b, const struct type *tx, expr_id length, enum elem acc)
 {
     return acc == ELEM_NONE && tx->rank >= 2 && (tx->elem == ELEM_F32 || tx->elem == ELEM_F64) &&
-           ex_cmp_eq(exprs(b), tx->dims[tx->rank - 1], length) == TRUE_;
+           ex_cmp_eq(b->x, tx->dims[tx->rank - 1], length) == TRUE_;
 }
 
 /* Are all dims before the last two 1? */
 static bool no_batch(struct builder *b, const struct type *t)
 {
     for (int32_t i = 0; i < t->rank - 2; i++)
-        if (!ex_is(exprs(b), t->dims[i], 1))
+        if (!ex_is(b->x, t->dims[i], 1))
             return false;
     return true;
 }
@@ -343,7 +338,7 @@ static value_id batched_matmul(const struct dot_builder *p, value_id x, value_id
 {
     struct builder *b = p->b;
     expr_id batch[RANK_MAX], dims[RANK_MAX];
-    if (ty->rank <= tx->rank && no_batch(b, ty) && ex_is(exprs(b), ty->dims[ty->rank - 1], 1) &&
+    if (ty->rank <= tx->rank && no_batch(b, ty) && ex_is(b->x, ty->dims[ty->rank - 1], 1) &&
         is_by_vector(b, tx, ty->dims[ty->rank - 2], p->acc))
         return by_vector(b, x, b_reshape(b, y, ty->dims + ty->rank - 2, 1), tx, true);
     if (ty->rank <= tx->rank && no_batch(b, ty)) /* the usual weights: rows of x are all one matrix */

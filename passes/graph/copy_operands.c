@@ -182,7 +182,7 @@ static bool is_scattered(const struct module *m, value_id v)
 static void copy_outputs(struct module *m)
 {
     const struct region *top = graph_get_region(m->g, (region_id){1});
-    struct builder b = {.g = m->g, .region = {1}};
+    struct builder b = builder_in(m->g, (region_id){1});
     for (uint32_t k = 0; k < top->results.n; k++)
         if (top->results.data[k].i && is_scattered(m, top->results.data[k]))
             graph_set_result(m->g, (region_id){1}, k, b_copy(&b, top->results.data[k]));

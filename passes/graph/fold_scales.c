@@ -57,7 +57,7 @@ static bool is_small(struct folder *f, value_id v)
 {
     int64_t n;
     v = value_unspread(f->g, v);
-    return value_is_const(f->g, v) && ex_is_const(f->g->ctx->exprs, b_count(&f->b, v), &n) && n > 0 && n <= ELEMS_MOST;
+    return value_is_const(f->g, v) && ex_is_const(f->b.x, b_count(&f->b, v), &n) && n > 0 && n <= ELEMS_MOST;
 }
 
 /* The least and the largest element; false where one is no number, or far from one that scales are. */
@@ -67,7 +67,7 @@ static bool range_of(struct folder *f, value_id v, double *least, double *most)
     *least = *most = 1;
     if (!v.i)
         return true;
-    if (!is_small(f, v) || !ex_is_const(f->g->ctx->exprs, b_count(&f->b, v), &n))
+    if (!is_small(f, v) || !ex_is_const(f->b.x, b_count(&f->b, v), &n))
         return false;
     double *x = NEW_ARRAY(&f->g->arena, double, n);
     if (!value_const_f64(f->g, v, x, (uint32_t)n))
@@ -399,9 +399,7 @@ static void fold_quantizer(struct folder *f, node_id quantizer, node_id rounding
 {
     struct node n = *graph_node(f->g, rounding);
     struct form form;
-    f->b.before = rounding;
-    f->b.region = n.parent;
-    f->b.src = n.src;
+    f->b = builder_before(f->g, rounding);
     if (!linear(f, n.in[0], &form, 0))
         return;
     value_id y = folded(f, &form, 0);
@@ -435,8 +433,8 @@ static int64_t reduced_count(struct folder *f, const struct node *n, int64_t mos
     const int64_t *axes = node_ints(n, "axes", &n_axes);
     int64_t count = 1, dim;
     for (uint32_t i = 0; i < n_axes; i++)
-        if (!ex_is_const(f->g->ctx->exprs, value_type(f->g, n->in[0])->dims[axes[i]], &dim) ||
-            !mul_i64(count, dim, &count) || count > most)
+        if (!ex_is_const(f->b.x, value_type(f->g, n->in[0])->dims[axes[i]], &dim) || !mul_i64(count, dim, &count) ||
+            count > most)
             return 0;
     return count;
 }
@@ -444,7 +442,7 @@ static int64_t reduced_count(struct folder *f, const struct node *n, int64_t mos
 static bool is_one(struct folder *f, value_id v)
 {
     int64_t n;
-    return ex_is_const(f->g->ctx->exprs, b_count(&f->b, v), &n) && n == 1;
+    return ex_is_const(f->b.x, b_count(&f->b, v), &n) && n == 1;
 }
 
 static void fold_sum(struct folder *f, node_id id)
@@ -453,9 +451,7 @@ static void fold_sum(struct folder *f, node_id id)
     const struct node *def = value_node(f->g, n.in[0]);
     value_id scale = {0}, more, x = n.in[0];
     double least, most;
-    f->b.before = id;
-    f->b.region = n.parent;
-    f->b.src = n.src;
+    f->b = builder_before(f->g, id);
     if (def && def->op == OP_MUL) {
         uint32_t k = is_small(f, def->in[0]) ? 0 : 1;
         scale = value_unspread(f->g, def->in[k]);
@@ -484,7 +480,7 @@ static void fold_sum(struct folder *f, node_id id)
 
 bool fold_scales(struct module *m)
 {
-    struct folder f = {.g = m->g, .b = {.g = m->g}, .strict = m->asked.strict};
+    struct folder f = {.g = m->g, .b = builder_in(m->g, (region_id){1}), .strict = m->asked.strict};
     uint32_t n_nodes = m->g->nodes.n;
     for (uint32_t i = 1; i < n_nodes; i++) {
         const struct node *n = graph_node(m->g, (node_id){i});

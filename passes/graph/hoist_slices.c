@@ -103,7 +103,9 @@ static int64_t hoist(struct graph *g, node_id id, uint32_t at)
     if (!pays(g, n.out[0], &c, &budget))
         return 0;
     int64_t steps = 2 * (int64_t)graph_get_region(g, n.parent)->nodes.n;
-    struct builder b = {.g = g, .region = n.parent, .src = n.src, .before = first_reader(g, n.out[0], at + 1)};
+    struct builder b = builder_in(g, n.parent);
+    b.src = n.src;
+    b.before = first_reader(g, n.out[0], at + 1);
     value_id made = b.before.i ? cut_through(&b, &n, &c, n.n_in, (value_id){0}) : (value_id){0};
     if (!made.i)
         return steps;

@@ -8,7 +8,7 @@
 /* Gives v a copy of its own, made by a node at the end of region r. */
 static value_id copy_value(struct module *m, region_id r, value_id v)
 {
-    struct builder b = {.g = m->g, .region = r};
+    struct builder b = builder_in(m->g, r);
     const struct type *t = value_type(m->g, v);
     struct attr strings[] = {attr_str("fn", "spread"), attr_elem("elem", t->elem),
                              attr_exprs("dims", t->dims, (uint32_t)t->rank)}; /* no kernel moves them */

@@ -93,7 +93,7 @@ void side_keep(struct rule *r, const struct ways *ways, int k, const struct side
     struct fact fact = {.cond = cond, .holds = k == 0};
     src_id outer = b->src;
     b->src = other->where;
-    b_assert(b, k == 0 ? cond : ex_not(b_exprs(b), cond), EVAL_SHAPE, "%.180s; only %s of '%.60s' can run", other->why,
+    b_assert(b, k == 0 ? cond : ex_not(b->x, cond), EVAL_SHAPE, "%.180s; only %s of '%.60s' can run", other->why,
              ways->name[k], source_name(lg, r->node->src));
     b->src = outer;
     graph_splice_region(b->g, region);
@@ -141,14 +141,13 @@ static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr
                                  const struct type *c)
 {
     struct graph *g = r->b->g;
-    struct exprs *ex = b_exprs(r->b);
     expr_id *dims = NEW_ARRAY(&g->arena, expr_id, a->rank + 1);
     for (int32_t i = 0; i < a->rank; i++) {
         dims[i] = a->dims[i];
         bool inside = dim_escapes(g, side[0].region, a->dims[i], 16) || dim_escapes(g, side[1].region, c->dims[i], 16);
         if (!inside && a->dims[i].i != c->dims[i].i)
-            dims[i] = ex_select(ex, cond, a->dims[i], c->dims[i]);
-        if (inside || (a->dims[i].i != c->dims[i].i && ex_size(ex, dims[i]) > MERGED_PARTS))
+            dims[i] = ex_select(r->b->x, cond, a->dims[i], c->dims[i]);
+        if (inside || (a->dims[i].i != c->dims[i].i && ex_size(r->b->x, dims[i]) > MERGED_PARTS))
             dims[i] = fresh_dim(r->b, "if_dim");
     }
     return dims;

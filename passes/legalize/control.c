@@ -43,24 +43,24 @@ bool legalize_region(struct rule *r, region_id region, const struct lowered *par
 
 expr_id fresh_dim(struct builder *b, const char *what)
 {
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     return ex_sym(ex, sym_new(ex, SYM_VALUE, arena_printf(&b->g->arena, "%s%u", what, sym_count(ex)), 0, INT32_MAX));
 }
 
 void fresh_bind(struct builder *b, expr_id dim, value_id v)
 {
-    sym_id s = ex_as_sym(b_exprs(b), dim);
-    if (!s.i || sym_get(b_exprs(b), s)->kind != SYM_VALUE || sym_get(b_exprs(b), s)->value)
+    sym_id s = ex_as_sym(b->x, dim);
+    if (!s.i || sym_get(b->x, s)->kind != SYM_VALUE || sym_get(b->x, s)->value)
         return;
-    sym_get(b_exprs(b), s)->value = v.i;
-    sym_get(b_exprs(b), s)->elem = UINT32_MAX;
+    sym_get(b->x, s)->value = v.i;
+    sym_get(b->x, s)->elem = UINT32_MAX;
 }
 
 void fresh_rebind(struct builder *b, expr_id dim, value_id v)
 {
-    sym_id s = ex_as_sym(b_exprs(b), dim);
-    sym_get(b_exprs(b), s)->value = v.i;
-    sym_get(b_exprs(b), s)->elem = UINT32_MAX;
+    sym_id s = ex_as_sym(b->x, dim);
+    sym_get(b->x, s)->value = v.i;
+    sym_get(b->x, s)->elem = UINT32_MAX;
 }
 
 /* Is v a parameter of region inner, or defined within it? */
@@ -136,7 +136,7 @@ enum truth value_truth(struct builder *b, value_id v)
     const struct value *value = graph_value(b->g, v);
     int64_t c;
     if (value->elems && value->n_elems == 1 && value->elems[0].i)
-        return ex_truth(b_exprs(b), value->elems[0]);
+        return ex_truth(b->x, value->elems[0]);
     if (value_is_const(b->g, v) && v_known_i64(b, v, 0, &c))
         return c ? TRUE_ : FALSE_;
     return UNKNOWN_;

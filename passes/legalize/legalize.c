@@ -386,7 +386,7 @@ struct graph *legalize_once(struct context *ctx, const struct graph *imported, c
     struct legalizer lg = {.ctx = ctx, .from = imported, .options = options};
     lg.to = graph_new(ctx);
     lg.arena = &lg.to->arena;
-    lg.b = (struct builder){.g = lg.to, .region = {1}};
+    lg.b = builder_in(lg.to, (region_id){1});
     lg.map = NEW_ARRAY(lg.arena, struct lowered, imported->values.n);
     lg.live = NEW_ARRAY(lg.arena, bool, imported->nodes.n);
     lg.waits = NEW_ARRAY(lg.arena, uint32_t, imported->nodes.n);

@@ -87,7 +87,6 @@ enum elem v_elem(const struct builder *, value_id); /* ELEM_NONE for {0} */
 int32_t v_rank(const struct builder *, value_id);
 bool v_is_float(const struct builder *, value_id);
 bool v_is_string(const struct builder *, value_id);
-struct exprs *b_exprs(const struct builder *);
 /* Adds rank to a negative axis; false after rule_bad when out of [-rank, rank). */
 bool rule_axis(struct rule *, int64_t axis, int32_t rank, int32_t *out);
 /* n axes of which each is named once, as marks or in ascending order; false after a diagnostic. */

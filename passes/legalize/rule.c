@@ -128,11 +128,6 @@ region_id rule_region(const struct rule *r, const char *attr)
 
 /* ---- facts about values ------------------------------------------------------------------------------------------ */
 
-struct exprs *b_exprs(const struct builder *b)
-{
-    return b->g->ctx->exprs;
-}
-
 enum elem v_elem(const struct builder *b, value_id v)
 {
     return v.i ? value_type(b->g, v)->elem : ELEM_NONE;
@@ -203,9 +198,9 @@ bool v_known_i64(struct builder *b, value_id v, uint32_t k, int64_t *out)
     if (!value)
         return false;
     if (value->elems && k < value->n_elems)
-        return value->elems[k].i && ex_is_const(b_exprs(b), value->elems[k], out);
+        return value->elems[k].i && ex_is_const(b->x, value->elems[k], out);
     int64_t n;
-    if (!ex_is_const(b_exprs(b), b_count(b, v), &n) || n > 4096 || k >= n)
+    if (!ex_is_const(b->x, b_count(b, v), &n) || n > 4096 || k >= n)
         return false;
     int64_t *all = NEW_ARRAY(&b->g->arena, int64_t, n);
     if (!value_const_i64(b->g, v, all, (uint32_t)n))
@@ -238,7 +233,7 @@ bool rule_static_ints(struct rule *r, uint32_t i, const char *what, const int64_
     if (!v.i)
         return false;
     int64_t count;
-    if (!ex_is_const(b_exprs(r->b), b_count(r->b, v), &count))
+    if (!ex_is_const(r->b->x, b_count(r->b, v), &count))
         return rule_refuse(r, "the number of %s is known only at run time", what);
     if (count > 4096)
         return rule_bad(r, "%lld %s", (long long)count, what);
@@ -261,10 +256,9 @@ value_id v_widen(struct builder *b, value_id v)
 
 void v_some_check(struct builder *b, expr_id have, expr_id made)
 {
-    struct exprs *ex = b_exprs(b);
-    const expr_id none = ex_const(ex, 0);
-    if (ex_lo(ex, have) < 1 && ex_cmp_le(ex, made, ex_mulc(ex, have, INT32_MAX)) != TRUE_)
-        b_assert(b, ex_or(ex, ex_lt(ex, none, have), ex_eq(ex, made, none)), EVAL_SHAPE,
+    const expr_id none = ex_const(b->x, 0);
+    if (ex_lo(b->x, have) < 1 && ex_cmp_le(b->x, made, ex_mulc(b->x, have, INT32_MAX)) != TRUE_)
+        b_assert(b, ex_or(b->x, ex_lt(b->x, none, have), ex_eq(b->x, made, none)), EVAL_SHAPE,
                  "a size is made of no elements");
 }
 
@@ -277,7 +271,7 @@ value_id v_reshape_i(struct builder *b, value_id v, const int64_t *dims, int32_t
 {
     expr_id e[RANK_MAX];
     for (int32_t i = 0; i < rank; i++)
-        e[i] = ex_const(b_exprs(b), dims[i]);
+        e[i] = ex_const(b->x, dims[i]);
     return b_reshape(b, v, e, rank);
 }
 
@@ -287,7 +281,7 @@ value_id v_along(struct builder *b, value_id v, int32_t axis, int32_t rank)
     if (!v.i)
         return v;
     for (int32_t i = 0; i < rank; i++)
-        e[i] = ex_const(b_exprs(b), 1);
+        e[i] = ex_const(b->x, 1);
     e[axis] = b_count(b, v);
     return b_reshape(b, v, e, rank);
 }
@@ -297,7 +291,7 @@ value_id v_channels(struct builder *b, value_id v, value_id x, int32_t axis)
     if (!v.i || !x.i)
         return (value_id){0};
     expr_id have = b_count(b, v), want = b_dim(b, x, axis);
-    b_assert(b, ex_eq(b_exprs(b), have, want), EVAL_SHAPE,
+    b_assert(b, ex_eq(b->x, have, want), EVAL_SHAPE,
              "an operand with an element for each channel does not have as many as there are channels");
     return v_along(b, v, axis, v_rank(b, x));
 }
@@ -305,7 +299,7 @@ value_id v_channels(struct builder *b, value_id v, value_id x, int32_t axis)
 bool v_count_known(struct builder *b, value_id v)
 {
     int64_t n;
-    return v.i && ex_is_const(b_exprs(b), b_count(b, v), &n);
+    return v.i && ex_is_const(b->x, b_count(b, v), &n);
 }
 
 value_id v_exactly(struct builder *b, value_id v, uint32_t n)
@@ -316,11 +310,10 @@ value_id v_exactly(struct builder *b, value_id v, uint32_t n)
 
 value_id v_padded(struct builder *b, value_id v, uint32_t n, int64_t fill)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id size = ex_const(ex, n);
-    b_assert(b, ex_le(ex, b_count(b, v), size), EVAL_SHAPE, "an operand has more than %u elements", n);
+    expr_id size = ex_const(b->x, n);
+    b_assert(b, ex_le(b->x, b_count(b, v), size), EVAL_SHAPE, "an operand has more than %u elements", n);
     value_id both[2] = {b_convert(b, v, ELEM_I64), b_broadcast(b, b_scalar_i64(b, ELEM_I64, fill), &size, 1)};
-    return b_slice_axis(b, b_concat(b, both, 2, 0), 0, ex_const(ex, 0), size);
+    return b_slice_axis(b, b_concat(b, both, 2, 0), 0, ex_const(b->x, 0), size);
 }
 
 value_id v_flip(struct builder *b, value_id v, int32_t axis)
@@ -331,7 +324,7 @@ value_id v_flip(struct builder *b, value_id v, int32_t axis)
     expr_id starts[RANK_MAX];
     int64_t steps[RANK_MAX];
     for (int32_t i = 0; i < dims.rank; i++) {
-        starts[i] = i == axis ? ex_addc(b_exprs(b), dims.d[i], -1) : ex_const(b_exprs(b), 0);
+        starts[i] = i == axis ? ex_addc(b->x, dims.d[i], -1) : ex_const(b->x, 0);
         steps[i] = i == axis ? -1 : 1;
     }
     return b_slice(b, v, starts, dims.d, steps);
@@ -359,7 +352,7 @@ value_id v_rows_set(struct builder *b, value_id x, value_id at, value_id rows, i
     expr_id dims[RANK_MAX];
     memcpy(dims, of.d, (size_t)(axis + 1) * sizeof *dims);
     at = b_unsqueeze(b, b_broadcast(b, at, dims, axis + 1), axis + 1);
-    dims[axis + 1] = ex_const(b_exprs(b), axis + 1);
+    dims[axis + 1] = ex_const(b->x, axis + 1);
     value_id part = v_iota(b, ELEM_I64, dims, axis + 2, axis + 1), index = b_broadcast(b, at, dims, axis + 2);
     for (int32_t d = 0; d < axis; d++)
         index = b_select(b, b_binary(b, OP_EQ, part, b_scalar_i64(b, ELEM_I64, d)),
@@ -372,7 +365,7 @@ value_id v_rows_set(struct builder *b, value_id x, value_id at, value_id rows, i
 value_id v_expr(struct builder *b, enum elem elem, expr_id e)
 {
     int64_t c;
-    if (ex_is_const(b_exprs(b), e, &c))
+    if (ex_is_const(b->x, e, &c))
         return elem_class(elem) == 'F' ? b_scalar_f64(b, elem, (double)c) : b_scalar_i64(b, elem, c);
     if (elem_class(elem) == 'F')
         return b_convert(b, b_from_exprs(b, ELEM_I64, &e, 1, NULL, 0), elem);

@@ -388,7 +388,7 @@ struct draw *draw_graph(struct context *ctx, uint64_t seed, uint32_t n_ops, uint
     d->g = graph_new(ctx);
     d->x = ctx->exprs;
     d->state = seed * 0x2545f4914f6cdd1du + 1;
-    d->b = (struct builder){.g = d->g, .region = {1}};
+    d->b = builder_in(d->g, (region_id){1});
     for (uint32_t i = 0; i < DRAW_SYMBOLS && draw_chance(d, i ? 20 : 40); i++) {
         static const int64_t extents[] = {1, 2, 3, 5, 7, 16, 19};
         d->symbol[i] = sym_new(d->x, SYM_SHAPE, i ? "m" : "n", draw_int(d, 0, 1), draw_chance(d, 50) ? 64 : INT64_MAX);

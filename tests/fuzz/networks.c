@@ -423,7 +423,7 @@ struct draw *network_draw(struct context *ctx, const struct network *n)
 {
     struct draw *d = begin(ctx);
     d->g = graph_new(ctx);
-    d->b = (struct builder){.g = d->g, .region = {1}};
+    d->b = builder_in(d->g, (region_id){1});
     n->build(d);
     d->g->legal = true;
     if (ctx->fail != FAIL_NONE || !d->g->outputs.n)

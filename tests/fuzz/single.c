@@ -79,7 +79,7 @@ static bool try_graph(const struct single *s, uint64_t seed, bool native, struct
                        .x = ctx->exprs,
                        .state = seed * 0x2545f4914f6cdd1du + 1,
                        .largest_leaf = 1 << 19};
-    d->b = (struct builder){.g = d->g, .region = {1}};
+    d->b = builder_in(d->g, (region_id){1});
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
         built = s->build(d);

@@ -280,7 +280,7 @@ static bool fused(enum change change)
     jmp_buf unwind;
     volatile bool one = false;
     *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = 7};
-    d->b = (struct builder){.g = d->g, .region = {1}};
+    d->b = builder_in(d->g, (region_id){1});
     struct exprs *x = d->x;
     struct shape s = {ex_const(x, 1),
                       ex_const(x, 2),
@@ -321,7 +321,7 @@ static uint32_t sliced(int64_t start)
     jmp_buf unwind;
     volatile uint32_t kernels = 0;
     *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = 7};
-    d->b = (struct builder){.g = d->g, .region = {1}};
+    d->b = builder_in(d->g, (region_id){1});
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
         struct builder *b = &d->b;

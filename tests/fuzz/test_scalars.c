@@ -79,7 +79,7 @@ static void run_row(const struct scalar_row *row, enum elem e, int level, const 
     const char *text = "";
     strbuf_init(&why, &ctx->session);
     *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = 1};
-    d->b = (struct builder){.g = d->g, .region = {1}};
+    d->b = builder_in(d->g, (region_id){1});
     ctx->unwind = &unwind;
     if (setjmp(unwind) != 0)
         fail_msg("%s of %s: the passes gave up", row->name, elem_name(e));

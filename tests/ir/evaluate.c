@@ -13,7 +13,7 @@ void bench_open(struct bench *t)
     assert_non_null(t->ctx);
     t->g = graph_new(t->ctx);
     t->g->legal = true;
-    t->b = (struct builder){.g = t->g, .region = {1}};
+    t->b = builder_in(t->g, (region_id){1});
 }
 
 void bench_close(struct bench *t)

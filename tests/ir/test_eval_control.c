@@ -13,7 +13,7 @@ static struct type tensor_type(struct bench *t, enum elem elem, const int64_t *d
 
 static struct builder in_region(struct bench *t, region_id r)
 {
-    return (struct builder){.g = t->g, .region = r};
+    return builder_in(t->g, r);
 }
 
 static enum eval_status status_of(struct bench *t, value_id v, const char **text)

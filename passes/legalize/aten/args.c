@@ -68,13 +68,13 @@ expr_id aten_int(struct rule *r, uint32_t i, const char *name, int64_t absent)
 {
     if (rule_has(r, i))
         return int_of(r, rule_in(r, i));
-    return ex_const(b_exprs(r->b), rule_int(r, name, absent));
+    return ex_const(r->b->x, rule_int(r, name, absent));
 }
 
 bool aten_int_known(struct rule *r, uint32_t i, const char *name, int64_t absent, int64_t *out)
 {
     expr_id e = aten_int(r, i, name, absent);
-    return e.i && (ex_is_const(b_exprs(r->b), e, out) ||
+    return e.i && (ex_is_const(r->b->x, e, out) ||
                    rule_refuse(r, "'%s' is known only at run time: export with a constant", name));
 }
 
@@ -119,7 +119,7 @@ bool aten_ints(struct rule *r, uint32_t i, const char *name, expr_id out[RANK_MA
     if (*n > RANK_MAX)
         return rule_bad(r, "'%s' has %u entries", name, *n);
     for (uint32_t k = 0; k < *n; k++) {
-        out[k] = known ? ex_const(b_exprs(r->b), known[k]) : int_of(r, rule_in(r, first + k));
+        out[k] = known ? ex_const(r->b->x, known[k]) : int_of(r, rule_in(r, first + k));
         if (!out[k].i)
             return false;
     }
@@ -132,7 +132,7 @@ bool aten_ints_known(struct rule *r, uint32_t i, const char *name, int64_t out[R
     if (!aten_ints(r, i, name, e, n))
         return false;
     for (uint32_t k = 0; k < *n; k++)
-        if (!ex_is_const(b_exprs(r->b), e[k], &out[k]))
+        if (!ex_is_const(r->b->x, e[k], &out[k]))
             return rule_refuse(r, "'%s' is known only at run time: export with a constant", name);
     return true;
 }
@@ -228,7 +228,7 @@ void aten_empty_out(struct rule *r, uint32_t k)
     value_id file = r->node->out[k];
     if (file.i && graph_value(r->lg->from, file)->n_uses)
         rule_refuse(r, "result %u is for the gradient: export the module for inference", k);
-    expr_id none = ex_const(b_exprs(r->b), 0);
+    expr_id none = ex_const(r->b->x, 0);
     enum elem e = aten_elem(r, k);
     rule_out(r, k, b_splat_f64(r->b, e == ELEM_NONE ? ELEM_F32 : e, 0, &none, 1));
 }

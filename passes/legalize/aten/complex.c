@@ -154,17 +154,16 @@ bool rule_aten_view_as_complex(struct rule *r)
     int32_t last = v_rank(r->b, x) - 1;
     if (!x.i)
         return false;
-    if (last < 0 || !ex_is(b_exprs(r->b), b_dim(r->b, x, last), 2))
+    if (last < 0 || !ex_is(r->b->x, b_dim(r->b, x, last), 2))
         return rule_bad(r, "the last dimension is not of size 2, for real and imaginary parts");
     return complex_out(r, 0, complex_of(r->b, x));
 }
 
 struct pair complex_of(struct builder *b, value_id parts)
 {
-    struct exprs *ex = b_exprs(b);
     int32_t last = v_rank(b, parts) - 1;
-    expr_id one = ex_const(ex, 1);
-    return (struct pair){b_squeeze(b, b_slice_axis(b, parts, last, ex_const(ex, 0), one), last),
+    expr_id one = ex_const(b->x, 1);
+    return (struct pair){b_squeeze(b, b_slice_axis(b, parts, last, ex_const(b->x, 0), one), last),
                          b_squeeze(b, b_slice_axis(b, parts, last, one, one), last)};
 }
 

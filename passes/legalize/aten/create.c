@@ -122,22 +122,21 @@ static bool step_read(struct rule *r, uint32_t i, int64_t *step)
 bool rule_aten_arange(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     uint32_t at = (uint32_t)r->param;
     int64_t step;
     if ((at && !is_whole(r, 0, "start")) || !is_whole(r, at, "end") || !step_read(r, at + 1, &step))
         return arange_floats(r, at);
-    expr_id start = at ? aten_int(r, 0, "start", 0) : ex_const(ex, 0), end = aten_int(r, at, "end", 0);
+    expr_id start = at ? aten_int(r, 0, "start", 0) : ex_const(b->x, 0), end = aten_int(r, at, "end", 0);
     if (!start.i || !end.i || (is_whole(r, at + 1, "step") && !aten_int_known(r, at + 1, "step", 1, &step)))
         return false;
     if (step == 0)
         return rule_bad(r, "the step of a sequence is 0");
-    expr_id span = step > 0 ? ex_sub(ex, end, start) : ex_sub(ex, start, end);
-    expr_id n = ex_max(ex, ex_ceildiv(ex, span, ex_const(ex, step < 0 ? -step : step)), ex_const(ex, 0));
+    expr_id span = step > 0 ? ex_sub(b->x, end, start) : ex_sub(b->x, start, end);
+    expr_id n = ex_max(b->x, ex_ceildiv(b->x, span, ex_const(b->x, step < 0 ? -step : step)), ex_const(b->x, 0));
     value_id y = v_iota(b, ELEM_I64, &n, 1, 0);
     if (step != 1)
         y = b_binary(b, OP_MUL, y, b_scalar_i64(b, ELEM_I64, step));
-    if (!ex_is(ex, start, 0))
+    if (!ex_is(b->x, start, 0))
         y = b_binary(b, OP_ADD, y, v_expr(b, ELEM_I64, start));
     return aten_result(r, b_convert(b, y, aten_elem_or(r, y)));
 }
@@ -199,18 +198,17 @@ static value_id number_in(struct rule *r, uint32_t i)
 /* Arithmetic of two sizes. Divisions round towards minus infinity, and the divisor is above 0. */
 static expr_id size_of_two(struct rule *r, expr_id a, expr_id c)
 {
-    struct exprs *ex = b_exprs(r->b);
-    if ((r->param == NUMBER_FLOORDIV || r->param == NUMBER_MOD) && ex_lo(ex, c) < 1)
+    if ((r->param == NUMBER_FLOORDIV || r->param == NUMBER_MOD) && ex_lo(r->b->x, c) < 1)
         return rule_refuse(r, "a size is divided by one that may be 0 or below: export with a larger min of its Dim"),
                (expr_id){0};
     switch (r->param) {
-    case NUMBER_ADD: return ex_add(ex, a, c);
-    case NUMBER_SUB: return ex_sub(ex, a, c);
-    case NUMBER_MUL: return ex_mul(ex, a, c);
-    case NUMBER_FLOORDIV: return ex_div(ex, a, c);
-    case NUMBER_MOD: return ex_mod(ex, a, c);
-    case NUMBER_MAX: return ex_max(ex, a, c);
-    case NUMBER_MIN: return ex_min(ex, a, c);
+    case NUMBER_ADD: return ex_add(r->b->x, a, c);
+    case NUMBER_SUB: return ex_sub(r->b->x, a, c);
+    case NUMBER_MUL: return ex_mul(r->b->x, a, c);
+    case NUMBER_FLOORDIV: return ex_div(r->b->x, a, c);
+    case NUMBER_MOD: return ex_mod(r->b->x, a, c);
+    case NUMBER_MAX: return ex_max(r->b->x, a, c);
+    case NUMBER_MIN: return ex_min(r->b->x, a, c);
     default:
         return rule_refuse(
                    r,

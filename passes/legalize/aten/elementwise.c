@@ -236,7 +236,7 @@ bool rule_aten_prelu(struct rule *r)
     int64_t n;
     if (!x.i || !slope.i)
         return false;
-    bool one = ex_is_const(b_exprs(b), b_count(b, slope), &n) && n == 1;
+    bool one = ex_is_const(b->x, b_count(b, slope), &n) && n == 1;
     slope = one ? v_scalar(b, slope) : v_rank(b, slope) == 1 ? v_channels(b, slope, x, 1) : slope;
     return aten_result(r, b_select(b, b_binary(b, OP_LT, number(b, x, 0), x), x, b_binary(b, OP_MUL, x, slope)));
 }
@@ -244,13 +244,12 @@ bool rule_aten_prelu(struct rule *r)
 bool rule_aten_glu(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id x = self_in(r);
     int32_t axis;
     if (!x.i || !aten_axis(r, 1, "dim", -1, v_rank(b, x), &axis))
         return false;
-    expr_id half = ex_div(ex, b_dim(b, x, axis), ex_const(ex, 2));
-    value_id first = b_slice_axis(b, x, axis, ex_const(ex, 0), half), second = b_slice_axis(b, x, axis, half, half);
+    expr_id half = ex_div(b->x, b_dim(b, x, axis), ex_const(b->x, 2));
+    value_id first = b_slice_axis(b, x, axis, ex_const(b->x, 0), half), second = b_slice_axis(b, x, axis, half, half);
     return aten_result(r, b_binary(b, OP_MUL, first, b_unary(b, OP_SIGMOID, second)));
 }
 

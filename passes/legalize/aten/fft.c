@@ -21,18 +21,17 @@ struct fft {
 static value_id along_axis(struct builder *b, value_id x, const struct fft *t, uint32_t i, bool half)
 {
     expr_id length = t->lengths[i];
-    b_assert(b, ex_le(b_exprs(b), ex_const(b_exprs(b), 1), length), EVAL_SHAPE, "a Fourier transform of no elements");
+    b_assert(b, ex_le(b->x, ex_const(b->x, 1), length), EVAL_SHAPE, "a Fourier transform of no elements");
     return dft_build(b, x, &(struct dft){t->axes[i], t->inverse, half, length});
 }
 
 /* All axes; the parts are the last dim of x, and of the result. */
 static value_id transformed(struct builder *b, value_id x, const struct fft *t)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id all = ex_const(ex, 1);
+    expr_id all = ex_const(b->x, 1);
     bool first = t->kind == FFT_TO_HALF;
     for (uint32_t i = 0; i < t->n; i++)
-        all = ex_mul(ex, all, t->lengths[i]);
+        all = ex_mul(b->x, all, t->lengths[i]);
     if (first)
         x = along_axis(b, x, t, t->n - 1, true);
     for (uint32_t i = 0; i + (t->kind != FFT_COMPLEX) < t->n; i++)
@@ -147,8 +146,8 @@ static bool axes_read(struct rule *r, bool many, int32_t rank, struct fft *t)
             return false;
         bool half = t->kind == FFT_FROM_HALF && i + 1 == n_axes;
         expr_id whole = dim_in(r, t->axes[i]);
-        bool given = n_lengths && !ex_is(b_exprs(r->b), lengths[i], -1);
-        t->lengths[i] = given ? lengths[i] : half ? length_of_half(b_exprs(r->b), whole) : whole;
+        bool given = n_lengths && !ex_is(r->b->x, lengths[i], -1);
+        t->lengths[i] = given ? lengths[i] : half ? length_of_half(r->b->x, whole) : whole;
     }
     return true;
 }
@@ -168,7 +167,6 @@ bool rule_aten_fft(struct rule *r)
 bool rule_aten_fft_shift(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0);
     int64_t axes[RANK_MAX];
     uint32_t n;
@@ -178,9 +176,9 @@ bool rule_aten_fft_shift(struct rule *r)
     for (uint32_t i = 0; i < (n ? n : (uint32_t)rank) && x.i; i++) {
         if (!rule_axis(r, n ? axes[i] : (int64_t)i, rank, &axis))
             return false;
-        expr_id dim = b_dim(b, x, axis), half = ex_div(ex, ex_addc(ex, dim, r->param ? 0 : 1), ex_const(ex, 2));
-        value_id parts[2] = {b_slice_axis(b, x, axis, half, ex_sub(ex, dim, half)),
-                             b_slice_axis(b, x, axis, ex_const(ex, 0), half)};
+        expr_id dim = b_dim(b, x, axis), half = ex_div(b->x, ex_addc(b->x, dim, r->param ? 0 : 1), ex_const(b->x, 2));
+        value_id parts[2] = {b_slice_axis(b, x, axis, half, ex_sub(b->x, dim, half)),
+                             b_slice_axis(b, x, axis, ex_const(b->x, 0), half)};
         x = b_concat(b, parts, 2, axis);
     }
     return rule_result(r, x);
@@ -213,7 +211,7 @@ bool rule_aten_window(struct rule *r)
 static value_id window_of(struct rule *r, int64_t length, int64_t within, bool *ok)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     expr_id left = ex_const(ex, (length - within) / 2), right = ex_const(ex, length - within - (length - within) / 2);
     expr_id size = ex_const(ex, within);
     value_id w = rule_has(r, 4) ? b_convert(b, rule_in(r, 4), ELEM_F64) : b_splat_f64(b, ELEM_F64, 1, &size, 1);
@@ -229,7 +227,6 @@ bool rule_aten_stft(struct rule *r)
 {
     static const int64_t perm[] = {0, 2, 1, 3};
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     if (complex_is(r, 0) || (r->param && rule_int(r, "center", 1)))
         return rule_refuse(r, "the operand is complex, or the operator itself pads it: use torch.stft");
     value_id x = b_convert(b, rule_in(r, 0), ELEM_F64);
@@ -242,10 +239,10 @@ bool rule_aten_stft(struct rule *r)
         return rule_bad(r, "frames of %lld elements, %lld apart, with windows of %lld are impossible",
                         (long long)length, (long long)hop, (long long)within);
     x = b_unsqueeze(b, single ? b_unsqueeze(b, x, 0) : x, 2);
-    expr_id room = ex_addc(ex, b_dim(b, x, 1), -length), size = ex_const(ex, length);
-    b_assert(b, ex_le(ex, ex_const(ex, 0), room), EVAL_SHAPE, "a frame is longer than the signal");
-    expr_id count = ex_addc(ex, ex_div(ex, room, ex_const(ex, hop)), 1);
-    value_id frames = dft_frames(b, x, ex_const(ex, hop), size, count), window = window_of(r, length, within, &ok);
+    expr_id room = ex_addc(b->x, b_dim(b, x, 1), -length), size = ex_const(b->x, length);
+    b_assert(b, ex_le(b->x, ex_const(b->x, 0), room), EVAL_SHAPE, "a frame is longer than the signal");
+    expr_id count = ex_addc(b->x, ex_div(b->x, room, ex_const(b->x, hop)), 1);
+    value_id frames = dft_frames(b, x, ex_const(b->x, hop), size, count), window = window_of(r, length, within, &ok);
     if (!ok)
         return false;
     if (window.i)
@@ -261,22 +258,21 @@ bool rule_aten_stft(struct rule *r)
 /* Frames [batch, count, length], each `hop` after the one before, added up where they overlap: [batch, samples]. */
 static value_id overlapped(struct builder *b, value_id frames, int64_t length, int64_t hop, expr_id samples)
 {
-    struct exprs *ex = b_exprs(b);
-    const expr_id none = ex_const(ex, 0), by = ex_const(ex, hop);
+    const expr_id none = ex_const(b->x, 0), by = ex_const(b->x, hop);
     int64_t n = (length + hop - 1) / hop;
-    const expr_id low[3] = {none, none, none}, rest[3] = {none, none, ex_const(ex, n * hop - length)};
+    const expr_id low[3] = {none, none, none}, rest[3] = {none, none, ex_const(b->x, n * hop - length)};
     frames = b_pad(b, frames, (value_id){0}, low, rest, "constant");
     const struct dims d = b_dims(b, frames);
     value_id sum = {0};
     if (!d.d)
         return sum;
     for (int64_t k = 0; k < n; k++) {
-        const expr_id before[3] = {none, ex_const(ex, k), none}, after[3] = {none, ex_const(ex, n - 1 - k), none};
-        value_id part = b_slice_axis(b, frames, 2, ex_const(ex, k * hop), by);
+        const expr_id before[3] = {none, ex_const(b->x, k), none}, after[3] = {none, ex_const(b->x, n - 1 - k), none};
+        value_id part = b_slice_axis(b, frames, 2, ex_const(b->x, k * hop), by);
         part = b_pad(b, part, (value_id){0}, before, after, "constant");
         sum = k ? b_binary(b, OP_ADD, sum, part) : part;
     }
-    const expr_id flat[2] = {d.d[0], ex_mulc(ex, ex_addc(ex, d.d[1], n - 1), hop)};
+    const expr_id flat[2] = {d.d[0], ex_mulc(b->x, ex_addc(b->x, d.d[1], n - 1), hop)};
     return b_slice_axis(b, b_reshape(b, sum, flat, 2), 1, none, samples);
 }
 
@@ -284,18 +280,17 @@ static value_id overlapped(struct builder *b, value_id frames, int64_t length, i
 static bool reached(struct builder *b, value_id weight)
 {
     static const int64_t axes[] = {0, 1};
-    struct exprs *ex = b_exprs(b);
     value_id none = b_convert(b, b_binary(b, OP_LT, weight, b_splat_like(b, weight, 1e-11)), ELEM_U8);
     expr_id any = b_elem(b, b_convert(b, b_reduce(b, none, axes, 2, "max", false), ELEM_I64), 0, 0, 1);
     if (any.i)
-        b_assert(b, ex_eq(ex, any, ex_const(ex, 0)), EVAL_SHAPE, "there are samples that no window reaches");
+        b_assert(b, ex_eq(b->x, any, ex_const(b->x, 0)), EVAL_SHAPE, "there are samples that no window reaches");
     return any.i != 0;
 }
 
 /* The frequencies are those of frames of this length: half of them, or all. */
 static void frequencies_are(struct rule *r, expr_id have, int64_t length)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     bool given = aten_has(r, 7, "onesided"), half = !given || aten_flag(r, "onesided");
     expr_id few = ex_eq(ex, have, ex_const(ex, length / 2 + 1)), all = ex_eq(ex, have, ex_const(ex, length));
     b_assert(r->b,
@@ -311,7 +306,6 @@ bool rule_aten_istft(struct rule *r)
     enum { OVERLAPS_MAX = 64 };
     static const int64_t turned[] = {0, 2, 1, 3};
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     int64_t length, hop, within;
     bool single = rank_in(r) == 2, ok, centred = rule_int(r, "center", 1) != 0;
     value_id x = parts_in(r, true);
@@ -326,9 +320,9 @@ bool rule_aten_istft(struct rule *r)
         return rule_refuse(r, "the result is complex, or more than %d windows overlap", OVERLAPS_MAX);
     x = b_transpose(b, single ? b_unsqueeze(b, x, 0) : x, turned);
     frequencies_are(r, b_dim(b, x, 2), length);
-    expr_id none = ex_const(ex, 0), count = b_dim(b, x, 1), size = ex_const(ex, length);
-    x = b_slice_axis(b, x, 2, none, ex_const(ex, length / 2 + 1));
-    b_assert(b, ex_le(ex, ex_const(ex, 1), count), EVAL_SHAPE, "no frames");
+    expr_id none = ex_const(b->x, 0), count = b_dim(b, x, 1), size = ex_const(b->x, length);
+    x = b_slice_axis(b, x, 2, none, ex_const(b->x, length / 2 + 1));
+    b_assert(b, ex_le(b->x, ex_const(b->x, 1), count), EVAL_SHAPE, "no frames");
     const struct fft t = {.kind = FFT_FROM_HALF,
                           .inverse = true,
                           .norm = aten_flag(r, "normalized") ? NORM_ROOT : NORM_ALL,
@@ -338,23 +332,23 @@ bool rule_aten_istft(struct rule *r)
     value_id y = b_squeeze(b, transformed(b, x, &t), 3), window = window_of(r, length, within, &ok);
     if (!y.i || !ok)
         return false;
-    const expr_id one[3] = {ex_const(ex, 1), count, size};
+    const expr_id one[3] = {ex_const(b->x, 1), count, size};
     window = window.i ? b_broadcast(b, window, one, 3) : b_splat_f64(b, ELEM_F64, 1, one, 3);
-    expr_id all = ex_addc(ex, ex_mulc(ex, ex_addc(ex, count, -1), hop), length),
-            begin = ex_const(ex, centred ? length / 2 : 0);
+    expr_id all = ex_addc(b->x, ex_mulc(b->x, ex_addc(b->x, count, -1), hop), length),
+            begin = ex_const(b->x, centred ? length / 2 : 0);
     y = overlapped(b, b_binary(b, OP_MUL, y, window), length, hop, all);
     value_id weight = overlapped(b, b_binary(b, OP_MUL, window, window), length, hop, all);
     bool given = aten_has(r, 8, "length");
-    expr_id wanted = given ? aten_int(r, 8, "length", 0) : ex_sub(ex, all, ex_mulc(ex, begin, 2));
+    expr_id wanted = given ? aten_int(r, 8, "length", 0) : ex_sub(b->x, all, ex_mulc(b->x, begin, 2));
     if (!wanted.i)
         return false;
-    expr_id left = given ? ex_min(ex, wanted, ex_sub(ex, all, begin)) : wanted;
-    b_assert(b, ex_and(ex, ex_le(ex, none, wanted), ex_le(ex, none, left)), EVAL_SHAPE, "no samples are left");
+    expr_id left = given ? ex_min(b->x, wanted, ex_sub(b->x, all, begin)) : wanted;
+    b_assert(b, ex_and(b->x, ex_le(b->x, none, wanted), ex_le(b->x, none, left)), EVAL_SHAPE, "no samples are left");
     weight = b_slice_axis(b, weight, 1, begin, left);
     if (!reached(b, weight))
         return false;
     y = b_binary(b, OP_DIV, b_slice_axis(b, y, 1, begin, left), weight);
-    const expr_id low[2] = {none, none}, rest[2] = {none, ex_sub(ex, wanted, left)};
+    const expr_id low[2] = {none, none}, rest[2] = {none, ex_sub(b->x, wanted, left)};
     y = b_pad(b, y, (value_id){0}, low, rest, "constant");
     return aten_result(r, single ? b_squeeze(b, y, 0) : y);
 }

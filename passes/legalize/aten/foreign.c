@@ -134,7 +134,6 @@ bool rule_decomposed_qparams(struct rule *r)
 bool rule_torchvision_nms(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id boxes = b_convert(b, rule_in(r, 0), ELEM_F32), scores = b_convert(b, rule_in(r, 1), ELEM_F32);
     if (!boxes.i || !scores.i)
         return false;
@@ -145,14 +144,13 @@ bool rule_torchvision_nms(struct rule *r)
                             v_expr(b, ELEM_I64, b_dim(b, boxes, 0)), aten_operand(r, 2, "iou_threshold", ELEM_F32)};
     if (!aten_as(r, rule_nms, 11, 0, in, 4, NULL, 0))
         return false;
-    return rule_result(r, b_squeeze(b, b_slice_axis(b, r->out[0].v, 1, ex_const(ex, 2), ex_const(ex, 1)), 1));
+    return rule_result(r, b_squeeze(b, b_slice_axis(b, r->out[0].v, 1, ex_const(b->x, 2), ex_const(b->x, 1)), 1));
 }
 
 /* Regions as rows: image, then two corners. */
 bool rule_torchvision_roi_align(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id rois = rule_in(r, 1);
     int64_t height, width, samples;
     if (!rois.i || !aten_int_known(r, 3, "pooled_height", 1, &height) ||
@@ -160,8 +158,8 @@ bool rule_torchvision_roi_align(struct rule *r)
         return false;
     if (v_rank(b, rois) != 2)
         return rule_bad(r, "the regions have rank %d, and 2 is needed", (int)v_rank(b, rois));
-    const value_id in[3] = {rule_in(r, 0), b_slice_axis(b, rois, 1, ex_const(ex, 1), ex_const(ex, 4)),
-                            b_squeeze(b, b_slice_axis(b, rois, 1, ex_const(ex, 0), ex_const(ex, 1)), 1)};
+    const value_id in[3] = {rule_in(r, 0), b_slice_axis(b, rois, 1, ex_const(b->x, 1), ex_const(b->x, 4)),
+                            b_squeeze(b, b_slice_axis(b, rois, 1, ex_const(b->x, 0), ex_const(b->x, 1)), 1)};
     const struct attr attrs[] = {
         attr_int("output_height", height), attr_int("output_width", width),
         attr_int("sampling_ratio", samples > 0 ? samples : 0),

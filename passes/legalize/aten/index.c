@@ -56,7 +56,7 @@ bool rule_aten_take_along(struct rule *r)
     if (!aten_axis(r, 2, "dim", 0, rank[0], &axis))
         return false;
     const expr_id along[2] = {sizes[0][axis], sizes[1][axis]};
-    sizes[0][axis] = sizes[1][axis] = ex_const(b_exprs(b), 1);
+    sizes[0][axis] = sizes[1][axis] = ex_const(b->x, 1);
     if (b_broadcast_dims(b, sizes[0], rank[0], sizes[1], rank[1], common) < 0)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
@@ -105,8 +105,8 @@ static bool indices_list(struct rule *r, uint32_t arg, value_id x, value_id list
                 return false;
             places = out.v;
             for (int32_t k = 0; k < taken; k++)
-                list[d + k] = b_squeeze(
-                    r->b, b_slice_axis(r->b, places, 0, ex_const(b_exprs(r->b), k), ex_const(b_exprs(r->b), 1)), 0);
+                list[d + k] = b_squeeze(r->b, b_slice_axis(r->b, places, 0, ex_const(r->b->x, k), ex_const(r->b->x, 1)),
+                                        0);
         } else {
             list[d] = v.i ? b_convert(r->b, v, ELEM_I64) : v;
         }
@@ -187,7 +187,7 @@ static value_id masked_put(struct rule *r, value_id x, value_id mask, value_id v
     if (!have.d)
         return (value_id){0};
     for (int32_t i = 0; i < rank; i++)
-        dims[i] = i < have.rank ? have.d[i] : ex_const(b_exprs(b), 1);
+        dims[i] = i < have.rank ? have.d[i] : ex_const(b->x, 1);
     return b_select(b, b_reshape(b, mask, dims, rank), value, x);
 }
 
@@ -201,7 +201,7 @@ bool rule_aten_index_put(struct rule *r)
     expr_id dims[RANK_MAX], placed[RANK_MAX];
     if (!value.i || !indices_read(r, 1, &o))
         return false;
-    bool one = ex_is_const(b_exprs(b), b_count(b, value), &count) && count == 1, add = aten_flag(r, "accumulate");
+    bool one = ex_is_const(b->x, b_count(b, value), &count) && count == 1, add = aten_flag(r, "accumulate");
     if (o.mask.i && one && !add)
         return rule_result(r, masked_put(r, x, o.mask, v_scalar(b, value)));
     int32_t rank = o.rank_at + o.rank_x - (int32_t)o.n;
@@ -250,7 +250,7 @@ static value_id scattered(struct builder *b, value_id x, value_id at, value_id s
 /* What a reduction begins with, as rank 0. */
 static value_id monoid_none(struct builder *b, enum elem e, const char *monoid)
 {
-    const expr_id none = ex_const(b_exprs(b), 0);
+    const expr_id none = ex_const(b->x, 0);
     const int64_t axes[] = {0};
     return b_reduce(b, b_splat_f64(b, e, 0, &none, 1), axes, 1, monoid, false);
 }
@@ -290,7 +290,7 @@ bool rule_aten_scatter(struct rule *r)
         expr_id starts[RANK_MAX];
         int64_t steps[RANK_MAX];
         for (int32_t i = 0; i < dims.rank; i++) {
-            starts[i] = ex_const(b_exprs(b), 0);
+            starts[i] = ex_const(b->x, 0);
             steps[i] = 1;
         }
         src = b_slice(b, b_convert(b, rule_in(r, 3), v_elem(b, x)), starts, dims.d, steps);
@@ -341,7 +341,7 @@ bool rule_aten_one_hot(struct rule *r)
     expr_id classes = aten_int(r, 1, "num_classes", -1), whole[RANK_MAX];
     if (!dims.d || !classes.i)
         return false;
-    if (ex_lo(b_exprs(b), classes) < 1 || dims.rank + 1 > RANK_MAX)
+    if (ex_lo(b->x, classes) < 1 || dims.rank + 1 > RANK_MAX)
         return rule_refuse(r, "num_classes of -1 asks the data for the number of classes: state it when you export");
     memcpy(whole, dims.d, (size_t)dims.rank * sizeof *whole);
     whole[dims.rank] = classes;
@@ -381,7 +381,7 @@ bool rule_aten_masked_scatter(struct rule *r)
     if (!x.i || !mask.i || !source.i || !flattened(r, &x, &mask, &dims, &rank))
         return false;
     expr_id n = b_count(b, source);
-    if (ex_is(b_exprs(b), n, 0))
+    if (ex_is(b->x, n, 0))
         return rule_refuse(r, "the source is empty");
     const struct attr sum[] = {attr_int("axis", 0), attr_str("monoid", "sum"), attr_int("exclusive", 1),
                                attr_int("reverse", 0)};
@@ -416,13 +416,12 @@ struct bags {
 /* The first bag begins at the first index. */
 static bool bags_begin(struct builder *b, value_id offsets, expr_id n)
 {
-    struct exprs *ex = b_exprs(b);
-    const expr_id one = ex_min(ex, n, ex_const(ex, 1)), none = ex_const(ex, 0);
+    const expr_id one = ex_min(b->x, n, ex_const(b->x, 1)), none = ex_const(b->x, 0);
     static const int64_t axes[] = {0};
     value_id first = b_reduce(b, b_slice_axis(b, offsets, 0, none, one), axes, 1, "sum", false);
     expr_id begin = b_elem(b, first, 0, -(int64_t)INT32_MAX, INT32_MAX);
     if (begin.i)
-        b_assert(b, ex_eq(ex, begin, none), EVAL_SHAPE, "offsets[0] is not 0");
+        b_assert(b, ex_eq(b->x, begin, none), EVAL_SHAPE, "offsets[0] is not 0");
     return begin.i != 0;
 }
 
@@ -431,7 +430,6 @@ static bool bags_read(struct rule *r, struct bags *o)
 {
     static const int64_t first[] = {0};
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id w = v_widen(b, rule_in(r, 0)), at = rule_in(r, 1), offsets = b_convert(b, rule_in(r, 2), ELEM_I64);
     if (!w.i || !at.i || !offsets.i)
         return false;
@@ -441,7 +439,7 @@ static bool bags_read(struct rule *r, struct bags *o)
     o->n = b_dim(b, offsets, 0);
     o->end = aten_flag(r, "include_last_offset");
     if (o->end)
-        b_assert(b, ex_lt(ex, ex_const(ex, 0), o->n), EVAL_SHAPE, "there is no last offset");
+        b_assert(b, ex_lt(b->x, ex_const(b->x, 0), o->n), EVAL_SHAPE, "there is no last offset");
     if (!bags_begin(b, offsets, o->n))
         return false;
     const expr_id grid[2] = {o->n, b_count(b, at)};
@@ -468,8 +466,7 @@ static value_id bags_joined(struct builder *b, const struct bags *o, value_id ro
     const value_id in[3] = {b_splat_f64(b, v_elem(b, rows), none, whole, 2), o->bag, rows};
     const struct attr attrs[] = {attr_str("monoid", monoid)};
     value_id y = b_op(b, OP_SCATTER_ND, in, 3, attrs, 1);
-    struct exprs *ex = b_exprs(b);
-    return o->end ? b_slice_axis(b, y, 0, ex_const(ex, 0), ex_addc(ex, o->n, -1)) : y;
+    return o->end ? b_slice_axis(b, y, 0, ex_const(b->x, 0), ex_addc(b->x, o->n, -1)) : y;
 }
 
 /* The sums, means or largest elements of rows of weights. The other results serve the gradient. */
@@ -483,7 +480,7 @@ bool rule_aten_embedding_bag(struct rule *r)
     if (!bags_read(r, &o))
         return false;
     value_id y = bags_joined(b, &o, o.rows, mode == BAG_MAX ? -INFINITY : 0, mode == BAG_MAX ? "max" : "sum");
-    const expr_id ones[2] = {b_dim(b, o.rows, 0), ex_const(b_exprs(b), 1)};
+    const expr_id ones[2] = {b_dim(b, o.rows, 0), ex_const(b->x, 1)};
     value_id counts = bags_joined(b, &o, b_splat_f64(b, v_elem(b, o.rows), 1, ones, 2), 0, "sum");
     if (mode == BAG_MEAN)
         y = b_binary(b, OP_DIV, y, b_binary_f64(b, OP_MAX, counts, 1));

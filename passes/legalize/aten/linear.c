@@ -89,7 +89,7 @@ static bool pads_of_text(struct rule *r, value_id w, uint32_t n, const int64_t *
     const char *text = rule_str(r, "padding", "");
     for (uint32_t i = 0; i < n; i++) {
         int64_t kernel, total;
-        if (!ex_is_const(b_exprs(r->b), b_dim(r->b, w, 2 + (int32_t)i), &kernel))
+        if (!ex_is_const(r->b->x, b_dim(r->b, w, 2 + (int32_t)i), &kernel))
             return rule_refuse(r, "padding is \"same\" and the kernel's size dynamic: state the padding in numbers");
         total = strcmp(text, "same") == 0 ? dilation[i] * (kernel - 1) : 0;
         pads[i] = total / 2;
@@ -159,17 +159,16 @@ static value_id four(struct builder *b, value_id v)
 /* Dims before the last `kept` as one, after v was broadcast to lead[n] there. */
 static value_id leading_joined(struct builder *b, value_id v, const expr_id *lead, int32_t n, int32_t kept)
 {
-    struct exprs *ex = b_exprs(b);
     const struct dims dims = b_dims(b, v);
-    expr_id whole[RANK_MAX], out[RANK_MAX] = {ex_const(ex, 1)};
+    expr_id whole[RANK_MAX], out[RANK_MAX] = {ex_const(b->x, 1)};
     if (!dims.d)
         return (value_id){0};
     for (int32_t i = 0; i < n; i++) {
         whole[i] = lead[i];
-        out[0] = ex_mul(ex, out[0], lead[i]);
+        out[0] = ex_mul(b->x, out[0], lead[i]);
     }
     for (int32_t i = 0; i < kept; i++)
-        whole[n + i] = out[1 + i] = dims.rank - kept + i < 0 ? ex_const(ex, 1) : dims.d[dims.rank - kept + i];
+        whole[n + i] = out[1 + i] = dims.rank - kept + i < 0 ? ex_const(b->x, 1) : dims.d[dims.rank - kept + i];
     return b_reshape(b, b_broadcast(b, v, whole, n + kept), out, 1 + kept);
 }
 
@@ -178,7 +177,7 @@ static bool batches_joined(struct rule *r, value_id in[3], value_id *mask, expr_
 {
     struct builder *b = r->b;
     for (int32_t i = 0; i < n; i++)
-        lead[i] = ex_const(b_exprs(b), 1);
+        lead[i] = ex_const(b->x, 1);
     for (uint32_t k = 0; k < 3; k++) {
         const struct dims dims = b_dims(b, in[k]);
         if (!dims.d || (dims.rank > 3 && b_broadcast_dims(b, lead, n, dims.d, dims.rank - 3, lead) < 0))
@@ -197,7 +196,7 @@ static value_id mask_of(struct builder *b, value_id mask, value_id key, bool hea
 {
     const struct dims dims = b_dims(b, mask);
     int32_t rank = dims.rank ? dims.rank : 1;
-    expr_id whole[RANK_MAX] = {ex_const(b_exprs(b), 1)};
+    expr_id whole[RANK_MAX] = {ex_const(b->x, 1)};
     if (!dims.d)
         return mask;
     memcpy(whole, dims.d, (size_t)dims.rank * sizeof *whole);

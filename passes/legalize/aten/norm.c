@@ -30,18 +30,17 @@ static value_id running(struct rule *r, uint32_t i, value_id now)
 static bool batch_trained(struct rule *r, value_id in)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id x = v_widen(b, in), scale = channels(r, 1, in, 1), shift = channels(r, 2, in, 0);
     int64_t axes[RANK_MAX];
     int32_t rank = v_rank(b, x);
     uint32_t n = 0;
-    expr_id count = ex_const(ex, 1);
+    expr_id count = ex_const(b->x, 1);
     if (rank < 2)
         return rule_bad(r, "the operand has rank %d, and 2 or more is needed", (int)rank);
     for (int32_t i = 0; i < rank; i++)
         if (i != 1) {
             axes[n++] = i;
-            count = ex_mul(ex, count, b_dim(b, x, i));
+            count = ex_mul(b->x, count, b_dim(b, x, i));
         }
     value_id mean = b_mean(b, x, axes, n, true), centred = b_binary(b, OP_SUB, x, mean), squares;
     squares = b_reduce(b, b_binary(b, OP_MUL, centred, centred), axes, n, "sum", true);

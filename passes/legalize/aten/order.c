@@ -104,7 +104,7 @@ bool rule_aten_flip(struct rule *r)
 
 bool rule_aten_roll(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     value_id x = rule_in(r, 0), whole = x;
     expr_id shifts[RANK_MAX], count;
     int64_t axes[RANK_MAX] = {0};
@@ -133,7 +133,6 @@ bool rule_aten_roll(struct rule *r)
 /* Channels [C, f, f] and pixels [H, W] to pixels [H, f] and [W, f]; param: 1 back again. */
 bool rule_aten_pixel_shuffle(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     const struct dims dims = b_dims(r->b, x);
     int64_t f = rule_int(r, r->param ? "downscale_factor" : "upscale_factor", 1), perm[RANK_MAX];
@@ -143,19 +142,19 @@ bool rule_aten_pixel_shuffle(struct rule *r)
     if (at < 0 || dims.rank + 2 > RANK_MAX || f < 1 || f > INT32_MAX)
         return rule_bad(r, "an operand of rank %d cannot be shuffled by a factor of %lld", (int)dims.rank,
                         (long long)f);
-    expr_id apart[RANK_MAX], out[RANK_MAX], by = ex_const(ex, f), square = ex_mulc(ex, by, f);
+    expr_id apart[RANK_MAX], out[RANK_MAX], by = ex_const(r->b->x, f), square = ex_mulc(r->b->x, by, f);
     memcpy(apart, dims.d, (size_t)at * sizeof *apart);
     memcpy(out, dims.d, (size_t)at * sizeof *out);
     const expr_id c = dims.d[at], h = dims.d[at + 1], w = dims.d[at + 2];
-    const expr_id up[] = {ex_div(ex, c, square), by, by, h, w},
-                  down[] = {c, ex_div(ex, h, by), by, ex_div(ex, w, by), by};
+    const expr_id up[] = {ex_div(r->b->x, c, square), by, by, h, w},
+                  down[] = {c, ex_div(r->b->x, h, by), by, ex_div(r->b->x, w, by), by};
     static const int64_t perm_up[] = {0, 3, 1, 4, 2}, perm_down[] = {0, 2, 4, 1, 3};
     for (int32_t i = 0; i < dims.rank + 2; i++)
         perm[i] = i < at ? i : at + (r->param ? perm_down : perm_up)[i - at];
     memcpy(apart + at, r->param ? down : up, sizeof up);
-    out[at] = r->param ? ex_mul(ex, c, square) : up[0];
-    out[at + 1] = r->param ? down[1] : ex_mul(ex, h, by);
-    out[at + 2] = r->param ? down[3] : ex_mul(ex, w, by);
+    out[at] = r->param ? ex_mul(r->b->x, c, square) : up[0];
+    out[at + 1] = r->param ? down[1] : ex_mul(r->b->x, h, by);
+    out[at + 2] = r->param ? down[3] : ex_mul(r->b->x, w, by);
     return rule_result(
         r, b_reshape(r->b, b_transpose(r->b, b_reshape(r->b, x, apart, dims.rank + 2), perm), out, dims.rank));
 }
@@ -164,7 +163,6 @@ bool rule_aten_pixel_shuffle(struct rule *r)
 bool rule_aten_channel_shuffle(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0);
     const struct dims dims = b_dims(b, x);
     int64_t groups, perm[RANK_MAX];
@@ -174,8 +172,8 @@ bool rule_aten_channel_shuffle(struct rule *r)
     if (dims.rank < 3 || dims.rank + 1 > RANK_MAX || groups < 1)
         return rule_bad(r, "an operand of rank %d cannot have %lld groups", (int)dims.rank, (long long)groups);
     apart[0] = dims.d[0];
-    apart[1] = ex_const(ex, groups);
-    apart[2] = ex_div(ex, dims.d[1], apart[1]);
+    apart[1] = ex_const(b->x, groups);
+    apart[2] = ex_div(b->x, dims.d[1], apart[1]);
     memcpy(apart + 3, dims.d + 2, (size_t)(dims.rank - 2) * sizeof *apart);
     for (int32_t i = 0; i <= dims.rank; i++)
         perm[i] = i == 1 ? 2 : i == 2 ? 1 : i;

@@ -147,6 +147,6 @@ bool rule_aten_multinomial(struct rule *r)
         return rule_result(r, b_op(b, OP_ARGREDUCE, &score, 1, largest, 3));
     if (!score.i || !b_op_multi(b, OP_SORT, &score, 1, sorted, 2, out, 2))
         return false;
-    b_assert(b, ex_le(b_exprs(b), n, have.d[have.rank - 1]), EVAL_VALUE, "more draws than there are classes");
-    return rule_result(r, b_slice_axis(b, out[1], have.rank - 1, ex_const(b_exprs(b), 0), n));
+    b_assert(b, ex_le(b->x, n, have.d[have.rank - 1]), EVAL_VALUE, "more draws than there are classes");
+    return rule_result(r, b_slice_axis(b, out[1], have.rank - 1, ex_const(b->x, 0), n));
 }

@@ -16,14 +16,13 @@ static value_id gates_ordered(struct builder *b, value_id w, int cell)
 {
     static const int64_t orders[][4] = {{0}, {1, 0, 2}, {0, 3, 1, 2}, {0}};
     static const uint32_t counts[] = {1, 3, 4, 1};
-    struct exprs *ex = b_exprs(b);
     uint32_t n = counts[cell];
     value_id parts[4];
     if (!w.i || n == 1)
         return w;
-    expr_id hidden = ex_div(ex, b_dim(b, w, 0), ex_const(ex, n));
+    expr_id hidden = ex_div(b->x, b_dim(b, w, 0), ex_const(b->x, n));
     for (uint32_t k = 0; k < n; k++)
-        parts[k] = b_slice_axis(b, w, 0, ex_mulc(ex, hidden, orders[cell][k]), hidden);
+        parts[k] = b_slice_axis(b, w, 0, ex_mulc(b->x, hidden, orders[cell][k]), hidden);
     return b_concat(b, parts, n, 0);
 }
 
@@ -99,7 +98,7 @@ static value_id joined(struct builder *b, value_id y, uint32_t dirs)
         return (value_id){0};
     if (dirs == 1)
         return b_squeeze(b, y, 1);
-    const expr_id out[3] = {d.d[0], d.d[2], ex_mulc(b_exprs(b), d.d[3], dirs)};
+    const expr_id out[3] = {d.d[0], d.d[2], ex_mulc(b->x, d.d[3], dirs)};
     return b_reshape(b, b_transpose(b, y, perm), out, 3);
 }
 
@@ -153,8 +152,7 @@ bool rule_aten_recurrent(struct rule *r)
     x = turned ? b_transpose(b, x, swap) : x;
     for (uint32_t i = 0; i < layers; i++) {
         for (uint32_t k = 0; k < n_states; k++)
-            own[k] = b_slice_axis(b, state[k], 0, ex_const(b_exprs(b), (int64_t)i * s.dirs),
-                                  ex_const(b_exprs(b), s.dirs));
+            own[k] = b_slice_axis(b, state[k], 0, ex_const(b->x, (int64_t)i * s.dirs), ex_const(b->x, s.dirs));
         if (!layer_run(r, &s, i, x, own, out))
             return false;
         x = joined(b, out[0], s.dirs);

@@ -102,7 +102,6 @@ bool rule_aten_any(struct rule *r)
 bool rule_aten_var(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     struct over o;
     value_id x = rule_in(r, 0), in = x;
     double correction = node_attr(r->node, "unbiased") ? rule_int(r, "unbiased", 1) != 0
@@ -110,9 +109,9 @@ bool rule_aten_var(struct rule *r)
     x = b_convert(b, x, wide(v_elem(b, x)));
     if (!over_read(r, 1, x, &o))
         return false;
-    expr_id count = ex_const(ex, 1);
+    expr_id count = ex_const(b->x, 1);
     for (uint32_t i = 0; i < o.n; i++)
-        count = ex_mul(ex, count, b_dim(b, x, (int32_t)o.axes[i]));
+        count = ex_mul(b->x, count, b_dim(b, x, (int32_t)o.axes[i]));
     value_id mean = b_mean(b, x, o.axes, o.n, true), centred = b_binary(b, OP_SUB, x, mean);
     value_id sum = reduce(b, b_binary(b, OP_MUL, centred, centred), &o, "sum");
     value_id left = b_binary_f64(b, OP_SUB, v_expr(b, v_elem(b, x), count), correction);
@@ -200,7 +199,7 @@ bool rule_aten_pdist(struct rule *r)
     int64_t n, at = 0;
     if (!x.i)
         return false;
-    if (v_rank(b, x) != 2 || !ex_is_const(b_exprs(b), b_dim(b, x, 0), &n) || n > PAIRS_MAX || n * n > PAIRS_MAX)
+    if (v_rank(b, x) != 2 || !ex_is_const(b->x, b_dim(b, x, 0), &n) || n > PAIRS_MAX || n * n > PAIRS_MAX)
         return rule_refuse(r, "the operand has too many rows, or a dynamic number of them");
     int64_t count = n * (n - 1) / 2,
             *list[2] = {NEW_ARRAY(&b->g->arena, int64_t, count + 1), NEW_ARRAY(&b->g->arena, int64_t, count + 1)};
@@ -356,7 +355,6 @@ bool rule_aten_sort(struct rule *r)
 bool rule_aten_kth(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0), sorted[2];
     int32_t axis;
     bool whole = !r->param && !aten_has(r, 1, "dim"), keep = aten_flag(r, "keepdim");
@@ -372,11 +370,11 @@ bool rule_aten_kth(struct rule *r)
         axis = 0;
     }
     const struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", 0)};
-    expr_id one = ex_const(ex, 1), n = b_dim(b, x, axis), place = r->param ? aten_int(r, 1, "k", 1) : (expr_id){0};
+    expr_id one = ex_const(b->x, 1), n = b_dim(b, x, axis), place = r->param ? aten_int(r, 1, "k", 1) : (expr_id){0};
     if (!x.i || (r->param && !place.i) || !b_op_multi(b, OP_SORT, &x, 1, attrs, 2, sorted, 2))
         return false;
-    place = r->param ? ex_addc(ex, place, -1) : ex_div(ex, ex_addc(ex, n, -1), ex_const(ex, 2));
-    b_assert(b, ex_and(ex, ex_le(ex, ex_const(ex, 0), place), ex_lt(ex, place, n)), EVAL_SHAPE,
+    place = r->param ? ex_addc(b->x, place, -1) : ex_div(b->x, ex_addc(b->x, n, -1), ex_const(b->x, 2));
+    b_assert(b, ex_and(b->x, ex_le(b->x, ex_const(b->x, 0), place), ex_lt(b->x, place, n)), EVAL_SHAPE,
              r->param ? "k is no place of the line" : "the median of no elements");
     for (uint32_t k = 0; k < 2; k++) {
         value_id y = b_slice_axis(b, sorted[k], axis, place, one);
@@ -414,7 +412,6 @@ bool rule_aten_cumulate(struct rule *r)
 bool rule_aten_diff(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     static const uint32_t order[] = {3, 0, 4}; /* prepend, self, append */
     value_id x = rule_in(r, 0), parts[3];
     int64_t n;
@@ -431,8 +428,8 @@ bool rule_aten_diff(struct rule *r)
             parts[n_parts++] = b_convert(b, rule_in(r, order[i]), aten_elem_or(r, x));
     x = b_concat(b, parts, n_parts, axis);
     for (; n > 0 && x.i; n--) {
-        expr_id left = ex_max(ex, ex_addc(ex, b_dim(b, x, axis), -1), ex_const(ex, 0)), one = ex_const(ex, 1);
-        value_id tail = b_slice_axis(b, x, axis, one, left), head = b_slice_axis(b, x, axis, ex_const(ex, 0), left);
+        expr_id left = ex_max(b->x, ex_addc(b->x, b_dim(b, x, axis), -1), ex_const(b->x, 0)), one = ex_const(b->x, 1);
+        value_id tail = b_slice_axis(b, x, axis, one, left), head = b_slice_axis(b, x, axis, ex_const(b->x, 0), left);
         x = v_elem(b, x) == ELEM_BOOL ? b_binary(b, OP_XOR, tail, head) : b_binary(b, OP_SUB, tail, head);
     }
     return aten_result(r, x);

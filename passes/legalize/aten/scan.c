@@ -69,8 +69,7 @@ static bool scan_read(struct rule *r, enum elem e, const char *monoid, value_id 
     if (v_rank(b, *x) == 0)
         *axis = -1;
     else
-        *none = b_reduce(b, b_slice_axis(b, *x, *axis, ex_const(b_exprs(b), 0), ex_const(b_exprs(b), 0)), axes, 1,
-                         monoid, false);
+        *none = b_reduce(b, b_slice_axis(b, *x, *axis, ex_const(b->x, 0), ex_const(b->x, 0)), axes, 1, monoid, false);
     return true;
 }
 

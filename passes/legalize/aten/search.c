@@ -33,7 +33,7 @@ static bool same_sizes(struct builder *b, value_id x, value_id y)
 {
     int32_t rank = v_rank(b, x);
     for (int32_t d = 0; x.i && y.i && d < rank && v_rank(b, y) == rank; d++)
-        b_assert(b, ex_eq(b_exprs(b), b_dim(b, x, d), b_dim(b, y, d)), EVAL_SHAPE,
+        b_assert(b, ex_eq(b->x, b_dim(b, x, d), b_dim(b, y, d)), EVAL_SHAPE,
                  "the sorter has another size than the sequence");
     return !x.i || !y.i || v_rank(b, y) == rank;
 }
@@ -82,7 +82,7 @@ bool rule_aten_histc(struct rule *r)
         return false;
     if (bins < 1 || bins > INT32_MAX || !(lo < hi) || !v_is_float(b, x))
         return rule_refuse(r, "the range is that of the data: state min below max");
-    expr_id n = b_count(b, x), all[2] = {ex_const(b_exprs(b), bins), n};
+    expr_id n = b_count(b, x), all[2] = {ex_const(b->x, bins), n};
     x = b_reshape(b, x, &n, 1);
     value_id at = b_binary_f64(b, OP_MUL, b_binary_f64(b, OP_DIV, b_binary_f64(b, OP_SUB, x, lo), hi - lo),
                                (double)bins);

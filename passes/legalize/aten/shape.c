@@ -34,7 +34,6 @@ bool rule_aten_view_as(struct rule *r)
 
 bool rule_aten_flatten(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     int32_t first, last;
     const struct dims dims = b_dims(r->b, x);
@@ -46,18 +45,18 @@ bool rule_aten_flatten(struct rule *r)
         return rule_bad(r, "dimensions %d to %d, which are to be flattened, are in the other order", (int)first,
                         (int)last);
     if (dims.rank == 0) {
-        out[0] = ex_const(ex, 1);
+        out[0] = ex_const(r->b->x, 1);
         return rule_result(r, b_reshape(r->b, x, out, 1));
     }
     memcpy(out, dims.d, (size_t)first * sizeof *out);
-    out[first] = dims_product(ex, dims.d + first, last - first + 1);
+    out[first] = dims_product(r->b->x, dims.d + first, last - first + 1);
     memcpy(out + first + 1, dims.d + last + 1, (size_t)(dims.rank - last - 1) * sizeof *out);
     return rule_result(r, b_reshape(r->b, x, out, dims.rank - last + first));
 }
 
 bool rule_aten_unflatten(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     value_id x = rule_in(r, 0);
     int32_t axis;
     uint32_t n;
@@ -88,7 +87,6 @@ bool rule_aten_unsqueeze(struct rule *r)
 /* Named dims of one element go, or all of them; those of other sizes stay. */
 bool rule_aten_squeeze(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     int32_t kept = 0;
     uint32_t n = 0;
@@ -107,7 +105,7 @@ bool rule_aten_squeeze(struct rule *r)
         marked[axis] = true;
     }
     for (int32_t d = 0; d < dims.rank; d++) /* a dynamic size was not 1 when the program was traced */
-        if (!marked[d] || !ex_is(ex, dims.d[d], 1))
+        if (!marked[d] || !ex_is(r->b->x, dims.d[d], 1))
             out[kept++] = dims.d[d];
     return rule_result(r, b_reshape(r->b, x, out, kept));
 }
@@ -115,7 +113,6 @@ bool rule_aten_squeeze(struct rule *r)
 /* -1 keeps a dim. */
 bool rule_aten_expand(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     uint32_t n;
     const struct dims dims = b_dims(r->b, x);
@@ -125,14 +122,13 @@ bool rule_aten_expand(struct rule *r)
     if (n < (uint32_t)dims.rank)
         return rule_bad(r, "there are %u sizes for an operand of rank %d", n, (int)dims.rank);
     for (int32_t i = 0; i < dims.rank; i++)
-        if (ex_is(ex, sizes[n - (uint32_t)dims.rank + (uint32_t)i], -1))
+        if (ex_is(r->b->x, sizes[n - (uint32_t)dims.rank + (uint32_t)i], -1))
             sizes[n - (uint32_t)dims.rank + (uint32_t)i] = dims.d[i];
     return rule_result(r, b_broadcast(r->b, x, sizes, (int32_t)n));
 }
 
 bool rule_aten_repeat(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id in[2] = {rule_in(r, 0)};
     uint32_t n;
     const struct dims dims = b_dims(r->b, in[0]);
@@ -142,13 +138,13 @@ bool rule_aten_repeat(struct rule *r)
     if (n < (uint32_t)dims.rank && r->param) {
         memmove(repeats + dims.rank - n, repeats, n * sizeof *repeats);
         for (uint32_t i = 0; i < (uint32_t)dims.rank - n; i++)
-            repeats[i] = ex_const(ex, 1);
+            repeats[i] = ex_const(r->b->x, 1);
         n = (uint32_t)dims.rank;
     }
     if (n < (uint32_t)dims.rank)
         return rule_bad(r, "there are %u repeats for an operand of rank %d", n, (int)dims.rank);
     for (uint32_t i = 0; i < n; i++)
-        padded[i] = i < n - (uint32_t)dims.rank ? ex_const(ex, 1) : dims.d[i - (n - (uint32_t)dims.rank)];
+        padded[i] = i < n - (uint32_t)dims.rank ? ex_const(r->b->x, 1) : dims.d[i - (n - (uint32_t)dims.rank)];
     in[0] = b_reshape(r->b, in[0], padded, (int32_t)n);
     in[1] = aten_sizes(r, repeats, n);
     return aten_as(r, rule_tile, 13, 0, in, 2, NULL, 0);
@@ -157,7 +153,6 @@ bool rule_aten_repeat(struct rule *r)
 /* Each element, or slice along a dim, several times in a row. */
 bool rule_aten_repeat_interleave(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     int32_t axis;
     expr_id out[RANK_MAX], wide[RANK_MAX], times = aten_int(r, 1, "repeats", 1);
@@ -173,7 +168,7 @@ bool rule_aten_repeat_interleave(struct rule *r)
     if (dims.rank + 1 > RANK_MAX)
         return rule_refuse(r, "the result has more than %d dimensions", RANK_MAX);
     for (int32_t i = 0; i < dims.rank; i++) {
-        out[i] = i == axis ? ex_mul(ex, dims.d[i], times) : dims.d[i];
+        out[i] = i == axis ? ex_mul(r->b->x, dims.d[i], times) : dims.d[i];
         wide[i + (i > axis)] = dims.d[i];
     }
     wide[axis + 1] = times;
@@ -208,7 +203,6 @@ struct part {
 /* Arguments dim, start, end, step from operand `at` on. */
 static bool part_read(struct rule *r, uint32_t at, value_id x, struct part *p)
 {
-    struct exprs *ex = b_exprs(r->b);
     if (!x.i || !aten_axis(r, at, "dim", 0, v_rank(r->b, x), &p->axis) ||
         !aten_int_known(r, at + 3, "step", 1, &p->step))
         return false;
@@ -221,9 +215,9 @@ static bool part_read(struct rule *r, uint32_t at, value_id x, struct part *p)
         end = aten_int(r, at + 2, "end", 0);
     if (!start.i || !end.i)
         return false;
-    p->start = aten_bound(ex, start, dim);
-    expr_id span = ex_max(ex, ex_sub(ex, aten_bound(ex, end, dim), p->start), ex_const(ex, 0));
-    p->size = ex_ceildiv(ex, span, ex_const(ex, p->step));
+    p->start = aten_bound(r->b->x, start, dim);
+    expr_id span = ex_max(r->b->x, ex_sub(r->b->x, aten_bound(r->b->x, end, dim), p->start), ex_const(r->b->x, 0));
+    p->size = ex_ceildiv(r->b->x, span, ex_const(r->b->x, p->step));
     return true;
 }
 
@@ -233,7 +227,7 @@ static value_id part_of(struct builder *b, value_id x, const struct part *p)
     expr_id starts[RANK_MAX], sizes[RANK_MAX];
     int64_t steps[RANK_MAX];
     for (int32_t i = 0; dims.d && i < dims.rank; i++) {
-        starts[i] = i == p->axis ? p->start : ex_const(b_exprs(b), 0);
+        starts[i] = i == p->axis ? p->start : ex_const(b->x, 0);
         sizes[i] = i == p->axis ? p->size : dims.d[i];
         steps[i] = i == p->axis ? p->step : 1;
     }
@@ -250,17 +244,16 @@ bool rule_aten_slice(struct rule *r)
 /* One index of a dim, which may be negative. */
 static bool select_read(struct rule *r, uint32_t at, value_id x, struct part *p)
 {
-    struct exprs *ex = b_exprs(r->b);
-    *p = (struct part){.step = 1, .size = ex_const(ex, 1)};
+    *p = (struct part){.step = 1, .size = ex_const(r->b->x, 1)};
     if (!x.i || !aten_axis(r, at, "dim", 0, v_rank(r->b, x), &p->axis))
         return false;
     if (v_rank(r->b, x) == 0)
         return rule_bad(r, "the operand has rank 0 and cannot be indexed");
-    expr_id dim = b_dim(r->b, x, p->axis), i = aten_int(r, at + 1, "index", 0), zero = ex_const(ex, 0);
+    expr_id dim = b_dim(r->b, x, p->axis), i = aten_int(r, at + 1, "index", 0), zero = ex_const(r->b->x, 0);
     if (!i.i)
         return false;
-    p->start = ex_lo(ex, i) >= 0 ? i : ex_select(ex, ex_lt(ex, i, zero), ex_add(ex, i, dim), i);
-    b_assert(r->b, ex_and(ex, ex_le(ex, zero, p->start), ex_lt(ex, p->start, dim)), EVAL_VALUE,
+    p->start = ex_lo(r->b->x, i) >= 0 ? i : ex_select(r->b->x, ex_lt(r->b->x, i, zero), ex_add(r->b->x, i, dim), i);
+    b_assert(r->b, ex_and(r->b->x, ex_le(r->b->x, zero, p->start), ex_lt(r->b->x, p->start, dim)), EVAL_VALUE,
              "an index is outside of dimension %d", (int)p->axis);
     return true;
 }
@@ -274,7 +267,6 @@ bool rule_aten_select(struct rule *r)
 
 bool rule_aten_narrow(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     struct part p = {.step = 1};
     value_id x = rule_in(r, 0);
     if (!x.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &p.axis))
@@ -283,8 +275,8 @@ bool rule_aten_narrow(struct rule *r)
     p.size = aten_int(r, 3, "length", 0);
     if (!start.i || !p.size.i)
         return false;
-    p.start = aten_bound(ex, start, dim);
-    b_assert(r->b, ex_le(ex, ex_add(ex, p.start, p.size), dim), EVAL_VALUE,
+    p.start = aten_bound(r->b->x, start, dim);
+    b_assert(r->b, ex_le(r->b->x, ex_add(r->b->x, p.start, p.size), dim), EVAL_VALUE,
              "a part reaches past the end of dimension %d", (int)p.axis);
     return rule_result(r, part_of(r->b, x, &p));
 }
@@ -292,7 +284,6 @@ bool rule_aten_narrow(struct rule *r)
 /* x with a part of it overwritten: rows of x or of the part, as a number along the axis says. */
 static value_id part_put(struct builder *b, value_id x, value_id src, const struct part *p)
 {
-    struct exprs *ex = b_exprs(b);
     const struct dims dims = b_dims(b, x);
     expr_id sizes[RANK_MAX];
     if (!dims.d || !src.i)
@@ -301,9 +292,9 @@ static value_id part_put(struct builder *b, value_id x, value_id src, const stru
     sizes[p->axis] = p->size;
     src = b_broadcast(b, b_convert(b, src, v_elem(b, x)), sizes, dims.rank);
     if (p->step == 1) {
-        expr_id end = ex_add(ex, p->start, p->size);
-        value_id parts[3] = {b_slice_axis(b, x, p->axis, ex_const(ex, 0), p->start), src,
-                             b_slice_axis(b, x, p->axis, end, ex_sub(ex, dims.d[p->axis], end))};
+        expr_id end = ex_add(b->x, p->start, p->size);
+        value_id parts[3] = {b_slice_axis(b, x, p->axis, ex_const(b->x, 0), p->start), src,
+                             b_slice_axis(b, x, p->axis, end, ex_sub(b->x, dims.d[p->axis], end))};
         return b_concat(b, parts, 3, p->axis);
     }
     value_id row = v_iota(b, ELEM_I64, sizes, dims.rank, p->axis);
@@ -339,7 +330,7 @@ bool rule_aten_cat(struct rule *r)
         value_id v = rule_in(r, first + i);
         if (!v.i)
             return false;
-        if (v_rank(r->b, v) == 1 && ex_is(b_exprs(r->b), b_dim(r->b, v, 0), 0))
+        if (v_rank(r->b, v) == 1 && ex_is(r->b->x, b_dim(r->b, v, 0), 0))
             continue;
         in[kept++] = b_convert(r->b, v, aten_elem_or(r, v));
         rank = v_rank(r->b, v);
@@ -393,13 +384,12 @@ bool rule_aten_stack_along(struct rule *r)
 /* Parts of these sizes along axis, one after the other; at most as many as there are results. */
 static bool split_at(struct rule *r, value_id x, int32_t axis, const expr_id *sizes, uint32_t n)
 {
-    struct exprs *ex = b_exprs(r->b);
-    expr_id at = ex_const(ex, 0);
+    expr_id at = ex_const(r->b->x, 0);
     if (n != r->n_out)
         return rule_bad(r, "there are %u parts and %u results", n, r->n_out);
     for (uint32_t i = 0; i < n; i++) {
         rule_out(r, i, b_slice_axis(r->b, x, axis, at, sizes[i]));
-        at = ex_add(ex, at, sizes[i]);
+        at = ex_add(r->b->x, at, sizes[i]);
     }
     return true;
 }
@@ -407,18 +397,17 @@ static bool split_at(struct rule *r, value_id x, int32_t axis, const expr_id *si
 /* Parts of one size, the last one of what is left. param: 0 split (the size), 1 chunk (the number of parts). */
 bool rule_aten_split(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     int32_t axis;
     expr_id count = aten_int(r, 1, r->param ? "chunks" : "split_size", 1);
     if (!x.i || !count.i || !aten_axis(r, 2, "dim", 0, v_rank(r->b, x), &axis))
         return false;
-    if (ex_lo(ex, count) < 1)
+    if (ex_lo(r->b->x, count) < 1)
         return rule_refuse(r, "the size of the parts may be 0: export with a larger min of its Dim");
-    expr_id dim = b_dim(r->b, x, axis), size = r->param ? ex_ceildiv(ex, dim, count) : count;
+    expr_id dim = b_dim(r->b, x, axis), size = r->param ? ex_ceildiv(r->b->x, dim, count) : count;
     expr_id *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, r->n_out + 1);
     for (uint32_t i = 0; i < r->n_out; i++)
-        sizes[i] = i + 1 < r->n_out ? size : ex_sub(ex, dim, ex_mulc(ex, size, i));
+        sizes[i] = i + 1 < r->n_out ? size : ex_sub(r->b->x, dim, ex_mulc(r->b->x, size, i));
     return split_at(r, x, axis, sizes, r->n_out);
 }
 
@@ -434,15 +423,14 @@ bool rule_aten_split_sizes(struct rule *r)
 
 bool rule_aten_unbind(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     int32_t axis;
     if (!x.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &axis))
         return false;
-    if (!ex_is(ex, b_dim(r->b, x, axis), r->n_out))
+    if (!ex_is(r->b->x, b_dim(r->b, x, axis), r->n_out))
         return rule_bad(r, "there are %u results, and the dimension has another size", r->n_out);
     for (uint32_t i = 0; i < r->n_out; i++)
-        rule_out(r, i, b_squeeze(r->b, b_slice_axis(r->b, x, axis, ex_const(ex, i), ex_const(ex, 1)), axis));
+        rule_out(r, i, b_squeeze(r->b, b_slice_axis(r->b, x, axis, ex_const(r->b->x, i), ex_const(r->b->x, 1)), axis));
     return true;
 }
 

@@ -35,7 +35,7 @@ static value_id moved_last(struct builder *b, value_id x, int32_t a, int32_t c)
 /* The elements (i, i + offset) of dims a and c, as a last dim. */
 static value_id diagonal(struct builder *b, value_id x, int64_t offset, int32_t a, int32_t c)
 {
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     const struct dims dims = b_dims(b, moved_last(b, x, a, c));
     if (!dims.d)
         return (value_id){0};
@@ -72,17 +72,16 @@ bool rule_aten_diagonal(struct rule *r)
 /* The last dim as a diagonal of two, 0 elsewhere. */
 static value_id embedded(struct builder *b, value_id x, int64_t offset)
 {
-    struct exprs *ex = b_exprs(b);
     const struct dims dims = b_dims(b, x);
     expr_id whole[RANK_MAX + 1], lo[RANK_MAX], hi[RANK_MAX];
     if (!dims.d)
         return (value_id){0};
     for (int32_t i = 0; i < dims.rank; i++) {
-        lo[i] = hi[i] = ex_const(ex, 0);
+        lo[i] = hi[i] = ex_const(b->x, 0);
         whole[i] = dims.d[i];
     }
-    hi[dims.rank - 1] = ex_const(ex, llabs(offset));
-    whole[dims.rank - 1] = whole[dims.rank] = ex_add(ex, dims.d[dims.rank - 1], hi[dims.rank - 1]);
+    hi[dims.rank - 1] = ex_const(b->x, llabs(offset));
+    whole[dims.rank - 1] = whole[dims.rank] = ex_add(b->x, dims.d[dims.rank - 1], hi[dims.rank - 1]);
     value_id row = v_iota(b, ELEM_I64, whole, dims.rank + 1, dims.rank - 1),
              col = v_iota(b, ELEM_I64, whole, dims.rank + 1, dims.rank);
     value_id hit = b_binary(b, OP_EQ, b_binary(b, OP_SUB, col, row), b_scalar_i64(b, ELEM_I64, offset));
@@ -124,7 +123,7 @@ bool rule_aten_diag(struct rule *r)
 bool rule_aten_unfold(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     value_id x = rule_in(r, 0);
     int64_t size, step;
     int32_t axis, rank = v_rank(b, x);
@@ -161,7 +160,7 @@ bool rule_aten_im2col(struct rule *r)
 {
     static const int64_t perm[] = {0, 1, 2, 4, 3, 5};
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     struct patch p;
     value_id x = rule_in(r, 0);
     bool single = v_rank(b, x) == 3;
@@ -227,7 +226,7 @@ static bool in_memory_order(struct builder *b, value_id *x, const int64_t *dims,
         perm[k] = found;
         next *= dims[found];
     }
-    expr_id count = ex_const(b_exprs(b), next);
+    expr_id count = ex_const(b->x, next);
     *x = b_reshape(b, b_transpose(b, *x, perm), &count, 1);
     return x->i != 0;
 }
@@ -247,7 +246,7 @@ bool rule_aten_as_strided(struct rule *r)
     if (n != n_strides)
         return rule_bad(r, "there are %u sizes and %u strides", n, n_strides);
     for (int32_t i = 0; i < dims_x.rank; i++)
-        if (!ex_is_const(b_exprs(b), dims_x.d[i], &dims[i]) || n_own != (uint32_t)dims_x.rank)
+        if (!ex_is_const(b->x, dims_x.d[i], &dims[i]) || n_own != (uint32_t)dims_x.rank)
             return rule_refuse(r, "the operand's sizes or strides are known only at run time");
     int64_t own_first = rule_int(r, "self_offset", 0), last, have;
     if (own_first < 0 || !add_i64(rule_int(r, "storage_offset", own_first), -own_first, &first))
@@ -259,14 +258,14 @@ bool rule_aten_as_strided(struct rule *r)
             return rule_bad(r, "size %lld with stride %lld is impossible", (long long)sizes[i], (long long)strides[i]);
         empty |= sizes[i] == 0;
         far |= !add_i64(last, (sizes[i] - 1) * strides[i], &last);
-        whole[i] = ex_const(b_exprs(b), sizes[i]);
+        whole[i] = ex_const(b->x, sizes[i]);
     }
     if (empty)
         return rule_result(r,
                            b_broadcast(b, b_convert(b, b_scalar_i64(b, ELEM_I64, 0), v_elem(b, x)), whole, (int32_t)n));
     if (!in_memory_order(b, &x, dims, own, dims_x.rank))
         return rule_refuse(r, "the operand does not fill its memory: use contiguous() first");
-    if (!ex_is_const(b_exprs(b), b_count(b, x), &have) || far || first < 0 || last >= have)
+    if (!ex_is_const(b->x, b_count(b, x), &have) || far || first < 0 || last >= have)
         return rule_refuse(r, "it reads elements around its operand: use contiguous() or clone() first");
     value_id place = b_broadcast(b, b_scalar_i64(b, ELEM_I64, first), whole, (int32_t)n);
     for (uint32_t i = 0; i < n; i++)
@@ -279,7 +278,6 @@ bool rule_aten_as_strided(struct rule *r)
 /* As many pieces as there are results, the first ones longer by one where they are not equal. */
 bool rule_aten_split_sections(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     int32_t axis;
     int64_t n;
@@ -287,11 +285,11 @@ bool rule_aten_split_sections(struct rule *r)
         return false;
     if (n < 1 || n != r->n_out)
         return rule_bad(r, "there are %lld pieces and %u results", (long long)n, r->n_out);
-    expr_id dim = b_dim(r->b, x, axis), at = ex_const(ex, 0);
+    expr_id dim = b_dim(r->b, x, axis), at = ex_const(r->b->x, 0);
     for (uint32_t i = 0; i < r->n_out; i++) {
-        expr_id size = ex_div(ex, ex_addc(ex, dim, n - 1 - i), ex_const(ex, n));
+        expr_id size = ex_div(r->b->x, ex_addc(r->b->x, dim, n - 1 - i), ex_const(r->b->x, n));
         rule_out(r, i, b_slice_axis(r->b, x, axis, at, size));
-        at = ex_add(ex, at, size);
+        at = ex_add(r->b->x, at, size);
     }
     return true;
 }
@@ -299,7 +297,7 @@ bool rule_aten_split_sections(struct rule *r)
 /* Pieces between places, as slices of Python have them. */
 bool rule_aten_split_indices(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     value_id x = rule_in(r, 0);
     int32_t axis;
     uint32_t n;

@@ -56,9 +56,9 @@ bool rule_aten_max_pool(struct rule *r)
     if (!aten_as(r, rule_max_pool, 12, 0, &x, 1, attrs, 5))
         return false;
     if (rule_wants(r, 1)) {
-        expr_id plane = ex_const(b_exprs(b), 1);
+        expr_id plane = ex_const(b->x, 1);
         for (uint32_t i = 0; i < n; i++)
-            plane = ex_mul(b_exprs(b), plane, b_dim(b, x, 2 + (int32_t)i));
+            plane = ex_mul(b->x, plane, b_dim(b, x, 2 + (int32_t)i));
         rule_out(r, 1, b_binary(b, OP_MOD, r->out[1].v, v_expr(b, ELEM_I64, plane)));
     }
     unbatch(r, single);
@@ -144,11 +144,11 @@ static value_id averaged(struct rule *r, value_id x, int32_t axis, expr_id out)
     struct builder *b = r->b;
     int64_t n, known, axes[] = {axis};
     expr_id dim = b_dim(b, x, axis);
-    if (ex_cmp_eq(b_exprs(b), dim, out) == TRUE_)
+    if (ex_cmp_eq(b->x, dim, out) == TRUE_)
         return x;
-    if (ex_is(b_exprs(b), out, 1))
+    if (ex_is(b->x, out, 1))
         return b_mean(b, x, axes, 1, true);
-    bool fixed = ex_is_const(b_exprs(b), dim, &n) && ex_is_const(b_exprs(b), out, &known);
+    bool fixed = ex_is_const(b->x, dim, &n) && ex_is_const(b->x, out, &known);
     if (!fixed)
         return open_spans_averaged(b, x, axis, out);
     if (known < 1 || n > MATRIX_MAX / known)
@@ -172,7 +172,7 @@ bool rule_aten_adaptive_avg_pool(struct rule *r)
     for (uint32_t i = n; i < spatial; i++)
         out[i] = out[0];
     for (uint32_t i = 0; i < spatial; i++)
-        if (ex_is(b_exprs(b), out[i], 1))
+        if (ex_is(b->x, out[i], 1))
             axes[n_axes++] = rank - (int64_t)spatial + i;
     if (n_axes)
         x = b_mean(b, x, axes, n_axes, true);
@@ -186,13 +186,12 @@ bool rule_aten_adaptive_avg_pool(struct rule *r)
 static value_id spans_max(struct builder *b, value_id x, int32_t axis, int64_t n, int64_t out, int64_t step,
                           value_id *at)
 {
-    struct exprs *ex = b_exprs(b);
     value_id *parts = NEW_ARRAY(&b->g->arena, value_id, out), *places = NEW_ARRAY(&b->g->arena, value_id, out);
     const int64_t axes[] = {axis};
     const struct attr attrs[] = {attr_int("axis", axis), attr_int("max", 1), attr_int("last", 0)},
                       along[] = {attr_int("axis", axis)};
     for (int64_t i = 0; i < out; i++) {
-        expr_id begin = ex_const(ex, i * n / out), size = ex_const(ex, ((i + 1) * n + out - 1) / out - i * n / out);
+        expr_id begin = ex_const(b->x, i * n / out), size = ex_const(b->x, ((i + 1) * n + out - 1) / out - i * n / out);
         value_id part = b_slice_axis(b, x, axis, begin, size);
         parts[i] = b_reduce(b, part, axes, 1, "max", true);
         if (!at)
@@ -232,11 +231,11 @@ static bool adaptive_max_uneven(struct rule *r, value_id x, const int64_t *out, 
         int32_t axis = 2 + (int32_t)i;
         if (out[i] < 1 || out[i] > SPANS_MAX)
             return rule_refuse(r, "output_size is above %d", SPANS_MAX);
-        bool known = ex_is_const(b_exprs(r->b), b_dim(r->b, x, axis), &n);
+        bool known = ex_is_const(r->b->x, b_dim(r->b, x, axis), &n);
         if (!known && placed)
             return rule_refuse(r, "the positions of extremes are asked for, and the size is dynamic");
         x = known ? spans_max(r->b, x, axis, n, out[i], step, placed ? &at : NULL)
-                  : open_spans_max(r->b, x, axis, ex_const(b_exprs(r->b), out[i]));
+                  : open_spans_max(r->b, x, axis, ex_const(r->b->x, out[i]));
         step *= known ? n : 1;
     }
     rule_out(r, 1, at);
@@ -254,11 +253,11 @@ bool rule_aten_adaptive_max_pool(struct rule *r)
     value_id x = batched(b, rule_in(r, 0), r->param, &single);
     if (!x.i || !aten_window(r, 1, "output_size", spatial, 1, out))
         return false;
-    expr_id plane = ex_const(b_exprs(b), 1);
+    expr_id plane = ex_const(b->x, 1);
     for (uint32_t i = 0; i < spatial; i++) {
-        even &= ex_is_const(b_exprs(b), b_dim(b, x, 2 + (int32_t)i), &n) && out[i] >= 1 && n % out[i] == 0;
+        even &= ex_is_const(b->x, b_dim(b, x, 2 + (int32_t)i), &n) && out[i] >= 1 && n % out[i] == 0;
         kernel[i] = even ? n / out[i] : 1;
-        plane = ex_mulc(b_exprs(b), plane, n);
+        plane = ex_mulc(b->x, plane, n);
     }
     const struct attr attrs[] = {attr_ints("kernel_shape", kernel, spatial), attr_ints("strides", kernel, spatial)};
     if (!even ? !adaptive_max_uneven(r, x, out, spatial) : !aten_as(r, rule_max_pool, 12, 0, &x, 1, attrs, 2))
@@ -299,10 +298,10 @@ static bool sizes_of_scales(struct rule *r, uint32_t n, expr_id *sizes)
         int64_t known;
         if (!list || given != n)
             return rule_bad(r, "neither output_size nor scale factors are given are given");
-        if (ex_is_const(b_exprs(r->b), in, &known) && list[i] > 0 && list[i] < 1e6)
-            sizes[i] = ex_const(b_exprs(r->b), (int64_t)floor((double)known * list[i]));
+        if (ex_is_const(r->b->x, in, &known) && list[i] > 0 && list[i] < 1e6)
+            sizes[i] = ex_const(r->b->x, (int64_t)floor((double)known * list[i]));
         else if (list[i] >= 1 && list[i] < 1e6 && list[i] == floor(list[i]))
-            sizes[i] = ex_mulc(b_exprs(r->b), in, (int64_t)list[i]);
+            sizes[i] = ex_mulc(r->b->x, in, (int64_t)list[i]);
         else
             return rule_refuse(
                 r, "align_corners is given, the sizes are dynamic and the scale is a fraction: give output_size");

@@ -11,21 +11,20 @@ uint32_t open_rank(int32_t rank)
 
 bool rule_choose(struct rule *r, expr_id e, int64_t lo, int64_t hi, const char *what, int64_t *out)
 {
-    struct exprs *ex = b_exprs(r->b);
     struct arena *arena = &r->b->g->arena;
     if (!e.i)
         return false;
-    if (ex_is_const(ex, e, out))
+    if (ex_is_const(r->b->x, e, out))
         return *out >= lo && *out <= hi ? true
                                         : rule_bad(r, "%lld %s, %lld to %lld are possible", (long long)*out, what,
                                                    (long long)lo, (long long)hi);
-    lo = ex_lo(ex, e) > lo ? ex_lo(ex, e) : lo;
-    hi = ex_hi(ex, e) < hi ? ex_hi(ex, e) : hi;
+    lo = ex_lo(r->b->x, e) > lo ? ex_lo(r->b->x, e) : lo;
+    hi = ex_hi(r->b->x, e) < hi ? ex_hi(r->b->x, e) : hi;
     if (lo > hi)
         return rule_bad(r, "no number of %s is possible", what);
     for (*out = lo; *out < hi; ++*out) {
-        expr_id is = ex_eq(ex, e, ex_const(ex, *out));
-        enum truth t = ex_truth(ex, is) == UNKNOWN_ ? fact_find(r->lg, is) : ex_truth(ex, is);
+        expr_id is = ex_eq(r->b->x, e, ex_const(r->b->x, *out));
+        enum truth t = ex_truth(r->b->x, is) == UNKNOWN_ ? fact_find(r->lg, is) : ex_truth(r->b->x, is);
         if (t == TRUE_)
             return true;
         if (t == UNKNOWN_) {
@@ -34,7 +33,7 @@ bool rule_choose(struct rule *r, expr_id e, int64_t lo, int64_t hi, const char *
             return false;
         }
     }
-    b_assert(r->b, ex_eq(ex, e, ex_const(ex, hi)), EVAL_SHAPE,
+    b_assert(r->b, ex_eq(r->b->x, e, ex_const(r->b->x, hi)), EVAL_SHAPE,
              "%lld to %lld %s are supported if their number is dynamic", (long long)lo, (long long)hi, what);
     return true;
 }
@@ -48,7 +47,7 @@ bool rule_count(struct rule *r, uint32_t i, const char *what, uint32_t lo, uint3
     if (!v_count_known(r->b, v) && v_rank(r->b, v) != 1)
         return rule_bad(r, "the operand that gives the %s has rank %d", what, (int)v_rank(r->b, v));
     expr_id dim = b_count(r->b, v);
-    if (ex_is_const(b_exprs(r->b), dim, &count) && count >= 0 && count <= INT32_MAX)
+    if (ex_is_const(r->b->x, dim, &count) && count >= 0 && count <= INT32_MAX)
         *n = (uint32_t)count;
     else if (rule_choose(r, dim, lo, hi, what, &count))
         *n = (uint32_t)count;

@@ -37,9 +37,9 @@ static value_id no_rows(struct builder *b, region_id inner, value_id v)
     expr_id out[RANK_MAX];
     if (!dims.d || dims.rank + 1 > RANK_MAX)
         return (value_id){0};
-    out[0] = ex_const(b_exprs(b), 0);
+    out[0] = ex_const(b->x, 0);
     for (int32_t d = 0; d < dims.rank; d++)
-        out[d + 1] = inner.i && dim_escapes(b->g, inner, dims.d[d], 16) ? ex_const(b_exprs(b), 0) : dims.d[d];
+        out[d + 1] = inner.i && dim_escapes(b->g, inner, dims.d[d], 16) ? ex_const(b->x, 0) : dims.d[d];
     return b_splat_f64(b, v_elem(b, v), 0, out, dims.rank + 1);
 }
 
@@ -116,7 +116,7 @@ static value_id rows_join(struct rule *r, struct lowered first, struct lowered r
 {
     struct builder *b = r->b;
     value_id rows[2] = {stack(r, &first, 1), rest.v};
-    bool alone = rows[0].i && rows[1].i && ex_is(b_exprs(b), b_dim(b, rows[1], 0), 0);
+    bool alone = rows[0].i && rows[1].i && ex_is(b->x, b_dim(b, rows[1], 0), 0);
     return alone ? rows[0] : b_concat(b, rows, 2, 0);
 }
 
@@ -124,7 +124,6 @@ static value_id rows_join(struct rule *r, struct lowered first, struct lowered r
 static bool loop_peel(struct rule *r, struct loop_lowering *l)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     struct loop_lowering rest = *l;
     struct lowered cond, *next = NEW_ARRAY(&b->g->arena, struct lowered, l->n_carried + l->n_scan + 1);
     if (!l->body(r, l, lowered_value(b_scalar_i64(b, ELEM_I64, l->peeled)),
@@ -137,7 +136,7 @@ static bool loop_peel(struct rule *r, struct loop_lowering *l)
     if (l->trips_value.i)
         rest.trips_value = b_binary(b, OP_SUB, l->trips_value, b_scalar_i64(b, ELEM_I64, 1));
     if (l->trips.i)
-        rest.trips = ex_max(ex, ex_addc(ex, l->trips, -1), ex_const(ex, 0));
+        rest.trips = ex_max(b->x, ex_addc(b->x, l->trips, -1), ex_const(b->x, 0));
     rest.cond = v_scalar(b, lowered_force(b, cond));
     if (!rest.cond.i || (l->trips_value.i && !rest.trips_value.i) || !loop_build(r, &rest))
         return false;
@@ -246,7 +245,7 @@ static bool build(struct rule *r, struct loop_lowering *l)
     struct builder *b = r->b;
     int64_t trips = INT64_MAX;
     enum truth start = l->cond.i ? value_truth(b, l->cond) : TRUE_;
-    bool known = !l->trips_value.i || (l->trips.i && ex_is_const(b_exprs(b), l->trips, &trips));
+    bool known = !l->trips_value.i || (l->trips.i && ex_is_const(b->x, l->trips, &trips));
     if (start == TRUE_)
         l->cond = (value_id){0};
     if (start == FALSE_ || (known && trips <= 0))

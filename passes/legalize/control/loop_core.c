@@ -230,15 +230,14 @@ static bool types_after(struct rule *r, struct loop_lowering *l, const struct ty
 enum truth loop_starts(struct rule *r, const struct loop_lowering *l, expr_id *starts)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    expr_id go = l->cond.i ? b_elem(b, l->cond, 0, 0, 1) : ex_const(ex, 1), trips = {0};
+    expr_id go = l->cond.i ? b_elem(b, l->cond, 0, 0, 1) : ex_const(b->x, 1), trips = {0};
     if (l->trips_value.i)
         trips = b_elem(b, l->trips_value, 0, INT64_MIN, INT64_MAX);
     *starts = (expr_id){0};
     if (!go.i || (l->trips_value.i && !trips.i))
         return UNKNOWN_;
-    *starts = trips.i ? ex_and(ex, go, ex_lt(ex, ex_const(ex, 0), trips)) : go;
-    enum truth known = ex_truth(ex, *starts);
+    *starts = trips.i ? ex_and(b->x, go, ex_lt(b->x, ex_const(b->x, 0), trips)) : go;
+    enum truth known = ex_truth(b->x, *starts);
     return known == UNKNOWN_ ? fact_find(r->lg, *starts) : known;
 }
 
@@ -256,7 +255,7 @@ static bool begins_otherwise(struct rule *r, struct loop_lowering *l, const stru
                              const struct type *wide, const struct built *first, uint32_t *which)
 {
     struct graph *g = r->b->g;
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     struct type *after = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1),
                 *later = NEW_ARRAY(&g->arena, struct type, l->n_carried + 1);
     for (uint32_t i = 0; i < l->n_carried; i++) {

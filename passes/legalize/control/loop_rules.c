@@ -15,7 +15,7 @@ static struct lowered as_declared(struct rule *r, region_id body, uint32_t k, st
     const struct type *t = k < region->params.n ? value_type(from, region->params.data[k]) : NULL;
     expr_id ones[RANK_MAX];
     for (int32_t i = 0; i < RANK_MAX; i++)
-        ones[i] = ex_const(b_exprs(r->b), 1);
+        ones[i] = ex_const(r->b->x, 1);
     return t && t->kind == TYPE_TENSOR && t->rank > 0 ? lowered_value(b_reshape(r->b, v.v, ones, t->rank)) : v;
 }
 
@@ -75,7 +75,7 @@ bool rule_loop(struct rule *r)
         if (!l.trips_value.i)
             return false;
         if (v_known_i64(b, l.trips_value, 0, &trips))
-            l.trips = ex_const(b_exprs(b), trips);
+            l.trips = ex_const(b->x, trips);
     }
     if (rule_has(r, 1)) {
         if (!is_bool(r, r->arg[1]))
@@ -94,7 +94,6 @@ static bool scan_body(struct rule *r, struct loop_lowering *l, struct lowered it
                       struct lowered *scan)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     uint32_t n = l->n_carried + l->n_inputs;
     struct lowered *params = NEW_ARRAY(&b->g->arena, struct lowered, n + 1);
     struct lowered *results = NEW_ARRAY(&b->g->arena, struct lowered, l->n_carried + l->n_scan + 1);
@@ -105,14 +104,14 @@ static bool scan_body(struct rule *r, struct loop_lowering *l, struct lowered it
         value_id x = l->inputs[i], item;
         int32_t axis = l->in_axis[i];
         if (known) {
-            expr_id pos = ex_const(ex, at);
+            expr_id pos = ex_const(b->x, at);
             if (l->in_reverse[i])
-                pos = ex_sub(ex, ex_addc(ex, l->trips, l->peeled - 1), pos);
-            item = b_squeeze(b, b_slice_axis(b, x, axis, pos, ex_const(ex, 1)), axis);
+                pos = ex_sub(b->x, ex_addc(b->x, l->trips, l->peeled - 1), pos);
+            item = b_squeeze(b, b_slice_axis(b, x, axis, pos, ex_const(b->x, 1)), axis);
         } else {
             value_id pos = iter.v;
             if (l->in_reverse[i])
-                pos = b_binary(b, OP_SUB, v_expr(b, ELEM_I64, ex_addc(ex, l->trips, l->peeled - 1)), pos);
+                pos = b_binary(b, OP_SUB, v_expr(b, ELEM_I64, ex_addc(b->x, l->trips, l->peeled - 1)), pos);
             item = b_gather(b, x, pos, axis);
         }
         params[l->n_carried + i] = lowered_value(item);
@@ -137,7 +136,6 @@ static int64_t list_at(struct rule *r, const char *name, uint32_t i)
 static bool scan_read(struct rule *r, struct loop_lowering *l, uint32_t first, const char *directions)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     l->inputs = NEW_ARRAY(&b->g->arena, value_id, l->n_inputs + 1);
     l->in_axis = NEW_ARRAY(&b->g->arena, int32_t, l->n_inputs + 1);
     l->in_reverse = NEW_ARRAY(&b->g->arena, bool, l->n_inputs + 1);
@@ -149,10 +147,10 @@ static bool scan_read(struct rule *r, struct loop_lowering *l, uint32_t first, c
         expr_id n = b_dim(b, x, l->in_axis[i]);
         if (i == 0)
             l->trips = n;
-        else if (ex_cmp_eq(ex, n, l->trips) == FALSE_)
+        else if (ex_cmp_eq(b->x, n, l->trips) == FALSE_)
             return rule_bad(r, "scan inputs have different lengths");
         else
-            b_assert(b, ex_eq(ex, n, l->trips), -2, "scan inputs have different lengths");
+            b_assert(b, ex_eq(b->x, n, l->trips), -2, "scan inputs have different lengths");
     }
     l->trips_value = v_expr(b, ELEM_I64, l->trips);
     return true;
@@ -202,7 +200,6 @@ bool rule_scan(struct rule *r)
 bool rule_scan_old(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     int64_t n_inputs = rule_int(r, "num_scan_inputs", 0), batches;
     if (rule_has(r, 0))
         return rule_refuse(r, "version 8 is given sequence_lens");
@@ -219,12 +216,12 @@ bool rule_scan_old(struct rule *r)
     l.carried = NEW_ARRAY(&b->g->arena, struct lowered, l.n_carried + 1);
     l.scan = NEW_ARRAY(&b->g->arena, struct lowered, l.n_scan + 1);
     value_id first = rule_in(r, 1);
-    if (!first.i || !ex_is_const(ex, b_dim(b, first, 0), &batches) || batches < 1 ||
+    if (!first.i || !ex_is_const(b->x, b_dim(b, first, 0), &batches) || batches < 1 ||
         batches > legalize_unroll_limit(r) || r->n_out > n_out)
         return rule_refuse(r, "the number of batches is unknown (version 8)");
     value_id *rows = NEW_ARRAY(&b->g->arena, value_id, n_out * (size_t)batches + 1);
     for (int64_t k = 0; k < batches; k++) {
-        expr_id at = ex_const(ex, k), one = ex_const(ex, 1);
+        expr_id at = ex_const(b->x, k), one = ex_const(b->x, 1);
         if (!scan_read(r, &l, 1, "directions"))
             return false;
         for (uint32_t i = 0; i < l.n_inputs; i++)

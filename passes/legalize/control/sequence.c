@@ -226,12 +226,11 @@ bool rule_seq_concat(struct rule *r)
 /* Sizes of the pieces; false silently when their number is not known now. */
 static bool split_plan(struct rule *r, expr_id dim, expr_id **sizes, uint32_t *n)
 {
-    struct exprs *ex = b_exprs(r->b);
     int64_t total, chunk = 1;
     value_id split = rule_in(r, 1);
     if (rule_has(r, 1) && v_rank(r->b, split) == 1) {
         int64_t pieces;
-        bool few = ex_is_const(ex, b_dim(r->b, split, 0), &pieces) && pieces <= 4096;
+        bool few = ex_is_const(r->b->x, b_dim(r->b, split, 0), &pieces) && pieces <= 4096;
         const expr_id *given = few ? b_elems(r->b, split, 0, INT32_MAX, n) : NULL;
         if (!given)
             return false;
@@ -242,23 +241,22 @@ static bool split_plan(struct rule *r, expr_id dim, expr_id **sizes, uint32_t *n
     }
     if (rule_has(r, 1) && !v_known_i64(r->b, split, 0, &chunk))
         return false;
-    if (!ex_is_const(ex, dim, &total) || chunk < 1 || total / chunk > 4096)
+    if (!ex_is_const(r->b->x, dim, &total) || chunk < 1 || total / chunk > 4096)
         return false;
     *n = (uint32_t)(total / chunk + (total % chunk != 0));
     *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, *n + 1);
     for (uint32_t i = 0; i < *n; i++)
-        (*sizes)[i] = ex_const(ex, total - chunk * i < chunk ? total - chunk * i : chunk);
+        (*sizes)[i] = ex_const(r->b->x, total - chunk * i < chunk ? total - chunk * i : chunk);
     return true;
 }
 
 bool rule_split_to_sequence(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0);
     int32_t axis;
     uint32_t n;
-    expr_id *sizes, start = ex_const(ex, 0);
+    expr_id *sizes, start = ex_const(b->x, 0);
     bool drop = !rule_has(r, 1) && !rule_int(r, "keepdims", 1);
     if (!x.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(b, x), &axis))
         return false;
@@ -271,7 +269,7 @@ bool rule_split_to_sequence(struct rule *r)
     for (uint32_t i = 0; i < n; i++) {
         value_id piece = b_slice_axis(b, x, axis, start, sizes[i]);
         items[i] = lowered_value(drop ? b_squeeze(b, piece, axis) : piece);
-        start = ex_add(ex, start, sizes[i]);
+        start = ex_add(b->x, start, sizes[i]);
     }
     return list_out(r, items, n, v_elem(b, x));
 }

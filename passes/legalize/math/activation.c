@@ -41,7 +41,7 @@ bool rule_prelu(struct rule *r)
     value_id x = v_widen(b, rule_in(r, 0)), slope = v_widen(b, rule_in(r, 1));
     int64_t n;
     if (r->version < 7 && v_rank(b, slope) == 1 && v_rank(b, x) > 2 &&
-        !(ex_is_const(b_exprs(b), b_count(b, slope), &n) && n == 1))
+        !(ex_is_const(b->x, b_count(b, slope), &n) && n == 1))
         slope = v_along(b, slope, 0, v_rank(b, x) - 1);
     value_id scaled = b_binary(b, OP_MUL, x, slope);
     return finish(r, gate(b, OP_LT, x, 0, scaled, x));
@@ -185,12 +185,12 @@ bool rule_hardmax(struct rule *r)
     int32_t axis = (int32_t)axes[0];
     if (n > 1) {
         expr_id d[RANK_MAX];
-        d[axis] = ex_const(b_exprs(b), 1);
+        d[axis] = ex_const(b->x, 1);
         for (int32_t i = 0; i < dims.rank; i++) {
             if (i < axis)
                 d[i] = dims.d[i];
             else
-                d[axis] = ex_mul(b_exprs(b), d[axis], dims.d[i]);
+                d[axis] = ex_mul(b->x, d[axis], dims.d[i]);
         }
         flat = b_reshape(b, x, d, axis + 1);
     }

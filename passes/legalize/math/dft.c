@@ -100,32 +100,30 @@ static bool stages_choose(struct stages *s)
 static value_id stages_build(const struct stages *s, value_id x, expr_id rows)
 {
     struct builder *b = s->b;
-    struct exprs *ex = b_exprs(b);
     static const int64_t leading[] = {0, 1}, middle[] = {1, 2}, swap[] = {0, 2, 1, 3};
-    expr_id n1 = ex_const(ex, s->n1), n2 = ex_const(ex, s->n2), two = ex_const(ex, 2);
-    expr_id apart[4] = {rows, n1, n2, ex_const(ex, s->parts)}, inner[4] = {n2, rows, two, n1},
-            split[4] = {rows, n1, ex_const(ex, s->k2), two}, joined[3] = {rows, ex_const(ex, s->k2 * s->n1), two};
+    expr_id n1 = ex_const(b->x, s->n1), n2 = ex_const(b->x, s->n2), two = ex_const(b->x, 2);
+    expr_id apart[4] = {rows, n1, n2, ex_const(b->x, s->parts)}, inner[4] = {n2, rows, two, n1},
+            split[4] = {rows, n1, ex_const(b->x, s->k2), two}, joined[3] = {rows, ex_const(b->x, s->k2 * s->n1), two};
     value_id y;
     if (s->n1 == 1)
         return b_reshape(b, product(b, x, second_table(s, s->parts), -1, middle, leading), joined, 3);
     y = product(b, b_reshape(b, x, apart, 4), first_table(s), 2, (const int64_t[]){1, 3}, middle);
     y = product(b, b_reshape(b, y, inner, 4), second_table(s, 2), -1, (const int64_t[]){0, 2}, leading);
     y = b_reshape(b, b_transpose(b, b_reshape(b, y, split, 4), swap), joined, 3);
-    return b_slice_axis(b, y, 1, ex_const(ex, 0), ex_const(ex, s->results));
+    return b_slice_axis(b, y, 1, ex_const(b->x, 0), ex_const(b->x, s->results));
 }
 
 /* {0}: not by products. */
 static value_id by_products(struct builder *b, value_id x, const struct dft *t)
 {
     enum { LENGTH_MOST = 1 << 16 };
-    struct exprs *ex = b_exprs(b);
     struct stages s = {.b = b, .sign = t->inverse ? 1 : -1, .scale = 1};
     int64_t extent;
     struct dims x_dims = b_dims(b, x);
-    expr_id rows = ex_const(ex, 1), three[3], out[RANK_MAX];
+    expr_id rows = ex_const(b->x, 1), three[3], out[RANK_MAX];
     int32_t rank = x_dims.rank;
-    if (!x_dims.d || !ex_is_const(ex, t->length, &s.n) || !ex_is_const(ex, x_dims.d[t->axis], &extent) ||
-        extent != s.n || !ex_is_const(ex, x_dims.d[rank - 1], &s.parts) || s.n < 1 || s.n > LENGTH_MOST ||
+    if (!x_dims.d || !ex_is_const(b->x, t->length, &s.n) || !ex_is_const(b->x, x_dims.d[t->axis], &extent) ||
+        extent != s.n || !ex_is_const(b->x, x_dims.d[rank - 1], &s.parts) || s.n < 1 || s.n > LENGTH_MOST ||
         (t->onesided && (t->inverse || s.parts != 1)))
         return (value_id){0};
     s.results = t->onesided ? s.n / 2 + 1 : s.n;
@@ -137,14 +135,14 @@ static value_id by_products(struct builder *b, value_id x, const struct dft *t)
     if (!x_dims.d)
         return (value_id){0};
     for (int32_t i = 0; i + 2 < rank; i++) {
-        rows = ex_mul(ex, rows, x_dims.d[i]);
+        rows = ex_mul(b->x, rows, x_dims.d[i]);
         out[i] = x_dims.d[i];
     }
     three[0] = rows;
     three[1] = x_dims.d[rank - 2];
     three[2] = x_dims.d[rank - 1];
-    out[rank - 2] = ex_const(ex, s.results);
-    out[rank - 1] = ex_const(ex, 2);
+    out[rank - 2] = ex_const(b->x, s.results);
+    out[rank - 1] = ex_const(b->x, 2);
     value_id y = stages_build(&s, b_reshape(b, x, three, 3), rows);
     return v_move_axis(b, b_reshape(b, y, out, rank), rank - 2, t->axis);
 }
@@ -160,24 +158,22 @@ value_id dft_build(struct builder *b, value_id x, const struct dft *t)
 /* Frame f is parts f, f + 1, ... of `step` samples, of which the last may be too long. */
 static value_id frames_of_parts(struct builder *b, value_id x, int64_t step, int64_t length, expr_id count)
 {
-    struct exprs *ex = b_exprs(b);
     int64_t n = (length + step - 1) / step;
-    expr_id zero = ex_const(ex, 0), none[3] = {zero, zero, zero}, parts = ex_addc(ex, count, n - 1),
-            apart[4] = {b_dim(b, x, 0), parts, ex_const(ex, step), b_dim(b, x, 2)}, all = ex_mulc(ex, parts, step),
-            more[3] = {zero, ex_max(ex, ex_sub(ex, all, b_dim(b, x, 1)), zero), zero};
+    expr_id zero = ex_const(b->x, 0), none[3] = {zero, zero, zero}, parts = ex_addc(b->x, count, n - 1),
+            apart[4] = {b_dim(b, x, 0), parts, ex_const(b->x, step), b_dim(b, x, 2)}, all = ex_mulc(b->x, parts, step),
+            more[3] = {zero, ex_max(b->x, ex_sub(b->x, all, b_dim(b, x, 1)), zero), zero};
     value_id piece[PIECES_MOST];
     x = b_slice_axis(b, b_pad(b, x, (value_id){0}, none, more, "constant"), 1, zero, all);
     x = b_reshape(b, x, apart, 4);
     for (int64_t i = 0; i < n; i++)
-        piece[i] = b_slice_axis(b, x, 1, ex_const(ex, i), count);
-    return b_slice_axis(b, b_concat(b, piece, (uint32_t)n, 2), 2, zero, ex_const(ex, length));
+        piece[i] = b_slice_axis(b, x, 1, ex_const(b->x, i), count);
+    return b_slice_axis(b, b_concat(b, piece, (uint32_t)n, 2), 2, zero, ex_const(b->x, length));
 }
 
 value_id dft_frames(struct builder *b, value_id x, expr_id step, expr_id length, expr_id count)
 {
-    struct exprs *ex = b_exprs(b);
     int64_t by, n;
-    if (ex_is_const(ex, step, &by) && ex_is_const(ex, length, &n) && by <= n && n <= PIECES_MOST * by)
+    if (ex_is_const(b->x, step, &by) && ex_is_const(b->x, length, &n) && by <= n && n <= PIECES_MOST * by)
         return frames_of_parts(b, x, by, n, count);
     expr_id dims[2] = {count, length};
     value_id at = b_binary(b, OP_MUL, v_iota(b, ELEM_I64, dims, 2, 0), v_expr(b, ELEM_I64, step));

@@ -33,7 +33,7 @@ static value_id broadcast_old(struct rule *r, value_id a, value_id v)
     const struct dims have = b_dims(r->b, v);
     expr_id dims[RANK_MAX];
     for (int32_t i = 0; i < ra - axis; i++)
-        dims[i] = i < rb ? have.d[i] : ex_const(b_exprs(r->b), 1);
+        dims[i] = i < rb ? have.d[i] : ex_const(r->b->x, 1);
     return b_reshape(r->b, v, dims, ra - axis);
 }
 

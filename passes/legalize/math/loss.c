@@ -11,7 +11,7 @@
 static value_id nll(struct rule *r, value_id x, value_id target, value_id weight, value_id *weights)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     value_id ignored = {0};
     *weights = (value_id){0};
     for (int32_t i = 0; i < v_rank(b, target) && v_rank(b, x) == v_rank(b, target) + 1; i++)

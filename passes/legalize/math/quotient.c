@@ -25,7 +25,7 @@ static bool is_repeated(struct builder *b, value_id v, value_id x)
     const struct dims dims = b_dims(b, v), dims_x = b_dims(b, x);
     bool repeated = dims.rank < dims_x.rank;
     for (int32_t d = 0; d < dims.rank && dims.rank <= dims_x.rank; d++)
-        repeated |= ex_is(b_exprs(b), dims.d[d], 1) && !ex_is(b_exprs(b), dims_x.d[dims_x.rank - dims.rank + d], 1);
+        repeated |= ex_is(b->x, dims.d[d], 1) && !ex_is(b->x, dims_x.d[dims_x.rank - dims.rank + d], 1);
     return repeated;
 }
 

@@ -31,27 +31,25 @@ static bool axes_list(struct rule *r, struct axes *a, const int64_t *given, uint
 /* As many axes as there are dims, or none, which means all: the run checks that they are all of them. */
 static bool axes_are_all(struct rule *r, struct axes *a, value_id v, int32_t rank)
 {
-    struct exprs *ex = b_exprs(r->b);
-    expr_id each = ex_const(ex, 1), none = ex_eq(ex, b_dim(r->b, v, 0), ex_const(ex, 0));
+    expr_id each = ex_const(r->b->x, 1), none = ex_eq(r->b->x, b_dim(r->b, v, 0), ex_const(r->b->x, 0));
     axes_all(a, rank);
     uint32_t n;
     if (!rule_axis_mask_open(r, v_axes_padded(r->b, v, rank), rank, rank, a->mask, &n))
         return false;
     for (int32_t d = 0; d < rank; d++)
-        each = ex_and(ex, each, a->mask[d]);
-    b_assert(r->b, ex_or(ex, none, each), EVAL_VALUE, "axes are named twice");
+        each = ex_and(r->b->x, each, a->mask[d]);
+    b_assert(r->b, ex_or(r->b->x, none, each), EVAL_VALUE, "axes are named twice");
     return true;
 }
 
 /* Even the number of axes, and so the result's rank, is the run's. None named means all. */
 static bool axes_choose(struct rule *r, struct axes *a, value_id v, int32_t rank)
 {
-    struct exprs *ex = b_exprs(r->b);
     bool noop = rule_int(r, "noop_with_empty_axes", 0) != 0;
-    expr_id n = b_dim(r->b, v, 0), all = ex_const(ex, rank);
+    expr_id n = b_dim(r->b, v, 0), all = ex_const(r->b->x, rank);
     int64_t gone;
-    if (!rule_choose(r, noop ? n : ex_select(ex, ex_eq(ex, n, ex_const(ex, 0)), all, n), noop || rank == 0 ? 0 : 1,
-                     rank, "axes", &gone))
+    if (!rule_choose(r, noop ? n : ex_select(r->b->x, ex_eq(r->b->x, n, ex_const(r->b->x, 0)), all, n),
+                     noop || rank == 0 ? 0 : 1, rank, "axes", &gone))
         return false;
     if (gone == rank)
         return axes_are_all(r, a, v, rank);
@@ -62,15 +60,14 @@ static bool axes_choose(struct rule *r, struct axes *a, value_id v, int32_t rank
 /* The number of axes is the run's: with keepdims the rank stays known. */
 static bool axes_open(struct rule *r, struct axes *a, value_id v, int32_t rank)
 {
-    struct exprs *ex = b_exprs(r->b);
     if (!rule_int(r, "keepdims", 1))
         return axes_choose(r, a, v, rank);
-    expr_id none = ex_eq(ex, b_dim(r->b, v, 0), ex_const(ex, 0));
+    expr_id none = ex_eq(r->b->x, b_dim(r->b, v, 0), ex_const(r->b->x, 0));
     a->dynamic = true;
     if (!rule_axis_mask_open(r, v_axes_padded(r->b, v, rank), rank, rank, a->mask, &a->n))
         return false;
     for (int32_t d = 0; d < rank && !rule_int(r, "noop_with_empty_axes", 0); d++)
-        a->mask[d] = ex_or(ex, a->mask[d], none);
+        a->mask[d] = ex_or(r->b->x, a->mask[d], none);
     return true;
 }
 
@@ -84,7 +81,7 @@ static bool axes_get(struct rule *r, struct axes *a, int32_t rank)
         value_id v = rule_in(r, 1);
         int64_t count, value;
         bool known = true;
-        if (!ex_is_const(b_exprs(r->b), b_count(r->b, v), &count))
+        if (!ex_is_const(r->b->x, b_count(r->b, v), &count))
             return axes_open(r, a, v, rank);
         for (int64_t k = 0; k < count; k++)
             known &= v_known_i64(r->b, v, (uint32_t)k, &value);
@@ -107,15 +104,14 @@ static bool axes_get(struct rule *r, struct axes *a, int32_t rank)
 /* Keeps all dims; reduced ones become 1. */
 static value_id reduce_keep(struct builder *b, value_id x, const struct axes *a, const char *monoid)
 {
-    struct exprs *ex = b_exprs(b);
     if (!a->dynamic)
         return a->n ? b_reduce(b, x, a->list, a->n, monoid, true) : x;
     for (int32_t d = 0; x.i && d < v_rank(b, x); d++) {
         int64_t axis = d;
-        expr_id dim = b_dim(b, x, d), one = ex_const(ex, 1), zero = ex_const(ex, 0);
+        expr_id dim = b_dim(b, x, d), one = ex_const(b->x, 1), zero = ex_const(b->x, 0);
         value_id both[2] = {b_reduce(b, x, &axis, 1, monoid, true), x};
-        x = b_slice_axis(b, b_concat(b, both, 2, d), d, ex_select(ex, a->mask[d], zero, one),
-                         ex_select(ex, a->mask[d], one, dim));
+        x = b_slice_axis(b, b_concat(b, both, 2, d), d, ex_select(b->x, a->mask[d], zero, one),
+                         ex_select(b->x, a->mask[d], one, dim));
     }
     return x;
 }
@@ -146,13 +142,12 @@ static bool finish(struct rule *r, value_id y, const struct axes *a)
 
 static value_id mean(struct builder *b, value_id x, const struct axes *a)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id n = ex_const(ex, 1);
+    expr_id n = ex_const(b->x, 1);
     value_id sum = reduce_keep(b, x, a, "sum");
     for (uint32_t i = 0; !a->dynamic && i < a->n; i++)
-        n = ex_mul(ex, n, b_dim(b, x, (int32_t)a->list[i]));
+        n = ex_mul(b->x, n, b_dim(b, x, (int32_t)a->list[i]));
     for (int32_t d = 0; a->dynamic && d < v_rank(b, x); d++)
-        n = ex_mul(ex, n, ex_select(ex, a->mask[d], b_dim(b, x, d), ex_const(ex, 1)));
+        n = ex_mul(b->x, n, ex_select(b->x, a->mask[d], b_dim(b, x, d), ex_const(b->x, 1)));
     return sum.i ? b_binary(b, OP_DIV, sum, v_expr(b, v_elem(b, x), n)) : sum;
 }
 

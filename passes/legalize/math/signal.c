@@ -11,51 +11,48 @@
  * where it is the inverse of such a one; else reals get an imaginary part of 0. */
 static value_id dft_operand(struct builder *b, value_id x, bool inverse, bool onesided)
 {
-    struct exprs *ex = b_exprs(b);
     int64_t known;
     const struct dims d = b_dims(b, x);
     expr_id lo[RANK_MAX], hi[RANK_MAX], out[RANK_MAX];
-    if (!d.d || d.rank < 1 || ex_is_const(ex, d.d[d.rank - 1], &known))
+    if (!d.d || d.rank < 1 || ex_is_const(b->x, d.d[d.rank - 1], &known))
         return x;
-    expr_id parts = d.d[d.rank - 1], one = ex_const(ex, 1), two = ex_const(ex, 2),
+    expr_id parts = d.d[d.rank - 1], one = ex_const(b->x, 1), two = ex_const(b->x, 2),
             want = onesided && !inverse ? one : two;
-    b_assert(b, ex_or(ex, ex_eq(ex, parts, want), onesided ? ex_const(ex, 0) : ex_eq(ex, parts, one)), EVAL_SHAPE,
-             onesided ? "the last dim must be %d" : "the last dim must be 1 (real) or %d (complex)",
+    b_assert(b, ex_or(b->x, ex_eq(b->x, parts, want), onesided ? ex_const(b->x, 0) : ex_eq(b->x, parts, one)),
+             EVAL_SHAPE, onesided ? "the last dim must be %d" : "the last dim must be 1 (real) or %d (complex)",
              want.i == one.i ? 1 : 2);
     for (int32_t i = 0; i < d.rank; i++) {
-        lo[i] = hi[i] = ex_const(ex, 0);
+        lo[i] = hi[i] = ex_const(b->x, 0);
         out[i] = d.d[i];
     }
     out[d.rank - 1] = want;
-    hi[d.rank - 1] = onesided ? hi[0] : ex_max(ex, ex_sub(ex, two, parts), ex_const(ex, 0));
+    hi[d.rank - 1] = onesided ? hi[0] : ex_max(b->x, ex_sub(b->x, two, parts), ex_const(b->x, 0));
     return b_reshape(b, b_pad(b, x, (value_id){0}, lo, hi, "constant"), out, d.rank);
 }
 
 static expr_id dft_length(struct rule *r, expr_id dim, bool real_inverse)
 {
-    struct exprs *ex = b_exprs(r->b);
     if (rule_has(r, 1))
         return b_elem(r->b, v_scalar(r->b, rule_in(r, 1)), 0, 1, INT32_MAX);
-    return real_inverse ? ex_mulc(ex, ex_addc(ex, dim, -1), 2) : dim;
+    return real_inverse ? ex_mulc(r->b->x, ex_addc(r->b->x, dim, -1), 2) : dim;
 }
 
 /* An axis known only at run time: the dims before it and after it become one each, [before, n, after, parts]. */
 static bool dft_any_axis(struct rule *r, value_id x, bool inverse, bool onesided)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     uint32_t n;
     const struct dims d = b_dims(b, x);
-    expr_id mask[RANK_MAX], one = ex_const(ex, 1), flat[4] = {one, one, one, d.d[d.rank - 1]}, seen = ex_const(ex, 0),
-                            out[RANK_MAX];
+    expr_id mask[RANK_MAX], one = ex_const(b->x, 1), flat[4] = {one, one, one, d.d[d.rank - 1]},
+                            seen = ex_const(b->x, 0), out[RANK_MAX];
     if (!rule_axis_mask(r, rule_in(r, 2), d.rank, mask, &n))
         return false;
     for (int32_t i = 0; i + 1 < d.rank; i++) {
-        expr_id before = ex_and(ex, ex_not(ex, seen), ex_not(ex, mask[i]));
-        flat[0] = ex_mul(ex, flat[0], ex_select(ex, before, d.d[i], one));
-        flat[1] = ex_mul(ex, flat[1], ex_select(ex, mask[i], d.d[i], one));
-        flat[2] = ex_mul(ex, flat[2], ex_select(ex, seen, d.d[i], one));
-        seen = ex_or(ex, seen, mask[i]);
+        expr_id before = ex_and(b->x, ex_not(b->x, seen), ex_not(b->x, mask[i]));
+        flat[0] = ex_mul(b->x, flat[0], ex_select(b->x, before, d.d[i], one));
+        flat[1] = ex_mul(b->x, flat[1], ex_select(b->x, mask[i], d.d[i], one));
+        flat[2] = ex_mul(b->x, flat[2], ex_select(b->x, seen, d.d[i], one));
+        seen = ex_or(b->x, seen, mask[i]);
     }
     b_assert(b, seen, -9, "the last axis holds real and imaginary parts");
     expr_id length = dft_length(r, flat[1], inverse && onesided);
@@ -65,7 +62,7 @@ static bool dft_any_axis(struct rule *r, value_id x, bool inverse, bool onesided
     if (!y.i)
         return false;
     for (int32_t i = 0; i + 1 < d.rank; i++)
-        out[i] = ex_select(ex, mask[i], b_dim(b, y, 1), d.d[i]);
+        out[i] = ex_select(b->x, mask[i], b_dim(b, y, 1), d.d[i]);
     out[d.rank - 1] = b_dim(b, y, 3);
     return rule_result(r, b_convert(b, b_reshape(b, y, out, d.rank), v_elem(b, rule_in(r, 0))));
 }
@@ -100,7 +97,6 @@ bool rule_dft(struct rule *r)
 bool rule_stft(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = b_convert(b, in, ELEM_F64), window = rule_in(r, 2);
     expr_id step = b_elem(b, v_scalar(b, rule_in(r, 1)), 0, 1, INT32_MAX), length;
     if (!x.i || !step.i)
@@ -115,9 +111,9 @@ bool rule_stft(struct rule *r)
     length = rule_has(r, 3) ? b_elem(b, v_scalar(b, rule_in(r, 3)), 0, 1, INT32_MAX) : b_dim(b, window, 0);
     if (!length.i)
         return false;
-    expr_id room = ex_sub(ex, b_dim(b, x, 1), length);
-    b_assert(b, ex_le(ex, ex_const(ex, 0), room), EVAL_SHAPE, "a frame is longer than the signal");
-    value_id frames = dft_frames(b, x, step, length, ex_addc(ex, ex_div(ex, room, step), 1));
+    expr_id room = ex_sub(b->x, b_dim(b, x, 1), length);
+    b_assert(b, ex_le(b->x, ex_const(b->x, 0), room), EVAL_SHAPE, "a frame is longer than the signal");
+    value_id frames = dft_frames(b, x, step, length, ex_addc(b->x, ex_div(b->x, room, step), 1));
     if (window.i)
         frames = b_binary(b, OP_MUL, frames, v_along(b, b_convert(b, window, ELEM_F64), 2, 4));
     value_id y = dft_build(b, frames, &(struct dft){2, false, rule_int(r, "onesided", 1) != 0, length});
@@ -133,7 +129,7 @@ bool rule_window(struct rule *r)
     expr_id size = b_elem(b, v_scalar(b, rule_in(r, 0)), 0, 0, INT32_MAX);
     if (!size.i)
         return false;
-    expr_id period = rule_int(r, "periodic", 1) ? size : ex_addc(b_exprs(b), size, -1);
+    expr_id period = rule_int(r, "periodic", 1) ? size : ex_addc(b->x, size, -1);
     value_id n = v_iota(b, ELEM_F64, &size, 1, 0);
     value_id angle = b_binary(b, OP_DIV, b_binary_f64(b, OP_MUL, n, 2 * M_PI), v_expr(b, ELEM_F64, period));
     value_id y = v_affine(b, b_unary(b, OP_COS, angle), -t[1], t[0]);
@@ -154,7 +150,6 @@ static value_id to_mel(struct builder *b, value_id hertz)
 bool rule_mel_weight_matrix(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in[5];
     for (uint32_t i = 0; i < 5; i++) {
         in[i] = v_scalar(b, rule_in(r, i));
@@ -164,17 +159,17 @@ bool rule_mel_weight_matrix(struct rule *r)
     expr_id mels = b_elem(b, in[0], 0, 1, INT32_MAX), length = b_elem(b, in[1], 0, 1, INT32_MAX);
     if (!mels.i || !length.i)
         return false;
-    expr_id dims[2] = {ex_addc(ex, ex_div(ex, length, ex_const(ex, 2)), 1), mels};
+    expr_id dims[2] = {ex_addc(b->x, ex_div(b->x, length, ex_const(b->x, 2)), 1), mels};
     value_id rate = b_convert(b, in[2], ELEM_F64), low = to_mel(b, b_convert(b, in[3], ELEM_F64));
     value_id high = to_mel(b, b_convert(b, in[4], ELEM_F64));
-    value_id spacing = b_binary(b, OP_DIV, b_binary(b, OP_SUB, high, low), v_expr(b, ELEM_F64, ex_addc(ex, mels, 2)));
+    value_id spacing = b_binary(b, OP_DIV, b_binary(b, OP_SUB, high, low), v_expr(b, ELEM_F64, ex_addc(b->x, mels, 2)));
     value_id bin = v_iota(b, ELEM_F64, dims, 2, 0), corner[3];
     for (int k = 0; k < 3; k++) {
         value_id i = b_binary_f64(b, OP_ADD, v_iota(b, ELEM_F64, dims, 2, 1), k);
         value_id mel = b_binary(b, OP_ADD, b_binary(b, OP_MUL, i, spacing), low);
         value_id ten = b_unary(b, OP_EXP, b_binary_f64(b, OP_MUL, mel, log(10) / 2595));
         value_id hertz = b_binary_f64(b, OP_MUL, b_binary_f64(b, OP_SUB, ten, 1), 700);
-        value_id scaled = b_binary(b, OP_MUL, hertz, v_expr(b, ELEM_F64, ex_addc(ex, length, 1)));
+        value_id scaled = b_binary(b, OP_MUL, hertz, v_expr(b, ELEM_F64, ex_addc(b->x, length, 1)));
         corner[k] = b_unary(b, OP_FLOOR, b_binary(b, OP_DIV, scaled, rate));
     }
     value_id one = b_splat_like(b, bin, 1), zero = b_splat_like(b, bin, 0);

@@ -81,7 +81,7 @@ static value_id softmax_joined(struct builder *b, value_id x, const int64_t *axi
 {
     const struct node *n = v_defining(b, x, OP_CONCAT);
     value_id both[2];
-    if (!n || n->n_in != 2 || node_int(n, "axis", 0) != *axis || !ex_is(b_exprs(b), b_dim(b, n->in[1], *axis), 1))
+    if (!n || n->n_in != 2 || node_int(n, "axis", 0) != *axis || !ex_is(b->x, b_dim(b, n->in[1], *axis), 1))
         return (value_id){0};
     value_id keys = n->in[0], sink = n->in[1];
     both[0] = softmax_of(b, keys, axis, 1, SOFTMAX, sink, &both[1]);

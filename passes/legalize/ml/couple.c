@@ -17,7 +17,7 @@ struct coupling {
 
 static value_id column(struct builder *b, value_id v, int32_t axis, int64_t i)
 {
-    return b_slice_axis(b, v, axis, ex_const(b_exprs(b), i), ex_const(b_exprs(b), 1));
+    return b_slice_axis(b, v, axis, ex_const(b->x, i), ex_const(b->x, 1));
 }
 
 static value_id list(struct builder *b, const float *data, int64_t n)
@@ -45,7 +45,7 @@ static value_id pairwise(struct builder *b, value_id score, int64_t n, const dou
     r = b_binary_f64(b, OP_MIN, b_binary_f64(b, OP_MAX, r, (float)1e-7), (float)(1 - 1e-7));
     r = b_gather(b, r, b_const(b, ELEM_I64, &square, 1, from), 1);
     r = b_binary(b, OP_ADD, b_binary(b, OP_MUL, r, list(b, sign, square)), list(b, more, square));
-    expr_id dims[3] = {b_dim(b, score, 0), ex_const(b_exprs(b), n), ex_const(b_exprs(b), n)};
+    expr_id dims[3] = {b_dim(b, score, 0), ex_const(b->x, n), ex_const(b->x, n)};
     return b_reshape(b, r, dims, 3);
 }
 
@@ -90,9 +90,8 @@ value_id svm_probabilities(struct rule *r, value_id score, int64_t n, const doub
     c.diagonal = b_reduce(b, b_binary(b, OP_MUL, pair, pair), rows, 1, "sum", false);
     c.q = b_binary(b, OP_SUB, b_binary(b, OP_MUL, b_unsqueeze(b, c.diagonal, 1), b_const(b, ELEM_F32, square, 2, eye)),
                    b_binary(b, OP_MUL, pair, b_transpose(b, pair, turn)));
-    expr_id dims[2] = {b_dim(b, score, 0), ex_const(b_exprs(b), n)};
+    expr_id dims[2] = {b_dim(b, score, 0), ex_const(b->x, n)};
     value_id p = b_splat_f64(b, ELEM_F32, 1 / (float)n, dims, 2);
-    struct counted_loop loop = {
-        .trips = ex_const(b_exprs(b), ROUNDS), .body = couple_round, .data = &c, .n_carried = 1};
+    struct counted_loop loop = {.trips = ex_const(b->x, ROUNDS), .body = couple_round, .data = &c, .n_carried = 1};
     return p.i && c.q.i && rule_counted_loop(r, &loop, &p, NULL) ? p : (value_id){0};
 }

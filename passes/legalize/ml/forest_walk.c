@@ -122,18 +122,16 @@ static void slot_word(const struct forest *f, int64_t k, int64_t word[2])
 static value_id in_groups(struct builder *b, value_id leaf, const struct forest *f)
 {
     static const int64_t perm[] = {1, 0, 2};
-    struct exprs *ex = b_exprs(b);
     if (!f->group)
         return leaf;
-    expr_id dims[3] = {b_dim(b, leaf, 0), ex_const(ex, f->n_trees / f->group), ex_const(ex, f->group)};
+    expr_id dims[3] = {b_dim(b, leaf, 0), ex_const(b->x, f->n_trees / f->group), ex_const(b->x, f->group)};
     return b_transpose(b, b_reshape(b, leaf, dims, 3), perm);
 }
 
 value_id forest_walk(struct rule *r, const struct forest *f, value_id x)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    expr_id dims[2] = {b_dim(b, x, 0), ex_const(ex, f->n_trees)};
+    expr_id dims[2] = {b_dim(b, x, 0), ex_const(b->x, f->n_trees)};
     if (f->depth < 2)
         return in_groups(b, v_iota(b, ELEM_I32, dims, 2, 1), f);
     int64_t *words = NEW_ARRAY(&b->g->arena, int64_t, 2 * f->n), table[2] = {f->n, 2}, columns = 0;
@@ -145,7 +143,7 @@ value_id forest_walk(struct rule *r, const struct forest *f, value_id x)
     }
     if (columns > COLUMNS_MAX)
         return rule_refuse(r, "feature %lld", (long long)columns - 1), (value_id){0};
-    b_assert(b, ex_le(ex, ex_const(ex, columns), b_dim(b, x, 1)), EVAL_VALUE,
+    b_assert(b, ex_le(b->x, ex_const(b->x, columns), b_dim(b, x, 1)), EVAL_VALUE,
              "the trees compare feature %lld, the input has fewer", (long long)columns - 1);
     struct attr attrs[] = {attr_int("trees", f->n_trees), attr_int("depth", f->depth - 1), attr_int("kinds", kinds)};
     value_id in[2] = {b_convert(b, x, f->elem), b_const(b, ELEM_I64, table, 2, words)};

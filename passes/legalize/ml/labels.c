@@ -68,7 +68,7 @@ static value_id place_of(struct rule *r, value_id x, const struct listed *keys)
     struct builder *b = r->b;
     int32_t rank = v_rank(b, x);
     int64_t last = rank;
-    expr_id n = ex_const(b_exprs(b), keys->n);
+    expr_id n = ex_const(b->x, keys->n);
     value_id wide = b_unsqueeze(b, x, rank), same = b_binary(b, OP_EQ, wide, keys->v);
     if (v_is_float(b, x))
         same = b_binary(b, OP_OR, same, b_binary(b, OP_AND, b_unary(b, OP_ISNAN, wide), b_unary(b, OP_ISNAN, keys->v)));
@@ -176,7 +176,7 @@ bool rule_one_hot_encoder(struct rule *r)
     if (v_is_string(b, x) != (cats.elem == ELEM_STR))
         return rule_bad(r, "categories are %s, the operand is %s", elem_name(cats.elem), elem_name(v_elem(b, x)));
     value_id place = place_in(r, v_is_string(b, x) ? x : b_convert(b, x, ELEM_I64), &cats);
-    expr_id n = ex_const(b_exprs(b), cats.n);
+    expr_id n = ex_const(b->x, cats.n);
     value_id column = b_binary_f64(b, OP_ADD, v_iota(b, ELEM_I64, &n, 1, 0), 1);
     value_id hot = b_binary(b, OP_EQ, b_unsqueeze(b, place, v_rank(b, x)), column);
     return rule_result(r, b_convert(b, hot, ELEM_F32));

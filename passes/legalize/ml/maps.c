@@ -52,7 +52,7 @@ bool rule_zip_map(struct rule *r)
         return false;
     if (rank < 1 || rank > 2 || !labels.n)
         return rule_bad(r, "an operand of rank %d and %u labels", (int)rank, labels.n);
-    if (ex_is_const(b_exprs(b), b_dim(b, x, rank - 1), &n) && n != labels.n)
+    if (ex_is_const(b->x, b_dim(b, x, rank - 1), &n) && n != labels.n)
         return rule_bad(r, "%lld scores and %u labels", (long long)n, labels.n);
     struct meta meta = {ml_labels_key(&g->arena, name ? name : ""), labels_text(&g->arena, &labels)};
     bool known = false;

@@ -95,7 +95,7 @@ bool rule_imputer(struct rule *r)
         return rule_bad(r, "%u imputed_value_floats, %u imputed_value_int64s for %s of rank %d", n_floats, n_ints,
                         elem_name(v_elem(b, x)), (int)v_rank(b, x));
     if (count > 1)
-        b_assert(b, ex_eq(b_exprs(b), b_dim(b, x, -1), ex_const(b_exprs(b), count)), EVAL_SHAPE,
+        b_assert(b, ex_eq(b->x, b_dim(b, x, -1), ex_const(b->x, count)), EVAL_SHAPE,
                  "there is not a value for each feature");
     if (v_is_float(b, x)) {
         with = b_convert(b, v_floats(b, floats, count), v_elem(b, x));
@@ -123,9 +123,8 @@ bool rule_feature_vectorizer(struct rule *r)
         if (!x.i)
             return false;
         x = v_rank(b, x) == 1 ? b_unsqueeze(b, x, 0) : x;
-        expr_id fits = v_rank(b, x) == 2 ? ex_eq(b_exprs(b), b_dim(b, x, 1), ex_const(b_exprs(b), sizes[i]))
-                                         : (expr_id){0};
-        if (!fits.i || ex_truth(b_exprs(b), fits) == FALSE_)
+        expr_id fits = v_rank(b, x) == 2 ? ex_eq(b->x, b_dim(b, x, 1), ex_const(b->x, sizes[i])) : (expr_id){0};
+        if (!fits.i || ex_truth(b->x, fits) == FALSE_)
             return rule_refuse(r, "operand %u is not %lld features wide", i + 1, (long long)sizes[i]);
         b_assert(b, fits, EVAL_SHAPE, "operand %u is not %lld features wide", i + 1, (long long)sizes[i]);
         parts[i] = b_convert(b, x, ELEM_F32);

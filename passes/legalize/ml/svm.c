@@ -70,7 +70,7 @@ bool rule_svm_regressor(struct rule *r)
         return rule_bad(r, "%u coefficients, %lld supports in %u numbers, %u rho", n, (long long)supports, n_vectors,
                         n_rho);
     int64_t features = supports ? n_vectors / supports : n, grid[2] = {supports, features}, column[2] = {n, 1};
-    expr_id rows[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), features)};
+    expr_id rows[2] = {b_dim(b, x, 0), ex_const(b->x, features)};
     x = b_reshape(b, x, rows, 2); /* checks the number of features */
     if (supports)
         x = svm_kernel(b, &s, x, v_reshape_i(b, v_floats(b, vectors, n_vectors), grid, 2));
@@ -106,7 +106,7 @@ static value_id pair_sums(struct builder *b, const struct machines *m, value_id 
         float *w = NEW_ARRAY(&b->g->arena, float, n *others + 1);
         for (int64_t k = 0; k < n * others; k++)
             w[k] = (float)c[k % others * m->vectors + at + k / others];
-        value_id own = b_slice_axis(b, near, 1, ex_const(b_exprs(b), at), ex_const(b_exprs(b), n));
+        value_id own = b_slice_axis(b, near, 1, ex_const(b->x, at), ex_const(b->x, n));
         part[i] = b_matmul(b, own, matrix(b, w, n, others));
         for (int64_t j = i + 1; j < m->classes; j++, pair++) {
             first[pair] = i * others + j - 1;
@@ -139,7 +139,7 @@ static value_id pair_votes(struct builder *b, const struct machines *m, value_id
 /* The rows of x with n columns; the run checks that there are as many. */
 static value_id rows_of(struct builder *b, value_id x, int64_t n)
 {
-    expr_id rows[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), n)};
+    expr_id rows[2] = {b_dim(b, x, 0), ex_const(b->x, n)};
     return b_reshape(b, x, rows, 2);
 }
 

@@ -54,7 +54,7 @@ static bool pool_read(struct rule *r, struct pool *p)
 static value_id matches(struct rule *r, const struct pool *p, value_id x, int64_t length, int64_t step)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     int64_t first = p->starts[length - 1], end = (uint32_t)length < p->n_starts ? p->starts[length] : p->n_items;
     int64_t grams = (end - first) / length, axis = 1;
     expr_id reach = ex_addc(ex, b_dim(b, x, 1), -(length - 1) * step), size = ex_max(ex, reach, ex_const(ex, 0));
@@ -80,7 +80,7 @@ static value_id counts(struct rule *r, const struct pool *p, value_id x)
     for (int64_t length = 1; length <= p->n_starts && n < COUNT_OF(parts); length++) {
         int64_t end = (uint32_t)length < p->n_starts ? p->starts[length] : p->n_items;
         int64_t grams = (end - p->starts[length - 1]) / length;
-        expr_id dims[2] = {b_dim(b, x, 0), ex_const(b_exprs(b), grams)};
+        expr_id dims[2] = {b_dim(b, x, 0), ex_const(b->x, grams)};
         if (!grams)
             continue;
         bool wanted = length >= p->shortest && length <= p->longest;

@@ -17,8 +17,7 @@ value_id heads_split(struct rule *r, value_id x, int64_t heads)
         return d.d ? x : (value_id){0};
     if (d.rank != 3 || heads < 1)
         return rule_bad(r, "rank %d with %lld heads", (int)d.rank, (long long)heads), (value_id){0};
-    struct exprs *ex = b_exprs(b);
-    expr_id apart[4] = {d.d[0], d.d[1], ex_const(ex, heads), ex_div(ex, d.d[2], ex_const(ex, heads))};
+    expr_id apart[4] = {d.d[0], d.d[1], ex_const(b->x, heads), ex_div(b->x, d.d[2], ex_const(b->x, heads))};
     return b_transpose(b, b_reshape(b, x, apart, 4), perm);
 }
 
@@ -28,38 +27,37 @@ value_id heads_join(struct builder *b, value_id x)
     const struct dims d = b_dims(b, x);
     if (!d.d)
         return (value_id){0};
-    expr_id out[3] = {d.d[0], d.d[2], ex_mul(b_exprs(b), d.d[1], d.d[3])};
+    expr_id out[3] = {d.d[0], d.d[2], ex_mul(b->x, d.d[1], d.d[3])};
     return b_reshape(b, b_transpose(b, x, perm), out, 3);
 }
 
 bool head_groups(struct rule *r, value_id q, value_id k, struct head_groups *g)
 {
-    struct exprs *ex = b_exprs(r->b);
     const struct dims dq = b_dims(r->b, q), dk = b_dims(r->b, k);
     if (!dq.d || !dk.d)
         return false;
-    *g = (struct head_groups){dq.d[0], dq.d[1], dk.d[1], dq.d[2], ex_const(ex, 1)};
-    if (ex_cmp_eq(ex, dq.d[1], dk.d[1]) == TRUE_)
+    *g = (struct head_groups){dq.d[0], dq.d[1], dk.d[1], dq.d[2], ex_const(r->b->x, 1)};
+    if (ex_cmp_eq(r->b->x, dq.d[1], dk.d[1]) == TRUE_)
         return true;
-    g->each = ex_div(ex, dq.d[1], ex_max(ex, dk.d[1], ex_const(ex, 1)));
-    return ex_cmp_eq(ex, ex_mul(ex, g->each, dk.d[1]), dq.d[1]) != FALSE_ ||
+    g->each = ex_div(r->b->x, dq.d[1], ex_max(r->b->x, dk.d[1], ex_const(r->b->x, 1)));
+    return ex_cmp_eq(r->b->x, ex_mul(r->b->x, g->each, dk.d[1]), dq.d[1]) != FALSE_ ||
            rule_bad(r, "the number of query heads is no multiple of the number of key heads");
 }
 
 value_id heads_folded(struct builder *b, const struct head_groups *g, value_id x)
 {
     const struct dims d = b_dims(b, x);
-    if (!d.d || ex_is(b_exprs(b), g->each, 1))
+    if (!d.d || ex_is(b->x, g->each, 1))
         return x;
     expr_id n = d.d[d.rank - 1], wide[4] = {g->batch, g->heads, g->rows, n};
-    expr_id out[4] = {g->batch, g->keys, ex_mul(b_exprs(b), g->rows, g->each), n};
+    expr_id out[4] = {g->batch, g->keys, ex_mul(b->x, g->rows, g->each), n};
     return b_reshape(b, b_broadcast(b, x, wide, 4), out, 4);
 }
 
 value_id heads_unfolded(struct builder *b, const struct head_groups *g, value_id x)
 {
     const struct dims d = b_dims(b, x);
-    if (!d.d || ex_is(b_exprs(b), g->each, 1))
+    if (!d.d || ex_is(b->x, g->each, 1))
         return x;
     expr_id out[4] = {g->batch, g->heads, g->rows, d.d[3]}; /* of one batch alone: keys of another do not fit */
     return b_reshape(b, x, out, 4);
@@ -80,7 +78,7 @@ value_id scores_scaled(struct rule *r, value_id scores, expr_id size)
 {
     struct builder *b = r->b;
     int64_t n;
-    bool known = ex_is_const(b_exprs(b), size, &n);
+    bool known = ex_is_const(b->x, size, &n);
     if (node_attr(r->node, "scale"))
         return v_affine(b, scores, rule_float(r, "scale", 1), 0);
     if (known)
@@ -91,21 +89,20 @@ value_id scores_scaled(struct rule *r, value_id scores, expr_id size)
 value_id cache_updated(struct rule *r, value_id cache, value_id rows, value_id before, expr_id total)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     const struct dims dims = b_dims(b, rows), have = b_dims(b, cache);
     static const int64_t ones[] = {1, 1, 1, 1};
     if (!dims.d || !have.d || !before.i || dims.rank != 4 || have.rank != 4)
         return dims.d && have.d && before.i ? rule_bad(r, "past of rank %d", (int)have.rank),
                (value_id){0}                : (value_id){0};
-    expr_id zero = ex_const(ex, 0), lo[4] = {zero, zero, zero, zero}, hi[4] = {zero, zero, zero, zero}, whole[4];
+    expr_id zero = ex_const(b->x, 0), lo[4] = {zero, zero, zero, zero}, hi[4] = {zero, zero, zero, zero}, whole[4];
     for (int32_t d = 0; d < 4; d++) {
         whole[d] = d == 2
                        ? have.d[d]
                        : dims.d[d]; /* an open dim becomes the one that is known: what follows reads memory in order */
-        b_assert(b, ex_eq(ex, have.d[d], whole[d]), EVAL_SHAPE,
+        b_assert(b, ex_eq(b->x, have.d[d], whole[d]), EVAL_SHAPE,
                  "past is not of the batch, heads and head size of what is new");
     }
-    hi[2] = ex_sub(ex, ex_max(ex, total, have.d[2]), have.d[2]);
+    hi[2] = ex_sub(b->x, ex_max(b->x, total, have.d[2]), have.d[2]);
     cache = b_pad(b, b_slice(b, cache, lo, whole, ones), (value_id){0}, lo, hi, "constant");
     return v_rows_set(b, cache, b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims.d, 3, 2), v_along(b, before, 0, 3)), rows,
                       2);
@@ -123,7 +120,6 @@ struct attention {
 static value_id mask_bias(struct rule *r, const struct attention *a)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id mask = rule_in(r, 3);
     int32_t rank = v_rank(b, mask);
     if (!mask.i || rank < 1)
@@ -135,11 +131,11 @@ static value_id mask_bias(struct rule *r, const struct attention *a)
     mask = b_convert(b, mask, a->wide);
     expr_id lo[RANK_MAX], hi[RANK_MAX];
     for (int32_t i = 0; i < rank; i++)
-        lo[i] = hi[i] = ex_const(ex, 0);
+        lo[i] = hi[i] = ex_const(b->x, 0);
     expr_id keys = b_dim(b, a->k, 2), given = b_dim(b, mask, rank - 1);
-    hi[rank - 1] = ex_max(ex, ex_sub(ex, keys, given), lo[0]);
+    hi[rank - 1] = ex_max(b->x, ex_sub(b->x, keys, given), lo[0]);
     mask = b_pad(b, mask, b_scalar_f64(b, a->wide, -INFINITY), lo, hi, "constant");
-    b_assert(b, ex_le(ex, given, keys), EVAL_SHAPE, "the mask has more keys than there are");
+    b_assert(b, ex_le(b->x, given, keys), EVAL_SHAPE, "the mask has more keys than there are");
     return b_slice_axis(b, mask, rank - 1, lo[0], keys);
 }
 
@@ -304,11 +300,10 @@ static value_id rotary_cache(struct rule *r, uint32_t i)
 /* Every second element from `first` on, or one half. */
 static value_id rotary_half(struct builder *b, value_id x, int first, bool interleaved, expr_id half)
 {
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, x);
     if (!d.d || !interleaved)
-        return d.d ? b_slice_axis(b, x, 3, ex_mulc(ex, half, first), half) : x;
-    expr_id zero = ex_const(ex, 0), starts[4] = {zero, zero, zero, ex_const(ex, first)},
+        return d.d ? b_slice_axis(b, x, 3, ex_mulc(b->x, half, first), half) : x;
+    expr_id zero = ex_const(b->x, 0), starts[4] = {zero, zero, zero, ex_const(b->x, first)},
             sizes[4] = {d.d[0], d.d[1], d.d[2], half};
     static const int64_t steps[] = {1, 1, 1, 2};
     return b_slice(b, x, starts, sizes, steps);
@@ -316,7 +311,7 @@ static value_id rotary_half(struct builder *b, value_id x, int first, bool inter
 
 value_id heads_turned(struct builder *b, value_id x, value_id cosines, value_id sines, bool interleaved, expr_id turned)
 {
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     if (!x.i || !cosines.i || !sines.i)
         return (value_id){0};
     expr_id size = b_dim(b, x, 3), zero = ex_const(ex, 0), half = ex_div(ex, turned, ex_const(ex, 2));
@@ -348,7 +343,7 @@ bool rule_rotary_embedding(struct rule *r)
     if (!x.i || !cos_cache.i || !sin_cache.i)
         return false;
     int64_t partial = rule_int(r, "rotary_embedding_dim", 0);
-    expr_id turned = partial ? ex_const(b_exprs(b), partial) : b_dim(b, x, 3);
+    expr_id turned = partial ? ex_const(b->x, partial) : b_dim(b, x, 3);
     value_id y = heads_turned(b, x, cos_cache, sin_cache, rule_int(r, "interleaved", 0) != 0, turned);
     if (v_rank(b, in) == 3)
         y = heads_join(b, y);
@@ -360,12 +355,11 @@ bool rule_rotary_embedding(struct rule *r)
 /* A depthwise convolution with a dynamic number of channels: sums of products over windows. */
 static value_id depthwise_sums(struct builder *b, value_id padded, value_id w)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id taps = b_dim(b, w, 2), one = ex_const(ex, 1);
-    expr_id dims[2] = {ex_addc(ex, ex_sub(ex, b_dim(b, padded, 2), taps), 1), taps},
+    expr_id taps = b_dim(b, w, 2), one = ex_const(b->x, 1);
+    expr_id dims[2] = {ex_addc(b->x, ex_sub(b->x, b_dim(b, padded, 2), taps), 1), taps},
             across[4] = {one, b_dim(b, w, 0), one, taps};
     int64_t last = 3;
-    b_assert(b, ex_eq(ex, b_dim(b, w, 1), one), EVAL_SHAPE, "each channel has weights for one");
+    b_assert(b, ex_eq(b->x, b_dim(b, w, 1), one), EVAL_SHAPE, "each channel has weights for one");
     value_id at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 0), v_iota(b, ELEM_I64, dims, 2, 1));
     value_id products = b_binary(b, OP_MUL, b_gather(b, padded, at, 2), b_reshape(b, w, across, 4));
     return b_reduce(b, products, &last, 1, "sum", false);
@@ -375,13 +369,12 @@ static value_id depthwise_sums(struct builder *b, value_id padded, value_id w)
 static value_id channels_first(struct builder *b, value_id x)
 {
     static const int64_t perm[] = {0, 2, 1};
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, x);
     if (!d.d)
         return (value_id){0};
-    expr_id flat[3] = {d.d[0], d.d[1], ex_const(ex, 1)};
+    expr_id flat[3] = {d.d[0], d.d[1], ex_const(b->x, 1)};
     for (int32_t i = 2; i < d.rank; i++)
-        flat[2] = ex_mul(ex, flat[2], d.d[i]);
+        flat[2] = ex_mul(b->x, flat[2], d.d[i]);
     return b_transpose(b, b_reshape(b, x, flat, 3), perm);
 }
 
@@ -402,7 +395,6 @@ static value_id channels_last(struct builder *b, value_id x, value_id like)
 bool rule_causal_conv(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), w = rule_in(r, 1), padded;
     int64_t channels = 0, one = 1, dilation = rule_int(r, "dilation", 1);
     bool last = rule_int(r, "channels_last", 0) != 0;
@@ -417,15 +409,15 @@ bool rule_causal_conv(struct rule *r)
         return rule_refuse(r, "ndim %lld: several spatial dims", (long long)rule_int(r, "ndim", 1));
     if (dilation < 1 || dilation > INT32_MAX)
         return rule_bad(r, "dilation %lld", (long long)dilation);
-    bool known = ex_is_const(ex, b_dim(b, w, 0), &channels);
+    bool known = ex_is_const(b->x, b_dim(b, w, 0), &channels);
     if (!known && dilation > 1)
         return rule_refuse(r, "dilation with a dynamic number of channels");
     value_id x = last ? channels_first(b, in) : in;
-    expr_id zero = ex_const(ex, 0), keep = ex_mulc(ex, ex_addc(ex, b_dim(b, w, 2), -1), dilation);
+    expr_id zero = ex_const(b->x, 0), keep = ex_mulc(b->x, ex_addc(b->x, b_dim(b, w, 2), -1), dilation);
     if (rule_has(r, 3)) {
         value_id both[2] = {last ? channels_first(b, rule_in(r, 3)) : rule_in(r, 3), x};
         if (v_rank(b, both[0]) == 3)
-            b_assert(b, ex_eq(ex, b_dim(b, both[0], 2), keep), EVAL_SHAPE,
+            b_assert(b, ex_eq(b->x, b_dim(b, both[0], 2), keep), EVAL_SHAPE,
                      "past_state does not have (kernel size - 1) * dilation positions");
         padded = b_concat(b, both, 2, 2);
     } else {
@@ -444,7 +436,7 @@ bool rule_causal_conv(struct rule *r)
     if (!rule_str_is(r, "activation", "none", "none"))
         y = b_binary(b, OP_MUL, y, b_unary(b, OP_SIGMOID, y));
     y = b_convert(b, y, v_elem(b, in));
-    value_id state = b_slice_axis(b, padded, 2, ex_sub(ex, b_dim(b, padded, 2), keep), keep);
+    value_id state = b_slice_axis(b, padded, 2, ex_sub(b->x, b_dim(b, padded, 2), keep), keep);
     rule_out(r, 0, last ? channels_last(b, y, in) : y);
     rule_out(r, 1, last ? channels_last(b, state, in) : state);
     return y.i != 0;

@@ -39,11 +39,10 @@ static bool given(const struct rule *r, uint32_t operand)
 static value_id keys_between(struct rule *r, value_id mask, expr_id batch, expr_id total)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    expr_id have = b_count(b, mask), zero = ex_const(ex, 0);
-    bool both = ex_cmp_eq(ex, have, ex_mulc(ex, batch, 2)) == TRUE_;
+    expr_id have = b_count(b, mask), zero = ex_const(b->x, 0);
+    bool both = ex_cmp_eq(b->x, have, ex_mulc(b->x, batch, 2)) == TRUE_;
     if (!both)
-        b_assert(b, ex_eq(ex, have, batch), EVAL_SHAPE, "there is not a length for each sequence");
+        b_assert(b, ex_eq(b->x, have, batch), EVAL_SHAPE, "there is not a length for each sequence");
     value_id key = v_iota(b, ELEM_I64, &total, 1, 0), all = b_convert(b, mask, ELEM_I64);
     value_id end = v_along(b, b_slice_axis(b, all, 0, zero, batch), 0, 4), seen = b_binary(b, OP_LT, key, end);
     if (!both)
@@ -108,7 +107,6 @@ static value_id attended(struct rule *r, const struct heads *a, value_id *shown)
 static value_id joined(struct rule *r, struct heads *a, value_id past, value_id *rows)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     if (!past.i || !rows->i || v_rank(b, past) != 4)
         return past.i && rows->i ? rule_bad(r, "past of rank %d", (int)v_rank(b, past)), (value_id){0} : (value_id){0};
     if (!given(r, a->at->past_length)) {
@@ -116,14 +114,14 @@ static value_id joined(struct rule *r, struct heads *a, value_id past, value_id 
         a->before = b_dim(b, past, 2);
         return *rows = b_concat(b, both, 2, 2);
     }
-    expr_id one = ex_const(ex, 1);
+    expr_id one = ex_const(b->x, 1);
     value_id length = b_convert(b, b_reshape(b, rule_in(r, a->at->past_length), &one, 1), ELEM_I64);
     a->before = b_elem(b, length, 0, 0, INT32_MAX);
     if (!a->before.i)
         return a->before.i ? past : (value_id){0};
-    expr_id total = ex_add(ex, a->before, b_dim(b, *rows, 2));
+    expr_id total = ex_add(b->x, a->before, b_dim(b, *rows, 2));
     value_id whole = cache_updated(r, past, *rows, length, total);
-    *rows = b_slice_axis(b, whole, 2, ex_const(ex, 0), total);
+    *rows = b_slice_axis(b, whole, 2, ex_const(b->x, 0), total);
     return whole;
 }
 
@@ -131,12 +129,11 @@ static value_id joined(struct rule *r, struct heads *a, value_id past, value_id 
 static bool joined_pair(struct rule *r, struct heads *a)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id *rows[2] = {&a->k, &a->v}, parts[2];
     for (uint32_t i = 0; i < 2; i++) {
         value_id past = {0};
         if (given(r, a->at->past_key)) {
-            past = b_slice_axis(b, rule_in(r, a->at->past_key), 0, ex_const(ex, i), ex_const(ex, 1));
+            past = b_slice_axis(b, rule_in(r, a->at->past_key), 0, ex_const(b->x, i), ex_const(b->x, 1));
             past = joined(r, a, b_squeeze(b, past, 0), rows[i]);
         } else {
             past = *rows[i];
@@ -154,18 +151,17 @@ static bool joined_pair(struct rule *r, struct heads *a)
 static value_id unpacked_part(struct rule *r, value_id x, int64_t k, int64_t n)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, x);
     if (!d.d)
         return (value_id){0};
     if (d.rank == 3) {
-        expr_id width = ex_div(ex, d.d[2], ex_const(ex, n));
-        return b_slice_axis(b, x, 2, ex_mulc(ex, width, k), width);
+        expr_id width = ex_div(b->x, d.d[2], ex_const(b->x, n));
+        return b_slice_axis(b, x, 2, ex_mulc(b->x, width, k), width);
     }
     if (d.rank != 5)
         return rule_bad(r, "a packed operand of rank %d", (int)d.rank), (value_id){0};
-    expr_id dims[3] = {d.d[0], d.d[1], ex_mul(ex, d.d[2], d.d[4])};
-    return b_reshape(b, b_slice_axis(b, x, 3, ex_const(ex, k), ex_const(ex, 1)), dims, 3);
+    expr_id dims[3] = {d.d[0], d.d[1], ex_mul(b->x, d.d[2], d.d[4])};
+    return b_reshape(b, b_slice_axis(b, x, 3, ex_const(b->x, k), ex_const(b->x, 1)), dims, 3);
 }
 
 /* Query, keys and values as (B, L, width), the last two (B, H, L, d) where they are a cache themselves; with the
@@ -173,7 +169,6 @@ static value_id unpacked_part(struct rule *r, value_id x, int64_t k, int64_t n)
 static bool projected(struct rule *r, const struct operands *at, value_id in[3])
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     bool key = rule_has(r, 1), value = rule_has(r, 2);
     if (!key && value)
         return rule_bad(r, "a value without a key");
@@ -181,7 +176,7 @@ static bool projected(struct rule *r, const struct operands *at, value_id in[3])
         in[i] = !key          ? unpacked_part(r, rule_in(r, 0), i, 3)
                 : !value && i ? unpacked_part(r, rule_in(r, 1), i - 1, 2)
                               : rule_in(r, i);
-    expr_id first = ex_const(ex, 0);
+    expr_id first = ex_const(b->x, 0);
     for (uint32_t i = 0; i < 3; i++) {
         if (!in[i].i)
             return false;
@@ -189,7 +184,7 @@ static bool projected(struct rule *r, const struct operands *at, value_id in[3])
             continue;
         expr_id width = b_dim(b, in[i], 2);
         in[i] = b_binary(b, OP_ADD, in[i], b_slice_axis(b, rule_in(r, at->projection), 0, first, width));
-        first = ex_add(ex, first, width);
+        first = ex_add(b->x, first, width);
     }
     return true;
 }
@@ -198,7 +193,7 @@ static bool projected(struct rule *r, const struct operands *at, value_id in[3])
 bool rule_multi_head_attention(struct rule *r)
 {
     struct builder *b = r->b;
-    struct heads a = {.at = &forms[r->param], .before = ex_const(b_exprs(b), 0)};
+    struct heads a = {.at = &forms[r->param], .before = ex_const(b->x, 0)};
     int64_t heads = rule_int(r, "num_heads", 0);
     value_id in[3], present[2], scores = {0};
     if (given(r, a.at->beams))
@@ -241,7 +236,6 @@ static value_id product(struct rule *r)
 static bool product_split(struct rule *r, struct heads *a)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     uint32_t n;
     const int64_t *sizes = rule_ints(r, "qkv_hidden_sizes", &n);
     value_id all = product(r), *parts[3] = {&a->q, &a->k, &a->v};
@@ -250,11 +244,11 @@ static bool product_split(struct rule *r, struct heads *a)
     if (v_rank(b, all) != 3 || (n && n != 3))
         return rule_bad(r, "input of rank %d, %u sizes", (int)v_rank(b, all), n);
     all = b_convert(b, all, v_elem(b, rule_in(r, r->param == FORM_ATTENTION ? 0 : 2)));
-    expr_id first = ex_const(ex, 0), third = ex_div(ex, b_dim(b, all, 2), ex_const(ex, 3));
+    expr_id first = ex_const(b->x, 0), third = ex_div(b->x, b_dim(b, all, 2), ex_const(b->x, 3));
     for (uint32_t i = 0; i < 3; i++) {
-        expr_id width = n ? ex_const(ex, sizes[i]) : third;
+        expr_id width = n ? ex_const(b->x, sizes[i]) : third;
         *parts[i] = heads_split(r, b_slice_axis(b, all, 2, first, width), rule_int(r, "num_heads", 0));
-        first = ex_add(ex, first, width);
+        first = ex_add(b->x, first, width);
     }
     return a->q.i && a->k.i && a->v.i;
 }
@@ -262,7 +256,7 @@ static bool product_split(struct rule *r, struct heads *a)
 /* The row's parameter is the form: Attention or QAttention. */
 bool rule_attention_of_input(struct rule *r)
 {
-    struct heads a = {.at = &forms[r->param], .before = ex_const(b_exprs(r->b), 0)};
+    struct heads a = {.at = &forms[r->param], .before = ex_const(r->b->x, 0)};
     value_id scores;
     if (rule_int(r, "do_rotary", 0))
         return rule_refuse(r, "do_rotary: fuse the model with RotaryEmbedding and MultiHeadAttention");
@@ -280,14 +274,13 @@ bool rule_attention_of_input(struct rule *r)
 bool rule_rotary_positions(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), at = rule_in(r, 1), cache[2], x = in;
     int64_t heads = rule_int(r, "num_heads", 0), size;
     if (!in.i || !at.i || !rule_in(r, 2).i)
         return false;
-    expr_id turned = ex_mulc(ex, b_dim(b, rule_in(r, 2), 1), 2);
+    expr_id turned = ex_mulc(b->x, b_dim(b, rule_in(r, 2), 1), 2);
     if (v_rank(b, in) == 3 && !heads) {
-        if (!ex_is_const(ex, ex_div(ex, b_dim(b, in, 2), ex_max(ex, turned, ex_const(ex, 1))), &heads))
+        if (!ex_is_const(b->x, ex_div(b->x, b_dim(b, in, 2), ex_max(b->x, turned, ex_const(b->x, 1))), &heads))
             return rule_refuse(r, "the number of heads is dynamic");
     }
     x = v_widen(b, heads_split(r, in, heads));
@@ -298,8 +291,8 @@ bool rule_rotary_positions(struct rule *r)
         at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), v_scalar(b, at));
     for (uint32_t i = 0; i < 2; i++)
         cache[i] = v_widen(b, b_unsqueeze(b, b_gather(b, rule_in(r, 2 + i), at, 0), 1));
-    if (!ex_is_const(ex, turned, &size) && rule_int(r, "rotary_embedding_dim", 0))
-        turned = ex_const(ex, rule_int(r, "rotary_embedding_dim", 0));
+    if (!ex_is_const(b->x, turned, &size) && rule_int(r, "rotary_embedding_dim", 0))
+        turned = ex_const(b->x, rule_int(r, "rotary_embedding_dim", 0));
     value_id y = heads_turned(b, x, cache[0], cache[1], rule_int(r, "interleaved", 0) != 0, turned);
     if (v_rank(b, in) == 3)
         y = heads_join(b, y);

@@ -41,8 +41,8 @@ bool spatial_read(struct rule *r, int32_t n, struct spatial *s)
         if (lo < 0 || hi < 0)
             return rule_bad(r, "negative pads");
         bool use = s->pad == PAD_NOTSET;
-        s->lo[i] = ex_const(b_exprs(r->b), use ? lo : 0);
-        s->hi[i] = ex_const(b_exprs(r->b), use ? hi : 0);
+        s->lo[i] = ex_const(r->b->x, use ? lo : 0);
+        s->hi[i] = ex_const(r->b->x, use ? hi : 0);
     }
     return true;
 }
@@ -71,9 +71,8 @@ expr_id spatial_room(struct exprs *ex, const struct spatial *s, int32_t i, expr_
 
 void spatial_warn_empty(struct rule *r, int32_t i, expr_id size, expr_id room, int64_t stride)
 {
-    struct exprs *ex = b_exprs(r->b);
     int64_t n, left;
-    if (ex_is_const(ex, size, &n) && n > 0 && ex_is_const(ex, room, &left) && left < 0 && left >= -stride)
+    if (ex_is_const(r->b->x, size, &n) && n > 0 && ex_is_const(r->b->x, room, &left) && left < 0 && left >= -stride)
         warn_at(r->b->g->ctx, r->node->src, "empty",
                 "dimension %d, of %lld elements, becomes empty: the window is larger by %lld "
                 "than it is with its padding",
@@ -87,7 +86,7 @@ bool conv_kernel_check(struct rule *r, const expr_id *w, int32_t n)
     if (given && given != (uint32_t)n)
         return rule_bad(r, "kernel_shape has %u entries for %d spatial dimensions", given, (int)n);
     for (uint32_t i = 0; i < given; i++)
-        if (ex_cmp_eq(b_exprs(r->b), w[2 + i], ex_const(b_exprs(r->b), kernel[i])) == FALSE_)
+        if (ex_cmp_eq(r->b->x, w[2 + i], ex_const(r->b->x, kernel[i])) == FALSE_)
             return rule_bad(r, "kernel_shape differs from the weights");
     return true;
 }
@@ -121,10 +120,9 @@ static bool tap_reads(int64_t t, int64_t size, int64_t lo, int64_t results, int6
 static value_id taps_crop(struct builder *b, value_id x, value_id w, struct spatial *s, int32_t i)
 {
     enum { EXTENT_MOST = 1 << 24 };
-    struct exprs *ex = b_exprs(b);
     int64_t size, taps, lo, hi, first = 0, stride = s->strides[i], dilation = s->dilations[i];
-    if (!ex_is_const(ex, b_dim(b, x, 2 + i), &size) || !ex_is_const(ex, b_dims(b, w).d[2 + i], &taps) ||
-        !ex_is_const(ex, s->lo[i], &lo) || !ex_is_const(ex, s->hi[i], &hi) || size < 1 || taps < 1 || lo < 0 ||
+    if (!ex_is_const(b->x, b_dim(b, x, 2 + i), &size) || !ex_is_const(b->x, b_dims(b, w).d[2 + i], &taps) ||
+        !ex_is_const(b->x, s->lo[i], &lo) || !ex_is_const(b->x, s->hi[i], &hi) || size < 1 || taps < 1 || lo < 0 ||
         hi < 0 || size > EXTENT_MOST || taps > EXTENT_MOST || lo > EXTENT_MOST || hi > EXTENT_MOST ||
         dilation > EXTENT_MOST || stride > EXTENT_MOST)
         return w;
@@ -138,10 +136,10 @@ static value_id taps_crop(struct builder *b, value_id x, value_id w, struct spat
         last--;
     if (first == 0 && last == taps - 1)
         return w;
-    s->lo[i] = ex_const(ex, lo - first * dilation);
-    s->hi[i] = ex_const(ex, hi - (taps - 1 - last) * dilation);
+    s->lo[i] = ex_const(b->x, lo - first * dilation);
+    s->hi[i] = ex_const(b->x, hi - (taps - 1 - last) * dilation);
     s->dilations[i] = first == last ? 1 : dilation;
-    return b_slice_axis(b, w, 2 + i, ex_const(ex, first), ex_const(ex, last - first + 1));
+    return b_slice_axis(b, w, 2 + i, ex_const(b->x, first), ex_const(b->x, last - first + 1));
 }
 
 enum { FAR_TAPS_MOST = 25 };
@@ -176,14 +174,13 @@ static bool taps_are_far(struct builder *b, value_id x, value_id w, const struct
                          int64_t groups, struct far_taps *f)
 {
     enum { INSIDE_OF_3 = 2, DILATION_LEAST = 4 };
-    struct exprs *ex = b_exprs(b);
     const struct dims wd = b_dims(b, w);
     double inside = 1, all = 1;
     int64_t taps = 1, hi;
     f->n = s->n;
     for (int32_t i = 0; i < s->n; i++) {
-        if (!ex_is_const(ex, b_dim(b, x, 2 + i), &f->size[i]) || !ex_is_const(ex, wd.d[2 + i], &f->taps[i]) ||
-            !ex_is_const(ex, s->lo[i], &f->lo[i]) || !ex_is_const(ex, s->hi[i], &hi) || f->lo[i] < 0 || hi < 0 ||
+        if (!ex_is_const(b->x, b_dim(b, x, 2 + i), &f->size[i]) || !ex_is_const(b->x, wd.d[2 + i], &f->taps[i]) ||
+            !ex_is_const(b->x, s->lo[i], &f->lo[i]) || !ex_is_const(b->x, s->hi[i], &hi) || f->lo[i] < 0 || hi < 0 ||
             s->strides[i] != 1 || xdil[i] != 1 || f->taps[i] > FAR_TAPS_MOST || f->lo[i] > INT32_MAX ||
             hi > INT32_MAX || f->size[i] > INT32_MAX || s->dilations[i] > INT32_MAX)
             return false;
@@ -223,13 +220,12 @@ static struct tap_piece piece_at(const struct far_taps *f, int32_t i, int64_t fi
 /* The piece f->piece: a convolution without padding by the taps that lie inside of the map, or zeros if none does. */
 static value_id piece_of(struct builder *b, value_id x, value_id w, const struct far_taps *f, enum elem acc)
 {
-    struct exprs *ex = b_exprs(b);
     struct spatial s = {.n = f->n};
     int64_t ones[RANK_MAX];
     expr_id starts[RANK_MAX], taps[RANK_MAX], dims[RANK_MAX] = {b_dim(b, x, 0), b_dim(b, w, 0)};
     bool reads = true;
     for (int32_t d = 0; d < 2; d++) {
-        starts[d] = ex_const(ex, 0);
+        starts[d] = ex_const(b->x, 0);
         taps[d] = b_dim(b, w, d);
         ones[d] = 1;
     }
@@ -238,10 +234,10 @@ static value_id piece_of(struct builder *b, value_id x, value_id w, const struct
         reads &= p->taps > 0;
         ones[2 + d] = s.strides[d] = 1;
         s.dilations[d] = p->taps > 1 ? f->dilation[d] : 1;
-        s.lo[d] = s.hi[d] = ex_const(ex, 0);
-        starts[2 + d] = ex_const(ex, p->tap);
-        taps[2 + d] = ex_const(ex, p->taps);
-        dims[2 + d] = ex_const(ex, p->n);
+        s.lo[d] = s.hi[d] = ex_const(b->x, 0);
+        starts[2 + d] = ex_const(b->x, p->tap);
+        taps[2 + d] = ex_const(b->x, p->taps);
+        dims[2 + d] = ex_const(b->x, p->n);
     }
     if (!reads)
         return b_splat_f64(b, acc == ELEM_NONE ? v_elem(b, x) : acc, 0, dims, 2 + f->n);
@@ -251,7 +247,6 @@ static value_id piece_of(struct builder *b, value_id x, value_id w, const struct
 /* The results as pieces along dims i, i + 1, ..., of what dims before read of x. */
 static value_id taps_apart(struct builder *b, value_id x, value_id w, struct far_taps *f, int32_t i, enum elem acc)
 {
-    struct exprs *ex = b_exprs(b);
     value_id part[2 * FAR_TAPS_MOST + 1];
     uint32_t n = 0;
     if (i == f->n)
@@ -259,7 +254,7 @@ static value_id taps_apart(struct builder *b, value_id x, value_id w, struct far
     for (int64_t first = 0; first < f->results[i]; first += f->piece[i].n) {
         const struct tap_piece p = f->piece[i] = piece_at(f, i, first);
         int64_t from = first + p.tap * f->dilation[i] - f->lo[i], reach = p.n + (p.taps - 1) * f->dilation[i];
-        value_id read = p.taps ? b_slice_axis(b, x, 2 + i, ex_const(ex, from), ex_const(ex, reach)) : x;
+        value_id read = p.taps ? b_slice_axis(b, x, 2 + i, ex_const(b->x, from), ex_const(b->x, reach)) : x;
         part[n++] = taps_apart(b, read, w, f, i + 1, acc);
     }
     return n == 1 ? part[0] : b_concat(b, part, n, 2 + i);
@@ -268,7 +263,6 @@ static value_id taps_apart(struct builder *b, value_id x, value_id w, struct far
 /* Zeros around the spatial dims of the operand are padding of the convolution, where its window reaches over them. */
 static value_id pads_take(struct builder *b, value_id x, value_id w, struct spatial *s, const int64_t *xdil)
 {
-    struct exprs *ex = b_exprs(b);
     const struct node *pad = value_node(b->g, x);
     uint32_t n;
     if (!pad || pad->op != OP_PAD || pad->n_in != 1 || strcmp(node_str(pad, "mode", "constant"), "constant") != 0)
@@ -276,14 +270,14 @@ static value_id pads_take(struct builder *b, value_id x, value_id w, struct spat
     const expr_id *lo = node_exprs(pad, "lo", &n), *hi = node_exprs(pad, "hi", &n);
     struct spatial all = *s;
     for (int32_t i = 0; i < 2; i++)
-        if (!ex_is(ex, lo[i], 0) || !ex_is(ex, hi[i], 0))
+        if (!ex_is(b->x, lo[i], 0) || !ex_is(b->x, hi[i], 0))
             return x;
     for (int32_t i = 0; i < s->n; i++) {
-        int64_t reach = ex_lo(ex, spatial_reach(ex, s, i, b_dim(b, w, 2 + i)));
-        all.lo[i] = ex_add(ex, s->lo[i], lo[2 + i]);
-        all.hi[i] = ex_add(ex, s->hi[i], hi[2 + i]);
-        if (xdil[i] != 1 || ex_lo(ex, lo[2 + i]) < 0 || ex_lo(ex, hi[2 + i]) < 0 || ex_hi(ex, all.lo[i]) >= reach ||
-            ex_hi(ex, all.hi[i]) >= reach)
+        int64_t reach = ex_lo(b->x, spatial_reach(b->x, s, i, b_dim(b, w, 2 + i)));
+        all.lo[i] = ex_add(b->x, s->lo[i], lo[2 + i]);
+        all.hi[i] = ex_add(b->x, s->hi[i], hi[2 + i]);
+        if (xdil[i] != 1 || ex_lo(b->x, lo[2 + i]) < 0 || ex_lo(b->x, hi[2 + i]) < 0 ||
+            ex_hi(b->x, all.lo[i]) >= reach || ex_hi(b->x, all.hi[i]) >= reach)
             return x;
     }
     *s = all;
@@ -314,7 +308,6 @@ value_id conv_build(struct builder *b, value_id x, value_id w, const struct spat
 
 bool rule_conv_spatial(struct rule *r, value_id x, value_id w, struct spatial *s)
 {
-    struct exprs *ex = b_exprs(r->b);
     const struct dims dims = b_dims(r->b, x), wdims = b_dims(r->b, w);
     if (!dims.d || !wdims.d)
         return false;
@@ -323,9 +316,9 @@ bool rule_conv_spatial(struct rule *r, value_id x, value_id w, struct spatial *s
     if (!spatial_read(r, dims.rank - 2, s) || !conv_kernel_check(r, wdims.d, s->n))
         return false;
     for (int32_t i = 0; i < s->n; i++) {
-        expr_id reach = spatial_reach(ex, s, i, wdims.d[2 + i]);
-        spatial_same(ex, s, i, dims.d[2 + i], reach);
-        spatial_warn_empty(r, i, dims.d[2 + i], spatial_room(ex, s, i, dims.d[2 + i], reach), s->strides[i]);
+        expr_id reach = spatial_reach(r->b->x, s, i, wdims.d[2 + i]);
+        spatial_same(r->b->x, s, i, dims.d[2 + i], reach);
+        spatial_warn_empty(r, i, dims.d[2 + i], spatial_room(r->b->x, s, i, dims.d[2 + i], reach), s->strides[i]);
     }
     return true;
 }

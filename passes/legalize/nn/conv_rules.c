@@ -36,16 +36,15 @@ bool rule_conv(struct rule *r)
 /* (C, M/g, k...) -> (M, C/g, k... reversed), all by views. */
 static value_id weights_turn(struct builder *b, value_id w, int64_t groups, int32_t spatial)
 {
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, w);
-    expr_id g = ex_const(ex, groups), apart[RANK_MAX], out[RANK_MAX];
+    expr_id g = ex_const(b->x, groups), apart[RANK_MAX], out[RANK_MAX];
     int64_t perm[RANK_MAX];
     if (!d.d)
         return (value_id){0};
     apart[0] = g;
-    apart[1] = ex_div(ex, d.d[0], g);
+    apart[1] = ex_div(b->x, d.d[0], g);
     apart[2] = d.d[1];
-    out[0] = ex_mulc(ex, d.d[1], groups);
+    out[0] = ex_mulc(b->x, d.d[1], groups);
     out[1] = apart[1];
     for (int32_t i = 0; i < spatial; i++) {
         apart[3 + i] = out[2 + i] = d.d[2 + i];
@@ -84,30 +83,28 @@ static bool deconv_read(struct rule *r, int32_t n, struct deconv *d)
 /* Turns the pads of dim i into those of the dilated convolution. */
 static void deconv_pads(struct rule *r, struct deconv *d, int32_t i, expr_id size, expr_id reach)
 {
-    struct exprs *ex = b_exprs(r->b);
     struct spatial *s = &d->s;
     int64_t stride = s->strides[i];
     bool same = s->pad == PAD_SAME_UPPER || s->pad == PAD_SAME_LOWER;
     expr_id begin = s->lo[i], end = s->hi[i];
     if (d->output_shape || same) {
-        expr_id whole = ex_add(ex, ex_mulc(ex, ex_addc(ex, size, -1), stride),
-                               ex_addc(ex, reach, d->output_padding[i]));
-        expr_id want = d->output_shape ? ex_const(ex, d->output_shape[i]) : ex_mulc(ex, size, stride);
-        expr_id total = ex_sub(ex, whole, want), half = ex_div(ex, total, ex_const(ex, 2));
+        expr_id whole = ex_add(r->b->x, ex_mulc(r->b->x, ex_addc(r->b->x, size, -1), stride),
+                               ex_addc(r->b->x, reach, d->output_padding[i]));
+        expr_id want = d->output_shape ? ex_const(r->b->x, d->output_shape[i]) : ex_mulc(r->b->x, size, stride);
+        expr_id total = ex_sub(r->b->x, whole, want), half = ex_div(r->b->x, total, ex_const(r->b->x, 2));
         bool upper = s->pad ==
                      PAD_SAME_UPPER; /* in every version: the formula of version 1 contradicts its own auto_pad */
-        begin = upper ? half : ex_sub(ex, total, half);
-        end = ex_sub(ex, total, begin);
+        begin = upper ? half : ex_sub(r->b->x, total, half);
+        end = ex_sub(r->b->x, total, begin);
     }
-    expr_id edge = ex_addc(ex, reach, -1);
-    s->lo[i] = ex_sub(ex, edge, begin);
-    s->hi[i] = ex_addc(ex, ex_sub(ex, edge, end), d->output_padding[i]);
+    expr_id edge = ex_addc(r->b->x, reach, -1);
+    s->lo[i] = ex_sub(r->b->x, edge, begin);
+    s->hi[i] = ex_addc(r->b->x, ex_sub(r->b->x, edge, end), d->output_padding[i]);
 }
 
 bool rule_conv_transpose(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0), w = v_normal(b, rule_in(r, 1));
     const struct dims dims = b_dims(b, x), wdims = b_dims(b, w);
     int64_t groups = rule_int(r, "group", 1), xdil[RANK_MAX], channels;
@@ -116,15 +113,15 @@ bool rule_conv_transpose(struct rule *r)
         return false;
     if (dims.rank < 3 || dims.rank != wdims.rank)
         return rule_bad(r, "input of rank %d with weights of rank %d", (int)dims.rank, (int)wdims.rank);
-    if (groups < 1 || (ex_is_const(ex, wdims.d[0], &channels) && channels % groups))
+    if (groups < 1 || (ex_is_const(b->x, wdims.d[0], &channels) && channels % groups))
         return rule_bad(r, "input channels in %lld groups", (long long)groups);
     if (!deconv_read(r, dims.rank - 2, &d) || !conv_kernel_check(r, wdims.d, d.s.n))
         return false;
     for (int32_t i = 0; i < d.s.n; i++) {
-        expr_id reach = spatial_reach(ex, &d.s, i, wdims.d[2 + i]);
+        expr_id reach = spatial_reach(b->x, &d.s, i, wdims.d[2 + i]);
         deconv_pads(r, &d, i, dims.d[2 + i], reach);
-        expr_id apart = ex_addc(ex, ex_mulc(ex, ex_addc(ex, dims.d[2 + i], -1), d.s.strides[i]), 1);
-        spatial_warn_empty(r, i, dims.d[2 + i], spatial_room(ex, &d.s, i, apart, reach), 1);
+        expr_id apart = ex_addc(b->x, ex_mulc(b->x, ex_addc(b->x, dims.d[2 + i], -1), d.s.strides[i]), 1);
+        spatial_warn_empty(r, i, dims.d[2 + i], spatial_room(b->x, &d.s, i, apart, reach), 1);
     }
     enum elem e = v_elem(b, x);
     value_id y;

@@ -44,13 +44,12 @@ struct grouped {
 static value_id part_of(struct rule *r, const struct grouped *a, uint32_t i)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     int64_t heads[3] = {a->hq, a->hkv, a->hkv}, first = 0;
     if (rule_has(r, IN_KEY))
         return heads_split(r, rule_in(r, i), heads[i]);
     for (uint32_t k = 0; k < i; k++)
         first += heads[k];
-    value_id cut = b_slice_axis(b, rule_in(r, 0), 2, ex_mulc(ex, a->size, first), ex_mulc(ex, a->size, heads[i]));
+    value_id cut = b_slice_axis(b, rule_in(r, 0), 2, ex_mulc(b->x, a->size, first), ex_mulc(b->x, a->size, heads[i]));
     return heads_split(r, cut, heads[i]);
 }
 
@@ -74,16 +73,15 @@ static value_id head_normed(struct rule *r, value_id x, uint32_t weight)
 static value_id places(struct rule *r, const struct grouped *a)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
-    expr_id dims[2] = {b_dim(b, a->q, 0), a->rows}, none[2] = {ex_const(ex, 0), ex_const(ex, 0)},
-            one[2] = {ex_const(ex, 1), ex_const(ex, 1)};
+    expr_id dims[2] = {b_dim(b, a->q, 0), a->rows}, none[2] = {ex_const(b->x, 0), ex_const(b->x, 0)},
+            one[2] = {ex_const(b->x, 1), ex_const(b->x, 1)};
     static const int64_t steps[] = {1, 1};
     value_id count = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), v_along(b, a->before, 0, 2));
     if (!rule_has(r, IN_POSITIONS))
         return count;
     value_id given = b_broadcast(b, rule_in(r, IN_POSITIONS), dims, 2);
     value_id first = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), b_slice(b, given, none, one, steps));
-    expr_id prompt = ex_eq(ex, a->rows, a->total);
+    expr_id prompt = ex_eq(b->x, a->rows, a->total);
     return b_select(b, v_expr(b, ELEM_BOOL, prompt), first, given);
 }
 
@@ -98,7 +96,7 @@ static bool rotate(struct rule *r, struct grouped *a)
         cache[i] = v_widen(b, b_unsqueeze(b, b_gather(b, rule_in(r, IN_COS + i), at, 0), 1));
     if (!cache[0].i || !cache[1].i)
         return false;
-    expr_id turned = ex_mulc(b_exprs(b), b_dim(b, cache[0], 3), 2);
+    expr_id turned = ex_mulc(b->x, b_dim(b, cache[0], 3), 2);
     for (uint32_t i = 0; i < 2; i++)
         *heads[i] = b_convert(b, heads_turned(b, v_widen(b, *heads[i]), cache[0], cache[1], interleaved, turned),
                               v_elem(b, *heads[i]));
@@ -118,7 +116,7 @@ static value_id cache_scale(struct rule *r, const struct grouped *a, uint32_t i)
         return (value_id){0};
     if (rule_str_is(r, kind, "NONE", "PER_TENSOR"))
         return v_scalar(b, rule_in(r, operand));
-    expr_id dims[4] = {ex_const(b_exprs(b), 1), ex_const(b_exprs(b), a->hkv), ex_const(b_exprs(b), 1), a->size};
+    expr_id dims[4] = {ex_const(b->x, 1), ex_const(b->x, a->hkv), ex_const(b->x, 1), a->size};
     return b_reshape(b, rule_in(r, operand), dims, 4);
 }
 
@@ -126,11 +124,10 @@ static value_id cache_scale(struct rule *r, const struct grouped *a, uint32_t i)
 static value_id every_second(struct builder *b, value_id x, int64_t first, expr_id n)
 {
     static const int64_t steps[] = {1, 1, 1, 2};
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, x);
     if (!d.d)
         return (value_id){0};
-    expr_id zero = ex_const(ex, 0), starts[4] = {zero, zero, zero, ex_const(ex, first)},
+    expr_id zero = ex_const(b->x, 0), starts[4] = {zero, zero, zero, ex_const(b->x, first)},
             sizes[4] = {d.d[0], d.d[1], d.d[2], n};
     return b_slice(b, x, starts, sizes, steps);
 }
@@ -146,7 +143,7 @@ static value_id packed(struct builder *b, const struct grouped *a, value_id x, v
     x = b_unary(b, OP_ROUND, x);
     if (e == ELEM_I8)
         return b_convert(b, x, e);
-    expr_id half = ex_div(b_exprs(b), a->size, ex_const(b_exprs(b), 2));
+    expr_id half = ex_div(b->x, a->size, ex_const(b->x, 2));
     x = b_convert(b, b_binary_f64(b, OP_ADD, b_clamp(b, x, -8, 7), 8), ELEM_U8);
     value_id high = b_binary_f64(b, OP_MUL, every_second(b, x, 1, half), 16);
     return b_binary(b, OP_OR, every_second(b, x, 0, half), high);
@@ -200,7 +197,7 @@ static value_id sight(struct rule *r, const struct grouped *a)
 {
     struct builder *b = r->b;
     int64_t window = rule_int(r, "local_window_size", -1);
-    expr_id line[4] = {ex_const(b_exprs(b), 1), ex_const(b_exprs(b), 1), a->rows, ex_const(b_exprs(b), 1)};
+    expr_id line[4] = {ex_const(b->x, 1), ex_const(b->x, 1), a->rows, ex_const(b->x, 1)};
     value_id key = v_iota(b, ELEM_I64, &a->total, 1, 0);
     if (!rule_int(r, "causal", 1))
         return b_binary(b, OP_LT, key, v_along(b, a->lengths, 0, 4));
@@ -228,7 +225,7 @@ static value_id probabilities(struct rule *r, const struct grouped *a, value_id 
 static value_id attended(struct rule *r, const struct grouped *a, value_id k, value_id v)
 {
     struct builder *b = r->b;
-    expr_id zero = ex_const(b_exprs(b), 0);
+    expr_id zero = ex_const(b->x, 0);
     enum elem narrow = v_elem(b, a->q);
     value_id q = heads_folded(b, &a->groups, v_widen(b, a->q));
     k = unpacked(b, a, b_slice_axis(b, k, 2, zero, a->total), cache_scale(r, a, IN_PAST_KEY));
@@ -258,7 +255,6 @@ static bool served(struct rule *r)
 static bool grouped_read(struct rule *r, struct grouped *a)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     *a = (struct grouped){.hq = rule_int(r, "num_heads", 0), .hkv = rule_int(r, "kv_num_heads", 0)};
     const struct dims dims = b_dims(b, rule_in(r, IN_QUERY));
     if (!dims.d || !rule_in(r, IN_LENGTHS).i || !rule_in(r, IN_TOTAL).i)
@@ -270,8 +266,8 @@ static bool grouped_read(struct rule *r, struct grouped *a)
         return rule_bad(r, "one of key and value, or of past_key and past_value, is missing");
     int64_t heads = rule_has(r, IN_KEY) ? a->hq : a->hq + 2 * a->hkv;
     a->rows = dims.d[1];
-    a->size = ex_div(ex, dims.d[2], ex_const(ex, heads));
-    b_assert(b, ex_eq(ex, ex_mulc(ex, a->size, heads), dims.d[2]), EVAL_SHAPE,
+    a->size = ex_div(b->x, dims.d[2], ex_const(b->x, heads));
+    b_assert(b, ex_eq(b->x, ex_mulc(b->x, a->size, heads), dims.d[2]), EVAL_SHAPE,
              "the heads do not divide the width of the query");
     value_id *parts[3] = {&a->q, &a->k, &a->v};
     for (uint32_t i = 0; i < 3; i++)
@@ -279,14 +275,14 @@ static bool grouped_read(struct rule *r, struct grouped *a)
             return false;
     if (!head_groups(r, a->q, a->k, &a->groups))
         return false;
-    b_assert(b, ex_eq(ex, b_dim(b, a->k, 2), a->rows), EVAL_SHAPE, "there are not as many new keys as queries");
-    value_id one = b_reshape(b, rule_in(r, IN_TOTAL), (expr_id[]){ex_const(ex, 1)}, 1);
+    b_assert(b, ex_eq(b->x, b_dim(b, a->k, 2), a->rows), EVAL_SHAPE, "there are not as many new keys as queries");
+    value_id one = b_reshape(b, rule_in(r, IN_TOTAL), (expr_id[]){ex_const(b->x, 1)}, 1);
     a->total = rule_has(r, IN_PAST_KEY) ? b_elem(b, one, 0, 0, INT32_MAX) : a->rows;
-    b_assert(b, ex_eq(ex, b_count(b, rule_in(r, IN_LENGTHS)), dims.d[0]), EVAL_SHAPE,
+    b_assert(b, ex_eq(b->x, b_count(b, rule_in(r, IN_LENGTHS)), dims.d[0]), EVAL_SHAPE,
              "there is not a length for each sequence");
     value_id lengths = b_reshape(b, rule_in(r, IN_LENGTHS), dims.d, 1);
     a->lengths = b_binary_f64(b, OP_ADD, b_convert(b, lengths, ELEM_I64), 1);
-    value_id fresh = v_expr(b, ELEM_I64, ex_not(ex, ex_eq(ex, a->rows, a->total)));
+    value_id fresh = v_expr(b, ELEM_I64, ex_not(b->x, ex_eq(b->x, a->rows, a->total)));
     a->before = b_binary(b, OP_MUL, b_binary(b, OP_SUB, a->lengths, v_expr(b, ELEM_I64, a->rows)), fresh);
     return a->total.i && a->before.i;
 }

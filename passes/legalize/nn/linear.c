@@ -124,7 +124,7 @@ static void term_diagonal(struct builder *b, struct term *t)
                 continue;
             expr_id dims[RANK_MAX];
             memcpy(dims, b_dims(b, t->v).d, (size_t)t->rank * sizeof *dims);
-            dims[k] = ex_const(b_exprs(b), 1);
+            dims[k] = ex_const(b->x, 1);
             value_id in[2] = {t->v, v_iota(b, ELEM_I64, dims, t->rank, i)};
             struct attr attr = attr_int("axis", k);
             t->v = b_squeeze(b, b_op(b, OP_GATHER_ELEMENTS, in, 2, &attr, 1), k);
@@ -136,15 +136,14 @@ static void term_diagonal(struct builder *b, struct term *t)
 /* Dims of 1 where another term has more are dropped: dot needs equal ones, and the other term decides. */
 static void terms_unbroadcast(struct builder *b, struct term *terms, uint32_t n)
 {
-    struct exprs *ex = b_exprs(b);
     for (uint32_t i = 0; i < n; i++) {
         for (int32_t d = 0; d < terms[i].rank && terms[i].v.i; d++) {
             bool larger = false;
             for (uint32_t k = 0; k < n; k++) {
                 int32_t at = k == i ? -1 : term_find(&terms[k], terms[i].label[d]);
-                larger |= at >= 0 && !ex_is(ex, b_dim(b, terms[k].v, at), 1);
+                larger |= at >= 0 && !ex_is(b->x, b_dim(b, terms[k].v, at), 1);
             }
-            if (!larger || !ex_is(ex, b_dim(b, terms[i].v, d), 1))
+            if (!larger || !ex_is(b->x, b_dim(b, terms[i].v, d), 1))
                 continue;
             terms[i].v = b_squeeze(b, terms[i].v, d);
             term_drop(&terms[i], d--);

@@ -136,15 +136,14 @@ static uint32_t axes_from(int64_t *axes, int32_t from, int32_t rank)
 
 value_id v_groups(struct builder *b, value_id x, int64_t groups)
 {
-    struct exprs *ex = b_exprs(b);
     const struct dims dims = b_dims(b, x);
-    expr_id all[RANK_MAX] = {dims.d[0], ex_const(ex, groups), ex_div(ex, dims.d[1], ex_const(ex, groups))};
+    expr_id all[RANK_MAX] = {dims.d[0], ex_const(b->x, groups), ex_div(b->x, dims.d[1], ex_const(b->x, groups))};
     expr_id extent = all[2];
     for (int32_t d = 2; d < dims.rank; d++) {
         all[d + 1] = dims.d[d];
-        extent = ex_mul(ex, extent, dims.d[d]);
+        extent = ex_mul(b->x, extent, dims.d[d]);
     }
-    bool one = ex_is_const(ex, extent, NULL);
+    bool one = ex_is_const(b->x, extent, NULL);
     all[2] = one ? extent : all[2];
     return b_reshape(b, x, all, one ? 3 : dims.rank + 1);
 }
@@ -153,12 +152,11 @@ value_id v_groups(struct builder *b, value_id x, int64_t groups)
 static value_id apart(struct builder *b, value_id x)
 {
     const struct node *n = v_defining(b, x, OP_RESHAPE);
-    struct exprs *ex = b_exprs(b);
     const struct dims flat = b_dims(b, x), from = b_dims(b, n ? n->in[0] : (value_id){0});
     int64_t groups, channels, extent;
-    if (!from.d || flat.rank != 3 || from.rank < 3 || from.rank >= RANK_MAX || ex_is_const(ex, flat.d[2], &extent) ||
-        flat.d[0].i != from.d[0].i || !ex_is_const(ex, flat.d[1], &groups) || !ex_is_const(ex, from.d[1], &channels) ||
-        groups < 1 || channels % groups)
+    if (!from.d || flat.rank != 3 || from.rank < 3 || from.rank >= RANK_MAX || ex_is_const(b->x, flat.d[2], &extent) ||
+        flat.d[0].i != from.d[0].i || !ex_is_const(b->x, flat.d[1], &groups) ||
+        !ex_is_const(b->x, from.d[1], &channels) || groups < 1 || channels % groups)
         return x;
     return v_groups(b, n->in[0], groups);
 }
@@ -183,8 +181,8 @@ static bool scale_by_channel(struct rule *r, expr_id channels, int64_t groups)
 {
     int64_t n, c;
     value_id scale = rule_in(r, 1);
-    return v_rank(r->b, scale) == 1 && ex_is_const(b_exprs(r->b), b_dim(r->b, scale, 0), &n) &&
-           ex_is_const(b_exprs(r->b), channels, &c) && n == c && n != groups;
+    return v_rank(r->b, scale) == 1 && ex_is_const(r->b->x, b_dim(r->b, scale, 0), &n) &&
+           ex_is_const(r->b->x, channels, &c) && n == c && n != groups;
 }
 
 /* Version 18: scale and bias per group; 21: per channel. */
@@ -262,7 +260,6 @@ bool rule_skip_layer_norm(struct rule *r)
 bool rule_embed_layer_norm(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id words = rule_in(r, 0), place = rule_in(r, 3), mean, inv;
     if (!words.i || !place.i)
         return false;
@@ -270,7 +267,7 @@ bool rule_embed_layer_norm(struct rule *r)
         return rule_bad(r, "ids of rank %d, places of rank %d", (int)v_rank(b, words), (int)v_rank(b, place));
     expr_id rows = b_dim(b, words, 1), batch = b_dim(b, words, 0);
     enum elem narrow = v_elem(b, place);
-    place = rule_has(r, 8) ? b_gather(b, place, rule_in(r, 8), 0) : b_slice_axis(b, place, 0, ex_const(ex, 0), rows);
+    place = rule_has(r, 8) ? b_gather(b, place, rule_in(r, 8), 0) : b_slice_axis(b, place, 0, ex_const(b->x, 0), rows);
     value_id x = b_binary(b, OP_ADD, v_widen(b, b_gather(b, rule_in(r, 2), words, 0)), v_widen(b, place));
     if (rule_has(r, 1) && rule_has(r, 4))
         x = b_binary(b, OP_ADD, x, v_widen(b, b_gather(b, rule_in(r, 4), rule_in(r, 1), 0)));

@@ -156,7 +156,7 @@ static value_id interleave(struct phases *p, value_id y)
 
 bool conv_by_phases(struct builder *b, value_id x, value_id w, const struct spatial *s, int64_t groups, value_id *y)
 {
-    struct phases p = {.b = b, .x = b_exprs(b), .s = s, .n = s->n, .groups = groups};
+    struct phases p = {.b = b, .x = b->x, .s = s, .n = s->n, .groups = groups};
     p.xd = b_dims(b, x).d;
     p.wd = b_dims(b, w).d;
     if (!p.xd || !p.wd || 3 + 2 * p.n > RANK_MAX || !phases_read(&p))

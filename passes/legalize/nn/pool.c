@@ -28,7 +28,7 @@ struct pool {
  */
 static void pool_partial(struct rule *r, struct pool *p, int32_t i, expr_id size, expr_id reach)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     int64_t stride = p->s.strides[i], n, room;
     expr_id left = spatial_room(ex, &p->s, i, size, reach), gap = ex_sub(ex, size, left);
     if (ex_is_const(ex, left, &room) && ex_is_const(ex, size, &n)) {
@@ -48,7 +48,6 @@ static void pool_partial(struct rule *r, struct pool *p, int32_t i, expr_id size
 
 static bool pool_read(struct rule *r, value_id x, struct pool *p)
 {
-    struct exprs *ex = b_exprs(r->b);
     uint32_t n;
     const struct dims dims = b_dims(r->b, x);
     const int64_t *kernel = rule_ints(r, "kernel_shape", &n);
@@ -64,25 +63,25 @@ static bool pool_read(struct rule *r, value_id x, struct pool *p)
         p->kernel[i] = kernel[i];
         if (kernel[i] < 1)
             return rule_bad(r, "kernel_shape holds %lld", (long long)kernel[i]);
-        expr_id size = dims.d[2 + i], reach = spatial_reach(ex, &p->s, i, ex_const(ex, kernel[i]));
-        spatial_same(ex, &p->s, i, size, reach);
+        expr_id size = dims.d[2 + i], reach = spatial_reach(r->b->x, &p->s, i, ex_const(r->b->x, kernel[i]));
+        spatial_same(r->b->x, &p->s, i, size, reach);
         if (p->s.pad == PAD_NOTSET &&
-            (ex_cmp_le(ex, reach, p->s.lo[i]) == TRUE_ || ex_cmp_le(ex, reach, p->s.hi[i]) == TRUE_))
+            (ex_cmp_le(r->b->x, reach, p->s.lo[i]) == TRUE_ || ex_cmp_le(r->b->x, reach, p->s.hi[i]) == TRUE_))
             return rule_bad(r, "pads of dimension %d reach as far as the kernel: windows of padding alone", (int)i + 2);
         p->hi_pad[i] = p->s.hi[i];
-        p->padded |= !ex_is(ex, p->s.lo[i], 0) || !ex_is(ex, p->s.hi[i], 0);
+        p->padded |= !ex_is(r->b->x, p->s.lo[i], 0) || !ex_is(r->b->x, p->s.hi[i], 0);
         if (!ceil_mode && p->s.pad <= PAD_VALID)
             pool_partial(r, p, i, size, reach);
-        spatial_warn_empty(r, i, size, spatial_room(ex, &p->s, i, size, reach), p->s.strides[i]);
+        spatial_warn_empty(r, i, size, spatial_room(r->b->x, &p->s, i, size, reach), p->s.strides[i]);
         if (!ceil_mode || p->s.pad != PAD_NOTSET)
             continue;
-        expr_id stride = ex_const(ex, p->s.strides[i]), ahead = ex_add(ex, size, p->s.lo[i]);
-        expr_id room = ex_sub(ex, ex_add(ex, ahead, p->s.hi[i]), reach);
-        expr_id last = ex_ceildiv(ex, room, stride); /* index of the last window */
-        last = ex_min(ex, last, ex_div(ex, ex_addc(ex, ahead, -1), stride));
-        expr_id need = ex_sub(ex, ex_add(ex, ex_mulc(ex, last, p->s.strides[i]), reach), ahead);
-        p->s.hi[i] = ex_max(ex, need, ex_const(ex, 0));
-        p->extended |= ex_cmp_le(ex, p->s.hi[i], p->hi_pad[i]) != TRUE_;
+        expr_id stride = ex_const(r->b->x, p->s.strides[i]), ahead = ex_add(r->b->x, size, p->s.lo[i]);
+        expr_id room = ex_sub(r->b->x, ex_add(r->b->x, ahead, p->s.hi[i]), reach);
+        expr_id last = ex_ceildiv(r->b->x, room, stride); /* index of the last window */
+        last = ex_min(r->b->x, last, ex_div(r->b->x, ex_addc(r->b->x, ahead, -1), stride));
+        expr_id need = ex_sub(r->b->x, ex_add(r->b->x, ex_mulc(r->b->x, last, p->s.strides[i]), reach), ahead);
+        p->s.hi[i] = ex_max(r->b->x, need, ex_const(r->b->x, 0));
+        p->extended |= ex_cmp_le(r->b->x, p->s.hi[i], p->hi_pad[i]) != TRUE_;
     }
     return true;
 }
@@ -108,7 +107,7 @@ static int64_t port_bytes(const struct rule *r, value_id x)
     bool known = !value_node(r->b->g, x) && rule_wants(r, 0) &&
                  value_output(r->lg->from, r->node->out[0]) != UINT32_MAX;
     for (int32_t d = 0; d < t->rank && known; d++)
-        known = ex_is_const(b_exprs(r->b), t->dims[d], &n) && mul_i64(bytes, n, &bytes);
+        known = ex_is_const(r->b->x, t->dims[d], &n) && mul_i64(bytes, n, &bytes);
     return known ? bytes : -1;
 }
 
@@ -127,7 +126,7 @@ static value_id max_window(struct rule *r, value_id x, const struct pool *p)
     for (int32_t i = 0; i < n; i++) {
         struct pool *none = i + 1 < n ? &last : &others;
         none->kernel[i] = none->s.strides[i] = none->s.dilations[i] = 1;
-        none->s.lo[i] = none->s.hi[i] = ex_const(b_exprs(b), 0);
+        none->s.lo[i] = none->s.hi[i] = ex_const(b->x, 0);
         bool fits = mul_i64(whole, p->kernel[i], &whole);
         if (i + 1 < n)
             fits = fits && mul_i64(rows, p->kernel[i], &rows) && mul_i64(lines, p->s.strides[i], &lines);
@@ -146,13 +145,12 @@ static value_id max_window(struct rule *r, value_id x, const struct pool *p)
 /* Flat positions within one channel -> positions in the whole tensor, or column-major ones within it. */
 static value_id pool_positions(struct builder *b, value_id x, value_id at, bool column_major)
 {
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, x), dy = b_dims(b, at);
-    expr_id plane = ex_const(ex, 1), before = ex_const(ex, 1);
+    expr_id plane = ex_const(b->x, 1), before = ex_const(b->x, 1);
     if (!d.d || !dy.d)
         return (value_id){0};
     for (int32_t i = 2; i < d.rank; i++)
-        plane = ex_mul(ex, plane, d.d[i]);
+        plane = ex_mul(b->x, plane, d.d[i]);
     value_id n = v_iota(b, ELEM_I64, dy.d, d.rank, 0), c = v_iota(b, ELEM_I64, dy.d, d.rank, 1);
     value_id channel = b_binary(b, OP_ADD, b_binary(b, OP_MUL, n, v_expr(b, ELEM_I64, d.d[1])), c);
     value_id base = b_binary(b, OP_MUL, channel, v_expr(b, ELEM_I64, plane));
@@ -160,11 +158,11 @@ static value_id pool_positions(struct builder *b, value_id x, value_id at, bool 
         return b_binary(b, OP_ADD, base, at);
     expr_id after = plane;
     for (int32_t i = 2; i < d.rank; i++) { /* coordinate i of the position, times the sizes before it */
-        after = ex_div(ex, after, d.d[i]);
+        after = ex_div(b->x, after, d.d[i]);
         value_id coord = b_binary(b, OP_DIV, at, v_expr(b, ELEM_I64, after));
         coord = b_binary(b, OP_MOD, coord, v_expr(b, ELEM_I64, d.d[i]));
         base = b_binary(b, OP_ADD, base, b_binary(b, OP_MUL, coord, v_expr(b, ELEM_I64, before)));
-        before = ex_mul(ex, before, d.d[i]);
+        before = ex_mul(b->x, before, d.d[i]);
     }
     return base;
 }
@@ -192,13 +190,12 @@ bool rule_max_pool(struct rule *r)
 bool rule_max_unpool(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0), at = rule_in(r, 1);
     uint32_t n;
     const struct dims d = b_dims(b, x);
     const int64_t *kernel = rule_ints(r, "kernel_shape", &n);
     struct spatial s;
-    expr_id out[RANK_MAX], zero = ex_const(ex, 0), lo[RANK_MAX], hi[RANK_MAX], count = b_count(b, x);
+    expr_id out[RANK_MAX], zero = ex_const(b->x, 0), lo[RANK_MAX], hi[RANK_MAX], count = b_count(b, x);
     if (!d.d || !at.i || !spatial_read(r, d.rank - 2, &s))
         return false;
     if (n != (uint32_t)s.n)
@@ -206,8 +203,8 @@ bool rule_max_unpool(struct rule *r)
     for (int32_t i = 0; i < d.rank; i++) {
         out[i] = d.d[i];
         if (i >= 2) {
-            expr_id size = ex_addc(ex, ex_mulc(ex, ex_addc(ex, d.d[i], -1), s.strides[i - 2]), kernel[i - 2]);
-            out[i] = ex_sub(ex, ex_sub(ex, size, s.lo[i - 2]), s.hi[i - 2]);
+            expr_id size = ex_addc(b->x, ex_mulc(b->x, ex_addc(b->x, d.d[i], -1), s.strides[i - 2]), kernel[i - 2]);
+            out[i] = ex_sub(b->x, ex_sub(b->x, size, s.lo[i - 2]), s.hi[i - 2]);
         }
     }
     value_id whole = b_splat_f64(b, v_elem(b, x), 0, out, d.rank);
@@ -221,11 +218,11 @@ bool rule_max_unpool(struct rule *r)
             return want ? rule_bad(r, "output_shape has %u entries", n) : false;
         for (int32_t i = 0; i < d.rank; i++) {
             lo[i] = zero;
-            hi[i] = ex_sub(ex, want[i], out[i]);
-            if (ex_hi(ex, hi[i]) < 0)
+            hi[i] = ex_sub(b->x, want[i], out[i]);
+            if (ex_hi(b->x, hi[i]) < 0)
                 return rule_bad(r, "output_shape is smaller than the unpooled size");
-            if (ex_lo(ex, hi[i]) < 0)
-                b_assert(b, ex_le(ex, zero, hi[i]), -2, "output_shape is smaller than the unpooled size");
+            if (ex_lo(b->x, hi[i]) < 0)
+                b_assert(b, ex_le(b->x, zero, hi[i]), -2, "output_shape is smaller than the unpooled size");
         }
         y = b_pad(b, y, (value_id){0}, lo, hi, "constant");
     }
@@ -237,11 +234,10 @@ bool rule_max_unpool(struct rule *r)
 /* How many elements the windows of an unpadded tensor average over, where a dim may have one partial window. */
 static value_id pool_count_partial(struct builder *b, const expr_id *d, enum elem e, const struct pool *p)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id count = ex_const(ex, 1);
+    expr_id count = ex_const(b->x, 1);
     for (int32_t i = 0; i < p->s.n; i++) {
-        expr_id taps = ex_ceildiv(ex, ex_max(ex, d[2 + i], ex_const(ex, 1)), ex_const(ex, p->s.dilations[i]));
-        count = ex_mul(ex, count, ex_min(ex, taps, ex_const(ex, p->kernel[i])));
+        expr_id taps = ex_ceildiv(b->x, ex_max(b->x, d[2 + i], ex_const(b->x, 1)), ex_const(b->x, p->s.dilations[i]));
+        count = ex_mul(b->x, count, ex_min(b->x, taps, ex_const(b->x, p->kernel[i])));
     }
     return b_convert(b, v_expr(b, ELEM_I64, count), e);
 }
@@ -250,7 +246,6 @@ static value_id pool_count_partial(struct builder *b, const expr_id *d, enum ele
 static value_id pool_counts(struct rule *r, value_id x, enum elem e, const struct pool *p, bool include, double *all)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, x);
     *all = 1;
     for (int32_t i = 0; i < p->s.n; i++)
@@ -259,17 +254,17 @@ static value_id pool_counts(struct rule *r, value_id x, enum elem e, const struc
         return (value_id){0};
     if (!p->extended && !p->padded)
         return pool_count_partial(b, d.d, e, p);
-    expr_id dims[RANK_MAX], one = ex_const(ex, 1), zero = ex_const(ex, 0);
+    expr_id dims[RANK_MAX], one = ex_const(b->x, 1), zero = ex_const(b->x, 0);
     struct pool counted = *p;
     dims[0] = dims[1] = one;
     for (int32_t i = 0; i < p->s.n; i++) {
         dims[2 + i] = d.d[2 + i];
         if (!include)
             continue;
-        expr_id hi = ex_min(ex, p->hi_pad[i], p->s.hi[i]); /* the padding counts, what ceil_mode adds does not */
-        dims[2 + i] = ex_add(ex, d.d[2 + i], ex_add(ex, p->s.lo[i], hi));
+        expr_id hi = ex_min(b->x, p->hi_pad[i], p->s.hi[i]); /* the padding counts, what ceil_mode adds does not */
+        dims[2 + i] = ex_add(b->x, d.d[2 + i], ex_add(b->x, p->s.lo[i], hi));
         counted.s.lo[i] = zero;
-        counted.s.hi[i] = ex_sub(ex, p->s.hi[i], hi);
+        counted.s.hi[i] = ex_sub(b->x, p->s.hi[i], hi);
     }
     return pool_window(b, OP_WINDOW, b_splat_f64(b, e, 1, dims, d.rank), &counted, "sum");
 }
@@ -361,7 +356,6 @@ bool rule_global_pool(struct rule *r)
 bool rule_lrn(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in);
     int32_t rank = v_rank(b, x);
     int64_t size = rule_int(r, "size", 0);
@@ -373,8 +367,8 @@ bool rule_lrn(struct rule *r)
     for (int32_t i = 0; i < rank - 1; i++) {
         p.kernel[i] = i ? 1 : size;
         p.s.strides[i] = p.s.dilations[i] = 1;
-        p.s.lo[i] = ex_const(ex, i ? 0 : (size - 1) / 2);
-        p.s.hi[i] = ex_const(ex, i ? 0 : size - 1 - (size - 1) / 2);
+        p.s.lo[i] = ex_const(b->x, i ? 0 : (size - 1) / 2);
+        p.s.hi[i] = ex_const(b->x, i ? 0 : size - 1 - (size - 1) / 2);
     }
     value_id sum = pool_window(b, OP_WINDOW, b_binary(b, OP_MUL, x, x), &p, "sum");
     value_id base = v_affine(b, sum, rule_float(r, "alpha", 0.0001) / (double)size, rule_float(r, "bias", 1));

@@ -114,8 +114,7 @@ static value_id dynamic_product(struct rule *r, value_id x, value_id w, value_id
 
 static value_id gate(struct builder *b, value_id x, const struct direction *d, int k, int n)
 {
-    struct exprs *ex = b_exprs(b);
-    return x.i ? b_slice_axis(b, x, v_rank(b, x) - 1, ex_mulc(ex, d->hidden, k), ex_mulc(ex, d->hidden, n)) : x;
+    return x.i ? b_slice_axis(b, x, v_rank(b, x) - 1, ex_mulc(b->x, d->hidden, k), ex_mulc(b->x, d->hidden, n)) : x;
 }
 
 static value_id activated(struct rule *r, const struct direction *d, int f, value_id x)
@@ -207,7 +206,7 @@ static value_id of_direction(struct rule *r, const struct layer *l, uint32_t i, 
     value_id v = rule_in(r, i);
     if (!v.i)
         return v;
-    v = b_slice_axis(b, v, axis, ex_const(b_exprs(b), k), ex_const(b_exprs(b), 1));
+    v = b_slice_axis(b, v, axis, ex_const(b->x, k), ex_const(b->x, 1));
     return v_widen(b, b_squeeze(b, v, axis));
 }
 
@@ -242,8 +241,8 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
     value_id all = of_direction(r, l, 3, k, false), w = gate(b, all, d, 0, (int)l->gates);
     value_id rec = gate(b, all, d, (int)l->gates, (int)l->gates);
     if (all.i)
-        b_assert(b, ex_eq(b_exprs(b), b_count(b, all), ex_mulc(b_exprs(b), l->hidden, 2 * (int64_t)l->gates)),
-                 EVAL_SHAPE, "there are not two biases for each gate");
+        b_assert(b, ex_eq(b->x, b_count(b, all), ex_mulc(b->x, l->hidden, 2 * (int64_t)l->gates)), EVAL_SHAPE,
+                 "there are not two biases for each gate");
     if (!all.i || !d->linear_before_reset)
         return all.i ? b_binary(b, OP_ADD, w, rec) : all;
     d->reset_bias = gate(b, rec, d, 2, 1);
@@ -256,7 +255,7 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
 static value_id project(struct rule *r, const struct layer *l, value_id w, uint32_t k)
 {
     struct builder *b = r->b;
-    expr_id rows[2] = {ex_mul(b_exprs(b), l->steps, l->batch), b_dim(b, l->x, 2)},
+    expr_id rows[2] = {ex_mul(b->x, l->steps, l->batch), b_dim(b, l->x, 2)},
             all[3] = {l->steps, l->batch, b_dim(b, w, 1)};
     value_id x = b_reshape(b, l->x, rows, 2);
     value_id y = l->bytes ? dynamic_product(r, x, w, of_direction(r, l, 8, k, false), of_direction(r, l, 9, k, false))
@@ -382,7 +381,7 @@ static value_id by_step(struct rule *r, value_id x, int64_t heads)
     const struct dims d = b_dims(b, x);
     if (!d.d || d.rank != 3)
         return d.d ? rule_bad(r, "operand of rank %d", (int)d.rank), (value_id){0} : (value_id){0};
-    expr_id h = ex_const(b_exprs(b), heads), out[4] = {d.d[0], d.d[1], h, ex_div(b_exprs(b), d.d[2], h)};
+    expr_id h = ex_const(b->x, heads), out[4] = {d.d[0], d.d[1], h, ex_div(b->x, d.d[2], h)};
     return b_transpose(b, b_reshape(b, b_convert(b, x, ELEM_F32), out, 4), perm);
 }
 
@@ -404,7 +403,7 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
     const struct dims dq = b_dims(b, q); /* [B, Hq, dk] -> [B, Hkv, group, dk] */
     if (!dq.d || !s.i)
         return false;
-    expr_id folded[4] = {dq.d[0], b_dim(b, s, 1), ex_const(b_exprs(b), a->group), dq.d[2]};
+    expr_id folded[4] = {dq.d[0], b_dim(b, s, 1), ex_const(b->x, a->group), dq.d[2]};
     expr_id out[3] = {dq.d[0], dq.d[1], b_dim(b, s, 3)};
     value_id y = b_reshape(b, b_matmul(b, b_reshape(b, q, folded, 4), s), out, 3);
     scan[0] = b_binary(b, OP_MUL, y, a->scale);
@@ -415,11 +414,10 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
 /* Each of the heads of x [T, B, H, d] as often as makes so many of them. */
 static value_id heads_repeated(struct builder *b, value_id x, int64_t heads)
 {
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, x);
     if (!d.d)
         return (value_id){0};
-    expr_id all = ex_const(ex, heads), wide[5] = {d.d[0], d.d[1], d.d[2], ex_div(ex, all, d.d[2]), d.d[3]},
+    expr_id all = ex_const(b->x, heads), wide[5] = {d.d[0], d.d[1], d.d[2], ex_div(b->x, all, d.d[2]), d.d[3]},
             out[4] = {d.d[0], d.d[1], all, d.d[3]};
     return b_reshape(b, b_broadcast(b, b_unsqueeze(b, x, 3), wide, 5), out, 4);
 }
@@ -429,8 +427,8 @@ static bool queries_shared(struct rule *r, struct linear_attention *a, int64_t h
 {
     struct builder *b = r->b;
     int64_t queries, keys;
-    if (!ex_is_const(b_exprs(b), b_dim(b, rule_in(r, 0), 2), &queries) ||
-        !ex_is_const(b_exprs(b), b_dim(b, rule_in(r, 1), 2), &keys))
+    if (!ex_is_const(b->x, b_dim(b, rule_in(r, 0), 2), &queries) ||
+        !ex_is_const(b->x, b_dim(b, rule_in(r, 1), 2), &keys))
         return rule_refuse(r, "fewer query heads than key heads, of dynamic width");
     if (keys != queries && keys != queries / hq * hk)
         return rule_bad(r, "keys of width %lld for queries of %lld in %lld heads", (long long)keys, (long long)queries,
@@ -484,7 +482,7 @@ bool rule_linear_attention(struct rule *r)
     if (rule_has(r, 3)) {
         state = b_convert(b, rule_in(r, 3), ELEM_F32);
     } else {
-        expr_id dims[4] = {b_dim(b, a.q, 1), ex_const(b_exprs(b), hk), b_dim(b, a.k, 3), b_dim(b, a.v, 3)};
+        expr_id dims[4] = {b_dim(b, a.q, 1), ex_const(b->x, hk), b_dim(b, a.k, 3), b_dim(b, a.v, 3)};
         state = b_splat_f64(b, ELEM_F32, 0, dims, 4);
     }
     struct counted_loop loop = {
@@ -495,7 +493,7 @@ bool rule_linear_attention(struct rule *r)
     const struct dims d = b_dims(b, y);
     if (!d.d)
         return false;
-    expr_id out[3] = {d.d[1], d.d[0], ex_mul(b_exprs(b), d.d[2], d.d[3])};
+    expr_id out[3] = {d.d[1], d.d[0], ex_mul(b->x, d.d[2], d.d[3])};
     enum elem narrow = v_elem(b, rule_in(r, 0));
     rule_out(r, 0, b_convert(b, b_reshape(b, b_transpose(b, y, perm), out, 3), narrow));
     rule_out(r, 1, b_convert(b, state, rule_has(r, 3) ? v_elem(b, rule_in(r, 3)) : narrow));

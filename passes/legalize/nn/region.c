@@ -24,15 +24,13 @@ struct roi {
 
 static value_id roi_column(struct builder *b, const struct roi *o, int64_t k)
 {
-    struct exprs *ex = b_exprs(b);
-    value_id c = b_slice_axis(b, o->rois, 1, ex_const(ex, k), ex_const(ex, 1));
+    value_id c = b_slice_axis(b, o->rois, 1, ex_const(b->x, k), ex_const(b->x, 1));
     return v_affine(b, b_unsqueeze(b, c, 2), o->scale, -o->offset);      /* [R, 1, 1] */
 }
 
 static struct line roi_line(struct builder *b, const struct roi *o, int64_t first, int64_t bins, expr_id size)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id dims[3] = {o->n, ex_const(ex, bins), ex_const(ex, o->samples)};
+    expr_id dims[3] = {o->n, ex_const(b->x, bins), ex_const(b->x, o->samples)};
     enum elem e = v_elem(b, o->rois);
     value_id start = roi_column(b, o, first), end = roi_column(b, o, first + 2);
     value_id extent = b_binary(b, OP_SUB, end, start);
@@ -43,7 +41,7 @@ static struct line roi_line(struct builder *b, const struct roi *o, int64_t firs
     value_id inner = b_binary_f64(b, OP_DIV, b_binary(b, OP_MUL, v_affine(b, v_iota(b, e, dims, 3, 2), 1, 0.5), bin),
                                   (double)o->samples);
     value_id pos = b_binary(b, OP_ADD, b_binary(b, OP_ADD, start, at), inner);
-    value_id len = v_expr(b, e, size), last = v_expr(b, ELEM_I64, ex_addc(ex, size, -1));
+    value_id len = v_expr(b, e, size), last = v_expr(b, ELEM_I64, ex_addc(b->x, size, -1));
     struct line l;
     l.inside = b_binary(b, OP_AND, b_binary(b, OP_LE, b_splat_like(b, pos, -1), pos), b_binary(b, OP_LE, pos, len));
     pos = b_binary_f64(b, OP_MAX, pos, 0);
@@ -60,7 +58,7 @@ static value_id spread(struct builder *b, value_id v, bool is_x)
     const struct dims d = b_dims(b, v);
     if (!d.d)
         return (value_id){0};
-    expr_id one = ex_const(b_exprs(b), 1), dims[5] = {d.d[0], d.d[1], d.d[2], one, one};
+    expr_id one = ex_const(b->x, 1), dims[5] = {d.d[0], d.d[1], d.d[2], one, one};
     if (is_x) {
         dims[1] = dims[2] = one;
         dims[3] = d.d[1];
@@ -100,7 +98,6 @@ static value_id roi_samples(struct builder *b, value_id image, const struct roi 
 bool rule_roi_align(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in);
     int64_t ph = rule_int(r, "output_height", 1), pw = rule_int(r, "output_width", 1);
     bool half = r->version >= 16 && rule_str_is(r, "coordinate_transformation_mode", "half_pixel", "half_pixel");
@@ -121,9 +118,9 @@ bool rule_roi_align(struct rule *r)
     if (o.samples < 1)
         return rule_refuse(r, "sampling_ratio 0: the number of samples depends on each region");
     o.n = b_dim(b, o.rois, 0);
-    v_some_check(b, ex_mul(ex, ex_mul(ex, d.d[0], d.d[2]), d.d[3]), ex_mul(ex, o.n, d.d[1]));
+    v_some_check(b, ex_mul(b->x, ex_mul(b->x, d.d[0], d.d[2]), d.d[3]), ex_mul(b->x, o.n, d.d[1]));
     struct line ly = roi_line(b, &o, 1, ph, d.d[2]), lx = roi_line(b, &o, 0, pw, d.d[3]);
-    expr_id s = ex_const(ex, o.samples), dims[5] = {o.n, ex_const(ex, ph), s, ex_const(ex, pw), s};
+    expr_id s = ex_const(b->x, o.samples), dims[5] = {o.n, ex_const(b->x, ph), s, ex_const(b->x, pw), s};
     value_id all = roi_samples(b, b_transpose(b, x, last), &o, &ly, &lx, dims);
     value_id y = b_reduce(b, all, window, 2, o.max ? "max" : "sum", false);
     if (!o.max)
@@ -159,26 +156,25 @@ static value_id bin_edge(struct builder *b, value_id edge, value_id roi_start, v
 static struct bins roi_bins(struct builder *b, value_id rois, int64_t first, double scale, int64_t n, expr_id size)
 {
     static const int64_t all[] = {0, 1};
-    struct exprs *ex = b_exprs(b);
     enum elem e = v_elem(b, rois);
-    expr_id one = ex_const(ex, 1), dims[2] = {b_dim(b, rois, 0), ex_const(ex, n)};
+    expr_id one = ex_const(b->x, 1), dims[2] = {b_dim(b, rois, 0), ex_const(b->x, n)};
     value_id corner[2], length = v_expr(b, ELEM_I64, size), k = v_iota(b, e, dims, 2, 1);
     for (int i = 0; i < 2; i++)
-        corner[i] = round_away(b, v_affine(b, b_slice_axis(b, rois, 1, ex_const(ex, first + 2 * i), one), scale, 0));
+        corner[i] = round_away(b, v_affine(b, b_slice_axis(b, rois, 1, ex_const(b->x, first + 2 * i), one), scale, 0));
     value_id extent = b_binary_f64(b, OP_ADD, b_binary(b, OP_SUB, corner[1], corner[0]), 1);
     value_id bin = b_binary_f64(b, OP_DIV, b_convert(b, b_binary_f64(b, OP_MAX, extent, 1), e), (double)n);
     value_id low = b_unary(b, OP_FLOOR, b_binary(b, OP_MUL, k, bin));
     value_id high = b_unary(b, OP_CEIL, b_binary(b, OP_MUL, b_binary_f64(b, OP_ADD, k, 1), bin));
     struct bins out = {bin_edge(b, low, corner[0], length), bin_edge(b, high, corner[0], length), {0}};
     value_id most = b_reduce(b, b_binary(b, OP_SUB, out.end, out.start), all, 2, "max", false);
-    out.largest = b_elem(b, b_binary_f64(b, OP_MAX, most, 0), 0, 0, ex_hi(ex, size));
+    out.largest = b_elem(b, b_binary_f64(b, OP_MAX, most, 0), 0, 0, ex_hi(b->x, size));
     return out;
 }
 
 /* [R, bins, largest]: the pixels of each bin, and then the last one again. */
 static value_id bin_pixels(struct builder *b, const struct bins *l, int64_t n)
 {
-    expr_id dims[3] = {b_dim(b, l->start, 0), ex_const(b_exprs(b), n), l->largest};
+    expr_id dims[3] = {b_dim(b, l->start, 0), ex_const(b->x, n), l->largest};
     value_id at = b_binary(b, OP_ADD, b_unsqueeze(b, l->start, 2), v_iota(b, ELEM_I64, dims, 3, 2));
     return b_binary(b, OP_MIN, at, b_binary_f64(b, OP_SUB, b_unsqueeze(b, l->end, 2), 1));
 }
@@ -187,16 +183,15 @@ static value_id bin_pixels(struct builder *b, const struct bins *l, int64_t n)
 static value_id roi_images(struct builder *b, value_id rois, expr_id images)
 {
     static const int64_t all[] = {0};
-    struct exprs *ex = b_exprs(b);
-    expr_id zero = ex_const(ex, 0);
-    value_id batch = b_convert(b, b_squeeze(b, b_slice_axis(b, rois, 1, zero, ex_const(ex, 1)), 1), ELEM_I64);
+    expr_id zero = ex_const(b->x, 0);
+    value_id batch = b_convert(b, b_squeeze(b, b_slice_axis(b, rois, 1, zero, ex_const(b->x, 1)), 1), ELEM_I64);
     value_id out = b_binary(b, OP_OR, b_binary(b, OP_LT, batch, b_splat_like(b, batch, 0)),
                             b_binary(b, OP_LE, v_expr(b, ELEM_I64, images), batch));
     value_id any = b_reduce(b, b_convert(b, out, ELEM_I64), all, 1, "sum", false);
     expr_id wrong = b_elem(b, any, 0, 0, INT32_MAX);
     if (!wrong.i)
         return (value_id){0};
-    b_assert(b, ex_le(ex, wrong, zero), EVAL_VALUE, "a region names an image outside of the batch");
+    b_assert(b, ex_le(b->x, wrong, zero), EVAL_VALUE, "a region names an image outside of the batch");
     return batch;
 }
 
@@ -213,7 +208,7 @@ bool rule_max_roi_pool(struct rule *r)
     double scale = rule_float(r, "spatial_scale", 1);
     if (!d.d || !dr.d)
         return false;
-    if (d.rank != 4 || dr.rank != 2 || ex_cmp_eq(b_exprs(b), dr.d[1], ex_const(b_exprs(b), 5)) == FALSE_)
+    if (d.rank != 4 || dr.rank != 2 || ex_cmp_eq(b->x, dr.d[1], ex_const(b->x, 5)) == FALSE_)
         return rule_bad(r, "input of rank %d with regions of rank %d: 4, and 2 with five columns", (int)d.rank,
                         (int)dr.rank);
     if (n != 2 || bins[0] < 1 || bins[1] < 1 || bins[0] > INT32_MAX || bins[1] > INT32_MAX || !(scale > 0))
@@ -222,8 +217,7 @@ bool rule_max_roi_pool(struct rule *r)
     struct roi o = {.batch = roi_images(b, rois, d.d[0])};
     if (!ly.largest.i || !lx.largest.i || !o.batch.i)
         return false;
-    struct exprs *ex = b_exprs(b);
-    expr_id dims[5] = {dr.d[0], ex_const(ex, bins[0]), ly.largest, ex_const(ex, bins[1]), lx.largest};
+    expr_id dims[5] = {dr.d[0], ex_const(b->x, bins[0]), ly.largest, ex_const(b->x, bins[1]), lx.largest};
     value_id all = corner(b, b_transpose(b, x, last), &o, bin_pixels(b, &ly, bins[0]), bin_pixels(b, &lx, bins[1]),
                           dims);
     value_id y = b_reduce(b, all, window, 2, "max", false);

@@ -132,7 +132,7 @@ static value_id positions(struct builder *b, const struct resize *o, const struc
 /* An i64 index -> one within [0, in). */
 static value_id index_clamped(struct builder *b, value_id i, expr_id in)
 {
-    return b_binary(b, OP_MIN, b_binary_f64(b, OP_MAX, i, 0), v_expr(b, ELEM_I64, ex_addc(b_exprs(b), in, -1)));
+    return b_binary(b, OP_MIN, b_binary_f64(b, OP_MAX, i, 0), v_expr(b, ELEM_I64, ex_addc(b->x, in, -1)));
 }
 
 static value_id gather_clamped(struct builder *b, value_id x, value_id idx, int32_t axis)
@@ -168,7 +168,7 @@ static value_id weight(struct builder *b, const struct resize *o, value_id d)
 static value_id inside(struct builder *b, value_id p, expr_id in)
 {
     value_id low = b_binary(b, OP_LE, num(b, 0), p);
-    value_id high = b_binary(b, OP_LE, p, length(b, ex_addc(b_exprs(b), in, -1)));
+    value_id high = b_binary(b, OP_LE, p, length(b, ex_addc(b->x, in, -1)));
     return b_convert(b, b_binary(b, OP_AND, low, high), ELEM_F64);
 }
 
@@ -176,7 +176,7 @@ static value_id inside(struct builder *b, value_id p, expr_id in)
  * outside that all taps have one end of the input come nearer, so that indices of the others do not wrap around. */
 static value_id first_tap(struct builder *b, value_id floor, const struct axis *a, int taps)
 {
-    value_id most = length(b, ex_addc(b_exprs(b), a->in, taps));
+    value_id most = length(b, ex_addc(b->x, a->in, taps));
     value_id near = b_binary(b, OP_MIN, b_binary_f64(b, OP_MAX, floor, -taps), most);
     return b_binary_f64(b, OP_SUB, b_convert(b, near, ELEM_I64), taps / 2 - 1);
 }
@@ -207,9 +207,8 @@ static value_id resize_taps(struct builder *b, const struct resize *o, const str
 static value_id resize_antialias(struct builder *b, const struct resize *o, const struct axis *a, value_id x,
                                  value_id pos)
 {
-    struct exprs *ex = b_exprs(b);
     value_id s = b_binary_f64(b, OP_MIN, a->scale, 1);
-    expr_id reach = ex_const(ex, 0), lo[RANK_MAX], hi[RANK_MAX];
+    expr_id reach = ex_const(b->x, 0), lo[RANK_MAX], hi[RANK_MAX];
     int32_t rank = v_rank(b, x);
     if (!o->exclude_outside) {
         value_id wide = b_unary(b, OP_CEIL, b_binary(b, OP_DIV, num(b, o->method == CUBIC ? 2 : 1), s));
@@ -218,8 +217,8 @@ static value_id resize_antialias(struct builder *b, const struct resize *o, cons
             return (value_id){0};
     }
     for (int32_t d = 0; d < rank; d++)
-        lo[d] = hi[d] = d == a->axis ? reach : ex_const(ex, 0);
-    expr_id dims[2] = {a->out, ex_add(ex, a->in, ex_mulc(ex, reach, 2))};
+        lo[d] = hi[d] = d == a->axis ? reach : ex_const(b->x, 0);
+    expr_id dims[2] = {a->out, ex_add(b->x, a->in, ex_mulc(b->x, reach, 2))};
     value_id place = b_binary(b, OP_SUB, v_iota(b, ELEM_F64, dims, 2, 1), length(b, reach));
     value_id d = b_binary(b, OP_MUL, b_binary(b, OP_SUB, place, b_unsqueeze(b, pos, 1)), s);
     value_id w = weight(b, o, d);
@@ -248,16 +247,15 @@ static value_id resize_nearest(struct builder *b, const struct resize *o, const 
 /* Each element `factor` times: [.., n, ..] -> [.., n, 1, ..] -> broadcast -> [.., n * factor, ..]. */
 value_id v_repeated(struct builder *b, value_id x, int32_t axis, int64_t factor)
 {
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, x);
     expr_id wide[RANK_MAX + 1], out[RANK_MAX];
     if (!d.d || d.rank + 1 > RANK_MAX)
         return (value_id){0};
     for (int32_t i = 0; i < d.rank; i++) {
         wide[i + (i > axis)] = d.d[i];
-        out[i] = i == axis ? ex_mulc(ex, d.d[i], factor) : d.d[i];
+        out[i] = i == axis ? ex_mulc(b->x, d.d[i], factor) : d.d[i];
     }
-    wide[axis + 1] = ex_const(ex, factor);
+    wide[axis + 1] = ex_const(b->x, factor);
     return b_reshape(b, b_broadcast(b, b_unsqueeze(b, x, axis + 1), wide, d.rank + 1), out, d.rank);
 }
 
@@ -266,7 +264,7 @@ static value_id resize_axis(struct builder *b, const struct resize *o, const str
     double scale = 0;
     bool known = v_known_f64(b, a->scale, &scale);
     bool whole = known && scale >= 1 && scale < 4096 && scale == floor(scale) &&
-                 ex_cmp_eq(b_exprs(b), a->out, ex_mulc(b_exprs(b), a->in, (int64_t)scale)) == TRUE_;
+                 ex_cmp_eq(b->x, a->out, ex_mulc(b->x, a->in, (int64_t)scale)) == TRUE_;
     if (known && scale == 1 && whole && o->transform != TF_CROP && o->transform != TF_HALF_PIXEL)
         return x;
     if (whole && o->method == NEAREST &&
@@ -290,8 +288,7 @@ static value_id resize_axis(struct builder *b, const struct resize *o, const str
 
 static value_id vector_at(struct builder *b, value_id v, int64_t k)
 {
-    struct exprs *ex = b_exprs(b);
-    return v_scalar(b, b_slice_axis(b, v, 0, ex_const(ex, k), ex_const(ex, 1)));
+    return v_scalar(b, b_slice_axis(b, v, 0, ex_const(b->x, k), ex_const(b->x, 1)));
 }
 
 /* The run fails for a scale that is refused when compiling: NaN, infinite, 0 and below. */
@@ -310,8 +307,7 @@ static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, u
 {
     struct builder *b = r->b;
     scales = v_exactly(b, b_convert(b, scales, ELEM_F32), n);
-    if (!scales.i || v_rank(b, scales) != 1 ||
-        ex_cmp_eq(b_exprs(b), b_count(b, scales), ex_const(b_exprs(b), n)) == FALSE_)
+    if (!scales.i || v_rank(b, scales) != 1 || ex_cmp_eq(b->x, b_count(b, scales), ex_const(b->x, n)) == FALSE_)
         return scales.i ? rule_bad(r, "the number of scales is not %u", n) : false;
     for (uint32_t i = 0; i < n; i++) {
         value_id s = vector_at(b, scales, i);
@@ -321,12 +317,12 @@ static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, u
             int64_t size;
             if (!(known > 0) || known > SCALE_MOST)
                 return rule_bad(r, "scale %g", known);
-            if (ex_is_const(b_exprs(b), axes[i].in, &size)) {
-                axes[i].out = ex_const(b_exprs(b), (int64_t)floorf((float)size * (float)known));
+            if (ex_is_const(b->x, axes[i].in, &size)) {
+                axes[i].out = ex_const(b->x, (int64_t)floorf((float)size * (float)known));
                 continue;
             }
             if (known == floor(known)) {
-                axes[i].out = ex_mulc(b_exprs(b), axes[i].in, (int64_t)known);
+                axes[i].out = ex_mulc(b->x, axes[i].in, (int64_t)known);
                 continue;
             }
         }
@@ -425,8 +421,7 @@ bool rule_resize(struct rule *r)
             return rule_bad(r, "bad axes");
         axes[i].in = d.d[axes[i].axis];
     }
-    bool scales = rule_has(r, i_scales) &&
-                  !(ex_is_const(b_exprs(b), b_count(b, rule_in(r, i_scales)), &empty) && empty == 0);
+    bool scales = rule_has(r, i_scales) && !(ex_is_const(b->x, b_count(b, rule_in(r, i_scales)), &empty) && empty == 0);
     if (!scales && !rule_has(r, 3))
         return rule_bad(r, "neither scales nor sizes");
     bool both = r->param && scales && rule_has(r, 3);
@@ -436,7 +431,7 @@ bool rule_resize(struct rule *r)
         return false;
     if (o.transform == TF_CROP) {
         value_id roi = rule_has(r, 1) ? v_exactly(b, b_convert(b, rule_in(r, 1), ELEM_F64), 2 * n) : (value_id){0};
-        int64_t count = roi.i && ex_is_const(b_exprs(b), b_count(b, roi), &count) ? count : 0;
+        int64_t count = roi.i && ex_is_const(b->x, b_count(b, roi), &count) ? count : 0;
         n_roi = (uint32_t)count;
         if (n_roi != 2 * n)
             return rule_bad(r, "region of interest with %u entries for %u axes", n_roi, n);

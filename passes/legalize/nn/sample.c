@@ -23,7 +23,7 @@ struct dim_taps {
 static value_id clamp_index(struct builder *b, value_id pos, expr_id size)
 {
     value_id i = b_binary_f64(b, OP_MAX, b_convert(b, pos, ELEM_I64), 0);
-    return b_binary(b, OP_MIN, i, v_expr(b, ELEM_I64, ex_addc(b_exprs(b), size, -1)));
+    return b_binary(b, OP_MIN, i, v_expr(b, ELEM_I64, ex_addc(b->x, size, -1)));
 }
 
 static value_id inside(struct builder *b, value_id pos, expr_id size)
@@ -49,7 +49,7 @@ static value_id sample(struct builder *b, value_id image, const expr_id *size, c
 {
     int at[MAX_DIMS] = {0}, k;
     value_id sum = {0};
-    v_some_check(b, b_dim(b, image, 2), dims_product(b_exprs(b), out, 3));
+    v_some_check(b, b_dim(b, image, 2), dims_product(b->x, out, 3));
     do {
         value_id flat = {0}, w = {0}, in_range = {0};
         for (k = 0; k < dims; k++) {
@@ -124,7 +124,7 @@ static bool grid_read(struct rule *r, struct grid *g)
 
 static value_id grid_bound(struct builder *b, const struct grid *g, expr_id size, enum elem e, bool upper)
 {
-    value_id at = v_expr(b, e, upper ? ex_addc(b_exprs(b), size, -1) : ex_const(b_exprs(b), 0));
+    value_id at = v_expr(b, e, upper ? ex_addc(b->x, size, -1) : ex_const(b->x, 0));
     return g->align ? at : b_binary_f64(b, OP_ADD, at, upper ? 0.5 : -0.5);
 }
 
@@ -136,7 +136,7 @@ static value_id grid_pad(struct builder *b, const struct grid *g, value_id pos, 
     if (g->padding != PADDING_BORDER)
         return pos;
     pos = b_binary_f64(b, OP_MAX, pos, 0);
-    return b_binary(b, OP_MIN, pos, v_expr(b, e, ex_addc(b_exprs(b), size, -1)));
+    return b_binary(b, OP_MIN, pos, v_expr(b, e, ex_addc(b->x, size, -1)));
 }
 
 /* Coordinates in [-1, 1] -> taps in pixels. */
@@ -163,7 +163,6 @@ static struct dim_taps grid_taps(struct builder *b, const struct grid *g, value_
 bool rule_grid_sample(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in), grid = rule_in(r, 1);
     const struct dims d = b_dims(b, x), dg = b_dims(b, grid);
     struct grid g;
@@ -173,16 +172,16 @@ bool rule_grid_sample(struct rule *r)
     int dims = d.rank - 2;
     if (dims < 1 || dims > MAX_DIMS || dg.rank != d.rank)
         return rule_refuse(r, "the input has rank %d and the grid rank %d", (int)d.rank, (int)dg.rank);
-    expr_id pixels = ex_const(ex, 1), points = ex_const(ex, 1);
+    expr_id pixels = ex_const(b->x, 1), points = ex_const(b->x, 1);
     for (int i = 0; i < dims; i++) {
-        pixels = ex_mul(ex, pixels, d.d[2 + i]);
-        points = ex_mul(ex, points, dg.d[1 + i]);
+        pixels = ex_mul(b->x, pixels, d.d[2 + i]);
+        points = ex_mul(b->x, points, dg.d[1 + i]);
     }
-    expr_id flat_image[3] = {d.d[0], d.d[1], pixels}, flat_grid[3] = {dg.d[0], points, ex_const(ex, dims)};
+    expr_id flat_image[3] = {d.d[0], d.d[1], pixels}, flat_grid[3] = {dg.d[0], points, ex_const(b->x, dims)};
     expr_id flat_out[3] = {d.d[0], d.d[1], points}, out[RANK_MAX] = {d.d[0], d.d[1]};
     grid = b_convert(b, b_reshape(b, grid, flat_grid, 3), v_elem(b, x));
     for (int i = 0; i < dims; i++) { /* the last coordinate belongs to the first spatial dim */
-        value_id c = b_slice_axis(b, grid, 2, ex_const(ex, dims - 1 - i), ex_const(ex, 1));
+        value_id c = b_slice_axis(b, grid, 2, ex_const(b->x, dims - 1 - i), ex_const(b->x, 1));
         taps[i] = grid_taps(b, &g, b_unsqueeze(b, b_squeeze(b, c, 2), 1), d.d[2 + i]);
         out[2 + i] = dg.d[1 + i];
     }
@@ -196,9 +195,8 @@ bool rule_grid_sample(struct rule *r)
 static value_id grid_line(struct builder *b, enum elem e, expr_id n, bool align, const expr_id *dims, int32_t rank,
                           int32_t axis)
 {
-    struct exprs *ex = b_exprs(b);
     value_id i = v_iota(b, e, dims, rank, axis);
-    expr_id last = ex_addc(ex, n, -1), steps = align ? ex_max(ex, last, ex_const(ex, 1)) : n;
+    expr_id last = ex_addc(b->x, n, -1), steps = align ? ex_max(b->x, last, ex_const(b->x, 1)) : n;
     return b_binary(b, OP_DIV, b_binary(b, OP_SUB, v_affine(b, i, 2, 0), v_expr(b, e, last)), v_expr(b, e, steps));
 }
 
@@ -206,24 +204,23 @@ static value_id grid_line(struct builder *b, enum elem e, expr_id n, bool align,
 static const expr_id *grid_sizes(struct rule *r, value_id *theta, uint32_t *n)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     const struct dims d = b_dims(b, *theta);
     int64_t rows = 0;
     if (!d.d)
         return NULL;
     if (d.rank != 3)
         return rule_bad(r, "theta of rank %d", (int)d.rank), NULL;
-    if (ex_is_const(ex, d.d[1], &rows) && (rows == 2 || rows == 3) && !v_count_known(b, rule_in(r, 1)))
+    if (ex_is_const(b->x, d.d[1], &rows) && (rows == 2 || rows == 3) && !v_count_known(b, rule_in(r, 1)))
         *n = (uint32_t)rows + 2;
     else if (!rule_count(r, 1, "sizes", 4, 5, n))
         return NULL;
     if (*n != 4 && *n != 5)
         return rule_bad(r, "size has %u entries", *n), NULL;
-    expr_id want[3] = {d.d[0], ex_const(ex, *n - 2), ex_const(ex, *n - 1)};
+    expr_id want[3] = {d.d[0], ex_const(b->x, *n - 2), ex_const(b->x, *n - 1)};
     for (int i = 1; i < 3; i++) {
-        if (ex_cmp_eq(ex, d.d[i], want[i]) == FALSE_)
+        if (ex_cmp_eq(b->x, d.d[i], want[i]) == FALSE_)
             return rule_bad(r, "theta does not have %u rows of %u", *n - 2, *n - 1), NULL;
-        b_assert(b, ex_eq(ex, d.d[i], want[i]), EVAL_SHAPE, "theta does not have %u rows of %u", *n - 2, *n - 1);
+        b_assert(b, ex_eq(b->x, d.d[i], want[i]), EVAL_SHAPE, "theta does not have %u rows of %u", *n - 2, *n - 1);
     }
     *theta = b_reshape(b, *theta, want, 3);
     return b_elems(b, v_exactly(b, rule_in(r, 1), *n), 0, INT32_MAX, n);
@@ -232,7 +229,6 @@ static const expr_id *grid_sizes(struct rule *r, value_id *theta, uint32_t *n)
 bool rule_affine_grid(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), theta = v_widen(b, in);
     uint32_t n = 0;
     const expr_id *size = grid_sizes(r, &theta, &n);
@@ -241,24 +237,24 @@ bool rule_affine_grid(struct rule *r)
         return false;
     int dims = (int)n - 2;
     enum elem e = v_elem(b, theta);
-    expr_id one = ex_const(ex, 1), points = one, space[MAX_DIMS + 1], out[5];
+    expr_id one = ex_const(b->x, 1), points = one, space[MAX_DIMS + 1], out[5];
     for (int i = 0; i < dims; i++) {
         space[i] = size[2 + i];
-        points = ex_mul(ex, points, size[2 + i]);
+        points = ex_mul(b->x, points, size[2 + i]);
     }
     space[dims] = one;
     value_id columns[MAX_DIMS + 1];
     for (int i = 0; i < dims; i++) /* x first: the last spatial dim */
         columns[i] = grid_line(b, e, size[1 + dims - i], align, space, dims + 1, dims - 1 - i);
     columns[dims] = b_splat_f64(b, e, 1, space, dims + 1);
-    expr_id flat[2] = {points, ex_const(ex, dims + 1)};
+    expr_id flat[2] = {points, ex_const(b->x, dims + 1)};
     static const int64_t perm[] = {0, 2, 1};
     value_id base = b_reshape(b, b_concat(b, columns, (uint32_t)dims + 1, dims), flat, 2);
     value_id y = b_matmul(b, base, b_transpose(b, theta, perm));
     out[0] = b_dim(b, theta, 0);
     for (int i = 0; i < dims; i++)
         out[1 + i] = size[2 + i];
-    out[1 + dims] = ex_const(ex, dims);
+    out[1 + dims] = ex_const(b->x, dims);
     return rule_result(r, b_convert(b, b_reshape(b, y, out, dims + 2), v_elem(b, in)));
 }
 
@@ -299,7 +295,7 @@ enum { PLACE_PARTS = 8 }; /* of the number of places along a dim: products of it
 bool rule_col2im(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     value_id in = rule_in(r, 0), x = v_widen(b, in);
     uint32_t n, nb;
     if (!rule_in(r, 1).i || !rule_in(r, 2).i || !col_dims(r, &n))
@@ -357,12 +353,11 @@ struct deform {
 /* Positions along dim i for every offset group: [N, og, K * O] in the element type of the offsets. */
 static value_id deform_positions(struct builder *b, const struct deform *d, value_id offset, int i)
 {
-    struct exprs *ex = b_exprs(b);
     int n = d->s.n;
-    expr_id apart[5] = {d->x[0], ex_const(ex, d->offset_groups), d->taps, ex_const(ex, n), d->points};
-    expr_id flat = ex_mul(ex, d->taps, d->points), joined[3] = {d->x[0], apart[1], flat}, dims[2 * MAX_DIMS];
-    value_id moved = b_squeeze(b, b_slice_axis(b, b_reshape(b, offset, apart, 5), 3, ex_const(ex, i), ex_const(ex, 1)),
-                               3);
+    expr_id apart[5] = {d->x[0], ex_const(b->x, d->offset_groups), d->taps, ex_const(b->x, n), d->points};
+    expr_id flat = ex_mul(b->x, d->taps, d->points), joined[3] = {d->x[0], apart[1], flat}, dims[2 * MAX_DIMS];
+    value_id moved = b_squeeze(
+        b, b_slice_axis(b, b_reshape(b, offset, apart, 5), 3, ex_const(b->x, i), ex_const(b->x, 1)), 3);
     for (int k = 0; k < n; k++) {
         dims[k] = d->w[2 + k];
         dims[n + k] = d->out[k];
@@ -374,8 +369,7 @@ static value_id deform_positions(struct builder *b, const struct deform *d, valu
 /* [N, og, P] -> [N, C, P]: each offset group serves C / og channels. */
 static value_id deform_spread(struct builder *b, const struct deform *d, value_id v, expr_id points)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id og = ex_const(ex, d->offset_groups), per = ex_div(ex, d->x[1], og);
+    expr_id og = ex_const(b->x, d->offset_groups), per = ex_div(b->x, d->x[1], og);
     expr_id wide[4] = {d->x[0], og, per, points}, out[3] = {d->x[0], d->x[1], points};
     return b_reshape(b, b_broadcast(b, b_unsqueeze(b, v, 2), wide, 4), out, 3);
 }
@@ -383,7 +377,6 @@ static value_id deform_spread(struct builder *b, const struct deform *d, value_i
 static bool deform_read(struct rule *r, struct deform *d, value_id x, value_id w)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     const struct dims of_x = b_dims(b, x), of_w = b_dims(b, w);
     d->x = of_x.d;
     d->w = of_w.d;
@@ -395,14 +388,14 @@ static bool deform_read(struct rule *r, struct deform *d, value_id x, value_id w
         return rule_refuse(r, "the input has rank %d and the weights rank %d", (int)of_x.rank, (int)of_w.rank);
     if (!spatial_read(r, of_x.rank - 2, &d->s))
         return false;
-    d->taps = d->points = d->pixels = ex_const(ex, 1);
+    d->taps = d->points = d->pixels = ex_const(b->x, 1);
     for (int i = 0; i < d->s.n; i++) {
-        expr_id room = ex_add(ex, d->x[2 + i], ex_add(ex, d->s.lo[i], d->s.hi[i]));
-        room = ex_sub(ex, room, spatial_reach(ex, &d->s, i, d->w[2 + i]));
-        d->out[i] = ex_addc(ex, ex_div(ex, room, ex_const(ex, d->s.strides[i])), 1);
-        d->taps = ex_mul(ex, d->taps, d->w[2 + i]);
-        d->points = ex_mul(ex, d->points, d->out[i]);
-        d->pixels = ex_mul(ex, d->pixels, d->x[2 + i]);
+        expr_id room = ex_add(b->x, d->x[2 + i], ex_add(b->x, d->s.lo[i], d->s.hi[i]));
+        room = ex_sub(b->x, room, spatial_reach(b->x, &d->s, i, d->w[2 + i]));
+        d->out[i] = ex_addc(b->x, ex_div(b->x, room, ex_const(b->x, d->s.strides[i])), 1);
+        d->taps = ex_mul(b->x, d->taps, d->w[2 + i]);
+        d->points = ex_mul(b->x, d->points, d->out[i]);
+        d->pixels = ex_mul(b->x, d->pixels, d->x[2 + i]);
     }
     return true;
 }
@@ -410,23 +403,22 @@ static bool deform_read(struct rule *r, struct deform *d, value_id x, value_id w
 bool rule_deform_conv(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0), x = v_widen(b, in), w = v_widen(b, rule_in(r, 1)), offset = v_widen(b, rule_in(r, 2));
     struct deform d;
     struct dim_taps taps[MAX_DIMS];
     if (!offset.i || !deform_read(r, &d, x, w))
         return false;
-    expr_id flat = ex_mul(ex, d.taps, d.points), image[3] = {d.x[0], d.x[1], d.pixels},
+    expr_id flat = ex_mul(b->x, d.taps, d.points), image[3] = {d.x[0], d.x[1], d.pixels},
             columns[3] = {d.x[0], d.x[1], flat};
     for (int i = 0; i < d.s.n; i++)
         taps[i] = linear_taps(b, deform_spread(b, &d, deform_positions(b, &d, offset, i), flat));
     value_id col = sample(b, b_reshape(b, x, image, 3), d.x + 2, taps, d.s.n, columns, true);
     if (rule_has(r, 4)) {
-        expr_id m[3] = {d.x[0], ex_const(ex, d.offset_groups), flat};
+        expr_id m[3] = {d.x[0], ex_const(b->x, d.offset_groups), flat};
         value_id mask = b_reshape(b, v_widen(b, rule_in(r, 4)), m, 3);
         col = b_binary(b, OP_MUL, col, deform_spread(b, &d, mask, flat));
     }
-    expr_id g = ex_const(ex, d.groups), rows = ex_div(ex, d.w[0], g), inner = ex_mul(ex, d.w[1], d.taps);
+    expr_id g = ex_const(b->x, d.groups), rows = ex_div(b->x, d.w[0], g), inner = ex_mul(b->x, d.w[1], d.taps);
     expr_id wide_col[4] = {d.x[0], g, inner, d.points}, wide_w[3] = {g, rows, inner};
     value_id y = b_matmul(b, b_reshape(b, w, wide_w, 3), b_reshape(b, col, wide_col, 4));
     expr_id out[RANK_MAX] = {d.x[0], d.w[0]};

@@ -24,7 +24,7 @@ static int64_t constant_size(struct builder *b, value_id v)
         return 0;
     const struct dims dims = b_dims(b, v);
     for (int32_t i = 0; dims.d && i < dims.rank; i++)
-        if (!ex_is_const(b_exprs(b), dims.d[i], &d) || !mul_i64(n, d, &n))
+        if (!ex_is_const(b->x, dims.d[i], &d) || !mul_i64(n, d, &n))
             return 0;
     return dims.d ? n : 0;
 }

@@ -49,9 +49,9 @@ static bool fits_int8(const struct rule *r, const struct product_form *f)
     if (!f->is_conv)
         return rank == 2 && v_rank(b, x) >= 2 && !node_int(r->node, "transA", 0);
     bool fits = f->out_axis == 0 && rank >= 3 && v_rank(b, x) == rank &&
-                (groups == 1 || ex_is(b_exprs(b), value_type(b->g, w)->dims[1], 1));
+                (groups == 1 || ex_is(b->x, value_type(b->g, w)->dims[1], 1));
     for (int32_t d = 0; fits && d < rank; d++)
-        fits = ex_is_const(b_exprs(b), value_type(b->g, w)->dims[d], &known) && known > 0;
+        fits = ex_is_const(b->x, value_type(b->g, w)->dims[d], &known) && known > 0;
     return fits;
 }
 
@@ -167,7 +167,7 @@ static bool weights_fit(const struct rule *r, value_id w, const struct probed_we
     const struct graph *g = r->b->g;
     bool fit = given && const_bytes(g, w) && v_rank(r->b, w) == given->rank;
     for (int32_t d = 0; fit && d < given->rank; d++)
-        fit = ex_is(b_exprs(r->b), value_type(g, w)->dims[d], given->dims[d]);
+        fit = ex_is(r->b->x, value_type(g, w)->dims[d], given->dims[d]);
     return fit;
 }
 

@@ -23,16 +23,15 @@ static int64_t numbers_together(const struct blocks *s)
 
 value_id v_in_blocks(struct builder *b, value_id x, const struct blocks *s)
 {
-    struct exprs *ex = b_exprs(b);
     int32_t rank = v_rank(b, x);
     expr_id lo[RANK_MAX], hi[RANK_MAX], dims[RANK_MAX + 1];
     for (int32_t d = 0; d < rank; d++) {
-        lo[d] = ex_const(ex, 0);
-        hi[d] = ex_const(ex, d == rank - 1 ? s->count * s->size - s->k : 0);
+        lo[d] = ex_const(b->x, 0);
+        hi[d] = ex_const(b->x, d == rank - 1 ? s->count * s->size - s->k : 0);
         dims[d] = b_dim(b, x, d);
     }
-    dims[rank - 1] = ex_const(ex, s->count);
-    dims[rank] = ex_const(ex, s->size);
+    dims[rank - 1] = ex_const(b->x, s->count);
+    dims[rank] = ex_const(b->x, s->size);
     return b_reshape(b, b_pad(b, x, (value_id){0}, lo, hi, "constant"), dims, rank + 1);
 }
 
@@ -40,21 +39,20 @@ value_id v_in_blocks(struct builder *b, value_id x, const struct blocks *s)
  * first number of each, then the second of each. Eight of 4 bits are numbers 0, 2, 4, 6, 1, 3, 5, 7. */
 static value_id in_order(struct builder *b, value_id x, const struct blocks *s)
 {
-    struct exprs *ex = b_exprs(b);
     int32_t rank = v_rank(b, x);
     int64_t together = numbers_together(s), perm[RANK_MAX];
     expr_id dims[RANK_MAX];
     for (int32_t d = 0; d < rank - 1; d++)
         dims[d] = b_dim(b, x, d);
-    dims[rank - 1] = ex_const(ex, s->size / together);
-    dims[rank] = ex_const(ex, GROUP);
-    dims[rank + 1] = ex_const(ex, together / GROUP);
+    dims[rank - 1] = ex_const(b->x, s->size / together);
+    dims[rank] = ex_const(b->x, GROUP);
+    dims[rank + 1] = ex_const(b->x, together / GROUP);
     x = b_reshape(b, x, dims, rank + 2);
     for (int32_t d = 0; d < rank; d++)
         perm[d] = d;
     perm[rank] = rank + 1;
     perm[rank + 1] = rank;
-    dims[rank] = ex_const(ex, together);
+    dims[rank] = ex_const(b->x, together);
     return b_reshape(b, b_transpose(b, x, perm), dims, rank + 1);
 }
 
@@ -108,7 +106,7 @@ static value_id chosen(struct builder *b, const struct blocks *s, value_id v, co
     int64_t all[RANK_MAX];
     int32_t rank = blocks_dims(s, dims, n, all);
     v = v_reshape_i(b, v, all, rank);
-    return s->many ? b_slice_axis(b, v, 0, s->chosen, ex_const(b_exprs(b), 1)) : v;
+    return s->many ? b_slice_axis(b, v, 0, s->chosen, ex_const(b->x, 1)) : v;
 }
 
 /* The weights as numbers [n, count, size / together, together]: u8, or i8 where products are of signed bytes and the

@@ -16,7 +16,7 @@ enum {
 value_id v_unpacked(struct builder *b, value_id bytes, int64_t bits, expr_id count)
 {
     int32_t last = v_rank(b, bytes) - 1;
-    return b_slice_axis(b, b_unpacked(b, bytes, bits, last), last, ex_const(b_exprs(b), 0), count);
+    return b_slice_axis(b, b_unpacked(b, bytes, bits, last), last, ex_const(b->x, 0), count);
 }
 
 /* ---- MatMulNBits ------------------------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static value_id zero_points(struct rule *r, const struct blocks *s)
     bool packed = v_elem(b, zero) == ELEM_U8;
     int64_t dims[2] = {s->n, packed ? (s->count * s->bits + 7) / 8 : s->count};
     zero = v_reshape_i(b, zero, dims, 2);
-    return b_convert(b, packed ? v_unpacked(b, zero, s->bits, ex_const(b_exprs(b), s->count)) : zero, ELEM_F32);
+    return b_convert(b, packed ? v_unpacked(b, zero, s->bits, ex_const(b->x, s->count)) : zero, ELEM_F32);
 }
 
 static bool blocks_read(struct rule *r, struct blocks *s)
@@ -102,7 +102,7 @@ value_id v_e2m1_numbers(struct builder *b, value_id bytes)
 value_id v_product_chosen(struct builder *b, value_id x, value_id w, expr_id chosen, int64_t along)
 {
     static const int64_t along_x[] = {1};
-    value_id in[2] = {x, b_slice_axis(b, w, 0, chosen, ex_const(b_exprs(b), 1))};
+    value_id in[2] = {x, b_slice_axis(b, w, 0, chosen, ex_const(b->x, 1))};
     struct attr attrs[] = {attr_ints("batch_a", NULL, 0), attr_ints("batch_b", NULL, 0),
                            attr_ints("contract_a", along_x, 1), attr_ints("contract_b", &along, 1)};
     return b_squeeze(b, b_op(b, OP_DOT, in, 2, attrs, 4), 1);
@@ -112,7 +112,7 @@ value_id blocks_product(struct rule *r, value_id x, const struct blocks *s)
 {
     static const int64_t turn[] = {1, 0};
     struct builder *b = r->b;
-    expr_id k = ex_const(b_exprs(b), s->k);
+    expr_id k = ex_const(b->x, s->k);
     int64_t lines[3] = {s->many, s->n, s->count * s->size * s->bits / 8}, last = v_rank(b, x);
     int32_t rank = s->many ? 3 : 2;
     value_id bytes = v_reshape_i(b, s->bytes, lines + 3 - rank, rank);
@@ -157,7 +157,7 @@ struct table {
 /* Data, scales or zero points at the indices. */
 static value_id looked_up(struct builder *b, const struct table *t, value_id x)
 {
-    bool one = x.i && ex_is(b_exprs(b), b_dim(b, x, t->gather), 1); /* scales for all rows */
+    bool one = x.i && ex_is(b->x, b_dim(b, x, t->gather), 1); /* scales for all rows */
     return b_gather(b, x, one ? b_binary_f64(b, OP_MUL, t->row, 0) : t->row, t->gather);
 }
 
@@ -235,7 +235,7 @@ bool rule_gather_block_quantized(struct rule *r)
         return false;
     value_id data = rule_in(r, 0), scale = rule_in(r, 2), zero = {0}, y;
     int32_t rank_i = v_rank(b, t.row), last = t.rank - 1, axis = t.quantize + (t.quantize > t.gather ? rank_i - 1 : 0);
-    expr_id width = ex_mulc(b_exprs(b), b_dim(b, data, last), 8 / t.bits), scales = b_dim(b, scale, last);
+    expr_id width = ex_mulc(b->x, b_dim(b, data, last), 8 / t.bits), scales = b_dim(b, scale, last);
     enum elem narrow = v_elem(b, scale);
     if (rule_has(r, 3))
         zero = rule_in(r, 3);

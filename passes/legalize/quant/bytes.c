@@ -40,7 +40,7 @@ static value_id zero_point(struct rule *r, value_id zero, enum elem from, enum e
     if (!zero.i)
         return from == to ? zero : b_scalar_i64(b, ELEM_I32, to == ELEM_U8 ? 128 : -128);
     zero = b_convert(b, turned(b, zero, to), ELEM_I32);
-    if (!zero.i || !ex_is_const(b_exprs(b), b_count(b, zero), &n) || n < 1 || n > 1 << 20)
+    if (!zero.i || !ex_is_const(b->x, b_count(b, zero), &n) || n < 1 || n > 1 << 20)
         return zero;
     values = NEW_ARRAY(&b->g->arena, int64_t, n);
     if (!value_is_const(b->g, zero) || !value_const_i64(b->g, zero, values, (uint32_t)n))
@@ -66,9 +66,9 @@ static value_id minus_product(struct builder *b, value_id sum, value_id zero, va
 static value_id weight_sums(struct builder *b, value_id w, const int64_t *axes, uint32_t n, value_id zero)
 {
     value_id sum = b_reduce(b, b_convert(b, w, ELEM_I32), axes, n, "sum", true);
-    expr_id count = ex_const(b_exprs(b), 1);
+    expr_id count = ex_const(b->x, 1);
     for (uint32_t i = 0; i < n; i++)
-        count = ex_mul(b_exprs(b), count, b_dim(b, w, (int32_t)axes[i]));
+        count = ex_mul(b->x, count, b_dim(b, w, (int32_t)axes[i]));
     return zero.i ? b_binary(b, OP_SUB, sum, b_binary(b, OP_MUL, v_expr(b, ELEM_I32, count), zero)) : sum;
 }
 
@@ -96,7 +96,7 @@ static value_id window_sums(struct builder *b, value_id x, value_id w, const str
     int64_t channels = 1, kernel[RANK_MAX];
     uint32_t n = (uint32_t)s->n;
     for (uint32_t i = 0; i < n; i++)
-        if (!ex_is_const(b_exprs(b), b_dim(b, w, 2 + (int32_t)i), &kernel[i]))
+        if (!ex_is_const(b->x, b_dim(b, w, 2 + (int32_t)i), &kernel[i]))
             return (value_id){0};
     struct attr attrs[] = {attr_str("monoid", "sum"),           attr_ints("kernel", kernel, n),
                            attr_ints("strides", s->strides, n), attr_exprs("lo", s->lo, n),
@@ -111,7 +111,7 @@ static int64_t missing_channels(const struct rule *r, value_id w)
 {
     int64_t channels;
     int64_t least = r->lg->options ? r->lg->options->few_channels : 0;
-    bool known = ex_is_const(b_exprs(r->b), b_dim(r->b, w, 1), &channels) && channels > 0 && channels < 4;
+    bool known = ex_is_const(r->b->x, b_dim(r->b, w, 1), &channels) && channels > 0 && channels < 4;
     return known && channels >= least ? 4 - channels : 0;
 }
 
@@ -119,8 +119,8 @@ static value_id with_channels(struct builder *b, value_id v, int64_t more)
 {
     expr_id lo[RANK_MAX], hi[RANK_MAX];
     for (int32_t i = 0; i < v_rank(b, v); i++) {
-        lo[i] = ex_const(b_exprs(b), 0);
-        hi[i] = ex_const(b_exprs(b), i == 1 ? more : 0);
+        lo[i] = ex_const(b->x, 0);
+        hi[i] = ex_const(b->x, i == 1 ? more : 0);
     }
     return more && v.i ? b_pad(b, v, (value_id){0}, lo, hi, "constant") : v;
 }
@@ -128,13 +128,13 @@ static value_id with_channels(struct builder *b, value_id v, int64_t more)
 /* x with the zero point around it, and no pads left to do. */
 static value_id padded(struct builder *b, value_id x, value_id fill, struct spatial *s)
 {
-    expr_id lo[RANK_MAX], hi[RANK_MAX], none = ex_const(b_exprs(b), 0);
+    expr_id lo[RANK_MAX], hi[RANK_MAX], none = ex_const(b->x, 0);
     bool any = false;
     lo[0] = lo[1] = hi[0] = hi[1] = none;
     for (int32_t i = 0; i < s->n; i++) {
         lo[2 + i] = s->lo[i];
         hi[2 + i] = s->hi[i];
-        any |= !ex_is(b_exprs(b), s->lo[i], 0) || !ex_is(b_exprs(b), s->hi[i], 0);
+        any |= !ex_is(b->x, s->lo[i], 0) || !ex_is(b->x, s->hi[i], 0);
         s->lo[i] = s->hi[i] = none;
     }
     return any ? b_pad(b, x, b_convert(b, fill, v_elem(b, x)), lo, hi, "constant") : x;
@@ -149,10 +149,10 @@ static bool no_zero(struct rule *r, value_id w, value_id zw)
 bool rule_conv_is_bytes(struct rule *r, value_id x, value_id w, value_id zw)
 {
     int64_t known;
-    bool depthwise = rule_int(r, "group", 1) > 1 && ex_is(b_exprs(r->b), b_dim(r->b, w, 1), 1);
+    bool depthwise = rule_int(r, "group", 1) > 1 && ex_is(r->b->x, b_dim(r->b, w, 1), 1);
     bool fits = rule_is_bytes(r, x, w) && (depthwise ? no_zero(r, w, zw) : rule_int(r, "group", 1) == 1);
     for (int32_t i = 2; fits && i < v_rank(r->b, w); i++)
-        fits = ex_is_const(b_exprs(r->b), b_dim(r->b, w, i), &known);
+        fits = ex_is_const(r->b->x, b_dim(r->b, w, i), &known);
     return fits;
 }
 

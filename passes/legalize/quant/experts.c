@@ -85,7 +85,7 @@ static bool blocks_of_layer(struct rule *r, const struct layer_operands *at, uin
     if (rule_has(r, at->zeros)) { /* of whole columns side by side, else of each column's blocks */
         value_id zero = block > 0 ? v_reshape_i(b, rule_in(r, at->zeros), packed, 3)
                                   : v_reshape_i(b, rule_in(r, at->zeros), in_columns, 2);
-        zero = v_unpacked(b, zero, s->bits, ex_const(b_exprs(b), block > 0 ? s->count : d[1]));
+        zero = v_unpacked(b, zero, s->bits, ex_const(b->x, block > 0 ? s->count : d[1]));
         s->zero = b_convert(b, v_reshape_i(b, zero, dims, 3), ELEM_F32);
     }
     l->in = s->k;
@@ -115,7 +115,7 @@ static bool layer_read(struct rule *r, uint32_t i, struct layer *l)
     if (dims.rank != 3)
         return rule_bad(r, "weights of rank %d", (int)dims.rank);
     for (int32_t k = 0; k < 3; k++)
-        if (!ex_is_const(b_exprs(b), dims.d[k], &d[k]) || d[k] < 1 || d[k] > INT32_MAX)
+        if (!ex_is_const(b->x, dims.d[k], &d[k]) || d[k] < 1 || d[k] > INT32_MAX)
             return rule_refuse(r, "the number of experts or a width is dynamic, or 0");
     l->experts = d[0];
     l->out = d[1];
@@ -142,7 +142,7 @@ static value_id layer_product(struct rule *r, const struct layer *l, value_id x,
                  : l->bytes ? block_product(r, x, &s)
                             : blocks_product(r, x, &s);
     if (l->bias.i)
-        y = b_binary(b, OP_ADD, y, b_slice_axis(b, l->bias, 0, expert, ex_const(b_exprs(b), 1)));
+        y = b_binary(b, OP_ADD, y, b_slice_axis(b, l->bias, 0, expert, ex_const(b->x, 1)));
     return y;
 }
 
@@ -165,11 +165,10 @@ static value_id swiglu(struct rule *r, value_id gate, value_id linear)
 /* Half `part` of h [rows, 2 * n]: every second element of a fused layer 1, else of the one that is after the other. */
 static value_id half(struct builder *b, value_id h, int64_t fusion, int64_t n, int64_t part)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id of = ex_const(ex, n), dims[3] = {b_dim(b, h, 0), of, ex_const(ex, 2)};
+    expr_id of = ex_const(b->x, n), dims[3] = {b_dim(b, h, 0), of, ex_const(b->x, 2)};
     if (fusion == 2)
-        return b_slice_axis(b, h, 1, ex_const(ex, part * n), of);
-    return b_squeeze(b, b_slice_axis(b, b_reshape(b, h, dims, 3), 2, ex_const(ex, part), ex_const(ex, 1)), 2);
+        return b_slice_axis(b, h, 1, ex_const(b->x, part * n), of);
+    return b_squeeze(b, b_slice_axis(b, b_reshape(b, h, dims, 3), 2, ex_const(b->x, part), ex_const(b->x, 1)), 2);
 }
 
 static value_id activated(struct rule *r, const struct experts *e, value_id h, value_id third)
@@ -218,7 +217,7 @@ static value_id weights_of(struct rule *r, value_id router, value_id best, value
         if (has.rank != 2)
             return rule_bad(r, "router_weights of rank %d", (int)has.rank), (value_id){0};
         for (int32_t i = 0; i < 2; i++)
-            b_assert(b, ex_eq(b_exprs(b), has.d[i], wants.d[i]), EVAL_SHAPE,
+            b_assert(b, ex_eq(b->x, has.d[i], wants.d[i]), EVAL_SHAPE,
                      "router_weights does not have the shape of router_probs");
         value_id w = b_op(b, OP_GATHER_ELEMENTS, in, 2, &axis, 1), zero = b_splat_like(b, w, 0);
         if (normalized) {
@@ -238,7 +237,7 @@ static value_id weights_of(struct rule *r, value_id router, value_id best, value
 static void choices_sort(struct builder *b, value_id ids, struct choices *c)
 {
     static const int64_t first[] = {0};
-    expr_id dims[2] = {c->n, ex_const(b_exprs(b), c->of)};
+    expr_id dims[2] = {c->n, ex_const(b->x, c->of)};
     value_id same = b_binary(b, OP_EQ, b_unsqueeze(b, ids, 1), v_iota(b, ELEM_I64, dims, 2, 1));
     c->sizes = b_reduce(b, b_convert(b, same, ELEM_I64), first, 1, "sum", false);
     c->ids = sorted(b, ids, false, c->n, &c->order);
@@ -257,7 +256,6 @@ static expr_id choices_trips(struct builder *b, const struct choices *c)
 static value_id choices_next(struct builder *b, const struct choices *c, value_id before, expr_id *which,
                              value_id *places)
 {
-    struct exprs *ex = b_exprs(b);
     expr_id begin = b_elem(b, before, 0, 0, INT32_MAX);
     value_id id = b_gather(b, c->ids, before, 0), size = b_gather(b, c->sizes, id, 0);
     if (!begin.i || !size.i)
@@ -267,13 +265,13 @@ static value_id choices_next(struct builder *b, const struct choices *c, value_i
     if (!which->i || !n.i)
         return (value_id){0};
     *places = b_slice_axis(b, c->order, 0, begin, n);
-    return v_expr(b, ELEM_I64, ex_add(ex, begin, n));
+    return v_expr(b, ELEM_I64, ex_add(b->x, begin, n));
 }
 
 static bool route(struct rule *r, struct experts *e)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
+    struct exprs *ex = b->x;
     value_id router = v_widen(b, rule_in(r, 1)), places = {0};
     if (!router.i)
         return false;
@@ -339,10 +337,10 @@ static bool expert_step(struct rule *r, void *data, value_id iter, const value_i
 static value_id summed(struct rule *r, struct experts *e)
 {
     struct builder *b = r->b;
-    expr_id dims[2] = {b_dim(b, e->x, 0), ex_const(b_exprs(b), e->layer[1].out)};
+    expr_id dims[2] = {b_dim(b, e->x, 0), ex_const(b->x, e->layer[1].out)};
     value_id carried[2] = {b_splat_f64(b, ELEM_F32, 0, dims, 2), b_scalar_i64(b, ELEM_I64, 0)};
-    struct counted_loop loop = {.trips = ex_const(b_exprs(b), e->k), .body = choice_step, .data = e, .n_carried = 1};
-    if (ex_is(b_exprs(b), dims[0], 0))
+    struct counted_loop loop = {.trips = ex_const(b->x, e->k), .body = choice_step, .data = e, .n_carried = 1};
+    if (ex_is(b->x, dims[0], 0))
         return carried[0];
     if (!e->one_token) {
         loop.trips = choices_trips(b, &e->chosen);
@@ -381,7 +379,6 @@ static bool served(struct rule *r)
 static bool experts_read(struct rule *r, struct experts *e)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     const struct layer *l = e->layer;
     bool gated = rule_str_is(r, "activation_type", "relu", "swiglu");
     int64_t width;
@@ -403,15 +400,15 @@ static bool experts_read(struct rule *r, struct experts *e)
     bool fused = gated && !e->third;
     if (fused && e->fusion != 1 && e->fusion != 2)
         return rule_bad(r, "swiglu without swiglu_fusion and without a third layer");
-    if (!ex_is_const(ex, d.d[d.rank - 1], &width))
+    if (!ex_is_const(b->x, d.d[d.rank - 1], &width))
         return rule_refuse(r, "the width is dynamic");
     if (l[0].in != width || l[1].out != width || l[0].out != l[1].in * (fused ? 2 : 1) ||
         (e->third && (l[2].in != width || l[2].out != l[0].out)))
         return rule_bad(r, "layers of %lld to %lld and %lld to %lld for rows of %lld", (long long)l[0].in,
                         (long long)l[0].out, (long long)l[1].in, (long long)l[1].out, (long long)width);
-    expr_id rows[2] = {ex_const(ex, 1), d.d[d.rank - 1]};
+    expr_id rows[2] = {ex_const(b->x, 1), d.d[d.rank - 1]};
     for (int32_t i = 0; i + 1 < d.rank; i++)
-        rows[0] = ex_mul(ex, rows[0], d.d[i]);
+        rows[0] = ex_mul(b->x, rows[0], d.d[i]);
     e->x = b_reshape(b, v_widen(b, rule_in(r, 0)), rows, 2);
     return e->x.i != 0;
 }
@@ -468,7 +465,7 @@ static bool is_fetched(struct builder *b, value_id v, struct fetched *f, value_i
     if (!value_is_const(b->g, n->in[0]) || t->rank != 3 || t->elem != ELEM_F32 || v_rank(b, v) != 3)
         return false;
     for (int32_t i = 0; i < 3; i++)
-        if (!ex_is_const(b_exprs(b), t->dims[i], &d[i]) || d[i] < 1)
+        if (!ex_is_const(b->x, t->dims[i], &d[i]) || d[i] < 1)
             return false;
     f->w = n->in[0];
     f->chosen = (struct choices){.of = d[0], .n = b_dim(b, v, 0)};
@@ -479,7 +476,6 @@ static bool is_fetched(struct builder *b, value_id v, struct fetched *f, value_i
 bool rule_matmul_fetched(struct rule *r, value_id a, value_id w, value_id *y)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     struct fetched f;
     value_id at;
     bool left = is_fetched(b, a, &f, &at);
@@ -487,13 +483,13 @@ bool rule_matmul_fetched(struct rule *r, value_id a, value_id w, value_id *y)
         return false;
     value_id rows = left ? w : a;
     const struct dims d = b_dims(b, rows);
-    if (!d.d || d.rank != 3 || v_elem(b, rows) != ELEM_F32 || !ex_is(ex, d.d[left ? 2 : 1], 1) ||
-        ex_is(ex, d.d[0], 0) || d.d[0].i != f.chosen.n.i ||
+    if (!d.d || d.rank != 3 || v_elem(b, rows) != ELEM_F32 || !ex_is(b->x, d.d[left ? 2 : 1], 1) ||
+        ex_is(b->x, d.d[0], 0) || d.d[0].i != f.chosen.n.i ||
         d.d[left ? 1 : 2].i != value_type(b->g, f.w)->dims[left ? 2 : 1].i)
         return false;
     f.along = left ? 2 : 1;
     f.x = b_squeeze(b, rows, left ? 2 : 1);
-    expr_id of = ex_const(ex, f.chosen.of), dims[2] = {f.chosen.n, value_type(b->g, f.w)->dims[left ? 1 : 2]};
+    expr_id of = ex_const(b->x, f.chosen.of), dims[2] = {f.chosen.n, value_type(b->g, f.w)->dims[left ? 1 : 2]};
     choices_sort(b, b_gather(b, v_iota(b, ELEM_I64, &of, 1, 0), at, 0), &f.chosen); /* indices from the end, too */
     value_id carried[2] = {b_splat_f64(b, ELEM_F32, 0, dims, 2), b_scalar_i64(b, ELEM_I64, 0)};
     struct counted_loop loop = {.trips = choices_trips(b, &f.chosen), .body = fetched_step, .data = &f, .n_carried = 2};

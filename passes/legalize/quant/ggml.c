@@ -50,7 +50,7 @@ static value_id shaped(struct builder *b, const struct blocks *s, value_id v, co
 /* Bytes at .. at + n - 1 of each block: u8 [rows, blocks, n]. */
 static value_id field(struct builder *b, value_id raw, int64_t at, int64_t n)
 {
-    return b_slice_axis(b, raw, v_rank(b, raw) - 1, ex_const(b_exprs(b), at), ex_const(b_exprs(b), n));
+    return b_slice_axis(b, raw, v_rank(b, raw) - 1, ex_const(b->x, at), ex_const(b->x, n));
 }
 
 /* An f16 of each block: [rows, blocks]. */
@@ -169,10 +169,9 @@ static bool matrix_read(struct rule *r, uint32_t at, int32_t rank, const char *n
     if (!f || v_elem(b, w) != ELEM_U8 || v_rank(b, w) != rank)
         return rule_bad(r, "a matrix of %.20s, %s of rank %d", name, elem_name(v_elem(b, w)), (int)v_rank(b, w));
     *s = (struct blocks){.bits = f->bits, .size = f->size, .middle = f->middle, .e2m1 = f->e2m1};
-    if ((rank == 3 && !ex_is_const(b_exprs(b), b_dim(b, w, 0), &s->many)) ||
-        !ex_is_const(b_exprs(b), b_dim(b, w, rank - 2), &s->n) ||
-        !ex_is_const(b_exprs(b), b_dim(b, w, rank - 1), &bytes) || bytes % f->bytes ||
-        !mul_i64(bytes / f->bytes, f->elements, &s->k))
+    if ((rank == 3 && !ex_is_const(b->x, b_dim(b, w, 0), &s->many)) ||
+        !ex_is_const(b->x, b_dim(b, w, rank - 2), &s->n) || !ex_is_const(b->x, b_dim(b, w, rank - 1), &bytes) ||
+        bytes % f->bytes || !mul_i64(bytes / f->bytes, f->elements, &s->k))
         return rule_bad(r, "rows that are no blocks of %lld bytes", (long long)f->bytes);
     s->count = s->k / s->size;
     *format = f;
@@ -192,7 +191,7 @@ static value_id factors(struct builder *b, value_id d, value_id scales, const st
     d = b_convert(b, d, ELEM_F32);
     if (!d.i || !scales.i)
         return d;
-    d = v_blocks_spread(b, d, v_rank(b, d) - 1, f->elements / f->size, ex_const(b_exprs(b), s->count));
+    d = v_blocks_spread(b, d, v_rank(b, d) - 1, f->elements / f->size, ex_const(b->x, s->count));
     return b_binary(b, OP_MUL, d, b_convert(b, scales, ELEM_F32));
 }
 
@@ -263,13 +262,13 @@ bool rule_ggml_get_rows(struct rule *r)
         return rule_refuse(r, "rows of rank %d", (int)rank);
     for (int32_t d = 0; d < rank; d++)
         dims[d] = b_dim(b, ids, d);
-    dims[rank] = ex_const(b_exprs(b), s.count);
-    dims[rank + 1] = ex_const(b_exprs(b), s.size * s.bits / 8);
-    value_id y = v_unpacked(b, b_reshape(b, p.bytes, dims, rank + 2), s.bits, ex_const(b_exprs(b), s.size));
+    dims[rank] = ex_const(b->x, s.count);
+    dims[rank + 1] = ex_const(b->x, s.size * s.bits / 8);
+    value_id y = v_unpacked(b, b_reshape(b, p.bytes, dims, rank + 2), s.bits, ex_const(b->x, s.size));
     y = b_binary(b, OP_MUL, v_numbers(b, y, &s), b_unsqueeze(b, factors(b, p.d, p.scales, f, &s), rank + 1));
     if (p.least.i)
         y = b_binary(b, OP_SUB, y, b_unsqueeze(b, leasts(b, &p, f, &s), rank + 1));
-    dims[rank] = ex_const(b_exprs(b), s.k);
+    dims[rank] = ex_const(b->x, s.k);
     return y.i && rule_result(r, b_reshape(b, y, dims, rank + 1));
 }
 
@@ -281,19 +280,18 @@ bool rule_ggml_get_rows(struct rule *r)
 bool rule_ggml_rotary_angles(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id ids = rule_in(r, 0), mask = rule_in(r, 1), by = rule_in(r, 2);
     int64_t one = 1;
     if (!ids.i || !mask.i || !by.i || v_rank(b, ids) != 2 || v_rank(b, mask) != 2 || v_rank(b, by) != 1)
         return by.i && rule_bad(r, "tokens, mask or frequencies of other ranks");
     expr_id dims[2] = {b_dim(b, ids, 0), b_dim(b, ids, 1)}, total = b_dim(b, mask, 1);
-    expr_id rows = ex_mul(ex, dims[0], dims[1]), lines[2] = {rows, ex_const(ex, 1)};
+    expr_id rows = ex_mul(b->x, dims[0], dims[1]), lines[2] = {rows, ex_const(b->x, 1)};
     if (rule_has(r, 3)) {
-        value_id is_long = v_expr(b, ELEM_BOOL, ex_lt(ex, ex_const(ex, rule_int(r, "length", 0)), total));
+        value_id is_long = v_expr(b, ELEM_BOOL, ex_lt(b->x, ex_const(b->x, rule_int(r, "length", 0)), total));
         by = b_select(b, is_long, rule_in(r, 3), by);
     }
     value_id before = b_binary(b, OP_SUB, b_reduce(b, mask, &one, 1, "sum", true), v_expr(b, ELEM_I64, dims[1]));
-    before = b_binary(b, OP_MUL, before, v_expr(b, ELEM_I64, ex_not(ex, ex_eq(ex, dims[1], total))));
+    before = b_binary(b, OP_MUL, before, v_expr(b, ELEM_I64, ex_not(b->x, ex_eq(b->x, dims[1], total))));
     value_id at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), before);
     value_id angle = b_binary(b, OP_MUL, b_reshape(b, b_convert(b, at, ELEM_F32), lines, 2), b_unsqueeze(b, by, 0));
     double magnitude = rule_float(r, "magnitude", 1);

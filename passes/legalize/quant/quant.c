@@ -27,7 +27,7 @@ static value_id convert_saturating(struct builder *b, value_id x, enum elem e, b
 
 value_id v_blocks_spread(struct builder *b, value_id s, int32_t axis, int64_t block, expr_id size)
 {
-    return b_slice_axis(b, v_repeated(b, s, axis, block), axis, ex_const(b_exprs(b), 0), size);
+    return b_slice_axis(b, v_repeated(b, s, axis, block), axis, ex_const(b->x, 0), size);
 }
 
 /* A scale or zero point (the row's parameter 1: of com.microsoft, whose only version has axes), spread so that it
@@ -35,7 +35,6 @@ value_id v_blocks_spread(struct builder *b, value_id s, int32_t axis, int64_t bl
 static value_id spread(struct rule *r, value_id s, value_id x)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     int64_t block = rule_int(r, "block_size", 0);
     int32_t axis;
     const struct dims dims = b_dims(b, x), sd = b_dims(b, s);
@@ -43,9 +42,9 @@ static value_id spread(struct rule *r, value_id s, value_id x)
         return (value_id){0};
     int64_t count, at = rule_int(r, "axis", 1);
     bool several = r->param || r->version >= 13; /* may there be more than one? */
-    bool one = sd.rank == 1 && !ex_is_const(ex, sd.d[0], &count) && (!several || at < -dims.rank || at >= dims.rank);
+    bool one = sd.rank == 1 && !ex_is_const(b->x, sd.d[0], &count) && (!several || at < -dims.rank || at >= dims.rank);
     if (sd.rank == 0 || one ||
-        (sd.rank == 1 && ex_is(ex, sd.d[0], 1))) /* one: no axis for several, so the run checks it */
+        (sd.rank == 1 && ex_is(b->x, sd.d[0], 1))) /* one: no axis for several, so the run checks it */
         return v_scalar(b, s);
     if (!several && sd.rank == 1)
         return rule_bad(r, "version %d has one scale", (int)r->version), (value_id){0};
@@ -62,7 +61,7 @@ static value_id spread(struct rule *r, value_id s, value_id x)
 static bool one_number(struct builder *b, value_id v, double *c)
 {
     int64_t n, i = 0;
-    if (!v.i || !ex_is_const(b_exprs(b), b_count(b, v), &n) || n != 1 || !value_is_const(b->g, v))
+    if (!v.i || !ex_is_const(b->x, b_count(b, v), &n) || n != 1 || !value_is_const(b->g, v))
         return false;
     if (elem_class(v_elem(b, v)) == 'F')
         return value_const_f64(b->g, v, c, 1);
@@ -222,7 +221,7 @@ static value_id centred(struct builder *b, value_id x, value_id zero, int32_t ax
     if (!zero.i)
         return y;
     zero = b_convert(b, zero, ELEM_I32);
-    bool one = ex_is_const(b_exprs(b), b_count(b, zero), &n) && n == 1;
+    bool one = ex_is_const(b->x, b_count(b, zero), &n) && n == 1;
     if (one)
         zero = v_scalar(b, zero);
     else if (v_rank(b, zero) == 1 && v_rank(b, x) > 1)
@@ -270,7 +269,7 @@ static value_id scale_along(struct builder *b, value_id s, int32_t axis, int32_t
 {
     int64_t n;
     s = b_convert(b, s, ELEM_F32);
-    if (ex_is_const(b_exprs(b), b_count(b, s), &n) && n == 1)
+    if (ex_is_const(b->x, b_count(b, s), &n) && n == 1)
         return v_scalar(b, s);
     return v_rank(b, s) == 1 ? v_along(b, s, axis, rank) : s;
 }
@@ -400,8 +399,7 @@ bool rule_matmul_integer16(struct rule *r)
 static bool scaled_along(struct builder *b, const struct quantized *q, int32_t axis, bool *several)
 {
     int64_t n, zeros = 1;
-    if (!ex_is_const(b_exprs(b), b_count(b, q->scale), &n) ||
-        (q->zero.i && !ex_is_const(b_exprs(b), b_count(b, q->zero), &zeros)))
+    if (!ex_is_const(b->x, b_count(b, q->scale), &n) || (q->zero.i && !ex_is_const(b->x, b_count(b, q->zero), &zeros)))
         return false;
     *several = n != 1;
     return (n == 1 || (v_rank(b, q->scale) == 1 && q->axis == axis)) &&

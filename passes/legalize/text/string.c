@@ -102,14 +102,14 @@ value_id rule_strings(struct rule *r, uint32_t i)
     if (!t)
         return x;
     size_t n = t->bytes.size / sizeof(struct span);
-    expr_id count = ex_const(b_exprs(b), (int64_t)n);
+    expr_id count = ex_const(b->x, (int64_t)n);
     return v_string_pick(b, b_reshape(b, v_iota(b, ELEM_I64, &count, 1, 0), dims.d, dims.rank), t->bytes.data,
                          (uint32_t)n);
 }
 
 static expr_id fresh(struct rule *r, const char *what, int64_t hi)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     return ex_sym(ex, sym_new(ex, SYM_VALUE, arena_printf(&r->b->g->arena, "%s%u", what, sym_count(ex)), 0, hi));
 }
 
@@ -176,16 +176,15 @@ bool rule_string_normalizer(struct rule *r)
     int64_t known = INT32_MAX, n_words = words && words->kind == ATTR_STRS ? words->n : 0;
     if (!dims.d)
         return false;
-    expr_id one = ex_const(b_exprs(b), 1);
-    if (dims.rank < 1 || dims.rank > 2 || (dims.rank == 2 && ex_cmp_eq(b_exprs(b), dims.d[0], one) == FALSE_))
+    expr_id one = ex_const(b->x, 1);
+    if (dims.rank < 1 || dims.rank > 2 || (dims.rank == 2 && ex_cmp_eq(b->x, dims.d[0], one) == FALSE_))
         return rule_bad(r, "the operand must be strings of shape (C) or (1, C)");
     if (!lower && !upper && !rule_str_is(r, "case_change_action", "NONE", "NONE"))
         return rule_bad(r, "case_change_action is \"%.20s\"", rule_str(r, "case_change_action", ""));
-    if (ex_is_const(b_exprs(b), dims.d[dims.rank - 1], &known) && known < 1)
+    if (ex_is_const(b->x, dims.d[dims.rank - 1], &known) && known < 1)
         known = 1;
     if (dims.rank == 2)
-        b_assert(b, ex_eq(b_exprs(b), dims.d[0], one), EVAL_SHAPE,
-                 "the operand must be strings of shape (C) or (1, C)");
+        b_assert(b, ex_eq(b->x, dims.d[0], one), EVAL_SHAPE, "the operand must be strings of shape (C) or (1, C)");
     expr_id left = fresh(r, "left", known), out[2] = {one, left};
     value_id in[3] = {x, packed(b, n_words ? b_spans(b, words->u.strs, (uint32_t)n_words) : NULL, (uint32_t)n_words),
                       b_scalar_i64(b, ELEM_I64, n_words)};

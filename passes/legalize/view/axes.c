@@ -14,7 +14,7 @@ value_id v_axes_padded(struct builder *b, value_id axes, int32_t rank)
 
 bool rule_axis_mask_open(struct rule *r, value_id axes, int32_t rank, int32_t last, expr_id mask[RANK_MAX], uint32_t *n)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     const expr_id *e = b_elems(r->b, axes, -rank, last, n);
     if (!e)
         return false;
@@ -36,7 +36,7 @@ bool rule_axis_mask(struct rule *r, value_id axes, int32_t rank, expr_id mask[RA
 void rule_dims_kept(struct rule *r, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept,
                     expr_id *out)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     expr_id before = ex_const(ex, 0);
     for (int32_t k = 0; k < n_kept; k++)
         out[k] = ex_const(ex, 0);
@@ -53,7 +53,7 @@ void rule_dims_kept(struct rule *r, const expr_id *dims, const expr_id *mask, in
 void rule_dims_spread(struct rule *r, const expr_id *dims, int32_t rank, const expr_id *mask, int32_t total,
                       expr_id *out)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     expr_id before = ex_const(ex, 0);
     for (int32_t j = 0; j < total; j++) {
         expr_id kept = ex_not(ex, mask[j]);

@@ -63,13 +63,12 @@ bool rule_constant_of_shape(struct rule *r)
 static bool range_count(struct rule *r, value_id start, value_id limit, value_id delta, expr_id *n)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     double s, l, d;
     if (v_known_f64(b, start, &s) && v_known_f64(b, limit, &l) && v_known_f64(b, delta, &d)) {
         double count = d == 0 ? -1 : ceil((l - s) / d);
         if (d == 0 || !(count < 1e15))
             return rule_bad(r, "delta is 0, or the range has no end");
-        *n = ex_const(ex, count > 0 ? (int64_t)count : 0);
+        *n = ex_const(b->x, count > 0 ? (int64_t)count : 0);
         return true;
     }
     int64_t step;
@@ -77,8 +76,8 @@ static bool range_count(struct rule *r, value_id start, value_id limit, value_id
         expr_id from = b_elem(b, start, 0, INT32_MIN, INT32_MAX), to = b_elem(b, limit, 0, INT32_MIN, INT32_MAX);
         if (!from.i || !to.i)
             return false;
-        expr_id span = step > 0 ? ex_sub(ex, to, from) : ex_sub(ex, from, to);
-        *n = ex_max(ex, ex_ceildiv(ex, span, ex_const(ex, step > 0 ? step : -step)), ex_const(ex, 0));
+        expr_id span = step > 0 ? ex_sub(b->x, to, from) : ex_sub(b->x, from, to);
+        *n = ex_max(b->x, ex_ceildiv(b->x, span, ex_const(b->x, step > 0 ? step : -step)), ex_const(b->x, 0));
         return true;
     }
     value_id span = b_convert(b, b_binary(b, OP_SUB, limit, start), ELEM_F64);
@@ -146,7 +145,7 @@ bool rule_one_hot(struct rule *r)
     value_id wrapped = b_binary(b, OP_ADD, idx, v_expr(b, ELEM_I64, depth));
     idx = b_select(b, b_binary(b, OP_LT, idx, b_splat_like(b, idx, 0)), wrapped, idx);
     value_id hit = b_binary(b, OP_EQ, v_iota(b, ELEM_I64, out, dims.rank + 1, axis), idx);
-    expr_id zero = ex_const(b_exprs(b), 0), one = ex_const(b_exprs(b), 1);
+    expr_id zero = ex_const(b->x, 0), one = ex_const(b->x, 1);
     value_id off = v_scalar(b, b_slice_axis(b, values, 0, zero, one));
     value_id on = v_scalar(b, b_slice_axis(b, values, 0, one, one));
     return rule_result(r, b_select(b, hit, on, off));
@@ -183,7 +182,7 @@ bool rule_random(struct rule *r)
     if (n > RANK_MAX)
         return rule_bad(r, "rank %u", n);
     for (uint32_t i = 0; i < n; i++)
-        dims[i] = ex_const(b_exprs(r->b), shape[i]);
+        dims[i] = ex_const(r->b->x, shape[i]);
     return random_fill(r, rule_elem_attr(r, "dtype", ELEM_F32), dims, (int32_t)n);
 }
 
@@ -231,7 +230,6 @@ static value_id classes_within(struct builder *b, enum op cmp, value_id reach, v
 bool rule_multinomial(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id in = rule_in(r, 0);
     const struct dims d = b_dims(b, in);
     int64_t samples = rule_int(r, "sample_size", 1);
@@ -241,16 +239,16 @@ bool rule_multinomial(struct rule *r)
     if (d.rank != 2 || samples < 1 || samples > INT32_MAX || (e != ELEM_I32 && e != ELEM_I64))
         return rule_bad(r, "input of rank %d, sample_size %lld, dtype %s", (int)d.rank, (long long)samples,
                         elem_name(e));
-    expr_id one = ex_const(ex, 1), dims[2] = {d.d[0], ex_const(ex, samples)};
-    if (ex_hi(ex, d.d[1]) < 1)
+    expr_id one = ex_const(b->x, 1), dims[2] = {d.d[0], ex_const(b->x, samples)};
+    if (ex_hi(b->x, d.d[1]) < 1)
         return rule_bad(r, "no classes");
-    if (ex_lo(ex, d.d[1]) < 1)
-        b_assert(b, ex_le(ex, one, d.d[1]), EVAL_SHAPE, "no classes to draw from");
+    if (ex_lo(b->x, d.d[1]) < 1)
+        b_assert(b, ex_le(b->x, one, d.d[1]), EVAL_SHAPE, "no classes to draw from");
     value_id odds = relative_odds(b, in);
     struct attr sums[] = {attr_int("axis", 1), attr_str("monoid", "sum"), attr_int("exclusive", 0),
                           attr_int("reverse", 0)};
     value_id reach = b_op(b, OP_CUMULATE, &odds, 1, sums, 4),
-             whole = b_slice_axis(b, reach, 1, ex_addc(ex, d.d[1], -1), one);
+             whole = b_slice_axis(b, reach, 1, ex_addc(b->x, d.d[1], -1), one);
     value_id u = b_binary(b, OP_MUL, rule_random_units(r, dims, 2, rule_float(r, "seed", 0)), whole);
     reach = b_unsqueeze(b, reach, 1);
     value_id drawn = classes_within(b, OP_LE, reach, b_unsqueeze(b, u, 2), e);

@@ -13,18 +13,17 @@ enum { KNOWN_MOST = 4096 }; /* elements of which NonZero is computed here, as ma
 static value_id gather_known(struct rule *r, value_id x, value_id idx, int32_t axis)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     int32_t rank = v_rank(b, idx);
     int64_t at;
-    if (rank > 1 || (rank == 1 && !ex_is(b_exprs(b), b_dim(b, idx, 0), 1)) || elem_class(v_elem(b, x)) != 'F' ||
+    if (rank > 1 || (rank == 1 && !ex_is(b->x, b_dim(b, idx, 0), 1)) || elem_class(v_elem(b, x)) != 'F' ||
         value_is_const(b->g, x) || !value_const_i64(b->g, idx, &at, 1) || at <= INT32_MIN || at >= INT32_MAX)
         return (value_id){0};
-    expr_id n = b_dim(b, x, axis), start = at < 0 ? ex_addc(ex, n, at) : ex_const(ex, at);
-    expr_id within = at < 0 ? ex_le(ex, ex_const(ex, 0), start) : ex_lt(ex, start, n);
-    if (ex_truth(ex, within) == FALSE_)
+    expr_id n = b_dim(b, x, axis), start = at < 0 ? ex_addc(b->x, n, at) : ex_const(b->x, at);
+    expr_id within = at < 0 ? ex_le(b->x, ex_const(b->x, 0), start) : ex_lt(b->x, start, n);
+    if (ex_truth(b->x, within) == FALSE_)
         return (value_id){0};
     b_assert(b, within, EVAL_VALUE, "index %lld of Gather is outside of dimension %d", (long long)at, (int)axis);
-    value_id y = b_slice_axis(b, x, axis, start, ex_const(ex, 1));
+    value_id y = b_slice_axis(b, x, axis, start, ex_const(b->x, 1));
     return rank || !y.i ? y : b_squeeze(b, y, axis);
 }
 
@@ -33,8 +32,8 @@ static value_id gather_known(struct rule *r, value_id x, value_id idx, int32_t a
 static bool gather_fits(struct rule *r, value_id x, value_id idx, int32_t axis)
 {
     int64_t n, count, at[16];
-    if (!value_is_const(r->b->g, x) || !ex_is_const(b_exprs(r->b), b_dim(r->b, x, axis), &n) ||
-        !ex_is_const(b_exprs(r->b), b_count(r->b, idx), &count) || count > (int64_t)COUNT_OF(at) ||
+    if (!value_is_const(r->b->g, x) || !ex_is_const(r->b->x, b_dim(r->b, x, axis), &n) ||
+        !ex_is_const(r->b->x, b_count(r->b, idx), &count) || count > (int64_t)COUNT_OF(at) ||
         !value_const_i64(r->b->g, idx, at, (uint32_t)count))
         return true;
     for (int64_t i = 0; i < count; i++)
@@ -71,11 +70,11 @@ static value_id tuples_of(struct builder *b, value_id idx, int64_t n)
     int64_t known;
     const struct dims dims = b_dims(b, idx);
     expr_id out[RANK_MAX];
-    if (!dims.d || dims.rank < 1 || ex_is_const(b_exprs(b), dims.d[dims.rank - 1], &known))
+    if (!dims.d || dims.rank < 1 || ex_is_const(b->x, dims.d[dims.rank - 1], &known))
         return idx;
     memcpy(out, dims.d, (size_t)dims.rank * sizeof *out);
-    out[dims.rank - 1] = ex_const(b_exprs(b), n);
-    b_assert(b, ex_eq(b_exprs(b), dims.d[dims.rank - 1], out[dims.rank - 1]), EVAL_SHAPE,
+    out[dims.rank - 1] = ex_const(b->x, n);
+    b_assert(b, ex_eq(b->x, dims.d[dims.rank - 1], out[dims.rank - 1]), EVAL_SHAPE,
              "index tuples do not have %lld elements", (long long)n);
     return b_reshape(b, idx, out, dims.rank);
 }
@@ -91,7 +90,7 @@ bool rule_gather_nd(struct rule *r)
     if (v_rank(r->b, in[1]) < 1 || batch < 0 || most < 1)
         return rule_bad(r, "indices of rank %d, %lld batch dims", (int)v_rank(r->b, in[1]), (long long)batch);
     expr_id last = b_dim(r->b, in[1], -1);
-    if (!ex_is_const(b_exprs(r->b), last, &n) && !rule_choose(r, last, 1, most, "elements of index tuples", &n))
+    if (!ex_is_const(r->b->x, last, &n) && !rule_choose(r, last, 1, most, "elements of index tuples", &n))
         return false;
     in[1] = tuples_of(r->b, in[1], n);
     return rule_result(r, b_op(r->b, OP_GATHER_ND, in, 2, &attr, 1));
@@ -153,7 +152,7 @@ bool rule_tensor_scatter(struct rule *r)
         return rule_bad(r, "axis is the batch axis");
     value_id at = v_iota(b, ELEM_I64, dims.d, axis + 1, axis);
     if (rule_has(r, 2)) {
-        b_assert(b, ex_eq(b_exprs(b), b_count(b, rule_in(r, 2)), dims.d[0]), EVAL_SHAPE,
+        b_assert(b, ex_eq(b->x, b_count(b, rule_in(r, 2)), dims.d[0]), EVAL_SHAPE,
                  "there is not a write index for each row of the batch");
         at = b_binary(b, OP_ADD, at, v_along(b, rule_in(r, 2), 0, axis + 1));
     }
@@ -166,9 +165,8 @@ bool rule_tensor_scatter(struct rule *r)
 
 static expr_id fresh_count(struct rule *r, const char *what, int64_t hi)
 {
-    struct exprs *ex = b_exprs(r->b);
-    const char *name = arena_printf(&r->b->g->arena, "%s%u", what, sym_count(ex));
-    return ex_sym(ex, sym_new(ex, SYM_VALUE, name, 0, hi));
+    const char *name = arena_printf(&r->b->g->arena, "%s%u", what, sym_count(r->b->x));
+    return ex_sym(r->b->x, sym_new(r->b->x, SYM_VALUE, name, 0, hi));
 }
 
 /* Which of v's n elements are not 0, where all of them are known. */
@@ -177,7 +175,7 @@ static bool known_truths(struct builder *b, value_id v, uint32_t n, bool *is)
     const struct value *value = graph_value(b->g, v);
     for (uint32_t i = 0; value->elems && i < n; i++) {
         int64_t element;
-        if (!value->elems[i].i || !ex_is_const(b_exprs(b), value->elems[i], &element))
+        if (!value->elems[i].i || !ex_is_const(b->x, value->elems[i], &element))
             return false;
         is[i] = element != 0;
     }
@@ -198,14 +196,13 @@ static value_id known_nonzero(struct builder *b, value_id x)
     const struct dims dims = b_dims(b, x);
     int64_t n, extent[RANK_MAX], shape[2] = {dims.rank, 0}, *places;
     bool is[KNOWN_MOST];
-    if (!dims.d || !ex_is_const(b_exprs(b), b_count(b, x), &n) || n > KNOWN_MOST ||
-        !known_truths(b, x, (uint32_t)n, is))
+    if (!dims.d || !ex_is_const(b->x, b_count(b, x), &n) || n > KNOWN_MOST || !known_truths(b, x, (uint32_t)n, is))
         return (value_id){0};
     for (int64_t i = 0; i < n; i++)
         shape[1] += is[i];
     places = NEW_ARRAY(&b->g->arena, int64_t, shape[0] * shape[1] + 1);
     for (int32_t d = 0; d < dims.rank; d++)
-        ex_is_const(b_exprs(b), dims.d[d], &extent[d]);
+        ex_is_const(b->x, dims.d[d], &extent[d]);
     for (int64_t i = 0, k = 0; i < n; k += is[i++])
         for (int64_t d = dims.rank - 1, rest = i; is[i] && d >= 0; rest /= extent[d--])
             places[d * shape[1] + k] = rest % extent[d];
@@ -218,7 +215,7 @@ static value_id nonzero(struct rule *r, value_id x)
     value_id known = x.i ? known_nonzero(r->b, x) : x;
     if (!x.i || known.i)
         return known;
-    ex_is_const(b_exprs(r->b), b_count(r->b, x), &hi);
+    ex_is_const(r->b->x, b_count(r->b, x), &hi);
     struct attr attr = attr_expr("count", fresh_count(r, "nonzero", hi));
     return b_op(r->b, OP_NONZERO, &x, 1, &attr, 1);
 }
@@ -264,7 +261,7 @@ bool rule_unique(struct rule *r)
         return rule_refuse(r, "the elements are strings");
     if (node_attr(r->node, "axis") && !rule_axis(r, rule_int(r, "axis", 0), v_rank(b, x), &axis))
         return false;
-    ex_is_const(b_exprs(b), axis < 0 ? b_count(b, x) : b_dim(b, x, axis), &hi);
+    ex_is_const(b->x, axis < 0 ? b_count(b, x) : b_dim(b, x, axis), &hi);
     struct attr attrs[] = {attr_int("axis", axis), attr_int("sorted", rule_int(r, "sorted", 1)),
                            attr_expr("count", fresh_count(r, "unique", hi))};
     if (!b_op_multi(b, OP_UNIQUE, &x, 1, attrs, 3, out, 4))
@@ -304,21 +301,20 @@ bool rule_nms(struct rule *r)
 bool rule_topk(struct rule *r)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id x = rule_in(r, 0), out[2];
     int32_t axis;
     if (!x.i || !rule_axis(r, rule_int(r, "axis", -1), v_rank(b, x), &axis))
         return false;
     expr_id dim = b_dim(b, x, axis);
-    expr_id k = r->version < 10 ? ex_const(ex, rule_int(r, "k", 0))
+    expr_id k = r->version < 10 ? ex_const(b->x, rule_int(r, "k", 0))
                                 : b_elem(b, v_scalar(b, rule_in(r, 1)), 0, 0, INT32_MAX);
     if (!k.i)
         return false;
-    if (ex_cmp_le(ex, ex_const(ex, 0), k) == FALSE_)
+    if (ex_cmp_le(b->x, ex_const(b->x, 0), k) == FALSE_)
         return rule_bad(r, "k is negative");
-    if (ex_cmp_le(ex, k, dim) == FALSE_)
+    if (ex_cmp_le(b->x, k, dim) == FALSE_)
         return rule_bad(r, "k is larger than the dimension");
-    b_assert(b, ex_le(ex, k, dim), -9, "k is larger than the dimension");
+    b_assert(b, ex_le(b->x, k, dim), -9, "k is larger than the dimension");
     struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", rule_int(r, "largest", 1)),
                            attr_expr("count", k)};
     if (!b_op_multi(b, OP_SORT, &x, 1, attrs, 3, out, 2))

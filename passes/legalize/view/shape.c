@@ -34,7 +34,6 @@ static bool may_be_special(struct exprs *ex, expr_id e)
 static expr_id quotient(struct builder *b, const expr_id *have, int32_t n_have, const expr_id *rest, int32_t n_rest,
                         bool checked)
 {
-    struct exprs *ex = b_exprs(b);
     expr_id a[RANK_MAX], c[RANK_MAX];
     int32_t na = 0, nc = 0;
     bool gone[RANK_MAX] = {false};
@@ -50,21 +49,20 @@ static expr_id quotient(struct builder *b, const expr_id *have, int32_t n_have, 
     for (int32_t k = 0; k < n_rest; k++)
         if (!gone[k])
             c[nc++] = rest[k];
-    expr_id up = dims_product(ex, a, na), down = dims_product(ex, c, nc);
+    expr_id up = dims_product(b->x, a, na), down = dims_product(b->x, c, nc);
     int64_t d;
-    if (ex_is_const(ex, down, &d))
-        return d == 0 ? ex_const(ex, 0) : ex_div(ex, up, down);
-    if (checked && !uses_value(ex, down, 16))
-        b_assert(b, ex_lt(ex, ex_const(ex, 0), down), EVAL_SHAPE,
+    if (ex_is_const(b->x, down, &d))
+        return d == 0 ? ex_const(b->x, 0) : ex_div(b->x, up, down);
+    if (checked && !uses_value(b->x, down, 16))
+        b_assert(b, ex_lt(b->x, ex_const(b->x, 0), down), EVAL_SHAPE,
                  "a dimension is -1 beside one of 0 elements: any size would fit");
-    return ex_div(ex, up, ex_max(ex, down, ex_const(ex, 1)));
+    return ex_div(b->x, up, ex_max(b->x, down, ex_const(b->x, 1)));
 }
 
 enum { DIM_PARTS = 40 }; /* of a dim that depends on what the run gives: the next shape is made of such dims */
 
 static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t n, bool allowzero)
 {
-    struct exprs *ex = b_exprs(r->b);
     int32_t infer = -1;
     const struct dims have = b_dims(r->b, x);
     expr_id dims[RANK_MAX], rest[RANK_MAX];
@@ -76,39 +74,39 @@ static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t
         return rule_bad(r, "rank %u is above %d", n, RANK_MAX);
     for (uint32_t i = 0; i < n; i++) {
         expr_id e = want[i];
-        if (ex_is(ex, e, -1)) {
+        if (ex_is(r->b->x, e, -1)) {
             if (infer >= 0)
                 return rule_bad(r, "two dimensions are -1");
             infer = (int32_t)i;
             continue;
         }
-        if (ex_hi(ex, e) < -1)
+        if (ex_hi(r->b->x, e) < -1)
             return rule_bad(r, "dimension %u is below -1", i);
-        if (!allowzero && ex_is(ex, e, 0)) {
+        if (!allowzero && ex_is(r->b->x, e, 0)) {
             if ((int32_t)i >= have.rank)
                 return rule_bad(r, "dimension %u is copied from an input of rank %d", i, (int)have.rank);
             e = have.d[i];
-        } else if (may_be_special(ex, e)) {
+        } else if (may_be_special(r->b->x, e)) {
             dynamic = true;
             if (!allowzero && (int32_t)i < have.rank)
-                e = ex_select(ex, ex_eq(ex, e, ex_const(ex, 0)), have.d[i], e);
+                e = ex_select(r->b->x, ex_eq(r->b->x, e, ex_const(r->b->x, 0)), have.d[i], e);
         }
         dims[i] = e;
         rest[n_rest++] = e;
     }
     for (int32_t i = 0; infer >= 0 && i < n_rest; i++)
-        if (ex_is(ex, rest[i], 0))
+        if (ex_is(r->b->x, rest[i], 0))
             return rule_bad(r, "dimension %d is -1 beside one of 0 elements: any size would fit", (int)infer);
     if (infer >= 0)
         dims[infer] = quotient(r->b, have.d, have.rank, rest, n_rest, true);
     for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++) /* a run-time -1 */
-        if (ex_lo(ex, dims[i]) < 0)
-            rest[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)), ex_const(ex, 1), dims[i]);
+        if (ex_lo(r->b->x, dims[i]) < 0)
+            rest[i] = ex_select(r->b->x, ex_lt(r->b->x, dims[i], ex_const(r->b->x, 0)), ex_const(r->b->x, 1), dims[i]);
     for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++)
-        if (ex_lo(ex, dims[i]) < 0)
-            dims[i] = ex_select(ex, ex_lt(ex, dims[i], ex_const(ex, 0)),
+        if (ex_lo(r->b->x, dims[i]) < 0)
+            dims[i] = ex_select(r->b->x, ex_lt(r->b->x, dims[i], ex_const(r->b->x, 0)),
                                 quotient(r->b, have.d, have.rank, rest, n_rest, false), dims[i]);
-    if (dynamic || (infer >= 0 && uses_value(ex, dims[infer], 16)))
+    if (dynamic || (infer >= 0 && uses_value(r->b->x, dims[infer], 16)))
         b_brief_all(r->b, dims, n, DIM_PARTS);
     return rule_result(r, b_reshape(r->b, x, dims, (int32_t)n));
 }
@@ -129,13 +127,12 @@ bool rule_reshape_old(struct rule *r)
     if (n > RANK_MAX)
         return rule_bad(r, "rank %u is above %d", n, RANK_MAX);
     for (uint32_t i = 0; i < n; i++)
-        want[i] = ex_const(b_exprs(r->b), shape[i]);
+        want[i] = ex_const(r->b->x, shape[i]);
     return reshape_to(r, rule_in(r, 0), want, n, false);
 }
 
 bool rule_flatten(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     const struct dims have = b_dims(r->b, x);
     int64_t axis = rule_int(r, "axis", 1);
@@ -144,7 +141,7 @@ bool rule_flatten(struct rule *r)
     if (axis < -have.rank || axis > have.rank)
         return rule_bad(r, "axis %lld is out of range for rank %d", (long long)axis, (int)have.rank);
     int32_t at = (int32_t)(axis < 0 ? axis + have.rank : axis);
-    expr_id dims[2] = {dims_product(ex, have.d, at), dims_product(ex, have.d + at, have.rank - at)};
+    expr_id dims[2] = {dims_product(r->b->x, have.d, at), dims_product(r->b->x, have.d + at, have.rank - at)};
     return rule_result(r, b_reshape(r->b, x, dims, 2));
 }
 
@@ -173,13 +170,12 @@ bool rule_transpose(struct rule *r)
 static const expr_id *expand_dims(struct rule *r, int32_t rank, uint32_t *n)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     value_id shape = rule_in(r, 1);
-    expr_id least = ex_const(ex, rank);
+    expr_id least = ex_const(b->x, rank);
     int64_t to;
     if (shape.i && v_rank(b, shape) == 1 && !v_count_known(b, shape)) {
         expr_id given = b_dim(b, shape, 0);
-        if (!rule_choose(r, ex_max(ex, given, least), rank, open_rank(rank), "dims", &to))
+        if (!rule_choose(r, ex_max(b->x, given, least), rank, open_rank(rank), "dims", &to))
             return NULL;
         value_id both[2] = {b_broadcast(b, b_scalar_i64(b, ELEM_I64, 1), &least, 1), shape};
         shape = to > rank ? v_exactly(b, shape, (uint32_t)to)
@@ -206,7 +202,6 @@ bool rule_expand(struct rule *r)
 /* Tile: [d0, d1] -> [1, d0, 1, d1] -> broadcast [r0, d0, r1, d1] -> [r0*d0, r1*d1]; no data moves. */
 static bool tile(struct rule *r, value_id x, const expr_id *repeats, uint32_t n)
 {
-    struct exprs *ex = b_exprs(r->b);
     int32_t wide = 0;
     const struct dims dims = b_dims(r->b, x);
     expr_id apart[RANK_MAX], spread[RANK_MAX], out[RANK_MAX];
@@ -215,11 +210,11 @@ static bool tile(struct rule *r, value_id x, const expr_id *repeats, uint32_t n)
     if (n != (uint32_t)dims.rank)
         return rule_bad(r, "%u repeats for rank %d", n, (int)dims.rank);
     for (int32_t i = 0; i < dims.rank; i++) {
-        out[i] = ex_mul(ex, repeats[i], dims.d[i]);
-        if (ex_is(ex, repeats[i], 1) ? wide >= RANK_MAX : wide + 1 >= RANK_MAX)
+        out[i] = ex_mul(r->b->x, repeats[i], dims.d[i]);
+        if (ex_is(r->b->x, repeats[i], 1) ? wide >= RANK_MAX : wide + 1 >= RANK_MAX)
             return rule_refuse(r, "the rank of the result is too high");
-        if (!ex_is(ex, repeats[i], 1)) {
-            apart[wide] = ex_const(ex, 1);
+        if (!ex_is(r->b->x, repeats[i], 1)) {
+            apart[wide] = ex_const(r->b->x, 1);
             spread[wide++] = repeats[i];
         }
         apart[wide] = dims.d[i];
@@ -250,7 +245,7 @@ bool rule_tile_old(struct rule *r)
     if (!rule_axis(r, axis, rank, &at))
         return false;
     for (int32_t i = 0; i < rank; i++)
-        repeats[i] = ex_const(b_exprs(r->b), i == at ? tiles : 1);
+        repeats[i] = ex_const(r->b->x, i == at ? tiles : 1);
     return tile(r, x, repeats, (uint32_t)rank);
 }
 
@@ -262,7 +257,7 @@ static bool concat_misfit(struct builder *b, value_id v, value_id like, int64_t 
     const struct dims dims = b_dims(b, v), want = b_dims(b, like);
     bool misfit = dims.rank != want.rank;
     for (int32_t d = 0; dims.d && want.d && !misfit && d < dims.rank; d++)
-        misfit = d != axis && d != axis + dims.rank && ex_cmp_eq(b_exprs(b), dims.d[d], want.d[d]) == FALSE_;
+        misfit = d != axis && d != axis + dims.rank && ex_cmp_eq(b->x, dims.d[d], want.d[d]) == FALSE_;
     return misfit;
 }
 
@@ -280,11 +275,11 @@ bool rule_concat(struct rule *r)
         in[i] = rule_in(r, i);
         if (!in[i].i)
             return false;
-        if (!full.i && !ex_is(b_exprs(b), b_count(b, in[i]), 0))
+        if (!full.i && !ex_is(b->x, b_count(b, in[i]), 0))
             full = in[i];
     }
     for (uint32_t i = 0; i < r->n_in; i++)
-        if (!full.i || !ex_is(b_exprs(b), b_count(b, in[i]), 0) || !concat_misfit(b, in[i], full, wanted))
+        if (!full.i || !ex_is(b->x, b_count(b, in[i]), 0) || !concat_misfit(b, in[i], full, wanted))
             in[n++] = in[i];
     if (!rule_axis(r, wanted, v_rank(b, in[0]), &axis))
         return false;
@@ -294,7 +289,6 @@ bool rule_concat(struct rule *r)
 /* Sizes of the pieces from `split` (attribute or operand), num_outputs, or equal parts. */
 static bool split_sizes(struct rule *r, expr_id dim, expr_id *sizes)
 {
-    struct exprs *ex = b_exprs(r->b);
     uint32_t n = 0;
     if (rule_has(r, 1)) {
         const expr_id *given = b_elems(r->b, v_exactly(r->b, rule_in(r, 1), r->n_out), 0, INT32_MAX, &n);
@@ -305,45 +299,44 @@ static bool split_sizes(struct rule *r, expr_id dim, expr_id *sizes)
     } else if (node_attr(r->node, "split")) {
         const int64_t *given = rule_ints(r, "split", &n);
         for (uint32_t i = 0; i < n && i < r->n_out; i++)
-            sizes[i] = ex_const(ex, given[i]);
+            sizes[i] = ex_const(r->b->x, given[i]);
     } else {
         int64_t parts = rule_int(r, "num_outputs", r->n_out), d;
         n = r->n_out;
         if (parts != n)
             return rule_bad(r, "num_outputs is %lld, the node has %u", (long long)parts, n);
-        if (r->version < 18 && ex_is_const(ex, dim, &d) && d % parts)
+        if (r->version < 18 && ex_is_const(r->b->x, dim, &d) && d % parts)
             return rule_bad(r, "%lld elements in %lld equal parts", (long long)d, (long long)parts);
-        expr_id chunk = ex_ceildiv(ex, dim, ex_const(ex, parts));
+        expr_id chunk = ex_ceildiv(r->b->x, dim, ex_const(r->b->x, parts));
         for (uint32_t i = 0; i < n; i++) {
-            expr_id left = ex_max(ex, ex_sub(ex, dim, ex_mulc(ex, chunk, i)), ex_const(ex, 0));
-            sizes[i] = i + 1 < n || r->version >= 18 ? ex_min(ex, chunk, left) : left;
+            expr_id left = ex_max(r->b->x, ex_sub(r->b->x, dim, ex_mulc(r->b->x, chunk, i)), ex_const(r->b->x, 0));
+            sizes[i] = i + 1 < n || r->version >= 18 ? ex_min(r->b->x, chunk, left) : left;
         }
         return true;
     }
     if (n != r->n_out)
         return rule_bad(r, "%u sizes for %u outputs", n, r->n_out);
-    expr_id sum = ex_const(ex, 0);
+    expr_id sum = ex_const(r->b->x, 0);
     for (uint32_t i = 0; i < n; i++)
-        sum = ex_add(ex, sum, sizes[i]);
-    if (ex_cmp_eq(ex, sum, dim) == FALSE_)
+        sum = ex_add(r->b->x, sum, sizes[i]);
+    if (ex_cmp_eq(r->b->x, sum, dim) == FALSE_)
         return rule_bad(r, "the sizes do not add up to the dimension");
-    b_assert(r->b, ex_eq(ex, sum, dim), -2, "sizes do not add up to the dimension");
+    b_assert(r->b, ex_eq(r->b->x, sum, dim), -2, "sizes do not add up to the dimension");
     return true;
 }
 
 bool rule_split(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     int32_t axis;
-    expr_id *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, r->n_out + 1), start = ex_const(ex, 0);
+    expr_id *sizes = NEW_ARRAY(&r->b->g->arena, expr_id, r->n_out + 1), start = ex_const(r->b->x, 0);
     if (!x.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, x), &axis) ||
         !split_sizes(r, b_dim(r->b, x, axis), sizes))
         return false;
     for (uint32_t i = 0; i < r->n_out; i++) {
         if (rule_wants(r, i))
             rule_out(r, i, b_slice_axis(r->b, x, axis, start, sizes[i]));
-        start = ex_add(ex, start, sizes[i]);
+        start = ex_add(r->b->x, start, sizes[i]);
     }
     return true;
 }

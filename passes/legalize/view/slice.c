@@ -49,13 +49,12 @@ static void cut_resolve(struct exprs *ex, const struct cut *c, expr_id dim, bool
 /* The dim through an index tensor: start + step * iota. */
 static value_id cut_gather(struct builder *b, value_id x, int32_t axis, const struct cut *c, expr_id dim)
 {
-    struct exprs *ex = b_exprs(b);
-    expr_id zero = ex_const(ex, 0), up_start, up_size, down_start, down_size;
-    expr_id up = ex_lt(ex, zero, c->step), one = ex_const(ex, 1);
-    cut_resolve(ex, c, dim, true, ex_max(ex, c->step, one), &up_start, &up_size);
-    cut_resolve(ex, c, dim, false, ex_max(ex, ex_mulc(ex, c->step, -1), one), &down_start, &down_size);
-    expr_id size = ex_select(ex, up, up_size, down_size), start = ex_select(ex, up, up_start, down_start);
-    b_assert(b, ex_not(ex, ex_eq(ex, c->step, zero)), -9, "slice step is 0");
+    expr_id zero = ex_const(b->x, 0), up_start, up_size, down_start, down_size;
+    expr_id up = ex_lt(b->x, zero, c->step), one = ex_const(b->x, 1);
+    cut_resolve(b->x, c, dim, true, ex_max(b->x, c->step, one), &up_start, &up_size);
+    cut_resolve(b->x, c, dim, false, ex_max(b->x, ex_mulc(b->x, c->step, -1), one), &down_start, &down_size);
+    expr_id size = ex_select(b->x, up, up_size, down_size), start = ex_select(b->x, up, up_start, down_start);
+    b_assert(b, ex_not(b->x, ex_eq(b->x, c->step, zero)), -9, "slice step is 0");
     value_id i = v_iota(b, ELEM_I64, &size, 1, 0);
     i = b_binary(b, OP_MUL, i, v_expr(b, ELEM_I64, c->step));
     i = b_binary(b, OP_ADD, i, v_expr(b, ELEM_I64, start));
@@ -67,15 +66,14 @@ enum { CUT_PARTS = 300 };        /* of the expression of a start or a size; a lo
 
 static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
 {
-    struct exprs *ex = b_exprs(r->b);
     const struct dims dims = b_dims(r->b, x);
     expr_id starts[RANK_MAX], sizes[RANK_MAX];
     int64_t steps[RANK_MAX];
     bool indirect = false;
     for (int32_t d = 0; d < dims.rank; d++) {
-        if (!ex_is_const(ex, cuts[d].step, &steps[d])) {
+        if (!ex_is_const(r->b->x, cuts[d].step, &steps[d])) {
             indirect = true;
-            starts[d] = ex_const(ex, 0);
+            starts[d] = ex_const(r->b->x, 0);
             sizes[d] = dims.d[d];
             steps[d] = 1;
             continue;
@@ -85,15 +83,15 @@ static bool slice_cuts(struct rule *r, value_id x, const struct cut *cuts)
         /* beyond any dim a longer step makes no difference, and shorter ones cannot overflow */
         steps[d] = steps[d] > STEP_MAX ? STEP_MAX : steps[d] < -STEP_MAX ? -STEP_MAX : steps[d];
         bool forward = steps[d] > 0;
-        cut_resolve(ex, &cuts[d], dims.d[d], forward, ex_const(ex, forward ? steps[d] : -steps[d]), &starts[d],
-                    &sizes[d]);
+        cut_resolve(r->b->x, &cuts[d], dims.d[d], forward, ex_const(r->b->x, forward ? steps[d] : -steps[d]),
+                    &starts[d], &sizes[d]);
         starts[d] = b_brief(r->b, starts[d], CUT_PARTS);
         sizes[d] = b_brief(r->b, sizes[d], CUT_PARTS);
     }
     value_id y = b_slice(r->b, x, starts, sizes, steps);
     for (int32_t d = 0; indirect && d < dims.rank; d++) {
         int64_t step;
-        if (!ex_is_const(ex, cuts[d].step, &step))
+        if (!ex_is_const(r->b->x, cuts[d].step, &step))
             y = cut_gather(r->b, y, d, &cuts[d], dims.d[d]);
     }
     return rule_result(r, y);
@@ -108,7 +106,7 @@ static bool slice_operands(struct rule *r, int32_t rank, value_id in[5])
     for (uint32_t i = 1; i < 5; i++) {
         in[i] = rule_in(r, i);
         if (in[i].i && n < 0)
-            ex_is_const(b_exprs(b), b_count(b, in[i]), &n);
+            ex_is_const(b->x, b_count(b, in[i]), &n);
     }
     for (uint32_t i = 1; i < 5 && n >= 0; i++)
         in[i] = in[i].i && !v_count_known(b, in[i]) ? v_exactly(b, in[i], (uint32_t)n) : in[i];
@@ -126,7 +124,6 @@ static bool slice_operands(struct rule *r, int32_t rank, value_id in[5])
 /* Elements k of starts, ends, steps go to the dim that element k of axes names, now or at run time. */
 bool rule_slice(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0), in[5];
     int32_t axis;
     uint32_t n, n_end, n_axes = 0, n_step = 0;
@@ -147,22 +144,22 @@ bool rule_slice(struct rule *r)
         return rule_bad(r, "%u starts, %u ends, %u axes, %u steps for rank %d", n, n_end, n_axes, n_step,
                         (int)dims.rank);
     for (int32_t d = 0; d < dims.rank; d++)
-        cuts[d] = (struct cut){ex_const(ex, 0), dims.d[d], ex_const(ex, 1)};
+        cuts[d] = (struct cut){ex_const(r->b->x, 0), dims.d[d], ex_const(r->b->x, 1)};
     for (uint32_t k = 0; k < n; k++) {
         int64_t at = k;
-        struct cut cut = {starts[k], ends[k], steps ? steps[k] : ex_const(ex, 1)};
-        if (!axes || ex_is_const(ex, axes[k], &at)) {
+        struct cut cut = {starts[k], ends[k], steps ? steps[k] : ex_const(r->b->x, 1)};
+        if (!axes || ex_is_const(r->b->x, axes[k], &at)) {
             if (!rule_axis(r, at, dims.rank, &axis))
                 return false;
             cuts[axis] = cut;
             continue;
         }
         for (int32_t d = 0; d < dims.rank; d++) {
-            expr_id here = ex_or(ex, ex_eq(ex, axes[k], ex_const(ex, d)),
-                                 ex_eq(ex, axes[k], ex_const(ex, d - dims.rank)));
-            cuts[d].start = ex_select(ex, here, cut.start, cuts[d].start);
-            cuts[d].end = ex_select(ex, here, cut.end, cuts[d].end);
-            cuts[d].step = ex_select(ex, here, cut.step, cuts[d].step);
+            expr_id here = ex_or(r->b->x, ex_eq(r->b->x, axes[k], ex_const(r->b->x, d)),
+                                 ex_eq(r->b->x, axes[k], ex_const(r->b->x, d - dims.rank)));
+            cuts[d].start = ex_select(r->b->x, here, cut.start, cuts[d].start);
+            cuts[d].end = ex_select(r->b->x, here, cut.end, cuts[d].end);
+            cuts[d].step = ex_select(r->b->x, here, cut.step, cuts[d].step);
         }
     }
     return slice_cuts(r, x, cuts);
@@ -170,7 +167,6 @@ bool rule_slice(struct rule *r)
 
 bool rule_slice_old(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     int32_t axis;
     uint32_t n, n_end, n_axes;
@@ -183,12 +179,12 @@ bool rule_slice_old(struct rule *r)
     if (n != n_end || (n_axes && n_axes != n) || n > (uint32_t)dims.rank)
         return rule_bad(r, "%u starts, %u ends, %u axes for rank %d", n, n_end, n_axes, (int)dims.rank);
     for (int32_t d = 0; d < dims.rank; d++)
-        cuts[d] = (struct cut){ex_const(ex, 0), dims.d[d], ex_const(ex, 1)};
+        cuts[d] = (struct cut){ex_const(r->b->x, 0), dims.d[d], ex_const(r->b->x, 1)};
     for (uint32_t k = 0; k < n; k++) {
         if (!rule_axis(r, n_axes ? axes[k] : k, dims.rank, &axis))
             return false;
-        cuts[axis].start = ex_const(ex, starts[k]);
-        cuts[axis].end = ex_const(ex, ends[k]);
+        cuts[axis].start = ex_const(r->b->x, starts[k]);
+        cuts[axis].end = ex_const(r->b->x, ends[k]);
     }
     return slice_cuts(r, x, cuts);
 }
@@ -199,23 +195,22 @@ bool rule_slice_old(struct rule *r)
 static value_id pad_signed(struct rule *r, value_id x, value_id fill, const expr_id *lo, const expr_id *hi,
                            const char *mode)
 {
-    struct exprs *ex = b_exprs(r->b);
     const struct dims dims = b_dims(r->b, x);
-    expr_id zero = ex_const(ex, 0), plus_lo[RANK_MAX], plus_hi[RANK_MAX], starts[RANK_MAX], sizes[RANK_MAX];
+    expr_id zero = ex_const(r->b->x, 0), plus_lo[RANK_MAX], plus_hi[RANK_MAX], starts[RANK_MAX], sizes[RANK_MAX];
     int64_t steps[RANK_MAX];
     for (int32_t d = 0; d < dims.rank; d++) {
         steps[d] = 1;
-        plus_lo[d] = ex_max(ex, lo[d], zero);
-        plus_hi[d] = ex_max(ex, hi[d], zero);
-        starts[d] = ex_sub(ex, plus_lo[d], lo[d]);
-        sizes[d] = ex_add(ex, dims.d[d], ex_add(ex, lo[d], hi[d]));
-        if (strcmp(mode, "reflect") == 0 && ex_hi(ex, dims.d[d]) < 1 &&
-            (ex_lo(ex, plus_lo[d]) > 0 || ex_lo(ex, plus_hi[d]) > 0))
+        plus_lo[d] = ex_max(r->b->x, lo[d], zero);
+        plus_hi[d] = ex_max(r->b->x, hi[d], zero);
+        starts[d] = ex_sub(r->b->x, plus_lo[d], lo[d]);
+        sizes[d] = ex_add(r->b->x, dims.d[d], ex_add(r->b->x, lo[d], hi[d]));
+        if (strcmp(mode, "reflect") == 0 && ex_hi(r->b->x, dims.d[d]) < 1 &&
+            (ex_lo(r->b->x, plus_lo[d]) > 0 || ex_lo(r->b->x, plus_hi[d]) > 0))
             return rule_bad(r, "dimension %d is empty: there is nothing to reflect", (int)d), (value_id){0};
-        if (ex_hi(ex, sizes[d]) < 0)
+        if (ex_hi(r->b->x, sizes[d]) < 0)
             return rule_bad(r, "more is cropped off dimension %d than it has", (int)d), (value_id){0};
-        if (ex_lo(ex, sizes[d]) < 0)
-            b_assert(r->b, ex_le(ex, zero, sizes[d]), -2, "more is cropped off dimension %d than it has", (int)d);
+        if (ex_lo(r->b->x, sizes[d]) < 0)
+            b_assert(r->b, ex_le(r->b->x, zero, sizes[d]), -2, "more is cropped off dimension %d than it has", (int)d);
     }
     return b_slice(r->b, b_pad(r->b, x, fill, plus_lo, plus_hi, mode), starts, sizes, steps);
 }
@@ -244,8 +239,8 @@ bool rule_pad_old(struct rule *r)
     if (n != 2 * (uint32_t)rank)
         return rule_bad(r, "%u pads for rank %d", n, (int)rank);
     for (int32_t d = 0; d < rank; d++) {
-        lo[d] = ex_const(b_exprs(b), pads[d]);
-        hi[d] = ex_const(b_exprs(b), pads[rank + d]);
+        lo[d] = ex_const(b->x, pads[d]);
+        hi[d] = ex_const(b->x, pads[rank + d]);
     }
     if (rule_float(r, "value", 0) != 0)
         fill = b_scalar_f64(b, v_elem(b, x), rule_float(r, "value", 0));
@@ -256,7 +251,7 @@ bool rule_pad_old(struct rule *r)
 static bool pads_place(struct rule *r, const expr_id *pads, uint32_t n, const expr_id *axes, int32_t rank, expr_id *lo,
                        expr_id *hi)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     expr_id times[RANK_MAX], one = ex_const(ex, 1); /* that the run names each dim */
     bool seen[RANK_MAX] = {false};
     for (int32_t d = 0; d < rank; d++)
@@ -292,20 +287,19 @@ static bool pads_place(struct rule *r, const expr_id *pads, uint32_t n, const ex
 static void pad_operands(struct rule *r, int32_t rank, value_id *pads, value_id *axes, bool *filled)
 {
     struct builder *b = r->b;
-    struct exprs *ex = b_exprs(b);
     int64_t n;
     *pads = rule_in(r, 1);
     *axes = rule_in(r, 3);
     *filled = axes->i && pads->i && !v_count_known(b, *axes) && !v_count_known(b, *pads);
     if (!*filled) {
-        if (axes->i && pads->i && ex_is_const(ex, b_count(b, *pads), &n))
+        if (axes->i && pads->i && ex_is_const(b->x, b_count(b, *pads), &n))
             *axes = v_exactly(b, *axes, (uint32_t)n / 2);
         return;
     }
     expr_id count = b_dim(b, *axes, 0);
-    b_assert(b, ex_eq(ex, b_dim(b, *pads, 0), ex_mulc(ex, count, 2)), EVAL_SHAPE,
+    b_assert(b, ex_eq(b->x, b_dim(b, *pads, 0), ex_mulc(b->x, count, 2)), EVAL_SHAPE,
              "there are not two pads for each axis");
-    value_id half[2] = {b_slice_axis(b, *pads, 0, ex_const(ex, 0), count), b_slice_axis(b, *pads, 0, count, count)};
+    value_id half[2] = {b_slice_axis(b, *pads, 0, ex_const(b->x, 0), count), b_slice_axis(b, *pads, 0, count, count)};
     for (int i = 0; i < 2; i++)
         half[i] = v_padded(b, half[i], (uint32_t)rank, 0);
     *pads = b_concat(b, half, 2, 0);
@@ -342,14 +336,13 @@ bool rule_pad(struct rule *r)
 /* Centered crop or zero padding to the sizes given for axes; an odd rest goes to the end. */
 bool rule_center_crop_pad(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     int32_t axis;
     uint32_t n, n_axes;
     const struct dims dims = b_dims(r->b, x);
     const expr_id *want;
     const int64_t *axes = rule_ints(r, "axes", &n_axes);
-    expr_id lo[RANK_MAX], hi[RANK_MAX], two = ex_const(ex, 2), zero = ex_const(ex, 0);
+    expr_id lo[RANK_MAX], hi[RANK_MAX], two = ex_const(r->b->x, 2), zero = ex_const(r->b->x, 0);
     want = b_elems(r->b, v_exactly(r->b, rule_in(r, 1), axes ? n_axes : (uint32_t)dims.rank), 0, INT32_MAX, &n);
     if (!dims.d || !want)
         return false;
@@ -360,11 +353,11 @@ bool rule_center_crop_pad(struct rule *r)
     for (uint32_t k = 0; k < n; k++) {
         if (!rule_axis(r, axes ? axes[k] : k, dims.rank, &axis))
             return false;
-        expr_id grow = ex_sub(ex, want[k], dims.d[axis]), cut = ex_mulc(ex, grow, -1);
-        expr_id front = ex_select(ex, ex_lt(ex, grow, zero), ex_mulc(ex, ex_div(ex, cut, two), -1),
-                                  ex_div(ex, grow, two));
+        expr_id grow = ex_sub(r->b->x, want[k], dims.d[axis]), cut = ex_mulc(r->b->x, grow, -1);
+        expr_id front = ex_select(r->b->x, ex_lt(r->b->x, grow, zero), ex_mulc(r->b->x, ex_div(r->b->x, cut, two), -1),
+                                  ex_div(r->b->x, grow, two));
         lo[axis] = front;
-        hi[axis] = ex_sub(ex, grow, front);
+        hi[axis] = ex_sub(r->b->x, grow, front);
     }
     return rule_result(r, pad_signed(r, x, (value_id){0}, lo, hi, "constant"));
 }
@@ -381,33 +374,31 @@ static bool block_fits(struct rule *r, int32_t rank, int64_t size)
 
 bool rule_depth_to_space(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     const struct dims d = b_dims(r->b, x);
     int64_t s = rule_int(r, "blocksize", 0);
     bool crd = rule_str_is(r, "mode", "DCR", "CRD");
     if (!d.d || !block_fits(r, d.rank, s))
         return false;
-    expr_id block = ex_const(ex, s), depth = ex_div(ex, d.d[1], ex_const(ex, s * s));
+    expr_id block = ex_const(r->b->x, s), depth = ex_div(r->b->x, d.d[1], ex_const(r->b->x, s * s));
     expr_id apart[6] = {d.d[0], crd ? depth : block, block, crd ? block : depth, d.d[2], d.d[3]};
     static const int64_t perm_dcr[] = {0, 3, 4, 1, 5, 2}, perm_crd[] = {0, 1, 4, 2, 5, 3};
     value_id y = b_transpose(r->b, b_reshape(r->b, x, apart, 6), crd ? perm_crd : perm_dcr);
-    expr_id out[4] = {d.d[0], depth, ex_mulc(ex, d.d[2], s), ex_mulc(ex, d.d[3], s)};
+    expr_id out[4] = {d.d[0], depth, ex_mulc(r->b->x, d.d[2], s), ex_mulc(r->b->x, d.d[3], s)};
     return rule_result(r, b_reshape(r->b, y, out, 4));
 }
 
 bool rule_space_to_depth(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     value_id x = rule_in(r, 0);
     const struct dims d = b_dims(r->b, x);
     int64_t s = rule_int(r, "blocksize", 0);
     if (!d.d || !block_fits(r, d.rank, s))
         return false;
-    expr_id block = ex_const(ex, s), h = ex_div(ex, d.d[2], block), w = ex_div(ex, d.d[3], block);
+    expr_id block = ex_const(r->b->x, s), h = ex_div(r->b->x, d.d[2], block), w = ex_div(r->b->x, d.d[3], block);
     expr_id apart[6] = {d.d[0], d.d[1], h, block, w, block};
     static const int64_t perm[] = {0, 3, 5, 1, 2, 4};
-    expr_id out[4] = {d.d[0], ex_mulc(ex, d.d[1], s * s), h, w};
+    expr_id out[4] = {d.d[0], ex_mulc(r->b->x, d.d[1], s * s), h, w};
     return rule_result(r, b_reshape(r->b, b_transpose(r->b, b_reshape(r->b, x, apart, 6), perm), out, 4));
 }
 

@@ -32,7 +32,7 @@ static bool axes_read(struct rule *r, uint32_t most, const int64_t **axes, uint3
 
 static bool squeeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int32_t rank, uint32_t n)
 {
-    struct exprs *ex = b_exprs(r->b);
+    struct exprs *ex = r->b->x;
     expr_id mask[RANK_MAX], out[RANK_MAX], one = ex_const(ex, 1);
     if (n > (uint32_t)rank)
         return rule_bad(r, "%u axes for rank %d", n, (int)rank);
@@ -48,12 +48,11 @@ static bool squeeze_dynamic(struct rule *r, value_id x, const expr_id *dims, int
 static uint32_t squeeze_all(struct rule *r, const expr_id *dims, int32_t rank, bool marked[RANK_MAX],
                             bool open[RANK_MAX])
 {
-    struct exprs *ex = b_exprs(r->b);
     uint32_t n_open = 0;
     for (int32_t i = 0; i < rank; i++) {
-        enum truth t = ex_cmp_eq(ex, dims[i], ex_const(ex, 1));
+        enum truth t = ex_cmp_eq(r->b->x, dims[i], ex_const(r->b->x, 1));
         if (t == UNKNOWN_)
-            t = fact_find(r->lg, ex_eq(ex, dims[i], ex_const(ex, 1)));
+            t = fact_find(r->lg, ex_eq(r->b->x, dims[i], ex_const(r->b->x, 1)));
         marked[i] = t == TRUE_;
         open[i] = t == UNKNOWN_;
         n_open += open[i];
@@ -87,10 +86,9 @@ static bool squeeze_way(struct rule *r, const void *data, struct lowered *result
 /* Whether a dim is 1, and so the rank of the result, is for the run to say. */
 static bool squeeze_either(struct rule *r, const struct squeezed *s, const expr_id *dims, int32_t open)
 {
-    struct exprs *ex = b_exprs(r->b);
     struct squeezed less = *s;
     less.marked[open] = true;
-    struct ways ways = {.cond = ex_eq(ex, dims[open], ex_const(ex, 1)),
+    struct ways ways = {.cond = ex_eq(r->b->x, dims[open], ex_const(r->b->x, 1)),
                         .walk = squeeze_way,
                         .data = {&less, s},
                         .name = {arena_printf(&r->b->g->arena, "dim %d = 1", (int)open),
@@ -103,14 +101,13 @@ static bool squeeze_either(struct rule *r, const struct squeezed *s, const expr_
  * 2^n. */
 static bool squeeze_several(struct rule *r, struct squeezed *s, const expr_id *dims, int32_t rank, const bool *open)
 {
-    struct exprs *ex = b_exprs(r->b);
-    expr_id is_one[RANK_MAX], out[RANK_MAX], ones = ex_const(ex, 0);
+    expr_id is_one[RANK_MAX], out[RANK_MAX], ones = ex_const(r->b->x, 0);
     int64_t n;
     for (int32_t i = 0; i < rank; i++) {
-        is_one[i] = open[i] ? ex_eq(ex, dims[i], ex_const(ex, 1)) : ex_const(ex, s->marked[i]);
-        ones = ex_add(ex, ones, is_one[i]);
+        is_one[i] = open[i] ? ex_eq(r->b->x, dims[i], ex_const(r->b->x, 1)) : ex_const(r->b->x, s->marked[i]);
+        ones = ex_add(r->b->x, ones, is_one[i]);
     }
-    const int64_t least = ex_lo(ex, ones), most = ex_hi(ex, ones);
+    const int64_t least = ex_lo(r->b->x, ones), most = ex_hi(r->b->x, ones);
     if (!rule_choose(r, ones, 0, rank, "dims of size 1", &n))
         return false;
     for (int32_t i = 0; i < rank; i++)
@@ -123,14 +120,13 @@ static bool squeeze_several(struct rule *r, struct squeezed *s, const expr_id *d
 
 bool rule_squeeze(struct rule *r)
 {
-    struct exprs *ex = b_exprs(r->b);
     struct squeezed s = {.x = rule_in(r, 0)};
     int32_t first = 0;
     const struct dims dims = b_dims(r->b, s.x);
     const int64_t *axes = NULL;
     uint32_t n;
     bool given, known, open[RANK_MAX];
-    expr_id one = ex_const(ex, 1);
+    expr_id one = ex_const(r->b->x, 1);
     if (!dims.d || !axes_read(r, (uint32_t)dims.rank, &axes, &n, &given, &known))
         return false;
     if (!known)
@@ -145,11 +141,11 @@ bool rule_squeeze(struct rule *r)
     if (n_open)
         return squeeze_either(r, &s, dims.d, first);
     for (int32_t i = 0; i < dims.rank; i++) {
-        enum truth t = s.marked[i] ? ex_cmp_eq(ex, dims.d[i], one) : TRUE_;
+        enum truth t = s.marked[i] ? ex_cmp_eq(r->b->x, dims.d[i], one) : TRUE_;
         if (t == FALSE_)
             return rule_bad(r, "squeezed dimension %d is not 1", (int)i);
         if (t == UNKNOWN_)
-            b_assert(r->b, ex_eq(ex, dims.d[i], one), -2, "squeezed dimension %d is not 1", (int)i);
+            b_assert(r->b, ex_eq(r->b->x, dims.d[i], one), -2, "squeezed dimension %d is not 1", (int)i);
     }
     return rule_result(r, squeeze_marked(r->b, &s));
 }
@@ -185,6 +181,6 @@ bool rule_unsqueeze(struct rule *r)
     if (!rule_axes_marked(r, axes, n, (int32_t)total, marked))
         return false;
     for (int32_t i = 0; i < total; i++)
-        out[i] = marked[i] ? ex_const(b_exprs(r->b), 1) : dims.d[from++];
+        out[i] = marked[i] ? ex_const(r->b->x, 1) : dims.d[from++];
     return rule_result(r, b_reshape(r->b, x, out, (int32_t)total));
 }
