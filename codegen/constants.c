@@ -107,10 +107,9 @@ static bool same_but_values(const struct codegen_unit *a, const struct constants
 
 static void share_text(struct arena *arena, struct codegen_unit *u, const struct constants *c, uint32_t differs)
 {
-    struct strbuf text;
+    struct strbuf text = strbuf_of(arena);
     const char *from = u->text;
     uint32_t *words = NEW_ARRAY(arena, uint32_t, c->n), n = 0;
-    strbuf_init(&text, arena);
     for (uint32_t i = 0; i < c->n; i++) {
         if (!(differs >> i & 1))
             continue;

@@ -31,8 +31,7 @@ static bool is_contraction(const char *op)
 /* The leading node, and the further contractions of a kernel that holds several. */
 static const char *spell(struct arena *arena, const char *symbol, const struct artifact *a, const mcc_node *node)
 {
-    struct strbuf all;
-    strbuf_init(&all, arena);
+    struct strbuf all = strbuf_of(arena);
     strbuf_printf(&all, "%s", symbol);
     put_name(&all, node);
     uint32_t named = 1;

@@ -104,8 +104,7 @@ static struct job make_job(struct codegen *g, const struct codegen_unit *const *
     const struct codegen_options *o = &g->options;
     struct span *parts = NEW_ARRAY(g->arena, struct span, COMPILE_FUNCTIONS + 2 * (size_t)n);
     uint32_t *lines = NEW_ARRAY(g->arena, uint32_t, n);
-    struct strbuf origins;
-    strbuf_init(&origins, g->arena);
+    struct strbuf origins = strbuf_of(g->arena);
     parts[COMPILE_TRIPLE] = text_part(units[0]->target->triple);
     parts[COMPILE_CPU] = text_part(units[0]->target->cpu);
     parts[COMPILE_FEATURES] = text_part(units[0]->target->features);

@@ -18,9 +18,8 @@ enum { HEAD_ALIGN = 64 };
 
 static struct span make_head(struct arena *arena, const struct weights_writer *w, uint64_t hash)
 {
-    struct strbuf out;
     uint64_t length = 0;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     strbuf_append(&out, &length, sizeof length);
     strbuf_printf(&out, "{\"__metadata__\":{\"format\":\"mcc\",\"xxh64\":\"%016llx\"}", (unsigned long long)hash);
     strbuf_append(&out, w->entries.data, w->entries.size);

@@ -31,8 +31,7 @@ static bool response_file(struct context *ctx, const char *path, struct argument
         return error_env(ctx, "cannot read '@%s'", path);
     if (n > RESPONSE_FILE_MAX)
         return error_limit(ctx, (src_id){0}, "'@%s' is larger than 1 MiB", path);
-    struct strbuf word;
-    strbuf_init(&word, &ctx->session);
+    struct strbuf word = strbuf_of(&ctx->session);
     bool inside = false;
     char quote = 0;
     for (size_t i = 0; i < n; i++) {

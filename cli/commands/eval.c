@@ -63,7 +63,6 @@ static bool port_feed(struct context *ctx, const struct options *o, const struct
 static bool value_put(struct context *ctx, const struct options *o, const char *name, const struct tensor *t)
 {
     struct file_tensor packed;
-    struct strbuf line;
     if (!file_tensor_pack(ctx, t, &packed))
         return false;
     if (o->document)
@@ -72,7 +71,7 @@ static bool value_put(struct context *ctx, const struct options *o, const char *
         return file_tensor_write(ctx, o->output, name, o->format, &packed);
     if (o->document)
         return true;
-    strbuf_init(&line, &ctx->session);
+    struct strbuf line = strbuf_of(&ctx->session);
     file_tensor_describe(name, &packed, &line);
     terminal_print(&line);
     return true;

@@ -35,12 +35,11 @@ static void roff_options(struct strbuf *out, char where)
     const char *group = NULL;
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
-        struct strbuf text;
         if ((where && !strchr(def->where, where)) || !is_public(def))
             continue;
         if (group != option_group(def))
             strbuf_printf(out, ".SS %s\n", group = option_group(def));
-        strbuf_init(&text, out->arena);
+        struct strbuf text = strbuf_of(out->arena);
         option_spelling(&text, def);
         strbuf_printf(out, ".TP\n\\fB");
         roff(out, where == 'F' ? def->name : text.data);
@@ -62,8 +61,7 @@ static void roff_examples(struct strbuf *out, const char *lines)
 {
     while (*lines) {
         size_t n = strcspn(lines, "\n"), tab = strcspn(lines, "\t");
-        struct strbuf part;
-        strbuf_init(&part, out->arena);
+        struct strbuf part = strbuf_of(out->arena);
         strbuf_append(&part, lines, tab);
         strbuf_printf(out, ".TP\n\\fB");
         roff(out, part.data);

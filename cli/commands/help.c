@@ -76,8 +76,7 @@ void options_help(struct strbuf *out, char where)
             strbuf_printf(out, "\n%*s", HELP_COLUMN, "");
         else
             strbuf_printf(out, "%*s", (int)(HELP_COLUMN - width), "");
-        struct strbuf text;
-        strbuf_init(&text, out->arena);
+        struct strbuf text = strbuf_of(out->arena);
         option_meaning(&text, def);
         print_wrapped(out, text.data, HELP_COLUMN, HELP_COLUMN, HELP_WIDTH);
     }
@@ -115,10 +114,7 @@ void option_commands(struct strbuf *out, const struct option *def)
 /* The same in few words: "all but check, reduce; file". */
 static const char *commands_short(struct arena *arena, const struct option *def)
 {
-    struct strbuf takes, others, text;
-    strbuf_init(&takes, arena);
-    strbuf_init(&others, arena);
-    strbuf_init(&text, arena);
+    struct strbuf takes = strbuf_of(arena), others = strbuf_of(arena), text = strbuf_of(arena);
     size_t n_takes = put_commands(&takes, def, true), n_others = put_commands(&others, def, false);
     if (n_takes <= n_others)
         strbuf_printf(&text, "%s", takes.data);
@@ -152,7 +148,6 @@ void options_reference(struct strbuf *out)
     const char *group = NULL, *usual = "";
     for (uint32_t i = 0; i < option_count; i++) {
         const struct option *def = &option_table[i];
-        struct strbuf text;
         if (strchr(def->where, 'h'))
             continue;
         if (group != option_group(def)) {
@@ -161,7 +156,7 @@ void options_reference(struct strbuf *out)
             group = option_group(def);
         }
         const char *takes = commands_short(out->arena, def);
-        strbuf_init(&text, out->arena);
+        struct strbuf text = strbuf_of(out->arena);
         strbuf_printf(&text, "`");
         option_spelling(&text, def);
         strbuf_printf(&text, "`");

@@ -144,8 +144,7 @@ enum { EXAMPLE_COLUMN = 52 };
 
 static void print_help(struct context *ctx, const struct command *command)
 {
-    struct strbuf text;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     strbuf_printf(&text, "usage: mcc %s\n\nmcc %s %s.\n", command->usage, command->name, command->help);
     strbuf_printf(&text, "\nExamples:\n");
     for (const char *line = command->examples; *line; line += strcspn(line, "\n") + 1) {
@@ -183,12 +182,11 @@ static void print_cpus(struct strbuf *out)
 
 enum fail command_compile(struct context *ctx, struct options *o)
 {
-    struct strbuf text;
     struct command_row rows[COUNT_OF(commands)];
     for (size_t i = 0; i < COUNT_OF(commands); i++)
         rows[i] = (struct command_row){commands[i].name, commands[i].where, commands[i].usage, commands[i].help,
                                        commands[i].examples};
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     const char *model = o->files.items.n ? o->files.items.data[0] : NULL;
     if (o->version)
         strbuf_printf(&text, "mcc %s\n", MCCC_VERSION);
@@ -233,8 +231,7 @@ enum fail command_check(struct context *ctx, struct options *o)
         json_bool(j, "supported", fail == FAIL_NONE);
         json_close(j, '{');
     } else if (fail == FAIL_NONE && !o->stop_after && !o->quiet) {
-        struct strbuf text;
-        strbuf_init(&text, &ctx->session);
+        struct strbuf text = strbuf_of(&ctx->session);
         strbuf_printf(&text, "%s: supported\n", model);
         terminal_print(&text);
     }
@@ -270,8 +267,7 @@ static enum fail command_start(struct context *ctx, const struct command *comman
         return FAIL_NONE;
     }
     if (o->print_config) {
-        struct strbuf text;
-        strbuf_init(&text, &ctx->session);
+        struct strbuf text = strbuf_of(&ctx->session);
         options_print_config(&text, o);
         terminal_print(&text);
         return FAIL_NONE;
@@ -294,10 +290,9 @@ static enum fail command_start(struct context *ctx, const struct command *comman
 
 static void document_print(struct context *ctx, const struct command *command, const struct options *o)
 {
-    struct strbuf text;
     if (!o->document)
         return;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     json_finish(o->document, command->name, o->files.items.n ? o->files.items.data[0] : NULL, (int)ctx->fail, &text);
     terminal_options(false, -1);
     terminal_print(&text);

@@ -133,8 +133,7 @@ static bool command_accepts(struct reduction *r)
 /* Writes the candidate as r->keep and r->shrunk say; into `path` whole or not at all. */
 static bool write_candidate(struct reduction *r, const char *path)
 {
-    struct strbuf bytes;
-    strbuf_init(&bytes, &r->scratch);
+    struct strbuf bytes = strbuf_of(&r->scratch);
     memset(&r->asked, 0, sizeof r->asked);
     return r->format->hooks->cutter->write(r->cut, r->keep, type_of, r, &bytes) &&
            sink_bytes(r->ctx, &r->scratch, path, (struct span){bytes.data, bytes.n});
@@ -251,8 +250,7 @@ static void reduce(struct reduction *r, const char *output)
         json_close(j, '{');
         return;
     }
-    struct strbuf line;
-    strbuf_init(&line, &r->ctx->session);
+    struct strbuf line = strbuf_of(&r->ctx->session);
     strbuf_printf(&line, "%s: %u of %u nodes, after %u runs of the command\n", output, nodes_left(r), r->n_nodes,
                   r->runs);
     if (!r->options->quiet)

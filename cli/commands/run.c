@@ -32,7 +32,6 @@ static bool put_tensor(struct session *s, const char *name, const DLTensor *t)
 {
     struct file_tensor b = {.elem = elem_by_dlpack(t->dtype), .rank = t->ndim};
     int64_t elements, bytes;
-    struct strbuf line;
     if (b.elem == ELEM_NONE || b.elem == ELEM_STR || t->ndim > RANK_MAX)
         return error_model(s->ctx, (src_id){0}, "output '%s' is no tensor of numbers", name);
     memcpy(b.dims, t->shape, sizeof *t->shape * (size_t)t->ndim);
@@ -46,7 +45,7 @@ static bool put_tensor(struct session *s, const char *name, const DLTensor *t)
         return file_tensor_write(s->ctx, s->options->output, name, s->options->format, &b);
     if (s->options->document)
         return true;
-    strbuf_init(&line, &s->ctx->session);
+    struct strbuf line = strbuf_of(&s->ctx->session);
     file_tensor_describe(name, &b, &line);
     terminal_print(&line);
     return true;

@@ -70,8 +70,7 @@ static void put_object(const struct context *ctx, const struct diag *d, struct j
 /* A line for each. */
 static void put_lines(struct context *ctx, struct report report, const struct options *o)
 {
-    struct strbuf line;
-    strbuf_init(&line, &ctx->session);
+    struct strbuf line = strbuf_of(&ctx->session);
     for (uint32_t i = 0; i < ctx->diags.n; i++) {
         const struct diag *d = &ctx->diags.data[i];
         if (!shown(d, o))
@@ -122,9 +121,8 @@ static void put_result(const struct context *ctx, const struct diag *d, struct s
 
 static void put_sarif(struct context *ctx, struct report report, const struct options *o)
 {
-    struct strbuf log;
     const char *comma = "";
-    strbuf_init(&log, &ctx->session);
+    struct strbuf log = strbuf_of(&ctx->session);
     strbuf_printf(
         &log,
         "{\"$schema\":\"https://json.schemastore.org/sarif-2.1.0.json\",\"version\":\"2.1.0\",\"runs\":[{\"tool\":{\"driver\":"

@@ -144,9 +144,8 @@ bool c_weights(struct c_file *c, const char *name, const struct weights_writer *
 
 struct strbuf c_end(struct c_file *c, const char *head, const char *include)
 {
-    struct strbuf out;
     const struct strbuf *parts[] = {&c->types, &c->helpers, &c->weights, &c->body};
-    strbuf_init(&out, c->arena);
+    struct strbuf out = strbuf_of(c->arena);
     strbuf_printf(&out, "%s", head);
     if (*include)
         strbuf_printf(&out, "#include \"%s\"\n", include);

@@ -66,8 +66,7 @@ void ce_define(struct c_emit *e, lreg r, const char *expression)
 /* f(a, b, c) of the operands from `first` on. */
 const char *ce_call(struct c_emit *e, const char *function, const struct lstmt *s, uint32_t n)
 {
-    struct strbuf t;
-    strbuf_init(&t, e->c->arena);
+    struct strbuf t = strbuf_of(e->c->arena);
     strbuf_printf(&t, "%s(", function);
     for (uint32_t i = 0; i < n; i++)
         strbuf_printf(&t, "%s%s", i ? ", " : "", ce_in(e, s, i));

@@ -79,7 +79,6 @@ static void put_relocations(struct strbuf *out, const struct object *o, uint16_t
 
 struct span coff_object(struct arena *arena, const struct platform *platform, const struct object *o)
 {
-    struct strbuf out, names, symbols;
     struct coff_section heads[SECTIONS - 1] = {0};
     const struct coff_machine *machine = coff_machine_of(platform);
     struct coff_head head = {
@@ -90,9 +89,7 @@ struct span coff_object(struct arena *arena, const struct platform *platform, co
         all += o->bytes[s].n;
     if (all > UINT32_MAX / 2)
         return (struct span){0};
-    strbuf_init(&out, arena);
-    strbuf_init(&names, arena);
-    strbuf_init(&symbols, arena);
+    struct strbuf out = strbuf_of(arena), names = strbuf_of(arena), symbols = strbuf_of(arena);
     put32(&names, 0);
     for (uint32_t i = 0; i < o->pointers.n; i++) /* addends lie in place */
         memcpy(o->bytes[SECTION_RELRO].data + o->pointers.data[i].at, &o->pointers.data[i].addend, sizeof(uint64_t));
@@ -186,8 +183,7 @@ static struct span import_library(struct arena *arena, const struct coff_machine
     struct span members[COUNT_OF(imports)];
     for (size_t i = 0; i < COUNT_OF(imports); i++) {
         size_t name = strlen(imports[i].name) + 1, library = strlen(imports[i].library) + 1;
-        struct strbuf out;
-        strbuf_init(&out, arena);
+        struct strbuf out = strbuf_of(arena);
         put32(&out, 0xffff0000u);
         put16(&out, 0);
         put16(&out, machine->machine);

@@ -125,7 +125,6 @@ static bool keep_section_names(struct image *im, const char *text, uint64_t byte
 static bool name_functions(struct image *im)
 {
     struct coff_head head;
-    struct strbuf out, names;
     if (!find_heads(im))
         return false;
     memcpy(&head, im->head, sizeof head);
@@ -140,8 +139,7 @@ static bool name_functions(struct image *im)
                 word(raw_size(im->sections + i * SECTION_BYTES)) >
             at)
             return broken(im, "something behind the names");
-    strbuf_init(&out, im->l->arena);
-    strbuf_init(&names, im->l->arena);
+    struct strbuf out = strbuf_of(im->l->arena), names = strbuf_of(im->l->arena);
     strbuf_append(&names, "\0\0\0", 4);
     if (!keep_section_names(im, (const char *)im->data + text, bytes, &names))
         return false;

@@ -199,14 +199,13 @@ static bool make_head(struct merged *m)
     struct coff_section *heads = NEW_ARRAY(m->arena, struct coff_section, m->n_joined + 1);
     struct coff_head head = {
         .machine = m->machine->machine, .n_sections = (uint16_t)m->n_joined, .n_symbols = m->n_symbols};
-    struct strbuf out;
     uint64_t all = m->symbols.n + m->names.n;
     int weights = COFF_UNPLACED;
     for (int i = 0; i < m->n_joined; i++)
         all += m->joined[i].bytes.n + m->joined[i].relocations.n;
     if (all > UINT32_MAX / 2)
         return error_limit(m->ctx, (src_id){0}, "an object for Windows has at most 2 GiB of code and tables");
-    strbuf_init(&out, m->arena);
+    struct strbuf out = strbuf_of(m->arena);
     strbuf_append(&out, &head, sizeof head);
     strbuf_append(&out, heads, (size_t)m->n_joined * sizeof *heads);
     for (int i = 0; i < m->n_joined; i++) {

@@ -75,8 +75,7 @@ void object_pointer(struct object *o, uint64_t at, uint32_t symbol, uint64_t add
 
 struct span archive_of(struct arena *arena, const struct span *members, uint32_t n)
 {
-    struct strbuf out;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     strbuf_append(&out, "!<arch>\n", 8);
     for (uint32_t i = 0; i < n; i++) {
         char name[24];
@@ -91,11 +90,10 @@ struct span archive_of(struct arena *arena, const struct span *members, uint32_t
 
 struct span archive_head(struct arena *arena, const char *symbol, uint64_t member_size)
 {
-    struct strbuf out;
     size_t index = 8 + strlen(symbol) + 1, room = (index + 63) & ~(size_t)63;
     uint32_t at = (uint32_t)(8 + 60 + room);
     const unsigned char words[8] = {0, 0, 0, 1, 0, 0, (unsigned char)(at >> 8), (unsigned char)at};
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     strbuf_printf(&out, "!<arch>\n%-16s%-12d%-6d%-6d%-8s%-10zu`\n", "/", 0, 0, 0, "0", room);
     strbuf_append(&out, words, sizeof words);
     strbuf_append(&out, symbol, strlen(symbol) + 1);

@@ -114,8 +114,7 @@ static const char section_names[] =
 static struct span file_bytes(struct arena *arena, Elf64_Ehdr *head, Elf64_Shdr *sec, const struct span *body,
                               uint16_t n, uint16_t names)
 {
-    struct strbuf out;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     strbuf_append(&out, head, sizeof *head);
     for (uint16_t s = 1; s < n; s++) {
         pad(&out, sec[s].sh_addralign);
@@ -148,7 +147,6 @@ struct span elf_object(struct arena *arena, const struct platform *platform, con
     Elf64_Ehdr head = file_head(m, ET_REL);
     Elf64_Shdr sec[SEC_COUNT] = {0};
     struct span body[SEC_COUNT] = {0};
-    struct strbuf names;
     section_head(&sec[SECTION_RODATA], ".rodata", SHT_PROGBITS, SHF_ALLOC, 64);
     section_head(&sec[SECTION_RELRO], ".data.rel.ro", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 16);
     section_head(&sec[SECTION_WEIGHTS], ".mcc.weights", SHT_PROGBITS, SHF_ALLOC, 64);
@@ -161,7 +159,7 @@ struct span elf_object(struct arena *arena, const struct platform *platform, con
     section_head(&sec[SEC_STACK], ".note.GNU-stack", SHT_PROGBITS, 0, 1);
     for (int s = SECTION_RODATA; s < SECTIONS; s++)
         body[s] = (struct span){o->bytes[s].data, o->bytes[s].n};
-    strbuf_init(&names, arena);
+    struct strbuf names = strbuf_of(arena);
     body[SEC_RELA] = rela_bytes(arena, m, o);
     body[SEC_SYMTAB] = symbol_bytes(arena, o, &names);
     body[SEC_STRTAB] = (struct span){names.data, names.n};
@@ -185,8 +183,7 @@ struct span elf_stub(struct arena *arena, const struct platform *platform, const
     Elf64_Ehdr head = file_head(elf_machine_of(platform), ET_DYN);
     Elf64_Shdr sec[STUB_COUNT] = {0};
     Elf64_Sym *sym = NEW_ARRAY(arena, Elf64_Sym, n + 1);
-    struct strbuf text;
-    strbuf_init(&text, arena);
+    struct strbuf text = strbuf_of(arena);
     strbuf_append(&text, "", 1);
     Elf64_Dyn dynamic[2] = {{.d_tag = DT_SONAME, .d_un.d_val = add_name(&text, platform->library)}, {.d_tag = DT_NULL}};
     for (uint32_t i = 0; i < n; i++) {

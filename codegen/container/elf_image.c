@@ -114,7 +114,6 @@ static bool find_parts(struct image *im, bool has_weights)
 /* The names of symbols are the last thing in the file but for the section table, so longer ones move only that. */
 static bool name_functions(struct image *im)
 {
-    struct strbuf text, out;
     uint32_t k = 0, n = im->head->e_shnum;
     while (k < n && im->sections[k].sh_type != SHT_SYMTAB)
         k++;
@@ -127,7 +126,7 @@ static bool name_functions(struct image *im)
     if (im->head->e_shoff < old->sh_offset || old->sh_size == 0 || im->data[old->sh_offset + old->sh_size - 1] != 0)
         return broken(im, "names");
     Elf64_Sym *sym = (Elf64_Sym *)(void *)(im->data + im->sections[k].sh_offset);
-    strbuf_init(&text, im->l->arena);
+    struct strbuf text = strbuf_of(im->l->arena);
     strbuf_append(&text, "", 1);
     for (uint64_t i = 0; i < im->sections[k].sh_size / sizeof *sym; i++) {
         if (sym[i].st_name >= old->sh_size)
@@ -140,7 +139,7 @@ static bool name_functions(struct image *im)
             strbuf_append(&text, name, strlen(name) + 1);
     }
     old->sh_size = text.n;
-    strbuf_init(&out, im->l->arena);
+    struct strbuf out = strbuf_of(im->l->arena);
     strbuf_append(&out, im->data, old->sh_offset);
     strbuf_append(&out, text.data, text.n);
     while (out.n % 8)

@@ -151,10 +151,8 @@ static void put_offset(struct strbuf *b, uint64_t at)
 static struct span make_index(struct network *n)
 {
     const struct static_network *of = n->of;
-    struct strbuf b, names;
     uint32_t count = of->n_units + (of->weights.size > 0);
-    strbuf_init(&b, n->arena);
-    strbuf_init(&names, n->arena);
+    struct strbuf b = strbuf_of(n->arena), names = strbuf_of(n->arena);
     for (uint32_t i = 0; i < of->n_units; i++)
         strbuf_append(&names, of->units[i].symbol, strlen(of->units[i].symbol) + 1);
     if (of->weights.size)

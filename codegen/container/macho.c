@@ -119,7 +119,6 @@ struct span macho_object(struct arena *arena, const struct platform *platform, c
     struct object *o = arena_copy(arena, object, sizeof *object);
     const struct macho_machine *machine = macho_machine_of(platform);
     struct macho_section heads[SECTIONS] = {0};
-    struct strbuf out, relocations, names;
     int number[SECTIONS] = {0};
     uint32_t n = 0;
     uint64_t first = place_sections(o, heads, number, &n), end = n ? heads[n - 1].address + heads[n - 1].size : 0;
@@ -127,9 +126,7 @@ struct span macho_object(struct arena *arena, const struct platform *platform, c
             UINT32_MAX / 2 ||
         o->symbols.n > MACHO_NUMBER)
         return (struct span){0};
-    strbuf_init(&out, arena);
-    strbuf_init(&relocations, arena);
-    strbuf_init(&names, arena);
+    struct strbuf out = strbuf_of(arena), relocations = strbuf_of(arena), names = strbuf_of(arena);
     put_relocations(&relocations, o, heads, number);
     struct span symbols = symbol_bytes(arena, o, heads, number, &names);
     for (uint32_t i = 0; i < n; i++)
@@ -233,9 +230,8 @@ static const char imports[] =
 
 static struct span stub(struct linking *l)
 {
-    struct strbuf out;
     const char *option = macho_machine_of(l->platform)->option, *system = l->platform->system;
-    strbuf_init(&out, l->arena);
+    struct strbuf out = strbuf_of(l->arena);
     strbuf_printf(&out, "--- !tapi-tbd\ntbd-version: 4\ntargets: [ %s-%s ]\ninstall-name: '%s'\nexports:\n", option,
                   system, l->platform->library);
     strbuf_printf(&out, "  - targets: [ %s-%s ]\n    symbols: [ %s ]\n...\n", option, system, imports);
@@ -247,8 +243,7 @@ static struct span whole_archive(struct linking *l, const struct span *members, 
 {
     const size_t magic = 8;
     struct span archive = archive_of(l->arena, members, n);
-    struct strbuf out;
-    strbuf_init(&out, l->arena);
+    struct strbuf out = strbuf_of(l->arena);
     strbuf_append(&out, archive.data, magic);
     strbuf_printf(&out, "%-16s%-12d%-6d%-6d%-8s%-10d`\n", "/", 0, 0, 0, "0", 4);
     strbuf_append(&out, "\0\0\0", 4);

@@ -47,10 +47,9 @@ static bool copy(struct fat *f, struct sink *s, const struct macho_slice *slice,
 static bool fill(void *user, struct sink *s)
 {
     struct fat *f = user;
-    struct strbuf out;
     uint64_t at = 1 << ALIGN_SHIFT;
     char *buffer = arena_alloc(&f->arena, COPY_BYTES);
-    strbuf_init(&out, &f->arena);
+    struct strbuf out = strbuf_of(&f->arena);
     put_big(&out, MACHO_FAT);
     put_big(&out, f->n);
     for (uint32_t i = 0; i < f->n; at = round_up(at + f->slices[i].size), i++) {

@@ -165,7 +165,6 @@ static bool check_places(struct image *im, bool has_weights)
 static bool name_functions(struct image *im)
 {
     struct macho_symbols table;
-    struct strbuf out, names;
     memcpy(&table, im->data + im->symbols, sizeof table);
     if (!holds(im, table.at, (uint64_t)table.n * sizeof(struct macho_symbol)) ||
         !holds(im, table.text_at, table.text_bytes) || !table.text_bytes || table.text_at < im->cut ||
@@ -178,8 +177,7 @@ static bool name_functions(struct image *im)
         if (p.at + (uint64_t)p.bytes > table.text_at)
             return broken(im, "something behind the names");
     }
-    strbuf_init(&out, im->l->arena);
-    strbuf_init(&names, im->l->arena);
+    struct strbuf out = strbuf_of(im->l->arena), names = strbuf_of(im->l->arena);
     strbuf_append(&names, " ", 2);
     strbuf_append(&out, im->data, table.text_at);
     for (uint32_t i = 0; i < table.n; i++) {

@@ -249,7 +249,6 @@ static bool make_parts(struct macho_merged *m)
 {
     const struct macho_version version = macho_version_of(m->l->from->platform);
     struct macho_section heads[MACHO_JOINED_MAX];
-    struct strbuf head, tail;
     uint32_t n = (uint32_t)m->n_joined, n_symbols = m->n_local + 1 + m->n_outside;
     uint64_t weights = m->l->weights->sidecar ? 0 : m->l->weights->size, relocations = 0;
     uint64_t first = sizeof(struct macho_head) + sizeof(struct macho_segment) + n * sizeof *heads + sizeof version +
@@ -286,8 +285,7 @@ static bool make_parts(struct macho_merged *m)
         .type = MACHO_OBJECT,
         .n_commands = 4,
         .commands_bytes = (uint32_t)(segment.command.bytes + sizeof version + sizeof table + sizeof order)};
-    strbuf_init(&head, m->arena);
-    strbuf_init(&tail, m->arena);
+    struct strbuf head = strbuf_of(m->arena), tail = strbuf_of(m->arena);
     strbuf_append(&head, &file, sizeof file);
     strbuf_append(&head, &segment, sizeof segment);
     strbuf_append(&head, heads, n * sizeof *heads);
@@ -314,12 +312,11 @@ static bool make_parts(struct macho_merged *m)
 static struct span archive_front(struct arena *arena, const char *symbol, uint64_t member_size)
 {
     enum { NAME = 20, BEFORE = 8 + 60 + NAME + 16, HEADER = 60, UNIT = 64 };
-    struct strbuf out;
     size_t text = strlen(symbol) + 2;
     text += UNIT - 1 - (BEFORE + text + HEADER + UNIT - 1) % UNIT;
     const uint32_t words[3] = {8, 0, (uint32_t)(BEFORE + text)};
     const uint32_t bytes = (uint32_t)text;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     strbuf_printf(&out, "!<arch>\n%-16s%-12d%-6d%-6d%-8s%-10zu`\n", "#1/20", 0, 0, 0, "100644", NAME + 16 + text);
     strbuf_append(&out, "__.SYMDEF SORTED\0\0\0", NAME);
     strbuf_append(&out, words, sizeof words);

@@ -49,8 +49,7 @@ uint64_t macho_signature_bytes(uint64_t limit)
 struct span macho_signature(struct arena *arena, uint64_t limit, uint64_t code, const unsigned char *digests)
 {
     const uint64_t bytes = macho_signature_bytes(limit);
-    struct strbuf out;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     put32(&out, MAGIC_ALL);
     put32(&out, bytes);
     put32(&out, 1);

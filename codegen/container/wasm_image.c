@@ -166,10 +166,9 @@ static uint64_t pages_with_weights(const struct image *im)
 /* The sections in front of the weights, patched; the last one is the data's, whose content ends with them. */
 static bool patch_section(struct image *im, uint32_t kind, struct span content)
 {
-    struct strbuf edited;
     uint64_t end = weights_end(im), n, low, flags, value, index = 0;
     struct span text;
-    strbuf_init(&edited, im->arena);
+    struct strbuf edited = strbuf_of(im->arena);
     if (kind == WASM_IMPORT) {
         strbuf_append(&edited, im->before.data, im->before.size);
         strbuf_varint(&edited, LIMITS_SHARED);
@@ -208,11 +207,9 @@ static bool patch_section(struct image *im, uint32_t kind, struct span content)
 static bool put_data(struct image *im, struct span content)
 {
     uint64_t n = 0, size = im->of->weights.size;
-    struct strbuf head, segment;
     if (content.size && !span_varint(&content, &n))
         return broken(im, "data");
-    strbuf_init(&head, im->arena);
-    strbuf_init(&segment, im->arena);
+    struct strbuf head = strbuf_of(im->arena), segment = strbuf_of(im->arena);
     strbuf_varint(&head, n + (size > 0));
     if (content.size)
         strbuf_append(&head, content.data, content.size);
@@ -252,8 +249,7 @@ static bool make_front(struct image *im)
     uint32_t kind;
     put_description(im);
     if (im->before.data) {
-        struct strbuf pages;
-        strbuf_init(&pages, im->arena);
+        struct strbuf pages = strbuf_of(im->arena);
         im->pages = im->weights ? pages_with_weights(im) : im->pages;
         wasm_put_bytes(&pages, WASM_PAGES, strlen(WASM_PAGES));
         strbuf_printf(&pages, "%llu", (unsigned long long)im->pages);

@@ -76,6 +76,11 @@ struct strbuf {
     size_t n, cap;
 }; /* data stays NUL-terminated once non-NULL */
 void strbuf_init(struct strbuf *, struct arena *);
+/* An empty one. */
+static inline struct strbuf strbuf_of(struct arena *arena)
+{
+    return (struct strbuf){.arena = arena};
+}
 void strbuf_printf(struct strbuf *, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void strbuf_append(struct strbuf *, const void *, size_t n);
 void strbuf_varint(struct strbuf *, uint64_t v); /* as protobuf writes it: 7 bits a byte, low ones first */

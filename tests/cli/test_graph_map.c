@@ -46,9 +46,8 @@ static mcc_api table(struct arena *arena)
 
 static const char *json_of(struct arena *arena, const struct graph_map *map)
 {
-    struct strbuf text;
+    struct strbuf text = strbuf_of(arena);
     struct json j = {.out = &text};
-    strbuf_init(&text, arena);
     json_open(&j, NULL, '{');
     graph_map_json(map, &j);
     json_close(&j, '{');

@@ -274,8 +274,7 @@ static void test_command_line_wins(void **state)
 static void test_print_config(void **state)
 {
     struct fixture *f = *state;
-    struct strbuf text;
-    strbuf_init(&text, &f->ctx->session);
+    struct strbuf text = strbuf_of(&f->ctx->session);
     assert_true(parse(f, 'C', "-O1 --input=x:f32[n] --limit-rank=4 --stats"));
     options_print_config(&text, &f->options);
     for (uint32_t i = 0; i < option_count; i++) {
@@ -442,9 +441,7 @@ static void test_spec_maximum(void **state)
 static void test_help_names_every_option(void **state)
 {
     struct fixture *f = *state;
-    struct strbuf help, reference;
-    strbuf_init(&help, &f->ctx->session);
-    strbuf_init(&reference, &f->ctx->session);
+    struct strbuf help = strbuf_of(&f->ctx->session), reference = strbuf_of(&f->ctx->session);
     for (char c = 'A'; c <= 'Z'; c++) /* a letter is a command, or nobody's */
         options_help(&help, c);
     options_reference(&reference);

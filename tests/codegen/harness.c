@@ -248,8 +248,7 @@ static const char *symbol_of(struct suite *s, uint32_t i)
 
 static const char *program_of(struct suite *s)
 {
-    struct strbuf text;
-    strbuf_init(&text, &s->ctx->session);
+    struct strbuf text = strbuf_of(&s->ctx->session);
     strbuf_printf(&text, "program @main {\n  %%0 = const index 0\n");
     for (uint32_t i = 0; i < s->cases.n; i++)
         strbuf_printf(&text, "  launch @kernel.%u() count %%0 grain 1 node 0\n", i);
@@ -270,8 +269,7 @@ static bool compile_suite(struct suite *s, const struct variant *v, const char *
     struct art_kernel *kernels = NEW_ARRAY(arena, struct art_kernel, n);
     struct codegen_options options = {.self = "/proc/self/exe", .jobs = 2, .opt_level = 2};
     for (uint32_t i = 0; i < n; i++) {
-        struct strbuf text;
-        strbuf_init(&text, arena);
+        struct strbuf text = strbuf_of(arena);
         lf_print(s->cases.data[i].f, &text);
         units[i] = (struct codegen_unit){.target = &v->target, .symbol = symbol_of(s, i), .text = text.data};
         kernels[i].name = units[i].symbol;

@@ -32,8 +32,8 @@ static void put_case(struct strbuf *out, const struct c_function *made, const st
 static void write_c(struct suite *s, const struct c_machine *m, const char *path)
 {
     struct c_file *c = c_begin(s->ctx, &s->ctx->session, m);
-    struct strbuf cases, text;
-    strbuf_init(&cases, &s->ctx->session);
+    struct strbuf text;
+    struct strbuf cases = strbuf_of(&s->ctx->session);
     for (uint32_t i = 0; i < s->cases.n; i++) {
         if (!c_function(c, s->cases.data[i].f))
             fail_msg("%s: %s", s->cases.data[i].f->name, s->ctx->diags.data[s->ctx->diags.n - 1].text);

@@ -134,8 +134,7 @@ static void test_instructions(void **state)
     if (setjmp(unwind) != 0)
         fail_msg("unwound: %s", s->ctx->diags.n ? s->ctx->diags.data[0].text : "");
     for (size_t i = 0; i < COUNT_OF(products); i++) {
-        struct strbuf text;
-        strbuf_init(&text, &s->ctx->session);
+        struct strbuf text = strbuf_of(&s->ctx->session);
         assert_true(lf_finish(s->cases.data[i].f));
         lf_print(s->cases.data[i].f, &text);
         struct codegen_unit unit = {.target = &target, .symbol = "k", .text = text.data};

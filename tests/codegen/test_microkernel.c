@@ -108,12 +108,11 @@ static struct kernel_case *add_tile(struct suite *s, const char *name, struct ti
 static char *assembly(struct suite *s, const struct kernel_case *k, struct target target)
 {
     struct codegen_options options = {.self = "/proc/self/exe", .jobs = 1, .opt_level = 2, .emit = EMIT_ASSEMBLY};
-    struct strbuf text;
     jmp_buf unwind;
     s->ctx->unwind = &unwind;
     if (setjmp(unwind) != 0)
         fail_msg("unwound");
-    strbuf_init(&text, &s->ctx->session);
+    struct strbuf text = strbuf_of(&s->ctx->session);
     lf_print(k->f, &text);
     struct codegen_unit unit = {.target = &target, .symbol = "kernel", .text = text.data};
     assert_true(codegen_objects(s->ctx, &s->ctx->session, &options, &unit, 1));

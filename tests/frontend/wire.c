@@ -279,8 +279,7 @@ struct graph *import(struct fixture *f, struct wire message)
 
 const char *messages(struct fixture *f)
 {
-    struct strbuf b;
-    strbuf_init(&b, &f->ctx->session);
+    struct strbuf b = strbuf_of(&f->ctx->session);
     strbuf_append(&b, "", 0);
     for (uint32_t i = 0; i < f->ctx->diags.n; i++) {
         diag_render(f->ctx, &f->ctx->diags.data[i], &b);

@@ -185,11 +185,10 @@ static const char *nonsense(struct draw *d, const struct record *r)
 const char *records_mutate(struct draw *d, const struct records *all)
 {
     struct arena *a = &d->ctx->session;
-    struct strbuf out;
     const struct record *from = &all->record[draw_int(d, 0, all->n - 1)];
     struct record r = copy_of(d, from);
     bool *left_out = NEW_ARRAY(a, bool, r.n + 1);
-    strbuf_init(&out, a);
+    struct strbuf out = strbuf_of(a);
     if (draw_chance(d, 3))
         return nonsense(d, from);
     if (draw_chance(d, 12)) { /* another kind, whose fields are those of the cost model */

@@ -69,11 +69,10 @@ static bool try_graph(const struct single *s, uint64_t seed, bool native, struct
     way.native = native;
     way.variant = "native";
     way.threads = 3;
-    struct strbuf why;
     jmp_buf unwind;
     volatile bool ok = false, built = false;
     double error = 0;
-    strbuf_init(&why, &ctx->session);
+    struct strbuf why = strbuf_of(&ctx->session);
     *d = (struct draw){.ctx = ctx,
                        .g = graph_new(ctx),
                        .x = ctx->exprs,

@@ -245,8 +245,7 @@ static const struct single attentions = {"attention", build, way_of, limit_of};
 static const struct module *kernels_of(struct draw *d)
 {
     const struct way way = {.level = 2, .layout = LAYOUT_AUTO, .machine = target_find("x86-64-v4")->machine};
-    struct strbuf why;
-    strbuf_init(&why, &d->ctx->session);
+    struct strbuf why = strbuf_of(&d->ctx->session);
     const struct compilation *c = stages_of_way(d->ctx, d->g, &way, "fuse", NULL, &why);
     return c ? c->module : NULL;
 }

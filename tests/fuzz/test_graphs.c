@@ -161,14 +161,12 @@ static int compare(struct draw *d, const struct way *w, struct strbuf *why)
 static int try_way(const struct subject *s, const struct way *w)
 {
     struct context *ctx = context_new();
-    struct strbuf why, graph, line;
     jmp_buf unwind;
     volatile int result = EMPTY;
     if (!ctx)
         return EMPTY;
-    strbuf_init(&why, &ctx->session);
-    strbuf_init(&graph, &ctx->session);
-    strbuf_init(&line, &ctx->session);
+    struct strbuf why = strbuf_of(&ctx->session), graph = strbuf_of(&ctx->session);
+    struct strbuf line = strbuf_of(&ctx->session);
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
         struct draw *d = draw_graph(ctx, s->seed, s->n_ops, s->only);

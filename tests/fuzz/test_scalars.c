@@ -74,10 +74,9 @@ static void run_row(const struct scalar_row *row, enum elem e, int level, const 
     struct draw *d = NEW(&ctx->session, struct draw);
     struct way way = {.level = level, .machine = target_find(cpu)->machine};
     struct tensor want = {0}, have = {0};
-    struct strbuf why;
     jmp_buf unwind;
     const char *text = "";
-    strbuf_init(&why, &ctx->session);
+    struct strbuf why = strbuf_of(&ctx->session);
     *d = (struct draw){.ctx = ctx, .g = graph_new(ctx), .x = ctx->exprs, .state = 1};
     d->b = builder_in(d->g, (region_id){1});
     ctx->unwind = &unwind;

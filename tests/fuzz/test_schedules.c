@@ -272,11 +272,10 @@ static enum result try_apart(struct bench *b, const struct trial *t)
     pid_t pid = fork();
     if (pid == 0) {
         const struct rlimit cpu = {SECONDS, SECONDS}, core = {0, 0};
-        struct strbuf out;
         setrlimit(RLIMIT_CPU, &cpu);
         setrlimit(RLIMIT_CORE, &core);
         alarm(10 * SECONDS);
-        strbuf_init(&out, &b->ctx->session);
+        struct strbuf out = strbuf_of(&b->ctx->session);
         b->answer->result = child(b, t, &out);
         snprintf(b->answer->text, sizeof b->answer->text, "%s", out.data ? out.data : "");
         _exit(0);
@@ -310,8 +309,6 @@ static bool bench_open(struct bench *b, const struct subject *s, const char *cpu
     }
     ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
-        struct strbuf why;
-        strbuf_init(&why, &ctx->session);
         b->d = subject_draw(s, ctx);
         ok = b->d && graph_verify(b->d->g) && expect(b);
         if (!ok && s->network)
@@ -324,9 +321,8 @@ static bool bench_open(struct bench *b, const struct subject *s, const char *cpu
 static bool bench_ready(struct bench *b)
 {
     jmp_buf unwind;
-    struct strbuf why;
     volatile bool ok = false;
-    strbuf_init(&why, &b->ctx->session);
+    struct strbuf why = strbuf_of(&b->ctx->session);
     b->ctx->unwind = &unwind;
     if (setjmp(unwind) == 0) {
         b->c = stages_of_way(b->ctx, b->d->g, &b->way, "plan", NULL, &why);
@@ -462,9 +458,8 @@ static void try_pair(struct totals *all, const struct subject *s, const char *cp
 static const char *read_whole(struct arena *a, const char *path)
 {
     FILE *f = fopen(path, "rb");
-    struct strbuf text;
     char part[4096];
-    strbuf_init(&text, a);
+    struct strbuf text = strbuf_of(a);
     for (size_t n; f && (n = fread(part, 1, sizeof part, f)) > 0;)
         strbuf_append(&text, part, n);
     if (f)
@@ -584,8 +579,7 @@ static int show(const char *name, const char *cpu, const char *path)
     struct bench b;
     if (!bench_open(&b, &one, cpu, answer) || !bench_ready(&b))
         return 1;
-    struct strbuf out;
-    strbuf_init(&out, &b.ctx->session);
+    struct strbuf out = strbuf_of(&b.ctx->session);
     b.d->verbose = path != NULL;
     enum result r = child(&b, &(struct trial){.records = path ? read_whole(&b.ctx->session, path) : NULL}, &out);
     printf("%s\n%s\n", out.data ? out.data : "", (const char *const[]){"agrees", "refused", "differs", "crashes"}[r]);

@@ -17,8 +17,7 @@
 
 static const char *shown(struct context *ctx, uint32_t i)
 {
-    struct strbuf b;
-    strbuf_init(&b, &ctx->session);
+    struct strbuf b = strbuf_of(&ctx->session);
     assert_true(i < ctx->diags.n);
     diag_render(ctx, &ctx->diags.data[i], &b);
     return b.data;
@@ -163,8 +162,7 @@ static void hostile_names(void **state)
     };
     struct context *ctx = context_new();
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        struct strbuf b;
-        strbuf_init(&b, &ctx->session);
+        struct strbuf b = strbuf_of(&ctx->session);
         strbuf_escaped(&b, rows[i].in, 200);
         assert_string_equal(b.data, rows[i].out);
         error_model(ctx, (src_id){0}, "%s", rows[i].in);
@@ -196,8 +194,7 @@ static void quoting(void **state)
     static const char *const rows[] = {"", "plain", "a\"b\\c\nd", "\x01\xff", "gr\xc3\xbcn", "\\x41", "\xe2\x80\xae"};
     struct context *ctx = context_new();
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        struct strbuf b;
-        strbuf_init(&b, &ctx->session);
+        struct strbuf b = strbuf_of(&ctx->session);
         strbuf_quoted(&b, rows[i]);
         struct scan s = {b.data, b.data, "", 0};
         const char *text;

@@ -15,8 +15,7 @@ static expr_id sym(struct bench *t, const char *name, int64_t lo, int64_t hi)
 
 static const char *text_of(struct bench *t, expr_id e)
 {
-    struct strbuf s;
-    strbuf_init(&s, &t->ctx->session);
+    struct strbuf s = strbuf_of(&t->ctx->session);
     ex_print(t->ctx->exprs, e, &s);
     return s.data;
 }

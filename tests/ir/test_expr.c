@@ -39,8 +39,7 @@ static struct context *fresh(sym_id syms[N_SYMS])
 
 static const char *text(struct context *ctx, expr_id e)
 {
-    struct strbuf b;
-    strbuf_init(&b, &ctx->session);
+    struct strbuf b = strbuf_of(&ctx->session);
     ex_print(ctx->exprs, e, &b);
     return b.data;
 }

@@ -52,8 +52,7 @@ PRINTF_LIKE(2, 3) static bool wrong(struct subject *s, const char *fmt, ...)
 
 static const char *text(struct subject *s, expr_id e)
 {
-    struct strbuf b;
-    strbuf_init(&b, &s->ctx->session);
+    struct strbuf b = strbuf_of(&s->ctx->session);
     ex_print(s->ctx->exprs, e, &b);
     return b.n > 300 ? "a long text" : b.data;
 }
@@ -200,8 +199,7 @@ static bool linear_holds(struct subject *s, const struct linear *l, int sym, con
  * form. */
 static expr_id parsed_back(struct subject *s, expr_id e)
 {
-    struct strbuf b;
-    strbuf_init(&b, &s->ctx->session);
+    struct strbuf b = strbuf_of(&s->ctx->session);
     ex_print(s->ctx->exprs, e, &b);
     const char *p = b.data;
     expr_id again = ex_parse(s->ctx->exprs, &p, false);
@@ -212,11 +210,9 @@ static expr_id parsed_back(struct subject *s, expr_id e)
 /* In a fresh context proofs are searched in another order and may end otherwise: that may happen now and then. */
 static bool another_text_elsewhere(struct subject *s)
 {
-    struct strbuf here, there;
     sym_id syms[TREE_SYMS];
     struct context *other = tree_context(&s->all, syms);
-    strbuf_init(&here, &s->ctx->session);
-    strbuf_init(&there, &other->session);
+    struct strbuf here = strbuf_of(&s->ctx->session), there = strbuf_of(&other->session);
     ex_print(s->ctx->exprs, s->part[THIS]->e, &here);
     const char *p = here.data;
     expr_id e = ex_parse(other->exprs, &p, false);
@@ -369,8 +365,7 @@ static void shrink(struct subject *s)
 static void report(struct subject *s, uint64_t number)
 {
     struct context *ctx = context_new();
-    struct strbuf out;
-    strbuf_init(&out, &ctx->session);
+    struct strbuf out = strbuf_of(&ctx->session);
     bool alone = fails_alone(s);
     if (alone)
         shrink(s);

@@ -83,8 +83,7 @@ static void bounds_hold(struct draw *d, expr_id e, int64_t v)
 
 static const char *text(struct context *ctx, expr_id e)
 {
-    struct strbuf b;
-    strbuf_init(&b, &ctx->session);
+    struct strbuf b = strbuf_of(&ctx->session);
     ex_print(ctx->exprs, e, &b);
     return b.data;
 }

@@ -81,8 +81,7 @@ static const char imported_text[] =
 
 static const char *diagnostics(struct context *ctx)
 {
-    struct strbuf b;
-    strbuf_init(&b, &ctx->session);
+    struct strbuf b = strbuf_of(&ctx->session);
     strbuf_append(&b, "", 0);
     for (uint32_t i = 0; i < ctx->diags.n; i++) {
         diag_render(ctx, &ctx->diags.data[i], &b);
@@ -101,8 +100,7 @@ static struct graph *read_graph(struct context *ctx, const char *text)
 
 static const char *print_graph(const struct graph *g)
 {
-    struct strbuf b;
-    strbuf_init(&b, &g->ctx->session);
+    struct strbuf b = strbuf_of(&g->ctx->session);
     graph_print(g, &b, true);
     return b.data;
 }
@@ -119,8 +117,7 @@ static void text_there_and_back(void **state)
         assert_string_equal(print_graph(g), texts[i]);
         if (!graph_verify(g))
             fail_msg("%s", diagnostics(ctx));
-        struct strbuf dot;
-        strbuf_init(&dot, &ctx->session);
+        struct strbuf dot = strbuf_of(&ctx->session);
         graph_dot(g, &dot);
         assert_non_null(strstr(dot.data, "digraph"));
         context_free(ctx);
@@ -171,8 +168,7 @@ static void elided_constants(void **state)
     expr_id dim = ex_const(ctx->exprs, 100);
     const struct type type = {.kind = TYPE_TENSOR, .elem = ELEM_U8, .rank = 1, .dims = &dim};
     graph_append(g, (region_id){1}, OP_CONSTANT, (src_id){0}, NULL, 0, attrs, 3, &type, 1);
-    struct strbuf b;
-    strbuf_init(&b, &ctx->session);
+    struct strbuf b = strbuf_of(&ctx->session);
     graph_print(g, &b, false);
     assert_non_null(strstr(b.data, "data=..."));
     assert_null(graph_parse(ctx, b.data));

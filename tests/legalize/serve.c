@@ -110,9 +110,8 @@ static void value_write(FILE *out, const struct tensor *t)
 static void refused(FILE *out, const struct context *ctx)
 {
     struct arena arena;
-    struct strbuf text;
     arena_init(&arena, (struct context *)(uintptr_t)ctx);
-    strbuf_init(&text, &arena);
+    struct strbuf text = strbuf_of(&arena);
     for (uint32_t i = 0; i < ctx->diags.n; i++)
         if (ctx->diags.data[i].severity == SEV_ERROR) {
             diag_render(ctx, &ctx->diags.data[i], &text);
@@ -137,8 +136,7 @@ static void answer(FILE *out, struct context *ctx, const char *model, const stru
         return;
     }
     if (getenv("MCC_SERVE_PRINT")) {
-        struct strbuf dump;
-        strbuf_init(&dump, &ctx->session);
+        struct strbuf dump = strbuf_of(&ctx->session);
         graph_print(g, &dump, false);
         fprintf(stderr, "%s\n", dump.data);
     }

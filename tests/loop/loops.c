@@ -36,8 +36,7 @@ struct lfunc *loops_load(struct context *ctx, const char *text)
 
 char *loops_print(struct context *ctx, const struct lfunc *f)
 {
-    struct strbuf out;
-    strbuf_init(&out, &ctx->session);
+    struct strbuf out = strbuf_of(&ctx->session);
     lf_print(f, &out);
     return out.data;
 }

@@ -294,8 +294,7 @@ static void test_refusals(void **state)
 static void test_nesting_is_bounded(void **state)
 {
     struct context *ctx = *state;
-    struct strbuf text;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     strbuf_printf(&text, "plan @p { arg %%0 : index %%1 = const bool 1 ");
     for (int i = 0; i < 100000; i++)
         strbuf_printf(&text, "if %%1 { ");

@@ -231,8 +231,7 @@ static void test_unknown_statement(void **state)
 static void test_many_errors_are_cut(void **state)
 {
     struct context *ctx = *state;
-    struct strbuf text;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     strbuf_printf(&text, "plan @p { %%0 = const f32 1 ");
     for (int i = 1; i < 100; i++)
         strbuf_printf(&text, "%%%d = not f32 %%0 ", i);

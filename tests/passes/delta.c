@@ -50,8 +50,7 @@ static void names_of_sources(struct arena *arena, const char *text, const char *
 /* Without numbers of sources, and long lists by their hash. */
 static const char *tidy(struct arena *arena, const char *line, const char *const *sources)
 {
-    struct strbuf out;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     for (const char *p = line; *p;) {
         size_t n = 1;
         if (!strncmp(p, " @", 2)) {
@@ -90,8 +89,7 @@ static uint32_t value_at(const char *p, char **end)
 static const char *renamed(struct arena *arena, const struct row *r, const char *const *defined,
                            const char *const *operand)
 {
-    struct strbuf out;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     for (const char *p = r->text; *p;) {
         char *end = (char *)(uintptr_t)p + 1;
         const char *const *names = p < r->operands ? defined : operand;

@@ -49,9 +49,8 @@ struct sample {
 static char *read_whole(struct arena *arena, const char *path)
 {
     FILE *f = fopen(path, "rb");
-    struct strbuf text;
     char part[4096];
-    strbuf_init(&text, arena);
+    struct strbuf text = strbuf_of(arena);
     strbuf_append(&text, "", 0);
     for (size_t n; f && (n = fread(part, 1, sizeof part, f)) > 0;)
         strbuf_append(&text, part, n);
@@ -105,8 +104,7 @@ static bool sample_read(struct arena *arena, const char *path, struct sample *s)
 /* Long bytes of constants that repeat are written once: hex"..." to their number of digits. */
 static const char *shortened(struct arena *arena, const char *text)
 {
-    struct strbuf out;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     for (const char *p; (p = strstr(text, "hex\"")); text = p) {
         size_t n = strcspn(p += 4, "\""), period = 2;
         strbuf_append(&out, text, (size_t)(p - text));
@@ -124,8 +122,7 @@ static const char *shortened(struct arena *arena, const char *text)
 
 static const char *lengthened(struct arena *arena, const char *text)
 {
-    struct strbuf out;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     for (const char *p; (p = strstr(text, "hex\"")); text = p) {
         size_t period = strcspn(p += 4, "\""), n = period;
         const char *end = p + period + 1;
@@ -180,8 +177,7 @@ static struct compilation *compilation_of(struct context *ctx, const char *text)
 
 static const char *text_of(const struct compilation *c)
 {
-    struct strbuf out;
-    strbuf_init(&out, &c->ctx->session);
+    struct strbuf out = strbuf_of(&c->ctx->session);
     module_print(c->module, &out, true);
     return out.data;
 }
@@ -206,8 +202,7 @@ static struct compilation *of_graph(struct context *ctx, const char *name, const
 /* The text of a module as `fuse` finds it. */
 static const char *without_kernels(struct arena *arena, const char *text)
 {
-    struct strbuf out;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     for (size_t n; *text; text += n) {
         n = strcspn(text, "\n") + 1;
         if (!strncmp(text, "facts ", 6))
@@ -221,8 +216,7 @@ static const char *without_kernels(struct arena *arena, const char *text)
 /* The lines of the head from p on that begin with a sign, joined; *p: the line after them. */
 static const char *marked(struct arena *arena, const char **p, char sign)
 {
-    struct strbuf out;
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     strbuf_append(&out, "", 0);
     for (; **p == sign; *p += strcspn(*p, "\n") + 1)
         strbuf_printf(&out, "%s%.*s", out.n ? "\n" : "", (int)strcspn(*p, "\n") - 2, *p + 2);
@@ -324,10 +318,9 @@ static void remake(const char *folder, bool (*one)(struct context *, const char 
     DIR *dir = opendir(folder);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         struct context *ctx = context_new();
-        struct strbuf out;
         jmp_buf here;
         volatile bool done = !ends_in(e->d_name, ".mcir");
-        strbuf_init(&out, &ctx->session);
+        struct strbuf out = strbuf_of(&ctx->session);
         ctx->unwind = &here;
         if (setjmp(here) == 0)
             done = done || one(ctx, arena_strndup(&ctx->session, e->d_name, strlen(e->d_name) - strlen(".mcir")));
@@ -370,9 +363,8 @@ static void test_file(void **state)
     const char *path = *state, *bless = getenv("BLESS");
     struct context *ctx = context_new();
     struct sample s;
-    struct strbuf out;
     jmp_buf here;
-    strbuf_init(&out, &ctx->session);
+    struct strbuf out = strbuf_of(&ctx->session);
     strbuf_append(&out, "", 0);
     ctx->unwind = &here;
     if (setjmp(here) == 0) {

@@ -216,8 +216,7 @@ static bool read_override(struct reader *r)
 /* 0: there is none of this name. */
 static uint32_t fact_by_name(struct reader *r, const char *name)
 {
-    struct strbuf text;
-    strbuf_init(&text, &r->ctx->session);
+    struct strbuf text = strbuf_of(&r->ctx->session);
     for (uint32_t fact = 1; fact & TEXT_FACTS; fact <<= 1, text.n = 0) {
         facts_print(fact, &text);
         if (strcmp(text.data, name) == 0)

@@ -37,13 +37,12 @@ static void compare(struct read_back *r, const char *text, const char *other)
 void read_back(struct read_back *r, const char *text)
 {
     struct context *ctx = context_new();
-    struct strbuf out;
     jmp_buf here;
     if (!ctx || r->why[0])
         goto end;
     ctx->limits = r->like->limits;
     ctx->unwind = &here;
-    strbuf_init(&out, &ctx->session);
+    struct strbuf out = strbuf_of(&ctx->session);
     if (setjmp(here) == 0)
         again(ctx, text, &out);
     if (ctx->diags.n)

@@ -52,9 +52,8 @@ static void test_what_does_not(void **state)
     static const char graph[] = "mcir 1 \"g\" legal 8\nregion (%1 \"x\": f32[2]) {\n  return %1\n}\ninput \"x\" %1\n"
                                 "output \"x\" %1\n";
     struct context *ctx = context_new();
-    struct strbuf text;
     (void)state;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     struct read_back good = {.like = ctx}, other = good, bad = good;
     graph_print(graph_parse(ctx, graph), &text, true);
     read_back(&good, text.data);

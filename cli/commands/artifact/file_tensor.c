@@ -149,10 +149,9 @@ bool file_tensor_write(struct context *ctx, const char *folder, const char *name
     static const char *const suffixes[n_option_format] = {
         [OPT_FORMAT_NPY] = "npy", [OPT_FORMAT_PB] = "pb", [OPT_FORMAT_RAW] = "raw"};
     const char *suffix = suffixes[format];
-    struct strbuf text;
     const struct tensor_files *files;
     const char *file = file_tensor_name(&ctx->session, name);
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     if (format == OPT_FORMAT_NPY) {
         if (!npy_format(ctx, b, &text))
             return false;

@@ -191,8 +191,7 @@ bool npy_format(struct context *ctx, const struct file_tensor *b, struct strbuf 
             descr = npy_types[i].descr;
     if (!descr)
         return error_env(ctx, ".npy has no element type %s; use --format=pb or raw", elem_name(b->elem));
-    struct strbuf header;
-    strbuf_init(&header, &ctx->session);
+    struct strbuf header = strbuf_of(&ctx->session);
     strbuf_printf(&header, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
     for (int32_t i = 0; i < b->rank; i++)
         strbuf_printf(&header, b->rank == 1 ? "%lld," : i ? ", %lld" : "%lld", (long long)b->dims[i]);

@@ -15,9 +15,8 @@ enum { ROWS_MAX = 40 };
 static void print_shares(const struct measure *m, const struct calibration *c)
 {
     const struct session *s = &m->s;
-    struct strbuf text;
     double flops = (double)measure_flops(m), ns = m->ns[m->runs / 2], known = 0, peak = 0;
-    strbuf_init(&text, &s->ctx->session);
+    struct strbuf text = strbuf_of(&s->ctx->session);
     strbuf_printf(&text, "%s: ", s->ctx->model_path);
     for (uint32_t i = 0; i < m->profile.n; i++) {
         double each = measure_peak_ns(m, &m->profile.nodes[i], c);
@@ -34,10 +33,9 @@ static void print_shares(const struct measure *m, const struct calibration *c)
 
 static void print_times(const struct measure *m)
 {
-    struct strbuf text;
     const double *ns = m->ns;
     uint32_t n = m->runs;
-    strbuf_init(&text, &m->ctx->session);
+    struct strbuf text = strbuf_of(&m->ctx->session);
     strbuf_printf(&text, "%s: %u runs, median %.4f ms, p10 %.4f ms, p90 %.4f ms, least %.4f ms, workspace %zu bytes\n",
                   m->ctx->model_path, n, ns[n / 2] / 1e6, ns[n / 10] / 1e6, ns[n - 1 - n / 10] / 1e6, ns[0] / 1e6,
                   m->workspace);
@@ -66,11 +64,10 @@ static void print_kernels(struct measure *m, const struct calibration *c)
 {
     struct session *s = &m->s;
     struct profile *p = &m->profile;
-    struct strbuf text;
     double total = 0, rest = 0, lost = 0;
     bool shared = p->chunks.threads > 1;
     uint32_t shown = s->options->all ? p->n : ROWS_MAX, left = 0;
-    strbuf_init(&text, &s->ctx->session);
+    struct strbuf text = strbuf_of(&s->ctx->session);
     profile_sort(p);
     for (uint32_t i = 0; i < p->n; i++) {
         total += p->nodes[i].ns;

@@ -43,7 +43,7 @@ double chunks_idle(const struct chunks *c, uint32_t node, double ns)
 
 bool chunks_write(struct session *s, const struct chunks *c, const char *path)
 {
-    struct strbuf out;
+    struct strbuf out = strbuf_of(&s->ctx->session);
     struct json j = {.out = &out};
     uint64_t begin = UINT64_MAX;
     uint32_t lost = 0;
@@ -55,7 +55,6 @@ bool chunks_write(struct session *s, const struct chunks *c, const char *path)
     if (lost)
         warn_at(s->ctx, (src_id){0}, NULL,
                 "%u parts of kernels, beyond the first %d of each thread, are not in the trace", lost, CHUNKS_MOST);
-    strbuf_init(&out, &s->ctx->session);
     trace_open(&j, s->api->name);
     for (uint32_t t = 0; t < c->threads; t++)
         for (uint32_t i = 0; i < c->of[t].n; i++) {

@@ -33,8 +33,7 @@ static void put_also(const mcc_api *api, uint64_t next, struct strbuf *out)
 
 bool profile_write(struct session *s, const struct profile *p, const char *path)
 {
-    struct strbuf text;
-    strbuf_init(&text, &s->ctx->session);
+    struct strbuf text = strbuf_of(&s->ctx->session);
     strbuf_printf(&text, "mcc-profile 1\t%u\t", p->runs);
     strbuf_quoted(&text, s->api->name);
     strbuf_printf(&text, "\n");
@@ -65,12 +64,11 @@ static bool read_number(const char **at, double *out)
 static bool read_line(struct context *ctx, const char *line, uint32_t number, const mcc_node *row, uint32_t n,
                       double *ns)
 {
-    struct strbuf key;
     double index, time, calls;
     if (!read_number(&line, &index) || !read_number(&line, &time) || !read_number(&line, &calls))
         return error_model(ctx, (src_id){0}, "line %u is no line of a profile (mcc bench --profile=FILE writes them)",
                            number);
-    strbuf_init(&key, &ctx->session);
+    struct strbuf key = strbuf_of(&ctx->session);
     uint32_t i = index < n ? (uint32_t)index : n;
     if (i < n)
         put_key(&key, row[i].name, row[i].op);

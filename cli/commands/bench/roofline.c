@@ -22,8 +22,7 @@ static int by_loss(const void *a, const void *b)
 
 void calibration_print(struct context *ctx, const struct calibration *c)
 {
-    struct strbuf text;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     strbuf_printf(&text, "threads %u\nflops %.1f GFLOP/s\nflops-best %.1f GFLOP/s\n", c->threads, c->flops,
                   c->peak[PRODUCTS_F32]);
     for (enum products a = PRODUCTS_F32 + 1; a < PRODUCTS; a++)
@@ -47,11 +46,10 @@ void roofline_print(struct measure *m, const struct calibration *c)
 {
     struct session *s = &m->s;
     struct profile *p = &m->profile;
-    struct strbuf text;
     struct row *row = NEW_ARRAY(&s->ctx->session, struct row, p->n + 1);
     uint32_t n = 0;
     double total = 0, limits = 0;
-    strbuf_init(&text, &s->ctx->session);
+    struct strbuf text = strbuf_of(&s->ctx->session);
     for (uint32_t i = 0; i < p->n; i++) {
         const struct kernel_time *k = &p->nodes[i];
         const mcc_node *node = &s->api->node[k->node];

@@ -163,9 +163,8 @@ const char *capture_words(const struct capture *d, uint32_t index)
 {
     const struct module *m = d->c.module;
     const struct kernel *k = &m->fused.kernels.data[index];
-    struct strbuf out;
     uint32_t last = 0;
-    strbuf_init(&out, &d->c.ctx->session);
+    struct strbuf out = strbuf_of(&d->c.ctx->session);
     strbuf_printf(&out, "kernel k%u (%s", index, kernel_kind_name(k->kind));
     for (uint32_t i = k->nodes.n; i > 0 && out.n < 300; i--) {
         const struct source *s = source_get(m->ctx, graph_node(m->g, k->nodes.data[i - 1])->src);

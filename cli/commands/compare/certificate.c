@@ -116,9 +116,8 @@ void certificate_text(const struct prove *p, struct strbuf *out)
 
 const char *certificate_note(const struct prove *p, const struct certificate *c, struct arena *arena)
 {
-    struct strbuf out;
     const char *before = ", under ";
-    strbuf_init(&out, arena);
+    struct strbuf out = strbuf_of(arena);
     strbuf_printf(&out, "%s: %u of %u kernels and the program", c->variant, c->proved, prove_kernels(p));
     for (int a = 0; a < AXIOM_COUNT; a++) {
         bool used = false;

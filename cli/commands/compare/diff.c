@@ -334,8 +334,7 @@ static bool compare(struct diff *d, const char *library)
     ok = ok && check_outputs(d, out);
     for (uint32_t i = 0; i < n && ran; i++)
         out[i]->deleter(out[i]);
-    struct strbuf line;
-    strbuf_init(&line, &ctx->session);
+    struct strbuf line = strbuf_of(&ctx->session);
     if (d->bounds && d->bounded.n)
         bounds_put(d->bounds, &d->run, d->bounded.data, d->bounded.n, d->run.c.options->all, &line);
     strbuf_printf(&line, "%u of %u kernels and %u outputs compared, none differs\n", d->n_compared,

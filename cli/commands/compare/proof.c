@@ -69,7 +69,6 @@ bool proof_make(struct context *ctx, const struct options *o, struct proof *out)
 enum fail compile_proved(struct context *ctx, const struct options *o, const char *model)
 {
     struct proof proof;
-    struct strbuf text;
     if (o->stop_after || o->emit == OPT_EMIT_STATIC || o->emit == OPT_EMIT_C) {
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                  "'prove': a library or an object notes that it is proved; leave %s out",
@@ -78,7 +77,7 @@ enum fail compile_proved(struct context *ctx, const struct options *o, const cha
     }
     if (!proof_make(ctx, o, &proof))
         return ctx->fail;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     strbuf_printf(&text, "%s", o->quiet ? "" : proof.text);
     terminal_print(&text);
     ctx->model_path = model;
@@ -98,8 +97,7 @@ static void certify(struct prove *p)
     const struct options *o = p->run.c.options;
     struct context *ctx = p->run.c.ctx;
     const uint32_t proved = certificate_count(p), variants = p->run.c.targets.n;
-    struct strbuf text;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     if (o->document)
         certificate_json(p, proved == variants, &o->document->result);
     else if (!o->quiet)

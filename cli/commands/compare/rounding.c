@@ -227,8 +227,7 @@ bool rounding_report(struct capture *run, DLManagedTensorVersioned *const *out)
 {
     struct rounding r = {.run = run};
     struct context *ctx = run->c.ctx;
-    struct strbuf text;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     if (!exact_graph(&r) || !interpret(&r))
         return false;
     struct json *j = run->c.options->document ? &run->c.options->document->result : NULL;

@@ -30,9 +30,7 @@ struct draw {
 /* Inside a quoted label, hostile bytes escaped, long names cut. */
 static void put_text(struct strbuf *out, const char *s)
 {
-    struct strbuf cut, quoted;
-    strbuf_init(&cut, out->arena);
-    strbuf_init(&quoted, out->arena);
+    struct strbuf cut = strbuf_of(out->arena), quoted = strbuf_of(out->arena);
     strbuf_escaped(&cut, s, LABEL_MAX);
     strbuf_quoted(&quoted, cut.data ? cut.data : "");
     strbuf_append(out, quoted.data + 1, quoted.n - 2);
@@ -44,10 +42,9 @@ static void put_text(struct strbuf *out, const char *s)
 static void put_arrow(struct draw *d, value_id v, const char *to)
 {
     const struct value *value = v.i ? graph_value(d->g, v) : NULL;
-    struct strbuf type;
     if (!value || view_is_constant(&d->view, v))
         return;
-    strbuf_init(&type, d->out->arena);
+    struct strbuf type = strbuf_of(d->out->arena);
     view_type(&d->view, v, &type);
     strbuf_printf(&d->arrows, value->def.i ? "n%u -> %s [label=\"" : "v%u -> %s [label=\"",
                   value->def.i ? value->def.i : v.i, to);

@@ -10,9 +10,8 @@
 
 static void print_ports(const mcc_api *api, struct strbuf *out)
 {
-    struct strbuf extents;
     uint32_t n_extents = 0;
-    strbuf_init(&extents, out->arena);
+    struct strbuf extents = strbuf_of(out->arena);
     const uint32_t n = api->n_in + api->n_out;
     const mcc_state *state = mcc_state_of(api);
     for (uint32_t i = 0; i < n + (state ? state->n : 0); i++) {
@@ -181,12 +180,11 @@ static void print_workspace(const mcc_api *api, const struct workspace *w, struc
 
 static bool inspect(struct context *ctx, struct options *o)
 {
-    struct strbuf out;
     struct workspace workspace;
     struct artifact_file *a = NEW(&ctx->session, struct artifact_file);
     const mcc_api *api = &a->api;
     const char *path = o->files.items.data[0];
-    strbuf_init(&out, &ctx->session);
+    struct strbuf out = strbuf_of(&ctx->session);
     if (!artifact_read(ctx, path, o->verify, a) || !workspace_ask(ctx, o, path, a, &workspace))
         return false;
     if (o->document) {

@@ -296,7 +296,6 @@ void weights_json(const struct module *m, struct json *j)
 void network_json(const struct compilation *c, const mcc_node *row, uint32_t n, struct json *j)
 {
     const struct module *m = c->module;
-    struct strbuf text;
     json_open(j, NULL, '{');
     json_text(j, "kind", "network");
     json_text(j, "name", c->graph->name ? c->graph->name : "");
@@ -311,7 +310,7 @@ void network_json(const struct compilation *c, const mcc_node *row, uint32_t n, 
     json_int(j, "constants_in_file", c->constants_in);
     json_uint(j, "weights_bytes", m->plan.weights_bytes);
     weights_json(m, j);
-    strbuf_init(&text, j->out->arena);
+    struct strbuf text = strbuf_of(j->out->arena);
     ex_print(m->ctx->exprs, m->plan.arena_bytes, &text);
     json_text(j, "workspace", text.data ? text.data : "0");
     json_close(j, '{');

@@ -67,12 +67,11 @@ static void put_weights(const struct compilation *c, struct strbuf *out)
 
 static void list(struct compilation *c, const mcc_node *row, uint32_t n)
 {
-    struct strbuf out;
     if (c->options->document) {
         network_json(c, row, n, &c->options->document->result);
         return;
     }
-    strbuf_init(&out, &c->ctx->session);
+    struct strbuf out = strbuf_of(&c->ctx->session);
     strbuf_printf(&out, "name     ");
     strbuf_escaped(&out, c->graph->name ? c->graph->name : "", 200);
     strbuf_printf(&out, "\nkernels  %u in each variant\n", c->module->fused.kernels.n);
@@ -113,12 +112,10 @@ static bool draw(struct compilation *c, const struct options *o, const char *for
             "a picture has at most %d nodes, and this network has %u; use 'mcc report MODEL' for a page of any size, "
             "-o FILE.dot for a drawing as text, or mcc reduce for a smaller network",
             PICTURE_NODES_MAX, n - 1);
-    struct strbuf text, picture;
     double *ns = o->profile ? NEW_ARRAY(&ctx->session, double, n + 1) : NULL;
     if (ns && !profile_read(ctx, o->profile, row, n, ns))
         return false;
-    strbuf_init(&text, &ctx->session);
-    strbuf_init(&picture, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session), picture = strbuf_of(&ctx->session);
     draw_network(c, row, n, ns, &text);
     if (strcmp(o->output, "-") == 0) {
         terminal_print(&text);

@@ -171,8 +171,7 @@ enum fail inspect_threads(struct context *ctx, struct options *o)
     l.of = NEW_ARRAY(&ctx->session, struct launch, l.room);
     mcc_host host = {.size = sizeof host, .user = &l, .threads = 1, .flags = (uint32_t)o->variant, .launch = on_launch};
     if (session_open(&s, ctx, o, o->files.items.data[0], &host) && run_once(&s)) {
-        struct strbuf out;
-        strbuf_init(&out, &ctx->session);
+        struct strbuf out = strbuf_of(&ctx->session);
         table_make(&ctx->session, &l, &t);
         if (o->document)
             put_json(&s, &t, &o->document->result);

@@ -84,8 +84,7 @@ static const char *options_text(const struct sbom *b)
 {
     struct span left = b->a->build;
     const char *name, *value;
-    struct strbuf out;
-    strbuf_init(&out, &b->ctx->session);
+    struct strbuf out = strbuf_of(&b->ctx->session);
     strbuf_printf(&out, "--target=%s", b->a->api.target);
     while (build_note_next(&b->ctx->session, &left, &name, &value))
         if (strcmp(name, NOTE_NETWORK) != 0 && strcmp(name, NOTE_OUTPUT) != 0 && strcmp(name, NOTE_PROOF) != 0)
@@ -270,11 +269,10 @@ enum fail inspect_sbom(struct context *ctx, const struct options *o, const char 
 {
     struct artifact_file *a = NEW(&ctx->session, struct artifact_file);
     struct sbom *b = NEW(&ctx->session, struct sbom);
-    struct strbuf out;
+    struct strbuf out = strbuf_of(&ctx->session);
     struct file_list read = {0};
     VEC_PUSH(&ctx->session, &read.paths, path);
     *b = (struct sbom){.ctx = ctx, .a = a, .j = {.out = &out}};
-    strbuf_init(&out, &ctx->session);
     if (!artifact_read(ctx, path, o->verify, a) || !gather(b, o, path))
         return ctx->fail;
     if (o->sbom == OPT_SBOM_SPDX)

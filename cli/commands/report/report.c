@@ -64,7 +64,7 @@ static void report_library(void *user, const char *library, struct compilation *
     struct context *ctx = r->measure.ctx;
     struct artifact_file *a = NEW(&ctx->session, struct artifact_file);
     struct workspace workspace;
-    struct strbuf data, page;
+    struct strbuf data = strbuf_of(&ctx->session), page = strbuf_of(&ctx->session);
     struct json j = {.out = &data};
     if (!artifact_read(ctx, library, false, a) || !workspace_ask(ctx, r->options, library, a, &workspace))
         return;
@@ -73,8 +73,6 @@ static void report_library(void *user, const char *library, struct compilation *
     if (!why && !measure(&r->measure, library))
         return;
     ctx->model_path = r->options->files.items.data[0];
-    strbuf_init(&data, &ctx->session);
-    strbuf_init(&page, &ctx->session);
     if (!report_json(c, a, &workspace, &r->measure, why, r->proof.json, &j))
         return;
     put_page(&data, &page);

@@ -234,7 +234,6 @@ static void put_verdict(const struct verify *v, struct json *j)
 enum fail command_verify(struct context *ctx, struct options *o)
 {
     struct verify *v = NEW(&ctx->session, struct verify);
-    struct strbuf line;
     *v = (struct verify){.ctx = ctx, .given = o, .path = o->files.items.data[0]};
     if (o->files.items.n != 2) {
         error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "two files are needed: mcc verify ARTIFACT NETWORK");
@@ -244,7 +243,7 @@ enum fail command_verify(struct context *ctx, struct options *o)
     if (!artifact_read(ctx, v->path, false, &v->a) || !note_read(v))
         return ctx->fail;
     (void)with_temporary(ctx, v->name, make_and_compare, verify_end, v);
-    strbuf_init(&line, &ctx->session);
+    struct strbuf line = strbuf_of(&ctx->session);
     strbuf_printf(&line, "%s: made of '%s' by %s\n", v->path, v->model, v->a.api.compiler);
     if (o->document && (v->same || ctx->fail == FAIL_CLAIM))
         put_verdict(v, &o->document->result);

@@ -160,8 +160,7 @@ static void scratch_need(struct compilation *c, int64_t bytes)
 
 static const char *print_function(struct compilation *c, const struct lfunc *f)
 {
-    struct strbuf text;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     lf_print(f, &text);
     scratch_need(c, f->local_bytes);
     return text.data;
@@ -583,10 +582,9 @@ void print_code(const struct compilation *c, struct strbuf *out)
 
 static void report_cached(const struct compilation *c, const struct codegen *g)
 {
-    struct strbuf text;
     uint32_t found, asked;
     codegen_cached(g, &found, &asked);
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     strbuf_printf(&text, "cache: %u of %u functions\n", found, asked);
     c->report.put(c->report.user, TEXT_DATA, text.data, text.n);
 }

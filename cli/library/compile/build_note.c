@@ -45,10 +45,9 @@ static void put_variants(struct strbuf *out, const struct compilation *c)
 {
     const struct options *o = c->options;
     const char *list = o->variants ? o->variants : o->march;
-    struct strbuf names;
     if (!list || strcmp(list, "all") == 0)
         return;
-    strbuf_init(&names, out->arena);
+    struct strbuf names = strbuf_of(out->arena);
     for (uint32_t i = 0; i < c->targets.n; i++)
         strbuf_printf(&names, "%s%s", i ? "," : "", c->targets.data[i]->row->name);
     put(out, "variants", names.data);

@@ -57,8 +57,7 @@ static struct art_port port_row(struct compilation *c, const struct port_facts *
         } else if (s.i) {
             dims[d] = (mcc_dim){-1, f->symbol[s.i], 0, NULL};
         } else {
-            struct strbuf text;
-            strbuf_init(&text, &c->ctx->session);
+            struct strbuf text = strbuf_of(&c->ctx->session);
             ex_print(x, t->dims[d], &text);
             dims[d] = (mcc_dim){-2, -1, 0, text.data};
         }
@@ -172,8 +171,7 @@ mcc_node *source_rows(struct compilation *c, uint32_t *n)
 
 static bool write_text(struct compilation *c)
 {
-    struct strbuf text;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     print_code(c, &text);
     return output_write(c->ctx, c->output, text.data, text.n);
 }
@@ -183,8 +181,7 @@ static bool write_text(struct compilation *c)
 static struct span artifact_meta(struct compilation *c)
 {
     static const char strict[] = "mcc.strict";
-    struct strbuf text;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     if (c->options->strict)
         strbuf_append(&text, "mcc.strict\0true", sizeof "mcc.strict\0true");
     for (uint32_t i = 0; i < c->graph->metadata.n; i++) {
@@ -201,10 +198,9 @@ static struct span artifact_meta(struct compilation *c)
 /* OUTPUT.mcir, whose lines -g names: the text of every function as the workers have it. */
 static bool debug_write(struct compilation *c)
 {
-    struct strbuf text;
     if (!c->options->debug || c->expected)
         return true;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     for (uint32_t i = 0; i < c->units.n; i++) {
         const struct codegen_unit *u = &c->units.data[i];
         strbuf_printf(&text, "\n# %s for %s\n", u->symbol, u->target->cpu);

@@ -274,8 +274,7 @@ static void depend_name(struct strbuf *out, const char *path)
 
 bool depend_write(struct compilation *c, const char *output)
 {
-    struct strbuf text;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     depend_name(&text, output);
     strbuf_printf(&text, ":");
     const struct file_list *files = &c->files;

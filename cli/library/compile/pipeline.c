@@ -92,9 +92,8 @@ static double now_ms(void)
 
 static void report_times(const struct compilation *c, const struct stage_cost *cost)
 {
-    struct strbuf text;
     double total = 0;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     strbuf_printf(&text, "%-20s %10s %12s\n", "stage", "ms", "heap KiB");
     for (uint32_t i = 0; i < stage_count; i++) {
         if (!cost[i].ran)
@@ -137,11 +136,9 @@ static bool report_program(struct compilation *c, const struct stage *stage)
 {
     const struct options *o = c->options;
     bool all = o->print_after_all || names_stage(&o->print_after, stage->name);
-    struct strbuf text, head;
     if (!all && !o->print_changed && !o->save_temps)
         return true;
-    strbuf_init(&text, &c->ctx->session);
-    strbuf_init(&head, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session), head = strbuf_of(&c->ctx->session);
     if (stage->print)
         stage->print(c, &text);
     uint64_t hash = hash_bytes(text.data ? text.data : "", text.n);
@@ -161,12 +158,11 @@ static bool report_program(struct compilation *c, const struct stage *stage)
 /* Is the stage in its place? */
 static bool facts_hold(struct compilation *c, const struct stage *stage)
 {
-    struct strbuf text;
     uint32_t missing = stage->needs & ~c->module->facts;
     bool late = stage->pass && stage->needs < HAS_KERNELS && (c->module->facts & HAS_KERNELS);
     if (!missing && !late)
         return true;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     facts_print(missing ? missing : HAS_KERNELS, &text);
     return error_internal(c->ctx, (src_id){0},
                           missing ? "the stage '%s' comes before what it needs: %s" : "the stage '%s' comes after: %s",
@@ -203,8 +199,7 @@ bool stage_run(struct compilation *c, const struct stage *stage, struct stage_co
 
 static bool write_stopped(struct compilation *c, const struct stage *stage)
 {
-    struct strbuf text;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     if (stage->print)
         stage->print(c, &text);
     if (c->output)

@@ -26,8 +26,7 @@ struct remarks {
 
 static const char *text_of(struct remarks *r, kernel_text_fn *fn, uint32_t kernel)
 {
-    struct strbuf text;
-    strbuf_init(&text, &r->c->ctx->session);
+    struct strbuf text = strbuf_of(&r->c->ctx->session);
     fn(r->c->module, kernel, &text);
     return text.n ? text.data : NULL;
 }
@@ -236,9 +235,8 @@ static bool pattern_check(struct context *ctx, const char *pattern, enum kind ki
 {
     regex_t regex;
     struct nearest near = nearest_to(pattern);
-    struct strbuf passes;
     bool any = false;
-    strbuf_init(&passes, &ctx->session);
+    struct strbuf passes = strbuf_of(&ctx->session);
     for (size_t i = 0; i < COUNT_OF(remark_rows); i++)
         if (remark_rows[i].kind == kind) {
             nearest_try(&near, remark_rows[i].pass);
@@ -280,8 +278,7 @@ static void remark_sizes(struct remarks *r)
 {
     const struct graph *g = r->c->module->g;
     for (uint32_t i = 0; i < g->size_checks.n; i++) {
-        struct strbuf text;
-        strbuf_init(&text, &r->c->ctx->session);
+        struct strbuf text = strbuf_of(&r->c->ctx->session);
         size_fact(r->c->module, &g->size_checks.data[i], &text);
         remark(r, ANALYSIS, "sizes", "CheckedSize", g->size_checks.data[i].src, "plan", text.data);
     }

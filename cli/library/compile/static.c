@@ -104,25 +104,25 @@ static const char *symbol_of(const struct compilation *c, const char *what)
     return arena_printf(&c->ctx->session, "%s_%s", header_name(c), what);
 }
 
+static void unit_add(struct compilation *c, const struct target *t, const char *symbol, const struct lfunc *f)
+{
+    struct strbuf text = strbuf_of(&c->ctx->session);
+    lf_print(f, &text);
+    VEC_PUSH(&c->ctx->session, &c->units, ((struct codegen_unit){.target = t, .symbol = symbol, .text = text.data}));
+}
+
 bool static_entry(struct compilation *c, const struct target *t)
 {
     struct module *m = c->module;
-    struct strbuf text;
     struct entry e = {.name = symbol_of(c, "run"),
                       .program = m->plan.program->name,
                       .weights = m->plan.weights_bytes ? symbol_of(c, "weights") : NULL,
                       .scratch = kernels_scratch(m)};
     if (!emit_entry(m, &e))
         return false;
-    strbuf_init(&text, &c->ctx->session);
-    lf_print(m->plan.entry_function, &text);
-    VEC_PUSH(&c->ctx->session, &c->units, ((struct codegen_unit){.target = t, .symbol = e.name, .text = text.data}));
-    if (!targets_wasm(c->options)) /* it tells extents of outputs and bytes of memory, for the sizes at hand */
-        return true;
-    strbuf_init(&text, &c->ctx->session);
-    lf_print(m->plan.plan_function, &text);
-    VEC_PUSH(&c->ctx->session, &c->units,
-             ((struct codegen_unit){.target = t, .symbol = symbol_of(c, "plan"), .text = text.data}));
+    unit_add(c, t, e.name, m->plan.entry_function);
+    if (targets_wasm(c->options)) /* it tells extents of outputs and bytes of memory, for the sizes at hand */
+        unit_add(c, t, symbol_of(c, "plan"), m->plan.plan_function);
     return true;
 }
 

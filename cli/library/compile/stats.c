@@ -192,8 +192,7 @@ static src_id weight_source(const struct module *m, const struct weight *w)
 static const char *other_growths(const struct compilation *c, const struct growth *all, uint32_t n)
 {
     enum { SHOWN = 4 };
-    struct strbuf text;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     for (uint32_t i = 1; i < n && i < SHOWN && growth_bytes(&all[i]) > 0; i++) {
         const struct source *src = source_get(c->ctx, weight_source(c->module, all[i].weight));
         if (src)
@@ -218,8 +217,7 @@ void print_sizes(const struct compilation *c, struct strbuf *out)
 
 static void report_sizes(const struct compilation *c)
 {
-    struct strbuf text;
-    strbuf_init(&text, &c->ctx->session);
+    struct strbuf text = strbuf_of(&c->ctx->session);
     stats_fates(c, &text);
     print_sizes(c, &text);
     c->report.put(c->report.user, TEXT_DATA, text.data, text.n);

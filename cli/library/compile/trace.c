@@ -41,10 +41,9 @@ void trace_close(struct json *j, const char *unit)
 bool trace_write(struct compilation *c)
 {
     const struct stage_cost *cost = c->costs;
-    struct strbuf out;
+    struct strbuf out = strbuf_of(&c->ctx->session);
     struct json j = {.out = &out};
     double begin = cost[0].start;
-    strbuf_init(&out, &c->ctx->session);
     trace_open(&j, "mcc");
     for (uint32_t i = 0; i < stage_count; i++)
         if (cost[i].ran)

@@ -45,8 +45,7 @@ static void keep_place(struct reader *r, const struct option *def, yaml_mark_t a
 static bool config_error(struct reader *r, yaml_mark_t at, const char *fmt, const char *a, const char *b)
 {
     say_place(r, at);
-    struct strbuf text;
-    strbuf_init(&text, &r->ctx->session);
+    struct strbuf text = strbuf_of(&r->ctx->session);
     strbuf_printf(&text, "%s%s%s", fmt, a ? a : "", b ? b : "");
     return error_at(r->ctx, FAIL_MODEL, (src_id){0}, NULL, "%s", text.data);
 }
@@ -119,8 +118,7 @@ static bool input_mapping(struct reader *r, const struct option *def)
     static const char *const keys[] = {"name", "dtype", "shape"};
     const char *part[COUNT_OF(keys)] = {0};
     yaml_mark_t start = r->event.start_mark;
-    struct strbuf shape;
-    strbuf_init(&shape, &r->ctx->session);
+    struct strbuf shape = strbuf_of(&r->ctx->session);
     while (next_event(r) && r->event.type != YAML_MAPPING_END_EVENT) {
         size_t k = 0;
         if (r->event.type != YAML_SCALAR_EVENT)

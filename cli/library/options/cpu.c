@@ -82,12 +82,11 @@ void cpu_list(const char *arch, struct strbuf *out)
 
 static bool refuse_feature(struct context *ctx, const char *arch, const char *word)
 {
-    struct strbuf list;
     struct nearest near = nearest_to(word + 1);
     for (size_t i = 0; i < COUNT_OF(feature_rows); i++)
         if (strcmp(feature_rows[i].arch, arch) == 0 && (feature_rows[i].bit != BIT_BASE || *word == '+'))
             nearest_try(&near, feature_rows[i].name);
-    strbuf_init(&list, &ctx->session);
+    struct strbuf list = strbuf_of(&ctx->session);
     cpu_list(arch, &list);
     return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
                     "'mattr': '%s' is no feature of %s that can be tested when the network is "

@@ -97,8 +97,7 @@ static bool target_check(struct context *ctx, const char *triple)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'target': only mcc compile takes a list of targets");
     if (!triple || platform_asked(triple))
         return true;
-    struct strbuf all;
-    strbuf_init(&all, &ctx->session);
+    struct strbuf all = strbuf_of(&ctx->session);
     for (uint32_t i = 0; i < platform_count; i++)
         strbuf_printf(&all, "%s%s-%s%s", i ? ", " : "", platforms[i].arch, platforms[i].system,
                       least_version(&platforms[i]));
