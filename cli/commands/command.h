@@ -5,6 +5,9 @@
 #include "cli/library/compile/compile.h"
 #include "cli/commands/terminal.h"
 
+/* Records a usage error; what the command returns then. */
+#define fail_usage(ctx, ...) (error_usage((ctx), __VA_ARGS__), (ctx)->fail)
+
 /* A sub-command as manual pages and completions show it. */
 struct command_row {
     const char *name;

@@ -76,11 +76,11 @@ static const struct option *find_letter(char letter, char where)
 static bool unknown_option(struct context *ctx, const char *arg, const char *name, char where)
 {
     const char *gone = option_gone(name), *near = gone ? NULL : option_suggest(name, where);
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    gone   ? "option '%s' is gone: %s"
-                    : near ? "unknown option '%s'; did you mean '--%s'?"
-                           : "unknown option '%s' (--help lists them)",
-                    arg, gone ? gone : near);
+    return error_usage(ctx,
+                       gone   ? "option '%s' is gone: %s"
+                       : near ? "unknown option '%s'; did you mean '--%s'?"
+                              : "unknown option '%s' (--help lists them)",
+                       arg, gone ? gone : near);
 }
 
 /* One argument that starts with a dash; *i moves past a value that stands apart. */
@@ -105,7 +105,7 @@ static bool parse_option(struct context *ctx, const struct arguments *args, uint
         s.value = "";
     if (s.def->kind != OPTION_FLAG && !s.value) {
         if (*i + 1 == args->items.n)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "option '%s' needs a value: %s", arg, s.def->meta);
+            return error_usage(ctx, "option '%s' needs a value: %s", arg, s.def->meta);
         s.value = args->items.data[++*i];
     }
     VEC_PUSH(&ctx->session, &out->items, s);
@@ -141,7 +141,7 @@ bool options_parse(struct context *ctx, struct options *o, int argc, char **argv
             VEC_PUSH(&ctx->session, &args.items, argv[i]);
         }
         if (args.items.n > ARGUMENTS_MAX)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "more than %d arguments", ARGUMENTS_MAX);
+            return error_usage(ctx, "more than %d arguments", ARGUMENTS_MAX);
     }
     bool good = collect(ctx, o, &args, where, &settings);
     /* The form of errors first, so that those of the configuration and of other options have it. */

@@ -68,8 +68,7 @@ bool list_ops(struct context *ctx, const char *domain, struct strbuf *out)
         if (!*domain || strcmp(domain, domain_of(i)) == 0)
             sorted[n++] = i;
     if (!n)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "no operators of domain '%s' (--list-ops lists them all)",
-                        domain);
+        return error_usage(ctx, "no operators of domain '%s' (--list-ops lists them all)", domain);
     qsort(sorted, n, sizeof *sorted, row_order);
     strbuf_printf(out, "%-26s %-28s %5s  %-26s %s\n", "domain", "operator", "since", "lowering",
                   "element types of operands  restrictions");

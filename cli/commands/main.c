@@ -193,8 +193,7 @@ enum fail command_compile(struct context *ctx, struct options *o)
     else if (o->autocomplete)
         generate_completions(ctx, o->autocomplete, &o->files, rows, COUNT_OF(rows), &text);
     else if (o->generate && !generate_text(o->generate, rows, COUNT_OF(rows), &text))
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                 "'generate' makes mcc.1, mcc.yaml.5, schedules.md, bash, zsh or fish, not '%s'", o->generate);
+        error_usage(ctx, "'generate' makes mcc.1, mcc.yaml.5, schedules.md, bash, zsh or fish, not '%s'", o->generate);
     else if (o->reference)
         options_reference(&text);
     else if (o->list_ops)
@@ -211,7 +210,7 @@ enum fail command_compile(struct context *ctx, struct options *o)
         return ctx->fail;
     }
     if (!model) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "no model given (--help says how)");
+        error_usage(ctx, "no model given (--help says how)");
         report_diagnostics(ctx, terminal_report(), o);
         return FAIL_USAGE;
     }
@@ -252,12 +251,11 @@ static bool word_check(struct context *ctx, const struct command *command, const
     for (size_t i = 0; i < COUNT_OF(commands); i++)
         nearest_try(&near, commands[i].name);
     if (near.found)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "there is no command and no file '%s'; did you mean 'mcc %s'?", word, near.found);
-    return o->files.items.n < 2 || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                                            "there is no command and no file '%s' (mcc help lists the "
-                                            "commands)",
-                                            word);
+        return error_usage(ctx, "there is no command and no file '%s'; did you mean 'mcc %s'?", word, near.found);
+    return o->files.items.n < 2 || error_usage(ctx,
+                                               "there is no command and no file '%s' (mcc help lists the "
+                                               "commands)",
+                                               word);
 }
 
 static enum fail command_start(struct context *ctx, const struct command *command, bool named, struct options *o)
@@ -277,12 +275,11 @@ static enum fail command_start(struct context *ctx, const struct command *comman
     if (!named && !word_check(ctx, command, o))
         return ctx->fail;
     if (o->files.items.n > (command->run == command_verify ? 2 : 1) && command->run != command_reduce)
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "one file at a time: '%s' and '%s'", o->files.items.data[0],
-                 o->files.items.data[1]);
+        error_usage(ctx, "one file at a time: '%s' and '%s'", o->files.items.data[0], o->files.items.data[1]);
     else if (o->files.items.n == 0 && command->needs_file && !o->calibrate)
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "usage: mcc %s", command->usage);
+        error_usage(ctx, "usage: mcc %s", command->usage);
     else if (o->files.items.n && (!strcmp(o->files.items.data[0], "-") || !*o->files.items.data[0]))
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a file's name is needed: nothing is read from standard input");
+        error_usage(ctx, "a file's name is needed: nothing is read from standard input");
     if (ctx->fail == FAIL_NONE && (command->run == command_quantize || error_settle(ctx, o)))
         return command->run(ctx, o);
     return ctx->fail;

@@ -230,8 +230,8 @@ static void reduce(struct reduction *r, const char *output)
     memset(r->keep, true, r->n_nodes);
     if (!interesting(r)) {
         if (r->ctx->fail == FAIL_NONE)
-            error_at(
-                r->ctx, FAIL_USAGE, (src_id){0}, NULL,
+            error_usage(
+                r->ctx,
                 "the command does not end with status 0 for the whole network, and has to for each network that is kept");
         return;
     }
@@ -277,10 +277,8 @@ static void reduce_end(void *user)
 enum fail command_reduce(struct context *ctx, struct options *o)
 {
     struct reduction *r = NEW(&ctx->session, struct reduction);
-    if (o->files.items.n < 2) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "no command given: mcc reduce MODEL -- COMMAND");
-        return ctx->fail;
-    }
+    if (o->files.items.n < 2)
+        return fail_usage(ctx, "no command given: mcc reduce MODEL -- COMMAND");
     r->ctx = ctx;
     r->options = o;
     arena_init(&r->scratch, ctx);

@@ -83,8 +83,7 @@ static bool only_running(struct context *ctx, const struct options *o)
 {
     for (uint32_t i = 0; i < option_count; i++)
         if (strchr(option_table[i].where, 'N') && !option_is_preset(o, &option_table[i]))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is for networks: the file is compiled already",
-                            option_table[i].name);
+            return error_usage(ctx, "'%s' is for networks: the file is compiled already", option_table[i].name);
     return true;
 }
 
@@ -105,15 +104,14 @@ bool target_serves(struct context *ctx, const struct options *o, bool runs)
     if (library && (here || !runs))
         return true;
     if (library)
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                 "'target': this machine (%s-linux) cannot run code for %s-%s; leave --target out, or compile with "
-                 "'mcc MODEL --target=%s -o FILE' and run the file there",
-                 cpu_arch(), p->arch, p->system, o->target);
+        error_usage(ctx,
+                    "'target': this machine (%s-linux) cannot run code for %s-%s; leave --target out, or compile with "
+                    "'mcc MODEL --target=%s -o FILE' and run the file there",
+                    cpu_arch(), p->arch, p->system, o->target);
     else
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'target': '%s' is for compiling only: mcc runs no %s", o->target,
-                 targets_wasm(o) ? "WebAssembly (mcc.mjs does)" : "static networks");
-    option_blame(ctx, o, "target", NULL);
-    return false;
+        error_usage(ctx, "'target': '%s' is for compiling only: mcc runs no %s", o->target,
+                    targets_wasm(o) ? "WebAssembly (mcc.mjs does)" : "static networks");
+    return option_blame(ctx, o, "target", NULL);
 }
 
 struct making {

@@ -22,7 +22,7 @@ struct universal {
 
 static bool refuse(struct universal *u, const char *option, const char *why)
 {
-    return error_at(u->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': %s", option, why);
+    return error_usage(u->ctx, "'%s': %s", option, why);
 }
 
 /* Options that write other files than a library: those are for one target each. */
@@ -43,8 +43,7 @@ static bool options_check(struct universal *u)
     if (other)
         return refuse(u, other, "a list of targets makes a universal library, and nothing else");
     return (n > 6 && strcmp(u->output + n - 6, ".dylib") == 0) ||
-           error_at(u->ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a universal file is a library (.dylib)",
-                    u->output);
+           error_usage(u->ctx, "output '%s': a universal file is a library (.dylib)", u->output);
 }
 
 /* The list's targets: architectures of one system whose files can be universal. */

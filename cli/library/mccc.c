@@ -78,11 +78,11 @@ static void set_option(mccc *c, const char *name, const char *value)
     if (def)
         option_set(c->ctx, &c->options, def, value, FAIL_USAGE);
     else
-        error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                 gone   ? "option '%s' is gone: %s"
-                 : near ? "unknown option '%s'; did you mean '%s'?"
-                        : "unknown option '%s'",
-                 name, gone ? gone : near);
+        error_usage(c->ctx,
+                    gone   ? "option '%s' is gone: %s"
+                    : near ? "unknown option '%s'; did you mean '%s'?"
+                           : "unknown option '%s'",
+                    name, gone ? gone : near);
     if (def && c->ctx->fail == FAIL_NONE && strcmp(name, "config") == 0)
         config_load(c->ctx, &c->options, value, 'C');
 }

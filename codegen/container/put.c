@@ -53,8 +53,7 @@ bool artifact_put(const struct linked *l, struct mcc_rt_desc *desc, struct mcc_n
 bool note_fits(const struct linked *l)
 {
     return strlen(l->query) < sizeof((struct mcc_note *)0)->query ||
-           error_at(l->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    "'prefix' is too long for the names that it begins; give a shorter one");
+           error_usage(l->ctx, "'prefix' is too long for the names that it begins; give a shorter one");
 }
 
 void note_fill(struct mcc_note *note, const struct linked *l, uint64_t file_size, uint64_t weights_offset)

@@ -238,6 +238,7 @@ const char *origin_short(const char *origin); /* source.origin without folders; 
 /* Record a diagnostic; false, so that `return error_model(...)` reads well. Equal texts at one source are
  * counted, not repeated; after kind_limit errors of one kind the rest is counted. */
 bool error_at(struct context *, enum fail, src_id, const char *tensor, const char *fmt, ...) PRINTF_LIKE(5, 6);
+#define error_usage(ctx, ...) error_at((ctx), FAIL_USAGE, (src_id){0}, NULL, __VA_ARGS__)
 #define error_model(ctx, src, ...) error_at((ctx), FAIL_MODEL, (src), NULL, __VA_ARGS__)
 #define error_limit(ctx, src, ...) error_at((ctx), FAIL_LIMIT, (src), NULL, __VA_ARGS__)
 #define error_env(ctx, ...) error_at((ctx), FAIL_ENV, (src_id){0}, NULL, __VA_ARGS__)

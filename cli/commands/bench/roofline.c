@@ -37,9 +37,9 @@ void calibration_print(struct context *ctx, const struct calibration *c)
 
 bool roofline_known(const struct measure *m)
 {
-    return m->counted || error_at(m->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                                  "'roofline': the operations of compiled code are counted for the least sizes only; "
-                                  "give the network instead, with the sizes as --dim");
+    return m->counted ||
+           error_usage(m->ctx, "'roofline': the operations of compiled code are counted for the least sizes only; "
+                               "give the network instead, with the sizes as --dim");
 }
 
 void roofline_print(struct measure *m, const struct calibration *c)

@@ -153,6 +153,6 @@ struct bounds *bounds_of(const struct capture *run, const char *library)
     }
     const char *why = code_program(m, library);
     if (why)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--bounds: %s", why), NULL;
+        return error_usage(ctx, "--bounds: %s", why), NULL;
     return ctx->fail == FAIL_NONE ? b : NULL;
 }

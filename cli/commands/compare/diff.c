@@ -163,8 +163,7 @@ static bool widen(struct diff *d)
         }
     }
     if (!graph_widen(g, &why))
-        return error_at(d->run.c.ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "--bounds: the network has %s, which is not computed in f64", why);
+        return error_usage(d->run.c.ctx, "--bounds: the network has %s, which is not computed in f64", why);
     for (uint32_t v = 1; v < g->values.n; v++)
         if (d->run.got[v] && d->run.got[v]->elem == ELEM_F32)
             d->run.got[v] = widened(d, d->run.got[v]);
@@ -405,7 +404,7 @@ enum fail command_diff(struct context *ctx, struct options *o)
     d->run.c.options = o;
     d->run.c.report = terminal_report();
     if (o->bounds && o->against_f32)
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--bounds and --against-f32 are two comparisons");
+        error_usage(ctx, "--bounds and --against-f32 are two comparisons");
     else
         (void)(target_serves(ctx, o, true) && with_temporary(ctx, library_name(o), diff_model, diff_end, d));
     return ctx->fail;

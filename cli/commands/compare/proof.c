@@ -18,8 +18,7 @@ static bool claim(struct context *ctx, uint32_t proved, uint32_t variants)
 static bool can_prove(struct context *ctx, const struct options *o)
 {
     if (artifact_meant(o->files.items.data[0]))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "a network is proved, not a compiled one: mcc prove MODEL.onnx");
+        return error_usage(ctx, "a network is proved, not a compiled one: mcc prove MODEL.onnx");
     return target_serves(ctx, o, true);
 }
 
@@ -69,12 +68,9 @@ bool proof_make(struct context *ctx, const struct options *o, struct proof *out)
 enum fail compile_proved(struct context *ctx, const struct options *o, const char *model)
 {
     struct proof proof;
-    if (o->stop_after || o->emit == OPT_EMIT_STATIC || o->emit == OPT_EMIT_C) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                 "'prove': a library or an object notes that it is proved; leave %s out",
-                 o->stop_after ? "-stop-after" : "--emit");
-        return ctx->fail;
-    }
+    if (o->stop_after || o->emit == OPT_EMIT_STATIC || o->emit == OPT_EMIT_C)
+        return fail_usage(ctx, "'prove': a library or an object notes that it is proved; leave %s out",
+                          o->stop_after ? "-stop-after" : "--emit");
     if (!proof_make(ctx, o, &proof))
         return ctx->fail;
     struct strbuf text = strbuf_of(&ctx->session);

@@ -214,28 +214,20 @@ static bool inspect(struct context *ctx, struct options *o)
 enum fail command_inspect(struct context *ctx, struct options *o)
 {
     bool network = !artifact_meant(o->files.items.data[0]);
-    if (o->sbom && (network || o->document || o->bound_threads || o->profile)) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                 network ? "--sbom is about a compiled network: its note has the network's hash"
+    if (o->sbom && (network || o->document || o->bound_threads || o->profile))
+        return fail_usage(
+            ctx, network ? "--sbom is about a compiled network: its note has the network's hash"
                          : "--sbom has a form of its own: it does not go with --json, --threads and --profile");
-        return ctx->fail;
-    }
     if (o->sbom)
         return inspect_sbom(ctx, o, o->files.items.data[0]);
-    if (o->document && o->output) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "-o draws the network and --json lists it: use one of them");
-        return ctx->fail;
-    }
-    if (network && o->bound_threads) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                 "--threads reads a compiled network; compile this one first (mcc MODEL -o FILE.so)");
-        return ctx->fail;
-    }
+    if (o->document && o->output)
+        return fail_usage(ctx, "-o draws the network and --json lists it: use one of them");
+    if (network && o->bound_threads)
+        return fail_usage(ctx, "--threads reads a compiled network; compile this one first (mcc MODEL -o FILE.so)");
     if (network)
         return inspect_model(ctx, o, o->files.items.data[0]);
     if (o->output || o->profile)
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                 "only a network is drawn: a compiled one has no graph (mcc inspect MODEL -o FILE.svg)");
+        error_usage(ctx, "only a network is drawn: a compiled one has no graph (mcc inspect MODEL -o FILE.svg)");
     else if (o->bound_threads)
         (void)inspect_threads(ctx, o);
     else

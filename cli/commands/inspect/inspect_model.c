@@ -94,8 +94,7 @@ static const char *picture_format(struct context *ctx, const char *path)
     for (size_t i = 0; i < COUNT_OF(formats); i++)
         if (dot && strcmp(dot, formats[i][0]) == 0)
             return formats[i][1];
-    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a drawing's name must end in .dot, .svg, .png or .pdf; '%s' does not",
-             path);
+    error_usage(ctx, "a drawing's name must end in .dot, .svg, .png or .pdf; '%s' does not", path);
     return NULL;
 }
 
@@ -139,10 +138,8 @@ enum fail inspect_model(struct context *ctx, struct options *o, const char *mode
     ctx->model_path = model;
     if (!format)
         return ctx->fail;
-    if (o->profile && !o->output) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a profile colours a drawing; ask for one with -o FILE.svg");
-        return ctx->fail;
-    }
+    if (o->profile && !o->output)
+        return fail_usage(ctx, "a profile colours a drawing; ask for one with -o FILE.svg");
     if (o->output && *o->output && strcmp(o->output, "-") != 0 && !output_check(ctx, o->output))
         return ctx->fail;
     if (compile_keep(c, model, "emit") != FAIL_NONE)

@@ -163,11 +163,9 @@ enum fail inspect_threads(struct context *ctx, struct options *o)
     struct launches l = {.room = LAUNCHES_MOST};
     struct session s;
     t.counts = bound_counts(o->bound_threads, t.threads);
-    if (t.counts == 0) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'threads' takes up to %d ascending numbers of 1 to %d, not '%s'",
-                 BOUND_COUNTS_MAX, BOUND_THREADS_MOST, o->bound_threads);
-        return ctx->fail;
-    }
+    if (t.counts == 0)
+        return fail_usage(ctx, "'threads' takes up to %d ascending numbers of 1 to %d, not '%s'", BOUND_COUNTS_MAX,
+                          BOUND_THREADS_MOST, o->bound_threads);
     l.of = NEW_ARRAY(&ctx->session, struct launch, l.room);
     mcc_host host = {.size = sizeof host, .user = &l, .threads = 1, .flags = (uint32_t)o->variant, .launch = on_launch};
     if (session_open(&s, ctx, o, o->files.items.data[0], &host) && run_once(&s)) {

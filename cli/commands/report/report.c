@@ -98,7 +98,7 @@ enum fail command_report(struct context *ctx, struct options *o)
     *r = (struct reporting){.measure = {.ctx = ctx, .options = o}, .options = o};
     r->output = o->output ? o->output : output_beside(ctx, output_default(ctx, o, o->files.items.data[0]), "html");
     if (strcmp(r->output, "-") == 0)
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "a report goes to a file: -o FILE.html");
+        error_usage(ctx, "a report goes to a file: -o FILE.html");
     else if (beside_ok(ctx, o, r->output) && (!o->prove || proof_make(ctx, o, &r->proof))) {
         if (!o->threads)
             o->threads = 1;

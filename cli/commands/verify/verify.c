@@ -73,12 +73,13 @@ static bool schedules_agree(struct verify *v, const char *noted)
     if (!noted && !path)
         return true;
     if (!noted)
-        return error_at(v->ctx, FAIL_USAGE, (src_id){0}, NULL, "'schedules': the artifact was made without");
+        return error_usage(v->ctx, "'schedules': the artifact was made without");
     if (!path)
-        return error_at(v->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "the artifact was made with --schedules, and its note has only the hash of that file, BLAKE3 "
-                        "%s: give the file, --schedules=FILE",
-                        noted);
+        return error_usage(
+            v->ctx,
+            "the artifact was made with --schedules, and its note has only the hash of that file, BLAKE3 "
+            "%s: give the file, --schedules=FILE",
+            noted);
     return digest_files(v->ctx, &path, 1, digest) &&
            (strcmp(digest, noted) == 0 ||
             error_at(
@@ -235,10 +236,8 @@ enum fail command_verify(struct context *ctx, struct options *o)
 {
     struct verify *v = NEW(&ctx->session, struct verify);
     *v = (struct verify){.ctx = ctx, .given = o, .path = o->files.items.data[0]};
-    if (o->files.items.n != 2) {
-        error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "two files are needed: mcc verify ARTIFACT NETWORK");
-        return ctx->fail;
-    }
+    if (o->files.items.n != 2)
+        return fail_usage(ctx, "two files are needed: mcc verify ARTIFACT NETWORK");
     v->model = o->files.items.data[1];
     if (!artifact_read(ctx, v->path, false, &v->a) || !note_read(v))
         return ctx->fail;

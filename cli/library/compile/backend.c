@@ -78,14 +78,14 @@ bool module_begin(struct compilation *c)
     m->asked.sparse = o->level >= 2 && o->sparse == OPT_SPARSE_AUTO;
     m->asked.winograd = o->level < 2 ? 0 : winograd_most[o->winograd];
     if (o->precision == OPT_PRECISION_AUTO)
-        return error_at(
-            c->ctx, FAIL_USAGE, (src_id){0}, NULL,
+        return error_usage(
+            c->ctx,
             "'precision': only the mcc command supports auto, and only for networks as their files have them; libmcc and mcc "
             "quantize do not");
     if (o->error || o->metric)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'%s': only the mcc command searches; give libmcc the configuration of --save-choices",
-                        o->error ? "error" : "metric");
+        return error_usage(c->ctx,
+                           "'%s': only the mcc command searches; give libmcc the configuration of --save-choices",
+                           o->error ? "error" : "metric");
     m->asked.precision = precisions[o->precision];
     m->asked.weights_type = weights_types[o->weights_type];
     m->asked.broken = o->break_kernel;
@@ -98,12 +98,11 @@ bool module_begin(struct compilation *c)
     if (!choices_read(c) || !sizes_given(c))
         return false;
     if (o->strict && asks_for_half_sums(m))
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'strict': only some CPUs sum in f16, so results with f16-sums differ; use f16");
+        return error_usage(c->ctx, "'strict': only some CPUs sum in f16, so results with f16-sums differ; use f16");
     if (o->strict && asks_for_dynamic(m))
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'strict': precision=int8 takes the range of all rows of a run, which would not be what they "
-                        "are alone; give a range, int8:LEAST,MOST");
+        return error_usage(
+            c->ctx, "'strict': precision=int8 takes the range of all rows of a run, which would not be what they "
+                    "are alone; give a range, int8:LEAST,MOST");
     m->asked.strict = o->strict;
     m->asked.best = o->strict ? target_find(BEST_BY_DEFAULT) : targets_best(c->ctx, o);
     if (m->asked.layout == LAYOUT_AUTO && module_machine(m)->span) /* without padded channels */
@@ -375,10 +374,11 @@ bool run_schedule(struct compilation *c)
         if (!variant_init(v, c->ctx, row, targets_platform(c->options), c->options->mattr))
             return false;
         if (c->options->strict && !variant_is_strict(v))
-            return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                            "'strict': code for '%s' has no fused multiply-add; leave --strict out, or do not take fma "
-                            "away",
-                            v->name);
+            return error_usage(
+                c->ctx,
+                "'strict': code for '%s' has no fused multiply-add; leave --strict out, or do not take fma "
+                "away",
+                v->name);
         v->machine = c->machine ? *c->machine : row->machine;
         v->machine.fp16 = variant_has_fp16(v);
         v->machine.tiles = variant_has_tiles(v) && !targets_static(c->options); /* nobody asks for them */
@@ -387,8 +387,8 @@ bool run_schedule(struct compilation *c)
         VEC_PUSH(&c->ctx->session, &c->targets, v);
     }
     if (!c->targets.n)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
+        return error_usage(c->ctx,
+                           "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
     choices_check(c);
     overrides_check(c);
     return true;
@@ -427,7 +427,7 @@ static bool enter_field(struct compilation *c)
         site = mutated ? -1 : site;
         bool lowers = kernel && lf_field(f, &row.facts);
         if (kernel && !lowers && c->options->in_field)
-            return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--in-field: '%s': %s", u->symbol, row.facts.why);
+            return error_usage(c->ctx, "--in-field: '%s': %s", u->symbol, row.facts.why);
         marks += row.facts.blocks;
         if (kernel)
             VEC_PUSH(&c->ctx->session, &c->lowered, row);
@@ -439,7 +439,7 @@ static bool enter_field(struct compilation *c)
     }
     c->marks = marks;
     graph_enter_field(c->graph);
-    return site < 0 || error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--mutate: there are fewer statements");
+    return site < 0 || error_usage(c->ctx, "--mutate: there are fewer statements");
 }
 
 /* One statement of all functions becomes another one. */
@@ -460,7 +460,7 @@ static bool mutate(struct compilation *c)
         c->meant = u->text;
         u->text = print_function(c, f);
     }
-    return c->mutated || error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--mutate: there are fewer statements");
+    return c->mutated || error_usage(c->ctx, "--mutate: there are fewer statements");
 }
 
 bool run_emit(struct compilation *c)
@@ -481,8 +481,8 @@ bool run_emit(struct compilation *c)
     if (c->base && !emit_base(c))
         return false;
     if (c->options->break_kernel && !c->module->asked.broke)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "--break-kernel: no kernel with floats computes a node '%s'", c->options->break_kernel);
+        return error_usage(c->ctx, "--break-kernel: no kernel with floats computes a node '%s'",
+                           c->options->break_kernel);
     const struct target *last = &c->targets.data[c->targets.n - 1]->target;
     if (!targets_static(c->options))
         unit_add(c, last, "plan", print_function(c, c->module->plan.plan_function), (src_id){0});

@@ -35,10 +35,8 @@ bool run_import(struct compilation *c)
         .n_overridable = o->overridable.items.n,
         .allow_hard_links = o->hard_links,
     };
-    if (!input_specs_parse(c->ctx, &o->inputs, &c->inputs, &c->n_inputs)) {
-        option_blame(c->ctx, o, "input", o->inputs.items.data[c->n_inputs]);
-        return false;
-    }
+    if (!input_specs_parse(c->ctx, &o->inputs, &c->inputs, &c->n_inputs))
+        return option_blame(c->ctx, o, "input", o->inputs.items.data[c->n_inputs]);
     c->graph = network_import(c->ctx, c->ctx->model_path, &import, &c->files);
     c->imported = c->module->g = c->graph;
     if (c->graph)
@@ -153,7 +151,7 @@ static bool prefix_check(struct context *ctx, const char *p)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
     if (p && (p[strspn(p, letters)] || (*p >= '0' && *p <= '9')))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'prefix' takes letters, digits and _, not '%s'", p);
+        return error_usage(ctx, "'prefix' takes letters, digits and _, not '%s'", p);
     return true;
 }
 
@@ -169,8 +167,7 @@ static bool compile_run(struct compilation *c)
     else if (!c->last)
         c->output = o->output ? o->output : output_default(c->ctx, o, c->ctx->model_path);
     if (c->output && strcmp(c->output, "-") == 0)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "the output is a file: only -stop-after writes to standard output");
+        return error_usage(c->ctx, "the output is a file: only -stop-after writes to standard output");
     if (c->output) {
         struct file_list model = {0};
         VEC_PUSH(&c->ctx->session, &model.paths, c->ctx->model_path);

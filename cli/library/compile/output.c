@@ -17,16 +17,6 @@ static bool is_for(const struct options *o, const char *container)
     return platform && strcmp(platform->container, container) == 0;
 }
 
-static bool is_for_windows(const struct options *o)
-{
-    return is_for(o, "coff");
-}
-
-static bool is_for_darwin(const struct options *o)
-{
-    return is_for(o, "macho");
-}
-
 const char *output_default(struct context *ctx, const struct options *o, const char *model)
 {
     const char *slash = strrchr(model, '/');
@@ -38,10 +28,10 @@ const char *output_default(struct context *ctx, const struct options *o, const c
                          : o->emit == OPT_EMIT_C          ? "c"
                          : targets_wasm(o)                ? "wasm"
                          : targets_static(o)              ? "a"
-                         : o->object && is_for_windows(o) ? "obj"
+                         : o->object && is_for(o, "coff") ? "obj"
                          : o->object                      ? "o"
-                         : is_for_windows(o)              ? "dll"
-                         : is_for_darwin(o)               ? "dylib"
+                         : is_for(o, "coff")              ? "dll"
+                         : is_for(o, "macho")             ? "dylib"
                                                           : "so";
     return arena_printf(&ctx->session, "%.*s.%s", (int)n, name, suffix);
 }
@@ -69,99 +59,9 @@ enum output_kind output_kind(const struct options *o, const char *path)
 #define WINDOWS_MAKES                                                                                            \
     "output '%s': for Windows mcc makes a library (.dll), an object (.obj) or an archive (.lib), and text (-S, " \
     "-emit-llvm)"
-
-/* Libraries of Windows have their name. */
-static bool windows_check(struct context *ctx, const struct options *o, const char *path)
-{
-    bool named = ends_with(path, ".dll"), text = o->stop_after || o->assembly || o->emit_llvm;
-    bool shared = output_kind(o, path) == OUTPUT_SHARED;
-    if (o->emit == OPT_EMIT_STATIC)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'emit': there are no static networks for Windows; make a .dll, .lib or .obj");
-    if (o->emit == OPT_EMIT_HEADER && shared && !text)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'emit': a header is for programs that are linked with the network, and a DLL is loaded "
-                        "(mcc_load_windows.c): make a .lib or .obj");
-    return text || named == shared || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, WINDOWS_MAKES, path);
-}
-
 #define DARWIN_MAKES                                                                                                 \
     "output '%s': for macOS and iOS mcc makes a library (.dylib), an object (.o) or an archive (.a), and text (-S, " \
     "-emit-llvm)"
-
-static bool darwin_check(struct context *ctx, const struct options *o, const char *path)
-{
-    bool named = ends_with(path, ".dylib"), text = o->stop_after || o->assembly || o->emit_llvm;
-    if (o->emit == OPT_EMIT_STATIC)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'emit': there are no static networks for macOS and iOS; --emit=c makes C source");
-    if (o->debug && !o->stop_after)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'g': files of macOS and iOS have no line tables, only names of functions");
-    return text || named == (output_kind(o, path) == OUTPUT_SHARED) ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, DARWIN_MAKES, path);
-}
-
-/* A module is all that there is for WebAssembly, and it has its name. */
-static bool wasm_check(struct context *ctx, const struct options *o, const char *path)
-{
-    bool named = ends_with(path, ".wasm"), text = o->stop_after || o->assembly || o->emit_llvm;
-    if (!targets_wasm(o))
-        return !named || o->stop_after ||
-               error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a module is for --target=wasm32", path);
-    if (o->debug)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'g': code for WebAssembly has no line tables; leave -g out");
-    if (o->emit)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'emit': for WebAssembly mcc makes modules alone, which mcc.mjs loads; leave --emit out");
-    if (o->weights == OPT_WEIGHTS_SIDECAR)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'weights': a WebAssembly module holds its weights; leave --weights out");
-    return text || (named && !o->object) ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    "output '%s': for WebAssembly mcc makes modules (.wasm), and text (-S, -emit-llvm)", path);
-}
-
-static bool c_output_check(struct context *ctx, const struct options *o, const char *path)
-{
-    const char *other = o->assembly ? "S" : o->emit_llvm ? "emit-llvm" : o->object ? "c" : o->debug ? "g" : NULL;
-    if (other)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': --emit=c makes C source alone; leave the option out",
-                        other);
-    if (!ends_with(path, ".c"))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': --emit=c makes C source; name it FILE.c",
-                        path);
-    const char *slash = strrchr(path, '/');
-    return !strpbrk(slash ? slash + 1 : path, "\"\\\n\r") ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    "output '%s': the C source includes its header by this name, which cannot have quotes, backslashes "
-                    "or line breaks; give the file another name",
-                    path);
-}
-
-/* A static network is an archive, or C, of which nothing is elsewhere. */
-static bool static_output_check(struct context *ctx, const struct options *o, const char *path)
-{
-    bool text = o->stop_after || ((o->assembly || o->emit_llvm) && o->emit != OPT_EMIT_C);
-    if (!text && o->emit != OPT_EMIT_C && ends_with(path, ".c"))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "output '%s': C source is for --emit=c; give that option, or another name", path);
-    if (!targets_static(o) || text)
-        return true;
-    if (o->weights == OPT_WEIGHTS_SIDECAR)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'weights': a static network holds its weights; leave --weights out");
-    if (o->emit == OPT_EMIT_C)
-        return c_output_check(ctx, o, path);
-    if (o->emit == OPT_EMIT_HEADER || o->object)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'%s': for this target mcc makes static networks, archives (.a) with a header of their own",
-                        o->object ? "c" : "emit");
-    return output_kind(o, path) == OUTPUT_ARCHIVE ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "output '%s': a static network is an archive; name it FILE.a",
-                    path);
-}
 
 /* Names that other systems give to their files. */
 static bool foreign_name_check(struct context *ctx, const struct options *o, const char *path)
@@ -176,25 +76,76 @@ static bool foreign_name_check(struct context *ctx, const struct options *o, con
         {".lib", "coff", "output '%s': files of Windows are for --target=x86_64-windows"},
         {".obj", "coff", "output '%s': files of Windows are for --target=x86_64-windows"},
     };
-    const char *makes = is_for_windows(o)  ? WINDOWS_MAKES
-                        : is_for_darwin(o) ? DARWIN_MAKES
-                                           : "output '%s': mcc makes ELF files for Linux: a shared object (.so), an "
-                                             "object (.o) or an archive (.a), and text (-S, -emit-llvm)";
+    const char *makes = is_for(o, "coff")    ? WINDOWS_MAKES
+                        : is_for(o, "macho") ? DARWIN_MAKES
+                                             : "output '%s': mcc makes ELF files for Linux: a shared object (.so), an "
+                                               "object (.o) or an archive (.a), and text (-S, -emit-llvm)";
     for (size_t i = 0; i < COUNT_OF(foreign) && !o->stop_after; i++)
         if (ends_with(path, foreign[i].suffix) && !is_for(o, foreign[i].container))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, foreign[i].says ? foreign[i].says : makes, path);
+            return error_usage(ctx, foreign[i].says ? foreign[i].says : makes, path);
     return true;
 }
 
+/* Libraries of Windows and of macOS have their names, modules of WebAssembly are all that there is for it, and a static
+ * network is an archive, or C, of which nothing is elsewhere. The first row that holds is told, with `what`. */
 bool output_name_check(struct context *ctx, const struct options *o, const char *path)
 {
-    if (!foreign_name_check(ctx, o, path) || !wasm_check(ctx, o, path))
+    const bool c = o->emit == OPT_EMIT_C, wasm = targets_wasm(o), windows = !c && is_for(o, "coff"),
+               darwin = !c && is_for(o, "macho"), elf = !wasm && !windows && !darwin,
+               code = o->assembly || o->emit_llvm, text = o->stop_after || code,
+               shared = output_kind(o, path) == OUTPUT_SHARED, sidecar = o->weights == OPT_WEIGHTS_SIDECAR,
+               network = elf && targets_static(o) && !o->stop_after && (c || !code), source = network && c,
+               archive = network && !c;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path,
+               *more = o->assembly    ? "S"
+                       : o->emit_llvm ? "emit-llvm"
+                       : o->object    ? "c"
+                       : o->debug     ? "g"
+                                      : NULL;
+    const struct {
+        bool holds;
+        const char *says, *what;
+    } rows[] = {
+        {!wasm && !o->stop_after && ends_with(path, ".wasm"), "output '%s': a module is for --target=wasm32", path},
+        {wasm && o->debug, "'%s': code for WebAssembly has no line tables; leave -g out", "g"},
+        {wasm && o->emit, "'%s': for WebAssembly mcc makes modules alone, which mcc.mjs loads; leave --emit out",
+         "emit"},
+        {wasm && sidecar, "'%s': a WebAssembly module holds its weights; leave --weights out", "weights"},
+        {wasm && !text && (o->object || !ends_with(path, ".wasm")),
+         "output '%s': for WebAssembly mcc makes modules (.wasm), and text (-S, -emit-llvm)", path},
+        {windows && o->emit == OPT_EMIT_STATIC,
+         "'%s': there are no static networks for Windows; make a .dll, .lib or .obj", "emit"},
+        {windows && o->emit == OPT_EMIT_HEADER && shared && !text,
+         "'%s': a header is for programs that are linked with the network, and a DLL is loaded (mcc_load_windows.c): "
+         "make a .lib or .obj",
+         "emit"},
+        {windows && !text && ends_with(path, ".dll") != shared, WINDOWS_MAKES, path},
+        {darwin && o->emit == OPT_EMIT_STATIC,
+         "'%s': there are no static networks for macOS and iOS; --emit=c makes C source", "emit"},
+        {darwin && o->debug && !o->stop_after,
+         "'%s': files of macOS and iOS have no line tables, only names of functions", "g"},
+        {darwin && !text && ends_with(path, ".dylib") != shared, DARWIN_MAKES, path},
+        {elf && !c && !text && ends_with(path, ".c"),
+         "output '%s': C source is for --emit=c; give that option, or another name", path},
+        {network && sidecar, "'%s': a static network holds its weights; leave --weights out", "weights"},
+        {source && more, "'%s': --emit=c makes C source alone; leave the option out", more},
+        {source && !ends_with(path, ".c"), "output '%s': --emit=c makes C source; name it FILE.c", path},
+        {source && strpbrk(name, "\"\\\n\r"),
+         "output '%s': the C source includes its header by this name, which cannot have quotes, backslashes or line "
+         "breaks; give the file another name",
+         path},
+        {archive && (o->emit == OPT_EMIT_HEADER || o->object),
+         "'%s': for this target mcc makes static networks, archives (.a) with a header of their own",
+         o->object ? "c" : "emit"},
+        {archive && output_kind(o, path) != OUTPUT_ARCHIVE,
+         "output '%s': a static network is an archive; name it FILE.a", path},
+    };
+    if (!foreign_name_check(ctx, o, path))
         return false;
-    if (o->emit != OPT_EMIT_C && is_for_windows(o))
-        return windows_check(ctx, o, path);
-    if (o->emit != OPT_EMIT_C && is_for_darwin(o))
-        return darwin_check(ctx, o, path);
-    return targets_wasm(o) || static_output_check(ctx, o, path);
+    for (size_t i = 0; i < COUNT_OF(rows); i++)
+        if (rows[i].holds)
+            return error_usage(ctx, rows[i].says, rows[i].what);
+    return true;
 }
 
 const char *output_sidecar(struct context *ctx, const struct options *o, const char *path)
@@ -207,7 +158,7 @@ bool output_check(struct context *ctx, const char *path)
 {
     struct stat st;
     if (*path == 0)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "the output has no name");
+        return error_usage(ctx, "the output has no name");
     if (stat(path, &st) == 0) {
         if (!S_ISREG(st.st_mode))
             return error_env(ctx, "output '%s' is %s", path,
@@ -237,12 +188,11 @@ bool output_differs(struct context *ctx, const char *path, const struct file_lis
     if (stat(path, &st) != 0)
         return true;
     if (is_same_file(&st, config))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "output '%s' is the configuration file; choose another name", path);
+        return error_usage(ctx, "output '%s' is the configuration file; choose another name", path);
     for (uint32_t i = 0; i < files->paths.n; i++)
         if (is_same_file(&st, files->paths.data[i]))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                            "output '%s' is the input file '%s'; choose another name", path, files->paths.data[i]);
+            return error_usage(ctx, "output '%s' is the input file '%s'; choose another name", path,
+                               files->paths.data[i]);
     return true;
 }
 
@@ -255,7 +205,7 @@ bool side_write(struct compilation *c, const char *path, const char *data, size_
 {
     struct stat st;
     if (stat(path, &st) == 0 && c->output && is_same_file(&st, c->output))
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is already the output; choose another name", path);
+        return error_usage(c->ctx, "'%s' is already the output; choose another name", path);
     return output_differs(c->ctx, path, &c->files, c->options->config) && output_write(c->ctx, path, data, size);
 }
 

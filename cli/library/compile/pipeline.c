@@ -57,10 +57,10 @@ static bool stage_known(struct context *ctx, const char *name)
     struct nearest near = nearest_to(name);
     for (uint32_t i = 0; i < stage_count; i++)
         nearest_try(&near, stage_table[i].name);
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    near.found ? "there is no stage '%s'; did you mean '%s'?"
-                               : "there is no stage '%s' (--list-stages names them)",
-                    name, near.found);
+    return error_usage(ctx,
+                       near.found ? "there is no stage '%s'; did you mean '%s'?"
+                                  : "there is no stage '%s' (--list-stages names them)",
+                       name, near.found);
 }
 
 bool stages_known(struct context *ctx, const struct options *o)
@@ -69,9 +69,9 @@ bool stages_known(struct context *ctx, const struct options *o)
         if (!stage_known(ctx, o->print_after.items.data[i]))
             return false;
     if (o->stop_after && strcmp(o->stop_after, stage_table[stage_count - 1].name) == 0)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'stop-after': %s is the last stage, and what it makes is the output; leave the option out",
-                        o->stop_after);
+        return error_usage(ctx,
+                           "'stop-after': %s is the last stage, and what it makes is the output; leave the option out",
+                           o->stop_after);
     return !o->stop_after || stage_known(ctx, o->stop_after);
 }
 

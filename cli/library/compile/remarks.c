@@ -219,15 +219,15 @@ static bool pattern_bounded(const char *pattern)
 static bool pattern_compile(struct context *ctx, const char *pattern, regex_t *out)
 {
     if (!pattern_bounded(pattern))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "a regular expression for passes has at most 200 characters and 20 parentheses and no {N}: "
-                        "'%.40s%s'",
-                        pattern, strlen(pattern) > 40 ? "..." : "");
+        return error_usage(ctx,
+                           "a regular expression for passes has at most 200 characters and 20 parentheses and no {N}: "
+                           "'%.40s%s'",
+                           pattern, strlen(pattern) > 40 ? "..." : "");
     char *either = arena_strdup(&ctx->session, pattern); /* a,b: passes that match a or b */
     for (char *p = either; *p; p++)
         *p = *p == ',' ? '|' : *p;
     return regcomp(out, either, REG_EXTENDED | REG_NOSUB) == 0 ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' is not a regular expression", pattern);
+           error_usage(ctx, "'%s' is not a regular expression", pattern);
 }
 
 /* Does a pass that makes remarks of the kind match? */
@@ -249,10 +249,10 @@ static bool pattern_check(struct context *ctx, const char *pattern, enum kind ki
     regfree(&regex);
     if (any)
         return true;
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    near.found ? "'R%s': no pass with such remarks matches '%s': %s; did you mean '%s'?"
-                               : "'R%s': no pass with such remarks matches '%s': %s",
-                    kind_flags[kind], pattern, passes.data, near.found);
+    return error_usage(ctx,
+                       near.found ? "'R%s': no pass with such remarks matches '%s': %s; did you mean '%s'?"
+                                  : "'R%s': no pass with such remarks matches '%s': %s",
+                       kind_flags[kind], pattern, passes.data, near.found);
 }
 
 bool remarks_check(struct context *ctx, const struct options *o)

@@ -98,8 +98,7 @@ static bool choice_read(struct compilation *c, const char *text)
     while (colon && colon > text && *colon != ':')
         colon--;
     if (!colon || colon == text)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--choose '%s': NODE:KEY=VALUE, as in conv1:tile=1x6x4",
-                        text);
+        return error_usage(c->ctx, "--choose '%s': NODE:KEY=VALUE, as in conv1:tile=1x6x4", text);
     struct choice choice = {.text = text, .node = arena_strndup(m->arena, text, (size_t)(colon - text))};
     const char *name = arena_strndup(m->arena, colon + 1, (size_t)(sign - colon - 1));
     for (size_t k = 0; k < COUNT_OF(keys); k++) {
@@ -109,14 +108,14 @@ static bool choice_read(struct compilation *c, const char *text)
                    *range = k == CHOOSE_PRECISION && strncmp(value, "int8:", 5) == 0 ? value + 5 : NULL;
         if (!value_read(&keys[k], range ? "int8" : value, choice.n) ||
             (range && !range_read(m->arena, range, choice.range)))
-            return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--choose '%s': %s is %s", text, name, keys[k].form);
+            return error_usage(c->ctx, "--choose '%s': %s is %s", text, name, keys[k].form);
         choice.key = (enum choice_key)k;
         choice_add(m, choice);
         return true;
     }
     const char *why = field_choice(m->arena, name, sign + 1, &choice);
     if (why)
-        return error_at(c->ctx, FAIL_USAGE, (src_id){0}, NULL, "--choose '%s': %s", text, why);
+        return error_usage(c->ctx, "--choose '%s': %s", text, why);
     choice_add(m, choice);
     return true;
 }

@@ -88,11 +88,11 @@ static bool refuse_feature(struct context *ctx, const char *arch, const char *wo
             nearest_try(&near, feature_rows[i].name);
     struct strbuf list = strbuf_of(&ctx->session);
     cpu_list(arch, &list);
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    "'mattr': '%s' is no feature of %s that can be tested when the network is "
-                    "opened%s%s%s; these can: %s",
-                    word, arch, near.found ? "; did you mean '" : "", near.found ? near.found : "",
-                    near.found ? "'?" : "", list.n ? list.data : "none");
+    return error_usage(ctx,
+                       "'mattr': '%s' is no feature of %s that can be tested when the network is "
+                       "opened%s%s%s; these can: %s",
+                       word, arch, near.found ? "; did you mean '" : "", near.found ? near.found : "",
+                       near.found ? "'?" : "", list.n ? list.data : "none");
 }
 
 /* One "+name" or "-name". */
@@ -100,13 +100,11 @@ static bool apply(struct context *ctx, const char *arch, const char *word, uint6
 {
     const struct feature *f = *word == '+' || *word == '-' ? feature_find(arch, word + 1) : NULL;
     if ((*word != '+' && *word != '-') || !word[1])
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr' takes features such as +avx512vnni,-fma, not '%s'",
-                        word);
+        return error_usage(ctx, "'mattr' takes features such as +avx512vnni,-fma, not '%s'", word);
     if (!f)
         return refuse_feature(ctx, arch, word);
     if (*word == '-' && f->bit == BIT_BASE)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'mattr': code for %s needs '%s', which cannot be disabled",
-                        arch, f->name);
+        return error_usage(ctx, "'mattr': code for %s needs '%s', which cannot be disabled", arch, f->name);
     if (f->bit >= 0)
         *bits = *word == '+' ? with_implied(arch, *bits | 1ull << f->bit) : without(arch, *bits, f->bit);
     return true;

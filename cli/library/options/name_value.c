@@ -20,12 +20,11 @@ bool feeds_known(struct context *ctx, const struct text_list *list, const char *
         const char *text = list->items.data[i];
         bool found = false;
         if (!strchr(text, '='))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s' needs a value: NAME=FILE", text);
+            return error_usage(ctx, "'%s' needs a value: NAME=FILE", text);
         for (uint32_t k = 0; k < n && !found; k++)
             found = strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
         if (!found)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                            "the model has nothing called '%s' (mcc inspect lists inputs and outputs)", text);
+            return error_usage(ctx, "the model has nothing called '%s' (mcc inspect lists inputs and outputs)", text);
     }
     return true;
 }
@@ -38,11 +37,11 @@ bool dims_known(struct context *ctx, const struct text_list *list, const char *c
         for (uint32_t k = 0; k < n && !found; k++)
             found = names[k] && strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
         if (!found)
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                            strchr(text, '=') ? "--dim %s: the model has no symbolic dimension of this "
-                                                "name"
-                                              : "--dim %s: write NAME=N",
-                            text);
+            return error_usage(ctx,
+                               strchr(text, '=') ? "--dim %s: the model has no symbolic dimension of this "
+                                                   "name"
+                                                 : "--dim %s: write NAME=N",
+                               text);
     }
     return true;
 }
@@ -54,8 +53,7 @@ bool feed_seed(struct context *ctx, const char *feed, uint64_t otherwise, uint64
     if (!feed || strncmp(feed, "random:", 7) != 0)
         return true;
     *out = strtoull(feed + 7, &end, 10);
-    return (feed[7] >= '0' && feed[7] <= '9' && *end == 0) ||
-           error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': a seed is a whole number", feed);
+    return (feed[7] >= '0' && feed[7] <= '9' && *end == 0) || error_usage(ctx, "'%s': a seed is a whole number", feed);
 }
 
 bool dim_find(struct context *ctx, const struct text_list *list, const char *name, int64_t *out)
@@ -66,8 +64,7 @@ bool dim_find(struct context *ctx, const struct text_list *list, const char *nam
         return true;
     for (const char *p = text; *p; p++)
         if (*p < '0' || *p > '9' || !mul_i64(v, 10, &v) || !add_i64(v, *p - '0', &v))
-            return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--dim %s=%s: a dimension is a whole number", name,
-                            text);
+            return error_usage(ctx, "--dim %s=%s: a dimension is a whole number", name, text);
     *out = v;
-    return *text || error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "--dim %s= needs a number", name);
+    return *text || error_usage(ctx, "--dim %s= needs a number", name);
 }

@@ -233,7 +233,7 @@ bool option_set(struct context *ctx, struct options *o, const struct option *def
     return false;
 }
 
-void option_blame(struct context *ctx, const struct options *o, const char *name, const char *text)
+bool option_blame(struct context *ctx, const struct options *o, const char *name, const char *text)
 {
     const struct option *named = option_find(name, 'C');
     for (uint32_t i = 0; named && i < o->places.n; i++) {
@@ -244,4 +244,5 @@ void option_blame(struct context *ctx, const struct options *o, const char *name
         ctx->line = place->line;
         ctx->column = place->column;
     }
+    return false;
 }

@@ -99,8 +99,8 @@ const char *option_gone(const char *name);
 bool option_set(struct context *, struct options *, const struct option *, const char *value, enum fail fail);
 
 /* Makes a diagnostic about the option (of a list: this item) point to the place in the configuration that set it, where
- * one did. */
-void option_blame(struct context *, const struct options *, const char *name, const char *text);
+ * one did; false. */
+bool option_blame(struct context *, const struct options *, const char *name, const char *text);
 
 /* cli/library/options/config.c: applies the YAML file `path` to the options that `where` takes. On failure
  * ctx->model_path, line and column say where the diagnostic belongs. */

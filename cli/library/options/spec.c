@@ -18,9 +18,9 @@ struct parse {
 static bool spec_error(const struct parse *p, const char *what, const char *where)
 {
     size_t at = where ? (size_t)(where - p->copy) + 1 : 0;
-    return error_at(p->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    where ? "input specification '%s': %s '%s' (character %zu)" : "input specification '%s': %s",
-                    p->spec, what, where, at);
+    return error_usage(p->ctx,
+                       where ? "input specification '%s': %s '%s' (character %zu)" : "input specification '%s': %s",
+                       p->spec, what, where, at);
 }
 
 static const char *skip_spaces(const char *s)

@@ -94,15 +94,14 @@ static const struct platform *platform_asked(const char *triple)
 static bool target_check(struct context *ctx, const char *triple)
 {
     if (triple && strchr(triple, ','))
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'target': only mcc compile takes a list of targets");
+        return error_usage(ctx, "'target': only mcc compile takes a list of targets");
     if (!triple || platform_asked(triple))
         return true;
     struct strbuf all = strbuf_of(&ctx->session);
     for (uint32_t i = 0; i < platform_count; i++)
         strbuf_printf(&all, "%s%s-%s%s", i ? ", " : "", platforms[i].arch, platforms[i].system,
                       least_version(&platforms[i]));
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "there is no code for the target '%s'; there is for %s", triple,
-                    all.data);
+    return error_usage(ctx, "there is no code for the target '%s'; there is for %s", triple, all.data);
 }
 
 /* One word of -march or --variants, which the architecture must have. */
@@ -120,14 +119,13 @@ static bool level_check(struct context *ctx, const char *option, const char *arc
             nearest_try(&near, t->name);
     }
     if (foreign)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'%s': '%s' is a CPU of %s, and the code is for %s (--target says which)", option, word,
-                        foreign->arch, arch);
-    return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                    near.found ? "'%s': there is no CPU '%s' of %s (-mcpu=help prints all); did you "
-                                 "mean '%s'?"
-                               : "'%s': there is no CPU '%s' of %s (-mcpu=help prints all)",
-                    option, word, arch, near.found);
+        return error_usage(ctx, "'%s': '%s' is a CPU of %s, and the code is for %s (--target says which)", option, word,
+                           foreign->arch, arch);
+    return error_usage(ctx,
+                       near.found ? "'%s': there is no CPU '%s' of %s (-mcpu=help prints all); did you "
+                                    "mean '%s'?"
+                                  : "'%s': there is no CPU '%s' of %s (-mcpu=help prints all)",
+                       option, word, arch, near.found);
 }
 
 static bool levels_check(struct context *ctx, const char *option, const char *arch, const char *list)
@@ -175,10 +173,8 @@ static bool one_level_check(struct context *ctx, const struct options *o)
     const char *list = o->variants ? o->variants : o->march, *option = o->variants ? "variants" : "march";
     if (!targets_static(o) || !list || (!strchr(list, ',') && strcmp(list, "all") != 0))
         return true;
-    error_at(ctx, FAIL_USAGE, (src_id){0}, NULL, "'%s': a static network is for one CPU; name one (-mcpu=help)",
-             option);
-    option_blame(ctx, o, option, NULL);
-    return false;
+    error_usage(ctx, "'%s': a static network is for one CPU; name one (-mcpu=help)", option);
+    return option_blame(ctx, o, option, NULL);
 }
 
 /* The architecture of the code: this machine's unless --target names one. */
@@ -308,13 +304,12 @@ static bool strict_check(struct context *ctx, const struct options *o, const cha
     const char *list = o->variants ? o->variants : o->march;
     if (!o->strict || (some && (!named || strcmp(list, "all") == 0)))
         return true;
-    error_at(
-        ctx, FAIL_USAGE, (src_id){0}, NULL,
+    error_usage(
+        ctx,
         "'strict': there are no strict results on '%s', only on x86-64-v3 and better, AArch64 and RISC-V of 64 bits, "
         "which have fused multiply-add; leave --strict out, or compile for these",
         named ? named->name : arch);
-    option_blame(ctx, o, "strict", NULL);
-    return false;
+    return option_blame(ctx, o, "strict", NULL);
 }
 
 bool variant_is_fused(const struct variant *v)
@@ -331,10 +326,8 @@ bool targets_check(struct context *ctx, const struct options *o)
 {
     uint64_t bits;
     const char *blamed = NULL;
-    if (!target_check(ctx, o->target)) {
-        option_blame(ctx, o, "target", NULL);
-        return false;
-    }
+    if (!target_check(ctx, o->target))
+        return option_blame(ctx, o, "target", NULL);
     const char *arch = wanted_arch(o), *base = strcmp(arch, "x86_64") == 0 ? "x86-64" : "generic";
     if (!levels_check(ctx, "march", arch, o->march))
         blamed = "march";
@@ -343,8 +336,8 @@ bool targets_check(struct context *ctx, const struct options *o)
     else if (o->mattr && !cpu_bits(ctx, arch, base, o->mattr, &bits))
         blamed = "mattr";
     if (blamed)
-        option_blame(ctx, o, blamed, NULL);
-    return !blamed && one_level_check(ctx, o) && strict_check(ctx, o, arch);
+        return option_blame(ctx, o, blamed, NULL);
+    return one_level_check(ctx, o) && strict_check(ctx, o, arch);
 }
 
 bool target_wanted(const struct options *o, const struct module *m, const struct target_row *t)
@@ -416,9 +409,9 @@ bool variant_init(struct variant *v, struct context *ctx, const struct target_ro
     const uint64_t f = 1ull << RT_X86_AVX512F,
                    vl = 1ull << RT_X86_AVX512VL; /* LLVM cannot mask the registers of AVX2 then */
     if (strcmp(row->arch, "x86_64") == 0 && (v->needs & (f | vl)) == f)
-        return error_at(ctx, FAIL_USAGE, (src_id){0}, NULL,
-                        "'mattr': code for '%s' with avx512f and without avx512vl cannot be made; "
-                        "add +avx512vl",
-                        v->name);
+        return error_usage(ctx,
+                           "'mattr': code for '%s' with avx512f and without avx512vl cannot be made; "
+                           "add +avx512vl",
+                           v->name);
     return true;
 }
