@@ -1,6 +1,7 @@
 /* COFF objects, imports and the linker's part (coff.h). */
 #include <string.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/coff.h"
 
 enum { DATA = 0x40000040, ALIGN_16 = 0x500000, ALIGN_64 = 0x700000 };
@@ -23,16 +24,6 @@ const struct coff_machine *coff_machine_by_number(uint16_t number)
     return NULL;
 }
 
-static void put16(struct strbuf *b, uint16_t x)
-{
-    strbuf_append(b, &x, sizeof x);
-}
-
-static void put32(struct strbuf *b, uint32_t x)
-{
-    strbuf_append(b, &x, sizeof x);
-}
-
 /* ---- objects ---- */
 
 void coff_put_symbol(struct strbuf *out, struct strbuf *names, const char *name, uint64_t value, int section,
@@ -44,13 +35,12 @@ void coff_put_symbol(struct strbuf *out, struct strbuf *names, const char *name,
         memcpy(inlined, name, n);
         strbuf_append(out, inlined, sizeof inlined);
     } else {
-        put32(out, 0);
-        put32(out, (uint32_t)names->n);
-        strbuf_append(names, name, n + 1);
+        put_little(out, 0, 4);
+        put_little(out, put_name(names, name), 4);
     }
-    put32(out, (uint32_t)value);
-    put16(out, (uint16_t)section);
-    put16(out, type);
+    put_little(out, value, 4);
+    put_little(out, (uint64_t)section, 2);
+    put_little(out, type, 2);
     strbuf_append(out, (const uint8_t[]){class, 0}, 2);
 }
 
@@ -66,14 +56,13 @@ static const struct {
 static void put_relocations(struct strbuf *out, const struct object *o, uint16_t type)
 {
     if (o->pointers.n >= COFF_MANY) { /* the first says how many */
-        put32(out, o->pointers.n + 1);
-        put32(out, 0);
-        put16(out, 0);
+        put_little(out, o->pointers.n + 1, 4);
+        put_little(out, 0, 6);
     }
     for (uint32_t i = 0; i < o->pointers.n; i++) {
-        put32(out, (uint32_t)o->pointers.data[i].at);
-        put32(out, o->pointers.data[i].symbol - 1);
-        put16(out, type);
+        put_little(out, (uint32_t)o->pointers.data[i].at, 4);
+        put_little(out, o->pointers.data[i].symbol - 1, 4);
+        put_little(out, type, 2);
     }
 }
 
@@ -90,7 +79,7 @@ struct span coff_object(struct arena *arena, const struct platform *platform, co
     if (all > UINT32_MAX / 2)
         return (struct span){0};
     struct strbuf out = strbuf_of(arena), names = strbuf_of(arena), symbols = strbuf_of(arena);
-    put32(&names, 0);
+    put_little(&names, 0, 4);
     for (uint32_t i = 0; i < o->pointers.n; i++) /* addends lie in place */
         memcpy(o->bytes[SECTION_RELRO].data + o->pointers.data[i].at, &o->pointers.data[i].addend, sizeof(uint64_t));
     strbuf_append(&out, &head, sizeof head);
@@ -184,13 +173,13 @@ static struct span import_library(struct arena *arena, const struct coff_machine
     for (size_t i = 0; i < COUNT_OF(imports); i++) {
         size_t name = strlen(imports[i].name) + 1, library = strlen(imports[i].library) + 1;
         struct strbuf out = strbuf_of(arena);
-        put32(&out, 0xffff0000u);
-        put16(&out, 0);
-        put16(&out, machine->machine);
-        put32(&out, 0);
-        put32(&out, (uint32_t)(name + library));
-        put16(&out, 0);
-        put16(&out, 1 << 2 /* by name */);
+        put_little(&out, 0xffff0000u, 4);
+        put_little(&out, 0, 2);
+        put_little(&out, machine->machine, 2);
+        put_little(&out, 0, 4);
+        put_little(&out, (uint32_t)(name + library), 4);
+        put_little(&out, 0, 2);
+        put_little(&out, 1 << 2 /* by name */, 2);
         strbuf_append(&out, imports[i].name, name);
         strbuf_append(&out, imports[i].library, library);
         members[i] = (struct span){out.data, out.n};

@@ -9,6 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/coff.h"
 #include "codegen/names.h"
 #include "codegen/sink.h"
@@ -65,11 +66,6 @@ static bool broken(struct image *im, const char *what)
 static bool is_named(const unsigned char *head, const char *name)
 {
     return strncmp((const char *)head, name, 8) == 0;
-}
-
-static uint64_t round_to(uint64_t x, uint64_t unit)
-{
-    return (x + unit - 1) / unit * unit;
 }
 
 /* May `bytes` at the section's start be patched? The section must lie before the weights: they grow, and what follows

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/coff_merge.h"
 #include "codegen/names.h"
 #include "codegen/sink.h"
@@ -51,7 +52,7 @@ static bool place(struct merged *m, struct member *o, uint32_t i)
     if ((piece->to = joined_for(m, name)) == COFF_UNPLACED || align > ALIGN_MAX)
         return merged_broken(m, "a kind of section that is not used");
     struct joined *j = &m->joined[piece->to];
-    uint64_t at = (j->size + align - 1) / align * align;
+    uint64_t at = round_to(j->size, align);
     j->flags |= s->flags & ~(uint32_t)(COFF_COMDAT | COFF_OVERFLOWS | 15u << ALIGN_SHIFT);
     j->align = align > j->align ? align : j->align;
     if (strcmp(name, COFF_WEIGHTS) == 0) { /* a placeholder */
@@ -154,12 +155,6 @@ static bool join(struct merged *m)
 
 /* ---- the file ---- */
 
-static void align_to(struct strbuf *out, uint32_t align)
-{
-    while (out->n % align)
-        strbuf_append(out, "", 1);
-}
-
 static struct coff_section section_head(struct merged *m, struct strbuf *out, const struct joined *j)
 {
     struct coff_section h = {.size = (uint32_t)j->size, .flags = j->flags};
@@ -176,7 +171,7 @@ static struct coff_section section_head(struct merged *m, struct strbuf *out, co
         memcpy(h.name, j->name, strlen(j->name));
     }
     if (j->bytes.n) {
-        align_to(out, 16);
+        put_aligned(out, 16);
         h.at = (uint32_t)out->n;
         strbuf_append(out, j->bytes.data, j->bytes.n);
     }
@@ -218,7 +213,7 @@ static bool make_head(struct merged *m)
     uint32_t bytes = (uint32_t)m->names.n;
     memcpy(m->names.data, &bytes, sizeof bytes);
     strbuf_append(&out, m->names.data, m->names.n);
-    align_to(&out, 64);
+    put_aligned(&out, 64);
     if ((w->size && !w->sidecar) != (weights != COFF_UNPLACED))
         return merged_broken(m, "weights");
     if (weights != COFF_UNPLACED)

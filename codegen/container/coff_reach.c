@@ -1,6 +1,7 @@
 /* Reads the objects that become one for Windows, and marks what the query function reaches (coff_merge.h). */
 #include <string.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/coff_merge.h"
 #include "codegen/table.h"
 
@@ -57,16 +58,11 @@ static void define(struct merged *m, const char *name, uint32_t member, uint32_t
     *head = m->definitions.n;
 }
 
-static bool holds(const struct member *o, uint64_t at, uint64_t bytes)
-{
-    return at <= o->size && bytes <= o->size - at;
-}
-
 uint32_t merged_relocations(const struct member *o, const struct coff_section *s, uint64_t *at)
 {
     uint32_t n = s->n_relocations;
     *at = s->relocations_at;
-    if ((s->flags & COFF_OVERFLOWS) && n == COFF_MANY && holds(o, *at, COFF_RELOCATION_BYTES)) {
+    if ((s->flags & COFF_OVERFLOWS) && n == COFF_MANY && bytes_inside(o->size, *at, COFF_RELOCATION_BYTES)) {
         memcpy(&n, o->data + *at, sizeof n);
         n -= n > 0;
         *at += COFF_RELOCATION_BYTES;
@@ -85,13 +81,14 @@ static bool read_member(struct merged *m, uint32_t number, struct span object)
     memcpy(&o->head, o->data, sizeof o->head);
     uint64_t n = o->head.n_sections, symbols = (uint64_t)o->head.n_symbols * COFF_SYMBOL_BYTES;
     if (o->head.machine != m->machine->machine || o->head.optional_bytes ||
-        !holds(o, sizeof o->head, n * sizeof *o->sections) || !holds(o, o->head.symbols_at, symbols + sizeof size))
+        !bytes_inside(o->size, sizeof o->head, n * sizeof *o->sections) ||
+        !bytes_inside(o->size, o->head.symbols_at, symbols + sizeof size))
         return merged_broken(m, "its tables");
     o->symbols = o->data + o->head.symbols_at;
     o->text = o->symbols + symbols;
     memcpy(&size, o->text, sizeof size);
     o->text_size = size;
-    if (!holds(o, o->head.symbols_at + symbols, size) || (size > 4 && o->text[size - 1]))
+    if (!bytes_inside(o->size, o->head.symbols_at + symbols, size) || (size > 4 && o->text[size - 1]))
         return merged_broken(m, "its names");
     o->sections = arena_copy(m->arena, o->data + sizeof o->head, n * sizeof *o->sections);
     o->pieces = NEW_ARRAY(m->arena, struct piece, n + 1);
@@ -100,8 +97,8 @@ static bool read_member(struct merged *m, uint32_t number, struct span object)
         const struct coff_section *s = &o->sections[i];
         uint64_t at, relocations = merged_relocations(o, s, &at);
         o->pieces[i].to = COFF_UNPLACED;
-        if ((!(s->flags & COFF_UNINITIALIZED) && !holds(o, s->at, s->size)) ||
-            !holds(o, at, relocations * COFF_RELOCATION_BYTES))
+        if ((!(s->flags & COFF_UNINITIALIZED) && !bytes_inside(o->size, s->at, s->size)) ||
+            !bytes_inside(o->size, at, relocations * COFF_RELOCATION_BYTES))
             return merged_broken(m, "a section");
     }
     for (uint32_t i = 0; i < o->head.n_symbols; i++) {

@@ -1,4 +1,5 @@
 /* The table of formats, and what they have in common (container.h). */
+#include "codegen/container/bytes.h"
 #include "codegen/container/container.h"
 
 #include <stdio.h>
@@ -47,8 +48,7 @@ void object_init(struct object *o, struct arena *arena)
 uint64_t object_put(struct object *o, enum section section, const void *data, size_t size, size_t align)
 {
     struct strbuf *b = &o->bytes[section];
-    while (b->n % align)
-        strbuf_append(b, "", 1);
+    put_aligned(b, align);
     uint64_t at = b->n;
     strbuf_append(b, data, size);
     return at;
@@ -92,13 +92,12 @@ struct span archive_head(struct arena *arena, const char *symbol, uint64_t membe
 {
     size_t index = 8 + strlen(symbol) + 1, room = (index + 63) & ~(size_t)63;
     uint32_t at = (uint32_t)(8 + 60 + room);
-    const unsigned char words[8] = {0, 0, 0, 1, 0, 0, (unsigned char)(at >> 8), (unsigned char)at};
     struct strbuf out = strbuf_of(arena);
     strbuf_printf(&out, "!<arch>\n%-16s%-12d%-6d%-6d%-8s%-10zu`\n", "/", 0, 0, 0, "0", room);
-    strbuf_append(&out, words, sizeof words);
-    strbuf_append(&out, symbol, strlen(symbol) + 1);
-    while (out.n < at)
-        strbuf_append(&out, "", 1);
+    put_big(&out, 1, 4);
+    put_big(&out, at, 4);
+    put_name(&out, symbol);
+    put_up_to(&out, at);
     strbuf_printf(&out, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n", "model.o/", 0, 0, 0, "644",
                   (unsigned long long)member_size);
     return (struct span){out.data, out.n};

@@ -1,4 +1,5 @@
 /* Writes relocatable objects and stub libraries (elf.h). */
+#include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
 
 #include <string.h>
@@ -42,22 +43,6 @@ uint16_t elf_machine_here(void)
 #endif
 }
 
-static void pad(struct strbuf *b, size_t align)
-{
-    static const char zeros[64];
-    while (b->n % align) {
-        size_t n = align - b->n % align;
-        strbuf_append(b, zeros, n < sizeof zeros ? n : sizeof zeros);
-    }
-}
-
-static uint32_t add_name(struct strbuf *names, const char *name)
-{
-    uint32_t at = (uint32_t)names->n;
-    strbuf_append(names, name, strlen(name) + 1);
-    return at;
-}
-
 static Elf64_Ehdr file_head(const struct elf_machine *m, uint16_t type)
 {
     Elf64_Ehdr h = {.e_type = type, .e_machine = m->machine, .e_version = EV_CURRENT, .e_flags = m->flags};
@@ -96,7 +81,7 @@ static struct span symbol_bytes(struct arena *arena, const struct object *o, str
     }
     for (uint32_t i = 0; i < o->symbols.n; i++) {
         const struct object_symbol *s = &o->symbols.data[i];
-        symbols[SECTIONS + i] = (Elf64_Sym){.st_name = add_name(names, s->name),
+        symbols[SECTIONS + i] = (Elf64_Sym){.st_name = put_name(names, s->name),
                                             .st_info = ELF64_ST_INFO(STB_GLOBAL, s->section ? STT_OBJECT : STT_NOTYPE),
                                             .st_other = STV_HIDDEN,
                                             .st_shndx = (uint16_t)s->section,
@@ -117,13 +102,13 @@ static struct span file_bytes(struct arena *arena, Elf64_Ehdr *head, Elf64_Shdr 
     struct strbuf out = strbuf_of(arena);
     strbuf_append(&out, head, sizeof *head);
     for (uint16_t s = 1; s < n; s++) {
-        pad(&out, sec[s].sh_addralign);
+        put_aligned(&out, sec[s].sh_addralign);
         sec[s].sh_offset = out.n;
         sec[s].sh_size = body[s].size;
         if (body[s].size)
             strbuf_append(&out, body[s].data, body[s].size);
     }
-    pad(&out, 8);
+    put_aligned(&out, 8);
     head->e_shoff = out.n;
     head->e_shnum = n;
     head->e_shstrndx = names;
@@ -185,9 +170,9 @@ struct span elf_stub(struct arena *arena, const struct platform *platform, const
     Elf64_Sym *sym = NEW_ARRAY(arena, Elf64_Sym, n + 1);
     struct strbuf text = strbuf_of(arena);
     strbuf_append(&text, "", 1);
-    Elf64_Dyn dynamic[2] = {{.d_tag = DT_SONAME, .d_un.d_val = add_name(&text, platform->library)}, {.d_tag = DT_NULL}};
+    Elf64_Dyn dynamic[2] = {{.d_tag = DT_SONAME, .d_un.d_val = put_name(&text, platform->library)}, {.d_tag = DT_NULL}};
     for (uint32_t i = 0; i < n; i++) {
-        sym[i + 1].st_name = add_name(&text, names[i]);
+        sym[i + 1].st_name = put_name(&text, names[i]);
         sym[i + 1].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
         sym[i + 1].st_shndx = STUB_TEXT;
     }

@@ -8,6 +8,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
 #include "codegen/names.h"
 #include "codegen/sink.h"
@@ -134,16 +135,13 @@ static bool name_functions(struct image *im)
         const char *name = (const char *)im->data + old->sh_offset + sym[i].st_name;
         if (ELF64_ST_TYPE(sym[i].st_info) == STT_FUNC)
             name = names_find(im->l->names, name);
-        sym[i].st_name = *name ? (Elf64_Word)text.n : 0;
-        if (*name)
-            strbuf_append(&text, name, strlen(name) + 1);
+        sym[i].st_name = *name ? put_name(&text, name) : 0;
     }
     old->sh_size = text.n;
     struct strbuf out = strbuf_of(im->l->arena);
     strbuf_append(&out, im->data, old->sh_offset);
     strbuf_append(&out, text.data, text.n);
-    while (out.n % 8)
-        strbuf_append(&out, "", 1);
+    put_aligned(&out, 8);
     uint64_t table = out.n;
     strbuf_append(&out, im->sections, n * sizeof *im->sections);
     im->data = (unsigned char *)out.data;

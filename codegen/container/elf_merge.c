@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
 #include "codegen/names.h"
 #include "codegen/sink.h"
@@ -76,16 +77,13 @@ static bool edit_symbols(struct merged *m, Elf64_Sym *sym, uint64_t n)
             m->desc = m->sections[place].sh_offset + sym[i].st_value;
         if (strcmp(name, "mcc_query") == 0) {
             found = true;
-            sym[i].st_name = (Elf64_Word)m->names.n;
-            strbuf_append(&m->names, m->l->query, strlen(m->l->query) + 1);
+            sym[i].st_name = put_name(&m->names, m->l->query);
         } else if (ELF64_ST_BIND(sym[i].st_info) != STB_LOCAL && place != SHN_UNDEF) {
             const char *text = ELF64_ST_TYPE(sym[i].st_info) == STT_FUNC ? names_find(m->l->names, name) : name;
             sym[i].st_info = ELF64_ST_INFO(STB_LOCAL, ELF64_ST_TYPE(sym[i].st_info));
             sym[i].st_other = STV_DEFAULT;
-            if (text != name) {
-                sym[i].st_name = (Elf64_Word)m->names.n;
-                strbuf_append(&m->names, text, strlen(text) + 1);
-            }
+            if (text != name)
+                sym[i].st_name = put_name(&m->names, text);
         } else if (place == SHN_UNDEF && strncmp(name, "pthread_", 8) == 0) {
             /* Weak for shared objects (runtime/linux/rt_threads.c); a static link takes from an archive only what is
              * needed. */

@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
 #include "codegen/sink.h"
 
@@ -19,20 +20,6 @@ struct network {
 
 /* ---- the object with the weights ---- */
 
-static void put(struct strbuf *b, uint64_t value, uint32_t bytes)
-{
-    for (uint32_t i = 0; i < bytes; i++) {
-        char byte = (char)(value >> 8 * i);
-        strbuf_append(b, &byte, 1);
-    }
-}
-
-static void fill(struct strbuf *b, size_t size)
-{
-    while (b->n < size)
-        strbuf_append(b, "", 1);
-}
-
 struct section_row {
     uint32_t name, type;
     uint64_t flags, at, size;
@@ -42,16 +29,16 @@ struct section_row {
 
 static void put_section(struct strbuf *b, uint32_t word, const struct section_row *s)
 {
-    put(b, s->name, 4);
-    put(b, s->type, 4);
-    put(b, s->flags, word);
-    put(b, 0, word);
-    put(b, s->at, word);
-    put(b, s->size, word);
-    put(b, s->link, 4);
-    put(b, s->info, 4);
-    put(b, s->align, word);
-    put(b, s->entry, word);
+    put_little(b, s->name, 4);
+    put_little(b, s->type, 4);
+    put_little(b, s->flags, word);
+    put_little(b, 0, word);
+    put_little(b, s->at, word);
+    put_little(b, s->size, word);
+    put_little(b, s->link, 4);
+    put_little(b, s->info, 4);
+    put_little(b, s->align, word);
+    put_little(b, s->entry, word);
 }
 
 static void put_file_head(struct strbuf *b, const struct elf_machine *m, uint32_t word, uint64_t sections, uint32_t n)
@@ -59,35 +46,35 @@ static void put_file_head(struct strbuf *b, const struct elf_machine *m, uint32_
     const unsigned char ident[EI_NIDENT] = {
         ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, word == 8 ? ELFCLASS64 : ELFCLASS32, ELFDATA2LSB, EV_CURRENT};
     strbuf_append(b, (const char *)ident, sizeof ident);
-    put(b, ET_REL, 2);
-    put(b, m->machine, 2);
-    put(b, EV_CURRENT, 4);
-    put(b, 0, word);
-    put(b, 0, word);
-    put(b, sections, word);
-    put(b, m->flags, 4);
-    put(b, word == 8 ? sizeof(Elf64_Ehdr) : sizeof(Elf32_Ehdr), 2);
-    put(b, 0, 2);
-    put(b, 0, 2);
-    put(b, word == 8 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr), 2);
-    put(b, n, 2);
-    put(b, n - 1, 2);
+    put_little(b, ET_REL, 2);
+    put_little(b, m->machine, 2);
+    put_little(b, EV_CURRENT, 4);
+    put_little(b, 0, word);
+    put_little(b, 0, word);
+    put_little(b, sections, word);
+    put_little(b, m->flags, 4);
+    put_little(b, word == 8 ? sizeof(Elf64_Ehdr) : sizeof(Elf32_Ehdr), 2);
+    put_little(b, 0, 2);
+    put_little(b, 0, 2);
+    put_little(b, word == 8 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr), 2);
+    put_little(b, n, 2);
+    put_little(b, n - 1, 2);
 }
 
 static void put_symbol(struct strbuf *b, uint32_t word, uint32_t name, uint64_t size)
 {
     unsigned char info = ELF64_ST_INFO(STB_GLOBAL, STT_OBJECT);
-    put(b, name, 4);
+    put_little(b, name, 4);
     if (word == 4) {
-        put(b, 0, word);
-        put(b, size, word);
+        put_little(b, 0, word);
+        put_little(b, size, word);
     }
-    put(b, info, 1);
-    put(b, STV_HIDDEN, 1);
-    put(b, 1, 2);
+    put_little(b, info, 1);
+    put_little(b, STV_HIDDEN, 1);
+    put_little(b, 1, 2);
     if (word == 8) {
-        put(b, 0, word);
-        put(b, size, word);
+        put_little(b, 0, word);
+        put_little(b, size, word);
     }
 }
 
@@ -115,16 +102,16 @@ static void make_head(struct network *n, uint64_t size)
     struct strbuf *b = &n->head;
     strbuf_init(b, n->arena);
     put_file_head(b, elf_machine_of(n->platform), word, at[3], count);
-    fill(b, at[0] + entry);
+    put_up_to(b, at[0] + entry);
     put_symbol(b, word, 1, size);
-    fill(b, at[1] + 1);
-    strbuf_append(b, n->of->weights_symbol, symbol);
+    put_up_to(b, at[1] + 1);
+    put_name(b, n->of->weights_symbol);
     strbuf_append(b, names, sizeof names);
-    strbuf_append(b, own, strlen(own) + 1);
-    fill(b, at[3]);
+    put_name(b, own);
+    put_up_to(b, at[3]);
     for (size_t i = 0; i < COUNT_OF(rows); i++)
         put_section(b, word, &rows[i]);
-    fill(b, at[4]);
+    put_up_to(b, at[4]);
 }
 
 /* ---- the archive ---- */
@@ -141,12 +128,6 @@ static bool put_even(struct sink *s, uint64_t size)
     return size % 2 == 0 || sink_put(s, "\n", 1);
 }
 
-static void put_offset(struct strbuf *b, uint64_t at)
-{
-    for (int shift = 24; shift >= 0; shift -= 8)
-        put(b, at >> shift & 0xff, 1);
-}
-
 /* Each member defines one symbol. */
 static struct span make_index(struct network *n)
 {
@@ -154,13 +135,13 @@ static struct span make_index(struct network *n)
     uint32_t count = of->n_units + (of->weights.size > 0);
     struct strbuf b = strbuf_of(n->arena), names = strbuf_of(n->arena);
     for (uint32_t i = 0; i < of->n_units; i++)
-        strbuf_append(&names, of->units[i].symbol, strlen(of->units[i].symbol) + 1);
+        put_name(&names, of->units[i].symbol);
     if (of->weights.size)
-        strbuf_append(&names, of->weights_symbol, strlen(of->weights_symbol) + 1);
-    put_offset(&b, count);
+        put_name(&names, of->weights_symbol);
+    put_big(&b, count, 4);
     uint64_t size = 4 + 4 * (uint64_t)count + names.n, at = 8 + MEMBER_HEAD + size + size % 2;
     for (uint32_t i = 0; i < count; i++) {
-        put_offset(&b, at);
+        put_big(&b, at, 4);
         if (i < of->n_units)
             at += MEMBER_HEAD + of->units[i].object.size + of->units[i].object.size % 2;
     }

@@ -3,22 +3,17 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
-
-/* The bytes [at, at + size) of a file. */
-static bool elf_holds(struct span file, uint64_t at, uint64_t size)
-{
-    return at <= file.size && size <= file.size - at;
-}
 
 /* The section's head; false: there is none such in the file. */
 static bool read_head(struct span file, const Elf64_Ehdr *e, uint64_t i, Elf64_Shdr *head)
 {
     uint64_t at = e->e_shoff + i * sizeof *head;
-    if (i >= e->e_shnum || e->e_shoff > file.size || !elf_holds(file, at, sizeof *head))
+    if (i >= e->e_shnum || e->e_shoff > file.size || !bytes_inside(file.size, at, sizeof *head))
         return false;
     memcpy(head, (const char *)file.data + at, sizeof *head);
-    return head->sh_type == SHT_NOBITS || elf_holds(file, head->sh_offset, head->sh_size);
+    return head->sh_type == SHT_NOBITS || bytes_inside(file.size, head->sh_offset, head->sh_size);
 }
 
 /* Where in the file the symbol `name` is that the object defines; 0: nowhere. */

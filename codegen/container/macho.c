@@ -1,4 +1,5 @@
 /* Mach-O objects, the stub of libSystem and the linker's part (macho.h). */
+#include "codegen/container/bytes.h"
 #include "codegen/container/macho.h"
 
 #include <stdlib.h>
@@ -51,12 +52,6 @@ static const struct {
     [SECTION_GRAPH] = {"__TEXT", MACHO_GRAPH, MACHO_KEPT, 0},
     [SECTION_BUILD] = {"__TEXT", MACHO_BUILD, MACHO_KEPT, 0},
 };
-
-static void align_to(struct strbuf *out, size_t align)
-{
-    while (out->n % align)
-        strbuf_append(out, "", 1);
-}
 
 /* Relocations of the table's pointers; where they lie stands what is added. */
 static void put_relocations(struct strbuf *out, struct object *o, const struct macho_section *heads, const int *number)
@@ -160,7 +155,7 @@ struct span macho_object(struct arena *arena, const struct platform *platform, c
     for (int s = SECTION_RODATA; s < SECTIONS; s++) {
         if (!number[s])
             continue;
-        align_to(&out, 64);
+        put_aligned(&out, 64);
         strbuf_append(&out, o->bytes[s].data, o->bytes[s].n);
     }
     while (out.n < (first + end + 7) / 8 * 8)

@@ -1,6 +1,7 @@
 /* A universal file: libraries for several architectures one behind another, each on a page of its own; the loader takes
  * the one for its machine.
  */
+#include "codegen/container/bytes.h"
 #include "codegen/container/macho.h"
 
 #include <errno.h>
@@ -20,18 +21,6 @@ struct fat {
     uint32_t n;
 };
 
-static void put_big(struct strbuf *out, uint64_t x)
-{
-    const unsigned char bytes[4] = {(unsigned char)(x >> 24), (unsigned char)(x >> 16), (unsigned char)(x >> 8),
-                                    (unsigned char)x};
-    strbuf_append(out, bytes, sizeof bytes);
-}
-
-static uint64_t round_up(uint64_t x)
-{
-    return (x + (1 << ALIGN_SHIFT) - 1) >> ALIGN_SHIFT << ALIGN_SHIFT;
-}
-
 static bool copy(struct fat *f, struct sink *s, const struct macho_slice *slice, char *buffer)
 {
     for (uint64_t at = 0, n; at < slice->size; at += n) {
@@ -50,19 +39,19 @@ static bool fill(void *user, struct sink *s)
     uint64_t at = 1 << ALIGN_SHIFT;
     char *buffer = arena_alloc(&f->arena, COPY_BYTES);
     struct strbuf out = strbuf_of(&f->arena);
-    put_big(&out, MACHO_FAT);
-    put_big(&out, f->n);
-    for (uint32_t i = 0; i < f->n; at = round_up(at + f->slices[i].size), i++) {
+    put_big(&out, MACHO_FAT, 4);
+    put_big(&out, f->n, 4);
+    for (uint32_t i = 0; i < f->n; at = round_to(at + f->slices[i].size, 1 << ALIGN_SHIFT), i++) {
         const struct macho_machine *machine = macho_machine_of(f->slices[i].platform);
         if (at + f->slices[i].size > UINT32_MAX)
             return error_limit(f->ctx, (src_id){0},
                                "a universal file is at most 4 GiB, the weights of all its libraries included: make a "
                                "library for each target");
-        put_big(&out, machine->cpu);
-        put_big(&out, machine->kind);
-        put_big(&out, at);
-        put_big(&out, f->slices[i].size);
-        put_big(&out, ALIGN_SHIFT);
+        put_big(&out, machine->cpu, 4);
+        put_big(&out, machine->kind, 4);
+        put_big(&out, at, 4);
+        put_big(&out, f->slices[i].size, 4);
+        put_big(&out, ALIGN_SHIFT, 4);
     }
     for (uint32_t i = 0; i < f->n; i++) {
         while ((s->written + out.n) % (1 << ALIGN_SHIFT))

@@ -9,6 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/macho.h"
 #include "codegen/names.h"
 #include "codegen/sink.h"
@@ -36,17 +37,7 @@ static bool broken(struct image *im, const char *what)
     return error_internal(im->l->ctx, (src_id){0}, "the linked file is not as expected: %s", what);
 }
 
-static uint64_t round_to(uint64_t x, uint64_t unit)
-{
-    return (x + unit - 1) / unit * unit;
-}
-
 /* ---- reading: the linker is ours, but its output is still a file: every offset is checked before it is used ---- */
-
-static bool holds(const struct image *im, uint64_t at, uint64_t bytes)
-{
-    return at <= im->size && bytes <= im->size - at;
-}
 
 static struct macho_segment segment_at(const struct image *im, uint64_t at)
 {
@@ -60,7 +51,7 @@ static bool read_segment(struct image *im, uint64_t at, uint32_t bytes)
     if (bytes < sizeof(struct macho_segment))
         return false;
     const struct macho_segment s = segment_at(im, at);
-    if (!holds(im, s.at, s.bytes) || s.n_sections > (bytes - sizeof s) / sizeof(struct macho_section))
+    if (!bytes_inside(im->size, s.at, s.bytes) || s.n_sections > (bytes - sizeof s) / sizeof(struct macho_section))
         return false;
     if (macho_is_named(s.name, "__TEXT"))
         im->code = s.bytes;
@@ -75,7 +66,7 @@ static bool read_segment(struct image *im, uint64_t at, uint32_t bytes)
             return false;
         im->runs[im->n_sections] = section.flags & MACHO_CODE;
         bool filled = (section.flags & MACHO_TYPE_BITS) != MACHO_ZERO_FILLED;
-        if (filled && !holds(im, section.at, section.size))
+        if (filled && !bytes_inside(im->size, section.at, section.size))
             return false;
         if (macho_is_named(section.name, MACHO_NOTE) && section.size == sizeof(struct mcc_note))
             im->note = section.at;
@@ -116,7 +107,7 @@ static bool read_commands(struct image *im)
     if (im->size < sizeof head)
         return broken(im, "no Mach-O file");
     memcpy(&head, im->data, sizeof head);
-    if (head.magic != MACHO_MAGIC || head.type != MACHO_LIBRARY || !holds(im, at, head.commands_bytes))
+    if (head.magic != MACHO_MAGIC || head.type != MACHO_LIBRARY || !bytes_inside(im->size, at, head.commands_bytes))
         return broken(im, "no Mach-O library");
     for (uint64_t end = at + head.commands_bytes; at < end;) {
         struct macho_command c;
@@ -166,8 +157,8 @@ static bool name_functions(struct image *im)
 {
     struct macho_symbols table;
     memcpy(&table, im->data + im->symbols, sizeof table);
-    if (!holds(im, table.at, (uint64_t)table.n * sizeof(struct macho_symbol)) ||
-        !holds(im, table.text_at, table.text_bytes) || !table.text_bytes || table.text_at < im->cut ||
+    if (!bytes_inside(im->size, table.at, (uint64_t)table.n * sizeof(struct macho_symbol)) ||
+        !bytes_inside(im->size, table.text_at, table.text_bytes) || !table.text_bytes || table.text_at < im->cut ||
         im->data[table.text_at + (uint64_t)table.text_bytes - 1] != 0 ||
         table.at + (uint64_t)table.n * sizeof(struct macho_symbol) > table.text_at)
         return broken(im, "symbol table");
@@ -198,8 +189,7 @@ static bool name_functions(struct image *im)
         return broken(im, "names");
     table.text_bytes = (uint32_t)names.n;
     strbuf_append(&out, names.data, names.n);
-    while (out.n % SIGNATURE_ALIGN)
-        strbuf_append(&out, "", 1);
+    put_aligned(&out, SIGNATURE_ALIGN);
     im->data = (unsigned char *)out.data;
     im->size = out.n;
     memcpy(im->data + im->symbols, &table, sizeof table);

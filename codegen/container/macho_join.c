@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/macho_merge.h"
 #include "codegen/names.h"
 
@@ -52,13 +53,13 @@ static bool place(struct macho_merged *m, struct macho_member *o, uint32_t i)
         j->size = m->l->weights->size;
         return true;
     }
-    p->offset = (j->size + unit - 1) / unit * unit;
+    p->offset = round_to(j->size, unit);
     if (p->offset + s->size > UINT32_MAX / 2)
         return error_limit(m->ctx, (src_id){0}, "an object for macOS has at most 2 GiB of code and tables");
-    while (!j->zeros && j->bytes.n < p->offset)
-        strbuf_append(&j->bytes, "", 1);
-    if (!j->zeros)
+    if (!j->zeros) {
+        put_up_to(&j->bytes, p->offset);
         strbuf_append(&j->bytes, o->data + s->at, s->size);
+    }
     j->size = p->offset + s->size;
     return true;
 }
@@ -72,8 +73,7 @@ static void order_sections(struct macho_merged *m)
             struct macho_joined *j = &m->joined[i];
             if ((j->zeros ? 2 : is_weights(j) ? 1 : 0) != rank)
                 continue;
-            uint64_t unit = (uint64_t)1 << j->align;
-            j->address = (m->room + unit - 1) / unit * unit;
+            j->address = round_to(m->room, (uint64_t)1 << j->align);
             m->room = j->address + j->size;
             m->stored = j->zeros ? m->stored : m->room;
             m->order[n++] = i;
@@ -92,13 +92,6 @@ static void move_sections(struct macho_merged *m, struct macho_member *o)
 
 /* ---- symbols ---- */
 
-static uint32_t put_name(struct macho_merged *m, const char *name)
-{
-    uint32_t at = (uint32_t)m->names.n;
-    strbuf_append(&m->names, name, strlen(name) + 1);
-    return at;
-}
-
 /* The number of a symbol that the member defines. */
 static uint32_t inside(struct macho_merged *m, struct macho_member *o, uint32_t i)
 {
@@ -111,7 +104,7 @@ static uint32_t inside(struct macho_merged *m, struct macho_member *o, uint32_t 
         return o->numbers[i] - 1;
     if (p->to >= 0 && (m->joined[p->to].flags & MACHO_CODE) && *name == '_')
         name = arena_printf(m->arena, "_%s", names_find(m->l->names, name + 1));
-    s = (struct macho_symbol){.name = put_name(m, name),
+    s = (struct macho_symbol){.name = put_name(&m->names, name),
                               .type = MACHO_TYPE,
                               .section = p->to < 0 ? 1 : (uint8_t)m->joined[p->to].number,
                               .value = s.value + p->by};
@@ -128,7 +121,7 @@ static uint32_t outside(struct macho_merged *m, const char *name, uint16_t flags
         k++;
     if (k == m->n_outside) {
         struct macho_symbol s = {
-            .name = put_name(m, name), .type = MACHO_EXTERNAL, .flags = flags & MACHO_WEAK_REFERENCE};
+            .name = put_name(&m->names, name), .type = MACHO_EXTERNAL, .flags = flags & MACHO_WEAK_REFERENCE};
         strbuf_append(&m->outside, &s, sizeof s);
         VEC_PUSH(m->arena, &m->outside_names, name);
         m->n_outside++;
@@ -296,7 +289,7 @@ bool macho_join(struct macho_merged *m)
     const struct macho_place *p = &o->places[s.section - 1];
     if (p->to < 0)
         return macho_broken(m, "the query function");
-    m->query = (struct macho_symbol){.name = put_name(m, arena_printf(m->arena, "_%s", m->l->query)),
+    m->query = (struct macho_symbol){.name = put_name(&m->names, arena_printf(m->arena, "_%s", m->l->query)),
                                      .type = MACHO_TYPE | MACHO_EXTERNAL,
                                      .section = (uint8_t)m->joined[p->to].number,
                                      .value = s.value + p->by};

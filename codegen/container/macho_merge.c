@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/macho_merge.h"
 #include "codegen/sink.h"
 #include "codegen/table.h"
@@ -65,11 +66,6 @@ const struct macho_definition *macho_find(struct macho_merged *m, const char *na
     return NULL;
 }
 
-static bool holds(const struct macho_member *o, uint64_t at, uint64_t bytes)
-{
-    return at <= o->size && bytes <= o->size - at;
-}
-
 static bool read_sections(struct macho_merged *m, struct macho_member *o, uint64_t at, uint32_t bytes)
 {
     struct macho_segment s;
@@ -84,8 +80,9 @@ static bool read_sections(struct macho_merged *m, struct macho_member *o, uint64
     for (uint32_t i = 0; i < o->n; i++) {
         const struct macho_section *section = &o->sections[i];
         bool filled = (section->flags & MACHO_TYPE_BITS) != MACHO_ZERO_FILLED;
-        if ((filled && !holds(o, section->at, section->size)) || section->align > 15 ||
-            !holds(o, section->relocations_at, (uint64_t)section->n_relocations * sizeof(struct macho_relocation)))
+        if ((filled && !bytes_inside(o->size, section->at, section->size)) || section->align > 15 ||
+            !bytes_inside(o->size, section->relocations_at,
+                          (uint64_t)section->n_relocations * sizeof(struct macho_relocation)))
             return macho_broken(m, "a section");
     }
     return true;
@@ -95,7 +92,8 @@ static bool read_symbols(struct macho_merged *m, struct macho_member *o, uint64_
 {
     struct macho_symbols s;
     memcpy(&s, o->data + at, sizeof s);
-    if (!holds(o, s.at, (uint64_t)s.n * sizeof(struct macho_symbol)) || !holds(o, s.text_at, s.text_bytes) ||
+    if (!bytes_inside(o->size, s.at, (uint64_t)s.n * sizeof(struct macho_symbol)) ||
+        !bytes_inside(o->size, s.text_at, s.text_bytes) ||
         (s.text_bytes && o->data[s.text_at + (uint64_t)s.text_bytes - 1]))
         return macho_broken(m, "symbols");
     o->rows = o->data + s.at;
@@ -127,10 +125,10 @@ static bool read_member(struct macho_merged *m, uint32_t number, struct span obj
         return macho_broken(m, "its head");
     for (uint32_t i = 0; i < head.n_commands; i++) {
         struct macho_command c;
-        if (!holds(o, at, sizeof(struct macho_symbols)))
+        if (!bytes_inside(o->size, at, sizeof(struct macho_symbols)))
             return macho_broken(m, "commands");
         memcpy(&c, o->data + at, sizeof c);
-        if (c.bytes < sizeof c || !holds(o, at, c.bytes) ||
+        if (c.bytes < sizeof c || !bytes_inside(o->size, at, c.bytes) ||
             (c.kind == MACHO_SEGMENT && !read_sections(m, o, at, c.bytes)) ||
             (c.kind == MACHO_SYMBOLS && !read_symbols(m, o, at, number)))
             return macho_broken(m, "a command");
@@ -197,12 +195,6 @@ static bool reach_all(struct macho_merged *m)
 
 /* ---- the file ---- */
 
-static void align_to(struct strbuf *out, uint64_t align)
-{
-    while (out->n % align)
-        strbuf_append(out, "", 1);
-}
-
 static struct macho_section section_head(const struct macho_joined *j, uint64_t first, uint64_t *relocations)
 {
     struct macho_section h = {.address = j->address,
@@ -225,8 +217,7 @@ static void put_sections(struct macho_merged *m, struct strbuf *out, uint64_t fi
         const struct macho_joined *j = &m->joined[m->order[i]];
         if (j->zeros)
             continue;
-        while (out->n < first + j->address)
-            strbuf_append(out, "", 1);
+        put_up_to(out, first + j->address);
         strbuf_append(out, j->bytes.data, j->bytes.n);
     }
 }
@@ -253,11 +244,11 @@ static bool make_parts(struct macho_merged *m)
     uint64_t weights = m->l->weights->sidecar ? 0 : m->l->weights->size, relocations = 0;
     uint64_t first = sizeof(struct macho_head) + sizeof(struct macho_segment) + n * sizeof *heads + sizeof version +
                      sizeof(struct macho_symbols) + sizeof(struct macho_order);
-    first = (first + 63) / 64 * 64;
-    uint64_t end = first + m->stored, at = (end + 7) / 8 * 8;
+    first = round_to(first, 64);
+    uint64_t end = first + m->stored, at = round_to(end, 8);
     for (uint32_t i = 0; i < n; i++)
         relocations += m->joined[i].relocations.n;
-    align_to(&m->names, 8);
+    put_aligned(&m->names, 8);
     uint64_t symbols = at + relocations, text = symbols + n_symbols * sizeof(struct macho_symbol);
     if (text + m->names.n > UINT32_MAX)
         return error_limit(m->ctx, (src_id){0}, MACHO_TOO_LARGE);
@@ -293,10 +284,8 @@ static bool make_parts(struct macho_merged *m)
     strbuf_append(&head, &table, sizeof table);
     strbuf_append(&head, &order, sizeof order);
     put_sections(m, &head, first);
-    while (head.n < end - weights)
-        strbuf_append(&head, "", 1);
-    for (; (end + tail.n) % 8;)
-        strbuf_append(&tail, "", 1);
+    put_up_to(&head, end - weights);
+    put_up_to(&tail, round_to(end, 8) - end);
     for (uint32_t i = 0; i < n; i++)
         strbuf_append(&tail, m->joined[m->order[i]].relocations.data, m->joined[m->order[i]].relocations.n);
     strbuf_append(&tail, m->locals.data, m->locals.n);
@@ -322,8 +311,7 @@ static struct span archive_front(struct arena *arena, const char *symbol, uint64
     strbuf_append(&out, words, sizeof words);
     strbuf_append(&out, &bytes, sizeof bytes);
     strbuf_printf(&out, "_%s", symbol);
-    while (out.n < BEFORE + text)
-        strbuf_append(&out, "", 1);
+    put_up_to(&out, BEFORE + text);
     strbuf_printf(&out, "%-16s%-12d%-6d%-6d%-8s%-10llu`\n", "model.o/", 0, 0, 0, "100644",
                   (unsigned long long)member_size);
     return (struct span){out.data, out.n};

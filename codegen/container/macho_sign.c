@@ -3,6 +3,7 @@
  */
 #include <string.h>
 
+#include "codegen/container/bytes.h"
 #include "codegen/container/macho.h"
 
 #define MAGIC_ALL 0xfade0cc0u
@@ -16,25 +17,6 @@ enum {
     DIRECTORY_BYTES = 88,
     HASHES_AT = (ALL_BYTES + DIRECTORY_BYTES + sizeof "model" + 15) / 16 * 16
 };
-
-static void put32(struct strbuf *out, uint64_t x)
-{
-    const unsigned char bytes[4] = {(unsigned char)(x >> 24), (unsigned char)(x >> 16), (unsigned char)(x >> 8),
-                                    (unsigned char)x};
-    strbuf_append(out, bytes, sizeof bytes);
-}
-
-static void put64(struct strbuf *out, uint64_t x)
-{
-    put32(out, x >> 32);
-    put32(out, x & UINT32_MAX);
-}
-
-static void pad_to(struct strbuf *out, size_t size)
-{
-    while (out->n < size)
-        strbuf_append(out, "", 1);
-}
 
 static uint64_t pages(uint64_t limit)
 {
@@ -50,30 +32,27 @@ struct span macho_signature(struct arena *arena, uint64_t limit, uint64_t code, 
 {
     const uint64_t bytes = macho_signature_bytes(limit);
     struct strbuf out = strbuf_of(arena);
-    put32(&out, MAGIC_ALL);
-    put32(&out, bytes);
-    put32(&out, 1);
-    put32(&out, 0); /* the code's directory */
-    put32(&out, ALL_BYTES);
-    pad_to(&out, ALL_BYTES);
-    put32(&out, MAGIC_DIRECTORY);
-    put32(&out, bytes - ALL_BYTES);
-    put32(&out, VERSION);
-    put32(&out, FLAGS);
-    put32(&out, HASHES_AT - ALL_BYTES);
-    put32(&out, DIRECTORY_BYTES); /* where its name is */
-    put32(&out, 0);
-    put32(&out, pages(limit));
-    put32(&out, limit);
+    const uint32_t all[] = {MAGIC_ALL, (uint32_t)bytes, 1, 0 /* the code's directory */, ALL_BYTES, 0};
+    const uint32_t directory[] = {MAGIC_DIRECTORY,
+                                  (uint32_t)bytes - ALL_BYTES,
+                                  VERSION,
+                                  FLAGS,
+                                  HASHES_AT - ALL_BYTES,
+                                  DIRECTORY_BYTES /* where its name is */,
+                                  0,
+                                  (uint32_t)pages(limit),
+                                  (uint32_t)limit};
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        put_big(&out, all[i], 4);
+    for (size_t i = 0; i < COUNT_OF(directory); i++)
+        put_big(&out, directory[i], 4);
     strbuf_append(&out, (const unsigned char[]){MACHO_DIGEST, SHA256, 0, PAGE_SHIFT}, 4);
-    for (int i = 0; i < 4; i++) /* nothing scattered, no team, spare */
-        put32(&out, 0);
-    put64(&out, 0);
-    put64(&out, 0); /* the code's segment: from the file's beginning, */
-    put64(&out, code);
-    put64(&out, 0); /* of a library */
-    strbuf_append(&out, "model", sizeof "model");
-    pad_to(&out, HASHES_AT);
+    put_up_to(&out, out.n + 4 * 4); /* nothing scattered, no team, spare */
+    const uint64_t segment[] = {0, 0, code, 0}; /* the code's: from the file's beginning, of a library */
+    for (size_t i = 0; i < COUNT_OF(segment); i++)
+        put_big(&out, segment[i], 8);
+    put_name(&out, "model");
+    put_up_to(&out, HASHES_AT);
     strbuf_append(&out, digests, pages(limit) * MACHO_DIGEST);
     return (struct span){out.data, out.n};
 }
