@@ -346,8 +346,8 @@ static inline const struct machine *module_numerics(const struct module *m, cons
 }
 
 const char *kernel_kind_name(enum kernel_kind);
-/* The text of a module up to its offsets, from the graph's on (print.c; docs/module-text.md); full: with all bytes of
- * constants. */
+/* The text of a module up to its offsets, from the graph's on (print.c; docs/reference/module-text.md); full: with all
+ * bytes of constants. */
 void module_print(const struct module *, struct strbuf *, bool full);
 /* Checks the invariants numbered at the head of verify_module.c as far as the facts go; each violation is one
  * FAIL_INTERNAL diagnostic. */

@@ -1,4 +1,4 @@
-/* The text of a module (docs/module-text.md): its graph, then what is known beyond it, a line for each thing.
+/* The text of a module (docs/reference/module-text.md): its graph, then what is known beyond it, a line for each thing.
  *
  * Values are called by their numbers in the graph's text, nodes by their first result (#N: the N-th node of the text,
  * where there is none), regions by their order there. What follows from other lines is not written: kernel_of, ports,

@@ -1,4 +1,4 @@
-/* Readers of the texts of graphs and modules (docs/mcir.md, docs/module-text.md), which only tests read. */
+/* Readers of the texts of graphs and modules (docs/mcir.md, docs/reference/module-text.md), which only tests read. */
 #ifndef MCC_TESTS_TEXT_H
 #define MCC_TESTS_TEXT_H
 
