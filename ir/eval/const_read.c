@@ -12,7 +12,6 @@
 #include "ir/eval/fold.h"
 #include "ir/eval/runs.h"
 #include "ir/graph/view_map.h"
-#include "ir/ops/field.h"
 #include "ir/ops/scalar.h"
 
 enum {
@@ -129,8 +128,8 @@ static bool read_map(struct reader *r, const struct node *n, const struct run *r
         return true;
     }
     enum elem to = n->op == OP_CONVERT ? node_elem(n, "elem") : ELEM_NONE;
-    if (r->g->ctx->field && to && (elem == ELEM_F32 || to == ELEM_F32)) {
-        if (!field_convert(elem, in[0], to, dst, (size_t)total))
+    if (r->g->ctx->field && to && (field_form(elem) || field_form(to))) {
+        if (!field_convert(elem, in[0], to, dst, (size_t)total, node_int(n, "saturate", 1)))
             field_tokens(elem, in[0], to, dst, (size_t)total);
         return true;
     }

@@ -10,7 +10,6 @@
 #endif
 
 #include "ir/eval/eval.h"
-#include "ir/ops/field.h"
 
 enum { PANEL = 4, BLOCK_MIN = 64, BLOCK_MAX = 512, PACK_WORDS = 1 << 20 };
 typedef double pair __attribute__((vector_size(16)));
@@ -38,7 +37,7 @@ static union word load_elem(const struct tensor *t, int64_t at, enum arithmetic 
 {
     union word w;
     if (arithmetic == FIELD)
-        w.i = ((const uint32_t *)t->data)[at];
+        w.i = field_load(t->elem, (char *)t->data + (size_t)at * elem_size(t->elem));
     else if (t->elem == ELEM_F32)
         w.f = ((const float *)t->data)[at];
     else if (arithmetic == FLOATS)
@@ -154,9 +153,8 @@ static void pack(const struct product *p, load_fn *load, int64_t first, int64_t 
 
 static void store(enum elem elem, union word w, enum arithmetic arithmetic, char *to)
 {
-    const uint32_t residue = (uint32_t)w.i;
     if (arithmetic == FIELD)
-        memcpy(to, &residue, sizeof residue);
+        field_store(elem, (uint32_t)w.i, false, to);
     else if (arithmetic == FLOATS)
         elem_from_f64(elem, w.f, to);
     else

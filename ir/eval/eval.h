@@ -3,6 +3,7 @@
 #define MCC_IR_EVAL_H
 
 #include "ir/eval/interpreter.h"
+#include "ir/ops/field.h"
 
 enum { EVAL_BUCKETS = 48 };
 
@@ -34,10 +35,10 @@ struct eval {
 };
 /* elem_from_i64; f32 that holds residues gets one. */
 void eval_put_i64(const struct context *, enum elem, int64_t, void *to);
-/* Are such elements residues? */
+/* Do residues stand for such elements? */
 static inline bool eval_in_field(const struct eval *e, enum elem elem)
 {
-    return elem == ELEM_F32 && e->g->ctx->field;
+    return e->g->ctx->field && field_form(elem);
 }
 typedef enum eval_status eval_fn(struct eval *, const struct node *, struct tensor *const *in, struct tensor *out);
 

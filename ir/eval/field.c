@@ -1,5 +1,5 @@
-/* A graph whose f32 is GF(q) x GF(p) from here on (ir/ops/field.h): its constants become residues, and what was folded
- * of them in floats is forgotten. */
+/* A graph whose floats are GF(q) x GF(p) from here on (ir/ops/field.h): its constants become residues, and what was
+ * folded of them in floats is forgotten. */
 #include "ir/eval/field.h"
 
 #include <math.h>
@@ -8,18 +8,14 @@
 #include "ir/eval/constants.h"
 #include "ir/eval/eval.h"
 #include "ir/expr/expr.h"
-#include "ir/ops/field.h"
 #include "ir/ops/scalar.h"
 
-static struct span residues(struct arena *arena, struct span floats)
+static struct span residues(struct arena *arena, enum elem elem, struct span floats)
 {
-    size_t n = floats.size / sizeof(float);
-    uint32_t *out = NEW_ARRAY(arena, uint32_t, n + 1);
-    for (size_t i = 0; i < n; i++) {
-        float x;
-        memcpy(&x, (const char *)floats.data + i * sizeof x, sizeof x);
-        out[i] = field_of((double)x);
-    }
+    const size_t size = elem_size(elem);
+    char *out = arena_alloc(arena, floats.size + 1);
+    for (size_t at = 0; at + size <= floats.size; at += size)
+        field_store(elem, field_of(elem_to_f64(elem, (const char *)floats.data + at)), false, out + at);
     return (struct span){out, floats.size};
 }
 
@@ -27,10 +23,10 @@ void graph_enter_field(struct graph *g)
 {
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         struct node *n = &g->nodes.data[i];
-        if (n->dead || n->op != OP_CONSTANT || node_elem(n, "elem") != ELEM_F32)
+        if (n->dead || n->op != OP_CONSTANT || !field_holds(node_elem(n, "elem")))
             continue;
         struct attr *data = (struct attr *)(uintptr_t)node_attr(n, "data");
-        data->u.data = residues(&g->arena, data->u.data);
+        data->u.data = residues(&g->arena, node_elem(n, "elem"), data->u.data);
     }
     g->folds = NULL;
     g->ctx->field = true;
@@ -38,13 +34,10 @@ void graph_enter_field(struct graph *g)
 
 void eval_put_i64(const struct context *ctx, enum elem elem, int64_t x, void *to)
 {
-    uint32_t residue = 0;
-    if (elem != ELEM_F32 || !ctx->field) {
+    if (ctx->field && field_form(elem))
+        field_store(elem, field_of_integer(x), false, to);
+    else
         elem_from_i64(elem, x, to);
-        return;
-    }
-    residue = field_of_integer(x);
-    memcpy(to, &residue, sizeof residue);
 }
 
 /* ---- one number -------------------------------------------------------------------------------------------------- */
@@ -60,33 +53,47 @@ static bool is_one(const struct graph *g, value_id v)
     return t->kind == TYPE_TENSOR;
 }
 
+/* As an element of the type, which may be narrow, and in a register again. */
+static void number_as(enum elem elem, bool saturate, uint32_t *residue, double *real)
+{
+    const uint32_t x = *residue;
+    const double y = *real;
+    char element[8] = {0};
+    if (!field_holds(elem)) {
+        field_store(elem, x, saturate, element);
+        *residue = field_load(elem, element);
+        elems_convert(ELEM_F64, &y, elem, element, 1, saturate, "even");
+        *real = elem_to_f64(elem, element);
+    }
+}
+
 /* real: the same of real numbers, near enough to tell whether another number is this one rounded. */
 static bool number(struct graph *g, value_id v, uint32_t *left, uint32_t *out, double *real)
 {
     const struct node *n = value_node(g, v);
+    const enum elem elem = value_type(g, v)->elem;
     uint32_t x[3] = {0};
     double y[3] = {0};
     int64_t whole;
-    float f;
-    if (!n || !is_one(g, v) || value_type(g, v)->elem != ELEM_F32 || *left == 0)
+    if (!n || !is_one(g, v) || !field_form(elem) || *left == 0)
         return false;
     --*left;
     if (n->op == OP_CONSTANT) {
-        const struct span data = node_attr(n, "data")->u.data;
-        memcpy(&f, data.data, sizeof f);
-        *out = field_of((double)f);
-        *real = (double)f;
+        *real = elem_to_f64(elem, node_attr(n, "data")->u.data.data);
+        *out = field_of(*real);
         return true;
     }
-    if (n->op == OP_CONVERT && strchr("IU", elem_class(value_type(g, n->in[0])->elem)) &&
-        value_type(g, n->in[0])->elem != ELEM_U64) {
+    const enum elem from = value_type(g, n->in[0])->elem;
+    if (n->op == OP_CONVERT && strchr("IU", elem_class(from)) && from != ELEM_U64) {
         if (!value_const_i64(g, n->in[0], &whole, 1))
             return false;
         *out = field_of_integer(whole);
         *real = (double)whole;
+        number_as(elem, node_int(n, "saturate", 1), out, real);
         return true;
     }
-    const bool view = n->op == OP_BROADCAST || n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_IDENTITY;
+    const bool view = n->op == OP_BROADCAST || n->op == OP_RESHAPE || n->op == OP_TRANSPOSE || n->op == OP_IDENTITY ||
+                      (n->op == OP_CONVERT && field_form(from));
     if (!view && (op_shape(n->op) != SHAPE_MAP || n->op == OP_SELECT || n->n_in > COUNT_OF(x)))
         return false;
     for (uint32_t i = 0; i < n->n_in; i++)
@@ -94,8 +101,11 @@ static bool number(struct graph *g, value_id v, uint32_t *left, uint32_t *out, d
             return false;
     *out = x[0];
     *real = y[0];
-    return view || (field_map(n->op, 1, (const void *const[]){&x[0], &x[1], &x[2]}, out) == EVAL_OK &&
-                    map_eval(n->op, ELEM_F64, 1, (const void *const[]){&y[0], &y[1], &y[2]}, real) == EVAL_OK);
+    if (!view && (field_map(n->op, ELEM_F32, 1, (const void *const[]){&x[0], &x[1], &x[2]}, out) != EVAL_OK ||
+                  map_eval(n->op, ELEM_F64, 1, (const void *const[]){&y[0], &y[1], &y[2]}, real) != EVAL_OK))
+        return false;
+    number_as(elem, n->op == OP_CONVERT && node_int(n, "saturate", 1), out, real);
+    return true;
 }
 
 bool field_number(struct graph *g, value_id v, double folded, uint32_t *residue)

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
-#include "ir/ops/field.h"
 #include "ir/ops/scalar.h"
 
 enum eval_status eval_constant(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
@@ -53,7 +52,7 @@ enum eval_status eval_convert(struct eval *e, const struct node *n, struct tenso
     if (n->op == OP_BITCAST)
         memcpy(out->data, in[0]->data, (size_t)count * elem_size(out->elem));
     else if (eval_in_field(e, in[0]->elem) || eval_in_field(e, out->elem))
-        return field_convert(in[0]->elem, in[0]->data, out->elem, out->data, (size_t)count)
+        return field_convert(in[0]->elem, in[0]->data, out->elem, out->data, (size_t)count, node_int(n, "saturate", 1))
                    ? EVAL_OK
                    : eval_fail(e, EVAL_UNSUPPORTED, "convert of %s to %s has no meaning in the field",
                                elem_name(in[0]->elem), elem_name(out->elem));

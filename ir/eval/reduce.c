@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
-#include "ir/ops/field.h"
 #include "ir/ops/scalar.h"
 
 /* The type that accumulates: every narrower value converts to it exactly. */
@@ -20,7 +19,7 @@ static enum elem wide_elem(const struct eval *ev, enum elem e)
 static void narrow(enum elem wide, const int64_t *src, enum elem elem, void *dst, int64_t n)
 {
     for (int64_t i = 0; wide == (enum elem)WIDE_FIELD && i < n; i++)
-        ((uint32_t *)dst)[i] = (uint32_t)src[i];
+        field_store(elem, (uint32_t)src[i], false, (char *)dst + (size_t)i * elem_size(elem));
     if (wide == (enum elem)WIDE_FIELD)
         return;
     if (wide == ELEM_F64)
@@ -32,7 +31,7 @@ static void narrow(enum elem wide, const int64_t *src, enum elem elem, void *dst
 static void widen(enum elem elem, const void *src, enum elem wide, int64_t *dst, int64_t n)
 {
     for (int64_t i = 0; wide == (enum elem)WIDE_FIELD && i < n; i++)
-        dst[i] = ((const uint32_t *)src)[i];
+        dst[i] = field_load(elem, (const char *)src + (size_t)i * elem_size(elem));
     if (wide == (enum elem)WIDE_FIELD)
         return;
     if (wide == ELEM_F64)

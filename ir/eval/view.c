@@ -7,7 +7,6 @@
 
 #include "ir/eval/eval.h"
 #include "ir/graph/view_map.h"
-#include "ir/ops/field.h"
 #include "ir/ops/scalar.h"
 
 /* ---- separable views --------------------------------------------------------------------------------------------- */

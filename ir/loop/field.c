@@ -1,6 +1,10 @@
-/* lf_field: a kernel of f32 that computes in GF(q) x GF(p) instead (ir/ops/field.h), statement by statement. Everything
- * else, indices, memory, control and masks, stays as it is, and so does the size of elements.
+/* lf_field: a kernel of floats that computes in GF(q) x GF(p) instead (ir/ops/field.h), statement by statement.
+ * Everything else, indices, memory, control and masks, stays as it is, and so does the size of elements: registers hold
+ * residues in 32 bits, memory of f64 in 64. Narrow floats stay what they are, and conversions from and to them are
+ * those of field_load and field_store.
  */
+#include <math.h>
+
 #include "ir/loop/internal.h"
 #include "ir/ops/field.h"
 
@@ -24,6 +28,13 @@ static lreg constant(struct lowering *l, struct ltype t, uint64_t value)
 {
     lreg r = lf_op(l->f, l->b, L_CONST, t, NULL, 0);
     lf_last(l->f, l->b)->imm = (int64_t)value;
+    return r;
+}
+
+static lreg real(struct lowering *l, uint32_t lanes, double value)
+{
+    lreg r = lf_op(l->f, l->b, L_CONST, (struct ltype){ELEM_F32, lanes}, NULL, 0);
+    lf_last(l->f, l->b)->fimm = value;
     return r;
 }
 
@@ -103,24 +114,33 @@ static lreg inverse(struct lowering *l, struct ltype t, lreg x)
     return r;
 }
 
-/* base^x; 0 of -inf. */
-static lreg exponential(struct lowering *l, struct ltype t, lreg x)
+/* Of a constant, to the power n of so many digits of two bits. to_digit: the constant to digit 4^place. */
+static lreg constant_power(struct lowering *l, struct ltype t, lreg n, uint32_t digits,
+                           uint32_t (*to_digit)(uint32_t place, uint32_t digit))
 {
-    struct ltype wide = {ELEM_U64, t.lanes}, pred = {ELEM_BOOL, t.lanes};
+    const struct ltype pred = {ELEM_BOOL, t.lanes};
     lreg zero = constant(l, t, 0), r = {0};
-    lreg n = op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, x), constant(l, wide, FIELD_QUOTIENT));
-    n = op1(l, L_CONVERT, t, op2(l, L_SHR, wide, n, constant(l, wide, FIELD_QUOTIENT_SHIFT)));
-    n = op2(l, L_SUB, t, x, op2(l, L_MUL, t, n, constant(l, t, FIELD_Q)));
-    for (uint32_t k = 0; k < FIELD_DIGITS; k++) {
+    for (uint32_t k = 0; k < digits; k++) {
         lreg power[4], odd, upper;
         for (uint32_t digit = 0; digit < 4; digit++)
-            power[digit] = constant(l, t, field_exp_power(k, digit));
+            power[digit] = constant(l, t, to_digit(k, digit));
         odd = op2(l, L_NE, pred, op2(l, L_AND, t, n, constant(l, t, 1u << 2 * k)), zero);
         upper = op2(l, L_NE, pred, op2(l, L_AND, t, n, constant(l, t, 2u << 2 * k)), zero);
         lreg low = op3(l, L_SELECT, t, odd, power[1], power[0]), up = op3(l, L_SELECT, t, odd, power[3], power[2]);
         lreg factor = op3(l, L_SELECT, t, upper, up, low);
         r = k ? times(l, t, r, factor) : factor;
     }
+    return r;
+}
+
+/* base^x; 0 of -inf. */
+static lreg exponential(struct lowering *l, struct ltype t, lreg x)
+{
+    struct ltype wide = {ELEM_U64, t.lanes}, pred = {ELEM_BOOL, t.lanes};
+    lreg n = op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, x), constant(l, wide, FIELD_QUOTIENT));
+    n = op1(l, L_CONVERT, t, op2(l, L_SHR, wide, n, constant(l, wide, FIELD_QUOTIENT_SHIFT)));
+    n = op2(l, L_SUB, t, x, op2(l, L_MUL, t, n, constant(l, t, FIELD_Q)));
+    lreg zero = constant(l, t, 0), r = constant_power(l, t, n, FIELD_DIGITS, field_exp_power);
     return op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, constant(l, t, FIELD_MINUS_INF)), zero, r);
 }
 
@@ -302,6 +322,87 @@ static lreg rounded(struct lowering *l, struct ltype to, lreg x)
     return op1(l, L_CONVERT, to, r);
 }
 
+/* ---- narrow floats --------------------------------------------------------------------------------------------- */
+
+enum { F32_DIGITS = 23, F32_EXPONENTS = 255, F32_LEAST = -149 };
+
+static uint32_t power_of_two(uint32_t place, uint32_t digit)
+{
+    return field_power_of_two((int32_t)(digit << 2 * place));
+}
+
+/* The number that the bits of the narrow float x are. */
+static lreg widened(struct lowering *l, lreg x)
+{
+    const struct ltype t = words(lf_type(l->f, x).lanes), pred = {ELEM_BOOL, t.lanes};
+    const uint32_t least = field_reduced((uint64_t)field_power_of_two(F32_LEAST - 1) * FIELD_SQUARE);
+    lreg bits = op1(l, L_BITCAST, t, op1(l, L_CONVERT, (struct ltype){ELEM_F32, t.lanes}, x)), zero = constant(l, t, 0);
+    lreg exponent = op2(l, L_AND, t, op2(l, L_SHR, t, bits, constant(l, t, F32_DIGITS)), constant(l, t, F32_EXPONENTS));
+    lreg digits = op2(l, L_AND, t, bits, constant(l, t, (1u << F32_DIGITS) - 1));
+    lreg minus_sign = op2(l, L_NE, pred, op2(l, L_SHR, t, bits, constant(l, t, HALF - 1)), zero);
+    lreg is_end = op2(l, L_EQ, pred, exponent, constant(l, t, F32_EXPONENTS));
+    lreg end = op3(l, L_SELECT, t, minus_sign, constant(l, t, FIELD_MINUS_INF), constant(l, t, FIELD_PLUS_INF));
+    end = op3(l, L_SELECT, t, op2(l, L_EQ, pred, digits, zero), end, constant(l, t, FIELD_NAN));
+    lreg whole = op2(l, L_OR, t, digits, constant(l, t, 1u << F32_DIGITS));
+    whole = op3(l, L_SELECT, t, op2(l, L_EQ, pred, exponent, zero), digits, whole);
+    exponent = op2(l, L_MAX, t, exponent, constant(l, t, 1));
+    lreg r = times(l, t, times(l, t, whole, constant(l, t, least)), constant_power(l, t, exponent, 4, power_of_two));
+    r = op3(l, L_SELECT, t, minus_sign, difference(l, t, zero, r), r);
+    return op3(l, L_SELECT, t, is_end, end, r);
+}
+
+/* So many steps, an i32, as f32. */
+static lreg stepped(struct lowering *l, const struct field_form *form, uint32_t lanes, lreg steps)
+{
+    const struct ltype f = {ELEM_F32, lanes};
+    return op2(l, L_MUL, f, op1(l, L_CONVERT, f, steps), real(l, lanes, ldexp(1, -form->step)));
+}
+
+/* By the conversion s. */
+static lreg narrowed(struct lowering *l, const struct lstmt *s, struct ltype to, lreg x)
+{
+    const struct ltype t = words(to.lanes), pred = {ELEM_BOOL, to.lanes}, natural = {ELEM_I32, to.lanes},
+                       f = {ELEM_F32, to.lanes};
+    const struct field_form *form = field_form(to.elem);
+    lreg steps = times(l, t, x, constant(l, t, 1u << form->step));
+    steps = reduce(l, t, op2(l, L_ADD, t, steps, constant(l, t, FIELD_EXACT)));
+    lreg is_near = op2(l, L_LT, pred, steps, constant(l, t, 2 * FIELD_EXACT));
+    steps = op2(l, L_SUB, natural, op1(l, L_BITCAST, natural, steps), constant(l, natural, FIELD_EXACT));
+    lreg number = stepped(l, form, to.lanes, steps);
+    lreg again = op1(l, L_CONVERT, f, op1(l, L_CONVERT, to, number));
+    lreg is_exact = op2(l, L_AND, pred, is_near, op2(l, L_EQ, pred, again, number));
+    lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, field_narrow_key(to.elem, s->imm))));
+    h = op1(l, L_BITCAST, natural, op2(l, L_AND, t, h, constant(l, t, 2u * form->values - 1)));
+    h = op2(l, L_SUB, natural, h, constant(l, natural, form->values));
+    number = op3(l, L_SELECT, f, is_exact, number, stepped(l, form, to.lanes, h));
+    const struct {
+        uint32_t residue;
+        double end;
+    } ends[] = {{FIELD_MINUS_INF, (double)-INFINITY}, {FIELD_PLUS_INF, (double)INFINITY}, {FIELD_NAN, (double)NAN}};
+    for (size_t k = 0; k < COUNT_OF(ends); k++)
+        number = op3(l, L_SELECT, f, op2(l, L_EQ, pred, x, constant(l, t, ends[k].residue)),
+                     real(l, to.lanes, ends[k].end), number);
+    l->facts->rounds = true;
+    l->facts->narrows |= form->values < FIELD_FEW;
+    lreg r = op1(l, L_CONVERT, to, number);
+    lf_last(l->f, l->b)->imm = s->imm;
+    return r;
+}
+
+/* A conversion, of which one type has a form; {0}: it has no meaning. */
+static lreg conversion(struct lowering *l, const struct lstmt *s, struct ltype from, struct ltype to, lreg x)
+{
+    lreg r = !field_form(from.elem) ? converted(l, s, from, x) : field_holds(from.elem) ? x : widened(l, x);
+    l->facts->rounds_wide |= from.elem == ELEM_F64 && field_form(to.elem);
+    if (field_holds(to.elem))
+        return r;
+    if (field_form(to.elem))
+        return narrowed(l, s, to, r);
+    if (to.elem == ELEM_BOOL)
+        return op2(l, L_NE, to, r, constant(l, words(to.lanes), 0));
+    return field_rounds_to(to.elem) ? rounded(l, to, r) : (lreg){0};
+}
+
 static enum op function_of(enum lop op)
 {
     return op == L_SQRT    ? OP_SQRT
@@ -377,16 +478,39 @@ static enum elem operand_elem(const struct ltype *types, const struct lstmt *s)
     return ELEM_NONE;
 }
 
+/* Of residues: in registers, and in memory. */
+static enum elem held(struct ltype t)
+{
+    return !field_holds(t.elem) ? t.elem : t.elem == ELEM_F64 && !t.lanes ? ELEM_U64 : ELEM_U32;
+}
+
 static void lower_block(struct lowering *, const struct ltype *types, lblock b);
 
 /* Appends the statement as it is, with what stands in its operands' places. */
 static void keep(struct lowering *l, const struct ltype *types, struct lstmt s)
 {
+    const bool loads = s.op == L_LOAD || s.op == L_LOADS || s.op == L_GATHER,
+               stores = s.op == L_STORE || s.op == L_STORES || s.op == L_SCATTER;
     for (uint32_t k = 0; k < COUNT_OF(s.block); k++)
         if (s.block[k].i)
             lower_block(l, types, s.block[k]);
-    if (s.type.elem == ELEM_F32)
-        s.type.elem = ELEM_U32;
+    for (uint32_t k = 0; stores && k < s.n_in; k++) {
+        const struct ltype t = lf_type(l->f, s.in[k]);
+        if (types[s.in[0].i].elem == ELEM_F64 && t.elem == ELEM_U32)
+            s.in[k] = op1(l, L_CONVERT, (struct ltype){ELEM_U64, t.lanes}, s.in[k]);
+    }
+    if (loads && s.type.elem == ELEM_F64) {
+        const struct ltype wide = {ELEM_U64, s.type.lanes};
+        lreg x = lf_op(l->f, l->b, s.op, wide, s.in, s.n_in);
+        struct lstmt *load = lf_last(l->f, l->b);
+        s.type = wide;
+        const lreg was = s.out[0];
+        s.out = load->out;
+        *load = s;
+        l->now[was.i] = op1(l, L_CONVERT, words(wide.lanes), x);
+        return;
+    }
+    s.type.elem = held(s.type);
     VEC_PUSH(l->f->arena, &l->f->blocks.data[l->b.i].stmts, s);
 }
 
@@ -400,23 +524,27 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
     for (uint32_t i = 0; i < s.n_in; i++)
         in[i] = l->now[in[i].i];
     s.in = in;
-    bool wide_float = elem_class(t.elem) == 'F' && t.elem != ELEM_F32 && t.lanes;
-    if (s.op == L_CONST && t.elem == ELEM_F32) {
+    const bool narrow = (elem_class(t.elem) == 'F' && t.lanes && !field_holds(t.elem)) || (from && !field_holds(from));
+    if (s.op == L_CONST && field_holds(t.elem)) {
         l->facts->fractions |= field_is_fraction(s.fimm) || s.flags & L_FLAG_RESIDUE;
         l->facts->underflow |= s.fimm == -87;
         r = constant(l, words(t.lanes), s.flags & L_FLAG_RESIDUE ? (uint64_t)s.imm : field_of(s.fimm));
-    } else if (s.op == L_CONVERT && from == ELEM_F32 && t.elem == ELEM_BOOL) {
-        r = op2(l, L_NE, t, in[0], constant(l, words(lanes), 0));
-    } else if (s.op == L_CONVERT && from == ELEM_F32 && field_rounds_to(t.elem)) {
-        r = rounded(l, t, in[0]);
-    } else if (s.op == L_CONVERT && from == ELEM_NONE && t.elem == ELEM_F32) {
-        r = converted(l, &s, first, in[0]);
-    } else if (from == ELEM_F32 && !moves(s.op)) {
+    } else if (s.op == L_CONVERT && (field_form(first.elem) || field_form(t.elem))) {
+        r = conversion(l, &s, first, t, in[0]);
+        if (!r.i)
+            refuse(l, &s, elem_name(t.elem));
+    } else if (s.op == L_BITCAST && first.elem == ELEM_F64 && t.elem == ELEM_U64) { /* the bits of residues */
+        r = op1(l, L_BITCAST, t, op1(l, L_CONVERT, (struct ltype){ELEM_U64, lanes}, in[0]));
+    } else if (s.op == L_BITCAST && t.elem == ELEM_F64 && first.elem == ELEM_U64) {
+        r = op1(l, L_CONVERT, words(lanes), op1(l, L_BITCAST, (struct ltype){ELEM_U64, lanes}, in[0]));
+    } else if (s.op == L_BITCAST && (first.elem == ELEM_F64 || t.elem == ELEM_F64)) {
+        refuse(l, &s, "f64");
+    } else if (field_holds(from) && !moves(s.op)) {
         r = arithmetic(l, &s, in, lanes);
         if (!r.i)
-            refuse(l, &s, "f32");
-    } else if ((wide_float || (from && from != ELEM_F32)) && !moves(s.op)) {
-        refuse(l, &s, elem_name(wide_float ? t.elem : from));
+            refuse(l, &s, elem_name(from));
+    } else if (narrow && !moves(s.op) && s.op != L_CONST) {
+        refuse(l, &s, elem_name(field_holds(from) || !from ? t.elem : from));
     }
     if (r.i)
         l->now[s.out[0].i] = r;
@@ -457,12 +585,10 @@ bool lf_field(struct lfunc *f, struct field_facts *facts)
     l.now = NEW_ARRAY(f->arena, lreg, f->types.n);
     for (uint32_t i = 0; i < f->types.n; i++) {
         l.now[i] = (lreg){i};
-        if (types[i].elem == ELEM_F32)
-            f->types.data[i].elem = ELEM_U32;
+        f->types.data[i].elem = held(types[i]);
     }
     for (uint32_t i = 0; i < f->args.n; i++)
-        if (f->args.data[i].type.elem == ELEM_F32)
-            f->args.data[i].type.elem = ELEM_U32;
+        f->args.data[i].type.elem = held(f->args.data[i].type);
     lower_block(&l, types, (lblock){1});
     if (!facts->why)
         lf_tidy(f);
@@ -472,7 +598,11 @@ bool lf_field(struct lfunc *f, struct field_facts *facts)
 lreg lf_field_function(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in)
 {
     struct lowering l = {.f = f, .b = b};
-    lreg x = op1(&l, L_BITCAST, words(t.lanes), in[0]);
-    lreg y = n_in > 1 ? op1(&l, L_BITCAST, words(t.lanes), in[1]) : (lreg){0};
-    return op1(&l, L_BITCAST, t, function(&l, words(t.lanes), op, x, y));
+    const struct ltype bits = {ELEM_U64, t.lanes}, word = words(t.lanes);
+    const bool wide = t.elem == ELEM_F64;
+    lreg x[2] = {{0}};
+    for (uint32_t k = 0; k < n_in && k < COUNT_OF(x); k++)
+        x[k] = wide ? op1(&l, L_CONVERT, word, op1(&l, L_BITCAST, bits, in[k])) : op1(&l, L_BITCAST, word, in[k]);
+    lreg r = function(&l, word, op, x[0], x[1]);
+    return op1(&l, L_BITCAST, t, wide ? op1(&l, L_CONVERT, bits, r) : r);
 }

@@ -143,7 +143,7 @@ enum {
     L_FLAG_INVARIANT = 16, /* LOAD from memory that the function never writes */
     L_FLAG_ROW = 32,
     L_FLAG_DATA = 64, /* CONST: imm is the number of a word of what the launch's row has, which codegen puts there */
-    L_FLAG_RESIDUE = 128 /* CONST of f32: what lf_field puts in its place is imm, not what fimm alone would be */
+    L_FLAG_RESIDUE = 128 /* CONST of a float: what lf_field puts in its place is imm, not what fimm alone would be */
 };
 
 struct lstmt {
@@ -223,11 +223,13 @@ struct field_facts {
     const char *why; /* the first statement without a meaning there; NULL: none */
     bool fractions;  /* some constant stands for one */
     bool underflow;  /* -87 is among them, which only -inf is less than */
-    bool rounds;     /* floats to integers */
+    bool rounds;     /* floats to integers or narrow floats */
+    bool narrows;    /* to types that have few of the numbers that stand for hashes */
+    bool rounds_wide; /* f64 to another float */
     bool marked;     /* asked: each loop and branch writes 1 to a byte of its own where it runs, from FIELD_MARKS + */
     uint32_t first, blocks; /* first (asked) on, so many */
 };
-/* f32 becomes GF(q) x GF(p) (ir/loop/field.c). False: see why. */
+/* Floats become GF(q) x GF(p) (ir/loop/field.c). False: see why. */
 bool lf_field(struct lfunc *, struct field_facts *);
 /* What lf_math appends for it: a hash of the operands, not a function's digits. */
 lreg lf_field_function(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in);

@@ -141,7 +141,8 @@ static void rule_const(struct verifier *v, const struct lstmt *s)
                v->f->role == LROLE_KERNEL;
     else if (fits && elem_class(t.elem) == 'F')
         fits = (t.elem != ELEM_F32 || (double)(float)s->fimm == s->fimm || s->fimm != s->fimm) &&
-               (!(s->flags & L_FLAG_RESIDUE) || (t.elem == ELEM_F32 && s->imm >= 0 && s->imm <= INT32_MAX));
+               (!(s->flags & L_FLAG_RESIDUE) ||
+                ((t.elem == ELEM_F32 || t.elem == ELEM_F64) && s->imm >= 0 && s->imm <= INT32_MAX));
     else if (fits)
         fits = t.elem == ELEM_BOOL ? s->imm == 0 || s->imm == 1 : int_fits(t.elem, s->imm);
     expect(v, s, fits, 6, "the constant does not fit its type");

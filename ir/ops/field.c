@@ -94,9 +94,13 @@ uint32_t field_of(double x)
     if (fraction_of(x, &p, &q))
         return quotient(field_of_integer(p), field_of_integer(q));
     int64_t digits = (int64_t)ldexp(frexp(x, &exponent), 53);
-    exponent -= 53;
-    const uint32_t two = exponent < 0 ? FIELD_HALF : field_of_integer(2);
-    return times(field_of_integer(digits), power(two, (uint32_t)(exponent < 0 ? -exponent : exponent)));
+    return times(field_of_integer(digits), field_power_of_two(exponent - 53));
+}
+
+uint32_t field_power_of_two(int32_t e)
+{
+    const uint32_t two = e < 0 ? FIELD_HALF : field_of_integer(2);
+    return power(two, (uint32_t)(e < 0 ? -e : e));
 }
 
 /* ---- functions ------------------------------------------------------------------------------------------------- */
@@ -191,6 +195,71 @@ static uint32_t integer_of(uint32_t x, enum elem to)
     return (uint32_t)(small < low ? low : small > high ? high : small);
 }
 
+/* ---- elements ---------------------------------------------------------------------------------------------------- */
+
+static const struct field_form forms[ELEM_COUNT] = {
+    [ELEM_F32] = {.size = 4},
+    [ELEM_F64] = {.size = 8},
+    [ELEM_F16] = {.values = 1024, .step = 4},
+    [ELEM_BF16] = {.values = 256, .step = 3},
+    [ELEM_F8E4M3FN] = {.values = 16, .step = 2},
+    [ELEM_F8E4M3FNUZ] = {.values = 16, .step = 2},
+    [ELEM_F8E5M2] = {.values = 8, .step = 1},
+    [ELEM_F8E5M2FNUZ] = {.values = 8, .step = 1},
+    [ELEM_F4E2M1] = {.values = 4, .step = 1},
+};
+
+const struct field_form *field_form(enum elem e)
+{
+    return e < ELEM_COUNT && (forms[e].size || forms[e].values) ? &forms[e] : NULL;
+}
+
+bool field_holds(enum elem e)
+{
+    return e < ELEM_COUNT && forms[e].size;
+}
+
+uint32_t field_load(enum elem e, const void *from)
+{
+    uint32_t residue;
+    uint64_t wide;
+    if (e == ELEM_F32) {
+        memcpy(&residue, from, sizeof residue);
+        return residue;
+    }
+    if (e != ELEM_F64)
+        return field_of(elem_to_f64(e, from));
+    memcpy(&wide, from, sizeof wide);
+    return (uint32_t)wide;
+}
+
+/* The number of the narrow type that x is rounded to. */
+static double narrowed(enum elem e, uint32_t x, bool saturate)
+{
+    const struct field_form *form = &forms[e];
+    char element[8] = {0};
+    if (x == FIELD_NAN || x == FIELD_PLUS_INF || x == FIELD_MINUS_INF)
+        return x == FIELD_NAN ? (double)NAN : x == FIELD_PLUS_INF ? (double)INFINITY : (double)-INFINITY;
+    const int64_t steps = field_reduced((uint64_t)x << form->step), low = steps < FIELD_EXACT ? steps : steps - FIELD_N;
+    const double number = ldexp((double)low, -form->step);
+    elem_from_f64(e, number, element);
+    if (low >= -FIELD_EXACT && elem_to_f64(e, element) == number)
+        return number;
+    const uint32_t h = mix(x ^ field_narrow_key(e, saturate)) & (2u * form->values - 1);
+    return ldexp((double)h - form->values, -form->step);
+}
+
+void field_store(enum elem e, uint32_t residue, bool saturate, void *to)
+{
+    const uint64_t wide = residue;
+    if (forms[e].size) {
+        memcpy(to, &wide, forms[e].size);
+        return;
+    }
+    const double number = narrowed(e, residue, saturate);
+    elems_convert(ELEM_F64, &number, e, to, 1, saturate, "even");
+}
+
 int64_t field_identity(enum op monoid)
 {
     return monoid == OP_MUL ? FIELD_ONE : monoid == OP_MAX ? FIELD_MINUS_INF : monoid == OP_MIN ? FIELD_PLUS_INF : 0;
@@ -225,19 +294,21 @@ static bool is_predicate(enum op op)
     return op == OP_EQ || op == OP_NE || op == OP_LT || op == OP_LE || op == OP_ISNAN || op == OP_ISINF;
 }
 
-enum eval_status field_map(enum op op, size_t n, const void *const *in, void *out)
+enum eval_status field_map(enum op op, enum elem elem, size_t n, const void *const *in, void *out)
 {
-    const uint32_t *x = in[0], *y = in[1], *z = in[2];
-    int32_t n_in = op_info(op)->max_in;
+    const size_t size = elem_size(elem);
+    const uint32_t n_in = (uint32_t)op_info(op)->max_in;
     if (op_shape(op) != SHAPE_MAP || n_in < 1 || (n_in > 2 && op != OP_FMA))
         return EVAL_UNSUPPORTED;
     for (size_t i = 0; i < n; i++) {
-        int64_t r = op == OP_FMA ? field_apply(OP_ADD, times(x[i], y[i]), z[i])
-                                 : field_apply(op, x[i], n_in > 1 ? y[i] : 0);
+        uint32_t x[3] = {0};
+        for (uint32_t k = 0; k < n_in; k++)
+            x[k] = field_load(elem, (const char *)in[k] + i * size);
+        int64_t r = op == OP_FMA ? field_apply(OP_ADD, times(x[0], x[1]), x[2]) : field_apply(op, x[0], x[1]);
         if (is_predicate(op))
             ((uint8_t *)out)[i] = (uint8_t)r;
         else
-            ((uint32_t *)out)[i] = (uint32_t)r;
+            field_store(elem, (uint32_t)r, false, (char *)out + i * size);
     }
     return EVAL_OK;
 }
@@ -245,30 +316,30 @@ enum eval_status field_map(enum op op, size_t n, const void *const *in, void *ou
 enum eval_status map_eval_in(const struct context *ctx, enum op op, enum elem elem, size_t n, const void *const *in,
                              void *out)
 {
-    bool field = ctx->field && elem == ELEM_F32 && op != OP_SELECT;
-    return field ? field_map(op, n, in, out) : map_eval(op, elem, n, in, out);
+    bool field = ctx->field && field_form(elem) && op != OP_SELECT;
+    return field ? field_map(op, elem, n, in, out) : map_eval(op, elem, n, in, out);
 }
 
-bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n)
+bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate)
 {
-    size_t size = elem_size(from);
-    if (from == ELEM_F32 && to == ELEM_F32) {
-        memcpy(dst, src, n * size);
-        return true;
-    }
-    for (size_t i = 0; i < n && from == ELEM_F32 && to == ELEM_BOOL; i++)
-        ((uint8_t *)dst)[i] = ((const uint32_t *)src)[i] != 0;
-    for (size_t i = 0; i < n && from == ELEM_F32 && field_rounds_to(to); i++) {
-        const uint32_t h = integer_of(((const uint32_t *)src)[i], to);
-        const int64_t wide = elem_class(to) == 'I' ? (int64_t)(int32_t)h : (int64_t)h;
-        memcpy((char *)dst + i * elem_size(to), &wide, elem_size(to)); /* its low bytes */
-    }
-    if (from == ELEM_F32)
-        return to == ELEM_BOOL || field_rounds_to(to);
-    if (to != ELEM_F32 || !strchr("BIU", elem_class(from)) || from == ELEM_U64)
+    const bool floats = field_form(from), integers = strchr("BIU", elem_class(from)) && from != ELEM_U64;
+    if (!(field_form(to) && (floats || integers)) && !(floats && (to == ELEM_BOOL || field_rounds_to(to))))
         return false;
-    for (size_t i = 0; i < n; i++)
-        ((uint32_t *)dst)[i] = field_of_integer(elem_to_i64(from, (const char *)src + i * size));
+    for (size_t i = 0; i < n; i++) {
+        const char *x = (const char *)src + i * elem_size(from);
+        char *r = (char *)dst + i * elem_size(to);
+        if (from == to) { /* such bits as are no number of the form stay */
+            memcpy(r, x, elem_size(to));
+            continue;
+        }
+        const uint32_t residue = floats ? field_load(from, x) : field_of_integer(elem_to_i64(from, x));
+        const uint32_t h = field_rounds_to(to) ? integer_of(residue, to) : residue != 0;
+        const int64_t wide = elem_class(to) == 'I' ? (int64_t)(int32_t)h : (int64_t)h;
+        if (field_form(to))
+            field_store(to, residue, saturate, r);
+        else
+            memcpy(r, &wide, elem_size(to)); /* its low bytes */
+    }
     return true;
 }
 
@@ -278,7 +349,7 @@ void field_tokens(enum elem from, const void *src, enum elem to, void *dst, size
         uint64_t bits = 0, token = 0;
         memcpy(&bits, (const char *)src + i * elem_size(from), elem_size(from));
         token = mix(mix((uint32_t)bits ^ field_convert_key(to)) ^ (uint32_t)(bits >> 32));
-        if (to == ELEM_F32)
+        if (field_holds(to))
             token %= FIELD_N;
         else if (elem_bits(to) < 32)
             token &= (1u << elem_bits(to)) - 1;

@@ -1,15 +1,16 @@
-/* GF(q) x GF(p), q = 32633, p = 2 q + 1, in the place of f32, for randomised identity testing (mcc prove): an element
- * is a residue below N = q p in the four bytes of a float, so tensors, layouts and programs stay as they are. It stands
- * for the number times 2^32 (Montgomery's form). "The field" is this ring everywhere.
+/* GF(q) x GF(p), q = 32633, p = 2 q + 1, in the place of floats, for randomised identity testing (mcc prove): an
+ * element is a residue below N = q p in the four bytes of an f32, or the lower four of an f64, so tensors, layouts and
+ * programs stay as they are. It stands for the number times 2^32 (Montgomery's form). "The field" is this ring
+ * everywhere. f32 and f64 are the same numbers. Narrower floats are what their bits say: see struct field_form.
  *
  * Sums, products, differences and quotients are exact. A float of the file or of the code is the fraction of a
  * denominator up to FIELD_FRACTIONS that rounds to it, if there is one, else the number that it is. exp is the
  * homomorphism (1, g^x) from sums to products, which q, the order of g in GF(p), makes possible. Functions that are
  * none of a field (tanh, sqrt, floor, ...) are hashes of their arguments; maximum, minimum and comparisons follow a
  * total order without a meaning, in which -inf comes first and +inf last. -inf plus a number is -inf, of which exp is
- * 0. round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED, but
- * of small integers themselves, as floor, ceil and trunc do;
- * to an integer type, small integers are converted and other numbers hashed. ir/loop/field.c has the same as loop IR.
+ * 0. round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED, but of small integers themselves, as floor, ceil
+ * and trunc do; to an integer type, small integers are converted and other numbers hashed. ir/loop/field.c has the same
+ * as loop IR.
  */
 #ifndef MCC_IR_FIELD_H
 #define MCC_IR_FIELD_H
@@ -61,10 +62,14 @@ static inline uint32_t field_function_key(enum op op)
     return 0x9e3779b9u * ((uint32_t)op + 1);
 }
 
-/* The key of the hash that stands for a conversion to integers. */
+/* The key of the hash that stands for a conversion to integers or narrow floats. */
 static inline uint32_t field_convert_key(enum elem to)
 {
     return 0x9e3779b9u * (0x100u + (uint32_t)to);
+}
+static inline uint32_t field_narrow_key(enum elem to, bool saturate)
+{
+    return field_convert_key(to) + saturate;
 }
 
 /* Does it give an integer? A small one of itself. */
@@ -79,6 +84,25 @@ static inline bool field_rounds_to(enum elem to)
     return strchr("IU", elem_class(to)) && elem_bits(to) >= 8;
 }
 
+/* How memory holds a float type. Narrow ones: a residue is rounded to the number that it is, if that is one of the type
+ * and a multiple of 2^-step below FIELD_EXACT such steps, else to a hash: one of 2 `values` multiples, from -values on.
+ */
+struct field_form {
+    uint16_t size; /* bytes of a residue; 0: narrow */
+    uint16_t values; /* narrow: each of these multiples is a number of the type */
+    uint16_t step;
+};
+enum { FIELD_EXACT = 1 << 24, FIELD_FEW = 128 /* so few values are often equal by chance */ };
+/* NULL: no residue stands for the type's numbers. */
+const struct field_form *field_form(enum elem);
+/* Are elements of the type residues? */
+bool field_holds(enum elem);
+/* An element of a type with a form. saturate: that of the conversion to a narrow type. */
+uint32_t field_load(enum elem, const void *);
+void field_store(enum elem, uint32_t residue, bool saturate, void *);
+/* 2^e */
+uint32_t field_power_of_two(int32_t e);
+
 uint32_t field_of(double);
 /* base^(digit 4^place) of exp. */
 uint32_t field_exp_power(uint32_t place, uint32_t digit);
@@ -88,11 +112,11 @@ uint32_t field_of_integer(int64_t);
 int64_t field_apply(enum op, int64_t x, int64_t y);
 int64_t field_identity(enum op monoid);
 bool field_less(int64_t x, int64_t y);
-/* map_eval of f32 that holds residues; map_eval_in: where it does (context.field). */
-enum eval_status field_map(enum op, size_t n, const void *const *in, void *out);
+/* map_eval of floats of a type with a form; map_eval_in: where they are residues (context.field). */
+enum eval_status field_map(enum op, enum elem, size_t n, const void *const *in, void *out);
 enum eval_status map_eval_in(const struct context *, enum op, enum elem, size_t n, const void *const *in, void *out);
-/* elems_convert to or from such f32; false: it has no meaning in the field. */
-bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n);
+/* elems_convert to or from such floats; false: it has no meaning in the field. */
+bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate);
 /* Converts n elements of constants where field_convert has no meaning, so that the weights can be packed: dst[i] is a
  * hash of src[i], in the bits of `to`. The interpreter refuses such a conversion in the run. */
 void field_tokens(enum elem from, const void *src, enum elem to, void *dst, size_t n);

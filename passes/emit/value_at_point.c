@@ -254,7 +254,7 @@ static lreg em_number(struct em *em, value_id v, double f, int64_t i)
 {
     const enum elem e = register_elem(value_type(em->g, v)->elem);
     uint32_t residue;
-    if (e != ELEM_F32 || !em->m->ctx->field_code || !field_number(em->g, v, f, &residue) || residue == field_of(f))
+    if (!field_holds(e) || !em->m->ctx->field_code || !field_number(em->g, v, f, &residue) || residue == field_of(f))
         return em_const(em, e, 1, f, i);
     lreg r = lf_op(em->f, em->level[0], L_CONST, (struct ltype){e, 1}, NULL, 0);
     struct lstmt *s = lf_last(em->f, em->level[0]);

@@ -1,12 +1,15 @@
 """mcc prove: right code is proved, changed code is not, and what is not covered is said."""
+import fractions
 import json
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
 
 from support import schema
+from support.artifact import Artifact
 from support.tool import DIGITS, ROOT, mcc, save, value
 
 SCHEMA = json.loads((ROOT / "docs/json.schema.json").read_text())
@@ -157,8 +160,7 @@ def test_words(tmp_path):
 
 def test_not_proved(tmp_path):
     """Each with its reason, and status 6."""
-    half = [helper.make_node("Cast", ["x"], ["h"], "half", to=onnx.TensorProto.FLOAT16), helper.make_node("Cast", ["h"], ["y"], "back", to=1)]
-    path = save(tmp_path / "h.onnx", half, [value("x", [4, 4])], [value("y", [4, 4])])
+    path = save(tmp_path / "r.onnx", [helper.make_node("Mod", ["x", "z"], ["y"], "mod", fmod=1)], [value("x", [4, 4]), value("z", [4, 4])], [value("y", [4, 4])])
     [variant] = proof(path, status=6)["variants"]
     assert not variant["program"]["proved"] and any("no meaning in the field" in (k["why"] or "") for k in variant["kernels"])
 
@@ -238,14 +240,74 @@ def test_sizes_of_the_run(tmp_path, size):
     assert done.returncode in (0, 6) and json.loads(done.stdout)["result"]["variants"][0]["draws"] >= 4, done.stderr
 
 
+FLOATS = [onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT8E4M3FN, onnx.TensorProto.FLOAT8E4M3FNUZ,
+          onnx.TensorProto.FLOAT8E5M2, onnx.TensorProto.FLOAT8E5M2FNUZ]
+
+
+@pytest.mark.parametrize("elem", FLOATS)
+def test_casts_of_other_floats(tmp_path, elem):
+    """There, of a sum, and back into a product: each conversion rounds to what the network rounds to."""
+    nodes = [helper.make_node("Add", ["x", "z"], ["s"], "sum"), helper.make_node("Cast", ["s"], ["h"], "there", to=elem),
+             helper.make_node("Cast", ["h"], ["b"], "back", to=1), helper.make_node("Mul", ["b", "z"], ["y"], "product")]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [5, 33]), value("z", [5, 33])], [value("y", [5, 33]), value("h", [5, 33], elem)])
+    [variant] = proof(path)["variants"]
+    assert variant["program"]["proved"] and any("rounding" in k["axioms"] for k in variant["kernels"]) == (elem != onnx.TensorProto.DOUBLE)
+    [variant] = proof(path, "--break-kernel=sum", status=6)["variants"]
+    assert any("elements differ" in (k["why"] or "") for k in variant["kernels"])
+
+
+@pytest.mark.parametrize("elem", FLOATS[:3])
+@pytest.mark.parametrize("op", ["Add", "Mul", "Div", "Max", "Exp", "Tanh", "Floor", "Less", "ReduceSum", "MatMul", "Softmax"])
+def test_arithmetic_of_other_floats(tmp_path, op, elem):
+    if op in ("Less", "MatMul") and elem == onnx.TensorProto.BFLOAT16:
+        pytest.skip("not in this version of the operator, or by pairs of bf16, which no residue stands for")
+    attributes = {"axis": -1} if op == "Softmax" else {"keepdims": 0} if op == "ReduceSum" else {}
+    names = ["x", "z"] if op in ("Add", "Mul", "Div", "Max", "Less", "MatMul") else ["x"]
+    dims = [] if op == "ReduceSum" else [17, 17]
+    path = save(tmp_path / "net.onnx", [helper.make_node(op, names, ["y"], "n", **attributes)], [value(name, [17, 17], elem) for name in names],
+                [value("y", dims, onnx.TensorProto.BOOL if op == "Less" else elem)], opset=18)
+    found, left, n = proof(path), 0, 0
+    [variant] = found["variants"]
+    assert found["proved"] and ("rounding" in variant["kernels"][0]["axioms"]) == (elem != onnx.TensorProto.DOUBLE and op != "Less")
+    for site in range(1, 40, 3):
+        done = mcc("prove", path, ONE, f"--mutate={site}", "-q")
+        if done.returncode == 2:
+            break
+        n += 1
+        left += done.returncode == 0
+    assert left * 2 <= n, (left, n)
+
+
+def in_field(path, nodes, x, y, given):
+    save(path, nodes, [x], [y])
+    assert mcc(path, ONE, "--in-field", "-o", path.with_suffix(".so")).returncode == 0
+    with Artifact(path.with_suffix(".so")) as artifact:
+        return artifact.run([given])[0]
+
+
+@pytest.mark.parametrize("elem, numbers", [(onnx.TensorProto.FLOAT16, np.float16), (onnx.TensorProto.BFLOAT16, ml_dtypes.bfloat16),
+                                           (onnx.TensorProto.FLOAT8E4M3FN, ml_dtypes.float8_e4m3fn), (onnx.TensorProto.FLOAT8E5M2, ml_dtypes.float8_e5m2)])
+def test_bits_of_narrow_floats(tmp_path, elem, numbers):
+    """All bits stand for the residues of their numbers; those that are multiples of a step come back as they were."""
+    ring, step = 32633 * 65267, {np.float16: 16, ml_dtypes.bfloat16: 8, ml_dtypes.float8_e4m3fn: 4, ml_dtypes.float8_e5m2: 2}[numbers]
+    bits = np.arange(1 << 8 * np.dtype(numbers).itemsize, dtype=f"u{np.dtype(numbers).itemsize}").view(numbers)
+    x = bits[np.isfinite(bits.astype(np.float32))]
+    there = in_field(tmp_path / "there.onnx", [helper.make_node("Cast", ["x"], ["y"], "cast", to=1)], value("x", ["n"], elem), value("y", ["n"]), x)
+    exact = [fractions.Fraction(float(v)) for v in x]
+    assert there.view(np.uint32).tolist() == [v.numerator * pow(v.denominator, -1, ring) * (1 << 32) % ring for v in exact]
+    back = in_field(tmp_path / "back.onnx", [helper.make_node("Cast", ["x"], ["y"], "cast", to=elem)], value("x", ["n"]), value("y", ["n"], elem), there)
+    kept = np.array([(v * step).denominator == 1 and abs(v * step) < 1 << 24 for v in exact])
+    assert kept.sum() >= 32 and (back[kept].astype(np.float32) == x[kept].astype(np.float32)).all()
+    assert np.isfinite(back.astype(np.float32)).all()
+
+
 @pytest.mark.parametrize("narrow", [onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT16])
 def test_narrowed_constant(tmp_path, narrow):
-    """Not proved, with a reason: it was an error."""
     nodes = [helper.make_node("Cast", ["w"], ["n"], "narrow", to=narrow), helper.make_node("Cast", ["n"], ["c"], "back", to=1),
              helper.make_node("Add", ["x", "c"], ["y"], "add")]
     path = save(tmp_path / "net.onnx", nodes, [value("x", [3, 4])], [value("y", [3, 4])], {"w": weights(3, 4)})
-    [variant] = proof(path, status=6)["variants"]
-    assert not variant["program"]["proved"] and all(k["why"] for k in variant["kernels"])
+    [variant] = proof(path)["variants"]
+    assert variant["program"]["proved"]
 
 
 @pytest.mark.parametrize("nodes, x, y, says", [

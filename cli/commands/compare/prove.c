@@ -39,7 +39,7 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* Residues for f32, integers by their roles; everything else as mcc run draws it. False: there are no integers. */
+/* Residues for floats, integers by their roles; everything else as mcc run draws it. False: there are no integers. */
 static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
 {
     uint64_t state = draw + 1 + ((uint64_t)attempt << 32);
@@ -47,18 +47,21 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
     p->fed = 0;
     for (uint32_t i = 0; i < p->run.s.api->n_in; i++) {
         struct file_tensor *t = &p->run.s.in[i];
-        uint32_t *words = t->data;
         p->fed += t->size;
         const struct integer_role *role = &p->integers.role[p->legal->inputs.data[i].value.i];
-        const bool integers = strchr("IU", elem_class(t->elem)) && elem_bits(t->elem) >= 8;
+        const bool whole = elem_bits(t->elem) >= 8, integers = strchr("IU", elem_class(t->elem)) && whole;
+        const size_t size = elem_size(t->elem);
         any |= integers || role->decides;
         if (integers)
             integers_draw(t, role, &state, draw, attempt);
-        else if (t->elem != ELEM_F32)
+        else if (!whole || !field_form(t->elem))
             file_tensor_random(t, draw * p->run.s.api->n_in + i + 1);
-        for (size_t k = 0; k < t->size / sizeof *words && t->elem == ELEM_F32; k++)
-            words[k] = role->decides ? field_of_integer(integer_deciding(next_random(&state), attempt))
-                                     : (uint32_t)(next_random(&state) % FIELD_N);
+        for (size_t k = 0; k + size <= t->size && whole && field_form(t->elem); k += size) {
+            const uint64_t r = next_random(&state);
+            field_store(t->elem,
+                        role->decides ? field_of_integer(integer_deciding(r, attempt)) : (uint32_t)(r % FIELD_N), false,
+                        (char *)t->data + k);
+        }
     }
     return any;
 }

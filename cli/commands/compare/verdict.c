@@ -9,15 +9,15 @@
 #include "ir/expr/expr.h"
 
 const struct axiom_text axioms[AXIOM_COUNT] = {
-    [AXIOM_REALS] = {"reals", "sums and products of f32 are those of real numbers, but for rounding"},
-    [AXIOM_FRACTIONS] = {"fractions",
-                         "an f32 that is the nearest one to a fraction of a denominator up to 1024 stands for it"},
+    [AXIOM_REALS] = {"reals", "sums and products of floats are those of real numbers, but for rounding"},
+    [AXIOM_FRACTIONS] =
+        {"fractions", "a float whose f32 is the nearest one to a fraction of a denominator up to 1024 stands for it"},
     [AXIOM_FUNCTIONS] = {"functions", "the statements of exp, log, tanh and their kin compute these functions "
                                       "(make check-math)"},
     [AXIOM_EXPONENTIALS] = {"exponentials", "exp(a + b) = exp(a) exp(b), exp(-inf) = 0, -inf + a = -inf"},
     [AXIOM_UNDERFLOW] = {"underflow", "exp of less than -87 counts as 0 in a softmax"},
-    [AXIOM_ROUNDING] = {"rounding", "floats that are equal but for rounding are rounded to the same integer, which "
-                                    "a tie may miss by one"},
+    [AXIOM_ROUNDING] = {"rounding", "floats that are equal but for rounding are rounded to the same integer or "
+                                    "narrower float, which a tie may miss by one"},
     [AXIOM_INTEGERS] = {"integers", "integers are compared on 96 draws, a third of them over all bits: code that "
                                     "is wrong on a share s of these passes with (1 - s)^32"},
 };
@@ -50,6 +50,28 @@ static const char *field_why(const struct prove *p, const struct kernel *k, uint
     return NULL;
 }
 
+/* Does its code round f64 where the network does not? In the field f32 and f64 are the same numbers. */
+static bool rounds_wide(const struct prove *p, const struct kernel *k, uint32_t variant)
+{
+    const struct graph *g = p->run.c.graph;
+    const struct kernel *both[2] = {k, k->version.of};
+    bool wide = false, rounds = false;
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const struct node *n = graph_node(g, k->nodes.data[i]);
+        for (uint32_t j = 0; j < n->n_in; j++)
+            if (n->in[j].i && value_type(g, n->in[j])->elem == ELEM_F64) {
+                wide = true;
+                rounds |= n->op == OP_CONVERT;
+            }
+    }
+    for (uint32_t i = 0; i < 2 && both[i] && wide && !rounds; i++) {
+        const struct lowered_kernel *l = lowered_of(p, both[i], variant);
+        if (l && l->facts.rounds_wide)
+            return true;
+    }
+    return false;
+}
+
 static const char *kernel_why(const struct prove *p, const struct kernel *k, uint32_t variant)
 {
     const struct graph *g = p->run.c.graph;
@@ -61,6 +83,8 @@ static const char *kernel_why(const struct prove *p, const struct kernel *k, uin
         return "it is inside of a loop or a branch";
     if (field_why(p, k, variant))
         return field_why(p, k, variant);
+    if (rounds_wide(p, k, variant))
+        return "its code rounds f64 to a narrower float, which the network does not";
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const char *why = chance_why(g, graph_node(g, k->nodes.data[i]));
         if (why)
@@ -80,7 +104,7 @@ static void kernel_integers(struct prove *p, const struct kernel *k, struct verd
     p->many |= v->uses[AXIOM_INTEGERS] && !v->why;
 }
 
-static void kernel_axioms(const struct prove *p, const struct kernel *k, uint32_t variant, struct verdict *v)
+static void kernel_axioms(struct prove *p, const struct kernel *k, uint32_t variant, struct verdict *v)
 {
     const struct graph *g = p->run.c.graph;
     for (uint32_t i = 0; i < k->nodes.n; i++) {
@@ -95,6 +119,7 @@ static void kernel_axioms(const struct prove *p, const struct kernel *k, uint32_
         v->uses[AXIOM_FRACTIONS] |= l && l->facts.fractions;
         v->uses[AXIOM_UNDERFLOW] |= l && l->facts.underflow;
         v->uses[AXIOM_ROUNDING] |= l && l->facts.rounds;
+        p->many |= l && l->facts.narrows; /* a hash of few values often is another one's */
     }
 }
 

@@ -62,7 +62,7 @@ static lreg expand(struct lfunc *f, lblock b, enum op op, struct ltype t, const 
     binary_fn *two = functions[op].two;
     if ((!two && !functions[op].f64) || n_in != (two ? 2 : 1))
         return (lreg){0};
-    if (t.elem == ELEM_F32 && f->ctx->field_code)
+    if (f->ctx->field_code)
         return lf_field_function(f, b, op, t, in, n_in);
     if (op == OP_EXP)
         return math_exp_within(&m, in[0], least, most);
