@@ -231,6 +231,14 @@ def test_bytes_and_a_position(tmp_path):
     assert variant["draws"] == 4 and not any("integers" in k["axioms"] for k in variant["kernels"])
 
 
+def test_kernels_that_are_not_launched(tmp_path):
+    """Sizes from data leave some kernels of a node without work: what the others store is still known as theirs."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Resize", ["x", "", "", "s"], ["y"], "n", mode="cubic", antialias=1)],
+                [value("x", [1, 1, 4, 4]), value("s", [4], INT64)], [value("y", ["a", "b", "c", "d"])], opset=19)
+    [variant] = proof(path, status=6)["variants"]
+    assert not any("elements differ" in (k["why"] or "") for k in variant["kernels"]) and variant["program"]["proved"]
+
+
 @pytest.mark.parametrize("size", ["cubic", "nearest"])
 def test_sizes_of_the_run(tmp_path, size):
     """Sizes that come from drawn data are small numbers, and runs that these end are drawn again."""

@@ -115,37 +115,54 @@ const void **capture_places(const struct capture *d, struct arena *arena, value_
 static void capture_kernel(struct capture *d, uint32_t index)
 {
     const struct kernel *k = &d->c.module->fused.kernels.data[index];
-    d->seen[index] = true;
     for (uint32_t i = 0; i < k->outs.n && !k->piece && k->kind != KERNEL_HALO; i++)
         capture(d, index, k->outs.data[i]);
 }
 
-/* Which kernel has ended: of those that bear this node and are still to come the first. Where kernels inside of a loop
- * or a branch bear it too, that cannot be told. */
+/* Is it the name of the kernel, or of a version of it, in some variant? The kernel has that of the last one. */
+static bool is_named(const struct compilation *c, const struct kernel *k, const char *name)
+{
+    const char *last = c->suffixes.data[c->suffixes.n - 1];
+    for (; k; k = k->version.of) {
+        const size_t stem = k->text ? strlen(k->name) - strlen(last) : 0;
+        for (uint32_t v = 0; stem && strncmp(k->name, name, stem) == 0 && v < c->suffixes.n; v++)
+            if (strcmp(name + stem, c->suffixes.data[v]) == 0)
+                return true;
+    }
+    return false;
+}
+
+void capture_launch(void *user, uint32_t node, uint32_t kernel, int64_t count, int64_t ns)
+{
+    struct capture *d = user;
+    (void)node;
+    (void)count;
+    (void)ns;
+    d->launched = kernel;
+}
+
+/* Kernels inside of a loop or a branch store what the next trip replaces. */
 void capture_event(void *user, uint32_t node, int end, uint64_t ns)
 {
     struct capture *d = user;
     const struct module *m = d->c.module;
-    uint32_t found = UINT32_MAX;
+    (void)node;
     (void)ns;
-    for (uint32_t i = 0; end && i < m->fused.kernels.n; i++) {
+    for (uint32_t i = 0; end && d->launched < d->c.kernel_rows.n && i < m->fused.kernels.n; i++) {
         const struct kernel *k = &m->fused.kernels.data[i];
-        if (k->kind == KERNEL_OPAQUE || k->kind == KERNEL_CONTROL || kernel_lead(m, k) != node)
+        if (!is_named(&d->c, k, d->c.kernel_rows.data[d->launched].name))
             continue;
-        if (k->region.i != 1)
-            return;
-        if (!d->seen[i] && (found == UINT32_MAX || k->order < m->fused.kernels.data[found].order))
-            found = i;
+        if (k->region.i == 1 && k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)
+            capture_kernel(d, i);
+        return;
     }
-    if (found != UINT32_MAX)
-        capture_kernel(d, found);
 }
 
 void capture_begin(struct capture *d)
 {
     struct arena *arena = arena_of(d);
     struct exprs *x = d->c.ctx->exprs;
-    d->seen = NEW_ARRAY(arena, bool, d->c.module->fused.kernels.n + 1);
+    d->launched = UINT32_MAX;
     d->got = NEW_ARRAY(arena, struct tensor *, d->c.graph->values.n + 1);
     d->maker = NEW_ARRAY(arena, uint32_t, d->c.graph->values.n + 1);
     int64_t *values = NEW_ARRAY(arena_of(d), int64_t, d->s.api->n_sym + 1);

@@ -16,11 +16,12 @@ struct capture {
     struct arena *arena;           /* of what one run keeps; NULL: the session's */
     struct tensor **got;           /* by value: what a kernel stored, NULL where it could not be read */
     uint32_t *maker;               /* by value: the kernel that stored got */
-    bool *seen;                    /* by kernel: it has ended */
+    uint32_t launched;             /* the last launch's row of c.kernel_rows */
     int64_t *symbols;              /* by symbol id; meaningful where known */
 };
 
-/* mcc_host.event, with the capture as mcc_host.user. */
+/* mcc_host.launch and mcc_host.event, with the capture as mcc_host.user. */
+void capture_launch(void *user, uint32_t node, uint32_t kernel, int64_t count, int64_t ns);
 void capture_event(void *user, uint32_t node, int end, uint64_t ns);
 /* Before the run, when the inputs are there. */
 void capture_begin(struct capture *);

@@ -371,8 +371,12 @@ static void diff_model(void *user, const char *library)
     compiling.weights = OPT_WEIGHTS_EMBEDDED;
     running.output = NULL;
     d->run.c.options = &compiling;
-    mcc_host host = {
-        .size = sizeof host, .user = &d->run, .threads = 1, .event = capture_event, .flags = (uint32_t)o->variant};
+    mcc_host host = {.size = sizeof host,
+                     .user = &d->run,
+                     .threads = 1,
+                     .event = capture_event,
+                     .launch = capture_launch,
+                     .flags = (uint32_t)o->variant};
     ctx->function_marks = o->bounds;
     d->bound = -1;
     if (compile_keep(&d->run.c, model, NULL) != FAIL_NONE)

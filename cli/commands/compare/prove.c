@@ -75,6 +75,9 @@ static void on_value(void *user, value_id v, const struct tensor *t)
     bool same = got && t->kind == TYPE_TENSOR && t->elem == got->elem && t->rank == got->rank;
     for (int32_t k = 0; same && k < t->rank; k++)
         same = t->dims[k] == got->dims[k];
+    if (!got && t->kind == TYPE_TENSOR && tensor_count(t) == 0 &&
+        p->makes[v.i]) /* nothing was launched for no elements */
+        p->now->of[p->makes[v.i] - 1].compared++;
     if (!same)
         return;
     struct verdict *d = &p->now->of[p->run.maker[v.i]];
@@ -104,6 +107,7 @@ static bool interpret(struct prove *p)
     struct graph *g = p->run.c.graph;
     struct tensor *in = NEW_ARRAY(&p->draw, struct tensor, g->inputs.n + 1);
     p->want = NEW_ARRAY(&p->draw, struct tensor *, g->values.n + 1);
+    p->makes = NEW_ARRAY(&p->draw, uint32_t, g->values.n + 1);
     for (uint32_t i = 0; i < g->inputs.n; i++)
         if (!file_tensor_widen(ctx, &p->run.s.in[i], &in[i]))
             return false;
@@ -114,8 +118,10 @@ static bool interpret(struct prove *p)
             want_value(p, (value_id){i});
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct kernel *k = prove_kernel(p, i);
-        for (uint32_t j = 0; j < k->outs.n && k->region.i == 1; j++)
+        for (uint32_t j = 0; j < k->outs.n && k->region.i == 1; j++) {
             want_value(p, k->outs.data[j]);
+            p->makes[k->outs.data[j].i] = i + 1;
+        }
     }
     const char *text = "";
     if (graph_eval_watched(g, in, p->want, on_value, p, &p->draw, &text) != EVAL_OK)
@@ -417,6 +423,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
                      .alloc = on_alloc,
                      .release = on_release,
                      .event = on_event,
+                     .launch = capture_launch,
                      .flags = variant + 1};
     if (!session_open(&p->run.s, ctx, &running, library, &host))
         return false;

@@ -57,6 +57,7 @@ struct prove {
     struct code_check *machine; /* NULL: not asked for */
     struct guard guard;
     struct tensor **want;      /* by value */
+    uint32_t *makes;           /* by value: 1 + the kernel that stores it; 0: none */
     struct context *apart;     /* of the graph after legalization */
     struct arena draw, draw_apart; /* in the two contexts: what one draw needs */
     struct graph *legal;
