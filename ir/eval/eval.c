@@ -233,7 +233,7 @@ enum eval_status eval_region(struct eval *e, region_id r)
     uint32_t n = graph_get_region(e->g, r)->nodes.n;
     for (uint32_t i = 0; i < n; i++) {
         node_id id = graph_get_region(e->g, r)->nodes.data[i];
-        if (!graph_node(e->g, id)->dead)
+        if (!graph_node(e->g, id)->dead && !(e->skip && e->skip[id.i]))
             TRY(eval_node(e, id));
     }
     return EVAL_OK;
@@ -291,14 +291,61 @@ static enum eval_status eval_empty(struct eval *e)
     return EVAL_OK;
 }
 
-enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, struct tensor **wanted, eval_watch *watch,
-                                    void *user, struct arena *arena, const char **text)
+/* Marks what the region's node reads, its own regions included. */
+static void mark_read(const struct graph *g, const struct node *n, bool *needed)
+{
+    for (uint32_t i = 0; i < n->n_in; i++)
+        needed[n->in[i].i] = true;
+    for (uint32_t k = 0; k < n->n_region; k++) {
+        const struct region *r = graph_get_region(g, n->region[k]);
+        for (uint32_t i = 0; i < r->results.n; i++)
+            needed[r->results.data[i].i] = true;
+        for (uint32_t i = 0; i < r->nodes.n; i++)
+            mark_read(g, graph_node(g, r->nodes.data[i]), needed);
+    }
+}
+
+/* Which nodes of the top region no wanted value needs, as some values are given. */
+static void prepare_given(struct eval *e, struct tensor *const *given)
+{
+    const struct graph *g = e->g;
+    const struct region *top = graph_get_region(g, (region_id){1});
+    bool *needed = NEW_ARRAY(e->arena, bool, g->values.n + 1);
+    e->skip = NEW_ARRAY(e->arena, bool, g->nodes.n + 1);
+    for (uint32_t v = 1; v < g->values.n; v++) {
+        needed[v] = e->wanted[v] != NULL;
+        e->shared[v] |= given[v] != NULL; /* whose memory is the caller's */
+    }
+    for (uint32_t i = top->nodes.n; i-- > 0;) {
+        const struct node *n = graph_node(g, top->nodes.data[i]);
+        bool skip = true;
+        for (uint32_t k = 0; k < n->n_out; k++)
+            skip = skip && (given[n->out[k].i] || !needed[n->out[k].i]);
+        e->skip[top->nodes.data[i].i] = skip;
+        if (!skip)
+            mark_read(g, n, needed);
+    }
+}
+
+static enum eval_status set_given(struct eval *e, struct tensor *const *given)
+{
+    for (uint32_t v = 1; given && v < e->g->values.n; v++)
+        if (given[v] && e->g->values.data[v].def.i && e->skip[e->g->values.data[v].def.i])
+            TRY(eval_set(e, (value_id){v}, given[v]));
+    return EVAL_OK;
+}
+
+static enum eval_status evaluate(struct graph *g, const struct tensor *in, struct tensor *const *given,
+                                 struct tensor **wanted, eval_watch *watch, void *user, struct arena *arena,
+                                 const char **text)
 {
     struct eval e = {.text = "", .watch = watch, .user = user};
     enum eval_status status = EVAL_OK;
     eval_prepare(&e, g, arena, g->values.n, g->nodes.n);
     prepare_symbols(&e);
     e.wanted = wanted;
+    if (given)
+        prepare_given(&e, given);
     for (uint32_t i = 0; i < g->inputs.n; i++) /* inputs come first: they bind the symbols of shapes */
         own_dims(&e, g->inputs.data[i].value);
     prepare_region(&e, (region_id){1});
@@ -314,12 +361,27 @@ enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, st
                 goto done;
         }
     status = check_sizes(&e);
+    if (status == EVAL_OK && !e.empty)
+        status = set_given(&e, given);
     if (status == EVAL_OK)
         status = e.empty ? eval_empty(&e) : eval_region(&e, (region_id){1});
 done:
     if (text)
         *text = e.text;
     return status;
+}
+
+enum eval_status graph_eval_watched(struct graph *g, const struct tensor *in, struct tensor **wanted, eval_watch *watch,
+                                    void *user, struct arena *arena, const char **text)
+{
+    return evaluate(g, in, NULL, wanted, watch, user, arena, text);
+}
+
+enum eval_status graph_eval_from(struct graph *g, const struct tensor *in, struct tensor *const *given,
+                                 struct tensor **wanted, eval_watch *watch, void *user, struct arena *arena,
+                                 const char **text)
+{
+    return evaluate(g, in, given, wanted, watch, user, arena, text);
 }
 
 enum eval_status graph_eval_values(struct graph *g, const struct tensor *in, struct tensor **wanted,

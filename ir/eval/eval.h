@@ -30,6 +30,7 @@ struct eval {
     uint32_t *last_node;         /* by value id: the node after which its memory may be reused, 0: never */
     uint32_t *dies;              /* by node id: first value of the list that ends with it */
     uint32_t *next_dying;        /* by value id */
+    bool *skip;                  /* by node id, of graph_eval_from: nothing that is wanted needs it; NULL: none */
     bool *shared;                /* by value id: its memory may be known elsewhere */
     VEC(void *) free_blocks[EVAL_BUCKETS];   /* by log2 of the size */
 };

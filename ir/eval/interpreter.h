@@ -27,6 +27,12 @@ typedef void eval_watch(void *user, value_id, const struct tensor *);
 enum eval_status graph_eval_watched(struct graph *, const struct tensor *in, struct tensor **wanted, eval_watch *watch,
                                     void *user, struct arena *arena, const char **text);
 
+/* Runs the nodes alone that the wanted values need, from what is given: by value, NULL entries are computed. Of a graph
+ * whose symbols are all bound by the inputs' shapes. */
+enum eval_status graph_eval_from(struct graph *, const struct tensor *in, struct tensor *const *given,
+                                 struct tensor **wanted, eval_watch *watch, void *user, struct arena *arena,
+                                 const char **text);
+
 /* Makes f64 of all f32 values, constants and element types of a legal graph. False: some operator or value, which *why
  * names, is of bits or of a type that this would change; the graph is as before. Constants that were folded are folded
  * again, in f64. */

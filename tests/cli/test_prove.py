@@ -49,6 +49,13 @@ def image(path, size=24):
                  "b": weights(32, seed=4), "m": weights(32, seed=5), "v": np.abs(weights(32, seed=6))}, opset=18)
 
 
+def large(path):
+    """A Gemm that has other loops for more rows than the interpreter takes of x: from the third on, of 524,288 elements each."""
+    nodes = [helper.make_node("ReduceMean", ["x"], ["m"], "mean", axes=[2], keepdims=0), helper.make_node("Gemm", ["m", "w", "b"], ["h"], "dense"),
+             helper.make_node("Relu", ["h"], ["y"], "relu")]
+    return save(path, nodes, [value("x", ["n", 64, 8192])], [value("y", ["n", 80])], {"w": weights(64, 80), "b": weights(80, seed=1)}, opset=17)
+
+
 def attention(path, keys=100):
     nodes = [helper.make_node("Transpose", ["k"], ["t"], "turn", perm=[0, 1, 3, 2]), helper.make_node("MatMul", ["q", "t"], ["s"], "scores"),
              helper.make_node("Mul", ["s", "c"], ["m"], "scale"), helper.make_node("Softmax", ["m"], ["p"], "softmax", axis=-1),
@@ -344,6 +351,22 @@ def test_two_sizes(tmp_path):
                 [value("y", ["k", 8])])
     [variant] = proof(path)["variants"]
     assert "n=2, m=2; n=2, m=5;" in variant["sizes"]
+
+
+def test_single_kernels(tmp_path):
+    """A loop for six rows, where the interpreter takes two: it is compared alone, and what is wrong in it shows."""
+    path = large(tmp_path / "net.onnx")
+
+    def found(*args):
+        done = mcc("prove", path, "--march=x86-64-v3", "--choose=dense:tile=1x6x2", "--json", *args, timeout=300)
+        data = json.loads(done.stdout)
+        assert schema.wrong(data, SCHEMA, SCHEMA) is None
+        return data["result"]["variants"][0]
+    whole = found()
+    assert whole["sizes"] == "n=1; n=2" and "n=6;" in whole["sizes_of_single_kernels"] and whole["program"]["proved"]
+    assert all(k["proved"] for k in whole["kernels"])
+    changed = [found(f"--mutate={site}") for site in range(12, 45, 8)]
+    assert any(v["program"]["proved"] and any("elements differ" in (k["why"] or "") for k in v["kernels"]) for v in changed)
 
 
 def test_empty(tmp_path):

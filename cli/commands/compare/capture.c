@@ -112,11 +112,29 @@ const void **capture_places(const struct capture *d, struct arena *arena, value_
     return at;
 }
 
+bool capture_keeps(const struct kernel *k)
+{
+    return !k->piece && k->kind != KERNEL_HALO && k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL;
+}
+
+double capture_count(const struct capture *d, const struct type *t)
+{
+    double all = 1;
+    for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++) {
+        int64_t extent;
+        if (!ex_eval(d->c.ctx->exprs, t->dims[k], d->symbols, &extent))
+            return 0;
+        all *= (double)extent;
+    }
+    return all;
+}
+
 static void capture_kernel(struct capture *d, uint32_t index)
 {
     const struct kernel *k = &d->c.module->fused.kernels.data[index];
-    for (uint32_t i = 0; i < k->outs.n && !k->piece && k->kind != KERNEL_HALO; i++)
-        capture(d, index, k->outs.data[i]);
+    for (uint32_t i = 0; i < k->outs.n && capture_keeps(k); i++)
+        if (!d->keep || d->keep[k->outs.data[i].i])
+            capture(d, index, k->outs.data[i]);
 }
 
 /* Is it the name of the kernel, or of a version of it, in some variant? The kernel has that of the last one. */
@@ -152,7 +170,7 @@ void capture_event(void *user, uint32_t node, int end, uint64_t ns)
         const struct kernel *k = &m->fused.kernels.data[i];
         if (!is_named(&d->c, k, d->c.kernel_rows.data[d->launched].name))
             continue;
-        if (k->region.i == 1 && k->kind != KERNEL_OPAQUE && k->kind != KERNEL_CONTROL)
+        if (k->region.i == 1)
             capture_kernel(d, i);
         return;
     }

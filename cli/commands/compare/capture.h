@@ -17,12 +17,17 @@ struct capture {
     struct tensor **got;           /* by value: what a kernel stored, NULL where it could not be read */
     uint32_t *maker;               /* by value: the kernel that stored got */
     uint32_t launched;             /* the last launch's row of c.kernel_rows */
+    const bool *keep;              /* by value: the run keeps it; NULL: all are kept */
     int64_t *symbols;              /* by symbol id; meaningful where known */
 };
 
 /* mcc_host.launch and mcc_host.event, with the capture as mcc_host.user. */
 void capture_launch(void *user, uint32_t node, uint32_t kernel, int64_t count, int64_t ns);
 void capture_event(void *user, uint32_t node, int end, uint64_t ns);
+/* Are the kernel's results among what a run keeps? */
+bool capture_keeps(const struct kernel *);
+/* Elements of a value of this type at the sizes at hand; 0: the data decides them. */
+double capture_count(const struct capture *, const struct type *);
 /* Before the run, when the inputs are there. */
 void capture_begin(struct capture *);
 /* Where the run has the elements of a value that a kernel stored, in row-major order, *n in all, in

@@ -25,6 +25,7 @@ static void put_variant_json(const struct prove *p, const struct certificate *c,
     json_bool(j, "runs_here", c->of);
     json_uint(j, "draws", c->draws);
     json_text(j, "sizes", c->sizes.n ? c->sizes.data : NULL);
+    json_text(j, "sizes_of_single_kernels", c->more.n ? c->more.data : NULL);
     json_open(j, "program", '{');
     json_bool(j, "proved", verdict_holds(c));
     json_text(j, "why", c->of && !c->why && !c->any ? "its outputs have no elements at these sizes" : c->why);
@@ -73,6 +74,14 @@ static void put_kernel(const struct prove *p, const struct certificate *c, uint3
     strbuf_printf(out, "\n");
 }
 
+static void put_sizes(const struct certificate *c, struct strbuf *out)
+{
+    if (c->sizes.n)
+        strbuf_printf(out, ", at %s", c->sizes.data);
+    if (c->more.n)
+        strbuf_printf(out, ", kernels with other loops for more also at %s", c->more.data);
+}
+
 static void put_variant(const struct prove *p, const struct certificate *c, struct strbuf *out)
 {
     if (!c->of) {
@@ -87,8 +96,7 @@ static void put_variant(const struct prove *p, const struct certificate *c, stru
                        : c->draws ? "its outputs have no elements at these sizes"
                                   : "it did not run",
                        400);
-    if (c->sizes.n)
-        strbuf_printf(out, ", at %s", c->sizes.data);
+    put_sizes(c, out);
     strbuf_printf(out, "\n");
     for (uint32_t i = 0; i < prove_kernels(p); i++)
         put_kernel(p, c, i, out);
@@ -127,7 +135,6 @@ const char *certificate_note(const struct prove *p, const struct certificate *c,
             strbuf_printf(&out, "%s%s", before, axioms[a].name);
         before = used ? ", " : before;
     }
-    if (c->sizes.n)
-        strbuf_printf(&out, ", at %s", c->sizes.data);
+    put_sizes(c, &out);
     return out.data;
 }

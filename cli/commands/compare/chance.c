@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ir/expr/expr.h"
-
 const char *chance_why(const struct graph *g, const struct node *n)
 {
     bool tells = n->op == OP_EQ || n->op == OP_NE || n->op == OP_ISNAN || n->op == OP_ISINF;
@@ -42,18 +40,6 @@ static bool is_shift(const struct graph *g, value_id v, bool within, int depth)
     return any;
 }
 
-static double count_of(const struct capture *d, const struct type *t)
-{
-    double all = 1;
-    for (int32_t k = 0; k < t->rank; k++) {
-        int64_t extent;
-        if (!ex_eval(d->c.ctx->exprs, t->dims[k], d->symbols, &extent))
-            return 0;
-        all *= (double)extent;
-    }
-    return all;
-}
-
 double chance_shows(const struct capture *d, const struct node *n)
 {
     const struct graph *g = d->c.graph;
@@ -63,7 +49,7 @@ double chance_shows(const struct capture *d, const struct node *n)
     if (!choice || (n->op != OP_REDUCE && n->op != OP_WINDOW && n->op != OP_CUMULATE) ||
         (extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0)))
         return INFINITY;
-    double in = count_of(d, value_type(g, n->in[0])), out = count_of(d, value_type(g, n->out[0])), each = 1;
+    double in = capture_count(d, value_type(g, n->in[0])), out = capture_count(d, value_type(g, n->out[0])), each = 1;
     uint32_t n_kernel;
     const int64_t *kernel = node_ints(n, "kernel", &n_kernel);
     for (uint32_t k = 0; n->op == OP_WINDOW && k < n_kernel; k++)

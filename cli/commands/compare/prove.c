@@ -13,6 +13,7 @@
 #include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"
 #include "cli/commands/compare/code_check.h"
+#include "cli/commands/compare/single.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/commands/temporary.h"
 #include "cli/library/compile/backend.h"
@@ -27,6 +28,8 @@
  * given: a kernel has other loops for a few rows than for many. Two sizes are the same in the first of each pair, and
  * differ in the second one, where networks take that. */
 enum { APART = 3, SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
+/* Elements of inputs in all draws that are too large for the interpreter. */
+#define ELEMENTS_PARTS ((uint64_t)1 << 27)
 static const int64_t more_sizes[] = {2, 7, 16, 33};
 
 /* ---- one draw ---------------------------------------------------------------------------------------------------- */
@@ -67,11 +70,10 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
 }
 
 /* The interpreter has computed v: compared with what the kernel stored, from which it goes on. */
-static void on_value(void *user, value_id v, const struct tensor *t)
+static void on_part(void *user, value_id v, const struct tensor *t)
 {
     struct prove *p = user;
     const struct tensor *got = p->run.got[v.i];
-    integers_count(&p->integers, &p->run.c.ctx->session, v, t);
     bool same = got && t->kind == TYPE_TENSOR && t->elem == got->elem && t->rank == got->rank;
     for (int32_t k = 0; same && k < t->rank; k++)
         same = t->dims[k] == got->dims[k];
@@ -93,6 +95,13 @@ static void on_value(void *user, value_id v, const struct tensor *t)
     d->any |= n > 0;
     if (wrong)
         memcpy(t->data, got->data, (size_t)n * size);
+}
+
+static void on_value(void *user, value_id v, const struct tensor *t)
+{
+    struct prove *p = user;
+    integers_count(&p->integers, &p->run.c.ctx->session, v, t);
+    on_part(p, v, t);
 }
 
 static void want_value(struct prove *p, value_id v)
@@ -170,10 +179,10 @@ static void end_nothing(void *user)
 }
 
 /* The sizes of the draw, unless an earlier one had the same. */
-static void put_sizes(struct prove *p)
+static void put_sizes(struct prove *p, struct strbuf *all)
 {
     const mcc_api *api = p->run.s.api;
-    struct strbuf text, *all = &p->now->sizes;
+    struct strbuf text;
     strbuf_init(&text, all->arena);
     for (uint32_t i = 0; i < api->n_in; i++)
         for (int32_t d = 0; d < api->in[i].ndim; d++) {
@@ -246,10 +255,24 @@ static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     return integers;
 }
 
-/* gains: unless a loop or branch ran that has not run often, nothing is compared. False after a diagnostic. */
-static bool draw_once(struct prove *p, uint32_t draw, bool gains)
+/* Unless DRAW_ALL, nothing is compared if no loop or branch ran that has not run often; DRAW_PARTS: of the chosen
+ * kernels, which alone are compared. */
+enum drawing { DRAW_ALL, DRAW_GAINS, DRAW_PARTS };
+
+static bool compare_draw(struct prove *p, enum drawing how)
 {
-    struct context *ctx = p->run.c.ctx;
+    if (how == DRAW_PARTS)
+        return single_compare(p, on_part);
+    p->apart->unwind = p->run.c.ctx->unwind;
+    const bool ok = interpret(p) && run_guarded(p->apart, check_outputs, end_nothing, p);
+    verdict_count(p);
+    p->now->draws++;
+    return ok;
+}
+
+/* False after a diagnostic. */
+static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
+{
     const uint32_t n = p->run.s.api->n_out;
     p->events = 0;
     bool again = true; /* integers may be sizes and divisors, which end a run */
@@ -261,18 +284,15 @@ static bool draw_once(struct prove *p, uint32_t draw, bool gains)
         return true;
     if (p->code != MCC_OK)
         return draw >= PROVE_DRAWS || session_error(&p->run.s, "run"); /* sizes that do not go together are left out */
-    const bool counts = !gains || verdict_gains(p);
+    const bool counts = how == DRAW_ALL || (how == DRAW_PARTS ? single_gains(p) : verdict_gains(p));
     if (counts)
-        put_sizes(p);
+        put_sizes(p, how == DRAW_PARTS ? &p->now->more : &p->now->sizes);
     if (!guard_holds(&p->guard))
         p->now->why = PROVE_BEYOND;
-    p->apart->unwind = ctx->unwind;
-    bool ok = !counts || (interpret(p) && run_guarded(p->apart, check_outputs, end_nothing, p));
-    if (counts)
-        verdict_count(p);
+    const bool ok = !counts || compare_draw(p, how);
     for (uint32_t i = 0; i < n; i++)
         p->out[i]->deleter(p->out[i]);
-    p->now->draws += counts;
+    p->part.gained = counts;
     return ok;
 }
 
@@ -379,6 +399,30 @@ static bool is_small(const struct prove *p)
     return small && n == 1;
 }
 
+/* Sizes to SIZES_MOST that are too large for the interpreter: larger steps where nothing new runs. */
+static bool draw_parts(struct prove *p, struct options *running, uint32_t draw)
+{
+    uint64_t left = ELEMENTS_PARTS;
+    bool any = !p->by_data;
+    while (any) {
+        any = false;
+        for (int64_t size = 2, step = 1; size <= SIZES_MOST && !p->now->ended && verdict_lacks(p); size += step) {
+            if (!resize(p, running, size, false) || input_elements(p) <= ELEMENTS_MOST || !single_begin(p))
+                continue;
+            if (input_elements(p) > left)
+                return true;
+            left -= input_elements(p);
+            const bool ok = draw_once(p, draw++, DRAW_PARTS);
+            single_end(p);
+            if (!ok)
+                return false;
+            any |= p->part.gained;
+            step = p->part.gained ? 1 : 2 * step;
+        }
+    }
+    return true;
+}
+
 /* All sizes to SIZES_MOST in turn, as long as loops and branches run that have not run often. */
 static bool draw_rest(struct prove *p, struct options *running)
 {
@@ -393,12 +437,12 @@ static bool draw_rest(struct prove *p, struct options *running)
             const bool large = !small && input_elements(p) > ELEMENTS_MOST;
             if (large && k % 2 == 0) /* and so are all that follow */
                 break;
-            if (!large && !draw_once(p, draw++, !small))
+            if (!large && !draw_once(p, draw++, small ? DRAW_ALL : DRAW_GAINS))
                 return false;
         }
         p->now->whole = small && !p->now->ended;
     }
-    return true;
+    return p->now->whole || draw_parts(p, running, draw);
 }
 
 /* Does a number of the run say how often a loop runs, or which branch? */
@@ -429,17 +473,18 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
         return false;
     ctx->model_path = running.files.items.data[0];
     strbuf_init(&p->now->sizes, &ctx->session);
+    strbuf_init(&p->now->more, &ctx->session);
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
     for (uint32_t draw = 0; ok && !p->now->ended && draw < (p->many ? INTEGER_DRAWS : PROVE_DRAWS); draw++)
-        ok = draw_once(p, draw, false);
+        ok = draw_once(p, draw, DRAW_ALL);
     p->few = has_control(p); /* loops of no trip and of one are rare among other numbers */
     for (uint32_t draw = 0; ok && p->few && !p->now->ended && draw < PROVE_FEW; draw++)
-        ok = draw_once(p, INTEGER_DRAWS + draw, false);
+        ok = draw_once(p, INTEGER_DRAWS + draw, DRAW_ALL);
     p->few = false;
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)
         ok = !resize(p, &running, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||
-             draw_once(p, INTEGER_DRAWS + k, false);
+             draw_once(p, INTEGER_DRAWS + k, DRAW_ALL);
     ok = ok && (p->now->ended || draw_rest(p, &running));
     if (p->now->ended && !p->now->why)
         p->now->why = p->now->ended;

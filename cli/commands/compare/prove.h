@@ -6,6 +6,7 @@
 #include "cli/commands/compare/capture.h"
 #include "cli/commands/compare/guard.h"
 #include "cli/commands/compare/integers.h"
+#include "ir/eval/eval.h"
 
 /* What a proof stands on besides the laws of fields and of total orders (docs/reference/proof.md). */
 enum axiom {
@@ -43,7 +44,8 @@ struct certificate {
     const char *interpreted;   /* why the interpreter ended early; NULL: it did not */
     const char *why;           /* the program is not proved; NULL: all outputs were equal in each draw */
     struct strbuf sizes;       /* "n=1; n=2" */
-    const char *size[256]; /* each of them */
+    struct strbuf more;        /* those of single kernels only (single.h) */
+    const char *size[256]; /* each of all these */
     uint32_t n_sizes;
     uint32_t draws, proved;
     bool any; /* an element of an output was compared */
@@ -67,6 +69,11 @@ struct prove {
     bool many;    /* draws are needed for the variant's kernels, as they compute with integers */
     bool by_data; /* sizes come from drawn data, which may ask for any memory */
     size_t fed;   /* bytes of the inputs */
+    struct {
+        bool *keep;   /* by value */
+        bool *chosen; /* by kernel */
+        bool gained;  /* a loop or branch has run in the last draw */
+    } part; /* single.h */
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
     uint32_t *runs;       /* in how many draws */
     DLManagedTensorVersioned **out;
@@ -104,9 +111,12 @@ bool verdict_begin(struct prove *);
 /* Has some loop or branch of the variant not run in PROVE_RUNS draws? Has one of these in the draw at hand? */
 bool verdict_lacks(const struct prove *);
 bool verdict_gains(const struct prove *);
+bool verdict_gains_of(const struct prove *, uint32_t kernel);
 void verdict_end(struct prove *);
 /* What the draw at hand says of each kernel. */
 void verdict_count(struct prove *);
+/* Of one kernel, of which alone the draw says something: the loops and branches that ran, if it was compared. */
+void verdict_count_of(struct prove *, uint32_t kernel);
 /* NULL: kernel i is proved. */
 const char *verdict_against(const struct prove *, const struct certificate *, uint32_t i);
 /* Is the program proved? */

@@ -153,17 +153,29 @@ void verdict_end(struct prove *p)
     p->marks = NULL;
 }
 
+/* A loop or branch of a kernel or of its other version: next after `at`, from 0 on; false: none is left. */
+static bool block_next(const struct prove *p, const struct kernel *k, uint32_t *at, uint32_t *mark)
+{
+    const struct kernel *both[2] = {k, k->version.of};
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < 2 && both[i]; i++) {
+        const struct lowered_kernel *l = lowered_of(p, both[i], p->variant);
+        const uint32_t n = l ? l->facts.blocks : 0;
+        if (*at < before + n) {
+            *mark = l->facts.first + (*at)++ - before;
+            return true;
+        }
+        before += n;
+    }
+    return false;
+}
+
 /* Of a kernel's loops and branches those that have run; all: how many it has. */
 static uint32_t marked_of(const struct prove *p, const struct kernel *k, uint32_t *all)
 {
-    uint32_t n = 0;
-    const struct kernel *both[2] = {k, k->version.of};
-    for (uint32_t i = 0; i < 2 && both[i]; i++) {
-        const struct lowered_kernel *l = lowered_of(p, both[i], p->variant);
-        for (uint32_t b = 0; l && b < l->facts.blocks; b++)
-            n += p->runs[l->facts.first + b] >= PROVE_RUNS;
-        *all += l ? l->facts.blocks : 0;
-    }
+    uint32_t n = 0, mark;
+    for (uint32_t at = 0; block_next(p, k, &at, &mark); ++*all)
+        n += p->runs[mark] >= PROVE_RUNS;
     return n;
 }
 
@@ -179,6 +191,15 @@ bool verdict_gains(const struct prove *p)
 {
     for (uint32_t i = 0; i < p->run.c.marks; i++)
         if (p->marks[i] && p->runs[i] < PROVE_RUNS)
+            return true;
+    return false;
+}
+
+bool verdict_gains_of(const struct prove *p, uint32_t kernel)
+{
+    uint32_t mark;
+    for (uint32_t at = 0; block_next(p, prove_kernel(p, kernel), &at, &mark);)
+        if (p->marks[mark] && p->runs[mark] < PROVE_RUNS)
             return true;
     return false;
 }
@@ -206,6 +227,19 @@ void verdict_count(struct prove *p)
         d->seen += d->compared && d->compared == k->outs.n;
         d->compared = 0;
     }
+}
+
+void verdict_count_of(struct prove *p, uint32_t kernel)
+{
+    const struct kernel *k = prove_kernel(p, kernel);
+    struct verdict *d = &p->now->of[kernel];
+    uint32_t mark;
+    if (!d->compared || d->compared != k->outs.n)
+        return;
+    for (uint32_t at = 0; block_next(p, k, &at, &mark);)
+        p->runs[mark] += p->marks[mark];
+    d->blocks = 0;
+    d->marked = marked_of(p, k, &d->blocks);
 }
 
 bool verdict_holds(const struct certificate *c)

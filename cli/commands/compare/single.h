@@ -1,0 +1,17 @@
+/* mcc prove at sizes that are too large for the interpreter to run the network: the compiled network runs, and the
+ * interpreter computes single kernels from what the run has stored. */
+#ifndef MCC_CLI_SINGLE_H
+#define MCC_CLI_SINGLE_H
+
+#include "cli/commands/compare/prove.h"
+
+/* Chooses the kernels of which a loop or branch has not run often, and which are small enough at the sizes of the
+ * inputs at hand; the run then keeps what they read and store. False: there are none. */
+bool single_begin(struct prove *);
+/* After the run: has a loop or branch of a chosen kernel run that has not run often? */
+bool single_gains(const struct prove *);
+/* Compares the chosen kernels, of which the loops and branches that ran then count. False after a diagnostic. */
+bool single_compare(struct prove *, eval_watch *);
+void single_end(struct prove *);
+
+#endif
