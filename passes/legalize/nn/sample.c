@@ -313,7 +313,10 @@ bool rule_col2im(struct rule *r)
         expr_id room = ex_add(ex, image[i], ex_add(ex, s.lo[i], s.hi[i]));
         room = ex_sub(ex, room, spatial_reach(ex, &s, (int32_t)i, block[i]));
         dims[i] = block[i];
-        dims[n + i] = b_brief(b, ex_addc(ex, ex_div(ex, room, ex_const(ex, s.strides[i])), 1), PLACE_PARTS);
+        const expr_id places = ex_addc(ex, ex_div(ex, room, ex_const(ex, s.strides[i])), 1);
+        if (ex_lo(ex, places) < 0) /* the product of two such dims may be the number of columns */
+            b_assert(b, ex_le(ex, ex_const(ex, 0), places), EVAL_SHAPE, "a block is larger than its image");
+        dims[n + i] = b_brief(b, places, PLACE_PARTS);
         block_size = ex_mul(ex, block_size, block[i]);
         blocks = ex_mul(ex, blocks, dims[n + i]);
         pixels = ex_mul(ex, pixels, image[i]);
