@@ -29,28 +29,29 @@ static int port_find(const mcc_port *port, uint32_t n, const char *name)
     return -1;
 }
 
-/* The digits that stand for %d of the pattern; 0: the name is not of its form. */
-static int layer_of(const char *pattern, const char *name, char digits[16])
+/* The digits that stand for %d of the pattern, which `tail` follows; 0: the name is not of its form. */
+static int layer_of(const char *pattern, const char *tail, const char *name, char digits[16])
 {
     const char *hole = strstr(pattern, "%d");
     size_t head = hole ? (size_t)(hole - pattern) : 0, n;
     if (!hole || strncmp(pattern, name, head) != 0)
         return 0;
     n = strspn(name + head, "0123456789");
-    if (n == 0 || n > 9 || strcmp(name + head + n, hole + 2) != 0)
+    size_t left = strlen(hole + 2);
+    if (n == 0 || n > 9 || strncmp(name + head + n, hole + 2, left) != 0 || strcmp(name + head + n + left, tail) != 0)
         return 0;
     snprintf(digits, 16, "%.*s", (int)n, name + head);
     return 1;
 }
 
 /* The output of the pattern's name for that layer; -1: there is none. */
-static int present_find(const mcc_api *api, const char *pattern, const char *digits)
+static int present_find(const mcc_api *api, const char *pattern, const char *tail, const char *digits)
 {
     char name[256];
     const char *hole = strstr(pattern, "%d");
     if (!hole)
         return -1;
-    snprintf(name, sizeof name, "%.*s%s%s", (int)(hole - pattern), pattern, digits, hole + 2);
+    snprintf(name, sizeof name, "%.*s%s%s%s", (int)(hole - pattern), pattern, digits, hole + 2, tail);
     return port_find(api->out, api->n_out, name);
 }
 
@@ -89,6 +90,15 @@ static int adapts(const mcc_api *api, const mcc_port *port)
     return numbers && symbol >= 0 && strcmp(api->sym[symbol].name, "lora_rank") == 0 ? 1 + dim : 0;
 }
 
+/* What mcc adds to a cache's name for the scales of its integers (--cache-type=int8), which are kept as the cache is;
+ * "": nothing. */
+static const char *scales_of(const char *name)
+{
+    static const char tail[] = ".scale";
+    size_t n = strlen(name);
+    return n >= sizeof tail && strcmp(name + n + 1 - sizeof tail, tail) == 0 ? tail : "";
+}
+
 static int ports_find(struct decoder *d, const struct decoder_names *names, mcc_error *error)
 {
     const mcc_api *api = d->api;
@@ -104,9 +114,10 @@ static int ports_find(struct decoder *d, const struct decoder_names *names, mcc_
     for (uint32_t k = 0; k < api->n_in; k++) {
         d->in[k].output = -1;
         d->in[k].adapts = adapts(api, &api->in[k]);
+        const char *tail = scales_of(api->in[k].name);
         for (const struct decoder_cache *c = names->caches; c && c->past; c++)
-            if (layer_of(c->past, api->in[k].name, digits)) {
-                d->in[k].output = present_find(api, c->present, digits);
+            if (layer_of(c->past, tail, api->in[k].name, digits)) {
+                d->in[k].output = present_find(api, c->present, tail, digits);
                 d->in[k].fixed = c->fixed;
                 if (d->in[k].output < 0)
                     return fail(error, "no output goes on with '%s'", api->in[k].name);

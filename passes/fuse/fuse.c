@@ -275,17 +275,36 @@ static void demand_sides(struct fuser *f, const struct attention *a, const struc
     demand_cheap(f, scores->in[a->rows_of], a->scores, d, at);
 }
 
-/* Is v a conversion, or views of one, of narrower elements that are in memory whatever the kernels? */
+/* What v is a view of. */
+static value_id viewed(const struct fuser *f, value_id v)
+{
+    const struct node *n;
+    while ((n = value_node(f->g, v)) && op_shape(n->op) == SHAPE_VIEW && n->n_in == 1 && !f->required[v.i])
+        v = n->in[0];
+    return v;
+}
+
+/* Is v in memory whatever the kernels? */
+static bool in_memory(const struct fuser *f, value_id v)
+{
+    return f->required[v.i] || !value_node(f->g, v) || value_is_const(f->g, v);
+}
+
+/* Is v a conversion, or views of one, of narrower elements that are in memory, perhaps with a factor (a scale) that is,
+ * too? */
 static bool widens_memory(const struct fuser *f, value_id v)
 {
+    v = viewed(f, v);
     const struct node *n = value_node(f->g, v);
-    for (; n && op_shape(n->op) == SHAPE_VIEW && n->n_in == 1; n = value_node(f->g, v))
-        v = n->in[0];
+    for (uint32_t k = 0; n && n->op == OP_MUL && k < 2; k++)
+        if (in_memory(f, viewed(f, n->in[1 - k]))) {
+            v = viewed(f, n->in[k]);
+            n = value_node(f->g, v);
+        }
     if (!n || n->op != OP_CONVERT || value_is_const(f->g, v))
         return false;
-    value_id from = n->in[0];
-    return elem_size(value_type(f->g, from)->elem) < elem_size(value_type(f->g, v)->elem) &&
-           (f->required[from.i] || !value_node(f->g, from));
+    value_id from = viewed(f, n->in[0]);
+    return elem_size(value_type(f->g, from)->elem) < elem_size(value_type(f->g, v)->elem) && in_memory(f, from);
 }
 
 /* Is v a conversion of floats that the caller gives in a narrower type? A product then reads fewer bytes, and no kernel

@@ -113,13 +113,20 @@ static bool is_state(const struct module *m, value_id past)
     return m->fused.storage[past.i].port >= graph_user_inputs(m->g);
 }
 
+/* Does the program read elements of v as numbers? It is a reader that is no node. */
+static bool is_number(const struct module *m, value_id v)
+{
+    sym_id s = sym_next(m->ctx->exprs, SYM_VALUE, (sym_id){0});
+    while (s.i && sym_get(m->ctx->exprs, s)->value != v.i)
+        s = sym_next(m->ctx->exprs, SYM_VALUE, s);
+    return s.i;
+}
+
 static void share_scatter(struct module *m, struct kernel *k, const bool *whole)
 {
     const struct node *n = graph_node(m->g, k->anchor);
     value_id present = k->outs.data[0], past = input_behind(m, n->in[0]);
-    /* of floats: elements of integers may be known to the program as numbers too, which is a reader that is no node */
-    if (present.i != n->out[0].i || !past.i || !is_placed(m, past, present) ||
-        elem_class(value_type(m->g, past)->elem) != 'F' ||
+    if (present.i != n->out[0].i || !past.i || !is_placed(m, past, present) || is_number(m, past) ||
         (is_state(m, past) && strcmp(node_str(n, "monoid", "set"), "set") != 0))
         return;
     grow(m, past, present, whole);

@@ -4,10 +4,13 @@
  *
  *   present = concat(past, convert(rows, T))    past, present: T;    whatever else reads them: convert(present, f32)
  *
- * between them any of the operators below, which move elements and compute nothing. Rows are rounded as they enter the
- * cache, so that a run reads its own as a later run reads them: results do not depend on how many rows a run adds. The
- * interface changes, so this belongs to the legal graph, which the interpreter runs too. Kernels widen what they load.
+ * between them any of the operators below, which move elements and compute nothing. Integers have scales, f32, which
+ * go the same way from an input to an output of their own, NAME.scale (cache_scales.h). Rows are rounded as they enter
+ * the cache, so that a run reads its own as a later run reads them: results do not depend on how many rows a run adds.
+ * The interface changes, so this belongs to the legal graph, which the interpreter runs too. Kernels widen what they
+ * load.
  */
+#include "passes/legalize/cache_scales.h"
 #include "passes/legalize/driver.h"
 
 #include <string.h>
@@ -24,9 +27,14 @@ struct way {
 struct caches {
     struct graph *g;
     enum elem to;
+    bool scaled; /* to integers */
     struct way way; /* of the output at work */
     uint32_t *seen, room; /* by value: from those that have the number of the output at work no way leads to an input */
-    VEC(value_id) wide; /* conversions of values in the narrow type */
+    VEC(struct widened {
+        value_id wide;
+        struct narrow from;
+    })
+    wide; /* values in the narrow type, and what others read of them */
 };
 
 /* Operands first to last - 1 hold elements of the result; none: first == last. */
@@ -70,22 +78,23 @@ static bool is_user_input(const struct graph *g, value_id v)
     return false;
 }
 
-static bool is_wide(const struct caches *c, value_id v)
+/* What v is a widened form of; no numbers: of nothing. */
+static struct narrow narrow_of(const struct caches *c, value_id v)
 {
-    bool found = false;
-    for (uint32_t i = 0; i < c->wide.n && !found; i++)
-        found = c->wide.data[i].i == v.i;
-    return found;
+    for (uint32_t i = 0; i < c->wide.n; i++)
+        if (c->wide.data[i].wide.i == v.i)
+            return c->wide.data[i].from;
+    return (struct narrow){{0}, {0}};
 }
 
 /* Depth first. */
 static bool find_way(struct caches *c, value_id v, uint32_t stamp)
 {
-    const struct graph *g = c->g;
+    struct graph *g = c->g;
     const struct node *n = value_node(g, v);
     struct way *w = &c->way;
     uint32_t first, last;
-    bool end = n ? n->op == OP_CONVERT && is_wide(c, v) : is_user_input(g, v) && w->n;
+    bool end = n ? narrow_of(c, v).numbers.i : is_user_input(g, v) && w->n;
     if (end && (!w->n || is_cache(g, v, w->at[0]))) {
         w->past = v;
         return true;
@@ -97,35 +106,40 @@ static bool find_way(struct caches *c, value_id v, uint32_t stamp)
     w->at[w->n++] = v;
     for (uint32_t k = first; k < last; k++) {
         w->operand[w->n - 1] = k;
-        if (find_way(c, n->in[k], stamp))
+        if ((!c->scaled || scales_move(g, n, k)) && find_way(c, n->in[k], stamp))
             return true;
     }
     w->n--;
     return false;
 }
 
-/* All that read `was` read v as it was, widened; v may be the same value. false after an error. */
-static bool widen_for_readers(struct caches *c, struct builder *b, value_id was, value_id v, enum elem from)
+/* Floats of 8 bits end at the largest number, as those of Cast do. */
+static struct narrow narrowed(struct caches *c, struct builder *b, value_id v)
 {
-    value_id wide = b_convert(b, v, from);
-    if (!wide.i)
+    struct attr attrs[] = {attr_elem("elem", c->to), attr_int("saturate", 1)};
+    if (c->scaled)
+        return scales_narrowed(b, v, c->to);
+    return (struct narrow){b_op(b, OP_CONVERT, &v, 1, attrs, elem_bits(c->to) == 8 ? 2 : 1), {0}};
+}
+
+/* All that read `was` read v as it was, widened; v may be the same value. false after an error. */
+static bool widen_for_readers(struct caches *c, struct builder *b, value_id was, struct narrow v, enum elem from)
+{
+    uint32_t first = c->g->nodes.n;
+    struct widened w = {c->scaled ? scales_widened(b, v, from) : b_convert(b, v.numbers, from), v};
+    if (!w.wide.i)
         return false;
-    graph_replace_uses(c->g, was, wide);
-    if (was.i == v.i)
-        graph_set_operand(c->g, graph_value(c->g, wide)->def, 0, v);
-    VEC_PUSH(&c->g->ctx->session, &c->wide, wide);
+    graph_replace_uses(c->g, was, w.wide);
+    for (uint32_t i = first; i < c->g->nodes.n; i++) /* but for what has just been made */
+        for (uint32_t k = 0; k < c->g->nodes.data[i].n_in; k++)
+            if (c->g->nodes.data[i].in[k].i == w.wide.i)
+                graph_set_operand(c->g, (node_id){i}, k, v.numbers);
+    VEC_PUSH(&c->g->ctx->session, &c->wide, w);
     return true;
 }
 
-/* Floats of 8 bits end at the largest number, as those of Cast do. */
-static value_id narrowed(struct caches *c, struct builder *b, value_id v)
-{
-    struct attr attrs[] = {attr_elem("elem", c->to), attr_int("saturate", 1)};
-    return b_op(b, OP_CONVERT, &v, 1, attrs, elem_bits(c->to) == 8 ? 2 : 1);
-}
-
 /* The value at step i of the way in the narrow type, computed of the one before it; readers of the wide one read it. */
-static value_id step_narrow(struct caches *c, uint32_t i, value_id before)
+static struct narrow step_narrow(struct caches *c, uint32_t i, struct narrow before)
 {
     struct graph *g = c->g;
     value_id was = c->way.at[i];
@@ -133,13 +147,23 @@ static value_id step_narrow(struct caches *c, uint32_t i, value_id before)
     const struct node n = *graph_node(g, id);
     struct builder b = builder_before(g, id);
     enum elem from = value_type(g, was)->elem;
-    value_id *in = arena_copy(&g->arena, n.in, n.n_in * sizeof *in);
-    for (uint32_t k = 0; k < n.n_in; k++) /* what is of the type in question are elements of the result */
-        in[k] = k == c->way.operand[i] ? before : value_type(g, in[k])->elem == from ? narrowed(c, &b, in[k]) : in[k];
-    value_id y = b_op(&b, n.op, in, n.n_in, n.attr, n.n_attr);
-    if (!y.i || !widen_for_readers(c, &b, was, y, from))
-        return (value_id){0};
-    graph_value(g, y)->name = graph_value(g, was)->name;
+    uint32_t n_in = c->scaled && n.op == OP_PAD ? 1 : n.n_in; /* with zeros (scales_move) */
+    value_id *in = arena_copy(&g->arena, n.in, n_in * sizeof *in),
+             *scales = arena_copy(&g->arena, in, n_in * sizeof *in);
+    for (uint32_t k = 0; k < n_in; k++) { /* what is of the type in question are elements of the result */
+        bool element = k == c->way.operand[i] || value_type(g, in[k])->elem == from;
+        struct narrow x = k == c->way.operand[i] ? before
+                          : element              ? narrowed(c, &b, in[k])
+                                                 : (struct narrow){in[k], {0}};
+        scales[k] = element || !c->scaled ? x.scales : scales_operand(&b, &n, k);
+        in[k] = x.numbers;
+    }
+    struct narrow y = {b_op(&b, n.op, in, n_in, n.attr, n.n_attr), {0}};
+    if (c->scaled && y.numbers.i)
+        y.scales = scales_step(&b, &n, scales, n_in);
+    if (!y.numbers.i || !widen_for_readers(c, &b, was, y, from))
+        return (struct narrow){{0}, {0}};
+    graph_value(g, y.numbers)->name = graph_value(g, was)->name;
     return y;
 }
 
@@ -153,7 +177,63 @@ static void port_narrow(struct graph *g, struct port *p, value_id v, enum elem t
     }
 }
 
-static bool input_narrow(struct caches *c, value_id past)
+/* ---- ports of scales --------------------------------------------------------------------------------------------- */
+
+/* The port of the scales of *of: their value is v. Its declared dims are those of *of, which name the symbols. */
+static struct port scales_port(struct graph *g, const struct port *of, value_id v)
+{
+    struct type *t = arena_copy(&g->arena, value_type(g, v), sizeof *t);
+    if (of->declared && of->declared->rank == t->rank) {
+        expr_id *dims = arena_copy(&g->arena, of->declared->dims, (size_t)t->rank * sizeof *dims);
+        dims[t->rank - 1] = t->dims[t->rank - 1];
+        t->dims = dims;
+    }
+    return (struct port){arena_printf(&g->arena, "%s.scale", of->name), t, v};
+}
+
+/* Another input, the last of those that callers see: the scales of input number k. */
+static value_id scales_input(struct graph *g, uint32_t k)
+{
+    struct type t = *value_type(g, g->inputs.data[k].value);
+    expr_id dims[RANK_MAX];
+    uint32_t at = graph_user_inputs(g);
+    if (!scales_dims(g, &t, dims))
+        return (value_id){0};
+    t.elem = ELEM_F32;
+    t.dims = dims;
+    value_id v = graph_param(g, (region_id){1}, t, NULL);
+    struct port port = scales_port(g, &g->inputs.data[k], v);
+    graph_value(g, v)->name = port.name;
+    VEC_PUSH(&g->arena, &g->inputs, port);
+    value_id *params = graph_get_region(g, (region_id){1})->params.data;
+    for (uint32_t i = g->inputs.n - 1; i > at; i--) {
+        g->inputs.data[i] = g->inputs.data[i - 1];
+        params[i] = params[i - 1];
+        graph_value(g, params[i])->result = i;
+    }
+    g->inputs.data[at] = port;
+    params[at] = v;
+    graph_value(g, v)->result = at;
+    return v;
+}
+
+static void scales_output(struct graph *g, uint32_t k, value_id v)
+{
+    uint32_t at = graph_user_outputs(g);
+    struct port port = scales_port(g, &g->outputs.data[k], v);
+    VEC_PUSH(&g->arena, &g->outputs, port);
+    graph_add_result(g, (region_id){1}, v);
+    for (uint32_t i = g->outputs.n - 1; i > at; i--) {
+        g->outputs.data[i] = g->outputs.data[i - 1];
+        graph_set_result(g, (region_id){1}, i, g->outputs.data[i].value);
+    }
+    g->outputs.data[at] = port;
+    graph_set_result(g, (region_id){1}, at, v);
+}
+
+/* ---- a cache ----------------------------------------------------------------------------------------------------- */
+
+static bool input_narrow(struct caches *c, value_id past, struct narrow *x)
 {
     struct graph *g = c->g;
     struct builder b = builder_before(g, graph_get_region(g, (region_id){1})->nodes.data[0]);
@@ -163,22 +243,24 @@ static bool input_narrow(struct caches *c, value_id past)
         input++;
     graph_value(g, past)->type.elem = c->to;
     port_narrow(g, &g->inputs.data[input], past, c->to);
-    return widen_for_readers(c, &b, past, past, from);
+    *x = (struct narrow){past, c->scaled ? scales_input(g, input) : (value_id){0}};
+    return widen_for_readers(c, &b, past, *x, from);
 }
 
 static bool cache_narrow(struct caches *c, uint32_t output)
 {
-    value_id v = c->way.past;
-    const struct node *wide = value_node(c->g, v);
-    if (!wide && !input_narrow(c, v))
+    struct narrow x = narrow_of(c, c->way.past);
+    bool ok = x.numbers.i || input_narrow(c, c->way.past, &x);
+    for (uint32_t i = c->way.n; ok && i-- > 0;) {
+        x = step_narrow(c, i, x);
+        ok = x.numbers.i;
+    }
+    if (!ok)
         return false;
-    v = wide ? wide->in[0] : v;
-    for (uint32_t i = c->way.n; v.i && i-- > 0;)
-        v = step_narrow(c, i, v);
-    if (!v.i)
-        return false;
-    graph_set_result(c->g, (region_id){1}, output, v);
-    port_narrow(c->g, &c->g->outputs.data[output], v, c->to);
+    graph_set_result(c->g, (region_id){1}, output, x.numbers);
+    port_narrow(c->g, &c->g->outputs.data[output], x.numbers, c->to);
+    if (c->scaled)
+        scales_output(c->g, output, x.scales);
     return true;
 }
 
@@ -188,7 +270,9 @@ static bool output_way(struct caches *c, uint32_t k)
     const struct type *t = value_type(g, g->outputs.data[k].value);
     if (!strncmp(g->outputs.data[k].name, PROBE_OPERAND, strlen(PROBE_OPERAND))) /* what a search sees: no interface */
         return false;
-    if (t->kind != TYPE_TENSOR || elem_class(t->elem) != 'F' || elem_bits(t->elem) <= elem_bits(c->to))
+    expr_id dims[RANK_MAX];
+    if (t->kind != TYPE_TENSOR || elem_class(t->elem) != 'F' || elem_bits(t->elem) <= elem_bits(c->to) ||
+        (c->scaled && (t->rank < 2 || !scales_dims(g, t, dims))))
         return false;
     if (c->room < g->values.n) {
         c->room = 2 * g->values.n;
@@ -200,9 +284,9 @@ static bool output_way(struct caches *c, uint32_t k)
 
 bool caches_narrow(struct graph *g, enum elem to)
 {
-    struct caches c = {.g = g, .to = to};
+    struct caches c = {.g = g, .to = to, .scaled = elem_class(to) != 'F'};
     bool any = false;
-    for (uint32_t k = 0; k < graph_user_outputs(g); k++)
+    for (uint32_t k = 0, n = graph_user_outputs(g); k < n; k++)
         if (output_way(&c, k)) {
             if (!cache_narrow(&c, k))
                 return false;

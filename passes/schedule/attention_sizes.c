@@ -198,13 +198,13 @@ static void facts(const struct site *site, const struct schedule *of, struct sch
     f->ns = block_ns(site, t, s, keys);
 }
 
-/* Is an operand of f32 computed in the kernel by a conversion of narrower elements (fuse: demand_keys)? */
+/* Is an operand of f32 computed in the kernel from narrower elements (fuse: demand_keys)? */
 static bool widens(const struct site *site, value_id v)
 {
     const struct node *n = value_node(site->g, v);
     for (; n && !site->m->fused.stored[v.i] && op_shape(n->op) == SHAPE_VIEW; n = value_node(site->g, v))
         v = n->in[0];
-    return n && n->op == OP_CONVERT && !site->m->fused.stored[v.i] && !value_is_const(site->g, v);
+    return n && op_shape(n->op) == SHAPE_MAP && !site->m->fused.stored[v.i] && !value_is_const(site->g, v);
 }
 
 bool attention_shape(const struct site *site, struct attention_shape *t)

@@ -12,9 +12,9 @@ from onnx import helper, numpy_helper
 
 from bench.llm_network import SHAPES, Network
 from support.compare import node
-from support.decoder import Reference
+from support.decoder import Compiled, Reference
 from support.tokens import REFERENCE, SOURCES, Tokens, library, needs_jansson
-from support.tool import BUILD, ROOT
+from support.tool import BUILD, ROOT, mcc
 
 HERE = ROOT / "examples/chat"
 SHAPES["chat"] = (64, 2, 4, 2, 192, 420, True)      # as many words as the tokenizers of tokens_reference.json have, and more
@@ -228,6 +228,18 @@ def test_caches_with_room(tmp_path):
         answers = numbers(done.stdout.decode().splitlines())
         assert f"caches {kept}" in done.stderr.decode() and "forgotten" in done.stderr.decode() and answers[0] == answers[1]
         assert len(ids[0]) + len(answers[0]) == (150 if variables else 180)
+
+
+@needs_jansson
+def test_caches_of_integers(babyllama, tmp_path):
+    """--cache-type=int8: the scales are caches, too."""
+    chat, letters = babyllama
+    network, ids = tmp_path / "int8.so", [1] + [letters.index(x) for x in "▁Once▁upon▁a▁time"]
+    assert mcc(chat.folder / "model.onnx", "--cache-type=int8", "-o", network).returncode == 0
+    want = Compiled(network).tokens(ids, 60)[0]
+    done = subprocess.run([chat.program, "-i", "-v", "-n", "60", chat.folder, network], input="Once upon a time\n", capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "caches in place" in done.stderr, done.stderr
+    assert numbers(done.stdout.splitlines()) == [want]
 
 
 REFUSED = [("search", "num_beams", 4, "num_beams"), ("search", "no_repeat_ngram_size", 3, "no_repeat_ngram_size"),

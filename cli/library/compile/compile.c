@@ -92,8 +92,10 @@ static enum arithmetic arithmetic_chosen(void *user, const char *label, bool is_
     return ranged ? ARITHMETIC_INT8 : ARITHMETIC_DYNAMIC;
 }
 
-static const enum weights_type cache_types[n_option_cache_type] = {
-    [OPT_CACHE_TYPE_BF16] = WEIGHTS_BF16, [OPT_CACHE_TYPE_F16] = WEIGHTS_F16, [OPT_CACHE_TYPE_F8] = WEIGHTS_F8};
+static const enum weights_type cache_types[n_option_cache_type] = {[OPT_CACHE_TYPE_BF16] = WEIGHTS_BF16,
+                                                                   [OPT_CACHE_TYPE_F16] = WEIGHTS_F16,
+                                                                   [OPT_CACHE_TYPE_F8] = WEIGHTS_F8,
+                                                                   [OPT_CACHE_TYPE_INT8] = WEIGHTS_I8};
 
 bool run_legalize(struct compilation *c)
 {
