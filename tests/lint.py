@@ -72,7 +72,6 @@ CIRCLE = 7
 CIRCLES = {
     "passes/emit": 10,        # a value at a point, and the reduction that it may be of such values
     "frontend/pt2": 12,       # nodes, the graphs within them, their sizes and memory
-    "codegen/container": 17,  # container.c has the table of the others
 }
 # Files with a table of functions of other folders, which are called through it.
 TABLES = {"passes/legalize/operator_table", "passes/emit/emit_kernels", "cli/library/compile/pipeline", "frontend/formats", "cli/commands/main"}

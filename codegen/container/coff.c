@@ -187,30 +187,25 @@ static struct span import_library(struct arena *arena, const struct coff_machine
     return archive_of(arena, members, COUNT_OF(imports));
 }
 
+static void alias(struct linking *l, const char *name, const char *of)
+{
+    linking_option(l, arena_printf(l->arena, "/alternatename:%s=%s", name, of));
+}
+
 void coff_link(struct linking *l)
 {
-    static const char *const options[] = {"lld-link", "/dll", "/noentry", "/nodefaultlib", "/Brepro", "/opt:ref,noicf",
-                                          "/noimplib", "/threads:1", "/out:-", "/include:mcc_rt_note",
-                                          /* code of states, which others drop again */
-                                          "/alternatename:mcc_rt_keeping=mcc_rt_model"};
     const struct coff_machine *machine = coff_machine_of(l->platform);
-    uint32_t n = 0, n_runtime;
+    uint32_t n, n_runtime;
     if (l->kind != OUTPUT_SHARED)
         return;
-    struct span *members = NEW_ARRAY(l->arena, struct span, l->n_units + 1);
-    for (size_t i = 0; i < COUNT_OF(options); i++)
-        linking_option(l, options[i]);
-    linking_option(l, arena_printf(l->arena, "/machine:%s", machine->option));
-    linking_option(l, l->debug ? "/debug:dwarf" : "/debug:symtab");
-    linking_option(l, arena_printf(l->arena, "/export:%s=mcc_query", l->query));
-    members[n++] = l->table;
-    for (uint32_t i = 0; i < l->n_units; i++) {
-        const struct codegen_unit *same = l->units[i].same;
-        if (same)
-            linking_option(l, arena_printf(l->arena, "/alternatename:%s=%s", l->units[i].symbol, same->symbol));
-        else
-            members[n++] = l->units[i].object;
-    }
+    linking_options(l, ARRAY(const char *, "lld-link", "/dll", "/noentry", "/nodefaultlib", "/Brepro", "/opt:ref,noicf",
+                             "/noimplib", "/threads:1", "/out:-", "/include:mcc_rt_note",
+                             /* code of states, which others drop again */
+                             "/alternatename:mcc_rt_keeping=mcc_rt_model",
+                             arena_printf(l->arena, "/machine:%s", machine->option),
+                             l->debug ? "/debug:dwarf" : "/debug:symtab",
+                             arena_printf(l->arena, "/export:%s=mcc_query", l->query)));
+    struct span *members = linking_units(l, &n, alias);
     struct span *runtime = linking_runtime(l, &n_runtime);
     linking_file(l, "/wholearchive:", archive_of(l->arena, members, n));
     linking_file(l, "/wholearchive:", archive_of(l->arena, runtime, n_runtime));

@@ -10,7 +10,6 @@
 #include "codegen/container/bytes.h"
 #include "codegen/container/coff_merge.h"
 #include "codegen/names.h"
-#include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/rt.h"
 
@@ -101,7 +100,7 @@ static uint32_t outside(struct merged *m, const char *name)
         if (strcmp(m->outside.data[k].name, name) == 0)
             return m->outside.data[k].symbol;
     coff_put_symbol(&m->symbols, &m->names, name, 0, 0, 0, COFF_EXTERNAL);
-    VEC_PUSH(m->arena, &m->outside, ((struct definition){.name = name, .symbol = ++m->n_symbols}));
+    VEC_PUSH(m->arena, &m->outside, ((struct merge_name){.name = name, .symbol = ++m->n_symbols}));
     return m->n_symbols;
 }
 
@@ -140,13 +139,13 @@ static bool join(struct merged *m)
     strbuf_init(&m->symbols, m->arena);
     strbuf_init(&m->names, m->arena);
     strbuf_append(&m->names, "\0\0\0", 4);
-    for (uint32_t k = 0; k < m->n_members; k++)
+    for (uint32_t k = 0; k < m->from.n; k++)
         for (uint32_t i = 0; i < m->members[k].head.n_sections; i++)
             if (m->members[k].pieces[i].live && !place(m, &m->members[k], i))
                 return false;
-    for (uint32_t k = 0; k < m->n_members; k++)
+    for (uint32_t k = 0; k < m->from.n; k++)
         put_functions(m, &m->members[k]);
-    for (uint32_t k = 0; k < m->n_members; k++)
+    for (uint32_t k = 0; k < m->from.n; k++)
         for (uint32_t i = 0; i < m->members[k].head.n_sections; i++)
             if (m->members[k].pieces[i].live && !put_relocations(m, k, i))
                 return false;
@@ -220,7 +219,7 @@ static bool make_head(struct merged *m)
         heads[weights].at = (uint32_t)out.n;
     memcpy(out.data, &head, sizeof head);
     memcpy(out.data + sizeof head, heads, (size_t)m->n_joined * sizeof *heads);
-    const struct definition *d = merged_find(m, TABLE_MODEL);
+    const struct merge_name *d = merging_find(&m->from, TABLE_MODEL);
     const struct member *o = &m->members[d->member];
     struct symbol s = merged_symbol(m, o, d->symbol);
     const struct piece *piece = &o->pieces[s.section - 1];
@@ -232,19 +231,6 @@ static bool make_head(struct merged *m)
     return true;
 }
 
-static bool write_body(void *user, struct sink *s)
-{
-    struct merged *m = user;
-    const struct weights_writer *w = m->l->weights;
-    bool embedded = w->size && !w->sidecar, archive = m->l->kind == OUTPUT_ARCHIVE;
-    uint64_t size = m->head.size + (embedded ? w->size : 0);
-    struct span head = archive ? archive_head(m->arena, m->l->query, size) : (struct span){"", 0};
-    return sink_put(s, head.data, head.size) && sink_put(s, m->head.data, m->head.size) &&
-           (!embedded || sink_weights(s, w, &m->desc->weights_hash)) &&
-           (!archive || size % 2 == 0 || sink_put(s, "\n", 1)) && sink_fits(s, w->sidecar ? w->size : 0) &&
-           sink_patch(s, m->desc, sizeof *m->desc, head.size + m->desc_at);
-}
-
 bool coff_merged(const struct linked *l)
 {
     struct merged *m = NEW(l->arena, struct merged);
@@ -252,5 +238,5 @@ bool coff_merged(const struct linked *l)
     if (l->weights->size > COFF_IMAGE_MAX && !l->weights->sidecar)
         return error_limit(l->ctx, (src_id){0}, COFF_TOO_LARGE);
     return merged_read(m) && merged_reach(m) && join(m) && make_head(m) &&
-           artifact_put(l, m->desc, NULL, write_body, m);
+           merging_write(l, m->desc, m->desc_at, m->head, (struct span){"", 0}, archive_head);
 }

@@ -5,6 +5,7 @@
 #define MCC_CODEGEN_COFF_MERGE_H
 
 #include "codegen/container/coff.h"
+#include "codegen/container/merge.h"
 
 enum { COFF_COMDAT = 0x1000, COFF_JOINED_MAX = 64, COFF_UNPLACED = -1 };
 
@@ -44,28 +45,19 @@ struct symbol {
     uint8_t class, more;
 };
 
-struct definition {
-    const char *name;
-    uint32_t member, symbol; /* member UINT32_MAX: another name of `as` */
-    const char *as;
-    uint32_t next;
-};
-
 struct merged {
     struct context *ctx;
     struct arena *arena;
     const struct linked *l;
     const struct coff_machine *machine;
     struct member *members;
-    uint32_t n_members;
-    VEC(struct definition) definitions;
-    uint32_t heads[1024]; /* definition + 1 by name */
+    struct merging from;
     VEC(uint64_t) work; /* member << 32 | section: live, not looked at */
     struct joined joined[COFF_JOINED_MAX];
     int n_joined;
     struct strbuf symbols, names;
     uint32_t n_symbols;
-    VEC(struct definition) outside; /* undefined in the product: member is the symbol's number */
+    VEC(struct merge_name) outside; /* undefined in the product: symbol is its number */
     struct mcc_rt_desc *desc;
     uint64_t desc_at; /* in the file */
     struct span head; /* all of the file before the weights */
@@ -74,7 +66,6 @@ struct merged {
 bool merged_broken(struct merged *, const char *what);
 struct symbol merged_symbol(struct merged *, const struct member *, uint32_t i);
 bool merged_is_global(const struct symbol *);
-const struct definition *merged_find(const struct merged *, const char *name);
 /* Where the symbol is defined; false: nowhere here. */
 bool merged_resolve(struct merged *, uint32_t *member, uint32_t *symbol, struct symbol *);
 /* Of a section: how many, and where the first is. */

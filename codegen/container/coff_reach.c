@@ -32,32 +32,6 @@ bool merged_is_global(const struct symbol *s)
     return s->class == COFF_EXTERNAL || s->class == WEAK;
 }
 
-const struct definition *merged_find(const struct merged *m, const char *name)
-{
-    for (int times = 0; times < 4; times++) {
-        const struct definition *d = NULL;
-        for (uint32_t k = m->heads[hash_bytes(name, strlen(name)) % COUNT_OF(m->heads)]; k && !d;
-             k = m->definitions.data[k - 1].next)
-            if (strcmp(m->definitions.data[k - 1].name, name) == 0)
-                d = &m->definitions.data[k - 1];
-        if (!d || d->member != UINT32_MAX)
-            return d;
-        name = d->as;
-    }
-    return NULL;
-}
-
-/* The first definition of a name stays. */
-static void define(struct merged *m, const char *name, uint32_t member, uint32_t symbol, const char *as)
-{
-    uint32_t *head = &m->heads[hash_bytes(name, strlen(name)) % COUNT_OF(m->heads)];
-    for (uint32_t k = *head; k; k = m->definitions.data[k - 1].next)
-        if (strcmp(m->definitions.data[k - 1].name, name) == 0)
-            return;
-    VEC_PUSH(m->arena, &m->definitions, ((struct definition){name, member, symbol, as, *head}));
-    *head = m->definitions.n;
-}
-
 uint32_t merged_relocations(const struct member *o, const struct coff_section *s, uint64_t *at)
 {
     uint32_t n = s->n_relocations;
@@ -106,7 +80,7 @@ static bool read_member(struct merged *m, uint32_t number, struct span object)
         if (s.section > (int)n || s.more >= o->head.n_symbols - i)
             return merged_broken(m, "a symbol");
         if (s.section > 0 && merged_is_global(&s))
-            define(m, s.name, number, i, NULL);
+            merging_define(&m->from, s.name, number, i, NULL);
         if (s.section > 0 && s.class == COFF_STATIC && s.more && s.value == 0) { /* what the section is */
             const char *aux = o->symbols + (i + (uint64_t)1) * COFF_SYMBOL_BYTES;
             uint16_t with;
@@ -121,24 +95,12 @@ static bool read_member(struct merged *m, uint32_t number, struct span object)
 
 bool merged_read(struct merged *m)
 {
-    struct linking *from = m->l->from;
-    uint32_t n = 0, n_runtime;
-    struct span *runtime = linking_runtime(from, &n_runtime);
-    m->members = NEW_ARRAY(m->arena, struct member, from->n_units + n_runtime + 1);
-    if (!read_member(m, n++, from->table))
-        return false;
-    for (uint32_t i = 0; i < from->n_units; i++) {
-        const struct codegen_unit *same = from->units[i].same;
-        if (same)
-            define(m, from->units[i].symbol, UINT32_MAX, 0, same->symbol);
-        else if (!read_member(m, n++, from->units[i].object))
+    merging_begin(&m->from, m->l->from, "");
+    m->members = NEW_ARRAY(m->arena, struct member, m->from.n);
+    for (uint32_t i = 0; i < m->from.n; i++)
+        if (!read_member(m, i, m->from.objects[i]))
             return false;
-    }
-    for (uint32_t i = 0; i < n_runtime; i++)
-        if (!read_member(m, n++, runtime[i]))
-            return false;
-    m->n_members = n;
-    define(m, TABLE_STATEFUL, UINT32_MAX, 0, TABLE_MODEL);
+    merging_define(&m->from, TABLE_STATEFUL, 0, 0, TABLE_MODEL);
     return true;
 }
 
@@ -170,7 +132,7 @@ static void reach_section(struct merged *m, uint32_t member, uint32_t section)
 bool merged_resolve(struct merged *m, uint32_t *member, uint32_t *symbol, struct symbol *s)
 {
     *s = merged_symbol(m, &m->members[*member], *symbol);
-    const struct definition *d = merged_is_global(s) ? merged_find(m, s->name) : NULL;
+    const struct merge_name *d = merged_is_global(s) ? merging_find(&m->from, s->name) : NULL;
     if (d) {
         *member = d->member;
         *symbol = d->symbol;
@@ -181,7 +143,7 @@ bool merged_resolve(struct merged *m, uint32_t *member, uint32_t *symbol, struct
 
 static bool reach_name(struct merged *m, const char *name)
 {
-    const struct definition *d = merged_find(m, name);
+    const struct merge_name *d = merging_find(&m->from, name);
     if (!d)
         return merged_broken(m, name);
     reach_section(m, d->member, (uint32_t)merged_symbol(m, &m->members[d->member], d->symbol).section - 1);

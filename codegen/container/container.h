@@ -59,9 +59,13 @@ struct linking {
     VEC(struct span) files; /* in the order in which options take them */
 };
 void linking_option(struct linking *, const char *option);
+void linking_options(struct linking *, const char *const *, size_t n);
 void linking_file(struct linking *, const char *option, struct span file);
-/* The runtime's objects for the platform. */
+/* The runtime's objects for the platform; the table's and those of units, of which alias(linking, name, of) tells the
+ * linker where one has the code of another. */
 struct span *linking_runtime(struct linking *, uint32_t *n);
+struct span *linking_units(struct linking *, uint32_t *n,
+                           void (*alias)(struct linking *, const char *name, const char *of));
 
 /* What the linker made, to be written. */
 struct linked {

@@ -72,52 +72,21 @@ static struct span make_script(struct arena *arena, bool has_weights)
 /* Names start at the query function and the note; what of the runtime they reach is taken. */
 static void add_options(struct linking *l)
 {
-    static const char *const both[] = {"--threads=1", "-u", "mcc_query", "-u", "mcc_rt_note"};
-    static const char *const shared[] = {"-shared",
-                                         "--eh-frame-hdr",
-                                         "--gc-sections",
-                                         "--hash-style=gnu",
-                                         "--build-id=none",
-                                         "--fatal-warnings",
-                                         "--no-undefined",
-                                         "-z",
-                                         "noexecstack",
-                                         "-z",
-                                         "relro",
-                                         "-z",
-                                         "now",
-                                         "-z"};
-    linking_option(l, "ld.lld");
-    linking_option(l, "-o");
-    linking_option(l, "-");
-    linking_option(l, "-m");
-    linking_option(l, elf_machine_of(l->platform)->emulation);
-    for (size_t i = 0; i < COUNT_OF(both); i++)
-        linking_option(l, both[i]);
-    if (l->kind != OUTPUT_SHARED) {
-        linking_option(l, "-r");
-        linking_option(l, "--defsym=dlopen=rt_threads_none"); /* elf_merge.c makes threads a must */
-        linking_option(l, "--defsym=dlsym=rt_threads_none");
-        return;
-    }
-    for (size_t i = 0; i < COUNT_OF(shared); i++)
-        linking_option(l, shared[i]);
-    linking_option(l, arena_printf(l->arena, "max-page-size=%llu", (unsigned long long)l->platform->page));
+    linking_options(l, ARRAY(const char *, "ld.lld", "-o", "-", "-m", elf_machine_of(l->platform)->emulation,
+                             "--threads=1", "-u", "mcc_query", "-u", "mcc_rt_note"));
+    if (l->kind != OUTPUT_SHARED) /* elf_merge.c makes threads a must */
+        linking_options(l,
+                        ARRAY(const char *, "-r", "--defsym=dlopen=rt_threads_none", "--defsym=dlsym=rt_threads_none"));
+    else
+        linking_options(l, ARRAY(const char *, "-shared", "--eh-frame-hdr", "--gc-sections", "--hash-style=gnu",
+                                 "--build-id=none", "--fatal-warnings", "--no-undefined", "-z", "noexecstack", "-z",
+                                 "relro", "-z", "now", "-z",
+                                 arena_printf(l->arena, "max-page-size=%llu", (unsigned long long)l->platform->page)));
 }
 
-static struct span own_objects(struct linking *l)
+static void alias(struct linking *l, const char *name, const char *of)
 {
-    uint32_t n = 0;
-    struct span *members = NEW_ARRAY(l->arena, struct span, l->n_units + 1);
-    members[n++] = l->table;
-    for (uint32_t i = 0; i < l->n_units; i++) {
-        const struct codegen_unit *same = l->units[i].same;
-        if (same)
-            linking_option(l, arena_printf(l->arena, "--defsym=%s=%s", l->units[i].symbol, same->symbol));
-        else
-            members[n++] = l->units[i].object;
-    }
-    return archive_of(l->arena, members, n);
+    linking_option(l, arena_printf(l->arena, "--defsym=%s=%s", name, of));
 }
 
 void elf_link(struct linking *l)
@@ -126,8 +95,9 @@ void elf_link(struct linking *l)
     uint32_t n;
     add_options(l);
     if (shared && strcmp(l->query, "mcc_query") != 0)
-        linking_option(l, arena_printf(l->arena, "--defsym=%s=mcc_query", l->query));
-    struct span own = own_objects(l), *runtime = linking_runtime(l, &n);
+        alias(l, l->query, "mcc_query");
+    struct span *members = linking_units(l, &n, alias), own = archive_of(l->arena, members, n);
+    struct span *runtime = linking_runtime(l, &n);
     if (shared) {
         linking_file(l, "--script=", make_script(l->arena, l->weights));
         linking_file(l,

@@ -263,21 +263,17 @@ static void set_system(struct linking *l, struct span *object)
     object->data = copy;
 }
 
+/* _of is _name, too. */
+static void alias(struct linking *l, const char *name, const char *of)
+{
+    linking_options(
+        l, ARRAY(const char *, "-alias", arena_printf(l->arena, "_%s", of), arena_printf(l->arena, "_%s", name)));
+}
+
 static void put_objects(struct linking *l)
 {
-    uint32_t n = 0, n_runtime;
-    struct span *members = NEW_ARRAY(l->arena, struct span, l->n_units + 1), *runtime = linking_runtime(l, &n_runtime);
-    members[n++] = l->table;
-    for (uint32_t i = 0; i < l->n_units; i++) {
-        const struct codegen_unit *same = l->units[i].same;
-        if (same) {
-            linking_option(l, "-alias");
-            linking_option(l, arena_printf(l->arena, "_%s", same->symbol));
-            linking_option(l, arena_printf(l->arena, "_%s", l->units[i].symbol));
-        } else {
-            members[n++] = l->units[i].object;
-        }
-    }
+    uint32_t n, n_runtime;
+    struct span *members = linking_units(l, &n, alias), *runtime = linking_runtime(l, &n_runtime);
     for (uint32_t i = 0; i < n_runtime; i++)
         set_system(l, &runtime[i]);
     linking_option(l, "-force_load");
@@ -290,35 +286,19 @@ static void put_objects(struct linking *l)
 /* The library's name has room for each that a file can have: macho_image.c writes it there. */
 void macho_link(struct linking *l)
 {
-    static const char *const options[] = {
-        "ld64.lld", "-dylib",     "-dead_strip", "-reproducible", "--threads=1",    "-o",
-        "-",        "-undefined", "error",       "-fixup_chains", "-segprot",       MACHO_WEIGHTS_SEGMENT,
-        "r",        "r",          "-u",          "_mcc_rt_note",  "-adhoc_codesign"};
     char name[MACHO_NAME_BYTES];
     const struct macho_version version = macho_version_of(l->platform);
     const char *least = arena_printf(l->arena, "%u.0", version.least >> 16);
     if (l->kind != OUTPUT_SHARED)
         return;
-    for (size_t i = 0; i < COUNT_OF(options); i++)
-        linking_option(l, options[i]);
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
-    const char *const more[] = {"-arch",
-                                macho_machine_of(l->platform)->option,
-                                "-platform_version",
-                                l->platform->system,
-                                least,
-                                least,
-                                "-install_name",
-                                name,
-                                "-exported_symbol",
-                                arena_printf(l->arena, "_%s", l->query)};
-    for (size_t i = 0; i < COUNT_OF(more); i++)
-        linking_option(l, more[i]);
-    if (strcmp(l->query, "mcc_query") != 0) {
-        linking_option(l, "-alias");
-        linking_option(l, "_mcc_query");
-        linking_option(l, arena_printf(l->arena, "_%s", l->query));
-    }
+    linking_options(l, ARRAY(const char *, "ld64.lld", "-dylib", "-dead_strip", "-reproducible", "--threads=1", "-o",
+                             "-", "-undefined", "error", "-fixup_chains", "-segprot", MACHO_WEIGHTS_SEGMENT, "r", "r",
+                             "-u", "_mcc_rt_note", "-adhoc_codesign", "-arch", macho_machine_of(l->platform)->option,
+                             "-platform_version", l->platform->system, least, least, "-install_name", name,
+                             "-exported_symbol", arena_printf(l->arena, "_%s", l->query)));
+    if (strcmp(l->query, "mcc_query") != 0)
+        alias(l, l->query, "mcc_query");
     put_objects(l);
 }

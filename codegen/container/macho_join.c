@@ -133,7 +133,7 @@ static uint32_t number_of(struct macho_merged *m, struct macho_member *o, uint32
 {
     const struct macho_symbol s = macho_symbol_of(o, i);
     const char *name = macho_name_of(o, &s);
-    const struct macho_definition *d = s.type & MACHO_EXTERNAL ? macho_find(m, name) : NULL;
+    const struct merge_name *d = s.type & MACHO_EXTERNAL ? merging_find(&m->from, name) : NULL;
     if (d)
         return inside(m, &m->members[d->member], d->symbol);
     return s.type & MACHO_TYPE ? inside(m, o, i) : outside(m, name, s.flags);
@@ -245,7 +245,7 @@ static bool move_frames(struct macho_merged *m, struct macho_member *o, uint32_t
 
 static bool each_section(struct macho_merged *m, bool (*act)(struct macho_merged *, struct macho_member *, uint32_t))
 {
-    for (uint32_t k = 0; k < m->n_members; k++)
+    for (uint32_t k = 0; k < m->from.n; k++)
         for (uint32_t i = 0; m->members[k].live && i < m->members[k].n; i++)
             if (!act(m, &m->members[k], i))
                 return false;
@@ -276,14 +276,14 @@ bool macho_join(struct macho_merged *m)
     if (!each_section(m, place))
         return false;
     order_sections(m);
-    for (uint32_t k = 0; k < m->n_members; k++)
+    for (uint32_t k = 0; k < m->from.n; k++)
         if (m->members[k].live) {
             move_sections(m, &m->members[k]);
             put_functions(m, &m->members[k]);
         }
     if (!each_section(m, number_symbols) || !each_section(m, finish))
         return false;
-    const struct macho_definition *d = macho_find(m, "_mcc_query");
+    const struct merge_name *d = merging_find(&m->from, "_mcc_query");
     struct macho_member *o = &m->members[d->member];
     const struct macho_symbol s = macho_symbol_of(o, d->symbol);
     const struct macho_place *p = &o->places[s.section - 1];

@@ -8,7 +8,6 @@
 
 #include "codegen/container/bytes.h"
 #include "codegen/container/macho_merge.h"
-#include "codegen/sink.h"
 #include "codegen/table.h"
 #include "runtime/rt.h"
 
@@ -34,36 +33,6 @@ const char *macho_name_of(const struct macho_member *o, const struct macho_symbo
 static bool is_defined(const struct macho_symbol *s)
 {
     return (s->type & MACHO_TYPE) == MACHO_TYPE;
-}
-
-static uint32_t *head_of(struct macho_merged *m, const char *name)
-{
-    return &m->heads[hash_bytes(name, strlen(name)) % COUNT_OF(m->heads)];
-}
-
-/* The first definition of a name stays. */
-static void define(struct macho_merged *m, const char *name, uint32_t member, uint32_t symbol, const char *as)
-{
-    uint32_t *head = head_of(m, name);
-    for (uint32_t k = *head; k; k = m->definitions.data[k - 1].next)
-        if (strcmp(m->definitions.data[k - 1].name, name) == 0)
-            return;
-    VEC_PUSH(m->arena, &m->definitions, ((struct macho_definition){name, member, symbol, as, *head}));
-    *head = m->definitions.n;
-}
-
-const struct macho_definition *macho_find(struct macho_merged *m, const char *name)
-{
-    for (int times = 0; times < 4; times++) {
-        const struct macho_definition *d = NULL;
-        for (uint32_t k = *head_of(m, name); k && !d; k = m->definitions.data[k - 1].next)
-            if (strcmp(m->definitions.data[k - 1].name, name) == 0)
-                d = &m->definitions.data[k - 1];
-        if (!d || !d->as)
-            return d;
-        name = d->as;
-    }
-    return NULL;
 }
 
 static bool read_sections(struct macho_merged *m, struct macho_member *o, uint64_t at, uint32_t bytes)
@@ -106,7 +75,7 @@ static bool read_symbols(struct macho_merged *m, struct macho_member *o, uint64_
         if (is_defined(&symbol) ? !symbol.section || symbol.section > o->n : symbol.type & ~MACHO_EXTERNAL)
             return macho_broken(m, "a symbol");
         if (is_defined(&symbol) && (symbol.type & MACHO_EXTERNAL))
-            define(m, macho_name_of(o, &symbol), number, i, NULL);
+            merging_define(&m->from, macho_name_of(o, &symbol), number, i, NULL);
     }
     return true;
 }
@@ -139,25 +108,11 @@ static bool read_member(struct macho_merged *m, uint32_t number, struct span obj
 
 static bool read_all(struct macho_merged *m)
 {
-    struct linking *from = m->l->from;
-    uint32_t n = 0, n_runtime;
-    struct span *runtime = linking_runtime(from, &n_runtime);
-    m->members = NEW_ARRAY(m->arena, struct macho_member, from->n_units + n_runtime + 1);
-    if (!read_member(m, n++, from->table))
-        return false;
-    for (uint32_t i = 0; i < from->n_units; i++) {
-        const struct codegen_unit *same = from->units[i].same;
-        if (same)
-            define(m, arena_printf(m->arena, "_%s", from->units[i].symbol), 0, 0,
-                   arena_printf(m->arena, "_%s", same->symbol));
-        else if (!read_member(m, n++, from->units[i].object))
+    merging_begin(&m->from, m->l->from, "_");
+    m->members = NEW_ARRAY(m->arena, struct macho_member, m->from.n);
+    for (uint32_t i = 0; i < m->from.n; i++)
+        if (!read_member(m, i, m->from.objects[i]))
             return false;
-    }
-    m->n_model = n;
-    for (uint32_t i = 0; i < n_runtime; i++)
-        if (!read_member(m, n++, runtime[i]))
-            return false;
-    m->n_members = n;
     return true;
 }
 
@@ -173,10 +128,10 @@ static void reach(struct macho_merged *m, uint32_t member)
 static bool reach_all(struct macho_merged *m)
 {
     static const char *const first[] = {"_mcc_query", "_mcc_rt_note"};
-    for (uint32_t i = 0; i < m->n_model; i++)
+    for (uint32_t i = 0; i < m->from.n_model; i++)
         reach(m, i);
     for (size_t i = 0; i < COUNT_OF(first); i++) {
-        const struct macho_definition *d = macho_find(m, first[i]);
+        const struct merge_name *d = merging_find(&m->from, first[i]);
         if (!d)
             return macho_broken(m, first[i]);
         reach(m, d->member);
@@ -185,7 +140,7 @@ static bool reach_all(struct macho_merged *m)
         const struct macho_member *o = &m->members[m->work.data[--m->work.n]];
         for (uint32_t i = 0; i < o->n_symbols; i++) {
             const struct macho_symbol s = macho_symbol_of(o, i);
-            const struct macho_definition *d = s.type & MACHO_TYPE ? NULL : macho_find(m, macho_name_of(o, &s));
+            const struct merge_name *d = s.type & MACHO_TYPE ? NULL : merging_find(&m->from, macho_name_of(o, &s));
             if (d)
                 reach(m, d->member);
         }
@@ -224,7 +179,7 @@ static void put_sections(struct macho_merged *m, struct strbuf *out, uint64_t fi
 
 static bool find_table(struct macho_merged *m, uint64_t first)
 {
-    const struct macho_definition *d = macho_find(m, "_" TABLE_MODEL);
+    const struct merge_name *d = merging_find(&m->from, "_" TABLE_MODEL);
     if (!d)
         return macho_broken(m, "table");
     const struct macho_symbol s = macho_symbol_of(&m->members[d->member], d->symbol);
@@ -317,24 +272,11 @@ static struct span archive_front(struct arena *arena, const char *symbol, uint64
     return (struct span){out.data, out.n};
 }
 
-static bool write_body(void *user, struct sink *s)
-{
-    struct macho_merged *m = user;
-    const struct weights_writer *w = m->l->weights;
-    bool embedded = w->size && !w->sidecar;
-    uint64_t size = m->head.size + (embedded ? w->size : 0) + m->tail.size;
-    struct span front = m->l->kind == OUTPUT_ARCHIVE ? archive_front(m->arena, m->l->query, size)
-                                                     : (struct span){"", 0};
-    return sink_put(s, front.data, front.size) && sink_put(s, m->head.data, m->head.size) &&
-           (!embedded || sink_weights(s, w, &m->desc->weights_hash)) && sink_put(s, m->tail.data, m->tail.size) &&
-           sink_fits(s, w->sidecar ? w->size : 0) && sink_patch(s, m->desc, sizeof *m->desc, front.size + m->desc_at);
-}
-
 bool macho_merged(const struct linked *l)
 {
     struct macho_merged *m = NEW(l->arena, struct macho_merged);
     *m = (struct macho_merged){
         .ctx = l->ctx, .arena = l->arena, .l = l, .machine = macho_machine_of(l->from->platform)};
     return read_all(m) && reach_all(m) && macho_join(m) && make_parts(m) &&
-           artifact_put(l, m->desc, NULL, write_body, m);
+           merging_write(l, m->desc, m->desc_at, m->head, m->tail, archive_front);
 }

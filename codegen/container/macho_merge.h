@@ -5,6 +5,7 @@
 #define MCC_CODEGEN_MACHO_MERGE_H
 
 #include "codegen/container/macho.h"
+#include "codegen/container/merge.h"
 
 enum { MACHO_JOINED_MAX = 64 };
 
@@ -37,22 +38,13 @@ struct macho_member {
     bool live;
 };
 
-struct macho_definition {
-    const char *name;
-    uint32_t member, symbol;
-    const char *as; /* another name, whose definition this is; NULL: it is one */
-    uint32_t next;
-};
-
 struct macho_merged {
     struct context *ctx;
     struct arena *arena;
     const struct linked *l;
     const struct macho_machine *machine;
     struct macho_member *members;
-    uint32_t n_members, n_model; /* n_model: those that are not the runtime's */
-    VEC(struct macho_definition) definitions;
-    uint32_t heads[1024]; /* definition + 1 by name */
+    struct merging from;
     VEC(uint32_t) work; /* live members, not looked at */
     struct macho_joined joined[MACHO_JOINED_MAX];
     int n_joined, order[MACHO_JOINED_MAX]; /* order: in the file */
@@ -69,8 +61,6 @@ struct macho_merged {
 bool macho_broken(struct macho_merged *, const char *what);
 struct macho_symbol macho_symbol_of(const struct macho_member *, uint32_t i);
 const char *macho_name_of(const struct macho_member *, const struct macho_symbol *);
-/* NULL: it is defined nowhere here. */
-const struct macho_definition *macho_find(struct macho_merged *, const char *name);
 /* Fills joined, order and the symbols. False after a diagnostic. */
 bool macho_join(struct macho_merged *);
 

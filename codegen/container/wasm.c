@@ -112,22 +112,17 @@ static struct span placeholder(struct arena *arena, const char *symbol)
 /* The stack lies below all data, so that an overflow is a trap. */
 void wasm_link(struct linking *l, const struct static_network *n)
 {
-    static const char *const options[] = {
-        "wasm-ld", "--no-entry", "--strip-all", "--stack-first", "--threads=1", ("--export=" WASM_HEAP),
-        "-o",      "-",          "-z"};
     struct span *members = NEW_ARRAY(l->arena, struct span, n->n_units + 1);
+    const unsigned long long stack = n->stack > STACK_MIN ? (n->stack + 15) / 16 * 16 : STACK_MIN;
     uint32_t count = 0;
-    for (size_t i = 0; i < COUNT_OF(options); i++)
-        linking_option(l, options[i]);
-    linking_option(l, arena_printf(l->arena, "stack-size=%llu",
-                                   (unsigned long long)(n->stack > STACK_MIN ? (n->stack + 15) / 16 * 16 : STACK_MIN)));
-    static const char *const shared[] = {"--import-memory", "--export-memory", "--export-table",
-                                         "--export=__stack_pointer", "--import-undefined"};
-    for (size_t i = 0; i < COUNT_OF(shared) && n->workers; i++)
-        linking_option(l, shared[i]);
-    linking_option(l, arena_printf(l->arena, "--export=%s", n->entry));
-    linking_option(l, arena_printf(l->arena, "--export=%s", n->plan));
-    linking_option(l, arena_printf(l->arena, "--export-if-defined=%s", n->weights_symbol));
+    linking_options(l, ARRAY(const char *, "wasm-ld", "--no-entry", "--strip-all", "--stack-first", "--threads=1",
+                             "--export=" WASM_HEAP, "-o", "-", "-z", arena_printf(l->arena, "stack-size=%llu", stack)));
+    if (n->workers)
+        linking_options(l, ARRAY(const char *, "--import-memory", "--export-memory", "--export-table",
+                                 "--export=__stack_pointer", "--import-undefined"));
+    linking_options(l, ARRAY(const char *, arena_printf(l->arena, "--export=%s", n->entry),
+                             arena_printf(l->arena, "--export=%s", n->plan),
+                             arena_printf(l->arena, "--export-if-defined=%s", n->weights_symbol)));
     linking_option(l, "--whole-archive");
     for (uint32_t i = 0; i < n->n_units; i++)
         members[count++] = n->units[i].object;
