@@ -6,6 +6,7 @@
  * also gets the constant `K.index`, its row in the table of kernels, unless the rows of launches have that.
  */
 #include "codegen/table.h"
+#include "ir/base/file.h"
 
 #include "codegen/sidecar.h"
 
@@ -332,8 +333,7 @@ static void point_desc(struct table *t, uint64_t at, struct rows *rows, bool sid
     point_to(t, AT(at, struct mcc_rt_desc, port_flags), SECTION_RODATA, rows->flags);
     rows->written = true;
     if (sidecar) {
-        const char *slash = strrchr(a->weights.sidecar, '/');
-        point_text(t, AT(at, struct mcc_rt_desc, weights_file), slash ? slash + 1 : a->weights.sidecar);
+        point_text(t, AT(at, struct mcc_rt_desc, weights_file), path_name(a->weights.sidecar));
     } else if (a->weights.size) {
         point_to(t, AT(at, struct mcc_rt_desc, weights), SECTION_WEIGHTS, 0);
     }

@@ -120,60 +120,49 @@ static void manual_config(const struct command_row *rows, uint32_t n, struct str
 
 /* ---- shells: each asks --autocomplete, so they never fall behind the table --------------------------------------- */
 
-static void shell_bash(const struct command_row *rows, uint32_t n, struct strbuf *out)
-{
-    (void)rows, (void)n;
-    strbuf_printf(
-        out, "# bash completion for mcc\n"
-             "_mcc()\n{\n"
-             "    local line=${COMP_LINE:0:COMP_POINT} word command= words\n"
-             "    word=${line##*[[:space:]]}\n"
-             "    [ \"$COMP_CWORD\" -gt 1 ] && command=${COMP_WORDS[1]},\n"
-             "    read -ra words <<<\"${line%%\"$word\"}\"\n"
-             "    COMPREPLY=()\n"
-             "    while IFS=$'\\t' read -r name _; do\n"
-             "        [[ $word == *=* ]] && name=${name#*=}\n"
-             "        COMPREPLY+=(\"$name\")\n"
-             "    done < <(\"${COMP_WORDS[0]}\" --autocomplete=\"$command$word\" -- \"${words[@]:1}\" 2>/dev/null)\n"
-             "    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
-             "}\n"
-             "complete -o default -F _mcc mcc\n");
-}
+static const char shell_bash[] =
+    "# bash completion for mcc\n"
+    "_mcc()\n{\n"
+    "    local line=${COMP_LINE:0:COMP_POINT} word command= words\n"
+    "    word=${line##*[[:space:]]}\n"
+    "    [ \"$COMP_CWORD\" -gt 1 ] && command=${COMP_WORDS[1]},\n"
+    "    read -ra words <<<\"${line%\"$word\"}\"\n"
+    "    COMPREPLY=()\n"
+    "    while IFS=$'\\t' read -r name _; do\n"
+    "        [[ $word == *=* ]] && name=${name#*=}\n"
+    "        COMPREPLY+=(\"$name\")\n"
+    "    done < <(\"${COMP_WORDS[0]}\" --autocomplete=\"$command$word\" -- \"${words[@]:1}\" 2>/dev/null)\n"
+    "    [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace\n"
+    "}\n"
+    "complete -o default -F _mcc mcc\n";
 
-static void shell_zsh(const struct command_row *rows, uint32_t n, struct strbuf *out)
-{
-    (void)rows, (void)n;
-    strbuf_printf(
-        out, "#compdef mcc\n"
-             "# zsh completion for mcc\n"
-             "local -a names helps\n"
-             "local command= line name help\n"
-             "(( CURRENT > 2 )) && command=${words[2]},\n"
-             "while IFS=$'\\t' read -r name help; do\n"
-             "    names+=(\"$name\") helps+=(\"$name  $help\")\n"
-             "done < <(${words[1]} --autocomplete=\"$command$PREFIX\" -- \"${(@)words[2,CURRENT-1]}\" 2>/dev/null)\n"
-             "if (( ! $#names )); then\n"
-             "    [[ $PREFIX == *=* ]] && compset -P '*='\n"
-             "    _files\n"
-             "elif [[ ${names[1]} == *= ]]; then\n"
-             "    compadd -l -S '' -d helps -a names\n"
-             "else\n"
-             "    compadd -l -d helps -a names\n"
-             "fi\n");
-}
+static const char shell_zsh[] =
+    "#compdef mcc\n"
+    "# zsh completion for mcc\n"
+    "local -a names helps\n"
+    "local command= line name help\n"
+    "(( CURRENT > 2 )) && command=${words[2]},\n"
+    "while IFS=$'\\t' read -r name help; do\n"
+    "    names+=(\"$name\") helps+=(\"$name  $help\")\n"
+    "done < <(${words[1]} --autocomplete=\"$command$PREFIX\" -- \"${(@)words[2,CURRENT-1]}\" 2>/dev/null)\n"
+    "if (( ! $#names )); then\n"
+    "    [[ $PREFIX == *=* ]] && compset -P '*='\n"
+    "    _files\n"
+    "elif [[ ${names[1]} == *= ]]; then\n"
+    "    compadd -l -S '' -d helps -a names\n"
+    "else\n"
+    "    compadd -l -d helps -a names\n"
+    "fi\n";
 
-static void shell_fish(const struct command_row *rows, uint32_t n, struct strbuf *out)
-{
-    (void)rows, (void)n;
-    strbuf_printf(out, "# fish completion for mcc\n"
-                       "function __mcc_complete\n"
-                       "    set -l before (commandline -opc)\n"
-                       "    set -l command\n"
-                       "    test (count $before) -gt 1; and set command $before[2],\n"
-                       "    $before[1] --autocomplete=\"$command\"(commandline -ct) -- $before[2..-1] 2>/dev/null\n"
-                       "end\n"
-                       "complete -c mcc -a '(__mcc_complete)'\n");
-}
+static const char shell_fish[] =
+    "# fish completion for mcc\n"
+    "function __mcc_complete\n"
+    "    set -l before (commandline -opc)\n"
+    "    set -l command\n"
+    "    test (count $before) -gt 1; and set command $before[2],\n"
+    "    $before[1] --autocomplete=\"$command\"(commandline -ct) -- $before[2..-1] 2>/dev/null\n"
+    "end\n"
+    "complete -c mcc -a '(__mcc_complete)'\n";
 
 static void page_schedules(const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
@@ -186,13 +175,21 @@ bool generate_text(const char *what, const struct command_row *rows, uint32_t n,
     static const struct {
         const char *name;
         void (*make)(const struct command_row *, uint32_t, struct strbuf *);
+        const char *text; /* where make is NULL */
     } kinds[] = {
-        {"mcc.1", manual_command}, {"mcc.yaml.5", manual_config}, {"bash", shell_bash},
-        {"zsh", shell_zsh},        {"fish", shell_fish},          {"schedules.md", page_schedules},
+        {"mcc.1", manual_command, NULL},
+        {"mcc.yaml.5", manual_config, NULL},
+        {"schedules.md", page_schedules, NULL},
+        {"bash", NULL, shell_bash},
+        {"zsh", NULL, shell_zsh},
+        {"fish", NULL, shell_fish},
     };
     for (size_t i = 0; i < COUNT_OF(kinds); i++)
         if (strcmp(kinds[i].name, what) == 0) {
-            kinds[i].make(rows, n, out);
+            if (kinds[i].make)
+                kinds[i].make(rows, n, out);
+            else
+                strbuf_append(out, kinds[i].text, strlen(kinds[i].text));
             return true;
         }
     return false;

@@ -201,22 +201,12 @@ void options_print_config(struct strbuf *out, const struct options *o)
             again |= option_table[k].offset == def->offset && strchr(option_table[k].where, 'F');
         if (!strchr(def->where, 'F') || again)
             continue;
-        switch (def->kind) {
-        case OPTION_FLAG: strbuf_printf(out, "%s: %s\n", def->name, *(const bool *)field ? "true" : "false"); break;
-        case OPTION_ONE_OF: {
-            struct span word = option_word(def, *(const unsigned *)field);
-            config_text(out, def, arena_strndup(out->arena, word.data, word.size));
-            break;
-        }
-        case OPTION_TEXT: config_text(out, def, *(const char *const *)field); break;
-        case OPTION_LIST: config_list(out, def->name, field); break;
-        case OPTION_INT:
-        case OPTION_SIZE:
-            strbuf_printf(out, "%s: %lld\n", def->name,
-                          def->size == sizeof(int32_t) ? (long long)*(const int32_t *)field
-                                                       : (long long)*(const int64_t *)field);
-            break;
-        case OPTION_REAL: strbuf_printf(out, "%s: %.17g\n", def->name, *(const double *)field); break;
-        }
+        const char *text = option_text(out->arena, o, def);
+        if (def->kind == OPTION_LIST)
+            config_list(out, def->name, field);
+        else if (def->kind == OPTION_TEXT || def->kind == OPTION_ONE_OF)
+            config_text(out, def, text);
+        else
+            strbuf_printf(out, "%s: %s\n", def->name, text);
     }
 }

@@ -8,6 +8,7 @@
 #include "cli/commands/temporary.h"
 #include "cli/library/options/targets.h"
 #include "codegen/container/macho.h"
+#include "ir/base/file.h"
 
 enum { SLICES_MAX = 4 };
 
@@ -39,10 +40,9 @@ static bool options_check(struct universal *u)
                         : o->save_record                    ? "fsave-optimization-record"
                         : o->weights == OPT_WEIGHTS_SIDECAR ? "weights"
                                                             : NULL;
-    size_t n = strlen(u->output);
     if (other)
         return refuse(u, other, "a list of targets makes a universal library, and nothing else");
-    return (n > 6 && strcmp(u->output + n - 6, ".dylib") == 0) ||
+    return path_ends(u->output, ".dylib") ||
            error_usage(u->ctx, "output '%s': a universal file is a library (.dylib)", u->output);
 }
 
@@ -132,9 +132,8 @@ enum fail compile_universal(struct context *ctx, const struct options *o, const 
     struct universal u = {.ctx = ctx, .options = o, .model = model};
     ctx->limits = o->limits;
     const bool good = universal_begin(&u);
-    const char *slash = u.output ? strrchr(u.output, '/') : NULL;
     if (good)
-        (void)with_temporary(ctx, slash ? slash + 1 : u.output, compile_all, close_all, &u);
+        (void)with_temporary(ctx, path_name(u.output), compile_all, close_all, &u);
     report_diagnostics(ctx, terminal_report(), o);
     return ctx->fail;
 }

@@ -13,6 +13,7 @@
 #include "codegen/container/macho.h"
 #include "codegen/names.h"
 #include "codegen/sink.h"
+#include "ir/base/file.h"
 #include "runtime/mcc_note.h"
 #include "runtime/rt.h"
 
@@ -201,8 +202,7 @@ static bool name_library(struct image *im)
 {
     struct macho_command c;
     uint32_t at;
-    const char *slash = strrchr(im->l->path, '/');
-    const char *name = arena_printf(im->l->arena, "@rpath/%s", slash ? slash + 1 : im->l->path);
+    const char *name = arena_printf(im->l->arena, "@rpath/%s", path_name(im->l->path));
     memcpy(&c, im->data + im->name, sizeof c);
     memcpy(&at, im->data + im->name + sizeof c, sizeof at);
     if (at > c.bytes || strlen(name) >= c.bytes - at)

@@ -164,3 +164,20 @@ bool file_head(const char *path, void *out, size_t n)
     close(fd);
     return ok;
 }
+
+const char *path_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+bool path_ends(const char *path, const char *suffix)
+{
+    size_t n = strlen(path), k = strlen(suffix);
+    return n > k && strcmp(path + n - k, suffix) == 0;
+}
+
+const char *path_beside(struct arena *arena, const char *path, const char *name)
+{
+    return arena_printf(arena, "%.*s%s", (int)(path_name(path) - path), path, name);
+}

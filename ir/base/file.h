@@ -26,6 +26,12 @@ bool file_head(const char *path, void *out, size_t n);
  * is none, and the caller does the work. */
 bool thread_begin(pthread_t *, void *(*run)(void *user), void *user);
 
+/* What follows the last slash of a path; the path's suffix is this one, and not all of it. */
+const char *path_name(const char *path);
+bool path_ends(const char *path, const char *suffix);
+/* `name` in the folder of `path`. */
+const char *path_beside(struct arena *, const char *path, const char *name);
+
 /* Where temporary files go: TMPDIR, else /tmp. */
 const char *temp_folder(void);
 

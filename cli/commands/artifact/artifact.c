@@ -47,12 +47,13 @@ bool artifact_is_wasm(const char *path)
 
 bool artifact_meant(const char *path)
 {
-    size_t n = strlen(path);
+    static const char *const suffixes[] = {".so", ".dll", ".dylib", ".wasm"};
     char first;
-    if (artifact_is(path) || (n > 3 && strcmp(path + n - 3, ".so") == 0) ||
-        (n > 4 && strcmp(path + n - 4, ".dll") == 0) || (n > 6 && strcmp(path + n - 6, ".dylib") == 0) ||
-        (n > 5 && strcmp(path + n - 5, ".wasm") == 0))
+    if (artifact_is(path))
         return true;
+    for (size_t i = 0; i < COUNT_OF(suffixes); i++)
+        if (path_ends(path, suffixes[i]))
+            return true;
     return !format_by_suffix(path) && !file_head(path, &first, 1);
 }
 

@@ -66,9 +66,7 @@ bool artifact_check_weights(struct context *ctx, const char *path, int fd, const
         return (d->weights_size == file->sizes.weights &&
                 hash_is(fd, file->weights_at, d->weights_size, d->weights_hash)) ||
                error_env(ctx, "the weights are damaged, their hash differs; copy the file or compile it again");
-    const char *slash = strrchr(path, '/');
-    const char *sidecar = arena_printf(&ctx->session, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path,
-                                       d->weights_file);
+    const char *sidecar = path_beside(&ctx->session, path, d->weights_file);
     int side = open(sidecar, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     bool good = side >= 0 && hash_is(side, 0, d->sidecar_head, d->sidecar_head_hash) &&
                 hash_is(side, d->sidecar_head, d->weights_size, d->weights_hash);

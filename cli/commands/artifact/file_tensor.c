@@ -168,8 +168,7 @@ bool file_tensor_write(struct context *ctx, const char *folder, const char *name
 
 /* ---- random values ----------------------------------------------------------------------------------------------- */
 
-/* Steele, Lea and Flood's SplitMix64. */
-static uint64_t next_random(uint64_t *state)
+uint64_t random_next(uint64_t *state)
 {
     uint64_t z = (*state += 0x9E3779B97F4A7C15u);
     z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -185,14 +184,14 @@ void file_tensor_random(struct file_tensor *b, uint64_t seed)
         /* Packed types: any bits. Complex ones: pairs of floats. */
         enum elem part = b->elem == ELEM_C64 ? ELEM_F32 : ELEM_F64;
         for (size_t i = 0; class != 'C' && i < b->size; i++)
-            ((unsigned char *)b->data)[i] = (unsigned char)next_random(&seed);
+            ((unsigned char *)b->data)[i] = (unsigned char)random_next(&seed);
         for (size_t i = 0; class == 'C' && i < b->size; i += elem_size(part))
-            elem_from_f64(part, (double)(next_random(&seed) >> 11) * 0x1p-52 - 1, (char *)b->data + i);
+            elem_from_f64(part, (double)(random_next(&seed) >> 11) * 0x1p-52 - 1, (char *)b->data + i);
         return;
     }
     size_t step = bits / 8;
     for (size_t i = 0; i + step <= b->size; i += step) {
-        uint64_t r = next_random(&seed);
+        uint64_t r = random_next(&seed);
         if (class == 'F')
             elem_from_f64(b->elem, (double)(r >> 11) * 0x1p-52 - 1, (char *)b->data + i);
         else

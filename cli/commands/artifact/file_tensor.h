@@ -28,6 +28,8 @@ const char *file_tensor_name(struct arena *, const char *name);
 /* Writes FOLDER/NAME.FORMAT, whole or not at all. */
 bool file_tensor_write(struct context *, const char *folder, const char *name, enum option_format,
                        const struct file_tensor *);
+/* Steele, Lea and Flood's SplitMix64. */
+uint64_t random_next(uint64_t *state);
 /* Fills the data: floats in [-1, 1), integers in 0..7, from a fixed generator. */
 void file_tensor_random(struct file_tensor *, uint64_t seed);
 

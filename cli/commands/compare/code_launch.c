@@ -40,14 +40,6 @@ struct launch {
     struct linterp_result interpreted;
 };
 
-static uint64_t next_random(struct code_check *m)
-{
-    uint64_t z = m->state += 0x9e3779b97f4a7c15u; /* splitmix64 */
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 void code_region(struct code_check *m, void *data, int64_t bytes, bool shared)
@@ -208,7 +200,7 @@ static void put_values(struct code_check *m, const struct launch *l, enum values
     for (uint32_t i = 0; i < m->loads.n; i++) {
         struct touched *t = &m->loads.data[i];
         unsigned char *real = code_real(m, t->at);
-        const uint64_t r = next_random(m);
+        const uint64_t r = random_next(&m->state);
         t->old = bits_at(t->elem, t->at);
         uint64_t x = elem_class(t->elem) == 'F' && t->elem != ELEM_F8E8M0
                          ? draw_float(values, daring, l->k->subnormals, t, r)
@@ -296,7 +288,7 @@ static void interpret_some(struct code_check *m, struct launch *l, int64_t work)
     for (int64_t i = 1, at = l->count - length; i < pieces; i++) {
         if (!was_interpreted(m, at, at + length) && !interpret_next(m, l, at, at + length, 4 * length * one))
             return;
-        at = (int64_t)(next_random(m) % (uint64_t)(l->count - length + 1));
+        at = (int64_t)(random_next(&m->state) % (uint64_t)(l->count - length + 1));
     }
 }
 

@@ -13,6 +13,7 @@
 #include "cli/commands/inspect/inspect.h"
 #include "cli/library/compile/build_note.h"
 #include "cli/library/mccc.h"
+#include "ir/base/file.h"
 
 struct sbom {
     struct context *ctx;
@@ -26,22 +27,15 @@ struct sbom {
 
 /* ---- what it says ---- */
 
-static const char *file_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static bool hash_weights(struct sbom *b, const char *path)
 {
     const struct artifact_file *a = b->a;
     const char *side = a->desc.weights_file;
     if (!a->sizes.weights && !(side && *side))
         return true;
-    b->weights_file = side && *side ? file_name(side) : "";
+    b->weights_file = side && *side ? path_name(side) : "";
     if (*b->weights_file) {
-        const char *sidecar = arena_printf(&b->ctx->session, "%.*s%s", (int)(file_name(path) - path), path,
-                                           b->weights_file);
+        const char *sidecar = path_beside(&b->ctx->session, path, b->weights_file);
         return digest_files(b->ctx, &sidecar, 1, b->weights);
     }
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -66,7 +60,7 @@ static void set_time(struct sbom *b)
 static bool gather(struct sbom *b, const struct options *o, const char *path)
 {
     const char *self = o->self, *compiler = b->a->api.compiler;
-    b->file = file_name(path);
+    b->file = path_name(path);
     b->name = *b->a->api.name ? b->a->api.name : "network";
     b->network = build_note_find(&b->ctx->session, b->a->build, NOTE_NETWORK);
     b->version = strncmp(compiler, "mcc ", 4) == 0 ? compiler + 4 : compiler;

@@ -158,12 +158,6 @@ static bool compare_files(struct verify *v, const char *path, const char *made)
     return ok;
 }
 
-static const char *in_folder_of(struct verify *v, const char *path, const char *name)
-{
-    const char *slash = strrchr(path, '/');
-    return arena_printf(&v->ctx->session, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path, name);
-}
-
 static void make_and_compare(void *user, const char *library)
 {
     struct verify *v = user;
@@ -185,12 +179,12 @@ static void make_and_compare(void *user, const char *library)
     }
     if (compile_keep(c, v->model, NULL) != FAIL_NONE)
         return;
-    v->made_sidecar = v->sidecar ? in_folder_of(v, library, v->sidecar) : NULL;
+    v->made_sidecar = v->sidecar ? path_beside(&v->ctx->session, library, v->sidecar) : NULL;
     v->ctx->temp_files[0] = v->made_sidecar; /* the compilation is done: the place is free */
     v->network = true;
     v->ctx->model_path = v->path;
     v->same = compare_files(v, v->path, library) &&
-              (!v->sidecar || compare_files(v, in_folder_of(v, v->path, v->sidecar), v->made_sidecar)) &&
+              (!v->sidecar || compare_files(v, path_beside(&v->ctx->session, v->path, v->sidecar), v->made_sidecar)) &&
               v->differ == 0;
     if (v->differ)
         error_at(v->ctx, FAIL_CLAIM, (src_id){0}, NULL,

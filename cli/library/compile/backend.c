@@ -5,6 +5,7 @@
 #include "cli/library/options/name_value.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
+#include "ir/base/file.h"
 #include "ir/eval/field.h"
 #include "passes/module/analysis.h"
 #include "passes/schedule/schedule.h"
@@ -546,10 +547,9 @@ static void report_made(const void *user, uint32_t done, uint32_t of)
 static struct codegen_options backend_options(const struct compilation *c)
 {
     const struct options *o = c->options;
-    const char *slash = c->output ? strrchr(c->output, '/') : NULL;
     bool debug = o->debug && c->output;
     return (struct codegen_options){
-        .debug_file = debug ? arena_printf(&c->ctx->session, "%s.mcir", slash ? slash + 1 : c->output) : NULL,
+        .debug_file = debug ? arena_printf(&c->ctx->session, "%s.mcir", path_name(c->output)) : NULL,
         .debug_folder = debug ? debug_folder(c) : NULL,
         .self = o->worker ? o->worker : o->self,
         .jobs = (uint32_t)(o->jobs > 0 ? o->jobs : cpu_usable()),

@@ -6,6 +6,7 @@
 #include "cli/library/compile/header.h" /* and backend.h */
 #include "cli/library/options/targets.h"
 #include "codegen/digest.h"
+#include "ir/base/file.h"
 
 static void put(struct strbuf *out, const char *name, const char *value)
 {
@@ -15,29 +16,11 @@ static void put(struct strbuf *out, const char *name, const char *value)
 
 static void put_option(struct strbuf *out, const struct options *o, const struct option *def)
 {
-    const void *field = (const char *)o + def->offset;
-    const struct text_list *list = field;
-    struct span word;
-    switch (def->kind) {
-    case OPTION_FLAG: put(out, def->name, "true"); return;
-    case OPTION_TEXT: put(out, def->name, *(const char *const *)field); return;
-    case OPTION_ONE_OF:
-        word = option_word(def, *(const unsigned *)field);
-        put(out, def->name, arena_strndup(out->arena, word.data, word.size));
-        return;
-    case OPTION_INT:
-    case OPTION_SIZE:
-        put(out, def->name,
-            arena_printf(out->arena, "%lld",
-                         def->size == sizeof(int32_t) ? (long long)*(const int32_t *)field
-                                                      : (long long)*(const int64_t *)field));
-        return;
-    case OPTION_LIST:
-        for (uint32_t i = 0; i < list->items.n; i++)
-            put(out, def->name, list->items.data[i]);
-        return;
-    case OPTION_REAL: return; /* none of them decides bytes */
-    }
+    const struct text_list *list = (const struct text_list *)(const void *)((const char *)o + def->offset);
+    if (def->kind != OPTION_LIST)
+        put(out, def->name, option_text(out->arena, o, def));
+    for (uint32_t i = 0; def->kind == OPTION_LIST && i < list->items.n; i++)
+        put(out, def->name, list->items.data[i]);
 }
 
 /* The CPUs by their names, as `native` is another one elsewhere; left out where they are the target's usual ones. */
@@ -58,7 +41,6 @@ static void put_variants(struct strbuf *out, const struct compilation *c)
  */
 static void put_names(struct strbuf *out, const struct compilation *c)
 {
-    const char *slash = strrchr(c->output, '/');
     const struct platform *p = targets_platform(c->options);
     bool named = p && strcmp(p->container, "macho") == 0 && output_kind(c->options, c->output) == OUTPUT_SHARED;
     if (targets_static(c->options) && !c->options->prefix)
@@ -66,7 +48,7 @@ static void put_names(struct strbuf *out, const struct compilation *c)
     if (c->options->debug)
         put(out, "fdebug-compilation-dir", debug_folder(c));
     if (c->options->debug || named)
-        put(out, NOTE_OUTPUT, slash ? slash + 1 : c->output);
+        put(out, NOTE_OUTPUT, path_name(c->output));
 }
 
 bool build_note_network(struct compilation *c, char out[DIGEST_TEXT])

@@ -12,6 +12,7 @@
 
 #include "cli/library/compile/header.h"
 #include "cli/library/dlpack.h"
+#include "ir/base/file.h"
 
 struct names {
     VEC(const char *) items;
@@ -73,7 +74,7 @@ static const char *identifier(struct arena *arena, struct names *taken, const ch
 const char *header_name(const struct compilation *c)
 {
     struct arena *arena = &c->ctx->session;
-    const char *path = c->output ? c->output : "net", *slash = strrchr(path, '/'), *stem = slash ? slash + 1 : path;
+    const char *path = c->output ? c->output : "net", *stem = path_name(path);
     const char *prefix = c->options->prefix;
     return identifier(arena, NULL, prefix && *prefix ? prefix : arena_strndup(arena, stem, strcspn(stem, ".")));
 }

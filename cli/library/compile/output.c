@@ -9,6 +9,7 @@
 #include "cli/library/compile/compile.h"
 #include "cli/library/options/targets.h"
 #include "codegen/sink.h"
+#include "ir/base/file.h"
 
 /* An unknown target is refused later (targets_check). */
 static bool is_for(const struct options *o, const char *container)
@@ -19,8 +20,7 @@ static bool is_for(const struct options *o, const char *container)
 
 const char *output_default(struct context *ctx, const struct options *o, const char *model)
 {
-    const char *slash = strrchr(model, '/');
-    const char *name = slash ? slash + 1 : model;
+    const char *name = path_name(model);
     const char *dot = strrchr(name, '.');
     size_t n = dot && dot > name ? (size_t)(dot - name) : strlen(name);
     const char *suffix = o->emit_llvm                     ? "ll"
@@ -43,17 +43,11 @@ const char *output_beside(struct context *ctx, const char *path, const char *suf
     return arena_printf(&ctx->session, "%.*s.%s", (int)(cut ? (size_t)(dot - path) : strlen(path)), path, suffix);
 }
 
-static bool ends_with(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), k = strlen(suffix);
-    return n > k && strcmp(path + n - k, suffix) == 0;
-}
-
 enum output_kind output_kind(const struct options *o, const char *path)
 {
-    if (ends_with(path, ".a") || ends_with(path, ".lib"))
+    if (path_ends(path, ".a") || path_ends(path, ".lib"))
         return OUTPUT_ARCHIVE;
-    return o->object || ends_with(path, ".o") || ends_with(path, ".obj") ? OUTPUT_OBJECT : OUTPUT_SHARED;
+    return o->object || path_ends(path, ".o") || path_ends(path, ".obj") ? OUTPUT_OBJECT : OUTPUT_SHARED;
 }
 
 #define WINDOWS_MAKES                                                                                            \
@@ -81,7 +75,7 @@ static bool foreign_name_check(struct context *ctx, const struct options *o, con
                                              : "output '%s': mcc makes ELF files for Linux: a shared object (.so), an "
                                                "object (.o) or an archive (.a), and text (-S, -emit-llvm)";
     for (size_t i = 0; i < COUNT_OF(foreign) && !o->stop_after; i++)
-        if (ends_with(path, foreign[i].suffix) && !is_for(o, foreign[i].container))
+        if (path_ends(path, foreign[i].suffix) && !is_for(o, foreign[i].container))
             return error_usage(ctx, foreign[i].says ? foreign[i].says : makes, path);
     return true;
 }
@@ -96,22 +90,21 @@ bool output_name_check(struct context *ctx, const struct options *o, const char 
                shared = output_kind(o, path) == OUTPUT_SHARED, sidecar = o->weights == OPT_WEIGHTS_SIDECAR,
                network = elf && targets_static(o) && !o->stop_after && (c || !code), source = network && c,
                archive = network && !c;
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path,
-               *more = o->assembly    ? "S"
-                       : o->emit_llvm ? "emit-llvm"
-                       : o->object    ? "c"
-                       : o->debug     ? "g"
-                                      : NULL;
+    const char *name = path_name(path), *more = o->assembly    ? "S"
+                                                : o->emit_llvm ? "emit-llvm"
+                                                : o->object    ? "c"
+                                                : o->debug     ? "g"
+                                                               : NULL;
     const struct {
         bool holds;
         const char *says, *what;
     } rows[] = {
-        {!wasm && !o->stop_after && ends_with(path, ".wasm"), "output '%s': a module is for --target=wasm32", path},
+        {!wasm && !o->stop_after && path_ends(path, ".wasm"), "output '%s': a module is for --target=wasm32", path},
         {wasm && o->debug, "'%s': code for WebAssembly has no line tables; leave -g out", "g"},
         {wasm && o->emit, "'%s': for WebAssembly mcc makes modules alone, which mcc.mjs loads; leave --emit out",
          "emit"},
         {wasm && sidecar, "'%s': a WebAssembly module holds its weights; leave --weights out", "weights"},
-        {wasm && !text && (o->object || !ends_with(path, ".wasm")),
+        {wasm && !text && (o->object || !path_ends(path, ".wasm")),
          "output '%s': for WebAssembly mcc makes modules (.wasm), and text (-S, -emit-llvm)", path},
         {windows && o->emit == OPT_EMIT_STATIC,
          "'%s': there are no static networks for Windows; make a .dll, .lib or .obj", "emit"},
@@ -119,17 +112,17 @@ bool output_name_check(struct context *ctx, const struct options *o, const char 
          "'%s': a header is for programs that are linked with the network, and a DLL is loaded (mcc_load_windows.c): "
          "make a .lib or .obj",
          "emit"},
-        {windows && !text && ends_with(path, ".dll") != shared, WINDOWS_MAKES, path},
+        {windows && !text && path_ends(path, ".dll") != shared, WINDOWS_MAKES, path},
         {darwin && o->emit == OPT_EMIT_STATIC,
          "'%s': there are no static networks for macOS and iOS; --emit=c makes C source", "emit"},
         {darwin && o->debug && !o->stop_after,
          "'%s': files of macOS and iOS have no line tables, only names of functions", "g"},
-        {darwin && !text && ends_with(path, ".dylib") != shared, DARWIN_MAKES, path},
-        {elf && !c && !text && ends_with(path, ".c"),
+        {darwin && !text && path_ends(path, ".dylib") != shared, DARWIN_MAKES, path},
+        {elf && !c && !text && path_ends(path, ".c"),
          "output '%s': C source is for --emit=c; give that option, or another name", path},
         {network && sidecar, "'%s': a static network holds its weights; leave --weights out", "weights"},
         {source && more, "'%s': --emit=c makes C source alone; leave the option out", more},
-        {source && !ends_with(path, ".c"), "output '%s': --emit=c makes C source; name it FILE.c", path},
+        {source && !path_ends(path, ".c"), "output '%s': --emit=c makes C source; name it FILE.c", path},
         {source && strpbrk(name, "\"\\\n\r"),
          "output '%s': the C source includes its header by this name, which cannot have quotes, backslashes or line "
          "breaks; give the file another name",

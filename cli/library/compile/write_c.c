@@ -6,6 +6,7 @@
 #include "cli/library/mccc.h"
 #include "cli/library/options/targets.h"
 #include "codegen/c/c_source.h"
+#include "ir/base/file.h"
 #include "runtime/rt_cpu.h"
 
 static struct c_machine machine_of(const struct variant *v)
@@ -69,11 +70,11 @@ bool c_write(struct header *h)
     struct arena *arena = &c->ctx->session;
     const struct c_machine machine = machine_of(c->targets.data[0]);
     struct c_file *file = c_begin(c->ctx, arena, &machine);
-    const char *header = output_beside(c->ctx, c->output, "h"), *slash = strrchr(header, '/');
+    const char *header = output_beside(c->ctx, c->output, "h");
     if (!put_functions(c, file) || (h->a->weights.size && !c_weights(file, "weights", &h->a->weights)))
         return false;
     put_entry(h, file);
     struct strbuf out = c_end(file, arena_printf(arena, "/* Made by mcc %s for %s. */\n", MCCC_VERSION, machine.row),
-                              slash ? slash + 1 : header);
+                              path_name(header));
     return output_write(c->ctx, c->output, out.data, out.n);
 }

@@ -14,22 +14,8 @@ const char *feed_find(const struct text_list *list, const char *name)
     return NULL;
 }
 
-bool feeds_known(struct context *ctx, const struct text_list *list, const char *const *names, uint32_t n)
-{
-    for (uint32_t i = 0; i < list->items.n; i++) {
-        const char *text = list->items.data[i];
-        bool found = false;
-        if (!strchr(text, '='))
-            return error_usage(ctx, "'%s' needs a value: NAME=FILE", text);
-        for (uint32_t k = 0; k < n && !found; k++)
-            found = strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
-        if (!found)
-            return error_usage(ctx, "the model has nothing called '%s' (mcc inspect lists inputs and outputs)", text);
-    }
-    return true;
-}
-
-bool dims_known(struct context *ctx, const struct text_list *list, const char *const *names, uint32_t n)
+/* The first text that begins with none of names[n] and '='; NULL: all do. */
+static const char *unknown(const struct text_list *list, const char *const *names, uint32_t n)
 {
     for (uint32_t i = 0; i < list->items.n; i++) {
         const char *text = list->items.data[i];
@@ -37,13 +23,28 @@ bool dims_known(struct context *ctx, const struct text_list *list, const char *c
         for (uint32_t k = 0; k < n && !found; k++)
             found = names[k] && strncmp(text, names[k], strlen(names[k])) == 0 && text[strlen(names[k])] == '=';
         if (!found)
-            return error_usage(ctx,
-                               strchr(text, '=') ? "--dim %s: the model has no symbolic dimension of this "
-                                                   "name"
-                                                 : "--dim %s: write NAME=N",
-                               text);
+            return text;
     }
-    return true;
+    return NULL;
+}
+
+bool feeds_known(struct context *ctx, const struct text_list *list, const char *const *names, uint32_t n)
+{
+    const char *text = unknown(list, names, n);
+    return !text ||
+           error_usage(ctx,
+                       strchr(text, '=') ? "the model has nothing called '%s' (mcc inspect lists inputs and outputs)"
+                                         : "'%s' needs a value: NAME=FILE",
+                       text);
+}
+
+bool dims_known(struct context *ctx, const struct text_list *list, const char *const *names, uint32_t n)
+{
+    const char *text = unknown(list, names, n);
+    return !text || error_usage(ctx,
+                                strchr(text, '=') ? "--dim %s: the model has no symbolic dimension of this name"
+                                                  : "--dim %s: write NAME=N",
+                                text);
 }
 
 bool feed_seed(struct context *ctx, const char *feed, uint64_t otherwise, uint64_t *out)

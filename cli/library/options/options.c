@@ -174,6 +174,27 @@ struct span option_word(const struct option *def, unsigned i)
     return (struct span){p, strcspn(p, " ")};
 }
 
+const char *option_text(struct arena *arena, const struct options *o, const struct option *def)
+{
+    const void *field = (const char *)o + def->offset;
+    struct span word;
+    switch (def->kind) {
+    case OPTION_FLAG: return *(const bool *)field ? "true" : "false";
+    case OPTION_ONE_OF:
+        word = option_word(def, *(const unsigned *)field);
+        return arena_strndup(arena, word.data, word.size);
+    case OPTION_INT:
+    case OPTION_SIZE:
+        return arena_printf(arena, "%lld",
+                            def->size == sizeof(int32_t) ? (long long)*(const int32_t *)field
+                                                         : (long long)*(const int64_t *)field);
+    case OPTION_REAL: return arena_printf(arena, "%.17g", *(const double *)field);
+    case OPTION_TEXT: return *(const char *const *)field;
+    case OPTION_LIST: break;
+    }
+    return NULL;
+}
+
 static bool set_word(struct context *ctx, unsigned *field, const struct option *def, const char *value, enum fail fail)
 {
     struct span word;

@@ -87,6 +87,9 @@ bool option_is_preset(const struct options *, const struct option *);
 /* The i-th word of a ONE_OF; empty: it has no more. */
 struct span option_word(const struct option *, unsigned i);
 
+/* Its value as a configuration has it; NULL: of a text that is not given, and of a list. */
+const char *option_text(struct arena *, const struct options *, const struct option *);
+
 /* The option called name (no dashes) for sub-command `where`; NULL when there is none. */
 const struct option *option_find(const char *name, char where);
 /* The most similar name among the options for `where`, or NULL when none is close. */
