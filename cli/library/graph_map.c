@@ -289,10 +289,7 @@ static void graph_json(const struct graph_map *map, struct json *j)
 static void memory_json(const struct graph_map *map, struct json *j)
 {
     json_open(j, "memory", '{');
-    if (map->arena_bytes >= 0)
-        json_int(j, "bytes", map->arena_bytes);
-    else
-        json_null(j, "bytes");
+    json_uint_known(j, "bytes", map->arena_bytes >= 0, (uint64_t)map->arena_bytes);
     json_bool(j, "symbolic", map->symbolic);
     json_open(j, "steps", '[');
     for (uint32_t i = 0; i < map->steps.n; i++)

@@ -77,6 +77,38 @@ void json_null(struct json *j, const char *key)
     strbuf_append(j->out, "null", 4);
 }
 
+void json_uint_known(struct json *j, const char *key, bool known, uint64_t n)
+{
+    if (known)
+        json_uint(j, key, n);
+    else
+        json_null(j, key);
+}
+
+static void put_members(struct json *j, va_list list)
+{
+    for (const char *key; (key = va_arg(list, const char *));)
+        json_text(j, key, va_arg(list, const char *));
+}
+
+void json_members(struct json *j, ...)
+{
+    va_list list;
+    va_start(list, j);
+    put_members(j, list);
+    va_end(list);
+}
+
+void json_object(struct json *j, const char *key, ...)
+{
+    va_list list;
+    va_start(list, key);
+    json_open(j, key, '{');
+    put_members(j, list);
+    json_close(j, '{');
+    va_end(list);
+}
+
 void json_whole(struct json *j, const char *key, struct span value)
 {
     json_key(j, key);

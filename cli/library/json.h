@@ -23,6 +23,11 @@ void json_uint(struct json *, const char *key, uint64_t);
 void json_real(struct json *, const char *key, double); /* 12 digits; what is not finite is null */
 void json_bool(struct json *, const char *key, bool);
 void json_null(struct json *, const char *key);
+void json_uint_known(struct json *, const char *key, bool known, uint64_t); /* null where it is not known */
+/* Texts of an object, key and text in turns and a NULL in place of the last key: all members; some of the one that is
+ * open. */
+void json_object(struct json *, const char *key, ...) __attribute__((sentinel));
+void json_members(struct json *, ...) __attribute__((sentinel));
 void json_whole(struct json *, const char *key, struct span value); /* one that is JSON already; none: null */
 
 /* A trace for Chrome's viewer and Perfetto: its head; a part of a row, in us; its end (trace.c). */

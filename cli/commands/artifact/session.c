@@ -200,7 +200,7 @@ void port_describe(const mcc_api *api, const mcc_port *port, struct strbuf *exte
     strbuf_printf(out, "]");
 }
 
-void node_put(const mcc_node *node, struct strbuf *out)
+static void node_put(const mcc_node *node, struct strbuf *out)
 {
     strbuf_escaped(out, node->name, 200);
     strbuf_printf(out, " (");

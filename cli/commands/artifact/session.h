@@ -33,9 +33,8 @@ bool session_symbols(struct session *, int64_t *out);
 /* A port's type and shape. Long expressions stand for themselves as ?1, ?2, ...: *extents has a line for each, *n their
  * number. */
 void port_describe(const mcc_api *, const mcc_port *, struct strbuf *extents, uint32_t *n, struct strbuf *out);
-/* "up/linear (linear.default, net.py:12)", without the line where it is not known. */
-void node_put(const mcc_node *, struct strbuf *out);
-/* All nodes that the kernels of a leading node compute: "conv1 (Conv) + bn1 (BatchNormalization) + relu1 (Relu)". */
+/* All nodes that the kernels of a leading node compute: "conv1 (Conv) + bn1 (BatchNormalization) + relu1 (Relu)", with
+ * the line of the source where it is known: "up/linear (linear.default, net.py:12)". */
 void node_describe(const mcc_api *, const mcc_node *, struct strbuf *out);
 
 #endif

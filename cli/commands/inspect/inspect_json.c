@@ -33,10 +33,7 @@ static void put_room(const mcc_port *port, struct json *j)
         return;
     json_open(j, "room", '[');
     for (int32_t i = 0; i < port->ndim; i++)
-        if (port->dims[i].room > 0)
-            json_int(j, NULL, port->dims[i].room);
-        else
-            json_null(j, NULL);
+        json_uint_known(j, NULL, port->dims[i].room > 0, (uint64_t)port->dims[i].room);
     json_close(j, '[');
 }
 
@@ -44,9 +41,11 @@ static void put_port(const mcc_api *api, const mcc_port *port, struct json *j)
 {
     enum elem elem = elem_by_dlpack(port->dtype);
     json_open(j, NULL, '{');
-    json_text(j, "name", port->name);
-    json_text(j, "kind", port_kind(port->flags));
-    json_text(j, "type", port->flags & MCC_PORT_STRING ? "str" : elem == ELEM_NONE ? NULL : elem_name(elem));
+    json_members(j, "name", port->name, "kind", port_kind(port->flags), "type",
+                 port->flags & MCC_PORT_STRING ? "str"
+                 : elem == ELEM_NONE           ? NULL
+                                               : elem_name(elem),
+                 NULL);
     if (port->ndim < 0) {
         json_null(j, "dims");
     } else {
@@ -62,36 +61,31 @@ static void put_port(const mcc_api *api, const mcc_port *port, struct json *j)
     json_close(j, '{');
 }
 
+static void put_ports(const mcc_api *api, const char *key, const mcc_port *ports, uint32_t n, struct json *j)
+{
+    json_open(j, key, '[');
+    for (uint32_t i = 0; i < n; i++)
+        put_port(api, &ports[i], j);
+    json_close(j, '[');
+}
+
 static void put_symbol(const mcc_symbol *sym, struct json *j)
 {
     json_open(j, NULL, '{');
     json_text(j, "name", sym->name);
     json_int(j, "least", sym->min);
-    if (sym->max)
-        json_int(j, "most", sym->max);
-    else
-        json_null(j, "most");
+    json_uint_known(j, "most", sym->max, (uint64_t)sym->max);
     json_int(j, "step", sym->step > 1 ? sym->step : 1);
     json_close(j, '{');
 }
 
 static void ports_json(const mcc_api *api, struct json *j)
 {
-    json_open(j, "inputs", '[');
-    for (uint32_t i = 0; i < api->n_in; i++)
-        put_port(api, &api->in[i], j);
-    json_close(j, '[');
-    json_open(j, "outputs", '[');
-    for (uint32_t i = 0; i < api->n_out; i++)
-        put_port(api, &api->out[i], j);
-    json_close(j, '[');
     const mcc_state *state = mcc_state_of(api);
+    put_ports(api, "inputs", api->in, api->n_in, j);
+    put_ports(api, "outputs", api->out, api->n_out, j);
     if (state)
-        json_open(j, "states", '[');
-    for (uint32_t i = 0; state && i < state->n; i++)
-        put_port(api, &state->port[i], j);
-    if (state)
-        json_close(j, '[');
+        put_ports(api, "states", state->port, state->n, j);
     json_open(j, "symbols", '[');
     for (uint32_t i = 0; i < api->n_sym; i++)
         put_symbol(&api->sym[i], j);
@@ -125,10 +119,7 @@ static void put_sizes(const struct artifact_file *a, struct json *j)
     json_uint(j, "graph", s->graph);
     json_uint(j, "lines", s->debug);
     json_uint(j, "padding", s->file > known ? s->file - known : 0);
-    if (a->note.sealed)
-        json_uint(j, "weights_padding", s->weights_padding);
-    else
-        json_null(j, "weights_padding");
+    json_uint_known(j, "weights_padding", a->note.sealed, s->weights_padding);
     json_uint(j, "sidecar", s->sidecar);
     json_close(j, '{');
 }
@@ -151,11 +142,8 @@ static void put_functions(const struct artifact_file *a, struct json *j)
 
 static void put_source(const mcc_node *node, struct json *j)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "name", node->name);
-    json_text(j, "operator", node->op);
-    json_text(j, "source", node->source && *node->source ? node->source : NULL);
-    json_close(j, '{');
+    json_object(j, NULL, "name", node->name, "operator", node->op, "source",
+                node->source && *node->source ? node->source : NULL, NULL);
 }
 
 /* Row i leads kernels: an object, which is left open. */
@@ -163,9 +151,8 @@ static void put_node(const mcc_node *row, uint32_t i, struct json *j)
 {
     json_open(j, NULL, '{');
     json_uint(j, "node", i);
-    json_text(j, "name", row[i].name);
-    json_text(j, "operator", row[i].op);
-    json_text(j, "source", row[i].source && *row[i].source ? row[i].source : NULL);
+    json_members(j, "name", row[i].name, "operator", row[i].op, "source",
+                 row[i].source && *row[i].source ? row[i].source : NULL, NULL);
     json_uint(j, "flops", row[i].flops);
     json_uint(j, "bytes", row[i].bytes);
     json_uint(j, "kernels", row[i].kernels);
@@ -203,21 +190,9 @@ static void put_meta(const char *meta, struct json *j)
     json_open(j, "meta", '[');
     while (meta && *meta) {
         const char *value = meta + strlen(meta) + 1;
-        json_open(j, NULL, '{');
-        json_text(j, "key", meta);
-        json_text(j, "value", value);
-        json_close(j, '{');
+        json_object(j, NULL, "key", meta, "value", value, NULL);
         meta = value + strlen(value) + 1;
     }
-    json_close(j, '[');
-}
-
-static void put_build(struct span note, struct json *j)
-{
-    const char *name, *value;
-    json_open(j, "build", '[');
-    while (build_note_next(j->out->arena, &note, &name, &value))
-        json_text(j, NULL, arena_printf(j->out->arena, "%s=%s", name, value));
     json_close(j, '[');
 }
 
@@ -245,17 +220,14 @@ void artifact_json(const struct artifact_file *a, const struct workspace *w, boo
 {
     const mcc_api *api = &a->api;
     json_open(j, key, '{');
-    json_text(j, "kind", "compiled");
-    json_text(j, "name", api->name);
-    json_text(j, "compiler", api->compiler);
-    json_text(j, "target", api->target);
+    json_members(j, "kind", "compiled", "name", api->name, "compiler", api->compiler, "target", api->target, NULL);
     json_bool(j, "runs_here", a->runs_here && !w->why);
     put_sizes(a, j);
     ports_json(api, j);
     put_workspace(api, w, j);
     put_nodes(a, j);
     put_functions(a, j);
-    put_build(a->build, j);
+    build_note_json(a->build, j);
     put_meta(api->meta, j);
     json_bool(j, "verified", verified);
     json_close(j, '{');
@@ -267,15 +239,12 @@ static void put_weight(const struct module *m, const struct weight *w, struct js
 {
     const struct type *t = value_type(m->g, w->value);
     json_open(j, NULL, '{');
-    json_text(j, "name", weight_name(m, w->value));
-    json_text(j, "type", elem_name(t->elem));
+    json_members(j, "name", weight_name(m, w->value), "type", elem_name(t->elem), NULL);
     json_open(j, "dims", '[');
     for (int32_t d = 0; d < t->rank; d++) {
         int64_t n = 0;
-        if (ex_is_const(m->ctx->exprs, t->dims[d], &n))
-            json_int(j, NULL, n);
-        else
-            json_null(j, NULL);
+        bool known = ex_is_const(m->ctx->exprs, t->dims[d], &n);
+        json_uint_known(j, NULL, known, (uint64_t)n);
     }
     json_close(j, '[');
     json_uint(j, "offset", w->offset);
@@ -297,8 +266,7 @@ void network_json(const struct compilation *c, const mcc_node *row, uint32_t n, 
 {
     const struct module *m = c->module;
     json_open(j, NULL, '{');
-    json_text(j, "kind", "network");
-    json_text(j, "name", c->graph->name ? c->graph->name : "");
+    json_members(j, "kind", "network", "name", c->graph->name ? c->graph->name : "", NULL);
     json_open(j, "kernels", '[');
     for (uint32_t i = 1; i < n; i++) {
         if (!row[i].kernels)

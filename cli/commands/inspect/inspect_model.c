@@ -17,11 +17,7 @@ static void put_nodes(const mcc_node *row, uint32_t n, struct strbuf *out)
         if (!row[i].kernels)
             continue;
         strbuf_printf(out, "kernel   ");
-        node_put(&row[i], out);
-        for (uint64_t k = row[i].next; k; k = row[k].next) {
-            strbuf_printf(out, " + ");
-            node_put(&row[k], out);
-        }
+        node_describe(&(mcc_api){.node = row}, &row[i], out);
         strbuf_printf(out, ": %llu flops, %llu bytes", (unsigned long long)row[i].flops,
                       (unsigned long long)row[i].bytes);
         strbuf_printf(out, row[i].kernels > 1 ? ", %llu kernels\n" : "\n", (unsigned long long)row[i].kernels);

@@ -88,34 +88,24 @@ static const char *options_text(const struct sbom *b)
 
 /* ---- SPDX ---- */
 
+/* The object stays open. */
 static void spdx_package(struct json *j, const char *id, const char *name, const char *hash, const char *purpose)
 {
     json_open(j, NULL, '{');
-    json_text(j, "SPDXID", id);
-    json_text(j, "name", name);
-    json_text(j, "downloadLocation", "NOASSERTION");
+    json_members(j, "SPDXID", id, "name", name, "downloadLocation", "NOASSERTION", NULL);
     json_bool(j, "filesAnalyzed", false);
-    json_text(j, "licenseConcluded", "NOASSERTION");
-    json_text(j, "licenseDeclared", "NOASSERTION");
-    json_text(j, "copyrightText", "NOASSERTION");
-    json_text(j, "primaryPackagePurpose", purpose);
+    json_members(j, "licenseConcluded", "NOASSERTION", "licenseDeclared", "NOASSERTION", "copyrightText", "NOASSERTION",
+                 "primaryPackagePurpose", purpose, NULL);
     if (!hash)
         return;
     json_open(j, "checksums", '[');
-    json_open(j, NULL, '{');
-    json_text(j, "algorithm", "BLAKE3");
-    json_text(j, "checksumValue", hash);
-    json_close(j, '{');
+    json_object(j, NULL, "algorithm", "BLAKE3", "checksumValue", hash, NULL);
     json_close(j, '[');
 }
 
 static void spdx_relation(struct json *j, const char *from, const char *type, const char *to)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "spdxElementId", from);
-    json_text(j, "relationshipType", type);
-    json_text(j, "relatedSpdxElement", to);
-    json_close(j, '{');
+    json_object(j, NULL, "spdxElementId", from, "relationshipType", type, "relatedSpdxElement", to, NULL);
 }
 
 static void put_spdx(struct sbom *b)
@@ -125,11 +115,8 @@ static void put_spdx(struct sbom *b)
     struct json *j = &b->j;
     struct arena *arena = &b->ctx->session;
     json_open(j, NULL, '{');
-    json_text(j, "spdxVersion", "SPDX-2.3");
-    json_text(j, "dataLicense", "CC0-1.0");
-    json_text(j, "SPDXID", document);
-    json_text(j, "name", b->file);
-    json_text(j, "documentNamespace", arena_printf(arena, "https://spdx.org/spdxdocs/mcc-%s", b->artifact));
+    json_members(j, "spdxVersion", "SPDX-2.3", "dataLicense", "CC0-1.0", "SPDXID", document, "name", b->file,
+                 "documentNamespace", arena_printf(arena, "https://spdx.org/spdxdocs/mcc-%s", b->artifact), NULL);
     json_open(j, "creationInfo", '{');
     json_text(j, "created", b->created);
     json_open(j, "creators", '[');
@@ -139,8 +126,8 @@ static void put_spdx(struct sbom *b)
     json_close(j, '{');
     json_open(j, "packages", '[');
     spdx_package(j, artifact, b->name, b->artifact, "LIBRARY");
-    json_text(j, "packageFileName", b->file);
-    json_text(j, "comment", arena_printf(arena, "compiled with %s", options_text(b)));
+    json_members(j, "packageFileName", b->file, "comment", arena_printf(arena, "compiled with %s", options_text(b)),
+                 NULL);
     json_close(j, '{');
     spdx_package(j, network, b->name, b->network, "SOURCE");
     json_close(j, '{');
@@ -170,27 +157,19 @@ static void cyclonedx_component(struct json *j, const char *key, const char *typ
                                 const char *version, const char *hash)
 {
     json_open(j, key, '{');
-    json_text(j, "type", type);
-    json_text(j, "bom-ref", ref);
-    json_text(j, "name", name);
+    json_members(j, "type", type, "bom-ref", ref, "name", name, NULL);
     if (version)
         json_text(j, "version", version);
     if (!hash)
         return;
     json_open(j, "hashes", '[');
-    json_open(j, NULL, '{');
-    json_text(j, "alg", "BLAKE3");
-    json_text(j, "content", hash);
-    json_close(j, '{');
+    json_object(j, NULL, "alg", "BLAKE3", "content", hash, NULL);
     json_close(j, '[');
 }
 
 static void cyclonedx_property(struct json *j, const char *name, const char *value)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "name", name);
-    json_text(j, "value", value);
-    json_close(j, '{');
+    json_object(j, NULL, "name", name, "value", value, NULL);
 }
 
 /* Who writes the bill, and of what. */
@@ -227,10 +206,9 @@ static void put_cyclonedx(struct sbom *b)
     struct json *j = &b->j;
     const char *h = b->artifact;
     json_open(j, NULL, '{');
-    json_text(j, "bomFormat", "CycloneDX");
-    json_text(j, "specVersion", "1.6");
-    json_text(j, "serialNumber", /* of the hash: a UUID of version 8 */
-              arena_printf(&b->ctx->session, "urn:uuid:%.8s-%.4s-8%.3s-a%.3s-%.12s", h, h + 8, h + 12, h + 15, h + 18));
+    json_members(
+        j, "bomFormat", "CycloneDX", "specVersion", "1.6", "serialNumber", /* of the hash: a UUID of version 8 */
+        arena_printf(&b->ctx->session, "urn:uuid:%.8s-%.4s-8%.3s-a%.3s-%.12s", h, h + 8, h + 12, h + 15, h + 18), NULL);
     json_int(j, "version", 1);
     cyclonedx_metadata(b);
     json_open(j, "components", '[');

@@ -205,24 +205,14 @@ static void verify_end(void *user)
 
 static void put_verdict(const struct verify *v, struct json *j)
 {
-    struct span left = v->a.build;
-    const char *name, *value;
     json_open(j, NULL, '{');
     json_bool(j, "same", v->same);
     json_bool(j, "network", v->network);
     json_text(j, "compiler", v->a.api.compiler);
-    json_open(j, "build", '[');
-    while (build_note_next(&v->ctx->session, &left, &name, &value))
-        json_text(j, NULL, arena_printf(&v->ctx->session, "%s=%s", name, value));
-    json_close(j, '[');
+    build_note_json(v->a.build, j);
     json_uint(j, "differ", v->differ);
-    if (v->differ) {
-        json_uint(j, "at", v->at);
-        json_text(j, "where", v->where);
-    } else {
-        json_null(j, "at");
-        json_null(j, "where");
-    }
+    json_uint_known(j, "at", v->differ, v->at);
+    json_text(j, "where", v->differ ? v->where : NULL);
     json_close(j, '{');
 }
 

@@ -412,6 +412,14 @@ static const char *kernel_suffix(struct compilation *c, const struct target_row 
     return suffix;
 }
 
+/* Its loops; NULL after a diagnostic. */
+static struct lfunc *unit_parse(struct compilation *c, const struct codegen_unit *u)
+{
+    const char *text = u->text;
+    struct lfunc *f = lf_parse(c->ctx, &c->ctx->session, &text);
+    return f || error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", u->symbol) ? f : NULL;
+}
+
 /* Kernels compute in the field, and so does the graph from here on: weights are packed, not computed with. */
 static bool enter_field(struct compilation *c)
 {
@@ -419,11 +427,10 @@ static bool enter_field(struct compilation *c)
     uint32_t marks = 0;
     for (uint32_t i = 0; i < c->units.n; i++) {
         struct codegen_unit *u = &c->units.data[i];
-        const char *text = u->text;
         struct lowered_kernel row = {.kernel = u->symbol, .facts = {.marked = !c->options->in_field, .first = marks}};
-        struct lfunc *f = lf_parse(c->ctx, &c->ctx->session, &text);
+        struct lfunc *f = unit_parse(c, u);
         if (!f)
-            return error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", u->symbol);
+            return false;
         bool mutated = site >= 0 && lf_mutate(f, &site), kernel = f->role == LROLE_KERNEL;
         site = mutated ? -1 : site;
         bool lowers = kernel && lf_field(f, &row.facts);
@@ -449,10 +456,9 @@ static bool mutate(struct compilation *c)
     int64_t site = c->options->mutate - 1;
     for (uint32_t i = 0; i < c->units.n && !c->mutated; i++) {
         struct codegen_unit *u = &c->units.data[i];
-        const char *text = u->text;
-        struct lfunc *f = lf_parse(c->ctx, &c->ctx->session, &text);
+        struct lfunc *f = unit_parse(c, u);
         if (!f)
-            return error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", u->symbol);
+            return false;
         if (!lf_mutate(f, &site))
             continue;
         if (!lf_finish(f))

@@ -93,6 +93,15 @@ bool build_note_next(struct arena *arena, struct span *left, const char **name, 
     return true;
 }
 
+void build_note_json(struct span note, struct json *j)
+{
+    const char *name, *value;
+    json_open(j, "build", '[');
+    while (build_note_next(j->out->arena, &note, &name, &value))
+        json_text(j, NULL, arena_printf(j->out->arena, "%s=%s", name, value));
+    json_close(j, '[');
+}
+
 const char *build_note_find(struct arena *arena, struct span note, const char *name)
 {
     const char *key, *value;

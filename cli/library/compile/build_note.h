@@ -9,6 +9,7 @@
 #define MCC_CLI_BUILD_NOTE_H
 
 #include "cli/library/compile/compile.h"
+#include "cli/library/json.h"
 #include "codegen/digest.h"
 
 #define NOTE_NETWORK "blake3"
@@ -23,6 +24,8 @@ bool build_note_network(struct compilation *, char out[DIGEST_TEXT]);
 bool build_note_make(struct compilation *, struct span *out);
 /* Takes one entry off the front of a note that was read; false: there is none that is whole. */
 bool build_note_next(struct arena *, struct span *left, const char **name, const char **value);
+/* The member "build" of the object that is open: NAME=VALUE of each entry. */
+void build_note_json(struct span note, struct json *);
 /* The value of an entry; NULL: the note has none of this name. */
 const char *build_note_find(struct arena *, struct span note, const char *name);
 /* Gives the options what the note says of options. False after a diagnostic: this mcc knows no such option,

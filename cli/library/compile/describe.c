@@ -20,9 +20,7 @@ static const char *array_of(struct arena *arena, enum elem elem)
 static void put_port(struct json *j, const struct artifact *a, const struct art_port *p)
 {
     json_open(j, NULL, '{');
-    json_text(j, "name", p->name);
-    json_text(j, "type", elem_name(p->elem));
-    json_text(j, "array", array_of(j->out->arena, p->elem));
+    json_members(j, "name", p->name, "type", elem_name(p->elem), "array", array_of(j->out->arena, p->elem), NULL);
     json_int(j, "bytes", elem_size(p->elem));
     json_open(j, "dims", '[');
     for (int32_t d = 0; d < p->rank; d++) {
@@ -52,11 +50,8 @@ struct span describe(struct compilation *c, const struct artifact *a, const stru
     struct json json = {.out = out}, *j = &json;
     strbuf_init(out, &c->ctx->session);
     json_open(j, NULL, '{');
-    json_text(j, "name", a->name);
-    json_text(j, "compiler", a->compiler);
-    json_text(j, "target", a->features);
-    json_text(j, "entry", d->entry);
-    json_text(j, "plan", d->plan);
+    json_members(j, "name", a->name, "compiler", a->compiler, "target", a->features, "entry", d->entry, "plan", d->plan,
+                 NULL);
     json_int(j, "scratch", d->scratch);
     json_int(j, "plan_symbols", a->n_sym);
     json_uint(j, "weights", a->weights.size);

@@ -11,9 +11,7 @@ void trace_open(struct json *j, const char *process)
     json_uint(j, "pid", 1);
     json_uint(j, "tid", 0);
     json_text(j, "name", "process_name");
-    json_open(j, "args", '{');
-    json_text(j, "name", process);
-    json_close(j, '{');
+    json_object(j, "args", "name", process, NULL);
     json_close(j, '{');
 }
 
@@ -25,8 +23,7 @@ void trace_event(struct json *j, uint32_t row, const char *name, const char *det
     json_uint(j, "tid", row);
     json_real(j, "ts", start_us);
     json_real(j, "dur", us);
-    json_text(j, "name", name);
-    json_text(j, "cat", detail);
+    json_members(j, "name", name, "cat", detail, NULL);
     json_close(j, '{');
 }
 

@@ -356,10 +356,10 @@ const struct target_row *targets_best(struct context *ctx, const struct options 
 
 bool targets_pair(struct context *ctx, const struct options *o)
 {
+    bool pairs = false;
     for (uint32_t i = 0; i < target_count; i++)
-        if (target_rows[i].machine.dot[DOT_BF16] && is_asked(ctx, o, &target_rows[i], true))
-            return true;
-    return false;
+        pairs |= target_rows[i].machine.dot[DOT_BF16] && is_asked(ctx, o, &target_rows[i], true);
+    return pairs;
 }
 
 bool targets_signed(struct context *ctx, const struct options *o)
