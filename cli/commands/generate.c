@@ -97,10 +97,10 @@ static void manual_command(const struct command_row *rows, uint32_t n, struct st
     }
     strbuf_printf(out, ".SH OPTIONS\nOne dash or two make no difference; @FILE reads arguments from FILE.\n");
     roff_options(out, 0);
-    strbuf_printf(
-        out, ".SH EXIT STATUS\n0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk), "
-             "4 a limit was reached (memory included), 5 internal error,\n"
-             "6 what was to be shown does not hold (verify).\n.SH SEE ALSO\n.BR mcc.yaml (5),\n.BR mcc_model (3)\n");
+    strbuf_printf(out,
+                  ".SH EXIT STATUS\n0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk), "
+                  "4 a limit was reached (memory included), 5 internal error,\n"
+                  "6 a claim does not hold (verify, prove).\n.SH SEE ALSO\n.BR mcc.yaml (5),\n.BR mcc_model (3)\n");
 }
 
 static void manual_config(const struct command_row *rows, uint32_t n, struct strbuf *out)

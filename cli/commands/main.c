@@ -28,46 +28,46 @@ static const struct command {
     bool needs_file;
 } commands[] = {
     {"compile", 'C', "[compile] MODEL [-o FILE]", "compiles a network to a shared object that needs only libc",
-     "mcc net.onnx\tnet.so, which needs only libc\n"
-     "mcc net.onnx -o net.o --prefix=net\tan object, to be linked into a program\n"
-     "mcc net.onnx --emit=header -o net.so\tbeside it net.h, a C function of its argument types\n"
-     "mcc net.onnx --input='x[n=1..8,3]'\tsays more of an input's shape than the file\n"
-     "mcc net.onnx --target=aarch64-linux-gnu -o arm.so\tfor another machine\n",
+     "mcc net.onnx\twrites net.so, which needs only libc\n"
+     "mcc net.onnx -o net.o --prefix=net\twrites an object to link into a program\n"
+     "mcc net.onnx --emit=header -o net.so\talso writes net.h, a C function with typed arguments\n"
+     "mcc net.onnx --input='x[n=1..8,3]'\tadds to the shape of an input\n"
+     "mcc net.onnx --target=aarch64-linux-gnu -o arm.so\tcompiles for another machine\n",
      command_compile, false},
-    {"check", 'K', "check MODEL", "says whether a network can be compiled, and all that stands against it",
-     "mcc check net.onnx\tone line, or all that stands against it\n", command_check, true},
+    {"check", 'K', "check MODEL", "says whether a network compiles, and lists every reason why not",
+     "mcc check net.onnx\tprints one line, or every reason why not\n", command_check, true},
     {"run", 'R', "run MODEL [-i NAME=FILE ...] [-o FOLDER]",
-     "runs a network once, compiled or not; a network that is not may have random inputs",
-     "mcc run net.onnx\tcompiled to a temporary file, random inputs\n"
-     "mcc run net.so -i x=x.npy -o results\ty.npy and the like in results/\n",
+     "runs a network once, compiled (.so) or not; inputs without a value are random if it is not compiled",
+     "mcc run net.onnx\tcompiles to a temporary file, uses random inputs\n"
+     "mcc run net.so -i x=x.npy -o results\twrites y.npy and other outputs to results/\n",
      command_run, true},
     {"bench", 'B', "bench MODEL", "times a network and its kernels, compiled or not",
-     "mcc bench net.onnx\ttime of a run and of each kernel, share of the peak, memory, size\n"
-     "mcc bench net.so --threads=1 --trace=run.json\tand which thread ran what when\n",
+     "mcc bench net.onnx\tprints times of a run and of each kernel, share of the peak, memory, size\n"
+     "mcc bench net.so --threads=1 --trace=run.json\talso records which thread ran what when\n",
      command_bench, true},
     {"inspect", 'I', "inspect MODEL.so | inspect MODEL [-o DRAWING.svg]",
      "prints ports, symbols, kernels and sizes of a compiled network, or draws a network with its kernels",
-     "mcc inspect net.so\twhat the file's bytes are, ports, kernels\n"
-     "mcc inspect net.onnx -o net.dot\ta drawing\n",
+     "mcc inspect net.so\tprints the use of the file's bytes, ports, kernels\n"
+     "mcc inspect net.onnx -o net.dot\tdraws the graph and its kernels\n",
      command_inspect, true},
     {"report", 'P', "report MODEL [-o PAGE.html]",
-     "makes one HTML page of a network, compiled or not: its graph, times, memory, bytes, stages",
-     "mcc report net.onnx\tnet.html, which needs nothing beside it\n"
-     "mcc report net.so --no-run -o page.html\twithout running it\n",
+     "writes one HTML page about a network, compiled or not: its graph, times, memory, bytes, stages",
+     "mcc report net.onnx\twrites net.html, which needs no other file\n"
+     "mcc report net.so --no-run -o page.html\tdoes not run the network\n",
      command_report, true},
     {"verify", 'V', "verify ARTIFACT MODEL",
      "says whether a compiled network was made of this network: compiles it again and compares all bytes",
-     "mcc verify net.so net.onnx\tthe same bytes? with the options that net.so notes\n", command_verify, true},
+     "mcc verify net.so net.onnx\tuses the options that are recorded in net.so\n", command_verify, true},
     {"prove", 'O', "prove MODEL [-o FILE.json]",
-     "proves that a network's compiled code computes the network, kernel by kernel, but for rounding",
-     "mcc prove net.onnx --march=native\twhat is proved, and what is not and why\n", command_prove, true},
+     "proves that a network's compiled code computes the network, kernel by kernel, except for rounding",
+     "mcc prove net.onnx --march=native\tlists what it proves, and what not and why\n", command_prove, true},
     {"diff", 'D', "diff MODEL [-i NAME=FILE ...] [--against NAME=FILE]",
      "compares a network's compiled code with the reference interpreter, kernel by kernel",
-     "mcc diff net.onnx\trandom inputs; names the first kernel that differs\n", command_diff, true},
+     "mcc diff net.onnx\tuses random inputs; names the first kernel that differs\n", command_diff, true},
     {"quantize", 'Q', "quantize MODEL --sample NAME=FILE ... [-o FILE]",
-     "makes a float network one of bytes, for which samples of its inputs say what ranges values have",
-     "mcc quantize net.onnx --sample x=x.npy -o bytes.so\tcompiled, with 8 bits where that costs little\n"
-     "mcc quantize net.onnx --sample x=x.npy -o bytes.onnx\tthe same as a network that others read\n",
+     "makes an int8 network of a float network; samples of its inputs give the ranges of the values",
+     "mcc quantize net.onnx --sample x=x.npy -o int8.so\tquantizes and compiles; nodes that lose too much stay in f32\n"
+     "mcc quantize net.onnx --sample x=x.npy -o int8.onnx\twrites the quantized network as ONNX\n",
      command_quantize, true},
     {"reduce", 'X', "reduce MODEL [-o FILE] -- COMMAND ...",
      "finds the smallest part of a network for which COMMAND, given its path, ends with status 0",
@@ -162,7 +162,7 @@ static void print_help(struct context *ctx, const struct command *command)
         strbuf_printf(
             &text,
             "\nExit status: 0 done, 1 model or configuration refused, 2 usage, 3 environment (files, disk),"
-            "\n4 a limit was reached (memory included), 5 internal error, 6 what was to be shown does\nnot hold (verify).\n");
+            "\n4 a limit was reached (memory included), 5 internal error, 6 a claim does not hold\n(verify, prove).\n");
     terminal_print(&text);
 }
 
@@ -210,7 +210,7 @@ enum fail command_compile(struct context *ctx, struct options *o)
         return ctx->fail;
     }
     if (!model) {
-        error_usage(ctx, "no model given (--help says how)");
+        error_usage(ctx, "no model given; see mcc --help");
         report_diagnostics(ctx, terminal_report(), o);
         return FAIL_USAGE;
     }

@@ -340,8 +340,8 @@ def test_examples_of_help_run(tmp_path):
     for command in commands:
         done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, env=env)
         assert done.returncode == 0 and f"\n  {command}" in helps, (command, done.stderr)
-    assert {"net.so", "net.o", "net.h", "arm.so", "net.dot", "run.json", "small.onnx", "results", "bytes.onnx",
-            "bytes.so", "net.html"} <= {p.name for p in tmp_path.iterdir()}
+    assert {"net.so", "net.o", "net.h", "arm.so", "net.dot", "run.json", "small.onnx", "results", "int8.onnx",
+            "int8.so", "net.html"} <= {p.name for p in tmp_path.iterdir()}
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")
