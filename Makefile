@@ -676,7 +676,7 @@ help:
 	@echo 'make bench-mca     the inner loops for AArch64 in models of its cores'
 	@echo 'make chart         the README'"'"'s picture of docs/ratios.json'
 	@echo 'make bench-forms   single forms beside ONNX Runtime: operators, transposes, quantizers; FORMS="transpose lstm"'
-	@echo 'make bench-open    networks with open sizes beside fixed ones: time, kernels, code, compile time; NETS="bert gpt" COUNTS=1 ROUNDS=9'
+	@echo 'make bench-open    networks with dynamic against static sizes: time, kernels, code, compile time; NETS="bert gpt" COUNTS=1 ROUNDS=9'
 	@echo 'make bench-pt2     .pt2 files beside the same programs by way of ONNX; TORCH=python NETS="torch timm.lcnet_035" FORM=batch'
 	@echo 'make bench-models  the model collection beside ONNX Runtime, compile times and sizes; MODELS="audio rnn"'
 	@echo 'make lint          layers, forbidden functions, white space, clang warnings'

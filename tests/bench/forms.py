@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Single forms beside ONNX Runtime, one thread, in processor time: networks of one operator, or of one between quantizers.
+"""Compares networks of one operator, or of one operator between quantizers, with ONNX Runtime: processor time, one thread.
 
-usage: forms.py [--rounds N] [--flag=FLAG...] [SUBSTRING...]        parts of names, in either case
+usage: forms.py [--rounds N] [--flag=FLAG...] [SUBSTRING...]        substrings of names, in either case
 
-A turn is as many calls as fill 4 ms; turns of the two alternate, another one first in each round, and the ratio is the middle
-one of all rounds. Outputs are compared before any time is believed. GFLOP/s counts two for a multiply-add; of what does not
-multiply, GB/s counts each byte of inputs, constants and outputs once. A form below SLOW is marked; the exit status says
-whether there is one, or one that mcc refuses or computes otherwise. --flag: handed to mcc.
+A turn is as many calls as take 4 ms. The two alternate, each round begins with the other one, and the ratio is the median of all
+rounds. The script compares outputs before it measures. GFLOP/s counts two operations for a multiply-add. Forms without multiply-adds
+show GB/s, which counts each byte of inputs, constants and outputs once. The script marks a form whose ratio is below SLOW. The exit
+status is 1 if a form is marked, if mcc refuses one, or if outputs differ. --flag is passed to mcc.
 """
 import argparse
 import collections

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Networks with open sizes beside the same files with those sizes fixed (--input), and beside ONNX Runtime, one thread.
+"""Compares networks with dynamic sizes with the same files whose sizes are fixed (--input), and with ONNX Runtime, on one thread.
 
 usage: open.py [--nets FOLDER] [--exports FOLDER] [--python FILE] [--rounds N] [--counts] [SUBSTRING...]
 
-The networks: those of --nets, whose batch is open, and those of --exports. With FILE, a Python with the packages of
-open_requirements.txt, real/export.py and open_nets.py export there what is missing. A line each: kernels of one CPU level, open and
-fixed; ratios open over fixed of the run time (processor time, short turns in alternation, the middle one), of the workspace, and of the
-compiler's processor time, peak memory and code; then ONNX Runtime's time over ours with open sizes. The last row has the geometric
-means. Outputs are compared before any time is believed. MORE marks a network that has more kernels, SLOW one that takes more than 1.1
-times as long open as fixed; the exit status says whether there is one, or one that is refused or computes otherwise. --counts: nothing
-runs, so the figures are the same on any machine but for compile time and memory.
+The networks are those of --nets, whose batch is dynamic, and those of --exports. With --python FILE, a Python that has the packages of
+open_requirements.txt, real/export.py and open_nets.py export the missing ones. A row shows the number of kernels of one CPU level, for
+dynamic and for fixed sizes. Then it shows ratios of dynamic to fixed sizes: run time (median of processor times of short turns that
+alternate), workspace, the compiler's processor time, its peak memory, and code size. The last ratio is ONNX Runtime's time over mcc's
+with dynamic sizes. The last row has geometric means. The script compares outputs before it measures. It marks a network MORE if dynamic
+sizes need more kernels, and SLOW if they take more than 1.1 times as long. The exit status is 1 if a network is marked, if mcc refuses
+one, or if outputs differ. With --counts nothing runs, so all figures but compile time and memory are the same on any machine.
 """
 import argparse
 import collections
