@@ -24,8 +24,6 @@ static struct cut_file *cut_open(struct context *ctx, const char *path, const st
     (void)options;
     if (!pt2_open(p, ctx, path, files) || !pt2_unmoved(p, path))
         return NULL;
-    names_init(&p->metas, &p->scratch);
-    names_init(&p->numbers, &p->scratch);
     pt2_metas(p, p->graph);
     for (const struct json *n = json_first(json_get(p->graph, "nodes")); n; n = n->next)
         VEC_PUSH(&p->scratch, &c->nodes, n);

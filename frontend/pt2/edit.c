@@ -23,8 +23,6 @@ static struct edit_file *edit_open(struct context *ctx, const char *path, const 
     (void)options;
     if (!pt2_open(&e->p, ctx, path, files) || !pt2_unmoved(&e->p, path))
         return NULL;
-    names_init(&e->p.metas, &e->p.scratch);
-    names_init(&e->p.numbers, &e->p.scratch);
     pt2_metas(&e->p, e->p.graph);
     if (!edit_read(e))
         return NULL;

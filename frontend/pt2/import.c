@@ -447,8 +447,8 @@ bool pt2_open(struct pt2 *p, struct context *ctx, const char *path, struct file_
     if (files)
         VEC_PUSH(&ctx->session, &files->paths, arena_strdup(&ctx->session, path));
     arena_init(&p->scratch, ctx);
-    struct names *tables[] = {&p->symbols,   &p->inputs,   &p->written, &p->weights,
-                              &p->constants, &p->paths[0], &p->paths[1]};
+    struct names *tables[] = {&p->symbols,   &p->inputs,   &p->written,  &p->metas,  &p->numbers,
+                              &p->constants, &p->paths[0], &p->paths[1], &p->weights};
     for (size_t i = 0; i < COUNT_OF(tables); i++)
         names_init(tables[i], &p->scratch);
     return archive_read(p, path) && program_read(p);

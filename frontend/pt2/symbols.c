@@ -339,8 +339,6 @@ bool symbols_import(struct pt2 *p)
     struct names found;
     struct known *known = NEW_ARRAY(&p->scratch, struct known, KNOWN_MAX);
     names_init(&found, &p->scratch);
-    names_init(&p->metas, &p->scratch);
-    names_init(&p->numbers, &p->scratch);
     pt2_metas(p, p->graph);
     symbols_of_inputs(p, &found, known);
     const struct json *ranges = json_get(p->program, "range_constraints");
