@@ -76,8 +76,7 @@ bool gguf_metadata(struct gguf *p)
     size_t all = 0;
     for (uint32_t i = 0; i < p->keys.n; i++) {
         const struct gguf_key *k = &p->keys.data[i];
-        struct strbuf text;
-        strbuf_init(&text, &p->g->arena);
+        struct strbuf text = strbuf_of(&p->g->arena);
         if (k->kind == GGUF_ARRAY) {
             put_array(&text, k);
         } else if (k->kind == GGUF_STRING) {

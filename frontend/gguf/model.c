@@ -20,10 +20,9 @@ static bool text_is(const struct gguf_key *k, const char *text)
 static bool architecture_find(struct gguf *p)
 {
     const struct gguf_key *k = gguf_find(p, "general.architecture");
-    struct strbuf known;
     if (!k || k->kind != GGUF_STRING)
         return gguf_refuse(p, "the file has no key 'general.architecture'");
-    strbuf_init(&known, &p->scratch);
+    struct strbuf known = strbuf_of(&p->scratch);
     for (uint32_t i = 0; i < COUNT_OF(architectures); i++) {
         if (text_is(k, architectures[i].name))
             p->h.arch = &architectures[i];

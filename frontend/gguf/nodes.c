@@ -98,8 +98,7 @@ value_id gguf_scaled(struct gguf *p, const char *name, value_id x, double by)
 /* "3 x 4", in scratch memory. */
 static const char *shape_text(struct gguf *p, const int64_t *dims, int32_t rank)
 {
-    struct strbuf out;
-    strbuf_init(&out, &p->scratch);
+    struct strbuf out = strbuf_of(&p->scratch);
     for (int32_t d = 0; d < rank; d++)
         strbuf_printf(&out, d ? " x %lld" : "%lld", (long long)dims[d]);
     return out.data;

@@ -256,8 +256,7 @@ static void edit_set_operand(struct edit_file *e, uint32_t node, uint32_t k, con
 
 static void edit_set_constant(struct edit_file *e, const char *name, const struct tensor_data *t)
 {
-    struct strbuf text;
-    strbuf_init(&text, &e->ctx->session);
+    struct strbuf text = strbuf_of(&e->ctx->session);
     onnx_tensor_files.write(t->elem, t->dims, t->rank, t->bytes, &text);
     put_text(&text, 8, name);
     VEC_PUSH(&e->ctx->session, &e->constants, ((struct stored){name, {text.data, text.n}, false}));
@@ -268,10 +267,8 @@ static void add_scaling(struct edit_file *e, uint32_t before, bool quantize, con
                         int32_t axis)
 {
     struct arena *arena = &e->ctx->session;
-    struct strbuf text, attribute;
     struct added_node n = {before, {in[0], in[1], in[2]}, {0}};
-    strbuf_init(&text, arena);
-    strbuf_init(&attribute, arena);
+    struct strbuf text = strbuf_of(arena), attribute = strbuf_of(arena);
     for (int k = 0; k < 3; k++)
         put_text(&text, 1, in[k]);
     put_text(&text, 2, out);
@@ -335,13 +332,12 @@ static void put_added(const struct edit_file *e, uint32_t before, struct strbuf 
 
 static void put_node(const struct file_node *n, struct strbuf *out)
 {
-    struct strbuf text;
     struct field f;
     if (!n->edited) {
         put_bytes(out, 1, n->bytes.data, n->bytes.size);
         return;
     }
-    strbuf_init(&text, out->arena);
+    struct strbuf text = strbuf_of(out->arena);
     for (uint32_t k = 0; k < n->n_in; k++)
         put_text(&text, 1, n->in[k] ? n->in[k] : "");
     for (struct span s = n->bytes; next_field(&s, &f);)
@@ -411,10 +407,8 @@ static void put_graph(const struct edit_file *e, struct strbuf *out)
 
 static void edit_write(const struct edit_file *e, struct strbuf *out)
 {
-    struct strbuf graph, opset;
     struct field f;
-    strbuf_init(&graph, out->arena);
-    strbuf_init(&opset, out->arena);
+    struct strbuf graph = strbuf_of(out->arena), opset = strbuf_of(out->arena);
     put_graph(e, &graph);
     put_number(out, 1, (uint64_t)(e->ir_version > IR_OF_CONSTANTS ? e->ir_version : IR_OF_CONSTANTS));
     for (struct span s = e->model; next_field(&s, &f);)

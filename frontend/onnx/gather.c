@@ -76,8 +76,7 @@ static bool put_message(struct gatherer *g, enum message m, struct span bytes, s
             strbuf_append(out, f.whole.data, f.whole.size);
             continue;
         }
-        struct strbuf text;
-        strbuf_init(&text, out->arena);
+        struct strbuf text = strbuf_of(out->arena);
         if (!(part == TENSOR ? put_tensor(g, f.body, &text) : put_message(g, part, f.body, &text, depth + 1)))
             return false;
         put_bytes(out, f.number, text.data, text.n);
@@ -93,9 +92,8 @@ bool file_gather(struct context *ctx, const char *path, const struct import_opti
         return false;
     if (!is_outside(MODEL, *out, 0))
         return true;
-    struct strbuf text;
     g.left = MODEL_FILE_MAX - (int64_t)out->size;
-    strbuf_init(&text, &ctx->session);
+    struct strbuf text = strbuf_of(&ctx->session);
     if (!put_message(&g, MODEL, *out, &text, 0))
         return false;
     *out = (struct span){text.data, text.n};

@@ -118,11 +118,8 @@ void put_text(struct strbuf *out, uint32_t field, const char *text)
 
 void put_port(struct strbuf *out, uint32_t field, const char *name, const struct cut_type *t)
 {
-    struct strbuf shape, tensor, type, port;
-    strbuf_init(&shape, out->arena);
-    strbuf_init(&tensor, out->arena);
-    strbuf_init(&type, out->arena);
-    strbuf_init(&port, out->arena);
+    struct strbuf shape = strbuf_of(out->arena), tensor = strbuf_of(out->arena), type = strbuf_of(out->arena),
+                  port = strbuf_of(out->arena);
     for (int32_t d = 0; d < t->rank; d++) {
         struct strbuf dim;
         strbuf_init(&dim, out->arena);

@@ -384,8 +384,7 @@ static void tables_put(struct store *file, bool constants, struct names *owners)
     const struct pt2 *p = &file->w->e->p;
     const struct pt2_inside *inside = &p->inside[constants];
     const char *name = p->tables[constants];
-    struct strbuf config;
-    strbuf_init(&config, file->w->arena);
+    struct strbuf config = strbuf_of(file->w->arena);
     if (name && inside->root) {
         struct strbuf archive, pickle;
         struct store s;

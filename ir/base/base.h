@@ -20,6 +20,13 @@
 /* The caller has to look at the result. */
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
+/* Declares text: fmt with the arguments that follow it in the function's list, cut after size - 1 bytes (<stdio.h>). */
+#define TEXT_OF_ARGUMENTS(text, size, fmt)               \
+    char text[size];                                     \
+    va_list text##_arguments;                            \
+    va_start(text##_arguments, fmt);                     \
+    vsnprintf(text, sizeof text, fmt, text##_arguments); \
+    va_end(text##_arguments)
 
 struct context;
 
@@ -29,10 +36,10 @@ struct arena_block;
 struct arena {
     struct context *ctx;
     struct arena_block *block;
-    size_t used;   /* bytes handed out, all blocks */
+    size_t used; /* bytes handed out, all blocks */
 };
 
-void *arena_alloc(struct arena *, size_t size);              /* zeroed, 16-aligned, never NULL */
+void *arena_alloc(struct arena *, size_t size); /* zeroed, 16-aligned, never NULL */
 /* For use under foreign frames: NULL, with the diagnostic recorded, where arena_alloc would
  * unwind. */
 void *arena_try(struct arena *, size_t size);

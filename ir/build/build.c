@@ -55,14 +55,10 @@ static bool asserted(struct builder *b, expr_id cond)
 void b_assert(struct builder *b, expr_id cond, int32_t code, const char *fmt, ...)
 {
     struct graph *g = b->g;
-    va_list ap;
-    char text[300];
     enum truth truth = ex_truth(g->ctx->exprs, cond);
     if (truth == TRUE_ || asserted(b, cond))
         return;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    TEXT_OF_ARGUMENTS(text, 300, fmt);
     if (truth == FALSE_ && (graph_get_region(g, b->region)->depth == 0 || b->region.i == b->whole.i)) {
         error_model(g->ctx, b->src, "%s", text);
         return;

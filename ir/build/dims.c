@@ -41,8 +41,7 @@ expr_id b_count(struct builder *b, value_id v)
 
 static const char *shape_text(struct builder *b, const expr_id *dims, int32_t rank)
 {
-    struct strbuf s;
-    strbuf_init(&s, &b->g->arena);
+    struct strbuf s = strbuf_of(&b->g->arena);
     strbuf_append(&s, "[", 1);
     for (int32_t i = 0; i < rank; i++) {
         strbuf_append(&s, ", ", i ? 2 : 0);

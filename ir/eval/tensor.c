@@ -6,11 +6,7 @@
 
 enum eval_status eval_fail(struct eval *e, enum eval_status status, const char *fmt, ...)
 {
-    va_list ap;
-    char text[400];
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    TEXT_OF_ARGUMENTS(text, 400, fmt);
     e->text = arena_strdup(e->arena, text);
     return status;
 }

@@ -190,11 +190,7 @@ expr_id expr_overflow(struct exprs *x)
 
 expr_id expr_too_large(struct exprs *x, const char *fmt, ...)
 {
-    char text[160];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    TEXT_OF_ARGUMENTS(text, 160, fmt);
     if (!x->speculative)
         context_unwind(x->ctx, FAIL_LIMIT, (src_id){0}, "%s", text);
     return (expr_id){0};

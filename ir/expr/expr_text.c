@@ -50,8 +50,7 @@ static void print_name(const char *name, struct strbuf *out)
 
 static const char *text_of(const struct exprs *x, expr_id e, struct arena *arena)
 {
-    struct strbuf b;
-    strbuf_init(&b, arena);
+    struct strbuf b = strbuf_of(arena);
     ex_print(x, e, &b);
     return b.data;
 }

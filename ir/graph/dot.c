@@ -18,8 +18,7 @@ struct dot {
 /* Inside a quoted label: quotes and backslashes escaped, hostile bytes as \\xNN. */
 static void put_label(struct dot *d, const char *s)
 {
-    struct strbuf quoted;
-    strbuf_init(&quoted, d->out->arena);
+    struct strbuf quoted = strbuf_of(d->out->arena);
     strbuf_quoted(&quoted, s);
     strbuf_append(d->out, quoted.data + 1, quoted.n - 2);
 }
@@ -32,8 +31,7 @@ static void put_shape(struct dot *d, value_id v)
         strbuf_printf(&d->arrows, t->kind == TYPE_UNKNOWN ? "" : "handle");
         return;
     }
-    struct strbuf dims;
-    strbuf_init(&dims, d->out->arena);
+    struct strbuf dims = strbuf_of(d->out->arena);
     strbuf_printf(&dims, "%s[", elem_name(t->elem));
     for (int32_t i = 0; i < t->rank; i++) {
         strbuf_printf(&dims, "%s", i ? ", " : "");

@@ -12,8 +12,7 @@
 
 const char *expr_text(struct graph *g, expr_id e)
 {
-    struct strbuf s;
-    strbuf_init(&s, &g->arena);
+    struct strbuf s = strbuf_of(&g->arena);
     if (e.i == 0)
         strbuf_append(&s, "?", 1);
     else
@@ -30,8 +29,7 @@ const char *type_text(struct graph *g, const struct type *t)
         return kinds[t->kind];
     if (t->rank < 0)
         return arena_printf(&g->arena, "%s of unknown rank", elem_name(t->elem));
-    struct strbuf s;
-    strbuf_init(&s, &g->arena);
+    struct strbuf s = strbuf_of(&g->arena);
     strbuf_printf(&s, "%s[", elem_name(t->elem));
     for (int32_t i = 0; i < t->rank; i++)
         strbuf_printf(&s, "%s%s", i ? ", " : "", expr_text(g, t->dims[i]));
@@ -41,11 +39,7 @@ const char *type_text(struct graph *g, const struct type *t)
 
 bool infer_error(struct infer *f, const char *fmt, ...)
 {
-    va_list ap;
-    char text[600];
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
+    TEXT_OF_ARGUMENTS(text, 600, fmt);
     return error_model(f->g->ctx, f->src, "%s: %s", op_name(f->op), text);
 }
 

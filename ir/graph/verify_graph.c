@@ -38,11 +38,7 @@ struct verifier {
 PRINTF_LIKE(4, 5)
 static void violated(struct verifier *v, int number, const struct node *node, const char *fmt, ...)
 {
-    char text[400];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    TEXT_OF_ARGUMENTS(text, 400, fmt);
     v->ok = false;
     error_internal(v->g->ctx, node ? node->src : (src_id){0}, "graph invariant %d: %s%s%s", number,
                    node ? op_name(node->op) : "", node ? ": " : "", text);

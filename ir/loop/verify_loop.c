@@ -57,8 +57,7 @@ static void broken(struct verifier *v, const struct lstmt *s, int rule, const ch
 {
     if (v->errors++ >= ERRORS_MAX)
         return;
-    struct strbuf where;
-    strbuf_init(&where, &v->arena);
+    struct strbuf where = strbuf_of(&v->arena);
     if (s && s->n_out && s->out[0].i < v->f->types.n)
         strbuf_printf(&where, "%%%u = ", v->number[s->out[0].i]);
     strbuf_printf(&where, "%s", s ? lop_name(s->op) : "function");

@@ -54,8 +54,7 @@ static bool is_of_another(struct exprs *ex, const struct type *want, const struc
 /* "f32[n, 4]" with "?" for dims that nobody declared. */
 static const char *declared_text(struct legalizer *lg, const struct type *t)
 {
-    struct strbuf s;
-    strbuf_init(&s, lg->arena);
+    struct strbuf s = strbuf_of(lg->arena);
     strbuf_printf(&s, t->rank == RANK_UNKNOWN ? "%s[..." : "%s[", elem_name(t->elem));
     for (int32_t i = 0; i < t->rank; i++) {
         strbuf_printf(&s, "%s%s", i ? ", " : "", t->dims[i].i ? "" : "?");

@@ -49,8 +49,7 @@ static bool fork_refuse(struct rule *r, const struct fork *f)
 {
     struct graph *g = r->b->g;
     struct seen seen = {.least = RANK_MAX};
-    struct strbuf text;
-    strbuf_init(&text, r->lg->arena);
+    struct strbuf text = strbuf_of(r->lg->arena);
     ex_print(g->ctx->exprs, f->ways.cond, &text);
     if (f->again)
         return rule_refuse(

@@ -153,8 +153,7 @@ static bool names_known(struct legalizer *lg, const struct type *types)
                 s = sym_next(x, SYM_SHAPE, s);
             if (!s.i)
                 continue;
-            struct strbuf text;
-            strbuf_init(&text, lg->arena);
+            struct strbuf text = strbuf_of(lg->arena);
             ex_print(x, e, &text);
             ok = error_at(
                 lg->ctx, FAIL_USAGE, (src_id){0}, lg->from->inputs.data[i].name,

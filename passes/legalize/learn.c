@@ -277,8 +277,7 @@ static struct dim_below dim_below(struct graph *g, expr_id e, sym_id s)
 static struct output_dim dim_record(struct graph *g, expr_id e)
 {
     struct exprs *x = g->ctx->exprs;
-    struct strbuf text;
-    strbuf_init(&text, &g->ctx->session);
+    struct strbuf text = strbuf_of(&g->ctx->session);
     ex_print(x, e, &text);
     VEC(struct dim_below) rows = {0};
     for (sym_id s = sym_next(x, SYM_SHAPE, (sym_id){0}); s.i; s = sym_next(x, SYM_SHAPE, s))

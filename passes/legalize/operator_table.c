@@ -61,8 +61,7 @@ static const char *cut_short(struct strbuf *text, size_t most)
 static const char *operands_text(const struct legalizer *lg, const struct node *node)
 {
     enum { LONG = 100 };
-    struct strbuf out;
-    strbuf_init(&out, lg->arena);
+    struct strbuf out = strbuf_of(lg->arena);
     for (uint32_t i = 0; i < node->n_in && out.n < LONG; i++) {
         strbuf_printf(&out, i ? ", " : "");
         operand_print(lg, node->in[i], &out);
@@ -97,8 +96,7 @@ static void attribute_print(const struct attr *a, struct strbuf *out)
 static const char *attributes_text(const struct legalizer *lg, const struct node *node)
 {
     enum { LONG = 160 };
-    struct strbuf out;
-    strbuf_init(&out, lg->arena);
+    struct strbuf out = strbuf_of(lg->arena);
     for (uint32_t i = 0; i < node->n_attr && out.n < LONG; i++) {
         strbuf_printf(&out, i ? ", " : "");
         attribute_print(&node->attr[i], &out);

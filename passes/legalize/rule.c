@@ -60,22 +60,14 @@ bool rule_result(struct rule *r, value_id v)
 
 bool rule_refuse(struct rule *r, const char *fmt, ...)
 {
-    char text[200];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    TEXT_OF_ARGUMENTS(text, 200, fmt);
     legalize_refuse(r->lg, r->node, text);
     return false;
 }
 
 bool rule_bad(struct rule *r, const char *fmt, ...)
 {
-    char text[400];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    TEXT_OF_ARGUMENTS(text, 400, fmt);
     return error_model(r->lg->ctx, r->node->src, "%s%s", text,
                        r->lg->trial ? "" : " (the node is invalid: correct it, or export the model again)");
 }

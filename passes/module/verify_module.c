@@ -45,11 +45,7 @@
 
 void violated(struct check *c, int number, const char *fmt, ...)
 {
-    char text[300];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
+    TEXT_OF_ARGUMENTS(text, 300, fmt);
     c->ok = false;
     error_internal(c->m->ctx, (src_id){0}, "module invariant %d: %s", number, text);
 }
@@ -69,10 +65,9 @@ static void check_facts(struct check *c)
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         uint32_t missing = rows[i].needs & ~c->m->facts & ~(uint32_t)IS_IMPORTED;
-        struct strbuf text;
         if (!(c->m->facts & rows[i].fact) || !missing)
             continue;
-        strbuf_init(&text, &c->arena);
+        struct strbuf text = strbuf_of(&c->arena);
         facts_print(rows[i].fact, &text);
         strbuf_printf(&text, " without ");
         facts_print(missing, &text);

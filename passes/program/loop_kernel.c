@@ -409,8 +409,7 @@ static void make_arguments(struct outline *o, const struct scope *from)
 static void finish_kernel(struct outline *o)
 {
     struct kernel *k = &o->p->levels[o->level][o->number];
-    struct strbuf text;
-    strbuf_init(&text, o->p->arena);
+    struct strbuf text = strbuf_of(o->p->arena);
     lf_print(o->f, &text);
     k->name = o->f->name;
     k->text = arena_strndup(o->p->arena, text.data, text.n);

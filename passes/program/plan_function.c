@@ -28,8 +28,7 @@ static void plan_check(struct prog *p, lreg dims)
             int64_t c;
             if (ex_is_const(p->x, t->dims[d], &c) || ex_as_sym(p->x, t->dims[d]).i)
                 continue;
-            struct strbuf text;
-            strbuf_init(&text, p->arena);
+            struct strbuf text = strbuf_of(p->arena);
             strbuf_printf(&text, "input '%.64s': dim %d is not ", port->name, d);
             ex_print(p->x, t->dims[d], &text);
             lreg have = prog_op(p, L_LOAD, prog_i64, ARRAY(lreg, dims, prog_const(p, at)));

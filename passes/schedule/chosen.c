@@ -20,8 +20,7 @@ static const char *refused(const struct site *site, const struct strbuf *why)
 static bool choice_set(const struct site *site, const struct choice *c, const struct field_value *v, uint32_t n,
                        struct schedule *s)
 {
-    struct strbuf why;
-    strbuf_init(&why, site->m->arena);
+    struct strbuf why = strbuf_of(site->m->arena);
     if (schedule_set(site, v, n, s, &why, &(uint32_t){0}))
         return true;
     if (why.n)
@@ -84,9 +83,8 @@ static bool short_form_chosen(const struct site *site, const struct choice *c, s
                               struct schedule *s)
 {
     struct schedule more = *given, next;
-    struct strbuf why;
     const char *wrong = numbers_set(site, c, s->winograd.m, &more);
-    strbuf_init(&why, site->m->arena);
+    struct strbuf why = strbuf_of(site->m->arena);
     next = more;
     if (!wrong && !schedule_choose(site, &next))
         return false;
@@ -207,8 +205,7 @@ static bool fields_chosen(const struct site *site, struct schedule *s)
 {
     chosen_fields all = fields_collect(site, s);
     struct field_value *v = NEW_ARRAY(site->arena, struct field_value, all.n + 1);
-    struct strbuf why;
-    strbuf_init(&why, site->m->arena);
+    struct strbuf why = strbuf_of(site->m->arena);
     for (uint32_t i = 0; i < all.n; i++)
         v[i] = all.data[i].value;
     if (!all.n || schedule_set(site, v, all.n, s, &why, &(uint32_t){0}))

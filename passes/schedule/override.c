@@ -105,13 +105,12 @@ bool schedule_override(const struct site *site, uint32_t kernel, bool version, c
     struct module *m = site->m;
     for (uint32_t i = 0; i < m->asked.overrides.n; i++) {
         const struct schedule_override *o = &m->asked.overrides.data[i];
-        struct strbuf why;
         uint32_t at;
         if (o->kernel != kernel || o->version != version || strcmp(o->cpu, cpu) != 0)
             continue;
         if (!kind_apply(site, o, s))
             return false;
-        strbuf_init(&why, m->arena);
+        struct strbuf why = strbuf_of(m->arena);
         if (schedule_set(site, o->fields.data, o->fields.n, s, &why, &at))
             continue;
         if (why.n && at < o->fields.n)

@@ -130,7 +130,6 @@ static bool version_read(char *cpu)
 static bool head_read(struct reader *r, char *line)
 {
     struct schedule_override o = {.line = r->line};
-    struct strbuf label;
     char *kernel = line + strlen("schedule "), *quote = strchr(kernel, '"'), *colon = strrchr(line, ':');
     if (!quote || !colon || *kernel != 'k' || quote == kernel || quote[-1] != ' ')
         return wrong(r, "a record begins with schedule kN \"NODE\" CPU: KIND, not with", line);
@@ -138,7 +137,7 @@ static bool head_read(struct reader *r, char *line)
     *colon = 0;
     if (!kernel_read(kernel + 1, r->m->fused.kernels.n, &o.kernel))
         return wrong(r, "the network has no kernel", kernel);
-    strbuf_init(&label, r->m->arena);
+    struct strbuf label = strbuf_of(r->m->arena);
     strbuf_quoted(&label, kernel_label(r->m, &r->m->fused.kernels.data[o.kernel]));
     if (strncmp(quote, label.data, label.n) != 0 || quote[label.n] != ' ')
         return wrong(r, arena_printf(r->m->arena, "%s computes %s in this compilation, not", kernel, label.data),

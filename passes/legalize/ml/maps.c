@@ -21,8 +21,7 @@ static void json_text(struct strbuf *out, const char *s)
 /* The labels as a JSON array. */
 static const char *labels_text(struct arena *arena, const struct ml_labels *labels)
 {
-    struct strbuf text;
-    strbuf_init(&text, arena);
+    struct strbuf text = strbuf_of(arena);
     for (uint32_t i = 0; i < labels->n; i++) {
         strbuf_printf(&text, i ? "," : "[");
         if (labels->ints)
