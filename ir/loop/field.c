@@ -87,6 +87,15 @@ static lreg minus(struct lowering *l, struct ltype t, lreg x, lreg y)
     return absorb(l, t, x, difference(l, t, x, y));
 }
 
+static lreg negated(struct lowering *l, struct ltype t, lreg x)
+{
+    const struct ltype pred = {ELEM_BOOL, t.lanes};
+    lreg low = constant(l, t, FIELD_MINUS_INF), up = constant(l, t, FIELD_PLUS_INF);
+    lreg r = difference(l, t, constant(l, t, 0), x);
+    r = op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, low), up, r);
+    return op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, up), low, r);
+}
+
 static lreg high(struct lowering *l, struct ltype t, lreg x)
 {
     struct ltype wide = {ELEM_U64, t.lanes};
@@ -418,8 +427,8 @@ static lreg arithmetic(struct lowering *l, const struct lstmt *s, const lreg *in
 {
     struct ltype t = words(lanes), pred = {ELEM_BOOL, lanes};
     switch (s->op) {
-    case L_NEG: return minus(l, t, constant(l, t, 0), in[0]);
-    case L_ABS: return greatest(l, t, in[0], minus(l, t, constant(l, t, 0), in[0]), false);
+    case L_NEG: return negated(l, t, in[0]);
+    case L_ABS: return greatest(l, t, in[0], negated(l, t, in[0]), false);
     case L_FMA: return plus(l, t, times(l, t, in[0], in[1]), in[2]);
     case L_ADD:
     case L_SUB:

@@ -31,6 +31,11 @@ static uint32_t minus(uint32_t x, uint32_t y)
     return x == FIELD_MINUS_INF ? x : least(x - y, x - y + FIELD_N);
 }
 
+static uint32_t negated(uint32_t x)
+{
+    return x == FIELD_MINUS_INF ? FIELD_PLUS_INF : x == FIELD_PLUS_INF ? FIELD_MINUS_INF : minus(0, x);
+}
+
 static uint32_t power(uint32_t x, uint32_t e)
 {
     uint32_t r = FIELD_ONE;
@@ -275,7 +280,7 @@ int64_t field_apply(enum op op, int64_t x, int64_t y)
     case OP_MIN: return field_less(y, x) ? y : x;
     case OP_MAX: return field_less(x, y) ? y : x;
     case OP_POW: return raised((uint32_t)x, (uint32_t)y);
-    case OP_NEG: return minus(0, (uint32_t)x);
+    case OP_NEG: return negated((uint32_t)x);
     case OP_EXP: return exponential((uint32_t)x);
     case OP_ABS: return field_apply(OP_MAX, x, field_apply(OP_NEG, x, 0));
     case OP_SIGN: return field_less(0, x) ? FIELD_ONE : field_less(x, 0) ? minus(0, FIELD_ONE) : 0;

@@ -7,10 +7,10 @@
  * denominator up to FIELD_FRACTIONS that rounds to it, if there is one, else the number that it is. exp is the
  * homomorphism (1, g^x) from sums to products, which q, the order of g in GF(p), makes possible. Functions that are
  * none of a field (tanh, sqrt, floor, ...) are hashes of their arguments; maximum, minimum and comparisons follow a
- * total order without a meaning, in which -inf comes first and +inf last. -inf plus a number is -inf, of which exp is
- * 0. round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED, but of small integers themselves, as floor, ceil
- * and trunc do; to an integer type, small integers are converted and other numbers hashed. ir/loop/field.c has the same
- * as loop IR.
+ * total order without a meaning, in which -inf comes first and +inf last, each the other one negated. -inf plus a
+ * number is -inf, of which exp is 0. round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED, but of small
+ * integers themselves, as floor, ceil and trunc do; to an integer type, small integers are converted and other numbers
+ * hashed. ir/loop/field.c has the same as loop IR.
  */
 #ifndef MCC_IR_FIELD_H
 #define MCC_IR_FIELD_H

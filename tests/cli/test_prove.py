@@ -238,6 +238,14 @@ def test_bytes_and_a_position(tmp_path):
     assert variant["draws"] == 4 and not any("integers" in k["axioms"] for k in variant["kernels"])
 
 
+def test_sum_of_nothing(tmp_path):
+    """Its logarithm is what a comparison of its absolute value with infinity decides: -inf negated is inf."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("ReduceLogSumExp", ["x", "a"], ["y"], "n")], [value("x", [2, 0, 4])], [value("y", [2, 1, 4])],
+                {"a": np.array([1])}, opset=18)
+    [variant] = proof(path, status=6)["variants"]
+    assert variant["program"]["proved"]
+
+
 def test_kernels_that_are_not_launched(tmp_path):
     """Sizes from data leave some kernels of a node without work: what the others store is still known as theirs."""
     path = save(tmp_path / "net.onnx", [helper.make_node("Resize", ["x", "", "", "s"], ["y"], "n", mode="cubic", antialias=1)],
