@@ -542,7 +542,8 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
         r = conversion(l, &s, first, t, in[0]);
         if (!r.i)
             refuse(l, &s, elem_name(t.elem));
-    } else if (s.op == L_BITCAST && first.elem == ELEM_F64 && t.elem == ELEM_U64) { /* the bits of residues */
+    } else if (s.op == L_BITCAST && first.elem == ELEM_F64 &&
+               (t.elem == ELEM_U64 || t.elem == ELEM_I64)) { /* the bits of residues */
         r = op1(l, L_BITCAST, t, op1(l, L_CONVERT, (struct ltype){ELEM_U64, lanes}, in[0]));
     } else if (s.op == L_BITCAST && t.elem == ELEM_F64 && first.elem == ELEM_U64) {
         r = op1(l, L_CONVERT, words(lanes), op1(l, L_BITCAST, (struct ltype){ELEM_U64, lanes}, in[0]));
