@@ -377,6 +377,36 @@ def test_single_kernels(tmp_path):
     assert any(v["program"]["proved"] and any("elements differ" in (k["why"] or "") for k in v["kernels"]) for v in changed)
 
 
+def branch(path):
+    sides = [helper.make_graph([helper.make_node("MatMul", ["x", side], [side + "m"]), helper.make_node(op, [side + "m"], [side + "r"])], side, [],
+                               [value(side + "r", [8, 20])]) for side, op in (("a", "Exp"), ("b", "Neg"))]
+    nodes = [helper.make_node("If", ["c"], ["h"], "choose", then_branch=sides[0], else_branch=sides[1]), helper.make_node("Relu", ["h"], ["y"], "last")]
+    return save(path, nodes, [value("x", [8, 16]), value("c", [], onnx.TensorProto.BOOL)], [value("y", [8, 20])],
+                {"a": weights(16, 20), "b": weights(16, 20, seed=1)}, opset=17)
+
+
+def loop(path):
+    body = helper.make_graph([helper.make_node("MatMul", ["h", "a"], ["m"]), helper.make_node("Tanh", ["m"], ["t"]), helper.make_node("Add", ["t", "x"], ["o"]),
+                              helper.make_node("Identity", ["k"], ["k2"])], "body",
+                             [value("i", [], INT64), value("k", [], onnx.TensorProto.BOOL), value("h", [8, 16])],
+                             [value("k2", [], onnx.TensorProto.BOOL), value("o", [8, 16])])
+    return save(path, [helper.make_node("Loop", ["n", "", "x"], ["g"], "turn", body=body), helper.make_node("Relu", ["g"], ["y"], "last")],
+                [value("x", [8, 16]), value("n", [], INT64)], [value("y", [8, 16])], {"a": weights(16, 16)}, opset=17)
+
+
+@pytest.mark.parametrize("make", [branch, loop])
+def test_loops_and_branches(tmp_path, make):
+    """What is inside is proved with the loop or branch, if it ran and what reads the values is proved."""
+    path = make(tmp_path / "net.onnx")
+    [variant] = proof(path)["variants"]
+    assert variant["proved"] == len(variant["kernels"]) == 4
+    assert [mcc("prove", path, ONE, f"--mutate={site}", "-q").returncode for site in range(16, 28, 3)] == [6] * 4
+    [variant] = proof(path, "--break-kernel=last", status=6)["variants"]
+    assert variant["proved"] == 0
+    [unread] = [k for k in variant["kernels"] if "control" in k["kernel"]]
+    assert "what reads the values" in unread["why"]
+
+
 def test_empty(tmp_path):
     """Nothing is proved of sizes at which nothing is computed."""
     [variant] = proof(mlp(tmp_path / "net.onnx"), "--dim=n=0", "--break-kernel=first", status=6)["variants"]

@@ -170,6 +170,7 @@ void capture_event(void *user, uint32_t node, int end, uint64_t ns)
         const struct kernel *k = &m->fused.kernels.data[i];
         if (!is_named(&d->c, k, d->c.kernel_rows.data[d->launched].name))
             continue;
+        d->ran[i] = true;
         if (k->region.i == 1)
             capture_kernel(d, i);
         return;
@@ -181,6 +182,7 @@ void capture_begin(struct capture *d)
     struct arena *arena = arena_of(d);
     struct exprs *x = d->c.ctx->exprs;
     d->launched = UINT32_MAX;
+    d->ran = NEW_ARRAY(arena, bool, d->c.module->fused.kernels.n + 1);
     d->got = NEW_ARRAY(arena, struct tensor *, d->c.graph->values.n + 1);
     d->maker = NEW_ARRAY(arena, uint32_t, d->c.graph->values.n + 1);
     int64_t *values = NEW_ARRAY(arena_of(d), int64_t, d->s.api->n_sym + 1);

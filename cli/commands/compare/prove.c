@@ -13,6 +13,7 @@
 #include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"
 #include "cli/commands/compare/code_check.h"
+#include "cli/commands/compare/control.h"
 #include "cli/commands/compare/single.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/commands/temporary.h"
@@ -445,15 +446,6 @@ static bool draw_rest(struct prove *p, struct options *running)
     return p->now->whole || draw_parts(p, running, draw);
 }
 
-/* Does a number of the run say how often a loop runs, or which branch? */
-static bool has_control(const struct prove *p)
-{
-    for (uint32_t i = 0; i < prove_kernels(p); i++)
-        if (prove_kernel(p, i)->kind == KERNEL_CONTROL)
-            return true;
-    return false;
-}
-
 /* One variant: loaded, run, closed. */
 static bool prove_variant(struct prove *p, const char *library, uint32_t variant)
 {
@@ -478,8 +470,10 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     ok = ok && verdict_begin(p);
     for (uint32_t draw = 0; ok && !p->now->ended && draw < (p->many ? INTEGER_DRAWS : PROVE_DRAWS); draw++)
         ok = draw_once(p, draw, DRAW_ALL);
-    p->few = has_control(p); /* loops of no trip and of one are rare among other numbers */
-    for (uint32_t draw = 0; ok && p->few && !p->now->ended && draw < PROVE_FEW; draw++)
+    p->few = control_runs(p); /* loops of no trip and of one are rare among other numbers */
+    for (uint32_t draw = 0; ok && p->few && !p->now->ended && draw < PROVE_FEW_MOST &&
+                            (draw < PROVE_FEW || control_lacks(p));
+         draw++)
         ok = draw_once(p, INTEGER_DRAWS + draw, DRAW_ALL);
     p->few = false;
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)

@@ -28,6 +28,7 @@ struct verdict {
     uint32_t seen, differs;  /* draws; seen: all that it stores was compared */
     uint32_t compared;       /* values, in the draw at hand */
     bool any;                /* an element was compared */
+    uint32_t ran;            /* draws in which it was launched */
     double shows;            /* chance_shows() of all draws, of the worst of its nodes */
     double integers;         /* integers_shown() so far, of the worst */
     int64_t elements, wrong; /* of the first draw that differs */
@@ -85,7 +86,7 @@ struct prove {
 
 /* Draws that every proof needs; draws in which each loop and branch has to run that only some sizes reach, as a choice
  * (a maximum with 0) leaves half of the elements out of each. */
-enum { PROVE_DRAWS = 4, PROVE_RUNS = 8, PROVE_FEW = 6 };
+enum { PROVE_DRAWS = 4, PROVE_RUNS = 8, PROVE_FEW = 6, PROVE_FEW_MOST = 24 };
 /* Bytes of a block where data decides sizes, and more for each byte of the inputs. */
 enum { PROVE_BY_DATA = 1 << 22, PROVE_BY_DATA_EACH = 64 };
 /* Begins and ends of kernels in a run of drawn values, which may have loops without end; and what is said of more. */

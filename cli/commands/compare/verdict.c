@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "cli/commands/compare/chance.h"
+#include "cli/commands/compare/control.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/library/compile/backend.h"
 #include "ir/expr/expr.h"
@@ -93,10 +94,6 @@ static const char *kernel_why(const struct prove *p, const struct kernel *k, uin
     const struct graph *g = p->run.c.graph;
     if (k->kind == KERNEL_OPAQUE)
         return "a function of the runtime computes it";
-    if (k->kind == KERNEL_CONTROL)
-        return "control flow";
-    if (k->region.i != 1)
-        return "it is inside of a loop or a branch";
     if (field_why(p, k, variant))
         return field_why(p, k, variant);
     if (rounds_wide(p, k, variant))
@@ -113,9 +110,11 @@ static const char *kernel_why(const struct prove *p, const struct kernel *k, uin
 static void kernel_integers(struct prove *p, const struct kernel *k, struct verdict *v)
 {
     const char *why = NULL;
-    for (uint32_t i = 0; i < k->nodes.n && k->region.i == 1; i++)
+    for (uint32_t i = 0; i < k->nodes.n && k->kind != KERNEL_CONTROL; i++)
         v->uses[AXIOM_INTEGERS] |= integers_need_draws(&p->integers, p->run.c.graph,
                                                        graph_node(p->run.c.graph, k->nodes.data[i]), &why);
+    if (v->uses[AXIOM_INTEGERS] && k->region.i != 1)
+        why = "it computes with integers inside of a loop or a branch";
     v->why = v->why ? v->why : why;
     p->many |= v->uses[AXIOM_INTEGERS] && !v->why;
 }
@@ -222,6 +221,17 @@ bool verdict_gains_of(const struct prove *p, uint32_t kernel)
 
 /* ---- and after that ---------------------------------------------------------------------------------------------- */
 
+/* Kernels of a loop that is one launch have none of their own: one of its loops and branches has to run. */
+static bool has_run(const struct prove *p, uint32_t kernel)
+{
+    const uint32_t loop = prove_kernel(p, kernel)->text ? UINT32_MAX : control_of(p, prove_kernel(p, kernel));
+    uint32_t mark;
+    for (uint32_t at = 0; loop != UINT32_MAX && block_next(p, prove_kernel(p, loop), &at, &mark);)
+        if (p->marks[mark])
+            return true;
+    return p->run.ran[kernel];
+}
+
 void verdict_count(struct prove *p)
 {
     const struct graph *g = p->run.c.graph;
@@ -234,12 +244,14 @@ void verdict_count(struct prove *p)
         d->marked = marked_of(p, k, &d->blocks);
         double least = INFINITY;
         d->integers = INFINITY;
-        for (uint32_t j = 0; j < k->nodes.n; j++) {
+        const bool runs = has_run(p, i);
+        d->ran += runs;
+        for (uint32_t j = 0; j < k->nodes.n && (k->region.i == 1 || runs); j++) {
             const struct node *n = graph_node(g, k->nodes.data[j]);
             least = fmin(least, chance_shows(&p->run, n));
             d->integers = fmin(d->integers, integers_shown(&p->integers, g, n));
         }
-        d->shows += least;
+        d->shows += k->region.i == 1 || runs ? least : 0;
         d->seen += d->compared && d->compared == k->outs.n;
         d->compared = 0;
     }
@@ -295,6 +307,8 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
         return arena_printf(&p->run.c.ctx->session,
                             "%u of its %u loops and branches run at few or none of the sizes drawn",
                             v->blocks - v->marked, v->blocks);
+    if (k->kind == KERNEL_CONTROL || k->region.i != 1)
+        return control_against(p, c, i);
     if ((v->seen >= c->draws && v->any) ||
         (part && verdict_holds(c))) /* its readers and the outputs have seen what it stores */
         return NULL;
