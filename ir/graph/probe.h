@@ -12,6 +12,7 @@ enum arithmetic {
     ARITHMETIC_F16, /* operands rounded to that type, sums of f32 */
     ARITHMETIC_BF16,
     ARITHMETIC_I8, /* the constant alone quantized, with a scale for each output channel */
+    ARITHMETIC_I4, /* ... and for each 32 of its steps */
     ARITHMETIC_INT8, /* operands quantized, the first by a range; sums of i32 */
     ARITHMETIC_DYNAMIC, /* ... by the range that it has in each run */
     ARITHMETICS

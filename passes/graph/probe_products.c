@@ -22,7 +22,8 @@ static value_id chosen_product(const struct graph *g)
 
 static bool is_rounded(enum arithmetic how, bool narrows, bool stores)
 {
-    return (narrows && (how == ARITHMETIC_BF16 || how == ARITHMETIC_F16)) || (stores && how == ARITHMETIC_I8);
+    return (narrows && (how == ARITHMETIC_BF16 || how == ARITHMETIC_F16)) ||
+           (stores && (how == ARITHMETIC_I8 || how == ARITHMETIC_I4));
 }
 
 static void twin_make(struct module *m, node_id id, value_id chosen, uint32_t number)

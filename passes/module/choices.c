@@ -111,7 +111,7 @@ bool is_narrowed(const struct module *m)
 
 bool is_quantized(const struct module *m)
 {
-    return stores(m, true) || second_of(m) == ARITHMETIC_I8;
+    return stores(m, true) || second_of(m) == ARITHMETIC_I8 || second_of(m) == ARITHMETIC_I4;
 }
 
 /* INT8: legalize took the choice where it could. */
@@ -128,8 +128,8 @@ enum precision precision_wanted(const struct module *m, node_id id)
 
 enum weights_type weights_wanted(const struct module *m, node_id id)
 {
-    if (is_twin(m, id) && second_of(m) == ARITHMETIC_I8)
-        return WEIGHTS_I8;
+    if (is_twin(m, id) && (second_of(m) == ARITHMETIC_I8 || second_of(m) == ARITHMETIC_I4))
+        return second_of(m) == ARITHMETIC_I8 ? WEIGHTS_I8 : WEIGHTS_I4;
     const struct choice *c = choice_of_node(m, id, CHOOSE_WEIGHTS);
     return c ? (enum weights_type)c->n[0] : m->asked.weights_type;
 }

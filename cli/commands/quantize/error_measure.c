@@ -10,8 +10,8 @@
 #include "cli/commands/quantize/error.h"
 #include "ir/eval/eval.h"
 
-const enum arithmetic error_candidates[] = {ARITHMETIC_F16, ARITHMETIC_BF16, ARITHMETIC_I8, ARITHMETIC_INT8,
-                                            ARITHMETIC_DYNAMIC};
+const enum arithmetic error_candidates[] = {ARITHMETIC_F16,  ARITHMETIC_BF16,    ARITHMETIC_I8,
+                                            ARITHMETIC_INT8, ARITHMETIC_DYNAMIC, ARITHMETIC_I4};
 const uint32_t error_n_candidates = COUNT_OF(error_candidates);
 
 /* Runs of the network with one product changed, of all samples; samples of a product at most. */

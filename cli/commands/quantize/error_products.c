@@ -70,6 +70,7 @@ bool error_products(struct error_search *e)
         of[ARITHMETIC_F32].possible = true;
         of[ARITHMETIC_BF16].possible = of[ARITHMETIC_F16].possible = free && p->narrows;
         of[ARITHMETIC_I8].possible = free && p->stores;
+        of[ARITHMETIC_I4].possible = free && p->stores && e->options->error_measured; /* the model takes it for i8 */
         of[ARITHMETIC_INT8].possible = free && p->takes_int8;
         of[ARITHMETIC_DYNAMIC].possible = free && p->takes_int8 && !p->is_conv && !e->options->strict;
         VEC_PUSH(&e->ctx->session, &e->seen, (struct seen){0});
@@ -157,15 +158,14 @@ static void add_times(void *user, struct compilation *c)
         e->cached = c->module->plan.weights_bytes <= (uint64_t)(mach->l2_kib + mach->l3_kib) * 1024;
     for (uint32_t i = 0; i < c->module->fused.kernels.n; i++) {
         const struct kernel *k = &c->module->fused.kernels.data[i];
-        const char *label = kernel_label(c->module, k);
-        for (uint32_t p = 0; p < e->probe.products.n && k->count.i; p++)
-            if (strcmp(e->probe.products.data[p].label, label) == 0)
-                e->s.ways[p].of[t->how].ns += kernel_ns(c, k, e->cached);
+        const struct probed_product *p = k->count.i ? probe_find(&e->probe, kernel_label(c->module, k)) : NULL;
+        if (p)
+            e->s.ways[p - e->probe.products.data].of[t->how].ns += kernel_ns(c, k, e->cached);
     }
 }
 
 /* An arithmetic that is no faster than f32, or than a more exact one, is not worth measuring; f16 is more exact unless
- * a value is too large for it. */
+ * a value is too large for it, and i4 weights may be what a constant consists of. */
 static void ways_prune(struct way *of)
 {
     for (uint32_t k = 0; k < error_n_candidates; k++) {
@@ -173,7 +173,7 @@ static void ways_prune(struct way *of)
         w->possible &= w->ns < worth_most * of[ARITHMETIC_F32].ns;
         for (uint32_t j = 0; j < k; j++)
             w->possible &= !of[error_candidates[j]].possible || error_candidates[j] == ARITHMETIC_F16 ||
-                           w->ns < of[error_candidates[j]].ns;
+                           error_candidates[k] == ARITHMETIC_I4 || w->ns < of[error_candidates[j]].ns;
     }
 }
 
@@ -182,8 +182,13 @@ static bool each_arithmetic(struct error_search *e, struct options *o, bool (*ti
 {
     for (uint32_t k = 0; k <= error_n_candidates; k++) {
         struct timing t = {.e = e, .how = k ? error_candidates[k - 1] : ARITHMETIC_F32};
-        for (uint32_t i = 0; i < e->probe.products.n; i++)
+        bool any = k == 0;
+        for (uint32_t i = 0; i < e->probe.products.n; i++) {
+            any |= e->s.ways[i].of[t.how].possible;
             e->s.ways[i].chosen = e->s.ways[i].of[t.how].possible ? t.how : ARITHMETIC_F32;
+        }
+        if (!any)
+            continue;
         o->choices = error_lines(e);
         report_step(&(struct compilation){.options = e->options, .report = terminal_report()}, e->option, k,
                     error_n_candidates + 1);
@@ -254,10 +259,10 @@ static void run_timed(void *user)
     const mcc_api *api = e->t.s.api;
     t->now = NEW_ARRAY(&e->ctx->session, double, api->n_node + 1);
     t->product = NEW_ARRAY(&e->ctx->session, uint32_t, api->n_node + 1);
-    for (uint32_t i = 0; i < api->n_node; i++)
-        for (t->product[i] = 0; t->product[i] < e->probe.products.n; t->product[i]++)
-            if (strcmp(e->probe.products.data[t->product[i]].label, api->node[i].name) == 0)
-                break;
+    for (uint32_t i = 0; i < api->n_node; i++) {
+        const struct probed_product *p = probe_find(&e->probe, api->node[i].name);
+        t->product[i] = p ? (uint32_t)(p - e->probe.products.data) : e->probe.products.n;
+    }
     while (t->runs < RUNS_TIMED && trial_observe(&e->t, end_run, t))
         ;
 }

@@ -9,7 +9,8 @@
 enum { FRONTIER_MOST = 40 };
 static const char *const words[ARITHMETICS] = {
     [ARITHMETIC_F32] = "f32",   [ARITHMETIC_BF16] = "bf16",        [ARITHMETIC_F16] = "f16",
-    [ARITHMETIC_INT8] = "int8", [ARITHMETIC_DYNAMIC] = "int8 dyn", [ARITHMETIC_I8] = "i8 wts"};
+    [ARITHMETIC_INT8] = "int8", [ARITHMETIC_DYNAMIC] = "int8 dyn", [ARITHMETIC_I8] = "i8 wts",
+    [ARITHMETIC_I4] = "i4 wts"};
 
 static const char *line_of(const struct error_search *e, uint32_t i)
 {
@@ -19,6 +20,7 @@ static const char *line_of(const struct error_search *e, uint32_t i)
     case ARITHMETIC_INT8:
         return arena_printf(arena, "%s:precision=int8:%.9g,%.9g", p->label, p->range.least, p->range.most);
     case ARITHMETIC_DYNAMIC: return arena_printf(arena, "%s:precision=int8", p->label);
+    case ARITHMETIC_I4: return arena_printf(arena, "%s:weights=i4", p->label);
     case ARITHMETIC_I8: return arena_printf(arena, "%s:weights=i8", p->label);
     case ARITHMETIC_BF16:
     case ARITHMETIC_F16: return arena_printf(arena, "%s:precision=%s", p->label, words[e->s.ways[i].chosen]);
