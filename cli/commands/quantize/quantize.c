@@ -92,14 +92,14 @@ static bool edited_costs(struct quantize *z, const char *model, struct edited *u
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
-static bool is_f32(DLDataType type)
+/* A value of a sample, of whatever type: an input or an output. */
+static bool look_at(struct quantize *z, const char *name, const DLTensor *t)
 {
-    return elem_by_dlpack(type) == ELEM_F32;
-}
-
-static bool look_at(struct quantize *z, struct edge *e, const DLTensor *t)
-{
+    struct edge *e = plan_edge(&z->q, name);
+    if (!e || elem_by_dlpack(t->dtype) != ELEM_F32)
+        return true;
     int32_t axis = t->ndim < 2 ? -1 : e->last_axis ? t->ndim - 1 : 1;
+    e->is_float = true;
     return seen_add(&z->q.ctx->session, &e->seen, trial_data(t), t->shape, t->ndim, axis) ||
            error_at(z->q.ctx, FAIL_MODEL, (src_id){0}, e->name,
                     "the samples make this value infinite or not a number; give other samples (--sample)");
@@ -111,22 +111,15 @@ static bool look_at_all(void *user, uint32_t k, DLManagedTensorVersioned **out)
     struct quantize *z = user;
     const struct samples *samples = &z->e->t.samples;
     const mcc_api *api = z->e->t.s.api;
-    for (uint32_t i = 0; i < z->q.edges.n; i++) {
-        struct edge *e = &z->q.edges.data[i];
-        for (uint32_t p = 0; p < api->n_in; p++) {
-            struct file_tensor *b = &samples->of[k * samples->n_inputs + p];
-            DLTensor t = {b->data, {kDLCPU, 0}, b->rank, elem_dlpack(b->elem), b->dims, NULL, 0};
-            e->is_float |= is_f32(t.dtype) && strcmp(api->in[p].name, e->name) == 0;
-            if (is_f32(t.dtype) && strcmp(api->in[p].name, e->name) == 0 && !look_at(z, e, &t))
-                return false;
-        }
-        for (uint32_t p = 0; p < api->n_out; p++) {
-            bool mine = strcmp(api->out[p].name, e->name) == 0 && is_f32(out[p]->dl_tensor.dtype);
-            e->is_float |= mine;
-            if (mine && !look_at(z, e, &out[p]->dl_tensor))
-                return false;
-        }
+    for (uint32_t p = 0; p < api->n_in; p++) {
+        struct file_tensor *b = &samples->of[k * samples->n_inputs + p];
+        DLTensor t = {b->data, {kDLCPU, 0}, b->rank, elem_dlpack(b->elem), b->dims, NULL, 0};
+        if (!look_at(z, api->in[p].name, &t))
+            return false;
     }
+    for (uint32_t p = 0; p < api->n_out; p++)
+        if (!look_at(z, api->out[p].name, &out[p]->dl_tensor))
+            return false;
     return true;
 }
 

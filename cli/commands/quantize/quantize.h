@@ -76,6 +76,9 @@ void plan_make(struct quantizer *);
 void plan_settle(struct quantizer *);
 /* The nodes that read the value, the first of them in *node; whatever else reads it counts as one, too. */
 uint32_t plan_readers(const struct quantizer *, const char *name, uint32_t *node);
+/* The edge of that name, the site of that node; NULL: there is none. */
+struct edge *plan_edge(const struct quantizer *, const char *name);
+struct site *plan_site(const struct quantizer *, uint32_t node);
 /* Edits q->file: bytes on every edge that a site which is not kept reads, and the constants of all sites. */
 void plan_apply(struct quantizer *);
 

@@ -46,13 +46,19 @@ uint32_t plan_readers(const struct quantizer *q, const char *name, uint32_t *nod
     return n;
 }
 
-static uint32_t edge_of(struct quantizer *q, const char *name)
+struct edge *plan_edge(const struct quantizer *q, const char *name)
 {
     for (uint32_t i = 0; i < q->edges.n; i++)
         if (strcmp(q->edges.data[i].name, name) == 0)
-            return i;
-    VEC_PUSH(&q->ctx->session, &q->edges, ((struct edge){.name = name}));
-    return q->edges.n - 1;
+            return &q->edges.data[i];
+    return NULL;
+}
+
+static uint32_t edge_of(struct quantizer *q, const char *name)
+{
+    if (!plan_edge(q, name))
+        VEC_PUSH(&q->ctx->session, &q->edges, ((struct edge){.name = name}));
+    return (uint32_t)(plan_edge(q, name) - q->edges.data);
 }
 
 static bool read_weights(struct quantizer *q, const char *name, struct weights *w)
@@ -108,7 +114,7 @@ static void add_product(struct quantizer *q, uint32_t i)
     VEC_PUSH(&q->ctx->session, &q->sites, s);
 }
 
-static const struct site *site_at(const struct quantizer *q, uint32_t node)
+struct site *plan_site(const struct quantizer *q, uint32_t node)
 {
     for (uint32_t i = 0; i < q->sites.n; i++)
         if (q->sites.data[i].node == node)
@@ -124,7 +130,7 @@ static bool leads_to_site(const struct quantizer *q, const char *name, int depth
         const struct edit_node *e = q->editor->node(q->file, i);
         bool reads = is_among(e->in, e->n_in, name);
         leads = reads &&
-                (site_at(q, i) || (depth > 0 && e->n_out && passes(e) && leads_to_site(q, e->out[0], depth - 1)));
+                (plan_site(q, i) || (depth > 0 && e->n_out && passes(e) && leads_to_site(q, e->out[0], depth - 1)));
     }
     return leads;
 }
@@ -135,7 +141,7 @@ static bool add_map(struct quantizer *q, uint32_t i)
     const struct edit_node *e = q->editor->node(q->file, i);
     struct site s = {.node = i, .n_edges = map_operands(e)};
     struct tensor_data none;
-    if (site_at(q, i) || !s.n_edges || s.n_edges > COUNT_OF(s.edges) || e->n_out != 1 ||
+    if (plan_site(q, i) || !s.n_edges || s.n_edges > COUNT_OF(s.edges) || e->n_out != 1 ||
         !leads_to_site(q, e->out[0], 2))
         return false;
     for (uint32_t k = 0; k < s.n_edges; k++)
@@ -191,7 +197,7 @@ static struct range range_of(const struct quantizer *q, const struct edge *e)
 {
     const struct site *maker;
     uint32_t place;
-    while ((place = place_of(q, e->name)) && (maker = site_at(q, place - 1)) && !maker->kept &&
+    while ((place = place_of(q, e->name)) && (maker = plan_site(q, place - 1)) && !maker->kept &&
            q->editor->node(q->file, maker->node)->kind == EDIT_MAX_POOL && q->edges.data[maker->edges[0]].stored)
         e = &q->edges.data[maker->edges[0]];
     return e->range;
@@ -240,11 +246,12 @@ static void set_readers(struct quantizer *q)
 {
     for (uint32_t i = 0; i < q->editor->n_nodes(q->file); i++) {
         const struct edit_node *n = q->editor->node(q->file, i);
-        const struct site *s = site_at(q, i);
-        for (uint32_t k = 0; k < n->n_in && !(s && s->is_product && s->kept); k++)
-            for (uint32_t e = 0; e < q->edges.n; e++)
-                if (q->edges.data[e].wide && strcmp(q->edges.data[e].name, n->in[k]) == 0)
-                    q->editor->set_operand(q->file, i, k, q->edges.data[e].wide);
+        const struct site *s = plan_site(q, i);
+        for (uint32_t k = 0; k < n->n_in && !(s && s->is_product && s->kept); k++) {
+            const struct edge *e = plan_edge(q, n->in[k]);
+            if (e && e->wide)
+                q->editor->set_operand(q->file, i, k, e->wide);
+        }
     }
 }
 

@@ -32,14 +32,6 @@ static void weights_place(const struct site *s, int64_t i, uint32_t *out, uint32
 
 /* ---- equalization ------------------------------------------------------------------------------------------------ */
 
-static struct site *product_of_node(struct quantizer *q, uint32_t node)
-{
-    for (uint32_t i = 0; i < q->sites.n; i++)
-        if (q->sites.data[i].node == node && q->sites.data[i].is_product)
-            return &q->sites.data[i];
-    return NULL;
-}
-
 /* The product that alone reads, through homogeneous maps, what `first` makes. */
 static struct site *next_product(struct quantizer *q, const struct site *first)
 {
@@ -48,10 +40,10 @@ static struct site *next_product(struct quantizer *q, const struct site *first)
         uint32_t node = 0;
         if (plan_readers(q, e->out[0], &node) != 1 || q->editor->is_open(q->file, e->out[0]))
             return NULL;
-        struct site *next = product_of_node(q, node);
+        struct site *next = plan_site(q, node);
         const char *from = e->out[0];
         e = q->editor->node(q->file, node);
-        if (next)
+        if (next && next->is_product)
             return strcmp(e->in[0], from) == 0 ? next : NULL;
         if (!is_homogeneous(e))
             return NULL;
