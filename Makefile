@@ -204,7 +204,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-pt2 check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-pt2 bench-threads bench-int8 bench-llm
+.PHONY: chart check check-unit check-real check-pt2 check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-pt2 bench-threads bench-int8 bench-error bench-llm
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -351,6 +351,15 @@ $(BUILD)/open/done: tests/bench/open_requirements.txt $(VENV)/bin/pytest
 # the packages; NETS="torch timm.lcnet_035", FORM=batch.
 bench-pt2: all
 	@$(TEST_ENV) $(TORCH) tests/bench/pt2_beside_onnx.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(FORM),--form $(FORM)) $(NETS)
+
+# Does the bound of --error hold on unseen samples of trained networks, and what does it cost in accuracy? NETS="digits rec" SPLITS=20. The
+# networks are those of packages of PyPI; ERROR_PYTHON has tests/requirements.txt and Pillow.
+ERROR_PYTHON ?= $(BUILD)/error/bin/python
+bench-error: all $(VENV)/bin/pytest $(if $(filter $(BUILD)/%,$(ERROR_PYTHON)),$(BUILD)/error/done)
+	@$(TEST_ENV) $(ERROR_PYTHON) tests/bench/kept.py --verbose $(if $(SPLITS),--splits $(SPLITS)) $(NETS)
+$(BUILD)/error/done: tests/requirements.txt $(VENV)/bin/pytest
+	$(call say,VENV,$(BUILD)/error)rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check -r $< pillow==12.0.0
+	@touch $@
 
 # Quantized networks beside ONNX Runtime, in processor time; NETS="resnet50", QUANTIZED=qdq,qop,dynamic.
 bench-int8: all $(VENV)/bin/pytest
@@ -671,6 +680,7 @@ help:
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
 	@echo 'make bench-windows DLLs under Wine beside shared objects, processor time; NETS="build/nets/bert.onnx" ROUNDS=25'
 	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'
+	@echo 'make bench-error   the bound of --error on unseen samples of trained networks, accuracy lost; NETS="digits magika det rec moonshine" SPLITS=20'
 	@echo 'make bench-llm      language models beside ONNX Runtime; SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4 LAYERS=6 THREADS=1,2 PEERS=genai,llama.cpp,OpenVINO'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
 	@echo 'make bench-mca     the inner loops for AArch64 in models of its cores'

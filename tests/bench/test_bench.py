@@ -41,6 +41,14 @@ def test_peers_that_are_missing():
     assert done.returncode == 2 and "no peer is called tvm: there are mcc, " in done.stderr
 
 
+def test_bound_on_unseen_samples():
+    """make bench-error, of the network that is here: the exit status says whether the bound and the accuracy hold."""
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/kept.py", "--splits", "2", "digits"], capture_output=True, text=True)
+    assert done.returncode == 0, done
+    assert re.fullmatch(r"digits +2 of 2 splits of 48 samples within 1% on 64 others; largest [\d.]+ %; products: .*; right [\d.]+ % in f32, "
+                        r"[\d.]+ %: -?[\d.]+ points lost\n", done.stdout), done.stdout
+
+
 def test_roofline(tmp_path):
     assert mcc(DIGITS, "-o", tmp_path / "digits.so").returncode == 0
     done = mcc("bench", "--roofline", "--runs", 20, tmp_path / "digits.so")
