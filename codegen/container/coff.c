@@ -198,7 +198,7 @@ void coff_link(struct linking *l)
     uint32_t n, n_runtime;
     if (l->kind != OUTPUT_SHARED)
         return;
-    linking_options(l, ARRAY(const char *, "lld-link", "/dll", "/noentry", "/nodefaultlib", "/Brepro", "/opt:ref,noicf",
+    linking_options(l, ARRAY(char *, "lld-link", "/dll", "/noentry", "/nodefaultlib", "/Brepro", "/opt:ref,noicf",
                              "/noimplib", "/threads:1", "/out:-", "/include:mcc_rt_note",
                              /* code of states, which others drop again */
                              "/alternatename:mcc_rt_keeping=mcc_rt_model",

@@ -72,13 +72,12 @@ static struct span make_script(struct arena *arena, bool has_weights)
 /* Names start at the query function and the note; what of the runtime they reach is taken. */
 static void add_options(struct linking *l)
 {
-    linking_options(l, ARRAY(const char *, "ld.lld", "-o", "-", "-m", elf_machine_of(l->platform)->emulation,
-                             "--threads=1", "-u", "mcc_query", "-u", "mcc_rt_note"));
+    linking_options(l, ARRAY(char *, "ld.lld", "-o", "-", "-m", elf_machine_of(l->platform)->emulation, "--threads=1",
+                             "-u", "mcc_query", "-u", "mcc_rt_note"));
     if (l->kind != OUTPUT_SHARED) /* elf_merge.c makes threads a must */
-        linking_options(l,
-                        ARRAY(const char *, "-r", "--defsym=dlopen=rt_threads_none", "--defsym=dlsym=rt_threads_none"));
+        linking_options(l, ARRAY(char *, "-r", "--defsym=dlopen=rt_threads_none", "--defsym=dlsym=rt_threads_none"));
     else
-        linking_options(l, ARRAY(const char *, "-shared", "--eh-frame-hdr", "--gc-sections", "--hash-style=gnu",
+        linking_options(l, ARRAY(char *, "-shared", "--eh-frame-hdr", "--gc-sections", "--hash-style=gnu",
                                  "--build-id=none", "--fatal-warnings", "--no-undefined", "-z", "noexecstack", "-z",
                                  "relro", "-z", "now", "-z",
                                  arena_printf(l->arena, "max-page-size=%llu", (unsigned long long)l->platform->page)));

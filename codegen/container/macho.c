@@ -266,8 +266,7 @@ static void set_system(struct linking *l, struct span *object)
 /* _of is _name, too. */
 static void alias(struct linking *l, const char *name, const char *of)
 {
-    linking_options(
-        l, ARRAY(const char *, "-alias", arena_printf(l->arena, "_%s", of), arena_printf(l->arena, "_%s", name)));
+    linking_options(l, ARRAY(char *, "-alias", arena_printf(l->arena, "_%s", of), arena_printf(l->arena, "_%s", name)));
 }
 
 static void put_objects(struct linking *l)
@@ -293,9 +292,9 @@ void macho_link(struct linking *l)
         return;
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = 0;
-    linking_options(l, ARRAY(const char *, "ld64.lld", "-dylib", "-dead_strip", "-reproducible", "--threads=1", "-o",
-                             "-", "-undefined", "error", "-fixup_chains", "-segprot", MACHO_WEIGHTS_SEGMENT, "r", "r",
-                             "-u", "_mcc_rt_note", "-adhoc_codesign", "-arch", macho_machine_of(l->platform)->option,
+    linking_options(l, ARRAY(char *, "ld64.lld", "-dylib", "-dead_strip", "-reproducible", "--threads=1", "-o", "-",
+                             "-undefined", "error", "-fixup_chains", "-segprot", MACHO_WEIGHTS_SEGMENT, "r", "r", "-u",
+                             "_mcc_rt_note", "-adhoc_codesign", "-arch", macho_machine_of(l->platform)->option,
                              "-platform_version", l->platform->system, least, least, "-install_name", name,
                              "-exported_symbol", arena_printf(l->arena, "_%s", l->query)));
     if (strcmp(l->query, "mcc_query") != 0)

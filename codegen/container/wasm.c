@@ -115,12 +115,12 @@ void wasm_link(struct linking *l, const struct static_network *n)
     struct span *members = NEW_ARRAY(l->arena, struct span, n->n_units + 1);
     const unsigned long long stack = n->stack > STACK_MIN ? (n->stack + 15) / 16 * 16 : STACK_MIN;
     uint32_t count = 0;
-    linking_options(l, ARRAY(const char *, "wasm-ld", "--no-entry", "--strip-all", "--stack-first", "--threads=1",
+    linking_options(l, ARRAY(char *, "wasm-ld", "--no-entry", "--strip-all", "--stack-first", "--threads=1",
                              "--export=" WASM_HEAP, "-o", "-", "-z", arena_printf(l->arena, "stack-size=%llu", stack)));
     if (n->workers)
-        linking_options(l, ARRAY(const char *, "--import-memory", "--export-memory", "--export-table",
+        linking_options(l, ARRAY(char *, "--import-memory", "--export-memory", "--export-table",
                                  "--export=__stack_pointer", "--import-undefined"));
-    linking_options(l, ARRAY(const char *, arena_printf(l->arena, "--export=%s", n->entry),
+    linking_options(l, ARRAY(char *, arena_printf(l->arena, "--export=%s", n->entry),
                              arena_printf(l->arena, "--export=%s", n->plan),
                              arena_printf(l->arena, "--export-if-defined=%s", n->weights_symbol)));
     linking_option(l, "--whole-archive");
