@@ -3,6 +3,7 @@
 
 #include "runtime/ops/rt_ops.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int64_t knob_ns = 1, knob_work, knob_repeats = 1;
@@ -261,3 +262,26 @@ struct mcc_rt_desc loose_desc = {
     .plan = loose_plan,
     .variants = loose_variants,
 };
+
+/* ---- a host that counts ---- */
+
+static void *counted_alloc(void *user, size_t bytes, size_t align)
+{
+    struct counted *m = user;
+    if (m->calls++ == m->fail_at)
+        return NULL;
+    m->bytes += (int64_t)bytes;
+    return aligned_alloc(align, (bytes + align - 1) / align * align);
+}
+
+static void counted_release(void *user, void *p, size_t bytes)
+{
+    ((struct counted *)user)->bytes -= (int64_t)bytes;
+    free(p);
+}
+
+mcc_host counted_host(struct counted *m)
+{
+    return (mcc_host){
+        .size = sizeof(mcc_host), .user = m, .threads = 1, .alloc = counted_alloc, .release = counted_release};
+}

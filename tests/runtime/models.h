@@ -18,4 +18,10 @@ extern int64_t knob_repeats;         /* how often pair launches its first kernel
 extern void (*knob_chunk)(int64_t begin, int64_t end);   /* called for each chunk of pair's first kernel */
 extern void (*knob_hook)(void);      /* called by pair's program between its launches */
 
+/* A host that counts and limits memory: allocation number fail_at gives nothing. */
+struct counted {
+    int64_t calls, bytes, fail_at;
+};
+mcc_host counted_host(struct counted *);
+
 #endif

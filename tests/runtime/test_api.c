@@ -254,36 +254,10 @@ static void test_plan(void **state)
     assert_int_equal(mcc_rt_plan(f->model, NULL, shapes, &bytes, &f->error), MCC_E_ARG);
 }
 
-/* Counts and limits the host's memory. */
-struct memory {
-    int64_t calls, bytes, fail_at;
-};
-
-static void *counted_alloc(void *user, size_t bytes, size_t align)
-{
-    struct memory *m = user;
-    if (m->calls++ == m->fail_at)
-        return NULL;
-    m->bytes += (int64_t)bytes;
-    return aligned_alloc(align, (bytes + align - 1) / align * align);
-}
-
-static void counted_release(void *user, void *p, size_t bytes)
-{
-    ((struct memory *)user)->bytes -= (int64_t)bytes;
-    free(p);
-}
-
-static mcc_host counted_host(struct memory *m)
-{
-    return (mcc_host){
-        .size = sizeof(mcc_host), .user = m, .threads = 1, .alloc = counted_alloc, .release = counted_release};
-}
-
 static void test_caller_memory(void **state)
 {
     struct fixture *f = *state;
-    struct memory memory = {0, 0, -1};
+    struct counted memory = {0, 0, -1};
     mcc_host host = counted_host(&memory);
     mcc_model *model;
     mcc_ctx *ctx;
@@ -318,7 +292,7 @@ static void test_out_of_memory(void **state)
     struct fixture *f = *state;
     int passed = 0;
     for (int64_t at = 0; at < 40 && !passed; at++) {
-        struct memory memory = {0, 0, at};
+        struct counted memory = {0, 0, at};
         mcc_host host = counted_host(&memory);
         mcc_model *model = NULL;
         mcc_ctx *ctx = NULL;

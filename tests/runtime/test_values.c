@@ -24,25 +24,6 @@ static mcc_value value_of(DLTensor *tensor)
     return (mcc_value){.kind = MCC_TENSOR, .present = 1, .tensor = tensor};
 }
 
-struct memory {
-    int64_t calls, bytes, fail_at;
-};
-
-static void *counted_alloc(void *user, size_t bytes, size_t align)
-{
-    struct memory *m = user;
-    if (m->calls++ == m->fail_at)
-        return NULL;
-    m->bytes += (int64_t)bytes;
-    return aligned_alloc(align, (bytes + align - 1) / align * align);
-}
-
-static void counted_release(void *user, void *p, size_t bytes)
-{
-    ((struct memory *)user)->bytes -= (int64_t)bytes;
-    free(p);
-}
-
 /* ---- pick: strings and sequences ------------------------------------------------------------------------------ */
 
 struct pick {
@@ -94,8 +75,8 @@ static void pick_check(const struct pick *p)
 
 static void test_values(void **state)
 {
-    struct memory memory = {0, 0, -1};
-    mcc_host host = {.size = sizeof host, .user = &memory, .alloc = counted_alloc, .release = counted_release};
+    struct counted memory = {0, 0, -1};
+    mcc_host host = counted_host(&memory);
     mcc_model *model;
     mcc_ctx *ctx;
     mcc_error error;
@@ -168,8 +149,8 @@ static void test_out_of_memory(void **state)
     bool passed = false;
     (void)state;
     for (int64_t at = 0; at < 60 && !passed; at++) {
-        struct memory memory = {0, 0, at};
-        mcc_host host = {.size = sizeof host, .user = &memory, .alloc = counted_alloc, .release = counted_release};
+        struct counted memory = {0, 0, at};
+        mcc_host host = counted_host(&memory);
         mcc_model *model;
         mcc_ctx *ctx = NULL;
         struct pick p;

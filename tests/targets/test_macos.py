@@ -11,13 +11,14 @@ import subprocess
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
 
 from conformance import run
 from hostile.artifacts import xxh64
 from support.artifact import Artifact, ModelError
+from support.damage import readers_answer
 from support.foreign import Foreign
-from support.tool import BUILD, DIGITS, MCC, ROOT, compile_to, mcc, result, save, value
+from support.mixed import net
+from support.tool import DIGITS, ROOT, compile_to, mcc, result
 
 X86, ARM, IOS = (f"--target={t}" for t in ("x86_64-macos", "aarch64-macos", "aarch64-ios"))
 # What artifacts take of libSystem: public functions, of which those that came with macOS 14.4 may be absent.
@@ -27,18 +28,6 @@ TAKEN = {"memcpy", "memmove", "memset", "memcmp", "bzero", "__bzero", "__error",
          "pthread_mutex_lock", "pthread_mutex_unlock", "pthread_sigmask", "sysconf", "sysctlbyname"}
 MAGIC, FAT = b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"
 here = pytest.mark.skipif(platform.machine() != "x86_64", reason="not on x86-64")
-
-
-def net(path):
-    """A convolution, sums that are shared between threads, a sort, text and sizes that the data decides."""
-    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], "conv", pads=[1] * 4), helper.make_node("Softmax", ["c"], ["s"], "soft", axis=1),
-             helper.make_node("TopK", ["s", "k"], ["t", "i"], "top", axis=1), helper.make_node("MatMul", ["t", "m"], ["p"], "mul"),
-             helper.make_node("NonZero", ["p"], ["y"], "find"), helper.make_node("Cast", ["i"], ["z"], "text", to=TensorProto.STRING)]
-    rng = np.random.default_rng(1)
-    save(path, nodes, [value("x", [1, 16, 57, 57])], [value("p", [1, 5, 57, 65]), value("y", [4, None], TensorProto.INT64),
-                                                      value("z", [1, 5, 57, 57], TensorProto.STRING)],
-         {"w": rng.standard_normal((64, 16, 3, 3)).astype(np.float32), "k": np.array([5]), "m": rng.standard_normal((57, 65)).astype(np.float32)})
-    return path
 
 
 class Library:
@@ -496,27 +485,6 @@ def test_signed_anew(monkeypatch, tmp_path):
     assert mcc("inspect", path).returncode == 3
 
 
-def damaged(good, rng):
-    """A damaged file, and whether a new hash shall hide that."""
-    data = bytearray(good)
-    for _ in range(int(rng.integers(1, 4))):
-        # headers and the last segment more than code
-        at = int(rng.integers(0, min(2048, len(data)) if rng.random() < 0.4 else len(data)))
-        kind = int(rng.integers(0, 5))
-        if kind == 0:
-            data[at] ^= 1 << int(rng.integers(0, 8))
-        elif kind == 1:
-            data[at:at + 4] = rng.choice([b"\0\0\0\0", b"\xff\xff\xff\xff", b"\0\0\0\x80", b"\1\0\0\0"])
-        elif kind == 2:
-            data[at:at + 40] = data[-40:]
-        elif kind == 3:
-            data[at:at + 40] = data[at + 40:at + 80]
-        else:
-            del data[max(at, 100):]
-    data += b"\0" * int(len(data) < 2)
-    return bytes(data), rng.random() < 0.6
-
-
 def sealed(data):
     """The bytes with a hash that fits, if their note and commands can be found."""
     note, at, zeros = data.find(b"\4\0\0\0\x78\0\0\0\1\0\0\0mcc\0"), 32, []
@@ -548,19 +516,7 @@ def test_damaged_to_readers(tmp_path):
     good = [compile_to(tmp_path / f"{i}.dylib", DIGITS, *words).read_bytes() for i, words in enumerate(options)]
     good.append(compile_to(tmp_path / "3.o", DIGITS, *options[0]).read_bytes())
     good.append(compile_to(tmp_path / "4.dylib", DIGITS, "--target=x86_64-macos,aarch64-macos").read_bytes())
-    rng, accepted = np.random.default_rng(5), 0
-    path = tmp_path / "bad.dylib"
-    commands = [["inspect"], ["inspect", "--verify"], ["inspect", "--json"], ["report", "-q", "-o", tmp_path / "bad.html"], ["run"], ["bench"],
-                ["compile", "-o", tmp_path / "no.so"], ["check"], ["eval"]]
-    for i in range(500):
-        data, seal = damaged(good[i % 5], rng)
-        path.write_bytes(sealed(data) if seal and i % 5 < 3 else data)
-        for words in [commands[0], commands[1 + i % (len(commands) - 1)]]:
-            done = subprocess.run([MCC, *map(str, [words[0], path, *words[1:]])], capture_output=True, text=True, errors="replace", timeout=20)
-            assert done.returncode in ((0, 3) if words[0] in ("inspect", "report") else (1, 3)), (i, words, done.returncode, done.stderr)
-            assert done.returncode == 0 or "error: " in done.stderr, (i, words, done.stderr)
-            accepted += done.returncode == 0
-    assert accepted > 20
+    readers_answer(tmp_path / "bad.dylib", good, 2048, [sealed] * 3 + [bytes] * 2)
 
 
 @here
