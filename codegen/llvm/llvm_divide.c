@@ -82,7 +82,15 @@ LLVMValueRef emit_divide(struct emitter *e, const struct lstmt *s)
     return s->op == L_DIV ? quotient(e, s->type, a, b) : remainder_of(e, s->type, a, b);
 }
 
-/* The remainder decides: where it is negative, the quotient goes down by one, the remainder up by b (b > 0). */
+/* The power of two that a single constant divisor is, as a shift; -1: it is none. */
+static int32_t shift_of(LLVMValueRef v)
+{
+    int64_t n = LLVMIsAConstantInt(v) ? LLVMConstIntGetSExtValue(v) : 0;
+    return n > 0 && (n & (n - 1)) == 0 ? __builtin_ctzll((uint64_t)n) : -1;
+}
+
+/* The remainder decides: where it is negative, the quotient goes down by one, the remainder up by b (b > 0). Powers of
+ * two round down by themselves. */
 LLVMValueRef emit_floordiv(struct emitter *e, const struct lstmt *s)
 {
     LLVMValueRef a = operand(e, s, 0), b = safe_divisor(e, s->type, a, operand(e, s, 1)),
@@ -98,6 +106,10 @@ LLVMValueRef emit_floordiv(struct emitter *e, const struct lstmt *s)
     }
     if (!elem_is_signed(t.elem))
         return s->op == L_FLOORDIV ? quotient(e, t, a, b) : remainder_of(e, t, a, b);
+    int32_t shift = shift_of(b);
+    if (shift >= 0)
+        return s->op == L_FLOORDIV ? LLVMBuildAShr(e->b, a, const_like(e, t, shift), "")
+                                   : LLVMBuildAnd(e->b, a, const_like(e, t, ((int64_t)1 << shift) - 1), "");
     q = quotient(e, t, a, b);
     r = LLVMBuildSub(e->b, a, LLVMBuildMul(e->b, q, b, ""), "");
     low = LLVMBuildICmp(e->b, LLVMIntSLT, r, zero, "");

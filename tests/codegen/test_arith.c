@@ -149,6 +149,10 @@ static void divisions(struct frame *f)
     put(f, op2(f->b, L_REM, f->t, f->x, seven));
     put(f, op2(f->b, L_FLOORDIV, f->t, f->x, seven));
     put(f, op2(f->b, L_FLOORMOD, f->t, f->x, seven));
+    for (int64_t n = 1; n <= 64; n *= 8) { /* shifts */
+        put(f, op2(f->b, L_FLOORDIV, f->t, f->x, number(f->b, f->t, n)));
+        put(f, op2(f->b, L_FLOORMOD, f->t, f->x, number(f->b, f->t, n)));
+    }
 }
 
 static void test_integers(void **state)
@@ -159,7 +163,7 @@ static void test_integers(void **state)
     (void)state;
     for (size_t e = 0; e < COUNT_OF(int_elems); e++) {
         for (size_t w = 0; w < COUNT_OF(widths); w++) {
-            struct frame f = frame_new(s, int_elems[e], widths[w], 40);
+            struct frame f = frame_new(s, int_elems[e], widths[w], 46);
             for (size_t i = 0; i < COUNT_OF(one); i++)
                 put(&f, op1(f.b, one[i], f.t, f.x));
             for (size_t i = 0; i < COUNT_OF(two); i++)
