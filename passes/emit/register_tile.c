@@ -3,22 +3,25 @@
 
 #include <string.h>
 
-/* Tiles of k points that cover all of [0, n), if it has so many: the last one begins where it ends at n. Returns the
- * points that are left: n or none. */
-static expr_id tiles_again(struct em *em, expr_id n, int64_t k, em_tile_fn *fn, void *user)
+/* Tiles of k points for all points of [0, n) from `done` on, if n has so many. Where more are left than the size below
+ * has, a last one ends at n, and begins in the one before. Returns the points that are then done. */
+static expr_id tiles_again(struct em *em, expr_id n, expr_id done, int64_t k, int64_t below, em_tile_fn *fn, void *user)
 {
     struct exprs *x = em->x;
     struct em_for l;
     int64_t most = ex_hi(x, n);
-    expr_id zero = ex_const(x, 0), fits = ex_le(x, ex_const(x, k), n),
-            count = k == 1 ? n : ex_select(x, fits, ex_ceildiv(x, n, ex_const(x, k)), zero);
-    expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0), at = i;
-    if (k > 1)
-        at = em_pin(em, ex_min(x, ex_mulc(x, i, k), ex_addc(x, n, -k)), 0,
-                    most == INT64_MAX || most < k ? most : most - k);
+    bool again = below + 1 < k;
+    expr_id zero = ex_const(x, 0), left = ex_addc(x, ex_sub(x, n, done), again ? k - 1 - below : 0),
+            count = ex_div(x, left, ex_const(x, k));
+    if (again)
+        count = ex_select(x, ex_le(x, ex_const(x, k), n), count, zero);
+    expr_id i = em_for_begin(em, &l, zero, count, 1, NULL, 0), at = ex_add(x, done, ex_mulc(x, i, k));
+    if (again)
+        at = em_pin(em, ex_min(x, at, ex_addc(x, n, -k)), 0, most == INT64_MAX || most < k ? most : most - k);
     fn(user, at, (uint32_t)k);
     em_for_end(em, &l, NULL, NULL);
-    return ex_select(x, fits, zero, n);
+    expr_id end = ex_add(x, done, ex_mulc(x, count, k));
+    return again ? ex_min(x, end, n) : end;
 }
 
 void em_tiles(struct em *em, expr_id n, int64_t size, enum tile_rest rest, em_tile_fn *fn, void *user)
@@ -30,9 +33,9 @@ void em_tiles(struct em *em, expr_id n, int64_t size, enum tile_rest rest, em_ti
     bool known = ex_is_const(x, n, &c);
     if (known && c < 1)
         return;
-    if (!known && rest == REST_AGAIN) {
+    if (!known && tile_again(rest)) {
         for (int64_t k = size; k > 0; k = tile_below(k, rest))
-            n = tiles_again(em, n, k, fn, user);
+            done = tiles_again(em, n, done, k, tile_below(k, rest), fn, user);
         return;
     }
     struct even e = even_split(c, size);

@@ -158,7 +158,7 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
 /* Tiles of a dim, as many as the part at hand has; -1: of one point. */
 static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t size, em_tile_fn *fn, void *user)
 {
-    enum tile_rest rest = tile_rest(em->m, t->n);
+    enum tile_rest rest = tile_rest(&em->site, t->n, t->s);
     if (dim < 0)
         fn(user, ex_const(em->x, 0), 1);
     else if (t->s->split && dim == t->split_dim)

@@ -163,9 +163,10 @@ static void update_in_place(struct planner *p)
 {
     struct module *m = p->m;
     for (uint32_t at = 0; at < m->fused.order.n; at++) {
-        const struct kernel *k = &m->fused.kernels.data[m->fused.order.data[at]];
+        struct kernel *k = &m->fused.kernels.data[m->fused.order.data[at]];
         value_id from[IN_PLACE_MOST];
         uint32_t n = in_place_operands(m, k, from, IN_PLACE_MOST);
+        k->in_place = false;
         for (uint32_t i = 0; i < n; i++) {
             struct storage *to = &m->fused.storage[k->outs.data[0].i], *s = &m->fused.storage[from[i].i];
             struct buffer *mine = &m->plan.buffers.data[to->buffer], *of = &m->plan.buffers.data[s->buffer];
@@ -178,6 +179,7 @@ static void update_in_place(struct planner *p)
             if (copy->buffer == to->buffer) /* it is no piece of another value */
                 copy->buffer = s->buffer;
             to->buffer = s->buffer;
+            k->in_place = true;
             break;
         }
     }

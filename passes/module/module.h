@@ -94,6 +94,7 @@ struct kernel {
     uint32_t piece; /* k + 1: stores operand k (= domain) of the concat outs[0] in its place; 0: the whole */
     uint32_t shares; /* k + 1: what it stores may lie in the memory of input k. Then a scatter changes the rows that it
                       * scatters, and a concat's first piece nothing (layout/share_ports.c) */
+    bool in_place; /* what it stores lies where an operand does, of which it reads each element at that point alone */
     node_list path; /* invertible views from the anchor's result to domain */
     node_list nodes; /* all nodes computed inside, any order */
     uint32_t row_mask; /* dims of domain that inner reductions depend on; meaningful when has_rows */

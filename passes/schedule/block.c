@@ -108,13 +108,18 @@ struct even tile_flat_split(const struct exprs *x, const struct type *t, const s
     return even_split(rows * columns, c->ta);
 }
 
-enum tile_rest tile_rest(const struct module *m, const struct node *n)
+enum tile_rest tile_rest(const struct site *site, const struct node *n, const struct tile_schedule *c)
 {
-    const struct graph *g = m->g;
-    bool image = value_type(g, n->out[0])->rank >= 4;
-    if (has_rows(m, n) || (image && (n->op == OP_WINDOW || conv_depthwise(g, n))))
-        return REST_ROWS;
-    return image && n->op == OP_CONV ? REST_IMAGE : REST_POINTS;
+    const struct kernel *k = site->k;
+    bool image = value_type(site->g, n->out[0])->rank >= 4,
+         window = image && (n->op == OP_WINDOW || conv_depthwise(site->g, n)),
+         again = k->outs.n == 1 && !k->in_place && !k->shares && !k->has_rows && !k->locals.n && k->region.i == 1 &&
+                 !c->k_block && !c->matmul && !c->chunk;
+    if (has_rows(site->m, n) || window)
+        return window && again ? REST_AGAIN_LINE : REST_ROWS;
+    if (!image || n->op != OP_CONV)
+        return REST_POINTS;
+    return !again ? REST_IMAGE : c->flat ? REST_AGAIN : REST_AGAIN_LINE;
 }
 
 bool tile_flat_even(const struct exprs *x, const struct type *t, const struct tile_schedule *c)

@@ -271,18 +271,30 @@ enum tile_rest {
     REST_POINTS,
     REST_ROWS, /* of a product, whose tiles read all panels, or of a window: 8, 3 and 2 have a tile, too */
     REST_IMAGE, /* of a convolution, whose tiles read all panels, too: halves, as a small map fills a few */
-    REST_AGAIN /* of what may be computed twice: the last tile overlaps the one before it, so an extent of a tile at
-                  least needs no smaller ones */
+    REST_AGAIN, /* of what may be computed twice: the last tile may overlap the one before it, which leaves less */
+    REST_AGAIN_LINE /* the same where lines may be a few points long */
 };
 static inline int64_t tile_below(int64_t size, enum tile_rest rest)
 {
-    if (rest == REST_AGAIN)
+    if (rest == REST_AGAIN || (rest == REST_AGAIN_LINE && size > 8))
         return size > 8 ? 4 : size > 1;
+    if (rest == REST_AGAIN_LINE)
+        return size > 3 ? size / 2 : size > 1;
     if (rest == REST_IMAGE)
         return size / 2;
     if (rest == REST_ROWS)
         return size > 8 ? 8 : size == 8 ? 4 : size > 4 ? 3 : size - 1;
     return size >= 8 ? 4 : size >= 4 ? 2 : size > 1;
+}
+static inline bool tile_again(enum tile_rest rest)
+{
+    return rest == REST_AGAIN || rest == REST_AGAIN_LINE;
+}
+/* Tiles of `size` points for the last `left` of n > 0: one that overlaps others if more is left than the next size. */
+static inline int64_t tile_times(int64_t left, int64_t n, int64_t size, enum tile_rest rest)
+{
+    bool more = tile_again(rest) && n >= size && left > 0 && left % size > tile_below(size, rest);
+    return left > 0 ? left / size + more : 0;
 }
 /* Of all points of a flat tile's two dims, where these are of known extent (tile_flat_even). */
 struct even tile_flat_split(const struct exprs *, const struct type *result, const struct tile_schedule *);
@@ -429,8 +441,9 @@ bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32
 /* Points of the result, less those along vec, that one parallel index of a kernel in blocks goes through. */
 int64_t tile_block_points(const struct exprs *, const struct node *anchor, const struct type *result,
                           const struct tile_schedule *);
-/* What is left of a dynamic extent. */
-enum tile_rest tile_rest(const struct module *, const struct node *anchor);
+/* What is left of a dynamic extent. Points are computed twice unless they add to what is there, a second result or sums
+ * in scratch, or what they store lies in the place of what they read. */
+enum tile_rest tile_rest(const struct site *, const struct node *anchor, const struct tile_schedule *);
 /* Blocks of nr vectors along vec; 1 where there are no lanes. */
 expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Parallel indices that have these blocks, k_columns each. */

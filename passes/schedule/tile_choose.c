@@ -96,7 +96,7 @@ void tile_choose(const struct site *site, struct schedule *out)
         b = (struct anchor_extent){1, .known = true};
     }
     bool contraction = anchor_contracts(site, n);
-    const struct anchor_step step = anchor_step(site, n, c.flat, c.lanes);
+    const struct anchor_step step = anchor_step(site, n, &c);
     int64_t regs = site->mach->registers, least = INT64_MAX, weight = code_weight(site, n);
     bool segments = n->op == OP_SEGMENTS; /* a step's place and factor serve all vectors */
     int64_t max_nr = c.vec < 0 || (!v.known && !segments) ? 1
@@ -123,7 +123,7 @@ void tile_choose(const struct site *site, struct schedule *out)
                 if (!tile_fits_row(site, n, &step.row, &with) || (!contraction && ta * (lines ? nr : 1) > max_apart))
                     continue;
                 int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
-                int64_t both = cost + tile_code_cost(cost, a, b, v.n, &with, regs, weight, tile_rest(site->m, n)) +
+                int64_t both = cost + tile_code_cost(cost, a, b, v.n, &with, regs, weight, step.rest) +
                                share_cost(site, t, cost, step.n, vectors, &with);
                 if (both < least) {
                     least = both;

@@ -78,9 +78,11 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct anchor
 /* A line of dynamic length: whole tiles, and what is left of it. */
 static int64_t line_cost(int64_t left, int64_t size, int64_t tb, int64_t nr, const struct anchor_step *s)
 {
-    int64_t line = 0;
-    for (int64_t k = size; k > 0; left %= k, k = tile_below(k, s->rest))
-        line += left / k * step_cost(k, tb, nr, s);
+    int64_t line = 0, n = left, tiles;
+    for (int64_t k = size; k > 0; left -= tiles * k, k = tile_below(k, s->rest)) {
+        tiles = tile_times(left, n, k, s->rest);
+        line += tiles * step_cost(k, tb, nr, s);
+    }
     return line;
 }
 

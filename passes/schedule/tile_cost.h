@@ -56,7 +56,7 @@ bool anchor_is_window(const struct site *, const struct node *);
 bool anchor_emulated(const struct site *, const struct node *);
 /* Steps at one point; guess: else extents as they are counted, where they are open. */
 uint64_t anchor_steps(const struct site *, const struct node *, bool guess);
-struct anchor_step anchor_step(const struct site *, const struct node *, bool flat, uint32_t lanes);
+struct anchor_step anchor_step(const struct site *, const struct node *, const struct tile_schedule *);
 /* tile_fits, of a row of taps that is known. */
 bool tile_fits_row(const struct site *, const struct node *, const struct row_taps *, const struct tile_schedule *);
 /* Dims and lanes; *most: points along a that a tile numbered through may have. */

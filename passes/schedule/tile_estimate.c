@@ -50,7 +50,7 @@ static int64_t block_estimate(const struct site *site, const struct size_at *at,
     const struct type *t = value_type(site->g, n->out[0]);
     struct anchor_extent v = extent_at(site, t, c->vec, at), a = extent_at(site, t, c->a, at),
                          b = extent_at(site, t, c->b, at);
-    const struct anchor_step step = anchor_step(site, n, c->flat, c->lanes);
+    const struct anchor_step step = anchor_step(site, n, c);
     int64_t vectors = (v.n + c->lanes - 1) / c->lanes, steps = step.n > INT32_MAX ? INT32_MAX : (int64_t)step.n;
     if (c->flat) {
         a = (struct anchor_extent){a.n * b.n, .known = a.known && b.known, .rests = a.rests};
@@ -88,8 +88,8 @@ int64_t tile_code(const struct site *site, const struct tile_schedule *c)
     const struct type *t = value_type(site->g, n->out[0]);
     struct anchor_extent v = anchor_extent(site, t, c->vec), a = anchor_extent(site, t, c->a),
                          b = anchor_extent(site, t, c->b);
-    return tile_body_points(a, c->ta, tile_rest(site->m, n)) * tile_body_points(b, c->tb, tile_rest(site->m, n)) *
-           tile_body_vectors(v.n, c);
+    enum tile_rest rest = tile_rest(site, n, c);
+    return tile_body_points(a, c->ta, rest) * tile_body_points(b, c->tb, rest) * tile_body_vectors(v.n, c);
 }
 
 int64_t tile_estimate(const struct site *site, const struct tile_schedule *c)

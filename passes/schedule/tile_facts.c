@@ -293,21 +293,21 @@ bool tile_fits(const struct site *site, const struct node *n, const struct tile_
     return c->matmul ? matmul_serves(site, c) : tile_fits_row(site, n, &row, c);
 }
 
-struct anchor_step anchor_step(const struct site *site, const struct node *n, bool flat, uint32_t lanes)
+struct anchor_step anchor_step(const struct site *site, const struct node *n, const struct tile_schedule *c)
 {
     uint64_t group = dot_group(site->m, n);
-    enum tile_rest rest = tile_rest(site->m, n);
+    enum tile_rest rest = tile_rest(site, n, c);
     bool line = n->op != OP_DOT && !conv_of_rows(site->m, n) && rest != REST_POINTS;
     return (struct anchor_step){.shared = anchor_contracts(site, n),
                                 .n = (tile_steps(site, n) + group - 1) / group,
                                 .matrix = tile_matrix(site, n),
-                                .points = flat   ? POINTS_OF_IMAGE
-                                          : line ? POINTS_OF_LINE
-                                                 : 0,
+                                .points = c->flat ? POINTS_OF_IMAGE
+                                          : line  ? POINTS_OF_LINE
+                                                  : 0,
                                 .rest = rest,
                                 .row = row_taps(site, n),
                                 .mach = site->mach,
-                                .words = site->mach->words && has_words(site, n) ? lanes : 0,
+                                .words = site->mach->words && has_words(site, n) ? c->lanes : 0,
                                 .halves = group > 1};
 }
 

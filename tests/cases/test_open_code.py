@@ -2,8 +2,10 @@
 import re
 
 import numpy as np
+import pytest
 from onnx import TensorProto as T
 
+from support import cpu
 from support.compare import Model, floats, node
 from support.tool import mcc, value
 
@@ -60,8 +62,8 @@ def test_layers_at_other_sizes_share_code(tmp_path):
 
 
 def test_what_is_left_of_tiles_is_short(tmp_path):
-    """The bodies for 3, 2 and 1 points of a row, which is what tiles of 4 leave, go through rows of taps in a loop: 260 multiply-adds, of
-    which the whole tile has 200, where all taps in a row would be 500."""
+    """The bodies for 2 and 1 points of a row, which is what tiles of 4 leave, go through rows of taps in a loop: 230 multiply-adds, of
+    which the whole tile has 200, where all taps in a row would be 350."""
     model = Model(tmp_path, [node("Conv", "x w", "y", "conv", pads=[2, 2, 2, 2], group=32)], [value("x", [2, 32, "h", "w"])],
                   [value("y", None)], {"w": floats(32, 1, 5, 5, scale=0.2)})
     kernel = max(bodies(model).values(), key=len)
@@ -69,6 +71,23 @@ def test_what_is_left_of_tiles_is_short(tmp_path):
     assert first and kernel.count(" fma ") < 2 * whole.count(" fma "), kernel
     for h, w in ((1, 1), (2, 3), (5, 6), (4, 7), (3, 8), (9, 13)):
         model.compare([floats(2, 32, h, w)])
+
+
+@pytest.mark.parametrize("march", cpu.levels())
+def test_tiles_of_an_image_overlap(march, tmp_path):
+    """What whole tiles of 6 points leave takes a tile that begins in the one before, or a single point: two bodies, where halves would
+    be four. Results do not depend on the tile."""
+    model = Model(tmp_path, [node("Conv", "x w", "a"), node("Relu", "a", "y", "act")], [value("x", [1, 40, "h", "w"])], [value("y", None)],
+                  {"w": floats(24, 40, 1, 1, scale=0.1)})
+    flags = march, "-choose=act:tile=1x6x1"
+    kernel = max(bodies(model, *flags).values(), key=len)
+    steps = re.findall(r" for %\d+ = [^\n]* carry\([^\n]*\n(.*?) yield ", kernel, re.S)
+    assert {s.count(" fma ") for s in steps if " for " not in s} == {1, 6}, kernel
+    x = floats(1, 40, 1, 33)
+    want = model.run([x], *flags)[0]
+    for n in range(33):
+        assert np.array_equal(model.run([x[..., :n]], *flags)[0], want[..., :n]), n
+    model.compare([floats(1, 40, 5, 7)], flags=(flags,))
 
 
 def test_lengths_with_a_maximum_divide_nothing(tmp_path):
