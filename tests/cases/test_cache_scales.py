@@ -173,6 +173,19 @@ def test_grouped_attention(tmp_path):
         assert not (text := difference(w, g, 0.02, 0.02)), text
 
 
+@pytest.mark.parametrize("kind", ["PER_TENSOR", "PER_CHANNEL"])
+def test_caches_that_the_file_quantizes(tmp_path, kind):
+    """GroupQueryAttention's own scales: one piece of memory as input and output, and no kernel widens it."""
+    attributes = {"k_quant_type": kind, "v_quant_type": kind, "kv_cache_bit_width": 8}
+    model = grouped(tmp_path, T.INT8, 1 if kind == "PER_TENSOR" else 32, **attributes)
+    text = mcc(model.path, "-stop-after=fuse", "-march=x86-64-v3").stdout
+    made = re.findall(r"(%\d+): f32\[b, 2, .*16\] = (?:convert|mul)\(", text)
+    assert len(made) >= 4 and not any(f"value {v} stored" in text for v in made), text
+    with Artifact(model.compile("-march=x86-64-v3"), threads=1) as a:
+        names = [p.name.decode() for p in a.inputs]
+        assert [names[p.alias - 1] if p.alias else "" for p in a.outputs] == ["", "past_key", "past_value"]
+
+
 def test_a_model_of_exporters(tmp_path):
     """BabyLlama of examples/story: the words are those of caches in f32."""
     model = Model(tmp_path, path=ROOT / "examples/story/babyllama-int4.onnx")

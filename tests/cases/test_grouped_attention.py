@@ -169,14 +169,6 @@ def test_quantized_caches(tmp_path, bits, kinds):
         net.agrees(*shape, tolerance=(1e-3, 1e-3))
 
 
-def test_bytes_in_place(tmp_path):
-    """Caches of bytes with the file's scales: one piece of memory as input and output."""
-    model = Grouped(tmp_path / "net", (4, 2), 16, k_quant_type="PER_TENSOR", v_quant_type="PER_CHANNEL", kv_cache_bit_width=8).model
-    with Artifact(model.compile(), threads=1) as a:
-        names = [p.name.decode() for p in a.inputs]
-        assert [names[p.alias - 1] if p.alias else "" for p in a.outputs] == ["", "past_key", "past_value"]
-
-
 @pytest.mark.parametrize("kinds", [("PER_TENSOR", "PER_TENSOR"), ("PER_CHANNEL", "PER_CHANNEL"), ("PER_CHANNEL", "PER_TENSOR")])
 def test_caches_of_f8(tmp_path, kinds):
     """ONNX Runtime has no kernel of it for the CPU: it gets the numbers that the bytes stand for, new rows rounded to bytes too."""

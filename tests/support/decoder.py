@@ -104,13 +104,17 @@ class Compiled(Decoder):
         return out[self.names.index("logits")][0]
 
 
-def grouped(folder):
-    """GroupQueryAttention of 4 heads and 2, size 16, the number of tokens from the mask's shape, as in exporters' files."""
+def grouped(folder, cache=T.FLOAT, scales=0, **attributes):
+    """GroupQueryAttention of 4 heads and 2, size 16, the number of tokens from the mask's shape, as in exporters' files. scales: of the caches."""
     names = ["query", "key", "value", "past_key", "past_value", "seqlens"]
     shapes = [["b", "s", 64], ["b", "s", 32], ["b", "s", 32], ["b", 2, "p", 16], ["b", 2, "p", 16]]
-    inputs = [value(n, s) for n, s in zip(names, shapes)] + [value("seqlens", ["b"], T.INT32), value("mask", ["b", "t"], T.INT64)]
+    inputs = [value(n, s, cache if n.startswith("past") else T.FLOAT) for n, s in zip(names, shapes)]
+    inputs += [value("seqlens", ["b"], T.INT32), value("mask", ["b", "t"], T.INT64)]
+    more = ["", "", "", "", "", "k_scale", "v_scale"] if scales else []
+    inputs += [value(n, [scales]) for n in more if n]
     nodes = [node("Shape", "mask", "dims"), node("Gather", "dims one", "long"), node("Cast", "long", "total", to=T.INT32),
-             helper.make_node("GroupQueryAttention", [*names, "total"], ["y", "k", "v"], domain="com.microsoft", num_heads=4, kv_num_heads=2)]
+             helper.make_node("GroupQueryAttention", [*names, "total", *more], ["y", "k", "v"], domain="com.microsoft", num_heads=4, kv_num_heads=2,
+                              **attributes)]
     graph = helper.make_graph(nodes, "grouped", inputs, [helper.make_empty_tensor_value_info(o) for o in ("y", "k", "v")],
                               [numpy_helper.from_array(np.array(1), "one")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)], ir_version=10),
