@@ -129,6 +129,14 @@ def test_grouped_attention(tmp_path):
         assert not (text := difference(w, g.astype(np.float32), 2e-3, 2e-3)), text
 
 
+@pytest.mark.parametrize("name, parts", [("auto", 1), ("bf16", 1), ("int8", 2)])
+def test_one_token_asks_for_what_comes_next(tmp_path, name, parts):
+    """Few rows: each key of a tile has a line of its values, and of the key a span later, prefetched; so have their scales."""
+    text = grouped(tmp_path).dump("emit", "-march=x86-64-v3", f"--cache-type={name}")
+    lines = text.count("prefetch2")
+    assert lines and lines % (2 * parts) == 0 and lines // (2 * parts) <= 4, lines
+
+
 def test_a_model_of_exporters(tmp_path):
     """BabyLlama of examples/story: the words are those of caches in f32."""
     model = Model(tmp_path, path=ROOT / "examples/story/babyllama-int4.onnx")

@@ -53,6 +53,8 @@ struct attn {
 void attn_z_point(const struct attn *, expr_id row, expr_id key, expr_id *idx);
 /* The point of one operand of the scores at element d of its row (of_row: of the rows' operand, else of the keys'). */
 void attn_operand_point(const struct attn *, bool of_row, expr_id row, expr_id key, expr_id d, expr_id *idx);
+/* The point of the values at a column of number `key` of the span. */
+void attn_value_point(const struct attn *, expr_id key, expr_id column, expr_id *idx);
 /* A step of the scores' register tile: element d (few rows: a vector of elements) of the keys from number `at` of the
  * span on, and of the rows in q. The operands, for em_tile_step: a key for each row of the tile, q for each of its
  * vectors. */

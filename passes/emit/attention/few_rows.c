@@ -8,8 +8,11 @@
  * Of open rows each block decides at run time. Q[row][size] takes the place of Q[size][row].
  */
 #include "passes/emit/attention/attention.h"
+#include "passes/module/compressed.h"
 
 #include <string.h>
+
+enum { LINE = 64, LINES_MOST = 16 };
 
 void attn_either(struct attn *t, attn_stage *few, attn_stage *many)
 {
@@ -99,6 +102,35 @@ static lreg rows_in_lanes(struct attn *t, const lreg *v)
     return sum[0];
 }
 
+/* Lines of a stored value from that point on, as many as a key or its values fill. */
+static void prefetch_leaf(void *user, value_id leaf, const expr_id *point)
+{
+    struct attn *t = user;
+    const struct type *type = value_type(t->em->g, leaf);
+    int64_t n, most = t->size > t->columns ? t->size : t->columns;
+    expr_id bytes = em_bytes(t->em, leaf, point);
+    if (type->rank < 1 || !ex_is_const(t->em->x, type->dims[type->rank - 1], &n))
+        n = 1;
+    n = (n < most ? n : most) * elem_size(type->elem);
+    for (int64_t at = 0; at < n && at < LINES_MOST * LINE; at += LINE)
+        em_prefetch(t->em, L_PREFETCH2, em_buffer(t->em, leaf), ex_addc(t->em->x, bytes, at));
+}
+
+/* Asks for the values of `count` keys of the span, and for the keys that have their places in the next span: what is
+ * added and raised meanwhile hides that they come from memory. */
+static void prefetch(struct attn *t, expr_id at, uint32_t count)
+{
+    struct exprs *x = t->em->x;
+    const struct leaf_walk w = {.m = t->em->m, .leaf = prefetch_leaf, .user = t, .stored = true};
+    expr_id idx[RANK_MAX], zero = ex_const(x, 0), next = ex_addc(x, ex_add(x, t->key0, at), t->s->span);
+    for (uint32_t i = 0; i < count; i++) {
+        attn_value_point(t, ex_addc(x, at, i), zero, idx);
+        constant_leaves(&w, t->values->in[1], idx);
+        attn_operand_point(t, false, t->row0, ex_addc(x, next, i), zero, idx);
+        constant_leaves(&w, t->key_operand, idx);
+    }
+}
+
 static void tile(void *user, expr_id at, uint32_t count)
 {
     struct attn *t = user;
@@ -106,6 +138,7 @@ static void tile(void *user, expr_id at, uint32_t count)
     struct exprs *x = em->x;
     lreg acc[EM_POINTS], score[TILE_POINTS_MOST];
     uint32_t few = (uint32_t)t->s->few;
+    prefetch(t, at, count);
     for (uint32_t i = 0; i < count * few; i++)
         acc[i] = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     em_tile_loop(em, ex_const(x, 0), ex_const(x, t->size / t->s->lanes), count * few, acc, step,

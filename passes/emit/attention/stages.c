@@ -122,7 +122,7 @@ void attn_begin(struct attn *t)
 
 /* ---- keys and values --------------------------------------------------------------------------------------------- */
 
-static void value_point(const struct attn *t, expr_id key, expr_id column, expr_id *idx)
+void attn_value_point(const struct attn *t, expr_id key, expr_id column, expr_id *idx)
 {
     for (uint32_t i = 0; i < t->of_v.n_batch; i++)
         idx[t->of_v.batch[i]] = t->batch[i];
@@ -144,7 +144,7 @@ static void widen_vectors(struct attn *t, bool values, expr_id key, expr_id firs
     uint32_t lanes[WIDENED + 1], n = em_pieces(em, at, (uint32_t)vectors, rest, t->s->lanes, piece, lanes);
     for (uint32_t i = 0; i < n; i++) {
         if (values)
-            value_point(t, key, piece[i], idx);
+            attn_value_point(t, key, piece[i], idx);
         else
             attn_operand_point(t, false, t->row0, ex_add(x, t->key0, key), piece[i], idx);
         lreg v = em_value(em, values ? t->values->in[1] : t->key_operand, idx, ex_const(x, 1));
@@ -410,7 +410,7 @@ static void value_step(void *user, expr_id key, lreg *acc)
             s->v[c] = em_scratch_load(em, t->w, at, t->column_lanes[c]);
             continue;
         }
-        value_point(t, key, t->column[c], idx);
+        attn_value_point(t, key, t->column[c], idx);
         s->v[c] = em_splat(em, em_value(em, t->values->in[1], idx, ex_const(x, 1)), t->column_lanes[c]);
     }
     em_tile_step(em, L_FMA, s->count, t->n_columns, value_operands, s, acc);
