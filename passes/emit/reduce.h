@@ -1,5 +1,6 @@
-/* What the parts of a reduction share: its beginning and end (emit/reduce.c), the loops (emit/reduce_loops.c), what
- * they do at each step (emit/reduce_step.c), and a point alone (emit/reduce_one.c). */
+/* State and functions that the parts of a reduction share: begin and end (emit/reduce.c), the loops
+ * (emit/reduce_loops.c), one step of them (emit/reduce_step.c), and reductions at a single point
+ * (emit/reduce_one.c). */
 #ifndef MCC_PASSES_EMIT_REDUCE_H
 #define MCC_PASSES_EMIT_REDUCE_H
 
@@ -11,69 +12,71 @@ struct reduction {
     uint32_t n_dims, joined; /* as struct reduced has them */
     struct rdim dim[REDUCED_MOST];
     enum lop combine;
-    enum elem acc, index;        /* register elements of the accumulators; of the indices beside them */
-    bool found; /* an argument reduction has an element at least: its index begins with 0, else with -1 */
-    uint32_t group, valid; /* steps at once along one dim (emit/dot.c), and those that exist; 1: one by one */
-    uint32_t grouped; /* that dim; any after it has one index */
-    uint32_t n_points, n_acc; /* argument reductions keep two per point */
+    enum elem acc, index;        /* element types of the accumulators, and of the index accumulators (argreduce) */
+    bool found; /* an argument reduction has at least one element: its index starts as 0, else as -1 */
+    uint32_t group, valid; /* elements along one dim that a step takes (emit/dot.c), and how many of them exist */
+    uint32_t grouped; /* that dim; dims after it have one index */
+    uint32_t n_points, n_acc; /* number of accumulators: argument reductions have two for each point */
     expr_id *const *points;
     expr_id cond;
-    bool next; /* a single row, whose steps ask for the next block's panels */
-    uint32_t vectors; /* of each row of points: as many have weights of their own */
-    uint32_t lanes; /* groups of a register of the first operand, where it goes by lane */
-    int32_t lane; /* of the registers that hold the first operand's next steps; -1: each step has its own */
-    struct row_taps row; /* a spatial dim whose taps are passed all in one step; dim -1: none */
+    bool next; /* few rows: the steps prefetch the panels of the next block of columns */
+    uint32_t vectors; /* of each row of points, which have different weights */
+    uint32_t lanes; /* groups in a register of the first operand, if steps take operands from its lanes */
+    int32_t lane; /* lane of that register for the current step; -1: each step loads its own operand */
+    struct row_taps row; /* a spatial dim of which one step computes all taps; dim -1: none */
     struct tap_range {
         expr_id from, to; /* {0}: all taps */
-        bool inside; /* these are read unconditionally */
+        bool inside; /* all of them read data, so loads need no condition */
     } taps[RANK_MAX]; /* of a convolution's spatial dims (conv_bounded) */
-    uint32_t cut; /* a dim of which only a part is done, ... */
-    expr_id from; /* ... from here on, as much as its extent says; {0}: all of each dim */
-    bool half; /* a group is half of what lies together in the panels */
-    bool matrix; /* L_MATDOT: the group is twice as long, and sums are those of em_tile_step_matrix */
-    expr_id first; /* of a segment, of which the dim's extent is the length */
-    bool fill; /* no sums: the second operand goes into scratch */
-    struct block_factor scale; /* where s->scaled and the operand is not in scratch; else product {0} */
+    uint32_t cut; /* a dim of which the loops run only over a block, ... */
+    expr_id from; /* ... which begins here, and has dim[cut].extent indices; {0}: all dims are whole */
+    bool half; /* a group is half of the elements that are contiguous in the panels */
+    bool matrix; /* L_MATDOT: the group is twice as long; accumulators are as in em_tile_step_matrix */
+    expr_id first; /* first index of a segment, whose length is the dim's extent */
+    bool fill; /* the steps store the second operand into scratch, and accumulate nothing */
+    struct block_factor scale; /* if s->scaled and the operand is not in scratch; else product {0} */
 };
 
-/* Indices from .. from + n - 1 of that dim: acc holds the sums before and then those after them. */
+/* Adds the indices from .. from + n - 1 of the blocked dim to the accumulators acc. */
 void em_reduce_block(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct k_dim *,
                      expr_id from, int64_t n, lreg *acc);
 
-/* Contraction n's second operand at the points, and all that is reduced, into scratch, in the order of the sums. */
+/* Stores contraction n's second operand, at the points and all reduced indices, into scratch in the order of the steps.
+ */
 void em_reduce_operand(struct em *, const struct node *, uint32_t n_points, expr_id *const *points);
 
-/* Sets r up for n at these points. */
+/* Initialises r for n at these points. */
 void reduction_begin(struct em *, struct reduction *r, const struct node *n, uint32_t n_points, expr_id *const *points,
                      expr_id cond);
-/* The record of node n. */
+/* The kernel's schedule for the reduction n. */
 const struct reduce_schedule *reduction_schedule(struct em *, const struct node *n);
-/* Lanes of a point: the widest lane symbol that it mentions. */
+/* Lanes of a point: those of its widest lane symbol. */
 uint32_t reduction_lanes(const struct em *, const expr_id *point, int32_t rank);
-/* What n's result is for this sum: rounded to its element type. */
+/* Converts an accumulator to n's result: rounds it to the element type. */
 lreg reduction_result(struct em *, const struct node *n, lreg sum);
-/* What an argument reduction's result is for this index. */
+/* Converts an index accumulator to the result of an argument reduction. */
 lreg reduction_index(struct em *, lreg index);
 
-/* Small constant reduced dims are unrolled from the inside out, as far as the schedule's body reaches. */
+/* Chooses the reduced dims to unroll: small constant ones, innermost first, up to the schedule's body size. */
 void reduction_unroll(struct em *, struct reduction *);
-/* All steps, into acc. */
+/* Emits the loops over all steps. acc: n_acc accumulators, updated. */
 void reduction_loops(struct em *, struct reduction *, lreg *acc);
 
-/* One step at reduced index k (one expression per reduced dim): every point's operands go into its accumulators. */
+/* Emits one step at reduced index k (one expression per reduced dim): adds each point's operands to its accumulators.
+ */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lreg *acc);
-/* Points of a contraction before one that has the first one's weights again; all, where none has. */
+/* Number of points of a contraction before one with the same weights as the first; n_points if there is none. */
 uint32_t reduction_vectors(struct em *, const struct reduction *);
-/* Its parts: asks for panels early; the operands of one point. */
+/* Parts of a step: the prefetches, and one point. */
 void reduction_ahead(struct em *, struct reduction *, const expr_id *k);
 void reduction_point(struct em *, struct reduction *, uint32_t point, const expr_id *k, lreg *acc);
-/* Steps for all taps of r->row at once (emit/row_taps.c); the other dims' indices are in k. */
+/* Emits the steps for all taps of r->row at once (emit/row_taps.c); k has the indices of the other dims. */
 void reduction_row(struct em *, struct reduction *, expr_id *k, lreg *acc);
-/* Sums of a block that begins at k go into those of the whole: multiplied by the block's factor. */
+/* Adds the sums `part` of the block that begins at k, times the block's factor, to acc. */
 void reduction_scale(struct em *, const struct reduction *, const expr_id *k, const lreg *part, lreg *acc);
-/* Those of block `number` of a scaled product, in i32. */
+/* Adds the i32 sums `part` of block `number` of a scaled product to acc. */
 void reduction_add_block(struct em *, const struct reduction *, expr_id number, const lreg *part, lreg *acc);
-/* What an accumulator of element type acc starts from, for a result of type e. */
+/* Initial value of an accumulator of element type acc, for a result of type e. */
 lreg reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
 
 #endif

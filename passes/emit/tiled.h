@@ -1,6 +1,6 @@
-/* The tile at hand, between the template of anchors (emit/template_tiled.c) and what keeps its panels near: blocks of a
- * long contraction (emit/template_block.c), prefetched lines (emit/prefetch.c), a staged operand
- * (emit/template_staged.c).
+/* State of the current register tile. The template of anchors (emit/template_tiled.c) shares it with the parts that
+ * keep operands in cache: blocks of a long contraction (emit/template_block.c), prefetched lines (emit/prefetch.c), a
+ * staged operand (emit/template_staged.c).
  */
 #ifndef MCC_PASSES_EMIT_TILED_H
 #define MCC_PASSES_EMIT_TILED_H
@@ -14,72 +14,76 @@ struct tiling {
     const struct node *n;
     const struct type *t; /* of the anchor's result */
     expr_id idx[RANK_MAX];
-    expr_id piece[TILE_VECTORS_MOST]; /* index along vec of each vector of the tile at hand */
+    expr_id piece[TILE_VECTORS_MOST]; /* index along vec of each vector of the current tile */
     uint32_t n_pieces;
-    bool fixed_b; /* the rows of b are a parallel index: only those at row0 */
-    int64_t lines; /* of a product's rows, each a parallel index after that of the panels, as far as known */
-    expr_id line; /* ... the one at hand */
-    bool even; /* the points of a flat tile are known, and split evenly */
-    expr_id row0; /* of an even one: its number */
-    int32_t split_dim; /* where s->split: the dim, -1 for an even flat tile, ... */
-    expr_id first; /* ... and the first tile of the part at hand */
-    lreg sums; /* scratch: of the tile at hand, where s->matmul */
-    lreg partial; /* scratch: of the row so far, at the lanes of the piece (kernel.outs[1]) */
+    bool fixed_b; /* the rows of b are a parallel index: the tile has only those at row0 */
+    int64_t lines; /* number of a product's rows that are a parallel index inside that of the panels, as far as known */
+    expr_id line; /* the current one */
+    bool even; /* the number of points of a flat tile is known, and split evenly */
+    expr_id row0; /* number of the current tile of an even split */
+    int32_t split_dim; /* if s->split: the dim that is split, -1 for an even flat tile */
+    expr_id first; /* if s->split: first tile of the current part */
+    lreg sums; /* if s->matmul: scratch for the accumulators of the current tile */
+    lreg partial; /* scratch: partial results of the row so far, for the lanes of the piece (kernel.outs[1]) */
     enum lop combine;
-    expr_id here; /* as many tiles as the chunk at hand has, from row0 on */
-    struct { /* if K is done in blocks (s->k_block) */
-        int64_t points; /* that a parallel index does at each, ... */
-        expr_id column; /* ... of which block of vectors it has, ... */
-        lreg sums; /* ... and scratch for their sums between two */
-        expr_id from; /* of the block at hand: its first index, ... */
-        int64_t n; /* ... how many, ... */
-        bool last; /* ... and whether the sums are then complete */
+    expr_id here; /* number of tiles of the current group, from row0 on */
+    struct { /* if the reduced dim is blocked (s->k_block) */
+        int64_t points; /* points that a parallel index computes for each block */
+        expr_id column; /* the index's block of vectors */
+        lreg sums; /* scratch for the accumulators between two blocks */
+        expr_id from; /* first index of the current block */
+        int64_t n; /* number of its indices */
+        bool last; /* it is the last block, after which the sums are complete */
     } k;
 };
 
-/* A tile's first point along a and b, or the first number of a flat one's, and its points along a. */
+/* First point of a tile along a and b (flat tile: a is the first flat index), and its number of points along a. */
 struct tile_at {
     expr_id a, b;
     uint32_t ta;
 };
 
-/* The point of the result at index a, of a flat tile the number, index b, and a vector of the tile at hand. */
+/* The point of the result at index a (flat tile: flat index), index b, and a vector of the current tile. Owned by the
+ * emission's arena. */
 expr_id *tile_point(struct em *, const struct tiling *, expr_id a, expr_id b, uint32_t piece);
-/* Lanes of a vector of the tile at hand. */
+/* Lanes of a vector of the current tile. */
 uint32_t piece_lanes(const struct em *, const struct tiling *, uint32_t piece);
-/* Before and after the tiles of row t->idx[2], where their sums are a second result. */
+/* To call before and after the tiles of row t->idx[2] if their sums are a second result of the kernel. */
 void partial_begin(struct em *, struct tiling *);
 void partial_end(struct em *, struct tiling *);
-/* `count` rows from row `at` on. */
+/* Emits the tiles of `count` rows from row `at` on. */
 void tile_b(struct em *, struct tiling *, expr_id at, uint32_t count);
-/* All rows of all pieces of a block of vectors, of the line at hand. */
+/* Emits all rows of all pieces of a block of vectors, for the current line. */
 void tile_vectors(struct em *, struct tiling *, expr_id block);
 
-/* A parallel index: chunk number `chunk`, of block `block` of vectors where it is by_piece, else of all `blocks`. */
+/* Emits a parallel index: group `chunk`, for block `block` of vectors if by_piece, else for all `blocks`. */
 void staged_chunk(struct em *, struct tiling *, expr_id chunk, expr_id block, expr_id blocks);
-/* The rows of a chunk by the vectors at hand; where it is by_piece, the operand first. */
+/* Emits the rows of a group for the current vectors. If by_piece, it computes the operand first. */
 void staged_rows(struct em *, struct tiling *);
 
-/* The second operand, which the kernel computes, at the vectors at hand, from index `base` on: into scratch. */
+/* Computes the second operand at the current vectors, from index `base` on, into scratch. */
 void panel_decode(struct em *, const struct tiling *, expr_id base);
 
-/* Scratch for the sums of products by tile registers: before the parallel loops. And a tile of at->ta by tb points. */
+/* Allocates scratch for the accumulators of tile-register products; to call before the parallel loops. */
 void matmul_scratch(struct em *, struct tiling *);
+/* Emits a tile of at->ta by tb points with tile registers. */
 void matmul_body(struct em *, struct tiling *, const struct tile_at *, uint32_t tb);
 
-/* Scratch for the sums of a contraction in blocks: before the parallel loops. */
+/* Allocates scratch for the accumulators of a blocked contraction; to call before the parallel loops. */
 void block_begin(struct em *, struct tiling *);
-/* The whole parallel index. */
+/* Emits a whole parallel index of a blocked contraction. */
 void block_vectors(struct em *, struct tiling *, expr_id block);
-/* One block's steps of a tile of n points; false: the sums are not complete yet, and wait in scratch. */
+/* Emits the steps of the current block for a tile of n points. true: acc has the complete sums; false: scratch has the
+ * sums so far. */
 bool block_tile(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lreg *acc);
 
-/* Which panels the steps prefetch: for the kernel, then for tile number `tile` of `tiles` that read the same ones. */
+/* Decides which panels the steps prefetch: for the kernel, ... */
 void ahead_begin(struct em *, const struct tiling *);
+/* ... for tile `tile` of `tiles` that read the same panels, ... */
 void ahead_tile(struct em *, struct tiling *, expr_id tile, int64_t tiles);
-/* The same for tile number `tile` of a dynamic number, of `count` points along a: the first ones prefetch all of the
- * next block, as if there were one of a product and two of an image at least; the lines of others are those that they
- * read themselves. Small tiles prefetch nothing. */
+/* ... and for tile `tile` of a dynamic number of tiles, with `count` points along a. The first tiles prefetch the whole
+ * next block, as if a product had one tile and an image two. The others prefetch lines that they read
+ * themselves. Small tiles prefetch nothing. */
 void ahead_open_tile(struct em *, const struct tiling *, expr_id tile, uint32_t count);
 
 #endif
