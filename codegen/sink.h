@@ -1,4 +1,4 @@
-/* Writing an output file whole or not at all (sink.c). */
+/* Writes an output file whole or not at all (sink.c). */
 #ifndef MCC_CODEGEN_SINK_H
 #define MCC_CODEGEN_SINK_H
 
@@ -8,27 +8,28 @@ struct sink {
     struct context *ctx;
     const char *path;          /* the final name, links resolved */
     int fd;
-    void *hash;                /* state while weights pass */
-    struct queue *queue;       /* through which they pass */
-    int why;                   /* errno of what the queue's thread wrote last */
-    uint64_t written, sent;    /* bytes; those of them that are on their way to the disk */
+    void *hash;                /* state of the hash of the weights */
+    struct queue *queue;       /* of the thread that writes the weights */
+    int why;                   /* errno of the last write of that thread */
+    uint64_t written, sent;    /* bytes written; bytes of which the write to disk has begun */
     bool ok;                   /* false after a diagnostic */
 };
 
-/* Calls fill(user, sink), which writes the file's bytes through the functions below and returns false after a
- * diagnostic; then the file is synced and takes the name `path`. Nothing is left behind on failure. */
+/* Functions of this header return false after a diagnostic. */
+
+/* Calls fill(user, sink), which writes the file's bytes with the functions below, then syncs the file and renames it to
+ * `path`. On failure it removes the temporary file. */
 bool sink_file(struct context *, struct arena *, const char *path, bool (*fill)(void *user, struct sink *), void *user);
-/* The same for bytes that are there already. */
+/* The same for a file with these bytes. */
 bool sink_bytes(struct context *, struct arena *, const char *path, struct span bytes);
-bool sink_put(struct sink *, const void *, size_t size);                    /* appends */
-bool sink_patch(struct sink *, const void *, size_t size, uint64_t at);     /* overwrites what was written */
-/* Whether what was written and `more` bytes in other files are within --max-output-size: asked before the file gets its
- * name. */
+bool sink_put(struct sink *, const void *, size_t size); /* appends */
+bool sink_patch(struct sink *, const void *, size_t size, uint64_t at); /* overwrites bytes at offset `at` */
+/* Checks --max-output-size for this file and `more` bytes in other files; to call before the file is renamed. */
 bool sink_fits(struct sink *, uint64_t more);
-bool sink_sync(struct sink *); /* on the disk, as far as disks tell */
-/* Appends the weights, from a thread of its own while they are packed; *hash: XXH64 of them, seed 0. */
+bool sink_sync(struct sink *); /* fsync */
+/* Appends the weights, on a second thread while the caller packs them. *hash: XXH64 of the bytes, seed 0. */
 bool sink_weights(struct sink *, const struct weights_writer *, uint64_t *hash);
 
-const char *path_folder(struct arena *, const char *path); /* the folder that it is in */
+const char *path_folder(struct arena *, const char *path); /* the folder of a file */
 
 #endif

@@ -1,5 +1,5 @@
-/* The compiler as a library: libmcc.a, libmcc.so. One object holds options and a place for messages; it may serve any
- * number of compilations, one at a time. Objects are independent: different threads may each use their own.
+/* The compiler as a library: libmcc.a, libmcc.so. An object holds options and a function for messages. It serves any
+ * number of compilations, one at a time. Objects are independent: each thread may use its own.
  *
  *     mccc *c = mccc_new();
  *     mccc_set(c, "input", "x:f32[n=1..64,3,224,224]");
@@ -8,7 +8,7 @@
  *
  * A status is 0, or the class of the first error, which is also the exit code of the command:
  * 1 model or configuration refused, 2 usage, 3 environment (files, disk), 4 a limit was reached (memory included),
- * 5 internal error. Nothing here exits, prints, or changes signal handlers.
+ * 5 internal error. The library does not exit, print, or change signal handlers.
  */
 #ifndef MCCC_H
 #define MCCC_H
@@ -23,25 +23,27 @@ extern "C" {
 
 typedef struct mccc mccc;
 
-/* What a message is. A line ends with a newline; MCCC_DATA and MCCC_LOG texts may have many lines. */
+/* The kind of a message. Each line ends with a newline; texts of MCCC_DATA and MCCC_LOG may have many lines. */
 enum {
     MCCC_NOTE,
     MCCC_REMARK,
     MCCC_WARNING,
     MCCC_ERROR,
-    MCCC_DATA = 16 /* what the command prints on stdout */,
-    MCCC_LOG
+    MCCC_DATA = 16 /* text that the command prints to standard output */,
+    MCCC_LOG /* text that it prints to standard error */
 };
+/* text: size bytes, valid during the call. */
 typedef void mccc_message(void *user, int kind, const char *text, size_t size);
 
-mccc *mccc_new(void);          /* NULL: no memory */
+mccc *mccc_new(void);          /* NULL: out of memory; free with mccc_free */
 void mccc_free(mccc *);
-/* Messages of this object go to fn, which must return; none by default. */
+/* Sets the function that gets this object's messages. It must return. By default messages are dropped. */
 void mccc_on_message(mccc *, mccc_message *fn, void *user);
-/* Sets an option by its name on the command line, without dashes ("O", "target", "limit-compile-heap", ...); lists
- * grow by one. value NULL: a flag that is switched on. */
+/* Sets an option by its name on the command line, without dashes ("O", "target", "limit-compile-heap", ...). A list
+ * option appends the value. value NULL: switches a flag on. Returns a status. */
 int mccc_set(mccc *, const char *option, const char *value);
-/* Compiles the file `model`; output NULL: as the option "output" says, else named after the model. */
+/* Compiles the file `model` to `output`; NULL: to the file of the option "output", else to a file named after the
+ * model. Returns a status. */
 int mcc_compile(mccc *, const char *model, const char *output);
 
 #ifdef __cplusplus
