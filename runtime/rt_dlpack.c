@@ -12,7 +12,8 @@ struct managed {
     size_t bytes;
     int64_t dims[RT_RANK_MAX];
 };
-_Static_assert(sizeof(struct managed) <= RT_SEGMENT_HEAD && RT_SEGMENT_HEAD % RT_ALIGN == 0, "data is behind the header");
+_Static_assert(sizeof(struct managed) <= RT_SEGMENT_HEAD && RT_SEGMENT_HEAD % RT_ALIGN == 0,
+               "data is behind the header");
 
 static void managed_delete(DLManagedTensorVersioned *tensor)
 {

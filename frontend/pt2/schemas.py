@@ -5,9 +5,10 @@ defaults, from the native_functions.yaml that the torch package has. Run it with
     python frontend/pt2/schemas.py
 
 A row has operators whose arguments are the same. It says how the first result shares memory with the first argument (s: it is
-the argument, v: a view, m: a view or a copy, as strides are), and lists arguments as name:type or name:type=default. Types: T tensor or number, O optional tensor, L list of tensors,
-N list of optional tensors, i integer, I integers, f float, F floats, s number, b truth, B truths, S text, t element type, x what says
-nothing of values (device, layout, memory format). The list ends with Python's operators on numbers, which the package has no schema of.
+the argument, v: a view, m: a view or a copy, as strides are), and lists arguments as name:type or name:type=default. Types: T
+tensor or number, O optional tensor, L list of tensors, N list of optional tensors, i integer, I integers, f float, F floats,
+s number, b truth, B truths, S text, t element type, x what says nothing of values (device, layout, memory format). The list
+ends with Python's operators on numbers, which the package has no schema of.
 """
 import importlib.util
 import pathlib

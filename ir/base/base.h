@@ -20,7 +20,7 @@
 /* The caller has to look at the result. */
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
-/* Declares text: fmt with the arguments that follow it in the function's list, cut after size - 1 bytes (<stdio.h>). */
+/* Declares text: fmt with the arguments that follow it in the function's list, cut after size - 1 bytes. */
 #define TEXT_OF_ARGUMENTS(text, size, fmt)               \
     char text[size];                                     \
     va_list text##_arguments;                            \

@@ -167,7 +167,8 @@ def test_words(tmp_path):
 
 def test_not_proved(tmp_path):
     """Each with its reason, and status 6."""
-    path = save(tmp_path / "r.onnx", [helper.make_node("Mod", ["x", "z"], ["y"], "mod", fmod=1)], [value("x", [4, 4]), value("z", [4, 4])], [value("y", [4, 4])])
+    path = save(tmp_path / "r.onnx", [helper.make_node("Mod", ["x", "z"], ["y"], "mod", fmod=1)], [value(name, [4, 4]) for name in "xz"],
+                [value("y", [4, 4])])
     [variant] = proof(path, status=6)["variants"]
     assert not variant["program"]["proved"] and any("no meaning in the field" in (k["why"] or "") for k in variant["kernels"])
 
@@ -279,11 +280,11 @@ def test_casts_of_other_floats(tmp_path, elem):
     assert any("elements differ" in (k["why"] or "") for k in variant["kernels"])
 
 
-@pytest.mark.parametrize("elem", FLOATS[:3])
-@pytest.mark.parametrize("op", ["Add", "Mul", "Div", "Max", "Exp", "Tanh", "Floor", "Less", "ReduceSum", "MatMul", "Softmax"])
+# Less of bf16 is not in this version of the operator; its MatMul multiplies pairs, which no residue stands for.
+@pytest.mark.parametrize("op, elem", [
+    (op, elem) for op in ("Add", "Mul", "Div", "Max", "Exp", "Tanh", "Floor", "Less", "ReduceSum", "MatMul", "Softmax")
+    for elem in FLOATS[:3] if op not in ("Less", "MatMul") or elem != onnx.TensorProto.BFLOAT16])
 def test_arithmetic_of_other_floats(tmp_path, op, elem):
-    if op in ("Less", "MatMul") and elem == onnx.TensorProto.BFLOAT16:
-        pytest.skip("not in this version of the operator, or by pairs of bf16, which no residue stands for")
     attributes = {"axis": -1} if op == "Softmax" else {"keepdims": 0} if op == "ReduceSum" else {}
     names = ["x", "z"] if op in ("Add", "Mul", "Div", "Max", "Less", "MatMul") else ["x"]
     dims = [] if op == "ReduceSum" else [17, 17]

@@ -227,7 +227,8 @@ static void counting_free(void *user, void *block, size_t bytes)
     free(block);
 }
 
-/* The segment that a run made becomes the output's block: nothing is allocated for it anew, and it outlives the context. */
+/* The segment that a run made becomes the output's block: nothing is allocated for it anew, and it outlives the
+ * context. */
 static void test_dynamic_is_not_copied(void **state)
 {
     float a[64];

@@ -471,9 +471,8 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     for (uint32_t draw = 0; ok && !p->now->ended && draw < (p->many ? INTEGER_DRAWS : PROVE_DRAWS); draw++)
         ok = draw_once(p, draw, DRAW_ALL);
     p->few = control_runs(p); /* loops of no trip and of one are rare among other numbers */
-    for (uint32_t draw = 0; ok && p->few && !p->now->ended && draw < PROVE_FEW_MOST &&
-                            (draw < PROVE_FEW || control_lacks(p));
-         draw++)
+    for (uint32_t draw = 0;
+         ok && p->few && !p->now->ended && draw < PROVE_FEW_MOST && (draw < PROVE_FEW || control_lacks(p)); draw++)
         ok = draw_once(p, INTEGER_DRAWS + draw, DRAW_ALL);
     p->few = false;
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)
