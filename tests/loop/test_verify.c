@@ -43,7 +43,7 @@ static const struct {
     {6, HEAD P "%20 = const i4 8" END},
     {6, HEAD P "%20 = const bool 2" END},
     {6, HEAD P "%20 = const f32 0x1.0000001p+0" END},
-    {6, HEAD P "%20 = const f64 0x1p+0 residue 1" END},
+    {6, HEAD P "%20 = const f8e4m3fn 0x1p+0 residue 1" END},
     {6, HEAD P "%20 = const f32 0x1p+0 residue -1" END},
     {7, HEAD P "%20 = lt f32 %6, %6" END},
     {7, HEAD P "%20 = lt boolx2 %7, %7" END},
