@@ -64,7 +64,9 @@ bool scales_move(struct graph *g, const struct node *n, uint32_t operand)
     case OP_TRANSPOSE: return node_ints(n, "perm", &count)[last] == last;
     case OP_CONCAT: return node_int(n, "axis", 0) != last;
     case OP_SELECT: return repeated(g, n->in[0]).i;
-    case OP_SCATTER_ELEMENTS: return node_int(n, "axis", 0) != last && repeated(g, n->in[1]).i;
+    case OP_SCATTER_ELEMENTS: /* whole rows: their blocks are those of the cache */
+        return node_int(n, "axis", 0) != last && repeated(g, n->in[1]).i &&
+               value_type(g, n->in[1])->dims[last].i == to->dims[last].i;
     case OP_SCATTER_ND: {
         const struct type *at = value_type(g, n->in[1]);
         return at->rank > 0 && ex_is_const(x, at->dims[at->rank - 1], &places) && places <= last;

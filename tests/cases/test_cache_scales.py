@@ -155,8 +155,10 @@ def test_ways(tmp_path, way, size):
 
 def test_blocks_that_a_way_would_cut(tmp_path):
     """Rows along the last dim, and parts of it: a block would get apart, so there is no cache."""
-    for nodes in ([node("Concat", "past n", "y", axis=2)], [node("Transpose", "past", "a", perm=[0, 2, 1]), node("Concat", "a n", "y", axis=1)]):
-        model = Model(tmp_path, [node("Neg", "x", "n"), *nodes], [value("past", [1, 8, 8]), value("x", [1, 8, 8])], [value("y", None)])
+    part = [node("Slice", "n zero half last", "s"), node("Expand", "zero places", "at"), node("ScatterElements", "past at s", "y", axis=1)]
+    for nodes in ([node("Concat", "past n", "y", axis=2)], [node("Transpose", "past", "a", perm=[0, 2, 1]), node("Concat", "a n", "y", axis=1)], part):
+        constants = {"zero": ints(0), "half": ints(4), "last": ints(2), "places": ints(1, 8, 4)} if nodes is part else {}
+        model = Model(tmp_path, [node("Neg", "x", "n"), *nodes], [value("past", [1, 8, 8]), value("x", [1, 8, 8])], [value("y", None)], constants)
         done = mcc(model.path, "-o", tmp_path / "n.so", "--cache-type=int8")
         assert done.returncode and "no output that is an input of a wider type" in done.stderr, done.stderr
 
