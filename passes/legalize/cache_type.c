@@ -179,16 +179,26 @@ static void port_narrow(struct graph *g, struct port *p, value_id v, enum elem t
 
 /* ---- ports of scales --------------------------------------------------------------------------------------------- */
 
-/* The port of the scales of *of: their value is v. Its declared dims are those of *of, which name the symbols. */
-static struct port scales_port(struct graph *g, const struct port *of, value_id v)
+/* Another of n ports, that of the scales of ports[k]: their value is v. Its declared dims are those of ports[k], which
+ * name the symbols. false after an error. */
+static bool scales_port(struct graph *g, const struct port *ports, uint32_t n, uint32_t k, value_id v,
+                        struct port *port)
 {
+    const struct port *of = &ports[k];
+    const char *name = arena_printf(&g->arena, "%s.scale", of->name);
     struct type *t = arena_copy(&g->arena, value_type(g, v), sizeof *t);
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(ports[i].name, name) == 0)
+            return error_at(g->ctx, FAIL_USAGE, (src_id){0}, name,
+                            "'cache-type': the scales of '%s' need this name, which another input or output has",
+                            of->name);
     if (of->declared && of->declared->rank == t->rank) {
         expr_id *dims = arena_copy(&g->arena, of->declared->dims, (size_t)t->rank * sizeof *dims);
         dims[t->rank - 1] = t->dims[t->rank - 1];
         t->dims = dims;
     }
-    return (struct port){arena_printf(&g->arena, "%s.scale", of->name), t, v};
+    *port = (struct port){name, t, v};
+    return true;
 }
 
 /* Another input, the last of those that callers see: the scales of input number k. */
@@ -196,13 +206,15 @@ static value_id scales_input(struct graph *g, uint32_t k)
 {
     struct type t = *value_type(g, g->inputs.data[k].value);
     expr_id dims[RANK_MAX];
+    struct port port;
     uint32_t at = graph_user_inputs(g);
     if (!scales_dims(g, &t, dims))
         return (value_id){0};
     t.elem = ELEM_F32;
     t.dims = dims;
     value_id v = graph_param(g, (region_id){1}, t, NULL);
-    struct port port = scales_port(g, &g->inputs.data[k], v);
+    if (!scales_port(g, g->inputs.data, g->inputs.n, k, v, &port))
+        return (value_id){0};
     graph_value(g, v)->name = port.name;
     VEC_PUSH(&g->arena, &g->inputs, port);
     value_id *params = graph_get_region(g, (region_id){1})->params.data;
@@ -217,10 +229,12 @@ static value_id scales_input(struct graph *g, uint32_t k)
     return v;
 }
 
-static void scales_output(struct graph *g, uint32_t k, value_id v)
+static bool scales_output(struct graph *g, uint32_t k, value_id v)
 {
     uint32_t at = graph_user_outputs(g);
-    struct port port = scales_port(g, &g->outputs.data[k], v);
+    struct port port;
+    if (!scales_port(g, g->outputs.data, g->outputs.n, k, v, &port))
+        return false;
     VEC_PUSH(&g->arena, &g->outputs, port);
     graph_add_result(g, (region_id){1}, v);
     for (uint32_t i = g->outputs.n - 1; i > at; i--) {
@@ -229,6 +243,7 @@ static void scales_output(struct graph *g, uint32_t k, value_id v)
     }
     g->outputs.data[at] = port;
     graph_set_result(g, (region_id){1}, at, v);
+    return true;
 }
 
 /* ---- a cache ----------------------------------------------------------------------------------------------------- */
@@ -259,9 +274,7 @@ static bool cache_narrow(struct caches *c, uint32_t output)
         return false;
     graph_set_result(c->g, (region_id){1}, output, x.numbers);
     port_narrow(c->g, &c->g->outputs.data[output], x.numbers, c->to);
-    if (c->scaled)
-        scales_output(c->g, output, x.scales);
-    return true;
+    return !c->scaled || scales_output(c->g, output, x.scales);
 }
 
 static bool output_way(struct caches *c, uint32_t k)

@@ -163,6 +163,15 @@ def test_blocks_that_a_way_would_cut(tmp_path):
         assert done.returncode and "no output that is an input of a wider type" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("operand, result", [("past.scale", "z"), ("x", "y.scale")])
+def test_names_that_are_taken(tmp_path, operand, result):
+    """An input or output has the name that the scales would get: no two ports have one name."""
+    nodes = [node("Neg", "x", "n"), node("Concat", "past n", "y", axis=1), node("Neg", operand, result)]
+    model = Model(tmp_path, nodes, [value(i, ["b", "p", 16]) for i in sorted({"past", "x", operand})], [value(o, None) for o in ("y", result)])
+    done = mcc(model.path, "-o", tmp_path / "n.so", "--cache-type=int8")
+    assert done.returncode == 2 and ".scale'" in done.stderr and "need this name" in done.stderr, done.stderr
+
+
 def test_grouped_attention(tmp_path):
     """GroupQueryAttention and its caches."""
     model = grouped(tmp_path)
