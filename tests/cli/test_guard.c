@@ -76,6 +76,24 @@ static void test_marks(void **state)
     assert_null(guard_alloc(&f->guard, &f->ctx->session, SIZE_MAX - ALIGN, ALIGN));
 }
 
+/* What is kept of many blocks grows as they do, and trimmed ones make room. */
+static void test_many(void **state)
+{
+    enum { MANY = 1000 };
+    struct fixture *f = *state;
+    unsigned char *at[MANY];
+    const int64_t before = f->ctx->heap_used;
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < MANY; i++)
+            assert_non_null(at[i] = guard_alloc(&f->guard, &f->ctx->session, i + 1, ALIGN));
+        assert_true(guard_holds(&f->guard));
+        for (size_t i = 0; i < MANY; i++)
+            guard_release(&f->guard, at[i]);
+        guard_trim(&f->guard);
+    }
+    assert_true(f->ctx->heap_used - before < 1 << 20);
+}
+
 static void test_faults(void **state)
 {
     struct fixture *f = *state;
@@ -113,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_marks, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many, setup, teardown),
         cmocka_unit_test_setup_teardown(test_faults, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unwinding, setup, teardown),
     };

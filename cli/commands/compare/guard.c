@@ -13,19 +13,42 @@ enum { PAGE = 4096, AROUND = 1 << 16, BLOCKS = 256 };
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static struct guarded *block_new(struct guard *g, struct arena *arena, size_t bytes, size_t align)
+static void block_end(const struct guarded *b)
 {
-    size_t held = (bytes + align - 1) / align * align, pages = (held + PAGE - 1) / PAGE * PAGE;
-    struct guarded *more = arena_try(arena, (g->blocks.n + 1) * sizeof *more);
-    unsigned char *at = mmap(NULL, pages + 2 * (size_t)AROUND, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (!more || at == MAP_FAILED || mprotect(at + AROUND, pages, PROT_READ | PROT_WRITE) != 0)
-        return NULL;
+    munmap(b->first - AROUND, b->pages + 2 * (size_t)AROUND);
+}
+
+/* Makes room for one more. False: memory is short; the artifact gets NULL, as its frames must not be unwound. */
+static bool blocks_grow(struct guard *g, struct arena *arena)
+{
+    const uint32_t cap = g->blocks.n < BLOCKS ? BLOCKS : 2 * g->blocks.n;
+    if (g->blocks.n < g->blocks.cap)
+        return true;
+    struct guarded *more = arena_try(arena, cap * sizeof *more);
+    if (!more)
+        return false;
     if (g->blocks.n)
         memcpy(more, g->blocks.data, g->blocks.n * sizeof *more);
     g->blocks.data = more;
-    more[g->blocks.n] = (struct guarded){
+    g->blocks.cap = cap;
+    return true;
+}
+
+static struct guarded *block_new(struct guard *g, struct arena *arena, size_t bytes, size_t align)
+{
+    size_t held = (bytes + align - 1) / align * align, pages = (held + PAGE - 1) / PAGE * PAGE;
+    if (!blocks_grow(g, arena))
+        return NULL;
+    unsigned char *at = mmap(NULL, pages + 2 * (size_t)AROUND, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    g->blocks.data[g->blocks.n] = (struct guarded){
         .data = at + AROUND + pages - held, .first = at + AROUND, .size = bytes, .pages = pages};
-    return &more[g->blocks.n++];
+    if (mprotect(at + AROUND, pages, PROT_READ | PROT_WRITE) != 0) {
+        block_end(&g->blocks.data[g->blocks.n]);
+        return NULL;
+    }
+    return &g->blocks.data[g->blocks.n++];
 }
 
 void *guard_alloc(struct guard *g, struct arena *arena, size_t bytes, size_t align)
@@ -63,11 +86,6 @@ bool guard_holds(const struct guard *g)
             return false;
     }
     return true;
-}
-
-static void block_end(const struct guarded *b)
-{
-    munmap(b->first - AROUND, b->pages + 2 * (size_t)AROUND);
 }
 
 void guard_trim(struct guard *g)
