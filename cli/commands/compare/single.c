@@ -100,6 +100,7 @@ bool single_compare(struct prove *p, eval_watch *watch)
     struct tensor *in = NEW_ARRAY(&p->draw, struct tensor, g->inputs.n + 1);
     struct tensor **given = NEW_ARRAY(&p->draw, struct tensor *, g->values.n + 1);
     p->want = NEW_ARRAY(&p->draw, struct tensor *, g->values.n + 1);
+    p->makes = NEW_ARRAY(&p->draw, uint32_t, g->values.n + 1);
     for (uint32_t i = 0; i < g->inputs.n; i++)
         if (!file_tensor_widen(ctx, &p->run.s.in[i], &in[i]))
             return false;
@@ -108,6 +109,7 @@ bool single_compare(struct prove *p, eval_watch *watch)
         for (uint32_t j = 0; j < prove_kernel(p, i)->outs.n && p->part.chosen[i]; j++) {
             const value_id v = prove_kernel(p, i)->outs.data[j];
             p->want[v.i] = NEW(&p->draw, struct tensor);
+            p->makes[v.i] = i + 1;
             given[v.i] = NULL;
         }
     if (graph_eval_from(g, in, given, p->want, watch, p, &p->draw, NULL) == EVAL_OK)
