@@ -408,6 +408,30 @@ def test_loops_and_branches(tmp_path, make):
     assert "what reads the values" in unread["why"]
 
 
+BOOL = onnx.TensorProto.BOOL
+
+
+def never(path):
+    """A loop with a branch that no draw takes: nothing is more than infinity."""
+    sides = [helper.make_graph([helper.make_node("MatMul", ["h", side], [side + "m"]), helper.make_node(op, [side + "m"], [side + "r"])], side, [],
+                               [value(side + "r", [8, 16])]) for side, op in (("a", "Exp"), ("b", "Neg"))]
+    body = helper.make_graph([helper.make_node("Less", ["inf", "f"], ["c"]), helper.make_node("Add", ["f", "one"], ["f2"]),
+                              helper.make_node("If", ["c"], ["t"], then_branch=sides[0], else_branch=sides[1]), helper.make_node("Add", ["t", "x"], ["o"]),
+                              helper.make_node("Identity", ["k"], ["k2"])], "body",
+                             [value("i", [], INT64), value("k", [], BOOL), value("h", [8, 16]), value("f", [])],
+                             [value("k2", [], BOOL), value("o", [8, 16]), value("f2", [])])
+    nodes = [helper.make_node("Loop", ["n", "", "x", "z"], ["g", "w"], "turn", body=body), helper.make_node("Relu", ["g"], ["y"], "last")]
+    return save(path, nodes, [value("x", [8, 16]), value("z", []), value("n", [], INT64)], [value("y", [8, 16]), value("w", [])],
+                {"one": np.float32(1), "inf": np.float32(np.inf), "a": weights(16, 16), "b": weights(16, 16, seed=1)}, opset=17)
+
+
+def test_branch_that_never_runs(tmp_path):
+    """A loop that is one kernel has run, but not all that is inside of it."""
+    [variant] = proof(never(tmp_path / "net.onnx"), status=6)["variants"]
+    inside = [k for k in variant["kernels"] if "am, ar" in k["kernel"]]
+    assert inside and not any(k["proved"] for k in inside)
+
+
 def test_empty(tmp_path):
     """Nothing is proved of sizes at which nothing is computed."""
     [variant] = proof(mlp(tmp_path / "net.onnx"), "--dim=n=0", "--break-kernel=first", status=6)["variants"]

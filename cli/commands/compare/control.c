@@ -69,6 +69,8 @@ const char *control_against(const struct prove *p, const struct certificate *c, 
     const uint32_t top = k->region.i == 1 ? kernel : control_of(p, k);
     if (top != kernel && k->kind != KERNEL_CONTROL && c->of[kernel].ran < PROVE_DRAWS)
         return "it is inside of a loop or a branch, and ran in few draws";
+    if (top != kernel && top != UINT32_MAX && verdict_against(p, c, top))
+        return "the loop or branch that it is inside of is not proved";
     bool seen = verdict_holds(c) && top != UINT32_MAX;
     for (uint32_t i = 0; seen && i < prove_kernel(p, top)->outs.n; i++)
         seen = is_seen(p, c, prove_kernel(p, top)->outs.data[i], 0);
