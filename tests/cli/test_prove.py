@@ -338,11 +338,14 @@ def test_narrowed_constant(tmp_path, narrow):
     ([helper.make_node("ReduceMax", ["x"], ["y"], "n", keepdims=0)], [1, 1000], [], "many elements"),
     ([helper.make_node("GlobalMaxPool", ["x"], ["y"], "n")], [1, 8, 14, 14], [1, 8, 1, 1], "many elements"),
     ([helper.make_node("Equal", ["x", "c"], ["e"], "n"), helper.make_node("Where", ["e", "c", "x"], ["y"], "where")], [64], [64], "equal"),
-    ([helper.make_node("ArgMax", ["x"], ["y"], "n", axis=1, keepdims=0)], [64, 4], [64], "equal")])
+    ([helper.make_node("ArgMax", ["x"], ["y"], "n", axis=1, keepdims=0)], [64, 4], [64], "equal"),
+    ([helper.make_node("Cast", ["x"], ["y"], "n", to=onnx.TensorProto.BOOL)], [64], [64], "are 0"),
+    ([helper.make_node("Add", ["x", "x"], ["s"], "sum"), helper.make_node("Less", ["s", "c"], ["y"], "n")], [64], [64], "infinity")])
 def test_what_draws_do_not_show(tmp_path, nodes, x, y, says):
     """Code that leaves some elements out of a maximum, or that is wrong for equal ones, computes the same of nearly all draws."""
-    elem = INT64 if nodes[0].op_type == "ArgMax" else onnx.TensorProto.FLOAT
-    path = save(tmp_path / "net.onnx", nodes, [value("x", x)], [value("y", y, elem)], {"c": np.float32(0.5)} if len(nodes) > 1 else {})
+    elem = {"ArgMax": INT64, "Cast": onnx.TensorProto.BOOL, "Less": onnx.TensorProto.BOOL}.get(nodes[-1].op_type, onnx.TensorProto.FLOAT)
+    data = {"c": np.float32("inf" if says == "infinity" else 0.5)} if len(nodes) > 1 else {}
+    path = save(tmp_path / "net.onnx", nodes, [value("x", x)], [value("y", y, elem)], data)
     [variant] = proof(path, status=6)["variants"]
     assert says in variant["kernels"][0]["why"]
 
@@ -408,7 +411,33 @@ def test_loops_and_branches(tmp_path, make):
     assert "what reads the values" in unread["why"]
 
 
-BOOL = onnx.TensorProto.BOOL
+ONCE = {"ThresholdedRelu": {"alpha": 2.0}}
+
+
+@pytest.mark.parametrize("op", ["Relu", "ThresholdedRelu", "Clip", "Abs"])
+def test_choices_of_one_element(tmp_path, op):
+    """Four draws may all lie on one side of what a single element is compared with."""
+    path = save(tmp_path / "net.onnx", [helper.make_node(op, ["x", *(["lo", "hi"] if op == "Clip" else [])], ["y"], "n", **ONCE.get(op, {}))],
+                [value("x", [1])], [value("y", [1])], {"lo": np.float32(0), "hi": np.float32(6)} if op == "Clip" else {})
+    [variant] = proof(path)["variants"]
+    assert variant["draws"] >= 64
+    for site in range(1, 20):
+        done = mcc("prove", path, "--march=x86-64-v3", f"--mutate={site}", "-q")
+        if done.returncode == 2:
+            break
+        assert done.returncode == 6, site
+
+
+BOOL, UINT8 = onnx.TensorProto.BOOL, onnx.TensorProto.UINT8
+
+
+@pytest.mark.parametrize("op, names, elem, draws", [("And", "xz", BOOL, 64), ("Less", "xz", onnx.TensorProto.FLOAT, 64), ("Cast", "x", UINT8, 96)])
+def test_one_bool(tmp_path, op, names, elem, draws):
+    """True of one byte in 256, or of one case in four."""
+    path = save(tmp_path / "net.onnx", [helper.make_node(op, list(names), ["y"], "n", **({"to": BOOL} if op == "Cast" else {}))],
+                [value(name, [1], elem) for name in names], [value("y", [1], BOOL)])
+    [variant] = proof(path)["variants"]
+    assert variant["draws"] == draws
 
 
 def never(path):
@@ -430,6 +459,19 @@ def test_branch_that_never_runs(tmp_path):
     [variant] = proof(never(tmp_path / "net.onnx"), status=6)["variants"]
     inside = [k for k in variant["kernels"] if "am, ar" in k["kernel"]]
     assert inside and not any(k["proved"] for k in inside)
+
+
+def test_output_without_elements(tmp_path):
+    """Of two outputs one never has an element; and a kernel without work at sizes of which single kernels are compared."""
+    nodes = [helper.make_node("ReduceMean", ["x"], ["m"], "mean", axes=[2], keepdims=0), helper.make_node("Gemm", ["m", "w"], ["y"], "dense"),
+             helper.make_node("Concat", ["p", "q"], ["c"], "join", axis=1), helper.make_node("Softmax", ["c"], ["s"], "soft", axis=-1)]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", ["n", 64, 8192]), value("p", ["m", 7]), value("q", ["m", 9])],
+                [value("y", ["n", 80]), value("s", ["m", 16])], {"w": weights(64, 80)}, opset=17)
+    done = mcc("prove", path, "--march=x86-64-v3", "--choose=dense:tile=1x6x2", "--dim=m=0", "--json", timeout=300)
+    assert done.returncode == 6, done
+    [variant] = json.loads(done.stdout)["result"]["variants"]
+    assert not variant["program"]["proved"] and "no elements" in variant["program"]["why"]
+    assert not any(k["proved"] for k in variant["kernels"] if "soft" in k["kernel"] or "join" in k["kernel"])
 
 
 def test_empty(tmp_path):

@@ -28,7 +28,7 @@ static void put_variant_json(const struct prove *p, const struct certificate *c,
     json_text(j, "sizes_of_single_kernels", c->more.n ? c->more.data : NULL);
     json_open(j, "program", '{');
     json_bool(j, "proved", verdict_holds(c));
-    json_text(j, "why", c->of && !c->why && !c->any ? "its outputs have no elements at these sizes" : c->why);
+    json_text(j, "why", c->of && !c->why && !c->any ? "an output has no elements at these sizes" : c->why);
     json_close(j, '{');
     json_uint(j, "proved", c->proved);
     json_open(j, "kernels", '[');
@@ -93,7 +93,7 @@ static void put_variant(const struct prove *p, const struct certificate *c, stru
     if (!verdict_holds(c))
         strbuf_escaped(out,
                        c->why     ? c->why
-                       : c->draws ? "its outputs have no elements at these sizes"
+                       : c->draws ? "an output has no elements at these sizes"
                                   : "it did not run",
                        400);
     put_sizes(c, out);

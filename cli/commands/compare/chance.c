@@ -4,11 +4,29 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/ops/field.h"
+
+/* Is it the constant infinity, of either sign, repeated? Constants are residues here. */
+static bool is_infinity(const struct graph *g, value_id v)
+{
+    while (v.i && value_op(g, v) == OP_BROADCAST)
+        v = value_node(g, v)->in[0];
+    const enum elem elem = v.i && value_op(g, v) == OP_CONSTANT ? value_type(g, v)->elem : ELEM_NONE;
+    const struct attr *data = field_form(elem) ? node_attr(value_node(g, v), "data") : NULL;
+    const uint32_t x = data && data->u.data.size >= elem_size(elem) ? field_load(elem, data->u.data.data) : 0;
+    return x == FIELD_PLUS_INF || x == FIELD_MINUS_INF;
+}
+
 const char *chance_why(const struct graph *g, const struct node *n)
 {
     bool tells = n->op == OP_EQ || n->op == OP_NE || n->op == OP_ISNAN || n->op == OP_ISINF;
     if (n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW)
         return "it says which one of equal elements is chosen, and drawn ones are never equal";
+    if (n->op == OP_CONVERT && elem_class(value_type(g, n->in[0])->elem) == 'F' &&
+        value_type(g, n->out[0])->elem == ELEM_BOOL)
+        return "it tells whether floats are 0, which drawn ones never are";
+    if ((n->op == OP_LT || n->op == OP_LE) && (is_infinity(g, n->in[0]) || is_infinity(g, n->in[1])))
+        return "it compares with infinity, which no drawn number reaches";
     if (tells && elem_class(value_type(g, n->in[0])->elem) == 'F')
         return n->op == OP_EQ || n->op == OP_NE ? "it tells whether floats are equal, which drawn ones never are"
                                                 : "it looks for NaN or infinity, which are never drawn";
@@ -59,4 +77,30 @@ double chance_shows(const struct capture *d, const struct node *n)
     else if (n->op == OP_CUMULATE)
         each = in; /* the earliest ones decide all, the last ones little */
     return each > 0 ? out / each : 0;
+}
+
+static bool is_choice(const struct graph *g, const struct node *n)
+{
+    switch (n->op) {
+    case OP_MAX:
+    case OP_MIN:
+    case OP_SELECT:
+    case OP_LT:
+    case OP_LE:
+    case OP_ABS:
+    case OP_SIGN: return true;
+    case OP_AND:
+    case OP_OR:
+    case OP_XOR:
+    case OP_CONVERT: return value_type(g, n->out[0])->elem == ELEM_BOOL;
+    default: return false;
+    }
+}
+
+double chance_choices(const struct capture *d, const struct node *n, int64_t least)
+{
+    const struct graph *g = d->c.graph;
+    if (!is_choice(g, n) || value_is_const(g, n->out[0]))
+        return INFINITY;
+    return fmax(capture_count(d, value_type(g, n->out[0])), (double)least);
 }

@@ -11,5 +11,11 @@ const char *chance_why(const struct graph *, const struct node *);
 double chance_shows(const struct capture *, const struct node *);
 /* So often or more: one that is left out stays unseen with a probability of e^-8. */
 enum { CHANCE_ENOUGH = 8 };
+/* In the run in progress, how many elements the node chooses between two of, each by what was drawn: of comparisons,
+ * `and`, selects, maxima of two. INFINITY: it does not choose. least: it computes so many, whatever the sizes say. */
+double chance_choices(const struct capture *, const struct node *, int64_t least);
+/* So many in all draws: code that is wrong for one side, or for one of four cases, passes with (3/4)^64. And the most
+ * draws for that. */
+enum { CHANCE_ELEMENTS = 64, CHANCE_DRAWS = 64 };
 
 #endif

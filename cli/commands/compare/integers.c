@@ -226,11 +226,12 @@ static bool is_polynomial(enum op op, const char *monoid)
     }
 }
 
-/* Bytes, all of whose values are drawn, to other types, or integers to floats that hold them. */
+/* Bytes, all of whose values are drawn, to other types of numbers, or integers to floats that hold them. */
 static bool is_widening(const struct graph *g, const struct node *n)
 {
     const enum elem from = value_type(g, n->in[0])->elem, to = value_type(g, n->out[0])->elem;
-    return n->op == OP_CONVERT && (elem_bits(from) <= 8 || to == ELEM_F32 || elem_bits(to) > elem_bits(from));
+    return n->op == OP_CONVERT && to != ELEM_BOOL &&
+           (elem_bits(from) <= 8 || to == ELEM_F32 || elem_bits(to) > elem_bits(from));
 }
 
 /* Bytes by a table of all of them, and bytes as other ones. */

@@ -12,6 +12,7 @@
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"
+#include "cli/commands/compare/chance.h"
 #include "cli/commands/compare/code_check.h"
 #include "cli/commands/compare/control.h"
 #include "cli/commands/compare/single.h"
@@ -93,7 +94,7 @@ static void on_part(void *user, value_id v, const struct tensor *t)
         d->elements = n, d->wrong = wrong;
     d->differs += wrong > 0;
     d->compared++;
-    d->any |= n > 0;
+    d->here = n > d->here ? n : d->here;
     if (wrong)
         memcpy(t->data, got->data, (size_t)n * size);
 }
@@ -139,6 +140,22 @@ static bool interpret(struct prove *p)
     return true;
 }
 
+/* Has each output had elements, but for those that have none at any size? */
+static bool are_filled(const struct prove *p)
+{
+    const struct graph *g = p->legal;
+    bool any = false, all = true;
+    for (uint32_t i = 0; i < g->outputs.n; i++) {
+        const struct type *t = value_type(g, g->outputs.data[i].value);
+        bool empty = false;
+        for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++)
+            empty |= ex_is(g->ctx->exprs, t->dims[k], 0);
+        any |= p->now->filled[i];
+        all &= p->now->filled[i] || empty;
+    }
+    return any && all;
+}
+
 /* The graph after legalization, and the outputs of the run. */
 static bool check_outputs(void *user)
 {
@@ -161,7 +178,7 @@ static bool check_outputs(void *user)
     for (uint32_t i = 0; i < g->outputs.n && !p->now->why; i++) {
         const struct tensor *t = want[g->outputs.data[i].value.i];
         const DLTensor *got = &out[i]->dl_tensor;
-        p->now->any |= tensor_count(t) > 0;
+        p->now->filled[i] |= tensor_count(t) > 0;
         bool same = got->ndim == t->rank && elem_by_dlpack(got->dtype) == t->elem;
         for (int32_t k = 0; same && k < t->rank; k++)
             same = got->shape[k] == t->dims[k];
@@ -171,6 +188,7 @@ static bool check_outputs(void *user)
         if (!same || memcmp(packed.data, (const char *)got->data + got->byte_offset, packed.size) != 0)
             p->now->why = arena_printf(&p->run.c.ctx->session, "output '%s' differs", g->outputs.data[i].name);
     }
+    p->now->any = are_filled(p);
     return true;
 }
 
@@ -468,7 +486,10 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     strbuf_init(&p->now->more, &ctx->session);
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
-    for (uint32_t draw = 0; ok && !p->now->ended && draw < (p->many ? INTEGER_DRAWS : PROVE_DRAWS); draw++)
+    for (uint32_t draw = 0;
+         ok && !p->now->ended &&
+         (draw < (p->many ? INTEGER_DRAWS : PROVE_DRAWS) || (draw < CHANCE_DRAWS && verdict_lacks_choices(p)));
+         draw++)
         ok = draw_once(p, draw, DRAW_ALL);
     p->few = control_runs(p); /* loops of no trip and of one are rare among other numbers */
     for (uint32_t draw = 0;

@@ -27,9 +27,11 @@ extern const struct axiom_text axioms[AXIOM_COUNT];
 struct verdict {
     uint32_t seen, differs;  /* draws; seen: all that it stores was compared */
     uint32_t compared;       /* values, in the draw at hand */
-    bool any;                /* an element was compared */
+    int64_t here;            /* the most elements of one of them */
+    uint32_t filled;         /* draws in which elements were compared */
     uint32_t ran;            /* draws in which it was launched */
     double shows;            /* chance_shows() of all draws, of the worst of its nodes */
+    double choices;          /* chance_choices() of all draws, of the worst */
     double integers;         /* integers_shown() so far, of the worst */
     int64_t elements, wrong; /* of the first draw that differs */
     uint32_t marked, blocks; /* of loops and branches these have run often */
@@ -49,7 +51,8 @@ struct certificate {
     const char *size[256]; /* each of all these */
     uint32_t n_sizes;
     uint32_t draws, proved;
-    bool any; /* an element of an output was compared */
+    bool *filled; /* by output: one of its elements was compared */
+    bool any; /* so it is of each output, but for those that never have any */
     const char *ended; /* a draw was given up, and why: no others are drawn; NULL: none was */
     bool whole; /* each size that the network takes, or that was asked for, was drawn */
 };
@@ -111,6 +114,8 @@ static inline const struct kernel *prove_kernel(const struct prove *p, uint32_t 
 bool verdict_begin(struct prove *);
 /* Has some loop or branch of the variant not run in PROVE_RUNS draws? Has one of these in the draw at hand? */
 bool verdict_lacks(const struct prove *);
+/* Does a kernel that ran choose between so few elements that more draws are needed? */
+bool verdict_lacks_choices(const struct prove *);
 bool verdict_gains(const struct prove *);
 bool verdict_gains_of(const struct prove *, uint32_t kernel);
 void verdict_end(struct prove *);

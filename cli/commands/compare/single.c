@@ -117,7 +117,7 @@ bool single_compare(struct prove *p, eval_watch *watch)
             if (p->part.chosen[i])
                 verdict_count_of(p, i);
     for (uint32_t i = 0; i < prove_kernels(p); i++)
-        p->now->of[i].compared = 0;
+        p->now->of[i].compared = p->now->of[i].here = 0;
     return true;
 }
 

@@ -142,6 +142,7 @@ bool verdict_begin(struct prove *p)
 {
     const struct compilation *c = &p->run.c;
     p->now->of = NEW_ARRAY(&c->ctx->session, struct verdict, prove_kernels(p) + 1);
+    p->now->filled = NEW_ARRAY(&c->ctx->session, bool, p->legal->outputs.n + 1);
     integers_origins(&p->integers, c->graph);
     p->many = p->by_data = sym_next(c->ctx->exprs, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
@@ -202,6 +203,16 @@ bool verdict_lacks(const struct prove *p)
     return n < all;
 }
 
+bool verdict_lacks_choices(const struct prove *p)
+{
+    for (uint32_t i = 0; i < prove_kernels(p); i++) {
+        const struct verdict *v = &p->now->of[i];
+        if (v->ran && !v->why && !v->differs && v->choices < CHANCE_ELEMENTS)
+            return true;
+    }
+    return false;
+}
+
 bool verdict_gains(const struct prove *p)
 {
     for (uint32_t i = 0; i < p->run.c.marks; i++)
@@ -242,16 +253,20 @@ void verdict_count(struct prove *p)
         struct verdict *d = &p->now->of[i];
         d->blocks = 0;
         d->marked = marked_of(p, k, &d->blocks);
-        double least = INFINITY;
+        double least = INFINITY, choices = INFINITY;
         d->integers = INFINITY;
         const bool runs = has_run(p, i);
         d->ran += runs;
         for (uint32_t j = 0; j < k->nodes.n && (k->region.i == 1 || runs); j++) {
             const struct node *n = graph_node(g, k->nodes.data[j]);
             least = fmin(least, chance_shows(&p->run, n));
+            choices = fmin(choices, chance_choices(&p->run, n, k->region.i == 1 ? d->here : 1));
             d->integers = fmin(d->integers, integers_shown(&p->integers, g, n));
         }
         d->shows += k->region.i == 1 || runs ? least : 0;
+        d->choices += k->region.i == 1 || runs ? choices : 0;
+        d->filled += d->here > 0;
+        d->here = 0;
         d->seen += d->compared && d->compared == k->outs.n;
         d->compared = 0;
     }
@@ -301,6 +316,8 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
         return c->ended;
     if (v->shows < CHANCE_ENOUGH)
         return "it chooses among many elements, of which the draws have shown few";
+    if (v->choices < CHANCE_ELEMENTS)
+        return "it chooses between elements, and has done so for few of them in all draws";
     if (v->uses[AXIOM_INTEGERS] && v->integers < CHANCE_ENOUGH)
         return "its integers have shown few of their values";
     if (v->marked < v->blocks && !c->whole)
@@ -309,7 +326,8 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
                             v->blocks - v->marked, v->blocks);
     if (k->kind == KERNEL_CONTROL || k->region.i != 1)
         return control_against(p, c, i);
-    if ((v->seen >= c->draws && v->any) ||
+    const uint32_t enough = v->uses[AXIOM_INTEGERS] ? INTEGER_DRAWS / 2 : PROVE_DRAWS;
+    if ((v->seen >= c->draws && v->filled >= enough) ||
         (part && verdict_holds(c))) /* its readers and the outputs have seen what it stores */
         return NULL;
     return c->interpreted ? c->interpreted : "what it stores was not seen";
