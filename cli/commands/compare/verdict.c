@@ -63,7 +63,7 @@ static bool rounds_wide(const struct prove *p, const struct kernel *k, uint32_t 
         for (uint32_t j = 0; j < n->n_in; j++)
             if (n->in[j].i && value_type(g, n->in[j])->elem == ELEM_F64) {
                 wide = true;
-                rounds |= n->op == OP_CONVERT;
+                rounds |= n->op == OP_CONVERT && field_form(value_type(g, n->out[0])->elem);
             }
     }
     for (uint32_t i = 0; i < 2 && both[i] && wide && !rounds; i++) {
