@@ -363,6 +363,10 @@ def test_two_sizes(tmp_path):
                 [value("y", ["k", 8])])
     [variant] = proof(path)["variants"]
     assert "n=2, m=2; n=2, m=5;" in variant["sizes"]
+    path = save(tmp_path / "names.onnx", [helper.make_node("Concat", ["a", "b"], ["y"], "join", axis=0)], [value("a", ["mn", 8]), value("b", ["n", 8])],
+                [value("y", ["k", 8])])
+    [variant] = proof(path)["variants"]
+    assert variant["sizes"].startswith("mn=1, n=1; ")
 
 
 def test_single_kernels(tmp_path):

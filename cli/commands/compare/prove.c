@@ -202,14 +202,16 @@ static void put_sizes(struct prove *p, struct strbuf *all)
 {
     const mcc_api *api = p->run.s.api;
     struct strbuf text;
+    bool *named = NEW_ARRAY(&p->draw, bool, api->n_sym + 1);
     strbuf_init(&text, all->arena);
     for (uint32_t i = 0; i < api->n_in; i++)
         for (int32_t d = 0; d < api->in[i].ndim; d++) {
             const mcc_dim *dim = &api->in[i].dims[d];
-            const char *name = dim->extent == -1 && dim->symbol >= 0 ? api->sym[dim->symbol].name : NULL;
-            const char *item = name ? arena_printf(all->arena, "%s=%lld", name, (long long)p->run.s.in[i].dims[d]) : "";
-            if (name && !(text.n && strstr(text.data, item)))
-                strbuf_printf(&text, "%s%s", text.n ? ", " : "", item);
+            if (dim->extent != -1 || dim->symbol < 0 || named[dim->symbol])
+                continue;
+            named[dim->symbol] = true;
+            strbuf_printf(&text, "%s%s=%lld", text.n ? ", " : "", api->sym[dim->symbol].name,
+                          (long long)p->run.s.in[i].dims[d]);
         }
     for (uint32_t i = 0; i < p->now->n_sizes; i++)
         if (strcmp(p->now->size[i], text.data ? text.data : "") == 0)
