@@ -79,6 +79,8 @@ bool metric_ask(struct error_search *, double *out);
 /* The chosen arithmetic as lines of --choose, after the user's own. */
 struct text_list error_lines(const struct error_search *);
 void error_print(const struct error_search *);
+/* A line for each product: its time in each arithmetic that is possible. */
+void error_print_times(const struct error_search *);
 /* A line for each output's error in the network that was found. */
 void error_print_outputs(const struct error_search *, struct strbuf *);
 /* What mcc report draws of the search: rows of --searched. Chooses anew for each point of the frontier, so it comes

@@ -195,6 +195,8 @@ static bool each_arithmetic(struct error_search *e, struct options *o, bool (*ti
         if (!time(&t, o))
             return false;
     }
+    if (e->options->verbose)
+        error_print_times(e);
     for (uint32_t i = 0; i < e->s.n; i++)
         ways_prune(e->s.ways[i].of);
     e->timed = true;

@@ -172,6 +172,23 @@ static void print_product(const struct error_search *e, uint32_t i, struct strbu
     strbuf_printf(out, " (%s)\n", p->op);
 }
 
+void error_print_times(const struct error_search *e)
+{
+    struct strbuf text;
+    strbuf_init(&text, &e->ctx->session);
+    for (uint32_t i = 0; i < e->s.n; i++) {
+        const struct way *of = e->s.ways[i].of;
+        strbuf_printf(&text, "us of '");
+        strbuf_escaped(&text, e->probe.products.data[i].label, 200);
+        strbuf_printf(&text, "': %.4g in f32", of[ARITHMETIC_F32].ns / 1e3);
+        for (uint32_t k = 0; k < error_n_candidates; k++)
+            if (of[error_candidates[k]].possible)
+                strbuf_printf(&text, ", %.4g in %s", of[error_candidates[k]].ns / 1e3, words[error_candidates[k]]);
+        strbuf_printf(&text, "\n");
+    }
+    terminal_print(&text);
+}
+
 void error_print_outputs(const struct error_search *e, struct strbuf *out)
 {
     const struct deviation none = {0};
