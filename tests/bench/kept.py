@@ -4,9 +4,10 @@
 usage: kept.py [--splits N] [--samples N] [--unseen N] [--error X%] [digits|magika|det|rec|moonshine ...]       make bench-error NETS="digits magika"
 
 For each network and split, samples are drawn from its data, mcc searches on them, and the artifact runs on others of the same data. A line says on
-how many splits the relative rms error on these was within the bound, the largest, the types that were chosen, and the score: what f32 and the chosen
-networks get right of all splits together (digits, magika: classes, by labels; rec: characters of drawn lines; det: cells of 8 x 8 pixels with text as
-in f32; moonshine: tokens as of the f32 encoder, the decoder by ONNX Runtime), in percent, and the points lost.
+how many splits the relative rms error on these was within the bound, the largest, the types that were chosen, the part of the products' time that
+they take by the model (mean), and the score: what f32 and the chosen networks get right of all splits together (digits, magika: classes, by labels;
+rec: characters of drawn lines; det: cells of 8 x 8 pixels with text as in f32; moonshine: tokens as of the f32 encoder, the decoder by ONNX Runtime),
+in percent, and the points lost.
 
 Networks are those of packages of PyPI that make check-real fetches, too (tests/real/packages.py); rec needs Pillow and DejaVu's fonts.
 """
@@ -169,7 +170,7 @@ def measure(name, net, args, scratch):
     bound = float(args.error.rstrip("%")) / (100 if args.error.endswith("%") else 1)
     compiled(net, scratch / "f32.so", "-q")
     exact = outputs_of(scratch / "f32.so", net, range(n))
-    errors, chosen, right = [], collections.Counter(), np.zeros((2, 2))
+    errors, times, chosen, right = [], [], collections.Counter(), np.zeros((2, 2))
     for split in range(args.splits):
         order = np.random.default_rng(split).permutation(n)
         seen, unseen = order[:args.samples], order[args.samples:args.samples + args.unseen]
@@ -179,6 +180,7 @@ def measure(name, net, args, scratch):
             given.append(f"--sample={key}={scratch / key}.npy")
         text = compiled(net, scratch / "a.so", f"--error={args.error}", *given)
         chosen.update({kind: int(k) for k, kind in re.findall(r"(\d+) in (f32|bf16|f16|int8 dyn|int8|i8 wts)", text)})
+        times.append(float(re.search(r"([\d.]+) of the products' time", text)[1]))
         got, want = outputs_of(scratch / "a.so", net, unseen), [exact[k] for k in unseen]
         errors.append(rms(got, want))
         right += [net.score(want, unseen, exact), net.score(got, unseen, exact)]
@@ -187,8 +189,8 @@ def measure(name, net, args, scratch):
                   file=sys.stderr, flush=True)
     parts = 100 * right[:, 0] / right[:, 1]
     print(f"{name:10} {sum(e <= bound for e in errors)} of {len(errors)} splits of {len(seen)} samples within {args.error} on {len(unseen)} others; largest "
-          f"{100 * max(errors):.2f} %; products: {', '.join(f'{k / args.splits:.3g} {kind}' for kind, k in sorted(chosen.items()))}; right {parts[0]:.2f} % in "
-          f"f32, {parts[1]:.2f} %: {parts[0] - parts[1]:.2f} points lost", flush=True)
+          f"{100 * max(errors):.2f} %; products: {', '.join(f'{k / args.splits:.3g} {kind}' for kind, k in sorted(chosen.items()))}, in "
+          f"{np.mean(times):.2f} of the time; right {parts[0]:.2f} % in f32, {parts[1]:.2f} %: {parts[0] - parts[1]:.2f} points lost", flush=True)
     return all(e <= bound for e in errors) and parts[0] - parts[1] <= 0.3
 
 

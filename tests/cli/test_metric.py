@@ -71,9 +71,9 @@ def test_digits_by_their_labels(tmp_path):
 def test_with_a_bound_too(tmp_path):
     """Words of the command are arguments; the error's bound holds as well."""
     top1 = program(tmp_path / "top1.py", TOP1)
-    done, _, _ = digits(tmp_path, f"{sys.executable} {top1} words", "--error=0.3%")
+    done, _, _ = digits(tmp_path, f"{sys.executable} {top1} words", "--error=1%")
     found = re.search(r", ([\d.e-]+) on 24 that it did not see; of these", done.stdout)
-    assert done.returncode == 0 and float(found[1]) <= 0.003 and "metric " in done.stdout, done
+    assert done.returncode == 0 and float(found[1]) <= 0.01 and "metric " in done.stdout, done
 
 
 def test_a_metric_that_nothing_keeps(tmp_path):

@@ -68,12 +68,12 @@ static bool measure(void *user)
     return error_costs(user);
 }
 
-static bool confirm(void *user, bool *kept)
+static bool confirm(void *user, double *part)
 {
     struct error_search *e = user;
     if (!error_try(e, PART_HELD, &e->held_error))
         return false;
-    *kept = e->held_error.part <= 1;
+    *part = e->held_error.part;
     return true;
 }
 
@@ -99,10 +99,11 @@ static bool run(struct error_search *e)
     s->base = !e->network && rounds(e);
     return search_run(s) &&
            (s->error.part <= 1 ||
-            error_at(e->ctx, FAIL_USAGE, (src_id){0}, NULL,
-                     "the outputs differ by %.3g even with every product in f32, which is more than %g%s: another "
-                     "option rounds as well; remove it or allow a larger error",
-                     fmax(s->error.rms, e->held_error.rms), e->bound, e->folder ? ", or than --metric-drop" : ""));
+            error_at(
+                e->ctx, FAIL_USAGE, (src_id){0}, NULL,
+                "the outputs are likely to differ by %.3g even with every product in f32, which is more than %g%s: "
+                "another option rounds as well; remove it or allow a larger error",
+                fmax(s->error.likely, e->held_error.likely), e->bound, e->folder ? ", or than --metric-drop" : ""));
 }
 
 bool error_run(struct error_search *e)

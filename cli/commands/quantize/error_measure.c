@@ -188,12 +188,14 @@ static void measure_chosen(void *user)
     for (uint32_t k = 0; k < e->t.samples.n; k++)
         if (e->part[a->part][k])
             spread += (e->square[k] - mean) * (e->square[k] - mean);
-    const double n = a->out->n, deviation = n > 1 ? sqrt(spread / (n - 1)) : 0;
-    const double size = a->out->rms = trial_worst(&e->t, e->size);
-    a->out->likely = !e->holds ? size : isfinite(mean) ? sqrt(size * size + 2 * deviation * sqrt(2 / n)) : INFINITY;
+    const double n = a->out->n, size = a->out->rms = trial_worst(&e->t, e->size);
+    a->out->deviation = n > 1 ? sqrt(spread / (n - 1)) : 0;
+    if (a->part == PART_HELD) /* few: those that are seen may vary more */
+        a->out->deviation = fmax(a->out->deviation, e->s.error.deviation);
+    const double room = 2 * a->out->deviation * sqrt(2 / n);
+    a->out->likely = !e->holds ? size : isfinite(mean) ? sqrt(size * size + room) : INFINITY;
     a->out->outputs = arena_copy(&e->ctx->session, e->t.error, e->t.n_want * sizeof *e->t.error);
-    const double off = a->part == PART_HELD ? size : a->out->likely;
-    a->out->part = off > 0 && isfinite(e->bound) ? off / e->bound : 0;
+    a->out->part = a->out->likely > 0 && isfinite(e->bound) ? a->out->likely / e->bound : 0;
 }
 
 /* What the user's program says is lost, as a part of what may be. */

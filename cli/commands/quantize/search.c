@@ -2,7 +2,7 @@
  *
  * A budget of squared errors is spent where it saves most. The network with all that was chosen is tried: the budget
  * grows or shrinks until its error is near the bound. Samples that the search did not see judge the result; if they
- * say no, the budget shrinks again.
+ * refuse it, the budget shrinks again.
  *
  * Spending is a knapsack with several choices an item. Of each product only those count that lie on the lower convex
  * hull of time over error: a step from one to the next saves less for each unit of error than the step before. All
@@ -185,14 +185,14 @@ static bool budget_find(struct search *s, double most, double *out)
 /* All in f32: what alone costs nothing may cost something together, so this is no budget. */
 static bool settle_exact(struct search *s)
 {
-    bool kept = true;
+    double part = 0;
     choose_exact(s);
     s->error = (struct measured){.n = 0};
     if (!s->base)
         return true;
-    if (!try_chosen(s) || (s->error.part <= 1 && s->confirm && !s->confirm(s->user, &kept)))
+    if (!try_chosen(s) || (s->error.part <= 1 && s->confirm && !s->confirm(s->user, &part)))
         return false;
-    s->error.part = kept ? s->error.part : INFINITY;
+    s->error.part = part <= 1 ? s->error.part : INFINITY;
     return true;
 }
 
@@ -212,10 +212,16 @@ static double budget_guess(const struct search *s, double part)
     return isfinite(part) && sum > 0 ? sum / (part * part) : s->first;
 }
 
+/* The budget after unseen samples refused what is chosen, at so many times of what is allowed: what would just keep it,
+ * if squares shrink as budgets do. Something goes back each time, and half from the second time on. */
+static double budget_after(const struct search *s, double part)
+{
+    return search_square(s->ways, s->n) * fmax(0.25, fmin(s->checks == 1 ? 0.9 : 0.5, 0.95 / (part * part)));
+}
+
 bool search_run(struct search *s)
 {
     double budget, most = 0, part = 0;
-    bool kept;
     if (s->base && !settle_exact(s))
         return false;
     if (s->base && s->error.part > 1)
@@ -232,7 +238,7 @@ bool search_run(struct search *s)
         return false;
     if (s->hopeful)
         s->first = budget_guess(s, part);
-    for (s->checks = 0;; most = search_square(s->ways, s->n) / 2) { /* something has to go back */
+    for (s->checks = 0;; most = budget_after(s, part)) {
         if (s->checks && most <= 0)
             return settle_exact(s);
         if (!budget_find(s, most, &budget))
@@ -245,7 +251,9 @@ bool search_run(struct search *s)
         if (!s->confirm)
             return true;
         s->checks++;
-        if (!s->confirm(s->user, &kept) || kept)
-            return kept;
+        if (!s->confirm(s->user, &part))
+            return false;
+        if (part <= 1)
+            return true;
     }
 }

@@ -29,6 +29,7 @@ double search_square(const struct site_ways *, uint32_t n);
 /* What a network's outputs are off by on some samples: the largest of them. */
 struct measured {
     double rms;
+    double deviation; /* of the samples' squared errors: standard deviation */
     double likely; /* by so much at most on other samples as many, as those here vary: two standard deviations */
     uint32_t n, within; /* samples; of these within the bound, each for itself */
     struct deviation *outputs; /* of each */
@@ -50,7 +51,7 @@ struct search {
     bool base; /* with all products in f32 there is an error already */
     bool (*try)(void *user, struct measured *error); /* the network with what is chosen */
     bool (*measure)(void *user); /* ways[].of[].square */
-    bool (*confirm)(void *user, bool *kept); /* asks samples that were not seen; NULL: there are none */
+    bool (*confirm)(void *user, double *part); /* as measured.part, of unseen samples; NULL: there are none */
     void *user;
     struct measured error; /* of what is chosen */
     VEC(struct tried) tried;
