@@ -37,8 +37,7 @@ def test_command(tmp_path, command):
     made = [tmp_path / "made.so"] if command == "verify" else []
     assert not made or mcc(path, "-o", *made).returncode == 0
     done = mcc(command, *made, path, *args)
-    status = {"prove": 6}.get(command, 0)      # a mean over the batch divides by a size, in integers
-    assert done.returncode == status and bool(re.search("error", done.stderr)) == bool(status), done.stdout + done.stderr
+    assert done.returncode == 0 and not re.search("error", done.stderr), done.stdout + done.stderr
     assert (tmp_path / wants).stat().st_size > 1000 if "." in wants else wants in done.stdout, done.stdout + done.stderr
 
 
