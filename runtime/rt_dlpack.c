@@ -24,7 +24,7 @@ static void managed_delete(DLManagedTensorVersioned *tensor)
     rt_release(&owner, block, block->bytes);
 }
 
-/* A block of `bytes` bytes with its header, the data behind it. */
+/* Makes the memory at `at`, of `bytes` bytes, a block: its header, then the data. */
 static DLManagedTensorVersioned *managed_in(void *at, int64_t bytes, const struct mcc_model *model,
                                             const mcc_port *port, int64_t rank, const int64_t *dims)
 {

@@ -9,7 +9,7 @@ from onnx import TensorProto as T
 from support import cpu
 from support.artifact import Artifact
 from support.compare import Model, difference, floats, ints, node
-from support.decoder import Compiled, grouped
+from support.decoder import Compiled, attention_with_caches, grouped
 from support.tool import ROOT, mcc, value
 
 SIZE = 16
@@ -81,12 +81,7 @@ def test_rows_together_or_alone(tmp_path, name, past):
 def test_attention_reads_narrow(tmp_path, name, march):
     """Two caches, columns that fill no vector, keys in several spans: no kernel widens a cache as a whole, for few rows or for many."""
     size = 68
-    nodes = [*(node("Concat", f"past_{i} {i}", f"present_{i}", axis=1) for i in "kv"), node("Transpose", "present_k", "kt", perm=[0, 2, 1]),
-             node("MatMul", "q kt", "s"), node("Softmax", "s", "p", axis=-1), node("MatMul", "p present_v", "y")]
-    widths = {"k": 64, "v": size}
-    model = Model(tmp_path, nodes, [value("q", ["b", "n", 64]), *(value(f"past_{i}", ["b", "p", w]) for i, w in widths.items()),
-                                    *(value(i, ["b", "n", w]) for i, w in widths.items())],
-                  [value("y", ["b", "n", size]), *(value(f"present_{i}", ["b", "t", w]) for i, w in widths.items())])
+    model = attention_with_caches(tmp_path, size)
     text = mcc(model.path, "-stop-after=fuse", f"--cache-type={name}", march).stdout
     wide = re.findall(r"(%\d+): f32\[.* = convert\(", text)
     assert len(wide) == 2 and not any(f"value {v} stored" in text for v in wide), text

@@ -20,6 +20,16 @@ def is_cache(name):
     return name.startswith("past_key_values.") or "_cache." in name and not name.startswith("updated_")
 
 
+def attention_with_caches(folder, size):
+    """Attention of one head of 64 columns, whose keys and values, of `size` columns, are caches that grow: past_k and k give present_k."""
+    nodes = [*(node("Concat", f"past_{i} {i}", f"present_{i}", axis=1) for i in "kv"), node("Transpose", "present_k", "kt", perm=[0, 2, 1]),
+             node("MatMul", "q kt", "s"), node("Softmax", "s", "p", axis=-1), node("MatMul", "p present_v", "y")]
+    widths = {"k": 64, "v": size}
+    return Model(folder, nodes, [value("q", ["b", "n", 64]), *(value(f"past_{i}", ["b", "p", w]) for i, w in widths.items()),
+                                 *(value(i, ["b", "n", w]) for i, w in widths.items())],
+                 [value("y", ["b", "n", size]), *(value(f"present_{i}", ["b", "t", w]) for i, w in widths.items())])
+
+
 def cache_of(output):
     """The input that an output is one step later; None: it is no cache."""
     for head, name in (("present.", "past_key_values."), ("updated_", "")):

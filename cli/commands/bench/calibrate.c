@@ -30,49 +30,37 @@ static double now_ns(void)
 
 /* ---- multiply-adds ----------------------------------------------------------------------------------------------- */
 
-#define EACH(F) F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
-#define INIT(i) vec a##i = x;
-#define KEEP(i) __asm__ volatile("" : : KEPT(a##i));
-#define CHAIN(name, features, VEC, FACTOR)                       \
+#define EACH(F, text) \
+    F(0, text)        \
+    F(1, text)        \
+    F(2, text) F(3, text) F(4, text) F(5, text) F(6, text) F(7, text) F(8, text) F(9, text) F(10, text) F(11, text)
+#define INIT(i, text) vec a##i = x;
+#define KEEP(i, text) __asm__ volatile("" : : KEPT(a##i));
+/* CHAINS sums, each of which STEP adds a product to. */
+#define CHAIN(name, features, VEC, FACTOR, STEP, text)           \
     __attribute__((noinline features)) static void name(long n)  \
     {                                                            \
         typedef VEC vec;                                         \
         vec x = (vec){0} + (FACTOR), y = (vec){0} + (float)1e-9; \
-        EACH(INIT)                                               \
+        EACH(INIT, text)                                         \
         for (long k = 0; k < n; k++) {                           \
-            EACH(STEP)                                           \
+            EACH(STEP, text)                                     \
         }                                                        \
-        EACH(KEEP)                                               \
+        EACH(KEEP, text)                                         \
     }
 #define FEATURES(text) , target(text)
 
 #ifdef __x86_64__
 typedef float vec16 __attribute__((vector_size(64)));
 typedef float vec8 __attribute__((vector_size(32)));
-#define KEPT(v) "v"(v)
-#define STEP(i) __asm__ volatile(STEP_TEXT : "+v"(a##i) : "v"(x), "v"(y));
-#define STEP_TEXT "vfmadd231ps %1, %2, %0"
-CHAIN(fma_512, FEATURES("avx512f"), vec16, 1.0000001f)
-#undef STEP_TEXT
-#define STEP_TEXT "vpdpbusd %1, %2, %0"
-CHAIN(int8_512, FEATURES("avx512f,avx512vnni"), vec16, 0)
-#undef STEP_TEXT
-#define STEP_TEXT "vdpbf16ps %1, %2, %0"
-CHAIN(bf16_512, FEATURES("avx512f,avx512bf16"), vec16, 0)
-#undef STEP_TEXT
-#undef KEPT
 #define KEPT(v) "x"(v)
-#undef STEP
-#define STEP(i) __asm__ volatile(STEP_TEXT : "+x"(a##i) : "x"(x), "x"(y) : "xmm15");
-#define STEP_TEXT "vfmadd231ps %1, %2, %0"
-CHAIN(fma_256, FEATURES("avx2,fma"), vec8, 1.0000001f)
-#undef STEP_TEXT
-#define STEP_TEXT "%{vex%} vpdpbusd %1, %2, %0"
-CHAIN(int8_256, FEATURES("avx2"), vec8, 0)
-#undef STEP_TEXT
-#define STEP_TEXT "vpmaddwd %1, %2, %%ymm15\n\tvpaddd %%ymm15, %0, %0"
-CHAIN(int16_256, FEATURES("avx2"), vec8, 0)
-#undef STEP
+#define INSTRUCTION(i, text) __asm__ volatile(text : "+x"(a##i) : "x"(x), "x"(y) : "xmm15");
+CHAIN(fma_512, FEATURES("avx512f"), vec16, 1.0000001f, INSTRUCTION, "vfmadd231ps %1, %2, %0")
+CHAIN(int8_512, FEATURES("avx512f,avx512vnni"), vec16, 0, INSTRUCTION, "vpdpbusd %1, %2, %0")
+CHAIN(bf16_512, FEATURES("avx512f,avx512bf16"), vec16, 0, INSTRUCTION, "vdpbf16ps %1, %2, %0")
+CHAIN(fma_256, FEATURES("avx2,fma"), vec8, 1.0000001f, INSTRUCTION, "vfmadd231ps %1, %2, %0")
+CHAIN(int8_256, FEATURES("avx2"), vec8, 0, INSTRUCTION, "%{vex%} vpdpbusd %1, %2, %0")
+CHAIN(int16_256, FEATURES("avx2"), vec8, 0, INSTRUCTION, "vpmaddwd %1, %2, %%ymm15\n\tvpaddd %%ymm15, %0, %0")
 
 /* Four tiles of sums and two of operands, zeros, all of 16 rows of 64 bytes. */
 #define TILES(name, instruction)                                                                                       \
@@ -104,8 +92,8 @@ TILES(bf16_tiles, "tdpbf16ps")
 #endif
 
 typedef float vec4 __attribute__((vector_size(16)));
-#define STEP(i) a##i = a##i * x + y;
-CHAIN(any, , vec4, 0.9999999f)
+#define PLAIN(i, text) a##i = a##i * x + y;
+CHAIN(any, , vec4, 0.9999999f, PLAIN, )
 
 /* A burst: so many times as many multiply-adds. The first of an arithmetic that the CPU has counts. */
 static const struct burst {

@@ -212,8 +212,9 @@ static double budget_guess(const struct search *s, double part)
     return isfinite(part) && sum > 0 ? sum / (part * part) : s->first;
 }
 
-/* The budget after unseen samples refused what is chosen, at so many times of what is allowed: what would just keep it,
- * if squares shrink as budgets do. Something goes back each time, and half from the second time on. */
+/* The next budget after the unseen samples refused the choice. part: their error over the bound. The new budget would
+ * just keep the bound if the squared error were proportional to the budget. It is at least a
+ * quarter and at most 0.9 of what was spent, from the second refusal on at most half. */
 static double budget_after(const struct search *s, double part)
 {
     return search_square(s->ways, s->n) * fmax(0.25, fmin(s->checks == 1 ? 0.9 : 0.5, 0.95 / (part * part)));
