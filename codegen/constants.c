@@ -87,7 +87,7 @@ static bool find_constants(const struct codegen_unit *u, struct constants *c)
     return c->n > 0;
 }
 
-/* Are they one but for the values? */
+/* Are they one except for the values? */
 static bool same_but_values(const struct codegen_unit *a, const struct constants *x, const struct codegen_unit *b,
                             const struct constants *y)
 {

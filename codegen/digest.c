@@ -62,7 +62,7 @@ bool digest_files(struct context *ctx, const char *const *paths, uint32_t n, cha
             close(fd);
         if (!good)
             return error_env(ctx, "cannot read '%s' for its hash: %s", paths[i],
-                             fd < 0 ? strerror(why) : "it is no regular file, or was changed meanwhile");
+                             fd < 0 ? strerror(why) : "it is not a regular file, or was changed meanwhile");
     }
     finish(&state, out);
     return true;

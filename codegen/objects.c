@@ -1,9 +1,9 @@
 /* Every unit's loop IR to an object, through workers; equal functions are compiled once.
  *
- * Two units are equal when target and text agree but for the first line, which holds only the function's own name and
- * its source nodes: the second symbol is another name of the first. Each function is a module and an object of its own,
- * under a name that all share until it is known whose it is: so it is the same bytes whatever is compiled beside it,
- * and any network that has it finds it in the cache. Small units of one target travel together, up to JOB_TEXT.
+ * Two units are equal when target and text agree except for the first line, which holds only the function's own name
+ * and its source nodes: the second symbol is another name of the first. Each function is a module and an object of its
+ * own, under a name that all share until it is known whose it is: so it is the same bytes whatever is compiled beside
+ * it, and any network that has it finds it in the cache. Small units of one target travel together, up to JOB_TEXT.
  * Kernels that differ in constants only are made equal before (constants.c).
  */
 #include <stdlib.h>

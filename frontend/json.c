@@ -17,7 +17,7 @@ struct reader {
 
 static struct json *fail(struct reader *r, const char *why)
 {
-    error_model(r->ctx, (src_id){0}, "%s is no JSON: %s at byte %zu; save the model again", r->what, why,
+    error_model(r->ctx, (src_id){0}, "%s is not JSON: %s at byte %zu; save the model again", r->what, why,
                 (size_t)(r->p - r->start));
     return NULL;
 }

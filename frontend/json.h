@@ -1,4 +1,4 @@
-/* JSON texts as trees in an arena: strict, but for NaN and infinities as Python writes them. */
+/* JSON texts as trees in an arena: strict, except for NaN and infinities as Python writes them. */
 #ifndef MCC_FRONTEND_JSON_H
 #define MCC_FRONTEND_JSON_H
 

@@ -34,7 +34,7 @@ struct file {
     struct stat stat;
 #endif
     uint64_t base, size; /* of a universal file the slice for this machine, else the whole file */
-    uint64_t end;        /* what follows is no part of what mcc made: a signature */
+    uint64_t end;        /* what follows is not a part of what mcc made: a signature */
     struct mcc_note note;
     uint64_t note_offset, note_address; /* in the file or slice; in memory, from the library's begin */
     struct hole holes[4]; /* what the hash takes for zeros */

@@ -118,7 +118,7 @@ int rt_read_dims(const struct mcc_rt_desc *desc, const DLTensor *const *in, bool
         const mcc_port *port = &api->in[k];
         uint64_t flags = rt_port_flags(desc, k);
         if (!rt_port_is_plain(flags) && !values)
-            return rt_error(error, MCC_E_ARG, -1, "input '%s' is no plain tensor: only run_values serves it",
+            return rt_error(error, MCC_E_ARG, -1, "input '%s' is not a plain tensor: only run_values serves it",
                             port->name);
         if (!rt_port_is_tensor(flags))
             continue;

@@ -65,7 +65,7 @@ static int make_planned(struct mcc_ctx *ctx, DLManagedTensorVersioned **out, uin
         const mcc_port *port = &api->out[k];
         ctx->args[api->n_in + k] = 0;
         if (!rt_port_is_plain(rt_port_flags(desc, api->n_in + k)))
-            return rt_error(error, MCC_E_ARG, -1, "output '%s' is no plain tensor: only run_values serves it",
+            return rt_error(error, MCC_E_ARG, -1, "output '%s' is not a plain tensor: only run_values serves it",
                             port->name);
         if (ctx->run.outputs && rt_is_dynamic(desc, k))
             continue;

@@ -172,7 +172,8 @@ static inline bool rt_port_has_dims(const mcc_port *port, uint64_t flags)
 }
 
 /* Checks the form of all tensor inputs (present, device, dtype, rank, dims readable) and copies their dims. values:
- * ports that are no plain tensors are allowed, and skipped. changed: whether dims differ from what was in there before.
+ * ports that are not plain tensors are allowed, and skipped. changed: whether dims differ from what was in there
+ * before.
  */
 int rt_read_dims(const struct mcc_rt_desc *, const DLTensor *const *in, bool values, int64_t *dims, bool *changed,
                  mcc_error *);

@@ -360,7 +360,7 @@ static int bind_outputs(struct mcc_ctx *ctx, DLTensor *const *out, mcc_error *er
         struct rt_bound *bound = &ctx->bound[api->n_in + k];
         uint64_t flags = rt_port_flags(desc, api->n_in + k);
         if (!rt_port_is_plain(flags))
-            return rt_error(error, MCC_E_ARG, -1, "output '%s' is no plain tensor: only run_values serves it",
+            return rt_error(error, MCC_E_ARG, -1, "output '%s' is not a plain tensor: only run_values serves it",
                             port->name);
         if (ctx->run.outputs && rt_is_dynamic(desc, k))
             return rt_error(error, MCC_E_ARG, -1, "output '%s': the data decides its shape, only run_dlpack serves it",

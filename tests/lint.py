@@ -16,8 +16,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OBJECTS = pathlib.Path(os.environ.get("MCC_BUILD", ROOT / "build")) / "obj"
 FOLDERS = ("ir", "passes", "frontend", "codegen", "runtime", "cli", "tests", "examples")
 COLUMNS = 160   # tables (.def) may be wider
-C_COLUMNS = 120  # of C: but for texts, which are not broken
-PAGE_COLUMNS = 120  # of Markdown: but for code, and words that cannot be broken
+C_COLUMNS = 120  # of C: except for texts, which are not broken
+PAGE_COLUMNS = 120  # of Markdown: except for code, and words that cannot be broken
 PAGES_BYTES = 130 * 1024  # of docs/*.md together; what was tried and left out is in docs/notes
 
 # Who may include whom: a folder its own headers and those of the folders of its row, with what lies below them. A sub-folder
@@ -323,7 +323,7 @@ def check_space(path, text, complain):
 
 
 def check_page(path, text, complain):
-    """Lines of a page, but for blocks of code and single long words (links)."""
+    """Lines of a page, except for blocks of code and single long words (links)."""
     code = False
     for n, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):

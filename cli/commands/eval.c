@@ -14,7 +14,7 @@ static bool port_shape(struct context *ctx, const struct options *o, const struc
     const struct type *type = value_type(g, port->value);
     if (type->kind != TYPE_TENSOR || type->rank == RANK_UNKNOWN || type->elem == ELEM_STR)
         return error_at(ctx, FAIL_USAGE, (src_id){0}, port->name,
-                        "this input is no tensor of known rank, which is all that mcc can feed");
+                        "this input is not a tensor of known rank, which is all that mcc can feed");
     *out = (struct file_tensor){.elem = type->elem, .rank = type->rank};
     uint32_t n = sym_count(ctx->exprs);
     int64_t *values = NEW_ARRAY(&ctx->session, int64_t, n + 1);

@@ -33,7 +33,7 @@ static bool put_tensor(struct session *s, const char *name, const DLTensor *t)
     struct file_tensor b = {.elem = elem_by_dlpack(t->dtype), .rank = t->ndim};
     int64_t elements, bytes;
     if (b.elem == ELEM_NONE || b.elem == ELEM_STR || t->ndim > RANK_MAX)
-        return error_model(s->ctx, (src_id){0}, "output '%s' is no tensor of numbers", name);
+        return error_model(s->ctx, (src_id){0}, "output '%s' is not a tensor of numbers", name);
     memcpy(b.dims, t->shape, sizeof *t->shape * (size_t)t->ndim);
     if (!file_tensor_sizes(b.elem, b.rank, b.dims, &elements, &bytes))
         return error_limit(s->ctx, (src_id){0}, "output '%s' is too large", name);

@@ -31,7 +31,7 @@ void json_string(struct strbuf *out, const char *text)
     for (const char *p = text; *p;) {
         size_t n = utf8_length((const unsigned char *)p);
         if (n == 0) {
-            /* A control byte as it is, a byte that is no UTF-8 as the character of its number (ISO 8859-1). */
+            /* A control byte as it is, a byte that is not UTF-8 as the character of its number (ISO 8859-1). */
             strbuf_printf(out, "\\u%04x", (unsigned char)*p);
             p++;
             continue;

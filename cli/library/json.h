@@ -4,7 +4,7 @@
 
 #include "ir/base/base.h"
 
-/* Appends text in quotes, escaped; bytes that are no UTF-8 become \u00NN. */
+/* Appends text in quotes, escaped; bytes that are not UTF-8 become \u00NN. */
 void json_string(struct strbuf *out, const char *text);
 
 /* Values one after the other, with the commas between them. */

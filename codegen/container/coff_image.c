@@ -1,7 +1,7 @@
 /* A linked DLL becomes the artifact's file (coff.h): weights in place, note sealed, whole or not at all.
  *
- * The weights' section is the last but for those that a loader may leave out, which nothing refers to: making it longer
- * moves those and the symbols, by numbers in headers.
+ * The weights' section is the last except for those that a loader may leave out, which nothing refers to: making it
+ * longer moves those and the symbols, by numbers in headers.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -70,7 +70,7 @@ static struct span rela_bytes(struct arena *arena, const struct elf_machine *m, 
     return (struct span){rela, o->pointers.n * sizeof *rela};
 }
 
-/* Hidden and global, but for those of the sections. */
+/* Hidden and global, except for those of the sections. */
 static struct span symbol_bytes(struct arena *arena, const struct object *o, struct strbuf *names)
 {
     Elf64_Sym *symbols = NEW_ARRAY(arena, Elf64_Sym, SECTIONS + o->symbols.n);

@@ -112,7 +112,7 @@ static bool find_parts(struct image *im, bool has_weights)
     return true;
 }
 
-/* The names of symbols are the last thing in the file but for the section table, so longer ones move only that. */
+/* The names of symbols are the last thing in the file except for the section table, so longer ones move only that. */
 static bool name_functions(struct image *im)
 {
     uint32_t k = 0, n = im->head->e_shnum;

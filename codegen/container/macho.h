@@ -7,7 +7,7 @@
 #include "codegen/container/container.h"
 
 /* The section of the table's pointers, whose first bytes are mcc_rt_model; of the note (runtime/darwin/os_darwin.h); of
- * the graph; of how it was made. The weights have a segment of their own, the last one but for the linker's. */
+ * the graph; of how it was made. The weights have a segment of their own, the last one except for the linker's. */
 #define MACHO_TABLE "__mccrt"
 #define MACHO_NOTE "__mccnote"
 #define MACHO_GRAPH "__mccg"

@@ -1,7 +1,7 @@
 /* A linked dynamic library becomes the artifact's file (macho.h): weights in place, note sealed, signed, whole or not
  * at all.
  *
- * The weights' segment is the last but for the linker's own, which has the tables that the loader reads: making it
+ * The weights' segment is the last except for the linker's own, which has the tables that the loader reads: making it
  * longer moves those, by numbers in commands. Names of functions come last in them, and behind those the signature.
  * Whoever ships a library signs it anew, so the note's hash leaves out the signature and its length.
  */

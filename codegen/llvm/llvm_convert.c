@@ -231,7 +231,7 @@ static bool is_packed(const struct emitter *e, uint32_t lanes)
 }
 
 /* Vectors for x86, which has no saturating conversion: limited to what the type holds first. Where its largest number
- * is no float, the limit is the one below, and what is beyond is replaced afterwards. What was rounded before is
+ * is not a float, the limit is the one below, and what is beyond is replaced afterwards. What was rounded before is
  * converted by the one instruction that rounds, and the zero point added to the integers. */
 static LLVMValueRef reals_saturated(const struct reals *t, LLVMValueRef x, enum elem to)
 {

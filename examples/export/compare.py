@@ -24,7 +24,7 @@ def main():
         print(f"n={n} h={h} w={w}: largest difference {error:.1e}")
     try:
         compiled(image=torch.rand(1, 3, 30, 32))
-        sys.exit("a height that is no multiple of 4 was taken")
+        sys.exit("a height that is not a multiple of 4 was taken")
     except mcc.Error as error:
         print(f"h=30: {error}")
     sys.exit(0 if worst < 1e-4 else "the results differ")

@@ -51,7 +51,7 @@ static int header_read(struct safetensors *s, const char *path, uint64_t size)
         return refuse(s, "%.150s cannot be read", path);
     s->data = n + sizeof first;
     s->bytes = size - s->data;
-    return json_is_object(s->header) || refuse(s, "%.100s: its header is no JSON object: %.100s", path,
+    return json_is_object(s->header) || refuse(s, "%.100s: its header is not JSON object: %.100s", path,
                                                s->header ? "another kind of value" : error.text);
 }
 
@@ -89,7 +89,7 @@ static int matrix_find(struct safetensors *s, const char *name, struct matrix *m
         return refuse(s, "tensor '%.150s' is of type '%.40s', not F32, F16 or BF16", name, type ? type : "none");
     if (json_array_size(shape) != 2 || !number(shape, 0, DIM_MAX, &m->shape[0]) ||
         !number(shape, 1, DIM_MAX, &m->shape[1]))
-        return refuse(s, "tensor '%.150s' is no matrix", name);
+        return refuse(s, "tensor '%.150s' is not a matrix", name);
     m->count = (uint64_t)m->shape[0] * (uint64_t)m->shape[1];
     if (json_array_size(place) != 2 || !number(place, 0, most, &from) || !number(place, 1, most, &to) || from > to ||
         (uint64_t)(to - from) != m->count * types[m->type].bytes)

@@ -108,7 +108,7 @@ static size_t contraction(struct text t, int fold)
     return 0;
 }
 
-/* \s+(?!\S)|\s+: spaces but for the last before a word, which belongs to it; a single one. */
+/* \s+(?!\S)|\s+: spaces except for the last before a word, which belongs to it; a single one. */
 static size_t spaces(struct text t)
 {
     size_t end = run_end(t, 0, SPACE, ALL), last = end;

@@ -193,7 +193,7 @@ static int read_model(struct tokens *t, const json_t *model, int bytes)
     const int *byte = bytes ? table : NULL;
     if (!is_type(model, "BPE") || string_of(model, "continuing_subword_prefix")[0] ||
         string_of(model, "end_of_word_suffix")[0] || json_real_value(json_object_get(model, "dropout")) > 0)
-        return refuse(t->why, "a model '%s' that is no plain BPE is not supported here", string_of(model, "type"));
+        return refuse(t->why, "a model '%s' that is not a plain BPE is not supported here", string_of(model, "type"));
     if (!put_vocabulary(t, json_object_get(model, "vocab"), byte))
         return 0;
     json_array_foreach(merges, i, merge) if (!put_merge(t, merge, byte)) return refuse(

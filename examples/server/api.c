@@ -147,7 +147,7 @@ static int number(const json_t *json, const char *key, double least, double most
     if (!n || json_is_null(n))
         return 0;
     if (!json_is_number(n) || !(json_number_value(n) >= least && json_number_value(n) <= most))
-        return refuse(why, "%s is no number from %g to %g", key, least, most);
+        return refuse(why, "%s is not a number from %g to %g", key, least, most);
     *value = json_number_value(n);
     return 0;
 }
@@ -227,7 +227,7 @@ int api_read(const struct api *api, const char *body, size_t bytes, struct api_r
     *r = (struct api_request){.json = json_loadb(body, bytes, 0, &error), .created = (int64_t)time(NULL)};
     snprintf(r->id, sizeof r->id, "chatcmpl-%ld", ++count);
     if (!json_is_object(r->json))
-        return refuse(why, "the body is no JSON object: %.150s", error.text);
+        return refuse(why, "the body is not JSON object: %.150s", error.text);
     r->stream = json_is_true(json_object_get(r->json, "stream"));
     r->usage = json_is_true(json_object_get(json_object_get(r->json, "stream_options"), "include_usage"));
     a->plain = api->form->plain || !api->tokens->strip;
@@ -249,7 +249,7 @@ void api_free(struct api_request *r, struct answer *a)
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-/* Text as JSON wants it: bytes that are no UTF-8 become U+FFFD. */
+/* Text as JSON wants it: bytes that are not UTF-8 become U+FFFD. */
 static json_t *text_of(const char *text, size_t bytes)
 {
     char *clean = malloc(3 * bytes + 1);

@@ -18,7 +18,7 @@ struct answer {
     int64_t prompt, most; /* tokens of the prompt; of the answer, at most */
     struct draw draw;
     const struct adapter *adapter; /* NULL: none */
-    const char *stop[ANSWER_STOPS]; /* texts that end it and are no part of it */
+    const char *stop[ANSWER_STOPS]; /* texts that end it and are not part of it */
     int stops, plain; /* plain: a first space is part of the text */
     /* The engine's, under its lock: */
     char *text;

@@ -17,7 +17,7 @@ static bool file_read(struct gguf *p, const char *path)
         return file.why && error_env(p->ctx, "cannot read the file: %s", file.why);
     p->data = (const uint8_t *)file.data;
     p->size = file.size;
-    return file.size >= 4 && memcmp(file.data, "GGUF", 4) == 0 ? true : gguf_refuse(p, "this is no GGUF file");
+    return file.size >= 4 && memcmp(file.data, "GGUF", 4) == 0 ? true : gguf_refuse(p, "this is not a GGUF file");
 }
 
 static bool model_import(struct gguf *p)

@@ -1,7 +1,7 @@
 /* A decoder from the numbers of its model and the names of its tensors.
  *
  * Inputs and outputs are those of onnxruntime-genai's files: input_ids, attention_mask, past_key_values.N.key and
- * .value; logits, present.N.key and .value. So are the operators, but for products and lookups by block types.
+ * .value; logits, present.N.key and .value. So are the operators, except for products and lookups by block types.
  */
 #include "frontend/gguf/gguf.h"
 
@@ -35,7 +35,7 @@ static void angles(struct gguf *p, bool windowed)
     double base = local && own ? gguf_number(own, 0) : local ? h->arch->window_base : h->base;
     double factor = local ? 1 : h->factor;
     if (!(base >= 1 && base < 1e30)) {
-        gguf_refuse(p, "key '%s' is no number from 1 on", own->name);
+        gguf_refuse(p, "key '%s' is not a number from 1 on", own->name);
         return;
     }
     const char *tensor = by_length ? "rope_factors_short.weight" : "rope_freqs.weight";

@@ -47,7 +47,7 @@ static bool size_of(struct gguf *p, const char *name, int64_t absent, int64_t lo
     if (!k)
         return absent >= 0 || gguf_refuse(p, "the file has no key '%s.%s'", p->h.arch->name, name);
     if (!gguf_whole(k, 0, out) || *out < lo || *out > hi)
-        return gguf_refuse(p, "key '%s' at byte %llu is no integer from %lld to %lld", k->name,
+        return gguf_refuse(p, "key '%s' at byte %llu is not an integer from %lld to %lld", k->name,
                            (unsigned long long)k->at, (long long)lo, (long long)hi);
     for (uint64_t i = 1; i < k->n; i++)
         if (!gguf_whole(k, i, &other) || other != *out)
@@ -61,7 +61,7 @@ static bool real_of(struct gguf *p, const char *name, double absent, double *out
     const struct gguf_key *k = gguf_own(p, name);
     *out = k ? gguf_number(k, 0) : absent;
     return (isfinite(*out) && *out >= 0 && *out < 1e30) ||
-           gguf_refuse(p, "key '%s.%s' is no number from 0 on", p->h.arch->name, name);
+           gguf_refuse(p, "key '%s.%s' is not a number from 0 on", p->h.arch->name, name);
 }
 
 /* The pairs that turn `fast` and `slow` times within the original context, and how YaRN scales cosines and sines. */

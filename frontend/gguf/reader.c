@@ -244,7 +244,7 @@ static bool tensors_place(struct gguf *p, const uint64_t *offsets)
     for (uint32_t i = 0; i < p->tensors.n; i++) {
         struct gguf_tensor *t = &p->tensors.data[i];
         if (offsets[i] % step)
-            return tensor_refuse(p, t, "its offset %llu is no multiple of the alignment, %llu",
+            return tensor_refuse(p, t, "its offset %llu is not a multiple of the alignment, %llu",
                                  (unsigned long long)offsets[i], (unsigned long long)step);
         if (begin > p->size || offsets[i] > p->size - begin || (uint64_t)t->size > p->size - begin - offsets[i])
             return tensor_refuse(p, t, "its %lld bytes at offset %llu reach past the end of the file",

@@ -59,7 +59,7 @@ static bool number_entry(struct importer *im, const Onnx__StringStringEntryProto
         return refuse(im, w, "external data gives %s twice", e->key);
     *has = true;
     if (!number_parse(&e->value, out))
-        return refuse(im, w, "external data has %s '%.*s', which is no number from 0 to 2^63 - 1", e->key,
+        return refuse(im, w, "external data has %s '%.*s', which is not a number from 0 to 2^63 - 1", e->key,
                       (int)(e->value.len < 100 ? e->value.len : 100), (const char *)e->value.data);
     return true;
 }

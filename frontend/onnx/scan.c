@@ -222,7 +222,7 @@ static bool check_text(struct scanner *s, const char *field, const uint8_t *p, s
         used = p[i] ? utf8_length(p + i, n - i) : 0;
         if (used == 0)
             return scan_fail(s, "%s '%.*s' holds %s", field, shown, (const char *)p,
-                             p[i] ? "a byte that is no UTF-8" : "a NUL byte");
+                             p[i] ? "a byte that is not UTF-8" : "a NUL byte");
     }
     return true;
 }

@@ -20,7 +20,7 @@ SHORT = {"float": "f32", "double": "f64", "float16": "f16", "bfloat16": "bf16", 
          "complex128": "c128", "string": "str", "bool": "bool", "float4e2m1": "f4e2m1",
          "float8e4m3fn": "f8e4m3fn", "float8e4m3fnuz": "f8e4m3fnuz", "float8e5m2": "f8e5m2",
          "float8e5m2fnuz": "f8e5m2fnuz", "float8e8m0": "f8e8m0"}
-# What is no plain tensor has one bit a kind, above the data types.
+# What is not a plain tensor has one bit a kind, above the data types.
 BIT_SEQUENCE, BIT_OPTIONAL, BIT_MAP = 32, 33, 34
 
 # The column "state" of a row: in use, deprecated, or of the default domain though ONNX does not have it.

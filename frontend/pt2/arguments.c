@@ -177,7 +177,7 @@ static void argument(struct pending *n, uint32_t arg, const struct schema_arg *a
     const struct json *u = json_only(given);
     const char *tag = u && strncmp(u->key, "as_", 3) == 0 ? u->key + 3 : NULL;
     if (!tag) {
-        refuse(n, "argument '%s' is no union of one member", a->name);
+        refuse(n, "argument '%s' is not a union of one member", a->name);
         return;
     }
     if (strcmp(tag, "none") == 0) {

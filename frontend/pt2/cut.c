@@ -126,7 +126,7 @@ static void writes_collect(struct writing *w)
     }
 }
 
-/* An input that is no weight, of the size that is asked for. False: the value is no tensor. */
+/* An input that is no weight, of the size that is asked for. False: the value is not a tensor. */
 static bool input_size(struct writing *w, const char *name)
 {
     const struct json *meta = meta_of(w, name), *sizes = json_get(meta, "sizes"), *size = json_first(sizes);

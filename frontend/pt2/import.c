@@ -269,7 +269,7 @@ static bool input_import(struct pt2 *p, const struct json *spec, struct lates *l
                                             : user_input(p, name);
     const struct json *arg = json_only(json_get(u, "arg"));
     return (arg && strncmp(arg->key, "as_sym", 6) != 0 && strcmp(arg->key, "as_custom_obj") != 0) ||
-           pt2_refuse(p, "an input of the program is no tensor: give it the number as a tensor of rank 0");
+           pt2_refuse(p, "an input of the program is not a tensor: give it the number as a tensor of rank 0");
 }
 
 static bool inputs_import(struct pt2 *p)
@@ -378,7 +378,7 @@ static bool outputs_import(struct pt2 *p)
         value = value ? value : symbol;
         if (value && !output_add(p, value, names ? names[at] : value))
             return false;
-        at++; /* what is no tensor was constant when the program was traced */
+        at++; /* what is not a tensor was constant when the program was traced */
     }
     return states_output(p) && (p->g->outputs.n > 0 || pt2_refuse(p, "the program has no tensor as output"));
 }

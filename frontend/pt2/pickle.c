@@ -112,7 +112,7 @@ static bool put_items(struct machine *m, uint32_t n, enum kind kind)
     at = n ? first : first - 1;
     struct item *container = at ? m->stack.data[at - 1] : NULL;
     if (!container || container->kind != kind || (kind == ITEM_DICT && (m->stack.n - first) % 2))
-        return refuse(m, "record '%s' is a pickle that fills what is no container", m->what);
+        return refuse(m, "record '%s' is a pickle that fills what is not a container", m->what);
     for (uint32_t i = first; i < m->stack.n; i++)
         VEC_PUSH(&m->p->scratch, &container->list, m->stack.data[i]);
     m->stack.n = at;
@@ -188,7 +188,7 @@ static bool persistent(struct machine *m)
         return false;
     if (id->kind != ITEM_LIST || !are(id, "tgt?i") || strcmp(id->list.data[0]->text, "storage") != 0 ||
         !id->list.data[1]->i)
-        return refuse(m, "record '%s' is a pickle that refers to what is no storage of a tensor", m->what);
+        return refuse(m, "record '%s' is a pickle that refers to what is not a storage of a tensor", m->what);
     storage = item_new(m, ITEM_STORAGE);
     storage->text = id->list.data[2]->text;
     storage->i = id->list.data[1]->i;
@@ -209,7 +209,7 @@ static bool reduce(struct machine *m)
         return push(m, args->list.data[0]);
     }
     if (args->kind != ITEM_LIST || strcmp(name, "torch._utils._rebuild_tensor_v2") != 0 || !are(args, "sill"))
-        return refuse(m, "record '%s' is a pickle that makes what is no tensor", m->what);
+        return refuse(m, "record '%s' is a pickle that makes what is not a tensor", m->what);
     const struct item *bits = args->list.n > 6 ? args->list.data[6] : NULL;
     if (bits && bits->kind != ITEM_NONE && (bits->kind != ITEM_DICT || bits->list.n))
         return refuse(m,
@@ -324,7 +324,7 @@ static void put_int(struct pt2 *p, struct json *parent, const char *key, int64_t
     member(p, parent, key, JSON_INT)->u.i = i;
 }
 
-/* A list of {as_int}; false: it holds what is no integer. */
+/* A list of {as_int}; false: it holds what is not an integer. */
 static bool put_ints(struct pt2 *p, struct json *parent, const char *key, const struct item *list)
 {
     struct json *to = member(p, parent, key, JSON_LIST);
@@ -399,7 +399,7 @@ bool pickle_import(struct pt2 *p, const char *record, struct pt2_inside *inside,
     }
     struct item *top = pop(&m);
     if (!top || top->kind != ITEM_DICT)
-        return top ? refuse(&m, "record '%s' is no dictionary of tensors", record) : false;
+        return top ? refuse(&m, "record '%s' is not a dictionary of tensors", record) : false;
     for (uint32_t i = 0; i + 1 < top->list.n; i += 2) {
         const struct item *key = top->list.data[i], *value = top->list.data[i + 1];
         if (key->kind != ITEM_TEXT || value->kind != ITEM_TENSOR)

@@ -1,9 +1,9 @@
 /* What a program writes and outlives the run: inputs, and weights, which are then its state.
  *
- * A weight that is written is no constant but an input of the graph, the port after those of the program's own, whose
- * new value is an output; the artifact's context keeps it. Which ones are written is known when all nodes have been
- * read, or before that, if the file lists them: so a program with state may be imported twice. An input that is written
- * gets an output as well, of the same name.
+ * A weight that is written is not a constant but an input of the graph, the port after those of the program's own,
+ * whose new value is an output; the artifact's context keeps it. Which ones are written is known when all nodes have
+ * been read, or before that, if the file lists them: so a program with state may be imported twice. An input that is
+ * written gets an output as well, of the same name.
  */
 #include "frontend/pt2/pt2.h"
 

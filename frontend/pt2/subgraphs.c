@@ -85,7 +85,7 @@ static const struct json *graph_at(struct call *c, uint32_t i)
     const struct json *u = positional(c, i);
     const struct json *graph = u && strcmp(u->key, "as_graph") == 0 ? json_get(u, "graph") : NULL;
     if (!json_is(graph, JSON_OBJECT))
-        refuse(c, "argument %u of %s is no graph", i, c->op);
+        refuse(c, "argument %u of %s is not a graph", i, c->op);
     return graph;
 }
 
@@ -219,7 +219,7 @@ static bool import_cond(struct call *c)
     if (!operands(c, 0, &predicate) || !operands(c, 3, &in))
         return false;
     if (predicate.list.n != 1)
-        return refuse(c, "the predicate is no single value");
+        return refuse(c, "the predicate is not a single value");
     node_id id = node_with_regions(c, &predicate, false, attrs, 2);
     for (uint32_t k = 0; id.i && k < 2; k++) {
         const struct json *graph = graph_at(c, k + 1);

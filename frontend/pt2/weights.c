@@ -24,7 +24,7 @@ static bool ints_read(struct pt2 *p, const struct strided *s, const struct json 
         return refuse(p, s, "sizes and strides of this tensor are not %u numbers each", s->rank);
     for (const struct json *e = json_first(list); e; e = e->next)
         if (!json_as_int(json_get(e, "as_int"), &out[n++]) || out[n - 1] < 0)
-            return refuse(p, s, "a size or stride of this tensor is no number from 0 on");
+            return refuse(p, s, "a size or stride of this tensor is not a number from 0 on");
     return true;
 }
 
@@ -40,7 +40,7 @@ static bool strided_read(struct pt2 *p, const struct json *entry, const char *na
     if (!ints_read(p, s, json_get(meta, "sizes"), s->sizes) || !ints_read(p, s, json_get(meta, "strides"), s->strides))
         return false;
     if (!json_as_int(json_get(json_get(meta, "storage_offset"), "as_int"), &s->offset) || s->offset < 0)
-        return refuse(p, s, "the storage offset of this tensor is no number from 0 on");
+        return refuse(p, s, "the storage offset of this tensor is not a number from 0 on");
     return true;
 }
 

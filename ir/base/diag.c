@@ -1,7 +1,7 @@
 /* Diagnostics: recording, counting of repeats, rendering as one line, escaping of hostile bytes.
  *
  * A message may quote any byte of a hostile file, so texts are escaped when they are recorded and names
- * when they are rendered: control bytes, bytes that are no UTF-8 and marks that turn the direction of
+ * when they are rendered: control bytes, bytes that are not UTF-8 and marks that turn the direction of
  * writing come out as \xNN. A line stays under 1000 bytes, a name in it under 200.
  * Room for one more record is kept at all times, so that running out of memory can be recorded too.
  */

@@ -8,7 +8,7 @@
 void graph_enter_field(struct graph *);
 /* Before that: what the constant v, one float, will be: computed there, while floats are folded with rounding.
  * False: it is no expression of few maps and views of single elements, or `folded`, which the code has, is not what it
- * is but for rounding: then that is to be found. */
+ * is except for rounding: then that is to be found. */
 bool field_number(struct graph *, value_id, double folded, uint32_t *residue);
 
 #endif

@@ -112,7 +112,7 @@ static enum eval_status by_table(struct eval *e, const struct node *n, struct te
     for (int64_t i = 0; i < count; i++) {
         int64_t number = of((const struct span *)in[0]->data + i, in[1]);
         if (number < 0)
-            return eval_fail(e, EVAL_VALUE, "string function %s: operand 2 is no table of it", fn);
+            return eval_fail(e, EVAL_VALUE, "string function %s: operand 2 is not a table of it", fn);
         elem_from_i64(elem, number, (char *)out->data + (size_t)i * elem_size(elem));
     }
     return EVAL_OK;

@@ -26,7 +26,7 @@ bool graph_widen(struct graph *g, const char **why)
         }
     for (uint32_t v = 1; v < g->values.n; v++)
         if (value_type(g, (value_id){v})->kind != TYPE_TENSOR) {
-            *why = "a value that is no tensor";
+            *why = "a value that is not a tensor";
             return false;
         }
     for (uint32_t i = 1; i < g->nodes.n; i++) {

@@ -59,7 +59,7 @@ static expr_id assume(struct exprs *x, expr_id e, expr_id cond, bool holds)
     return known.i ? known : e;
 }
 
-/* c is no constant, t and f are different. Calls ex_select again only with smaller arms. */
+/* c is not a constant, t and f are different. Calls ex_select again only with smaller arms. */
 static expr_id choose(struct exprs *x, expr_id c, expr_id t, expr_id f)
 {
     if (x->assuming < ASSUME_DEPTH_MAX && enode(x, c)->size <= ASSUME_SIZE_MAX) {

@@ -24,7 +24,7 @@ bool fact_excludes(struct exprs *, expr_id cond, sym_id s, struct sym_range *);
 bool fact_apply(struct exprs *, const struct sym_range *);
 
 /* The part of a size because of which it is less simple than it may be: a choice, a minimum or maximum, an equality, a
- * division by what is no constant. {0}: none. */
+ * division by what is not a constant. {0}: none. */
 expr_id fact_missing(const struct exprs *, expr_id);
 
 struct exprs_mark {

@@ -224,7 +224,7 @@ const struct node *value_node(const struct graph *,
 /* Appends a parameter to a region. */
 value_id graph_param(struct graph *, region_id, struct type, const char *name);
 /* Appends a node; its results get the given types (copied; out NULL: unknown types). Attributes and operands are
- * copied too, but for the bytes of ATTR_DATA and of tensors, which the graph borrows. */
+ * copied too, except for the bytes of ATTR_DATA and of tensors, which the graph borrows. */
 node_id graph_append(struct graph *, region_id, enum op, src_id, const value_id *in, uint32_t n_in,
                      const struct attr *attr, uint32_t n_attr, const struct type *out, uint32_t n_out);
 /* Appends a constant of that name, whose bytes the graph borrows. */

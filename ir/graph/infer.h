@@ -13,7 +13,7 @@ struct infer {
     const value_id *in;
     uint32_t n_in;
     struct node attrs; /* op and attributes only: for node_int() and friends */
-    struct type *out; /* zeroed but for IF and LOOP, whose result types the caller gives */
+    struct type *out; /* zeroed except for IF and LOOP, whose result types the caller gives */
     uint32_t n_out;
 };
 typedef bool infer_fn(struct infer *);

@@ -333,7 +333,7 @@ bool field_convert(enum elem from, const void *src, enum elem to, void *dst, siz
     for (size_t i = 0; i < n; i++) {
         const char *x = (const char *)src + i * elem_size(from);
         char *r = (char *)dst + i * elem_size(to);
-        if (from == to) { /* such bits as are no number of the form stay */
+        if (from == to) { /* such bits as are not number of the form stay */
             memcpy(r, x, elem_size(to));
             continue;
         }

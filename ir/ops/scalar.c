@@ -78,7 +78,7 @@ static int64_t i_mod(int64_t x, int64_t y, struct width w)
     return !w.is_unsigned && r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 
-/* Wraps; a negative power is 0 but for bases 1 and -1, as truncation would have it. */
+/* Wraps; a negative power is 0 except for bases 1 and -1, as truncation would have it. */
 static int64_t i_pow(int64_t x, int64_t y, struct width w)
 {
     uint64_t r = 1, base = (uint64_t)x;

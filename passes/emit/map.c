@@ -41,7 +41,7 @@ static lreg map_math(struct em *em, const struct node *n, const lreg *in, struct
 }
 
 /* Integer powers wrap: squares and products over the exponent's bits, straight on for small constant exponents.
- * Negative ones give 0 but for bases 1 and -1. */
+ * Negative ones give 0 except for bases 1 and -1. */
 static lreg int_power_const(struct em *em, lreg base, int64_t e, struct ltype t)
 {
     lreg r = em_const(em, t.elem, t.lanes, 1, 1);

@@ -85,7 +85,7 @@ static void scatter_update(struct em *em, void *user, expr_id *idx)
     em_store(em, out, at, v);
 }
 
-/* What is not scattered: unless it lies there already, but for what a longer result has after it. */
+/* What is not scattered: unless it lies there already, except for what a longer result has after it. */
 static void scatter_rest(struct em *em, struct scatter *s)
 {
     struct em_if l;

@@ -247,7 +247,7 @@ static bool wants_whole(const struct fuser *f, const struct node *n, const struc
 }
 
 /* Is the point at which view n reads an operand too long an expression? Dims that the run computes make it so, as
- * each view divides by products of them. Where n is stored it begins anew, as a point of n; but for a kernel's own
+ * each view divides by products of them. Where n is stored it begins anew, as a point of n; except for a kernel's own
  * point, which is one. */
 static bool index_grown(const struct fuser *f, const struct node *n, const struct demand *d)
 {

@@ -111,7 +111,7 @@ static value_id raised_from(struct finder *f, value_id v, expr_id *idx, struct a
     return v;
 }
 
-/* e = exp(d), or that but for 0 where d is below a bound; sets d = z - max. */
+/* e = exp(d), or that except for 0 where d is below a bound; sets d = z - max. */
 static bool match_terms(struct finder *f, value_id e, value_id *d)
 {
     const struct node *n = value_node(f->g, e), *cut;

@@ -60,7 +60,7 @@ static bool is_small(struct folder *f, value_id v)
     return value_is_const(f->g, v) && ex_is_const(f->b.x, b_count(&f->b, v), &n) && n > 0 && n <= ELEMS_MOST;
 }
 
-/* The least and the largest element; false where one is no number, or far from one that scales are. */
+/* The least and the largest element; false where one is not a number, or far from one that scales are. */
 static bool range_of(struct folder *f, value_id v, double *least, double *most)
 {
     int64_t n;

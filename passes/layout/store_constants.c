@@ -3,7 +3,7 @@
  * Weights of contractions lie in panels of 16 output channels [N/16][K][16]; every other reader of the same constant
  * reads it there too, so it is stored once. Dims along which a constant does not change take no room. Of constants that
  * are computed where they are read (passes/module/compressed.h) it is their leaves that are stored, each in panels of
- * its own. One element everywhere is a part of the code, but for scales and zero points of kernels that compute with
+ * its own. One element everywhere is a part of the code, except for scales and zero points of kernels that compute with
  * bytes.
  */
 #include "passes/module/access_function.h"
@@ -322,7 +322,7 @@ static void const_dense(struct layouter *l, value_id v)
 }
 
 /* A view that several kernels read belongs to none of them. Where a size of the run makes it (a row for each image of
- * the batch), it is no constant itself, but what it shows may be one. */
+ * the batch), it is not a constant itself, but what it shows may be one. */
 static void views_of_constants(struct layouter *l)
 {
     for (uint32_t i = 1; i < l->g->nodes.n; i++) {

@@ -153,7 +153,7 @@ static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr
     return dims;
 }
 
-/* Of values whose types meet, but for a rank perhaps. */
+/* Of values whose types meet, except for a rank perhaps. */
 static struct type merge_type(struct rule *r, const struct side side[2], expr_id cond, uint32_t i)
 {
     struct graph *g = r->b->g;

@@ -58,7 +58,7 @@ static void moved_operands(const struct node *n, uint32_t *first, uint32_t *last
     }
 }
 
-/* Do both have one type, and the same dims but for one at most? */
+/* Do both have one type, and the same dims except for one at most? */
 static bool is_cache(const struct graph *g, value_id past, value_id present)
 {
     const struct type *from = value_type(g, past), *to = value_type(g, present);
@@ -130,7 +130,7 @@ static bool widen_for_readers(struct caches *c, struct builder *b, value_id was,
     if (!w.wide.i)
         return false;
     graph_replace_uses(c->g, was, w.wide);
-    for (uint32_t i = first; i < c->g->nodes.n; i++) /* but for what has just been made */
+    for (uint32_t i = first; i < c->g->nodes.n; i++) /* except for what has just been made */
         for (uint32_t k = 0; k < c->g->nodes.data[i].n_in; k++)
             if (c->g->nodes.data[i].in[k].i == w.wide.i)
                 graph_set_operand(c->g, (node_id){i}, k, v.numbers);

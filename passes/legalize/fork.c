@@ -75,7 +75,7 @@ static bool is_link(const struct rule *r)
     return r->lg->split.i && r->lg->split.i == r->node->src.i;
 }
 
-/* What forks cost so far, but for what is free of each outermost one. */
+/* What forks cost so far, except for what is free of each outermost one. */
 static uint64_t spent_over(const struct legalizer *lg, const struct spent *s, uint32_t free)
 {
     uint32_t now = lg->n_forks ? s->n - s->start : 0;

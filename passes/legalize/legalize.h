@@ -196,7 +196,7 @@ value_id v_string_pick(struct builder *, value_id x, const struct span *list, ui
 const struct span *b_spans(struct builder *, const char *const *,
                            uint32_t n); /* the same strings; they must outlive the graph */
 /* As rule_in for strings that compiled code reads: a constant becomes what the runtime makes of a packed list. {0}
- * after rule_bad where the operand is no tensor of strings. */
+ * after rule_bad where the operand is not a tensor of strings. */
 value_id rule_strings(struct rule *, uint32_t i);
 /* Cast where one of the types is strings (text/cast_strings.c). */
 bool rule_cast_text(struct rule *, value_id x, enum elem to);

@@ -1,4 +1,4 @@
-/* The walk over the nodes of a region, in their order but for forks (fork.c).
+/* The walk over the nodes of a region, in their order except for forks (fork.c).
  *
  * A node that asks for a fork waits, and so does all that depends on it: what does not is walked first, once. What then
  * waits falls into groups of which none depends on another. Each is walked for both ways of its first fork, up to its

@@ -221,7 +221,7 @@ static void view_sources(const struct graph *g, const struct type *from, const s
     }
 }
 
-/* Less the dims of one element on either side, but for the last one. */
+/* Less the dims of one element on either side, except for the last one. */
 static void trim(struct exprs *x, const expr_id *dims, int32_t *first, int32_t *n)
 {
     while (*n > 1 && ex_is(x, dims[*first + *n - 1], 1))

@@ -28,16 +28,16 @@ static void check_place(struct check *c, value_id v)
     bool constant = s->place == PLACE_WEIGHTS;
     if ((s->place == PLACE_INPUT && !is_port(c->g->inputs.data, c->g->inputs.n, s->port, v)) ||
         (s->place == PLACE_OUTPUT && !is_port(c->g->outputs.data, c->g->outputs.n, s->port, v)))
-        violated(c, 16, "%%%u is no such port", number);
+        violated(c, 16, "%%%u is not such a port", number);
     if (s->place == PLACE_NONE ? c->m->fused.stored[v.i] && in_memory(t) : !c->m->fused.stored[v.i] && !constant)
         violated(c, 17,
                  s->place == PLACE_NONE ? "%%%u is stored and has no place" : "%%%u has a place and is not stored",
                  number);
     if (constant && !value_is_const(c->g, v))
-        violated(c, 17, "%%%u lies in the file and is no constant", number);
+        violated(c, 17, "%%%u lies in the file and is not a constant", number);
     const struct layout_constraint *w = &c->m->fused.constraint[v.i];
     if (w->grows && s->place != PLACE_INPUT && s->place != PLACE_OUTPUT)
-        violated(c, 18, "%%%u has room and is no port", number);
+        violated(c, 18, "%%%u has room and is not a port", number);
     if (!(c->m->facts & HAS_CONSTRAINTS))
         return;
     if (w->plain + w->blocked + (w->fastest != 0) > 1 || w->fastest < 0 || w->fastest > (t->rank > 0 ? t->rank : 0))

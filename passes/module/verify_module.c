@@ -3,7 +3,7 @@
  *
  *   1  a fact holds with those that it is built on (passes.def)
  *  kernels
- *   2  a kernel stores something, but for calls and control flow; what it stores is marked stored
+ *   2  a kernel stores something, except for calls and control flow; what it stores is marked stored
  *   3  a value is stored by one kernel, or by one for each operand of a concat; a halo kernel comes on top
  *   4  a value marked stored is stored by a kernel, or a parameter, or a constant
  *   5  the nodes computed inside are live, of the kernel's region, and none is there twice

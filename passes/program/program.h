@@ -34,7 +34,7 @@ struct prog {
     const struct run_place *place; /* of all kernels */
     lreg *in, *out, arena_base, weights_base;
     lreg *pointer; /* by value: its bytes, where they are not at a fixed place ({0}: see storage) */
-    lreg *handle; /* by value: address of the runtime's value, of what is no plain tensor */
+    lreg *handle; /* by value: address of the runtime's value, of what is not a plain tensor */
     struct prog_grow *grow; /* by value; slot {0}: it does not grow */
     uint32_t loops; /* around the block */
     int64_t local_bytes; /* of scratch that prog_local gave away */

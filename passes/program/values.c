@@ -1,4 +1,4 @@
-/* Values that are no plain tensors, in the program: sequences, optionals, tensors of unknown rank. They have no
+/* Values that are not plain tensors, in the program: sequences, optionals, tensors of unknown rank. They have no
  * storage; the program carries the address of the runtime's value (runtime/ops/rt_ops.h) as an index.
  *
  * Where a tensor goes into one it is copied by the runtime; where one comes out its bytes are read in place, its dims

@@ -60,7 +60,7 @@ static const char *numbers_set(const struct site *site, const struct choice *c, 
     if (c->key == CHOOSE_SPLIT) {
         winograd_shape(site, m, &w);
         if (w.ocv % n[0])
-            return "the vectors of output channels are no multiple of it";
+            return "the vectors of output channels are not multiple of it";
         n[0] = w.ocv / n[0];
     }
     for (size_t i = 0; i < COUNT_OF(short_forms); i++)

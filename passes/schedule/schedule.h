@@ -37,7 +37,7 @@ enum { NEST_LOOPS_MOST = RANK_MAX + 4, PEELS_MOST = 4 };
  * points of the result (and of the updates, along the same dim of the lanes), of a halo images and channels.
  *
  * A dim may have several loops, the inner ones over what a trip of the next outer one takes: a parallel loop in steps
- * of several points is a split. The last loop of a dim takes single points, but for
+ * of several points is a split. The last loop of a dim takes single points, except for
  *
  *   vec                         vectors of so many points, and what is left over
  *   the last loop but one, if   packed points: a vector holds so many points of that dim, each with the few points of
@@ -186,7 +186,7 @@ struct schedule_facts {
  * lie in panels tiled or, if it is 3 x 3, Winograd's. */
 uint32_t schedule_kinds(const struct site *);
 enum schedule_kind schedule_kind_of(const struct kernel *);
-/* Decides for one kernel, after every value has its storage. Out comes in as zeros but for its kind, one of
+/* Decides for one kernel, after every value has its storage. Out comes in as zeros except for its kind, one of
  * schedule_kinds, and for what is given, which the rest follows: of a tiled one tb, ta and nr, chunk; of Winograd's m,
  * mr and nr, chunk, group. The rest is possible if that is, which schedule_verify says. False after a diagnostic. */
 bool schedule_choose(const struct site *, struct schedule *out);

@@ -31,7 +31,7 @@ const char *rule_winograd_group(struct check *c)
     return s->group >= s->nr && c->winograd.ocv % s->group == 0
                ? NULL
                : arena_printf(c->site->m->arena,
-                              "it is no part of the %lld vectors of output channels, or less than tile.vectors",
+                              "it is not a part of the %lld vectors of output channels, or less than tile.vectors",
                               (long long)c->winograd.ocv);
 }
 
@@ -42,7 +42,7 @@ const char *rule_winograd_slice(struct check *c)
     const struct winograd_shape *w = &c->winograd;
     bool uneven = w->ic % w->lanes != 0, whole = s->resident || uneven;
     if (s->slice > w->icv || w->icv % s->slice != 0 || (whole && s->slice != w->icv))
-        return arena_printf(c->site->m->arena, "it is no part of the %lld vectors of input channels%s",
+        return arena_printf(c->site->m->arena, "it is not a part of the %lld vectors of input channels%s",
                             (long long)w->icv, whole ? ", which come all at once here" : "");
     return unless(winograd_held(s, w) <= CHUNK_BYTES_MOST / 4 || (uneven && !s->resident),
                   "U of so many channels takes more scratch than 16 MiB a thread: take a smaller slice, not resident");

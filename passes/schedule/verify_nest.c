@@ -10,11 +10,11 @@ const char *rule_nest_vec(struct check *c)
 {
     int32_t vec = c->s->nest.vec;
     switch (c->s->kind) {
-    case SCHEDULE_MAP: return unless(vec < domain(c)->rank, "it is no dim of the result; -1 is possible always");
+    case SCHEDULE_MAP: return unless(vec < domain(c)->rank, "it is not a dim of the result; -1 is possible always");
     case SCHEDULE_HALO: return unless(vec == 1, "it is 1, the channels");
     default:
         return unless(vec == -1 || lines_serve(c->site, vec),
-                      "it is no dim of the result that may lie in lanes: -1 is possible always");
+                      "it is not a dim of the result that may lie in lanes: -1 is possible always");
     }
 }
 

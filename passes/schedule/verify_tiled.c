@@ -86,7 +86,7 @@ const char *rule_tile_vectors(struct check *c)
             "the tile of %u x %u points does not fit the registers: take fewer vectors, rows or columns", s->tb, s->ta);
     return unless(!s->by_piece || !s->chunk ||
                       (piece <= CHANNEL_BLOCK && (CHANNEL_BLOCK % piece == 0 || piece >= width)),
-                  "a staged piece is no part of a block of 16 channels");
+                  "a staged piece is not a part of a block of 16 channels");
 }
 
 RULE(tile_matmul, !c->s->tile.matmul || matmul_serves(c->site, &c->s->tile),
@@ -97,7 +97,7 @@ RULE(tile_lines_last,
      !c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile) ||
          tile_keeps_taps(c->site, anchor(c), &c->s->tile) ||
          (c->s->tile.k_block && tile_sums_rows(c->site, anchor(c), &c->s->tile)),
-     "this is no contraction whose rows share their columns, or its operand is staged; here 0");
+     "this is not a contraction whose rows share their columns, or its operand is staged; here 0");
 
 /* ---- a staged operand -------------------------------------------------------------------------------------------- */
 

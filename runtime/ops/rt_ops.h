@@ -1,4 +1,4 @@
-/* Runtime functions for operators over whole buffers and for values that are no plain tensors. Programs call them with
+/* Runtime functions for operators over whole buffers and for values that are not plain tensors. Programs call them with
  * L_CALL: the run first, then pointers and 64-bit integers (doubles travel as their bits); the result is an int64_t.
  * A negative result of a function marked "fails" means that the run has failed and why is recorded; memory can run out
  * in each of those. Tensors are dense, row-major, at graph width (one byte per sub-byte element).
@@ -45,22 +45,22 @@ enum {
 struct rt_string {
     const char *utf8;
     size_t bytes;
-};   /* an element of RT_ELEM_STR */
+}; /* an element of RT_ELEM_STR */
 
 /* ---- values: tensors of unknown rank, sequences, optionals, maps (rt_value.c) -------------------------------------
  * Immutable, owned by the run, gone at its end. Programs carry the address as an index and may load the members. */
 struct mcc_rt_value {
-    int64_t kind;                      /* MCC_TENSOR, MCC_SEQUENCE, MCC_OPTIONAL, MCC_MAP */
-    int64_t elem;                      /* of the tensor or of the tensors inside */
-    int64_t rank;                      /* tensor */
-    int64_t n;                         /* tensor: elements; sequence: items; optional: 0 or 1; map: entries */
-    const int64_t *dims;               /* tensor */
-    const void *data;                  /* tensor */
+    int64_t kind; /* MCC_TENSOR, MCC_SEQUENCE, MCC_OPTIONAL, MCC_MAP */
+    int64_t elem; /* of the tensor or of the tensors inside */
+    int64_t rank; /* tensor */
+    int64_t n; /* tensor: elements; sequence: items; optional: 0 or 1; map: entries */
+    const int64_t *dims; /* tensor */
+    const void *data; /* tensor */
     struct mcc_rt_value *const *items; /* sequence, optional: n; map: n keys, then n values */
 };
 /* All of these give a value's address and fail. */
 int64_t mcc_rt_tensor(struct mcc_rt_run *, int64_t elem, int64_t rank, const int64_t *dims,
-                      const void *data);  /* copies */
+                      const void *data); /* copies */
 int64_t mcc_rt_seq_new(struct mcc_rt_run *, int64_t elem);
 /* position: -n..n (insert) or -n..n-1; outside: MCC_E_VALUE. */
 int64_t mcc_rt_seq_insert(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *seq, struct mcc_rt_value *item,
@@ -75,8 +75,8 @@ int64_t mcc_rt_seq_concat(struct mcc_rt_run *, int64_t node, struct mcc_rt_value
 int64_t mcc_rt_seq_split(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *tensor, const int64_t *split,
                          int64_t n_split, int64_t axis, int64_t keepdims);
 int64_t mcc_rt_opt_new(struct mcc_rt_run *, int64_t elem, struct mcc_rt_value *value_or_null);
-int64_t mcc_rt_opt_get(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *optional);   /* empty: MCC_E_VALUE */
-/* Output k, a port that is no tensor of known rank, gets this value. fails */
+int64_t mcc_rt_opt_get(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *optional); /* empty: MCC_E_VALUE */
+/* Output k, a port that is not a tensor of known rank, gets this value. fails */
 int64_t mcc_rt_output_value(struct mcc_rt_run *, int64_t k, struct mcc_rt_value *);
 /* Plain questions, which cannot fail; a value that is no optional counts as a present one. */
 int64_t mcc_rt_seq_length(struct mcc_rt_run *, const struct mcc_rt_value *);

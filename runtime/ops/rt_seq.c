@@ -87,7 +87,7 @@ int64_t mcc_rt_opt_get(struct mcc_rt_run *run, int64_t node, struct mcc_rt_value
 
 /* ---- concat ---------------------------------------------------------------------------------------------------- */
 
-/* All items alike but for the axis (stacking: alike); their extents along the axis add up in *sum. */
+/* All items alike except for the axis (stacking: alike); their extents along the axis add up in *sum. */
 static bool items_fit(const struct mcc_rt_value *seq, int64_t axis, bool stack, int64_t *sum)
 {
     const struct mcc_rt_value *first = seq->items[0];

@@ -244,7 +244,7 @@ int64_t mcc_rt_str_parse(struct mcc_rt_run *run, int64_t node, int64_t elem, con
         bool good = elem == RT_ELEM_F64 ? read_f64(&src[i], (double *)dst + i)
                                         : read_integer(&src[i], elem == RT_ELEM_I64, (uint64_t *)dst + i);
         if (!good) {
-            mcc_rt_fail(run, MCC_E_VALUE, (uint32_t)node, "a string is no number of this type", i);
+            mcc_rt_fail(run, MCC_E_VALUE, (uint32_t)node, "a string is not a number of this type", i);
             return MCC_E_VALUE;
         }
     }

@@ -49,7 +49,7 @@ def inputs_of(path, model):
 
 
 def is_float(model):
-    """No tensor of another element type than float32, but for indices, conditions and the like."""
+    """No tensor of another element type than float32, except for indices, conditions and the like."""
     names = {n.op_type for n in model.graph.node}
     other = {onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.INT8, onnx.TensorProto.UINT8,
              onnx.TensorProto.DOUBLE}

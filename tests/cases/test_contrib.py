@@ -15,7 +15,7 @@ F = np.float32
 
 
 def steps_apart(want, got):
-    """For bytes: the same but for a few that are one step off."""
+    """For bytes: the same except for a few that are one step off."""
     if np.asarray(want).dtype.kind not in "iu":
         return difference(want, got, 1e-4, 1e-5)
     apart = np.abs(np.asarray(want).astype(np.int64) - np.asarray(got).astype(np.int64))

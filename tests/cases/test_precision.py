@@ -50,7 +50,7 @@ SHAPES = {"five": np.array([1, 2, 16, 9, 7]), "four": np.array([1, 32, 9, 7])}
 
 
 def grouped(w, axes):
-    """Whole numbers up to 7 times a scale for each 32 along the one axis, or of input channels; where that is no multiple, as i8."""
+    """Whole numbers up to 7 times a scale for each 32 along the one axis, or of input channels; where that is not a multiple, as i8."""
     axis = axes[0]
     if w.shape[axis] % 32:
         return WEIGHTS["i8"](w, axes)

@@ -129,7 +129,7 @@ def test_sums_of_other_rows(keepdims, first, tmp_path):
     ((masked, (2, 3, 49), -1), True, True), ((backwards, (5, 50), 1), True, False), ((masked, (9, 5003), -1), False, True),
     ((masked, (9, 503), -1), False, False), ((backwards, (9, 6001), 1), False, False)])
 def test_result_holds_row(case, opened, held, tmp_path):
-    """The kernel reads its result, which holds the exponentials, but for short rows and one that reads them elsewhere than it stores."""
+    """The kernel reads its result, which holds the exponentials, except for short rows and one that reads them elsewhere than it stores."""
     build(case, tmp_path, "-march=x86-64-v3", "-stop-after=emit", "-o", tmp_path / "net.loops", opened=opened)
     text = (tmp_path / "net.loops").read_text()
     assert len(re.findall(r"^kernel ", text, re.M)) == 1

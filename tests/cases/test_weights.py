@@ -281,7 +281,7 @@ def test_constants_computed_of_each_other(spread, tmp_path):
 @pytest.mark.parametrize("made", ["stored", "computed"])
 @pytest.mark.parametrize("reader", ["SequenceConstruct", "If", "Loop", "Unique"])
 def test_one_element_of_dims_that_the_run_makes(made, reader, tmp_path):
-    """A view of a constant that is no constant itself, for what reads whole buffers."""
+    """A view of a constant that is not a constant itself, for what reads whole buffers."""
     branch = lambda name, view: helper.make_graph([node("Identity", view, name)], name, [], [value(name, None)])
     body = helper.make_graph([node("Add", "a a", "b"), node("Identity", "go", "on")], "body",
                              [value("n", [], T.INT64), value("go", [], T.BOOL), value("a", None)], [value("on", [], T.BOOL), value("b", None)])

@@ -35,7 +35,7 @@ static void test_shared(void **state)
     assert_true(bound_launch(7, 40000, 3) == 500 + 3 * (100 + 40000));
 }
 
-/* More claims than are played: even, but for the launch. */
+/* More claims than are played: even, except for the launch. */
 static void test_large(void **state)
 {
     (void)state;

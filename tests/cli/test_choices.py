@@ -102,7 +102,7 @@ def test_choices_are_fields_of_the_record(model):
     plain = fields("first", "winograd=4")[0]
     for choice, why in (("tile=2x3x1", "tiles of 1 x tiles x vectors"),
                         ("tile=1x9x9", "a CPU of 16 registers of 32 bytes: tile.vectors is 4: the tile does not fit the registers"),
-                        ("split=3", "the vectors of output channels are no multiple of it")):
+                        ("split=3", "the vectors of output channels are not multiple of it")):
         got, said = fields("first", "winograd=4", choice)
         assert got == plain and f"first:{choice}: {why}" in said.replace("a Winograd kernel has ", ""), said
 

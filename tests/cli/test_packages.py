@@ -152,7 +152,7 @@ def test_python_calls(net, tmp_path):
 
 
 def test_python_runs_into_arrays(module, tmp_path):
-    """A cache that grows in one array, and what is no place for an output."""
+    """A cache that grows in one array, and what is not a place for an output."""
     form = [value("past", [2, "n", 4]), value("new", [2, 1, 4])]
     path = save(tmp_path / "cache.onnx", [helper.make_node("Concat", ["past", "new"], ["present"], axis=1),
                                           helper.make_node("ReduceSum", ["present"], ["sum"], keepdims=0)], form, [value("present", None), value("sum", [])])
@@ -224,7 +224,7 @@ def test_python_refuses_what_the_c_loader_refuses(module, prefix, tmp_path):
     for path in (DIGITS, tmp_path, "/dev/null", libc, tmp_path / "other.so", tmp_path / "bad.so"):
         with pytest.raises(OSError) as caught:
             module.load(path)
-        # mcc run takes what is no artifact for a network: these are the C loader's words (tests/runtime/test_load.c).
+        # mcc run takes what is not an artifact for a network: these are the C loader's words (tests/runtime/test_load.c).
         said = {DIGITS: "not a shared object", tmp_path: "not a regular file", "/dev/null": "not a regular file"}.get(path) or mcc("run", path).stderr
         assert str(caught.value).split(": ", 1)[1] in said, (str(caught.value), said)
 

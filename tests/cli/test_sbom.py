@@ -72,7 +72,7 @@ def test_hashes(artifact, form, tmp_path):
     other = tmp_path / artifact.name
     if side.exists():
         (tmp_path / side.name).write_bytes(side.read_bytes() + b"\0")
-    elif artifact.suffix == ".a":  # not sealed, and its weights are its last bytes, but for one that makes them even
+    elif artifact.suffix == ".a":  # not sealed, and its weights are its last bytes, except for one that makes them even
         data[-64] ^= 1
     else:
         return

@@ -279,7 +279,7 @@ def test_strips(tmp_path):
         assert done.returncode == 0, done.stderr
         assert np.allclose(run(tmp_path / f"got{i}.so", feeds)[0], want, rtol=1e-4, atol=1e-6), fields
     for line, why in (("tiled\n  staged.columns 0", "they are points of a row"), ("tiled\n  staged.columns 28", "that the registers hold"),
-                      ("tiled\n  tile.vectors 3\n  tile.columns 2", "a staged piece is no part of a block of 16 channels"),
+                      ("tiled\n  tile.vectors 3\n  tile.columns 2", "a staged piece is not a part of a block of 16 channels"),
                       ("map", "may be of kind tiled, not 'map'")):
         told.write_text(f"{head}: {line}\n")
         done = mcc(model, CPU, f"--schedules={told}", "-o", tmp_path / "no.so")
@@ -477,7 +477,7 @@ def test_products_of_bytes_have_one_size_of_tile(tmp_path):
     ("MAP: map\n  loops 3\n  loop.2 1\n  step.2 3\n", "step.2 is 3: it divides the step of the loop of its dim around it"),
     ("MAP: map\n  step.0 2\n", "step.0 is 2: a vector holds points of the last loop but one"),
     ("MAP: map\n  step.1 12\n", "lanes are a power of two"),
-    ("MAP: map\n  lanes.dim 7\n", "lanes.dim is 7: it is no dim"),
+    ("MAP: map\n  lanes.dim 7\n", "lanes.dim is 7: it is not a dim"),
     ("MAP: map\n  step.0 0\n", "step.0 is 0: 1 to "),
     ("MAP: map\n  parallel 9\n", "more parallel loops than there are"),
     ("x" * 600 + "\n", "the line is longer than 511 bytes"),

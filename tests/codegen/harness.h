@@ -64,7 +64,7 @@ void suite_run_c(struct suite *, const struct c_machine *, const char *flags);
 /* Arguments before and after the interpreter's run. */
 struct linterp_arg *case_arguments(struct suite *, const struct kernel_case *);
 struct linterp_arg *case_interpreted(struct suite *, const struct kernel_case *);
-/* Fails where they differ. unfused: but for a rounding. exact: in the sign of a zero, too. */
+/* Fails where they differ. unfused: except for a rounding. exact: in the sign of a zero, too. */
 void case_compare(const struct kernel_case *, const struct linterp_arg *want, const struct linterp_arg *got,
                   const char *cpu, bool unfused, bool exact);
 

@@ -109,7 +109,8 @@ static void test_every_half(void **state)
     suite_free(s);
 }
 
-/* What is added to rounded numbers: nothing, constants, bytes of memory, and a float of memory that is no integer. */
+/* What is added to rounded numbers: nothing, constants, bytes of memory, and a float of memory that is not an integer.
+ */
 enum zero { NONE, ZERO, FIVE, BELOW, BYTE, SIGNED_BYTE, HALF, ZEROS };
 
 static lreg zero_of(struct build b, enum zero zero, uint32_t lanes, const lreg memory[ZEROS])

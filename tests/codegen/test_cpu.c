@@ -138,8 +138,8 @@ static void test_refused(void **state)
     refused(*state, "x86_64", "+nosuch", "; these can: cx16, ");
     refused(*state, "x86_64", "+avx512vni", "did you mean 'avx512vnni'?");
     refused(*state, "x86_64", "+amx-fp16", "these can");
-    refused(*state, "x86_64", "+dotprod", "is no feature of x86_64");
-    refused(*state, "aarch64", "+fma4", "is no feature of aarch64");
+    refused(*state, "x86_64", "+dotprod", "is not a feature of x86_64");
+    refused(*state, "aarch64", "+fma4", "is not a feature of aarch64");
     refused(*state, "aarch64", "+doptrod", "did you mean 'dotprod'?");
     refused(*state, "riscv64", "+zba", "these can: v");
     refused(*state, "x86_64", "-sse2", "cannot be disabled");

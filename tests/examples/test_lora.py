@@ -210,7 +210,7 @@ def test_scales_and_ranks(program, network, tmp_path):
 
 
 def test_zeros_are_none(program, network, tmp_path, monkeypatch):
-    """An adapter of zeros changes no token, and no bit of a logit but for the sign of zeros."""
+    """An adapter of zeros changes no token, and no bit of a logit except for the sign of zeros."""
     zeros = {m: (a, 0 * b) for m, (a, b) in drawn(MODULES, 6).items()}
     assert chat(program, "--lora", save(tmp_path / "adapter", tensors_of(zeros)[0]), network) == chat(program, network)
     plain = compile_to(tmp_path / "plain.so", gguf(tmp_path / "m.gguf"), *FLAGS)

@@ -159,13 +159,14 @@ def test_messages(server):
     assert server.chat("<s>", max_tokens=1)["usage"]["prompt_tokens"] > 2        # letters, as they were typed
 
 
-REFUSED = [("", "no JSON object"), ("[]", "no JSON object"), ({}, "no messages"), ({"messages": []}, "in turn"), ({"messages": [1]}, "role is ''"),
+REFUSED = [("", "not a JSON object"), ("[]", "not a JSON object"), ({}, "no messages"), ({"messages": []}, "in turn"), ({"messages": [1]}, "role is ''"),
            ({"messages": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}, "in turn"),
            ({"messages": [{"role": "assistant", "content": "a"}]}, "not 'user'"), ({"messages": [{"role": "user"}]}, "content is no text"),
            ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "only texts"),
            ({"messages": [{"role": "user", "content": "a" * 300}]}, "the context 256"),
            *[({"messages": [{"role": "user", "content": "a"}], **more}, text) for more, text in [
-               ({"n": 2}, "n is no number from 1 to 1"), ({"temperature": "x"}, "temperature"), ({"temperature": -1}, "temperature"), ({"top_p": 2}, "top_p"),
+               ({"n": 2}, "n is not a number from 1 to 1"), ({"temperature": "x"}, "temperature"),
+               ({"temperature": -1}, "temperature"), ({"top_p": 2}, "top_p"),
                ({"max_tokens": 0}, "max_tokens"), ({"presence_penalty": 1}, "presence_penalty"), ({"tools": [{}]}, "tools is not done"),
                ({"logprobs": True}, "logprobs"), ({"response_format": {"type": "json_object"}}, "response_format"), ({"stop": [""]}, "a stop is"),
                ({"stop": ["a"] * 5}, "stop is no text or list"), ({"stop": 3}, "stop is no text")]]]

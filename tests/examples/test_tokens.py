@@ -81,7 +81,7 @@ REFUSED = [(["normalizer"], {"type": "Lowercase"}, b"normalizer 'Lowercase'"),
            (["pre_tokenizer"], {"type": "Split", "pattern": {"Regex": r"\p{Lu}+"}, "behavior": "Isolated", "invert": False}, rb"splits by '\p{Lu}+'"),
            (["pre_tokenizer"], {"type": "BertPreTokenizer"}, b"pre_tokenizer 'BertPreTokenizer'"), (["pre_tokenizer"], None, b"neither bytes"),
            (["decoder"], {"type": "WordPiece"}, b"decoder 'WordPiece'"), (["decoder"], None, b"no decoder"),
-           (["model", "type"], "Unigram", b"model 'Unigram'"), (["model", "dropout"], 0.1, b"no plain BPE"), (["model", "vocab"], {}, b"no vocabulary"),
+           (["model", "type"], "Unigram", b"model 'Unigram'"), (["model", "dropout"], 0.1, b"not a plain BPE"), (["model", "vocab"], {}, b"no vocabulary"),
            (["model", "vocab", "a"], 1 << 40, b"the vocabulary's 'a'"), (["model", "vocab", "a"], -1, b"the vocabulary's 'a'"),
            (["model", "merges"], [["a", "no such token"]], b"merge 0"), (["model", "merges"], ["ab"], b"merge 0"),
            (["added_tokens"], [{"id": 5, "content": "x", "single_word": True}], b"added token 'x'")]

@@ -121,7 +121,7 @@ static void concat(struct draw *d)
     r = x;
     for (uint32_t k = 0; k < n; k++) {
         struct drawn y = x;
-        if (k && d->n && draw_chance(d, 60)) {   /* another of the same shape but for the axis */
+        if (k && d->n && draw_chance(d, 60)) {   /* another of the same shape except for the axis */
             y = d->value[draw_int(d, 0, (int64_t)d->n - 1)];
             const struct type *u = drawn_type(d, &y);
             bool fits = u->elem == t.elem && u->rank == t.rank;

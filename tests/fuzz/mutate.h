@@ -21,7 +21,7 @@ struct records {
 /* What schedules_print wrote, in the arena. */
 struct records records_read(struct arena *, const char *text);
 /* A text of one or several of these records that differs in a few fields, or in the kind: at the limits of the fields,
- * beside them, anywhere; now and then one that is no record at all. Random numbers come from the draw. */
+ * beside them, anywhere; now and then one that is not a record at all. Random numbers come from the draw. */
 const char *records_mutate(struct draw *, const struct records *);
 /* NODE:KEY=VALUE for a node of a record. */
 const char *choice_mutate(struct draw *, const struct records *);

@@ -424,7 +424,7 @@ static void test_numbers_in_the_field(void **state)
     assert_int_equal(field_of(0), 0);
     assert_int_equal(field_of(0x1p-151), 0);
     for (int i = 1; i < 40; i++) {
-        const double x = ldexp(16777213.0, -i * 4); /* no fraction, but for the first ones */
+        const double x = ldexp(16777213.0, -i * 4); /* no fraction, except for the first ones */
         assert_int_equal(field_apply(OP_ADD, field_of(x / 2), field_of(x / 2)), field_of(x));
         assert_int_equal(field_apply(OP_MUL, field_of((double)((float)i / 1023)), field_of_integer(1023)),
                          field_of_integer(i));

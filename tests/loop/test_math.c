@@ -124,7 +124,7 @@ static void check_unary_f32(struct context *ctx, size_t row, uint64_t stride)
         fail_msg("%s(%a) = %a: %g ulp", op_name(unary_f32[row].op), (double)at, (double)got, worst);
 }
 
-/* The axiom "functions" of mcc prove stands on these bounds: a statement that is changed breaks them, but for one in
+/* The axiom "functions" of mcc prove stands on these bounds: a statement that is changed breaks them, except for one in
  * twenty (a clamp, a product with a very small number). */
 static void test_changed_statements(void **state)
 {

@@ -106,7 +106,7 @@ def results(path):
 
 
 def same(want, got):
-    """Equal but for rounding; integers that were rounded may miss by one, here and there."""
+    """Equal except for rounding; integers that were rounded may miss by one, here and there."""
     if got is None or len(want) != len(got):
         return False
     for w, g in zip(want, got):

@@ -130,7 +130,7 @@ static void traits_of_node(struct arena *arena, struct row *r, const char **cone
             cones[value_at(d, &end)] = arena_printf(arena, "%%%s.%u", r->trait[CONE], k++);
 }
 
-/* Its number is no part of its text: others than it can go. */
+/* Its number is not a part of its text: others than it can go. */
 static void traits_of_kernel(struct arena *arena, struct row *r)
 {
     r->number = arena_printf(arena, "%s ", r->key);

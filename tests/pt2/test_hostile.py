@@ -123,7 +123,7 @@ def test_programs(tmp_path):
         program.weights["w"]["tensor_meta"] |= fields
     for change, says in [
             (lambda g, d, p: node(g)["inputs"][0]["arg"].update(as_tensor={"name": "ghost"}), "operand 'ghost' is made by no node"),
-            (lambda g, d, p: node(g)["inputs"][0].update(arg={"as_tensor": {"name": "x"}, "as_int": 1}), "no union of one member"),
+            (lambda g, d, p: node(g)["inputs"][0].update(arg={"as_tensor": {"name": "x"}, "as_int": 1}), "not a union of one member"),
             (lambda g, d, p: node(g)["inputs"][0].update(arg={"as_surprise": 1}), "is of kind 'surprise'"),
             (lambda g, d, p: node(g)["inputs"].pop(), "argument 'mat2' of mm.default is missing"),
             (lambda g, d, p: node(g)["inputs"].append({"name": "more", "arg": {"as_int": 1}}), "does not know"),
@@ -140,7 +140,7 @@ def test_programs(tmp_path):
             (lambda g, d, p: g["graph"]["tensor_values"]["x"].update(sizes=[{"as_int": -1}, {"as_int": 3}]), "dimension 0 is -1"),
             (lambda g, d, p: meta(p, sizes=[{"as_int": 300}, {"as_int": 3}]), "reach past"),
             (lambda g, d, p: meta(p, storage_offset={"as_int": 2 ** 62}), "reach past"),
-            (lambda g, d, p: meta(p, strides=[{"as_int": 0}, {"as_int": -1}]), "no number from 0 on"),
+            (lambda g, d, p: meta(p, strides=[{"as_int": 0}, {"as_int": -1}]), "not a number from 0 on"),
             (lambda g, d, p: p.weights["w"].update(path_name="../../etc/passwd"), "no record 'data/weights/../../etc/passwd'"),
             (lambda g, d, p: p.weights["w"].update(use_pickle=True), "subclass of Tensor")]:
         changed(tmp_path, change, says)
@@ -173,7 +173,7 @@ def test_graphs_within_nodes(tmp_path):
     for change, says in [
             (lambda g: at(g, "cond", 1)["inputs"].pop(), "inputs, and is given"),
             (lambda g: at(g, "cond", 1)["outputs"].clear(), "the branches do not have 1 outputs"),
-            (lambda g: at(g, "cond")["inputs"][1].update(arg={"as_int": 1}), "argument 1 of cond is no graph"),
+            (lambda g: at(g, "cond")["inputs"][1].update(arg={"as_int": 1}), "argument 1 of cond is not a graph"),
             (lambda g: at(g, "cond")["inputs"].pop(0), "is neither a tensor nor a number"),
             (lambda g: at(g, "cond").update(target="torch.ops.higher_order.flex_attention"), "operator 'flex_attention' is not supported"),
             (lambda g: at(g, "cond", 1)["outputs"].__setitem__(0, {"as_tensor": {"name": "count"}}), "operand 'count' is made by no node"),
@@ -234,12 +234,12 @@ PICKLES = {
     "empty": (b"", "ends within an instruction"),
     "no end": (b"\x80\x02}", "ends within an instruction"),
     "protocol 9": (b"\x80\x09}.", "pickle protocol 9"),
-    "a number": (b"K\x01.", "is no dictionary of tensors"),
+    "a number": (b"K\x01.", "is not a dictionary of tensors"),
     "nothing on the stack": (b".", "takes more from its stack"),
     "no mark": (b"}t.", "looks for a mark"),
     "a mark as value": (b"}(K\x01(s.", "takes more from its stack"),
-    "fills a number": (b"K\x01(K\x01K\x02u.", "fills what is no container"),
-    "one key without value": (b"}(K\x01u.", "fills what is no container"),
+    "fills a number": (b"K\x01(K\x01K\x02u.", "fills what is not a container"),
+    "one key without value": (b"}(K\x01u.", "fills what is not a container"),
     "no such memo": (b"h\x07.", "reads its memo where nothing is"),
     "far memo": (b"}r\xff\xff\xff\xff.", "memo that is too large"),
     "memo of nothing": (b"q\x00.", "memo that is too large, or of nothing"),
@@ -247,11 +247,11 @@ PICKLES = {
     "long text": (b"X\xff\xff\xff\x7fab.", "ends within an instruction"),
     "text with NUL": (text_op("a\0b") + b".", "holds a NUL"),
     "name without end": (b"c" + b"a" * 5000, "a name that is damaged"),
-    "dictionary of arguments": (b"ccollections\nOrderedDict\n}R.", "makes what is no tensor"),
-    "calls a text": (text_op("os.system") + b")R.", "makes what is no tensor"),
-    "tensor without storage": (call_op("torch._utils._rebuild_tensor_v2", int_op(0), int_op(0), b")", b")") + b".", "makes what is no tensor"),
-    "storage of no class": (tuple_op(text_op("storage"), b"ccollections\nOrderedDict\n", text_op("0"), text_op("cpu"), int_op(9)) + b"Q.", "is no storage"),
-    "storage of a number": (b"K\x01Q.", "is no storage"),
+    "dictionary of arguments": (b"ccollections\nOrderedDict\n}R.", "makes what is not a tensor"),
+    "calls a text": (text_op("os.system") + b")R.", "makes what is not a tensor"),
+    "tensor without storage": (call_op("torch._utils._rebuild_tensor_v2", int_op(0), int_op(0), b")", b")") + b".", "makes what is not a tensor"),
+    "storage of no class": (tuple_op(text_op("storage"), b"ccollections\nOrderedDict\n", text_op("0"), text_op("cpu"), int_op(9)) + b"Q.", "is not a storage"),
+    "storage of a number": (b"K\x01Q.", "is not a storage"),
     "sizes that are texts": (tensor(tuple_op(text_op("x")), b")"), "no integers"),
     "a thousand sizes": (tensor(b"(" + b"K\x01" * 1000 + b"t", b")"), "too many"),
     "sizes that reach past": (tensor(tuple_op(int_op(900), int_op(3)), tuple_op(int_op(3), int_op(1))), "reach past"),
@@ -267,7 +267,7 @@ PICKLES = {
     "a negative": (tensor(tuple_op(int_op(3), int_op(3)), tuple_op(int_op(3), int_op(1)),
                           more=b"\x89" + ORDERED + b"}" + text_op("neg") + b"\x88s"), "the negative or conjugate"),
     "without metadata": (tensor(tuple_op(int_op(3), int_op(3)), tuple_op(int_op(3), int_op(1)), "v", more=b"\x89" + ORDERED + b"}"), "no values for it"),
-    "tuples in tuples": (b")" + b"\x85" * 900_000 + b".", "is no dictionary"),
+    "tuples in tuples": (b")" + b"\x85" * 900_000 + b".", "is not a dictionary"),
 }
 
 

@@ -1,4 +1,4 @@
-/* Ports that are no plain tensors, extents that the data decides, sequences inside a run, sidecar weights. */
+/* Ports that are not plain tensors, extents that the data decides, sequences inside a run, sidecar weights. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -118,7 +118,7 @@ static void test_values_refused(void **state)
     DLTensor *out[4] = {&p.tv, &p.tv, &p.tv, &p.tv};
     DLManagedTensorVersioned *managed[4];
     assert_int_equal(mcc_rt_run_api(ctx, in, out, &error), MCC_E_ARG);
-    assert_non_null(strstr(error.text, "'names' is no plain tensor: only run_values"));
+    assert_non_null(strstr(error.text, "'names' is not a plain tensor: only run_values"));
     assert_int_equal(mcc_rt_run_dlpack(ctx, in, managed, &error), MCC_E_ARG);
 #define REFUSED(change, code, word)                                      \
     pick_init(&p);                                                       \

@@ -21,7 +21,7 @@ def words(pid):
 
 
 def family(pid):
-    """pid and all below it, but for children that are about to become a program of their own: until then they have their
+    """pid and all below it, except for children that are about to become a program of their own: until then they have their
     parent's words and its memory, which is there once."""
     found, own = [pid], words(pid)
     try:

@@ -97,7 +97,7 @@ def test_features_are_asked_for(arch, options, cpu, runs, native, foreign, tmp_p
 @pytest.mark.parametrize("options,says", [
     ("--mattr=+nosuch", "these can: cx16, sahf"), ("--mattr=+avx3", "did you mean 'avx"), ("--mattr=-sse2", "cannot be disabled"),
     ("--march=v3 --mattr=+avx512vbmi", "add +avx512vl"), ("--march=v4 --mattr=-avx512vl", "add +avx512vl"),
-    ("--target=aarch64-linux-gnu --mattr=+fma4", "no feature of aarch64"), ("--march=x86-64-v5", "did you mean 'x86-64-v"),
+    ("--target=aarch64-linux-gnu --mattr=+fma4", "not a feature of aarch64"), ("--march=x86-64-v5", "did you mean 'x86-64-v"),
     ("--variants=v3,v9", "there is no CPU 'v9'"), ("--march=armv8-a", "is a CPU of aarch64"), ("--march=x86-64-v3,", "there is no CPU ''"),
     ("--target=riscv64-pc-windows-msvc", "there is for x86_64-linux, "), ("--target=riscv64-apple-darwin", "there is for x86_64-linux, "),
     ("--target=x86_64-linux-gnux32", "there is for x86_64-linux, "), ("--target=aarch64_be-linux-gnu", "there is for x86_64-linux, "),

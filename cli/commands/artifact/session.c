@@ -100,7 +100,7 @@ static bool feed_port(struct session *s, uint32_t index, const int64_t *symbols,
     if ((port->flags & SPECIAL) || port->ndim < 0 || port->ndim > RANK_MAX || b->elem == ELEM_NONE)
         return error_at(
             s->ctx, FAIL_USAGE, (src_id){0}, port->name,
-            "this input is no tensor of known rank, which is all that mcc can feed; call it from a program");
+            "this input is not a tensor of known rank, which is all that mcc can feed; call it from a program");
     if (!feed && !random)
         return error_at(s->ctx, FAIL_USAGE, (src_id){0}, port->name,
                         "this input has no value; give one with -i NAME=FILE or -i NAME=random");

@@ -66,8 +66,8 @@ static bool read_line(struct context *ctx, const char *line, uint32_t number, co
 {
     double index, time, calls;
     if (!read_number(&line, &index) || !read_number(&line, &time) || !read_number(&line, &calls))
-        return error_model(ctx, (src_id){0}, "line %u is no line of a profile (mcc bench --profile=FILE writes them)",
-                           number);
+        return error_model(ctx, (src_id){0},
+                           "line %u is not a line of a profile (mcc bench --profile=FILE writes them)", number);
     struct strbuf key = strbuf_of(&ctx->session);
     uint32_t i = index < n ? (uint32_t)index : n;
     if (i < n)

@@ -33,8 +33,8 @@ const char *chance_why(const struct graph *g, const struct node *n)
     return NULL;
 }
 
-/* Is v read, but for views, by differences only, and these by exp, by others of them and by limits of exp's range? Then
- * what it is does not matter for real numbers (softmax). */
+/* Is v read, except for views, by differences only, and these by exp, by others of them and by limits of exp's range?
+ * Then what it is does not matter for real numbers (softmax). */
 static bool is_shift(const struct graph *g, value_id v, bool within, int depth)
 {
     bool any = false;

@@ -65,7 +65,7 @@ static bool is_late(const struct code_check *m, uint32_t k)
     return m->run.s.api->out[k].flags & MCC_PORT_DYNAMIC;
 }
 
-/* The program's arguments: the artifact's own memory, but for outputs and weights. */
+/* The program's arguments: the artifact's own memory, except for outputs and weights. */
 static struct linterp_arg *program_arguments(struct code_check *m)
 {
     const struct mcc_rt_desc *desc = m->native->run.model->desc;

@@ -2,9 +2,9 @@
  *
  * The interpreter works on a copy of the run's memory, on as many parallel indices as its work allows: all, or the
  * first, the last and drawn ones. Machine code runs the same indices. Then both memories have to be the same, byte for
- * byte, but for what the loop IR leaves open. After that the same indices run on other values, put where the first run
- * has read: numbers at the ends of their ranges, and values that are no numbers. In the end all is as before, and the
- * machine code runs the whole launch.
+ * byte, except for what the loop IR leaves open. After that the same indices run on other values, put where the first
+ * run has read: numbers at the ends of their ranges, and values that are no numbers. In the end all is as before, and
+ * the machine code runs the whole launch.
  */
 #include <inttypes.h>
 #include <math.h>

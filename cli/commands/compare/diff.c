@@ -390,7 +390,7 @@ static void diff_model(void *user, const char *library)
                                                       : &d->run.s.api->out[i - d->run.s.api->n_in];
         if (port->flags & ~(uint64_t)MCC_PORT_DYNAMIC)
             error_at(ctx, FAIL_USAGE, (src_id){0}, port->name,
-                     "this output is no tensor, and only tensors can be compared");
+                     "this output is not a tensor, and only tensors can be compared");
     }
     if (ctx->fail == FAIL_NONE && session_feed(&d->run.s, true))
         (void)(o->against_f32 ? compare_rounding(d) : compare(d, library));

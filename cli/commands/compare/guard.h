@@ -8,7 +8,7 @@
 /* Blocks between pages that nobody may touch. What a block does not fill of its own pages keeps its marks. */
 struct guard {
     VEC(struct guarded {
-        unsigned char *data;  /* what the artifact has; it ends with its pages, but for the alignment */
+        unsigned char *data;  /* what the artifact has; it ends with its pages, except for the alignment */
         unsigned char *first; /* of its pages */
         size_t size;          /* of data */
         size_t pages;         /* their bytes */

@@ -140,7 +140,7 @@ static bool interpret(struct prove *p)
     return true;
 }
 
-/* Has each output had elements, but for those that have none at any size? */
+/* Has each output had elements, except for those that have none at any size? */
 static bool are_filled(const struct prove *p)
 {
     const struct graph *g = p->legal;

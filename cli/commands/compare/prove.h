@@ -52,7 +52,7 @@ struct certificate {
     uint32_t n_sizes;
     uint32_t draws, proved;
     bool *filled; /* by output: one of its elements was compared */
-    bool any; /* so it is of each output, but for those that never have any */
+    bool any; /* so it is of each output, except for those that never have any */
     const char *ended; /* a draw was given up, and why: no others are drawn; NULL: none was */
     bool whole; /* each size that the network takes, or that was asked for, was drawn */
 };

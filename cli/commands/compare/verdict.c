@@ -11,14 +11,14 @@
 #include "ir/ops/field.h"
 
 const struct axiom_text axioms[AXIOM_COUNT] = {
-    [AXIOM_REALS] = {"reals", "sums and products of floats are those of real numbers, but for rounding"},
+    [AXIOM_REALS] = {"reals", "sums and products of floats are those of real numbers, except for rounding"},
     [AXIOM_FRACTIONS] =
         {"fractions", "a float whose f32 is the nearest one to a fraction of a denominator up to 1024 stands for it"},
     [AXIOM_FUNCTIONS] = {"functions", "the statements of exp, log, tanh and their kin compute these functions "
                                       "(make check-math)"},
     [AXIOM_EXPONENTIALS] = {"exponentials", "exp(a + b) = exp(a) exp(b), exp(-inf) = 0, -inf + a = -inf"},
     [AXIOM_UNDERFLOW] = {"underflow", "exp of less than -87 counts as 0 in a softmax"},
-    [AXIOM_ROUNDING] = {"rounding", "floats that are equal but for rounding are rounded to the same integer or "
+    [AXIOM_ROUNDING] = {"rounding", "floats that are equal except for rounding are rounded to the same integer or "
                                     "narrower float, which a tie may miss by one"},
     [AXIOM_INTEGERS] = {"integers", "integers are compared on 96 draws, a third of them over all bits: code that "
                                     "is wrong on a share s of these passes with (1 - s)^32"},
@@ -307,9 +307,10 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
     if (v->differs && !v->why && reads_call(p->run.c.graph, k))
         return "it reads what a function of the runtime computes of floats";
     if (v->differs && !v->floats)
-        return arena_printf(&p->run.c.ctx->session,
-                            "%lld of %lld elements differ: its code is wrong, or right by a law that is no axiom here",
-                            (long long)v->wrong, (long long)v->elements);
+        return arena_printf(
+            &p->run.c.ctx->session,
+            "%lld of %lld elements differ: its code is wrong, or right by a law that is not an axiom here",
+            (long long)v->wrong, (long long)v->elements);
     if (v->why)
         return v->why;
     if (c->ended)

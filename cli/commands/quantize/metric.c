@@ -40,7 +40,7 @@ bool metric_put(struct error_search *e, uint32_t k, uint32_t output, const DLTen
     int64_t elements, bytes;
     if (b.elem == ELEM_NONE || b.elem == ELEM_STR || t->ndim > RANK_MAX)
         return error_at(e->ctx, FAIL_USAGE, (src_id){0}, e->t.names[output],
-                        "'metric': the output is no tensor of numbers");
+                        "'metric': the output is not a tensor of numbers");
     memcpy(b.dims, t->shape, sizeof *t->shape * (size_t)t->ndim);
     if (!file_tensor_sizes(b.elem, b.rank, b.dims, &elements, &bytes))
         return error_limit(e->ctx, (src_id){0}, "output '%s' is too large", e->t.names[output]);
@@ -210,7 +210,7 @@ static bool ask_exact(struct error_search *e, enum part part)
             DLTensor t = {w->data, {kDLCPU, 0}, w->rank, elem_dlpack(w->elem), w->dims, NULL, 0};
             if (!w->data)
                 return error_at(e->ctx, FAIL_USAGE, (src_id){0}, e->t.names[i],
-                                "'metric': the output is no tensor of numbers");
+                                "'metric': the output is not a tensor of numbers");
             if (!metric_put(e, k, i, &t))
                 return false;
         }

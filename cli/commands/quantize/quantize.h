@@ -44,7 +44,7 @@ struct edge {
 /* A constant operand, as it is by now. */
 struct weights {
     const char *name;
-    float *now; /* NULL: there is none, or it is no plain one */
+    float *now; /* NULL: there is none, or it is not a plain one */
     int64_t dims[RANK_MAX], n;
     int32_t rank;
     bool changed, only; /* only: nothing else reads it */

@@ -23,7 +23,7 @@ static void describe(const struct file_tensor *b, struct strbuf *out)
     strbuf_printf(out, "]");
 }
 
-/* Does the sample fit but for its dim 0? */
+/* Does the sample fit except for its dim 0? */
 static bool fits_after(const mcc_port *port, const struct file_tensor *b)
 {
     bool fits = b->rank == port->ndim;

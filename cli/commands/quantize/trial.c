@@ -115,7 +115,7 @@ static bool trial_begin(struct trial *t)
     for (uint32_t i = 0; i < t->n_want; i++)
         if (t->s.api->out[i].flags & ~(uint64_t)MCC_PORT_DYNAMIC)
             return error_at(t->ctx, FAIL_USAGE, (src_id){0}, t->s.api->out[i].name,
-                            "this output is no tensor, and only tensors can be compared");
+                            "this output is not a tensor, and only tensors can be compared");
     if (!samples_load(&t->s, &t->options->samples, &t->samples))
         return false;
     if (t->samples.drawn)

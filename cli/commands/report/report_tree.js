@@ -136,7 +136,7 @@ function makeTree(net, byKernel) {
   return tree;
 }
 
-/* Collapsed first, but for groups that would leave too little to look at. */
+/* Collapsed first, except for groups that would leave too little to look at. */
 function openFirst(tree) {
   const shown = tree.root.children.slice();
   for (;;) {

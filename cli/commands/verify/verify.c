@@ -117,7 +117,7 @@ static int open_file(struct verify *v, const char *path, uint64_t *size)
         *size = (uint64_t)st.st_size;
         return fd;
     }
-    error_env(v->ctx, "cannot read '%s': %s", path, fd < 0 ? strerror(errno) : "it is no regular file");
+    error_env(v->ctx, "cannot read '%s': %s", path, fd < 0 ? strerror(errno) : "it is not a regular file");
     if (fd >= 0)
         close(fd);
     return -1;

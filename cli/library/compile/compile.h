@@ -147,7 +147,7 @@ enum output_kind output_kind(const struct options *, const char *path);
 const char *output_sidecar(struct context *, const struct options *, const char *path);
 /* `path` with its suffix (the part after the last dot of the file name) replaced. */
 const char *output_beside(struct context *, const char *path, const char *suffix);
-/* Whether a file can be made at `path`: its folder is writable, the path is no folder or device. FAIL_ENV if not. */
+/* Whether a file can be made at `path`: its folder is writable, the path is not a folder or device. FAIL_ENV if not. */
 /* Is it a name for what mcc makes? */
 bool output_name_check(struct context *, const struct options *, const char *path);
 bool output_check(struct context *, const char *path);

@@ -109,7 +109,7 @@ static void name_all(struct header *h)
 static bool port_serves(struct header *h, const struct art_port *p, bool output)
 {
     bool plain = !(p->flags & ~(uint64_t)MCC_PORT_DYNAMIC) && p->rank >= 0;
-    const char *why = !plain             ? "is no plain tensor of known rank"
+    const char *why = !plain             ? "is not a plain tensor of known rank"
                       : !c_type(p->elem) ? "has no element type of C"
                                          : NULL;
     for (int32_t d = 0; !why && d < p->rank; d++) {

@@ -67,10 +67,11 @@ static bool program_serves(struct compilation *c, const struct lfunc *f)
         for (uint32_t i = 0; i < f->blocks.data[b].stmts.n; i++) {
             const struct lstmt *s = &f->blocks.data[b].stmts.data[i];
             if (s->op == L_CALL && strcmp(s->name, "mcc_rt_poll") != 0)
-                return refuse(c, (src_id){0},
-                              strcmp(s->name, "mcc_rt_grow") == 0
-                                  ? "a loop makes values whose sizes are known only at run time"
-                                  : "inputs or outputs are no plain tensors of whole bytes, or the data decides sizes");
+                return refuse(
+                    c, (src_id){0},
+                    strcmp(s->name, "mcc_rt_grow") == 0
+                        ? "a loop makes values whose sizes are known only at run time"
+                        : "inputs or outputs are not plain tensors of whole bytes, or the data decides sizes");
         }
     return true;
 }

@@ -21,7 +21,7 @@ struct network_view {
 /* row: source_rows. */
 void view_make(struct network_view *, const struct compilation *, const mcc_node *row, uint32_t n_rows, struct arena *);
 bool view_is_constant(const struct network_view *, value_id);
-/* Appends "f32[1,n,4]", where the legal graph knows a tensor's shape that; nothing for what is no tensor. */
+/* Appends "f32[1,n,4]", where the legal graph knows a tensor's shape that; nothing for what is not a tensor. */
 void view_type(const struct network_view *, value_id, struct strbuf *out);
 
 #endif

@@ -195,7 +195,7 @@ static char *result_take(const struct packer *p, size_t size)
     return room_take(p, &p->rooms->dst[p->rooms->turn], size);
 }
 
-/* The result goes on its way, and the other buffer is free: but for small ones, which are copied at once. */
+/* The result goes on its way, and the other buffer is free: except for small ones, which are copied at once. */
 static bool result_put(const struct packer *p, const char *data, size_t size, put_fn *put, void *sink)
 {
     if (size > QUEUE_COPY)

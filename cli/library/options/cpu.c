@@ -89,7 +89,7 @@ static bool refuse_feature(struct context *ctx, const char *arch, const char *wo
     struct strbuf list = strbuf_of(&ctx->session);
     cpu_list(arch, &list);
     return error_usage(ctx,
-                       "'mattr': '%s' is no feature of %s that can be tested when the network is "
+                       "'mattr': '%s' is not a feature of %s that can be tested when the network is "
                        "opened%s%s%s; these can: %s",
                        word, arch, near.found ? "; did you mean '" : "", near.found ? near.found : "",
                        near.found ? "'?" : "", list.n ? list.data : "none");

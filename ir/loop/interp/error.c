@@ -42,7 +42,7 @@ static double unit(uint32_t bits, double x) /* of the last place */
 /* ---- functions --------------------------------------------------------------------------------------------------- */
 
 /* ULPs of ir/loop/math without fused multiplication (docs/notes/accuracy.md), rounded up. Functions that fall and rise
- * are not here, but for those of which both ends of an interval bound what lies between. */
+ * are not here, except for those of which both ends of an interval bound what lies between. */
 static const struct {
     enum op op;
     double ulps;

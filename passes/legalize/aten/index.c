@@ -283,7 +283,7 @@ bool rule_aten_scatter(struct rule *r)
     if (!x.i || !dims.d || !aten_axis(r, 1, "dim", 0, v_rank(b, x), &axis))
         return false;
     if (!monoid)
-        return rule_bad(r, "reduce is '%.40s', which is no reduction", rule_str(r, "reduce", ""));
+        return rule_bad(r, "reduce is '%.40s', which is not a reduction", rule_str(r, "reduce", ""));
     if (v_elem(b, x) == ELEM_BOOL && r->param)
         return rule_refuse(r, "the operand is of truth values: convert it to integers before");
     if (rule_has(r, 3) && v_rank(b, rule_in(r, 3)) == dims.rank && dims.rank) {

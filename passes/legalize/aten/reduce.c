@@ -375,7 +375,7 @@ bool rule_aten_kth(struct rule *r)
         return false;
     place = r->param ? ex_addc(b->x, place, -1) : ex_div(b->x, ex_addc(b->x, n, -1), ex_const(b->x, 2));
     b_assert(b, ex_and(b->x, ex_le(b->x, ex_const(b->x, 0), place), ex_lt(b->x, place, n)), EVAL_SHAPE,
-             r->param ? "k is no place of the line" : "the median of no elements");
+             r->param ? "k is not a place of the line" : "the median of no elements");
     for (uint32_t k = 0; k < 2; k++) {
         value_id y = b_slice_axis(b, sorted[k], axis, place, one);
         if (!r->param && v_is_float(b, x)) {

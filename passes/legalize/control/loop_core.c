@@ -111,7 +111,7 @@ static bool scan_types(struct rule *r, struct loop_lowering *l, const struct bui
     for (uint32_t i = 0; i < l->n_scan; i++) {
         struct type t = *value_type(b->g, built->scan[i]);
         if (t.kind != TYPE_TENSOR || t.rank + 1 > RANK_MAX)
-            return rule_bad(r, "scan output %u is no tensor of usable rank", i + 1);
+            return rule_bad(r, "scan output %u is not a tensor of usable rank", i + 1);
         expr_id *dims = NEW_ARRAY(&b->g->arena, expr_id, t.rank + 1);
         dims[0] = trips;
         const struct type *first = l->first ? value_type(b->g, l->first[i].v) : NULL;

@@ -38,7 +38,7 @@ static bool onnx_body(struct rule *r, struct loop_lowering *l, struct lowered it
         return false;
     *next_cond = results[0];
     if (!is_bool(r, *next_cond))
-        return rule_bad(r, "the body's condition is no bool tensor");
+        return rule_bad(r, "the body's condition is not a bool tensor");
     memcpy(next, results + 1, l->n_carried * sizeof *next);
     memcpy(scan, results + 1 + l->n_carried, l->n_scan * sizeof *scan);
     return true;
@@ -70,7 +70,7 @@ bool rule_loop(struct rule *r)
     if (rule_has(r, 0)) {
         int64_t trips;
         if (r->arg[0].kind != LOWERED_VALUE || v_elem(b, r->arg[0].v) != ELEM_I64)
-            return rule_bad(r, "the number of trips is no int64 tensor");
+            return rule_bad(r, "the number of trips is not an int64 tensor");
         l.trips_value = v_scalar(b, r->arg[0].v);
         if (!l.trips_value.i)
             return false;
@@ -79,7 +79,7 @@ bool rule_loop(struct rule *r)
     }
     if (rule_has(r, 1)) {
         if (!is_bool(r, r->arg[1]))
-            return rule_bad(r, "the condition is no bool tensor");
+            return rule_bad(r, "the condition is not a bool tensor");
         l.cond = v_scalar(b, r->arg[1].v);
         if (!l.cond.i)
             return false;
@@ -290,7 +290,7 @@ bool sequence_map_loop(struct rule *r, region_id body)
     struct loop_lowering l = {.body = map_body, .region = body, .n_carried = r->n_out};
     struct nest nest;
     if (!is_sequence(r, 0))
-        return rule_bad(r, "operand 1 is no sequence");
+        return rule_bad(r, "operand 1 is not a sequence");
     nest_begin(b, &nest); /* only for the element types of the results; belongs to no node */
     bool ok = map_call(r, body, b_scalar_i64(b, ELEM_I64, 0), first);
     nest_end(b, &nest);

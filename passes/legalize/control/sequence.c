@@ -108,7 +108,7 @@ value_id sequence_item(struct rule *r, value_id seq, value_id at)
     if (!t || !at.i)
         return (value_id){0};
     if (t->kind != TYPE_SEQUENCE || !t->inner)
-        return rule_bad(r, "operand 1 is no sequence"), (value_id){0};
+        return rule_bad(r, "operand 1 is not a sequence"), (value_id){0};
     if (!held_dims(r, t->inner, "element", dims))
         return (value_id){0};
     struct attr attr = attr_exprs("dims", dims, (uint32_t)t->inner->rank);
@@ -185,7 +185,7 @@ static bool seq_concat_late(struct rule *r, bool new_axis)
     expr_id dims[RANK_MAX];
     int32_t axis;
     if (!t || t->kind != TYPE_SEQUENCE || !t->inner)
-        return t ? rule_bad(r, "operand 1 is no sequence") : false;
+        return t ? rule_bad(r, "operand 1 is not a sequence") : false;
     const struct type *item = t->inner;
     if (!held_dims(r, item, "element", dims))
         return false;

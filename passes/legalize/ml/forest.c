@@ -266,7 +266,7 @@ static bool indexed_read(struct rule *r, struct indexed *d, enum elem *limits)
     uint32_t n_limits, n_tracks, n_members;
     enum elem ignored;
     if (!t || t->elem != ELEM_U8 || !t->bytes.size || t->bytes.size > FOREST_TABLE_MAX)
-        return rule_bad(r, "nodes_modes is no tensor of u8");
+        return rule_bad(r, "nodes_modes is not a tensor of u8");
     d->n = (int64_t)t->bytes.size;
     d->modes = t->bytes.data;
     d->features = list_of(r, "nodes_featureids", d->n);

@@ -41,7 +41,7 @@ bool head_groups(struct rule *r, value_id q, value_id k, struct head_groups *g)
         return true;
     g->each = ex_div(r->b->x, dq.d[1], ex_max(r->b->x, dk.d[1], ex_const(r->b->x, 1)));
     return ex_cmp_eq(r->b->x, ex_mul(r->b->x, g->each, dk.d[1]), dq.d[1]) != FALSE_ ||
-           rule_bad(r, "the number of query heads is no multiple of the number of key heads");
+           rule_bad(r, "the number of query heads is not a multiple of the number of key heads");
 }
 
 value_id heads_folded(struct builder *b, const struct head_groups *g, value_id x)

@@ -95,7 +95,7 @@ value_id rule_strings(struct rule *r, uint32_t i)
     if (!dims.d)
         return (value_id){0};
     if (!v_is_string(b, x)) {
-        rule_bad(r, "operand %u is no tensor of strings", i + 1);
+        rule_bad(r, "operand %u is not a tensor of strings", i + 1);
         return (value_id){0};
     }
     const struct tensor_data *t = value_is_const(b->g, x) ? value_fold(b->g, x) : NULL;

@@ -71,7 +71,7 @@ def binary(d, op, a, b):
 
 
 def same_number(d, v, kind):
-    """The number v, computed another way; right for every extent, but for 0 where another extent is divided by."""
+    """The number v, computed another way; right for every extent, except for 0 where another extent is divided by."""
     k = fixed(d, d.pick(PLAUSIBLE + (6, 7, 100)), d.chance(30))
     if kind == "scale":                               # (b * s) // b
         if d.chance(50):
@@ -104,7 +104,7 @@ def disguised(d, v):
 
 
 def divisor(d):
-    """What nothing that the run chooses makes zero, but for an extent of 0."""
+    """What nothing that the run chooses makes zero, except for an extent of 0."""
     kind = d.pick(("constant", "constant", "dim", "max"))
     if kind == "constant":
         return fixed(d, d.pick([k for k in PLAUSIBLE * (1 if d.hostile else 4) + HOSTILE if k not in (0, -1)]))

@@ -3,7 +3,7 @@ asks for COUNT networks from SEED on, of which several share a file (together.py
 network that ends it again.
 
 {"seed": n, "phase": text} says what is going on, {"seed": n, "kind": ..., ...} how it ended; with "together" it is no answer for the
-seed, but for a file of several networks.
+seed, except for a file of several networks.
 """
 import argparse
 import json
