@@ -2,7 +2,6 @@
  * weights in place, as the container of the platform does it (container/). The linker's files are nameless, so nothing
  * that a user wrote reaches its command line.
  */
-#include <string.h>
 
 #include "codegen/codegen.h"
 #include "codegen/names.h"

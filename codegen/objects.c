@@ -6,7 +6,6 @@
  * it, and any network that has it finds it in the cache. Small units of one target travel together, up to JOB_TEXT.
  * Kernels that differ in constants only are made equal before (constants.c).
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/cache.h"

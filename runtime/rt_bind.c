@@ -4,8 +4,6 @@
  */
 #include "runtime/rt_internal.h"
 
-#include "runtime/rt_libc.h"
-
 bool rt_tensor_bytes(DLDataType dtype, int64_t rank, const int64_t *dims, int64_t *bytes)
 {
     int64_t n = 1;

@@ -5,7 +5,6 @@
 #include "runtime/rt_internal.h"
 
 #include "runtime/rt_fp.h"
-#include "runtime/rt_libc.h"
 
 /* ---- begin, end --------------------------------------------------------------------------------------------- */
 

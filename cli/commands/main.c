@@ -1,7 +1,6 @@
 /* The command: picks the sub-command, parses its options, reports, and turns the first error's class into the exit
  * code. Signals remove the output under construction and then end the process as they would have.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* Ad-hoc signatures, which macOS and iOS ask of code for arm64: SHA-256 of each page, no certificate. Whoever ships a
  * library signs it anew; this one says that it may be replaced (linker-signed). Numbers are big-endian.
  */
-#include <string.h>
 
 #include "codegen/container/bytes.h"
 #include "codegen/container/macho.h"

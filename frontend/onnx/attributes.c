@@ -3,8 +3,6 @@
  */
 #include "frontend/onnx/import.h"
 
-#include <string.h>
-
 #define KIND_MAX (ONNX_ATTR_TYPES + 1)
 static const char *const kind_names[KIND_MAX] = {
     "UNDEFINED", "FLOAT",   "INT",    "STRING",        "TENSOR",         "GRAPH",      "FLOATS",      "INTS",

@@ -1,8 +1,6 @@
 /* ModelProto.functions -> model_function: each body a region of its own that sees no outer names. */
 #include "frontend/onnx/import.h"
 
-#include <string.h>
-
 static const char *text(const char *s)
 {
     return s ? s : "";

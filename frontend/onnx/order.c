@@ -3,8 +3,6 @@
  */
 #include "frontend/onnx/import.h"
 
-#include <string.h>
-
 struct edges {
     struct importer *im;
     VEC(uint32_t) to;        /* producers, grouped by consumer */

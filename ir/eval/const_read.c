@@ -12,7 +12,6 @@
 #include "ir/eval/fold.h"
 #include "ir/eval/runs.h"
 #include "ir/graph/view_map.h"
-#include "ir/ops/scalar.h"
 
 enum {
     CHUNK = 4096,        /* elements per piece: all buffers of a few levels stay in L2 */

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
-#include "ir/ops/scalar.h"
 
 enum eval_status eval_constant(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {

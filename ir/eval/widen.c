@@ -1,5 +1,4 @@
 /* A graph whose f32 is f64 from here on: a reference that rounds 2^29 times less than what is compared with it. */
-#include <string.h>
 
 #include "ir/eval/interpreter.h"
 #include "ir/ops/ops.h"

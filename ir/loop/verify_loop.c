@@ -36,8 +36,6 @@
  */
 #include "ir/loop/internal.h"
 
-#include <string.h>
-
 enum { ERRORS_MAX = 10, UNROLL_MAX = 4096 };
 
 struct verifier {

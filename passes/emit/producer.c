@@ -1,8 +1,6 @@
 /* Values in scratch, whatever fills them (emit/producer.h). */
 #include "passes/emit/producer.h"
 
-#include <string.h>
-
 void em_producers_begin(struct em *em)
 {
     const struct kernel *k = em->k;

@@ -8,8 +8,6 @@
  */
 #include "passes/emit/producer.h"
 
-#include <string.h>
-
 enum { SOURCE_DEPTH = 16 };
 
 /* The stored value of the same shape that v is computed from; the first one, if there are several. */

@@ -3,8 +3,6 @@
  */
 #include "passes/emit/tiled.h"
 
-#include <string.h>
-
 /* ---- partial results of a row ------------------------------------------------------------------------------------ */
 
 /* The second result: of the first one's rows, or of the anchor's operand (layout/fuse_partials.c). */

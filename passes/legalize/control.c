@@ -1,7 +1,6 @@
 /* What the rules of control flow share: walking an imported region, nested legal regions, dims that only exist inside
  * of one, what is known of a predicate.
  */
-#include <string.h>
 
 #include "ir/graph/infer.h"
 #include "passes/legalize/control.h"

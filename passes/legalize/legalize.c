@@ -9,7 +9,6 @@
  */
 #include "passes/passes.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "passes/legalize/driver.h"

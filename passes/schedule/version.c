@@ -8,7 +8,6 @@
 #include "passes/schedule/kinds.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { SIZES_MOST = 8 /* of the network that are looked at */, NODE_CODE = 2, LOOP_CODE = 8 };
 

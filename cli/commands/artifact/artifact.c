@@ -14,7 +14,6 @@
 #include "cli/commands/artifact/artifact_check.h"
 #include "cli/commands/artifact/artifact_reader.h"
 #include "codegen/container/wasm.h"
-#include "codegen/table.h"
 #include "frontend/frontend.h"
 #include "ir/base/file.h"
 

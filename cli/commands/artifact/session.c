@@ -1,7 +1,6 @@
 /* Loading artifacts and feeding them: files, raw bytes or drawn values for each input port. */
 #include "cli/commands/artifact/session.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands/artifact/artifact.h"

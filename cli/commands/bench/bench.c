@@ -1,7 +1,5 @@
 /* mcc bench: times an artifact, or a network that is compiled for it (measure.c), and prints whole runs and the table
  * of kernels or, with --roofline, what they lose against the limits of the machine. */
-#include <stdlib.h>
-#include <string.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/bench/bench.h"

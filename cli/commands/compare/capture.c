@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
-#include "passes/module/analysis.h"
 #include "runtime/rt_internal.h"
 
 struct stored {

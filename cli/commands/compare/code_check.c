@@ -12,7 +12,6 @@
 #include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"
 #include "cli/commands/compare/prove.h"
-#include "cli/library/compile/backend.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
 

@@ -1,6 +1,5 @@
 /* What mcc prove --machine found, as text and JSON: see code_check.h. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/commands/compare/code_check.h"
 #include "cli/library/options/targets.h"

@@ -8,11 +8,9 @@
  * loops and branches, and what only the data sizes, are judged by the outputs after them.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/library/compile/backend.h"
 #include "cli/commands/command.h"
 #include "cli/commands/compare/bounds.h"
 #include "cli/commands/compare/capture.h"

@@ -1,5 +1,4 @@
 /* mcc prove, and proofs as a part of other commands: mcc MODEL --prove, mcc report MODEL --prove. */
-#include <string.h>
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"

@@ -18,7 +18,6 @@
 #include "cli/commands/compare/single.h"
 #include "cli/commands/compare/prove.h"
 #include "cli/commands/temporary.h"
-#include "cli/library/compile/backend.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
 #include "ir/eval/eval.h"

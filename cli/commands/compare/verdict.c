@@ -6,7 +6,6 @@
 #include "cli/commands/compare/chance.h"
 #include "cli/commands/compare/control.h"
 #include "cli/commands/compare/prove.h"
-#include "cli/library/compile/backend.h"
 #include "ir/expr/expr.h"
 #include "ir/ops/field.h"
 

@@ -1,7 +1,6 @@
 /* What --error says: lines of --choose, a configuration of them, and a table. */
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/quantize/error.h"

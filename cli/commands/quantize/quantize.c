@@ -8,8 +8,6 @@
  * chooses which nodes stay in f32: its products are the sites, and its networks are edited files.
  */
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -6,7 +6,6 @@
 #include "cli/commands/quantize/trial.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/temporary.h"

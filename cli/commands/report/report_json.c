@@ -1,6 +1,5 @@
 /* The data of a report. Lists that may have thousands of rows are arrays of arrays, as cli/commands/report/ reads
  * them. */
-#include <string.h>
 
 #include "cli/library/graph_map.h"
 #include "cli/commands/report/report.h"

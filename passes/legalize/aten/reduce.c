@@ -2,7 +2,6 @@
 #include "passes/legalize/aten.h"
 
 #include <math.h>
-#include <string.h>
 
 static enum elem wide(enum elem e)
 {

@@ -5,7 +5,6 @@
 #include "passes/legalize/math/dft.h"
 
 #include <math.h>
-#include <string.h>
 
 /* x with a last dim, the parts of its numbers, that is known: 1, real, where the transform is of reals; 2, complex,
  * where it is the inverse of such a one; else reals get an imaginary part of 0. */

@@ -6,7 +6,6 @@
 #include "passes/legalize/driver.h"
 #include "passes/legalize/nn/window.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
