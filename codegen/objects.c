@@ -11,11 +11,11 @@
 #include "codegen/cache.h"
 #include "codegen/codegen.h"
 #include "codegen/constants.h"
-#include "codegen/container/container.h"
 #include "codegen/wire.h"
 
 enum { JOB_TEXT = 32 << 10 }; /* bytes of loop IR: some 5000 lines of assembly */
-#define FUNCTION "mcc_function" /* every function's symbol in the object that the worker makes */
+/* Every function's symbol in the object that the worker makes, as long as the longest that takes its place there. */
+#define FUNCTION "mcc_function___________________________________________________"
 
 static const char *body_of(const char *text)
 {
@@ -299,14 +299,26 @@ static void take_frame(struct codegen_unit *u)
     memcpy(&u->frame, (const char *)u->object.data + u->object.size, sizeof u->frame);
 }
 
+/* A copy of the object whose function is called `to`: the name and NULs overwrite FUNCTION in the table of strings,
+ * which all formats have. Data NULL: FUNCTION is not in it, or `to` is longer. */
+static struct span rename_function(struct arena *arena, struct span object, const char *to)
+{
+    const size_t room = sizeof FUNCTION - 1;
+    char *copy = arena_copy(arena, object.data, object.size);
+    char *at = strlen(to) <= room ? memmem(copy, object.size, FUNCTION, room) : NULL;
+    if (!at)
+        return (struct span){0};
+    strncpy(at, to, room); /* fills with NULs; one follows the name in any case */
+    return (struct span){copy, object.size};
+}
+
 static bool give_object(struct codegen *g, const struct piece *p, struct codegen_unit *u)
 {
     u->object = p->object;
     if (g->options.is_static && g->options.emit == EMIT_OBJECT)
         take_frame(u);
-    const struct container *c = container_of(platform_of_triple(u->target->triple));
     if (p->object.data && names_later(&g->options))
-        u->object = c ? c->rename(g->arena, p->object, FUNCTION, u->symbol) : (struct span){0};
+        u->object = rename_function(g->arena, p->object, u->symbol);
     u->began = p->began;
     u->ended = p->ended;
     u->worker = p->worker;

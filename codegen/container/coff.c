@@ -113,44 +113,6 @@ struct span coff_object(struct arena *arena, const struct platform *platform, co
     return (struct span){out.data, out.n};
 }
 
-/* The string table is the last part of the file: the new name is appended to it. */
-struct span coff_rename(struct arena *arena, struct span object, const char *from, const char *to)
-{
-    struct coff_head head;
-    const char *data = object.data;
-    uint32_t size, at = 0;
-    size_t length = strlen(from) + 1;
-    if (object.size < sizeof head)
-        return (struct span){0};
-    memcpy(&head, data, sizeof head);
-    uint64_t names = head.symbols_at + (uint64_t)head.n_symbols * COFF_SYMBOL_BYTES;
-    if (names + sizeof size > object.size)
-        return (struct span){0};
-    memcpy(&size, data + names, sizeof size);
-    if (names + size != object.size)
-        return (struct span){0};
-    for (uint32_t i = 0; i < head.n_symbols && !at; i++) {
-        const char *symbol = data + head.symbols_at + (uint64_t)i * COFF_SYMBOL_BYTES;
-        uint32_t zero, offset;
-        memcpy(&zero, symbol, sizeof zero);
-        memcpy(&offset, symbol + 4, sizeof offset);
-        if (!zero && offset < size && length <= size - offset && memcmp(data + names + offset, from, length) == 0)
-            at = (uint32_t)(symbol - data);
-        i += (unsigned char)symbol[17];
-    }
-    if (!at)
-        return (struct span){0};
-    size_t more = strlen(to) + 1;
-    char *copy = arena_alloc(arena, object.size + more);
-    memcpy(copy, data, object.size);
-    memcpy(copy + object.size, to, more);
-    memset(copy + at, 0, 4);
-    memcpy(copy + at + 4, &size, sizeof size);
-    size += (uint32_t)more;
-    memcpy(copy + names, &size, sizeof size);
-    return (struct span){copy, object.size + more};
-}
-
 /* ---- linking ---- */
 
 static const struct {

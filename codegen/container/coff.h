@@ -65,7 +65,6 @@ void coff_put_symbol(struct strbuf *out, struct strbuf *names, const char *name,
 
 /* The row of container.c. */
 struct span coff_object(struct arena *, const struct platform *, const struct object *);
-struct span coff_rename(struct arena *, struct span object, const char *from, const char *to);
 void coff_link(struct linking *);
 bool coff_library(const struct linked *);
 bool coff_merged(const struct linked *);

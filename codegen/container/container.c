@@ -10,11 +10,11 @@
 #include "codegen/container/wasm.h"
 
 static const struct container containers[] = {
-    {"coff", coff_head, coff_read, coff_object, coff_rename, coff_link, coff_library, coff_merged, NULL, NULL},
-    {"elf", elf_head, elf_read, elf_object, elf_rename, elf_link, elf_library, elf_merged, elf_network, NULL},
-    {"macho", macho_begins, macho_read, macho_object, macho_rename, macho_link, macho_library, macho_merged, NULL,
+    {"coff", coff_head, coff_read, coff_object, coff_link, coff_library, coff_merged, NULL, NULL},
+    {"elf", elf_head, elf_read, elf_object, elf_link, elf_library, elf_merged, elf_network, NULL},
+    {"macho", macho_begins, macho_read, macho_object, macho_link, macho_library, macho_merged, NULL,
      NULL},
-    {"wasm", wasm_head, NULL, NULL, NULL, NULL, wasm_library, NULL, NULL, wasm_link},
+    {"wasm", wasm_head, NULL, NULL, NULL, wasm_library, NULL, NULL, wasm_link},
 };
 
 const struct container *container_of(const struct platform *platform)

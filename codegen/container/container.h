@@ -109,9 +109,6 @@ struct container {
     bool (*read)(struct file_reading *);
     /* The object in the format; bytes of what is left unsaid are zeros. NULL: it is larger than the format can say. */
     struct span (*object)(struct arena *, const struct platform *, const struct object *);
-    /* A copy of an object of the code generator whose defined symbol `from` is called `to`. NULL: it has none, or is
-     * not such an object. */
-    struct span (*rename)(struct arena *, struct span object, const char *from, const char *to);
     /* Fills options and files; none: merged() needs no linker. */
     void (*link)(struct linking *);
     /* A linked library with a placeholder of the weights. Writes it with the weights in place, the note sealed,

@@ -26,7 +26,6 @@ struct span elf_stub(struct arena *, const struct platform *, const char *const 
 
 /* The row of container.c. */
 struct span elf_object(struct arena *, const struct platform *, const struct object *);
-struct span elf_rename(struct arena *, struct span object, const char *from, const char *to);
 void elf_link(struct linking *);
 bool elf_library(const struct linked *);
 bool elf_merged(const struct linked *);

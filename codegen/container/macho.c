@@ -166,54 +166,6 @@ struct span macho_object(struct arena *arena, const struct platform *platform, c
     return (struct span){out.data, out.n};
 }
 
-/* Where the object's command of symbols is, and what it says; 0: nowhere, or outside the object. */
-static uint64_t find_symbols(struct span object, struct macho_symbols *found)
-{
-    struct macho_head head;
-    uint64_t at = sizeof head;
-    if (object.size < sizeof head)
-        return 0;
-    memcpy(&head, object.data, sizeof head);
-    for (uint32_t i = 0; i < head.n_commands && at + sizeof *found <= object.size; i++) {
-        memcpy(found, (const char *)object.data + at, sizeof *found);
-        if (found->command.kind == MACHO_SYMBOLS)
-            return found->at + (uint64_t)found->n * sizeof(struct macho_symbol) <= object.size &&
-                           (uint64_t)found->text_at + found->text_bytes <= object.size
-                       ? at
-                       : 0;
-        at += found->command.bytes;
-    }
-    return 0;
-}
-
-/* The names are written again after everything else, the new one at their end. */
-struct span macho_rename(struct arena *arena, struct span object, const char *from, const char *to)
-{
-    struct macho_symbols table;
-    uint64_t command = find_symbols(object, &table), at = 0;
-    const char *data = object.data;
-    size_t length = strlen(from) + 1, more = strlen(to) + 1;
-    for (uint32_t i = 0; command && i < table.n && !at; i++) {
-        struct macho_symbol s;
-        memcpy(&s, data + table.at + (uint64_t)i * sizeof s, sizeof s);
-        if ((s.type & MACHO_TYPE) && s.name < table.text_bytes && length < table.text_bytes - s.name &&
-            data[table.text_at + s.name] == '_' && memcmp(data + table.text_at + s.name + 1, from, length) == 0)
-            at = table.at + (uint64_t)i * sizeof s;
-    }
-    if (!at || object.size + table.text_bytes + more + 1 > UINT32_MAX)
-        return (struct span){0};
-    char *copy = arena_alloc(arena, object.size + table.text_bytes + more + 1);
-    memcpy(copy, data, object.size);
-    memcpy(copy + object.size, data + table.text_at, table.text_bytes);
-    copy[object.size + table.text_bytes] = '_';
-    memcpy(copy + object.size + table.text_bytes + 1, to, more);
-    memcpy(copy + at, &table.text_bytes, sizeof table.text_bytes);
-    table.text_at = (uint32_t)object.size;
-    table.text_bytes += (uint32_t)more + 1;
-    memcpy(copy + command, &table, sizeof table);
-    return (struct span){copy, object.size + table.text_bytes};
-}
-
 /* ---- linking ---- */
 
 /* What artifacts take of libSystem. */

@@ -122,7 +122,6 @@ bool macho_is_named(const char name[16], const char *word);
 
 /* The row of container.c. */
 struct span macho_object(struct arena *, const struct platform *, const struct object *);
-struct span macho_rename(struct arena *, struct span object, const char *from, const char *to);
 void macho_link(struct linking *);
 bool macho_library(const struct linked *);
 bool macho_merged(const struct linked *);
