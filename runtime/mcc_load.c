@@ -34,7 +34,7 @@ enum { SEGMENTS_MAX = 64, NOTE_BYTES_MAX = 1 << 16 };
 
 struct library {
     mcc_lib lib; /* first: what the host has of it */
-    const mcc_api *(*query)(uint32_t);
+    void *query;
     int fd; /* stays open as long as the library bears its name; -1: it has a path */
 };
 
@@ -235,15 +235,12 @@ static enum outcome load_as(const struct file *file, const char *name, bool by_p
         return CHANGED;
     if (!lib->lib.handle)
         return fail_loading(file, name), FAILED;
-    void *query = dlsym(lib->lib.handle, file->note.query);
-    if (!query)
-        return fail(file, MCC_E_IO, "lacks the function ", file->note.query), FAILED;
-    struct loaded loaded = {file, (uint64_t)(uintptr_t)query, false};
+    lib->query = dlsym(lib->lib.handle, file->note.query);
+    if (!lib->query)
+        return LOADED; /* take_api says so */
+    struct loaded loaded = {file, (uint64_t)(uintptr_t)lib->query, false};
     dl_iterate_phdr(compare_note, &loaded);
-    if (!loaded.same)
-        return CHANGED;
-    *(void **)&lib->query = query;
-    return LOADED;
+    return loaded.same ? LOADED : CHANGED;
 }
 
 /* By its path where it has one, else by the descriptor, which then stays open. */
@@ -260,10 +257,7 @@ static int load_checked(struct file *file, struct library *lib)
     }
     if (outcome == CHANGED)
         return fail(file, MCC_E_IO, "was replaced while it was loaded", "");
-    if (outcome == FAILED)
-        return MCC_E_IO;
-    lib->lib.api = lib->query(MCC_ABI);
-    return lib->lib.api ? MCC_OK : fail(file, MCC_E_IO, "serves another version of the interface", "");
+    return outcome == FAILED ? MCC_E_IO : take_api(file, &lib->lib, lib->query);
 }
 
 int mcc_load(const char *path, const mcc_host *host, mcc_lib **result, mcc_error *error)
@@ -282,25 +276,14 @@ int mcc_load(const char *path, const mcc_host *host, mcc_lib **result, mcc_error
         code = load_checked(&file, lib);
     if (file.fd >= 0 && lib->fd < 0)
         close(file.fd);
-    if (!code)
-        code = lib->lib.api->open(host, &lib->lib.model, error);
-    if (!code)
-        *result = &lib->lib;
-    else
-        mcc_unload(&lib->lib);
-    return code;
+    return file_end(code, &lib->lib, host, result, error);
 }
 
-void mcc_unload(mcc_lib *lib)
+static void unload_library(mcc_lib *lib)
 {
-    if (!lib)
-        return;
-    struct library *own = (struct library *)lib;
-    if (lib->model)
-        lib->api->close(lib->model);
+    const int fd = ((struct library *)lib)->fd;
     if (lib->handle)
         dlclose(lib->handle);
-    if (own->fd >= 0)
-        close(own->fd);
-    free(own);
+    if (fd >= 0)
+        close(fd);
 }

@@ -247,4 +247,41 @@ static int note_check(const struct file *file)
     return check_hash(file);
 }
 
+/* ---- the end of loading ---- */
+
+/* found: the library's function of that name, as data; NULL: it has none. */
+static int take_api(const struct file *file, mcc_lib *lib, const void *found)
+{
+    const mcc_api *(*query)(uint32_t) = NULL;
+    if (!found)
+        return fail(file, MCC_E_IO, "lacks the function ", file->note.query);
+    memcpy(&query, &found, sizeof query);
+    lib->api = query(MCC_ABI);
+    return lib->api ? MCC_OK : fail(file, MCC_E_IO, "serves another version of the interface", "");
+}
+
+/* Opens the model of a library that is loaded if code is MCC_OK, else unloads what there is. */
+static int file_end(int code, mcc_lib *lib, const mcc_host *host, mcc_lib **result, mcc_error *error)
+{
+    if (!code)
+        code = lib->api->open(host, &lib->model, error);
+    if (!code)
+        *result = lib;
+    else
+        mcc_unload(lib);
+    return code;
+}
+
+static void unload_library(mcc_lib *lib); /* the system's: lib->handle and what else there is, but not *lib */
+
+void mcc_unload(mcc_lib *lib)
+{
+    if (!lib)
+        return;
+    if (lib->model)
+        lib->api->close(lib->model);
+    unload_library(lib);
+    free(lib);
+}
+
 #endif

@@ -168,14 +168,10 @@ static int load_checked(const struct file *file, mcc_lib *lib)
         return fail(file, MCC_E_IO, "cannot be loaded: ", why ? why : "");
     }
     void *found = dlsym(lib->handle, file->note.query);
-    if (!found || !dladdr(found, &info))
-        return fail(file, MCC_E_IO, "lacks the function ", file->note.query);
-    if (memcmp((const char *)info.dli_fbase + file->note_address, &file->note, sizeof file->note) != 0)
+    if (found && (!dladdr(found, &info) ||
+                  memcmp((const char *)info.dli_fbase + file->note_address, &file->note, sizeof file->note) != 0))
         return fail(file, MCC_E_IO, "an older file of this name is still loaded", "");
-    const mcc_api *(*query)(uint32_t) = NULL;
-    memcpy(&query, &found, sizeof query);
-    lib->api = query(MCC_ABI);
-    return lib->api ? MCC_OK : fail(file, MCC_E_IO, "serves another version of the interface", "");
+    return take_api(file, lib, found);
 }
 
 int mcc_load(const char *path, const mcc_host *host, mcc_lib **result, mcc_error *error)
@@ -196,23 +192,12 @@ int mcc_load(const char *path, const mcc_host *host, mcc_lib **result, mcc_error
         code = load_checked(&file, lib);
     if (file.fd >= 0)
         close(file.fd);
-    if (!code)
-        code = lib->api->open(host, &lib->model, error);
-    if (!code)
-        *result = lib;
-    else
-        mcc_unload(lib);
     free(real);
-    return code;
+    return file_end(code, lib, host, result, error);
 }
 
-void mcc_unload(mcc_lib *lib)
+static void unload_library(mcc_lib *lib)
 {
-    if (!lib)
-        return;
-    if (lib->model)
-        lib->api->close(lib->model);
     if (lib->handle)
         dlclose(lib->handle);
-    free(lib);
 }

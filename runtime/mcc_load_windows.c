@@ -104,12 +104,9 @@ static int load_checked(const struct file *file, const wchar_t *path, mcc_lib *l
     if (!is_checked(file, module))
         return fail(file, MCC_E_IO, "an older file of this name is still loaded", "");
     FARPROC found = GetProcAddress(module, file->note.query);
-    const mcc_api *(*query)(uint32_t) = NULL;
-    memcpy(&query, &found, sizeof query);
-    if (!query)
-        return fail(file, MCC_E_IO, "lacks the function ", file->note.query);
-    lib->api = query(MCC_ABI);
-    return lib->api ? MCC_OK : fail(file, MCC_E_IO, "serves another version of the interface", "");
+    const void *data = NULL;
+    memcpy(&data, &found, sizeof data);
+    return take_api(file, lib, data);
 }
 
 /* Between check and loading nobody may write to the file, rename or delete it. */
@@ -149,22 +146,11 @@ int mcc_load(const char *path, const mcc_host *host, mcc_lib **result, mcc_error
                                 lib ? "the path is empty or not UTF-8" : "out of memory", "")
                          : load_file(&file, wide, lib);
     free(wide);
-    if (!code)
-        code = lib->api->open(host, &lib->model, error);
-    if (!code)
-        *result = lib;
-    else
-        mcc_unload(lib);
-    return code;
+    return file_end(code, lib, host, result, error);
 }
 
-void mcc_unload(mcc_lib *lib)
+static void unload_library(mcc_lib *lib)
 {
-    if (!lib)
-        return;
-    if (lib->model)
-        lib->api->close(lib->model);
     if (lib->handle)
         FreeLibrary((HMODULE)lib->handle);
-    free(lib);
 }

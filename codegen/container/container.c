@@ -12,8 +12,7 @@
 static const struct container containers[] = {
     {"coff", coff_head, coff_read, coff_object, coff_link, coff_library, coff_merged, NULL, NULL},
     {"elf", elf_head, elf_read, elf_object, elf_link, elf_library, elf_merged, elf_network, NULL},
-    {"macho", macho_begins, macho_read, macho_object, macho_link, macho_library, macho_merged, NULL,
-     NULL},
+    {"macho", macho_begins, macho_read, macho_object, macho_link, macho_library, macho_merged, NULL, NULL},
     {"wasm", wasm_head, NULL, NULL, NULL, wasm_library, NULL, NULL, wasm_link},
 };
 
