@@ -12,8 +12,8 @@
 static const struct schema schemas[] = {
 #define DOMAIN(...)
 #define TYPES(...)
-#define SCHEMA(domain, op, since, state, min_in, max_in, min_out, max_out, operands, attributes) \
-    {domain, op, since, state, min_in, max_in, min_out, max_out, operands, attributes},
+#define FAMILY(...) __VA_ARGS__
+#define SCHEMA(of, since, operands) {FAMILY of, since, operands},
 #include "frontend/onnx/schemas.def"
 };
 static const uint64_t type_sets[] = {

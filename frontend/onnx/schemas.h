@@ -6,10 +6,11 @@
 
 struct schema {
     const char *domain, *op;
-    int32_t since;
     enum schema_state { SCHEMA_CURRENT, SCHEMA_DEPRECATED, SCHEMA_FOREIGN } state;    /* foreign: see schemas.py */
     int32_t min_in, max_in, min_out, max_out;   /* max -1: any number */
-    const char *operands, *attributes;          /* see schemas.py */
+    const char *attributes;                     /* see schemas.py */
+    int32_t since;
+    const char *operands;                       /* see schemas.py */
 };
 
 /* The version that an operator set of this version binds to: the newest one not above it. NULL: there is none. */

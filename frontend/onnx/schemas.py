@@ -6,6 +6,7 @@
 Only facts that the importer checks are kept: numbers of inputs and outputs, which inputs may be left out, element
 types, attributes with their types.
 """
+import itertools
 import sys
 
 import onnx
@@ -97,7 +98,7 @@ def contrib_rows(sets):
         types = {c.type_param_str: c.allowed_type_strs for c in s.type_constraints}
         params = [(p.typeStr, types.get(p.typeStr, [p.typeStr]), mark_of(p.option, p.isHomogeneous)) for p in s.inputs]
         yield (s.domain, name, s.since_version, CURRENT, s.min_input, count(s.max_input), s.min_output, count(s.max_output),
-               operand_text(sets, params), schema_attributes(s))
+               schema_attributes(s), operand_text(sets, params))
 
 
 def schema_attributes(s):
@@ -117,20 +118,26 @@ def main():
     for s in defs.get_all_schemas_with_history():
         newest[s.domain] = max(newest.get(s.domain, 0), s.since_version)
         rows.append((s.domain, s.name, s.since_version, DEPRECATED if s.deprecated else CURRENT, s.min_input, count(s.max_input),
-                     s.min_output, count(s.max_output), operand_text(sets, schema_operands(s)), schema_attributes(s)))
+                     s.min_output, count(s.max_output), schema_attributes(s), operand_text(sets, schema_operands(s))))
     for op, ins, outs, operands, attributes in OTHERS:
-        rows.append(("", op, 1, FOREIGN, *ins, *outs, operand_text(sets, operands), attributes))
+        rows.append(("", op, 1, FOREIGN, *ins, *outs, attributes, operand_text(sets, operands)))
     rows += contrib_rows(sets)
     newest["com.microsoft"] = 1
     newest[""] = max(newest[""], defs.onnx_opset_version())
     print("/* Written by schemas.py from the packages onnx %s and onnxruntime %s. Do not edit." % (onnx.__version__, runtime_version))
     print(" * DOMAIN(name, newest version)  TYPES(number, set)")
-    print(" * SCHEMA(domain, operator, since, state, min and max inputs, min and max outputs, inputs, attributes) */")
+    print(" * SCHEMA((domain, operator, state, min and max inputs, min and max outputs, attributes), since, inputs)")
+    print(" * SCHEMA2, ...: so many versions, which differ in their inputs at most. */")
+    families = [list(group) for _, group in itertools.groupby(sorted(rows), lambda r: r[:2] + r[3:9])]
+    for n in range(2, max(map(len, families)) + 1):
+        print("#define SCHEMA%d(of, since, in, ...) SCHEMA(of, since, in) SCHEMA%s(of, __VA_ARGS__)" % (n, n - 1 if n > 2 else ""))
     for domain, version in sorted(newest.items()):
         print('DOMAIN("%s", %d)' % (domain, version))
     print("\n".join(sets.rows()))
-    for r in sorted(rows):
-        print('SCHEMA("%s", "%s", %d, %d, %d, %d, %d, %d, "%s", "%s")' % r)
+    for family in families:
+        of = '("%s", "%s", %d, %d, %d, %d, %d, "%s")' % (family[0][:2] + family[0][3:9])
+        versions = ", ".join('%d, "%s"' % (r[2], r[9]) for r in family)
+        print("SCHEMA%s(%s, %s)" % (len(family) if len(family) > 1 else "", of, versions))
     print("#undef DOMAIN\n#undef TYPES\n#undef SCHEMA")
     return 0
 
