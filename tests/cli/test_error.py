@@ -131,6 +131,32 @@ def test_measured_times(net, tmp_path):
     assert (tmp_path / "a.so").read_bytes() == (tmp_path / "b.so").read_bytes()
 
 
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory):
+    """A convolution that f32 computes inside of the next one's kernel, and two of one shape, one of them of a product with gates."""
+    folder = tmp_path_factory.mktemp("gated")
+    w = {"we": drawn(96, 16, 1, 1), "wd": drawn(96, 1, 3, 3), "wp": drawn(24, 96, 1, 1), "wg": drawn(24, 96, 1, 1), "ws": drawn(96, 96, 1, 1)}
+    nodes = [N("Conv", ["x", "we"], ["a"], "expand"), N("Relu", ["a"], ["b"]), N("Conv", ["b", "wd"], ["c"], "depthwise", pads=[1] * 4, group=96),
+             N("Relu", ["c"], ["d"]), N("Conv", ["d", "wp"], ["p"], "plain"), N("GlobalAveragePool", ["d"], ["m"]), N("Conv", ["m", "ws"], ["s"], "squeeze"),
+             N("Sigmoid", ["s"], ["t"]), N("Mul", ["d", "t"], ["g"]), N("Conv", ["g", "wg"], ["q"], "gated"), N("Add", ["p", "q"], ["y"])]
+    save(folder / "net.onnx", nodes, [value("x", [1, 16, 56, 56])], [value("y", [1, 24, 56, 56])], w)
+    np.save(folder / "x.npy", RNG.standard_normal((8, 16, 56, 56)).astype(np.float32))
+    return folder
+
+
+@pytest.mark.parametrize("options", [["-march=x86-64-v3"], ["-march=x86-64-v4-amx"], ["--error-measured"]], ids=lambda o: o[0])
+def test_each_product_has_its_part_of_the_time(gated, tmp_path, options):
+    """A product in another one's kernel has a time, so that it is worth an arithmetic; what is a kernel of its own only in some arithmetic counts
+    for the product that reads it."""
+    done = mcc(gated / "net.onnx", "-o", tmp_path / "a.so", "--error=1%", f"--sample=x={gated / 'x.npy'}", "-v", *options)
+    us = {name: {kind: float(t) for t, kind in re.findall(r"([\d.e+-]+) in ([^,\n]+)", line)}
+          for name, line in re.findall(r"^us of '(\w+)': (.*)", done.stdout, re.M)}
+    assert done.returncode == 0 and set(us) == {"expand", "depthwise", "plain", "squeeze", "gated"}, done
+    assert all(of["f32"] > 0 for of in us.values()), us
+    if "amx" in options[0]:
+        assert us["expand"]["int8"] < us["expand"]["f32"] and us["gated"]["bf16"] > 1.2 * us["plain"]["bf16"], us
+
+
 def test_users_own_choices_stay(net, tmp_path):
     name = "conv3" if "conv" in str(net) else "up0"
     chosen, text = search(net, tmp_path / "a.so", f"--choose={name}:precision=f32", f"--save-choices={tmp_path / 'c.yaml'}", error="5%")

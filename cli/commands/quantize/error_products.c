@@ -132,7 +132,7 @@ struct timing {
     struct error_search *e;
     enum arithmetic how;
     double started, *now; /* of the kernel at hand; by row of mcc_api.node: of the run at hand */
-    uint32_t *product, runs; /* by row: whose it is */
+    uint32_t (*product)[2], runs; /* by row: of its kernels; n: none */
 };
 
 /* The time of all of the kernel's indices: the cost model's, or what reading its constants from memory takes, where
@@ -149,18 +149,36 @@ static double kernel_ns(const struct compilation *c, const struct kernel *k, boo
     return fmax(ns, bytes / memory_rate);
 }
 
+/* The product that the kernel computes. */
+static struct probed_product *product_of(struct error_search *e, const struct compilation *c, node_id id)
+{
+    const src_id src = id.i ? graph_node(c->module->g, id)->src : (src_id){0};
+    return id.i ? probe_find(&e->probe, source_label(source_get(c->ctx, src))) : NULL;
+}
+
+/* A kernel without a product counts for the one that reads what it stores: whether a map is a kernel of its own or part
+ * of the product's depends on the product's arithmetic. If a kernel computes two products it is not known what of its
+ * time is whose. */
 static void add_times(void *user, struct compilation *c)
 {
     const struct timing *t = user;
     struct error_search *e = t->e;
-    const struct machine *mach = module_machine(c->module);
+    const struct module *m = c->module;
+    const struct machine *mach = module_machine(m);
+    struct arena *arena = &c->ctx->session;
+    const struct run_place *places = kernels_in_order(m, arena);
+    struct probed_product **reader = NEW_ARRAY(arena, struct probed_product *, m->g->values.n + 1); /* by value */
     if (t->how == ARITHMETIC_F32)
-        e->cached = c->module->plan.weights_bytes <= (uint64_t)(mach->l2_kib + mach->l3_kib) * 1024;
-    for (uint32_t i = 0; i < c->module->fused.kernels.n; i++) {
-        const struct kernel *k = &c->module->fused.kernels.data[i];
-        const struct probed_product *p = k->count.i ? probe_find(&e->probe, kernel_label(c->module, k)) : NULL;
-        if (p)
-            e->s.ways[p - e->probe.products.data].of[t->how].ns += kernel_ns(c, k, e->cached);
+        e->cached = m->plan.weights_bytes <= (uint64_t)(mach->l2_kib + mach->l3_kib) * 1024;
+    for (uint32_t i = m->fused.kernels.n; i-- > 0;) {
+        const struct kernel *k = &m->fused.kernels.data[places[i].kernel];
+        struct probed_product *own = probe_find(&e->probe, kernel_label(m, k)),
+                              *inner = product_of(e, c, k->form.product);
+        struct probed_product *of[2] = {own ? own : k->outs.n ? reader[k->outs.data[0].i] : NULL, own ? inner : NULL};
+        for (uint32_t j = 0; j < COUNT_OF(of) && of[j] && k->count.i; j++)
+            e->s.ways[of[j] - e->probe.products.data].of[t->how].ns += kernel_ns(c, k, e->cached) / (of[1] ? 2 : 1);
+        for (uint32_t j = 0; j < k->args.n && of[0]; j++)
+            reader[k->args.data[j].value.i] = of[0];
     }
 }
 
@@ -245,13 +263,19 @@ static bool end_run(void *user, uint32_t k, DLManagedTensorVersioned **out)
     for (uint32_t p = 0; p < t->e->probe.products.n; p++) {
         double sum = 0, *least = &t->e->s.ways[p].of[t->how].ns;
         for (uint32_t i = 0; i < t->e->t.s.api->n_node; i++)
-            if (t->product[i] == p)
-                sum += t->now[i];
+            if (t->product[i][0] == p || t->product[i][1] == p)
+                sum += t->now[i] / (t->product[i][1] < t->e->s.n ? 2 : 1);
         *least = t->runs && *least < sum ? *least : sum;
     }
     memset(t->now, 0, t->e->t.s.api->n_node * sizeof *t->now);
     t->runs++;
     return true;
+}
+
+static uint32_t number_of(struct error_search *e, const char *label)
+{
+    const struct probed_product *p = probe_find(&e->probe, label);
+    return p ? (uint32_t)(p - e->probe.products.data) : e->s.n;
 }
 
 static void run_timed(void *user)
@@ -260,10 +284,13 @@ static void run_timed(void *user)
     struct error_search *e = t->e;
     const mcc_api *api = e->t.s.api;
     t->now = NEW_ARRAY(&e->ctx->session, double, api->n_node + 1);
-    t->product = NEW_ARRAY(&e->ctx->session, uint32_t, api->n_node + 1);
+    t->product = arena_alloc(&e->ctx->session, (api->n_node + (size_t)1) * sizeof *t->product);
     for (uint32_t i = 0; i < api->n_node; i++) {
-        const struct probed_product *p = probe_find(&e->probe, api->node[i].name);
-        t->product[i] = p ? (uint32_t)(p - e->probe.products.data) : e->probe.products.n;
+        t->product[i][0] = number_of(e, api->node[i].name);
+        t->product[i][1] = e->s.n;
+        for (uint64_t k = api->node[i].next; k && t->product[i][0] < e->s.n && t->product[i][1] == e->s.n;
+             k = api->node[k].next)
+            t->product[i][1] = number_of(e, api->node[k].name);
     }
     while (t->runs < RUNS_TIMED && trial_observe(&e->t, end_run, t))
         ;
