@@ -204,7 +204,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-pt2 check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-pt2 bench-threads bench-int8 bench-error bench-llm
+.PHONY: chart check check-unit check-real check-pt2 check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-pt2 bench-threads bench-int8 bench-error bench-choices bench-llm
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -359,6 +359,17 @@ bench-error: all $(VENV)/bin/pytest $(if $(filter $(BUILD)/%,$(ERROR_PYTHON)),$(
 	@$(TEST_ENV) $(ERROR_PYTHON) tests/bench/kept.py --verbose $(if $(SPLITS),--splits $(SPLITS)) $(NETS)
 $(BUILD)/error/done: tests/requirements.txt $(VENV)/bin/pytest
 	$(call say,VENV,$(BUILD)/error)rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check -r $< pillow==12.0.0
+	@touch $@
+
+# What --error gains on the 14 networks over ONNX Runtime in f32, and over PEERS=nncf,neural-compressor at their error; PRUNED=1
+# PEERS=deepsparse: networks of which 90 % of the weights are zeros. Each peer lives in a folder of its own.
+CHOICES_FOLDERS := nncf:peers neural-compressor:compressor deepsparse:deepsparse
+CHOICES_NEED = $(foreach p,$(subst $(comma), ,$(PEERS)),$(patsubst $p:%,$(BUILD)/%/done,$(filter $p:%,$(CHOICES_FOLDERS))))
+bench-choices: all $(VENV)/bin/pytest $(CHOICES_NEED)
+	@$(TEST_ENV) $(PYTHON) tests/bench/chosen.py $(if $(PRUNED),--pruned) $(if $(PEERS),--peers $(PEERS) $(foreach f,peers compressor deepsparse,\
+	    --$f-python $(BUILD)/$f/bin/python)) $(if $(ERROR),--error $(ERROR)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(NETS)
+$(BUILD)/compressor/done $(BUILD)/deepsparse/done: $(BUILD)/%/done: tests/bench/%_requirements.txt $(VENV)/bin/pytest
+	$(call say,VENV,$(@D))rm -rf $(@D) && $(PYTHON) -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
 # Quantized networks beside ONNX Runtime, in processor time; NETS="resnet50", QUANTIZED=qdq,qop,dynamic.
@@ -681,6 +692,7 @@ help:
 	@echo 'make bench-windows DLLs under Wine beside shared objects, processor time; NETS="build/nets/bert.onnx" ROUNDS=25'
 	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'
 	@echo 'make bench-error   the bound of --error on unseen samples of trained networks, accuracy lost; NETS="digits magika det rec moonshine" SPLITS=20'
+	@echo 'make bench-choices what --error=1% gains on the 14 networks, over other quantizers; PEERS=nncf,neural-compressor; PRUNED=1 PEERS=deepsparse'
 	@echo 'make bench-llm      language models beside ONNX Runtime; SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4 LAYERS=6 THREADS=1,2 PEERS=genai,llama.cpp,OpenVINO'
 	@echo 'make bench-kernels every micro-kernel alone, against this machine; KERNELS="GEMM 3x3"'
 	@echo 'make bench-mca     the inner loops for AArch64 in models of its cores'

@@ -139,6 +139,15 @@ def MNN(model, threads, inputs):
     yield lambda: interpreter.runSession(session), outputs
 
 
+def deepsparse(model, threads, inputs):
+    """For weights that are mostly zeros."""
+    import deepsparse
+    yield
+    engine = deepsparse.compile_model(str(model), batch_size=1, num_cores=threads)
+    yield
+    yield lambda: engine.run(inputs, val_inp=False), lambda: engine.run(inputs)
+
+
 def aoti(model, threads, inputs):
     """AOTInductor's package of the module, its weights frozen: half the time of what is the default."""
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.getcwd()
@@ -166,7 +175,7 @@ load_mcc, load_ort = functools.partial(loaded, mcc), functools.partial(loaded, o
 ALONE = "mcc-alone"     # the artifact with one thread, beside that with several
 OURS, PEERS, TORCH = "ours", "peers", "torch"
 PROGRAMS = {"mcc": (mcc, OURS), ALONE: (mcc, OURS), "ort": (ort, OURS), "openvino": (openvino, PEERS), "ncnn": (ncnn, PEERS), "MNN": (MNN, PEERS),
-            "aoti": (aoti, TORCH)}     # and whose Python has what it imports
+            "aoti": (aoti, TORCH), "deepsparse": (deepsparse, PEERS)}     # and whose Python has what it imports
 
 
 # ---- the worker -----------------------------------------------------------------------------------------------------

@@ -49,6 +49,26 @@ def test_bound_on_unseen_samples():
                         r"[\d.]+ %: -?[\d.]+ points lost\n", done.stdout), done.stdout
 
 
+def test_choices():
+    """make bench-choices, of the network that is here: a row; a peer whose packages are missing is a line with the reason."""
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/chosen.py", "--samples", "8", "--unseen", "4", "--rounds", "1", "--peers", "nncf", DIGITS],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done
+    head, skipped, row, mean = done.stdout.splitlines()
+    assert skipped == "  skip nncf: [\"ModuleNotFoundError: No module named 'nncf'\"]"
+    assert re.fullmatch(r"digits( +[\d.]+){5}( +[\d.]+%){2} +[\d.]+  (\d+ in )?.*", row) and float(row.split()[6][:-1]) <= 2, row
+    assert re.fullmatch(r"ONNX Runtime in f32 over mcc: geometric mean [\d.]+, least [\d.]+ \(1 networks\)", mean), mean
+
+
+def test_pruned():
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/chosen.py", "--pruned", "--rounds", "1", DIGITS], capture_output=True, text=True)
+    assert done.returncode == 0, done
+    row, mean = done.stdout.splitlines()
+    differ = re.fullmatch(r"digits +dense [\d.]+ ms, sparse [\d.]+ ms: [\d.]+; outputs differ by ([\d.e+-]+)", row)
+    assert differ and float(differ[1]) < 1e-5, row
+    assert re.fullmatch(r"dense over sparse: geometric mean [\d.]+, least [\d.]+ \(1 networks\)", mean), mean
+
+
 def test_roofline(tmp_path):
     assert mcc(DIGITS, "-o", tmp_path / "digits.so").returncode == 0
     done = mcc("bench", "--roofline", "--runs", 20, tmp_path / "digits.so")
