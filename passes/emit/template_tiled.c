@@ -108,31 +108,39 @@ expr_id *tile_point(struct em *em, const struct tiling *t, expr_id a, expr_id b,
     return p;
 }
 
-static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
+uint32_t points_of_tile(struct em *em, const struct tiling *t, const struct tile_at *at, uint32_t tb, expr_id **points)
 {
-    expr_id *points[EM_POINTS], row[EM_POINTS] = {{0}};
-    lreg acc[EM_POINTS], both[2] = {{0}};
-    const struct node *nodes[2] = {t->n, second_node(em, false)};
-    struct em_interleave w;
+    expr_id row[EM_POINTS] = {{0}};
     uint32_t n = 0;
-    if (t->s->matmul) {
-        matmul_body(em, t, &(struct tile_at){a0, b0, ta}, tb);
-        return;
-    }
-    em->rest = is_rest(em, t, t->s->a, ta, t->s->ta) || is_rest(em, t, t->s->b, tb, t->s->tb);
     if (t->s->flat && !t->even)
-        flat_rows(em, t, a0, ta, row);
-    expr_id cond = ex_const(em->x, 1);
+        flat_rows(em, t, at->a, at->ta, row);
     for (uint32_t j = 0; j < tb; j++)
-        for (uint32_t i = 0; i < ta; i++)
+        for (uint32_t i = 0; i < at->ta; i++)
             for (uint32_t v = 0; v < t->n_pieces; v++) {
-                points[n] = tile_point(em, t, ex_addc(em->x, a0, i), ex_addc(em->x, b0, j), v);
+                points[n] = tile_point(em, t, ex_addc(em->x, at->a, i), ex_addc(em->x, at->b, j), v);
                 if (t->s->flat && !t->even)
                     flat_point(em, t, row[i], points[n]);
                 n++;
             }
+    return n;
+}
+
+static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
+{
+    const struct tile_at at = {a0, b0, ta};
+    expr_id *points[EM_POINTS];
+    lreg acc[EM_POINTS], both[2] = {{0}};
+    const struct node *nodes[2] = {t->n, second_node(em, false)};
+    struct em_interleave w;
+    if (t->s->matmul) {
+        matmul_body(em, t, &at, tb);
+        return;
+    }
+    em->rest = is_rest(em, t, t->s->a, ta, t->s->ta) || is_rest(em, t, t->s->b, tb, t->s->tb);
+    expr_id cond = ex_const(em->x, 1);
+    uint32_t n = points_of_tile(em, t, &at, tb, points);
     if (t->k.sums.i) {
-        if (!block_tile(em, t, &(struct tile_at){a0, b0, ta}, n, points, acc))
+        if (!block_tile(em, t, &at, n, points, acc))
             return;
     } else if (n == 1 && t->s->vec < 0) {
         em_reduce_siblings(em, nodes, nodes[1] ? 2 : 1, points[0], cond, both);
@@ -143,6 +151,10 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     for (uint32_t i = 0; i < n && nodes[1]; i++)
         em_store(em, em->k->outs.data[1], points[i],
                  both[1].i ? both[1] : em_value(em, em->k->outs.data[1], points[i], cond));
+    if (t->s->epilogue) {
+        epilogue_of(em, t, &at, tb, acc);
+        return;
+    }
     em_interleave_begin(em, &w);
     for (uint32_t i = 0; i < n && !em->failed; i++) {
         acc[i] = tile_store(em, points[i], acc[i]);
@@ -494,8 +506,8 @@ bool emit_tiled(struct em *em)
     expr_id blocks = tile_blocks(x, t.t, s);
     if (s->k_block)
         block_begin(em, &t);
-    if (s->matmul)
-        matmul_scratch(em, &t);
+    if (s->epilogue)
+        epilogue_scratch(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
     if (partial_node(em))
         t.partial = em_scratch(em, ELEM_F32, (int64_t)s->nr * s->lanes);

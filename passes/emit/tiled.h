@@ -23,7 +23,7 @@ struct tiling {
     expr_id row0; /* number of the current tile of an even split */
     int32_t split_dim; /* if s->split: the dim that is split, -1 for an even flat tile */
     expr_id first; /* if s->split: first tile of the current part */
-    lreg sums; /* if s->matmul: scratch for the accumulators of the current tile */
+    lreg sums; /* if s->epilogue: scratch for the sums of the current tile */
     lreg partial; /* scratch: partial results of the row so far, for the lanes of the piece (kernel.outs[1]) */
     enum lop combine;
     expr_id here; /* number of tiles of the current group, from row0 on */
@@ -46,6 +46,8 @@ struct tile_at {
 /* The point of the result at index a (flat tile: flat index), index b, and a vector of the current tile. Owned by the
  * emission's arena. */
 expr_id *tile_point(struct em *, const struct tiling *, expr_id a, expr_id b, uint32_t piece);
+/* Those of a tile of at->ta by tb points, point after point, each with its vectors; how many. */
+uint32_t points_of_tile(struct em *, const struct tiling *, const struct tile_at *, uint32_t tb, expr_id **points);
 /* Lanes of a vector of the current tile. */
 uint32_t piece_lanes(const struct em *, const struct tiling *, uint32_t piece);
 /* To call before and after the tiles of row t->idx[2] if their sums are a second result of the kernel. */
@@ -64,8 +66,13 @@ void staged_rows(struct em *, struct tiling *);
 /* Computes the second operand at the current vectors, from index `base` on, into scratch. */
 void panel_decode(struct em *, const struct tiling *, expr_id base);
 
-/* Allocates scratch for the accumulators of tile-register products; to call before the parallel loops. */
-void matmul_scratch(struct em *, struct tiling *);
+/* If s->epilogue: allocates scratch for the sums of a tile; to call before the parallel loops. */
+void epilogue_scratch(struct em *, struct tiling *);
+/* Emits the epilogue of a tile of at->ta by tb points, whose sums are in scratch. */
+void epilogue_rows(struct em *, struct tiling *, const struct tile_at *, uint32_t tb);
+/* Stores these sums to scratch first. */
+void epilogue_of(struct em *, struct tiling *, const struct tile_at *, uint32_t tb, const lreg *acc);
+
 /* Emits a tile of at->ta by tb points with tile registers. */
 void matmul_body(struct em *, struct tiling *, const struct tile_at *, uint32_t tb);
 

@@ -19,6 +19,8 @@ bool tile_split_serves(const struct site *, const struct tile_schedule *);
 int64_t tile_split_parts(const struct site *, const struct tile_schedule *);
 /* schedule/map.c: bytes of the smallest element that the kernel has in memory, and of the largest in registers. */
 void map_elements(const struct site *, uint32_t *least, uint32_t *most);
+/* Of a pointwise operator on a vector. */
+int64_t map_cycles(enum op);
 /* schedule/nest.c: a loop more, as number `at` or inside of the others; the loop over dim goes to the end. */
 void nest_insert(struct nest_schedule *, uint32_t at, int32_t dim, int64_t step);
 void nest_add(struct nest_schedule *, int32_t dim, int64_t step);
@@ -70,6 +72,9 @@ int64_t tile_whole(const struct site *, const struct size_at *, const struct til
 int64_t tile_code(const struct site *, const struct tile_schedule *);
 /* ns of a parallel index. */
 int64_t tile_estimate(const struct site *, const struct tile_schedule *);
+/* schedule/epilogue.c: rows of a tile in a trip of the loop over its epilogues; may there be such a loop? */
+void epilogue_choose(const struct site *, struct tile_schedule *);
+bool epilogue_serves(const struct site *, const struct tile_schedule *);
 /* schedule/matmul.c: can tiles of that size be products of L_MATMUL? */
 bool matmul_serves(const struct site *, const struct tile_schedule *);
 /* Do the sums of a register tile fit the registers, beside what they are multiplied with? n: the anchor, or what is

@@ -105,6 +105,11 @@ static bool is_read_before(const struct site *site, uint32_t i, value_id v)
     return false;
 }
 
+int64_t map_cycles(enum op op)
+{
+    return lf_math_is_long(op) ? RATE_LONG_CYCLES : op_cost(op) == COST_DEAR ? RATE_MAP_DEAR : RATE_MAP_CHEAP;
+}
+
 /* Cycles of a vector of points: what the nodes cost that are computed at each of them, and the lines that they read and
  * write. What has fewer points, and what only some dims of the domain decide, leaves the inner loops. */
 static int64_t vector_cycles(const struct site *site)
@@ -123,9 +128,7 @@ static int64_t vector_cycles(const struct site *site)
         if (reduces)
             cycles += RATE_MAP_CHEAP;
         else if (op_is_pointwise(n->op))
-            cycles += lf_math_is_long(n->op)        ? RATE_LONG_CYCLES
-                      : op_cost(n->op) == COST_DEAR ? RATE_MAP_DEAR
-                                                    : RATE_MAP_CHEAP;
+            cycles += map_cycles(n->op);
         for (uint32_t j = 0; j < n->n_in; j++)
             if (site->m->fused.storage[n->in[j].i].place != PLACE_NONE &&
                 type_same_shape(value_type(site->g, n->in[j]), domain) && !is_read_before(site, i, n->in[j]))

@@ -103,6 +103,8 @@ struct tile_schedule {
     bool stage_ahead; /* prefetch: what the next chunk's is computed from, while this one is used */
     uint32_t interleave, interleave_least; /* results whose epilogues are computed statement by statement in turn, if
                                     they have so many each */
+    uint32_t epilogue; /* rows of a tile in a trip of the loop that computes epilogues, of sums in scratch; 0: none,
+                        * each result has code of its own */
     int64_t k_block; /* indices of a block of that dim, but the last one; 0: the sums stay in registers */
     int64_t k_columns; /* of a reduction: blocks of nr vectors that an index goes through at each of these; 0: one */
     int64_t split; /* tiles along tile_split_dim, or of a flat tile, that a parallel index goes through; 0: all, or one

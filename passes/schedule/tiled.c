@@ -15,6 +15,7 @@ static bool choose(const struct site *site, struct schedule *out)
     block_choose(site, &out->tile);
     scale_choose(site, out);
     tile_split_choose(site, &out->tile);
+    epilogue_choose(site, &out->tile);
     return true;
 }
 

@@ -153,3 +153,68 @@ def test_lanes_that_do_not_exist_take_no_branches(tmp_path):
         kernels = re.finditer(r"^(k\d+\S*):(.*?)^\.L?func_end", (tmp_path / "net.s").read_text(), re.M | re.S)
         branches = {m[1]: len(re.findall(r"^\tj(?!mp)", m[2], re.M)) for m in kernels}
         assert branches and max(branches.values()) < 60, branches
+
+
+def silu(folder):
+    """A 1 x 1 convolution of an open image, then SiLU; a depthwise one, too."""
+    nodes = [node("Conv", "x w", "a", "conv"), node("Sigmoid", "a", "s"), node("Mul", "a s", "b", "act"),
+             node("Conv", "b v", "c", "depth", pads=[1, 1, 1, 1], group=48), node("Sigmoid", "c", "t"), node("Mul", "c t", "y", "out")]
+    return Model(folder, nodes, [value("x", [2, 24, "h", "w"])], [value("y", None)],
+                 {"w": floats(48, 24, 1, 1, scale=0.3), "v": floats(48, 1, 3, 3, scale=0.3)})
+
+
+def gelu_of_rows(folder, rows="n"):
+    nodes = [node("MatMul", "x w", "m", "up"), node("Mul", "m half", "q"), node("Erf", "q", "e"), node("Mul", "m e", "y")]
+    return Model(folder, nodes, [value("x", [rows, 24])], [value("y", [rows, 96])],
+                 {"w": floats(24, 96, scale=0.3), "half": np.float32(0.5)})
+
+
+@pytest.mark.parametrize("march", cpu.levels())
+def test_long_epilogue_is_a_loop(march, tmp_path):
+    """Tiles of 6, 4, 2 and 1 rows by two vectors have 26 results; each size has the code of the error function for a row."""
+    model = gelu_of_rows(tmp_path)
+    flags = march, "-choose=up:tile=1x6x2"
+    kernel = max(bodies(model, *flags).values(), key=len)
+    assert kernel.count("= abs ") == 8, kernel
+    straight = max(bodies(model, *flags, "-choose=up:epilogue.rows=0").values(), key=len)
+    assert straight.count("\n") > 1.5 * kernel.count("\n")
+    x = floats(33, 24)
+    want = model.run([x], *flags, "-choose=up:epilogue.rows=0")[0]
+    for n in range(34):
+        assert np.array_equal(model.run([x[:n]], *flags)[0], want[:n]), n
+    model.compare([floats(29, 24)], flags=((march,),))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4, 5, 6])
+def test_rows_of_a_trip_change_no_bit(rows, tmp_path):
+    """With fixed rows the loop is there if it is asked for; whatever it takes at once, results are the same."""
+    model, x = gelu_of_rows(tmp_path, 31), floats(31, 24)
+    tile = "-march=x86-64-v3", "-choose=up:tile=1x6x2"
+    assert re.search(r"epilogue.rows +0 ", model.dump("schedule", *tile))
+    assert np.array_equal(model.run([x], *tile, f"-choose=up:epilogue.rows={rows}")[0], model.run([x], *tile)[0])
+
+
+@pytest.mark.parametrize("march", cpu.levels())
+def test_long_epilogue_of_an_image_is_a_loop(march, tmp_path):
+    """Points that are numbered through, and those of rows with their taps."""
+    model = silu(tmp_path)
+    loop = "-choose=conv:epilogue.rows=0", "-choose=depth:epilogue.rows=0"
+    assert sum(map(len, bodies(model, march).values())) < 0.8 * sum(map(len, bodies(model, march, *loop).values()))
+    for h, w in ((1, 1), (3, 5), (7, 7), (2, 29), (9, 0)):
+        x = floats(2, 24, h, w)
+        assert np.array_equal(model.run([x], march)[0], model.run([x], march, *loop)[0]), (h, w)
+    model.compare([floats(2, 24, 6, 11)], flags=((march,),))
+
+
+@pytest.mark.parametrize("march", cpu.levels())
+def test_lanes_stored_apart_are_a_loop(march, tmp_path):
+    """The keys of an attention, turned: each lane is stored by itself. With 4 lanes that is short."""
+    nodes = [node("MatMul", "x w", "m", "up"), node("Transpose", "m", "y", perm=[1, 0])]
+    model = Model(tmp_path, nodes, [value("x", ["n", 24])], [value("y", [96, "n"])], {"w": floats(24, 96, scale=0.3)})
+    flags = march, "-choose=up:tile=1x6x2"
+    kernel = max(bodies(model, *flags).values(), key=len)
+    assert (kernel.count(" stores ") == 8) == ("v2" not in march), kernel
+    for n in (0, 1, 2, 7, 13, 20):
+        x = floats(n, 24)
+        assert np.array_equal(model.run([x], *flags)[0], model.run([x], *flags, "-choose=up:epilogue.rows=0")[0]), n
+    model.compare([floats(17, 24)], flags=((march,),))
