@@ -365,6 +365,17 @@ def test_few_rows(tmp_path, heads, few):
     net.agrees(1, [300, 131], 299)
 
 
+@pytest.mark.parametrize("march", levels()[1:])
+@pytest.mark.parametrize("heads", [(3, 1), (8, 2), (7, 1)])
+def test_few_rows_with_masks(tmp_path, march, heads):
+    """A vector holds rows of several keys: each has its own bias, sink and window, also in a span's last vector, which keys may not fill."""
+    net = Grouped(tmp_path / "net", heads, 16, ("bias", "sink"), local_window_size=140, softcap=3.0)
+    for rows in (1, 2, 4):
+        for past in (0, 1, 2, 129, 150, 299):
+            net.agrees(rows, [past + rows], past, seed=past, flag=march)
+    net.agrees(1, [300, 131], 299, flag=march)
+
+
 @pytest.mark.parametrize("field, why", [("few 3", "power of 2"), ("few 8\n  few.keys 9", "take fewer"), ("rows 2\n  few 4", "one vector of rows")])
 def test_few_that_do_not_fit(tmp_path, field, why):
     net, file = Grouped(tmp_path / "net", packed=True), tmp_path / "record"

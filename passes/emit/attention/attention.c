@@ -33,6 +33,12 @@ static bool attn_init(struct attn *t, struct em *em)
                        .columns = shape.columns,
                        .line = attention_line(s),
                        .nv = s->nv};
+    if (s->few) { /* one token's rows are a multiple of some number */
+        int64_t heads = ex_divisor(em->x, shape.rows);
+        t->few = (uint32_t)(heads > 0 && heads < s->few ? s->few / heads * heads : s->few);
+        t->lane = em_lane(em, s->lanes, (lreg){0});
+    }
+    t->lane_key = ex_const(em->x, 0);
     return true;
 }
 
@@ -151,7 +157,7 @@ static void scratch(struct attn *t)
     if (!keys)
         ex_is_const(em->x, t->keys, &keys);
     t->q = em_scratch(em, ELEM_F32, t->size * t->line);
-    t->z = em_scratch(em, ELEM_F32, keys * t->line);
+    t->z = em_scratch(em, ELEM_F32, keys * t->line + (t->few ? t->s->lanes : 0));
     t->m = em_scratch(em, ELEM_F32, rows);
     t->l = em_scratch(em, ELEM_F32, rows);
     if (t->widens_keys || t->widens_values)

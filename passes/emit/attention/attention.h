@@ -42,6 +42,10 @@ struct attn {
     expr_id computed; /* rows of results that a stage computes */
     expr_id row[ATTENTION_VECTORS]; /* with lanes */
     expr_id key0, n_keys;
+    /* blocks of at most so many rows are few, 0: none; the lane; which key of a vector of Z it has, for few rows */
+    uint32_t few;
+    expr_id lane, lane_key;
+    bool in_few; /* the stage at hand is that of few rows */
     /* of the register tile's columns: the number of their first vector; lanes and index of each */
     expr_id column0, column[ATTENTION_COLUMNS];
     uint32_t n_columns, column_lanes[ATTENTION_COLUMNS];
@@ -81,7 +85,13 @@ lreg attn_far(struct attn *, double low);
  * (emit/attention/few_rows.c). */
 typedef void attn_stage(struct attn *);
 void attn_either(struct attn *, attn_stage *few, attn_stage *many);
-attn_stage attn_copy_rows, attn_few_scores; /* Q and the scores' tiles of few rows */
+attn_stage attn_copy_rows, attn_few_scores, attn_few_terms; /* Q, scores and exponentials of few rows */
+/* Each lane of a vector of few rows gets what the op makes of all lanes of its row. */
+lreg attn_over_keys(struct attn *, enum lop op, lreg v);
+/* Asks for the key that has this place in the next span. */
+void attn_prefetch_key(struct attn *, expr_id key);
+/* The terms of n vectors from j on of each line of Z, and their sums. */
+void attn_terms_of(struct attn *, int64_t j, uint32_t n);
 void attn_transpose(struct attn *); /* fills Q */
 void attn_begin(struct attn *); /* M, L and O before the first of several spans */
 void attn_scores(struct attn *); /* Z, M of the span; C where there are several */

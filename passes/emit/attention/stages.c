@@ -100,11 +100,10 @@ int64_t attn_row_line(const struct attn *t)
     return (t->columns + t->s->lanes - 1) / t->s->lanes * t->s->lanes;
 }
 
-void attn_begin(struct attn *t)
+static void begin_rows(struct attn *t)
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
-    struct em_for l;
     lreg zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
     for (int64_t j = 0; j < t->nv; j++) {
         lreg first = first_score(t, j), sum = zero;
@@ -115,6 +114,18 @@ void attn_begin(struct attn *t)
         em_scratch_store(em, t->m, at_vector(t, j), first);
         em_scratch_store(em, t->l, at_vector(t, j), sum);
     }
+}
+
+void attn_begin(struct attn *t)
+{
+    struct em *em = t->em;
+    struct exprs *x = em->x;
+    struct em_for l;
+    lreg zero = em_const(em, ELEM_F32, t->s->lanes, 0, 0);
+    if (t->a->sink.node.i)
+        attn_either(t, begin_rows, begin_rows);
+    else
+        begin_rows(t);
     expr_id i = em_for_begin(em, &l, ex_const(x, 0), ex_const(x, t->nv * attn_row_line(t)), 1, NULL, 0);
     em_scratch_store(em, t->o, ex_mulc(x, i, t->s->lanes), zero);
     em_for_end(em, &l, NULL, NULL);
@@ -219,7 +230,7 @@ void attn_store_scores(struct attn *t, expr_id at, uint32_t count, int64_t j, co
 {
     struct em *em = t->em;
     struct exprs *x = em->x;
-    expr_id key = ex_add(x, t->key0, at);
+    expr_id key = ex_add(x, ex_add(x, t->key0, at), t->lane_key);
     lreg most = em_scratch_load(em, t->c, at_vector(t, j), t->s->lanes);
     for (uint32_t i = 0; i < count; i++) {
         lreg z = z_value(t, t->row[j], ex_addc(x, key, i), score[i]);
@@ -318,8 +329,7 @@ static void sum_store(struct attn *t, int64_t j, lreg sum)
     em_scratch_store(em, t->l, at_vector(t, j), em_op(em, L_FMA, (struct ltype){ELEM_F32, t->s->lanes}, in, 3));
 }
 
-/* The terms of n vectors from j on, and their sums. */
-static void terms_of(struct attn *t, int64_t j, uint32_t n)
+void attn_terms_of(struct attn *t, int64_t j, uint32_t n)
 {
     struct em *em = t->em;
     struct em_for l;
@@ -337,14 +347,19 @@ static void terms_of(struct attn *t, int64_t j, uint32_t n)
     }
     em_for_end(em, &l, inner, sum);
     for (uint32_t i = 0; i < n; i++)
-        sum_store(t, j + i, sum[i]);
+        sum_store(t, j + i, t->in_few ? attn_over_keys(t, L_ADD, sum[i]) : sum[i]);
+}
+
+static void many_terms(struct attn *t)
+{
+    int64_t at_once = t->s->terms;
+    for (int64_t j = 0; j < t->nv; j += at_once)
+        attn_terms_of(t, j, (uint32_t)(t->nv - j < at_once ? t->nv - j : at_once));
 }
 
 void attn_terms(struct attn *t)
 {
-    int64_t at_once = t->s->terms;
-    for (int64_t j = 0; j < t->nv; j += at_once)
-        terms_of(t, j, (uint32_t)(t->nv - j < at_once ? t->nv - j : at_once));
+    attn_either(t, attn_few_terms, many_terms);
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
@@ -404,6 +419,8 @@ static void value_step(void *user, expr_id key, lreg *acc)
     struct exprs *x = em->x;
     expr_id idx[RANK_MAX];
     s->key = key;
+    if (t->in_few && ex_is(x, s->row, 0) && ex_is(x, t->column0, 0))
+        attn_prefetch_key(t, key);
     for (uint32_t c = 0; c < t->n_columns; c++) {
         if (t->in_w) {
             expr_id at = at_wide(t, key, ex_mulc(x, ex_addc(x, t->column0, c), t->s->lanes));
@@ -481,7 +498,7 @@ static void all_columns(struct attn *t, expr_id rows, int64_t at_once, em_tile_f
 /* As many rows as there may be, which is known: O has room, and attn_end leaves out what no row has asked for. */
 static void few_values(struct attn *t)
 {
-    all_columns(t, ex_const(t->em->x, t->s->few), t->s->pr, value_tile);
+    all_columns(t, ex_const(t->em->x, t->few), t->s->pr, value_tile);
 }
 
 /* The rows at hand; where their number is open, and O has room for whole tiles of them, as many as those have. */
