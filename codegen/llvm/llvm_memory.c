@@ -17,6 +17,34 @@ struct access {
     uint32_t flags;
 };
 
+/* Where what is made of a mask of another block belongs: after it, so that no loop makes it again. Only AVX-512 has
+ * registers for it. False: in the block at hand. */
+static bool place_after_mask(struct emitter *e, LLVMValueRef mask)
+{
+    LLVMBasicBlockRef of = LLVMIsAInstruction(mask) ? LLVMGetInstructionParent(mask) : NULL;
+    if (!of || of == LLVMGetInsertBlock(e->b) || LLVMIsAPHINode(mask) || e->machine->vector_bytes < 64)
+        return false;
+    LLVMValueRef next = LLVMGetNextInstruction(mask);
+    if (next)
+        LLVMPositionBuilderBefore(e->b, next);
+    else
+        LLVMPositionBuilderAtEnd(e->b, of);
+    return true;
+}
+
+/* LLVM repeats a comparison of vectors in each block that uses it, unless it is frozen. */
+static LLVMValueRef kept_mask(struct emitter *e, LLVMValueRef mask)
+{
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    if (!LLVMIsAICmpInst(mask) || LLVMGetTypeKind(LLVMTypeOf(mask)) != LLVMVectorTypeKind || !place_after_mask(e, mask))
+        return mask;
+    LLVMValueRef next = LLVMGetNextInstruction(mask), kept = next && LLVMIsAFreezeInst(next) ? next : NULL;
+    if (!kept)
+        kept = LLVMBuildFreeze(e->b, mask, "");
+    LLVMPositionBuilderAtEnd(e->b, here);
+    return kept;
+}
+
 static struct access access_of(struct emitter *e, const struct lstmt *s)
 {
     struct access a = {.type = s->type, .flags = s->flags, .align = s->align};
@@ -31,7 +59,7 @@ static struct access access_of(struct emitter *e, const struct lstmt *s)
         a.value = e->values[s->in[next++].i];
     }
     if (next < s->n_in)
-        a.mask = e->values[s->in[next].i];
+        a.mask = kept_mask(e, e->values[s->in[next].i]);
     a.scalar = type_memory(e, a.type.elem);
     a.vector = type_lanes(a.scalar, a.type.lanes);
     if (a.align == 0)
@@ -280,6 +308,27 @@ static LLVMValueRef shuffled(struct emitter *e, LLVMValueRef a, LLVMValueRef b, 
     return LLVMBuildShuffleVector(e->b, a, b, LLVMConstVector(lane, n), "");
 }
 
+/* Lanes `from` of a mask, of which number n is 0; all loads of a loop share them. */
+static LLVMValueRef mask_lanes(struct emitter *e, LLVMValueRef mask, const uint32_t *from, uint32_t n)
+{
+    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    LLVMValueRef none = LLVMConstNull(LLVMTypeOf(mask));
+    if (!place_after_mask(e, mask))
+        return shuffled(e, mask, none, from, n);
+    LLVMValueRef at = LLVMGetNextInstruction(mask);
+    for (; at && LLVMIsAShuffleVectorInst(at) && LLVMGetOperand(at, 0) == mask; at = LLVMGetNextInstruction(at)) {
+        uint32_t same = 0;
+        while (same < n && LLVMGetMaskValue(at, same) == (int)from[same])
+            same++;
+        if (same == n)
+            break;
+    }
+    bool made = at && LLVMIsAShuffleVectorInst(at) && LLVMGetOperand(at, 0) == mask;
+    LLVMValueRef v = made ? at : shuffled(e, mask, none, from, n);
+    LLVMPositionBuilderAtEnd(e->b, here);
+    return v;
+}
+
 /* `lanes` elements from pointer + skip, of which those at the places of lanes that exist are read. */
 static LLVMValueRef load_around(struct emitter *e, const struct access *a, LLVMValueRef pointer, uint32_t skip,
                                 uint32_t step)
@@ -298,7 +347,7 @@ static LLVMValueRef load_around(struct emitter *e, const struct access *a, LLVMV
     }
     for (uint32_t i = 0; i < n; i++)
         from[i] = (i + skip) % step == 0 ? (i + skip) / step : n;
-    part.mask = shuffled(e, a->mask, LLVMConstNull(LLVMTypeOf(a->mask)), from, n);
+    part.mask = mask_lanes(e, a->mask, from, n);
     return masked_load(e, &part, pointer);
 }
 

@@ -218,3 +218,17 @@ def test_lanes_stored_apart_are_a_loop(march, tmp_path):
         x = floats(n, 24)
         assert np.array_equal(model.run([x], *flags)[0], model.run([x], *flags, "-choose=up:epilogue.rows=0")[0]), n
     model.compare([floats(17, 24)], flags=((march,),))
+
+
+def test_masks_are_made_once(tmp_path):
+    """The mask of what is left of a row of an open map, and the two of every second element: no step of the sums makes them again."""
+    model = Model(tmp_path, [node("Conv", "x w", "y", strides=[2, 2], pads=[1] * 4, group=3)], [value("x", ["n", 24, "h", "w"])],
+                  [value("y", None)], {"w": floats(24, 8, 3, 3, scale=0.1)})
+    done = mcc(model.path, "-q", "-march=x86-64-v4", "-S", "-o", tmp_path / "net.s")
+    assert done.returncode == 0, done.stderr
+    blocks = re.split(r"^\.LBB\S+:", (tmp_path / "net.s").read_text(), flags=re.M)
+    steps = [b for b in blocks if "vfmadd" in b]
+    assert steps and all("{z}" in b for b in steps)    # masked loads
+    assert not [b for b in steps if re.search(r"\tvpcmp|\tvpmovm2|\tvpmov\w2m|\tkunpck", b)]
+    for h, w in ((1, 1), (3, 5), (6, 33), (9, 64), (5, 70)):
+        model.compare([floats(2, 24, h, w)], flags=("-O2", ("-O2", "-march=x86-64-v3")))
