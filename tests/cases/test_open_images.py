@@ -175,3 +175,17 @@ def test_winograd_of_small_maps(tmp_path):
         deep.compare([floats(1, 3, h, w)], flags=("-O2", "--winograd=2"), atol=2e-4)
     flat = Stack(3).conv(64).conv(64, 3, pad=1).model(tmp_path)
     assert schedules(flat)["v1"]["winograd.m"] == 4
+
+
+@pytest.mark.parametrize("shape, sizes", [(("n", 3, 13, 14), [(n, 13, 14) for n in (1, 2, 3, 9, 20)]),
+                                          ((1, 3, "h", "w"), [(1, h, w) for h, w in ((3, 4), (7, 9), (22, 31), (57, 49))])], ids=["batch", "image"])
+def test_winograd_points_are_as_far_apart_as_tiles_need(shape, sizes, tmp_path):
+    """Points of the transformed operand lie apart by the tiles that a group has, not by those of a full one: two groups, odd tiles."""
+    model = Stack(3).conv(128).conv(256, 3, pad=1).model(tmp_path, shape)
+    s = schedules(model)["v1"]
+    full = (s["chunk"] * s["slice"] | 1) * 8
+    assert s["slice"] * 8 < 128 and s["chunk"] > s["tile.tiles"]  # U is not all there is, and a group has several blocks
+    assert not re.search(rf"const index {full}$", model.dump("emit", "-march=x86-64-v3"), re.M)
+    odd = ("-O2", "--choose=v1:tile=1x5x1", "--choose=v1:chunk=15")
+    for n, h, w in sizes:
+        model.compare([floats(n, 3, h, w)], flags=("-O2", ("-O2", "-march=x86-64-v3"), odd), atol=2e-4)

@@ -65,6 +65,11 @@ static void columns(struct wino *w, bool only_weights, expr_id blocks)
     em_for_end(w->em, &l, NULL, NULL);
 }
 
+static expr_id most_blocks(const struct wino *w)
+{
+    return ex_const(w->em->x, w->s->chunk / w->s->mr);
+}
+
 /* Chunk `number`: tiles from w->first on. */
 static void chunk(struct wino *w, expr_id number)
 {
@@ -74,6 +79,9 @@ static void chunk(struct wino *w, expr_id number)
     if (!ex_is_const(x, w->here, &(int64_t){0}))
         w->here = em_pin(em, w->here, 1, w->s->chunk);
     expr_id blocks = ex_ceildiv(x, w->here, ex_const(x, w->s->mr));
+    expr_id apart = ex_is_const(x, w->shape.tiles, NULL) ? most_blocks(w) : blocks;
+    w->v_stride = wino_v_stride(w, apart);
+    w->m_stride = wino_m_stride(w, apart);
     wino_places(w, blocks);
     if (w->keeper.i && !w->s->resident) {
         struct em_if iff;
@@ -119,8 +127,8 @@ bool emit_winograd(struct em *em)
     const struct loop *by_group = &loops[w.s->resident ? 0 : 1], *by_span = &loops[w.s->resident ? 1 : 0];
     if (w.s->resident || w.s->group < w.shape.ocv)
         w.keeper = em_scratch(em, ELEM_I64, 1);
-    w.v = em_scratch(em, ELEM_F32, w.icv / w.s->slice * w.points * wino_v_stride(&w));
-    w.m = em_scratch(em, ELEM_F32, w.points * wino_m_stride(&w));
+    w.v = em_scratch(em, ELEM_F32, w.icv / w.s->slice * w.points * ex_hi(x, wino_v_stride(&w, most_blocks(&w))));
+    w.m = em_scratch(em, ELEM_F32, w.points * ex_hi(x, wino_m_stride(&w, most_blocks(&w))));
     if (winograd_weights(em->m, w.n->in[1], &stored, w.stride))
         w.weights = em_buffer(em, stored);
     if (!ex_is_const(x, w.shape.th, NULL) || !ex_is_const(x, w.shape.tw, NULL))

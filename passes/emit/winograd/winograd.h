@@ -3,8 +3,10 @@
  *
  * Buffers of a chunk of tiles, which are taken in blocks of mr, a register tile; strides between points are odd numbers
  * of vectors, or all points of a tile would compete for one set of the cache. The products walk through each of them in
- * order: V[slice][point][block][vector of the slice's input channels][tile][lane] U[point][input channel of the
- * slice][vector][lane] M[point][block][tile][vector of a register tile][lane]
+ * order. Strides of a dynamic number of tiles are those of the blocks that the chunk has: of small images, points as
+ * far apart as a full chunk's would share a quarter of the sets. V[slice][point][block][vector of the slice's input
+ * channels][tile][lane] U[point][input channel of the slice][vector][lane] M[point][block][tile][vector of a register
+ * tile][lane]
  */
 #ifndef MCC_PASSES_EMIT_WINOGRAD_H
 #define MCC_PASSES_EMIT_WINOGRAD_H
@@ -23,6 +25,7 @@ struct wino {
     int64_t ic, icv, points;
     struct even columns; /* of output channels in a group: register tiles of up to two widths */
     expr_id first, here; /* of the chunk at hand */
+    expr_id v_stride, m_stride; /* of that chunk, in elements between points */
     expr_id group0; /* first vector of its output channels */
     lreg keeper; /* of V, or of U where all of it is resident: {0}: no index shares it with another */
     lreg v, m, u; /* u: all of it if resident, else of the slice at hand */
@@ -46,15 +49,9 @@ struct product {
     int64_t nr;
 };
 
-/* Elements between points. */
-static inline int64_t wino_v_stride(const struct wino *w)
-{
-    return (w->s->chunk * w->s->slice | 1) * w->lanes;
-}
-static inline int64_t wino_m_stride(const struct wino *w)
-{
-    return (w->s->chunk * w->s->nr | 1) * w->lanes;
-}
+/* Elements between points of V and of M where a chunk has so many blocks. */
+expr_id wino_v_stride(const struct wino *, expr_id blocks);
+expr_id wino_m_stride(const struct wino *, expr_id blocks);
 /* Elements of V and M: `vector` of a slice, of a register tile. */
 expr_id wino_v_at(const struct wino *, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile);
 expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vector, expr_id tile);
