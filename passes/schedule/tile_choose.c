@@ -65,6 +65,13 @@ static uint32_t narrow_vectors(const struct site *site, const struct type *t, co
     return nr < c->nr ? (uint32_t)nr : c->nr;
 }
 
+/* Where channels are points along a, those of a group share what they read if a tile has whole groups, or a group whole
+ * tiles: else each index of the loop over tiles has groups of its own. */
+static bool parts_groups(int64_t channels, int64_t per_group, int64_t ta)
+{
+    return per_group && (channels % ta != 0 || (ta % per_group != 0 && per_group % ta != 0));
+}
+
 /* Points along a of a product with one vector of columns: each step reads a line of each row, and those of rows that
  * lie whole pages apart share a set of L1. With more than its ways none is there at the next step. */
 static int64_t rows_most(const struct site *site, const struct node *n, int64_t most)
@@ -122,7 +129,9 @@ void tile_choose(const struct site *site, struct schedule *out)
                 with.tb = (uint32_t)tb;
                 if (!tile_fits_row(site, n, &step.row, &with) || (!contraction && ta * (lines ? nr : 1) > max_apart))
                     continue;
-                int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &step);
+                struct anchor_step of = step;
+                of.shared = step.shared && !parts_groups(a.n, step.per_group, ta);
+                int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, tb, nr, &of);
                 int64_t both = cost + tile_code_cost(cost, a, b, v.n, &with, regs, weight, step.rest) +
                                share_cost(site, t, cost, step.n, vectors, &with);
                 if (both < least) {

@@ -67,7 +67,8 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct anchor
     int64_t near = STEP / m->loads_per_cycle,
             far = (in_l2 ? RATE_STEP_L2_LINE : RATE_STEP_L3_LINE) * (int64_t)m->vector_bytes / 64;
     int64_t fma = mr * nr * STEP / m->fma_per_cycle + (s->shared ? mr * RATE_STEP_BROADCAST : 0);
-    int64_t loads = s->shared ? nr * (in_l1 ? near : far) : (mr * nr + nr) * STEP / m->loads_per_cycle;
+    int64_t others = s->per_group ? mr : nr; /* weights are broadcast; else vectors */
+    int64_t loads = s->shared ? nr * (in_l1 ? near : far) : (mr * nr + others) * STEP / m->loads_per_cycle;
     if (s->matrix)
         return matrix_cost(mr, nr, loads, m);
     int64_t least = STEP * m->fma_latency;

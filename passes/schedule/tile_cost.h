@@ -15,6 +15,7 @@ struct anchor_extent {
 /* What a step costs besides its multiply-adds. */
 struct anchor_step {
     bool shared;                 /* the points share the vectors: a contraction */
+    int64_t per_group; /* channels of a group, which are points along a; 0: there are no groups */
     uint64_t n;                  /* steps of the whole reduction */
     bool matrix; /* pairs of rows by pairs of columns; a step is one of the two groups of such a product */
     enum { POINTS_OF_LINE = 1, POINTS_OF_IMAGE } points; /* along dim a, of a feature map */

@@ -293,12 +293,20 @@ bool tile_fits(const struct site *site, const struct node *n, const struct tile_
     return c->matmul ? matmul_serves(site, c) : tile_fits_row(site, n, &row, c);
 }
 
+/* Channels of a group where they are points along a; 0: there are no groups. */
+static int64_t group_points(const struct site *site, const struct node *n, const struct tile_schedule *c)
+{
+    int64_t groups = c->a == 1 && conv_pixel_lanes(site->m, n) ? node_int(n, "groups", 1) : 1;
+    return groups > 1 ? anchor_extent(site, value_type(site->g, n->out[0]), c->a).n / groups : 0;
+}
+
 struct anchor_step anchor_step(const struct site *site, const struct node *n, const struct tile_schedule *c)
 {
     uint64_t group = dot_group(site->m, n);
     enum tile_rest rest = tile_rest(site, n, c);
     bool line = n->op != OP_DOT && !conv_of_rows(site->m, n) && rest != REST_POINTS;
     return (struct anchor_step){.shared = anchor_contracts(site, n),
+                                .per_group = group_points(site, n, c),
                                 .n = (tile_steps(site, n) + group - 1) / group,
                                 .matrix = tile_matrix(site, n),
                                 .points = c->flat ? POINTS_OF_IMAGE

@@ -116,9 +116,9 @@ def test_resized_rows(tmp_path):
     assert len(axes) == 2 and not any(re.search(r"f64|\b(gather|loads)\b", k) for k in axes)
 
 
-def schedules(model):
+def schedules(model, level="x86-64-v3"):
     """{anchor's node: its fields}"""
-    text = model.dump("schedule", "-march=x86-64-v3")
+    text = model.dump("schedule", f"-march={level}")
     return {m[1]: {k: int(n) for k, n in re.findall(r"^  (\S+) +(-?\d+)", m[2], re.M)}
             for m in re.finditer(r'^schedule \S+ "(\w+)"[^\n]*\n((?:  .*\n)*)', text, re.M)}
 
@@ -138,6 +138,18 @@ def test_lines_have_two_vectors(tmp_path):
     """What is left of a line are few points; the rows are a loop of an index, not indices that are split by divisions."""
     tile = schedules(Stack(3).conv(32).conv(32, 3, pad=1, group=32).model(tmp_path))["v1"]
     assert (tile["tile.vectors"], tile["tile.b"], tile["tile.flat"]) == (2, 2, 0)
+
+
+@pytest.mark.parametrize("shape", [("n", 3, "h", "w"), (1, 3, 14, 14)], ids=["open", "fixed"])
+def test_tiles_have_whole_groups(shape, tmp_path):
+    """Channels of a group read the same points: 23 of 46 groups of 8 channels, or 13 of 26 of 4, would each load its own."""
+    model = Stack(3).conv(368).conv(368, 3, pad=1, group=46).conv(104).conv(104, 3, 2, pad=1, group=26).model(tmp_path, shape)
+    for level in ("x86-64-v3", "x86-64-v4"):
+        tiles = schedules(model, level)
+        for name, channels, group in (("v1", 368, 8), ("v3", 104, 4)):
+            tile = tiles[name]["tile.columns"]
+            assert channels % tile == 0 and (tile % group == 0 or group % tile == 0), (level, name, tile)
+    model.compare([floats(1, 3, 14, 14)], flags=("-O2", ("-O2", "-march=x86-64-v3")), atol=2e-4)
 
 
 def halos(model):
