@@ -263,8 +263,8 @@ static bool end_run(void *user, uint32_t k, DLManagedTensorVersioned **out)
     for (uint32_t p = 0; p < t->e->probe.products.n; p++) {
         double sum = 0, *least = &t->e->s.ways[p].of[t->how].ns;
         for (uint32_t i = 0; i < t->e->t.s.api->n_node; i++)
-            if (t->product[i][0] == p || t->product[i][1] == p)
-                sum += t->now[i] / (t->product[i][1] < t->e->s.n ? 2 : 1);
+            sum += t->now[i] * ((t->product[i][0] == p) + (t->product[i][1] == p)) /
+                   (t->product[i][1] < t->e->s.n ? 2 : 1);
         *least = t->runs && *least < sum ? *least : sum;
     }
     memset(t->now, 0, t->e->t.s.api->n_node * sizeof *t->now);
