@@ -99,6 +99,7 @@ struct mcc_rt_run {
     struct mcc_model *model;
     char *scratch; /* threads + 1 pieces of model->scratch bytes; the last is the program's own */
     uint64_t launches; /* so far */
+    const struct rt_job *seen; /* the launch that the host hears of, while it runs */
     uint32_t threads;
     int32_t stop; /* 0: go on; else a MCC_E_* (atomic) */
     /* the error slot: guarded by `lock` */

@@ -378,6 +378,7 @@ __attribute__((noinline)) static void launch_seen(struct rt_job *job, int64_t ns
 {
     const mcc_host *host = &job->run->model->host;
     uint32_t node = kernel_node(job->run, job->kernel);
+    job->run->seen = job;
     if (host->launch)
         host->launch(host->user, node, job->kernel, job->count, ns);
     if (host->event)
@@ -388,6 +389,7 @@ __attribute__((noinline)) static void launch_seen(struct rt_job *job, int64_t ns
         run_indices(job, 0, job->count, 0);
     if (host->event)
         host->event(host->user, node, 1, os_clock_ns());
+    job->run->seen = NULL;
 }
 
 int mcc_rt_launch(struct mcc_rt_run *run, mcc_rt_fn *fn, const int64_t *args, int64_t count, uint32_t kernel,

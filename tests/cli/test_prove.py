@@ -264,6 +264,42 @@ def test_sizes_of_the_run(tmp_path, size):
     assert done.returncode in (0, 6) and json.loads(done.stdout)["result"]["variants"][0]["draws"] >= 4, done.stderr
 
 
+def count(path):
+    """The data decides how many elements there are."""
+    return save(path, [helper.make_node("Range", list("abd"), ["y"], "n")], [value(name, []) for name in "abd"], [value("y", ["k"])], opset=17)
+
+
+def scaled(path):
+    """It decides two extents, and which elements are read."""
+    return save(path, [helper.make_node("Resize", ["x", "", "s"], ["y"], "n", mode="nearest")], [value("x", [1, 1, 2, 3]), value("s", [4])],
+                [value("y", ["a", "b", "c", "d"])], opset=18)
+
+
+def one_hot(path):
+    """Floats that are indices."""
+    return save(path, [helper.make_node("OneHot", ["i", "d", "v"], ["y"], "n")], [value("i", [2, 3]), value("d", []), value("v", [2])],
+                [value("y", [2, 3, "k"])], opset=17)
+
+
+@pytest.mark.parametrize("make, step", [(count, 1), (scaled, 9), (one_hot, 2)])
+def test_extents_of_the_run(tmp_path, make, step):
+    """They are read from what the run has stored, and are larger than vectors in some draws. Mutants that are left change sizes of blocks beyond
+    all draws, lanes that nothing reads, bounds of what the run refuses, and positions in dims of one element. Each one has a verdict: the
+    network with a wrong count may be too large to interpret."""
+    path, left, n, cpu = make(tmp_path / "net.onnx"), [], 0, "--march=x86-64-v3"
+    [variant] = proof(path, cpu)["variants"]
+    assert variant["proved"] == len(variant["kernels"]) and variant["program"]["proved"]
+    for site in range(1, 200, step):
+        done = mcc("prove", path, cpu, f"--mutate={site}", timeout=300)
+        if done.returncode == 2:
+            break
+        assert done.returncode == 1 and "error: run: " in done.stderr or (done.returncode == 6) == ("not proved" in done.stdout), (site, done)
+        assert done.returncode or "program proved" in done.stdout, (site, done)
+        n += 1
+        left += [site] if done.returncode == 0 else []
+    assert n > 5 and len(left) * 2 <= n, (n, left)
+
+
 FLOATS = [onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT8E4M3FN, onnx.TensorProto.FLOAT8E4M3FNUZ,
           onnx.TensorProto.FLOAT8E5M2, onnx.TensorProto.FLOAT8E5M2FNUZ]
 

@@ -26,14 +26,61 @@ static const void *stored_address(void *user, int64_t i)
     return s->base + at * (int64_t)s->size;
 }
 
-/* An expression's value when it depends on shapes alone. */
+/* An expression's value when it depends on shapes alone, and on numbers that the run has computed so far. */
 static bool known(const struct capture *d, expr_id e, int64_t *out)
 {
     struct exprs *x = d->c.ctx->exprs;
     for (uint32_t i = 1; i <= sym_count(x); i++)
-        if (sym_get(x, (sym_id){i})->kind != SYM_SHAPE && ex_uses(x, e, (sym_id){i}))
+        if (!d->known[i] && ex_uses(x, e, (sym_id){i}))
             return false;
     return ex_eval(x, e, d->symbols, out);
+}
+
+static void learn(struct capture *d, sym_id s, int64_t value)
+{
+    d->known[s.i] = true;
+    d->symbols[s.i] = value;
+}
+
+/* The symbols that elements of v stand for, of n that lie at `data` one after the other. */
+static void learn_elements(struct capture *d, value_id v, const void *data, int64_t n)
+{
+    struct exprs *x = d->c.ctx->exprs;
+    const enum elem elem = value_type(d->c.graph, v)->elem;
+    for (sym_id y = sym_next(x, SYM_VALUE, (sym_id){0}); y.i; y = sym_next(x, SYM_VALUE, y)) {
+        const struct symbol *s = sym_get(x, y);
+        if (s->value == v.i && s->elem < n)
+            learn(d, y, elem_to_i64(elem, (const char *)data + s->elem * (size_t)elem_size(elem)));
+    }
+}
+
+/* The arguments of the launch that the host hears of; NULL: there is none. */
+static const int64_t *launch_args(const struct capture *d)
+{
+    const struct mcc_ctx *ctx = d->s.api->state ? *(const struct mcc_ctx **)(void *)d->s.run : d->s.run;
+    return ctx->run.seen ? ctx->run.seen->args : NULL;
+}
+
+/* Sizes that the program passes to the kernel that it launches. */
+static void learn_arguments(struct capture *d)
+{
+    const int64_t *args = launch_args(d);
+    for (uint32_t i = 0; args && d->code && i < d->code->args.n; i++) {
+        const struct karg *a = &d->code->args.data[i];
+        const sym_id s = a->size.i ? ex_as_sym(d->c.ctx->exprs, a->size) : (sym_id){0};
+        if (s.i && !d->known[s.i])
+            learn(d, s, args[i]);
+    }
+}
+
+/* Where the kernel that runs was told to store v; NULL: it does not. */
+static const char *argument_of(const struct capture *d, value_id v)
+{
+    const int64_t *args = launch_args(d);
+    for (uint32_t i = 0; args && d->code && i < d->code->args.n; i++)
+        if (d->code->args.data[i].value.i == v.i && !d->code->args.data[i].start.i)
+            return (const char *)(intptr_t)args[i];
+    return NULL;
 }
 
 static struct arena *arena_of(const struct capture *d)
@@ -55,6 +102,8 @@ static bool stored_find(const struct capture *d, value_id v, const struct tensor
         out->base = (const char *)(intptr_t)ctx->args[n_in + n_out] + offset;
     else if (s->place == PLACE_OUTPUT && elem_bits(t->elem) >= 8)
         out->base = (const char *)(intptr_t)ctx->args[n_in + s->port];
+    else if (s->place == PLACE_SEGMENT)
+        out->base = argument_of(d, v);
     if (!out->base || s->rank != t->rank || !s->dim || (s->origin.i && !known(d, s->origin, &out->origin)))
         return false;
     for (int32_t k = 0; k < t->rank; k++) {
@@ -66,7 +115,7 @@ static bool stored_find(const struct capture *d, value_id v, const struct tensor
     return true;
 }
 
-/* The extents of value v in the run in progress; NULL: the data decides them. */
+/* The extents of value v in the run in progress; NULL: they are not known. */
 static int64_t *value_dims(const struct capture *d, const struct type *t)
 {
     int64_t *dims = NEW_ARRAY(arena_of(d), int64_t, t->rank > 0 ? t->rank : 1);
@@ -97,6 +146,7 @@ static void capture(struct capture *d, uint32_t index, value_id v)
         memcpy((char *)copy->data + i * place.size, stored_address(&place, i), place.size);
     d->got[v.i] = copy;
     d->maker[v.i] = index;
+    learn_elements(d, v, copy->data, n);
 }
 
 const void **capture_places(const struct capture *d, struct arena *arena, value_id v, int64_t *n)
@@ -121,7 +171,7 @@ double capture_count(const struct capture *d, const struct type *t)
     double all = 1;
     for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++) {
         int64_t extent;
-        if (!ex_eval(d->c.ctx->exprs, t->dims[k], d->symbols, &extent))
+        if (!known(d, t->dims[k], &extent))
             return 0;
         all *= (double)extent;
     }
@@ -136,17 +186,25 @@ static void capture_kernel(struct capture *d, uint32_t index)
             capture(d, index, k->outs.data[i]);
 }
 
-/* Is it the name of the kernel, or of a version of it, in some variant? The kernel has that of the last one. */
-static bool is_named(const struct compilation *c, const struct kernel *k, const char *name)
+/* Kernel i, or the version of it, that has this name in some variant; NULL: neither has. A variant that has a program
+ * of its own has left no kernels but the last one's, whose names they then are; *own: it is of the variant. */
+static const struct kernel *named(const struct compilation *c, uint32_t i, const char *name, bool *own)
 {
     const char *last = c->suffixes.data[c->suffixes.n - 1];
-    for (; k; k = k->version.of) {
+    uint32_t depth = 0;
+    for (const struct kernel *k = &c->module->fused.kernels.data[i]; k; k = k->version.of, depth++) {
         const size_t stem = k->text ? strlen(k->name) - strlen(last) : 0;
-        for (uint32_t v = 0; stem && strncmp(k->name, name, stem) == 0 && v < c->suffixes.n; v++)
-            if (strcmp(name + stem, c->suffixes.data[v]) == 0)
-                return true;
+        for (uint32_t v = 0; stem && strncmp(k->name, name, stem) == 0 && v < c->suffixes.n; v++) {
+            if (strcmp(name + stem, c->suffixes.data[v]) != 0)
+                continue;
+            *own = c->levels.n > v || v + 1 == c->suffixes.n;
+            const struct kernel *at = c->levels.n > v ? &c->levels.data[v][i] : &c->module->fused.kernels.data[i];
+            for (uint32_t n = 0; at && n < depth; n++)
+                at = at->version.of;
+            return at;
+        }
     }
-    return false;
+    return NULL;
 }
 
 void capture_launch(void *user, uint32_t node, uint32_t kernel, int64_t count, int64_t ns)
@@ -166,12 +224,16 @@ void capture_event(void *user, uint32_t node, int end, uint64_t ns)
     (void)node;
     (void)ns;
     for (uint32_t i = 0; end && d->launched < d->c.kernel_rows.n && i < m->fused.kernels.n; i++) {
-        const struct kernel *k = &m->fused.kernels.data[i];
-        if (!is_named(&d->c, k, d->c.kernel_rows.data[d->launched].name))
+        bool own = false;
+        const struct kernel *code = named(&d->c, i, d->c.kernel_rows.data[d->launched].name, &own);
+        if (!code)
             continue;
         d->ran[i] = true;
-        if (k->region.i == 1)
-            capture_kernel(d, i);
+        d->code = own ? code : NULL;
+        if (m->fused.kernels.data[i].region.i != 1)
+            return;
+        learn_arguments(d);
+        capture_kernel(d, i);
         return;
     }
 }
@@ -181,6 +243,8 @@ void capture_begin(struct capture *d)
     struct arena *arena = arena_of(d);
     struct exprs *x = d->c.ctx->exprs;
     d->launched = UINT32_MAX;
+    d->code = NULL;
+    d->known = NEW_ARRAY(arena, bool, sym_count(x) + 1);
     d->ran = NEW_ARRAY(arena, bool, d->c.module->fused.kernels.n + 1);
     d->got = NEW_ARRAY(arena, struct tensor *, d->c.graph->values.n + 1);
     d->maker = NEW_ARRAY(arena, uint32_t, d->c.graph->values.n + 1);
@@ -192,7 +256,12 @@ void capture_begin(struct capture *d)
             if (d->s.api->in[i].dims[k].extent == -1 && d->s.api->in[i].dims[k].symbol >= 0)
                 values[d->s.api->in[i].dims[k].symbol] = d->s.in[i].dims[k];
     for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i))
-        d->symbols[i.i] = values[n++];
+        learn(d, i, values[n++]);
+    for (uint32_t i = 0; i < d->s.api->n_in; i++) {
+        const struct file_tensor *t = &d->s.in[i];
+        if (elem_bits(t->elem) >= 8 && strchr("IUB", elem_class(t->elem)))
+            learn_elements(d, d->c.graph->inputs.data[i].value, t->data, (int64_t)(t->size / elem_size(t->elem)));
+    }
 }
 
 const char *capture_words(const struct capture *d, uint32_t index)

@@ -2,7 +2,8 @@
  *
  * Nothing is added to the code. It runs on one thread, and after each kernel's end (mcc_host.event) what the kernel has
  * stored is copied from where the plan put it, the arena or an output, through its storage function. Kernels inside
- * loops and branches, and what only the data sizes, are left out.
+ * loops and branches are left out. Extents that the data decides are read from what the run has stored before, and
+ * from the arguments of launches, which also say where the memory is that the run asked for.
  */
 #ifndef MCC_CLI_CAPTURE_H
 #define MCC_CLI_CAPTURE_H
@@ -20,6 +21,8 @@ struct capture {
     bool *ran;                     /* by kernel: it has ended, wherever it is */
     const bool *keep;              /* by value: the run keeps it; NULL: all are kept */
     int64_t *symbols;              /* by symbol id; meaningful where known */
+    bool *known;                   /* by symbol id: the shapes say it, or the run has so far */
+    const struct kernel *code;     /* of the last launch, as its variant has it; NULL: not known */
 };
 
 /* mcc_host.launch and mcc_host.event, with the capture as mcc_host.user. */

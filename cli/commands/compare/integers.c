@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/eval/constants.h"
 #include "ir/eval/eval.h"
 #include "ir/expr/expr.h"
 
@@ -27,6 +28,7 @@ static bool add_role(struct integers *s, value_id v, struct integer_role more)
     r->decides |= more.decides;
     r->divides |= more.divides;
     r->shifts |= more.shifts;
+    r->counts |= more.counts;
     if (more.extent && (!r->extent || more.extent < r->extent))
         r->extent = more.extent;
     return memcmp(&old, r, sizeof old) != 0;
@@ -51,6 +53,11 @@ static int64_t reached(const struct graph *g, const struct node *n)
     return extent;
 }
 
+static bool op_keeps_integers(enum op op)
+{
+    return op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND || op == OP_TRUNC;
+}
+
 /* What the node asks of its operands. */
 static bool node_roles(struct integers *s, const struct graph *g, const struct node *n)
 {
@@ -62,6 +69,7 @@ static bool node_roles(struct integers *s, const struct graph *g, const struct n
         of.decides |= r->decides || (r->extent && !moves && n->op != OP_SELECT);
         of.divides |= r->divides && (moves || n->op == OP_SELECT || n->op == OP_MUL);
         of.shifts |= r->shifts && moves;
+        of.counts |= r->counts && (moves || op_keeps_integers(n->op));
         of.extent = of.extent ? of.extent : moves || n->op == OP_SELECT ? r->extent : 0;
     }
     for (uint32_t i = 0; i < n->n_in; i++) {
@@ -71,6 +79,7 @@ static bool node_roles(struct integers *s, const struct graph *g, const struct n
         more.decides |= shape == SHAPE_OPAQUE || (shape == SHAPE_CONTROL && i < 2) || n->op == OP_SEGMENTS;
         more.divides |= i == 1 && (n->op == OP_DIV || n->op == OP_MOD || n->op == OP_REM);
         more.shifts |= i == 1 && (n->op == OP_SHL || n->op == OP_SHR);
+        more.counts |= n->op == OP_CONVERT && is_integer(value_type(g, n->out[0]));
         if (i == 1 && (shape == SHAPE_INDEX || shape == SHAPE_SCATTER)) {
             more = (struct integer_role){.extent = reached(g, n)};
             more.decides = !more.extent;
@@ -114,6 +123,11 @@ int64_t integer_deciding(uint64_t r, uint32_t attempt)
     /* the first ranges are wide, the last ones are one number */
     const uint32_t each = INTEGER_ATTEMPTS / COUNT_OF(ranges);
     return ranges[attempt / each].low + (int64_t)(r % (uint64_t)ranges[attempt / each].n);
+}
+
+int64_t integer_many(uint64_t r)
+{
+    return r & 1 ? 16 * (1 + (int64_t)((r >> 1) % 5)) : 8 + (int64_t)((r >> 1) % 73);
 }
 
 static uint64_t drawn(const struct integer_role *role, enum elem elem, uint64_t *state, uint32_t draw, uint32_t attempt)
@@ -254,13 +268,17 @@ static value_id repeated(const struct graph *g, value_id v)
     return v;
 }
 
-static void watch(struct integers *s, const struct graph *g, value_id v)
+/* Not what can be one number only, as a position in a dim of one element is. */
+static void watch(struct integers *s, struct graph *g, value_id v)
 {
     v = repeated(g, v);
-    s->watched[v.i] |= v.i && is_exact(value_type(g, v)) && s->origin[v.i] && !value_is_const(g, v);
+    if (!v.i || !is_exact(value_type(g, v)) || !s->origin[v.i] || value_is_const(g, v))
+        return;
+    const struct value_range range = value_range(g, v);
+    s->watched[v.i] |= range.lo < range.hi;
 }
 
-bool integers_need_draws(struct integers *s, const struct graph *g, const struct node *n, const char **why)
+bool integers_need_draws(struct integers *s, struct graph *g, const struct node *n, const char **why)
 {
     const enum op_shape shape = op_shape(n->op);
     bool wide = false;
@@ -285,6 +303,30 @@ bool integers_need_draws(struct integers *s, const struct graph *g, const struct
     return true;
 }
 
+/* Of the positions that both tensors have, how many have other elements; 0: there is none. */
+static double share_moved(const struct tensor *last, const struct tensor *t)
+{
+    int64_t dims[RANK_MAX] = {0}, at[RANK_MAX] = {0}, of[2][RANK_MAX], moved = 0, n = 0;
+    const size_t size = elem_size(t->elem);
+    if (last->rank != t->rank || t->rank < 0 || t->rank > RANK_MAX)
+        return 0;
+    for (int32_t d = 0; d < t->rank; d++)
+        dims[d] = t->dims[d] < last->dims[d] ? t->dims[d] : last->dims[d];
+    if (dims_count(dims, t->rank) == 0)
+        return 0;
+    dims_strides(last->dims, t->rank, of[0]);
+    dims_strides(t->dims, t->rank, of[1]);
+    do {
+        int64_t from = 0, to = 0;
+        for (int32_t d = 0; d < t->rank; d++)
+            from += at[d] * of[0][d], to += at[d] * of[1][d];
+        n++;
+        moved += memcmp((const char *)last->data + (size_t)from * size, (const char *)t->data + (size_t)to * size,
+                        size) != 0;
+    } while (dims_next(dims, t->rank, at));
+    return (double)moved / (double)n;
+}
+
 void integers_count(struct integers *s, struct arena *arena, value_id v, const struct tensor *t)
 {
     if (!s->watched || !s->watched[v.i] || t->kind != TYPE_TENSOR)
@@ -293,18 +335,20 @@ void integers_count(struct integers *s, struct arena *arena, value_id v, const s
     const size_t size = elem_size(t->elem);
     const char *data = t->data;
     const int64_t n = tensor_count(t);
-    int64_t moved = 0, differ = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const char *x = data + (size_t)i * size;
-        moved += h->n == n && memcmp(x, h->last + (size_t)i * size, size) != 0;
-        differ += i > 0 && memcmp(x, x - size, size) != 0;
-    }
-    h->moved += n ? (double)moved / (double)n : 0;
+    int64_t differ = 0;
+    for (int64_t i = 1; i < n; i++)
+        differ += memcmp(data + (size_t)i * size, data + (size_t)(i - 1) * size, size) != 0;
+    h->moved += h->last.data ? share_moved(&h->last, t) : 0;
     h->differed += differ || n == 1;
-    if (h->n != n)
-        h->last = arena_alloc(arena, (size_t)n * size + 1);
-    memcpy(h->last, data, (size_t)n * size);
-    h->n = n;
+    if (n > h->room) {
+        h->room = n;
+        h->data = arena_alloc_array(arena, (size_t)n, size);
+    }
+    if (n)
+        memcpy(h->data, data, (size_t)n * size);
+    h->last = *t;
+    h->last.data = n ? h->data : NULL;
+    h->last.dims = memcpy(h->dims, t->dims, (size_t)t->rank * sizeof *t->dims);
 }
 
 double integers_shown(const struct integers *s, const struct graph *g, const struct node *n)

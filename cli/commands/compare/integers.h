@@ -14,14 +14,17 @@ struct integer_role {
     bool decides;   /* sizes, trips, or indices by way of arithmetic: few numbers serve */
     bool divides;   /* 0 does not serve */
     bool shifts;    /* beyond the width all is lost */
+    bool counts;    /* floats that become integers: of others the integers are hashes */
     int64_t extent; /* it indexes a dimension of so many; 0: it does not */
 };
 
 /* What the draws have shown of a value. */
 struct integer_history {
-    char *last;      /* its n elements in the draw before */
-    int64_t n;
-    double moved;    /* shares of elements that were others than in the draw before */
+    struct tensor last; /* in the draw before; without data: it had no elements */
+    int64_t dims[RANK_MAX];
+    char *data;
+    int64_t room;    /* elements there */
+    double moved;    /* shares of elements that were others than in the draw before, where that had them */
     double differed; /* draws in which neighbours were not all equal, or it is one element */
 };
 
@@ -36,6 +39,8 @@ struct integers {
 void integers_roles(struct integers *, const struct graph *legal);
 /* A number of which sizes can be made, from random bits; attempt: so many draws before ended the run. */
 int64_t integer_deciding(uint64_t random, uint32_t attempt);
+/* In the place of such a number: for vectors of up to 16 lanes, their loops and what these leave, if anything. */
+int64_t integer_many(uint64_t random);
 /* Draws elements of an integer type. */
 void integers_draw(struct file_tensor *, const struct integer_role *, uint64_t *state, uint32_t draw, uint32_t attempt);
 
@@ -43,7 +48,7 @@ void integers_draw(struct file_tensor *, const struct integer_role *, uint64_t *
 void integers_origins(struct integers *, const struct graph *);
 /* Does it compute with integers of which a few draws say little? *why: none does. Then what it reads and computes is
  * watched. */
-bool integers_need_draws(struct integers *, const struct graph *, const struct node *, const char **why);
+bool integers_need_draws(struct integers *, struct graph *, const struct node *, const char **why);
 /* Counts what a watched value is in the draw at hand. */
 void integers_count(struct integers *, struct arena *, value_id, const struct tensor *);
 /* Of all that the node computes with and is watched, the least of what draws have shown. */

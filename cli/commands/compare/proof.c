@@ -57,8 +57,8 @@ bool proof_make(struct context *ctx, const struct options *o, struct proof *out)
     if (done)
         copy(p, &ctx->session, out);
     report_diagnostics(apart, terminal_report(), o);
-    if (!done)
-        ctx->fail = apart->fail; /* which has been said */
+    if (!done) /* the reason has been said */
+        ctx->fail = apart->fail != FAIL_NONE ? apart->fail : FAIL_INTERNAL;
     ctx->apart = NULL;
     context_free(apart);
     return done;
@@ -119,8 +119,11 @@ enum fail command_prove(struct context *ctx, struct options *o)
     VEC_PUSH(&ctx->session, &read.paths, o->files.items.data[0]);
     if (o->output && (!output_check(ctx, o->output) || !output_differs(ctx, o->output, &read, o->config)))
         return ctx->fail;
-    if (can_prove(ctx, o) && prove_network(ctx, o, p))
+    const bool found = can_prove(ctx, o) && prove_network(ctx, o, p);
+    if (found)
         certify(p);
+    else if (ctx->fail == FAIL_NONE) /* no verdict is no proof */
+        error_internal(ctx, (src_id){0}, "the proof ended early");
     if (p->code_context)
         context_free(p->code_context);
     return ctx->fail;

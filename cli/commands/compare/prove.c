@@ -29,6 +29,9 @@
  * given: a kernel has other loops for a few rows than for many. Two sizes are the same in the first of each pair, and
  * differ in the second one, where networks take that. */
 enum { APART = 3, SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
+/* Draws of larger sizes that data decides, in turn, that may add nothing: so many for small inputs, so many for others.
+ * And the numbers that most floats are from which integers are made. */
+enum { MANY_MOST = 1024, MANY_LEAST = 32, MANY_ELEMENTS = 1 << 15, COUNTS_MOST = 16 };
 /* Elements of inputs in all draws that are too large for the interpreter. */
 #define ELEMENTS_PARTS ((uint64_t)1 << 27)
 static const int64_t more_sizes[] = {2, 7, 16, 33};
@@ -41,6 +44,33 @@ static uint64_t next_random(uint64_t *state)
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
+}
+
+/* One number of all that decide sizes is a larger one. */
+static void draw_many(struct prove *p, uint64_t *state)
+{
+    uint64_t n = 0;
+    for (int put = 0; put < 2; put++) {
+        uint64_t at = put && n ? next_random(state) % n : 0;
+        for (uint32_t i = 0; i < p->run.s.api->n_in && (!put || n); i++) {
+            struct file_tensor *t = &p->run.s.in[i];
+            const bool form = field_form(t->elem), decides = p->integers.role[p->legal->inputs.data[i].value.i].decides;
+            const uint64_t size = elem_size(t->elem), own = t->size / size;
+            if (!decides || elem_bits(t->elem) < 8 || (!form && !strchr("IU", elem_class(t->elem))))
+                continue;
+            if (put && at < own) {
+                const int64_t x = integer_many(next_random(state));
+                char *to = (char *)t->data + at * size;
+                if (form)
+                    field_store(t->elem, field_of_integer(x), false, to);
+                else
+                    elem_from_i64(t->elem, x, to);
+                return;
+            }
+            n += put ? 0 : own;
+            at -= put ? own : 0;
+        }
+    }
 }
 
 /* Residues for floats, integers by their roles; everything else as mcc run draws it. False: there are no integers. */
@@ -62,11 +92,16 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
             file_tensor_random(t, draw * p->run.s.api->n_in + i + 1);
         for (size_t k = 0; k + size <= t->size && whole && field_form(t->elem); k += size) {
             const uint64_t r = next_random(&state);
+            const bool counts = role->counts && r >> 62 != 0;
             field_store(t->elem,
-                        role->decides ? field_of_integer(integer_deciding(r, attempt)) : (uint32_t)(r % FIELD_N), false,
-                        (char *)t->data + k);
+                        role->decides ? field_of_integer(integer_deciding(r, attempt))
+                        : counts      ? field_of_integer((int64_t)(r % COUNTS_MOST) - COUNTS_MOST / 2)
+                                      : (uint32_t)(r % FIELD_N),
+                        false, (char *)t->data + k);
         }
     }
+    if (p->larger)
+        draw_many(p, &state);
     return any;
 }
 
@@ -283,8 +318,10 @@ static bool compare_draw(struct prove *p, enum drawing how)
 {
     if (how == DRAW_PARTS)
         return single_compare(p, on_part);
-    p->apart->unwind = p->run.c.ctx->unwind;
-    const bool ok = interpret(p) && run_guarded(p->apart, check_outputs, end_nothing, p);
+    p->apart->unwind = NULL; /* an end there is no end here, and is said below */
+    bool ok = interpret(p);
+    if (ok && !run_guarded(p->apart, check_outputs, end_nothing, p))
+        p->now->ended = PROVE_TOO_LARGE;
     verdict_count(p);
     p->now->draws++;
     return ok;
@@ -296,7 +333,8 @@ static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
     const uint32_t n = p->run.s.api->n_out;
     p->events = 0;
     bool again = true; /* integers may be sizes and divisors, which end a run */
-    for (uint32_t attempt = p->few ? INTEGER_FEW : 0; again && attempt < INTEGER_ATTEMPTS; attempt++) {
+    const uint32_t first = p->few ? INTEGER_FEW : p->larger ? draw * 8 % INTEGER_ATTEMPTS : 0;
+    for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt++) {
         again = run_attempt(p, draw, attempt);
         again &= p->code != MCC_OK && !p->now->ended;
     }
@@ -465,6 +503,22 @@ static bool draw_rest(struct prove *p, struct options *running)
     return p->now->whole || draw_parts(p, running, draw);
 }
 
+/* Larger sizes that data decides, as long as loops and branches run that have not run often. */
+static bool draw_by_data(struct prove *p)
+{
+    const uint64_t few = MANY_ELEMENTS / (input_elements(p) + 1);
+    const uint32_t most = few < MANY_LEAST ? MANY_LEAST : few > MANY_MOST ? MANY_MOST : (uint32_t)few;
+    bool ok = true;
+    p->larger = true;
+    for (uint32_t draw = 0, vain = 0; ok && vain < most && !p->now->ended && verdict_lacks(p); draw++) {
+        p->part.gained = false;
+        ok = draw_once(p, 2 * INTEGER_DRAWS + draw, DRAW_GAINS);
+        vain = p->part.gained ? 0 : vain + 1;
+    }
+    p->larger = false;
+    return ok;
+}
+
 /* One variant: loaded, run, closed. */
 static bool prove_variant(struct prove *p, const char *library, uint32_t variant)
 {
@@ -497,6 +551,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
          ok && p->few && !p->now->ended && draw < PROVE_FEW_MOST && (draw < PROVE_FEW || control_lacks(p)); draw++)
         ok = draw_once(p, INTEGER_DRAWS + draw, DRAW_ALL);
     p->few = false;
+    ok = ok && (!p->by_data || draw_by_data(p));
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)
         ok = !resize(p, &running, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||
              draw_once(p, INTEGER_DRAWS + k, DRAW_ALL);

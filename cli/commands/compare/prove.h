@@ -84,6 +84,7 @@ struct prove {
     int code;        /* of the run at hand */
     uint32_t events; /* of the draw at hand */
     bool few;  /* integers are drawn from 0 and 1 */
+    bool larger; /* one number that decides sizes is a larger one */
     bool done; /* each variant that this CPU runs was drawn */
 };
 
@@ -95,6 +96,7 @@ enum { PROVE_BY_DATA = 1 << 22, PROVE_BY_DATA_EACH = 64 };
 /* Begins and ends of kernels in a run of drawn values, which may have loops without end; and what is said of more. */
 enum { PROVE_EVENTS = 1 << 17 };
 #define PROVE_ENDLESS "a loop of the network runs too long on drawn values"
+#define PROVE_TOO_LARGE "the network needs more memory on drawn values than the interpreter may have"
 #define PROVE_BEYOND "its code wrote beyond its memory"
 #define PROVE_FAULT "its code ended with signal %d"
 /* As many begins and ends of a run are followed by spoiling scratch. */
