@@ -15,7 +15,9 @@
 
 enum { JOB_TEXT = 32 << 10 }; /* bytes of loop IR: some 5000 lines of assembly */
 /* Every function's symbol in the object that the worker makes, as long as the longest that takes its place there. */
-#define FUNCTION "mcc_function___________________________________________________"
+#define FUNCTION                                                       \
+    "mcc_function____________________________________________________" \
+    "_______________________________________________________________"
 
 static const char *body_of(const char *text)
 {
