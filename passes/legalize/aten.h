@@ -9,45 +9,6 @@
 
 #include "passes/legalize/control.h"
 
-/* Functions of one operand: parameters of rows. */
-enum aten_function {
-    ATEN_SAME,
-    ATEN_RSQRT,
-    ATEN_RECIPROCAL,
-    ATEN_LOG2,
-    ATEN_LOG10,
-    ATEN_EXP2,
-    ATEN_ERFC,
-    ATEN_ERFINV,
-    ATEN_SQUARE,
-    ATEN_RELU6,
-    ATEN_SILU,
-    ATEN_FRAC,
-    ATEN_LOGSIGMOID
-};
-
-/* Arithmetic of numbers. */
-enum aten_number {
-    NUMBER_ADD,
-    NUMBER_SUB,
-    NUMBER_MUL,
-    NUMBER_FLOORDIV,
-    NUMBER_MOD,
-    NUMBER_NEG,
-    NUMBER_EQ,
-    NUMBER_NE,
-    NUMBER_LT,
-    NUMBER_LE,
-    NUMBER_GT,
-    NUMBER_GE,
-    NUMBER_MAX,
-    NUMBER_MIN,
-    NUMBER_TRUEDIV,
-    NUMBER_AND,
-    NUMBER_OR,
-    NUMBER_NOT
-};
-
 /* The element type of result k as the file states it, of the parts if it is complex; ELEM_NONE: it does not. */
 enum elem aten_elem(const struct rule *, uint32_t k);
 /* The type to compute result 0 in from operands of type `own`: the stated one; `own` where the file says nothing (views

@@ -2,6 +2,7 @@
 #include "passes/legalize/aten.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- one number everywhere --------------------------------------------------------------------------------------- */
@@ -198,17 +199,17 @@ static value_id number_in(struct rule *r, uint32_t i)
 /* Arithmetic of two sizes. Divisions round towards minus infinity, and the divisor is above 0. */
 static expr_id size_of_two(struct rule *r, expr_id a, expr_id c)
 {
-    if ((r->param == NUMBER_FLOORDIV || r->param == NUMBER_MOD) && ex_lo(r->b->x, c) < 1)
+    if ((r->param == OP_FLOOR || r->param == OP_MOD) && ex_lo(r->b->x, c) < 1)
         return rule_refuse(r, "a size is divided by one that may be 0 or below: export with a larger min of its Dim"),
                (expr_id){0};
     switch (r->param) {
-    case NUMBER_ADD: return ex_add(r->b->x, a, c);
-    case NUMBER_SUB: return ex_sub(r->b->x, a, c);
-    case NUMBER_MUL: return ex_mul(r->b->x, a, c);
-    case NUMBER_FLOORDIV: return ex_div(r->b->x, a, c);
-    case NUMBER_MOD: return ex_mod(r->b->x, a, c);
-    case NUMBER_MAX: return ex_max(r->b->x, a, c);
-    case NUMBER_MIN: return ex_min(r->b->x, a, c);
+    case OP_ADD: return ex_add(r->b->x, a, c);
+    case OP_SUB: return ex_sub(r->b->x, a, c);
+    case OP_MUL: return ex_mul(r->b->x, a, c);
+    case OP_FLOOR: return ex_div(r->b->x, a, c);
+    case OP_MOD: return ex_mod(r->b->x, a, c);
+    case OP_MAX: return ex_max(r->b->x, a, c);
+    case OP_MIN: return ex_min(r->b->x, a, c);
     default:
         return rule_refuse(
                    r,
@@ -217,44 +218,31 @@ static expr_id size_of_two(struct rule *r, expr_id a, expr_id c)
     }
 }
 
-static bool compare_numbers(struct rule *r, value_id a, value_id c)
-{
-    struct builder *b = r->b;
-    enum op op = r->param == NUMBER_EQ                            ? OP_EQ
-                 : r->param == NUMBER_NE                          ? OP_NE
-                 : r->param == NUMBER_LT || r->param == NUMBER_GT ? OP_LT
-                                                                  : OP_LE;
-    bool swapped = r->param == NUMBER_GT || r->param == NUMBER_GE;
-    return rule_result(r, b_binary(b, op, swapped ? c : a, swapped ? a : c));
-}
-
+/* param: of two numbers the operator, OP_FLOOR: of the quotient; negative: the operands exchanged. */
 bool rule_aten_number(struct rule *r)
 {
     struct builder *b = r->b;
+    const enum op op = (enum op)abs(r->param);
     value_id a = number_in(r, 0), c = r->n_in > 1 || node_attr(r->node, "b") ? number_in(r, 1) : a;
     if (!a.i || !c.i)
         return false;
-    if (r->param == NUMBER_NOT)
+    if (op == OP_NOT)
         return rule_result(r, b_unary(b, OP_NOT, b_convert(b, a, ELEM_BOOL)));
-    if (r->param == NUMBER_NEG)
+    if (op == OP_NEG)
         return rule_result(r, b_unary(b, OP_NEG, a));
-    if (r->param == NUMBER_AND || r->param == NUMBER_OR)
-        return rule_result(r, b_binary(b, r->param == NUMBER_AND ? OP_AND : OP_OR, a, c));
-    bool real = v_is_float(b, a) || v_is_float(b, c) || r->param == NUMBER_TRUEDIV;
+    if (op == OP_AND || op == OP_OR)
+        return rule_result(r, b_binary(b, op, a, c));
+    bool real = v_is_float(b, a) || v_is_float(b, c) || op == OP_DIV;
     enum elem e = real ? ELEM_F64 : ELEM_I64;
     a = b_convert(b, a, e);
     c = b_convert(b, c, e);
-    if (r->param >= NUMBER_EQ && r->param <= NUMBER_GE)
-        return compare_numbers(r, a, c);
-    if (!real)
+    const bool swapped = r->param < 0, compares = op == OP_EQ || op == OP_NE || op == OP_LT || op == OP_LE;
+    if (!real && !compares)
         return number_out(r, size_of_two(r, b_elem(b, a, 0, -(int64_t)INT32_MAX, INT32_MAX),
                                          b_elem(b, c, 0, -(int64_t)INT32_MAX, INT32_MAX)));
-    static const enum op ops[] = {
-        [NUMBER_ADD] = OP_ADD, [NUMBER_SUB] = OP_SUB, [NUMBER_MUL] = OP_MUL,    [NUMBER_MOD] = OP_MOD,
-        [NUMBER_MAX] = OP_MAX, [NUMBER_MIN] = OP_MIN, [NUMBER_TRUEDIV] = OP_DIV};
-    if (r->param == NUMBER_FLOORDIV)
+    if (op == OP_FLOOR)
         return rule_result(r, b_unary(b, OP_FLOOR, b_binary(b, OP_DIV, a, c)));
-    return rule_result(r, b_binary(b, ops[r->param], a, c));
+    return rule_result(r, b_binary(b, op, swapped ? c : a, swapped ? a : c));
 }
 
 /* A number as another kind of number. param: 0 float, 1 int (towards zero), 2 floor, 3 ceil */

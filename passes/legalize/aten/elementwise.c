@@ -61,31 +61,32 @@ static value_id erf_inverse(struct builder *b, value_id x)
     return b_select(b, b_binary(b, OP_LT, b_unary(b, OP_ABS, x), one), y, far);
 }
 
-bool rule_aten_function(struct rule *r)
-{
-    struct builder *b = r->b;
-    value_id x = self_in(r), y = x;
-    switch (r->param) {
-    case ATEN_RSQRT: y = b_binary(b, OP_DIV, number(b, x, 1), b_unary(b, OP_SQRT, x)); break;
-    case ATEN_RECIPROCAL: y = b_binary(b, OP_DIV, number(b, x, 1), x); break;
-    case ATEN_LOG2: y = b_binary_f64(b, OP_MUL, b_unary(b, OP_LOG, x), M_LOG2E); break;
-    case ATEN_LOG10: y = b_binary_f64(b, OP_MUL, b_unary(b, OP_LOG, x), M_LOG10E); break;
-    case ATEN_EXP2: y = b_unary(b, OP_EXP, b_binary_f64(b, OP_MUL, x, M_LN2)); break;
-    case ATEN_ERFC: y = b_binary(b, OP_SUB, number(b, x, 1), b_unary(b, OP_ERF, x)); break;
-    case ATEN_ERFINV: y = b_convert(b, erf_inverse(b, b_convert(b, x, ELEM_F64)), v_elem(b, x)); break;
-    case ATEN_SQUARE: y = b_binary(b, OP_MUL, x, x); break;
-    case ATEN_RELU6: y = b_clamp(b, x, 0, 6); break;
-    case ATEN_SILU: y = b_binary(b, OP_MUL, x, b_unary(b, OP_SIGMOID, x)); break;
-    case ATEN_FRAC: y = b_binary(b, OP_SUB, x, b_unary(b, OP_TRUNC, x)); break;
-    case ATEN_LOGSIGMOID: { /* min(x, 0) - log1p(e^-|x|) */
-        value_id tail = b_unary(b, OP_LOG1P, b_unary(b, OP_EXP, b_unary(b, OP_NEG, b_unary(b, OP_ABS, x))));
-        y = b_binary(b, OP_SUB, b_binary_f64(b, OP_MIN, x, 0), tail);
-        break;
-    }
-    default: break;
-    }
-    return aten_result(r, y);
-}
+/* The rule that computes an expression of x, operand `self`. */
+#define FORMULA(name, formula)            \
+    bool rule_aten_##name(struct rule *r) \
+    {                                     \
+        struct builder *b = r->b;         \
+        value_id x = self_in(r);          \
+        (void)b;                          \
+        return aten_result(r, formula);   \
+    }                                     \
+    rule_fn rule_aten_##name
+
+FORMULA(positive, x);
+FORMULA(rsqrt, b_binary(b, OP_DIV, number(b, x, 1), b_unary(b, OP_SQRT, x)));
+FORMULA(reciprocal, b_binary(b, OP_DIV, number(b, x, 1), x));
+FORMULA(log2, b_binary_f64(b, OP_MUL, b_unary(b, OP_LOG, x), M_LOG2E));
+FORMULA(log10, b_binary_f64(b, OP_MUL, b_unary(b, OP_LOG, x), M_LOG10E));
+FORMULA(exp2, b_unary(b, OP_EXP, b_binary_f64(b, OP_MUL, x, M_LN2)));
+FORMULA(erfc, b_binary(b, OP_SUB, number(b, x, 1), b_unary(b, OP_ERF, x)));
+FORMULA(erfinv, b_convert(b, erf_inverse(b, b_convert(b, x, ELEM_F64)), v_elem(b, x)));
+FORMULA(square, b_binary(b, OP_MUL, x, x));
+FORMULA(relu6, b_clamp(b, x, 0, 6));
+FORMULA(silu, b_binary(b, OP_MUL, x, b_unary(b, OP_SIGMOID, x)));
+FORMULA(frac, b_binary(b, OP_SUB, x, b_unary(b, OP_TRUNC, x)));
+/* min(x, 0) - log1p(e^-|x|) */
+FORMULA(log_sigmoid, b_binary(b, OP_SUB, b_binary_f64(b, OP_MIN, x, 0),
+                              b_unary(b, OP_LOG1P, b_unary(b, OP_EXP, b_unary(b, OP_NEG, b_unary(b, OP_ABS, x))))));
 
 /* param: 0 isnan, 1 isinf, 2 isfinite, 3 isposinf, 4 isneginf */
 bool rule_aten_is(struct rule *r)
@@ -145,16 +146,7 @@ static value_id above(struct builder *b, value_id x, double limit, value_id y)
     return b_select(b, b_binary(b, OP_LE, x, number(b, x, limit)), y, x);
 }
 
-bool rule_aten_relu(struct rule *r)
-{
-    return rule_result(r, b_binary_f64(r->b, OP_MAX, rule_in(r, 0), 0));
-}
-
-bool rule_aten_leaky_relu(struct rule *r)
-{
-    value_id x = self_in(r);
-    return aten_result(r, above(r->b, x, 0, b_binary_f64(r->b, OP_MUL, x, aten_float(r, "negative_slope", 0.01))));
-}
+FORMULA(leaky_relu, above(b, x, 0, b_binary_f64(b, OP_MUL, x, aten_float(r, "negative_slope", 0.01))));
 
 bool rule_aten_elu(struct rule *r)
 {
@@ -205,29 +197,15 @@ bool rule_aten_hard(struct rule *r)
 static value_id softplus(struct builder *b, value_id x, double beta, double threshold)
 {
     value_id z = v_affine(b, x, beta, 0);
-    value_id tail = b_unary(b, OP_LOG1P, b_unary(b, OP_EXP, b_unary(b, OP_NEG, b_unary(b, OP_ABS, z))));
-    value_id y = b_binary(b, OP_ADD, b_binary_f64(b, OP_MAX, z, 0), tail);
+    value_id y = v_softplus(b, z);
     if (beta != 1)
         y = b_binary_f64(b, OP_DIV, y, beta);
     return b_select(b, b_binary(b, OP_LT, number(b, z, threshold), z), x, y);
 }
 
-bool rule_aten_softplus(struct rule *r)
-{
-    return aten_result(r, softplus(r->b, self_in(r), aten_float(r, "beta", 1), aten_float(r, "threshold", 20)));
-}
-
-bool rule_aten_mish(struct rule *r)
-{
-    value_id x = self_in(r);
-    return aten_result(r, b_binary(r->b, OP_MUL, x, b_unary(r->b, OP_TANH, softplus(r->b, x, 1, INFINITY))));
-}
-
-bool rule_aten_threshold(struct rule *r)
-{
-    value_id x = self_in(r);
-    return aten_result(r, above(r->b, x, aten_float(r, "threshold", 0), number(r->b, x, aten_float(r, "value", 0))));
-}
+FORMULA(softplus, softplus(b, x, aten_float(r, "beta", 1), aten_float(r, "threshold", 20)));
+FORMULA(mish, b_binary(b, OP_MUL, x, b_unary(b, OP_TANH, softplus(b, x, 1, INFINITY))));
+FORMULA(threshold, above(b, x, aten_float(r, "threshold", 0), number(b, x, aten_float(r, "value", 0))));
 
 bool rule_aten_prelu(struct rule *r)
 {
