@@ -1,9 +1,9 @@
-/* What every layer stands on: arenas, spans, vectors, checked 64-bit arithmetic, diagnostics.
+/* Used by every layer: arenas, spans, vectors, checked 64-bit arithmetic, diagnostics.
  *
- * Memory: everything a compilation owns lives in an arena of its context and goes with it; there is no
- * free() elsewhere. arena_alloc never returns NULL: when memory (or the context's budget) ends, it records a
- * diagnostic of class FAIL_LIMIT and longjmps to the context's unwind point, which mcc_compile() set. So no
- * foreign frame (LLVM, protobuf-c with its own checks, qsort callbacks) may lie between the two.
+ * Memory: a compilation allocates all memory in arenas of its context, and context_free frees them; nothing else calls
+ * free(). arena_alloc never returns NULL: if memory or the context's budget is exhausted, it records a diagnostic of
+ * class FAIL_LIMIT and longjmps to the context's unwind point, which mcc_compile() set. So no foreign frame (LLVM,
+ * protobuf-c, qsort) may lie between the two.
  */
 #ifndef MCC_IR_BASE_H
 #define MCC_IR_BASE_H
@@ -15,9 +15,9 @@
 #include <stdint.h>
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
-/* Two arguments: an array of the values that follow, and how many there are. It lives as long as the block. */
+/* Expands to two arguments: an array of the values, and their number. The array lives as long as the block. */
 #define ARRAY(type, ...) (const type[]){__VA_ARGS__}, (sizeof((const type[]){__VA_ARGS__}) / sizeof(type))
-/* The caller has to look at the result. */
+/* The caller must check the result. */
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
 /* Declares text: fmt with the arguments that follow it in the function's list, cut after size - 1 bytes. */
@@ -40,8 +40,7 @@ struct arena {
 };
 
 void *arena_alloc(struct arena *, size_t size); /* zeroed, 16-aligned, never NULL */
-/* For use under foreign frames: NULL, with the diagnostic recorded, where arena_alloc would
- * unwind. */
+/* For use under foreign frames: where arena_alloc would unwind, records the diagnostic and returns NULL. */
 void *arena_try(struct arena *, size_t size);
 void *arena_alloc_array(struct arena *, size_t n, size_t size); /* overflow-checked n * size */
 void *arena_copy(struct arena *, const void *, size_t size);
@@ -49,7 +48,7 @@ char *arena_strdup(struct arena *, const char *);
 char *arena_strndup(struct arena *, const char *, size_t n);
 char *arena_printf(struct arena *, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void arena_init(struct arena *, struct context *);
-void arena_release(struct arena *); /* gives every block back; the arena is empty again */
+void arena_release(struct arena *); /* frees every block; the arena is empty and may be used again */
 
 #define NEW(arena, T) ((T *)arena_alloc((arena), sizeof(T)))
 #define NEW_ARRAY(arena, T, n) ((T *)arena_alloc_array((arena), (size_t)(n), sizeof(T)))
@@ -62,7 +61,7 @@ void arena_release(struct arena *); /* gives every block back; the arena is empt
         uint32_t n, cap; \
     }
 void vec_grow(struct arena *, void **data, uint32_t *cap, uint32_t need, size_t size);
-/* Appends x. Pointers into the vector do not survive this. */
+/* Appends x. Invalidates pointers into the vector. */
 #define VEC_PUSH(arena, v, x)                                                                         \
     do {                                                                                              \
         if ((v)->n == (v)->cap)                                                                       \
@@ -75,7 +74,7 @@ void vec_grow(struct arena *, void **data, uint32_t *cap, uint32_t need, size_t 
 struct span {
     const void *data;
     size_t size;
-}; /* borrows, never owns */
+}; /* does not own the bytes */
 
 struct strbuf {
     struct arena *arena;
@@ -91,7 +90,7 @@ static inline struct strbuf strbuf_of(struct arena *arena)
 void strbuf_printf(struct strbuf *, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void strbuf_append(struct strbuf *, const void *, size_t n);
 void strbuf_varint(struct strbuf *, uint64_t v); /* as protobuf writes it: 7 bits a byte, low ones first */
-bool span_varint(struct span *, uint64_t *v); /* takes one off the front; false: none that ends is there */
+bool span_varint(struct span *, uint64_t *v); /* removes one from the front; false: no complete one is there */
 /* Appends s with control bytes, bad UTF-8 and bidirectional marks as \xNN, cut to max bytes of output. */
 void strbuf_escaped(struct strbuf *, const char *s, size_t max);
 /* Appends s as a quoted literal: \" \\ \n, control bytes, bad UTF-8 and bidirectional marks as \xNN. */
@@ -100,9 +99,9 @@ void strbuf_quoted(struct strbuf *, const char *s);
 /* ---- hashing (xxhash, 64 bits of XXH3) ------------------------------------------------------------ */
 
 uint64_t hash_bytes(const void *, size_t);
-/* Of the size and of some bytes spread over all: for what is compared as a whole where this is equal. */
+/* Hashes the size and a sample of the bytes: if two hashes are equal, the caller compares all bytes. */
 uint64_t hash_spread(const void *, size_t);
-/* Multiply and fold, the two constants are odd and have mixed bits (golden ratio, xxhash's PRIME64_2). */
+/* Multiply and fold; both constants are odd (golden ratio, xxhash's PRIME64_2). */
 static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 {
     uint64_t h = (a ^ (b + 0x9E3779B97F4A7C15u + (a << 6) + (a >> 2))) * 0xC2B2AE3D27D4EB4Fu;
@@ -165,13 +164,13 @@ enum severity { SEV_NOTE, SEV_REMARK, SEV_WARNING, SEV_ERROR };
 struct diag {
     enum severity severity;
     enum fail fail; /* errors only */
-    src_id src; /* 0: about the file as a whole, or see tensor */
+    src_id src; /* 0: about the whole file, or about `tensor` */
     const char *tensor; /* NULL, or the tensor (value, port) it is about */
     const char *flag; /* NULL, or the warning/remark group: "constant-growth" prints [-Wconstant-growth] */
     const char *text; /* one line, under 1000 bytes, hostile bytes escaped */
-    const char *format; /* what text was printed from: errors of one format are of one kind */
-    uint32_t repeats; /* how often the same text came again at the same place */
-    uint32_t similar; /* further ones of this kind that were counted only */
+    const char *format; /* the format of `text`: errors of one format are of one kind */
+    uint32_t repeats; /* how often the same text was repeated at the same place */
+    uint32_t similar; /* further diagnostics of this kind that are counted, not recorded */
 };
 
 /* ---- limits: defaults in base.c, each raised by --limit-NAME ----------------- */
@@ -197,60 +196,59 @@ extern const struct limits limits_default;
 struct exprs; /* ir/expr/expr.h */
 struct time { /* see time_begin */
     double most; /* seconds; 0: nothing is counted */
-    double began; /* the thread's clock at the beginning */
+    double began; /* the thread's clock at time_begin */
     double workers; /* seconds that workers have used: the pool adds them (codegen/spawn.c) */
-    uint64_t work; /* since the clock was looked at */
-    const char *text; /* what to say when they are over */
+    uint64_t work; /* steps since the clock was last read */
+    const char *text; /* the diagnostic when they are used up */
 };
 struct context {
     struct arena session; /* lives as long as the context */
     struct limits limits;
     struct time time;
-    const char *model_path; /* as the user gave it: every message begins with it */
-    uint32_t line, column; /* after it, from 1 on, where it is a configuration; 0: none */
+    const char *model_path; /* as the user gave it; every message begins with it */
+    uint32_t line, column; /* in a configuration file, from 1; 0: none */
     struct exprs *exprs;
     VEC(struct source) sources; /* [0] unused */
     VEC(struct diag) diags;
     enum fail fail; /* class of the first error; FAIL_NONE: fine so far */
     uint32_t n_errors;
-    uint32_t kind_limit; /* errors or warnings of one kind that are recorded, the rest is counted; 0: no limit */
+    uint32_t kind_limit; /* records so many errors or warnings of one kind and counts the rest; 0: no limit */
     bool werror; /* warnings are errors */
     bool field_code; /* functions in loops are hashes: what is emitted is lowered by lf_field (mcc prove) */
     bool function_marks; /* lf_math says in statements whose result it is, for bounds of rounding (mcc diff) */
     bool field; /* f32 in constants and in the interpreter is GF(q) x GF(p) (ir/ops/field.h) */
-    src_id at; /* the node at work: what failures too deep to know are about */
+    src_id at; /* the current node, for failures in code that does not know its node */
     jmp_buf *unwind; /* set by whoever called into the compiler */
     int64_t heap_used; /* bytes of all arena blocks */
-    const char
-        *volatile temp_files[3]; /* outputs being written; who ends the process by a signal removes them. NULL: none */
-    const char *volatile temp_made; /* the folder of some of them, empty after them; NULL: none */
-    const char *volatile temp_folder; /* one with files that a program of the user reads; NULL: none */
+    const char *volatile temp_files[3]; /* outputs being written, which the signal handler removes; NULL: none */
+    const char *volatile temp_made; /* the folder of some of them, which it removes after them; NULL: none */
+    const char *volatile temp_folder; /* a folder of files that a program of the user reads; NULL: none */
     volatile int child; /* that program's process; 0: it does not run */
-    struct context *volatile apart; /* at work for this one, with temporary files of its own; NULL: none */
+    struct context *volatile apart; /* a context that works for this one, with its own temporary files; NULL: none */
     int64_t fail_alloc; /* tests: the allocation that fails, counted down; 0 = never */
-    struct arena_block *blocks; /* every block of every arena: context_free gives back what an unwinding left */
+    struct arena_block *blocks; /* all blocks of all arenas: context_free frees those that an unwinding left */
 };
 
-/* A context without index expressions: enough for the loop IR. context_new of ir/expr/expr.h makes a whole one. NULL
- * when not even that fits into memory. */
+/* A context without index expressions, which suffices for the loop IR; context_new (ir/expr/expr.h) makes a complete
+ * one. NULL: out of memory. */
 struct context *context_bare(void);
 void context_free(struct context *);
 
 src_id source_add(struct context *, struct source);
 const struct source *source_get(const struct context *, src_id);
-const char *source_label(
-    const struct source *); /* the node's name, else its first output's, else its operator's; never NULL */
+/* The node's name, else its first output's, else its operator's; never NULL. */
+const char *source_label(const struct source *);
 const char *origin_short(const char *origin); /* source.origin without folders; "" for NULL */
 
-/* Record a diagnostic; false, so that `return error_model(...)` reads well. Equal texts at one source are
- * counted, not repeated; after kind_limit errors of one kind the rest is counted. */
+/* Records an error and returns false, for `return error_model(...)`. Only counts a text that is there at the same
+ * source, and errors of one kind after kind_limit of them. */
 bool error_at(struct context *, enum fail, src_id, const char *tensor, const char *fmt, ...) PRINTF_LIKE(5, 6);
 #define error_usage(ctx, ...) error_at((ctx), FAIL_USAGE, (src_id){0}, NULL, __VA_ARGS__)
 #define error_model(ctx, src, ...) error_at((ctx), FAIL_MODEL, (src), NULL, __VA_ARGS__)
 #define error_limit(ctx, src, ...) error_at((ctx), FAIL_LIMIT, (src), NULL, __VA_ARGS__)
 #define error_env(ctx, ...) error_at((ctx), FAIL_ENV, (src_id){0}, NULL, __VA_ARGS__)
 #define error_internal(ctx, src, ...) error_at((ctx), FAIL_INTERNAL, (src), NULL, __VA_ARGS__)
-/* A place in the list of diagnostics, to which it can be taken back: for work that is tried out. */
+/* A position in the list of diagnostics, to roll back to after speculative work. */
 struct diag_mark {
     uint32_t n, n_errors;
     enum fail fail;
@@ -260,36 +258,37 @@ struct diag_list {
     uint32_t n;
 };
 struct diag_mark diag_mark(const struct context *);
-/* Takes out what was recorded since the mark, if its errors all say that the model is bad: then true, and the context
- * counts as if nothing had happened. false: all stays. */
+/* If all errors since the mark are of class FAIL_MODEL, moves the diagnostics since the mark to *out, restores the
+ * context's counts and returns true. Else changes nothing and returns false. */
 bool diag_take(struct context *, const struct diag_mark *, struct diag_list *out);
 void diag_put_back(struct context *, const struct diag_list *);
-/* Takes out everything since the mark, errors too. */
+/* Discards all diagnostics since the mark. */
 void diag_drop(struct context *, const struct diag_mark *);
 void warn_at(struct context *, src_id, const char *flag, const char *fmt, ...) PRINTF_LIKE(4, 5);
 void remark_at(struct context *, src_id, const char *flag, const char *fmt, ...) PRINTF_LIKE(4, 5);
 /* "FILE: node 'NAME' (OP-VERSION): error: TEXT [-Wflag]", one line without the newline, hostile bytes escaped. */
 void diag_render(const struct context *, const struct diag *, struct strbuf *out);
-/* Calls run(user), then end(user): also when run unwinds, which goes on after it. For what is not the arena's:
- * descriptors, processes, memory of libraries. */
+/* Calls run(user), then end(user). If run unwinds, calls end(user) and continues the unwinding. For resources that no
+ * arena owns: descriptors, processes, memory of libraries. */
 bool run_guarded(struct context *, bool (*run)(void *user), void (*end)(void *user), void *user);
-/* Records an error and unwinds to ctx->unwind: for failures met too deep to return through (memory, budgets). */
+/* Records an error and unwinds to ctx->unwind: for failures in functions that return no error (memory, budgets). */
 _Noreturn void context_unwind(struct context *, enum fail, src_id, const char *fmt, ...) PRINTF_LIKE(4, 5);
-/* The same in two steps, without allocating, where a limit is reached: the text stays where it is. */
+/* The same in two steps without allocation, when a limit is reached. The text is not copied. */
 void limit_record(struct context *, const char *text);
 _Noreturn void limit_unwind(struct context *);
 
 /* ---- the processor time of a compilation (time.c) ------------------------------------------------------ */
 
-/* From time_begin to time_end, what the calling thread and the workers use counts against limits.compile_time. When it
- * is over, the next look at the clock unwinds as an allocation does when memory ends; every arena_alloc may look. */
+/* From time_begin to time_end, the processor time of the calling thread and of the workers counts against
+ * limits.compile_time. When it is used up, the next check of the clock unwinds as a failed allocation does; every
+ * arena_alloc may check. */
 void time_begin(struct context *);
 void time_end(struct context *);
-double time_left(const struct context *); /* seconds; infinite where nothing is counted */
+double time_left(const struct context *); /* seconds; infinite: there is no limit */
 bool time_is_over(struct context *); /* true after a diagnostic */
-void time_check(struct context *); /* unwinds when it is over */
+void time_check(struct context *); /* unwinds if it is used up */
 
-/* Loops that allocate nothing say what they do: so many elementary steps of some nanoseconds. May unwind. */
+/* Loops that do not allocate report their work here, in steps of a few nanoseconds. May unwind. */
 enum { TIME_WORK = 1 << 20, TIME_ALLOC = 1 << 12, TIME_EXPR = 1 << 6 };
 static inline void time_spend(struct context *ctx, uint64_t steps)
 {

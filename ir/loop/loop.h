@@ -1,14 +1,14 @@
 /* The loop IR: kernels and programs as structured SSA over scalars, vectors and buffers.
  *
- * A *function* has buffer and index arguments and a body of statements. Values are immutable; loops carry values
- * (phis) and yield them. The same language serves four roles:
+ * A function has buffer and index arguments and a body of statements. Values are immutable; loops carry values (phis)
+ * and yield them. A function has one of four roles:
  *   kernel   one `parallel` loop at the end of its body, over [0, count): the unit that threads claim in chunks;
  *   program  the run function of an artifact: launches, control flow, calls, in the order of the graph;
  *   plan     derives symbols, sizes and output shapes from input shapes;
- *   entry    the C function of a static network, with C's arguments; the last one is memory that begins with the
- *            scratch of what it launches. It checks sizes and launches the program.
- * It prints, parses, verifies and is interpreted with every access checked (ir/loop/); codegen translates it
- * statement by statement, without optimising (docs/loop-ir.md has the text form and every rule).
+ *   entry    the C function of a static network, with C's arguments; the last one is memory, which begins with the
+ *            scratch of the kernels. It checks sizes and launches the program.
+ * ir/loop prints, parses, verifies and interprets it, and the interpreter checks every access. codegen translates it
+ * statement by statement, without optimising. docs/loop-ir.md has the text form and every rule.
  *
  * Text form, one statement a line:
  *   kernel @k7 nodes(3, 5) {
@@ -49,7 +49,7 @@ struct ltype {
 
 enum lop {
     L_NONE,
-    /* values; every operand has the result's type unless said */
+    /* values; operands have the result's type unless stated otherwise */
     L_CONST,      /* imm (integers, index, bool) or fimm (floats); vectors: splat of it */
     L_NEG,
     L_ABS,
@@ -69,7 +69,7 @@ enum lop {
     L_MIN,
     L_MAX, /* floats: a NaN operand gives a NaN */
     L_MINNUM,
-    L_MAXNUM, /* floats: as one machine instruction likes it (a < b ? a : b, a > b ? a : b): second operand on NaN */
+    L_MAXNUM, /* floats: a < b ? a : b and a > b ? a : b, as one x86 instruction; a NaN gives the second operand */
     L_LDEXP, /* a * 2^b, rounded once; 1/4 <= |a| <= 4 or NaN; integral b, |b| <= 252, of f64 2044 */
     L_AND,
     L_OR,
@@ -104,14 +104,14 @@ enum lop {
     L_SCATTER, /* buffer, i64xN indices, value [, mask]; lanes in order */
     L_LOCAL, /* result: buffer of imm elements in the kernel's scratch, 64-byte aligned; contents undefined at each
                 parallel index */
-    L_OFFSET, /* buffer, byte offset (index) -> buffer of another elem; programs: how arena, weights and ports are
-               * cut */
+    L_OFFSET, /* buffer, byte offset (index) -> buffer of another elem; programs take parts of the arena, the weights
+               * and the ports by it */
     L_MATMUL, /* c, a, index, b, index, then constants (struct lmatmul): all of a product of rows of a by panels of b
                * goes into the local c, one row after the other */
-    L_PREFETCH, /* buffer, byte offset: the line there is wanted soon, in L1; never fails, no effect on values */
-    L_PREFETCH2, /* ... in L2 */
+    L_PREFETCH, /* buffer, byte offset: prefetches the cache line into L1; never fails, no effect on values */
+    L_PREFETCH2, /* into L2 */
     L_ADDRESS, /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
-    L_SHARED, /* buffer, buffer -> bool: do both begin at one address? */
+    L_SHARED, /* buffer, buffer -> bool: do both begin at the same address? */
     L_GLOBAL, /* -> buffer: constant data of the symbol `name`; entries only */
     /* control */
     L_FOR, /* lo, hi, carried inits...; step imm >= 1; block params: variable, carried...; results = last carried;
@@ -130,7 +130,7 @@ enum lop {
                * run has failed */
     L_COUNT
 };
-enum { LOOP_TABLE = 256 }; /* elements that indices of a byte reach */
+enum { LOOP_TABLE = 256 }; /* elements that a u8 index can address */
 enum { LOOP_LANES_MAX = 128 }; /* of a register: a byte numbers those of both operands of a shuffle */
 const char *lop_name(enum lop);
 enum lop lop_by_name(const char *);
@@ -193,8 +193,8 @@ struct lfunc {
 struct lfunc *lf_new(struct context *, struct arena *, enum lrole, const char *name);
 lreg lf_arg(struct lfunc *, struct ltype, uint32_t flags, uint32_t align,
             const char *label); /* in order, before any statement */
-/* The lanes of a vector of n, and its first one again up to a power of two, as a shuffle's list; returns how many.
- * L_HREDUCE takes a power of two; and, or, min and max of the result are those of the n. */
+/* A shuffle's list that pads a vector of n lanes to a power of two, as L_HREDUCE needs, by repeating its first lane;
+ * returns the power. AND, OR, MIN and MAX of the padded vector are those of the n lanes. */
 static inline uint32_t lanes_padded(uint32_t n, uint8_t from[256])
 {
     uint32_t all = 1;
@@ -204,17 +204,17 @@ static inline uint32_t lanes_padded(uint32_t n, uint8_t from[256])
         from[i] = (uint8_t)(i < n ? i : 0);
     return all;
 }
-/* Appends to block b a statement with one result, or none where the operation has none: {0}. */
+/* Appends a statement to block b and returns its result; {0}: the operation has none. */
 lreg lf_op(struct lfunc *, lblock b, enum lop, struct ltype, const lreg *in, uint32_t n_in);
-/* Appends one with nothing but its operands; valid until the next append to b. */
+/* Appends a statement with these operands, all else zero; the pointer is valid until the next append to b. */
 struct lstmt *lf_stmt(struct lfunc *, lblock b, enum lop, const lreg *in, uint32_t n_in);
-struct lstmt *lf_last(struct lfunc *, lblock b); /* the one appended last; valid as long */
+struct lstmt *lf_last(struct lfunc *, lblock b); /* the last one; valid until the next append to b */
 lreg lf_value(struct lfunc *, struct ltype); /* a fresh value: for results and block params */
 lblock lf_block(struct lfunc *);
 lreg *lf_lregs(struct lfunc *, const lreg *, uint32_t n); /* copy into the arena */
 struct ltype lf_type(const struct lfunc *, lreg);
-void lf_tidy(struct lfunc *); /* equal statements once, unused ones not (ir/loop/tidy.c) */
-/* Which of two zeros L_MIN and L_MAX of floats give is said in statements (ir/loop/extremes.c). */
+void lf_tidy(struct lfunc *); /* common subexpression and dead code elimination (ir/loop/tidy.c) */
+/* Adds statements that choose between -0 and +0 to L_MIN and L_MAX of floats (ir/loop/extremes.c). */
 void lf_settle_zeros(struct lfunc *);
 /* Where mcc prove has the bytes of loops and branches that run. */
 #define FIELD_MARKS 0x200000000000
@@ -239,14 +239,16 @@ bool lf_mutate(struct lfunc *, int64_t *site);
 /* Tests: the first sum, product or maximum of floats, else a multiply-add, becomes another operation (break.c). False:
  * there is none. */
 bool lf_break(struct lfunc *);
-bool lf_finish(struct lfunc *); /* lays out LOCALs, then verifies */
+bool lf_finish(struct lfunc *); /* assigns memory to LOCALs, then verifies */
 
-/* What the constants of L_MATMUL say, in their order. Row r of c is the sum over all loops of row r of a, `k` elements,
- * by b, which holds k / group groups of each of 16 columns, [k / group][16][group]: L_DOT of all groups in order. Two
- * sets of `rows` rows share b: the second begins `second` elements after the first in a, and is rows `place` and up of
- * c, where it may overlap the first; place 0: there is one. Two vectors of columns share a: `apart` elements lie
- * between them in b; 0: there is one. c has no gaps: a row is 16 lanes of each vector. f32: the products of a group's
- * first and second elements are summed apart along k, each rounded once, and then go into c. */
+/* The constants of L_MATMUL in their order. Row r of c is the sum over all loops of row r of a, which has `k` elements,
+ * times b. b holds groups of 16 columns, [k / group][16][group]; L_DOT sums the groups in order.
+ * second, place: a second set of `rows` rows of a begins `second` elements after the first and uses the same b. Its
+ * results are the rows of c from `place` on, where they may overlap the first set's. place 0: there is one set.
+ * apart: elements of b between two vectors of columns, which use the same rows of a. 0: there is one vector.
+ * c has no gaps: a row is 16 lanes of each vector.
+ * f32: the products of the first and of the second elements of the groups have separate accumulators along k, with one
+ * rounding for each product; both are added to c at the end. */
 enum { MATMUL_FIXED = 11, MATMUL_LOOPS = 4, MATMUL_COLUMNS = 16, MATMUL_BYTES = 64 };
 struct lmatmul {
     int64_t rows, stride, second, place, apart, k; /* stride: elements of a between rows */
@@ -255,8 +257,7 @@ struct lmatmul {
         int64_t n, a, b;
     } loop[MATMUL_LOOPS];
 };
-/* Of the constants after the first five operands; false: they are none that a statement may have. size: bytes of an
- * element of a. */
+/* Reads the constants after the first five operands; false: they are not valid. size: bytes of an element of a. */
 bool lmatmul_of(const int64_t *constants, uint32_t n, uint32_t size, struct lmatmul *);
 /* The rows of c that are written. */
 static inline int64_t lmatmul_rows(const struct lmatmul *m)
@@ -275,10 +276,10 @@ bool lf_verify(struct lfunc *); /* rules numbered at the head of ir/loop/verify_
  * statements appended to block b (ir/loop/math/math.c; ULP bounds in docs/numerics.md). {0}: no expansion for this
  * op/type. */
 lreg lf_math(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in);
-/* The same where least <= in[0] <= most, or in[0] is NaN: an exponential then needs no clamps. */
+/* The same if least <= in[0] <= most or in[0] is NaN: an exponential needs no clamps then. */
 lreg lf_math_within(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in, double least,
                     double most);
-bool lf_math_is_long(enum op); /* of f32 lanes, through f64: some hundred statements */
+bool lf_math_is_long(enum op); /* does it take a hundred statements or more, through f64, for f32 lanes? */
 
 /* The words of a and of b that lane `lane` of L_MATDOT multiplies by its first (step 0) or second L_DOT. */
 static inline uint32_t matdot_row(uint32_t lane, uint32_t step)
