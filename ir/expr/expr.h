@@ -6,7 +6,7 @@
  *
  * Canonical form: a sum is constant + SUM coef * term, terms being products of atoms, sorted by id; products
  * are distributed over sums while that stays small. Overflow while folding constants is a compile error
- * (context_unwind with FAIL_LIMIT): sizes past 2^63 are nobody's network.
+ * (context_unwind with FAIL_LIMIT): no network has sizes of 2^63 or more.
  */
 #ifndef MCC_IR_EXPR_H
 #define MCC_IR_EXPR_H
@@ -51,36 +51,35 @@ struct sym_bounds {
 };
 struct symbol {
     enum sym_kind kind;
-    const char *name;          /* unique in the context; what the printer shows */
+    const char *name;          /* unique in the context */
     int64_t lo, hi, divisor;   /* interval and divisibility; divisor >= 1 */
-    struct sym_bounds
-        given;   /* what the artifact says that it takes; graph.size_checks refuse some of it with reasons */
-    int64_t least, filled; /* from least to filled - 1 every output is empty, and nothing is computed: only a run above
-                            * has to keep to the bounds. filled = least: no such case */
-    bool room; /* memory has room for hi of them, and hi stays: n<=hi of an input specification */
+    struct sym_bounds given; /* the artifact's declared bounds; graph.size_checks refuse some of these sizes */
+    int64_t least, filled; /* for least to filled - 1 all outputs are empty and nothing is computed, so the bounds do
+                            * not apply. filled = least: no such sizes */
+    bool room; /* memory is reserved for hi: n<=hi of an input specification */
     expr_id bound; /* provable upper bound in other symbols, or {0} */
-    uint32_t value, elem; /* SYM_VALUE: value_id.i and flat element that defines it; elem
-                           * UINT32_MAX: it is a dim of that value */
-    sym_id of; /* the symbol that it stands for within a narrower range (sym_within); {0}: none */
+    uint32_t value,
+        elem; /* SYM_VALUE: value_id.i and the flat element that defines it; UINT32_MAX: a dim of the value */
+    sym_id of; /* the symbol that this one replaces in a narrower range (sym_within); {0}: none */
     sym_id next; /* the next of its kind (sym_next) */
 };
 
-/* A context with its index expressions; context_free (ir/base/base.h) gives it back. NULL when memory ends. */
+/* A context with its index expressions; context_free (ir/base/base.h) frees it. NULL: out of memory. */
 struct context *context_new(void);
 struct exprs *exprs_new(struct context *);
-uint32_t ex_count(const struct exprs *); /* ids given so far are below this */
+uint32_t ex_count(const struct exprs *); /* all ids are below this */
 
 sym_id sym_new(struct exprs *, enum sym_kind, const char *name, int64_t lo, int64_t hi);
-/* A symbol for s where s is within [lo, hi]. It is of the same kind, but none of those that sym_next gives: whoever
- * uses it binds it to the value of s, after a test. */
+/* A symbol that replaces s where s is in [lo, hi]. It has the same kind, but sym_next does not return it. The caller
+ * emits the test and binds the new symbol to the value of s. */
 sym_id sym_within(struct exprs *, sym_id s, int64_t lo, int64_t hi);
-/* Narrow lo/hi/divisor before the symbol is used in expressions; one whose lo == hi is a constant from then on. */
+/* The caller may narrow lo, hi and divisor before expressions use the symbol. lo == hi makes it a constant. */
 struct symbol *sym_get(struct exprs *, sym_id);
-/* Narrows a symbol that expressions may mention already: those keep the wider bounds that they were made with, which
- * hold. ex_sym gives a constant from now on where lo == hi. An empty range (lo > hi) is for the caller to refuse. */
+/* Narrows a symbol that expressions may use already; these keep their wider bounds, which stay valid. If lo == hi,
+ * ex_sym returns a constant from now on. The caller must refuse an empty range (lo > hi). */
 void sym_narrow(struct exprs *, sym_id, int64_t lo, int64_t hi, int64_t divisor);
 uint32_t sym_count(const struct exprs *);
-/* The symbols of one kind in order of creation: {0} gives the first, {0} comes back after the last. */
+/* The next symbol of one kind in order of creation; {0} gives the first. Returns {0} after the last. */
 sym_id sym_next(const struct exprs *, enum sym_kind, sym_id);
 sym_id sym_find(const struct exprs *, const char *name); /* {0}: no symbol of that name */
 
@@ -91,8 +90,8 @@ expr_id ex_sub(struct exprs *, expr_id, expr_id);
 expr_id ex_mul(struct exprs *, expr_id, expr_id);
 expr_id ex_addc(struct exprs *, expr_id, int64_t);
 expr_id ex_mulc(struct exprs *, expr_id, int64_t);
-expr_id ex_dot(struct exprs *, expr_id first, const expr_id *a, const expr_id *b,
-               uint32_t n); /* first + a[0] b[0] + ... */
+/* first + a[0] b[0] + ... */
+expr_id ex_dot(struct exprs *, expr_id first, const expr_id *a, const expr_id *b, uint32_t n);
 expr_id ex_div(struct exprs *, expr_id, expr_id); /* floor */
 expr_id ex_ceildiv(struct exprs *, expr_id, expr_id);
 expr_id ex_mod(struct exprs *, expr_id, expr_id);
@@ -118,13 +117,13 @@ bool ex_uses(const struct exprs *, expr_id, sym_id);
 sym_id ex_first_sym(const struct exprs *, expr_id); /* one that it uses; {0}: none */
 bool ex_uses_kind(const struct exprs *, expr_id, enum sym_kind); /* any symbol of that kind */
 uint32_t ex_n_args(const struct exprs *, expr_id);
-uint32_t ex_size(const struct exprs *, expr_id); /* parts, written out as a tree */
+uint32_t ex_size(const struct exprs *, expr_id); /* nodes of the expression as a tree */
 expr_id ex_arg(const struct exprs *, expr_id, uint32_t i);
 int64_t ex_coef(const struct exprs *, expr_id sum, uint32_t i); /* of arg i of a sum */
 int64_t ex_addend(const struct exprs *, expr_id sum); /* the constant of a sum */
-/* e = coef * s + rest with rest free of s; false when e is not of that form. */
+/* Splits e into coef * s + rest, where rest does not use s; false: e has no such form. */
 bool ex_linear(struct exprs *, expr_id e, sym_id s, expr_id *coef, expr_id *rest);
-/* a - b is a constant, *by. A difference beyond the limits of expressions is none: this asks, and cannot fail. */
+/* Is a - b a constant? Then *by. False too if the difference exceeds the limits of expressions; never unwinds. */
 bool ex_apart(struct exprs *, expr_id a, expr_id b, int64_t *by);
 
 enum truth { FALSE_, TRUE_, UNKNOWN_ };
@@ -135,15 +134,14 @@ enum truth ex_cmp_le(struct exprs *, expr_id, expr_id);
 
 /* Replaces symbols: from[i] becomes to[i], simultaneously. */
 expr_id ex_subst(struct exprs *, expr_id, const sym_id *from, const expr_id *to, uint32_t n);
-/* The same of expressions that use symbols: from[i] becomes to[i] wherever it stands as a whole. */
+/* Replaces subexpressions that use symbols: each occurrence of from[i] becomes to[i]. */
 expr_id ex_replace(struct exprs *, expr_id, const expr_id *from, const expr_id *to, uint32_t n);
 
 /* Evaluates with sym_value[sym.i]; false on overflow or division by zero. */
 bool ex_eval(const struct exprs *, expr_id, const int64_t *sym_value, int64_t *out);
 
-/* Text: "n", "2*n + 1", "floordiv(h + 1, 2)", "min(a, b)", "select(a < b, c, d)". Parses back to the same id, unless a
- * symbol has been narrowed since (sym_narrow): then to one that is equal for all values that the symbol can still have.
- */
+/* Text: "n", "2*n + 1", "floordiv(h + 1, 2)", "min(a, b)", "select(a < b, c, d)". Parsing it gives the same id, or,
+ * after sym_narrow of a symbol, an expression that is equal for the symbol's remaining values. */
 void ex_print(const struct exprs *, expr_id, struct strbuf *);
 /* Parses from *p, advances it; unknown names become SYM_SHAPE symbols when create is set, else failure ({0}). */
 expr_id ex_parse(struct exprs *, const char **p, bool create);

@@ -1,7 +1,6 @@
-/* Element types and operators as tables, and the arithmetic of single elements: what both IRs stand on.
- *
- * In: nothing but ir/base. Out: enum elem (elem.def), enum op (ops.def) with what every layer asks of them, and
- * scalar_eval, the one definition of what an operator computes (ir/ops/scalar.h has its forms for whole arrays).
+/* Element types and operators as tables, and the arithmetic of single elements, for both IRs: enum elem (elem.def),
+ * enum op (ops.def), their common facts, and scalar_eval, which defines what an operator computes (ir/ops/scalar.h: on
+ * arrays).
  */
 #ifndef MCC_IR_OPS_H
 #define MCC_IR_OPS_H
@@ -21,15 +20,15 @@ enum elem elem_by_name(const char *);        /* ELEM_NONE: unknown */
 /* Floats of less than 32 bits that have a sign. */
 enum float_special {
     SPECIAL_IEEE, /* infinities and NaNs in the last exponent */
-    SPECIAL_FN, /* no infinity; all ones is NaN */
-    SPECIAL_FNUZ, /* no infinity, no negative zero: its code is the NaN */
+    SPECIAL_FN, /* no infinity; all bits 1: NaN */
+    SPECIAL_FNUZ, /* no infinity; the code of negative zero is NaN */
     SPECIAL_NONE /* finite numbers only */
 };
 struct float_format {
     uint32_t bits, mantissa;
     int32_t bias;
     enum float_special special;
-    uint32_t max, overflow, nan; /* codes of the largest number, of what is beyond it, of a NaN */
+    uint32_t max, overflow, nan; /* codes of the largest number, of an overflow, of a NaN */
 };
 extern const struct float_format float_formats[]; /* by enum elem; bits 0: no such float */
 enum elem elem_by_onnx(int32_t data_type);   /* TensorProto.DataType */
@@ -63,12 +62,11 @@ enum op_memory { MEMORY_GIVEN, MEMORY_SIZED, MEMORY_OWN };       /* of a call's 
 const char *op_name(enum op);
 enum op_shape op_shape(enum op);
 enum op_cost op_cost(enum op);
-/* Is a point of the result computed by itself, from operands at points of theirs: a map, a point's own function, an
- * index? */
+/* Does each point of the result depend only on single points of the operands (MAP, POINT, INDEX)? */
 bool op_is_pointwise(enum op);
 
-/* What ops.def says of an operator without functions. max_in and n_out are -1 where any number goes; attrs is the text
- * of the row. The functions are in tables of who calls them. */
+/* The columns of ops.def that are no functions. max_in, n_out -1: any number; attrs: the text of the row. Each caller
+ * of the functions has a table of them. */
 struct op_info {
     const char *name;
     int32_t min_in, max_in, n_out;
@@ -90,13 +88,13 @@ uint32_t op_attrs(enum op, struct op_attr out[OP_ATTR_MAX]);
 /* ---- arithmetic of elements ------------------------------------------------------------------------------------ */
 
 enum eval_status { EVAL_OK = 0, EVAL_SHAPE = -2, EVAL_NOMEM = -4, EVAL_VALUE = -9, EVAL_UNSUPPORTED = -100 };
-/* One scalar operator on concrete elements: the arithmetic that folding and the interpreters share.
- * EVAL_VALUE on an integer zero divisor. */
+/* Computes a scalar operator on elements, for constant folding and the interpreters. EVAL_VALUE: an integer is divided
+ * by 0. */
 enum eval_status scalar_eval(enum op, enum elem, const void *const *in, void *out);
-/* Of conversions: of f8e8m0 up, down, nearest; of bf16 normal, which is even, but numbers below the smallest normal one
- * may become 0. */
+/* Rounding of conversions. UP, DOWN, NEAREST: to f8e8m0. NORMAL, to bf16: as EVEN, but subnormal results may become 0.
+ */
 enum round_mode { ROUND_EVEN, ROUND_UP, ROUND_DOWN, ROUND_NEAREST, ROUND_NORMAL };
-/* False: none is called so; *out stays. NULL is even. */
+/* NULL gives ROUND_EVEN. False: no such name; *out is unchanged. */
 bool round_mode_by_name(const char *name, enum round_mode *out);
 /* Conversion of n elements (rules of CONVERT). */
 void elems_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate,
