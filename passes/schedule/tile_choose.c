@@ -93,8 +93,10 @@ void tile_choose(const struct site *site, struct schedule *out)
     const struct type *t = value_type(site->g, n->out[0]);
     struct tile_schedule c = {
         .nr = 1, .ta = 1, .tb = 1, .interleave = RATE_INTERLEAVE, .interleave_least = RATE_INTERLEAVE_LEAST};
-    int64_t max_ta = MAX_TA, max_apart = has_long_map(site) ? 4 : 8; /* where points share nothing */
+    int64_t max_ta = MAX_TA;
     tile_form(site, n, &c, &max_ta);
+    bool rows = anchor_is_window(site, n) && c.a >= 0 && c.a < c.vec;
+    int64_t max_apart = rows || has_long_map(site) ? 4 : 8; /* where points share nothing */
     struct anchor_extent v = anchor_extent(site, t, c.vec), a = anchor_extent(site, t, c.a),
                          b = anchor_extent(site, t, c.b);
     int64_t vectors = (v.n + c.lanes - 1) / c.lanes;

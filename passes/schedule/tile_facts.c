@@ -68,11 +68,13 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
         c->a = 0;
         return;
     }
-    c->a = c->vec == last ? (n->op == OP_CONV && !conv_depthwise(site->g, n) ? 1 : -1) : last;
+    bool window = anchor_is_window(site, n), open = rank >= 4 && !ex_is_const(site->x, t->dims[last - 1], NULL);
+    c->a = c->vec != last                           ? last
+           : n->op == OP_CONV && !window            ? 1
+           : window && open && site->k->outs.n == 1 ? last - 1
+                                                    : -1;
     /* Rows of which the run knows how many are no parallel indices of windows: each would be split by divisions. */
-    bool rows = c->a == last && rank >= 4 &&
-                (anchor_is_window(site, n) ? site->k->outs.n == 1 && !ex_is_const(site->x, t->dims[last - 1], NULL)
-                                           : n->op == OP_CONV);
+    bool rows = c->a == last && rank >= 4 && (window ? site->k->outs.n == 1 && open : n->op == OP_CONV);
     if (rows)
         c->b = rank - 2;
     if (c->a == c->vec)

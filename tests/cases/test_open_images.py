@@ -55,6 +55,8 @@ FORMS = {
     "depthwise": lambda s: s.conv(40, 3, pad=1).conv(40, 3, pad=1, group=40).conv(40, 5, 2, pad=2, group=40).conv(40, 3, dilation=4, pad=4, group=40),
     "windows": lambda s: s.conv(40, 3, pad=1).add("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
     .add("AveragePool", kernel_shape=[3, 3], pads=[1] * 4),
+    "few channels": lambda s: s.add("MaxPool", kernel_shape=[3, 3], pads=[1] * 4).conv(3, 3, pad=1, group=3).add("Relu").conv(3, 5, 2, pad=2, group=3)
+    .add("AveragePool", kernel_shape=[2, 3], strides=[1, 2], pads=[1, 1, 1, 1]),
     "far taps": lambda s: s.conv(40, 3, dilation=12, pad=12).add("Relu").conv(33, 3, 2, 36, 36).conv(64, 3, dilation=5, pad=5).conv(8, 11, pad=5),
     "far and near": lambda s: s.conv(24).conv(48, 3, dilation=9, pad=11).conv(36, 3, pad=1, group=2).conv(48, 3, dilation=6, pad=6, group=3),
 }
@@ -117,10 +119,10 @@ def test_resized_rows(tmp_path):
 
 
 def schedules(model, level="x86-64-v3"):
-    """{anchor's node: its fields}"""
+    """{anchor's node: its fields}; a kernel that fills its halo has none."""
     text = model.dump("schedule", f"-march={level}")
     return {m[1]: {k: int(n) for k, n in re.findall(r"^  (\S+) +(-?\d+)", m[2], re.M)}
-            for m in re.finditer(r'^schedule \S+ "(\w+)"[^\n]*\n((?:  .*\n)*)', text, re.M)}
+            for m in re.finditer(r'^schedule \S+ "(\w+)" \S+ (?:tiled|winograd)\n((?:  .*\n)*)', text, re.M)}
 
 
 def test_points_are_numbered_through(tmp_path):
@@ -150,6 +152,12 @@ def test_tiles_have_whole_groups(shape, tmp_path):
             tile = tiles[name]["tile.columns"]
             assert channels % tile == 0 and (tile % group == 0 or group % tile == 0), (level, name, tile)
     model.compare([floats(1, 3, 14, 14)], flags=("-O2", ("-O2", "-march=x86-64-v3")), atol=2e-4)
+
+
+def test_rows_of_a_window_are_a_tile(tmp_path):
+    """Lanes are columns where there are few channels, and rows points of the tile, not parallel indices, each split by divisions."""
+    tile = schedules(FORMS["few channels"](Stack(3)).model(tmp_path))["v1"]
+    assert (tile["lanes.dim"], tile["tile.a"], tile["tile.columns"] > 1) == (3, 2, True)
 
 
 def halos(model):
