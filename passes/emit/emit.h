@@ -45,7 +45,7 @@ struct em_point {
 /* Panels that the steps of a contraction prefetch. */
 struct em_ahead {
     int64_t near; /* distance in steps at which each vector prefetches its own panel line; 0: it does not */
-    int64_t far; /* bytes of later panels that each step prefetches; 0: none. The other fields say which: */
+    expr_id far; /* bytes of later panels that each step prefetches; {0}: none. The other fields say which: */
     int32_t dim; /* the anchor's dim of the lanes, along which the panels follow one another */
     uint32_t n; /* number of panels */
     expr_id panel[AHEAD_MOST]; /* their distances along dim from the panel of the first point */

@@ -15,14 +15,39 @@ static int64_t panels_of(const struct tiling *t)
     return ((int64_t)t->s->nr * t->s->lanes + CHANNEL_BLOCK - 1) / CHANNEL_BLOCK;
 }
 
+enum { LINE = 64 };
+
+/* Of a dynamic number of rows: into how many shares are the next block's panels cut, a power of two, so that as many
+ * tiles prefetch one each, and how many bytes does each step prefetch? All at once, by the steps of one tile, are more
+ * than a core has on the way from L3. */
+static expr_id shares_of(struct em *em, const struct tiling *t, expr_id *bytes)
+{
+    struct exprs *x = em->x;
+    const enum tile_rest rest = tile_rest(&em->site, t->n, t->s);
+    int64_t least = t->s->ta; /* points of the smallest tile that prefetches */
+    for (int64_t k = least; k * 2 >= t->s->ta; k = tile_below(k, rest))
+        least = k;
+    expr_id tiles = ex_div(x, ex_addc(x, t->t->dims[t->s->a], t->s->ta - least), ex_const(x, t->s->ta)),
+            shares = ex_const(x, 1);
+    if (t->s->split)
+        tiles = ex_min(x, tiles, ex_const(x, t->s->split));
+    *bytes = ex_const(x, LINE);
+    for (int64_t n = 2; n <= t->s->shares; n *= 2) {
+        expr_id more = ex_le(x, ex_const(x, n), tiles);
+        shares = ex_select(x, more, ex_const(x, n), shares);
+        *bytes = ex_select(x, more, ex_const(x, LINE / n), *bytes);
+    }
+    *bytes = em_pin(em, *bytes, 1, LINE);
+    return em_pin(em, shares, 1, LINE);
+}
+
 void ahead_open_tile(struct em *em, const struct tiling *t, expr_id tile, uint32_t count)
 {
-    enum { LINE = 64 };
     struct exprs *x = em->x;
     struct em_ahead *a = &em->ahead;
     bool rows = t->n->op == OP_DOT;
     int64_t panels = panels_of(t), least = rows ? 1 : 2; /* tiles that there are, mostly */
-    a->far = 0;
+    a->far = (expr_id){0};
     a->near = t->s->near;
     if (count * (rows ? 2 : 4) < t->s->ta) { /* its steps take no longer than what they read */
         a->near = 0;
@@ -31,15 +56,18 @@ void ahead_open_tile(struct em *em, const struct tiling *t, expr_id tile, uint32
     a->n = (uint32_t)((panels + least - 1) / least);
     if (!t->s->early || a->n > AHEAD_MOST)
         return;
-    expr_id panel = ex_mulc(x, tile, a->n), next = ex_lt(x, panel, ex_const(x, panels)),
-            from = em_pin(em, ex_select(x, next, panel, ex_const(x, 0)), 0, panels);
+    a->far = ex_const(x, LINE);
+    bool shared = t->s->shares > 0;
+    expr_id zero = ex_const(x, 0), panel = shared ? zero : ex_mulc(x, tile, a->n),
+            next = shared ? ex_lt(x, tile, shares_of(em, t, &a->far)) : ex_lt(x, panel, ex_const(x, panels)),
+            from = em_pin(em, ex_select(x, next, panel, zero), 0, panels);
     from = ex_add(x, ex_mulc(x, from, CHANNEL_BLOCK),
                   ex_mulc(x, em_pin(em, next, 0, 1), (int64_t)t->s->nr * t->s->lanes));
     for (uint32_t i = 0; i < a->n; i++)
         a->panel[i] = ex_addc(x, from, (int64_t)i * CHANNEL_BLOCK);
-    a->far = LINE;
     a->cut = em->facts->k.dim;
-    a->now = a->k = a->bytes = ex_const(x, 0);
+    a->now = a->k = zero;
+    a->bytes = shared ? ex_select(x, next, ex_mulc(x, ex_mul(x, tile, a->far), t->s->early), zero) : zero;
 }
 
 void ahead_tile(struct em *em, struct tiling *t, expr_id tile, int64_t tiles)
@@ -47,7 +75,7 @@ void ahead_tile(struct em *em, struct tiling *t, expr_id tile, int64_t tiles)
     struct exprs *x = em->x;
     struct em_ahead *a = &em->ahead;
     int64_t panels = panels_of(t);
-    a->far = 0;
+    a->far = (expr_id){0};
     if (!t->s->early || tiles < 2 || (panels + tiles - 1) / tiles > AHEAD_MOST)
         return;
     int64_t shares = tiles > panels ? tiles / panels : 1,
@@ -59,11 +87,12 @@ void ahead_tile(struct em *em, struct tiling *t, expr_id tile, int64_t tiles)
                                 CHANNEL_BLOCK);
         a->panel[i] = ex_addc(x, panel, same ? 0 : (int64_t)t->s->nr * t->s->lanes);
     }
-    a->far = (line + shares - 1) / shares;
+    int64_t far = (line + shares - 1) / shares;
+    a->far = ex_const(x, far);
     a->cut = em->facts->k.dim;
     a->now = part ? ex_mulc(x, t->k.from, em->facts->k.inner) : ex_const(x, 0);
     a->k = same ? ex_addc(x, t->k.from, t->s->k_block) : ex_const(x, 0);
-    a->bytes = ex_mulc(x, ex_div(x, tile, ex_const(x, panels)), shares > 1 ? a->far * t->s->early : 0);
+    a->bytes = ex_mulc(x, ex_div(x, tile, ex_const(x, panels)), shares > 1 ? far * t->s->early : 0);
 }
 
 void em_stage_ahead(struct em *em, const struct em_producer *p, expr_id *const *points, uint32_t n_points, expr_id next)

@@ -324,7 +324,7 @@ static void prefetch_far(struct em *em, const struct reduction *r, const expr_id
     for (uint32_t i = 0; i < a->n; i++) {
         p[a->dim] = ex_add(em->x, r->points[0][a->dim], a->panel[i]);
         expr_id bytes = ex_add(em->x, panel_bytes(em, r, p, first, 0), a->bytes);
-        em_prefetch(em, L_PREFETCH2, panel_buffer(em, r), ex_add(em->x, bytes, ex_mulc(em->x, step, a->far)));
+        em_prefetch(em, L_PREFETCH2, panel_buffer(em, r), ex_add(em->x, bytes, ex_mul(em->x, step, a->far)));
     }
 }
 
@@ -379,8 +379,8 @@ static void prefetch_next(struct em *em, const struct reduction *r, uint32_t o, 
 void reduction_ahead(struct em *em, struct reduction *r, const expr_id *k)
 {
     const struct em_ahead *a = &em->ahead;
-    bool anchor = (a->far || a->near) && r->n_dims && r->n == graph_node(em->g, em->k->anchor);
-    if (anchor && a->far)
+    bool anchor = (a->far.i || a->near) && r->n_dims && r->n == graph_node(em->g, em->k->anchor);
+    if (anchor && a->far.i)
         prefetch_far(em, r, k);
     if (anchor && a->near)
         prefetch_near(em, r, k);

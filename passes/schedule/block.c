@@ -284,6 +284,10 @@ static void prefetch_choose(const struct site *site, const struct node *n, const
         c->early = c->k_block * k->inner;
     else if (is_early(site, n, s))
         c->early = (int64_t)tile_steps(site, n);
+    /* From L3 they take longer than one tile. */
+    if (c->early && s->dynamic && n->op == OP_DOT && c->a >= 0 &&
+        site->m->plan.weights_bytes > (uint64_t)budget(site->mach, SHARE_L2_WEIGHTS))
+        c->shares = RATE_EARLY_SHARES;
 }
 
 bool decode_box(const struct site *site, const struct tile_schedule *c, expr_id base, struct box *r)

@@ -90,6 +90,7 @@ struct k_dim {
     int64_t extent, unit, inner; /* steps inside of each index */
 };
 
+enum { SHARES_MOST = 64 /* bytes of a line */ };
 /* An anchor (conv, dot, window, reduce) at ta x tb points by nr vectors at once. */
 struct tile_schedule {
     int32_t vec, a, b; /* dims of the anchor's result: lanes, and up to two that are register-tiled; -1: none */
@@ -113,6 +114,8 @@ struct tile_schedule {
                      * scratch first, a block of vectors at a time; 0: where it is read */
     int64_t near; /* prefetch: each vector's own line of the panels so many steps early; 0: not */
     int64_t early; /* ... and the next block's panels during so many steps of this one; 0: not */
+    uint32_t
+        shares; /* tiles, at most, that prefetch these together, if the number of rows is dynamic; 0: the first does */
     bool matmul; /* L_MATMUL of up to 32 points by two vectors, whose sums go through scratch (schedule/matmul.c) */
     bool next; /* prefetch: the steps of rows that fill no tile ask for the same lines of the next block's panels,
                   scales too */

@@ -96,6 +96,9 @@ RULE(tile_matmul, !c->s->tile.matmul || matmul_serves(c->site, &c->s->tile),
 RULE(tile_epilogue, c->s->tile.epilogue ? epilogue_serves(c->site, &c->s->tile) : !c->s->tile.matmul,
      "it is 1 at least for products by tile registers, and 0 for reductions, staged operands and second results");
 
+RULE(tile_shares, !c->s->tile.shares || (c->s->tile.early && anchor(c)->op == OP_DOT && c->s->tile.a >= 0),
+     "it is of the next block's panels of a product of rows; here 0");
+
 RULE(tile_lines_last,
      !c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile) ||
          tile_keeps_taps(c->site, anchor(c), &c->s->tile) ||

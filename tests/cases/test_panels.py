@@ -88,3 +88,28 @@ def test_open_rows_prefetch_panels(k, columns, tmp_path):
     assert all(panel_prefetches(model))
     for rows in (1, 2, 5, 8, 16, 33, 70):
         model.compare([floats(rows, k)], flags=("-O0", *LEVELS))
+
+
+def test_open_rows_share_prefetches(tmp_path):
+    """Where the weights do not fit L2, several tiles prefetch a part of the next block's panels each; a network that fits has the first
+    tile do it. Results do not depend on it, whatever the number of tiles is."""
+    for folder in ("l", "s"):
+        (tmp_path / folder).mkdir()
+    large, small = product(tmp_path / "l", ("n",), 1024, 2048), product(tmp_path / "s", ("n",), 512, 200)
+    found = [int(re.search(r"prefetch.shares +(\d+)", m.dump("schedule", "--march=x86-64-v3"))[1]) for m in (large, small)]
+    assert found[0] > 1 and found[1] == 0, found
+    name = re.search(r'^schedule k0 "([^"]*)"', small.dump("schedule", "--march=x86-64-v3"), re.M)[1]
+    x = floats(120, 512)
+    plain = [small.run([x[:n]])[0] for n in (1, 7, 13, 14, 27, 40, 66, 120)]
+    for shares in (1, 2, 3, 8, 64):
+        answers = [small.run([x[:len(p)]], f"-choose={name}:prefetch.shares={shares}")[0] for p in plain]
+        assert all(np.array_equal(a, p) for a, p in zip(answers, plain)), shares
+    for n in (3, 60):
+        large.compare([floats(n, 1024)])
+
+
+def test_panels_of_fixed_rows_are_not_shared(tmp_path):
+    model = product(tmp_path, (40,), 512, 200)
+    name = re.search(r'^schedule k0 "([^"]*)"', model.dump("schedule", "--march=x86-64-v3"), re.M)[1]
+    assert re.search(r"prefetch.shares +0 ", model.dump("schedule", "--march=x86-64-v3"))
+    assert model.dump("emit", "--march=x86-64-v3") == model.dump("emit", "--march=x86-64-v3", f"-choose={name}:prefetch.shares=8")
