@@ -441,7 +441,10 @@ static lreg arithmetic(struct lowering *l, const struct lstmt *s, const lreg *in
     case L_LT:
     case L_LE: return compared(l, t, in[0], in[1], s->op);
     case L_EQ:
-    case L_NE: return op2(l, s->op, pred, in[0], in[1]);
+    case L_NE: /* of a number and itself: is it NaN? */
+        if (in[0].i == in[1].i)
+            return op2(l, s->op == L_EQ ? L_NE : L_EQ, pred, in[0], constant(l, t, FIELD_NAN));
+        return op2(l, s->op, pred, in[0], in[1]);
     case L_HREDUCE: return reduced(l, s, in[0]);
     default: return function_of(s->op) ? function(l, t, function_of(s->op), in[0], (lreg){0}) : (lreg){0};
     }

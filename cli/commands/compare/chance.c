@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/eval/eval.h"
 #include "ir/ops/field.h"
 
 /* Is it the constant infinity, of either sign, repeated? Constants are residues here. */
@@ -17,24 +18,49 @@ static bool is_infinity(const struct graph *g, value_id v)
     return x == FIELD_PLUS_INF || x == FIELD_MINUS_INF;
 }
 
-const char *chance_why(const struct graph *g, const struct node *n)
+const char *chance_why(const struct node *n)
+{
+    return n->op == OP_ARGWINDOW ? "it says which one of equal elements is chosen, and drawn ones are never equal"
+                                 : NULL;
+}
+
+const char *chance_tells(const struct graph *g, const struct node *n)
 {
     bool tells = n->op == OP_EQ || n->op == OP_NE || n->op == OP_ISNAN || n->op == OP_ISINF;
-    if (n->op == OP_ARGREDUCE || n->op == OP_ARGWINDOW)
-        return "it says which one of equal elements is chosen, and drawn ones are never equal";
+    if (n->op == OP_ARGREDUCE)
+        return "it says which one of equal elements is chosen, and few drawn ones were equal";
     if (n->op == OP_CONVERT && elem_class(value_type(g, n->in[0])->elem) == 'F' &&
         value_type(g, n->out[0])->elem == ELEM_BOOL)
-        return "it tells whether floats are 0, which drawn ones never are";
+        return "it tells whether floats are 0, which few drawn ones were";
     if ((n->op == OP_LT || n->op == OP_LE) && (is_infinity(g, n->in[0]) || is_infinity(g, n->in[1])))
-        return "it compares with infinity, which no drawn number reaches";
+        return "it compares with infinity, which few drawn numbers were";
     if (tells && elem_class(value_type(g, n->in[0])->elem) == 'F')
-        return n->op == OP_EQ || n->op == OP_NE ? "it tells whether floats are equal, which drawn ones never are"
-                                                : "it looks for NaN or infinity, which are never drawn";
+        return n->op == OP_EQ || n->op == OP_NE ? "it tells whether floats are equal, which few drawn ones were"
+                                                : "it looks for NaN or infinity, which few drawn numbers were";
     return NULL;
 }
 
-/* Is v read, except for views, by differences only, and these by exp, by others of them and by limits of exp's range?
- * Then what it is does not matter for real numbers (softmax). */
+int64_t chance_ties(const struct node *n, const struct tensor *x, const struct tensor *found)
+{
+    const int32_t axis = (int32_t)node_int(n, "axis", 0);
+    const size_t size = elem_size(x->elem);
+    int64_t inner = 1, ties = 0;
+    for (int32_t d = axis + 1; d < x->rank; d++)
+        inner *= x->dims[d];
+    for (int64_t i = 0, all = tensor_count(found); i < all; i++) {
+        const char *first = (const char *)x->data + (size_t)(i / inner * x->dims[axis] * inner + i % inner) * size;
+        const size_t step = (size_t)inner * size;
+        const char *at = first + (size_t)((const int64_t *)found->data)[i] * step;
+        int64_t equal = 0;
+        for (int64_t k = 0; k < x->dims[axis]; k++)
+            equal += memcmp(first + (size_t)k * step, at, size) == 0;
+        ties += equal > 1;
+    }
+    return ties;
+}
+
+/* Is v read, except for views, by differences only, and these by exp, by others of them and by limits of exp's range? Then
+ * what it is does not matter for real numbers (softmax). */
 static bool is_shift(const struct graph *g, value_id v, bool within, int depth)
 {
     bool any = false;
@@ -64,15 +90,16 @@ double chance_shows(const struct capture *d, const struct node *n)
     const char *monoid = node_str(n, "monoid", "");
     bool extreme = strcmp(monoid, "max") == 0 || strcmp(monoid, "min") == 0,
          choice = extreme || strcmp(monoid, "and") == 0 || strcmp(monoid, "or") == 0;
-    if (!choice || (n->op != OP_REDUCE && n->op != OP_WINDOW && n->op != OP_CUMULATE) ||
-        (extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0)))
+    if (n->op != OP_ARGREDUCE && (!choice || (n->op != OP_REDUCE && n->op != OP_WINDOW && n->op != OP_CUMULATE)))
+        return INFINITY;
+    if (extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0))
         return INFINITY;
     double in = capture_count(d, value_type(g, n->in[0])), out = capture_count(d, value_type(g, n->out[0])), each = 1;
     uint32_t n_kernel;
     const int64_t *kernel = node_ints(n, "kernel", &n_kernel);
     for (uint32_t k = 0; n->op == OP_WINDOW && k < n_kernel; k++)
         each *= (double)kernel[k];
-    if (n->op == OP_REDUCE)
+    if (n->op == OP_REDUCE || n->op == OP_ARGREDUCE)
         each = out > 0 ? in / out : 0;
     else if (n->op == OP_CUMULATE)
         each = in; /* the earliest ones decide all, the last ones little */

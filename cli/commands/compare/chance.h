@@ -5,7 +5,11 @@
 #include "cli/commands/compare/capture.h"
 
 /* Why no draw shows whether the node's code is right; NULL: draws do. */
-const char *chance_why(const struct graph *, const struct node *);
+const char *chance_why(const struct node *);
+/* Why draws of floats show that only where these are often equal, 0 or infinite; NULL: others do. */
+const char *chance_tells(const struct graph *, const struct node *);
+/* Of an argreduce of x, how often the element that was found is equal to another one that it may have been. */
+int64_t chance_ties(const struct node *, const struct tensor *x, const struct tensor *found);
 /* How often, in the run in progress, an element that a maximum, minimum, `and` or `or` leaves out is one that decides;
  * INFINITY: the node is none of these, or all that it decides is the range of exponentials. */
 double chance_shows(const struct capture *, const struct node *);
@@ -17,5 +21,7 @@ double chance_choices(const struct capture *, const struct node *, int64_t least
 /* So many in all draws: code that is wrong for one side, or for one of four cases, passes with (3/4)^64. And the most
  * draws for that. */
 enum { CHANCE_ELEMENTS = 64, CHANCE_DRAWS = 64 };
+/* The most draws, where that many will do: for maxima of many elements, and for equal ones. */
+enum { CHANCE_MOST = 256 };
 
 #endif

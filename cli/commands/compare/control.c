@@ -31,7 +31,7 @@ bool control_lacks(const struct prove *p)
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct verdict *v = &p->now->of[i];
         if (prove_kernel(p, i)->region.i != 1 && prove_kernel(p, i)->kind != KERNEL_CONTROL && !v->why &&
-            v->ran < PROVE_DRAWS)
+            v->ran < verdict_enough(v))
             return true;
     }
     return false;
@@ -67,7 +67,7 @@ const char *control_against(const struct prove *p, const struct certificate *c, 
 {
     const struct kernel *k = prove_kernel(p, kernel);
     const uint32_t top = k->region.i == 1 ? kernel : control_of(p, k);
-    if (top != kernel && k->kind != KERNEL_CONTROL && c->of[kernel].ran < PROVE_DRAWS)
+    if (top != kernel && k->kind != KERNEL_CONTROL && c->of[kernel].ran < verdict_enough(&c->of[kernel]))
         return "it is inside of a loop or a branch, and ran in few draws";
     if (top != kernel && top != UINT32_MAX && verdict_against(p, c, top))
         return "the loop or branch that it is inside of is not proved";

@@ -278,6 +278,16 @@ static void watch(struct integers *s, struct graph *g, value_id v)
     s->watched[v.i] |= range.lo < range.hi;
 }
 
+void integers_watch(struct integers *s, value_id v)
+{
+    s->watched[v.i] = true;
+}
+
+double integers_shown_of(const struct integers *s, value_id v)
+{
+    return fmin(s->history[v.i].moved, s->history[v.i].differed);
+}
+
 bool integers_need_draws(struct integers *s, struct graph *g, const struct node *n, const char **why)
 {
     const enum op_shape shape = op_shape(n->op);
@@ -357,7 +367,7 @@ double integers_shown(const struct integers *s, const struct graph *g, const str
     for (uint32_t i = 0; i < n->n_in + n->n_out; i++) {
         const value_id v = repeated(g, i < n->n_in ? n->in[i] : n->out[i - n->n_in]);
         const bool asks = v.i && s->watched[v.i] && is_exact(value_type(g, v));
-        least = asks ? fmin(least, fmin(s->history[v.i].moved, s->history[v.i].differed)) : least;
+        least = asks ? fmin(least, integers_shown_of(s, v)) : least;
     }
     return least;
 }

@@ -49,6 +49,10 @@ void integers_origins(struct integers *, const struct graph *);
 /* Does it compute with integers of which a few draws say little? *why: none does. Then what it reads and computes is
  * watched. */
 bool integers_need_draws(struct integers *, struct graph *, const struct node *, const char **why);
+/* Watches a value of which a few draws say little. */
+void integers_watch(struct integers *, value_id);
+/* What draws have shown of it. */
+double integers_shown_of(const struct integers *, value_id);
 /* Counts what a watched value is in the draw at hand. */
 void integers_count(struct integers *, struct arena *, value_id, const struct tensor *);
 /* Of all that the node computes with and is watched, the least of what draws have shown. */

@@ -46,6 +46,28 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
+/* One of few floats. */
+static uint32_t draw_tied(const struct prove *p, uint64_t r, uint32_t draw)
+{
+    static const uint32_t special[] = {FIELD_PLUS_INF, FIELD_MINUS_INF, FIELD_NAN};
+    static const uint8_t other[] = {64, 16, 4, 2}; /* of 64, that may be another one than 0 */
+    if (p->special && r >> 62 == 0)
+        return special[r % COUNT_OF(special)];
+    return field_of_integer((r >> 8) % 64 < other[draw % COUNT_OF(other)] ? (int64_t)(r % 5) - 2 : 0);
+}
+
+/* The first draws that only choices ask for have floats far from what maxima begin with, on one side of it. */
+static bool is_apart(const struct prove *p)
+{
+    return p->choosing % 4 == 1 || p->choosing % 4 == 2;
+}
+
+static uint32_t draw_apart(const struct prove *p, uint64_t r)
+{
+    const int64_t x = FIELD_SMALL / 4 + (int64_t)(r % (FIELD_SMALL / 4));
+    return field_of_integer(p->choosing % 4 == 1 ? -x : x);
+}
+
 /* One number of all that decide sizes is a larger one. */
 static void draw_many(struct prove *p, uint64_t *state)
 {
@@ -94,9 +116,11 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
             const uint64_t r = next_random(&state);
             const bool counts = role->counts && r >> 62 != 0;
             field_store(t->elem,
-                        role->decides ? field_of_integer(integer_deciding(r, attempt))
-                        : counts      ? field_of_integer((int64_t)(r % COUNTS_MOST) - COUNTS_MOST / 2)
-                                      : (uint32_t)(r % FIELD_N),
+                        p->tied && !role->decides       ? draw_tied(p, r, draw)
+                        : is_apart(p) && !role->decides ? draw_apart(p, r)
+                        : role->decides                 ? field_of_integer(integer_deciding(r, attempt))
+                        : counts                        ? field_of_integer((int64_t)(r % COUNTS_MOST) - COUNTS_MOST / 2)
+                                                        : (uint32_t)(r % FIELD_N),
                         false, (char *)t->data + k);
         }
     }
@@ -136,7 +160,13 @@ static void on_part(void *user, value_id v, const struct tensor *t)
 static void on_value(void *user, value_id v, const struct tensor *t)
 {
     struct prove *p = user;
+    const struct graph *g = p->run.c.graph;
+    const struct node *n = value_node(g, v);
     integers_count(&p->integers, &p->run.c.ctx->session, v, t);
+    if (n && n->op == OP_ARGREDUCE && !value_is_const(g, v)) {
+        const struct tensor *x = p->want[n->in[0].i] ? p->want[n->in[0].i] : p->given[n->in[0].i];
+        p->ties[v.i] += x ? (double)chance_ties(n, x, t) : 0;
+    }
     on_part(p, v, t);
 }
 
@@ -153,14 +183,21 @@ static bool interpret(struct prove *p)
     struct tensor *in = NEW_ARRAY(&p->draw, struct tensor, g->inputs.n + 1);
     p->want = NEW_ARRAY(&p->draw, struct tensor *, g->values.n + 1);
     p->makes = NEW_ARRAY(&p->draw, uint32_t, g->values.n + 1);
-    for (uint32_t i = 0; i < g->inputs.n; i++)
+    p->given = NEW_ARRAY(&p->draw, const struct tensor *, g->values.n + 1);
+    for (uint32_t i = 0; i < g->inputs.n; i++) {
         if (!file_tensor_widen(ctx, &p->run.s.in[i], &in[i]))
             return false;
-        else
-            integers_count(&p->integers, &ctx->session, g->inputs.data[i].value, &in[i]);
-    for (uint32_t i = 1; i < g->values.n; i++)
-        if (p->integers.watched[i] && g->values.data[i].def.i)
-            want_value(p, (value_id){i});
+        integers_count(&p->integers, &ctx->session, g->inputs.data[i].value, &in[i]);
+        p->given[g->inputs.data[i].value.i] = &in[i];
+    }
+    for (uint32_t i = 1; i < g->values.n; i++) {
+        const struct node *n = value_node(g, (value_id){i});
+        if (!p->integers.watched[i] || p->given[i])
+            continue;
+        want_value(p, (value_id){i}); /* also what a loop gives its body */
+        if (n && n->op == OP_ARGREDUCE && value_node(g, n->in[0]))
+            want_value(p, n->in[0]);
+    }
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct kernel *k = prove_kernel(p, i);
         for (uint32_t j = 0; j < k->outs.n && k->region.i == 1; j++) {
@@ -541,11 +578,18 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     strbuf_init(&p->now->more, &ctx->session);
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
+    const uint32_t least = p->many ? INTEGER_DRAWS : PROVE_DRAWS;
     for (uint32_t draw = 0;
-         ok && !p->now->ended &&
-         (draw < (p->many ? INTEGER_DRAWS : PROVE_DRAWS) || (draw < CHANCE_DRAWS && verdict_lacks_choices(p)));
-         draw++)
+         ok && !p->now->ended && (draw < least || (draw < CHANCE_MOST && verdict_lacks_choices(p, draw, least)));
+         draw++) {
+        p->choosing = draw < least ? 0 : draw - least + 1;
         ok = draw_once(p, draw, DRAW_ALL);
+    }
+    p->choosing = 0;
+    p->tied = true;
+    for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_ties(p, draw); draw++)
+        ok = draw_once(p, 4 * INTEGER_DRAWS + draw, DRAW_ALL);
+    p->tied = false;
     p->few = control_runs(p); /* loops of no trip and of one are rare among other numbers */
     for (uint32_t draw = 0;
          ok && p->few && !p->now->ended && draw < PROVE_FEW_MOST && (draw < PROVE_FEW || control_lacks(p)); draw++)

@@ -35,6 +35,8 @@ struct verdict {
     double integers;         /* integers_shown() so far, of the worst */
     int64_t elements, wrong; /* of the first draw that differs */
     uint32_t marked, blocks; /* of loops and branches these have run often */
+    const char *tells; /* draws prove it only where floats are often equal, and have to show that; NULL: others do */
+    double told;       /* what they have shown, as of integers; of the worst of its nodes */
     const char *why; /* it cannot be proved; NULL: nothing stands against it */
     bool floats; /* its code has no meaning in the field, and stayed that of floats: what it computes says nothing */
     bool uses[AXIOM_COUNT];
@@ -84,6 +86,11 @@ struct prove {
     int code;        /* of the run at hand */
     uint32_t events; /* of the draw at hand */
     bool few;  /* integers are drawn from 0 and 1 */
+    uint32_t choosing; /* so many draws after those that all need, as kernels choose; 0: not yet */
+    bool tied;  /* floats are drawn from few numbers */
+    bool special; /* some are infinite or NaN then, as the variant looks for these */
+    double *ties; /* by value: argreduce's choices among equal elements */
+    const struct tensor **given; /* by value: inputs of the draw at hand */
     bool larger; /* one number that decides sizes is a larger one */
     bool done; /* each variant that this CPU runs was drawn */
 };
@@ -116,8 +123,11 @@ static inline const struct kernel *prove_kernel(const struct prove *p, uint32_t 
 bool verdict_begin(struct prove *);
 /* Has some loop or branch of the variant not run in PROVE_RUNS draws? Has one of these in the draw at hand? */
 bool verdict_lacks(const struct prove *);
-/* Does a kernel that ran choose between so few elements that more draws are needed? */
-bool verdict_lacks_choices(const struct prove *);
+/* Does a kernel that ran choose between so few elements, or seldom enough among many, that more draws are needed and
+ * will do? Any choice among many takes two more than the least. */
+bool verdict_lacks_choices(const struct prove *, uint32_t drawn, uint32_t least);
+/* Do draws of few different floats lack, of which so many were there, and will no more than CHANCE_MOST do? */
+bool verdict_lacks_ties(const struct prove *, uint32_t drawn);
 bool verdict_gains(const struct prove *);
 bool verdict_gains_of(const struct prove *, uint32_t kernel);
 void verdict_end(struct prove *);
@@ -125,6 +135,8 @@ void verdict_end(struct prove *);
 void verdict_count(struct prove *);
 /* Of one kernel, of which alone the draw says something: the loops and branches that ran, if it was compared. */
 void verdict_count_of(struct prove *, uint32_t kernel);
+/* In so many draws a kernel has to run. */
+uint32_t verdict_enough(const struct verdict *);
 /* NULL: kernel i is proved. */
 const char *verdict_against(const struct prove *, const struct certificate *, uint32_t i);
 /* Is the program proved? */

@@ -98,7 +98,7 @@ static const char *kernel_why(const struct prove *p, const struct kernel *k, uin
     if (rounds_wide(p, k, variant))
         return "its code rounds f64 to a narrower float, which the network does not";
     for (uint32_t i = 0; i < k->nodes.n; i++) {
-        const char *why = chance_why(g, graph_node(g, k->nodes.data[i]));
+        const char *why = chance_why(graph_node(g, k->nodes.data[i]));
         if (why)
             return why;
     }
@@ -112,8 +112,6 @@ static void kernel_integers(struct prove *p, const struct kernel *k, struct verd
     for (uint32_t i = 0; i < k->nodes.n && k->kind != KERNEL_CONTROL; i++)
         v->uses[AXIOM_INTEGERS] |= integers_need_draws(&p->integers, p->run.c.graph,
                                                        graph_node(p->run.c.graph, k->nodes.data[i]), &why);
-    if (v->uses[AXIOM_INTEGERS] && k->region.i != 1)
-        why = "it computes with integers inside of a loop or a branch";
     v->why = v->why ? v->why : why;
     p->many |= v->uses[AXIOM_INTEGERS] && !v->why;
 }
@@ -137,18 +135,46 @@ static void kernel_axioms(struct prove *p, const struct kernel *k, uint32_t vari
     }
 }
 
+/* What of it only equal floats show. */
+static void kernel_tells(struct prove *p, const struct kernel *k, struct verdict *v)
+{
+    const struct graph *g = p->run.c.graph;
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const struct node *n = graph_node(g, k->nodes.data[i]);
+        const char *tells = chance_tells(g, n);
+        if (!tells || (n->out[0].i && value_is_const(g, n->out[0])))
+            continue;
+        v->tells = v->tells ? v->tells : tells;
+        p->special |= n->op == OP_ISNAN || n->op == OP_ISINF || n->op == OP_LT || n->op == OP_LE;
+        integers_watch(&p->integers, n->out[0]);
+    }
+}
+
+/* What the draws have told of the node's choice. */
+static double told(const struct prove *p, const struct node *n)
+{
+    const struct graph *g = p->run.c.graph;
+    if (!chance_tells(g, n) || value_is_const(g, n->out[0]))
+        return INFINITY;
+    return n->op == OP_ARGREDUCE ? p->ties[n->out[0].i] * CHANCE_ENOUGH / CHANCE_ELEMENTS
+                                 : integers_shown_of(&p->integers, n->out[0]);
+}
+
 bool verdict_begin(struct prove *p)
 {
     const struct compilation *c = &p->run.c;
     p->now->of = NEW_ARRAY(&c->ctx->session, struct verdict, prove_kernels(p) + 1);
     p->now->filled = NEW_ARRAY(&c->ctx->session, bool, p->legal->outputs.n + 1);
     integers_origins(&p->integers, c->graph);
+    p->ties = NEW_ARRAY(&c->ctx->session, double, c->graph->values.n + 1);
+    p->special = false;
     p->many = p->by_data = sym_next(c->ctx->exprs, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         p->now->of[i].why = kernel_why(p, prove_kernel(p, i), p->variant);
         p->now->of[i].floats = !!field_why(p, prove_kernel(p, i), p->variant);
         kernel_axioms(p, prove_kernel(p, i), p->variant, &p->now->of[i]);
         kernel_integers(p, prove_kernel(p, i), &p->now->of[i]);
+        kernel_tells(p, prove_kernel(p, i), &p->now->of[i]);
     }
     if (p->marks || !c->marks)
         return true;
@@ -202,11 +228,24 @@ bool verdict_lacks(const struct prove *p)
     return n < all;
 }
 
-bool verdict_lacks_choices(const struct prove *p)
+bool verdict_lacks_choices(const struct prove *p, uint32_t drawn, uint32_t least)
 {
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct verdict *v = &p->now->of[i];
-        if (v->ran && !v->why && !v->differs && v->choices < CHANCE_ELEMENTS)
+        const bool two = drawn < least + 2 && v->shows < INFINITY;
+        const bool few = v->shows < CHANCE_ENOUGH && v->shows * CHANCE_MOST >= CHANCE_ENOUGH * (double)v->ran;
+        if (v->ran && !v->why && !v->differs && ((drawn < CHANCE_DRAWS && v->choices < CHANCE_ELEMENTS) || few || two))
+            return true;
+    }
+    return false;
+}
+
+bool verdict_lacks_ties(const struct prove *p, uint32_t drawn)
+{
+    for (uint32_t i = 0; i < prove_kernels(p); i++) {
+        const struct verdict *v = &p->now->of[i];
+        const bool will = drawn < CHANCE_DRAWS || v->told * CHANCE_MOST >= CHANCE_ENOUGH * (double)drawn;
+        if (v->tells && v->ran && !v->why && !v->differs && v->told < CHANCE_ENOUGH && will)
             return true;
     }
     return false;
@@ -253,13 +292,14 @@ void verdict_count(struct prove *p)
         d->blocks = 0;
         d->marked = marked_of(p, k, &d->blocks);
         double least = INFINITY, choices = INFINITY;
-        d->integers = INFINITY;
+        d->integers = d->told = INFINITY;
         const bool runs = has_run(p, i);
         d->ran += runs;
         for (uint32_t j = 0; j < k->nodes.n && (k->region.i == 1 || runs); j++) {
             const struct node *n = graph_node(g, k->nodes.data[j]);
             least = fmin(least, chance_shows(&p->run, n));
             choices = fmin(choices, chance_choices(&p->run, n, k->region.i == 1 ? d->here : 1));
+            d->told = fmin(d->told, told(p, n));
             d->integers = fmin(d->integers, integers_shown(&p->integers, g, n));
         }
         d->shows += k->region.i == 1 || runs ? least : 0;
@@ -298,6 +338,11 @@ static bool is_packed(const struct graph *g, const struct kernel *k)
     return packed;
 }
 
+uint32_t verdict_enough(const struct verdict *v)
+{
+    return v->uses[AXIOM_INTEGERS] ? INTEGER_DRAWS / 2 : PROVE_DRAWS;
+}
+
 const char *verdict_against(const struct prove *p, const struct certificate *c, uint32_t i)
 {
     const struct verdict *v = &c->of[i];
@@ -314,6 +359,8 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
         return v->why;
     if (c->ended)
         return c->ended;
+    if (v->tells && v->told < CHANCE_ENOUGH)
+        return v->tells;
     if (v->shows < CHANCE_ENOUGH)
         return "it chooses among many elements, of which the draws have shown few";
     if (v->choices < CHANCE_ELEMENTS)
@@ -326,8 +373,7 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
                             v->blocks - v->marked, v->blocks);
     if (k->kind == KERNEL_CONTROL || k->region.i != 1)
         return control_against(p, c, i);
-    const uint32_t enough = v->uses[AXIOM_INTEGERS] ? INTEGER_DRAWS / 2 : PROVE_DRAWS;
-    if ((v->seen >= c->draws && v->filled >= enough) ||
+    if ((v->seen >= c->draws && v->filled >= verdict_enough(v)) ||
         (part && verdict_holds(c))) /* its readers and the outputs have seen what it stores */
         return NULL;
     return c->interpreted ? c->interpreted : "what it stores was not seen";
