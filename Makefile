@@ -378,15 +378,18 @@ bench-int8: all $(VENV)/bin/pytest
 	    $(if $(QUANTIZED),--forms $(QUANTIZED)) $(NETS)
 
 # Language models beside ONNX Runtime: SHAPES=smollm2-135m,qwen2.5-0.5b FORMS=f32,int4,int4-exact,bf16 LAYERS=6 THREADS=1,2 PAST=128,1024
-# PREFILL=128,512. PEERS=genai,llama.cpp,OpenVINO take part from a folder of their own, or with PEER_PYTHON, which has them.
+# PREFILL=128,512 ROWS=shape,speculation,gguf. PEERS=genai,llama.cpp,OpenVINO take part from a folder of their own, or with PEER_PYTHON, which has them.
 PEER_PYTHON ?= $(BUILD)/llm-peers/bin/python
 bench-llm: all $(VENV)/bin/pytest $(if $(PEERS),$(if $(filter $(BUILD)/%,$(PEER_PYTHON)),$(BUILD)/llm-peers/done))
 	@$(TEST_ENV) $(PYTHON) tests/bench/llm.py --threads $(THREADS) $(if $(SHAPES),--shapes $(SHAPES)) $(if $(FORMS),--forms $(FORMS)) \
 	    $(if $(LAYERS),--layers $(LAYERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PAST),--past $(PAST)) $(if $(PREFILL),--prefill $(PREFILL)) \
 	    $(if $(PEERS),--peers $(PEERS) --peer-python $(PEER_PYTHON))
+	@$(TEST_ENV) $(PYTHON) tests/bench/llm_rows.py --threads $(THREADS) $(if $(SHAPES),--shapes $(SHAPES)) $(if $(LAYERS),--layers $(LAYERS)) \
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(ROWS),--rows $(ROWS))
 
-# llama.cpp is built for this CPU, which takes half an hour.
-LLAMA_OPTIONS := -DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF $(foreach part,TOOLS TESTS EXAMPLES SERVER,-DLLAMA_BUILD_$(part)=OFF)
+# llama.cpp is built for this CPU, which takes half an hour; on CPUs with AMX for AVX-512: its AMX code fails (llama.cpp's issue 20824).
+LLAMA_CPU = $(if $(shell grep -m1 -o amx_int8 /proc/cpuinfo),-DGGML_NATIVE=OFF $(foreach part,AVX512 AVX512_VBMI AVX512_VNNI AVX512_BF16,-DGGML_$(part)=ON),-DGGML_NATIVE=ON)
+LLAMA_OPTIONS = $(LLAMA_CPU) -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF $(foreach part,TOOLS TESTS EXAMPLES SERVER,-DLLAMA_BUILD_$(part)=OFF)
 $(BUILD)/llm-peers/done: tests/bench/llm_requirements.txt $(VENV)/bin/pytest
 	$(call say,VENV,$(BUILD)/llm-peers)rm -rf $(@D) && $(PYTHON) -m venv $(@D) && CMAKE_ARGS="$(LLAMA_OPTIONS)" \
 	    $(@D)/bin/pip install -q --disable-pip-version-check -r tests/requirements.txt -r $<

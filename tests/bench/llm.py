@@ -12,14 +12,16 @@ genai read that file, llama.cpp the same numbers as Q4_0 or BF16; it computes th
 
 First the tokens that each chooses are compared with those of ONNX Runtime, up to a tie: another token that is as likely as the first within what the
 form rounds. Behind it all differ, and are not compared. Then medians over rounds of turns: milliseconds, beside them a peer's time over mcc's (above
-1: mcc is faster), and what a step reads a second of the file's weights. Several numbers of threads: what mcc's first takes over what the others do,
-too. A mismatch of mcc's tokens is a failure but in bf16.
+1: mcc is faster). Steps: what they read a second of the file's weights and of caches, and its share of what this machine can (mcc bench
+--calibrate --roofline); prefill in int4: the share of the instructions for products of bytes that mcc's last takes. Several numbers of threads: what
+mcc's first takes over what the others do, too. A mismatch of mcc's tokens is a failure but in bf16.
 Each contender is a process of its own; all stay loaded, unless there is not memory for that, or --reload: then each is loaded for its turn.
 """
 import argparse
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -115,12 +117,34 @@ def title(case):
     return f"{case[0]} {case[1]}" if case[0] == "prefill" else f"decode behind {case[1]}"
 
 
-def report(case, contenders, times, size, form):
+def machine(threads):
+    """GB/s that are read beyond L2 (the faster of the buffers of 8 MB and more), 10^9 operations on bytes a second, and of those in tiles."""
+    said = subprocess.run([MCC, "bench", "--calibrate", "--roofline", f"--threads={threads}"], capture_output=True, text=True, check=True).stdout
+    rate = dict(re.findall(r"^(\S+) ([\d.]+) G", said, re.M))
+    reads = [(int(n[5:-1]), float(x)) for n, x in rate.items() if n.startswith("read-")]
+    return max(x for n, x in reads if n >= 8192), float(rate.get("flops-int8", 0)), float(rate.get("flops-int8-tiles", 0))
+
+
+def share(case, ms, network, size, form, peaks):
+    """What a case reads a second, or computes, as parts of what the machine can."""
+    kind, n = case[:2]
+    if kind == "decode":
+        read = size / (2 if form == "bf16" else 1) + network.layers * 2 * network.keys * network.size * 4 * n
+        return f"   {read / ms / 1e6:.1f} GB/s, {100 * read / ms / 1e6 / peaks[0]:.0f} % of {peaks[0]:.1f}"
+    if form != "int4" or not peaks[1]:
+        return ""
+    packed, heads = (network.heads + 2 * network.keys) * network.size, network.heads * network.size
+    products = n * network.layers * network.width * (packed + heads + 3 * network.inner) + network.width * network.words
+    done = 2 * products / ms / 1e6
+    tiles = f", {100 * done / peaks[2]:.0f} % of tiles'" if peaks[2] else ""
+    return f"   {done:.0f} GOP/s, {100 * done / peaks[1]:.0f} % of {peaks[1]:.0f}{tiles}"
+
+
+def report(case, contenders, times, shared):
     ms = {c.name: statistics.median(times[c.name, case]) for c in contenders if (c.name, case) in times}
     fields = [f"{n} {ms[n]:.2f} ms" for n in ("mcc", "mcc last")]
     fields += [f"{n} {x:.2f} ms, {x / ms['mcc last' if n == 'llama.cpp' else 'mcc']:.2f}" for n, x in ms.items() if not n.startswith("mcc")]
-    speed = f"   {size / ms['mcc last'] / 1e6 / (2 if form == 'bf16' else 1):.1f} GB/s" if case[0] == "decode" else ""
-    print(f"  {title(case):20} " + "   ".join(fields) + speed, flush=True)
+    print(f"  {title(case):20} " + "   ".join(fields) + share(case, ms["mcc last"], *shared), flush=True)
 
 
 def measure(o, shape, form, folder):
@@ -178,8 +202,9 @@ def compare(o, names, form, threads, files, cases):
         good &= not wrong or form == "bf16" or not c.name.startswith("mcc")
         if equal + wrong and c.name != "ORT":
             print(f"  {equal} of {equal + wrong} tokens of {c.name} are ONNX Runtime's" + (f", {behind} stand behind a tie" if behind else ""))
+    peaks = machine(threads)
     for case in cases:
-        report(case, contenders, times, size, form)
+        report(case, contenders, times, (network, size, form, peaks))
     return good, {case: statistics.median(times["mcc", case]) for case in cases if ("mcc", case) in times}
 
 

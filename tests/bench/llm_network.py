@@ -17,7 +17,7 @@ from onnx import helper, numpy_helper
 # width, layers, heads, heads of keys, inner width, words, bias of the packed heads
 SHAPES = {"tiny": (64, 2, 4, 2, 192, 320, True), "smollm2-135m": (576, 30, 9, 3, 1536, 49152, False), "qwen2.5-0.5b": (896, 24, 14, 2, 4864, 151936, True)}
 FORMS = {"f32": None, "bf16": None, "int4": 4, "int4-exact": 1}     # bf16: the file of f32; the accuracy_level of the others
-MS, BLOCK, ROTATED, EPSILON = "com.microsoft", 32, 4096, 1e-5
+MS, BLOCK, ROTATED, EPSILON = "com.microsoft", 32, 8192, 1e-5
 
 
 class Network:

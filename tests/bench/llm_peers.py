@@ -29,25 +29,31 @@ def drawn(words, n):
 
 class Mcc:
     """The artifact, caches in one buffer for past and present. What changes from step to step is written where the call reads it."""
-    file = "all.so"
+    file, batch = "all.so", 1
 
     def __init__(self, o):
         from support.decoder import Compiled
         self.decoder = Compiled(pathlib.Path(o["folder"]) / self.file, o["room"], o["size"], o["threads"])
 
+    def operands(self, n):
+        """{name: array} of inputs for n tokens; a run that sees less than the room has a shorter mask."""
+        from support.decoder import feed
+        place = feed(self.decoder.dims, np.zeros((1, n), np.int64), self.decoder.room - n, self.decoder.caches)
+        self.ids = np.zeros((self.batch, n), np.int64)
+        return place | {"input_ids": self.ids, "attention_mask": place["attention_mask"].repeat(self.batch, 0)}
+
     def call(self, n):
         """Run n tokens behind self.seen others, into self.logits."""
-        from support.decoder import cache_of, feed
-        d, keep = self.decoder, []
-        self.ids, place = np.zeros((1, n), np.int64), feed(d.dims, np.zeros((1, n), np.int64), d.room - n, d.caches)
-        place["input_ids"] = self.ids
-        self.logits = np.zeros((1, 1 if d.last else n, d.words), np.float32)
+        from support.decoder import cache_of
+        d, keep, place = self.decoder, [], self.operands(n)
+        self.logits = np.zeros((self.batch, 1 if d.last else n, d.words), np.float32)
         self.given = d.artifact.tensors(list(place.values()), keep)
         self.out = d.artifact.tensors([d.caches.get(cache_of(name), self.logits) for name in d.names], keep)
         self.mask, self.n, self.keep = self.given[list(place).index("attention_mask")].contents, n, (keep, place)
 
     def begin(self):
         self.decoder.begin(self.decoder.room)
+        self.decoder.caches = {n: x.repeat(self.batch, 0) for n, x in self.decoder.caches.items()}
         self.seen, self.n = 0, 0
 
     def rewind(self, n):
@@ -57,7 +63,7 @@ class Mcc:
         if self.n != len(ids):
             self.call(len(ids))
         a = self.decoder.artifact
-        self.ids[0], self.mask.shape[1] = ids, self.seen + len(ids)
+        self.ids[:], self.mask.shape[1] = ids, self.seen + len(ids)
         a.check("run", a.api.run(a.ctx, self.given, self.out, ctypes.byref(a.error)))
         self.seen += len(ids)
         return self.logits[0, -1]
@@ -210,7 +216,7 @@ class Worker:
             return None
         if self.past != past:
             self.contender.begin()
-            self.first = self.timed(drawn(self.words, past).tolist())[1:]
+            self.first = self.timed(drawn(self.words, past).tolist())[1:] if past else [1, [1]]
             self.past = past
         else:
             self.contender.rewind(past)
