@@ -59,8 +59,8 @@ int64_t chance_ties(const struct node *n, const struct tensor *x, const struct t
     return ties;
 }
 
-/* Is v read, except for views, by differences only, and these by exp, by others of them and by limits of exp's range? Then
- * what it is does not matter for real numbers (softmax). */
+/* Is v read, except for views, by differences only, and these by exp, by others of them and by limits of exp's range?
+ * Then what it is does not matter for real numbers (softmax). */
 static bool is_shift(const struct graph *g, value_id v, bool within, int depth)
 {
     bool any = false;
