@@ -16,8 +16,10 @@ error and time of what mcc finds with that error as the bound, and the ratio of 
 All run on one thread in turns, times are processor time. Each peer has a Python of its own; one that lacks the packages is skipped with the reason.
 """
 import argparse
+import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -178,7 +180,7 @@ def measure_pruned(name, path, args, folder):
 
 
 def main():
-    p = argparse.ArgumentParser(usage=__doc__)
+    p = argparse.ArgumentParser(usage=__doc__.replace("%", "%%"))
     p.add_argument("nets", nargs="*")
     p.add_argument("--error", default="1%")
     for option, default in (("samples", 32), ("unseen", 16), ("rounds", 9)):
@@ -186,8 +188,14 @@ def main():
     p.add_argument("--pruned", action="store_true")
     p.add_argument("--peers", type=lambda s: [x for x in s.split(",") if x], default=[])
     for python in PYTHONS.values():
-        p.add_argument(f"--{python}-python", default=sys.executable)
+        p.add_argument(f"--{python}-python", default=sys.executable, type=os.path.abspath)
     args = p.parse_args()
+    known = ["deepsparse"] if args.pruned else list(QUANTIZERS)
+    if not set(args.peers) <= set(known):
+        p.error(f"--peers: there are {', '.join(known)}")
+    for peer in [x for x in args.peers if not shutil.which(getattr(args, f"{PYTHONS[x]}_python"))]:
+        print(f"skip {peer}: its Python is not there")
+        args.peers.remove(peer)
     args.batch, args.competitor, args.nets = 1, False, args.nets or (PRUNED if args.pruned else list(GOALS))
     if not args.pruned:
         print(f"{'network':20} {'ort ms':>8} {'f32 ms':>8} {'mcc ms':>8} {'ratio':>6} {'/f32':>6} {'error':>7} {'spread':>7} {'search':>7}  products")
