@@ -52,10 +52,10 @@ static void test_tails(void **state)
         {"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11, "a length of 18446744073709551615"},
         {"\xe5\x03\x01\x02", 4, "4 bytes where 2 are left"},
         {"\xe1\x03\x01\x02", 4, "8 bytes where 2 are left"},
-        {"\x42\x03\x0a\x01\xff", 5, "no UTF-8"},
+        {"\x42\x03\x0a\x01\xff", 5, "not UTF-8"},
         {"\x42\x04\x0a\x02\x61\x00", 6, "a NUL byte"},
-        {"\x42\x05\x0a\x03\xed\xa0\x80", 7, "no UTF-8"},
-        {"\x42\x04\x0a\x02\xc0\x80", 6, "no UTF-8"},
+        {"\x42\x05\x0a\x03\xed\xa0\x80", 7, "not UTF-8"},
+        {"\x42\x04\x0a\x02\xc0\x80", 6, "not UTF-8"},
         {"\x80\x80\x80\x80\x80\x80\x01\x01", 8, "does not exist"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
