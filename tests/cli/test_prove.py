@@ -380,7 +380,7 @@ def test_narrowed_constant(tmp_path, narrow):
     ([helper.make_node("Add", ["x", "x"], ["s"], "sum"), helper.make_node("Less", ["s", "c"], ["y"], "n")], [64], [64], "infinity")])
 def test_what_draws_do_not_show(tmp_path, nodes, x, y, says):
     """Code that leaves some elements out of a maximum, or that is wrong for equal ones, computes the same of nearly all draws."""
-    elem = {"ArgMax": INT64, "Cast": onnx.TensorProto.BOOL, "Less": onnx.TensorProto.BOOL, "IsNaN": onnx.TensorProto.BOOL}.get(nodes[-1].op_type, onnx.TensorProto.FLOAT)
+    elem = {"ArgMax": INT64, "Less": BOOL, "IsNaN": BOOL}.get(nodes[-1].op_type, onnx.TensorProto.FLOAT)
     data = {"c": np.float32("inf" if says == "infinity" else 0.5)} if len(nodes) > 1 else {}
     path = save(tmp_path / "net.onnx", nodes, [value("x", x)], [value("y", y, elem)], data)
     [variant] = proof(path, status=6)["variants"]
@@ -389,7 +389,8 @@ def test_what_draws_do_not_show(tmp_path, nodes, x, y, says):
 
 @pytest.mark.parametrize("op, shape, result, elem, attributes", [
     ("Equal", [64], [64], BOOL, {}), ("ArgMax", [2, 7], [2], INT64, {"axis": 1, "keepdims": 0}),
-    ("ArgMin", [7, 2], [2], INT64, {"axis": 0, "keepdims": 0, "select_last_index": 1}), ("Cast", [64], [64], BOOL, {"to": BOOL}), ("IsNaN", [7], [7], BOOL, {}),
+    ("ArgMin", [7, 2], [2], INT64, {"axis": 0, "keepdims": 0, "select_last_index": 1}),
+    ("Cast", [64], [64], BOOL, {"to": BOOL}), ("IsNaN", [7], [7], BOOL, {}),
     ("IsInf", [7], [7], BOOL, {}), ("GlobalMaxPool", [1, 3, 5, 5], [1, 3, 1, 1], onnx.TensorProto.FLOAT, {}),
     ("MaxPool", [1, 1, 4, 4], [1, 1, 2, 2], onnx.TensorProto.FLOAT, {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [0, 0, 1, 1]}),
     ("LpNormalization", [3, 4], [3, 4], onnx.TensorProto.FLOAT, {"axis": 1, "p": 1})])
