@@ -7,7 +7,7 @@ The networks are those of --nets, whose batch is dynamic, and those of --exports
 open_requirements.txt, real/export.py and open_nets.py export the missing ones. A row shows the number of kernels of one CPU level, for
 dynamic and for fixed sizes. Then it shows ratios of dynamic to fixed sizes: run time (median of processor times of short turns that
 alternate), workspace, the compiler's processor time, its peak memory, and code size. The last ratio is ONNX Runtime's time over mcc's
-with dynamic sizes. The last row has geometric means. The script compares outputs before it measures. It marks a network MORE if dynamic
+with dynamic sizes. Then come geometric means, and the most that a compilation with dynamic sizes took. The script compares outputs before it measures. It marks a network MORE if dynamic
 sizes need more kernels, and SLOW if they take more than 1.1 times as long. The exit status is 1 if a network is marked, if mcc refuses
 one, or if outputs differ. With --counts nothing runs, so all figures but compile time and memory are the same on any machine.
 """
@@ -81,7 +81,7 @@ def run_times(artifacts, path, feeds, rounds):
 
 
 def row_of(name, path, feeds, args, folder):
-    """The line of a network, and what became of it."""
+    """The line of a network, what became of it, its ratios, and the compiler's seconds and bytes with dynamic sizes."""
     artifacts = [folder / f"{len(list(folder.iterdir()))}.so"]        # a library stays loaded: each has its own name
     artifacts.append(artifacts[0].with_suffix(".fixed.so"))
     fixed = [f"--input={k}[{','.join(map(str, a.shape))}]" for k, a in feeds.items()]
@@ -90,7 +90,7 @@ def row_of(name, path, feeds, args, folder):
     run, ort = (None, None) if args.counts else run_times(artifacts, path, feeds, args.rounds)
     ratios = [run, space / max(space_fixed, 1), costs[0][0] / costs[1][0], costs[0][1] / costs[1][1], code / code_fixed, ort]
     marks = ["MORE"] * (kernels > kernels_fixed) + ["SLOW"] * (run is not None and run > SLOW)
-    return "  ".join([line_of(name, f"{kernels:4} {kernels_fixed:4}", ratios), *marks]), "slower" if marks else "held", ratios
+    return "  ".join([line_of(name, f"{kernels:4} {kernels_fixed:4}", ratios), *marks]), "slower" if marks else "held", ratios, costs[0]
 
 
 def line_of(name, kernels, ratios):
@@ -150,13 +150,13 @@ def main():
     if args.python:
         export(args)
     print(HEADER)
-    count, all_ratios = collections.Counter(), []
+    count, all_ratios, costs = collections.Counter(), [], {}
     with tempfile.TemporaryDirectory() as folder:
         for name, path, feeds in networks(args):
             if args.only and not any(w in name for w in args.only):
                 continue
             try:
-                row, end, ratios = row_of(name, path, feeds(), args, pathlib.Path(folder))
+                row, end, ratios, costs[name] = row_of(name, path, feeds(), args, pathlib.Path(folder))
                 all_ratios.append(ratios)
             except (Refused, ValueError) as e:
                 row, end = f"{name:28} {e}"[:200], "refused" if isinstance(e, Refused) else "different"
@@ -164,6 +164,8 @@ def main():
             count[end] += 1
     if all_ratios:
         print(line_of("geometric mean", "", means_of(all_ratios)))
+        slow, large = max(costs, key=lambda n: costs[n][0]), max(costs, key=lambda n: costs[n][1])
+        print(f"most with dynamic sizes: {costs[slow][0]:.2f} s of processor time ({slow}), {costs[large][1] / 1e6:.0f} MB ({large})")
     print(", ".join(f"{n} {end}" for end, n in count.items()))
     return 0 if set(count) == {"held"} else 1
 

@@ -64,6 +64,39 @@ def of_vision(path, **more):
     return make
 
 
+def warp(torch, levels=5, width=16):
+    """Frames between two others, as networks of flow compute them, in f16: 37 Resizes, 10 GridSamples."""
+    nn, f = torch.nn, torch.nn.functional
+    def resized(x, scale):
+        return f.interpolate(x, scale_factor=scale, mode="bilinear", align_corners=False)
+
+    class Warp(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.convs = nn.ModuleList(nn.Sequential(nn.Conv2d(11, width, 3, 2, 1), nn.PReLU(width), nn.Conv2d(width, width, 3, 1, 1),
+                                                     nn.PReLU(width), nn.Conv2d(width, 5, 3, 1, 1)) for _ in range(levels))
+
+        def forward(self, x):
+            x = resized(resized(x.half(), 1 / 8), 8.0)   # smooth, or rounded places give other elements
+            a, b, height, width = x[:, :3], x[:, 3:], x.shape[2], x.shape[3]
+            places = lambda n: torch.arange(n) * (2 / (n - 1)) - 1
+            rows = places(height).half().view(1, -1, 1, 1).expand(x.shape[0], -1, width, 1)
+            columns = places(width).half().view(1, 1, -1, 1).expand(x.shape[0], height, -1, 1)
+            grid, flow, mask = torch.cat([columns, rows], 3), torch.zeros_like(x[:, :4]), torch.zeros_like(x[:, :1])
+            for level, convs in enumerate(self.convs):
+                scale = 2.0 ** (levels - 1 - level)
+                small = [resized(v, 1 / scale) for v in (a, b, flow, mask)]
+                more = resized(convs(torch.cat(small, 1)), 2.0)
+                more = f.interpolate(resized(more, scale), size=(height, width), mode="nearest") if level else \
+                    f.interpolate(more, size=(height, width), mode="bilinear")
+                flow, mask = flow + more[:, :4] / 64, mask + more[:, 4:]
+                a, b = (f.grid_sample(x[:, i * 3:i * 3 + 3], grid + flow[:, i * 2:i * 2 + 2].permute(0, 2, 3, 1), padding_mode="border",
+                                      align_corners=True) for i in range(2))
+            part = torch.sigmoid(mask)
+            return resized(a * part + b * (1 - part), 2.0)
+    return Warp().half()
+
+
 def text(module, kind, **config):
     return Net(of_config(module, kind, **config), {"input_ids": TEXT}, {0: "batch", 1: "length"})
 
@@ -134,6 +167,7 @@ NETS = {
     "levit": images(of_timm("levit_128s"), "timm", (2, 3, 224, 224), sizes=False),
     "poolformer": images(of_timm("poolformer_s12"), "timm"),
     "efficientformer": images(of_timm("efficientvit_b0"), "timm"),
+    "warp-f16": images(warp, "torch", (2, 6, 128, 96)),
     "swin-v2": images(of_timm("swinv2_cr_tiny_ns_224", img_size=64, window_size=4), "timm", (2, 3, 64, 64), sizes=False),
 }
 

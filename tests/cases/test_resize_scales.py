@@ -1,4 +1,6 @@
 """Scales of Resize and Upsample that no size follows from: refused when compiling, an error of the run where they are operands."""
+import re
+
 import numpy as np
 import pytest
 from onnx import TensorProto as T, helper
@@ -30,6 +32,23 @@ def test_scales_of_the_run(attributes, tmp_path):
             with pytest.raises(ModelError) as caught:
                 model.run([floats(1, 1, 6, 4), scales])
             assert "scale" in caught.value.text, caught.value.text
+
+
+@pytest.mark.parametrize("scale", [0.125, 0.5, 0.75, 1.5, 2.25, 3])
+def test_fractions_are_sizes(scale, tmp_path):
+    """floor(h * 3 / 4) is a size like others: kernels fuse and memory is planned. A number that the run computes would be neither."""
+    model = resize(tmp_path, [1, 1, scale, 1], mode="linear")
+    assert not re.search(r'^symbol ".*" value', model.dump("legalize"), re.M)
+    for h in (8, 9, 15, 16, 23, 31):
+        assert model.compare([floats(1, 1, h, 4)], atol=1e-4)[0].shape[2] == int(h * scale)
+
+
+@pytest.mark.parametrize("scale", [0.3, 0.7, 1 / 3, 1.1])
+def test_other_scales_round_as_f32(scale, tmp_path):
+    """10 * 0.7 is 7 in f32, and below 7 exactly."""
+    model = resize(tmp_path, [1, 1, scale, 1], mode="linear")
+    for h in (10, 21, 30):
+        assert model.compare([floats(1, 1, h, 4)], atol=1e-4)[0].shape[2] == int(F(h) * F(scale))
 
 
 @pytest.mark.parametrize("scale", WRONG, ids=str)

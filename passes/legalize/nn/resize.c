@@ -302,7 +302,22 @@ static bool scale_check(struct builder *b, value_id s)
     return holds.i;
 }
 
-/* floor(length * scale), in f32 as the scales are. */
+enum { DYADIC = 4096 };
+
+/* floor(in * scale) as a size; false: the scale is not a fraction of DYADIC, and where f32 rounds the product decides.
+ */
+static bool scaled_length(struct builder *b, expr_id in, double scale, expr_id *out)
+{
+    int64_t parts = 1;
+    while (scale * (double)parts != floor(scale * (double)parts) && parts < DYADIC)
+        parts *= 2;
+    if (scale * (double)parts != floor(scale * (double)parts))
+        return false;
+    *out = ex_div(b->x, ex_mulc(b->x, in, (int64_t)(scale * (double)parts)), ex_const(b->x, parts));
+    return true;
+}
+
+/* floor(length * scale). What f32, which scales are in, rounds counts if the scale is not a fraction of DYADIC. */
 static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, uint32_t n)
 {
     struct builder *b = r->b;
@@ -321,10 +336,8 @@ static bool axes_by_scales(struct rule *r, value_id scales, struct axis *axes, u
                 axes[i].out = ex_const(b->x, (int64_t)floorf((float)size * (float)known));
                 continue;
             }
-            if (known == floor(known)) {
-                axes[i].out = ex_mulc(b->x, axes[i].in, (int64_t)known);
+            if (scaled_length(b, axes[i].in, known, &axes[i].out))
                 continue;
-            }
         }
         if (!v_known_f64(b, s, &known) && !scale_check(b, s))
             return false;
