@@ -369,7 +369,9 @@ def test_few_rows(tmp_path, heads, few):
 @pytest.mark.parametrize("heads", [(3, 1), (8, 2), (7, 1)])
 def test_few_rows_with_masks(tmp_path, march, heads):
     """A vector holds rows of several keys: each has its own bias, sink and window, also in a span's last vector, which keys may not fill."""
-    net = Grouped(tmp_path / "net", heads, 16, ("bias", "sink"), local_window_size=140, softcap=3.0)
+    net = Grouped(tmp_path / "net", heads, 16, ("bias", "sink"), packed=True, local_window_size=140, softcap=3.0)
+    few = {3: "4", 8: "4", 7: "8" if "v4" in march else "0"}[heads[0]]
+    assert re.findall(r"^  few +(\d+) ", net.model.dump("schedule", march), re.M) == [few]
     for rows in (1, 2, 4):
         for past in (0, 1, 2, 129, 150, 299):
             net.agrees(rows, [past + rows], past, seed=past, flag=march)

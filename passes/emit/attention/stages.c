@@ -419,8 +419,11 @@ static void value_step(void *user, expr_id key, lreg *acc)
     struct exprs *x = em->x;
     expr_id idx[RANK_MAX];
     s->key = key;
-    if (t->in_few && ex_is(x, s->row, 0) && ex_is(x, t->column0, 0))
+    struct em_if first;
+    if (t->in_few && em_if_known(em, &first, ex_eq(x, ex_add(x, s->row, t->column0), ex_const(x, 0)))) {
         attn_prefetch_key(t, key);
+        em_if_end(em, &first);
+    }
     for (uint32_t c = 0; c < t->n_columns; c++) {
         if (t->in_w) {
             expr_id at = at_wide(t, key, ex_mulc(x, ex_addc(x, t->column0, c), t->s->lanes));
