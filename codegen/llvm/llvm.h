@@ -118,6 +118,21 @@ LLVMValueRef low_word(struct emitter *, LLVMValueRef);
 
 /* ---- statements ---- */
 
+/* The end of a block and a source line, to which the builder returns after it was placed before an instruction. */
+struct place {
+    LLVMBasicBlockRef block;
+    LLVMMetadataRef line;
+};
+static inline struct place place_of(const struct emitter *e)
+{
+    return (struct place){LLVMGetInsertBlock(e->b), LLVMGetCurrentDebugLocation2(e->b)};
+}
+static inline void place_again(const struct emitter *e, struct place at)
+{
+    LLVMPositionBuilderAtEnd(e->b, at.block);
+    LLVMSetCurrentDebugLocation2(e->b, at.line);
+}
+
 static inline LLVMValueRef operand(const struct emitter *e, const struct lstmt *s, uint32_t i)
 {
     return e->values[s->in[i].i];

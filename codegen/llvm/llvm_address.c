@@ -66,7 +66,8 @@ static LLVMValueRef near_gep(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef
 /* base + outer, computed at the end of the block of `outer`; NULL: not possible there. */
 static LLVMValueRef outer_base(struct emitter *e, LLVMTypeRef scalar, LLVMValueRef base, LLVMValueRef outer)
 {
-    LLVMBasicBlockRef home = LLVMGetInstructionParent(outer), here = LLVMGetInsertBlock(e->b);
+    const struct place here = place_of(e);
+    LLVMBasicBlockRef home = LLVMGetInstructionParent(outer);
     LLVMValueRef end = LLVMGetBasicBlockTerminator(home);
     if (!end || !is_known_in(e, base, home))
         return NULL;
@@ -75,7 +76,7 @@ static LLVMValueRef outer_base(struct emitter *e, LLVMTypeRef scalar, LLVMValueR
         return v;
     LLVMPositionBuilderBefore(e->b, end);
     v = gep(e, scalar, base, outer);
-    LLVMPositionBuilderAtEnd(e->b, here);
+    place_again(e, here);
     return v;
 }
 

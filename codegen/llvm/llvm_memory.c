@@ -35,13 +35,13 @@ static bool place_after_mask(struct emitter *e, LLVMValueRef mask)
 /* LLVM repeats a comparison of vectors in each block that uses it, unless it is frozen. */
 static LLVMValueRef kept_mask(struct emitter *e, LLVMValueRef mask)
 {
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    const struct place here = place_of(e);
     if (!LLVMIsAICmpInst(mask) || LLVMGetTypeKind(LLVMTypeOf(mask)) != LLVMVectorTypeKind || !place_after_mask(e, mask))
         return mask;
     LLVMValueRef next = LLVMGetNextInstruction(mask), kept = next && LLVMIsAFreezeInst(next) ? next : NULL;
     if (!kept)
         kept = LLVMBuildFreeze(e->b, mask, "");
-    LLVMPositionBuilderAtEnd(e->b, here);
+    place_again(e, here);
     return kept;
 }
 
@@ -132,7 +132,7 @@ static void masked_store(struct emitter *e, const struct access *a, LLVMValueRef
 /* Room in the frame, made at the function's entry. */
 static LLVMValueRef frame_room(struct emitter *e, LLVMTypeRef type, uint32_t align)
 {
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    const struct place here = place_of(e);
     LLVMValueRef first = LLVMGetFirstInstruction(e->entry), room;
     if (first)
         LLVMPositionBuilderBefore(e->b, first);
@@ -140,7 +140,7 @@ static LLVMValueRef frame_room(struct emitter *e, LLVMTypeRef type, uint32_t ali
         LLVMPositionBuilderAtEnd(e->b, e->entry);
     room = LLVMBuildAlloca(e->b, type, "");
     LLVMSetAlignment(room, align);
-    LLVMPositionBuilderAtEnd(e->b, here);
+    place_again(e, here);
     return room;
 }
 
@@ -311,7 +311,7 @@ static LLVMValueRef shuffled(struct emitter *e, LLVMValueRef a, LLVMValueRef b, 
 /* Lanes `from` of a mask, of which number n is 0; all loads of a loop share them. */
 static LLVMValueRef mask_lanes(struct emitter *e, LLVMValueRef mask, const uint32_t *from, uint32_t n)
 {
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    const struct place here = place_of(e);
     LLVMValueRef none = LLVMConstNull(LLVMTypeOf(mask));
     if (!place_after_mask(e, mask))
         return shuffled(e, mask, none, from, n);
@@ -325,7 +325,7 @@ static LLVMValueRef mask_lanes(struct emitter *e, LLVMValueRef mask, const uint3
     }
     bool made = at && LLVMIsAShuffleVectorInst(at) && LLVMGetOperand(at, 0) == mask;
     LLVMValueRef v = made ? at : shuffled(e, mask, none, from, n);
-    LLVMPositionBuilderAtEnd(e->b, here);
+    place_again(e, here);
     return v;
 }
 

@@ -248,11 +248,11 @@ static LLVMValueRef emit_convert_stmt(struct emitter *e, const struct lstmt *s)
 /* Lanes that were loaded just to be one word are loaded as that word: AArch64 would widen each and narrow it again. */
 static LLVMValueRef load_as_word(struct emitter *e, LLVMValueRef lanes, LLVMTypeRef word)
 {
-    LLVMBasicBlockRef here = LLVMGetInsertBlock(e->b);
+    const struct place here = place_of(e);
     LLVMPositionBuilderBefore(e->b, lanes);
     LLVMValueRef v = LLVMBuildLoad2(e->b, word, LLVMGetOperand(lanes, 0), "");
     LLVMSetAlignment(v, LLVMGetAlignment(lanes));
-    LLVMPositionBuilderAtEnd(e->b, here);
+    place_again(e, here);
     return v;
 }
 
