@@ -96,8 +96,11 @@ RULE(tile_matmul, !c->s->tile.matmul || matmul_serves(c->site, &c->s->tile),
 RULE(tile_epilogue, c->s->tile.epilogue ? epilogue_serves(c->site, &c->s->tile) : !c->s->tile.matmul,
      "it is 1 at least for products by tile registers, and 0 for reductions, staged operands and second results");
 
-RULE(tile_shares, !c->s->tile.shares || (c->s->tile.early && anchor(c)->op == OP_DOT && c->s->tile.a >= 0),
-     "it is of the next block's panels of a product of rows; here 0");
+RULE(tile_shares,
+     !c->s->tile.shares ||
+         (c->s->tile.early && anchor(c)->op == OP_DOT && c->s->tile.a >= 0 &&
+          (c->s->tile.shares & (c->s->tile.shares - 1)) == 0 && points_of(c, c->s->tile.a, c->s->tile.b) == INT64_MAX),
+     "it is a power of 2, of the next block's panels of a product of a dynamic number of rows; here 0");
 
 RULE(tile_lines_last,
      !c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile) ||
