@@ -7,9 +7,10 @@ The networks are those of --nets, whose batch is dynamic, and those of --exports
 open_requirements.txt, real/export.py and open_nets.py export the missing ones. A row shows the number of kernels of one CPU level, for
 dynamic and for fixed sizes. Then it shows ratios of dynamic to fixed sizes: run time (median of processor times of short turns that
 alternate), workspace, the compiler's processor time, its peak memory, and code size. The last ratio is ONNX Runtime's time over mcc's
-with dynamic sizes. Then come geometric means, and the most that a compilation with dynamic sizes took. The script compares outputs before it measures. It marks a network MORE if dynamic
-sizes need more kernels, and SLOW if they take more than 1.1 times as long. The exit status is 1 if a network is marked, if mcc refuses
-one, or if outputs differ. With --counts nothing runs, so all figures but compile time and memory are the same on any machine.
+with dynamic sizes. Then come geometric means, and the most that a compilation with dynamic sizes took. The script compares outputs before
+it measures. It marks a network MORE if dynamic sizes need more kernels, and SLOW if they take more than 1.1 times as long. The exit
+status is 1 if a network is marked, if mcc refuses one, or if outputs differ. With --counts nothing runs, so all figures but compile time
+and memory are the same on any machine.
 """
 import argparse
 import collections
