@@ -51,7 +51,7 @@ static int header_read(struct safetensors *s, const char *path, uint64_t size)
         return refuse(s, "%.150s cannot be read", path);
     s->data = n + sizeof first;
     s->bytes = size - s->data;
-    return json_is_object(s->header) || refuse(s, "%.100s: its header is not JSON object: %.100s", path,
+    return json_is_object(s->header) || refuse(s, "%.100s: its header is not a JSON object: %.100s", path,
                                                s->header ? "another kind of value" : error.text);
 }
 

@@ -227,7 +227,7 @@ int api_read(const struct api *api, const char *body, size_t bytes, struct api_r
     *r = (struct api_request){.json = json_loadb(body, bytes, 0, &error), .created = (int64_t)time(NULL)};
     snprintf(r->id, sizeof r->id, "chatcmpl-%ld", ++count);
     if (!json_is_object(r->json))
-        return refuse(why, "the body is not JSON object: %.150s", error.text);
+        return refuse(why, "the body is not a JSON object: %.150s", error.text);
     r->stream = json_is_true(json_object_get(r->json, "stream"));
     r->usage = json_is_true(json_object_get(json_object_get(r->json, "stream_options"), "include_usage"));
     a->plain = api->form->plain || !api->tokens->strip;
