@@ -377,10 +377,11 @@ def test_narrowed_constant(tmp_path, narrow):
     ([helper.make_node("Equal", ["x", "c"], ["e"], "n"), helper.make_node("Where", ["e", "c", "x"], ["y"], "where")], [64], [64], "equal"),
     ([helper.make_node("ArgMax", ["x"], ["y"], "n", axis=1, keepdims=0)], [1, 1000], [1], "many elements"),
     ([helper.make_node("Add", ["x", "c"], ["s"], "sum"), helper.make_node("IsNaN", ["s"], ["y"], "n")], [64], [64], "NaN"),
+    ([helper.make_node("Add", ["x", "c"], ["s"], "sum"), helper.make_node("IsInf", ["s"], ["y"], "n")], [64], [64], "infinity"),
     ([helper.make_node("Add", ["x", "x"], ["s"], "sum"), helper.make_node("Less", ["s", "c"], ["y"], "n")], [64], [64], "infinity")])
 def test_what_draws_do_not_show(tmp_path, nodes, x, y, says):
     """Code that leaves some elements out of a maximum, or that is wrong for equal ones, computes the same of nearly all draws."""
-    elem = {"ArgMax": INT64, "Less": BOOL, "IsNaN": BOOL}.get(nodes[-1].op_type, onnx.TensorProto.FLOAT)
+    elem = {"ArgMax": INT64, "Less": BOOL, "IsNaN": BOOL, "IsInf": BOOL}.get(nodes[-1].op_type, onnx.TensorProto.FLOAT)
     data = {"c": np.float32("inf" if says == "infinity" else 0.5)} if len(nodes) > 1 else {}
     path = save(tmp_path / "net.onnx", nodes, [value("x", x)], [value("y", y, elem)], data)
     [variant] = proof(path, status=6)["variants"]
@@ -472,6 +473,53 @@ def test_loops_and_branches(tmp_path, make):
     assert variant["proved"] == 0
     [unread] = [k for k in variant["kernels"] if "control" in k["kernel"]]
     assert "what reads the values" in unread["why"]
+
+
+def test_branches_of_few_nan(tmp_path):
+    """No draw of one branch has a NaN. It is not proved, whichever branch the last draw takes."""
+    sides = [helper.make_graph([helper.make_node("Add", ["x", "half"], ["s"], "sum"), helper.make_node("IsNaN", ["s"], ["a"], "nan")], "nan", [],
+                               [value("a", [64], BOOL)]),
+             helper.make_graph([helper.make_node("Not", ["b"], ["o"], "not")], "not", [], [value("o", [64], BOOL)])]
+    for swapped in (False, True):
+        choose = helper.make_node("If", ["c"], ["h"], "choose", then_branch=sides[swapped], else_branch=sides[not swapped])
+        path = save(tmp_path / "net.onnx", [choose, helper.make_node("Not", ["h"], ["y"], "last")],
+                    [value("x", [64]), value("b", [64], BOOL), value("c", [], BOOL)], [value("y", [64], BOOL)], {"half": np.float32(0.5)}, opset=17)
+        [variant] = proof(path, status=6)["variants"]
+        [inside] = [k for k in variant["kernels"] if "nan" in k["kernel"].split("; ")[-1]]
+        assert "NaN" in inside["why"]
+
+
+def counting(path, op, divisor):
+    """Each trip adds a function of its number."""
+    body = helper.make_graph([helper.make_node(op, ["i", "d"], ["m"], "step"), helper.make_node("Add", ["h", "m"], ["o"], "add"),
+                              helper.make_node("Identity", ["k"], ["k2"])], "body",
+                             [value("i", [], INT64), value("k", [], BOOL), value("h", [8], INT64)], [value("k2", [], BOOL), value("o", [8], INT64)])
+    return save(path, [helper.make_node("Loop", ["n", "", "x"], ["g"], "turn", body=body), helper.make_node("Neg", ["g"], ["y"], "last")],
+                [value("x", [8], INT64), value("n", [], INT64)], [value("y", [8], INT64)], {"d": np.int64(divisor)}, opset=17)
+
+
+def test_trips_beyond_seven(tmp_path):
+    """Code with i mod 14 in the place of i mod 13 is not proved, as little as one with i mod 6 in the place of i mod 5."""
+    left, cpu = {5: [], 13: []}, "--march=x86-64-v3"
+    for divisor, found in left.items():
+        path = counting(tmp_path / "net.onnx", "Mod", divisor)
+        proof(path, cpu)
+        for site in range(1, 60):
+            done = mcc("prove", path, cpu, f"--mutate={site}", "-q")
+            if done.returncode == 2:
+                break
+            found += [site] if done.returncode == 0 else []
+        assert len(found) + 3 < site < 59
+    assert left[13] == left[5]
+
+
+def test_argmax_and_nan(tmp_path):
+    """Code orders NaN as floats, the field as any residue: an argmax gets none, so that right code does not differ."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("ArgMax", ["x"], ["y"], "most", axis=1, keepdims=0), helper.make_node("IsNaN", ["x"], ["z"], "nan")],
+                [value("x", [4, 7])], [value("y", [4], INT64), value("z", [4, 7], BOOL)])
+    [variant] = proof(path, status=6)["variants"]
+    why = {k["kernel"]: k["why"] for k in variant["kernels"]}
+    assert variant["program"]["proved"] and [w for k, w in why.items() if "most" in k] == [None] and any("NaN" in (w or "") for w in why.values()), why
 
 
 ONCE = {"ThresholdedRelu": {"alpha": 2.0}}

@@ -59,6 +59,15 @@ int64_t chance_ties(const struct node *n, const struct tensor *x, const struct t
     return ties;
 }
 
+void chance_infinite(const struct tensor *x, double found[2])
+{
+    for (int64_t i = 0, n = tensor_count(x); i < n; i++) {
+        const uint32_t r = field_load(x->elem, (const char *)x->data + (size_t)i * elem_size(x->elem));
+        found[0] += r == FIELD_PLUS_INF;
+        found[1] += r == FIELD_MINUS_INF;
+    }
+}
+
 /* Is v read, except for views, by differences only, and these by exp, by others of them and by limits of exp's range?
  * Then what it is does not matter for real numbers (softmax). */
 static bool is_shift(const struct graph *g, value_id v, bool within, int depth)

@@ -10,6 +10,8 @@ const char *chance_why(const struct node *);
 const char *chance_tells(const struct graph *, const struct node *);
 /* Of an argreduce of x, how often the element that was found is equal to another one that it may have been. */
 int64_t chance_ties(const struct node *, const struct tensor *x, const struct tensor *found);
+/* Adds how many elements are +inf, and how many -inf. */
+void chance_infinite(const struct tensor *, double found[2]);
 /* How often, in the run in progress, an element that a maximum, minimum, `and` or `or` leaves out is one that decides;
  * INFINITY: the node is none of these, or all that it decides is the range of exponentials. */
 double chance_shows(const struct capture *, const struct node *);

@@ -46,13 +46,15 @@ static uint64_t next_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* One of few floats. */
+/* One of few floats. Of each eight draws one has -inf only, as a maximum of many elements is -inf in no other. */
 static uint32_t draw_tied(const struct prove *p, uint64_t r, uint32_t draw)
 {
     static const uint32_t special[] = {FIELD_PLUS_INF, FIELD_MINUS_INF, FIELD_NAN};
     static const uint8_t other[] = {64, 16, 4, 2}; /* of 64, that may be another one than 0 */
+    if (p->special && draw % 8 == 7)
+        return FIELD_MINUS_INF;
     if (p->special && r >> 62 == 0)
-        return special[r % COUNT_OF(special)];
+        return special[r % (COUNT_OF(special) - p->orders)];
     return field_of_integer((r >> 8) % 64 < other[draw % COUNT_OF(other)] ? (int64_t)(r % 5) - 2 : 0);
 }
 
@@ -157,17 +159,23 @@ static void on_part(void *user, value_id v, const struct tensor *t)
         memcpy(t->data, got->data, (size_t)n * size);
 }
 
-static void on_value(void *user, value_id v, const struct tensor *t)
+/* What the draw shows of v. Of a loop's values the last trip's is left: so one draw counts once. */
+static void count_value(struct prove *p, value_id v)
 {
-    struct prove *p = user;
     const struct graph *g = p->run.c.graph;
     const struct node *n = value_node(g, v);
+    const struct tensor *t = p->want[v.i], *x = NULL;
+    if (!t || !t->data || !p->integers.watched[v.i] || p->given[v.i])
+        return;
     integers_count(&p->integers, &p->run.c.ctx->session, v, t);
-    if (n && n->op == OP_ARGREDUCE && !value_is_const(g, v)) {
-        const struct tensor *x = p->want[n->in[0].i] ? p->want[n->in[0].i] : p->given[n->in[0].i];
-        p->ties[v.i] += x ? (double)chance_ties(n, x, t) : 0;
-    }
-    on_part(p, v, t);
+    if (n && (n->op == OP_ARGREDUCE || n->op == OP_ISINF) && !value_is_const(g, v))
+        x = p->want[n->in[0].i] ? p->want[n->in[0].i] : p->given[n->in[0].i];
+    if (!x || !x->data)
+        return;
+    if (n->op == OP_ARGREDUCE)
+        p->ties[v.i] += (double)chance_ties(n, x, t);
+    else
+        chance_infinite(x, &p->infinite[2 * v.i]);
 }
 
 static void want_value(struct prove *p, value_id v)
@@ -195,7 +203,7 @@ static bool interpret(struct prove *p)
         if (!p->integers.watched[i] || p->given[i])
             continue;
         want_value(p, (value_id){i}); /* also what a loop gives its body */
-        if (n && n->op == OP_ARGREDUCE && value_node(g, n->in[0]))
+        if (n && (n->op == OP_ARGREDUCE || n->op == OP_ISINF) && value_node(g, n->in[0]))
             want_value(p, n->in[0]);
     }
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
@@ -206,8 +214,12 @@ static bool interpret(struct prove *p)
         }
     }
     const char *text = "";
-    if (graph_eval_watched(g, in, p->want, on_value, p, &p->draw, &text) != EVAL_OK)
+    if (graph_eval_watched(g, in, p->want, on_part, p, &p->draw, &text) != EVAL_OK) {
         p->now->interpreted = text && *text ? arena_strdup(&ctx->session, text) : "the interpreter failed";
+        return true;
+    }
+    for (uint32_t i = 1; i < g->values.n; i++)
+        count_value(p, (value_id){i});
     return true;
 }
 
@@ -594,7 +606,11 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     for (uint32_t draw = 0;
          ok && p->few && !p->now->ended && draw < PROVE_FEW_MOST && (draw < PROVE_FEW || control_lacks(p)); draw++)
         ok = draw_once(p, INTEGER_DRAWS + draw, DRAW_ALL);
+    p->larger = p->few;
     p->few = false;
+    for (uint32_t draw = 0; ok && p->larger && !p->now->ended && draw < PROVE_TRIPS; draw++)
+        ok = draw_once(p, 3 * INTEGER_DRAWS + draw, DRAW_ALL);
+    p->larger = false;
     ok = ok && (!p->by_data || draw_by_data(p));
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)
         ok = !resize(p, &running, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||

@@ -89,7 +89,9 @@ struct prove {
     uint32_t choosing; /* so many draws after those that all need, as kernels choose; 0: not yet */
     bool tied;  /* floats are drawn from few numbers */
     bool special; /* some are infinite or NaN then, as the variant looks for these */
+    bool orders;  /* but none NaN, as an argreduce of the variant chooses among floats */
     double *ties; /* by value: argreduce's choices among equal elements */
+    double *infinite; /* two by value: elements +inf, then -inf, of which isinf computed it */
     const struct tensor **given; /* by value: inputs of the draw at hand */
     bool larger; /* one number that decides sizes is a larger one */
     bool done; /* each variant that this CPU runs was drawn */
@@ -97,7 +99,7 @@ struct prove {
 
 /* Draws that every proof needs; draws in which each loop and branch has to run that only some sizes reach, as a choice
  * (a maximum with 0) leaves half of the elements out of each. */
-enum { PROVE_DRAWS = 4, PROVE_RUNS = 8, PROVE_FEW = 6, PROVE_FEW_MOST = 24 };
+enum { PROVE_DRAWS = 4, PROVE_RUNS = 8, PROVE_FEW = 6, PROVE_FEW_MOST = 24, PROVE_TRIPS = 4 };
 /* Bytes of a block where data decides sizes, and more for each byte of the inputs. */
 enum { PROVE_BY_DATA = 1 << 22, PROVE_BY_DATA_EACH = 64 };
 /* Begins and ends of kernels in a run of drawn values, which may have loops without end; and what is said of more. */

@@ -156,8 +156,22 @@ static double told(const struct prove *p, const struct node *n)
     const struct graph *g = p->run.c.graph;
     if (!chance_tells(g, n) || value_is_const(g, n->out[0]))
         return INFINITY;
-    return n->op == OP_ARGREDUCE ? p->ties[n->out[0].i] * CHANCE_ENOUGH / CHANCE_ELEMENTS
-                                 : integers_shown_of(&p->integers, n->out[0]);
+    if (n->op == OP_ARGREDUCE)
+        return p->ties[n->out[0].i] * CHANCE_ENOUGH / CHANCE_ELEMENTS;
+    const double shown = integers_shown_of(&p->integers, n->out[0]), *found = &p->infinite[2 * n->out[0].i];
+    return n->op == OP_ISINF ? fmin(shown, fmin(found[0], found[1])) : shown;
+}
+
+/* Does an argreduce of the kernel choose among floats? NaN has no place in the order of residues, but one in the order
+ * of floats that its code has. */
+static bool orders_floats(const struct graph *g, const struct kernel *k)
+{
+    bool orders = false;
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const struct node *n = graph_node(g, k->nodes.data[i]);
+        orders |= n->op == OP_ARGREDUCE && elem_class(value_type(g, n->in[0])->elem) == 'F';
+    }
+    return orders;
 }
 
 bool verdict_begin(struct prove *p)
@@ -167,7 +181,8 @@ bool verdict_begin(struct prove *p)
     p->now->filled = NEW_ARRAY(&c->ctx->session, bool, p->legal->outputs.n + 1);
     integers_origins(&p->integers, c->graph);
     p->ties = NEW_ARRAY(&c->ctx->session, double, c->graph->values.n + 1);
-    p->special = false;
+    p->infinite = NEW_ARRAY(&c->ctx->session, double, 2 * (size_t)c->graph->values.n + 2);
+    p->special = p->orders = false;
     p->many = p->by_data = sym_next(c->ctx->exprs, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         p->now->of[i].why = kernel_why(p, prove_kernel(p, i), p->variant);
@@ -175,6 +190,7 @@ bool verdict_begin(struct prove *p)
         kernel_axioms(p, prove_kernel(p, i), p->variant, &p->now->of[i]);
         kernel_integers(p, prove_kernel(p, i), &p->now->of[i]);
         kernel_tells(p, prove_kernel(p, i), &p->now->of[i]);
+        p->orders |= orders_floats(c->graph, prove_kernel(p, i));
     }
     if (p->marks || !c->marks)
         return true;
@@ -295,12 +311,14 @@ void verdict_count(struct prove *p)
         d->integers = d->told = INFINITY;
         const bool runs = has_run(p, i);
         d->ran += runs;
-        for (uint32_t j = 0; j < k->nodes.n && (k->region.i == 1 || runs); j++) {
+        for (uint32_t j = 0; j < k->nodes.n; j++) {
             const struct node *n = graph_node(g, k->nodes.data[j]);
+            d->told = fmin(d->told, told(p, n)); /* of all draws, also if the kernel did not run in this one */
+            d->integers = fmin(d->integers, integers_shown(&p->integers, g, n));
+            if (k->region.i != 1 && !runs)
+                continue;
             least = fmin(least, chance_shows(&p->run, n));
             choices = fmin(choices, chance_choices(&p->run, n, k->region.i == 1 ? d->here : 1));
-            d->told = fmin(d->told, told(p, n));
-            d->integers = fmin(d->integers, integers_shown(&p->integers, g, n));
         }
         d->shows += k->region.i == 1 || runs ? least : 0;
         d->choices += k->region.i == 1 || runs ? choices : 0;
