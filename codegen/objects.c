@@ -2,8 +2,9 @@
  *
  * Two units are equal when target and text agree except for the first line, which holds only the function's own name
  * and its source nodes: the second symbol is another name of the first. Each function is a module and an object of its
- * own, under a name that all share until it is known whose it is: so it is the same bytes whatever is compiled beside
- * it, and any network that has it finds it in the cache. Small units of one target travel together, up to JOB_TEXT.
+ * own. Workers give all functions one placeholder name, and the parent writes the real name into the object. So a
+ * function has the same bytes in every network that has it, and is found in the cache. Small units of one target travel
+ * together, up to JOB_TEXT.
  * Kernels that differ in constants only are made equal before (constants.c).
  */
 #include <string.h>
