@@ -125,6 +125,24 @@ lreg em_extract(struct em *em, lreg v, uint32_t lane)
     return x;
 }
 
+lreg em_hreduce(struct em *em, enum lop op, lreg v)
+{
+    lreg one = em_op(em, L_HREDUCE, (struct ltype){lf_type(em->f, v).elem, 1}, &v, 1);
+    lf_last(em->f, em->level[em_depth(em, &one, 1)])->imm = op;
+    return one;
+}
+
+lreg em_any(struct em *em, lreg cond)
+{
+    uint8_t from[256];
+    uint32_t lanes = lf_type(em->f, cond).lanes, padded = lanes_padded(lanes, from);
+    if (padded != lanes)
+        cond = em_shuffle(em, cond, cond, from, padded);
+    if (padded > 1)
+        cond = em_hreduce(em, L_OR, cond);
+    return em_op(em, L_CONVERT, (struct ltype){ELEM_I64, 1}, &cond, 1);
+}
+
 void em_check(struct em *em, lreg cond, int32_t code, uint32_t node, const char *text)
 {
     int depth = em_depth(em, &cond, 1);

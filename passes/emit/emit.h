@@ -117,6 +117,8 @@ lreg em_shuffle(struct em *, lreg a, lreg b, const uint8_t *from, uint32_t n);
 lreg em_part(struct em *, lreg v, uint32_t first, uint32_t n); /* n lanes from lane `first` on */
 lreg em_extract(struct em *, lreg v, uint32_t lane);
 lreg em_insert(struct em *, lreg v, lreg x, uint32_t lane);
+lreg em_hreduce(struct em *, enum lop, lreg v); /* over all lanes, of which there is a power of two */
+lreg em_any(struct em *, lreg cond); /* does cond hold in any lane? As i64 */
 /* The run fails with code (MCC_E_*) at the node unless cond holds in all lanes. */
 void em_check(struct em *, lreg cond, int32_t code, uint32_t node, const char *text);
 
@@ -268,6 +270,7 @@ enum lop em_monoid(const char *monoid, enum elem);
 /* Is it known that the taps of a convolution along spatial dim d stay within the operand and its halo, even if the
  * number of results is rounded up to a multiple of `tile`? */
 bool em_halo_covers(struct em *, const struct node *, int32_t d, int64_t tile);
+expr_id em_at_lane(const struct em *, expr_id, uint32_t lane); /* the expression where its lane has that number */
 expr_id em_inside(struct em *, expr_id i, expr_id size); /* 0 <= i < size */
 
 #endif

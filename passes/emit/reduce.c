@@ -193,8 +193,7 @@ static void matrix_init(const struct em *em, struct reduction *r)
     r->n_acc = em_tile_matrix_sums(r->n_points / r->vectors, r->vectors);
 }
 
-/* e where its lane is that number. */
-static expr_id at_lane(const struct em *em, expr_id e, uint32_t lane)
+expr_id em_at_lane(const struct em *em, expr_id e, uint32_t lane)
 {
     expr_id coef, rest;
     for (uint32_t i = 0; i < em->syms.n; i++)
@@ -217,7 +216,7 @@ static void reduce_lanes(struct em *em, const struct node *n, uint32_t n_points,
         for (uint32_t lane = 0; lane < reduction_lanes(em, points[i], rank); lane++) {
             one[count] = arena_copy(em->arena, points[i], (size_t)rank * sizeof *points[i]);
             for (int32_t d = 0; d < rank; d++)
-                one[count][d] = at_lane(em, one[count][d], lane);
+                one[count][d] = em_at_lane(em, one[count][d], lane);
             count++;
         }
     em_reduce_points(em, n, count, one, cond, sum);

@@ -88,13 +88,6 @@ static void horizontal_nest(struct em *em, struct siblings *all, uint32_t d, exp
     em_for_end(em, &l, inner, acc);
 }
 
-static lreg folded(struct em *em, enum lop op, lreg v)
-{
-    lreg result = em_op(em, L_HREDUCE, (struct ltype){lf_type(em->f, v).elem, 1}, &v, 1);
-    lf_last(em->f, em->level[em_depth(em, &result, 1)])->imm = op;
-    return result;
-}
-
 /* Of n vectors of best elements and their indices: the first index of the best of all, or of a NaN. Where a lane has
  * come to nothing better than what it began with, its index is 0, of an element that is as good. */
 static lreg first_best(struct em *em, const struct reduction *r, const lreg *acc, uint32_t n)
@@ -104,7 +97,7 @@ static lreg first_best(struct em *em, const struct reduction *r, const lreg *acc
          none = em_const(em, r->index, lanes, 0, r->index == ELEM_I32 ? INT32_MAX : INT64_MAX);
     for (uint32_t u = 1; u < n; u++)
         best = em_op2(em, r->combine, best, acc[2 * u]);
-    best = em_splat(em, folded(em, r->combine, best), lanes);
+    best = em_splat(em, em_hreduce(em, r->combine, best), lanes);
     for (uint32_t u = 0; u < n; u++) {
         lreg is = em_op2(em, L_EQ, acc[2 * u], best);
         if (elem_class(r->acc) == 'F')
@@ -112,7 +105,7 @@ static lreg first_best(struct em *em, const struct reduction *r, const lreg *acc
         lreg mine = em_select(em, is, acc[2 * u + 1], none);
         index = index.i ? em_op2(em, L_MIN, index, mine) : mine;
     }
-    return reduction_index(em, folded(em, L_MIN, index));
+    return reduction_index(em, em_hreduce(em, L_MIN, index));
 }
 
 /* What the accumulators of reduction i come to. */
@@ -127,7 +120,7 @@ static lreg sum_of(struct em *em, const struct siblings *all, uint32_t i, const 
     for (uint32_t half = r->s->sums / 2; half > 0; half /= 2)
         for (uint32_t u = 0; u < half; u++)
             sum[u] = em_op2(em, r->combine, sum[u], sum[u + half]);
-    return reduction_result(em, r->n, folded(em, r->combine, sum[0]));
+    return reduction_result(em, r->n, em_hreduce(em, r->combine, sum[0]));
 }
 
 /* Reductions at one point, several sums of vectors at a time; these are added in the end. */
@@ -199,13 +192,8 @@ static expr_id point_condition(struct em *em, expr_id cond, const expr_id *idx, 
             continue;
         lreg c = em_cond(em, part);
         if (foreign) {
-            uint8_t from[256];
-            uint32_t lanes = lf_type(em->f, c).lanes, padded = lanes_padded(lanes, from);
-            c = padded == lanes ? c : em_shuffle(em, c, c, from, padded);
-            lreg any = em_op(em, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &c, 1);
-            lf_last(em->f, em->level[em_depth(em, &any, 1)])->imm = L_OR;
-            c = any;
-            part = em_bind(em, em_op(em, L_CONVERT, (struct ltype){ELEM_I64, 1}, &any, 1), 0, 1);
+            c = em_any(em, c);
+            part = em_bind(em, c, 0, 1);
         }
         if (em_depth(em, &c, 1) > *depth)
             *depth = em_depth(em, &c, 1);

@@ -328,16 +328,6 @@ static void prefetch_far(struct em *em, const struct reduction *r, const expr_id
     }
 }
 
-static expr_id at_first_lane(const struct em *em, expr_id e)
-{
-    expr_id coef, rest;
-    for (uint32_t i = 0; i < em->syms.n; i++)
-        if (em->syms.data[i].lanes && ex_uses(em->x, e, em->syms.data[i].sym) &&
-            ex_linear(em->x, e, em->syms.data[i].sym, &coef, &rest))
-            e = rest;
-    return e;
-}
-
 /* Asks for what the same vectors hold some steps later, for each line once: the points begin with those of one row. */
 static void prefetch_near(struct em *em, const struct reduction *r, const expr_id *k)
 {
@@ -345,7 +335,7 @@ static void prefetch_near(struct em *em, const struct reduction *r, const expr_i
     expr_id first = {0}, last = {0};
     for (uint32_t i = 0; i < r->n_points; i++) {
         int64_t apart;
-        expr_id bytes = at_first_lane(em, panel_bytes(em, r, r->points[i], k, em->ahead.near));
+        expr_id bytes = em_at_lane(em, panel_bytes(em, r, r->points[i], k, em->ahead.near), 0);
         if (bytes.i == first.i)
             return;
         first = i ? first : bytes;
@@ -359,7 +349,7 @@ static void prefetch_near(struct em *em, const struct reduction *r, const expr_i
 static void prefetch_leaf(void *user, value_id leaf, const expr_id *point)
 {
     struct em *em = user;
-    em_prefetch(em, L_PREFETCH2, em_buffer(em, leaf), at_first_lane(em, em_bytes(em, leaf, point)));
+    em_prefetch(em, L_PREFETCH2, em_buffer(em, leaf), em_at_lane(em, em_bytes(em, leaf, point), 0));
 }
 
 /* Asks for what the second operand, or what scales it (o), is computed from at k, of the next block of vectors. */

@@ -92,19 +92,7 @@ static void lanes_of(struct em *em, expr_id e, expr_id dim, uint32_t lanes, bool
 /* Does a point exist in any lane? As an expression. */
 static expr_id any_of(struct em *em, expr_id cond)
 {
-    if (ex_truth(em->x, cond) == TRUE_)
-        return cond;
-    lreg c = em_cond(em, cond);
-    uint32_t lanes = lf_type(em->f, c).lanes;
-    if (lanes > 1) {
-        uint8_t from[256];
-        uint32_t padded = lanes_padded(lanes, from);
-        c = padded == lanes ? c : em_shuffle(em, c, c, from, padded);
-        lreg any = em_op(em, L_HREDUCE, (struct ltype){ELEM_BOOL, 1}, &c, 1);
-        lf_last(em->f, em->level[em_depth(em, &any, 1)])->imm = L_OR;
-        c = any;
-    }
-    return em_bind(em, em_op(em, L_CONVERT, (struct ltype){ELEM_I64, 1}, &c, 1), 0, 1);
+    return ex_truth(em->x, cond) == TRUE_ ? cond : em_bind(em, em_any(em, em_cond(em, cond)), 0, 1);
 }
 
 lreg em_walk(struct em *em, const struct node *n, const expr_id *idx, expr_id cond)

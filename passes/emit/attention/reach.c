@@ -35,11 +35,7 @@ static void bound(void *user, value_id v, const expr_id *idx, bool end, bool mor
 /* Over all lanes. */
 static lreg folded(struct em *em, enum lop op, lreg v)
 {
-    if (!v.i || lf_type(em->f, v).lanes == 1)
-        return v;
-    lreg one = em_op(em, L_HREDUCE, (struct ltype){lf_type(em->f, v).elem, 1}, &v, 1);
-    lf_last(em->f, em->level[em_depth(em, &one, 1)])->imm = op;
-    return one;
+    return !v.i || lf_type(em->f, v).lanes == 1 ? v : em_hreduce(em, op, v);
 }
 
 static lreg number(struct em *em, int64_t i)
