@@ -61,6 +61,7 @@ value_id b_pad(struct builder *, value_id, value_id fill /* {0}: zero */, const 
                const char *mode);
 value_id b_concat(struct builder *, const value_id *, uint32_t n, int32_t axis);
 value_id b_copy(struct builder *, value_id); /* a value that is stored, in the order of its dims */
+value_id b_flat(struct builder *, value_id); /* of rank 1 */
 value_id b_unsqueeze(struct builder *, value_id, int32_t axis);
 value_id b_squeeze(struct builder *, value_id, int32_t axis);
 
@@ -75,7 +76,16 @@ value_id b_mean(struct builder *, value_id, const int64_t *axes, uint32_t n, boo
 value_id b_matmul(struct builder *, value_id a, value_id b); /* numpy matmul semantics */
 value_id b_matmul_acc(struct builder *, value_id a, value_id b,
                       enum elem acc); /* sums of that type; ELEM_NONE: the operands' */
+/* The index of the largest (max) or smallest element along an axis, which goes; the last of equal ones if `last`. */
+value_id b_argreduce(struct builder *, value_id, int32_t axis, bool max, bool last);
+value_id b_cumulate(struct builder *, value_id, int32_t axis, const char *monoid, bool exclusive, bool reverse);
+
+/* gathers and scatters */
 value_id b_gather(struct builder *, value_id x, value_id idx, int32_t axis);
+value_id b_gather_elements(struct builder *, value_id x, value_id idx, int32_t axis);
+value_id b_scatter_elements(struct builder *, value_id x, value_id idx, value_id updates, int32_t axis,
+                            const char *monoid);
+value_id b_scatter_nd(struct builder *, value_id x, value_id idx, value_id updates, const char *monoid);
 
 /* shapes and symbols */
 struct dims {
@@ -85,6 +95,8 @@ struct dims {
 struct dims b_dims(struct builder *, value_id); /* of a tensor of known rank */
 expr_id b_dim(struct builder *, value_id, int32_t axis);
 expr_id b_count(struct builder *, value_id); /* product of dims */
+/* A new symbol in [0, hi] for a size that a value defines; `what` begins its name. */
+expr_id b_symbol(struct builder *, const char *what, int64_t hi);
 /* Numpy broadcast of two shapes into out[max(ra, rb)]; asserts appended where undecided; rank, or -1 after a
  * diagnostic. */
 int32_t b_broadcast_dims(struct builder *, const expr_id *a, int32_t ra, const expr_id *b, int32_t rb, expr_id *out);

@@ -37,6 +37,12 @@ expr_id b_count(struct builder *b, value_id v)
     return dims.d ? dims_product(b->x, dims.d, dims.rank) : (expr_id){0};
 }
 
+expr_id b_symbol(struct builder *b, const char *what, int64_t hi)
+{
+    const char *name = arena_printf(&b->g->arena, "%s%u", what, sym_count(b->x));
+    return ex_sym(b->x, sym_new(b->x, SYM_VALUE, name, 0, hi));
+}
+
 /* ---- numpy broadcasting ------------------------------------------------------------------------------------------ */
 
 static const char *shape_text(struct builder *b, const expr_id *dims, int32_t rank)

@@ -241,6 +241,34 @@ value_id b_gather(struct builder *b, value_id x, value_id idx, int32_t axis)
     return b_op(b, OP_GATHER, in, 2, &a, 1);
 }
 
+value_id b_flat(struct builder *b, value_id x)
+{
+    expr_id count = b_count(b, x);
+    return count.i ? b_reshape(b, x, &count, 1) : (value_id){0};
+}
+
+value_id b_gather_elements(struct builder *b, value_id x, value_id idx, int32_t axis)
+{
+    value_id in[2] = {x, idx};
+    struct attr a = attr_int("axis", axis);
+    return b_op(b, OP_GATHER_ELEMENTS, in, 2, &a, 1);
+}
+
+value_id b_scatter_elements(struct builder *b, value_id x, value_id idx, value_id updates, int32_t axis,
+                            const char *monoid)
+{
+    value_id in[3] = {x, idx, updates};
+    struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid)};
+    return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
+}
+
+value_id b_scatter_nd(struct builder *b, value_id x, value_id idx, value_id updates, const char *monoid)
+{
+    value_id in[3] = {x, idx, updates};
+    struct attr a = attr_str("monoid", monoid);
+    return b_op(b, OP_SCATTER_ND, in, 3, &a, 1);
+}
+
 /* ---- reductions -------------------------------------------------------------------------------------------------- */
 
 value_id b_reduce(struct builder *b, value_id x, const int64_t *axes, uint32_t n, const char *monoid, bool keepdims)
@@ -277,6 +305,19 @@ value_id b_mean(struct builder *b, value_id x, const int64_t *axes, uint32_t n, 
                            ? b_scalar_f64(b, t.elem, (double)count)
                            : b_convert(b, b_from_exprs(b, ELEM_I64, &total, 1, NULL, 0), t.elem);
     return b_binary(b, OP_DIV, sum, divisor);
+}
+
+value_id b_argreduce(struct builder *b, value_id x, int32_t axis, bool max, bool last)
+{
+    struct attr attrs[] = {attr_int("axis", axis), attr_int("max", max), attr_int("last", last)};
+    return b_op(b, OP_ARGREDUCE, &x, 1, attrs, 3);
+}
+
+value_id b_cumulate(struct builder *b, value_id x, int32_t axis, const char *monoid, bool exclusive, bool reverse)
+{
+    struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid), attr_int("exclusive", exclusive),
+                           attr_int("reverse", reverse)};
+    return b_op(b, OP_CUMULATE, &x, 1, attrs, 4);
 }
 
 struct dot_builder {

@@ -148,7 +148,7 @@ static const expr_id *merge_dims(struct rule *r, const struct side side[2], expr
         if (!inside && a->dims[i].i != c->dims[i].i)
             dims[i] = ex_select(r->b->x, cond, a->dims[i], c->dims[i]);
         if (inside || (a->dims[i].i != c->dims[i].i && ex_size(r->b->x, dims[i]) > MERGED_PARTS))
-            dims[i] = fresh_dim(r->b, "if_dim");
+            dims[i] = b_symbol(r->b, "if_dim", INT32_MAX);
     }
     return dims;
 }

@@ -40,12 +40,6 @@ bool legalize_region(struct rule *r, region_id region, const struct lowered *par
 
 /* ---- types that meet --------------------------------------------------------------------------------------------- */
 
-expr_id fresh_dim(struct builder *b, const char *what)
-{
-    struct exprs *ex = b->x;
-    return ex_sym(ex, sym_new(ex, SYM_VALUE, arena_printf(&b->g->arena, "%s%u", what, sym_count(ex)), 0, INT32_MAX));
-}
-
 void fresh_bind(struct builder *b, expr_id dim, value_id v)
 {
     sym_id s = ex_as_sym(b->x, dim);

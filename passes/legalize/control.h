@@ -11,10 +11,9 @@ struct nest {
 bool nest_begin(struct builder *, struct nest *);
 void nest_end(struct builder *, const struct nest *);
 
-/* A symbol for a dim that a result or a parameter defines, and saying which value that is. */
-expr_id fresh_dim(struct builder *, const char *what);
+/* Says which value, a result or a parameter, defines the dim: a symbol made by b_symbol. */
 void fresh_bind(struct builder *, expr_id dim, value_id);
-/* As fresh_bind for a symbol made by fresh_dim that another value defined before. */
+/* As fresh_bind for a symbol that another value defined before. */
 void fresh_rebind(struct builder *, expr_id dim, value_id);
 /* Does the expression use a symbol that only exists within region inner? */
 bool dim_escapes(const struct graph *, region_id inner, expr_id, uint32_t depth);

@@ -83,6 +83,7 @@ enum elem rule_elem_attr(struct rule *, const char *name, enum elem absent); /* 
 
 /* ---- facts about values ------------------------------------------------------------------------------------------ */
 
+enum elem elem_widened(enum elem); /* the type to compute results of a type in: f32 for f16 and bf16 */
 enum elem v_elem(const struct builder *, value_id); /* ELEM_NONE for {0} */
 int32_t v_rank(const struct builder *, value_id);
 bool v_is_float(const struct builder *, value_id);
@@ -92,7 +93,15 @@ bool rule_axis(struct rule *, int64_t axis, int32_t rank, int32_t *out);
 /* n distinct axes, as marks or in ascending order; false after a diagnostic. */
 bool rule_axes_marked(struct rule *, const int64_t *axes, uint32_t n, int32_t rank, bool marked[RANK_MAX]);
 bool rule_axes_sorted(struct rule *, const int64_t *axes, uint32_t n, int32_t rank, int64_t sorted[RANK_MAX]);
-/* Random f64 numbers in [0, 1): from `seed` if the node has the attribute of that name, else new ones for each run. */
+/* Random numbers in [low, high), or with mean low and deviation high; seed NULL: new ones for each run. */
+struct random {
+    enum elem elem;
+    bool normal;
+    double low, high;
+    const double *seed;
+};
+value_id v_random(struct builder *, const expr_id *dims, int32_t rank, const struct random *);
+/* f64 numbers in [0, 1): from `seed` if the node has the attribute of that name, else new ones for each run. */
 value_id rule_random_units(struct rule *, const expr_id *dims, int32_t rank, double seed);
 /* Elements of an integer operand that must be known at compile time (axes, ...); refuses dynamic ones. */
 bool rule_static_ints(struct rule *, uint32_t i, const char *what, const int64_t **out, uint32_t *n);

@@ -172,15 +172,22 @@ bool rule_axes_sorted(struct rule *r, const int64_t *axes, uint32_t n, int32_t r
     return true;
 }
 
-value_id rule_random_units(struct rule *r, const expr_id *dims, int32_t rank, double seed)
+value_id v_random(struct builder *b, const expr_id *dims, int32_t rank, const struct random *of)
 {
     struct attr attrs[7] = {
-        attr_elem("elem", ELEM_F64), attr_exprs("dims", dims, (uint32_t)rank),
-        attr_int("axis", 0),         attr_str("kind", "uniform"),
-        attr_float("a", 0),          attr_float("b", 1),
-        attr_float("seed", seed),
+        attr_elem("elem", of->elem), attr_exprs("dims", dims, (uint32_t)rank),
+        attr_int("axis", 0),         attr_str("kind", of->normal ? "normal" : "uniform"),
+        attr_float("a", of->low),    attr_float("b", of->high),
     };
-    return b_op(r->b, OP_RNG, NULL, 0, attrs, node_attr(r->node, "seed") ? 7 : 6);
+    if (of->seed)
+        attrs[6] = attr_float("seed", *of->seed);
+    return b_op(b, OP_RNG, NULL, 0, attrs, of->seed ? 7 : 6);
+}
+
+value_id rule_random_units(struct rule *r, const expr_id *dims, int32_t rank, double seed)
+{
+    return v_random(r->b, dims, rank,
+                    &(struct random){ELEM_F64, .high = 1, .seed = node_attr(r->node, "seed") ? &seed : NULL});
 }
 
 bool v_known_i64(struct builder *b, value_id v, uint32_t k, int64_t *out)
@@ -239,10 +246,14 @@ bool rule_static_ints(struct rule *r, uint32_t i, const char *what, const int64_
 
 /* ---- common constructions ---------------------------------------------------------------------------------------- */
 
+enum elem elem_widened(enum elem e)
+{
+    return e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
+}
+
 value_id v_widen(struct builder *b, value_id v)
 {
-    enum elem e = v_elem(b, v);
-    return e == ELEM_F16 || e == ELEM_BF16 ? b_convert(b, v, ELEM_F32) : v;
+    return v.i ? b_convert(b, v, elem_widened(v_elem(b, v))) : v;
 }
 
 void v_some_check(struct builder *b, expr_id have, expr_id made)
@@ -348,9 +359,7 @@ value_id v_rows_set(struct builder *b, value_id x, value_id at, value_id rows, i
     for (int32_t d = 0; d < axis; d++)
         index = b_select(b, b_binary(b, OP_EQ, part, b_scalar_i64(b, ELEM_I64, d)),
                          v_iota(b, ELEM_I64, dims, axis + 2, d), index);
-    value_id in[3] = {x, index, rows};
-    struct attr monoid = attr_str("monoid", "set");
-    return b_op(b, OP_SCATTER_ND, in, 3, &monoid, 1);
+    return b_scatter_nd(b, x, index, rows, "set");
 }
 
 value_id v_expr(struct builder *b, enum elem elem, expr_id e)

@@ -9,17 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The type to compute results of type e in. */
-static enum elem wide(enum elem e)
-{
-    return e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
-}
-
 /* Operand `self` in the type to compute the result in. */
 static value_id self_in(struct rule *r)
 {
     value_id x = rule_in(r, 0);
-    return b_convert(r->b, x, wide(aten_elem_or(r, x)));
+    return b_convert(r->b, x, elem_widened(aten_elem_or(r, x)));
 }
 
 static value_id number(struct builder *b, value_id like, double f)
@@ -237,8 +231,8 @@ bool rule_aten_glu(struct rule *r)
 static bool operands(struct rule *r, value_id in[2])
 {
     enum elem e = aten_elem_for(r, aten_promoted(r, 0, "self", 1, "other"));
-    in[0] = aten_operand(r, 0, "self", wide(e));
-    in[1] = aten_operand(r, 1, "other", wide(e));
+    in[0] = aten_operand(r, 0, "self", elem_widened(e));
+    in[1] = aten_operand(r, 1, "other", elem_widened(e));
     return in[0].i && in[1].i;
 }
 
@@ -323,7 +317,7 @@ bool rule_aten_pow(struct rule *r)
 {
     struct builder *b = r->b;
     enum elem e = aten_elem_for(r, aten_promoted(r, 0, "self", 1, "exponent"));
-    value_id x = aten_operand(r, 0, "self", wide(e));
+    value_id x = aten_operand(r, 0, "self", elem_widened(e));
     double p = aten_float(r, "exponent", NAN);
     bool real = v_is_float(b, x);
     if (rule_has(r, 1))
@@ -342,7 +336,7 @@ bool rule_aten_pow(struct rule *r)
         value_id d = p == -1 ? x : b_binary(b, OP_MUL, x, x);
         return aten_result(r, b_binary(b, OP_DIV, number(b, x, 1), d));
     }
-    return aten_result(r, b_binary(b, OP_POW, x, aten_operand(r, 1, "exponent", wide(e))));
+    return aten_result(r, b_binary(b, OP_POW, x, aten_operand(r, 1, "exponent", elem_widened(e))));
 }
 
 /* Argument i in that type; a number that the type of integers does not hold is its least or largest one. */

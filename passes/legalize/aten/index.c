@@ -22,14 +22,11 @@ bool rule_aten_index_select(struct rule *r)
 
 bool rule_aten_gather(struct rule *r)
 {
-    value_id in[2] = {rule_in(r, 0), rule_in(r, 2)};
+    value_id x = rule_in(r, 0), at = rule_in(r, 2);
     int32_t axis;
-    if (!in[0].i || !in[1].i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, in[0]), &axis))
+    if (!x.i || !at.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &axis))
         return false;
-    if (v_rank(r->b, in[0]) == 0)
-        return rule_result(r, in[0]);
-    struct attr attr = attr_int("axis", axis);
-    return rule_result(r, b_op(r->b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
+    return rule_result(r, v_rank(r->b, x) == 0 ? x : b_gather_elements(r->b, x, at, axis));
 }
 
 /* gather of tensors that are broadcast to one another in the other dims; without a dim of all elements in a row. */
@@ -39,10 +36,8 @@ bool rule_aten_take_along(struct rule *r)
     value_id in[2] = {rule_in(r, 0), rule_in(r, 1)};
     expr_id sizes[2][RANK_MAX], common[RANK_MAX];
     int32_t axis, rank[2];
-    for (uint32_t k = 0; k < 2 && !aten_has(r, 2, "dim"); k++) {
-        expr_id count = b_count(b, in[k]);
-        in[k] = in[k].i ? b_reshape(b, in[k], &count, 1) : in[k];
-    }
+    for (uint32_t k = 0; k < 2 && !aten_has(r, 2, "dim"); k++)
+        in[k] = b_flat(b, in[k]);
     for (uint32_t k = 0; k < 2; k++) {
         const struct dims dims = b_dims(b, in[k]);
         if (!dims.d)
@@ -63,8 +58,7 @@ bool rule_aten_take_along(struct rule *r)
         common[axis] = along[k];
         in[k] = b_broadcast(b, in[k], common, rank[0]);
     }
-    struct attr attr = attr_int("axis", axis);
-    return rule_result(r, b_op(b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
+    return rule_result(r, b_gather_elements(b, in[0], in[1], axis));
 }
 
 /* Index tensors of some dims of x, in the order of the dims. */
@@ -218,9 +212,7 @@ bool rule_aten_index_put(struct rule *r)
         inverse[perm[i]] = i;
     }
     value = b_transpose(b, b_broadcast(b, value, placed, rank), inverse);
-    const value_id in[3] = {o.x, o.at, value};
-    struct attr monoid = attr_str("monoid", add ? "sum" : "set");
-    value_id y = b_op(b, OP_SCATTER_ND, in, 3, &monoid, 1);
+    value_id y = b_scatter_nd(b, o.x, o.at, value, add ? "sum" : "set");
     for (int32_t i = 0; i < o.rank_x; i++)
         back[o.perm[i]] = i;
     return rule_result(r, b_transpose(b, y, back));
@@ -240,13 +232,6 @@ static const char *monoid_of(const char *reduce)
     return NULL;
 }
 
-static value_id scattered(struct builder *b, value_id x, value_id at, value_id src, int32_t axis, const char *monoid)
-{
-    const value_id in[3] = {x, at, src};
-    const struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid)};
-    return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
-}
-
 /* What a reduction begins with, as rank 0. */
 static value_id monoid_none(struct builder *b, enum elem e, const char *monoid)
 {
@@ -263,7 +248,7 @@ static value_id scattered_mean(struct builder *b, value_id x, value_id at, value
         return (value_id){0};
     value_id ones = b_splat_f64(b, ELEM_I64, 1, dims.d, dims.rank);
     value_id begin = b_convert(b, b_splat_like(b, x, own), ELEM_I64);
-    value_id count = scattered(b, begin, at, ones, axis, "sum");
+    value_id count = b_scatter_elements(b, begin, at, ones, axis, "sum");
     count = b_convert(b, b_binary_f64(b, OP_MAX, count, 1), v_elem(b, x));
     if (v_is_float(b, x))
         return b_binary(b, OP_DIV, sum, count);
@@ -299,8 +284,8 @@ bool rule_aten_scatter(struct rule *r)
         src = b_broadcast_like(b, v_scalar(b, src), at);
     }
     if (!own)
-        x = scattered(b, x, at, b_broadcast_like(b, monoid_none(b, v_elem(b, x), monoid), at), axis, "set");
-    value_id y = scattered(b, x, at, src, axis, monoid);
+        x = b_scatter_elements(b, x, at, b_broadcast_like(b, monoid_none(b, v_elem(b, x), monoid), at), axis, "set");
+    value_id y = b_scatter_elements(b, x, at, src, axis, monoid);
     return rule_result(r, mean ? scattered_mean(b, x, at, y, axis, own) : y);
 }
 
@@ -323,7 +308,7 @@ bool rule_aten_index_write(struct rule *r)
         src = v_scalar(b, src);
     at = b_broadcast(b, v_along(b, at, axis, dims.rank), sizes, dims.rank);
     src = b_broadcast(b, src, sizes, dims.rank);
-    return rule_result(r, scattered(b, x, at, src, axis, r->param == 1 ? "sum" : "set"));
+    return rule_result(r, b_scatter_elements(b, x, at, src, axis, r->param == 1 ? "sum" : "set"));
 }
 
 bool rule_aten_nonzero(struct rule *r)
@@ -383,9 +368,7 @@ bool rule_aten_masked_scatter(struct rule *r)
     expr_id n = b_count(b, source);
     if (ex_is(b->x, n, 0))
         return rule_refuse(r, "the source is empty");
-    const struct attr sum[] = {attr_int("axis", 0), attr_str("monoid", "sum"), attr_int("exclusive", 1),
-                               attr_int("reverse", 0)};
-    value_id set = b_convert(b, mask, ELEM_I64), at = b_op(b, OP_CUMULATE, &set, 1, sum, 4);
+    value_id at = b_cumulate(b, b_convert(b, mask, ELEM_I64), 0, "sum", true, false);
     at = b_select(b, mask, at, b_scalar_i64(b, ELEM_I64, 0));
     value_id y = b_select(b, mask, b_gather(b, b_reshape(b, source, &n, 1), at, 0), x);
     return rule_result(r, b_reshape(b, y, dims, rank));
@@ -463,9 +446,7 @@ static value_id bags_joined(struct builder *b, const struct bags *o, value_id ro
     if (o->kept.i)
         rows = b_select(b, o->kept, rows, b_splat_like(b, rows, none));
     const expr_id whole[2] = {o->n, b_dim(b, rows, 1)};
-    const value_id in[3] = {b_splat_f64(b, v_elem(b, rows), none, whole, 2), o->bag, rows};
-    const struct attr attrs[] = {attr_str("monoid", monoid)};
-    value_id y = b_op(b, OP_SCATTER_ND, in, 3, attrs, 1);
+    value_id y = b_scatter_nd(b, b_splat_f64(b, v_elem(b, rows), none, whole, 2), o->bag, rows, monoid);
     return o->end ? b_slice_axis(b, y, 0, ex_const(b->x, 0), ex_addc(b->x, o->n, -1)) : y;
 }
 

@@ -22,22 +22,15 @@ static bool shape_read(struct rule *r, uint32_t at, const char *name, expr_id di
     return like.d != NULL;
 }
 
-static struct attr seed(const struct rule *r)
+static double seed(const struct rule *r)
 {
-    return attr_float("seed", (double)r->node->out[0].i);
+    return r->node->out[0].i;
 }
 
 /* From 0 to below 1, in f64. */
 static value_id units(struct rule *r, const expr_id *dims, int32_t rank)
 {
-    const struct attr attrs[] = {attr_elem("elem", ELEM_F64),
-                                 attr_exprs("dims", dims, (uint32_t)rank),
-                                 attr_int("axis", 0),
-                                 attr_str("kind", "uniform"),
-                                 attr_float("a", 0),
-                                 attr_float("b", 1),
-                                 seed(r)};
-    return b_op(r->b, OP_RNG, NULL, 0, attrs, COUNT_OF(attrs));
+    return v_random(r->b, dims, rank, &(struct random){ELEM_F64, .high = 1, .seed = &(double){seed(r)}});
 }
 
 /* From a to b, or with mean a and deviation b. */
@@ -46,7 +39,7 @@ static bool fill(struct rule *r, const expr_id *dims, int32_t rank, bool normal,
     enum elem e = aten_elem(r, 0);
     value_id like = b_splat_f64(r->b, e == ELEM_NONE ? ELEM_F32 : e, 0, dims, rank);
     const struct attr attrs[] = {attr_float(normal ? "mean" : "low", a), attr_float(normal ? "scale" : "high", c),
-                                 seed(r)};
+                                 attr_float("seed", seed(r))};
     return like.i && aten_as(r, rule_random_like, 1, normal, &like, 1, attrs, 3);
 }
 
@@ -141,10 +134,9 @@ bool rule_aten_multinomial(struct rule *r)
         p = b_unsqueeze(b, p, have.rank - 1);
     }
     value_id score = b_binary(b, OP_DIV, p, exponential(r, dims, have.rank + again));
-    const struct attr largest[] = {attr_int("axis", have.rank), attr_int("max", 1), attr_int("last", 0)},
-                      sorted[] = {attr_int("axis", have.rank - 1), attr_int("descending", 1)};
+    const struct attr sorted[] = {attr_int("axis", have.rank - 1), attr_int("descending", 1)};
     if (again)
-        return rule_result(r, b_op(b, OP_ARGREDUCE, &score, 1, largest, 3));
+        return rule_result(r, b_argreduce(b, score, have.rank, true, false));
     if (!score.i || !b_op_multi(b, OP_SORT, &score, 1, sorted, 2, out, 2))
         return false;
     b_assert(b, ex_le(b->x, n, have.d[have.rank - 1]), EVAL_VALUE, "more draws than there are classes");

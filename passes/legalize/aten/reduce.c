@@ -3,11 +3,6 @@
 
 #include <math.h>
 
-static enum elem wide(enum elem e)
-{
-    return e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
-}
-
 struct over {
     int64_t axes[RANK_MAX]; /* ascending */
     uint32_t n;
@@ -44,7 +39,7 @@ bool rule_aten_reduce(struct rule *r)
     struct over o;
     value_id x = rule_in(r, 0);
     enum elem e = aten_elem_or(r, x);
-    x = b_convert(b, x, wide(e));
+    x = b_convert(b, x, elem_widened(e));
     if (!over_read(r, 1, x, &o))
         return false;
     if (r->param == 1 && o.n)
@@ -105,7 +100,7 @@ bool rule_aten_var(struct rule *r)
     value_id x = rule_in(r, 0), in = x;
     double correction = node_attr(r->node, "unbiased") ? rule_int(r, "unbiased", 1) != 0
                                                        : aten_float(r, "correction", 1);
-    x = b_convert(b, x, wide(v_elem(b, x)));
+    x = b_convert(b, x, elem_widened(v_elem(b, x)));
     if (!over_read(r, 1, x, &o))
         return false;
     expr_id count = ex_const(b->x, 1);
@@ -139,7 +134,7 @@ bool rule_aten_norm(struct rule *r)
 {
     struct over o;
     value_id x = rule_in(r, 0);
-    x = b_convert(r->b, x, wide(aten_elem_or(r, x)));
+    x = b_convert(r->b, x, elem_widened(aten_elem_or(r, x)));
     return over_read(r, 2, x, &o) && aten_result(r, norm(r->b, x, &o, aten_float(r, r->param ? "ord" : "p", 2)));
 }
 
@@ -147,7 +142,7 @@ bool rule_aten_norm(struct rule *r)
 bool rule_aten_cosine_similarity(struct rule *r)
 {
     struct builder *b = r->b;
-    enum elem e = wide(aten_promoted(r, 0, "x1", 1, "x2"));
+    enum elem e = elem_widened(aten_promoted(r, 0, "x1", 1, "x2"));
     value_id x[2] = {b_convert(b, rule_in(r, 0), e), b_convert(b, rule_in(r, 1), e)};
     expr_id common[RANK_MAX];
     const struct dims a = b_dims(b, x[0]), c = b_dims(b, x[1]);
@@ -183,7 +178,7 @@ bool rule_aten_cdist(struct rule *r)
         return false;
     if (rank < 2 || v_rank(b, y) < 2)
         return rule_bad(r, "the operands have ranks %d and %d, and 2 or more is needed", (int)rank, (int)v_rank(b, y));
-    enum elem e = wide(aten_elem_or(r, x));
+    enum elem e = elem_widened(aten_elem_or(r, x));
     x = b_unsqueeze(b, b_convert(b, x, e), rank - 1);
     y = b_unsqueeze(b, b_convert(b, y, e), v_rank(b, y) - 2);
     return distance_out(r, b_binary(b, OP_SUB, x, y));
@@ -207,7 +202,7 @@ bool rule_aten_pdist(struct rule *r)
             list[0][at] = i;
             list[1][at] = k;
         }
-    x = b_convert(b, x, wide(aten_elem_or(r, x)));
+    x = b_convert(b, x, elem_widened(aten_elem_or(r, x)));
     for (uint32_t k = 0; k < 2; k++)
         pair[k] = b_gather(b, x, b_const(b, ELEM_I64, &count, 1, list[k]), 0);
     return distance_out(r, b_binary(b, OP_SUB, pair[0], pair[1]));
@@ -218,7 +213,7 @@ bool rule_aten_logsumexp(struct rule *r)
     struct builder *b = r->b;
     struct over o, kept;
     value_id x = rule_in(r, 0);
-    x = b_convert(b, x, wide(aten_elem_or(r, x)));
+    x = b_convert(b, x, elem_widened(aten_elem_or(r, x)));
     if (!over_read(r, 1, x, &o))
         return false;
     kept = o;
@@ -235,7 +230,7 @@ bool rule_aten_logsumexp(struct rule *r)
 bool rule_aten_softmax(struct rule *r)
 {
     value_id x = rule_in(r, 0);
-    enum elem e = wide(aten_elem_or(r, x));
+    enum elem e = elem_widened(aten_elem_or(r, x));
     int32_t axis, rank = v_rank(r->b, x);
     if (!x.i || !aten_axis(r, 1, "dim", -1, rank, &axis))
         return false;
@@ -248,12 +243,6 @@ bool rule_aten_softmax(struct rule *r)
 
 /* ---- positions ------------------------------------------------------------------------------------------------- */
 
-static value_id position(struct builder *b, value_id x, int32_t axis, bool max)
-{
-    const struct attr attrs[] = {attr_int("axis", axis), attr_int("max", max), attr_int("last", 0)};
-    return b_op(b, OP_ARGREDUCE, &x, 1, attrs, 3);
-}
-
 /* x with a dim to look along: all elements in a row where none is named. *axis -1: a single element. */
 static bool along(struct rule *r, value_id *x, int32_t *axis)
 {
@@ -263,10 +252,8 @@ static bool along(struct rule *r, value_id *x, int32_t *axis)
         *axis = -1;
         return true;
     }
-    if (!aten_has(r, 1, "dim")) {
-        expr_id count = b_count(r->b, *x);
-        *x = b_reshape(r->b, *x, &count, 1);
-    }
+    if (!aten_has(r, 1, "dim"))
+        *x = b_flat(r->b, *x);
     return aten_axis(r, 1, "dim", 0, v_rank(r->b, *x), axis);
 }
 
@@ -282,7 +269,7 @@ bool rule_aten_argmax(struct rule *r)
         return false;
     if (axis < 0)
         return rule_result(r, b_scalar_i64(b, ELEM_I64, 0));
-    value_id at = position(b, x, axis, r->param != 0);
+    value_id at = b_argreduce(b, x, axis, r->param != 0, false);
     if (!aten_flag(r, "keepdim"))
         return rule_result(r, at);
     if (aten_has(r, 1, "dim"))
@@ -309,7 +296,7 @@ bool rule_aten_extreme(struct rule *r)
     int64_t axes[] = {axis};
     value_id bytes = v_elem(b, x) == ELEM_BOOL ? b_convert(b, x, ELEM_U8) : x;
     if (rule_wants(r, 1)) {
-        value_id at = position(b, bytes, axis, r->param != 0);
+        value_id at = b_argreduce(b, bytes, axis, r->param != 0, false);
         rule_out(r, 1, keep ? b_unsqueeze(b, at, axis) : at);
     }
     return rule_result(r, b_convert(b, b_reduce(b, bytes, axes, 1, r->param ? "max" : "min", keep), v_elem(b, x)));
@@ -364,8 +351,7 @@ bool rule_aten_kth(struct rule *r)
         return rule_result(r, x);
     }
     if (whole) {
-        expr_id count = b_count(b, x);
-        x = b_reshape(b, x, &count, 1);
+        x = b_flat(b, x);
         axis = 0;
     }
     const struct attr attrs[] = {attr_int("axis", axis), attr_int("descending", 0)};
@@ -381,9 +367,8 @@ bool rule_aten_kth(struct rule *r)
             const int64_t axes[] = {axis};
             value_id numbers = b_convert(b, b_unary(b, OP_NOT, b_unary(b, OP_ISNAN, x)), ELEM_I64);
             value_id count = b_reduce(b, numbers, axes, 1, "sum", true), size = v_expr(b, ELEM_I64, n);
-            const value_id in[2] = {sorted[k],
-                                    b_select(b, b_binary(b, OP_LT, count, size), count, v_expr(b, ELEM_I64, place))};
-            y = b_op(b, OP_GATHER_ELEMENTS, in, 2, attrs, 1);
+            value_id at = b_select(b, b_binary(b, OP_LT, count, size), count, v_expr(b, ELEM_I64, place));
+            y = b_gather_elements(b, sorted[k], at, axis);
         }
         if (k == 0 || !whole)
             rule_out(r, k, keep ? y : b_squeeze(b, y, axis));
@@ -396,15 +381,13 @@ bool rule_aten_cumulate(struct rule *r)
 {
     value_id x = rule_in(r, 0);
     int32_t axis;
-    enum elem e = wide(aten_elem_or(r, x));
+    enum elem e = elem_widened(aten_elem_or(r, x));
     x = b_convert(r->b, x, e);
     if (!x.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &axis))
         return false;
     if (v_rank(r->b, x) == 0)
         return aten_result(r, x);
-    const struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", r->param ? "prod" : "sum"),
-                                 attr_int("exclusive", 0), attr_int("reverse", 0)};
-    return aten_result(r, b_op(r->b, OP_CUMULATE, &x, 1, attrs, 4));
+    return aten_result(r, b_cumulate(r->b, x, axis, r->param ? "prod" : "sum", false, false));
 }
 
 /* Neighbours' differences along a dim, of x with what is put before and after it. */

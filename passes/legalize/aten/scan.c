@@ -18,7 +18,7 @@ bool rule_aten_logaddexp(struct rule *r)
 {
     value_id x = rule_in(r, 0), y = rule_in(r, 1);
     enum elem e = aten_promoted(r, 0, "self", 1, "other");
-    e = e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
+    e = elem_widened(e);
     return aten_result(r, log_add_exp(r->b, b_convert(r->b, x, e), b_convert(r->b, y, e)));
 }
 

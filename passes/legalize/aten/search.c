@@ -56,9 +56,7 @@ bool rule_aten_searchsorted(struct rule *r)
         if (!same_sizes(b, sorted, rule_in(r, 5)))
             return rule_bad(r, "the sequence has rank %d and the sorter rank %d", (int)v_rank(b, sorted),
                             (int)v_rank(b, rule_in(r, 5)));
-        const value_id in[2] = {sorted, rule_in(r, 5)};
-        struct attr axis = attr_int("axis", v_rank(b, sorted) - 1);
-        sorted = b_op(b, OP_GATHER_ELEMENTS, in, 2, &axis, 1);
+        sorted = b_gather_elements(b, sorted, rule_in(r, 5), v_rank(b, sorted) - 1);
     }
     int32_t rank = v_rank(b, sorted), n = v_rank(b, values);
     if (!sorted.i || !values.i)

@@ -158,10 +158,8 @@ bool rule_aten_repeat_interleave(struct rule *r)
     expr_id out[RANK_MAX], wide[RANK_MAX], times = aten_int(r, 1, "repeats", 1);
     if (!x.i || !times.i)
         return false;
-    if (!aten_has(r, 2, "dim")) {
-        expr_id count = b_count(r->b, x);
-        x = b_reshape(r->b, x, &count, 1);
-    }
+    if (!aten_has(r, 2, "dim"))
+        x = b_flat(r->b, x);
     const struct dims dims = b_dims(r->b, x);
     if (!dims.d || !aten_axis(r, 2, "dim", 0, dims.rank, &axis))
         return false;
@@ -299,9 +297,7 @@ static value_id part_put(struct builder *b, value_id x, value_id src, const stru
     }
     value_id row = v_iota(b, ELEM_I64, sizes, dims.rank, p->axis);
     row = b_binary(b, OP_ADD, b_binary_f64(b, OP_MUL, row, (double)p->step), v_expr(b, ELEM_I64, p->start));
-    value_id in[3] = {x, row, src};
-    const struct attr attrs[] = {attr_int("axis", p->axis), attr_str("monoid", "set")};
-    return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
+    return b_scatter_elements(b, x, row, src, p->axis, "set");
 }
 
 bool rule_aten_slice_scatter(struct rule *r)

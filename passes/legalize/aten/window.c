@@ -188,20 +188,18 @@ static value_id spans_max(struct builder *b, value_id x, int32_t axis, int64_t n
 {
     value_id *parts = NEW_ARRAY(&b->g->arena, value_id, out), *places = NEW_ARRAY(&b->g->arena, value_id, out);
     const int64_t axes[] = {axis};
-    const struct attr attrs[] = {attr_int("axis", axis), attr_int("max", 1), attr_int("last", 0)},
-                      along[] = {attr_int("axis", axis)};
     for (int64_t i = 0; i < out; i++) {
         expr_id begin = ex_const(b->x, i * n / out), size = ex_const(b->x, ((i + 1) * n + out - 1) / out - i * n / out);
         value_id part = b_slice_axis(b, x, axis, begin, size);
         parts[i] = b_reduce(b, part, axes, 1, "max", true);
         if (!at)
             continue;
-        value_id place = b_unsqueeze(b, b_op(b, OP_ARGREDUCE, &part, 1, attrs, 3), axis);
-        const value_id in[2] = {at->i ? b_slice_axis(b, *at, axis, begin, size) : *at, place};
+        value_id place = b_unsqueeze(b, b_argreduce(b, part, axis, true, false), axis);
+        value_id before = at->i ? b_slice_axis(b, *at, axis, begin, size) : *at;
         places[i] = b_binary(b, OP_MUL, b_binary(b, OP_ADD, place, v_expr(b, ELEM_I64, begin)),
                              b_scalar_i64(b, ELEM_I64, step));
         if (at->i)
-            places[i] = b_binary(b, OP_ADD, places[i], b_op(b, OP_GATHER_ELEMENTS, in, 2, along, 1));
+            places[i] = b_binary(b, OP_ADD, places[i], b_gather_elements(b, before, place, axis));
     }
     if (at)
         *at = b_concat(b, places, (uint32_t)out, axis);

@@ -95,7 +95,7 @@ static enum settled types_widen(struct rule *r, struct loop_lowering *l, struct 
         for (int32_t d = 0; d < t->rank; d++) {
             if (t->dims[d].i == dims[d].i || built->wide[i][d])
                 continue;
-            dims[d] = fresh_dim(b, "carried_dim");
+            dims[d] = b_symbol(b, "carried_dim", INT32_MAX);
             built->wide[i][d] = true;
             settled = WIDER;
         }
@@ -120,7 +120,7 @@ static bool scan_types(struct rule *r, struct loop_lowering *l, const struct bui
         for (int32_t d = 0; d < t.rank; d++)
             dims[d + 1] = !dim_escapes(b->g, built->nest.inner, t.dims[d], 16) ? t.dims[d]
                           : first                                              ? first->dims[d]
-                                                                               : fresh_dim(b, "scan_dim");
+                                                                               : b_symbol(b, "scan_dim", INT32_MAX);
         t.dims = dims;
         t.rank++;
         types[i] = t;
@@ -141,7 +141,7 @@ static void result_types(struct rule *r, struct loop_lowering *l, const struct b
         expr_id *dims = dims_copy(b, &param[i]);
         for (int32_t d = 0; d < param[i].rank; d++)
             if (dim_escapes(b->g, built->nest.inner, dims[d], 16))
-                dims[d] = fresh_dim(b, "loop_dim");
+                dims[d] = b_symbol(b, "loop_dim", INT32_MAX);
         types[i].dims = dims;
     }
 }
@@ -152,7 +152,7 @@ static bool loop_append(struct rule *r, struct loop_lowering *l, const struct bu
     uint32_t n_in = 2 + l->n_carried, n_out = l->n_carried + l->n_scan;
     value_id *in = NEW_ARRAY(&b->g->arena, value_id, n_in);
     struct type *types = NEW_ARRAY(&b->g->arena, struct type, n_out + 1);
-    expr_id trips = l->trips.i && !l->cond.i && value_truth(b, built->cond) == TRUE_ ? l->trips : fresh_dim(b, "trips");
+    expr_id trips = l->trips.i && !l->cond.i && value_truth(b, built->cond) == TRUE_ ? l->trips : b_symbol(b, "trips", INT32_MAX);
     struct attr attrs[] = {attr_int("n_carried", l->n_carried), attr_expr("trips", trips),
                            attr_int("forever", l->trips_value.i == 0)};
     in[0] = l->trips_value.i ? l->trips_value : b_scalar_i64(b, ELEM_I64, INT64_MAX);

@@ -88,7 +88,7 @@ static bool held_dims(struct rule *r, const struct type *t, const char *what, ex
     if (t->rank == RANK_UNKNOWN)
         return rule_refuse(r, "the rank of the %s is known only at run time", what);
     for (int32_t i = 0; i < t->rank; i++)
-        dims[i] = t->dims[i].i ? t->dims[i] : fresh_dim(r->b, "held_dim");
+        dims[i] = t->dims[i].i ? t->dims[i] : b_symbol(r->b, "held_dim", INT32_MAX);
     return true;
 }
 
@@ -194,7 +194,7 @@ static bool seq_concat_late(struct rule *r, bool new_axis)
         return false;
     for (int32_t i = 0; i < rank; i++) {
         int32_t from = i - (new_axis && i > axis);
-        dims[i] = i != axis && item->dims[from].i ? item->dims[from] : fresh_dim(b, "concat_dim");
+        dims[i] = i != axis && item->dims[from].i ? item->dims[from] : b_symbol(b, "concat_dim", INT32_MAX);
     }
     struct attr attrs[] = {attr_int("axis", axis), attr_int("new_axis", new_axis),
                            attr_exprs("dims", dims, (uint32_t)rank)};

@@ -194,8 +194,7 @@ bool rule_hardmax(struct rule *r)
         }
         flat = b_reshape(b, x, d, axis + 1);
     }
-    struct attr attrs[] = {attr_int("axis", axis), attr_int("max", 1), attr_int("last", 0)};
-    value_id at = b_unsqueeze(b, b_op(b, OP_ARGREDUCE, &flat, 1, attrs, 3), axis);
+    value_id at = b_unsqueeze(b, b_argreduce(b, flat, axis, true, false), axis);
     const struct dims flat_dims = b_dims(b, flat);
     if (!flat_dims.d)
         return false;

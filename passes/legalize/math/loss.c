@@ -25,9 +25,7 @@ static value_id nll(struct rule *r, value_id x, value_id target, value_id weight
         ignored = b_binary(b, OP_EQ, target, skip);
         target = b_select(b, ignored, b_scalar_i64(b, ELEM_I64, 0), target);
     }
-    value_id in[2] = {x, b_unsqueeze(b, target, 1)};
-    struct attr axis = attr_int("axis", 1);
-    value_id loss = b_unary(b, OP_NEG, b_squeeze(b, b_op(b, OP_GATHER_ELEMENTS, in, 2, &axis, 1), 1));
+    value_id loss = b_unary(b, OP_NEG, b_squeeze(b, b_gather_elements(b, x, b_unsqueeze(b, target, 1), 1), 1));
     if (weight.i)
         *weights = b_gather(b, b_convert(b, weight, v_elem(b, x)), target, 0);
     if (ignored.i) {

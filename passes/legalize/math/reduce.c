@@ -205,8 +205,6 @@ bool rule_arg_reduce(struct rule *r)
     int32_t axis;
     if (!x.i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(b, x), &axis))
         return false;
-    struct attr attrs[] = {attr_int("axis", axis), attr_int("max", r->param),
-                           attr_int("last", rule_int(r, "select_last_index", 0))};
-    value_id y = b_op(b, OP_ARGREDUCE, &x, 1, attrs, 3);
+    value_id y = b_argreduce(b, x, axis, r->param, rule_int(r, "select_last_index", 0) != 0);
     return rule_result(r, rule_int(r, "keepdims", 1) ? b_unsqueeze(b, y, axis) : y);
 }

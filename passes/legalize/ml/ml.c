@@ -11,8 +11,7 @@ bool rule_array_feature_extractor(struct rule *r)
         return false;
     if (v_rank(b, x) < 1)
         return rule_bad(r, "input of rank 0");
-    expr_id n = b_count(b, idx);
-    value_id y = b_gather(b, x, b_reshape(b, idx, &n, 1), v_rank(b, x) - 1);
+    value_id y = b_gather(b, x, b_flat(b, idx), v_rank(b, x) - 1);
     return rule_result(r, v_rank(b, x) == 1 ? b_unsqueeze(b, y, 0) : y);
 }
 
@@ -208,8 +207,7 @@ value_id ml_label(struct rule *r, const struct ml_labels *labels, value_id at)
 bool classifier_results(struct rule *r, value_id score, const struct ml_labels *labels, enum ml_post post)
 {
     struct builder *b = r->b;
-    struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
-    rule_out(r, 0, ml_label(r, labels, b_op(b, OP_ARGREDUCE, &score, 1, attrs, 3)));
+    rule_out(r, 0, ml_label(r, labels, b_argreduce(b, score, 1, true, false)));
     rule_out(r, 1, b_convert(b, ml_post(b, score, post), ELEM_F32));
     return score.i != 0;
 }

@@ -170,8 +170,7 @@ static bool linear_machine(struct rule *r, value_id x, const struct ml_labels *l
     int64_t grid[2] = {count, n / count};
     value_id w = b_transpose(b, v_reshape_i(b, v_floats(b, c, n), grid, 2), turn);
     value_id score = v_affine(b, b_matmul(b, rows_of(b, x, grid[1]), w), 1, rho[0]);
-    struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
-    value_id at = b_op(b, OP_ARGREDUCE, &score, 1, attrs, 3);
+    value_id at = b_argreduce(b, score, 1, true, false);
     if (count == 2 && n_rho == 1) {
         value_id most = b_reduce(b, score, classes, 1, "max", false);
         value_id second = positive ? b_binary(b, OP_LE, b_splat_like(b, most, 0.5), most)
@@ -243,8 +242,7 @@ bool rule_svm_classifier(struct rule *r)
     value_id near = svm_kernel(b, &s, rows_of(b, x, grid[1]), v_reshape_i(b, v_floats(b, vectors, n_vectors), grid, 2));
     value_id score = b_binary(b, OP_ADD, pair_sums(b, &m, near, c), v_floats(b, rho, n_rho));
     value_id votes = pair_votes(b, &m, score);
-    struct attr attrs[] = {attr_int("axis", 1), attr_int("max", 1), attr_int("last", 0)};
-    rule_out(r, 0, ml_label(r, &labels, b_op(b, OP_ARGREDUCE, &votes, 1, attrs, 3)));
+    rule_out(r, 0, ml_label(r, &labels, b_argreduce(b, votes, 1, true, false)));
     if (n_prob)
         score = svm_probabilities(r, score, m.classes, prob_a, prob_b);
     rule_out(r, 1, m.classes == 2 && !n_prob ? two_scores(b, score, post) : ml_post(b, score, post));

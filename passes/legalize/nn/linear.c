@@ -125,9 +125,7 @@ static void term_diagonal(struct builder *b, struct term *t)
             expr_id dims[RANK_MAX];
             memcpy(dims, b_dims(b, t->v).d, (size_t)t->rank * sizeof *dims);
             dims[k] = ex_const(b->x, 1);
-            value_id in[2] = {t->v, v_iota(b, ELEM_I64, dims, t->rank, i)};
-            struct attr attr = attr_int("axis", k);
-            t->v = b_squeeze(b, b_op(b, OP_GATHER_ELEMENTS, in, 2, &attr, 1), k);
+            t->v = b_squeeze(b, b_gather_elements(b, t->v, v_iota(b, ELEM_I64, dims, t->rank, i), k), k);
             term_drop(t, k--);
         }
     }

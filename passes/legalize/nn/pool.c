@@ -210,8 +210,7 @@ bool rule_max_unpool(struct rule *r)
     value_id whole = b_splat_f64(b, v_elem(b, x), 0, out, d.rank);
     expr_id total = b_count(b, whole);
     value_id in[3] = {b_reshape(b, whole, &total, 1), b_reshape(b, at, &count, 1), b_reshape(b, x, &count, 1)};
-    struct attr attrs[] = {attr_int("axis", 0), attr_str("monoid", "set")};
-    value_id y = b_reshape(b, b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2), out, d.rank);
+    value_id y = b_reshape(b, b_scatter_elements(b, in[0], in[1], in[2], 0, "set"), out, d.rank);
     if (rule_has(r, 2)) {
         const expr_id *want = b_elems(b, v_exactly(b, rule_in(r, 2), (uint32_t)d.rank), 0, INT32_MAX, &n);
         if (!want || n != (uint32_t)d.rank)

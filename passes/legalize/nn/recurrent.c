@@ -229,9 +229,7 @@ static value_id time_flip(struct builder *b, value_id x, const struct layer *l)
     value_id t = v_iota(b, ELEM_I64, dims.d, dims.rank, 0),
              len = b_broadcast(b, v_along(b, l->lens, 1, dims.rank), dims.d, dims.rank);
     value_id back = b_binary(b, OP_SUB, b_binary_f64(b, OP_SUB, len, 1), t);
-    value_id in[2] = {x, b_select(b, b_binary(b, OP_LT, t, len), back, t)};
-    struct attr attr = attr_int("axis", 0);
-    return b_op(b, OP_GATHER_ELEMENTS, in, 2, &attr, 1);
+    return b_gather_elements(b, x, b_select(b, b_binary(b, OP_LT, t, len), back, t), 0);
 }
 
 /* Biases: W's and R's halves add up, except the reset gate's R half, which is inside the product. */

@@ -336,10 +336,8 @@ bool rule_col2im(struct rule *r)
     value_id idx = b_broadcast(b, b_reshape(b, flat, &all, 1), columns, 3);
     value_id updates = b_reshape(b, x, columns, 3);
     updates = b_select(b, b_reshape(b, valid, &all, 1), updates, b_splat_like(b, updates, 0));
-    value_id operands[3] = {b_splat_f64(b, v_elem(b, x), 0, whole, 3), idx, updates};
-    struct attr attrs[] = {attr_int("axis", 2), attr_str("monoid", "sum")};
-    value_id y = b_reshape(b, b_op(b, OP_SCATTER_ELEMENTS, operands, 3, attrs, 2), out, (int32_t)n + 2);
-    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+    value_id y = b_scatter_elements(b, b_splat_f64(b, v_elem(b, x), 0, whole, 3), idx, updates, 2, "sum");
+    return rule_result(r, b_convert(b, b_reshape(b, y, out, (int32_t)n + 2), v_elem(b, in)));
 }
 
 /* ---- DeformConv -------------------------------------------------------------------------------------------------- */

@@ -328,9 +328,7 @@ static bool expert_step(struct rule *r, void *data, value_id iter, const value_i
     value_id token = b_binary(b, OP_DIV, order, b_scalar_i64(b, ELEM_I64, e->k));
     value_id y = expert_rows(r, e, b_gather(b, e->x, token, 0), expert);
     y = b_binary(b, OP_MUL, y, b_unsqueeze(b, b_gather(b, e->weights, order, 0), 1));
-    value_id in[3] = {carried[0], b_unsqueeze(b, token, 1), y};
-    struct attr sum = attr_str("monoid", "sum");
-    next[0] = b_op(b, OP_SCATTER_ND, in, 3, &sum, 1);
+    next[0] = b_scatter_nd(b, carried[0], b_unsqueeze(b, token, 1), y, "sum");
     return next[0].i != 0;
 }
 

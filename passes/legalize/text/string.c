@@ -7,15 +7,22 @@
 
 #include <string.h>
 
+/* A function that the runtime has under that name. {0}: there are no dims, after a diagnostic. */
+static value_id string_op(struct builder *b, const char *fn, enum elem elem, const value_id *in, uint32_t n,
+                          struct dims dims)
+{
+    struct attr attrs[] = {attr_str("fn", fn), attr_elem("elem", elem),
+                           attr_exprs("dims", dims.d, (uint32_t)dims.rank)};
+    return dims.d ? b_op(b, OP_STRING, in, n, attrs, 3) : (value_id){0};
+}
+
 static value_id spread(struct rule *r, value_id v, const expr_id *dims, int32_t rank)
 {
     const struct dims from = b_dims(r->b, v);
     bool same = from.d && from.rank == rank;
     for (int32_t i = 0; same && i < rank; i++)
         same = from.d[i].i == dims[i].i;
-    struct attr attrs[] = {attr_str("fn", "spread"), attr_elem("elem", ELEM_STR),
-                           attr_exprs("dims", dims, (uint32_t)rank)};
-    return same ? v : b_op(r->b, OP_STRING, &v, 1, attrs, 3);
+    return same ? v : string_op(r->b, "spread", ELEM_STR, &v, 1, (struct dims){dims, rank});
 }
 
 /* Equal of strings, and StringConcat where the row's parameter is none. */
@@ -36,9 +43,8 @@ bool rule_string_binary(struct rule *r)
             return false;
     }
     bool equal = r->param == OP_EQ;
-    struct attr attrs[] = {attr_str("fn", equal ? "equal" : "concat"), attr_elem("elem", equal ? ELEM_BOOL : ELEM_STR),
-                           attr_exprs("dims", dims, (uint32_t)rank)};
-    return rule_result(r, b_op(b, OP_STRING, in, 2, attrs, 3));
+    return rule_result(r, string_op(b, equal ? "equal" : "concat", equal ? ELEM_BOOL : ELEM_STR, in, 2,
+                                    (struct dims){dims, rank}));
 }
 
 /* ---- strings of attributes --------------------------------------------------------------------------------------- */
@@ -71,11 +77,8 @@ static value_id packed(struct builder *b, const struct span *list, uint32_t n)
 
 value_id v_string_find(struct builder *b, value_id x, const struct span *list, uint32_t n)
 {
-    const struct dims dims = b_dims(b, x);
     value_id in[2] = {x, packed(b, list, n)};
-    struct attr attrs[] = {attr_str("fn", "find"), attr_elem("elem", ELEM_I64),
-                           attr_exprs("dims", dims.d, (uint32_t)dims.rank)};
-    return dims.d ? b_op(b, OP_STRING, in, 2, attrs, 3) : (value_id){0};
+    return string_op(b, "find", ELEM_I64, in, 2, b_dims(b, x));
 }
 
 value_id v_string_pick(struct builder *b, value_id x, const struct span *list, uint32_t n)
@@ -107,12 +110,6 @@ value_id rule_strings(struct rule *r, uint32_t i)
                          (uint32_t)n);
 }
 
-static expr_id fresh(struct rule *r, const char *what, int64_t hi)
-{
-    struct exprs *ex = r->b->x;
-    return ex_sym(ex, sym_new(ex, SYM_VALUE, arena_printf(&r->b->g->arena, "%s%u", what, sym_count(ex)), 0, hi));
-}
-
 /* The pieces of each string on a new last axis, and how many there are of each. */
 bool rule_string_split(struct rule *r)
 {
@@ -120,7 +117,7 @@ bool rule_string_split(struct rule *r)
     value_id x = rule_strings(r, 0);
     const char *delimiter = rule_str(r, "delimiter", "");
     const struct dims dims = b_dims(b, x);
-    expr_id out[RANK_MAX + 1], width = fresh(r, "pieces", INT32_MAX);
+    expr_id out[RANK_MAX + 1], width = b_symbol(b, "pieces", INT32_MAX);
     if (!dims.d)
         return false;
     if (dims.rank >= RANK_MAX)
@@ -158,10 +155,7 @@ bool rule_regex_full_match(struct rule *r)
     }
     int64_t size = (int64_t)table.size;
     in[1] = b_const_borrow(b, ELEM_U8, &size, 1, table);
-    const struct dims dims = b_dims(b, in[0]);
-    struct attr attrs[] = {attr_str("fn", "match"), attr_elem("elem", ELEM_BOOL),
-                           attr_exprs("dims", dims.d, (uint32_t)dims.rank)};
-    return dims.d && rule_result(r, b_op(b, OP_STRING, in, 2, attrs, 3));
+    return rule_result(r, string_op(b, "match", ELEM_BOOL, in, 2, b_dims(b, in[0])));
 }
 
 /* Strings (C) or (1, C) without the stop words, upper, lower or as they are. */
@@ -185,7 +179,7 @@ bool rule_string_normalizer(struct rule *r)
         known = 1;
     if (dims.rank == 2)
         b_assert(b, ex_eq(b->x, dims.d[0], one), EVAL_SHAPE, "the operand must be strings of shape (C) or (1, C)");
-    expr_id left = fresh(r, "left", known), out[2] = {one, left};
+    expr_id left = b_symbol(b, "left", known), out[2] = {one, left};
     value_id in[3] = {x, packed(b, n_words ? b_spans(b, words->u.strs, (uint32_t)n_words) : NULL, (uint32_t)n_words),
                       b_scalar_i64(b, ELEM_I64, n_words)};
     struct attr attrs[] = {attr_str("fn", "normalize"),

@@ -102,7 +102,7 @@ bool rule_range(struct rule *r)
     expr_id n;
     if (!start.i || !limit.i || !delta.i || !range_count(r, start, limit, delta, &n))
         return false;
-    enum elem e = v_elem(b, start), wide = e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
+    enum elem e = v_elem(b, start), wide = elem_widened(e);
     value_id y = v_iota(b, wide, &n, 1, 0);
     if (!v_known_f64(b, delta, &step) || step != 1)
         y = b_binary(b, OP_MUL, y, b_convert(b, delta, wide));
@@ -155,23 +155,14 @@ bool rule_one_hot(struct rule *r)
 
 static bool random_fill(struct rule *r, enum elem e, const expr_id *dims, int32_t rank)
 {
-    struct builder *b = r->b;
-    enum elem wide = e == ELEM_F16 || e == ELEM_BF16 ? ELEM_F32 : e;
+    const bool normal = r->param != 0;
+    const double seed = rule_float(r, "seed", 0);
     if (elem_class(e) != 'F')
         return rule_bad(r, "element type %s", elem_name(e));
-    struct attr attrs[6] = {
-        attr_elem("elem", wide),
-        attr_exprs("dims", dims, (uint32_t)rank),
-        attr_int("axis", 0),
-        attr_str("kind", r->param ? "normal" : "uniform"),
-        attr_float("a", r->param ? rule_float(r, "mean", 0) : rule_float(r, "low", 0)),
-        attr_float("b", r->param ? rule_float(r, "scale", 1) : rule_float(r, "high", 1)),
-    };
-    struct attr with_seed[7];
-    memcpy(with_seed, attrs, sizeof attrs);
-    with_seed[6] = attr_float("seed", rule_float(r, "seed", 0));
-    bool seeded = node_attr(r->node, "seed") != NULL;
-    return rule_result(r, b_convert(b, b_op(b, OP_RNG, NULL, 0, with_seed, seeded ? 7 : 6), e));
+    const struct random of = {elem_widened(e), normal, rule_float(r, normal ? "mean" : "low", 0),
+                              rule_float(r, normal ? "scale" : "high", 1),
+                              node_attr(r->node, "seed") ? &seed : NULL};
+    return rule_result(r, b_convert(r->b, v_random(r->b, dims, rank, &of), e));
 }
 
 bool rule_random(struct rule *r)
@@ -245,9 +236,7 @@ bool rule_multinomial(struct rule *r)
     if (ex_lo(b->x, d.d[1]) < 1)
         b_assert(b, ex_le(b->x, one, d.d[1]), EVAL_SHAPE, "no classes to draw from");
     value_id odds = relative_odds(b, in);
-    struct attr sums[] = {attr_int("axis", 1), attr_str("monoid", "sum"), attr_int("exclusive", 0),
-                          attr_int("reverse", 0)};
-    value_id reach = b_op(b, OP_CUMULATE, &odds, 1, sums, 4),
+    value_id reach = b_cumulate(b, odds, 1, "sum", false, false),
              whole = b_slice_axis(b, reach, 1, ex_addc(b->x, d.d[1], -1), one);
     value_id u = b_binary(b, OP_MUL, rule_random_units(r, dims, 2, rule_float(r, "seed", 0)), whole);
     reach = b_unsqueeze(b, reach, 1);

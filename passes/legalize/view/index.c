@@ -60,8 +60,7 @@ bool rule_gather_elements(struct rule *r)
     int32_t axis;
     if (!in[0].i || !in[1].i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
         return false;
-    struct attr attr = attr_int("axis", axis);
-    return rule_result(r, b_op(r->b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
+    return rule_result(r, b_gather_elements(r->b, in[0], in[1], axis));
 }
 
 /* Indices whose last dim, the length of their tuples, is n. */
@@ -119,8 +118,7 @@ bool rule_scatter_elements(struct rule *r)
     const char *monoid;
     if (!in[0].i || !scatter_monoid(r, &monoid) || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
         return false;
-    struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid)};
-    return rule_result(r, b_op(r->b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2));
+    return rule_result(r, b_scatter_elements(r->b, in[0], in[1], in[2], axis, monoid));
 }
 
 bool rule_scatter_nd(struct rule *r)
@@ -134,9 +132,7 @@ bool rule_scatter_nd(struct rule *r)
     if (n < 0 || n > v_rank(r->b, in[0]))
         return rule_bad(r, "updates of rank %d for data and indices of rank %d and %d", (int)v_rank(r->b, in[2]),
                         (int)v_rank(r->b, in[0]), (int)v_rank(r->b, in[1]));
-    in[1] = tuples_of(r->b, in[1], n);
-    struct attr attr = attr_str("monoid", monoid);
-    return rule_result(r, b_op(r->b, OP_SCATTER_ND, in, 3, &attr, 1));
+    return rule_result(r, b_scatter_nd(r->b, in[0], tuples_of(r->b, in[1], n), in[2], monoid));
 }
 
 /* Rows of `update` into `past` at write_indices[batch] along axis; circular wraps. */
@@ -162,12 +158,6 @@ bool rule_tensor_scatter(struct rule *r)
 }
 
 /* ---- sizes known only at run time -------------------------------------------------------------------------------- */
-
-static expr_id fresh_count(struct rule *r, const char *what, int64_t hi)
-{
-    const char *name = arena_printf(&r->b->g->arena, "%s%u", what, sym_count(r->b->x));
-    return ex_sym(r->b->x, sym_new(r->b->x, SYM_VALUE, name, 0, hi));
-}
 
 /* Which of v's n elements are not 0, where all of them are known. */
 static bool known_truths(struct builder *b, value_id v, uint32_t n, bool *is)
@@ -216,7 +206,7 @@ static value_id nonzero(struct rule *r, value_id x)
     if (!x.i || known.i)
         return known;
     ex_is_const(r->b->x, b_count(r->b, x), &hi);
-    struct attr attr = attr_expr("count", fresh_count(r, "nonzero", hi));
+    struct attr attr = attr_expr("count", b_symbol(r->b, "nonzero", hi));
     return b_op(r->b, OP_NONZERO, &x, 1, &attr, 1);
 }
 
@@ -237,8 +227,7 @@ bool rule_compress(struct rule *r)
     if (!x.i || !cond.i)
         return false;
     if (!node_attr(r->node, "axis")) {
-        expr_id n = b_count(b, x);
-        x = b_reshape(b, x, &n, 1);
+        x = b_flat(b, x);
     } else if (!rule_axis(r, rule_int(r, "axis", 0), rank, &axis)) {
         return false;
     }
@@ -263,7 +252,7 @@ bool rule_unique(struct rule *r)
         return false;
     ex_is_const(b->x, axis < 0 ? b_count(b, x) : b_dim(b, x, axis), &hi);
     struct attr attrs[] = {attr_int("axis", axis), attr_int("sorted", rule_int(r, "sorted", 1)),
-                           attr_expr("count", fresh_count(r, "unique", hi))};
+                           attr_expr("count", b_symbol(b, "unique", hi))};
     if (!b_op_multi(b, OP_UNIQUE, &x, 1, attrs, 3, out, 4))
         return false;
     for (uint32_t i = 0; i < 4; i++)
@@ -292,7 +281,7 @@ bool rule_nms(struct rule *r)
     in[3] = rule_has(r, 3) ? v_scalar(b, rule_in(r, 3)) : b_scalar_f64(b, ELEM_F32, 0);
     in[4] = nms_least(r);
     struct attr attrs[] = {attr_int("center", rule_int(r, "center_point_box", 0)),
-                           attr_expr("count", fresh_count(r, "nms", INT32_MAX))};
+                           attr_expr("count", b_symbol(b, "nms", INT32_MAX))};
     return rule_result(r, b_op(b, OP_NMS, in, 5, attrs, 2));
 }
 
@@ -328,10 +317,8 @@ bool rule_topk(struct rule *r)
 
 static value_id cumulate(struct rule *r, value_id x, int32_t axis)
 {
-    struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", r->param ? "prod" : "sum"),
-                           attr_int("exclusive", rule_int(r, "exclusive", 0)),
-                           attr_int("reverse", rule_int(r, "reverse", 0))};
-    return b_op(r->b, OP_CUMULATE, &x, 1, attrs, 4);
+    return b_cumulate(r->b, x, axis, r->param ? "prod" : "sum", rule_int(r, "exclusive", 0) != 0,
+                      rule_int(r, "reverse", 0) != 0);
 }
 
 /* An axis known only at run time: all are computed, the run chooses. */

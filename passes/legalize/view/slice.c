@@ -418,9 +418,7 @@ bool rule_reverse_sequence(struct rule *r)
                                dims.rank);
     value_id back = b_binary(b, OP_SUB, b_binary_f64(b, OP_SUB, len, 1), t);
     value_id idx = b_select(b, b_binary(b, OP_LT, t, len), back, t);
-    value_id in[2] = {x, idx};
-    struct attr attr = attr_int("axis", time_axis);
-    return rule_result(r, b_op(b, OP_GATHER_ELEMENTS, in, 2, &attr, 1));
+    return rule_result(r, b_gather_elements(b, x, idx, (int32_t)time_axis));
 }
 
 /* ---- Trilu ------------------------------------------------------------------------------------------------------- */
