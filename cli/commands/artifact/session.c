@@ -69,6 +69,46 @@ bool session_symbols(struct session *s, int64_t *out)
     return true;
 }
 
+bool session_is_free(const struct session *s, const struct options *given, uint32_t symbol)
+{
+    bool of_input = false;
+    for (uint32_t i = 0; i < s->api->n_in; i++)
+        for (int32_t d = 0; d < s->api->in[i].ndim; d++)
+            of_input |= s->api->in[i].dims[d].extent == -1 && s->api->in[i].dims[d].symbol == (int32_t)symbol;
+    return of_input && !feed_find(&given->dims, s->api->sym[symbol].name);
+}
+
+uint32_t session_resize(struct session *s, const struct options *given, struct options *running, int64_t size,
+                        int64_t apart)
+{
+    struct arena *arena = &s->ctx->session;
+    struct text_list dims = {0};
+    uint32_t n = 0;
+    bool fits = true;
+    for (uint32_t i = 0; i < given->dims.items.n; i++)
+        VEC_PUSH(arena, &dims.items, given->dims.items.data[i]);
+    for (uint32_t i = 0; i < s->api->n_sym && fits; i++) {
+        const mcc_symbol *sym = &s->api->sym[i];
+        const int64_t step = sym->step > 1 ? sym->step : 1, asked = size + apart * n,
+                      extent = (asked + step - 1) / step * step;
+        if (!session_is_free(s, given, i))
+            continue;
+        n++;
+        fits = extent >= sym->min && (!sym->max || extent <= sym->max);
+        VEC_PUSH(arena, &dims.items, arena_printf(arena, "%s=%lld", sym->name, (long long)extent));
+    }
+    running->dims = dims;
+    return n && fits && session_feed(s, true) ? n : 0;
+}
+
+uint64_t session_elements(const struct session *s)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < s->api->n_in; i++)
+        n += s->in[i].size / elem_size(s->in[i].elem);
+    return n;
+}
+
 /* The dim where the symbols have these values; 1: nothing says what it is. */
 static int64_t dim_extent(struct session *s, const mcc_dim *dim, const int64_t *symbols)
 {

@@ -223,42 +223,13 @@ static void run_once(struct code_check *m)
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
-/* Is the symbol a dim of an input, which --dim does not give? Others follow from these. */
-static bool is_free(const struct code_check *m, uint32_t symbol)
-{
-    const mcc_api *api = m->run.s.api;
-    bool of_input = false;
-    for (uint32_t i = 0; i < api->n_in; i++)
-        for (int32_t d = 0; d < api->in[i].ndim; d++)
-            of_input |= api->in[i].dims[d].extent == -1 && api->in[i].dims[d].symbol == (int32_t)symbol;
-    return of_input && !feed_find(&m->run.c.options->dims, api->sym[symbol].name);
-}
-
 /* Inputs of another size in the place of all that --dim does not give; false: there are none, or they do not fit. */
 static bool resize(struct code_check *m, struct options *running, int64_t size)
 {
-    const mcc_api *api = m->run.s.api;
-    struct context *ctx = m->run.c.ctx;
-    struct text_list dims = {0};
-    bool open = false, fits = true;
-    uint64_t elements = 0;
-    for (uint32_t i = 0; i < m->run.c.options->dims.items.n; i++)
-        VEC_PUSH(&ctx->session, &dims.items, m->run.c.options->dims.items.data[i]);
-    for (uint32_t i = 0; i < api->n_sym; i++) {
-        const mcc_symbol *s = &api->sym[i];
-        const int64_t step = s->step > 1 ? s->step : 1, n = (size + step - 1) / step * step;
-        if (!is_free(m, i))
-            continue;
-        m->open = open = true;
-        fits &= n >= s->min && (!s->max || n <= s->max);
-        VEC_PUSH(&ctx->session, &dims.items, arena_printf(&ctx->session, "%s=%lld", s->name, (long long)n));
-    }
-    running->dims = dims;
-    if (!open || !fits || !session_feed(&m->run.s, true))
-        return false;
-    for (uint32_t i = 0; i < api->n_in; i++)
-        elements += m->run.s.in[i].size / elem_size(m->run.s.in[i].elem);
-    return elements <= ELEMENTS_MOST;
+    for (uint32_t i = 0; i < m->run.s.api->n_sym; i++)
+        m->open |= session_is_free(&m->run.s, m->run.c.options, i);
+    return session_resize(&m->run.s, m->run.c.options, running, size, 0) &&
+           session_elements(&m->run.s) <= ELEMENTS_MOST;
 }
 
 static bool serves(const struct code_check *m)

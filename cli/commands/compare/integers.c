@@ -107,9 +107,9 @@ void integers_roles(struct integers *s, const struct graph *g)
 
 /* ---- draws ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t next_random(uint64_t *state)
+uint64_t integer_random(uint64_t *state)
 {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
@@ -134,7 +134,7 @@ static uint64_t drawn(const struct integer_role *role, enum elem elem, uint64_t 
 {
     const uint32_t bits = elem_bits(elem);
     const bool is_signed = elem_class(elem) == 'I';
-    const uint64_t r = next_random(state), top = (uint64_t)1 << (bits - 1);
+    const uint64_t r = integer_random(state), top = (uint64_t)1 << (bits - 1);
     const uint64_t ends[] = {0, 1, UINT64_MAX, is_signed ? top : top - 1, is_signed ? top - 1 : top};
     if (role->decides)
         return (uint64_t)integer_deciding(r, attempt);
@@ -146,7 +146,7 @@ static uint64_t drawn(const struct integer_role *role, enum elem elem, uint64_t 
     if (role->shifts)
         return r % (bits + 2);
     if (draw % 3 == 1) { /* of any number of bits, half of them small, and the complements */
-        const uint64_t h = next_random(state), of = h & 1 || bits < 8 ? bits : 4;
+        const uint64_t h = integer_random(state), of = h & 1 || bits < 8 ? bits : 4;
         const uint64_t few = r >> (64 - of) >> ((h >> 8) % of);
         return is_signed && r & 1 ? ~(few >> 1) : few >> is_signed;
     }

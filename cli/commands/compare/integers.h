@@ -37,6 +37,7 @@ struct integers {
 
 /* The roles of the values of the legalized graph. */
 void integers_roles(struct integers *, const struct graph *legal);
+uint64_t integer_random(uint64_t *state); /* 64 random bits: splitmix64 */
 /* A number of which sizes can be made, from random bits; attempt: so many draws before ended the run. */
 int64_t integer_deciding(uint64_t random, uint32_t attempt);
 /* In the place of such a number: for vectors of up to 16 lanes, their loops and what these leave, if anything. */

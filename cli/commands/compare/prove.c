@@ -38,14 +38,6 @@ static const int64_t more_sizes[] = {2, 7, 16, 33};
 
 /* ---- one draw ---------------------------------------------------------------------------------------------------- */
 
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u; /* splitmix64 */
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 /* One of few floats. Of each eight draws one has -inf only, as a maximum of many elements is -inf in no other. */
 static uint32_t draw_tied(const struct prove *p, uint64_t r, uint32_t draw)
 {
@@ -75,7 +67,7 @@ static void draw_many(struct prove *p, uint64_t *state)
 {
     uint64_t n = 0;
     for (int put = 0; put < 2; put++) {
-        uint64_t at = put && n ? next_random(state) % n : 0;
+        uint64_t at = put && n ? integer_random(state) % n : 0;
         for (uint32_t i = 0; i < p->run.s.api->n_in && (!put || n); i++) {
             struct file_tensor *t = &p->run.s.in[i];
             const bool form = field_form(t->elem), decides = p->integers.role[p->legal->inputs.data[i].value.i].decides;
@@ -83,7 +75,7 @@ static void draw_many(struct prove *p, uint64_t *state)
             if (!decides || elem_bits(t->elem) < 8 || (!form && !strchr("IU", elem_class(t->elem))))
                 continue;
             if (put && at < own) {
-                const int64_t x = integer_many(next_random(state));
+                const int64_t x = integer_many(integer_random(state));
                 char *to = (char *)t->data + at * size;
                 if (form)
                     field_store(t->elem, field_of_integer(x), false, to);
@@ -115,7 +107,7 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
         else if (!whole || !field_form(t->elem))
             file_tensor_random(t, draw * p->run.s.api->n_in + i + 1);
         for (size_t k = 0; k + size <= t->size && whole && field_form(t->elem); k += size) {
-            const uint64_t r = next_random(&state);
+            const uint64_t r = integer_random(&state);
             const bool counts = role->counts && r >> 62 != 0;
             field_store(t->elem,
                         p->tied && !role->decides       ? draw_tied(p, r, draw)
@@ -437,48 +429,21 @@ static bool serves(struct prove *p)
     return !api->state || error_model(p->run.c.ctx, (src_id){0}, "networks with state are not proved yet");
 }
 
-/* Is the symbol a size of an input that --dim does not give? Others follow from these. */
 static bool is_free(const struct prove *p, uint32_t symbol)
 {
-    const mcc_api *api = p->run.s.api;
-    bool of_input = false;
-    for (uint32_t i = 0; i < api->n_in; i++)
-        for (int32_t d = 0; d < api->in[i].ndim; d++)
-            of_input |= api->in[i].dims[d].extent == -1 && api->in[i].dims[d].symbol == (int32_t)symbol;
-    return of_input && !feed_find(&p->run.c.options->dims, api->sym[symbol].name);
+    return session_is_free(&p->run.s, p->run.c.options, symbol);
 }
 
 /* Inputs of another size: of all symbols that --dim does not give; apart: each is longer than the one before. False:
  * there are none, or not several, or it is none of theirs. */
 static bool resize(struct prove *p, struct options *running, int64_t size, bool apart)
 {
-    const mcc_api *api = p->run.s.api;
-    struct text_list dims = {0};
-    bool fits = true;
-    int64_t given = 0;
-    for (uint32_t i = 0; i < p->run.c.options->dims.items.n; i++)
-        VEC_PUSH(&p->run.c.ctx->session, &dims.items, p->run.c.options->dims.items.data[i]);
-    for (uint32_t i = 0; i < api->n_sym && fits; i++) {
-        const mcc_symbol *s = &api->sym[i];
-        int64_t step = s->step > 1 ? s->step : 1, asked = size + (apart ? APART * given : 0),
-                n = (asked + step - 1) / step * step;
-        if (!is_free(p, i))
-            continue;
-        given++;
-        fits = n >= s->min && (!s->max || n <= s->max);
-        VEC_PUSH(&p->run.c.ctx->session, &dims.items,
-                 arena_printf(&p->run.c.ctx->session, "%s=%lld", s->name, (long long)n));
-    }
-    running->dims = dims;
-    return given > apart && fits && session_feed(&p->run.s, true);
+    return session_resize(&p->run.s, p->run.c.options, running, size, apart ? APART : 0) > apart;
 }
 
 static uint64_t input_elements(const struct prove *p)
 {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < p->run.s.api->n_in; i++)
-        n += p->run.s.in[i].size / elem_size(p->run.s.in[i].elem);
-    return n;
+    return session_elements(&p->run.s);
 }
 
 /* Is there a size that neither --dim gives nor the data of the run decides? */
