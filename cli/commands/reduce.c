@@ -17,7 +17,6 @@
 #include "cli/commands/temporary.h"
 #include "cli/library/json.h"
 #include "codegen/sink.h"
-#include "ir/base/file.h"
 
 extern char **environ;
 

@@ -1,7 +1,6 @@
 /* Why an attention is not one kernel, for -Rpass-missed=attention: the first obstacle on the way from the product with
  * the values back to the scores. */
 #include "passes/module/attention.h"
-#include "passes/module/access_function.h"
 
 #include <string.h>
 

@@ -19,7 +19,6 @@
  */
 #include "ir/build/build.h"
 #include "passes/module/access_function.h"
-#include "passes/module/attention.h"
 #include "passes/module/compressed.h"
 #include "passes/module/module.h"
 

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "passes/legalize/aten.h"
 #include "passes/legalize/driver.h"
 
 static const struct rule_row rows[] = {

@@ -4,7 +4,6 @@
  * vectors leaves two sums that wait for one another. If the cost model says that a record made for few points is much
  * faster at them, the kernel has both. The estimates are of the two records at single sizes of the range.
  */
-#include "passes/schedule/decisions.h"
 #include "passes/schedule/kinds.h"
 
 #include <stdlib.h>

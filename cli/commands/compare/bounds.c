@@ -9,8 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "ir/eval/eval.h"
-
 enum { TABLE_LEAST = 1 << 12, TABLE_MOST = 1 << 23 };
 
 /* ---- by address -------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,6 @@
 /* What mcc prove found, as text and JSON: see prove.h. */
 #include "cli/commands/compare/code_check.h"
 #include "cli/commands/compare/prove.h"
-#include "cli/library/options/targets.h"
 
 static void put_kernel_json(const struct prove *p, const struct certificate *c, uint32_t i, struct json *j)
 {

@@ -9,7 +9,6 @@
  */
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/compare/bounds.h"
@@ -22,7 +21,6 @@
 #include "ir/eval/eval.h"
 #include "ir/expr/expr.h"
 #include "ir/ops/scalar.h"
-#include "ir/base/file.h"
 
 enum { OPERANDS_SHOWN = 64 };
 

@@ -11,11 +11,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"
 #include "cli/commands/quantize/error.h"
 #include "ir/base/file.h"
-#include "ir/eval/eval.h"
 
 struct quantize {
     struct quantizer q;

@@ -4,7 +4,6 @@
 #include "passes/legalize/aten.h"
 
 #include <float.h>
-#include <math.h>
 
 /* The shape that results have: of the list, argument `at`, or of operand 0 where the name is NULL. */
 static bool shape_read(struct rule *r, uint32_t at, const char *name, expr_id dims[RANK_MAX], int32_t *rank)

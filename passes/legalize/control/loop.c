@@ -9,7 +9,6 @@
  */
 #include <string.h>
 
-#include "ir/graph/infer.h"
 #include "passes/legalize/driver.h"
 #include "passes/legalize/control/loop.h"
 

@@ -9,7 +9,6 @@
  */
 #include "passes/legalize/nn/window.h"
 
-#include <math.h>
 #include <string.h>
 #include <strings.h>
 

@@ -10,7 +10,6 @@
 #include "passes/legalize/nn/window.h"
 #include "passes/legalize/quant/blocks.h"
 
-#include <math.h>
 #include <string.h>
 
 /* Where in a block's bytes the parts are; -1: there is none. */
