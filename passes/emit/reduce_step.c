@@ -358,7 +358,8 @@ static void prefetch_next(struct em *em, const struct reduction *r, uint32_t o, 
     const struct tile_schedule *s = &em->schedule->tile;
     const struct leaf_walk w = {.m = em->m, .leaf = prefetch_leaf, .user = em, .stored = true};
     expr_id p[RANK_MAX], at[RANK_MAX];
-    for (uint32_t i = 0; i < r->n_points; i++) {
+    uint32_t n = reduction_vectors(em, r); /* rows share them */
+    for (uint32_t i = 0; i < n; i++) {
         memcpy(p, r->points[i], (size_t)value_type(em->g, r->n->out[0])->rank * sizeof *p);
         p[s->vec] = ex_addc(em->x, p[s->vec], (int64_t)s->nr * s->lanes);
         contraction_point(em->g, r->n, 1, p, k, at);

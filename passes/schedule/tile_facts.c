@@ -16,6 +16,25 @@ bool anchor_is_window(const struct site *site, const struct node *n)
     return n->op == OP_WINDOW || conv_depthwise(site->g, n);
 }
 
+/* The dim before dim a of a product, if the points of both can be numbered through: they are of dynamic number, few
+ * along a for all that is known, and lie equally far apart in the first operand. Of 8 sequences of one token, each
+ * would be a tile of its own otherwise. -1: none. */
+static int32_t rows_before(const struct site *site, const struct node *n, int32_t a)
+{
+    const struct storage *s = &site->m->fused.storage[n->in[0].i];
+    const struct type *t = value_type(site->g, n->out[0]);
+    int32_t free_dim[RANK_MAX], count = dot_free(site->g, n, 0, free_dim);
+    int64_t extent;
+    if (a < 0 || count < 2 || site->k->kind != KERNEL_CONTRACT || site->k->outs.n != 1 || s->place == PLACE_NONE ||
+        ex_is(site->x, t->dims[a - 1], 1) ||
+        (ex_is_const(site->x, t->dims[a], &extent) &&
+         (extent > RATE_VERSION_ROWS || ex_is_const(site->x, t->dims[a - 1], NULL))))
+        return -1;
+    const struct dim_layout *outer = &s->dim[free_dim[count - 2]], *inner = &s->dim[free_dim[count - 1]];
+    bool even = !outer->block && !inner->block && outer->outer.i == ex_mul(site->x, inner->outer, t->dims[a]).i;
+    return even ? a - 1 : -1;
+}
+
 /* The dims: lanes along the output channels (or the last dim of b) where the stored value is contiguous there. */
 static void choose_dims(const struct site *site, const struct node *n, struct tile_schedule *c)
 {
@@ -49,6 +68,7 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
         int32_t free_b = bt->rank - (int32_t)nb - (int32_t)nc;
         c->vec = last;
         c->a = free_b > 0 && last - free_b >= (int32_t)nb ? last - free_b : -1;
+        c->b = rows_before(site, n, c->a);
         return;
     }
     if (n->op == OP_ARGREDUCE) { /* the result lacks the axis */
@@ -113,6 +133,8 @@ static value_id image_of(const struct site *site, const struct node *n)
  * they would not stay in registers. */
 static bool is_flat(const struct site *site, const struct node *n, const struct tile_schedule *c, int64_t *most)
 {
+    if (n->op == OP_DOT)
+        return c->b >= 0;
     if (n->op != OP_CONV || conv_depthwise(site->g, n) || c->b < 0 || c->a != c->b + 1)
         return false;
     const struct type *in = value_type(site->g, n->in[0]), *w = value_type(site->g, n->in[1]),
