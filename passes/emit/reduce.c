@@ -63,7 +63,7 @@ const struct reduce_schedule *reduction_schedule(struct em *em, const struct nod
 static bool few_rows(struct em *em, const struct reduction *r)
 {
     uint32_t rows = r->n_points / reduction_vectors(em, r);
-    return rows == 1 || rows < em->schedule->tile.ta;
+    return rows == 1 || rows < em->schedule->tile.ta || dot_scaled(r->n);
 }
 
 /* Indices of 32 bits where these do. Where there is an element, the first one counts as found before. */
