@@ -1,4 +1,5 @@
 """com.microsoft MoE and QMoE beside ONNX Runtime, whose CPU kernels lack some forms: those beside numpy."""
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto as T
@@ -150,6 +151,36 @@ def test_router_weights(tmp_path, normalized):
     near(net.want(given)[0], net.run(given, "-O2")[0], 5e-3)
 
 
+def eighths(rng, block, *shape):
+    """Floats of 8 bits, scales for squares of them or for each expert, and the weights that they stand for."""
+    w = (rng.standard_normal(shape) * 4).astype(ml_dtypes.float8_e4m3fn)
+    across, along = (block, block) if block else shape[1:]
+    s = rng.uniform(0.02, 0.05, (shape[0], -(-shape[1] // across), -(-shape[2] // along))).astype(F)
+    whole = np.repeat(np.repeat(s, across, 1), along, 2)[:, :shape[1], :shape[2]]
+    return w, s, w.astype(F) * whole
+
+
+@pytest.mark.parametrize("block", [0, 16, 128])
+@pytest.mark.parametrize("normalized", [0, 1])
+def test_floats_of_8_bits(tmp_path, block, normalized):
+    """Squares that end with the matrix and that do not; stored as they are. ONNX Runtime has no kernel of it for the CPU."""
+    rng, (h, i) = np.random.default_rng(block), (96, 160)
+    w1, s1, d1 = eighths(rng, block, E, 2 * i, h)
+    w2, s2, d2 = eighths(rng, block, E, h, i)
+    by = dict(s1=s1, s2=s2) if block else dict(s1=None, s2=None)
+    none = dict.fromkeys(["w3", "s3", "b3", "z1", "z2", "z3", "by"])
+    feeds = {"x": floats(4, h), "r": floats(4, E), "w1": w1, "s1": by["s1"], "b1": floats(E, 2 * i, seed=1), "w2": w2, "s2": by["s2"],
+             "b2": floats(E, h, seed=2), **none, **({} if block else {"g1": s1.ravel(), "g2": s2.ravel()})}
+    form = dict(k=2, activation_type="swiglu", swiglu_fusion=2, quant_type="fp8", normalize_routing_weights=normalized, expert_weight_bits=8,
+                **(dict(block_size=block) if block else {}))
+    net, _ = contrib(tmp_path, "QMoE", feeds, constants=[k for k, v in feeds.items() if v is not None and k not in "xr"], symbolic="inner", standard=21, **form)
+    w = {"w1": d1, "b1": feeds["b1"], "w2": d2, "b2": feeds["b2"]}
+    for rows in (1, 5, 30):
+        given = [floats(rows, h, seed=rows), floats(rows, E, seed=rows + 1)]
+        near(reference(*given, w, 2, "swiglu", 2, normalized=normalized), net.run(given, "-O2")[0])
+    assert net.compile("-O2").stat().st_size < net.path.stat().st_size * 1.1 + 300_000
+
+
 @pytest.mark.parametrize("op", ["MoE", "QMoE"])
 def test_read_where_they_lie(tmp_path, op):
     """Weights of all experts lie in panels once, and products read the chosen one's there: nothing of them goes through memory."""
@@ -192,6 +223,18 @@ def test_refused(tmp_path):
     b1, s1, _, _ = packed(np.random.default_rng(1), 4, E, I, H, 0, False)
     b2, s2, _, _ = packed(np.random.default_rng(2), 4, E, H, I, 0, False)
     none = dict.fromkeys(["b2", "w3", "s3", "b3", "z1", "z2", "z3"])
+    f8, e = (lambda x: x.astype(ml_dtypes.float8_e4m3fn)), np.ones(E, F)
+    for changed, form, why in (({"s1": None}, {}, "weights of layer 1 without scales"), ({"s2": None}, {}, "weights of layer 2 without scales"),
+                               ({"w1": f8(b1), "w2": f8(b2)}, {}, 'weights of f8e4m3fn for quant_type "int"'),
+                               ({}, {"quant_type": "fp8"}, "zero points, or scales without block_size"),
+                               ({}, {"quant_type": "fp8", "block_size": 16}, 'weights of u8 for quant_type "fp8"'),
+                               ({"w1": f8(b1), "w2": f8(b2), "s1": None}, {"quant_type": "fp8", "block_size": 16}, "weights of layer 1 without scales"),
+                               ({}, {"quant_type": "fp4"}, 'quant_type "fp4"'), ({"by": None, "g1": e}, {}, "operand 15 scales floats"),
+                               ({}, {"weights_prepacked": 1}, "prepacked for a GPU"), ({}, {"expert_weight_bits": 3}, "the weights have 3 bits")):
+        feeds = {"x": floats(4, H), "r": floats(4, E), "w1": b1, "s1": s1, "b1": None, "w2": b2, "s2": s2, **none, **changed}
+        net, _ = contrib(tmp_path, "QMoE", feeds, constants=[k for k, v in feeds.items() if v is not None and k not in "xr"], symbolic="inner", standard=21,
+                         k=2, **form)
+        assert why in mcc(net.path, "-o", net.folder / "net.so").stderr, why
     for by, why in ((floats(4, E + 1), "does not have the shape of router_probs"), (floats(E), "router_weights of rank 1")):
         feeds = {"x": floats(4, H), "r": floats(4, E), "w1": b1, "s1": s1, "b1": None, "w2": b2, "s2": s2, **none, "by": by}
         net, _ = contrib(tmp_path, "QMoE", feeds, constants=["w1", "s1", "w2", "s2"], symbolic="inner", standard=21, k=2)

@@ -334,7 +334,7 @@ def by_version(lines):
 
 
 # Attributes, a body or the place of the operand decide on its type.
-BY_MORE = ("LabelEncoder", "CategoryMapper", "OneHotEncoder", "Imputer", "TfIdfVectorizer", "SequenceMap", "QLinearConcat")
+BY_MORE = ("QMoE", "LabelEncoder", "CategoryMapper", "OneHotEncoder", "Imputer", "TfIdfVectorizer", "SequenceMap", "QLinearConcat")
 
 
 def retypings(line, model):

@@ -5,7 +5,8 @@
  * rows, and adds what it makes of them to their sums. So the weights of an expert are read once, and only if it is
  * chosen; a matrix of all experts lies in panels, and a product reads those of the expert of this iteration. Routing is
  * that of ONNX Runtime's kernels for CPUs: of equal numbers the last is the largest. MoE's weights are the softmax of
- * all numbers, as they are or divided by their sum, QMoE's the softmax of the chosen ones.
+ * all numbers, as they are or divided by their sum, and so are QMoE's where its weights are floats; those of integers,
+ * which that kernel has, are the softmax of the chosen ones.
  */
 #include "passes/legalize/driver.h"
 #include "passes/legalize/nn/window.h"
@@ -23,7 +24,7 @@ struct layer_operands {
 };
 static const struct layer_operands of_floats[LAYERS] = {{2, 0, 0, 3}, {4, 0, 0, 5}, {6, 0, 0, 7}},
                                    of_blocks[LAYERS] = {{2, 3, 11, 4}, {5, 6, 12, 7}, {8, 9, 13, 10}};
-enum { ROUTER_WEIGHTS = 14, FIRST_GLOBAL_SCALE = 15 };
+enum { ROUTER_WEIGHTS = 14, FIRST_GLOBAL_SCALE = 15, GLOBAL_SCALES = 2 };
 
 static const struct layer_operands *operands_of(const struct rule *r, uint32_t layer)
 {
@@ -79,6 +80,10 @@ static bool blocks_of_layer(struct rule *r, const struct layer_operands *at, uin
     s->count = s->k / s->size;
     s->middle = INT64_C(1) << (s->bits - 1);
     s->bytes = rule_in(r, at->weights);
+    if (v_elem(b, s->bytes) != ELEM_U8)
+        return rule_bad(r, "weights of %s for quant_type \"int\"", elem_name(v_elem(b, s->bytes)));
+    if (!rule_has(r, at->scales))
+        return rule_bad(r, "weights of layer %u without scales", i + 1);
     int64_t dims[3] = {d[0], d[1], s->count}, packed[3] = {d[0], d[1], (s->count * s->bits + 7) / 8},
             in_columns[2] = {d[0], (d[1] * s->bits + 7) / 8};
     s->scale = b_convert(b, v_reshape_i(b, rule_in(r, at->scales), dims, 3), ELEM_F32);
@@ -91,6 +96,34 @@ static bool blocks_of_layer(struct rule *r, const struct layer_operands *at, uin
     l->in = s->k;
     l->bytes = block > 0 && blocks_allow_bytes(r, s, level == LEVEL_BYTES || s->bits == 8);
     return s->scale.i && (s->zero.i || !rule_has(r, at->zeros));
+}
+
+/* QMoE's weights of quant_type "fp8": numbers of 8 bits with a scale for each square of block_size rows and columns, or
+ * for each expert. */
+static bool is_f8(struct rule *r)
+{
+    return r->param == OF_BLOCKS && rule_str_is(r, "quant_type", "int", "fp8");
+}
+
+static bool f8_layer(struct rule *r, const struct layer_operands *at, uint32_t i, const int64_t d[3], struct layer *l)
+{
+    struct builder *b = r->b;
+    int64_t block = rule_int(r, "block_size", 0);
+    if (block > INT32_MAX)
+        return rule_bad(r, "blocks of %lld", (long long)block);
+    int64_t rows = block > 0 && block < d[1] ? block : d[1], columns = block > 0 && block < d[2] ? block : d[2];
+    int64_t dims[3] = {d[0], (d[1] + rows - 1) / rows, (d[2] + columns - 1) / columns};
+    uint32_t scales = block > 0 ? at->scales : FIRST_GLOBAL_SCALE + i;
+    value_id w = rule_in(r, at->weights);
+    if (v_elem(b, w) != ELEM_F8E4M3FN)
+        return rule_bad(r, "weights of %s for quant_type \"fp8\"", elem_name(v_elem(b, w)));
+    if ((block <= 0 && i >= GLOBAL_SCALES) || !rule_has(r, scales))
+        return rule_bad(r, "weights of layer %u without scales", i + 1);
+    value_id scale = b_convert(b, v_reshape_i(b, rule_in(r, scales), dims, 3), ELEM_F32);
+    scale = v_blocks_spread(b, scale, 1, rows, ex_const(b->x, d[1]));
+    scale = v_blocks_spread(b, scale, 2, columns, ex_const(b->x, d[2]));
+    l->w = b_binary(b, OP_MUL, b_convert(b, w, ELEM_F32), scale);
+    return l->w.i != 0;
 }
 
 static bool ggml_layer(struct rule *r, uint32_t at, uint32_t i, struct layer *l)
@@ -124,6 +157,8 @@ static bool layer_read(struct rule *r, uint32_t i, struct layer *l)
         int64_t bias[2] = {d[0], d[1]};
         l->bias = v_reshape_i(b, v_widen(b, rule_in(r, at->bias)), bias, 2);
     }
+    if (is_f8(r))
+        return f8_layer(r, at, i, d, l);
     if (r->param == OF_BLOCKS)
         return blocks_of_layer(r, at, i, d, l);
     if (r->param == OF_GGML && v_elem(b, rule_in(r, at->weights)) == ELEM_U8)
@@ -226,7 +261,7 @@ static value_id weights_of(struct rule *r, value_id router, value_id best, value
         }
         return b_select(b, b_binary(b, OP_LT, b_splat_like(b, w, 1e-8), w), w, zero);
     }
-    if (r->param != OF_FLOATS || normalized)
+    if ((r->param != OF_FLOATS && !is_f8(r)) || normalized)
         return v_softmax(b, best, last, 1, false);
     value_id most = b_reduce(b, router, last, 1, "max", true);
     value_id sum = b_reduce(b, b_unary(b, OP_EXP, b_binary(b, OP_SUB, router, most)), last, 1, "sum", true);
@@ -361,16 +396,17 @@ static bool served(struct rule *r)
         known |= !strcmp(kind, kinds[i]);
     if (!known)
         return rule_bad(r, "activation_type \"%.40s\"", kind);
-    if (blocks && !rule_str_is(r, "quant_type", "int", "int"))
+    if (blocks && !is_f8(r) && !rule_str_is(r, "quant_type", "int", "int"))
         return rule_refuse(r, "quant_type \"%.40s\"", rule_str(r, "quant_type", "int"));
     if (blocks && rule_int(r, "weights_prepacked", -1) == 1)
         return rule_refuse(r, "the weights are prepacked for a GPU: export them without");
-    for (uint32_t i = FIRST_GLOBAL_SCALE; blocks && i < r->n_in; i++)
+    bool whole = is_f8(r) && rule_int(r, "block_size", 0) <= 0; /* one scale for an expert */
+    for (uint32_t i = FIRST_GLOBAL_SCALE + (whole ? GLOBAL_SCALES : 0); blocks && i < r->n_in; i++)
         if (rule_has(r, i))
             return rule_refuse(r, "operand %u scales floats of 4 or 8 bits", i);
-    for (uint32_t i = 0; blocks && i < LAYERS; i++)
-        if (rule_has(r, of_blocks[i].weights) && !rule_has(r, of_blocks[i].scales))
-            return rule_bad(r, "weights of layer %u without scales", i + 1);
+    for (uint32_t i = 0; is_f8(r) && i < LAYERS; i++)
+        if (rule_has(r, of_blocks[i].zeros) || (whole && rule_has(r, of_blocks[i].scales)))
+            return rule_bad(r, "zero points, or scales without block_size, of weights of floats");
     return true;
 }
 
