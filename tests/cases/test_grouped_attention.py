@@ -390,7 +390,67 @@ def test_few_that_do_not_fit(tmp_path, field, why):
     assert done.returncode == 2 and why in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("attributes, text", [({"sliding_window_cache": 1, "local_window_size": 4}, "sliding_window_cache"),
+def held(tokens, rows, window):
+    """How many of them a cache of a window has."""
+    step = rows - window + 1
+    return tokens - step * -(-max(tokens - rows, 0) // step)
+
+
+# rows of the cache; then new tokens, and tokens of each sequence with them
+WINDOWS = [(7, [(1, [1]), (4, [4]), (5, [7]), (6, [6, 6]), (1, [8]), (1, [9, 5]), (3, [11]), (20, [20]), (20, [27]), (1, [28, 11]), (9, [16])]),
+           (4, [(1, [1]), (3, [3]), (6, [6, 6]), (1, [5]), (1, [30, 4]), (2, [31]), (9, [17])])]
+
+
+@pytest.mark.parametrize("more", [{}, {"do_rotary": 1, "packed": True}, {"has": ("position_ids", "sink"), "do_rotary": 1}, {"has": ("bias",), "softcap": 3.0},
+                                  {"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 8}], ids=str)
+@pytest.mark.parametrize("flag", ["-O2", "-O0"])
+def test_caches_of_a_window(tmp_path, more, flag):
+    """What is forgotten does not depend on the runs; several tokens see all of their windows. Cache rows that hold no token are not compared."""
+    window = 4
+    net = Grouped(tmp_path / "net", (4, 2), 16, local_window_size=window, sliding_window_cache=1, **more)
+    for rows, shapes in WINDOWS:
+        for seed, (new, lengths) in enumerate(shapes):
+            f = net.feed(new, lengths, rows, seed)
+            given = [f[n] for n in ORDER if n in f]
+            want, got = net.model.want(given), net.model.run(given, flag)
+            for b, n in enumerate(lengths):
+                mine, has = min(n, new), held(n, rows, window)
+                for w, g, cut in zip(want, got, ((b, slice(mine)), (b, slice(None), slice(has)), (b, slice(None), slice(has)))):
+                    assert w.shape == g.shape
+                    near = (1e-3, 1.01) if w.dtype == np.int8 else (1e-3, 1e-3) if any(net.kinds) else (1e-4, 1e-5)
+                    text = difference(w[cut].astype(F), g[cut].astype(F), *near)
+                    assert not text, (rows, new, lengths, b, text)
+
+
+def test_window_of_a_long_text(tmp_path):
+    """300 tokens in runs of several lengths through a cache of 24 rows: what a cache of all of them gives."""
+    forms = dict(heads=(4, 2), size=16, packed=True, do_rotary=1, local_window_size=16, turned=16)
+    net, whole = Grouped(tmp_path / "net", sliding_window_cache=1, **forms), Grouped(tmp_path / "whole", **forms)
+    rng, past, n = np.random.default_rng(7), [np.zeros((1, 2, 24, 16), F)] * 2, 0
+    full = [np.zeros((1, 2, 320, 16), F)] * 2
+    tables = [shaped(rng, 320, 8), shaped(rng, 320, 8)]
+    with Artifact(net.model.compile("-O2")) as short, Artifact(whole.model.compile("-O2")) as long:
+        for new in [5, 1, 1, 30, 1, 1, 64, 3] * 2 + [1] * 60:
+            n += new
+            query, counts = shaped(rng, 1, new, 8 * 16), [np.array([n - 1], np.int32), np.array(n, np.int32)]
+            want, *full = long.run([query, *full, *counts, *tables])
+            got, *past = short.run([query, *past, *counts, *tables])
+            assert not difference(want, got, 1e-4, 1e-5), n
+            has = held(n, 24, 16)
+            for w, g in zip(full, past):
+                assert (w[:, :, n - has:n] == g[:, :, :has]).all(), n
+
+
+def test_window_longer_than_its_cache(tmp_path):
+    net = Grouped(tmp_path / "net", (2, 1), 16, local_window_size=8, sliding_window_cache=1)
+    f = net.feed(1, [7], 7, 1)
+    with pytest.raises(ModelError, match="fewer rows than the window"):
+        net.model.run([f[n] for n in ORDER if n in f], "-O2")
+
+
+@pytest.mark.parametrize("attributes, text", [({"sliding_window_cache": 1}, "without past_key, local_window_size or causal"),
+                                              ({"sliding_window_cache": 1, "local_window_size": 4, "causal": 0}, "without past_key, local_window_size or"),
+                                              ({"sliding_window_cache": 1, "local_window_size": 4, "n_out": 4, "qk_output": 1}, "output_qk with sliding"),
                                               ({"k_quant_type": "PER_TENSOR", "v_quant_type": "PER_TENSOR", "kv_cache_bit_width": 3}, "3 bits"),
                                               ({"k_quant_type": "BY_HAND"}, "BY_HAND")])
 def test_refused(tmp_path, attributes, text):

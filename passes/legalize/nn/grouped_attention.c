@@ -6,6 +6,11 @@
  * or 0. Query i sees the keys up to its own place, of a local window the last ones. Softcap comes before the bias. A
  * quantized cache holds x / scale rounded, by bytes or by nibbles with 8 added; the new rows, too, are attended to as
  * the cache has them.
+ *
+ * A cache of a window (sliding_window_cache) has C rows, at least as many as the window, and holds the last tokens from
+ * row 0 on. When a token more would not fit, as many are forgotten as leave the window: multiples of C - window + 1, a
+ * number that depends on how many tokens there have been, not on the runs they came in. What it held and the new rows
+ * stand in a buffer of their own, by which queries see all keys of their windows; present is the end of that.
  */
 #include "passes/legalize/nn/attention.h"
 #include "passes/legalize/nn/window.h"
@@ -33,9 +38,13 @@ enum {
 
 struct grouped {
     value_id q, k, v; /* (B, heads, L, d), as the file has them */
+    value_id place; /* i64 [B]: of the first new token in its sequence */
     value_id before; /* i64 [B]: tokens of the cache before the new ones */
-    value_id lengths; /* i64 [B]: all tokens */
-    expr_id rows, total, size; /* new tokens, total_sequence_length, head size */
+    value_id lengths; /* i64 [B]: tokens of the cache with the new ones */
+    value_id forgotten,
+        dropped; /* i64 [B]: tokens that a cache of a window has no more, and those that go now; or {0} */
+    expr_id rows, total, size; /* new tokens, of the longest sequence, head size */
+    expr_id prompt; /* is all of the longest sequence new? */
     int64_t hq, hkv;
     struct head_groups groups;
 };
@@ -76,13 +85,12 @@ static value_id places(struct rule *r, const struct grouped *a)
     expr_id dims[2] = {b_dim(b, a->q, 0), a->rows}, none[2] = {ex_const(b->x, 0), ex_const(b->x, 0)},
             one[2] = {ex_const(b->x, 1), ex_const(b->x, 1)};
     static const int64_t steps[] = {1, 1};
-    value_id count = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), v_along(b, a->before, 0, 2));
+    value_id count = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), v_along(b, a->place, 0, 2));
     if (!rule_has(r, IN_POSITIONS))
         return count;
     value_id given = b_broadcast(b, rule_in(r, IN_POSITIONS), dims, 2);
     value_id first = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), b_slice(b, given, none, one, steps));
-    expr_id prompt = ex_eq(b->x, a->rows, a->total);
-    return b_select(b, v_expr(b, ELEM_BOOL, prompt), first, given);
+    return b_select(b, v_expr(b, ELEM_BOOL, a->prompt), first, given);
 }
 
 static bool rotate(struct rule *r, struct grouped *a)
@@ -180,15 +188,79 @@ static bool cache_served(struct rule *r)
     return true;
 }
 
-/* ---- the cache --------------------------------------------------------------------------------------------------- */
+/* ---- caches of a window ------------------------------------------------------------------------------------------ */
+
+/* Of so many tokens, how many a cache of `rows` rows has forgotten, `step` at a time. */
+static value_id forgotten_of(struct builder *b, value_id tokens, expr_id rows, expr_id step)
+{
+    value_id more = b_binary_f64(b, OP_MAX, b_binary(b, OP_SUB, tokens, v_expr(b, ELEM_I64, rows)), 0);
+    more = b_binary(b, OP_ADD, more, v_expr(b, ELEM_I64, ex_addc(b->x, step, -1)));
+    value_id by = v_expr(b, ELEM_I64, step);
+    return b_binary(b, OP_MUL, b_binary(b, OP_DIV, more, by), by);
+}
+
+/* From here on places are counted from the first token that the cache has. */
+static bool window_read(struct rule *r, struct grouped *a)
+{
+    struct builder *b = r->b;
+    int64_t window = rule_int(r, "local_window_size", -1);
+    if (!rule_int(r, "sliding_window_cache", 0))
+        return true;
+    if (window < 1 || !rule_int(r, "causal", 1) || !rule_has(r, IN_PAST_KEY))
+        return rule_bad(r, "sliding_window_cache without past_key, local_window_size or causal");
+    if (rule_wants(r, 3))
+        return rule_refuse(r, "output_qk with sliding_window_cache");
+    const struct dims past = b_dims(b, rule_in(r, IN_PAST_KEY)), same = b_dims(b, rule_in(r, IN_PAST_VALUE));
+    if (!past.d || !same.d || past.rank != 4 || same.rank != 4)
+        return past.d && same.d && rule_bad(r, "past of rank %d", (int)past.rank);
+    expr_id rows = past.d[2], step = ex_addc(b->x, rows, 1 - window);
+    b_assert(b, ex_le(b->x, ex_const(b->x, window), rows), EVAL_SHAPE, "the cache has fewer rows than the window");
+    b_assert(b, ex_eq(b->x, rows, same.d[2]), EVAL_SHAPE, "past_key and past_value differ in their rows");
+    step = ex_max(b->x, step, ex_const(b->x, 1));
+    a->forgotten = forgotten_of(b, a->before, rows, step);
+    a->dropped = b_binary(b, OP_SUB, forgotten_of(b, a->lengths, rows, step), a->forgotten);
+    a->before = b_binary(b, OP_SUB, a->before, a->forgotten);
+    a->lengths = b_binary(b, OP_SUB, a->lengths, a->forgotten);
+    a->total = ex_add(b->x, rows, a->rows);
+    return a->dropped.i && a->before.i;
+}
+
+/* x from element first[b] of `axis` on, for each sequence b: n elements, repeating the last where there are no more. x
+ * is of rank 4 and of 1 or B sequences. */
+static value_id from_each(struct builder *b, value_id x, value_id first, int32_t axis, expr_id n)
+{
+    int64_t perm[4] = {0, axis}, back[4] = {0};
+    const struct dims d = b_dims(b, x);
+    const struct attr attrs[] = {attr_int("batch", 1), attr_int("clamp", 1)};
+    if (!d.d || !first.i)
+        return (value_id){0};
+    expr_id all[4] = {b_dim(b, first, 0), d.d[1], d.d[2], d.d[3]}, at[3] = {all[0], n, ex_const(b->x, 1)};
+    for (int32_t i = 1, to = 2; i < 4; i++)
+        if (i != axis)
+            perm[to++] = i;
+    for (int64_t i = 0; i < 4; i++)
+        back[perm[i]] = i;
+    value_id in[2] = {b_transpose(b, b_broadcast(b, x, all, 4), perm),
+                      b_binary(b, OP_ADD, v_iota(b, ELEM_I64, at, 3, 1), v_along(b, first, 0, 3))};
+    return b_transpose(b, b_op(b, OP_GATHER_ND, in, 2, attrs, 2), back);
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
 
 /* Past i with the new rows as it holds them. */
-static value_id present(struct rule *r, const struct grouped *a, uint32_t i)
+static value_id updated(struct rule *r, const struct grouped *a, uint32_t i)
 {
     struct builder *b = r->b;
     value_id past = rule_in(r, i), fresh = i == IN_PAST_KEY ? a->k : a->v;
     value_id rows = packed(b, a, fresh, cache_scale(r, a, i), v_elem(b, past));
     return cache_updated(r, past, rows, a->before, a->total);
+}
+
+static value_id present(struct rule *r, const struct grouped *a, uint32_t i, value_id updated)
+{
+    if (!a->dropped.i || !updated.i)
+        return updated;
+    return from_each(r->b, updated, a->dropped, 2, b_dim(r->b, rule_in(r, i), 2));
 }
 
 /* May a query see a key: bool, for scores of folded heads. Places are folded before they are compared, by row and not
@@ -232,8 +304,11 @@ static value_id attended(struct rule *r, const struct grouped *a, value_id k, va
     v = unpacked(b, a, b_slice_axis(b, v, 2, zero, a->total), cache_scale(r, a, IN_PAST_VALUE));
     value_id scores = scores_scaled(r, grouped_product(r, q, k, true), a->size);
     scores = scores_capped(b, scores, rule_float(r, "softcap", 0));
-    if (rule_has(r, IN_BIAS))
-        scores = b_binary(b, OP_ADD, scores, heads_folded(b, &a->groups, v_widen(b, rule_in(r, IN_BIAS))));
+    if (rule_has(r, IN_BIAS)) {
+        value_id bias = v_widen(b, rule_in(r, IN_BIAS));
+        bias = a->forgotten.i && v_rank(b, bias) == 4 ? from_each(b, bias, a->forgotten, 3, a->total) : bias;
+        scores = b_binary(b, OP_ADD, scores, heads_folded(b, &a->groups, bias));
+    }
     if (!scores.i)
         return scores;
     scores = b_select(b, sight(r, a), scores, b_scalar_f64(b, v_elem(b, scores), -INFINITY));
@@ -242,14 +317,6 @@ static value_id attended(struct rule *r, const struct grouped *a, value_id k, va
         rule_out(r, 3,
                  b_convert(b, heads_unfolded(b, &a->groups, rule_int(r, "qk_output", 0) == 1 ? scores : p), narrow));
     return b_convert(b, heads_join(b, heads_unfolded(b, &a->groups, grouped_product(r, p, v, false))), narrow);
-}
-
-/* What has no lowering, with a word each. */
-static bool served(struct rule *r)
-{
-    if (rule_int(r, "sliding_window_cache", 0))
-        return rule_refuse(r, "sliding_window_cache: a cache that forgets; export the model with one of full length");
-    return cache_served(r);
 }
 
 static bool grouped_read(struct rule *r, struct grouped *a)
@@ -282,15 +349,17 @@ static bool grouped_read(struct rule *r, struct grouped *a)
              "there is not a length for each sequence");
     value_id lengths = b_reshape(b, rule_in(r, IN_LENGTHS), dims.d, 1);
     a->lengths = b_binary_f64(b, OP_ADD, b_convert(b, lengths, ELEM_I64), 1);
-    value_id fresh = v_expr(b, ELEM_I64, ex_not(b->x, ex_eq(b->x, a->rows, a->total)));
-    a->before = b_binary(b, OP_MUL, b_binary(b, OP_SUB, a->lengths, v_expr(b, ELEM_I64, a->rows)), fresh);
-    return a->total.i && a->before.i;
+    a->prompt = ex_eq(b->x, a->rows, a->total);
+    value_id behind = v_expr(b, ELEM_I64, ex_not(b->x, a->prompt));
+    a->before = b_binary(b, OP_MUL, b_binary(b, OP_SUB, a->lengths, v_expr(b, ELEM_I64, a->rows)), behind);
+    a->place = a->before;
+    return a->total.i && a->before.i && window_read(r, a);
 }
 
 bool rule_group_query_attention(struct rule *r)
 {
     struct grouped a;
-    if (!served(r) || !grouped_read(r, &a))
+    if (!cache_served(r) || !grouped_read(r, &a))
         return false;
     a.q = head_normed(r, a.q, IN_QUERY_NORM);
     a.k = head_normed(r, a.k, IN_KEY_NORM);
@@ -298,10 +367,10 @@ bool rule_group_query_attention(struct rule *r)
         return false;
     value_id k = a.k, v = a.v;
     if (rule_has(r, IN_PAST_KEY)) {
-        k = present(r, &a, IN_PAST_KEY);
-        v = present(r, &a, IN_PAST_VALUE);
+        k = updated(r, &a, IN_PAST_KEY);
+        v = updated(r, &a, IN_PAST_VALUE);
     }
-    rule_out(r, 1, k);
-    rule_out(r, 2, v);
+    rule_out(r, 1, present(r, &a, IN_PAST_KEY, k));
+    rule_out(r, 2, present(r, &a, IN_PAST_VALUE, v));
     return rule_result(r, attended(r, &a, k, v));
 }
