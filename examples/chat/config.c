@@ -57,6 +57,22 @@ static int read_search(struct config *c, const json_t *search)
     return 1;
 }
 
+/* Rows of the caches of layers that see a window only: the window's, and as many more as the file wants. */
+static int read_window(struct config *c, const json_t *window)
+{
+    int64_t size = whole_of(window, "window_size", 0), more = whole_of(window, "cache_slack", 0);
+    int slides = json_is_true(json_object_get(window, "slide_key_value_cache")) ||
+                 json_is_true(json_object_get(window, "slide_inputs"));
+    if (slides || size < 0 || more < 0 || size > 1 << 24 || more > 1 << 24) {
+        snprintf(c->why, sizeof c->why,
+                 "sliding_window: a window that the program slides, or one of %lld and %lld tokens, is not done here",
+                 (long long)size, (long long)more);
+        return 0;
+    }
+    c->names.window = size ? size + more : 0;
+    return 1;
+}
+
 int config_read(struct config *c, const char *folder)
 {
     char path[4096];
@@ -73,9 +89,12 @@ int config_read(struct config *c, const char *folder)
                                           name_of(out, "present_key_names", "present.%d.key"), 0};
     c->caches[1] = (struct decoder_cache){name_of(in, "past_value_names", "past_key_values.%d.value"),
                                           name_of(out, "present_value_names", "present.%d.value"), 0};
-    c->names = (struct decoder_names){
-        name_of(in, "input_ids", "input_ids"), name_of(in, "attention_mask", "attention_mask"),
-        name_of(in, "position_ids", "position_ids"), name_of(out, "logits", "logits"), c->caches};
+    c->names = (struct decoder_names){name_of(in, "input_ids", "input_ids"),
+                                      name_of(in, "attention_mask", "attention_mask"),
+                                      name_of(in, "position_ids", "position_ids"),
+                                      name_of(out, "logits", "logits"),
+                                      c->caches,
+                                      0};
     c->context = whole_of(model, "context_length", 0);
     if (longest > 0 && longest < c->context)
         c->context = longest;
@@ -84,7 +103,8 @@ int config_read(struct config *c, const char *folder)
         snprintf(c->why, sizeof c->why, "%.200s: no model.decoder, or no context_length", path);
         return 0;
     }
-    return read_ends(c, json_object_get(model, "eos_token_id")) && read_search(c, search);
+    return read_ends(c, json_object_get(model, "eos_token_id")) && read_search(c, search) &&
+           read_window(c, json_object_get(decoder, "sliding_window"));
 }
 
 int config_of_meta(struct config *c, const char *meta, const struct tokens *t)
@@ -96,7 +116,7 @@ int config_of_meta(struct config *c, const char *meta, const struct tokens *t)
     *c = (struct config){.seed = -1, .draw = {.top_p = 1, .penalty = 1}};
     c->caches[0] = (struct decoder_cache){"past_key_values.%d.key", "present.%d.key", 0};
     c->caches[1] = (struct decoder_cache){"past_key_values.%d.value", "present.%d.value", 0};
-    c->names = (struct decoder_names){"input_ids", "attention_mask", "position_ids", "logits", c->caches};
+    c->names = (struct decoder_names){"input_ids", "attention_mask", "position_ids", "logits", c->caches, 0};
     snprintf(key, sizeof key, "%.100s.context_length", architecture ? architecture : "");
     c->longest = meta_whole(meta, key, 0);
     if (c->longest < 1) {

@@ -99,6 +99,15 @@ static const char *scales_of(const char *name)
     return n >= sizeof tail && strcmp(name + n + 1 - sizeof tail, tail) == 0 ? tail : "";
 }
 
+/* Past and present of a cache of a window are equally long, and apart: by name, or by a number. */
+static int64_t window_of(const mcc_api *api, uint32_t k, int output, int64_t rows)
+{
+    const mcc_dim *past = &api->in[k].dims[2], *present = &api->out[output].dims[2];
+    if (rows < 1 || api->out[output].alias || past->extent != present->extent)
+        return 0;
+    return past->extent >= 0 ? past->extent : past->symbol >= 0 && past->symbol == present->symbol ? rows : 0;
+}
+
 static int ports_find(struct decoder *d, const struct decoder_names *names, mcc_error *error)
 {
     const mcc_api *api = d->api;
@@ -127,7 +136,9 @@ static int ports_find(struct decoder *d, const struct decoder_names *names, mcc_
                 d->in[k].room = api->in[k].dims[2].room;
                 if (d->in[k].room && d->in[k].room < d->rows)
                     d->rows = d->in[k].room;
-                d->shared &= !c->fixed && api->out[d->in[k].output].alias == k + 1;
+                d->in[k].window = window_of(api, k, d->in[k].output, names->window);
+                d->windows |= d->in[k].window > 0;
+                d->shared &= !c->fixed && (d->in[k].window || api->out[d->in[k].output].alias == k + 1);
             }
     }
     return caches > 0 || fail(error, "the network has no caches");
@@ -156,7 +167,7 @@ static int types_check(struct decoder *d, mcc_error *error)
 static int cache_new(struct decoder *d, uint32_t k)
 {
     struct decoder_port *p = &d->in[k];
-    int64_t rows = p->room ? p->room : d->rows, *s = p->strides;
+    int64_t rows = p->room ? p->room : p->window ? p->window : d->rows, *s = p->strides;
     s[3] = 1;
     s[2] = p->shape[3];
     s[1] = s[2] * rows;
@@ -166,9 +177,11 @@ static int cache_new(struct decoder *d, uint32_t k)
     memcpy(p->present_shape, p->shape, sizeof p->present_shape);
     p->present = p->tensor;
     p->present.shape = p->present_shape;
+    if (p->window)
+        p->present.data = calloc((size_t)(d->slots * s[0]), (p->tensor.dtype.bits + 7u) / 8);
     if (p->room)
         p->tensor.strides = p->present.strides = s;
-    return p->tensor.data != NULL;
+    return p->tensor.data && p->present.data;
 }
 
 static int buffers_new(struct decoder *d, mcc_error *error)
@@ -282,6 +295,12 @@ static const float *step_shared(struct decoder *d, int64_t n, mcc_error *error)
             return fail(error, "output '%s' is neither logits nor a cache", d->api->out[k].name), NULL;
     if (d->api->run(d->ctx, d->ins, d->outs, error) != MCC_OK)
         return NULL;
+    for (uint32_t k = 0; k < d->api->n_in; k++)
+        if (d->in[k].window) {
+            void *past = d->in[k].tensor.data;
+            d->in[k].tensor.data = d->in[k].present.data;
+            d->in[k].present.data = past;
+        }
     return d->row + (tokens - 1) * d->vocabulary;
 }
 
@@ -348,7 +367,7 @@ const float *decoder_feed_all(struct decoder *d, const int64_t *ids, int64_t n, 
 
 int decoder_rows(const struct decoder *d)
 {
-    return d->shared && d->api->out[d->logits].dims[1].extent != 1;
+    return d->shared && !d->windows && d->api->out[d->logits].dims[1].extent != 1;
 }
 
 const float *decoder_row(const struct decoder *d, int64_t i)
@@ -378,6 +397,8 @@ void decoder_close(struct decoder *d)
         release(&d->in[k].held);
         if (d->shared && d->in[k].output >= 0)
             free(d->in[k].tensor.data);
+        if (d->in[k].window)
+            free(d->in[k].present.data);
     }
     for (uint32_t k = 0; d->lib && d->made && k < d->api->n_out; k++)
         release(&d->made[k]);

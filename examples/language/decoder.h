@@ -3,7 +3,8 @@
  * Inputs and outputs go by their names. Where every cache may be input and output in one piece of memory
  * (mcc_port.alias), there is one buffer for each, and a step writes only its own rows: of `rows` from the start, or,
  * where the length has a maximum (mcc_dim.room), of so many, and past and present are as long as there are tokens.
- * Where not, the network allocates its outputs, and what it gave as caches are the inputs of the next step. */
+ * A cache of a window has two, which take turns. Where not, the network allocates its outputs, and what it gave as
+ * caches are the inputs of the next step. */
 #ifndef DECODER_H
 #define DECODER_H
 
@@ -20,6 +21,7 @@ struct decoder_cache {
 struct decoder_names {
     const char *ids, *mask, *positions, *logits;
     const struct decoder_cache *caches;
+    int64_t window;              /* rows of the caches that hold a window and not the whole text; 0: there are none */
 };
 
 struct decoder_port {
@@ -27,6 +29,7 @@ struct decoder_port {
     int fixed, bound;            /* bound: by decoder_bind */
     int adapts;                  /* of an adapter: 1 + the dim that is the rank (mcc --lora); 0: of none */
     int64_t room;                /* of a cache that grows within a maximum; 0: it does not */
+    int64_t window;              /* rows of a cache of a window, which past and present have alike; 0: it is of the whole */
     int64_t shape[8], present_shape[4], strides[4];
     DLTensor tensor, present;    /* present: of a shared cache, the output */
     DLManagedTensorVersioned *held; /* the step before gave it */
@@ -38,6 +41,7 @@ struct decoder {
     mcc_ctx *ctx;
     struct decoder_port *in;     /* of every input */
     int ids, mask, positions, logits, shared;
+    int windows;                 /* caches of a window: what they have forgotten cannot be had back */
     int64_t rows, n, vocabulary; /* room for tokens, tokens that the caches hold, words */
     int64_t slots; /* sequences that the caches have room for (streams.h); decoder_feed is of the first */
     int64_t *counted; /* 0, 1, 2, ... rows */
@@ -75,8 +79,8 @@ const float *decoder_feed(struct decoder *d, const int64_t *ids, int64_t n, mcc_
  * long text, so a network that gives them gets it in pieces. */
 const float *decoder_feed_all(struct decoder *d, const int64_t *ids, int64_t n, mcc_error *error);
 
-/* Whether decoder_row has all rows, and decoder_keep forgets: caches are in place, and logits are not the last one's
- * alone. */
+/* Whether decoder_row has all rows, and decoder_keep forgets: caches are in place, of the whole text, and logits are
+ * not the last one's alone. */
 int decoder_rows(const struct decoder *d);
 
 /* The logits of token i of those that decoder_feed was given last. */

@@ -19,7 +19,7 @@ int streams_open(struct streams *s, mcc_lib *lib, const struct decoder_names *na
     *s = (struct streams){0};
     if (!decoder_new(d, lib, names, rows, slots, error))
         return 0;
-    int ok = d->shared && d->mask >= 0;
+    int ok = d->shared && !d->windows && d->mask >= 0;
     uint32_t caches = 0;
     for (uint32_t k = 0; k < d->api->n_in; k++) {
         int known = (int)k == d->ids || (int)k == d->mask || (int)k == d->positions || d->in[k].output >= 0 ||

@@ -24,7 +24,7 @@ static const struct decoder_cache caches[] = {{"past_key_values.%d.decoder.key",
                                               {"past_key_values.%d.encoder.key", "present.%d.encoder.key", 1},
                                               {"past_key_values.%d.encoder.value", "present.%d.encoder.value", 1},
                                               {0}};
-static const struct decoder_names names = {"input_ids", NULL, NULL, "logits", caches};
+static const struct decoder_names names = {"input_ids", NULL, NULL, "logits", caches, 0};
 
 struct speech {
     mcc_lib *lib;                              /* the encoder */

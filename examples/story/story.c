@@ -19,7 +19,7 @@ static const char blank[] = "\xe2\x96\x81";          /* how the model spells a s
 
 static const struct decoder_cache caches[] = {
     {"past_key_values.%d.key", "present.%d.key", 0}, {"past_key_values.%d.value", "present.%d.value", 0}, {0}};
-static const struct decoder_names names = {"input_ids", "attention_mask", NULL, "logits", caches};
+static const struct decoder_names names = {"input_ids", "attention_mask", NULL, "logits", caches, 0};
 
 struct letters {
     char text[LETTERS_MAX][LETTER];

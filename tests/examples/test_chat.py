@@ -109,6 +109,37 @@ def test_greedy_tokens_of_turns(drawn, tmp_path, name):
     assert numbers(drawn.run("-i", "-n", "12", turns=texts, folder=folder)) == want
 
 
+def windowed(model, window, slides):
+    """All layers but the last see a window; slides: their caches hold no more, as onnxruntime-genai's builder has it."""
+    for i, n in enumerate([n for n in model.graph.node if n.op_type == "GroupQueryAttention"][:-1]):
+        n.attribute.extend([helper.make_attribute("local_window_size", window), *([helper.make_attribute("sliding_window_cache", 1)] if slides else [])])
+        for port in (*model.graph.input, *model.graph.output):
+            if slides and port.name.split(".")[0] in ("past_key_values", "present") and port.name.split(".")[1] == str(i):
+                port.type.tensor_type.shape.dim[2].dim_param = port.name.split(".")[0].split("_")[0] + "_sliding_length"
+    return model
+
+
+@needs_jansson
+@pytest.mark.parametrize("slack", [0, 3])
+def test_caches_of_windows(drawn, tmp_path, slack):
+    """Answers over several turns are those of ONNX Runtime with caches of the whole text."""
+    folder, config = tmp_path / "model", copy.deepcopy(CONFIG)
+    config["model"]["decoder"]["sliding_window"] = {"window_size": 6, "slide_key_value_cache": False, "slide_inputs": False, "layers": [0],
+                                                    "cache_slack": slack}
+    folder = genai(folder, REFERENCE["llama3"]["tokenizer"], config)
+    onnx.save(windowed(onnx.load(drawn.folder / "model.onnx"), 6, True), folder / "model.onnx")
+    chat = Chat(tmp_path / "build", folder, "SPECULATE=1")
+    onnx.save(windowed(onnx.load(drawn.folder / "model.onnx"), 6, False), tmp_path / "whole.onnx")
+    chat.reference = Reference(tmp_path / "whole.onnx")
+    texts, ids = zip(*[(t, [i % 420 for i in x]) for t, x in lines_of("llama3") if max(x) < 420][1:6])
+    assert numbers(chat.run("-i", "-n", "12", turns=texts)) == chat.greedy(ids, 12, {419})
+    assert b"speculation needs caches in place" in chat.run("--speculate", turns=["a"], status=1, raw=True).stderr
+    for change, why in (({"slide_inputs": True}, b"slides"), ({"window_size": -1}, b"-1"), ({"window_size": 4}, b"fewer rows than the window")):
+        changed = copy.deepcopy(config)
+        changed["model"]["decoder"]["sliding_window"] |= change | {"cache_slack": 0}
+        assert why in chat.run(turns=["a"], folder=genai(tmp_path / "changed", REFERENCE["llama3"]["tokenizer"], changed), status=1, raw=True).stderr
+
+
 @needs_jansson
 def test_text_is_the_tokens(drawn, tokens):
     """The answer's text is its tokens' bytes, and comes before the program ends."""
