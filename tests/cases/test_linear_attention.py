@@ -64,6 +64,47 @@ def test_causal_conv(tmp_path, last, dilation, state):
             near(want, got)
 
 
+@pytest.mark.parametrize("window", [1, 3, 8])
+def test_windows_of_states(tmp_path, window):
+    """The state after each of the last tokens, zeros where there are none: what ONNX Runtime, whose CPU kernels have one state, gives for as many tokens."""
+    forms = {"LinearAttention": dict(q_num_heads=4, kv_num_heads=2, update_rule="delta"), "CausalConvWithState": dict(activation="silu"),
+             "last": dict(channels_last=1, dilation=2)}
+    for name, form in forms.items():
+        op = "CausalConvWithState" if name == "last" else name
+
+        def feeds(n):
+            if op == name == "LinearAttention":
+                return {"q": floats(2, n, 32, seed=1), "k": floats(2, n, 16, seed=2) / F(3), "v": floats(2, n, 8, seed=3),
+                        "s": floats(2, 2, 8, 4, seed=4), "g": None, "b": (1 / (1 + np.exp(-floats(2, n, 2, seed=5)))).astype(F)}
+            shape = (lambda n: (2, n, 3, 2)) if name == "last" else (lambda n: (2, 6, n))
+            return {"x": floats(*shape(n), seed=1), "w": floats(6, 1, 4, seed=2), "bias": floats(6, seed=3),
+                    "s": floats(*shape(6 if name == "last" else 3), seed=4)}
+
+        along = 2 if name == "CausalConvWithState" else 1
+        cut = lambda f, n: [np.take(x, range(n), along) if k in "qkvxb" else x for k, x in f.items() if x is not None and k not in ("w", "bias")]
+        many = lambda f: f | {"s": np.concatenate([np.full((window - 1, *f["s"].shape), np.nan, F), f["s"][None]])}
+        given = dict(n_out=2, standard=21, outputs=[1, 1], constants=["w", "bias"] if "Conv" in op else [], **form)
+        given["symbolic"] = "inner" if op == "LinearAttention" else True
+        plain, net = contrib(tmp_path, op, feeds(3), **given)[0], contrib(tmp_path, op, many(feeds(3)), state_window=window, **given)[0]
+        for n in (1, 2, 9):
+            f = feeds(n)
+            y, states = net.run(cut(many(f), n), "-O2")
+            near(plain.want(cut(f, n))[0], y)
+            assert states.shape == (window, *f["s"].shape)
+            for k in range(window):
+                tokens = n - window + 1 + k
+                near(plain.want(cut(f, tokens))[1] if tokens > 0 else np.zeros_like(f["s"]), states[k])
+
+
+def test_windows_refused(tmp_path):
+    form = dict(n_out=2, symbolic="inner", standard=21, outputs=[1, 1])
+    x = {"x": floats(2, 6, 5), "w": floats(6, 1, 4), "bias": None, "s": floats(3, 2, 6, 3)}
+    assert "state_window 9" in contrib(tmp_path, "CausalConvWithState", x, state_window=9, **form)[0].refused()
+    net, given = contrib(tmp_path, "CausalConvWithState", x, state_window=2, **form)
+    with pytest.raises(Exception, match="state_window states"):
+        net.run(given, "-O2")
+
+
 def test_causal_conv_refused(tmp_path):
     """Several spatial dims, and states that are longer or shorter than the kernel reaches, known and not."""
     def net(**form):

@@ -30,4 +30,8 @@ value_id heads_turned(struct builder *, value_id x, value_id cosines, value_id s
  * sequence). It has max(P, total) rows; those that neither gives are 0. */
 value_id cache_updated(struct rule *, value_id cache, value_id rows, value_id before, expr_id total);
 
+enum { STATES_MOST = 8 }; /* state_window */
+/* The last state of operand [window, ...], from which a run goes on. */
+value_id v_state_last(struct rule *, uint32_t operand, int64_t window);
+
 #endif

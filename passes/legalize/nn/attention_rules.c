@@ -391,20 +391,54 @@ static value_id channels_last(struct builder *b, value_id x, value_id like)
     return b_reshape(b, b_transpose(b, x, perm), out, l.rank);
 }
 
+value_id v_state_last(struct rule *r, uint32_t operand, int64_t window)
+{
+    struct builder *b = r->b;
+    value_id past = rule_in(r, operand);
+    if (!past.i || v_rank(b, past) < 1)
+        return (value_id){0};
+    b_assert(b, ex_eq(b->x, b_dim(b, past, 0), ex_const(b->x, window)), EVAL_SHAPE,
+             "past_state does not have state_window states");
+    return b_squeeze(b, b_slice_axis(b, past, 0, ex_const(b->x, window - 1), ex_const(b->x, 1)), 0);
+}
+
+/* The state after each of the last `window` of x's T positions, [window, ...]: `keep` positions of past state and x
+ * (`padded`), or zeros where that position is not of x. window 0: after the last one. */
+static value_id conv_states(struct rule *r, value_id padded, value_id x, expr_id keep, int64_t window, bool last)
+{
+    struct builder *b = r->b;
+    value_id state[STATES_MOST + 1];
+    expr_id all = b_dim(b, padded, 2), length = b_dim(b, x, 2), zero = ex_const(b->x, 0), lo[3] = {zero, zero, zero},
+            hi[3] = {zero, zero, zero};
+    lo[2] = ex_const(b->x, window);
+    value_id longer = window ? b_pad(b, padded, (value_id){0}, lo, hi, "constant") : padded;
+    for (int64_t k = 0; k < window || k == 0; k++) {
+        int64_t before = window ? window - 1 - k : 0; /* positions behind that one */
+        expr_id from = ex_addc(b->x, ex_sub(b->x, ex_add(b->x, all, lo[2]), keep), -before);
+        value_id s = b_slice_axis(b, longer, 2, window ? from : ex_sub(b->x, all, keep), keep);
+        if (before)
+            s = b_select(b, v_expr(b, ELEM_BOOL, ex_lt(b->x, ex_const(b->x, before), length)), s,
+                         b_splat_like(b, s, 0));
+        s = last ? channels_last(b, s, rule_in(r, 0)) : s;
+        state[k] = window ? b_unsqueeze(b, s, 0) : s;
+    }
+    return window > 1 ? b_concat(b, state, (uint32_t)window, 0) : state[0];
+}
+
 /* Depthwise convolution over past state (else zeros) and input, whose last positions are the state. */
 bool rule_causal_conv(struct rule *r)
 {
     struct builder *b = r->b;
     value_id in = rule_in(r, 0), w = rule_in(r, 1), padded;
-    int64_t channels = 0, one = 1, dilation = rule_int(r, "dilation", 1);
+    int64_t channels = 0, one = 1, dilation = rule_int(r, "dilation", 1), window = rule_int(r, "state_window", 0);
     bool last = rule_int(r, "channels_last", 0) != 0;
     int32_t rank = v_rank(b, in);
     if (!in.i || !w.i)
         return false;
     if ((last ? rank < 3 : rank != 3) || v_rank(b, w) != 3)
         return rule_refuse(r, "the operands have ranks %d and %d", (int)rank, (int)v_rank(b, w));
-    if (rule_int(r, "state_window", 0))
-        return rule_refuse(r, "state_window: states of several positions; export the model with the last one");
+    if (window < 0 || window > STATES_MOST)
+        return rule_bad(r, "state_window %lld", (long long)window);
     if (rule_int(r, "ndim", 1) != 1)
         return rule_refuse(r, "ndim %lld: several spatial dims", (long long)rule_int(r, "ndim", 1));
     if (dilation < 1 || dilation > INT32_MAX)
@@ -415,7 +449,8 @@ bool rule_causal_conv(struct rule *r)
     value_id x = last ? channels_first(b, in) : in;
     expr_id zero = ex_const(b->x, 0), keep = ex_mulc(b->x, ex_addc(b->x, b_dim(b, w, 2), -1), dilation);
     if (rule_has(r, 3)) {
-        value_id both[2] = {last ? channels_first(b, rule_in(r, 3)) : rule_in(r, 3), x};
+        value_id past = window ? v_state_last(r, 3, window) : rule_in(r, 3);
+        value_id both[2] = {last ? channels_first(b, past) : past, x};
         if (v_rank(b, both[0]) == 3)
             b_assert(b, ex_eq(b->x, b_dim(b, both[0], 2), keep), EVAL_SHAPE,
                      "past_state does not have (kernel size - 1) * dilation positions");
@@ -436,8 +471,7 @@ bool rule_causal_conv(struct rule *r)
     if (!rule_str_is(r, "activation", "none", "none"))
         y = b_binary(b, OP_MUL, y, b_unary(b, OP_SIGMOID, y));
     y = b_convert(b, y, v_elem(b, in));
-    value_id state = b_slice_axis(b, padded, 2, ex_sub(b->x, b_dim(b, padded, 2), keep), keep);
     rule_out(r, 0, last ? channels_last(b, y, in) : y);
-    rule_out(r, 1, last ? channels_last(b, state, in) : state);
+    rule_out(r, 1, conv_states(r, padded, x, keep, window, last));
     return y.i != 0;
 }

@@ -7,6 +7,7 @@
  * all steps at once and each state. PyTorch's LSTM may project the output, which is then smaller than the cell's state:
  * operand 8, which ONNX's has not.
  */
+#include "passes/legalize/nn/attention.h"
 #include "passes/legalize/nn/window.h"
 
 #include <string.h>
@@ -368,6 +369,8 @@ struct linear_attention {
     value_id q, k, v, decay, beta; /* [steps, B, H, d] in f32; decay and beta {0} when the rule has none */
     value_id scale; /* rank 0 */
     int64_t group; /* query heads per key head, 1 where keys are more */
+    expr_id first; /* step that a loop begins with */
+    bool keeps; /* its states */
 };
 
 /* (B, T, H * d) -> [T, B, H, d]. */
@@ -388,6 +391,7 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
 {
     const struct linear_attention *a = data;
     struct builder *b = r->b;
+    iter = ex_is(b->x, a->first, 0) ? iter : b_binary(b, OP_ADD, iter, v_expr(b, ELEM_I64, a->first));
     value_id s = carried[0], q = b_gather(b, a->q, iter, 0), k = b_gather(b, a->k, iter, 0),
              v = b_gather(b, a->v, iter, 0);
     if (a->decay.i)
@@ -404,8 +408,42 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
     expr_id out[3] = {dq.d[0], dq.d[1], b_dim(b, s, 3)};
     value_id y = b_reshape(b, b_matmul(b, b_reshape(b, q, folded, 4), s), out, 3);
     scan[0] = b_binary(b, OP_MUL, y, a->scale);
+    if (a->keeps)
+        scan[1] = s;
     next[0] = s;
     return scan[0].i != 0;
+}
+
+/* The steps of the sequence, in one loop, or with a window of states in two: those of the last steps are kept. *y: what
+ * comes of all steps, [T, B, H, dv]; *state: after the last one, or [window, B, Hkv, dk, dv] with zeros for steps that
+ * are not of this run. */
+static bool linear_steps(struct rule *r, struct linear_attention *a, int64_t window, value_id *state, value_id *y)
+{
+    struct builder *b = r->b;
+    expr_id steps = b_dim(b, a->q, 0), none = ex_const(b->x, 0);
+    expr_id kept = window ? ex_min(b->x, steps, ex_const(b->x, window)) : none, rest = ex_sub(b->x, steps, kept);
+    struct counted_loop loop = {.trips = rest, .body = linear_step, .data = a, .n_carried = 1, .n_scan = 1};
+    value_id part[2], last[2];
+    a->first = none;
+    if (!window || !ex_is(b->x, rest, 0)) {
+        if (!state->i || !rule_counted_loop(r, &loop, state, &part[0]))
+            return false;
+        *y = part[0];
+    }
+    if (!window)
+        return true;
+    a->first = rest;
+    a->keeps = true;
+    loop.trips = kept;
+    loop.n_scan = 2;
+    if (!state->i || !rule_counted_loop(r, &loop, state, last))
+        return false;
+    part[1] = last[0];
+    *y = ex_is(b->x, rest, 0) ? last[0] : b_concat(b, part, 2, 0);
+    expr_id lo[5] = {ex_sub(b->x, ex_const(b->x, window), kept), none, none, none, none},
+            hi[5] = {none, none, none, none, none};
+    *state = b_pad(b, last[1], (value_id){0}, lo, hi, "constant");
+    return state->i != 0;
 }
 
 /* Each of the heads of x [T, B, H, d] as often as makes so many of them. */
@@ -471,20 +509,19 @@ bool rule_linear_attention(struct rule *r)
     int64_t hq = rule_int(r, "q_num_heads", 0), hk = rule_int(r, "kv_num_heads", 0);
     if (hq < 1 || hk < 1 || hq > INT32_MAX || hk > INT32_MAX || (hq % hk && hk % hq))
         return rule_bad(r, "%lld query heads, %lld key heads", (long long)hq, (long long)hk);
-    if (rule_int(r, "state_window", 0))
-        return rule_refuse(r, "state_window: states of several tokens; export the model with the last one");
+    int64_t window = rule_int(r, "state_window", 0);
+    if (window < 0 || window > STATES_MOST)
+        return rule_bad(r, "state_window %lld", (long long)window);
     if (!linear_read(r, &a, hq, hk))
         return false;
     value_id state, y;
     if (rule_has(r, 3)) {
-        state = b_convert(b, rule_in(r, 3), ELEM_F32);
+        state = b_convert(b, window ? v_state_last(r, 3, window) : rule_in(r, 3), ELEM_F32);
     } else {
         expr_id dims[4] = {b_dim(b, a.q, 1), ex_const(b->x, hk), b_dim(b, a.k, 3), b_dim(b, a.v, 3)};
         state = b_splat_f64(b, ELEM_F32, 0, dims, 4);
     }
-    struct counted_loop loop = {
-        .trips = b_dim(b, a.q, 0), .body = linear_step, .data = &a, .n_carried = 1, .n_scan = 1};
-    if (!state.i || !rule_counted_loop(r, &loop, &state, &y))
+    if (!linear_steps(r, &a, window, &state, &y))
         return false;
     static const int64_t perm[] = {1, 0, 2, 3}; /* [T, B, Hq, dv] -> (B, T, Hq * dv) */
     const struct dims d = b_dims(b, y);
