@@ -54,7 +54,8 @@ static const char usage[] =
     "  -S TEXT     what the system says first   -j THREADS  1 unless given\n"
     "  -i          numbers of tokens, no text   -v          speed and memory on standard error\n"
     "  --speculate         guess tokens by the text so far, verify several at once: the same tokens, sooner\n"
-    "  --lora=FILE         an adapter of PEFT, for a network of mcc --lora: adapter_model.safetensors, or its folder\n"
+    "  --lora=FILE         an adapter of PEFT, for a network of mcc --lora: adapter_model.safetensors, or its folder;\n"
+    "                      or an .onnx_adapter file\n"
     "  --draft=SMALL.so    guess by a smaller model with the same tokens, too\n";
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */

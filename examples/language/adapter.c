@@ -1,4 +1,5 @@
-/* PEFT's tensors to the network's inputs: by name, turned, scaled, and with zeros for what is not adapted. */
+/* PEFT's tensors, or those of an .onnx_adapter file, to the network's inputs: by name, turned, scaled, and with zeros
+ * for what is not adapted. */
 #include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
@@ -10,12 +11,13 @@
 #include "adapter.h"
 #include "half.h"
 #include "meta.h"
+#include "onnx_adapter.h"
 #include "safetensors.h"
 #include "tokens.h"
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 
-enum { NAME_MAX_BYTES = 200 };
+enum { NAME_MAX_BYTES = 200, RANK_MAX = 4096 }; /* of inputs without a maximum */
 
 /* What a module of a layer is called by transformers, by onnxruntime-genai's builder behind model.layers.N., and in
  * GGUF files behind blk.N. */
@@ -49,6 +51,7 @@ struct reading {
     struct adapter *a;
     const struct decoder *d;
     struct safetensors file;
+    struct onnx_adapter onnx;        /* instead of the other two */
     json_t *config;
     struct pair *pair;
     size_t n;
@@ -134,14 +137,19 @@ static double by_module(const struct reading *r, const char *patterns, const cha
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
+static const char *const ends[] = DECODER_LORA_ENDS;
+enum { END_OF_PEFT = 1 };
+
 /* The input of that product's matrix A; -1: there is none. */
 static int port_find(const struct decoder *d, const char *product, const char *matrix)
 {
     char name[2 * NAME_MAX_BYTES];
-    snprintf(name, sizeof name, "%s.lora_%s", product, matrix);
-    for (uint32_t k = 0; k < d->api->n_in; k++)
-        if (d->in[k].adapts && !strcmp(d->api->in[k].name, name))
-            return (int)k;
+    for (size_t i = 0; i < COUNT(ends); i++) {
+        snprintf(name, sizeof name, "%s.lora_%s%s", product, matrix, ends[i]);
+        for (uint32_t k = 0; k < d->api->n_in; k++)
+            if (d->in[k].adapts && !strcmp(d->api->in[k].name, name))
+                return (int)k;
+    }
     return -1;
 }
 
@@ -183,7 +191,7 @@ static int place_find(const struct reading *r, const char *module, struct pair *
     snprintf(name, sizeof name, "%s", module);
     a = a < 0 ? port_find(r->d, name, "A") : a;
     if (a < 0 && sscanf(module, "model.layers.%9d.%n", &layer, &at) == 1 && at > 0 && layer >= 0) {
-        while (n < end && strcmp(n->module, module + at))
+        while (n < end && strcmp(n->module, module + at) && strcmp(n->genai, module + at))
             n++;
         if (n == end)
             return 0;
@@ -223,24 +231,46 @@ static const char *other(struct pair *p)
     return p->name;
 }
 
+static const char *why_not(const struct reading *r)
+{
+    return r->onnx.data ? r->onnx.why : r->file.why;
+}
+
+/* Both as PEFT has them, [out, in]: the other files turn them. */
+static int shape_of(struct reading *r, const char *name, int64_t shape[2])
+{
+    if (!r->onnx.data)
+        return safetensors_shape(&r->file, name, shape);
+    int ok = onnx_adapter_shape(&r->onnx, name, shape);
+    int64_t in = shape[0];
+    shape[0] = shape[1];
+    shape[1] = in;
+    return ok;
+}
+
+static float *numbers_of(struct reading *r, const char *name)
+{
+    return r->onnx.data ? onnx_adapter_read_turned(&r->onnx, name) : safetensors_read(&r->file, name);
+}
+
 /* The ranks of several pairs of one product lie behind one another. */
 static int pair_check(struct reading *r, struct pair *p, const char *module)
 {
-    int64_t a[2], b[2];
-    if (!safetensors_shape(&r->file, p->name, a) || !safetensors_shape(&r->file, other(p), b))
-        return refuse(r, "%.250s", r->file.why);
+    int64_t a[2] = {0}, b[2] = {0};
+    if (!shape_of(r, p->name, a) || !shape_of(r, other(p), b))
+        return refuse(r, "%.250s", why_not(r));
     other(p);
     p->rank = a[0];
     if (p->rank < 1 || a[1] != p->in || b[0] != p->out || b[1] != p->rank)
         return refuse(r, "%.150s: matrices [%lld, %lld] and [%lld, %lld] for a product of %lld to %lld", module,
                       (long long)a[0], (long long)a[1], (long long)b[0], (long long)b[1], (long long)p->in,
                       (long long)p->out);
-    if ((double)p->rank != by_module(r, "rank_pattern", "r", module))
+    if (r->config && (double)p->rank != by_module(r, "rank_pattern", "r", module))
         return refuse(r, "%.150s has rank %lld, which adapter_config.json does not say", module, (long long)p->rank);
     if (p->heads < 0 || (p->heads && p->out % (2 * p->heads)))
         return refuse(r, "%.150s: %lld rows are not those of %lld heads", module, (long long)p->out,
                       (long long)p->heads);
-    double alpha = by_module(r, "alpha_pattern", "lora_alpha", module);
+    double alpha = r->config ? by_module(r, "alpha_pattern", "lora_alpha", module) : (double)p->rank;
     int root = json_is_true(json_object_get(r->config, "use_rslora"));
     p->scale = alpha / (root ? sqrt((double)p->rank) : (double)p->rank);
     p->row = r->ranks[p->a];
@@ -249,52 +279,70 @@ static int pair_check(struct reading *r, struct pair *p, const char *module)
     return 1;
 }
 
+/* The pair that tensor `key` is A of. */
+static int pair_add(struct reading *r, const char *key)
+{
+    static const char head[] = "base_model.model.", letters[] = ".lora_A";
+    struct pair *p = &r->pair[r->n];
+    char module[NAME_MAX_BYTES + 64];
+    size_t n = strlen(key), end = END_OF_PEFT, front = r->onnx.data ? 0 : sizeof head - 1, tail = sizeof letters - 1;
+    if (n >= NAME_MAX_BYTES)
+        return refuse(r, "tensor '%.200s' is not understood", key);
+    for (size_t i = 0; r->onnx.data && i < COUNT(ends); i++) /* the longest is the last */
+        if (i == 0 || (n > strlen(ends[i]) && !strcmp(key + n - strlen(ends[i]), ends[i])))
+            end = i;
+    tail += strlen(ends[end]);
+    if (n <= front + tail || strncmp(key, head, front) || strcmp(key + n - strlen(ends[end]), ends[end]))
+        return refuse(r, "tensor '%.200s' is not understood", key);
+    snprintf(module, sizeof module, "%s", key);
+    size_t letter = n - strlen(ends[end]) - 1;
+    int second = module[letter] == 'B';
+    if (second)
+        module[letter] = 'A';
+    if (strncmp(module + n - tail, letters, sizeof letters - 1))
+        return refuse(r, "tensor '%.200s' is not understood", key);
+    if (second) {
+        int64_t shape[2];
+        int there = r->onnx.data ? onnx_adapter_shape(&r->onnx, module, shape)
+                                 : json_object_get(r->file.header, module) != NULL;
+        return there || refuse(r, "there is no tensor '%.200s'", module);
+    }
+    module[n - tail] = 0;
+    if (!place_find(r, module + front, p))
+        return refuse(r, "the network has no input for an adapter of '%.150s': mcc --lora=RANK, with its name if any",
+                      module + front);
+    snprintf(p->name, sizeof p->name, "%s", key);
+    p->letter = letter;
+    r->n++;
+    return pair_check(r, p, module + front);
+}
+
 static int pairs_find(struct reading *r)
 {
-    static const char head[] = "base_model.model.", end[] = ".lora_A.weight";
     const char *key;
     json_t *value;
-    r->pair = calloc(json_object_size(r->file.header) + 1, sizeof *r->pair);
+    r->pair = calloc((r->onnx.data ? r->onnx.n : json_object_size(r->file.header)) + 1, sizeof *r->pair);
     r->ranks = calloc(r->d->api->n_in + 1, sizeof *r->ranks);
     if (!r->pair || !r->ranks)
         return refuse(r, "no memory");
+    for (uint32_t i = 0; i < r->onnx.n; i++) {
+        const char *name = onnx_adapter_name(&r->onnx, i);
+        if (!name)
+            return refuse(r, "%.250s", r->onnx.why);
+        if (!pair_add(r, name))
+            return 0;
+    }
     json_object_foreach(r->file.header, key, value)
     {
-        struct pair *p = &r->pair[r->n];
-        char module[NAME_MAX_BYTES + 64];
-        size_t n = strlen(key), tail = sizeof end - 1, front = sizeof head - 1;
-        if (!strcmp(key, "__metadata__"))
-            continue;
-        if (n <= front + tail || n >= NAME_MAX_BYTES)
-            return refuse(r, "tensor '%.200s' is not understood", key);
-        snprintf(module, sizeof module, "%s", key);
-        size_t letter = n - strlen("A.weight");
-        int second = module[letter] == 'B';
-        if (second)
-            module[letter] = 'A';
-        if (strncmp(module, head, front) || strcmp(module + n - tail, end))
-            return refuse(r, "tensor '%.200s' is not understood", key);
-        if (second) {
-            if (!json_object_get(r->file.header, module))
-                return refuse(r, "there is no tensor '%.200s'", module);
-            continue;
-        }
-        module[n - tail] = 0;
-        if (!place_find(r, module + front, p))
-            return refuse(r,
-                          "the network has no input for an adapter of '%.150s': mcc --lora=RANK, with its name if any",
-                          module + front);
-        snprintf(p->name, sizeof p->name, "%s", key);
-        p->letter = letter;
-        r->n++;
-        if (!pair_check(r, p, module + front))
+        if (strcmp(key, "__metadata__") && !pair_add(r, key))
             return 0;
     }
     int64_t most = r->n ? r->d->api->sym[r->d->api->in[r->pair[0].a].dims[1].symbol].max : 0;
     if (r->n == 0)
         return refuse(r, "the file has no adapter");
-    return r->a->rank <= most || refuse(r, "the adapter needs a rank of %lld, the network has room for %lld",
-                                        (long long)r->a->rank, (long long)most);
+    return r->a->rank <= (most ? most : RANK_MAX) ||
+           refuse(r, "the adapter needs a rank of %lld, the network has room for %lld", (long long)r->a->rank,
+                  (long long)(most ? most : RANK_MAX));
 }
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */
@@ -353,7 +401,7 @@ static int pair_fill(struct reading *r, struct pair *p)
 {
     const mcc_port *in = r->d->api->in;
     int64_t rank = r->a->rank, width = in[p->b].dims[1].extent;
-    float *a = safetensors_read(&r->file, p->name), *b = a ? safetensors_read(&r->file, other(p)) : NULL;
+    float *a = numbers_of(r, p->name), *b = a ? numbers_of(r, other(p)) : NULL;
     for (int64_t j = 0; b && j < p->rank; j++)
         for (int64_t i = 0; i < p->in; i++)
             put(r->a->data[p->a], in[p->a].dtype, i * rank + p->row + j, a[j * p->in + i]);
@@ -364,7 +412,7 @@ static int pair_fill(struct reading *r, struct pair *p)
     int ok = b != NULL;
     free(a);
     free(b);
-    return ok || refuse(r, "%.250s", r->file.why);
+    return ok || refuse(r, "%.250s", why_not(r));
 }
 
 /* ---- for others -------------------------------------------------------------------------------------------------- */
@@ -384,20 +432,31 @@ static int paths_of(struct reading *r, const char *path, char file[4096], char c
     return 1;
 }
 
-int adapter_read(struct adapter *a, const struct decoder *d, const char *path)
+static int peft_open(struct reading *r, const char *path)
 {
     char file[4096], config[4096], why[TOKENS_WHY] = "";
+    if (!paths_of(r, path, file, config))
+        return 0;
+    if (!safetensors_open(&r->file, file))
+        return refuse(r, "%.250s", r->file.why);
+    r->config = json_read(config, why);
+    return r->config ? config_check(r) : refuse(r, "%.250s", why);
+}
+
+int adapter_read(struct adapter *a, const struct decoder *d, const char *path)
+{
     struct reading r = {.a = a, .d = d};
     *a = (struct adapter){.n = d->api->n_in, .data = calloc(d->api->n_in + 1, sizeof *a->data)};
-    int ok = a->data ? paths_of(&r, path, file, config) : refuse(&r, "no memory");
-    ok = ok && (safetensors_open(&r.file, file) || refuse(&r, "%.250s", r.file.why));
-    if (ok && !(r.config = json_read(config, why)))
-        ok = refuse(&r, "%.250s", why);
-    ok = ok && config_check(&r);
+    int ok = a->data ? 1 : refuse(&r, "no memory");
+    if (ok && onnx_adapter_is(path))
+        ok = onnx_adapter_open(&r.onnx, path) || refuse(&r, "%.250s", r.onnx.why);
+    else
+        ok = ok && peft_open(&r, path);
     ok = ok && pairs_find(&r) && room_make(&r);
     for (size_t i = 0; ok && i < r.n; i++)
         ok = pair_fill(&r, &r.pair[i]);
     safetensors_close(&r.file);
+    onnx_adapter_close(&r.onnx);
     json_decref(r.config);
     free(r.pair);
     free(r.ranks);

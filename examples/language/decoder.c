@@ -79,15 +79,23 @@ static int cache_shape(struct decoder *d, int k, mcc_error *error)
     return 1;
 }
 
-/* 1 + the dim that is the rank; 0: not an input of an adapter. */
-static int adapts(const mcc_api *api, const mcc_port *port)
+/* 1 + the dim that is the rank; 0: not an input of an adapter. mcc --lora names it PATH.lora_A, other exporters add
+ * what decoder.h says. */
+static int adapts(const mcc_port *port)
 {
-    size_t n = strlen(port->name), tail = strlen(".lora_A");
-    int dim = n > tail && strncmp(port->name + n - tail, ".lora_", tail - 1) == 0 ? port->name[n - 1] == 'A' : -1;
-    int symbol = dim >= 0 && port->ndim == 2 && port->dims[dim].extent == -1 ? port->dims[dim].symbol : -1;
+    static const char *const ends[] = DECODER_LORA_ENDS;
+    const char *at = strstr(port->name, ".lora_");
+    for (const char *more = at; more; more = strstr(more + 1, ".lora_"))
+        at = more;
+    int dim = at && (at[6] == 'A' || at[6] == 'B') ? at[6] == 'A' : -1, ended = 0;
+    for (size_t i = 0; dim >= 0 && i < sizeof ends / sizeof *ends; i++)
+        ended |= strcmp(at + 7, ends[i]) == 0;
     int numbers = (port->dtype.code == kDLFloat && (port->dtype.bits == 32 || port->dtype.bits == 16)) ||
                   (port->dtype.code == kDLBfloat && port->dtype.bits == 16);
-    return numbers && symbol >= 0 && strcmp(api->sym[symbol].name, "lora_rank") == 0 ? 1 + dim : 0;
+    return ended && numbers && port->ndim == 2 && port->dims[dim].symbol >= 0 && port->dims[dim].extent == -1 &&
+                   port->dims[!dim].extent > 0
+               ? 1 + dim
+               : 0;
 }
 
 /* What mcc adds to a cache's name for the scales of its integers (--cache-type=int8), which are kept as the cache is;
@@ -122,7 +130,7 @@ static int ports_find(struct decoder *d, const struct decoder_names *names, mcc_
         return fail(error, "the network has no input '%s' or no output '%s'", names->ids, names->logits);
     for (uint32_t k = 0; k < api->n_in; k++) {
         d->in[k].output = -1;
-        d->in[k].adapts = adapts(api, &api->in[k]);
+        d->in[k].adapts = adapts(&api->in[k]);
         const char *tail = scales_of(api->in[k].name);
         for (const struct decoder_cache *c = names->caches; c && c->past; c++)
             if (layer_of(c->past, tail, api->in[k].name, digits)) {

@@ -24,14 +24,17 @@ struct decoder_names {
     int64_t window;              /* rows of the caches that hold a window and not the whole text; 0: there are none */
 };
 
+/* What stands behind .lora_A and .lora_B in names of inputs: nothing where mcc --lora made them. */
+#define DECODER_LORA_ENDS {"", ".weight", ".MatMul.weight"}
+
 struct decoder_port {
     int output;                  /* of a cache: the output that goes on with it; -1: no cache */
     int fixed, bound;            /* bound: by decoder_bind */
-    int adapts;                  /* of an adapter: 1 + the dim that is the rank (mcc --lora); 0: of none */
+    int adapts;                  /* of an adapter: 1 + the dim that is the rank, which is open; 0: of none */
     int64_t room;                /* of a cache that grows within a maximum; 0: it does not */
-    int64_t window;              /* rows of a cache of a window, which past and present have alike; 0: it is of the whole */
+    int64_t window; /* rows of a cache of a window, which past and present have alike; 0: it is of the whole */
     int64_t shape[8], present_shape[4], strides[4];
-    DLTensor tensor, present;    /* present: of a shared cache, the output */
+    DLTensor tensor, present; /* present: of a shared cache, the output */
     DLManagedTensorVersioned *held; /* the step before gave it */
 };
 
@@ -39,9 +42,9 @@ struct decoder {
     mcc_lib *lib;
     const mcc_api *api;
     mcc_ctx *ctx;
-    struct decoder_port *in;     /* of every input */
+    struct decoder_port *in; /* of every input */
     int ids, mask, positions, logits, shared;
-    int windows;                 /* caches of a window: what they have forgotten cannot be had back */
+    int windows; /* caches of a window: what they have forgotten cannot be had back */
     int64_t rows, n, vocabulary; /* room for tokens, tokens that the caches hold, words */
     int64_t slots; /* sequences that the caches have room for (streams.h); decoder_feed is of the first */
     int64_t *counted; /* 0, 1, 2, ... rows */

@@ -47,4 +47,15 @@ static inline uint16_t float_bf16(float x)
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? bits >> 16 | 0x40 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+enum number_type { NUMBER_F32, NUMBER_F16, NUMBER_BF16 };
+
+/* 4 or 2 bytes of a file, little-endian. */
+static inline float number_decode(const unsigned char *at, enum number_type type)
+{
+    uint32_t low = at[0] | (uint32_t)at[1] << 8;
+    return type == NUMBER_F16    ? half_float((uint16_t)low)
+           : type == NUMBER_BF16 ? float_of(low << 16)
+                                 : float_of(low | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
+}
+
 #endif

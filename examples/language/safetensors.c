@@ -12,9 +12,9 @@ enum { HEADER_MAX = 1 << 24, DIM_MAX = 1 << 30 };
 static const struct type {
     const char *name;
     uint64_t bytes;
-} types[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2}};
+} types[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2}}; /* in the order of number_type */
 
-enum { F32, F16, BF16, TYPES };
+enum { TYPES = sizeof types / sizeof *types };
 
 struct matrix {
     int64_t shape[2];
@@ -107,15 +107,6 @@ int safetensors_shape(struct safetensors *s, const char *name, int64_t shape[2])
     return ok;
 }
 
-/* 2 or 4 bytes, little-endian. */
-static float decoded(const unsigned char *at, int type)
-{
-    uint32_t low = at[0] | (uint32_t)at[1] << 8;
-    return type == F16    ? half_float((uint16_t)low)
-           : type == BF16 ? float_of(low << 16)
-                          : float_of(low | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
-}
-
 float *safetensors_read(struct safetensors *s, const char *name)
 {
     struct matrix m;
@@ -131,7 +122,7 @@ float *safetensors_read(struct safetensors *s, const char *name)
         return NULL;
     }
     for (size_t i = 0; i < count; i++) /* bytes of narrow numbers are at the end: none is overwritten before its turn */
-        numbers[i] = decoded(raw + i * each, m.type);
+        numbers[i] = number_decode(raw + i * each, (enum number_type)m.type);
     return numbers;
 }
 

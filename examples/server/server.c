@@ -67,7 +67,7 @@ static const char usage[] =
     "  -j THREADS  of the network, 1            -g SECONDS  for running answers when asked to end, 30\n"
     "  -i SECONDS  after which an idle connection is closed, 30\n"
     "  --lora=NAME=FILE    an adapter of PEFT that requests choose by its name, for a network of mcc --lora:\n"
-    "              adapter_model.safetensors, or its folder; several times for several\n";
+    "              adapter_model.safetensors, its folder, or an .onnx_adapter file; several times for several\n";
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 

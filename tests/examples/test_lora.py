@@ -7,6 +7,7 @@ import subprocess
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import numpy_helper
 
@@ -17,7 +18,7 @@ from gguf import babyllama, vocabularies
 from support.compare import node
 from support.decoder import Compiled
 from support.tokens import needs_jansson
-from support.tool import BUILD, ROOT, compile_to
+from support.tool import BUILD, ROOT, compile_to, value
 
 pytestmark = needs_jansson
 MODULES = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
@@ -246,6 +247,86 @@ def test_numbers_of_16_bits(tmp_path):
     rounded = ((bits + 0x7fff + (bits >> 16 & 1)) >> 16).astype(np.uint16)
     assert np.array_equal(half[number], want[number]) and np.array_equal(brain[number], rounded[number])
     assert ((half[~number] & 0x7fff) > 0x7c00).all() and ((brain[~number] & 0x7fff) > 0x7f80).all()
+
+
+# ---- .onnx_adapter
+
+def onnx_adapter(path, pairs, name=lambda m, x: f"{m}.lora_{x}.MatMul.weight", real=np.float32):
+    """As ONNX Runtime writes it: A [in, rank], B [rank, out], scaled."""
+    made = onnxruntime.AdapterFormat()
+    made.set_adapter_version(1), made.set_model_version(1)
+    turned = {name(m, x): np.ascontiguousarray(w.T.astype(real)) for m, pair in pairs.items() for x, w in zip("AB", pair)}
+    made.set_parameters({n: onnxruntime.OrtValue.ortvalue_from_numpy(w) for n, w in turned.items()})
+    made.export_adapter(str(path))
+    return path
+
+
+@pytest.mark.parametrize("name", ["{m}.lora_{x}", "{m}.lora_{x}.weight", "{m}.lora_{x}.MatMul.weight"])
+@pytest.mark.parametrize("real", [np.float32, np.float16])
+def test_onnx_adapter(program, network, tmp_path, name, real):
+    """The same as PEFT's file with the same numbers, its scale in B."""
+    pairs = {m: (a.astype(real), b.astype(real)) for m, (a, b) in drawn(MODULES[:2] + MODULES[5:], 3).items()}
+    file = onnx_adapter(tmp_path / "a.onnx_adapter", pairs, lambda m, x: name.format(m=m, x=x), real)
+    folder = save(tmp_path / "adapter", tensors_of({m: (a.astype(np.float32), b.astype(np.float32)) for m, (a, b) in pairs.items()})[0], lora_alpha=4)
+    assert chat(program, "--lora", file, network) == chat(program, "--lora", folder, network) != chat(program, network)
+
+
+def own_inputs(path, modules):
+    """A builder's file whose adapters are inputs of its own, as onnxruntime-genai has them."""
+    model = onnx.load(builders(path, 0))
+    for n in list(model.graph.node):
+        module = n.name[1:].rsplit("/", 1)[0].replace("/", ".")
+        if module.replace(".attn.", ".self_attn.").split(".", 3)[-1] not in modules or n.op_type != "MatMul":
+            continue
+        in_, out = SIZES[module.replace(".attn.", ".self_attn.").split(".", 3)[-1]]
+        a, b = (f"{module}.lora_{x}.MatMul.weight" for x in "AB")
+        model.graph.input.extend([value(a, [in_, "r"]), value(b, ["r", out])])
+        at, end = list(model.graph.node).index(n), n.output[0]
+        n.output[0] = f"{module}.plain"
+        for k, made in enumerate([node("MatMul", f"{n.input[0]} {a}", f"{a}.out"), node("MatMul", f"{a}.out {b}", f"{b}.out"),
+                                  node("Add", f"{module}.plain {b}.out", end)]):
+            model.graph.node.insert(at + 1 + k, made)
+    onnx.save(model, path)
+    return path
+
+
+def test_inputs_of_the_file(program, tmp_path):
+    """Adapters that the exporter made inputs, under the names that the .onnx_adapter file has; PEFT's file fits too, and none is the plain network."""
+    pairs, (folder, _) = drawn(MODULES[:1] + MODULES[6:], 4), letters_folder(tmp_path / "model")
+    network = compile_to(tmp_path / "m.so", own_inputs(tmp_path / "m.onnx", MODULES), *FLAGS)
+    plain = compile_to(tmp_path / "plain.so", builders(tmp_path / "plain.onnx", 0), *FLAGS)
+    file = onnx_adapter(tmp_path / "a.onnx_adapter", {m.replace("self_attn", "attn"): p for m, p in pairs.items()})
+    found = chat(program, "--lora", file, folder, network)
+    assert found == chat(program, "--lora", save(tmp_path / "adapter", tensors_of(pairs)[0], lora_alpha=4), folder, network)
+    assert found != chat(program, folder, network) == chat(program, folder, plain)
+    same_but_for_ties(found, compile_to(tmp_path / "merged.so", builders(tmp_path / "merged.onnx", 0, pairs), "-q"))
+
+
+def test_onnx_adapters_that_are_refused(program, network, tmp_path):
+    """Names, shapes and types; damage at any place, and every end cut off: an answer or a refusal. The program has AddressSanitizer and UBSan."""
+    pairs, at = drawn(MODULES[:1], 2), "model.layers.0.self_attn.q_proj"
+    file, zeros = tmp_path / "a.onnx_adapter", np.zeros
+    a, b = zeros((4, 128), np.float32), zeros((128, 4), np.float32)
+    for wrong, text in (({at: (a[:, 1:], b)}, "for a product of 128 to 128"), ({at: (a, b[:, 1:])}, "for a product"),
+                        ({at: (a[:0], b[:, :0])}, "for a product"), ({"model.layers.9.self_attn.q_proj": (a, b)}, "no input for an adapter"),
+                        ({at: (zeros((17, 128), np.float32), zeros((128, 17), np.float32))}, "room for 16")):
+        assert text in run(program, "--lora", onnx_adapter(file, wrong), network, "x", status=1)
+    assert "not of f32" in run(program, "--lora", onnx_adapter(file, pairs, real=np.float64), network, "x", status=1)
+    for name in ("{m}.lora_{x}.MatMul.weight_Q4", "{m}.lora_C{x}", "{x}.{m}", "{m}.lora_{x}." + "w" * 300):
+        text = run(program, "--lora", onnx_adapter(file, pairs, lambda m, x: name.format(m=m, x=x)), network, "x", status=1)
+        assert "is not understood" in text
+    assert "has no adapter" in run(program, "--lora", onnx_adapter(file, {}), network, "x", status=1)
+    apart = onnx_adapter(file, pairs, lambda m, x: f"{m}{'' if x == 'A' else 0}.lora_{x}")
+    assert "there is no tensor" in run(program, "--lora", apart, network, "x", status=1)
+    good, rng = onnx_adapter(file, {at: pairs[at]}).read_bytes(), random.Random(7)
+    heads = [k for k in range(len(good)) if good[k] or k % 4 == 0][:120] + list(range(len(good) - 200, len(good)))
+    for k in range(150):
+        bad = bytearray(good)
+        for _ in range(rng.randrange(1, 3)):
+            bad[rng.choice(heads)] = rng.choice((0, 1, 4, 127, 128, 255, rng.randrange(256)))
+        file.write_bytes(bytes(bad[:rng.randrange(len(bad))] if k % 3 == 0 else bad))
+        done = subprocess.run([program, "-n", "1", "--lora", file, network, "x"], capture_output=True, text=True, errors="replace", timeout=60)
+        assert done.returncode in (0, 1) and bool(done.stderr) == done.returncode and "ERROR" not in done.stderr, done.stderr
 
 
 # ---- refusals
