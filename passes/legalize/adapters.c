@@ -22,17 +22,28 @@ struct adapters {
     uint32_t n;
 };
 
-/* The sizes of a product by a constant matrix, and the type in which it computes. */
-struct linear {
-    int64_t in, out;
-    enum elem elem;
-};
-
 static const struct node *constant_of(const struct graph *g, value_id v)
 {
     const struct node *n = v.i ? value_node(g, v) : NULL;
     return n && n->op == OP_CONSTANT ? n : NULL;
 }
+
+/* The constant that v is, or that it is dequantized from; *elem: the type of its numbers. */
+static const struct type *weights_of(const struct graph *g, value_id v, enum elem *elem)
+{
+    const struct node *n = v.i ? value_node(g, v) : NULL;
+    bool pair = n && n->op == OP_IMPORTED && !*n->domain && !strcmp(n->op_type, "DequantizeLinear") && n->n_in > 1 &&
+                constant_of(g, n->in[0]) && constant_of(g, n->in[1]);
+    const struct type *t = pair ? value_type(g, n->in[0]) : constant_of(g, v) ? value_type(g, v) : NULL;
+    *elem = pair ? value_type(g, n->in[1])->elem : t ? t->elem : ELEM_NONE;
+    return t;
+}
+
+/* The sizes of a product by a constant matrix, and the type in which it computes. */
+struct linear {
+    int64_t in, out;
+    enum elem elem;
+};
 
 static int64_t extent(const struct graph *g, const struct type *t, int32_t d)
 {
@@ -42,29 +53,36 @@ static int64_t extent(const struct graph *g, const struct type *t, int32_t d)
 
 static bool is_linear(const struct graph *g, const struct node *n, struct linear *l)
 {
-    if (n->op != OP_IMPORTED || n->n_in < 2 || n->n_out != 1 || constant_of(g, n->in[0]) || !constant_of(g, n->in[1]))
+    enum elem elem;
+    if (n->op != OP_IMPORTED || n->n_in < 2 || n->n_out != 1 || constant_of(g, n->in[0]))
         return false;
-    const struct type *w = value_type(g, n->in[1]);
-    bool onnx = !*n->domain, turned = node_int(n, "transB", 0);
+    const struct type *w = weights_of(g, n->in[1], &elem);
+    if (!w)
+        return false;
+    bool aten = !strcmp(n->domain, "aten") && !strcmp(n->op_type, "linear.default");
+    bool onnx = !*n->domain && (!strcmp(n->op_type, "MatMul") || !strcmp(n->op_type, "Gemm"));
+    bool turned = aten || node_int(n, "transB", 0);
     if (!strcmp(n->domain, "com.microsoft") && !strcmp(n->op_type, "MatMulNBits") && n->n_in > 2) {
         *l = (struct linear){node_int(n, "K", 0), node_int(n, "N", 0),
                              constant_of(g, n->in[2]) ? value_type(g, n->in[2])->elem : ELEM_NONE};
     } else if (!strcmp(n->domain, "ggml") && !strcmp(n->op_type, "MulMat")) {
         *l = (struct linear){node_int(n, "columns", 0), extent(g, w, 0), ELEM_F32};
-    } else if (w->rank == 2 && onnx && (!strcmp(n->op_type, "MatMul") || !strcmp(n->op_type, "Gemm"))) {
-        *l = (struct linear){extent(g, w, turned), extent(g, w, !turned),
-                             node_int(n, "transA", 0) ? ELEM_NONE : w->elem};
+    } else if (w->rank == 2 && (onnx || aten)) {
+        *l = (struct linear){extent(g, w, turned), extent(g, w, !turned), node_int(n, "transA", 0) ? ELEM_NONE : elem};
     } else {
         return false;
     }
     return l->in > 0 && l->out > 0 && l->elem != ELEM_NONE && elem_class(l->elem) == 'F';
 }
 
-/* The product's path with dots, without the operator's own part: scratch memory. */
+/* The product's path with dots, without the operator's own part (of a .pt2 what is behind the module): scratch
+ * memory. */
 static char *path_of(struct adapters *a, const struct node *n)
 {
     const char *label = source_label(source_get(a->g->ctx, n->src));
-    char *path = arena_strdup(&a->scratch, label + (*label == '/'));
+    char *path = arena_strdup(&a->scratch, label + (*label == '/')), *own = strrchr(path, '/');
+    if (own && !strcmp(n->domain, "aten"))
+        *own = 0;
     for (char *c = path; *c; c++)
         *c = *c == '/' ? '.' : *c;
     char *last = strrchr(path, '.');

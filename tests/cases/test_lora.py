@@ -8,6 +8,7 @@ import pytest
 from onnx import TensorProto as T
 
 from gguf.decoders import Model as Drawn
+from pt2.writer import Program
 from support.artifact import Artifact
 from support.compare import Model, floats, node
 from support.decoder import Compiled
@@ -84,6 +85,53 @@ def test_targets(tmp_path):
         want = merged(x, w, [(np.zeros((WIDTH, 1)), np.zeros((1, 40))), pair, (np.zeros((WIDTH, 1)), np.zeros((1, WORDS)))])
         (y,) = a.run([x, *pair])
         assert np.abs(y - want).max() <= 2e-5 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("kind", ["blocks", "column", "bytes"])
+def test_pairs(tmp_path, kind):
+    """Weights that a DequantizeLinear widens: 4 bits in blocks, as onnxruntime-genai writes them, 8 bits by column, and with activations of bytes."""
+    rng, opset = np.random.default_rng(3), 21 if kind == "blocks" else 13
+    if kind == "blocks":
+        q, s = rng.integers(-8, 8, (WIDTH, 40)).astype(ml_dtypes.int4), floats(WIDTH // 32, 40, seed=2, scale=0.05)
+        w, form = q.astype(np.float32) * np.repeat(s, 32, 0), dict(axis=0, block_size=32)
+    else:
+        q, s = rng.integers(-127, 128, (WIDTH, 40)).astype(np.int8), np.abs(floats(40, seed=2, scale=0.01)) + np.float32(0.01)
+        w, form = q * s, dict(axis=1)
+    step, zero = np.float32(0.02), np.int8(0)
+    x_pair = [node("QuantizeLinear", "x step zero", "xq"), node("DequantizeLinear", "xq step zero", "xf")] if kind == "bytes" else []
+    nodes = [*x_pair, node("DequantizeLinear", "q s", "w", **form),
+             node("MatMul", ("xf" if x_pair else "x") + " w", "y", name="/layers.0/q_proj/MatMul_Q4")]
+    constants = {"q": q, "s": s} | ({"step": step, "zero": zero} if x_pair else {})
+    model = Model(tmp_path, nodes, [value("x", ["n", WIDTH])], [value("y", ["n", 40])], constants, opset=opset)
+    with Artifact(model.compile("--lora=4:q_proj"), threads=1) as a:
+        assert [p.name.decode() for p in a.inputs] == ["x", "layers.0.q_proj.lora_A", "layers.0.q_proj.lora_B"]
+        for n, rank in ((1, 0), (3, 4), (9, 2)):
+            x, down, up = floats(n, WIDTH, seed=n), floats(WIDTH, rank, seed=5, scale=0.2), floats(rank, 40, seed=6, scale=0.2)
+            (y,) = a.run([x, down, up])
+            x = np.clip(np.rint(x / step), -128, 127) * step if x_pair else x
+            want = x.astype(np.float64) @ (w.astype(np.float64) + down.astype(np.float64) @ up)
+            assert np.abs(y - want).max() <= 1e-4 * np.abs(want).max(), (n, rank)
+
+
+def test_exported_programs(tmp_path):
+    """A .pt2, whose matrices are [out, in]: paths are its modules."""
+    p, w = Program(), [floats(40, WIDTH, seed=1, scale=0.2), floats(WIDTH, 40, seed=2, scale=0.2)]
+    h, rows = p.input("x", "float32", [p.symbol("s0", 1, 64), WIDTH]), p.symbol("s0", 1, 64)
+    weights = [p.weight(f"layers.0.{name}.weight", x) for name, x in zip(("q_proj", "o_proj"), w)]
+    for k, name in enumerate(("q_proj", "o_proj")):
+        h = p.node("aten.linear.default", [h, weights[k]], [(f"linear_{k}", "float32", [rows, len(w[k])])])
+        p.came_from("/home/me/nets.py", 12, f"layers.0.{name}")
+    p.output(h)
+    path = p.save(tmp_path / "net.pt2")
+    with Artifact(compile_to(tmp_path / "net.so", path, "-q", "--lora=4"), threads=1) as a:
+        assert [p.name.decode() for p in a.inputs] == ["x"] + [f"layers.0.{name}.lora_{m}" for name in ("q_proj", "o_proj") for m in "AB"]
+        for n, rank in ((1, 0), (5, 3)):
+            x, want, pairs = floats(n, WIDTH, seed=n), floats(n, WIDTH, seed=n).astype(np.float64), []
+            for k, m in enumerate(w):
+                pairs += [floats(m.shape[1], rank, seed=k, scale=0.2), floats(rank, m.shape[0], seed=k + 2, scale=0.2)]
+                want = want @ (m.T + pairs[-2].astype(np.float64) @ pairs[-1])
+            (y,) = a.run([x, *pairs])
+            assert np.abs(y - want).max() <= 2e-5 * np.abs(want).max(), (n, rank)
 
 
 @pytest.mark.parametrize("spec, text", [
