@@ -1,11 +1,12 @@
 """Rows of make bench-llm that mcc has alone: several streams, adapters, speculation, GGUF files, compiling and opening.
 
-usage: llm_rows.py [--rows shape,speculation,gguf] [--shapes smollm2-135m] [--layers N] [--threads 1,2] [--rounds N] [--past 64]     make bench-llm
+usage: llm_rows.py [--rows shape,lengths,speculation,gguf] [--shapes smollm2-135m] [--layers N] [--threads 1,2] [--rounds N] [--past 64]     make bench-llm
 
 Streams, adapters, compiling and opening are measured on the int4 network of llm_network.py, in turns, medians over the rounds, processor time of
 one thread or the clock for several; the others on BabyLlama's weights and drawn models:
   streams       tokens a second of 8 sequences in one run over those of one
   adapters      what rank 16 of all products costs a step, f32 and bf16; what the first step after another adapter takes longer
+  lengths       prefill of 128 and 200 tokens in f32 and bf16, caches and lengths open, over a network that is compiled for just these
   speculation   tokens a second of examples/chat --speculate over those without, on texts that repeat and on free ones
   gguf          greedy tokens equal to those of llama.cpp that tests/gguf/record.py recorded
 """
@@ -34,7 +35,7 @@ from support.artifact import Api, Error, Host  # noqa: E402
 from support.decoder import Compiled  # noqa: E402
 from support.tool import BUILD, MCC, ROOT, mcc  # noqa: E402
 
-STREAMS, RANK, STEPS, CPUS = 8, 16, 16, sorted(os.sched_getaffinity(0))
+STREAMS, RANK, STEPS, PREFILL, CPUS = 8, 16, 16, (128, 200), sorted(os.sched_getaffinity(0))
 EDITS = ["Lily saw a big ball. Tom found a red dog. ", "Mia liked a new cake. Ben lost a big boat. "]
 FREE = ["Once upon a time", "Tom had a red ball", "Lily", "One day, a big dog", "Mia saw a cat in the", "The sun"]
 
@@ -68,9 +69,9 @@ class Decoder(Mcc):
         for name, pointer in zip(self.adapters[k], self.pointers[k]):
             self.given[names.index(name)] = pointer
 
-    def step(self):
+    def step(self, ids=(1,)):
         start = self.clock()
-        self.feed([1])
+        self.feed(ids)
         return (self.clock() - start) * 1e3
 
 
@@ -143,6 +144,26 @@ def of_shape(o, shape, folder):
               f"the first step after another one {statistics.median(first) - ms:+.2f} ms", flush=True)
 
 
+def lengths(o, shape, folder):
+    network = Network(shape, o.layers, "f32")
+    network.save(folder)
+    for form in ("f32", "bf16"):
+        compiled(folder, "open.so", f"--precision={form}")
+        for n in PREFILL:
+            caches = [f"past_key_values.{i}.{what}:f32[1,{network.keys},{n},{network.size}]" for i in range(network.layers) for what in ("key", "value")]
+            compiled(folder, "fixed.so", f"--precision={form}", *(f"--input={x}" for x in [f"input_ids:i64[1,{n}]", f"attention_mask:i64[1,{n}]", *caches]))
+            ids = list(np.random.default_rng(4).integers(0, network.words, n))
+            for threads in o.threads:
+                both, times = [Decoder(folder / file, network, n, threads) for file in ("open.so", "fixed.so")], [[], []]
+                for i in range(o.rounds + 1):
+                    for j in ((0, 1), (1, 0))[i % 2]:
+                        both[j].rewind(0)
+                        times[j].append(both[j].step(ids))
+                one, other = (statistics.median(t[1:]) for t in times)      # the first run sees new pages
+                print(f"{shape} {form}, {network.layers} layers, prefill {n}, {threads} thread{'s' * (threads > 1)}: open {one:.1f} ms, "
+                      f"fixed {other:.1f} ms: {one / other:.3f}", flush=True)
+
+
 def speed(command, text):
     done = subprocess.run([*command, text], capture_output=True, text=True, check=True)
     return done.stdout, float(re.search(r"([\d.]+) tokens/s of", done.stderr)[1])
@@ -187,7 +208,7 @@ def gguf(folder):
 def main():
     words, numbers = lambda text: text.split(","), lambda text: [int(n) for n in text.split(",")]
     p = argparse.ArgumentParser()
-    p.add_argument("--rows", type=words, default=["shape", "speculation", "gguf"])
+    p.add_argument("--rows", type=words, default=["shape", "lengths", "speculation", "gguf"])
     p.add_argument("--shapes", type=words, default=["smollm2-135m"])
     p.add_argument("--threads", type=numbers, default=[1])
     for name, value in (("layers", 0), ("rounds", 5), ("past", 64)):
@@ -198,6 +219,9 @@ def main():
     for shape in o.shapes if "shape" in o.rows else ():
         with tempfile.TemporaryDirectory() as folder:
             of_shape(o, shape, pathlib.Path(folder))
+    for shape in o.shapes if "lengths" in o.rows else ():
+        with tempfile.TemporaryDirectory() as folder:
+            lengths(o, shape, pathlib.Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         if "speculation" in o.rows:
             speculation(o, pathlib.Path(folder))
