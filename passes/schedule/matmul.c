@@ -73,27 +73,48 @@ static uint32_t reduced_pairs(const struct node *n, int32_t rank, int32_t dim[RA
     return i + 1;
 }
 
+/* Pairs whose indices follow one another in both operands become one: the taps of a row and their channels, if nothing
+ * lies between the points of the map. So the few channels of a picture fill a step. */
+static uint32_t joined(uint32_t count, int64_t extent[RANK_MAX], int64_t a[RANK_MAX], int64_t b[RANK_MAX])
+{
+    for (; count > 1 && a[count - 2] == a[count - 1] * extent[count - 1] &&
+           b[count - 2] == b[count - 1] * extent[count - 1];
+         count--) {
+        extent[count - 2] *= extent[count - 1];
+        a[count - 2] = a[count - 1];
+        b[count - 2] = b[count - 1];
+    }
+    return count;
+}
+
 static bool loops_of(const struct site *site, const struct node *n, struct lmatmul *m)
 {
     const struct storage *sa = &site->m->fused.storage[n->in[0].i], *sb = &site->m->fused.storage[n->in[1].i];
     const struct type *w = value_type(site->g, n->in[1]);
     int32_t dim[RANK_MAX][2];
-    int64_t times[RANK_MAX], size = elem_size(w->elem), extent, a, b, group = GROUP_BYTES / size;
-    uint32_t count = reduced_pairs(n, w->rank, dim, times);
+    int64_t times[RANK_MAX], extent[RANK_MAX], a[RANK_MAX], b[RANK_MAX], size = elem_size(w->elem);
+    int64_t group = GROUP_BYTES / size, all = 1;
+    uint32_t count = reduced_pairs(n, w->rank, dim, times), last = count - 1;
     for (uint32_t i = 0; i < count; i++) {
         const struct dim_layout *la = &sa->dim[dim[i][0]], *lb = &sb->dim[dim[i][1]];
-        if (la->block || !is_fixed(site, w->dims[dim[i][1]], &extent) || extent < 1 || !is_fixed(site, la->outer, &a) ||
-            !is_fixed(site, lb->outer, &b) || !mul_i64(a, times[i], &a) || a > INT32_MAX)
-            return false;
-        bool last = i + 1 == count;
-        if (last && (a != 1 || lb->block != group || lb->inner != 1 || b != group * MATMUL_COLUMNS ||
-                     !(m->k = step_elements(extent, size))))
-            return false;
-        if (!last && lb->block)
-            return false;
-        if (!add_loop(m, last ? extent / m->k : extent, last ? m->k : a, last ? m->k * MATMUL_COLUMNS : b))
+        if (la->block || (lb->block && i < last) || !is_fixed(site, w->dims[dim[i][1]], &extent[i]) || extent[i] < 1 ||
+            !mul_i64(all, extent[i], &all) || all > INT32_MAX || !is_fixed(site, la->outer, &a[i]) ||
+            !is_fixed(site, lb->outer, &b[i]) || !mul_i64(a[i], times[i], &a[i]) || a[i] > INT32_MAX)
             return false;
     }
+    const struct dim_layout *panel = &sb->dim[dim[last][1]];
+    if (a[last] != 1 || panel->block != group || panel->inner != 1 || b[last] != group * MATMUL_COLUMNS)
+        return false;
+    b[last] = MATMUL_COLUMNS; /* of one element: those of a group lie together */
+    count = joined(count, extent, a, b);
+    if (!(m->k = step_elements(extent[count - 1], size)))
+        return false;
+    extent[count - 1] /= m->k;
+    a[count - 1] = m->k;
+    b[count - 1] = m->k * MATMUL_COLUMNS;
+    for (uint32_t i = 0; i < count; i++)
+        if (!add_loop(m, extent[i], a[i], b[i]))
+            return false;
     if (!m->n_loops)
         m->loop[m->n_loops++].n = 1;
     return true;

@@ -39,6 +39,14 @@ def image(folder, size=14):
     return path, [DRAW.integers(0, 256, (2, 24, size, size)).astype(np.uint8)], 4
 
 
+def picture(folder):
+    """Three channels: a step takes all taps of a row. 40 channels: of two taps."""
+    parts = [layer("a", "x", "p", 3, 40, 7, strides=[2, 2], pads=[3] * 4), layer("b", "p", "y", 40, 33, 3, pads=[1] * 4)]
+    path = save(folder / "picture.onnx", [n for n, _ in parts], [value("x", [1, 3, 61, 45], TensorProto.UINT8)],
+                [value("y", None, TensorProto.UINT8)], {k: v for _, of in parts for k, v in of.items()})
+    return path, [DRAW.integers(0, 256, (1, 3, 61, 45)).astype(np.uint8)], 2
+
+
 def rows(folder, n=37, k=96, columns=100, signed=False):
     nodes = [helper.make_node("MatMulInteger", ["x", "w", "z"], ["y"])]
     dtype = np.int8 if signed else np.uint8
@@ -55,7 +63,8 @@ def points(folder):
     return path, [DRAW.integers(0, 256, (21, 64, 1, 1)).astype(np.uint8)], 2
 
 
-NETS = {"image": image, "points": points, "small image": lambda f: image(f, 7), "rows": rows, "signed": lambda f: rows(f, 64, 256, 48, True),
+NETS = {"image": image, "picture": picture, "points": points, "small image": lambda f: image(f, 7), "rows": rows,
+        "signed": lambda f: rows(f, 64, 256, 48, True),
         "few rows": lambda f: rows(f, 7, 128, 200)}
 
 
