@@ -1,6 +1,7 @@
-/* push-concats: a concat of numbers that are quantized becomes a concat of bytes.
+/* push-concats: a concat of numbers that are quantized becomes a concat of bytes, and so does a maximum of windows.
  *
  *   convert(f(concat(a, b)), u8)     ->     concat(convert(f(a), u8), convert(f(b), u8))
+ *   convert(f(window(a)), u8)        ->     window(convert(f(a), u8))
  *
  * For quantized convolutional networks with concats (Inception, DenseNet, YOLO), which have them between
  * DequantizeLinear and QuantizeLinear: none of the 554 of ../shared/models that compile. After the rounding, the kernel
@@ -8,17 +9,25 @@
  * the result (layout/place_pieces.c). Before the rounding, one kernel would read all operands again, and ask for each
  * element which operand it belongs to. f: maps of one operand that varies along the axis; the others are broadcasts
  * that do not. Each operand of the new concat is the part of the rounded value that one operand of the old one makes.
+ *
+ * Rounding keeps the order of numbers, so the largest of a window is the same one before and after; then f has to keep
+ * it, too. The map that MaxPool reads is stored in a quarter of the bytes. A NaN, which becomes the byte 0, no longer
+ * hides the other numbers of its window (as in ONNX Runtime).
  * In and out: a legal graph.
  */
+#include "ir/eval/constants.h"
 #include "passes/graph/cut.h"
 #include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 #include "passes/module/module.h"
+
+#include <string.h>
 
 enum { MAPS_MOST = 16, PIECES_MOST = 16, DEPTH_MOST = 16 /* of concats in concats */ };
 
-/* The maps from the rounding (first) up to the concat, and which operand of each varies. */
+/* The maps from the rounding (first) up to the concat or window, and which operand of each varies. */
 struct chain {
-    node_id node[MAPS_MOST], concat;
+    node_id node[MAPS_MOST], end;
     uint32_t varies[MAPS_MOST], n;
 };
 
@@ -35,10 +44,76 @@ static uint32_t varying(const struct graph *g, const struct node *n)
     return found;
 }
 
+/* Are the other operands of the maps the same along those dims? */
+static bool others_are_free(struct graph *g, const struct chain *c, uint32_t dims)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct node *n = graph_node(g, c->node[i]);
+        for (uint32_t k = 0; k < n->n_in; k++)
+            if (k != c->varies[i] && !cut_is_free(g, n->in[k], dims))
+                return false;
+    }
+    return true;
+}
+
+/* Is v one positive number? */
+static bool is_positive(struct graph *g, value_id v)
+{
+    double x;
+    v = value_unspread(g, v);
+    const struct type *t = value_type(g, v);
+    int64_t extent;
+    for (int32_t d = 0; d < t->rank; d++)
+        if (!ex_is_const(g->ctx->exprs, t->dims[d], &extent) || extent != 1)
+            return false;
+    return value_is_const(g, v) && value_const_f64(g, v, &x, 1) && x > 0;
+}
+
+/* Is map n's result no less where operand k is larger? */
+static bool keeps_order(struct graph *g, const struct node *n, uint32_t k)
+{
+    switch (n->op) {
+    case OP_ADD:
+    case OP_MAX:
+    case OP_MIN:
+    case OP_ROUND: return true;
+    case OP_SUB: return k == 0;
+    case OP_MUL: return is_positive(g, n->in[1 - k]);
+    case OP_DIV: return k == 0 && is_positive(g, n->in[1]);
+    case OP_CONVERT: {
+        enum elem from = value_type(g, n->in[0])->elem, to = value_type(g, n->out[0])->elem;
+        return from == ELEM_F32 && (to == ELEM_U8 || to == ELEM_I8);
+    }
+    default: return false;
+    }
+}
+
+/* A maximum of windows that all hold an element, of numbers that nothing else reads, if all maps keep their order. */
+static bool is_movable_window(struct graph *g, const struct chain *c)
+{
+    const struct node *n = graph_node(g, c->end);
+    const struct value *x = graph_value(g, n->in[0]);
+    uint32_t count;
+    int64_t below, above;
+    const int64_t *kernel = node_ints(n, "kernel", &count), *dilations = node_ints(n, "dilations", &count);
+    const expr_id *lo = node_exprs(n, "lo", &count), *hi = node_exprs(n, "hi", &count);
+    if (strcmp(node_str(n, "monoid", ""), "max") != 0 || x->n_uses != 1 || !x->def.i)
+        return false;
+    for (uint32_t d = 0; d < count; d++)
+        if (dilations[d] != 1 || !ex_is_const(g->ctx->exprs, lo[d], &below) ||
+            !ex_is_const(g->ctx->exprs, hi[d], &above) || below >= kernel[d] || above >= kernel[d])
+            return false;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (!keeps_order(g, graph_node(g, c->node[i]), c->varies[i]))
+            return false;
+    uint32_t rank = (uint32_t)value_type(g, n->out[0])->rank;
+    return others_are_free(g, c, ((1u << count) - 1) << (rank - count));
+}
+
 /* Does nothing vary along the concat's axis but the concat? The operands have to agree in the other dims. */
 static bool is_movable(struct graph *g, const struct chain *c)
 {
-    const struct node *concat = graph_node(g, c->concat);
+    const struct node *concat = graph_node(g, c->end);
     int32_t of[RANK_MAX], axis = (int32_t)node_int(concat, "axis", 0);
     if (concat->n_in < 2 || concat->n_in > PIECES_MOST)
         return false;
@@ -48,23 +123,17 @@ static bool is_movable(struct graph *g, const struct chain *c)
             if (d != axis && of[d] != d)
                 return false;
     }
-    for (uint32_t i = 0; i < c->n; i++) {
-        const struct node *n = graph_node(g, c->node[i]);
-        for (uint32_t k = 0; k < n->n_in; k++)
-            if (k != c->varies[i] && !cut_is_free(g, n->in[k], 1u << axis))
-                return false;
-    }
-    return true;
+    return others_are_free(g, c, 1u << axis);
 }
 
-/* What lies between rounding `id` and a concat that nothing else reads; false: no such concat. */
+/* What lies between rounding `id` and a concat or window that nothing else reads; false: there is none. */
 static bool find_chain(struct graph *g, node_id id, struct chain *c)
 {
     for (c->n = 0; c->n < MAPS_MOST && id.i; c->n++) {
         const struct node *n = graph_node(g, id);
-        if (n->op == OP_CONCAT && c->n) {
-            c->concat = id;
-            return is_movable(g, c);
+        if ((n->op == OP_CONCAT || n->op == OP_WINDOW) && c->n) {
+            c->end = id;
+            return n->op == OP_CONCAT ? is_movable(g, c) : is_movable_window(g, c);
         }
         uint32_t k = varying(g, n);
         if (k == n->n_in || graph_value(g, n->in[k])->n_uses != 1)
@@ -76,7 +145,7 @@ static bool find_chain(struct graph *g, node_id id, struct chain *c)
     return false;
 }
 
-/* The part of the rounded value that operand v of the concat makes. */
+/* The part of the rounded value that operand v of the concat makes; of a window, all that is rounded. */
 static value_id part_of(struct builder *b, const struct chain *c, value_id v)
 {
     struct cut part = cut_whole(b->g, v);
@@ -90,13 +159,14 @@ static value_id part_of(struct builder *b, const struct chain *c, value_id v)
 
 static bool push(struct graph *g, const struct chain *c)
 {
-    const struct node concat = *graph_node(g, c->concat), last = *graph_node(g, c->node[0]);
+    const struct node end = *graph_node(g, c->end), last = *graph_node(g, c->node[0]);
     struct builder b = builder_before(g, c->node[0]);
     value_id pieces[PIECES_MOST];
-    for (uint32_t k = 0; k < concat.n_in; k++)
-        pieces[k] = part_of(&b, c, concat.in[k]);
-    b.src = concat.src;
-    value_id result = b_concat(&b, pieces, concat.n_in, (int32_t)node_int(&concat, "axis", 0));
+    for (uint32_t k = 0; k < end.n_in; k++)
+        pieces[k] = part_of(&b, c, end.in[k]);
+    b.src = end.src;
+    value_id result = end.op == OP_CONCAT ? b_concat(&b, pieces, end.n_in, (int32_t)node_int(&end, "axis", 0))
+                                          : b_op(&b, end.op, pieces, end.n_in, end.attr, end.n_attr);
     if (!result.i)
         return false;
     graph_value_describe(g, result, last.out[0]);
@@ -104,7 +174,7 @@ static bool push(struct graph *g, const struct chain *c)
     return true;
 }
 
-/* Those of all concats that can; *any: there was one. What they leave behind still counts as a reader. */
+/* Those of all concats and windows that can; *any: there was one. What they leave behind still counts as a reader. */
 static bool push_all(struct graph *g, bool *any)
 {
     struct chain c;

@@ -1,5 +1,7 @@
 """Integer products, compiled, beside ONNX Runtime: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv and
 DynamicQuantizeLinear over random shapes, signs, zero points, pads and groups. Integers agree exactly."""
+import re
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -174,3 +176,19 @@ def test_dequantized(seed, tmp_path):
              h.make_node("Conv" if conv else "MatMul", ["xf", "wf"], ["y"], **attrs)]
     want, got = both(tmp_path, nodes, {"x": x}, {k: np.asarray(v) for k, v in fixed.items()}, [("y", T.FLOAT)], march=MARCH[seed % 4])
     np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=2e-5 * np.abs(want[0]).max())
+
+
+@pytest.mark.parametrize("march", ["native", "x86-64-v4", "x86-64-v3", "x86-64-v2"])
+@pytest.mark.parametrize("kernel, stride, pad, signed", [(3, 2, 1, False), (2, 2, 0, True), (13, 1, 6, False)])
+def test_pool_before_rounding(march, kernel, stride, pad, signed, tmp_path):
+    """Bytes are pooled, not the numbers of the convolution; its sums are small whole numbers, so exact."""
+    rng = np.random.default_rng(kernel)
+    x, w = rng.integers(-4, 5, (1, 6, 19, 17)).astype(np.float32), rng.integers(-3, 4, (40, 6, 3, 3)).astype(np.float32)
+    fixed = {"w": w, "s": np.float32(0.75), "z": np.int8(-5) if signed else np.uint8(9)}
+    nodes = [h.make_node("Conv", ["x", "w"], ["c"], pads=[1] * 4), h.make_node("Relu", ["c"], ["r"]),
+             h.make_node("MaxPool", ["r"], ["p"], kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, ceil_mode=1),
+             h.make_node("QuantizeLinear", ["p", "s", "z"], ["y"])]
+    fixed = {k: np.asarray(v) for k, v in fixed.items()}
+    equal(*both(tmp_path, nodes, {"x": x}, fixed, [("y", T.INT8 if signed else T.UINT8)], march=march))
+    text = mcc(tmp_path / "q.onnx", f"-march={march}", "-stop-after=fuse", "-o", "-").stdout
+    assert re.search(r": [ui]8\[[0-9, ]+\] = window", text) and not re.search(r": f32\[[0-9, ]+\] = window", text), text
