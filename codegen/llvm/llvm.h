@@ -170,6 +170,7 @@ LLVMValueRef emit_floordiv(struct emitter *, const struct lstmt *);   /* FLOORDI
 LLVMValueRef emit_dot(struct emitter *, const struct lstmt *);        /* DOT */
 LLVMValueRef emit_ldexp(struct emitter *, const struct lstmt *);      /* LDEXP */
 LLVMValueRef emit_matdot(struct emitter *, const struct lstmt *);     /* MATDOT */
+void emit_prefetch(struct emitter *, LLVMValueRef address, bool near); /* llvm_memory.c: into L1, else L2 */
 LLVMValueRef emit_matmul(struct emitter *, const struct lstmt *);     /* llvm_matmul.c: MATMUL, which has no result */
 void matmul_begin(struct emitter *);                                  /* before the function's body */
 void set_invariant(struct emitter *, LLVMValueRef load);              /* nothing writes what it reads */

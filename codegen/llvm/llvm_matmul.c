@@ -6,7 +6,8 @@
  */
 #include "codegen/llvm/llvm.h"
 
-enum { SUMS = 0, ROWS = 4, PANELS = 6, SETS = 2, CONFIG_BYTES = 64, LINE = 64, ROWS_IN = 5, K_IN = 10 };
+enum { SUMS = 0, ROWS = 4, PANELS = 6, SETS = 2, CONFIG_BYTES = 64, LINE = 64 };
+enum { DISTANCE_IN = MATMUL_FIRST - 1, ROWS_IN = MATMUL_FIRST, K_IN = MATMUL_FIRST + 5 }; /* operands */
 
 static LLVMValueRef tile(struct emitter *e, uint32_t number)
 {
@@ -20,13 +21,13 @@ static void call_tile(struct emitter *e, const char *name, LLVMValueRef *args, u
 
 static bool shape_of(const struct emitter *e, const struct lstmt *s, struct lmatmul *m)
 {
-    int64_t constants[MATMUL_FIXED - 5 + 3 * MATMUL_LOOPS];
-    for (uint32_t i = 5; i < s->n_in; i++) {
+    int64_t constants[MATMUL_FIXED - MATMUL_FIRST + 3 * MATMUL_LOOPS];
+    for (uint32_t i = MATMUL_FIRST; i < s->n_in; i++) {
         if (!e->values[s->in[i].i] || !LLVMIsAConstantInt(e->values[s->in[i].i]))
             return false;
-        constants[i - 5] = LLVMConstIntGetSExtValue(e->values[s->in[i].i]);
+        constants[i - MATMUL_FIRST] = LLVMConstIntGetSExtValue(e->values[s->in[i].i]);
     }
-    return lmatmul_of(constants, s->n_in - 5, elem_size(operand_type(e, s, 1).elem), m);
+    return lmatmul_of(constants, s->n_in - MATMUL_FIRST, elem_size(operand_type(e, s, 1).elem), m);
 }
 
 /* The 64 bytes that ldtilecfg reads: palette 1, then of 16 registers the bytes of a row, and the rows. k_bytes: of a
@@ -85,7 +86,7 @@ struct product {
     const struct lmatmul *m;
     const char *instruction;
     uint32_t size, rows, vectors; /* bytes of an element of a and b; sets of rows, vectors of columns */
-    LLVMValueRef stride, line;
+    LLVMValueRef stride, line, distance; /* bytes */
 };
 
 static LLVMValueRef after(const struct product *p, LLVMValueRef from, int64_t elements)
@@ -97,9 +98,14 @@ static LLVMValueRef after(const struct product *p, LLVMValueRef from, int64_t el
 static void step(const struct product *p, LLVMValueRef a, LLVMValueRef b)
 {
     struct emitter *e = p->e;
-    for (uint32_t v = 0; v < p->vectors; v++)
-        call_tile(e, "llvm.x86.tileloadd64",
-                  (LLVMValueRef[]){tile(e, PANELS + v), after(p, b, v ? p->m->apart : 0), p->line}, 3);
+    for (uint32_t v = 0; v < p->vectors; v++) {
+        LLVMValueRef panel = after(p, b, v ? p->m->apart : 0);
+        call_tile(e, "llvm.x86.tileloadd64", (LLVMValueRef[]){tile(e, PANELS + v), panel, p->line}, 3);
+        for (int64_t l = 0; l < p->m->lines; l++) {
+            LLVMValueRef line = after(p, panel, l * LINE / p->size), by = p->distance;
+            emit_prefetch(e, LLVMBuildGEP2(e->b, e->i8, line, &by, 1, ""), false);
+        }
+    }
     for (uint32_t r = 0; r < p->rows; r++) {
         call_tile(e, "llvm.x86.tileloadd64",
                   (LLVMValueRef[]){tile(e, ROWS + r), after(p, a, r ? p->m->second : 0), p->stride}, 3);
@@ -156,6 +162,7 @@ LLVMValueRef emit_matmul(struct emitter *e, const struct lstmt *s)
     LLVMValueRef b = address_of(e, type_memory(e, eb), operand(e, s, 3), operand(e, s, 4));
     p.stride = index_const(e, m.stride * p.size);
     p.line = index_const(e, LINE);
+    p.distance = LLVMBuildMul(e->b, operand(e, s, DISTANCE_IN), index_const(e, p.size), "");
     if (!e->tiles_set)
         configure(e, m.rows, m.k * p.size);
     for (uint32_t r = 0; r < p.rows; r++)

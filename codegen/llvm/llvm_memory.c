@@ -389,13 +389,17 @@ static LLVMValueRef local(struct emitter *e, const struct lstmt *s)
     return frame;
 }
 
-/* Read, data; locality 3 is L1, 2 is L2. */
+void emit_prefetch(struct emitter *e, LLVMValueRef address, bool near)
+{
+    enum { READ = 0, L1 = 3, L2 = 2, DATA = 1 };
+    LLVMValueRef args[4] = {address, LLVMConstInt(e->i32, READ, 0), LLVMConstInt(e->i32, near ? L1 : L2, 0),
+                            LLVMConstInt(e->i32, DATA, 0)};
+    call_intrinsic(e, "llvm.prefetch", &e->ptr, 1, args, 4);
+}
+
 static LLVMValueRef prefetch(struct emitter *e, const struct lstmt *s)
 {
-    LLVMValueRef p = address_of(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]);
-    LLVMValueRef args[4] = {p, LLVMConstInt(e->i32, 0, 0), LLVMConstInt(e->i32, s->op == L_PREFETCH ? 3 : 2, 0),
-                            LLVMConstInt(e->i32, 1, 0)};
-    call_intrinsic(e, "llvm.prefetch", &e->ptr, 1, args, 4);
+    emit_prefetch(e, address_of(e, e->i8, e->values[s->in[0].i], e->values[s->in[1].i]), s->op == L_PREFETCH);
     return NULL;
 }
 

@@ -133,16 +133,17 @@ struct lmem lstmt_mem(const struct lstmt *s)
 
 bool lmatmul_of(const int64_t *c, uint32_t n, uint32_t size, struct lmatmul *m)
 {
-    enum { FIRST = MATMUL_FIXED - 5, PER_LOOP = 3, GROUP_BYTES = 4 };
+    enum { FIRST = MATMUL_FIXED - MATMUL_FIRST, PER_LOOP = 3, GROUP_BYTES = 4 };
     if (n < FIRST + PER_LOOP || (n - FIRST) % PER_LOOP || n > FIRST + PER_LOOP * MATMUL_LOOPS)
         return false;
-    *m = (struct lmatmul){c[0], c[1], c[2], c[3], c[4], c[5], (n - FIRST) / PER_LOOP, {{0}}};
+    *m = (struct lmatmul){c[0], c[1], c[2], c[3], c[4], c[5], c[6], (n - FIRST) / PER_LOOP, {{0}}};
     int64_t trips = 1;
     for (uint32_t i = 1; i < n; i++) /* the interpreter and code generation multiply them without a check */
         if (c[i] < INT32_MIN || c[i] > INT32_MAX)
             return false;
     bool fits = m->rows >= 1 && m->rows <= MATMUL_COLUMNS && m->place >= 0 && m->place <= m->rows && m->apart >= 0 &&
-                m->k > 0 && m->k * size <= MATMUL_BYTES && m->k * size % GROUP_BYTES == 0;
+                m->k > 0 && m->k * size <= MATMUL_BYTES && m->k * size % GROUP_BYTES == 0 && m->lines >= 0 &&
+                m->lines * GROUP_BYTES <= m->k * size;
     for (uint32_t i = 0; i < m->n_loops; i++) {
         const int64_t *l = c + FIRST + (size_t)PER_LOOP * i;
         m->loop[i].n = l[0];

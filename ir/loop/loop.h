@@ -106,8 +106,8 @@ enum lop {
                 parallel index */
     L_OFFSET, /* buffer, byte offset (index) -> buffer of another elem; programs take parts of the arena, the weights
                * and the ports by it */
-    L_MATMUL, /* c, a, index, b, index, then constants (struct lmatmul): all of a product of rows of a by panels of b
-               * goes into the local c, one row after the other */
+    L_MATMUL, /* c, a, index, b, index, distance, then constants (struct lmatmul): all of a product of rows of a by
+               * panels of b goes into the local c, one row after the other */
     L_PREFETCH, /* buffer, byte offset: prefetches the cache line into L1; never fails, no effect on values */
     L_PREFETCH2, /* into L2 */
     L_ADDRESS, /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
@@ -247,17 +247,18 @@ bool lf_finish(struct lfunc *); /* assigns memory to LOCALs, then verifies */
  * results are the rows of c from `place` on, where they may overlap the first set's. place 0: there is one set.
  * apart: elements of b between two vectors of columns, which use the same rows of a. 0: there is one vector.
  * c has no gaps: a row is 16 lanes of each vector.
+ * lines: for each vector, a step prefetches so many lines, from `distance` elements after its own panel on.
  * f32: the products of the first and of the second elements of the groups have separate accumulators along k, with one
  * rounding for each product; both are added to c at the end. */
-enum { MATMUL_FIXED = 11, MATMUL_LOOPS = 4, MATMUL_COLUMNS = 16, MATMUL_BYTES = 64 };
+enum { MATMUL_FIRST = 6, MATMUL_FIXED = 13, MATMUL_LOOPS = 4, MATMUL_COLUMNS = 16, MATMUL_BYTES = 64 };
 struct lmatmul {
-    int64_t rows, stride, second, place, apart, k; /* stride: elements of a between rows */
+    int64_t rows, stride, second, place, apart, k, lines; /* stride: elements of a between rows */
     uint32_t n_loops; /* outermost first: trips, and elements of a and of b between them */
     struct {
         int64_t n, a, b;
     } loop[MATMUL_LOOPS];
 };
-/* Reads the constants after the first five operands; false: they are not valid. size: bytes of an element of a. */
+/* Reads the constants, from operand MATMUL_FIRST on; false: they are not valid. size: bytes of an element of a. */
 bool lmatmul_of(const int64_t *constants, uint32_t n, uint32_t size, struct lmatmul *);
 /* The rows of c that are written. */
 static inline int64_t lmatmul_rows(const struct lmatmul *m)

@@ -282,15 +282,15 @@ static void rule_matmul(struct verifier *v, const struct lstmt *s)
                  (b.elem == ELEM_U8 || b.elem == ELEM_I8);
     bool halves = c.elem == ELEM_F32 && a.elem == ELEM_BF16 && b.elem == ELEM_BF16;
     const struct lstmt *local = v->def[s->in[0].i];
-    int64_t constants[MATMUL_FIXED - 5 + 3 * MATMUL_LOOPS + 1];
+    int64_t constants[MATMUL_FIXED - MATMUL_FIRST + 3 * MATMUL_LOOPS + 1];
     struct lmatmul m;
     uint32_t n = 0;
     expect(v, s,
            (bytes || halves) && c.lanes == 0 && a.lanes == 0 && b.lanes == 0 && is_index(v, s, 2) &&
-               is_index(v, s, 4) && local && local->op == L_LOCAL,
+               is_index(v, s, 4) && is_index(v, s, 5) && local && local->op == L_LOCAL,
            20, "types do not fit, or the sums are not in a local");
     expect(v, s, v->f->role == LROLE_KERNEL && v->parallel.i, 20, "it stands outside the parallel loop");
-    for (uint32_t i = 5; i < s->n_in && n < COUNT_OF(constants); i++) {
+    for (uint32_t i = MATMUL_FIRST; i < s->n_in && n < COUNT_OF(constants); i++) {
         const struct lstmt *of = v->def[s->in[i].i];
         bool constant = of && of->op == L_CONST && is_index(v, s, i);
         expect(v, s, constant, 20, "its shape is not constant");

@@ -52,6 +52,8 @@ struct em_ahead {
     uint32_t cut; /* the reduced dim that is blocked; the panels start at index k of it and 0 of the others */
     expr_id k, now; /* `now`: number of this tile's first step */
     expr_id bytes; /* offset from there to this tile's share; other tiles prefetch the bytes before and after it */
+    expr_id tile; /* of L_MATMUL alone: the tile's number, of `tiles` that read the same panels; {0}: not known */
+    int64_t tiles;
 };
 struct em {
     struct module *m;

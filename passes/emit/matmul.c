@@ -1,12 +1,26 @@
 /* A register tile by L_MATMUL: all of its products at once into scratch, then the epilogue row by row, in loops. */
 #include "passes/emit/tiled.h"
 
+enum { LINE = 64 };
+
 static lreg index_of(struct em *em, int64_t n)
 {
     return em_const(em, ELEM_I64, 1, 0, n);
 }
 
-static void put_product(struct em *em, const struct tiling *t, const struct lmatmul *m, const expr_id *point)
+/* What steps prefetch of the next block of vectors, from their own panels on: each tile its share of the lines. */
+static expr_id later_panels(struct em *em, const struct tiling *t, int64_t block, struct lmatmul *m)
+{
+    const struct em_ahead *a = &em->ahead;
+    int64_t size = elem_size(value_type(em->g, t->n->in[1])->elem), all = m->k * size * MATMUL_COLUMNS / LINE;
+    if (!t->s->early || !a->tile.i)
+        return ex_const(em->x, 0);
+    m->lines = (all + a->tiles - 1) / a->tiles;
+    expr_id first = ex_mod(em->x, ex_mulc(em->x, a->tile, m->lines), ex_const(em->x, all));
+    return ex_addc(em->x, ex_mulc(em->x, first, LINE / size), block);
+}
+
+static void put_product(struct em *em, const struct tiling *t, int64_t block, struct lmatmul *m, const expr_id *point)
 {
     lreg in[MATMUL_FIXED + 3 * MATMUL_LOOPS] = {t->sums};
     expr_id k[REDUCED_MOST], at[RANK_MAX];
@@ -19,7 +33,9 @@ static void put_product(struct em *em, const struct tiling *t, const struct lmat
         in[n++] = em_buffer(em, v);
         in[n++] = em_index(em, storage_address(em->x, &em->m->fused.storage[v.i], at));
     }
-    const int64_t shape[MATMUL_FIXED - 5] = {m->rows, m->stride, m->second, m->place, m->apart, m->k};
+    in[n++] = em_index(em, later_panels(em, t, block, m));
+    const int64_t shape[MATMUL_FIXED - MATMUL_FIRST] = {m->rows,  m->stride, m->second, m->place,
+                                                        m->apart, m->k,      m->lines};
     for (uint32_t i = 0; i < COUNT_OF(shape); i++)
         in[n++] = index_of(em, shape[i]);
     for (uint32_t l = 0; l < m->n_loops; l++) {
@@ -38,6 +54,6 @@ void matmul_body(struct em *em, struct tiling *t, const struct tile_at *at, uint
         return;
     }
     struct lmatmul m = matmul_tile(&f, at->ta, tb, t->n_pieces);
-    put_product(em, t, &m, tile_point(em, t, at->a, at->b, 0));
+    put_product(em, t, f.m.apart * t->s->nr, &m, tile_point(em, t, at->a, at->b, 0));
     epilogue_rows(em, t, at, tb);
 }

@@ -76,7 +76,9 @@ void ahead_tile(struct em *em, struct tiling *t, expr_id tile, int64_t tiles)
     struct em_ahead *a = &em->ahead;
     int64_t panels = panels_of(t);
     a->far = (expr_id){0};
-    if (!t->s->early || tiles < 2 || (panels + tiles - 1) / tiles > AHEAD_MOST)
+    a->tile = tile;
+    a->tiles = tiles;
+    if (t->s->matmul || !t->s->early || tiles < 2 || (panels + tiles - 1) / tiles > AHEAD_MOST)
         return;
     int64_t shares = tiles > panels ? tiles / panels : 1,
             line = CHANNEL_BLOCK * elem_size(value_type(em->g, t->n->in[1])->elem);

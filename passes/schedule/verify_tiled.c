@@ -190,7 +190,8 @@ const char *rule_tile_prefetch(struct check *c)
     const struct node *n = anchor(c);
     bool panels = (n->op == OP_DOT || n->op == OP_CONV) &&
                   c->site->m->fused.storage[weight_whole(c->site->g, n->in[1]).i].place != PLACE_NONE;
-    return unless((panels && !s->matmul) || (!s->near && !s->early), "it is of a stored second operand; here 0");
+    return unless((panels && !(s->matmul && s->near)) || (!s->near && !s->early),
+                  "it is of a stored second operand; here 0");
 }
 
 RULE(tile_next, !c->s->tile.next || next_serves(c->site, anchor(c), &c->s->tile),

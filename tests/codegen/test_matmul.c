@@ -70,12 +70,12 @@ static void add_case(struct suite *s, const char *name, enum elem ea, enum elem 
         int64_t elements = sums_of(&m);
         lreg c = lf_op(k->f, body.b, L_LOCAL, (struct ltype){sum, 0}, NULL, 0);
         lf_last(k->f, body.b)->imm = elements;
-        lreg in[MATMUL_FIXED + 6] = {c, a, from, b, zero};
-        const int64_t constants[] = {m.rows,       m.stride,     m.second,     m.place,
-                                     m.apart,      m.k,          m.loop[0][0], m.loop[0][1],
-                                     m.loop[0][2], m.loop[1][0], m.loop[1][1], m.loop[1][2]};
+        lreg in[MATMUL_FIXED + 6] = {c, a, from, b, zero, from};
+        const int64_t constants[] = {m.rows,       m.stride,     m.second,     m.place,      m.apart,
+                                     m.k,          p % 2 == 0,   m.loop[0][0], m.loop[0][1], m.loop[0][2],
+                                     m.loop[1][0], m.loop[1][1], m.loop[1][2]};
         for (size_t j = 0; j < COUNT_OF(constants); j++)
-            in[5 + j] = index_of(body, constants[j]);
+            in[MATMUL_FIRST + j] = index_of(body, constants[j]);
         lf_stmt(f.f, f.b, L_MATMUL, in, COUNT_OF(in));
         for (int64_t at = 0; at < elements; at += 16) {
             lreg place = op2(f, L_ADD, TINDEX, to, index_of(f, done + at));
@@ -141,6 +141,7 @@ static void test_instructions(void **state)
         assert_true(codegen_objects(s->ctx, &s->ctx->session, &options, &unit, 1));
         assert_int_equal(count_of(unit.object.data, unit.object.size, products[i]), 4);
         assert_int_equal(count_of(unit.object.data, unit.object.size, "tileloadd"), 4);
+        assert_int_equal(count_of(unit.object.data, unit.object.size, "prefetcht1"), 2);
         assert_int_equal(count_of(unit.object.data, unit.object.size, "tilezero"), 4);
         assert_int_equal(count_of(unit.object.data, unit.object.size, "tilestored"), 4);
         assert_int_equal(count_of(unit.object.data, unit.object.size, "ldtilecfg"), 1);

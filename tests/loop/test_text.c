@@ -74,7 +74,8 @@ static const char every_kernel_statement[] = "kernel @k.7$x nodes(3, 5) {\n"
                                              "    %66 = matdot f32x4 %63, %63, %13\n"
                                              "    %67 = ldexp f32x4 %13, %20\n"
                                              "    %68 = local buffer i32 256\n"
-                                             "    matmul %68, %3, %4, %3, %4, %5, %5, %4, %4, %4, %5, %5, %5, %5\n"
+                                             "    matmul %68, %3, %4, %3, %4, %4, "
+                                             "%5, %5, %4, %4, %4, %5, %4, %5, %5, %5\n"
                                              "  }\n"
                                              "}\n";
 

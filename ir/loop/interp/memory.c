@@ -223,13 +223,13 @@ static void matmul_trip(struct interp *in, const struct lstmt *s, const struct l
 
 void exec_matmul(struct interp *in, const struct lstmt *s)
 {
-    int64_t constants[MATMUL_FIXED - 5 + 3 * MATMUL_LOOPS];
+    int64_t constants[MATMUL_FIXED - MATMUL_FIRST + 3 * MATMUL_LOOPS];
     struct memory *c = &slot_in(in, s, 0)->mem;
     struct lmatmul m;
-    for (uint32_t i = 5; i < s->n_in; i++)
-        constants[i - 5] = slot_index(slot_in(in, s, i));
+    for (uint32_t i = MATMUL_FIRST; i < s->n_in; i++)
+        constants[i - MATMUL_FIRST] = slot_index(slot_in(in, s, i));
     if (!interp_defined(in, s, slot_in(in, s, 2), "index") || !interp_defined(in, s, slot_in(in, s, 4), "index") ||
-        !lmatmul_of(constants, s->n_in - 5, elem_size(slot_in(in, s, 1)->elem), &m) ||
+        !lmatmul_of(constants, s->n_in - MATMUL_FIRST, elem_size(slot_in(in, s, 1)->elem), &m) ||
         !elements_at(in, s, 1, slot_index(slot_in(in, s, 2)), m.k) || /* others are some way from these: no overflow */
         !elements_at(in, s, 3, slot_index(slot_in(in, s, 4)), m.k * MATMUL_COLUMNS))
         return;
