@@ -132,11 +132,13 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     lreg acc[EM_POINTS], both[2] = {{0}};
     const struct node *nodes[2] = {t->n, second_node(em, false)};
     struct em_interleave w;
-    if (t->s->matmul) {
+    bool rest = is_rest(em, t, t->s->a, ta, t->s->ta);
+    if (t->s->matmul && !(rest && ta < MATMUL_COLUMNS)) {
+        em->rest = false;
         matmul_body(em, t, &at, tb);
         return;
     }
-    em->rest = is_rest(em, t, t->s->a, ta, t->s->ta) || is_rest(em, t, t->s->b, tb, t->s->tb);
+    em->rest = rest || is_rest(em, t, t->s->b, tb, t->s->tb);
     expr_id cond = ex_const(em->x, 1);
     uint32_t n = points_of_tile(em, t, &at, tb, points);
     if (t->k.sums.i) {

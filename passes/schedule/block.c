@@ -115,6 +115,8 @@ enum tile_rest tile_rest(const struct site *site, const struct node *n, const st
          window = image && (n->op == OP_WINDOW || conv_depthwise(site->g, n)),
          again = k->outs.n == 1 && !k->in_place && !k->shares && !k->has_rows && !k->locals.n && k->region.i == 1 &&
                  !c->k_block && !c->matmul && !c->chunk;
+    if (c->matmul && matmul_open(site, c))
+        return REST_MATMUL;
     if (has_rows(site->m, n) || window)
         return window && again ? REST_AGAIN_LINE : REST_ROWS;
     if (!image || n->op != OP_CONV)

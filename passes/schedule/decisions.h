@@ -77,6 +77,8 @@ void epilogue_choose(const struct site *, struct tile_schedule *);
 bool epilogue_serves(const struct site *, const struct tile_schedule *);
 /* schedule/matmul.c: can tiles of that size be products of L_MATMUL? */
 bool matmul_serves(const struct site *, const struct tile_schedule *);
+/* Is it one of rows of a dynamic number, which has a rest? */
+bool matmul_open(const struct site *, const struct tile_schedule *);
 /* Do the sums of a register tile fit the registers, beside what they are multiplied with? n: the anchor, or what is
  * computed in front of it. */
 bool tile_fits(const struct site *, const struct node *n, const struct tile_schedule *);

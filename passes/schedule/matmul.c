@@ -4,7 +4,8 @@
  * The rows of a tile lie equally far apart in the first operand, the elements of a step together; so feature maps have
  * their channels last (layout_transform). Panels of the second operand are those of L_DOT. A tile has one or two sets
  * of rows, which have to be of one size in all of the kernel: a last set that would be shorter begins earlier, and some
- * rows are computed twice. Their sums go through scratch to the epilogue.
+ * rows are computed twice. Of a dynamic number of rows, tiles of 32 and 16 are such products, and the rest is summed by
+ * L_DOT. The sums go through scratch to the epilogue.
  */
 #include "passes/schedule/tile_cost.h"
 
@@ -152,10 +153,21 @@ static bool serves_kernel(const struct site *site, const struct node *n, const s
     return storage[n->in[0].i].place != PLACE_NONE && storage[n->in[1].i].place == PLACE_WEIGHTS;
 }
 
-/* The points along a, both dims' where they are numbered through. */
+bool matmul_open(const struct site *site, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    const struct type *t = value_type(site->g, n->out[0]);
+    return n->op == OP_DOT && c->a >= 0 && c->b < 0 && !c->flat && !ex_is_const(site->x, t->dims[c->a], &(int64_t){0});
+}
+
+/* The points along a, both dims' where they are numbered through; a guess of a dynamic number, which is not for
+ * --strict: the rest of the rows would be other bits. */
 static bool points_of(const struct site *site, const struct type *t, const struct tile_schedule *c, int64_t *n)
 {
-    return ex_is_const(site->x, tile_extent(site->x, t, c, c->a), n) && *n > 0;
+    if (!matmul_open(site, c))
+        return ex_is_const(site->x, tile_extent(site->x, t, c, c->a), n) && *n > 0;
+    *n = anchor_extent(site, t, c->a).n;
+    return !site->m->asked.strict && *n >= SETS * MATMUL_COLUMNS;
 }
 
 bool matmul_form(const struct site *site, const struct tile_schedule *c, struct matmul_form *f)
@@ -163,7 +175,7 @@ bool matmul_form(const struct site *site, const struct tile_schedule *c, struct 
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
     int64_t extent, columns;
-    *f = (struct matmul_form){.of_row = 0};
+    *f = (struct matmul_form){.open = matmul_open(site, c)};
     if (!serves_kernel(site, n, c) || !points_of(site, t, c, &extent) ||
         !ex_is_const(site->x, t->dims[c->vec], &extent) || !loops_of(site, n, &f->m) ||
         !apart_along(site, n, c->a, &f->m.stride) || (c->b >= 0 && !apart_along(site, n, c->b, &f->of_row)))
@@ -189,6 +201,9 @@ static bool sizes_of(const struct site *site, const struct type *t, const struct
     int64_t n;
     if (!points_of(site, t, c, &n))
         return false;
+    size[0] = size[1] = c->ta;
+    if (matmul_open(site, c))
+        return c->ta % MATMUL_COLUMNS == 0;
     struct even e = even_split(n, c->ta);
     size[0] = e.small + (e.large > 0);
     size[1] = e.small;

@@ -275,6 +275,7 @@ static inline struct even even_split(int64_t n, int64_t size)
 enum tile_rest {
     REST_POINTS,
     REST_ROWS, /* of a product, whose tiles read all panels, or of a window: 8, 3 and 2 have a tile, too */
+    REST_MATMUL, /* of a product by L_MATMUL: 16 rows by that, then those of REST_ROWS without it */
     REST_IMAGE, /* of a convolution, whose tiles read all panels, too: halves, as a small map fills a few */
     REST_AGAIN, /* of what may be computed twice: the last tile may overlap the one before it, which leaves less */
     REST_AGAIN_LINE /* the same where lines may be a few points long */
@@ -287,7 +288,9 @@ static inline int64_t tile_below(int64_t size, enum tile_rest rest)
         return size > 3 ? size / 2 : size > 1;
     if (rest == REST_IMAGE)
         return size / 2;
-    if (rest == REST_ROWS)
+    if (rest == REST_MATMUL && size > MATMUL_COLUMNS)
+        return MATMUL_COLUMNS;
+    if (rest == REST_ROWS || rest == REST_MATMUL)
         return size > 8 ? 8 : size == 8 ? 4 : size > 4 ? 3 : size - 1;
     return size >= 8 ? 4 : size >= 4 ? 2 : size > 1;
 }
@@ -472,6 +475,7 @@ expr_id decode_points(struct exprs *, const struct node *, const struct type *, 
 struct matmul_form {
     struct lmatmul m;
     int64_t of_row;
+    bool open; /* the rows are of dynamic number: what is left of whole tiles is no such product (REST_MATMUL) */
 };
 /* False: the operands do not lie so, or the CPU has no tiles. */
 bool matmul_form(const struct site *, const struct tile_schedule *, struct matmul_form *);

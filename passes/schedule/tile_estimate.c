@@ -59,13 +59,23 @@ static int64_t block_estimate(const struct site *site, const struct size_at *at,
     if (c->vec < 0 && reduce_horizontal(site->m, n))
         return horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
     int64_t blocks = vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1;
-    if (c->matmul)
-        return matmul_cost(site, c, vectors) / (blocks * RATE_CYCLES_PER_NS * STEP);
-    int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, c->ta, c->tb, c->nr, &step);
+    bool open = c->matmul && matmul_open(site, c);
+    int64_t by_tiles = c->matmul ? matmul_cost(site, c, vectors) / (blocks * RATE_CYCLES_PER_NS * STEP) : 0, ta = c->ta;
+    if (c->matmul && !open)
+        return by_tiles;
+    if (open) { /* all tiles but those of the rest cost as much a row as the guess's */
+        int64_t guess = anchor_extent(site, t, c->a).n, left = a.n % MATMUL_COLUMNS;
+        by_tiles = by_tiles * (a.n - left) / guess;
+        if (!left)
+            return by_tiles;
+        a = (struct anchor_extent){left, .known = true, .rests = true};
+        ta = tile_below(MATMUL_COLUMNS, REST_MATMUL);
+    }
+    int64_t cost = tile_cost(a, b, vectors > 0 ? vectors : 1, ta, c->tb, c->nr, &step);
     if (anchor_emulated(site, n))
         cost *= RATE_DOT_STATEMENTS;
     int64_t each = cost / blocks;
-    return steps * (each > 0 ? each : 1) / (RATE_CYCLES_PER_NS * STEP);
+    return by_tiles + steps * (each > 0 ? each : 1) / (RATE_CYCLES_PER_NS * STEP);
 }
 
 int64_t tile_whole(const struct site *site, const struct size_at *at, const struct tile_schedule *c)

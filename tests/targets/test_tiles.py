@@ -101,6 +101,43 @@ def test_same_bits(name, tmp_path):
     assert all(np.array_equal(f, found[0]) for f in found)
 
 
+OPEN = [1, 2, 7, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 100, 131]
+
+
+@pytest.mark.parametrize("columns", [96, 100])
+def test_open_rows_of_bytes(tmp_path, columns):
+    """A dynamic number of rows: tiles of 32 and 16, and the rest without; the bits of dot products, with any threads."""
+    nodes = [helper.make_node("MatMulInteger", ["x", "w", "z"], ["y"])]
+    path = save(tmp_path / "rows.onnx", nodes, [value("x", ["b", "n", 96], TensorProto.UINT8)], [value("y", None, TensorProto.INT32)],
+                {"w": DRAW.integers(-128, 128, (96, columns)).astype(np.int8), "z": np.array(3, np.uint8)})
+    text = mcc(path, "--target=x86_64-linux-gnu", "-march=x86-64-v4-amx", "-stop-after=schedule", "-o", "-").stdout
+    assert re.search(r"tile\.columns +(16|32) .*\n(.*\n){1,3}?.*tile\.matmul +1 ", text), text
+    if platform.machine() != "x86_64" or not has_tiles(tmp_path):
+        pytest.skip("no AMX")
+    x = DRAW.integers(0, 256, (2, max(OPEN), 96)).astype(np.uint8)
+    with Artifact(compiled(path, "amx"), threads=1) as one, Artifact(compiled(path, "amx"), threads=3) as three, Artifact(compiled(path, "vnni"), threads=1) as dots:
+        for n in (0, *OPEN):
+            want, *got = (a.run([x[:, :n]])[0] for a in (dots, one, three))
+            assert all(np.array_equal(want, y) for y in got), n
+
+
+def test_open_rows_of_bf16(tmp_path):
+    """With an epilogue; --strict has none, since rows would be other bits beside others."""
+    path = save(tmp_path / "rows.onnx", [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "c"], ["b"]),
+                                         helper.make_node("Relu", ["b"], ["y"])], [value("x", ["n", 96])], [value("y", None)],
+                {"w": floats(96, 70), "c": floats(70)})
+    texts = [mcc(path, "--target=x86_64-linux-gnu", "-march=x86-64-v4-amx", "--precision=bf16", *flags, "-stop-after=schedule", "-o", "-").stdout
+             for flags in ([], ["--strict"])]
+    assert [bool(re.search(r"tile\.matmul +1 ", text)) for text in texts] == [True, False]
+    if platform.machine() != "x86_64" or not has_tiles(tmp_path):
+        pytest.skip("no AMX")
+    x = floats(max(OPEN), 96, seed=2)
+    with Artifact(compiled(path, "amx", flags=["--precision=bf16"]), threads=2) as tiles, Artifact(compiled(path, "bf16", flags=["--precision=bf16"])) as dots:
+        for n in OPEN:
+            want, got = dots.run([x[:n]])[0], tiles.run([x[:n]])[0]
+            assert np.abs(want - got).max() < 1e-5 * np.abs(want).max(), n
+
+
 def test_bf16(tmp_path):
     """Other last bits than by pairs, as products of a step are summed apart."""
     path = save(tmp_path / "halves.onnx", [helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", [40, 96])], [value("y", None)],
