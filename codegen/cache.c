@@ -25,6 +25,7 @@ enum {
     LOCK_TRIES = 20,             /* a millisecond apart: who keeps the lock longer loses it */
     KEY_TRIES = 3
 };
+#define WHOLE ".net" /* suffix of the entries of cache_put_whole */
 static const char magic[8] = "mcc-obj2", tally_magic[8] = "mcc-sum1";
 
 struct cache {
@@ -313,13 +314,12 @@ static bool entry_read(struct cache *c, int fd, struct span job, struct span *re
     return true;
 }
 
-bool cache_get(struct cache *c, struct span job, struct span *result)
+static bool entry_get(struct cache *c, const char *suffix, struct span job, struct span *result)
 {
     char name[24];
     if (!c)
         return false;
-    c->asked++;
-    snprintf(name, sizeof name, "%016llx", (unsigned long long)job_hash(c, job));
+    snprintf(name, sizeof name, "%016llx%s", (unsigned long long)job_hash(c, job), suffix);
     int fd = file_open(c, name, O_RDONLY);
     if (fd < 0)
         return false;
@@ -327,18 +327,17 @@ bool cache_get(struct cache *c, struct span job, struct span *result)
     if (ok)
         futimens(fd, (struct timespec[2]){{0, UTIME_NOW}, {0, UTIME_NOW}});    /* used now: cache_close keeps it */
     close(fd);
-    c->found += ok;
     return ok;
 }
 
-void cache_put(struct cache *c, struct span job, struct span result)
+static void entry_put(struct cache *c, const char *suffix, struct span job, struct span result)
 {
     char name[24], part[48];
     if (!c || sizeof(struct entry_head) + c->n_build + job.size + result.size > ENTRY_MAX)
         return;
     uint64_t hash = job_hash(c, job);
-    snprintf(name, sizeof name, "%016llx", (unsigned long long)hash);
-    snprintf(part, sizeof part, "%016llx.%ld.part", (unsigned long long)hash, (long)getpid());
+    snprintf(name, sizeof name, "%016llx%s", (unsigned long long)hash, suffix);
+    snprintf(part, sizeof part, "%s.%ld.part", name, (long)getpid());
     struct entry_head h = {
         .build = c->n_build, .job = job.size, .result = result.size, .hash = entry_hash(c, job, result)};
     memcpy(h.magic, magic, sizeof magic);
@@ -354,6 +353,31 @@ void cache_put(struct cache *c, struct span job, struct span result)
         unlinkat(c->folder, part, 0);
     else
         c->stored = true;
+}
+
+bool cache_get(struct cache *c, struct span job, struct span *result)
+{
+    bool ok = entry_get(c, "", job, result);
+    if (c) {
+        c->asked++;
+        c->found += ok;
+    }
+    return ok;
+}
+
+void cache_put(struct cache *c, struct span job, struct span result)
+{
+    entry_put(c, "", job, result);
+}
+
+bool cache_get_whole(struct cache *c, struct span key, struct span *result)
+{
+    return entry_get(c, WHOLE, key, result);
+}
+
+void cache_put_whole(struct cache *c, struct span key, struct span result)
+{
+    entry_put(c, WHOLE, key, result);
 }
 
 void cache_counts(const struct cache *c, uint32_t *found, uint32_t *asked)
@@ -379,8 +403,8 @@ static int by_use(const void *a, const void *b)
 static bool is_ours(const char *name)
 {
     size_t n = strspn(name, "0123456789abcdef");
-    return n == 16 &&
-           (!name[16] || (name[16] == '.' && strlen(name) < 48 && strcmp(name + strlen(name) - 5, ".part") == 0));
+    return n == 16 && (!name[16] || strcmp(name + 16, WHOLE) == 0 ||
+                       (name[16] == '.' && strlen(name) < 48 && strcmp(name + strlen(name) - 5, ".part") == 0));
 }
 
 /* *files is the caller's to free. Where memory ends, the rest counts at the next look. */

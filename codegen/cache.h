@@ -22,6 +22,10 @@ struct cache *cache_open(struct context *, struct arena *, const char *folder, c
 /* The result of a job, into the arena; false: none. A cache of NULL has none. */
 bool cache_get(struct cache *, struct span job, struct span *result);
 void cache_put(struct cache *, struct span job, struct span result);
+/* The same for what is made of all functions of a network. These entries have names of their own, and cache_counts
+ * leaves them out. */
+bool cache_get_whole(struct cache *, struct span key, struct span *result);
+void cache_put_whole(struct cache *, struct span key, struct span result);
 /* After the last job: removes the files that were not used longest where all are more than the limit. */
 void cache_close(struct cache *);
 /* How many results were found, and how many were asked for. */

@@ -59,6 +59,10 @@ bool codegen_step(struct codegen *);
  * (FAIL_INTERNAL, with a replay file named), out of memory (FAIL_LIMIT). Order and bytes do not depend on jobs. */
 bool codegen_finish(struct codegen *, struct codegen_unit *);
 void codegen_end(struct codegen *); /* ends the workers, also in the middle of a job */
+/* What codegen_remember stored in the cache under this key, in the arena of codegen_begin; false: nothing. The key must
+ * say all that the record depends on, except the worker's build. */
+bool codegen_recall(struct codegen *, struct span key, struct span *record);
+void codegen_remember(struct codegen *, struct span key, struct span record);
 /* Cache hits and cache lookups so far. */
 void codegen_cached(const struct codegen *, uint32_t *found, uint32_t *asked);
 

@@ -11,6 +11,9 @@
 #include "ir/base/file.h"
 
 enum { PIECE = 1 << 16 };
+struct digest {
+    llvm_blake3_hasher state;
+};
 
 static bool add_range(llvm_blake3_hasher *state, int fd, uint64_t from, uint64_t bytes)
 {
@@ -36,6 +39,23 @@ static void finish(const llvm_blake3_hasher *state, char out[DIGEST_TEXT])
         out[2 * i + 1] = digits[bytes[i] & 15];
     }
     out[2 * DIGEST_BYTES] = 0;
+}
+
+struct digest *digest_new(struct arena *arena)
+{
+    struct digest *d = NEW(arena, struct digest);
+    llvm_blake3_hasher_init(&d->state);
+    return d;
+}
+
+void digest_add(struct digest *d, const void *data, size_t size)
+{
+    llvm_blake3_hasher_update(&d->state, data, size);
+}
+
+void digest_end(const struct digest *d, char out[DIGEST_TEXT])
+{
+    finish(&d->state, out);
 }
 
 bool digest_range(int fd, uint64_t from, uint64_t bytes, char out[DIGEST_TEXT])

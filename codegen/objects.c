@@ -12,6 +12,7 @@
 #include "codegen/cache.h"
 #include "codegen/codegen.h"
 #include "codegen/constants.h"
+#include "codegen/digest.h"
 #include "codegen/wire.h"
 
 enum { JOB_TEXT = 32 << 10 }; /* bytes of loop IR: some 5000 lines of assembly */
@@ -223,6 +224,17 @@ static void cache_seek(struct codegen *g)
     g->sought = true;
 }
 
+bool codegen_recall(struct codegen *g, struct span key, struct span *record)
+{
+    cache_seek(g);
+    return cache_get_whole(g->cache, key, record);
+}
+
+void codegen_remember(struct codegen *g, struct span key, struct span record)
+{
+    cache_put_whole(g->cache, key, record);
+}
+
 /* The piece with the unit's code: of objects only, other products hold the name. A new one is on its way. */
 static uint32_t piece_for(struct codegen *g, const struct codegen_unit *u)
 {
@@ -334,7 +346,6 @@ bool codegen_finish(struct codegen *g, struct codegen_unit *all)
     report_made(g);
     bool ok = pool_wait(g->pool);
     pool_dismiss(g->pool, 1);
-    cache_close(g->cache);
     for (uint32_t i = 0; i < g->piece_of.n && ok; i++) {
         const struct piece *p = &g->pieces.data[g->piece_of.data[i]];
         all[i].data = g->data.data[i];
@@ -348,12 +359,37 @@ bool codegen_finish(struct codegen *g, struct codegen_unit *all)
     return ok;
 }
 
+/* The key of a link: the hash of its parts, which are larger than what it makes. */
+static struct span link_key(struct arena *arena, const struct job *job)
+{
+    struct digest *d = digest_new(arena);
+    char *key = arena_alloc(arena, DIGEST_TEXT);
+    for (uint64_t i = 0; i < job->head.n_parts; i++) {
+        uint64_t size = job->parts[i].size;
+        digest_add(d, &size, sizeof size);
+        digest_add(d, job->parts[i].data, size);
+    }
+    digest_end(d, key);
+    return (struct span){key, DIGEST_TEXT};
+}
+
 /* Its worker ends itself; nobody waits for that now. */
 bool codegen_last(struct codegen *g, const struct job *job, struct span *result)
 {
+    struct span key = {0};
+    cache_seek(g);
+    if (g->cache) {
+        key = link_key(g->arena, job);
+        if (cache_get_whole(g->cache, key, result)) {
+            pool_dismiss(g->pool, 0);
+            return true;
+        }
+    }
     pool_add(g->pool, job, 1);
     bool ok = pool_wait(g->pool);
     pool_dismiss(g->pool, 0);
     *result = pool_job(g->pool, g->batches.n)->result;
+    if (ok && g->cache)
+        cache_put_whole(g->cache, key, *result);
     return ok;
 }

@@ -217,6 +217,10 @@ struct context {
     bool field_code; /* functions in loops are hashes: what is emitted is lowered by lf_field (mcc prove) */
     bool function_marks; /* lf_math says in statements whose result it is, for bounds of rounding (mcc diff) */
     bool field; /* f32 in constants and in the interpreter is GF(q) x GF(p) (ir/ops/field.h) */
+    struct read_watch { /* is given all bytes of each file that file_whole reads; file NULL: nobody asks */
+        void *user;
+        void (*file)(void *user, const void *data, size_t size);
+    } watch;
     src_id at; /* the current node, for failures in code that does not know its node */
     jmp_buf *unwind; /* set by whoever called into the compiler */
     int64_t heap_used; /* bytes of all arena blocks */

@@ -140,6 +140,8 @@ static enum file_status fd_whole(struct context *ctx, int fd, int64_t max, struc
         return failed(out, "it grew while it was read");
     data[out->size] = 0;
     out->data = data;
+    if (ctx->watch.file)
+        ctx->watch.file(ctx->watch.user, data, out->size);
     return FILE_OK;
 }
 

@@ -275,6 +275,7 @@ static bool emit_base(struct compilation *c)
     for (uint32_t v = 0; v < c->variants.n; v++)
         kernels_add(c, c->targets.data[v], c->levels.data[v]);
     unit_add(c, &c->base->target, m->plan.program->name, print_function(c, m->plan.program), (src_id){0});
+    c->n_rows = m->plan.rows.n;
     for (uint32_t v = 0; v < c->variants.n; v++) {
         uint32_t *rows = NEW_ARRAY(&c->ctx->session, uint32_t, m->plan.rows.n + 1);
         for (uint32_t i = 0; i < m->plan.rows.n; i++) {
@@ -289,7 +290,7 @@ static bool emit_base(struct compilation *c)
 
 static struct codegen_options backend_options(const struct compilation *c);
 
-static struct codegen *codegen_of(struct compilation *c)
+struct codegen *codegen_of(struct compilation *c)
 {
     if (!c->codegen) {
         const struct codegen_options o = backend_options(c);
@@ -361,12 +362,9 @@ static void overrides_check(const struct compilation *c)
     }
 }
 
-bool run_schedule(struct compilation *c)
+/* The CPUs that code is for. */
+static bool variants_init(struct compilation *c)
 {
-    if (!schedules_read(c))
-        return false;
-    if (goes_on(c))
-        codegen_warm(codegen_of(c));
     for (uint32_t i = 0; i < target_count; i++) {
         const struct target_row *row = &target_rows[i];
         if (!target_wanted(c->options, c->module, row))
@@ -383,13 +381,24 @@ bool run_schedule(struct compilation *c)
         v->machine = c->machine ? *c->machine : row->machine;
         v->machine.fp16 = variant_has_fp16(v);
         v->machine.tiles = variant_has_tiles(v) && !targets_static(c->options); /* nobody asks for them */
-        if (!schedule(c->module, row->name, &v->machine))
-            return false;
         VEC_PUSH(&c->ctx->session, &c->targets, v);
     }
-    if (!c->targets.n)
-        return error_usage(c->ctx,
-                           "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
+    return c->targets.n ||
+           error_usage(c->ctx,
+                       "no code variant fits the options --target, --variants and -march (-mcpu=help prints all)");
+}
+
+bool run_schedule(struct compilation *c)
+{
+    if (!schedules_read(c) || !variants_init(c))
+        return false;
+    if (recall_take(c))
+        return true;
+    if (goes_on(c))
+        codegen_warm(codegen_of(c));
+    for (uint32_t i = 0; i < c->targets.n; i++)
+        if (!schedule(c->module, c->targets.data[i]->row->name, &c->targets.data[i]->machine))
+            return false;
     choices_check(c);
     overrides_check(c);
     return true;
@@ -472,6 +481,8 @@ static bool mutate(struct compilation *c)
 
 bool run_emit(struct compilation *c)
 {
+    if (c->recalled)
+        return true;
     c->module->asked.emitted = look_after_workers;
     c->module->asked.user = c;
     c->base = program_base(c);
@@ -590,6 +601,8 @@ static void report_cached(const struct compilation *c, const struct codegen *g)
 {
     uint32_t found, asked;
     codegen_cached(g, &found, &asked);
+    for (uint32_t i = 0; c->recalled && i < c->units.n; i++)
+        found = asked += c->units.data[i].same == NULL;
     struct strbuf text = strbuf_of(&c->ctx->session);
     strbuf_printf(&text, "cache: %u of %u functions\n", found, asked);
     c->report.put(c->report.user, TEXT_DATA, text.data, text.n);
@@ -599,8 +612,9 @@ bool run_codegen(struct compilation *c)
 {
     if (c->options->emit == OPT_EMIT_C && !c->options->stop_after)
         return true; /* static_write makes C of the loops */
-    codegen_give(c);
-    bool ok = codegen_finish(c->codegen, c->units.data);
+    if (!c->recalled)
+        codegen_give(c);
+    bool ok = codegen_finish(c->codegen, c->units.data) && (c->recalled || recall_keep(c));
     if (c->options->stats)
         report_cached(c, c->codegen);
     return ok;

@@ -5,6 +5,7 @@
 
 #include "cli/library/compile/compile.h"
 #include "codegen/codegen.h"
+#include "codegen/digest.h"
 #include "passes/module/module.h"
 
 struct graph_map; /* cli/library/graph_map.h */
@@ -32,6 +33,16 @@ bool header_write(struct compilation *, const struct artifact *);
 bool static_check(struct compilation *);
 bool static_entry(struct compilation *, const struct target *);
 bool static_write(struct compilation *, const struct artifact *);
+/* The compilation's code generation, which the first call begins. */
+struct codegen *codegen_of(struct compilation *);
+/* Of what is read between the two calls the compilation keeps the hash (recall.c). */
+void recall_watch(struct compilation *);
+void recall_watched(struct compilation *);
+/* Takes from the cache what schedule, emit and codegen would leave for the link. False: it is not there. After the
+ * variants are chosen. */
+bool recall_take(struct compilation *);
+/* After codegen: keeps that for the next time; with --verify-each it is compared. False after a diagnostic. */
+bool recall_keep(struct compilation *);
 /* Remarks about the scheduled module, and the record of all of them (remarks.c). */
 bool remarks_report(struct compilation *);
 /* Do -Rpass and its kin name passes that make remarks? False after a usage error. */

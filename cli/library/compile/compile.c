@@ -37,7 +37,10 @@ bool run_import(struct compilation *c)
     };
     if (!input_specs_parse(c->ctx, &o->inputs, &c->inputs, &c->n_inputs))
         return option_blame(c->ctx, o, "input", o->inputs.items.data[c->n_inputs]);
+    if (c->output)
+        recall_watch(c);
     c->graph = network_import(c->ctx, c->ctx->model_path, &import, &c->files);
+    recall_watched(c);
     c->imported = c->module->g = c->graph;
     if (c->graph)
         c->constants_in = stats_constants(c->graph);
@@ -198,6 +201,7 @@ static enum fail compile_guarded(struct compilation *c, const char *model)
             error_internal(ctx, (src_id){0}, "a stage failed without saying why");
     }
     time_end(ctx);
+    recall_watched(c);
     if (c->codegen)
         codegen_end(c->codegen);
     c->codegen = NULL;
@@ -211,7 +215,8 @@ static enum fail compile_guarded(struct compilation *c, const char *model)
 enum fail compile_model(struct context *ctx, const struct options *o, const char *model, const char *last,
                         struct report report)
 {
-    struct compilation c = {.ctx = ctx, .options = o, .report = report, .last = last, .in_field = o->in_field};
+    struct compilation c = {
+        .ctx = ctx, .options = o, .report = report, .last = last, .in_field = o->in_field, .recalls = true};
     ctx->field_code = o->in_field;
     return compile_guarded(&c, model);
 }

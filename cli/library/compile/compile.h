@@ -65,6 +65,13 @@ struct compilation {
     VEC(struct art_kernel) kernel_rows;
     uint32_t first_rows; /* of these that belong to the first variant */
     VEC(struct art_variant) variants;
+    uint32_t n_rows; /* launches that name a row of each variant */
+    bool recalls; /* it may take functions of an equal compilation from the cache (recall.c) */
+    bool recalled; /* it did: nothing was scheduled and emitted */
+    struct span key, record; /* of that; empty: not known */
+    struct diag_mark recall_mark; /* before schedule */
+    struct digest *digest; /* of the first n_digested of `files` as they were read; NULL: none */
+    uint32_t n_digested;
     int64_t scratch; /* bytes per thread */
     uint64_t printed; /* hash of the last stage's text, for -print-changed */
     int64_t constants_in; /* bytes of the file's constants */

@@ -221,7 +221,7 @@ bool run_link(struct compilation *c)
                          .features = c->variants.data[0].name,
                          .variants = c->variants.data,
                          .n_variants = c->variants.n,
-                         .n_rows = c->module->plan.rows.n,
+                         .n_rows = c->n_rows,
                          .kernels = c->kernel_rows.data,
                          .n_kernels = c->kernel_rows.n,
                          .plan = "plan",
