@@ -91,6 +91,12 @@ static bool range_of_node(struct graph *g, const struct node *n, int depth, stru
         *out = range_of_expr(x, value_type(g, n->in[0])->dims[node_int(n, "axis", 0)]);
         *out = (struct value_range){0, out->hi == INT64_MAX ? INT64_MAX : out->hi - 1};
         return out->hi >= 0;
+    case OP_REDUCE: /* a sum of no elements */
+        *out = (struct value_range){0, 0};
+        for (int32_t k = 0; k < value_type(g, n->in[0])->rank; k++)
+            if (ex_is(x, value_type(g, n->in[0])->dims[k], 0) && strcmp(node_str(n, "monoid", ""), "sum") == 0)
+                return true;
+        return false;
     case OP_WALK:
         *out = (struct value_range){0, range_of_expr(x, value_type(g, n->in[1])->dims[0]).hi - 1};
         return true;
@@ -101,7 +107,12 @@ static bool range_of_node(struct graph *g, const struct node *n, int depth, stru
         *out = range_at(g, n->in[0], depth);
         return true;
     case OP_ADD:
-    case OP_SUB: return range_sum(range_at(g, n->in[0], depth), range_at(g, n->in[1], depth), n->op == OP_SUB, out);
+    case OP_SUB:
+        if (n->op == OP_SUB && n->in[0].i == n->in[1].i) {
+            *out = (struct value_range){0, 0};
+            return true;
+        }
+        return range_sum(range_at(g, n->in[0], depth), range_at(g, n->in[1], depth), n->op == OP_SUB, out);
     case OP_MUL: return range_product(range_at(g, n->in[0], depth), range_at(g, n->in[1], depth), out);
     case OP_MIN:
     case OP_MAX:

@@ -229,6 +229,15 @@ struct field_facts {
     bool marked;     /* asked: each loop and branch writes 1 to a byte of its own where it runs, from FIELD_MARKS + */
     uint32_t first, blocks; /* first (asked) on, so many */
 };
+/* Between which numbers an index lies. */
+struct loop_range {
+    int64_t lo, hi;
+};
+/* Which loops and branches of a kernel never run if its arguments lie in these ranges (those of buffers are not read),
+ * in the order in which lf_field marks them. Writes up to `room` flags; returns how many blocks there are. scratch: as
+ * many as the function has types. */
+uint32_t lf_never(const struct lfunc *, const struct loop_range *args, struct loop_range *scratch, bool *never,
+                  uint32_t room);
 /* Floats become GF(q) x GF(p) (ir/loop/field.c). False: see why. */
 bool lf_field(struct lfunc *, struct field_facts *);
 /* What lf_math appends for it: a hash of the operands, not a function's digits. */

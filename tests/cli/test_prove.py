@@ -224,11 +224,93 @@ def test_indices(tmp_path):
 
 
 def test_integers_that_show_little(tmp_path):
-    """A comparison with one number of 2^63 is false in nearly all draws: what it chooses was not seen."""
-    nodes = [helper.make_node("Equal", ["x", "c"], ["e"], "e"), helper.make_node("Where", ["e", "f", "g"], ["y"], "n")]
-    path = save(tmp_path / "net.onnx", nodes, [value("x", [64], INT64), value("f", [64]), value("g", [64])], [value("y", [64])], {"c": np.int64(123456789)})
+    """A comparison with one number of 2^63 that no constant names is false in nearly all draws: what it chooses was not seen."""
+    nodes = [helper.make_node("Add", ["x", "d"], ["s"], "s"), helper.make_node("Equal", ["s", "c"], ["e"], "e"),
+             helper.make_node("Where", ["e", "f", "g"], ["y"], "n")]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [64], INT64), value("f", [64]), value("g", [64])], [value("y", [64])],
+                {"c": np.int64(123456789), "d": np.int64(1000)})
     [variant] = proof(path, status=6)["variants"]
     assert "shown few" in variant["kernels"][0]["why"]
+
+
+def mutants(path, cpu="--march=x86-64-v3", step=1):
+    """(sites that are left, how many there are)"""
+    left = []
+    for n, site in enumerate(range(1, 100 * step, step)):
+        done = mcc("prove", path, cpu, f"--mutate={site}", "-q", timeout=300)
+        if done.returncode == 2:
+            return left, n
+        left += [site] if done.returncode == 0 else []
+    raise AssertionError(f"{path} has more statements")
+
+
+@pytest.mark.parametrize("op", ["Equal", "Less", "LessOrEqual"])
+def test_compared_constants(tmp_path, op):
+    """Numbers that the network compares with are drawn, and those next to them: so code that compares otherwise is not proved."""
+    nodes = [helper.make_node(op, ["x", "c"], ["e"], "e"), helper.make_node("Where", ["e", "f", "g"], ["y"], "n")]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [64], INT64), value("f", [64]), value("g", [64])], [value("y", [64])],
+                {"c": np.int64(123456789)}, opset=17)
+    [variant] = proof(path, "--march=x86-64-v3")["variants"]
+    assert variant["kernels"][0]["axioms"] == ["reals", "integers"]
+    left, n = mutants(path)
+    assert n > 3 and not left, (left, n)
+
+
+def test_label_that_is_left_out(tmp_path):
+    """The condition that chooses an index is no index itself: labels are drawn from all classes, and from what is left out."""
+    node = helper.make_node("NegativeLogLikelihoodLoss", ["x", "t", "w"], ["y"], "n", reduction="mean", ignore_index=-7)
+    path = save(tmp_path / "net.onnx", [node], [value("x", [3, 5, 6]), value("t", [3, 6], INT64), value("w", [5])], [value("y", [])], opset=17)
+    proof(path, "--march=x86-64-v3")
+    left, n = mutants(path, step=5)
+    assert n > 8 and len(left) * 4 <= n, (left, n)
+
+
+def test_numbers_of_trips(tmp_path):
+    """A loop whose trips are a constant makes all of them in each draw."""
+    body = helper.make_graph([helper.make_node("Gather", ["x", "i"], ["r"], "row", axis=0), helper.make_node("MatMul", ["h", "a"], ["m"]),
+                              helper.make_node("Add", ["m", "r"], ["o"]), helper.make_node("Identity", ["k"], ["k2"])], "body",
+                             [value("i", [], INT64), value("k", [], BOOL), value("h", [16])], [value("k2", [], BOOL), value("o", [16])])
+    path = save(tmp_path / "net.onnx", [helper.make_node("Loop", ["n", "", "z"], ["y"], "turn", body=body)], [value("x", [4, 16]), value("z", [16])],
+                [value("y", [16])], {"a": weights(16, 16), "n": np.int64(4)}, opset=17)
+    [variant] = proof(path, "--march=x86-64-v3")["variants"]
+    assert not any("integers" in k["axioms"] for k in variant["kernels"])
+    left, n = mutants(path, step=29)
+    assert n > 5 and len(left) * 4 <= n, (left, n)
+
+
+def parts(path):
+    """Two parts of a dim, whose sizes the data decides."""
+    return save(path, [helper.make_node("Split", ["x", "s"], ["y", "z"], "n")], [value("x", [6]), value("s", [2], INT64)],
+                [value("y", ["a"]), value("z", ["b"])], opset=17)
+
+
+def reshaped(path):
+    return save(path, [helper.make_node("Reshape", ["x", "s"], ["y"], "n")], [value("x", [2, 3, 4]), value("s", [3], INT64)],
+                [value("y", ["a", "b", "c"])], opset=17)
+
+
+def nothing(path):
+    """Sums over a dim of no elements, or over another one: the data says which."""
+    return save(path, [helper.make_node("ReduceSum", ["x", "a"], ["y"], "n", keepdims=0)], [value("x", [2, 0, 4]), value("a", [1], INT64)],
+                [value("y", ["a", "b"])], opset=17)
+
+
+@pytest.mark.parametrize("make, step", [(parts, 1), (reshaped, 1), (nothing, 5)])
+def test_loops_that_no_size_runs(tmp_path, make, step):
+    """Loops over whole vectors of a part of six elements, or the branch for a remainder of none, cannot run. All else has to. Mutants that are left
+    change what cannot run, blocks of thousands of elements, lanes that nothing reads, and bounds of what the run refuses."""
+    path = make(tmp_path / "net.onnx")
+    proof(path, "--march=x86-64-v3")
+    left, n = mutants(path, step=step)
+    assert n > 5 and len(left) < n, (left, n)
+
+
+def test_larger_numbers(tmp_path):
+    """Numbers that decide sizes are larger where small ones show few values: few ranges of small numbers have elements."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Range", list("abd"), ["y"], "n")], [value(name, [], onnx.TensorProto.INT32) for name in "abd"],
+                [value("y", ["k"], onnx.TensorProto.INT32)], opset=17)
+    [variant] = proof(path, "--march=x86-64-v3")["variants"]
+    assert any("integers" in k["axioms"] for k in variant["kernels"])
 
 
 def test_bytes_and_a_position(tmp_path):

@@ -46,6 +46,7 @@ static void test_by_operator(void **state)
     expect(&t, b_convert(&t.b, read, ELEM_U8), 0, 255);      /* -7 wraps */
     expect(&t, b_binary(&t.b, OP_ADD, bytes, bytes), 0, 255); /* so does 255 + 255 */
     expect(&t, b_convert(&t.b, open, ELEM_U8), 0, 255);
+    expect(&t, b_binary(&t.b, OP_SUB, open, open), 0, 0);
     bench_close(&t);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
+#include "ir/expr/expr.h"
 #include "ir/ops/field.h"
 
 /* Is it the constant infinity, of either sign, repeated? Constants are residues here. */
@@ -93,6 +94,14 @@ static bool is_shift(const struct graph *g, value_id v, bool within, int depth)
     return any;
 }
 
+bool chance_empty(const struct graph *g, const struct type *t)
+{
+    bool empty = false;
+    for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++)
+        empty |= ex_is(g->ctx->exprs, t->dims[k], 0);
+    return empty;
+}
+
 double chance_shows(const struct capture *d, const struct node *n)
 {
     const struct graph *g = d->c.graph;
@@ -101,7 +110,7 @@ double chance_shows(const struct capture *d, const struct node *n)
          choice = extreme || strcmp(monoid, "and") == 0 || strcmp(monoid, "or") == 0;
     if (n->op != OP_ARGREDUCE && (!choice || (n->op != OP_REDUCE && n->op != OP_WINDOW && n->op != OP_CUMULATE)))
         return INFINITY;
-    if (extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0))
+    if ((extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0)) || chance_empty(g, value_type(g, n->in[0])))
         return INFINITY;
     double in = capture_count(d, value_type(g, n->in[0])), out = capture_count(d, value_type(g, n->out[0])), each = 1;
     uint32_t n_kernel;
@@ -136,7 +145,7 @@ static bool is_choice(const struct graph *g, const struct node *n)
 double chance_choices(const struct capture *d, const struct node *n, int64_t least)
 {
     const struct graph *g = d->c.graph;
-    if (!is_choice(g, n) || value_is_const(g, n->out[0]))
+    if (!is_choice(g, n) || value_is_const(g, n->out[0]) || chance_empty(g, value_type(g, n->out[0])))
         return INFINITY;
     return fmax(capture_count(d, value_type(g, n->out[0])), (double)least);
 }

@@ -12,13 +12,17 @@ const char *chance_tells(const struct graph *, const struct node *);
 int64_t chance_ties(const struct node *, const struct tensor *x, const struct tensor *found);
 /* Adds how many elements are +inf, and how many -inf. */
 void chance_infinite(const struct tensor *, double found[2]);
+/* Has a tensor of this type no elements at any size? */
+bool chance_empty(const struct graph *, const struct type *);
 /* How often, in the run in progress, an element that a maximum, minimum, `and` or `or` leaves out is one that decides;
- * INFINITY: the node is none of these, or all that it decides is the range of exponentials. */
+ * INFINITY: the node is none of these, reads no element at any size, or all that it decides is the range of
+ * exponentials. */
 double chance_shows(const struct capture *, const struct node *);
 /* So often or more: one that is left out stays unseen with a probability of e^-8. */
 enum { CHANCE_ENOUGH = 8 };
 /* In the run in progress, how many elements the node chooses between two of, each by what was drawn: of comparisons,
- * `and`, selects, maxima of two. INFINITY: it does not choose. least: it computes so many, whatever the sizes say. */
+ * `and`, selects, maxima of two. INFINITY: it does not choose, or computes no element at any size. least: it computes
+ * so many, whatever the sizes say. */
 double chance_choices(const struct capture *, const struct node *, int64_t least);
 /* So many in all draws: code that is wrong for one side, or for one of four cases, passes with (3/4)^64. And the most
  * draws for that. */

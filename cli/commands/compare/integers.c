@@ -4,11 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/commands/compare/chance.h"
 #include "ir/eval/constants.h"
 #include "ir/eval/eval.h"
 #include "ir/expr/expr.h"
 
 enum { ROUNDS = 16 }; /* over the nodes in the order of the run, until nothing changes */
+enum { COMPARED_MOST = 64 };
 
 static bool is_integer(const struct type *t)
 {
@@ -76,6 +78,8 @@ static bool node_roles(struct integers *s, const struct graph *g, const struct n
         struct integer_role more = of;
         if (!n->in[i].i || value_type(g, n->in[i])->kind != TYPE_TENSOR)
             continue;
+        if (n->op == OP_SELECT && i == 0) /* which one of two numbers, whatever these are for */
+            more = (struct integer_role){.decides = of.decides};
         more.decides |= shape == SHAPE_OPAQUE || (shape == SHAPE_CONTROL && i < 2) || n->op == OP_SEGMENTS;
         more.divides |= i == 1 && (n->op == OP_DIV || n->op == OP_MOD || n->op == OP_REM);
         more.shifts |= i == 1 && (n->op == OP_SHL || n->op == OP_SHR);
@@ -89,10 +93,44 @@ static bool node_roles(struct integers *s, const struct graph *g, const struct n
     return changed;
 }
 
-void integers_roles(struct integers *s, const struct graph *g)
+/* Adds the integers of a constant that the node compares with. */
+static void add_compared(struct integers *s, struct graph *g, value_id v)
+{
+    int64_t x[COMPARED_MOST], n = 1, extent;
+    while (v.i && value_op(g, v) == OP_BROADCAST)
+        v = value_node(g, v)->in[0];
+    if (!v.i || !is_integer(value_type(g, v)) || !value_is_const(g, v))
+        return;
+    for (int32_t d = 0; d < value_type(g, v)->rank; d++)
+        if (!ex_is_const(g->ctx->exprs, value_type(g, v)->dims[d], &extent) || !mul_i64(n, extent, &n) ||
+            n > COMPARED_MOST)
+            return;
+    if (!value_const_i64(g, v, x, (uint32_t)n))
+        return;
+    for (int64_t i = 0; i < n; i++) {
+        bool known = s->compared.n == COMPARED_MOST;
+        for (uint32_t k = 0; k < s->compared.n && !known; k++)
+            known = s->compared.data[k] == x[i];
+        if (!known)
+            VEC_PUSH(&g->ctx->session, &s->compared, x[i]);
+    }
+}
+
+static void compared_constants(struct integers *s, struct graph *g)
+{
+    for (uint32_t i = 1; i < g->nodes.n; i++) {
+        const struct node *n = &g->nodes.data[i];
+        if (!n->dead && (n->op == OP_EQ || n->op == OP_NE || n->op == OP_LT || n->op == OP_LE))
+            for (uint32_t k = 0; k < n->n_in; k++)
+                add_compared(s, g, n->in[k]);
+    }
+}
+
+void integers_roles(struct integers *s, struct graph *g)
 {
     struct exprs *x = g->ctx->exprs;
     bool changed = true;
+    compared_constants(s, g);
     s->role = NEW_ARRAY(&g->ctx->session, struct integer_role, g->values.n + 1);
     for (sym_id y = sym_next(x, SYM_VALUE, (sym_id){0}); y.i; y = sym_next(x, SYM_VALUE, y))
         if (sym_get(x, y)->value < g->values.n)
@@ -153,12 +191,23 @@ static uint64_t drawn(const struct integer_role *role, enum elem elem, uint64_t 
     return draw % 3 == 2 ? ends[(r >> 8) % COUNT_OF(ends)] : r;
 }
 
-void integers_draw(struct file_tensor *t, const struct integer_role *role, uint64_t *state, uint32_t draw,
-                   uint32_t attempt)
+/* One of the constants; in some draws also x, or what is next to one. */
+static uint64_t draw_compared(const struct integers *s, uint64_t r, uint32_t draw, uint64_t x)
+{
+    const uint64_t constant = (uint64_t)s->compared.data[(r >> 8) % s->compared.n];
+    const bool next = draw % 4 == 0 && (r & 6) == 0;
+    return draw % 4 < 2 && r & 1 ? x : !next ? constant : constant + (r & 8 ? 1 : UINT64_MAX);
+}
+
+void integers_draw(struct file_tensor *t, const struct integer_role *role, const struct integers *from, uint64_t *state,
+                   uint32_t draw, uint32_t attempt)
 {
     const size_t size = elem_size(t->elem);
+    const bool compared = from && from->compared.n && !role->shifts && attempt < INTEGER_FEW;
     for (size_t k = 0; k + size <= t->size; k += size) {
-        uint64_t x = drawn(role, t->elem, state, draw, attempt), low = x << (64 - elem_bits(t->elem));
+        uint64_t x = drawn(role, t->elem, state, draw, attempt);
+        x = compared ? draw_compared(from, integer_random(state), draw, x) : x;
+        const uint64_t low = x << (64 - elem_bits(t->elem));
         x = role->divides && !low ? 1 : x;
         memcpy((char *)t->data + k, &x, size); /* its low bytes */
     }
@@ -186,10 +235,32 @@ static uint8_t result_origin(const struct integers *s, const struct graph *g, co
     return is_exact(t) || !from ? from : FROM_FLOATS;
 }
 
+static bool is_true(struct graph *g, value_id v)
+{
+    int64_t x = 0;
+    return value_is_const(g, v) && value_const_i64(g, v, &x, 1) && x;
+}
+
+/* The number of a trip, for a loop that nothing but a number of trips ends; {0}: for others. */
+static value_id trip_of(struct graph *g, const struct node *n)
+{
+    if (n->op != OP_LOOP || node_int(n, "forever", 0) || n->n_region != 1)
+        return (value_id){0};
+    const struct region *r = graph_get_region(g, n->region[0]);
+    const bool goes_on = r->results.n && is_true(g, r->results.data[0]) && is_true(g, n->in[1]);
+    return goes_on && r->params.n ? r->params.data[0] : (value_id){0};
+}
+
 /* follows: else its results are the worst. */
-static bool node_origins(struct integers *s, const struct graph *g, const struct node *n, bool follows)
+static bool node_origins(struct integers *s, struct graph *g, const struct node *n, bool follows)
 {
     bool changed = false;
+    const value_id trip = n->dead ? (value_id){0} : trip_of(g, n);
+    if (trip.i) { /* of so many trips each draw makes all, as an iota has all positions */
+        const uint8_t was = s->origin[trip.i];
+        s->origin[trip.i] |= follows ? s->origin[n->in[0].i] : FROM_INTEGERS;
+        changed = was != s->origin[trip.i];
+    }
     for (uint32_t k = 0; k < n->n_out && !n->dead; k++) {
         uint8_t *origin = &s->origin[n->out[k].i], was = *origin;
         *origin |= follows ? result_origin(s, g, n, k) : FROM_INTEGERS;
@@ -205,7 +276,7 @@ static uint8_t parameter_origin(const struct type *t)
                                                                          : FROM_BYTES;
 }
 
-void integers_origins(struct integers *s, const struct graph *g)
+void integers_origins(struct integers *s, struct graph *g)
 {
     struct arena *arena = &g->ctx->session;
     bool changed = true;
@@ -215,6 +286,9 @@ void integers_origins(struct integers *s, const struct graph *g)
     for (uint32_t i = 1; i < g->values.n; i++)
         if (!g->values.data[i].def.i)
             s->origin[i] = parameter_origin(&g->values.data[i].type);
+    for (uint32_t i = 1; i < g->nodes.n; i++)
+        if (!g->nodes.data[i].dead)
+            s->origin[trip_of(g, &g->nodes.data[i]).i] = 0;
     for (int round = 0; changed; round++) {
         changed = false;
         for (uint32_t r = 1; r < g->regions.n; r++)
@@ -272,7 +346,8 @@ static value_id repeated(const struct graph *g, value_id v)
 static void watch(struct integers *s, struct graph *g, value_id v)
 {
     v = repeated(g, v);
-    if (!v.i || !is_exact(value_type(g, v)) || !s->origin[v.i] || value_is_const(g, v))
+    if (!v.i || !is_exact(value_type(g, v)) || !s->origin[v.i] || value_is_const(g, v) ||
+        chance_empty(g, value_type(g, v)))
         return;
     const struct value_range range = value_range(g, v);
     s->watched[v.i] |= range.lo < range.hi;

@@ -30,23 +30,26 @@ struct integer_history {
 
 struct integers {
     struct integer_role *role; /* by value of the legalized graph */
+    VEC(int64_t) compared; /* constants that it compares integers with */
     uint8_t *origin;           /* by value of the kernels' graph: FROM_... */
     bool *watched;             /* by value: some kernel computes with it */
     struct integer_history *history; /* by value */
 };
 
-/* The roles of the values of the legalized graph. */
-void integers_roles(struct integers *, const struct graph *legal);
+/* The roles of the values of the legalized graph, and the constants that it compares. */
+void integers_roles(struct integers *, struct graph *legal);
 uint64_t integer_random(uint64_t *state); /* 64 random bits: splitmix64 */
 /* A number of which sizes can be made, from random bits; attempt: so many draws before ended the run. */
 int64_t integer_deciding(uint64_t random, uint32_t attempt);
 /* In the place of such a number: for vectors of up to 16 lanes, their loops and what these leave, if anything. */
 int64_t integer_many(uint64_t random);
-/* Draws elements of an integer type. */
-void integers_draw(struct file_tensor *, const struct integer_role *, uint64_t *state, uint32_t draw, uint32_t attempt);
+/* Draws elements of an integer type. from: most of them are constants that the graph compares, or
+ * next to one; NULL: none are. */
+void integers_draw(struct file_tensor *, const struct integer_role *, const struct integers *from, uint64_t *state,
+                   uint32_t draw, uint32_t attempt);
 
 /* Origins in the kernels' graph. */
-void integers_origins(struct integers *, const struct graph *);
+void integers_origins(struct integers *, struct graph *);
 /* Does it compute with integers of which a few draws say little? *why: none does. Then what it reads and computes is
  * watched. */
 bool integers_need_draws(struct integers *, struct graph *, const struct node *, const char **why);

@@ -31,7 +31,14 @@
 enum { APART = 3, SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
 /* Draws of larger sizes that data decides, in turn, that may add nothing: so many for small inputs, so many for others.
  * And the numbers that most floats are from which integers are made. */
-enum { MANY_MOST = 1024, MANY_LEAST = 32, MANY_ELEMENTS = 1 << 15, COUNTS_MOST = 16 };
+enum {
+    MANY_MOST = 1024,
+    MANY_LEAST = 32,
+    MANY_ELEMENTS = 1 << 15,
+    COUNTS_MOST = 16,
+    QUARTERS_MOST = 8,
+    COMPARED_LEAST = 16
+};
 /* Elements of inputs in all draws that are too large for the interpreter. */
 #define ELEMENTS_PARTS ((uint64_t)1 << 27)
 static const int64_t more_sizes[] = {2, 7, 16, 33};
@@ -62,8 +69,19 @@ static uint32_t draw_apart(const struct prove *p, uint64_t r)
     return field_of_integer(p->choosing % 4 == 1 ? -x : x);
 }
 
-/* One number of all that decide sizes is a larger one. */
-static void draw_many(struct prove *p, uint64_t *state)
+/* A larger number that decides a size. Half of floats are quarters, as scales are. */
+static void put_many(struct file_tensor *t, uint64_t at, uint64_t r)
+{
+    const int64_t x = integer_many(r);
+    char *to = (char *)t->data + at * elem_size(t->elem);
+    if (!field_form(t->elem))
+        elem_from_i64(t->elem, x, to);
+    else
+        field_store(t->elem, r >> 63 ? field_of((double)(r % QUARTERS_MOST + 1) / 4) : field_of_integer(x), false, to);
+}
+
+/* One number of all that decide sizes is a larger one; in odd draws all of one input. */
+static void draw_many(struct prove *p, uint64_t *state, bool odd)
 {
     uint64_t n = 0;
     for (int put = 0; put < 2; put++) {
@@ -71,16 +89,12 @@ static void draw_many(struct prove *p, uint64_t *state)
         for (uint32_t i = 0; i < p->run.s.api->n_in && (!put || n); i++) {
             struct file_tensor *t = &p->run.s.in[i];
             const bool form = field_form(t->elem), decides = p->integers.role[p->legal->inputs.data[i].value.i].decides;
-            const uint64_t size = elem_size(t->elem), own = t->size / size;
+            const uint64_t own = t->size / elem_size(t->elem);
             if (!decides || elem_bits(t->elem) < 8 || (!form && !strchr("IU", elem_class(t->elem))))
                 continue;
             if (put && at < own) {
-                const int64_t x = integer_many(integer_random(state));
-                char *to = (char *)t->data + at * size;
-                if (form)
-                    field_store(t->elem, field_of_integer(x), false, to);
-                else
-                    elem_from_i64(t->elem, x, to);
+                for (uint64_t k = odd ? 0 : at; k < (odd ? own : at + 1); k++)
+                    put_many(t, k, integer_random(state));
                 return;
             }
             n += put ? 0 : own;
@@ -103,7 +117,7 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
         const size_t size = elem_size(t->elem);
         any |= integers || role->decides;
         if (integers)
-            integers_draw(t, role, &state, draw, attempt);
+            integers_draw(t, role, p->compared ? &p->integers : NULL, &state, draw, attempt);
         else if (!whole || !field_form(t->elem))
             file_tensor_random(t, draw * p->run.s.api->n_in + i + 1);
         for (size_t k = 0; k + size <= t->size && whole && field_form(t->elem); k += size) {
@@ -119,7 +133,7 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
         }
     }
     if (p->larger)
-        draw_many(p, &state);
+        draw_many(p, &state, draw % 2);
     return any;
 }
 
@@ -219,16 +233,10 @@ static bool interpret(struct prove *p)
 static bool are_filled(const struct prove *p)
 {
     const struct graph *g = p->legal;
-    bool any = false, all = true;
-    for (uint32_t i = 0; i < g->outputs.n; i++) {
-        const struct type *t = value_type(g, g->outputs.data[i].value);
-        bool empty = false;
-        for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++)
-            empty |= ex_is(g->ctx->exprs, t->dims[k], 0);
-        any |= p->now->filled[i];
-        all &= p->now->filled[i] || empty;
-    }
-    return any && all;
+    bool all = true;
+    for (uint32_t i = 0; i < g->outputs.n; i++)
+        all &= p->now->filled[i] || chance_empty(g, value_type(g, g->outputs.data[i].value));
+    return all;
 }
 
 /* The graph after legalization, and the outputs of the run. */
@@ -517,13 +525,18 @@ static bool draw_rest(struct prove *p, struct options *running)
     return p->now->whole || draw_parts(p, running, draw);
 }
 
-/* Larger sizes that data decides, as long as loops and branches run that have not run often. */
+/* Larger sizes that data decides, as long as integers show few values, or loops and branches run that have not run
+ * often. */
 static bool draw_by_data(struct prove *p)
 {
     const uint64_t few = MANY_ELEMENTS / (input_elements(p) + 1);
     const uint32_t most = few < MANY_LEAST ? MANY_LEAST : few > MANY_MOST ? MANY_MOST : (uint32_t)few;
     bool ok = true;
     p->larger = true;
+    for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended &&
+                            (verdict_lacks_integers(p, draw, 0) || verdict_lacks_ties(p, draw));
+         draw++)
+        ok = draw_once(p, 7 * INTEGER_DRAWS + draw, DRAW_ALL);
     for (uint32_t draw = 0, vain = 0; ok && vain < most && !p->now->ended && verdict_lacks(p); draw++) {
         p->part.gained = false;
         ok = draw_once(p, 2 * INTEGER_DRAWS + draw, DRAW_GAINS);
@@ -567,6 +580,12 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_ties(p, draw); draw++)
         ok = draw_once(p, 4 * INTEGER_DRAWS + draw, DRAW_ALL);
     p->tied = false;
+    p->compared = p->integers.compared.n > 0;
+    for (uint32_t draw = 0;
+         ok && p->compared && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_integers(p, draw, COMPARED_LEAST);
+         draw++)
+        ok = draw_once(p, 6 * INTEGER_DRAWS + draw, DRAW_ALL);
+    p->compared = false;
     p->few = control_runs(p); /* loops of no trip and of one are rare among other numbers */
     for (uint32_t draw = 0;
          ok && p->few && !p->now->ended && draw < PROVE_FEW_MOST && (draw < PROVE_FEW || control_lacks(p)); draw++)

@@ -82,11 +82,13 @@ struct prove {
     } part; /* single.h */
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
     uint32_t *runs;       /* in how many draws */
+    bool *never;          /* those that sizes rule out (never.c); NULL: not asked yet */
     DLManagedTensorVersioned **out;
     int code;        /* of the run at hand */
     uint32_t events; /* of the draw at hand */
     bool few;  /* integers are drawn from 0 and 1 */
     uint32_t choosing; /* so many draws after those that all need, as kernels choose; 0: not yet */
+    bool compared; /* integers are drawn from those that the network compares with */
     bool tied;  /* floats are drawn from few numbers */
     bool special; /* some are infinite or NaN then, as the variant looks for these */
     bool orders;  /* but none NaN, as an argreduce of the variant chooses among floats */
@@ -123,13 +125,20 @@ static inline const struct kernel *prove_kernel(const struct prove *p, uint32_t 
 /* Before the draws of a variant: what stands against each kernel, and which axioms it needs. False after a diagnostic.
  */
 bool verdict_begin(struct prove *);
+/* The kernel's function in the variant before its floats became residues; NULL: it has none. */
+const struct lowered_kernel *verdict_lowered(const struct prove *, const struct kernel *, uint32_t variant);
+/* Finds loops and branches that no sizes of the kernels' values let run, of those that have not run. */
+void never_find(struct prove *);
 /* Has some loop or branch of the variant not run in PROVE_RUNS draws? Has one of these in the draw at hand? */
-bool verdict_lacks(const struct prove *);
+bool verdict_lacks(struct prove *);
 /* Does a kernel that ran choose between so few elements, or seldom enough among many, that more draws are needed and
  * will do? Any choice among many takes two more than the least. */
 bool verdict_lacks_choices(const struct prove *, uint32_t drawn, uint32_t least);
 /* Do draws of few different floats lack, of which so many were there, and will no more than CHANCE_MOST do? */
 bool verdict_lacks_ties(const struct prove *, uint32_t drawn);
+/* Have a kernel's integers shown few of their values, of all draws, and may more draws do? A kernel that computes with
+ * integers lacks the first `least` draws in any case. */
+bool verdict_lacks_integers(const struct prove *, uint32_t drawn, uint32_t least);
 bool verdict_gains(const struct prove *);
 bool verdict_gains_of(const struct prove *, uint32_t kernel);
 void verdict_end(struct prove *);

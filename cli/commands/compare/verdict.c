@@ -26,8 +26,8 @@ const struct axiom_text axioms[AXIOM_COUNT] = {
 /* ---- what stands against a kernel before it runs ------------------------------------------------------------------
  */
 
-/* Of the variant's function of a kernel, whose name is that of the last variant's; NULL: the kernel has none. */
-static const struct lowered_kernel *lowered_of(const struct prove *p, const struct kernel *k, uint32_t variant)
+/* By its name, which is that of the last variant's. */
+const struct lowered_kernel *verdict_lowered(const struct prove *p, const struct kernel *k, uint32_t variant)
 {
     const struct compilation *c = &p->run.c;
     const char *last = c->suffixes.data[c->suffixes.n - 1], *own = c->suffixes.data[variant];
@@ -44,7 +44,7 @@ static const char *field_why(const struct prove *p, const struct kernel *k, uint
 {
     const struct kernel *both[2] = {k, k->version.of};
     for (uint32_t i = 0; i < 2 && both[i]; i++) {
-        const struct lowered_kernel *l = lowered_of(p, both[i], variant);
+        const struct lowered_kernel *l = verdict_lowered(p, both[i], variant);
         if (l && l->facts.why)
             return l->facts.why;
     }
@@ -66,7 +66,7 @@ static bool rounds_wide(const struct prove *p, const struct kernel *k, uint32_t 
             }
     }
     for (uint32_t i = 0; i < 2 && both[i] && wide && !rounds; i++) {
-        const struct lowered_kernel *l = lowered_of(p, both[i], variant);
+        const struct lowered_kernel *l = verdict_lowered(p, both[i], variant);
         if (l && l->facts.rounds_wide)
             return true;
     }
@@ -127,7 +127,7 @@ static void kernel_axioms(struct prove *p, const struct kernel *k, uint32_t vari
     }
     const struct kernel *both[2] = {k, k->version.of};
     for (uint32_t i = 0; i < 2 && both[i]; i++) {
-        const struct lowered_kernel *l = lowered_of(p, both[i], variant);
+        const struct lowered_kernel *l = verdict_lowered(p, both[i], variant);
         v->uses[AXIOM_FRACTIONS] |= l && l->facts.fractions;
         v->uses[AXIOM_UNDERFLOW] |= l && l->facts.underflow;
         v->uses[AXIOM_ROUNDING] |= l && l->facts.rounds;
@@ -183,6 +183,7 @@ bool verdict_begin(struct prove *p)
     p->ties = NEW_ARRAY(&c->ctx->session, double, c->graph->values.n + 1);
     p->infinite = NEW_ARRAY(&c->ctx->session, double, 2 * (size_t)c->graph->values.n + 2);
     p->special = p->orders = false;
+    p->never = NULL;
     p->many = p->by_data = sym_next(c->ctx->exprs, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         p->now->of[i].why = kernel_why(p, prove_kernel(p, i), p->variant);
@@ -216,7 +217,7 @@ static bool block_next(const struct prove *p, const struct kernel *k, uint32_t *
     const struct kernel *both[2] = {k, k->version.of};
     uint32_t before = 0;
     for (uint32_t i = 0; i < 2 && both[i]; i++) {
-        const struct lowered_kernel *l = lowered_of(p, both[i], p->variant);
+        const struct lowered_kernel *l = verdict_lowered(p, both[i], p->variant);
         const uint32_t n = l ? l->facts.blocks : 0;
         if (*at < before + n) {
             *mark = l->facts.first + (*at)++ - before;
@@ -227,20 +228,25 @@ static bool block_next(const struct prove *p, const struct kernel *k, uint32_t *
     return false;
 }
 
-/* Of a kernel's loops and branches those that have run; all: how many it has. */
+/* Of a kernel's loops and branches those that have run, or never do; all: how many it has. */
 static uint32_t marked_of(const struct prove *p, const struct kernel *k, uint32_t *all)
 {
     uint32_t n = 0, mark;
     for (uint32_t at = 0; block_next(p, k, &at, &mark); ++*all)
-        n += p->runs[mark] >= PROVE_RUNS;
+        n += p->runs[mark] >= PROVE_RUNS || (p->never && p->never[mark]);
     return n;
 }
 
-bool verdict_lacks(const struct prove *p)
+bool verdict_lacks(struct prove *p)
 {
     uint32_t n = 0, all = 0;
-    for (uint32_t i = 0; i < prove_kernels(p); i++)
-        n += marked_of(p, prove_kernel(p, i), &all);
+    if (!p->never)
+        never_find(p);
+    for (uint32_t i = 0; i < prove_kernels(p); i++) {
+        p->now->of[i].blocks = 0;
+        n += p->now->of[i].marked = marked_of(p, prove_kernel(p, i), &p->now->of[i].blocks);
+        all += p->now->of[i].blocks;
+    }
     return n < all;
 }
 
@@ -262,6 +268,18 @@ bool verdict_lacks_ties(const struct prove *p, uint32_t drawn)
         const struct verdict *v = &p->now->of[i];
         const bool will = drawn < CHANCE_DRAWS || v->told * CHANCE_MOST >= CHANCE_ENOUGH * (double)drawn;
         if (v->tells && v->ran && !v->why && !v->differs && v->told < CHANCE_ENOUGH && will)
+            return true;
+    }
+    return false;
+}
+
+bool verdict_lacks_integers(const struct prove *p, uint32_t drawn, uint32_t least)
+{
+    for (uint32_t i = 0; i < prove_kernels(p); i++) {
+        const struct verdict *v = &p->now->of[i];
+        const bool will = drawn < CHANCE_DRAWS || v->integers * CHANCE_MOST >= CHANCE_ENOUGH * (double)drawn;
+        const bool lacks = drawn < least || (v->integers < CHANCE_ENOUGH && will);
+        if (v->uses[AXIOM_INTEGERS] && !v->why && !v->differs && lacks)
             return true;
     }
     return false;
@@ -300,8 +318,11 @@ static bool has_run(const struct prove *p, uint32_t kernel)
 void verdict_count(struct prove *p)
 {
     const struct graph *g = p->run.c.graph;
-    for (uint32_t i = 0; i < p->run.c.marks; i++)
+    for (uint32_t i = 0; i < p->run.c.marks; i++) {
         p->runs[i] += p->marks[i];
+        if (p->marks[i] && p->never && p->never[i])
+            p->now->why = "a loop or branch ran that the sizes rule out";
+    }
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct kernel *k = prove_kernel(p, i);
         struct verdict *d = &p->now->of[i];
@@ -315,13 +336,12 @@ void verdict_count(struct prove *p)
             const struct node *n = graph_node(g, k->nodes.data[j]);
             d->told = fmin(d->told, told(p, n)); /* of all draws, also if the kernel did not run in this one */
             d->integers = fmin(d->integers, integers_shown(&p->integers, g, n));
-            if (k->region.i != 1 && !runs)
-                continue;
             least = fmin(least, chance_shows(&p->run, n));
             choices = fmin(choices, chance_choices(&p->run, n, k->region.i == 1 ? d->here : 1));
         }
-        d->shows += k->region.i == 1 || runs ? least : 0;
-        d->choices += k->region.i == 1 || runs ? choices : 0;
+        const bool counts = k->region.i == 1 || runs; /* INFINITY: it does not choose, whether it ran or not */
+        d->shows += counts || least == INFINITY ? least : 0;
+        d->choices += counts || choices == INFINITY ? choices : 0;
         d->filled += d->here > 0;
         d->here = 0;
         d->seen += d->compared && d->compared == k->outs.n;
@@ -354,6 +374,15 @@ static bool is_packed(const struct graph *g, const struct kernel *k)
     for (uint32_t i = 0; i < k->outs.n; i++)
         packed &= elem_bits(value_type(g, k->outs.data[i])->elem) < 8 && value_output(g, k->outs.data[i]) != UINT32_MAX;
     return packed;
+}
+
+/* Has nothing that it stores an element at any size? */
+static bool stores_none(const struct graph *g, const struct kernel *k)
+{
+    bool none = k->outs.n > 0;
+    for (uint32_t i = 0; i < k->outs.n; i++)
+        none &= chance_empty(g, value_type(g, k->outs.data[i]));
+    return none;
 }
 
 uint32_t verdict_enough(const struct verdict *v)
@@ -391,7 +420,7 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
                             v->blocks - v->marked, v->blocks);
     if (k->kind == KERNEL_CONTROL || k->region.i != 1)
         return control_against(p, c, i);
-    if ((v->seen >= c->draws && v->filled >= verdict_enough(v)) ||
+    if ((v->seen >= c->draws && (v->filled >= verdict_enough(v) || stores_none(p->run.c.graph, k))) ||
         (part && verdict_holds(c))) /* its readers and the outputs have seen what it stores */
         return NULL;
     return c->interpreted ? c->interpreted : "what it stores was not seen";

@@ -442,6 +442,7 @@ static bool enter_field(struct compilation *c)
             return false;
         bool mutated = site >= 0 && lf_mutate(f, &site), kernel = f->role == LROLE_KERNEL;
         site = mutated ? -1 : site;
+        row.loops = mutated ? print_function(c, f) : u->text;
         bool lowers = kernel && lf_field(f, &row.facts);
         if (kernel && !lowers && c->options->in_field)
             return error_usage(c->ctx, "--in-field: '%s': %s", u->symbol, row.facts.why);

@@ -28,6 +28,7 @@ struct stage_cost {
 /* What became of a kernel in the field (mcc prove). */
 struct lowered_kernel {
     const char *kernel; /* its function */
+    const char *loops; /* its text before */
     struct field_facts facts;
 };
 struct variant; /* cli/library/options/targets.h */

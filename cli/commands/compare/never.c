@@ -1,0 +1,249 @@
+/* mcc prove: loops and branches that no size lets run, as a loop over whole vectors of an extent of a few elements.
+ *
+ * Extents that data decides are symbols with wide bounds. But a part of a tensor is no longer than the tensor, and no
+ * extent of a reshaped one exceeds the number of its elements: the network refuses other sizes, and so does the
+ * program, before it launches a kernel that computes such a value. If few sizes are left, each is tried: the indices
+ * that the kernel computes of its arguments rule out loops and branches, where there is a parallel index at all.
+ */
+#include "cli/commands/compare/prove.h"
+#include "ir/expr/expr.h"
+
+enum { SIZES_MOST = 8, TRIED_MOST = 1 << 14 };
+
+/* Of one kernel. Extents that are no symbols are replaced by symbols. */
+struct sizes {
+    struct prove *p;
+    struct exprs *x;
+    expr_id from[SIZES_MOST], to[SIZES_MOST];
+    uint32_t n_replaced;
+    sym_id size[SIZES_MOST];
+    int64_t least[SIZES_MOST], most[SIZES_MOST];
+    uint32_t n;
+    int64_t *value; /* by symbol, those at hand */
+    bool *known;    /* by symbol: it has such a value */
+};
+
+static expr_id replaced(const struct sizes *s, expr_id e)
+{
+    return s->n_replaced ? ex_replace(s->x, e, s->from, s->to, s->n_replaced) : e;
+}
+
+static uint32_t size_of(struct sizes *s, sym_id y, int64_t lo, int64_t hi)
+{
+    uint32_t i = 0;
+    while (i < s->n && s->size[i].i != y.i)
+        i++;
+    if (i < s->n || i == SIZES_MOST)
+        return i;
+    s->size[i] = y;
+    s->least[i] = lo;
+    s->most[i] = hi;
+    return s->n++;
+}
+
+/* Extent e lies between these, too. */
+static void bound(struct sizes *s, expr_id e, int64_t lo, int64_t hi)
+{
+    int64_t c;
+    e = replaced(s, e);
+    if (ex_is_const(s->x, e, &c))
+        return;
+    sym_id y = ex_as_sym(s->x, e);
+    const struct loop_range own = {ex_lo(s->x, e) > 0 ? ex_lo(s->x, e) : 0, ex_hi(s->x, e)};
+    if (!y.i) {
+        if (s->n_replaced == SIZES_MOST || own.lo > own.hi)
+            return;
+        y = sym_new(s->x, SYM_LOOP, arena_printf(&s->p->run.c.ctx->session, "never.%u", sym_count(s->x)), 0, INT64_MAX);
+        s->from[s->n_replaced] = e;
+        s->to[s->n_replaced++] = ex_sym(s->x, y);
+    }
+    const uint32_t i = size_of(s, y, own.lo, own.hi);
+    if (i == SIZES_MOST)
+        return;
+    s->least[i] = lo > s->least[i] ? lo : s->least[i];
+    s->most[i] = hi < s->most[i] ? hi : s->most[i];
+}
+
+/* Between which numbers an expression lies that has known sizes. */
+static struct loop_range range_of(const struct sizes *s, expr_id e)
+{
+    const sym_id y = ex_as_sym(s->x, e);
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->size[i].i == y.i)
+            return (struct loop_range){s->least[i], s->most[i]};
+    return (struct loop_range){ex_lo(s->x, e), ex_hi(s->x, e)};
+}
+
+/* The least and the most elements of a tensor; false: not known. */
+static bool elements_of(const struct sizes *s, const struct type *t, struct loop_range *out)
+{
+    *out = (struct loop_range){1, 1};
+    for (int32_t k = 0; k < t->rank; k++) {
+        const struct loop_range d = range_of(s, replaced(s, t->dims[k]));
+        if (d.lo < 0 || d.hi == INT64_MAX || !mul_i64(out->lo, d.lo, &out->lo) || !mul_i64(out->hi, d.hi, &out->hi))
+            return false;
+    }
+    return true;
+}
+
+/* What one of the kernel's nodes says of extents. */
+static void node_bounds(struct sizes *s, const struct graph *g, const struct node *n)
+{
+    const struct type *to = n->n_out ? value_type(g, n->out[0]) : NULL;
+    const struct type *from = n->n_in && n->in[0].i ? value_type(g, n->in[0]) : NULL;
+    struct loop_range all = {0, INT64_MAX};
+    if (!to || to->kind != TYPE_TENSOR)
+        return;
+    if (n->op == OP_RESHAPE && (!elements_of(s, from, &all) || !all.lo))
+        all = (struct loop_range){0, INT64_MAX}; /* of none any extent but one may be anything */
+    all.lo = all.lo > 0;
+    for (int32_t d = 0; d < to->rank; d++) {
+        const bool part = n->op == OP_SLICE && d < from->rank;
+        bound(s, to->dims[d], all.lo, part ? range_of(s, replaced(s, from->dims[d])).hi : all.hi);
+    }
+}
+
+/* Do all symbols in it have values? */
+static bool is_known(const struct sizes *s, expr_id e)
+{
+    for (sym_id y = {1}; y.i <= sym_count(s->x); y.i++)
+        if (!s->known[y.i] && ex_uses(s->x, e, y))
+            return false;
+    return true;
+}
+
+/* Of a tensor whose extents are all known. */
+static bool product_of(const struct sizes *s, const struct type *t, int64_t *out)
+{
+    int64_t d;
+    *out = 1;
+    for (int32_t k = 0; k < t->rank; k++) {
+        const expr_id e = replaced(s, t->dims[k]);
+        if (!is_known(s, e) || !ex_eval(s->x, e, s->value, &d) || !mul_i64(*out, d, out))
+            return false;
+    }
+    return true;
+}
+
+/* Do the sizes at hand leave the numbers of elements as they are, as far as is known? */
+static bool fits(const struct sizes *s, const struct kernel *k)
+{
+    const struct graph *g = s->p->run.c.graph;
+    int64_t in, out;
+    for (uint32_t i = 0; i < k->nodes.n; i++) {
+        const struct node *n = graph_node(g, k->nodes.data[i]);
+        if (n->op == OP_RESHAPE && product_of(s, value_type(g, n->in[0]), &in) &&
+            product_of(s, value_type(g, n->out[0]), &out) && in != out)
+            return false;
+    }
+    return true;
+}
+
+/* The sizes that are tried: as many as give few tuples. */
+static void take_sizes(struct sizes *s)
+{
+    int64_t all = 1, n;
+    s->value = NEW_ARRAY(&s->p->run.c.ctx->session, int64_t, sym_count(s->x) + 1);
+    s->known = NEW_ARRAY(&s->p->run.c.ctx->session, bool, sym_count(s->x) + 1);
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (s->most[i] >= TRIED_MOST || s->most[i] < s->least[i] || !mul_i64(all, s->most[i] - s->least[i] + 1, &n) ||
+            n > TRIED_MOST)
+            continue;
+        all = n;
+        s->known[s->size[i].i] = true;
+        s->value[s->size[i].i] = s->least[i];
+    }
+}
+
+/* The next tuple; false: that was the last. */
+static bool next_sizes(struct sizes *s)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        if (!s->known[s->size[i].i])
+            continue;
+        if (s->value[s->size[i].i]++ < s->most[i])
+            return true;
+        s->value[s->size[i].i] = s->least[i];
+    }
+    return false;
+}
+
+/* e at the sizes at hand. whole: is_known of it. */
+static struct loop_range range_now(const struct sizes *s, expr_id e, bool whole)
+{
+    int64_t x;
+    if (e.i && whole && ex_eval(s->x, e, s->value, &x))
+        return (struct loop_range){x, x};
+    return e.i ? (struct loop_range){ex_lo(s->x, e), ex_hi(s->x, e)} : (struct loop_range){INT64_MIN, INT64_MAX};
+}
+
+/* The kernel as the variant has it; NULL: it is not kept. */
+static const struct kernel *kernel_of(const struct prove *p, uint32_t i)
+{
+    const struct compilation *c = &p->run.c;
+    if (c->levels.n > p->variant)
+        return &c->levels.data[p->variant][i];
+    return p->variant + 1 == c->suffixes.n ? &c->module->fused.kernels.data[i] : NULL;
+}
+
+/* of: the kernel whose nodes the sizes are of; k: this one, or a version of it. */
+static void find_of(struct sizes *s, const struct kernel *of, const struct kernel *k, const struct lowered_kernel *l)
+{
+    struct context *ctx = s->p->run.c.ctx;
+    const char *text = l->loops;
+    const uint32_t blocks = l->facts.blocks, n = k->args.n;
+    struct lfunc *f = lf_parse(ctx, &ctx->session, &text);
+    if (!f || f->args.n != n)
+        return;
+    struct loop_range *args = NEW_ARRAY(&ctx->session, struct loop_range, n + 1),
+                      *scratch = NEW_ARRAY(&ctx->session, struct loop_range, f->types.n + 1);
+    expr_id *size = NEW_ARRAY(&ctx->session, expr_id, n + 1);
+    bool *whole = NEW_ARRAY(&ctx->session, bool, n + 1), *never = NEW_ARRAY(&ctx->session, bool, blocks + 1),
+         *may = NEW_ARRAY(&ctx->session, bool, blocks + 1);
+    for (uint32_t i = 0; i <= n; i++) { /* the last one: parallel indices */
+        size[i] = i < n ? k->args.data[i].size : k->count;
+        size[i] = size[i].i ? replaced(s, size[i]) : size[i];
+        whole[i] = size[i].i && is_known(s, size[i]);
+    }
+    do {
+        if (range_now(s, size[n], whole[n]).hi < 1 || !fits(s, of))
+            continue;
+        for (uint32_t i = 0; i < n; i++)
+            args[i] = range_now(s, size[i], whole[i]);
+        if (lf_never(f, args, scratch, never, blocks) != blocks)
+            return;
+        for (uint32_t i = 0; i < blocks; i++)
+            may[i] |= !never[i];
+    } while (next_sizes(s));
+    for (uint32_t i = 0; i < blocks; i++)
+        s->p->never[l->facts.first + i] = !may[i] && !s->p->runs[l->facts.first + i];
+}
+
+/* Has some loop or branch of it run in no draw? */
+static bool lacks(const struct prove *p, const struct lowered_kernel *l)
+{
+    for (uint32_t k = 0; l && k < l->facts.blocks; k++)
+        if (!p->runs[l->facts.first + k])
+            return true;
+    return false;
+}
+
+void never_find(struct prove *p)
+{
+    const struct graph *g = p->run.c.graph;
+    p->never = NEW_ARRAY(&p->run.c.ctx->session, bool, p->run.c.marks + 1);
+    for (uint32_t i = 0; i < prove_kernels(p); i++) {
+        struct sizes s = {.p = p, .x = p->run.c.ctx->exprs};
+        const struct kernel *of = prove_kernel(p, i), *names = of, *code = kernel_of(p, i);
+        for (; code && names; code = code->version.of, names = names->version.of) {
+            const struct lowered_kernel *l = verdict_lowered(p, names, p->variant);
+            if (!lacks(p, l))
+                continue;
+            for (uint32_t k = of->nodes.n; k-- > 0 && !s.value;) /* operands first */
+                node_bounds(&s, g, graph_node(g, of->nodes.data[k]));
+            if (!s.value)
+                take_sizes(&s);
+            find_of(&s, of, code, l);
+        }
+    }
+}
