@@ -284,6 +284,14 @@ static void emit_call(struct emitter *e, const struct lstmt *s)
         leave_unless(e, LLVMBuildICmp(e->b, LLVMIntSGE, result, index_const(e, 0), ""));
 }
 
+static LLVMValueRef emit_apply(struct emitter *e, const struct lstmt *s)
+{
+    LLVMValueRef args[8], part = LLVMGetNamedFunction(e->module, s->name);
+    for (uint32_t i = 0; i < s->n_in && i < COUNT_OF(args); i++)
+        args[i] = operand(e, s, i);
+    return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(part), part, args, s->n_in, "");
+}
+
 static LLVMValueRef kernel_function(struct emitter *e, const char *name)
 {
     LLVMTypeRef params[5] = {e->ptr, e->i64, e->i64, e->ptr, e->ptr};
@@ -356,7 +364,7 @@ static void emit_statement(struct emitter *e, const struct lstmt *s, LLVMValueRe
     case L_LAUNCH: emit_launch(e, s); return;
     default: break;
     }
-    LLVMValueRef v = emit_value(e, s);
+    LLVMValueRef v = s->op == L_APPLY ? emit_apply(e, s) : emit_value(e, s);
     if (s->n_out)
         e->values[s->out[0].i] = v;
     range_learn(e, s);

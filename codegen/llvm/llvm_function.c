@@ -146,7 +146,30 @@ static void emit_body(struct emitter *e, const char *symbol)
     }
 }
 
-bool emit_function(struct emitter *e, const char *symbol)
+/* A function of values, which is called and not inlined. */
+static void emit_part(struct emitter *e)
+{
+    const uint32_t n = e->f->args.n;
+    const struct lblk *body = &e->f->blocks.data[1];
+    LLVMTypeRef params[8], result = type_value(e, lf_type(e->f, body->stmts.data[body->stmts.n - 1].in[0]));
+    LLVMValueRef value = NULL;
+    for (uint32_t i = 0; i < n && i < COUNT_OF(params); i++)
+        params[i] = type_value(e, e->f->args.data[i].type);
+    e->fn = LLVMAddFunction(e->module, e->f->name, LLVMFunctionType(result, params, n, false));
+    LLVMSetLinkage(e->fn, LLVMPrivateLinkage);
+    add_attributes(e);
+    e->debug = (struct debug){0};
+    e->entry = block_new(e);
+    LLVMPositionBuilderAtEnd(e->b, e->entry);
+    for (uint32_t i = 0; i < n; i++)
+        e->values[i + 1] = LLVMGetParam(e->fn, i);
+    emit_block(e, (lblock){1}, &value);
+    if (!e->error)
+        LLVMBuildRet(e->b, value);
+}
+
+/* Emits with tables for the values of e->f. */
+static void with_tables(struct emitter *e, const char *symbol)
 {
     size_t n = e->f->types.n;
     e->values = calloc(n, sizeof *e->values);
@@ -155,12 +178,27 @@ bool emit_function(struct emitter *e, const char *symbol)
     if (e->values && e->limit && e->local_offset) {
         memset(e->limit, 0xff, n * sizeof *e->limit); /* RANGE_UNKNOWN */
         memset(e->local_offset, 0xff, n * sizeof *e->local_offset);
-        emit_body(e, symbol);
+        if (e->f->role == LROLE_VALUE)
+            emit_part(e);
+        else
+            emit_body(e, symbol);
     } else {
         emit_fail(e, EMIT_NO_MEMORY);
     }
     free(e->values);
     free(e->limit);
     free(e->local_offset);
+}
+
+bool emit_function(struct emitter *e, const char *symbol)
+{
+    for (uint32_t i = 0; i < e->f->parts.n && !e->error; i++) {
+        struct emitter part = *e;
+        part.f = e->f->parts.data[i];
+        with_tables(&part, NULL);
+        e->error = part.error;
+    }
+    if (!e->error)
+        with_tables(e, symbol);
     return !e->error;
 }

@@ -55,6 +55,40 @@ static lreg op3(struct lowering *l, enum lop op, struct ltype t, lreg x, lreg y,
     return lf_op(l->f, l->b, op, t, in, 3);
 }
 
+/* ---- parts ------------------------------------------------------------------------------------------------------ */
+
+typedef lreg body_fn(struct lowering *, const void *self, const lreg *in);
+
+/* What the body does with the operands: a part that is applied, or, if they are few, its statements. {0}: the body has
+ * no meaning. Code generation takes more of a proof's time than calls do. */
+static lreg applied(struct lowering *l, const char *name, body_fn *body, const void *self, const lreg *in, uint32_t n)
+{
+    enum { MOST = 4, FEW = 4 };
+    struct lfunc *of = l->f->of ? l->f->of : l->f, *part = lf_part(l->f, name);
+    lreg args[MOST];
+    if (n > MOST)
+        return (lreg){0};
+    if (!l->facts) /* of lf_field_function: passes still move the statements to other functions */
+        return body(l, self, in);
+    if (!part) {
+        part = lf_new(of->ctx, of->arena, LROLE_VALUE, name);
+        part->of = of;
+        for (uint32_t i = 0; i < n; i++)
+            args[i] = lf_arg(part, lf_type(l->f, in[i]), 0, 0, NULL);
+        struct lowering of_part = {.f = part, .b = {1}, .facts = l->facts};
+        lreg r = body(&of_part, self, args);
+        lf_stmt(part, (lblock){1}, L_YIELD, &r, 1);
+        if (!r.i || part->blocks.data[1].stmts.n <= FEW)
+            return body(l, self, in);
+        lf_tidy(part);
+        VEC_PUSH(of->arena, &of->parts, part);
+    }
+    const struct lblk *block = &part->blocks.data[1];
+    lreg r = lf_op(l->f, l->b, L_APPLY, lf_type(part, block->stmts.data[block->stmts.n - 1].in[0]), in, n);
+    lf_last(l->f, l->b)->name = part->name;
+    return r;
+}
+
 /* ---- arithmetic ------------------------------------------------------------------------------------------------ */
 
 /* Below 2 N to below N: the smaller one of x and x - N, of which one wraps. */
@@ -112,13 +146,25 @@ static lreg times(struct lowering *l, struct ltype t, lreg x, lreg y)
     return difference(l, t, high(l, t, m), high(l, t, taken));
 }
 
+static lreg body_times(struct lowering *l, const void *self, const lreg *in)
+{
+    (void)self;
+    return times(l, words(lf_type(l->f, in[0]).lanes), in[0], in[1]);
+}
+
+/* Applied: where many products follow each other. */
+static lreg product(struct lowering *l, struct ltype t, lreg x, lreg y)
+{
+    return applied(l, arena_printf(l->f->arena, "times.%u", t.lanes), body_times, NULL, (lreg[]){x, y}, 2);
+}
+
 static lreg inverse(struct lowering *l, struct ltype t, lreg x)
 {
     lreg r = x;
     for (int bit = 28; bit >= 0; bit--) { /* below the first one of FIELD_INVERTS */
-        r = times(l, t, r, r);
+        r = product(l, t, r, r);
         if (FIELD_INVERTS >> bit & 1)
-            r = times(l, t, r, x);
+            r = product(l, t, r, x);
     }
     return r;
 }
@@ -226,9 +272,17 @@ static lreg order(struct lowering *l, struct ltype t, lreg x)
                op2(l, L_ADD, t, close, constant(l, t, FIELD_PLACE_NEAR)), h);
 }
 
+static lreg body_order(struct lowering *l, const void *self, const lreg *in)
+{
+    (void)self;
+    return order(l, words(lf_type(l->f, in[0]).lanes), in[0]);
+}
+
 static lreg less(struct lowering *l, struct ltype t, lreg x, lreg y, enum lop op)
 {
-    return op2(l, op, (struct ltype){ELEM_BOOL, t.lanes}, order(l, t, x), order(l, t, y));
+    const char *name = arena_printf(l->f->arena, "order.%u", t.lanes);
+    lreg a = applied(l, name, body_order, NULL, &x, 1), b = applied(l, name, body_order, NULL, &y, 1);
+    return op2(l, op, (struct ltype){ELEM_BOOL, t.lanes}, a, b);
 }
 
 /* What the code compares: only -inf is less than -87. */
@@ -450,6 +504,26 @@ static lreg arithmetic(struct lowering *l, const struct lstmt *s, const lreg *in
     }
 }
 
+struct lowered {
+    const struct lstmt *s;
+    struct ltype first, result; /* as they were: of its first operand */
+};
+
+static lreg body_lowered(struct lowering *l, const void *self, const lreg *in)
+{
+    const struct lowered *of = self;
+    return of->s->op == L_CONVERT ? conversion(l, of->s, of->first, of->result, in[0])
+                                  : arithmetic(l, of->s, in, of->first.lanes);
+}
+
+/* {0}: it has no meaning in the field. */
+static lreg outlined(struct lowering *l, const struct lstmt *s, const lreg *in, struct ltype first, struct ltype t)
+{
+    const char *name = arena_printf(l->f->arena, "%s.%s.%u.%s.%lld", lop_name(s->op), elem_name(first.elem),
+                                    first.lanes, elem_name(t.elem), (long long)s->imm);
+    return applied(l, name, body_lowered, &(struct lowered){s, first, t}, in, s->n_in);
+}
+
 /* Statements that move elements, whatever they are, or do not look at them. */
 static bool moves(enum lop op)
 {
@@ -542,7 +616,7 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
         l->facts->underflow |= s.fimm == -87;
         r = constant(l, words(t.lanes), s.flags & L_FLAG_RESIDUE ? (uint64_t)s.imm : field_of(s.fimm));
     } else if (s.op == L_CONVERT && (field_form(first.elem) || field_form(t.elem))) {
-        r = conversion(l, &s, first, t, in[0]);
+        r = outlined(l, &s, in, first, t);
         if (!r.i)
             refuse(l, &s, elem_name(t.elem));
     } else if (s.op == L_BITCAST && first.elem == ELEM_F64 &&
@@ -553,7 +627,7 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
     } else if (s.op == L_BITCAST && (first.elem == ELEM_F64 || t.elem == ELEM_F64)) {
         refuse(l, &s, "f64");
     } else if (field_holds(from) && !moves(s.op)) {
-        r = arithmetic(l, &s, in, lanes);
+        r = s.op == L_EQ || s.op == L_NE ? arithmetic(l, &s, in, lanes) : outlined(l, &s, in, first, t);
         if (!r.i)
             refuse(l, &s, elem_name(from));
     } else if (narrow && !moves(s.op) && s.op != L_CONST) {

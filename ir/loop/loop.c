@@ -118,6 +118,15 @@ struct ltype lf_type(const struct lfunc *f, lreg v)
     return v.i < f->types.n ? f->types.data[v.i] : (struct ltype){0};
 }
 
+struct lfunc *lf_part(const struct lfunc *f, const char *name)
+{
+    const struct lfunc *of = f->of ? f->of : f;
+    for (uint32_t i = 0; i < of->parts.n && of->parts.data[i] != f; i++)
+        if (strcmp(of->parts.data[i]->name, name) == 0)
+            return of->parts.data[i];
+    return NULL;
+}
+
 struct lmem lstmt_mem(const struct lstmt *s)
 {
     struct lmem m = {-1, -1, -1};

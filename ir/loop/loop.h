@@ -95,6 +95,7 @@ enum lop {
     L_INSERT, /* vector, scalar, lane imm -> vector */
     L_SHUFFLE, /* a, b, list of lanes (0..2n-1) in aux -> vector of aux length */
     L_HREDUCE, /* vector -> scalar with imm = enum lop (ADD MUL MIN MAX AND OR): halves combined pairwise */
+    L_APPLY, /* the result of one of the function's parts, whose name is `name`, of the operands */
     /* memory: index in elements of the buffer */
     L_LOAD, /* buffer, index [, mask]; lanes consecutive elements; masked-out lanes are 0 and not accessed */
     L_LOADS, /* buffer, index, stride (index) [, mask]: lanes at index + lane * stride */
@@ -158,7 +159,7 @@ struct lstmt {
     int64_t imm;
     double fimm;
     lblock block[2];
-    const char *name; /* CALL, LAUNCH, GLOBAL; CHECK: the text */
+    const char *name; /* APPLY, CALL, LAUNCH, GLOBAL; CHECK: the text */
     uint32_t node; /* CHECK, LAUNCH: src_id.i of the source node */
     const uint8_t *aux;
     uint32_t n_aux; /* SHUFFLE */
@@ -175,7 +176,9 @@ struct larg {
     uint32_t flags, align;
     const char *label;
 };
-enum lrole { LROLE_KERNEL, LROLE_PROGRAM, LROLE_PLAN, LROLE_ENTRY };
+/* LROLE_VALUE: a part. It computes the value that it yields from its arguments, which are values, and does nothing
+ * else. */
+enum lrole { LROLE_KERNEL, LROLE_PROGRAM, LROLE_PLAN, LROLE_ENTRY, LROLE_VALUE };
 struct lfunc {
     struct context *ctx;
     struct arena *arena;
@@ -185,6 +188,8 @@ struct lfunc {
     VEC(struct larg) args; /* argument k is value %k+1's ... see lf_arg */
     VEC(struct ltype) types; /* of every value; [0] unused */
     VEC(struct lblk) blocks; /* [0] unused; [1] body */
+    VEC(struct lfunc *) parts; /* what L_APPLY statements name, in it and in later parts; the text has them after it */
+    struct lfunc *of; /* of a part: whose; else NULL */
     int64_t local_bytes; /* scratch that the LOCALs need, each rounded up to 64: set by lf_finish */
 };
 
@@ -213,6 +218,8 @@ lreg lf_value(struct lfunc *, struct ltype); /* a fresh value: for results and b
 lblock lf_block(struct lfunc *);
 lreg *lf_lregs(struct lfunc *, const lreg *, uint32_t n); /* copy into the arena */
 struct ltype lf_type(const struct lfunc *, lreg);
+/* The part that the function may apply; NULL: there is none. A part may apply those before it. */
+struct lfunc *lf_part(const struct lfunc *, const char *name);
 void lf_tidy(struct lfunc *); /* common subexpression and dead code elimination (ir/loop/tidy.c) */
 /* Adds statements that choose between -0 and +0 to L_MIN and L_MAX of floats (ir/loop/extremes.c). */
 void lf_settle_zeros(struct lfunc *);
@@ -221,12 +228,12 @@ void lf_settle_zeros(struct lfunc *);
 /* What became of a function in the field. */
 struct field_facts {
     const char *why; /* the first statement without a meaning there; NULL: none */
-    bool fractions;  /* some constant stands for one */
-    bool underflow;  /* -87 is among them, which only -inf is less than */
-    bool rounds;     /* floats to integers or narrow floats */
-    bool narrows;    /* to types that have few of the numbers that stand for hashes */
+    bool fractions; /* some constant stands for one */
+    bool underflow; /* -87 is among them, which only -inf is less than */
+    bool rounds; /* floats to integers or narrow floats */
+    bool narrows; /* to types that have few of the numbers that stand for hashes */
     bool rounds_wide; /* f64 to another float */
-    bool marked;     /* asked: each loop and branch writes 1 to a byte of its own where it runs, from FIELD_MARKS + */
+    bool marked; /* asked: each loop and branch writes 1 to a byte of its own where it runs, from FIELD_MARKS + */
     uint32_t first, blocks; /* first (asked) on, so many */
 };
 /* Between which numbers an index lies. */

@@ -146,6 +146,14 @@ static bool form_hreduce(struct parser *ps, struct lstmt *s)
     return read_values(ps);
 }
 
+static bool form_apply(struct parser *ps, struct lstmt *s)
+{
+    if (!read_type(ps, &s->type) || !token_name(ps, &s->name) || !token_need(ps, "("))
+        return false;
+    scan_blanks(&ps->s);
+    return (*ps->s.p != '%' || read_values(ps)) && token_need(ps, ")");
+}
+
 static bool read_operand(struct parser *ps)
 {
     lreg v;
@@ -294,7 +302,7 @@ static bool (*const parse_form[LFORM_COUNT])(struct parser *, struct lstmt *) = 
     [LFORM_LANE] = form_lane,   [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce,
     [LFORM_LOAD] = form_access, [LFORM_STORE] = form_access,    [LFORM_LOCAL] = form_local,
     [LFORM_FOR] = form_for,     [LFORM_IF] = form_if,           [LFORM_CHECK] = form_check,
-    [LFORM_CALL] = form_call,   [LFORM_GLOBAL] = form_global,
+    [LFORM_CALL] = form_call,   [LFORM_GLOBAL] = form_global,   [LFORM_APPLY] = form_apply,
 };
 
 /* The results' names stand before the operation, so their values are made first and typed afterwards. */
@@ -374,7 +382,7 @@ static bool parse_arg(struct parser *ps)
     return true;
 }
 
-static bool parse_head(struct parser *ps)
+static bool parse_role(struct parser *ps)
 {
     if (token_take(ps, "kernel"))
         ps->f->role = LROLE_KERNEL;
@@ -386,6 +394,11 @@ static bool parse_head(struct parser *ps)
         ps->f->role = LROLE_ENTRY;
     else
         return token_fail(ps, "expected kernel, program, plan or entry");
+    return true;
+}
+
+static bool parse_head(struct parser *ps)
+{
     if (!token_name(ps, &ps->f->name))
         return false;
     if (token_take(ps, "nodes")) {
@@ -403,17 +416,30 @@ static bool parse_head(struct parser *ps)
     return token_need(ps, "{");
 }
 
+/* What follows the word of its role. */
+static bool parse_function(struct parser *ps)
+{
+    bool ok = parse_head(ps);
+    while (ok && token_take(ps, "arg"))
+        ok = parse_arg(ps);
+    ok = ok && parse_block(ps, (lblock){1});
+    if (ok)
+        loop_layout_locals(ps->f);
+    return ok;
+}
+
 struct lfunc *lf_parse(struct context *ctx, struct arena *arena, const char **text)
 {
     struct parser ps = {.ctx = ctx, .s = {*text, *text, " \t\r\n", '#'}, .counted = *text, .line = 1};
-    ps.f = lf_new(ctx, arena, LROLE_KERNEL, "");
-    bool ok = parse_head(&ps);
-    while (ok && token_take(&ps, "arg"))
-        ok = parse_arg(&ps);
-    ok = ok && parse_block(&ps, (lblock){1});
+    struct lfunc *f = ps.f = lf_new(ctx, arena, LROLE_KERNEL, "");
+    bool ok = parse_role(&ps) && parse_function(&ps);
+    while (ok && token_take(&ps, "value")) {
+        ps.f = lf_new(ctx, arena, LROLE_VALUE, "");
+        ps.f->of = f;
+        memset(ps.map.data, 0, ps.map.n * sizeof *ps.map.data);
+        ok = parse_function(&ps);
+        VEC_PUSH(arena, &f->parts, ps.f);
+    }
     *text = ps.s.p;
-    if (!ok)
-        return NULL;
-    loop_layout_locals(ps.f);
-    return ps.f;
+    return ok ? f : NULL;
 }

@@ -255,6 +255,16 @@ static void form_hreduce(struct printer *p, const struct lstmt *s)
     put_values(p, s->in, s->n_in);
 }
 
+static void form_apply(struct printer *p, const struct lstmt *s)
+{
+    op_and_type(p, s);
+    put(p, " ");
+    put_name(p, s->name);
+    put(p, "(");
+    put_values(p, s->in, s->n_in);
+    put(p, ")");
+}
+
 /* buffer[index] [stride s][, value] [mask m] [align n] [flags] */
 static void put_access(struct printer *p, const struct lstmt *s)
 {
@@ -398,7 +408,7 @@ static void (*const print_form[LFORM_COUNT])(struct printer *, const struct lstm
     [LFORM_LANE] = form_lane,   [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce,
     [LFORM_LOAD] = form_load,   [LFORM_STORE] = form_store,     [LFORM_LOCAL] = form_local,
     [LFORM_FOR] = form_for,     [LFORM_IF] = form_if,           [LFORM_CHECK] = form_check,
-    [LFORM_CALL] = form_call,   [LFORM_GLOBAL] = form_global,
+    [LFORM_CALL] = form_call,   [LFORM_GLOBAL] = form_global,   [LFORM_APPLY] = form_apply,
 };
 
 static void print_block(struct printer *p, lblock b)
@@ -446,7 +456,7 @@ static void print_arg(struct printer *p, uint32_t i)
 
 void lf_print(const struct lfunc *f, struct strbuf *out)
 {
-    static const char *const roles[] = {"kernel ", "program ", "plan ", "entry "};
+    static const char *const roles[] = {"kernel ", "program ", "plan ", "entry ", "value "};
     struct printer p = {f, out, loop_numbers(f, out->arena), 0};
     put(&p, roles[f->role]);
     put_name(&p, f->name);
@@ -460,4 +470,6 @@ void lf_print(const struct lfunc *f, struct strbuf *out)
         print_arg(&p, i);
     print_block(&p, (lblock){1});
     put(&p, "}\n");
+    for (uint32_t i = 0; i < f->parts.n; i++)
+        lf_print(f->parts.data[i], out);
 }

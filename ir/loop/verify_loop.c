@@ -31,8 +31,10 @@
  *      all outside kernels. address: not in kernels. global: a name, in entries only.
  *  19  dot: i32 lanes of four u8, four i8 and an i32 each, an i32 of 16 of them, or f32 lanes of two bf16 twice and an
  * f32.
- *  20  matmul: in the parallel loop; sums of i32 of bytes, or of f32 of bf16, in a local that has their room; a shape
- * of constants (lmatmul_of).
+ *  21  apply: the name of one of the function's parts, whose arguments' and result's types the operands and the result
+ *      have; in a part: of an earlier one. A part's arguments are registers; it has no control and no memory, and
+ * yields one value. 20  matmul: in the parallel loop; sums of i32 of bytes, or of f32 of bf16, in a local that has
+ * their room; a shape of constants (lmatmul_of).
  */
 #include "ir/loop/internal.h"
 
@@ -214,6 +216,23 @@ TYPING(extract, in_classes(t, E_X) && a.elem == t.elem && t.lanes == 1 && s->imm
 TYPING(insert,
        in_classes(t, E_X) && ltype_equal(a, t) && b.elem == t.elem && b.lanes == 1 && s->imm >= 0 && s->imm < t.lanes,
        9, "types or lane do not fit")
+
+/* What the function of values yields; {0}: nothing, or several. */
+static lreg yielded(const struct lfunc *f)
+{
+    const struct lblk *body = &f->blocks.data[1];
+    const struct lstmt *last = body->stmts.n ? &body->stmts.data[body->stmts.n - 1] : NULL;
+    return last && last->op == L_YIELD && last->n_in == 1 ? last->in[0] : (lreg){0};
+}
+
+static void rule_apply(struct verifier *v, const struct lstmt *s)
+{
+    const struct lfunc *part = s->name ? lf_part(v->f, s->name) : NULL;
+    bool fits = part && part->args.n == s->n_in && ltype_equal(result_of(v, s), lf_type(part, yielded(part)));
+    for (uint32_t i = 0; fits && i < s->n_in; i++)
+        fits = ltype_equal(type_of(v, s, i), part->args.data[i].type);
+    expect(v, s, fits, 21, "name or types do not fit");
+}
 
 static void rule_shuffle(struct verifier *v, const struct lstmt *s)
 {
@@ -443,7 +462,7 @@ static rule_fn *const rules[LRULE_COUNT] = {
     [LRULE_ADDRESS] = rule_address, [LRULE_FOR] = rule_for,         [LRULE_PARALLEL] = rule_parallel,
     [LRULE_IF] = rule_if,           [LRULE_YIELD] = rule_yield,     [LRULE_CHECK] = rule_check,
     [LRULE_CALL] = rule_call,       [LRULE_LAUNCH] = rule_launch,   [LRULE_SHARED] = rule_shared,
-    [LRULE_MATMUL] = rule_matmul,   [LRULE_GLOBAL] = rule_global,
+    [LRULE_MATMUL] = rule_matmul,   [LRULE_GLOBAL] = rule_global,   [LRULE_APPLY] = rule_apply,
 };
 
 static bool counts_fit(const struct lstmt *s)
@@ -467,6 +486,8 @@ static void check_stmt(struct verifier *v, const struct lstmt *s)
         ok = ok && s->out[i].i && s->out[i].i < v->f->types.n;
     if (!ok)
         return;
+    expect(v, s, v->f->role != LROLE_VALUE || lop_table[s->op].rule < LRULE_LOAD || s->op == L_YIELD, 21,
+           "a statement that no part has");
     rules[lop_table[s->op].rule](v, s);
     for (uint32_t i = 0; i < s->n_out; i++)
         define(v, s, s->out[i]);
@@ -516,8 +537,10 @@ static void check_args(struct verifier *v)
     for (uint32_t i = 0; i < v->f->args.n; i++) {
         const struct larg *a = &v->f->args.data[i];
         bool fits = i + 1 < v->f->types.n && ltype_equal(a->type, v->f->types.data[i + 1]) &&
-                    (a->type.lanes == 0 || ltype_is_index(a->type)) && (a->align & (a->align - 1)) == 0;
-        expect(v, NULL, fits, 4, "an argument is neither a buffer nor an index, or is misaligned");
+                    (v->f->role == LROLE_VALUE ? a->type.lanes > 0 && type_legal(a->type)
+                                               : a->type.lanes == 0 || ltype_is_index(a->type)) &&
+                    (a->align & (a->align - 1)) == 0;
+        expect(v, NULL, fits, 4, "an argument is of no type that it may have, or is misaligned");
         if (!fits)
             continue;
         define(v, NULL, (lreg){i + 1});
@@ -536,9 +559,15 @@ bool lf_verify(struct lfunc *f)
     v.def = NEW_ARRAY(&v.arena, const struct lstmt *, f->types.n);
     v.root = NEW_ARRAY(&v.arena, uint32_t, f->types.n);
     check_args(&v);
-    check_block(&v, NULL, (lblock){1}, NULL, 0);
+    const lreg result = yielded(f);
+    check_block(&v, NULL, (lblock){1}, &result, f->role == LROLE_VALUE);
+    bool parts = true;
+    for (uint32_t i = 0; i < f->parts.n; i++) {
+        expect(&v, NULL, f->parts.data[i]->role == LROLE_VALUE && f->parts.data[i]->of == f, 21, "a part that is none");
+        parts &= lf_verify(f->parts.data[i]);
+    }
     expect(&v, NULL, f->role != LROLE_KERNEL || v.parallels == 1, 13, "a kernel has one parallel loop");
     expect(&v, NULL, f->role == LROLE_KERNEL || f->local_bytes <= FRAME_LOCALS_MAX, 18, "locals are too large");
     arena_release(&v.arena);
-    return v.errors == 0;
+    return v.errors == 0 && parts;
 }

@@ -143,6 +143,30 @@ static const char entry[] = "entry @net_run {\n"
                             "  launch @program_net(%1, %2, %0) count %0 grain 0 node 0\n"
                             "}\n";
 
+/* A part applies an earlier one; numbers begin again in each. */
+static const char parts[] = "kernel @parts {\n"
+                            "  arg %0 : buffer u32 in out\n"
+                            "  arg %1 : index\n"
+                            "  %2 = const index 0\n"
+                            "  parallel %3 = %2 to %1 {\n"
+                            "    %4 = load u32 %0[%3]\n"
+                            "    %5 = apply u32 @fourth.1(%4)\n"
+                            "    store %0[%3], %5\n"
+                            "  }\n"
+                            "}\n"
+                            "value @times.1 {\n"
+                            "  arg %0 : u32\n"
+                            "  arg %1 : u32\n"
+                            "  %2 = mul u32 %0, %1\n"
+                            "  yield %2\n"
+                            "}\n"
+                            "value @fourth.1 {\n"
+                            "  arg %0 : u32\n"
+                            "  %1 = apply u32 @times.1(%0, %0)\n"
+                            "  %2 = apply u32 @times.1(%1, %1)\n"
+                            "  yield %2\n"
+                            "}\n";
+
 static void round_trip(struct context *ctx, const char *text)
 {
     struct lfunc *f = loops_load(ctx, text);
@@ -154,10 +178,11 @@ static void test_round_trips(void **state)
     struct context *ctx = *state;
     round_trip(ctx, every_kernel_statement);
     round_trip(ctx, loops_and_ifs);
+    round_trip(ctx, parts);
     round_trip(ctx, program);
     round_trip(ctx, entry);
     /* every statement of the table occurs in one of the texts */
-    char *all = arena_printf(&ctx->session, "%s%s%s%s", every_kernel_statement, loops_and_ifs, program, entry);
+    char *all = arena_printf(&ctx->session, "%s%s%s%s%s", every_kernel_statement, loops_and_ifs, parts, program, entry);
     for (uint32_t op = L_NONE + 1; op < L_COUNT; op++) {
         if (!strstr(all, arena_printf(&ctx->session, " %s ", lop_name((enum lop)op))))
             fail_msg("no text has %s", lop_name((enum lop)op));

@@ -14,6 +14,8 @@
 #define SUMS(elem, n) \
     "%20 = local buffer " elem " " #n " %21 = const index 1 %22 = const index 4 %23 = const index 65536 "
 
+#define TWICE " value @twice { arg %0 : f32 %1 = add f32 %0, %0 yield %1 }"
+
 static const struct {
     int rule;
     const char *text;
@@ -134,6 +136,19 @@ static const struct {
     {20, HEAD SUMS("i32", 16) P
      "matmul %20, %3, %4, %3, %4, %4, %21, %22, %4, %4, %4, %22, %4, %23, %4, %4, %23, %4, %4, %23, %4, %4" END},
     {20, HEAD SUMS("i32", 16) "matmul %20, %3, %4, %3, %4, %4, %21, %22, %4, %4, %4, %22, %4, %21, %4, %4 }"},
+    {21, HEAD P "%20 = apply f32 @twice(%6)" END},
+    {21, HEAD P "%20 = apply f32 @twice(%7)" END TWICE},
+    {21, HEAD P "%20 = apply f32x4 @twice(%6)" END TWICE},
+    {21, HEAD P "%20 = apply f32 @twice(%6, %6)" END TWICE},
+    {21, HEAD P "%20 = apply f32 @v(%6)" END "value @v { arg %0 : f32 }"},
+    {21, HEAD P "%20 = apply f32 @v(%6)" END "value @v { arg %0 : f32 %1 = apply f32 @v(%0) yield %1 }"},
+    {21, HEAD P "%20 = apply f32 @v(%6)" END "value @v { arg %0 : f32 %1 = apply f32 @twice(%0) yield %1 }" TWICE},
+    {21, "plan @p { }"
+         "value @v { arg %0 : index %1 = local buffer f32 4 %2 = load f32 %1[%0] yield %2 }"},
+    {21, "plan @p { }"
+         "value @v { arg %0 : bool %1 = if %0 { yield %0 } else { yield %0 } yield %1 }"},
+    {4, "plan @p { }"
+        "value @v { arg %0 : buffer f32 %1 = const f32 1 yield %1 }"},
 };
 
 static void expect_rule(struct context *ctx, struct lfunc *f, int rule, const char *text)

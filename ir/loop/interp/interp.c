@@ -263,6 +263,11 @@ static void exec_launch(struct interp *in, const struct lstmt *s)
     }
 }
 
+static void exec_apply(struct interp *in, const struct lstmt *s)
+{
+    interp_broken(in, s, "only code of the field has parts, and it is not interpreted");
+}
+
 static exec_fn *const exec[LRULE_COUNT] = {
     [LRULE_CONST] = exec_const,     [LRULE_SAME] = exec_same,       [LRULE_COMPARE] = exec_compare,
     [LRULE_MATDOT] = exec_matdot,   [LRULE_DOT] = exec_dot,         [LRULE_SELECT] = exec_select,
@@ -273,7 +278,7 @@ static exec_fn *const exec[LRULE_COUNT] = {
     [LRULE_ADDRESS] = exec_address, [LRULE_FOR] = exec_for,         [LRULE_PARALLEL] = exec_parallel,
     [LRULE_IF] = exec_if,           [LRULE_YIELD] = exec_control,   [LRULE_CHECK] = exec_check,
     [LRULE_CALL] = exec_call,       [LRULE_LAUNCH] = exec_launch,   [LRULE_SHARED] = exec_shared,
-    [LRULE_MATMUL] = exec_matmul,
+    [LRULE_MATMUL] = exec_matmul,   [LRULE_APPLY] = exec_apply,
 };
 
 enum { STATEMENT = 4 }; /* work of one besides its lanes */
