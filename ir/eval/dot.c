@@ -5,8 +5,8 @@
  * wrapping int64. Blocks of 64 to 512 rows and columns keep the loads far below the products: 1 to 3 GMAC/s. */
 #include <string.h>
 
-#ifdef __SSE2__
-#include <emmintrin.h>
+#ifdef __x86_64__
+#include <immintrin.h>
 #endif
 
 #include "ir/eval/eval.h"
@@ -22,7 +22,8 @@ union word {
     int64_t i;
     uint64_t u;
 };
-typedef union word load_fn(const void *self, int64_t row, int64_t k);
+/* Elements k = 0 .. of up to PANEL rows: [k][PANEL]. */
+typedef void load_fn(const void *self, int64_t row, int64_t rows, int64_t k, union word *to);
 struct product {
     struct context *ctx;
     int64_t m, n, k;
@@ -33,10 +34,12 @@ struct product {
     union word *pack_a, *pack_b;      /* block * k each */
 };
 
-static union word load_elem(const struct tensor *t, int64_t at, enum arithmetic arithmetic)
+static inline union word load_elem(const struct tensor *t, int64_t at, enum arithmetic arithmetic)
 {
     union word w;
-    if (arithmetic == FIELD)
+    if (arithmetic == FIELD && t->elem == ELEM_F32)
+        w.u = ((const uint32_t *)t->data)[at];
+    else if (arithmetic == FIELD)
         w.i = field_load(t->elem, (char *)t->data + (size_t)at * elem_size(t->elem));
     else if (t->elem == ELEM_F32)
         w.f = ((const float *)t->data)[at];
@@ -85,7 +88,7 @@ static void panel_ints(const union word *a, const union word *b, int64_t k, unio
 /* Products of numbers below 2^32. */
 static inline words products(words x, words y)
 {
-#ifdef __SSE2__
+#ifdef __x86_64__
     return (words)_mm_mul_epu32((__m128i)x, (__m128i)y);
 #else
     return x * y;
@@ -131,6 +134,39 @@ static void panel_field(const union word *a, const union word *b, int64_t k, uni
             c[r][j].u = field_reduced(high[r][j / 2][j % 2] % FIELD_N << 32 | low[r][j / 2][j % 2]);
 }
 
+#ifdef __x86_64__
+/* The same with a row of four results in a register. */
+__attribute__((target("avx2"))) static void panel_field_wide(const union word *a, const union word *b, int64_t k,
+                                                             union word c[PANEL][PANEL])
+{
+    const __m256i mask = _mm256_set1_epi64x(UINT32_MAX);
+    __m256i s[PANEL], high[PANEL];
+#pragma GCC unroll 4
+    for (int r = 0; r < PANEL; r++)
+        s[r] = high[r] = _mm256_setzero_si256();
+    while (k > 0) {
+        const int64_t n = k < 4 ? k : 4;
+        for (int64_t i = 0; i < n; i++, a += PANEL, b += PANEL) {
+            const __m256i row = _mm256_loadu_si256((const __m256i *)b);
+#pragma GCC unroll 4
+            for (int r = 0; r < PANEL; r++)
+                s[r] = _mm256_add_epi64(s[r], _mm256_mul_epu32(_mm256_set1_epi64x(a[r].i), row));
+        }
+        k -= n;
+#pragma GCC unroll 4
+        for (int r = 0; r < PANEL; r++) {
+            high[r] = _mm256_add_epi64(high[r], _mm256_srli_epi64(s[r], 32));
+            s[r] = _mm256_and_si256(s[r], mask);
+        }
+    }
+    for (int r = 0; r < PANEL; r++)
+        for (int j = 0; j < PANEL; j++) {
+            const uint64_t up = ((const uint64_t *)&high[r])[j], low = ((const uint64_t *)&s[r])[j];
+            c[r][j].u = field_reduced(up % FIELD_N << 32 | low);
+        }
+}
+#endif
+
 typedef void panel_fn(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL]);
 static panel_fn *const panels[] = {[INTEGERS] = panel_ints, [FLOATS] = panel_floats, [FIELD] = panel_field};
 
@@ -139,16 +175,11 @@ static enum arithmetic arithmetic_of(const struct eval *e, enum elem elem)
     return eval_in_field(e, elem) ? FIELD : elem_class(elem) == 'F' ? FLOATS : INTEGERS;
 }
 
-/* Rows first .. first + block - 1 as panels [block / PANEL][k][PANEL], zeros beyond the last row. */
+/* Rows first .. first + block - 1 as panels [block / PANEL][k][PANEL]; beyond the last row anything. */
 static void pack(const struct product *p, load_fn *load, int64_t first, int64_t rows, union word *to)
 {
-    for (int64_t r = 0; r < p->block; r++) {
-        union word *lane = to + r / PANEL * PANEL * p->k + r % PANEL;
-        for (int64_t k = 0; k < p->k; k++)
-            lane[k * PANEL] = first + r < rows ? load(p->self, first + r, k) : (union word){.i = 0};
-        if (first + r >= rows && r % PANEL == PANEL - 1)
-            return;
-    }
+    for (int64_t r = 0; r < p->block && first + r < rows; r += PANEL)
+        load(p->self, first + r, rows - first - r < PANEL ? rows - first - r : PANEL, p->k, to + r * p->k);
 }
 
 static void store(enum elem elem, union word w, enum arithmetic arithmetic, char *to)
@@ -166,10 +197,15 @@ static void multiply_block(const struct product *p, int64_t m0, int64_t n0, enum
 {
     size_t size = elem_size(elem);
     union word c[PANEL][PANEL];
+    panel_fn *panel = panels[p->arithmetic];
+#ifdef __x86_64__
+    if (p->arithmetic == FIELD && __builtin_cpu_supports("avx2"))
+        panel = panel_field_wide;
+#endif
     for (int64_t n = n0; n < n0 + p->block && n < p->n; n += PANEL)
         for (int64_t m = m0; m < m0 + p->block && m < p->m; m += PANEL) {
             time_spend(p->ctx, (uint64_t)p->k * PANEL);
-            panels[p->arithmetic](p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k, c);
+            panel(p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k, c);
             for (int64_t i = 0; i < PANEL * PANEL; i++)
                 if (m + i / PANEL < p->m && n + i % PANEL < p->n)
                     store(elem, c[i / PANEL][i % PANEL], p->arithmetic,
@@ -211,16 +247,24 @@ struct dot {
     enum arithmetic arithmetic;
 };
 
-static union word dot_a(const void *self, int64_t row, int64_t k)
+static void load_rows(const struct tensor *t, enum arithmetic arithmetic, const int64_t *row, int64_t rows,
+                      const int64_t *at, int64_t k, int64_t base, union word *to)
 {
-    const struct dot *d = self;
-    return load_elem(d->a, d->base_a + d->row_a[row] + d->k_a[k], d->arithmetic);
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t r = 0; r < rows; r++)
+            to[i * PANEL + r] = load_elem(t, base + row[r] + at[i], arithmetic);
 }
 
-static union word dot_b(const void *self, int64_t row, int64_t k)
+static void dot_a(const void *self, int64_t row, int64_t rows, int64_t k, union word *to)
 {
     const struct dot *d = self;
-    return load_elem(d->b, d->base_b + d->row_b[row] + d->k_b[k], d->arithmetic);
+    load_rows(d->a, d->arithmetic, d->row_a + row, rows, d->k_a, k, d->base_a, to);
+}
+
+static void dot_b(const void *self, int64_t row, int64_t rows, int64_t k, union word *to)
+{
+    const struct dot *d = self;
+    load_rows(d->b, d->arithmetic, d->row_b + row, rows, d->k_b, k, d->base_b, to);
 }
 
 /* Element offsets of all index tuples over the given dims of t, row-major. */
@@ -375,32 +419,48 @@ struct conv {
     const struct tensor *x, *w;
     int32_t n; /* spatial dims */
     const int64_t *size, *xdil; /* operand's spatial dims */
-    int64_t *pixel, *tap; /* [pixels][n] first position, [k][n] distance from it, both in dilated coordinates */
-    int64_t *tap_base; /* [k] offset of the channel's plane */
+    int64_t *pixel, *tap; /* [pixels][n] first position, [taps][n] distance from it, both in dilated coordinates */
+    int64_t taps, plane; /* of a channel: weights of a row, elements of the operand */
     int64_t base_x, base_w, k;
     enum arithmetic arithmetic;
 };
 
-static union word conv_weight(const void *self, int64_t row, int64_t k)
+static void conv_weight(const void *self, int64_t row, int64_t rows, int64_t k, union word *to)
 {
     const struct conv *c = self;
-    return load_elem(c->w, c->base_w + row * c->k + k, c->arithmetic);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < k; i++)
+            to[i * PANEL + r] = load_elem(c->w, c->base_w + (row + r) * c->k + i, c->arithmetic);
 }
 
-static union word conv_input(const void *self, int64_t pixel, int64_t k)
+/* The offset of the pixel's tap in a plane; -1: it is padding. */
+static int64_t conv_offset(const struct conv *c, const int64_t *pixel, const int64_t *tap)
 {
-    const struct conv *c = self;
     int64_t at = 0;
     for (int32_t d = 0; d < c->n; d++) {
-        int64_t i = c->pixel[pixel * c->n + d] + c->tap[k * c->n + d];
+        int64_t i = pixel[d] + tap[d];
         if (i < 0 || (c->xdil[d] > 1 && i % c->xdil[d] != 0))
-            return (union word){.i = 0};
+            return -1;
         i = c->xdil[d] > 1 ? i / c->xdil[d] : i;
         if (i >= c->size[d])
-            return (union word){.i = 0};
+            return -1;
         at = at * c->size[d] + i;
     }
-    return load_elem(c->x, c->base_x + c->tap_base[k] + at, c->arithmetic);
+    return at;
+}
+
+/* The taps of one channel are those of every other one, in its plane. */
+static void conv_input(const void *self, int64_t pixel, int64_t rows, int64_t k, union word *to)
+{
+    const struct conv *c = self;
+    for (int64_t t = 0; t < c->taps; t++) {
+        int64_t at[PANEL], plane = c->base_x;
+        for (int64_t r = 0; r < rows; r++)
+            at[r] = conv_offset(c, c->pixel + (pixel + r) * c->n, c->tap + t * c->n);
+        for (int64_t i = t; i < k; i += c->taps, plane += c->plane)
+            for (int64_t r = 0; r < rows; r++)
+                to[i * PANEL + r] = at[r] < 0 ? (union word){.i = 0} : load_elem(c->x, plane + at[r], c->arithmetic);
+    }
 }
 
 static enum eval_status conv_tables(struct eval *e, const struct node *n, struct conv *c, const int64_t *out_dims,
@@ -408,20 +468,19 @@ static enum eval_status conv_tables(struct eval *e, const struct node *n, struct
 {
     uint32_t count;
     const int64_t *strides = node_ints(n, "strides", &count), *dilations = node_ints(n, "dilations", &count);
-    int64_t lo[RANK_MAX], at[RANK_MAX] = {0}, plane = dims_count(c->size, c->n);
-    int64_t taps = dims_count(c->w->dims + 2, c->n);
+    int64_t lo[RANK_MAX], at[RANK_MAX] = {0};
+    c->plane = dims_count(c->size, c->n);
+    c->taps = dims_count(c->w->dims + 2, c->n);
     TRY(eval_exprs(e, n, "lo", lo));
     c->pixel = NEW_ARRAY(e->arena, int64_t, pixels * c->n + 1);
-    c->tap = NEW_ARRAY(e->arena, int64_t, c->k * c->n + 1);
-    c->tap_base = NEW_ARRAY(e->arena, int64_t, c->k + 1);
+    c->tap = NEW_ARRAY(e->arena, int64_t, c->taps * c->n + 1);
     for (int64_t p = 0; p < pixels; p++) {
         for (int32_t d = 0; d < c->n; d++)
             c->pixel[p * c->n + d] = at[d] * strides[d] - lo[d];
         dims_next(out_dims, c->n, at);
     }
     memset(at, 0, sizeof at);
-    for (int64_t k = 0; k < c->k; k++) {
-        c->tap_base[k] = k / taps * plane;
+    for (int64_t k = 0; k < c->taps; k++) {
         for (int32_t d = 0; d < c->n; d++)
             c->tap[k * c->n + d] = at[d] * dilations[d];
         dims_next(c->w->dims + 2, c->n, at);
@@ -457,9 +516,8 @@ enum eval_status eval_conv(struct eval *e, const struct node *n, struct tensor *
         return EVAL_OK;
     TRY(conv_tables(e, n, &c, out->dims + 2, p.n));
     TRY(make_packs(e, &p, &packs));
-    int64_t plane = dims_count(c.size, c.n);
     for (int64_t i = 0; i < x->dims[0] * groups; i++) { /* image i / groups, group i % groups */
-        c.base_x = i * w->dims[1] * plane;
+        c.base_x = i * w->dims[1] * c.plane;
         c.base_w = i % groups * p.m * c.k;
         multiply(&p, out->elem, (char *)out->data + (size_t)(i * p.m * p.n) * elem_size(out->elem));
     }

@@ -14,23 +14,30 @@
 /* map[d][i]: offset in elements, -1: fill. fill NULL: zero bytes, which eval_tensor left there. */
 static void copy_mapped(const struct tensor *x, int64_t *const *map, const void *fill, struct tensor *out)
 {
-    int64_t at[RANK_MAX] = {0}, k = 0;
-    size_t size = elem_size(x->elem);
+    static const int64_t only[1] = {0};
+    int64_t at[RANK_MAX] = {0};
+    const int32_t rows = out->rank > 0 ? out->rank - 1 : 0; /* dims of rows along the last one */
+    const int64_t *row = out->rank ? map[rows] : only, n = out->rank ? out->dims[rows] : 1;
+    const size_t size = elem_size(x->elem);
+    char *to = out->data;
     if (tensor_count(out) == 0)
         return;
     do {
         int64_t from = 0;
         bool inside = true;
-        for (int32_t d = 0; d < out->rank; d++) {
+        for (int32_t d = 0; d < rows; d++) {
             inside &= map[d][at[d]] >= 0;
             from += map[d][at[d]];
         }
-        if (inside)
-            memcpy((char *)out->data + (size_t)k * size, (char *)x->data + (size_t)from * size, size);
-        else if (fill)
-            memcpy((char *)out->data + (size_t)k * size, fill, size);
-        k++;
-    } while (dims_next(out->dims, out->rank, at));
+        const char *of = (const char *)x->data + (size_t)(inside ? from : 0) * size;
+        for (int64_t i = 0; i < n; i++, to += size) {
+            const char *one = inside && row[i] >= 0 ? of + (size_t)row[i] * size : fill;
+            if (one && size == sizeof(uint32_t)) /* which a compiler makes one load and one store */
+                memcpy(to, one, sizeof(uint32_t));
+            else if (one)
+                memcpy(to, one, size);
+        }
+    } while (dims_next(out->dims, rows, at));
 }
 
 static int64_t *offsets(struct eval *e, int64_t n)

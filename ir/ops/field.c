@@ -60,11 +60,15 @@ static bool fraction_of(double x, int64_t *p, int64_t *q)
 {
     int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
     double rest = x;
+    if (fabs(x) > 0x1p-126 && fabs(x) < 1.0 / (FIELD_FRACTIONS + 1)) /* most weights; 0 is no such number */
+        return false;
     for (int k = 0; k < 12; k++) {
-        double whole = floor(rest);
-        if (fabs(whole) > 0x1p30)
+        if (fabs(rest) > 0x1p30)
             return false;
-        int64_t a = (int64_t)whole, p2 = a * p1 + p0, q2 = a * q1 + q0;
+        int64_t a = (int64_t)rest; /* rounded down, without a call of floor() */
+        a -= (double)a > rest;
+        const double whole = (double)a;
+        int64_t p2 = a * p1 + p0, q2 = a * q1 + q0;
         if (q2 > FIELD_FRACTIONS || llabs(p2) > INT32_MAX)
             return false;
         const bool near = /* saves the quotient */
@@ -88,6 +92,20 @@ bool field_is_fraction(double x)
     return isfinite(x) && fraction_of(x, &p, &q) && (q & (q - 1));
 }
 
+/* The number x 2^e. A reduction is a quotient by 2^32. */
+static uint32_t scaled(int64_t x, int32_t e)
+{
+    if (e >= 0)
+        return times(field_of_integer(x), field_power_of_two(e));
+    const uint32_t places = (uint32_t)-e;
+    uint32_t reductions = (places + 31) / 32;
+    const uint64_t t = (uint64_t)floormod_i64(x, FIELD_N) << (32 * reductions - places);
+    uint32_t r = reductions == 1 ? (uint32_t)(t % FIELD_N) : field_reduced(t);
+    for (; reductions > 2; reductions--)
+        r = field_reduced(r);
+    return r;
+}
+
 uint32_t field_of(double x)
 {
     int64_t p, q;
@@ -99,7 +117,7 @@ uint32_t field_of(double x)
     if (fraction_of(x, &p, &q))
         return quotient(field_of_integer(p), field_of_integer(q));
     int64_t digits = (int64_t)ldexp(frexp(x, &exponent), 53);
-    return times(field_of_integer(digits), field_power_of_two(exponent - 53));
+    return scaled(digits, exponent - 53);
 }
 
 uint32_t field_power_of_two(int32_t e)
@@ -299,12 +317,42 @@ static bool is_predicate(enum op op)
     return op == OP_EQ || op == OP_NE || op == OP_LT || op == OP_LE || op == OP_ISNAN || op == OP_ISINF;
 }
 
+static uint32_t residue_at(const void *of, size_t i)
+{
+    uint32_t x;
+    memcpy(&x, (const char *)of + i * sizeof x, sizeof x);
+    return x;
+}
+
+/* A loop of its own for the operators that most elements have; false: it is none of these. */
+static bool map_residues(enum op op, size_t n, const void *const *in, uint32_t *out)
+{
+#define EACH(id, result)                                                       \
+    case OP_##id:                                                              \
+        for (size_t i = 0; i < n; i++) {                                       \
+            const uint32_t x = residue_at(in[0], i), y = residue_at(in[1], i); \
+            out[i] = result;                                                   \
+        }                                                                      \
+        return true;
+    switch (op) {
+        EACH(ADD, plus(x, y))
+        EACH(SUB, minus(x, y))
+        EACH(MUL, times(x, y))
+        EACH(MIN, order(y) < order(x) ? y : x)
+        EACH(MAX, order(x) < order(y) ? y : x)
+    default: return false;
+    }
+#undef EACH
+}
+
 enum eval_status field_map(enum op op, enum elem elem, size_t n, const void *const *in, void *out)
 {
     const size_t size = elem_size(elem);
     const uint32_t n_in = (uint32_t)op_info(op)->max_in;
     if (op_shape(op) != SHAPE_MAP || n_in < 1 || (n_in > 2 && op != OP_FMA))
         return EVAL_UNSUPPORTED;
+    if (elem == ELEM_F32 && map_residues(op, n, in, out))
+        return EVAL_OK;
     for (size_t i = 0; i < n; i++) {
         uint32_t x[3] = {0};
         for (uint32_t k = 0; k < n_in; k++)
