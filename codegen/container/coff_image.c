@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "codegen/container/bytes.h"
 #include "codegen/container/coff.h"
@@ -243,54 +241,35 @@ static uint64_t grow(struct image *im, uint64_t size)
     return raw - size;
 }
 
-static struct mcc_rt_desc *desc_of(struct image *im)
+/* The file without its weights: padding takes the place of the placeholder. False after a diagnostic. */
+static bool cut_placeholder(struct image *im, uint64_t cut)
 {
-    return (struct mcc_rt_desc *)(void *)(im->data + word(raw_at(im->table)));
-}
-
-static struct mcc_note *note_of(struct image *im)
-{
-    return (struct mcc_note *)(void *)(im->data + word(raw_at(im->note)));
-}
-
-/* im->data becomes head, padding, tail: the file without its weights, of which the hash is made. */
-static bool write_library(void *user, struct sink *s)
-{
-    struct image *im = user;
-    const struct weights_writer *w = im->l->weights;
-    uint64_t embedded = embedded_size(w), cut = im->size, pad = 0;
-    if (embedded) {
-        uint64_t hole = word(raw_size(im->weights));
-        cut = word(raw_at(im->weights));
-        pad = grow(im, embedded);
-        if (pad == UINT64_MAX)
-            return false;
-        unsigned char *whole = arena_alloc(im->l->arena, im->size + pad);
-        memcpy(whole, im->data, cut);
-        memset(whole + cut, 0, pad);
-        memcpy(whole + cut + pad, im->data + cut + hole, im->size - cut - hole);
-        im->table = whole + (im->table - im->data);
-        im->note = whole + (im->note - im->data);
-        im->size += pad - hole;
-        im->data = whole;
-    }
-    if (!sink_put(s, im->data, cut) || (embedded && !sink_weights(s, w, &desc_of(im)->weights_hash)) ||
-        !sink_put(s, im->data + cut, im->size - cut))
+    uint64_t hole = word(raw_size(im->weights)), pad = grow(im, embedded_size(im->l->weights));
+    if (pad == UINT64_MAX)
         return false;
-    struct mcc_note *note = note_of(im);
-    note_fill(note, im->l, s->written, embedded ? cut : s->written);
-    note->hash = XXH64(im->data, im->size, 0);
-    return sink_fits(s, w->sidecar ? w->size : 0) &&
-           sink_patch(s, desc_of(im), sizeof *desc_of(im), word(raw_at(im->table))) &&
-           sink_patch(s, note, sizeof *note, word(raw_at(im->note)));
+    unsigned char *whole = arena_alloc(im->l->arena, im->size + pad);
+    memcpy(whole, im->data, cut);
+    memset(whole + cut, 0, pad);
+    memcpy(whole + cut + pad, im->data + cut + hole, im->size - cut - hole);
+    im->size += pad - hole;
+    im->data = whole;
+    return true;
 }
 
 bool coff_library(const struct linked *l)
 {
     struct image im = {.l = l, .size = l->bytes.size};
+    const bool embedded = embedded_size(l->weights) > 0;
     if (!note_fits(l))
         return false;
     im.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
-    return find_parts(&im, embedded_size(l->weights) > 0) &&
-           artifact_put(l, desc_of(&im), note_of(&im), write_library, &im);
+    if (!find_parts(&im, embedded))
+        return false;
+    struct library_file f = {.l = l, .desc = word(raw_at(im.table)), .note = word(raw_at(im.note))};
+    f.cut = embedded ? word(raw_at(im.weights)) : im.size;
+    if (embedded && !cut_placeholder(&im, f.cut))
+        return false;
+    f.data = im.data;
+    f.size = im.size;
+    return library_put(&f);
 }

@@ -94,8 +94,20 @@ bool artifact_put(const struct linked *, struct mcc_rt_desc *desc, struct mcc_no
                   bool (*body)(void *user, struct sink *), void *user);
 /* Is the query function's name short enough for the note? False after a diagnostic. */
 bool note_fits(const struct linked *);
-/* Seals the note; its hash is of a file that has zeros there. */
-void note_fill(struct mcc_note *, const struct linked *, uint64_t file_size, uint64_t weights_offset);
+
+/* A linked library as it is written: the first `cut` bytes of data, the weights, the rest of data, the signature. */
+struct library_file {
+    const struct linked *l;
+    unsigned char *data;
+    size_t size;
+    uint64_t cut, desc, note; /* the places of mcc_rt_desc and mcc_note, before the weights */
+    const struct weights_writer *weights; /* which writes what l's does; NULL: l's */
+    uint64_t (*hash)(void *user); /* of data, in which the note's hash is 0; NULL: of all bytes */
+    struct span (*sign)(void *user); /* NULL: there is no signature */
+    void *user;
+};
+/* Writes it with the note sealed, as artifact_put does. False after a diagnostic. */
+bool library_put(struct library_file *);
 
 /* ---- formats ---- */
 

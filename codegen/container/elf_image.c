@@ -5,8 +5,6 @@
  * headers.
  */
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
@@ -190,36 +188,16 @@ static uint64_t cut_placeholder(struct image *im)
     return cut;
 }
 
-static struct mcc_rt_desc *desc_of(struct image *im)
-{
-    return (struct mcc_rt_desc *)(void *)(im->data + im->desc);
-}
-
-static struct mcc_note *note_of(struct image *im)
-{
-    return (struct mcc_note *)(void *)(im->data + im->note);
-}
-
-static bool write_library(void *user, struct sink *s)
-{
-    struct image *im = user;
-    const struct weights_writer *w = im->l->weights;
-    uint64_t embedded = embedded_size(w), cut = embedded ? cut_placeholder(im) : im->size;
-    if (cut == 0 || !sink_put(s, im->data, cut) || (embedded && !sink_weights(s, w, &desc_of(im)->weights_hash)) ||
-        !sink_put(s, im->data + cut, im->size - cut))
-        return false;
-    note_fill(note_of(im), im->l, s->written, embedded ? cut : s->written);
-    note_of(im)->hash = XXH64(im->data, im->size, 0);
-    return sink_fits(s, w->sidecar ? w->size : 0) && sink_patch(s, desc_of(im), sizeof *desc_of(im), im->desc) &&
-           sink_patch(s, note_of(im), sizeof(struct mcc_note), im->note);
-}
-
 bool elf_library(const struct linked *l)
 {
     struct image im = {.l = l, .size = l->bytes.size};
+    const bool embedded = embedded_size(l->weights) > 0;
     if (!note_fits(l))
         return false;
     im.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
-    return check_sections(&im) && name_functions(&im) && find_parts(&im, embedded_size(l->weights) > 0) &&
-           artifact_put(l, desc_of(&im), note_of(&im), write_library, &im);
+    if (!check_sections(&im) || !name_functions(&im) || !find_parts(&im, embedded))
+        return false;
+    const uint64_t cut = embedded ? cut_placeholder(&im) : im.size;
+    return cut && library_put(&(struct library_file){
+                      .l = l, .data = im.data, .size = im.size, .cut = cut, .desc = im.desc, .note = im.note});
 }

@@ -281,16 +281,6 @@ static bool place(struct image *im)
 
 /* ---- writing ---- */
 
-static struct mcc_rt_desc *desc_of(struct image *im)
-{
-    return (struct mcc_rt_desc *)(void *)(im->data + im->table);
-}
-
-static struct mcc_note *note_of(struct image *im)
-{
-    return (struct mcc_note *)(void *)(im->data + im->note);
-}
-
 /* The weights as they pass, in pages. */
 struct paging {
     const struct weights_writer *from;
@@ -340,7 +330,8 @@ static bool write_paged(void *user, bool (*put)(void *sink, const void *, size_t
     return ok;
 }
 
-static bool put_weights(struct image *im, struct sink *s)
+/* What writes the weights in pages. */
+static struct weights_writer paged_weights(struct image *im)
 {
     struct paging *p = NEW(im->l->arena, struct paging);
     struct weights_writer paged = *im->l->weights;
@@ -349,7 +340,7 @@ static bool put_weights(struct image *im, struct sink *s)
     im->digests = p->digests = NEW_ARRAY(im->l->arena, unsigned char, p->left *MACHO_DIGEST);
     paged.user = p;
     paged.write = write_paged;
-    return sink_weights(s, &paged, &desc_of(im)->weights_hash);
+    return paged;
 }
 
 static uint64_t hash_without(struct image *im, const uint64_t *at, const uint32_t *bytes, uint32_t n)
@@ -366,20 +357,21 @@ static uint64_t hash_without(struct image *im, const uint64_t *at, const uint32_
     return hash;
 }
 
-static void seal(struct image *im)
+/* Without what changes when the library is signed anew. */
+static uint64_t hash_unsigned(void *user)
 {
+    struct image *im = user;
     const uint64_t open[] = {im->last + offsetof(struct macho_segment, room),
                              im->last + offsetof(struct macho_segment, bytes),
                              im->signature + offsetof(struct macho_piece, bytes)};
     static const uint32_t bytes[] = {8, 8, 4};
-    struct mcc_note *note = note_of(im);
-    note_fill(note, im->l, im->limit, embedded_size(im->l->weights) ? im->cut : im->limit);
-    note->hash = hash_without(im, open, bytes, COUNT_OF(open));
+    return hash_without(im, open, bytes, COUNT_OF(open));
 }
 
 /* Pages of the weights are known; the others are those of im->data, which is complete. */
-static struct span sign(struct image *im)
+static struct span sign(void *user)
 {
+    struct image *im = user;
     uint64_t embedded = embedded_size(im->l->weights),
              pages = round_to(im->limit, MACHO_SIGNED_PAGE) / MACHO_SIGNED_PAGE;
     unsigned char *digests = NEW_ARRAY(im->l->arena, unsigned char, pages *MACHO_DIGEST);
@@ -395,27 +387,25 @@ static struct span sign(struct image *im)
     return macho_signature(im->l->arena, im->limit, im->code, digests);
 }
 
-static bool write_library(void *user, struct sink *s)
-{
-    struct image *im = user;
-    const struct weights_writer *w = im->l->weights;
-    uint64_t embedded = embedded_size(w), cut = embedded ? im->cut : im->size;
-    if (!sink_put(s, im->data, cut) || (embedded && !put_weights(im, s)) ||
-        !sink_put(s, im->data + cut, im->size - cut))
-        return false;
-    seal(im);
-    struct span signature = sign(im);
-    return sink_put(s, signature.data, signature.size) && sink_fits(s, w->sidecar ? w->size : 0) &&
-           sink_patch(s, desc_of(im), sizeof *desc_of(im), im->table) &&
-           sink_patch(s, note_of(im), sizeof *note_of(im), im->note);
-}
-
 bool macho_library(const struct linked *l)
 {
     struct image im = {.l = l, .size = l->bytes.size};
+    const bool embedded = embedded_size(l->weights) > 0;
     if (!note_fits(l))
         return false;
     im.data = arena_copy(l->arena, l->bytes.data, l->bytes.size);
-    return read_commands(&im) && check_places(&im, embedded_size(l->weights) > 0) && name_functions(&im) &&
-           name_library(&im) && place(&im) && artifact_put(l, desc_of(&im), note_of(&im), write_library, &im);
+    if (!read_commands(&im) || !check_places(&im, embedded) || !name_functions(&im) || !name_library(&im) ||
+        !place(&im))
+        return false;
+    const struct weights_writer paged = embedded ? paged_weights(&im) : *l->weights;
+    return library_put(&(struct library_file){.l = l,
+                                              .data = im.data,
+                                              .size = im.size,
+                                              .cut = embedded ? im.cut : im.size,
+                                              .desc = im.table,
+                                              .note = im.note,
+                                              .weights = &paged,
+                                              .hash = hash_unsigned,
+                                              .sign = sign,
+                                              .user = &im});
 }

@@ -2,6 +2,8 @@
 #include "codegen/container/container.h"
 
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "codegen/sidecar.h"
 #include "codegen/sink.h"
@@ -56,7 +58,8 @@ bool note_fits(const struct linked *l)
            error_usage(l->ctx, "'prefix' is too long for the names that it begins; give a shorter one");
 }
 
-void note_fill(struct mcc_note *note, const struct linked *l, uint64_t file_size, uint64_t weights_offset)
+/* All but the hash, which is that of a file with zeros there. */
+static void note_fill(struct mcc_note *note, const struct linked *l, uint64_t file_size, uint64_t weights_offset)
 {
     note->sealed = 1;
     note->file_size = file_size;
@@ -66,4 +69,37 @@ void note_fill(struct mcc_note *note, const struct linked *l, uint64_t file_size
     memset(note->query, 0, sizeof note->query);
     memcpy(note->query, l->query, strlen(l->query));
     note->hash = 0;
+}
+
+static struct mcc_rt_desc *desc_of(const struct library_file *f)
+{
+    return (struct mcc_rt_desc *)(void *)(f->data + f->desc);
+}
+
+static struct mcc_note *note_of(const struct library_file *f)
+{
+    return (struct mcc_note *)(void *)(f->data + f->note);
+}
+
+static bool write_library(void *user, struct sink *s)
+{
+    struct library_file *f = user;
+    const struct weights_writer *w = f->l->weights;
+    struct mcc_rt_desc *desc = desc_of(f);
+    struct mcc_note *note = note_of(f);
+    const bool embedded = embedded_size(w) > 0;
+    if (!sink_put(s, f->data, f->cut) ||
+        (embedded && !sink_weights(s, f->weights ? f->weights : w, &desc->weights_hash)) ||
+        !sink_put(s, f->data + f->cut, f->size - f->cut))
+        return false;
+    note_fill(note, f->l, s->written, embedded ? f->cut : s->written);
+    note->hash = f->hash ? f->hash(f->user) : XXH64(f->data, f->size, 0);
+    const struct span signature = f->sign ? f->sign(f->user) : (struct span){"", 0};
+    return sink_put(s, signature.data, signature.size) && sink_fits(s, w->sidecar ? w->size : 0) &&
+           sink_patch(s, desc, sizeof *desc, f->desc) && sink_patch(s, note, sizeof *note, f->note);
+}
+
+bool library_put(struct library_file *f)
+{
+    return artifact_put(f->l, desc_of(f), note_of(f), write_library, f);
 }
