@@ -50,6 +50,20 @@ static int64_t words_cost(int64_t mr, int64_t columns, const struct anchor_step 
     return (loads * (s->halves ? 3 : 1) + mr * columns * (s->halves ? 2 : 1) + LOOP) * STEP;
 }
 
+/* One of the steps of a block with a scale: products, what unpacks each vector of weights, and at the end of the block
+ * what scales each sum, and stores and loads those that are not in registers meanwhile. No sum waits for the one of the
+ * block before, and loops are counted by other units. */
+static int64_t block_cost(int64_t mr, int64_t nr, const struct anchor_step *s)
+{
+    enum { SCALE = 3, UNPACK = 3 /* halves */, STORED = 2 };
+    const struct machine *m = s->mach;
+    int64_t sums = mr * nr, stored = 2 * sums + nr + 1 - (int64_t)m->registers;
+    int64_t more = sums * SCALE + (stored > 0 ? STORED * stored : 0);
+    int64_t products = (sums * s->block + nr * s->block * UNPACK / 2 + more) * STEP / (s->block * m->fma_per_cycle);
+    int64_t loads = (2 * mr * (s->block + 2) + nr * s->block) * STEP / (2 * s->block * m->loads_per_cycle);
+    return products > loads ? products + loads / 4 : loads + products / 4;
+}
+
 /* Cycles * STEP of one reduction step on mr points x nr vectors. Where the points share the vectors, a broadcast holds
  * the multiply-adds up a little, and the panels of a tile come from the cache level that holds them. Measured on Ice
  * Lake with two multiply-adds a cycle, GEMM 128 x 3072 x 768 and 128 x 768 x 3072, per cent of peak: 6 x 4 vectors 82,
@@ -60,6 +74,8 @@ static int64_t step_cost(int64_t ta, int64_t tb, int64_t nr, const struct anchor
     int64_t mr = ta * tb;
     if (s->row.dim >= 0)
         return row_cost(ta, tb, nr, s);
+    if (s->block)
+        return block_cost(mr, nr, s);
     if (s->words)
         return words_cost(mr, nr * s->words, s);
     uint64_t panels = (uint64_t)(nr * m->vector_bytes) * s->n;
@@ -87,12 +103,13 @@ static int64_t line_cost(int64_t left, int64_t size, int64_t tb, int64_t nr, con
     return line;
 }
 
-/* As many points of lines of dynamic length, or of images, as feature maps have them. */
+/* As many points of lines of dynamic length, or of images, as feature maps have them; of rows, few as often as many. */
 static int64_t lines_cost(int64_t points, int64_t size, int64_t tb, int64_t nr, const struct anchor_step *s)
 {
     static const int64_t of_line[] = {3, 4, 6, 7, 8, 12, 14, 16, 28, 56},
-                         of_image[] = {12, 16, 48, 49, 64, 192, 196, 256, 784, 3136};
-    const int64_t *lengths = s->points == POINTS_OF_LINE ? of_line : of_image;
+                         of_image[] = {12, 16, 48, 49, 64, 192, 196, 256, 784, 3136},
+                         of_rows[] = {1, 1, 2, 4, 8, 8, 16, 32, 64, 128};
+    const int64_t *lengths = s->points == POINTS_OF_ROWS ? of_rows : s->points == POINTS_OF_LINE ? of_line : of_image;
     int64_t cost = 0;
     for (uint32_t i = 0; i < COUNT_OF(of_line); i++)
         cost += line_cost(lengths[i], size, tb, nr, s) * points / lengths[i];

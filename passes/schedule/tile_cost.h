@@ -18,12 +18,13 @@ struct anchor_step {
     int64_t per_group; /* channels of a group, which are points along a; 0: there are no groups */
     uint64_t n;                  /* steps of the whole reduction */
     bool matrix; /* pairs of rows by pairs of columns; a step is one of the two groups of such a product */
-    enum { POINTS_OF_LINE = 1, POINTS_OF_IMAGE } points; /* along dim a, of a feature map */
+    enum { POINTS_OF_LINE = 1, POINTS_OF_IMAGE, POINTS_OF_ROWS } points; /* along dim a: of a feature map, a product */
+    int64_t block; /* steps between which sums get their scale, by instructions for L_DOT; else 0 */
     enum tile_rest rest;
-    struct row_taps row;         /* that are passed in one step, if any: a step here is one of them */
+    struct row_taps row; /* that are passed in one step, if any: a step here is one of them */
     const struct machine *mach;
-    uint32_t words;              /* lanes of a vector, each a single register; 0: vectors */
-    bool halves;                 /* then: of a word, two pairs of bytes */
+    uint32_t words; /* lanes of a vector, each a single register; 0: vectors */
+    bool halves; /* then: of a word, two pairs of bytes */
 };
 
 /* ---- tile_cost.c ---- */

@@ -291,6 +291,20 @@ static bool has_words(const struct site *site, const struct node *n)
            (contraction && dot_group(site->m, n) == REGISTER_BYTES);
 }
 
+/* Steps of a block that has a scale, where each is an instruction; 0: there are none, or they are not. */
+static int64_t block_steps(const struct site *site, const struct node *n)
+{
+    struct reduced dims;
+    int64_t steps = 1, extent;
+    if (!dot_scaled(n) || site->mach->dot[dot_kind_of(site->m, n)] < DOT_WHOLE || tile_by_lane(site, n))
+        return 0;
+    reduced_dims(site, n, false, &dims);
+    for (uint32_t d = 1; d < dims.n; d++)
+        if (!ex_is_const(site->x, dims.dim[d].extent, &extent) || !mul_i64(steps, extent, &steps))
+            return 0;
+    return steps / dot_group(site->m, n);
+}
+
 bool tile_fits_row(const struct site *site, const struct node *n, const struct row_taps *row,
                    const struct tile_schedule *c)
 {
@@ -304,7 +318,8 @@ bool tile_fits_row(const struct site *site, const struct node *n, const struct r
         need += (int64_t)c->ta * c->tb + 2;
     else
         need += more_registers(anchor_emulated(site, n), anchor_contracts(site, n), c->nr);
-    if (dot_scaled(n)) /* the sums of a block beside those of all */
+    /* The sums of a block beside those of all, which go to memory once in a block where a step is an instruction. */
+    if (dot_scaled(n) && !block_steps(site, n))
         need += sums;
     if (row->dim >= 0) /* the weights of all taps */
         need += (row->taps - 1) * (int64_t)c->nr + 1;
@@ -328,14 +343,18 @@ struct anchor_step anchor_step(const struct site *site, const struct node *n, co
 {
     uint64_t group = dot_group(site->m, n);
     enum tile_rest rest = tile_rest(site, n, c);
+    int64_t block = block_steps(site, n);
     bool line = n->op != OP_DOT && !conv_of_rows(site->m, n) && rest != REST_POINTS;
     return (struct anchor_step){.shared = anchor_contracts(site, n),
                                 .per_group = group_points(site, n, c),
                                 .n = (tile_steps(site, n) + group - 1) / group,
                                 .matrix = tile_matrix(site, n),
-                                .points = c->flat ? POINTS_OF_IMAGE
-                                          : line  ? POINTS_OF_LINE
-                                                  : 0,
+                                .points = block             ? POINTS_OF_ROWS
+                                          : n->op == OP_DOT ? 0
+                                          : c->flat         ? POINTS_OF_IMAGE
+                                          : line            ? POINTS_OF_LINE
+                                                            : 0,
+                                .block = block,
                                 .rest = rest,
                                 .row = row_taps(site, n),
                                 .mach = site->mach,

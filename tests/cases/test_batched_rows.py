@@ -41,6 +41,13 @@ def test_one_tile_for_rows_of_both_dims(tmp_path, kind, level):
     assert not re.search(r"tile\.flat +1", records(known, tmp_path, *flags)[0])
 
 
+def test_tiles_that_share_unpacked_weights(tmp_path):
+    """The f32 sums of blocks with scales need no registers of their own: 8 rows by 2 vectors, of which 4, 2 and 1 rows have tiles, too."""
+    text = records(network(tmp_path, 4), tmp_path, "-march=x86-64-v4-vnni")[0]
+    rows, vectors = (int(re.search(rf"tile\.{x} +(\d+)", text)[1]) for x in ("columns", "vectors"))
+    assert rows == 8 and vectors >= 2, (rows, vectors)
+
+
 @pytest.mark.parametrize("tail", [(), [("Transpose", {"perm": [1, 0, 2]})], [("Transpose", {"perm": [2, 0, 1]})]], ids=["rows", "turned", "columns"])
 @pytest.mark.parametrize("kind", ["f32", 0, 4])
 def test_values(tmp_path, kind, tail):
