@@ -373,12 +373,13 @@ static struct span link_key(struct arena *arena, const struct job *job)
     return (struct span){key, DIGEST_TEXT};
 }
 
-/* Its worker ends itself; nobody waits for that now. */
+/* Its worker ends itself; nobody waits for that now. With require_sandbox there is one in any case, which says whether
+ * it is confined. */
 bool codegen_last(struct codegen *g, const struct job *job, struct span *result)
 {
     struct span key = {0};
     cache_seek(g);
-    if (g->cache) {
+    if (g->cache && !g->options.require_sandbox) {
         key = link_key(g->arena, job);
         if (cache_get_whole(g->cache, key, result)) {
             pool_dismiss(g->pool, 0);
@@ -389,7 +390,7 @@ bool codegen_last(struct codegen *g, const struct job *job, struct span *result)
     bool ok = pool_wait(g->pool);
     pool_dismiss(g->pool, 0);
     *result = pool_job(g->pool, g->batches.n)->result;
-    if (ok && g->cache)
+    if (ok && key.size)
         cache_put_whole(g->cache, key, *result);
     return ok;
 }
