@@ -341,13 +341,31 @@ static void fuse_attention(struct fuser *f, const struct attention *a, const str
     demand_sides(f, a, d);
 }
 
+/* Do sums of segments v lie in the same order in what the kernel stores, row by row? Transposes are faster in a kernel
+ * of their own, and so are blocks of channels, which convolutions and windows read. */
+static bool stores_rows(const struct fuser *f, value_id v, const struct demand *d)
+{
+    value_id domain = f->m->fused.kernels.data[d->kernel - 1].domain;
+    for (; d->bijective && v.i != domain.i; v = graph_node(f->g, f->demand[v.i].via)->out[0]) {
+        enum op op = graph_node(f->g, f->demand[v.i].via)->op;
+        if (op_shape(op) == SHAPE_VIEW && op != OP_RESHAPE && op != OP_IDENTITY)
+            return false;
+    }
+    for (const struct graph_user *u = graph_user(f->g, domain, NULL); u; u = graph_user(f->g, domain, u)) {
+        enum op op = u->node.i ? graph_node(f->g, u->node)->op : OP_IDENTITY;
+        if (op == OP_CONV || op == OP_WINDOW)
+            return false;
+    }
+    return d->bijective;
+}
+
 static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t order, bool required)
 {
     const struct node *n = graph_node(f->g, id);
     value_id v = n->out[0];
     struct demand *d = &f->demand[v.i], own;
     enum kernel_kind kind = anchor_kind(n);
-    bool single = !required && !d->hard && d->kernel != DEMAND_MANY && n->op != OP_SEGMENTS;
+    bool single = !required && !d->hard && d->kernel != DEMAND_MANY && (n->op != OP_SEGMENTS || stores_rows(f, v, d));
     if (single && n->op == OP_REDUCE && !d->bijective && inline_reduce(f, id, d))
         return;
     if (!single || (!adopt_anchor(f, id, d, kind) && !adopt_product(f, id, d))) {

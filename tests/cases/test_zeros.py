@@ -1,4 +1,6 @@
 """Weights that are mostly zeros: their other elements alone are stored and multiplied, and results are those of dense kernels."""
+import re
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,22 @@ def test_products(tmp_path, op, transposed, rows):
     model.compare([floats(rows, 96, seed=2)])
     for few in (0, 1, 3):
         model.compare([floats(few, 96, seed=2)]) if few else model.run([floats(0, 96, seed=2)])
+
+
+def test_epilogues(tmp_path):
+    """What follows sums goes into their kernel where it stores them row by row: not into blocks of channels, which MaxPool reads."""
+    nodes = [node("Conv", "x w b", "c"), node("Add", "c x", "d"), node("Relu", "d", "e"), node("Conv", "e v", "f"), node("Relu", "f", "g"),
+             node("MaxPool", "g", "y", kernel_shape=[2, 2])]
+    model = Model(tmp_path, nodes, [value("x", [1, 96, 9, 11])], [value("y", None)],
+                  {"w": pruned(96, 96, 1, 1), "b": floats(96, seed=2), "v": pruned(96, 96, 1, 1, seed=3)})
+    text = model.dump("fuse", "-march=x86-64-v3")
+    op_of = dict(re.findall(r"^ *(%\d+).*? = (\w+)\(", text, re.M))
+    kernels = [{op_of[v] for v in line.split("computes ")[1].split()} for line in text.splitlines() if line.startswith("kernel") and "computes" in line]
+    sums = [k for k in kernels if "segments" in k]
+    assert len(sums) == 2 and sorted({"add", "max"} <= k for k in sums) == [False, True], text
+    x = floats(1, 96, 9, 11, seed=4)
+    for cpu in ("x86-64-v2", "x86-64-v3", "native"):
+        model.compare([x], flags=[f"-march={cpu}"])
 
 
 def test_products_of_three_dims_and_empty_rows(tmp_path):
