@@ -21,13 +21,6 @@ static double seconds_of(struct timespec t)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-double now_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return seconds_of(t);
-}
-
 /* Where LLVM's talk goes; -1 with errno. Without /dev (a bare chroot), memory that the worker takes with it. */
 static int open_nowhere(void)
 {
@@ -79,7 +72,7 @@ static int spawn_with(const struct codegen_options *o, int fd, int err, pid_t *p
 
 int process_start(struct process *p, const struct codegen_options *o, int fd)
 {
-    *p = (struct process){.began = now_seconds()};
+    *p = (struct process){.began = time_now()};
     int err = o->verbose ? 2 : open_nowhere();
     int status = err < 0 ? errno : spawn_with(o, fd, err, &p->pid);
     if (err > 2)
@@ -95,7 +88,7 @@ double process_used(struct process *p)
     if (!p->pid)
         return p->used;
     bool known = clock_getcpuclockid(p->pid, &clock) == 0 && clock_gettime(clock, &t) == 0;
-    p->used = known ? seconds_of(t) : now_seconds() - p->began;
+    p->used = known ? seconds_of(t) : time_now() - p->began;
     return p->used;
 }
 

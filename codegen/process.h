@@ -12,7 +12,6 @@ struct process {
     double used; /* seconds of processor time, when process_used or process_end was called last */
 };
 
-double now_seconds(void);
 /* `self --worker` with the descriptor as standard input and output. 0, or what errno would say. */
 int process_start(struct process *, const struct codegen_options *, int fd);
 /* Processor time of all its threads so far. */

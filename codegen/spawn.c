@@ -210,7 +210,7 @@ static void give_job(struct pool *p, struct worker *w)
     struct job *job = &p->jobs.data[w->job];
     p->n_given++;
     job->given = true;
-    job->began = now_seconds() * 1e3;
+    job->began = time_now() * 1e3;
     job->worker = (uint32_t)(w - p->worker);
     struct job sent = *job; /* a replay has all the time that it wants */
     sent.head.seconds = seconds_for(p, w);
@@ -274,7 +274,7 @@ static void worker_finish(struct pool *p, struct worker *w)
 {
     struct job *job = &p->jobs.data[w->job];
     w->answered = true;
-    job->ended = now_seconds() * 1e3;
+    job->ended = time_now() * 1e3;
     if (!w->head.confined && w->head.status != WIRE_UNCONFINED)
         tell_unconfined(p);
     switch (w->head.status) {
@@ -377,11 +377,11 @@ static void pool_exchange(struct pool *p, bool wait)
         polled[n++] = (struct pollfd){w->fd, (short)(POLLIN | (w->out_left ? POLLOUT : 0)), 0};
     }
     bool limited = p->ctx->time.most > 0;
-    double before = limited ? now_seconds() : 0;
+    double before = limited ? time_now() : 0;
     int ready = poll(polled, n, !wait ? 0 : limited ? LOOK_MS : -1);
     if (ready < 0 && errno != EINTR && errno != EAGAIN)
         p->ok = error_env(p->ctx, "cannot wait for the workers: %s", strerror(errno));
-    double waited = limited ? now_seconds() - before : 0;
+    double waited = limited ? time_now() - before : 0;
     for (nfds_t i = 0; i < n && ready > 0; i++) {
         if (polled[i].revents & POLLOUT)
             worker_send(who[i]);

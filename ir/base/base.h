@@ -283,6 +283,8 @@ _Noreturn void limit_unwind(struct context *);
 
 /* ---- the processor time of a compilation (time.c) ------------------------------------------------------ */
 
+double time_now(void); /* seconds of a clock that only goes forward */
+
 /* From time_begin to time_end, the processor time of the calling thread and of the workers counts against
  * limits.compile_time. When it is used up, the next check of the clock unwinds as a failed allocation does; every
  * arena_alloc may check. */

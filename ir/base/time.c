@@ -4,11 +4,21 @@
 #include <math.h>
 #include <time.h>
 
+static double seconds_of(clockid_t clock)
+{
+    struct timespec t;
+    return clock_gettime(clock, &t) == 0 ? (double)t.tv_sec + (double)t.tv_nsec / 1e9 : 0;
+}
+
+double time_now(void)
+{
+    return seconds_of(CLOCK_MONOTONIC);
+}
+
 /* What the calling thread has used since it began. */
 static double thread_seconds(void)
 {
-    struct timespec t;
-    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t) == 0 ? (double)t.tv_sec + (double)t.tv_nsec / 1e9 : 0;
+    return seconds_of(CLOCK_THREAD_CPUTIME_ID);
 }
 
 void time_begin(struct context *ctx)

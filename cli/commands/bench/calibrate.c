@@ -15,18 +15,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { CHAINS = 12, TRIPS = 10000, BURST = 10000, LEVELS_TIMES = 3 };
 static const double FLOPS_NS = 10e6, READ_NS = 6e6;
 static const uint64_t level_bytes[CALIBRATE_LEVELS] = {16 << 10, 512 << 10, 8 << 20, 192 << 20};
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 /* ---- multiply-adds ----------------------------------------------------------------------------------------------- */
 
@@ -125,12 +117,12 @@ static double flops_rate(enum products of, double *best)
     *best = 0;
     if (!b)
         return 0;
-    double start = now_ns(), t = 0, flops = 2.0 * b->n * b->products, all = 0;
+    double start = time_now() * 1e9, t = 0, flops = 2.0 * b->n * b->products, all = 0;
     do {
         double before = t;
         b->run(b->n);
         all += flops;
-        t = now_ns() - start;
+        t = time_now() * 1e9 - start;
         *best = fmax(*best, flops / (t - before));
     } while (t < FLOPS_NS);
     return all / t;
@@ -186,12 +178,12 @@ static double read_rate(const void *data, uint64_t bytes)
     double best = 0;
     volatile unsigned long long sink;
     for (int k = 0; k < LEVELS_TIMES; k++) {
-        double start = now_ns(), t;
+        double start = time_now() * 1e9, t;
         uint64_t done = 0;
         do {
             for (uint64_t once = 0; once < (1 << 20); once += bytes, done += bytes)
                 sink = read_all(data, bytes);
-            t = now_ns() - start;
+            t = time_now() * 1e9 - start;
         } while (t < READ_NS / LEVELS_TIMES);
         best = (double)done / t > best ? (double)done / t : best;
     }
@@ -232,13 +224,13 @@ static void pin(uint32_t index)
 
 static double play(atomic_long *ball, long side)
 {
-    double start = now_ns();
+    double start = time_now() * 1e9;
     for (long k = 0; k < TRIPS; k++) {
         while (atomic_load_explicit(ball, memory_order_acquire) != 2 * k + side)
             ;
         atomic_store_explicit(ball, 2 * k + side + 1, memory_order_release);
     }
-    return (now_ns() - start) / TRIPS;
+    return (time_now() * 1e9 - start) / TRIPS;
 }
 
 static void *work(void *arg)

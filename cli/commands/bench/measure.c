@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/bench/bench.h"
@@ -11,13 +10,6 @@
 
 enum { RUNS_LEAST = 10, RUNS_MOST = 100000, WARM_UP = 3 };
 #define AUTO_NS 2000000000.0 /* two seconds of timed runs when --runs is not given */
-
-static double now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static void on_event(void *user, uint32_t node, int end, uint64_t ns)
 {
@@ -134,11 +126,11 @@ static bool run_once(struct session *s, DLTensor **out, DLManagedTensorVersioned
 /* How often to run: --runs, or for AUTO_NS as the first runs say. 0 after a diagnostic. */
 static uint32_t count_runs(struct session *s, DLTensor **out, DLManagedTensorVersioned **managed)
 {
-    double start = now_ns();
+    double start = time_now() * 1e9;
     for (int i = 0; i < WARM_UP; i++)
         if (!session_reset(s) || !run_once(s, out, managed))
             return 0;
-    double each = (now_ns() - start) / WARM_UP, fit = AUTO_NS / (each > 1 ? each : 1);
+    double each = (time_now() * 1e9 - start) / WARM_UP, fit = AUTO_NS / (each > 1 ? each : 1);
     if (s->options->runs)
         return (uint32_t)s->options->runs;
     return fit < RUNS_LEAST ? RUNS_LEAST : fit > RUNS_MOST ? RUNS_MOST : (uint32_t)fit;
@@ -165,10 +157,10 @@ static bool time_runs(struct measure *m, bool inside)
         chunks_begin(&p->chunks);
         if (!session_reset(s))
             return false;
-        double start = now_ns();
+        double start = time_now() * 1e9;
         if (!run_once(s, out, managed))
             return false;
-        ns[i] = now_ns() - start;
+        ns[i] = time_now() * 1e9 - start;
         if (inside)
             profile_run(p, i);
     }

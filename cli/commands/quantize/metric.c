@@ -54,13 +54,6 @@ bool metric_put(struct error_search *e, uint32_t k, uint32_t output, const DLTen
 
 /* ---- the program ------------------------------------------------------------------------------------------------- */
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* The last number of the text, which may be none (nan); false: there is nothing like one. */
 static bool last_number(char *text, double *out)
 {
@@ -82,7 +75,7 @@ static bool read_end(int fd, double until, char text[END + 1])
     char piece[END];
     size_t kept = 0, all = 0;
     for (;;) {
-        const double left = until - seconds_now();
+        const double left = until - time_now();
         struct pollfd p = {fd, POLLIN, 0};
         int ready = left > 0 ? poll(&p, 1, left < 1e6 ? (int)(left * 1000) + 1 : 1000000000) : 0;
         if (ready < 0 && errno == EINTR)
@@ -148,7 +141,7 @@ static bool wait_end(struct context *ctx, double until, int *status)
 {
     const struct timespec pause = {0, 2000000};
     for (pid_t done; (done = waitpid(ctx->child, status, WNOHANG)) == 0 || (done < 0 && errno == EINTR);) {
-        if (seconds_now() >= until)
+        if (time_now() >= until)
             return false;
         nanosleep(&pause, NULL);
     }
@@ -166,7 +159,7 @@ static bool ask(void *user)
     int status = 0;
     if (!start(a))
         return false;
-    const double until = most > 0 ? seconds_now() + most : INFINITY;
+    const double until = most > 0 ? time_now() + most : INFINITY;
     if (!read_end(a->pipe[0], until, text) || !wait_end(ctx, until, &status))
         return error_limit(ctx, (src_id){0}, "'%s' wrote too much, or did not end within %g s (--limit-compile-time)",
                            command, most);

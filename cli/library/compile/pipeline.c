@@ -8,7 +8,6 @@
 #include "cli/library/options/nearest.h"
 
 #include <string.h>
-#include <time.h>
 
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
@@ -81,13 +80,6 @@ static void report_text(const struct compilation *c, int kind, const struct strb
 {
     if (text->n)
         c->report.put(c->report.user, kind, text->data, text->n);
-}
-
-static double now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
 static void report_times(const struct compilation *c, const struct stage_cost *cost)
@@ -180,9 +172,9 @@ bool stage_run(struct compilation *c, const struct stage *stage, struct stage_co
     if (!facts_hold(c, stage) || time_is_over(c->ctx))
         return false;
     report_start(c, stage);
-    *cost = (struct stage_cost){.start = now_ms(), .heap = -c->ctx->heap_used};
+    *cost = (struct stage_cost){.start = time_now() * 1e3, .heap = -c->ctx->heap_used};
     bool ok = (stage->pass ? stage->pass(m) : stage->run(c)) && c->ctx->fail == FAIL_NONE;
-    cost->ms = now_ms() - cost->start;
+    cost->ms = time_now() * 1e3 - cost->start;
     cost->heap += c->ctx->heap_used;
     cost->ran = true;
     if (!ok)
