@@ -132,7 +132,7 @@ static bool name_functions(struct image *im)
         if ((uint64_t)word(raw_at(im->sections + i * SECTION_BYTES)) +
                 word(raw_size(im->sections + i * SECTION_BYTES)) >
             at)
-            return broken(im, "something behind the names");
+            return broken(im, "something after the names");
     struct strbuf out = strbuf_of(im->l->arena), names = strbuf_of(im->l->arena);
     strbuf_append(&names, "\0\0\0", 4);
     if (!keep_section_names(im, (const char *)im->data + text, bytes, &names))
@@ -226,7 +226,7 @@ static uint64_t grow(struct image *im, uint64_t size)
         if (word(address(head)) <= at)
             continue;
         if (!(word(head + 36) & COFF_DISCARDABLE))
-            return broken(im, "a section behind the weights"), UINT64_MAX;
+            return broken(im, "a section after the weights"), UINT64_MAX;
         set_word(address(head), word(address(head)) + moved);
         set_word(raw_at(head), word(raw_at(head)) + raw - old_raw);
     }

@@ -121,7 +121,7 @@ static bool name_functions(struct image *im)
     Elf64_Shdr *old = &im->sections[im->sections[k].sh_link];
     for (uint32_t i = 0; i < n; i++)
         if (im->sections[i].sh_type != SHT_NOBITS && im->sections[i].sh_offset > old->sh_offset)
-            return broken(im, "something behind the names");
+            return broken(im, "something after the names");
     if (im->head->e_shoff < old->sh_offset || old->sh_size == 0 || im->data[old->sh_offset + old->sh_size - 1] != 0)
         return broken(im, "names");
     Elf64_Sym *sym = (Elf64_Sym *)(void *)(im->data + im->sections[k].sh_offset);
@@ -161,7 +161,7 @@ static bool patch_headers(struct image *im, uint64_t size, uint64_t delta)
             p[i].p_filesz = p[i].p_memsz = size;
             found = true;
         } else if (p[i].p_type == PT_LOAD && p[i].p_vaddr > im->weights->sh_addr) {
-            return broken(im, "a segment behind the weights");
+            return broken(im, "a segment after the weights");
         }
     }
     for (uint32_t i = 0; i < im->head->e_shnum; i++)

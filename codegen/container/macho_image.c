@@ -167,7 +167,7 @@ static bool name_functions(struct image *im)
         struct macho_piece p;
         memcpy(&p, im->data + im->pieces[i], sizeof p);
         if (p.at + (uint64_t)p.bytes > table.text_at)
-            return broken(im, "something behind the names");
+            return broken(im, "something after the names");
     }
     struct strbuf out = strbuf_of(im->l->arena), names = strbuf_of(im->l->arena);
     strbuf_append(&names, " ", 2);

@@ -150,7 +150,7 @@ static bool find_parts(struct image *im)
     if (!im->heap || (im->of->weights.size > 0) != (im->weights > 0) || im->of->workers != (im->before.data != NULL))
         return broken(im, "addresses");
     return !im->weights || im->heap == round_to(im->weights + WASM_PLACEHOLDER, 16) ||
-           broken(im, "data behind the weights");
+           broken(im, "data after the weights");
 }
 
 static uint64_t weights_end(const struct image *im)

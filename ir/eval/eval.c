@@ -1,9 +1,9 @@
 /* The reference interpreter: runs a legal graph on concrete tensors, one operator at a time, in the most obvious way.
  *
- * It is what compiled code is compared with and what constants are folded by. Memory comes from the caller's arena;
- * blocks of values that no later node reads are reused. Symbols are bound at entry from the inputs' shapes, and
- * where values define them; every result's shape is checked against the declared one. Nothing in a graph can make
- * it crash: failures are a status and a text. Recursion is as deep as regions nest, which the graph limits.
+ * Tests compare compiled code with it, and constant folding runs it. Memory comes from the caller's arena; it reuses
+ * the blocks of values that no later node reads. It binds symbols at entry from the inputs' shapes, and where values
+ * define them, and checks the shape of every result against the declared one. No graph makes it crash: a failure is a
+ * status and a text. It recurses into regions, whose depth the graph limits.
  */
 #include "ir/eval/eval.h"
 
@@ -239,7 +239,7 @@ enum eval_status eval_region(struct eval *e, region_id r)
     return EVAL_OK;
 }
 
-/* What the inputs' shapes say of a symbol; -1: nothing. */
+/* The value of a symbol by the inputs' shapes; -1: they do not have it. */
 static int64_t given_size(const struct graph *g, const struct tensor *in, sym_id s)
 {
     for (uint32_t i = 0; i < g->inputs.n; i++) {
@@ -252,7 +252,7 @@ static int64_t given_size(const struct graph *g, const struct tensor *in, sym_id
     return -1;
 }
 
-/* The checks of symbols in whose place something stands: before that is compared with the inputs. */
+/* Checks the symbols that the graph has replaced by others or by constants; the inputs alone still know them. */
 static enum eval_status check_replaced(struct eval *e, const struct tensor *in)
 {
     for (uint32_t i = 0; i < e->g->size_checks.n; i++) {
@@ -275,7 +275,7 @@ static enum eval_status check_sizes(struct eval *e)
     return EVAL_OK;
 }
 
-/* All outputs without a run: none has an element. */
+/* Makes all outputs without running a node: none has an element. */
 static enum eval_status eval_empty(struct eval *e)
 {
     for (uint32_t i = 0; i < e->g->outputs.n; i++) {
@@ -291,7 +291,7 @@ static enum eval_status eval_empty(struct eval *e)
     return EVAL_OK;
 }
 
-/* Marks what the region's node reads, its own regions included. */
+/* Marks the values that a node and its regions read. */
 static void mark_read(const struct graph *g, const struct node *n, bool *needed)
 {
     for (uint32_t i = 0; i < n->n_in; i++)

@@ -7,7 +7,7 @@
 
 enum { EVAL_BUCKETS = 48 };
 
-/* Beside the element types, of accumulators: residues in int64 (ir/ops/field.h). */
+/* A type of accumulators, in addition to the element types: residues in int64 (ir/ops/field.h). */
 enum { WIDE_FIELD = ELEM_COUNT };
 
 struct eval {

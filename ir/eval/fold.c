@@ -3,7 +3,7 @@
  * A lazy constant is a value all of whose ancestors are constants; nothing marks it. Folding runs the interpreter over
  * just the nodes that it depends on, in scratch memory, and keeps the result in the graph's arena. Tables over all
  * values are kept from fold to fold, so that many small folds of a large graph cost what they touch. Walks use a
- * list, not the stack: chains of nodes are as long as the file wants.
+ * list, not the stack: a file may have chains of nodes of any length.
  */
 #include "ir/eval/fold.h"
 

@@ -60,7 +60,7 @@ static int64_t wide_identity(const char *monoid, enum elem elem, enum elem wide)
     return x;
 }
 
-/* Folds a row into its first element, halves upon halves. */
+/* Reduces a row to its first element: folds the upper half into the lower one, again and again. */
 static void fold_row(enum op op, enum elem wide, int64_t *row, int64_t n)
 {
     while (n > 1) {

@@ -19,8 +19,8 @@ static struct span string_concat(struct eval *e, const struct span *a, const str
     return (struct span){data, a->size + b->size};
 }
 
-/* Which string of a packed list (rt_ops.h) s is, from 1, the last one if several are; 0: none. -1: that is no such
- * list. */
+/* The number of s in a packed list (rt_ops.h), from 1; of equal strings that of the last. 0: it is not there; -1: the
+ * tensor is not such a list. */
 static int64_t string_find(const struct span *s, const struct tensor *list)
 {
     const char *at = list->data, *end = at + tensor_count(list);
@@ -43,7 +43,7 @@ static int64_t string_find(const struct span *s, const struct tensor *list)
     return found;
 }
 
-/* Number `at` of a packed list; false: that is no such list, or has no such number. */
+/* String number `at` of a packed list. False: the tensor is not such a list, or has no such number. */
 static bool string_pick(const struct tensor *list, int64_t at, struct span *out)
 {
     const char *p = list->data, *end = p + tensor_count(list);
@@ -78,7 +78,7 @@ static enum eval_status pick(struct eval *e, const struct node *n, struct tensor
     return EVAL_OK;
 }
 
-/* Whether s as a whole matches the table of a regular expression (rt_ops.h); -1: that is no such table. */
+/* Does s as a whole match the table of a regular expression (rt_ops.h)? -1: the tensor is not such a table. */
 static int64_t string_match(const struct span *s, const struct tensor *table)
 {
     enum { ROWS = 256 + 4 };
@@ -98,7 +98,7 @@ static int64_t string_match(const struct span *s, const struct tensor *table)
     return entry != 0;
 }
 
-/* Each string's number by a table that the second operand is; negative: it is no such table. */
+/* The number of a string by a table, the second operand; negative: the operand is not such a table. */
 typedef int64_t string_fn(const struct span *, const struct tensor *table);
 
 static enum eval_status by_table(struct eval *e, const struct node *n, struct tensor *const *in, enum elem elem,

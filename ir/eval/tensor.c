@@ -1,4 +1,4 @@
-/* What the functions of all operators ask for: tensors and their memory, expressions as numbers, failures. */
+/* What the functions of all operators share: tensors and their memory, expressions as numbers, failures. */
 #include "ir/eval/eval.h"
 
 #include <stdio.h>

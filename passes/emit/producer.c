@@ -108,7 +108,7 @@ bool em_produced(struct em *em, value_id v, const expr_id *idx, expr_id cond, lr
     bool open = em_producer_open(em, p);
     if (open && !holds(p, idx) && p->padded) { /* what is not in scratch might not be in the image */
         em->failed = true;
-        error_internal(em->m->ctx, (src_id){0}, "kernel %s reads beside what it has staged", em->f->name);
+        error_internal(em->m->ctx, (src_id){0}, "kernel %s reads outside of what it has staged", em->f->name);
     }
     if (open ? !holds(p, idx) : !p->on_demand || !em_row_buffer_fill(em, p, idx, cond))
         return false;

@@ -35,7 +35,7 @@ FORMS = {
                node("Concat", "b four q rest", "to", axis=0), node("Reshape", "s to", "u"), node("Add", "u m", "a"), node("Softmax", "a", "y", axis=-1)],
         inputs={"x": ["b", 4, "q", "q"], "m": ["b", 1, "q", "q"]},
         constants={"all": ints(-1, 0, 0), "c": F(0.17), "four": ints(4), "rest": ints(-1)}, fixed=["all"],
-        runs=[dict(b=1, q=1), dict(b=2, q=5), dict(b=3, q=16)], fails=[dict(b=0, q=2)], says="-1 beside one of 0 elements"),
+        runs=[dict(b=1, q=1), dict(b=2, q=5), dict(b=3, q=16)], fails=[dict(b=0, q=2)], says="-1 and another one has 0 elements"),
     # the length after a convolution, by integer divisions that round towards zero
     "convolution": dict(
         nodes=[node("Conv", "x w", "h", strides=[2]), dims("t", "x", 2), node("Sub", "t three", "a"), node("Div", "a two", "d"), node("Add", "d one", "n"),

@@ -38,7 +38,7 @@ def test_bench_says_what_it_took(clean, tmp_path):
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{DIGITS}: 10 runs, median ") and "all kernels" in done.stdout
     said = re.fullmatch(re.escape(str(DIGITS)) + r": ([\d.]+) GFLOP/s, ([\d.]+)% of the ([\d.]+) that \d+ threads? reach; "
-                        r"memory (\d+) bytes beside the file's (\d+)", lines[1])
+                        r"memory (\d+) bytes, and the file's (\d+)", lines[1])
     assert said and abs(float(said[1]) / float(said[3]) * 100 - float(said[2])) < 0.1 + 0.02 * float(said[2])
     assert mcc(DIGITS, "-O1", "--march=x86-64-v2", "-o", tmp_path / "d.so").returncode == 0
     assert int(said[5]) == (tmp_path / "d.so").stat().st_size

@@ -24,7 +24,7 @@ static void print_shares(const struct measure *m, const struct calibration *c)
     if (flops > 0 && ns > 0)
         strbuf_printf(&text, "%.2f GFLOP/s, %.1f%% of the %.1f that %u thread%s reach; ", flops / ns, 100 * peak / ns,
                       peak > 0 ? known / peak : 0, c->threads, c->threads == 1 ? "" : "s");
-    strbuf_printf(&text, "memory %zu bytes beside the file's %llu\n", m->workspace,
+    strbuf_printf(&text, "memory %zu bytes, and the file's %llu\n", m->workspace,
                   (unsigned long long)measure_file_bytes(m));
     terminal_print(&text);
 }

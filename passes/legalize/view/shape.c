@@ -55,7 +55,7 @@ static expr_id quotient(struct builder *b, const expr_id *have, int32_t n_have, 
         return d == 0 ? ex_const(b->x, 0) : ex_div(b->x, up, down);
     if (checked && !uses_value(b->x, down, 16))
         b_assert(b, ex_lt(b->x, ex_const(b->x, 0), down), EVAL_SHAPE,
-                 "a dimension is -1 beside one of 0 elements: any size would fit");
+                 "a dimension is -1 and another one has 0 elements: any size would fit");
     return ex_div(b->x, up, ex_max(b->x, down, ex_const(b->x, 1)));
 }
 
@@ -96,7 +96,7 @@ static bool reshape_to(struct rule *r, value_id x, const expr_id *want, uint32_t
     }
     for (int32_t i = 0; infer >= 0 && i < n_rest; i++)
         if (ex_is(r->b->x, rest[i], 0))
-            return rule_bad(r, "dimension %d is -1 beside one of 0 elements: any size would fit", (int)infer);
+            return rule_bad(r, "dimension %d is -1 and another one has 0 elements: any size would fit", (int)infer);
     if (infer >= 0)
         dims[infer] = quotient(r->b, have.d, have.rank, rest, n_rest, true);
     for (uint32_t i = 0; dynamic && infer < 0 && i < n; i++) /* a run-time -1 */

@@ -406,7 +406,7 @@ KNOWN = [
     ("ours", "ConvTranspose", nan, "nan expected", "theirs", "an infinity in a sum of numbers: ONNX Runtime's product has NaN beside it"),
     ("run", "RotaryEmbedding", always, "an odd number of elements|not half as long", "theirs", "other sizes: ONNX has no heads of an odd size"),
     ("run", "RotaryEmbedding", always, "number of elements", "theirs", "other sizes: heads that the caches do not fit; ONNX Runtime takes a part"),
-    ("run", "Reshape", computed_zero, "changes the number of elements|dimension is negative|beside one of 0 elements", "open",
+    ("run", "Reshape", computed_zero, "changes the number of elements|dimension is negative|another one has 0 elements", "open",
      "an extent that is computed from sizes and is 0 (-1) stands for itself, so the run stops; ONNX Runtime copies (infers) one"),
     ("ours", "Reshape", computed_zero, r"expected, got \[", "open", "the same, where there are no elements"),
     *(("ours", op, wraps, "", "theirs", "sizes are whole numbers without end in mcc, refused beyond 64 bits; in ONNX Runtime they wrap") for op in (
