@@ -115,7 +115,8 @@ def test_open_rows_of_bytes(tmp_path, columns):
     if platform.machine() != "x86_64" or not has_tiles(tmp_path):
         pytest.skip("no AMX")
     x = DRAW.integers(0, 256, (2, max(OPEN), 96)).astype(np.uint8)
-    with Artifact(compiled(path, "amx"), threads=1) as one, Artifact(compiled(path, "amx"), threads=3) as three, Artifact(compiled(path, "vnni"), threads=1) as dots:
+    tiles, by_dots = compiled(path, "amx"), compiled(path, "vnni")
+    with Artifact(tiles, threads=1) as one, Artifact(tiles, threads=3) as three, Artifact(by_dots, threads=1) as dots:
         for n in (0, *OPEN):
             want, *got = (a.run([x[:, :n]])[0] for a in (dots, one, three))
             assert all(np.array_equal(want, y) for y in got), n
