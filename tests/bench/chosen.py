@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What --error gains: the 14 networks within a bound, over ONNX Runtime in f32, and over other quantizers at their error. Or pruned ones.
 
-usage: chosen.py [--error 1%] [--samples N] [--unseen N] [--rounds N] [--peers nncf,neural-compressor] [NET...]
+usage: chosen.py [--error 1%] [--samples N] [--unseen N] [--rounds N] [--peers nncf,neural-compressor] [--peer-most SECONDS] [NET...]
        chosen.py --pruned [--peers deepsparse] [NET...]
 make bench-choices [PEERS=nncf,neural-compressor] [NETS="resnet50 bert"], make bench-choices PRUNED=1 [PEERS=deepsparse]
 
@@ -13,7 +13,8 @@ error and time of what mcc finds with that error as the bound, and the ratio of 
 
 --pruned: 90 % of each weight of convolutions and products is set to 0, by magnitude: --sparse=off over what mcc does by itself.
 
-All run on one thread in turns, times are processor time. Each peer has a Python of its own; one that lacks the packages is skipped with the reason.
+All run on one thread in turns, times are processor time. Each peer has a Python of its own; one that lacks the packages is skipped with the reason,
+and one that gives no network within --peer-most seconds has a row that says so.
 """
 import argparse
 import os
@@ -102,8 +103,12 @@ def search(path, output, bound, given):
 
 def quantized(name, path, folder, args):
     """Outputs of a peer's network for the unseen samples; None: skipped."""
-    done = subprocess.run([getattr(args, f"{PYTHONS[name]}_python"), HERE / "quantizers.py", name, path, folder], capture_output=True, text=True,
-                          cwd=folder)
+    try:
+        done = subprocess.run([getattr(args, f"{PYTHONS[name]}_python"), HERE / "quantizers.py", name, path, folder], capture_output=True, text=True,
+                              cwd=folder, timeout=args.peer_most)
+    except subprocess.TimeoutExpired:
+        print(f"  {name:18} no network within {args.peer_most:g} s", flush=True)
+        return None
     if done.returncode:
         print(f"  skip {name}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
         return None
@@ -185,6 +190,7 @@ def main():
     p.add_argument("--error", default="1%")
     for option, default in (("samples", 32), ("unseen", 16), ("rounds", 9)):
         p.add_argument(f"--{option}", type=int, default=default)
+    p.add_argument("--peer-most", type=float, default=SEARCH_MOST, help="seconds that a peer may take to quantize a network")
     p.add_argument("--pruned", action="store_true")
     p.add_argument("--peers", type=lambda s: [x for x in s.split(",") if x], default=[])
     for python in PYTHONS.values():

@@ -1,4 +1,5 @@
 """mcc bench: the calibration and the kernels of a network beside it."""
+import argparse
 import collections
 import dataclasses
 import os
@@ -11,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from bench import callers, calls, llm, llm_network
+from bench import callers, calls, chosen, llm, llm_network
 from bench.forms import FORMS, measure
 from bench.run import seconds_of
 from support.tool import DIGITS, MCC, ROOT, mcc, result
@@ -197,3 +198,13 @@ def test_networks_for_llama():
             half = n.size // 2
             where = [h * n.size + j * half + i for h in range(turned) for i in range(half) for j in range(2)] or list(range(len(w)))
             assert (got == w[where]).all(), (form, role)
+
+
+def test_a_quantizer_that_takes_too_long(tmp_path, capsys):
+    """It has a row, and the others go on."""
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    args = argparse.Namespace(compressor_python=str(slow), peer_most=0.2)
+    assert chosen.quantized("neural-compressor", tmp_path / "net.onnx", tmp_path, args) is None
+    assert re.search(r"neural-compressor +no network within 0\.2 s", capsys.readouterr().out)
