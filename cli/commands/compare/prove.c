@@ -41,6 +41,8 @@ enum {
 };
 /* Elements of inputs in all draws that are too large for the interpreter. */
 #define ELEMENTS_PARTS ((uint64_t)1 << 27)
+/* Bytes that runs of larger sizes ask for, as long as integers have shown few values. */
+#define MANY_BYTES ((uint64_t)1 << 26)
 static const int64_t more_sizes[] = {2, 7, 16, 33};
 
 /* ---- one draw ---------------------------------------------------------------------------------------------------- */
@@ -80,8 +82,8 @@ static void put_many(struct file_tensor *t, uint64_t at, uint64_t r)
         field_store(t->elem, r >> 63 ? field_of((double)(r % QUARTERS_MOST + 1) / 4) : field_of_integer(x), false, to);
 }
 
-/* One number of all that decide sizes is a larger one; in odd draws all of one input. */
-static void draw_many(struct prove *p, uint64_t *state, bool odd)
+/* One number of all that decide sizes is a larger one. */
+static void draw_many(struct prove *p, uint64_t *state)
 {
     uint64_t n = 0;
     for (int put = 0; put < 2; put++) {
@@ -93,8 +95,7 @@ static void draw_many(struct prove *p, uint64_t *state, bool odd)
             if (!decides || elem_bits(t->elem) < 8 || (!form && !strchr("IU", elem_class(t->elem))))
                 continue;
             if (put && at < own) {
-                for (uint64_t k = odd ? 0 : at; k < (odd ? own : at + 1); k++)
-                    put_many(t, k, integer_random(state));
+                put_many(t, at, integer_random(state));
                 return;
             }
             n += put ? 0 : own;
@@ -133,7 +134,7 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
         }
     }
     if (p->larger)
-        draw_many(p, &state, draw % 2);
+        draw_many(p, &state);
     return any;
 }
 
@@ -309,6 +310,7 @@ static void put_sizes(struct prove *p, struct strbuf *all)
 static void *on_alloc(void *user, size_t bytes, size_t align)
 {
     struct prove *p = user;
+    p->allocated += bytes;
     if (p->by_data && bytes > PROVE_BY_DATA + PROVE_BY_DATA_EACH * p->fed)
         return NULL;
     return guard_alloc(&p->guard, &p->run.c.ctx->session, bytes, align);
@@ -533,7 +535,8 @@ static bool draw_by_data(struct prove *p)
     const uint32_t most = few < MANY_LEAST ? MANY_LEAST : few > MANY_MOST ? MANY_MOST : (uint32_t)few;
     bool ok = true;
     p->larger = true;
-    for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended &&
+    const uint64_t before = p->allocated;
+    for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && p->allocated - before < MANY_BYTES &&
                             (verdict_lacks_integers(p, draw, 0) || verdict_lacks_ties(p, draw));
          draw++)
         ok = draw_once(p, 7 * INTEGER_DRAWS + draw, DRAW_ALL);
