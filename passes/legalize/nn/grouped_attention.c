@@ -216,6 +216,13 @@ static bool window_read(struct rule *r, struct grouped *a)
     expr_id rows = past.d[2], step = ex_addc(b->x, rows, 1 - window);
     b_assert(b, ex_le(b->x, ex_const(b->x, window), rows), EVAL_SHAPE, "the cache has fewer rows than the window");
     b_assert(b, ex_eq(b->x, rows, same.d[2]), EVAL_SHAPE, "past_key and past_value differ in their rows");
+    if (rule_has(r, IN_BIAS)) { /* read from each sequence's first held token on, so nothing else compares the width */
+        const struct dims bias = b_dims(b, rule_in(r, IN_BIAS));
+        if (!bias.d || bias.rank != 4)
+            return bias.d && rule_bad(r, "attention_bias of rank %d", (int)bias.rank);
+        b_assert(b, ex_eq(b->x, bias.d[3], a->total), EVAL_SHAPE,
+                 "attention_bias does not have total_sequence_length columns");
+    }
     step = ex_max(b->x, step, ex_const(b->x, 1));
     a->forgotten = forgotten_of(b, a->before, rows, step);
     a->dropped = b_binary(b, OP_SUB, forgotten_of(b, a->lengths, rows, step), a->forgotten);
@@ -306,7 +313,7 @@ static value_id attended(struct rule *r, const struct grouped *a, value_id k, va
     scores = scores_capped(b, scores, rule_float(r, "softcap", 0));
     if (rule_has(r, IN_BIAS)) {
         value_id bias = v_widen(b, rule_in(r, IN_BIAS));
-        bias = a->forgotten.i && v_rank(b, bias) == 4 ? from_each(b, bias, a->forgotten, 3, a->total) : bias;
+        bias = a->forgotten.i ? from_each(b, bias, a->forgotten, 3, a->total) : bias;
         scores = b_binary(b, OP_ADD, scores, heads_folded(b, &a->groups, bias));
     }
     if (!scores.i)
