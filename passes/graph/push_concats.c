@@ -88,7 +88,8 @@ static bool keeps_order(struct graph *g, const struct node *n, uint32_t k)
     }
 }
 
-/* A maximum of windows that all hold an element, of numbers that nothing else reads, if all maps keep their order. */
+/* A maximum of windows that all hold an element (of an empty map, too, whose windows would hold padding alone), of
+ * numbers that nothing else reads, if all maps keep their order. */
 static bool is_movable_window(struct graph *g, const struct chain *c)
 {
     const struct node *n = graph_node(g, c->end);
@@ -101,7 +102,8 @@ static bool is_movable_window(struct graph *g, const struct chain *c)
         return false;
     for (uint32_t d = 0; d < count; d++)
         if (dilations[d] != 1 || !ex_is_const(g->ctx->exprs, lo[d], &below) ||
-            !ex_is_const(g->ctx->exprs, hi[d], &above) || below >= kernel[d] || above >= kernel[d])
+            !ex_is_const(g->ctx->exprs, hi[d], &above) || below >= kernel[d] || above >= kernel[d] ||
+            (below + above >= kernel[d] && ex_lo(g->ctx->exprs, x->type.dims[x->type.rank - (int32_t)(count - d)]) < 1))
             return false;
     for (uint32_t i = 0; i < c->n; i++)
         if (!keeps_order(g, graph_node(g, c->node[i]), c->varies[i]))

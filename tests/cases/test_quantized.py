@@ -192,3 +192,16 @@ def test_pool_before_rounding(march, kernel, stride, pad, signed, tmp_path):
     equal(*both(tmp_path, nodes, {"x": x}, fixed, [("y", T.INT8 if signed else T.UINT8)], march=march))
     text = mcc(tmp_path / "q.onnx", f"-march={march}", "-stop-after=fuse", "-o", "-").stdout
     assert re.search(r": [ui]8\[[0-9, ]+\] = window", text) and not re.search(r": f32\[[0-9, ]+\] = window", text), text
+
+
+def test_pool_of_an_empty_map(tmp_path):
+    """Windows that hold padding alone: what comes of it is rounded after the pool, as it was."""
+    nodes = [h.make_node("Neg", ["x"], ["r"]), h.make_node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], pads=[1] * 4),
+             h.make_node("Clip", ["p", "lo"], ["c"]), h.make_node("QuantizeLinear", ["c", "s", "z"], ["y"])]
+    fixed = {"lo": np.float32(1), "s": np.float32(0.25), "z": np.int8(-9)}
+    path = save(tmp_path / "q.onnx", nodes, [port("x", np.zeros((1, 2, 0, 3), np.float32), [1, 2, "h", 3])], [h.make_tensor_value_info("y", T.INT8, None)],
+                {k: np.asarray(v) for k, v in fixed.items()}, 17)
+    assert mcc("-q", path, "-o", tmp_path / "q.so").returncode == 0
+    with Artifact(tmp_path / "q.so") as a:
+        (y,) = a.run([np.zeros((1, 2, 0, 3), np.float32)])
+    assert y.shape == (1, 2, 1, 4) and (y == -5).all()
