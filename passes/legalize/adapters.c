@@ -35,7 +35,11 @@ static const struct type *weights_of(const struct graph *g, value_id v, enum ele
     bool pair = n && n->op == OP_IMPORTED && !*n->domain && !strcmp(n->op_type, "DequantizeLinear") && n->n_in > 1 &&
                 constant_of(g, n->in[0]) && constant_of(g, n->in[1]);
     const struct type *t = pair ? value_type(g, n->in[0]) : constant_of(g, v) ? value_type(g, v) : NULL;
-    *elem = pair ? value_type(g, n->in[1])->elem : t ? t->elem : ELEM_NONE;
+    int64_t wanted = pair ? node_int(n, "output_dtype", 0) : 0;
+    *elem = wanted > 0 && wanted < 1000 ? elem_by_onnx((int32_t)wanted)
+            : pair                      ? value_type(g, n->in[1])->elem
+            : t                         ? t->elem
+                                        : ELEM_NONE;
     return t;
 }
 

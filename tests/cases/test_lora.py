@@ -113,6 +113,18 @@ def test_pairs(tmp_path, kind):
             assert np.abs(y - want).max() <= 1e-4 * np.abs(want).max(), (n, rank)
 
 
+def test_pairs_of_another_type(tmp_path):
+    """output_dtype, not the scales' type, is that of the product."""
+    q, s = np.random.default_rng(3).integers(-9, 10, (WIDTH, 40)).astype(np.int8), np.abs(floats(40, seed=2, scale=0.01)) + np.float32(0.01)
+    nodes = [node("DequantizeLinear", "q s", "w", axis=1, output_dtype=T.FLOAT16), node("MatMul", "x w", "y", name="/q_proj/MatMul")]
+    model = Model(tmp_path, nodes, [value("x", ["n", WIDTH], T.FLOAT16)], [value("y", ["n", 40], T.FLOAT16)], {"q": q, "s": s}, opset=23)
+    with Artifact(model.compile("--lora=4"), threads=1) as a:
+        x, down, up = (floats(*shape, seed=k, scale=0.2).astype(np.float16) for k, shape in enumerate(((3, WIDTH), (WIDTH, 2), (2, 40))))
+        (y,) = a.run([x, down, up])
+    want = x.astype(np.float64) @ (q * s.astype(np.float64) + down.astype(np.float64) @ up)
+    assert np.abs(y - want).max() <= 4e-3 * np.abs(want).max()
+
+
 def test_exported_programs(tmp_path):
     """A .pt2, whose matrices are [out, in]: paths are its modules."""
     p, w = Program(), [floats(40, WIDTH, seed=1, scale=0.2), floats(WIDTH, 40, seed=2, scale=0.2)]
