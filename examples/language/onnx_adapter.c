@@ -9,7 +9,7 @@
 #include "half.h"
 #include "onnx_adapter.h"
 
-enum { PARAMETERS_MAX = 1 << 14, DIM_MAX = 1 << 30, FORMAT_VERSION = 1 };
+enum { PARAMETERS_MAX = 1 << 12, DIM_MAX = 1 << 30, FORMAT_VERSION = 1 };
 enum { OF_VERSION, OF_PARAMETERS = 3 };             /* fields of the file's table */
 enum { OF_NAME, OF_DIMS, OF_TYPE, OF_BYTES };       /* of a parameter's */
 
@@ -20,7 +20,6 @@ static const struct type {
 } types[] = {{1, 4, NUMBER_F32}, {10, 2, NUMBER_F16}, {16, 2, NUMBER_BF16}};
 
 struct parameter {
-    const char *name;
     int64_t shape[2];
     const unsigned char *bytes;
     const struct type *type;
@@ -138,17 +137,19 @@ const char *onnx_adapter_name(struct onnx_adapter *a, uint32_t i)
 
 static int parameter_find(struct onnx_adapter *a, const char *name, struct parameter *p)
 {
-    size_t table = 0, at = 0, dims = 0, bytes = 0;
+    size_t table = 0, one = 0, at = 0, dims = 0, bytes = 0, length = strlen(name);
     uint64_t rank = 0, n = 0, value = 0;
     *p = (struct parameter){0};
-    for (uint32_t i = 0; i < a->n && !p->name; i++) {
-        const char *has = onnx_adapter_name(a, i);
-        if (!has)
-            return 0;
-        if (strcmp(has, name) == 0 && follow(a, a->list + 4 * (size_t)i, &table))
-            p->name = has;
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (!follow(a, a->list + 4 * (size_t)i, &one) || !list(a, one, OF_NAME, 1, &at, &n))
+            return refuse(a, "parameter %u has no name", (unsigned)i);
+        if (n != length || memcmp(a->data + at, name, length) != 0)
+            continue;
+        if (table)
+            return refuse(a, "there are two tensors '%.200s'", name);
+        table = one;
     }
-    if (!p->name)
+    if (!table)
         return refuse(a, "there is no tensor '%.200s'", name);
     if (!list(a, table, OF_DIMS, 8, &dims, &rank) || rank != 2)
         return refuse(a, "tensor '%.150s' is not a matrix", name);

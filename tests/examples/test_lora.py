@@ -318,6 +318,10 @@ def test_onnx_adapters_that_are_refused(program, network, tmp_path):
     assert "has no adapter" in run(program, "--lora", onnx_adapter(file, {}), network, "x", status=1)
     apart = onnx_adapter(file, pairs, lambda m, x: f"{m}{'' if x == 'A' else 0}.lora_{x}")
     assert "there is no tensor" in run(program, "--lora", apart, network, "x", status=1)
+    for x in "AB": # the second name becomes the first
+        twice = onnx_adapter(file, {at: pairs[at], at.replace("0", "1"): pairs[at]}).read_bytes()
+        file.write_bytes(twice.replace(f"{at.replace('0', '1')}.lora_{x}".encode(), f"{at}.lora_{x}".encode()))
+        assert f"there are two tensors '{at}.lora_{x}" in run(program, "--lora", file, network, "x", status=1)
     good, rng = onnx_adapter(file, {at: pairs[at]}).read_bytes(), random.Random(7)
     heads = [k for k in range(len(good)) if good[k] or k % 4 == 0][:120] + list(range(len(good) - 200, len(good)))
     for k in range(150):
