@@ -152,7 +152,8 @@ static bool loop_append(struct rule *r, struct loop_lowering *l, const struct bu
     uint32_t n_in = 2 + l->n_carried, n_out = l->n_carried + l->n_scan;
     value_id *in = NEW_ARRAY(&b->g->arena, value_id, n_in);
     struct type *types = NEW_ARRAY(&b->g->arena, struct type, n_out + 1);
-    expr_id trips = l->trips.i && !l->cond.i && value_truth(b, built->cond) == TRUE_ ? l->trips : b_symbol(b, "trips", INT32_MAX);
+    expr_id trips = l->trips.i && !l->cond.i && value_truth(b, built->cond) == TRUE_ ? l->trips
+                                                                                     : b_symbol(b, "trips", INT32_MAX);
     struct attr attrs[] = {attr_int("n_carried", l->n_carried), attr_expr("trips", trips),
                            attr_int("forever", l->trips_value.i == 0)};
     in[0] = l->trips_value.i ? l->trips_value : b_scalar_i64(b, ELEM_I64, INT64_MAX);

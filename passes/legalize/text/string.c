@@ -43,8 +43,8 @@ bool rule_string_binary(struct rule *r)
             return false;
     }
     bool equal = r->param == OP_EQ;
-    return rule_result(r, string_op(b, equal ? "equal" : "concat", equal ? ELEM_BOOL : ELEM_STR, in, 2,
-                                    (struct dims){dims, rank}));
+    return rule_result(
+        r, string_op(b, equal ? "equal" : "concat", equal ? ELEM_BOOL : ELEM_STR, in, 2, (struct dims){dims, rank}));
 }
 
 /* ---- strings of attributes --------------------------------------------------------------------------------------- */

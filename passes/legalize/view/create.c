@@ -160,8 +160,7 @@ static bool random_fill(struct rule *r, enum elem e, const expr_id *dims, int32_
     if (elem_class(e) != 'F')
         return rule_bad(r, "element type %s", elem_name(e));
     const struct random of = {elem_widened(e), normal, rule_float(r, normal ? "mean" : "low", 0),
-                              rule_float(r, normal ? "scale" : "high", 1),
-                              node_attr(r->node, "seed") ? &seed : NULL};
+                              rule_float(r, normal ? "scale" : "high", 1), node_attr(r->node, "seed") ? &seed : NULL};
     return rule_result(r, b_convert(r->b, v_random(r->b, dims, rank, &of), e));
 }
 
