@@ -79,6 +79,8 @@ bool epilogue_serves(const struct site *, const struct tile_schedule *);
 bool matmul_serves(const struct site *, const struct tile_schedule *);
 /* Is it one of rows of a dynamic number, which has a rest? */
 bool matmul_open(const struct site *, const struct tile_schedule *);
+/* The number of rows that its tiles are chosen for. */
+int64_t matmul_rows(const struct site *, const struct tile_schedule *);
 /* Do the sums of a register tile fit the registers, beside what they are multiplied with? n: the anchor, or what is
  * computed in front of it. */
 bool tile_fits(const struct site *, const struct node *n, const struct tile_schedule *);

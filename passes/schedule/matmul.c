@@ -157,7 +157,14 @@ bool matmul_open(const struct site *site, const struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    return n->op == OP_DOT && c->a >= 0 && c->b < 0 && !c->flat && !ex_is_const(site->x, t->dims[c->a], &(int64_t){0});
+    return n->op == OP_DOT && c->a >= 0 && (c->b < 0 || c->flat) &&
+           !ex_is_const(site->x, tile_extent(site->x, t, c, c->a), &(int64_t){0});
+}
+
+int64_t matmul_rows(const struct site *site, const struct tile_schedule *c)
+{
+    const struct type *t = value_type(site->g, graph_node(site->g, site->k->anchor)->out[0]);
+    return anchor_extent(site, t, c->a).n * (c->flat ? anchor_extent(site, t, c->b).n : 1);
 }
 
 /* The points along a, both dims' where they are numbered through; a guess of a dynamic number, which is not for
@@ -166,7 +173,7 @@ static bool points_of(const struct site *site, const struct type *t, const struc
 {
     if (!matmul_open(site, c))
         return ex_is_const(site->x, tile_extent(site->x, t, c, c->a), n) && *n > 0;
-    *n = anchor_extent(site, t, c->a).n;
+    *n = matmul_rows(site, c);
     return !site->m->asked.strict && *n >= SETS * MATMUL_COLUMNS;
 }
 
@@ -175,15 +182,16 @@ bool matmul_form(const struct site *site, const struct tile_schedule *c, struct 
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
     int64_t extent, columns;
+    bool even = c->flat && n->op == OP_DOT; /* rows numbered through lie equally far apart (tile_facts.c) */
     *f = (struct matmul_form){.open = matmul_open(site, c)};
     if (!serves_kernel(site, n, c) || !points_of(site, t, c, &extent) ||
         !ex_is_const(site->x, t->dims[c->vec], &extent) || !loops_of(site, n, &f->m) ||
-        !apart_along(site, n, c->a, &f->m.stride) || (c->b >= 0 && !apart_along(site, n, c->b, &f->of_row)))
+        !apart_along(site, n, c->a, &f->m.stride) || (c->b >= 0 && !even && !apart_along(site, n, c->b, &f->of_row)))
         return false;
     for (int32_t d = 0; n->op == OP_CONV && d < t->rank - 2; d++)
         if (!taps_lie(site, n, d))
             return false;
-    if (c->flat && (!ex_is_const(site->x, t->dims[c->a], &columns) || f->of_row != columns * f->m.stride))
+    if (c->flat && !even && (!ex_is_const(site->x, t->dims[c->a], &columns) || f->of_row != columns * f->m.stride))
         return false;
     int32_t lanes = n->op == OP_CONV ? 0 : -1, free_b[RANK_MAX];
     if (n->op == OP_DOT) {

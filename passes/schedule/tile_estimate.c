@@ -64,7 +64,7 @@ static int64_t block_estimate(const struct site *site, const struct size_at *at,
     if (c->matmul && !open)
         return by_tiles;
     if (open) { /* all tiles but those of the rest cost as much a row as the guess's */
-        int64_t guess = anchor_extent(site, t, c->a).n, left = a.n % MATMUL_COLUMNS;
+        int64_t guess = matmul_rows(site, c), left = a.n % MATMUL_COLUMNS;
         by_tiles = by_tiles * (a.n - left) / guess;
         if (!left)
             return by_tiles;
