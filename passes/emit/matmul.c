@@ -13,7 +13,7 @@ static expr_id later_panels(struct em *em, const struct tiling *t, int64_t block
 {
     const struct em_ahead *a = &em->ahead;
     int64_t size = elem_size(value_type(em->g, t->n->in[1])->elem), all = m->k * size * MATMUL_COLUMNS / LINE;
-    if (!t->s->early || !a->tile.i)
+    if (!t->s->early || !a->tile.i || !a->tiles)
         return ex_const(em->x, 0);
     m->lines = (all + a->tiles - 1) / a->tiles;
     expr_id first = ex_mod(em->x, ex_mulc(em->x, a->tile, m->lines), ex_const(em->x, all));

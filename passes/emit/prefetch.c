@@ -27,7 +27,7 @@ static expr_id shares_of(struct em *em, const struct tiling *t, expr_id *bytes)
     int64_t least = t->s->ta; /* points of the smallest tile that prefetches */
     for (int64_t k = least; k * 2 >= t->s->ta; k = tile_below(k, rest))
         least = k;
-    expr_id tiles = ex_div(x, ex_addc(x, t->t->dims[t->s->a], t->s->ta - least), ex_const(x, t->s->ta)),
+    expr_id tiles = ex_div(x, ex_addc(x, tile_extent(x, t->t, t->s, t->s->a), t->s->ta - least), ex_const(x, t->s->ta)),
             shares = ex_const(x, 1);
     if (t->s->split)
         tiles = ex_min(x, tiles, ex_const(x, t->s->split));
@@ -49,7 +49,9 @@ void ahead_open_tile(struct em *em, const struct tiling *t, expr_id tile, uint32
     int64_t panels = panels_of(t), least = rows ? 1 : 2; /* tiles that there are, mostly */
     a->far = (expr_id){0};
     a->near = t->s->near;
-    if (count * (rows ? 2 : 4) < t->s->ta) { /* its steps take no longer than what they read */
+    a->tile = tile;
+    a->tiles = t->s->shares;
+    if (t->s->matmul || count * (rows ? 2 : 4) < t->s->ta) { /* its steps take no longer than what they read */
         a->near = 0;
         return;
     }

@@ -391,6 +391,7 @@ void block_choose(const struct site *site, struct tile_schedule *c)
         c->lines_last = lines_last(site, n, t, c);
         s = slice_of(site, n, t, c);
         c->early = s.bytes && is_early(site, n, &s) ? (int64_t)tile_steps(site, n) : 0;
+        c->shares = c->early && matmul_open(site, c) ? RATE_EARLY_SHARES : 0;
         return;
     }
     k_block_choose(site, n, t, &s, &k, c);
