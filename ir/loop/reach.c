@@ -50,6 +50,11 @@ static struct loop_range sum(struct loop_range a, struct loop_range b, bool minu
     return add_i64(a.lo, minus ? -b.hi : b.lo, &r.lo) && add_i64(a.hi, minus ? -b.lo : b.hi, &r.hi) ? r : all;
 }
 
+static struct loop_range of_type(struct ltype t)
+{
+    return t.elem == ELEM_BOOL && t.lanes == 1 ? (struct loop_range){0, 1} : all;
+}
+
 /* Of a scalar result, index or bool. */
 static struct loop_range computed(const struct reach *r, const struct lstmt *s)
 {
@@ -60,7 +65,7 @@ static struct loop_range computed(const struct reach *r, const struct lstmt *s)
     b = in[1];
     const bool flag = s->type.elem == ELEM_BOOL, natural = a.lo >= 0 && b.lo >= 0;
     switch (s->op) {
-    case L_CONST: return s->flags & L_FLAG_DATA ? all : (struct loop_range){s->imm, s->imm};
+    case L_CONST: return s->flags & L_FLAG_DATA ? of_type(s->type) : (struct loop_range){s->imm, s->imm};
     case L_ADD: return sum(a, b, false);
     case L_SUB: return sum(a, b, true);
     case L_MUL: return product(a, b);
@@ -88,13 +93,8 @@ static struct loop_range computed(const struct reach *r, const struct lstmt *s)
     case L_SELECT:
         return (struct loop_range){in[1].lo < in[2].lo ? in[1].lo : in[2].lo,
                                    in[1].hi > in[2].hi ? in[1].hi : in[2].hi};
-    default: return all;
+    default: return of_type(s->type);
     }
-}
-
-static struct loop_range of_type(struct ltype t)
-{
-    return t.elem == ELEM_BOOL && t.lanes == 1 ? (struct loop_range){0, 1} : all;
 }
 
 static void enter(struct reach *, lblock, bool reached);

@@ -70,6 +70,16 @@ static void test_blocks(void **state)
     expect(*state, body, 0, 1, "++");
 }
 
+/* A bool of which nothing is known lets both branches run, and so does its negation. */
+static void test_unknown_bools(void **state)
+{
+    const char *body = "  %5 = lt bool %3, %2\n  parallel %6 = %3 to %4 {\n    %9 = load f32 %0[%6]\n"
+                       "    %10 = ne bool %9, %9\n    %11 = xor bool %10, %5\n    %12 = not bool %11\n"
+                       "    if %11 {\n      " STORE "    } else {\n      " STORE "    }\n    if %12 {\n      " STORE
+                       "    } else {\n      " STORE "    }\n  }\n";
+    expect(*state, body, 1, 1, "+++++");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -77,6 +87,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_branches, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_overflow, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_blocks, loops_setup, loops_teardown),
+        cmocka_unit_test_setup_teardown(test_unknown_bools, loops_setup, loops_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
