@@ -296,7 +296,8 @@ static int64_t block_steps(const struct site *site, const struct node *n)
 {
     struct reduced dims;
     int64_t steps = 1, extent;
-    if (!dot_scaled(n) || site->mach->dot[dot_kind_of(site->m, n)] < DOT_WHOLE || tile_by_lane(site, n))
+    enum dot_kind kind = dot_kind_of(site->m, n);
+    if (!dot_scaled(n) || kind == DOT_KINDS || site->mach->dot[kind] < DOT_WHOLE || tile_by_lane(site, n))
         return 0;
     reduced_dims(site, n, false, &dims);
     for (uint32_t d = 1; d < dims.n; d++)
