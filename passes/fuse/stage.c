@@ -90,7 +90,8 @@ static bool is_chunked(const struct module *m, const struct kernel *k, value_id 
     const struct node *n = graph_node(m->g, k->anchor);
     const struct type *t = value_type(m->g, v);
     int64_t oc, ic, rows, columns, points;
-    if (!is_pointwise(m, n) || !ex_is_const(x, value_type(m->g, n->in[1])->dims[0], &oc) ||
+    /* An image of other ranks has more or fewer points than those of the last two dims, which flat tiles number. */
+    if (t->rank != 4 || !is_pointwise(m, n) || !ex_is_const(x, value_type(m->g, n->in[1])->dims[0], &oc) ||
         !ex_is_const(x, t->dims[1], &ic) || !ex_is_const(x, t->dims[t->rank - 2], &rows) ||
         !ex_is_const(x, t->dims[t->rank - 1], &columns))
         return false;

@@ -213,3 +213,15 @@ def test_rows_summed_up_on_the_way(tmp_path):
     build(squeezed, (1, 32, 14, 14, 48), tmp_path, "-O2", "-march=x86-64-v4", "-stop-after=emit", "-o", tmp_path / "net.loops")
     kernels = re.split(r"^kernel ", (tmp_path / "net.loops").read_text(), flags=re.M)[1:]
     assert [len(re.findall(r" : buffer f32 in out ", k)) for k in kernels if k.count("fma") > 8].count(2) == 1
+
+
+@pytest.mark.parametrize("depth", (1, 3))
+def test_volumes(tmp_path, depth):
+    """Images of three dims, whose points are more than those of the last two."""
+    rng = np.random.default_rng(depth)
+    w, s = rng.standard_normal((64, 64, 1, 1, 1)) / 8, rng.uniform(0.5, 2, (2, 64, 1, 1, 1))
+    nodes = [N("Mul", ["x", "s"], ["m"]), N("Relu", ["m"], ["r"]), N("Conv", ["r", "w"], ["y"])]
+    shape = [2, 64, depth, 14, 14]
+    model = save(tmp_path / "net.onnx", nodes, [value("x", shape)], [value("y", shape)], floats(w=w, s=s))
+    made = mcc("diff", model, cwd=tmp_path)
+    assert made.returncode == 0, made.stdout + made.stderr
