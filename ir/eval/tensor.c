@@ -53,6 +53,20 @@ static uint32_t bucket(int64_t size)
     return b;
 }
 
+/* A tensor takes as long as so many elements, even if it has none. */
+enum { TENSOR_ELEMENTS = 64 };
+
+/* False: context.eval_left does not suffice for a tensor of n elements. */
+static bool spend(const struct eval *e, int64_t n)
+{
+    int64_t *left = e->g->ctx->eval_left;
+    if (left && n > *left - TENSOR_ELEMENTS)
+        return false;
+    if (left)
+        *left -= n + TENSOR_ELEMENTS;
+    return true;
+}
+
 enum eval_status eval_tensor(struct eval *e, struct tensor *t, enum elem elem, int32_t rank, const int64_t *dims)
 {
     const struct limits *limits = &e->g->ctx->limits;
@@ -69,6 +83,8 @@ enum eval_status eval_tensor(struct eval *e, struct tensor *t, enum elem elem, i
     if (size > limits->tensor_bytes || size > limits->compile_heap - e->g->ctx->heap_used)
         return eval_fail(e, EVAL_NOMEM, "a tensor of %lld bytes exceeds the limit (--limit-%s)", (long long)size,
                          size > limits->tensor_bytes ? "tensor-bytes" : "compile-heap");
+    if (!spend(e, empty ? 0 : size / elem_size(elem)))
+        return eval_fail(e, EVAL_NOMEM, "the tensors have more elements than the interpreter may compute");
     *t = (struct tensor){.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .present = true};
     t->dims = NEW_ARRAY(e->arena, int64_t, rank + 1);
     memcpy(t->dims, dims, (size_t)rank * sizeof *dims);

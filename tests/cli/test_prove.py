@@ -349,6 +349,42 @@ def test_sizes_of_the_run(tmp_path, size):
     assert done.returncode in (0, 6) and json.loads(done.stdout)["result"]["variants"][0]["draws"] >= 4, done.stderr
 
 
+def position(path):
+    """The data decides which rows are read, by a sum: most draws have a row that is not there."""
+    nodes = [helper.make_node("Add", ["i", "j"], ["k"], "sum"), helper.make_node("Gather", ["x", "k"], ["y"], "n", axis=0)]
+    return save(path, nodes, [value("x", [13, 5]), value("i", [4], INT64), value("j", [4], INT64)], [value("y", [4, 5])], opset=17)
+
+
+def elements(path):
+    node = helper.make_node("GatherElements", ["x", "i"], ["y"], "n", axis=0)
+    return save(path, [node], [value("x", [13, 5]), value("i", [4, 5], INT64)], [value("y", [4, 5])], opset=17)
+
+
+def tiled(path):
+    return save(path, [helper.make_node("Tile", ["x", "s"], ["y"], "n")], [value("x", [3, 2]), value("s", [2], INT64)], [value("y", ["a", "b"])], opset=17)
+
+
+REFUSED = "its code refuses inputs that the network takes: "
+
+
+@pytest.mark.parametrize("make, error, share", [(position, "index out of range", 0), (elements, "index out of range", 0.25),
+                                                (reshaped, "reshape changes the number of elements", 0.5), (tiled, "the workspace for these shapes", 0.5)])
+def test_code_that_refuses_too_much(tmp_path, make, error, share):
+    """A check of an index, a size or a workspace that ends runs which the network does not end: code that takes rows below 12, of 13, would be proved
+    by the draws that it takes. Mutants that are left change what nothing reads, and bounds far from all draws."""
+    path, cpu, left, refused = make(tmp_path / "net.onnx"), "--march=x86-64-v3", [], 0
+    [variant] = proof(path, cpu)["variants"]
+    assert variant["program"]["proved"]
+    for site in range(1, 60):
+        done = mcc("prove", path, cpu, f"--mutate={site}", timeout=100)
+        if done.returncode == 2:
+            break
+        assert done.returncode in (0, 6), (site, done)
+        left += [site] if done.returncode == 0 else []
+        refused += f"program not proved, because {REFUSED}" in done.stdout and error in done.stdout
+    assert 6 < site < 59 and refused and len(left) <= share * site, (site, refused, left)
+
+
 def count(path):
     """The data decides how many elements there are."""
     return save(path, [helper.make_node("Range", list("abd"), ["y"], "n")], [value(name, []) for name in "abd"], [value("y", ["k"])], opset=17)

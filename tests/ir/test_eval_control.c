@@ -276,6 +276,27 @@ static void test_memory_limit(void **state)
     bench_close(&t);
 }
 
+/* So is the work of several evaluations together. One that needs more than is left takes nothing of it. */
+static void test_work_limit(void **state)
+{
+    (void)state;
+    struct bench t;
+    const char *text;
+    int64_t left = 1000;
+    bench_open(&t);
+    t.ctx->eval_left = &left;
+    value_id x = bench_input(&t, "f32: 1");
+    expr_id dims[2] = {ex_const(t.ctx->exprs, 10), ex_const(t.ctx->exprs, 60)};
+    value_id y = b_broadcast(&t.b, x, dims, 2);
+    assert_int_equal(status_of(&t, y, &text), EVAL_OK);
+    assert_true(left > 0 && left < 400);
+    const int64_t before = left;
+    assert_int_equal(status_of(&t, y, &text), EVAL_NOMEM);
+    assert_string_equal(text, "the tensors have more elements than the interpreter may compute");
+    assert_int_equal(left, before);
+    bench_close(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_value_symbols),
         cmocka_unit_test(test_assert),
         cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_work_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,9 @@
 #include "cli/commands/compare/chance.h"
 #include "cli/commands/compare/code_check.h"
 #include "cli/commands/compare/control.h"
-#include "cli/commands/compare/single.h"
 #include "cli/commands/compare/prove.h"
+#include "cli/commands/compare/refusal.h"
+#include "cli/commands/compare/single.h"
 #include "cli/commands/temporary.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
@@ -311,6 +312,7 @@ static void *on_alloc(void *user, size_t bytes, size_t align)
 {
     struct prove *p = user;
     p->allocated += bytes;
+    p->largest = bytes > p->largest ? bytes : p->largest;
     if (p->by_data && bytes > PROVE_BY_DATA + PROVE_BY_DATA_EACH * p->fed)
         return NULL;
     return guard_alloc(&p->guard, &p->run.c.ctx->session, bytes, align);
@@ -348,6 +350,7 @@ static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     arena_release(&p->draw_apart);
     const bool integers = draw_inputs(p, draw, attempt);
     p->out = NEW_ARRAY(&p->draw, DLManagedTensorVersioned *, p->run.s.api->n_out + 1);
+    p->largest = 0;
     capture_begin(&p->run);
     if (p->marks)
         memset(p->marks, 0, p->run.c.marks);
@@ -387,6 +390,8 @@ static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
     const uint32_t first = p->few ? INTEGER_FEW : p->larger ? draw * 8 % INTEGER_ATTEMPTS : 0;
     for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt++) {
         again = run_attempt(p, draw, attempt);
+        if (p->code != MCC_OK && !p->now->ended)
+            refusal_judge(p);
         again &= p->code != MCC_OK && !p->now->ended;
     }
     if (p->now->ended)
@@ -554,6 +559,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
 {
     struct context *ctx = p->run.c.ctx;
     p->variant = variant;
+    p->refusals = REFUSAL_ELEMENTS;
     struct options running = *p->run.c.options;
     running.output = NULL;
     mcc_host host = {.size = sizeof host,

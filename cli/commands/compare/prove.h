@@ -87,6 +87,8 @@ struct prove {
     int code;        /* of the run at hand */
     uint32_t events; /* of the draw at hand */
     uint64_t allocated; /* bytes that all runs have asked for */
+    size_t largest; /* bytes of the largest block that the run at hand has asked for */
+    int64_t refusals; /* elements that the interpreter may still compute on draws that the variant refuses */
     bool few;  /* integers are drawn from 0 and 1 */
     uint32_t choosing; /* so many draws after those that all need, as kernels choose; 0: not yet */
     bool compared; /* integers are drawn from those that the network compares with */

@@ -1,0 +1,15 @@
+/* Does compiled code refuse only the data that the network refuses? */
+#ifndef MCC_CLI_REFUSAL_H
+#define MCC_CLI_REFUSAL_H
+
+#include "cli/commands/compare/prove.h"
+
+/* prove.refusals of a variant at first. */
+enum { REFUSAL_ELEMENTS = 1 << 24 };
+
+/* The run at hand has ended with the error p->run.s.error: the interpreter runs the graph after legalization on the
+ * same inputs. If that succeeds, p->now->ended says so. Nothing is said of cancelled runs, nor once p->refusals is used
+ * up. */
+void refusal_judge(struct prove *);
+
+#endif
