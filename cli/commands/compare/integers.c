@@ -199,6 +199,15 @@ static uint64_t draw_compared(const struct integers *s, uint64_t r, uint32_t dra
     return draw % 4 < 2 && r & 1 ? x : !next ? constant : constant + (r & 8 ? 1 : UINT64_MAX);
 }
 
+/* One index next to the dimension, which the network refuses, unless it leaves such indices out. */
+static void put_outside(struct file_tensor *t, int64_t extent, uint64_t r)
+{
+    const size_t size = elem_size(t->elem), n = t->size / size;
+    const int64_t x = r & 1 && elem_class(t->elem) == 'I' ? -extent - 1 : extent;
+    if (n && elem_bits(t->elem) >= 32 && x == (int32_t)x)
+        memcpy((char *)t->data + (r >> 1) % n * size, &x, size);
+}
+
 void integers_draw(struct file_tensor *t, const struct integer_role *role, const struct integers *from, uint64_t *state,
                    uint32_t draw, uint32_t attempt)
 {
@@ -211,6 +220,8 @@ void integers_draw(struct file_tensor *t, const struct integer_role *role, const
         x = role->divides && !low ? 1 : x;
         memcpy((char *)t->data + k, &x, size); /* its low bytes */
     }
+    if (role->extent && !role->decides && draw % 4 == 3 && attempt == 0)
+        put_outside(t, role->extent, integer_random(state));
 }
 
 /* ---- what kernels compute with ----------------------------------------------------------------------------------- */
