@@ -35,8 +35,10 @@ OTHERS = [
 ]
 # ONNX Runtime's contributed operators that mcc has rules for; their schemas are asked of the onnxruntime package.
 CONTRIB = """Attention BiasGelu BiasSoftmax CausalConvWithState DecoderMaskedMultiHeadAttention DequantizeLinear DynamicQuantizeLSTM DynamicQuantizeMatMul
-EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul GatherBlockQuantized GatherND Gelu GroupQueryAttention LinearAttention LinearAttentionGate
-MatMulInteger16 MatMulIntegerToFloat MatMulNBits MoE MultiHeadAttention NhwcFusedConv NhwcMaxPool Pad QAttention QGemm QLinearAdd QLinearAveragePool
+EmbedLayerNormalization FastGelu FusedConv FusedGemm FusedMatMul GatedAdd GatedRMSNorm GatherBlockQuantized GatherND Gelu
+GroupQueryAttention LinearAttention LinearAttentionGate
+MRotaryEmbedding MatMulInteger16 MatMulIntegerToFloat MatMulNBits MoE
+MultiHeadAttention NhwcFusedConv NhwcMaxPool Pad QAttention QGemm QLinearAdd QLinearAveragePool
 QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax QLinearWhere QMoE
 QuantizeLinear QuickGelu RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul Trilu""".split()
 

@@ -257,6 +257,16 @@ def test_rotary(tmp_path, interleaved, positions, rank, part):
         agrees(tmp_path, "RotaryEmbedding", {"x": d.f(*shape), "at": at, "cos": d.f(9, 4), "sin": d.f(9, 4)}, interleaved=interleaved, **more, **scale)
 
 
+@pytest.mark.parametrize("interleaved", [0, 1])
+@pytest.mark.parametrize("layout, sections", [(0, [2, 1, 1]), (1, [2, 1, 1]), (0, [0, 4, 0]), (1, [1, 1, 2]), (1, [4, 0, 0])])
+@pytest.mark.parametrize("rank", [3, 4])
+def test_rotary_of_three_streams(tmp_path, interleaved, layout, sections, rank):
+    d, size = Drawn(13), 12
+    shape = (B, 3, 2 * size) if rank == 3 else (B, 2, 3, size)
+    agrees(tmp_path, "MRotaryEmbedding", {"x": d.f(*shape), "at": d.rng.integers(0, 9, (3, B, 3)), "cos": d.f(9, 4), "sin": d.f(9, 4)},
+           interleaved=interleaved, mrope_layout=layout, mrope_section=sections, rotary_embedding_dim=8, num_heads=2)
+
+
 # ---- EmbedLayerNormalization
 
 @pytest.mark.parametrize("segments, mask, places", list(itertools.product([False, True], [False, True], [None, 1, B])))

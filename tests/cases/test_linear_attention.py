@@ -48,6 +48,22 @@ def test_gate(tmp_path):
         near(want, got)
 
 
+@pytest.mark.parametrize("activation", ["silu", "swish", "sigmoid"])
+def test_gated_norm(tmp_path, activation):
+    """Heads of a packed row have the scales' length; the last rank is that of one head."""
+    for shape in ((2, 5, 24), (3, 8)):
+        net, _ = contrib(tmp_path, "GatedRMSNorm", {"x": floats(*shape), "scale": floats(8), "gate": floats(*shape)}, standard=21, symbolic=True,
+                         activation=activation, epsilon=1e-3)
+        given = [floats(*shape, seed=1) * F(0.1), floats(8, seed=2), floats(*shape, seed=3) * F(4)]
+        near(net.want(given)[0], net.run(given, "-O2")[0])
+
+
+def test_gated_add(tmp_path):
+    net, _ = contrib(tmp_path, "GatedAdd", {"x": floats(2, 5, 4), "y": floats(2, 5, 4), "gate": floats(2, 5, 1)}, standard=21, symbolic=True)
+    given = [floats(2, 5, 4, seed=1), floats(2, 5, 4, seed=2), floats(2, 5, 1, seed=3)]
+    near(net.want(given)[0], net.run(given, "-O2")[0])
+
+
 @pytest.mark.parametrize("last", [0, 1])
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("state", [False, True])

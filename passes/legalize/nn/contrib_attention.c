@@ -269,8 +269,39 @@ bool rule_attention_of_input(struct rule *r)
 
 /* ---- RotaryEmbedding --------------------------------------------------------------------------------------------- */
 
-/* Operands x, position_ids (one, which the first row has, or B x L), cos_cache, sin_cache. Rank 3 without num_heads:
- * heads of the caches' size. */
+enum { STREAMS = 3, SECTIONS_MAX = 1 << 20 };
+
+/* Rows of a cache by three streams of positions, at: 3 x B x L. mrope_section has the number of columns that each
+ * stream gives; mrope_layout 0: one stream's columns after the other's, 1: in turns, and the first stream's where a
+ * stream has no more. */
+static value_id cache_sections(struct rule *r, value_id cache, value_id at)
+{
+    struct builder *b = r->b;
+    uint32_t n;
+    const int64_t *size = rule_ints(r, "mrope_section", &n);
+    int64_t layout = rule_int(r, "mrope_layout", 0), columns = 0, end[STREAMS];
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        if (n != STREAMS || size[i] < 0 || size[i] > SECTIONS_MAX || (layout != 0 && layout != 1))
+            return rule_bad(r, "mrope_layout or mrope_section"), (value_id){0};
+        end[i] = columns += size[i];
+    }
+    b_assert(b, ex_eq(b->x, b_dim(b, cache, 1), ex_const(b->x, columns)), EVAL_SHAPE,
+             "the sections are not as long as a row of a cache");
+    value_id y = {0};
+    bool *owned = NEW_ARRAY(&b->g->arena, bool, columns + 1);
+    for (uint32_t i = 0; i < STREAMS; i++) {
+        value_id one = b_slice_axis(b, at, 0, ex_const(b->x, i), ex_const(b->x, 1));
+        expr_id dims[2] = {b_dim(b, at, 1), b_dim(b, at, 2)};
+        value_id rows = b_gather(b, cache, b_reshape(b, one, dims, 2), 0);
+        for (int64_t c = 0; c < columns; c++)
+            owned[c] = layout ? c % STREAMS == i && c < STREAMS * size[i] : i && c >= end[i - 1] && c < end[i];
+        y = i ? b_select(b, b_const(b, ELEM_BOOL, &columns, 1, owned), rows, y) : rows;
+    }
+    return y;
+}
+
+/* Operands x, position_ids (one, which the first row has, or B x L; 3 x B x L for MRotaryEmbedding, param 1),
+ * cos_cache, sin_cache. Rank 3 without num_heads: heads of the caches' size. */
 bool rule_rotary_positions(struct rule *r)
 {
     struct builder *b = r->b;
@@ -287,10 +318,17 @@ bool rule_rotary_positions(struct rule *r)
     if (!x.i)
         return false;
     expr_id dims[2] = {b_dim(b, x, 0), b_dim(b, x, 2)};
+    if (r->param ? v_rank(b, at) != 3 : v_rank(b, at) > 2)
+        return rule_bad(r, "position_ids of rank %d", (int)v_rank(b, at));
+    if (r->param)
+        b_assert(b, ex_eq(b->x, b_dim(b, at, 0), ex_const(b->x, STREAMS)), EVAL_SHAPE,
+                 "not three streams of positions");
     if (v_rank(b, at) == 1)
         at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), v_scalar(b, at));
-    for (uint32_t i = 0; i < 2; i++)
-        cache[i] = v_widen(b, b_unsqueeze(b, b_gather(b, rule_in(r, 2 + i), at, 0), 1));
+    for (uint32_t i = 0; i < 2; i++) {
+        value_id rows = r->param ? cache_sections(r, rule_in(r, 2 + i), at) : b_gather(b, rule_in(r, 2 + i), at, 0);
+        cache[i] = v_widen(b, b_unsqueeze(b, rows, 1));
+    }
     if (!ex_is_const(b->x, turned, &size) && rule_int(r, "rotary_embedding_dim", 0))
         turned = ex_const(b->x, rule_int(r, "rotary_embedding_dim", 0));
     value_id y = heads_turned(b, x, cache[0], cache[1], rule_int(r, "interleaved", 0) != 0, turned);

@@ -223,6 +223,15 @@ bool rule_layer_norm(struct rule *r)
     return true;
 }
 
+/* x over the root of its mean square along the axes, scaled. */
+static value_id rms_normalized(struct builder *b, value_id x, const int64_t *axes, uint32_t n, double eps,
+                               value_id scale)
+{
+    value_id square = b_mean(b, b_binary(b, OP_MUL, x, x), axes, n, true);
+    value_id rms = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, square, eps));
+    return v_scaled(b, b_binary(b, OP_DIV, x, rms), scale, (value_id){0});
+}
+
 /* com.microsoft SkipLayerNormalization (param 0) and SkipSimplifiedLayerNormalization (param 1): operands x, skip,
  * gamma, [beta], bias; the last result is the sum before normalising. */
 bool rule_skip_layer_norm(struct rule *r)
@@ -239,9 +248,7 @@ bool rule_skip_layer_norm(struct rule *r)
     double eps = rule_float(r, "epsilon", 1e-12);
     value_id y;
     if (r->param) {
-        value_id square = b_mean(b, b_binary(b, OP_MUL, x, x), &axis, 1, true);
-        y = b_binary(b, OP_DIV, x, b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, square, eps)));
-        y = v_scaled(b, y, rule_in(r, 2), (value_id){0});
+        y = rms_normalized(b, x, &axis, 1, eps, rule_in(r, 2));
     } else {
         y = v_normalized(b, x, &axis, 1, eps, true, &mean, &inv);
         y = v_scaled(b, y, rule_in(r, 2), rule_in(r, 3));
@@ -292,10 +299,56 @@ bool rule_rms_norm(struct rule *r)
     int64_t axes[RANK_MAX];
     if (!x.i || !rule_axis(r, rule_int(r, "axis", -1), rank, &axis))
         return false;
-    value_id square = b_mean(b, b_binary(b, OP_MUL, x, x), axes, axes_from(axes, axis, rank), true);
-    value_id rms = b_unary(b, OP_SQRT, b_binary_f64(b, OP_ADD, square, rule_float(r, "epsilon", 1e-5)));
-    value_id y = v_scaled(b, b_binary(b, OP_DIV, x, rms), rule_in(r, 1), (value_id){0});
+    uint32_t n = axes_from(axes, axis, rank);
+    value_id y = rms_normalized(b, x, axes, n, rule_float(r, "epsilon", 1e-5), rule_in(r, 1));
     return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* com.microsoft: each group of as many elements as there are scales, normalised, times the activation of its gates. */
+bool rule_gated_rms_norm(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id in = rule_in(r, 0), scale = rule_in(r, 1), gate = v_widen(b, rule_in(r, 2));
+    const struct dims dims = b_dims(b, in);
+    bool sigmoid = rule_str_is(r, "activation", "silu", "sigmoid");
+    if (!in.i || !scale.i || !gate.i)
+        return false;
+    if (!sigmoid && !rule_str_is(r, "activation", "silu", "silu") && !rule_str_is(r, "activation", "silu", "swish"))
+        return rule_bad(r, "activation '%s'", rule_str(r, "activation", "silu"));
+    if (dims.rank < 1 || dims.rank >= RANK_MAX || v_rank(b, scale) != 1)
+        return rule_bad(r, "x of rank %d, scale of rank %d", (int)dims.rank, (int)v_rank(b, scale));
+    expr_id groups[RANK_MAX], size = b_dim(b, scale, 0);
+    int64_t last = dims.rank;
+    for (int32_t i = 0; i < dims.rank; i++)
+        groups[i] = dims.d[i];
+    groups[last - 1] = ex_div(b->x, dims.d[last - 1], ex_max(b->x, size, ex_const(b->x, 1)));
+    groups[last] = size;
+    value_id y = b_reshape(b, v_widen(b, in), groups, dims.rank + 1);
+    y = rms_normalized(b, y, &last, 1, rule_float(r, "epsilon", 1e-5), scale);
+    y = b_reshape(b, y, dims.d, dims.rank);
+    value_id open = b_unary(b, OP_SIGMOID, gate);
+    y = b_binary(b, OP_MUL, y, sigmoid ? open : b_binary(b, OP_MUL, gate, open));
+    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+}
+
+/* com.microsoft: x + y * gate, a gate for each row, product and sum rounded to their type. */
+bool rule_gated_add(struct rule *r)
+{
+    struct builder *b = r->b;
+    value_id x = rule_in(r, 0), y = rule_in(r, 1), gate = rule_in(r, 2);
+    if (rule_has(r, 3))
+        return rule_refuse(r, "gate_weight: only ONNX Runtime's CUDA provider has it");
+    if (!x.i || !y.i || !gate.i)
+        return false;
+    int32_t rank = v_rank(b, x);
+    if (rank < 1 || v_rank(b, y) != rank || v_rank(b, gate) != rank)
+        return rule_bad(r, "x of rank %d, y of %d, gate of %d", (int)rank, (int)v_rank(b, y), (int)v_rank(b, gate));
+    for (int32_t i = 0; i < rank; i++) {
+        expr_id dim = b_dim(b, x, i), rows = i < rank - 1 ? dim : ex_const(b->x, 1);
+        b_assert(b, ex_and(b->x, ex_eq(b->x, b_dim(b, y, i), dim), ex_eq(b->x, b_dim(b, gate, i), rows)), EVAL_SHAPE,
+                 "y is not of x's shape, or the gate not one for each row");
+    }
+    return rule_result(r, b_binary(b, OP_ADD, x, b_binary(b, OP_MUL, y, gate)));
 }
 
 /* (x - mean) / (deviation + 1e-9) over axes, default all but channels. */
