@@ -51,6 +51,7 @@ def reference(x, router, w, k, kind, fusion=0, alpha=1.0, beta=0.0, limit=np.inf
     """chosen: weights are the softmax of the chosen numbers (QMoE). weights: router_weights."""
     x, y = x.astype(np.float64), np.zeros(x.shape)
     act = {"relu": lambda h: np.maximum(h, 0), "silu": lambda h: h / (1 + np.exp(-h)), "identity": lambda h: h}
+    gelu = lambda h: h / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3)))
     for t, row in enumerate(router.astype(np.float64)):
         best = sorted(range(len(row)), key=lambda e: (row[e], e), reverse=True)[:k]
         p = np.exp(row - row.max())
@@ -66,13 +67,16 @@ def reference(x, router, w, k, kind, fusion=0, alpha=1.0, beta=0.0, limit=np.inf
                 gate, linear = (h, third) if third is not None else (h[0::2], h[1::2]) if fusion == 1 else np.split(h, 2)
                 gate, linear = np.minimum(gate, limit), np.clip(linear, -limit, limit)
                 a = gate / (1 + np.exp(-alpha * gate)) * (linear + beta)
+            elif kind == "geglu":
+                gate, linear = (h[0::2], h[1::2]) if fusion == 1 else np.split(h, 2)
+                a = gelu(gate) * linear
             else:
                 a = act[kind](h) * (1 if third is None else third)
             y[t] += by * (one["w2"] @ a + one.get("b2", 0))
     return y.astype(F)
 
 
-@pytest.mark.parametrize("kind, fusion, third", [("swiglu", 2, False), ("swiglu", 0, True), ("silu", 0, True)])
+@pytest.mark.parametrize("kind, fusion, third", [("swiglu", 2, False), ("swiglu", 0, True), ("silu", 0, True), ("geglu", 1, False), ("geglu", 2, False)])
 def test_forms_of_gpus(tmp_path, kind, fusion, third):
     """Halves that follow one another, and a third layer; alike on all variants and in the interpreter."""
     w = layers(fusion, third=third)

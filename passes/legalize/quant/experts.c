@@ -206,15 +206,25 @@ static value_id half(struct builder *b, value_id h, int64_t fusion, int64_t n, i
     return b_squeeze(b, b_slice_axis(b, b_reshape(b, h, dims, 3), 2, ex_const(b->x, part), ex_const(b->x, 1)), 2);
 }
 
+/* Whether layer 1, without a third layer, makes gates, too. */
+static bool is_gated(const char *kind)
+{
+    return !strcmp(kind, "swiglu") || !strcmp(kind, "geglu");
+}
+
 static value_id activated(struct rule *r, const struct experts *e, value_id h, value_id third)
 {
     struct builder *b = r->b;
     const char *kind = rule_str(r, "activation_type", "relu");
     int64_t n = e->layer[1].in;
-    if (!strcmp(kind, "swiglu") && e->third)
-        return swiglu(r, h, third);
+    if (is_gated(kind) && !e->third) {
+        third = half(b, h, e->fusion, n, 1);
+        h = half(b, h, e->fusion, n, 0);
+    }
     if (!strcmp(kind, "swiglu"))
-        return swiglu(r, half(b, h, e->fusion, n, 0), half(b, h, e->fusion, n, 1));
+        return swiglu(r, h, third);
+    if (!strcmp(kind, "geglu"))
+        return b_binary(b, OP_MUL, v_gelu_tanh(b, h), third);
     if (!strcmp(kind, "relu"))
         h = b_binary_f64(b, OP_MAX, h, 0);
     else if (!strcmp(kind, "silu"))
@@ -389,7 +399,7 @@ static value_id summed(struct rule *r, struct experts *e)
 
 static bool served(struct rule *r)
 {
-    static const char *const kinds[] = {"relu", "gelu", "silu", "swiglu", "identity"};
+    static const char *const kinds[] = {"relu", "gelu", "silu", "swiglu", "geglu", "identity"};
     const char *kind = rule_str(r, "activation_type", "relu");
     bool known = false, blocks = r->param == OF_BLOCKS;
     for (uint32_t i = 0; i < COUNT_OF(kinds); i++)
@@ -414,7 +424,7 @@ static bool experts_read(struct rule *r, struct experts *e)
 {
     struct builder *b = r->b;
     const struct layer *l = e->layer;
-    bool gated = rule_str_is(r, "activation_type", "relu", "swiglu");
+    const char *kind = rule_str(r, "activation_type", "relu");
     int64_t width;
     *e = (struct experts){.k = rule_int(r, "k", 1), .fusion = rule_int(r, "swiglu_fusion", 0)};
     e->third = rule_has(r, operands_of(r, 2)->weights);
@@ -431,9 +441,11 @@ static bool experts_read(struct rule *r, struct experts *e)
     if (d.rank < 2 || e->k < 1 || e->k > e->count)
         return rule_bad(r, "an input of rank %d, %lld of %lld experts", (int)d.rank, (long long)e->k,
                         (long long)e->count);
-    bool fused = gated && !e->third;
+    bool fused = is_gated(kind) && !e->third;
     if (fused && e->fusion != 1 && e->fusion != 2)
-        return rule_bad(r, "swiglu without swiglu_fusion and without a third layer");
+        return rule_bad(r, "%s without swiglu_fusion and without a third layer", kind);
+    if (e->third && !strcmp(kind, "geglu"))
+        return rule_bad(r, "geglu with a third layer");
     if (!ex_is_const(b->x, d.d[d.rank - 1], &width))
         return rule_refuse(r, "the width is dynamic");
     if (l[0].in != width || l[1].out != width || l[0].out != l[1].in * (fused ? 2 : 1) ||
