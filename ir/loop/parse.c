@@ -436,7 +436,8 @@ struct lfunc *lf_parse(struct context *ctx, struct arena *arena, const char **te
     while (ok && token_take(&ps, "value")) {
         ps.f = lf_new(ctx, arena, LROLE_VALUE, "");
         ps.f->of = f;
-        memset(ps.map.data, 0, ps.map.n * sizeof *ps.map.data);
+        for (uint32_t i = 0; i < ps.map.n; i++)
+            ps.map.data[i] = 0;
         ok = parse_function(&ps);
         VEC_PUSH(arena, &f->parts, ps.f);
     }
