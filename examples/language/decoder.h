@@ -24,7 +24,7 @@ struct decoder_names {
     int64_t window;              /* rows of the caches that hold a window and not the whole text; 0: there are none */
 };
 
-/* What stands behind .lora_A and .lora_B in names of inputs: nothing where mcc --lora made them. */
+/* What follows .lora_A and .lora_B in names of inputs: nothing where mcc --lora made them. */
 #define DECODER_LORA_ENDS {"", ".weight", ".MatMul.weight"}
 
 struct decoder_port {

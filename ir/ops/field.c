@@ -60,7 +60,7 @@ static bool fraction_of(double x, int64_t *p, int64_t *q)
 {
     int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
     double rest = x;
-    if (fabs(x) > 0x1p-126 && fabs(x) < 1.0 / (FIELD_FRACTIONS + 1)) /* most weights; 0 is no such number */
+    if (fabs(x) > 0x1p-126 && fabs(x) < 1.0 / (FIELD_FRACTIONS + 1)) /* most weights; 0 is not one of them */
         return false;
     for (int k = 0; k < 12; k++) {
         if (fabs(rest) > 0x1p30)

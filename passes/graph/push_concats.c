@@ -176,7 +176,7 @@ static bool push(struct graph *g, const struct chain *c)
     return true;
 }
 
-/* Those of all concats and windows that can; *any: there was one. What they leave behind still counts as a reader. */
+/* Those of all concats and windows that can; *any: there was one. What they leave still counts as a reader. */
 static bool push_all(struct graph *g, bool *any)
 {
     struct chain c;

@@ -79,7 +79,7 @@ static bool is_linear(const struct graph *g, const struct node *n, struct linear
     return l->in > 0 && l->out > 0 && l->elem != ELEM_NONE && elem_class(l->elem) == 'F';
 }
 
-/* The product's path with dots, without the operator's own part (of a .pt2 what is behind the module): scratch
+/* The product's path with dots, without the operator's own part (of a .pt2 what follows the module): scratch
  * memory. */
 static char *path_of(struct adapters *a, const struct node *n)
 {

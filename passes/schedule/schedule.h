@@ -475,7 +475,7 @@ expr_id decode_points(struct exprs *, const struct node *, const struct type *, 
 struct matmul_form {
     struct lmatmul m;
     int64_t of_row;
-    bool open; /* the rows are of dynamic number: what is left of whole tiles is no such product (REST_MATMUL) */
+    bool open; /* the rows are of dynamic number: what is left of whole tiles is not such a product (REST_MATMUL) */
 };
 /* False: the operands do not lie so, or the CPU has no tiles. */
 bool matmul_form(const struct site *, const struct tile_schedule *, struct matmul_form *);

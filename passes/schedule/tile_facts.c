@@ -319,7 +319,7 @@ bool tile_fits_row(const struct site *site, const struct node *n, const struct r
         need += (int64_t)c->ta * c->tb + 2;
     else
         need += more_registers(anchor_emulated(site, n), anchor_contracts(site, n), c->nr);
-    /* The sums of a block beside those of all, which go to memory once in a block where a step is an instruction. */
+    /* The sums of a block, besides those of all, which go to memory once in a block where a step is an instruction. */
     if (dot_scaled(n) && !block_steps(site, n))
         need += sums;
     if (row->dim >= 0) /* the weights of all taps */

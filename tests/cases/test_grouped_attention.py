@@ -450,7 +450,7 @@ def test_window_longer_than_its_cache(tmp_path):
 
 @pytest.mark.parametrize("columns", [0, 1, 8, 10])
 def test_window_with_a_bias_of_another_length(tmp_path, columns):
-    """As ONNX Runtime has it. Nothing is read behind the bias."""
+    """As ONNX Runtime has it. Nothing is read after the bias."""
     net = Grouped(tmp_path / "net", (2, 1), 16, has=("bias",), local_window_size=3, sliding_window_cache=1)
     f = net.feed(1, [9], 5, 1) | {"bias": np.zeros((1, 1, 1, columns), F)}
     with pytest.raises(ModelError, match="total_sequence_length columns"):

@@ -257,7 +257,7 @@ def test_compared_constants(tmp_path, op):
 
 
 def test_label_that_is_left_out(tmp_path):
-    """The condition that chooses an index is no index itself: labels are drawn from all classes, and from what is left out."""
+    """The condition that chooses an index is not an index itself: labels are drawn from all classes, and from what is left out."""
     node = helper.make_node("NegativeLogLikelihoodLoss", ["x", "t", "w"], ["y"], "n", reduction="mean", ignore_index=-7)
     path = save(tmp_path / "net.onnx", [node], [value("x", [3, 5, 6]), value("t", [3, 6], INT64), value("w", [5])], [value("y", [])], opset=17)
     proof(path, "--march=x86-64-v3")

@@ -123,7 +123,7 @@ def test_open_rows_of_bytes(tmp_path, columns):
 
 
 def test_open_rows_of_bf16(tmp_path):
-    """With an epilogue; --strict has none, since rows would be other bits beside others."""
+    """With an epilogue; --strict has none, since a row's bits would depend on the others."""
     path = save(tmp_path / "rows.onnx", [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Add", ["a", "c"], ["b"]),
                                          helper.make_node("Relu", ["b"], ["y"])], [value("x", ["n", 96])], [value("y", None)],
                 {"w": floats(96, 70), "c": floats(70)})

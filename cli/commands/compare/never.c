@@ -10,7 +10,7 @@
 
 enum { SIZES_MOST = 8, TRIED_MOST = 1 << 14 };
 
-/* Of one kernel. Extents that are no symbols are replaced by symbols. */
+/* Of one kernel. Symbols replace extents that are not symbols. */
 struct sizes {
     struct prove *p;
     struct exprs *x;

@@ -1,5 +1,5 @@
 /* A network that was compiled before is neither scheduled nor emitted again: the cache keeps what the stages schedule,
- * emit and codegen leave behind for the link.
+ * emit and codegen leave for the link.
  *
  * The key holds what decides that, and the entry's file is used only if all bytes of the key agree:
  *   - the build ids of this program, or of the libmcc in it, and of the worker (cache.h),

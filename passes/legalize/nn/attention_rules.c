@@ -413,7 +413,7 @@ static value_id conv_states(struct rule *r, value_id padded, value_id x, expr_id
     lo[2] = ex_const(b->x, window);
     value_id longer = window ? b_pad(b, padded, (value_id){0}, lo, hi, "constant") : padded;
     for (int64_t k = 0; k < window || k == 0; k++) {
-        int64_t before = window ? window - 1 - k : 0; /* positions behind that one */
+        int64_t before = window ? window - 1 - k : 0; /* positions after that one */
         expr_id from = ex_addc(b->x, ex_sub(b->x, ex_add(b->x, all, lo[2]), keep), -before);
         value_id s = b_slice_axis(b, longer, 2, window ? from : ex_sub(b->x, all, keep), keep);
         if (before)
