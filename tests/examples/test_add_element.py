@@ -14,7 +14,7 @@ from support.tool import ROOT, save, value
 PAGE = (ROOT / "docs/add-an-element-type.md").read_text()
 FOLDERS = ("cli", "codegen", "frontend", "ir", "passes", "runtime")
 # What chooses the type rather than knows it, what widens one sooner than the others, and what is written by a script of the list.
-USERS = {"passes/legalize/nn/grouped_attention.c", "codegen/llvm/llvm_float.c", "frontend/onnx/schemas.def"}
+USERS = {"passes/legalize/nn/grouped_attention.c", "passes/legalize/quant/experts.c", "codegen/llvm/llvm_float.c", "frontend/onnx/schemas.def"}
 OF_WEIGHTS = {"passes/module/weights.def", "cli/library/options/options.def"}
 
 
