@@ -25,7 +25,7 @@ def test_calibration():
     number = {k: float(v.split()[0]) for k, v in values.items()}
     assert 0 < number["flops"] <= number["flops-best"] * 1.001
     assert number["round-trip"] > 0
-    assert len([k for k in number if k.startswith("read-")]) == 4 and all(number[k] > 0 for k in number)
+    assert len([k for k in number if k.startswith("read-")]) == 5 and all(number[k] > 0 for k in number)
 
 
 def test_peers_that_are_missing():

@@ -159,7 +159,7 @@ def test_bench(digits):
     ns = [k["ns"] for k in got["kernels"]]
     assert ns == sorted(ns, reverse=True) and len(ns) == len(re.findall("^kernel ", mcc("inspect", digits).stdout, re.M))
     roofline = result("bench", digits, "--runs=20", "--roofline")
-    assert all(k["limit_ns"] > 0 for k in roofline["kernels"]) and len(roofline["machine"]["reads"]) == 4
+    assert all(k["limit_ns"] > 0 for k in roofline["kernels"]) and len(roofline["machine"]["reads"]) == 6
     assert result("bench", digits, "--runs=5", "--dim=n=3")["flops"] is None
     assert all(0 <= k["waits"] <= 1 for k in result("bench", digits, "--runs=5", "-t2")["kernels"])
     assert result("bench", "--calibrate", "-t1", kind="machine")["gflops"] > 0
