@@ -3,11 +3,12 @@
 usage: llm_rows.py [--rows shape,lengths,speculation,gguf] [--shapes smollm2-135m] [--layers N] [--threads 1,2] [--rounds N] [--past 64]     make bench-llm
 
 Streams, adapters, compiling and opening are measured on the int4 network of llm_network.py, in turns, medians over the rounds, processor time of
-one thread or the clock for several; the others on BabyLlama's weights and drawn models:
+one thread or the clock for several; the others on BabyLlama's weights, drawn and constructed models:
   streams       tokens a second of 8 sequences in one run over those of one
   adapters      what rank 16 of all products costs a step, f32 and bf16; what the first step after another adapter takes longer
   lengths       prefill of 128 and 200 tokens in f32 and bf16, caches and lengths open, over a network that is compiled for just these
-  speculation   tokens a second of examples/chat --speculate over those without, on texts that repeat and on free ones
+  speculation   tokens a second of examples/chat --speculate over those without: of BabyLlama, of the same function with 80,000 more hidden units a
+                layer, which the caches do not hold, and of a network of that size that copies
   gguf          greedy tokens equal to those of llama.cpp that tests/gguf/record.py recorded
 """
 import argparse
@@ -27,7 +28,7 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from gguf import babyllama, record, vocabularies  # noqa: E402
+from gguf import babyllama, copying, record, vocabularies  # noqa: E402
 from llm import peak_of  # noqa: E402
 from llm_network import SHAPES, Network  # noqa: E402
 from llm_peers import Mcc  # noqa: E402
@@ -36,6 +37,7 @@ from support.decoder import Compiled  # noqa: E402
 from support.tool import BUILD, MCC, ROOT, mcc  # noqa: E402
 
 STREAMS, RANK, STEPS, PREFILL, CPUS = 8, 16, 16, (128, 200), sorted(os.sched_getaffinity(0))
+COPIED = ["abcdefghijklm nopqrstuvwxyz. ab", "zyx wvutsrq. ponmlkjihgf edcba zyx"]
 EDITS = ["Lily saw a big ball. Tom found a red dog. ", "Mia liked a new cake. Ben lost a big boat. "]
 FREE = ["Once upon a time", "Tom had a red ball", "Lily", "One day, a big dog", "Mia saw a cat in the", "The sun"]
 
@@ -173,23 +175,28 @@ def speculation(o, folder):
     made = subprocess.run(["make", "-C", ROOT / "examples/chat", f"BUILD={folder}", f"MCC_BUILD={BUILD.absolute()}", folder / "chat"], capture_output=True)
     if made.returncode:
         return print("speculation is left out: examples/chat was not built, it needs libjansson-dev")
-    f = babyllama.file("Q4_0")
-    f.keys += vocabularies.babyllama()
-    for name, options in (("strict.so", ["--strict"]), ("plain.so", [])):
-        mcc("-q", "-march=native", *options, f.save(folder / "m.gguf"), "-o", folder / name)
-    chat = [folder / "chat", "-i", "-v", "-n", "120"]
-    for what, texts in (("texts that repeat", [x + x + x[:9] for x in EDITS]), ("free text", FREE)):
-        gain, strict = [], []
-        for _ in range(o.rounds):
-            for text in texts:
-                runs = [folder / "strict.so"], ["--speculate", folder / "strict.so"], [folder / "plain.so"]
-                (tokens, rate), (guessed, with_it), (_, plain) = (speed([*chat, *more], text) for more in runs)
-                if tokens != guessed:
-                    sys.exit(f"--speculate changes the tokens of {text!r}")
-                gain.append(with_it / rate)
-                strict.append(with_it / plain)
-        print(f"speculation, BabyLlama Q4_0, {what}: {statistics.median(gain):.2f} times as many tokens a second as without, "
-              f"{statistics.median(strict):.2f} times those of a network without --strict", flush=True)
+    free, edits = ("free text", FREE), ("texts that repeat", [x + x + x[:9] for x in EDITS])
+    for name, f, n, kinds in (("BabyLlama Q4_0", babyllama.file("Q4_0"), 120, (edits, free)), ("the same, wider", babyllama.file("Q4_0", 80_000), 120, (free,)),
+                              ("a copying network", copying.file(babyllama.WORDS, 100_000), 400, (("texts that repeat", COPIED),))):
+        f.keys += vocabularies.babyllama()
+        for file, options in (("strict.so", ["--strict"]), ("plain.so", [])):
+            mcc("-q", "-march=native", *options, f.save(folder / "m.gguf"), "-o", folder / file)
+        for what, texts in kinds:
+            speculation_of(o, folder, f"{name}, {(folder / 'm.gguf').stat().st_size / 1e6:.1f} MB, {what}", n, texts)
+
+
+def speculation_of(o, folder, what, n, texts):
+    chat, gain, strict = [folder / "chat", "-i", "-v", "-n", str(n)], [], []
+    for _ in range(o.rounds):
+        for text in texts:
+            runs = [folder / "strict.so"], ["--speculate", folder / "strict.so"], [folder / "plain.so"]
+            (tokens, rate), (guessed, with_it), (_, plain) = (speed([*chat, *more], text) for more in runs)
+            if tokens != guessed:
+                sys.exit(f"--speculate changes the tokens of {text!r}")
+            gain.append(with_it / rate)
+            strict.append(with_it / plain)
+    print(f"speculation, {what}: {statistics.median(gain):.2f} times as many tokens a second as without, "
+          f"{statistics.median(strict):.2f} times those of a network without --strict", flush=True)
 
 
 def gguf(folder):

@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 
-from gguf import babyllama, record
+from gguf import babyllama, copying, record
 from gguf.decoders import Model
 from gguf.writer import TYPES
 from support.decoder import Compiled, Reference
@@ -180,6 +180,23 @@ def test_babyllama(tmp_path):
     prompt = [1, 44, 20, 31, 53, 9]
     found, _ = Compiled(tmp_path / "m.so", room=256).tokens(prompt, 64)
     assert found == Reference(babyllama.PATH).tokens(prompt, 64)[0]
+
+
+def test_wider_babyllama(tmp_path):
+    """Units that are multiplied by 0 change no token."""
+    found = []
+    for units in (0, 64):
+        compile_to(tmp_path / "m.so", babyllama.file("Q4_0", units).save(tmp_path / "m.gguf"), *ONE)
+        found.append(Compiled(tmp_path / "m.so", room=64).tokens([1, 44, 20, 31, 53, 9], 16)[0])
+    assert found[0] == found[1]
+
+
+def test_copying(tmp_path):
+    """The text goes on as it went on after its last token before."""
+    compile_to(tmp_path / "m.so", copying.file(babyllama.WORDS, 64).save(tmp_path / "m.gguf"), *ONE)
+    text = [1, 3, *range(20, 60), *range(20, 25)]
+    found, _ = Compiled(tmp_path / "m.so", room=256, size=copying.WIDTH).tokens(text, 64)
+    assert found == ([*range(25, 60)] + [*range(20, 60)])[:64]
 
 
 def test_metadata(tmp_path):
