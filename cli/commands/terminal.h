@@ -4,8 +4,7 @@
 
 #include "cli/library/compile/compile.h"
 
-/* How a compilation reports: data to standard output, diagnostics to standard error, in colour if a terminal wants it.
- */
+/* How a compilation reports: data to standard output, diagnostics to standard error, in colour on a terminal. */
 struct report terminal_report(void);
 /* Data for standard output; to standard error if --json has standard output for its object alone. */
 void terminal_print(const struct strbuf *);

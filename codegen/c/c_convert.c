@@ -13,8 +13,7 @@ static const char *power_of_two(struct c_file *c, int32_t exponent)
     return arena_printf(c->arena, "0x1p%" PRId32 "f", exponent);
 }
 
-/* ---- small floats -------------------------------------------------------------------------------------------------
- */
+/* ---- small floats ------------------------------------------------------------------------------------------------ */
 
 /* Moves the bits into f32's fields and multiplies by the power of two between the biases. */
 static void put_widen(struct c_file *c, const char *name, enum elem from)
@@ -135,8 +134,7 @@ static void float_to_float(struct c_file *c, const char *name, enum elem from, e
     }
 }
 
-/* ---- integers -----------------------------------------------------------------------------------------------------
- */
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
 
 /* Truncated and saturated, NaN gives 0. */
 static void float_to_int(struct c_file *c, const char *name, enum elem from, enum elem to)
@@ -264,8 +262,7 @@ const char *c_conversion(struct c_file *c, struct ltype from, struct ltype to, b
     return name;
 }
 
-/* ---- DOT, MATDOT --------------------------------------------------------------------------------------------------
- */
+/* ---- DOT, MATDOT ------------------------------------------------------------------------------------------------- */
 
 /* Are subnormal operands and sums 0? */
 static bool flushes(const struct c_file *c, uint32_t lanes)

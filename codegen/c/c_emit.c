@@ -170,8 +170,7 @@ static void call_runtime(struct c_emit *e, const struct lstmt *s)
     strbuf_printf(e->out, "(void)%s;\n", result);
 }
 
-/* ---- statements ---------------------------------------------------------------------------------------------------
- */
+/* ---- statements -------------------------------------------------------------------------------------------------- */
 
 static bool gives_place(enum lop op)
 {
@@ -281,8 +280,7 @@ static void block(struct c_emit *e, lblock b)
         statement(e, &blk->stmts.data[i]);
 }
 
-/* ---- the function -------------------------------------------------------------------------------------------------
- */
+/* ---- the function ------------------------------------------------------------------------------------------------ */
 
 /* What the function calls for: a result, the scratch, what mcc_rt_kept remembers. */
 static void look(const struct c_emit *e, struct c_function *made, bool *keeps)

@@ -70,8 +70,7 @@ struct c_file *c_begin(struct context *ctx, struct arena *arena, const struct c_
     return c;
 }
 
-/* ---- names --------------------------------------------------------------------------------------------------------
- */
+/* ---- names ------------------------------------------------------------------------------------------------------- */
 
 const struct c_function *c_function_find(const struct c_file *c, const char *name)
 {
@@ -103,8 +102,7 @@ void c_export(struct c_file *c, const char *entry, const char *prototype, const 
     strbuf_printf(&c->body, ");\n}\n");
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------------
- */
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
 
 struct words {
     struct strbuf *out;

@@ -167,8 +167,7 @@ void ce_constant(struct c_emit *e, const struct lstmt *s)
         ce_define(e, s->out[0], arena_printf(e->c->arena, "%s(%s)", c_splat(e->c, s->type), literal));
 }
 
-/* ---- memory -------------------------------------------------------------------------------------------------------
- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static const char *address(struct c_emit *e, const struct lstmt *s)
 {

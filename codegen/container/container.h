@@ -44,8 +44,7 @@ void object_pointer(struct object *, uint64_t at, uint32_t symbol, uint64_t adde
 
 /* ---- linking ---- */
 
-/* Of the linker: its name, then its options, each ended by a NUL. An option that ends in % takes a file's path there.
- */
+/* Of the linker: its name, then its options, each ended by a NUL. An option that ends in % takes a file's path there */
 struct linking {
     struct arena *arena;
     const struct platform *platform;

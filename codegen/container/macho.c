@@ -86,8 +86,7 @@ static struct span symbol_bytes(struct arena *arena, const struct object *o, con
     return (struct span){rows, o->symbols.n * sizeof *rows};
 }
 
-/* Sections that have bytes, numbered from 1 on, one after another from address 0 on; where the first lies in the file.
- */
+/* Numbers sections that have bytes from 1, places them from address 0; returns where the first lies in the file. */
 static uint64_t place_sections(const struct object *o, struct macho_section *heads, int *number, uint32_t *n)
 {
     uint64_t end = 0;

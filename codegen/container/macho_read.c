@@ -272,8 +272,7 @@ static bool read_chain(struct macho_file *m, uint64_t page, uint64_t at, uint64_
     return true;
 }
 
-/* Pages of a segment: size, bytes of a page, form of pointers, the segment's place, how many pages, where each begins.
- */
+/* Pages of a segment: size, bytes of a page, form of pointers, the segment's place, count, where each begins. */
 static bool read_starts(struct macho_file *m, const char *bytes, uint64_t size)
 {
     struct file_reading *f = m->f;

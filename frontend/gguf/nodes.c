@@ -1,5 +1,4 @@
-/* Nodes of the imported graph of a GGUF file: operators of ONNX, of com.microsoft, and those of block types ("ggml").
- */
+/* Nodes of the imported graph of a GGUF file: operators of ONNX, of com.microsoft, and those of block types ("ggml") */
 #include "frontend/gguf/gguf.h"
 
 #include <string.h>

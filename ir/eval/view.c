@@ -299,8 +299,7 @@ enum eval_status eval_gather_nd(struct eval *e, const struct node *n, struct ten
     return EVAL_OK;
 }
 
-/* ---- walks through trees ------------------------------------------------------------------------------------------
- */
+/* ---- walks through trees ----------------------------------------------------------------------------------------- */
 
 static bool walk_goes(int64_t kind, double x, double number)
 {

@@ -354,8 +354,7 @@ static expr_id scale_down(struct exprs *x, expr_id e, int64_t addend, int64_t fa
     return poly_close(&p);
 }
 
-/* Adds e, or what e is an affine image of: min(a, b) + 4 counts as a + 4 and b + 4, unless one of those may overflow.
- */
+/* Adds e, or what e is an affine image of: min(a, b) + 4 counts as a + 4 and b + 4, unless one of those may overflow */
 static void list_add_affine(struct exprs *x, struct list *l, enum expr_kind kind, expr_id e)
 {
     struct view v;

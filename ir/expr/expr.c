@@ -54,8 +54,7 @@ static void table_grow(struct exprs *x)
         expr_table_insert(x, e);
 }
 
-/* The largest magnitude that e has in networks that mean no harm, where five sizes of 2^12 make a product of 60 bits.
- */
+/* The largest magnitude that e has in networks that mean no harm, where five sizes of 2^12 make a product of 60 bits */
 static double enode_largest(const struct exprs *x, const struct enode *e)
 {
     double bound = fmax(fabs((double)e->lo), fabs((double)e->hi)), all = e->kind == EX_PROD, part;

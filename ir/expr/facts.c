@@ -12,8 +12,7 @@ enum {
     NUMBER_MOST = 1 << 24 /* larger ones come of the limits of 32 bits, by which no size gets simpler */
 };
 
-/* ---- symbols that get narrower ------------------------------------------------------------------------------------
- */
+/* ---- symbols that get narrower ----------------------------------------------------------------------------------- */
 
 static void bounds_renew(struct exprs *x, uint32_t id)
 {
@@ -46,8 +45,7 @@ void sym_narrow(struct exprs *x, sym_id sym, int64_t lo, int64_t hi, int64_t div
     sym_renew(x, sym, known);
 }
 
-/* ---- starting over ------------------------------------------------------------------------------------------------
- */
+/* ---- starting over ----------------------------------------------------------------------------------------------- */
 
 struct exprs_mark exprs_mark(const struct exprs *x)
 {
@@ -80,7 +78,7 @@ void exprs_rewind(struct exprs *x, struct exprs_mark mark)
     memset(x->proofs, 0, PROOF_SLOTS * sizeof *x->proofs);
     if (x->results)
         memset(x->results, 0, RESULTS * sizeof *x->results);
-    for (uint32_t i = 1; i < mark.nodes; i++) {   /* operands come before what is made of them */
+    for (uint32_t i = 1; i < mark.nodes; i++) { /* operands come before what is made of them */
         bounds_renew(x, i);
         expr_table_insert(x, i);
     }
@@ -89,8 +87,7 @@ void exprs_rewind(struct exprs *x, struct exprs_mark mark)
             sym_renew(x, ex_as_sym(x, (expr_id){i}), (expr_id){i});
 }
 
-/* ---- what a condition says -----------------------------------------------------------------------------------------
- */
+/* ---- what a condition says --------------------------------------------------------------------------------------- */
 
 /* No symbol but s is in e. */
 static bool uses_only(const struct exprs *x, expr_id e, sym_id s)
@@ -142,7 +139,7 @@ bool fact_of(struct exprs *x, expr_id cond, struct sym_range *f)
         f->bounds.lo = f->bounds.hi = k;
         return k >= s->lo && k <= s->hi;
     }
-    if (ex_kind(x, cond) == EX_NOT)   /* a remainder by 2, itself as good as a predicate */
+    if (ex_kind(x, cond) == EX_NOT) /* a remainder by 2, itself as good as a predicate */
         one = ex_arg(x, cond, 0), other = ex_const(x, 0);
     if (one.i && ex_kind(x, one) == EX_MOD && ex_is(x, other, 0) && ex_as_sym(x, ex_arg(x, one, 0)).i &&
         ex_is_const(x, ex_arg(x, one, 1), &k) && k > 1 && k < INT32_MAX && s->divisor < INT32_MAX) {
@@ -194,7 +191,7 @@ bool fact_apply(struct exprs *x, const struct sym_range *f)
 {
     const struct symbol before = *sym_get(x, f->sym);
     if (f->bounds.lo > before.hi || f->bounds.hi < before.lo)
-        return false;   /* no size fits: every run fails, and says why */
+        return false; /* no size fits: every run fails, and says why */
     sym_narrow(x, f->sym, f->bounds.lo, f->bounds.hi, f->bounds.divisor);
     struct symbol *s = sym_get(x, f->sym);
     s->given = before.given;

@@ -91,8 +91,7 @@ enum eval_status { EVAL_OK = 0, EVAL_SHAPE = -2, EVAL_NOMEM = -4, EVAL_VALUE = -
 /* Computes a scalar operator on elements, for constant folding and the interpreters. EVAL_VALUE: an integer is divided
  * by 0. */
 enum eval_status scalar_eval(enum op, enum elem, const void *const *in, void *out);
-/* Rounding of conversions. UP, DOWN, NEAREST: to f8e8m0. NORMAL, to bf16: as EVEN, but subnormal results may become 0.
- */
+/* Rounding of conversions. UP, DOWN, NEAREST: to f8e8m0. NORMAL, to bf16: as EVEN, subnormal results may become 0. */
 enum round_mode { ROUND_EVEN, ROUND_UP, ROUND_DOWN, ROUND_NEAREST, ROUND_NORMAL };
 /* NULL gives ROUND_EVEN. False: no such name; *out is unchanged. */
 bool round_mode_by_name(const char *name, enum round_mode *out);

@@ -15,8 +15,7 @@ enum rate {
 
 /* Bytes of that share. */
 int64_t budget(const struct machine *, enum share);
-/* Are rows so few that threads would stand idle, and so long that they share each row instead (passes/graph/split_k.c)?
- */
+/* Are rows so few that threads would idle, and so long that they share each row (passes/graph/split_k.c)? */
 static inline bool rows_are_split(int64_t rows, int64_t length)
 {
     return rows < RATE_ROWS_LEAST && length > RATE_ROW_LONG;

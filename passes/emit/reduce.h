@@ -41,8 +41,7 @@ struct reduction {
 void em_reduce_block(struct em *, const struct node *, uint32_t n_points, expr_id *const *points, const struct k_dim *,
                      expr_id from, int64_t n, lreg *acc);
 
-/* Stores contraction n's second operand, at the points and all reduced indices, into scratch in the order of the steps.
- */
+/* Stores contraction n's second operand, at the points and all reduced indices, into scratch in order of the steps. */
 void em_reduce_operand(struct em *, const struct node *, uint32_t n_points, expr_id *const *points);
 
 /* Initialises r for n at these points. */
@@ -62,8 +61,7 @@ void reduction_unroll(struct em *, struct reduction *);
 /* Emits the loops over all steps. acc: n_acc accumulators, updated. */
 void reduction_loops(struct em *, struct reduction *, lreg *acc);
 
-/* Emits one step at reduced index k (one expression per reduced dim): adds each point's operands to its accumulators.
- */
+/* Emits one step at reduced index k (one expression per reduced dim): adds each point's operands to its accumulators */
 void reduction_step(struct em *, struct reduction *, const expr_id *k, lreg *acc);
 /* Number of points of a contraction before one with the same weights as the first; n_points if there is none. */
 uint32_t reduction_vectors(struct em *, const struct reduction *);

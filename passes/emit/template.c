@@ -39,8 +39,7 @@ void em_parallel_close(struct em *em, struct em_parallel *p)
     em_parallel_end(em, &p->index);
 }
 
-/* ---- an anchor's result --------------------------------------------------------------------------------------------
- */
+/* ---- an anchor's result ------------------------------------------------------------------------------------------ */
 
 void tile_domain(struct em *em, const expr_id *point, expr_id at[RANK_MAX])
 {

@@ -49,8 +49,7 @@ static bool pays(struct graph *g, value_id v, const struct cut *c, uint32_t *bud
     return n->op == OP_DOT;
 }
 
-/* ---- the rewrite ---------------------------------------------------------------------------------------------------
- */
+/* ---- the rewrite ------------------------------------------------------------------------------------------------- */
 
 /* The slice that all who read v have in common; {0}: there is none. */
 static node_id common_slice(const struct graph *g, value_id v, region_id region)

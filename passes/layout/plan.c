@@ -142,8 +142,7 @@ static void find_lives(struct planner *p)
     /* What the program reads to bind a symbol is read right after the kernel that stores it: nothing to add. */
 }
 
-/* ---- results in the memory of operands ----------------------------------------------------------------------------
- */
+/* ---- results in the memory of operands --------------------------------------------------------------------------- */
 
 static bool lie_alike(const struct storage *a, const struct storage *b)
 {

@@ -168,8 +168,7 @@ bool declared_result(struct legalizer *lg, const struct node *node, uint32_t i, 
                        name ? name : "", declared_text(lg, &want), type_text(lg->to, have));
 }
 
-/* ---- outputs -------------------------------------------------------------------------------------------------------
- */
+/* ---- outputs ----------------------------------------------------------------------------------------------------- */
 
 bool declared_fits(struct legalizer *lg, const struct port *p, value_id v)
 {

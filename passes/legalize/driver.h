@@ -127,8 +127,7 @@ struct legalizer {
     uint32_t fork_looks; /* nodes looked at for what depends on forks */
 };
 
-/* The types of the inputs, as the file and the options say; dims that neither names get symbols. NULL after an error.
- */
+/* The types of the inputs, as the file and the options say; dims that neither names get symbols. NULL after an error */
 struct type *inputs_settle(struct context *, const struct graph *imported, const struct legalize_options *);
 /* One walk over the imported graph; NULL after an error. */
 struct graph *legalize_once(struct context *, const struct graph *imported, const struct legalize_options *,

@@ -178,10 +178,9 @@ bool facts_learn(struct graph *g, struct learned *to)
     return l.narrower;
 }
 
-/* ---- sizes that leave nothing to compute ---------------------------------------------------------------------------
- */
+/* ---- sizes that leave nothing to compute ------------------------------------------------------------------------- */
 
-enum { EMPTY_MOST = 256 };   /* values of a symbol that are looked at */
+enum { EMPTY_MOST = 256 }; /* values of a symbol that are looked at */
 
 /* Marks the symbols of e. */
 static void mark_symbols(const struct exprs *x, expr_id e, bool *worth)

@@ -132,8 +132,7 @@ bool rule_axis_mask_open(struct rule *, value_id axes, int32_t rank, int32_t las
 /* The n_kept dims whose mask is 0; the run fails if their number is another one. */
 void rule_dims_kept(struct rule *, const expr_id *dims, const expr_id *mask, int32_t rank, int32_t n_kept,
                     expr_id *out);
-/* `total` dims: 1 where the mask is 1, elsewhere `dims` in their order; the run fails unless `rank` of them are used.
- */
+/* `total` dims: 1 where the mask is 1, elsewhere `dims` in their order; the run fails unless `rank` of them are used */
 void rule_dims_spread(struct rule *, const expr_id *dims, int32_t rank, const expr_id *mask, int32_t total,
                       expr_id *out);
 

@@ -1,5 +1,4 @@
-/* What every rule uses: operands, results, attributes, facts about values, common constructions.
- */
+/* What every rule uses: operands, results, attributes, facts about values, common constructions. */
 #include <stdio.h>
 #include <string.h>
 

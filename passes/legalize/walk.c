@@ -148,8 +148,7 @@ static void rest_part(struct apart *a, const struct stretch *s, uint32_t at, str
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
-/* Lists of all groups, one after the other: where that of the group whose first waits at i begins, and how long it is.
- */
+/* Lists of all groups in a row: where that of the group whose first waits at i begins, and its length. */
 struct lists {
     uint32_t *begin, *n;
 };

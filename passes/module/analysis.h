@@ -57,16 +57,14 @@ bool reduce_horizontal(const struct module *, const struct node *n);
 enum elem register_elem(enum elem);
 /* Lanes of a full vector of the element type. */
 uint32_t machine_lanes(const struct machine *, enum elem);
-/* Lanes of a vector of points of the element type, which counts as at least 4 bytes wide because of index arithmetic.
- */
+/* Lanes of a vector of points of the element type, which counts as at least 4 bytes wide because of index arithmetic */
 uint32_t machine_vector_lanes(const struct machine *, enum elem);
 
 /* The extent; if it is dynamic, a guess. */
 int64_t extent_hint(const struct exprs *, expr_id);
 /* The extent if every symbol has its least value above 0. */
 int64_t extent_least(struct module *, expr_id);
-/* A spatial extent if every symbol is `side`, or its value nearest to that: the extent in a network over such images.
- */
+/* A spatial extent if every symbol is `side`, or its value nearest to that: the extent in a network over such images */
 int64_t extent_of_image(struct module *, expr_id, int64_t side);
 /* The extent at the sizes of module.asked.counted_at and the least values of other symbols, for the costs of kernels in
  * the artifact's table. */

@@ -45,8 +45,7 @@ enum schedule_kind schedule_kind_of(const struct kernel *k)
     return own;
 }
 
-/* What a second result is of, operands that only one template computes, and a softmax inside bind it to its own kind.
- */
+/* What a second result is of, operands that only one template computes, and a softmax inside bind it to its own kind */
 bool kernel_is_free(const struct site *site)
 {
     const struct kernel *k = site->k;

@@ -1,5 +1,4 @@
-/* What the value that a map computes is computed of: the stored values under its nodes and views, each at its point.
- */
+/* What the value that a map computes is computed of: the stored values under its nodes and views, each at its point. */
 #include "passes/module/visited.h"
 #include "passes/schedule/schedule.h"
 

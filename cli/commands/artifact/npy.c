@@ -29,8 +29,7 @@ bool npy_is(struct span file)
     return file.size >= MAGIC && memcmp(file.data, npy_magic, MAGIC) == 0;
 }
 
-/* ---- the header ---------------------------------------------------------------------------------------------------
- */
+/* ---- the header -------------------------------------------------------------------------------------------------- */
 
 struct scanner {
     const char *at, *end;
@@ -180,8 +179,7 @@ bool npy_parse(struct context *ctx, const char *path, struct span file, struct f
     return true;
 }
 
-/* ---- writing ------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 bool npy_format(struct context *ctx, const struct file_tensor *b, struct strbuf *out)
 {

@@ -178,8 +178,7 @@ static uint64_t draw_float(enum values values, enum daring daring, bool normal, 
     return bits;
 }
 
-/* Bytes and narrower ones have all values; of wider integers, which may be indices, some are the ends of their range.
- */
+/* Bytes and narrower ones have all values; of wider integers, which may be indices, some are the ends of their range */
 static uint64_t draw_integer(enum daring daring, const struct touched *t, uint64_t r)
 {
     const uint32_t bits = elem_bits(t->elem);

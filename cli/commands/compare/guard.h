@@ -23,8 +23,7 @@ void *guard_alloc(struct guard *, struct arena *, size_t bytes, size_t align);
 void guard_release(struct guard *, void *);
 /* Are all marks as they were? */
 bool guard_holds(const struct guard *);
-/* Gives the blocks back that are not in use, where there are many: data that decides sizes asks for others in each run.
- */
+/* Frees unused blocks if there are many: sizes that the data decides differ from run to run. */
 void guard_trim(struct guard *);
 /* Gives the memory back. */
 void guard_end(struct guard *);

@@ -125,8 +125,7 @@ static inline const struct kernel *prove_kernel(const struct prove *p, uint32_t 
     return &p->run.c.module->fused.kernels.data[i];
 }
 
-/* Before the draws of a variant: what stands against each kernel, and which axioms it needs. False after a diagnostic.
- */
+/* Before the draws of a variant: objections to each kernel, and the axioms that it needs. False after a diagnostic. */
 bool verdict_begin(struct prove *);
 /* The kernel's function in the variant before its floats became residues; NULL: it has none. */
 const struct lowered_kernel *verdict_lowered(const struct prove *, const struct kernel *, uint32_t variant);

@@ -23,8 +23,7 @@ const struct axiom_text axioms[AXIOM_COUNT] = {
                                     "is wrong on a share s of these passes with (1 - s)^32"},
 };
 
-/* ---- what stands against a kernel before it runs ------------------------------------------------------------------
- */
+/* ---- what stands against a kernel before it runs ----------------------------------------------------------------- */
 
 /* By its name, which is that of the last variant's. */
 const struct lowered_kernel *verdict_lowered(const struct prove *p, const struct kernel *k, uint32_t variant)

@@ -1,5 +1,4 @@
-/* The search over products of a network that is compiled in each arithmetic: --error, --precision=auto, mcc quantize.
- */
+/* The search over products of a network that is compiled in each arithmetic: --error, --precision=auto, mcc quantize */
 #ifndef MCC_CLI_ERROR_H
 #define MCC_CLI_ERROR_H
 

@@ -255,8 +255,7 @@ static bool emit_variant(struct compilation *c, const struct variant *v, const c
     return true;
 }
 
-/* The CPU level for which one program can be compiled for all: each other one has all that it has. NULL: there is none.
- */
+/* The CPU level that every other one includes: one program compiled for it serves all. NULL: there is none. */
 static const struct variant *program_base(const struct compilation *c)
 {
     const struct variant *base = c->targets.data[c->targets.n - 1];
@@ -409,8 +408,7 @@ void print_schedules(const struct compilation *c, struct strbuf *out)
     schedules_print(c->module, out);
 }
 
-/* What the names of a variant's functions end in: "_v3"; of a static network's "_NAME", as two can be in one program.
- */
+/* What the names of a variant's functions end in: "_v3"; of a static network's "_NAME", as two can be in one program */
 static const char *kernel_suffix(struct compilation *c, const struct target_row *row)
 {
     if (targets_static(c->options))

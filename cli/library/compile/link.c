@@ -10,8 +10,7 @@
 
 #include <string.h>
 
-/* What the rows of ports are made with: the artifact's number of each shape symbol, and mcc_port.alias of each value.
- */
+/* What the rows of ports are made with: the artifact's number of each shape symbol, and mcc_port.alias of each value */
 struct port_facts {
     int32_t *symbol;
     uint64_t *alias;
@@ -128,7 +127,7 @@ static void chain_nodes(const struct compilation *c, mcc_node *node)
     const struct module *m = c->module;
     uint32_t n = c->ctx->sources.n;
     bool *taken = NEW_ARRAY(&c->ctx->session, bool, n + 1);
-    uint32_t *tail = NEW_ARRAY(&c->ctx->session, uint32_t, n + 1);   /* by leading node: the last of its chain */
+    uint32_t *tail = NEW_ARRAY(&c->ctx->session, uint32_t, n + 1); /* by leading node: the last of its chain */
     for (uint32_t i = 0; i < m->fused.kernels.n; i++)
         taken[kernel_lead(m, &m->fused.kernels.data[i])] = true;
     for (uint32_t i = 0; i < m->fused.kernels.n; i++) {

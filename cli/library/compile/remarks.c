@@ -102,8 +102,7 @@ static void stored(const struct module *m, uint32_t kernel, struct strbuf *out)
     }
 }
 
-/* What is not known of the sizes of the kernel's results: nothing is fused over such dims that is not of the same ones.
- */
+/* The dynamic dims of the kernel's results: only values of the same dims are fused over them. */
 static void unknown_sizes(const struct module *m, uint32_t kernel, struct strbuf *out)
 {
     struct exprs *x = m->ctx->exprs;

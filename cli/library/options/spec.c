@@ -128,8 +128,7 @@ static bool parse_dims(struct parse *p, char *text, struct input_spec *out)
     return true;
 }
 
-/* Does text read as NAME:TYPE[ or NAME[ without the end that belongs to it? What follows then is not a part of a name.
- */
+/* Does text read as NAME:TYPE[ or NAME[ without its closing bracket? What follows then is not part of a name. */
 static bool brackets_check(const struct parse *p, const char *text)
 {
     const char *open = strrchr(text, '['), *colon = strrchr(text, ':');

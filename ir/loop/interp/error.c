@@ -75,8 +75,7 @@ double loop_function_error(uint32_t op, enum elem elem, double x, double error, 
     return INFINITY;
 }
 
-/* ---- one lane of a statement of arithmetic ------------------------------------------------------------------------
- */
+/* ---- one lane of a statement of arithmetic ----------------------------------------------------------------------- */
 
 struct number {
     double x, error;

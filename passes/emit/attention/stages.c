@@ -42,8 +42,7 @@ void attn_operand_point(const struct attn *t, bool of_row, expr_id row, expr_id 
     idx[dims->contract] = d;
 }
 
-/* ---- the softmax's pieces -----------------------------------------------------------------------------------------
- */
+/* ---- the softmax's pieces ---------------------------------------------------------------------------------------- */
 
 /* The largest score of vector j before any key's: the sink's. */
 static lreg first_score(struct attn *t, int64_t j)

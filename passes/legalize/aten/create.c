@@ -159,8 +159,7 @@ bool rule_aten_linspace(struct rule *r)
     return aten_result(r, b_convert(b, y, aten_elem_or(r, y)));
 }
 
-/* ---- sizes --------------------------------------------------------------------------------------------------------
- */
+/* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
 static bool number_out(struct rule *r, expr_id e)
 {

@@ -283,8 +283,7 @@ bool rule_aten_logical(struct rule *r)
     return rule_result(r, b_binary(r->b, (enum op)r->param, truth(r->b, a), truth(r->b, c)));
 }
 
-/* The quotient rounded towards minus infinity, without the error of floor(a / b): a less its remainder divides evenly.
- */
+/* The quotient rounded towards minus infinity, without the error of floor(a / b): a minus its remainder is divided. */
 static value_id floor_quotient(struct builder *b, value_id x, value_id y)
 {
     if (!v_is_float(b, x))

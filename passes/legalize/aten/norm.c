@@ -25,8 +25,7 @@ static value_id running(struct rule *r, uint32_t i, value_id now)
     return b_binary(b, OP_ADD, v_affine(b, before, 1 - m, 0), v_affine(b, now, m, 0));
 }
 
-/* With the statistics of the batch, in f32 at least. Results besides: mean, 1 / deviation, and the running statistics.
- */
+/* With the batch's statistics, in f32 at least. Further results: mean, 1 / deviation, the running statistics. */
 static bool batch_trained(struct rule *r, value_id in)
 {
     struct builder *b = r->b;

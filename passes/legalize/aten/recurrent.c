@@ -51,8 +51,7 @@ static value_id of_layer(struct rule *r, const struct stack *s, uint32_t layer, 
     return s->dirs == 1 ? dirs[0] : b_concat(r->b, dirs, 2, 0);
 }
 
-/* One layer of x [steps, batch, size] from states [dirs, batch, hidden]; out: [steps, dirs, batch, hidden], the states.
- */
+/* One layer of x [steps, batch, size] from states [dirs, batch, hidden]; out: [steps, dirs, batch, hidden], states. */
 static bool layer_run(struct rule *r, const struct stack *s, uint32_t layer, value_id x, const value_id state[2],
                       value_id out[3])
 {

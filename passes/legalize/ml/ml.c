@@ -1,5 +1,4 @@
-/* ai.onnx.ml: the operators over tensors of numbers that are plain arithmetic.
- */
+/* ai.onnx.ml: the operators over tensors of numbers that are plain arithmetic. */
 #include "passes/legalize/ml/ml.h"
 
 /* Columns of the last axis. */
@@ -57,8 +56,7 @@ bool rule_linear_regressor(struct rule *r)
     return rule_result(r, ml_post(b, y, post));
 }
 
-/* x over the largest element (docs/notes/onnx-decisions.md), the sum of magnitudes, or the Euclidean length of its row.
- */
+/* x over its row's largest element (docs/notes/onnx-decisions.md), sum of magnitudes, or Euclidean length. */
 bool rule_normalizer(struct rule *r)
 {
     struct builder *b = r->b;

@@ -1,5 +1,4 @@
-/* MatMul, Gemm, Einsum and their integer forms: all become `dot`.
- */
+/* MatMul, Gemm, Einsum and their integer forms: all become `dot`. */
 #include "passes/legalize/nn/window.h"
 
 #include <string.h>

@@ -471,8 +471,7 @@ bool rule_experts(struct rule *r)
     return rule_result(r, b_convert(b, b_reshape(b, y, d.d, d.rank), v_elem(b, in)));
 }
 
-/* ---- experts as exporters write them: products by matrices that a Gather fetches -----------------------------------
- */
+/* ---- experts as exporters write them: products by matrices that a Gather fetches --------------------------------- */
 
 struct fetched {
     struct choices chosen;

@@ -1,5 +1,4 @@
-/* Gather and Scatter families, selections whose size depends on data, TopK, cumulative operators.
- */
+/* Gather and Scatter families, selections whose size depends on data, TopK, cumulative operators. */
 #include "passes/legalize/legalize.h"
 
 #include <math.h>
