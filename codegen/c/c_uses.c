@@ -7,9 +7,8 @@
 
 static bool has_effect(const struct lstmt *s)
 {
-    enum lform form = lop_table[s->op].form;
-    return form == LFORM_STORE || s->op == L_CHECK || s->op == L_CALL || s->op == L_LAUNCH || s->op == L_PARALLEL ||
-           s->op == L_PREFETCH || s->op == L_PREFETCH2;
+    return lop_table[s->op].class == LCLASS_STORE || s->op == L_CHECK || s->op == L_CALL || s->op == L_LAUNCH ||
+           s->op == L_PARALLEL || s->op == L_PREFETCH || s->op == L_PREFETCH2;
 }
 
 static void use(struct c_uses *u, lreg r)

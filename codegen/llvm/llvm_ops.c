@@ -367,34 +367,10 @@ LLVMValueRef mask_all(struct emitter *e, LLVMValueRef mask, uint32_t lanes)
 
 LLVMValueRef emit_value(struct emitter *e, const struct lstmt *s)
 {
-    static emit_fn *const table[L_COUNT] = {[L_CONST] = emit_const,       [L_NEG] = emit_neg,
-                                            [L_ABS] = emit_abs,           [L_SQRT] = emit_sqrt,
-                                            [L_FLOOR] = emit_round,       [L_CEIL] = emit_round,
-                                            [L_RINT] = emit_round,        [L_TRUNC] = emit_round,
-                                            [L_NOT] = emit_not,           [L_ADD] = emit_arith,
-                                            [L_SUB] = emit_arith,         [L_MUL] = emit_arith,
-                                            [L_DIV] = emit_divide,        [L_REM] = emit_divide,
-                                            [L_FLOORDIV] = emit_floordiv, [L_FLOORMOD] = emit_floordiv,
-                                            [L_MIN] = emit_extreme,       [L_MAX] = emit_extreme,
-                                            [L_MINNUM] = emit_extreme,    [L_MAXNUM] = emit_extreme,
-                                            [L_AND] = emit_arith,         [L_OR] = emit_arith,
-                                            [L_XOR] = emit_arith,         [L_SHL] = emit_shift,
-                                            [L_SHR] = emit_shift,         [L_FMA] = emit_fma,
-                                            [L_DOT] = emit_dot,           [L_MATDOT] = emit_matdot,
-                                            [L_EQ] = emit_compare,        [L_NE] = emit_compare,
-                                            [L_LT] = emit_compare,        [L_LE] = emit_compare,
-                                            [L_SELECT] = emit_select,     [L_CONVERT] = emit_convert_stmt,
-                                            [L_BITCAST] = emit_bitcast,   [L_SPLAT] = emit_splat,
-                                            [L_IOTA] = emit_iota,         [L_EXTRACT] = emit_extract,
-                                            [L_INSERT] = emit_insert,     [L_SHUFFLE] = emit_shuffle,
-                                            [L_HREDUCE] = emit_hreduce,   [L_LOAD] = emit_memory,
-                                            [L_LOADS] = emit_memory,      [L_GATHER] = emit_memory,
-                                            [L_STORE] = emit_memory,      [L_STORES] = emit_memory,
-                                            [L_SCATTER] = emit_memory,    [L_LOCAL] = emit_memory,
-                                            [L_OFFSET] = emit_memory,     [L_ADDRESS] = emit_memory,
-                                            [L_PREFETCH] = emit_memory,   [L_PREFETCH2] = emit_memory,
-                                            [L_SHARED] = emit_memory,     [L_LDEXP] = emit_ldexp,
-                                            [L_GLOBAL] = emit_memory,     [L_MATMUL] = emit_matmul};
+    static emit_fn *const table[L_COUNT] = {
+#define LOP(id, name, least, most, results, class, form, rule, exec, error, emit, elements) [L_##id] = emit,
+#include "ir/loop/loop.def"
+    };
     if (!table[s->op]) {
         emit_fail(e, "a statement that is not a computation");
         return LLVMGetPoison(type_value(e, s->type));

@@ -4,57 +4,7 @@
 
 #include "ir/loop/loop.h"
 
-enum lform {
-    LFORM_CONST,
-    LFORM_PLAIN,
-    LFORM_CONVERT,
-    LFORM_LANE,
-    LFORM_SHUFFLE,
-    LFORM_HREDUCE,
-    LFORM_APPLY,
-    LFORM_LOAD,
-    LFORM_STORE,
-    LFORM_LOCAL,
-    LFORM_GLOBAL,
-    LFORM_FOR,
-    LFORM_IF,
-    LFORM_CHECK,
-    LFORM_CALL,
-    LFORM_COUNT
-};
-enum lrule {
-    LRULE_CONST,
-    LRULE_SAME,
-    LRULE_DOT,
-    LRULE_MATDOT,
-    LRULE_COMPARE,
-    LRULE_SELECT,
-    LRULE_CONVERT,
-    LRULE_BITCAST,
-    LRULE_SPLAT,
-    LRULE_EXTRACT,
-    LRULE_INSERT,
-    LRULE_SHUFFLE,
-    LRULE_HREDUCE,
-    LRULE_APPLY,
-    LRULE_LOAD,
-    LRULE_STORE,
-    LRULE_LOCAL,
-    LRULE_OFFSET,
-    LRULE_MATMUL,
-    LRULE_PREFETCH,
-    LRULE_ADDRESS,
-    LRULE_SHARED,
-    LRULE_GLOBAL,
-    LRULE_FOR,
-    LRULE_PARALLEL,
-    LRULE_IF,
-    LRULE_YIELD,
-    LRULE_CHECK,
-    LRULE_CALL,
-    LRULE_LAUNCH,
-    LRULE_COUNT
-};
+enum lclass { LCLASS_VALUE, LCLASS_PLACE, LCLASS_LOAD, LCLASS_STORE, LCLASS_EFFECT };
 enum { E_F = 1, E_I = 2, E_B = 4, E_X = 8, E_H = 16 };   /* element classes of ir/loop/loop.def */
 
 enum {
@@ -65,11 +15,15 @@ enum {
 struct lop_info {
     const char *name;
     int16_t min_in, max_in, n_out;
-    enum lform form;
-    enum lrule rule;
+    enum lclass class;
     uint32_t elems;
 };
 extern const struct lop_info lop_table[L_COUNT];
+
+static inline bool lop_has_blocks(enum lop op)
+{
+    return op == L_FOR || op == L_PARALLEL || op == L_IF;
+}
 
 /* The classes (E_*) that an element type belongs to; 0: not a register type. */
 uint32_t loop_elem_classes(enum elem);

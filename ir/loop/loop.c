@@ -7,18 +7,11 @@
 #include <string.h>
 
 const struct lop_info lop_table[L_COUNT] = {
-    [L_NONE] = {"none", 0, 0, 0, LFORM_PLAIN, LRULE_SAME, 0},
-#define LOP(id, text, min, max, out, form, rule, elems) \
-    [L_##id] = {text, min, max, out, LFORM_##form, LRULE_##rule, elems},
+    [L_NONE] = {"none", 0, 0, 0, LCLASS_VALUE, 0},
+#define LOP(id, name, least, most, results, class, form, rule, exec, error, emit, elements) \
+    [L_##id] = {name, least, most, results, LCLASS_##class, elements},
 #include "ir/loop/loop.def"
 };
-
-enum {   /* a row that is missing from loop.def, or one too many, does not compile */
-#define LOP(id, ...) LOP_ROW_##id,
-#include "ir/loop/loop.def"
-       LOP_ROWS
-};
-_Static_assert(LOP_ROWS + 1 == L_COUNT, "ir/loop/loop.def has one row for each enum lop");
 
 const char *lop_name(enum lop op)
 {
@@ -133,7 +126,7 @@ struct lmem lstmt_mem(const struct lstmt *s)
     int next = 2;
     if (s->op == L_LOADS || s->op == L_STORES)
         m.stride = next++;
-    if (lop_table[s->op].form == LFORM_STORE)
+    if (lop_table[s->op].class == LCLASS_STORE)
         m.value = next++;
     if ((int)s->n_in > next)
         m.mask = next;

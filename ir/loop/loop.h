@@ -49,86 +49,8 @@ struct ltype {
 
 enum lop {
     L_NONE,
-    /* values; operands have the result's type unless stated otherwise */
-    L_CONST,      /* imm (integers, index, bool) or fimm (floats); vectors: splat of it */
-    L_NEG,
-    L_ABS,
-    L_SQRT,
-    L_FLOOR,
-    L_CEIL,
-    L_RINT,
-    L_TRUNC,
-    L_NOT,
-    L_ADD,
-    L_SUB,
-    L_MUL,           /* integers wrap */
-    L_DIV,
-    L_REM, /* floats: IEEE, C fmod; integers: towards zero; divisor 0 is undefined (check first); MIN/-1 wraps */
-    L_FLOORDIV,
-    L_FLOORMOD, /* integers; divisor > 0 */
-    L_MIN,
-    L_MAX, /* floats: a NaN operand gives a NaN */
-    L_MINNUM,
-    L_MAXNUM, /* floats: a < b ? a : b and a > b ? a : b, as one x86 instruction; a NaN gives the second operand */
-    L_LDEXP, /* a * 2^b, rounded once; 1/4 <= |a| <= 4 or NaN; integral b, |b| <= 252, of f64 2044 */
-    L_AND,
-    L_OR,
-    L_XOR,
-    L_SHL,
-    L_SHR, /* amounts >= width give 0 (shr of signed: sign) */
-    L_FMA, /* a * b + c: fused where the target has it, else two roundings; f16: always one */
-    L_DOT, /* a, b, c: lane i is c[i] plus the products of the lanes of a and b that fill its 4 bytes: i32xN of u8x4N
-            * or i8x4N and i8x4N (exact, wraps), f32xN of bf16x2N twice (the upper product is added first, each fused);
-            * i32 also of 16 bytes */
-    L_MATDOT, /* of each four lanes (number 2i + j: row i, column j) and the 16 bytes of a and b there: c plus the
-               * products of half i of a and half j of b, as two L_DOT after one another sum them */
-    L_EQ,
-    L_NE,
-    L_LT,
-    L_LE, /* result bool of the operands' lanes; ordered (NaN: false; NE: true) */
-    L_SELECT, /* (bool or boolxN, a, b) */
-    L_CONVERT, /* value conversion to the result's elem, same lanes; rules of OP_CONVERT, saturate = imm */
-    L_BITCAST, /* same width */
-    L_SPLAT, /* scalar -> vector */
-    L_IOTA, /* vector of 0, 1, 2 ...: integers only */
-    L_EXTRACT, /* vector, lane imm -> scalar */
-    L_INSERT, /* vector, scalar, lane imm -> vector */
-    L_SHUFFLE, /* a, b, list of lanes (0..2n-1) in aux -> vector of aux length */
-    L_HREDUCE, /* vector -> scalar with imm = enum lop (ADD MUL MIN MAX AND OR): halves combined pairwise */
-    L_APPLY, /* the result of one of the function's parts, whose name is `name`, of the operands */
-    /* memory: index in elements of the buffer */
-    L_LOAD, /* buffer, index [, mask]; lanes consecutive elements; masked-out lanes are 0 and not accessed */
-    L_LOADS, /* buffer, index, stride (index) [, mask]: lanes at index + lane * stride */
-    L_GATHER, /* buffer, i64xN indices [, mask], or u8xN indices of LOOP_TABLE elements, all of which may be read */
-    L_STORE, /* buffer, index, value [, mask] */
-    L_STORES, /* buffer, index, stride, value [, mask] */
-    L_SCATTER, /* buffer, i64xN indices, value [, mask]; lanes in order */
-    L_LOCAL, /* result: buffer of imm elements in the kernel's scratch, 64-byte aligned; contents undefined at each
-                parallel index */
-    L_OFFSET, /* buffer, byte offset (index) -> buffer of another elem; programs take parts of the arena, the weights
-               * and the ports by it */
-    L_MATMUL, /* c, a, index, b, index, distance, then constants (struct lmatmul): all of a product of rows of a by
-               * panels of b goes into the local c, one row after the other */
-    L_PREFETCH, /* buffer, byte offset: prefetches the cache line into L1; never fails, no effect on values */
-    L_PREFETCH2, /* into L2 */
-    L_ADDRESS, /* index (a pointer as integer) -> buffer; programs only: memory that a call returned */
-    L_SHARED, /* buffer, buffer -> bool: do both begin at the same address? */
-    L_GLOBAL, /* -> buffer: constant data of the symbol `name`; entries only */
-    /* control */
-    L_FOR, /* lo, hi, carried inits...; step imm >= 1; block params: variable, carried...; results = last carried;
-            * with L_FLAG_WHILE the first carried value is bool and the loop ends before a trip when it is false */
-    L_PARALLEL, /* lo, hi: independent iterations; kernels only, once, last statement of the body */
-    L_IF, /* bool; then block, else block (may be empty); results = yields of both */
-    L_YIELD, /* last statement of a FOR body with carried values or an IF block with results */
-    L_CHECK, /* bool (vector: all lanes): when false the run fails with code imm (MCC_E_*), node and text; leaves the
-                function */
-    L_CALL, /* runtime function `name`: operands buffers and indices; result index, or none. The native call is
-             * int64_t name(struct mcc_rt_run *, args as int64_t or pointers...); a negative result fails the run
-             * (the function has recorded why) when L_FLAG_MAYFAIL is set */
-    L_LAUNCH, /* programs, entries: kernel (entries: program) `name` with args...; the last operand is the count of
-               * parallel indices; imm: estimated nanoseconds per index (grain). With L_FLAG_ROW each CPU level has a
-               * kernel of its own there, and imm is their row of the artifact's table. Leaves the function when the
-               * run has failed */
+#define LOP(id, ...) L_##id,
+#include "ir/loop/loop.def"
     L_COUNT
 };
 enum { LOOP_TABLE = 256 }; /* elements that a u8 index can address */

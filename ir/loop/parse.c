@@ -165,7 +165,7 @@ static bool read_operand(struct parser *ps)
 
 static bool form_access(struct parser *ps, struct lstmt *s)
 {
-    bool strided = s->op == L_LOADS || s->op == L_STORES, stores = lop_table[s->op].form == LFORM_STORE;
+    bool strided = s->op == L_LOADS || s->op == L_STORES, stores = lop_table[s->op].class == LCLASS_STORE;
     if (!stores && !read_type(ps, &s->type))
         return false;
     if (!read_operand(ps) || !token_need(ps, "[") || !read_operand(ps) || !token_need(ps, "]"))
@@ -297,12 +297,9 @@ static bool form_call(struct parser *ps, struct lstmt *s)
     return true;
 }
 
-static bool (*const parse_form[LFORM_COUNT])(struct parser *, struct lstmt *) = {
-    [LFORM_CONST] = form_const, [LFORM_PLAIN] = form_plain,     [LFORM_CONVERT] = form_convert,
-    [LFORM_LANE] = form_lane,   [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce,
-    [LFORM_LOAD] = form_access, [LFORM_STORE] = form_access,    [LFORM_LOCAL] = form_local,
-    [LFORM_FOR] = form_for,     [LFORM_IF] = form_if,           [LFORM_CHECK] = form_check,
-    [LFORM_CALL] = form_call,   [LFORM_GLOBAL] = form_global,   [LFORM_APPLY] = form_apply,
+static bool (*const parse_form[L_COUNT])(struct parser *, struct lstmt *) = {
+#define LOP(id, name, least, most, results, class, form, ...) [L_##id] = form,
+#include "ir/loop/loop.def"
 };
 
 /* The results' names stand before the operation, so their values are made first and typed afterwards. */
@@ -338,9 +335,9 @@ static bool parse_stmt(struct parser *ps, lblock b)
     const struct lop_info *info = &lop_table[s.op];
     if (info->n_out >= 0 && s.n_out != (uint32_t)info->n_out)
         return token_fail(ps, "wrong number of results");
-    if (!parse_form[info->form](ps, &s))
+    if (!parse_form[s.op](ps, &s))
         return false;
-    if (info->form != LFORM_FOR && info->form != LFORM_IF) {
+    if (!lop_has_blocks(s.op)) {
         keep_operands(ps, &s);
         for (uint32_t i = 0; i < s.n_out; i++)
             ps->f->types.data[s.out[i].i] = s.type;

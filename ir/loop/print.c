@@ -266,10 +266,15 @@ static void form_apply(struct printer *p, const struct lstmt *s)
 }
 
 /* buffer[index] [stride s][, value] [mask m] [align n] [flags] */
-static void put_access(struct printer *p, const struct lstmt *s)
+static void form_access(struct printer *p, const struct lstmt *s)
 {
     struct lmem m = lstmt_mem(s);
     uint32_t need = (uint32_t)lop_table[s->op].min_in;
+    if (lop_table[s->op].class == LCLASS_LOAD)
+        op_and_type(p, s);
+    else
+        put(p, lop_name(s->op));
+    put(p, " ");
     if (s->n_in < need) {   /* malformed: show what there is */
         put_values(p, s->in, s->n_in);
         return;
@@ -294,20 +299,6 @@ static void put_access(struct printer *p, const struct lstmt *s)
         suffix_u64(p, " align ", s->align);
     put(p, s->flags & L_FLAG_NONTEMPORAL ? " nontemporal" : "");
     put(p, s->flags & L_FLAG_INVARIANT ? " invariant" : "");
-}
-
-static void form_load(struct printer *p, const struct lstmt *s)
-{
-    op_and_type(p, s);
-    put(p, " ");
-    put_access(p, s);
-}
-
-static void form_store(struct printer *p, const struct lstmt *s)
-{
-    put(p, lop_name(s->op));
-    put(p, " ");
-    put_access(p, s);
 }
 
 static void form_local(struct printer *p, const struct lstmt *s)
@@ -403,12 +394,9 @@ static void form_call(struct printer *p, const struct lstmt *s)
     put(p, s->flags & L_FLAG_MAYFAIL ? " mayfail" : "");
 }
 
-static void (*const print_form[LFORM_COUNT])(struct printer *, const struct lstmt *) = {
-    [LFORM_CONST] = form_const, [LFORM_PLAIN] = form_plain,     [LFORM_CONVERT] = form_convert,
-    [LFORM_LANE] = form_lane,   [LFORM_SHUFFLE] = form_shuffle, [LFORM_HREDUCE] = form_hreduce,
-    [LFORM_LOAD] = form_load,   [LFORM_STORE] = form_store,     [LFORM_LOCAL] = form_local,
-    [LFORM_FOR] = form_for,     [LFORM_IF] = form_if,           [LFORM_CHECK] = form_check,
-    [LFORM_CALL] = form_call,   [LFORM_GLOBAL] = form_global,   [LFORM_APPLY] = form_apply,
+static void (*const print_form[L_COUNT])(struct printer *, const struct lstmt *) = {
+#define LOP(id, name, least, most, results, class, form, ...) [L_##id] = form,
+#include "ir/loop/loop.def"
 };
 
 static void print_block(struct printer *p, lblock b)
@@ -428,7 +416,7 @@ static void print_block(struct printer *p, lblock b)
             put(p, " = ");
         }
         if (s->op < L_COUNT)
-            print_form[lop_table[s->op].form](p, s);
+            print_form[s->op](p, s);
         else
             put(p, lop_name(s->op));
         put(p, "\n");

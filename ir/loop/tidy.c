@@ -30,20 +30,7 @@ struct tidy {
 /* Nothing but operands decides the results, and nothing else can tell whether it ran. */
 static bool is_pure(const struct lstmt *s)
 {
-    switch (lop_table[s->op].rule) {
-    case LRULE_LOAD:
-    case LRULE_STORE:
-    case LRULE_LOCAL:
-    case LRULE_PREFETCH:
-    case LRULE_FOR:
-    case LRULE_PARALLEL:
-    case LRULE_IF:
-    case LRULE_YIELD:
-    case LRULE_CHECK:
-    case LRULE_CALL:
-    case LRULE_LAUNCH: return false;
-    default: return s->n_out == 1;
-    }
+    return lop_table[s->op].class <= LCLASS_PLACE && s->n_out == 1;
 }
 
 /* ---- equal statements -------------------------------------------------------------------------------------------- */
@@ -137,7 +124,7 @@ static void merge_block(struct tidy *t, lblock b, uint32_t depth)
 
 static bool has_effect(const struct tidy *t, const struct lstmt *s, uint32_t depth)
 {
-    if (is_pure(s) || lop_table[s->op].rule == LRULE_LOAD || s->op == L_LOCAL || s->op == L_YIELD)
+    if (is_pure(s) || lop_table[s->op].class == LCLASS_LOAD || s->op == L_LOCAL || s->op == L_YIELD)
         return false;
     if (s->op != L_FOR && s->op != L_IF)
         return true;

@@ -452,17 +452,9 @@ static void rule_launch(struct verifier *v, const struct lstmt *s)
            "launches stand in programs and entries and end with an index");
 }
 
-static rule_fn *const rules[LRULE_COUNT] = {
-    [LRULE_CONST] = rule_const,     [LRULE_SAME] = rule_same,       [LRULE_COMPARE] = rule_compare,
-    [LRULE_MATDOT] = rule_matdot,   [LRULE_DOT] = rule_dot,         [LRULE_SELECT] = rule_select,
-    [LRULE_CONVERT] = rule_convert, [LRULE_BITCAST] = rule_bitcast, [LRULE_SPLAT] = rule_splat,
-    [LRULE_EXTRACT] = rule_extract, [LRULE_INSERT] = rule_insert,   [LRULE_SHUFFLE] = rule_shuffle,
-    [LRULE_HREDUCE] = rule_hreduce, [LRULE_LOAD] = rule_load,       [LRULE_STORE] = rule_store,
-    [LRULE_LOCAL] = rule_local,     [LRULE_OFFSET] = rule_offset,   [LRULE_PREFETCH] = rule_prefetch,
-    [LRULE_ADDRESS] = rule_address, [LRULE_FOR] = rule_for,         [LRULE_PARALLEL] = rule_parallel,
-    [LRULE_IF] = rule_if,           [LRULE_YIELD] = rule_yield,     [LRULE_CHECK] = rule_check,
-    [LRULE_CALL] = rule_call,       [LRULE_LAUNCH] = rule_launch,   [LRULE_SHARED] = rule_shared,
-    [LRULE_MATMUL] = rule_matmul,   [LRULE_GLOBAL] = rule_global,   [LRULE_APPLY] = rule_apply,
+static rule_fn *const rules[L_COUNT] = {
+#define LOP(id, name, least, most, results, class, form, rule, ...) [L_##id] = rule,
+#include "ir/loop/loop.def"
 };
 
 static bool counts_fit(const struct lstmt *s)
@@ -478,17 +470,16 @@ static void check_stmt(struct verifier *v, const struct lstmt *s)
         broken(v, s, 1, "number of operands or results");
         return;
     }
-    enum lform form = lop_table[s->op].form;
-    if (form != LFORM_FOR && form != LFORM_IF && (s->block[0].i || s->block[1].i))
+    if (!lop_has_blocks(s->op) && (s->block[0].i || s->block[1].i))
         broken(v, s, 3, "a block on a statement that takes none");
     bool ok = operands_visible(v, s);
     for (uint32_t i = 0; i < s->n_out; i++)
         ok = ok && s->out[i].i && s->out[i].i < v->f->types.n;
     if (!ok)
         return;
-    expect(v, s, v->f->role != LROLE_VALUE || lop_table[s->op].rule < LRULE_LOAD || s->op == L_YIELD, 21,
+    expect(v, s, v->f->role != LROLE_VALUE || lop_table[s->op].class == LCLASS_VALUE || s->op == L_YIELD, 21,
            "a statement that no part has");
-    rules[lop_table[s->op].rule](v, s);
+    rules[s->op](v, s);
     for (uint32_t i = 0; i < s->n_out; i++)
         define(v, s, s->out[i]);
 }

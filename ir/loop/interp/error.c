@@ -339,13 +339,11 @@ static void error_moved(struct interp *in, const struct lstmt *s, struct slot *r
 void loop_error(struct interp *in, const struct lstmt *s)
 {
     typedef void error_fn(struct interp *, const struct lstmt *, struct slot *);
-    static error_fn *const fns[LRULE_COUNT] = {
-        [LRULE_CONST] = error_const,     [LRULE_COMPARE] = error_compare, [LRULE_SELECT] = error_select,
-        [LRULE_SAME] = error_same,       [LRULE_DOT] = error_dot,         [LRULE_MATDOT] = error_dot,
-        [LRULE_CONVERT] = error_convert, [LRULE_HREDUCE] = error_reduce,  [LRULE_BITCAST] = error_bits,
-        [LRULE_SPLAT] = error_moved,     [LRULE_EXTRACT] = error_moved,   [LRULE_INSERT] = error_moved,
-        [LRULE_SHUFFLE] = error_moved};
-    error_fn *const fn = fns[lop_table[s->op].rule];
+    static error_fn *const errors[L_COUNT] = {
+#define LOP(id, name, least, most, results, class, form, rule, exec, error, ...) [L_##id] = error,
+#include "ir/loop/loop.def"
+    };
+    error_fn *const fn = errors[s->op];
     struct slot *r = slot_out(in, s);
     if (!fn || r->lanes == 0) /* it moves values from where they have their bounds */
         return;

@@ -268,17 +268,9 @@ static void exec_apply(struct interp *in, const struct lstmt *s)
     interp_broken(in, s, "only code of the field has parts, and it is not interpreted");
 }
 
-static exec_fn *const exec[LRULE_COUNT] = {
-    [LRULE_CONST] = exec_const,     [LRULE_SAME] = exec_same,       [LRULE_COMPARE] = exec_compare,
-    [LRULE_MATDOT] = exec_matdot,   [LRULE_DOT] = exec_dot,         [LRULE_SELECT] = exec_select,
-    [LRULE_CONVERT] = exec_convert, [LRULE_BITCAST] = exec_bitcast, [LRULE_SPLAT] = exec_splat,
-    [LRULE_EXTRACT] = exec_extract, [LRULE_INSERT] = exec_insert,   [LRULE_SHUFFLE] = exec_shuffle,
-    [LRULE_HREDUCE] = exec_hreduce, [LRULE_LOAD] = exec_load,       [LRULE_STORE] = exec_store,
-    [LRULE_LOCAL] = exec_local,     [LRULE_OFFSET] = exec_offset,   [LRULE_PREFETCH] = exec_control,
-    [LRULE_ADDRESS] = exec_address, [LRULE_FOR] = exec_for,         [LRULE_PARALLEL] = exec_parallel,
-    [LRULE_IF] = exec_if,           [LRULE_YIELD] = exec_control,   [LRULE_CHECK] = exec_check,
-    [LRULE_CALL] = exec_call,       [LRULE_LAUNCH] = exec_launch,   [LRULE_SHARED] = exec_shared,
-    [LRULE_MATMUL] = exec_matmul,   [LRULE_APPLY] = exec_apply,
+static exec_fn *const execs[L_COUNT] = {
+#define LOP(id, name, least, most, results, class, form, rule, exec, ...) [L_##id] = exec,
+#include "ir/loop/loop.def"
 };
 
 enum { STATEMENT = 4 }; /* work of one besides its lanes */
@@ -294,7 +286,7 @@ static void exec_block(struct interp *in, lblock b)
             in->result.code = LINTERP_ENDED;
             return;
         }
-        exec[lop_table[s->op].rule](in, s);
+        execs[s->op](in, s);
         if (in->host->read_error && s->n_out == 1 && !in->stopped)
             loop_error(in, s);
     }
