@@ -393,11 +393,7 @@ struct file {
     char name[48];
 };
 
-static int by_use(const void *a, const void *b)
-{
-    const struct file *x = a, *y = b;
-    return (x->used > y->used) - (x->used < y->used);
-}
+ASCENDING(by_use, struct file, used);
 
 /* Only files that are called as ours are: a folder that was given by mistake loses nothing. */
 static bool is_ours(const char *name)

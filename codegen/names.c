@@ -7,10 +7,7 @@
 
 enum { NODE_BYTES_MAX = 48, NODES_MAX = 3 };
 
-static int by_symbol(const void *a, const void *b)
-{
-    return strcmp(((const struct function_name *)a)->symbol, ((const struct function_name *)b)->symbol);
-}
+ASCENDING_TEXTS(by_symbol, struct function_name, symbol);
 
 static void put_name(struct strbuf *out, const mcc_node *node)
 {

@@ -23,11 +23,6 @@ struct packing {
     struct strbuf out;
 };
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static bool is_own(const struct map_node *node, const mcc_node *row, uint32_t n)
 {
     return !node->source || node->source >= n || strcmp(node->name, row[node->source].name) != 0 ||

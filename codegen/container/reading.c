@@ -56,11 +56,7 @@ bool reading_data(struct file_reading *f)
     return true;
 }
 
-static int by_address(const void *a, const void *b)
-{
-    uint64_t x = ((const struct file_function *)a)->address, y = ((const struct file_function *)b)->address;
-    return (x > y) - (x < y);
-}
+ASCENDING(by_address, struct file_function, address);
 
 void reading_function_sizes(struct file_reading *f)
 {

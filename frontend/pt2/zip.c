@@ -144,16 +144,9 @@ static bool central_read(struct zip *z, const uint8_t **p, const uint8_t *end, s
     return true;
 }
 
-static int by_header(const void *a, const void *b)
-{
-    const struct zip_record *x = a, *y = b;
-    return (x->header > y->header) - (x->header < y->header);
-}
+ASCENDING(by_header, struct zip_record, header);
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct zip_record *)a)->name, ((const struct zip_record *)b)->name);
-}
+ASCENDING_TEXTS(by_name, struct zip_record, name);
 
 /* No byte belongs to two records, so that records can be moved, and a small file cannot pretend to be a large one. */
 static bool records_apart(struct zip *z, const struct directory *d)

@@ -385,6 +385,11 @@ src_id source_add(struct context *ctx, struct source source)
     return (src_id){ctx->sources.n - 1};
 }
 
+int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 const struct source *source_get(const struct context *ctx, src_id src)
 {
     return &ctx->sources.data[src.i < ctx->sources.n ? src.i : 0];

@@ -17,6 +17,20 @@
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 /* Expands to two arguments: an array of the values, and their number. The array lives as long as the block. */
 #define ARRAY(type, ...) (const type[]){__VA_ARGS__}, (sizeof((const type[]){__VA_ARGS__}) / sizeof(type))
+/* Defines the order `by` of rows for qsort and bsearch: by a number or a text in them; of numbers, by themselves. */
+typedef int order_fn(const void *, const void *);
+#define ORDER(by, type, order)                                 \
+    static int by(const void *a, const void *b)                \
+    {                                                          \
+        const type *x = (const type *)a, *y = (const type *)b; \
+        return order;                                          \
+    }                                                          \
+    static order_fn by
+#define ASCENDING(by, type, member) ORDER(by, type, (x->member > y->member) - (x->member < y->member))
+#define DESCENDING(by, type, member) ORDER(by, type, (x->member < y->member) - (x->member > y->member))
+#define ASCENDING_NUMBERS(by, type) ORDER(by, type, (*x > *y) - (*x < *y))
+#define ASCENDING_TEXTS(by, type, member) ORDER(by, type, strcmp(x->member, y->member))
+order_fn by_text; /* of const char * */
 /* The caller must check the result. */
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))

@@ -233,11 +233,7 @@ struct list {
     bool full;
 };
 
-static int id_order(const void *a, const void *b)
-{
-    uint32_t i = ((const expr_id *)a)->i, j = ((const expr_id *)b)->i;
-    return (i > j) - (i < j);
-}
+ASCENDING(id_order, expr_id, i);
 
 /* The operands of a left-leaning chain of one kind. */
 static void list_add(struct list *l, const struct exprs *x, enum expr_kind kind, expr_id e)

@@ -97,11 +97,7 @@ void poly_add(struct poly *p, expr_id e, int64_t coef)
     }
 }
 
-static int term_order(const void *a, const void *b)
-{
-    uint32_t i = ((const struct term *)a)->e.i, j = ((const struct term *)b)->e.i;
-    return (i > j) - (i < j);
-}
+ASCENDING(term_order, struct term, e.i);
 
 void poly_merge(struct poly *p)
 {

@@ -218,11 +218,6 @@ bool declared_settle(struct legalizer *lg, const struct port *p, value_id v, con
     return true;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 /* Hosts save and restore states by their names. */
 static void states_named(struct context *ctx, const struct graph *g)
 {

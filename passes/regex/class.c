@@ -43,11 +43,7 @@ void ranges_add(struct arena *arena, struct ranges *set, uint32_t lo, uint32_t h
             add(arena, set, pairs[i].other, pairs[i].other);
 }
 
-static int by_lo(const void *a, const void *b)
-{
-    const struct range *x = a, *y = b;
-    return (x->lo > y->lo) - (x->lo < y->lo);
-}
+ASCENDING(by_lo, struct range, lo);
 
 void ranges_tidy(struct ranges *set)
 {

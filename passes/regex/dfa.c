@@ -138,11 +138,7 @@ static void close_over(struct maker *m, struct state from, enum side after)
     }
 }
 
-static int by_number(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
+ASCENDING_NUMBERS(by_number, uint32_t);
 
 /* m->next: where a byte of the class leads from the closure. */
 static void step(struct maker *m, uint32_t class)

@@ -67,11 +67,7 @@ static bool spend(struct reader *r, uint64_t bytes)
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
 
-static int by_address(const void *a, const void *b)
-{
-    uint64_t x = ((const struct file_pointer *)a)->at, y = ((const struct file_pointer *)b)->at;
-    return (x > y) - (x < y);
-}
+ASCENDING(by_address, struct file_pointer, at);
 
 static bool sort_tables(struct reader *r)
 {

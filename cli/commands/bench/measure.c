@@ -38,23 +38,11 @@ static void on_launch(void *user, uint32_t node, uint32_t kernel, int64_t count,
         p->launched[kernel] = true;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
+ASCENDING_NUMBERS(by_number, double);
 
-static int by_time(const void *a, const void *b)
-{
-    double x = ((const struct kernel_time *)a)->ns, y = ((const struct kernel_time *)b)->ns;
-    return (x < y) - (x > y);
-}
+DESCENDING(by_time, struct kernel_time, ns);
 
-static int by_sample(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
+ASCENDING_NUMBERS(by_sample, float);
 
 static void profile_open(struct session *s, struct profile *p, uint32_t runs)
 {

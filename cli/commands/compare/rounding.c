@@ -75,10 +75,7 @@ struct rounding {
     } *rows;
 };
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
+ASCENDING_TEXTS(by_name, struct named, name);
 
 static void names_collect(struct rounding *r)
 {
@@ -166,11 +163,7 @@ static int by_error(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static int by_order(const void *a, const void *b)
-{
-    uint32_t x = ((const struct row *)a)->order, y = ((const struct row *)b)->order;
-    return (x > y) - (x < y);
-}
+ASCENDING(by_order, struct row, order);
 
 /* Rows of the kernels with a reference, the ones furthest off first; their number. */
 static uint32_t rows_collect(struct rounding *r)

@@ -35,11 +35,7 @@ static void on_launch(void *user, uint32_t node, uint32_t kernel, int64_t count,
         l->n++;
 }
 
-static int by_kernel(const void *a, const void *b)
-{
-    const struct launch *x = a, *y = b;
-    return (x->kernel > y->kernel) - (x->kernel < y->kernel);
-}
+ASCENDING(by_kernel, struct launch, kernel);
 
 static int by_loss(const void *a, const void *b)
 {

@@ -80,11 +80,6 @@ static bool read_sample(struct session *s, uint32_t index, const char *path, str
     return true;
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 struct folder {
     struct arena *arena;
     DIR *dir;

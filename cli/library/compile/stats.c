@@ -14,20 +14,19 @@ struct row {
     uint32_t count;
 };
 
-static int row_compare(const void *pa, const void *pb)
-{
-    const struct row *a = pa, *b = pb;
-    if (a->count != b->count)
-        return a->count < b->count ? 1 : -1;
-    int by_name = strcmp(a->name, b->name);
-    return by_name ? by_name : strcmp(a->domain, b->domain);
-}
-
 static int row_by_name(const void *pa, const void *pb)
 {
     const struct row *a = pa, *b = pb;
     int by_name = strcmp(a->name, b->name);
     return by_name ? by_name : strcmp(a->domain, b->domain);
+}
+
+static int row_compare(const void *pa, const void *pb)
+{
+    const struct row *a = pa, *b = pb;
+    if (a->count != b->count)
+        return a->count < b->count ? 1 : -1;
+    return row_by_name(pa, pb);
 }
 
 /* Sorts rows of one node each and merges equal ones; returns how many are left. */

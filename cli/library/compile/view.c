@@ -41,10 +41,7 @@ static void hide_constants(struct network_view *d, region_id r)
     }
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
+ASCENDING_TEXTS(by_name, struct named, name);
 
 /* The legal graph keeps the names of the file's values and knows their shapes. */
 static void name_values(struct network_view *d, struct arena *arena)

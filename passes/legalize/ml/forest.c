@@ -82,11 +82,7 @@ static void node_set(struct forest *f, int64_t i, int64_t mode, double limit, in
     f->missing[i] = missing && !differs; /* a NaN differs from every number as it is */
 }
 
-static int number_compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
+ASCENDING_NUMBERS(number_compare, double);
 
 /* Is the feature one of n sorted numbers? A search by halves from node i down, *spare on for the other nodes. */
 static void member_search(struct forest *f, int64_t i, int64_t *spare, const double *numbers, int64_t n)
