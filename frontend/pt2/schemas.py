@@ -100,7 +100,7 @@ def main():
     head = "/* Arguments of PyTorch's operators; written by schemas.py, which says what the columns are. */\n"
     lines = []
     for (domain, alias, listed), ops in rows.items():
-        for names in textwrap.wrap(" ".join(sorted(ops)), 80, break_long_words=False, break_on_hyphens=False):
+        for names in textwrap.wrap(" ".join(sorted(ops)), 240, break_long_words=False, break_on_hyphens=False):
             lines.append(f'SCHEMA("{domain}", "{names}", "{alias}", "{listed}")')
     body = "\n".join(sorted(lines))
     (ROOT / "frontend/pt2/schemas.def").write_text(head + body + "\n#undef SCHEMA\n")
