@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "ir/build/lattice.h"
-#include "ir/graph/view_map.h"
 
 /* Above this, a tensor of known elements stays computed rather than becoming a constant or from_exprs. */
 enum { FOLD_ELEMS = 64 };

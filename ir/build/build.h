@@ -11,6 +11,7 @@
 #define MCC_IR_BUILD_H
 
 #include "ir/eval/constants.h"
+#include "ir/graph/view_map.h"
 
 struct builder {
     struct graph *g;

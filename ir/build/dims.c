@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "ir/build/lattice.h"
-#include "ir/graph/view_map.h"
 
 struct dims b_dims(struct builder *b, value_id v)
 {

@@ -142,11 +142,14 @@ static value_id above(struct builder *b, value_id x, double limit, value_id y)
 
 FORMULA(leaky_relu, above(b, x, 0, b_binary_f64(b, OP_MUL, x, aten_float(r, "negative_slope", 0.01))));
 
+/* param: 1 selu, whose constants are no arguments */
 bool rule_aten_elu(struct rule *r)
 {
     struct builder *b = r->b;
     value_id x = self_in(r);
-    double alpha = aten_float(r, "alpha", 1), scale = aten_float(r, "scale", 1), in = aten_float(r, "input_scale", 1);
+    double alpha = aten_float(r, "alpha", r->param ? 1.6732632423543772848170429916717 : 1);
+    double scale = aten_float(r, "scale", r->param ? 1.0507009873554804934193349852946 : 1);
+    double in = aten_float(r, "input_scale", 1);
     value_id low = b_binary_f64(b, OP_MUL, b_unary(b, OP_EXPM1, v_affine(b, x, in, 0)), alpha * scale);
     return aten_result(r, b_select(b, b_binary(b, OP_LE, x, number(b, x, 0)), low, v_affine(b, x, scale, 0)));
 }
@@ -158,15 +161,6 @@ bool rule_aten_celu(struct rule *r)
     double alpha = aten_float(r, "alpha", 1);
     return aten_result(
         r, above(b, x, 0, b_binary_f64(b, OP_MUL, b_unary(b, OP_EXPM1, b_binary_f64(b, OP_DIV, x, alpha)), alpha)));
-}
-
-bool rule_aten_selu(struct rule *r)
-{
-    struct builder *b = r->b;
-    const double alpha = 1.6732632423543772848170429916717, scale = 1.0507009873554804934193349852946;
-    value_id x = self_in(r);
-    value_id low = b_binary_f64(b, OP_MUL, b_unary(b, OP_EXPM1, x), alpha * scale);
-    return aten_result(r, b_select(b, b_binary(b, OP_LE, x, number(b, x, 0)), low, v_affine(b, x, scale, 0)));
 }
 
 bool rule_aten_gelu(struct rule *r)

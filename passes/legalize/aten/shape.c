@@ -1,5 +1,4 @@
 /* Views: the elements stay, and the shape changes. Joining and splitting; parts written back into wholes. */
-#include "ir/graph/view_map.h"
 #include "passes/legalize/aten.h"
 
 #include <string.h>

@@ -56,9 +56,7 @@ bool rule_aten_max_pool(struct rule *r)
     if (!aten_as(r, rule_max_pool, 12, 0, &x, 1, attrs, 5))
         return false;
     if (rule_wants(r, 1)) {
-        expr_id plane = ex_const(b->x, 1);
-        for (uint32_t i = 0; i < n; i++)
-            plane = ex_mul(b->x, plane, b_dim(b, x, 2 + (int32_t)i));
+        expr_id plane = dims_product(b->x, b_dims(b, x).d + 2, r->param);
         rule_out(r, 1, b_binary(b, OP_MOD, r->out[1].v, v_expr(b, ELEM_I64, plane)));
     }
     unbatch(r, single);

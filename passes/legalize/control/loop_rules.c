@@ -173,24 +173,32 @@ static bool scan_finish(struct rule *r, const struct loop_lowering *l)
     return true;
 }
 
+/* The first operand of them is number `first`. */
+static bool scan_begin(struct rule *r, uint32_t first, struct loop_lowering *l)
+{
+    int64_t n = rule_int(r, "num_scan_inputs", 0);
+    if (n < 1 || n + first > r->n_in)
+        return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n, r->n_in);
+    *l = (struct loop_lowering){.body = scan_body,
+                                .region = rule_region(r, "body"),
+                                .n_inputs = (uint32_t)n,
+                                .n_carried = r->n_in - first - (uint32_t)n};
+    if (!l->region.i || region_n_results(r, l->region) < l->n_carried)
+        return rule_bad(r, "no body, or it has too few outputs");
+    l->n_scan = region_n_results(r, l->region) - l->n_carried;
+    l->carried = NEW_ARRAY(&r->b->g->arena, struct lowered, l->n_carried + 1);
+    l->scan = NEW_ARRAY(&r->b->g->arena, struct lowered, l->n_scan + 1);
+    return true;
+}
+
 bool rule_scan(struct rule *r)
 {
-    struct builder *b = r->b;
-    int64_t n_inputs = rule_int(r, "num_scan_inputs", 0);
-    if (n_inputs < 1 || n_inputs > r->n_in)
-        return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
-    struct loop_lowering l = {.body = scan_body,
-                              .finish = scan_finish,
-                              .region = rule_region(r, "body"),
-                              .n_inputs = (uint32_t)n_inputs,
-                              .n_carried = r->n_in - (uint32_t)n_inputs};
-    if (!l.region.i || region_n_results(r, l.region) < l.n_carried)
-        return rule_bad(r, "no body, or it has too few outputs");
-    l.n_scan = region_n_results(r, l.region) - l.n_carried;
+    struct loop_lowering l;
+    if (!scan_begin(r, 0, &l))
+        return false;
     if (r->n_out > l.n_carried + l.n_scan)
         return rule_bad(r, "the body has too few outputs");
-    l.carried = NEW_ARRAY(&b->g->arena, struct lowered, l.n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lowered, l.n_scan + 1);
+    l.finish = scan_finish;
     for (uint32_t i = 0; i < l.n_carried; i++)
         l.carried[i] = r->arg[i];
     return scan_read(r, &l, 0, "scan_input_directions") && loop_run(r, &l);
@@ -200,21 +208,13 @@ bool rule_scan(struct rule *r)
 bool rule_scan_old(struct rule *r)
 {
     struct builder *b = r->b;
-    int64_t n_inputs = rule_int(r, "num_scan_inputs", 0), batches;
+    struct loop_lowering l;
+    int64_t batches;
     if (rule_has(r, 0))
         return rule_refuse(r, "version 8 is given sequence_lens");
-    if (n_inputs < 1 || n_inputs >= r->n_in)
-        return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n_inputs, r->n_in);
-    struct loop_lowering l = {.body = scan_body,
-                              .region = rule_region(r, "body"),
-                              .n_inputs = (uint32_t)n_inputs,
-                              .n_carried = r->n_in - 1 - (uint32_t)n_inputs};
-    if (!l.region.i || region_n_results(r, l.region) < l.n_carried)
-        return rule_bad(r, "no body, or it has too few outputs");
-    l.n_scan = region_n_results(r, l.region) - l.n_carried;
+    if (!scan_begin(r, 1, &l))
+        return false;
     uint32_t n_out = l.n_carried + l.n_scan;
-    l.carried = NEW_ARRAY(&b->g->arena, struct lowered, l.n_carried + 1);
-    l.scan = NEW_ARRAY(&b->g->arena, struct lowered, l.n_scan + 1);
     value_id first = rule_in(r, 1);
     if (!first.i || !ex_is_const(b->x, b_dim(b, first, 0), &batches) || batches < 1 ||
         batches > legalize_unroll_limit(r) || r->n_out > n_out)

@@ -297,16 +297,21 @@ static value_id rotary_cache(struct rule *r, uint32_t i)
     return v_widen(b, b_unsqueeze(b, cache, 1));
 }
 
+value_id every_second(struct builder *b, value_id x, int64_t first, expr_id n)
+{
+    static const int64_t steps[] = {1, 1, 1, 2};
+    const struct dims d = b_dims(b, x);
+    if (!d.d)
+        return (value_id){0};
+    expr_id zero = ex_const(b->x, 0), starts[4] = {zero, zero, zero, ex_const(b->x, first)},
+            sizes[4] = {d.d[0], d.d[1], d.d[2], n};
+    return b_slice(b, x, starts, sizes, steps);
+}
+
 /* Every second element from `first` on, or one half. */
 static value_id rotary_half(struct builder *b, value_id x, int first, bool interleaved, expr_id half)
 {
-    const struct dims d = b_dims(b, x);
-    if (!d.d || !interleaved)
-        return d.d ? b_slice_axis(b, x, 3, ex_mulc(b->x, half, first), half) : x;
-    expr_id zero = ex_const(b->x, 0), starts[4] = {zero, zero, zero, ex_const(b->x, first)},
-            sizes[4] = {d.d[0], d.d[1], d.d[2], half};
-    static const int64_t steps[] = {1, 1, 1, 2};
-    return b_slice(b, x, starts, sizes, steps);
+    return interleaved ? every_second(b, x, first, half) : b_slice_axis(b, x, 3, ex_mulc(b->x, half, first), half);
 }
 
 value_id heads_turned(struct builder *b, value_id x, value_id cosines, value_id sines, bool interleaved, expr_id turned)

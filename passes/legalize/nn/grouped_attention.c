@@ -128,18 +128,6 @@ static value_id cache_scale(struct rule *r, const struct grouped *a, uint32_t i)
     return b_reshape(b, rule_in(r, operand), dims, 4);
 }
 
-/* Every second element of the last axis, from `first` on. */
-static value_id every_second(struct builder *b, value_id x, int64_t first, expr_id n)
-{
-    static const int64_t steps[] = {1, 1, 1, 2};
-    const struct dims d = b_dims(b, x);
-    if (!d.d)
-        return (value_id){0};
-    expr_id zero = ex_const(b->x, 0), starts[4] = {zero, zero, zero, ex_const(b->x, first)},
-            sizes[4] = {d.d[0], d.d[1], d.d[2], n};
-    return b_slice(b, x, starts, sizes, steps);
-}
-
 /* New rows as the cache holds them, of element type e. */
 static value_id packed(struct builder *b, const struct grouped *a, value_id x, value_id scale, enum elem e)
 {

@@ -146,11 +146,9 @@ static value_id max_window(struct rule *r, value_id x, const struct pool *p)
 static value_id pool_positions(struct builder *b, value_id x, value_id at, bool column_major)
 {
     const struct dims d = b_dims(b, x), dy = b_dims(b, at);
-    expr_id plane = ex_const(b->x, 1), before = ex_const(b->x, 1);
     if (!d.d || !dy.d)
         return (value_id){0};
-    for (int32_t i = 2; i < d.rank; i++)
-        plane = ex_mul(b->x, plane, d.d[i]);
+    expr_id plane = dims_product(b->x, d.d + 2, d.rank - 2), before = ex_const(b->x, 1);
     value_id n = v_iota(b, ELEM_I64, dy.d, d.rank, 0), c = v_iota(b, ELEM_I64, dy.d, d.rank, 1);
     value_id channel = b_binary(b, OP_ADD, b_binary(b, OP_MUL, n, v_expr(b, ELEM_I64, d.d[1])), c);
     value_id base = b_binary(b, OP_MUL, channel, v_expr(b, ELEM_I64, plane));
@@ -268,34 +266,29 @@ static value_id pool_counts(struct rule *r, value_id x, enum elem e, const struc
     return pool_window(b, OP_WINDOW, b_splat_f64(b, e, 1, dims, d.rank), &counted, "sum");
 }
 
-bool rule_average_pool(struct rule *r)
+static value_id pool_averages(struct rule *r, value_id x)
 {
     struct builder *b = r->b;
-    value_id in = rule_in(r, 0), x = v_widen(b, in);
     struct pool p;
     double all;
     if (!x.i || !pool_read(r, x, &p))
-        return false;
+        return (value_id){0};
     value_id sum = pool_window(b, OP_WINDOW, x, &p, "sum");
     value_id n = pool_counts(r, x, v_elem(b, x), &p, rule_int(r, "count_include_pad", 0) != 0, &all);
-    value_id y = n.i ? b_binary(b, OP_DIV, sum, n) : b_binary_f64(b, OP_DIV, sum, all);
-    return rule_result(r, b_convert(b, y, v_elem(b, in)));
+    return n.i ? b_binary(b, OP_DIV, sum, n) : b_binary_f64(b, OP_DIV, sum, all);
+}
+
+bool rule_average_pool(struct rule *r)
+{
+    value_id x = rule_in(r, 0);
+    return rule_result(r, b_convert(r->b, pool_averages(r, v_widen(r->b, x)), v_elem(r->b, x)));
 }
 
 /* com.microsoft: operands x, scale, zero, result's scale and zero; the average of the dequantized x. */
 bool rule_qlinear_average_pool(struct rule *r)
 {
-    struct pool p;
-    double all;
-    value_id x = rule_dequantized(r, 0);
     bool last = rule_int(r, "channels_last", 0) != 0;
-    if (last)
-        x = v_channels_first(r->b, x);
-    if (!x.i || !pool_read(r, x, &p))
-        return false;
-    value_id sum = pool_window(r->b, OP_WINDOW, x, &p, "sum");
-    value_id n = pool_counts(r, x, ELEM_F32, &p, rule_int(r, "count_include_pad", 0) != 0, &all);
-    value_id y = n.i ? b_binary(r->b, OP_DIV, sum, n) : b_binary_f64(r->b, OP_DIV, sum, all);
+    value_id x = rule_dequantized(r, 0), y = pool_averages(r, last ? v_channels_first(r->b, x) : x);
     if (last)
         y = v_channels_last(r->b, y);
     return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(r->b, rule_in(r, 0))));

@@ -3,7 +3,6 @@
  * A sample is a sum over neighbouring pixels: per spatial dim a list of taps (index, weight), their products over
  * all dims gathered from the flattened image. Indices are clamped, so that gathers need no check.
  */
-#include "ir/graph/view_map.h"
 #include "passes/legalize/nn/window.h"
 
 #include <string.h>
@@ -172,11 +171,7 @@ bool rule_grid_sample(struct rule *r)
     int dims = d.rank - 2;
     if (dims < 1 || dims > MAX_DIMS || dg.rank != d.rank)
         return rule_refuse(r, "the input has rank %d and the grid rank %d", (int)d.rank, (int)dg.rank);
-    expr_id pixels = ex_const(b->x, 1), points = ex_const(b->x, 1);
-    for (int i = 0; i < dims; i++) {
-        pixels = ex_mul(b->x, pixels, d.d[2 + i]);
-        points = ex_mul(b->x, points, dg.d[1 + i]);
-    }
+    expr_id pixels = dims_product(b->x, d.d + 2, dims), points = dims_product(b->x, dg.d + 1, dims);
     expr_id flat_image[3] = {d.d[0], d.d[1], pixels}, flat_grid[3] = {dg.d[0], points, ex_const(b->x, dims)};
     expr_id flat_out[3] = {d.d[0], d.d[1], points}, out[RANK_MAX] = {d.d[0], d.d[1]};
     grid = b_convert(b, b_reshape(b, grid, flat_grid, 3), v_elem(b, x));
@@ -237,12 +232,9 @@ bool rule_affine_grid(struct rule *r)
         return false;
     int dims = (int)n - 2;
     enum elem e = v_elem(b, theta);
-    expr_id one = ex_const(b->x, 1), points = one, space[MAX_DIMS + 1], out[5];
-    for (int i = 0; i < dims; i++) {
-        space[i] = size[2 + i];
-        points = ex_mul(b->x, points, size[2 + i]);
-    }
-    space[dims] = one;
+    expr_id points = dims_product(b->x, size + 2, dims), space[MAX_DIMS + 1], out[5];
+    memcpy(space, size + 2, (size_t)dims * sizeof *space);
+    space[dims] = ex_const(b->x, 1);
     value_id columns[MAX_DIMS + 1];
     for (int i = 0; i < dims; i++) /* x first: the last spatial dim */
         columns[i] = grid_line(b, e, size[1 + dims - i], align, space, dims + 1, dims - 1 - i);
@@ -252,8 +244,7 @@ bool rule_affine_grid(struct rule *r)
     value_id base = b_reshape(b, b_concat(b, columns, (uint32_t)dims + 1, dims), flat, 2);
     value_id y = b_matmul(b, base, b_transpose(b, theta, perm));
     out[0] = b_dim(b, theta, 0);
-    for (int i = 0; i < dims; i++)
-        out[1 + i] = size[2 + i];
+    memcpy(out + 1, size + 2, (size_t)dims * sizeof *out);
     out[1 + dims] = ex_const(b->x, dims);
     return rule_result(r, b_convert(b, b_reshape(b, y, out, dims + 2), v_elem(b, in)));
 }

@@ -452,9 +452,7 @@ static bool experts_read(struct rule *r, struct experts *e)
         (e->third && (l[2].in != width || l[2].out != l[0].out)))
         return rule_bad(r, "layers of %lld to %lld and %lld to %lld for rows of %lld", (long long)l[0].in,
                         (long long)l[0].out, (long long)l[1].in, (long long)l[1].out, (long long)width);
-    expr_id rows[2] = {ex_const(b->x, 1), d.d[d.rank - 1]};
-    for (int32_t i = 0; i + 1 < d.rank; i++)
-        rows[0] = ex_mul(b->x, rows[0], d.d[i]);
+    expr_id rows[2] = {dims_product(b->x, d.d, d.rank - 1), d.d[d.rank - 1]};
     e->x = b_reshape(b, v_widen(b, rule_in(r, 0)), rows, 2);
     return e->x.i != 0;
 }

@@ -275,9 +275,9 @@ static value_id scale_along(struct builder *b, value_id s, int32_t axis, int32_t
 
 /* x, its scale and zero point, w, its own, and those of the result. */
 enum { QLINEAR_OPERANDS = 8 };
-static bool qlinear_operands(struct rule *r, value_id in[QLINEAR_OPERANDS])
+static bool qlinear_operands(struct rule *r, value_id *in, uint32_t n)
 {
-    for (uint32_t i = 0; i < QLINEAR_OPERANDS; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         in[i] = rule_in(r, i);
         if (!in[i].i)
             return false;
@@ -289,7 +289,7 @@ bool rule_qlinear_matmul(struct rule *r)
 {
     struct builder *b = r->b;
     value_id in[QLINEAR_OPERANDS];
-    if (!qlinear_operands(r, in))
+    if (!qlinear_operands(r, in, QLINEAR_OPERANDS))
         return false;
     value_id sum = rule_integer_matmul(r, in[0], in[2], in[3], in[5]);
     int32_t rank = v_rank(b, sum);
@@ -302,7 +302,7 @@ bool rule_qlinear_conv(struct rule *r)
 {
     struct builder *b = r->b;
     value_id in[QLINEAR_OPERANDS];
-    if (!qlinear_operands(r, in))
+    if (!qlinear_operands(r, in, QLINEAR_OPERANDS))
         return false;
     bool last = rule_int(r, "channels_last", 0) != 0; /* com.microsoft */
     value_id sum = integer_conv(r, last ? v_channels_first(b, in[0]) : in[0], in[2], in[3], in[5]);
@@ -362,11 +362,8 @@ bool rule_qgemm(struct rule *r)
     static const int64_t turn[] = {1, 0};
     struct builder *b = r->b;
     value_id in[6];
-    for (uint32_t i = 0; i < 6; i++) {
-        in[i] = rule_in(r, i);
-        if (!in[i].i)
-            return false;
-    }
+    if (!qlinear_operands(r, in, COUNT_OF(in)))
+        return false;
     if (v_rank(b, in[0]) != 2 || v_rank(b, in[3]) != 2)
         return rule_bad(r, "operands of rank %d and %d", (int)v_rank(b, in[0]), (int)v_rank(b, in[3]));
     if (rule_has(r, 7) != rule_has(r, 8))

@@ -4,7 +4,6 @@
  * Target shapes are attributes in old versions, operands in new ones; dynamic elements of operands become value symbols
  * of the shape.
  */
-#include "ir/graph/view_map.h"
 #include "passes/legalize/control.h"
 
 /* ---- Reshape ------------------------------------------------------------------------------------------------ */
