@@ -16,11 +16,6 @@ extern char **environ;
 
 enum { ENVIRONMENT_MAX = 64, END_MS = 5000 };
 
-static double seconds_of(struct timespec t)
-{
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 /* Where LLVM's talk goes; -1 with errno. Without /dev (a bare chroot), memory that the worker takes with it. */
 static int open_nowhere(void)
 {
@@ -88,7 +83,7 @@ double process_used(struct process *p)
     if (!p->pid)
         return p->used;
     bool known = clock_getcpuclockid(p->pid, &clock) == 0 && clock_gettime(clock, &t) == 0;
-    p->used = known ? seconds_of(t) : time_now() - p->began;
+    p->used = known ? (double)t.tv_sec + (double)t.tv_nsec / 1e9 : time_now() - p->began;
     return p->used;
 }
 

@@ -255,11 +255,6 @@ static int state_fits(uint32_t k, const DLTensor *t, mcc_error *error)
     return fits ? MCC_OK : rt_error(error, MCC_E_SHAPE, -1, "run: the state '%s' has another shape now", port->name);
 }
 
-static void state_take(struct state_ctx *s, uint32_t k, const DLTensor *t)
-{
-    memcpy(s->now[k].data, (const char *)t->data + t->byte_offset, (size_t)stateful()->states[k].bytes);
-}
-
 int mcc_rt_state_run(mcc_ctx *ctx, const DLTensor *const *in, DLTensor *const *out, mcc_error *error)
 {
     struct state_ctx *s = (struct state_ctx *)(void *)ctx;
@@ -304,7 +299,8 @@ int mcc_rt_state_run_values(mcc_ctx *ctx, const mcc_value *in, mcc_value *out, m
     for (uint32_t k = 0; !code && k < stateful()->n_state; k++)
         code = state_fits(k, next[k].tensor, error);
     for (uint32_t k = 0; !code && k < stateful()->n_state; k++)
-        state_take(s, k, next[k].tensor);
+        memcpy(s->now[k].data, (const char *)next[k].tensor->data + next[k].tensor->byte_offset,
+               (size_t)stateful()->states[k].bytes);
     for (uint32_t k = code ? 0 : user_out(); made && k < user_out() + stateful()->n_state; k++)
         mcc_rt_value_release(s->inner, &s->out_value[k]);
     for (uint32_t k = 0; k < user_out(); k++)

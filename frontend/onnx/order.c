@@ -69,12 +69,6 @@ static void edges_collect(struct edges *e, uint32_t consumer, const Onnx__NodePr
 
 enum { WHITE, GREY, BLACK };
 
-static bool cycle_report(struct importer *im, const Onnx__NodeProto *node)
-{
-    return error_model(im->ctx, node_source(im, node, 0), "the node needs its own output '%s' (a cycle)",
-                       node->n_output ? node->output[0] : "");
-}
-
 /* Appends root after everything it needs. next[i]: the first edge of i not yet followed. */
 static bool visit(struct edges *e, Onnx__NodeProto *const *nodes, uint32_t root, uint8_t *color, uint32_t *next,
                   uint32_t *stack, uint32_t *order, uint32_t *n_order)
@@ -92,7 +86,9 @@ static bool visit(struct edges *e, Onnx__NodeProto *const *nodes, uint32_t root,
         }
         uint32_t to = e->to.data[next[at]++];
         if (color[to] == GREY)
-            return cycle_report(e->im, nodes[to]);
+            return error_model(e->im->ctx, node_source(e->im, nodes[to], 0),
+                               "the node needs its own output '%s' (a cycle)",
+                               nodes[to]->n_output ? nodes[to]->output[0] : "");
         if (color[to] == WHITE) {
             color[to] = GREY;
             stack[depth++] = to;

@@ -170,11 +170,6 @@ static void operands_set(const struct edit_file_node *n)
     }
 }
 
-static void target_put(struct editing *w, const struct edit_file_node *n)
-{
-    strbuf_printf(w->json, "\"torch.ops.%s.%s\"", n->domain, n->op);
-}
-
 static void nodes_put(void *user, const struct json *old)
 {
     struct editing *w = user;
@@ -192,7 +187,7 @@ static void nodes_put(void *user, const struct json *old)
         for (const struct json *m = json_first(n->json); m; m = m->next) {
             json_key_put(w->json, m->key);
             if (n->pure && strcmp(m->key, "target") == 0)
-                target_put(w, n);
+                strbuf_printf(w->json, "\"torch.ops.%s.%s\"", n->domain, n->op);
             else
                 json_put(w->json, m);
         }

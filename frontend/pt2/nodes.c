@@ -223,11 +223,6 @@ node_id node_results(struct pt2 *p, const struct json *node, src_id src, const c
     return results_bind(p, id, &results, src) ? id : (node_id){0};
 }
 
-static uint32_t value_index(struct pt2 *p, const char *name)
-{
-    return name_lookup(&p->names, name)->value.i;
-}
-
 /* Is x of a list of numbers of the run, or an integer, the size y? Equal texts are equal expressions. */
 static bool sizes_equal(struct pt2 *p, const struct json *x, const struct json *y)
 {
@@ -352,7 +347,8 @@ static bool node_import(struct pt2 *p, const struct json *node)
                            "%s changes the shape of its operand in place: export with run_decompositions()", op);
     for (uint32_t i = 0; n.first && i < results.names.n; i++)
         if (results.names.data[i])
-            value_view(p, value_index(p, results.names.data[i]), n.first, node, written ? ALIAS_SAME : alias);
+            value_view(p, name_lookup(&p->names, results.names.data[i])->value.i, n.first, node,
+                       written ? ALIAS_SAME : alias);
     if (written && alias == ALIAS_NONE && n.first)
         return value_write(p, n.first, graph_node(p->g, id)->out[0], n.src);
     return true;

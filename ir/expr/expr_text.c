@@ -205,11 +205,6 @@ static expr_id parse_symbol(struct parser *s, const char *name)
     return sym.i ? ex_sym(s->x, sym) : (expr_id){0};
 }
 
-static expr_id ternary(struct exprs *x, const expr_id *a)
-{
-    return ex_select(x, a[0], a[1], a[2]);
-}
-
 static expr_id apply(struct exprs *x, const char *name, size_t len, const expr_id *a, uint32_t n)
 {
     static const struct {
@@ -234,7 +229,7 @@ static expr_id apply(struct exprs *x, const char *name, size_t len, const expr_i
     }
     if (n == 1 && len == 3 && strncmp(name, "not", 3) == 0)
         return ex_not(x, a[0]);
-    return n == 3 && len == 6 && strncmp(name, "select", 6) == 0 ? ternary(x, a) : (expr_id){0};
+    return n == 3 && len == 6 && strncmp(name, "select", 6) == 0 ? ex_select(x, a[0], a[1], a[2]) : (expr_id){0};
 }
 
 static expr_id parse_call(struct parser *s, const char *name, size_t len)

@@ -4,15 +4,10 @@
  */
 #include "ir/expr/internal.h"
 
-static uint64_t sym_bit(sym_id s)
-{
-    return (uint64_t)1 << (s.i % 64);
-}
-
 bool ex_uses(const struct exprs *x, expr_id e, sym_id s)
 {
     const struct enode *node = enode(x, e);
-    if (!(node->syms & sym_bit(s)))
+    if (!(node->syms & ((uint64_t)1 << (s.i % 64))))
         return false;
     if (node->kind == EX_SYM)
         return node->sym.i == s.i;

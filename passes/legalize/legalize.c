@@ -152,11 +152,6 @@ static bool size_allowed(struct legalizer *lg, const struct node *node, value_id
                        (long long)bytes, (long long)most);
 }
 
-static bool is_read(const struct legalizer *lg, value_id imported)
-{
-    return graph_value(lg->from, imported)->n_uses > 0;
-}
-
 static void results_write(struct legalizer *lg, const struct node *node, const struct lowered *out)
 {
     for (uint32_t i = 0; i < node->n_out; i++) {
@@ -166,7 +161,8 @@ static void results_write(struct legalizer *lg, const struct node *node, const s
         if (v.kind == LOWERED_NONE || (v.kind == LOWERED_VALUE && !v.v.i))
             v = (struct lowered){.kind = LOWERED_POISON};
         else if (v.kind == LOWERED_VALUE &&
-                 (!size_allowed(lg, node, v.v) || (is_read(lg, node->out[i]) && !declared_result(lg, node, i, v.v))))
+                 (!size_allowed(lg, node, v.v) ||
+                  (graph_value(lg->from, node->out[i])->n_uses > 0 && !declared_result(lg, node, i, v.v))))
             v = (struct lowered){.kind = LOWERED_POISON};
         const char *name = graph_value(lg->from, node->out[i])->name;
         if (v.kind == LOWERED_VALUE && name && !graph_value(lg->to, v.v)->name)

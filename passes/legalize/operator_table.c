@@ -223,8 +223,6 @@ void legalize_report(struct legalizer *lg)
                 custom ? "; an operator of your own can come as a model function (docs/model-functions.md)" : "");
 }
 
-/* ---- the support matrix ------------------------------------------------------------------------------------ */
-
 /* ---- the table for others --------------------------------------------------------------------------------- */
 
 uint32_t legalize_row_count(void)

@@ -19,11 +19,6 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static bool is_letter(uint32_t c)
-{
-    return (c | 32) >= 'a' && (c | 32) <= 'z';
-}
-
 /* Two letters outside ASCII have a letter of ASCII as their other case: the Kelvin sign k, the long s s. */
 enum { KELVIN = 0x212a, LONG_S = 0x17f };
 
@@ -36,7 +31,7 @@ void ranges_add(struct arena *arena, struct ranges *set, uint32_t lo, uint32_t h
     if (!fold)
         return;
     for (uint32_t c = larger(lo, 'A'); c <= smaller(hi, 'z'); c++)
-        if (is_letter(c))
+        if ((c | 32) >= 'a' && (c | 32) <= 'z')
             add(arena, set, c ^ 32, c ^ 32);
     for (size_t i = 0; i < COUNT_OF(pairs); i++)
         if (lo <= pairs[i].letter && pairs[i].letter <= hi)

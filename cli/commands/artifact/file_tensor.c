@@ -255,5 +255,3 @@ void file_tensor_describe(const char *name, const struct file_tensor *b, struct 
         strbuf_printf(out, "%s %.6g", i ? "" : ":", elem_to_f64(b->elem, (const char *)b->data + (size_t)i * step));
     strbuf_printf(out, "%s (least %.6g, greatest %.6g)\n", elements > DESCRIBE_MAX ? " ..." : "", least, greatest);
 }
-
-/* ---- NAME=VALUE texts -------------------------------------------------------------------------------------------- */

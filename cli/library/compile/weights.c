@@ -150,11 +150,6 @@ static bool has_panels(const struct packer *p)
 
 typedef bool put_fn(void *sink, const void *, size_t);
 
-static bool out_of_memory(struct module *m, int64_t bytes)
-{
-    return error_limit(m->ctx, (src_id){0}, "no memory for a constant of %lld bytes", (long long)bytes);
-}
-
 /* Null after a diagnostic. What is in it is of no meaning. */
 static char *room_take(const struct packer *p, struct room *r, size_t size)
 {
@@ -165,7 +160,7 @@ static char *room_take(const struct packer *p, struct room *r, size_t size)
     }
     if (!r->data) {
         r->size = 0;
-        out_of_memory(p->m, (int64_t)size);
+        error_limit(p->m->ctx, (src_id){0}, "no memory for a constant of %lld bytes", (long long)size);
     }
     return r->data;
 }
