@@ -12,32 +12,8 @@ enum { SMALL_PIECE = 4096, SMALL_MAX = 1024 };
 static const struct {
     uint8_t bytes, code, bits;
 } elems[RT_ELEM_COUNT] = {
-    [RT_ELEM_F32] = {4, kDLFloat, 32},
-    [RT_ELEM_F64] = {8, kDLFloat, 64},
-    [RT_ELEM_F16] = {2, kDLFloat, 16},
-    [RT_ELEM_BF16] = {2, kDLBfloat, 16},
-    [RT_ELEM_F8E4M3FN] = {1, kDLFloat8_e4m3fn, 8},
-    [RT_ELEM_F8E4M3FNUZ] = {1, kDLFloat8_e4m3fnuz, 8},
-    [RT_ELEM_F8E5M2] = {1, kDLFloat8_e5m2, 8},
-    [RT_ELEM_F8E5M2FNUZ] = {1, kDLFloat8_e5m2fnuz, 8},
-    [RT_ELEM_F8E8M0] = {1, kDLFloat8_e8m0fnu, 8},
-    [RT_ELEM_F4E2M1] = {1, kDLFloat4_e2m1fn, 4},
-    [RT_ELEM_I8] = {1, kDLInt, 8},
-    [RT_ELEM_I16] = {2, kDLInt, 16},
-    [RT_ELEM_I32] = {4, kDLInt, 32},
-    [RT_ELEM_I64] = {8, kDLInt, 64},
-    [RT_ELEM_I4] = {1, kDLInt, 4},
-    [RT_ELEM_I2] = {1, kDLInt, 2},
-    [RT_ELEM_U8] = {1, kDLUInt, 8},
-    [RT_ELEM_U16] = {2, kDLUInt, 16},
-    [RT_ELEM_U32] = {4, kDLUInt, 32},
-    [RT_ELEM_U64] = {8, kDLUInt, 64},
-    [RT_ELEM_U4] = {1, kDLUInt, 4},
-    [RT_ELEM_U2] = {1, kDLUInt, 2},
-    [RT_ELEM_BOOL] = {1, kDLBool, 8},
-    [RT_ELEM_C64] = {8, kDLComplex, 64},
-    [RT_ELEM_C128] = {16, kDLComplex, 128},
-    [RT_ELEM_STR] = {16, kDLOpaqueHandle, 128},
+#define ELEM(id, name, onnx, bits, bytes, code, class) [RT_ELEM_##id] = {bytes, code, bits ? bits : 128 /* a text */},
+#include "ir/ops/elem.def"
 };
 
 int64_t rt_elem_bytes(int64_t elem)

@@ -3,7 +3,7 @@
  * A negative result of a function marked "fails" means that the run has failed and why is recorded; memory can run out
  * in each of those. Tensors are dense, row-major, at graph width (one byte per sub-byte element).
  *
- * node: index into mcc_api.node, for the error text. elem: RT_ELEM_*, the order of ir/ops/elem.def (a test compares).
+ * node: index into mcc_api.node, for the error text. elem: RT_ELEM_*, a row of ir/ops/elem.def.
  * Only programs call them, one at a time: memory is the run's, and not shared out between threads.
  * An axis is described by three extents: outer (product of the dims before it), n, inner (product of those after).
  */
@@ -14,32 +14,8 @@
 
 enum {
     RT_ELEM_NONE,
-    RT_ELEM_F32,
-    RT_ELEM_F64,
-    RT_ELEM_F16,
-    RT_ELEM_BF16,
-    RT_ELEM_F8E4M3FN,
-    RT_ELEM_F8E4M3FNUZ,
-    RT_ELEM_F8E5M2,
-    RT_ELEM_F8E5M2FNUZ,
-    RT_ELEM_F8E8M0,
-    RT_ELEM_F4E2M1,
-    RT_ELEM_I8,
-    RT_ELEM_I16,
-    RT_ELEM_I32,
-    RT_ELEM_I64,
-    RT_ELEM_I4,
-    RT_ELEM_I2,
-    RT_ELEM_U8,
-    RT_ELEM_U16,
-    RT_ELEM_U32,
-    RT_ELEM_U64,
-    RT_ELEM_U4,
-    RT_ELEM_U2,
-    RT_ELEM_BOOL,
-    RT_ELEM_C64,
-    RT_ELEM_C128,
-    RT_ELEM_STR,
+#define ELEM(id, ...) RT_ELEM_##id,
+#include "ir/ops/elem.def"
     RT_ELEM_COUNT
 };
 struct rt_string {

@@ -9,14 +9,8 @@
 
 #include <cmocka.h>
 
-#include "ir/graph/graph.h"
 #include "runtime/ops/rt_ops.h"
 #include "tests/runtime/models.h"
-
-/* The element codes are those of the compiler. */
-#define ELEM(id, name, onnx, bits, bytes, code, class) _Static_assert((int)RT_ELEM_##id == (int)ELEM_##id, name);
-#include "ir/ops/elem.def"
-_Static_assert((int)RT_ELEM_COUNT == (int)ELEM_COUNT, "element types");
 
 static mcc_model *model;
 static mcc_ctx *ctx;
