@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto as T
 
+from support.artifact import ModelError
 from support.compare import difference, floats
 from support.contrib import contrib
 
@@ -191,8 +192,22 @@ def test_attention_of_input(tmp_path, seed, past):
     feeds = [of_input(seed, rows, behind if past else None) for rows, behind in shapes]
     more = feeds[0][1] | ({"unidirectional": 1} if seed % 2 else {}) | ({"scale": 0.3} if seed % 7 == 1 else {})
     more |= {"mask_filter_value": -3.0} if seed % 4 == 2 else {}
-    again, symbolic = ([], False) if seed % 5 == 4 else ([f for f, _ in feeds[1:]], "inner")      # two numbers a sequence are told by the extents
-    agrees(tmp_path, "Attention", feeds[0][0], 2 if past else 1, again, symbolic=symbolic, num_heads=H, **more)
+    agrees(tmp_path, "Attention", feeds[0][0], 2 if past else 1, [f for f, _ in feeds[1:]], symbolic="inner", num_heads=H, **more)
+
+
+@pytest.mark.parametrize("open_sizes", [False, True])
+def test_lengths_with_their_sums(tmp_path, open_sizes):
+    """A mask of 3 * B + 2 numbers: of them the lengths of keys count."""
+    d = Drawn(12)
+    feeds = {"q": d.f(B, 3, WIDTH), "k": d.f(B, 5, WIDTH), "v": d.f(B, 5, WIDTH), "b": None, "m": np.array([5, 2, 0, 3, 6, 0, 5, 10], np.int32)}
+    agrees(tmp_path, "MultiHeadAttention", feeds, symbolic=open_sizes, num_heads=H)
+
+
+def test_numbers_of_any_length(tmp_path):
+    """A mask whose length only the run knows: lengths, or ends and then starts. Others end the run."""
+    d = Drawn(13)
+    feeds = {"x": d.f(B, 4, 6), "w": d.f(6, 3 * WIDTH), "b": d.f(3 * WIDTH), "m": np.array([4, 2], np.int32)}
+    agrees(tmp_path, "Attention", feeds, 1, [feeds | {"m": np.array(m, np.int32)} for m in ([4, 3, 1, 0], [3, 4])], symbolic=True, num_heads=H)
 
 
 def test_attention_with_a_shared_buffer(tmp_path):
@@ -255,6 +270,15 @@ def test_rotary(tmp_path, interleaved, positions, rank, part):
     more = {"rotary_embedding_dim": 8, "num_heads": 2} if part else {}
     for scale in ({}, {"scale": 2.0, "is_packed_batching": 1}):      # which its kernel for the CPU passes over
         agrees(tmp_path, "RotaryEmbedding", {"x": d.f(*shape), "at": at, "cos": d.f(9, 4), "sin": d.f(9, 4)}, interleaved=interleaved, **more, **scale)
+
+
+def test_rotary_of_narrow_heads(tmp_path):
+    """Heads of a size that only the run knows have at least as many elements as the caches rotate."""
+    d = Drawn(14)
+    feeds = {"x": d.f(1, 1, 5, 8), "at": np.array([2]), "cos": d.f(9, 4), "sin": d.f(9, 4)}
+    model, _ = contrib(tmp_path, "RotaryEmbedding", feeds, constants=("cos", "sin"))
+    with pytest.raises(ModelError, match="-2: .*fewer elements than are rotated"):
+        model.run([d.f(1, 1, 5, 2), feeds["at"]])
 
 
 @pytest.mark.parametrize("interleaved", [0, 1])

@@ -322,6 +322,7 @@ value_id heads_turned(struct builder *b, value_id x, value_id cosines, value_id 
     expr_id size = b_dim(b, x, 3), zero = ex_const(ex, 0), half = ex_div(ex, turned, ex_const(ex, 2));
     b_assert(b, ex_eq(ex, ex_mulc(ex, half, 2), turned), EVAL_SHAPE,
              "an odd number of elements of each head is rotated");
+    b_assert(b, ex_le(ex, turned, size), EVAL_SHAPE, "a head has fewer elements than are rotated");
     b_assert(b, ex_and(ex, ex_eq(ex, b_dim(b, cosines, 3), half), ex_eq(ex, b_dim(b, sines, 3), half)), EVAL_SHAPE,
              "a row of a cache is not half as long as the rotated part of a head");
     value_id head = b_slice_axis(b, x, 3, zero, turned), tail = b_slice_axis(b, x, 3, turned, ex_sub(ex, size, turned));

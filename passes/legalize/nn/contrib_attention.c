@@ -35,18 +35,22 @@ static bool given(const struct rule *r, uint32_t operand)
 
 /* ---- scores ------------------------------------------------------------------------------------------------------ */
 
-/* Keys that sequences have, (B) lengths or (2 * B) ends and then starts: bool (B, 1, 1, total). */
+/* Keys that sequences have, bool (B, 1, 1, total): (B) lengths, (2 * B) ends and then starts, or (3 * B + 2) lengths
+ * and sums of lengths. */
 static value_id keys_between(struct rule *r, value_id mask, expr_id batch, expr_id total)
 {
     struct builder *b = r->b;
-    expr_id have = b_count(b, mask), zero = ex_const(b->x, 0);
-    bool both = ex_cmp_eq(b->x, have, ex_mulc(b->x, batch, 2)) == TRUE_;
-    if (!both)
-        b_assert(b, ex_eq(b->x, have, batch), EVAL_SHAPE, "there is not a length for each sequence");
+    struct exprs *x = b->x;
+    expr_id have = b_count(b, mask), zero = ex_const(x, 0), both = ex_eq(x, have, ex_mulc(x, batch, 2)), hi = batch;
+    expr_id sums = ex_eq(x, have, ex_addc(x, ex_mulc(x, batch, 3), 2));
+    b_assert(b, ex_or(x, ex_eq(x, have, batch), ex_or(x, both, sums)), EVAL_SHAPE,
+             "there is not a length for each sequence");
     value_id key = v_iota(b, ELEM_I64, &total, 1, 0), all = b_convert(b, mask, ELEM_I64);
     value_id end = v_along(b, b_slice_axis(b, all, 0, zero, batch), 0, 4), seen = b_binary(b, OP_LT, key, end);
-    if (!both)
+    if (ex_is(x, both, 0))
         return seen;
+    if (!ex_is(x, both, 1)) /* known at run time: without starts, these are 0 */
+        all = b_binary(b, OP_MUL, b_pad(b, all, (value_id){0}, &zero, &hi, "constant"), v_expr(b, ELEM_I64, both));
     value_id start = v_along(b, b_slice_axis(b, all, 0, batch, batch), 0, 4);
     return b_binary(b, OP_AND, seen, b_binary(b, OP_LE, start, key));
 }
