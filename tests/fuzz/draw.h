@@ -1,6 +1,7 @@
 /* Random legal graphs, the same for one seed in every context: draw.c (choices, leaves), draw_map.c (elementwise),
  * draw_size.c (computed extents), draw_view.c (views, gathers, scatters), draw_sum.c (reductions), draw_product.c
- * (products), draw_spatial.c (windows, convolutions), draw_control.c (branches and loops).
+ * (products), draw_wide.c (products of bytes and halves), draw_spatial.c (windows, convolutions), draw_control.c
+ * (branches and loops).
  *
  * Every value carries what is known of its elements: their largest magnitude, how far an implementation may be off, and
  * for those that no rounding has touched the number of binary places. Sums and products of few small dyadic numbers are
@@ -112,6 +113,7 @@ void draw_view(struct draw *);
 void draw_index(struct draw *);
 void draw_reduce(struct draw *);
 void draw_product(struct draw *);
+void draw_wide(struct draw *);
 void draw_rows(struct draw *);
 void draw_call(struct draw *);
 void draw_control(struct draw *);

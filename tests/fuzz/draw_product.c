@@ -153,7 +153,9 @@ static void scaled_product(struct draw *d)
 
 void draw_product(struct draw *d)
 {
-    if (draw_chance(d, 10))
+    if (draw_chance(d, 15))
+        draw_wide(d);
+    else if (draw_chance(d, 10))
         draw_squeeze(d);
     else if (draw_chance(d, 10))
         scaled_product(d);

@@ -1,6 +1,8 @@
 /* Compiles a graph to an artifact for one CPU variant, loads it twice and runs it with one thread and with several,
- * which must give the same bits. Kernels are called large, so that threads share even the smallest.
+ * which must give the same bits. Kernels are called large, so that threads share even the smallest. All memory lies
+ * next to pages without access.
  */
+#include "tests/fuzz/guard.h"
 #include "tests/fuzz/ways.h"
 
 #include <stdlib.h>
@@ -28,7 +30,8 @@ struct native *native_make(struct draw *d, const struct way *w, const char *path
     if (!stages_of_way(d->ctx, d->g, w, NULL, path, why))
         return NULL;
     for (int i = 0; i < LIBS; i++) {
-        mcc_host host = {.size = sizeof host, .threads = i == ONE ? 1 : w->threads};
+        mcc_host host = {
+            .size = sizeof host, .threads = i == ONE ? 1 : w->threads, .alloc = guard_alloc, .release = guard_release};
         if (mcc_load(path, &host, &n->lib[i], &error) == MCC_OK)
             continue;
         strbuf_printf(why, "load: %s", error.text);
@@ -72,7 +75,7 @@ static bool run(struct native *native, mcc_lib *lib, struct tensor *out)
     for (uint32_t k = 0; k < api->n_in; k++) {
         struct tensor *in = &d->inputs[k];
         int64_t bytes = tensor_count(in) * elem_size(in->elem);
-        char *data = memory_odd(arena, bytes, elem_size(in->elem));
+        char *data = guard_alloc(NULL, (size_t)bytes, elem_size(in->elem));
         memcpy(data, in->data, (size_t)bytes);
         t[k] = (DLTensor){
             .data = data, .device = {kDLCPU, 0}, .ndim = in->rank, .dtype = api->in[k].dtype, .shape = in->dims};
@@ -89,9 +92,13 @@ static bool run(struct native *native, mcc_lib *lib, struct tensor *out)
         }
         api->ctx_free(ctx);
     }
+    for (uint32_t k = 0; k < api->n_in; k++)
+        guard_release(NULL, t[k].data, (size_t)(tensor_count(&d->inputs[k]) * elem_size(d->inputs[k].elem)));
     if (!ok)
         strbuf_printf(native->why, "run: %s (%d)", error.text, error.code);
-    return ok;
+    if (guard_broken())
+        strbuf_printf(native->why, "bytes next to a block are written");
+    return ok && !guard_broken();
 }
 
 bool native_run(struct native *n, struct tensor *out)

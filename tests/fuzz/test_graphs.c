@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "cli/library/options/cpu.h"
 #include "codegen/codegen.h"
 #include "tests/fuzz/ways.h"
 
@@ -142,6 +143,8 @@ static int compare(struct draw *d, const struct way *w, struct strbuf *why)
     if (!native && !loops)
         return FAILED;
     for (uint32_t i = 0; i < n && result != FAILED; i++) {
+        if (native && want[i].status == EVAL_VALUE) /* an index outside: rules check it, what is drawn does not */
+            continue;
         draw_bind(d, size[i]);
         uint32_t said = why->n;
         bool ran = native ? native_run(native, have) : loops_run(loops, have);
@@ -196,6 +199,19 @@ static int try_way(const struct subject *s, const struct way *w)
     return result;
 }
 
+/* One of the variants that this machine runs. */
+static const char *variant_of(uint64_t seed)
+{
+    const char *runs[16];
+    uint32_t n = 0;
+    struct context *ctx = context_new();
+    for (uint32_t i = 0; ctx && i < target_count && n < COUNT_OF(runs); i++)
+        if (!strcmp(target_rows[i].arch, cpu_arch()) && cpu_runs(ctx, &target_rows[i]))
+            runs[n++] = target_rows[i].name;
+    context_free(ctx);
+    return n ? runs[seed % n] : "native";
+}
+
 /* Some ways of all that there are, by seed. Native: one of the CPU variants that this machine runs. */
 static int try_ways(const struct subject *s)
 {
@@ -205,23 +221,17 @@ static int try_ways(const struct subject *s)
         {.level = 2, .layout = (enum layout_choice)((k + 1 + k / 12 % 3) % 4), .machine = machine_of(k / 4 + 1)},
         {.level = (int)(k % 2), .layout = LAYOUT_AUTO, .machine = machine_of(k / 2)},
     };
-    static const char *const all[] = {"x86-64-v2", "x86-64-v3", "x86-64-v4"};
-    static const char *variants[COUNT_OF(all)] = {"native"};
-    uint32_t n_variants = 0;
-#if defined(__x86_64__)
-    const bool runs[] = {true, __builtin_cpu_supports("x86-64-v3"), __builtin_cpu_supports("x86-64-v4")};
-    for (uint32_t i = 0; i < COUNT_OF(all); i++)
-        if (runs[i])
-            variants[n_variants++] = all[i];
-#endif
-    n_variants += !n_variants;
+    /* with dot products, tiles of registers */
+    const char *cpus[] = {"x86-64-v4-amx", "neoverse-v1", "x86-64-v4-vnni"};
+    if (k % 3 == 1)
+        ways[0].cpu = cpus[k / 3 % COUNT_OF(cpus)];
     int result = EMPTY;
     uint32_t n = s->native ? 1 : k % 3 == 0 ? 3 : 2;
     for (uint32_t i = 0; i < n; i++) {
         ways[i].native = s->native;
         if (s->native) {
             ways[i].level = k % 5 == 0 ? 0 : k % 5 == 1 ? 3 : 2;
-            ways[i].variant = variants[k % n_variants];
+            ways[i].variant = variant_of(s->seed);
             ways[i].threads = 2 + (uint32_t)(k % 3);
         }
         int r = try_way(s, &ways[i]);

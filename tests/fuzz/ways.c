@@ -32,6 +32,8 @@ void way_print(const struct way *w, struct strbuf *out)
     strbuf_printf(out, "%s -O%d %s", w->native ? "native" : "loops", w->level, layouts[w->layout]);
     if (w->native)
         strbuf_printf(out, " %s, 1 and %u threads", w->variant, w->threads);
+    else if (w->cpu)
+        strbuf_printf(out, " %s", w->cpu);
     else
         strbuf_printf(out, " {%u, %u}", w->machine.vector_bytes, w->machine.registers);
     if (w->winograd)
