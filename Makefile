@@ -473,9 +473,14 @@ $(BUILD)/mutants/venv/done:
 	$(call say,VENV,$(@D))rm -rf $(@D) && python3 -m venv $(@D) && $(@D)/bin/pip install -q --disable-pip-version-check libclang==18.1.1
 	@touch $@
 
-# Random ONNX networks beside ONNX Runtime; what disagrees is reduced and written to $(BUILD)/fuzz-ort. ONLY="Conv Relu": these alone.
+# Random ONNX networks beside ONNX Runtime; what disagrees is reduced and written to $(BUILD)/fuzz-ort. ONLY="Conv Relu": these alone;
+# "contrib", "large": families.
 fuzz-ort: all $(VENV)/bin/pytest
 	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.main $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
+
+# Random ONNX networks on hostile inputs: a run may fail, but ends and touches no memory that is not its own.
+fuzz-hostile: all $(VENV)/bin/pytest
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.ort.hostile $(N) $(SEED) $(ONLY)
 
 # Drawn calls of PyTorch's operators, exported and compared with eager PyTorch; TORCH: a Python that has torch and ml_dtypes. What
 # differs is in $(BUILD)/fuzz-aten.
@@ -685,7 +690,8 @@ help:
 	@echo 'make fuzz-schedules N=20000 SEED=1 records of schedules with other numbers, on every CPU: refused, or right'
 	@echo 'make strict        N=200 SEED=1 random networks with --strict: the same bits on all CPUs; NETS="FILE.onnx ..." or EVERY=20 cases of the suite'
 	@echo 'make mutants       N=1000 SEED=1 changes of the compiler: mcc prove rejects those that compute wrong results; FOLDER=passes/emit'
-	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu"'
+	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu", "contrib", "large"'
+	@echo 'make fuzz-hostile N=20000 SEED=1 random ONNX networks on hostile inputs; ONLY as of fuzz-ort'
 	@echo 'make fuzz-aten     N=20000 SEED=1 drawn calls of PyTorch operators beside eager PyTorch; TORCH=python3 ONLY="add div.Tensor"'
 	@echo 'make scaling       each construct at n, 2n, 4n: processor time grows at most 2.3 a doubling, memory 2.2; ONLY="chain fan"'
 	@echo 'make fuzz-chains   N=1000 SEED=1 long chains of computations on sizes: a verdict within 10 s of processor time and 1 GiB'

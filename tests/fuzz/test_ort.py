@@ -8,9 +8,10 @@ import time
 
 import numpy as np
 
+from fuzz.ort.hostile import main as hostile
 from fuzz.ort.judge import differs
 from fuzz.ort.main import Worker, run
-from fuzz.ort.network import draw_network
+from fuzz.ort.network import NAMED, draw_network
 from fuzz.ort.together import Candidate, runs_of, sift
 from support.tool import BUILD
 
@@ -23,6 +24,18 @@ def test_networks_beside_onnx_runtime():
     tally = run(N, seed, os.cpu_count() or 1, keep=BUILD.resolve() / "fuzz-ort")
     assert not tally.bad, f"{tally.summary()}\nmake fuzz-ort N={N} SEED={seed}"
     assert tally.kinds["agree"] > 0.9 * N, tally.summary()
+
+
+def test_families_by_name():
+    """Operators of ONNX Runtime's own, and products that fill tiles of registers."""
+    for family in NAMED:
+        tally = run(16, 1, os.cpu_count() or 1, [family], quiet=True)
+        assert tally.kinds["agree"] > 8 and not tally.kinds["harness"], tally.summary()
+
+
+def test_hostile_inputs():
+    """Runs may fail. tests/fuzz/ort/hostile.py says what they may not."""
+    assert hostile(12, 1, []) == 0
 
 
 def test_results_of_a_length_that_a_rounding_decides():

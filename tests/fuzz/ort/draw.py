@@ -27,17 +27,23 @@ TopK Transpose Trilu Unique Unsqueeze Where Xor GlobalMaxPool Dropout""".split()
 SUMS = set("""Attention AveragePool BatchNormalization Col2Im Conv ConvTranspose CumSum DFT DeformConv Det Einsum GRU Gemm GlobalAveragePool
 GridSample GroupNormalization InstanceNormalization LRN LSTM LayerNormalization LpNormalization LpPool MatMul Mean
 MeanVarianceNormalization NegativeLogLikelihoodLoss RMSNormalization RNN ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMean
-ReduceSum ReduceSumSquare Resize RoiAlign RotaryEmbedding STFT SoftmaxCrossEntropyLoss Sum Upsample AffineGrid Sin Cos Tan""".split())
+ReduceSum ReduceSumSquare Resize RoiAlign RotaryEmbedding STFT SoftmaxCrossEntropyLoss Sum Upsample AffineGrid Sin Cos Tan
+FusedConv NhwcFusedConv FusedGemm FusedMatMul TransposeMatMul MultiHeadAttention QAttention GroupQueryAttention MatMulNBits MoE QMoE QGemm
+MatMulIntegerToFloat DynamicQuantizeMatMul DynamicQuantizeLSTM CausalConvWithState LinearAttention SkipLayerNormalization
+SkipSimplifiedLayerNormalization EmbedLayerNormalization""".split())
 # Sums of numbers around 1 that may cancel: 1 + erf(x), and in ONNX Runtime's logistic 1 - 1 / (1 + exp(x)), or 0 far below.
-UNITS = {"BlackmanWindow", "HannWindow", "HammingWindow", "Gelu", "Sigmoid", "Swish", "LogSoftmax", "LinearClassifier", "SVMClassifier",
+UNITS = {"BlackmanWindow", "HannWindow", "HammingWindow", "Gelu", "BiasGelu", "FastGelu", "QuickGelu", "Sigmoid", "Swish",
+         "LogSoftmax", "LinearClassifier", "SVMClassifier",
          "TreeEnsembleClassifier"}
-# Weighted sums of integers.
-WIDE = {"Resize", "Upsample"}
+# Weighted sums of integers, and bytes that are scaled and rounded in one or in several steps.
+WIDE = {"Resize", "Upsample", "QLinearAdd", "QLinearMul", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearReduceMean", "QLinearWhere",
+        "QLinearConcat", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QGemm", "QLinearConv", "QLinearMatMul"}
 # Products that may be computed another way (Winograd) or in another precision.
-LOOSE = {"Conv": 10, "ConvTranspose": 10, "Attention": 10, "Softmax": 2, "LogSoftmax": 2}
+LOOSE = {"Conv": 10, "FusedConv": 10, "ConvTranspose": 10, "Attention": 10, "MultiHeadAttention": 10, "GroupQueryAttention": 10,
+         "Softmax": 2, "LogSoftmax": 2, "DynamicQuantizeLSTM": 1000}
 # Quotients by a deviation: as wrong as operands that are off a little make them.
 CONDITIONED = {"InstanceNormalization", "GroupNormalization", "LayerNormalization", "MeanVarianceNormalization", "BatchNormalization",
-               "RMSNormalization", "LpNormalization"}
+               "RMSNormalization", "LpNormalization", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"}
 # Operators that ONNX Runtime (or ONNX's own function) computes in f32 for f64, too.
 NARROW = {"Gelu", "HardSwish", "Shrink", "GroupNormalization", "Resize", "Upsample", "LayerNormalization", "Attention", "RMSNormalization",
           "DFT", "STFT", "RoiAlign"}
@@ -45,7 +51,8 @@ NARROW = {"Gelu", "HardSwish", "Shrink", "GroupNormalization", "Resize", "Upsamp
 DRAWN = {"RandomUniform", "RandomUniformLike", "RandomNormal", "RandomNormalLike", "Bernoulli", "Multinomial"}
 # Integers that a rounding may move by one.
 ROUNDED = {"QuantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul", "QLinearAveragePool",
-           "Resize", "Upsample", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearConcat"}
+           "Resize", "Upsample", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearSigmoid", "QLinearSoftmax", "QLinearConcat",
+           "QLinearReduceMean", "QLinearWhere", "QGemm"}
 
 
 @dataclasses.dataclass(eq=False)

@@ -5,7 +5,7 @@ from onnx import TensorProto, helper, numpy_helper
 from fuzz.ort.elements import ELEM, OF_NAME, carrier
 
 IR_VERSION = 10
-DOMAINS = {"ai.onnx.ml": 4}      # versions of what is not ONNX's own
+DOMAINS = {"ai.onnx.ml": 4, "com.microsoft": 1}      # versions of what is not ONNX's own
 
 
 def sequence_info(name, arrays):

@@ -248,6 +248,18 @@ def i8(node, model, feeds):
     return TensorProto.INT8 in types and has("antialias", 1)(node, model, feeds)
 
 
+def fewer_queries(node, model, feeds):
+    """Of what is causal, fewer queries than keys that are not past."""
+    q, k = (operand(node, model, feeds, i) for i in (0, 1))
+    return has("unidirectional", 1)(node, model, feeds) and k is not None and q.shape[1] < k.shape[2 if k.ndim == 4 else 1]
+
+
+def unequal(node, model, feeds):
+    """Sequences are not equally long."""
+    lengths = operand(node, model, feeds, 5)
+    return lengths is not None and len(set(lengths.tolist())) > 1
+
+
 CEIL = "ceil_mode with auto_pad VALID: the length is that of ONNX's formula"
 DILATED = "auto_pad SAME_* with dilations: ONNX Runtime pads as if there were none"
 WIDE = "auto_pad SAME_*, strides above the window: ONNX Runtime crops by a negative padding, mcc pads by none"
@@ -268,6 +280,13 @@ KNOWN = [
     ("ours", "AveragePool", has("auto_pad", b"VALID"), r"expected, got \[", "theirs", CEIL),
     ("ours", "MaxPool", has("auto_pad", b"VALID"), r"expected, got \[", "theirs", CEIL),
     ("ours", "LpPool", has("auto_pad", b"VALID"), r"expected, got \[", "theirs", CEIL),
+    ("ours", "NhwcMaxPool", has("auto_pad", b"VALID"), r"expected, got \[", "theirs", CEIL),
+    ("ours", "QLinearAveragePool", has("auto_pad", b"VALID"), r"expected, got \[", "theirs", CEIL),
+    ("ours", "MultiHeadAttention", fewer_queries, "", "theirs", "causal: all but the first query see all keys in ONNX Runtime"),
+    ("ours", "GroupQueryAttention", unequal, r"\b0\.0 expected", "theirs", "rows that no sequence has: as in past; zeros in ONNX Runtime"),
+    ("ours", "QLinearSoftmax", always, r"\b0 expected, got 255", "theirs", "256 steps: ONNX Runtime wraps"),
+    ("refused", "RotaryEmbedding", always, "the number of heads is dynamic", "open", "a dynamic width without num_heads"),
+    *(("refused", op, always, "the width is dynamic", "open", "experts of a dynamic width") for op in ("MoE", "QMoE")),
     ("refused", "GatherND", always, "address more dims", "open", "tuples of a length known only at run time"),
     ("refused", "ScatterND", always, "address more dims", "open", "tuples of a length known only at run time"),
     ("refused", "", always, "a small integer tensor of known length", "open", "a shape of a length known only at run time"),
@@ -283,7 +302,7 @@ KNOWN = [
         "ReduceMax", "ReduceMin", "GlobalMaxPool", "MaxRoiPool", "MaxPool", "Max", "Min", "Clip", "Normalizer")),
     ("ours", "AveragePool", has("count_include_pad", 1), r"expected, got \d", "theirs", WHOLE),
     *(("refused", op, valid_ceil, "do not broadcast|differ", "theirs", CEIL) for op in ("MaxPool", "AveragePool", "LpPool")),
-    *(("ours", op, same_wide, "", "theirs", WIDE) for op in ("MaxPool", "AveragePool", "LpPool")),
+    *(("ours", op, same_wide, "", "theirs", WIDE) for op in ("MaxPool", "AveragePool", "LpPool", "NhwcMaxPool", "QLinearAveragePool")),
     ("run", "GroupNormalization", always, "as many as there are c", "theirs", CHANNELS),
     ("run", "InstanceNormalization", always, "as many as there are c", "theirs", CHANNELS),
     ("run", "BatchNormalization", always, "as many as there are c", "theirs", CHANNELS),
@@ -377,6 +396,10 @@ KNOWN = [
     ("ours", "Resize", below(11), "", "theirs", "version 10, scales below 1: ONNX Runtime rounds places up, mcc down"),
     ("run", "Compress", always, "index out of range", "theirs", "a true beyond the end of the axis: an error, as in numpy"),
     ("ours", "MaxPool", same_dilated, "", "theirs", DILATED),
+    ("ours", "NhwcMaxPool", same_dilated, "", "theirs", DILATED),
+    *(("ours", op, nan, "nan", "theirs", "infinities: activations and products in another order")
+      for op in ("FusedConv", "FusedGemm", "FusedMatMul")),
+    ("run", "GatherND", always, "elements of index tuples are supported", "open", "tuples of a length known only at run time"),
     ("ours", "AveragePool", same_dilated, "", "theirs", DILATED),
     ("ours", "LpPool", same_dilated, "", "theirs", DILATED),
     ("ours", "ConvTranspose", nan, "got nan", "theirs", "an infinite weight times the zeros of gaps and padding"),

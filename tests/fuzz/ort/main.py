@@ -21,8 +21,7 @@ import subprocess
 import sys
 import time
 
-from fuzz.ort.draw import GENERATORS
-from fuzz.ort.network import FAMILIES
+from fuzz.ort.network import ALWAYS, FAMILIES, NAMED
 from support.tool import BUILD
 
 SECONDS, REUSE = 600, 1024            # between two lines of a process; how many networks it serves, since what it loads stays loaded
@@ -157,7 +156,7 @@ class Tally:
         lines = ["", " ".join(f"{k} {n}" for k, n in sorted(self.kinds.items()))]
         lines += [f"{n:6} known, {what}" for what, n in self.known.most_common()]
         lines += [f"{n:6} new, {what}" for what, n in self.new.most_common()]
-        never = sorted(n for n in set(GENERATORS) - set(self.drawn) if not n.endswith(("Text", "Trained", "Sizes")))    # forms of other operators
+        never = sorted(n for n in set(ALWAYS) - set(self.drawn) if not n.endswith(("Text", "Trained", "Sizes")))    # forms of other operators
         lines.append(f"{sum(self.drawn.values())} nodes of {len(self.drawn)} operators" + (f"; never drawn: {' '.join(never)}" if never else ""))
         return "\n".join(lines)
 
@@ -174,11 +173,11 @@ def main():
     parser.add_argument("n", type=int, nargs="?", default=1000)
     parser.add_argument("seed", type=int, nargs="?", default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", nargs="*", help="these operators alone")
+    parser.add_argument("--only", nargs="*", help=f"these operators alone; {', '.join(NAMED)}: all of a family")
     args = parser.parse_args()
     keep = BUILD.resolve() / "fuzz-ort"
     shutil.rmtree(keep, ignore_errors=True)
-    print(f"{args.n} networks from seed {args.seed}, {len(GENERATORS)} operators of {len(FAMILIES)} families", flush=True)
+    print(f"{args.n} networks from seed {args.seed}, {len(ALWAYS)} operators of {len(FAMILIES)} families", flush=True)
     start = time.monotonic()
     tally = run(args.n, args.seed, args.jobs, args.only, keep)
     print(tally.summary())

@@ -4,12 +4,13 @@ import dataclasses
 import numpy as np
 from onnx import helper, numpy_helper
 
-from fuzz.ort import ops_control, ops_map, ops_ml, ops_nn, ops_quant, ops_reduce, ops_shape, ops_sizes, ops_text
+from fuzz.ort import ops_contrib, ops_control, ops_large, ops_map, ops_ml, ops_nn, ops_quant, ops_reduce, ops_shape, ops_sizes, ops_text
 from fuzz.ort.draw import GENERATORS, Draw, Refused
 from fuzz.ort.eager import Carried, sequence_info
 from fuzz.ort.elements import I4, TEXT, U4
 
 FAMILIES = (ops_map, ops_reduce, ops_shape, ops_sizes, ops_nn, ops_quant, ops_control, ops_ml, ops_text)
+NAMED = {"contrib": ops_contrib, "large": ops_large}      # families of which networks have operators only if asked to
 OPSETS = list(range(7, 27))                   # those that ONNX Runtime loads
 OPSET_WEIGHT = [3 if v in (13, 17, 18, 21, 22, 24, 26) else 1 for v in OPSETS]
 SIZES = (1, 2, 3, 5, 8, 12, 20, 30)
@@ -36,15 +37,28 @@ class Network:
         return [n.op_type for n in self.model.graph.node]
 
 
+def operators(family):
+    return [n for n, (function, _) in GENERATORS.items() if function.__module__ == family.__name__]
+
+
+def expanded(only):
+    """The operators that words name, of which some are names of NAMED."""
+    return [n for word in only or () for n in (operators(NAMED[word]) if word in NAMED else [word])]
+
+
+ALWAYS = [n for family in FAMILIES for n in operators(family)]
+
+
 def draw_network(seed, only=None):
-    """The network of this seed; of these operators alone, where some are given."""
+    """The network of this seed; of these operators (or families of NAMED) alone, where some are given."""
+    only = expanded(only)
     rng = np.random.default_rng(seed)
     opset = int(rng.choice(OPSETS, p=np.array(OPSET_WEIGHT) / sum(OPSET_WEIGHT)))
     sized = rng.integers(100) < SIZED or bool(only) and any(n.endswith("Sizes") for n in only)
     d = Draw([seed, 1], max(opset, 12) if sized else opset)
     d.sized, d.hostile = sized, sized and rng.integers(100) < 30
     wanted = d.pick(SIZES, SIZE_WEIGHT)
-    names = sorted(only or (n for n in GENERATORS if sized or not n.endswith("Sizes")))
+    names = sorted(only or (n for n in ALWAYS if sized or not n.endswith("Sizes")))
     weights = [GENERATORS[n][1] * (SIZED_WEIGHT if n.endswith("Sizes") else 1) for n in names]
     for _ in range(8 * wanted + 20):
         if len(d.nodes) >= wanted:
