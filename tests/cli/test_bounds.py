@@ -26,7 +26,7 @@ def test_right_kernels(tmp_path, make, options):
     assert all(row["bounded"] > 0 for row in bounds(make(tmp_path / "net.onnx"), tmp_path, *options))
 
 
-FUNCTIONS = ["Exp", "Log", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Atan", "Sinh", "Asinh", "Sqrt", "Reciprocal", "Floor", "Relu", "Abs"]
+FUNCTIONS = ["Exp", "Log", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Tan", "Atan", "Sinh", "Asinh", "Sqrt", "Reciprocal", "Floor", "Relu", "Abs"]
 
 
 def test_functions(tmp_path):
@@ -70,9 +70,20 @@ def test_digits_of_a_function(tmp_path):
     assert sites > 16 and more == sites + 1 and inside + 3 <= tolerated, (tolerated, sites, inside, more)
 
 
+def test_powers(tmp_path):
+    """Of numbers that rounding has moved, by such numbers: negative ones by whole numbers alone."""
+    nodes = [helper.make_node("Add", ["x", "x"], ["a0"]), helper.make_node("Mul", ["a0", "x"], ["a"]), helper.make_node("Mul", ["x", "third"], ["b"])]
+    powers = {"both": ("a", "b"), "whole": ("b", "five"), "negative": ("b", "odd"), "exact": ("third", "x")}
+    nodes += [helper.make_node("Pow", list(operands), [f"y{name}"], name) for name, operands in powers.items()]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [1, 200])], [value(f"y{name}", None) for name in powers],
+                {"third": np.float32(1 / 3), "five": np.float32(5), "odd": np.full(200, -3, np.float32)})
+    rows = bounds(path, tmp_path, ONE)
+    assert sum(row["bounded"] for row in rows) >= 200 * 5 and max(row["share"] for row in rows) > 0.1
+
+
 def test_what_has_no_bound(tmp_path):
-    """A power goes through bits of what is rounded; its operand comes from a sum."""
-    nodes = [helper.make_node("Add", ["x", "x"], ["a"]), helper.make_node("Mul", ["a", "x"], ["b"]), helper.make_node("Pow", ["b", "x"], ["y"], "n")]
+    """A remainder jumps; its operand comes from a sum."""
+    nodes = [helper.make_node("Add", ["x", "x"], ["a"]), helper.make_node("Mul", ["a", "x"], ["b"]), helper.make_node("Mod", ["b", "x"], ["y"], "n", fmod=1)]
     path = save(tmp_path / "net.onnx", nodes, [value("x", [64])], [value("y", [64])])
     found = result("diff", path, "--bounds", ONE, cwd=tmp_path)
     assert found["difference"] is None and [r["why"] for r in found["bounds"]] == ["what it computes has no bound"]

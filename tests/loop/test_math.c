@@ -353,6 +353,81 @@ static void test_others_have_no_expansion(void **state)
     assert_int_equal(lf_math(f, (lblock){1}, OP_EXP, (struct ltype){ELEM_F32, 4}, (lreg[]){x, x}, 2).i, 0);
 }
 
+/* ---- bounds of rounding ------------------------------------------------------------------------------------------ */
+
+struct errors {
+    const float *x[2];
+    double in[2], out; /* of what is read, of what was written last */
+};
+
+static double read_error(void *user, enum elem elem, const void *at)
+{
+    const struct errors *e = user;
+    (void)elem;
+    return e->in[at == e->x[1]];
+}
+
+static void write_error(void *user, enum elem elem, void *at, double error)
+{
+    (void)elem, (void)at;
+    ((struct errors *)user)->out = error;
+}
+
+static double near(double x, double distance)
+{
+    return distance == 0 ? x : x + distance; /* the same zero */
+}
+
+static double tan_of(double x, double y)
+{
+    (void)y;
+    return tan(x);
+}
+
+/* What lies in the operands' intervals has results within the bound, and there is one unless the function jumps. */
+static void test_errors_of_functions(void **state)
+{
+    static const struct {
+        enum op op;
+        double (*reference)(double, double);
+        uint32_t n_in, least; /* bounds of 2,000 */
+    } rows[] = {{OP_TAN, tan_of, 1, 1000}, {OP_POW, pow, 2, 900}, {OP_ATAN2, atan2, 2, 2000}};
+    static const double scales[] = {0, 1e-6, 0.01, 0.5};
+    struct context *ctx = *state;
+    uint64_t seed = 3;
+    ctx->function_marks = true;
+    for (size_t row = 0; row < COUNT_OF(rows); row++) {
+        struct lfunc *f = math_kernel(ctx, rows[row].op, ELEM_F32, 1, rows[row].n_in);
+        uint32_t bounded = 0, wrong = 0;
+        for (uint32_t i = 0; i < 2000; i++) {
+            float x[2], y = NAN;
+            struct errors e = {{&x[0], &x[1]}, {0, 0}, -1};
+            for (uint32_t k = 0; k < 2; k++) {
+                x[k] = (float)((double)(next_random(&seed) % 8001) / 1000 - 4);
+                if (next_random(&seed) % 4 == 0)
+                    x[k] = rintf(x[k]);
+                e.in[k] = scales[next_random(&seed) % COUNT_OF(scales)] * (double)(next_random(&seed) % 100) / 50;
+            }
+            struct linterp_arg args[] = {{.buffer = {&x[0], sizeof x[0]}},
+                                         {.buffer = {&x[1], sizeof x[1]}},
+                                         {.buffer = {&y, sizeof y}},
+                                         {.index = 1}};
+            const struct linterp_host host = {.user = &e, .read_error = read_error, .write_error = write_error};
+            assert_int_equal(lf_interpret(f, args, 0, 1, &host).code, 0);
+            bounded += isfinite(e.out);
+            for (uint32_t k = 0; k < 100 && isfinite(e.out); k++) { /* the first four are corners */
+                const double a = k < 4 ? (k & 1) * 2.0 - 1 : (double)(next_random(&seed) % 2001) / 1000 - 1,
+                             b = k < 4 ? (k >> 1) * 2.0 - 1 : (double)(next_random(&seed) % 2001) / 1000 - 1,
+                             want = rows[row].reference(near(x[0], a * e.in[0]), near(x[1], b * e.in[1]));
+                wrong += want != y && !(fabs(want - y) <= e.out * (1 + 1e-9)) && !(isnan(want) && isnan(y));
+            }
+        }
+        print_message("%-8s f32: %u of 2000 have bounds\n", op_name(rows[row].op), bounded);
+        assert_int_equal(wrong, 0);
+        assert_true(bounded >= rows[row].least && (bounded < 2000 || rows[row].op == OP_ATAN2));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +437,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pow, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_atan2, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_lanes_are_independent, loops_setup, loops_teardown),
+        cmocka_unit_test_setup_teardown(test_errors_of_functions, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_others_have_no_expansion, loops_setup, loops_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,45 +41,88 @@ static double unit(uint32_t bits, double x) /* of the last place */
 
 /* ---- functions --------------------------------------------------------------------------------------------------- */
 
-/* ULPs of ir/loop/math without fused multiplication (docs/notes/accuracy.md), rounded up. Functions that fall and rise
- * are not here, except for those of which both ends of an interval bound what lies between. */
+/* How far a function moves while its operands do, by the ends of their intervals. */
+typedef double moved_fn(enum op, struct number x, struct number y);
+
+static double value_at(enum op op, double x, double y)
+{
+    double r = NAN;
+    return map_eval(op, ELEM_F64, 1, (const void *const[]){&x, &y}, &r) == EVAL_OK ? r : (double)NAN;
+}
+
+/* Without an error a zero keeps its sign. */
+static double end_of(struct number x, bool most)
+{
+    return x.error == 0 ? x.x : most ? x.x + x.error : x.x - x.error;
+}
+
+/* Of functions that rise or fall in each operand. */
+static double moved_corners(enum op op, struct number x, struct number y)
+{
+    double most = 0;
+    for (unsigned i = 0; i < 4; i++)
+        most = fmax(most, apart(value_at(op, x.x, y.x), value_at(op, end_of(x, i & 1), end_of(y, i >> 1))));
+    return most;
+}
+
+static double moved_wave(enum op op, struct number x, struct number y)
+{
+    (void)op, (void)y;
+    return fmin(x.error, 2);
+}
+
+/* It rises from one pole to the next. */
+static double moved_tan(enum op op, struct number x, struct number y)
+{
+    const double at = value_at(op, x.x, y.x);
+    const bool pole = x.error >= M_PI / 2 || value_at(op, x.x + x.error, 0) < at || value_at(op, x.x - x.error, 0) > at;
+    return pole ? (double)INFINITY : moved_corners(op, x, y);
+}
+
+/* x^y = exp(y log x) has its extremes at corners where x is positive. Other bases have powers by integers, which rise,
+ * or fall and rise: then no element between is farther off than the farther end. */
+static double moved_pow(enum op op, struct number x, struct number y)
+{
+    const bool positive = x.x >= x.error, zero = fabs(x.x) <= x.error;
+    const bool whole = y.error == 0 && y.x == rint(y.x) && !(zero && y.x < 0);
+    return whole || (positive && (!zero || y.x > y.error)) ? moved_corners(op, x, y) : (double)INFINITY;
+}
+
+/* Of atan2(x, y): an angle, which jumps by a whole turn where x is 0 and y is not positive. */
+static double moved_angle(enum op op, struct number x, struct number y)
+{
+    return x.error > 0 && fabs(x.x) <= x.error && y.x <= y.error ? 2 * M_PI : moved_corners(op, x, y);
+}
+
+/* ULPs of ir/loop/math without fused multiplication (docs/notes/accuracy.md), rounded up. */
 static const struct {
     enum op op;
     double ulps;
-} functions[] = {{OP_EXP, 1.2},     {OP_EXPM1, 1.5}, {OP_LOG, 1},     {OP_LOG1P, 1.1}, {OP_TANH, 2.5},
-                 {OP_SIGMOID, 2.5}, {OP_ERF, 3},     {OP_SIN, 1.6},   {OP_COS, 1.6},   {OP_ASIN, 0.51},
-                 {OP_ACOS, 0.51},   {OP_ATAN, 0.51}, {OP_SINH, 0.51}, {OP_COSH, 0.51}, {OP_ASINH, 0.51},
-                 {OP_ACOSH, 0.51},  {OP_ATANH, 0.51}};
+    moved_fn *moved;
+} functions[] = {
+    {OP_EXP, 1.2, moved_corners},    {OP_EXPM1, 1.5, moved_corners},  {OP_LOG, 1, moved_corners},
+    {OP_LOG1P, 1.1, moved_corners},  {OP_TANH, 2.5, moved_corners},   {OP_SIGMOID, 2.5, moved_corners},
+    {OP_ERF, 3, moved_corners},      {OP_SIN, 1.6, moved_wave},       {OP_COS, 1.6, moved_wave},
+    {OP_TAN, 0.51, moved_tan},       {OP_ASIN, 0.51, moved_corners},  {OP_ACOS, 0.51, moved_corners},
+    {OP_ATAN, 0.51, moved_corners},  {OP_SINH, 0.51, moved_corners},  {OP_COSH, 0.51, moved_corners},
+    {OP_ASINH, 0.51, moved_corners}, {OP_ACOSH, 0.51, moved_corners}, {OP_ATANH, 0.51, moved_corners},
+    {OP_POW, 0.51, moved_pow},       {OP_ATAN2, 0.51, moved_angle},
+};
 enum { F64_ULPS = 4 };
 
-static double function_at(enum op op, double x)
-{
-    double r = NAN;
-    return map_eval(op, ELEM_F64, 1, (const void *const[]){&x}, &r) == EVAL_OK ? r : (double)NAN;
-}
-
-double loop_function_error(uint32_t op, enum elem elem, double x, double error, double result)
+double loop_function_error(uint32_t op, enum elem elem, struct number x, struct number y, double result)
 {
     for (uint32_t i = 0; i < COUNT_OF(functions); i++) {
         if ((uint32_t)functions[i].op != op)
             continue;
         const double own = elem == ELEM_F32 ? functions[i].ulps * unit(F32_BITS, result)
                                             : F64_ULPS * unit(F64_BITS, result);
-        const bool waves = op == OP_SIN || op == OP_COS;
-        const double at = waves ? 0 : function_at(functions[i].op, x);
-        const double moved = waves ? fmin(error, 2)
-                                   : fmax(apart(at, function_at(functions[i].op, x + error)),
-                                          apart(at, function_at(functions[i].op, x - error)));
-        return error == 0 ? own : own + moved;
+        return x.error == 0 && y.error == 0 ? own : own + functions[i].moved(functions[i].op, x, y);
     }
     return INFINITY;
 }
 
 /* ---- one lane of a statement of arithmetic ----------------------------------------------------------------------- */
-
-struct number {
-    double x, error;
-};
 
 static double exact(enum lop op, double a, double b, double c)
 {
@@ -245,12 +288,18 @@ static void error_compare(struct interp *in, const struct lstmt *s, struct slot 
 static void error_select(struct interp *in, const struct lstmt *s, struct slot *r)
 {
     const struct slot *c = slot_in(in, s, 0), *a = slot_in(in, s, 1), *b = slot_in(in, s, 2);
+    const bool pair = c->function == OP_COUNT;
+    r->other = pair ? s->in[2].i : 0;
     for (uint32_t i = 0; i < r->lanes; i++) {
         const uint32_t k = c->lanes == 1 ? 0 : i;
         const struct number x = number_of(a, i), y = number_of(b, i), taken = c->data[k] ? x : y,
                             other = c->data[k] ? y : x;
-        if (c->function)
-            put(r, i, loop_function_error(c->function, r->elem, y.x, y.error, x.x));
+        if (pair)
+            put(r, i, x.error);
+        else if (c->function)
+            put(r, i,
+                loop_function_error(c->function, r->elem, y,
+                                    b->other ? number_of(&in->slots[b->other], i) : (struct number){0, 0}, x.x));
         else
             put(r, i, error_of(c, k) == 0 ? taken.error : fmax(taken.error, apart(x.x, y.x) + other.error));
     }

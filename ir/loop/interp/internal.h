@@ -20,6 +20,7 @@ struct slot { /* one value */
     double *error, *spare_error; /* by lane, where any_error (error.c); NULL: not asked for */
     bool any_error, spare_any_error;
     uint32_t function; /* enum op: the constant that marks its result, or true made of it */
+    uint32_t other; /* the value that is a marked function's second operand, this one being the first; 0: none */
     struct memory mem, spare_mem; /* buffers */
     enum elem elem;
     uint32_t lanes;
@@ -63,8 +64,11 @@ static inline struct slot *slot_out(struct interp *in, const struct lstmt *s)
 
 /* After a statement that computes: bounds of its result (error.c). */
 void loop_error(struct interp *, const struct lstmt *);
-/* Of f(x), f being enum op `op` as statements of ir/loop/math, where x is off by `error`. */
-double loop_function_error(uint32_t op, enum elem, double x, double error, double result);
+struct number {
+    double x, error;
+};
+/* Of f(x) or f(x, y), f being enum op `op` as statements of ir/loop/math. */
+double loop_function_error(uint32_t op, enum elem, struct number x, struct number y, double result);
 
 void slot_define(struct slot *); /* all lanes */
 int64_t slot_index(const struct slot *);

@@ -76,7 +76,8 @@ static lreg expand(struct lfunc *f, lblock b, enum op op, struct ltype t, const 
     return m_convert(&m, r, ELEM_F32);
 }
 
-/* select true, r, x, which code generation folds; the constant in the condition is named like the function. */
+/* select true, r, x, which code generation folds; the constant in the condition is named like the function, or
+ * OP_COUNT: x is its other operand and r the first one. */
 static lreg mark(struct lfunc *f, lblock b, enum op op, lreg r, lreg x)
 {
     const struct ltype t = lf_type(f, r);
@@ -93,5 +94,7 @@ lreg lf_math_within(struct lfunc *f, lblock b, enum op op, struct ltype t, const
                     double most)
 {
     lreg r = expand(f, b, op, t, in, n_in, least, most);
-    return r.i && n_in == 1 && f->ctx->function_marks ? mark(f, b, op, r, in[0]) : r;
+    if (!r.i || !f->ctx->function_marks)
+        return r;
+    return mark(f, b, op, r, n_in == 1 ? in[0] : mark(f, b, OP_COUNT, in[0], in[1]));
 }
