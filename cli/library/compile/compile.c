@@ -116,6 +116,7 @@ bool run_legalize(struct compilation *c)
                                      .probe = c->probe,
                                      .cache_type = weights_rows[cache_types[o->cache_type]].elem,
                                      .adapters = o->lora,
+                                     .strict = o->strict,
                                      .last_logits = o->last_logits};
     struct graph *imported = c->graph;
     c->graph = c->module->g = legalize(c->ctx, imported, &legal);
