@@ -204,7 +204,7 @@ $(BUILD)/venv/bin/pytest: tests/requirements.txt
 # Tests compile anew: what they ask of the cache they give a folder of their own.
 TEST_ENV := MCC_CACHE=off MCC_BUILD=$(abspath $(BUILD)) MCC=$(abspath $(BUILD))/mcc PYTHONDONTWRITEBYTECODE=1
 
-.PHONY: chart check check-unit check-real check-pt2 check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-pt2 bench-threads bench-int8 bench-error bench-choices bench-llm
+.PHONY: chart check check-unit check-real check-pt2 check-large same conformance fuzz-graphs fuzz-schedules bench bench-models bench-kernels bench-mca bench-forms bench-open bench-pt2 bench-threads bench-strict bench-int8 bench-error bench-choices bench-llm
 # Ends with the line "N passed, N failed, N skipped". T=part: only the tests whose name holds it.
 check: all tests foreign $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/run.py --build $(BUILD) $(if $(T),--name $(T)) $(TESTS)
@@ -419,6 +419,10 @@ endif
 bench-threads: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/bench/threads.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(NETS)
 
+# Processor time with --strict over that without; NETS="resnet50 bert", ROUNDS=9.
+bench-strict: all $(VENV)/bin/pytest
+	@$(TEST_ENV) $(PYTHON) tests/bench/strict.py $(if $(ROUNDS),--rounds $(ROUNDS)) $(NETS)
+
 # DLLs under Wine beside shared objects: processor time in turns, with one thread and two.
 .PHONY: bench-windows
 bench-windows: all $(VENV)/bin/pytest
@@ -452,12 +456,13 @@ fuzz-schedules: all $(BUILD)/tests/fuzz/test_schedules
 prove: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/prove/run.py $(if $(EVERY),--every=$(EVERY)) $(if $(RESULTS),--results=$(RESULTS)) $(if $(UPDATE),--update) $(NETS)
 
-# Networks compiled with --strict on all CPUs that are here or emulated: N random ones, those of NETS (files), or every EVERY-th case of the
-# ONNX suite.
+# Networks compiled with --strict on all CPUs that are here or emulated: N random ones, or those of NETS (files, and suite f32 int8 llm as above;
+# of the suite every EVERY-th case). ROWS=1,2,16 CPUS=v3,dotprod: these; HASHES=FILE: results are the same bits as in the run before.
 .PHONY: strict
 strict: N := 200
 strict: all foreign $(VENV)/bin/pytest
-	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.strict $(N) $(SEED) $(NETS) $(if $(EVERY),--suite=$(EVERY))
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.strict $(N) $(SEED) $(if $(EVERY),--every $(EVERY)) $(if $(ROWS),--rows $(ROWS)) \
+	    $(if $(CPUS),--cpus $(CPUS)) $(if $(HASHES),--hashes $(HASHES)) $(NETS)
 
 # Changes of the compiler, each alone, where small networks reach it: mcc prove has to reject those that compute wrong results. N are drawn
 # from number SEED on; FOLDER=passes/emit: there. Before them those that the log knows. All are in one compiler, made by libclang; its sites are
@@ -688,7 +693,7 @@ help:
 	@echo 'make same          BASE=commit: the artifacts of both trees compared byte for byte; NETS="resnet50 bert"'
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make fuzz-schedules N=20000 SEED=1 records of schedules with other numbers, on every CPU: refused, or right'
-	@echo 'make strict        N=200 SEED=1 random networks with --strict: the same bits on all CPUs; NETS="FILE.onnx ..." or EVERY=20 cases of the suite'
+	@echo 'make strict        N=200 SEED=1 random networks with --strict: the same bits on all CPUs; NETS="suite f32 int8 llm FILE.onnx" EVERY=20 ROWS=1,2,16 CPUS=v3'
 	@echo 'make mutants       N=1000 SEED=1 changes of the compiler: mcc prove rejects those that compute wrong results; FOLDER=passes/emit'
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu", "contrib", "large"'
 	@echo 'make fuzz-hostile N=20000 SEED=1 random ONNX networks on hostile inputs; ONLY as of fuzz-ort'
@@ -698,6 +703,7 @@ help:
 	@echo 'make bench         times beside ONNX Runtime (needs make deps-bench); THREADS=2 ROUNDS=9 UNGATED=1 BATCH=16 GAP=0,1ms CALLERS=2 NETS="resnet50 bert"'
 	@echo '                   PEERS=openvino,ncnn,MNN,aoti beside others too (aoti: TORCH=python), COMPETITOR=1 with a busy second CPU'
 	@echo 'make bench-threads the bound of mcc inspect --threads beside what two threads take; NETS="resnet50 bert"'
+	@echo 'make bench-strict  processor time with --strict over that without; NETS="resnet50 bert" ROUNDS=9'
 	@echo 'make bench-windows DLLs under Wine beside shared objects, processor time; NETS="build/nets/bert.onnx" ROUNDS=25'
 	@echo 'make bench-int8    quantized networks beside ONNX Runtime and f32; THREADS=2 NETS="resnet50" QUANTIZED=qdq,qop'
 	@echo 'make bench-error   the bound of --error on unseen samples of trained networks, accuracy lost; NETS="digits magika det rec moonshine" SPLITS=20'

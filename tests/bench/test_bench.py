@@ -209,3 +209,9 @@ def test_a_quantizer_that_takes_too_long(tmp_path, capsys):
     done = subprocess.run([sys.executable, "-c", f"import types, chosen; print({call})"], capture_output=True, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT / "tests/bench")})     # what it imports has paths of its own
     assert re.search(r"neural-compressor +no network within 0\.2 s\s+None", done.stdout), done.stderr
+
+
+def test_what_strict_costs(tmp_path):
+    """A line for each network; the status is that of the ratios."""
+    done = subprocess.run([sys.executable, ROOT / "tests/bench/strict.py", "--rounds", "1", "--seconds", "0.001", DIGITS], capture_output=True, text=True)
+    assert re.match(r"digits +[\d.]+ ms +[\d.]+\n--strict over the default, -march=native: geometric mean ([\d.]+), least \1, most \1$", done.stdout), done

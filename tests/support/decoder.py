@@ -39,11 +39,12 @@ def cache_of(output):
 
 
 def feed(names, ids, seen, caches):
-    """ids: [1, n], the new tokens behind `seen` others."""
+    """ids: [texts, n], the new tokens behind `seen` others."""
     total, place = seen + ids.shape[1], {}
     for name in names:
-        place[name] = (caches[name] if is_cache(name) else ids if name == "input_ids" else np.ones((1, total), np.int64) if name == "attention_mask"
-                       else np.arange(seen, total, dtype=np.int64)[None] if name == "position_ids" else np.array([seen if name == "write_indices" else total]))
+        place[name] = (caches[name] if is_cache(name) else ids if name == "input_ids" else np.ones((len(ids), total), np.int64) if name == "attention_mask"
+                       else np.arange(seen, total, dtype=np.int64)[None].repeat(len(ids), 0) if name == "position_ids"
+                       else np.full(len(ids), seen if name == "write_indices" else total))
     return place
 
 

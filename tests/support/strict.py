@@ -4,8 +4,11 @@
         machines.compare("net.onnx", feeds)        # names what differs, or ""
 """
 import contextlib
+import functools
+import hashlib
 import pathlib
 import platform
+import re
 import shutil
 import tempfile
 
@@ -13,11 +16,15 @@ import numpy as np
 
 from support.artifact import Artifact, ModelError
 from support.foreign import Foreign
-from support.tool import mcc
+from support.tool import ROOT, mcc
 
-# (--target, -march, qemu's CPU): of each the instructions that strict results could depend on.
+# Some, of which each has instructions that strict results could depend on; and all.
 NATIVE = ["x86-64-v4", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-bf16"]
 FOREIGN = [("aarch64", "armv8-a"), ("aarch64", "armv8.2-a-dotprod"), ("aarch64", "armv8.6-a-i8mm"), ("riscv64", "rv64gc")]
+EVERY = re.findall(r'^TARGET\("(x86_64|aarch64|riscv64)", "([^"]*)"', (ROOT / "ir/target/target.def").read_text(), re.M)
+EVERY_NATIVE = sorted((cpu for arch, cpu in EVERY if arch == "x86_64" and cpu != "x86-64-v2"), key=lambda cpu: cpu != NATIVE[0])
+EVERY_FOREIGN = [(arch, cpu) for arch, cpu in EVERY if arch != "x86_64"]
+QEMU = {"aarch64": "max", "riscv64": "rv64,v=true,vext_spec=v1.0"}
 
 
 def bits(array):
@@ -28,11 +35,17 @@ def bits(array):
     return array.tobytes()
 
 
+def flat(outputs):
+    """Without sequences and optionals."""
+    return [y for x in outputs for y in (flat(x) if isinstance(x, list) else flat(sum(map(list, x.items()), [])) if isinstance(x, dict) else
+                                         [np.array("absent")] if x is None else [np.asarray(x)])]
+
+
 def differs(want, got):
+    want, got = flat(want), flat(got)
     if len(want) != len(got):
         return "another number of outputs"
     for i, (w, g) in enumerate(zip(want, got)):
-        w, g = np.asarray(w), np.asarray(g)
         if w.shape != g.shape or w.dtype != g.dtype:
             return f"output {i}: {g.dtype}{g.shape}, not {w.dtype}{w.shape}"
         if w.dtype == object:
@@ -42,6 +55,22 @@ def differs(want, got):
             apart = np.count_nonzero([bits(a) != bits(b) for a, b in zip(w.reshape(-1), g.reshape(-1))])
             return f"output {i}: {apart} of {w.size} elements are other bits"
     return ""
+
+
+def digest(outputs):
+    """Of shapes, types and bits."""
+    h = hashlib.sha256()
+    for y in flat(outputs):
+        h.update(f"{y.dtype}{y.shape}".encode() + (repr(y.tolist()).encode() if y.dtype == object else bits(y)))
+    return h.hexdigest()
+
+
+def result(call, feeds):
+    """Outputs, or the number of the error that the run has ended with."""
+    try:
+        return call(feeds)
+    except ModelError as e:
+        return [np.array(f"error {e.code}")]
 
 
 class Machines:
@@ -54,7 +83,7 @@ class Machines:
         self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
         for arch, _ in self.foreign:
             if arch not in self.emulated:
-                self.emulated[arch] = self.stack.enter_context(Foreign(arch, "max" if arch == "aarch64" else "rv64"))
+                self.emulated[arch] = self.stack.enter_context(Foreign(arch, QEMU[arch]))
         return self
 
     def __exit__(self, *_):
@@ -66,25 +95,28 @@ class Machines:
         assert done.returncode == 0, done.stderr
         return out
 
-    def results(self, path, feeds, flags=()):
-        """(name, outputs) of each CPU and number of threads."""
-        for cpu in self.native:
+    def calls(self, path, flags=(), native=True, foreign=True):
+        """(name, what gives the outputs for inputs, whether it is emulated) of each CPU and number of threads."""
+        for cpu in self.native if native else []:
             out = self.compile(path, flags, cpu, f"-march={cpu}")
             for threads in self.threads:
-                try:
-                    with Artifact(out, threads=threads) as a:
-                        yield f"{cpu}, {threads} threads", a.call(feeds)
-                except ModelError as e:
-                    if "CPU" not in str(e):
-                        raise
-        for arch, cpu in self.foreign:
+                with contextlib.ExitStack() as stack:
+                    try:
+                        a = stack.enter_context(Artifact(out, threads=threads))
+                    except ModelError as e:
+                        if "CPU" not in str(e):
+                            raise
+                        break
+                    yield f"{cpu}, {threads} threads", a.call, False
+        for arch, cpu in self.foreign if foreign else []:
             out = self.compile(path, flags, cpu, f"--target={arch}-linux-gnu", f"-march={cpu}")
-            yield cpu, self.emulated[arch].call(out, feeds)
+            yield cpu, functools.partial(self.emulated[arch].call, out), True
 
     def compare(self, path, feeds, flags=()):
         """What differs from the first CPU; its outputs."""
         first, found = None, []
-        for name, outputs in self.results(path, feeds, flags):
+        for name, call, _ in self.calls(path, flags):
+            outputs = result(call, feeds)
             if first is None:
                 first = outputs
             elif text := differs(first, outputs):

@@ -5,10 +5,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from fuzz import strict
 from support.artifact import Artifact
 from support.compare import floats, node
 from support.strict import FOREIGN, NATIVE, Machines, differs
-from support.tool import DIGITS, mcc, save, value
+from support.tool import DIGITS, ROOT, mcc, save, value
 
 
 def conv(operands, y, **more):
@@ -171,3 +172,21 @@ def test_error_is_for_all(tmp_path):
         assert done.returncode == 0, done.stderr
         choices.add((tmp_path / "choices").read_text())
     assert len(choices) == 1, choices
+
+
+def test_tokens():
+    """Of a language model: one by one, at once and among other texts."""
+    with Machines(FOREIGN[3:], NATIVE[:2], (2,)) as machines:
+        text, [logits] = strict.compare_tokens(ROOT / "examples/story/babyllama-int4.onnx", machines)
+    assert not text and logits.shape == (1, strict.TOKENS, 105), text
+
+
+def test_what_make_strict_finds(tmp_path):
+    """Rows that depend on others, in a network whose file has one; a text whose logits depend on others; another hash."""
+    path = save(tmp_path / "net.onnx", [node("ReduceMean", "x", "m", axes=[0]), node("Sub", "x m", "y")], [value("x", [1, 5])], [value("y", [1, 5])])
+    with Machines([], NATIVE[:1], (1,)) as machines:
+        [(_, text, _)] = strict.named([("net", path)], machines, [1, 2, 4])
+        assert "4 rows: output 0: 20 of 20 elements are other bits" in text and "2 rows, --input=x:f32[2,5]" in text, text
+        [(_, text, outputs)] = strict.named([("digits", DIGITS)], machines, [1, 2, 4])
+    assert not text and len(outputs[0]) == 4
+    assert strict.digest(outputs) != strict.digest([y[::-1] for y in outputs])
