@@ -36,6 +36,11 @@ bool tile_keeps_taps(const struct site *site, const struct node *n, const struct
     return site->k->kind == KERNEL_CONTRACT && c->vec >= 0 && !c->chunk && conv_depthwise(site->g, n);
 }
 
+bool tile_keeps_points(const struct node *n, const struct tile_schedule *c)
+{
+    return n->op == OP_SEGMENTS && c->vec >= 0;
+}
+
 /* Dims of the operand before the first one that is reduced. */
 static uint32_t reduce_outside(const struct node *n)
 {
@@ -54,6 +59,8 @@ bool tile_is_line(const struct node *n, const struct tile_schedule *c, int32_t d
         batch = reduce_outside(n);
     if (n->op == OP_DOT)
         node_ints(n, "batch_a", &batch);
+    if (n->op == OP_SEGMENTS)
+        batch = (uint32_t)node_int(n, "axis", 0);
     return d != c->vec && d != c->a && d != c->b && d >= (int32_t)batch;
 }
 
@@ -396,7 +403,8 @@ void block_choose(const struct site *site, struct tile_schedule *c)
     }
     k_block_choose(site, n, t, &s, &k, c);
     rows_choose(site, n, t, c);
-    c->lines_last = c->k_block || lines_last(site, n, t, c) || (site->mach->span && tile_keeps_taps(site, n, c));
+    c->lines_last = c->k_block || lines_last(site, n, t, c) || tile_keeps_points(n, c) ||
+                    (site->mach->span && tile_keeps_taps(site, n, c));
     s = slice_of(site, n, t, c);
     prefetch_choose(site, n, t, &s, &k, c);
     decode_choose(site, t, c);

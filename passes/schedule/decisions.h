@@ -65,6 +65,8 @@ bool tile_shares_columns(const struct site *, const struct node *, const struct 
 bool tile_sums_rows(const struct site *, const struct node *, const struct tile_schedule *);
 /* Has a block of channels its own taps, which all rows share? */
 bool tile_keeps_taps(const struct site *, const struct node *, const struct tile_schedule *);
+/* Is it a sum of segments? All lines of a block of points read the same part of the operand, which stays near. */
+bool tile_keeps_points(const struct node *, const struct tile_schedule *);
 /* schedule/tile_choose.c: the dims, lanes and register tile of an anchor. */
 void tile_choose(const struct site *, struct schedule *);
 /* ns of the whole kernel at a size; 0: there is no estimate. And sums of products in its code. */

@@ -104,7 +104,7 @@ RULE(tile_shares,
 
 RULE(tile_lines_last,
      !c->s->tile.lines_last || tile_shares_columns(c->site, anchor(c), &c->s->tile) ||
-         tile_keeps_taps(c->site, anchor(c), &c->s->tile) ||
+         tile_keeps_taps(c->site, anchor(c), &c->s->tile) || tile_keeps_points(anchor(c), &c->s->tile) ||
          (c->s->tile.k_block && tile_sums_rows(c->site, anchor(c), &c->s->tile)),
      "this is not a contraction whose rows share their columns, or its operand is staged; here 0");
 

@@ -19,6 +19,13 @@ def is_sparse(model, *flags):
     return "segments(" in model.dump("sparsify", *flags)
 
 
+def kernels_of(model, *flags):
+    """The operators of each kernel that computes."""
+    text = model.dump("fuse", *flags)
+    op_of = dict(re.findall(r"^ *(%\d+).*? = (\w+)\(", text, re.M))
+    return [{op_of[v] for v in line.split("computes ")[1].split()} for line in text.splitlines() if line.startswith("kernel") and "computes" in line]
+
+
 CONVOLUTIONS = {
     "pointwise": ((1, 1), (20, 13), {}), "3x3": ((3, 3), (14, 15), {"pads": [1] * 4}), "unpadded": ((3, 2), (12, 11), {}),
     "strided": ((3, 3), (15, 16), {"pads": [1] * 4, "strides": [2, 2]}), "1x1 strided": ((1, 1), (14, 13), {"strides": [2, 3]}),
@@ -59,14 +66,103 @@ def test_epilogues(tmp_path):
              node("MaxPool", "g", "y", kernel_shape=[2, 2])]
     model = Model(tmp_path, nodes, [value("x", [1, 96, 9, 11])], [value("y", None)],
                   {"w": pruned(96, 96, 1, 1), "b": floats(96, seed=2), "v": pruned(96, 96, 1, 1, seed=3)})
-    text = model.dump("fuse", "-march=x86-64-v3")
-    op_of = dict(re.findall(r"^ *(%\d+).*? = (\w+)\(", text, re.M))
-    kernels = [{op_of[v] for v in line.split("computes ")[1].split()} for line in text.splitlines() if line.startswith("kernel") and "computes" in line]
+    kernels = kernels_of(model, "-march=x86-64-v3")
     sums = [k for k in kernels if "segments" in k]
-    assert len(sums) == 2 and sorted({"add", "max"} <= k for k in sums) == [False, True], text
+    assert len(sums) == 2 and sorted({"add", "max"} <= k for k in sums) == [False, True], kernels
     x = floats(1, 96, 9, 11, seed=4)
     for cpu in ("x86-64-v2", "x86-64-v3", "native"):
         model.compare([x], flags=[f"-march={cpu}"])
+
+
+def inverted_residuals(strides, keep=0.15):
+    """Nodes and weights: blocks of an expansion, a depthwise convolution of this stride and a projection, with a shortcut where shapes agree."""
+    nodes, weights, x, wide = [], {}, "x", 24
+
+    def conv(x, shape, clip, **attrs):
+        name = f"v{len(weights)}"
+        weights[name] = pruned(*shape, keep=keep, seed=len(weights) + 1)
+        weights[name + "b"] = floats(shape[0], seed=len(weights) + 1)
+        nodes.append(node("Conv", f"{x} {name} {name}b", name + "c", **attrs))
+        if clip:
+            nodes.append(node("Relu", name + "c", name + "y"))
+        return name + ("y" if clip else "c")
+    for s in strides:
+        v = conv(x, (96, wide, 1, 1), True)
+        v = conv(v, (96, 1, 3, 3), True, group=96, pads=[1] * 4, strides=[s, s])
+        v = conv(v, (wide, 96, 1, 1), False)
+        if s == 1:
+            nodes.append(node("Add", f"{x} {v}", v + "s"))
+            v += "s"
+        x = v
+    nodes.append(node("GlobalAveragePool", x, "y"))
+    return nodes, weights, wide
+
+
+@pytest.mark.parametrize("images", [1, "n"])
+def test_lines(tmp_path, images):
+    """Results of convolutions with taps keep gaps after rows, so maps and products after them are in the kernels of the sums, depthwise ones too."""
+    nodes, weights, wide = inverted_residuals((1, 2, 1))
+    model = Model(tmp_path, nodes, [value("x", [images, wide, 28, 36])], [value("y", None)], weights)
+    kernels = kernels_of(model, "-march=x86-64-v3")
+    sums = [k for k in kernels if "segments" in k]
+    assert len(sums) == 9 and not any("conv" in k for k in kernels)
+    # The sums that are padded or averaged next go into the kernels of these.
+    assert sum("add" in k for k in sums) == 7 and sum("max" in k for k in sums) == 6, sums
+    for n in (1, 3) if images == "n" else (1,):
+        for cpu in ("x86-64-v2", "x86-64-v3", "native"):
+            model.compare([floats(n, wide, 28, 36, seed=4)], flags=[f"-march={cpu}"])
+
+
+@pytest.mark.parametrize("size, stride", [((15, 14), 2), ((7, 7), 1), ((9, 20), 1)])
+def test_shortcuts_of_other_rows(tmp_path, size, stride):
+    """A shortcut by a product of one tap has no gaps, or those of another convolution: it is computed with those of what it is added to."""
+    nodes = [node("Conv", "x a", "p"), node("Relu", "p", "q"), node("Conv", "q b", "r", pads=[1] * 4, strides=[stride] * 2), node("Relu", "r", "s"),
+             node("Conv", "s c", "t"), node("Conv", "x d", "u", strides=[stride] * 2), node("Add", "t u", "v"), node("Relu", "v", "w"),
+             node("Conv", "w e", "z", pads=[2] * 4), node("Conv", "w f", "k"), node("Add", "z k", "y")]
+    weights = {"a": pruned(48, 64, 1, 1), "b": pruned(48, 48, 3, 3, seed=2), "c": pruned(64, 48, 1, 1, seed=3), "d": pruned(64, 64, 1, 1, seed=4),
+               "e": pruned(48, 64, 5, 5, seed=5), "f": pruned(48, 64, 1, 1, seed=6)}
+    model = Model(tmp_path, nodes, [value("x", ["n", 64, *size])], [value("y", None)], weights)
+    assert len([k for k in kernels_of(model) if "segments" in k]) == 6
+    for cpu in ("x86-64-v2", "x86-64-v3", "native"):
+        model.compare([floats(2, 64, *size, seed=7)], flags=[f"-march={cpu}"], atol=5e-3)    # of numbers around 100
+
+
+@pytest.mark.parametrize("group", [2, 8, 48])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_groups(tmp_path, group, stride):
+    model = Model(tmp_path, [node("Conv", "x a", "p"), node("Relu", "p", "q"), node("Conv", "q b", "y", pads=[1] * 4, group=group, strides=[stride] * 2)],
+                  [value("x", ["n", 32, 30, 27])], [value("y", None)],
+                  {"a": pruned(48, 32, 1, 1), "b": pruned(96, 48 // group, 3, 3, seed=2)})
+    assert len([k for k in kernels_of(model) if "segments" in k]) == 2
+    for cpu in ("x86-64-v2", "x86-64-v3", "native"):
+        model.compare([floats(2, 32, 30, 27, seed=3)], flags=[f"-march={cpu}"])
+
+
+def test_gaps_are_not_read(tmp_path):
+    """What lies between rows of points never gets into a result: infinities in the last column reach their neighbours alone."""
+    weights = {"a": pruned(48, 48, 3, 3), "b": pruned(48, 48, 3, 3, seed=2)}
+    model = Model(tmp_path, [node("Conv", "x a", "p", pads=[1] * 4), node("Relu", "p", "q"), node("Conv", "q b", "y", pads=[1] * 4)],
+                  [value("x", [1, 48, 10, 13])], [value("y", None)], weights)
+    x = np.zeros((1, 48, 10, 13), np.float32)
+    x[..., -1] = 3e38
+    got, = model.run([x], "-march=native")
+    assert np.isinf(got).any() or np.isnan(got).any()
+    assert np.array_equal(got[..., :8], np.zeros_like(got[..., :8]))
+
+
+def test_single_rows(tmp_path):
+    """Columns of one row are as long as the longest; what others lack is a zero, not an element of the row."""
+    w = pruned(320, 200)
+    w[:, 7] = 0
+    model = Model(tmp_path, [node("MatMul", "x w", "p"), node("Add", "p b", "y")], [value("x", [1, 320])], [value("y", [1, 200])],
+                  {"w": w, "b": floats(200, seed=2)})
+    assert "gather(" in model.dump("sparsify") and "dot(" not in model.dump("sparsify")
+    x = floats(1, 320, seed=3)
+    for cpu in ("x86-64-v2", "x86-64-v3", "native"):
+        model.compare([x], flags=[f"-march={cpu}"])
+    x[0, 5] = np.inf
+    got, = model.run([x], "-march=native")
+    assert np.array_equal(np.isfinite(got[0]), w[5] == 0)
 
 
 def test_products_of_three_dims_and_empty_rows(tmp_path):
@@ -80,13 +176,13 @@ def test_products_of_three_dims_and_empty_rows(tmp_path):
 
 
 def test_what_stays_dense(tmp_path):
-    """Weights with too many elements, none at all, few rows, groups: as before."""
+    """Weights with too many elements, none at all, few rows, taps of channels that blocks hold: as before."""
     for w, rows in ((pruned(96, 96, keep=0.5), 64), (np.zeros((96, 96), np.float32), 64), (pruned(96, 96), 4), (pruned(8, 8), 64)):
         model = Model(tmp_path, [node("MatMul", "x w", "y")], [value("x", [rows, len(w)])], [value("y", [rows, len(w)])], {"w": w})
         assert not is_sparse(model)
         model.compare([floats(rows, len(w), seed=2)])
-    model = Model(tmp_path, [node("Conv", "x w", "y", group=2)], [value("x", [1, 64, 8, 8])], [value("y", [1, 64, 8, 8])],
-                  {"w": pruned(64, 32, 1, 1)})
+    model = Model(tmp_path, [node("Conv", "x w", "y", group=64, pads=[1] * 4)], [value("x", [1, 64, 8, 8])], [value("y", [1, 64, 8, 8])],
+                  {"w": pruned(64, 1, 3, 3)})
     assert not is_sparse(model)
 
 
