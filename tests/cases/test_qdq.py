@@ -181,3 +181,19 @@ def test_equal_layers_share_code(form, tmp_path):
     assert done.returncode == 0, done.stderr
     kernels = [line for line in done.stderr.splitlines() if re.match(r"k\d+\S* for ", line)]
     assert len(kernels) >= 6 and sum("the same as" in line for line in kernels) >= 3, done.stderr
+
+
+def test_emulated_products_are_a_loop(tmp_path):
+    """A product of groups of four bytes is several instructions without VNNI: the steps of a block of channels are not written out for all points."""
+    nodes, constants, last = blocks(np.random.default_rng(6), 2)
+    shape = [1, 32, 12, 12]
+    source = save(tmp_path / "float.onnx", nodes, [value("x", shape)], [h.make_tensor_value_info(last, T.FLOAT, shape)], constants,
+                  opset=17)
+    path = quantize(source, "qdq", tmp_path / "quantized.onnx")
+    longest = {}
+    for level in ("x86-64-v4", "x86-64-v4-vnni"):
+        done = mcc("-stop-after=emit", f"-march={level}", path, "-o", tmp_path / "q.txt")
+        assert done.returncode == 0, done.stderr
+        bodies = re.findall(r"for %\d+ = [^{]*\{([^{}]*)\}", (tmp_path / "q.txt").read_text())
+        longest[level] = max(body.count(" dot ") for body in bodies)
+    assert 0 < longest["x86-64-v4"] <= 32 < longest["x86-64-v4-vnni"], longest    # sums of a tile fit the registers
