@@ -382,11 +382,9 @@ lreg em_lane_group(struct em *em, value_id v, const expr_id *idx, int32_t dim, u
     return word;
 }
 
-void em_dot_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond_a, expr_id cond_b,
-                  lreg in[2])
+static struct group group_of(struct em *em, const struct node *n, const struct em_group *at, int o, expr_id cond)
 {
-    for (int o = 0; o < 2; o++) {
-        struct group g = {.v = n->in[o],
+    return (struct group){.v = n->in[o],
                           .idx = at->idx[o],
                           .rank = value_type(em->g, n->in[o])->rank,
                           .dim = at->dim[o],
@@ -394,7 +392,20 @@ void em_dot_group(struct em *em, const struct node *n, const struct em_group *at
                           .size = at->size,
                           .valid = at->valid,
                           .lanes = at->lanes,
-                          .cond = o ? cond_b : cond_a};
+                          .cond = cond};
+}
+
+lreg em_panel_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond)
+{
+    const struct group g = group_of(em, n, at, 1, cond);
+    return group_value(em, &g);
+}
+
+void em_dot_group(struct em *em, const struct node *n, const struct em_group *at, expr_id cond_a, expr_id cond_b,
+                  lreg in[2])
+{
+    for (int o = 0; o < 2; o++) {
+        struct group g = group_of(em, n, at, o, o ? cond_b : cond_a);
         lreg word = o ? (lreg){0} : em_lane_group(em, g.v, g.idx, g.dim, g.size, at->lane, ELEM_NONE, g.cond);
         if (at->matrix && !o) { /* a row, not for all lanes */
             g.lanes = 1;

@@ -259,6 +259,8 @@ lreg em_lane_group(struct em *, value_id v, const expr_id *idx, int32_t dim, uin
                    expr_id cond);
 void em_dot_group(struct em *, const struct node *, const struct em_group *, expr_id cond_a, expr_id cond_b,
                   lreg in[2]);
+/* The second one alone. */
+lreg em_panel_group(struct em *, const struct node *, const struct em_group *, expr_id cond);
 
 /* Reductions. */
 /* The result of a reduction at n points, in one loop nest: acc[i] at points[i]. The points share common operands. */

@@ -3,6 +3,7 @@
  * parts of the rows and all lines that it comes to.
  *
  *   scratch[reduced index][lane of the block]
+ *   scratch[vector][reduced index / group][lane][index in the group], for L_MATMUL
  */
 #include "passes/emit/producer.h"
 #include "passes/emit/tiled.h"
@@ -22,7 +23,8 @@ void panel_decode(struct em *em, const struct tiling *t, expr_id base)
         same[d] = d;
     decode_box(&em->site, t->s, base, &p->box);
     l.n = (uint32_t)weight_order(em->g, t->n, same, l.order, &l.lanes);
-    l.block = p->box.extent[l.lanes];
+    l.group = dot_group(em->m, t->n);
+    l.block = l.group > 1 ? MATMUL_COLUMNS : p->box.extent[l.lanes];
     em_producer_begin(em, p, t->n->in[1], &l);
     if (!p->keeper.i)
         p->keeper = em_scratch(em, ELEM_I64, 1);

@@ -35,7 +35,7 @@ void em_producer_begin(struct em *em, struct em_producer *p, value_id v, const s
     struct exprs *x = em->x;
     const struct type *t = value_type(em->g, v);
     int32_t last = t->rank - 1;
-    int64_t stride = l->lanes < 0 ? 1 : l->block;
+    int64_t group = l->group ? l->group : 1, stride = l->lanes < 0 ? 1 : l->block * group;
     struct storage *s = &p->storage;
     p->value = v;
     p->home = (lblock){0};
@@ -47,8 +47,15 @@ void em_producer_begin(struct em *em, struct em_producer *p, value_id v, const s
         int32_t d = l->order[i - 1];
         int64_t n = p->box.extent[d], blocks = (n + l->block - 1) / (l->block ? l->block : 1);
         if (d == l->lanes) {
-            s->dim[d] = (struct dim_layout){l->block, ex_const(x, blocks > 1 ? stride : 0), 1};
+            s->dim[d] = (struct dim_layout){l->block, ex_const(x, blocks > 1 ? stride : 0), group};
+            if (group > 1 && blocks > 1) /* they begin with a whole one */
+                s->origin = ex_sub(x, s->origin, ex_mulc(x, ex_div(x, p->box.first[d], ex_const(x, l->block)), stride));
             stride *= blocks;
+            continue;
+        }
+        if (i == l->n && group > 1) {
+            s->dim[d] = (struct dim_layout){group, ex_const(x, stride), 1};
+            stride *= n / group;
             continue;
         }
         s->dim[d].outer = ex_const(x, stride);

@@ -17,6 +17,7 @@ struct em_layout {
     uint32_t n;
     int32_t lanes;
     int64_t block;
+    int64_t group; /* so many indices of the last dim of `order` lie inside of each lane, as L_DOT takes them; 0: one */
 };
 
 struct em_producer {

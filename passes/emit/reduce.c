@@ -319,6 +319,10 @@ void em_reduce_operand(struct em *em, const struct node *n, uint32_t n_points, e
     r.n_acc = 0;
     r.row.dim = -1;
     r.fill = true;
+    if (dot_scaled(n)) { /* the numbers alone; those of a byte at once */
+        r.acc = ELEM_I32;
+        reduction_unroll(em, &r);
+    }
     r.scale.product = (value_id){0};
     reduction_loops(em, &r, none);
 }

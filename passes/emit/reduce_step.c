@@ -442,12 +442,27 @@ void reduction_point(struct em *em, struct reduction *r, uint32_t i, const expr_
     }
 }
 
+/* Stores a group of each lane, side by side. */
+static void fill_group(struct em *em, const struct reduction *r, const expr_id *p, expr_id *at)
+{
+    struct em_group g = {.idx[1] = at, .step[1] = 1, .size = r->group, .valid = r->valid};
+    struct em_producer *d = em->decoded;
+    int64_t step;
+    step_dims(em, r, g.dim, &step);
+    g.lanes = reduction_lanes(em, p, value_type(em->g, r->n->out[0])->rank);
+    lreg v = em_panel_group(em, r->n, &g, r->cond);
+    em_scratch_store(em, d->buffer, em_at_lane(em, storage_address(em->x, &d->storage, at), 0), v);
+}
+
 static void fill_step(struct em *em, const struct reduction *r, const expr_id *k)
 {
     expr_id at[RANK_MAX];
     for (uint32_t i = 0; i < r->n_points; i++) {
         contraction_point(em->g, r->n, 1, r->points[i], k, at);
-        em_producer_point(em, em->decoded, at, r->cond);
+        if (r->group > 1)
+            fill_group(em, r, r->points[i], at);
+        else
+            em_producer_point(em, em->decoded, at, r->cond);
     }
 }
 

@@ -68,6 +68,12 @@ static void part_tile(void *user, expr_id at, uint32_t count)
     p->fn(p->user, ex_add(p->em->x, p->from, at), count);
 }
 
+void em_tiles_from(struct em *em, expr_id from, expr_id n, int64_t size, enum tile_rest rest, em_tile_fn *fn,
+                   void *user)
+{
+    em_tiles(em, n, size, rest, part_tile, &(struct part){em, from, fn, user});
+}
+
 void em_tiles_part(struct em *em, expr_id n, int64_t size, enum tile_rest rest, expr_id first, int64_t count,
                    em_tile_fn *fn, void *user)
 {
@@ -75,8 +81,8 @@ void em_tiles_part(struct em *em, expr_id n, int64_t size, enum tile_rest rest, 
     struct em_for l;
     int64_t c;
     if (!ex_is_const(x, n, &c)) {
-        struct part p = {em, ex_mulc(x, first, size), fn, user};
-        em_tiles(em, ex_min(x, ex_sub(x, n, p.from), ex_const(x, count * size)), size, rest, part_tile, &p);
+        expr_id from = ex_mulc(x, first, size);
+        em_tiles_from(em, from, ex_min(x, ex_sub(x, n, from), ex_const(x, count * size)), size, rest, fn, user);
         return;
     }
     if (c < 1)

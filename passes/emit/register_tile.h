@@ -11,6 +11,8 @@ typedef void em_tile_fn(void *user, expr_id at, uint32_t count);
 /* Calls fn for tiles of at most `size` points that cover [0, n), in loops: an even split where n is known (49 = 13 + 12
  * + 12 + 12), else whole tiles, then smaller ones (tile_below), or tiles that may overlap (tile_again). */
 void em_tiles(struct em *, expr_id n, int64_t size, enum tile_rest rest, em_tile_fn *, void *user);
+/* The same for [from, from + n). */
+void em_tiles_from(struct em *, expr_id from, expr_id n, int64_t size, enum tile_rest rest, em_tile_fn *, void *user);
 /* Calls fn only for the tiles from number `first` on, at most `count` of them. */
 void em_tiles_part(struct em *, expr_id n, int64_t size, enum tile_rest rest, expr_id first, int64_t count,
                    em_tile_fn *, void *user);

@@ -125,6 +125,22 @@ uint32_t points_of_tile(struct em *em, const struct tiling *t, const struct tile
     return n;
 }
 
+static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb);
+
+/* The same rows by one whole vector after the other. */
+static void tile_by_vector(struct em *em, struct tiling *t, const struct tile_at *at, uint32_t tb)
+{
+    struct em_for l;
+    uint32_t vectors = t->n_pieces;
+    expr_id first = t->piece[0], v = em_for_begin(em, &l, ex_const(em->x, 0), ex_const(em->x, vectors), 1, NULL, 0);
+    t->n_pieces = 1;
+    t->piece[0] = ex_add(em->x, first, ex_mulc(em->x, v, t->s->lanes));
+    tile_body(em, t, at->a, at->ta, at->b, tb);
+    em_for_end(em, &l, NULL, NULL);
+    t->n_pieces = vectors;
+    t->piece[0] = first;
+}
+
 static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, expr_id b0, uint32_t tb)
 {
     const struct tile_at at = {a0, b0, ta};
@@ -132,16 +148,20 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
     lreg acc[EM_POINTS], both[2] = {{0}};
     const struct node *nodes[2] = {t->n, second_node(em, false)};
     struct em_interleave w;
-    bool rest = is_rest(em, t, t->s->a, ta, t->s->ta);
-    if (t->s->matmul && !(rest && ta < MATMUL_COLUMNS)) {
-        em->rest = false;
-        matmul_body(em, t, &at, tb);
+    bool rest = is_rest(em, t, t->s->a, ta, t->s->ta), tiles = t->s->matmul && !(rest && ta < MATMUL_COLUMNS);
+    em->rest = !tiles && (rest || is_rest(em, t, t->s->b, tb, t->s->tb));
+    if (tiles && (!dot_scaled(t->n) || t->n_pieces > 1)) {
+        if (dot_scaled(t->n))
+            tile_by_vector(em, t, &at, tb);
+        else
+            matmul_body(em, t, &at, tb);
         return;
     }
-    em->rest = rest || is_rest(em, t, t->s->b, tb, t->s->tb);
     expr_id cond = ex_const(em->x, 1);
     uint32_t n = points_of_tile(em, t, &at, tb, points);
-    if (t->k.sums.i) {
+    if (tiles) {
+        matmul_scaled(em, t, &at, n, points, acc);
+    } else if (t->k.sums.i) {
         if (!block_tile(em, t, &at, n, points, acc))
             return;
     } else if (n == 1 && t->s->vec < 0) {
@@ -167,12 +187,31 @@ static void tile_body(struct em *em, struct tiling *t, expr_id a0, uint32_t ta, 
         partial_add(em, t, acc, n / t->n_pieces);
 }
 
+/* Of the rows at hand whole tiles only, or what these leave. */
+static void tile_part(struct em *em, const struct tiling *t, uint32_t size, enum tile_rest rest, em_tile_fn *fn,
+                      void *user)
+{
+    struct exprs *x = em->x;
+    expr_id n = tile_extent(x, t->t, t->s, t->s->a), from = ex_const(x, 0);
+    if (t->s->split && t->s->a == t->split_dim) {
+        from = ex_mulc(x, t->first, size);
+        n = ex_min(x, ex_sub(x, n, from), ex_const(x, t->s->split * size));
+    }
+    expr_id whole = ex_mulc(x, ex_div(x, n, ex_const(x, size)), size);
+    if (t->which == WHOLE_TILES)
+        em_tiles_from(em, from, whole, size, rest, fn, user);
+    else
+        em_tiles_from(em, ex_add(x, from, whole), ex_sub(x, n, whole), tile_below(size, rest), rest, fn, user);
+}
+
 /* Tiles of a dim, as many as the part at hand has; -1: of one point. */
 static void tile_split(struct em *em, struct tiling *t, int32_t dim, uint32_t size, em_tile_fn *fn, void *user)
 {
     enum tile_rest rest = tile_rest(&em->site, t->n, t->s);
     if (dim < 0)
         fn(user, ex_const(em->x, 0), 1);
+    else if (t->which && dim == t->s->a)
+        tile_part(em, t, size, rest, fn, user);
     else if (t->s->split && dim == t->split_dim)
         em_tiles_part(em, tile_extent(em->x, t->t, t->s, dim), size, rest, t->first, t->s->split, fn, user);
     else
@@ -287,10 +326,35 @@ static void tile_rows(struct em *em, struct tiling *t)
         tile_split(em, t, t->s->b, t->s->tb, tile_row, &(struct tile_call){em, t});
 }
 
+/* Whole tiles by tile registers, if there are any, which read the second operand from scratch; then the rest of the
+ * rows, which compute it for themselves. */
+static void tile_rows_unpacked(struct em *em, struct tiling *t, expr_id base)
+{
+    struct exprs *x = em->x;
+    struct em_if iff;
+    bool open = tile_rest(&em->site, t->n, t->s) == REST_MATMUL;
+    expr_id some = ex_le(x, ex_const(x, t->s->ta), tile_extent(x, t->t, t->s, t->s->a));
+    if (open)
+        em_if_begin(em, &iff, em_cond(em, some));
+    t->which = open ? WHOLE_TILES : ALL_TILES;
+    panel_decode(em, t, base);
+    tile_rows(em, t);
+    if (open) {
+        em_if_end(em, &iff);
+        t->which = REST_OF_TILES;
+        tile_rows(em, t);
+    }
+    t->which = ALL_TILES;
+}
+
 /* All rows, of few of which each computes the second operand that the kernel computes, of many none. */
 static void tile_rows_or_decoded(struct em *em, struct tiling *t, expr_id base)
 {
     struct em_if iff;
+    if (matmul_unpacks(em->m, t->n, t->s)) {
+        tile_rows_unpacked(em, t, base);
+        return;
+    }
     expr_id many = t->s->decode ? ex_lt(em->x, ex_const(em->x, t->s->decode), decode_points(em->x, t->n, t->t, t->s))
                                 : ex_const(em->x, 0);
     enum truth is_many = ex_truth(em->x, many);
@@ -510,6 +574,7 @@ bool emit_tiled(struct em *em)
         block_begin(em, &t);
     if (s->epilogue)
         epilogue_scratch(em, &t);
+    matmul_scratch(em, &t);
     struct tile_loops l = loops_of(em, &t, blocks);
     if (partial_node(em))
         t.partial = em_scratch(em, ELEM_F32, (int64_t)s->nr * s->lanes);

@@ -24,6 +24,8 @@ struct tiling {
     int32_t split_dim; /* if s->split: the dim that is split, -1 for an even flat tile */
     expr_id first; /* if s->split: first tile of the current part */
     lreg sums; /* if s->epilogue: scratch for the sums of the current tile */
+    enum { ALL_TILES, WHOLE_TILES, REST_OF_TILES } which; /* of a dynamic number of rows */
+    lreg block[2]; /* if s->matmul of a scaled product: scratch for the sums of a block, and of the next one */
     lreg partial; /* scratch: partial results of the row so far, for the lanes of the piece (kernel.outs[1]) */
     enum lop combine;
     expr_id here; /* number of tiles of the current group, from row0 on */
@@ -75,6 +77,10 @@ void epilogue_of(struct em *, struct tiling *, const struct tile_at *, uint32_t 
 
 /* Emits a tile of at->ta by tb points with tile registers. */
 void matmul_body(struct em *, struct tiling *, const struct tile_at *, uint32_t tb);
+/* If t->s->matmul of a scaled product: allocates scratch for the sums of its blocks; to call before the parallel loops.
+ * Then emits the sums acc of the n points of a tile. */
+void matmul_scratch(struct em *, struct tiling *);
+void matmul_scaled(struct em *, struct tiling *, const struct tile_at *, uint32_t n, expr_id *const *points, lreg *acc);
 
 /* Allocates scratch for the accumulators of a blocked contraction; to call before the parallel loops. */
 void block_begin(struct em *, struct tiling *);

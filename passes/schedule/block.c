@@ -323,13 +323,14 @@ int64_t decode_bytes(const struct site *site, const struct tile_schedule *c)
     const struct type *t = value_type(site->g, n->out[0]);
     struct box r;
     int64_t bytes;
-    if (dot_group(site->m, n) != 1 || tile_halves(site, n) || site->k->kind != KERNEL_CONTRACT || c->vec < 0 ||
+    bool groups = dot_group(site->m, n) != 1; /* as tile registers take them, if at all (schedule/matmul.c) */
+    if ((groups && !dot_scaled(n)) || tile_halves(site, n) || site->k->kind != KERNEL_CONTRACT || c->vec < 0 ||
         c->a < 0 || c->chunk || c->k_block || !ex_is_const(site->x, t->dims[c->vec], &(int64_t){0}) ||
         (n->op != OP_CONV && n->op != OP_DOT) || conv_pixel_lanes(site->m, n) || conv_depthwise(site->g, n) ||
         !constant_maps(site->m, n->in[1]) || site->m->fused.storage[n->in[1].i].place != PLACE_NONE ||
         !decode_box(site, c, ex_const(site->x, 0), &r))
         return 0;
-    return box_elements(&r, value_type(site->g, n->in[1])->rank, &bytes) && mul_i64(bytes, 4, &bytes) &&
+    return box_elements(&r, value_type(site->g, n->in[1])->rank, &bytes) && mul_i64(bytes, groups ? 1 : 4, &bytes) &&
                    bytes <= CHUNK_BYTES_MOST
                ? bytes
                : 0;
@@ -348,7 +349,7 @@ static void decode_choose(const struct site *site, const struct type *t, struct 
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     c->decode = 0;
-    if (!decode_bytes(site, c))
+    if (dot_group(site->m, n) != 1 || !decode_bytes(site, c))
         return;
     bool cheap = constant_maps(site->m, n->in[1]) < DECODE_MAPS;
     int64_t rows, above = cheap ? c->ta * DECODE_TILES : c->ta;
@@ -397,8 +398,9 @@ void block_choose(const struct site *site, struct tile_schedule *c)
     if (c->matmul) {
         c->lines_last = lines_last(site, n, t, c);
         s = slice_of(site, n, t, c);
-        c->early = s.bytes && is_early(site, n, &s) ? (int64_t)tile_steps(site, n) : 0;
+        c->early = s.bytes && !dot_scaled(n) && is_early(site, n, &s) ? (int64_t)tile_steps(site, n) : 0;
         c->shares = c->early && matmul_open(site, c) ? RATE_EARLY_SHARES : 0;
+        c->next = dot_scaled(n) && next_choose(site, n, t, c);
         return;
     }
     k_block_choose(site, n, t, &s, &k, c);

@@ -63,7 +63,7 @@ void epilogue_choose(const struct site *site, struct tile_schedule *c)
     const struct type *t = value_type(site->g, n->out[0]);
     bool open = c->a >= 0 && !ex_is_const(site->x, tile_extent(site->x, t, c, c->a), &(int64_t){0});
     c->epilogue = 0;
-    if (c->matmul)
+    if (c->matmul && !dot_scaled(n))
         c->epilogue = MATMUL_RESULTS / c->nr;
     else if (open && c->ta > 1 && epilogue_serves(site, c) && epilogue_cycles(site, n, c) >= RATE_EPILOGUE_LOOP)
         c->epilogue = 1;

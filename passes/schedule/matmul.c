@@ -6,6 +6,10 @@
  * of rows, which have to be of one size in all of the kernel: a last set that would be shorter begins earlier, and some
  * rows are computed twice. Of a dynamic number of rows, tiles of 32 and 16 are such products, and the rest is summed by
  * L_DOT. The sums go through scratch to the epilogue.
+ *
+ * A scaled product has one set of rows by one vector after the other, and an L_MATMUL for each block; its sums are
+ * loaded from scratch, scaled, and added in registers, in the order that sums by L_DOT have. Packed numbers are
+ * unpacked into scratch before, once for all rows.
  */
 #include "passes/schedule/tile_cost.h"
 
@@ -36,6 +40,11 @@ static bool taps_lie(const struct site *site, const struct node *n, int32_t d)
         !conv_reach(site->g, n, d, 1, &below, &above))
         return false;
     return (below <= 0 && above <= 0) || (s->halo && s->halo[2 + d] >= below && s->halo[s->rank + 2 + d] >= above);
+}
+
+bool matmul_unpacks(const struct module *m, const struct node *n, const struct tile_schedule *c)
+{
+    return c->matmul && dot_scaled(n) && m->fused.storage[n->in[1].i].place == PLACE_NONE;
 }
 
 static bool add_loop(struct lmatmul *m, int64_t n, int64_t a, int64_t b)
@@ -88,27 +97,46 @@ static uint32_t joined(uint32_t count, int64_t extent[RANK_MAX], int64_t a[RANK_
     return count;
 }
 
-static bool loops_of(const struct site *site, const struct node *n, struct lmatmul *m)
+/* How far the indices of the reduced dims lie apart in the panels: in those of scratch, one dim after the other. */
+static bool panels_apart(const struct site *site, const struct node *n, uint32_t count, int32_t dim[RANK_MAX][2],
+                         const int64_t extent[RANK_MAX], int64_t b[RANK_MAX])
 {
-    const struct storage *sa = &site->m->fused.storage[n->in[0].i], *sb = &site->m->fused.storage[n->in[1].i];
+    const struct storage *s = &site->m->fused.storage[n->in[1].i];
+    const struct dim_layout *panel = &s->dim[dim[count - 1][1]];
+    const int64_t group = GROUP_BYTES / elem_size(value_type(site->g, n->in[1])->elem);
+    b[count - 1] = MATMUL_COLUMNS; /* of one element: those of a group lie together */
+    if (s->place == PLACE_NONE) {
+        for (uint32_t i = count - 1; i > 0; i--)
+            b[i - 1] = b[i] * extent[i];
+        return extent[count - 1] % group == 0;
+    }
+    for (uint32_t i = 0; i + 1 < count; i++)
+        if (s->dim[dim[i][1]].block || !is_fixed(site, s->dim[dim[i][1]].outer, &b[i]))
+            return false;
+    return panel->block == group && panel->inner == 1 && ex_is(site->x, panel->outer, group * MATMUL_COLUMNS);
+}
+
+static bool loops_of(const struct site *site, const struct node *n, struct matmul_form *f)
+{
+    const struct storage *sa = &site->m->fused.storage[n->in[0].i];
     const struct type *w = value_type(site->g, n->in[1]);
+    struct lmatmul *m = &f->m;
     int32_t dim[RANK_MAX][2];
-    int64_t times[RANK_MAX], extent[RANK_MAX], a[RANK_MAX], b[RANK_MAX], size = elem_size(w->elem);
-    int64_t group = GROUP_BYTES / size, all = 1;
-    uint32_t count = reduced_pairs(n, w->rank, dim, times), last = count - 1;
+    int64_t times[RANK_MAX], extents[RANK_MAX], as[RANK_MAX], bs[RANK_MAX], all = 1;
+    uint32_t count = reduced_pairs(n, w->rank, dim, times), outside = dot_scaled(n) ? 1 : 0;
     for (uint32_t i = 0; i < count; i++) {
-        const struct dim_layout *la = &sa->dim[dim[i][0]], *lb = &sb->dim[dim[i][1]];
-        if (la->block || (lb->block && i < last) || !is_fixed(site, w->dims[dim[i][1]], &extent[i]) || extent[i] < 1 ||
-            !mul_i64(all, extent[i], &all) || all > INT32_MAX || !is_fixed(site, la->outer, &a[i]) ||
-            !is_fixed(site, lb->outer, &b[i]) || !mul_i64(a[i], times[i], &a[i]) || a[i] > INT32_MAX)
+        const struct dim_layout *la = &sa->dim[dim[i][0]];
+        if (la->block || !is_fixed(site, w->dims[dim[i][1]], &extents[i]) || extents[i] < 1 ||
+            !mul_i64(all, extents[i], &all) || all > INT32_MAX || !is_fixed(site, la->outer, &as[i]) ||
+            !mul_i64(as[i], times[i], &as[i]) || as[i] > INT32_MAX)
             return false;
     }
-    const struct dim_layout *panel = &sb->dim[dim[last][1]];
-    if (a[last] != 1 || panel->block != group || panel->inner != 1 || b[last] != group * MATMUL_COLUMNS)
+    if (count <= outside || as[count - 1] != 1 || !panels_apart(site, n, count, dim, extents, bs))
         return false;
-    b[last] = MATMUL_COLUMNS; /* of one element: those of a group lie together */
-    count = joined(count, extent, a, b);
-    if (!(m->k = step_elements(extent[count - 1], size)))
+    int64_t *extent = extents + outside, *a = as + outside, *b = bs + outside;
+    f->blocks = outside ? extents[0] : 0;
+    count = joined(count - outside, extent, a, b);
+    if (!(m->k = step_elements(extent[count - 1], elem_size(w->elem))))
         return false;
     extent[count - 1] /= m->k;
     a[count - 1] = m->k;
@@ -144,13 +172,14 @@ static bool serves_kernel(const struct site *site, const struct node *n, const s
     const struct kernel *k = site->k;
     const struct storage *storage = site->m->fused.storage;
     if (!site->mach->tiles || k->kind != KERNEL_CONTRACT || k->outs.n != 1 || k->form.staged.i || k->form.product.i ||
-        dot_kind_of(site->m, n) == DOT_KINDS || dot_scaled(n) || conv_by_taps(site->m, n) ||
-        conv_pixel_lanes(site->m, n) || c->vec < 0 || c->a < 0 || c->chunk || c->lanes != MATMUL_COLUMNS)
+        dot_kind_of(site->m, n) == DOT_KINDS || conv_by_taps(site->m, n) || conv_pixel_lanes(site->m, n) ||
+        c->vec < 0 || c->a < 0 || c->chunk || c->lanes != MATMUL_COLUMNS)
         return false;
     for (uint32_t i = 0; i < k->locals.n; i++)
         if (k->locals.data[i].value.i == n->in[0].i)
             return false;
-    return storage[n->in[0].i].place != PLACE_NONE && storage[n->in[1].i].place == PLACE_WEIGHTS;
+    return storage[n->in[0].i].place != PLACE_NONE &&
+           (storage[n->in[1].i].place == PLACE_WEIGHTS || (dot_scaled(n) && decode_bytes(site, c)));
 }
 
 bool matmul_open(const struct site *site, const struct tile_schedule *c)
@@ -181,11 +210,11 @@ bool matmul_form(const struct site *site, const struct tile_schedule *c, struct 
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *t = value_type(site->g, n->out[0]);
-    int64_t extent, columns;
+    int64_t extent, columns, width;
     bool even = c->flat && n->op == OP_DOT; /* rows numbered through lie equally far apart (tile_facts.c) */
     *f = (struct matmul_form){.open = matmul_open(site, c)};
     if (!serves_kernel(site, n, c) || !points_of(site, t, c, &extent) ||
-        !ex_is_const(site->x, t->dims[c->vec], &extent) || !loops_of(site, n, &f->m) ||
+        !ex_is_const(site->x, t->dims[c->vec], &width) || !loops_of(site, n, f) ||
         !apart_along(site, n, c->a, &f->m.stride) || (c->b >= 0 && !even && !apart_along(site, n, c->b, &f->of_row)))
         return false;
     for (int32_t d = 0; n->op == OP_CONV && d < t->rank - 2; d++)
@@ -199,6 +228,10 @@ bool matmul_form(const struct site *site, const struct tile_schedule *c, struct 
         lanes = n_free ? free_b[n_free - 1] : -1;
     }
     const struct storage *sb = &site->m->fused.storage[n->in[1].i];
+    if (f->blocks && width % MATMUL_COLUMNS) /* a loop goes over whole vectors */
+        return false;
+    if (sb->place == PLACE_NONE)
+        return lanes >= 0;
     return lanes >= 0 && sb->dim[lanes].block == MATMUL_COLUMNS && is_fixed(site, sb->dim[lanes].outer, &f->m.apart) &&
            f->m.apart > 0;
 }
@@ -226,6 +259,8 @@ bool matmul_serves(const struct site *site, const struct tile_schedule *c)
     if (c->nr > VECTORS || c->tb > SETS || c->ta > SETS * MATMUL_COLUMNS || !matmul_form(site, c, &f) ||
         !sizes_of(site, t, c, size))
         return false;
+    if (f.blocks && (c->tb > 1 || c->ta > MATMUL_COLUMNS || size[0] != size[1]))
+        return false; /* their sums are in registers; a tile has one shape, as setting it takes longer than a block */
     return (size[0] == size[1] || size[1] >= MATMUL_COLUMNS) && (c->tb == 1 || size[0] <= MATMUL_COLUMNS);
 }
 
@@ -248,6 +283,8 @@ static int64_t one_tile(const struct matmul_form *f, int64_t columns, int64_t ro
     for (uint32_t l = 0; l < m.n_loops; l++)
         trips *= m.loop[l].n;
     int64_t products = sets * vectors * each, loads = (sets + vectors) * RATE_TILE_LOAD;
+    if (f->blocks)
+        return f->blocks * (trips * (products + RATE_TILE_LOAD) + vectors * m.rows * RATE_TILE_SCALED) * STEP;
     return (trips * ((products > loads ? products : loads) + RATE_TILE_STEP) + sets * vectors * RATE_TILE_SUMS) * STEP;
 }
 

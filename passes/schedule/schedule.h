@@ -470,11 +470,14 @@ bool decode_box(const struct site *, const struct tile_schedule *, expr_id base,
 int64_t decode_bytes(const struct site *, const struct tile_schedule *);
 /* Points of a row of columns, or of an image, that read the same block of it. */
 expr_id decode_points(struct exprs *, const struct node *, const struct type *, const struct tile_schedule *);
+/* Is the second operand of a scaled product computed into scratch, in panels of groups, in front of its tiles? */
+bool matmul_unpacks(const struct module *, const struct node *, const struct tile_schedule *);
 /* A contraction by L_MATMUL (schedule/matmul.c): its loops, the distance of the vectors and of points along a; and
  * elements of the first operand between points along b. */
 struct matmul_form {
     struct lmatmul m;
     int64_t of_row;
+    int64_t blocks; /* of a scaled product: `m` is one of so many, whose sums are scaled and added in f32; else 0 */
     bool open; /* the rows are of dynamic number: what is left of whole tiles is not such a product (REST_MATMUL) */
 };
 /* False: the operands do not lie so, or the CPU has no tiles. */

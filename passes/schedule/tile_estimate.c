@@ -61,11 +61,14 @@ static int64_t block_estimate(const struct site *site, const struct size_at *at,
     int64_t blocks = vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1;
     bool open = c->matmul && matmul_open(site, c);
     int64_t by_tiles = c->matmul ? matmul_cost(site, c, vectors) / (blocks * RATE_CYCLES_PER_NS * STEP) : 0, ta = c->ta;
+    int64_t unpack = matmul_unpacks(site->m, n, c) && a.n >= c->ta
+                         ? c->nr * steps * RATE_TILE_UNPACK / RATE_CYCLES_PER_NS
+                         : 0;
     if (c->matmul && !open)
-        return by_tiles;
+        return by_tiles + unpack;
     if (open) { /* all tiles but those of the rest cost as much a row as the guess's */
         int64_t guess = matmul_rows(site, c), left = a.n % MATMUL_COLUMNS;
-        by_tiles = by_tiles * (a.n - left) / guess;
+        by_tiles = by_tiles * (a.n - left) / guess + unpack;
         if (!left)
             return by_tiles;
         a = (struct anchor_extent){left, .known = true, .rests = true};

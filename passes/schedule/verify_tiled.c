@@ -93,8 +93,10 @@ RULE(tile_matmul, !c->s->tile.matmul || matmul_serves(c->site, &c->s->tile),
      "this CPU has no tile registers, the operands lie otherwise, or tiles of that size are no products of 16 rows; "
      "here 0");
 
-RULE(tile_epilogue, c->s->tile.epilogue ? epilogue_serves(c->site, &c->s->tile) : !c->s->tile.matmul,
-     "it is 1 at least for products by tile registers, and 0 for reductions, staged operands and second results");
+RULE(
+    tile_epilogue,
+    c->s->tile.epilogue ? epilogue_serves(c->site, &c->s->tile) : !c->s->tile.matmul || dot_scaled(anchor(c)),
+    "it is 1 at least for products by tile registers without scales, and 0 for reductions, staged operands and second results");
 
 RULE(tile_shares,
      !c->s->tile.shares ||
@@ -181,7 +183,9 @@ const char *rule_tile_columns_of_block(struct check *c)
 
 RULE(tile_split, !c->s->tile.split || tile_split_serves(c->site, &c->s->tile),
      "the tiles of this kernel can't be cut into parts; here 0");
-RULE(tile_decode, !c->s->tile.decode || (!c->s->tile.matmul && decode_bytes(c->site, &c->s->tile)),
+RULE(tile_decode,
+     !c->s->tile.decode ||
+         (!c->s->tile.matmul && dot_group(c->site->m, anchor(c)) == 1 && decode_bytes(c->site, &c->s->tile)),
      "it is of a product whose second operand is computed, and takes at most 16 MiB a thread; here 0");
 
 const char *rule_tile_prefetch(struct check *c)
@@ -190,7 +194,7 @@ const char *rule_tile_prefetch(struct check *c)
     const struct node *n = anchor(c);
     bool panels = (n->op == OP_DOT || n->op == OP_CONV) &&
                   c->site->m->fused.storage[weight_whole(c->site->g, n->in[1]).i].place != PLACE_NONE;
-    return unless((panels && !(s->matmul && s->near)) || (!s->near && !s->early),
+    return unless((panels && !(s->matmul && (s->near || dot_scaled(n)))) || (!s->near && !s->early),
                   "it is of a stored second operand; here 0");
 }
 

@@ -116,7 +116,10 @@ static void scaled_product(struct draw *d)
     bool usual = draw_chance(d, 70), offset = draw_chance(d, 70), zeros = offset && draw_chance(d, 50);
     int64_t blocks = draw_int(d, 1, 5), inner = draw_int(d, 1, 4),
             last = usual ? 4 * draw_int(d, 1, 4) : draw_int(d, 1, 9);
-    int64_t n = draw_int(d, 1, 70), con[2][3], rows = draw_chance(d, 50) ? 1 : draw_int(d, 2, 20);
+    int64_t n = draw_int(d, 1, 70), con[2][3],
+            rows = draw_chance(d, 50)   ? 1
+                   : draw_chance(d, 70) ? draw_int(d, 2, 20)
+                                        : 16 * draw_int(d, 1, 3);
     double terms = (double)(inner * last), out = (double)(rows * n);
     struct drawn x[6];
     for (uint32_t o = 0; o < 6; o++) {

@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from support.artifact import Artifact, ModelError
-from support.compare import floats
+from support.compare import Model, floats, interpreted
 from support.tool import mcc, save, value
 
 ARCH_PRCTL, REQUEST_PERMISSION, PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP = 158, 0x1023, 38, 22
@@ -120,6 +120,47 @@ def test_open_rows_of_bytes(tmp_path, columns):
         for n in (0, *OPEN):
             want, *got = (a.run([x[:, :n]])[0] for a in (dots, one, three))
             assert all(np.array_equal(want, y) for y in got), n
+
+
+def blocks(folder, bits, block, zeros, rows, n=80, k=None):
+    """A MatMulNBits of accuracy level 4 with a Relu after it, and rows of two dims, the second one of `rows`."""
+    k = k or 3 * block - 8
+    count = -(-k // block)
+    constants = {"w": DRAW.integers(0, 256, (n, count, block * bits // 8), np.uint8), "s": DRAW.uniform(0.1, 1, (n, count)).astype(np.float32)}
+    if zeros:
+        constants["z"] = DRAW.integers(0, 256, (n, -(-count * bits // 8)), np.uint8)
+    nodes = [helper.make_node("MatMulNBits", ["x", *constants], ["a"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=block, accuracy_level=4),
+             helper.make_node("Relu", ["a"], ["y"])]
+    return save(folder / "blocks.onnx", nodes, [value("x", ["b" if isinstance(rows, str) else 2, rows, k])], [value("y", None)], constants, 21)
+
+
+@pytest.mark.parametrize("bits, block, zeros, shape", [
+    (4, 32, False, (80, 88)), (4, 32, True, (48, 576)), (4, 16, True, (80, 40)), (4, 64, False, (16, 64)), (4, 128, True, (32, 248)),
+    (8, 32, False, (96, 88)), (8, 128, False, (48, 376)), (2, 64, False, (48, 184))])
+def test_blocks_with_scales(tmp_path, bits, block, zeros, shape):
+    """Open and fixed numbers of rows: what the reference interpreter says, and the bits that dot products give, for a row alone too."""
+    path = blocks(tmp_path, bits, block, zeros, "n", *shape)
+    (tmp_path / "fixed").mkdir()
+    fixed = blocks(tmp_path / "fixed", bits, block, zeros, 24, *shape)
+    for at in (path, fixed):
+        text = mcc(at, "--target=x86_64-linux-gnu", "-march=x86-64-v4-amx", "-stop-after=schedule", "-o", "-").stdout
+        assert re.search(r"tile\.columns +(8|12|16|24) .*\n(.*\n){1,3}?.*tile\.matmul +1 ", text), text
+    if platform.machine() != "x86_64" or not has_tiles(tmp_path):
+        pytest.skip("no AMX")
+    x = floats(2, max(OPEN), shape[1], seed=bits * block)
+    x[0, 5] = 0
+    x[1, 20, 3] = 1e30
+    tiles = compiled(path, "amx")
+    with Artifact(tiles, threads=1) as one, Artifact(tiles, threads=3) as three, Artifact(compiled(path, "vnni"), threads=1) as dots:
+        whole = dots.run([x])[0]
+        for n in (0, *OPEN):
+            want, *got = (a.run([x[:, :n]])[0] for a in (dots, one, three))
+            assert all(np.array_equal(want, y) for y in got) and np.array_equal(want, whole[:, :n]), n
+    with Artifact(compiled(fixed, "amx"), threads=2) as a, Artifact(compiled(fixed, "vnni"), threads=1) as dots:
+        assert np.array_equal(a.run([x[:, :24]])[0], dots.run([x[:, :24]])[0])
+    assert interpreted(Model(tmp_path, path=path), [x[:, :33]]).returncode == 0
+    want = np.load(next((tmp_path / "eval").glob("*.npy")))
+    assert (np.abs(whole[:, :33] - want).max(-1) <= 1e-6 * np.abs(want).max(-1)).all()
 
 
 def test_open_rows_of_bf16(tmp_path):
