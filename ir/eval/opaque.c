@@ -3,22 +3,41 @@
 #include <string.h>
 
 #include "ir/eval/eval.h"
+#include "ir/ops/field.h"
+
+/* In the field a function of floats gets the numbers that residues stand for, and gives residues. */
+static double number_at(const struct eval *e, enum elem elem, const void *p)
+{
+    return eval_in_field(e, elem) && field_holds(elem) ? field_to_real(field_load(elem, p)) : elem_to_f64(elem, p);
+}
+
+static void put_number(const struct eval *e, enum elem elem, double x, void *p)
+{
+    elem_from_f64(elem, x, p);
+    if (eval_in_field(e, elem) && field_holds(elem))
+        field_store(elem, field_from_real(elem_to_f64(elem, p)), false, p);
+}
 
 /* ---- ordering ---------------------------------------------------------------------------------------------------- */
 
-/* An int64 that orders as the element does; NaNs are largest, both zeros equal. */
+/* An int64 that orders as the number does; NaNs are largest, both zeros equal. */
+static int64_t order_key_of(double number)
+{
+    double x = number + 0.0;
+    int64_t bits;
+    if (isnan(x))
+        return INT64_MAX;
+    memcpy(&bits, &x, sizeof bits);
+    return bits < 0 ? INT64_MIN - bits : bits;
+}
+
 static int64_t order_key(enum elem elem, const void *p)
 {
     if (elem == ELEM_U64)
         return elem_to_i64(elem, p) ^ INT64_MIN;
     if (elem_class(elem) != 'F')
         return elem_to_i64(elem, p);
-    double x = elem_to_f64(elem, p) + 0.0;
-    int64_t bits;
-    if (isnan(x))
-        return INT64_MAX;
-    memcpy(&bits, &x, sizeof bits);
-    return bits < 0 ? INT64_MIN - bits : bits;
+    return order_key_of(elem_to_f64(elem, p));
 }
 
 /* Rows of `width` keys, compared lexicographically. */
@@ -185,22 +204,34 @@ struct box {
     double y1, x1, y2, x2;
 };
 
-static struct box read_box(const struct tensor *boxes, int64_t i, bool center)
+static double smaller(double x, double y)
+{
+    return x < y ? x : y;
+}
+
+static double larger(double x, double y)
+{
+    return x > y ? x : y;
+}
+
+static struct box read_box(const struct eval *e, const struct tensor *boxes, int64_t i, bool center)
 {
     double c[4];
     for (int k = 0; k < 4; k++)
-        c[k] = elem_to_f64(boxes->elem, (char *)boxes->data + (size_t)(i * 4 + k) * elem_size(boxes->elem));
+        c[k] = number_at(e, boxes->elem, (char *)boxes->data + (size_t)(i * 4 + k) * elem_size(boxes->elem));
     if (center)
         return (struct box){c[1] - c[3] / 2, c[0] - c[2] / 2, c[1] + c[3] / 2, c[0] + c[2] / 2};
-    return (struct box){fmin(c[0], c[2]), fmin(c[1], c[3]), fmax(c[0], c[2]), fmax(c[1], c[3])};
+    return (struct box){smaller(c[0], c[2]), smaller(c[1], c[3]), c[0] < c[2] ? c[2] : c[0], c[1] < c[3] ? c[3] : c[1]};
 }
 
+/* Of a box that was selected and another one; NaN is not less, nor more. Boxes without common points stay at any
+ * threshold. */
 static double overlap(struct box a, struct box b)
 {
-    double h = fmin(a.y2, b.y2) - fmax(a.y1, b.y1), w = fmin(a.x2, b.x2) - fmax(a.x1, b.x1);
+    double h = smaller(a.y2, b.y2) - larger(a.y1, b.y1), w = smaller(a.x2, b.x2) - larger(a.x1, b.x1);
     double common = h > 0 && w > 0 ? h * w : 0;
-    double both = (a.y2 - a.y1) * (a.x2 - a.x1) + (b.y2 - b.y1) * (b.x2 - b.x1) - common;
-    return common > 0 && both > 0 ? common / both : 0;
+    double of_a = (a.y2 - a.y1) * (a.x2 - a.x1), of_b = (b.y2 - b.y1) * (b.x2 - b.x1), both = of_a + of_b - common;
+    return common > 0 && of_a > 0 && of_b > 0 && both > 0 ? common / both : (double)-INFINITY;
 }
 
 /* Boxes kept of one batch and class, best first; returns how many. */
@@ -211,14 +242,14 @@ static int64_t suppress(struct eval *e, const struct tensor *scores, int64_t lin
     size_t size = elem_size(scores->elem);
     const char *score = (const char *)scores->data + (size_t)(line * n) * size;
     for (int64_t i = 0; i < n; i++)
-        data[i] = order_key(scores->elem, score + (size_t)i * size);
+        data[i] = order_key_of(number_at(e, scores->elem, score + (size_t)i * size));
     struct keys keys = {data, 1, true};
     const int64_t *order = sort_rows(e, &keys, n);
     for (int64_t i = 0; i < n && kept < limit; i++) {
-        double have = elem_to_f64(scores->elem, score + (size_t)order[i] * size);
+        double have = number_at(e, scores->elem, score + (size_t)order[i] * size);
         bool free = have == have && !(have <= threshold); /* NaN is no threshold */
         for (int64_t k = 0; free && k < kept; k++)
-            free = overlap(boxes[order[i]], boxes[keep[k]]) <= iou;
+            free = !(overlap(boxes[keep[k]], boxes[order[i]]) > iou);
         if (free)
             keep[kept++] = order[i];
     }
@@ -229,7 +260,7 @@ enum eval_status eval_nms(struct eval *e, const struct node *n, struct tensor *c
 {
     int64_t batches = in[1]->dims[0], classes = in[1]->dims[1], boxes = in[1]->dims[2], total = 0;
     int64_t limit = elem_to_i64(in[2]->elem, in[2]->data);
-    double iou = elem_to_f64(in[3]->elem, in[3]->data), threshold = elem_to_f64(in[4]->elem, in[4]->data);
+    double iou = number_at(e, in[3]->elem, in[3]->data), threshold = number_at(e, in[4]->elem, in[4]->data);
     if (in[0]->dims[0] != batches || in[0]->dims[1] != boxes || in[0]->dims[2] != 4)
         return eval_fail(e, EVAL_SHAPE, "nms: boxes and scores do not fit");
     int64_t *rows = NEW_ARRAY(e->arena, int64_t, batches *classes *boxes * 3 + 1);
@@ -237,7 +268,7 @@ enum eval_status eval_nms(struct eval *e, const struct node *n, struct tensor *c
     struct box *list = NEW_ARRAY(e->arena, struct box, boxes + 1);
     for (int64_t line = 0; line < batches * classes; line++) {
         for (int64_t i = 0; i < boxes; i++)
-            list[i] = read_box(in[0], line / classes * boxes + i, node_int(n, "center", 0));
+            list[i] = read_box(e, in[0], line / classes * boxes + i, node_int(n, "center", 0));
         int64_t kept = suppress(e, in[1], line, list, boxes, limit, iou, threshold, keep);
         for (int64_t i = 0; i < kept; i++, total++) {
             rows[total * 3] = line / classes;
@@ -266,14 +297,14 @@ static void dft_term(const double *x, const double *turn, int64_t n, int64_t k, 
 
 /* Reads a line of `have` numbers of `parts` parts into n complex ones: cut, filled with zeros, or, from a onesided
  * spectrum, completed by its conjugates. */
-static void dft_line(const struct tensor *x, int64_t base, int64_t stride, int64_t have, int64_t parts, double *line,
-                     int64_t n, bool mirror)
+static void dft_line(const struct eval *e, const struct tensor *x, int64_t base, int64_t stride, int64_t have,
+                     int64_t parts, double *line, int64_t n, bool mirror)
 {
     size_t size = elem_size(x->elem);
     memset(line, 0, (size_t)(2 * n) * sizeof *line);
     for (int64_t j = 0; j < n && j < have; j++)
         for (int64_t p = 0; p < parts; p++)
-            line[2 * j + p] = elem_to_f64(x->elem, (char *)x->data + (size_t)(base + j * stride * parts + p) * size);
+            line[2 * j + p] = number_at(e, x->elem, (char *)x->data + (size_t)(base + j * stride * parts + p) * size);
     for (int64_t j = n / 2 + 1; mirror && j < n; j++) {
         line[2 * j] = line[2 * (n - j)];
         line[2 * j + 1] = -line[2 * (n - j) + 1];
@@ -298,16 +329,15 @@ enum eval_status eval_dft(struct eval *e, const struct node *n, struct tensor *c
         turn[2 * k + 1] = sin(2 * M_PI * (double)k / (double)length);
     }
     for (int64_t l = 0; l < lines; l++) {
-        dft_line(x, (l / inner * have * inner + l % inner) * parts, inner, have, parts, line, length,
+        dft_line(e, x, (l / inner * have * inner + l % inner) * parts, inner, have, parts, line, length,
                  inverse && onesided);
         for (int64_t k = 0; k < makes; k++) {
             time_spend(e->g->ctx, (uint64_t)length);
             dft_term(line, turn, length, k, inverse ? 1 : -1, &r[0], &r[1]);
             for (int64_t p = 0; p < out_parts; p++)
-                elem_from_f64(out->elem, inverse ? r[p] / (double)length : r[p],
-                              (char *)out->data +
-                                  (size_t)(((l / inner * makes + k) * inner + l % inner) * out_parts + p) *
-                                      elem_size(out->elem));
+                put_number(e, out->elem, inverse ? r[p] / (double)length : r[p],
+                           (char *)out->data + (size_t)(((l / inner * makes + k) * inner + l % inner) * out_parts + p) *
+                                                   elem_size(out->elem));
         }
     }
     return EVAL_OK;
@@ -350,8 +380,8 @@ enum eval_status eval_det(struct eval *e, const struct node *n, struct tensor *c
     double *a = NEW_ARRAY(e->arena, double, m *m + 1);
     for (int64_t i = 0; i < tensor_count(out); i++) {
         for (int64_t k = 0; k < m * m; k++)
-            a[k] = elem_to_f64(x->elem, (char *)x->data + (size_t)(i * m * m + k) * elem_size(x->elem));
-        elem_from_f64(out->elem, determinant(e->g->ctx, a, m), (char *)out->data + (size_t)i * elem_size(out->elem));
+            a[k] = number_at(e, x->elem, (char *)x->data + (size_t)(i * m * m + k) * elem_size(x->elem));
+        put_number(e, out->elem, determinant(e->g->ctx, a, m), (char *)out->data + (size_t)i * elem_size(out->elem));
     }
     return EVAL_OK;
 }
@@ -422,7 +452,7 @@ enum eval_status eval_rng(struct eval *e, const struct node *n, struct tensor *c
     TRY(eval_result(e, n, 0, out));
     mt_seed(m, seed >= 0 && seed < 4294967296.0 ? (uint32_t)seed : 0);
     for (int64_t i = 0; i < tensor_count(out); i++) /* uniform in [a, b); normal with mean a and deviation b */
-        elem_from_f64(out->elem, normal ? a + b * mt_normal(m) : a + (b - a) * mt_double(m),
-                      (char *)out->data + (size_t)i * elem_size(out->elem));
+        put_number(e, out->elem, normal ? a + b * mt_normal(m) : a + (b - a) * mt_double(m),
+                   (char *)out->data + (size_t)i * elem_size(out->elem));
     return EVAL_OK;
 }

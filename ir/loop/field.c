@@ -228,21 +228,37 @@ static lreg raised(struct lowering *l, struct ltype t, lreg x, lreg root, lreg y
     return op3(l, L_SELECT, t, is_inverted, inverse(l, t, inverted), r);
 }
 
-/* x + FIELD_SMALL as an integer, modulo N. */
-static lreg from_small(struct lowering *l, struct ltype t, lreg x)
+/* As ir/ops/field.c has these three. */
+static lreg steps_of(struct lowering *l, struct ltype t, lreg x)
 {
-    lreg i = times(l, t, x, constant(l, t, 1));
-    return reduce(l, t, op2(l, L_ADD, t, i, constant(l, t, FIELD_SMALL)));
+    lreg i = times(l, t, x, constant(l, t, FIELD_GRID));
+    return reduce(l, t, op2(l, L_ADD, t, i, constant(l, t, FIELD_STEPS / 2)));
 }
 
-static lreg is_small(struct lowering *l, struct ltype t, lreg small)
+static lreg is_small(struct lowering *l, struct ltype t, lreg steps)
 {
-    return op2(l, L_LT, (struct ltype){ELEM_BOOL, t.lanes}, small, constant(l, t, 2 * FIELD_SMALL));
+    return op2(l, L_LT, (struct ltype){ELEM_BOOL, t.lanes}, steps, constant(l, t, FIELD_STEPS));
+}
+
+static lreg whole_of(struct lowering *l, struct ltype t, enum op op, lreg steps)
+{
+    struct ltype pred = {ELEM_BOOL, t.lanes};
+    lreg zero = constant(l, t, 0), one = constant(l, t, 1), each = constant(l, t, FIELD_GRID), more = zero;
+    if (op != OP_FLOOR)
+        more = constant(l, t, op == OP_ROUND ? FIELD_GRID / 2 : FIELD_GRID - 1);
+    if (op == OP_TRUNC)
+        more = op3(l, L_SELECT, t, op2(l, L_LT, pred, steps, constant(l, t, FIELD_STEPS / 2)), more, zero);
+    lreg from = op2(l, L_ADD, t, steps, more), whole = op2(l, L_DIV, t, from, each);
+    if (op != OP_ROUND)
+        return whole;
+    lreg tie = op2(l, L_EQ, pred, from, op2(l, L_MUL, t, whole, each));
+    return op2(l, L_SUB, t, whole, op3(l, L_SELECT, t, tie, op2(l, L_AND, t, whole, one), zero));
 }
 
 /* A hash, as ir/ops/field.c has it; y {0}: of one argument. */
 static lreg function(struct lowering *l, struct ltype t, enum op op, lreg x, lreg y)
 {
+    struct ltype pred = {ELEM_BOOL, t.lanes};
     if (op == OP_EXP)
         return exponential(l, t, x);
     lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, field_function_key(op))));
@@ -253,22 +269,28 @@ static lreg function(struct lowering *l, struct ltype t, enum op op, lreg x, lre
     } else {
         h = reduce(l, t, op2(l, L_AND, t, h, constant(l, t, FIELD_MASK)));
     }
-    if (field_rounds(op))
-        return op3(l, L_SELECT, t, is_small(l, t, from_small(l, t, x)), x, h);
+    if (field_rounds(op)) {
+        lreg steps = steps_of(l, t, x),
+             whole = difference(l, t, whole_of(l, t, op, steps), constant(l, t, FIELD_SMALL));
+        return op3(l, L_SELECT, t, is_small(l, t, steps), times(l, t, whole, constant(l, t, FIELD_SQUARE)), h);
+    }
+    if (op == OP_SQRT)
+        return op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, constant(l, t, 0)), constant(l, t, 0), h);
     return op == OP_POW ? raised(l, t, x, function(l, t, OP_SQRT, x, (lreg){0}), y, h) : h;
 }
 
 static lreg order(struct lowering *l, struct ltype t, lreg x)
 {
     struct ltype pred = {ELEM_BOOL, t.lanes};
-    lreg small = from_small(l, t, x), near = op2(l, L_SUB, t, small, constant(l, t, FIELD_SMALL - FIELD_NEAR));
+    lreg steps = steps_of(l, t, x),
+         near = op2(l, L_SUB, t, steps, constant(l, t, (FIELD_SMALL - FIELD_NEAR) * FIELD_GRID));
     lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, FIELD_KEY)));
-    lreg below = op2(l, L_LT, pred, small, constant(l, t, FIELD_SMALL));
+    lreg below = op2(l, L_LT, pred, steps, constant(l, t, FIELD_STEPS / 2));
     lreg from = op3(l, L_SELECT, t, below, constant(l, t, FIELD_PLACE), constant(l, t, FIELD_PLACE_FAR));
-    lreg place = op2(l, L_ADD, t, from, op2(l, L_SHL, t, small, constant(l, t, FIELD_STEP)));
-    lreg close = op2(l, L_SHL, t, near, constant(l, t, FIELD_STEP_NEAR));
-    h = op3(l, L_SELECT, t, is_small(l, t, small), place, op2(l, L_XOR, t, h, constant(l, t, FIELD_LEAST)));
-    return op3(l, L_SELECT, t, op2(l, L_LT, pred, near, constant(l, t, 2 * FIELD_NEAR)),
+    lreg place = op2(l, L_ADD, t, from, op2(l, L_MUL, t, steps, constant(l, t, FIELD_STEP)));
+    lreg close = op2(l, L_MUL, t, near, constant(l, t, FIELD_STEP_NEAR));
+    h = op3(l, L_SELECT, t, is_small(l, t, steps), place, op2(l, L_XOR, t, h, constant(l, t, FIELD_LEAST)));
+    return op3(l, L_SELECT, t, op2(l, L_LT, pred, near, constant(l, t, 2 * FIELD_NEAR * FIELD_GRID)),
                op2(l, L_ADD, t, close, constant(l, t, FIELD_PLACE_NEAR)), h);
 }
 
@@ -307,6 +329,10 @@ static lreg combine(struct lowering *l, enum lop op, struct ltype t, lreg x, lre
     case L_SUB: return minus(l, t, x, y);
     case L_MUL: return times(l, t, x, y);
     case L_DIV: return times(l, t, x, inverse(l, t, y));
+    case L_REM: {
+        lreg whole = function(l, t, OP_TRUNC, times(l, t, x, inverse(l, t, y)), (lreg){0});
+        return minus(l, t, x, times(l, t, y, whole));
+    }
     case L_MIN:
     case L_MINNUM: return greatest(l, t, x, y, true);
     default: return greatest(l, t, x, y, false);
@@ -351,11 +377,13 @@ static lreg converted(struct lowering *l, const struct lstmt *s, struct ltype fr
     struct ltype t = words(from.lanes), wide = {ELEM_I64, from.lanes};
     if (from.elem == ELEM_BOOL)
         return op3(l, L_SELECT, t, x, constant(l, t, FIELD_ONE), constant(l, t, 0));
-    if (elem_class(from.elem) != 'I' && (elem_class(from.elem) != 'U' || from.elem == ELEM_U64)) {
+    if (elem_class(from.elem) != 'I' && elem_class(from.elem) != 'U') {
         refuse(l, s, elem_name(from.elem));
         return x;
     }
-    lreg y = from.elem == ELEM_I64 ? x : op1(l, L_CONVERT, wide, x);
+    if (from.elem == ELEM_U64)
+        wide.elem = ELEM_U64;
+    lreg y = from.elem == wide.elem ? x : op1(l, L_CONVERT, wide, x);
     lreg rest = op1(l, L_CONVERT, t, op2(l, L_FLOORMOD, wide, y, constant(l, wide, FIELD_N)));
     return times(l, t, rest, constant(l, t, FIELD_SQUARE));
 }
@@ -364,20 +392,19 @@ static lreg converted(struct lowering *l, const struct lstmt *s, struct ltype fr
 static lreg rounded(struct lowering *l, struct ltype to, lreg x)
 {
     struct ltype t = words(to.lanes), natural = {ELEM_I32, to.lanes};
-    const bool is_signed = elem_class(to.elem) == 'I', byte = elem_bits(to.elem) == 8;
-    const int32_t low = !is_signed ? 0
-                        : byte     ? INT8_MIN
-                                   : -FIELD_SMALL,
-                  high = !byte       ? FIELD_SMALL
-                         : is_signed ? INT8_MAX
-                                     : UINT8_MAX;
-    lreg from = from_small(l, t, x),
+    const int32_t low = field_lowest(to.elem), high = field_highest(to.elem);
+    lreg steps = steps_of(l, t, x), whole = whole_of(l, t, OP_TRUNC, steps),
          h = mix(l, t, mix(l, t, op2(l, L_XOR, t, x, constant(l, t, field_convert_key(to.elem)))));
-    lreg small = op2(l, L_SUB, natural, op1(l, L_BITCAST, natural, from), constant(l, natural, FIELD_SMALL));
+    lreg small = op2(l, L_SUB, natural, op1(l, L_BITCAST, natural, whole), constant(l, natural, FIELD_SMALL));
     small = op2(l, L_MAX, natural, small, constant(l, natural, (uint64_t)(int64_t)low));
     small = op2(l, L_MIN, natural, small, constant(l, natural, (uint64_t)(int64_t)high));
-    lreg r = op3(l, L_SELECT, t, is_small(l, t, from), op1(l, L_BITCAST, t, small), h);
+    if (elem_bits(to.elem) < 8) {
+        h = op2(l, L_AND, t, h, constant(l, t, (uint64_t)(high - low)));
+        h = op2(l, L_ADD, t, h, constant(l, t, (uint32_t)low));
+    }
+    lreg r = op3(l, L_SELECT, t, is_small(l, t, steps), op1(l, L_BITCAST, t, small), h);
     l->facts->rounds = true;
+    l->facts->narrows |= elem_bits(to.elem) < 8;
     if (to.elem == ELEM_I64)
         return op1(l, L_CONVERT, to, op1(l, L_BITCAST, natural, r));
     if (elem_bits(to.elem) == 32)
@@ -394,7 +421,7 @@ static uint32_t power_of_two(uint32_t place, uint32_t digit)
     return field_power_of_two((int32_t)(digit << 2 * place));
 }
 
-/* The number that the bits of the narrow float x are. */
+/* The number that the bits of the float x are. */
 static lreg widened(struct lowering *l, lreg x)
 {
     const struct ltype t = words(lf_type(l->f, x).lanes), pred = {ELEM_BOOL, t.lanes};
@@ -421,20 +448,22 @@ static lreg stepped(struct lowering *l, const struct field_form *form, uint32_t 
     return op2(l, L_MUL, f, op1(l, L_CONVERT, f, steps), real(l, lanes, ldexp(1, -form->step)));
 }
 
-/* By the conversion s. */
-static lreg narrowed(struct lowering *l, const struct lstmt *s, struct ltype to, lreg x)
+/* An f32: the number that x is rounded to; ELEM_NONE: of no type. */
+static lreg number_of(struct lowering *l, const struct field_form *form, struct ltype to, uint32_t key, lreg x)
 {
     const struct ltype t = words(to.lanes), pred = {ELEM_BOOL, to.lanes}, natural = {ELEM_I32, to.lanes},
                        f = {ELEM_F32, to.lanes};
-    const struct field_form *form = field_form(to.elem);
+    const uint32_t limit = to.elem ? FIELD_EXACT : FIELD_REAL_EXACT;
     lreg steps = times(l, t, x, constant(l, t, 1u << form->step));
-    steps = reduce(l, t, op2(l, L_ADD, t, steps, constant(l, t, FIELD_EXACT)));
-    lreg is_near = op2(l, L_LT, pred, steps, constant(l, t, 2 * FIELD_EXACT));
-    steps = op2(l, L_SUB, natural, op1(l, L_BITCAST, natural, steps), constant(l, natural, FIELD_EXACT));
+    steps = reduce(l, t, op2(l, L_ADD, t, steps, constant(l, t, limit)));
+    lreg is_exact = op2(l, L_LT, pred, steps, constant(l, t, 2 * limit));
+    steps = op2(l, L_SUB, natural, op1(l, L_BITCAST, natural, steps), constant(l, natural, limit));
     lreg number = stepped(l, form, to.lanes, steps);
-    lreg again = op1(l, L_CONVERT, f, op1(l, L_CONVERT, to, number));
-    lreg is_exact = op2(l, L_AND, pred, is_near, op2(l, L_EQ, pred, again, number));
-    lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, field_narrow_key(to.elem, s->imm))));
+    if (to.elem) {
+        lreg again = op1(l, L_CONVERT, f, op1(l, L_CONVERT, to, number));
+        is_exact = op2(l, L_AND, pred, is_exact, op2(l, L_EQ, pred, again, number));
+    }
+    lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, key)));
     h = op1(l, L_BITCAST, natural, op2(l, L_AND, t, h, constant(l, t, 2u * form->values - 1)));
     h = op2(l, L_SUB, natural, h, constant(l, natural, form->values));
     number = op3(l, L_SELECT, f, is_exact, number, stepped(l, form, to.lanes, h));
@@ -445,6 +474,14 @@ static lreg narrowed(struct lowering *l, const struct lstmt *s, struct ltype to,
     for (size_t k = 0; k < COUNT_OF(ends); k++)
         number = op3(l, L_SELECT, f, op2(l, L_EQ, pred, x, constant(l, t, ends[k].residue)),
                      real(l, to.lanes, ends[k].end), number);
+    return number;
+}
+
+/* By the conversion s. */
+static lreg narrowed(struct lowering *l, const struct lstmt *s, struct ltype to, lreg x)
+{
+    const struct field_form *form = field_form(to.elem);
+    lreg number = number_of(l, form, to, field_narrow_key(to.elem, s->imm), x);
     l->facts->rounds = true;
     l->facts->narrows |= form->values < FIELD_FEW;
     lreg r = op1(l, L_CONVERT, to, number);
@@ -488,6 +525,7 @@ static lreg arithmetic(struct lowering *l, const struct lstmt *s, const lreg *in
     case L_SUB:
     case L_MUL:
     case L_DIV:
+    case L_REM:
     case L_MIN:
     case L_MAX:
     case L_MINNUM:
@@ -682,14 +720,44 @@ bool lf_field(struct lfunc *f, struct field_facts *facts)
     return !facts->why;
 }
 
+/* Registers of floats that passes still have: the residues that their bits are, and back. */
+static lreg residue_in(struct lowering *l, lreg x)
+{
+    const struct ltype t = lf_type(l->f, x), bits = {ELEM_U64, t.lanes};
+    return t.elem != ELEM_F64 ? op1(l, L_BITCAST, words(t.lanes), x)
+                              : op1(l, L_CONVERT, words(t.lanes), op1(l, L_BITCAST, bits, x));
+}
+
+static lreg with_residue(struct lowering *l, struct ltype t, lreg r)
+{
+    return op1(l, L_BITCAST, t, t.elem != ELEM_F64 ? r : op1(l, L_CONVERT, (struct ltype){ELEM_U64, t.lanes}, r));
+}
+
 lreg lf_field_function(struct lfunc *f, lblock b, enum op op, struct ltype t, const lreg *in, uint32_t n_in)
 {
     struct lowering l = {.f = f, .b = b};
-    const struct ltype bits = {ELEM_U64, t.lanes}, word = words(t.lanes);
-    const bool wide = t.elem == ELEM_F64;
     lreg x[2] = {{0}};
     for (uint32_t k = 0; k < n_in && k < COUNT_OF(x); k++)
-        x[k] = wide ? op1(&l, L_CONVERT, word, op1(&l, L_BITCAST, bits, in[k])) : op1(&l, L_BITCAST, word, in[k]);
-    lreg r = function(&l, word, op, x[0], x[1]);
-    return op1(&l, L_BITCAST, t, wide ? op1(&l, L_CONVERT, bits, r) : r);
+        x[k] = residue_in(&l, in[k]);
+    return with_residue(&l, t, function(&l, words(t.lanes), op, x[0], x[1]));
+}
+
+lreg lf_field_to_real(struct lfunc *f, lblock b, lreg x)
+{
+    static const struct field_form form = {.values = FIELD_REAL_VALUES, .step = FIELD_REAL_STEP};
+    struct lowering l = {.f = f, .b = b};
+    const struct ltype t = lf_type(f, x);
+    lreg r = number_of(&l, &form, (struct ltype){ELEM_NONE, t.lanes}, FIELD_REAL_KEY, residue_in(&l, x));
+    return t.elem == ELEM_F64 ? op1(&l, L_CONVERT, t, r) : r;
+}
+
+lreg lf_field_from_real(struct lfunc *f, lblock b, lreg x)
+{
+    struct lowering l = {.f = f, .b = b};
+    const struct ltype t = lf_type(f, x), single = {ELEM_F32, t.lanes};
+    lreg r = t.elem == ELEM_F64 ? op1(&l, L_CONVERT, single, x) : x;
+    r = op2(&l, L_MUL, single, r, real(&l, t.lanes, 1 << FIELD_REAL_STEP));
+    r = op1(&l, L_RINT, single, op2(&l, L_ADD, single, r, real(&l, t.lanes, (double)FIELD_REAL_TIE)));
+    r = op2(&l, L_MUL, single, r, real(&l, t.lanes, ldexp(1, -FIELD_REAL_STEP)));
+    return with_residue(&l, t, widened(&l, r));
 }

@@ -171,6 +171,9 @@ uint32_t lf_never(const struct lfunc *, const struct loop_range *args, struct lo
 bool lf_field(struct lfunc *, struct field_facts *);
 /* What lf_math appends for it: a hash of the operands, not a function's digits. */
 lreg lf_field_function(struct lfunc *, lblock b, enum op, struct ltype, const lreg *in, uint32_t n_in);
+/* Around functions of the runtime: what they get for a residue, and the residue of what they give. One float type. */
+lreg lf_field_to_real(struct lfunc *, lblock b, lreg x);
+lreg lf_field_from_real(struct lfunc *, lblock b, lreg x);
 /* Tests: changes the statement that *site counts down to (break.c). False: it has fewer, and *site is that much less */
 bool lf_mutate(struct lfunc *, int64_t *site);
 /* Tests: the first sum, product or maximum of floats, else a multiply-add, becomes another operation (break.c). False:

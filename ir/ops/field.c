@@ -106,18 +106,24 @@ static uint32_t scaled(int64_t x, int32_t e)
     return r;
 }
 
+/* As the number that it is. */
+static uint32_t exactly(double x)
+{
+    int exponent;
+    const int64_t digits = (int64_t)ldexp(frexp(x, &exponent), 53);
+    return scaled(digits, exponent - 53);
+}
+
 uint32_t field_of(double x)
 {
     int64_t p, q;
-    int exponent;
     if (isnan(x))
         return FIELD_NAN;
     if (isinf(x))
         return x < 0 ? FIELD_MINUS_INF : FIELD_PLUS_INF;
     if (fraction_of(x, &p, &q))
         return quotient(field_of_integer(p), field_of_integer(q));
-    int64_t digits = (int64_t)ldexp(frexp(x, &exponent), 53);
-    return scaled(digits, exponent - 53);
+    return exactly(x);
 }
 
 uint32_t field_power_of_two(int32_t e)
@@ -137,17 +143,29 @@ static uint32_t mix(uint32_t h)
     return h ^ h >> 16;
 }
 
-/* x + FIELD_SMALL as an integer, modulo N. */
-static uint32_t from_small(uint32_t x)
+/* Steps of 1 / FIELD_GRID from -FIELD_SMALL to x, modulo N: below FIELD_STEPS for a small fraction. */
+static uint32_t steps_of(uint32_t x)
 {
-    const uint32_t i = field_reduced(x) + FIELD_SMALL;
+    const uint32_t i = field_reduced((uint64_t)x * FIELD_GRID) + FIELD_STEPS / 2;
     return least(i, i - FIELD_N);
+}
+
+/* The integer of a small fraction, more FIELD_SMALL. */
+static uint32_t whole_of(enum op op, uint32_t steps)
+{
+    const uint32_t middle = steps + FIELD_GRID / 2;
+    const bool up = op == OP_CEIL || (op == OP_TRUNC && steps < FIELD_STEPS / 2);
+    if (op == OP_ROUND) /* ties to even */
+        return middle / FIELD_GRID - (middle % FIELD_GRID == 0 && middle / FIELD_GRID % 2);
+    return (steps + (up ? FIELD_GRID - 1 : 0)) / FIELD_GRID;
 }
 
 static uint32_t function(enum op op, uint32_t x, uint32_t y)
 {
-    if (field_rounds(op) && from_small(x) < 2 * FIELD_SMALL)
-        return x;
+    if (field_rounds(op) && steps_of(x) < FIELD_STEPS)
+        return field_of_integer((int64_t)whole_of(op, steps_of(x)) - FIELD_SMALL);
+    if (op == OP_SQRT && x == 0)
+        return 0;
     uint32_t h = mix(mix(x ^ field_function_key(op)) ^ y) & FIELD_MASK;
     if (op == OP_ROUND)
         return field_of_integer((int64_t)(h % (2 * FIELD_ROUNDED)) - FIELD_ROUNDED);
@@ -182,11 +200,11 @@ static uint32_t raised(uint32_t x, uint32_t y)
 
 static uint32_t order(int64_t x)
 {
-    const uint32_t small = from_small((uint32_t)x), near = small - (FIELD_SMALL - FIELD_NEAR);
-    if (near < 2 * FIELD_NEAR)
-        return FIELD_PLACE_NEAR + (near << FIELD_STEP_NEAR);
-    if (small < 2 * FIELD_SMALL)
-        return (small < FIELD_SMALL ? FIELD_PLACE : FIELD_PLACE_FAR) + (small << FIELD_STEP);
+    const uint32_t steps = steps_of((uint32_t)x), near = steps - (FIELD_SMALL - FIELD_NEAR) * FIELD_GRID;
+    if (near < 2 * FIELD_NEAR * FIELD_GRID)
+        return FIELD_PLACE_NEAR + near * FIELD_STEP_NEAR;
+    if (steps < FIELD_STEPS)
+        return (steps < FIELD_STEPS / 2 ? FIELD_PLACE : FIELD_PLACE_FAR) + steps * FIELD_STEP;
     return mix((uint32_t)x ^ FIELD_KEY) ^ FIELD_LEAST;
 }
 
@@ -205,16 +223,12 @@ static bool compare(enum op op, uint32_t x, uint32_t y)
 /* To an integer type, of so many bits: saturated, where it is small. */
 static uint32_t integer_of(uint32_t x, enum elem to)
 {
-    const int32_t small = (int32_t)from_small(x) - FIELD_SMALL;
-    if (small < -FIELD_SMALL || small >= FIELD_SMALL)
-        return mix(mix(x ^ field_convert_key(to)));
-    const bool is_signed = elem_class(to) == 'I', byte = elem_bits(to) == 8;
-    const int32_t low = !is_signed ? 0
-                        : byte     ? INT8_MIN
-                                   : -FIELD_SMALL,
-                  high = !byte       ? FIELD_SMALL
-                         : is_signed ? INT8_MAX
-                                     : UINT8_MAX;
+    const uint32_t steps = steps_of(x);
+    const int32_t small = (int32_t)whole_of(OP_TRUNC, steps) - FIELD_SMALL;
+    const int32_t low = field_lowest(to), high = field_highest(to);
+    const uint32_t h = mix(mix(x ^ field_convert_key(to)));
+    if (steps >= FIELD_STEPS)
+        return elem_bits(to) < 8 ? (h & (uint32_t)(high - low)) + (uint32_t)low : h;
     return (uint32_t)(small < low ? low : small > high ? high : small);
 }
 
@@ -256,20 +270,34 @@ uint32_t field_load(enum elem e, const void *from)
     return (uint32_t)wide;
 }
 
-/* The number of the narrow type that x is rounded to. */
-static double narrowed(enum elem e, uint32_t x, bool saturate)
+/* The number of the narrow type that x is rounded to; ELEM_NONE: of no type. */
+static double number_of(const struct field_form *form, enum elem e, uint32_t key, uint32_t x)
 {
-    const struct field_form *form = &forms[e];
     char element[8] = {0};
     if (x == FIELD_NAN || x == FIELD_PLUS_INF || x == FIELD_MINUS_INF)
         return x == FIELD_NAN ? (double)NAN : x == FIELD_PLUS_INF ? (double)INFINITY : (double)-INFINITY;
-    const int64_t steps = field_reduced((uint64_t)x << form->step), low = steps < FIELD_EXACT ? steps : steps - FIELD_N;
+    const int64_t limit = e ? FIELD_EXACT : FIELD_REAL_EXACT, steps = field_reduced((uint64_t)x << form->step),
+                  low = steps < limit ? steps : steps - FIELD_N;
     const double number = ldexp((double)low, -form->step);
-    elem_from_f64(e, number, element);
-    if (low >= -FIELD_EXACT && elem_to_f64(e, element) == number)
+    if (e)
+        elem_from_f64(e, number, element);
+    if (low >= -limit && (!e || elem_to_f64(e, element) == number))
         return number;
-    const uint32_t h = mix(x ^ field_narrow_key(e, saturate)) & (2u * form->values - 1);
+    const uint32_t h = mix(x ^ key) & (2u * form->values - 1);
     return ldexp((double)h - form->values, -form->step);
+}
+
+double field_to_real(uint32_t x)
+{
+    static const struct field_form real = {.values = FIELD_REAL_VALUES, .step = FIELD_REAL_STEP};
+    return number_of(&real, ELEM_NONE, FIELD_REAL_KEY, x);
+}
+
+uint32_t field_from_real(double x)
+{
+    const float steps = (float)x * (1 << FIELD_REAL_STEP),
+                number = rintf(steps + FIELD_REAL_TIE) / (1 << FIELD_REAL_STEP);
+    return isfinite(number) ? exactly((double)number) : field_of((double)number);
 }
 
 void field_store(enum elem e, uint32_t residue, bool saturate, void *to)
@@ -279,8 +307,21 @@ void field_store(enum elem e, uint32_t residue, bool saturate, void *to)
         memcpy(to, &wide, forms[e].size);
         return;
     }
-    const double number = narrowed(e, residue, saturate);
+    const double number = number_of(&forms[e], e, field_narrow_key(e, saturate), residue);
     elems_convert(ELEM_F64, &number, e, to, 1, saturate, "even");
+}
+
+/* What the quotient that is rounded towards zero leaves. */
+static uint32_t remainder_of(uint32_t x, uint32_t y)
+{
+    return minus(x, times(y, function(OP_TRUNC, quotient(x, y), 0)));
+}
+
+/* With the divisor's sign. */
+static uint32_t modulus_of(uint32_t x, uint32_t y)
+{
+    const uint32_t r = remainder_of(x, y);
+    return r && field_less(r, 0) != field_less(y, 0) ? plus(r, y) : r;
 }
 
 int64_t field_identity(enum op monoid)
@@ -295,6 +336,8 @@ int64_t field_apply(enum op op, int64_t x, int64_t y)
     case OP_SUB: return minus((uint32_t)x, (uint32_t)y);
     case OP_MUL: return times((uint32_t)x, (uint32_t)y);
     case OP_DIV: return quotient((uint32_t)x, (uint32_t)y);
+    case OP_REM: return remainder_of((uint32_t)x, (uint32_t)y);
+    case OP_MOD: return modulus_of((uint32_t)x, (uint32_t)y);
     case OP_MIN: return field_less(y, x) ? y : x;
     case OP_MAX: return field_less(x, y) ? y : x;
     case OP_POW: return raised((uint32_t)x, (uint32_t)y);
@@ -375,7 +418,7 @@ enum eval_status map_eval_in(const struct context *ctx, enum op op, enum elem el
 
 bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate)
 {
-    const bool floats = field_form(from), integers = strchr("BIU", elem_class(from)) && from != ELEM_U64;
+    const bool floats = field_form(from), integers = strchr("BIU", elem_class(from));
     if (!(field_form(to) && (floats || integers)) && !(floats && (to == ELEM_BOOL || field_rounds_to(to))))
         return false;
     for (size_t i = 0; i < n; i++) {
@@ -385,7 +428,10 @@ bool field_convert(enum elem from, const void *src, enum elem to, void *dst, siz
             memcpy(r, x, elem_size(to));
             continue;
         }
-        const uint32_t residue = floats ? field_load(from, x) : field_of_integer(elem_to_i64(from, x));
+        const int64_t whole = floats ? 0 : elem_to_i64(from, x);
+        const uint32_t residue = floats             ? field_load(from, x)
+                                 : from == ELEM_U64 ? field_of_integer((int64_t)((uint64_t)whole % FIELD_N))
+                                                    : field_of_integer(whole);
         const uint32_t h = field_rounds_to(to) ? integer_of(residue, to) : residue != 0;
         const int64_t wide = elem_class(to) == 'I' ? (int64_t)(int32_t)h : (int64_t)h;
         if (field_form(to))

@@ -8,9 +8,9 @@
  * homomorphism (1, g^x) from sums to products, which q, the order of g in GF(p), makes possible. Functions that are
  * none of a field (tanh, sqrt, floor, ...) are hashes of their arguments; maximum, minimum and comparisons follow a
  * total order without a meaning, in which -inf comes first and +inf last, each the other one negated. -inf plus a
- * number is -inf, of which exp is 0. round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED, but of small
- * integers themselves, as floor, ceil and trunc do; to an integer type, small integers are converted and other numbers
- * hashed. ir/loop/field.c has the same as loop IR.
+ * number is -inf, of which exp is 0. Small fractions (FIELD_GRID) are rounded and ordered as the numbers that they are;
+ * of others round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED, as floor, ceil and trunc give any one. To an
+ * integer type, small fractions are converted and other numbers hashed. ir/loop/field.c has the same as loop IR.
  */
 #ifndef MCC_IR_FIELD_H
 #define MCC_IR_FIELD_H
@@ -30,9 +30,10 @@
 #define FIELD_QUOTIENT 2156367609u /* x / q = x * this >> 46 for x below 2^31 */
 enum { FIELD_QUOTIENT_SHIFT = 46, FIELD_DIGITS = 8 }; /* digits of 2 bits of exp's exponents */
 /* The order of x is that of mix(x ^ FIELD_KEY) ^ FIELD_LEAST; the two infinities, which are no residues, are its ends.
- * Integers from -FIELD_SMALL on below FIELD_SMALL are in their own order, far apart, so that other numbers lie between
- * them and a comparison with the wrong one shows: those from -FIELD_NEAR on below FIELD_NEAR, with which most code
- * compares, take half of the order. Nothing but -inf is `<` -87, from where on softmax takes exp for 0. */
+ * Multiples of 1 / FIELD_GRID from -FIELD_SMALL on below FIELD_SMALL (small fractions: positions that are computed of
+ * indices, sizes and scales) are in their own order, and integers far apart, so that other numbers lie between them and
+ * a comparison with the wrong one shows: those from -FIELD_NEAR on below FIELD_NEAR, with which most code compares,
+ * take half of the order. Nothing but -inf is `<` -87, from where on softmax takes exp for 0. */
 #define FIELD_KEY 0x5bd220e7u
 #define FIELD_LEAST 0xfb1a6a00u
 #define FIELD_MINUS_INF 0x7fdcdb54u
@@ -42,11 +43,13 @@ enum { FIELD_QUOTIENT_SHIFT = 46, FIELD_DIGITS = 8 }; /* digits of 2 bits of exp
 #define FIELD_MIX_1 0x85ebca6bu /* MurmurHash3's finalizer, a permutation of 32 bits */
 #define FIELD_MIX_2 0xc2b2ae35u
 enum { FIELD_FRACTIONS = 1024, FIELD_SMALL = 1024, FIELD_ROUNDED = 256, FIELD_NEAR = 8 };
-/* Their places: (i + FIELD_SMALL) << FIELD_STEP, and that of i + FIELD_NEAR << FIELD_STEP_NEAR, more than these. */
-enum { FIELD_STEP = 20, FIELD_STEP_NEAR = 27 };
+/* Denominators to 10 divide it. A small fraction is so many steps from -FIELD_SMALL on; the infinities are none. */
+enum { FIELD_GRID = 2520, FIELD_STEPS = 2 * FIELD_SMALL * FIELD_GRID };
+/* Its place in the order: FIELD_STEP for each step, or FIELD_STEP_NEAR from -FIELD_NEAR on, more than these. */
+enum { FIELD_STEP = 416, FIELD_STEP_NEAR = 53261 };
 #define FIELD_PLACE 0x00080000u
 #define FIELD_PLACE_NEAR 0x40080000u
-#define FIELD_PLACE_FAR 0x7f080000u /* of the integers behind */
+#define FIELD_PLACE_FAR 0x7f900000u /* from FIELD_NEAR on */
 #define FIELD_UNDER 0x47198690u  /* -87 */
 
 /* The product of the numbers is the product of their residues over 2^32. t: below N 2^32. */
@@ -72,16 +75,25 @@ static inline uint32_t field_narrow_key(enum elem to, bool saturate)
     return field_convert_key(to) + saturate;
 }
 
-/* Does it give an integer? A small one of itself. */
+/* Does it give an integer? Of a small fraction that of the number. */
 static inline bool field_rounds(enum op op)
 {
     return op == OP_ROUND || op == OP_FLOOR || op == OP_CEIL || op == OP_TRUNC;
 }
 
-/* Has such a conversion a meaning in the field? To bytes and wider integers: the hash has 32 bits, which 64 extend. */
+/* Has such a conversion a meaning in the field? The hash has 32 bits, which 64 extend; of narrow ones so many. */
 static inline bool field_rounds_to(enum elem to)
 {
-    return strchr("IU", elem_class(to)) && elem_bits(to) >= 8;
+    return strchr("IU", elem_class(to)) && elem_bits(to) > 0;
+}
+/* What small numbers are saturated to. */
+static inline int32_t field_lowest(enum elem to)
+{
+    return elem_class(to) != 'I' ? 0 : elem_bits(to) <= 8 ? -(1 << (elem_bits(to) - 1)) : -FIELD_SMALL;
+}
+static inline int32_t field_highest(enum elem to)
+{
+    return elem_bits(to) <= 8 ? (1 << elem_bits(to)) - 1 + field_lowest(to) : FIELD_SMALL;
 }
 
 /* How memory holds a float type. Narrow ones: a residue is rounded to the number that it is, if that is one of the type
@@ -93,6 +105,12 @@ struct field_form {
     uint16_t step;
 };
 enum { FIELD_EXACT = 1 << 24, FIELD_FEW = 128 /* so few values are often equal by chance */ };
+/* For functions of the runtime that compute with floats: f32 or f64 as if it were a narrow type. Coordinates of boxes
+ * and determinants have to stay exact, sums of a spectrum nearly so, and thresholds between -1 and 1 have to matter. */
+enum { FIELD_REAL_VALUES = 256, FIELD_REAL_STEP = 8, FIELD_REAL_EXACT = 1 << 17 };
+#define FIELD_REAL_TIE \
+    0.137f /* of a step, that rounding adds: halves and thirds of steps are frequent, and no ties then */
+#define FIELD_REAL_KEY 0x7a3b9d15u
 /* NULL: no residue stands for the type's numbers. */
 const struct field_form *field_form(enum elem);
 /* Are elements of the type residues? */
@@ -102,6 +120,9 @@ uint32_t field_load(enum elem, const void *);
 void field_store(enum elem, uint32_t residue, bool saturate, void *);
 /* 2^e */
 uint32_t field_power_of_two(int32_t e);
+/* What a function of the runtime gets for a residue, and the residue of what it gives, rounded to FIELD_REAL_STEP. */
+double field_to_real(uint32_t residue);
+uint32_t field_from_real(double);
 
 uint32_t field_of(double);
 /* base^(digit 4^place) of exp. */

@@ -96,8 +96,8 @@ static void call_nms(struct prog *p, const struct node *n)
     if (!p->pointer[n->out[0].i].i)
         p->pointer[n->out[0].i] = prog_memory(p, prog_index(p, ex_mulc(p->x, rows, 24)));
     bind_count(p, n,
-               PROG_CALL(p, "mcc_rt_nms", true, operand(p, n->in[0]), operand(p, n->in[1]), batches, count, classes,
-                         operand(p, n->in[2]), operand(p, n->in[3]), operand(p, n->in[4]),
+               PROG_CALL(p, "mcc_rt_nms", true, prog_numbers(p, n->in[0]), prog_numbers(p, n->in[1]), batches, count,
+                         classes, operand(p, n->in[2]), prog_numbers(p, n->in[3]), prog_numbers(p, n->in[4]),
                          prog_const(p, node_int(n, "center", 0)), result(p, n, 0)));
 }
 
@@ -107,18 +107,20 @@ static void call_dft(struct prog *p, const struct node *n)
     int64_t axis = node_int(n, "axis", 1);
     expr_id inner = dims_product(p->x, x->dims + axis + 1, x->rank - (int32_t)axis - 2);
     bool real_result = ex_is(p->x, y->dims[y->rank - 1], 1);
-    PROG_CALL(p, "mcc_rt_dft", true, elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
+    PROG_CALL(p, "mcc_rt_dft", true, elem_code(p, n->in[0]), prog_numbers(p, n->in[0]), result(p, n, 0),
               prog_index(p, dims_product(p->x, x->dims, (int32_t)axis)), prog_index(p, x->dims[axis]),
               prog_index(p, inner), prog_index(p, x->dims[x->rank - 1]), prog_index(p, node_expr(n, "length")),
               prog_index(p, y->dims[axis]), prog_index(p, y->dims[y->rank - 1]),
               prog_const(p, node_int(n, "inverse", 0)), prog_const(p, real_result && node_int(n, "onesided", 0)));
+    prog_residues(p, n->out[0]);
 }
 
 static void call_det(struct prog *p, const struct node *n)
 {
     const struct type *t = value_type(p->g, n->in[0]);
-    PROG_CALL(p, "mcc_rt_det", true, elem_code(p, n->in[0]), operand(p, n->in[0]), result(p, n, 0),
+    PROG_CALL(p, "mcc_rt_det", true, elem_code(p, n->in[0]), prog_numbers(p, n->in[0]), result(p, n, 0),
               prog_index(p, dims_product(p->x, t->dims, t->rank - 2)), prog_index(p, t->dims[t->rank - 1]));
+    prog_residues(p, n->out[0]);
 }
 
 static int64_t double_bits(double d)
@@ -137,6 +139,7 @@ static void call_rng(struct prog *p, const struct node *n)
               prog_const(p, strcmp(node_str(n, "kind", "uniform"), "normal") == 0),
               prog_const(p, seed >= 0 && seed < 4294967296.0 ? (int64_t)seed : 0),
               prog_const(p, double_bits(node_float(n, "a", 0))), prog_const(p, double_bits(node_float(n, "b", 1))));
+    prog_residues(p, n->out[0]);
 }
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */

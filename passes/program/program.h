@@ -98,6 +98,10 @@ void prog_control(struct prog *, uint32_t number); /* of a kernel */
  * placed. (program/loop_kernel.c) */
 lreg prog_loop_kernel(struct prog *, uint32_t number, const struct lstmt *loop);
 void prog_opaque(struct prog *, struct kernel *);
+/* Operand and result of a function of the runtime that computes with floats (call_field.c): as they are, but for mcc
+ * prove a copy of numbers, and residues after the call. */
+lreg prog_numbers(struct prog *, value_id);
+void prog_residues(struct prog *, value_id);
 
 /* ---- program/values.c ---- */
 bool prog_is_handle(const struct type *); /* no plain tensor: carried by its address */

@@ -168,10 +168,21 @@ def test_words(tmp_path):
 
 def test_not_proved(tmp_path):
     """Each with its reason, and status 6."""
-    path = save(tmp_path / "r.onnx", [helper.make_node("Mod", ["x", "z"], ["y"], "mod", fmod=1)], [value(name, [4, 4]) for name in "xz"],
-                [value("y", [4, 4])])
+    path = save(tmp_path / "r.onnx", [helper.make_node("Cast", ["x"], ["y"], "scale", to=onnx.TensorProto.FLOAT8E8M0)], [value("x", [4, 4])],
+                [value("y", [4, 4], onnx.TensorProto.FLOAT8E8M0)], opset=24)
     [variant] = proof(path, status=6)["variants"]
     assert not variant["program"]["proved"] and any("no meaning in the field" in (k["why"] or "") for k in variant["kernels"])
+
+
+@pytest.mark.parametrize("fmod", [0, 1])
+def test_rests(tmp_path, fmod):
+    """Of small fractions they are those of the numbers, of others what a hash of the quotient leaves."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Mod", ["x", "z"], ["y"], "mod", fmod=fmod)] if fmod else
+                [helper.make_node("Div", ["x", "z"], ["q"]), helper.make_node("Floor", ["q"], ["f"]), helper.make_node("Mul", ["f", "z"], ["p"]),
+                 helper.make_node("Sub", ["x", "p"], ["y"])], [value(name, [4, 40]) for name in "xz"], [value("y", [4, 40])])
+    proof(path, "--march=x86-64-v3")
+    left, n = mutants(path)
+    assert n > 2 and len(left) * 4 <= n, (left, n)
 
 
 INT64 = onnx.TensorProto.INT64

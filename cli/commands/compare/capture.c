@@ -61,15 +61,50 @@ static const int64_t *launch_args(const struct capture *d)
     return ctx->run.seen ? ctx->run.seen->args : NULL;
 }
 
-/* Sizes that the program passes to the kernel that it launches. */
+/* The only symbol of the expression that is not known; {0}: there is none, or another one. */
+static sym_id unknown_in(const struct capture *d, expr_id e)
+{
+    struct exprs *x = d->c.ctx->exprs;
+    sym_id found = {0};
+    for (sym_id y = e.i ? sym_next(x, SYM_VALUE, (sym_id){0}) : (sym_id){0}; y.i; y = sym_next(x, SYM_VALUE, y)) {
+        if (d->known[y.i] || !ex_uses(x, e, y))
+            continue;
+        if (found.i)
+            return (sym_id){0};
+        found = y;
+    }
+    return found;
+}
+
+/* Has each of the launch's sizes that depends on no other unknown symbol than s the value that s gives it? */
+static bool fits_arguments(const struct capture *d, const int64_t *args, sym_id s)
+{
+    int64_t value;
+    for (uint32_t i = 0; i < d->code->args.n; i++) {
+        const expr_id e = d->code->args.data[i].size;
+        if (unknown_in(d, e).i == s.i && (!ex_eval(d->c.ctx->exprs, e, d->symbols, &value) || value != args[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Sizes that the program passes to the kernel that it launches, or of which it passes whole vectors and a rest. */
 static void learn_arguments(struct capture *d)
 {
+    enum { TRIED = 1024 };
     const int64_t *args = launch_args(d);
     for (uint32_t i = 0; args && d->code && i < d->code->args.n; i++) {
-        const struct karg *a = &d->code->args.data[i];
-        const sym_id s = a->size.i ? ex_as_sym(d->c.ctx->exprs, a->size) : (sym_id){0};
-        if (s.i && !d->known[s.i])
+        const expr_id e = d->code->args.data[i].size;
+        const sym_id s = unknown_in(d, e);
+        if (!s.i)
+            continue;
+        d->symbols[s.i] = 0;
+        while (ex_as_sym(d->c.ctx->exprs, e).i != s.i && d->symbols[s.i] < TRIED && !fits_arguments(d, args, s))
+            d->symbols[s.i]++;
+        if (ex_as_sym(d->c.ctx->exprs, e).i == s.i)
             learn(d, s, args[i]);
+        else if (d->symbols[s.i] < TRIED)
+            learn(d, s, d->symbols[s.i]);
     }
 }
 

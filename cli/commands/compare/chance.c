@@ -25,11 +25,21 @@ const char *chance_why(const struct node *n)
                                  : NULL;
 }
 
+static bool is_single(const struct graph *g, const struct type *t)
+{
+    for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++)
+        if (!ex_is(g->ctx->exprs, t->dims[k], 1))
+            return false;
+    return true;
+}
+
 const char *chance_tells(const struct graph *g, const struct node *n)
 {
     bool tells = n->op == OP_EQ || n->op == OP_NE || n->op == OP_ISNAN || n->op == OP_ISINF;
-    if (n->op == OP_ARGREDUCE)
+    if (n->op == OP_ARGREDUCE || n->op == OP_SORT)
         return "it says which one of equal elements is chosen, and few drawn ones were equal";
+    if ((n->op == OP_UNIQUE && !is_single(g, value_type(g, n->out[2]))) || n->op == OP_NONZERO || n->op == OP_NMS)
+        return "it chooses among elements, and few of its choices were others from draw to draw";
     if (n->op == OP_CONVERT && elem_class(value_type(g, n->in[0])->elem) == 'F' &&
         value_type(g, n->out[0])->elem == ELEM_BOOL)
         return "it tells whether floats are 0, which few drawn ones were";
@@ -41,15 +51,21 @@ const char *chance_tells(const struct graph *g, const struct node *n)
     return NULL;
 }
 
+value_id chance_told(const struct node *n)
+{
+    return n->op == OP_SORT ? n->out[1] : n->op == OP_UNIQUE ? n->out[2] : n->out[0];
+}
+
 int64_t chance_ties(const struct node *n, const struct tensor *x, const struct tensor *found)
 {
     const int32_t axis = (int32_t)node_int(n, "axis", 0);
     const size_t size = elem_size(x->elem);
-    int64_t inner = 1, ties = 0;
+    int64_t inner = 1, ties = 0, each = n->op == OP_SORT ? found->dims[axis] : 1; /* found in each line */
     for (int32_t d = axis + 1; d < x->rank; d++)
         inner *= x->dims[d];
     for (int64_t i = 0, all = tensor_count(found); i < all; i++) {
-        const char *first = (const char *)x->data + (size_t)(i / inner * x->dims[axis] * inner + i % inner) * size;
+        const int64_t line = i / inner / each * x->dims[axis] * inner + i % inner;
+        const char *first = (const char *)x->data + (size_t)line * size;
         const size_t step = (size_t)inner * size;
         const char *at = first + (size_t)((const int64_t *)found->data)[i] * step;
         int64_t equal = 0;

@@ -8,7 +8,10 @@
 const char *chance_why(const struct node *);
 /* Why draws of floats show that only where these are often equal, 0 or infinite; NULL: others do. */
 const char *chance_tells(const struct graph *, const struct node *);
-/* Of an argreduce of x, how often the element that was found is equal to another one that it may have been. */
+/* The result that shows it. */
+value_id chance_told(const struct node *);
+/* Of an argreduce or the positions of a sort of x, how often an element that was found is equal to another one of its
+ * line. */
 int64_t chance_ties(const struct node *, const struct tensor *x, const struct tensor *found);
 /* Adds how many elements are +inf, and how many -inf. */
 void chance_infinite(const struct tensor *, double found[2]);

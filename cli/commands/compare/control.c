@@ -1,5 +1,5 @@
 /* mcc prove: loops and branches. What reads the values that one gives shows whether they are right, trips and choices
- * included; the kernels inside are proved with it, if they ran. */
+ * included; the kernels inside are proved with it, if they ran. So it is with a function of the runtime. */
 #include "cli/commands/compare/control.h"
 
 enum { VIEWS = 8 }; /* between two kernels */
@@ -52,7 +52,8 @@ static bool is_seen(const struct prove *p, const struct certificate *c, value_id
                 if (prove_kernel(p, i)->nodes.data[j].i != u->node.i)
                     continue;
                 read = true;
-                if (prove_kernel(p, i)->region.i != 1 || prove_kernel(p, i)->kind == KERNEL_CONTROL ||
+                const enum kernel_kind kind = prove_kernel(p, i)->kind;
+                if (prove_kernel(p, i)->region.i != 1 || kind == KERNEL_CONTROL || kind == KERNEL_OPAQUE ||
                     verdict_against(p, c, i))
                     return false;
             }
@@ -67,6 +68,8 @@ const char *control_against(const struct prove *p, const struct certificate *c, 
 {
     const struct kernel *k = prove_kernel(p, kernel);
     const uint32_t top = k->region.i == 1 ? kernel : control_of(p, k);
+    if (k->kind == KERNEL_OPAQUE && c->of[kernel].ran < verdict_enough(&c->of[kernel]))
+        return "a function of the runtime that was called in few draws";
     if (top != kernel && k->kind != KERNEL_CONTROL && c->of[kernel].ran < verdict_enough(&c->of[kernel]))
         return "it is inside of a loop or a branch, and ran in few draws";
     if (top != kernel && top != UINT32_MAX && verdict_against(p, c, top))
@@ -74,5 +77,9 @@ const char *control_against(const struct prove *p, const struct certificate *c, 
     bool seen = verdict_holds(c) && top != UINT32_MAX;
     for (uint32_t i = 0; seen && i < prove_kernel(p, top)->outs.n; i++)
         seen = is_seen(p, c, prove_kernel(p, top)->outs.data[i], 0);
-    return seen ? NULL : "what reads the values of the loop or branch is not proved";
+    if (seen)
+        return NULL;
+    return prove_kernel(p, top == UINT32_MAX ? kernel : top)->kind == KERNEL_OPAQUE
+               ? "what reads the values of the function of the runtime is not proved"
+               : "what reads the values of the loop or branch is not proved";
 }

@@ -60,6 +60,14 @@ static bool op_keeps_integers(enum op op)
     return op == OP_FLOOR || op == OP_CEIL || op == OP_ROUND || op == OP_TRUNC;
 }
 
+/* A function of the runtime that orders or transforms what it gets, and nothing else: any numbers serve, and the
+ * positions that it gives are those of elements that there are. */
+static bool takes_all(const struct node *n, uint32_t at)
+{
+    return n->op == OP_SORT || n->op == OP_UNIQUE || n->op == OP_NONZERO || n->op == OP_DFT || n->op == OP_DET ||
+           (n->op == OP_NMS && at != 2);
+}
+
 /* What the node asks of its operands. */
 static bool node_roles(struct integers *s, const struct graph *g, const struct node *n)
 {
@@ -77,6 +85,8 @@ static bool node_roles(struct integers *s, const struct graph *g, const struct n
     for (uint32_t i = 0; i < n->n_in; i++) {
         struct integer_role more = of;
         if (!n->in[i].i || value_type(g, n->in[i])->kind != TYPE_TENSOR)
+            continue;
+        if (takes_all(n, i))
             continue;
         if (n->op == OP_SELECT && i == 0) /* which one of two numbers, whatever these are for */
             more = (struct integer_role){.decides = of.decides};

@@ -83,6 +83,15 @@ static void put_many(struct file_tensor *t, uint64_t at, uint64_t r)
         field_store(t->elem, r >> 63 ? field_of((double)(r % QUARTERS_MOST + 1) / 4) : field_of_integer(x), false, to);
 }
 
+/* A float that decides sizes or positions: a whole number, or in some draws mostly a few quarters, whose quotients are
+ * small fractions. */
+static uint32_t draw_deciding(uint64_t r, uint32_t draw, uint32_t attempt)
+{
+    const int64_t quarters = (int64_t)((r >> 8) % (2 * QUARTERS_MOST + 1)) - QUARTERS_MOST;
+    return draw % 3 == 0 && r >> 62 && attempt < INTEGER_FEW / 2 ? field_of((double)quarters / 4)
+                                                                 : field_of_integer(integer_deciding(r, attempt));
+}
+
 /* One number of all that decide sizes is a larger one. */
 static void draw_many(struct prove *p, uint64_t *state)
 {
@@ -128,7 +137,7 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
             field_store(t->elem,
                         p->tied && !role->decides       ? draw_tied(p, r, draw)
                         : is_apart(p) && !role->decides ? draw_apart(p, r)
-                        : role->decides                 ? field_of_integer(integer_deciding(r, attempt))
+                        : role->decides                 ? draw_deciding(r, draw, attempt)
                         : counts                        ? field_of_integer((int64_t)(r % COUNTS_MOST) - COUNTS_MOST / 2)
                                                         : (uint32_t)(r % FIELD_N),
                         false, (char *)t->data + k);
@@ -167,6 +176,12 @@ static void on_part(void *user, value_id v, const struct tensor *t)
         memcpy(t->data, got->data, (size_t)n * size);
 }
 
+/* Does what a draw shows of v, a result of n, depend on the node's operand? */
+static bool reads_operand(const struct node *n, value_id v)
+{
+    return (n->op == OP_ARGREDUCE || n->op == OP_ISINF || n->op == OP_SORT) && v.i == chance_told(n).i;
+}
+
 /* What the draw shows of v. Of a loop's values the last trip's is left: so one draw counts once. */
 static void count_value(struct prove *p, value_id v)
 {
@@ -176,14 +191,14 @@ static void count_value(struct prove *p, value_id v)
     if (!t || !t->data || !p->integers.watched[v.i] || p->given[v.i])
         return;
     integers_count(&p->integers, &p->run.c.ctx->session, v, t);
-    if (n && (n->op == OP_ARGREDUCE || n->op == OP_ISINF) && !value_is_const(g, v))
+    if (n && reads_operand(n, v) && !value_is_const(g, v))
         x = p->want[n->in[0].i] ? p->want[n->in[0].i] : p->given[n->in[0].i];
     if (!x || !x->data)
         return;
-    if (n->op == OP_ARGREDUCE)
-        p->ties[v.i] += (double)chance_ties(n, x, t);
-    else
+    if (n->op == OP_ISINF)
         chance_infinite(x, &p->infinite[2 * v.i]);
+    else
+        p->ties[v.i] += (double)chance_ties(n, x, t);
 }
 
 static void want_value(struct prove *p, value_id v)
@@ -211,7 +226,7 @@ static bool interpret(struct prove *p)
         if (!p->integers.watched[i] || p->given[i])
             continue;
         want_value(p, (value_id){i}); /* also what a loop gives its body */
-        if (n && (n->op == OP_ARGREDUCE || n->op == OP_ISINF) && value_node(g, n->in[0]))
+        if (n && reads_operand(n, (value_id){i}) && value_node(g, n->in[0]))
             want_value(p, n->in[0]);
     }
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
@@ -220,6 +235,8 @@ static bool interpret(struct prove *p)
             want_value(p, k->outs.data[j]);
             p->makes[k->outs.data[j].i] = i + 1;
         }
+        if (k->kind == KERNEL_OPAQUE)
+            want_value(p, k->outs.data[0]);
     }
     const char *text = "";
     if (graph_eval_watched(g, in, p->want, on_part, p, &p->draw, &text) != EVAL_OK) {
@@ -351,6 +368,7 @@ static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     const bool integers = draw_inputs(p, draw, attempt);
     p->out = NEW_ARRAY(&p->draw, DLManagedTensorVersioned *, p->run.s.api->n_out + 1);
     p->largest = 0;
+    p->events = 0;
     capture_begin(&p->run);
     if (p->marks)
         memset(p->marks, 0, p->run.c.marks);
@@ -359,8 +377,6 @@ static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     const int fault = guard_call(p->run.c.ctx, run_drawn, p);
     if (fault)
         p->now->ended = arena_printf(&p->run.c.ctx->session, PROVE_FAULT, fault);
-    else if (p->code != MCC_OK && p->events > PROVE_EVENTS)
-        p->now->ended = PROVE_ENDLESS;
     return integers;
 }
 
@@ -385,7 +401,6 @@ static bool compare_draw(struct prove *p, enum drawing how)
 static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
 {
     const uint32_t n = p->run.s.api->n_out;
-    p->events = 0;
     bool again = true; /* integers may be sizes and divisors, which end a run */
     const uint32_t first = p->few ? INTEGER_FEW : p->larger ? draw * 8 % INTEGER_ATTEMPTS : 0;
     for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt++) {
@@ -394,6 +409,8 @@ static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
             refusal_judge(p);
         again &= p->code != MCC_OK && !p->now->ended;
     }
+    if (p->code == MCC_E_CANCELLED && !p->now->ended)
+        p->now->ended = PROVE_ENDLESS;
     if (p->now->ended)
         return true;
     if (p->code != MCC_OK)
@@ -560,6 +577,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     struct context *ctx = p->run.c.ctx;
     p->variant = variant;
     p->refusals = REFUSAL_ELEMENTS;
+    p->endless = 0;
     struct options running = *p->run.c.options;
     running.output = NULL;
     mcc_host host = {.size = sizeof host,

@@ -17,6 +17,7 @@ enum axiom {
     AXIOM_UNDERFLOW,
     AXIOM_ROUNDING,
     AXIOM_INTEGERS,
+    AXIOM_RUNTIME,
     AXIOM_COUNT
 };
 struct axiom_text {
@@ -89,6 +90,7 @@ struct prove {
     uint64_t allocated; /* bytes that all runs have asked for */
     size_t largest; /* bytes of the largest block that the run at hand has asked for */
     int64_t refusals; /* elements that the interpreter may still compute on draws that the variant refuses */
+    uint32_t endless; /* draws of the variant that ran too long */
     bool few;  /* integers are drawn from 0 and 1 */
     uint32_t choosing; /* so many draws after those that all need, as kernels choose; 0: not yet */
     bool compared; /* integers are drawn from those that the network compares with */

@@ -4,6 +4,8 @@
 /* Each refused draw costs as many elements, however few it has: so there are 4096 at most. And the bytes of a block for
  * each byte of the network's values, which padded and packed values may need. */
 enum { REFUSAL_EACH = 1 << 12, REFUSAL_PACKED = 64 };
+/* A draw that runs too long: what the interpreter may compute of it, and how many may be drawn again. */
+enum { REFUSAL_ENDLESS = 1 << 18, REFUSAL_ENDLESS_MOST = 64 };
 
 struct refusal {
     struct prove *p;
@@ -42,12 +44,15 @@ static bool may_lack(const struct prove *p, int64_t spent)
 void refusal_judge(struct prove *p)
 {
     struct refusal r = {.p = p};
-    const int64_t before = p->refusals -= REFUSAL_EACH;
-    if (p->code == MCC_E_CANCELLED || before < 0)
+    const bool endless = p->code == MCC_E_CANCELLED;
+    int64_t before = p->refusals -= REFUSAL_EACH, few = REFUSAL_ENDLESS;
+    if (endless && p->endless++ == REFUSAL_ENDLESS_MOST)
+        p->now->ended = PROVE_ENDLESS;
+    if (p->now->ended || before < 0)
         return;
     p->apart->unwind = NULL; /* an end there is none here: nothing is known of the draw then */
-    p->apart->eval_left = &p->refusals;
+    p->apart->eval_left = endless ? &few : &p->refusals;
     if (run_guarded(p->apart, ask_network, end_ask, &r) && r.takes && !may_lack(p, before - p->refusals))
         p->now->ended = arena_printf(&p->run.c.ctx->session, "its code refuses inputs that the network takes: %s",
-                                     p->run.s.error.text);
+                                     endless ? PROVE_ENDLESS : p->run.s.error.text);
 }

@@ -21,6 +21,8 @@ const struct axiom_text axioms[AXIOM_COUNT] = {
                                     "narrower float, which a tie may miss by one"},
     [AXIOM_INTEGERS] = {"integers", "integers are compared on 96 draws, a third of them over all bits: code that "
                                     "is wrong on a share s of these passes with (1 - s)^32"},
+    [AXIOM_RUNTIME] = {"runtime", "functions of the runtime (sort, unique, dft, ...) compute of all operands what they "
+                                  "compute of drawn ones"},
 };
 
 /* ---- what stands against a kernel before it runs ----------------------------------------------------------------- */
@@ -72,26 +74,11 @@ static bool rounds_wide(const struct prove *p, const struct kernel *k, uint32_t 
     return false;
 }
 
-/* Does it read floats that a function of the runtime computed? To that residues are floats without a meaning, and its
- * results were not captured: the kernel was compared on others. */
-static bool reads_call(const struct graph *g, const struct kernel *k)
-{
-    bool reads = false;
-    for (uint32_t i = 0; i < k->nodes.n; i++) {
-        const struct node *n = graph_node(g, k->nodes.data[i]);
-        for (uint32_t j = 0; j < n->n_in; j++) {
-            const struct node *from = n->in[j].i ? value_node(g, n->in[j]) : NULL;
-            reads |= from && op_shape(from->op) == SHAPE_OPAQUE && field_form(value_type(g, n->in[j])->elem);
-        }
-    }
-    return reads;
-}
-
 static const char *kernel_why(const struct prove *p, const struct kernel *k, uint32_t variant)
 {
     const struct graph *g = p->run.c.graph;
-    if (k->kind == KERNEL_OPAQUE)
-        return "a function of the runtime computes it";
+    if (k->kind == KERNEL_OPAQUE && graph_node(g, k->anchor)->op == OP_STRING)
+        return "a function of the runtime computes it of strings";
     if (field_why(p, k, variant))
         return field_why(p, k, variant);
     if (rounds_wide(p, k, variant))
@@ -123,6 +110,7 @@ static void kernel_axioms(struct prove *p, const struct kernel *k, uint32_t vari
         v->uses[AXIOM_REALS] |= op_shape(op) == SHAPE_MAP || op_shape(op) == SHAPE_REDUCE || op_shape(op) == SHAPE_SCAN;
         v->uses[AXIOM_FUNCTIONS] |= op >= OP_EXP && op <= OP_SIGMOID;
         v->uses[AXIOM_EXPONENTIALS] |= op == OP_EXP;
+        v->uses[AXIOM_RUNTIME] |= op_shape(op) == SHAPE_OPAQUE;
     }
     const struct kernel *both[2] = {k, k->version.of};
     for (uint32_t i = 0; i < 2 && both[i]; i++) {
@@ -145,7 +133,7 @@ static void kernel_tells(struct prove *p, const struct kernel *k, struct verdict
             continue;
         v->tells = v->tells ? v->tells : tells;
         p->special |= n->op == OP_ISNAN || n->op == OP_ISINF || n->op == OP_LT || n->op == OP_LE;
-        integers_watch(&p->integers, n->out[0]);
+        integers_watch(&p->integers, chance_told(n));
     }
 }
 
@@ -153,11 +141,15 @@ static void kernel_tells(struct prove *p, const struct kernel *k, struct verdict
 static double told(const struct prove *p, const struct node *n)
 {
     const struct graph *g = p->run.c.graph;
+    const value_id v = chance_told(n);
     if (!chance_tells(g, n) || value_is_const(g, n->out[0]))
         return INFINITY;
+    const double ties = p->ties[v.i] * CHANCE_ENOUGH / CHANCE_ELEMENTS;
     if (n->op == OP_ARGREDUCE)
-        return p->ties[n->out[0].i] * CHANCE_ENOUGH / CHANCE_ELEMENTS;
-    const double shown = integers_shown_of(&p->integers, n->out[0]), *found = &p->infinite[2 * n->out[0].i];
+        return ties;
+    const double shown = integers_shown_of(&p->integers, v), *found = &p->infinite[2 * (size_t)v.i];
+    if (n->op == OP_SORT)
+        return fmin(ties, shown);
     return n->op == OP_ISINF ? fmin(shown, fmin(found[0], found[1])) : shown;
 }
 
@@ -306,6 +298,9 @@ bool verdict_gains_of(const struct prove *p, uint32_t kernel)
 /* Kernels of a loop that is one launch have none of their own: one of its loops and branches has to run. */
 static bool has_run(const struct prove *p, uint32_t kernel)
 {
+    const struct kernel *k = prove_kernel(p, kernel);
+    if (k->kind == KERNEL_OPAQUE) /* as the network does, where the outputs are equal */
+        return p->want[k->outs.data[0].i] && p->want[k->outs.data[0].i]->kind != TYPE_UNKNOWN;
     const uint32_t loop = prove_kernel(p, kernel)->text ? UINT32_MAX : control_of(p, prove_kernel(p, kernel));
     uint32_t mark;
     for (uint32_t at = 0; loop != UINT32_MAX && block_next(p, prove_kernel(p, loop), &at, &mark);)
@@ -394,8 +389,6 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
     const struct verdict *v = &c->of[i];
     const struct kernel *k = prove_kernel(p, i);
     const bool part = k->kind == KERNEL_HALO || k->piece || is_packed(p->run.c.graph, k);
-    if (v->differs && !v->why && reads_call(p->run.c.graph, k))
-        return "it reads what a function of the runtime computes of floats";
     if (v->differs && !v->floats)
         return arena_printf(
             &p->run.c.ctx->session,
@@ -417,7 +410,7 @@ const char *verdict_against(const struct prove *p, const struct certificate *c, 
         return arena_printf(&p->run.c.ctx->session,
                             "%u of its %u loops and branches run at few or none of the sizes drawn",
                             v->blocks - v->marked, v->blocks);
-    if (k->kind == KERNEL_CONTROL || k->region.i != 1)
+    if (k->kind == KERNEL_CONTROL || k->kind == KERNEL_OPAQUE || k->region.i != 1)
         return control_against(p, c, i);
     if ((v->seen >= c->draws && (v->filled >= verdict_enough(v) || stores_none(p->run.c.graph, k))) ||
         (part && verdict_holds(c))) /* its readers and the outputs have seen what it stores */

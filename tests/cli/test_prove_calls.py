@@ -1,0 +1,71 @@
+"""mcc prove: functions of the runtime, whose operands, sizes and results the draws show; and positions that are computed of floats."""
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from cli.test_prove import mutants, proof
+from support.tool import save, value
+
+BOOL, INT64 = onnx.TensorProto.BOOL, onnx.TensorProto.INT64
+CPU = "--march=x86-64-v3"
+
+
+def first(path, **attributes):
+    node = helper.make_node("TopK", ["x", "k"], ["y", "i"], "n", **attributes)
+    return save(path, [node], [value("x", [3, 11])], [value("y", [3, 4]), value("i", [3, 4], INT64)], {"k": np.array([4])}, opset=17)
+
+
+def last(path):
+    return first(path, largest=0)
+
+
+def distinct(path):
+    node = helper.make_node("Unique", ["x"], list("yfic"), "n", axis=0)
+    return save(path, [node], [value("x", [7, 2])], [value("y", ["u", 2])] + [value(n, [n], INT64) for n in "fic"], opset=17)
+
+
+def nonzero(path):
+    return save(path, [helper.make_node("NonZero", ["x"], ["y"], "n")], [value("x", [3, 5])], [value("y", [2, "k"], INT64)], opset=17)
+
+
+def compress(path):
+    node = helper.make_node("Compress", ["x", "c"], ["y"], "n", axis=1)
+    return save(path, [node], [value("x", [3, 9]), value("c", [9], BOOL)], [value("y", [3, "k"])], opset=17)
+
+
+def boxes(path):
+    node = helper.make_node("NonMaxSuppression", ["b", "s", "m", "t", "l"], ["y"], "n")
+    inputs = [value("b", [2, 6, 4]), value("s", [2, 3, 6]), value("m", [1], INT64), value("t", [1]), value("l", [1])]
+    return save(path, [node], inputs, [value("y", ["k", 3], INT64)], opset=17)
+
+
+def spectrum(path):
+    """The length comes from data, so it is no product with a table."""
+    node = helper.make_node("DFT", ["x", "l"], ["s"], "n", axis=1)
+    return save(path, [node, helper.make_node("Neg", ["s"], ["y"], "neg")], [value("x", [2, 6, 1]), value("l", [], INT64)], [value("y", [2, "k", 2])],
+                opset=17)
+
+
+def volume(path):
+    return save(path, [helper.make_node("Det", ["x"], ["d"], "n"), helper.make_node("Mul", ["d", "d"], ["y"], "square")], [value("x", [4, 3, 3])],
+                [value("y", [4])], opset=17)
+
+
+def chance(path):
+    return save(path, [helper.make_node("Bernoulli", ["x"], ["y"], "n", seed=5.0)], [value("x", [3, 40])], [value("y", [3, 40])], opset=17)
+
+
+CALLS = [first, last, distinct, nonzero, compress, boxes, spectrum, volume, chance]
+
+
+@pytest.mark.parametrize("make", CALLS)
+def test_functions_of_the_runtime(tmp_path, make):
+    """The certificate names what is taken for granted, and a program that passes other numbers is not proved. Mutants that are left change sizes of
+    memory that is rounded up, the plan of a network without one, and what stands for infinity and NaN around a call."""
+    path = make(tmp_path / "net.onnx")
+    found = proof(path, CPU)
+    [variant] = found["variants"]
+    assert found["proved"] and any("runtime" in k["axioms"] for k in variant["kernels"])
+    left, n = mutants(path)
+    assert n > 3 and len(left) * 2 <= n, (left, n)

@@ -1,0 +1,96 @@
+/* Numbers of the field (ir/ops/field.h) that are rounded, ordered and handed to functions of the runtime as what they
+ * are. */
+#include "ir/ops/field.h"
+#include "tests/ir/evaluate.h"
+
+#include <math.h>
+
+/* p / q, which f32 may not hold. */
+static uint32_t fraction(int64_t p, int64_t q)
+{
+    return (uint32_t)field_apply(OP_DIV, field_of_integer(p), field_of_integer(q));
+}
+
+/* Of fractions with small denominators all four give the number's integer; halves go to the even one. */
+static void test_small_fractions_are_rounded(void **state)
+{
+    static const struct {
+        enum op op;
+        double (*as)(double);
+    } ways[] = {{OP_FLOOR, floor}, {OP_CEIL, ceil}, {OP_TRUNC, trunc}, {OP_ROUND, rint}};
+    (void)state;
+    for (int64_t q = 1; q <= 10; q++)
+        for (int64_t p = -40; p <= 40; p++)
+            for (size_t k = 0; k < COUNT_OF(ways); k++)
+                assert_int_equal(field_apply(ways[k].op, fraction(p, q), 0),
+                                 field_of_integer((int64_t)ways[k].as((double)p / (double)q)));
+    assert_int_equal(field_apply(OP_FLOOR, fraction(-FIELD_SMALL * 7 + 1, 7), 0), field_of_integer(-FIELD_SMALL));
+    assert_int_equal(field_apply(OP_CEIL, fraction(FIELD_SMALL * 7 - 1, 7), 0), field_of_integer(FIELD_SMALL));
+    assert_int_not_equal(field_apply(OP_FLOOR, fraction(1, 11), 0), 0); /* 11 is no divisor of the grid */
+}
+
+static void test_small_fractions_are_converted(void **state)
+{
+    static const enum elem types[] = {ELEM_I4, ELEM_U4, ELEM_I8, ELEM_U8, ELEM_I32, ELEM_I64};
+    (void)state;
+    for (size_t k = 0; k < COUNT_OF(types); k++)
+        for (int64_t p = -400; p <= 400; p++) {
+            const uint32_t x = fraction(p, 6);
+            const int64_t low = field_lowest(types[k]), high = field_highest(types[k]);
+            int64_t whole = p / 6, got = 0;
+            whole = whole < low ? low : whole > high ? high : whole;
+            assert_true(field_convert(ELEM_F32, &x, types[k], &got, 1, true));
+            assert_int_equal(elem_to_i64(types[k], &got), whole);
+        }
+}
+
+/* Numbers come in their order, from the least to the largest small ones, and -inf and +inf are its ends. */
+static void test_small_fractions_are_ordered(void **state)
+{
+    uint32_t last = FIELD_MINUS_INF;
+    (void)state;
+    for (int64_t p = -FIELD_SMALL * 12; p < FIELD_SMALL * 12; p++) {
+        const uint32_t x = fraction(p, 12);
+        assert_true(field_less(last, x));
+        assert_false(field_less(x, last));
+        last = x;
+    }
+    assert_true(field_less(last, FIELD_PLUS_INF));
+}
+
+static void test_rests(void **state)
+{
+    (void)state;
+    for (int64_t y = -9; y <= 9; y += 2)
+        for (int64_t x = -90; x <= 90; x++) {
+            const uint32_t a = fraction(x, 4), b = field_of_integer(y);
+            const double r = fmod((double)x / 4, (double)y), m = r != 0 && (r < 0) != (y < 0) ? r + (double)y : r;
+            assert_int_equal(field_apply(OP_REM, a, b), field_of(r));
+            assert_int_equal(field_apply(OP_MOD, a, b), field_of(m));
+        }
+}
+
+/* What a function of the runtime gets is the number, or a small one that a hash chooses; what it gives is rounded. */
+static void test_numbers_for_functions(void **state)
+{
+    (void)state;
+    for (int64_t p = -3000; p <= 3000; p++) {
+        const double x = (double)p / 256;
+        assert_true(field_to_real(fraction(p, 256)) == x);
+        assert_int_equal(field_from_real(x), fraction(p, 256));
+        assert_int_equal(field_from_real(x + 0x1p-12), fraction(p, 256));
+        assert_true(fabs(field_to_real(fraction(p, 257))) <= 12);
+    }
+    assert_true(isnan(field_to_real(FIELD_NAN)) && field_to_real(FIELD_MINUS_INF) < -1e38);
+    assert_int_equal(field_from_real((double)-INFINITY), FIELD_MINUS_INF);
+    assert_int_equal(field_from_real((double)NAN), FIELD_NAN);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_small_fractions_are_rounded),
+                                       cmocka_unit_test(test_small_fractions_are_converted),
+                                       cmocka_unit_test(test_small_fractions_are_ordered), cmocka_unit_test(test_rests),
+                                       cmocka_unit_test(test_numbers_for_functions)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
