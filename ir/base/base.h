@@ -232,6 +232,7 @@ struct context {
     bool function_marks; /* lf_math says in statements whose result it is, for bounds of rounding (mcc diff) */
     bool field; /* f32 in constants and in the interpreter is GF(q) x GF(p) (ir/ops/field.h) */
     int64_t *eval_left; /* elements that the interpreter may still compute, which it counts down; NULL: no limit */
+    struct shared_results *shared; /* of the interpreter (ir/eval/shared.h); NULL: it computes every node */
     struct read_watch { /* is given all bytes of each file that file_whole reads; file NULL: nobody asks */
         void *user;
         void (*file)(void *user, const void *data, size_t size);

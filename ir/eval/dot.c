@@ -2,34 +2,23 @@
  *
  * Both are C[m][n] = sum over k of A(m, k) * B(n, k); a function says where an element comes from, so that layouts,
  * padding, dilation and groups are nobody else's business. Floats are summed in double and rounded once, integers in
- * wrapping int64. Blocks of 64 to 512 rows and columns keep the loads far below the products: 1 to 3 GMAC/s. */
+ * wrapping int64. Blocks of 64 to 512 rows and columns keep the loads far below the products. */
 #include <string.h>
 
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
-
 #include "ir/eval/eval.h"
+#include "ir/eval/panel.h"
 
-enum { PANEL = 4, BLOCK_MIN = 64, BLOCK_MAX = 512, PACK_WORDS = 1 << 20 };
-typedef double pair __attribute__((vector_size(16)));
-typedef uint64_t words __attribute__((vector_size(16)));
+enum { BLOCK_MIN = 64, BLOCK_MAX = 512, PACK_WORDS = 1 << 20 };
 
-enum arithmetic { INTEGERS, FLOATS, FIELD };
-
-union word {
-    double f;
-    int64_t i;
-    uint64_t u;
-};
-/* Elements k = 0 .. of up to PANEL rows: [k][PANEL]. */
-typedef void load_fn(const void *self, int64_t row, int64_t rows, int64_t k, union word *to);
+/* Elements k = 0 .. of up to `width` rows: [k][width]. */
+typedef void load_fn(const void *self, int64_t row, int64_t rows, int64_t k, int64_t width, union word *to);
 struct product {
     struct context *ctx;
     int64_t m, n, k;
     load_fn *a, *b;
     const void *self;
     enum arithmetic arithmetic;
+    struct panel panel;
     int64_t block;                    /* rows of a and of b packed at a time */
     union word *pack_a, *pack_b;      /* block * k each */
 };
@@ -50,136 +39,17 @@ static inline union word load_elem(const struct tensor *t, int64_t at, enum arit
     return w;
 }
 
-/* PANEL x PANEL results: a and b are [k][PANEL]. Written out, so that the sums stay in registers. */
-static void panel_floats(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
-{
-    pair s[PANEL][2], s00 = {0, 0}, s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
-    for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL) {
-        pair lo = {b[0].f, b[1].f}, hi = {b[2].f, b[3].f};
-        pair x0 = {a[0].f, a[0].f}, x1 = {a[1].f, a[1].f}, x2 = {a[2].f, a[2].f}, x3 = {a[3].f, a[3].f};
-        s00 += x0 * lo;
-        s01 += x0 * hi;
-        s10 += x1 * lo;
-        s11 += x1 * hi;
-        s20 += x2 * lo;
-        s21 += x2 * hi;
-        s30 += x3 * lo;
-        s31 += x3 * hi;
-    }
-    s[0][0] = s00, s[0][1] = s01, s[1][0] = s10, s[1][1] = s11;
-    s[2][0] = s20, s[2][1] = s21, s[3][0] = s30, s[3][1] = s31;
-    for (int r = 0; r < PANEL; r++)
-        for (int j = 0; j < PANEL; j++)
-            c[r][j].f = s[r][j / 2][j % 2];
-}
-
-static void panel_ints(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
-{
-    uint64_t s[PANEL][PANEL] = {{0}};
-    for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL)
-        for (int r = 0; r < PANEL; r++)
-            for (int j = 0; j < PANEL; j++)
-                s[r][j] += (uint64_t)a[r].i * (uint64_t)b[j].i;
-    for (int r = 0; r < PANEL; r++)
-        for (int j = 0; j < PANEL; j++)
-            c[r][j].i = (int64_t)s[r][j];
-}
-
-/* Products of numbers below 2^32. */
-static inline words products(words x, words y)
-{
-#ifdef __x86_64__
-    return (words)_mm_mul_epu32((__m128i)x, (__m128i)y);
-#else
-    return x * y;
-#endif
-}
-
-/* Up to four products of residues, on sums below 2^32: 4 N^2 + 2^32 is less than 2^64. high: what is above. */
-static inline void add_products(const union word *a, const union word *b, int64_t k, words s[PANEL][2],
-                                words high[PANEL][2])
-{
-    words s00 = s[0][0], s01 = s[0][1], s10 = s[1][0], s11 = s[1][1];
-    words s20 = s[2][0], s21 = s[2][1], s30 = s[3][0], s31 = s[3][1];
-    for (int64_t i = 0; i < k; i++, a += PANEL, b += PANEL) {
-        const words lo = {b[0].u, b[1].u}, hi = {b[2].u, b[3].u};
-        const words x0 = {a[0].u, a[0].u}, x1 = {a[1].u, a[1].u}, x2 = {a[2].u, a[2].u}, x3 = {a[3].u, a[3].u};
-        s00 += products(x0, lo);
-        s01 += products(x0, hi);
-        s10 += products(x1, lo);
-        s11 += products(x1, hi);
-        s20 += products(x2, lo);
-        s21 += products(x2, hi);
-        s30 += products(x3, lo);
-        s31 += products(x3, hi);
-    }
-    s[0][0] = s00, s[0][1] = s01, s[1][0] = s10, s[1][1] = s11;
-    s[2][0] = s20, s[2][1] = s21, s[3][0] = s30, s[3][1] = s31;
-#pragma GCC unroll 4
-    for (int r = 0; r < PANEL; r++) {
-        high[r][0] += s[r][0] >> 32, high[r][1] += s[r][1] >> 32;
-        s[r][0] &= UINT32_MAX, s[r][1] &= UINT32_MAX;
-    }
-}
-
-static void panel_field(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL])
-{
-    words low[PANEL][2] = {{{0}}}, high[PANEL][2] = {{{0}}};
-    int64_t i = 0;
-    for (; i + 4 <= k; i += 4)
-        add_products(a + i * PANEL, b + i * PANEL, 4, low, high);
-    add_products(a + i * PANEL, b + i * PANEL, k - i, low, high);
-    for (int r = 0; r < PANEL; r++)
-        for (int j = 0; j < PANEL; j++)
-            c[r][j].u = field_reduced(high[r][j / 2][j % 2] % FIELD_N << 32 | low[r][j / 2][j % 2]);
-}
-
-#ifdef __x86_64__
-/* The same with a row of four results in a register. */
-__attribute__((target("avx2"))) static void panel_field_wide(const union word *a, const union word *b, int64_t k,
-                                                             union word c[PANEL][PANEL])
-{
-    const __m256i mask = _mm256_set1_epi64x(UINT32_MAX);
-    __m256i s[PANEL], high[PANEL];
-#pragma GCC unroll 4
-    for (int r = 0; r < PANEL; r++)
-        s[r] = high[r] = _mm256_setzero_si256();
-    while (k > 0) {
-        const int64_t n = k < 4 ? k : 4;
-        for (int64_t i = 0; i < n; i++, a += PANEL, b += PANEL) {
-            const __m256i row = _mm256_loadu_si256((const __m256i *)b);
-#pragma GCC unroll 4
-            for (int r = 0; r < PANEL; r++)
-                s[r] = _mm256_add_epi64(s[r], _mm256_mul_epu32(_mm256_set1_epi64x(a[r].i), row));
-        }
-        k -= n;
-#pragma GCC unroll 4
-        for (int r = 0; r < PANEL; r++) {
-            high[r] = _mm256_add_epi64(high[r], _mm256_srli_epi64(s[r], 32));
-            s[r] = _mm256_and_si256(s[r], mask);
-        }
-    }
-    for (int r = 0; r < PANEL; r++)
-        for (int j = 0; j < PANEL; j++) {
-            const uint64_t up = ((const uint64_t *)&high[r])[j], low = ((const uint64_t *)&s[r])[j];
-            c[r][j].u = field_reduced(up % FIELD_N << 32 | low);
-        }
-}
-#endif
-
-typedef void panel_fn(const union word *a, const union word *b, int64_t k, union word c[PANEL][PANEL]);
-static panel_fn *const panels[] = {[INTEGERS] = panel_ints, [FLOATS] = panel_floats, [FIELD] = panel_field};
-
 static enum arithmetic arithmetic_of(const struct eval *e, enum elem elem)
 {
     return eval_in_field(e, elem) ? FIELD : elem_class(elem) == 'F' ? FLOATS : INTEGERS;
 }
 
-/* Rows first .. first + block - 1 as panels [block / PANEL][k][PANEL]; beyond the last row anything. */
+/* Rows first .. first + block - 1 as panels [block / width][k][width]; beyond the last row anything. */
 static void pack(const struct product *p, load_fn *load, int64_t first, int64_t rows, union word *to)
 {
-    for (int64_t r = 0; r < p->block && first + r < rows; r += PANEL)
-        load(p->self, first + r, rows - first - r < PANEL ? rows - first - r : PANEL, p->k, to + r * p->k);
+    const int64_t width = p->panel.width;
+    for (int64_t r = 0; r < p->block && first + r < rows; r += width)
+        load(p->self, first + r, rows - first - r < width ? rows - first - r : width, p->k, width, to + r * p->k);
 }
 
 static void store(enum elem elem, union word w, enum arithmetic arithmetic, char *to)
@@ -192,24 +62,35 @@ static void store(enum elem elem, union word w, enum arithmetic arithmetic, char
         elem_from_i64(elem, w.i, to);
 }
 
+static void store_row(enum elem elem, const union word *w, int64_t n, enum arithmetic arithmetic, char *to)
+{
+    const size_t size = elem_size(elem);
+    if (arithmetic == FIELD && elem == ELEM_F32)
+        for (int64_t i = 0; i < n; i++)
+            ((uint32_t *)(void *)to)[i] = (uint32_t)w[i].u;
+    else
+        for (int64_t i = 0; i < n; i++)
+            store(elem, w[i], arithmetic, to + (size_t)i * size);
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* The results of one pair of packed blocks. */
 static void multiply_block(const struct product *p, int64_t m0, int64_t n0, enum elem elem, char *to)
 {
-    size_t size = elem_size(elem);
-    union word c[PANEL][PANEL];
-    panel_fn *panel = panels[p->arithmetic];
-#ifdef __x86_64__
-    if (p->arithmetic == FIELD && __builtin_cpu_supports("avx2"))
-        panel = panel_field_wide;
-#endif
-    for (int64_t n = n0; n < n0 + p->block && n < p->n; n += PANEL)
-        for (int64_t m = m0; m < m0 + p->block && m < p->m; m += PANEL) {
-            time_spend(p->ctx, (uint64_t)p->k * PANEL);
-            panel(p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k, c);
-            for (int64_t i = 0; i < PANEL * PANEL; i++)
-                if (m + i / PANEL < p->m && n + i % PANEL < p->n)
-                    store(elem, c[i / PANEL][i % PANEL], p->arithmetic,
-                          to + (size_t)((m + i / PANEL) * p->n + n + i % PANEL) * size);
+    const int64_t width = p->panel.width;
+    union word c[PANEL_MOST * PANEL_MOST];
+    for (int64_t n = n0; n < n0 + p->block && n < p->n; n += width)
+        for (int64_t m = m0; m < m0 + p->block && m < p->m; m += width) {
+            const int64_t rows = least(width, p->m - m), columns = least(width, p->n - n);
+            time_spend(p->ctx, (uint64_t)(p->k * width));
+            p->panel.multiply(p->pack_a + (m - m0) * p->k, p->pack_b + (n - n0) * p->k, p->k, rows, c);
+            for (int64_t r = 0; r < rows; r++)
+                store_row(elem, c + r * width, columns, p->arithmetic,
+                          to + (size_t)((m + r) * p->n + n) * elem_size(elem));
         }
 }
 
@@ -229,7 +110,10 @@ static void multiply(const struct product *p, enum elem elem, char *to)
 static enum eval_status make_packs(struct eval *e, struct product *p, struct tensor *packs)
 {
     p->ctx = e->g->ctx;
-    p->block = PACK_WORDS / (p->k + 1) / PANEL * PANEL;
+    struct panel panels[PANELS_MOST];
+    panels_of(p->arithmetic, panels);
+    p->panel = panels[0];
+    p->block = PACK_WORDS / (p->k + 1) / PANEL_MOST * PANEL_MOST;
     p->block = p->block < BLOCK_MIN ? BLOCK_MIN : p->block > BLOCK_MAX ? BLOCK_MAX : p->block;
     int64_t dims[3] = {2, p->block, p->k + 1};
     TRY(eval_tensor(e, packs, ELEM_I64, 3, dims));
@@ -248,23 +132,29 @@ struct dot {
 };
 
 static void load_rows(const struct tensor *t, enum arithmetic arithmetic, const int64_t *row, int64_t rows,
-                      const int64_t *at, int64_t k, int64_t base, union word *to)
+                      const int64_t *at, int64_t k, int64_t base, int64_t width, union word *to)
 {
-    for (int64_t i = 0; i < k; i++)
-        for (int64_t r = 0; r < rows; r++)
-            to[i * PANEL + r] = load_elem(t, base + row[r] + at[i], arithmetic);
+    const uint32_t *residues = t->data;
+    if (arithmetic == FIELD && t->elem == ELEM_F32)
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t r = 0; r < rows; r++)
+                to[i * width + r].u = residues[base + row[r] + at[i]];
+    else
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t r = 0; r < rows; r++)
+                to[i * width + r] = load_elem(t, base + row[r] + at[i], arithmetic);
 }
 
-static void dot_a(const void *self, int64_t row, int64_t rows, int64_t k, union word *to)
+static void dot_a(const void *self, int64_t row, int64_t rows, int64_t k, int64_t width, union word *to)
 {
     const struct dot *d = self;
-    load_rows(d->a, d->arithmetic, d->row_a + row, rows, d->k_a, k, d->base_a, to);
+    load_rows(d->a, d->arithmetic, d->row_a + row, rows, d->k_a, k, d->base_a, width, to);
 }
 
-static void dot_b(const void *self, int64_t row, int64_t rows, int64_t k, union word *to)
+static void dot_b(const void *self, int64_t row, int64_t rows, int64_t k, int64_t width, union word *to)
 {
     const struct dot *d = self;
-    load_rows(d->b, d->arithmetic, d->row_b + row, rows, d->k_b, k, d->base_b, to);
+    load_rows(d->b, d->arithmetic, d->row_b + row, rows, d->k_b, k, d->base_b, width, to);
 }
 
 /* Element offsets of all index tuples over the given dims of t, row-major. */
@@ -425,12 +315,19 @@ struct conv {
     enum arithmetic arithmetic;
 };
 
-static void conv_weight(const void *self, int64_t row, int64_t rows, int64_t k, union word *to)
+static void conv_weight(const void *self, int64_t row, int64_t rows, int64_t k, int64_t width, union word *to)
 {
     const struct conv *c = self;
-    for (int64_t r = 0; r < rows; r++)
+    const int64_t first = c->base_w + row * c->k;
+    const uint32_t *residues = c->w->data;
+    if (c->arithmetic == FIELD && c->w->elem == ELEM_F32)
         for (int64_t i = 0; i < k; i++)
-            to[i * PANEL + r] = load_elem(c->w, c->base_w + (row + r) * c->k + i, c->arithmetic);
+            for (int64_t r = 0; r < rows; r++)
+                to[i * width + r].u = residues[first + r * c->k + i];
+    else
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t r = 0; r < rows; r++)
+                to[i * width + r] = load_elem(c->w, first + r * c->k + i, c->arithmetic);
 }
 
 /* The offset of the pixel's tap in a plane; -1: it is padding. */
@@ -450,16 +347,20 @@ static int64_t conv_offset(const struct conv *c, const int64_t *pixel, const int
 }
 
 /* The taps of one channel are those of every other one, in its plane. */
-static void conv_input(const void *self, int64_t pixel, int64_t rows, int64_t k, union word *to)
+static void conv_input(const void *self, int64_t pixel, int64_t rows, int64_t k, int64_t width, union word *to)
 {
     const struct conv *c = self;
+    const uint32_t *residues = c->arithmetic == FIELD && c->x->elem == ELEM_F32 ? c->x->data : NULL;
     for (int64_t t = 0; t < c->taps; t++) {
-        int64_t at[PANEL], plane = c->base_x;
+        int64_t at[PANEL_MOST], plane = c->base_x;
         for (int64_t r = 0; r < rows; r++)
             at[r] = conv_offset(c, c->pixel + (pixel + r) * c->n, c->tap + t * c->n);
-        for (int64_t i = t; i < k; i += c->taps, plane += c->plane)
+        for (int64_t i = t; i < k && residues; i += c->taps, plane += c->plane)
             for (int64_t r = 0; r < rows; r++)
-                to[i * PANEL + r] = at[r] < 0 ? (union word){.i = 0} : load_elem(c->x, plane + at[r], c->arithmetic);
+                to[i * width + r].u = at[r] < 0 ? 0 : residues[plane + at[r]];
+        for (int64_t i = t; i < k && !residues; i += c->taps, plane += c->plane)
+            for (int64_t r = 0; r < rows; r++)
+                to[i * width + r] = at[r] < 0 ? (union word){.i = 0} : load_elem(c->x, plane + at[r], c->arithmetic);
     }
 }
 

@@ -7,6 +7,8 @@
  */
 #include "ir/eval/eval.h"
 
+#include "ir/eval/shared.h"
+
 static bool within(int64_t value, struct sym_bounds b)
 {
     return value >= b.lo && value <= b.hi && value % (b.divisor > 0 ? b.divisor : 1) == 0;
@@ -216,7 +218,14 @@ enum eval_status eval_node(struct eval *e, node_id id)
             return eval_fail(e, EVAL_UNSUPPORTED, "%s: operand %u has no value", op_name(n->op), i + 1);
         in[i] = &e->vals[n->in[i].i];
     }
-    TRY(eval_table[n->op](e, n, in, out));
+    bool found = false;
+    const bool shared = shared_serves(e, n);
+    if (shared)
+        TRY(shared_take(e, n, in, out, &found));
+    if (!found)
+        TRY(eval_table[n->op](e, n, in, out));
+    if (shared && !found)
+        shared_keep(e, n, in, out);
     for (uint32_t i = 0; i < n->n_out; i++)
         TRY(eval_set(e, n->out[i], &out[i]));
     for (uint32_t v = e->dies[id.i]; v; v = e->next_dying[v]) {

@@ -10,23 +10,50 @@
 #include "ir/expr/expr.h"
 #include "ir/ops/scalar.h"
 
-static struct span residues(struct arena *arena, enum elem elem, struct span floats)
+enum { LARGE = 1 << 14 /* bytes */ };
+
+/* What equal floats became before; data NULL: there were none. */
+static struct span known(const struct field_constants *constants, enum elem elem, struct span floats)
 {
-    const size_t size = elem_size(elem);
-    char *out = arena_alloc(arena, floats.size + 1);
-    for (size_t at = 0; at + size <= floats.size; at += size)
-        field_store(elem, field_of(elem_to_f64(elem, (const char *)floats.data + at)), false, out + at);
-    return (struct span){out, floats.size};
+    for (uint32_t i = 0; i < constants->of.n; i++) {
+        const struct field_constant *c = &constants->of.data[i];
+        if (c->elem == elem && c->floats.size == floats.size && memcmp(c->floats.data, floats.data, floats.size) == 0)
+            return c->residues;
+    }
+    return (struct span){0};
 }
 
-void graph_enter_field(struct graph *g)
+static struct span residues(struct arena *arena, struct field_constants *constants, enum elem elem, struct span floats)
+{
+    const size_t size = elem_size(elem);
+    const bool large = floats.size >= LARGE;
+    struct span found = large ? known(constants, elem, floats) : (struct span){0};
+    if (found.data)
+        return found;
+    char *out = arena_alloc(arena, floats.size + 1);
+    if (large && !constants->sieve) {
+        constants->sieve = arena_alloc(arena, FIELD_SIEVE);
+        field_sieve(constants->sieve);
+    }
+    if (large && elem == ELEM_F32)
+        field_of_floats(constants->sieve, floats.data, (uint32_t *)(void *)out, floats.size / size);
+    else
+        for (size_t at = 0; at + size <= floats.size; at += size)
+            field_store(elem, field_of(elem_to_f64(elem, (const char *)floats.data + at)), false, out + at);
+    found = (struct span){out, floats.size};
+    if (large)
+        VEC_PUSH(arena, &constants->of, ((struct field_constant){elem, floats, found}));
+    return found;
+}
+
+void graph_enter_field(struct graph *g, struct field_constants *constants)
 {
     for (uint32_t i = 1; i < g->nodes.n; i++) {
         struct node *n = &g->nodes.data[i];
         if (n->dead || n->op != OP_CONSTANT || !field_holds(node_elem(n, "elem")))
             continue;
         struct attr *data = (struct attr *)(uintptr_t)node_attr(n, "data");
-        data->u.data = residues(&g->arena, node_elem(n, "elem"), data->u.data);
+        data->u.data = residues(&g->arena, constants, node_elem(n, "elem"), data->u.data);
     }
     g->folds = NULL;
     g->ctx->field = true;

@@ -4,8 +4,18 @@
 
 #include "ir/graph/graph.h"
 
-/* From here on floats are GF(q) x GF(p), in this graph and in all that its context's interpreter computes; once. */
-void graph_enter_field(struct graph *);
+/* Large constants of graphs that have entered, each with what it became. They live as long as these graphs. */
+struct field_constant {
+    enum elem elem;
+    struct span floats, residues;
+};
+struct field_constants {
+    VEC(struct field_constant) of;
+    unsigned char *sieve; /* field_of_floats; NULL: not needed yet */
+};
+/* From here on floats are GF(q) x GF(p), in this graph and in all that its context's interpreter computes; once. Equal
+ * constants of several graphs have the same residues in the same memory. */
+void graph_enter_field(struct graph *, struct field_constants *);
 /* Before that: what the constant v, one float, will be: computed there, while floats are folded with rounding.
  * False: it is no expression of few maps and views of single elements, or `folded`, which the code has, is not what it
  * is except for rounding: then that is to be found. */

@@ -132,6 +132,46 @@ uint32_t field_power_of_two(int32_t e)
     return power(two, (uint32_t)(e < 0 ? -e : e));
 }
 
+static uint32_t sieve_place(uint32_t bits)
+{
+    return bits * 0x9e3779b1u >> (32 - FIELD_SIEVE_BITS);
+}
+
+void field_sieve(unsigned char *sieve)
+{
+    memset(sieve, 0, FIELD_SIEVE);
+    for (int q = 2; q <= FIELD_FRACTIONS; q++)
+        for (int p = 1; p < q; p++) {
+            const float x = (float)((double)p / q);
+            uint32_t bits;
+            memcpy(&bits, &x, sizeof bits);
+            const uint32_t at = sieve_place(bits);
+            sieve[at / 8] |= (unsigned char)(1u << at % 8);
+        }
+}
+
+void field_of_floats(const unsigned char *sieve, const void *floats, uint32_t *residues, size_t n)
+{
+    enum { DIGITS = 23, EXPONENTS = 256, LEAST = -150 /* of the last digit, where the exponent's bits are 0 */ };
+    const uint32_t one = 127u << DIGITS, normal = 1u << DIGITS;
+    uint32_t power[EXPONENTS]; /* times 2^32, as digits are integers and no residues */
+    for (int32_t e = 0; e < EXPONENTS; e++)
+        power[e] = times(field_power_of_two(e + LEAST), FIELD_SQUARE);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        float x;
+        memcpy(&x, (const char *)floats + i * sizeof x, sizeof x);
+        memcpy(&bits, &x, sizeof bits);
+        const uint32_t size = bits & FIELD_MASK, at = sieve_place(size);
+        if (size < normal || size >= one || sieve[at / 8] >> at % 8 & 1) {
+            residues[i] = field_of(x);
+            continue;
+        }
+        const uint32_t r = field_reduced((uint64_t)((size & (normal - 1)) | normal) * power[size >> DIGITS]);
+        residues[i] = bits == size || !r ? r : FIELD_N - r;
+    }
+}
+
 /* ---- functions ------------------------------------------------------------------------------------------------- */
 
 static uint32_t mix(uint32_t h)

@@ -125,6 +125,11 @@ double field_to_real(uint32_t residue);
 uint32_t field_from_real(double);
 
 uint32_t field_of(double);
+/* field_of of n floats. A continued fraction of each would take most of the time of large networks: the sieve, of
+ * FIELD_SIEVE bytes that field_sieve has filled, tells which floats below 1 may be fractions. */
+enum { FIELD_SIEVE_BITS = 23, FIELD_SIEVE = 1 << (FIELD_SIEVE_BITS - 3) };
+void field_sieve(unsigned char *sieve);
+void field_of_floats(const unsigned char *sieve, const void *floats, uint32_t *residues, size_t n);
 /* base^(digit 4^place) of exp. */
 uint32_t field_exp_power(uint32_t place, uint32_t digit);
 bool field_is_fraction(double); /* and not the number that it is */

@@ -2,6 +2,7 @@
  *
  * MCC_TEST_SEED and MCC_TEST_COUNT override what is tried; a failure prints its seed. */
 #include "ir/eval/field.h"
+#include "ir/eval/panel.h"
 #include "ir/ops/field.h"
 #include "tests/ir/evaluate.h"
 
@@ -431,6 +432,87 @@ static void test_numbers_in_the_field(void **state)
     }
 }
 
+/* All fractions and some other floats, as one by one. */
+static void test_many_numbers_in_the_field(void **state)
+{
+    enum { N = 1100 };
+    static unsigned char sieve[FIELD_SIEVE];
+    static float x[N];
+    static uint32_t residues[N];
+    (void)state;
+    field_sieve(sieve);
+    for (int q = 1; q <= FIELD_FRACTIONS + 1; q++) {
+        for (int p = 0; p < N; p++) {
+            uint32_t bits = below(UINT32_MAX);
+            x[p] = (float)((double)(p % 2 ? p : -p) / q);
+            if (p > q)
+                memcpy(&x[p], &bits, sizeof bits);
+        }
+        field_of_floats(sieve, x, residues, N);
+        for (int p = 0; p < N; p++)
+            if (residues[p] != field_of(x[p]))
+                fail_msg("%a is %u, and %u among many", (double)x[p], field_of(x[p]), residues[p]);
+    }
+}
+
+/* Equal constants of two graphs have their residues in the same memory. */
+static void test_shared_constants(void **state)
+{
+    static float data[1 << 13];
+    const int64_t dims[] = {COUNT_OF(data)};
+    struct bench t[2];
+    struct field_constants constants = {.sieve = NULL};
+    const uint32_t *residues[3];
+    (void)state;
+    for (size_t i = 0; i < COUNT_OF(data); i++)
+        data[i] = (float)below(1000) / 7;
+    for (int i = 0; i < 2; i++) {
+        bench_open(&t[i]);
+        value_id v = b_const(&t[i].b, ELEM_F32, dims, 1, data);
+        data[0]++;
+        value_id w = b_const(&t[i].b, ELEM_F32, dims, 1, data);
+        data[0]--;
+        graph_enter_field(t[i].g, &constants);
+        residues[i] = node_attr(value_node(t[i].g, v), "data")->u.data.data;
+        residues[2] = node_attr(value_node(t[i].g, w), "data")->u.data.data;
+        assert_int_equal(residues[i][0], field_of(data[0]));
+        assert_int_equal(residues[2][0], field_of(data[0] + 1));
+        assert_int_equal(residues[2][1], field_of(data[1]));
+    }
+    assert_ptr_equal(residues[0], residues[1]);
+    assert_int_equal(constants.of.n, 2);
+    for (int i = 0; i < 2; i++)
+        bench_close(&t[i]);
+}
+
+/* Panels of each kind that the CPU has, at the ends of what sums hold. */
+static void test_panels_in_the_field(void **state)
+{
+    enum { MOST = 4100 };
+    static const int64_t ks[] = {0, 1, 3, 4, 5, 8, 100, 2047, 2048, 2049, MOST};
+    static union word a[MOST * PANEL_MOST], b[MOST * PANEL_MOST];
+    union word c[PANEL_MOST * PANEL_MOST];
+    struct panel panels[PANELS_MOST];
+    (void)state;
+    for (uint32_t i = 0; i < panels_of(FIELD, panels); i++)
+        for (size_t j = 0; j < COUNT_OF(ks); j++)
+            for (int64_t rows = 1; rows <= panels[i].width; rows++) {
+                const int64_t width = panels[i].width, k = ks[j];
+                for (int64_t e = 0; e < k * width; e++) {
+                    a[e].u = rows == 1 ? FIELD_N - 1 : below(FIELD_N);
+                    b[e].u = rows <= 2 ? FIELD_N - 1 : below(3) ? below(FIELD_N) : FIELD_MINUS_INF;
+                }
+                panels[i].multiply(a, b, k, rows, c);
+                for (int64_t e = 0; e < rows * width; e++) {
+                    int64_t want = 0;
+                    for (int64_t s = 0; s < k; s++)
+                        want = field_apply(OP_ADD, want,
+                                           field_apply(OP_MUL, a[s * width + e / width].i, b[s * width + e % width].i));
+                    assert_int_equal(c[e].u, want);
+                }
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -444,6 +526,9 @@ int main(void)
         cmocka_unit_test(test_settling),
         cmocka_unit_test(test_folded_in_the_field),
         cmocka_unit_test(test_numbers_in_the_field),
+        cmocka_unit_test(test_many_numbers_in_the_field),
+        cmocka_unit_test(test_shared_constants),
+        cmocka_unit_test(test_panels_in_the_field),
         cmocka_unit_test(test_dear_ones_are_folded_small),
         cmocka_unit_test(test_what_lies_in_memory),
     };

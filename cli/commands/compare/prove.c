@@ -21,7 +21,7 @@
 #include "cli/commands/temporary.h"
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
-#include "ir/eval/eval.h"
+#include "ir/eval/shared.h"
 #include "ir/eval/field.h"
 #include "ir/expr/expr.h"
 #include "ir/ops/field.h"
@@ -400,8 +400,10 @@ static bool compare_draw(struct prove *p, enum drawing how)
 /* False after a diagnostic. */
 static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
 {
+    p->run.c.ctx->shared = p->apart->shared = shared_new(&p->draw);
     const uint32_t n = p->run.s.api->n_out;
     bool again = true; /* integers may be sizes and divisors, which end a run */
+    p->run.c.ctx->shared = p->apart->shared = NULL;
     const uint32_t first = p->few ? INTEGER_FEW : p->larger ? draw * 8 % INTEGER_ATTEMPTS : 0;
     for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt++) {
         again = run_attempt(p, draw, attempt);
@@ -442,7 +444,7 @@ static bool legal_graph(struct prove *p, const char *model)
     if (!p->legal)
         return error_internal(p->run.c.ctx, (src_id){0}, "the network was imported once only");
     p->apart->unwind = p->run.c.ctx->unwind;
-    graph_enter_field(p->legal);
+    graph_enter_field(p->legal, &p->run.c.constants);
     arena_init(&p->draw, p->run.c.ctx);
     arena_init(&p->draw_apart, p->apart);
     p->run.arena = &p->draw;

@@ -454,7 +454,7 @@ static bool enter_field(struct compilation *c)
         u->text = print_function(c, f);
     }
     c->marks = marks;
-    graph_enter_field(c->graph);
+    graph_enter_field(c->graph, &c->constants);
     return site < 0 || error_usage(c->ctx, "--mutate: there are fewer statements");
 }
 

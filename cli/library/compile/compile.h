@@ -5,6 +5,7 @@
 #include "cli/library/options/options.h"
 #include "codegen/codegen.h"
 #include "frontend/frontend.h"
+#include "ir/eval/field.h"
 #include "passes/module/module.h"
 #include "passes/passes.h"
 
@@ -43,6 +44,7 @@ struct compilation {
     const struct text_list *proof; /* what its note says of one; NULL: there was none */
     struct product_probe *probe; /* what legalize tells of products, and computes for that; NULL: nobody asks */
     bool in_field; /* of prove: kernels compute in GF(q) x GF(p), and so does the graph when the loops are there */
+    struct field_constants constants; /* of graphs that compute there */
     VEC(struct lowered_kernel) lowered;
     uint32_t mutated; /* tests: unit + 1 whose code is wrong on purpose (--mutate, outside of the field); 0: none */
     const char *meant; /* its right text */
