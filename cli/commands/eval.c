@@ -139,8 +139,7 @@ static bool eval_graph(struct context *ctx, const struct options *o, struct grap
         if (!value_put(ctx, o, dumps.items.data[i].name, wanted[dumps.items.data[i].value.i]))
             return false;
     if (j) {
-        json_close(j, '[');
-        json_close(j, '{');
+        json_close(j, "]}");
     }
     return true;
 }

@@ -227,7 +227,7 @@ enum fail command_check(struct context *ctx, struct options *o)
         struct json *j = &o->document->result;
         json_open(j, NULL, '{');
         json_bool(j, "supported", fail == FAIL_NONE);
-        json_close(j, '{');
+        json_close(j, "}");
     } else if (fail == FAIL_NONE && !o->stop_after && !o->quiet) {
         struct strbuf text = strbuf_of(&ctx->session);
         strbuf_printf(&text, "%s: supported\n", model);

@@ -245,7 +245,7 @@ static void reduce(struct reduction *r, const char *output)
         json_uint(j, "nodes", nodes_left(r));
         json_uint(j, "nodes_before", r->n_nodes);
         json_uint(j, "runs", r->runs);
-        json_close(j, '{');
+        json_close(j, "}");
         return;
     }
     struct strbuf line = strbuf_of(&r->ctx->session);

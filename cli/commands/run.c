@@ -69,8 +69,7 @@ static bool run_once(struct session *s)
         out[i]->deleter(out[i]);
     }
     if (j && ok) {
-        json_close(j, '[');
-        json_close(j, '{');
+        json_close(j, "]}");
     }
     return ok;
 }

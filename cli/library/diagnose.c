@@ -64,7 +64,7 @@ static void put_object(const struct context *ctx, const struct diag *d, struct j
     member(j, "message", d->text);
     json_uint(j, "times", (uint64_t)d->repeats + 1);
     json_uint(j, "more", d->similar);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 /* A line for each. */

@@ -261,9 +261,9 @@ static void graph_json(const struct graph_map *map, struct json *j)
         json_uint(j, NULL, node->source);
         json_int(j, NULL, (int64_t)node->parent - 1);
         json_int(j, NULL, node->kind);
-        json_close(j, '[');
+        json_close(j, "]");
     }
-    json_close(j, '[');
+    json_close(j, "]");
     if (map->rows)
         json_null(j, "edges");
     else
@@ -273,11 +273,11 @@ static void graph_json(const struct graph_map *map, struct json *j)
         json_uint(j, NULL, map->edges.data[i].from);
         json_uint(j, NULL, map->edges.data[i].to);
         json_text(j, NULL, map->edges.data[i].type);
-        json_close(j, '[');
+        json_close(j, "]");
     }
     if (!map->rows)
-        json_close(j, '[');
-    json_close(j, '{');
+        json_close(j, "]");
+    json_close(j, "}");
 }
 
 /* [name, bytes, offset, first, last] of each buffer; first and last number `steps`. */
@@ -289,7 +289,7 @@ static void memory_json(const struct graph_map *map, struct json *j)
     json_open(j, "steps", '[');
     for (uint32_t i = 0; i < map->steps.n; i++)
         json_uint(j, NULL, map->steps.data[i]);
-    json_close(j, '[');
+    json_close(j, "]");
     json_open(j, "buffers", '[');
     for (uint32_t i = 0; i < map->buffers.n; i++) {
         const struct map_buffer *b = &map->buffers.data[i];
@@ -299,10 +299,9 @@ static void memory_json(const struct graph_map *map, struct json *j)
         json_int(j, NULL, b->offset);
         json_uint(j, NULL, b->first);
         json_uint(j, NULL, b->last);
-        json_close(j, '[');
+        json_close(j, "]");
     }
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }
 
 void graph_map_json(const struct graph_map *map, struct json *j)

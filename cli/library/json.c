@@ -64,11 +64,12 @@ void json_open(struct json *j, const char *key, char bracket)
     j->depth++;
 }
 
-void json_close(struct json *j, char bracket)
+void json_close(struct json *j, const char *brackets)
 {
-    strbuf_append(j->out, bracket == '{' ? "}" : "]", 1);
+    const uint32_t n = (uint32_t)strlen(brackets);
+    strbuf_append(j->out, brackets, n);
     j->more = true;
-    j->depth--;
+    j->depth -= n;
 }
 
 void json_null(struct json *j, const char *key)
@@ -105,7 +106,7 @@ void json_object(struct json *j, const char *key, ...)
     va_start(list, key);
     json_open(j, key, '{');
     put_members(j, list);
-    json_close(j, '{');
+    json_close(j, "}");
     va_end(list);
 }
 
@@ -173,10 +174,10 @@ void json_finish(const struct json_document *d, const char *command, const char 
     json_int(&j, "status", status);
     json_open(&j, "diagnostics", '[');
     strbuf_append(out, d->diagnostics_text.data, d->diagnostics_text.n);
-    json_close(&j, '[');
+    json_close(&j, "]");
     json_key(&j, "result");
     bool whole = d->text.n && d->result.depth == 0;
     strbuf_append(out, whole ? d->text.data : "null", whole ? d->text.n : 4);
-    json_close(&j, '{');
+    json_close(&j, "}");
     strbuf_append(out, "\n", 1);
 }

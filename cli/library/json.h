@@ -14,9 +14,10 @@ struct json {
     uint32_t depth; /* objects and arrays that are open */
 };
 
-/* An object ('{') or an array ('['), and its end. key: of a member; NULL: an item, or the whole text. */
+/* Begins an object ('{') or an array ('['). key: of a member; NULL: an item, or the whole text. */
 void json_open(struct json *, const char *key, char bracket);
-void json_close(struct json *, char bracket);
+/* Ends the innermost ones, "}" or "]" each. */
+void json_close(struct json *, const char *brackets);
 void json_text(struct json *, const char *key, const char *text); /* NULL: null */
 void json_int(struct json *, const char *key, int64_t);
 void json_uint(struct json *, const char *key, uint64_t);

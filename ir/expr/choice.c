@@ -115,8 +115,7 @@ expr_id ex_select(struct exprs *x, expr_id c, expr_id t, expr_id f)
 /* gap with coef * choice replaced by coef * arm, compared with 0 where the choice's condition is known. */
 static expr_id arm_equal(struct exprs *x, expr_id gap, int64_t coef, expr_id choice, expr_id arm, bool holds)
 {
-    struct poly p;
-    poly_open(x, &p);
+    struct poly p = poly_open(x);
     poly_add(&p, gap, 1);
     poly_add(&p, choice, -coef);
     poly_add(&p, arm, coef);

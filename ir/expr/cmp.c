@@ -58,9 +58,8 @@ static void sides(struct exprs *x, expr_id e, int64_t g, expr_id *plus, expr_id 
 {
     struct view v;
     view_of(x, e, &v);
-    struct poly p, m;
-    poly_open(x, &p);
-    poly_open(x, &m);
+    struct poly p = poly_open(x);
+    struct poly m = poly_open(x);
     for (uint32_t i = 0; i < v.n; i++) {
         int64_t coef = v.coef[i] / g;
         if (coef > 0)
@@ -84,8 +83,7 @@ static expr_id without_common(struct exprs *x, expr_id gap)
     for (uint32_t k = 0; term_atom(x, v.e[0], k, &atom, &rest); k++) {
         if (ex_lo(x, atom) < 1)
             continue;
-        struct poly p;
-        poly_open(x, &p);
+        struct poly p = poly_open(x);
         uint32_t i = 0;
         for (expr_id left; i < v.n && (left = term_divide(x, v.e[i], atom)).i; i++)
             poly_add(&p, left, v.coef[i]);
@@ -338,9 +336,8 @@ static expr_id scale_down(struct exprs *x, expr_id e, int64_t addend, int64_t fa
 {
     struct view v;
     view_of(x, e, &v);
-    struct poly p;
     int64_t c;
-    poly_open(x, &p);
+    struct poly p = poly_open(x);
     if (!sub_i64(v.c, addend, &c))
         poly_add(&p, expr_overflow(x), 1);
     else

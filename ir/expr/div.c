@@ -68,11 +68,10 @@ static void extract_term(struct exprs *x, struct poly *q, struct poly *r, expr_i
 /* a = q*k + r for a constant k >= 2; coefficients in r are below k, its constant is in [0, k) unless k is huge. */
 static void extract_const(struct exprs *x, expr_id a, int64_t k, expr_id *quotient, expr_id *remainder)
 {
-    struct poly q, r;
     struct view v;
     view_of(x, a, &v);
-    poly_open(x, &q);
-    poly_open(x, &r);
+    struct poly q = poly_open(x);
+    struct poly r = poly_open(x);
     for (uint32_t i = 0; i < v.n; i++)
         extract_term(x, &q, &r, v.e[i], v.coef[i], k, v.n == 1 && v.c == 0);
     bool moves = k < HUGE_SIZE; /* else a small negative constant would become a large one */
@@ -171,9 +170,8 @@ static bool split_by(struct exprs *x, expr_id r, expr_id m, expr_id *big, expr_i
     bool is_const = ex_is_const(x, m, &k);
     struct view v;
     view_of(x, r, &v);
-    struct poly p, s;
-    poly_open(x, &p);
-    poly_open(x, &s);
+    struct poly p = poly_open(x);
+    struct poly s = poly_open(x);
     for (uint32_t i = 0; i < v.n; i++) {
         expr_id factor = is_const ? (expr_id){0} : term_divide(x, v.e[i], m);
         if (is_const && v.coef[i] % k == 0)

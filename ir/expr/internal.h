@@ -149,7 +149,7 @@ struct poly {
     bool none;
     int64_t c;
 };
-void poly_open(struct exprs *, struct poly *);
+struct poly poly_open(struct exprs *);
 void poly_add(struct poly *, expr_id e, int64_t coef);      /* += coef * e */
 void poly_add_const(struct poly *, int64_t);
 void poly_add_product(struct poly *, expr_id a, expr_id b, int64_t coef);

@@ -19,8 +19,7 @@ static bool search_nonneg(struct search *, expr_id e, int depth);
 static bool search_replaced(struct search *s, expr_id e, expr_id term, int64_t coef, expr_id rest, expr_id bound,
                             int64_t by, int depth)
 {
-    struct poly p;
-    poly_open(s->x, &p);
+    struct poly p = poly_open(s->x);
     poly_add(&p, e, 1);
     poly_add(&p, term, -coef);
     poly_add_product(&p, rest, bound, by);
@@ -70,8 +69,7 @@ static bool search_quotients(struct search *s, expr_id e, expr_id term, int64_t 
             if (ex_kind(x, atom) != EX_DIV || ex_arg(x, atom, 1).i != n.i || others.i != rest.i)
                 continue;
             int64_t both = coef < -v.coef[i] ? coef : -v.coef[i];
-            struct poly p;
-            poly_open(x, &p);
+            struct poly p = poly_open(x);
             poly_add(&p, e, 1);
             poly_add(&p, term, -both);
             poly_add(&p, v.e[i], both);

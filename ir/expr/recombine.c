@@ -130,8 +130,7 @@ static bool recombine_once(struct poly *p)
     for (uint32_t i = 0; i < p->n; i++) {
         if (!(enode(x, p->t[i].e)->flags & (F_DIV | F_MOD)))
             continue;
-        struct poly trial;
-        poly_open(x, &trial);
+        struct poly trial = poly_open(x);
         poly_reserve(&trial, p->n + 8);
         memcpy(trial.t, p->t, p->n * sizeof *p->t);
         trial.n = p->n;

@@ -32,9 +32,9 @@ void view_of(const struct exprs *x, expr_id e, struct view *v)
 
 /* ---- polynomials on the scratch stack ----------------------------------------------------------------- */
 
-void poly_open(struct exprs *x, struct poly *p)
+struct poly poly_open(struct exprs *x)
 {
-    *p = (struct poly){.x = x, .mark = x->scratch_top};
+    return (struct poly){.x = x, .mark = x->scratch_top};
 }
 
 void poly_drop(struct poly *p)
@@ -249,8 +249,7 @@ expr_id poly_finish(struct poly *p)
     } else {
         /* The terms move on as two arrays after the polynomial. */
         uint32_t n = p->n;
-        struct poly room;
-        poly_open(x, &room);
+        struct poly room = poly_open(x);
         poly_reserve(&room, n);
         int64_t *coef = (int64_t *)(void *)room.t;
         expr_id *arg = (expr_id *)(void *)(coef + n);
@@ -276,11 +275,10 @@ expr_id poly_close(struct poly *p)
 /* a + coef * b + c (a + c for coef 0), or a * b. */
 static expr_id sum_make(struct exprs *x, struct result key)
 {
-    struct poly p;
     uint32_t cut = x->cut;
     if (!key.a.i || result_recall(x, &key))
         return key.result;
-    poly_open(x, &p);
+    struct poly p = poly_open(x);
     if (key.op == EX_PROD) {
         poly_add_product(&p, key.a, key.b, 1);
     } else {
@@ -316,8 +314,7 @@ expr_id ex_addc(struct exprs *x, expr_id a, int64_t c)
 
 expr_id ex_mulc(struct exprs *x, expr_id a, int64_t c)
 {
-    struct poly p;
-    poly_open(x, &p);
+    struct poly p = poly_open(x);
     poly_add(&p, a, c);
     return poly_close(&p);
 }
@@ -329,8 +326,7 @@ expr_id ex_mul(struct exprs *x, expr_id a, expr_id b)
 
 expr_id ex_dot(struct exprs *x, expr_id first, const expr_id *a, const expr_id *b, uint32_t n)
 {
-    struct poly p;
-    poly_open(x, &p);
+    struct poly p = poly_open(x);
     poly_add(&p, first, 1);
     for (uint32_t i = 0; i < n; i++)
         poly_add_product(&p, a[i], b[i], 1);

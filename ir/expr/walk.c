@@ -50,7 +50,6 @@ static bool linear_term(struct exprs *x, expr_id term, sym_id s, expr_id *others
 bool ex_linear(struct exprs *x, expr_id e, sym_id s, expr_id *coef, expr_id *rest)
 {
     struct view v;
-    struct poly p;
     expr_id others;
     view_of(x, e, &v);
     *coef = ex_const(x, 0);
@@ -61,7 +60,7 @@ bool ex_linear(struct exprs *x, expr_id e, sym_id s, expr_id *coef, expr_id *res
             return false;
         *coef = ex_add(x, *coef, ex_mulc(x, others, v.coef[i]));
     }
-    poly_open(x, &p);
+    struct poly p = poly_open(x);
     for (uint32_t i = 0; i < v.n; i++)
         if (!ex_uses(x, v.e[i], s))
             poly_add(&p, v.e[i], v.coef[i]);

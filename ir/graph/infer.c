@@ -57,9 +57,10 @@ const struct type *infer_tensor(struct infer *f, uint32_t i)
     return NULL;
 }
 
-void infer_set(struct infer *f, uint32_t i, enum elem elem, int32_t rank, const expr_id *dims)
+bool infer_set(struct infer *f, uint32_t i, enum elem elem, int32_t rank, const expr_id *dims)
 {
     f->out[i] = (struct type){.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .dims = dims};
+    return true;
 }
 
 expr_id *infer_dims(struct infer *f, int32_t rank)
@@ -149,8 +150,7 @@ bool infer_attr_type(struct infer *f)
     if (!mul_i64(count, elem_size(elem), &bytes) || !data || data->u.data.size != (size_t)bytes)
         return infer_error(f, "%zu bytes of data for %lld elements of type %s", data ? data->u.data.size : (size_t)0,
                            (long long)count, elem_name(elem));
-    infer_set(f, 0, elem, (int32_t)rank, dims);
-    return true;
+    return infer_set(f, 0, elem, (int32_t)rank, dims);
 }
 
 bool infer_from_exprs(struct infer *f)
@@ -166,8 +166,7 @@ bool infer_from_exprs(struct infer *f)
     node_exprs(&f->attrs, "exprs", &n);
     if (count != n)
         return infer_error(f, "%u expressions for %lld elements", n, (long long)count);
-    infer_set(f, 0, elem, (int32_t)rank, dims);
-    return true;
+    return infer_set(f, 0, elem, (int32_t)rank, dims);
 }
 
 /* A tensor of elem and dims as the attributes say. */
@@ -183,8 +182,7 @@ static bool from_attributes(struct infer *f, const char *elem_classes)
     for (uint32_t i = 0; i < rank; i++)
         if (ex_hi(f->ex, dims[i]) < 0)
             return infer_error(f, "dimension %u is %s", i, expr_text(f->g, dims[i]));
-    infer_set(f, 0, elem, (int32_t)rank, dims);
-    return true;
+    return infer_set(f, 0, elem, (int32_t)rank, dims);
 }
 
 bool infer_iota(struct infer *f)
@@ -259,8 +257,7 @@ bool infer_pred(struct infer *f)
     if (!same_operands(f, 0) || !infer_elem_in(f, 0, classes[f->op]))
         return false;
     const struct type *t = infer_in(f, 0);
-    infer_set(f, 0, ELEM_BOOL, t->rank, t->dims);
-    return true;
+    return infer_set(f, 0, ELEM_BOOL, t->rank, t->dims);
 }
 
 bool infer_select(struct infer *f)
@@ -282,8 +279,7 @@ bool infer_convert(struct infer *f)
         return infer_error(f, "no conversion from %s to %s", elem_name(t->elem), elem ? elem_name(elem) : "none");
     if (f->op == OP_BITCAST && elem_size(elem) != elem_size(t->elem))
         return infer_error(f, "%s and %s have different widths", elem_name(t->elem), elem_name(elem));
-    infer_set(f, 0, elem, t->rank, t->dims);
-    return true;
+    return infer_set(f, 0, elem, t->rank, t->dims);
 }
 
 bool infer_none(struct infer *f)

@@ -33,8 +33,8 @@ const char *expr_text(struct graph *, expr_id);
 const struct type *infer_in(struct infer *, uint32_t i);
 /* The type of operand i, which must be a tensor of known rank; NULL after a diagnostic. */
 const struct type *infer_tensor(struct infer *, uint32_t i);
-/* Sets result i; dims are borrowed (graph_append copies). */
-void infer_set(struct infer *, uint32_t i, enum elem, int32_t rank, const expr_id *dims);
+/* Sets result i; dims are borrowed (graph_append copies). Returns true. */
+bool infer_set(struct infer *, uint32_t i, enum elem, int32_t rank, const expr_id *dims);
 expr_id *infer_dims(struct infer *, int32_t rank);
 /* Is the axis attribute within [0, rank)? */
 bool infer_axis(struct infer *, const char *name, int32_t rank, int64_t *axis);

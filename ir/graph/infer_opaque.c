@@ -30,8 +30,7 @@ bool infer_sort(struct infer *f)
     if (count.i)
         dims[axis] = count;
     infer_set(f, 0, t->elem, t->rank, dims);
-    infer_set(f, 1, ELEM_I64, t->rank, dims);
-    return true;
+    return infer_set(f, 1, ELEM_I64, t->rank, dims);
 }
 
 bool infer_nonzero(struct infer *f)
@@ -41,8 +40,7 @@ bool infer_nonzero(struct infer *f)
     if (!t || !infer_elem_in(f, 0, "BIUF") || !fresh_count(f, "count", &dims[1]))
         return false;
     dims[0] = ex_const(f->ex, t->rank);
-    infer_set(f, 0, ELEM_I64, 2, dims);
-    return true;
+    return infer_set(f, 0, ELEM_I64, 2, dims);
 }
 
 bool infer_unique(struct infer *f)
@@ -88,8 +86,7 @@ bool infer_nms(struct infer *f)
         !infer_agree(f, boxes->dims[2], ex_const(f->ex, 4), "boxes have four coordinates"))
         return false;
     dims[1] = ex_const(f->ex, 3);
-    infer_set(f, 0, ELEM_I64, 2, dims);
-    return true;
+    return infer_set(f, 0, ELEM_I64, 2, dims);
 }
 
 /* Trailing dim 1 (real) or 2 (complex). The inverse of a onesided spectrum is real. */
@@ -112,8 +109,7 @@ bool infer_dft(struct infer *f)
     bool half = onesided && !inverse;
     dims[axis] = half ? ex_addc(f->ex, ex_div(f->ex, length, ex_const(f->ex, 2)), 1) : length;
     dims[t->rank - 1] = ex_const(f->ex, onesided && inverse ? 1 : 2);
-    infer_set(f, 0, t->elem, t->rank, dims);
-    return true;
+    return infer_set(f, 0, t->elem, t->rank, dims);
 }
 
 bool infer_det(struct infer *f)
@@ -125,8 +121,7 @@ bool infer_det(struct infer *f)
         return infer_error(f, "%s is not a matrix", type_text(f->g, t));
     if (!infer_agree(f, t->dims[t->rank - 2], t->dims[t->rank - 1], "matrices must be square"))
         return false;
-    infer_set(f, 0, t->elem, t->rank - 2, t->dims);
-    return true;
+    return infer_set(f, 0, t->elem, t->rank - 2, t->dims);
 }
 
 bool infer_string(struct infer *f)
@@ -136,8 +131,7 @@ bool infer_string(struct infer *f)
     enum elem elem = node_elem(&f->attrs, "elem");
     if (elem == ELEM_NONE || rank > RANK_MAX || !node_attr(&f->attrs, "fn"))
         return infer_error(f, "needs fn, elem and dims");
-    infer_set(f, 0, elem, (int32_t)rank, dims);
-    return true;
+    return infer_set(f, 0, elem, (int32_t)rank, dims);
 }
 
 /* ---- sequences and optionals ------------------------------------------------------------------------------------- */

@@ -23,8 +23,7 @@ bool infer_reduce(struct infer *f)
         else
             dims[rank++] = t->dims[i];
     }
-    infer_set(f, 0, t->elem, rank, dims);
-    return true;
+    return infer_set(f, 0, t->elem, rank, dims);
 }
 
 bool infer_segments(struct infer *f)
@@ -38,8 +37,7 @@ bool infer_segments(struct infer *f)
     expr_id *dims = infer_dims(f, t->rank);
     memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
     dims[axis] = ex_const(f->ex, n - 1);
-    infer_set(f, 0, t->elem, t->rank, dims);
-    return true;
+    return infer_set(f, 0, t->elem, t->rank, dims);
 }
 
 bool infer_argreduce(struct infer *f)
@@ -55,8 +53,7 @@ bool infer_argreduce(struct infer *f)
     for (int32_t i = 0; i < t->rank; i++)
         if (i != axis)
             dims[rank++] = t->dims[i];
-    infer_set(f, 0, ELEM_I64, rank, dims);
-    return true;
+    return infer_set(f, 0, ELEM_I64, rank, dims);
 }
 
 /* ---- windows ----------------------------------------------------------------------------------------------------- */
@@ -120,8 +117,7 @@ bool infer_window(struct infer *f)
     for (uint32_t i = 0; i < n; i++)
         if (!window_dim(f, &s, i, t->dims[lead + (int32_t)i], ex_const(f->ex, kernel[i]), &dims[lead + (int32_t)i]))
             return false;
-    infer_set(f, 0, arg ? ELEM_I64 : t->elem, t->rank, dims);
-    return true;
+    return infer_set(f, 0, arg ? ELEM_I64 : t->elem, t->rank, dims);
 }
 
 /* Element type of a sum of products: the operands' one type, or acc for integers of any two types. */
@@ -164,8 +160,7 @@ bool infer_conv(struct infer *f)
     for (int32_t i = 2; i < x->rank; i++)
         if (!window_dim(f, &s, (uint32_t)i - 2, x->dims[i], w->dims[i], &dims[i]))
             return false;
-    infer_set(f, 0, elem, x->rank, dims);
-    return true;
+    return infer_set(f, 0, elem, x->rank, dims);
 }
 
 /* ---- dot --------------------------------------------------------------------------------------------------------- */
@@ -242,6 +237,5 @@ bool infer_dot(struct infer *f)
             dims[rank++] = b->dims[i];
     if (rank > RANK_MAX)
         return infer_error(f, "rank %d is above %d", rank, RANK_MAX);
-    infer_set(f, 0, elem, rank, dims);
-    return true;
+    return infer_set(f, 0, elem, rank, dims);
 }

@@ -80,8 +80,7 @@ bool infer_transpose(struct infer *f)
         seen |= (uint64_t)1 << perm[i];
         dims[i] = t->dims[perm[i]];
     }
-    infer_set(f, 0, t->elem, t->rank, dims);
-    return true;
+    return infer_set(f, 0, t->elem, t->rank, dims);
 }
 
 /* Is one end of a slice provably outside? `at` is a position that is read unless the size is 0. */
@@ -103,8 +102,7 @@ bool infer_windows(struct infer *f)
     memcpy(dims, t->dims, (size_t)t->rank * sizeof *dims);
     dims[t->rank - 1] = ex_const(f->ex, length - size + 1);
     dims[t->rank] = ex_const(f->ex, size);
-    infer_set(f, 0, t->elem, t->rank + 1, dims);
-    return true;
+    return infer_set(f, 0, t->elem, t->rank + 1, dims);
 }
 
 bool infer_slice(struct infer *f)
@@ -132,8 +130,7 @@ bool infer_slice(struct infer *f)
                                expr_text(f->g, starts[i]), expr_text(f->g, sizes[i]), (long long)steps[i],
                                type_text(f->g, t));
     }
-    infer_set(f, 0, t->elem, t->rank, sizes);
-    return true;
+    return infer_set(f, 0, t->elem, t->rank, sizes);
 }
 
 bool infer_pad(struct infer *f)
@@ -168,8 +165,7 @@ bool infer_pad(struct infer *f)
             return infer_error(f, "axis %d of %s is empty: nothing to pad with", i, type_text(f->g, t));
         dims[i] = ex_add(f->ex, t->dims[i], both);
     }
-    infer_set(f, 0, t->elem, t->rank, dims);
-    return true;
+    return infer_set(f, 0, t->elem, t->rank, dims);
 }
 
 bool infer_concat(struct infer *f)
@@ -198,8 +194,7 @@ bool infer_concat(struct infer *f)
                                type_text(f->g, t), k + 1, type_text(f->g, u));
         dims[axis] = ex_add(f->ex, dims[axis], u->dims[axis]);
     }
-    infer_set(f, 0, t->elem, t->rank, dims);
-    return true;
+    return infer_set(f, 0, t->elem, t->rank, dims);
 }
 
 /* ---- gathers ----------------------------------------------------------------------------------------------------- */
@@ -217,8 +212,7 @@ bool infer_gather(struct infer *f)
     memcpy(dims, x->dims, (size_t)axis * sizeof *dims);
     memcpy(dims + axis, idx->dims, (size_t)idx->rank * sizeof *dims);
     memcpy(dims + axis + idx->rank, x->dims + axis + 1, (size_t)(x->rank - 1 - axis) * sizeof *dims);
-    infer_set(f, 0, x->elem, rank, dims);
-    return true;
+    return infer_set(f, 0, x->elem, rank, dims);
 }
 
 /* The dims of b other than axis reach no further than those of a. */
@@ -239,8 +233,7 @@ bool infer_gather_elements(struct infer *f)
     int64_t axis;
     if (!x || !idx || !infer_elem_in(f, 1, "IU") || !infer_axis(f, "axis", x->rank, &axis) || !within(f, x, idx, axis))
         return false;
-    infer_set(f, 0, x->elem, idx->rank, idx->dims);
-    return true;
+    return infer_set(f, 0, x->elem, idx->rank, idx->dims);
 }
 
 /* The last dim of the indices: how many dims of x each index tuple addresses. */
@@ -270,8 +263,7 @@ bool infer_gather_nd(struct infer *f)
     expr_id *dims = infer_dims(f, rank);
     memcpy(dims, idx->dims, (size_t)(idx->rank - 1) * sizeof *dims);
     memcpy(dims + idx->rank - 1, x->dims + batch + k, (size_t)tail * sizeof *dims);
-    infer_set(f, 0, x->elem, rank, dims);
-    return true;
+    return infer_set(f, 0, x->elem, rank, dims);
 }
 
 bool infer_walk(struct infer *f)
@@ -287,8 +279,7 @@ bool infer_walk(struct infer *f)
     expr_id *dims = infer_dims(f, 2);
     dims[0] = x->dims[0];
     dims[1] = ex_const(f->ex, trees);
-    infer_set(f, 0, ELEM_I32, 2, dims);
-    return true;
+    return infer_set(f, 0, ELEM_I32, 2, dims);
 }
 
 /* ---- scatters ---------------------------------------------------------------------------------------------------- */

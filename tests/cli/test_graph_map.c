@@ -50,7 +50,7 @@ static const char *json_of(struct arena *arena, const struct graph_map *map)
     struct json j = {.out = &text};
     json_open(&j, NULL, '{');
     graph_map_json(map, &j);
-    json_close(&j, '{');
+    json_close(&j, "}");
     return arena_strndup(arena, text.data, text.n);
 }
 

@@ -228,14 +228,14 @@ void file_tensor_json(const char *name, const struct file_tensor *b, struct json
     json_open(j, "dims", '[');
     for (int32_t i = 0; i < b->rank; i++)
         json_int(j, NULL, b->dims[i]);
-    json_close(j, '[');
+    json_close(j, "]");
     json_open(j, "first", '[');
     for (int64_t i = 0; range && i < elements && i < DESCRIBE_MAX; i++)
         json_real(j, NULL, elem_to_f64(b->elem, (const char *)b->data + (size_t)i * (elem_bits(b->elem) / 8)));
-    json_close(j, '[');
+    json_close(j, "]");
     json_real(j, "least", range ? least : NAN);
     json_real(j, "greatest", range ? greatest : NAN);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 void file_tensor_describe(const char *name, const struct file_tensor *b, struct strbuf *out)

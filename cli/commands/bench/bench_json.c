@@ -12,7 +12,7 @@ void calibration_json(const struct calibration *c, const char *key, struct json 
     for (enum products a = PRODUCTS_F32; a < PRODUCTS; a++)
         if (c->peak[a] > 0)
             json_real(j, products_names[a], c->peak[a]);
-    json_close(j, '{');
+    json_close(j, "}");
     if (c->threads > 1)
         json_real(j, "round_trip_ns", c->round_trip);
     json_open(j, "reads", '[');
@@ -20,10 +20,9 @@ void calibration_json(const struct calibration *c, const char *key, struct json 
         json_open(j, NULL, '{');
         json_uint(j, "bytes", c->level_bytes[i]);
         json_real(j, "gb_per_s", c->level_read[i]);
-        json_close(j, '{');
+        json_close(j, "}");
     }
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }
 
 static void put_amount(struct json *j, const char *key, bool known, double amount)
@@ -50,11 +49,11 @@ static void put_kernel(const struct measure *m, const struct kernel_time *k, con
         json_open(j, NULL, '{');
         json_text(j, "name", i->name);
         json_text(j, "operator", i->op);
-        json_close(j, '{');
+        json_close(j, "}");
         if (!i->next)
             break;
     }
-    json_close(j, '[');
+    json_close(j, "]");
     json_real(j, "ns", k->ns);
     json_real(j, "calls", (double)k->calls / p->runs);
     put_amount(j, "flops", m->counted, (double)node->flops * turns);
@@ -68,7 +67,7 @@ static void put_kernel(const struct measure *m, const struct kernel_time *k, con
         json_real(j, "limit_ns", turns * calibration_limit(c, peak, node->bytes, &memory));
         json_text(j, "limited_by", memory ? "memory" : "fma");
     }
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 void measure_json(struct measure *m, const char *key, bool roofline, struct json *j)
@@ -96,6 +95,5 @@ void measure_json(struct measure *m, const char *key, bool roofline, struct json
     for (uint32_t i = 0; i < m->profile.n; i++)
         if (m->profile.nodes[i].calls)
             put_kernel(m, &m->profile.nodes[i], &c, roofline, j);
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }

@@ -96,7 +96,7 @@ void bounds_put_json(const struct bounds *b, const struct capture *run, const st
         json_real(j, "bound", r->bound);
         json_real(j, "share", r->share);
         json_text(j, "why", why_none(b, run, r));
-        json_close(j, '{');
+        json_close(j, "}");
     }
-    json_close(j, '[');
+    json_close(j, "]");
 }

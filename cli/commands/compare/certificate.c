@@ -12,9 +12,9 @@ static void put_kernel_json(const struct prove *p, const struct certificate *c, 
     for (int a = 0; a < AXIOM_COUNT; a++)
         if (c->of[i].uses[a])
             json_text(j, NULL, axioms[a].name);
-    json_close(j, '[');
+    json_close(j, "]");
     json_text(j, "why", why);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 static void put_variant_json(const struct prove *p, const struct certificate *c, struct json *j)
@@ -28,13 +28,12 @@ static void put_variant_json(const struct prove *p, const struct certificate *c,
     json_open(j, "program", '{');
     json_bool(j, "proved", verdict_holds(c));
     json_text(j, "why", c->of && !c->why && !c->any ? "an output has no elements at these sizes" : c->why);
-    json_close(j, '{');
+    json_close(j, "}");
     json_uint(j, "proved", c->proved);
     json_open(j, "kernels", '[');
     for (uint32_t i = 0; c->of && i < prove_kernels(p); i++)
         put_kernel_json(p, c, i, j);
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }
 
 void certificate_json(const struct prove *p, bool all, struct json *j)
@@ -44,17 +43,16 @@ void certificate_json(const struct prove *p, bool all, struct json *j)
     json_open(j, "variants", '[');
     for (uint32_t v = 0; v < p->run.c.targets.n; v++)
         put_variant_json(p, &p->all[v], j);
-    json_close(j, '[');
+    json_close(j, "]");
     code_put_json(p->machine, j);
     json_open(j, "axioms", '[');
     for (int a = 0; a < AXIOM_COUNT; a++) {
         json_open(j, NULL, '{');
         json_text(j, "name", axioms[a].name);
         json_text(j, "statement", axioms[a].says);
-        json_close(j, '{');
+        json_close(j, "}");
     }
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }
 
 static void put_kernel(const struct prove *p, const struct certificate *c, uint32_t i, struct strbuf *out)

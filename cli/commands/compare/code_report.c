@@ -104,7 +104,7 @@ static void put_kernel_json(const struct code_check *m, uint32_t i, uint32_t v, 
     json_int(j, "of", k->of);
     json_int(j, "elements", k->elements);
     json_text(j, "why", against(m, i, v));
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 void code_put_json(const struct code_check *m, struct json *j)
@@ -125,9 +125,7 @@ void code_put_json(const struct code_check *m, struct json *j)
         for (uint32_t i = 0; m->variants[v].ran && i < m->run.c.units.n; i++)
             if (is_kernel_of(m, i, v))
                 put_kernel_json(m, i, v, j);
-        json_close(j, '[');
-        json_close(j, '{');
+        json_close(j, "]}");
     }
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }

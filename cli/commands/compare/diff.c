@@ -237,13 +237,13 @@ static void put_json(const struct diff *d, const char *what, const struct differ
         json_real(j, "got", f->got);
         json_real(j, "want", f->want);
         json_real(j, "largest", f->scale);
-        json_close(j, '{');
+        json_close(j, "}");
     } else {
         json_null(j, "difference");
     }
     if (d->bounds)
         bounds_put_json(d->bounds, &d->run, d->bounded.data, d->bounded.n, j);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 static bool report(const struct diff *d, const char *what, const struct difference *f, const char *note)

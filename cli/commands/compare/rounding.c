@@ -188,7 +188,7 @@ static void error_json(const struct deviation *e, struct json *j)
 {
     json_real(j, "rms", deviation_rms(e));
     json_real(j, "most", deviation_most(e));
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 static void kernels_json(struct rounding *r, struct json *j)
@@ -200,7 +200,7 @@ static void kernels_json(struct rounding *r, struct json *j)
         json_text(j, "where", capture_words(r->run, r->rows[i].kernel));
         error_json(&r->rows[i].error, j);
     }
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 static void kernels_print(struct rounding *r, struct strbuf *out)
@@ -253,9 +253,9 @@ bool rounding_report(struct capture *run, DLManagedTensorVersioned *const *out)
         strbuf_printf(&text, "output '%s'\n", name);
     }
     if (j) {
-        json_close(j, '[');
+        json_close(j, "]");
         kernels_json(&r, j);
-        json_close(j, '{');
+        json_close(j, "}");
         return true;
     }
     kernels_print(&r, &text);

@@ -34,7 +34,7 @@ static void put_room(const mcc_port *port, struct json *j)
     json_open(j, "room", '[');
     for (int32_t i = 0; i < port->ndim; i++)
         json_uint_known(j, NULL, port->dims[i].room > 0, (uint64_t)port->dims[i].room);
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 static void put_port(const mcc_api *api, const mcc_port *port, struct json *j)
@@ -52,13 +52,13 @@ static void put_port(const mcc_api *api, const mcc_port *port, struct json *j)
         json_open(j, "dims", '[');
         for (int32_t i = 0; i < port->ndim; i++)
             put_dim(api, &port->dims[i], j);
-        json_close(j, '[');
+        json_close(j, "]");
     }
     json_bool(j, "dynamic", port->flags & MCC_PORT_DYNAMIC);
     if (port->alias > 0 && port->alias <= api->n_in)
         json_text(j, "alias", api->in[port->alias - 1].name);
     put_room(port, j);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 static void put_ports(const mcc_api *api, const char *key, const mcc_port *ports, uint32_t n, struct json *j)
@@ -66,7 +66,7 @@ static void put_ports(const mcc_api *api, const char *key, const mcc_port *ports
     json_open(j, key, '[');
     for (uint32_t i = 0; i < n; i++)
         put_port(api, &ports[i], j);
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 static void put_symbol(const mcc_symbol *sym, struct json *j)
@@ -76,7 +76,7 @@ static void put_symbol(const mcc_symbol *sym, struct json *j)
     json_int(j, "least", sym->min);
     json_uint_known(j, "most", sym->max, (uint64_t)sym->max);
     json_int(j, "step", sym->step > 1 ? sym->step : 1);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 static void ports_json(const mcc_api *api, struct json *j)
@@ -89,7 +89,7 @@ static void ports_json(const mcc_api *api, struct json *j)
     json_open(j, "symbols", '[');
     for (uint32_t i = 0; i < api->n_sym; i++)
         put_symbol(&api->sym[i], j);
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
@@ -108,11 +108,11 @@ static void put_sizes(const struct artifact_file *a, struct json *j)
         json_open(j, NULL, '{');
         json_text(j, "cpu", arena_strndup(j->out->arena, p, n));
         json_uint(j, "code", s->variant[i]);
-        json_close(j, '{');
+        json_close(j, "}");
         variants += s->variant[i];
         p += n + (p[n] == ',');
     }
-    json_close(j, '[');
+    json_close(j, "]");
     json_uint(j, "runtime", s->code > variants ? s->code - variants : 0);
     json_uint(j, "tables", s->tables + s->headers);
     json_uint(j, "names", s->symbols);
@@ -121,7 +121,7 @@ static void put_sizes(const struct artifact_file *a, struct json *j)
     json_uint(j, "padding", s->file > known ? s->file - known : 0);
     json_uint_known(j, "weights_padding", a->note.sealed, s->weights_padding);
     json_uint(j, "sidecar", s->sidecar);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 static void put_functions(const struct artifact_file *a, struct json *j)
@@ -133,9 +133,9 @@ static void put_functions(const struct artifact_file *a, struct json *j)
         json_text(j, "name", f->name);
         json_int(j, "variant", (int64_t)f->variant + 1);
         json_uint(j, "bytes", f->bytes);
-        json_close(j, '{');
+        json_close(j, "}");
     }
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
@@ -159,12 +159,12 @@ static void put_node(const mcc_node *row, uint32_t i, struct json *j)
     json_open(j, "also", '[');
     for (uint64_t k = row[i].next; k; k = row[k].next)
         json_uint(j, NULL, k);
-    json_close(j, '[');
+    json_close(j, "]");
     json_open(j, "nodes", '[');
     put_source(&row[i], j);
     for (uint64_t k = row[i].next; k; k = row[k].next)
         put_source(&row[k], j);
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 static void put_nodes(const struct artifact_file *a, struct json *j)
@@ -179,10 +179,9 @@ static void put_nodes(const struct artifact_file *a, struct json *j)
         json_open(j, "functions", '[');
         for (uint32_t k = first[i]; k; k = next[k])
             json_text(j, NULL, a->desc.kernels[k - 1].name);
-        json_close(j, '[');
-        json_close(j, '{');
+        json_close(j, "]}");
     }
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 static void put_meta(const char *meta, struct json *j)
@@ -193,7 +192,7 @@ static void put_meta(const char *meta, struct json *j)
         json_object(j, NULL, "key", meta, "value", value, NULL);
         meta = value + strlen(value) + 1;
     }
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 static void put_workspace(const mcc_api *api, const struct workspace *w, struct json *j)
@@ -209,10 +208,9 @@ static void put_workspace(const mcc_api *api, const struct workspace *w, struct 
         json_open(j, NULL, '{');
         json_text(j, "name", api->sym[i].name);
         json_int(j, "value", w->symbols[i]);
-        json_close(j, '{');
+        json_close(j, "}");
     }
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }
 
 void artifact_json(const struct artifact_file *a, const struct workspace *w, bool verified, const char *key,
@@ -230,7 +228,7 @@ void artifact_json(const struct artifact_file *a, const struct workspace *w, boo
     build_note_json(a->build, j);
     put_meta(api->meta, j);
     json_bool(j, "verified", verified);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 /* ---- a network --------------------------------------------------------------------------------------------------- */
@@ -246,12 +244,12 @@ static void put_weight(const struct module *m, const struct weight *w, struct js
         bool known = ex_is_const(m->ctx->exprs, t->dims[d], &n);
         json_uint_known(j, NULL, known, (uint64_t)n);
     }
-    json_close(j, '[');
+    json_close(j, "]");
     json_uint(j, "offset", w->offset);
     json_uint(j, "bytes", w->bytes);
     json_uint(j, "padding", w->bytes - weight_elements_bytes(m, w));
     json_uint(j, "winograd", 0); /* a key of schema 1: no weights are stored transformed */
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 void weights_json(const struct module *m, struct json *j)
@@ -259,7 +257,7 @@ void weights_json(const struct module *m, struct json *j)
     json_open(j, "weights", '[');
     for (uint32_t i = 0; i < m->plan.weights.n; i++)
         put_weight(m, &m->plan.weights.data[i], j);
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 void network_json(const struct compilation *c, const mcc_node *row, uint32_t n, struct json *j)
@@ -272,14 +270,14 @@ void network_json(const struct compilation *c, const mcc_node *row, uint32_t n, 
         if (!row[i].kernels)
             continue;
         put_node(row, i, j);
-        json_close(j, '{');
+        json_close(j, "}");
     }
-    json_close(j, '[');
+    json_close(j, "]");
     json_int(j, "constants_in_file", c->constants_in);
     json_uint(j, "weights_bytes", m->plan.weights_bytes);
     weights_json(m, j);
     struct strbuf text = strbuf_of(j->out->arena);
     ex_print(m->ctx->exprs, m->plan.arena_bytes, &text);
     json_text(j, "workspace", text.data ? text.data : "0");
-    json_close(j, '{');
+    json_close(j, "}");
 }

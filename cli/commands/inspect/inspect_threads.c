@@ -114,12 +114,12 @@ static void put_json(const struct session *s, const struct table *t, struct json
     json_open(j, "threads", '[');
     for (uint32_t c = 0; c < t->counts; c++)
         json_uint(j, NULL, t->threads[c]);
-    json_close(j, '[');
+    json_close(j, "]");
     json_real(j, "alone_ns", t->alone);
     json_open(j, "ns", '[');
     for (uint32_t c = 0; c < t->counts; c++)
         json_real(j, NULL, t->ns[c]);
-    json_close(j, '[');
+    json_close(j, "]");
     json_open(j, "kernels", '[');
     for (uint32_t i = 0; i < t->n; i++) {
         const struct limit *k = &t->of[i];
@@ -134,11 +134,9 @@ static void put_json(const struct session *s, const struct table *t, struct json
         json_open(j, "ns", '[');
         for (uint32_t c = 0; c < t->counts; c++)
             json_real(j, NULL, k->ns[c]);
-        json_close(j, '[');
-        json_close(j, '{');
+        json_close(j, "]}");
     }
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }
 
 static bool run_once(struct session *s)

@@ -100,7 +100,7 @@ static void spdx_package(struct json *j, const char *id, const char *name, const
         return;
     json_open(j, "checksums", '[');
     json_object(j, NULL, "algorithm", "BLAKE3", "checksumValue", hash, NULL);
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 static void spdx_relation(struct json *j, const char *from, const char *type, const char *to)
@@ -121,34 +121,33 @@ static void put_spdx(struct sbom *b)
     json_text(j, "created", b->created);
     json_open(j, "creators", '[');
     json_text(j, NULL, "Tool: mcc-" MCCC_VERSION);
-    json_close(j, '[');
+    json_close(j, "]");
     json_text(j, "comment", arena_printf(arena, "BLAKE3 of this tool: %s", b->tool));
-    json_close(j, '{');
+    json_close(j, "}");
     json_open(j, "packages", '[');
     spdx_package(j, artifact, b->name, b->artifact, "LIBRARY");
     json_members(j, "packageFileName", b->file, "comment", arena_printf(arena, "compiled with %s", options_text(b)),
                  NULL);
-    json_close(j, '{');
+    json_close(j, "}");
     spdx_package(j, network, b->name, b->network, "SOURCE");
-    json_close(j, '{');
+    json_close(j, "}");
     spdx_package(j, compiler, "mcc", NULL, "APPLICATION");
     json_text(j, "versionInfo", b->version);
-    json_close(j, '{');
+    json_close(j, "}");
     if (b->weights_file) {
         spdx_package(j, weights, "weights", b->weights, "FILE");
         if (*b->weights_file)
             json_text(j, "packageFileName", b->weights_file);
-        json_close(j, '{');
+        json_close(j, "}");
     }
-    json_close(j, '[');
+    json_close(j, "]");
     json_open(j, "relationships", '[');
     spdx_relation(j, document, "DESCRIBES", artifact);
     spdx_relation(j, artifact, "GENERATED_FROM", network);
     spdx_relation(j, compiler, "BUILD_TOOL_OF", artifact);
     if (b->weights_file)
         spdx_relation(j, artifact, *b->weights_file ? "DEPENDS_ON" : "CONTAINS", weights);
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }
 
 /* ---- CycloneDX ---- */
@@ -164,7 +163,7 @@ static void cyclonedx_component(struct json *j, const char *key, const char *typ
         return;
     json_open(j, "hashes", '[');
     json_object(j, NULL, "alg", "BLAKE3", "content", hash, NULL);
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 static void cyclonedx_property(struct json *j, const char *name, const char *value)
@@ -183,9 +182,7 @@ static void cyclonedx_metadata(struct sbom *b)
     json_open(j, "tools", '{');
     json_open(j, "components", '[');
     cyclonedx_component(j, NULL, "application", "tool", "mcc", MCCC_VERSION, b->tool);
-    json_close(j, '{');
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "}]}");
     cyclonedx_component(j, "component", "library", "artifact", b->name, NULL, b->artifact);
     json_open(j, "properties", '[');
     cyclonedx_property(j, "mcc:file", b->file);
@@ -196,9 +193,7 @@ static void cyclonedx_metadata(struct sbom *b)
             cyclonedx_property(
                 j, strcmp(name, NOTE_PROOF) == 0 ? "mcc:proof" : arena_printf(&b->ctx->session, "mcc:option:%s", name),
                 value);
-    json_close(j, '[');
-    json_close(j, '{');
-    json_close(j, '{');
+    json_close(j, "]}}");
 }
 
 static void put_cyclonedx(struct sbom *b)
@@ -213,16 +208,16 @@ static void put_cyclonedx(struct sbom *b)
     cyclonedx_metadata(b);
     json_open(j, "components", '[');
     cyclonedx_component(j, NULL, "machine-learning-model", "network", b->name, NULL, b->network);
-    json_close(j, '{');
+    json_close(j, "}");
     cyclonedx_component(j, NULL, "application", "compiler", "mcc", b->version, NULL);
     json_text(j, "scope", "excluded");
-    json_close(j, '{');
+    json_close(j, "}");
     if (b->weights_file) {
         cyclonedx_component(j, NULL, "data", "weights", *b->weights_file ? b->weights_file : "weights", NULL,
                             b->weights);
-        json_close(j, '{');
+        json_close(j, "}");
     }
-    json_close(j, '[');
+    json_close(j, "]");
     json_open(j, "dependencies", '[');
     json_open(j, NULL, '{');
     json_text(j, "ref", "artifact");
@@ -231,10 +226,7 @@ static void put_cyclonedx(struct sbom *b)
     json_text(j, NULL, "compiler");
     if (b->weights_file)
         json_text(j, NULL, "weights");
-    json_close(j, '[');
-    json_close(j, '{');
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}]}");
 }
 
 enum fail inspect_sbom(struct context *ctx, const struct options *o, const char *path)

@@ -84,7 +84,7 @@ static void report_library(void *user, const char *library, struct compilation *
     json_uint(result, "bytes", page.n);
     json_text(result, "not_run", why);
     json_whole(result, "proof", r->proof.json);
-    json_close(result, '{');
+    json_close(result, "}");
 }
 
 static void report_end(void *user)

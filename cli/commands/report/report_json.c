@@ -30,9 +30,9 @@ static void put_stages(const struct compilation *c, struct json *j)
         json_real(j, NULL, c->costs[i].start - c->costs[0].start);
         json_real(j, NULL, c->costs[i].ms);
         json_int(j, NULL, c->costs[i].heap);
-        json_close(j, '[');
+        json_close(j, "]");
     }
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 bool report_json(struct compilation *c, const struct artifact_file *a, const struct workspace *w, struct measure *m,
@@ -57,11 +57,11 @@ bool report_json(struct compilation *c, const struct artifact_file *a, const str
     json_open(j, "searched", '[');
     for (uint32_t i = 0; i < m->options->searched.items.n; i++)
         json_text(j, NULL, m->options->searched.items.data[i]);
-    json_close(j, '[');
+    json_close(j, "]");
     json_whole(j, "proof", proof);
     json_text(j, "not_run", why);
     if (!why)
         measure_json(m, "bench", true, j);
-    json_close(j, '{');
+    json_close(j, "}");
     return true;
 }

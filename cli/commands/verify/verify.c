@@ -213,7 +213,7 @@ static void put_verdict(const struct verify *v, struct json *j)
     json_uint(j, "differ", v->differ);
     json_uint_known(j, "at", v->differ, v->at);
     json_text(j, "where", v->differ ? v->where : NULL);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 enum fail command_verify(struct context *ctx, struct options *o)

@@ -103,7 +103,7 @@ void build_note_json(struct span note, struct json *j)
     json_open(j, "build", '[');
     while (build_note_next(j->out->arena, &note, &name, &value))
         json_text(j, NULL, arena_printf(j->out->arena, "%s=%s", name, value));
-    json_close(j, '[');
+    json_close(j, "]");
 }
 
 const char *build_note_find(struct arena *arena, struct span note, const char *name)

@@ -30,8 +30,7 @@ static void put_port(struct json *j, const struct artifact *a, const struct art_
         else
             json_text(j, NULL, dim->extent == -1 ? a->sym[dim->symbol].name : dim->expr);
     }
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
 }
 
 static void put_symbol(struct json *j, const struct art_symbol *s)
@@ -41,7 +40,7 @@ static void put_symbol(struct json *j, const struct art_symbol *s)
     json_int(j, "min", s->min);
     json_int(j, "max", s->max ? s->max : WASM_NO_MAX);
     json_int(j, "step", s->step);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 struct span describe(struct compilation *c, const struct artifact *a, const struct description *d)
@@ -64,20 +63,19 @@ struct span describe(struct compilation *c, const struct artifact *a, const stru
         json_text(j, NULL, text);
         left = (struct span){text + n, left.size - n};
     }
-    json_close(j, '[');
+    json_close(j, "]");
     json_open(j, "symbols", '[');
     for (uint32_t i = 0; i < a->n_sym; i++)
         if (d->takes[i])
             put_symbol(j, &a->sym[i]);
-    json_close(j, '[');
+    json_close(j, "]");
     json_open(j, "inputs", '[');
     for (uint32_t i = 0; i < a->n_in; i++)
         put_port(j, a, &a->in[i]);
-    json_close(j, '[');
+    json_close(j, "]");
     json_open(j, "outputs", '[');
     for (uint32_t i = 0; i < a->n_out; i++)
         put_port(j, a, &a->out[i]);
-    json_close(j, '[');
-    json_close(j, '{');
+    json_close(j, "]}");
     return (struct span){out->data, out->n};
 }

@@ -12,7 +12,7 @@ void trace_open(struct json *j, const char *process)
     json_uint(j, "tid", 0);
     json_text(j, "name", "process_name");
     json_object(j, "args", "name", process, NULL);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 void trace_event(struct json *j, uint32_t row, const char *name, const char *detail, double start_us, double us)
@@ -24,14 +24,14 @@ void trace_event(struct json *j, uint32_t row, const char *name, const char *det
     json_real(j, "ts", start_us);
     json_real(j, "dur", us);
     json_members(j, "name", name, "cat", detail, NULL);
-    json_close(j, '{');
+    json_close(j, "}");
 }
 
 void trace_close(struct json *j, const char *unit)
 {
-    json_close(j, '[');
+    json_close(j, "]");
     json_text(j, "displayTimeUnit", unit);
-    json_close(j, '{');
+    json_close(j, "}");
     strbuf_append(j->out, "\n", 1);
 }
 
