@@ -75,21 +75,11 @@ struct row {
     (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS | \
      CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | CLONE_DETACHED)
 
+/* clang-format off */
 static const struct row rows[] = {
     /* descriptors that are there, and memory files */
-    ANY(read),
-    ANY(write),
-    ANY(readv),
-    ANY(writev),
-    ANY(pread64),
-    ANY(pwrite64),
-    ANY(lseek),
-    ANY(close),
-    ANY(dup),
-    ANY(dup3),
-    ANY(fstat),
-    ANY(fstatfs),
-    ANY(ftruncate),
+    ANY(read), ANY(write), ANY(readv), ANY(writev), ANY(pread64), ANY(pwrite64), ANY(lseek), ANY(close), ANY(dup),
+    ANY(dup3), ANY(fstat), ANY(fstatfs), ANY(ftruncate),
     WHERE(fcntl, 1, INT_BITS, F_GETFD),
     WHERE(fcntl, 1, INT_BITS, F_SETFD),
     WHERE(fcntl, 1, INT_BITS, F_GETFL),
@@ -98,18 +88,11 @@ static const struct row rows[] = {
     WHERE(memfd_create, 1, INT_BITS & ~(uint64_t)MFD_CLOEXEC, 0),
     /* files to read, and what files are */
     WHERE(openat, 2, WRITES, 0),
-    ANY(newfstatat),
-    ANY(statx),
-    ANY(statfs),
-    ANY(faccessat),
-    ANY(readlinkat),
-    ANY(getcwd),
+    ANY(newfstatat), ANY(statx), ANY(statfs), ANY(faccessat), ANY(readlinkat), ANY(getcwd),
     /* memory that is not code */
     WHERE(mmap, 2, PROT_EXEC, 0),
     WHERE(mprotect, 2, PROT_EXEC, 0),
-    ANY(munmap),
-    ANY(mremap),
-    ANY(brk),
+    ANY(munmap), ANY(mremap), ANY(brk),
     WHERE(madvise, 2, INT_BITS & ~(uint64_t)7, 0), /* NORMAL to DONTNEED */
     WHERE(madvise, 2, INT_BITS, MADV_FREE),
     WHERE(madvise, 2, INT_BITS, MADV_HUGEPAGE),
@@ -117,49 +100,24 @@ static const struct row rows[] = {
     WHERE(madvise, 2, INT_BITS, MADV_DONTDUMP),
     /* threads and signals of this process */
     BOTH(clone, 0, INT_BITS & ~(uint64_t)THREAD_FLAGS, 0, 0, CLONE_THREAD, CLONE_THREAD),
-    ANY(futex),
-    ANY(set_robust_list),
-    ANY(rseq),
-    ANY(set_tid_address),
-    ANY(sched_yield),
+    ANY(futex), ANY(set_robust_list), ANY(rseq), ANY(set_tid_address), ANY(sched_yield),
     WHERE(sched_getaffinity, 0, INT_BITS, 0),
     WHERE(sched_getaffinity, 0, INT_BITS, OWN_ID),
-    ANY(rt_sigaction),
-    ANY(rt_sigprocmask),
-    ANY(rt_sigreturn),
-    ANY(sigaltstack),
+    ANY(rt_sigaction), ANY(rt_sigprocmask), ANY(rt_sigreturn), ANY(sigaltstack),
     WHERE(tgkill, 0, INT_BITS, OWN_ID),
-    ANY(exit),
-    ANY(exit_group),
-    ANY(restart_syscall),
+    ANY(exit), ANY(exit_group), ANY(restart_syscall),
     /* time, chance, and who one is */
-    ANY(clock_gettime),
-    ANY(clock_getres),
-    ANY(clock_nanosleep),
-    ANY(nanosleep),
-    ANY(gettimeofday),
-    ANY(getrandom),
-    ANY(getpid),
-    ANY(gettid),
-    ANY(getuid),
-    ANY(geteuid),
-    ANY(getgid),
-    ANY(getegid),
-    ANY(uname),
-    ANY(getrusage),
+    ANY(clock_gettime), ANY(clock_getres), ANY(clock_nanosleep), ANY(nanosleep), ANY(gettimeofday), ANY(getrandom),
+    ANY(getpid), ANY(gettid), ANY(getuid), ANY(geteuid), ANY(getgid), ANY(getegid), ANY(uname), ANY(getrusage),
     ANY(sysinfo),
     BOTH(prlimit64, 0, INT_BITS, 0, 2, ALL_BITS, 0), /* its own limits, to read */
 #ifdef __x86_64__ /* older calls that newer ones replace elsewhere */
     ANY(dup2),
     WHERE(open, 1, WRITES, 0),
-    ANY(stat),
-    ANY(lstat),
-    ANY(access),
-    ANY(readlink),
-    ANY(time),
-    ANY(getrlimit),
+    ANY(stat), ANY(lstat), ANY(access), ANY(readlink), ANY(time), ANY(getrlimit),
 #endif
 };
+/* clang-format on */
 enum { ROWS = sizeof rows / sizeof *rows, LENGTH_MAX = ROWS * 16 + 32 };
 
 struct program {
