@@ -19,10 +19,7 @@ static void put_name(struct strbuf *out, const mcc_node *node)
 static bool is_contraction(const char *op)
 {
     static const char *const ops[] = {"Conv", "ConvTranspose", "Gemm", "MatMul"};
-    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
-        if (strcmp(op, ops[i]) == 0)
-            return true;
-    return false;
+    return ROW_NAMED(ops, COUNT_OF(ops), op) != NULL;
 }
 
 /* The leading node, and the further contractions of a kernel that holds several. */

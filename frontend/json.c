@@ -312,7 +312,7 @@ bool json_as_int(const struct json *v, int64_t *out)
 
 bool json_as_number(const struct json *v, double *out)
 {
-    static const struct {
+    static const struct word {
         const char *text;
         double f;
     } words[] = {{"Infinity", INFINITY}, {"-Infinity", -INFINITY}, {"NaN", NAN}};
@@ -320,12 +320,10 @@ bool json_as_number(const struct json *v, double *out)
         *out = (double)v->u.i;
     else if (json_is(v, JSON_FLOAT))
         *out = v->u.f;
-    for (uint32_t i = 0; json_is(v, JSON_TEXT) && i < COUNT_OF(words); i++)
-        if (strcmp(v->u.text, words[i].text) == 0) {
-            *out = words[i].f;
-            return true;
-        }
-    return json_is(v, JSON_INT) || json_is(v, JSON_FLOAT);
+    const struct word *word = json_is(v, JSON_TEXT) ? ROW_NAMED(words, COUNT_OF(words), v->u.text) : NULL;
+    if (word)
+        *out = word->f;
+    return word || json_is(v, JSON_INT) || json_is(v, JSON_FLOAT);
 }
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */

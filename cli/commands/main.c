@@ -335,10 +335,7 @@ static enum fail command_run_guarded(struct context *ctx, const struct command *
 
 static const struct command *command_find(const char *name)
 {
-    for (size_t i = 0; i < COUNT_OF(commands); i++)
-        if (strcmp(name, commands[i].name) == 0)
-            return &commands[i];
-    return NULL;
+    return ROW_NAMED(commands, COUNT_OF(commands), name);
 }
 
 int main(int argc, char **argv)

@@ -50,13 +50,9 @@ struct reduction {
 static bool value_named(struct reduction *r, const char *name, struct cut_type *out)
 {
     const struct graph *g = r->legal;
-    const struct type *t = NULL;
-    for (uint32_t i = 0; i < g->inputs.n && !t; i++)
-        if (strcmp(g->inputs.data[i].name, name) == 0)
-            t = value_type(g, g->inputs.data[i].value);
-    for (uint32_t i = 0; i < g->outputs.n && !t; i++)
-        if (strcmp(g->outputs.data[i].name, name) == 0)
-            t = value_type(g, g->outputs.data[i].value);
+    const struct port *in = ROW_NAMED(g->inputs.data, g->inputs.n, name),
+                      *port = in ? in : ROW_NAMED(g->outputs.data, g->outputs.n, name);
+    const struct type *t = port ? value_type(g, port->value) : NULL;
     for (uint32_t i = 1; i < g->values.n && !t; i++)
         if (g->values.data[i].name && strcmp(g->values.data[i].name, name) == 0 &&
             g->values.data[i].type.kind == TYPE_TENSOR)

@@ -8,23 +8,16 @@
 
 static bool wants(const struct text_list *dump, const char *name)
 {
-    for (uint32_t i = 0; i < dump->items.n; i++)
-        if (strcmp(dump->items.data[i], name) == 0)
-            return true;
-    return dump->items.n == 0;
+    return dump->items.n == 0 || ROW_NAMED(dump->items.data, dump->items.n, name);
 }
 
 static bool dumps_known(struct session *s)
 {
     const struct text_list *dump = &s->options->dump;
-    for (uint32_t i = 0; i < dump->items.n; i++) {
-        bool found = false;
-        for (uint32_t k = 0; k < s->api->n_out && !found; k++)
-            found = strcmp(s->api->out[k].name, dump->items.data[i]) == 0;
-        if (!found)
+    for (uint32_t i = 0; i < dump->items.n; i++)
+        if (!ROW_NAMED(s->api->out, s->api->n_out, dump->items.data[i]))
             return error_at(s->ctx, FAIL_USAGE, (src_id){0}, dump->items.data[i],
                             "not an output (mcc eval shows inner values)");
-    }
     return true;
 }
 

@@ -10,10 +10,7 @@ static const struct coff_machine machines[] = {{"x86_64", 0x8664, 1, "x64"}, {"a
 
 const struct coff_machine *coff_machine_of(const struct platform *platform)
 {
-    for (size_t i = 0; i < COUNT_OF(machines); i++)
-        if (strcmp(machines[i].arch, platform->arch) == 0)
-            return &machines[i];
-    return NULL;
+    return ROW_NAMED(machines, COUNT_OF(machines), platform->arch);
 }
 
 const struct coff_machine *coff_machine_by_number(uint16_t number)

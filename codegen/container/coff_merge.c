@@ -29,12 +29,12 @@ static const char *section_name(struct merged *m, const struct member *o, const 
 
 static int joined_for(struct merged *m, const char *name)
 {
-    for (int i = 0; i < m->n_joined; i++)
-        if (strcmp(m->joined[i].name, name) == 0)
-            return i;
+    struct joined *j = ROW_NAMED(m->joined, (size_t)m->n_joined, name);
+    if (j)
+        return (int)(j - m->joined);
     if (m->n_joined == COFF_JOINED_MAX)
         return COFF_UNPLACED;
-    struct joined *j = &m->joined[m->n_joined];
+    j = &m->joined[m->n_joined];
     *j = (struct joined){.name = name, .align = 1};
     strbuf_init(&j->bytes, m->arena);
     strbuf_init(&j->relocations, m->arena);
@@ -96,9 +96,9 @@ static void put_functions(struct merged *m, struct member *o)
 /* The number + 1 of a name that the program or the system defines. */
 static uint32_t outside(struct merged *m, const char *name)
 {
-    for (uint32_t k = 0; k < m->outside.n; k++)
-        if (strcmp(m->outside.data[k].name, name) == 0)
-            return m->outside.data[k].symbol;
+    const struct merge_name *known = ROW_NAMED(m->outside.data, m->outside.n, name);
+    if (known)
+        return known->symbol;
     coff_put_symbol(&m->symbols, &m->names, name, 0, 0, 0, COFF_EXTERNAL);
     VEC_PUSH(m->arena, &m->outside, ((struct merge_name){.name = name, .symbol = ++m->n_symbols}));
     return m->n_symbols;

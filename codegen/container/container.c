@@ -18,10 +18,7 @@ static const struct container containers[] = {
 
 const struct container *container_of(const struct platform *platform)
 {
-    for (size_t i = 0; platform && i < COUNT_OF(containers); i++)
-        if (strcmp(containers[i].name, platform->container) == 0)
-            return &containers[i];
-    return NULL;
+    return platform ? ROW_NAMED(containers, COUNT_OF(containers), platform->container) : NULL;
 }
 
 const struct container *container_by_head(const unsigned char *head, size_t n)

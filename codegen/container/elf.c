@@ -16,10 +16,7 @@ static const struct elf_machine machines[] = {
 
 const struct elf_machine *elf_machine_of(const struct platform *platform)
 {
-    for (size_t i = 0; i < COUNT_OF(machines); i++)
-        if (strcmp(machines[i].arch, platform->arch) == 0)
-            return &machines[i];
-    return NULL;
+    return ROW_NAMED(machines, COUNT_OF(machines), platform->arch);
 }
 
 const struct elf_machine *elf_machine_by_number(uint16_t number)

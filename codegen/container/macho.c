@@ -10,10 +10,7 @@ static const struct macho_machine machines[] = {{"x86_64", 0x01000007, 3, "x86_6
 
 const struct macho_machine *macho_machine_of(const struct platform *platform)
 {
-    for (size_t i = 0; i < COUNT_OF(machines); i++)
-        if (strcmp(machines[i].arch, platform->arch) == 0)
-            return &machines[i];
-    return NULL;
+    return ROW_NAMED(machines, COUNT_OF(machines), platform->arch);
 }
 
 const struct macho_machine *macho_machine_by_cpu(uint32_t cpu)

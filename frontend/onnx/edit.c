@@ -356,26 +356,20 @@ static bool is_read(const struct edit_file *e, const char *name)
             if (e->nodes.data[i].in[k] && strcmp(e->nodes.data[i].in[k], name) == 0)
                 return true;
     for (uint32_t i = 0; i < e->added.n; i++)
-        for (uint32_t k = 0; k < 3; k++)
-            if (strcmp(e->added.data[i].in[k], name) == 0)
-                return true;
+        if (ROW_NAMED(e->added.data[i].in, 3, name))
+            return true;
     return false;
 }
 
 static bool is_replaced(const struct edit_file *e, const char *name)
 {
-    for (uint32_t i = 0; i < e->constants.n; i++)
-        if (strcmp(e->constants.data[i].name, name) == 0)
-            return true;
-    return false;
+    return ROW_NAMED(e->constants.data, e->constants.n, name) != NULL;
 }
 
 /* Was it an initializer that nothing reads any more? Older files name them among the inputs, too. */
 static bool is_gone(const struct edit_file *e, const char *name)
 {
-    bool stored = false, was_read = false;
-    for (uint32_t i = 0; i < e->tensors.n; i++)
-        stored |= strcmp(e->tensors.data[i].name, name) == 0;
+    bool stored = ROW_NAMED(e->tensors.data, e->tensors.n, name), was_read = false;
     for (uint32_t i = 0; i < e->nodes.n && stored && !was_read; i++)
         for (uint32_t k = 0; k < e->nodes.data[i].shown.n_in; k++)
             was_read |= e->nodes.data[i].edited && strcmp(e->nodes.data[i].shown.in[k], name) == 0;

@@ -45,10 +45,7 @@ static void inputs_index(struct importer *im, const Onnx__GraphProto *g, struct 
 
 static bool is_overridable(const struct importer *im, const char *name)
 {
-    for (uint32_t i = 0; im->options && i < im->options->n_overridable; i++)
-        if (strcmp(im->options->overridable[i], name) == 0)
-            return true;
-    return false;
+    return im->options && ROW_NAMED(im->options->overridable, im->options->n_overridable, name);
 }
 
 static bool declaration_agrees(struct importer *im, const Onnx__ValueInfoProto *input, struct where w,

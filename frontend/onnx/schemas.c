@@ -22,7 +22,7 @@ static const uint64_t type_sets[] = {
 #define SCHEMA(...)
 #include "frontend/onnx/schemas.def"
 };
-static const struct {
+static const struct domain {
     const char *name;
     int32_t newest;
 } domains[] = {
@@ -36,18 +36,14 @@ static const struct {
 
 int32_t domain_newest(const char *domain)
 {
-    for (uint32_t i = 0; i < COUNT_OF(domains); i++)
-        if (strcmp(domains[i].name, domain) == 0)
-            return domains[i].newest;
-    return 0;
+    const struct domain *row = ROW_NAMED(domains, COUNT_OF(domains), domain);
+    return row ? row->newest : 0;
 }
 
 int64_t opset_of(const struct importer *im, const char *domain)
 {
-    for (uint32_t i = 0; i < im->opsets.n; i++)
-        if (strcmp(im->opsets.data[i].domain, domain) == 0)
-            return im->opsets.data[i].version;
-    return 0;
+    const struct opset *opset = ROW_NAMED(im->opsets.data, im->opsets.n, domain);
+    return opset ? opset->version : 0;
 }
 
 static int schema_compare(const struct schema *s, const char *domain, const char *op, int64_t version)

@@ -37,10 +37,7 @@ static char *symbol_name(struct importer *im, const char *param)
 static bool is_reserved(const char *name)
 {
     static const char *const words[] = {"min", "max", "floordiv", "ceildiv", "mod", "select", "and", "or", "not"};
-    for (uint32_t i = 0; i < COUNT_OF(words); i++)
-        if (strcmp(name, words[i]) == 0)
-            return true;
-    return false;
+    return ROW_NAMED(words, COUNT_OF(words), name) != NULL;
 }
 
 /* The symbol called `name`; the user's input specifications may have made it already. */

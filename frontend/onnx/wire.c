@@ -35,10 +35,7 @@ const char *text_of(struct arena *arena, struct span s)
 
 bool is_one_of(const struct name_list *names, const char *name)
 {
-    for (uint32_t i = 0; i < names->items.n; i++)
-        if (strcmp(names->items.data[i], name) == 0)
-            return true;
-    return false;
+    return ROW_NAMED(names->items.data, names->items.n, name) != NULL;
 }
 
 const char *text_field(struct arena *arena, struct span message, uint32_t number)

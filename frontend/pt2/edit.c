@@ -153,9 +153,7 @@ static void edit_add_output(struct edit_file *e, const char *name)
 {
     const struct edit_value *v = edit_value(e, name);
     bool is_output = v && v->last == UINT32_MAX;
-    for (uint32_t i = 0; i < e->outputs.n && !is_output; i++)
-        is_output = strcmp(e->outputs.data[i], name) == 0;
-    if (!is_output)
+    if (!is_output && !ROW_NAMED(e->outputs.data, e->outputs.n, name))
         VEC_PUSH(&e->p.ctx->session, &e->outputs, name);
 }
 

@@ -160,9 +160,7 @@ static bool global(struct machine *m)
     struct item *item = item_new(m, ITEM_GLOBAL);
     item->text = arena_printf(&m->p->scratch, "%s.%s", module, name);
     item->i = storage_type(item->text);
-    bool fine = item->i != 0;
-    for (uint32_t i = 0; i < COUNT_OF(known); i++)
-        fine |= strcmp(item->text, known[i]) == 0;
+    bool fine = item->i || ROW_NAMED(known, COUNT_OF(known), item->text);
     return fine ? push(m, item)
                 : refuse(m,
                          "record '%s' is a pickle that asks for '%.*s', which is not among what tensors need: load "

@@ -58,12 +58,9 @@ static const char *mutated_by(const struct json *spec, bool *input)
                                            {"parameter_mutation", "parameter_name"},
                                            {"user_input_mutation", "user_input_name"}};
     const struct json *u = json_only(spec);
-    for (uint32_t i = 0; u && i < COUNT_OF(kinds); i++)
-        if (strcmp(u->key, kinds[i][0]) == 0) {
-            *input = i == 2;
-            return json_as_text(json_get(u, kinds[i][1]));
-        }
-    return NULL;
+    const char *const *kind = u ? ROW_NAMED(kinds, COUNT_OF(kinds), u->key) : NULL;
+    *input = kind == kinds[2];
+    return kind ? json_as_text(json_get(u, kind[1])) : NULL;
 }
 
 void states_listed(struct pt2 *p)

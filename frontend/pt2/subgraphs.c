@@ -51,9 +51,7 @@ static bool operand(struct call *c, const struct json *u, struct values *out)
         VEC_PUSH(&p->scratch, &out->list, index);
         return true;
     }
-    bool number = false;
-    for (uint32_t k = 0; u && u->key && k < COUNT_OF(known); k++)
-        number |= strcmp(u->key, known[k]) == 0;
+    bool number = u && u->key && ROW_NAMED(known, COUNT_OF(known), u->key);
     bool truth = json_is(u, JSON_BOOL), whole = !truth && json_as_int(u, &i);
     if (!number || (!truth && !whole && !json_as_number(u, &f)))
         return refuse(c, "an operand of %s is neither a tensor nor a number", c->op);
@@ -349,7 +347,7 @@ static bool import_autocast(struct call *c)
 
 bool higher_order_import(struct pt2 *p, const struct json *node, src_id src, const char *op)
 {
-    static const struct {
+    static const struct wrapper {
         const char *op;
         uint32_t graph, first; /* places of the graph and of its first input */
     } wrappers[] = {{"wrap_with_set_grad_enabled", 1, 2},
@@ -365,9 +363,9 @@ bool higher_order_import(struct pt2 *p, const struct json *node, src_id src, con
         return import_scan(&c, *op == 's' ? 2 : 1);
     if (strcmp(op, "wrap_with_autocast") == 0)
         return import_autocast(&c);
-    for (uint32_t i = 0; i < COUNT_OF(wrappers); i++)
-        if (strcmp(op, wrappers[i].op) == 0)
-            return import_inline(&c, wrappers[i].graph, wrappers[i].first);
+    const struct wrapper *w = ROW_NAMED(wrappers, COUNT_OF(wrappers), op);
+    if (w)
+        return import_inline(&c, w->graph, w->first);
     return refuse(&c, "higher-order operator '%.60s' is not supported: write it with cond, while_loop, scan or map",
                   op);
 }

@@ -390,6 +390,14 @@ int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+void *row_named(const void *rows, size_t n, size_t size, const char *name)
+{
+    for (const char *row = rows; n > 0; row += size, n--)
+        if (strcmp(*(const char *const *)(const void *)row, name) == 0)
+            return (void *)(uintptr_t)row;
+    return NULL;
+}
+
 const struct source *source_get(const struct context *ctx, src_id src)
 {
     return &ctx->sources.data[src.i < ctx->sources.n ? src.i : 0];

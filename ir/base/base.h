@@ -31,6 +31,14 @@ typedef int order_fn(const void *, const void *);
 #define ASCENDING_NUMBERS(by, type) ORDER(by, type, (*x > *y) - (*x < *y))
 #define ASCENDING_TEXTS(by, type, member) ORDER(by, type, strcmp(x->member, y->member))
 order_fn by_text; /* of const char * */
+/* The first of n rows, each of which begins with a text (const char *), whose text is name; NULL: none is. */
+#define ROW_NAMED(rows, n, name) row_named(rows, n, sizeof *(rows), name)
+void *row_named(const void *rows, size_t n, size_t size, const char *name);
+/* An index that no other type's can be passed for. */
+#define INDEX_TYPE(name) \
+    typedef struct {     \
+        uint32_t i;      \
+    } name
 /* The caller must check the result. */
 #define NODISCARD __attribute__((warn_unused_result))
 #define PRINTF_LIKE(fmt, first) __attribute__((format(printf, fmt, first)))
@@ -150,9 +158,7 @@ static inline int64_t floormod_i64(int64_t a, int64_t b)
 
 /* ---- where something came from ------------------------------------------------------------------- */
 
-typedef struct {
-    uint32_t i;
-} src_id; /* a node of the imported file; 0 = none */
+INDEX_TYPE(src_id); /* a node of the imported file; 0 = none */
 struct source {
     const char *name; /* node name; "" when the file gives none */
     const char *op; /* ONNX operator type */

@@ -138,12 +138,9 @@ bool infer_pad(struct infer *f)
     static const char *const modes[] = {"constant", "reflect", "edge", "wrap"};
     const struct type *t = infer_tensor(f, 0);
     const char *mode = node_str(&f->attrs, "mode", "constant");
-    bool known = false;
     if (!t)
         return false;
-    for (size_t i = 0; i < COUNT_OF(modes); i++)
-        known |= strcmp(mode, modes[i]) == 0;
-    if (!known)
+    if (!ROW_NAMED(modes, COUNT_OF(modes), mode))
         return infer_error(f, "no mode is called \"%s\"", mode);
     const expr_id *lo = list_of_rank(f, "lo", t->rank), *hi = list_of_rank(f, "hi", t->rank);
     if (!lo || !hi)
@@ -171,7 +168,7 @@ bool infer_pad(struct infer *f)
 bool infer_concat(struct infer *f)
 {
     const struct type *t = infer_tensor(f, 0);
-    int64_t axis, value;
+    int64_t axis;
     if (!t || !infer_axis(f, "axis", t->rank, &axis))
         return false;
     expr_id *dims = infer_dims(f, t->rank);
@@ -186,7 +183,7 @@ bool infer_concat(struct infer *f)
         bool ok = u->rank == t->rank;
         for (int32_t i = 0; ok && i < t->rank; i++) {
             ok = i == axis || ex_cmp_eq(f->ex, dims[i], u->dims[i]) != FALSE_;
-            if (i != axis && ex_is_const(f->ex, u->dims[i], &value))
+            if (i != axis && ex_is_const(f->ex, u->dims[i], NULL))
                 dims[i] = u->dims[i];
         }
         if (!ok)

@@ -5,10 +5,7 @@
 
 struct probed_product *probe_find(struct product_probe *probe, const char *label)
 {
-    for (uint32_t i = 0; i < probe->products.n; i++)
-        if (strcmp(probe->products.data[i].label, label) == 0)
-            return &probe->products.data[i];
-    return NULL;
+    return ROW_NAMED(probe->products.data, probe->products.n, label);
 }
 
 struct probed_product *probe_product(struct product_probe *probe, const char *label, const char *op)

@@ -73,12 +73,10 @@ static uint32_t small_encode(const struct float_format *f, double x, bool satura
 bool round_mode_by_name(const char *name, enum round_mode *out)
 {
     static const char *const names[] = {"even", "up", "down", "nearest", "normal"};
-    for (uint32_t i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(name ? name : "even", names[i]) == 0) {
-            *out = (enum round_mode)i;
-            return true;
-        }
-    return false;
+    const char *const *row = ROW_NAMED(names, COUNT_OF(names), name ? name : "even");
+    if (row)
+        *out = (enum round_mode)(row - names);
+    return row;
 }
 
 /* Powers of two only; sign is ignored, NaN and infinities give NaN. ONNX Cast-24, round_mode. */

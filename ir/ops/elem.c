@@ -26,10 +26,8 @@ const char *elem_name(enum elem e)
 
 enum elem elem_by_name(const char *name)
 {
-    for (unsigned e = ELEM_NONE + 1; e < ELEM_COUNT; e++)
-        if (strcmp(elem_table[e].name, name) == 0)
-            return (enum elem)e;
-    return ELEM_NONE;
+    const struct elem_row *row = ROW_NAMED(elem_table + 1, ELEM_COUNT - 1, name);
+    return row ? (enum elem)(row - elem_table) : ELEM_NONE;
 }
 
 enum elem elem_by_onnx(int32_t data_type)

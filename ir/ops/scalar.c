@@ -231,17 +231,15 @@ enum eval_status scalar_eval(enum op op, enum elem elem, const void *const *in, 
 
 enum op monoid_op(const char *m)
 {
-    static const struct {
+    static const struct monoid {
         const char *name;
         enum op op;
     } monoids[] = {
 #define MONOID(name, op, statement, of_bool, classes) {name, op},
 #include "ir/ops/monoids.def"
     };
-    for (size_t i = 0; i < COUNT_OF(monoids); i++)
-        if (strcmp(m, monoids[i].name) == 0)
-            return monoids[i].op;
-    return OP_NONE;
+    const struct monoid *row = ROW_NAMED(monoids, COUNT_OF(monoids), m);
+    return row ? row->op : OP_NONE;
 }
 
 void monoid_identity(const char *m, enum elem elem, void *out)

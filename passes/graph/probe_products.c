@@ -13,11 +13,8 @@
 /* The input that says which product counts. */
 static value_id chosen_product(const struct graph *g)
 {
-    value_id found = {0};
-    for (uint32_t i = 0; i < g->inputs.n; i++)
-        if (strcmp(g->inputs.data[i].name, PROBE_INPUT) == 0)
-            found = g->inputs.data[i].value;
-    return found;
+    const struct port *port = ROW_NAMED(g->inputs.data, g->inputs.n, PROBE_INPUT);
+    return port ? port->value : (value_id){0};
 }
 
 static bool is_rounded(enum arithmetic how, bool narrows, bool stores)

@@ -154,10 +154,7 @@ static value_id widened(struct adapters *a, region_id r, node_id where, const ch
 
 static bool is_free(const struct graph *g, const char *name)
 {
-    for (uint32_t i = 0; i < g->inputs.n; i++)
-        if (!strcmp(g->inputs.data[i].name, name))
-            return false;
-    return true;
+    return !ROW_NAMED(g->inputs.data, g->inputs.n, name);
 }
 
 static bool adapter_add(struct adapters *a, node_id id, node_id next, const char *path, const struct linear *l)

@@ -187,11 +187,9 @@ static bool scales_port(struct graph *g, const struct port *ports, uint32_t n, u
     const struct port *of = &ports[k];
     const char *name = arena_printf(&g->arena, "%s.scale", of->name);
     struct type *t = arena_copy(&g->arena, value_type(g, v), sizeof *t);
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(ports[i].name, name) == 0)
-            return error_at(g->ctx, FAIL_USAGE, (src_id){0}, name,
-                            "'cache-type': the scales of '%s' need this name, which another input or output has",
-                            of->name);
+    if (ROW_NAMED(ports, n, name))
+        return error_at(g->ctx, FAIL_USAGE, (src_id){0}, name,
+                        "'cache-type': the scales of '%s' need this name, which another input or output has", of->name);
     if (of->declared && of->declared->rank == t->rank) {
         expr_id *dims = arena_copy(&g->arena, of->declared->dims, (size_t)t->rank * sizeof *dims);
         dims[t->rank - 1] = t->dims[t->rank - 1];

@@ -62,10 +62,7 @@ static void mark_live(struct legalizer *lg)
 static const struct attr *frame_attr(const struct frame *f, const char *name)
 {
     const struct attr *a = node_attr(f->call, name);
-    for (uint32_t i = 0; !a && i < f->function->attr_defaults.n; i++)
-        if (strcmp(f->function->attr_defaults.data[i].name, name) == 0)
-            a = &f->function->attr_defaults.data[i];
-    return a;
+    return a ? a : ROW_NAMED(f->function->attr_defaults.data, f->function->attr_defaults.n, name);
 }
 
 /* A copy of the node in which references to attributes of the enclosing function are replaced or, where the

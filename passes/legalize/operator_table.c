@@ -138,11 +138,9 @@ void legalize_refuse_unknown(struct legalizer *lg, const struct node *node, cons
 /* The version of the node's operator, or of what the model imports where there is no such operator. */
 static int32_t version_of(const struct legalizer *lg, const struct node *node)
 {
-    int32_t version = source_get(lg->ctx, node->src)->version;
-    for (uint32_t i = 0; i < lg->from->opsets.n && version <= 0; i++)
-        if (strcmp(lg->from->opsets.data[i].domain, node->domain) == 0)
-            return (int32_t)lg->from->opsets.data[i].version;
-    return version;
+    const int32_t version = source_get(lg->ctx, node->src)->version;
+    const struct opset *o = version > 0 ? NULL : ROW_NAMED(lg->from->opsets.data, lg->from->opsets.n, node->domain);
+    return o ? (int32_t)o->version : version;
 }
 
 void legalize_refuse(struct legalizer *lg, const struct node *node, const char *reason)
@@ -189,13 +187,7 @@ static void refusal_print(const struct legalizer *lg, const struct refusal *f, s
 static bool is_custom(const char *domain)
 {
     static const char *const known[] = {"", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview.training", "com.microsoft"};
-    for (size_t i = 0; i < COUNT_OF(known); i++)
-        if (strcmp(domain, known[i]) == 0)
-            return false;
-    for (size_t i = 0; i < COUNT_OF(rows); i++)
-        if (strcmp(domain, rows[i].domain) == 0)
-            return false;
-    return true;
+    return !ROW_NAMED(known, COUNT_OF(known), domain) && !ROW_NAMED(rows, COUNT_OF(rows), domain);
 }
 
 /* One message when it fits into a line (diag.c keeps lines short), else one per piece of the list. */

@@ -31,10 +31,8 @@ const char *schedule_kind_name(enum schedule_kind kind)
 
 int schedule_kind_by_name(const char *name)
 {
-    for (int kind = 0; kind < SCHEDULE_KINDS; kind++)
-        if (strcmp(kind_rows[kind].name, name) == 0)
-            return kind;
-    return -1;
+    const struct kind_row *row = ROW_NAMED(kind_rows, SCHEDULE_KINDS, name);
+    return row ? (int)(row - kind_rows) : -1;
 }
 
 enum schedule_kind schedule_kind_of(const struct kernel *k)

@@ -112,10 +112,8 @@ static const char *text_of(const struct json *object, const char *key)
 
 static int32_t symbol_of(const mcc_api *api, const char *name)
 {
-    for (uint32_t i = 0; i < api->n_sym; i++)
-        if (strcmp(api->sym[i].name, name) == 0)
-            return (int32_t)i;
-    return -1;
+    const mcc_symbol *symbol = ROW_NAMED(api->sym, api->n_sym, name);
+    return symbol ? (int32_t)(symbol - api->sym) : -1;
 }
 
 static bool read_dims(struct reader *r, const struct json *list, mcc_port *port)

@@ -87,9 +87,9 @@ static const char *picture_format(struct context *ctx, const char *path)
     const char *dot = strrchr(path, '.');
     if (strcmp(path, "-") == 0)
         return "";
-    for (size_t i = 0; i < COUNT_OF(formats); i++)
-        if (dot && strcmp(dot, formats[i][0]) == 0)
-            return formats[i][1];
+    const char *const *row = dot ? ROW_NAMED(formats, COUNT_OF(formats), dot) : NULL;
+    if (row)
+        return row[1];
     error_usage(ctx, "a drawing's name must end in .dot, .svg, .png or .pdf; '%s' does not", path);
     return NULL;
 }

@@ -22,14 +22,6 @@ static bool passes(const struct edit_node *e)
     return e->kind == EDIT_RELU || e->kind == EDIT_CLIP || e->kind == EDIT_LEAKY_RELU;
 }
 
-static bool is_among(const char *const *list, size_t n, const char *op)
-{
-    bool found = false;
-    for (size_t i = 0; i < n && !found; i++)
-        found = strcmp(list[i], op) == 0;
-    return found;
-}
-
 /* ---- edges and sites --------------------------------------------------------------------------------------------- */
 
 uint32_t plan_readers(const struct quantizer *q, const char *name, uint32_t *node)
@@ -48,10 +40,7 @@ uint32_t plan_readers(const struct quantizer *q, const char *name, uint32_t *nod
 
 struct edge *plan_edge(const struct quantizer *q, const char *name)
 {
-    for (uint32_t i = 0; i < q->edges.n; i++)
-        if (strcmp(q->edges.data[i].name, name) == 0)
-            return &q->edges.data[i];
-    return NULL;
+    return ROW_NAMED(q->edges.data, q->edges.n, name);
 }
 
 static uint32_t edge_of(struct quantizer *q, const char *name)
@@ -128,8 +117,7 @@ static bool leads_to_site(const struct quantizer *q, const char *name, int depth
     bool leads = false;
     for (uint32_t i = 0; i < q->editor->n_nodes(q->file) && !leads; i++) {
         const struct edit_node *e = q->editor->node(q->file, i);
-        bool reads = is_among(e->in, e->n_in, name);
-        leads = reads &&
+        leads = ROW_NAMED(e->in, e->n_in, name) &&
                 (plan_site(q, i) || (depth > 0 && e->n_out && passes(e) && leads_to_site(q, e->out[0], depth - 1)));
     }
     return leads;
@@ -186,7 +174,7 @@ static uint32_t place_of(const struct quantizer *q, const char *name)
 {
     for (uint32_t i = 0; i < q->editor->n_nodes(q->file); i++) {
         const struct edit_node *e = q->editor->node(q->file, i);
-        if (is_among(e->out, e->n_out, name))
+        if (ROW_NAMED(e->out, e->n_out, name))
             return i + 1;
     }
     return 0;

@@ -46,10 +46,7 @@ static bool is_reserved(const char *word)
         "int8_t",  "int16_t",  "int32_t",   "int64_t",  "uint8_t",  "uint16_t",  "uint32_t", "uint64_t",   "size_t",
         "mcc_api", "mcc_ctx",  "mcc_error", "mcc_host", "NULL",     "DLTensor",  "DLDevice", "DLDataType", "kDLCPU",
     };
-    for (size_t i = 0; i < COUNT_OF(words); i++)
-        if (strcmp(words[i], word) == 0)
-            return true;
-    return strncmp(word, "fn_", 3) == 0 || strcmp(word, "INLINE") == 0 ||
+    return ROW_NAMED(words, COUNT_OF(words), word) || strncmp(word, "fn_", 3) == 0 || strcmp(word, "INLINE") == 0 ||
            strcmp(word, "MAY_ALIAS") == 0; /* functions and macros of --emit=c */
 }
 

@@ -35,18 +35,12 @@ const uint32_t stage_count = COUNT_OF(stage_table);
 
 static bool names_stage(const struct text_list *list, const char *name)
 {
-    for (uint32_t i = 0; i < list->items.n; i++)
-        if (strcmp(list->items.data[i], name) == 0)
-            return true;
-    return false;
+    return ROW_NAMED(list->items.data, list->items.n, name) != NULL;
 }
 
 const struct stage *stage_find(const char *name)
 {
-    for (uint32_t i = 0; i < stage_count; i++)
-        if (strcmp(stage_table[i].name, name) == 0)
-            return &stage_table[i];
-    return NULL;
+    return ROW_NAMED(stage_table, stage_count, name);
 }
 
 static bool stage_known(struct context *ctx, const char *name)

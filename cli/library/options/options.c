@@ -97,16 +97,14 @@ const char *option_suggest(const char *name, char where)
 
 const char *option_gone(const char *name)
 {
-    static const struct {
+    static const struct gone {
         const char *name, *advice;
     } gone[] = {
         {"strassen", "it gained too little; leave it out"},
         {"winograd-weights", "kernels derive the weights, which is as fast; leave it out"},
     };
-    for (size_t i = 0; i < COUNT_OF(gone); i++)
-        if (strcmp(gone[i].name, name) == 0)
-            return gone[i].advice;
-    return NULL;
+    const struct gone *row = ROW_NAMED(gone, COUNT_OF(gone), name);
+    return row ? row->advice : NULL;
 }
 
 /* ---- values ---------------------------------------------------------------------------------------- */

@@ -222,14 +222,12 @@ bool rule_aten_index_put(struct rule *r)
 
 static const char *monoid_of(const char *reduce)
 {
-    static const struct {
+    static const struct monoid {
         const char *torch, *core;
     } names[] = {{"sum", "sum"},       {"add", "sum"},  {"prod", "prod"},
                  {"multiply", "prod"}, {"amax", "max"}, {"amin", "min"}};
-    for (uint32_t i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(reduce, names[i].torch) == 0)
-            return names[i].core;
-    return NULL;
+    const struct monoid *row = ROW_NAMED(names, COUNT_OF(names), reduce);
+    return row ? row->core : NULL;
 }
 
 /* What a reduction begins with, as rank 0. */

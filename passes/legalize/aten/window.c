@@ -385,14 +385,11 @@ bool rule_aten_grid_sampler(struct rule *r)
 
 static const char *pad_mode(struct rule *r)
 {
-    static const struct {
+    static const struct mode {
         const char *torch, *core;
     } names[] = {{"constant", "constant"}, {"reflect", "reflect"}, {"replicate", "edge"}, {"circular", "wrap"}};
-    const char *mode = rule_str(r, "mode", "constant");
-    for (uint32_t i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(names[i].torch, mode) == 0)
-            return names[i].core;
-    return NULL;
+    const struct mode *row = ROW_NAMED(names, COUNT_OF(names), rule_str(r, "mode", "constant"));
+    return row ? row->core : NULL;
 }
 
 /* Two pads a dim, from the last dim on. param: 0 as `mode` says, 1 constant, 2 reflect, 3 edge */

@@ -227,7 +227,7 @@ bool rule_clip(struct rule *r)
 
 static enum elem elem_by_old_name(const char *name)
 {
-    static const struct {
+    static const struct old_name {
         const char *name;
         enum elem elem;
     } names[] = {
@@ -235,10 +235,8 @@ static enum elem elem_by_old_name(const char *name)
         {"INT32", ELEM_I32},  {"INT64", ELEM_I64},  {"STRING", ELEM_STR}, {"BOOL", ELEM_BOOL},  {"FLOAT16", ELEM_F16},
         {"DOUBLE", ELEM_F64}, {"UINT32", ELEM_U32}, {"UINT64", ELEM_U64},
     };
-    for (size_t i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(names[i].name, name) == 0)
-            return names[i].elem;
-    return ELEM_NONE;
+    const struct old_name *row = ROW_NAMED(names, COUNT_OF(names), name);
+    return row ? row->elem : ELEM_NONE;
 }
 
 static bool cast_to(struct rule *r, value_id x, enum elem to)

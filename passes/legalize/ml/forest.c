@@ -184,10 +184,8 @@ static int mode_number(const char *mode)
 {
     static const char *const modes[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE",
                                         "BRANCH_GT",  "BRANCH_EQ", "BRANCH_NEQ"};
-    for (size_t i = 0; i < COUNT_OF(modes); i++)
-        if (!strcmp(modes[i], mode))
-            return (int)i;
-    return strcmp(mode, "LEAF") ? -2 : -1;
+    const char *const *row = ROW_NAMED(modes, COUNT_OF(modes), mode);
+    return row ? (int)(row - modes) : strcmp(mode, "LEAF") ? -2 : -1;
 }
 
 static bool votes_read(struct rule *r, const struct vote_names *v, const struct names *names, struct votes *votes)

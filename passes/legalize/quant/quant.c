@@ -140,10 +140,8 @@ static bool is_move(const struct rule *r, double scale)
 {
     static const char *const names[] = {"Transpose", "Reshape", "Flatten",      "Unsqueeze",   "Identity",
                                         "Slice",     "Gather",  "DepthToSpace", "SpaceToDepth"};
-    for (uint32_t i = 0; i < COUNT_OF(names); i++)
-        if (strcmp(r->op, names[i]) == 0)
-            return r->n_out == 1;
-    return scale > 0 && r->n_out == 1 && (strcmp(r->op, "MaxPool") == 0 || strcmp(r->op, "GlobalMaxPool") == 0);
+    bool maximum = strcmp(r->op, "MaxPool") == 0 || strcmp(r->op, "GlobalMaxPool") == 0;
+    return r->n_out == 1 && (ROW_NAMED(names, COUNT_OF(names), r->op) || (scale > 0 && maximum));
 }
 
 bool rule_move(struct rule *r, rule_fn *rule)

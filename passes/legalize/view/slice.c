@@ -219,10 +219,7 @@ static bool pad_mode(struct rule *r, const char **mode)
 {
     static const char *const modes[] = {"constant", "reflect", "edge", "wrap"};
     *mode = rule_str(r, "mode", "constant");
-    for (size_t i = 0; i < COUNT_OF(modes); i++)
-        if (strcmp(*mode, modes[i]) == 0)
-            return true;
-    return rule_bad(r, "no mode is called \"%.40s\"", *mode);
+    return ROW_NAMED(modes, COUNT_OF(modes), *mode) || rule_bad(r, "no mode is called \"%.40s\"", *mode);
 }
 
 bool rule_pad_old(struct rule *r)
