@@ -76,8 +76,7 @@ static expr_id broadcast_dim(struct builder *b, expr_id x, expr_id y)
         ok = ex_or(b->x, ok, ex_eq(b->x, y, one));
     b_assert(b, ok, EVAL_SHAPE, "dimensions do not broadcast");
     if (x1 == FALSE_ && y1 == FALSE_) { /* equal then: keep the constant one */
-        int64_t c;
-        return ex_is_const(b->x, y, &c) ? y : x;
+        return ex_is_const(b->x, y, NULL) ? y : x;
     }
     if (x1 == FALSE_)
         return x;
@@ -138,8 +137,7 @@ static expr_id value_symbol(struct builder *b, value_id v, uint32_t k, int64_t l
 /* Known but not proved to lie in [lo, hi]: the caller relies on it, so the run checks it. */
 static void assert_range(struct builder *b, expr_id e, int64_t lo, int64_t hi)
 {
-    int64_t c;
-    if (ex_is_const(b->x, e, &c)) /* the caller sees it and reports in its own words */
+    if (ex_is_const(b->x, e, NULL)) /* the caller sees it and reports in its own words */
         return;
     if (ex_lo(b->x, e) < lo)
         b_assert(b, ex_le(b->x, ex_const(b->x, lo), e), EVAL_VALUE, "a value is below %lld", (long long)lo);

@@ -13,12 +13,8 @@
 
 #include "ir/base/base.h"
 
-typedef struct {
-    uint32_t i;
-} expr_id;   /* 0 = none */
-typedef struct {
-    uint32_t i;
-} sym_id;    /* 0 = none */
+INDEX_TYPE(expr_id); /* 0 = none */
+INDEX_TYPE(sym_id);  /* 0 = none */
 
 enum expr_kind {
     EX_NONE,

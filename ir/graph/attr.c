@@ -40,14 +40,16 @@ const char *node_str(const struct node *node, const char *name, const char *abse
 const int64_t *node_ints(const struct node *node, const char *name, uint32_t *n)
 {
     const struct attr *a = attr_of_kind(node, name, ATTR_INTS);
-    *n = a ? a->n : 0;
+    if (n)
+        *n = a ? a->n : 0;
     return a ? a->u.ints : NULL;
 }
 
 const expr_id *node_exprs(const struct node *node, const char *name, uint32_t *n)
 {
     const struct attr *a = attr_of_kind(node, name, ATTR_EXPRS);
-    *n = a ? a->n : 0;
+    if (n)
+        *n = a ? a->n : 0;
     return a ? a->u.exprs : NULL;
 }
 

@@ -11,15 +11,9 @@
 #include "ir/expr/expr.h"
 #include "ir/ops/ops.h"
 
-typedef struct {
-    uint32_t i;
-} value_id;
-typedef struct {
-    uint32_t i;
-} node_id;
-typedef struct {
-    uint32_t i;
-} region_id;
+INDEX_TYPE(value_id);
+INDEX_TYPE(node_id);
+INDEX_TYPE(region_id);
 
 /* ---- types ------------------------------------------------------------------------------------------ */
 
@@ -268,7 +262,8 @@ const struct attr *node_attr(const struct node *, const char *name);
 int64_t node_int(const struct node *, const char *name, int64_t absent);
 double node_float(const struct node *, const char *name, double absent);
 const char *node_str(const struct node *, const char *name, const char *absent);
-const int64_t *node_ints(const struct node *, const char *name, uint32_t *n); /* NULL and 0 when absent */
+/* NULL and *n 0 when absent; n may be NULL. */
+const int64_t *node_ints(const struct node *, const char *name, uint32_t *n);
 const expr_id *node_exprs(const struct node *, const char *name, uint32_t *n);
 expr_id node_expr(const struct node *, const char *name);
 enum elem node_elem(const struct node *, const char *name);

@@ -32,12 +32,8 @@
 
 #include "ir/ops/ops.h"
 
-typedef struct {
-    uint32_t i;
-} lreg;      /* a virtual register: assigned once, by a statement, an argument or a block; 0 = none */
-typedef struct {
-    uint32_t i;
-} lblock;    /* 0 = none */
+INDEX_TYPE(lreg);   /* a virtual register: assigned once, by a statement, an argument or a block; 0 = none */
+INDEX_TYPE(lblock); /* 0 = none */
 
 /* Register types. elem ELEM_I64 with lanes 1 is "index". ELEM_BOOL is a predicate (one bit; one byte 0/1 in memory;
  * any non-zero byte loads as true). lanes 0: a buffer whose elements are elem. Printed "f32", "f32x16", "index",

@@ -166,13 +166,12 @@ static bool has_rows(const struct module *m, const struct kernel *k, value_id v)
     struct exprs *x = m->ctx->exprs;
     const struct node *n = graph_node(m->g, k->anchor);
     const struct type *t = value_type(m->g, v), *w = value_type(m->g, n->in[1]), *y = value_type(m->g, n->out[0]);
-    uint32_t c;
     int64_t rows, columns, oc;
     bool depthwise = conv_depthwise(m->g, n);
     if (n->op != OP_CONV || t->rank != 4 || k->path.n || dot_group(m, n) > 1 || conv_pixel_lanes(m, n) ||
         (depthwise ? t->dims[1].i != y->dims[1].i : node_int(n, "groups", 1) != 1))
         return false;
-    const int64_t *xdil = node_ints(n, "xdil", &c);
+    const int64_t *xdil = node_ints(n, "xdil", NULL);
     if (!m->asked.always && value_output(m->g, k->outs.data[0]) != UINT32_MAX)
         return false;
     return xdil[0] == 1 && xdil[1] == 1 && ex_is_const(x, t->dims[2], &rows) && ex_is_const(x, y->dims[2], &rows) &&

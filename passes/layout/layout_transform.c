@@ -69,9 +69,8 @@ void order_default(int32_t rank, int32_t fastest, int32_t *order)
 static void storage_frame(struct layouter *l, value_id v)
 {
     struct storage *s = &l->m->fused.storage[v.i], *of = &l->m->fused.storage[l->constraint[v.i].frame.i];
-    uint32_t count;
     const struct node *pad = graph_node(l->g, graph_value(l->g, l->constraint[v.i].frame)->def);
-    const expr_id *lo = node_exprs(pad, "lo", &count);
+    const expr_id *lo = node_exprs(pad, "lo", NULL);
     memcpy(of->dim, s->dim, (size_t)s->rank * sizeof *s->dim);
     of->origin = s->origin;
     for (int32_t d = 0; d < s->rank; d++)

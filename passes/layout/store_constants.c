@@ -164,11 +164,10 @@ static double elements(const struct layouter *l, const struct type *t)
 /* Elements of a slice of taps; 0: it is none. */
 static double taps_of(const struct layouter *l, const struct node *n)
 {
-    uint32_t count;
     if (n->dead || n->op != OP_SLICE || !value_is_const(l->g, n->out[0]) || value_type(l->g, n->out[0])->rank < 3)
         return 0;
     const struct type *whole = value_type(l->g, n->in[0]), *part = value_type(l->g, n->out[0]);
-    const int64_t *steps = node_ints(n, "steps", &count);
+    const int64_t *steps = node_ints(n, "steps", NULL);
     for (int32_t d = 0; d < part->rank; d++)
         if (steps[d] != 1 || (d < 2 && part->dims[d].i != whole->dims[d].i))
             return 0;

@@ -22,14 +22,13 @@ static int by_name(const void *a, const void *b)
  * dims are equal, also of inputs that no specification is given for. The first input wins. */
 static void enter_dims(struct legalizer *lg, const struct port *p, const struct input_spec *spec)
 {
-    int64_t n;
     if (!p->declared || p->declared->kind != TYPE_TENSOR || spec->rank == RANK_UNKNOWN ||
         spec->rank != p->declared->rank)
         return;
     for (int32_t d = 0; d < spec->rank; d++) {
         expr_id file = p->declared->dims[d];
         if (file.i < lg->n_dim_specs && !lg->dim_specs[file.i].by && spec->dims[d].i &&
-            !ex_is_const(lg->ctx->exprs, file, &n))
+            !ex_is_const(lg->ctx->exprs, file, NULL))
             lg->dim_specs[file.i] = (struct dim_spec){spec->dims[d], p->name};
     }
 }
@@ -96,9 +95,8 @@ static const struct type *inner_loosen(struct legalizer *lg, const struct type *
     if (t->kind != TYPE_TENSOR || t->rank <= 0)
         return t;
     expr_id *dims = arena_copy(lg->arena, t->dims, (size_t)t->rank * sizeof *dims);
-    int64_t c;
     for (int32_t i = 0; i < t->rank; i++)
-        if (dims[i].i && !ex_is_const(lg->ctx->exprs, dims[i], &c))
+        if (dims[i].i && !ex_is_const(lg->ctx->exprs, dims[i], NULL))
             dims[i] = (expr_id){0};
     t->dims = dims;
     return t;

@@ -299,8 +299,7 @@ value_id v_channels(struct builder *b, value_id v, value_id x, int32_t axis)
 
 bool v_count_known(struct builder *b, value_id v)
 {
-    int64_t n;
-    return v.i && ex_is_const(b->x, b_count(b, v), &n);
+    return v.i && ex_is_const(b->x, b_count(b, v), NULL);
 }
 
 value_id v_exactly(struct builder *b, value_id v, uint32_t n)

@@ -245,8 +245,7 @@ int32_t value_fast_dim(const struct module *m, value_id v)
                     last--;
                 return in >= 0 && in == from->rank - 1 ? last : -1;
             }
-            uint32_t count;
-            const int64_t *perm = node_ints(n, "perm", &count);
+            const int64_t *perm = node_ints(n, "perm", NULL);
             for (int32_t d = 0; d < t->rank; d++)
                 if (perm[d] == in)
                     return d;

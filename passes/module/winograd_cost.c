@@ -56,10 +56,9 @@ static bool shape_of(struct module *m, const struct node *n, int64_t side, struc
     }
     s->images = !m->asked.strict && ex_is_const(x, y->dims[0], &s->images) ? s->images : 1;
     double f;
-    int64_t i;
     return in->elem == ELEM_F32 && w->elem == ELEM_F32 && y->elem == ELEM_F32 && ex_is_const(x, w->dims[0], &s->oc) &&
            ex_is_const(x, w->dims[1], &s->ic) && s->oc >= 1 && s->ic >= 1 && value_is_const(m->g, n->in[1]) &&
-           !value_is_splat(m->g, n->in[1], &f, &i);
+           !value_is_splat(m->g, n->in[1], &f, NULL);
 }
 
 static bool is_form(struct module *m, const struct node *n, struct conv_sizes *s)

@@ -35,8 +35,7 @@ static bool taps_lie(const struct site *site, const struct node *n, int32_t d)
 {
     const struct storage *s = &site->m->fused.storage[n->in[0].i];
     int64_t below, above;
-    uint32_t count;
-    if (node_ints(n, "xdil", &count)[d] != 1 || conv_bounded(site->m, n, d) ||
+    if (node_ints(n, "xdil", NULL)[d] != 1 || conv_bounded(site->m, n, d) ||
         !conv_reach(site->g, n, d, 1, &below, &above))
         return false;
     return (below <= 0 && above <= 0) || (s->halo && s->halo[2 + d] >= below && s->halo[s->rank + 2 + d] >= above);

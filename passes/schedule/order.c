@@ -250,7 +250,6 @@ bool block_factor(const struct site *site, const struct node *n, struct block_fa
 {
     struct reduced r;
     expr_id idx[RANK_MAX] = {{0}};
-    uint32_t count;
     int64_t extent;
     *f = (struct block_factor){.product = {0}};
     if ((n->op != OP_DOT && n->op != OP_CONV) || constant_maps(site->m, n->in[1]) <= 1 || dot_group(site->m, n) != 1 ||
@@ -261,7 +260,7 @@ bool block_factor(const struct site *site, const struct node *n, struct block_fa
     if (!last->order.block || last->order.residues > 1 || !ex_is_const(site->x, last->extent, &extent))
         return false;
     constant_point(site->m, n->in[1], idx);
-    int32_t d = n->op == OP_CONV ? 1 : (int32_t)node_ints(n, "contract_b", &count)[r.n - 1];
+    int32_t d = n->op == OP_CONV ? 1 : (int32_t)node_ints(n, "contract_b", NULL)[r.n - 1];
     struct sym_use u = {.g = site->g, .x = site->x};
     expr_id step = point_along(site, ex_const(site->x, last->order.block));
     u.sym = ex_as_sym(site->x, step);

@@ -72,8 +72,7 @@ void winograd_shape(const struct site *site, uint32_t form, struct winograd_shap
     const struct node *n = graph_node(site->g, site->k->anchor);
     const struct type *y = value_type(site->g, n->out[0]), *in = value_type(site->g, n->in[1]);
     *w = (struct winograd_shape){.form = winograd_form(form), .lanes = winograd_lanes(site->mach)};
-    uint32_t c;
-    w->dilation = node_ints(n, "dilations", &c);
+    w->dilation = node_ints(n, "dilations", NULL);
     ex_is_const(x, in->dims[0], &w->oc);
     ex_is_const(x, in->dims[1], &w->ic);
     w->icv = (w->ic + w->lanes - 1) / w->lanes;

@@ -10,10 +10,9 @@
  * where it is the inverse of such a one; else reals get an imaginary part of 0. */
 static value_id dft_operand(struct builder *b, value_id x, bool inverse, bool onesided)
 {
-    int64_t known;
     const struct dims d = b_dims(b, x);
     expr_id lo[RANK_MAX], hi[RANK_MAX], out[RANK_MAX];
-    if (!d.d || d.rank < 1 || ex_is_const(b->x, d.d[d.rank - 1], &known))
+    if (!d.d || d.rank < 1 || ex_is_const(b->x, d.d[d.rank - 1], NULL))
         return x;
     expr_id parts = d.d[d.rank - 1], one = ex_const(b->x, 1), two = ex_const(b->x, 2),
             want = onesided && !inverse ? one : two;

@@ -153,8 +153,8 @@ static value_id apart(struct builder *b, value_id x)
 {
     const struct node *n = v_defining(b, x, OP_RESHAPE);
     const struct dims flat = b_dims(b, x), from = b_dims(b, n ? n->in[0] : (value_id){0});
-    int64_t groups, channels, extent;
-    if (!from.d || flat.rank != 3 || from.rank < 3 || from.rank >= RANK_MAX || ex_is_const(b->x, flat.d[2], &extent) ||
+    int64_t groups, channels;
+    if (!from.d || flat.rank != 3 || from.rank < 3 || from.rank >= RANK_MAX || ex_is_const(b->x, flat.d[2], NULL) ||
         flat.d[0].i != from.d[0].i || !ex_is_const(b->x, flat.d[1], &groups) ||
         !ex_is_const(b->x, from.d[1], &channels) || groups < 1 || channels % groups)
         return x;

@@ -65,10 +65,9 @@ bool rule_gather_elements(struct rule *r)
 /* Indices whose last dim, the length of their tuples, is n. */
 static value_id tuples_of(struct builder *b, value_id idx, int64_t n)
 {
-    int64_t known;
     const struct dims dims = b_dims(b, idx);
     expr_id out[RANK_MAX];
-    if (!dims.d || dims.rank < 1 || ex_is_const(b->x, dims.d[dims.rank - 1], &known))
+    if (!dims.d || dims.rank < 1 || ex_is_const(b->x, dims.d[dims.rank - 1], NULL))
         return idx;
     memcpy(out, dims.d, (size_t)dims.rank * sizeof *out);
     out[dims.rank - 1] = ex_const(b->x, n);
