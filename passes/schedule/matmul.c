@@ -13,7 +13,13 @@
  */
 #include "passes/schedule/tile_cost.h"
 
-enum { VECTORS = 2, SETS = 2, GROUP_BYTES = 4, LEAST_BYTES = 16 /* of a step, else its products are mostly idle */ };
+enum {
+    VECTORS = 2,
+    SCALED_VECTORS = 3 /* of which 8 rows of the rest fit the registers */,
+    SETS = 2,
+    GROUP_BYTES = 4,
+    LEAST_BYTES = 16 /* of a step, else its products are mostly idle */
+};
 
 static bool is_fixed(const struct site *site, expr_id e, int64_t *n)
 {
@@ -250,12 +256,17 @@ static bool sizes_of(const struct site *site, const struct type *t, const struct
     return e.small > 0;
 }
 
+static uint32_t vectors_most(const struct site *site)
+{
+    return dot_scaled(graph_node(site->g, site->k->anchor)) ? SCALED_VECTORS : VECTORS;
+}
+
 bool matmul_serves(const struct site *site, const struct tile_schedule *c)
 {
     struct matmul_form f;
     const struct type *t = value_type(site->g, graph_node(site->g, site->k->anchor)->out[0]);
     int64_t size[2];
-    if (c->nr > VECTORS || c->tb > SETS || c->ta > SETS * MATMUL_COLUMNS || !matmul_form(site, c, &f) ||
+    if (c->nr > vectors_most(site) || c->tb > SETS || c->ta > SETS * MATMUL_COLUMNS || !matmul_form(site, c, &f) ||
         !sizes_of(site, t, c, size))
         return false;
     if (f.blocks && (c->tb > 1 || c->ta > MATMUL_COLUMNS || size[0] != size[1]))
@@ -316,7 +327,7 @@ void matmul_choose(const struct site *site, int64_t vectors, int64_t cost, struc
         (c->b >= 0 && !c->flat && !ex_is_const(site->x, t->dims[c->b], &rows)))
         return;
     struct tile_schedule best = *c;
-    for (uint32_t nr = 1; nr <= VECTORS && nr <= vectors; nr++)
+    for (uint32_t nr = 1; nr <= vectors_most(site) && nr <= vectors; nr++)
         for (uint32_t tb = 1; tb <= (rows > 1 && !c->flat ? SETS : 1); tb++)
             for (uint32_t ta = 1; ta <= SETS * MATMUL_COLUMNS && ta <= n; ta++) {
                 struct tile_schedule with = *c;
