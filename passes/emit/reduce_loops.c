@@ -172,11 +172,11 @@ static void nest_groups(struct em *em, struct reduction *r, expr_id *k, lreg *ac
     }
 }
 
-/* Does an instruction multiply the groups? Otherwise a step is several for each point, and needs no others next to it. */
-static bool is_instruction(const struct em *em, const struct reduction *r)
+/* Are the steps of a block of channels written out? Without an instruction that multiplies groups, a step is several
+ * for each point, and a loop costs nothing, but where loops go by trips of several. */
+static bool writes_block(const struct em *em, const struct reduction *r)
 {
-    enum dot_kind kind = dot_kind_of(em->m, r->n);
-    return kind == DOT_KINDS || em->site.mach->dot[kind];
+    return !anchor_emulated(&em->site, r->n) || r->s->trip > 1;
 }
 
 /* The grouped dim, which is the innermost of more than one index: over the blocks in which it is stored, or in one
@@ -197,7 +197,7 @@ static void nest_grouped(struct em *em, struct reduction *r, expr_id *k, lreg *a
     expr_id b = em_for_begin(em, &l, zero, ex_const(em->x, n / dim->order.block), 1, acc, r->n_acc);
     lreg inner[EM_POINTS];
     memcpy(inner, l.params, r->n_acc * sizeof *inner);
-    nest_groups(em, r, k, inner, ex_mulc(em->x, b, dim->order.block), dim->order.block, is_instruction(em, r));
+    nest_groups(em, r, k, inner, ex_mulc(em->x, b, dim->order.block), dim->order.block, writes_block(em, r));
     em_for_end(em, &l, inner, acc);
     nest_groups(em, r, k, acc, ex_const(em->x, n / dim->order.block * dim->order.block), n % dim->order.block, true);
 }

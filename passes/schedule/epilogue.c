@@ -3,6 +3,7 @@
  * Where the number of rows is dynamic, a kernel has tiles of several sizes, 28 rows in all where whole tiles have 13,
  * and an exponential or an error function is some forty statements. The loop has the code once for each size of tile.
  * The sums go through scratch, which takes a store and a load of what the epilogue takes tens of statements for.
+ * Products that no instruction computes take so long that this costs nothing.
  */
 #include "passes/module/access_function.h"
 #include "passes/schedule/tile_cost.h"
@@ -11,6 +12,7 @@
 
 enum {
     MATMUL_RESULTS = 8 /* of products by L_MATMUL, in a trip */,
+    EMULATED_RESULTS = 4 /* of dot products without an instruction, in a trip */,
     STORE_CYCLES = 2 /* of a lane, stored by itself */
 };
 
@@ -57,6 +59,12 @@ bool epilogue_serves(const struct site *site, const struct tile_schedule *c)
     return c->matmul || ((n->op == OP_CONV || n->op == OP_DOT) && !c->chunk && site->k->outs.n == 1);
 }
 
+/* Are products of bytes several instructions, of vectors? */
+static bool emulates_bytes(const struct site *site, const struct node *n)
+{
+    return anchor_emulated(site, n) && dot_kind_of(site->m, n) != DOT_BF16 && !site->mach->words;
+}
+
 void epilogue_choose(const struct site *site, struct tile_schedule *c)
 {
     const struct node *n = graph_node(site->g, site->k->anchor);
@@ -65,6 +73,8 @@ void epilogue_choose(const struct site *site, struct tile_schedule *c)
     c->epilogue = 0;
     if (c->matmul && !dot_scaled(n))
         c->epilogue = MATMUL_RESULTS / c->nr;
+    else if (emulates_bytes(site, n) && c->ta > 1 && epilogue_serves(site, c))
+        c->epilogue = (EMULATED_RESULTS + c->nr - 1) / c->nr;
     else if (open && c->ta > 1 && epilogue_serves(site, c) && epilogue_cycles(site, n, c) >= RATE_EPILOGUE_LOOP)
         c->epilogue = 1;
 }

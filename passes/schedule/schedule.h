@@ -443,6 +443,8 @@ static inline int64_t attention_wide_line(const struct attention_shape *t, const
     return ((keys > values ? keys : values) + s->lanes - 1) / s->lanes * s->lanes;
 }
 
+/* Groups of elements that the CPU has no instruction for. */
+bool anchor_emulated(const struct site *, const struct node *);
 /* Is dim d of an anchor's result, which the second operand does not have, gone through by whole indices rather than by
  * tiles? Of a reduction it is one that lies inside of the outermost reduced dim. */
 bool tile_is_line(const struct node *anchor, const struct tile_schedule *, int32_t d);

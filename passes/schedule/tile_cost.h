@@ -54,8 +54,6 @@ void matmul_choose(const struct site *, int64_t vectors, int64_t cost, struct ti
 bool anchor_contracts(const struct site *, const struct node *);
 /* Each point has its own taps of its own channel. */
 bool anchor_is_window(const struct site *, const struct node *);
-/* Groups of elements that the CPU has no instruction for. */
-bool anchor_emulated(const struct site *, const struct node *);
 /* Steps at one point; guess: else extents as they are counted, where they are open. */
 uint64_t anchor_steps(const struct site *, const struct node *, bool guess);
 struct anchor_step anchor_step(const struct site *, const struct node *, const struct tile_schedule *);

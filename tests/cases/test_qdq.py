@@ -184,7 +184,8 @@ def test_equal_layers_share_code(form, tmp_path):
 
 
 def test_emulated_products_are_a_loop(tmp_path):
-    """A product of groups of four bytes is several instructions without VNNI: the steps of a block of channels are not written out for all points."""
+    """A product of groups of four bytes is several instructions without VNNI: the steps of a block of channels are not written out for all points,
+    and epilogues are a loop over rows."""
     nodes, constants, last = blocks(np.random.default_rng(6), 2)
     shape = [1, 32, 12, 12]
     source = save(tmp_path / "float.onnx", nodes, [value("x", shape)], [h.make_tensor_value_info(last, T.FLOAT, shape)], constants,
@@ -196,4 +197,7 @@ def test_emulated_products_are_a_loop(tmp_path):
         assert done.returncode == 0, done.stderr
         bodies = re.findall(r"for %\d+ = [^{]*\{([^{}]*)\}", (tmp_path / "q.txt").read_text())
         longest[level] = max(body.count(" dot ") for body in bodies)
+        done = mcc("-stop-after=schedule", f"-march={level}", path, "-o", tmp_path / "s.txt")
+        rows = {int(n) for n in re.findall(r"epilogue.rows\s+(\d+)", (tmp_path / "s.txt").read_text())}
+        assert (max(rows) > 0) == (level == "x86-64-v4"), rows
     assert 0 < longest["x86-64-v4"] <= 32 < longest["x86-64-v4-vnni"], longest    # sums of a tile fit the registers
