@@ -98,7 +98,8 @@ bool layout_transform(struct module *m)
 {
     struct layouter layouter = layouter_of(m), *l = &layouter;
     int32_t order[RANK_MAX];
-    bool tiles = m->asked.layout == LAYOUT_AUTO && module_machine(m)->tiles, *last = tiles ? read_by_tiles(l) : NULL;
+    bool tiles = m->asked.layout == LAYOUT_AUTO && (module_machine(m)->tiles || m->asked.strict),
+         *last = tiles ? read_by_tiles(l) : NULL;
     for (uint32_t i = 1; i < l->m->fused.n_values; i++) {
         value_id v = {i};
         struct storage *s = &l->m->fused.storage[i];

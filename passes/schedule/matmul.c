@@ -201,14 +201,13 @@ int64_t matmul_rows(const struct site *site, const struct tile_schedule *c)
     return anchor_extent(site, t, c->a).n * (c->flat ? anchor_extent(site, t, c->b).n : 1);
 }
 
-/* The points along a, both dims' where they are numbered through; a guess of a dynamic number, which is not for
- * --strict: the rest of the rows would be other bits. */
+/* The points along a, both dims' where they are numbered through; a guess of a dynamic number. */
 static bool points_of(const struct site *site, const struct type *t, const struct tile_schedule *c, int64_t *n)
 {
     if (!matmul_open(site, c))
         return ex_is_const(site->x, tile_extent(site->x, t, c, c->a), n) && *n > 0;
     *n = matmul_rows(site, c);
-    return !site->m->asked.strict && *n >= SETS * MATMUL_COLUMNS;
+    return *n >= SETS * MATMUL_COLUMNS;
 }
 
 bool matmul_form(const struct site *site, const struct tile_schedule *c, struct matmul_form *f)

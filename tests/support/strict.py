@@ -19,7 +19,7 @@ from support.foreign import Foreign
 from support.tool import ROOT, mcc
 
 # Some, of which each has instructions that strict results could depend on; and all.
-NATIVE = ["x86-64-v4", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-bf16"]
+NATIVE = ["x86-64-v4", "x86-64-v3", "x86-64-v4-vnni", "x86-64-v4-bf16", "x86-64-v4-amx"]
 FOREIGN = [("aarch64", "armv8-a"), ("aarch64", "armv8.2-a-dotprod"), ("aarch64", "armv8.6-a-i8mm"), ("riscv64", "rv64gc")]
 EVERY = re.findall(r'^TARGET\("(x86_64|aarch64|riscv64)", "([^"]*)"', (ROOT / "ir/target/target.def").read_text(), re.M)
 EVERY_NATIVE = sorted((cpu for arch, cpu in EVERY if arch == "x86_64" and cpu != "x86-64-v2"), key=lambda cpu: cpu != NATIVE[0])
