@@ -287,8 +287,15 @@ static void emit_call(struct emitter *e, const struct lstmt *s)
 static LLVMValueRef emit_apply(struct emitter *e, const struct lstmt *s)
 {
     LLVMValueRef args[8], part = LLVMGetNamedFunction(e->module, s->name);
-    for (uint32_t i = 0; i < s->n_in && i < COUNT_OF(args); i++)
+    LLVMTypeRef params[8];
+    for (uint32_t i = 0; i < s->n_in && i < COUNT_OF(args); i++) {
         args[i] = operand(e, s, i);
+        params[i] = type_value(e, operand_type(e, s, i));
+    }
+    if (!part) { /* of another object */
+        part = LLVMAddFunction(e->module, s->name, LLVMFunctionType(type_value(e, s->type), params, s->n_in, false));
+        LLVMSetVisibility(part, LLVMHiddenVisibility);
+    }
     return LLVMBuildCall2(e->b, LLVMGlobalGetValueType(part), part, args, s->n_in, "");
 }
 

@@ -146,8 +146,8 @@ static void emit_body(struct emitter *e, const char *symbol)
     }
 }
 
-/* A function of values, which is called and not inlined. */
-static void emit_part(struct emitter *e)
+/* A function of values, which is called and not inlined. symbol NULL: other objects do not call it. */
+static void emit_part(struct emitter *e, const char *symbol)
 {
     const uint32_t n = e->f->args.n;
     const struct lblk *body = &e->f->blocks.data[1];
@@ -155,8 +155,11 @@ static void emit_part(struct emitter *e)
     LLVMValueRef value = NULL;
     for (uint32_t i = 0; i < n && i < COUNT_OF(params); i++)
         params[i] = type_value(e, e->f->args.data[i].type);
-    e->fn = LLVMAddFunction(e->module, e->f->name, LLVMFunctionType(result, params, n, false));
-    LLVMSetLinkage(e->fn, LLVMPrivateLinkage);
+    e->fn = LLVMAddFunction(e->module, symbol ? symbol : e->f->name, LLVMFunctionType(result, params, n, false));
+    if (symbol)
+        LLVMSetVisibility(e->fn, LLVMHiddenVisibility);
+    else
+        LLVMSetLinkage(e->fn, LLVMPrivateLinkage);
     add_attributes(e);
     e->debug = (struct debug){0};
     e->entry = block_new(e);
@@ -179,7 +182,7 @@ static void with_tables(struct emitter *e, const char *symbol)
         memset(e->limit, 0xff, n * sizeof *e->limit); /* RANGE_UNKNOWN */
         memset(e->local_offset, 0xff, n * sizeof *e->local_offset);
         if (e->f->role == LROLE_VALUE)
-            emit_part(e);
+            emit_part(e, symbol);
         else
             emit_body(e, symbol);
     } else {

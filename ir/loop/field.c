@@ -64,12 +64,15 @@ typedef lreg body_fn(struct lowering *, const void *self, const lreg *in);
 static lreg applied(struct lowering *l, const char *name, body_fn *body, const void *self, const lreg *in, uint32_t n)
 {
     enum { MOST = 4, FEW = 4 };
-    struct lfunc *of = l->f->of ? l->f->of : l->f, *part = lf_part(l->f, name);
+    struct lfunc *of = l->f->of ? l->f->of : l->f;
     lreg args[MOST];
     if (n > MOST)
         return (lreg){0};
     if (!l->facts) /* of lf_field_function: passes still move the statements to other functions */
         return body(l, self, in);
+    if (l->facts->shares)
+        name = arena_printf(l->f->arena, "%s%s", name, l->facts->shares);
+    struct lfunc *part = lf_part(l->f, name);
     if (!part) {
         part = lf_new(of->ctx, of->arena, LROLE_VALUE, name);
         part->of = of;
@@ -136,9 +139,29 @@ static lreg high(struct lowering *l, struct ltype t, lreg x)
     return op1(l, L_CONVERT, t, op2(l, L_SHR, wide, x, constant(l, wide, HALF)));
 }
 
+/* field_reduced of x * y, of lanes two by two: products of 32 bits are those of the lower halves of 64. Below their
+ * upper halves the product and what is taken of it are equal. */
+static lreg times_in_pairs(struct lowering *l, struct ltype t, lreg x, lreg y)
+{
+    const struct ltype wide = {ELEM_U64, t.lanes / 2};
+    const lreg half = constant(l, wide, HALF), low = constant(l, wide, UINT32_MAX), n = constant(l, wide, FIELD_N);
+    lreg by = op2(l, L_MUL, t, op2(l, L_MUL, t, x, y), constant(l, t, FIELD_INVERSE)), d[2];
+    const lreg of[3] = {op1(l, L_BITCAST, wide, x), op1(l, L_BITCAST, wide, y), op1(l, L_BITCAST, wide, by)};
+    for (uint32_t odd = 0; odd < 2; odd++) {
+        lreg part[3];
+        for (uint32_t i = 0; i < 3; i++)
+            part[i] = odd ? op2(l, L_SHR, wide, of[i], half) : op2(l, L_AND, wide, of[i], low);
+        d[odd] = op2(l, L_SUB, wide, op2(l, L_MUL, wide, part[0], part[1]), op2(l, L_MUL, wide, part[2], n));
+    }
+    lreg r = op1(l, L_BITCAST, t, op2(l, L_OR, wide, op2(l, L_SHR, wide, d[0], half), d[1]));
+    return op2(l, L_MIN, t, r, op2(l, L_ADD, t, r, constant(l, t, FIELD_N)));
+}
+
 /* field_reduced of x * y. */
 static lreg times(struct lowering *l, struct ltype t, lreg x, lreg y)
 {
+    if (t.lanes % 2 == 0)
+        return times_in_pairs(l, t, x, y);
     struct ltype wide = {ELEM_U64, t.lanes};
     lreg m = op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, x), op1(l, L_CONVERT, wide, y));
     lreg by = op2(l, L_MUL, t, op1(l, L_CONVERT, t, m), constant(l, t, FIELD_INVERSE));
@@ -520,7 +543,8 @@ static lreg arithmetic(struct lowering *l, const struct lstmt *s, const lreg *in
     switch (s->op) {
     case L_NEG: return negated(l, t, in[0]);
     case L_ABS: return greatest(l, t, in[0], negated(l, t, in[0]), false);
-    case L_FMA: return plus(l, t, times(l, t, in[0], in[1]), in[2]);
+    case L_FMA: /* a product is never -inf */
+        return absorb(l, t, in[2], reduce(l, t, op2(l, L_ADD, t, times(l, t, in[0], in[1]), in[2])));
     case L_ADD:
     case L_SUB:
     case L_MUL:

@@ -94,8 +94,8 @@ struct larg {
     uint32_t flags, align;
     const char *label;
 };
-/* LROLE_VALUE: a part. It computes the value that it yields from its arguments, which are values, and does nothing
- * else. */
+/* LROLE_VALUE: a part, or a function that kernels share. It computes the value that it yields from its arguments, which
+ * are values, and does nothing else. */
 enum lrole { LROLE_KERNEL, LROLE_PROGRAM, LROLE_PLAN, LROLE_ENTRY, LROLE_VALUE };
 struct lfunc {
     struct context *ctx;
@@ -151,6 +151,7 @@ struct field_facts {
     bool rounds; /* floats to integers or narrow floats */
     bool narrows; /* to types that have few of the numbers that stand for hashes */
     bool rounds_wide; /* f64 to another float */
+    const char *shares; /* asked: what the names of parts end in, which kernels are to share; NULL: they are not */
     bool marked; /* asked: each loop and branch writes 1 to a byte of its own where it runs, from FIELD_MARKS + */
     uint32_t first, blocks; /* first (asked) on, so many */
 };

@@ -389,8 +389,10 @@ static bool parse_role(struct parser *ps)
         ps->f->role = LROLE_PLAN;
     else if (token_take(ps, "entry"))
         ps->f->role = LROLE_ENTRY;
+    else if (token_take(ps, "value"))
+        ps->f->role = LROLE_VALUE;
     else
-        return token_fail(ps, "expected kernel, program, plan or entry");
+        return token_fail(ps, "expected kernel, program, plan, entry or value");
     return true;
 }
 

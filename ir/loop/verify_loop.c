@@ -32,9 +32,10 @@
  *  19  dot: i32 lanes of four u8, four i8 and an i32 each, an i32 of 16 of them, or f32 lanes of two bf16 twice and an
  * f32.
  *  21  apply: the name of one of the function's parts, whose arguments' and result's types the operands and the result
- *      have; in a part: of an earlier one. A part's arguments are registers; it has no control and no memory, and
- * yields one value. 20  matmul: in the parallel loop; sums of i32 of bytes, or of f32 of bf16, in a local that has
- * their room; a shape of constants (lmatmul_of).
+ *      have; in a part: of an earlier one. If it has no parts: of another function, which is not looked at. A part's
+ *      arguments are registers; it has no control and no memory, and yields one value.
+ *  20  matmul: in the parallel loop; sums of i32 of bytes, or of f32 of bf16, in a local that has their room; a shape
+ * of constants (lmatmul_of).
  */
 #include "ir/loop/internal.h"
 
@@ -227,7 +228,9 @@ static lreg yielded(const struct lfunc *f)
 
 static void rule_apply(struct verifier *v, const struct lstmt *s)
 {
-    const struct lfunc *part = s->name ? lf_part(v->f, s->name) : NULL;
+    const struct lfunc *part = s->name ? lf_part(v->f, s->name) : NULL, *of = v->f->of ? v->f->of : v->f;
+    if (s->name && of->parts.n == 0) /* the linker finds it */
+        return;
     bool fits = part && part->args.n == s->n_in && ltype_equal(result_of(v, s), lf_type(part, yielded(part)));
     for (uint32_t i = 0; fits && i < s->n_in; i++)
         fits = ltype_equal(type_of(v, s, i), part->args.data[i].type);

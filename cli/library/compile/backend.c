@@ -427,14 +427,44 @@ static struct lfunc *unit_parse(struct compilation *c, const struct codegen_unit
     return f || error_internal(c->ctx, (src_id){0}, "the loops of '%s' are not valid", u->symbol) ? f : NULL;
 }
 
+/* The names of the parts of its kernels end in what those of its kernels end in. */
+static const char *unit_suffix(const struct compilation *c, const struct codegen_unit *u)
+{
+    for (uint32_t i = 0; i < c->targets.n && !targets_static(c->options); i++)
+        if (u->target == &c->targets.data[i]->target)
+            return c->suffixes.data[i];
+    return NULL;
+}
+
+/* Parts that other kernels have, too, become functions of their own. */
+static bool share_parts(struct compilation *c, const struct target *t, struct lfunc *f)
+{
+    for (uint32_t i = 0; i < f->parts.n; i++) {
+        const struct lfunc *part = f->parts.data[i];
+        const char *text = print_function(c, f->parts.data[i]);
+        uint32_t k = 0;
+        while (k < c->units.n && strcmp(c->units.data[k].symbol, part->name) != 0)
+            k++;
+        if (k == c->units.n)
+            unit_add(c, t, part->name, text, (src_id){0});
+        else if (strcmp(c->units.data[k].text, text) != 0)
+            return error_internal(c->ctx, (src_id){0}, "two functions are called '%s'", part->name);
+    }
+    f->parts.n = 0;
+    return true;
+}
+
 /* Kernels compute in the field, and so does the graph from here on: weights are packed, not computed with. */
 static bool enter_field(struct compilation *c)
 {
     int64_t site = c->options->mutate - 1;
+    const uint32_t n = c->units.n;
     uint32_t marks = 0;
-    for (uint32_t i = 0; i < c->units.n; i++) {
-        struct codegen_unit *u = &c->units.data[i];
-        struct lowered_kernel row = {.kernel = u->symbol, .facts = {.marked = !c->options->in_field, .first = marks}};
+    for (uint32_t i = 0; i < n; i++) {
+        const struct codegen_unit *u = &c->units.data[i];
+        struct lowered_kernel row = {
+            .kernel = u->symbol,
+            .facts = {.marked = !c->options->in_field, .first = marks, .shares = unit_suffix(c, u)}};
         struct lfunc *f = unit_parse(c, u);
         if (!f)
             return false;
@@ -449,9 +479,9 @@ static bool enter_field(struct compilation *c)
             VEC_PUSH(&c->ctx->session, &c->lowered, row);
         if (!lowers && !(mutated && !kernel))
             continue;
-        if (!lf_finish(f))
+        if (!lf_finish(f) || (row.facts.shares && !share_parts(c, u->target, f)))
             return false;
-        u->text = print_function(c, f);
+        c->units.data[i].text = print_function(c, f);
     }
     c->marks = marks;
     graph_enter_field(c->graph, &c->constants);
