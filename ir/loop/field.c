@@ -632,7 +632,7 @@ static enum elem held(struct ltype t)
     return !field_holds(t.elem) ? t.elem : t.elem == ELEM_F64 && !t.lanes ? ELEM_U64 : ELEM_U32;
 }
 
-static void lower_block(struct lowering *, const struct ltype *types, lblock b);
+static void lower_block(struct lowering *, const struct ltype *types, lblock b, bool parallel);
 
 /* Appends the statement as it is, with what stands in its operands' places. */
 static void keep(struct lowering *l, const struct ltype *types, struct lstmt s)
@@ -641,7 +641,7 @@ static void keep(struct lowering *l, const struct ltype *types, struct lstmt s)
                stores = s.op == L_STORE || s.op == L_STORES || s.op == L_SCATTER;
     for (uint32_t k = 0; k < COUNT_OF(s.block); k++)
         if (s.block[k].i)
-            lower_block(l, types, s.block[k]);
+            lower_block(l, types, s.block[k], s.op == L_PARALLEL);
     for (uint32_t k = 0; stores && k < s.n_in; k++) {
         const struct ltype t = lf_type(l->f, s.in[k]);
         if (types[s.in[0].i].elem == ELEM_F64 && t.elem == ELEM_U32)
@@ -701,17 +701,23 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
         keep(l, types, s);
 }
 
-/* Writes 1 to the byte of this block. */
-static void mark(struct lowering *l)
+/* Writes 1 to the byte of this block; the body of the parallel loop has two, of the first index and of all others. */
+static void mark(struct lowering *l, lblock b, bool parallel)
 {
     struct ltype bytes = {ELEM_U8, 1}, index = {ELEM_I64, 1};
-    lreg at = constant(l, index, (uint64_t)(FIELD_MARKS + l->facts->first + l->facts->blocks++));
-    const lreg in[3] = {op1(l, L_ADDRESS, (struct ltype){ELEM_U8, 0}, at), constant(l, index, 0),
-                        constant(l, bytes, 1)};
+    const lreg at = constant(l, index, (uint64_t)(FIELD_MARKS + l->facts->first + l->facts->blocks++));
+    lreg place = constant(l, index, 0);
+    if (parallel) {
+        const lreg n = l->f->blocks.data[b.i].params.data[0];
+        l->facts->later = l->facts->blocks++;
+        place = op3(l, L_SELECT, index, op2(l, L_NE, (struct ltype){ELEM_BOOL, 1}, n, place), constant(l, index, 1),
+                    place);
+    }
+    const lreg in[3] = {op1(l, L_ADDRESS, (struct ltype){ELEM_U8, 0}, at), place, constant(l, bytes, 1)};
     lf_stmt(l->f, l->b, L_STORE, in, 3);
 }
 
-static void lower_block(struct lowering *l, const struct ltype *types, lblock b)
+static void lower_block(struct lowering *l, const struct ltype *types, lblock b, bool parallel)
 {
     struct lblk *blk = &l->f->blocks.data[b.i];
     const struct lstmt *old = blk->stmts.data;
@@ -721,7 +727,7 @@ static void lower_block(struct lowering *l, const struct ltype *types, lblock b)
     blk->stmts.n = blk->stmts.cap = 0;
     l->b = b;
     if (b.i != 1 && l->facts->marked)
-        mark(l);
+        mark(l, b, parallel);
     for (uint32_t i = 0; i < n && !l->facts->why; i++)
         lower(l, types, old[i]);
     l->b = outer;
@@ -738,7 +744,7 @@ bool lf_field(struct lfunc *f, struct field_facts *facts)
     }
     for (uint32_t i = 0; i < f->args.n; i++)
         f->args.data[i].type.elem = held(f->args.data[i].type);
-    lower_block(&l, types, (lblock){1});
+    lower_block(&l, types, (lblock){1}, false);
     if (!facts->why)
         lf_tidy(f);
     return !facts->why;

@@ -154,6 +154,7 @@ struct field_facts {
     const char *shares; /* asked: what the names of parts end in, which kernels are to share; NULL: they are not */
     bool marked; /* asked: each loop and branch writes 1 to a byte of its own where it runs, from FIELD_MARKS + */
     uint32_t first, blocks; /* first (asked) on, so many */
+    uint32_t later; /* the one of these that parallel indices but the first write to */
 };
 /* Between which numbers an index lies. */
 struct loop_range {

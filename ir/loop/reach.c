@@ -97,6 +97,14 @@ static struct loop_range computed(const struct reach *r, const struct lstmt *s)
     }
 }
 
+/* In the order in which lf_field marks them. */
+static void note(struct reach *r, bool reached)
+{
+    if (r->blocks < r->room)
+        r->never[r->blocks] = !reached;
+    r->blocks++;
+}
+
 static void enter(struct reach *, lblock, bool reached);
 
 static void walk(struct reach *r, lblock b, bool reached)
@@ -114,7 +122,14 @@ static void walk(struct reach *r, lblock b, bool reached)
                 r->of[body->params.data[k].i] = of_type(lf_type(r->f, body->params.data[k]));
             if (body->params.n)
                 r->of[body->params.data[0].i] = (struct loop_range){lo.lo, hi.hi == INT64_MIN ? hi.hi : hi.hi - 1};
-            enter(r, s->block[0], reached && lo.lo < hi.hi);
+            const bool runs = reached && lo.lo < hi.hi;
+            if (s->op == L_PARALLEL) { /* the first index, all others */
+                note(r, runs);
+                note(r, runs && lo.lo < hi.hi - 1);
+                walk(r, s->block[0], runs);
+            } else {
+                enter(r, s->block[0], runs);
+            }
         } else if (s->op == L_IF) {
             const struct loop_range on = r->of[s->in[0].i];
             enter(r, s->block[0], reached && on.hi);
@@ -125,14 +140,11 @@ static void walk(struct reach *r, lblock b, bool reached)
     }
 }
 
-/* In the order in which lf_field marks them. */
 static void enter(struct reach *r, lblock b, bool reached)
 {
     if (!b.i)
         return;
-    if (r->blocks < r->room)
-        r->never[r->blocks] = !reached;
-    r->blocks++;
+    note(r, reached);
     walk(r, b, reached);
 }
 

@@ -1,6 +1,7 @@
 """mcc prove: right code is proved, changed code is not, and what is not covered is said."""
 import fractions
 import json
+import re
 
 import ml_dtypes
 import numpy as np
@@ -575,6 +576,17 @@ def test_single_kernels(tmp_path):
     assert all(k["proved"] for k in whole["kernels"])
     changed = [found(f"--mutate={site}") for site in range(12, 45, 8)]
     assert any(v["program"]["proved"] and any("elements differ" in (k["why"] or "") for k in v["kernels"]) for v in changed)
+
+
+def test_blocks_of_an_open_extent(tmp_path):
+    """A parallel index takes 2,048 vectors: one less shows only where two indices are as long as they get."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Sqrt", ["x"], ["y"], "root")], [value("x", ["n"])], [value("y", ["n"])])
+    cpu = "--march=x86-64-v3"
+    [variant] = proof(path, cpu)["variants"]
+    assert variant["proved"] == 1 and "n=32768;" in variant["sizes_of_single_kernels"]
+    numbers = [int(n) for n in re.findall(r"const index (\d+)", mcc(path, cpu, "--stop-after=emit").stdout)]
+    assert next(n for n in numbers if n > 1) == 2048  # the first statement that a mutant changes
+    assert mcc("prove", path, cpu, "--mutate=1", "-q").returncode == 6
 
 
 def branch(path):

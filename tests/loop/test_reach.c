@@ -6,7 +6,8 @@
 
 enum { BLOCKS = 8, TYPES = 64 };
 
-/* "-" for each block that never runs, "+" for others, in their order; %2 is in [lo, hi]. */
+/* "-" for each block that never runs, "+" for others, in their order, of the parallel loop first that of its first
+ * index, then that of all others; %2 is in [lo, hi]. */
 static void expect(struct context *ctx, const char *body, int64_t lo, int64_t hi, const char *blocks)
 {
     const struct loop_range args[] = {{0, 0}, {0, 0}, {lo, hi}};
@@ -32,11 +33,12 @@ static void test_loops(void **state)
 {
     const char *body = "  %5 = floordiv index %2, %4\n  parallel %6 = %3 to %2 {\n    for %7 = %3 to %5 step 1 {\n"
                        "      %9 = load f32 %0[%7]\n      " STORE "    }\n  }\n";
-    expect(*state, body, 0, 15, "+-");
-    expect(*state, body, 0, 16, "++");
-    expect(*state, body, 0, 0, "--");
-    expect(*state, body, INT64_MIN, 0, "--");
-    expect(*state, body, INT64_MIN, INT64_MAX, "++");
+    expect(*state, body, 0, 1, "+--");
+    expect(*state, body, 0, 15, "++-");
+    expect(*state, body, 0, 16, "+++");
+    expect(*state, body, 0, 0, "---");
+    expect(*state, body, INT64_MIN, 0, "---");
+    expect(*state, body, INT64_MIN, INT64_MAX, "+++");
 }
 
 static void test_branches(void **state)
@@ -45,10 +47,10 @@ static void test_branches(void **state)
                        "      %9 = load f32 %0[%7]\n      " STORE
                        "    } else {\n      %10 = load f32 %0[%3]\n      store "
                        "%1[%7], %10\n    }\n  }\n";
-    expect(*state, body, 1, 15, "++-");
-    expect(*state, body, 0, 15, "+++");
-    expect(*state, body, 0, 0, "+-+");
-    expect(*state, body, 1, 16, "+++");
+    expect(*state, body, 1, 15, "+++-");
+    expect(*state, body, 0, 15, "++++");
+    expect(*state, body, 0, 0, "++-+");
+    expect(*state, body, 1, 16, "++++");
 }
 
 /* What may wrap around is any number. */
@@ -56,8 +58,8 @@ static void test_overflow(void **state)
 {
     const char *body = "  %5 = mul index %2, %4\n  parallel %6 = %3 to %4 {\n    for %7 = %5 to %3 step 1 {\n"
                        "      %9 = load f32 %0[%3]\n      " STORE "    }\n  }\n";
-    expect(*state, body, 0, 1 << 20, "+-");
-    expect(*state, body, 0, INT64_MAX / 8, "++");
+    expect(*state, body, 0, 1 << 20, "++-");
+    expect(*state, body, 0, INT64_MAX / 8, "+++");
 }
 
 /* The first index of a block of 1,024 is at most that of the extent. */
@@ -66,8 +68,8 @@ static void test_blocks(void **state)
     const char *body =
         "  %5 = const index 1024\n  parallel %6 = %3 to %4 {\n    %7 = mul index %6, %5\n    %8 = min index %2, %5\n"
         "    for %10 = %7 to %8 step 1 {\n      %9 = load f32 %0[%10]\n      " STORE "    }\n  }\n";
-    expect(*state, body, 0, 0, "+-");
-    expect(*state, body, 0, 1, "++");
+    expect(*state, body, 0, 0, "++-");
+    expect(*state, body, 0, 1, "+++");
 }
 
 /* A bool of which nothing is known lets both branches run, and so does its negation. */
@@ -77,7 +79,7 @@ static void test_unknown_bools(void **state)
                        "    %10 = ne bool %9, %9\n    %11 = xor bool %10, %5\n    %12 = not bool %11\n"
                        "    if %11 {\n      " STORE "    } else {\n      " STORE "    }\n    if %12 {\n      " STORE
                        "    } else {\n      " STORE "    }\n  }\n";
-    expect(*state, body, 1, 1, "+++++");
+    expect(*state, body, 1, 1, "++++++");
 }
 
 int main(void)

@@ -14,9 +14,8 @@ struct stored {
     int64_t outer[RANK_MAX], inner[RANK_MAX], block[RANK_MAX], origin;
 };
 
-static const void *stored_address(void *user, int64_t i)
+static const void *stored_address(const struct stored *s, int64_t i)
 {
-    const struct stored *s = user;
     int64_t at = s->origin;
     for (int32_t d = s->rank - 1; d >= 0; d--) {
         int64_t k = i % s->dims[d];
@@ -26,8 +25,22 @@ static const void *stored_address(void *user, int64_t i)
     return s->base + at * (int64_t)s->size;
 }
 
-/* An expression's value when it depends on shapes alone, and on numbers that the run has computed so far. */
-static bool known(const struct capture *d, expr_id e, int64_t *out)
+/* Copies n elements in row-major order. */
+static void stored_read(const struct stored *s, int64_t n, char *to)
+{
+    const int32_t last = s->rank - 1;
+    const int64_t row = last >= 0 && !s->block[last] ? s->dims[last] : 1;
+    const int64_t step = row > 1 ? s->outer[last] * (int64_t)s->size : 0;
+    for (int64_t i = 0; i < n; i += row) {
+        const char *from = stored_address(s, i);
+        for (int64_t k = 0; k < row && s->size == sizeof(uint32_t); k++, to += sizeof(uint32_t))
+            memcpy(to, from + k * step, sizeof(uint32_t));
+        for (int64_t k = 0; k < row && s->size != sizeof(uint32_t); k++, to += s->size)
+            memcpy(to, from + k * step, s->size);
+    }
+}
+
+bool capture_number(const struct capture *d, expr_id e, int64_t *out)
 {
     struct exprs *x = d->c.ctx->exprs;
     for (uint32_t i = 1; i <= sym_count(x); i++)
@@ -133,16 +146,16 @@ static bool stored_find(const struct capture *d, value_id v, const struct tensor
     uint32_t n_in = d->s.api->n_in + d->c.graph->states.n, n_out = d->s.api->n_out + d->c.graph->states.n;
     int64_t offset = 0;
     *out = (struct stored){.size = elem_size(t->elem), .rank = t->rank, .dims = t->dims};
-    if (s->place == PLACE_ARENA && known(d, m->plan.buffers.data[s->buffer].offset, &offset))
+    if (s->place == PLACE_ARENA && capture_number(d, m->plan.buffers.data[s->buffer].offset, &offset))
         out->base = (const char *)(intptr_t)ctx->args[n_in + n_out] + offset;
     else if (s->place == PLACE_OUTPUT && elem_bits(t->elem) >= 8)
         out->base = (const char *)(intptr_t)ctx->args[n_in + s->port];
     else if (s->place == PLACE_SEGMENT)
         out->base = argument_of(d, v);
-    if (!out->base || s->rank != t->rank || !s->dim || (s->origin.i && !known(d, s->origin, &out->origin)))
+    if (!out->base || s->rank != t->rank || !s->dim || (s->origin.i && !capture_number(d, s->origin, &out->origin)))
         return false;
     for (int32_t k = 0; k < t->rank; k++) {
-        if (!known(d, s->dim[k].outer, &out->outer[k]))
+        if (!capture_number(d, s->dim[k].outer, &out->outer[k]))
             return false;
         out->block[k] = s->dim[k].block;
         out->inner[k] = s->dim[k].inner;
@@ -155,7 +168,7 @@ static int64_t *value_dims(const struct capture *d, const struct type *t)
 {
     int64_t *dims = NEW_ARRAY(arena_of(d), int64_t, t->rank > 0 ? t->rank : 1);
     for (int32_t k = 0; k < t->rank; k++)
-        if (!known(d, t->dims[k], &dims[k]) || dims[k] < 0)
+        if (!capture_number(d, t->dims[k], &dims[k]) || dims[k] < 0)
             return NULL;
     return dims;
 }
@@ -177,8 +190,7 @@ static void capture(struct capture *d, uint32_t index, value_id v)
     if (!stored_find(d, v, copy, &place))
         return;
     copy->data = arena_alloc_array(arena, (size_t)n + 1, place.size);
-    for (int64_t i = 0; i < n; i++)
-        memcpy((char *)copy->data + i * place.size, stored_address(&place, i), place.size);
+    stored_read(&place, n, copy->data);
     d->got[v.i] = copy;
     d->maker[v.i] = index;
     learn_elements(d, v, copy->data, n);
@@ -206,7 +218,7 @@ double capture_count(const struct capture *d, const struct type *t)
     double all = 1;
     for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++) {
         int64_t extent;
-        if (!known(d, t->dims[k], &extent))
+        if (!capture_number(d, t->dims[k], &extent))
             return 0;
         all *= (double)extent;
     }

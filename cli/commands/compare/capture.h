@@ -32,6 +32,8 @@ void capture_event(void *user, uint32_t node, int end, uint64_t ns);
 bool capture_keeps(const struct kernel *);
 /* Elements of a value of this type at the sizes at hand; 0: the data decides them. */
 double capture_count(const struct capture *, const struct type *);
+/* An expression's value if it depends on shapes alone, and on numbers that the run has computed so far; false: not. */
+bool capture_number(const struct capture *, expr_id, int64_t *out);
 /* Before the run, when the inputs are there. */
 void capture_begin(struct capture *);
 /* Where the run has the elements of a value that a kernel stored, in row-major order, *n in all, in

@@ -22,7 +22,7 @@ static void put_variant_json(const struct prove *p, const struct certificate *c,
     json_open(j, NULL, '{');
     json_text(j, "variant", c->variant);
     json_bool(j, "runs_here", c->of);
-    json_uint(j, "draws", c->draws);
+    json_uint(j, "draws", c->draws + c->single);
     json_text(j, "sizes", c->sizes.n ? c->sizes.data : NULL);
     json_text(j, "sizes_of_single_kernels", c->more.n ? c->more.data : NULL);
     json_open(j, "program", '{');

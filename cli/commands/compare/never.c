@@ -177,15 +177,6 @@ static struct loop_range range_now(const struct sizes *s, expr_id e, bool whole)
     return e.i ? (struct loop_range){ex_lo(s->x, e), ex_hi(s->x, e)} : (struct loop_range){INT64_MIN, INT64_MAX};
 }
 
-/* The kernel as the variant has it; NULL: it is not kept. */
-static const struct kernel *kernel_of(const struct prove *p, uint32_t i)
-{
-    const struct compilation *c = &p->run.c;
-    if (c->levels.n > p->variant)
-        return &c->levels.data[p->variant][i];
-    return p->variant + 1 == c->suffixes.n ? &c->module->fused.kernels.data[i] : NULL;
-}
-
 /* of: the kernel whose nodes the sizes are of; k: this one, or a version of it. */
 static void find_of(struct sizes *s, const struct kernel *of, const struct kernel *k, const struct lowered_kernel *l)
 {
@@ -234,7 +225,7 @@ void never_find(struct prove *p)
     p->never = NEW_ARRAY(&p->run.c.ctx->session, bool, p->run.c.marks + 1);
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         struct sizes s = {.p = p, .x = p->run.c.ctx->exprs};
-        const struct kernel *of = prove_kernel(p, i), *names = of, *code = kernel_of(p, i);
+        const struct kernel *of = prove_kernel(p, i), *names = of, *code = prove_code(p, i);
         for (; code && names; code = code->version.of, names = names->version.of) {
             const struct lowered_kernel *l = verdict_lowered(p, names, p->variant);
             if (!lacks(p, l))

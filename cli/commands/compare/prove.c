@@ -42,6 +42,9 @@ enum {
 };
 /* Elements of inputs in all draws that are too large for the interpreter. */
 #define ELEMENTS_PARTS ((uint64_t)1 << 27)
+/* The same where kernels have two parallel indices, and the largest size. */
+#define ELEMENTS_LATER ((uint64_t)1 << 24)
+enum { LATER_MOST = 1 << 16 };
 /* Bytes that runs of larger sizes ask for, as long as integers have shown few values. */
 #define MANY_BYTES ((uint64_t)1 << 26)
 static const int64_t more_sizes[] = {2, 7, 16, 33};
@@ -349,6 +352,10 @@ static void on_event(void *user, uint32_t node, int end, uint64_t ns)
         p->run.s.api->cancel(p->run.s.run);
     else
         capture_event(&p->run, node, end, ns);
+    if (end && p->run.keep && single_ends(p)) { /* the rest of the network says nothing */
+        p->part.ends = true;
+        p->run.s.api->cancel(p->run.s.run);
+    }
     if (!end && p->events <= PROVE_SPOILED)
         guard_spoil_scratch(p->run.s.run, GUARD_MARK);
 }
@@ -358,6 +365,8 @@ static void run_drawn(void *user)
     struct prove *p = user;
     struct session *s = &p->run.s;
     p->code = s->api->run_dlpack(s->run, s->in_pointer, p->out, &s->error);
+    if (p->part.ends && p->code == MCC_E_CANCELLED)
+        p->code = MCC_OK;
 }
 
 /* Draws and runs. False: the inputs have no integers, so that another attempt would end as this one. */
@@ -369,6 +378,7 @@ static bool run_attempt(struct prove *p, uint32_t draw, uint32_t attempt)
     p->out = NEW_ARRAY(&p->draw, DLManagedTensorVersioned *, p->run.s.api->n_out + 1);
     p->largest = 0;
     p->events = 0;
+    p->part.ends = false;
     capture_begin(&p->run);
     if (p->marks)
         memset(p->marks, 0, p->run.c.marks);
@@ -386,12 +396,15 @@ enum drawing { DRAW_ALL, DRAW_GAINS, DRAW_PARTS };
 
 static bool compare_draw(struct prove *p, enum drawing how)
 {
+    p->now->single += how == DRAW_PARTS;
     if (how == DRAW_PARTS)
         return single_compare(p, on_part);
     p->apart->unwind = NULL; /* an end there is no end here, and is said below */
+    p->run.c.ctx->shared = p->apart->shared = shared_new(&p->draw);
     bool ok = interpret(p);
     if (ok && !run_guarded(p->apart, check_outputs, end_nothing, p))
         p->now->ended = PROVE_TOO_LARGE;
+    p->run.c.ctx->shared = p->apart->shared = NULL;
     verdict_count(p);
     p->now->draws++;
     return ok;
@@ -400,10 +413,8 @@ static bool compare_draw(struct prove *p, enum drawing how)
 /* False after a diagnostic. */
 static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
 {
-    p->run.c.ctx->shared = p->apart->shared = shared_new(&p->draw);
     const uint32_t n = p->run.s.api->n_out;
     bool again = true; /* integers may be sizes and divisors, which end a run */
-    p->run.c.ctx->shared = p->apart->shared = NULL;
     const uint32_t first = p->few ? INTEGER_FEW : p->larger ? draw * 8 % INTEGER_ATTEMPTS : 0;
     for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt++) {
         again = run_attempt(p, draw, attempt);
@@ -424,7 +435,8 @@ static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
         p->now->why = PROVE_BEYOND;
     const bool ok = !counts || compare_draw(p, how);
     for (uint32_t i = 0; i < n; i++)
-        p->out[i]->deleter(p->out[i]);
+        if (p->out[i])
+            p->out[i]->deleter(p->out[i]);
     p->part.gained = counts;
     return ok;
 }
@@ -529,6 +541,82 @@ static bool draw_parts(struct prove *p, struct options *running, uint32_t draw)
     return true;
 }
 
+/* Elements of the inputs if all free symbols have this size. */
+static double elements_at(const struct prove *p, int64_t size)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < p->run.s.api->n_in; i++) {
+        const struct file_tensor *t = &p->run.s.in[i];
+        double n = 1;
+        for (int32_t d = 0; d < t->rank; d++) {
+            const mcc_dim *dim = &p->run.s.api->in[i].dims[d];
+            const bool open = dim->extent == -1 && dim->symbol >= 0 && is_free(p, (uint32_t)dim->symbol);
+            n *= (double)(open ? size : t->dims[d]);
+        }
+        all += n;
+    }
+    return all;
+}
+
+/* How many parallel indices the kernel has if all free symbols have this size; 0: that is not known. */
+static int64_t indices_at(struct prove *p, const struct kernel *k, int64_t size)
+{
+    struct exprs *x = p->run.c.ctx->exprs;
+    uint32_t n = 0;
+    int64_t count;
+    for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i), n++)
+        if (is_free(p, n))
+            p->run.symbols[i.i] = size;
+    return capture_number(&p->run, k->count, &count) && count > 0 ? count : 0;
+}
+
+/* The largest size at which the kernel has two parallel indices: both are as long as they get. 0: there is none. */
+static int64_t later_size(struct prove *p, const struct kernel *k)
+{
+    int64_t low = 0, high = LATER_MOST; /* two at the most, more */
+    if (!k || !k->count.i || indices_at(p, k, high) <= 2)
+        return 0;
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+        *(indices_at(p, k, middle) <= 2 ? &low : &high) = middle;
+    }
+    return low && indices_at(p, k, low) == 2 ? low : 0;
+}
+
+/* Single kernels where they have two parallel indices, or a third one of few elements: blocks of an open extent are not
+ * as long as they should be where two do not reach its end. */
+static bool draw_later(struct prove *p, struct options *running)
+{
+    uint64_t left = ELEMENTS_LATER;
+    uint32_t draw = 8 * INTEGER_DRAWS;
+    int64_t next = 1;
+    bool ok = !p->by_data;
+    p->part.asks = PART_LATER;
+    p->part.sizes = NEW_ARRAY(&p->run.c.ctx->session, int64_t, prove_kernels(p) + 1);
+    if (ok)
+        capture_begin(&p->run);
+    for (uint32_t i = 0; ok && i < prove_kernels(p); i++)
+        p->part.sizes[i] = later_size(p, prove_code(p, i));
+    while (ok && next && !p->now->ended) {
+        next = 0;
+        for (uint32_t i = 0; i < prove_kernels(p); i++)
+            if (p->part.sizes[i] > p->part.size && (!next || p->part.sizes[i] < next))
+                next = p->part.sizes[i];
+        p->part.size = next;
+        for (int64_t k = 0; ok && k < PROVE_RUNS && k <= next && next && !p->now->ended; k++) {
+            p->part.turn = (uint32_t)k;
+            if (elements_at(p, next + 1) > (double)left || !resize(p, running, next + 1 - k, false) || !single_begin(p))
+                continue;
+            left -= input_elements(p);
+            ok = draw_once(p, draw++, DRAW_PARTS);
+            single_end(p);
+        }
+    }
+    p->part.size = 0;
+    p->part.asks = PART_BLOCKS;
+    return ok || p->by_data;
+}
+
 /* All sizes to SIZES_MOST in turn, as long as loops and branches run that have not run often. */
 static bool draw_rest(struct prove *p, struct options *running)
 {
@@ -597,13 +685,16 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     strbuf_init(&p->now->more, &ctx->session);
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
-    const uint32_t least = p->many ? INTEGER_DRAWS : PROVE_DRAWS;
+    const uint32_t least = p->least = p->many ? INTEGER_DRAWS : PROVE_DRAWS;
     for (uint32_t draw = 0;
          ok && !p->now->ended && (draw < least || (draw < CHANCE_MOST && verdict_lacks_choices(p, draw, least)));
          draw++) {
         p->choosing = draw < least ? 0 : draw - least + 1;
-        ok = draw_once(p, draw, DRAW_ALL);
+        p->part.asks = PART_CHOICES;
+        ok = draw_once(p, draw, p->choosing && !p->by_data && single_begin(p) ? DRAW_PARTS : DRAW_ALL);
+        single_end(p);
     }
+    p->part.asks = PART_BLOCKS;
     p->choosing = 0;
     p->tied = true;
     for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_ties(p, draw); draw++)
@@ -629,6 +720,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
         ok = !resize(p, &running, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||
              draw_once(p, INTEGER_DRAWS + k, DRAW_ALL);
     ok = ok && (p->now->ended || draw_rest(p, &running));
+    ok = ok && (p->now->ended || p->now->whole || draw_later(p, &running));
     if (p->now->ended && !p->now->why)
         p->now->why = p->now->ended;
     ok = ok && ctx->fail == FAIL_NONE;

@@ -54,6 +54,7 @@ struct certificate {
     const char *size[256]; /* each of all these */
     uint32_t n_sizes;
     uint32_t draws, proved;
+    uint32_t single; /* further draws, that judge single kernels */
     bool *filled; /* by output: one of its elements was compared */
     bool any; /* so it is of each output, except for those that never have any */
     const char *ended; /* a draw was given up, and why: no others are drawn; NULL: none was */
@@ -80,23 +81,35 @@ struct prove {
         bool *keep;   /* by value */
         bool *chosen; /* by kernel */
         bool gained;  /* a loop or branch has run in the last draw */
+        enum {
+            PART_BLOCKS,  /* kernels of which a loop or branch has not run often */
+            PART_LATER, /* with two parallel indices at size part.size; more than LATER_LEAST times if they ran seldom
+                         */
+            PART_CHOICES, /* that have chosen for few elements */
+        } asks;
+        bool ends; /* the run has ended after the last kernel that is chosen */
+        int64_t *sizes; /* by kernel: the largest at which it has two parallel indices; 0: there is none */
+        int64_t size;
+        uint32_t turn; /* of draws around it */
     } part; /* single.h */
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
-    uint32_t *runs;       /* in how many draws */
-    bool *never;          /* those that sizes rule out (never.c); NULL: not asked yet */
+    uint32_t *runs; /* in how many draws */
+    bool *later; /* by mark: it is of parallel indices but the first */
+    bool *never; /* those that sizes rule out (never.c); NULL: not asked yet */
     DLManagedTensorVersioned **out;
-    int code;        /* of the run at hand */
+    int code; /* of the run at hand */
     uint32_t events; /* of the draw at hand */
     uint64_t allocated; /* bytes that all runs have asked for */
     size_t largest; /* bytes of the largest block that the run at hand has asked for */
     int64_t refusals; /* elements that the interpreter may still compute on draws that the variant refuses */
     uint32_t endless; /* draws of the variant that ran too long */
-    bool few;  /* integers are drawn from 0 and 1 */
-    uint32_t choosing; /* so many draws after those that all need, as kernels choose; 0: not yet */
+    bool few; /* integers are drawn from 0 and 1 */
+    uint32_t least; /* draws that all kernels need */
+    uint32_t choosing; /* so many draws after these, as kernels choose; 0: not yet */
     bool compared; /* integers are drawn from those that the network compares with */
-    bool tied;  /* floats are drawn from few numbers */
+    bool tied; /* floats are drawn from few numbers */
     bool special; /* some are infinite or NaN then, as the variant looks for these */
-    bool orders;  /* but none NaN, as an argreduce of the variant chooses among floats */
+    bool orders; /* but none NaN, as an argreduce of the variant chooses among floats */
     double *ties; /* by value: argreduce's choices among equal elements */
     double *infinite; /* two by value: elements +inf, then -inf, of which isinf computed it */
     const struct tensor **given; /* by value: inputs of the draw at hand */
@@ -127,6 +140,15 @@ static inline const struct kernel *prove_kernel(const struct prove *p, uint32_t 
     return &p->run.c.module->fused.kernels.data[i];
 }
 
+/* The kernel as the variant has it; NULL: it is not kept. */
+static inline const struct kernel *prove_code(const struct prove *p, uint32_t i)
+{
+    const struct compilation *c = &p->run.c;
+    if (c->levels.n > p->variant)
+        return &c->levels.data[p->variant][i];
+    return p->variant + 1 == c->suffixes.n ? prove_kernel(p, i) : NULL;
+}
+
 /* Before the draws of a variant: objections to each kernel, and the axioms that it needs. False after a diagnostic. */
 bool verdict_begin(struct prove *);
 /* The kernel's function in the variant before its floats became residues; NULL: it has none. */
@@ -138,17 +160,21 @@ bool verdict_lacks(struct prove *);
 /* Does a kernel that ran choose between so few elements, or seldom enough among many, that more draws are needed and
  * will do? Any choice among many takes two more than the least. */
 bool verdict_lacks_choices(const struct prove *, uint32_t drawn, uint32_t least);
+bool verdict_lacks_choices_of(const struct prove *, uint32_t kernel, uint32_t drawn, uint32_t least);
 /* Do draws of few different floats lack, of which so many were there, and will no more than CHANCE_MOST do? */
 bool verdict_lacks_ties(const struct prove *, uint32_t drawn);
 /* Have a kernel's integers shown few of their values, of all draws, and may more draws do? A kernel that computes with
  * integers lacks the first `least` draws in any case. */
 bool verdict_lacks_integers(const struct prove *, uint32_t drawn, uint32_t least);
+/* Have parallel indices of the kernel but the first run in few draws, or none? */
+bool verdict_lacks_later(const struct prove *, uint32_t kernel);
 bool verdict_gains(const struct prove *);
 bool verdict_gains_of(const struct prove *, uint32_t kernel);
 void verdict_end(struct prove *);
 /* What the draw at hand says of each kernel. */
 void verdict_count(struct prove *);
-/* Of one kernel, of which alone the draw says something: the loops and branches that ran, if it was compared. */
+/* Of one kernel, of which alone the draw says something: the loops and branches that ran, and its choices, if it was
+ * compared. */
 void verdict_count_of(struct prove *, uint32_t kernel);
 /* In so many draws a kernel has to run. */
 uint32_t verdict_enough(const struct verdict *);

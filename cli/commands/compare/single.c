@@ -6,7 +6,7 @@
 #include "ir/ops/ops.h"
 
 /* Elements of the values that a kernel reads and computes; and views between two kernels. */
-enum { KERNEL_ELEMENTS = 1 << 22, VIEWS = 8 };
+enum { KERNEL_ELEMENTS = 1 << 22, VIEWS = 8, LATER_LEAST = 2 };
 
 static bool is_captured(const struct prove *p, value_id v)
 {
@@ -64,11 +64,22 @@ static bool choose(struct prove *p, const struct kernel *k)
     return elements <= KERNEL_ELEMENTS;
 }
 
+static bool lacks(struct prove *p, uint32_t i)
+{
+    const uint32_t drawn = p->choosing - 1;
+    switch (p->part.asks) {
+    case PART_LATER:
+        return p->part.sizes[i] == p->part.size && (p->part.turn < LATER_LEAST || verdict_lacks_later(p, i));
+    case PART_CHOICES: return verdict_lacks_choices_of(p, i, p->least + drawn, p->least);
+    default: return p->now->of[i].marked < p->now->of[i].blocks;
+    }
+}
+
 bool single_begin(struct prove *p)
 {
     struct arena *arena = &p->run.c.ctx->session;
     const size_t values = p->run.c.graph->values.n + 1;
-    bool any = false;
+    bool any = false, all = true;
     if (!p->part.keep) {
         p->part.keep = NEW_ARRAY(arena, bool, values);
         p->part.chosen = NEW_ARRAY(arena, bool, prove_kernels(p) + 1);
@@ -77,16 +88,28 @@ bool single_begin(struct prove *p)
     capture_begin(&p->run); /* the sizes */
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct kernel *k = prove_kernel(p, i);
-        p->part.chosen[i] = k->region.i == 1 && capture_keeps(k) && !p->now->of[i].why &&
-                            p->now->of[i].marked < p->now->of[i].blocks && choose(p, k);
+        const bool asked = !p->now->of[i].why && lacks(p, i);
+        p->part.chosen[i] = asked && k->region.i == 1 && capture_keeps(k) && choose(p, k);
         any |= p->part.chosen[i];
+        all &= p->part.chosen[i] || !asked;
     }
+    any &= all || p->part.asks != PART_CHOICES;
     p->run.keep = any ? p->part.keep : NULL;
     return any;
 }
 
+bool single_ends(const struct prove *p)
+{
+    for (uint32_t i = 0; i < prove_kernels(p); i++)
+        if (p->part.chosen[i] && !p->run.ran[i])
+            return false;
+    return true;
+}
+
 bool single_gains(const struct prove *p)
 {
+    if (p->part.asks != PART_BLOCKS)
+        return true;
     for (uint32_t i = 0; i < prove_kernels(p); i++)
         if (p->part.chosen[i] && verdict_gains_of(p, i))
             return true;

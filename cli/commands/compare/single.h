@@ -5,9 +5,11 @@
 
 #include "cli/commands/compare/prove.h"
 
-/* Chooses the kernels of which a loop or branch has not run often, and which are small enough at the sizes of the
- * inputs at hand; the run then keeps what they read and store. False: there are none. */
+/* Chooses the kernels that part.asks for and that are small enough at the sizes of the inputs at hand; the run then
+ * keeps what they read and store. False: there are none, or, for PART_CHOICES, another one is asked for, too. */
 bool single_begin(struct prove *);
+/* In the run: have all chosen kernels ended? */
+bool single_ends(const struct prove *);
 /* After the run: has a loop or branch of a chosen kernel run that has not run often? */
 bool single_gains(const struct prove *);
 /* Compares the chosen kernels, of which the loops and branches that ran then count. False after a diagnostic. */

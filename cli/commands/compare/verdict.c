@@ -192,6 +192,10 @@ bool verdict_begin(struct prove *p)
         return error_limit(c->ctx, (src_id){0}, "the memory of the marks is not free");
     p->marks = at;
     p->runs = NEW_ARRAY(&c->ctx->session, uint32_t, c->marks);
+    p->later = NEW_ARRAY(&c->ctx->session, bool, c->marks);
+    for (uint32_t i = 0; i < c->lowered.n; i++)
+        if (c->lowered.data[i].facts.later)
+            p->later[c->lowered.data[i].facts.first + c->lowered.data[i].facts.later] = true;
     return true;
 }
 
@@ -219,12 +223,13 @@ static bool block_next(const struct prove *p, const struct kernel *k, uint32_t *
     return false;
 }
 
-/* Of a kernel's loops and branches those that have run, or never do; all: how many it has. */
+/* Of a kernel's loops and branches those that have run, or never do; all: how many it has. A second parallel index that
+ * no draw had counts as one that has run, as only large sizes may have one. */
 static uint32_t marked_of(const struct prove *p, const struct kernel *k, uint32_t *all)
 {
     uint32_t n = 0, mark;
     for (uint32_t at = 0; block_next(p, k, &at, &mark); ++*all)
-        n += p->runs[mark] >= PROVE_RUNS || (p->never && p->never[mark]);
+        n += p->runs[mark] >= PROVE_RUNS || (p->never && p->never[mark]) || (p->later[mark] && !p->runs[mark]);
     return n;
 }
 
@@ -241,15 +246,19 @@ bool verdict_lacks(struct prove *p)
     return n < all;
 }
 
+bool verdict_lacks_choices_of(const struct prove *p, uint32_t kernel, uint32_t drawn, uint32_t least)
+{
+    const struct verdict *v = &p->now->of[kernel];
+    const bool two = drawn < least + 2 && v->shows < INFINITY;
+    const bool few = v->shows < CHANCE_ENOUGH && v->shows * CHANCE_MOST >= CHANCE_ENOUGH * (double)v->ran;
+    return v->ran && !v->why && !v->differs && ((drawn < CHANCE_DRAWS && v->choices < CHANCE_ELEMENTS) || few || two);
+}
+
 bool verdict_lacks_choices(const struct prove *p, uint32_t drawn, uint32_t least)
 {
-    for (uint32_t i = 0; i < prove_kernels(p); i++) {
-        const struct verdict *v = &p->now->of[i];
-        const bool two = drawn < least + 2 && v->shows < INFINITY;
-        const bool few = v->shows < CHANCE_ENOUGH && v->shows * CHANCE_MOST >= CHANCE_ENOUGH * (double)v->ran;
-        if (v->ran && !v->why && !v->differs && ((drawn < CHANCE_DRAWS && v->choices < CHANCE_ELEMENTS) || few || two))
+    for (uint32_t i = 0; i < prove_kernels(p); i++)
+        if (verdict_lacks_choices_of(p, i, drawn, least))
             return true;
-    }
     return false;
 }
 
@@ -274,6 +283,15 @@ bool verdict_lacks_integers(const struct prove *p, uint32_t drawn, uint32_t leas
             return true;
     }
     return false;
+}
+
+bool verdict_lacks_later(const struct prove *p, uint32_t kernel)
+{
+    bool lacks = false;
+    uint32_t mark;
+    for (uint32_t at = 0; block_next(p, prove_kernel(p, kernel), &at, &mark);)
+        lacks |= p->later[mark] && p->runs[mark] < PROVE_RUNS;
+    return lacks;
 }
 
 bool verdict_gains(const struct prove *p)
@@ -309,6 +327,22 @@ static bool has_run(const struct prove *p, uint32_t kernel)
     return p->run.ran[kernel];
 }
 
+/* What the kernel's nodes have chosen in the draw at hand. */
+static void count_choices(struct prove *p, const struct kernel *k, struct verdict *d, bool runs)
+{
+    const struct graph *g = p->run.c.graph;
+    const bool counts = k->region.i == 1 || runs; /* INFINITY: it does not choose, whether it ran or not */
+    double least = INFINITY, choices = INFINITY;
+    for (uint32_t j = 0; j < k->nodes.n; j++) {
+        const struct node *n = graph_node(g, k->nodes.data[j]);
+        least = fmin(least, chance_shows(&p->run, n));
+        choices = fmin(choices, chance_choices(&p->run, n, k->region.i == 1 ? d->here : 1));
+    }
+    d->ran += runs;
+    d->shows += counts || least == INFINITY ? least : 0;
+    d->choices += counts || choices == INFINITY ? choices : 0;
+}
+
 void verdict_count(struct prove *p)
 {
     const struct graph *g = p->run.c.graph;
@@ -322,20 +356,13 @@ void verdict_count(struct prove *p)
         struct verdict *d = &p->now->of[i];
         d->blocks = 0;
         d->marked = marked_of(p, k, &d->blocks);
-        double least = INFINITY, choices = INFINITY;
         d->integers = d->told = INFINITY;
-        const bool runs = has_run(p, i);
-        d->ran += runs;
         for (uint32_t j = 0; j < k->nodes.n; j++) {
             const struct node *n = graph_node(g, k->nodes.data[j]);
             d->told = fmin(d->told, told(p, n)); /* of all draws, also if the kernel did not run in this one */
             d->integers = fmin(d->integers, integers_shown(&p->integers, g, n));
-            least = fmin(least, chance_shows(&p->run, n));
-            choices = fmin(choices, chance_choices(&p->run, n, k->region.i == 1 ? d->here : 1));
         }
-        const bool counts = k->region.i == 1 || runs; /* INFINITY: it does not choose, whether it ran or not */
-        d->shows += counts || least == INFINITY ? least : 0;
-        d->choices += counts || choices == INFINITY ? choices : 0;
+        count_choices(p, k, d, has_run(p, i));
         d->filled += d->here > 0;
         d->here = 0;
         d->seen += d->compared && d->compared == k->outs.n;
@@ -354,6 +381,7 @@ void verdict_count_of(struct prove *p, uint32_t kernel)
         p->runs[mark] += p->marks[mark];
     d->blocks = 0;
     d->marked = marked_of(p, k, &d->blocks);
+    count_choices(p, k, d, true);
 }
 
 bool verdict_holds(const struct certificate *c)
