@@ -13,7 +13,10 @@
 #include "passes/graph/sparse.h"
 #include "passes/module/access_function.h"
 
-enum { EXTENT_MOST = 1 << 24 };
+enum {
+    EXTENT_MOST = 1 << 24,
+    CLEARED_MOST = 1 << 20 /* points of a line whose gaps are cleared: the selection is a constant of as many bytes */
+};
 
 /* A convolution: spatial dims of operand and result, kernel; where taps read. */
 struct planes {
@@ -111,7 +114,7 @@ static bool planes_of_lines(struct planes *p, const struct lines *at)
     for (int32_t d = 0; d < p->at.n; d++)
         if (p->strides[d] != 1)
             return false;
-    if (!planes_pitch(p, at->pitch) || at->points < p->at.points)
+    if (at->points > CLEARED_MOST || !planes_pitch(p, at->pitch) || at->points < p->at.points)
         return false;
     p->at.points = at->points;
     p->first = round_up(p->before);
@@ -300,7 +303,7 @@ value_id sparse_conv(struct sparse *s, node_id id)
         int64_t channels = f && f->alone && graph_value(m->g, n.in[0])->n_uses == 1 ? again_channels(s, f->line, 0) : 0;
         if (!planes_of_copy(&p))
             return (value_id){0};
-        again = channels > 0 && channels <= p.channels && planes_fit(&p, channels);
+        again = channels > 0 && channels <= p.channels && planes_fit(&p, channels) && p.size <= CLEARED_MOST / p.phases;
     }
     bool winograd = p.taps == 9 && p.at.n == 2 && p.strides[0] == 1 && p.strides[1] == 1 && p.kernel[0] == 3;
     double dense = conv_depthwise(m->g, &n) ? COST_DEPTHWISE : winograd ? COST_WINOGRAD : 1;
