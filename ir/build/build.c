@@ -122,6 +122,27 @@ static void check_pad(struct builder *b, const struct node *node, const struct t
                      EVAL_SHAPE, "axis %d is empty: nothing to pad with", (int)i);
 }
 
+/* The elements of a slice lie within its operand, and their number is none below 0. */
+static void check_slice(struct builder *b, const struct node *node, const struct type *out)
+{
+    struct type t = *value_type(b->g, node->in[0]);
+    struct exprs *x = b->x;
+    uint32_t n;
+    const expr_id *starts = node_exprs(node, "starts", &n), *sizes = out->dims, zero = ex_const(x, 0);
+    const int64_t *steps = node_ints(node, "steps", &n);
+    for (int32_t i = 0; i < t.rank; i++) {
+        if (sizes[i].i == t.dims[i].i && ex_is(x, starts[i], 0) && steps[i] == 1)
+            continue;
+        expr_id end = ex_add(x, starts[i], ex_mulc(x, ex_addc(x, sizes[i], -1), steps[i]));
+        expr_id first = steps[i] > 0 ? starts[i] : end, last = steps[i] > 0 ? end : starts[i];
+        expr_id inside = ex_and(x, ex_le(x, zero, first), ex_lt(x, last, t.dims[i]));
+        if (ex_truth(x, inside) != TRUE_)
+            inside = ex_or(x, ex_eq(x, sizes[i], zero), inside);
+        b_assert(b, ex_and(x, ex_le(x, zero, sizes[i]), inside), EVAL_SHAPE, "a part of axis %d is outside of it",
+                 (int)i);
+    }
+}
+
 static void check_dot(struct builder *b, const struct node *node, const struct type *out)
 {
     static const char *const lists[][2] = {{"batch_a", "batch_b"}, {"contract_a", "contract_b"}};

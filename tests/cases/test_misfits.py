@@ -53,7 +53,17 @@ FORMS = [
      [dict(m=3), dict(c=2), dict(e=4), dict(d=900), dict(d=4), dict(g=900), dict(g=4, d=16), dict(h=4), dict(k=1)]),
     ("DequantizeLinear", {"axis": 1}, [(T.INT8, "an"), (F, "s"), (T.INT8, "z")], dict(a=3, n=5, s=5, z=5), [dict(s=4), dict(z=900), dict(s=900)]),
     ("Compress", {"axis": 1}, [(F, "an"), (T.BOOL, "m")], dict(a=3, n=5, m=5), [dict(m=900)]),
+    ("OneHot", {}, [(I, "a"), (F, "1"), (F, "v")], dict(a=3, v=2), [dict(v=1), dict(v=0)]),
+    ("MaxRoiPool", {"pooled_shape": [2, 2]}, [(F, "acnm"), (F, "rk")], dict(a=2, c=2, n=4, m=4, r=3, k=5), [dict(k=4), dict(k=1)]),
+    ("GRU", {"hidden_size": 2}, [(F, "tbn"), (F, "dgm"), (F, "ehk"), (F, "fw")], dict(t=4, b=3, n=2, d=1, g=6, m=2, e=1, h=6, k=2, f=1, w=12),
+     [dict(d=0), dict(e=0), dict(f=0), dict(h=5), dict(w=11)]),
 ]
+
+
+OWN = [("EmbedLayerNormalization", {}, [(T.INT32, "bs"), (T.INT32, "bs"), (F, "w4"), (F, "p4"), (F, "g4"), (F, "4"), (F, "4")],
+        dict(b=2, s=6, w=3, p=8, g=2), [dict(p=5), dict(s=9), dict(s=900)]),
+       ("CausalConvWithState", {}, [(F, "bcn"), (F, "d1k")], dict(b=1, c=2, n=5, d=2, k=3), [dict(k=0), dict(d=3)]),
+       ("RotaryEmbedding", {}, [(F, "bhst"), (I, "1"), (F, "pe"), (F, "pf")], dict(b=1, h=1, s=5, t=8, p=6, e=4, f=4), [dict(t=2), dict(e=5), dict(s=7)])]
 
 
 ML = [("FeatureVectorizer", {"inputdimensions": [3, 2]}, [(F, "an"), (F, "am")], dict(a=2, n=3, m=2), [dict(n=2), dict(m=3), dict(n=2, m=3)]),
@@ -87,15 +97,17 @@ def test_pads_of_nothing(tmp_path, mode):
             a.run([x[:, :0]])
 
 
-@pytest.mark.parametrize("form", FORMS + ML, ids=[f"{k}-{f[0]}" for k, f in enumerate(FORMS + ML)])
+@pytest.mark.parametrize("form", FORMS + ML + OWN, ids=[f"{k}-{f[0]}" for k, f in enumerate(FORMS + ML + OWN)])
 def test_misfits(tmp_path, form):
     op, attributes, inputs, fits, misfits = form
-    outputs = 3 if op == "LSTM" else 1
+    outputs = 3 if op == "LSTM" else 2 if op in ("CausalConvWithState", "EmbedLayerNormalization") else 1
     ports = [value(f"x{k}", [f"s{d}" if d.isalpha() else int(d) for d in dims], elem) for k, (elem, dims) in enumerate(inputs)]
-    node = helper.make_node(op, [p.name for p in ports], [f"y{k}" for k in range(outputs)], domain="ai.onnx.ml" if form in ML else "", **attributes)
+    node = helper.make_node(op, [p.name for p in ports], [f"y{k}" for k in range(outputs)],
+                            domain="ai.onnx.ml" if form in ML else "com.microsoft" if form in OWN else "", **attributes)
     path = tmp_path / "m.onnx"
+    versions = {"": 21 if op == "MaxRoiPool" else 24, "ai.onnx.ml": 3, "com.microsoft": 1}       # which ONNX Runtime has kernels of
     graph = helper.make_graph([node], "net", ports, [helper.make_empty_tensor_value_info(f"y{k}") for k in range(outputs)])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=10), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid(*v) for v in versions.items()], ir_version=10), path)
     done = mcc(path, "-o", tmp_path / "m.so", "-march=native")
     assert done.returncode == 0, done.stderr
     feeds = feeds_of(inputs, fits)

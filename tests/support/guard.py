@@ -17,7 +17,7 @@ FILL = 0xA5
 def guarded(array):
     """A copy whose last byte lies before a page without access; other arrays than of plain elements as they are."""
     array = np.asarray(array, order="C")       # ascontiguousarray makes vectors of scalars
-    if array.dtype.kind in "OUS" or array.size == 0:
+    if array.dtype.kind in "OUS":
         return array
     room = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     pages = mmap.mmap(-1, room + mmap.PAGESIZE)
