@@ -69,3 +69,28 @@ def test_functions_of_the_runtime(tmp_path, make):
     assert found["proved"] and any("runtime" in k["axioms"] for k in variant["kernels"])
     left, n = mutants(path)
     assert n > 3 and len(left) * 2 <= n, (left, n)
+
+
+def sampled(path):
+    """Positions that are clamped twice: one corner of two is at the same place for all."""
+    node = helper.make_node("GridSample", ["x", "g"], ["y"], "n", padding_mode="border")
+    return save(path, [node], [value("x", [1, 1, 3, 2]), value("g", [1, 2, 4, 2])], [value("y", [1, 1, 2, 4])], opset=22)
+
+
+def aligned(path):
+    """Positions of sizes that data decides, in dims of one element as well."""
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], "n", mode="linear", coordinate_transformation_mode="align_corners")
+    return save(path, [node], [value("x", [1, 1, 2, 4]), value("s", [4])], [value("y", list("abcd"))], opset=19)
+
+
+def test_positions_of_floats(tmp_path):
+    """Code with another constant, comparison or corner reads other elements, or weighs them otherwise."""
+    path = sampled(tmp_path / "net.onnx")
+    assert proof(path, CPU)["proved"]
+    left, n = mutants(path, step=3)
+    assert n > 8 and len(left) * 4 <= n, (left, n)
+
+
+def test_positions_in_a_dim_of_one_element(tmp_path):
+    """They are 0 in all draws, which ranges of floats show."""
+    assert proof(aligned(tmp_path / "net.onnx"), CPU)["proved"]

@@ -38,7 +38,8 @@ const char *chance_tells(const struct graph *g, const struct node *n)
     bool tells = n->op == OP_EQ || n->op == OP_NE || n->op == OP_ISNAN || n->op == OP_ISINF;
     if (n->op == OP_ARGREDUCE || n->op == OP_SORT)
         return "it says which one of equal elements is chosen, and few drawn ones were equal";
-    if ((n->op == OP_UNIQUE && !is_single(g, value_type(g, n->out[2]))) || n->op == OP_NONZERO || n->op == OP_NMS)
+    if ((n->op == OP_UNIQUE && !is_single(g, value_type(g, n->out[2]))) || n->op == OP_NONZERO ||
+        (n->op == OP_NMS && !is_single(g, value_type(g, n->in[1]))))
         return "it chooses among elements, and few of its choices were others from draw to draw";
     if (n->op == OP_CONVERT && elem_class(value_type(g, n->in[0])->elem) == 'F' &&
         value_type(g, n->out[0])->elem == ELEM_BOOL)

@@ -303,6 +303,7 @@ void integers_origins(struct integers *s, struct graph *g)
     bool changed = true;
     s->origin = NEW_ARRAY(arena, uint8_t, g->values.n + 1);
     s->watched = NEW_ARRAY(arena, bool, g->values.n + 1);
+    s->uniform = NEW_ARRAY(arena, bool, g->values.n + 1);
     s->history = NEW_ARRAY(arena, struct integer_history, g->values.n + 1);
     for (uint32_t i = 1; i < g->values.n; i++)
         if (!g->values.data[i].def.i)
@@ -363,6 +364,22 @@ static value_id repeated(const struct graph *g, value_id v)
     return v;
 }
 
+static bool is_uniform(struct graph *g, value_id v, uint32_t depth)
+{
+    enum { DEPTH = 8 };
+    const struct node *n = value_node(g, v);
+    bool uniform = n && depth < DEPTH && op_shape(n->op) == SHAPE_MAP;
+    for (uint32_t i = 0; uniform && i < n->n_in; i++) {
+        const value_id of = repeated(g, n->in[i]);
+        const struct type *t = value_type(g, of);
+        bool single = t->kind == TYPE_TENSOR;
+        for (int32_t d = 0; single && d < t->rank; d++)
+            single = ex_is(g->ctx->exprs, t->dims[d], 1);
+        uniform = single || integer_is_fixed(g, of) || is_uniform(g, of, depth + 1);
+    }
+    return uniform;
+}
+
 /* Not what can be one number only, as a position in a dim of one element is. */
 static void watch(struct integers *s, struct graph *g, value_id v)
 {
@@ -370,8 +387,8 @@ static void watch(struct integers *s, struct graph *g, value_id v)
     if (!v.i || !is_exact(value_type(g, v)) || !s->origin[v.i] || value_is_const(g, v) ||
         chance_empty(g, value_type(g, v)))
         return;
-    const struct value_range range = value_range(g, v);
-    s->watched[v.i] |= range.lo < range.hi;
+    s->watched[v.i] |= !integer_is_fixed(g, v);
+    s->uniform[v.i] = is_uniform(g, v, 0);
 }
 
 void integers_watch(struct integers *s, value_id v)
@@ -389,7 +406,8 @@ bool integers_need_draws(struct integers *s, struct graph *g, const struct node 
     const enum op_shape shape = op_shape(n->op);
     bool wide = false;
     uint8_t from = 0;
-    if (shape == SHAPE_VIEW || n->op == OP_CONV || n->op == OP_DOT)
+    if (shape == SHAPE_VIEW || n->op == OP_CONV || n->op == OP_DOT ||
+        ((n->op == OP_UNIQUE || n->op == OP_NMS) && !chance_tells(g, n)))
         return false;
     for (uint32_t i = 0; i < n->n_in; i++) {
         const struct type *t = n->in[i].i ? value_type(g, n->in[i]) : NULL;
@@ -445,7 +463,7 @@ void integers_count(struct integers *s, struct arena *arena, value_id v, const s
     for (int64_t i = 1; i < n; i++)
         differ += memcmp(data + (size_t)i * size, data + (size_t)(i - 1) * size, size) != 0;
     h->moved += h->last.data ? share_moved(&h->last, t) : 0;
-    h->differed += differ || n == 1;
+    h->differed += differ || n == 1 || (n && s->uniform[v.i]);
     if (n > h->room) {
         h->room = n;
         h->data = arena_alloc_array(arena, (size_t)n, size);

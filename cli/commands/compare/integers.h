@@ -33,6 +33,7 @@ struct integers {
     VEC(int64_t) compared; /* constants that it compares integers with */
     uint8_t *origin;           /* by value of the kernels' graph: FROM_... */
     bool *watched;             /* by value: some kernel computes with it */
+    bool *uniform; /* by value, if it is watched: all its elements are computed of the same numbers */
     struct integer_history *history; /* by value */
 };
 
@@ -53,6 +54,8 @@ void integers_origins(struct integers *, struct graph *);
 /* Does it compute with integers of which a few draws say little? *why: none does. Then what it reads and computes is
  * watched. */
 bool integers_need_draws(struct integers *, struct graph *, const struct node *, const char **why);
+/* Has the integer one value in all runs? (fixed.c) */
+bool integer_is_fixed(struct graph *, value_id);
 /* Watches a value of which a few draws say little. */
 void integers_watch(struct integers *, value_id);
 /* What draws have shown of it. */
@@ -65,6 +68,8 @@ double integers_shown(const struct integers *, const struct graph *, const struc
 /* So many draws where integers are compared: a third over all bits, a third over all magnitudes, a third of the ends of
  * their types. */
 enum { INTEGER_DRAWS = 96, INTEGER_ATTEMPTS = 64 };
+/* The most draws for integers that have shown few values, where that many will do. */
+enum { INTEGER_MOST = 768 };
 /* From this attempt on sizes and trips are 0 or 1, then 1 or 2. */
 enum { INTEGER_FEW = INTEGER_ATTEMPTS / 2 };
 

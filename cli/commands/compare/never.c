@@ -21,6 +21,8 @@ struct sizes {
     uint32_t n;
     int64_t *value; /* by symbol, those at hand */
     bool *known;    /* by symbol: it has such a value */
+    const struct node *reshape; /* of as many elements as are known: then `last`, an extent of the result, follows */
+    sym_id last;
 };
 
 static expr_id replaced(const struct sizes *s, expr_id e)
@@ -155,11 +157,47 @@ static void take_sizes(struct sizes *s)
     }
 }
 
+/* A reshape of a fixed number of elements of which one extent is not tried: that one follows from the others. */
+static void find_last(struct sizes *s, const struct kernel *k)
+{
+    const struct graph *g = s->p->run.c.graph;
+    int64_t count;
+    for (uint32_t i = 0; i < k->nodes.n && !s->reshape; i++) {
+        const struct node *n = graph_node(g, k->nodes.data[i]);
+        const struct type *t = n->op == OP_RESHAPE ? value_type(g, n->out[0]) : NULL;
+        uint32_t unknown = 0;
+        for (int32_t d = 0; t && d < t->rank; d++)
+            if (!is_known(s, replaced(s, t->dims[d]))) {
+                s->last = ex_as_sym(s->x, replaced(s, t->dims[d]));
+                unknown++;
+            }
+        if (unknown == 1 && s->last.i && product_of(s, value_type(g, n->in[0]), &count) && count > 0) {
+            s->reshape = n;
+            s->known[s->last.i] = true;
+        }
+    }
+}
+
+/* Computes the last extent; false: there is none for the sizes at hand. */
+static bool set_last(struct sizes *s)
+{
+    const struct graph *g = s->p->run.c.graph;
+    int64_t in, others;
+    if (!s->reshape)
+        return true;
+    s->value[s->last.i] = 1;
+    if (!product_of(s, value_type(g, s->reshape->in[0]), &in) ||
+        !product_of(s, value_type(g, s->reshape->out[0]), &others) || others < 1 || in % others)
+        return false;
+    s->value[s->last.i] = in / others;
+    return true;
+}
+
 /* The next tuple; false: that was the last. */
 static bool next_sizes(struct sizes *s)
 {
     for (uint32_t i = 0; i < s->n; i++) {
-        if (!s->known[s->size[i].i])
+        if (!s->known[s->size[i].i] || s->size[i].i == s->last.i)
             continue;
         if (s->value[s->size[i].i]++ < s->most[i])
             return true;
@@ -197,7 +235,7 @@ static void find_of(struct sizes *s, const struct kernel *of, const struct kerne
         whole[i] = size[i].i && is_known(s, size[i]);
     }
     do {
-        if (range_now(s, size[n], whole[n]).hi < 1 || !fits(s, of))
+        if (!set_last(s) || range_now(s, size[n], whole[n]).hi < 1 || !fits(s, of))
             continue;
         for (uint32_t i = 0; i < n; i++)
             args[i] = range_now(s, size[i], whole[i]);
@@ -232,8 +270,10 @@ void never_find(struct prove *p)
                 continue;
             for (uint32_t k = of->nodes.n; k-- > 0 && !s.value;) /* operands first */
                 node_bounds(&s, g, graph_node(g, of->nodes.data[k]));
-            if (!s.value)
+            if (!s.value) {
                 take_sizes(&s);
+                find_last(&s, of);
+            }
             find_of(&s, of, code, l);
         }
     }

@@ -35,9 +35,10 @@ enum { APART = 3, SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
 enum {
     MANY_MOST = 1024,
     MANY_LEAST = 32,
-    MANY_ELEMENTS = 1 << 15,
+    MANY_ELEMENTS = 1 << 19,
     COUNTS_MOST = 16,
     QUARTERS_MOST = 8,
+    QUARTERS_LEAST = 8,
     COMPARED_LEAST = 16
 };
 /* Elements of inputs in all draws that are too large for the interpreter. */
@@ -46,7 +47,7 @@ enum {
 #define ELEMENTS_LATER ((uint64_t)1 << 24)
 enum { LATER_MOST = 1 << 16 };
 /* Bytes that runs of larger sizes ask for, as long as integers have shown few values. */
-#define MANY_BYTES ((uint64_t)1 << 26)
+#define MANY_BYTES ((uint64_t)1 << 28)
 static const int64_t more_sizes[] = {2, 7, 16, 33};
 
 /* ---- one draw ---------------------------------------------------------------------------------------------------- */
@@ -90,9 +91,10 @@ static void put_many(struct file_tensor *t, uint64_t at, uint64_t r)
  * small fractions. */
 static uint32_t draw_deciding(uint64_t r, uint32_t draw, uint32_t attempt)
 {
-    const int64_t quarters = (int64_t)((r >> 8) % (2 * QUARTERS_MOST + 1)) - QUARTERS_MOST;
-    return draw % 3 == 0 && r >> 62 && attempt < INTEGER_FEW / 2 ? field_of((double)quarters / 4)
-                                                                 : field_of_integer(integer_deciding(r, attempt));
+    const int64_t few = (int64_t)((r >> 8) % (QUARTERS_MOST + QUARTERS_LEAST + 1)) - QUARTERS_LEAST,
+                  quarters = attempt == 0 && r >> 62 == 3 ? few * 4 : few;
+    return draw % 3 && r >> 62 && attempt < INTEGER_FEW / 2 ? field_of((double)quarters / 4)
+                                                            : field_of_integer(integer_deciding(r, attempt));
 }
 
 /* One number of all that decide sizes is a larger one. */
@@ -146,7 +148,8 @@ static bool draw_inputs(struct prove *p, uint32_t draw, uint32_t attempt)
                         false, (char *)t->data + k);
         }
     }
-    if (p->larger)
+    const uint32_t larger = !p->larger ? 0 : integer_random(&state) % 4 ? 1 : 2; /* of two the smaller one may decide */
+    for (uint32_t i = 0; i < larger; i++)
         draw_many(p, &state);
     return any;
 }
@@ -331,10 +334,10 @@ static void put_sizes(struct prove *p, struct strbuf *all)
 static void *on_alloc(void *user, size_t bytes, size_t align)
 {
     struct prove *p = user;
-    p->allocated += bytes;
     p->largest = bytes > p->largest ? bytes : p->largest;
     if (p->by_data && bytes > PROVE_BY_DATA + PROVE_BY_DATA_EACH * p->fed)
         return NULL;
+    p->allocated += bytes;
     return guard_alloc(&p->guard, &p->run.c.ctx->session, bytes, align);
 }
 
@@ -648,7 +651,7 @@ static bool draw_by_data(struct prove *p)
     bool ok = true;
     p->larger = true;
     const uint64_t before = p->allocated;
-    for (uint32_t draw = 0; ok && draw < CHANCE_MOST && !p->now->ended && p->allocated - before < MANY_BYTES &&
+    for (uint32_t draw = 0; ok && draw < INTEGER_MOST && !p->now->ended && p->allocated - before < MANY_BYTES &&
                             (verdict_lacks_integers(p, draw, 0) || verdict_lacks_ties(p, draw));
          draw++)
         ok = draw_once(p, 7 * INTEGER_DRAWS + draw, DRAW_ALL);
@@ -686,12 +689,14 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
     const uint32_t least = p->least = p->many ? INTEGER_DRAWS : PROVE_DRAWS;
-    for (uint32_t draw = 0;
-         ok && !p->now->ended && (draw < least || (draw < CHANCE_MOST && verdict_lacks_choices(p, draw, least)));
-         draw++) {
+    const bool others = p->by_data || p->integers.compared.n; /* draws below show more of integers than these do */
+    for (uint32_t draw = 0; ok && !p->now->ended && (draw < least || draw < CHANCE_MOST); draw++) {
+        const bool integers = draw >= least && !others && verdict_lacks_integers(p, draw, 0);
+        if (draw >= least && !integers && !verdict_lacks_choices(p, draw, least))
+            break;
         p->choosing = draw < least ? 0 : draw - least + 1;
         p->part.asks = PART_CHOICES;
-        ok = draw_once(p, draw, p->choosing && !p->by_data && single_begin(p) ? DRAW_PARTS : DRAW_ALL);
+        ok = draw_once(p, draw, p->choosing && !integers && !p->by_data && single_begin(p) ? DRAW_PARTS : DRAW_ALL);
         single_end(p);
     }
     p->part.asks = PART_BLOCKS;
@@ -702,7 +707,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     p->tied = false;
     p->compared = p->integers.compared.n > 0;
     for (uint32_t draw = 0;
-         ok && p->compared && draw < CHANCE_MOST && !p->now->ended && verdict_lacks_integers(p, draw, COMPARED_LEAST);
+         ok && p->compared && draw < INTEGER_MOST && !p->now->ended && verdict_lacks_integers(p, draw, COMPARED_LEAST);
          draw++)
         ok = draw_once(p, 6 * INTEGER_DRAWS + draw, DRAW_ALL);
     p->compared = false;

@@ -129,7 +129,7 @@ static void kernel_tells(struct prove *p, const struct kernel *k, struct verdict
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const struct node *n = graph_node(g, k->nodes.data[i]);
         const char *tells = chance_tells(g, n);
-        if (!tells || (n->out[0].i && value_is_const(g, n->out[0])))
+        if (!tells || (n->out[0].i && value_is_const(g, n->out[0])) || integer_is_fixed(p->run.c.graph, chance_told(n)))
             continue;
         v->tells = v->tells ? v->tells : tells;
         p->special |= n->op == OP_ISNAN || n->op == OP_ISINF || n->op == OP_LT || n->op == OP_LE;
@@ -142,7 +142,7 @@ static double told(const struct prove *p, const struct node *n)
 {
     const struct graph *g = p->run.c.graph;
     const value_id v = chance_told(n);
-    if (!chance_tells(g, n) || value_is_const(g, n->out[0]))
+    if (!chance_tells(g, n) || value_is_const(g, n->out[0]) || !p->integers.watched[v.i])
         return INFINITY;
     const double ties = p->ties[v.i] * CHANCE_ENOUGH / CHANCE_ELEMENTS;
     if (n->op == OP_ARGREDUCE)
@@ -277,7 +277,7 @@ bool verdict_lacks_integers(const struct prove *p, uint32_t drawn, uint32_t leas
 {
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct verdict *v = &p->now->of[i];
-        const bool will = drawn < CHANCE_DRAWS || v->integers * CHANCE_MOST >= CHANCE_ENOUGH * (double)drawn;
+        const bool will = drawn < CHANCE_DRAWS || v->integers * INTEGER_MOST >= CHANCE_ENOUGH * (double)drawn;
         const bool lacks = drawn < least || (v->integers < CHANCE_ENOUGH && will);
         if (v->uses[AXIOM_INTEGERS] && !v->why && !v->differs && lacks)
             return true;
