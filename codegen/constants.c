@@ -5,7 +5,6 @@
 #include "codegen/constants.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { CONSTANTS_MOST = 32, SLOTS = 1024 };
 

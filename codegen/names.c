@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { NODE_BYTES_MAX = 48, NODES_MAX = 3 };
 

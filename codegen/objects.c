@@ -7,8 +7,6 @@
  * together, up to JOB_TEXT.
  * Kernels that differ in constants only are made equal before (constants.c).
  */
-#include <string.h>
-
 #include "codegen/cache.h"
 #include "codegen/codegen.h"
 #include "codegen/constants.h"

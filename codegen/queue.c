@@ -2,7 +2,6 @@
 #include "codegen/queue.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include "ir/base/file.h"
 

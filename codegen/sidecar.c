@@ -7,7 +7,6 @@
  * no holes), and in __metadata__ the hash of the weights: so the hash of the head, which open checks, stands for the
  * whole file. The hash is written with a fixed number of digits, so the head's size is known before the weights are.
  */
-#include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

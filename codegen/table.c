@@ -10,8 +10,6 @@
 
 #include "codegen/sidecar.h"
 
-#include <string.h>
-
 #include "runtime/mcc.h"
 #include "runtime/rt.h"
 

@@ -1,8 +1,6 @@
 /* The table of formats: which one a file is of, and the way to what its frontend can do. */
 #include "frontend/frontend.h"
 
-#include <string.h>
-
 #include "ir/base/file.h"
 
 const struct format_hooks no_hooks = {NULL, NULL, NULL, NULL};

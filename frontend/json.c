@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { DEPTH_MAX = 256, NUMBER_MAX = 400 };
 

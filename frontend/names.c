@@ -1,8 +1,6 @@
 /* Interning by open addressing; scopes as a stack of bindings, each remembering what it hid. */
 #include "frontend/names.h"
 
-#include <string.h>
-
 void names_init(struct names *n, struct arena *arena)
 {
     *n = (struct names){.arena = arena};

@@ -8,7 +8,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { ARGUMENTS_MAX = 65536, RESPONSE_FILE_MAX = 1 << 20 };
 

@@ -1,6 +1,4 @@
 /* --autocomplete=COMMAND,WORD or WORD, what shells ask when a tab is typed; the words before it follow after "--". */
-#include <string.h>
-
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"
 #include "frontend/frontend.h"

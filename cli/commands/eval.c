@@ -1,8 +1,6 @@
 /* mcc eval: a network through the reference interpreter, without generating code. What it computes is what compiled
  * code is held against; --dump shows any value of the graph by its name in the file.
  */
-#include <string.h>
-
 #include "cli/commands/artifact/file_tensor.h"
 #include "cli/commands/command.h"
 

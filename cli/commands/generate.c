@@ -3,8 +3,6 @@
  *
  * The commands' names and helps come from main.c's table, through struct command_row.
  */
-#include <string.h>
-
 #include "cli/commands/command.h"
 #include "cli/commands/command_line.h"
 #include "cli/library/mccc.h"

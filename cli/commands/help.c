@@ -1,6 +1,5 @@
 /* What the option table prints as: --help of a sub-command, the reference in docs/commands.md, --print-config. */
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/commands/command_line.h"
 

@@ -4,7 +4,6 @@
  * written by hand. Where no format tells of an operator, it is the row as it stands.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/commands/command.h"
 #include "frontend/frontend.h"

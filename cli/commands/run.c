@@ -1,7 +1,5 @@
 /* mcc run: one run of an artifact, or of a network that is compiled for it; outputs into files, or one line each on
  * standard output. */
-#include <string.h>
-
 #include "cli/commands/command.h"
 #include "cli/commands/temporary.h"
 #include "cli/commands/artifact/session.h"

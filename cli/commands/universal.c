@@ -1,7 +1,6 @@
 /* --target=aarch64-macos,x86_64-macos: a library for each, in one file (codegen/container/macho_fat.c). The libraries
  * are compiled one after another to one temporary file, whose descriptor stays when the next one takes its name.
  */
-#include <string.h>
 #include <unistd.h>
 
 #include "cli/commands/command.h"

@@ -1,6 +1,4 @@
 /* How diagnostics are shown: lines of text, JSON (an object a line) or SARIF 2.1.0 (one log for all of them). */
-#include <string.h>
-
 #include "cli/library/compile/compile.h"
 #include "cli/library/json.h"
 #include "cli/library/mccc.h"

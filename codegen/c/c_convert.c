@@ -4,7 +4,6 @@
 #include "codegen/c/c_internal.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 static const char *one(struct c_file *c, enum elem from, enum elem to, bool saturate, const char *rounding);
 

@@ -4,7 +4,6 @@
 #include "codegen/c/c_emit.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "ir/loop/internal.h"
 

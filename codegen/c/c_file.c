@@ -3,7 +3,6 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <string.h>
 
 enum { WEIGHTS_MOST = 64 << 20, WORDS_A_LINE = 5 };
 

@@ -3,8 +3,6 @@
  */
 #include "codegen/c/c_internal.h"
 
-#include <string.h>
-
 struct row {
     enum lop op;
     const char *classes, *text, *whole;

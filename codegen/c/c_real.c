@@ -1,8 +1,6 @@
 /* Functions of f32 and f64 that C has in its library only, as text: for each type that needs them. */
 #include "codegen/c/c_internal.h"
 
-#include <string.h>
-
 /* $t the type, $w an unsigned of its bits, $s its sign, $i infinity, $q a NaN, $p bits of the mantissa, $e the bias, $m
  * 2^$p. */
 static const struct {

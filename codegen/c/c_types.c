@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 void c_fail(struct c_file *c, const char *why)
 {

@@ -1,8 +1,6 @@
 /* Which values of a loop-IR function its C text uses, and how often it would say each. */
 #include "codegen/c/c_internal.h"
 
-#include <string.h>
-
 #include "ir/loop/internal.h"
 
 static bool has_effect(const struct lstmt *s)

@@ -7,7 +7,6 @@
 #include "codegen/c/c_emit.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 #include "ir/loop/internal.h"
 

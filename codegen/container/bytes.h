@@ -2,8 +2,6 @@
 #ifndef MCC_CODEGEN_BYTES_H
 #define MCC_CODEGEN_BYTES_H
 
-#include <string.h>
-
 #include "ir/base/base.h"
 
 /* The low bytes of a number, the lowest first, or the highest. */

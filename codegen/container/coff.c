@@ -1,6 +1,4 @@
 /* COFF objects, imports and the linker's part (coff.h). */
-#include <string.h>
-
 #include "codegen/container/bytes.h"
 #include "codegen/container/coff.h"
 

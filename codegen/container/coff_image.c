@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "codegen/container/bytes.h"
 #include "codegen/container/coff.h"

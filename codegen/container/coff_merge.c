@@ -5,7 +5,6 @@
  * program do not meet. The weights come last in the file.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "codegen/container/bytes.h"
 #include "codegen/container/coff_merge.h"

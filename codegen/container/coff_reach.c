@@ -1,6 +1,4 @@
 /* Reads the objects that become one for Windows, and marks what the query function reaches (coff_merge.h). */
-#include <string.h>
-
 #include "codegen/container/bytes.h"
 #include "codegen/container/coff_merge.h"
 #include "codegen/table.h"

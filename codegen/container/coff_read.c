@@ -2,7 +2,6 @@
  * and what they point to lies in place.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "codegen/container/coff.h"
 #include "codegen/container/reading.h"

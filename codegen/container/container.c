@@ -1,8 +1,6 @@
 /* The table of formats (container.h). */
 #include "codegen/container/container.h"
 
-#include <string.h>
-
 #include "codegen/container/coff.h"
 #include "codegen/container/elf.h"
 #include "codegen/container/macho.h"

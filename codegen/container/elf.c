@@ -2,8 +2,6 @@
 #include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
 
-#include <string.h>
-
 static const struct elf_machine machines[] = {
     {"x86_64", EM_X86_64, 0, R_X86_64_64, R_X86_64_RELATIVE, "elf_x86_64"},
     {"aarch64", EM_AARCH64, 0, R_AARCH64_ABS64, R_AARCH64_RELATIVE, "aarch64linux"},

@@ -4,8 +4,6 @@
  * code knows of: only sections after it in the file (symbols, names, the section table), whose places are numbers in
  * headers.
  */
-#include <string.h>
-
 #include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
 #include "codegen/names.h"

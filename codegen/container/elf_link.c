@@ -2,8 +2,6 @@
  * libc, a linker script and a version script. The script places a placeholder of the weights in the last segment;
  * elf_image.c makes the file of it.
  */
-#include <string.h>
-
 #include "codegen/container/elf.h"
 
 /* All that an artifact may take from libc: functions that every libc of Linux has had unchanged from its start,

@@ -4,8 +4,6 @@
  * sorted anew (locals first, as ELF wants), relocations follow. The query function takes its prefixed name. The
  * weights go after everything else: sections of a relocatable file may lie anywhere.
  */
-#include <string.h>
-
 #include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
 #include "codegen/names.h"

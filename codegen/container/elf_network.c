@@ -1,8 +1,6 @@
 /* The archive of a static network (codegen_static): an index, a member for each function as LLVM made it, and last one
  * that holds the weights, of 32 or 64 bits as the platform has it.
  */
-#include <string.h>
-
 #include "codegen/container/bytes.h"
 #include "codegen/container/elf.h"
 #include "codegen/sink.h"

@@ -2,8 +2,6 @@
  * symbol
  * + addend in an object.
  */
-#include <string.h>
-
 #include "codegen/container/elf.h"
 #include "codegen/container/reading.h"
 #include "codegen/table.h"

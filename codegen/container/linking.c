@@ -2,7 +2,6 @@
 #include "codegen/container/container.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "codegen/container/bytes.h"
 #include "codegen/rt_objects.h"

@@ -3,7 +3,6 @@
 #include "codegen/container/macho.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const struct macho_machine machines[] = {{"x86_64", 0x01000007, 3, "x86_64", 5, 16},
                                                 {"aarch64", 0x0100000c, 0, "arm64", 1, 10}};

@@ -5,7 +5,6 @@
  * longer moves those, by numbers in commands. Names of functions come last in them, and behind those the signature.
  * Whoever ships a library signs it anew, so the note's hash leaves out the signature and its length.
  */
-#include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -3,8 +3,6 @@
  * A relocation names a symbol, or a section: then the address itself lies where it points, and is moved with the
  * section. Frames of x86-64 have no relocations: how far a function is lies in them as a number.
  */
-#include <string.h>
-
 #include "codegen/container/bytes.h"
 #include "codegen/container/macho_merge.h"
 #include "codegen/names.h"

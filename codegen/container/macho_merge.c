@@ -4,8 +4,6 @@
  * lld makes no relocatable Mach-O files, so sections are joined here, one after another under their names
  * (macho_join.c). Everything but the query function is local, so two artifacts in one program do not meet.
  */
-#include <string.h>
-
 #include "codegen/container/bytes.h"
 #include "codegen/container/macho_merge.h"
 #include "codegen/table.h"

@@ -1,8 +1,6 @@
 /* Reads libraries of artifacts for macOS and iOS and their objects (reading.h). A library's pointers are its chained
  * fixups. Of a universal file the first slice is read.
  */
-#include <string.h>
-
 #include "codegen/container/macho.h"
 #include "codegen/container/reading.h"
 

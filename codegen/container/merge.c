@@ -1,8 +1,6 @@
 /* See merge.h. */
 #include "codegen/container/merge.h"
 
-#include <string.h>
-
 #include "codegen/sink.h"
 #include "runtime/rt.h"
 

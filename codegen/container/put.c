@@ -1,7 +1,6 @@
 /* What writing an artifact's file has in common (container.h): the sidecar, the note. */
 #include "codegen/container/container.h"
 
-#include <string.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

@@ -2,7 +2,6 @@
 #include "codegen/container/reading.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "ir/base/file.h"
 

@@ -1,6 +1,4 @@
 /* WebAssembly: bytes, the object with the weights' place, the linker's part (wasm.h). */
-#include <string.h>
-
 #include "codegen/container/wasm.h"
 
 enum { LINKING_VERSION = 2, SEGMENT_INFO = 5, SYMBOL_TABLE = 8, SYMBOL_DATA = 1, SYMBOL_HIDDEN = 4 };

@@ -4,7 +4,6 @@
  * added, memory begins that much larger, and the heap behind it.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "codegen/container/wasm.h"
 #include "codegen/sink.h"

@@ -7,7 +7,6 @@
  * out find next to nothing in this code (a thousandth of its size) and together take 6 % of the time.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Support.h>

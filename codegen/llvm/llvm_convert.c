@@ -6,7 +6,6 @@
 #include "codegen/llvm/llvm.h"
 
 #include <stdio.h>
-#include <string.h>
 
 LLVMValueRef wrap_narrow(struct emitter *e, LLVMValueRef v, enum elem elem, uint32_t lanes)
 {

@@ -2,7 +2,6 @@
  * and of its parallel loop have the line of the Python source, if it is known, so that a debugger can break there.
  * There is nothing but lines: the symbol table names functions after their nodes (names.h). */
 #include <stdlib.h>
-#include <string.h>
 
 #include "codegen/llvm/llvm.h"
 

@@ -7,7 +7,6 @@
 #include "codegen/llvm/llvm.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { DEPTH_MAX = 250 }; /* nested blocks; the parser refuses earlier */
 

@@ -9,7 +9,6 @@
 #include "codegen/llvm/llvm.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { COLD_LAUNCHES = 16 };
 

@@ -4,8 +4,6 @@
  */
 #include "codegen/llvm/llvm.h"
 
-#include <string.h>
-
 enum { ENTRIES = 16 };
 static const char lookup_name[] = "llvm.x86.avx512.permvar.sf.512";
 

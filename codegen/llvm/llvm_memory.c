@@ -7,8 +7,6 @@
  */
 #include "codegen/llvm/llvm.h"
 
-#include <string.h>
-
 struct access {
     struct ltype type;             /* register type of what moves */
     LLVMTypeRef scalar, vector;    /* the same in memory */

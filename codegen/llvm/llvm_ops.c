@@ -5,8 +5,6 @@
  */
 #include "codegen/llvm/llvm.h"
 
-#include <string.h>
-
 typedef LLVMValueRef emit_fn(struct emitter *, const struct lstmt *);
 
 /* A word of what the launch's row has; the run begins with where that is. */

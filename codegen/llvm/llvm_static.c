@@ -12,8 +12,6 @@
 #include "codegen/llvm/llvm.h"
 #include "codegen/container/wasm.h"
 
-#include <string.h>
-
 enum { RUN_CODE, RUN_KEPT, RUN_TAG, RUN_WORDS };
 
 static LLVMValueRef word(struct emitter *e, uint64_t value)

@@ -3,8 +3,6 @@
  * Registers hold a bool as one bit, a float narrower than 32 bits as its bits in an integer (so no half type reaches
  * LLVM, and with it no helper function of a compiler's library), a sub-byte integer as a sign- or zero-extended byte.
  */
-#include <string.h>
-
 #include "codegen/llvm/llvm.h"
 
 void emit_fail(struct emitter *e, const char *why)

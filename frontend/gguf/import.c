@@ -1,8 +1,6 @@
 /* .gguf file -> imported graph: a language model from its tensors and what the file says of them. */
 #include "frontend/gguf/gguf.h"
 
-#include <string.h>
-
 #include "ir/base/file.h"
 
 static const int64_t FILE_MOST = (int64_t)1 << 40;

@@ -6,7 +6,6 @@
 #include "frontend/gguf/gguf.h"
 
 #include <math.h>
-#include <string.h>
 
 /* ---- rotary angles --------------------------------------------------------------------------------------------- */
 

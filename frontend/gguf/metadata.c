@@ -4,7 +4,6 @@
 #include "frontend/gguf/gguf.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { METADATA_MOST = 64 << 20 };
 

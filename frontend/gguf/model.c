@@ -2,7 +2,6 @@
 #include "frontend/gguf/gguf.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { SIZE_MOST = 1 << 24, HEAD_MOST = 1 << 16, LAYERS_MOST = 4096 };
 

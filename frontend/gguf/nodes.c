@@ -1,8 +1,6 @@
 /* Nodes of the imported graph of a GGUF file: operators of ONNX, of com.microsoft, and those of block types ("ggml") */
 #include "frontend/gguf/gguf.h"
 
-#include <string.h>
-
 enum { ONNX_VERSION = 23 };
 
 /* ---- ports and constants --------------------------------------------------------------------------------------- */

@@ -6,7 +6,6 @@
 #include "frontend/gguf/gguf.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { ENTRIES_MOST = 1 << 16, NAME_MOST = 1 << 16, ALIGNMENT = 32 };
 

@@ -3,8 +3,6 @@
  * The file's wire format (wire.h) is read here directly, one level at a time, since the importer's decoded form has
  * lost what it does not need.
  */
-#include <string.h>
-
 #include "frontend/onnx/gather.h"
 #include "frontend/onnx/hooks.h"
 #include "frontend/onnx/wire.h"

@@ -3,8 +3,6 @@
  * Edits gather beside the file's bytes; writing goes through the graph's fields once, and copies what no edit is about.
  * Models before operator set 13 scale along an axis by com.microsoft's operators, which every reader of such files has.
  */
-#include <string.h>
-
 #include "frontend/onnx/gather.h"
 #include "frontend/onnx/hooks.h"
 #include "frontend/onnx/wire.h"

@@ -12,7 +12,6 @@
 #include <limits.h>
 #include <linux/openat2.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -3,8 +3,6 @@
 
 #include "ir/base/file.h"
 
-#include <string.h>
-
 bool file_read(struct context *ctx, const char *path, struct span *out)
 {
     struct file_bytes file;

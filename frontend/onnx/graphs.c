@@ -3,8 +3,6 @@
  */
 #include "frontend/onnx/import.h"
 
-#include <string.h>
-
 static const char *text(const char *s)
 {
     return s ? s : "";

@@ -4,8 +4,6 @@
 #include "frontend/onnx/hooks.h"
 #include "frontend/onnx/schemas.h"
 
-#include <string.h>
-
 /* IR versions that this importer knows: 1 (2017) to 13 (2025, 2-bit integers). */
 enum { IR_VERSION_MAX = 13, IR_VERSION_OPSETS = 3 };
 

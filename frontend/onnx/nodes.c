@@ -5,8 +5,6 @@
  */
 #include "frontend/onnx/schemas.h"
 
-#include <string.h>
-
 /* ---- operands and attributes ----------------------------------------------------------------------------------- */
 
 static value_id *operands_import(struct importer *im, const Onnx__NodeProto *node, src_id src)

@@ -1,8 +1,6 @@
 /* OperatorSetIdProto -> opset: which version of which domain a model or a function imports. */
 #include "frontend/onnx/schemas.h"
 
-#include <string.h>
-
 const char *domain_normal(const char *domain)
 {
     return !domain || strcmp(domain, "ai.onnx") == 0 ? "" : domain;

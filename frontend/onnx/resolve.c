@@ -2,7 +2,6 @@
 #include "frontend/onnx/import.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 value_id value_resolve(struct importer *im, const char *name, src_id src, const char *role)
 {

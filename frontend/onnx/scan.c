@@ -11,8 +11,6 @@
  */
 #include "frontend/onnx/scan.h"
 
-#include <string.h>
-
 /* protobuf-c reads lengths of at most 5 bytes: 35 bits, which no file of 2 GiB outgrows even when it grows. */
 enum { MERGES_MAX = 64, LENGTH_WIDTH_MAX = 5 };
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_LEN = 2, WIRE_GROUP = 3, WIRE_GROUP_END = 4, WIRE_32 = 5 };

@@ -7,7 +7,6 @@
 #include "frontend/onnx/schemas.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static const struct schema schemas[] = {
 #define DOMAIN(...)

@@ -4,8 +4,6 @@
 #include "frontend/onnx/hooks.h"
 #include "frontend/onnx/import.h"
 
-#include <string.h>
-
 enum { TAG_MODEL_GRAPH = 7 << 3 | 2, TAG_GRAPH_INITIALIZER = 5 << 3 | 2, PREFIX_MAX = 24 };
 
 static size_t varint_write(uint8_t *out, uint64_t v)

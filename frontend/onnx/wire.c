@@ -1,8 +1,6 @@
 /* The wire format of an ONNX file: see wire.h. */
 #include "frontend/onnx/wire.h"
 
-#include <string.h>
-
 enum { DEPTH_MAX = 200 };
 
 bool next_field(struct span *s, struct field *f)

@@ -7,8 +7,6 @@
  */
 #include "frontend/pt2/pt2.h"
 
-#include <string.h>
-
 struct cut_file {
     struct pt2 p;
     VEC(const struct json *) nodes;

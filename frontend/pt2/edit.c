@@ -3,8 +3,6 @@
  */
 #include "frontend/pt2/edit.h"
 
-#include <string.h>
-
 static void edit_reset(struct edit_file *e)
 {
     e->constants.n = e->added.n = e->metas.n = e->outputs.n = 0;

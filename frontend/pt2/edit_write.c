@@ -1,8 +1,6 @@
 /* Writing an edited .pt2 file: the members of the archive that the edits are about, and all others as they are. */
 #include "frontend/pt2/edit.h"
 
-#include <string.h>
-
 struct editing {
     const struct edit_file *e;
     struct arena *arena;

@@ -15,8 +15,6 @@
  */
 #include "frontend/pt2/pt2.h"
 
-#include <string.h>
-
 #include "ir/expr/facts.h"
 
 enum { NESTING_MAX = 50, GUARDS_MAX = 100000, ROUNDS_MAX = 4 };

@@ -4,8 +4,6 @@
  */
 #include "frontend/pt2/pt2.h"
 
-#include <string.h>
-
 #include "ir/base/file.h"
 
 enum { SCHEMA_MAJOR = 8 };

@@ -6,8 +6,6 @@
  */
 #include "frontend/pt2/pt2.h"
 
-#include <string.h>
-
 enum { DEPTH_MAX = 200 };
 
 uint32_t value_new(struct pt2 *p, const char *name, value_id v)

@@ -4,7 +4,6 @@
 #include "frontend/pt2/arguments.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { NODE_ARGS_MAX = 4096 };
 

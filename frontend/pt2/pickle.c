@@ -7,8 +7,6 @@
  */
 #include "frontend/pt2/pt2.h"
 
-#include <string.h>
-
 enum { ITEMS_MAX = 1 << 20, MEMO_MAX = 1 << 20, NAME_MAX_BYTES = 200 };
 enum kind { ITEM_NONE, ITEM_MARK, ITEM_INT, ITEM_TEXT, ITEM_GLOBAL, ITEM_LIST, ITEM_DICT, ITEM_STORAGE, ITEM_TENSOR };
 

@@ -1,8 +1,6 @@
 /* Dictionaries of tensors as torch.save pickles them, protocol 2: what pickle.c reads. */
 #include "frontend/pt2/pt2.h"
 
-#include <string.h>
-
 static const char ordered[] = "ccollections\nOrderedDict\n)R"; /* an empty one */
 
 static void code(struct strbuf *out, const char *text)

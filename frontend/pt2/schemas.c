@@ -1,8 +1,6 @@
 /* Searching the table of schemas, and taking its texts apart. */
 #include "frontend/pt2/schemas.h"
 
-#include <string.h>
-
 static const struct schema schemas[] = {
 #define SCHEMA(domain, ops, alias, args) {domain, ops, alias, args},
 #include "frontend/pt2/schemas.def"

@@ -7,8 +7,6 @@
  */
 #include "frontend/pt2/pt2.h"
 
-#include <string.h>
-
 static struct pt2_kept *kept_find(struct pt2 *p, const char *name, bool input)
 {
     const struct binding *b = name ? name_lookup(&p->kept_names[input], name) : NULL;

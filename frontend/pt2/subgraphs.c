@@ -7,8 +7,6 @@
  */
 #include "frontend/pt2/pt2.h"
 
-#include <string.h>
-
 struct call {
     struct pt2 *p;
     const struct json *node;

@@ -6,7 +6,6 @@
 #include "frontend/pt2/pt2.h"
 
 #include <ctype.h>
-#include <string.h>
 
 enum { NESTING_MAX = 100, ARGS_MAX = 64, NAME_SIZE = 48, PATH_MAX_LENGTH = 500, KNOWN_MAX = 10000 };
 

@@ -5,8 +5,6 @@
  */
 #include "frontend/pt2/pt2.h"
 
-#include <string.h>
-
 struct strided {
     const char *name;
     enum elem elem;

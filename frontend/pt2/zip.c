@@ -2,7 +2,6 @@
 #include "frontend/pt2/zip.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <zlib.h>
 
 enum {

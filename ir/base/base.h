@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 /* Expands to two arguments: an array of the values, and their number. The array lives as long as the block. */

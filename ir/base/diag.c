@@ -8,7 +8,6 @@
 #include "ir/base/base.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum { TEXT_MAX = 900, NAME_MAX_SHOWN = 200, LINE_MAX_SHOWN = 999 };
 

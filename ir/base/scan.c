@@ -1,8 +1,6 @@
 /* See scan.h. */
 #include "ir/base/scan.h"
 
-#include <string.h>
-
 uint32_t scan_line(const struct scan *s)
 {
     uint32_t line = 1;

@@ -3,7 +3,6 @@
 #include "ir/build/build.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "ir/build/lattice.h"
 

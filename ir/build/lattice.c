@@ -11,8 +11,6 @@
 #include "ir/eval/constants.h"
 #include "ir/build/lattice.h"
 
-#include <string.h>
-
 #include "ir/graph/view_map.h"
 #include "ir/ops/scalar.h"
 

@@ -1,8 +1,6 @@
 /* The builder's vocabulary: elementwise operators with broadcasting, views, reductions, matmul. See build.h. */
 #include "ir/build/build.h"
 
-#include <string.h>
-
 static bool is_tensor(struct builder *b, value_id v, struct type *t)
 {
     if (!v.i)

@@ -6,8 +6,6 @@
  * elementwise is folded as a whole (value_fold). Depth and total work per element are bounded: an expression that would
  * be re-read too often is folded too.
  */
-#include <string.h>
-
 #include "ir/eval/eval.h"
 #include "ir/eval/fold.h"
 #include "ir/eval/runs.h"

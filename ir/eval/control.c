@@ -2,8 +2,6 @@
  *
  * A tensor inside a sequence shares its memory with the value that it came from: values that go into opaque or control
  * operators are never recycled. */
-#include <string.h>
-
 #include "ir/eval/eval.h"
 
 /* ---- control flow ------------------------------------------------------------------------------------------------ */

@@ -3,7 +3,6 @@
  * Both are C[m][n] = sum over k of A(m, k) * B(n, k); a function says where an element comes from, so that layouts,
  * padding, dilation and groups are nobody else's business. Floats are summed in double and rounded once, integers in
  * wrapping int64. Blocks of 64 to 512 rows and columns keep the loads far below the products. */
-#include <string.h>
 
 #include "ir/eval/eval.h"
 #include "ir/eval/panel.h"

@@ -3,7 +3,6 @@
 #include "ir/eval/field.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ir/eval/constants.h"
 #include "ir/eval/eval.h"

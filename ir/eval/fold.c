@@ -7,8 +7,6 @@
  */
 #include "ir/eval/fold.h"
 
-#include <string.h>
-
 #include "ir/eval/eval.h"
 
 typedef VEC(node_id) node_list;

@@ -1,6 +1,4 @@
 /* Interpretation of constants, elementwise operators and conversions (see eval.c). */
-#include <string.h>
-
 #include "ir/eval/eval.h"
 
 enum eval_status eval_constant(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)

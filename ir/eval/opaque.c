@@ -1,6 +1,5 @@
 /* Interpretation of sort, nonzero, unique, nms, dft, det and rng (see eval.c). */
 #include <math.h>
-#include <string.h>
 
 #include "ir/eval/eval.h"
 #include "ir/ops/field.h"

@@ -2,7 +2,6 @@
  *
  * Sums and products of floats are carried in double and rounded once; integers in 64 bits, wrapped at the end. */
 #include <math.h>
-#include <string.h>
 
 #include "ir/eval/eval.h"
 #include "ir/ops/scalar.h"

@@ -1,8 +1,6 @@
 /* Runs of positions through shapes, affine views and windows: no element is read here but by the two copies. */
 #include "ir/eval/runs.h"
 
-#include <string.h>
-
 #include "ir/graph/view_map.h"
 
 void runs_push(struct arena *arena, run_list *list, struct run run)

@@ -1,7 +1,5 @@
 /* Interpretation of string operators (see eval.c): those that work element by element. The others exist in the runtime
  * only, and asking for them is a status. A string is a span of bytes. */
-#include <string.h>
-
 #include "ir/eval/eval.h"
 
 static bool string_equal(const struct span *a, const struct span *b)

@@ -2,7 +2,6 @@
 #include "ir/eval/eval.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum eval_status eval_fail(struct eval *e, enum eval_status status, const char *fmt, ...)
 {

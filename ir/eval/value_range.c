@@ -1,8 +1,6 @@
 /* Between which numbers the elements of an integer tensor lie, as far as the graph says: a table's smallest and largest
  * element, the extent that an iota counts to, and what selections, views, reads by index and simple arithmetic make of
  * those. Emitters leave out checks of indices that lie inside of what they index. */
-#include <string.h>
-
 #include "ir/eval/fold.h"
 
 enum { RANGE_DEPTH = 24, RANGE_PIECE = 4096, RANGE_ELEMENTS = 1 << 24 };

@@ -3,7 +3,6 @@
  * Views that treat each dim alone (broadcast, slice, pad) are one function over a table per dim: the operand's
  * offset that an index of the result means, or -1 for the fill value. */
 #include <math.h>
-#include <string.h>
 
 #include "ir/eval/eval.h"
 #include "ir/graph/view_map.h"

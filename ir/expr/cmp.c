@@ -4,7 +4,6 @@
  * min and max are left-leaning chains in the order of ids, without common addend or factor.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "ir/expr/internal.h"
 

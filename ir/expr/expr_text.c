@@ -9,7 +9,6 @@
  * so the text depends on the expression alone, not on the order in which a context met its parts.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "ir/base/scan.h"
 #include "ir/expr/internal.h"

@@ -1,8 +1,6 @@
 /* Facts (ir/expr/facts.h): bounds of symbols that conditions imply, and expressions made anew with them. */
 #include "ir/expr/facts.h"
 
-#include <string.h>
-
 #include "ir/expr/internal.h"
 
 enum {

@@ -6,8 +6,6 @@
  *   k*(x div k), x a multiple of k      -> x
  * each also under a common factor. Every step lowers the number of divisions and remainders.
  */
-#include <string.h>
-
 #include "ir/expr/internal.h"
 
 enum { RECOMBINE_STEPS = 16 };

@@ -4,7 +4,6 @@
  * (ir/expr/recombine.c).
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "ir/expr/internal.h"
 

@@ -1,8 +1,6 @@
 /* Attributes by name: constructors, and accessors that take an absent attribute, or one of another kind, for
  * the default. Whoever must tell the two apart asks node_attr.
  */
-#include <string.h>
-
 #include "ir/graph/graph.h"
 
 const struct attr *node_attr(const struct node *node, const char *name)

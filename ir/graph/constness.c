@@ -1,6 +1,4 @@
 /* Which values are computed from constants alone (lazy constants). Kept from question to question. */
-#include <string.h>
-
 #include "ir/graph/graph.h"
 
 enum { IS_UNKNOWN, IS_NOT, IS_CONST };

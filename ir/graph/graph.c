@@ -7,7 +7,6 @@
 #include "ir/graph/graph.h"
 
 #include <assert.h>
-#include <string.h>
 
 struct graph *graph_new(struct context *ctx)
 {

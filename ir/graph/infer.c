@@ -8,7 +8,6 @@
 #include "ir/graph/infer.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const char *expr_text(struct graph *g, expr_id e)
 {

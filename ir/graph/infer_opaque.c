@@ -4,8 +4,6 @@
  * checked against the operands is checked. */
 #include "ir/graph/infer.h"
 
-#include <string.h>
-
 static bool fresh_count(struct infer *f, const char *name, expr_id *count)
 {
     *count = node_expr(&f->attrs, name);

@@ -1,8 +1,6 @@
 /* Inference of reductions: reduce, arg-reductions, windows, dot and conv (see infer.c). */
 #include "ir/graph/infer.h"
 
-#include <string.h>
-
 bool infer_reduce(struct infer *f)
 {
     const struct type *t = infer_tensor(f, 0);

@@ -2,8 +2,6 @@
 #include "ir/graph/infer.h"
 #include "ir/graph/view_map.h"
 
-#include <string.h>
-
 static const expr_id *list_of_rank(struct infer *f, const char *name, int32_t rank)
 {
     uint32_t n;

@@ -1,8 +1,6 @@
 /* The list of products that a search asks about: see probe.h. */
 #include "ir/graph/probe.h"
 
-#include <string.h>
-
 struct probed_product *probe_find(struct product_probe *probe, const char *label)
 {
     return ROW_NAMED(probe->products.data, probe->products.n, label);

@@ -21,7 +21,6 @@
 #include "ir/graph/graph.h"
 
 #include <stdio.h>
-#include <string.h>
 
 struct verifier {
     struct graph *g;

@@ -1,8 +1,6 @@
 /* The map of dims of each view, and the groups of dims of a reshape (view_map.h). */
 #include "ir/graph/view_map.h"
 
-#include <string.h>
-
 /* Changes the map in which each dim of the operand is the same of the result. */
 typedef bool map_fn(const struct graph *, const struct node *, uint32_t k, struct view_map *);
 

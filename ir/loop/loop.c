@@ -4,8 +4,6 @@
  */
 #include "ir/loop/internal.h"
 
-#include <string.h>
-
 const struct lop_info lop_table[L_COUNT] = {
     [L_NONE] = {"none", 0, 0, 0, LCLASS_VALUE, 0},
 #define LOP(id, name, least, most, results, class, form, rule, exec, error, emit, elements) \

@@ -6,7 +6,6 @@
 #include "ir/loop/tokens.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { NUMBER_MAX = 1 << 24 };   /* value numbers are dense in printed text; this bounds the table */
 

@@ -5,7 +5,6 @@
 #include "ir/loop/internal.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 struct printer {
     const struct lfunc *f;

@@ -9,8 +9,6 @@
  */
 #include "ir/loop/internal.h"
 
-#include <string.h>
-
 struct known {
     const struct lstmt *s;
     uint64_t key;

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 bool token_fail(struct parser *ps, const char *what)
 {

@@ -6,7 +6,6 @@
  * (E2M1, E8M0). Everything passes through blocks of doubles or int64, which hold every narrower type exactly.
  */
 #include <math.h>
-#include <string.h>
 
 #include "ir/ops/scalar.h"
 

@@ -1,6 +1,4 @@
 /* Element types: the table of elem.def. */
-#include <string.h>
-
 #include "ir/ops/ops.h"
 
 static const struct elem_row {

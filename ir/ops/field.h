@@ -15,8 +15,6 @@
 #ifndef MCC_IR_FIELD_H
 #define MCC_IR_FIELD_H
 
-#include <string.h>
-
 #include "ir/ops/ops.h"
 
 #define FIELD_Q 32633u

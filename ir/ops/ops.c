@@ -1,8 +1,6 @@
 /* The operator table of ops.def: names, arities, shape classes, costs, declared attributes. Its other columns belong to
  * the files that they name, which expand the table again.
  */
-#include <string.h>
-
 #include "ir/ops/ops.h"
 
 static const struct op_info op_table[OP_COUNT] = {

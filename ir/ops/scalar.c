@@ -9,7 +9,6 @@
 #include "ir/ops/integer.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { BLOCK = 256 };
 

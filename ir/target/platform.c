@@ -1,8 +1,6 @@
 /* Rows of ir/target/platform.def. */
 #include "ir/target/platform.h"
 
-#include <string.h>
-
 const struct platform platforms[] = {
 #define PLATFORM(...) {__VA_ARGS__},
 #include "ir/target/platform.def"

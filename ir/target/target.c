@@ -2,7 +2,6 @@
 #include "ir/target/target.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const struct target_row target_rows[] = {
 #define ROW(arch, name, when, cpu, features, ...) {arch, name, TARGET_##when, cpu, features, {__VA_ARGS__}},

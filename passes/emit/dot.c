@@ -8,8 +8,6 @@
  */
 #include "passes/emit/producer.h"
 
-#include <string.h>
-
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 lreg em_insert(struct em *em, lreg v, lreg x, uint32_t lane)

@@ -3,8 +3,6 @@
  * scalar functions in emit/map.c, reductions in emit/reduce.c. */
 #include "passes/emit/emit.h"
 
-#include <string.h>
-
 /* ---- statements ------------------------------------------------------------------------------------------ */
 
 int em_depth_of(const struct em *em, lreg v)

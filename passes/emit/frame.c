@@ -5,8 +5,6 @@
 #include "passes/module/analysis.h"
 #include "passes/module/visited.h"
 
-#include <string.h>
-
 struct collector {
     struct em *em;
     struct visited seen;

@@ -1,8 +1,6 @@
 /* Blocks that open and close: loops with carried values, the parallel one, conditionals. */
 #include "passes/emit/emit.h"
 
-#include <string.h>
-
 static void level_push(struct em *em, lblock b)
 {
     if (em->top + 1 >= EM_LEVELS)

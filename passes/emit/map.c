@@ -3,8 +3,6 @@
 #include "passes/emit/emit.h"
 #include "passes/module/analysis.h"
 
-#include <string.h>
-
 typedef lreg map_fn(struct em *, const struct node *, const lreg *in, struct ltype);
 
 static lreg f_const(struct em *em, struct ltype t, double f)

@@ -3,8 +3,6 @@
 #include "passes/emit/emit.h"
 #include "passes/emit/spans.h"
 
-#include <string.h>
-
 /* How an address expression is reached: scalar, contiguous lanes, strided lanes, or a vector of indices. */
 struct reach {
     enum { REACH_SCALAR, REACH_LANES, REACH_STRIDE, REACH_GATHER } how;

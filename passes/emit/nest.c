@@ -1,8 +1,6 @@
 /* Loop nests (struct nest_schedule), which maps, scans, scatters and halos have, and the template of maps. */
 #include "passes/emit/templates.h"
 
-#include <string.h>
-
 struct nest {
     const struct nest_schedule *s;
     const expr_id *extent; /* by dim, as the next two */

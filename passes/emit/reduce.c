@@ -9,8 +9,6 @@
 #include "passes/emit/reduce.h"
 #include "passes/emit/register_tile.h"
 
-#include <string.h>
-
 enum lop em_monoid(const char *monoid, enum elem e)
 {
     static const struct {

@@ -5,8 +5,6 @@
 #include "passes/emit/reduce.h"
 #include "passes/emit/register_tile.h"
 
-#include <string.h>
-
 /* Steps x points: what tiles leave of a dynamic extent has a body for each size, and waits for its few sums anyway. */
 enum { REST_UNROLL = 32 };
 

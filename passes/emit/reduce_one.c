@@ -4,8 +4,6 @@
 #include "passes/emit/producer.h"
 #include "passes/emit/reduce.h"
 
-#include <string.h>
-
 /* ---- lanes along the innermost reduced dim ----------------------------------------------------------------------- */
 
 enum { SIBLINGS_MOST = 2 };

@@ -7,8 +7,6 @@
 #include "passes/module/compressed.h"
 #include "passes/emit/register_tile.h"
 
-#include <string.h>
-
 static lreg to_acc(struct em *em, lreg v, enum elem acc)
 {
     struct ltype t = lf_type(em->f, v);

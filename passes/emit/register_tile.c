@@ -1,8 +1,6 @@
 /* Register tiles: how an extent is cut into them, and the micro-kernel. */
 #include "passes/emit/register_tile.h"
 
-#include <string.h>
-
 /* Tiles of k points for all points of [0, n) from `done` on, if n has so many. Where more are left than the size below
  * has, a last one ends at n, and begins in the one before. Returns the points that are then done. */
 static expr_id tiles_again(struct em *em, expr_id n, expr_id done, int64_t k, int64_t below, em_tile_fn *fn, void *user)

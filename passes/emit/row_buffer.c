@@ -6,8 +6,6 @@
  * condition, inside of which it could be filled, or read, again. */
 #include "passes/emit/producer.h"
 
-#include <string.h>
-
 void em_row_buffer_begin(struct em *em, struct em_producer *p, const struct row_local *local)
 {
     const struct type *t = value_type(em->g, local->value);

@@ -1,8 +1,6 @@
 /* What the templates share: parallel loops, and the store of an anchor's result (templates.h). */
 #include "passes/emit/templates.h"
 
-#include <string.h>
-
 /* ---- loops over a list of extents ------------------------------------------------------------------------------- */
 
 void em_parallel_open(struct em *em, struct em_parallel *p, struct loop *loops, uint32_t n)

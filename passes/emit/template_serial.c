@@ -3,8 +3,6 @@
  */
 #include "passes/emit/templates.h"
 
-#include <string.h>
-
 /* ---- scan and scatter -------------------------------------------------------------------------------------------- */
 
 /* All of the axis. */

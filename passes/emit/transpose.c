@@ -3,8 +3,6 @@
  */
 #include "passes/emit/templates.h"
 
-#include <string.h>
-
 struct tile {
     uint32_t lanes, columns;
     sym_id lane, column; /* of its points along the two dims */

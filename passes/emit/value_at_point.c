@@ -5,8 +5,6 @@
 #include "ir/ops/field.h"
 #include "passes/emit/producer.h"
 
-#include <string.h>
-
 /* ---- memo -------------------------------------------------------------------------------------------------------- */
 
 static uint64_t memo_key(const struct em *em, value_id v, const expr_id *idx, expr_id cond, uint32_t group)

@@ -20,8 +20,6 @@
 #include "passes/module/attention.h"
 #include "passes/module/choices.h"
 
-#include <string.h>
-
 static struct kernel *kernel_new(struct fuser *f, enum kernel_kind kind, region_id region, uint32_t order, uint32_t *id)
 {
     struct kernel k = {.kind = kind, .region = region, .order = order};

@@ -2,8 +2,6 @@
  * the values back to the scores. */
 #include "passes/module/attention.h"
 
-#include <string.h>
-
 enum { DEPTH_MOST = 32, VISITS_MOST = 512 };
 
 struct walk {

@@ -1,8 +1,6 @@
 /* Is a constant another one transposed or reshaped? Samples are compared first, then all elements. */
 #include "passes/graph/constant_views.h"
 
-#include <string.h>
-
 enum { RANK_MOST = 4, SAMPLES = 64, TILE = 32 };
 
 static const char *element(const struct tensor_data *c, int64_t i)

@@ -1,8 +1,6 @@
 /* Parts of values moved through operators (cut.h). */
 #include "passes/graph/cut.h"
 
-#include <string.h>
-
 #include "passes/module/access_function.h"
 
 struct cut cut_whole(struct graph *g, value_id v)

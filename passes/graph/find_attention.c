@@ -15,7 +15,6 @@
 #include "passes/module/analysis.h"
 
 #include <float.h>
-#include <string.h>
 
 enum {
     MAX_STEPS = 24,

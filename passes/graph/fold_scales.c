@@ -25,7 +25,6 @@
 #include "passes/module/analysis.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { TERMS = 6, DEPTH = 16, ELEMS_MOST = 1 << 16 };
 /* Scales and offsets beyond that might overflow where the operators as they stand do not. */

@@ -9,8 +9,6 @@
  */
 #include "passes/module/module.h"
 
-#include <string.h>
-
 enum { RECENT = 64 }; /* concats looked back at: a dense block's predecessor is the last one */
 
 /* Does `later` begin with all operands of `earlier`, along the same axis, and go on? */

@@ -19,8 +19,6 @@
 #include "passes/module/module.h"
 #include "passes/module/winograd.h"
 
-#include <string.h>
-
 /* What becomes of a value that existed at the start. */
 struct fate {
     enum elem narrow; /* wanted in this type; ELEM_NONE: not */

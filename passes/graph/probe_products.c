@@ -8,8 +8,6 @@
  */
 #include "passes/module/attention.h"
 
-#include <string.h>
-
 /* The input that says which product counts. */
 static value_id chosen_product(const struct graph *g)
 {

@@ -21,8 +21,6 @@
 #include "passes/module/analysis.h"
 #include "passes/module/module.h"
 
-#include <string.h>
-
 enum { MAPS_MOST = 16, PIECES_MOST = 16, DEPTH_MOST = 16 /* of concats in concats */ };
 
 /* The maps from the rounding (first) up to the concat or window, and which operand of each varies. */

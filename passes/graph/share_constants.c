@@ -21,8 +21,6 @@
 #include "passes/module/access_function.h"
 #include "passes/module/module.h"
 
-#include <string.h>
-
 enum {
     BYTES_LEAST = 4096,
     PAIRS = 16,

@@ -16,8 +16,6 @@
 #include "passes/module/access_function.h"
 #include "passes/module/compressed.h"
 
-#include <string.h>
-
 enum {
     PIECE = 4096,
     PRODUCTS_LEAST = 4096 * POINTS_LEAST, /* multiply-adds of the dense form */

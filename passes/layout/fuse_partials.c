@@ -13,8 +13,6 @@
 #include "passes/module/module.h"
 #include "passes/module/analysis.h"
 
-#include <string.h>
-
 enum { IMAGE_RANK = 4, COLUMNS = 3 };
 
 /* Does the kernel of v run over its rows in parallel, and over vectors of channels? */

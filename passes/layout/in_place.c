@@ -2,8 +2,6 @@
  * nothing reads that later. For microcontrollers, where a residual connection would keep a third feature map. */
 #include "passes/layout/layout.h"
 
-#include <string.h>
-
 enum { AT_POINT = 1, ELSEWHERE = 2 };
 struct reads {
     const struct module *m;

@@ -7,8 +7,6 @@
 #include "passes/layout/layout.h"
 #include "passes/module/analysis.h"
 
-#include <string.h>
-
 void storage_new(struct layouter *l, value_id v)
 {
     struct storage *s = &l->m->fused.storage[v.i];

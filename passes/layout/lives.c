@@ -1,8 +1,6 @@
 /* Bytes that are taken, in a segment tree over the kernels of the run (lives.h). */
 #include "passes/layout/lives.h"
 
-#include <string.h>
-
 /* Of all buffers together, some tenths of a second. */
 enum { WORK_MOST = 1 << 26, SETS_MOST = 6 * 32 };
 

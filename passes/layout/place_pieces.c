@@ -12,8 +12,6 @@
 #include "passes/module/access_function.h"
 #include "passes/module/analysis.h"
 
-#include <string.h>
-
 static bool in_top_region(const struct module *m, value_id v)
 {
     node_id def = graph_value(m->g, v)->def;

@@ -6,7 +6,6 @@
  * lives.c finds the gaps between those that live at the same time.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "passes/layout/layout.h"
 #include "passes/layout/lives.h"

@@ -2,8 +2,6 @@
 #include "passes/module/access_function.h"
 #include "passes/layout/layout.h"
 
-#include <string.h>
-
 /* Zero padding of the convolutions that read v, as a halo: {lower widths, upper widths}. */
 static void plan_halo(struct layouter *l, const struct kernel *kernel)
 {

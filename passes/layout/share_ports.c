@@ -22,8 +22,6 @@
 #include "passes/layout/layout.h"
 #include "passes/module/module.h"
 
-#include <string.h>
-
 static bool all_zero(struct exprs *x, const expr_id *e, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)

@@ -8,7 +8,6 @@
 #include "passes/legalize/driver.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { LORA_RANK_MOST = 4096, TARGETS_MOST = 64, MATMUL_VERSION = 13, ADD_VERSION = 14, ONNX_FLOAT = 1 };
 

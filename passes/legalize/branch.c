@@ -9,8 +9,6 @@
  * - where a result's rank or type differs, the If cannot have a type: what follows it is walked once for each branch
  * (fork.c).
  */
-#include <string.h>
-
 #include "ir/graph/infer.h"
 #include "passes/legalize/fork.h"
 

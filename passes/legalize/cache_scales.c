@@ -1,8 +1,6 @@
 /* Scales of caches of integers (cache_scales.h). */
 #include "passes/legalize/cache_scales.h"
 
-#include <string.h>
-
 enum { BLOCK = 32, LARGEST = 127 };
 
 /* Elements that share a scale: BLOCK or half of it where that divides the last dim, else all of it; 0: it is open. */

@@ -13,8 +13,6 @@
 #include "passes/legalize/cache_scales.h"
 #include "passes/legalize/driver.h"
 
-#include <string.h>
-
 enum { STEPS_MOST = 64 }; /* operators between an input and its output */
 
 /* The way from an output back to the input, or to what was widened after a way before: each value, and which operand of

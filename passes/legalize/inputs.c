@@ -1,6 +1,5 @@
 /* The types of the inputs: what the file declares, and what --input states in its place. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "passes/legalize/driver.h"
 

@@ -9,8 +9,6 @@
  */
 #include "passes/legalize/driver.h"
 
-#include <string.h>
-
 #include "ir/expr/facts.h"
 
 enum { SYMBOLS_MOST = 4, CONDITION_SIZE = 200 }; /* of a condition of several symbols */

@@ -9,8 +9,6 @@
  */
 #include "passes/passes.h"
 
-#include <string.h>
-
 #include "passes/legalize/driver.h"
 
 /* ---- liveness -------------------------------------------------------------------------------------------- */

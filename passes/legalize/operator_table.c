@@ -1,7 +1,6 @@
 /* The operator table (rules.def): look-up, the list of what could not be served, the support
  * matrix. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "passes/legalize/driver.h"
 

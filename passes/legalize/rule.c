@@ -1,6 +1,5 @@
 /* What every rule uses: operands, results, attributes, facts about values, common constructions. */
 #include <stdio.h>
-#include <string.h>
 
 #include "passes/legalize/driver.h"
 

@@ -2,8 +2,6 @@
  * calling these one after the other; the simplifier of ir/expr/expr.c does the rest. */
 #include "passes/module/access_function.h"
 
-#include <string.h>
-
 expr_id storage_address(struct exprs *x, const struct storage *s, const expr_id *idx)
 {
     expr_id index[2 * RANK_MAX], stride[2 * RANK_MAX];

@@ -6,7 +6,6 @@
 #include "passes/module/access_function.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { MAX_SPLAT_VIEWS = 64 };   /* a longer chain is not looked through */
 

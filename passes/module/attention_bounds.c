@@ -12,7 +12,6 @@
 #include "passes/module/analysis.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { DEPTH_MOST = 24, VISITS_MOST = 512 };
 #define SELECTED_LOW -1e4 /* what takes the place of a score: below what scores are */

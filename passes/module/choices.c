@@ -1,8 +1,6 @@
 /* Finding what the user chose for a kernel or a node: see choices.h. */
 #include "passes/module/choices.h"
 
-#include <string.h>
-
 /* Open addressing: the number + 1 of the latest choice of the node and key; 0: there is none. */
 static uint32_t *slot_of(const struct module *m, const char *node, enum choice_key key)
 {

@@ -6,8 +6,6 @@
 #include "passes/module/access_function.h"
 #include "passes/module/analysis.h"
 
-#include <string.h>
-
 enum {
     LEAVES_MOST = 12,
     STEPS_MOST = 256, /* operators on the ways to the leaves */

@@ -2,7 +2,6 @@
 #include "passes/module/analysis.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { DEPTH = 6 };
 

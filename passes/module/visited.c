@@ -1,8 +1,6 @@
 /* A set of values at points, by open addressing (visited.h). */
 #include "passes/module/visited.h"
 
-#include <string.h>
-
 static size_t point_size(const struct visited *s, value_id v, const expr_id *idx)
 {
     return idx ? (size_t)value_type(s->g, v)->rank * sizeof *idx : 0;

@@ -7,8 +7,6 @@
  */
 #include "passes/module/module.h"
 
-#include <string.h>
-
 struct narrowing {
     struct exprs *x;
     struct arena *arena; /* of what is made */

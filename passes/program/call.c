@@ -1,8 +1,6 @@
 /* Operators that are functions over whole buffers: calls of the runtime (runtime/ops/rt_ops.h) from the program. */
 #include "passes/program/program.h"
 
-#include <string.h>
-
 struct axis_split {
     lreg outer, n, inner;
 };

@@ -11,7 +11,6 @@
 #include "passes/program/program.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
 

@@ -2,7 +2,6 @@
 #include "passes/regex/internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static void add(struct arena *arena, struct ranges *set, uint32_t lo, uint32_t hi)
 {

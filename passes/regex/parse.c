@@ -4,8 +4,6 @@
  */
 #include "passes/regex/internal.h"
 
-#include <string.h>
-
 enum { PATTERN_BYTES = 1 << 16, DEPTH_MAX = 250, REPEAT_MAX = 1000 };
 enum { FLAG_FOLD = 1, FLAG_LINES = 2, FLAG_DOT_ALL = 4, FLAG_LAZY = 8 };
 

@@ -2,8 +2,6 @@
 #include "passes/schedule/decisions.h"
 #include "passes/schedule/kinds.h"
 
-#include <string.h>
-
 /* ---- kinds ------------------------------------------------------------------------------------------------------- */
 
 static bool none_choose(const struct site *site, struct schedule *out)

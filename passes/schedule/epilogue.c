@@ -8,8 +8,6 @@
 #include "passes/module/access_function.h"
 #include "passes/schedule/tile_cost.h"
 
-#include <string.h>
-
 enum {
     MATMUL_RESULTS = 8 /* of products by L_MATMUL, in a trip */,
     EMULATED_RESULTS = 4 /* of dot products without an instruction, in a trip */,

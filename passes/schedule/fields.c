@@ -3,7 +3,6 @@
 #include "passes/schedule/fields.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { ITEMS_MOST = 1 << 16 };
 

@@ -3,8 +3,6 @@
  */
 #include "passes/schedule/fields.h"
 
-#include <string.h>
-
 /* A record whose arrays are its own. */
 static struct schedule record_copy(struct arena *a, const struct schedule *s)
 {

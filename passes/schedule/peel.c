@@ -8,8 +8,6 @@
  */
 #include "passes/schedule/decisions.h"
 
-#include <string.h>
-
 enum { FOUND_MOST = 16 };
 
 struct peels {

@@ -1,6 +1,4 @@
 /* docs/reference/schedules.md from the table of fields: what a record of each kind may say. */
-#include <string.h>
-
 #include "passes/schedule/kinds.h"
 
 enum { COLUMNS = 120 };

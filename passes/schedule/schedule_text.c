@@ -12,8 +12,6 @@
 #include "ir/target/target.h"
 #include "passes/schedule/fields.h"
 
-#include <string.h>
-
 enum { LINE_MOST = 512 };
 #define VERSION " version"
 

@@ -5,8 +5,6 @@
  */
 #include "passes/schedule/decisions.h"
 
-#include <string.h>
-
 enum { STATEMENTS_MOST = 600 /* of a tile, about */, DEAR = 20 };
 
 /* ---- which loads ------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,6 @@
 #include "cli/commands/artifact/artifact_check.h"
 
 #include <fcntl.h>
-#include <string.h>
 #include <unistd.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>

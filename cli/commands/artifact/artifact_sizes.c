@@ -1,6 +1,4 @@
 /* What the bytes of an artifact are: sections by what they hold, code by the variant whose kernel it is. */
-#include <string.h>
-
 #include "cli/commands/artifact/artifact_reader.h"
 
 /* Kernels' symbols end in the last word of the CPU's name ("_v3" of "x86-64-v3 +fma4"), and then comes a dot and the

@@ -1,8 +1,6 @@
 /* A WebAssembly module as an artifact: its sections' sizes, and the description in its first section (artifact.h). The
  * sum covers all bytes after it and proves no author: the reader checks everything in the description.
  */
-#include <string.h>
-
 #include "cli/commands/artifact/artifact_reader.h"
 #include "cli/library/dlpack.h"
 #include "codegen/container/wasm.h"

@@ -3,8 +3,6 @@
  * The header is a Python dictionary, written by whoever made the file. A scanner reads it that knows where the header
  * ends, and never looks beyond.
  */
-#include <string.h>
-
 #include "cli/commands/artifact/file_tensor.h"
 
 enum { MAGIC = 6, VERSION_MAX = 3 };

@@ -1,8 +1,6 @@
 /* Loading artifacts and feeding them: files, raw bytes or drawn values for each input port. */
 #include "cli/commands/artifact/session.h"
 
-#include <string.h>
-
 #include "cli/commands/artifact/artifact.h"
 
 enum { SPECIAL = MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING };

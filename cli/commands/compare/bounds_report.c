@@ -1,6 +1,5 @@
 /* What lies inside of bounds of rounding, as text and JSON: see bounds.h. */
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/compare/bounds.h"
 #include "ir/eval/eval.h"

@@ -1,8 +1,6 @@
 /* What the kernels of one run store: see capture.h. */
 #include "cli/commands/compare/capture.h"
 
-#include <string.h>
-
 #include "ir/eval/eval.h"
 #include "runtime/rt_internal.h"
 

@@ -2,7 +2,6 @@
 #include "cli/commands/compare/chance.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ir/eval/eval.h"
 #include "ir/expr/expr.h"

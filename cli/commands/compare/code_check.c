@@ -7,8 +7,6 @@
  */
 #include "cli/commands/compare/bounds.h"
 
-#include <string.h>
-
 #include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"
 #include "cli/commands/compare/prove.h"

@@ -8,7 +8,6 @@
  */
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/compare/bounds.h"
 #include "ir/loop/internal.h"

@@ -2,7 +2,6 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <link.h>
-#include <string.h>
 
 #include "cli/commands/compare/code_check.h"
 

@@ -8,7 +8,6 @@
  * loops and branches, and what only the data sizes, are judged by the outputs after them.
  */
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/compare/bounds.h"

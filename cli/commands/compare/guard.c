@@ -4,7 +4,6 @@
 #include <fenv.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "runtime/rt_internal.h"

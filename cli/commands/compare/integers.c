@@ -2,7 +2,6 @@
 #include "cli/commands/compare/integers.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/compare/chance.h"
 #include "ir/eval/constants.h"

@@ -7,7 +7,6 @@
  * earlier ones have stored. Equality is exact: there is no tolerance.
  */
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/artifact/session.h"

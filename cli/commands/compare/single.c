@@ -1,8 +1,6 @@
 /* Single kernels at large sizes: see single.h. */
 #include "cli/commands/compare/single.h"
 
-#include <string.h>
-
 #include "ir/ops/ops.h"
 
 /* Elements of the values that a kernel reads and computes; and views between two kernels. */

@@ -1,6 +1,5 @@
 /* Whether a kernel is proved, and why not: see prove.h. */
 #include <math.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "cli/commands/compare/chance.h"

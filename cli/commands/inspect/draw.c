@@ -6,8 +6,6 @@
  * network. A node without a box has no code of its own: it is another view of the same memory, was folded into its
  * neighbours, or nothing needs it. Bodies of If, Loop, Scan and of model functions are boxes with rounded corners.
  */
-#include <string.h>
-
 #include "cli/commands/inspect/inspect.h"
 #include "cli/library/compile/view.h"
 

@@ -1,8 +1,6 @@
 /* mcc inspect: what an artifact is, read from the file, so for any CPU and linked or not. Only the workspace is asked
  * of its code, where this machine can run it; --threads runs it (inspect_threads.c). A network instead of an artifact
  * is inspect_model.c's. */
-#include <string.h>
-
 #include "cli/commands/command.h"
 #include "cli/commands/inspect/inspect.h"
 #include "cli/library/compile/build_note.h"

@@ -1,6 +1,4 @@
 /* What mcc inspect finds as JSON (docs/json.md). */
-#include <string.h>
-
 #include "cli/commands/inspect/inspect.h"
 #include "cli/library/compile/build_note.h"
 

@@ -1,6 +1,4 @@
 /* The table of an artifact's sizes. */
-#include <string.h>
-
 #include "cli/commands/inspect/inspect.h"
 
 static void put_row(const struct sizes *sizes, uint64_t bytes, const char *what, struct strbuf *out)

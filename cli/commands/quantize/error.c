@@ -6,7 +6,6 @@
  * seen by the search, and judges its result.
  */
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"

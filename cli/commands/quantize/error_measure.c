@@ -4,7 +4,6 @@
  * that arithmetic, and an input says which of them counts (ir/graph/probe.h): nothing is compiled for a single product.
  */
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/quantize/error.h"

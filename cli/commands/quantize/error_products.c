@@ -5,7 +5,6 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/quantize/error.h"

@@ -1,6 +1,4 @@
 /* What becomes bytes: the nodes of a network that have a form for bytes, the values between them, and the edits. */
-#include <string.h>
-
 #include "cli/commands/quantize/quantize.h"
 
 /* Operators of which bytes are as good an operand, where what follows reads bytes: how many operands are bytes. */

@@ -1,6 +1,5 @@
 /* Weights as bytes: scales by channel, bias correction, cross-layer equalization. */
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/quantize/quantize.h"
 

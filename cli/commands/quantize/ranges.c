@@ -1,6 +1,5 @@
 /* Ranges of values: histograms that grow, and what part of one 255 steps are spent on. */
 #include <math.h>
-#include <string.h>
 
 #include "cli/commands/quantize/quantize.h"
 

@@ -1,7 +1,5 @@
 /* mcc report: one HTML file that needs nothing else, from disk as well: the graph, the times of kernels and stages,
  * memory, what the file's bytes are. The page is cli/commands/report/, its data one JSON object in it. */
-#include <string.h>
-
 #include "cli/commands/command.h"
 #include "cli/commands/report/report.h"
 #include "cli/commands/temporary.h"

@@ -11,7 +11,6 @@
 #include "passes/schedule/schedule.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 /* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */

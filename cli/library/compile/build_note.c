@@ -1,8 +1,6 @@
 /* How an artifact was made (build_note.h). */
 #include "cli/library/compile/build_note.h"
 
-#include <string.h>
-
 #include "cli/library/compile/header.h" /* and backend.h */
 #include "cli/library/options/targets.h"
 #include "codegen/digest.h"

@@ -8,8 +8,6 @@
 #include "cli/library/options/targets.h"
 #include "passes/module/choices.h"
 
-#include <string.h>
-
 /* What makes a graph of the core operators whole, constants included. */
 #define LAST_OF_GRAPH "settle-constants"
 /* What rounds more than the file says, where options ask for it. */

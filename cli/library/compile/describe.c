@@ -5,8 +5,6 @@
 #include "cli/library/json.h"
 #include "codegen/container/wasm.h"
 
-#include <string.h>
-
 /* JavaScript's typed array of such elements. */
 static const char *array_of(struct arena *arena, enum elem elem)
 {

@@ -8,7 +8,6 @@
  * (sequences, strings, sub-byte elements, shapes that the data decides) is refused.
  */
 #include <ctype.h>
-#include <string.h>
 
 #include "cli/library/compile/header.h"
 #include "cli/library/dlpack.h"

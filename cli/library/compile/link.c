@@ -8,8 +8,6 @@
 #include "passes/module/analysis.h"
 #include "runtime/mcc.h"
 
-#include <string.h>
-
 /* What the rows of ports are made with: the artifact's number of each shape symbol, and mcc_port.alias of each value */
 struct port_facts {
     int32_t *symbol;

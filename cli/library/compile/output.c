@@ -2,7 +2,6 @@
  * make rule beside it.
  */
 #include <errno.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

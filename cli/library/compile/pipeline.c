@@ -7,8 +7,6 @@
 #include "cli/library/compile/backend.h"
 #include "cli/library/options/nearest.h"
 
-#include <string.h>
-
 /* ---- the table --------------------------------------------------------------------------------------------- */
 
 #define STAGE(name, function, needs, makes, print, verify, always)

@@ -17,7 +17,6 @@
 #include "cli/library/options/targets.h"
 
 #include <elf.h>
-#include <string.h>
 
 /* ---- the key ----------------------------------------------------------------------------------------------------- */
 

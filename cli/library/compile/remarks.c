@@ -6,7 +6,6 @@
  */
 #include <regex.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "ir/expr/facts.h"
 #include "passes/schedule/schedule.h"

@@ -3,8 +3,6 @@
  * A tensor stored row-major keeps its shape; a packed one (blocks, panels, broadcast dims that take no room) is a list
  * of its stored elements. What lies between tensors is named too, since the format allows no holes.
  */
-#include <string.h>
-
 #include "cli/library/compile/backend.h"
 #include "cli/library/json.h"
 

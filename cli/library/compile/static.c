@@ -5,8 +5,6 @@
  * What a function without heap, threads and system calls cannot do is refused with its reason, and so is what has no
  * bound: the header has the bytes of memory and stack.
  */
-#include <string.h>
-
 #include "cli/library/compile/header.h"
 #include "cli/library/options/targets.h"
 

@@ -1,6 +1,5 @@
 /* What --stats prints: the census of operators, and constants read beside constants written. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/library/compile/compile.h"
 #include "passes/module/module.h"

@@ -2,7 +2,6 @@
 #include "cli/library/compile/view.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct named {
     const char *name;

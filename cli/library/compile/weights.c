@@ -8,7 +8,6 @@
 #include "codegen/queue.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { SLAB_BYTES = 4 << 20, KEEP_BYTES = 4 * SLAB_BYTES, BIG_BYTES = 32 << 20 };
 

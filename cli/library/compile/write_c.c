@@ -1,6 +1,4 @@
 /* --emit=c: the functions of a static network as C11 (codegen/c), those that it calls. */
-#include <string.h>
-
 #include "cli/library/compile/header.h"
 
 #include "cli/library/mccc.h"

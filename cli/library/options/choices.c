@@ -1,6 +1,4 @@
 /* --choose NODE:KEY=VALUE: from the options to the module, and a word on those that nothing asked for. */
-#include <string.h>
-
 #include "cli/library/compile/compile.h"
 #include "ir/base/scan.h"
 #include "passes/module/choices.h"

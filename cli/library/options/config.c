@@ -7,7 +7,6 @@
  * Numbers and true/false are plain scalars in the spelling of the command line; nothing is guessed: `no` is a text.
  * Anchors, aliases, tags, merge keys, several documents and nesting beyond 16 are refused. The only user of libyaml.
  */
-#include <string.h>
 #include <yaml.h>
 
 #include "cli/library/compile/compile.h"

@@ -5,7 +5,6 @@
 #include "runtime/rt_cpu.h"
 
 #include <sched.h>
-#include <string.h>
 
 enum { BIT_BASE = -1, BIT_TUNING = -2 };
 struct feature {

@@ -2,7 +2,6 @@
 #include "cli/library/options/name_value.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Names may hold '=', so an exact NAME is looked for, not the first '='. */
 const char *feed_find(const struct text_list *list, const char *name)

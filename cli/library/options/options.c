@@ -3,8 +3,6 @@
 
 #include "cli/library/options/nearest.h"
 
-#include <string.h>
-
 #define FIELD(f) offsetof(struct options, f), sizeof(((struct options *)0)->f)
 const struct option option_table[] = {
 #define FLAG(f, n, s, w, h) {OPTION_FLAG, n, s, w, FIELD(f), 0, 0, 0, NULL, h, __LINE__},

@@ -3,8 +3,6 @@
  * A name may itself hold colons and brackets, so the text is read from its end. Symbols are shared by name with the
  * model's own dim_params: the specification is parsed first, and gives them their ranges.
  */
-#include <string.h>
-
 #include "cli/library/compile/compile.h"
 #include "ir/base/scan.h"
 

@@ -6,8 +6,6 @@
 #include "passes/module/analysis.h"
 #include "runtime/rt_cpu.h"
 
-#include <string.h>
-
 /* ---- words of the options ------------------------------------------------------------------------------------ */
 
 static bool same_part(const char *part, size_t n, const char *word)

@@ -2,7 +2,6 @@
 #include "ir/loop/interp/internal.h"
 
 #include <math.h>
-#include <string.h>
 
 static void copy_lane(struct slot *to, uint32_t i, const struct slot *from, uint32_t k)
 {

@@ -3,7 +3,6 @@
  * round: its result against the same operation in f64. Infinity: no bound is known. A lane of integers or bools is off
  * by steps; a bool of bound 1 may be the other one. */
 #include <math.h>
-#include <string.h>
 
 #include "ir/loop/interp/internal.h"
 #include "ir/ops/scalar.h"

@@ -11,8 +11,6 @@
  */
 #include "ir/loop/interp/internal.h"
 
-#include <string.h>
-
 void interp_broken(struct interp *in, const struct lstmt *s, const char *what)
 {
     if (in->stopped)

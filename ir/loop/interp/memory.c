@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 /* Address of lane i's element, checked; NULL after a broken rule. */
 static uint8_t *lane_address(struct interp *in, const struct lstmt *s, struct lmem m, uint32_t size, uint32_t i)

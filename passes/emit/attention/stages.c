@@ -2,8 +2,6 @@
  * begin. */
 #include "passes/emit/attention/attention.h"
 
-#include <string.h>
-
 enum { WIDENED = 4 }; /* vectors of a key that are widened at a time */
 
 expr_id attn_line(const struct attn *t, expr_id line, int64_t j)

@@ -1,8 +1,6 @@
 /* Q of the attention template: the rows' operand of the scores, transposed, so that rows lie along the lanes. */
 #include "passes/emit/attention/attention.h"
 
-#include <string.h>
-
 enum { TILE_MOST = 16 };
 
 /* One line of Q for each d, lanes along rows from the start. */

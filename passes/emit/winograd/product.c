@@ -2,8 +2,6 @@
  * (emit/winograd/winograd.h). Unless U is resident, the steps prefetch the plain weights of the next slice. */
 #include "passes/emit/winograd/winograd.h"
 
-#include <string.h>
-
 /* Where element `lane` of input channel vector `vec` (of the slice) is in the weights of vector j of the tile. */
 static expr_id weight_at(const struct wino *w, const struct product *p, expr_id vec, expr_id lane, int64_t j)
 {

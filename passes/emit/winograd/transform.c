@@ -5,8 +5,6 @@
  * registers. */
 #include "passes/emit/winograd/winograd.h"
 
-#include <string.h>
-
 /* ---- two dims ---------------------------------------------------------------------------------------------------- */
 
 typedef lreg load_fn(struct wino *, uint32_t row, uint32_t column);

@@ -1,8 +1,6 @@
 /* Arguments of PyTorch's operators: see aten.h. */
 #include "passes/legalize/aten.h"
 
-#include <string.h>
-
 #include "passes/legalize/driver.h"
 
 enum elem aten_elem(const struct rule *r, uint32_t k)

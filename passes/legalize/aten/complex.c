@@ -5,7 +5,6 @@
 #include "passes/legalize/aten/complex.h"
 
 #include <math.h>
-#include <string.h>
 
 bool complex_is(const struct rule *r, uint32_t i)
 {

@@ -3,7 +3,6 @@
 #include "passes/legalize/math/dft.h"
 
 #include <math.h>
-#include <string.h>
 
 enum fft_kind { FFT_COMPLEX, FFT_TO_HALF, FFT_FROM_HALF }; /* c2c; r2c, of which half is kept; c2r */
 enum fft_norm { NORM_NONE, NORM_ROOT, NORM_ALL }; /* results divided by nothing, the root of the length, the length */

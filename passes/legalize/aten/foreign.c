@@ -2,7 +2,6 @@
 #include "passes/legalize/aten.h"
 
 #include <float.h>
-#include <string.h>
 
 /* ---- quantized_decomposed ---------------------------------------------------------------------------------------- */
 

@@ -2,7 +2,6 @@
 #include "passes/legalize/aten.h"
 
 #include <math.h>
-#include <string.h>
 
 bool rule_aten_embedding(struct rule *r)
 {

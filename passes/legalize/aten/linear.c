@@ -1,8 +1,6 @@
 /* Matrix products, convolutions, attention. */
 #include "passes/legalize/aten.h"
 
-#include <string.h>
-
 static value_id transposed(struct builder *b, value_id v)
 {
     static const int64_t perm[] = {1, 0};

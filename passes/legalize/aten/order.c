@@ -1,8 +1,6 @@
 /* Another order of elements: permutations of dims, flips and rolls, pixels from channels. */
 #include "passes/legalize/aten.h"
 
-#include <string.h>
-
 /* The dims in that order. A dequantized matrix stays one: its integers are transposed, and the axis of its scales. */
 static bool result_permuted(struct rule *r, value_id x, const int64_t *perm)
 {

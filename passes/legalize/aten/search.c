@@ -2,8 +2,6 @@
  * of them. */
 #include "passes/legalize/aten.h"
 
-#include <string.h>
-
 /* How many of the last dim are set, as i64. */
 static value_id counted(struct builder *b, value_id set)
 {

@@ -1,8 +1,6 @@
 /* Views: the elements stay, and the shape changes. Joining and splitting; parts written back into wholes. */
 #include "passes/legalize/aten.h"
 
-#include <string.h>
-
 bool rule_aten_alias(struct rule *r)
 {
     return rule_result(r, rule_in(r, 0));

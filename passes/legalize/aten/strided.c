@@ -2,7 +2,6 @@
 #include "passes/legalize/aten.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static value_id scaled(struct builder *b, value_id i, int64_t by)
 {

@@ -2,7 +2,6 @@
 #include "passes/legalize/aten.h"
 
 #include <math.h>
-#include <string.h>
 
 /* x with a batch, where it comes without one. */
 static value_id batched(struct builder *b, value_id x, int32_t spatial, bool *single)

@@ -7,8 +7,6 @@
  * it stands in front of the loop, which goes on with what that iteration gives. If it is known only at run time whether
  * there is an iteration, the loop is one of two branches, and the other one gives the initial values.
  */
-#include <string.h>
-
 #include "passes/legalize/driver.h"
 #include "passes/legalize/control/loop.h"
 

@@ -4,8 +4,6 @@
  * that begins as a placeholder of another type than the body gives leaves the loop unsettled: its first iteration is
  * to be peeled (loop.c).
  */
-#include <string.h>
-
 #include "ir/graph/infer.h"
 #include "passes/legalize/driver.h"
 #include "passes/legalize/control/loop.h"

@@ -1,6 +1,4 @@
 /* What runs as a loop: Loop, Scan, SequenceMap over a run-time sequence, and the counted loops of other rules. */
-#include <string.h>
-
 #include "passes/legalize/driver.h"
 #include "passes/legalize/control/loop.h"
 

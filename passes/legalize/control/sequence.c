@@ -3,8 +3,6 @@
  * Where the structure is known while compiling they are lists of values and vanish: constructors, positions known
  * now, lengths, splits into a known number of pieces. What the run decides goes to the run-time operators.
  */
-#include <string.h>
-
 #include "passes/legalize/control.h"
 
 static const struct lowered *list_copy(struct rule *r, const struct lowered *items, uint32_t n, uint32_t room)

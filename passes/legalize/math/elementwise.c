@@ -7,7 +7,6 @@
 #include "passes/legalize/legalize.h"
 
 #include <math.h>
-#include <string.h>
 
 bool rule_unary(struct rule *r)
 {

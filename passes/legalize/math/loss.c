@@ -5,8 +5,6 @@
  */
 #include "passes/legalize/legalize.h"
 
-#include <string.h>
-
 /* -weight[target] * x[n, target, d...]; *weights: what each element weighs, {0} when all weigh 1. */
 static value_id nll(struct rule *r, value_id x, value_id target, value_id weight, value_id *weights)
 {

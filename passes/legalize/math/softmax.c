@@ -3,7 +3,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 /* Beside the largest term, which is 1, a term below the smallest normal number counts as 0: masks of -100 or -1000
  * would else make a denormal of every masked place, and each one costs the CPU a hundred cycles, here and in what reads

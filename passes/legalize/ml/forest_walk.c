@@ -2,7 +2,6 @@
 #include "passes/legalize/ml/forest.h"
 
 #include <math.h>
-#include <string.h>
 
 enum {
     COLUMNS_MAX = 1 << 28,

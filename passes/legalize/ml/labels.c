@@ -7,8 +7,6 @@
  */
 #include "passes/legalize/ml/ml.h"
 
-#include <string.h>
-
 enum { KEYS_MAX = 1 << 16 };
 
 /* A list from the attribute NAME_strings, NAME_int64s, NAME_floats or NAME_tensor. */

@@ -4,8 +4,6 @@
 #include "passes/legalize/ml/ml.h"
 #include "passes/legalize/driver.h"
 
-#include <string.h>
-
 /* A JSON string. */
 static void json_text(struct strbuf *out, const char *s)
 {

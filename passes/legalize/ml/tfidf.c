@@ -6,8 +6,6 @@
  */
 #include "passes/legalize/legalize.h"
 
-#include <string.h>
-
 enum { POOL_MAX = 1 << 20, SKIP_MAX = 64 };
 
 struct pool {

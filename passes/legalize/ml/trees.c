@@ -4,7 +4,6 @@
 #include "passes/legalize/ml/forest.h"
 
 #include <math.h>
-#include <string.h>
 
 enum how { HOW_AVERAGE, HOW_SUM, HOW_MIN, HOW_MAX, HOW_COUNT }; /* in the order of TreeEnsemble's aggregate_function */
 

@@ -6,7 +6,6 @@
 #include "passes/legalize/nn/attention.h"
 
 #include <math.h>
-#include <string.h>
 
 value_id heads_split(struct rule *r, value_id x, int64_t heads)
 {

@@ -1,8 +1,6 @@
 /* Convolutions as core operators: what Conv, ConvTranspose and their quantized forms share. */
 #include "passes/legalize/nn/window.h"
 
-#include <string.h>
-
 bool rule_ints_or(struct rule *r, const char *name, int32_t n, int64_t absent, int64_t least, int64_t *out)
 {
     uint32_t given;

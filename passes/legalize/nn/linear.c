@@ -1,8 +1,6 @@
 /* MatMul, Gemm, Einsum and their integer forms: all become `dot`. */
 #include "passes/legalize/nn/window.h"
 
-#include <string.h>
-
 bool rule_matmul(struct rule *r)
 {
     value_id y;

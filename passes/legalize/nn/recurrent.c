@@ -10,7 +10,6 @@
 #include "passes/legalize/nn/attention.h"
 #include "passes/legalize/nn/window.h"
 
-#include <string.h>
 #include <strings.h>
 
 enum cell { CELL_RNN, CELL_GRU, CELL_LSTM };

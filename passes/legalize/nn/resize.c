@@ -10,7 +10,6 @@
 #include "passes/legalize/nn/window.h"
 
 #include <math.h>
-#include <string.h>
 
 enum transform {
     HALF_PIXEL,

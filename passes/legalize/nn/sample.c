@@ -5,8 +5,6 @@
  */
 #include "passes/legalize/nn/window.h"
 
-#include <string.h>
-
 enum { MAX_DIMS = 3, MAX_TAPS = 4 };
 enum padding { PADDING_ZEROS, PADDING_BORDER, PADDING_REFLECTION };
 

@@ -8,7 +8,6 @@
 #include "passes/legalize/legalize.h"
 
 #include <float.h>
-#include <string.h>
 
 enum {
     PIECE = 4096, /* elements read at a time */

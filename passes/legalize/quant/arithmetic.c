@@ -14,7 +14,6 @@
 #include "passes/legalize/nn/window.h"
 
 #include <math.h>
-#include <string.h>
 
 #define LEAST_SCALE 1e-30 /* of a channel of zeros */
 enum { STEPS_U8 = 255, STEPS_I8 = 127 };

@@ -11,8 +11,6 @@
 #include "passes/legalize/driver.h"
 #include "passes/legalize/quant/blocks.h"
 
-#include <string.h>
-
 enum { GROUP = 4, STEPS = 127 };
 
 /* Numbers that four bytes hold: a group of each of their numbers. */

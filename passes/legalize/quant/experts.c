@@ -13,7 +13,6 @@
 #include "passes/legalize/quant/blocks.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { LAYERS = 3, LEVEL_BYTES = 4 };
 enum { OF_FLOATS, OF_BLOCKS, OF_GGML }; /* rule->param */

@@ -6,8 +6,6 @@
 #include "passes/legalize/driver.h"
 #include "passes/legalize/nn/window.h"
 
-#include <string.h>
-
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
 /* An activation and the attributes of its own operator that its parameters are, in order. */

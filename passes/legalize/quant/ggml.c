@@ -10,8 +10,6 @@
 #include "passes/legalize/nn/window.h"
 #include "passes/legalize/quant/blocks.h"
 
-#include <string.h>
-
 /* Where in a block's bytes the parts are; -1: there is none. */
 struct format {
     const char *name;

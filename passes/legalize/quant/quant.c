@@ -7,7 +7,6 @@
 #include "passes/legalize/nn/window.h"
 
 #include <math.h>
-#include <string.h>
 
 value_id v_quantize(struct builder *b, value_id x, value_id zero, enum elem e)
 {

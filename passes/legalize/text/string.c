@@ -5,8 +5,6 @@
 #include "passes/legalize/legalize.h"
 #include "passes/regex/regex.h"
 
-#include <string.h>
-
 /* A function that the runtime has under that name. {0}: there are no dims, after a diagnostic. */
 static value_id string_op(struct builder *b, const char *fn, enum elem elem, const value_id *in, uint32_t n,
                           struct dims dims)

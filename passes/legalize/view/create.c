@@ -5,7 +5,6 @@
 #include "passes/legalize/legalize.h"
 
 #include <math.h>
-#include <string.h>
 
 static value_id tensor_const(struct builder *b, const struct tensor_data *t)
 {

@@ -2,7 +2,6 @@
 #include "passes/legalize/legalize.h"
 
 #include <math.h>
-#include <string.h>
 
 enum { KNOWN_MOST = 4096 }; /* elements of which NonZero is computed here, as many as the lattice knows */
 

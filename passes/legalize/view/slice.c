@@ -5,8 +5,6 @@
  */
 #include "passes/legalize/legalize.h"
 
-#include <string.h>
-
 /* ---- Slice --------------------------------------------------------------------------------------------------- */
 
 struct cut {
