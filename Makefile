@@ -514,7 +514,7 @@ lint: $(PROTO_H)
 lint-clang: $(LINT_STAMPS)
 $(BUILD)/lint/%.ok: % $(BUILD)/flags | $(PROTO_H)
 	@mkdir -p $(@D)
-	@$(CLANG) $(LINT_FLAGS) $(if $(filter %.h,$<),-x c -Wno-unused-function -Wno-undefined-internal) -MMD -MP -MF $(@:.ok=.d) -MT $@ $< && touch $@
+	@$(CLANG) $(LINT_FLAGS) $(if $(filter %.h,$<),-x c-header -Wno-unused-function -Wno-undefined-internal) -MMD -MP -MF $(@:.ok=.d) -MT $@ $< && touch $@
 
 format:
 	@python3 tests/lint.py --fix

@@ -9,8 +9,7 @@
  * theirs, is not used, which is a warning. Nothing here fails a compilation, or waits: a folder that cannot be read or
  * written is none. The files are listed only when the sum of their sizes, which is kept beside them, passes the limit.
  */
-#ifndef MCC_CODEGEN_CACHE_H
-#define MCC_CODEGEN_CACHE_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -30,5 +29,3 @@ void cache_put_whole(struct cache *, struct span key, struct span result);
 void cache_close(struct cache *);
 /* How many results were found, and how many were asked for. */
 void cache_counts(const struct cache *, uint32_t *found, uint32_t *asked);
-
-#endif

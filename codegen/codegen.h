@@ -3,8 +3,7 @@
  * The compiler's own process never runs LLVM code: codegen_begin() starts `self --worker` (posix_spawn of the running
  * binary), sends each function's text over a pipe and reads objects back.
  */
-#ifndef MCC_CODEGEN_H
-#define MCC_CODEGEN_H
+#pragma once
 
 #include "ir/loop/loop.h"
 #include "runtime/mcc.h"
@@ -163,5 +162,3 @@ bool codegen_static(struct codegen *, const struct static_network *, const char 
 
 /* The worker's main loop (mcc --worker): jobs on stdin, results on stdout; exit status for main. */
 int codegen_worker(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* BLAKE3 of files, as b3sum prints it: which bytes an artifact was made of. LLVM's copy, which is linked already. */
-#ifndef MCC_CODEGEN_DIGEST_H
-#define MCC_CODEGEN_DIGEST_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -15,5 +14,3 @@ void digest_end(const struct digest *, char out[DIGEST_TEXT]);
 bool digest_files(struct context *, const char *const *paths, uint32_t n, char out[DIGEST_TEXT]);
 /* Of bytes of an open file. False, without a diagnostic: they cannot be read. */
 bool digest_range(int fd, uint64_t from, uint64_t bytes, char out[DIGEST_TEXT]);
-
-#endif

@@ -1,6 +1,5 @@
 /* What debuggers and profilers call the functions of an artifact: kernels by the node they came from. */
-#ifndef MCC_CODEGEN_NAMES_H
-#define MCC_CODEGEN_NAMES_H
+#pragma once
 
 #include "codegen/codegen.h"
 
@@ -19,5 +18,3 @@ struct function_names {
 struct function_names names_make(struct arena *, const struct artifact *);
 /* The text for a symbol; itself where there is none. */
 const char *names_find(const struct function_names *, const char *symbol);
-
-#endif

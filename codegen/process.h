@@ -1,6 +1,5 @@
 /* One worker process: its start, its processor time, its end (process.c). */
-#ifndef MCC_CODEGEN_PROCESS_H
-#define MCC_CODEGEN_PROCESS_H
+#pragma once
 
 #include <sys/types.h>
 
@@ -20,5 +19,3 @@ void process_kill(const struct process *);
 /* Waits for the end of a process whose connection is closed; its status. One that does not end within some seconds is
  * killed: it is stopped, or worse. */
 int process_end(struct process *);
-
-#endif

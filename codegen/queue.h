@@ -1,6 +1,5 @@
 /* A queue of bytes for a second thread, first in, first out (queue.c). */
-#ifndef MCC_CODEGEN_QUEUE_H
-#define MCC_CODEGEN_QUEUE_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -17,5 +16,3 @@ enum { QUEUE_COPY = 64 };
 bool queue_give(struct queue *, const void *data, size_t size);
 bool queue_wait(struct queue *); /* waits until all bytes are processed; false: take failed */
 bool queue_end(struct queue *);  /* the same, then ends the thread; may be called again */
-
-#endif

@@ -1,8 +1,7 @@
 /* The runtime's object files, embedded when mcc is built (Makefile, cli/embed.sh): what codegen_link() gives to
  * lld beside the kernels. Relocatable ELF, a section per function, compiled by clang for each architecture.
  */
-#ifndef MCC_CODEGEN_RT_OBJECTS_H
-#define MCC_CODEGEN_RT_OBJECTS_H
+#pragma once
 
 struct rt_object {
     const char *arch;                   /* the column runtime of platform.def; NULL ends the table */
@@ -10,5 +9,3 @@ struct rt_object {
     const unsigned char *data, *end;    /* the object's bytes, 16-aligned */
 };
 extern const struct rt_object rt_objects[];
-
-#endif

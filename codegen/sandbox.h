@@ -1,6 +1,5 @@
 /* What a worker may still ask of the kernel once it has started. */
-#ifndef MCC_CODEGEN_SANDBOX_H
-#define MCC_CODEGEN_SANDBOX_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -9,5 +8,3 @@
  * file system. It cannot be left. False: the kernel has no seccomp filters, or does not let this process have one;
  * nothing has changed. */
 bool sandbox_enter(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* Writes an output file whole or not at all (sink.c). */
-#ifndef MCC_CODEGEN_SINK_H
-#define MCC_CODEGEN_SINK_H
+#pragma once
 
 #include "codegen/codegen.h"
 
@@ -31,5 +30,3 @@ bool sink_sync(struct sink *); /* fsync */
 bool sink_weights(struct sink *, const struct weights_writer *, uint64_t *hash);
 
 const char *path_folder(struct arena *, const char *path); /* the folder of a file */
-
-#endif

@@ -1,6 +1,5 @@
 /* SipHash-2-4 (Aumasson, Bernstein 2012): a hash with a key, that nobody can compute without it. */
-#ifndef MCC_CODEGEN_SIP_H
-#define MCC_CODEGEN_SIP_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -10,5 +9,3 @@ struct sip_key {
 };
 
 uint64_t sip_hash(const struct sip_key *, const void *data, size_t size);
-
-#endif

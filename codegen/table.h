@@ -1,6 +1,5 @@
 /* The artifact's table as a relocatable object (table.c), and the names that the linker stage needs of it. */
-#ifndef MCC_CODEGEN_TABLE_H
-#define MCC_CODEGEN_TABLE_H
+#pragma once
 
 #include "codegen/container/container.h"
 
@@ -8,5 +7,3 @@
 #define TABLE_STATEFUL "mcc_rt_keeping" /* struct mcc_rt_stateful, whose beginning is TABLE_MODEL */
 
 struct object table_object(struct arena *, const struct artifact *);
-
-#endif

@@ -7,8 +7,7 @@
  * Both ends are the same binary on the same machine, so fields have the machine's layout. A stored job replays:
  * `mcc --worker <FILE >/dev/null`.
  */
-#ifndef MCC_CODEGEN_WIRE_H
-#define MCC_CODEGEN_WIRE_H
+#pragma once
 
 #include "codegen/codegen.h"
 
@@ -75,5 +74,3 @@ struct span job_bytes(struct arena *, const struct job *); /* as they are sent *
 /* One more job, when all functions are done (objects.c): its result, which lives as long as they. No other follows. */
 struct context *codegen_context(const struct codegen *);
 bool codegen_last(struct codegen *, const struct job *, struct span *result);
-
-#endif

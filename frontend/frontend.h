@@ -4,8 +4,7 @@
  * version, for passes/legalize to lower by the rules of that domain. A frontend is a folder below this one
  * (docs/add-a-frontend.md).
  */
-#ifndef MCC_FRONTEND_H
-#define MCC_FRONTEND_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -151,5 +150,3 @@ const struct operator_facts *operator_facts(const char *domain, const char *op);
 #define FORMAT(name, suffix, magic, at, import, hooks) import_fn import;
 #include "frontend/formats.def"
 extern const struct format_hooks onnx_hooks, pt2_hooks, no_hooks;
-
-#endif

@@ -1,6 +1,5 @@
 /* JSON texts as trees in an arena: strict, except for NaN and infinities as Python writes them. */
-#ifndef MCC_FRONTEND_JSON_H
-#define MCC_FRONTEND_JSON_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -43,5 +42,3 @@ struct json_member {
     void (*put)(void *user, const struct json *old); /* the value alone; NULL: an object, of which that holds again */
 };
 void json_put_with(struct strbuf *, const struct json *object, const struct json_member *, uint32_t n, void *user);
-
-#endif

@@ -1,6 +1,5 @@
 /* Names and scopes: a text is interned once; a stack of bindings says what it means at the moment. */
-#ifndef MCC_FRONTEND_NAMES_H
-#define MCC_FRONTEND_NAMES_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -34,5 +33,3 @@ void scope_open(struct names *);
 void scope_close(struct names *);
 /* Gives the text a meaning in the current scope, hiding outer ones. */
 struct binding *name_bind(struct names *, const char *text, value_id, uint32_t producer);
-
-#endif

@@ -1,7 +1,6 @@
 /* The pass from imported to legal graphs, and its table of operators. Those after it are rows of
  * passes/module/passes.def. */
-#ifndef MCC_PASSES_H
-#define MCC_PASSES_H
+#pragma once
 
 #include "ir/graph/probe.h"
 #include "ir/loop/loop.h"
@@ -48,5 +47,3 @@ uint32_t legalize_row_count(void);
 struct op_row legalize_row(uint32_t i);
 /* Do nodes of this version of the row's operator go to that row? */
 bool legalize_row_serves(uint32_t i, int32_t version);
-
-#endif

@@ -2,8 +2,7 @@
  * each system defines these functions, in a header, so that calls of the system stand where they are made, and whatever
  * needs an object of its own. Nothing else of the runtime depends on the system.
  */
-#ifndef MCC_OS_H
-#define MCC_OS_H
+#pragma once
 
 #include "runtime/rt_internal.h"
 #include "runtime/rt_libc.h"
@@ -72,6 +71,4 @@ static inline bool os_path_add(struct os_path *path, const char *s, size_t n)
 #include "runtime/darwin/os_darwin.h"
 #else
 #error "no folder of runtime/ for this operating system"
-#endif
-
 #endif

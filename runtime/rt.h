@@ -1,8 +1,7 @@
 /* Between generated code and the runtime that is linked into every artifact. Freestanding: no libc headers here
  * beyond stdint/stddef. codegen emits one `mcc_rt_desc mcc_rt_model` per artifact; everything else is C in runtime/.
  */
-#ifndef MCC_RT_H
-#define MCC_RT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -108,5 +107,3 @@ int64_t mcc_rt_poll(struct mcc_rt_run *);
 /* ---- the public functions, for mcc_api --------------------------------------------------------------------------
  * mcc_rt_open, mcc_rt_close, mcc_rt_plan, mcc_rt_ctx_new, mcc_rt_ctx_free, mcc_rt_run_api, mcc_rt_run_dlpack,
  * mcc_rt_cancel, mcc_rt_run_values, mcc_rt_value_release: declared in rt_internal.h with mcc.h's types. */
-
-#endif

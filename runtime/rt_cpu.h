@@ -1,6 +1,5 @@
 /* Features of CPUs as bits (rt_cpu.def): what `open` finds, and what mcc asks it to find. */
-#ifndef MCC_RT_CPU_H
-#define MCC_RT_CPU_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,5 +37,3 @@ _Static_assert(RT_X86_COUNT <= 64 && RT_ARM_COUNT <= 64 && RT_RISCV_COUNT <= 64,
 uint64_t rt_cpu_features(void);
 /* Do `features` of this CPU hold all of `needs`? Where these have state that a process has to ask for, it asks. */
 bool rt_cpu_runs(uint64_t features, uint64_t needs);
-
-#endif

@@ -1,8 +1,7 @@
 /* The floating-point control and status register. A run sets it to IEEE defaults (round to nearest even, denormals
  * kept, exceptions masked) and gives the host its own value back, sticky flags included.
  */
-#ifndef MCC_RT_FP_H
-#define MCC_RT_FP_H
+#pragma once
 
 #include <stdint.h>
 
@@ -52,6 +51,4 @@ static inline void rt_fp_leave(struct rt_fp fp)
 {
     __asm__ volatile("fscsr %0" : : "r"(fp.control) : "memory");
 }
-#endif
-
 #endif

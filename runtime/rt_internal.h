@@ -4,8 +4,7 @@
  * A context is one struct followed by tables (rt_ctx.c), and a work region: scratch of every thread, the arena, copies
  * of awkward inputs, then, in caller memory, segments. Nothing is allocated while shapes stay within the region.
  */
-#ifndef MCC_RT_INTERNAL_H
-#define MCC_RT_INTERNAL_H
+#pragma once
 
 #include "runtime/mcc.h"
 #include "runtime/rt.h"
@@ -293,5 +292,3 @@ int mcc_rt_state_run_values(mcc_ctx *, const mcc_value *in, mcc_value *out, mcc_
 void mcc_rt_state_value_release(mcc_ctx *, mcc_value *);
 int mcc_rt_state_reset(mcc_ctx *, mcc_error *);
 int mcc_rt_state_tensor(mcc_ctx *, uint32_t k, DLTensor *, mcc_error *);
-
-#endif

@@ -1,8 +1,7 @@
 /* What the runtime and LLVM's code take from libc whatever the system (os.h has the rest), declared here because the
  * runtime is compiled without libc's headers.
  */
-#ifndef MCC_RT_LIBC_H
-#define MCC_RT_LIBC_H
+#pragma once
 
 #include <stddef.h>
 
@@ -14,5 +13,3 @@ int memcmp(const void *, const void *, size_t);
  * constant. */
 #define memcpy(to, from, bytes) __builtin_memcpy(to, from, bytes)
 #define memcmp(a, b, bytes) __builtin_memcmp(a, b, bytes)
-
-#endif

@@ -2,8 +2,7 @@
  * are cut into units, units into a home range for each thread; a thread claims chunks from the front of its home, then
  * from the far end of the others'.
  */
-#ifndef MCC_RT_SHARE_H
-#define MCC_RT_SHARE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -88,5 +87,3 @@ static inline uint64_t rt_claim_near(const struct rt_homes *homes, uint32_t self
         taken = rt_claim(rt_home(homes, i), most, true);
     return taken;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The sub-commands of mcc. Each is handed a context whose unwind point is set, and returns the exit code's class. */
-#ifndef MCC_CLI_COMMAND_H
-#define MCC_CLI_COMMAND_H
+#pragma once
 
 #include "cli/library/compile/compile.h"
 #include "cli/commands/terminal.h"
@@ -61,5 +60,3 @@ enum fail command_report(struct context *, struct options *);
 enum fail command_inspect(struct context *, struct options *);
 enum fail command_verify(struct context *, struct options *);
 enum fail command_prove(struct context *, struct options *);
-
-#endif

@@ -1,6 +1,5 @@
 /* Options as the command reads and shows them: command lines (command_line.c), help and references (help.c). */
-#ifndef MCC_CLI_COMMAND_LINE_H
-#define MCC_CLI_COMMAND_LINE_H
+#pragma once
 
 #include "cli/library/options/options.h"
 
@@ -21,5 +20,3 @@ void options_help(struct strbuf *, char where);
 void options_reference(struct strbuf *);
 /* Options of the configuration file that differ from their defaults, as a configuration file. */
 void options_print_config(struct strbuf *, const struct options *);
-
-#endif

@@ -1,6 +1,5 @@
 /* What a compilation is at, on a terminal: one line that is written again and again, from its second second on. */
-#ifndef MCC_CLI_PROGRESS_H
-#define MCC_CLI_PROGRESS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -10,5 +9,3 @@ void progress_step(void *user, const char *stage, uint32_t done, uint32_t of);
 void progress_clear(void);
 /* The same from a signal's handler. */
 void progress_wipe(void);
-
-#endif

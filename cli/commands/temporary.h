@@ -1,6 +1,5 @@
 /* A file that lives as long as a command. */
-#ifndef MCC_CLI_TEMPORARY_H
-#define MCC_CLI_TEMPORARY_H
+#pragma once
 
 #include "cli/library/compile/compile.h"
 
@@ -24,5 +23,3 @@ const char *library_name(const struct options *);
 typedef void library_fn(void *user, const char *library, struct compilation *);
 enum fail with_library(struct context *, struct options *, bool runs, library_fn *use, void (*end)(void *user),
                        void *user);
-
-#endif

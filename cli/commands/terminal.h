@@ -1,6 +1,5 @@
 /* Standard output and standard error of the mcc command. */
-#ifndef MCC_CLI_TERMINAL_H
-#define MCC_CLI_TERMINAL_H
+#pragma once
 
 #include "cli/library/compile/compile.h"
 
@@ -12,5 +11,3 @@ void terminal_print(const struct strbuf *);
 void terminal_options(bool json, int colour);
 /* Flushes both. The exit status: `status`, or FAIL_ENV after a write that failed. */
 int terminal_end(int status);
-
-#endif

@@ -1,8 +1,7 @@
 /* What a report draws of a network beside what an artifact needs to run: the nodes of the file with what leads from one
  * to the next, and the buffers of the memory plan. A shared object carries it as section .mcc.graph, which is not
  * loaded (cli/library/compile/make_graph_map.c makes it). */
-#ifndef MCC_CLI_GRAPH_MAP_H
-#define MCC_CLI_GRAPH_MAP_H
+#pragma once
 
 #include "cli/library/json.h"
 #include "codegen/codegen.h"
@@ -43,5 +42,3 @@ struct span graph_map_pack(struct arena *, const struct graph_map *, const mcc_n
 bool graph_map_unpack(struct arena *, struct span, const mcc_api *, struct graph_map *out);
 /* The members "graph" and "memory" of the object that is open. */
 void graph_map_json(const struct graph_map *, struct json *);
-
-#endif

@@ -1,6 +1,5 @@
 /* What mcc writes as JSON: the documents of --json and of reports, sidecar heads, diagnostics, traces. */
-#ifndef MCC_CLI_JSON_H
-#define MCC_CLI_JSON_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -45,5 +44,3 @@ struct json_document {
 struct json_document *json_document(struct context *);
 /* Writes it to *out. A result that was left unfinished is none. */
 void json_finish(const struct json_document *, const char *command, const char *file, int status, struct strbuf *out);
-
-#endif

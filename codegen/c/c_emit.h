@@ -1,6 +1,5 @@
 /* The C text of one function while it is made: its values, and statements that are one line. */
-#ifndef MCC_CODEGEN_C_EMIT_H
-#define MCC_CODEGEN_C_EMIT_H
+#pragma once
 
 #include "codegen/c/c_internal.h"
 
@@ -51,5 +50,3 @@ const char *ce_load(struct c_emit *, const struct lstmt *);
 void ce_store(struct c_emit *, const struct lstmt *);
 void ce_local(struct c_emit *, const struct lstmt *);
 void ce_offset(struct c_emit *, const struct lstmt *);
-
-#endif

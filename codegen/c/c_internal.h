@@ -1,6 +1,5 @@
 /* Between the files of the C generator. */
-#ifndef MCC_CODEGEN_C_INTERNAL_H
-#define MCC_CODEGEN_C_INTERNAL_H
+#pragma once
 
 #include "codegen/c/c_source.h"
 
@@ -80,5 +79,3 @@ const char *c_function_name(struct c_file *, const char *name);
 void c_fail(struct c_file *, const char *why);
 /* Text in a comment: no end of comment, no trigraph, ASCII. */
 void c_comment(struct strbuf *, const char *text);
-
-#endif

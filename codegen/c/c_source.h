@@ -4,8 +4,7 @@
  * The text needs memcpy and memset; vectors are structs of lanes, computed by small inline functions that are loops
  * over them, or GCC's and Clang's vectors (MCC_VECTORS).
  */
-#ifndef MCC_CODEGEN_C_SOURCE_H
-#define MCC_CODEGEN_C_SOURCE_H
+#pragma once
 
 #include "codegen/codegen.h"
 
@@ -26,5 +25,3 @@ void c_export(struct c_file *, const char *entry, const char *prototype, const c
 bool c_weights(struct c_file *, const char *name, const struct weights_writer *);
 /* The whole file. head: comment lines, include: of the header. */
 struct strbuf c_end(struct c_file *, const char *head, const char *include);
-
-#endif

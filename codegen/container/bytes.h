@@ -1,6 +1,5 @@
 /* Bytes of files as they are put together, and places in files. */
-#ifndef MCC_CODEGEN_BYTES_H
-#define MCC_CODEGEN_BYTES_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -46,5 +45,3 @@ static inline bool bytes_inside(uint64_t size, uint64_t at, uint64_t bytes)
 {
     return at <= size && bytes <= size - at;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* COFF objects and PE images (coff.c, coff_image.c): the little of them that mcc writes and patches itself. Layouts:
  * the PE Format of Microsoft's documentation.
  */
-#ifndef MCC_CODEGEN_COFF_H
-#define MCC_CODEGEN_COFF_H
+#pragma once
 
 #include "codegen/container/container.h"
 
@@ -68,5 +67,3 @@ struct span coff_object(struct arena *, const struct platform *, const struct ob
 void coff_link(struct linking *);
 bool coff_library(const struct linked *);
 bool coff_merged(const struct linked *);
-
-#endif

@@ -1,8 +1,7 @@
 /* The model's objects as they become one for Windows: coff_reach.c reads them and says what the query function reaches,
  * coff_merge.c joins that.
  */
-#ifndef MCC_CODEGEN_COFF_MERGE_H
-#define MCC_CODEGEN_COFF_MERGE_H
+#pragma once
 
 #include "codegen/container/coff.h"
 #include "codegen/container/merge.h"
@@ -73,5 +72,3 @@ uint32_t merged_relocations(const struct member *, const struct coff_section *, 
 /* Reads all objects; then marks what is reached as live. False after a diagnostic. */
 bool merged_read(struct merged *);
 bool merged_reach(struct merged *);
-
-#endif

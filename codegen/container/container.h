@@ -1,8 +1,7 @@
 /* File formats of artifacts. table.c, objects.c and link.c make an artifact through a row of container.c; what they
  * know of its format is here. ELF's functions are in elf*.c.
  */
-#ifndef MCC_CODEGEN_CONTAINER_H
-#define MCC_CODEGEN_CONTAINER_H
+#pragma once
 
 #include "codegen/codegen.h"
 #include "ir/target/platform.h"
@@ -141,5 +140,3 @@ struct span archive_of(struct arena *, const struct span *members, uint32_t n);
 /* The first bytes of an archive with an index and one member: the index (one symbol, in the member) and the member's
  * header. */
 struct span archive_head(struct arena *, const char *symbol, uint64_t member_size);
-
-#endif

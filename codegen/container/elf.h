@@ -1,8 +1,7 @@
 /* ELF64, little-endian: the little of it that mcc writes and patches itself, without LLVM. Layouts: System V ABI,
  * chapters 4 and 5; processor supplements for the numbers.
  */
-#ifndef MCC_CODEGEN_ELF_H
-#define MCC_CODEGEN_ELF_H
+#pragma once
 
 #include <elf.h>
 
@@ -30,5 +29,3 @@ void elf_link(struct linking *);
 bool elf_library(const struct linked *);
 bool elf_merged(const struct linked *);
 bool elf_network(struct context *, const struct static_network *, const struct platform *, const char *path);
-
-#endif

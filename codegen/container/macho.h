@@ -1,8 +1,7 @@
 /* Mach-O objects, dynamic libraries and universal files (macho*.c): the little of them that mcc writes, patches and
  * reads itself. Layouts: the headers of Apple's xnu and dyld (loader, nlist, reloc, fixup-chains, fat, cs_blobs).
  */
-#ifndef MCC_CODEGEN_MACHO_H
-#define MCC_CODEGEN_MACHO_H
+#pragma once
 
 #include "codegen/container/container.h"
 
@@ -147,5 +146,3 @@ uint64_t macho_signature_bytes(uint64_t limit);
 /* digests: of each page of the file. code: bytes of the first segment. */
 struct span macho_signature(struct arena *, uint64_t limit, uint64_t code, const unsigned char *digests);
 void sha256(const void *data, size_t size, unsigned char digest[MACHO_DIGEST]); /* LLVM's (lld.cpp) */
-
-#endif

@@ -1,8 +1,7 @@
 /* The model's objects as they become one for macOS or iOS: macho_merge.c reads them, finds what is reached and writes
  * the product, macho_join.c joins sections, symbols and relocations.
  */
-#ifndef MCC_CODEGEN_MACHO_MERGE_H
-#define MCC_CODEGEN_MACHO_MERGE_H
+#pragma once
 
 #include "codegen/container/macho.h"
 #include "codegen/container/merge.h"
@@ -63,5 +62,3 @@ struct macho_symbol macho_symbol_of(const struct macho_member *, uint32_t i);
 const char *macho_name_of(const struct macho_member *, const struct macho_symbol *);
 /* Fills joined, order and the symbols. False after a diagnostic. */
 bool macho_join(struct macho_merged *);
-
-#endif

@@ -1,8 +1,7 @@
 /* Objects of a model and of the runtime as they become one file, for formats whose linker makes no relocatable ones:
  * the objects, the names that they define, and the product as it is written.
  */
-#ifndef MCC_CODEGEN_MERGE_H
-#define MCC_CODEGEN_MERGE_H
+#pragma once
 
 #include "codegen/container/container.h"
 
@@ -31,5 +30,3 @@ const struct merge_name *merging_find(const struct merging *, const char *name);
  * of an archive with one member of this size. False after a diagnostic. */
 bool merging_write(const struct linked *, struct mcc_rt_desc *desc, uint64_t desc_at, struct span head,
                    struct span tail, struct span (*front)(struct arena *, const char *symbol, uint64_t member_size));
-
-#endif

@@ -2,8 +2,7 @@
  * A file's own words are not believed: every section lies inside the file, and what is read of it into memory is no
  * more than the file has.
  */
-#ifndef MCC_CODEGEN_READING_H
-#define MCC_CODEGEN_READING_H
+#pragma once
 
 #include "codegen/container/container.h"
 
@@ -86,5 +85,3 @@ bool coff_read(struct file_reading *);
 bool coff_head(const unsigned char *head, size_t n);
 bool macho_read(struct file_reading *);
 bool macho_begins(const unsigned char *head, size_t n);
-
-#endif

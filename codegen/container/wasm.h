@@ -1,8 +1,7 @@
 /* WebAssembly modules (wasm.c): a static network linked by lld, then written with its weights in place. Layouts: the
  * WebAssembly specification, section 5; tool-conventions/Linking.md.
  */
-#ifndef MCC_CODEGEN_WASM_H
-#define MCC_CODEGEN_WASM_H
+#pragma once
 
 #include "codegen/container/container.h"
 
@@ -44,5 +43,3 @@ uint32_t wasm_sum(uint32_t sum, const void *, size_t); /* FNV-1a: any changed by
 bool wasm_head(const unsigned char *head, size_t n);
 void wasm_link(struct linking *, const struct static_network *);
 bool wasm_library(const struct linked *);
-
-#endif

@@ -3,8 +3,7 @@
  * Failure is sticky: emit_fail() records the first reason, emission goes on with undefined values, and
  * llvm_compile() reports it at the end. No unwinding: LLVM frames lie between.
  */
-#ifndef MCC_CODEGEN_LLVM_H
-#define MCC_CODEGEN_LLVM_H
+#pragma once
 
 #include <llvm-c/Core.h>
 #include <llvm-c/DebugInfo.h>
@@ -237,4 +236,3 @@ struct generator *generator_new(LLVMTargetMachineRef);
 const char *generator_run(struct generator *, LLVMModuleRef, size_t *size);
 /* Runs ld.lld on argv; its messages, malloc'ed, in *text. True: linked. */
 bool lld_link(const char *const *argv, unsigned argc, char **text, int *failed);
-#endif

@@ -1,6 +1,5 @@
 /* What the files of the GGUF importer share. */
-#ifndef MCC_FRONTEND_GGUF_H
-#define MCC_FRONTEND_GGUF_H
+#pragma once
 
 #include "frontend/frontend.h"
 #include "frontend/names.h"
@@ -140,5 +139,3 @@ expr_id gguf_symbol(struct gguf *, const char *name);
 
 /* layers.c: the decoder. */
 bool gguf_decoder(struct gguf *);
-
-#endif

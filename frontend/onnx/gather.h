@@ -1,6 +1,5 @@
 /* Reading a model file together with its external data. */
-#ifndef MCC_FRONTEND_ONNX_GATHER_H
-#define MCC_FRONTEND_ONNX_GATHER_H
+#pragma once
 
 #include "frontend/frontend.h"
 #include "frontend/onnx/scan.h"
@@ -10,5 +9,3 @@
  * before. False after a diagnostic: what is refused on import, and a whole of more than MODEL_FILE_MAX bytes. */
 bool file_gather(struct context *, const char *path, const struct import_options *, struct file_list *files,
                  struct span *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* What ONNX's frontend can do besides importing: the parts of onnx_hooks (frontend/frontend.h). */
-#ifndef MCC_FRONTEND_ONNX_HOOKS_H
-#define MCC_FRONTEND_ONNX_HOOKS_H
+#pragma once
 
 #include "frontend/frontend.h"
 
@@ -15,5 +14,3 @@ bool tensor_of_bytes(struct context *, struct span bytes, const char *path, stru
 /* The same of a tensor whose data is external: its bytes as that file has them, session memory, checked as on import */
 bool external_of_bytes(struct context *, struct span bytes, const char *path, const struct import_options *,
                        struct file_list *, struct span *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the files of the ONNX importer share. */
-#ifndef MCC_FRONTEND_ONNX_IMPORT_H
-#define MCC_FRONTEND_ONNX_IMPORT_H
+#pragma once
 
 #include "frontend/frontend.h"
 #include "frontend/names.h"
@@ -117,5 +116,3 @@ const char *domain_normal(const char *);
 /* Opset imports of the model (0 of them: IR versions before 3) or of a function; the domains normalised. */
 bool opsets_import(struct importer *, Onnx__OperatorSetIdProto *const *, size_t n, const char *of, struct opset **out,
                    uint32_t *n_out);
-
-#endif

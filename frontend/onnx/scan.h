@@ -1,6 +1,5 @@
 /* The bounded first pass over an ONNX file, and its decoding into protobuf-c's structs. */
-#ifndef MCC_FRONTEND_ONNX_SCAN_H
-#define MCC_FRONTEND_ONNX_SCAN_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -26,5 +25,3 @@ bool scan_model(struct context *, struct span file, struct arena *pool, struct s
 
 /* Scans and decodes; the messages live in `pool`. NULL after a diagnostic. */
 Onnx__ModelProto *model_decode(struct context *, struct span file, struct arena *pool);
-
-#endif

@@ -1,6 +1,5 @@
 /* The table of every operator of ONNX in every version, and the checks of a node against it. */
-#ifndef MCC_FRONTEND_ONNX_SCHEMAS_H
-#define MCC_FRONTEND_ONNX_SCHEMAS_H
+#pragma once
 
 #include "frontend/onnx/import.h"
 
@@ -26,5 +25,3 @@ bool schema_check(struct importer *, const struct schema *, const Onnx__NodeProt
                   const struct attr *attrs, uint32_t n_attr);
 /* The regions of If, Loop and Scan: as many parameters and results as the node has operands and results. */
 bool schema_check_regions(struct importer *, const struct schema *, node_id, src_id);
-
-#endif

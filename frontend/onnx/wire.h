@@ -5,8 +5,7 @@
  * sparse_initializer 15; NodeProto input 1, output 2, name 3, op_type 4, attribute 5, domain 7; AttributeProto name 1,
  * f 2, i 3, g 6, graphs 11; TensorProto dims 1, data_type 2, name 8, data_location 14; ValueInfoProto name 1, type 2.
  */
-#ifndef MCC_FRONTEND_ONNX_WIRE_H
-#define MCC_FRONTEND_ONNX_WIRE_H
+#pragma once
 
 #include "frontend/frontend.h"
 
@@ -39,5 +38,3 @@ void put_bytes(struct strbuf *out, uint32_t field, const void *data, size_t size
 void put_text(struct strbuf *out, uint32_t field, const char *text);
 /* ValueInfoProto: dims where they are said (rank >= 0); a negative one is left open. */
 void put_port(struct strbuf *out, uint32_t field, const char *name, const struct cut_type *t);
-
-#endif

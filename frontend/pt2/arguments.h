@@ -1,6 +1,5 @@
 /* The arguments of a node of the file: arguments.c reads them, nodes.c makes the node. */
-#ifndef MCC_FRONTEND_PT2_ARGUMENTS_H
-#define MCC_FRONTEND_PT2_ARGUMENTS_H
+#pragma once
 
 #include "frontend/pt2/pt2.h"
 
@@ -32,5 +31,3 @@ struct instead {
 void arguments(struct pending *, const struct schema *, const struct json *node, const struct instead *by);
 /* The arguments of an operator that the table does not have, as they come. */
 void arguments_unknown(struct pending *, const struct json *node);
-
-#endif

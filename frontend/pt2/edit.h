@@ -1,6 +1,5 @@
 /* What the files of the .pt2 editor share: edit_read.c reads, edit.c edits, edit_write.c writes. */
-#ifndef MCC_FRONTEND_PT2_EDIT_H
-#define MCC_FRONTEND_PT2_EDIT_H
+#pragma once
 
 #include "frontend/pt2/pt2.h"
 
@@ -81,5 +80,3 @@ const char *edit_name(struct edit_file *, const char *like, const char *what);
 
 /* edit_write.c */
 void edit_write(const struct edit_file *, struct strbuf *out);
-
-#endif

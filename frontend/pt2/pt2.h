@@ -1,6 +1,5 @@
 /* What the files of the .pt2 importer share. */
-#ifndef MCC_FRONTEND_PT2_H
-#define MCC_FRONTEND_PT2_H
+#pragma once
 
 #include "frontend/frontend.h"
 #include "frontend/names.h"
@@ -190,5 +189,3 @@ extern const struct editor pt2_editor;
 
 /* cut.c */
 extern const struct cutter pt2_cutter;
-
-#endif

@@ -1,6 +1,5 @@
 /* The table of PyTorch's operators: their arguments in order, and the values of those that a file leaves out. */
-#ifndef MCC_FRONTEND_PT2_SCHEMAS_H
-#define MCC_FRONTEND_PT2_SCHEMAS_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -27,5 +26,3 @@ bool has_word(const char *words, const char *word); /* is it one of the words, w
 const struct schema *torch_schema(const char *domain, const char *op);
 uint32_t torch_schema_args(const struct schema *, struct schema_arg out[SCHEMA_ARGS_MAX]);
 enum schema_alias torch_schema_alias(const struct schema *);
-
-#endif

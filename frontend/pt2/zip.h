@@ -3,8 +3,7 @@
  * A stored record is a part of the archive; a deflated one is inflated into session memory. Sizes come from the central
  * directory, because writers that stream leave them out of the local headers.
  */
-#ifndef MCC_FRONTEND_PT2_ZIP_H
-#define MCC_FRONTEND_PT2_ZIP_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -45,5 +44,3 @@ bool zip_is_short(const struct zip *);
 void zip_store(struct zip_writer *, const char *name, struct span bytes); /* as they are */
 void zip_copy(struct zip_writer *, const struct zip *from, const struct zip_record *); /* packed as it is there */
 void zip_end(struct zip_writer *);
-
-#endif

@@ -5,8 +5,7 @@
  * class FAIL_LIMIT and longjmps to the context's unwind point, which mcc_compile() set. So no foreign frame (LLVM,
  * protobuf-c, qsort) may lie between the two.
  */
-#ifndef MCC_IR_BASE_H
-#define MCC_IR_BASE_H
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -325,5 +324,3 @@ static inline void time_spend(struct context *ctx, uint64_t steps)
     if (ctx->time.work >= TIME_WORK)
         time_check(ctx);
 }
-
-#endif

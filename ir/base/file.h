@@ -1,6 +1,5 @@
 /* Regular files, whole, into memory; descriptors; a thread that helps with them. */
-#ifndef MCC_FILE_H
-#define MCC_FILE_H
+#pragma once
 
 #include <pthread.h>
 
@@ -40,5 +39,3 @@ const char *temp_folder(void);
 bool fd_write(int fd, const void *data, size_t size);
 bool fd_read(int fd, void *data, size_t size);
 bool fd_pread(int fd, void *data, size_t size, uint64_t offset);
-
-#endif

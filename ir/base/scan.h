@@ -1,8 +1,7 @@
 /* A text read by tokens: what the parsers of graphs, modules, loops, expressions, schedules and input specifications
  * share. They say where they are and what is wrong in their own words.
  */
-#ifndef MCC_IR_SCAN_H
-#define MCC_IR_SCAN_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -32,5 +31,3 @@ const char *scan_u32(struct scan *, uint32_t most, uint32_t *out);
 const char *scan_quoted(struct scan *, struct arena *, const char **out, size_t *n);
 
 int scan_hex(char); /* the digit's value, or -1 */
-
-#endif

@@ -7,8 +7,7 @@
  * broadcast to the same shape, convert to the same type, slice of everything), elements of small integer tensors
  * (value lattice), and nothing else: large constants stay lazy.
  */
-#ifndef MCC_IR_BUILD_H
-#define MCC_IR_BUILD_H
+#pragma once
 
 #include "ir/eval/constants.h"
 #include "ir/graph/view_map.h"
@@ -112,5 +111,3 @@ expr_id b_brief(struct builder *, expr_id e, uint32_t parts); /* of one */
 /* As b_elems for one element. */
 expr_id b_elem(struct builder *, value_id, uint32_t k, int64_t lo, int64_t hi);
 void b_assert(struct builder *, expr_id cond, int32_t code, const char *fmt, ...) PRINTF_LIKE(4, 5);
-
-#endif

@@ -1,7 +1,6 @@
 /* The value lattice: elements of small integer and bool tensors as expressions. Shared by ir/build/build.c and
  * ir/build/lattice.c. */
-#ifndef MCC_IR_LATTICE_H
-#define MCC_IR_LATTICE_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -13,5 +12,3 @@ bool lattice_applies(const struct graph *, const struct type *, uint32_t *n);
 const expr_id *lattice_elems(struct graph *, value_id v);
 /* Elements of the single result, of type out, of a node about to be made; NULL: nothing known. In the graph's arena. */
 const expr_id *lattice_node(struct graph *, const struct node *, const struct type *out, uint32_t *n);
-
-#endif

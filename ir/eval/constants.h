@@ -1,6 +1,5 @@
 /* Constants by their elements: folded by the interpreter, or read piece by piece. */
-#ifndef MCC_IR_CONSTANTS_H
-#define MCC_IR_CONSTANTS_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -28,5 +27,3 @@ struct value_range {
 /* What the graph says of them (ir/eval/value_range.c); INT64_MIN .. INT64_MAX: nothing. Kept from question to question;
  * a table of more than 16 Mi elements is not looked at. */
 struct value_range value_range(struct graph *, value_id);
-
-#endif

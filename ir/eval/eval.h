@@ -1,6 +1,5 @@
 /* Shared by ir/eval*.c: the state of one interpretation and what the functions of the operators get. */
-#ifndef MCC_IR_EVAL_H
-#define MCC_IR_EVAL_H
+#pragma once
 
 #include "ir/eval/interpreter.h"
 #include "ir/ops/field.h"
@@ -88,5 +87,3 @@ eval_fn eval_seq_split, eval_opt_make, eval_opt_get, eval_opt_has, eval_if, eval
         if (try_status != EVAL_OK)            \
             return try_status;                \
     } while (0)
-
-#endif

@@ -1,6 +1,5 @@
 /* Randomised identity testing: graphs over a field. */
-#ifndef MCC_IR_EVAL_FIELD_H
-#define MCC_IR_EVAL_FIELD_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -20,5 +19,3 @@ void graph_enter_field(struct graph *, struct field_constants *);
  * False: it is no expression of few maps and views of single elements, or `folded`, which the code has, is not what it
  * is except for rounding: then that is to be found. */
 bool field_number(struct graph *, value_id, double folded, uint32_t *residue);
-
-#endif

@@ -1,6 +1,5 @@
 /* Caches of constant folding. Shared by ir/eval/fold.c and ir/eval/const_read.c. */
-#ifndef MCC_IR_FOLD_H
-#define MCC_IR_FOLD_H
+#pragma once
 
 #include "ir/eval/constants.h"
 
@@ -18,5 +17,3 @@ struct folds {
     uint32_t eval_values, eval_nodes;      /* what both have room for */
 };
 struct folds *folds_of(struct graph *);   /* with room for all values */
-
-#endif

@@ -1,6 +1,5 @@
 /* The reference interpreter: the values of a legal graph on given inputs. */
-#ifndef MCC_IR_INTERPRETER_H
-#define MCC_IR_INTERPRETER_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -37,5 +36,3 @@ enum eval_status graph_eval_from(struct graph *, const struct tensor *in, struct
  * names, is of bits or of a type that this would change; the graph is as before. Constants that were folded are folded
  * again, in f64. */
 bool graph_widen(struct graph *, const char **why);
-
-#endif

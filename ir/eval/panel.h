@@ -1,6 +1,5 @@
 /* Products of packed panels, for dot and conv (ir/eval/dot.c). */
-#ifndef MCC_IR_EVAL_PANEL_H
-#define MCC_IR_EVAL_PANEL_H
+#pragma once
 
 #include <stdint.h>
 
@@ -22,5 +21,3 @@ struct panel {
 /* Those of this CPU, the fastest first; returns how many. */
 enum { PANELS_MOST = 3 };
 uint32_t panels_of(enum arithmetic, struct panel of[PANELS_MOST]);
-
-#endif

@@ -1,7 +1,6 @@
 /* Runs: arithmetic progressions of flat row-major positions, and what views make of them. A range of a constant is read
  * run by run (ir/eval/const_read.c). */
-#ifndef MCC_IR_EVAL_RUNS_H
-#define MCC_IR_EVAL_RUNS_H
+#pragma once
 
 #include "ir/eval/eval.h"
 
@@ -44,5 +43,3 @@ struct window {
 };
 /* Runs of the operand that lie in the window, the pieces of the destination where they go, and how many elements. */
 int64_t runs_in_window(struct arena *, const struct window *, const struct run *, uint32_t n, run_list *, piece_list *);
-
-#endif

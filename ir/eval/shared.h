@@ -1,7 +1,6 @@
 /* Results of expensive nodes that graphs of two contexts share (mcc prove). Both compute most products and reductions
  * of the network: of equal operands one graph takes what the other has computed. */
-#ifndef MCC_IR_EVAL_SHARED_H
-#define MCC_IR_EVAL_SHARED_H
+#pragma once
 
 #include "ir/eval/eval.h"
 
@@ -15,5 +14,3 @@ enum eval_status shared_take(struct eval *, const struct node *, struct tensor *
                              bool *found);
 /* Keeps a copy. */
 void shared_keep(struct eval *, const struct node *, struct tensor *const *in, const struct tensor *out);
-
-#endif

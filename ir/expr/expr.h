@@ -8,8 +8,7 @@
  * are distributed over sums while that stays small. Overflow while folding constants is a compile error
  * (context_unwind with FAIL_LIMIT): no network has sizes of 2^63 or more.
  */
-#ifndef MCC_IR_EXPR_H
-#define MCC_IR_EXPR_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -141,5 +140,3 @@ bool ex_eval(const struct exprs *, expr_id, const int64_t *sym_value, int64_t *o
 void ex_print(const struct exprs *, expr_id, struct strbuf *);
 /* Parses from *p, advances it; unknown names become SYM_SHAPE symbols when create is set, else failure ({0}). */
 expr_id ex_parse(struct exprs *, const char **p, bool create);
-
-#endif

@@ -4,8 +4,7 @@
  * everything may rely on them. Expressions simplify when they are made, so what was made with the wider bounds is made
  * again: exprs_mark, narrow the symbols, exprs_rewind.
  */
-#ifndef MCC_IR_FACTS_H
-#define MCC_IR_FACTS_H
+#pragma once
 
 #include "ir/expr/expr.h"
 
@@ -34,5 +33,3 @@ struct exprs_mark exprs_mark(const struct exprs *);
 /* Forgets all expressions and symbols made since the mark. The others get the bounds that follow from what their
  * symbols are now, also where those are wider than before, and nothing that was concluded from other bounds stays. */
 void exprs_rewind(struct exprs *, struct exprs_mark);
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by ir/expr*.c only: storage of the hash-consed expressions, and sums under construction. */
-#ifndef MCC_IR_EXPR_INTERNAL_H
-#define MCC_IR_EXPR_INTERNAL_H
+#pragma once
 
 #include "ir/expr/expr.h"
 
@@ -191,5 +190,3 @@ expr_id expr_to_bool(struct exprs *, expr_id e);
 expr_id expr_equal_by_choice(struct exprs *, expr_id gap);
 
 int64_t gcd_i64(int64_t a, int64_t b);                      /* of magnitudes; gcd(0, b) = |b| */
-
-#endif

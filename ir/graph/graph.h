@@ -4,8 +4,7 @@
  * known). Ids are 32-bit and typed, 0 = none; pointers into the graph's arrays do not survive a call that adds
  * to them. Captures need no marking: a region may use any value of an enclosing region that dominates it.
  */
-#ifndef MCC_IR_GRAPH_H
-#define MCC_IR_GRAPH_H
+#pragma once
 
 #include "ir/base/base.h"
 #include "ir/expr/expr.h"
@@ -311,5 +310,3 @@ struct graph_numbers {
 struct graph_numbers graph_numbers(const struct graph *, struct arena *);
 /* graphviz */
 void graph_dot(const struct graph *, struct strbuf *);
-
-#endif

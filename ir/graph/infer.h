@@ -1,7 +1,6 @@
 /* Shared by ir/infer*.c: what an inference function of ops.def's column "infer" gets and helpers for it. Not for
  * others. */
-#ifndef MCC_IR_INFER_H
-#define MCC_IR_INFER_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -42,5 +41,3 @@ bool infer_axis(struct infer *, const char *name, int32_t rank, int64_t *axis);
 bool infer_agree(struct infer *, expr_id a, expr_id b, const char *what);
 bool infer_elem_in(struct infer *, uint32_t i, const char *classes);
 bool infer_monoid(struct infer *, const char *classes, enum elem);
-
-#endif

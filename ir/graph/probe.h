@@ -1,8 +1,7 @@
 /* What a search asks of a network's products: which there are, and what each one computed in another arithmetic adds to
  * the outputs (mcc --error, --precision=auto, mcc quantize).
  */
-#ifndef MCC_IR_PROBE_H
-#define MCC_IR_PROBE_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -60,5 +59,3 @@ struct product_probe {
 struct probed_product *probe_find(struct product_probe *, const char *label);
 /* The same; they become part of the list. op: what the file calls them. */
 struct probed_product *probe_product(struct product_probe *, const char *label, const char *op);
-
-#endif

@@ -1,7 +1,6 @@
 /* The map of dims of a view: which element of an operand a point of the result shows. One table (column "map" of
  * ops.def) for whoever composes views: points of kernels, the value lattice, ranges of constants, parts of values. */
-#ifndef MCC_IR_VIEW_MAP_H
-#define MCC_IR_VIEW_MAP_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -34,5 +33,3 @@ enum { GROUPS_MOST = RANK_MAX + 1 };
 /* The smallest groups, in any order; how many. That keeps symbolic dims out of the arithmetic of others. */
 uint32_t reshape_groups(struct exprs *, const struct type *from, const struct type *to,
                         struct reshape_group group[GROUPS_MOST]);
-
-#endif

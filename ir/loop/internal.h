@@ -1,6 +1,5 @@
 /* Shared by the files of the loop IR only: the statement table, limits, element classes. */
-#ifndef MCC_IR_LOOP_INTERNAL_H
-#define MCC_IR_LOOP_INTERNAL_H
+#pragma once
 
 #include "ir/loop/loop.h"
 
@@ -49,5 +48,3 @@ static inline bool ltype_is_index(struct ltype t)
 {
     return t.elem == ELEM_I64 && t.lanes == 1;
 }
-
-#endif

@@ -27,8 +27,7 @@
  *     }
  *   }
  */
-#ifndef MCC_IR_LOOP_H
-#define MCC_IR_LOOP_H
+#pragma once
 
 #include "ir/ops/ops.h"
 
@@ -229,5 +228,3 @@ static inline uint32_t matdot_column(uint32_t lane, uint32_t step)
 {
     return lane / 4 * 4 + lane % 2 * 2 + step;
 }
-
-#endif

@@ -1,8 +1,7 @@
 /* Between the parser of the loop IR (ir/loop/parse.c) and what it reads: words, numbers and names (ir/loop/tokens.c).
  * Each function skips blanks and comments first; false after a diagnostic, or, for take, where something else stands.
  */
-#ifndef MCC_IR_LOOP_TOKENS_H
-#define MCC_IR_LOOP_TOKENS_H
+#pragma once
 
 #include "ir/base/scan.h"
 #include "ir/loop/internal.h"
@@ -37,5 +36,3 @@ bool token_f64(struct parser *, double *);
 bool token_string(struct parser *, const char **);
 /* @word, or @"any text". */
 bool token_name(struct parser *, const char **);
-
-#endif

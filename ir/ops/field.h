@@ -12,8 +12,7 @@
  * of others round gives a hash from -FIELD_ROUNDED on below FIELD_ROUNDED, as floor, ceil and trunc give any one. To an
  * integer type, small fractions are converted and other numbers hashed. ir/loop/field.c has the same as loop IR.
  */
-#ifndef MCC_IR_FIELD_H
-#define MCC_IR_FIELD_H
+#pragma once
 
 #include "ir/ops/ops.h"
 
@@ -144,5 +143,3 @@ bool field_convert(enum elem from, const void *src, enum elem to, void *dst, siz
 /* Converts n elements of constants where field_convert has no meaning, so that the weights can be packed: dst[i] is a
  * hash of src[i], in the bits of `to`. The interpreter refuses such a conversion in the run. */
 void field_tokens(enum elem from, const void *src, enum elem to, void *dst, size_t n);
-
-#endif

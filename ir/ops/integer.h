@@ -1,8 +1,7 @@
 /* Integer arithmetic of one element: what the interpreters of graphs and of loop IR share. Every width is computed in
  * 64 bits and cut to its width by who stores it, which is where wrapping comes from.
  */
-#ifndef MCC_IR_INTEGER_H
-#define MCC_IR_INTEGER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -77,5 +76,3 @@ static inline int64_t i_fma(int64_t x, int64_t y, int64_t z, struct width w)
 {
     return i_add(i_mul(x, y, w), z, w);
 }
-
-#endif

@@ -2,8 +2,7 @@
  * enum op (ops.def), their common facts, and scalar_eval, which defines what an operator computes (ir/ops/scalar.h: on
  * arrays).
  */
-#ifndef MCC_IR_OPS_H
-#define MCC_IR_OPS_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -102,5 +101,3 @@ double elem_to_f64(enum elem, const void *);
 void elem_from_f64(enum elem, double, void *);
 int64_t elem_to_i64(enum elem, const void *);
 void elem_from_i64(enum elem, int64_t, void *);
-
-#endif

@@ -1,6 +1,5 @@
 /* Arithmetic on arrays of concrete elements: what scalar_eval, the interpreter and constant folding share. */
-#ifndef MCC_IR_SCALAR_H
-#define MCC_IR_SCALAR_H
+#pragma once
 
 #include "ir/ops/ops.h"
 
@@ -19,5 +18,3 @@ void elems_from_i64(enum elem, const int64_t *src, void *dst, size_t n);
 enum op monoid_op(const char *monoid);
 /* Writes its neutral element ("min": +inf or the type's maximum). */
 void monoid_identity(const char *monoid, enum elem, void *out);
-
-#endif

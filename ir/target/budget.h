@@ -1,6 +1,5 @@
 /* The cost models' numbers, ir/target/budget.def, by name. */
-#ifndef MCC_IR_BUDGET_H
-#define MCC_IR_BUDGET_H
+#pragma once
 
 #include "ir/target/target.h"
 
@@ -20,5 +19,3 @@ static inline bool rows_are_split(int64_t rows, int64_t length)
 {
     return rows < RATE_ROWS_LEAST && length > RATE_ROW_LONG;
 }
-
-#endif

@@ -1,6 +1,5 @@
 /* The table of platforms, ir/target/platform.def, as rows. */
-#ifndef MCC_IR_PLATFORM_H
-#define MCC_IR_PLATFORM_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -18,5 +17,3 @@ extern const uint32_t platform_count;
 const struct platform *platform_find(const char *arch, const char *system);
 /* By LLVM's triple, as the rows have it. */
 const struct platform *platform_of_triple(const char *triple);
-
-#endif

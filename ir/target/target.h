@@ -1,6 +1,5 @@
 /* The table of target CPUs, ir/target/target.def, as rows. */
-#ifndef MCC_IR_TARGET_H
-#define MCC_IR_TARGET_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -51,5 +50,3 @@ const struct target_row *target_find(const char *name);
 const char *target_short_name(const struct target_row *rows, uint32_t n, const struct target_row *t);
 /* The whole table as text, for people. */
 void target_print(struct strbuf *);
-
-#endif

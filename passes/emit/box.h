@@ -1,7 +1,6 @@
 /* Loops over the points of a box (a range of indices along each dim), to fill scratch, copy, scatter, or store zeros of
  * a halo. */
-#ifndef MCC_PASSES_EMIT_BOX_H
-#define MCC_PASSES_EMIT_BOX_H
+#pragma once
 
 #include "passes/emit/emit.h"
 
@@ -38,5 +37,3 @@ void em_box_add(struct em_box *, int32_t dim, expr_id first, expr_id n, uint32_t
 /* Emits the loops. idx: RANK_MAX indices; the caller sets those of dims without a loop. If `first` is known, a loop is
  * split where the value begins and ends; else each iteration tests its index. */
 void em_box(struct em *, const struct em_box *, expr_id *idx);
-
-#endif

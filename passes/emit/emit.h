@@ -8,8 +8,7 @@
  * Functions report no errors: out of memory unwinds (ir/base/base.h), and em->failed records a bug that em_finish
  * returns. All memory is from em->arena.
  */
-#ifndef MCC_PASSES_EMIT_H
-#define MCC_PASSES_EMIT_H
+#pragma once
 
 #include "passes/schedule/schedule.h"
 
@@ -276,5 +275,3 @@ enum lop em_monoid(const char *monoid, enum elem);
 bool em_halo_covers(struct em *, const struct node *, int32_t d, int64_t tile);
 expr_id em_at_lane(const struct em *, expr_id, uint32_t lane); /* the expression where its lane has that number */
 expr_id em_inside(struct em *, expr_id i, expr_id size); /* 0 <= i < size */
-
-#endif

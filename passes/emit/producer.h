@@ -5,8 +5,7 @@
  * fills it, and statements may read it until that block ends. em_value looks for a producer before it computes a value
  * or loads it from memory, so readers need no special case.
  */
-#ifndef MCC_PASSES_EMIT_PRODUCER_H
-#define MCC_PASSES_EMIT_PRODUCER_H
+#pragma once
 
 #include "passes/emit/box.h"
 
@@ -74,5 +73,3 @@ void em_stage_fill(struct em *, const struct box *, expr_id count, const expr_id
 /* Asks for what the next chunk is computed from: the block of channels that ends at `next`, where these points have
  * theirs. */
 void em_stage_ahead(struct em *, const struct em_producer *, expr_id *const *points, uint32_t n_points, expr_id next);
-
-#endif

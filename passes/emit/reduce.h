@@ -1,8 +1,7 @@
 /* State and functions that the parts of a reduction share: begin and end (emit/reduce.c), the loops
  * (emit/reduce_loops.c), one step of them (emit/reduce_step.c), and reductions at a single point
  * (emit/reduce_one.c). */
-#ifndef MCC_PASSES_EMIT_REDUCE_H
-#define MCC_PASSES_EMIT_REDUCE_H
+#pragma once
 
 #include "passes/emit/emit.h"
 
@@ -76,5 +75,3 @@ void reduction_scale(struct em *, const struct reduction *, const expr_id *k, co
 void reduction_add_block(struct em *, const struct reduction *, expr_id number, const lreg *part, lreg *acc);
 /* Initial value of an accumulator of element type acc, for a result of type e. */
 lreg reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
-
-#endif

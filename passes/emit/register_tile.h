@@ -1,8 +1,7 @@
 /* Register tiles of contractions, Winograd's products and attention share these functions: they split an extent into
  * tiles and a remainder, multiply rows by vectors, and carry the accumulators in a loop.
  */
-#ifndef MCC_PASSES_EMIT_REGISTER_TILE_H
-#define MCC_PASSES_EMIT_REGISTER_TILE_H
+#pragma once
 
 #include "passes/emit/emit.h"
 
@@ -53,5 +52,3 @@ void em_tile_rows_of_matrix(struct em *, uint32_t rows, uint32_t vectors, lreg *
 /* Emits a loop over the steps [lo, hi) that carries the n accumulators acc. */
 typedef void em_step_fn(void *user, expr_id step, lreg *acc);
 void em_tile_loop(struct em *, expr_id lo, expr_id hi, uint32_t n, lreg *acc, em_step_fn *, void *user);
-
-#endif

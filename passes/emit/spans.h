@@ -1,6 +1,5 @@
 /* Vectors whose lanes lie in a few spans of consecutive elements, but not in the order of the lanes. */
-#ifndef MCC_PASSES_EMIT_SPANS_H
-#define MCC_PASSES_EMIT_SPANS_H
+#pragma once
 
 #include "passes/emit/emit.h"
 
@@ -27,5 +26,3 @@ bool em_spans(struct em *, expr_id addr, expr_id cond, struct em_spans *);
 /* The lane symbol that an expression depends on; NULL: none. *several: it depends on more than one, or on a vector of
  * indices. */
 const struct em_sym *em_lane_of(const struct em *, expr_id, bool *several);
-
-#endif

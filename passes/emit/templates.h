@@ -1,7 +1,6 @@
 /* The templates, one for each kind of schedule, and functions that they share. A template emits the loop IR of a kernel
  * as its schedule says; it returns false after a diagnostic. */
-#ifndef MCC_PASSES_TEMPLATES_H
-#define MCC_PASSES_TEMPLATES_H
+#pragma once
 
 #include "passes/emit/emit.h"
 
@@ -35,5 +34,3 @@ void tile_domain(struct em *, const expr_id *point, expr_id at[RANK_MAX]);
 typedef bool template_fn(struct em *);
 #define KIND(id, name, what) template_fn emit_##name;
 #include "passes/schedule/fields.def"
-
-#endif

@@ -2,8 +2,7 @@
  * keep operands in cache: blocks of a long contraction (emit/template_block.c), prefetched lines (emit/prefetch.c), a
  * staged operand (emit/template_staged.c).
  */
-#ifndef MCC_PASSES_EMIT_TILED_H
-#define MCC_PASSES_EMIT_TILED_H
+#pragma once
 
 #include "passes/emit/reduce.h"
 #include "passes/emit/templates.h"
@@ -98,5 +97,3 @@ void ahead_tile(struct em *, struct tiling *, expr_id tile, int64_t tiles);
  * next block, as if a product had one tile and an image two. The others prefetch lines that they read
  * themselves. Small tiles prefetch nothing. */
 void ahead_open_tile(struct em *, const struct tiling *, expr_id tile, uint32_t count);
-
-#endif

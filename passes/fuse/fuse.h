@@ -1,7 +1,6 @@
 /* Interfaces between the parts of fuse: the walk over the nodes (fuse.c), the demand of consumers on a value
  * (demand.c), and the decision whether to store it (store.c). */
-#ifndef MCC_PASSES_FUSE_H
-#define MCC_PASSES_FUSE_H
+#pragma once
 
 #include "passes/module/module.h"
 
@@ -52,5 +51,3 @@ bool store_pays(const struct fuser *, value_id v);
 bool dear_index(const struct fuser *, const struct node *n);
 /* Is v, which several stages of a row read, expensive enough for a row buffer? Then *out describes the buffer. */
 bool store_row(const struct fuser *, value_id v, const struct demand *, struct row_local *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Constants that are views of others, found by their elements: for share_constants.c. */
-#ifndef MCC_PASSES_GRAPH_CONSTANT_VIEWS_H
-#define MCC_PASSES_GRAPH_CONSTANT_VIEWS_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -11,5 +10,3 @@ bool budget_spend(uint64_t *budget, uint64_t bytes);
 bool constant_is_transposed(uint64_t *budget, const struct tensor_data *a, const struct tensor_data *b, int32_t *perm);
 /* Does b have the bytes of a? */
 bool constant_is_reshaped(uint64_t *budget, const struct tensor_data *a, const struct tensor_data *b);
-
-#endif

@@ -2,8 +2,7 @@
  * its operands. hoist-slices and push-concats decide which parts; which operators give them, and of what, is
  * source_dims (passes/module/access_function.h).
  */
-#ifndef MCC_PASSES_CUT_H
-#define MCC_PASSES_CUT_H
+#pragma once
 
 #include "ir/build/build.h"
 
@@ -26,5 +25,3 @@ bool cut_is_free(struct graph *, value_id v, uint32_t dims);
 /* Part c of n's result: n again, of parts of its operands, which cut_operand has. Of operand `made` it is v; n_in: of
  * none. */
 value_id cut_through(struct builder *, const struct node *n, const struct cut *c, uint32_t made, value_id v);
-
-#endif

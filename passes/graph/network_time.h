@@ -1,6 +1,5 @@
 /* What a run of a network takes at least, before anything is known of kernels. */
-#ifndef MCC_PASSES_GRAPH_NETWORK_TIME_H
-#define MCC_PASSES_GRAPH_NETWORK_TIME_H
+#pragma once
 
 #include "ir/graph/graph.h"
 
@@ -9,5 +8,3 @@
 double network_ns(const struct graph *);
 /* Elements of a tensor, by the same guess. */
 double elements_hint(const struct graph *, value_id);
-
-#endif

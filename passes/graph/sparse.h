@@ -1,6 +1,5 @@
 /* Between the files of sparsify: constants by their non-zero elements, and what convolutions leave for one another. */
-#ifndef MCC_PASSES_GRAPH_SPARSE_H
-#define MCC_PASSES_GRAPH_SPARSE_H
+#pragma once
 
 #include "ir/build/build.h"
 #include "passes/module/module.h"
@@ -100,5 +99,3 @@ struct again {
 };
 int64_t again_channels(const struct sparse *, value_id line, int depth);
 value_id flat_again(const struct sparse *, struct builder *, value_id line, const struct again *);
-
-#endif

@@ -4,8 +4,7 @@
  * passes/module/passes.def, one file each. They communicate through module.fused.constraint: what readers and writers
  * of a value require of its layout.
  */
-#ifndef MCC_PASSES_LAYOUT_LAYOUT_H
-#define MCC_PASSES_LAYOUT_LAYOUT_H
+#pragma once
 
 #include "passes/module/module.h"
 
@@ -45,5 +44,3 @@ uint32_t in_place_operands(const struct module *, const struct kernel *, value_i
 enum { IN_PLACE_MOST = 8 };
 /* Stores the dims in ascending order, except that `fastest` comes last; -1: no exception. */
 void order_default(int32_t rank, int32_t fastest, int32_t *order);
-
-#endif

@@ -1,6 +1,5 @@
 /* Which bytes of the arena are taken, by when: where does another buffer fit? */
-#ifndef MCC_PASSES_LIVES_H
-#define MCC_PASSES_LIVES_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -29,5 +28,3 @@ void lives_add(struct lives *, uint32_t first, uint32_t last, int64_t offset, in
 /* The lowest offset of `size` bytes that are free from `first` to `last`. False: that would take too many steps, after
  * tens of thousands of gaps between buffers. */
 bool lives_gap(struct lives *, uint32_t first, uint32_t last, int64_t size, int64_t *offset);
-
-#endif

@@ -4,8 +4,7 @@
  * argument's name holds it where it is known (frontend/pt2/arguments.c). The file states the element type of every
  * result: what types promote to is read there, not computed.
  */
-#ifndef MCC_PASSES_LEGALIZE_ATEN_H
-#define MCC_PASSES_LEGALIZE_ATEN_H
+#pragma once
 
 #include "passes/legalize/control.h"
 
@@ -48,5 +47,3 @@ bool aten_as(struct rule *, rule_fn *, int32_t version, int param, const value_i
 /* A bound of a slice: from the end if it is negative, kept within the dim. */
 expr_id aten_bound(struct exprs *, expr_id, expr_id dim);
 value_id aten_sizes(struct rule *, const expr_id *, uint32_t n); /* as a tensor of i64 */
-
-#endif

@@ -1,7 +1,6 @@
 /* Caches of integers and scales (cache_type.c): x = numbers * scale, with a scale for each block of the last dim. Of
  * what a scale belongs to no operator on a cache's way may take a part, so scales go the way of the numbers. */
-#ifndef MCC_PASSES_LEGALIZE_CACHE_SCALES_H
-#define MCC_PASSES_LEGALIZE_CACHE_SCALES_H
+#pragma once
 
 #include "ir/build/build.h"
 
@@ -22,5 +21,3 @@ value_id scales_step(struct builder *, const struct node *n, const value_id *in,
 /* x rounded to integers of that type, with scales of max |x| / the largest one; and back. */
 struct narrow scales_narrowed(struct builder *, value_id x, enum elem to);
 value_id scales_widened(struct builder *, struct narrow x, enum elem to);
-
-#endif

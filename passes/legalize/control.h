@@ -1,6 +1,5 @@
 /* Shared by the rules of control flow: nested regions of the legal graph and dims that differ between ways. */
-#ifndef MCC_PASSES_LEGALIZE_CONTROL_H
-#define MCC_PASSES_LEGALIZE_CONTROL_H
+#pragma once
 
 #include "passes/legalize/legalize.h"
 
@@ -46,5 +45,3 @@ value_id sequence_item(struct rule *, value_id seq, value_id at);
 value_id optional_content(struct rule *, value_id);
 /* SequenceMap over a run-time sequence (operand 0): a loop of SequenceAt, body, SequenceInsert. */
 bool sequence_map_loop(struct rule *, region_id body);
-
-#endif

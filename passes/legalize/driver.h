@@ -1,6 +1,5 @@
 /* What legalize.c shares with the files that walk regions: state of one run of the pass. */
-#ifndef MCC_PASSES_LEGALIZE_DRIVER_H
-#define MCC_PASSES_LEGALIZE_DRIVER_H
+#pragma once
 
 #include "passes/legalize/legalize.h"
 
@@ -201,5 +200,3 @@ void legalize_report(struct legalizer *);
 
 /* The metadata's key for the labels of an output that is declared as maps (maps.c). */
 const char *ml_labels_key(struct arena *, const char *output);
-
-#endif

@@ -1,6 +1,5 @@
 /* Two ways on trial: what branch.c (branches of one node) and fork.c (a branch with all that follows it) share. */
-#ifndef MCC_PASSES_LEGALIZE_FORK_H
-#define MCC_PASSES_LEGALIZE_FORK_H
+#pragma once
 
 #include "passes/legalize/control.h"
 #include "passes/legalize/driver.h"
@@ -53,5 +52,3 @@ const char *source_name(const struct legalizer *, src_id);
 
 /* Asks walk_rest for a fork at this node. */
 bool fork_ask(struct rule *, struct fork *);
-
-#endif

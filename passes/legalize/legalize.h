@@ -6,8 +6,7 @@
  * builder call returns {0} after a diagnostic, or if an operand is {0}, so rules chain calls without checks. A result
  * that stays {0} becomes poison: nodes that depend on it give no further diagnostics.
  */
-#ifndef MCC_PASSES_LEGALIZE_H
-#define MCC_PASSES_LEGALIZE_H
+#pragma once
 
 #include "ir/build/build.h"
 #include "passes/passes.h"
@@ -233,5 +232,3 @@ int32_t legalize_unroll_limit(const struct rule *);
 /* Every rule of the table. */
 #define ROW(domain, op, since, rule, param, note) rule_fn rule;
 #include "passes/legalize/rules.def"
-
-#endif

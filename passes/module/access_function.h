@@ -1,6 +1,5 @@
 /* Access functions: which element of an operand a point of the result reads. */
-#ifndef MCC_PASSES_ACCESS_FUNCTION_H
-#define MCC_PASSES_ACCESS_FUNCTION_H
+#pragma once
 
 #include "ir/graph/view_map.h"
 #include "passes/module/module.h"
@@ -95,5 +94,3 @@ bool conv_depthwise(const struct graph *, const struct node *);
 bool conv_of_rows(const struct module *, const struct node *);
 /* Does the convolution have one group and one channel? */
 bool conv_one_channel(const struct graph *, const struct node *);
-
-#endif

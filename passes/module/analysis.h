@@ -1,6 +1,5 @@
 /* Queries about values, contractions and extents, for passes, schedules and emitters. */
-#ifndef MCC_PASSES_ANALYSIS_H
-#define MCC_PASSES_ANALYSIS_H
+#pragma once
 
 #include "passes/module/module.h"
 
@@ -79,5 +78,3 @@ uint32_t kernel_lead(const struct module *, const struct kernel *);
 const char *kernel_label(const struct module *, const struct kernel *);
 /* Removes the kernels with gone[number], and updates kernel_of. */
 void kernels_remove(struct module *, const bool *gone);
-
-#endif

@@ -10,8 +10,7 @@
  * their operands, never a value from outside: later passes may replace those (round, pack or copy them), and nothing
  * inside. The verifier checks that (module/verify_module.c).
  */
-#ifndef MCC_PASSES_MODULE_ATTENTION_H
-#define MCC_PASSES_MODULE_ATTENTION_H
+#pragma once
 
 #include "passes/module/access_function.h"
 
@@ -55,5 +54,3 @@ bool attention_dims(const struct graph *, const struct node *, uint32_t operand,
 value_id attention_operand(const struct graph *, struct attention_step);
 /* The point of the first node's result -> that of the last operand; in place. */
 void attention_walk(const struct graph *, const attention_steps *, expr_id *idx);
-
-#endif

@@ -1,6 +1,5 @@
 /* Bounds of the keys that a row of an attention sees, from the conditions in front of its softmax. */
-#ifndef MCC_PASSES_ATTENTION_BOUNDS_H
-#define MCC_PASSES_ATTENTION_BOUNDS_H
+#pragma once
 
 #include "passes/module/attention.h"
 
@@ -15,5 +14,3 @@ uint32_t attention_bounds(const struct module *, const struct attention *, const
 
 /* A maximum above this makes the exponentials of all that is not above `low` 0. */
 double attention_far(double low);
-
-#endif

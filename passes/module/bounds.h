@@ -1,6 +1,5 @@
 /* Bounds inference: the part of an operand that a part of a result reads. */
-#ifndef MCC_PASSES_BOUNDS_H
-#define MCC_PASSES_BOUNDS_H
+#pragma once
 
 #include "passes/module/access_function.h"
 
@@ -25,5 +24,3 @@ bool conv_rows_box(const struct graph *, const struct node *n, const expr_id *po
                    struct box *);
 /* Number of elements; false: it exceeds an int64_t. */
 bool box_elements(const struct box *, int32_t rank, int64_t *);
-
-#endif

@@ -1,8 +1,7 @@
 /* Choices that the user makes in place of the cost model's, for the kernel around one node (--choose NODE:KEY=VALUE).
  *
  * A pass asks where it decides; a choice that nobody asked for, or that cannot be had, ends as a warning. */
-#ifndef MCC_PASSES_CHOICES_H
-#define MCC_PASSES_CHOICES_H
+#pragma once
 
 #include "passes/module/module.h"
 
@@ -17,5 +16,3 @@ struct choice *choice_of_node(const struct module *, node_id, enum choice_key);
 enum { CHUNK_BYTES_MOST = 16 << 20 };     /* scratch that a chosen chunk may take */
 /* Warns that it cannot be had, and why. */
 void choice_refuse(const struct module *, const struct choice *, const char *why);
-
-#endif

@@ -1,8 +1,7 @@
 /* Constants that are computed where they are read, by cheap maps and views of smaller constants: what is stored are
  * those, the *leaves*. So weights of a few bits stay packed, and the scales of their blocks small.
  */
-#ifndef MCC_PASSES_COMPRESSED_H
-#define MCC_PASSES_COMPRESSED_H
+#pragma once
 
 #include "passes/module/module.h"
 
@@ -30,5 +29,3 @@ int32_t leaf_lanes(const struct module *, value_id v, const expr_id *point, expr
 void constant_leaves(const struct leaf_walk *, value_id v, const expr_id *idx);
 /* Maps that a kernel computes for each element of v; 0: v is stored, or no constant. */
 uint32_t constant_maps(const struct module *, value_id v);
-
-#endif

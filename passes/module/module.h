@@ -5,8 +5,7 @@
  * depth of the symbols in its point. So fusion only decides which values are stored, and later passes match no
  * patterns.
  */
-#ifndef MCC_PASSES_KERNEL_H
-#define MCC_PASSES_KERNEL_H
+#pragma once
 
 #include "ir/build/build.h"
 #include "ir/graph/probe.h"
@@ -406,5 +405,3 @@ struct run_place *kernels_in_order(const struct module *, struct arena *);
 /* Helpers shared by the passes. */
 bool view_invertible(enum op); /* reshape, transpose, identity */
 uint32_t value_const_invariant(struct graph *, value_id); /* bit d: constant does not change along dim d */
-
-#endif

@@ -1,6 +1,5 @@
 /* The words of a module's text, for print.c and the tests that read it (tests/text). */
-#ifndef MCC_PASSES_MODULE_MODULE_TEXT_H
-#define MCC_PASSES_MODULE_MODULE_TEXT_H
+#pragma once
 
 #include "passes/module/module.h"
 
@@ -10,5 +9,3 @@ extern const char *const kernel_words[KERNEL_HALO + 1], *const place_words[PLACE
                                                                     *const choice_words[CHOOSE_LAST + 1];
 /* Facts that the text holds; what comes later has texts of its own. */
 enum { TEXT_FACTS = HAS_SCHEDULES - 1 };
-
-#endif

@@ -1,6 +1,5 @@
 /* Shared by verify_module.c and verify_memory.c: a module under examination. */
-#ifndef MCC_PASSES_MODULE_VERIFY_H
-#define MCC_PASSES_MODULE_VERIFY_H
+#pragma once
 
 #include "passes/module/access_function.h"
 
@@ -25,5 +24,3 @@ typedef void read_fn(struct check *, uint32_t index, value_id v);
 void kernel_reads(struct check *, uint32_t index, read_fn *read);
 /* Invariants of places, storages and buffers, as far as the facts go. */
 void verify_memory(struct check *);
-
-#endif

@@ -1,7 +1,6 @@
 /* Which values at which points a walk has met. Operands that several readers share make the nodes behind a value a
  * graph; a walk that follows each path to them takes time exponential in its depth. */
-#ifndef MCC_PASSES_VISITED_H
-#define MCC_PASSES_VISITED_H
+#pragma once
 
 #include "passes/module/module.h"
 
@@ -19,5 +18,3 @@ struct visited {
 /* Enters the value v at point idx (an expression for each of its dims, copied; NULL: v as a whole). False: it is there
  * already. */
 bool visit(struct visited *, value_id v, const expr_id *idx);
-
-#endif

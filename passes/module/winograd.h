@@ -8,8 +8,7 @@
  * it first, or a slice of it at a time. U is 1.8 to 7 times as large as g, and reading it takes longer than deriving
  * it.
  */
-#ifndef MCC_PASSES_WINOGRAD_H
-#define MCC_PASSES_WINOGRAD_H
+#pragma once
 
 #include "ir/target/budget.h"
 #include "passes/module/module.h"
@@ -51,5 +50,3 @@ bool winograd_computes(const struct module *, value_id w);
 /* May the kernel's convolution be computed so, planned or not; and by which m best? */
 bool winograd_serves(struct module *, const struct kernel *);
 uint32_t winograd_best(struct module *, const struct kernel *);
-
-#endif

@@ -1,8 +1,7 @@
 /* The program around the kernels: shared by program.c (frame), launch.c, statements.c (index expressions, buffers),
  * control.c (if, loop), loop_kernel.c (loops as kernels), call.c (runtime functions), values.c (sequences, optionals)
  * and plan_function.c. */
-#ifndef MCC_PASSES_PROGRAM_H
-#define MCC_PASSES_PROGRAM_H
+#pragma once
 
 #include "passes/module/access_function.h"
 #include "passes/module/module.h"
@@ -115,5 +114,3 @@ void prog_output_handles(struct prog *);
 typedef void prog_call_fn(struct prog *, const struct node *);
 prog_call_fn call_seq_make, call_seq_insert, call_seq_erase, call_seq_at, call_seq_length, call_seq_concat,
     call_seq_split, call_opt_make, call_opt_get, call_opt_has;
-
-#endif

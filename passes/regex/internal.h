@@ -1,6 +1,5 @@
 /* What the stages of regex_compile hand on. Memory is an arena that the call releases at its end. */
-#ifndef MCC_PASSES_REGEX_INTERNAL_H
-#define MCC_PASSES_REGEX_INTERNAL_H
+#pragma once
 
 #include "passes/regex/regex.h"
 
@@ -67,5 +66,3 @@ bool nfa_build(struct arena *, const struct tree *, struct nfa *out, struct rege
 /* The table is in memory of `to`, all else in that of `scratch`. */
 bool dfa_build(struct arena *scratch, struct arena *to, const struct nfa *, struct span *table,
                struct regex_error *error);
-
-#endif

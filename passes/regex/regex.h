@@ -4,8 +4,7 @@
  * deterministic one (dfa.c). Each stage is bounded, whatever the pattern: what needs more is an error. Captures and
  * lazy repetition have no meaning here, since only whether the whole text matches is asked.
  */
-#ifndef MCC_PASSES_REGEX_REGEX_H
-#define MCC_PASSES_REGEX_REGEX_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -20,5 +19,3 @@ struct regex_error {
  * State 0 leads nowhere, state 1 is the start. A text matches if the state after its last byte accepts. false: *error
  * says why. */
 bool regex_compile(struct arena *, const char *pattern, size_t n, struct span *table, struct regex_error *error);
-
-#endif

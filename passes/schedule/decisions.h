@@ -1,8 +1,7 @@
 /* How a schedule is decided: what choose.c calls, file by file. For the files of this folder, and for who asks the cost
  * model before there are schedules; not for the emitters.
  */
-#ifndef MCC_PASSES_SCHEDULE_DECISIONS_H
-#define MCC_PASSES_SCHEDULE_DECISIONS_H
+#pragma once
 
 #include "passes/schedule/schedule.h"
 
@@ -115,5 +114,3 @@ void scale_choose(const struct site *, struct schedule *);
 bool attention_reach(const struct site *, const struct attention_shape *);
 /* May scores of few rows be summed along the lanes, as the record says? */
 bool attention_few_possible(const struct site *, const struct attention_shape *, const struct attention_schedule *);
-
-#endif

@@ -1,6 +1,5 @@
 /* The table of a record's fields, fields.def, as rows; who reads and writes a record by the names of fields. */
-#ifndef MCC_PASSES_FIELDS_H
-#define MCC_PASSES_FIELDS_H
+#pragma once
 
 #include "passes/schedule/decisions.h"
 #include "passes/module/winograd.h"
@@ -97,5 +96,3 @@ static inline bool is_power(uint32_t n)
 }
 /* Are so many lanes of elements of so many bytes a vector, of at most so many of the CPU's registers? */
 bool is_vector(const struct check *, uint32_t lanes, uint32_t bytes, uint32_t registers);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the stages ask of a kind of schedule (a KIND of fields.def): functions in the file of its decisions. */
-#ifndef MCC_PASSES_SCHEDULE_KINDS_H
-#define MCC_PASSES_SCHEDULE_KINDS_H
+#pragma once
 
 #include "passes/schedule/fields.h"
 
@@ -38,5 +37,3 @@ static inline const struct kind *kind_of(enum schedule_kind kind)
 }
 /* Is the kernel a reduction or contraction with one result, whose operands more than one template computes? */
 bool kernel_is_free(const struct site *);
-
-#endif

@@ -5,8 +5,7 @@
  * parses (schedule_text.c), is verified (verify_schedule.c) and changed by --choose and --schedules; and the facts that
  * follow from it (struct schedule_facts). The emitters (passes/emit) take both and choose nothing.
  */
-#ifndef MCC_PASSES_SCHEDULE_H
-#define MCC_PASSES_SCHEDULE_H
+#pragma once
 
 #include "ir/target/budget.h"
 #include "passes/module/access_function.h"
@@ -490,5 +489,3 @@ struct lmatmul matmul_tile(const struct matmul_form *, int64_t columns, int64_t 
  * `first` on, or rows. point: of the image and the channels. False: not known. And the scratch for that. */
 bool stage_box(const struct site *, const struct tile_schedule *, const expr_id *point, expr_id first, struct box *);
 int64_t stage_bytes(const struct site *, const struct tile_schedule *);
-
-#endif

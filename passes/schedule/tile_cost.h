@@ -1,6 +1,5 @@
 /* Between the files that choose the register tile of an anchor and estimate what it takes. */
-#ifndef MCC_PASSES_SCHEDULE_TILE_COST_H
-#define MCC_PASSES_SCHEDULE_TILE_COST_H
+#pragma once
 
 #include "passes/schedule/decisions.h"
 
@@ -61,5 +60,3 @@ struct anchor_step anchor_step(const struct site *, const struct node *, const s
 bool tile_fits_row(const struct site *, const struct node *, const struct row_taps *, const struct tile_schedule *);
 /* Dims and lanes; *most: points along a that a tile numbered through may have. */
 void tile_form(const struct site *, const struct node *, struct tile_schedule *, int64_t *most);
-
-#endif

@@ -1,8 +1,7 @@
 /* macOS 11, iOS 14 and later (os.h): public functions of libSystem, since its system calls have no fixed numbers and
  * app stores refuse private names. Those that fail write errno, which the artifact leaves as it was.
  */
-#ifndef MCC_OS_DARWIN_H
-#define MCC_OS_DARWIN_H
+#pragma once
 
 #include "runtime/os.h"
 
@@ -243,5 +242,3 @@ static inline uint64_t os_cpu_word(uint32_t which)
     (void)which;
     return word;
 }
-
-#endif

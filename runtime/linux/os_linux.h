@@ -3,8 +3,7 @@
  *
  * Of libc only symbols that never had an incompatible older version: artifacts bind without version numbers.
  */
-#ifndef MCC_OS_LINUX_H
-#define MCC_OS_LINUX_H
+#pragma once
 
 #include "runtime/os.h"
 
@@ -259,5 +258,3 @@ static inline bool os_tiles(void)
     return false;
 #endif
 }
-
-#endif

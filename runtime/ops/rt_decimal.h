@@ -1,6 +1,5 @@
 /* Decimal numbers of many digits, between text and f64: exact shifts by powers of two, and rounding. */
-#ifndef MCC_RT_DECIMAL_H
-#define MCC_RT_DECIMAL_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,5 +19,3 @@ void rt_decimal_round(struct rt_decimal *, int32_t keep);   /* to so many digits
 double rt_decimal_f64(struct rt_decimal *,
                       bool negative);  /* the nearest; beyond all: infinity, 0. Destroys the decimal */
 void rt_decimal_of_f64(struct rt_decimal *, double);        /* the absolute value, exactly; finite */
-
-#endif

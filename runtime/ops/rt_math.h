@@ -1,8 +1,7 @@
 /* The little mathematics that whole-buffer operators need, without libm: element conversions, square root, logarithm,
  * roots of unity. Errors stated where they are made.
  */
-#ifndef MCC_RT_MATH_H
-#define MCC_RT_MATH_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -138,5 +137,3 @@ static inline double rt_log(double x)
     const double ln2_high = 0.6931471803691238, ln2_low = 1.9082149292705877e-10; /* 33 bits, and the rest */
     return exponent * ln2_high + (2 * s + (2 * s * sum + exponent * ln2_low));
 }
-
-#endif

@@ -7,8 +7,7 @@
  * Only programs call them, one at a time: memory is the run's, and not shared out between threads.
  * An axis is described by three extents: outer (product of the dims before it), n, inner (product of those after).
  */
-#ifndef MCC_RT_OPS_H
-#define MCC_RT_OPS_H
+#pragma once
 
 #include "runtime/rt.h"
 
@@ -159,5 +158,3 @@ int64_t mcc_rt_rng(struct mcc_rt_run *, int64_t elem, void *dst, int64_t n, int6
                    int64_t a_bits, int64_t b_bits);
 double mcc_rt_fmod(double, double); /* exact, sign of the dividend; called by code, not by L_CALL */
 float mcc_rt_fmodf(float, float);
-
-#endif

@@ -1,8 +1,7 @@
 /* Elements of at most 4 bytes as words whose order is that of the elements: a 32-bit key (rt_sort.c) above the position
  * in the line. All words of a line differ, so whatever sorts them is stable.
  */
-#ifndef MCC_RT_WORDS_H
-#define MCC_RT_WORDS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -23,5 +22,3 @@ uint64_t *rt_words_sort(uint64_t *word, uint64_t *spare, int64_t n, int ascendin
 void rt_words_offer(struct rt_words *, const uint32_t *keys, int64_t n, int64_t at);
 /* The smallest `keep`, or all there are, in order. */
 const uint64_t *rt_words_first(struct rt_words *);
-
-#endif

@@ -1,6 +1,5 @@
 /* Windows 8 and later (os.h), through KERNEL32 and the API set of waiting on addresses. */
-#ifndef MCC_OS_WINDOWS_H
-#define MCC_OS_WINDOWS_H
+#pragma once
 
 #include "runtime/os.h"
 
@@ -202,5 +201,3 @@ static inline uint64_t os_cpu_word(uint32_t which)
     (void)which;
     return word;
 }
-
-#endif

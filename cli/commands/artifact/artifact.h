@@ -1,7 +1,6 @@
 /* An artifact as a file: its table is read from a shared object, an object or an archive for whatever CPU, and nothing
  * of it is loaded or run. */
-#ifndef MCC_CLI_ARTIFACT_H
-#define MCC_CLI_ARTIFACT_H
+#pragma once
 
 #include "ir/base/base.h"
 #include "runtime/mcc.h"
@@ -51,5 +50,3 @@ bool artifact_meant(const char *path);
 /* Reads the file, whose every offset is checked; weights: also checks the hash over them, and over the sidecar's. False
  * after a diagnostic. */
 bool artifact_read(struct context *, const char *path, bool weights, struct artifact_file *out);
-
-#endif

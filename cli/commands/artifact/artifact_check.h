@@ -1,6 +1,5 @@
 /* Is an artifact what mcc wrote? The hashes of the file and of its weights. False after a diagnostic. */
-#ifndef MCC_CLI_ARTIFACT_CHECK_H
-#define MCC_CLI_ARTIFACT_CHECK_H
+#pragma once
 
 #include "cli/commands/artifact/artifact.h"
 #include "codegen/container/reading.h"
@@ -9,5 +8,3 @@
 bool artifact_check_seal(const struct file_reading *, const struct mcc_note *);
 /* The weights, in the file or in the sidecar beside `path`. */
 bool artifact_check_weights(struct context *, const char *path, int fd, const struct artifact_file *);
-
-#endif

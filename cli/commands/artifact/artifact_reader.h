@@ -1,6 +1,5 @@
 /* An artifact that is being read: artifact.c, which reads it, and artifact_sizes.c, which says what its bytes are. */
-#ifndef MCC_CLI_ARTIFACT_READER_H
-#define MCC_CLI_ARTIFACT_READER_H
+#pragma once
 
 #include "cli/commands/artifact/artifact.h"
 #include "codegen/container/reading.h"
@@ -24,5 +23,3 @@ bool reader_spend_text(struct reader *, const char *text);
 /* Fills out->sizes, note, graph and functions: adds up the code of every variant from the symbols; second names of
  * shared code have size 0. False after a diagnostic. */
 bool reader_measure(struct reader *);
-
-#endif

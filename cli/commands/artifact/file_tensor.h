@@ -1,6 +1,5 @@
 /* Concrete tensors outside of any graph: files that mcc run, bench and eval read and write. */
-#ifndef MCC_CLI_FILE_TENSOR_H
-#define MCC_CLI_FILE_TENSOR_H
+#pragma once
 
 #include "cli/library/dlpack.h"
 #include "cli/library/json.h"
@@ -46,5 +45,3 @@ void file_tensor_json(const char *name, const struct file_tensor *, struct json 
 /* Between files and the graph's width (elements under a byte take one each). *out is allocated. */
 bool file_tensor_widen(struct context *, const struct file_tensor *, struct tensor *out);
 bool file_tensor_pack(struct context *, const struct tensor *, struct file_tensor *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* A loaded artifact with its inputs: what mcc run and mcc bench share. */
-#ifndef MCC_CLI_SESSION_H
-#define MCC_CLI_SESSION_H
+#pragma once
 
 #include "cli/commands/artifact/file_tensor.h"
 #include "runtime/mcc_load.h"
@@ -44,5 +43,3 @@ void port_describe(const mcc_api *, const mcc_port *, struct strbuf *extents, ui
 /* All nodes that the kernels of a leading node compute: "conv1 (Conv) + bn1 (BatchNormalization) + relu1 (Relu)", with
  * the line of the source where it is known: "up/linear (linear.default, net.py:12)". */
 void node_describe(const mcc_api *, const mcc_node *, struct strbuf *out);
-
-#endif

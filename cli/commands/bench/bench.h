@@ -1,6 +1,5 @@
 /* What mcc bench measures: measure.c fills it, bench.c prints it, roofline.c judges it, bench_json.c hands it on. */
-#ifndef MCC_CLI_BENCH_H
-#define MCC_CLI_BENCH_H
+#pragma once
 
 #include "cli/commands/bench/calibrate.h"
 #include "cli/commands/bench/chunks.h"
@@ -71,5 +70,3 @@ bool profile_write(struct session *, const struct profile *, const char *path);
 bool profile_read(struct context *, const char *path, const mcc_node *, uint32_t n, double *ns);
 /* One line for each thing that was measured. */
 void calibration_print(struct context *, const struct calibration *);
-
-#endif

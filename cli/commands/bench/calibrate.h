@@ -1,8 +1,7 @@
 /* What this machine can do now, measured: the limits that mcc bench --roofline holds kernels against, and what tells
  * whether the machine is quiet.
  */
-#ifndef MCC_CLI_CALIBRATE_H
-#define MCC_CLI_CALIBRATE_H
+#pragma once
 
 #include "ir/target/target.h"
 
@@ -27,5 +26,3 @@ void calibrate_flops(struct calibration *, uint32_t threads);
 /* Least ns for what takes `compute` ns at the peak and so many bytes: the nearer of the two limits, the bytes being
  * read from the smallest level that holds them. *memory: the bytes are what limits. */
 double calibration_limit(const struct calibration *, double compute, uint64_t bytes, int *memory);
-
-#endif

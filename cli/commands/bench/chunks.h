@@ -1,7 +1,6 @@
 /* Which thread worked when: what mcc_host.chunk tells mcc bench, for the share of a kernel that is lost to waiting and
  * for --trace. */
-#ifndef MCC_CLI_CHUNKS_H
-#define MCC_CLI_CHUNKS_H
+#pragma once
 
 #include "cli/commands/artifact/session.h"
 
@@ -31,5 +30,3 @@ void chunks_begin(struct chunks *);
 double chunks_idle(const struct chunks *, uint32_t node, double ns);
 /* --trace: the last run's chunks as JSON of Chrome's trace viewer, a row for each thread. False after a diagnostic. */
 bool chunks_write(struct session *, const struct chunks *, const char *path);
-
-#endif

@@ -1,6 +1,5 @@
 /* mcc diff --bounds: of what each kernel of a run has stored, how far rounding can have moved it. */
-#ifndef MCC_CLI_BOUNDS_H
-#define MCC_CLI_BOUNDS_H
+#pragma once
 
 #include "cli/commands/compare/code_check.h"
 
@@ -54,5 +53,3 @@ void bounds_indices(struct code_check *, bool whole);
 /* False: nothing is to be interpreted. */
 bool bounds_begin(struct code_check *, const char *symbol);
 void bounds_end(struct code_check *, bool all);
-
-#endif

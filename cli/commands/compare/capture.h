@@ -5,8 +5,7 @@
  * loops and branches are left out. Extents that the data decides are read from what the run has stored before, and
  * from the arguments of launches, which also say where the memory is that the run asked for.
  */
-#ifndef MCC_CLI_CAPTURE_H
-#define MCC_CLI_CAPTURE_H
+#pragma once
 
 #include "cli/library/compile/compile.h"
 #include "cli/commands/artifact/session.h"
@@ -41,5 +40,3 @@ void capture_begin(struct capture *);
 const void **capture_places(const struct capture *, struct arena *, value_id, int64_t *n);
 /* "kernel k3 (tiled; conv1, relu1)" */
 const char *capture_words(const struct capture *, uint32_t kernel);
-
-#endif

@@ -1,6 +1,5 @@
 /* What equality on drawn values says little of: choices among elements, which few of them decide (prove.c). */
-#ifndef MCC_CLI_CHANCE_H
-#define MCC_CLI_CHANCE_H
+#pragma once
 
 #include "cli/commands/compare/capture.h"
 
@@ -32,5 +31,3 @@ double chance_choices(const struct capture *, const struct node *, int64_t least
 enum { CHANCE_ELEMENTS = 64, CHANCE_DRAWS = 64 };
 /* The most draws, where that many will do: for maxima of many elements, and for equal ones. */
 enum { CHANCE_MOST = 256 };
-
-#endif

@@ -1,8 +1,7 @@
 /* mcc prove --machine: what its files share. code_check.c runs the programs of an artifact in the interpreter of the
  * loop IR; code_launch.c compares each launch of a kernel's machine code with the loop IR; code_symbols.c finds
  * functions in the artifact; code_report.c says what was found. */
-#ifndef MCC_CLI_CODE_CHECK_H
-#define MCC_CLI_CODE_CHECK_H
+#pragma once
 
 #include "cli/commands/compare/capture.h"
 #include "cli/commands/compare/guard.h"
@@ -105,5 +104,3 @@ bool code_agrees(const struct code_check *);
 /* Nothing, and null, where it was not asked for. */
 void code_put(const struct code_check *, struct strbuf *);
 void code_put_json(const struct code_check *, struct json *);
-
-#endif

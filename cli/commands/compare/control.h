@@ -1,6 +1,5 @@
 /* mcc prove: loops and branches of a network, judged by what reads their values. */
-#ifndef MCC_CLI_CONTROL_H
-#define MCC_CLI_CONTROL_H
+#pragma once
 
 #include "cli/commands/compare/prove.h"
 
@@ -11,5 +10,3 @@ bool control_runs(const struct prove *);
 bool control_lacks(const struct prove *);
 /* What stands against a kernel that is control flow, or inside of it; NULL: it is proved. */
 const char *control_against(const struct prove *, const struct certificate *, uint32_t kernel);
-
-#endif

@@ -1,6 +1,5 @@
 /* Two tensors held against each other (mcc diff). */
-#ifndef MCC_CLI_DIFFERENCE_H
-#define MCC_CLI_DIFFERENCE_H
+#pragma once
 
 #include "ir/eval/interpreter.h"
 
@@ -19,5 +18,3 @@ struct difference {
 double elem_looseness(enum elem);
 /* Is `got` (as many elements of want's type, row-major) too far from `want`? Fills *out either way. */
 bool tensor_differs(const struct tensor *want, const void *got, struct closeness, struct difference *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* The memory of an artifact whose code is judged, and a run of that code that may end in a signal. */
-#ifndef MCC_CLI_GUARD_H
-#define MCC_CLI_GUARD_H
+#pragma once
 
 #include "ir/base/base.h"
 #include "runtime/mcc.h"
@@ -35,5 +34,3 @@ void guard_spoil_scratch(mcc_ctx *, int byte);
 
 /* Runs code(user). The signal in which it ended (a fault); 0: none. After one the code is not called again. */
 int guard_call(struct context *, void (*code)(void *user), void *user);
-
-#endif

@@ -1,8 +1,7 @@
 /* mcc prove: integers of the run. They stay what they are, and draws compare what the code and the network compute of
  * them (docs/reference/proof.md); so they are drawn over all bits, and what a kernel has shown of them counts.
  */
-#ifndef MCC_CLI_INTEGERS_H
-#define MCC_CLI_INTEGERS_H
+#pragma once
 
 #include "cli/commands/compare/capture.h"
 
@@ -72,5 +71,3 @@ enum { INTEGER_DRAWS = 96, INTEGER_ATTEMPTS = 64 };
 enum { INTEGER_MOST = 768 };
 /* From this attempt on sizes and trips are 0 or 1, then 1 or 2. */
 enum { INTEGER_FEW = INTEGER_ATTEMPTS / 2 };
-
-#endif

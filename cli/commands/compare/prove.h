@@ -1,7 +1,6 @@
 /* mcc prove: what its files share. prove.c compiles, draws and runs; verdict.c judges kernels; certificate.c says what
  * was found. */
-#ifndef MCC_CLI_PROVE_H
-#define MCC_CLI_PROVE_H
+#pragma once
 
 #include "cli/commands/compare/capture.h"
 #include "cli/commands/compare/guard.h"
@@ -192,5 +191,3 @@ void certificate_text(const struct prove *, struct strbuf *);
 void certificate_json(const struct prove *, bool all, struct json *);
 /* One line of a variant of which all is proved, for the artifact's note. */
 const char *certificate_note(const struct prove *, const struct certificate *, struct arena *);
-
-#endif

@@ -1,6 +1,5 @@
 /* Does compiled code refuse only the data that the network refuses? */
-#ifndef MCC_CLI_REFUSAL_H
-#define MCC_CLI_REFUSAL_H
+#pragma once
 
 #include "cli/commands/compare/prove.h"
 
@@ -11,5 +10,3 @@ enum { REFUSAL_ELEMENTS = 1 << 24 };
  * same inputs. If that succeeds, p->now->ended says so. Nothing is said once p->refusals is used up. Of a run that
  * was too long few elements are computed; after some of these p->now->ended says that, too. */
 void refusal_judge(struct prove *);
-
-#endif

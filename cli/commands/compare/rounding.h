@@ -1,6 +1,5 @@
 /* What narrow types cost (mcc diff --against-f32): a run beside the same network in f32. */
-#ifndef MCC_CLI_ROUNDING_H
-#define MCC_CLI_ROUNDING_H
+#pragma once
 
 #include "cli/commands/compare/capture.h"
 
@@ -22,5 +21,3 @@ double deviation_most(const struct deviation *);
 /* Prints the error of each output and of what each kernel of the run stored, against the network as the file has it,
  * which the interpreter computes. out: the outputs of the run. False after a diagnostic. */
 bool rounding_report(struct capture *, DLManagedTensorVersioned *const *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* mcc prove at sizes that are too large for the interpreter to run the network: the compiled network runs, and the
  * interpreter computes single kernels from what the run has stored. */
-#ifndef MCC_CLI_SINGLE_H
-#define MCC_CLI_SINGLE_H
+#pragma once
 
 #include "cli/commands/compare/prove.h"
 
@@ -15,5 +14,3 @@ bool single_gains(const struct prove *);
 /* Compares the chosen kernels, of which the loops and branches that ran then count. False after a diagnostic. */
 bool single_compare(struct prove *, eval_watch *);
 void single_end(struct prove *);
-
-#endif

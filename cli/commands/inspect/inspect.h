@@ -1,7 +1,6 @@
 /* What mcc inspect is made of: an artifact's sizes (inspect_size.c), a network's kernels and weights (inspect_model.c),
  * its drawing (draw.c, graphviz.c) and the times that colour it (bench/profile.c). */
-#ifndef MCC_CLI_INSPECT_H
-#define MCC_CLI_INSPECT_H
+#pragma once
 
 #include "cli/commands/artifact/artifact.h"
 #include "cli/library/compile/backend.h"
@@ -47,5 +46,3 @@ void draw_network(const struct compilation *, const mcc_node *row, uint32_t n_ro
                   struct strbuf *out);
 /* Runs Graphviz: text to a picture of the format ("svg") in *picture. False after a diagnostic. */
 bool graphviz_run(struct context *, const struct strbuf *text, const char *format, struct strbuf *picture);
-
-#endif

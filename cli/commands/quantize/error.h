@@ -1,6 +1,5 @@
 /* The search over products of a network that is compiled in each arithmetic: --error, --precision=auto, mcc quantize */
-#ifndef MCC_CLI_ERROR_H
-#define MCC_CLI_ERROR_H
+#pragma once
 
 #include "cli/commands/quantize/quantize.h"
 #include "cli/commands/quantize/search.h"
@@ -87,5 +86,3 @@ void error_print_outputs(const struct error_search *, struct strbuf *);
 struct text_list error_rows(struct error_search *);
 /* Writes the lines and the rows that are in e->options by now as a configuration file. */
 bool error_save(const struct error_search *, const char *path);
-
-#endif

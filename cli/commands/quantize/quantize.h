@@ -3,8 +3,7 @@
  * The network is never rebuilt: everything is an edit of its file (struct editor). An edge is a value that some node
  * would read as bytes; a site is a node that would read bytes, as long as it is not kept in f32.
  */
-#ifndef MCC_CLI_QUANTIZE_H
-#define MCC_CLI_QUANTIZE_H
+#pragma once
 
 #include "cli/commands/quantize/trial.h"
 #include "frontend/frontend.h"
@@ -89,5 +88,3 @@ void plan_apply(struct quantizer *);
 uint32_t weights_equalize(struct quantizer *);
 /* Bytes and scales of all products, their biases corrected by what rounding the weights adds on average. */
 void weights_quantize(struct quantizer *);
-
-#endif

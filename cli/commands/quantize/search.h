@@ -1,8 +1,7 @@
 /* The search for the fastest arithmetic within a bound, by what a product saves in it and by what it adds to the
  * outputs' error: --error, --precision=auto and mcc quantize.
  */
-#ifndef MCC_CLI_SEARCH_H
-#define MCC_CLI_SEARCH_H
+#pragma once
 
 #include "cli/commands/quantize/trial.h"
 #include "ir/graph/probe.h"
@@ -60,5 +59,3 @@ struct search {
 /* Leaves ways[].chosen within what is allowed, and search.error: part above 1 where not even f32 is. */
 bool search_run(struct search *);
 bool search_all_exact(const struct search *);
-
-#endif

@@ -1,8 +1,7 @@
 /* Networks that are compiled for this machine and run on samples, for what rounding does to their outputs
  * (struct error_search).
  */
-#ifndef MCC_CLI_TRIAL_H
-#define MCC_CLI_TRIAL_H
+#pragma once
 
 #include "cli/commands/compare/rounding.h"
 
@@ -55,5 +54,3 @@ bool trial_observe(struct trial *, trial_see *, void *user);
 /* The largest of the outputs' errors, by one measure. */
 double trial_worst(const struct trial *, double (*measure)(const struct deviation *));
 const void *trial_data(const DLTensor *);
-
-#endif

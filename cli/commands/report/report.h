@@ -1,6 +1,5 @@
 /* mcc report: what is known of a network as one HTML file (report.c); its data (report_json.c). */
-#ifndef MCC_CLI_REPORT_H
-#define MCC_CLI_REPORT_H
+#pragma once
 
 #include "cli/commands/inspect/inspect.h"
 
@@ -15,5 +14,3 @@ extern const struct report_file report_files[]; /* a NULL name ends them */
  * mcc prove has it, or empty. False after a diagnostic. */
 bool report_json(struct compilation *c, const struct artifact_file *, const struct workspace *, struct measure *,
                  const char *why, struct span proof, struct json *);
-
-#endif

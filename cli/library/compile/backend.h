@@ -1,7 +1,6 @@
 /* The stages of passes/module/passes.def that are functions of a compilation (compile.c, backend.c, link.c), and what
  * they share. */
-#ifndef MCC_CLI_BACKEND_H
-#define MCC_CLI_BACKEND_H
+#pragma once
 
 #include "cli/library/compile/compile.h"
 #include "codegen/codegen.h"
@@ -67,5 +66,3 @@ const char *weight_name(const struct module *, value_id);
 bool weight_is_dense(struct module *, const struct weight *);
 /* The sidecar's table of tensors: weights_writer.entries (sidecar.c). */
 struct span sidecar_entries(struct module *);
-
-#endif

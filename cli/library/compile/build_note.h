@@ -5,8 +5,7 @@
  * has proved. The target is the table's. Libraries, objects and archives have it as section .mcc.build (.mccb for
  * Windows, __mccb for macOS), WebAssembly modules as list `build` of their description.
  */
-#ifndef MCC_CLI_BUILD_NOTE_H
-#define MCC_CLI_BUILD_NOTE_H
+#pragma once
 
 #include "cli/library/compile/compile.h"
 #include "cli/library/json.h"
@@ -31,5 +30,3 @@ const char *build_note_find(struct arena *, struct span note, const char *name);
 /* Gives the options what the note says of options. False after a diagnostic: this mcc knows no such option,
  * or one that does not belong there. */
 bool build_note_apply(struct context *, struct span note, struct options *);
-
-#endif

@@ -1,6 +1,5 @@
 /* One compilation: the state that the stages of compile.c hand on, and the pieces around them. */
-#ifndef MCC_CLI_COMPILE_H
-#define MCC_CLI_COMPILE_H
+#pragma once
 
 #include "cli/library/options/options.h"
 #include "codegen/codegen.h"
@@ -184,5 +183,3 @@ int64_t stats_constants(const struct graph *);
  * all nodes are printed. */
 bool run_sizes(struct compilation *);
 void print_sizes(const struct compilation *, struct strbuf *);
-
-#endif

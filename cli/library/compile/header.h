@@ -1,6 +1,5 @@
 /* What the headers of --emit=header (header.c) and --emit=static (static.c) share: a typed prototype. */
-#ifndef MCC_CLI_HEADER_H
-#define MCC_CLI_HEADER_H
+#pragma once
 
 #include "cli/library/compile/backend.h"
 
@@ -33,5 +32,3 @@ struct description {
     uint64_t stack; /* bytes of a worker's; 0: there are none */
 };
 struct span describe(struct compilation *, const struct artifact *, const struct description *);
-
-#endif

@@ -1,7 +1,6 @@
 /* A network as people look at it: the nodes of its file, the kernels that compute them, and what of it stands for
  * nothing but constants. */
-#ifndef MCC_CLI_VIEW_H
-#define MCC_CLI_VIEW_H
+#pragma once
 
 #include "cli/library/compile/backend.h"
 
@@ -23,5 +22,3 @@ void view_make(struct network_view *, const struct compilation *, const mcc_node
 bool view_is_constant(const struct network_view *, value_id);
 /* Appends "f32[1,n,4]", where the legal graph knows a tensor's shape that; nothing for what is not a tensor. */
 void view_type(const struct network_view *, value_id, struct strbuf *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* Features of CPUs by name: what -mattr= may say, and which bits `open` has to find for it (runtime/rt_cpu.def). */
-#ifndef MCC_CLI_CPU_H
-#define MCC_CLI_CPU_H
+#pragma once
 
 #include "ir/target/target.h"
 
@@ -17,5 +16,3 @@ bool cpu_runs(struct context *, const struct target_row *);
 uint32_t cpu_usable(void);
 /* The architecture of this process, as ir/target/target.def calls it. */
 const char *cpu_arch(void);
-
-#endif

@@ -1,6 +1,5 @@
 /* NAME=VALUE items of options: sizes of symbolic dimensions (--dim), files and seeds of inputs (-i). */
-#ifndef MCC_CLI_NAME_VALUE_H
-#define MCC_CLI_NAME_VALUE_H
+#pragma once
 
 #include "cli/library/options/options.h"
 
@@ -14,5 +13,3 @@ bool dims_known(struct context *, const struct text_list *, const char *const *n
 bool feed_seed(struct context *, const char *feed, uint64_t otherwise, uint64_t *out);
 /* --dim NAME=N: *out stays as it is when the name is not given. */
 bool dim_find(struct context *, const struct text_list *, const char *name, int64_t *out);
-
-#endif

@@ -1,6 +1,5 @@
 /* "Did you mean": the most similar of some names. */
-#ifndef MCC_CLI_NEAREST_H
-#define MCC_CLI_NEAREST_H
+#pragma once
 
 #include <stddef.h>
 
@@ -12,5 +11,3 @@ struct nearest {
 struct nearest nearest_to(const char *word);
 /* One candidate; of equally close ones the first stays. */
 void nearest_try(struct nearest *, const char *name);
-
-#endif

@@ -1,8 +1,7 @@
 /* Options of the command and the library: one table (options.def), one struct, three ways in: the command line
  * (cli/commands/command_line.c), the configuration file (config.c) and mccc_set().
  */
-#ifndef MCC_CLI_OPTIONS_H
-#define MCC_CLI_OPTIONS_H
+#pragma once
 
 #include "ir/base/base.h"
 
@@ -108,5 +107,3 @@ bool option_blame(struct context *, const struct options *, const char *name, co
 /* cli/library/options/config.c: applies the YAML file `path` to the options that `where` takes. On failure
  * ctx->model_path, line and column say where the diagnostic belongs. */
 bool config_load(struct context *, struct options *, const char *path, char where);
-
-#endif

@@ -1,6 +1,5 @@
 /* The CPUs that an artifact has code for, as the options and ir/target/target.def say. */
-#ifndef MCC_CLI_TARGETS_H
-#define MCC_CLI_TARGETS_H
+#pragma once
 
 #include "cli/library/options/options.h"
 #include "codegen/codegen.h"
@@ -47,5 +46,3 @@ const struct platform *targets_platform(const struct options *);
 /* mattr: as the option has it, NULL for none. False after a diagnostic. */
 bool variant_init(struct variant *, struct context *, const struct target_row *, const struct platform *,
                   const char *mattr);
-
-#endif

@@ -1,7 +1,6 @@
 /* Between the parts of the loop IR's interpreter: values and control (interp.c), statements that compute (compute.c) by
  * the arithmetic of lanes (arith.c), and those that touch memory (memory.c). */
-#ifndef MCC_IR_LOOP_INTERP_INTERNAL_H
-#define MCC_IR_LOOP_INTERP_INTERNAL_H
+#pragma once
 
 #include "ir/loop/internal.h"
 #include "ir/loop/interp/interp.h"
@@ -92,5 +91,3 @@ void loop_matdot(enum elem, enum elem of_a, uint32_t n, const void *a, const voi
 void loop_compare(enum lop, enum elem, uint32_t n, const void *a, const void *b, uint8_t *r);
 /* Element i of an array of integers or bools, sign- or zero-extended. */
 int64_t loop_int_lane(enum elem, const void *lanes, uint32_t i);
-
-#endif

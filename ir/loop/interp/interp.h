@@ -1,7 +1,6 @@
 /* The interpreter of the loop IR, the executable definition of its statements: what machine code (mcc prove --machine)
  * and passes (tests) are compared with. */
-#ifndef MCC_IR_LOOP_INTERP_H
-#define MCC_IR_LOOP_INTERP_H
+#pragma once
 
 #include "ir/loop/loop.h"
 
@@ -44,5 +43,3 @@ struct linterp_result lf_interpret(const struct lfunc *, const struct linterp_ar
 
 /* By how much a constant is off that stands for what was rounded to it: 0 if it has few bits. */
 double loop_constant_error(enum elem, double x);
-
-#endif

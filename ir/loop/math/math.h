@@ -2,8 +2,7 @@
  * functions that one file offers to the others. All work on one vector type m->t (f32 or f64, any lanes) and append to
  * m->b.
  */
-#ifndef MCC_IR_LOOP_MATH_H
-#define MCC_IR_LOOP_MATH_H
+#pragma once
 
 #include "ir/loop/loop.h"
 
@@ -95,5 +94,3 @@ lreg math_atan(struct math *, lreg x);
 lreg math_atan2(struct math *, lreg y, lreg x);
 lreg math_sinh(struct math *, lreg x);
 lreg math_cosh(struct math *, lreg x);
-
-#endif

@@ -14,8 +14,7 @@
  * A line of a scratch buffer is an odd number of vectors long, or a column of it would compete for a few sets of the
  * cache.
  */
-#ifndef MCC_PASSES_EMIT_ATTENTION_H
-#define MCC_PASSES_EMIT_ATTENTION_H
+#pragma once
 
 #include "passes/emit/templates.h"
 #include "passes/emit/register_tile.h"
@@ -109,5 +108,3 @@ lreg attn_factor(struct attn *, lreg before, lreg most);
 
 /* Elements of a row of results in t->o. */
 int64_t attn_row_line(const struct attn *);
-
-#endif

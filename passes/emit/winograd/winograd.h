@@ -8,8 +8,7 @@
  * channels][tile][lane] U[point][input channel of the slice][vector][lane] M[point][block][tile][vector of a register
  * tile][lane]
  */
-#ifndef MCC_PASSES_EMIT_WINOGRAD_H
-#define MCC_PASSES_EMIT_WINOGRAD_H
+#pragma once
 
 #include "passes/emit/templates.h"
 #include "passes/emit/register_tile.h"
@@ -66,5 +65,3 @@ void wino_products(struct wino *, struct product *, expr_id blocks);
 void wino_output(struct wino *, const struct product *, expr_id blocks);
 /* Asks for the lines that the results of p's block will be stored to: the share of p's point. */
 void wino_output_ahead(struct wino *, const struct product *);
-
-#endif

@@ -1,6 +1,5 @@
 /* Tensors of complex numbers, as rules of complex.c and fft.c see them. */
-#ifndef MCC_PASSES_LEGALIZE_ATEN_COMPLEX_H
-#define MCC_PASSES_LEGALIZE_ATEN_COMPLEX_H
+#pragma once
 
 #include "passes/legalize/aten.h"
 #include "passes/legalize/driver.h"
@@ -15,5 +14,3 @@ bool complex_result(const struct rule *); /* does the file say so of a result? *
 struct pair complex_in(struct rule *, uint32_t i, const char *name, enum elem);
 struct pair complex_of(struct builder *, value_id parts); /* of a last dim of two */
 bool complex_out(struct rule *, uint32_t k, struct pair);
-
-#endif

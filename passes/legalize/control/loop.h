@@ -1,7 +1,6 @@
 /* Loops under construction, whatever their source: shared by loop.c and loop_core.c, which
  * make them, and loop_rules.c. */
-#ifndef MCC_PASSES_LEGALIZE_LOOP_H
-#define MCC_PASSES_LEGALIZE_LOOP_H
+#pragma once
 
 #include "passes/legalize/control.h"
 
@@ -45,5 +44,3 @@ bool loop_build(struct rule *, struct loop_lowering *);
 /* The same, and r's results through finish. Serves more: where it is dynamic whether there is an iteration, and
  * the types of the results depend on it, what follows the loop is looked at for both cases (branch.c). */
 bool loop_run(struct rule *, struct loop_lowering *);
-
-#endif

@@ -1,6 +1,5 @@
 /* Discrete Fourier transforms as core operators (passes/legalize/math/dft.c). */
-#ifndef MCC_PASSES_LEGALIZE_MATH_DFT_H
-#define MCC_PASSES_LEGALIZE_MATH_DFT_H
+#pragma once
 
 #include "passes/legalize/legalize.h"
 
@@ -14,5 +13,3 @@ value_id dft_build(struct builder *, value_id x, const struct dft *);
 /* Frames [batch, count, length, parts] of x [batch, samples, parts], each `step` after the one before; there is one at
  * least. */
 value_id dft_frames(struct builder *, value_id x, expr_id step, expr_id length, expr_id count);
-
-#endif

@@ -1,6 +1,5 @@
 /* Decision trees as tables over flat node numbers: what the tree ensembles of ai.onnx.ml have in common. */
-#ifndef MCC_PASSES_LEGALIZE_FOREST_H
-#define MCC_PASSES_LEGALIZE_FOREST_H
+#pragma once
 
 #include "passes/legalize/ml/ml.h"
 
@@ -51,5 +50,3 @@ value_id forest_walk(struct rule *, const struct forest *, value_id x);
 /* Numbers from a list of floats, or from a tensor of floats; NULL and n = 0 where there are neither. elem: their
  * type. */
 const double *ml_numbers(struct rule *, const char *list, const char *tensor, uint32_t *n, enum elem *elem);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the operators of ai.onnx.ml share. */
-#ifndef MCC_PASSES_LEGALIZE_ML_H
-#define MCC_PASSES_LEGALIZE_ML_H
+#pragma once
 
 #include "passes/legalize/legalize.h"
 
@@ -31,5 +30,3 @@ value_id svm_probabilities(struct rule *, value_id score, int64_t n, const doubl
 /* Of scores [rows, n]: the label of each row's largest (the first of equal ones), and the scores after the transform as
  * f32. */
 bool classifier_results(struct rule *, value_id score, const struct ml_labels *, enum ml_post);
-
-#endif

@@ -1,6 +1,5 @@
 /* What the forms of attention share: heads, products of grouped heads, rotary embeddings. */
-#ifndef MCC_PASSES_LEGALIZE_ATTENTION_H
-#define MCC_PASSES_LEGALIZE_ATTENTION_H
+#pragma once
 
 #include "passes/legalize/legalize.h"
 
@@ -35,5 +34,3 @@ value_id cache_updated(struct rule *, value_id cache, value_id rows, value_id be
 enum { STATES_MOST = 8 }; /* state_window */
 /* The last state of operand [window, ...], from which a run goes on. */
 value_id v_state_last(struct rule *, uint32_t operand, int64_t window);
-
-#endif

@@ -1,6 +1,5 @@
 /* Strides, pads and dilations of convolutions and pools, as their attributes say. */
-#ifndef MCC_PASSES_LEGALIZE_WINDOW_H
-#define MCC_PASSES_LEGALIZE_WINDOW_H
+#pragma once
 
 #include "passes/legalize/legalize.h"
 
@@ -70,5 +69,3 @@ value_id v_unpacked(struct builder *, value_id bytes, int64_t bits, expr_id coun
  * 1. */
 value_id rule_dequantized(struct rule *, uint32_t i);
 value_id rule_quantized(struct rule *, value_id y, uint32_t i, enum elem e);
-
-#endif

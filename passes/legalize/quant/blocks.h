@@ -1,6 +1,5 @@
 /* Weights of 2, 4 or 8 bits in blocks (MatMulNBits), and their products in integers (quant/block_product.c). */
-#ifndef MCC_PASSES_LEGALIZE_QUANT_BLOCKS_H
-#define MCC_PASSES_LEGALIZE_QUANT_BLOCKS_H
+#pragma once
 
 #include "passes/legalize/legalize.h"
 
@@ -40,5 +39,3 @@ bool ggml_matrix(struct rule *, uint32_t at, int32_t rank, const char *type, str
 int32_t blocks_dims(const struct blocks *, const int64_t *dims, int32_t n, int64_t *out);
 /* y less, for each column, the sum over blocks of its least times what a block of x sums to: (..., count), negated. */
 value_id v_less_least(struct builder *, value_id y, value_id negated_sums, const struct blocks *);
-
-#endif
