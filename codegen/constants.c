@@ -4,8 +4,6 @@
  */
 #include "codegen/constants.h"
 
-#include <stdlib.h>
-
 enum { CONSTANTS_MOST = 32, SLOTS = 1024 };
 
 /* A constant's value in the text of a unit. */

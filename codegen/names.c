@@ -2,7 +2,6 @@
 #include "codegen/names.h"
 
 #include <ctype.h>
-#include <stdlib.h>
 
 enum { NODE_BYTES_MAX = 48, NODES_MAX = 3 };
 

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 
 enum { DEPTH_MAX = 256, NUMBER_MAX = 400 };
 

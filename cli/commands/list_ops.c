@@ -3,7 +3,6 @@
  * A line is a version that the format's standard has and that a row of legalize's tables serves; nothing here is
  * written by hand. Where no format tells of an operator, it is the row as it stands.
  */
-#include <stdlib.h>
 
 #include "cli/commands/command.h"
 #include "frontend/frontend.h"

@@ -2,7 +2,6 @@
 #include "cli/commands/temporary.h"
 
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 /* The command's two text ends, standard output and standard error: colours, --json, writes that fail (terminal.h). */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/commands/progress.h"

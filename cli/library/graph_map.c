@@ -8,8 +8,6 @@
  */
 #include "cli/library/graph_map.h"
 
-#include <stdlib.h>
-
 /* TEXT_TIMES, TABLE_TIMES: how long all texts that rows name may be, beside the section and the table's own texts: an
  * edge of 4 bytes names a type of some 50. */
 enum { TEXT_TIMES = 64, TABLE_TIMES = 4 };

@@ -2,7 +2,6 @@
 #include "cli/library/mccc.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/library/compile/compile.h"

@@ -4,7 +4,6 @@
  * longer moves those and the symbols, by numbers in headers.
  */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "codegen/container/bytes.h"
 #include "codegen/container/coff.h"

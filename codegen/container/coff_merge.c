@@ -4,7 +4,6 @@
  * function, one after another under their names. Everything but the query function is local, so two artifacts in one
  * program do not meet. The weights come last in the file.
  */
-#include <stdlib.h>
 
 #include "codegen/container/bytes.h"
 #include "codegen/container/coff_merge.h"

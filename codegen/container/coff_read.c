@@ -1,7 +1,6 @@
 /* Reads DLLs of artifacts and their objects (reading.h). The pointers of a DLL are those that the loader would move,
  * and what they point to lies in place.
  */
-#include <stdlib.h>
 
 #include "codegen/container/coff.h"
 #include "codegen/container/reading.h"

@@ -2,8 +2,6 @@
 #include "codegen/container/bytes.h"
 #include "codegen/container/macho.h"
 
-#include <stdlib.h>
-
 static const struct macho_machine machines[] = {{"x86_64", 0x01000007, 3, "x86_64", 5, 16},
                                                 {"aarch64", 0x0100000c, 0, "arm64", 1, 10}};
 

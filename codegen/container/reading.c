@@ -1,8 +1,6 @@
 /* What reading files of all formats has in common (reading.h). */
 #include "codegen/container/reading.h"
 
-#include <stdlib.h>
-
 #include "ir/base/file.h"
 
 enum { ARCHIVE_HEAD = 60, HEAD_BYTES = 64 };

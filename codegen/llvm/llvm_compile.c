@@ -6,7 +6,6 @@
  * takes as long as everything else together; llvm_address.c does what these loops need of it. The others that are left
  * out find next to nothing in this code (a thousandth of its size) and together take 6 % of the time.
  */
-#include <stdlib.h>
 
 #include <llvm-c/Analysis.h>
 #include <llvm-c/Support.h>

@@ -1,7 +1,6 @@
 /* Line tables for -g. Each statement has its line in OUTPUT.mcir, the text of all functions. The start of a function
  * and of its parallel loop have the line of the Python source, if it is known, so that a debugger can break there.
  * There is nothing but lines: the symbol table names functions after their nodes (names.h). */
-#include <stdlib.h>
 
 #include "codegen/llvm/llvm.h"
 

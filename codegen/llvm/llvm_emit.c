@@ -6,8 +6,6 @@
  */
 #include "codegen/llvm/llvm.h"
 
-#include <stdlib.h>
-
 enum { DEPTH_MAX = 250 }; /* nested blocks; the parser refuses earlier */
 
 LLVMBasicBlockRef block_new(struct emitter *e)

@@ -8,8 +8,6 @@
  */
 #include "codegen/llvm/llvm.h"
 
-#include <stdlib.h>
-
 enum { COLD_LAUNCHES = 16 };
 
 static void add_attribute(struct emitter *e, LLVMAttributeIndex at, const char *name, uint64_t value)

@@ -1,8 +1,6 @@
 /* What names of the file stand for: values in scope, and for messages the place that a node came from. */
 #include "frontend/onnx/import.h"
 
-#include <stdlib.h>
-
 value_id value_resolve(struct importer *im, const char *name, src_id src, const char *role)
 {
     const struct binding *b = name_lookup(&im->names, name);

@@ -6,8 +6,6 @@
 #include "frontend/onnx/hooks.h"
 #include "frontend/onnx/schemas.h"
 
-#include <stdlib.h>
-
 static const struct schema schemas[] = {
 #define DOMAIN(...)
 #define TYPES(...)

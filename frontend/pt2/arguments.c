@@ -7,8 +7,6 @@
  */
 #include "frontend/pt2/arguments.h"
 
-#include <stdlib.h>
-
 /* The value of a name, which a union of the file holds. */
 static value_id named(struct pending *n, const struct json *name, uint32_t *index)
 {

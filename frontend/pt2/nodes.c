@@ -3,8 +3,6 @@
  */
 #include "frontend/pt2/arguments.h"
 
-#include <stdlib.h>
-
 enum { NODE_ARGS_MAX = 4096 };
 
 /* ---- appending ------------------------------------------------------------------------------------------------- */

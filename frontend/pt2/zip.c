@@ -1,7 +1,6 @@
 /* Reading and writing ZIP archives: see zip.h. Source: APPNOTE.TXT 6.3.10 (4.3, 4.4, 4.5.3). */
 #include "frontend/pt2/zip.h"
 
-#include <stdlib.h>
 #include <zlib.h>
 
 enum {

@@ -7,7 +7,6 @@
 #include "ir/base/base.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

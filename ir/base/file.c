@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

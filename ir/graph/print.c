@@ -7,7 +7,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { DATA_SHORT = 64, VALUES_SHOWN = 8, INDENT = 2 };
 

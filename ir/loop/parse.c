@@ -5,8 +5,6 @@
  */
 #include "ir/loop/tokens.h"
 
-#include <stdlib.h>
-
 enum { NUMBER_MAX = 1 << 24 };   /* value numbers are dense in printed text; this bounds the table */
 
 /* ---- values and types -------------------------------------------------------------------------------------------- */

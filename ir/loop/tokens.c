@@ -2,7 +2,6 @@
 #include "ir/loop/tokens.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 bool token_fail(struct parser *ps, const char *what)
 {

@@ -1,8 +1,6 @@
 /* See budget.h. */
 #include "ir/target/budget.h"
 
-#include <stddef.h>
-
 static const struct {
     size_t kib;
     int64_t parts, of;

@@ -5,7 +5,6 @@
  * common factor (the batch) are packed as intervals, largest first; other symbolic sizes share slots, in order.
  * lives.c finds the gaps between those that live at the same time.
  */
-#include <stdlib.h>
 
 #include "passes/layout/layout.h"
 #include "passes/layout/lives.h"

@@ -7,8 +7,6 @@
  */
 #include "passes/legalize/driver.h"
 
-#include <stdlib.h>
-
 enum { LORA_RANK_MOST = 4096, TARGETS_MOST = 64, MATMUL_VERSION = 13, ADD_VERSION = 14, ONNX_FLOAT = 1 };
 
 struct adapters {

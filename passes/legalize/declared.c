@@ -9,8 +9,6 @@
 
 #include "ir/graph/infer.h"
 
-#include <stdlib.h>
-
 /* The element type and the kind of value, and whether dims are worth a look. */
 static bool type_check(struct legalizer *lg, const struct port *p, const struct type *have, bool *dims)
 {

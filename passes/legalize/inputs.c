@@ -1,5 +1,4 @@
 /* The types of the inputs: what the file declares, and what --input states in its place. */
-#include <stdlib.h>
 
 #include "passes/legalize/driver.h"
 

@@ -1,6 +1,5 @@
 /* The operator table (rules.def): look-up, the list of what could not be served, the support
  * matrix. */
-#include <stdlib.h>
 
 #include "passes/legalize/driver.h"
 

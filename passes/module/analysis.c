@@ -1,8 +1,6 @@
 /* What passes ask of values, contractions and extents, whatever decides or emits. */
 #include "passes/module/analysis.h"
 
-#include <stdlib.h>
-
 #include "passes/module/access_function.h"
 
 #include <math.h>

@@ -10,8 +10,6 @@
 #include "ir/target/budget.h"
 #include "passes/program/program.h"
 
-#include <stdlib.h>
-
 enum { OUTER_MAX = 200, TEXT_MAX = 256 << 10 };
 
 /* Of a value of the new kernel: does it stay the same from trip to trip; the argument + 1 that a buffer was cut

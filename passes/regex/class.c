@@ -1,8 +1,6 @@
 /* Sets of characters: sorted ranges, the classes that RE2 names, and the two cases of ASCII letters. */
 #include "passes/regex/internal.h"
 
-#include <stdlib.h>
-
 static void add(struct arena *arena, struct ranges *set, uint32_t lo, uint32_t hi)
 {
     if (lo <= hi)

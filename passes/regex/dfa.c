@@ -3,8 +3,6 @@
  */
 #include "passes/regex/internal.h"
 
-#include <stdlib.h>
-
 enum { DFA_STATES = 1 << 14, DFA_ENTRIES = 1 << 20, WORK_MAX = 1 << 25, SLOTS = 1 << 15 };
 
 /* What lies at one side of a place between characters. */

@@ -7,8 +7,6 @@
 #include "passes/module/choices.h"
 #include "passes/schedule/fields.h"
 
-#include <stdlib.h>
-
 static const char *refused(const struct site *site, const struct strbuf *why)
 {
     return arena_printf(site->m->arena, "a CPU of %u registers of %u bytes: %s", site->mach->registers,

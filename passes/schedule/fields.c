@@ -2,8 +2,6 @@
 #include "ir/base/scan.h"
 #include "passes/schedule/fields.h"
 
-#include <stdlib.h>
-
 enum { ITEMS_MOST = 1 << 16 };
 
 /* Not evaluated. */

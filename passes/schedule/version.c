@@ -6,8 +6,6 @@
  */
 #include "passes/schedule/kinds.h"
 
-#include <stdlib.h>
-
 enum { SIZES_MOST = 8 /* of the network that are looked at */, NODE_CODE = 2, LOOP_CODE = 8 };
 
 /* ---- the range --------------------------------------------------------------------------------------------------- */

@@ -1,8 +1,6 @@
 /* mcc inspect --threads: one launch, played. */
 #include "cli/commands/artifact/bound.h"
 
-#include <stdlib.h>
-
 #include "ir/target/budget.h"
 #include "runtime/rt_share.h"
 

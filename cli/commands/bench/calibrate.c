@@ -12,8 +12,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdlib.h>
 
 enum { CHAINS = 12, TRIPS = 10000, BURST = 10000, LEVELS_TIMES = 3 };
 static const double FLOPS_NS = 10e6, READ_NS = 6e6;

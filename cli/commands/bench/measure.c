@@ -1,6 +1,5 @@
 /* What a network takes: first whole runs, without looking inside; then again with the event callback, kernel by kernel.
  * Inputs that are not given are drawn. mcc bench prints it, mcc report draws it. */
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "cli/commands/artifact/artifact.h"

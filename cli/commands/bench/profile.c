@@ -8,7 +8,6 @@
  * for people: reading passes over them. Names are quoted as in every other text of mcc.
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "cli/commands/bench/bench.h"
 

@@ -2,7 +2,6 @@
  * its multiply-adds at the measured peak of their arithmetic and its bytes, each counted once, at the measured rate of
  * the smallest level of the memory that holds them; so above 100 % only means that data stayed nearer than its size
  * says. */
-#include <stdlib.h>
 
 #include "cli/commands/bench/bench.h"
 #include "cli/commands/command.h"

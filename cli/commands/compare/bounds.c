@@ -7,7 +7,6 @@
 #include "cli/commands/compare/bounds.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { TABLE_LEAST = 1 << 12, TABLE_MOST = 1 << 23 };
 

@@ -1,5 +1,4 @@
 /* What mcc prove --machine found, as text and JSON: see code_check.h. */
-#include <stdlib.h>
 
 #include "cli/commands/compare/code_check.h"
 #include "cli/library/options/targets.h"

@@ -7,7 +7,6 @@
 #include "cli/commands/compare/rounding.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "cli/commands/command.h"
 #include "ir/eval/eval.h"

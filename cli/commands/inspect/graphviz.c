@@ -2,7 +2,6 @@
  * output. Both are files without a name, so neither side ever waits for the other. */
 #include <errno.h>
 #include <spawn.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

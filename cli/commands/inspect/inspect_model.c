@@ -1,6 +1,5 @@
 /* mcc inspect of a network: what it would become. The stages up to schedule are run, so nothing is compiled; then its
  * kernels, its workspace and its weights are listed, or, with -o, its graph is drawn. */
-#include <stdlib.h>
 
 #include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"

@@ -1,7 +1,6 @@
 /* mcc inspect --threads: which kernels keep so many threads from being so many times as fast. The network runs once, so
  * that its launches are those of the shapes and, in loops and branches, of the data; their times are the kernels'
  * estimates. */
-#include <stdlib.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/artifact/bound.h"

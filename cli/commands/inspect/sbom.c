@@ -4,7 +4,6 @@
  * writes the bill.
  */
 #include <fcntl.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 

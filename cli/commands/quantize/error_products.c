@@ -4,7 +4,6 @@
  * decide about what memory bounds, or measured on this machine.
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "cli/commands/command.h"
 #include "cli/commands/quantize/error.h"

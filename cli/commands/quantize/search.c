@@ -12,7 +12,6 @@
 #include "cli/commands/quantize/search.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* A step of less than this part of a product's time is within what the estimate knows. */
 static const double worth_least = 0.02;

@@ -10,7 +10,6 @@
 #include "passes/module/analysis.h"
 #include "passes/schedule/schedule.h"
 
-#include <stdlib.h>
 #include <sys/stat.h>
 
 /* ---- kernels, layouts, memory ----------------------------------------------------------------------------------- */

@@ -5,7 +5,6 @@
  * records why it found nothing.
  */
 #include <regex.h>
-#include <stdlib.h>
 
 #include "ir/expr/facts.h"
 #include "passes/schedule/schedule.h"

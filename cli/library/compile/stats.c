@@ -1,5 +1,4 @@
 /* What --stats prints: the census of operators, and constants read beside constants written. */
-#include <stdlib.h>
 
 #include "cli/library/compile/compile.h"
 #include "passes/module/module.h"

@@ -1,8 +1,6 @@
 /* What inspect -o and report draw, before anything is drawn: see view.h. */
 #include "cli/library/compile/view.h"
 
-#include <stdlib.h>
-
 struct named {
     const char *name;
     value_id value;

@@ -7,8 +7,6 @@
 #include "cli/library/compile/backend.h"
 #include "codegen/queue.h"
 
-#include <stdlib.h>
-
 enum { SLAB_BYTES = 4 << 20, KEEP_BYTES = 4 * SLAB_BYTES, BIG_BYTES = 32 << 20 };
 
 /* A buffer kept from constant to constant: fresh pages for each cost as much as packing does. */

@@ -1,8 +1,6 @@
 /* NAME=VALUE items of options: --dim, -i and the like (name_value.h). */
 #include "cli/library/options/name_value.h"
 
-#include <stdlib.h>
-
 /* Names may hold '=', so an exact NAME is looked for, not the first '='. */
 const char *feed_find(const struct text_list *list, const char *name)
 {

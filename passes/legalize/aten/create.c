@@ -2,7 +2,6 @@
 #include "passes/legalize/aten.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 /* ---- one number everywhere --------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 
 /* Operand `self` in the type to compute the result in. */
 static value_id self_in(struct rule *r)

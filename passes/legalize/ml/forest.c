@@ -7,7 +7,6 @@
 #include "passes/legalize/ml/forest.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 enum { MODE_MEMBER = 6 };
 
