@@ -126,8 +126,7 @@ static expr_id arm_equal(struct exprs *x, expr_id gap, int64_t coef, expr_id cho
  * else. */
 expr_id expr_equal_by_choice(struct exprs *x, expr_id gap)
 {
-    struct view v;
-    view_of(x, gap, &v);
+    VIEW_OF(v, x, gap);
     if (x->assuming >= ASSUME_DEPTH_MAX || enode(x, gap)->size > ASSUME_SIZE_MAX) {
         x->cut++;
         return (expr_id){0};

@@ -3,7 +3,6 @@
  * Canonical: l < r and l == r have no common factor, no term on the wrong side and the constant on one side;
  * min and max are left-leaning chains in the order of ids, without common addend or factor.
  */
-#include <stdlib.h>
 
 #include "ir/expr/internal.h"
 
@@ -55,8 +54,7 @@ static int64_t content(const struct view *v)
 /* The terms of e / g with positive coefficients, and those with negative ones, negated. */
 static void sides(struct exprs *x, expr_id e, int64_t g, expr_id *plus, expr_id *minus)
 {
-    struct view v;
-    view_of(x, e, &v);
+    VIEW_OF(v, x, e);
     struct poly p = poly_open(x);
     struct poly m = poly_open(x);
     for (uint32_t i = 0; i < v.n; i++) {
@@ -333,8 +331,7 @@ static void list_common(const struct exprs *x, const struct list *l, int64_t *ad
 
 static expr_id scale_down(struct exprs *x, expr_id e, int64_t addend, int64_t factor)
 {
-    struct view v;
-    view_of(x, e, &v);
+    VIEW_OF(v, x, e);
     int64_t c;
     struct poly p = poly_open(x);
     if (!sub_i64(v.c, addend, &c))
@@ -349,8 +346,7 @@ static expr_id scale_down(struct exprs *x, expr_id e, int64_t addend, int64_t fa
 /* Adds e, or what e is an affine image of: min(a, b) + 4 counts as a + 4 and b + 4, unless one of those may overflow */
 static void list_add_affine(struct exprs *x, struct list *l, enum expr_kind kind, expr_id e)
 {
-    struct view v;
-    view_of(x, e, &v);
+    VIEW_OF(v, x, e);
     if (v.n != 1 || v.coef[0] < 1 || ex_kind(x, v.e[0]) != kind) {
         list_add(l, x, kind, e);
         return;

@@ -68,8 +68,7 @@ static void extract_term(struct exprs *x, struct poly *q, struct poly *r, expr_i
 /* a = q*k + r for a constant k >= 2; coefficients in r are below k, its constant is in [0, k) unless k is huge. */
 static void extract_const(struct exprs *x, expr_id a, int64_t k, expr_id *quotient, expr_id *remainder)
 {
-    struct view v;
-    view_of(x, a, &v);
+    VIEW_OF(v, x, a);
     struct poly q = poly_open(x);
     struct poly r = poly_open(x);
     for (uint32_t i = 0; i < v.n; i++)
@@ -99,8 +98,7 @@ static void leading_term(const struct exprs *x, const struct view *v, expr_id *e
 
 static uint32_t term_count(const struct exprs *x, expr_id e)
 {
-    struct view v;
-    view_of(x, e, &v);
+    VIEW_OF(v, x, e);
     return v.n + (v.c != 0);
 }
 
@@ -168,8 +166,7 @@ static bool split_by(struct exprs *x, expr_id r, expr_id m, expr_id *big, expr_i
 {
     int64_t k = 0;
     bool is_const = ex_is_const(x, m, &k);
-    struct view v;
-    view_of(x, r, &v);
+    VIEW_OF(v, x, r);
     struct poly p = poly_open(x);
     struct poly s = poly_open(x);
     for (uint32_t i = 0; i < v.n; i++) {
@@ -202,8 +199,7 @@ static expr_id split_result(struct exprs *x, enum part part, expr_id big, expr_i
 /* Factors of a constant divisor worth trying: what it shares with the coefficients. */
 static expr_id split_const(struct exprs *x, enum part part, expr_id r, int64_t k)
 {
-    struct view v;
-    view_of(x, r, &v);
+    VIEW_OF(v, x, r);
     int64_t tried = 0;
     for (uint32_t i = 0; i < v.n && i < 16; i++) {
         int64_t g = gcd_i64(v.coef[i], k);
@@ -220,8 +216,7 @@ static expr_id split_const(struct exprs *x, enum part part, expr_id r, int64_t k
 /* The same for b = coef * atoms: its constant factor and each atom. */
 static expr_id split_symbolic(struct exprs *x, enum part part, expr_id r, expr_id b)
 {
-    struct view vb;
-    view_of(x, b, &vb);
+    VIEW_OF(vb, x, b);
     if (vb.n != 1 || vb.c != 0 || vb.coef[0] < 1)
         return (expr_id){0};
     expr_id big, small, atom, rest;
@@ -256,8 +251,7 @@ static bool may_grow(const struct exprs *x, expr_id e)
 /* (y div j + s) div b = (y + j*s) div (j*b); with a symbolic j or b only where s is a constant. */
 static expr_id merge_quotients(struct exprs *x, expr_id r, expr_id b)
 {
-    struct view v;
-    view_of(x, r, &v);
+    VIEW_OF(v, x, r);
     for (uint32_t i = 0; i < v.n; i++) {
         if (v.coef[i] != 1 || ex_kind(x, v.e[i]) != EX_DIV)
             continue;
@@ -293,8 +287,7 @@ static uint32_t one_extreme(struct exprs *x, const struct view *v)
  * only, as in search_quotients (ir/expr/prove.c); one extreme only, as the sides of n of them are 2^n quotients. */
 static expr_id quotient_of_extreme(struct exprs *x, expr_id r, expr_id b)
 {
-    struct view v;
-    view_of(x, r, &v);
+    VIEW_OF(v, x, r);
     uint32_t i = one_extreme(x, &v);
     if (i == v.n || ex_uses_kind(x, r, SYM_LOOP))
         return (expr_id){0};
@@ -319,8 +312,7 @@ static expr_id exact_quotient(struct exprs *x, expr_id e, expr_id m)
         return ex_const(x, 1);
     if (ex_is_const(x, m, &k) ? k < 1 : ex_lo(x, m) < 1)
         return (expr_id){0};
-    struct view v;
-    view_of(x, m, &v);
+    VIEW_OF(v, x, m);
     if (v.n > 1 || (v.n == 1 && (v.c != 0 || v.coef[0] != 1)))
         return (expr_id){0};
     return split_by(x, e, m, &big, &small) && ex_is(x, small, 0) ? big : (expr_id){0};
@@ -340,8 +332,7 @@ static expr_id quotient_of_remainder(struct exprs *x, expr_id r, expr_id b)
 /* In a dividend of mod b, coef * (y mod m) is as good as coef * y where b divides coef * m. */
 static expr_id open_remainders(struct exprs *x, expr_id r, expr_id b)
 {
-    struct view v;
-    view_of(x, r, &v);
+    VIEW_OF(v, x, r);
     for (uint32_t i = 0; i < v.n; i++) {
         if (ex_kind(x, v.e[i]) != EX_MOD)
             continue;

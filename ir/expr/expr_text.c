@@ -8,7 +8,6 @@
  * The parts of sums and products are printed in alphabetical order (positive terms, negative terms, constant),
  * so the text depends on the expression alone, not on the order in which a context met its parts.
  */
-#include <stdlib.h>
 
 #include "ir/base/scan.h"
 #include "ir/expr/internal.h"
@@ -292,8 +291,7 @@ static expr_id multiply(struct exprs *x, const factors *f)
     uint64_t terms = 1;
     bool numbers = false;
     for (uint32_t i = 0; i < f->n; i++) {
-        struct view v;
-        view_of(x, f->data[i], &v);
+        VIEW_OF(v, x, f->data[i]);
         numbers |= v.n == 0;
         if (terms <= DISTRIBUTE_MAX)
             terms *= v.n + (v.c != 0);

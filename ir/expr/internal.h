@@ -173,6 +173,10 @@ struct view {
     int64_t one_coef;
 };
 void view_of(const struct exprs *, expr_id, struct view *);
+/* Declares v, the view of e. */
+#define VIEW_OF(v, x, e) \
+    struct view v;       \
+    view_of(x, e, &v)
 
 /* Finds atom k in term and gives the product of the others. False: term has no k-th atom. */
 bool term_atom(struct exprs *, expr_id term, uint32_t k, expr_id *atom, expr_id *rest);

@@ -58,8 +58,7 @@ static bool search_quotients(struct search *s, expr_id e, expr_id term, int64_t 
 {
     struct exprs *x = s->x;
     expr_id n = ex_arg(x, div, 1), atom, others;
-    struct view v;
-    view_of(x, e, &v);
+    VIEW_OF(v, x, e);
     if (coef < 0 || ex_lo(x, n) < 1 || ex_uses_kind(x, e, SYM_LOOP))
         return false;
     for (uint32_t i = 0; i < v.n; i++) {
@@ -130,8 +129,7 @@ static bool search_nonneg(struct search *s, expr_id e, int depth)
         return true;
     if (depth == 0 || ex_hi(x, e) < 0 || s->fuel-- <= 0)
         return false;
-    struct view v;
-    view_of(x, e, &v);
+    VIEW_OF(v, x, e);
     for (uint32_t i = 0; i < v.n && s->fuel > 0; i++)
         if (search_term(s, e, v.e[i], v.coef[i], depth))
             return true;

@@ -31,8 +31,7 @@ static bool join_quotient(struct poly *p, int64_t f, expr_id rest, expr_id mod)
     struct exprs *x = p->x;
     expr_id num = ex_arg(x, mod, 0), by = ex_arg(x, mod, 1);
     expr_id quotient = ex_div(x, num, by), whole = ex_mul(x, ex_mul(x, rest, by), quotient);
-    struct view v;
-    view_of(x, whole, &v);
+    VIEW_OF(v, x, whole);
     if (v.c != 0 || !poly_contains(p, whole, f))
         return false;
     poly_add(p, whole, -f);
@@ -71,8 +70,7 @@ static bool make_remainder(struct poly *p, int64_t coef, expr_id rest, expr_id d
 {
     struct exprs *x = p->x;
     expr_id num = ex_arg(x, div, 0), by = ex_arg(x, div, 1);
-    struct view v;
-    view_of(x, by, &v);
+    VIEW_OF(v, x, by);
     int64_t unit = v.n ? v.coef[0] : v.c;
     if (v.n > 1 || (v.n == 1 && v.c != 0) || unit == 0 || unit == -1 || coef % unit != 0 || coef / unit == INT64_MIN)
         return false;

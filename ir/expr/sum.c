@@ -3,7 +3,6 @@
  * Sums are put together on a scratch stack (struct poly), sorted by id, merged, and then recombined
  * (ir/expr/recombine.c).
  */
-#include <stdlib.h>
 
 #include "ir/expr/internal.h"
 
@@ -80,8 +79,7 @@ static void poly_push(struct poly *p, expr_id e, int64_t coef)
 
 void poly_add(struct poly *p, expr_id e, int64_t coef)
 {
-    struct view v;
-    view_of(p->x, e, &v);
+    VIEW_OF(v, p->x, e);
     int64_t r;
     if (!mul_i64(v.c, coef, &r))
         poly_overflow(p);
