@@ -48,15 +48,6 @@ bool proof_make(struct context *, const struct options *, struct proof *out);
 /* Compiles a network if all is proved, and notes that in the artifact. */
 enum fail compile_proved(struct context *, const struct options *, const char *model);
 
-enum fail command_compile(struct context *, struct options *);
-enum fail command_check(struct context *, struct options *);
-enum fail command_eval(struct context *, struct options *);
-enum fail command_run(struct context *, struct options *);
-enum fail command_bench(struct context *, struct options *);
-enum fail command_diff(struct context *, struct options *);
-enum fail command_quantize(struct context *, struct options *);
-enum fail command_reduce(struct context *, struct options *);
-enum fail command_report(struct context *, struct options *);
-enum fail command_inspect(struct context *, struct options *);
-enum fail command_verify(struct context *, struct options *);
-enum fail command_prove(struct context *, struct options *);
+typedef enum fail command_fn(struct context *, struct options *);
+command_fn command_compile, command_check, command_eval, command_run, command_bench, command_diff;
+command_fn command_quantize, command_reduce, command_report, command_inspect, command_verify, command_prove;

@@ -170,7 +170,7 @@ static void page_schedules(const struct command_row *rows, uint32_t n, struct st
 
 bool generate_text(const char *what, const struct command_row *rows, uint32_t n, struct strbuf *out)
 {
-    static const struct {
+    static const struct kind {
         const char *name;
         void (*make)(const struct command_row *, uint32_t, struct strbuf *);
         const char *text; /* where make is NULL */
@@ -182,13 +182,10 @@ bool generate_text(const char *what, const struct command_row *rows, uint32_t n,
         {"zsh", NULL, shell_zsh},
         {"fish", NULL, shell_fish},
     };
-    for (size_t i = 0; i < COUNT_OF(kinds); i++)
-        if (strcmp(kinds[i].name, what) == 0) {
-            if (kinds[i].make)
-                kinds[i].make(rows, n, out);
-            else
-                strbuf_append(out, kinds[i].text, strlen(kinds[i].text));
-            return true;
-        }
-    return false;
+    const struct kind *kind = ROW_NAMED(kinds, COUNT_OF(kinds), what);
+    if (kind && kind->make)
+        kind->make(rows, n, out);
+    else if (kind)
+        strbuf_append(out, kind->text, strlen(kind->text));
+    return kind != NULL;
 }

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "cli/commands/command.h"
@@ -22,7 +21,7 @@ static const struct command {
     char where;                  /* letter in options.def */
     const char *usage, *help;
     const char *examples;        /* as in struct command_row; a test runs them all */
-    enum fail (*run)(struct context *, struct options *);
+    command_fn *run;
     bool needs_file;
 } commands[] = {
     {"compile", 'C', "[compile] MODEL [-o FILE]", "compiles a network to a shared object that needs only libc",

@@ -8,17 +8,15 @@ static const char *const class_words[] = {"none", "model", "usage", "environment
 
 static bool shown(const struct diag *d, const struct options *o)
 {
-    const struct {
+    const struct row {
         const char *flag;
         bool asked, unwanted;
     } rows[] = {
         {"if", o->remark_if, o->no_remark_if},
         {"loop", o->remark_loop, o->no_remark_loop},
     };
-    for (size_t i = 0; d->severity == SEV_REMARK && d->flag && i < COUNT_OF(rows); i++)
-        if (strcmp(d->flag, rows[i].flag) == 0)
-            return rows[i].asked || !(rows[i].unwanted || o->quiet);
-    return !o->quiet || d->severity == SEV_ERROR;
+    const struct row *row = d->severity == SEV_REMARK && d->flag ? ROW_NAMED(rows, COUNT_OF(rows), d->flag) : NULL;
+    return row ? row->asked || !(row->unwanted || o->quiet) : !o->quiet || d->severity == SEV_ERROR;
 }
 
 static void put(struct report report, const struct diag *d, struct strbuf *line)

@@ -92,7 +92,6 @@ static void set_number(struct c_emit *e, lreg r, int64_t number)
     ce_set_text(e, r, c_literal(e->c, &literal), ATOM);
 }
 
-/* Sums and products of places, written where they are used once. False: it is none. */
 bool ce_place_arithmetic(struct c_emit *e, const struct lstmt *s)
 {
     int64_t number;

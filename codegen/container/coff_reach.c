@@ -126,7 +126,6 @@ static void reach_section(struct merged *m, uint32_t member, uint32_t section)
     o->live = true;
 }
 
-/* Where the symbol is defined; false: nowhere here. */
 bool merged_resolve(struct merged *m, uint32_t *member, uint32_t *symbol, struct symbol *s)
 {
     *s = merged_symbol(m, &m->members[*member], *symbol);

@@ -133,13 +133,12 @@ static struct rounded rounded_of(const struct reals *t, LLVMValueRef v)
 {
     static const char rint[] = "llvm.rint.";
     struct rounded r = {v, NULL};
-    size_t length = 0;
     if (t->scalar != t->e->f32)
         return (struct rounded){NULL, NULL};
     if (LLVMIsABinaryOperator(v) && LLVMGetInstructionOpcode(v) == LLVMFAdd &&
         is_byte_number(LLVMGetOperand(v, 1), t->lanes))
         r = (struct rounded){LLVMGetOperand(v, 0), LLVMGetOperand(v, 1)};
-    const char *name = LLVMIsACallInst(r.x) ? LLVMGetValueName2(LLVMGetCalledValue(r.x), &length) : "";
+    const char *name = LLVMIsACallInst(r.x) ? LLVMGetValueName2(LLVMGetCalledValue(r.x), &(size_t){0}) : "";
     r.x = strncmp(name, rint, sizeof rint - 1) == 0 ? LLVMGetOperand(r.x, 0) : NULL;
     r.zero = r.zero && LLVMIsNull(r.zero) ? NULL : r.zero;
     return r;
@@ -274,11 +273,10 @@ static LLVMValueRef before_magic(struct emitter *e, LLVMValueRef x, uint32_t lan
     if (!LLVMIsASelectInst(x))
         return NULL;
     LLVMValueRef small = LLVMGetOperand(x, 0), sign = LLVMGetOperand(x, 1);
-    size_t length = 0;
     if (!LLVMIsAFCmpInst(small) || LLVMGetOperand(small, 1) != const_float(e, e->f32, lanes, 0x1p23) ||
         !LLVMIsACallInst(sign))
         return NULL;
-    const char *name = LLVMGetValueName2(LLVMGetCalledValue(sign), &length);
+    const char *name = LLVMGetValueName2(LLVMGetCalledValue(sign), &(size_t){0});
     return strncmp(name, "llvm.copysign.", 14) == 0 && LLVMIsABinaryOperator(LLVMGetOperand(sign, 0)) &&
                    LLVMGetOperand(LLVMGetOperand(sign, 0), 1) == LLVMGetOperand(small, 1)
                ? LLVMGetOperand(x, 2)

@@ -40,8 +40,7 @@ value_id gguf_constant(struct gguf *p, enum elem elem, const int64_t *dims, int3
 
 value_id gguf_int(struct gguf *p, int64_t i)
 {
-    const int64_t one = 1;
-    return gguf_constant(p, ELEM_I64, &one, 1, arena_copy(&p->ctx->session, &i, sizeof i), "");
+    return gguf_constant(p, ELEM_I64, &(int64_t){1}, 1, arena_copy(&p->ctx->session, &i, sizeof i), "");
 }
 
 /* ---- operators ------------------------------------------------------------------------------------------------- */

@@ -239,8 +239,7 @@ static bool linear(struct folder *f, value_id v, struct form *form, int depth)
         return true;
     if ((n.op == OP_MUL || n.op == OP_DIV) && linear_product(f, &n, form, depth))
         return true;
-    uint32_t left = DEPTH;
-    *form = (struct form){.integers = from_integers(f, v, &left)};
+    *form = (struct form){.integers = from_integers(f, v, &(uint32_t){DEPTH})};
     return add_term(form, v);
 }
 
@@ -252,11 +251,10 @@ static void unwrap_constant(struct folder *f, struct form *form, struct term *t)
 {
     const struct node *convert = value_node(f->g, t->leaf);
     double least, most;
-    uint32_t ops = 0;
     value_id more;
     if (!convert || convert->op != OP_CONVERT || value_type(f->g, convert->in[0])->elem != ELEM_I32)
         return;
-    value_id x = without_constants(f, convert->in[0], &more, &ops);
+    value_id x = without_constants(f, convert->in[0], &more, &(uint32_t){0});
     if (!more.i)
         return;
     value_id steps = product(f, b_convert(&f->b, more, ELEM_F32), t->scale);
@@ -413,7 +411,6 @@ static void fold_quantizer(struct folder *f, node_id quantizer, node_id rounding
  * integer. */
 static value_id plain_byte(struct folder *f, value_id v, value_id *more)
 {
-    uint32_t ops = 0;
     const struct node *n = value_node(f->g, v);
     *more = (value_id){0};
     if (!n || n->op != OP_CONVERT || value_type(f->g, v)->elem != ELEM_F32)
@@ -421,7 +418,7 @@ static value_id plain_byte(struct folder *f, value_id v, value_id *more)
     value_id byte = narrow_source(f, v);
     if (byte.i || value_type(f->g, n->in[0])->elem != ELEM_I32)
         return byte;
-    return narrow_source(f, without_constants(f, n->in[0], more, &ops));
+    return narrow_source(f, without_constants(f, n->in[0], more, &(uint32_t){0}));
 }
 
 /* The number of elements that a reduction of known dims takes for one of its result, 0: more than `most`, or not

@@ -94,12 +94,11 @@ static void replace_readers(struct graph *g, value_id v, value_id made)
 static int64_t hoist(struct graph *g, node_id id, uint32_t at)
 {
     const struct node n = *graph_node(g, id);
-    uint32_t budget = LOOKED_AT;
     node_id slice = n.n_out == 1 ? common_slice(g, n.out[0], n.parent) : (node_id){0};
     if (!slice.i)
         return 0;
     struct cut c = cut_of_slice(graph_node(g, slice));
-    if (!pays(g, n.out[0], &c, &budget))
+    if (!pays(g, n.out[0], &c, &(uint32_t){LOOKED_AT}))
         return 0;
     int64_t steps = 2 * (int64_t)graph_get_region(g, n.parent)->nodes.n;
     struct builder b = builder_in(g, n.parent);

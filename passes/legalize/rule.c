@@ -303,8 +303,7 @@ bool v_count_known(struct builder *b, value_id v)
 
 value_id v_exactly(struct builder *b, value_id v, uint32_t n)
 {
-    int64_t dim = n;
-    return v_rank(b, v) == 1 && !v_count_known(b, v) ? v_reshape_i(b, v, &dim, 1) : v;
+    return v_rank(b, v) == 1 && !v_count_known(b, v) ? v_reshape_i(b, v, &(int64_t){n}, 1) : v;
 }
 
 value_id v_padded(struct builder *b, value_id v, uint32_t n, int64_t fill)

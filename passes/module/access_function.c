@@ -400,8 +400,7 @@ static uint32_t invariant(struct graph *g, value_id v, int depth, uint32_t *step
 
 uint32_t value_const_invariant(struct graph *g, value_id v)
 {
-    uint32_t steps = 0;
-    return invariant(g, v, 0, &steps);
+    return invariant(g, v, 0, &(uint32_t){0});
 }
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------ */

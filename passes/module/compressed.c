@@ -127,12 +127,11 @@ static bool splits_lanes(const struct leaf_walk *w, value_id v, const expr_id *i
 static bool is_leaf(const struct leaf_walk *w, value_id v, const expr_id *idx)
 {
     struct leaves l;
-    uint32_t steps = 0;
     if (w->stored || is_stored(w->m, v))
         return is_stored(w->m, v);
     if (splits_lanes(w, v, idx))
         return true;
-    find_leaves(w->m, v, &l, &steps);
+    find_leaves(w->m, v, &l, &(uint32_t){0});
     return l.n == 1 && l.value[0].i == v.i;
 }
 
@@ -164,8 +163,7 @@ static void walk(const struct leaf_walk *w, value_id v, const expr_id *idx, uint
 
 void constant_leaves(const struct leaf_walk *w, value_id v, const expr_id *idx)
 {
-    uint32_t steps = 0;
-    walk(w, v, idx, &steps);
+    walk(w, v, idx, &(uint32_t){0});
 }
 
 /* ---- is it worth that? ------------------------------------------------------------------------------------------- */
@@ -199,10 +197,9 @@ bool constant_is_compressed(const struct module *m, value_id v, int32_t lanes)
     struct leaf_bytes b = {m, {.n = 0}};
     expr_id idx[RANK_MAX];
     int64_t bytes;
-    uint32_t steps = 0;
     if (!value_is_const(m->g, v) || m->asked.opt_level == 0 || is_splat(m, v) || !value_bytes(m->g, v, &bytes))
         return false;
-    find_leaves(m, v, &b.l, &steps);
+    find_leaves(m, v, &b.l, &(uint32_t){0});
     if (b.l.n == 0 || (b.l.n == 1 && b.l.value[0].i == v.i) || b.l.bytes > bytes / GAIN)
         return false;
     b.l = (struct leaves){.n = 0};

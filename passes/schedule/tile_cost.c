@@ -188,8 +188,6 @@ int64_t tile_body_vectors(int64_t n, const struct tile_schedule *c)
     return (n >= width ? c->nr : 0) + (n % width + c->lanes - 1) / c->lanes;
 }
 
-/* What the code of a choice counts: in proportion to its cost, 1 % for a body that fills the registers, times `weight`.
- * n along the lanes. */
 int64_t tile_code_cost(int64_t cost, struct anchor_extent a, struct anchor_extent b, int64_t n,
                        const struct tile_schedule *c, int64_t regs, int64_t weight, enum tile_rest rest)
 {

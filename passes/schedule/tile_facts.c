@@ -10,7 +10,6 @@ enum {
     MANY_WORDS = 16 /* single registers: fewer hold the sums of two points and two columns, not of four */
 };
 
-/* Each point has its own taps of its own channel. */
 bool anchor_is_window(const struct site *site, const struct node *n)
 {
     return n->op == OP_WINDOW || conv_depthwise(site->g, n);
@@ -209,7 +208,6 @@ uint64_t tile_steps(const struct site *site, const struct node *n)
     return anchor_steps(site, n, true);
 }
 
-/* Groups of elements that the CPU has no instruction for. */
 bool anchor_emulated(const struct site *site, const struct node *n)
 {
     enum dot_kind kind = dot_kind_of(site->m, n);

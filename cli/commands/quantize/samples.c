@@ -2,7 +2,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "cli/commands/quantize/trial.h"
@@ -46,7 +45,6 @@ static bool read_sample(struct session *s, uint32_t index, const char *path, str
     const mcc_port *port = &s->api->in[index];
     struct file_tensor b = {0};
     struct strbuf text, unused;
-    uint32_t n_unused = 0;
     if (!file_tensor_read(s->ctx, path, &b))
         return false;
     if (b.rank + 1 == port->ndim && b.rank < RANK_MAX && (port->dims[0].extent == 1 || port->dims[0].extent < 0)) {
@@ -62,7 +60,7 @@ static bool read_sample(struct session *s, uint32_t index, const char *path, str
         strbuf_printf(&text, "the sample '%s' is ", path);
         describe(&b, &text);
         strbuf_printf(&text, ", the input takes ");
-        port_describe(s->api, port, &unused, &n_unused, &text);
+        port_describe(s->api, port, &unused, &(uint32_t){0}, &text);
         return error_at(s->ctx, FAIL_USAGE, (src_id){0}, port->name, "%s", text.data);
     }
     if (!all_finite(&b))

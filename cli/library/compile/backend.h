@@ -12,13 +12,7 @@ struct graph_map; /* cli/library/graph_map.h */
 /* The folder of OUTPUT.mcir in the line tables. */
 const char *debug_folder(const struct compilation *);
 
-bool run_import(struct compilation *);
-bool run_legalize(struct compilation *);
-bool run_settle(struct compilation *);
-bool run_schedule(struct compilation *);
-bool run_emit(struct compilation *);
-bool run_codegen(struct compilation *);
-bool run_link(struct compilation *);
+stage_fn run_import, run_legalize, run_settle, run_schedule, run_emit, run_codegen, run_link;
 /* The rows of the table's nodes, by source: the kernels that each leads (mcc_node). From schedule on. */
 mcc_node *source_rows(struct compilation *, uint32_t *n);
 /* What a report draws; row: source_rows (make_graph_map.c). The same packed for the artifact, whose table has these
@@ -48,10 +42,8 @@ bool remarks_report(struct compilation *);
 bool remarks_check(struct context *, const struct options *);
 typedef void kernel_text_fn(const struct module *, uint32_t kernel, struct strbuf *);
 void print_graph(const struct compilation *, struct strbuf *);
-bool verify_graph(struct compilation *);
+stage_fn verify_graph, verify_module, verify_loops;
 void print_module(const struct compilation *, struct strbuf *);
-bool verify_module(struct compilation *);
-bool verify_loops(struct compilation *);
 void print_schedules(const struct compilation *, struct strbuf *out);
 void print_loops(const struct compilation *, struct strbuf *);
 void print_code(const struct compilation *, struct strbuf *);

@@ -82,14 +82,15 @@ struct compilation {
 
 /* ---- pipeline.c: the rows of passes/module/passes.def ---------------------------------------------------------- */
 
+typedef bool stage_fn(struct compilation *);
 struct stage {
     const char *name;
     uint32_t needs, makes; /* facts of the module */
-    bool (*run)(struct compilation *);
+    stage_fn *run;
     bool (*pass)(struct module *); /* one of the two */
     bool (*when)(const struct module *); /* left out where false; NULL: never */
     void (*print)(const struct compilation *, struct strbuf *);
-    bool (*verify)(struct compilation *);
+    stage_fn *verify;
     bool always; /* verified without -verify-each */
 };
 extern const struct stage stage_table[];

@@ -155,8 +155,7 @@ bool aten_axis(struct rule *r, uint32_t i, const char *name, int64_t absent, int
 
 value_id aten_sizes(struct rule *r, const expr_id *sizes, uint32_t n)
 {
-    int64_t dim = n;
-    return b_from_exprs(r->b, ELEM_I64, sizes, n, &dim, 1);
+    return b_from_exprs(r->b, ELEM_I64, sizes, n, &(int64_t){n}, 1);
 }
 
 /* ---- types ----------------------------------------------------------------------------------------------------- */

@@ -1,8 +1,6 @@
 /* Views that strides describe: diagonals, windows, as_strided; pieces at given places, grids. */
 #include "passes/legalize/aten.h"
 
-#include <stdlib.h>
-
 static value_id scaled(struct builder *b, value_id i, int64_t by)
 {
     return by == 1 ? i : b_binary(b, OP_MUL, i, b_scalar_i64(b, ELEM_I64, by));
@@ -190,7 +188,6 @@ bool rule_aten_col2im(struct rule *r)
     struct patch p;
     expr_id sizes[RANK_MAX];
     uint32_t n;
-    int64_t two = 2;
     value_id in[3] = {rule_in(r, 0)};
     bool single = v_rank(r->b, in[0]) == 2;
     if (!in[0].i || !aten_ints(r, 1, "output_size", sizes, &n) || !patch_read(r, 2, &p))
@@ -199,7 +196,7 @@ bool rule_aten_col2im(struct rule *r)
         return rule_bad(r, "output_size has %u sizes, and 2 are needed", n);
     in[0] = single ? b_unsqueeze(r->b, in[0], 0) : in[0];
     in[1] = aten_sizes(r, sizes, 2);
-    in[2] = b_const(r->b, ELEM_I64, &two, 1, p.kernel);
+    in[2] = b_const(r->b, ELEM_I64, &(int64_t){2}, 1, p.kernel);
     const int64_t pads[4] = {p.pads[0], p.pads[1], p.pads[0], p.pads[1]};
     const struct attr attrs[] = {attr_ints("dilations", p.dilation, 2), attr_ints("pads", pads, 4),
                                  attr_ints("strides", p.stride, 2)};

@@ -168,9 +168,8 @@ static value_id probit(struct builder *b, value_id x)
 
 value_id ml_post(struct builder *b, value_id scores, enum ml_post post)
 {
-    const int64_t last = 1;
     switch (post) {
-    case POST_SOFTMAX: return v_softmax(b, scores, &last, 1, false);
+    case POST_SOFTMAX: return v_softmax(b, scores, &(int64_t){1}, 1, false);
     case POST_LOGISTIC: return b_unary(b, OP_SIGMOID, scores);
     case POST_SOFTMAX_ZERO: return softmax_zero(b, scores);
     case POST_PROBIT: return probit(b, scores);

@@ -224,9 +224,8 @@ static value_id resize_antialias(struct builder *b, const struct resize *o, cons
     static const int64_t second[] = {1};
     w = b_binary(b, OP_DIV, w, b_reduce(b, w, second, 1, "sum", true));
     value_id in[2] = {b_pad(b, x, (value_id){0}, lo, hi, "edge"), b_convert(b, w, v_elem(b, x))};
-    int64_t contract = a->axis;
     struct attr attrs[] = {attr_ints("batch_a", NULL, 0), attr_ints("batch_b", NULL, 0),
-                           attr_ints("contract_a", &contract, 1), attr_ints("contract_b", second, 1)};
+                           attr_ints("contract_a", &(int64_t){a->axis}, 1), attr_ints("contract_b", second, 1)};
     value_id y = b_op(b, OP_DOT, in, 2, attrs, 4);
     return y.i ? v_move_axis(b, y, rank - 1, a->axis) : y;
 }
@@ -485,8 +484,7 @@ bool rule_upsample(struct rule *r)
         axes[i].axis = i;
         axes[i].in = d.d[i];
     }
-    int64_t count = d.rank;
     if (r->version < 9)
-        scales = b_const(b, ELEM_F32, &count, 1, list);
+        scales = b_const(b, ELEM_F32, &(int64_t){d.rank}, 1, list);
     return axes_by_scales(r, scales, axes, (uint32_t)d.rank) && resize_all(r, &o, x, axes, (uint32_t)d.rank);
 }
