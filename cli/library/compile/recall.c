@@ -40,14 +40,15 @@ void recall_watched(struct compilation *c)
 }
 
 /* The image that this code is part of, as it lies in memory. */
-extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 
 /* False: it has no build id. */
 static bool put_build(struct strbuf *out)
 {
-    const char *image = (const char *)&__ehdr_start;
-    const Elf64_Phdr *part = (const Elf64_Phdr *)(const void *)(image + __ehdr_start.e_phoff), *first = part;
-    const Elf64_Phdr *end = part + __ehdr_start.e_phnum;
+    const char *image = __ehdr_start; /* an array of no known size, as all of the image is read by it */
+    const Elf64_Ehdr *head = (const Elf64_Ehdr *)(const void *)image;
+    const Elf64_Phdr *part = (const Elf64_Phdr *)(const void *)(image + head->e_phoff), *first = part;
+    const Elf64_Phdr *end = part + head->e_phnum;
     while (first < end && (first->p_type != PT_LOAD || first->p_offset != 0))
         first++;
     for (; first < end && part < end; part++) {
