@@ -154,7 +154,8 @@ def test_gaps_of_large_maps(tmp_path):
     """What clears the gaps of a line is a constant of a byte for each point: lines that are too long are copied."""
     nodes = [node("Conv", "x a", "p", pads=[1] * 4), node("Relu", "p", "q"), node("Conv", "q b", "y", pads=[1] * 4)]
     for size, most in ((64, 1 << 16), (2000, 1 << 12)):
-        model = Model(tmp_path, nodes, [value("x", [1, 8, size, size])], [value("y", None)], {"a": pruned(16, 8, 3, 3, keep=0.05), "b": pruned(16, 16, 3, 3, keep=0.05)})
+        weights = {"a": pruned(16, 8, 3, 3, keep=0.05), "b": pruned(16, 16, 3, 3, keep=0.05)}
+        model = Model(tmp_path, nodes, [value("x", [1, 8, size, size])], [value("y", None)], weights)
         text = model.dump("sparsify")
         assert text.count("segments(") == 2
         assert max(int(n) for n in re.findall(r"bool\[(\d+)\]", text) or [0]) < most
