@@ -377,7 +377,7 @@ struct graph *legalize_once(struct context *ctx, const struct graph *imported, c
     lg.to = graph_new(ctx);
     lg.arena = &lg.to->arena;
     lg.b = builder_in(lg.to, (region_id){1});
-    lg.b.strict = options->strict;
+    lg.b.strict = options && options->strict;
     lg.map = NEW_ARRAY(lg.arena, struct lowered, imported->values.n);
     lg.live = NEW_ARRAY(lg.arena, bool, imported->nodes.n);
     lg.waits = NEW_ARRAY(lg.arena, uint32_t, imported->nodes.n);

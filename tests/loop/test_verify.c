@@ -136,7 +136,7 @@ static const struct {
     {20, HEAD SUMS("i32", 16) P
      "matmul %20, %3, %4, %3, %4, %4, %21, %22, %4, %4, %4, %22, %4, %23, %4, %4, %23, %4, %4, %23, %4, %4" END},
     {20, HEAD SUMS("i32", 16) "matmul %20, %3, %4, %3, %4, %4, %21, %22, %4, %4, %4, %22, %4, %21, %4, %4 }"},
-    {21, HEAD P "%20 = apply f32 @twice(%6)" END},
+    {21, HEAD P "%20 = apply f32 @other(%6)" END TWICE},
     {21, HEAD P "%20 = apply f32 @twice(%7)" END TWICE},
     {21, HEAD P "%20 = apply f32x4 @twice(%6)" END TWICE},
     {21, HEAD P "%20 = apply f32 @twice(%6, %6)" END TWICE},
