@@ -248,6 +248,18 @@ def test_placeholders_of_a_loop_in_an_operator(tmp_path):
             model.compare([xs], [-rows[:, -1], rows], rtol=1e-3)
 
 
+@pytest.mark.parametrize("count", [0, 3, 2**32 + 1, 2**63 - 1])
+def test_scans_with_more_inputs_than_operands(tmp_path, count):
+    step = helper.make_graph([node("Add", "s r", "a"), *(node("Identity", "a", k) for k in "bcd")], "body", [value("s", [2]), value("r", [2])],
+                             [value(k, [2]) for k in "abcd"])
+    for opset, operands in ((8, "_ s0 xs"), (11, "s0 xs")):
+        (tmp_path / str(opset)).mkdir()
+        model = Model(tmp_path / str(opset), [node("Scan", operands, "s p q t", body=step, num_scan_inputs=count)],
+                      [value("s0", [1, 2][opset == 11:]), value("xs", [1, 3, 2][opset == 11:])], [value("s", None)], {}, opset=opset)
+        done = mcc("check", model.path)
+        assert done.returncode == 1 and f"num_scan_inputs is {count} for" in done.stderr, done.stderr
+
+
 def test_said_with_a_remark(tmp_path):
     model = model_of(tmp_path, "scaled", "one")
     assert "carried value 1 begins as f32[1] and goes on as f32[b, 3]" in mcc("check", model.path, "-v").stderr

@@ -171,11 +171,12 @@ static bool scan_finish(struct rule *r, const struct loop_lowering *l)
     return true;
 }
 
-/* The first operand of them is number `first`. */
+/* Reads what all versions of Scan have in common. first: the number of operands before the states and the scanned
+ * inputs. False after a diagnostic. */
 static bool scan_begin(struct rule *r, uint32_t first, struct loop_lowering *l)
 {
     int64_t n = rule_int(r, "num_scan_inputs", 0);
-    if (n < 1 || n + first > r->n_in)
+    if (n < 1 || n > (int64_t)r->n_in - first)
         return rule_bad(r, "num_scan_inputs is %lld for %u operands", (long long)n, r->n_in);
     *l = (struct loop_lowering){.body = scan_body,
                                 .region = rule_region(r, "body"),
