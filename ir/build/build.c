@@ -121,7 +121,50 @@ static void check_pad(struct builder *b, const struct node *node, const struct t
                      EVAL_SHAPE, "axis %d is empty: nothing to pad with", (int)i);
 }
 
-/* The elements of a slice lie within its operand, and their number is none below 0. */
+/* The least and the largest position of `size` elements, at least one, from start on. */
+static void positions(struct exprs *x, expr_id start, expr_id size, int64_t step, expr_id *least, expr_id *most)
+{
+    expr_id end = ex_add(x, start, ex_mulc(x, ex_addc(x, size, -1), step));
+    *least = step > 0 ? start : end;
+    *most = step > 0 ? end : start;
+}
+
+/* Is e min(a, b) + c or, by kind, max(a, b) + c? Then a + c and b + c. */
+static bool parts_of(struct exprs *x, expr_id e, enum expr_kind kind, expr_id part[2])
+{
+    bool sum = ex_kind(x, e) == EX_SUM && ex_n_args(x, e) == 1 && ex_coef(x, e, 0) == 1;
+    expr_id of = sum ? ex_arg(x, e, 0) : e;
+    for (uint32_t i = 0; i < 2 && ex_kind(x, of) == kind; i++)
+        part[i] = ex_addc(x, ex_arg(x, of, i), sum ? ex_addend(x, e) : 0);
+    return ex_kind(x, of) == kind;
+}
+
+static bool is_below(struct exprs *x, expr_id e, expr_id dim, int depth)
+{
+    expr_id part[2];
+    return ex_cmp_lt(x, e, dim) == TRUE_ ||
+           (depth > 0 && parts_of(x, e, EX_MAX, part) && is_below(x, part[0], dim, depth - 1) &&
+            is_below(x, part[1], dim, depth - 1));
+}
+
+/* Proves that a slice of at least one element lies in [0, dim). It does so if a longer slice does: a minimum is no more
+ * than one part (and the other, which may be dim, is at least 1); a maximum is one part if the other is at most 0. */
+static bool lies_inside(struct exprs *x, expr_id start, expr_id size, int64_t step, expr_id dim, int depth)
+{
+    expr_id least, most, part[2];
+    positions(x, start, size, step, &least, &most);
+    if (ex_cmp_le(x, ex_const(x, 0), least) == TRUE_ && is_below(x, most, dim, depth))
+        return true;
+    bool min = depth > 0 && parts_of(x, size, EX_MIN, part), max = depth > 0 && !min && parts_of(x, size, EX_MAX, part);
+    for (uint32_t i = 0; i < 2 && (min || max); i++) {
+        expr_id other = part[1 - i], end = min && other.i == dim.i ? ex_max(x, dim, ex_const(x, 1)) : dim;
+        if ((min || ex_hi(x, other) <= 0) && lies_inside(x, start, part[i], step, end, depth - 1))
+            return true;
+    }
+    return false;
+}
+
+/* A slice has no negative number of elements, and all of them lie in its operand. */
 static void check_slice(struct builder *b, const struct node *node, const struct type *out)
 {
     struct type t = *value_type(b->g, node->in[0]);
@@ -130,15 +173,16 @@ static void check_slice(struct builder *b, const struct node *node, const struct
     const expr_id *starts = node_exprs(node, "starts", &n), *sizes = out->dims, zero = ex_const(x, 0);
     const int64_t *steps = node_ints(node, "steps", &n);
     for (int32_t i = 0; i < t.rank; i++) {
+        expr_id least, most, holds = ex_le(x, zero, sizes[i]);
         if (sizes[i].i == t.dims[i].i && ex_is(x, starts[i], 0) && steps[i] == 1)
             continue;
-        expr_id end = ex_add(x, starts[i], ex_mulc(x, ex_addc(x, sizes[i], -1), steps[i]));
-        expr_id first = steps[i] > 0 ? starts[i] : end, last = steps[i] > 0 ? end : starts[i];
-        expr_id inside = ex_and(x, ex_le(x, zero, first), ex_lt(x, last, t.dims[i]));
-        if (ex_truth(x, inside) != TRUE_)
-            inside = ex_or(x, ex_eq(x, sizes[i], zero), inside);
-        b_assert(b, ex_and(x, ex_le(x, zero, sizes[i]), inside), EVAL_SHAPE, "a part of axis %d is outside of it",
-                 (int)i);
+        const int depth = steps[i] >= -INT32_MAX && steps[i] <= INT32_MAX ? 3 : 0; /* else products may overflow */
+        if (!lies_inside(x, starts[i], sizes[i], steps[i], t.dims[i], depth)) {
+            positions(x, starts[i], sizes[i], steps[i], &least, &most);
+            expr_id inside = ex_and(x, ex_le(x, zero, least), ex_lt(x, most, t.dims[i]));
+            holds = ex_and(x, holds, ex_or(x, ex_eq(x, sizes[i], zero), inside));
+        }
+        b_assert(b, holds, EVAL_SHAPE, "a slice leaves axis %d of its operand", (int)i);
     }
 }
 

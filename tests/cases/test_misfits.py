@@ -3,6 +3,8 @@
 Each form runs with sizes that fit, against ONNX Runtime, then with each of the sizes that do not. Inputs end where the process may
 not read (support/guard.py).
 """
+import itertools
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -12,7 +14,7 @@ from onnx import helper
 
 from support.artifact import Artifact, ModelError
 from support.guard import guarded
-from support.tool import mcc, save, value
+from support.tool import compile_to, mcc, save, value
 
 F, I = T.FLOAT, T.INT64
 # (name, operator, attributes, inputs as (type, dims), sizes that fit, sizes that do not, constants by position)
@@ -95,6 +97,34 @@ def test_pads_of_nothing(tmp_path, mode):
         assert a.run([x[:0]])[0].shape == (0, 5)
         with pytest.raises(ModelError, match="nothing to pad with"):
             a.run([x[:, :0]])
+
+
+@pytest.mark.parametrize("begin, end, step", [(1, -1, 1), (-3, None, 1), (5, 9, 1), (None, None, 2), (1, None, 3), (-2, 0, -1), (None, None, -1), (None, 1, -2)])
+def test_clamped_slices_need_no_check(tmp_path, begin, end, step):
+    """Slice clamps its bounds to the dim: whatever its size, a slice lies inside."""
+    far = 2**63 - 1
+    bounds = (begin if begin is not None else far if step < 0 else 0, end if end is not None else -far if step < 0 else far)
+    path = save(tmp_path / "m.onnx", [helper.make_node("Slice", ["x", "b", "e", "a", "s"], ["y"])], [value("x", ["n", "m"])], [value("y", None)],
+                dict(zip("beas", np.array([[bounds[0]], [bounds[1]], [1], [step]]))))
+    assert "assert(" not in mcc(path, "--stop-after=legalize", "-o", "-").stdout
+    with Artifact(compile_to(tmp_path / "m.so", path), threads=1) as a:
+        for m in range(11):
+            x = np.arange(2 * m, dtype=np.float32).reshape(2, m)
+            np.testing.assert_array_equal(a.run([guarded(x)])[0], x[:, begin:end:step])
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_slices_by_data_need_no_check(tmp_path, step):
+    path = save(tmp_path / "m.onnx", [helper.make_node("Slice", ["x", "b", "e", "a", "s"], ["y"])],
+                [value("x", ["n"]), value("b", [1], I), value("e", [1], I)], [value("y", None)], {"a": np.array([0]), "s": np.array([step])})
+    assert "assert(" not in mcc(path, "--stop-after=legalize", "-o", "-").stdout
+    with Artifact(compile_to(tmp_path / "m.so", path), threads=1) as a:
+        for begin, end in itertools.product((-9, -5, -2, 0, 1, 4, 5, 9), repeat=2):
+            x = np.arange(5, dtype=np.float32)
+            start, stop, _ = (slice(max(begin, -10), end, step)).indices(5)
+            if step < 0 and begin < -5:        # ONNX clamps a start to the first element
+                start = 0
+            np.testing.assert_array_equal(a.run([guarded(x), np.array([begin]), np.array([end])])[0], [x[k] for k in range(start, stop, step)])
 
 
 @pytest.mark.parametrize("form", FORMS + ML + OWN, ids=[f"{k}-{f[0]}" for k, f in enumerate(FORMS + ML + OWN)])
