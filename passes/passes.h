@@ -28,7 +28,7 @@ struct legalize_options {
     struct product_probe *probe; /* NULL: nobody asks */
     enum elem cache_type; /* of outputs that are inputs with new rows, and of these; ELEM_NONE: as the file says */
     const char *adapters; /* RANK[:TARGETS]: products by constants take adapters of up to this rank; NULL: none does */
-    bool strict; /* rows of a batch are what they are alone */
+    bool strict; /* a row of a batch has the bits that it has alone (struct builder) */
     bool last_logits; /* of the output LOGITS [batch, positions, words] only the last position is wanted */
 };
 /* Imported graph -> legal graph: types inferred, shape arithmetic folded, constant predicates resolved (dead branches

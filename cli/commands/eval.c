@@ -136,9 +136,8 @@ static bool eval_graph(struct context *ctx, const struct options *o, struct grap
     for (uint32_t i = 0; i < dumps.items.n; i++)
         if (!value_put(ctx, o, dumps.items.data[i].name, wanted[dumps.items.data[i].value.i]))
             return false;
-    if (j) {
+    if (j)
         json_close(j, "]}");
-    }
     return true;
 }
 

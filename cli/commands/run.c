@@ -59,9 +59,8 @@ static bool run_once(struct session *s)
             ok = put_tensor(s, s->api->out[i].name, &out[i]->dl_tensor);
         out[i]->deleter(out[i]);
     }
-    if (j && ok) {
+    if (j && ok)
         json_close(j, "]}");
-    }
     return ok;
 }
 

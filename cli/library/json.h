@@ -15,7 +15,7 @@ struct json {
 
 /* Begins an object ('{') or an array ('['). key: of a member; NULL: an item, or the whole text. */
 void json_open(struct json *, const char *key, char bracket);
-/* Ends the innermost ones, "}" or "]" each. */
+/* Ends the innermost objects ('}') and arrays (']'), one for each character. */
 void json_close(struct json *, const char *brackets);
 void json_text(struct json *, const char *key, const char *text); /* NULL: null */
 void json_int(struct json *, const char *key, int64_t);

@@ -18,7 +18,8 @@
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 /* Expands to two arguments: an array of the values, and their number. The array lives as long as the block. */
 #define ARRAY(type, ...) (const type[]){__VA_ARGS__}, (sizeof((const type[]){__VA_ARGS__}) / sizeof(type))
-/* Defines the order `by` of rows for qsort and bsearch: by a number or a text in them; of numbers, by themselves. */
+/* Defines `by`, a comparison function for qsort and bsearch. It compares a number or a text that is a member of type;
+ * ASCENDING_NUMBERS compares values of a number type. */
 typedef int order_fn(const void *, const void *);
 #define ORDER(by, type, order)                                 \
     static int by(const void *a, const void *b)                \
@@ -32,10 +33,11 @@ typedef int order_fn(const void *, const void *);
 #define ASCENDING_NUMBERS(by, type) ORDER(by, type, (*x > *y) - (*x < *y))
 #define ASCENDING_TEXTS(by, type, member) ORDER(by, type, strcmp(x->member, y->member))
 order_fn by_text; /* of const char * */
-/* The first of n rows, each of which begins with a text (const char *), whose text is name; NULL: none is. */
+/* Searches n rows whose first member is a text (const char *, not NULL). Returns the first row whose text equals name,
+ * or NULL. */
 #define ROW_NAMED(rows, n, name) row_named(rows, n, sizeof *(rows), name)
 void *row_named(const void *rows, size_t n, size_t size, const char *name);
-/* An index that no other type's can be passed for. */
+/* Defines an index type. The compiler refuses an index of another type in its place. */
 #define INDEX_TYPE(name) \
     typedef struct {     \
         uint32_t i;      \

@@ -19,7 +19,7 @@ struct builder {
     src_id src;
     region_id whole; /* besides the top region: one in which a check that always fails is an error at once */
     node_id before; /* in that region: new nodes come before it; {0}: at the end */
-    bool strict; /* one row of a batch is computed as many are: no form that only extents of 1 in data allow */
+    bool strict; /* --strict: no form is chosen because an extent of data is 1, so one row has the bits of many */
 };
 
 struct builder builder_in(struct graph *, region_id);    /* at the end of a region */

@@ -377,8 +377,8 @@ static value_id batched_matmul(const struct dot_builder *p, value_id x, value_id
 {
     struct builder *b = p->b;
     expr_id batch[RANK_MAX], dims[RANK_MAX];
-    const bool fixed = !b->strict || value_is_const(b->g, y);
-    if (fixed && ty->rank <= tx->rank && no_batch(b, ty) && ex_is(b->x, ty->dims[ty->rank - 1], 1) &&
+    const bool weights = !b->strict || value_is_const(b->g, y); /* else the column may be a row of a batch */
+    if (weights && ty->rank <= tx->rank && no_batch(b, ty) && ex_is(b->x, ty->dims[ty->rank - 1], 1) &&
         is_by_vector(b, tx, ty->dims[ty->rank - 2], p->acc))
         return by_vector(b, x, b_reshape(b, y, ty->dims + ty->rank - 2, 1), tx, true);
     if (ty->rank <= tx->rank && no_batch(b, ty)) /* the usual weights: rows of x are all one matrix */

@@ -77,8 +77,9 @@ static void storage_frame(struct layouter *l, value_id v)
     of->buffer = s->buffer;
 }
 
-/* By value: what tile registers read, 64 bytes of a row at a step. Its channels lie together, which costs CPUs without
- * them nothing; but a depthwise convolution loads the taps of a block of channels at once, and wants blocks. */
+/* By value: does a product by tile registers read it? These read 64 bytes of a row at a step, so channels must lie
+ * together. Other CPUs lose little by that (docs/reference/strict.md), but a depthwise convolution loads the taps of a
+ * block of channels at once and needs blocks. */
 static bool *read_by_tiles(const struct layouter *l)
 {
     bool *tiles = NEW_ARRAY(l->m->arena, bool, l->m->fused.n_values);

@@ -15,7 +15,7 @@
 
 enum {
     VECTORS = 2,
-    SCALED_VECTORS = 3 /* of which 8 rows of the rest fit the registers */,
+    SCALED_VECTORS = 3 /* by 8 rows of the remainder: 24 accumulators, which fit the registers */,
     SETS = 2,
     GROUP_BYTES = 4,
     LEAST_BYTES = 16 /* of a step, else its products are mostly idle */

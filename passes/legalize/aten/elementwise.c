@@ -140,7 +140,7 @@ static value_id above(struct builder *b, value_id x, double limit, value_id y)
 
 FORMULA(leaky_relu, above(b, x, 0, b_binary_f64(b, OP_MUL, x, aten_float(r, "negative_slope", 0.01))));
 
-/* param: 1 selu, whose constants are no arguments */
+/* param: 1 for selu, which has constants where elu has arguments */
 bool rule_aten_elu(struct rule *r)
 {
     struct builder *b = r->b;
