@@ -119,7 +119,7 @@ def test_slices_by_data_need_no_check(tmp_path, step):
                 [value("x", ["n"]), value("b", [1], I), value("e", [1], I)], [value("y", None)], {"a": np.array([0]), "s": np.array([step])})
     assert "assert(" not in mcc(path, "--stop-after=legalize", "-o", "-").stdout
     with Artifact(compile_to(tmp_path / "m.so", path), threads=1) as a:
-        for begin, end in itertools.product((-9, -5, -2, 0, 1, 4, 5, 9), repeat=2):
+        for begin, end in itertools.product((-2**63, -9, -5, -2, 0, 1, 4, 5, 9, 2**63 - 1), repeat=2):
             x = np.arange(5, dtype=np.float32)
             start, stop, _ = (slice(max(begin, -10), end, step)).indices(5)
             if step < 0 and begin < -5:        # ONNX clamps a start to the first element

@@ -119,6 +119,14 @@ static bool slice_operands(struct rule *r, int32_t rank, value_id in[5])
     return true;
 }
 
+/* Starts or ends of a slice backwards, to which 1 is added. If the run computes them, they may be too large for that.
+ */
+static value_id bounds_clamped(struct builder *b, value_id v)
+{
+    bool known = !v.i || value_is_const(b->g, v) || graph_value(b->g, v)->n_elems || v_elem(b, v) != ELEM_I64;
+    return known ? v : b_clamp(b, v, -(double)STEP_MAX, (double)STEP_MAX);
+}
+
 /* Elements k of starts, ends, steps go to the dim that element k of axes names, now or at run time. */
 bool rule_slice(struct rule *r)
 {
@@ -130,12 +138,17 @@ bool rule_slice(struct rule *r)
     if (!dims.d)
         return false;
     bool filled = slice_operands(r, dims.rank, in);
-    const expr_id *starts = b_elems(r->b, in[1], INT64_MIN, INT64_MAX, &n);
-    const expr_id *ends = b_elems(r->b, in[2], INT64_MIN, INT64_MAX, &n_end);
-    const expr_id *axes = in[3].i ? b_elems(r->b, in[3], -dims.rank, dims.rank - 1 + filled, &n_axes) : NULL;
     /* No dim is so long that a longer step makes a difference. */
     value_id clamped = in[4].i ? b_clamp(r->b, in[4], INT32_MIN, INT32_MAX) : in[4];
     const expr_id *steps = in[4].i ? b_elems(r->b, clamped, INT32_MIN, INT32_MAX, &n_step) : NULL;
+    bool backward = false;
+    for (uint32_t k = 0; steps && k < n_step; k++)
+        backward |= ex_lo(r->b->x, steps[k]) < 0;
+    for (uint32_t i = 1; i < 3 && backward; i++)
+        in[i] = bounds_clamped(r->b, in[i]);
+    const expr_id *starts = b_elems(r->b, in[1], INT64_MIN, INT64_MAX, &n);
+    const expr_id *ends = b_elems(r->b, in[2], INT64_MIN, INT64_MAX, &n_end);
+    const expr_id *axes = in[3].i ? b_elems(r->b, in[3], -dims.rank, dims.rank - 1 + filled, &n_axes) : NULL;
     if (!starts || !ends || (rule_has(r, 3) && !axes) || (rule_has(r, 4) && !steps))
         return false;
     if (n_end != n || (axes && n_axes != n) || (steps && n_step != n) || n > (uint32_t)dims.rank)
