@@ -7,7 +7,7 @@ from onnx import helper
 from cli.test_prove import mutants, proof
 from support.tool import save, value
 
-BOOL, INT64 = onnx.TensorProto.BOOL, onnx.TensorProto.INT64
+BOOL, INT32, INT64 = onnx.TensorProto.BOOL, onnx.TensorProto.INT32, onnx.TensorProto.INT64
 CPU = "--march=x86-64-v3"
 
 
@@ -94,3 +94,13 @@ def test_positions_of_floats(tmp_path):
 def test_positions_in_a_dim_of_one_element(tmp_path):
     """They are 0 in all draws, which ranges of floats show."""
     assert proof(aligned(tmp_path / "net.onnx"), CPU)["proved"]
+
+
+def test_integers_that_wrap(tmp_path):
+    """Squares of 32 bits may be -7, which the range of the square without wrapping rules out, and no draw has one."""
+    nodes = [helper.make_node("Max", ["x", "zero"], ["m"], "least"), helper.make_node("Mul", ["m", "m"], ["s"], "square"),
+             helper.make_node("Equal", ["s", "k"], ["c"], "equal"), helper.make_node("Where", ["c", "a", "b"], ["y"], "n")]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", [4], INT32), value("a", [4]), value("b", [4])], [value("y", [4])],
+                {"zero": np.array(0, np.int32), "k": np.array(-7, np.int32)}, opset=17)
+    found = proof(path, CPU, status=6)
+    assert "shown few" in found["variants"][0]["kernels"][0]["why"]

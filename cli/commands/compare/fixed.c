@@ -9,7 +9,7 @@
 #include "ir/eval/eval.h"
 #include "ir/ops/field.h"
 
-enum { RANGE_NODES = 512, RANGE_DEPTH = 64 };
+enum { RANGE_NODES = 512, RANGE_DEPTH = 64, DOUBLE_DIGITS = 53 };
 
 struct interval {
     double lo, hi; /* infinite: not bounded */
@@ -48,6 +48,23 @@ static struct interval product_range(struct interval a, struct interval b)
 
 static struct interval range_at(struct ranges *, value_id, uint32_t depth);
 
+/* Of a sum, difference, product or conversion of integers, which wraps where the type ends. */
+static struct interval unless_wrapped(enum elem elem, struct interval of)
+{
+    const bool is_signed = elem_class(elem) == 'I';
+    const int bits = (int)elem_bits(elem) - is_signed;
+    const double limit = ldexp(1, bits < DOUBLE_DIGITS ? bits : DOUBLE_DIGITS);
+    return of.lo >= (is_signed ? -limit : 0) && of.hi < limit ? of : any;
+}
+
+/* Of floats as integers, which are saturated. */
+static struct interval saturated(enum elem elem, struct interval of)
+{
+    const bool is_signed = elem_class(elem) == 'I';
+    const double limit = ldexp(1, (int)elem_bits(elem) - is_signed), least = is_signed ? -limit : 0;
+    return (struct interval){fmin(fmax(trunc(of.lo), least), limit - 1), fmin(fmax(trunc(of.hi), least), limit - 1)};
+}
+
 static struct interval truth(bool always, bool never)
 {
     return (struct interval){always, !never};
@@ -81,6 +98,8 @@ static struct interval integer_range(struct graph *g, value_id v)
 
 static struct interval node_range(struct ranges *r, const struct node *n, enum elem elem, uint32_t depth)
 {
+    const bool from_float = n->n_in > 0 && field_form(value_type(r->g, n->in[0])->elem),
+               whole = strchr("IU", elem_class(elem));
     struct interval of;
     switch (n->op) {
     case OP_CONSTANT: return constant_range(n, elem);
@@ -94,7 +113,10 @@ static struct interval node_range(struct ranges *r, const struct node *n, enum e
     case OP_TRUNC: of = range_at(r, n->in[0], depth); return (struct interval){trunc(of.lo), trunc(of.hi)};
     case OP_CONVERT: /* to an integer: of what it holds */
         of = elem_bits(elem) >= 32 ? range_at(r, n->in[0], depth) : any;
-        return field_form(elem) ? of : (struct interval){trunc(of.lo), trunc(of.hi)};
+        return field_form(elem) ? of : from_float ? saturated(elem, of) : unless_wrapped(elem, of);
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL: of = pair_range(r, n, depth); return whole ? unless_wrapped(elem, of) : of;
     default: return n->n_in == 2 || n->op == OP_SELECT ? pair_range(r, n, depth) : any;
     }
 }
