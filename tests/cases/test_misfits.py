@@ -99,7 +99,8 @@ def test_pads_of_nothing(tmp_path, mode):
             a.run([x[:, :0]])
 
 
-@pytest.mark.parametrize("begin, end, step", [(1, -1, 1), (-3, None, 1), (5, 9, 1), (None, None, 2), (1, None, 3), (-2, 0, -1), (None, None, -1), (None, 1, -2)])
+@pytest.mark.parametrize("begin, end, step", [(1, -1, 1), (-3, None, 1), (5, 9, 1), (None, None, 2), (1, None, 3), (-2, 0, -1), (None, None, -1),
+                                              (None, 1, -2)])
 def test_clamped_slices_need_no_check(tmp_path, begin, end, step):
     """Slice clamps its bounds to the dim: whatever its size, a slice lies inside."""
     far = 2**63 - 1
