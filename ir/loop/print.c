@@ -414,7 +414,7 @@ static void print_block(struct printer *p, lblock b)
             put_values(p, s->out, s->n_out);
             put(p, " = ");
         }
-        if (s->op < L_COUNT)
+        if (s->op < L_COUNT && print_form[s->op])
             print_form[s->op](p, s);
         else
             put(p, lop_name(s->op));

@@ -212,6 +212,16 @@ static void test_several_functions_in_a_row(void **state)
     assert_string_equal(b->name, "b");
 }
 
+/* What the verifier refuses is printed all the same. */
+static void test_no_statement(void **state)
+{
+    struct context *ctx = *state;
+    struct lfunc *f = lf_new(ctx, &ctx->session, LROLE_PLAN, "p");
+    lf_stmt(f, (lblock){1}, L_NONE, NULL, 0);
+    lf_stmt(f, (lblock){1}, L_COUNT, NULL, 0);
+    assert_string_equal(loops_print(ctx, f), "plan @p {\n  none\n  none\n}\n");
+}
+
 /* Values made in another order give the same text. */
 static void test_numbering_ignores_construction_order(void **state)
 {
@@ -350,6 +360,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_round_trips, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_any_numbers_and_spacing, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_several_functions_in_a_row, loops_setup, loops_teardown),
+        cmocka_unit_test_setup_teardown(test_no_statement, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_numbering_ignores_construction_order, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_floats_are_exact, loops_setup, loops_teardown),
         cmocka_unit_test_setup_teardown(test_decimal_floats, loops_setup, loops_teardown),
