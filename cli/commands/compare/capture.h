@@ -31,7 +31,7 @@ void capture_event(void *user, uint32_t node, int end, uint64_t ns);
 bool capture_keeps(const struct kernel *);
 /* Elements of a value of this type at the sizes at hand; 0: the data decides them. */
 double capture_count(const struct capture *, const struct type *);
-/* An expression's value if it depends on shapes alone, and on numbers that the run has computed so far; false: not. */
+/* Evaluates an expression of shapes and of numbers that the run has computed so far. False: it needs others. */
 bool capture_number(const struct capture *, expr_id, int64_t *out);
 /* Before the run, when the inputs are there. */
 void capture_begin(struct capture *);

@@ -81,20 +81,21 @@ struct prove {
         bool *chosen; /* by kernel */
         bool gained;  /* a loop or branch has run in the last draw */
         enum {
-            PART_BLOCKS,  /* kernels of which a loop or branch has not run often */
-            PART_LATER, /* with two parallel indices at size part.size; more than LATER_LEAST times if they ran seldom
-                         */
-            PART_CHOICES, /* that have chosen for few elements */
+            PART_BLOCKS, /* kernels with a loop or branch that has run in few draws */
+            /* kernels that have two parallel indices at size part.size; beyond LATER_LEAST draws only if the second
+             * index has run in few */
+            PART_LATER,
+            PART_CHOICES, /* kernels that have chosen for few elements */
         } asks;
         bool ends; /* the run has ended after the last kernel that is chosen */
         int64_t *sizes; /* by kernel: the largest at which it has two parallel indices; 0: there is none */
         int64_t size;
-        uint32_t turn; /* of draws around it */
+        uint32_t turn; /* counts the draws at sizes around part.size */
     } part; /* single.h */
     unsigned char *marks; /* of loops and branches that ran in the draw at hand (lf_field); NULL: not there yet */
-    uint32_t *runs; /* in how many draws */
-    bool *later; /* by mark: it is of parallel indices but the first */
-    bool *never; /* those that sizes rule out (never.c); NULL: not asked yet */
+    uint32_t *runs; /* by mark: the draws in which it was set */
+    bool *later; /* by mark: it belongs to the parallel indices after the first */
+    bool *never; /* by mark: sizes rule it out (never.c); NULL: not computed yet */
     DLManagedTensorVersioned **out;
     int code; /* of the run at hand */
     uint32_t events; /* of the draw at hand */
@@ -104,11 +105,11 @@ struct prove {
     uint32_t endless; /* draws of the variant that ran too long */
     bool few; /* integers are drawn from 0 and 1 */
     uint32_t least; /* draws that all kernels need */
-    uint32_t choosing; /* so many draws after these, as kernels choose; 0: not yet */
+    uint32_t choosing; /* further draws because kernels choose among elements; 0: none so far */
     bool compared; /* integers are drawn from those that the network compares with */
     bool tied; /* floats are drawn from few numbers */
-    bool special; /* some are infinite or NaN then, as the variant looks for these */
-    bool orders; /* but none NaN, as an argreduce of the variant chooses among floats */
+    bool special; /* some of these are infinite or NaN, because the variant tests for them */
+    bool orders; /* and none is NaN, because an argreduce of the variant chooses among floats */
     double *ties; /* by value: argreduce's choices among equal elements */
     double *infinite; /* two by value: elements +inf, then -inf, of which isinf computed it */
     const struct tensor **given; /* by value: inputs of the draw at hand */
@@ -165,7 +166,7 @@ bool verdict_lacks_ties(const struct prove *, uint32_t drawn);
 /* Have a kernel's integers shown few of their values, of all draws, and may more draws do? A kernel that computes with
  * integers lacks the first `least` draws in any case. */
 bool verdict_lacks_integers(const struct prove *, uint32_t drawn, uint32_t least);
-/* Have parallel indices of the kernel but the first run in few draws, or none? */
+/* Have the kernel's parallel indices after the first run in few draws, or in none? */
 bool verdict_lacks_later(const struct prove *, uint32_t kernel);
 bool verdict_gains(const struct prove *);
 bool verdict_gains_of(const struct prove *, uint32_t kernel);
