@@ -104,3 +104,17 @@ def test_integers_that_wrap(tmp_path):
                 {"zero": np.array(0, np.int32), "k": np.array(-7, np.int32)}, opset=17)
     found = proof(path, CPU, status=6)
     assert "shown few" in found["variants"][0]["kernels"][0]["why"]
+
+
+def checked(path):
+    """Rows of which the network takes two at most: their number comes from data, and is checked."""
+    nodes = [helper.make_node("Concat", ["n", "rest"], ["dims"], "dims", axis=0), helper.make_node("Expand", ["zero", "dims"], ["i"], "indices"),
+             helper.make_node("GatherElements", ["x", "i"], ["g"], "rows", axis=1), helper.make_node("MatMul", ["g", "w"], ["y"], "n")]
+    weights = np.arange(32, dtype=np.float32).reshape(4, 8) / 32
+    return save(path, nodes, [value("x", [2, 3, 4]), value("n", [1], INT64)], [value("y", ["k", 3, 8])],
+                {"rest": np.array([3, 4]), "zero": np.zeros((1, 1, 1), np.int64), "w": weights}, opset=17)
+
+
+def test_sizes_that_the_network_checks(tmp_path):
+    """No size that is left runs the loops of a product over many rows."""
+    assert proof(checked(tmp_path / "net.onnx"), CPU)["proved"]

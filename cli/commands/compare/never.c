@@ -1,14 +1,14 @@
 /* mcc prove: loops and branches that no size lets run, as a loop over whole vectors of an extent of a few elements.
  *
- * Extents that data decides are symbols with wide bounds. But a part of a tensor is no longer than the tensor, and no
- * extent of a reshaped one exceeds the number of its elements: the network refuses other sizes, and so does the
- * program, before it launches a kernel that computes such a value. If few sizes are left, each is tried: the indices
- * that the kernel computes of its arguments rule out loops and branches, where there is a parallel index at all.
+ * Extents that data decides are symbols with wide bounds. But a part of a tensor is no longer than the tensor, no
+ * extent of a reshaped one exceeds the number of its elements, and the network checks sizes: it refuses others, and so
+ * does the program, before it launches a kernel that computes such a value. If few sizes are left, each is tried: the
+ * indices that the kernel computes of its arguments rule out loops and branches, if it has a parallel index at all.
  */
 #include "cli/commands/compare/prove.h"
 #include "ir/expr/expr.h"
 
-enum { SIZES_MOST = 8, TRIED_MOST = 1 << 14 };
+enum { SIZES_MOST = 8, TRIED_MOST = 1 << 14, CHECKED_MOST = 32 };
 
 /* Of one kernel. Symbols replace extents that are not symbols. */
 struct sizes {
@@ -23,6 +23,8 @@ struct sizes {
     bool *known;    /* by symbol: it has such a value */
     const struct node *reshape; /* of as many elements as are known: then `last`, an extent of the result, follows */
     sym_id last;
+    expr_id checked[CHECKED_MOST]; /* conditions that the run checks before it launches the kernel */
+    uint32_t n_checked;
 };
 
 static expr_id replaced(const struct sizes *s, expr_id e)
@@ -105,6 +107,24 @@ static void node_bounds(struct sizes *s, const struct graph *g, const struct nod
     }
 }
 
+/* The conditions of the network before the kernel. One of a size and a number bounds that size. */
+static void check_bounds(struct sizes *s, const struct graph *g, const struct kernel *of)
+{
+    for (uint32_t i = 0; i < prove_kernels(s->p) && of->region.i == 1; i++) {
+        const struct kernel *k = prove_kernel(s->p, i);
+        const struct node *n = k->kind == KERNEL_CONTROL ? graph_node(g, k->anchor) : NULL;
+        int64_t end;
+        if (!n || n->op != OP_ASSERT || k->region.i != 1 || k->order >= of->order || s->n_checked == CHECKED_MOST)
+            continue;
+        const expr_id cond = s->checked[s->n_checked++] = replaced(s, node_expr(n, "cond"));
+        if (ex_kind(s->x, cond) != EX_LT || !ex_is_const(s->x, ex_arg(s->x, cond, 1), &end) || end < 1)
+            continue;
+        for (uint32_t j = 0; j < s->n; j++)
+            if (s->size[j].i == ex_as_sym(s->x, ex_arg(s->x, cond, 0)).i && end <= s->most[j])
+                s->most[j] = end - 1;
+    }
+}
+
 /* Do all symbols in it have values? */
 static bool is_known(const struct sizes *s, expr_id e)
 {
@@ -127,11 +147,25 @@ static bool product_of(const struct sizes *s, const struct type *t, int64_t *out
     return true;
 }
 
-/* Do the sizes at hand leave the numbers of elements as they are, as far as is known? */
+/* Leaves the conditions whose sizes are all tried. */
+static void known_checks(struct sizes *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_checked; i++)
+        if (is_known(s, s->checked[i]))
+            s->checked[n++] = s->checked[i];
+    s->n_checked = n;
+}
+
+/* Do the sizes at hand leave the numbers of elements as they are, as far as is known, and does the network take them?
+ */
 static bool fits(const struct sizes *s, const struct kernel *k)
 {
     const struct graph *g = s->p->run.c.graph;
-    int64_t in, out;
+    int64_t in, out, holds;
+    for (uint32_t i = 0; i < s->n_checked; i++)
+        if (ex_eval(s->x, s->checked[i], s->value, &holds) && !holds)
+            return false;
     for (uint32_t i = 0; i < k->nodes.n; i++) {
         const struct node *n = graph_node(g, k->nodes.data[i]);
         if (n->op == OP_RESHAPE && product_of(s, value_type(g, n->in[0]), &in) &&
@@ -271,8 +305,10 @@ void never_find(struct prove *p)
             for (uint32_t k = of->nodes.n; k-- > 0 && !s.value;) /* operands first */
                 node_bounds(&s, g, graph_node(g, of->nodes.data[k]));
             if (!s.value) {
+                check_bounds(&s, g, of);
                 take_sizes(&s);
                 find_last(&s, of);
+                known_checks(&s);
             }
             find_of(&s, of, code, l);
         }
