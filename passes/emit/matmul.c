@@ -100,14 +100,19 @@ static void add_block(struct blocks *b, expr_id number, uint32_t place, lreg *ac
 
 /* Asks for the lines of the results before their sums are there: stores wait for one another, and those of a block wait
  * for what came before. */
-static void prefetch_results(struct em *em, const struct tiling *t, uint32_t n, expr_id *const *points)
+static void prefetch_results(struct em *em, uint32_t n, expr_id *const *points)
 {
+    const int32_t rank = value_type(em->g, em->k->domain)->rank;
     expr_id at[RANK_MAX];
     for (uint32_t i = 0; i < n; i++) {
+        bool together = true;
         tile_domain(em, points[i], at);
-        for (int32_t d = 0; d < t->t->rank; d++)
+        for (int32_t d = 0; d < rank; d++) {
             at[d] = em_at_lane(em, at[d], 0);
-        em_prefetch_out(em, at);
+            together &= em_expr_lanes(em, at[d]) == 0;
+        }
+        if (together)
+            em_prefetch_out(em, at);
     }
 }
 
@@ -143,7 +148,7 @@ void matmul_scaled(struct em *em, struct tiling *t, const struct tile_at *at, ui
     for (uint32_t i = 0; i < n; i++)
         acc[i] = em_const(em, ELEM_F32, piece_lanes(em, t, 0), 0, 0);
     put_block(&b, ex_const(x, 0), 0);
-    prefetch_results(em, t, n, points);
+    prefetch_results(em, n, points);
     int64_t left = (f.blocks - 1) / 2 * 2;
     em_tile_loop(em, ex_const(x, 0), ex_const(x, left / 2), n, acc, two_blocks, &b);
     for (; left < f.blocks; left++) {
