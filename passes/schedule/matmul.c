@@ -184,7 +184,7 @@ static bool serves_kernel(const struct site *site, const struct node *n, const s
         if (k->locals.data[i].value.i == n->in[0].i)
             return false;
     return storage[n->in[0].i].place != PLACE_NONE &&
-           (storage[n->in[1].i].place == PLACE_WEIGHTS || (dot_scaled(n) && decode_bytes(site, c)));
+           (storage[n->in[1].i].place == PLACE_WEIGHTS || dot_scaled(n)); /* the latter: if unpacked (unpacks) */
 }
 
 bool matmul_open(const struct site *site, const struct tile_schedule *c)
@@ -260,6 +260,13 @@ static uint32_t vectors_most(const struct site *site)
     return dot_scaled(graph_node(site->g, site->k->anchor)) ? SCALED_VECTORS : VECTORS;
 }
 
+/* Weights that the kernel computes are unpacked to scratch once for all tiles. Builds expressions: ask last. */
+static bool unpacks(const struct site *site, const struct tile_schedule *c)
+{
+    const struct node *n = graph_node(site->g, site->k->anchor);
+    return site->m->fused.storage[n->in[1].i].place == PLACE_WEIGHTS || decode_bytes(site, c) > 0;
+}
+
 bool matmul_serves(const struct site *site, const struct tile_schedule *c)
 {
     struct matmul_form f;
@@ -270,7 +277,8 @@ bool matmul_serves(const struct site *site, const struct tile_schedule *c)
         return false;
     if (f.blocks && (c->tb > 1 || c->ta > MATMUL_COLUMNS || size[0] != size[1]))
         return false; /* their sums are in registers; a tile has one shape, as setting it takes longer than a block */
-    return (size[0] == size[1] || size[1] >= MATMUL_COLUMNS) && (c->tb == 1 || size[0] <= MATMUL_COLUMNS);
+    return (size[0] == size[1] || size[1] >= MATMUL_COLUMNS) && (c->tb == 1 || size[0] <= MATMUL_COLUMNS) &&
+           unpacks(site, c);
 }
 
 struct lmatmul matmul_tile(const struct matmul_form *f, int64_t columns, int64_t rows, uint32_t vectors)
