@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* alloc and release of mcc_host, user unused. A block lies as near to the page behind it as its alignment permits;
+/* alloc and release of mcc_host, user unused. A block ends as near to the next page as its alignment permits;
  * release looks at the bytes that are left on both sides. */
 void *guard_alloc(void *user, size_t bytes, size_t align);
 void guard_release(void *user, void *p, size_t bytes);
