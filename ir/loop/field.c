@@ -10,10 +10,20 @@
 
 enum { HALF = 32 };
 
+/* Where a value is read. */
+struct use {
+    uint32_t n; /* so often; the last time: */
+    lblock b;
+    const struct lstmt *by;
+    uint32_t at; /* operand */
+};
+
 struct lowering {
     struct lfunc *f;
     lblock b; /* where statements are appended */
     lreg *now; /* by value: what stands in its place */
+    bool *sums; /* by value: that is a sum of products (see is_sum) */
+    const struct use *uses; /* by value */
     struct field_facts *facts;
 };
 
@@ -157,16 +167,26 @@ static lreg times_in_pairs(struct lowering *l, struct ltype t, lreg x, lreg y)
     return op2(l, L_MIN, t, r, op2(l, L_ADD, t, r, constant(l, t, FIELD_N)));
 }
 
-/* field_reduced of x * y. */
-static lreg times(struct lowering *l, struct ltype t, lreg x, lreg y)
+/* field_reduced of m, in lanes of 64 bits. */
+static lreg reduced_wide(struct lowering *l, struct ltype t, lreg m)
 {
-    if (t.lanes % 2 == 0)
-        return times_in_pairs(l, t, x, y);
-    struct ltype wide = {ELEM_U64, t.lanes};
-    lreg m = op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, x), op1(l, L_CONVERT, wide, y));
+    const struct ltype wide = {ELEM_U64, t.lanes};
     lreg by = op2(l, L_MUL, t, op1(l, L_CONVERT, t, m), constant(l, t, FIELD_INVERSE));
     lreg taken = op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, by), constant(l, wide, FIELD_N));
     return difference(l, t, high(l, t, m), high(l, t, taken));
+}
+
+/* The product of x and y, lanes of 64 bits. */
+static lreg times_wide(struct lowering *l, struct ltype t, lreg x, lreg y)
+{
+    const struct ltype wide = {ELEM_U64, t.lanes};
+    return op2(l, L_MUL, wide, op1(l, L_CONVERT, wide, x), op1(l, L_CONVERT, wide, y));
+}
+
+/* field_reduced of x * y. */
+static lreg times(struct lowering *l, struct ltype t, lreg x, lreg y)
+{
+    return t.lanes % 2 == 0 ? times_in_pairs(l, t, x, y) : reduced_wide(l, t, times_wide(l, t, x, y));
 }
 
 static lreg body_times(struct lowering *l, const void *self, const lreg *in)
@@ -662,8 +682,98 @@ static void keep(struct lowering *l, const struct ltype *types, struct lstmt s)
     VEC_PUSH(l->f->arena, &l->f->blocks.data[l->b.i].stmts, s);
 }
 
+/* ---- sums of products -------------------------------------------------------------------------------------------- */
+
+/* Values that loops carry and that their bodies only add products to are held as the sums of the products themselves,
+ * below 2^32 N, and reduced after the loop: networks spend most of their time in such loops. */
+#define SUM_LIMIT ((uint64_t)FIELD_N << HALF)
+
+static struct ltype wider(struct ltype t)
+{
+    return (struct ltype){ELEM_U64, t.lanes};
+}
+
+static lreg carried(const struct lowering *l, const struct lstmt *loop, uint32_t k)
+{
+    return l->f->blocks.data[loop->block[0].i].params.data[1 + k];
+}
+
+/* Is value k that the loop carries such a sum? Each value on the way to its yield is read once: as the addend of a
+ * product, or as what a loop inside begins with. marks: these become sums. */
+static bool is_sum(struct lowering *l, const struct ltype *types, const struct lstmt *loop, uint32_t k, bool marks)
+{
+    lreg x = carried(l, loop, k);
+    bool any = false;
+    if (loop->flags & L_FLAG_WHILE || !field_holds(types[x.i].elem))
+        return false;
+    for (;;) {
+        const struct use *use = &l->uses[x.i];
+        const struct lstmt *by = use->by;
+        l->sums[x.i] |= marks;
+        if (use->n != 1 || use->b.i != loop->block[0].i)
+            return false;
+        if (by->op == L_YIELD)
+            return any && use->at == k;
+        if (by->op == L_FMA && use->at == 2)
+            x = by->out[0];
+        else if (by->op == L_FOR && use->at >= 2 && is_sum(l, types, by, use->at - 2, marks))
+            x = by->out[use->at - 2];
+        else
+            return false;
+        any = true;
+    }
+}
+
+/* Below SUM_LIMIT, as c is. */
+static lreg sum_more(struct lowering *l, struct ltype t, lreg x, lreg y, lreg c)
+{
+    const struct ltype wide = wider(t);
+    lreg sum = op2(l, L_ADD, wide, c, times_wide(l, t, x, y));
+    return op2(l, L_MIN, wide, sum, op2(l, L_SUB, wide, sum, constant(l, wide, SUM_LIMIT)));
+}
+
+/* What the loop began with, and the sum. */
+static lreg body_sum(struct lowering *l, const void *self, const lreg *in)
+{
+    const struct ltype t = lf_type(l->f, in[0]);
+    (void)self;
+    return plus(l, t, in[0], reduced_wide(l, t, in[1]));
+}
+
+static void lower_for(struct lowering *l, const struct ltype *types, struct lstmt s)
+{
+    lreg *in = lf_lregs(l->f, s.in, s.n_in);
+    bool *begins = NEW_ARRAY(l->f->arena, bool, s.n_out + 1);
+    for (uint32_t i = 0; i < s.n_in; i++)
+        in[i] = l->now[s.in[i].i];
+    for (uint32_t k = 0; k < s.n_out; k++) {
+        const lreg x = carried(l, &s, k);
+        begins[k] = !l->sums[x.i] && is_sum(l, types, &s, k, false) && is_sum(l, types, &s, k, true);
+        if (!l->sums[x.i])
+            continue;
+        l->f->types.data[x.i] = l->f->types.data[s.out[k].i] = wider(types[x.i]);
+        if (begins[k])
+            in[2 + k] = constant(l, wider(types[x.i]), 0);
+    }
+    const lreg *first = s.in;
+    s.in = in;
+    keep(l, types, s);
+    for (uint32_t k = 0; k < s.n_out; k++) {
+        const struct ltype t = words(types[s.out[k].i].lanes);
+        if (!begins[k])
+            continue;
+        const lreg of[2] = {l->now[first[2 + k].i], s.out[k]};
+        const char *name = arena_printf(l->f->arena, "sum.%u", t.lanes);
+        l->now[s.out[k].i] = applied(l, name, body_sum, NULL, of, 2);
+    }
+}
+
 static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
 {
+    if (s.op == L_FOR) {
+        lower_for(l, types, s);
+        return;
+    }
     struct ltype t = s.n_out ? types[s.out[0].i] : (struct ltype){0};
     enum elem from = operand_elem(types, &s);
     uint32_t lanes = s.n_in ? types[s.in[0].i].lanes : 0;
@@ -672,6 +782,10 @@ static void lower(struct lowering *l, const struct ltype *types, struct lstmt s)
     for (uint32_t i = 0; i < s.n_in; i++)
         in[i] = l->now[in[i].i];
     s.in = in;
+    if (s.op == L_FMA && l->sums[s.out[0].i]) {
+        l->now[s.out[0].i] = sum_more(l, words(t.lanes), in[0], in[1], in[2]);
+        return;
+    }
     const bool narrow = (elem_class(t.elem) == 'F' && t.lanes && !field_holds(t.elem)) || (from && !field_holds(from));
     if (s.op == L_CONST && field_holds(t.elem)) {
         l->facts->fractions |= field_is_fraction(s.fimm) || s.flags & L_FLAG_RESIDUE;
@@ -733,10 +847,27 @@ static void lower_block(struct lowering *l, const struct ltype *types, lblock b,
     l->b = outer;
 }
 
+static void count_uses(const struct lfunc *f, lblock b, struct use *uses)
+{
+    const struct lblk *block = &f->blocks.data[b.i];
+    for (uint32_t i = 0; i < block->stmts.n; i++) {
+        const struct lstmt *s = &block->stmts.data[i];
+        for (uint32_t k = 0; k < s->n_in; k++)
+            uses[s->in[k].i] = (struct use){uses[s->in[k].i].n + 1, b, s, k};
+        for (uint32_t k = 0; k < COUNT_OF(s->block); k++)
+            if (s->block[k].i)
+                count_uses(f, s->block[k], uses);
+    }
+}
+
 bool lf_field(struct lfunc *f, struct field_facts *facts)
 {
     struct lowering l = {.f = f, .facts = facts};
     struct ltype *types = arena_copy(f->arena, f->types.data, f->types.n * sizeof *types);
+    struct use *uses = NEW_ARRAY(f->arena, struct use, f->types.n);
+    count_uses(f, (lblock){1}, uses);
+    l.uses = uses;
+    l.sums = NEW_ARRAY(f->arena, bool, f->types.n);
     l.now = NEW_ARRAY(f->arena, lreg, f->types.n);
     for (uint32_t i = 0; i < f->types.n; i++) {
         l.now[i] = (lreg){i};

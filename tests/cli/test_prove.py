@@ -16,6 +16,7 @@ from support.tool import DIGITS, ROOT, mcc, save, value
 SCHEMA = json.loads((ROOT / "docs/json.schema.json").read_text())
 ONE = "--march=native"
 BOOL, UINT8 = onnx.TensorProto.BOOL, onnx.TensorProto.UINT8
+MODULUS = 2129858011  # FIELD_N of ir/ops/field.h
 
 
 def proof(path, *args, status=0):
@@ -470,6 +471,20 @@ def test_arithmetic_of_other_floats(tmp_path, op, elem):
         n += 1
         left += done.returncode == 0
     assert left * 2 <= n, (left, n)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "native"])
+@pytest.mark.parametrize("least", [0, MODULUS - 1])
+def test_sums_of_products_never_overflow(cpu, least, tmp_path):
+    """Loops sum products in 64 bits: also of the largest residues, and of more than 64 bits hold."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("MatMul", ["a", "b"], ["y"], "n")], [value("a", [7, 3001]), value("b", [3001, 37])],
+                [value("y", [7, 37])], opset=17)
+    assert mcc(path, f"-march={cpu}", "--in-field", "-o", path.with_suffix(".so")).returncode == 0
+    a, b = (np.random.default_rng(i).integers(least, MODULUS, shape) for i, shape in enumerate([(7, 3001), (3001, 37)]))
+    with Artifact(path.with_suffix(".so"), threads=1) as artifact:
+        [got] = artifact.call([x.astype(np.uint32).view(np.float32) for x in (a, b)])
+    want = a.astype(object) @ b.astype(object) * pow(2, -32, MODULUS) % MODULUS
+    np.testing.assert_array_equal(got.view(np.uint32), want.astype(np.uint32))
 
 
 def in_field(path, nodes, x, y, given):

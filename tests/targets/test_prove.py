@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from cli.test_prove import SPANS, attention, image, mlp, quantized
+from cli.test_prove import MODULUS, SPANS, attention, image, mlp, quantized
 from support.artifact import Artifact
 from support.foreign import Foreign
 from support.tool import DIGITS, ROOT, mcc
@@ -13,7 +13,6 @@ from support.tool import DIGITS, ROOT, mcc
 TABLE = (ROOT / "ir/target/target.def").read_text()
 ROWS = {arch: re.findall(rf'^TARGET\("{arch}", "([^"]*)"', TABLE, re.M) for arch in ("aarch64", "riscv64")}
 CPUS = {"aarch64": "max", "riscv64": "rv64,v=true"}  # of the emulator
-MODULUS = 2129858011  # FIELD_N of ir/ops/field.h
 NETWORKS = [(mlp, [], [5, 20]), (image, [], [1, 16, 24, 24]), (image, ["--choose=conv2:winograd=6"], [1, 16, 24, 24]), (attention, [SPANS], [1, 2, 100, 16]),
             (quantized, [], [1, 8, 12, 12]), (lambda path: DIGITS, [], [3, 1, 8, 8])]
 
