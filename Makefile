@@ -450,6 +450,11 @@ fuzz-schedules: all $(BUILD)/tests/fuzz/test_schedules
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_schedules $(N) $(SEED)
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_schedules $$(( ($(N) + 99) / 100 )) $(SEED) --native
 
+# What must not matter: networks that are proved, in the field of mcc prove, in other forms (options, schedules, CPUs, equal networks); the same bits.
+.PHONY: fuzz-exact
+fuzz-exact: all $(VENV)/bin/pytest
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.exact $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
+
 # What mcc prove proves, counted by reason: the ONNX suite, every EVERY-th case, networks of $(BUILD)/nets and $(BUILD)/int8, language models.
 # NETS="suite f32 int8 llm": these lists; RESULTS=FILE: goes on where it ended; UPDATE=1 writes tests/prove/proved.txt.
 .PHONY: prove
@@ -694,6 +699,7 @@ help:
 	@echo 'make fuzz-graphs   N=20000 SEED=1 random graphs: -O0, -O2 and the interpreter agree; every tenth compiled too'
 	@echo 'make fuzz-schedules N=20000 SEED=1 records of schedules with other numbers, on every CPU: refused, or right'
 	@echo 'make strict        N=200 SEED=1 random networks with --strict: the same bits on all CPUs; NETS="suite f32 int8 llm FILE.onnx" EVERY=20 ROWS=1,2,16 CPUS=v3'
+	@echo 'make fuzz-exact    N=20000 SEED=1 what must not matter (options, schedules, equal networks) gives the same bits in the field of mcc prove'
 	@echo 'make mutants       N=1000 SEED=1 changes of the compiler: mcc prove rejects those that compute wrong results; FOLDER=passes/emit'
 	@echo 'make fuzz-ort      N=20000 SEED=1 random ONNX networks beside ONNX Runtime, optimised and not; ONLY="Conv Relu", "contrib", "large"'
 	@echo 'make fuzz-hostile N=20000 SEED=1 random ONNX networks on hostile inputs; ONLY as of fuzz-ort'

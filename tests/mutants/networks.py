@@ -81,11 +81,19 @@ OWN = [(proofs.mlp, []), (proofs.image, []), (proofs.image, ["--choose=conv2:win
 
 
 def networks(folder, drawn):
-    """(name, path, options): the own ones, digits, and `drawn` seeds of random ones."""
+    """(name, path, options): the own ones, digits, and `drawn` seeds of random ones, from 1 on."""
+    yield from own(folder)
+    yield from random(folder, range(1, drawn + 1))
+
+
+def own(folder):
     for i, (make, options) in enumerate(OWN):
         yield f"{make.__name__} {' '.join(options)}".strip(), make(folder / f"own{i}.onnx"), options
     yield "digits", DIGITS, []
-    for seed in range(1, drawn + 1):
+
+
+def random(folder, seeds):
+    for seed in seeds:
         if network := draw_network(seed):
             onnx.save(network.model, folder / f"{seed}.onnx")
             yield f"random {seed}", folder / f"{seed}.onnx", [f for f in network.flags if "march" not in f]
