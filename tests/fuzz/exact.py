@@ -41,6 +41,7 @@ CPUS = ["x86-64-v2", *EVERY_NATIVE]
 SIZES = [(1, 0), (2, 1), (7, 0), (19, 2)]          # of the first open size, and how much each further one is larger
 SOME = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 32, 48, 64]
 NAMES = {"f32": (2, 32), "f64": (2, 64), "f16": (2, 16), "i8": (0, 8), "i32": (0, 32), "i64": (0, 64), "u8": (1, 8), "bool": (6, 8)}
+COORDINATES = ("Resize", "Upsample")               # which an open size takes from floats, thus from the field, and a fixed one from numbers
 RUNS, SECONDS = 300, 60                            # of one process; for one artifact
 
 
@@ -252,7 +253,7 @@ def drawn_form(rng, subject, here):
                  ["--attention=off"], ["--sparse=off"], ["--strict"] if cpu != "x86-64-v2" else []):
         if some and rng.random() < 0.15:
             form.options.append(pick(rng, some))
-    if rng.random() < 0.25 and not subject.options:
+    if rng.random() < 0.25 and not subject.options and not any(n.op_type in COORDINATES for n in subject.model.graph.node):
         form.size = int(rng.integers(len(subject.sizes)))
         form.options += subject.sizes[form.size][1]
     labels = sorted({n.name or n.output[0] for n in subject.model.graph.node if not re.search(r"[:\s]", n.name)})

@@ -212,6 +212,8 @@ def main():
             bad += bool(text)
             if text or args.nets != ["suite"]:
                 print(f"{hashes[name][:16]} {name}{': ' if text else ''}{text}", flush=True)
+    for text in machines.lost:
+        print(f"no result of {text}")
     print(f"{len(hashes) - bad} of {len(hashes)} networks have the same bits on {len(machines.native + machines.foreign)} CPUs: "
           f"{digest([np.array(sorted(hashes.values()), dtype=object)])[:16]}")
     return bad > 0

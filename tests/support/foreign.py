@@ -6,6 +6,8 @@
 import select
 import struct
 import subprocess
+import sys
+import tempfile
 
 import numpy as np
 
@@ -54,6 +56,10 @@ def value(x, optional=False):
     return struct.pack("<q", KIND_TENSOR) + tensor(x)
 
 
+class EmulatorError(Exception):
+    """The emulator ended because of a defect of its own (an assertion), which says nothing about the artifact."""
+
+
 class Foreign:
     def __init__(self, arch, cpu="max", command=None):
         """arch: aarch64, or aarch64-windows for DLLs, aarch64-macos, x86_64-macos; command: in place of the emulator and its program."""
@@ -61,7 +67,7 @@ class Foreign:
         emulator = [] if arch == "x86_64-macos" else [f"qemu-{machine}", "-cpu", cpu, "-L", f"/usr/{machine}-linux-gnu",
                                                       "-E", f"LD_LIBRARY_PATH={library_of_android(machine)}"]
         self.command = command or [*emulator, program]
-        self.process = None
+        self.process, self.said = None, None
 
     def __enter__(self):
         return self
@@ -109,7 +115,8 @@ class Foreign:
     def call(self, path, objects, optional=()):
         """optional: numbers of the inputs whose ports are optionals. Ends the process where it dies or hangs."""
         if self.process is None:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self.said = tempfile.TemporaryFile("w+", errors="replace")
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said)
         values = b"".join(value(x, i in optional) for i, x in enumerate(objects))
         try:
             self.process.stdin.write(text(str(path).encode()) + struct.pack("<q", len(objects)) + values)
@@ -120,6 +127,11 @@ class Foreign:
             if status:
                 raise ModelError("run", Error(code=status, text=self.text()[:247]))
             return [self.value() for _ in range(self.words()[0])]
-        except (OSError, EOFError):
+        except (OSError, EOFError) as e:
             self.__exit__()
+            self.said.seek(0)
+            said = self.said.read().strip()
+            if "qemu" in said and "Assertion" in said:
+                raise EmulatorError(said) from e
+            print(said, file=sys.stderr)
             raise

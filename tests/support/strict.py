@@ -15,7 +15,7 @@ import tempfile
 import numpy as np
 
 from support.artifact import Artifact, ModelError
-from support.foreign import Foreign
+from support.foreign import EmulatorError, Foreign
 from support.tool import ROOT, mcc
 
 # Some, of which each has instructions that strict results could depend on; and all.
@@ -77,7 +77,7 @@ class Machines:
     def __init__(self, foreign=FOREIGN, native=NATIVE, threads=(1, 3)):
         self.native = [n for n in native if platform.machine() == "x86_64"]
         self.foreign = [f for f in foreign if shutil.which(f"qemu-{f[0]}")]
-        self.threads, self.stack, self.emulated = threads, contextlib.ExitStack(), {}
+        self.threads, self.stack, self.emulated, self.lost = threads, contextlib.ExitStack(), {}, []
 
     def __enter__(self):
         self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
@@ -113,10 +113,14 @@ class Machines:
             yield cpu, functools.partial(self.emulated[arch].call, out), True
 
     def compare(self, path, feeds, flags=()):
-        """What differs from the first CPU; its outputs."""
+        """What differs from the first CPU; its outputs. lost: results that an emulator failed to give."""
         first, found = None, []
         for name, call, _ in self.calls(path, flags):
-            outputs = result(call, feeds)
+            try:
+                outputs = result(call, feeds)
+            except EmulatorError as e:
+                self.lost.append(f"{name}: {pathlib.Path(path).parent.name}/{pathlib.Path(path).name}: {e}")
+                continue
             if first is None:
                 first = outputs
             elif text := differs(first, outputs):

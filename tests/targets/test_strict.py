@@ -8,6 +8,7 @@ import pytest
 from fuzz import strict
 from support.artifact import Artifact
 from support.compare import floats, node
+from support.foreign import Foreign
 from support.strict import FOREIGN, NATIVE, Machines, differs
 from support.tool import DIGITS, ROOT, mcc, save, value
 
@@ -199,3 +200,17 @@ def test_what_make_strict_finds(tmp_path):
         [(_, text, outputs)] = strict.named([("digits", DIGITS)], machines, [1, 2, 4])
     assert not text and len(outputs[0]) == 4
     assert strict.digest(outputs) != strict.digest([y[::-1] for y in outputs])
+
+
+@pytest.mark.parametrize("said, lost", [("qemu-riscv64: Assertion failed", True), ("a fault", False)])
+def test_an_emulator_that_ends(said, lost):
+    """By a defect of its own: one result is missing, which is said. Otherwise the artifact may be why."""
+    with Machines([], NATIVE[:1], (1,)) as machines:
+        machines.foreign, machines.emulated = FOREIGN[3:], {"riscv64": Foreign("riscv64", command=["sh", "-c", f"echo '{said}' >&2"])}
+        feeds = [np.zeros((1, 1, 8, 8), np.float32)]
+        if lost:
+            text, outputs = machines.compare(DIGITS, feeds)
+            assert not text and outputs and [said in t for t in machines.lost] == [True]
+        else:
+            with pytest.raises((EOFError, OSError)):
+                machines.compare(DIGITS, feeds)
