@@ -24,7 +24,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 import onnx
@@ -336,36 +335,46 @@ WORDS = ["same", "refused", "open", "differs", "proved", "broken"]
 BAD = {"differs", "proved", "broken"}
 
 
-def run(n, seed, only=(), most=None, keep=None):
-    """Counts by word; of `open` by reason."""
-    count, reasons, said, start, number = collections.Counter(), collections.Counter(), [], time.monotonic(), 0
+def save(folder, subject, form):
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(subject.path, folder / "first.onnx")
+    if form.model:
+        onnx.save(form.model, folder / "form.onnx")
+    (folder / "options").write_text(f"{' '.join(subject.options)}\n{form}\n{form.schedules}")
+
+
+def forms(n, seed, only, most):
+    """n times (number, network, form, word, text)."""
+    number = 0
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(Runner()) as runner:
         folder = pathlib.Path(folder)
-        here, each = cpus(folder, runner), most or max(n // 200, 20)
-        for subject in subjects(folder, seed, only, runner):
-            rng = np.random.default_rng([seed, len(said), number])
-            for _ in range(each):
+        here = cpus(folder, runner)
+        for k, subject in enumerate(subjects(folder, seed, only, runner)):
+            rng = np.random.default_rng([seed, k])
+            for _ in range(min(most, n - number)):
                 form = drawn_form(rng, subject, here)
-                word, text = judge(subject, form, rng, folder, runner)
-                count[word] += 1
-                if word == "open":
-                    reasons[text.split("; ")[-1]] += 1
-                if word in BAD:
-                    said.append(f"{word}: {subject.name} {form}: {text}")
-                    print(f"{number}: {said[-1]}", flush=True)
-                    if keep:
-                        to = keep / f"{seed}-{number}"
-                        to.mkdir(parents=True, exist_ok=True)
-                        shutil.copy(subject.path, to / "first.onnx")
-                        if form.model:
-                            onnx.save(form.model, to / "form.onnx")
-                        (to / "options").write_text(f"{' '.join(subject.options)}\n{form}\n{form.schedules}")
+                yield number, subject, form, *judge(subject, form, rng, folder, runner)
                 number += 1
-                if number == n:
-                    break
             if number == n:
-                break
-    return count, reasons, said, time.monotonic() - start
+                return
+
+
+def run(n, seed, only=(), most=None, keep=None):
+    """(counts by word, counts of `open` by reason, what is bad); ^C ends it early."""
+    count, reasons, bad = collections.Counter(), collections.Counter(), []
+    try:
+        for number, subject, form, word, text in forms(n, seed, only, most or max(n // 200, 20)):
+            count[word] += 1
+            if word == "open":
+                reasons[text.split("; ")[-1]] += 1
+            if word in BAD:
+                bad.append(f"{number}: {word}: {subject.name} {form}: {text}")
+                print(bad[-1], flush=True)
+                if keep:
+                    save(keep / f"{seed}-{number}", subject, form)
+    except KeyboardInterrupt:
+        pass
+    return count, reasons, bad
 
 
 def main():
@@ -374,11 +383,11 @@ def main():
     parser.add_argument("seed", type=int, nargs="?", default=1)
     parser.add_argument("--only", nargs="*", default=[])
     args = parser.parse_args()
-    count, reasons, said, seconds = run(args.n, args.seed, args.only, keep=BUILD.resolve() / "fuzz-exact")
+    count, reasons, bad = run(args.n, args.seed, args.only, keep=BUILD.resolve() / "fuzz-exact")
     for why, k in reasons.most_common():
         print(f"{k:6} open: {why}")
-    print(f"{count.total()} forms in {seconds:.0f} s:", ", ".join(f"{count[w]} {w}" for w in WORDS))
-    return bool(said)
+    print(f"{count.total()} forms:", ", ".join(f"{count[w]} {w}" for w in WORDS))
+    return bool(bad)
 
 
 if __name__ == "__main__":

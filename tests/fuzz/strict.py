@@ -214,7 +214,9 @@ def main():
                 print(f"{hashes[name][:16]} {name}{': ' if text else ''}{text}", flush=True)
     for text in machines.lost:
         print(f"no result of {text}")
-    print(f"{len(hashes) - bad} of {len(hashes)} networks have the same bits on {len(machines.native + machines.foreign)} CPUs: "
+    if missing := {*machines.native, *(cpu for _, cpu in machines.foreign)} - machines.ran:
+        print(f"compiled, but not run here: {', '.join(sorted(missing))}")
+    print(f"{len(hashes) - bad} of {len(hashes)} networks have the same bits on {len(machines.ran)} CPUs: "
           f"{digest([np.array(sorted(hashes.values()), dtype=object)])[:16]}")
     return bad > 0
 

@@ -77,7 +77,7 @@ class Machines:
     def __init__(self, foreign=FOREIGN, native=NATIVE, threads=(1, 3)):
         self.native = [n for n in native if platform.machine() == "x86_64"]
         self.foreign = [f for f in foreign if shutil.which(f"qemu-{f[0]}")]
-        self.threads, self.stack, self.emulated, self.lost = threads, contextlib.ExitStack(), {}, []
+        self.threads, self.stack, self.emulated, self.lost, self.ran = threads, contextlib.ExitStack(), {}, [], set()
 
     def __enter__(self):
         self.folder = pathlib.Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
@@ -107,9 +107,11 @@ class Machines:
                         if "CPU" not in str(e):
                             raise
                         break
+                    self.ran.add(cpu)
                     yield f"{cpu}, {threads} threads", a.call, False
         for arch, cpu in self.foreign if foreign else []:
             out = self.compile(path, flags, cpu, f"--target={arch}-linux-gnu", f"-march={cpu}")
+            self.ran.add(cpu)
             yield cpu, functools.partial(self.emulated[arch].call, out), True
 
     def compare(self, path, feeds, flags=()):
