@@ -66,6 +66,7 @@ struct emitter {
     int64_t local_next;
     LLVMBasicBlockRef entry;       /* where allocas go */
     LLVMBasicBlockRef exit;        /* leaves the function; NULL: none yet */
+    LLVMValueRef even_bytes[3];    /* of llvm_dot.c */
     LLVMValueRef launch_args;      /* one array, as long as the longest launch */
     uint32_t depth;
     struct debug debug;

@@ -92,6 +92,25 @@ static LLVMValueRef call_fixed(struct emitter *e, const char *name, LLVMValueRef
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------ */
 
+/* 255 in every half of a word, as a value of the entry block: LLVM takes a constant for bytes that an instruction
+ * moves, and looks for such an instruction again and again. */
+static LLVMValueRef even_bytes(const struct words *w)
+{
+    struct emitter *e = w->e;
+    LLVMValueRef *kept = &e->even_bytes[size_class(w->lanes)];
+    if (*kept)
+        return *kept;
+    const struct place here = place_of(e);
+    LLVMValueRef end = LLVMGetBasicBlockTerminator(e->entry);
+    if (end)
+        LLVMPositionBuilderBefore(e->b, end);
+    else
+        LLVMPositionBuilderAtEnd(e->b, e->entry);
+    *kept = LLVMBuildFreeze(e->b, const_int(e, e->i16, 2 * w->lanes, 255), "");
+    place_again(e, here);
+    return *kept;
+}
+
 /* Sixteen-bit products of the even or the odd bytes, two to a word, added in pairs: exact, 2 * 255 * 128 fits. */
 static LLVMValueRef pair_products(const struct words *w, LLVMValueRef a, LLVMValueRef b, bool odd)
 {
@@ -106,10 +125,10 @@ static LLVMValueRef pair_products(const struct words *w, LLVMValueRef a, LLVMVal
         args[1] = LLVMBuildAShr(build, b16, eight, "");
     } else {
         args[0] = w->first == ELEM_I8 ? LLVMBuildAShr(build, LLVMBuildShl(build, a16, eight, ""), eight, "")
-                                      : LLVMBuildAnd(build, a16, const_int(w->e, w->e->i16, 2 * w->lanes, 255), "");
+                                      : LLVMBuildAnd(build, a16, even_bytes(w), "");
         args[1] = LLVMBuildAShr(build, LLVMBuildShl(build, b16, eight, ""), eight, "");
     }
-    return call_fixed(w->e, names[size_class(w->lanes)], args, 2);
+    return LLVMBuildFreeze(build, call_fixed(w->e, names[size_class(w->lanes)], args, 2), "");
 }
 
 /* The even or the odd bytes of a word, each in a half of it: SMLAD multiplies halves and adds both products. */
