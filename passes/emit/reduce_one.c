@@ -6,7 +6,7 @@
 
 /* ---- lanes along the innermost reduced dim ----------------------------------------------------------------------- */
 
-enum { SIBLINGS_MOST = 2 };
+enum { SIBLINGS_MOST = 2, WRITTEN = 4 /* vectors of a row that need no loop */ };
 
 /* Reductions over the same dims, whose loops are one: accumulators of each vector of the first, then of the second. */
 struct siblings {
@@ -34,7 +34,8 @@ static void horizontal_steps(struct em *em, struct siblings *all, expr_id *k, ui
     struct em_interleave w;
     struct em_for l;
     int64_t g = 0;
-    if (!ex_is_const(em->x, groups, &g) || g > 0) {
+    bool written = fixed && unroll == 1 && n / lanes <= WRITTEN;
+    if (!written && (!ex_is_const(em->x, groups, &g) || g > 0)) {
         expr_id t = em_for_begin(em, &l, zero, groups, 1, acc, each * unroll);
         memcpy(inner, l.params, each * unroll * sizeof *inner);
         em_interleave_begin(em, &w);

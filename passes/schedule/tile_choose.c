@@ -124,7 +124,7 @@ void tile_choose(const struct site *site, struct schedule *out)
         max_ta = rows_most(site, n, max_ta);
     for (int64_t nr = first_nr; nr <= max_nr && nr <= (vectors > 0 ? vectors : 1); nr++)
         for (int64_t tb = 1; tb <= (c.b >= 0 && b.known ? MAX_TB : 1) && tb <= b.n; tb++)
-            for (int64_t ta = 1; ta <= (c.a >= 0 ? max_ta : 1) && (ta <= a.n || ta == 1); ta++) {
+            for (int64_t ta = 1; ta <= (c.a >= 0 && c.vec >= 0 ? max_ta : 1) && (ta <= a.n || ta == 1); ta++) {
                 struct tile_schedule with = c;
                 with.nr = (uint32_t)nr;
                 with.ta = (uint32_t)ta;

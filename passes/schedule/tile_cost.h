@@ -41,6 +41,12 @@ int64_t tile_body_vectors(int64_t n, const struct tile_schedule *);
 int64_t tile_code_cost(int64_t cost, struct anchor_extent a, struct anchor_extent b, int64_t n,
                        const struct tile_schedule *, int64_t regs, int64_t weight, enum tile_rest);
 
+/* ---- tile_estimate.c ---- */
+
+/* A row of the operand by vectors along the reduced dim, in as many sums as hide the latency of an addition; its lines
+ * come from L2 where L1 does not hold all rows. Cycles * STEP. */
+int64_t horizontal_cost(const struct site *, const struct node *);
+
 /* ---- matmul.c ---- */
 
 /* Cycles * STEP of all steps of all tiles, of a block of vectors that many; INT64_MAX: it is none. */

@@ -17,11 +17,11 @@ uint64_t anchor_flops(const struct site *site)
     return node_flops(site, site->k->anchor) + (product.i ? node_flops(site, product) : 0);
 }
 
-/* A row of the operand by vectors along the reduced dim, in as many sums as hide the latency of an addition; its lines
- * come from L2 where L1 does not hold all rows. Cycles * STEP. */
-static int64_t horizontal_cost(const struct site *site, const struct node *n, int64_t steps)
+int64_t horizontal_cost(const struct site *site, const struct node *n)
 {
     const struct machine *m = site->mach;
+    uint64_t all = tile_steps(site, n);
+    int64_t steps = all > INT32_MAX ? INT32_MAX : (int64_t)all;
     enum elem e = value_type(site->g, n->in[0])->elem;
     int64_t size = elem_size(e), lanes = machine_vector_lanes(m, e), line = steps * size / 64,
             vectors = (steps + lanes - 1) / lanes, rows;
@@ -57,7 +57,7 @@ static int64_t block_estimate(const struct site *site, const struct size_at *at,
         b = (struct anchor_extent){1, .known = true};
     }
     if (c->vec < 0 && reduce_horizontal(site->m, n))
-        return horizontal_cost(site, n, steps) / (RATE_CYCLES_PER_NS * STEP);
+        return a.n * horizontal_cost(site, n) / (RATE_CYCLES_PER_NS * STEP);
     int64_t blocks = vectors > c->nr ? (vectors + c->nr - 1) / c->nr : 1;
     bool open = c->matmul && matmul_open(site, c);
     int64_t by_tiles = c->matmul ? matmul_cost(site, c, vectors) / (blocks * RATE_CYCLES_PER_NS * STEP) : 0, ta = c->ta;

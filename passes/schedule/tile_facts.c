@@ -34,12 +34,26 @@ static int32_t rows_before(const struct site *site, const struct node *n, int32_
     return even ? a - 1 : -1;
 }
 
+/* The last dim of a reduction's result, if its rows lie along memory and take so few ns that a parallel index for each
+ * would take as long; -1: not. */
+static int32_t short_rows(const struct site *site, const struct node *n)
+{
+    const struct type *t = value_type(site->g, n->out[0]);
+    int32_t last = t->rank - 1;
+    int64_t rows;
+    bool few = last >= 0 && ex_is_const(site->x, t->dims[last], &rows) && rows > 1 &&
+               mul_i64(rows, horizontal_cost(site, n), &rows) && rows <= RATE_ROWS_NS * RATE_CYCLES_PER_NS * STEP;
+    return few ? last : -1;
+}
+
 /* The dims: lanes along the output channels (or the last dim of b) where the stored value is contiguous there. */
 static void choose_dims(const struct site *site, const struct node *n, struct tile_schedule *c)
 {
     const struct type *t = value_type(site->g, n->out[0]);
     int32_t rank = t->rank, last = rank - 1;
     c->vec = c->a = c->b = -1;
+    if (rank > 0 && reduce_horizontal(site->m, n))
+        c->a = n->op == OP_REDUCE ? short_rows(site, n) : -1;
     if (rank == 0 || reduce_horizontal(site->m, n))
         return;
     if (n->op == OP_SEGMENTS) { /* each point of a tile goes through the same segment */

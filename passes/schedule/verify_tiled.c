@@ -66,6 +66,8 @@ const char *rule_tile_rows(struct check *c)
 const char *rule_tile_columns(struct check *c)
 {
     const struct tile_schedule *s = &c->s->tile;
+    if (s->vec < 0 && s->ta > 1)
+        return "it is 1: the lanes of a point are along what is reduced";
     return at_most(c, s->ta, points_of(c, s->a, s->flat ? s->b : -1));
 }
 

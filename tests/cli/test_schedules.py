@@ -418,6 +418,23 @@ def test_a_single_row_has_narrow_blocks(tmp_path):
     assert bounds[0][0] >= 6.5 and bounds[0][1] >= 20 > bounds[1][1], bounds
 
 
+@pytest.mark.parametrize("length, dim", [(32, 1), (20000, -1)])
+def test_short_rows_share_an_index(tmp_path, length, dim):
+    """Rows of a few ns along memory: one parallel index goes through all of the last dim, and has the lanes along a row, not several rows."""
+    node = helper.make_node("ReduceMax", ["x", "axes"], ["y"], "rows", keepdims=0)
+    model = save(tmp_path / "m.onnx", [node], [value("x", ["n", 48, length])], [value("y", ["n", 48])], {"axes": np.array([-1])}, opset=18)
+    text = records(model)
+    assert re.findall(r"^  tile.a +(-?\d+)", text, re.M) == [str(dim)]
+    (tmp_path / "two.txt").write_text(re.sub(r"(tile.columns +)1", r"\g<1>2", text))
+    done = mcc(model, CPU, f"--schedules={tmp_path / 'two.txt'}", "-o", tmp_path / "two.so")
+    assert done.returncode == 2 and "tile.columns" in done.stderr, done.stderr
+    mcc(model, CPU, "-o", tmp_path / "m.so")
+    x = np.random.default_rng(0).standard_normal((3, 48, length)).astype(np.float32)
+    x[1, 5, 7], x[2, 3, 0] = np.nan, np.inf
+    with Artifact(tmp_path / "m.so") as a:
+        assert np.array_equal(a.run([x])[0], x.max(2), equal_nan=True)
+
+
 def test_products_of_bytes_have_one_size_of_tile(tmp_path):
     """Bodies of bytes are long, so tiles divide points and channels where some do; others, if told, give the same bits."""
     rng = np.random.default_rng(9)
