@@ -70,6 +70,10 @@ value_id lowered_force(struct builder *, struct lowered); /* lists become seq_ma
 bool rule_refuse(struct rule *, const char *fmt, ...) PRINTF_LIKE(2, 3); /* valid, but no lowering; returns false */
 bool rule_bad(struct rule *, const char *fmt, ...) PRINTF_LIKE(2, 3); /* a bad model; returns false */
 
+/* False after a diagnostic: v, which messages call `what`, has another rank, or dims that differ from these; the run
+ * fails if open ones do. */
+bool rule_shaped(struct rule *, value_id v, const char *what, const expr_id *dims, int32_t rank);
+
 /* ---- attributes ---------------------------------------------------------------------------------------------- */
 
 int64_t rule_int(const struct rule *, const char *name, int64_t absent);

@@ -69,6 +69,17 @@ bool rule_bad(struct rule *r, const char *fmt, ...)
                        r->lg->trial ? "" : " (the node is invalid: correct it, or export the model again)");
 }
 
+bool rule_shaped(struct rule *r, value_id v, const char *what, const expr_id *dims, int32_t rank)
+{
+    const struct dims have = b_dims(r->b, v);
+    if (!have.d || have.rank != rank)
+        return have.d && rule_bad(r, "%s of rank %d", what, (int)have.rank);
+    for (int32_t d = 0; d < rank; d++)
+        b_assert(r->b, ex_eq(r->b->x, have.d[d], dims[d]), EVAL_SHAPE,
+                 "dimension %d of %s is not what other operands make it", (int)d, what);
+    return true;
+}
+
 /* ---- attributes ------------------------------------------------------------------------------------------------ */
 
 int64_t rule_int(const struct rule *r, const char *name, int64_t absent)

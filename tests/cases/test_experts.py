@@ -241,7 +241,7 @@ def test_refused(tmp_path):
         net, _ = contrib(tmp_path, "QMoE", feeds, constants=[k for k, v in feeds.items() if v is not None and k not in "xr"], symbolic="inner", standard=21,
                          k=2, **form)
         assert why in mcc(net.path, "-o", net.folder / "net.so").stderr, why
-    for by, why in ((floats(4, E + 1), "does not have the shape of router_probs"), (floats(E), "router_weights of rank 1")):
+    for by, why in ((floats(4, E + 1), "dimension 1 of router_weights"), (floats(E), "router_weights of rank 1")):
         feeds = {"x": floats(4, H), "r": floats(4, E), "w1": b1, "s1": s1, "b1": None, "w2": b2, "s2": s2, **none, "by": by}
         net, _ = contrib(tmp_path, "QMoE", feeds, constants=["w1", "s1", "w2", "s2"], symbolic="inner", standard=21, k=2)
         assert why in mcc(net.path, "-o", net.folder / "net.so").stderr

@@ -681,8 +681,8 @@ def test_modes_of_bags(mode, weighted, tmp_path):
 @pytest.mark.parametrize("target, arguments, says", [
     ("searchsorted.Tensor", {"side": "left", "right": True}, "side is 'left' and 'right'"),
     ("searchsorted.Tensor", {"side": "up"}, "side is 'up'"),
-    ("searchsorted.Tensor", {"sorter": (2,)}, "the sorter has another size"),
-    ("searchsorted.Tensor", {"sorter": (3, 1)}, "the sorter rank 2"),
+    ("searchsorted.Tensor", {"sorter": (2,)}, "dimension 0 of sorter"),
+    ("searchsorted.Tensor", {"sorter": (3, 1)}, "sorter of rank 2"),
     ("bucketize.Tensor", {}, "the sequence has rank 2")])
 def test_searches_that_pytorch_refuses(target, arguments, says, tmp_path):
     program, i64 = Program(), np.dtype("int64")

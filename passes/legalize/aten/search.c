@@ -26,16 +26,6 @@ bool rule_aten_isin(struct rule *r)
     return rule_result(r, aten_flag(r, "invert") ? b_unary(b, OP_NOT, found) : found);
 }
 
-/* Both are of one shape; false: not of one rank. */
-static bool same_sizes(struct builder *b, value_id x, value_id y)
-{
-    int32_t rank = v_rank(b, x);
-    for (int32_t d = 0; x.i && y.i && d < rank && v_rank(b, y) == rank; d++)
-        b_assert(b, ex_eq(b->x, b_dim(b, x, d), b_dim(b, y, d)), EVAL_SHAPE,
-                 "the sorter has another size than the sequence");
-    return !x.i || !y.i || v_rank(b, y) == rank;
-}
-
 /* How many of the last dim of a sorted sequence stand before each value: those less than it, or not greater. NaN stands
  * after all. param: the operands are the values and the sequence (bucketize), not the sequence and the values. */
 bool rule_aten_searchsorted(struct rule *r)
@@ -51,9 +41,9 @@ bool rule_aten_searchsorted(struct rule *r)
         return rule_bad(r, "side is '%.40s'%s; 'left' or 'right' is needed", side,
                         aten_flag(r, "right") ? " and 'right'" : "");
     if (!r->param && rule_has(r, 5)) {
-        if (!same_sizes(b, sorted, rule_in(r, 5)))
-            return rule_bad(r, "the sequence has rank %d and the sorter rank %d", (int)v_rank(b, sorted),
-                            (int)v_rank(b, rule_in(r, 5)));
+        const struct dims dims = b_dims(b, sorted);
+        if (!dims.d || !rule_shaped(r, rule_in(r, 5), "sorter", dims.d, dims.rank))
+            return false;
         sorted = b_gather_elements(b, sorted, rule_in(r, 5), v_rank(b, sorted) - 1);
     }
     int32_t rank = v_rank(b, sorted), n = v_rank(b, values);

@@ -90,17 +90,13 @@ value_id cache_updated(struct rule *r, value_id cache, value_id rows, value_id b
     struct builder *b = r->b;
     const struct dims dims = b_dims(b, rows), have = b_dims(b, cache);
     static const int64_t ones[] = {1, 1, 1, 1};
-    if (!dims.d || !have.d || !before.i || dims.rank != 4 || have.rank != 4)
-        return dims.d && have.d && before.i ? rule_bad(r, "past of rank %d", (int)have.rank),
-               (value_id){0}                : (value_id){0};
-    expr_id zero = ex_const(b->x, 0), lo[4] = {zero, zero, zero, zero}, hi[4] = {zero, zero, zero, zero}, whole[4];
-    for (int32_t d = 0; d < 4; d++) {
-        whole[d] = d == 2
-                       ? have.d[d]
-                       : dims.d[d]; /* an open dim becomes the one that is known: what follows reads memory in order */
-        b_assert(b, ex_eq(b->x, have.d[d], whole[d]), EVAL_SHAPE,
-                 "past is not of the batch, heads and head size of what is new");
-    }
+    if (!dims.d || !have.d || !before.i || dims.rank != 4)
+        return (value_id){0};
+    /* an open dim becomes the one that is known: what follows reads memory in order */
+    expr_id whole[4] = {dims.d[0], dims.d[1], have.rank == 4 ? have.d[2] : dims.d[2], dims.d[3]};
+    expr_id zero = ex_const(b->x, 0), lo[4] = {zero, zero, zero, zero}, hi[4] = {zero, zero, zero, zero};
+    if (!rule_shaped(r, cache, "past", whole, 4))
+        return (value_id){0};
     hi[2] = ex_sub(b->x, ex_max(b->x, total, have.d[2]), have.d[2]);
     cache = b_pad(b, b_slice(b, cache, lo, whole, ones), (value_id){0}, lo, hi, "constant");
     return v_rows_set(b, cache, b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims.d, 3, 2), v_along(b, before, 0, 3)), rows,

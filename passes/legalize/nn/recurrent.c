@@ -237,9 +237,6 @@ static value_id bias_of(struct rule *r, const struct layer *l, struct direction 
     struct builder *b = r->b;
     value_id all = of_direction(r, l, 3, k, false), w = gate(b, all, d, 0, (int)l->gates);
     value_id rec = gate(b, all, d, (int)l->gates, (int)l->gates);
-    if (all.i)
-        b_assert(b, ex_eq(b->x, b_count(b, all), ex_mulc(b->x, l->hidden, 2 * (int64_t)l->gates)), EVAL_SHAPE,
-                 "there are not two biases for each gate");
     if (!all.i || !d->linear_before_reset)
         return all.i ? b_binary(b, OP_ADD, w, rec) : all;
     d->reset_bias = gate(b, rec, d, 2, 1);
@@ -301,6 +298,33 @@ static bool direction_run(struct rule *r, const struct layer *l, uint32_t k, val
     return true;
 }
 
+/* The weights, biases and states have the dims that the number of directions, the batch and the sizes give. */
+static bool layer_shaped(struct rule *r, const struct layer *l)
+{
+    struct exprs *ex = r->b->x;
+    expr_id dirs = ex_const(ex, l->dirs), input = b_dim(r->b, l->x, 2), gates = ex_mulc(ex, l->hidden, l->gates),
+            size = b_dim(r->b, rule_in(r, 2), l->bytes ? 1 : 2), first = l->batch_first ? l->batch : dirs,
+            second = l->batch_first ? dirs : l->batch;
+    const struct {
+        const char *what;
+        int32_t rank;
+        expr_id dims[3];
+    } want[] = {
+        [1] = {"W", 3, {dirs, l->bytes ? input : gates, l->bytes ? gates : input}},
+        [2] = {"R", 3, {dirs, l->bytes ? size : gates, l->bytes ? gates : size}},
+        [3] = {"B", 2, {dirs, ex_mulc(ex, gates, 2)}},
+        [4] = {"sequence_lens", 1, {l->batch}},
+        [5] = {"initial_h", 3, {first, second, size}},
+        [6] = {"initial_c", 3, {first, second, l->hidden}},
+        [7] = {"P", 2, {dirs, ex_mulc(ex, l->hidden, 3)}},
+        [8] = {"the projection", 3, {dirs, size, l->hidden}},
+    };
+    for (uint32_t i = 1; i < (l->projected ? 9 : 8); i++)
+        if (rule_has(r, i) && !rule_shaped(r, rule_in(r, i), want[i].what, want[i].dims, want[i].rank))
+            return false;
+    return true;
+}
+
 static bool layer_read(struct rule *r, struct layer *l)
 {
     struct builder *b = r->b;
@@ -314,8 +338,8 @@ static bool layer_read(struct rule *r, struct layer *l)
     value_id in = rule_in(r, 0);
     if (!in.i || !rule_in(r, 2).i)
         return false;
-    if (v_rank(b, in) != 3 || v_rank(b, rule_in(r, 1)) != 3 || v_rank(b, rule_in(r, 2)) != 3)
-        return rule_bad(r, "operands X, W, R must have rank 3");
+    if (v_rank(b, in) != 3 || v_rank(b, rule_in(r, 2)) != 3)
+        return rule_bad(r, "operands X, R must have rank 3");
     l->narrow = v_elem(b, in);
     l->x = v_widen(b, l->batch_first ? b_transpose(b, in, swap) : in);
     l->steps = b_dim(b, l->x, 0);
@@ -324,7 +348,7 @@ static bool layer_read(struct rule *r, struct layer *l)
     l->hidden = l->projected ? b_dim(b, rule_in(r, 8), 2) : b_dim(b, rule_in(r, 2), l->bytes ? 1 : 2);
     if (rule_has(r, 4))
         l->lens = b_convert(b, rule_in(r, 4), ELEM_I64);
-    return activations_read(r, l->cell, l->dirs, l->act);
+    return layer_shaped(r, l) && activations_read(r, l->cell, l->dirs, l->act);
 }
 
 /* Stacks the directions on a new axis and brings the result into the layer's layout. */

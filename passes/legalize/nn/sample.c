@@ -201,20 +201,15 @@ static const expr_id *grid_sizes(struct rule *r, value_id *theta, uint32_t *n)
     int64_t rows = 0;
     if (!d.d)
         return NULL;
-    if (d.rank != 3)
-        return rule_bad(r, "theta of rank %d", (int)d.rank), NULL;
-    if (ex_is_const(b->x, d.d[1], &rows) && (rows == 2 || rows == 3) && !v_count_known(b, rule_in(r, 1)))
+    if (d.rank > 1 && ex_is_const(b->x, d.d[1], &rows) && (rows == 2 || rows == 3) && !v_count_known(b, rule_in(r, 1)))
         *n = (uint32_t)rows + 2;
     else if (!rule_count(r, 1, "sizes", 4, 5, n))
         return NULL;
     if (*n != 4 && *n != 5)
         return rule_bad(r, "size has %u entries", *n), NULL;
     expr_id want[3] = {d.d[0], ex_const(b->x, *n - 2), ex_const(b->x, *n - 1)};
-    for (int i = 1; i < 3; i++) {
-        if (ex_cmp_eq(b->x, d.d[i], want[i]) == FALSE_)
-            return rule_bad(r, "theta does not have %u rows of %u", *n - 2, *n - 1), NULL;
-        b_assert(b, ex_eq(b->x, d.d[i], want[i]), EVAL_SHAPE, "theta does not have %u rows of %u", *n - 2, *n - 1);
-    }
+    if (!rule_shaped(r, *theta, "theta", want, 3))
+        return NULL;
     *theta = b_reshape(b, *theta, want, 3);
     return b_elems(b, v_exactly(b, rule_in(r, 1), *n), 0, INT32_MAX, n);
 }

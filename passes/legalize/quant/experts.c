@@ -255,14 +255,8 @@ static value_id weights_of(struct rule *r, value_id router, value_id best, value
     struct attr axis = attr_int("axis", 1);
     if (rule_has(r, ROUTER_WEIGHTS) && r->param == OF_BLOCKS) {
         value_id in[2] = {v_widen(b, rule_in(r, ROUTER_WEIGHTS)), chosen};
-        const struct dims has = b_dims(b, in[0]), wants = b_dims(b, router);
-        if (!has.d || !wants.d)
+        if (!rule_shaped(r, in[0], "router_weights", b_dims(b, router).d, 2))
             return (value_id){0};
-        if (has.rank != 2)
-            return rule_bad(r, "router_weights of rank %d", (int)has.rank), (value_id){0};
-        for (int32_t i = 0; i < 2; i++)
-            b_assert(b, ex_eq(b->x, has.d[i], wants.d[i]), EVAL_SHAPE,
-                     "router_weights does not have the shape of router_probs");
         value_id w = b_op(b, OP_GATHER_ELEMENTS, in, 2, &axis, 1), zero = b_splat_like(b, w, 0);
         if (normalized) {
             value_id sum = b_reduce(b, w, last, 1, "sum", true);
@@ -317,13 +311,9 @@ static bool route(struct rule *r, struct experts *e)
     struct builder *b = r->b;
     struct exprs *ex = b->x;
     value_id router = v_widen(b, rule_in(r, 1)), places = {0};
-    if (!router.i)
-        return false;
-    if (v_rank(b, router) != 2)
-        return rule_bad(r, "router_probs of rank %d", (int)v_rank(b, router));
     expr_id tokens = b_dim(b, e->x, 0), all = ex_const(ex, e->count);
-    b_assert(b, ex_eq(ex, b_dim(b, router, 0), tokens), EVAL_SHAPE, "router_probs does not have a row for each token");
-    b_assert(b, ex_eq(ex, b_dim(b, router, 1), all), EVAL_SHAPE, "router_probs does not have a column for each expert");
+    if (!rule_shaped(r, router, "router_probs", (expr_id[]){tokens, all}, 2))
+        return false;
     value_id best = sorted(b, v_flip(b, router, 1), true, ex_const(ex, e->k), &places);
     value_id chosen = b_binary(b, OP_SUB, b_scalar_i64(b, ELEM_I64, e->count - 1), places);
     e->chosen = (struct choices){.of = e->count, .n = ex_mulc(ex, tokens, e->k)};
