@@ -15,7 +15,7 @@ def near(want, got, scale=2e-5):
 
 
 @pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
-@pytest.mark.parametrize("heads", [(2, 2, 2), (4, 2, 2), (2, 2, 4), (2, 4, 4)])
+@pytest.mark.parametrize("heads", [(2, 2, 2), (4, 2, 2), (2, 2, 4), (2, 4, 4), (4, 1, 2)])
 def test_linear_attention(tmp_path, rule, heads):
     """Prompts and single tokens after a state; heads of queries, keys and states, of which one shares another; decay by head and by element."""
     (hq, keys, hk), dk, dv, batch = heads, 8, 16, 2
@@ -82,7 +82,8 @@ def test_causal_conv(tmp_path, last, dilation, state):
 
 @pytest.mark.parametrize("window", [1, 3, 8])
 def test_windows_of_states(tmp_path, window):
-    """The state after each of the last tokens, zeros where there are none: what ONNX Runtime, whose CPU kernels have one state, gives for as many tokens."""
+    """The state after each of the last tokens, zeros where there are none, and the state before as the last one where there is no
+    token at all: what ONNX Runtime, whose CPU kernels have one state, gives for as many tokens."""
     forms = {"LinearAttention": dict(q_num_heads=4, kv_num_heads=2, update_rule="delta"), "CausalConvWithState": dict(activation="silu"),
              "last": dict(channels_last=1, dilation=2)}
     for name, form in forms.items():
@@ -102,14 +103,14 @@ def test_windows_of_states(tmp_path, window):
         given = dict(n_out=2, standard=21, outputs=[1, 1], constants=["w", "bias"] if "Conv" in op else [], **form)
         given["symbolic"] = "inner" if op == "LinearAttention" else True
         plain, net = contrib(tmp_path, op, feeds(3), **given)[0], contrib(tmp_path, op, many(feeds(3)), state_window=window, **given)[0]
-        for n in (1, 2, 9):
+        for n in (0, 1, 2, 9):
             f = feeds(n)
             y, states = net.run(cut(many(f), n), "-O2")
             near(plain.want(cut(f, n))[0], y)
             assert states.shape == (window, *f["s"].shape)
             for k in range(window):
                 tokens = n - window + 1 + k
-                near(plain.want(cut(f, tokens))[1] if tokens > 0 else np.zeros_like(f["s"]), states[k])
+                near(plain.want(cut(f, tokens))[1] if tokens > 0 or tokens == n else np.zeros_like(f["s"]), states[k])
 
 
 def test_windows_refused(tmp_path):

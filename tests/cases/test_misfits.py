@@ -68,6 +68,10 @@ FORMS = [
 
 OWN = [("EmbedLayerNormalization", {}, [(T.INT32, "bs"), (T.INT32, "bs"), (F, "w4"), (F, "p4"), (F, "g4"), (F, "4"), (F, "4")],
         dict(b=2, s=6, w=3, p=8, g=2), [dict(p=5), dict(s=9), dict(s=900)]),
+       ("LinearAttention", {"q_num_heads": 4, "kv_num_heads": 2}, [(F, "bt8"), (F, "cu4"), (F, "dv4"), (F, "ehij"), (F, "fw2"), (F, "gxy")],
+        dict(b=2, t=3, c=2, u=3, d=2, v=3, e=2, h=2, i=2, j=2, f=2, w=3, g=2, x=3, y=1),
+        [dict(c=1), dict(u=4), dict(u=1), dict(d=1), dict(v=4), dict(e=1), dict(h=1), dict(i=1), dict(j=1), dict(f=1), dict(w=4), dict(g=1), dict(x=4),
+         dict(y=3)]),
        ("CausalConvWithState", {}, [(F, "bcn"), (F, "d1k")], dict(b=1, c=2, n=5, d=2, k=3), [dict(k=0), dict(d=3)]),
        ("RotaryEmbedding", {}, [(F, "bhst"), (I, "1"), (F, "pe"), (F, "pf")], dict(b=1, h=1, s=5, t=8, p=6, e=4, f=4), [dict(t=2), dict(e=5), dict(s=7)])]
 
@@ -135,7 +139,7 @@ def test_slices_by_data_need_no_check(tmp_path, step):
 @pytest.mark.parametrize("form", FORMS + ML + OWN, ids=[f"{k}-{f[0]}" for k, f in enumerate(FORMS + ML + OWN)])
 def test_misfits(tmp_path, form):
     op, attributes, inputs, fits, misfits = form
-    outputs = 3 if op == "LSTM" else 2 if op in ("CausalConvWithState", "EmbedLayerNormalization") else 1
+    outputs = 3 if op == "LSTM" else 2 if op in ("CausalConvWithState", "EmbedLayerNormalization", "LinearAttention") else 1
     ports = [value(f"x{k}", [f"s{d}" if d.isalpha() else int(d) for d in dims], elem) for k, (elem, dims) in enumerate(inputs)]
     node = helper.make_node(op, [p.name for p in ports], [f"y{k}" for k in range(outputs)],
                             domain="ai.onnx.ml" if form in ML else "com.microsoft" if form in OWN else "", **attributes)

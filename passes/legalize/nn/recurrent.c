@@ -393,7 +393,7 @@ struct linear_attention {
     value_id scale; /* rank 0 */
     int64_t group; /* query heads per key head, 1 where keys are more */
     expr_id first; /* step that a loop begins with */
-    bool keeps; /* its states */
+    bool keeps; /* its states, each before the step */
 };
 
 /* (B, T, H * d) -> [T, B, H, d]. */
@@ -432,40 +432,45 @@ static bool linear_step(struct rule *r, void *data, value_id iter, const value_i
     value_id y = b_reshape(b, b_matmul(b, b_reshape(b, q, folded, 4), s), out, 3);
     scan[0] = b_binary(b, OP_MUL, y, a->scale);
     if (a->keeps)
-        scan[1] = s;
+        scan[1] = carried[0];
     next[0] = s;
     return scan[0].i != 0;
 }
 
-/* The steps of the sequence, in one loop, or with a window of states in two: those of the last steps are kept. *y: what
- * comes of all steps, [T, B, H, dv]; *state: after the last one, or [window, B, Hkv, dk, dv] with zeros for steps that
- * are not of this run. */
+/* The steps of the sequence, in one loop, or with a window of states in two, where those before the last steps are
+ * kept. *y: what comes of all steps, [T, B, H, dv]; *state: after the last one, or [window, B, Hkv, dk, dv] with zeros
+ * for steps that are not of this run. Without steps the last state is the one before. */
 static bool linear_steps(struct rule *r, struct linear_attention *a, int64_t window, value_id *state, value_id *y)
 {
     struct builder *b = r->b;
-    expr_id steps = b_dim(b, a->q, 0), none = ex_const(b->x, 0);
-    expr_id kept = window ? ex_min(b->x, steps, ex_const(b->x, window)) : none, rest = ex_sub(b->x, steps, kept);
+    struct exprs *x = b->x;
+    expr_id steps = b_dim(b, a->q, 0), none = ex_const(x, 0), before = ex_const(x, window - 1),
+            kept = window ? ex_max(x, ex_min(x, ex_addc(x, steps, -1), before), none) : none,
+            rest = ex_sub(x, steps, kept);
     struct counted_loop loop = {.trips = rest, .body = linear_step, .data = a, .n_carried = 1, .n_scan = 1};
     value_id part[2], last[2];
     a->first = none;
-    if (!window || !ex_is(b->x, rest, 0)) {
-        if (!state->i || !rule_counted_loop(r, &loop, state, &part[0]))
-            return false;
-        *y = part[0];
-    }
+    if (!state->i || !rule_counted_loop(r, &loop, state, &part[0]))
+        return false;
+    *y = part[0];
     if (!window)
         return true;
-    a->first = rest;
-    a->keeps = true;
-    loop.trips = kept;
-    loop.n_scan = 2;
-    if (!state->i || !rule_counted_loop(r, &loop, state, last))
-        return false;
-    part[1] = last[0];
-    *y = ex_is(b->x, rest, 0) ? last[0] : b_concat(b, part, 2, 0);
-    expr_id lo[5] = {ex_sub(b->x, ex_const(b->x, window), kept), none, none, none, none},
-            hi[5] = {none, none, none, none, none};
-    *state = b_pad(b, last[1], (value_id){0}, lo, hi, "constant");
+    if (window > 1) {
+        a->first = rest;
+        a->keeps = true;
+        loop.trips = kept;
+        loop.n_scan = 2;
+        if (!rule_counted_loop(r, &loop, state, last))
+            return false;
+        part[1] = last[0];
+        *y = b_concat(b, part, 2, 0);
+    }
+    *state = b_unsqueeze(b, *state, 0);
+    if (window == 1)
+        return state->i != 0;
+    expr_id lo[5] = {ex_sub(x, before, kept), none, none, none, none}, hi[5] = {none, none, none, none, none};
+    value_id all[2] = {b_pad(b, last[1], (value_id){0}, lo, hi, "constant"), *state};
+    *state = b_concat(b, all, 2, 0);
     return state->i != 0;
 }
 
@@ -480,33 +485,41 @@ static value_id heads_repeated(struct builder *b, value_id x, int64_t heads)
     return b_reshape(b, b_broadcast(b, b_unsqueeze(b, x, 3), wide, 5), out, 4);
 }
 
-/* Fewer query heads than states: queries, and keys if they are as few, are those of several states. */
-static bool queries_shared(struct rule *r, struct linear_attention *a, int64_t hq, int64_t hk)
+/* Queries of fewer heads than states, and such keys, are those of several states. All heads have the same width. */
+static bool heads_read(struct rule *r, struct linear_attention *a, int64_t hq, int64_t hk)
 {
     struct builder *b = r->b;
-    int64_t queries, keys;
-    if (!ex_is_const(b->x, b_dim(b, rule_in(r, 0), 2), &queries) ||
-        !ex_is_const(b->x, b_dim(b, rule_in(r, 1), 2), &keys))
+    value_id q = rule_in(r, 0), k = rule_in(r, 1);
+    int64_t queries, keys, heads = hk;
+    if (!q.i || !k.i)
+        return false;
+    if (ex_is_const(b->x, b_dim(b, q, -1), &queries) && ex_is_const(b->x, b_dim(b, k, -1), &keys)) {
+        heads = queries / hq ? keys / (queries / hq) : hk;
+        if (heads < 1 || keys != queries / hq * heads || hk % heads)
+            return rule_bad(r, "keys of width %lld for queries of %lld in %lld heads", (long long)keys,
+                            (long long)queries, (long long)hq);
+    } else if (hq < hk) {
         return rule_refuse(r, "fewer query heads than key heads, of dynamic width");
-    if (keys != queries && keys != queries / hq * hk)
-        return rule_bad(r, "keys of width %lld for queries of %lld in %lld heads", (long long)keys, (long long)queries,
-                        (long long)hq);
-    a->q = heads_repeated(b, by_step(r, rule_in(r, 0), hq), hk);
-    a->k = keys == queries ? heads_repeated(b, by_step(r, rule_in(r, 1), hq), hk) : by_step(r, rule_in(r, 1), hk);
-    a->group = 1;
-    return true;
+    }
+    a->group = hq < hk ? 1 : hq / hk;
+    a->q = hq < hk ? heads_repeated(b, by_step(r, q, hq), hk) : by_step(r, q, hq);
+    a->k = heads < hk ? heads_repeated(b, by_step(r, k, heads), hk) : by_step(r, k, hk);
+    return a->q.i && a->k.i;
 }
 
 static bool linear_read(struct rule *r, struct linear_attention *a, int64_t hq, int64_t hk)
 {
+    static const char *const names[] = {[1] = "key", "value", NULL, "decay", "beta"};
     struct builder *b = r->b;
-    *a = (struct linear_attention){.v = by_step(r, rule_in(r, 2), hk), .group = hq / hk};
-    if (hq < hk && !queries_shared(r, a, hq, hk))
+    *a = (struct linear_attention){.v = by_step(r, rule_in(r, 2), hk)};
+    if (!a->v.i || !heads_read(r, a, hq, hk))
         return false;
-    a->q = a->q.i ? a->q : by_step(r, rule_in(r, 0), hq);
-    a->k = a->k.i ? a->k : by_step(r, rule_in(r, 1), hk);
-    if (!a->q.i || !a->k.i || !a->v.i)
-        return false;
+    for (uint32_t i = 1; i < COUNT_OF(names); i++) {
+        value_id v = rule_in(r, i);
+        if (names[i] && v.i &&
+            !rule_shaped(r, v, names[i], (expr_id[]){b_dim(b, a->q, 1), b_dim(b, a->q, 0), b_dim(b, v, -1)}, 3))
+            return false;
+    }
     double given = rule_float(r, "scale", 0);
     value_id root = b_unary(b, OP_SQRT, v_expr(b, ELEM_F32, b_dim(b, a->k, 3)));
     a->scale = given != 0 ? b_scalar_f64(b, ELEM_F32, given) : b_binary(b, OP_DIV, b_scalar_f64(b, ELEM_F32, 1), root);
@@ -518,8 +531,6 @@ static bool linear_read(struct rule *r, struct linear_attention *a, int64_t hq, 
         a->decay = by_step(r, rule_in(r, 4), hk);
     if (delta) {
         static const int64_t perm[] = {1, 0, 2}; /* (B, T, Hkv or 1) -> [T, B, .., 1] */
-        if (v_rank(b, rule_in(r, 5)) != 3)
-            return rule_bad(r, "beta of rank %d", (int)v_rank(b, rule_in(r, 5)));
         a->beta = b_unsqueeze(b, b_transpose(b, b_convert(b, rule_in(r, 5), ELEM_F32), perm), 3);
     }
     return true;
@@ -538,10 +549,12 @@ bool rule_linear_attention(struct rule *r)
     if (!linear_read(r, &a, hq, hk))
         return false;
     value_id state, y;
+    expr_id dims[4] = {b_dim(b, a.q, 1), ex_const(b->x, hk), b_dim(b, a.k, 3), b_dim(b, a.v, 3)};
     if (rule_has(r, 3)) {
         state = b_convert(b, window ? v_state_last(r, 3, window) : rule_in(r, 3), ELEM_F32);
+        if (!rule_shaped(r, state, "past_state", dims, 4))
+            return false;
     } else {
-        expr_id dims[4] = {b_dim(b, a.q, 1), ex_const(b->x, hk), b_dim(b, a.k, 3), b_dim(b, a.v, 3)};
         state = b_splat_f64(b, ELEM_F32, 0, dims, 4);
     }
     if (!linear_steps(r, &a, window, &state, &y))
