@@ -52,6 +52,7 @@ struct product {
 
 struct sparse {
     struct module *m;
+    int64_t masks; /* bytes that constants which say where lines have gaps may still add */
     VEC(struct flat) flats;
     VEC(struct product) products;
 };

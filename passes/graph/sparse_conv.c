@@ -13,10 +13,7 @@
 #include "passes/graph/sparse.h"
 #include "passes/module/access_function.h"
 
-enum {
-    EXTENT_MOST = 1 << 24,
-    CLEARED_MOST = 1 << 20 /* points of a line whose gaps are cleared: the selection is a constant of as many bytes */
-};
+enum { EXTENT_MOST = 1 << 24 };
 
 /* A convolution: spatial dims of operand and result, kernel; where taps read. */
 struct planes {
@@ -109,12 +106,12 @@ static bool planes_fit(const struct planes *p, int64_t channels)
 }
 
 /* The operand's lines between zeros. */
-static bool planes_of_lines(struct planes *p, const struct lines *at)
+static bool planes_of_lines(struct planes *p, const struct lines *at, int64_t masks)
 {
     for (int32_t d = 0; d < p->at.n; d++)
         if (p->strides[d] != 1)
             return false;
-    if (at->points > CLEARED_MOST || !planes_pitch(p, at->pitch) || at->points < p->at.points)
+    if (at->points > masks || !planes_pitch(p, at->pitch) || at->points < p->at.points)
         return false;
     p->at.points = at->points;
     p->first = round_up(p->before);
@@ -168,7 +165,8 @@ static bool is_point(const struct planes *p, int64_t phase, int64_t at)
 /* ---- operands ---------------------------------------------------------------------------------------------------- */
 
 /* line [b, c, phases * count], of which each phase begins at `first` after its first point, with zeros in the gaps. */
-static value_id clear_gaps(struct builder *b, const struct planes *p, value_id line, int64_t first, int64_t count)
+static value_id clear_gaps(struct sparse *s, struct builder *b, const struct planes *p, value_id line, int64_t first,
+                           int64_t count)
 {
     int64_t size = p->phases * count, points = 0;
     uint8_t *inside = NEW_ARRAY(&b->g->arena, uint8_t, size);
@@ -176,6 +174,7 @@ static value_id clear_gaps(struct builder *b, const struct planes *p, value_id l
         points += inside[i] = is_point(p, i / count, first + i % count);
     if (points == size)
         return line;
+    s->masks -= size;
     return b_select(b, b_const(b, ELEM_BOOL, &size, 1, inside), line, b_scalar_f64(b, ELEM_F32, 0));
 }
 
@@ -185,7 +184,7 @@ static value_id flat_line(struct builder *b, const struct planes *p, value_id v,
     return b_reshape(b, v, dims, 2);
 }
 
-static value_id planes_of_line(struct builder *b, const struct planes *p, value_id line)
+static value_id planes_of_line(struct sparse *s, struct builder *b, const struct planes *p, value_id line)
 {
     value_id parts[3];
     int64_t after = p->size - p->first - p->at.points;
@@ -193,7 +192,7 @@ static value_id planes_of_line(struct builder *b, const struct planes *p, value_
     expr_id dims[3] = {b_dim(b, line, 0), ex_const(b->x, p->channels), ex_const(b->x, p->first)};
     if (p->first)
         parts[n++] = b_splat_f64(b, ELEM_F32, 0, dims, 3);
-    parts[n++] = clear_gaps(b, p, line, 0, p->at.points);
+    parts[n++] = clear_gaps(s, b, p, line, 0, p->at.points);
     dims[2] = ex_const(b->x, after);
     if (after)
         parts[n++] = b_splat_f64(b, ELEM_F32, 0, dims, 3);
@@ -245,7 +244,7 @@ static value_id planes_again(struct sparse *s, struct builder *b, struct planes 
 {
     struct again again = {operand_in_planes, p, p->phases * p->size};
     value_id v = flat_again(s, b, line, &again);
-    return flat_line(b, p, b_copy(b, clear_gaps(b, p, v, -p->first, p->size)), p->channels);
+    return flat_line(b, p, b_copy(b, clear_gaps(s, b, p, v, -p->first, p->size)), p->channels);
 }
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------ */
@@ -298,12 +297,12 @@ value_id sparse_conv(struct sparse *s, node_id id)
     if (is_small(m, size, points) || (known && points < (m->asked.always ? 1 : POINTS_LEAST)))
         return (value_id){0};
     const struct flat *f = flat_of(s, n.in[0]);
-    bool in_place = f && (p.pointwise || planes_of_lines(&p, &f->at)), again = false;
+    bool in_place = f && (p.pointwise || planes_of_lines(&p, &f->at, s->masks)), again = false;
     if (!in_place && !p.pointwise) {
         int64_t channels = f && f->alone && graph_value(m->g, n.in[0])->n_uses == 1 ? again_channels(s, f->line, 0) : 0;
         if (!planes_of_copy(&p))
             return (value_id){0};
-        again = channels > 0 && channels <= p.channels && planes_fit(&p, channels) && p.size <= CLEARED_MOST / p.phases;
+        again = channels > 0 && channels <= p.channels && planes_fit(&p, channels) && p.size <= s->masks / p.phases;
     }
     bool winograd = p.taps == 9 && p.at.n == 2 && p.strides[0] == 1 && p.strides[1] == 1 && p.kernel[0] == 3;
     double dense = conv_depthwise(m->g, &n) ? COST_DEPTHWISE : winograd ? COST_WINOGRAD : 1;
@@ -319,7 +318,7 @@ value_id sparse_conv(struct sparse *s, node_id id)
             r.places[i] = (int32_t)tap_place(&p, channel, r.places[i] % p.taps);
         }
     struct builder b = builder_before(m->g, id);
-    value_id v = in_place ? planes_of_line(&b, &p, f->line)
+    value_id v = in_place ? planes_of_line(s, &b, &p, f->line)
                  : again  ? planes_again(s, &b, &p, f->line)
                           : planes_copied(&b, &p, n.in[0]);
     struct attr attr = attr_int("size", p.at.points);

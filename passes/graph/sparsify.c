@@ -19,7 +19,9 @@
 enum {
     PIECE = 4096,
     PRODUCTS_LEAST = 4096 * POINTS_LEAST, /* multiply-adds of the dense form */
-    ELEMENTS_MOST = 1 << 28               /* of the constant */
+    ELEMENTS_MOST = 1 << 28,              /* of the constant */
+    MASKS_PART = 8,                       /* of what sparse constants save, masks of gaps may add one part, */
+    MASKS_LEAST = 16384                   /* or so many bytes */
 };
 #define ZEROS_LEAST 0.6
 
@@ -211,9 +213,25 @@ static value_id sparse_dot(struct module *m, node_id id)
     return b_reshape(&b, b_transpose(&b, sparse_product(&b, &r, a), turn), back, (int32_t)rank);
 }
 
+/* Bytes of all masks of gaps: a part of what the constants save if just enough of their elements are zero. */
+static int64_t masks_most(struct module *m)
+{
+    struct exprs *x = m->ctx->exprs;
+    double saved = 0;
+    for (uint32_t i = 1; i < m->g->nodes.n; i++) {
+        const struct node *n = graph_node(m->g, (node_id){i});
+        const struct type *w = may_be_sparse(m, (node_id){i}) ? value_type(m->g, n->in[1]) : NULL;
+        int64_t size = 0;
+        if (w && ex_is_const(x, dims_product(x, w->dims, w->rank), &size))
+            saved += (double)size * (sizeof(float) - 2 * sizeof(float) * (1 - ZEROS_LEAST));
+    }
+    saved /= MASKS_PART;
+    return m->asked.always || saved > INT32_MAX ? INT32_MAX : saved < MASKS_LEAST ? MASKS_LEAST : (int64_t)saved;
+}
+
 bool sparsify(struct module *m)
 {
-    struct sparse s = {.m = m};
+    struct sparse s = {.m = m, .masks = masks_most(m)};
     uint32_t n_nodes = m->g->nodes.n;
     for (uint32_t i = 1; i < n_nodes; i++) {
         const struct node *n = graph_node(m->g, (node_id){i});
