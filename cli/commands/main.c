@@ -223,9 +223,7 @@ enum fail command_check(struct context *ctx, struct options *o)
     enum fail fail = compile_check(ctx, o, model, terminal_report());
     if (o->document) {
         struct json *j = &o->document->result;
-        json_open(j, NULL, '{');
-        json_bool(j, "supported", fail == FAIL_NONE);
-        json_close(j, "}");
+        JSON_GROUP(j, NULL, "{}", j_bool("supported", fail == FAIL_NONE));
     } else if (fail == FAIL_NONE && !o->stop_after && !o->quiet) {
         struct strbuf text = strbuf_of(&ctx->session);
         strbuf_printf(&text, "%s: supported\n", model);

@@ -235,12 +235,8 @@ static void reduce(struct reduction *r, const char *output)
         return;
     if (r->options->document) {
         struct json *j = &r->options->document->result;
-        json_open(j, NULL, '{');
-        json_text(j, "output", output);
-        json_uint(j, "nodes", nodes_left(r));
-        json_uint(j, "nodes_before", r->n_nodes);
-        json_uint(j, "runs", r->runs);
-        json_close(j, "}");
+        JSON_GROUP(j, NULL, "{}", j_text("output", output), j_uint("nodes", nodes_left(r)),
+                   j_uint("nodes_before", r->n_nodes), j_uint("runs", r->runs));
         return;
     }
     struct strbuf line = strbuf_of(&r->ctx->session);

@@ -37,15 +37,12 @@ static void member(struct json *j, const char *name, const char *text)
 static void put_object(const struct context *ctx, const struct diag *d, struct json *j)
 {
     const struct source *s = d->src.i ? source_get(ctx, d->src) : NULL;
-    json_open(j, NULL, '{');
-    json_text(j, "severity", severity_words[d->severity]);
+    JSON_GROUP(j, NULL, "{", j_text("severity", severity_words[d->severity]));
     if (d->severity == SEV_ERROR)
         member(j, "class", class_words[d->fail]);
     member(j, "file", ctx->model_path);
-    if (ctx->line) {
-        json_uint(j, "line", ctx->line);
-        json_uint(j, "column", ctx->column);
-    }
+    if (ctx->line)
+        JSON_ADD(j, j_uint("line", ctx->line), j_uint("column", ctx->column));
     if (s) {
         member(j, "node", s->name);
         member(j, "operator", s->op);
@@ -58,8 +55,7 @@ static void put_object(const struct context *ctx, const struct diag *d, struct j
     member(j, "tensor", d->tensor);
     member(j, "flag", d->flag);
     member(j, "message", d->text);
-    json_uint(j, "times", (uint64_t)d->repeats + 1);
-    json_uint(j, "more", d->similar);
+    JSON_ADD(j, j_uint("times", (uint64_t)d->repeats + 1), j_uint("more", d->similar));
     json_close(j, "}");
 }
 

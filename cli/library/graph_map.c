@@ -247,31 +247,21 @@ bool graph_map_unpack(struct arena *arena, struct span bytes, const mcc_api *api
 /* Nodes [name, operator, source, parent, kind], parent -1: none; edges [from, to, type]. */
 static void graph_json(const struct graph_map *map, struct json *j)
 {
-    json_open(j, "graph", '{');
-    json_uint(j, "hidden", map->hidden);
+    JSON_GROUP(j, "graph", "{", j_uint("hidden", map->hidden));
     json_open(j, "nodes", '[');
     for (uint32_t i = 0; i < map->nodes.n; i++) {
         const struct map_node *node = &map->nodes.data[i];
-        json_open(j, NULL, '[');
-        json_text(j, NULL, node->name);
-        json_text(j, NULL, node->op);
-        json_uint(j, NULL, node->source);
-        json_int(j, NULL, (int64_t)node->parent - 1);
-        json_int(j, NULL, node->kind);
-        json_close(j, "]");
+        JSON_GROUP(j, NULL, "[]", j_text(NULL, node->name), j_text(NULL, node->op), j_uint(NULL, node->source),
+                   j_int(NULL, (int64_t)node->parent - 1), j_int(NULL, node->kind));
     }
     json_close(j, "]");
     if (map->rows)
         json_null(j, "edges");
     else
         json_open(j, "edges", '[');
-    for (uint32_t i = 0; i < map->edges.n; i++) {
-        json_open(j, NULL, '[');
-        json_uint(j, NULL, map->edges.data[i].from);
-        json_uint(j, NULL, map->edges.data[i].to);
-        json_text(j, NULL, map->edges.data[i].type);
-        json_close(j, "]");
-    }
+    for (uint32_t i = 0; i < map->edges.n; i++)
+        JSON_GROUP(j, NULL, "[]", j_uint(NULL, map->edges.data[i].from), j_uint(NULL, map->edges.data[i].to),
+                   j_text(NULL, map->edges.data[i].type));
     if (!map->rows)
         json_close(j, "]");
     json_close(j, "}");
@@ -280,9 +270,8 @@ static void graph_json(const struct graph_map *map, struct json *j)
 /* [name, bytes, offset, first, last] of each buffer; first and last number `steps`. */
 static void memory_json(const struct graph_map *map, struct json *j)
 {
-    json_open(j, "memory", '{');
-    json_uint_known(j, "bytes", map->arena_bytes >= 0, (uint64_t)map->arena_bytes);
-    json_bool(j, "symbolic", map->symbolic);
+    JSON_GROUP(j, "memory", "{", j_known("bytes", map->arena_bytes >= 0, (uint64_t)map->arena_bytes),
+               j_bool("symbolic", map->symbolic));
     json_open(j, "steps", '[');
     for (uint32_t i = 0; i < map->steps.n; i++)
         json_uint(j, NULL, map->steps.data[i]);
@@ -290,13 +279,8 @@ static void memory_json(const struct graph_map *map, struct json *j)
     json_open(j, "buffers", '[');
     for (uint32_t i = 0; i < map->buffers.n; i++) {
         const struct map_buffer *b = &map->buffers.data[i];
-        json_open(j, NULL, '[');
-        json_text(j, NULL, b->name);
-        json_int(j, NULL, b->bytes);
-        json_int(j, NULL, b->offset);
-        json_uint(j, NULL, b->first);
-        json_uint(j, NULL, b->last);
-        json_close(j, "]");
+        JSON_GROUP(j, NULL, "[]", j_text(NULL, b->name), j_int(NULL, b->bytes), j_int(NULL, b->offset),
+                   j_uint(NULL, b->first), j_uint(NULL, b->last));
     }
     json_close(j, "]}");
 }

@@ -72,86 +72,60 @@ void json_close(struct json *j, const char *brackets)
     j->depth -= n;
 }
 
-void json_null(struct json *j, const char *key)
-{
-    json_key(j, key);
-    strbuf_append(j->out, "null", 4);
-}
-
-void json_uint_known(struct json *j, const char *key, bool known, uint64_t n)
-{
-    if (known)
-        json_uint(j, key, n);
-    else
-        json_null(j, key);
-}
-
-static void put_members(struct json *j, va_list list)
-{
-    for (const char *key; (key = va_arg(list, const char *));)
-        json_text(j, key, va_arg(list, const char *));
-}
-
-void json_members(struct json *j, ...)
-{
-    va_list list;
-    va_start(list, j);
-    put_members(j, list);
-    va_end(list);
-}
-
-void json_object(struct json *j, const char *key, ...)
-{
-    va_list list;
-    va_start(list, key);
-    json_open(j, key, '{');
-    put_members(j, list);
-    json_close(j, "}");
-    va_end(list);
-}
-
 void json_whole(struct json *j, const char *key, struct span value)
 {
     json_key(j, key);
     strbuf_append(j->out, value.size ? value.data : "null", value.size ? value.size : 4);
 }
 
-void json_text(struct json *j, const char *key, const char *text)
+struct json_item j_null(const char *key)
 {
-    if (!text) {
-        json_null(j, key);
-        return;
+    return (struct json_item){key, ITEM_NULL, {0}};
+}
+
+struct json_item j_text(const char *key, const char *text)
+{
+    return (struct json_item){key, text ? ITEM_TEXT : ITEM_NULL, {.text = text}};
+}
+
+struct json_item j_int(const char *key, int64_t i)
+{
+    return (struct json_item){key, ITEM_INT, {.i = i}};
+}
+
+struct json_item j_uint(const char *key, uint64_t u)
+{
+    return (struct json_item){key, ITEM_UINT, {.u = u}};
+}
+
+struct json_item j_known(const char *key, bool known, uint64_t u)
+{
+    return known ? j_uint(key, u) : j_null(key);
+}
+
+struct json_item j_real(const char *key, double x)
+{
+    return (struct json_item){key, isfinite(x) ? ITEM_REAL : ITEM_NULL, {.x = x}};
+}
+
+struct json_item j_bool(const char *key, bool yes)
+{
+    return (struct json_item){key, ITEM_BOOL, {.i = yes}};
+}
+
+void json_add(struct json *j, const struct json_item *item)
+{
+    for (; item->kind != ITEM_END; item++) {
+        json_key(j, item->key);
+        switch (item->kind) {
+        case ITEM_TEXT: json_string(j->out, item->v.text); break;
+        case ITEM_INT: strbuf_printf(j->out, "%lld", (long long)item->v.i); break;
+        case ITEM_UINT: strbuf_printf(j->out, "%llu", (unsigned long long)item->v.u); break;
+        case ITEM_REAL: strbuf_printf(j->out, "%.12g", item->v.x); break;
+        case ITEM_BOOL: strbuf_printf(j->out, "%s", item->v.i ? "true" : "false"); break;
+        default: strbuf_append(j->out, "null", 4);
+        }
     }
-    json_key(j, key);
-    json_string(j->out, text);
-}
-
-void json_int(struct json *j, const char *key, int64_t n)
-{
-    json_key(j, key);
-    strbuf_printf(j->out, "%lld", (long long)n);
-}
-
-void json_uint(struct json *j, const char *key, uint64_t n)
-{
-    json_key(j, key);
-    strbuf_printf(j->out, "%llu", (unsigned long long)n);
-}
-
-void json_real(struct json *j, const char *key, double x)
-{
-    if (!isfinite(x)) {
-        json_null(j, key);
-        return;
-    }
-    json_key(j, key);
-    strbuf_printf(j->out, "%.12g", x);
-}
-
-void json_bool(struct json *j, const char *key, bool yes)
-{
-    json_key(j, key);
-    strbuf_printf(j->out, "%s", yes ? "true" : "false");
 }
 
 struct json_document *json_document(struct context *ctx)

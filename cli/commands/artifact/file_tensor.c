@@ -221,9 +221,7 @@ void file_tensor_json(const char *name, const struct file_tensor *b, struct json
     int64_t elements;
     double least, greatest;
     bool range = file_tensor_range(b, &elements, &least, &greatest);
-    json_open(j, NULL, '{');
-    json_text(j, "name", name);
-    json_text(j, "type", elem_name(b->elem));
+    JSON_GROUP(j, NULL, "{", j_text("name", name), j_text("type", elem_name(b->elem)));
     json_open(j, "dims", '[');
     for (int32_t i = 0; i < b->rank; i++)
         json_int(j, NULL, b->dims[i]);
@@ -232,8 +230,7 @@ void file_tensor_json(const char *name, const struct file_tensor *b, struct json
     for (int64_t i = 0; range && i < elements && i < DESCRIBE_MAX; i++)
         json_real(j, NULL, elem_to_f64(b->elem, (const char *)b->data + (size_t)i * (elem_bits(b->elem) / 8)));
     json_close(j, "]");
-    json_real(j, "least", range ? least : NAN);
-    json_real(j, "greatest", range ? greatest : NAN);
+    JSON_ADD(j, j_real("least", range ? least : NAN), j_real("greatest", range ? greatest : NAN));
     json_close(j, "}");
 }
 

@@ -4,10 +4,8 @@
 
 void calibration_json(const struct calibration *c, const char *key, struct json *j)
 {
-    json_open(j, key, '{');
-    json_uint(j, "threads", c->threads);
-    json_real(j, "gflops", c->flops);
-    json_real(j, "gflops_best", c->peak[PRODUCTS_F32]);
+    JSON_GROUP(j, key, "{", j_uint("threads", c->threads), j_real("gflops", c->flops),
+               j_real("gflops_best", c->peak[PRODUCTS_F32]));
     json_open(j, "peaks", '{');
     for (enum products a = PRODUCTS_F32; a < PRODUCTS; a++)
         if (c->peak[a] > 0)
@@ -16,12 +14,8 @@ void calibration_json(const struct calibration *c, const char *key, struct json 
     if (c->threads > 1)
         json_real(j, "round_trip_ns", c->round_trip);
     json_open(j, "reads", '[');
-    for (int i = 0; i < CALIBRATE_LEVELS && c->level_read[i] > 0; i++) {
-        json_open(j, NULL, '{');
-        json_uint(j, "bytes", c->level_bytes[i]);
-        json_real(j, "gb_per_s", c->level_read[i]);
-        json_close(j, "}");
-    }
+    for (int i = 0; i < CALIBRATE_LEVELS && c->level_read[i] > 0; i++)
+        JSON_GROUP(j, NULL, "{}", j_uint("bytes", c->level_bytes[i]), j_real("gb_per_s", c->level_read[i]));
     json_close(j, "]}");
 }
 
@@ -40,22 +34,15 @@ static void put_kernel(const struct measure *m, const struct kernel_time *k, con
     const mcc_node *node = &m->s.api->node[k->node];
     double turns = profile_turns(&m->s, p, k), peak = measure_peak_ns(m, k, c);
     const char *arithmetic = products_names[kernel_arithmetic(k)];
-    json_open(j, NULL, '{');
-    json_uint(j, "node", k->node);
-    json_text(j, "name", node->name);
-    json_text(j, "operator", node->op);
+    JSON_GROUP(j, NULL, "{", j_uint("node", k->node), j_text("name", node->name), j_text("operator", node->op));
     json_open(j, "nodes", '[');
     for (const mcc_node *i = node;; i = &m->s.api->node[i->next]) {
-        json_open(j, NULL, '{');
-        json_text(j, "name", i->name);
-        json_text(j, "operator", i->op);
-        json_close(j, "}");
+        JSON_GROUP(j, NULL, "{}", j_text("name", i->name), j_text("operator", i->op));
         if (!i->next)
             break;
     }
     json_close(j, "]");
-    json_real(j, "ns", k->ns);
-    json_real(j, "calls", (double)k->calls / p->runs);
+    JSON_ADD(j, j_real("ns", k->ns), j_real("calls", (double)k->calls / p->runs));
     put_amount(j, "flops", m->counted, (double)node->flops * turns);
     put_amount(j, "bytes", m->counted, (double)node->bytes * turns);
     (arithmetic ? json_text(j, "arithmetic", arithmetic) : json_null(j, "arithmetic"));
@@ -64,8 +51,8 @@ static void put_kernel(const struct measure *m, const struct kernel_time *k, con
         json_real(j, "waits", chunks_idle(&p->chunks, k->node, k->all));
     if (roofline && m->counted) {
         int memory;
-        json_real(j, "limit_ns", turns * calibration_limit(c, peak, node->bytes, &memory));
-        json_text(j, "limited_by", memory ? "memory" : "fma");
+        JSON_ADD(j, j_real("limit_ns", turns * calibration_limit(c, peak, node->bytes, &memory)),
+                 j_text("limited_by", memory ? "memory" : "fma"));
     }
     json_close(j, "}");
 }
@@ -77,14 +64,9 @@ void measure_json(struct measure *m, const char *key, bool roofline, struct json
     uint64_t flops = measure_flops(m);
     struct calibration c = {0};
     (roofline ? calibrate : calibrate_flops)(&c, m->options->threads ? (uint32_t)m->options->threads : cpu_usable());
-    json_open(j, key, '{');
-    json_uint(j, "runs", n);
-    json_real(j, "median_ns", ns[n / 2]);
-    json_real(j, "p10_ns", ns[n / 10]);
-    json_real(j, "p90_ns", ns[n - 1 - n / 10]);
-    json_real(j, "least_ns", ns[0]);
-    json_uint(j, "workspace_bytes", m->workspace);
-    json_uint(j, "file_bytes", measure_file_bytes(m));
+    JSON_GROUP(j, key, "{", j_uint("runs", n), j_real("median_ns", ns[n / 2]), j_real("p10_ns", ns[n / 10]),
+               j_real("p90_ns", ns[n - 1 - n / 10]), j_real("least_ns", ns[0]), j_uint("workspace_bytes", m->workspace),
+               j_uint("file_bytes", measure_file_bytes(m)));
     if (flops)
         json_uint(j, "flops", flops);
     else

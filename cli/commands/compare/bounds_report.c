@@ -84,18 +84,10 @@ void bounds_put_json(const struct bounds *b, const struct capture *run, const st
     json_open(j, "bounds", '[');
     for (uint32_t i = 0; i < n; i++) {
         const struct bounded *r = &rows[i];
-        json_open(j, NULL, '{');
-        json_text(j, "where", capture_words(run, run->maker[r->value.i]));
-        json_int(j, "elements", r->of);
-        json_int(j, "bounded", r->n);
-        json_int(j, "outside", r->outside);
-        json_int(j, "at", r->at);
-        json_real(j, "got", r->got);
-        json_real(j, "want", r->want);
-        json_real(j, "bound", r->bound);
-        json_real(j, "share", r->share);
-        json_text(j, "why", why_none(b, run, r));
-        json_close(j, "}");
+        JSON_GROUP(j, NULL, "{}", j_text("where", capture_words(run, run->maker[r->value.i])), j_int("elements", r->of),
+                   j_int("bounded", r->n), j_int("outside", r->outside), j_int("at", r->at), j_real("got", r->got),
+                   j_real("want", r->want), j_real("bound", r->bound), j_real("share", r->share),
+                   j_text("why", why_none(b, run, r)));
     }
     json_close(j, "]");
 }

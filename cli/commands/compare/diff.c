@@ -222,21 +222,11 @@ static bool write_operands(const struct diff *d, const char *folder)
 
 static void put_json(const struct diff *d, const char *what, const struct difference *f, struct json *j)
 {
-    json_open(j, NULL, '{');
-    json_uint(j, "kernels", d->run.c.module->fused.kernels.n);
-    json_uint(j, "compared", d->n_compared);
-    json_uint(j, "outputs", d->run.s.api->n_out);
-    json_real(j, "tolerance", d->run.c.options->tolerance);
+    JSON_GROUP(j, NULL, "{", j_uint("kernels", d->run.c.module->fused.kernels.n), j_uint("compared", d->n_compared),
+               j_uint("outputs", d->run.s.api->n_out), j_real("tolerance", d->run.c.options->tolerance));
     if (f) {
-        json_open(j, "difference", '{');
-        json_text(j, "where", what);
-        json_int(j, "elements", f->total);
-        json_int(j, "differ", f->count);
-        json_int(j, "at", f->at);
-        json_real(j, "got", f->got);
-        json_real(j, "want", f->want);
-        json_real(j, "largest", f->scale);
-        json_close(j, "}");
+        JSON_GROUP(j, "difference", "{}", j_text("where", what), j_int("elements", f->total), j_int("differ", f->count),
+                   j_int("at", f->at), j_real("got", f->got), j_real("want", f->want), j_real("largest", f->scale));
     } else {
         json_null(j, "difference");
     }

@@ -184,8 +184,7 @@ static uint32_t rows_collect(struct rounding *r)
 
 static void error_json(const struct deviation *e, struct json *j)
 {
-    json_real(j, "rms", deviation_rms(e));
-    json_real(j, "most", deviation_most(e));
+    JSON_ADD(j, j_real("rms", deviation_rms(e)), j_real("most", deviation_most(e)));
     json_close(j, "}");
 }
 
@@ -194,8 +193,7 @@ static void kernels_json(struct rounding *r, struct json *j)
     uint32_t n = rows_collect(r);
     json_open(j, "kernels", '[');
     for (uint32_t i = 0; i < n; i++) {
-        json_open(j, NULL, '{');
-        json_text(j, "where", capture_words(r->run, r->rows[i].kernel));
+        JSON_GROUP(j, NULL, "{", j_text("where", capture_words(r->run, r->rows[i].kernel)));
         error_json(&r->rows[i].error, j);
     }
     json_close(j, "]");
@@ -223,8 +221,7 @@ bool rounding_report(struct capture *run, DLManagedTensorVersioned *const *out)
         return false;
     struct json *j = run->c.options->document ? &run->c.options->document->result : NULL;
     if (j) {
-        json_open(j, NULL, '{');
-        json_text(j, "against", "f32");
+        JSON_GROUP(j, NULL, "{", j_text("against", "f32"));
         json_open(j, "outputs", '[');
     }
     strbuf_printf(&text, "%10s %10s  %s\n", "rms", "most", "error as a part of the f32 network's values");
@@ -242,8 +239,7 @@ bool rounding_report(struct capture *run, DLManagedTensorVersioned *const *out)
             continue;
         deviation_add(&error, want, elem, (const char *)t->data + t->byte_offset);
         if (j) {
-            json_open(j, NULL, '{');
-            json_text(j, "name", name);
+            JSON_GROUP(j, NULL, "{", j_text("name", name));
             error_json(&error, j);
             continue;
         }

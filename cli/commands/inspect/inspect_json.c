@@ -31,19 +31,17 @@ static void put_room(const mcc_port *port, struct json *j)
         return;
     json_open(j, "room", '[');
     for (int32_t i = 0; i < port->ndim; i++)
-        json_uint_known(j, NULL, port->dims[i].room > 0, (uint64_t)port->dims[i].room);
+        JSON_ADD(j, j_known(NULL, port->dims[i].room > 0, (uint64_t)port->dims[i].room));
     json_close(j, "]");
 }
 
 static void put_port(const mcc_api *api, const mcc_port *port, struct json *j)
 {
     enum elem elem = elem_by_dlpack(port->dtype);
-    json_open(j, NULL, '{');
-    json_members(j, "name", port->name, "kind", port_kind(port->flags), "type",
-                 port->flags & MCC_PORT_STRING ? "str"
-                 : elem == ELEM_NONE           ? NULL
-                                               : elem_name(elem),
-                 NULL);
+    JSON_GROUP(j, NULL, "{", j_text("name", port->name), j_text("kind", port_kind(port->flags)),
+               j_text("type", port->flags & MCC_PORT_STRING ? "str"
+                              : elem == ELEM_NONE           ? NULL
+                                                            : elem_name(elem)));
     if (port->ndim < 0) {
         json_null(j, "dims");
     } else {
@@ -69,12 +67,8 @@ static void put_ports(const mcc_api *api, const char *key, const mcc_port *ports
 
 static void put_symbol(const mcc_symbol *sym, struct json *j)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "name", sym->name);
-    json_int(j, "least", sym->min);
-    json_uint_known(j, "most", sym->max, (uint64_t)sym->max);
-    json_int(j, "step", sym->step > 1 ? sym->step : 1);
-    json_close(j, "}");
+    JSON_GROUP(j, NULL, "{}", j_text("name", sym->name), j_int("least", sym->min),
+               j_known("most", sym->max, (uint64_t)sym->max), j_int("step", sym->step > 1 ? sym->step : 1));
 }
 
 static void ports_json(const mcc_api *api, struct json *j)
@@ -97,28 +91,19 @@ static void put_sizes(const struct artifact_file *a, struct json *j)
     const struct sizes *s = &a->sizes;
     uint64_t variants = 0, known = s->weights + s->code + s->tables + s->symbols + s->graph + s->debug + s->headers;
     const char *p = a->api.features;
-    json_open(j, "bytes", '{');
-    json_uint(j, "file", s->file);
-    json_uint(j, "weights", s->weights);
+    JSON_GROUP(j, "bytes", "{", j_uint("file", s->file), j_uint("weights", s->weights));
     json_open(j, "variants", '[');
     for (int i = 0; *p && i < VARIANTS_MAX; i++) {
         size_t n = strcspn(p, ",");
-        json_open(j, NULL, '{');
-        json_text(j, "cpu", arena_strndup(j->out->arena, p, n));
-        json_uint(j, "code", s->variant[i]);
-        json_close(j, "}");
+        JSON_GROUP(j, NULL, "{}", j_text("cpu", arena_strndup(j->out->arena, p, n)), j_uint("code", s->variant[i]));
         variants += s->variant[i];
         p += n + (p[n] == ',');
     }
     json_close(j, "]");
-    json_uint(j, "runtime", s->code > variants ? s->code - variants : 0);
-    json_uint(j, "tables", s->tables + s->headers);
-    json_uint(j, "names", s->symbols);
-    json_uint(j, "graph", s->graph);
-    json_uint(j, "lines", s->debug);
-    json_uint(j, "padding", s->file > known ? s->file - known : 0);
-    json_uint_known(j, "weights_padding", a->note.sealed, s->weights_padding);
-    json_uint(j, "sidecar", s->sidecar);
+    JSON_ADD(j, j_uint("runtime", s->code > variants ? s->code - variants : 0),
+             j_uint("tables", s->tables + s->headers), j_uint("names", s->symbols), j_uint("graph", s->graph),
+             j_uint("lines", s->debug), j_uint("padding", s->file > known ? s->file - known : 0),
+             j_known("weights_padding", a->note.sealed, s->weights_padding), j_uint("sidecar", s->sidecar));
     json_close(j, "}");
 }
 
@@ -127,11 +112,8 @@ static void put_functions(const struct artifact_file *a, struct json *j)
     json_open(j, "functions", '[');
     for (uint32_t i = 0; i < a->functions.n; i++) {
         const struct code_size *f = &a->functions.data[i];
-        json_open(j, NULL, '{');
-        json_text(j, "name", f->name);
-        json_int(j, "variant", (int64_t)f->variant + 1);
-        json_uint(j, "bytes", f->bytes);
-        json_close(j, "}");
+        JSON_GROUP(j, NULL, "{}", j_text("name", f->name), j_int("variant", (int64_t)f->variant + 1),
+                   j_uint("bytes", f->bytes));
     }
     json_close(j, "]");
 }
@@ -140,20 +122,16 @@ static void put_functions(const struct artifact_file *a, struct json *j)
 
 static void put_source(const mcc_node *node, struct json *j)
 {
-    json_object(j, NULL, "name", node->name, "operator", node->op, "source",
-                node->source && *node->source ? node->source : NULL, NULL);
+    JSON_GROUP(j, NULL, "{}", j_text("name", node->name), j_text("operator", node->op),
+               j_text("source", node->source && *node->source ? node->source : NULL));
 }
 
 /* Row i leads kernels: an object, which is left open. */
 static void put_node(const mcc_node *row, uint32_t i, struct json *j)
 {
-    json_open(j, NULL, '{');
-    json_uint(j, "node", i);
-    json_members(j, "name", row[i].name, "operator", row[i].op, "source",
-                 row[i].source && *row[i].source ? row[i].source : NULL, NULL);
-    json_uint(j, "flops", row[i].flops);
-    json_uint(j, "bytes", row[i].bytes);
-    json_uint(j, "kernels", row[i].kernels);
+    JSON_GROUP(j, NULL, "{", j_uint("node", i), j_text("name", row[i].name), j_text("operator", row[i].op),
+               j_text("source", row[i].source && *row[i].source ? row[i].source : NULL), j_uint("flops", row[i].flops),
+               j_uint("bytes", row[i].bytes), j_uint("kernels", row[i].kernels));
     json_open(j, "also", '[');
     for (uint64_t k = row[i].next; k; k = row[k].next)
         json_uint(j, NULL, k);
@@ -187,7 +165,7 @@ static void put_meta(const char *meta, struct json *j)
     json_open(j, "meta", '[');
     while (meta && *meta) {
         const char *value = meta + strlen(meta) + 1;
-        json_object(j, NULL, "key", meta, "value", value, NULL);
+        JSON_GROUP(j, NULL, "{}", j_text("key", meta), j_text("value", value));
         meta = value + strlen(value) + 1;
     }
     json_close(j, "]");
@@ -199,15 +177,10 @@ static void put_workspace(const mcc_api *api, const struct workspace *w, struct 
         json_null(j, "workspace");
         return;
     }
-    json_open(j, "workspace", '{');
-    json_uint(j, "bytes", w->bytes);
+    JSON_GROUP(j, "workspace", "{", j_uint("bytes", w->bytes));
     json_open(j, "at", '[');
-    for (uint32_t i = 0; i < api->n_sym; i++) {
-        json_open(j, NULL, '{');
-        json_text(j, "name", api->sym[i].name);
-        json_int(j, "value", w->symbols[i]);
-        json_close(j, "}");
-    }
+    for (uint32_t i = 0; i < api->n_sym; i++)
+        JSON_GROUP(j, NULL, "{}", j_text("name", api->sym[i].name), j_int("value", w->symbols[i]));
     json_close(j, "]}");
 }
 
@@ -215,9 +188,8 @@ void artifact_json(const struct artifact_file *a, const struct workspace *w, boo
                    struct json *j)
 {
     const mcc_api *api = &a->api;
-    json_open(j, key, '{');
-    json_members(j, "kind", "compiled", "name", api->name, "compiler", api->compiler, "target", api->target, NULL);
-    json_bool(j, "runs_here", a->runs_here && !w->why);
+    JSON_GROUP(j, key, "{", j_text("kind", "compiled"), j_text("name", api->name), j_text("compiler", api->compiler),
+               j_text("target", api->target), j_bool("runs_here", a->runs_here && !w->why));
     put_sizes(a, j);
     ports_json(api, j);
     put_workspace(api, w, j);
@@ -234,18 +206,16 @@ void artifact_json(const struct artifact_file *a, const struct workspace *w, boo
 static void put_weight(const struct module *m, const struct weight *w, struct json *j)
 {
     const struct type *t = value_type(m->g, w->value);
-    json_open(j, NULL, '{');
-    json_members(j, "name", weight_name(m, w->value), "type", elem_name(t->elem), NULL);
+    JSON_GROUP(j, NULL, "{", j_text("name", weight_name(m, w->value)), j_text("type", elem_name(t->elem)));
     json_open(j, "dims", '[');
     for (int32_t d = 0; d < t->rank; d++) {
         int64_t n = 0;
         bool known = ex_is_const(m->ctx->exprs, t->dims[d], &n);
-        json_uint_known(j, NULL, known, (uint64_t)n);
+        JSON_ADD(j, j_known(NULL, known, (uint64_t)n));
     }
     json_close(j, "]");
-    json_uint(j, "offset", w->offset);
-    json_uint(j, "bytes", w->bytes);
-    json_uint(j, "padding", w->bytes - weight_elements_bytes(m, w));
+    JSON_ADD(j, j_uint("offset", w->offset), j_uint("bytes", w->bytes),
+             j_uint("padding", w->bytes - weight_elements_bytes(m, w)));
     json_uint(j, "winograd", 0); /* a key of schema 1: no weights are stored transformed */
     json_close(j, "}");
 }
@@ -261,8 +231,7 @@ void weights_json(const struct module *m, struct json *j)
 void network_json(const struct compilation *c, const mcc_node *row, uint32_t n, struct json *j)
 {
     const struct module *m = c->module;
-    json_open(j, NULL, '{');
-    json_members(j, "kind", "network", "name", c->graph->name ? c->graph->name : "", NULL);
+    JSON_GROUP(j, NULL, "{", j_text("kind", "network"), j_text("name", c->graph->name ? c->graph->name : ""));
     json_open(j, "kernels", '[');
     for (uint32_t i = 1; i < n; i++) {
         if (!row[i].kernels)
@@ -271,8 +240,7 @@ void network_json(const struct compilation *c, const mcc_node *row, uint32_t n, 
         json_close(j, "}");
     }
     json_close(j, "]");
-    json_int(j, "constants_in_file", c->constants_in);
-    json_uint(j, "weights_bytes", m->plan.weights_bytes);
+    JSON_ADD(j, j_int("constants_in_file", c->constants_in), j_uint("weights_bytes", m->plan.weights_bytes));
     weights_json(m, j);
     struct strbuf text = strbuf_of(j->out->arena);
     ex_print(m->ctx->exprs, m->plan.arena_bytes, &text);

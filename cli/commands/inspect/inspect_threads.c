@@ -108,8 +108,7 @@ static void table_print(const struct session *s, const struct table *t, struct s
 
 static void put_json(const struct session *s, const struct table *t, struct json *j)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "kind", "threads");
+    JSON_GROUP(j, NULL, "{", j_text("kind", "threads"));
     json_open(j, "threads", '[');
     for (uint32_t c = 0; c < t->counts; c++)
         json_uint(j, NULL, t->threads[c]);
@@ -122,14 +121,9 @@ static void put_json(const struct session *s, const struct table *t, struct json
     json_open(j, "kernels", '[');
     for (uint32_t i = 0; i < t->n; i++) {
         const struct limit *k = &t->of[i];
-        json_open(j, NULL, '{');
-        json_uint(j, "kernel", k->launch.kernel);
-        json_uint(j, "node", k->launch.node);
-        json_text(j, "name", s->api->node[k->launch.node].name);
-        json_uint(j, "launches", k->launches);
-        json_int(j, "indices", k->launch.count);
-        json_int(j, "ns_each", k->launch.ns);
-        json_real(j, "alone_ns", k->alone);
+        JSON_GROUP(j, NULL, "{", j_uint("kernel", k->launch.kernel), j_uint("node", k->launch.node),
+                   j_text("name", s->api->node[k->launch.node].name), j_uint("launches", k->launches),
+                   j_int("indices", k->launch.count), j_int("ns_each", k->launch.ns), j_real("alone_ns", k->alone));
         json_open(j, "ns", '[');
         for (uint32_t c = 0; c < t->counts; c++)
             json_real(j, NULL, k->ns[c]);

@@ -89,21 +89,21 @@ static const char *options_text(const struct sbom *b)
 /* The object stays open. */
 static void spdx_package(struct json *j, const char *id, const char *name, const char *hash, const char *purpose)
 {
-    json_open(j, NULL, '{');
-    json_members(j, "SPDXID", id, "name", name, "downloadLocation", "NOASSERTION", NULL);
-    json_bool(j, "filesAnalyzed", false);
-    json_members(j, "licenseConcluded", "NOASSERTION", "licenseDeclared", "NOASSERTION", "copyrightText", "NOASSERTION",
-                 "primaryPackagePurpose", purpose, NULL);
+    JSON_GROUP(j, NULL, "{", j_text("SPDXID", id), j_text("name", name), j_text("downloadLocation", "NOASSERTION"),
+               j_bool("filesAnalyzed", false), j_text("licenseConcluded", "NOASSERTION"),
+               j_text("licenseDeclared", "NOASSERTION"), j_text("copyrightText", "NOASSERTION"),
+               j_text("primaryPackagePurpose", purpose));
     if (!hash)
         return;
     json_open(j, "checksums", '[');
-    json_object(j, NULL, "algorithm", "BLAKE3", "checksumValue", hash, NULL);
+    JSON_GROUP(j, NULL, "{}", j_text("algorithm", "BLAKE3"), j_text("checksumValue", hash));
     json_close(j, "]");
 }
 
 static void spdx_relation(struct json *j, const char *from, const char *type, const char *to)
 {
-    json_object(j, NULL, "spdxElementId", from, "relationshipType", type, "relatedSpdxElement", to, NULL);
+    JSON_GROUP(j, NULL, "{}", j_text("spdxElementId", from), j_text("relationshipType", type),
+               j_text("relatedSpdxElement", to));
 }
 
 static void put_spdx(struct sbom *b)
@@ -112,20 +112,17 @@ static void put_spdx(struct sbom *b)
                       network[] = "SPDXRef-Network", compiler[] = "SPDXRef-Compiler";
     struct json *j = &b->j;
     struct arena *arena = &b->ctx->session;
-    json_open(j, NULL, '{');
-    json_members(j, "spdxVersion", "SPDX-2.3", "dataLicense", "CC0-1.0", "SPDXID", document, "name", b->file,
-                 "documentNamespace", arena_printf(arena, "https://spdx.org/spdxdocs/mcc-%s", b->artifact), NULL);
-    json_open(j, "creationInfo", '{');
-    json_text(j, "created", b->created);
-    json_open(j, "creators", '[');
-    json_text(j, NULL, "Tool: mcc-" MCCC_VERSION);
-    json_close(j, "]");
+    JSON_GROUP(j, NULL, "{", j_text("spdxVersion", "SPDX-2.3"), j_text("dataLicense", "CC0-1.0"),
+               j_text("SPDXID", document), j_text("name", b->file),
+               j_text("documentNamespace", arena_printf(arena, "https://spdx.org/spdxdocs/mcc-%s", b->artifact)));
+    JSON_GROUP(j, "creationInfo", "{", j_text("created", b->created));
+    JSON_GROUP(j, "creators", "[]", j_text(NULL, "Tool: mcc-" MCCC_VERSION));
     json_text(j, "comment", arena_printf(arena, "BLAKE3 of this tool: %s", b->tool));
     json_close(j, "}");
     json_open(j, "packages", '[');
     spdx_package(j, artifact, b->name, b->artifact, "LIBRARY");
-    json_members(j, "packageFileName", b->file, "comment", arena_printf(arena, "compiled with %s", options_text(b)),
-                 NULL);
+    JSON_ADD(j, j_text("packageFileName", b->file),
+             j_text("comment", arena_printf(arena, "compiled with %s", options_text(b))));
     json_close(j, "}");
     spdx_package(j, network, b->name, b->network, "SOURCE");
     json_close(j, "}");
@@ -153,20 +150,19 @@ static void put_spdx(struct sbom *b)
 static void cyclonedx_component(struct json *j, const char *key, const char *type, const char *ref, const char *name,
                                 const char *version, const char *hash)
 {
-    json_open(j, key, '{');
-    json_members(j, "type", type, "bom-ref", ref, "name", name, NULL);
+    JSON_GROUP(j, key, "{", j_text("type", type), j_text("bom-ref", ref), j_text("name", name));
     if (version)
         json_text(j, "version", version);
     if (!hash)
         return;
     json_open(j, "hashes", '[');
-    json_object(j, NULL, "alg", "BLAKE3", "content", hash, NULL);
+    JSON_GROUP(j, NULL, "{}", j_text("alg", "BLAKE3"), j_text("content", hash));
     json_close(j, "]");
 }
 
 static void cyclonedx_property(struct json *j, const char *name, const char *value)
 {
-    json_object(j, NULL, "name", name, "value", value, NULL);
+    JSON_GROUP(j, NULL, "{}", j_text("name", name), j_text("value", value));
 }
 
 /* Who writes the bill, and of what. */
@@ -175,8 +171,7 @@ static void cyclonedx_metadata(struct sbom *b)
     struct json *j = &b->j;
     struct span left = b->a->build;
     const char *name, *value;
-    json_open(j, "metadata", '{');
-    json_text(j, "timestamp", b->created);
+    JSON_GROUP(j, "metadata", "{", j_text("timestamp", b->created));
     json_open(j, "tools", '{');
     json_open(j, "components", '[');
     cyclonedx_component(j, NULL, "application", "tool", "mcc", MCCC_VERSION, b->tool);
@@ -198,11 +193,11 @@ static void put_cyclonedx(struct sbom *b)
 {
     struct json *j = &b->j;
     const char *h = b->artifact;
-    json_open(j, NULL, '{');
-    json_members(
-        j, "bomFormat", "CycloneDX", "specVersion", "1.6", "serialNumber", /* of the hash: a UUID of version 8 */
-        arena_printf(&b->ctx->session, "urn:uuid:%.8s-%.4s-8%.3s-a%.3s-%.12s", h, h + 8, h + 12, h + 15, h + 18), NULL);
-    json_int(j, "version", 1);
+    JSON_GROUP(j, NULL, "{", j_text("bomFormat", "CycloneDX"), j_text("specVersion", "1.6"),
+               /* of the hash: a UUID of version 8 */
+               j_text("serialNumber", arena_printf(&b->ctx->session, "urn:uuid:%.8s-%.4s-8%.3s-a%.3s-%.12s", h, h + 8,
+                                                   h + 12, h + 15, h + 18)),
+               j_int("version", 1));
     cyclonedx_metadata(b);
     json_open(j, "components", '[');
     cyclonedx_component(j, NULL, "machine-learning-model", "network", b->name, NULL, b->network);
@@ -217,11 +212,8 @@ static void put_cyclonedx(struct sbom *b)
     }
     json_close(j, "]");
     json_open(j, "dependencies", '[');
-    json_open(j, NULL, '{');
-    json_text(j, "ref", "artifact");
-    json_open(j, "dependsOn", '[');
-    json_text(j, NULL, "network");
-    json_text(j, NULL, "compiler");
+    JSON_GROUP(j, NULL, "{", j_text("ref", "artifact"));
+    JSON_GROUP(j, "dependsOn", "[", j_text(NULL, "network"), j_text(NULL, "compiler"));
     if (b->weights_file)
         json_text(j, NULL, "weights");
     json_close(j, "]}]}");

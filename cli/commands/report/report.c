@@ -77,10 +77,7 @@ static void report_library(void *user, const char *library, struct compilation *
     if (!output_write(ctx, r->output, page.data, page.n) || !r->options->document)
         return;
     struct json *result = &r->options->document->result;
-    json_open(result, NULL, '{');
-    json_text(result, "output", r->output);
-    json_uint(result, "bytes", page.n);
-    json_text(result, "not_run", why);
+    JSON_GROUP(result, NULL, "{", j_text("output", r->output), j_uint("bytes", page.n), j_text("not_run", why));
     json_whole(result, "proof", r->proof.json);
     json_close(result, "}");
 }

@@ -25,12 +25,9 @@ static void put_stages(const struct compilation *c, struct json *j)
     for (uint32_t i = 0; i < stage_count; i++) {
         if (!c->costs[i].ran)
             continue;
-        json_open(j, NULL, '[');
-        json_text(j, NULL, stage_table[i].name);
-        json_real(j, NULL, c->costs[i].start - c->costs[0].start);
-        json_real(j, NULL, c->costs[i].ms);
-        json_int(j, NULL, c->costs[i].heap);
-        json_close(j, "]");
+        JSON_GROUP(j, NULL, "[]", j_text(NULL, stage_table[i].name),
+                   j_real(NULL, c->costs[i].start - c->costs[0].start), j_real(NULL, c->costs[i].ms),
+                   j_int(NULL, c->costs[i].heap));
     }
     json_close(j, "]");
 }
@@ -46,8 +43,7 @@ bool report_json(struct compilation *c, const struct artifact_file *a, const str
         graph_map_make(c, row, n, &ctx->session, &map);
     else if (!unpack(ctx, a, &map))
         return false;
-    json_open(j, NULL, '{');
-    json_text(j, "file", ctx->model_path);
+    JSON_GROUP(j, NULL, "{", j_text("file", ctx->model_path));
     artifact_json(a, w, false, "artifact", j);
     graph_map_json(&map, j);
     if (c) {

@@ -204,14 +204,11 @@ static void verify_end(void *user)
 
 static void put_verdict(const struct verify *v, struct json *j)
 {
-    json_open(j, NULL, '{');
-    json_bool(j, "same", v->same);
-    json_bool(j, "network", v->network);
-    json_text(j, "compiler", v->a.api.compiler);
+    JSON_GROUP(j, NULL, "{", j_bool("same", v->same), j_bool("network", v->network),
+               j_text("compiler", v->a.api.compiler));
     build_note_json(v->a.build, j);
-    json_uint(j, "differ", v->differ);
-    json_uint_known(j, "at", v->differ, v->at);
-    json_text(j, "where", v->differ ? v->where : NULL);
+    JSON_ADD(j, j_uint("differ", v->differ), j_known("at", v->differ, v->at),
+             j_text("where", v->differ ? v->where : NULL));
     json_close(j, "}");
 }
 

@@ -17,9 +17,8 @@ static const char *array_of(struct arena *arena, enum elem elem)
 
 static void put_port(struct json *j, const struct artifact *a, const struct art_port *p)
 {
-    json_open(j, NULL, '{');
-    json_members(j, "name", p->name, "type", elem_name(p->elem), "array", array_of(j->out->arena, p->elem), NULL);
-    json_int(j, "bytes", elem_size(p->elem));
+    JSON_GROUP(j, NULL, "{", j_text("name", p->name), j_text("type", elem_name(p->elem)),
+               j_text("array", array_of(j->out->arena, p->elem)), j_int("bytes", elem_size(p->elem)));
     json_open(j, "dims", '[');
     for (int32_t d = 0; d < p->rank; d++) {
         const mcc_dim *dim = &p->dims[d];
@@ -33,12 +32,8 @@ static void put_port(struct json *j, const struct artifact *a, const struct art_
 
 static void put_symbol(struct json *j, const struct art_symbol *s)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "name", s->name);
-    json_int(j, "min", s->min);
-    json_int(j, "max", s->max ? s->max : WASM_NO_MAX);
-    json_int(j, "step", s->step);
-    json_close(j, "}");
+    JSON_GROUP(j, NULL, "{}", j_text("name", s->name), j_int("min", s->min),
+               j_int("max", s->max ? s->max : WASM_NO_MAX), j_int("step", s->step));
 }
 
 struct span describe(struct compilation *c, const struct artifact *a, const struct description *d)
@@ -46,12 +41,9 @@ struct span describe(struct compilation *c, const struct artifact *a, const stru
     struct strbuf *out = NEW(&c->ctx->session, struct strbuf);
     struct json json = {.out = out}, *j = &json;
     strbuf_init(out, &c->ctx->session);
-    json_open(j, NULL, '{');
-    json_members(j, "name", a->name, "compiler", a->compiler, "target", a->features, "entry", d->entry, "plan", d->plan,
-                 NULL);
-    json_int(j, "scratch", d->scratch);
-    json_int(j, "plan_symbols", a->n_sym);
-    json_uint(j, "weights", a->weights.size);
+    JSON_GROUP(j, NULL, "{", j_text("name", a->name), j_text("compiler", a->compiler), j_text("target", a->features),
+               j_text("entry", d->entry), j_text("plan", d->plan), j_int("scratch", d->scratch),
+               j_int("plan_symbols", a->n_sym), j_uint("weights", a->weights.size));
     if (d->stack)
         json_uint(j, "stack", d->stack);
     json_open(j, "build", '[');

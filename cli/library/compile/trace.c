@@ -6,25 +6,15 @@ void trace_open(struct json *j, const char *process)
 {
     json_open(j, NULL, '{');
     json_open(j, "traceEvents", '[');
-    json_open(j, NULL, '{');
-    json_text(j, "ph", "M");
-    json_uint(j, "pid", 1);
-    json_uint(j, "tid", 0);
-    json_text(j, "name", "process_name");
-    json_object(j, "args", "name", process, NULL);
+    JSON_GROUP(j, NULL, "{", j_text("ph", "M"), j_uint("pid", 1), j_uint("tid", 0), j_text("name", "process_name"));
+    JSON_GROUP(j, "args", "{}", j_text("name", process));
     json_close(j, "}");
 }
 
 void trace_event(struct json *j, uint32_t row, const char *name, const char *detail, double start_us, double us)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "ph", "X");
-    json_uint(j, "pid", 1);
-    json_uint(j, "tid", row);
-    json_real(j, "ts", start_us);
-    json_real(j, "dur", us);
-    json_members(j, "name", name, "cat", detail, NULL);
-    json_close(j, "}");
+    JSON_GROUP(j, NULL, "{}", j_text("ph", "X"), j_uint("pid", 1), j_uint("tid", row), j_real("ts", start_us),
+               j_real("dur", us), j_text("name", name), j_text("cat", detail));
 }
 
 void trace_close(struct json *j, const char *unit)
