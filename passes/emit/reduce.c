@@ -274,8 +274,10 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
     reduction_begin(em, &r, n, n_points, points, cond);
     bool arg = r.n_acc != n_points;
     matrix_init(em, &r);
-    if (n->op == OP_SEGMENTS)
+    if (n->op == OP_SEGMENTS) {
         segment_begin(em, &r);
+        em_lines_begin(em, &r);
+    }
     for (int32_t d = 0; n->op == OP_CONV && d < value_type(em->g, n->out[0])->rank - 2; d++)
         tap_range(em, &r, d);
     reduction_unroll(em, &r);
@@ -292,6 +294,8 @@ void em_reduce_points(struct em *em, const struct node *n, uint32_t n_points, ex
     for (uint32_t i = n_points; r.matrix && i < r.n_acc; i++)
         acc[i] = acc[0];
     reduction_loops(em, &r, acc);
+    if (r.line.i)
+        em_lines_end(em, &r, acc);
     if (r.matrix)
         em_tile_rows_of_matrix(em, n_points / r.vectors, r.vectors, acc);
     for (uint32_t i = 0; i < n_points; i++)

@@ -32,6 +32,7 @@ struct reduction {
     bool half; /* a group is half of the elements that are contiguous in the panels */
     bool matrix; /* L_MATDOT: the group is twice as long; accumulators are as in em_tile_step_matrix */
     expr_id first; /* first index of a segment, whose length is the dim's extent */
+    expr_id line; /* lanes of four vectors: a step interleaves four lines (segment_lines.c); {0}: it does not */
     bool fill; /* the steps store the second operand into scratch, and accumulate nothing */
     struct block_factor scale; /* if s->scaled and the operand is not in scratch; else product {0} */
 };
@@ -75,3 +76,11 @@ void reduction_scale(struct em *, const struct reduction *, const expr_id *k, co
 void reduction_add_block(struct em *, const struct reduction *, expr_id number, const lreg *part, lreg *acc);
 /* Initial value of an accumulator of element type acc, for a result of type e. */
 lreg reduction_identity(struct em *, enum lop, enum elem acc, enum elem e, uint32_t lanes);
+
+/* ---- segment_lines.c ---- */
+
+/* Sets r->line if the points are such that steps interleave lines. */
+void em_lines_begin(struct em *, struct reduction *r);
+void em_lines_step(struct em *, struct reduction *, const expr_id *k, lreg *acc);
+/* Puts the lanes of the sums in order. */
+void em_lines_end(struct em *, const struct reduction *, lreg *acc);

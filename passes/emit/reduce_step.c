@@ -475,6 +475,10 @@ void reduction_step(struct em *em, struct reduction *r, const expr_id *k, lreg *
         contraction_step(em, r, k, 0, r->n_points, acc);
         return;
     }
+    if (r->line.i) {
+        em_lines_step(em, r, k, acc);
+        return;
+    }
     for (uint32_t i = 0; i < r->n_points; i++)
         reduction_point(em, r, i, k, acc);
 }

@@ -137,7 +137,7 @@ uint32_t em_pieces(struct em *em, expr_id base, uint32_t vectors, uint32_t rest,
     return vectors + 1;
 }
 
-static void tile_product(struct em *em, enum lop op, const lreg factors[2], lreg *sum)
+void em_tile_product(struct em *em, enum lop op, const lreg factors[2], lreg *sum)
 {
     lreg in[3] = {factors[0], factors[1], *sum};
     if (op == L_FMA)
@@ -159,7 +159,7 @@ void em_tile_steps_by_vector(struct em *em, enum lop op, uint32_t rows, uint32_t
             there[j % 2][i] = operands(user, i, j, in[j % 2][i]);
         for (uint32_t i = 0; i < rows && j > 0; i++)
             if (there[(j - 1) % 2][i])
-                tile_product(em, op, in[(j - 1) % 2][i], &acc[i * vectors + (j - 1) % vectors]);
+                em_tile_product(em, op, in[(j - 1) % 2][i], &acc[i * vectors + (j - 1) % vectors]);
     }
 }
 
@@ -170,7 +170,7 @@ void em_tile_step(struct em *em, enum lop op, uint32_t rows, uint32_t vectors, e
         for (uint32_t j = 0; j < vectors; j++) {
             lreg in[2];
             if (operands(user, i, j, in))
-                tile_product(em, op, in, &acc[i * vectors + j]);
+                em_tile_product(em, op, in, &acc[i * vectors + j]);
         }
 }
 
@@ -220,7 +220,7 @@ void em_tile_step_matrix(struct em *em, const struct em_matrix *m, em_operands_f
             lreg right = em_part(em, in[1], columns * half, half);
             for (uint32_t i = 0; i < m->rows; i += 2)
                 if (pair[i].i)
-                    tile_product(em, L_MATDOT, (lreg[]){pair[i], right}, &acc[(i + columns) * m->vectors + j]);
+                    em_tile_product(em, L_MATDOT, (lreg[]){pair[i], right}, &acc[(i + columns) * m->vectors + j]);
         }
     }
 }

@@ -26,6 +26,8 @@ uint32_t em_pieces(struct em *, expr_id base, uint32_t vectors, uint32_t rest, u
 
 /* Stores the two operands of a row and a vector of the tile to `in`; false: nothing is added there. */
 typedef bool em_operands_fn(void *user, uint32_t row, uint32_t vector, lreg in[2]);
+/* Adds a product to *sum: op as below, the groups of L_DOT in any order. */
+void em_tile_product(struct em *, enum lop op, const lreg factors[2], lreg *sum);
 /* Emits one step of the micro-kernel: adds the product of the operands to acc[row * vectors + vector]. op: L_FMA, or
  * L_DOT for groups. */
 void em_tile_step(struct em *, enum lop op, uint32_t rows, uint32_t vectors, em_operands_fn *, void *user, lreg *acc);

@@ -15,6 +15,7 @@
  * store.c says what is stored, stage.c what a convolution computes of its own operand.
  */
 #include "passes/fuse/fuse.h"
+#include "passes/module/analysis.h"
 #include "ir/target/budget.h"
 #include "passes/module/access_function.h"
 #include "passes/module/attention.h"
@@ -127,6 +128,28 @@ static bool inline_reduce(struct fuser *f, node_id id, const struct demand *d)
     k->row_mask = mask;
     kernel_add(f, d->kernel, id);
     demand_reduce_operand(f, id, d);
+    return true;
+}
+
+/* A product of the elements that one L_DOT takes, at each index of a segment: the kernel of the segments computes it.
+ */
+static bool inline_group(struct fuser *f, node_id id, const struct demand *d)
+{
+    const struct node *n = graph_node(f->g, id);
+    uint32_t n_batch, n_contract;
+    int64_t size, along = node_ints(n, "contract_a", &n_contract)[0];
+    node_ints(n, "batch_a", &n_batch);
+    const struct type *t = value_type(f->g, n->in[0]);
+    if (n_contract != 1 || along != n_batch || !d->idx || !d->via.i || graph_node(f->g, d->via)->op != OP_SEGMENTS ||
+        !ex_is_const(f->x, t->dims[along], &size) || size != dot_group(f->m, n))
+        return false;
+    expr_id idx[RANK_MAX];
+    for (int32_t i = 0, o = 0; i < t->rank; i++)
+        idx[i] = i == along ? ex_sym(f->x, demand_symbol(f, t->dims[i], arena_printf(f->m->arena, "r%u", id.i)))
+                            : d->idx[o++];
+    kernel_add(f, d->kernel, id);
+    demand_at(f, n->in[0], id, d, idx, false, id.i);
+    demand_hard(f, n->in[1], d->kernel, 0);
     return true;
 }
 
@@ -365,6 +388,8 @@ static void fuse_reduce(struct fuser *f, node_id id, region_id region, uint32_t 
     enum kernel_kind kind = anchor_kind(n);
     bool single = !required && !d->hard && d->kernel != DEMAND_MANY && (n->op != OP_SEGMENTS || stores_rows(f, v, d));
     if (single && n->op == OP_REDUCE && !d->bijective && inline_reduce(f, id, d))
+        return;
+    if (single && n->op == OP_DOT && inline_group(f, id, d))
         return;
     if (!single || (!adopt_anchor(f, id, d, kind) && !adopt_product(f, id, d))) {
         uint32_t k = kernel_store(f, kind, v, region, order, &own);

@@ -194,7 +194,7 @@ static bool is_epilogue(const struct fuser *f, value_id v)
     const struct node *n;
     for (int steps = 0; steps < EPILOGUE_DEPTH && (n = value_node(f->g, v)) && !f->required[v.i]; steps++) {
         uint32_t from = 0;
-        if (n->op == OP_DOT || n->op == OP_CONV)
+        if (n->op == OP_DOT || n->op == OP_CONV || n->op == OP_SEGMENTS)
             return true;
         if (!view_invertible(n->op) && op_shape(n->op) != SHAPE_MAP && op_shape(n->op) != SHAPE_INDEX)
             return false;

@@ -14,6 +14,7 @@ enum {
 #define COST_ELEMENT 2.6   /* a non-zero element times a point, */
 #define COST_SHIFTED 4.0   /* which is not aligned, since a tap reads next to its point */
 #define COST_COPY 10.0     /* a point of an operand or result that is copied */
+#define COST_COPY_BYTES 40.0 /* the same of bytes, whose multiply-adds are four times as fast */
 #define COST_WINOGRAD 0.5  /* of the multiply-adds of a 3 x 3 convolution */
 #define COST_DEPTHWISE 2.0 /* of a depthwise one, whose points share no weights */
 
@@ -23,6 +24,7 @@ enum {
 struct rows {
     int64_t n, k, all; /* rows; elements of one; non-zero elements of all */
     bool by_rows;      /* the constant is [n, k], else [k, n] */
+    enum elem elem;    /* of the constant: f32, or bytes, whose products are summed in i32 */
     int32_t *starts;   /* [n + 1] */
     float *values;     /* [all] */
     int32_t *places;   /* [all] */

@@ -265,13 +265,14 @@ static value_id pointwise(struct sparse *s, node_id id, const struct planes *p, 
         dims[2] = ex_mul(b.x, dims[2], y.dims[2 + d]);
         at.pitch[d] = at.out[d];
     }
-    if (f && same) {
+    bool bytes = r->elem != ELEM_F32;
+    if (f && same && !bytes) {
         at = f->at;
         of.line = sparse_product(&b, r, f->line);
     } else {
         value_id v = b_reshape(&b, product_points(&b, &of, y.dims + 2), dims, 3);
         of.line = sparse_product(&b, r, b_copy(&b, v));
-        if (!p->known || !ex_is_const(b.x, dims[2], &at.points))
+        if (bytes || !p->known || !ex_is_const(b.x, dims[2], &at.points))
             return b_reshape(&b, of.line, y.dims, y.rank);
     }
     product_add(s, &of);
@@ -288,7 +289,7 @@ value_id sparse_conv(struct sparse *s, node_id id)
     struct rows r = {.by_rows = true};
     int64_t size, points = POINTS_LEAST;
     if (!planes_of(m, &n, &p) || !ex_is_const(x, w.dims[0], &r.n) || !mul_i64(p.taps, p.per_group, &r.k) ||
-        !mul_i64(r.k, r.n, &size))
+        !mul_i64(r.k, r.n, &size) || (!p.pointwise && w.elem != ELEM_F32))
         return (value_id){0};
     expr_id all = ex_const(x, 1);
     for (int32_t d = 0; d < p.at.n; d++)

@@ -10,14 +10,19 @@
  * core operators, so the rest of the compiler knows no sparse constants. Results differ from dense ones in the order of
  * sums, and where zeros would have met an infinity or NaN. Convolutions are in sparse_conv.c.
  *
+ * Of bytes an element is a group of four, gather(x, i) [j, 4, l], and the product is a dot over these four. Rows whose
+ * elements fill no group end with products of 0. Sums are exact, so results are the same bits as the dense ones.
+ *
  * In and out: a legal graph. After fold-factors, which needs the dense weights.
  */
 #include "passes/graph/sparse.h"
 #include "passes/module/access_function.h"
+#include "passes/module/analysis.h"
 #include "passes/module/compressed.h"
 
 enum {
     PIECE = 4096,
+    GROUP = 4, /* products of bytes that one instruction sums */
     PRODUCTS_LEAST = 4096 * POINTS_LEAST, /* multiply-adds of the dense form */
     ELEMENTS_MOST = 1 << 28,              /* of the constant */
     MASKS_PART = 8,                       /* of what sparse constants save, masks of gaps may add one part, */
@@ -34,6 +39,20 @@ static void element_place(const struct rows *r, int64_t e, int64_t *row, int64_t
     *place = r->by_rows ? e % r->k : e / r->n;
 }
 
+/* Elements of a constant of f32 or bytes. */
+static bool piece_read(struct module *m, value_id w, int64_t at, int64_t count, float *piece)
+{
+    enum elem e = value_type(m->g, w)->elem;
+    uint8_t bytes[PIECE];
+    if (e == ELEM_F32)
+        return const_read(m->g, w, at, count, piece);
+    if (!const_read(m->g, w, at, count, bytes))
+        return false;
+    for (int64_t i = 0; i < count; i++)
+        piece[i] = (float)elem_to_i64(e, bytes + i);
+    return true;
+}
+
 /* Called for each element that is not zero, in the order of the constant's dims. */
 typedef void element_fn(struct rows *, int64_t row, int64_t place, float value);
 
@@ -43,7 +62,7 @@ static bool elements_read(struct module *m, value_id w, struct rows *r, element_
     int64_t size = r->n * r->k, row, place;
     for (int64_t at = 0; at < size; at += PIECE) {
         int64_t count = size - at < PIECE ? size - at : PIECE;
-        if (!const_read(m->g, w, at, count, piece))
+        if (!piece_read(m, w, at, count, piece))
             return false;
         for (int64_t i = 0; i < count; i++)
             if (piece[i] != 0) {
@@ -73,7 +92,7 @@ static bool has_zeros(struct module *m, value_id w, int64_t size)
 {
     float piece[PIECE];
     int64_t count = size < PIECE ? size : PIECE, zeros = 0;
-    if (constant_is_compressed(m, w, -1) || !const_read(m->g, w, (size - count) / 2, count, piece))
+    if (constant_is_compressed(m, w, -1) || !piece_read(m, w, (size - count) / 2, count, piece))
         return false;
     for (int64_t i = 0; i < count; i++)
         zeros += piece[i] == 0;
@@ -85,6 +104,7 @@ bool rows_read(struct module *m, value_id w, struct rows *r)
     int64_t size;
     if (!mul_i64(r->n, r->k, &size) || size > ELEMENTS_MOST || !has_zeros(m, w, size))
         return false;
+    r->elem = value_type(m->g, w)->elem;
     r->starts = NEW_ARRAY(m->arena, int32_t, r->n + 1);
     if (!elements_read(m, w, r, element_count) || !r->all || (double)r->all > (1 - ZEROS_LEAST) * (double)size)
         return false;
@@ -101,8 +121,42 @@ bool rows_read(struct module *m, value_id w, struct rows *r)
 
 /* ---- products of the rows ---------------------------------------------------------------------------------------- */
 
+/* Products of bytes: rows of groups of four elements, the last ones 0, which one instruction multiplies and adds. */
+static value_id groups_product(struct builder *b, const struct rows *r, value_id x)
+{
+    static const int64_t batch[] = {0, 1};
+    struct dims of = b_dims(b, x);
+    int32_t lead = of.rank - 2, *starts = NEW_ARRAY(&b->g->arena, int32_t, r->n + 1), at = 0;
+    int64_t size[2] = {0, GROUP}, lines = r->n + 1, along = lead + 1;
+    for (int64_t row = 0; row < r->n; row++)
+        size[0] += (r->starts[row + 1] - r->starts[row] + GROUP - 1) / GROUP;
+    int32_t *places = NEW_ARRAY(&b->g->arena, int32_t, size[0] * GROUP);
+    uint8_t *values = NEW_ARRAY(&b->g->arena, uint8_t, size[0] * GROUP);
+    for (int64_t row = 0; row < r->n; row++) {
+        for (int32_t i = r->starts[row]; i < r->starts[row + 1]; i++, at++) {
+            places[at] = r->places[i];
+            values[at] = (uint8_t)(int32_t)r->values[i];
+        }
+        for (; at % GROUP; at++)
+            places[at] = places[at - 1];
+        starts[row + 1] = at / GROUP;
+    }
+    expr_id dims[3] = {of.d[0], ex_const(b->x, size[0]), ex_const(b->x, GROUP)};
+    value_id w = b_const(b, r->elem, size, 2, values);
+    value_id in[2] = {b_gather(b, x, b_const(b, ELEM_I32, size, 2, places), lead),
+                      lead ? b_broadcast(b, w, dims, 3) : w};
+    struct attr attrs[] = {attr_ints("batch_a", batch, (uint32_t)along), attr_ints("batch_b", batch, (uint32_t)along),
+                           attr_ints("contract_a", &along, 1), attr_ints("contract_b", &along, 1),
+                           attr_elem("acc", ELEM_I32)};
+    value_id segments[2] = {b_op(b, OP_DOT, in, 2, attrs, COUNT_OF(attrs)), b_const(b, ELEM_I32, &lines, 1, starts)};
+    struct attr attr = attr_int("axis", lead);
+    return b_op(b, OP_SEGMENTS, segments, 2, &attr, 1);
+}
+
 value_id sparse_product(struct builder *b, const struct rows *r, value_id x)
 {
+    if (r->elem != ELEM_F32)
+        return groups_product(b, r, x);
     int64_t all[2] = {r->all, 1}, lines = r->n + 1;
     value_id places = b_const(b, ELEM_I32, all, 1, r->places), values = b_const(b, ELEM_F32, all, 2, r->values);
     int32_t axis = b_dims(b, x).rank - 2;
@@ -120,23 +174,42 @@ bool is_small(const struct module *m, int64_t elements, int64_t points)
 
 bool pays(const struct rows *r, double points, double copied, double each, double dense)
 {
-    double sparse = (double)r->all * points * each + copied * COST_COPY;
+    double sparse = (double)r->all * points * each + copied * (r->elem == ELEM_F32 ? COST_COPY : COST_COPY_BYTES);
     return sparse < (double)r->n * (double)r->k * points * dense;
 }
 
-/* A product of f32 by a constant, which no option makes narrower: options come first, whatever the number of rows. */
-static bool is_f32_contraction(const struct module *m, node_id id)
+static bool is_byte(const struct module *m, value_id v)
+{
+    enum elem e = value_type(m->g, v)->elem;
+    return e == ELEM_U8 || e == ELEM_I8;
+}
+
+/* Of bytes, does one instruction multiply and add groups, and no tile registers the dense product, on the best CPU? */
+static bool groups_pay(const struct module *m, const struct node *n)
+{
+    const struct machine *mach = module_machine(m);
+    enum dot_kind kind = dot_kind_of(m, n);
+    return m->asked.always || (kind < DOT_KINDS && !mach->tiles);
+}
+
+/* A product of f32 or of bytes by a constant, which no option makes narrower: options come first, whatever the number
+ * of rows. */
+static bool is_contraction(const struct module *m, node_id id)
 {
     const struct node *n = graph_node(m->g, id);
-    return !n->dead && (n->op == OP_DOT || n->op == OP_CONV) && n->n_in == 2 && !node_attr(n, "acc") &&
-           !node_attr(n, "part") && value_is_const(m->g, n->in[1]) && !value_is_const(m->g, n->in[0]) &&
-           value_type(m->g, n->in[0])->elem == ELEM_F32 && value_type(m->g, n->in[1])->elem == ELEM_F32 &&
-           precision_wanted(m, id) == PRECISION_F32 && weights_wanted(m, id) == WEIGHTS_AS_THEY_ARE;
+    if (n->dead || (n->op != OP_DOT && n->op != OP_CONV) || n->n_in != 2 || node_attr(n, "part") ||
+        !value_is_const(m->g, n->in[1]) || value_is_const(m->g, n->in[0]))
+        return false;
+    if (is_byte(m, n->in[0]) && is_byte(m, n->in[1]))
+        return value_type(m->g, n->out[0])->elem == ELEM_I32 && groups_pay(m, n);
+    return !node_attr(n, "acc") && value_type(m->g, n->in[0])->elem == ELEM_F32 &&
+           value_type(m->g, n->in[1])->elem == ELEM_F32 && precision_wanted(m, id) == PRECISION_F32 &&
+           weights_wanted(m, id) == WEIGHTS_AS_THEY_ARE;
 }
 
 bool may_be_sparse(struct module *m, node_id id)
 {
-    const struct type *w = is_f32_contraction(m, id) ? value_type(m->g, graph_node(m->g, id)->in[1]) : NULL;
+    const struct type *w = is_contraction(m, id) ? value_type(m->g, graph_node(m->g, id)->in[1]) : NULL;
     int64_t size;
     return w && ex_is_const(m->ctx->exprs, dims_product(m->ctx->exprs, w->dims, w->rank), &size) && size > 0 &&
            has_zeros(m, graph_node(m->g, id)->in[1], size);
@@ -198,7 +271,7 @@ static value_id sparse_dot(struct module *m, node_id id)
     if (!ex_is_const(x, flat[0], &points))
         points = POINTS_LEAST;
     r = (struct rows){.n = cols, .k = k, .by_rows = d.contract == 1};
-    bool row = points == 1 && !m->asked.strict;
+    bool row = points == 1 && !m->asked.strict && w->elem == ELEM_F32;
     if (points < (m->asked.always || row ? 1 : POINTS_LEAST) || is_small(m, size, row ? POINTS_LEAST : points) ||
         !rows_read(m, n.in[1], &r))
         return (value_id){0};
@@ -236,7 +309,7 @@ bool sparsify(struct module *m)
     for (uint32_t i = 1; i < n_nodes; i++) {
         const struct node *n = graph_node(m->g, (node_id){i});
         value_id y = {0};
-        if (is_f32_contraction(m, (node_id){i}))
+        if (is_contraction(m, (node_id){i}))
             y = n->op == OP_DOT ? sparse_dot(m, (node_id){i}) : sparse_conv(&s, (node_id){i});
         else if (!n->dead)
             y = flat_map(&s, (node_id){i});

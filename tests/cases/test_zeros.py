@@ -3,6 +3,7 @@ import re
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 from support.compare import Model, floats, node
 from support.tool import mcc, value
@@ -226,3 +227,52 @@ def test_diff_of_large_images(tmp_path):
     assert is_sparse(model)
     done = mcc("diff", model.path, "-march=native")
     assert done.returncode == 0, done.stderr
+
+
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "native")
+
+
+def drawn_bytes(*shape, dtype, seed):
+    return np.random.default_rng(seed).integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, shape).astype(dtype)
+
+
+def pruned_bytes(*shape, dtype, zero=0):
+    return np.where(np.random.default_rng(2).random(shape) < 0.1, drawn_bytes(*shape, dtype=dtype, seed=1), dtype(zero))
+
+
+def same_bits(model, x, dtype):
+    """Results are those of dense products of bytes, to the bit; sums are exact."""
+    assert is_sparse(model, "-march=x86-64-v3")
+    for level in LEVELS:
+        got, = model.run([x], f"-march={level}")
+        assert got.dtype == dtype and np.array_equal(got, model.run([x], f"-march={level}", "--sparse=off")[0]), level
+    return got
+
+
+@pytest.mark.parametrize("operand", [np.uint8, np.int8])
+@pytest.mark.parametrize("weights, zero", [(np.int8, 0), (np.uint8, 128)])
+def test_products_of_bytes(tmp_path, operand, weights, zero):
+    w = pruned_bytes(192, 160, dtype=weights, zero=zero)
+    w[:, 9] = zero
+    model = Model(tmp_path, [node("MatMulInteger", "x w zero zw", "y")], [value("x", ["n", 192], helper.np_dtype_to_tensor_dtype(np.dtype(operand)))],
+                  [value("y", ["n", 160], TensorProto.INT32)], {"w": w, "zero": operand(3), "zw": weights(zero)})
+    for rows in (0, 1, 15, 64, 131):
+        x = drawn_bytes(rows, 192, dtype=operand, seed=rows)
+        got = same_bits(model, x, np.int32)
+        assert np.array_equal(got, (x.astype(np.int32) - 3) @ (w.astype(np.int32) - zero))
+
+
+@pytest.mark.parametrize("images", [1, 2, "n"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_pointwise_convolutions_of_bytes(tmp_path, images, stride):
+    scales = {"s": np.float32(0.02), "z": np.uint8(118), "sw": np.float32([0.01]), "zw": np.int8([0]), "sy": np.float32(0.3), "zy": np.uint8(131)}
+    model = Model(tmp_path, [node("QLinearConv", "x s z w sw zw sy zy", "y", strides=[stride] * 2)], [value("x", [images, 192, 20, 13], TensorProto.UINT8)],
+                  [value("y", None, TensorProto.UINT8)], scales | {"w": pruned_bytes(160, 192, 1, 1, dtype=np.int8)})
+    same_bits(model, drawn_bytes(3 if images == "n" else images, 192, 20, 13, dtype=np.uint8, seed=3), np.uint8)
+
+
+def test_bytes_stay_dense_for_tiles(tmp_path):
+    """Tile registers multiply dense bytes faster."""
+    model = Model(tmp_path, [node("MatMulInteger", "x w", "y")], [value("x", [128, 192], TensorProto.UINT8)], [value("y", [128, 160], TensorProto.INT32)],
+                  {"w": pruned_bytes(192, 160, dtype=np.int8)})
+    assert is_sparse(model, "-march=x86-64-v4-vnni") and not is_sparse(model, "-march=x86-64-v4-amx")

@@ -97,6 +97,19 @@ def test_dots(row, network, kind, machine, tmp_path):
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("row", ROWS)
+def test_sparse_products(row, machine, tmp_path):
+    """Groups of bytes from four lines, of whole tiles and what is left."""
+    rng = np.random.default_rng(4)
+    x, w = bytes_of(rng, 75, 192), bytes_of(rng, 192, 160, signed=True)
+    w[rng.random(w.shape) < 0.9] = 0
+    save(tmp_path / "m.onnx", [helper.make_node("MatMulInteger", ["x", "w"], ["y"])], [value("x", x.shape, T.UINT8)], [value("y", [75, 160], T.INT32)],
+         {"w": w})
+    done = mcc(TARGET, f"-march={row}", tmp_path / "m.onnx", "-o", tmp_path / "m.so")
+    assert done.returncode == 0 and "segments(" in mcc(TARGET, f"-march={row}", tmp_path / "m.onnx", "-stop-after=sparsify", "-o", "-").stdout
+    np.testing.assert_array_equal(machine.call(tmp_path / "m.so", [x])[0], x.astype(np.int32) @ w.astype(np.int32))
+
+
 @pytest.mark.parametrize("w_zero", [None, -3])
 @pytest.mark.parametrize("x_type, x_zero", [(np.uint8, z) for z in (None, 0, 127, 128, 255)] + [(np.int8, z) for z in (None, 0, -128, 5)])
 def test_zero_points(x_type, x_zero, w_zero, tmp_path):
