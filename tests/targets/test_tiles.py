@@ -204,6 +204,8 @@ def test_no_proof_of_bf16(tmp_path):
     path = save(tmp_path / "net.onnx", [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Cast", ["a"], ["y"], to=TensorProto.FLOAT)],
                 [value("x", [32, 64], TensorProto.BFLOAT16)], [value("y", [32, 64])], {"w": floats(64, 64).astype(ml_dtypes.bfloat16)})
     done = mcc("prove", path, "-march=x86-64-v4-amx")
+    if "this CPU does not run it" in done.stdout:
+        pytest.skip("no AMX")
     assert done.returncode == 6 and "'matmul' of bf16 has no meaning in the field" in done.stdout, (done.stdout, done.stderr)
 
 
