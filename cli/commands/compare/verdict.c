@@ -342,14 +342,18 @@ static void count_choices(struct prove *p, const struct kernel *k, struct verdic
     d->choices += counts || choices == INFINITY ? choices : 0;
 }
 
+static void count_mark(struct prove *p, uint32_t mark)
+{
+    p->runs[mark] += p->marks[mark];
+    if (p->marks[mark] && p->never && p->never[mark])
+        p->now->why = "a loop or branch ran that the sizes rule out";
+}
+
 void verdict_count(struct prove *p)
 {
     const struct graph *g = p->run.c.graph;
-    for (uint32_t i = 0; i < p->run.c.marks; i++) {
-        p->runs[i] += p->marks[i];
-        if (p->marks[i] && p->never && p->never[i])
-            p->now->why = "a loop or branch ran that the sizes rule out";
-    }
+    for (uint32_t i = 0; i < p->run.c.marks; i++)
+        count_mark(p, i);
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
         const struct kernel *k = prove_kernel(p, i);
         struct verdict *d = &p->now->of[i];
@@ -377,7 +381,7 @@ void verdict_count_of(struct prove *p, uint32_t kernel)
     if (!d->compared || d->compared != k->outs.n)
         return;
     for (uint32_t at = 0; block_next(p, k, &at, &mark);)
-        p->runs[mark] += p->marks[mark];
+        count_mark(p, mark);
     d->blocks = 0;
     d->marked = marked_of(p, k, &d->blocks);
     count_choices(p, k, d, true);
