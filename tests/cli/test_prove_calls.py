@@ -118,3 +118,33 @@ def checked(path):
 def test_sizes_that_the_network_checks(tmp_path):
     """No size that is left runs the loops of a product over many rows."""
     assert proof(checked(tmp_path / "net.onnx"), CPU)["proved"]
+
+
+def joined(path):
+    """As a cache and its mask: the network takes no sizes but t = m + n and k = 12, and says so of each alone."""
+    nodes = [helper.make_node("Concat", ["a", "b"], ["ab"], "both", axis=1), helper.make_node("MatMul", ["ab", "c"], ["y"], "product"),
+             helper.make_node("MatMul", ["x", "w"], ["z"], "weights")]
+    inputs = [value("a", [4, "m"]), value("b", [4, "n"]), value("c", ["t", 5]), value("x", ["r", "k"])]
+    return save(path, nodes, inputs, [value("y", [4, 5]), value("z", ["r", 5])], {"w": np.arange(60, dtype=np.float32).reshape(12, 5) / 60}, opset=17)
+
+
+def test_sizes_that_go_together(tmp_path):
+    """Where drawn sizes are refused, others are drawn that meet the network's conditions."""
+    path = joined(tmp_path / "net.onnx")
+    found = proof(path, CPU)
+    draws = [dict(size.split("=") for size in draw.split(", ")) for draw in found["variants"][0]["sizes"].split("; ")]
+    assert found["proved"] and len(draws) > 8
+    assert all(int(d["t"]) == int(d["m"]) + int(d["n"]) and d["k"] == "12" for d in draws), draws
+    proof(path, CPU, "--machine=only")
+
+
+def product(path):
+    """Rows of a sequence: loops over few of them, and over a rest, run if the batch is 1."""
+    return save(path, [helper.make_node("MatMul", ["x", "w"], ["y"], "n")], [value("x", ["b", "s", 64])], [value("y", ["b", "s", 64])],
+                {"w": np.arange(4096, dtype=np.float32).reshape(64, 64) / 4096}, opset=17)
+
+
+def test_rows_of_a_sequence(tmp_path):
+    """Squares are few rows, or many: one size differs from all others."""
+    found = proof(product(tmp_path / "net.onnx"), "--march=x86-64-v2")
+    assert found["proved"] and "b=1, s=7" in found["variants"][0]["sizes"]

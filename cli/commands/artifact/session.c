@@ -76,29 +76,6 @@ bool session_is_free(const struct session *s, const struct options *given, uint3
     return of_input && !feed_find(&given->dims, s->api->sym[symbol].name);
 }
 
-uint32_t session_resize(struct session *s, const struct options *given, struct options *running, int64_t size,
-                        int64_t apart)
-{
-    struct arena *arena = &s->ctx->session;
-    struct text_list dims = {0};
-    uint32_t n = 0;
-    bool fits = true;
-    for (uint32_t i = 0; i < given->dims.items.n; i++)
-        VEC_PUSH(arena, &dims.items, given->dims.items.data[i]);
-    for (uint32_t i = 0; i < s->api->n_sym && fits; i++) {
-        const mcc_symbol *sym = &s->api->sym[i];
-        const int64_t step = sym->step > 1 ? sym->step : 1, asked = size + apart * n,
-                      extent = (asked + step - 1) / step * step;
-        if (!session_is_free(s, given, i))
-            continue;
-        n++;
-        fits = extent >= sym->min && (!sym->max || extent <= sym->max);
-        VEC_PUSH(arena, &dims.items, arena_printf(arena, "%s=%lld", sym->name, (long long)extent));
-    }
-    running->dims = dims;
-    return n && fits && session_feed(s, true) ? n : 0;
-}
-
 uint64_t session_elements(const struct session *s)
 {
     uint64_t n = 0;

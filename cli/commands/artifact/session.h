@@ -32,10 +32,6 @@ bool session_symbols(struct session *, int64_t *out);
 /* Is the symbol a size of an input that --dim does not give? Others follow from these. `given`: the command's options,
  * of which the session's may be a copy with more sizes. */
 bool session_is_free(const struct session *, const struct options *given, uint32_t symbol);
-/* Draws inputs of another size: all free symbols, each larger by `apart` than the one before, as options of the session
- * in `running`. How many there are; 0 also if the network does not take the sizes, or after a diagnostic. */
-uint32_t session_resize(struct session *, const struct options *given, struct options *running, int64_t size,
-                        int64_t apart);
 uint64_t session_elements(const struct session *); /* of all inputs */
 /* A port's type and shape. Long expressions stand for themselves as ?1, ?2, ...: *extents has a line for each, *n their
  * number. */

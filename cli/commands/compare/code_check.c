@@ -222,11 +222,10 @@ static void run_once(struct code_check *m)
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 
 /* Inputs of another size in the place of all that --dim does not give; false: there are none, or they do not fit. */
-static bool resize(struct code_check *m, struct options *running, int64_t size)
+static bool resize(struct code_check *m, int64_t size)
 {
-    for (uint32_t i = 0; i < m->run.s.api->n_sym; i++)
-        m->open |= session_is_free(&m->run.s, m->run.c.options, i);
-    return session_resize(&m->run.s, m->run.c.options, running, size, 0) &&
+    m->open |= sizing_forms(&m->sizing) > 0;
+    return sizing_put(&m->sizing, size, SIZES_SAME) && (sizing_holds(&m->sizing) || sizing_mend(&m->sizing, true)) &&
            session_elements(&m->run.s) <= ELEMENTS_MOST;
 }
 
@@ -267,7 +266,6 @@ const char *code_program(struct code_check *m, const char *library)
 static bool run_variant(struct code_check *m, const char *library, uint32_t variant)
 {
     struct context *ctx = m->run.c.ctx;
-    struct options running = *m->run.c.options;
     const mcc_host host = {.size = sizeof host,
                            .user = m,
                            .threads = 1,
@@ -275,10 +273,11 @@ static bool run_variant(struct code_check *m, const char *library, uint32_t vari
                            .release = on_release,
                            .event = on_event,
                            .flags = variant + 1};
-    running.output = NULL;
+    m->sizing = (struct sizing){&m->run.s, m->run.c.options, *m->run.c.options, m->run.c.graph};
+    m->sizing.running.output = NULL;
     m->variant = variant;
     m->unfused = !variant_is_fused(m->run.c.targets.data[variant]);
-    if (!session_open(&m->run.s, ctx, &running, library, &host) || !code_symbols(m, library))
+    if (!session_open(&m->run.s, ctx, &m->sizing.running, library, &host) || !code_symbols(m, library))
         return false;
     ctx->model_path = m->run.c.options->files.items.data[0];
     m->variants[variant].ran = true;
@@ -291,10 +290,12 @@ static bool run_variant(struct code_check *m, const char *library, uint32_t vari
     const struct mcc_model *model = m->native->run.model;
     m->weights = copy_aligned(m, model->weights, (int64_t)model->desc->weights_size);
     bool ok = session_feed(&m->run.s, true);
+    if (ok && !sizing_holds(&m->sizing))
+        sizing_mend(&m->sizing, true);
     if (ok)
         run_once(m);
     for (uint32_t k = 0; ok && k < COUNT_OF(more_sizes) && !m->variants[variant].program; k++)
-        if (resize(m, &running, more_sizes[k]))
+        if (resize(m, more_sizes[k]))
             run_once(m);
     for (uint32_t i = 0; i < m->run.c.units.n; i++)
         m->variants[variant].any |= m->run.c.units.data[i].target == &m->run.c.targets.data[variant]->target &&

@@ -5,6 +5,7 @@
 
 #include "cli/commands/compare/capture.h"
 #include "cli/commands/compare/guard.h"
+#include "cli/commands/compare/sizing.h"
 #include "cli/library/json.h"
 #include "ir/loop/interp/interp.h"
 #include "runtime/rt_internal.h"
@@ -44,6 +45,7 @@ struct code_symbol {
 
 struct code_check {
     struct capture run; /* the compilation and the loaded artifact; nothing is captured */
+    struct sizing sizing;
     VEC(struct code_symbol) symbols;
     uintptr_t base; /* of their addresses */
     uint32_t variant;

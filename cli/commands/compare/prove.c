@@ -28,7 +28,7 @@
 /* Draws at the sizes that are given, or the least; then one for each of these, in the place of sizes that are not
  * given: a kernel has other loops for a few rows than for many. Two sizes are the same in the first of each pair, and
  * differ in the second one, where networks take that. */
-enum { APART = 3, SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
+enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
 /* Draws of larger sizes that data decides, in turn, that may add nothing: so many for small inputs, so many for others.
  * And the numbers that most floats are from which integers are made. */
 enum {
@@ -412,10 +412,16 @@ static bool compare_draw(struct prove *p, enum drawing how)
     return ok;
 }
 
+static void release_outputs(struct prove *p)
+{
+    for (uint32_t i = 0; i < p->run.s.api->n_out; i++)
+        if (p->out[i])
+            p->out[i]->deleter(p->out[i]);
+}
+
 /* False after a diagnostic. */
 static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
 {
-    const uint32_t n = p->run.s.api->n_out;
     bool again = true; /* integers may be sizes and divisors, which end a run */
     const uint32_t first = p->few ? INTEGER_FEW : p->larger ? draw * 8 % INTEGER_ATTEMPTS : 0;
     for (uint32_t attempt = first; again && attempt < INTEGER_ATTEMPTS; attempt++) {
@@ -436,9 +442,7 @@ static bool draw_once(struct prove *p, uint32_t draw, enum drawing how)
     if (!guard_holds(&p->guard))
         p->now->why = PROVE_BEYOND;
     const bool ok = !counts || compare_draw(p, how);
-    for (uint32_t i = 0; i < n; i++)
-        if (p->out[i])
-            p->out[i]->deleter(p->out[i]);
+    release_outputs(p);
     p->part.gained = counts;
     return ok;
 }
@@ -477,16 +481,28 @@ static bool serves(struct prove *p)
     return !api->state || error_model(p->run.c.ctx, (src_id){0}, "networks with state are not proved yet");
 }
 
-static bool is_free(const struct prove *p, uint32_t symbol)
+/* Sizes that the network refuses are run once, as the code has to refuse them, and replaced by others. Sizes that the
+ * code takes stay, and are compared. False: no others were found. */
+static bool settle(struct prove *p, bool last)
 {
-    return session_is_free(&p->run.s, p->run.c.options, symbol);
+    if (sizing_holds(&p->sizing))
+        return true;
+    run_attempt(p, 0, 0);
+    if (p->now->ended)
+        return false;
+    if (p->code == MCC_OK) {
+        release_outputs(p);
+        return true;
+    }
+    refusal_judge(p);
+    return !p->now->ended && sizing_mend(&p->sizing, last);
 }
 
-/* Inputs of another size: of all symbols that --dim does not give; apart: each is longer than the one before. False:
- * there are none, or not several, or it is none of theirs. */
-static bool resize(struct prove *p, struct options *running, int64_t size, bool apart)
+/* Inputs of another size: of all symbols that --dim does not give. False: there are none, or not of this form, or it is
+ * none of theirs. */
+static bool resize(struct prove *p, int64_t size, uint32_t form)
 {
-    return session_resize(&p->run.s, p->run.c.options, running, size, apart ? APART : 0) > apart;
+    return sizing_put(&p->sizing, size, form) && settle(p, size % 2 == 0);
 }
 
 static uint64_t input_elements(const struct prove *p)
@@ -501,7 +517,7 @@ static bool is_open(const struct prove *p)
     struct exprs *x = p->run.c.ctx->exprs;
     bool open = sym_next(x, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < api->n_sym; i++)
-        open |= is_free(p, i);
+        open |= sizing_is_free(&p->sizing, i);
     return open;
 }
 
@@ -512,7 +528,7 @@ static bool is_small(const struct prove *p)
     uint32_t n = 0;
     bool small = !sym_next(p->run.c.ctx->exprs, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < api->n_sym; i++)
-        if (is_free(p, i)) {
+        if (sizing_is_free(&p->sizing, i)) {
             n++;
             small &= api->sym[i].min > 0 && api->sym[i].max && api->sym[i].max <= SIZES_MOST;
         }
@@ -520,14 +536,14 @@ static bool is_small(const struct prove *p)
 }
 
 /* Sizes to SIZES_MOST that are too large for the interpreter: larger steps where nothing new runs. */
-static bool draw_parts(struct prove *p, struct options *running, uint32_t draw)
+static bool draw_parts(struct prove *p, uint32_t draw)
 {
     uint64_t left = ELEMENTS_PARTS;
     bool any = !p->by_data;
     while (any) {
         any = false;
         for (int64_t size = 2, step = 1; size <= SIZES_MOST && !p->now->ended && verdict_lacks(p); size += step) {
-            if (!resize(p, running, size, false) || input_elements(p) <= ELEMENTS_MOST || !single_begin(p))
+            if (!resize(p, size, SIZES_SAME) || input_elements(p) <= ELEMENTS_MOST || !single_begin(p))
                 continue;
             if (input_elements(p) > left)
                 return true;
@@ -552,7 +568,8 @@ static double elements_at(const struct prove *p, int64_t size)
         double n = 1;
         for (int32_t d = 0; d < t->rank; d++) {
             const mcc_dim *dim = &p->run.s.api->in[i].dims[d];
-            const bool open = dim->extent == -1 && dim->symbol >= 0 && is_free(p, (uint32_t)dim->symbol);
+            const bool open = dim->extent == -1 && dim->symbol >= 0 &&
+                              sizing_is_free(&p->sizing, (uint32_t)dim->symbol);
             n *= (double)(open ? size : t->dims[d]);
         }
         all += n;
@@ -567,7 +584,7 @@ static int64_t indices_at(struct prove *p, const struct kernel *k, int64_t size)
     uint32_t n = 0;
     int64_t count;
     for (sym_id i = sym_next(x, SYM_SHAPE, (sym_id){0}); i.i; i = sym_next(x, SYM_SHAPE, i), n++)
-        if (is_free(p, n))
+        if (sizing_is_free(&p->sizing, n))
             p->run.symbols[i.i] = size;
     return capture_number(&p->run, k->count, &count) && count > 0 ? count : 0;
 }
@@ -587,7 +604,7 @@ static int64_t later_size(struct prove *p, const struct kernel *k)
 
 /* Single kernels where they have two parallel indices, or a third one of few elements: blocks of an open extent are not
  * as long as they should be where two do not reach its end. */
-static bool draw_later(struct prove *p, struct options *running)
+static bool draw_later(struct prove *p)
 {
     uint64_t left = ELEMENTS_LATER;
     uint32_t draw = 8 * INTEGER_DRAWS;
@@ -607,7 +624,7 @@ static bool draw_later(struct prove *p, struct options *running)
         p->part.size = next;
         for (int64_t k = 0; ok && k < PROVE_RUNS && k <= next && next && !p->now->ended; k++) {
             p->part.turn = (uint32_t)k;
-            if (elements_at(p, next + 1) > (double)left || !resize(p, running, next + 1 - k, false) || !single_begin(p))
+            if (elements_at(p, next + 1) > (double)left || !resize(p, next + 1 - k, SIZES_SAME) || !single_begin(p))
                 continue;
             left -= input_elements(p);
             ok = draw_once(p, draw++, DRAW_PARTS);
@@ -619,26 +636,35 @@ static bool draw_later(struct prove *p, struct options *running)
     return ok || p->by_data;
 }
 
-/* All sizes to SIZES_MOST in turn, as long as loops and branches run that have not run often. */
-static bool draw_rest(struct prove *p, struct options *running)
+/* All sizes to SIZES_MOST in turn, in a form and the next one, as long as loops and branches have not run often. */
+static bool draw_sizes(struct prove *p, uint32_t form, uint32_t *draw, bool small)
+{
+    for (int64_t k = 2; k < 2 * SIZES_MOST + 2 && !p->now->ended && (small || verdict_lacks(p)); k++) {
+        if (!resize(p, k / 2, form + (uint32_t)k % 2))
+            continue;
+        const bool large = !small && input_elements(p) > ELEMENTS_MOST;
+        if (large && k % 2 == 0) /* and so are all that follow */
+            break;
+        if (!large && !draw_once(p, (*draw)++, small ? DRAW_ALL : DRAW_GAINS))
+            return false;
+    }
+    return true;
+}
+
+/* All forms in turn, as long as something new runs. */
+static bool draw_rest(struct prove *p)
 {
     const bool small = is_small(p);
     uint32_t draw = INTEGER_DRAWS + 2 * COUNT_OF(more_sizes), before = 0;
+    bool ok = true;
     p->now->whole = !is_open(p);
-    while (!p->now->whole && (small || verdict_lacks(p)) && p->now->draws > before) {
+    while (ok && !p->now->whole && (small || verdict_lacks(p)) && p->now->draws > before) {
         before = p->now->draws;
-        for (int64_t k = 2; k < 2 * SIZES_MOST + 2 && !p->now->ended && (small || verdict_lacks(p)); k++) {
-            if (!resize(p, running, k / 2, k % 2))
-                continue;
-            const bool large = !small && input_elements(p) > ELEMENTS_MOST;
-            if (large && k % 2 == 0) /* and so are all that follow */
-                break;
-            if (!large && !draw_once(p, draw++, small ? DRAW_ALL : DRAW_GAINS))
-                return false;
-        }
+        for (uint32_t form = 0; ok && form < sizing_forms(&p->sizing); form += 2)
+            ok = draw_sizes(p, form, &draw, small);
         p->now->whole = small && !p->now->ended;
     }
-    return p->now->whole || draw_parts(p, running, draw);
+    return ok && (p->now->whole || draw_parts(p, draw));
 }
 
 /* Larger sizes that data decides, as long as integers show few values, or loops and branches run that have not run
@@ -670,8 +696,8 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     p->variant = variant;
     p->refusals = REFUSAL_ELEMENTS;
     p->endless = 0;
-    struct options running = *p->run.c.options;
-    running.output = NULL;
+    p->sizing = (struct sizing){&p->run.s, p->run.c.options, *p->run.c.options, p->legal};
+    p->sizing.running.output = NULL;
     mcc_host host = {.size = sizeof host,
                      .user = p,
                      .threads = 1,
@@ -680,13 +706,15 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
                      .event = on_event,
                      .launch = capture_launch,
                      .flags = variant + 1};
-    if (!session_open(&p->run.s, ctx, &running, library, &host))
+    if (!session_open(&p->run.s, ctx, &p->sizing.running, library, &host))
         return false;
-    ctx->model_path = running.files.items.data[0];
+    ctx->model_path = p->run.c.options->files.items.data[0];
     strbuf_init(&p->now->sizes, &ctx->session);
     strbuf_init(&p->now->more, &ctx->session);
     bool ok = serves(p) && session_feed(&p->run.s, true);
     ok = ok && verdict_begin(p);
+    if (ok)
+        settle(p, true);
     const uint32_t least = p->least = p->many ? INTEGER_DRAWS : PROVE_DRAWS;
     const bool others = p->by_data || p->integers.compared.n; /* draws below show more of integers than these do */
     for (uint32_t draw = 0; ok && !p->now->ended && (draw < least || draw < CHANCE_MOST); draw++) {
@@ -721,10 +749,10 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     p->larger = false;
     ok = ok && (!p->by_data || draw_by_data(p));
     for (uint32_t k = 0; ok && !p->now->ended && k < 2 * COUNT_OF(more_sizes); k++)
-        ok = !resize(p, &running, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||
+        ok = !resize(p, more_sizes[k / 2], k % 2) || input_elements(p) > ELEMENTS_MOST ||
              draw_once(p, INTEGER_DRAWS + k, DRAW_ALL);
-    ok = ok && (p->now->ended || draw_rest(p, &running));
-    ok = ok && (p->now->ended || p->now->whole || draw_later(p, &running));
+    ok = ok && (p->now->ended || draw_rest(p));
+    ok = ok && (p->now->ended || p->now->whole || draw_later(p));
     if (p->now->ended && !p->now->why)
         p->now->why = p->now->ended;
     ok = ok && ctx->fail == FAIL_NONE;

@@ -5,6 +5,7 @@
 #include "cli/commands/compare/capture.h"
 #include "cli/commands/compare/guard.h"
 #include "cli/commands/compare/integers.h"
+#include "cli/commands/compare/sizing.h"
 #include "ir/eval/eval.h"
 
 /* What a proof stands on besides the laws of fields and of total orders (docs/reference/proof.md). */
@@ -70,6 +71,7 @@ struct prove {
     struct context *apart;     /* of the graph after legalization */
     struct arena draw, draw_apart; /* in the two contexts: what one draw needs */
     struct graph *legal;
+    struct sizing sizing;
     struct certificate *all, *now;
     uint32_t variant; /* of `now` */
     struct integers integers;

@@ -1,0 +1,172 @@
+/* Sizes of the inputs: see sizing.h. */
+#include "cli/commands/compare/sizing.h"
+
+#include "ir/expr/expr.h"
+#include "ir/ops/ops.h"
+
+/* By what each symbol is longer than the one before in SIZES_APART; and how far from a size sizing_mend looks. */
+enum { APART = 3, FAR = 512 };
+
+/* The graph's symbol for one of the artifact. */
+static sym_id symbol_of(const struct sizing *z, uint32_t symbol)
+{
+    const struct exprs *x = z->graph->ctx->exprs;
+    sym_id y = sym_next(x, SYM_SHAPE, (sym_id){0});
+    for (uint32_t i = 0; i < symbol && y.i; i++)
+        y = sym_next(x, SYM_SHAPE, y);
+    return y;
+}
+
+/* The symbol's only value that the network takes; -1: there are several. */
+static int64_t only_value(const struct sizing *z, uint32_t symbol)
+{
+    const sym_id y = symbol_of(z, symbol);
+    for (uint32_t i = 0; i < z->graph->size_checks.n; i++) {
+        const struct size_check *c = &z->graph->size_checks.data[i];
+        if (c->sym.i == y.i && !c->same.i && c->bounds.lo == c->bounds.hi)
+            return c->bounds.lo;
+    }
+    return -1;
+}
+
+bool sizing_is_free(const struct sizing *z, uint32_t symbol)
+{
+    return session_is_free(z->session, z->given, symbol) && only_value(z, symbol) < 0;
+}
+
+static uint32_t count_free(const struct sizing *z)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < z->session->api->n_sym; i++)
+        n += sizing_is_free(z, i);
+    return n;
+}
+
+uint32_t sizing_forms(const struct sizing *z)
+{
+    const uint32_t n = count_free(z); /* of two, one is all but the other */
+    return n < 2 ? n : SIZES_OTHERS + (n == 2 ? n : 2 * n);
+}
+
+/* Draws inputs of the sizes, by symbol. */
+static bool feed(struct sizing *z, const int64_t *size)
+{
+    struct arena *arena = &z->session->ctx->session;
+    struct text_list dims = {0};
+    for (uint32_t i = 0; i < z->given->dims.items.n; i++)
+        VEC_PUSH(arena, &dims.items, z->given->dims.items.data[i]);
+    for (uint32_t i = 0; i < z->session->api->n_sym; i++)
+        if (session_is_free(z->session, z->given, i))
+            VEC_PUSH(arena, &dims.items,
+                     arena_printf(arena, "%s=%lld", z->session->api->sym[i].name, (long long)size[i]));
+    z->running.dims = dims;
+    return session_feed(z->session, true);
+}
+
+bool sizing_put(struct sizing *z, int64_t size, uint32_t form)
+{
+    const mcc_api *api = z->session->api;
+    int64_t *sizes = NEW_ARRAY(&z->session->ctx->session, int64_t, api->n_sym + 1);
+    const uint32_t free = count_free(z);
+    uint32_t n = 0; /* free symbols so far */
+    bool fits = form < sizing_forms(z);
+    for (uint32_t i = 0; i < api->n_sym && fits; i++) {
+        const mcc_symbol *sym = &api->sym[i];
+        const int64_t step = sym->step > 1 ? sym->step : 1;
+        sizes[i] = only_value(z, i);
+        if (!sizing_is_free(z, i))
+            continue;
+        const bool one = form >= SIZES_OTHERS && ((form - SIZES_OTHERS) % free == n) != (form >= SIZES_OTHERS + free);
+        const int64_t asked = one ? 1 : size + (form == SIZES_APART ? APART * n : 0);
+        sizes[i] = (asked + step - 1) / step * step;
+        n++;
+        fits = sizes[i] >= sym->min && (!sym->max || sizes[i] <= sym->max);
+    }
+    return fits && feed(z, sizes);
+}
+
+/* Do all symbols of the condition stand for sizes? */
+static bool is_of_sizes(const struct exprs *x, expr_id e)
+{
+    return !ex_uses_kind(x, e, SYM_VALUE) && !ex_uses_kind(x, e, SYM_LOOP);
+}
+
+/* How many of the network's conditions do not hold; value: by symbol. */
+static uint32_t count_failing(const struct graph *g, const int64_t *value)
+{
+    const struct exprs *x = g->ctx->exprs;
+    uint32_t failing = 0;
+    int64_t holds;
+    for (uint32_t i = 0; i < g->size_checks.n; i++) {
+        const struct size_check *c = &g->size_checks.data[i];
+        const int64_t v = value[c->sym.i], divisor = c->bounds.divisor > 1 ? c->bounds.divisor : 1;
+        failing += c->same.i ? v != value[c->same.i] : v < c->bounds.lo || v > c->bounds.hi || v % divisor != 0;
+    }
+    for (uint32_t i = 0; i < g->regions.data[1].nodes.n; i++) {
+        const struct node *n = graph_node(g, g->regions.data[1].nodes.data[i]);
+        if (!n->dead && n->op == OP_ASSERT && is_of_sizes(x, node_expr(n, "cond")))
+            failing += !ex_eval(x, node_expr(n, "cond"), value, &holds) || !holds;
+    }
+    return failing;
+}
+
+/* The sizes at hand, by symbol of the artifact and by that of the graph. */
+static bool sizes_now(const struct sizing *z, int64_t **size, int64_t **value)
+{
+    struct arena *arena = &z->session->ctx->session;
+    *size = NEW_ARRAY(arena, int64_t, z->session->api->n_sym + 1);
+    *value = NEW_ARRAY(arena, int64_t, sym_count(z->graph->ctx->exprs) + 1);
+    if (!session_symbols(z->session, *size))
+        return false;
+    for (uint32_t i = 0; i < z->session->api->n_sym; i++)
+        (*value)[symbol_of(z, i).i] = (*size)[i];
+    return true;
+}
+
+bool sizing_holds(const struct sizing *z)
+{
+    int64_t *size, *value;
+    return sizes_now(z, &size, &value) && count_failing(z->graph, value) == 0;
+}
+
+/* Gives the symbol the nearest size at which the fewest conditions fail. How many do. */
+static uint32_t change(const struct sizing *z, uint32_t symbol, int64_t *value, uint32_t failing)
+{
+    const mcc_symbol *sym = &z->session->api->sym[symbol];
+    const int64_t step = sym->step > 1 ? sym->step : 1;
+    int64_t *at = &value[symbol_of(z, symbol).i], old = *at, best = old;
+    for (int64_t far = step; far <= FAR && failing; far += step)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            *at = old + sign * far;
+            if (*at < 0 || *at < sym->min || (sym->max && *at > sym->max))
+                continue;
+            const uint32_t n = count_failing(z->graph, value);
+            best = n < failing ? *at : best;
+            failing = n < failing ? n : failing;
+        }
+    *at = best;
+    return failing;
+}
+
+bool sizing_mend(struct sizing *z, bool last)
+{
+    const uint32_t n = z->session->api->n_sym;
+    int64_t *size, *value;
+    if (!sizes_now(z, &size, &value))
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (session_is_free(z->session, z->given, i) && only_value(z, i) >= 0)
+            value[symbol_of(z, i).i] = only_value(z, i);
+    uint32_t failing = count_failing(z->graph, value), before = failing + 1;
+    while (failing && failing < before) {
+        before = failing;
+        for (uint32_t i = 0; i < n && failing == before; i++) {
+            const uint32_t symbol = last ? n - 1 - i : i;
+            if (sizing_is_free(z, symbol))
+                failing = change(z, symbol, value, failing);
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        size[i] = value[symbol_of(z, i).i];
+    return !failing && feed(z, size);
+}

@@ -1,0 +1,28 @@
+/* Sizes of the inputs at which a network is run and compared (mcc prove): the free symbols, which are those that --dim
+ * does not give and no condition of the network fixes. */
+#pragma once
+
+#include "cli/commands/artifact/session.h"
+#include "ir/graph/graph.h"
+
+struct sizing {
+    struct session *session;
+    const struct options *given; /* the command's */
+    struct options running;      /* the session's: a copy with a size for each free symbol */
+    struct graph *graph;         /* its conditions on sizes have to hold */
+};
+
+/* How the free symbols share a size. Forms from SIZES_OTHERS on have one symbol each: first all but that one are of the
+ * size, then only that one is; the rest is 1. */
+enum { SIZES_SAME, SIZES_APART, SIZES_OTHERS };
+
+bool sizing_is_free(const struct sizing *, uint32_t symbol);
+uint32_t sizing_forms(const struct sizing *); /* 0: no symbol is free */
+/* Draws inputs of these sizes. False: the network takes no such size, the form needs more symbols, or after a
+ * diagnostic. */
+bool sizing_put(struct sizing *, int64_t size, uint32_t form);
+/* Do the network's conditions hold, of those that sizes alone decide? */
+bool sizing_holds(const struct sizing *);
+/* Draws inputs of sizes at which they do, near those at hand: free symbols change one after the other, from the last or
+ * from the first on. False: none were found. */
+bool sizing_mend(struct sizing *, bool last);
