@@ -6,7 +6,7 @@
 
 static bool wants(const struct text_list *dump, const char *name)
 {
-    return dump->items.n == 0 || ROW_NAMED(dump->items.data, dump->items.n, name);
+    return dump->items.n == 0 || text_list_has(dump, name);
 }
 
 static bool dumps_known(struct session *s)

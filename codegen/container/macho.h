@@ -82,13 +82,11 @@ enum {
     MACHO_SIGNATURE = 0x1d,
     MACHO_STARTS = 0x26, /* of functions */
     MACHO_DATA_IN_CODE = 0x29,
-    MACHO_HINTS = 0x2e,
     MACHO_VERSION = 0x32,
     /* of sections' flags */
     MACHO_TYPE_BITS = 0xff,
     MACHO_ZERO_FILLED = 1,
     MACHO_KEPT = 0x10000000, /* though nothing refers to it */
-    MACHO_DEBUG = 0x02000000,
     /* of symbols' types */
     MACHO_EXTERNAL = 1,
     MACHO_TYPE = 0xe,

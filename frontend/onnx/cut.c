@@ -17,7 +17,7 @@ struct cut_file {
     struct span model, graph;
     VEC(struct wire_node) nodes;
     VEC(struct cut_tensor) tensors;
-    struct name_list outputs;
+    struct text_list outputs;
 };
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
@@ -148,7 +148,7 @@ static bool put_outputs(struct writing *w, cut_type_fn *type_of, void *user)
         for (uint32_t k = 0; w->keep[i] && k < node->out.items.n; k++) {
             const char *name = node->out.items.data[k];
             struct cut_type type;
-            if ((set_has(&w->used, name, false) && !is_one_of(&w->c->outputs, name)) || !type_of(user, name, &type))
+            if ((set_has(&w->used, name, false) && !text_list_has(&w->c->outputs, name)) || !type_of(user, name, &type))
                 continue;
             type.dims = open_dims;      /* smaller inputs change them */
             put_port(&w->graph, 12, name, &type);

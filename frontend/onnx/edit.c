@@ -16,7 +16,7 @@ struct file_node {
     const char **in;               /* as edited */
     uint32_t n_in;
     bool edited;
-    struct name_list captured;     /* by its subgraphs */
+    struct text_list captured;     /* by its subgraphs */
 };
 struct stored {
     const char *name;
@@ -36,11 +36,11 @@ struct edit_file {
     bool has_contrib;
     VEC(struct file_node) nodes;
     VEC(struct stored) tensors;
-    struct name_list outputs;
-    struct name_list names;        /* all that the file has, and new ones */
+    struct text_list outputs;
+    struct text_list names;        /* all that the file has, and new ones */
     VEC(struct added_node) added;  /* in the order of `before` as far as one place goes */
     VEC(struct stored) constants;
-    struct name_list more_outputs;
+    struct text_list more_outputs;
 };
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ static void read_file_node(struct edit_file *e, struct span bytes)
 {
     struct arena *arena = &e->ctx->session;
     struct file_node n = {.bytes = bytes};
-    struct name_list in = {0}, out = {0};
+    struct text_list in = {0}, out = {0};
     struct wire_node all;
     struct field f;
     for (struct span s = bytes; next_field(&s, &f);)
@@ -118,7 +118,7 @@ static void read_file_node(struct edit_file *e, struct span bytes)
         }
     wire_node_read(arena, bytes, &all);
     for (uint32_t i = 0; i < all.in.items.n; i++)
-        if (!is_one_of(&in, all.in.items.data[i]))
+        if (!text_list_has(&in, all.in.items.data[i]))
             VEC_PUSH(arena, &n.captured.items, all.in.items.data[i]);
     n.shown = (struct edit_node){.op = text_field(arena, bytes, 4),
                                  .name = text_field(arena, bytes, 3),
@@ -227,9 +227,9 @@ static bool edit_constant(struct edit_file *e, const char *name, struct tensor_d
 
 static bool edit_is_open(const struct edit_file *e, const char *name)
 {
-    bool open = is_one_of(&e->outputs, name);
+    bool open = text_list_has(&e->outputs, name);
     for (uint32_t i = 0; i < e->nodes.n && !open; i++)
-        open = is_one_of(&e->nodes.data[i].captured, name);
+        open = text_list_has(&e->nodes.data[i].captured, name);
     return open;
 }
 
@@ -238,7 +238,7 @@ static bool edit_is_open(const struct edit_file *e, const char *name)
 static const char *new_name(struct edit_file *e, const char *like, const char *what)
 {
     const char *first = arena_printf(&e->ctx->session, "%s_%s", like, what), *name = first;
-    for (uint32_t k = 2; is_one_of(&e->names, name); k++)
+    for (uint32_t k = 2; text_list_has(&e->names, name); k++)
         name = arena_printf(&e->ctx->session, "%s_%u", first, k);
     VEC_PUSH(&e->ctx->session, &e->names.items, name);
     return name;
@@ -315,7 +315,7 @@ static const char *edit_dequantize(struct edit_file *e, uint32_t before, const c
 
 static void edit_add_output(struct edit_file *e, const char *name)
 {
-    if (!is_one_of(&e->outputs, name) && !is_one_of(&e->more_outputs, name))
+    if (!text_list_has(&e->outputs, name) && !text_list_has(&e->more_outputs, name))
         VEC_PUSH(&e->ctx->session, &e->more_outputs.items, name);
 }
 

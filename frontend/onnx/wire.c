@@ -31,11 +31,6 @@ const char *text_of(struct arena *arena, struct span s)
     return arena_strndup(arena, s.data, s.size);
 }
 
-bool is_one_of(const struct name_list *names, const char *name)
-{
-    return ROW_NAMED(names->items.data, names->items.n, name) != NULL;
-}
-
 const char *text_field(struct arena *arena, struct span message, uint32_t number)
 {
     struct field f;
@@ -45,7 +40,7 @@ const char *text_field(struct arena *arena, struct span message, uint32_t number
     return "";
 }
 
-static void read_captures(struct arena *, struct span graph, struct name_list *out, int depth);
+static void read_captures(struct arena *, struct span graph, struct text_list *out, int depth);
 
 static void read_node(struct arena *arena, struct span bytes, struct wire_node *out, int depth)
 {
@@ -63,9 +58,9 @@ static void read_node(struct arena *arena, struct span bytes, struct wire_node *
 }
 
 /* Appends what a subgraph takes from around it. */
-static void read_captures(struct arena *arena, struct span graph, struct name_list *out, int depth)
+static void read_captures(struct arena *arena, struct span graph, struct text_list *out, int depth)
 {
-    struct name_list own = {0}, used = {0};
+    struct text_list own = {0}, used = {0};
     struct field f;
     if (depth > DEPTH_MAX)
         return;
@@ -84,7 +79,7 @@ static void read_captures(struct arena *arena, struct span graph, struct name_li
         }
     }
     for (uint32_t i = 0; i < used.items.n; i++)
-        if (!is_one_of(&own, used.items.data[i]))
+        if (!text_list_has(&own, used.items.data[i]))
             VEC_PUSH(arena, &out->items, used.items.data[i]);
 }
 

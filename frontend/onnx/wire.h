@@ -8,6 +8,7 @@
 #pragma once
 
 #include "frontend/frontend.h"
+#include "ir/base/text_list.h"
 
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
@@ -16,12 +17,9 @@ struct field {
     struct span whole, body;
     uint64_t value;
 };
-struct name_list {
-    VEC(const char *) items;
-};
 struct wire_node {
     struct span bytes;
-    struct name_list in, out;
+    struct text_list in, out;
 };
 
 /* The next field of *s; false at the end or where the bytes make no sense. */
@@ -29,7 +27,6 @@ bool next_field(struct span *s, struct field *);
 const char *text_of(struct arena *, struct span);
 /* The text in the first field `number` of a message; "" without one. */
 const char *text_field(struct arena *, struct span message, uint32_t number);
-bool is_one_of(const struct name_list *, const char *name);
 /* A node's operands, those that its subgraphs take from around it included, and results. Omitted ones are left out. */
 void wire_node_read(struct arena *, struct span bytes, struct wire_node *out);
 

@@ -31,11 +31,6 @@ const struct stage stage_table[] = {
 };
 const uint32_t stage_count = COUNT_OF(stage_table);
 
-static bool names_stage(const struct text_list *list, const char *name)
-{
-    return ROW_NAMED(list->items.data, list->items.n, name) != NULL;
-}
-
 const struct stage *stage_find(const char *name)
 {
     return ROW_NAMED(stage_table, stage_count, name);
@@ -111,7 +106,7 @@ static void report_start(const struct compilation *c, const struct stage *stage)
 static void report_skipped(const struct compilation *c, const struct stage *stage)
 {
     const struct options *o = c->options;
-    if (o->print_after_all || o->print_changed || names_stage(&o->print_after, stage->name))
+    if (o->print_after_all || o->print_changed || text_list_has(&o->print_after, stage->name))
         report_line(c, arena_printf(&c->ctx->session, "// after %s: left out\n", stage->name));
 }
 
@@ -119,7 +114,7 @@ static void report_skipped(const struct compilation *c, const struct stage *stag
 static bool report_program(struct compilation *c, const struct stage *stage)
 {
     const struct options *o = c->options;
-    bool all = o->print_after_all || names_stage(&o->print_after, stage->name);
+    bool all = o->print_after_all || text_list_has(&o->print_after, stage->name);
     if (!all && !o->print_changed && !o->save_temps)
         return true;
     struct strbuf text = strbuf_of(&c->ctx->session), head = strbuf_of(&c->ctx->session);

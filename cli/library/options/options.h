@@ -3,11 +3,7 @@
  */
 #pragma once
 
-#include "ir/base/base.h"
-
-struct text_list {
-    VEC(const char *) items;
-};
+#include "ir/base/text_list.h"
 
 struct option;
 /* Where the configuration sets an option; text: of a list, the item, else NULL. */

@@ -7,7 +7,7 @@ enum { FOREST_TABLE_MAX = 1 << 26 };    /* elements of a table */
 
 /* What a node compares its feature with its limit by. The six modes of ONNX come down to three: x < v is x <= the
  * number before v, and x != v is x == v with the branches swapped. */
-enum branch { BRANCH_NONE /* a leaf */, BRANCH_LE, BRANCH_GE, BRANCH_EQ, BRANCH_COUNT };
+enum branch { BRANCH_NONE /* a leaf */, BRANCH_LE, BRANCH_GE, BRANCH_EQ };
 
 struct forest {
     int64_t n, n_trees, depth; /* nodes, leaves among them; depth: nodes on the longest path */
