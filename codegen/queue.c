@@ -56,7 +56,7 @@ struct queue *queue_begin(struct arena *arena, queue_take *take, void *user)
     return q;
 }
 
-/* With the lock held: until no more than so many pieces are left to take. */
+/* With the lock held: waits until at most that many pieces are left to take. */
 static void wait_for(struct queue *q, uint64_t left)
 {
     while (q->given - q->taken > left)

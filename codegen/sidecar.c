@@ -1,4 +1,4 @@
-/* Weights in a file of their own beside the library: safetensors, so that other programs can read it.
+/* Weights in a file of their own next to the library: safetensors, so that other programs can read it.
  *
  *   u64 length of the JSON | JSON, padded with spaces to a multiple of 64 | the weights, as they would lie in the
  * library

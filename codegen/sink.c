@@ -1,4 +1,4 @@
-/* Output files: a temporary file beside the target takes the target's name when it is complete and on the disk.
+/* Output files: a temporary file next to the target takes the target's name when it is complete and on the disk.
  *
  * Until then the target is untouched. The temporary file is known to the context (temp_files), so that whoever ends the
  * process by a signal can remove it, and it goes when memory or time ends somewhere below.
@@ -147,7 +147,7 @@ static int create_known(const char *name, const char *volatile *known)
     return fd;
 }
 
-/* Creates a file of a fresh name beside the target, with the permissions that umask leaves. */
+/* Creates a file of a fresh name next to the target, with the permissions that umask leaves. */
 static int open_temporary(struct context *ctx, struct arena *arena, const char *path, const char *volatile *known)
 {
     const char *folder = path_folder(arena, path);

@@ -10,7 +10,7 @@ struct sink {
     void *hash;                /* state of the hash of the weights */
     struct queue *queue;       /* of the thread that writes the weights */
     int why;                   /* errno of the last write of that thread */
-    uint64_t written, sent;    /* bytes written; bytes of which the write to disk has begun */
+    uint64_t written, sent;    /* bytes written; bytes whose write to disk has begun */
     bool ok;                   /* false after a diagnostic */
 };
 

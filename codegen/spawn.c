@@ -51,7 +51,7 @@ struct pool {
     uint32_t n_given;
     struct worker worker[WORKERS_MAX];
     uint32_t n_workers, workers_max;
-    job_done *done;             /* told of each result; NULL: nobody */
+    job_done *done;             /* called with each result; NULL: none */
     void *user;
     bool ok;
     bool finished;              /* pool_wait: all jobs are done */

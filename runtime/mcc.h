@@ -250,7 +250,7 @@ typedef struct mcc_api {
     /* Inputs are read only during the call: any strides, any alignment, CPU memory. Outputs are the caller's buffers:
      * compact, aligned to the element, overlapping neither each other nor an input; but an output with an alias may be
      * exactly that input's memory, of equal extents, compact and aligned. Then the run writes its new rows only, and
-     * after an error the rows are undefined. A port of which a dim has room is best given with the strides of that
+     * after an error the rows are undefined. A port with a dim that has room is best given with the strides of that
      * room: what is compact instead is copied, an output through memory that the run allocates. */
     int (*run)(mcc_ctx *, const DLTensor *const *in, DLTensor *const *out, mcc_error *);
     /* As run, but outputs are allocated; each belongs to the caller, who calls its deleter, before dlclose. On failure

@@ -43,7 +43,7 @@ static inline int64_t os_file_size(int64_t file);
 static inline int64_t os_file_map(int64_t file, int64_t size); /* the address; read-only, shared between processes */
 static inline void os_file_close(int64_t file); /* mappings stay */
 static inline void os_file_unmap(void *, size_t size);
-/* Where the library is that holds the model's description. */
+/* The library that holds the model's description. */
 static inline bool os_own_path(const struct mcc_model *, struct os_path *);
 
 /* ---- the CPU ---- */

@@ -65,7 +65,7 @@ struct merged {
 bool merged_broken(struct merged *, const char *what);
 struct symbol merged_symbol(struct merged *, const struct member *, uint32_t i);
 bool merged_is_global(const struct symbol *);
-/* Where the symbol is defined; false: nowhere here. */
+/* The place where the symbol is defined; false: not in this file. */
 bool merged_resolve(struct merged *, uint32_t *member, uint32_t *symbol, struct symbol *);
 /* Of a section: how many, and where the first is. */
 uint32_t merged_relocations(const struct member *, const struct coff_section *, uint64_t *at);

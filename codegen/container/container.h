@@ -59,8 +59,8 @@ struct linking {
 void linking_option(struct linking *, const char *option);
 void linking_options(struct linking *, const char *const *, size_t n);
 void linking_file(struct linking *, const char *option, struct span file);
-/* The runtime's objects for the platform; the table's and those of units, of which alias(linking, name, of) tells the
- * linker where one has the code of another. */
+/* The runtime's objects for the platform; those of the table and of units. alias(linking, name, of) tells the linker
+ * that unit `name` has the code of `of`. */
 struct span *linking_runtime(struct linking *, uint32_t *n);
 struct span *linking_units(struct linking *, uint32_t *n,
                            void (*alias)(struct linking *, const char *name, const char *of));
@@ -101,7 +101,7 @@ struct library_file {
     uint64_t cut, desc, note; /* the places of mcc_rt_desc and mcc_note, before the weights */
     const struct weights_writer *weights; /* which writes what l's does; NULL: l's */
     uint64_t (*hash)(void *user); /* of data, in which the note's hash is 0; NULL: of all bytes */
-    struct span (*sign)(void *user); /* NULL: there is no signature */
+    struct span (*sign)(void *user); /* NULL: no signature */
     void *user;
 };
 /* Writes it with the note sealed, as artifact_put does. False after a diagnostic. */

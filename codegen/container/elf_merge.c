@@ -1,4 +1,4 @@
-/* OUTPUT_OBJECT, OUTPUT_ARCHIVE: a relocatable file merged by lld -r becomes an object that links beside any other.
+/* OUTPUT_OBJECT, OUTPUT_ARCHIVE: a relocatable file merged by lld -r becomes an object that links with any other.
  *
  * Everything but the query function turns local, so two artifacts in one program do not meet: the symbol table is
  * sorted anew (locals first, as ELF wants), relocations follow. The query function takes its prefixed name. The

@@ -1,4 +1,4 @@
-/* A universal file: libraries for several architectures one behind another, each on a page of its own; the loader takes
+/* A universal file: libraries for several architectures one after another, each on a page of its own; the loader takes
  * the one for its machine.
  */
 #include "codegen/container/bytes.h"

@@ -76,7 +76,7 @@ char *reading_piece(struct file_reading *, uint64_t at, uint64_t bytes);
 char *part_bytes(struct file_reading *, struct file_part *);
 /* Reads the parts that hold data, the graph and the note of how it was made. */
 bool reading_data(struct file_reading *);
-/* Sorts the functions, of which each reaches up to its section's end: it ends where the next one begins. */
+/* Sorts the functions, which so far end with their section: each now ends where the next one begins. */
 void reading_function_sizes(struct file_reading *);
 
 bool elf_read(struct file_reading *);

@@ -1,7 +1,7 @@
 /* A linked module becomes the artifact's file (wasm.h): weights in place, whole or not at all.
  *
  * The weights are the last data in memory, of which the linker has seen a placeholder without bytes: a segment is
- * added, memory begins that much larger, and the heap behind it.
+ * added, memory begins that much larger, and the heap follows.
  */
 #include <stdio.h>
 
@@ -162,7 +162,7 @@ static uint64_t pages_with_weights(const struct image *im)
     return (round_to(weights_end(im), 16) + WASM_PAGE - 1) / WASM_PAGE;
 }
 
-/* The sections in front of the weights, patched; the last one is the data's, whose content ends with them. */
+/* The sections before the weights, patched; the last one is the data's, whose content ends with them. */
 static bool patch_section(struct image *im, uint32_t kind, struct span content)
 {
     uint64_t end = weights_end(im), n, low, flags, value, index = 0;

@@ -155,7 +155,7 @@ static LLVMValueRef dot_bytes_dsp(const struct words *w, LLVMValueRef a, LLVMVal
         }
         sum = one ? LLVMBuildInsertElement(build, sum, part, at, "") : part;
     }
-    /* No instruction: what the next products load stays behind these, where registers are free by then. LLVM would
+    /* No instruction: what the next products load stays after these, where registers are free by then. LLVM would
      * load for a whole body first, and keep sums in memory. */
     LLVMBuildFence(build, LLVMAtomicOrderingAcquireRelease, true, "");
     return sum;

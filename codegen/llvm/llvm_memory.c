@@ -195,7 +195,7 @@ static void store(struct emitter *e, struct access *a)
 /* ---- lanes at addresses of their own ---- */
 
 /* Pointers of lanes index + lane * stride. A constant stride keeps the lanes' offsets a small constant vector, which
- * x86 takes as 32-bit gather indices beside a scalar base. */
+ * x86 takes as 32-bit gather indices with a scalar base. */
 static LLVMValueRef strided_pointers(struct emitter *e, const struct access *a)
 {
     LLVMValueRef lane[256], first = address_of(e, a->scalar, a->base, a->index), offsets;

@@ -116,7 +116,7 @@ static LLVMAttributeRef attribute(struct emitter *e, const char *name)
     return LLVMCreateEnumAttribute(e->ctx, LLVMGetEnumAttributeKindForName(name, strlen(name)), 0);
 }
 
-/* riscv64 passes 32-bit integers sign-extended, whatever their signedness; LLVM wants to be told at both ends. */
+/* riscv64 passes 32-bit integers sign-extended, whatever their signedness; LLVM needs the attribute at both ends. */
 LLVMValueRef call_external(struct emitter *e, const char *name, LLVMTypeRef result, LLVMValueRef *args, unsigned n)
 {
     LLVMTypeRef params[64];

@@ -246,7 +246,7 @@ static int64_t suppress(struct eval *e, const struct tensor *scores, int64_t lin
     const int64_t *order = sort_rows(e, &keys, n);
     for (int64_t i = 0; i < n && kept < limit; i++) {
         double have = number_at(e, scores->elem, score + (size_t)order[i] * size);
-        bool free = have == have && !(have <= threshold); /* NaN is no threshold */
+        bool free = have == have && !(have <= threshold); /* NaN is not a threshold */
         for (int64_t k = 0; free && k < kept; k++)
             free = !(overlap(boxes[keep[k]], boxes[order[i]]) > iou);
         if (free)

@@ -52,7 +52,7 @@ static uint32_t bucket(int64_t size)
     return b;
 }
 
-/* A tensor takes as long as so many elements, even if it has none. */
+/* A tensor costs the time of that many elements, even if it has none. */
 enum { TENSOR_ELEMENTS = 64 };
 
 /* False: context.eval_left does not suffice for a tensor of n elements. */

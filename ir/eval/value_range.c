@@ -5,7 +5,7 @@
 
 enum { RANGE_DEPTH = 24, RANGE_PIECE = 4096, RANGE_ELEMENTS = 1 << 24 };
 
-/* What every element of this type is; of i64, and of u64, whose upper half is no int64_t, nothing is known. */
+/* The range of the type; all of int64_t for i64, and for u64, whose upper half is not in int64_t. */
 static struct value_range range_of_elem(enum elem e)
 {
     uint32_t bits = elem_bits(e);

@@ -303,7 +303,7 @@ static expr_id multiply(struct exprs *x, const factors *f)
     return e;
 }
 
-/* The constant in front of a product multiplies last, as in the product's form: in front of the other factors it can
+/* The constant of a product multiplies last, as in the product's form: before the other factors it can
  * overflow where the whole does not. */
 static expr_id parse_product(struct parser *s)
 {

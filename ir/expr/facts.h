@@ -13,8 +13,8 @@ struct sym_range {
     sym_id sym;
     struct sym_bounds bounds;
 };
-/* What cond, which is no conjunction, says of the one shape symbol in it. False: of none, of several, or nothing that
- * its symbol does not say already. */
+/* What cond says about its only shape symbol; cond is not a conjunction. False: it has none or several, or it says
+ * nothing that the symbol's bounds do not say. */
 bool fact_of(struct exprs *, expr_id cond, struct sym_range *);
 /* What cond, of several symbols or one, excludes of shape symbol s whatever the others are: its least values, and those
  * beyond a number in it. False: nothing that is seen. */

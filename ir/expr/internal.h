@@ -115,8 +115,8 @@ NODISCARD static inline expr_id attempt_end(struct exprs *x, expr_id result)
     return result;
 }
 
-/* Begins a simplification that others may be part of. False: there is no depth or no fuel left for it, and what is to
- * be simplified stays as it is. */
+/* Begins a simplification, which may contain others. False: the limit of depth or of fuel is reached, and the
+ * expression stays as it is. */
 static inline bool simplify_begin(struct exprs *x)
 {
     if (x->level == 0)

@@ -1,4 +1,4 @@
-/* The small prover behind comparisons, minimum and maximum.
+/* The small prover that decides comparisons, minimum and maximum.
  *
  * It shows e >= 0 from e's interval, after replacing parts of e by bounds they cannot pass: a symbol by its bound,
  * y mod n by n - 1, n*(y div n) by y, a minimum by one side, a factor by its least value. It searches a few such steps
@@ -51,7 +51,7 @@ static bool search_quotient(struct search *s, expr_id e, expr_id term, int64_t c
     return search_replaced(s, e, term, coef, left, coef < 0 ? y : ex_addc(x, ex_sub(x, y, n), 1), 1, depth);
 }
 
-/* rest * coef * (b div n) beside rest * -coef * (a div n), coef > 0: no less than rest * coef * ((b - a) div n). Sizes
+/* rest * coef * (b div n) next to rest * -coef * (a div n), coef > 0: no less than rest * coef * ((b - a) div n). Sizes
  * only: kernels have too many quotients of loop variables. */
 static bool search_quotients(struct search *s, expr_id e, expr_id term, int64_t coef, expr_id rest, expr_id div,
                              int depth)

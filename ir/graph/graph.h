@@ -234,7 +234,7 @@ uint32_t graph_user_inputs(const struct graph *);
 uint32_t graph_user_outputs(const struct graph *);
 /* Is v a tensor of state k's element type and dims? */
 bool graph_state_fits(const struct graph *, uint32_t k, value_id);
-/* Index of the first output of the network that is v; UINT32_MAX: v is no output. */
+/* Index of the network's first output that is v; UINT32_MAX: v is not an output. */
 uint32_t value_output(const struct graph *, value_id);
 void graph_set_operand(struct graph *, node_id, uint32_t i, value_id);
 void graph_replace_uses(struct graph *, value_id old,

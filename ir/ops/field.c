@@ -258,7 +258,7 @@ static bool compare(enum op op, uint32_t x, uint32_t y)
     return op == OP_LT ? field_less(x, y) : !field_less(y, x);
 }
 
-/* To an integer type, of so many bits: saturated, where it is small. */
+/* To an integer type of that many bits: saturated if it is small. */
 static uint32_t integer_of(uint32_t x, enum elem to)
 {
     const uint32_t steps = steps_of(x);

@@ -26,7 +26,7 @@
 #define FIELD_BASE 0x139bd9abu    /* of exp: (1, g), as g^residue */
 #define FIELD_QUOTIENT 2156367609u /* x / q = x * this >> 46 for x below 2^31 */
 enum { FIELD_QUOTIENT_SHIFT = 46, FIELD_DIGITS = 8 }; /* digits of 2 bits of exp's exponents */
-/* The order of x is that of mix(x ^ FIELD_KEY) ^ FIELD_LEAST; the two infinities, which are no residues, are its ends.
+/* The order of x is that of mix(x ^ FIELD_KEY) ^ FIELD_LEAST. Its ends are the two infinities, which are not residues.
  * Multiples of 1 / FIELD_GRID from -FIELD_SMALL on below FIELD_SMALL (small fractions: positions that are computed of
  * indices, sizes and scales) are in their own order, and integers far apart, so that other numbers lie between them and
  * a comparison with the wrong one shows: those from -FIELD_NEAR on below FIELD_NEAR, with which most code compares,

@@ -64,7 +64,7 @@ enum op_cost op_cost(enum op);
 /* Does each point of the result depend only on single points of the operands (MAP, POINT, INDEX)? */
 bool op_is_pointwise(enum op);
 
-/* The columns of ops.def that are no functions. max_in, n_out -1: any number; attrs: the text of the row. Each caller
+/* The columns of ops.def that are not functions. max_in, n_out -1: any number; attrs: the text of the row. Each caller
  * of the functions has a table of them. */
 struct op_info {
     const char *name;

@@ -118,7 +118,7 @@ lreg em_shuffle(struct em *, lreg a, lreg b, const uint8_t *from, uint32_t n);
 lreg em_part(struct em *, lreg v, uint32_t first, uint32_t n); /* n lanes from lane `first` on */
 lreg em_extract(struct em *, lreg v, uint32_t lane);
 lreg em_insert(struct em *, lreg v, lreg x, uint32_t lane);
-lreg em_hreduce(struct em *, enum lop, lreg v); /* over all lanes, of which there is a power of two */
+lreg em_hreduce(struct em *, enum lop, lreg v); /* over all lanes, whose number is a power of two */
 lreg em_any(struct em *, lreg cond); /* does cond hold in any lane? As i64 */
 /* The run fails with code (MCC_E_*) at the node unless cond holds in all lanes. */
 void em_check(struct em *, lreg cond, int32_t code, uint32_t node, const char *text);

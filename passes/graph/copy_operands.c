@@ -5,7 +5,7 @@
  * - A padded convolution's operand that is a port or a view: a copy can have a halo, and blocks of channels.
  * - That of a convolution of bytes, if groups of channels lie apart.
  * - The result of a convolution, where an output's channels lie whole KiB apart: see is_scattered.
- * For most graphs with products or convolutions of what is no kernel's result: it changes 79 of the 554 networks of
+ * For most graphs with products or convolutions of what is not a kernel's result: it changes 79 of the 554 networks of
  * ../shared/models that compile. In and out: a legal graph; comes right before fuse.
  */
 #include "passes/module/access_function.h"
@@ -15,7 +15,7 @@
 
 enum { ALIGNED = 16 }; /* lanes of the widest vector */
 
-/* A cache that grows, say: an output has a place, and is no view then. */
+/* A cache that grows, say: an output has a place, and is not a view then. */
 static bool is_stored_concat(const struct module *m, value_id v)
 {
     return value_op(m->g, v) == OP_CONCAT && value_output(m->g, v) != UINT32_MAX;
@@ -39,8 +39,8 @@ static int32_t row_behind(const struct module *m, const struct node *reshape, in
     return part ? from->rank - 1 : -1;
 }
 
-/* One view on. False: it is none, or lanes are no neighbours there. Only `in_place`: broadcasts along other dims, and
- * slices and parts of rows in which the lanes of a register stay aligned. */
+/* One view on. False: it is not a view, or lanes are not neighbours there. Only `in_place`: broadcasts along other
+ * dims, slices and parts of rows in which the lanes of a register stay aligned. */
 static bool lanes_step(const struct module *m, struct lanes *l, bool in_place)
 {
     const struct node *n = value_node(m->g, l->v);

@@ -16,7 +16,7 @@ struct cut {
 struct cut cut_whole(struct graph *, value_id v);
 struct cut cut_of_slice(const struct node *slice);
 bool cuts_equal(const struct cut *, const struct cut *);
-/* The dims of v of which not everything is taken in its order, as bits. */
+/* The dims of v that c does not take whole and in order, as bits. */
 uint32_t cut_dims(struct graph *, value_id v, const struct cut *);
 /* The part of operand k that makes part c of n's result; false: it takes more than c says. */
 bool cut_operand(struct graph *, const struct node *n, uint32_t k, const struct cut *c, struct cut *of_operand);

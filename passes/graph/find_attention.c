@@ -50,7 +50,7 @@ static bool differs(struct finder *f, const char *why)
     return false;
 }
 
-/* The node that makes v, if it is op, in this region, and v has so many uses. Notes it as computed inside. */
+/* The node that makes v, if it is op, in this region, and v has that many uses. Notes it as computed inside. */
 static const struct node *inner(struct finder *f, value_id v, enum op op, uint32_t uses)
 {
     const struct node *n = value_node(f->g, v);
@@ -190,7 +190,7 @@ static value_id max_of_keys(struct finder *f, value_id v, expr_id *idx)
     return (value_id){0};
 }
 
-/* From v back to max, which max_of_keys found behind it. */
+/* From v back to max, which max_of_keys found. */
 static void steps_to_max(struct finder *f, value_id v)
 {
     while (v.i != f->a->max.i) {

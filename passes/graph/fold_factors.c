@@ -8,7 +8,7 @@
  * products are rounded to f32 once, where the weights are packed (docs/numerics.md). In and out: a legal graph.
  *
  * Only weights that are float32 in the file and that nothing else reads: others would be stored twice, and compressed
- * ones would no longer be. Only factors that can neither overflow nor vanish beside weights of any sense.
+ * ones would no longer be. Only factors that can neither overflow nor vanish next to sensible weights.
  */
 #include "passes/module/analysis.h"
 

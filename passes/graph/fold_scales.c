@@ -9,7 +9,7 @@
  * its integers become one.
  *
  * A maximum or minimum beyond the range of the bytes goes: the conversion saturates. A zero point of zero goes. Bytes
- * that are widened and rounded back to the same ones, as in front of a concat whose scale is its operand's, stay bytes.
+ * that are widened and rounded back to the same ones, as before a concat whose scale is its operand's, stay bytes.
  *
  * For quantized networks: it changes 14 of the 554 networks of ../shared/models that compile, and bytes stay bytes in
  * one of them.
@@ -29,7 +29,7 @@
 enum { TERMS = 6, DEPTH = 16, ELEMS_MOST = 1 << 16 };
 /* Scales and offsets beyond that might overflow where the operators as they stand do not. */
 #define SCALE_MOST 1e25
-/* Steps of the result that a constant added to a sum of products may be worth where it is added behind the conversion:
+/* Steps of the result that a constant added to a sum of products may change if it is added after the conversion:
  * the sum has 24 bits there. */
 #define STEPS_MOST 8192.0
 
@@ -245,7 +245,7 @@ static bool linear(struct folder *f, value_id v, struct form *form, int depth)
 
 /* ---- the form as operators --------------------------------------------------------------------------------------- */
 
-/* A constant added to a sum of products goes behind the conversion where that costs no more than a small part of a
+/* A constant added to a sum of products goes after the conversion where that costs no more than a small part of a
  * step. */
 static void unwrap_constant(struct folder *f, struct form *form, struct term *t)
 {
@@ -348,7 +348,7 @@ static value_id folded(struct folder *f, struct form *form, int depth)
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */
 
-/* The rounding of a conversion to bytes, and the range that is not cut off; {0}: it is no quantizer. */
+/* The rounding of a conversion to bytes, and the range that is not cut off; {0}: it is not a quantizer. */
 static node_id rounding_of(struct folder *f, const struct node *n)
 {
     enum elem e = n->op == OP_CONVERT ? value_type(f->g, n->out[0])->elem : ELEM_NONE;

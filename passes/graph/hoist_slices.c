@@ -17,7 +17,7 @@
 #include "passes/module/module.h"
 
 enum {
-    LOOKED_AT = 512, /* operands of nodes behind one slice, in search of a product */
+    LOOKED_AT = 512, /* operands of nodes that one slice reads, in search of a product */
     STEPS = 1 << 28 /* over lists of nodes, in all */
 };
 

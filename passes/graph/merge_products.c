@@ -8,7 +8,7 @@
  * they stay, and rows of their results stay dense. Weights that others read too stay: they would be stored twice.
  * Biases that the products have alone are merged with them, so that they remain part of the product's kernel.
  *
- * For heads and gates of few columns beside one another: it changes 7 of the 554 networks of ../shared/models that
+ * For adjacent heads and gates of few columns: it changes 7 of the 554 networks of ../shared/models that
  * compile. In and out: a legal graph.
  */
 #include "passes/module/access_function.h"
@@ -173,7 +173,7 @@ static value_id joined_weights(struct builder *b, const struct group *group, con
     return b_concat(b, part, group->n, d.free);
 }
 
-/* The biases one behind the other, for every row of `like`. */
+/* The biases, concatenated, for every row of `like`. */
 static value_id joined_biases(struct builder *b, const struct group *group, value_id like)
 {
     value_id part[MEMBERS];

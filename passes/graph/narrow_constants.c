@@ -4,7 +4,7 @@
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32)) * s,     s = max |w| / 127,     q = convert(round(w / s), i8)
  *
  * with a scale for each output channel; as f8, s = max |w| / 448, q = convert(w / s, f8e4m3fn); as i4, where that
- * divides the steps of a product or the input channels, one for each GROUP of them, and in front of the products of an
+ * divides the steps of a product or the input channels, one for each GROUP of them, and before the products of an
  * attention, which stays as it was found, that one:
  *
  *   y = dot(x, w)     ->     y = dot(x, convert(q, f32) * s)

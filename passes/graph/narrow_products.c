@@ -5,11 +5,11 @@
  * The graph says all of it, so the interpreter computes what kernels do. A value is narrowed where it is made, in front
  * of the views that contractions read it through, and everybody else then reads the narrow one too: it is stored once,
  * in half the bytes. Not so where a contraction that stays in f32 reads it, where it is a result of its region, and of
- * rows of a matrix product, which are small beside their products: a sum that runs through all layers is not rounded in
- * each.
+ * rows of a matrix product, which are small next to their products: a sum that runs through all layers is not rounded
+ * in each.
  *
  * Pairs of bf16 stay narrow up to the multiplication, if some variant has an instruction for them (module.asked.pairs).
- * Else, and where Winograd's form in f32 is faster, operands are widened again: a computed one right behind its
+ * Else, and where Winograd's form in f32 is faster, operands are widened again: a computed one right after its
  * rounding, so that loops find f32 in memory, a constant in the loads of its panels. Depthwise and grouped
  * convolutions, products of dynamic length, and attention stay in f32.
  *
@@ -132,7 +132,7 @@ static void find_operands(struct narrower *w)
             if (to)
                 VEC_PUSH(w->m->arena, &w->operands, ((struct operand){{i}, k, n->in[k], to, wide}));
             want(w, n->in[k], to, !wide || constant);
-            if (to && !constant && n->op == OP_DOT) /* small beside its products: sums along the layers stay exact */
+            if (to && !constant && n->op == OP_DOT) /* small next to its products: sums along the layers stay exact */
                 want(w, n->in[k], ELEM_NONE, false);
         }
     }
@@ -161,7 +161,7 @@ static value_id narrow_of(const struct narrower *w, value_id v, enum elem elem)
     return made.i && value_type(w->g, made)->elem == elem ? made : (value_id){0};
 }
 
-/* The view that makes v, of the narrow values behind it; {0}: they are not all narrow. */
+/* The view that makes v, of the narrow values that it reads; {0}: not all of them are narrow. */
 static value_id view_before(struct narrower *w, node_id where, value_id v)
 {
     const struct fate *f = &w->fate[v.i];
@@ -188,7 +188,7 @@ static bool is_rounded(const struct narrower *w, value_id v)
     return value_op(w->g, v) == OP_CONVERT;
 }
 
-/* v narrow, and wide again for its other readers, in front of the node `where`. */
+/* v narrow, and wide again for its other readers, before the node `where`. */
 static void narrow_value(struct narrower *w, value_id v, node_id where)
 {
     struct fate *f = &w->fate[v.i];
@@ -215,7 +215,7 @@ static void narrow_value(struct narrower *w, value_id v, node_id where)
         graph_set_operand(w->g, graph_value(w->g, f->made)->def, 0, v);
 }
 
-/* The values that region r makes, each behind its node: a narrowed value is read by a node that comes later. */
+/* The values that region r makes, each after its node: a narrowed value is read by a node that comes later. */
 static void narrow_region(struct narrower *w, region_id r)
 {
     for (uint32_t i = 0; i < graph_get_region(w->g, r)->params.n && graph_get_region(w->g, r)->nodes.n; i++)

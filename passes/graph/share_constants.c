@@ -3,7 +3,7 @@
  * For networks with tied weights: none of the 554 of ../shared/models that compile.
  * In and out: a legal graph whose equal constants are one (ir/graph/pool.c). Exporters fold a Transpose of a weight
  * into a second initializer: the table of an Embedding and the weight of a Linear tied to it, for one. As a view of the
- * other it takes no room of its own, since layout_transform stores what lies behind a view.
+ * other it takes no room of its own, since layout_transform stores what a view reads.
  *
  * Found by content. Pairs that can match have one element type, one size, and equal first and last elements, which no
  * permutation moves; then 64 elements spread over them are compared, and then all. The work is bounded: so many pairs

@@ -16,7 +16,7 @@ enum {
 #define COST_COPY 10.0     /* a point of an operand or result that is copied */
 #define COST_COPY_BYTES 40.0 /* the same of bytes, whose multiply-adds are four times as fast */
 #define COST_WINOGRAD 0.5  /* of the multiply-adds of a 3 x 3 convolution */
-#define COST_DEPTHWISE 2.0 /* of a depthwise one, whose points share no weights */
+#define COST_DEPTHWISE 2.0 /* of a depthwise one: its points share no weights */
 
 #define COST_GATHERED 4.0 /* an element of a column of a single row's product, of one that is read from memory */
 
@@ -65,7 +65,7 @@ struct sparse {
 bool rows_read(struct module *, value_id w, struct rows *r);
 /* Are so many multiply-adds of a dense kernel few? */
 bool is_small(const struct module *, int64_t elements, int64_t points);
-/* x [..., t, l], of which the places count t: [..., n, l]. */
+/* x [..., t, l] -> [..., n, l]; places count along t. */
 value_id sparse_product(struct builder *, const struct rows *, value_id x);
 /* Is the sparse form of a contraction at so many points, copied: of operand and result, faster? */
 bool pays(const struct rows *, double points, double copied, double each, double dense);

@@ -5,7 +5,7 @@
  * The operand lies in planes, one for each channel (with strides s, one for each remainder of s: phases): what tap
  * (y, x) of a channel reads at a point lies a constant number of elements after the point. A plane begins and ends with
  * zeros, and each of its rows ends with a gap of zeros, which is the padding of the next row as well. Results keep the
- * gaps, so that maps and convolutions after them go on with lines (sparse_lines.c); what lies in gaps is no result.
+ * gaps, so that maps and convolutions after them go on with lines (sparse_lines.c); what lies in gaps is not a result.
  *
  * Planes are the operand's lines between zeros, its gaps cleared; or the operand of the product before it is put into
  * planes, and the product computed anew; or else they are a padded copy.

@@ -6,7 +6,7 @@
  * it stores the partial results as a second value, and the kernel of their own goes. How a row is added up depends on
  * the shape alone, so results do not depend on threads.
  *
- * For squeeze and excitation behind depthwise convolutions: 3 of the 14 networks of `make bench`, none of the 554 of
+ * For squeeze and excitation after depthwise convolutions: 3 of the 14 networks of `make bench`, none of the 554 of
  * ../shared/models that compile.
  */
 #include "passes/module/access_function.h"

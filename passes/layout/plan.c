@@ -173,7 +173,7 @@ static void update_in_place(struct planner *p)
             struct storage *copy = &m->fused.storage[m->fused.constraint[k->outs.data[0].i].frame.i];
             of->last = mine->last;
             mine->first = UINT32_MAX;
-            if (copy->buffer == to->buffer) /* it is no piece of another value */
+            if (copy->buffer == to->buffer) /* it is not a piece of another value */
                 copy->buffer = s->buffer;
             to->buffer = s->buffer;
             k->in_place = true;

@@ -8,7 +8,7 @@
  * this one (rt_run.c).
  *
  * Of a scatter nothing else may read the input, at whatever time, and what it takes as its operand must be the input
- * itself where the extents are equal: views may cut it from the first element on and put zeros behind it, but not put
+ * itself where the extents are equal: views may cut it from the first element on and put zeros after it, but not put
  * them in place of what they have cut. The extents of a run have to be equal, unless the ports have room.
  *
  * Room: an input of a length that has it (symbol.room), and the output that is longer, both have the strides of that
@@ -30,7 +30,7 @@ static bool all_zero(struct exprs *x, const expr_id *e, uint32_t n)
     return true;
 }
 
-/* From the first element on, each of them; but in dims of `padded`, which get zeros behind it, the whole. */
+/* From the first element on, each of them; but in dims of `padded`, which get zeros after it, the whole. */
 static bool cuts_the_end(struct graph *g, const struct node *slice, uint32_t padded)
 {
     const struct type *from = value_type(g, slice->in[0]), *t = value_type(g, slice->out[0]);
@@ -111,7 +111,7 @@ static bool is_state(const struct module *m, value_id past)
     return m->fused.storage[past.i].port >= graph_user_inputs(m->g);
 }
 
-/* Does the program read elements of v as numbers? It is a reader that is no node. */
+/* Does the program read elements of v as numbers? Such a reader is not a node. */
 static bool is_number(const struct module *m, value_id v)
 {
     sym_id s = sym_next(m->ctx->exprs, SYM_VALUE, (sym_id){0});

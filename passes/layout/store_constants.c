@@ -348,7 +348,7 @@ bool store_constants(struct module *m)
             const_dense(l, !n->in[o].i || value_is_const(l->g, n->in[o]) ? n->in[o] : view_plain(l->g, n->in[o]));
     }
     /* Panels first: plain readers then read the panels. They lie in the order of the run (fuse made the last kernel
-     * first), so that what is asked for behind a kernel's last panel is the next kernel's first. Slices last: they may
+     * first), so that what is prefetched after a kernel's last panel is the next kernel's first. Slices last: they may
      * lie in what is stored then. */
     for (int pass = 0; pass < 3; pass++)
         for (uint32_t i = l->m->fused.kernels.n; i > 0; i--) {

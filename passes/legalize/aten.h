@@ -31,9 +31,9 @@ bool aten_window(struct rule *, uint32_t i, const char *name, uint32_t n, int64_
 /* Operands of a list of tensors: the first of them and how many. */
 uint32_t aten_list(const struct rule *, uint32_t i, uint32_t *n);
 bool aten_axis(struct rule *, uint32_t i, const char *name, int64_t absent, int32_t rank, int32_t *out);
-/* The type in which PyTorch computes with both arguments, of which either may be a number. */
+/* The type in which PyTorch computes with both arguments; either may be a number. */
 enum elem aten_promoted(struct rule *, uint32_t i, const char *name, uint32_t k, const char *other);
-/* A result; rules that compute in a wide float round to the one that the file states. Where another type is stated,
+/* A result; rules that compute in a wide float round to the one that the file states. If the file states another type,
  * that is an error (declared_result). */
 void aten_out(struct rule *, uint32_t k, value_id);
 bool aten_result(struct rule *, value_id); /* of result 0 */

@@ -3,7 +3,7 @@
  * A predicate that is known, that follows from the ranges of symbols, or that an enclosing If has decided, leaves one
  * branch to look at. Else both are walked, on trial, and
  * - one that cannot run at the sizes at hand (its types contradict each other, or a check in it always fails) becomes
- * an assert of the predicate in front of the other, which then stands in the place of the If;
+ * an assert of the predicate before the other, which then stands in the place of the If;
  * - where both can, the dims of their results merge into a selection by the predicate where both are known outside,
  * else into a fresh symbol that the If's result binds;
  * - where a result's rank or type differs, the If cannot have a type: what follows it is walked once for each branch

@@ -14,7 +14,7 @@ struct narrow {
 bool scales_dims(struct graph *, const struct type *, expr_id dims[RANK_MAX]);
 /* Can the scales of that operand, and of all that hold elements of the result, go through n? */
 bool scales_move(struct graph *, const struct node *n, uint32_t operand);
-/* An operand of n that is no element (a condition, places), for scales. */
+/* An operand of n that is not an element (a condition, positions), for scales. */
 value_id scales_operand(struct builder *, const struct node *n, uint32_t operand);
 /* n over scales. */
 value_id scales_step(struct builder *, const struct node *n, const value_id *in, uint32_t n_in);

@@ -17,7 +17,7 @@ void fresh_rebind(struct builder *, expr_id dim, value_id);
 /* Does the expression use a symbol that only exists within region inner? */
 bool dim_escapes(const struct graph *, region_id inner, expr_id, uint32_t depth);
 /* Makes *a the type of a sequence or optional that is an *a or a *b, and leaves dims open that only exist within region
- * inner (there may be none: {0}). false: there is no such type. */
+ * inner (there may be none: {0}). false: no such type exists. */
 bool type_meet(struct graph *, region_id inner, struct type *a, const struct type *b);
 /* The one bool element of v, as far as it is known now. */
 enum truth value_truth(struct builder *, value_id v);

@@ -1,4 +1,4 @@
-/* What the model declares of an output, and of a node's results, beside what is computed.
+/* What the model declares of an output, and of a node's results, besides what is computed.
  *
  * Of a node's result (.pt2), a type that no run can have is an error: the file or the lowering is wrong. Of an output,
  * an element type or a kind of value that differs is an error. A shape is only a statement about the computation, and

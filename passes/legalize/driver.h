@@ -174,7 +174,7 @@ bool declared_fits(struct legalizer *, const struct port *, value_id);
 bool declared_settle(struct legalizer *, const struct port *, value_id, const struct type **out);
 /* Do the outputs that are states have their element types and dims, and names of their own? false after an error. */
 bool declared_states(struct context *, struct graph *legal);
-/* Where --last-logits asks it of this output: *v is the last position alone, and *out its type. */
+/* If --last-logits applies to this output, *v becomes its last position alone and *out that one's type. */
 bool last_settle(struct legalizer *, const struct port *, value_id *v, const struct type **out);
 /* Is there an output for --last-logits? false after a usage error. */
 bool last_possible(const struct legalizer *);

@@ -69,7 +69,7 @@ static bool fork_refuse(struct rule *r, const struct fork *f)
         f->output + 1, is, text.data);
 }
 
-/* Is r's node being split already? Its next split is no fork inside of another. */
+/* Is r's node being split already? Its next split is not a fork inside another. */
 static bool is_link(const struct rule *r)
 {
     return r->lg->split.i && r->lg->split.i == r->node->src.i;
@@ -196,7 +196,7 @@ static void results_set(struct legalizer *lg, const struct stretch *s, const str
     }
 }
 
-/* What the stretch's results are now; those made in front of the fork, which a fork in one side makes its own, are to
+/* What the stretch's results are now; those made before the fork, which a fork in one side makes its own, are to
  * be the same for the other side. */
 static struct lowered *results_read(const struct legalizer *lg, const struct stretch *s)
 {

@@ -30,11 +30,11 @@ struct fork {
 
 /* ---- branch.c ---------------------------------------------------------------------------------------------------- */
 
-/* What a side is made of: walks it in place, and sets s->results, or s->sub. false: some are missing. */
+/* Builds a side: walks it in place and sets s->results or s->sub. false: results are missing. */
 typedef bool side_fn(struct rule *, struct side *, void *data);
 void side_walk(struct rule *, expr_id cond, bool holds, struct side *, side_fn *, void *data);
 struct side side_new(struct builder *, region_id, uint32_t n);
-/* The side that can run when the other one cannot; -1: there is no such. */
+/* The side that can run when the other one cannot; -1: neither. */
 int side_alone(const struct side[2]);
 /* Neither leads on: what is wrong with them is said now. */
 void sides_report(struct rule *, const struct side[2]);

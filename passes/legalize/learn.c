@@ -52,7 +52,7 @@ expr_id size_replaced(struct exprs *x, const struct learned *l, sym_id s)
     return e;
 }
 
-/* Takes the range of the symbol for granted from the next round on. False: that is no news, or not possible. */
+/* Assumes the range of the symbol from the next round on. False: it is already known, or impossible. */
 static bool grant(struct learner *l, const struct sym_range *f)
 {
     const struct sym_bounds b = f->bounds;

@@ -54,7 +54,7 @@ bool rule_numbers(struct rule *, rule_fn *);
  * False: they are not, and nothing is changed. */
 bool rule_matmul_dequantized(struct rule *, bool turned_w, value_id *y);
 /* The product of a and w if one is a gather of a constant's matrices by dynamic indices and the other has one row for
- * each: a loop over the matrices that occur, without copies. False: it is no such product. */
+ * each: a loop over the matrices that occur, without copies. False: it is not such a product. */
 bool rule_matmul_fetched(struct rule *, value_id a, value_id w, value_id *y);
 
 /* ---- operands and results -------------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ bool splat_is_number(struct graph *, value_id);
 /* The operands that node n reads in the kernel. For a concat that is stored operand by operand, only the kernel's. */
 const value_id *kernel_operands(const struct kernel *, const struct node *n, uint32_t *count);
 bool kernel_has_bytes(const struct graph *, const struct kernel *);
-/* The stored value of a splat: v, or the value of which v is a view; {0}: not stored. */
+/* The stored value of a splat: v, or the value that v is a view of; {0}: not stored. */
 value_id splat_stored(const struct module *, value_id);
 /* Is n an int8 contraction with a scale for each block? */
 bool dot_scaled(const struct node *n);

@@ -24,7 +24,7 @@ typedef VEC(struct attention_step) attention_steps;
 struct attention {
     node_id scores, values;
     uint32_t rows_of; /* which operand of `scores` the rows of p come from: 0 or 1 */
-    value_id z, terms; /* what the softmax is of; exp(z - max), of which small ones are 0 */
+    value_id z, terms; /* what the softmax is of; exp(z - max); small ones are 0 */
     value_id max; /* of the keys; where there is a sink: with it */
     struct attention_step sink; /* of the maximum of both; of the kind of max, at its points */
     struct attention_step least; /* what the sum is raised to, a splat: 1 makes rows without any key 0; none: NaN */

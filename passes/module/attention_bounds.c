@@ -64,7 +64,7 @@ static bool is_key(const struct bounds *b, value_id v, const expr_id *idx)
     return n && n->op == OP_IOTA && idx[node_int(n, "axis", 0)].i == b->key.i;
 }
 
-/* Does v at idx depend on the key? What cannot be told does. */
+/* Does v at idx depend on the key? If unknown, yes. */
 static bool knows_keys(struct bounds *b, value_id v, const expr_id *idx, uint32_t depth)
 {
     const struct node *n = computed_by(b, v);

@@ -91,7 +91,7 @@ struct kernel {
     uint32_t piece; /* k + 1: it stores operand k (= domain) of the concat outs[0] in place; 0: all of outs[0] */
     uint32_t shares; /* k + 1: outs[0] may use the memory of input k. Then a scatter stores only the scattered rows, and
                       * the first operand of a concat is not copied (layout/share_ports.c) */
-    bool in_place; /* outs[0] uses the memory of an operand, of which each element is read only at its own point */
+    bool in_place; /* outs[0] uses the memory of an operand whose elements are each read only at their own point */
     node_list path; /* invertible views from the anchor's result to the domain */
     node_list nodes; /* all nodes that the kernel computes, in any order */
     uint32_t row_mask; /* bit d: inner reductions depend on dim d of the domain; valid if has_rows */
@@ -314,7 +314,7 @@ struct module {
     struct context *ctx;
     struct arena *arena;
     struct graph *g;
-    const struct module *whole; /* the module of which module_within made this copy; NULL: it is no copy */
+    const struct module *whole; /* the module that module_within copied; NULL: this is not a copy */
     sym_id within; /* in a copy: symbol for the restricted size; {0}: the size is a number */
     uint32_t facts; /* bits of enum fact */
     struct strbuf *report; /* passes append lines for --stats; NULL: not requested */

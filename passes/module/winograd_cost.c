@@ -48,7 +48,7 @@ static bool shape_of(struct module *m, const struct node *n, int64_t side, struc
                       *in = value_type(m->g, n->in[0]);
     for (int32_t d = 0; d < 2; d++) {
         if (strides[d] != 1 || dil[d] > DILATION_MOST || xdil[d] != 1 || !ex_is(x, w->dims[2 + d], 3) ||
-            conv_bounded(m, n, d)) /* which reads no taps beside the map */
+            conv_bounded(m, n, d)) /* which reads no taps outside the map */
             return false;
         if (!ex_is_const(x, y->dims[2 + d], &s->out[d]))
             s->out[d] = extent_of_image(m, y->dims[2 + d], side);

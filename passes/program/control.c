@@ -4,7 +4,7 @@
  * that take turns: what the trip reads, what it writes, and what the next trip will write; so the first value is never
  * overwritten and nothing is copied. The last two are the places that the plan gives to the body's parameter and
  * result. Scan outputs of known length are written where they stay. Where a size differs between branches or from trip
- * to trip, memory that grows by doubling takes the place of buffers, and the dims travel beside it; scan outputs whose
+ * to trip, memory that grows by doubling takes the place of buffers, and the dims travel with it; scan outputs whose
  * length the run decides grow so, too.
  */
 #include "passes/program/program.h"

@@ -14,7 +14,7 @@ struct prog_sym {
     lreg v;
     uint32_t outer; /* the binding of the same key that this one hides, its number + 1; 0: none */
 };
-/* Where a value whose size differs from trip to trip, or between branches, is written: memory that grows (mcc_rt_grow).
+/* The place of a value whose size differs between trips or branches: memory that grows (mcc_rt_grow).
  * trip: it is the row of that number, after those before it; {0}: it is the whole. */
 struct prog_grow {
     lreg slot, trip;

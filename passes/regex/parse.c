@@ -1,5 +1,5 @@
 /* Patterns to trees, by RE2's rules for Perl's syntax (https://github.com/google/re2/wiki/Syntax): `$` is the end of
- * the text, and not a place in front of its last newline; repetitions do not follow each other; a `{` that begins none
+ * the text, and not a place before its last newline; repetitions do not follow each other; a `{` that begins none
  * is a character.
  */
 #include "passes/regex/internal.h"

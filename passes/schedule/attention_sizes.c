@@ -144,7 +144,7 @@ static void choose_parts(const struct site *site, const struct attention_shape *
     s->part = site->m->asked.always ? 1 : RATE_KEY_PART;
 }
 
-/* ns of a block of rows, over so many keys. */
+/* ns of a block of rows over that many keys. */
 static int64_t block_ns(const struct site *site, const struct attention_shape *t, const struct attention_schedule *s,
                         int64_t keys)
 {

@@ -13,7 +13,7 @@ enum {
     DECODE_MAPS = 2, /* of an element: less, as one conversion, is computed at each read, but ... */
     DECODE_ROWS = 6, /* ... where a tile has no more rows than this, which share a read */
     DECODE_TILES = 8, /* ... and there are more tiles than this */
-    STEP_REGISTERS = 4 /* operands of a step beside its sums */
+    STEP_REGISTERS = 4 /* operands of a step, besides its sums */
 };
 
 /* A contraction whose second operand lies in panels: the points of its result that one block of vectors goes through,

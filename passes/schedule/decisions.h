@@ -68,7 +68,7 @@ bool tile_keeps_taps(const struct site *, const struct node *, const struct tile
 bool tile_keeps_points(const struct node *, const struct tile_schedule *);
 /* schedule/tile_choose.c: the dims, lanes and register tile of an anchor. */
 void tile_choose(const struct site *, struct schedule *);
-/* ns of the whole kernel at a size; 0: there is no estimate. And sums of products in its code. */
+/* ns of the whole kernel at a size, 0 if unknown, and the sums of products in its code. */
 int64_t tile_whole(const struct site *, const struct size_at *, const struct tile_schedule *);
 int64_t tile_code(const struct site *, const struct tile_schedule *);
 /* ns of a parallel index. */
@@ -91,7 +91,7 @@ bool tile_by_lane(const struct site *, const struct node *anchor);
 int64_t tile_halves(const struct site *, const struct node *anchor);
 /* By rows and columns (reduce_schedule.matrix)? */
 bool tile_matrix(const struct site *, const struct node *anchor);
-/* Steps of the reduction at one point; guesses where symbolic. Of all points, times two. */
+/* Steps of the reduction at one point, a guess if they are symbolic; twice those of all points. */
 uint64_t tile_steps(const struct site *, const struct node *anchor);
 uint64_t anchor_flops(const struct site *);
 /* Cost of one step of a contraction of so many steps, over n points (known or a guess) in tiles of at most `size` by nr
@@ -107,8 +107,8 @@ void stage_choose(const struct site *, struct tile_schedule *);
 bool stage_columns_fit(const struct site *, uint32_t columns, uint32_t vectors);
 int64_t stage_ns(const struct site *, const struct tile_schedule *);
 void block_choose(const struct site *, struct tile_schedule *);
-/* Where blocks are summed apart (reduce_schedule.scaled): tiles whose two sums each fit the registers, and the few rows
- * in front of those whose operand is computed into scratch. */
+/* If blocks are summed apart (reduce_schedule.scaled), chooses tiles whose two sums each fit the registers, and the few
+ * rows before the tiles whose operand is computed into scratch. */
 void scale_choose(const struct site *, struct schedule *);
 /* schedule/attention_sizes.c: do conditions bound the keys that a row sees? */
 bool attention_reach(const struct site *, const struct attention_shape *);

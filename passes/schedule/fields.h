@@ -10,7 +10,7 @@ enum { FIELD_MOST = 1 << 30 /* of a number without a limit of its own */ };
 struct check {
     const struct site *site;
     const struct schedule *s;
-    uint32_t item; /* of a field of which there are several */
+    uint32_t item; /* of a field that occurs several times */
     const node_id *reductions;
     struct tile_facts tile; /* SCHEDULE_TILED */
     struct winograd_shape winograd; /* SCHEDULE_WINOGRAD */
@@ -52,8 +52,8 @@ void field_set(const struct field *, struct schedule *, uint32_t item, int64_t v
 const char *field_name(const struct field *, uint32_t item, struct arena *);
 /* The field of that name in records of a kind, and which item it is; NULL: there is none. */
 const struct field *field_find(enum schedule_kind kind, const char *name, uint32_t *item);
-/* What is said of a field: its row, its item and its value, of which a text is read by field_read. NULL, or what is
- * wrong: records of the kind have no such field, or not this value. */
+/* Sets *out to a field's row, item and value; field_read reads the value from a text. Returns NULL, or what is wrong:
+ * records of the kind do not have the field, or not this value. */
 const char *field_value(enum schedule_kind kind, const char *name, int64_t value, struct arena *,
                         struct field_value *out);
 const char *field_read(enum schedule_kind kind, const char *name, const char *value, struct arena *,

@@ -1,9 +1,9 @@
-/* Peeled segments: where the vectors of a map begin anew. A point beside an image comes from another place than one
+/* Peeled segments: where the vectors of a map begin anew. A point outside an image comes from another place than one
  * inside (mirrored, the nearest, the other end, a constant), and a concat reads another operand from some point on: a
  * vector that holds both kinds computes indices for each lane, or takes both and selects. Cut there, each part is loads
  * as they lie.
  *
- * For paddings that are no zeros, and pads and concats inside of maps: 5 of 1432 maps, in 5 of 568 networks (on
+ * For paddings that are not zero, and pads and concats inside of maps: 5 of 1432 maps, in 5 of 568 networks (on
  * x86-64-v3), a spectrogram's mirrored ends and a quantized convolution's operand among them.
  */
 #include "passes/schedule/decisions.h"

@@ -127,7 +127,7 @@ struct winograd_schedule {
     int64_t chunk; /* tiles of a chunk: a multiple of mr */
     int64_t group; /* vectors of output channels of a parallel index */
     int64_t span; /* chunks of a parallel index */
-    int64_t slice; /* vectors of input channels of which U is at hand at a time */
+    int64_t slice; /* vectors of input channels whose U is derived at a time */
     int64_t early; /* taps of the next slice's plain weights that are prefetched while U of this one is derived */
     bool resident; /* U of all of them is derived first */
     uint32_t input_rows, output_rows; /* of the two transforms: results along the first dim at a time */
@@ -157,7 +157,7 @@ struct attention_schedule {
 /* A second version of the kernel, with a record of its own, which a test in the program selects where a size lies in a
  * range. */
 struct version_schedule {
-    uint32_t size; /* number of the shape symbol, in the order of the artifact's, from 1; 0: there is no version */
+    uint32_t size; /* number of the shape symbol, in the artifact's order, from 1; 0: no version */
     int64_t least, most;
 };
 
@@ -344,9 +344,9 @@ struct reduced {
     struct rdim dim[REDUCED_MOST];
 };
 void reduced_dims(const struct site *, const struct node *, bool staged, struct reduced *);
-/* The second operand of a contraction that its kernel computes, as a product of which one factor is the same for all of
- * a block of the innermost reduced dim: under views, `product` is that product, and its operand `factor` the same.
- * False: it is none, or there are no blocks. */
+/* The second operand of a contraction whose kernel computes it, if it is a product with one factor that is constant in
+ * each block of the innermost reduced dim. `product` is that product, under views; its operand `factor` is that factor.
+ * False: it is not such a product, or there are no blocks. */
 struct block_factor {
     value_id product;
     uint32_t factor;
@@ -373,9 +373,9 @@ bool dims_are_one(const struct site *, value_id v, int32_t outer);
 expr_id point_along(const struct site *, expr_id extent);
 void domain_points(const struct site *, expr_id *idx);
 
-/* What of a map's operands tiles turn (schedule/transpose.c): stored values that the domain's value at idx is computed
- * of, contiguous along symbol `column`, apart along symbol `lane`, with elements of which `columns` fill 16 bytes; how
- * many. */
+/* The operands of a map that transpose tiles load (schedule/transpose.c): stored values from which the domain's value
+ * at idx is computed, contiguous along symbol `column`, strided along symbol `lane`, whose `columns` elements fill 16
+ * bytes; returns how many. */
 enum {
     TURNED_MOST = 8,
     TRANSPOSE_BYTES = 16 /* that interleaving stays within */,
@@ -453,7 +453,7 @@ int64_t tile_block_points(const struct exprs *, const struct node *anchor, const
 /* What is left of a dynamic extent. Points are computed twice unless they add to what is there, a second result or sums
  * in scratch, or what they store lies in the place of what they read. */
 enum tile_rest tile_rest(const struct site *, const struct node *anchor, const struct tile_schedule *);
-/* Blocks of nr vectors along vec; 1 where there are no lanes. */
+/* Blocks of nr vectors along vec; 1 without lanes. */
 expr_id tile_blocks(struct exprs *, const struct type *result, const struct tile_schedule *);
 /* Parallel indices that have these blocks, k_columns each. */
 expr_id tile_block_indices(struct exprs *, const struct type *result, const struct tile_schedule *);

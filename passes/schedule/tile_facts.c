@@ -106,7 +106,7 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
            : n->op == OP_CONV && !window            ? 1
            : window && open && site->k->outs.n == 1 ? last - 1
                                                     : -1;
-    /* Rows of which the run knows how many are no parallel indices of windows: each would be split by divisions. */
+    /* Rows whose number only the run knows are not parallel indices of windows: each would be split by divisions. */
     bool rows = c->a == last && rank >= 4 && (window ? site->k->outs.n == 1 && open : n->op == OP_CONV);
     if (rows)
         c->b = rank - 2;
@@ -267,7 +267,7 @@ bool tile_matrix(const struct site *site, const struct node *n)
     return s->place == PLACE_WEIGHTS && s->dim[contract ? contract[count - 1] : 1].block == 2 * (int64_t)group;
 }
 
-/* Registers of a tile of mr points x nr vectors beside its accumulators. L_DOT without an instruction takes both
+/* Registers of a tile of mr points x nr vectors besides its accumulators. L_DOT without an instruction takes both
  * operands apart: even and odd elements of each vector and of the broadcast, and two temporaries. */
 static int64_t more_registers(bool emulated, bool contraction, int64_t nr)
 {
@@ -279,7 +279,7 @@ bool anchor_contracts(const struct site *site, const struct node *n)
     return n->op == OP_DOT || (n->op == OP_CONV && !conv_depthwise(site->g, n));
 }
 
-/* Sums in single registers, beside them what they are multiplied with, of groups in halves, and addresses. */
+/* Sums in single registers, besides them their factors, of groups in halves, and addresses. */
 static bool fits_words(const struct site *site, const struct node *n, const struct tile_schedule *c)
 {
     enum { ADDRESSES = 3, ACROSS = 4 /* sums of a register into one lane: it is one of an even number */ };

@@ -322,7 +322,7 @@ static void facts(const struct site *site, const struct schedule *of, struct sch
     f->flops = 2 * (uint64_t)(w->points * tiles) * (uint64_t)w->ic * (uint64_t)w->oc;
 }
 
-/* U is resident if L2 holds all of it beside a register tile's V and M, and several tiles use it. */
+/* U is resident if L2 holds all of it and a register tile's V and M, and several tiles use it. */
 static bool choose(const struct site *site, struct schedule *out)
 {
     struct sizing sizing = {.site = site, .given = out->winograd, .s = &out->winograd}, *w = &sizing;

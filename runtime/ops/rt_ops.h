@@ -53,7 +53,7 @@ int64_t mcc_rt_opt_new(struct mcc_rt_run *, int64_t elem, struct mcc_rt_value *v
 int64_t mcc_rt_opt_get(struct mcc_rt_run *, int64_t node, struct mcc_rt_value *optional); /* empty: MCC_E_VALUE */
 /* Output k, a port that is not a tensor of known rank, gets this value. fails */
 int64_t mcc_rt_output_value(struct mcc_rt_run *, int64_t k, struct mcc_rt_value *);
-/* Plain questions, which cannot fail; a value that is no optional counts as a present one. */
+/* Queries that cannot fail; a value that is not an optional counts as a present one. */
 int64_t mcc_rt_seq_length(struct mcc_rt_run *, const struct mcc_rt_value *);
 int64_t mcc_rt_opt_has(struct mcc_rt_run *, const struct mcc_rt_value *);
 int64_t mcc_rt_value_rank(struct mcc_rt_run *, const struct mcc_rt_value *);

@@ -1,4 +1,4 @@
-/* What the loop IR's arithmetic means, lane by lane, in plain C: the tables behind the interpreter. */
+/* What the loop IR's arithmetic means, lane by lane, in plain C: the interpreter's tables. */
 #include "ir/loop/interp/internal.h"
 
 #include "ir/ops/integer.h"

@@ -71,7 +71,7 @@ bool attn_score_operands(void *step, uint32_t key, uint32_t j, lreg in[2]);
 /* Scores of vector j of the rows and of `count` keys of the span, from number `at` on: z of them to Z, and their
  * maximum to C. */
 void attn_store_scores(struct attn *, expr_id at, uint32_t count, int64_t j, const lreg *score);
-/* Where vector j of a line of Q or Z is. */
+/* The address of vector j of a line of Q or Z. */
 expr_id attn_line(const struct attn *, expr_id line, int64_t j);
 /* Which keys some row of the block at hand can see, where masks tell (emit/attention/reach.c): from *first to below
  * *end, one at least; else they stay. every: a condition under which they stay as well; {0}: none. */

@@ -54,7 +54,7 @@ expr_id wino_m_stride(const struct wino *, expr_id blocks);
 /* Elements of V and M: `vector` of a slice, of a register tile. */
 expr_id wino_v_at(const struct wino *, expr_id slice, expr_id point, expr_id block, expr_id vector, expr_id tile);
 expr_id wino_m_at(const struct wino *, expr_id block, expr_id point, expr_id vector, expr_id tile);
-/* Where the plain weights of a channel and a vector of output channels of the kernel are: those of the first tap. */
+/* The address of the plain weights of a channel and a vector of the kernel's output channels: the first tap's. */
 expr_id wino_plain_at(const struct wino *, expr_id vector, expr_id channel);
 
 /* The places of the tiles of the chunk at hand; blocks: of that chunk. */

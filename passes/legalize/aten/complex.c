@@ -238,7 +238,7 @@ static bool is_named(const struct rule *r, const char *list)
     return false;
 }
 
-/* Is operand i a tensor whose elements are in the result, beside those of others? */
+/* Is operand i a tensor whose elements are in the result, next to those of others? */
 static bool is_element(struct rule *r, uint32_t i)
 {
     uint32_t n, first = aten_list(r, 0, &n);

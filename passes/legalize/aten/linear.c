@@ -46,7 +46,7 @@ bool rule_aten_addmm(struct rule *r)
         x = v_widen(b, x);
         w = v_widen(b, w);
     }
-    struct rule product = *r; /* of the operands behind self */
+    struct rule product = *r; /* of the operands after self */
     product.arg++;
     product.n_in--;
     y = v_affine(b, rule_matmul_dequantized(&product, false, &y) ? y : b_matmul(b, x, w), alpha, 0);

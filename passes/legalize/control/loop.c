@@ -4,7 +4,7 @@
  * lists. Else it becomes the core loop (loop_core.c).
  *
  * A carried value may begin as a placeholder of another type than the body gives. Then the first iteration is peeled:
- * it stands in front of the loop, which goes on with what that iteration gives. If it is known only at run time whether
+ * it stands before the loop, which goes on with what that iteration gives. If it is known only at run time whether
  * there is an iteration, the loop is one of two branches, and the other one gives the initial values.
  */
 #include "passes/legalize/driver.h"
@@ -106,7 +106,7 @@ static enum unrolled loop_unroll(struct rule *r, struct loop_lowering *l, int64_
     return UNROLLED;
 }
 
-/* ---- the first iteration in front of the loop -------------------------------------------------------------------- */
+/* ---- the first iteration, before the loop ------------------------------------------------------------------------ */
 
 /* Collected elements of the first iteration and of those after it, as one. */
 static value_id rows_join(struct rule *r, struct lowered first, struct lowered rest)

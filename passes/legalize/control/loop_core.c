@@ -14,7 +14,7 @@ struct built {
     bool (*wide)[RANK_MAX]; /* by carried value and dim: the dim is a symbol of this loop */
 };
 
-/* The number of an iteration: the loop's own count and the iterations in front of it. That none is below the latter may
+/* The number of an iteration: the loop's own count and the iterations before it. That none is below the latter may
  * decide conditions in the body. */
 static value_id iteration(struct builder *b, value_id own, int64_t peeled)
 {
@@ -240,7 +240,7 @@ enum truth loop_starts(struct rule *r, const struct loop_lowering *l, expr_id *s
     return known == UNKNOWN_ ? fact_find(r->lg, *starts) : known;
 }
 
-/* Can the first iteration stand in front of the loop? Only a loop_run loop can leave it to the run whether there is
+/* Can the first iteration stand before the loop? Only a loop_run loop can leave it to the run whether there is
  * one. */
 static bool can_peel(struct rule *r, const struct loop_lowering *l)
 {

@@ -297,7 +297,7 @@ bool sequence_map_loop(struct rule *r, region_id body)
     for (uint32_t i = 0; ok && i < r->n_out; i++) {
         enum elem e = first[i].kind == LOWERED_VALUE ? v_elem(b, first[i].v) : ELEM_NONE;
         if (e == ELEM_NONE)
-            return rule_refuse(r, "the elements of the sequences are no tensors");
+            return rule_refuse(r, "the elements of the sequences are not tensors");
         struct attr attr = attr_elem("elem", e);
         l.carried[i] = lowered_value(b_op(b, OP_SEQ_MAKE, NULL, 0, &attr, 1));
     }

@@ -80,7 +80,7 @@ static bool list_gather(struct rule *r)
 static bool held_dims(struct rule *r, const struct type *t, const char *what, expr_id dims[RANK_MAX])
 {
     if (t->kind != TYPE_TENSOR)
-        return rule_refuse(r, "the elements of the sequence are no tensors");
+        return rule_refuse(r, "the elements of the sequence are not tensors");
     if (t->rank == RANK_NONE)
         return rule_bad(r, "there is no %s: always empty here", what);
     if (t->rank == RANK_UNKNOWN)

@@ -61,7 +61,7 @@ bool rule_binary_swap(struct rule *r)
 
 /* x to the power p, where p is one of -2, -1.5 ... 2.5, 3, 4: products and a square root, within 2 units of the last
  * place, in place of a logarithm and an exponential. {0}: p is another one. Computed wide, rounded once. As in C, -0
- * and -infinity count as 0 and infinity where p is no whole number. */
+ * and -infinity count as 0 and infinity where p is not a whole number. */
 static value_id power_of_halves(struct builder *b, value_id x, double p)
 {
     double halves = 2 * p;

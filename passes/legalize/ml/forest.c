@@ -133,7 +133,7 @@ static bool forest_measure(struct rule *r, struct forest *f, bool roots)
         }
     }
     if (end != f->n)
-        return rule_bad(r, "the nodes are no trees: paths of %lld of %lld go round", (long long)(f->n - end),
+        return rule_bad(r, "the nodes are not trees: paths from %lld of %lld go round", (long long)(f->n - end),
                         (long long)f->n);
     return true;
 }

@@ -39,9 +39,9 @@ bool forest_read_indexed(struct rule *, enum elem x, struct forest *, struct vot
 /* Room for n nodes, all of them leaves. */
 void forest_room(struct rule *, struct forest *, int64_t n, enum elem x, enum elem limits);
 
-/* Makes nodes slots: the two that a node leads to become neighbours, of which `no` is the first, so that a step reads
- * one number. A node that several lead to has as many slots. Votes of a leaf become votes of its slots. Slot t is the
- * root of tree t. False after a report. */
+/* Turns nodes into slots. The two children of a node become neighbours, `no` first, so a step reads one number. A node
+ * with several parents has a slot for each. Votes of a leaf become votes of its slots. Slot t is the root of tree t.
+ * False after a report. */
 bool forest_slots(struct rule *, struct forest *, struct votes *);
 /* Of slots: the leaf that each row of x [rows, features] comes to in each tree: i32 [rows, trees], or
  * [groups, rows, trees of a group]. {0} after a report. */

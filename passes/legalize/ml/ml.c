@@ -106,7 +106,7 @@ bool rule_imputer(struct rule *r)
     return rule_result(r, b_select(b, absent, with, x));
 }
 
-/* The operands' features beside one another as f32. */
+/* The operands' features, concatenated, as f32. */
 bool rule_feature_vectorizer(struct rule *r)
 {
     struct builder *b = r->b;

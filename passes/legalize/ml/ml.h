@@ -21,7 +21,7 @@ bool ml_labels_read(struct rule *, const char *ints, struct ml_labels *);
 /* The labels of the classes whose numbers `at` (i64) holds. */
 value_id ml_label(struct rule *, const struct ml_labels *, value_id at);
 
-/* As many classes have probabilities (couple.c). */
+/* At most so many classes have probabilities (couple.c). */
 enum { SVM_PROBABLE = 16 };
 /* Scores f32 [rows, pairs] of n classes' pairs (i, j), i < j -> probabilities [rows, n]; prob_a, prob_b: pairs of each.
  * {0}: refused. */

@@ -22,7 +22,7 @@ value_id grouped_product(struct rule *, value_id a, value_id c, bool transpose);
 value_id scores_scaled(struct rule *, value_id scores, expr_id size);
 /* cap * tanh(x / cap); x where the cap is 0. */
 value_id scores_capped(struct builder *, value_id x, double cap);
-/* Takes n elements of the last of x's 4 dims: element `first` and every second one after it. {0}: x is no tensor. */
+/* Takes n elements of the last of x's 4 dims: element `first` and every second one after it. {0}: x is not a tensor. */
 value_id every_second(struct builder *, value_id x, int64_t first, expr_id n);
 /* The first `turned` elements of each head of x (B, H, L, d) turned by cosines and sines (B or 1, 1, L, turned / 2):
  * pairs are neighbours where interleaved, else elements of the two halves. */

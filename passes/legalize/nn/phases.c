@@ -4,7 +4,7 @@
  * With begin = taps the output cuts off in front, output o reads tap begin + o - s * i of input i. For begin + o = s *
  * j + r these are the taps r, r + s, ...; so phase r at j is a convolution of x[j], x[j - 1], ... with them. Where s
  * divides the kernel's extents the phases are the output channels of one convolution; else each phase is its own,
- * written beside the others. The results are put in order by views: (N, phases, M, L) -> (N, M, L, phases) -> (N, M, L
+ * written next to the others. The results are put in order by views: (N, phases, M, L) -> (N, M, L, phases) -> (N, M, L
  * * phases).
  */
 #include "passes/legalize/nn/window.h"

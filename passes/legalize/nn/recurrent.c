@@ -474,7 +474,7 @@ static bool linear_steps(struct rule *r, struct linear_attention *a, int64_t win
     return state->i != 0;
 }
 
-/* Each of the heads of x [T, B, H, d] as often as makes so many of them. */
+/* Repeats each of the heads of x [T, B, H, d], so that there are that many. */
 static value_id heads_repeated(struct builder *b, value_id x, int64_t heads)
 {
     const struct dims d = b_dims(b, x);

@@ -302,7 +302,7 @@ static bool scale_check(struct builder *b, value_id s)
 
 enum { DYADIC = 4096 };
 
-/* floor(in * scale) as a size; false: the scale is no fraction of DYADIC, and the rounding of f32 would decide. */
+/* floor(in * scale) as a size; false: the scale is not a fraction of DYADIC, and the rounding of f32 would decide. */
 static bool scaled_length(struct builder *b, expr_id in, double scale, expr_id *out)
 {
     int64_t parts = 1;

@@ -19,7 +19,7 @@
 enum { STEPS_U8 = 255, STEPS_I8 = 127 };
 
 static const struct product_row {
-    const char *op; /* or what stands in front of the overload's name */
+    const char *op; /* or what stands before the overload's name */
     bool is_conv;
     int32_t out_axis; /* of the second operand; -1: as transB says */
     uint32_t first; /* which one the first operand is */
@@ -217,7 +217,7 @@ bool product_choose(struct rule *r, const struct product_form *f)
 
 /* ---- probes ------------------------------------------------------------------------------------------------------ */
 
-/* What the probe says of the node, or of others of its label; NULL: nothing. f: NULL: it is no product. */
+/* What the probe says of the node, or of others of its label; NULL: nothing. f: NULL: it is not a product. */
 static struct probed_product *probed_of(struct rule *r, const struct product_form *f)
 {
     struct product_probe *probe = r->lg->options->probe;
@@ -235,7 +235,7 @@ static struct probed_product *probed_of(struct rule *r, const struct product_for
     return p;
 }
 
-/* The same of a node that is no product: the first floats by the ranges that the probe has. */
+/* The same of a node that is not a product: the first floats by the ranges that the probe has. */
 static bool operands_round(struct rule *r, const struct probed_product *p)
 {
     struct builder *b = r->b;

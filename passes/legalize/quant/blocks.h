@@ -28,7 +28,7 @@ bool blocks_allow_bytes(struct rule *, const struct blocks *, bool by_file);
 value_id v_product_chosen(struct builder *, value_id x, value_id w, expr_id chosen, int64_t along);
 /* x (..., k) as (..., count, size), with zeros after it. */
 value_id v_in_blocks(struct builder *, value_id x, const struct blocks *);
-/* Unpacked numbers less `middle`, where there are no zero points: f32. */
+/* Unpacked numbers as f32, minus `middle` if the blocks have no zero points. */
 value_id v_numbers(struct builder *, value_id, const struct blocks *);
 /* Floats e2m1, u8, as numbers: 12 more than twice what they are, from 0 to 24. */
 value_id v_e2m1_numbers(struct builder *, value_id bytes);

@@ -78,7 +78,7 @@ static value_id masked(struct builder *b, value_id x, int64_t shift, int64_t bit
     return shift + bits < 8 ? b_binary_f64(b, OP_AND, x, (double)((1 << bits) - 1)) : x;
 }
 
-/* Numbers of so many bits, of groups of bytes: first the lowest bits of the group's bytes, then the next ones. u8
+/* Numbers of `bits` bits from groups of bytes: first the lowest bits of the group's bytes, then the next ones. u8
  * [rows, count, size], or packed again, two neighbours in a byte: [rows, count, size / 2]. */
 static value_id planes(struct builder *b, value_id bytes, int64_t bits, int64_t group, bool packed,
                        const struct blocks *s)
@@ -169,7 +169,7 @@ static bool matrix_read(struct rule *r, uint32_t at, int32_t rank, const char *n
     if ((rank == 3 && !ex_is_const(b->x, b_dim(b, w, 0), &s->many)) ||
         !ex_is_const(b->x, b_dim(b, w, rank - 2), &s->n) || !ex_is_const(b->x, b_dim(b, w, rank - 1), &bytes) ||
         bytes % f->bytes || !mul_i64(bytes / f->bytes, f->elements, &s->k))
-        return rule_bad(r, "rows that are no blocks of %lld bytes", (long long)f->bytes);
+        return rule_bad(r, "rows that are not blocks of %lld bytes", (long long)f->bytes);
     s->count = s->k / s->size;
     *format = f;
     for (uint32_t i = 0; i < r->lg->ggml.n; i++)
