@@ -3,7 +3,6 @@
  * that a user wrote reaches its command line.
  */
 
-#include "codegen/codegen.h"
 #include "codegen/names.h"
 #include "codegen/table.h"
 #include "codegen/wire.h"

@@ -8,7 +8,6 @@
  * Kernels that differ in constants only are made equal before (constants.c).
  */
 #include "codegen/cache.h"
-#include "codegen/codegen.h"
 #include "codegen/constants.h"
 #include "codegen/digest.h"
 #include "codegen/wire.h"

@@ -10,7 +10,6 @@
 
 #include "codegen/sidecar.h"
 
-#include "runtime/mcc.h"
 #include "runtime/rt.h"
 
 /* Where a pointer goes: offset of the structure plus that of its member. */

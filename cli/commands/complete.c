@@ -1,10 +1,8 @@
 /* --autocomplete=COMMAND,WORD or WORD, what shells ask when a tab is typed; the words before it follow after "--". */
 #include "cli/commands/artifact/artifact.h"
 #include "cli/commands/command.h"
-#include "frontend/frontend.h"
 #include "ir/base/file.h"
 #include "ir/target/platform.h"
-#include "ir/target/target.h"
 
 struct request {
     struct context *ctx;

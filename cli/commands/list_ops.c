@@ -5,8 +5,6 @@
  */
 
 #include "cli/commands/command.h"
-#include "frontend/frontend.h"
-#include "passes/passes.h"
 
 /* Computation knows no complex numbers; what else a row does not take stands in its restrictions. */
 static bool is_served(enum elem e, const void *note)

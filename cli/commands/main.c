@@ -14,7 +14,6 @@
 #include "cli/library/json.h"
 #include "cli/library/mccc.h"
 #include "cli/library/options/nearest.h"
-#include "codegen/codegen.h"
 
 static const struct command {
     const char *name;

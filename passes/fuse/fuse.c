@@ -17,7 +17,6 @@
 #include "passes/fuse/fuse.h"
 #include "passes/module/analysis.h"
 #include "ir/target/budget.h"
-#include "passes/module/access_function.h"
 #include "passes/module/attention.h"
 #include "passes/module/choices.h"
 

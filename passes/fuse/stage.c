@@ -12,10 +12,6 @@
  * convolution of one tap (the expansion of an inverted residual), which is then computed inside too, strip by strip,
  * where the whole of its result would go through a cache beyond L2.
  */
-#include "ir/target/budget.h"
-#include "passes/module/bounds.h"
-#include "passes/module/analysis.h"
-#include "passes/module/module.h"
 #include "passes/schedule/decisions.h"
 #include "passes/module/winograd.h"
 

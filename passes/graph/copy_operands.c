@@ -8,9 +8,7 @@
  * For most graphs with products or convolutions of what is not a kernel's result: it changes 79 of the 554 networks of
  * ../shared/models that compile. In and out: a legal graph; comes right before fuse.
  */
-#include "passes/module/access_function.h"
 #include "passes/module/attention.h"
-#include "passes/module/module.h"
 #include "passes/module/analysis.h"
 
 enum { ALIGNED = 16 }; /* lanes of the widest vector */

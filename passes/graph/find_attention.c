@@ -10,7 +10,6 @@
  * For transformers: found in 8 of the 554 networks of ../shared/models that compile, in 3 of the 14 of `make bench`.
  */
 #include "ir/target/budget.h"
-#include "passes/module/access_function.h"
 #include "passes/module/attention.h"
 #include "passes/module/analysis.h"
 

@@ -21,7 +21,6 @@
  * It is the exact sum, rounded once, of which a sum of f32 is as far off as its order makes it. What follows, such as
  * the division of a mean, stays as it is: there is little of it, and a factor for all of it would move ties.
  */
-#include "passes/module/module.h"
 #include "passes/module/analysis.h"
 
 #include <math.h>

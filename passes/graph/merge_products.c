@@ -12,7 +12,6 @@
  * compile. In and out: a legal graph.
  */
 #include "passes/module/access_function.h"
-#include "passes/module/module.h"
 #include "passes/module/analysis.h"
 
 enum {

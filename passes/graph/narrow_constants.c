@@ -14,7 +14,6 @@
  * loads of their panels. For contractions of f32 that nothing has narrowed, without batches and groups.
  */
 #include "passes/module/attention.h"
-#include "passes/module/module.h"
 
 #define LEAST_SCALE 1e-30 /* of a channel of zeros */
 enum { GROUP = 32 };

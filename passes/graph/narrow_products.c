@@ -16,7 +16,6 @@
  * f16-sums says so of contractions (attribute part); schedules take it where the CPU has FP16 arithmetic.
  */
 #include "passes/module/attention.h"
-#include "passes/module/module.h"
 #include "passes/module/winograd.h"
 
 /* What becomes of a value that existed at the start. */

@@ -15,11 +15,9 @@
  * hides the other numbers of its window (as in ONNX Runtime).
  * In and out: a legal graph.
  */
-#include "ir/eval/constants.h"
 #include "passes/graph/cut.h"
 #include "passes/module/access_function.h"
 #include "passes/module/analysis.h"
-#include "passes/module/module.h"
 
 enum { MAPS_MOST = 16, PIECES_MOST = 16, DEPTH_MOST = 16 /* of concats in concats */ };
 

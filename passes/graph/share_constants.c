@@ -19,7 +19,6 @@
 #include "passes/graph/constant_views.h"
 #include "passes/graph/network_time.h"
 #include "passes/module/access_function.h"
-#include "passes/module/module.h"
 
 enum {
     BYTES_LEAST = 4096,

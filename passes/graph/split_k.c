@@ -22,12 +22,9 @@
  * the 554 of ../shared/models that compile, which are smaller. The number of parts depends on the shape alone, so
  * results do not depend on threads; where results are strict, images alone are split. In and out: a legal graph.
  */
-#include "ir/build/build.h"
 #include "ir/target/budget.h"
-#include "passes/module/access_function.h"
 #include "passes/module/attention.h"
 #include "passes/module/compressed.h"
-#include "passes/module/module.h"
 
 enum {
     PARTS_MOST = 64,

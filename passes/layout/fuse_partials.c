@@ -10,7 +10,6 @@
  * ../shared/models that compile.
  */
 #include "passes/module/access_function.h"
-#include "passes/module/module.h"
 #include "passes/module/analysis.h"
 
 enum { IMAGE_RANK = 4, COLUMNS = 3 };

@@ -9,7 +9,6 @@
 #include "passes/layout/layout.h"
 #include "passes/layout/lives.h"
 #include "passes/module/access_function.h"
-#include "passes/module/module.h"
 
 enum { ALIGN = 64, SLOTS_LOOKED_AT = 1024 };
 struct planner {

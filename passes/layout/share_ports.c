@@ -20,7 +20,6 @@
  * that compile.
  */
 #include "passes/layout/layout.h"
-#include "passes/module/module.h"
 
 static bool all_zero(struct exprs *x, const expr_id *e, uint32_t n)
 {

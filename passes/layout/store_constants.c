@@ -6,7 +6,6 @@
  * its own. One element everywhere is a part of the code, except for scales and zero points of kernels that compute with
  * bytes.
  */
-#include "passes/module/access_function.h"
 #include "passes/module/attention.h"
 #include "passes/module/compressed.h"
 #include "passes/module/analysis.h"

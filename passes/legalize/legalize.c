@@ -7,7 +7,6 @@
  * their results are poison, which silences what depends on them. Nodes whose results reach no output are never
  * looked at.
  */
-#include "passes/passes.h"
 
 #include "passes/legalize/driver.h"
 

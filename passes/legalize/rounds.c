@@ -3,7 +3,6 @@
  */
 #include "ir/expr/facts.h"
 #include "passes/legalize/driver.h"
-#include "passes/passes.h"
 
 /* Rounds in which what the graph checks narrows its symbols: a fact may be what shows the next. */
 enum { ROUNDS_MAX = 6 };

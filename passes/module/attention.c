@@ -1,6 +1,5 @@
 /* What is known of attentions: module/attention.h. */
 #include "passes/module/attention.h"
-#include "passes/module/access_function.h"
 
 static const struct attention *attention_at(const struct module *m, node_id id)
 {

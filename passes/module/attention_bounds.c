@@ -8,7 +8,6 @@
  */
 #include "passes/module/attention_bounds.h"
 
-#include "passes/module/access_function.h"
 #include "passes/module/analysis.h"
 
 #include <math.h>

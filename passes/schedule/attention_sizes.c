@@ -1,7 +1,6 @@
 /* The sizes of an attention kernel, by cost: the block of rows, the register tiles of both products, the span of
  * keys. */
 #include "passes/module/attention_bounds.h"
-#include "passes/schedule/decisions.h"
 #include "passes/schedule/kinds.h"
 
 enum {

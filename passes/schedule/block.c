@@ -4,7 +4,6 @@
  * the next one, so that its panels and those of the next fit L2 together, and come from memory while this one is
  * computed. One parallel index does all blocks, so the order of its sums stays (split-K is passes/graph/split_k.c).
  */
-#include "passes/module/access_function.h"
 #include "passes/module/choices.h"
 #include "passes/module/compressed.h"
 #include "passes/schedule/decisions.h"

@@ -1,5 +1,4 @@
 /* The record of one kernel: its kind, then what the kind's row decides, estimates and says in words (kinds.h). */
-#include "passes/schedule/decisions.h"
 #include "passes/schedule/kinds.h"
 
 /* ---- kinds ------------------------------------------------------------------------------------------------------- */

@@ -5,7 +5,6 @@
  * The sums go through scratch, which takes a store and a load of what the epilogue takes tens of statements for.
  * Products that no instruction computes take so long that this costs nothing.
  */
-#include "passes/module/access_function.h"
 #include "passes/schedule/tile_cost.h"
 
 enum {

@@ -1,6 +1,5 @@
 /* The loops of a map: lanes along the dim where memory is contiguous, dims that inner reductions depend on outermost
  * (rows), and as many loops in the parallel index as leave work inside of it. */
-#include "passes/schedule/decisions.h"
 #include "passes/schedule/kinds.h"
 
 /* Points of a parallel index. */

@@ -2,7 +2,6 @@
  * along its axis, and its nest is over the lines along it. A scatter stores updates one after another, and only what an
  * index names as a whole, rows of consecutive elements, may lie in lanes.
  */
-#include "passes/schedule/decisions.h"
 #include "passes/schedule/kinds.h"
 
 bool nest_is_last(const struct nest_schedule *s, uint32_t at)

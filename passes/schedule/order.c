@@ -7,7 +7,6 @@
  * apart. The view itself is never made. What is found here only orders and cuts the loops: any answer is correct.
  */
 #include "passes/module/compressed.h"
-#include "passes/module/analysis.h"
 #include "passes/schedule/schedule.h"
 
 /* A divisor g of n for which e holds (s mod g); 0: none. */

@@ -1,6 +1,5 @@
 /* How the reductions of a kernel go through what they reduce: lanes and partial results along it, bodies that are
  * unrolled; and the lanes of loops that compute values into scratch. */
-#include "passes/schedule/decisions.h"
 #include "passes/schedule/kinds.h"
 
 enum { BODY_WINDOW = 320, BODY_CONTRACTION = 48 /* statements */, SUMS = 4, BOOL_LANES = 16, TRIP = 16 };

@@ -9,7 +9,6 @@
  * model says (override.c). After # and in lines that begin with // are comments.
  */
 #include "ir/base/scan.h"
-#include "ir/target/target.h"
 #include "passes/schedule/fields.h"
 
 enum { LINE_MOST = 512 };

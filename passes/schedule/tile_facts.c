@@ -1,7 +1,6 @@
 /* What the cost model takes from an anchor and the CPU before it chooses a register tile: which dim gets the lanes, how
  * a step multiplies, what fits the registers.
  */
-#include "passes/module/access_function.h"
 #include "passes/module/compressed.h"
 #include "passes/schedule/tile_cost.h"
 

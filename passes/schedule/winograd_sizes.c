@@ -1,7 +1,5 @@
 /* The sizes of the Winograd template (emit/winograd/winograd.h), by cost: register tile, chunk of tiles, parts of the
  * output channels, slice of the input channels, and whether all of U is derived first. */
-#include "passes/module/access_function.h"
-#include "passes/module/winograd.h"
 #include "passes/schedule/kinds.h"
 
 #include <math.h>

@@ -4,7 +4,6 @@
 #include "cli/commands/command.h"
 #include "cli/commands/bench/bench.h"
 #include "cli/commands/temporary.h"
-#include "cli/library/compile/compile.h"
 #include "cli/library/options/cpu.h"
 
 enum { ROWS_MAX = 40 };

@@ -2,7 +2,6 @@
 #include "cli/commands/bench/chunks.h"
 
 #include "cli/library/compile/compile.h"
-#include "cli/library/json.h"
 
 enum { CHUNKS_MOST = 1 << 16 };      /* of one thread in one run: 1.5 MB */
 

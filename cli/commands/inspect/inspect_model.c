@@ -1,7 +1,6 @@
 /* mcc inspect of a network: what it would become. The stages up to schedule are run, so nothing is compiled; then its
  * kernels, its workspace and its weights are listed, or, with -o, its graph is drawn. */
 
-#include "cli/commands/artifact/session.h"
 #include "cli/commands/command.h"
 #include "cli/commands/inspect/inspect.h"
 

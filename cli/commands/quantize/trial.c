@@ -10,7 +10,6 @@
 #include "cli/commands/command.h"
 #include "cli/commands/temporary.h"
 #include "ir/eval/eval.h"
-#include "ir/expr/expr.h"
 
 void trial_options(const struct options *given, struct options *plain)
 {

@@ -11,7 +11,6 @@
 #include "cli/commands/command.h"
 #include "cli/commands/temporary.h"
 #include "cli/library/compile/build_note.h"
-#include "cli/library/json.h"
 #include "cli/library/mccc.h"
 #include "ir/base/file.h"
 

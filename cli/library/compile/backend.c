@@ -6,8 +6,6 @@
 #include "cli/library/options/cpu.h"
 #include "cli/library/options/targets.h"
 #include "ir/base/file.h"
-#include "ir/eval/field.h"
-#include "passes/module/analysis.h"
 #include "passes/schedule/schedule.h"
 
 #include <sys/stat.h>

@@ -3,7 +3,6 @@
 
 #include "cli/library/compile/header.h" /* and backend.h */
 #include "cli/library/options/targets.h"
-#include "codegen/digest.h"
 #include "ir/base/file.h"
 
 static void put(struct strbuf *out, const char *name, const char *value)

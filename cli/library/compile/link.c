@@ -6,7 +6,6 @@
 #include "cli/library/options/targets.h"
 #include "passes/module/access_function.h"
 #include "passes/module/analysis.h"
-#include "runtime/mcc.h"
 
 /* What the rows of ports are made with: the artifact's number of each shape symbol, and mcc_port.alias of each value */
 struct port_facts {

@@ -1,7 +1,6 @@
 /* What --stats prints: the census of operators, and constants read beside constants written. */
 
 #include "cli/library/compile/compile.h"
-#include "passes/module/module.h"
 
 /* Growth is only spoken of beyond this: packing pads, and formulas bring small constants along. */
 enum { GROWTH_FREE = 64 * 1024 };

@@ -6,7 +6,6 @@
  * Source: ONNX Operators.md, Resize-19; the output's real length (input length * scale) enters align_corners. Places
  * are rounded to f32, as ONNX Runtime computes them: which of two elements is nearest can hang on it.
  */
-#include "passes/legalize/legalize.h"
 #include "passes/legalize/nn/window.h"
 
 #include <math.h>

@@ -9,7 +9,6 @@
  * the one product that the input PROBE_INPUT numbers. So one artifact measures all products alone. Arithmetic that is
  * no int8 is narrow-products' (passes/graph/probe_products.c).
  */
-#include "ir/eval/constants.h"
 #include "passes/legalize/driver.h"
 #include "passes/legalize/nn/window.h"
 
