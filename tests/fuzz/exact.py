@@ -183,7 +183,8 @@ class Form:
 def cpus(folder, runner):
     """Those that this machine runs."""
     model = dense(folder / "cpu.onnx")
-    return [c for c in CPUS if mcc(model, f"-march={c}", "-o", folder / "cpu.so").returncode == 0 and not isinstance(runner.run(folder / "cpu.so", 1), str)]
+    runs = lambda c: mcc(model, f"-march={c}", "-o", folder / "cpu.so").returncode == 0 and not isinstance(runner.run(folder / "cpu.so", 1), str)
+    return list(filter(runs, CPUS)) or ["native"]
 
 
 def subject(name, path, options, folder, runner):
