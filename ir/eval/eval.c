@@ -230,7 +230,7 @@ enum eval_status eval_node(struct eval *e, node_id id)
         TRY(eval_set(e, n->out[i], &out[i]));
     for (uint32_t v = e->dies[id.i]; v; v = e->next_dying[v]) {
         const struct tensor *t = &e->vals[v];
-        if (e->set[v] && t->kind == TYPE_TENSOR)
+        if (e->set[v] && t->kind == TYPE_TENSOR && !e->shared[v])
             eval_recycle(e, t);
         e->set[v] = false;
     }

@@ -32,6 +32,8 @@ struct eval {
     bool *skip;                  /* by node id, of graph_eval_from: nothing that is wanted needs it; NULL: none */
     bool *shared;                /* by value id: its memory may be known elsewhere */
     VEC(void *) free_blocks[EVAL_BUCKETS];   /* by log2 of the size */
+    VEC(struct span) free_large;             /* of these sizes */
+    struct tensor packs;                     /* what a product has packed; the next one may have it */
 };
 /* elem_from_i64; f32 that holds residues gets one. */
 void eval_put_i64(const struct context *, enum elem, int64_t, void *to);

@@ -106,13 +106,6 @@ enum eval_status shared_take(struct eval *e, const struct node *n, struct tensor
     return EVAL_OK;
 }
 
-/* Constants stay as they are, and all else may become other values. */
-static struct span kept(struct shared_results *s, struct span x, bool constant)
-{
-    s->bytes += constant ? 0 : x.size;
-    return constant ? x : (struct span){arena_copy(s->arena, x.data, x.size), x.size};
-}
-
 void shared_keep(struct eval *e, const struct node *n, struct tensor *const *in, const struct tensor *out)
 {
     struct shared_results *s = e->g->ctx->shared;
@@ -121,8 +114,13 @@ void shared_keep(struct eval *e, const struct node *n, struct tensor *const *in,
     struct shared_result r = {.key = key_of(e, s->arena, n, in)};
     if (!r.key.data)
         return;
-    for (uint32_t k = 0; k < n->n_in; k++)
-        r.in[k] = kept(s, bytes_of(in[k]), value_op(e->g, n->in[k]) == OP_CONSTANT);
-    r.out = kept(s, bytes_of(out), false);
+    for (uint32_t k = 0; k < n->n_in; k++) {
+        r.in[k] = bytes_of(in[k]);
+        s->bytes += value_op(e->g, n->in[k]) == OP_CONSTANT ? 0 : r.in[k].size;
+        e->shared[n->in[k].i] = true; /* its memory is not used again */
+    }
+    r.out = bytes_of(out);
+    r.out.data = arena_copy(s->arena, r.out.data, r.out.size); /* it may become what the code has stored */
+    s->bytes += r.out.size;
     VEC_PUSH(s->arena, &s->of, r);
 }

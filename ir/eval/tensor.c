@@ -52,6 +52,8 @@ static uint32_t bucket(int64_t size)
     return b;
 }
 
+enum { BUCKET_MOST = 20 };
+
 /* A tensor costs the time of that many elements, even if it has none. */
 enum { TENSOR_ELEMENTS = 64 };
 
@@ -64,6 +66,21 @@ static bool spend(const struct eval *e, int64_t n)
     if (left)
         *left -= n + TENSOR_ELEMENTS;
     return true;
+}
+
+/* NULL: there is none. */
+static void *free_block(struct eval *e, uint32_t b, size_t bytes)
+{
+    if (b <= BUCKET_MOST)
+        return e->free_blocks[b].n ? e->free_blocks[b].data[--e->free_blocks[b].n] : NULL;
+    for (uint32_t i = e->free_large.n; i-- > 0;) {
+        const struct span s = e->free_large.data[i];
+        if (s.size != bytes)
+            continue;
+        e->free_large.data[i] = e->free_large.data[--e->free_large.n];
+        return (void *)(uintptr_t)s.data;
+    }
+    return NULL;
 }
 
 enum eval_status eval_tensor(struct eval *e, struct tensor *t, enum elem elem, int32_t rank, const int64_t *dims)
@@ -87,22 +104,25 @@ enum eval_status eval_tensor(struct eval *e, struct tensor *t, enum elem elem, i
     *t = (struct tensor){.kind = TYPE_TENSOR, .elem = elem, .rank = rank, .present = true};
     t->dims = NEW_ARRAY(e->arena, int64_t, rank + 1);
     memcpy(t->dims, dims, (size_t)rank * sizeof *dims);
-    uint32_t b = bucket(empty ? 1 : size);
-    if (e->free_blocks[b].n) {
-        t->data = e->free_blocks[b].data[--e->free_blocks[b].n];
-        memset(t->data, 0, (size_t)1 << b);
-    } else {
-        /* large blocks keep their size: rounding up would cost half as much again */
-        t->data = arena_alloc(e->arena, b > 20 ? (size_t)size : (size_t)1 << b);
-    }
+    const uint32_t b = bucket(empty ? 1 : size);
+    /* large blocks keep their size: rounding up would cost half as much again */
+    const size_t bytes = b > BUCKET_MOST ? (size_t)size : (size_t)1 << b;
+    t->data = free_block(e, b, bytes);
+    if (t->data)
+        memset(t->data, 0, bytes);
+    else
+        t->data = arena_alloc(e->arena, bytes);
     return EVAL_OK;
 }
 
 void eval_recycle(struct eval *e, const struct tensor *t)
 {
-    uint32_t b = bucket(tensor_count(t) * elem_size(t->elem));
-    if (b <= 20)
+    const int64_t size = tensor_count(t) * elem_size(t->elem);
+    const uint32_t b = bucket(size);
+    if (b <= BUCKET_MOST)
         VEC_PUSH(e->arena, &e->free_blocks[b], t->data);
+    else
+        VEC_PUSH(e->arena, &e->free_large, ((struct span){t->data, (size_t)size}));
 }
 
 struct tensor tensor_copy(struct eval *e, const struct tensor *from)

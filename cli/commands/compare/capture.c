@@ -261,26 +261,40 @@ void capture_launch(void *user, uint32_t node, uint32_t kernel, int64_t count, i
     d->launched = kernel;
 }
 
+/* Finds the kernel that a row of the artifact's kernels is of, once. */
+static const struct captured_row *row_of(struct capture *d, uint32_t row)
+{
+    const struct compilation *c = &d->c;
+    if (!d->rows)
+        d->rows = NEW_ARRAY(&c->ctx->session, struct captured_row, c->kernel_rows.n + 1);
+    struct captured_row *r = &d->rows[row];
+    for (uint32_t i = 0; !r->known && i < c->module->fused.kernels.n; i++) {
+        bool own = false;
+        const struct kernel *code = named(c, i, c->kernel_rows.data[row].name, &own);
+        if (code)
+            *r = (struct captured_row){.known = true, .found = true, .kernel = i, .code = own ? code : NULL};
+    }
+    r->known = true;
+    return r;
+}
+
 /* Kernels inside of a loop or a branch store what the next trip replaces. */
 void capture_event(void *user, uint32_t node, int end, uint64_t ns)
 {
     struct capture *d = user;
-    const struct module *m = d->c.module;
     (void)node;
     (void)ns;
-    for (uint32_t i = 0; end && d->launched < d->c.kernel_rows.n && i < m->fused.kernels.n; i++) {
-        bool own = false;
-        const struct kernel *code = named(&d->c, i, d->c.kernel_rows.data[d->launched].name, &own);
-        if (!code)
-            continue;
-        d->ran[i] = true;
-        d->code = own ? code : NULL;
-        if (m->fused.kernels.data[i].region.i != 1)
-            return;
-        learn_arguments(d);
-        capture_kernel(d, i);
+    if (!end || d->launched >= d->c.kernel_rows.n)
         return;
-    }
+    const struct captured_row *r = row_of(d, d->launched);
+    if (!r->found)
+        return;
+    d->ran[r->kernel] = true;
+    d->code = r->code;
+    if (d->c.module->fused.kernels.data[r->kernel].region.i != 1)
+        return;
+    learn_arguments(d);
+    capture_kernel(d, r->kernel);
 }
 
 void capture_begin(struct capture *d)

@@ -10,6 +10,13 @@
 #include "cli/library/compile/compile.h"
 #include "cli/commands/artifact/session.h"
 
+/* Of a row of the artifact's kernels. */
+struct captured_row {
+    bool known, found;
+    uint32_t kernel;
+    const struct kernel *code; /* as its variant has it; NULL: not known */
+};
+
 struct capture {
     struct compilation c;
     struct session s;
@@ -22,6 +29,7 @@ struct capture {
     int64_t *symbols;              /* by symbol id; meaningful where known */
     bool *known;                   /* by symbol id: the shapes say it, or the run has so far */
     const struct kernel *code;     /* of the last launch, as its variant has it; NULL: not known */
+    struct captured_row *rows;     /* of c.kernel_rows; NULL: nothing was launched */
 };
 
 /* mcc_host.launch and mcc_host.event, with the capture as mcc_host.user. */

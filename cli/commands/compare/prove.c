@@ -6,6 +6,7 @@
  * no pass has changed, end to end, and the graph that the kernels were made of, kernel by kernel, each from what the
  * earlier ones have stored. Equality is exact: there is no tolerance.
  */
+#include <malloc.h>
 #include <math.h>
 
 #include "cli/commands/artifact/artifact.h"
@@ -28,7 +29,7 @@
 /* Draws at the sizes that are given, or the least; then one for each of these, in the place of sizes that are not
  * given: a kernel has other loops for a few rows than for many. Two sizes are the same in the first of each pair, and
  * differ in the second one, where networks take that. */
-enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20 };
+enum { SIZES_MOST = 64, ELEMENTS_MOST = 1 << 20, KEPT_BYTES = 1 << 30 };
 /* Draws of larger sizes that data decides, in turn, that may add nothing: so many for small inputs, so many for others.
  * And the numbers that most floats are from which integers are made. */
 enum {
@@ -822,6 +823,8 @@ static void prove_end(void *user)
 
 bool prove_network(struct context *ctx, const struct options *o, struct prove *p)
 {
+    mallopt(M_MMAP_THRESHOLD, KEPT_BYTES); /* each draw takes memory that the one before has released */
+    mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
     *p = (struct prove){.run = {.c = {.ctx = ctx, .options = o, .report = terminal_report(), .in_field = true}}};
     return with_temporary(ctx, library_name(o), prove_model, prove_end, p) && p->done && ctx->fail == FAIL_NONE;
 }
