@@ -3,6 +3,7 @@
 Each form runs with sizes that fit, against ONNX Runtime, then with each of the sizes that do not. Inputs end where the process may
 not read (support/guard.py).
 """
+import ctypes as c
 import itertools
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper
 
+from support import artifact
 from support.artifact import Artifact, ModelError
 from support.guard import guarded
 from support.tool import compile_to, mcc, save, value
@@ -105,6 +107,24 @@ def test_pads_of_nothing(tmp_path, mode):
         assert a.run([x[:0]])[0].shape == (0, 5)
         with pytest.raises(ModelError, match="nothing to pad with"):
             a.run([x[:, :0]])
+
+
+@pytest.mark.parametrize("op, at, updates, form", [
+    ("Gather", (9,), None, {}), ("GatherElements", (1,), None, {}), ("GatherElements", (20,), None, {}), ("GatherND", (9, 1), None, {}),
+    ("ScatterElements", (9,), (9,), {}), ("ScatterND", (2, 1), (2,), {"reduction": "add"})])
+@pytest.mark.parametrize("known", [False, True])
+def test_places_in_nothing(tmp_path, monkeypatch, op, at, updates, form, known):
+    """Indices into an open dim that is empty: an error, before anything is read or written there."""
+    at = np.zeros(at, np.int64)
+    names = ["x", "i"] + ["u"] * (updates is not None)
+    path = save(tmp_path / "m.onnx", [helper.make_node(op, names, ["y"], **form)], [value("x", ["n"])] + [value("i", at.shape, I)] * (not known) +
+                [value("u", updates)] * (updates is not None), [value("y", None)], {"i": at} if known else {}, opset=18)
+    with Artifact(compile_to(tmp_path / "m.so", path, "-march=native"), threads=1) as a:
+        rest = [at] * (not known) + [np.ones(updates or 0, np.float32)] * (updates is not None)
+        a.run([np.ones(3, np.float32), *rest])
+        monkeypatch.setattr(artifact, "NOTHING", np.ctypeslib.as_array((c.c_uint8 * 16).from_address(4096)))    # where nobody may read
+        with pytest.raises(ModelError, match="index out of range"):
+            a.run([np.ones(0, np.float32), *rest])
 
 
 @pytest.mark.parametrize("begin, end, step", [(1, -1, 1), (-3, None, 1), (5, 9, 1), (None, None, 2), (1, None, 3), (-2, 0, -1), (None, None, -1),

@@ -30,6 +30,9 @@ KIND_TENSOR, KIND_SEQUENCE, KIND_OPTIONAL, KIND_MAP = range(4)
 PORT_SEQUENCE, PORT_OPTIONAL, PORT_MAP, PORT_STRING, PORT_DYNAMIC = 1, 2, 4, 8, 16
 
 
+NOTHING = np.zeros(16, np.uint8)     # where tensors without elements lie
+
+
 class DataType(c.Structure):
     _fields_ = [("code", c.c_uint8), ("bits", c.c_uint8), ("lanes", c.c_uint16)]
 
@@ -160,7 +163,7 @@ def tensor_of(array, keep, strided=False):
         if bits < 8:
             flat = pack(flat, bits)
         if flat.nbytes == 0:
-            flat = np.zeros(16, np.uint8)
+            flat = NOTHING
         keep.append(flat)
         pointer = flat.ctypes.data
     t = Tensor(pointer, Device(1, 0), array.ndim, DataType(code, bits, 1), shape, strides, 0)

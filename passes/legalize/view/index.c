@@ -41,6 +41,19 @@ static bool gather_fits(struct rule *r, value_id x, value_id idx, int32_t axis)
     return true;
 }
 
+/* Elements of x that indices name, or that go where they name: x has one, if there are any. Until the run ends, indices
+ * that are outside are moved inside, and an empty x has no inside. */
+static bool addressed(struct rule *r, value_id x, value_id elements)
+{
+    struct exprs *ex = r->b->x;
+    if (!x.i || !elements.i)
+        return false;
+    expr_id have = b_count(r->b, x), named = b_count(r->b, elements), none = ex_const(ex, 0);
+    if (ex_lo(ex, have) < 1 && ex_cmp_le(ex, named, ex_mulc(ex, have, INT32_MAX)) != TRUE_)
+        b_assert(r->b, ex_or(ex, ex_lt(ex, none, have), ex_eq(ex, named, none)), EVAL_VALUE, "index out of range");
+    return true;
+}
+
 bool rule_gather(struct rule *r)
 {
     value_id x = rule_in(r, 0), idx = rule_in(r, 1);
@@ -49,7 +62,8 @@ bool rule_gather(struct rule *r)
         !gather_fits(r, x, idx, axis))
         return false;
     value_id known = gather_known(r, x, idx, axis);
-    return rule_result(r, known.i ? known : b_gather(r->b, x, idx, axis));
+    value_id y = known.i ? known : b_gather(r->b, x, idx, axis);
+    return rule_result(r, y) && (known.i || addressed(r, x, y));
 }
 
 bool rule_gather_elements(struct rule *r)
@@ -58,7 +72,7 @@ bool rule_gather_elements(struct rule *r)
     int32_t axis;
     if (!in[0].i || !in[1].i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
         return false;
-    return rule_result(r, b_gather_elements(r->b, in[0], in[1], axis));
+    return addressed(r, in[0], in[1]) && rule_result(r, b_gather_elements(r->b, in[0], in[1], axis));
 }
 
 /* Indices whose last dim, the length of their tuples, is n. */
@@ -89,7 +103,8 @@ bool rule_gather_nd(struct rule *r)
     if (!ex_is_const(r->b->x, last, &n) && !rule_choose(r, last, 1, most, "elements of index tuples", &n))
         return false;
     in[1] = tuples_of(r->b, in[1], n);
-    return rule_result(r, b_op(r->b, OP_GATHER_ND, in, 2, &attr, 1));
+    value_id y = b_op(r->b, OP_GATHER_ND, in, 2, &attr, 1);
+    return rule_result(r, y) && addressed(r, in[0], y);
 }
 
 static bool scatter_monoid(struct rule *r, const char **monoid)
@@ -115,7 +130,7 @@ bool rule_scatter_elements(struct rule *r)
     const char *monoid;
     if (!in[0].i || !scatter_monoid(r, &monoid) || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
         return false;
-    return rule_result(r, b_scatter_elements(r->b, in[0], in[1], in[2], axis, monoid));
+    return addressed(r, in[0], in[2]) && rule_result(r, b_scatter_elements(r->b, in[0], in[1], in[2], axis, monoid));
 }
 
 bool rule_scatter_nd(struct rule *r)
@@ -129,7 +144,8 @@ bool rule_scatter_nd(struct rule *r)
     if (n < 0 || n > v_rank(r->b, in[0]))
         return rule_bad(r, "updates of rank %d for data and indices of rank %d and %d", (int)v_rank(r->b, in[2]),
                         (int)v_rank(r->b, in[0]), (int)v_rank(r->b, in[1]));
-    return rule_result(r, b_scatter_nd(r->b, in[0], tuples_of(r->b, in[1], n), in[2], monoid));
+    return addressed(r, in[0], in[2]) &&
+           rule_result(r, b_scatter_nd(r->b, in[0], tuples_of(r->b, in[1], n), in[2], monoid));
 }
 
 /* Rows of `update` into `past` at write_indices[batch] along axis; circular wraps. */
