@@ -73,9 +73,8 @@ value_id gguf_unary(struct gguf *p, const char *op, const char *name, value_id x
 
 value_id gguf_binary(struct gguf *p, const char *op, const char *name, value_id x, value_id y)
 {
-    const value_id in[2] = {x, y};
     value_id z;
-    gguf_append(p, &(struct gguf_op){"", op, ONNX_VERSION, name, in, 2, NULL, 0}, &z, 1);
+    gguf_append(p, &(struct gguf_op){"", op, ONNX_VERSION, name, ARRAY(value_id, x, y), NULL, 0}, &z, 1);
     return z;
 }
 

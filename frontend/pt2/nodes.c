@@ -35,14 +35,12 @@ static value_id append_aten(struct pt2 *p, src_id src, const char *op, const val
 value_id pt2_append_ints(struct pt2 *p, src_id src, const char *op, value_id x, const char *attr, const int64_t *list,
                          uint32_t n)
 {
-    const struct attr attrs[] = {attr_ints(attr, list, n)};
-    return append_aten(p, src, op, &x, 1, attrs, 1);
+    return append_aten(p, src, op, &x, 1, ARRAY(struct attr, attr_ints(attr, list, n)));
 }
 
 value_id pt2_append_pair(struct pt2 *p, src_id src, const char *op, value_id x, value_id y)
 {
-    const value_id in[2] = {x, y};
-    return append_aten(p, src, op, in, 2, NULL, 0);
+    return append_aten(p, src, op, ARRAY(value_id, x, y), NULL, 0);
 }
 
 value_id pt2_append_joined(struct pt2 *p, src_id src, const struct json *node, const char *op, const value_id *list,

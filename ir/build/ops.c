@@ -234,9 +234,8 @@ value_id b_squeeze(struct builder *b, value_id x, int32_t axis)
 
 value_id b_gather(struct builder *b, value_id x, value_id idx, int32_t axis)
 {
-    value_id in[2] = {x, idx};
     struct attr a = attr_int("axis", axis);
-    return b_op(b, OP_GATHER, in, 2, &a, 1);
+    return b_op(b, OP_GATHER, ARRAY(value_id, x, idx), &a, 1);
 }
 
 value_id b_flat(struct builder *b, value_id x)
@@ -247,24 +246,21 @@ value_id b_flat(struct builder *b, value_id x)
 
 value_id b_gather_elements(struct builder *b, value_id x, value_id idx, int32_t axis)
 {
-    value_id in[2] = {x, idx};
     struct attr a = attr_int("axis", axis);
-    return b_op(b, OP_GATHER_ELEMENTS, in, 2, &a, 1);
+    return b_op(b, OP_GATHER_ELEMENTS, ARRAY(value_id, x, idx), &a, 1);
 }
 
 value_id b_scatter_elements(struct builder *b, value_id x, value_id idx, value_id updates, int32_t axis,
                             const char *monoid)
 {
-    value_id in[3] = {x, idx, updates};
     struct attr attrs[] = {attr_int("axis", axis), attr_str("monoid", monoid)};
-    return b_op(b, OP_SCATTER_ELEMENTS, in, 3, attrs, 2);
+    return b_op(b, OP_SCATTER_ELEMENTS, ARRAY(value_id, x, idx, updates), attrs, 2);
 }
 
 value_id b_scatter_nd(struct builder *b, value_id x, value_id idx, value_id updates, const char *monoid)
 {
-    value_id in[3] = {x, idx, updates};
     struct attr a = attr_str("monoid", monoid);
-    return b_op(b, OP_SCATTER_ND, in, 3, &a, 1);
+    return b_op(b, OP_SCATTER_ND, ARRAY(value_id, x, idx, updates), &a, 1);
 }
 
 /* ---- reductions -------------------------------------------------------------------------------------------------- */

@@ -20,11 +20,11 @@ struct planes {
     struct lines at;   /* of the result */
     int64_t in[SPATIAL_MOST], kernel[SPATIAL_MOST], lo[SPATIAL_MOST];
     int64_t apart[SPATIAL_MOST]; /* elements between neighbours of a plane along a dim */
-    int64_t before, beyond; /* elements that taps read in front of a point, at most, and after it */
+    int64_t before, beyond; /* elements that taps read before a point, at most, and after it */
     const int64_t *strides, *dilations;
     int64_t taps, groups, channels, per_group, phases;
     int64_t size, first; /* elements of a plane; where its first point lies */
-    int64_t head, rows;  /* of a padded copy: rows in front of the first point; all rows */
+    int64_t head, rows;  /* of a padded copy: rows before the first point; all rows */
     bool known, pointwise;
 };
 
@@ -180,8 +180,7 @@ static value_id clear_gaps(struct sparse *s, struct builder *b, const struct pla
 
 static value_id flat_line(struct builder *b, const struct planes *p, value_id v, int64_t channels)
 {
-    const expr_id dims[2] = {b_dim(b, v, 0), ex_const(b->x, channels * p->phases * p->size)};
-    return b_reshape(b, v, dims, 2);
+    return b_reshape(b, v, ARRAY(expr_id, b_dim(b, v, 0), ex_const(b->x, channels * p->phases * p->size)));
 }
 
 static value_id planes_of_line(struct sparse *s, struct builder *b, const struct planes *p, value_id line)

@@ -71,8 +71,7 @@ bool rule_aten_tri_indices(struct rule *r)
         at[rows * columns + n++] = column;
     }
     memmove(at + n, at + rows * columns, (size_t)n * sizeof *at);
-    const int64_t dims[2] = {2, n};
-    return aten_result(r, b_convert(b, b_const(b, ELEM_I64, dims, 2, at), aten_elem(r, 0)));
+    return aten_result(r, b_convert(b, b_const(b, ELEM_I64, ARRAY(int64_t, 2, n), at), aten_elem(r, 0)));
 }
 
 /* ---- sequences of numbers ---------------------------------------------------------------------------------------- */

@@ -278,9 +278,8 @@ static value_id overlapped(struct builder *b, value_id frames, int64_t length, i
 /* A window reaches each of the samples. */
 static bool reached(struct builder *b, value_id weight)
 {
-    static const int64_t axes[] = {0, 1};
     value_id none = b_convert(b, b_binary(b, OP_LT, weight, b_splat_like(b, weight, 1e-11)), ELEM_U8);
-    expr_id any = b_elem(b, b_convert(b, b_reduce(b, none, axes, 2, "max", false), ELEM_I64), 0, 0, 1);
+    expr_id any = b_elem(b, b_convert(b, b_reduce(b, none, ARRAY(int64_t, 0, 1), "max", false), ELEM_I64), 0, 0, 1);
     if (any.i)
         b_assert(b, ex_eq(b->x, any, ex_const(b->x, 0)), EVAL_SHAPE, "there are samples that no window reaches");
     return any.i != 0;

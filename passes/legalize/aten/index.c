@@ -233,8 +233,7 @@ static const char *monoid_of(const char *reduce)
 static value_id monoid_none(struct builder *b, enum elem e, const char *monoid)
 {
     const expr_id none = ex_const(b->x, 0);
-    const int64_t axes[] = {0};
-    return b_reduce(b, b_splat_f64(b, e, 0, &none, 1), axes, 1, monoid, false);
+    return b_reduce(b, b_splat_f64(b, e, 0, &none, 1), ARRAY(int64_t, 0), monoid, false);
 }
 
 /* Sums divided by how many elements they have, with own ones or without. */
@@ -397,8 +396,7 @@ struct bags {
 static bool bags_begin(struct builder *b, value_id offsets, expr_id n)
 {
     const expr_id one = ex_min(b->x, n, ex_const(b->x, 1)), none = ex_const(b->x, 0);
-    static const int64_t axes[] = {0};
-    value_id first = b_reduce(b, b_slice_axis(b, offsets, 0, none, one), axes, 1, "sum", false);
+    value_id first = b_reduce(b, b_slice_axis(b, offsets, 0, none, one), ARRAY(int64_t, 0), "sum", false);
     expr_id begin = b_elem(b, first, 0, -(int64_t)INT32_MAX, INT32_MAX);
     if (begin.i)
         b_assert(b, ex_eq(b->x, begin, none), EVAL_SHAPE, "offsets[0] is not 0");

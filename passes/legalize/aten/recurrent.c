@@ -97,8 +97,7 @@ static value_id joined(struct builder *b, value_id y, uint32_t dirs)
         return (value_id){0};
     if (dirs == 1)
         return b_squeeze(b, y, 1);
-    const expr_id out[3] = {d.d[0], d.d[2], ex_mulc(b->x, d.d[3], dirs)};
-    return b_reshape(b, b_transpose(b, y, perm), out, 3);
+    return b_reshape(b, b_transpose(b, y, perm), ARRAY(expr_id, d.d[0], d.d[2], ex_mulc(b->x, d.d[3], dirs)));
 }
 
 /* The initial states: a list of two for LSTM, one tensor for the others. */

@@ -364,9 +364,8 @@ bool rule_aten_kth(struct rule *r)
     for (uint32_t k = 0; k < 2; k++) {
         value_id y = b_slice_axis(b, sorted[k], axis, place, one);
         if (!r->param && v_is_float(b, x)) {
-            const int64_t axes[] = {axis};
             value_id numbers = b_convert(b, b_unary(b, OP_NOT, b_unary(b, OP_ISNAN, x)), ELEM_I64);
-            value_id count = b_reduce(b, numbers, axes, 1, "sum", true), size = v_expr(b, ELEM_I64, n);
+            value_id count = b_reduce(b, numbers, ARRAY(int64_t, axis), "sum", true), size = v_expr(b, ELEM_I64, n);
             value_id at = b_select(b, b_binary(b, OP_LT, count, size), count, v_expr(b, ELEM_I64, place));
             y = b_gather_elements(b, sorted[k], at, axis);
         }

@@ -5,8 +5,7 @@
 /* How many of the last dim are set, as i64. */
 static value_id counted(struct builder *b, value_id set)
 {
-    int64_t last[] = {v_rank(b, set) - 1};
-    return b_reduce(b, b_convert(b, set, ELEM_I64), last, 1, "sum", false);
+    return b_reduce(b, b_convert(b, set, ELEM_I64), ARRAY(int64_t, v_rank(b, set) - 1), "sum", false);
 }
 
 /* Is each element one of the others? */

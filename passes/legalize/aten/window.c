@@ -418,6 +418,5 @@ bool rule_aten_pad(struct rule *r)
     if (strcmp(mode, "constant") == 0 && aten_has(r, i_value, "value"))
         in[2] = aten_operand(r, i_value, "value", v_elem(b, x));
     in[3] = b_const(b, ELEM_I64, &count, 1, axes);
-    const struct attr attrs[] = {attr_str("mode", mode)};
-    return aten_as(r, rule_pad, 18, 0, in, 4, attrs, 1);
+    return aten_as(r, rule_pad, 18, 0, in, 4, ARRAY(struct attr, attr_str("mode", mode)));
 }

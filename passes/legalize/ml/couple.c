@@ -45,8 +45,7 @@ static value_id pairwise(struct builder *b, value_id score, int64_t n, const dou
     r = b_binary_f64(b, OP_MIN, b_binary_f64(b, OP_MAX, r, (float)1e-7), (float)(1 - 1e-7));
     r = b_gather(b, r, b_const(b, ELEM_I64, &square, 1, from), 1);
     r = b_binary(b, OP_ADD, b_binary(b, OP_MUL, r, list(b, sign, square)), list(b, more, square));
-    expr_id dims[3] = {b_dim(b, score, 0), ex_const(b->x, n), ex_const(b->x, n)};
-    return b_reshape(b, r, dims, 3);
+    return b_reshape(b, r, ARRAY(expr_id, b_dim(b, score, 0), ex_const(b->x, n), ex_const(b->x, n)));
 }
 
 /* A round: every class's probability once, with the products of q brought up to date. */
@@ -90,8 +89,7 @@ value_id svm_probabilities(struct rule *r, value_id score, int64_t n, const doub
     c.diagonal = b_reduce(b, b_binary(b, OP_MUL, pair, pair), rows, 1, "sum", false);
     c.q = b_binary(b, OP_SUB, b_binary(b, OP_MUL, b_unsqueeze(b, c.diagonal, 1), b_const(b, ELEM_F32, square, 2, eye)),
                    b_binary(b, OP_MUL, pair, b_transpose(b, pair, turn)));
-    expr_id dims[2] = {b_dim(b, score, 0), ex_const(b->x, n)};
-    value_id p = b_splat_f64(b, ELEM_F32, 1 / (float)n, dims, 2);
+    value_id p = b_splat_f64(b, ELEM_F32, 1 / (float)n, ARRAY(expr_id, b_dim(b, score, 0), ex_const(b->x, n)));
     struct counted_loop loop = {.trips = ex_const(b->x, ROUNDS), .body = couple_round, .data = &c, .n_carried = 1};
     return p.i && c.q.i && rule_counted_loop(r, &loop, &p, NULL) ? p : (value_id){0};
 }

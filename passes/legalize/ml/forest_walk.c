@@ -130,9 +130,8 @@ static value_id in_groups(struct builder *b, value_id leaf, const struct forest 
 value_id forest_walk(struct rule *r, const struct forest *f, value_id x)
 {
     struct builder *b = r->b;
-    expr_id dims[2] = {b_dim(b, x, 0), ex_const(b->x, f->n_trees)};
     if (f->depth < 2)
-        return in_groups(b, v_iota(b, ELEM_I32, dims, 2, 1), f);
+        return in_groups(b, v_iota(b, ELEM_I32, ARRAY(expr_id, b_dim(b, x, 0), ex_const(b->x, f->n_trees)), 1), f);
     int64_t *words = NEW_ARRAY(&b->g->arena, int64_t, 2 * f->n), table[2] = {f->n, 2}, columns = 0;
     bool kinds = false;
     for (int64_t k = 0; k < f->n; k++) {

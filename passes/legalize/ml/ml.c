@@ -48,8 +48,7 @@ bool rule_linear_regressor(struct rule *r)
         return false;
     if (targets < 1 || !n || n % targets)
         return rule_bad(r, "%u coefficients for %lld targets", n, (long long)targets);
-    int64_t dims[2] = {targets, n / targets};
-    value_id w = b_transpose(b, v_reshape_i(b, v_floats(b, c, n), dims, 2), turn);
+    value_id w = b_transpose(b, v_reshape_i(b, v_floats(b, c, n), ARRAY(int64_t, targets, n / targets)), turn);
     value_id y = b_matmul(b, b_convert(b, rule_in(r, 0), ELEM_F32), w);
     if (bias)
         y = b_binary(b, OP_ADD, y, v_floats(b, bias, n_bias));

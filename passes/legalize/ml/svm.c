@@ -70,8 +70,7 @@ bool rule_svm_regressor(struct rule *r)
         return rule_bad(r, "%u coefficients, %lld supports in %u numbers, %u rho", n, (long long)supports, n_vectors,
                         n_rho);
     int64_t features = supports ? n_vectors / supports : n, grid[2] = {supports, features}, column[2] = {n, 1};
-    expr_id rows[2] = {b_dim(b, x, 0), ex_const(b->x, features)};
-    x = b_reshape(b, x, rows, 2); /* checks the number of features */
+    x = b_reshape(b, x, ARRAY(expr_id, b_dim(b, x, 0), ex_const(b->x, features))); /* checks the number of features */
     if (supports)
         x = svm_kernel(b, &s, x, v_reshape_i(b, v_floats(b, vectors, n_vectors), grid, 2));
     value_id y = v_affine(b, b_matmul(b, x, v_reshape_i(b, v_floats(b, c, n), column, 2)), 1, rho[0]);
@@ -90,8 +89,7 @@ struct machines {
 
 static value_id matrix(struct builder *b, const float *data, int64_t rows, int64_t columns)
 {
-    int64_t dims[2] = {rows, columns};
-    return b_const(b, ELEM_F32, dims, 2, data);
+    return b_const(b, ELEM_F32, ARRAY(int64_t, rows, columns), data);
 }
 
 /* Kernels [rows, vectors] -> [rows, pairs]: what the vectors of class i add up to by row j - 1 of the coefficients, and
@@ -139,8 +137,7 @@ static value_id pair_votes(struct builder *b, const struct machines *m, value_id
 /* The rows of x with n columns; the run checks that there are as many. */
 static value_id rows_of(struct builder *b, value_id x, int64_t n)
 {
-    expr_id rows[2] = {b_dim(b, x, 0), ex_const(b->x, n)};
-    return b_reshape(b, x, rows, 2);
+    return b_reshape(b, x, ARRAY(expr_id, b_dim(b, x, 0), ex_const(b->x, n)));
 }
 
 /* The one score s of two classes as two: -s and s, or what ONNX Runtime makes of them. */

@@ -26,8 +26,7 @@ value_id heads_join(struct builder *b, value_id x)
     const struct dims d = b_dims(b, x);
     if (!d.d)
         return (value_id){0};
-    expr_id out[3] = {d.d[0], d.d[2], ex_mul(b->x, d.d[1], d.d[3])};
-    return b_reshape(b, b_transpose(b, x, perm), out, 3);
+    return b_reshape(b, b_transpose(b, x, perm), ARRAY(expr_id, d.d[0], d.d[2], ex_mul(b->x, d.d[1], d.d[3])));
 }
 
 bool head_groups(struct rule *r, value_id q, value_id k, struct head_groups *g)
@@ -207,8 +206,7 @@ static bool attention_read(struct rule *r, struct attention *a)
     }
     for (uint32_t i = 0; i < 2; i++)
         if (rule_has(r, 4 + i)) {
-            value_id both[2] = {rule_in(r, 4 + i), in[1 + i]};
-            in[1 + i] = b_concat(b, both, 2, 2);
+            in[1 + i] = b_concat(b, ARRAY(value_id, rule_in(r, 4 + i), in[1 + i]), 2);
         }
     rule_out(r, 1, in[1]);
     rule_out(r, 2, in[2]);
@@ -332,8 +330,7 @@ value_id heads_turned(struct builder *b, value_id x, value_id cosines, value_id 
     } else {
         y = b_concat(b, parts, 2, 3);
     }
-    value_id whole[2] = {y, tail};
-    return ex_is(ex, ex_sub(ex, size, turned), 0) ? y : b_concat(b, whole, 2, 3);
+    return ex_is(ex, ex_sub(ex, size, turned), 0) ? y : b_concat(b, ARRAY(value_id, y, tail), 3);
 }
 
 bool rule_rotary_embedding(struct rule *r)

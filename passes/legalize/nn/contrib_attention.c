@@ -295,8 +295,7 @@ static value_id cache_sections(struct rule *r, value_id cache, value_id at)
     bool *owned = NEW_ARRAY(&b->g->arena, bool, columns + 1);
     for (uint32_t i = 0; i < STREAMS; i++) {
         value_id one = b_slice_axis(b, at, 0, ex_const(b->x, i), ex_const(b->x, 1));
-        expr_id dims[2] = {b_dim(b, at, 1), b_dim(b, at, 2)};
-        value_id rows = b_gather(b, cache, b_reshape(b, one, dims, 2), 0);
+        value_id rows = b_gather(b, cache, b_reshape(b, one, ARRAY(expr_id, b_dim(b, at, 1), b_dim(b, at, 2))), 0);
         for (int64_t c = 0; c < columns; c++)
             owned[c] = layout ? c % STREAMS == i && c < STREAMS * size[i] : i && c >= end[i - 1] && c < end[i];
         y = i ? b_select(b, b_const(b, ELEM_BOOL, &columns, 1, owned), rows, y) : rows;

@@ -201,8 +201,7 @@ static struct term terms_multiply(struct builder *b, const struct term *a, const
     }
     struct attr attrs[] = {attr_ints("batch_a", batch_a, nb), attr_ints("batch_b", batch_b, nb),
                            attr_ints("contract_a", contract_a, nc), attr_ints("contract_b", contract_b, nc)};
-    value_id in[2] = {a->v, c->v};
-    out.v = b_op(b, OP_DOT, in, 2, attrs, 4);
+    out.v = b_op(b, OP_DOT, ARRAY(value_id, a->v, c->v), attrs, 4);
     return out;
 }
 

@@ -75,8 +75,7 @@ static value_id corner(struct builder *b, value_id image, const struct roi *o, v
     for (int k = 0; k < 3; k++)
         parts[k] = b_unsqueeze(b, b_broadcast(b, parts[k], dims, 5), 5);
     value_id in[2] = {image, b_concat(b, parts, 3, 5)};
-    struct attr attrs[] = {attr_int("batch", 0), attr_int("clamp", 1)};
-    return b_op(b, OP_GATHER_ND, in, 2, attrs, 2);
+    return b_op(b, OP_GATHER_ND, in, 2, ARRAY(struct attr, attr_int("batch", 0), attr_int("clamp", 1)));
 }
 
 static value_id roi_samples(struct builder *b, value_id image, const struct roi *o, const struct line *y,

@@ -135,9 +135,8 @@ static value_id index_clamped(struct builder *b, value_id i, expr_id in)
 
 static value_id gather_clamped(struct builder *b, value_id x, value_id idx, int32_t axis)
 {
-    value_id in[2] = {x, idx};
     struct attr attrs[] = {attr_int("axis", axis), attr_int("clamp", 1)};
-    return b_op(b, OP_GATHER, in, 2, attrs, 2);
+    return b_op(b, OP_GATHER, ARRAY(value_id, x, idx), attrs, 2);
 }
 
 /* ---- kernels of interpolation ------------------------------------------------------------------------------------ */

@@ -59,8 +59,7 @@ static value_id sample(struct builder *b, value_id image, const expr_id *size, c
                 in_range = k ? b_binary(b, OP_AND, in_range, inside(b, t->pos, size[k])) : inside(b, t->pos, size[k]);
         }
         value_id in[2] = {image, b_broadcast(b, flat, out, 3)};
-        struct attr attrs[] = {attr_int("axis", 2), attr_int("clamp", 1)};
-        value_id v = b_op(b, OP_GATHER_ELEMENTS, in, 2, attrs, 2);
+        value_id v = b_op(b, OP_GATHER_ELEMENTS, in, 2, ARRAY(struct attr, attr_int("axis", 2), attr_int("clamp", 1)));
         if (zeros)
             v = b_select(b, in_range, v, b_splat_like(b, v, 0));
         if (w.i)

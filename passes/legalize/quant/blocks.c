@@ -29,8 +29,7 @@ static value_id zero_points(struct rule *r, const struct blocks *s)
         return (value_id){0};
     value_id zero = rule_in(r, 3);
     bool packed = v_elem(b, zero) == ELEM_U8;
-    int64_t dims[2] = {s->n, packed ? (s->count * s->bits + 7) / 8 : s->count};
-    zero = v_reshape_i(b, zero, dims, 2);
+    zero = v_reshape_i(b, zero, ARRAY(int64_t, s->n, packed ? (s->count * s->bits + 7) / 8 : s->count));
     return b_convert(b, packed ? v_unpacked(b, zero, s->bits, ex_const(b->x, s->count)) : zero, ELEM_F32);
 }
 
@@ -101,10 +100,9 @@ value_id v_e2m1_numbers(struct builder *b, value_id bytes)
 
 value_id v_product_chosen(struct builder *b, value_id x, value_id w, expr_id chosen, int64_t along)
 {
-    static const int64_t along_x[] = {1};
     value_id in[2] = {x, b_slice_axis(b, w, 0, chosen, ex_const(b->x, 1))};
     struct attr attrs[] = {attr_ints("batch_a", NULL, 0), attr_ints("batch_b", NULL, 0),
-                           attr_ints("contract_a", along_x, 1), attr_ints("contract_b", &along, 1)};
+                           attr_ints("contract_a", ARRAY(int64_t, 1)), attr_ints("contract_b", &along, 1)};
     return b_squeeze(b, b_op(b, OP_DOT, in, 2, attrs, 4), 1);
 }
 

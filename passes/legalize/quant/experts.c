@@ -274,19 +274,17 @@ static value_id weights_of(struct rule *r, value_id router, value_id best, value
 /* ids: i64 [n], each below `of`. */
 static void choices_sort(struct builder *b, value_id ids, struct choices *c)
 {
-    static const int64_t first[] = {0};
     expr_id dims[2] = {c->n, ex_const(b->x, c->of)};
     value_id same = b_binary(b, OP_EQ, b_unsqueeze(b, ids, 1), v_iota(b, ELEM_I64, dims, 2, 1));
-    c->sizes = b_reduce(b, b_convert(b, same, ELEM_I64), first, 1, "sum", false);
+    c->sizes = b_reduce(b, b_convert(b, same, ELEM_I64), ARRAY(int64_t, 0), "sum", false);
     c->ids = sorted(b, ids, false, c->n, &c->order);
 }
 
 /* How many different ones there are. */
 static expr_id choices_trips(struct builder *b, const struct choices *c)
 {
-    static const int64_t first[] = {0};
     value_id some = b_convert(b, b_binary(b, OP_LT, b_splat_like(b, c->sizes, 0), c->sizes), ELEM_I64);
-    return b_elem(b, b_reduce(b, some, first, 1, "sum", false), 0, 0, c->of);
+    return b_elem(b, b_reduce(b, some, ARRAY(int64_t, 0), "sum", false), 0, 0, c->of);
 }
 
 /* The one whose choices begin at number `before` (i64, rank 0): *which, and where it was chosen; the next one's number.

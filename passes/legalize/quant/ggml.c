@@ -115,11 +115,10 @@ static value_id numbers(struct builder *b, value_id raw, const struct format *f,
  * to 7; of the others 4 bits are in the low, or high, half of bytes 8 to 11, and 2 above the first four. */
 static value_id sixes(struct builder *b, value_id parts, bool minima, const struct blocks *s)
 {
-    int64_t dims[2] = {s->n, s->count};
     value_id first = field(b, parts, minima ? 4 : 0, 4), others = field(b, parts, 8, 4);
     value_id high = b_binary_f64(b, OP_SHL, masked(b, first, 6, 2), 4);
     value_id both[2] = {masked(b, first, 0, 6), b_binary(b, OP_OR, masked(b, others, minima ? 4 : 0, 4), high)};
-    return b_copy(b, shaped(b, s, b_concat(b, both, 2, s->many ? 3 : 2), dims, 2));
+    return b_copy(b, shaped(b, s, b_concat(b, both, 2, s->many ? 3 : 2), ARRAY(int64_t, s->n, s->count)));
 }
 
 /* ---- matrices ---------------------------------------------------------------------------------------------------- */

@@ -75,8 +75,7 @@ static value_id packed(struct builder *b, const struct span *list, uint32_t n)
 
 value_id v_string_find(struct builder *b, value_id x, const struct span *list, uint32_t n)
 {
-    value_id in[2] = {x, packed(b, list, n)};
-    return string_op(b, "find", ELEM_I64, in, 2, b_dims(b, x));
+    return string_op(b, "find", ELEM_I64, ARRAY(value_id, x, packed(b, list, n)), b_dims(b, x));
 }
 
 value_id v_string_pick(struct builder *b, value_id x, const struct span *list, uint32_t n)
@@ -180,13 +179,11 @@ bool rule_string_normalizer(struct rule *r)
     expr_id left = b_symbol(b, "left", known), out[2] = {one, left};
     value_id in[3] = {x, packed(b, n_words ? b_spans(b, words->u.strs, (uint32_t)n_words) : NULL, (uint32_t)n_words),
                       b_scalar_i64(b, ELEM_I64, n_words)};
-    struct attr attrs[] = {attr_str("fn", "normalize"),
-                           attr_elem("elem", ELEM_STR),
-                           attr_exprs("dims", dims.rank == 1 ? &left : out, (uint32_t)dims.rank),
-                           attr_expr("count", left),
-                           attr_int("option", rule_int(r, "is_case_sensitive", 0)),
-                           attr_int("mapping", lower   ? 1
-                                               : upper ? 2
-                                                       : 0)};
-    return rule_result(r, b_op(b, OP_STRING, in, 3, attrs, 6));
+    return rule_result(r, b_op(b, OP_STRING, in, 3,
+                               ARRAY(struct attr, attr_str("fn", "normalize"), attr_elem("elem", ELEM_STR),
+                                     attr_exprs("dims", dims.rank == 1 ? &left : out, (uint32_t)dims.rank),
+                                     attr_expr("count", left), attr_int("option", rule_int(r, "is_case_sensitive", 0)),
+                                     attr_int("mapping", lower   ? 1
+                                                         : upper ? 2
+                                                                 : 0))));
 }

@@ -199,18 +199,16 @@ bool rule_bernoulli(struct rule *r)
  * classes]. */
 static value_id relative_odds(struct builder *b, value_id scores)
 {
-    static const int64_t classes[] = {1};
     value_id x = b_convert(b, scores, ELEM_F64);
     value_id finite = b_binary(b, OP_LT, b_unary(b, OP_ABS, x), b_splat_like(b, x, HUGE_VAL));
-    value_id most = b_reduce(b, b_select(b, finite, x, b_splat_like(b, x, -HUGE_VAL)), classes, 1, "max", true);
+    value_id most = b_reduce(b, b_select(b, finite, x, b_splat_like(b, x, -HUGE_VAL)), ARRAY(int64_t, 1), "max", true);
     return b_select(b, finite, b_unary(b, OP_EXP, b_binary(b, OP_SUB, x, most)), b_splat_like(b, x, 0));
 }
 
 /* How many of the classes in the last dim reach no further than `to`. */
 static value_id classes_within(struct builder *b, enum op cmp, value_id reach, value_id to, enum elem e)
 {
-    static const int64_t classes[] = {2};
-    return b_reduce(b, b_convert(b, b_binary(b, cmp, reach, to), e), classes, 1, "sum", false);
+    return b_reduce(b, b_convert(b, b_binary(b, cmp, reach, to), e), ARRAY(int64_t, 2), "sum", false);
 }
 
 /* Draws of classes by unnormalized log probabilities [rows, classes]: the first class whose running sum of
