@@ -136,6 +136,24 @@ def test_products_stay_packed(tmp_path, bits):
     assert weights_out(net.path) <= sum(x.nbytes for x in w.values())
 
 
+@pytest.mark.parametrize("scales, size", [("bf16", 2), ("f16", 2), ("f32", 4), ("small", 4), ("large", 4)])
+def test_scales_that_16_bits_hold(tmp_path, scales, size):
+    """Scales of a file's f32 are stored in 16 bits if bf16 or f16 holds all of them exactly, and only then: one that f16 has not, or has as a
+    subnormal number, keeps all."""
+    rng = np.random.default_rng(4)
+    w = weights(rng, 4, 160, 256, 32, None)
+    w["s"] = ((w["s"].view(np.uint32) & 0xffff0000).view(F) if scales == "bf16" else w["s"] if scales == "f32" else w["s"].astype(np.float16).astype(F))
+    w["s"][5, 3] = {"small": 2**-15 * 1.00390625 + 2**-24, "large": 65536 * 1.001953125}.get(scales, w["s"][5, 3])
+    net = model(tmp_path, "MatMulNBits", {"a": floats(2, 256), **{k: x for k, x in w.items() if x is not None}}, ["b", "s"], K=256, N=160, bits=4,
+                block_size=32, accuracy_level=4)
+    a = floats(3, 256)
+    want = net.want([a])[0]
+    for flags in [("-O0",), *(("-O2", f"--march=x86-64-{v}") for v in ("v2", "v3", "v4"))]:
+        near(want, net.run([a], *flags)[0], 1e-6)
+    expected = w["b"].nbytes + w["s"].size * size
+    assert expected <= weights_out(net.path) < expected + 128
+
+
 def test_halves(tmp_path):
     rng = np.random.default_rng(2)
     w = weights(rng, 4, 24, 64, 32, "packed", np.float16)
