@@ -69,6 +69,17 @@ static void fold_row(enum op op, enum elem wide, int64_t *row, int64_t n)
     }
 }
 
+enum { ROW_MOST = 1 << 16 };
+/* The inner dims that are read as one row; fold: they are reduced. Sums of floats keep their order. */
+static int32_t dims_before_row(const struct tensor *x, const bool *reduced, bool fold, enum elem wide, int64_t *row)
+{
+    int32_t d = x->rank ? x->rank - 1 : 0;
+    *row = x->rank ? x->dims[d] : 1;
+    while (d > 0 && reduced[d - 1] == fold && !(fold && wide == ELEM_F64) && *row && x->dims[d - 1] <= ROW_MOST / *row)
+        *row *= x->dims[--d];
+    return d;
+}
+
 enum eval_status eval_reduce(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)
 {
     const struct tensor *x = in[0];
@@ -88,21 +99,22 @@ enum eval_status eval_reduce(struct eval *e, const struct node *n, struct tensor
     }
     if (weight != tensor_count(out))
         return eval_fail(e, EVAL_SHAPE, "reduce: the result's shape does not fit");
-    int64_t *acc = NEW_ARRAY(e->arena, int64_t, weight + 1), last = x->rank ? x->dims[x->rank - 1] : 1;
+    bool fold = x->rank == 0 || reduced[x->rank - 1];
+    int64_t *acc = NEW_ARRAY(e->arena, int64_t, weight + 1), last;
+    int32_t lead = dims_before_row(x, reduced, fold, wide, &last);
     for (int64_t i = 0; i < weight; i++) {
         acc[i] = wide_identity(monoid, x->elem, wide);
     }
     int64_t *row = NEW_ARRAY(e->arena, int64_t, last + 1), rows = last ? tensor_count(x) / last : 0;
     for (int64_t r = 0; r < rows; r++) {
         int64_t to = 0;
-        for (int32_t i = 0; i < x->rank - 1; i++)
+        for (int32_t i = 0; i < lead; i++)
             to += at[i] * strides[i];
         widen(x->elem, (char *)x->data + (size_t)(r * last) * elem_size(x->elem), wide, row, last);
-        bool fold = x->rank == 0 || reduced[x->rank - 1];
         if (fold)
             fold_row(op, wide, row, last);
         combine(op, wide, acc + to, row, fold ? 1 : last);
-        dims_next(x->dims, x->rank - 1, at);
+        dims_next(x->dims, lead, at);
     }
     narrow(wide, acc, out->elem, out->data, weight);
     return EVAL_OK;

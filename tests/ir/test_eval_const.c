@@ -376,6 +376,36 @@ static void test_traps_are_reported(void **state)
     bench_close(&t);
 }
 
+/* Sums over every choice of four dims: some lie side by side, and are read as one. */
+static void test_sums_over_dims(void **state)
+{
+    const int64_t dims[4] = {2, 3, 4, 5};
+    int32_t data[120];
+    (void)state;
+    for (int32_t i = 0; i < 120; i++)
+        data[i] = i * i % 97 + (i == 7 ? INT32_MAX : 0);
+    for (uint32_t set = 1; set < 16; set++) {
+        struct bench t;
+        uint32_t sums[120] = {0}, n = 0;
+        int64_t axes[4];
+        bench_open(&t);
+        for (uint32_t d = 0; d < 4; d++)
+            if (set >> d & 1)
+                axes[n++] = d;
+        for (uint32_t i = 0; i < 120; i++) {
+            uint32_t at[4] = {i / 60, i / 20 % 3, i / 5 % 4, i % 5}, to = 0;
+            for (uint32_t d = 0; d < 4; d++)
+                to = set >> d & 1 ? to : to * (uint32_t)dims[d] + at[d];
+            sums[to] += (uint32_t)data[i];
+        }
+        value_id v = b_reduce(&t.b, b_const(&t.b, ELEM_I32, dims, 4, data), axes, n, "sum", false);
+        const struct tensor_data *sum = value_fold(t.g, v);
+        assert_non_null(sum);
+        assert_memory_equal(sum->bytes.data, sums, (size_t)count_of(&t, v) * sizeof *sums);
+        bench_close(&t);
+    }
+}
+
 /* What cannot be read piece by piece is folded, with an error of the model where that fails, once something that is
  * computed reads it. */
 static void test_settling(void **state)
@@ -523,6 +553,7 @@ int main(void)
         cmocka_unit_test(test_gathers_are_read),
         cmocka_unit_test(test_what_is_constant),
         cmocka_unit_test(test_traps_are_reported),
+        cmocka_unit_test(test_sums_over_dims),
         cmocka_unit_test(test_settling),
         cmocka_unit_test(test_folded_in_the_field),
         cmocka_unit_test(test_numbers_in_the_field),
