@@ -54,15 +54,6 @@ static value_id in_order(struct builder *b, value_id x, const struct blocks *s)
     return b_reshape(b, b_transpose(b, x, perm), dims, rank + 1);
 }
 
-/* The largest magnitude along an axis, a NaN if there is one: without their signs, floats compare as integers. */
-static value_id magnitude(struct builder *b, value_id x, int64_t axis)
-{
-    struct attr bits = attr_elem("elem", ELEM_I32), real = attr_elem("elem", ELEM_F32);
-    value_id most = b_unary(b, OP_ABS, x);
-    most = b_reduce(b, b_op(b, OP_BITCAST, &most, 1, &bits, 1), &axis, 1, "max", true);
-    return b_op(b, OP_BITCAST, &most, 1, &real, 1);
-}
-
 /* The activations as bytes in order, their scales, and what the weights' zero points are multiplied with: less the
  * blocks' sums times their scales, and times the zero point where it is the same for all. */
 static void quantize(struct builder *b, value_id x, const struct blocks *s, double zero, value_id out[3])
@@ -71,7 +62,7 @@ static void quantize(struct builder *b, value_id x, const struct blocks *s, doub
     if (!x.i)
         return;
     int64_t last = v_rank(b, x) - 1;
-    value_id most = magnitude(b, x, last);
+    value_id most = b_reduce(b, b_unary(b, OP_ABS, x), &last, 1, "max", true);
     value_id scale = b_binary_f64(b, OP_DIV, most, STEPS);
     value_id none = b_binary_f64(b, OP_EQ, most, 0), steps = b_splat_like(b, most, STEPS);
     value_id by = b_select(b, none, b_splat_like(b, most, 0), b_binary(b, OP_DIV, steps, most));
