@@ -203,6 +203,11 @@ static double scale_at(const struct scale *s, int64_t batch, int64_t row, int64_
     return s->t ? load_elem(s->t, s->batch[batch] + s->row[row] + s->block[block], FLOATS).f : 1;
 }
 
+static int64_t residue_at(const struct scale *s, int64_t batch, int64_t row, int64_t block)
+{
+    return s->t ? load_elem(s->t, s->batch[batch] + s->row[row] + s->block[block], FIELD).i : FIELD_ONE;
+}
+
 static bool is_scale(const struct tensor *t, const struct tensor *of, const int64_t *contract, uint32_t n)
 {
     for (int32_t d = 0; d < of->rank; d++) {
@@ -236,26 +241,48 @@ static void add_scaled(const struct product *p, const struct scale s[4], int64_t
     }
 }
 
+/* The same in the field; out has residues. */
+static void add_scaled_in_field(const struct product *p, const struct scale s[4], int64_t batch, int64_t block,
+                                const int64_t *sums, int64_t *out)
+{
+    for (int64_t i = 0; i < p->m; i++) {
+        int64_t scale = residue_at(&s[0], batch, i, block), offset = residue_at(&s[2], batch, i, block);
+        for (int64_t j = 0; j < p->n; j++) {
+            int64_t sum = field_apply(OP_MUL, field_of_integer(sums[i * p->n + j]), scale);
+            if (s[2].t)
+                sum = field_apply(OP_ADD, sum, field_apply(OP_MUL, offset, residue_at(&s[3], batch, j, block)));
+            sum = field_apply(OP_MUL, sum, residue_at(&s[1], batch, j, block));
+            out[i * p->n + j] = field_apply(OP_ADD, out[i * p->n + j], sum);
+        }
+    }
+}
+
 static enum eval_status eval_scaled(struct eval *e, struct product *p, struct dot *d, const struct scale s[4],
                                     int64_t blocks, int64_t batch, float *out)
 {
     struct tensor sums, results;
     int64_t dims[2] = {p->m, p->n};
     const int64_t *k_a = d->k_a, *k_b = d->k_b;
+    bool field = eval_in_field(e, ELEM_F32);
     TRY(eval_tensor(e, &sums, ELEM_I64, 2, dims));
-    TRY(eval_tensor(e, &results, ELEM_F64, 2, dims));
-    double *result = results.data;
-    memset(result, 0, (size_t)(p->m * p->n) * sizeof *result);
+    TRY(eval_tensor(e, &results, field ? ELEM_I64 : ELEM_F64, 2, dims)); /* zeros of both have the same bits */
+    memset(results.data, 0, (size_t)(p->m * p->n) * elem_size(ELEM_F64));
     for (int64_t i = 0; i < blocks; i++) {
         d->k_a = k_a + i * p->k;
         d->k_b = k_b + i * p->k;
         multiply(p, ELEM_I64, sums.data);
-        add_scaled(p, s, batch, i, sums.data, result);
+        if (field)
+            add_scaled_in_field(p, s, batch, i, sums.data, results.data);
+        else
+            add_scaled(p, s, batch, i, sums.data, results.data);
     }
     d->k_a = k_a;
     d->k_b = k_b;
     for (int64_t i = 0; i < p->m * p->n; i++)
-        out[i] = (float)result[i];
+        if (field)
+            field_store(ELEM_F32, (uint32_t)((int64_t *)results.data)[i], false, &out[i]);
+        else
+            out[i] = (float)((double *)results.data)[i];
     return EVAL_OK;
 }
 
@@ -284,8 +311,6 @@ enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *c
             return eval_fail(e, EVAL_SHAPE, "dot: scales of other dims than the operand's");
         scales[k - 2] = k & 1 ? scale_of(e, in[k], bb, nb, fb, nfb, cb) : scale_of(e, in[k], ba, nb, fa, nfa, ca);
     }
-    if (n->n_in > 2 && e->g->ctx->field)
-        return eval_fail(e, EVAL_UNSUPPORTED, "dot with scales is not in the field");
     if (n->n_in > 2) {
         blocks = in[0]->dims[ca[0]];
         p.k /= blocks ? blocks : 1;

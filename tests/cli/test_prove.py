@@ -91,11 +91,21 @@ def quantized(path):
     return save(path, nodes, [value("x", [1, 8, 12, 12])], [value("y", [1, 16, 12, 12])], data, opset=17)
 
 
+def blocks(path, zeros=False):
+    """A product by weights of 4 bits in blocks with scales, whose rows are rounded to bytes."""
+    r = np.random.default_rng(5)
+    data = {"b": r.integers(0, 256, (32, 2, 16)).astype(np.uint8), "s": (r.random(64) / 100).astype(np.float32)}
+    if zeros:
+        data["z"] = r.integers(0, 256, 32).astype(np.uint8)
+    nodes = [helper.make_node("MatMulNBits", ["x", *data], ["y"], domain="com.microsoft", K=64, N=32, bits=4, block_size=32, accuracy_level=4)]
+    return save(path, nodes, [value("x", ["m", 64])], [value("y", ["m", 32])], data)
+
+
 SPANS = "--choose=values:span=32"  # several, with a running maximum
 
 
 @pytest.mark.parametrize("make, options", [
-    (attention, []), (attention, [SPANS]), (quantized, []), (quantized, ["-O1"]), (mlp, []), (mlp, ["--dim=n=9"]), (mlp, ["--input=x:f32[n=4..8%4,20]"]),
+    (attention, []), (attention, [SPANS]), (quantized, []), (quantized, ["-O1"]), (blocks, []), (mlp, []), (mlp, ["--dim=n=9"]), (mlp, ["--input=x:f32[n=4..8%4,20]"]),
     (image, []), (image, ["-O0"]), (image, ["-O1"]), (image, ["--layout=NHWC"]), (image, ["--winograd=off"]), (image, ["--winograd=2"]),
     (image, ["--choose=conv2:winograd=6"])])
 def test_proved(tmp_path, make, options):
@@ -255,6 +265,18 @@ def mutants(path, cpu="--march=x86-64-v3", step=1):
             return left, n
         left += [site] if done.returncode == 0 else []
     raise AssertionError(f"{path} has more statements")
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_products_in_blocks(tmp_path, zeros):
+    path = blocks(tmp_path / "net.onnx", zeros)
+    assert proof(path, "--march=x86-64-v3")["proved"]
+    left, n = mutants(path, step=41)
+    assert n > 8 and len(left) < n / 4
+    for site in left:   # a prefetch: results are right
+        for m in (1, 8, 33):
+            done = mcc("diff", path, "--march=x86-64-v3", f"--dim=m={m}", f"--mutate={site}", "-o", tmp_path / "diff")
+            assert done.returncode == 0, (site, m, done.stdout)
 
 
 @pytest.mark.parametrize("op", ["Equal", "Less", "LessOrEqual"])
