@@ -14,7 +14,7 @@ enum {
 #define COST_ELEMENT 2.6   /* a non-zero element times a point, */
 #define COST_SHIFTED 4.0   /* which is not aligned, since a tap reads next to its point */
 #define COST_COPY 10.0     /* a point of an operand or result that is copied */
-#define COST_COPY_BYTES 40.0 /* the same of bytes, whose multiply-adds are four times as fast */
+#define COST_COPY_BYTES 40.0 /* ... of bytes, whose dense multiply-adds are four times as fast */
 #define COST_WINOGRAD 0.5  /* of the multiply-adds of a 3 x 3 convolution */
 #define COST_DEPTHWISE 2.0 /* of a depthwise one: its points share no weights */
 

@@ -10,8 +10,9 @@
  * core operators, so the rest of the compiler knows no sparse constants. Results differ from dense ones in the order of
  * sums, and where zeros would have met an infinity or NaN. Convolutions are in sparse_conv.c.
  *
- * Of bytes an element is a group of four, gather(x, i) [j, 4, l], and the product is a dot over these four. Rows whose
- * elements fill no group end with products of 0. Sums are exact, so results are the same bits as the dense ones.
+ * With bytes, an element is a group of four, gather(x, i) [j, 4, l], and the product is a dot over these four. A row
+ * ends with products of 0 if its elements do not fill the last group. Sums are exact, so results are the dense ones to
+ * the bit.
  *
  * In and out: a legal graph. After fold-factors, which needs the dense weights.
  */
@@ -184,7 +185,7 @@ static bool is_byte(const struct module *m, value_id v)
     return e == ELEM_U8 || e == ELEM_I8;
 }
 
-/* Of bytes, does one instruction multiply and add groups, and no tile registers the dense product, on the best CPU? */
+/* May groups of bytes be faster than the dense product? Not on CPUs that multiply bytes by tile registers. */
 static bool groups_pay(const struct module *m, const struct node *n)
 {
     const struct machine *mach = module_machine(m);
