@@ -185,12 +185,13 @@ static bool is_byte(const struct module *m, value_id v)
     return e == ELEM_U8 || e == ELEM_I8;
 }
 
-/* May groups of bytes be faster than the dense product? Not on CPUs that multiply bytes by tile registers. */
+/* May groups of bytes be faster than the dense product? Not on CPUs that multiply bytes by tile registers. Microcontrollers
+ * multiply dense bytes by words and have no memory for copies of operands and results. */
 static bool groups_pay(const struct module *m, const struct node *n)
 {
     const struct machine *mach = module_machine(m);
     enum dot_kind kind = dot_kind_of(m, n);
-    return m->asked.always || (kind < DOT_KINDS && !mach->tiles);
+    return m->asked.always || (kind < DOT_KINDS && !mach->tiles && !mach->span);
 }
 
 /* A product of f32 or of bytes by a constant, which no option makes narrower: options come first, whatever the number

@@ -276,3 +276,22 @@ def test_bytes_stay_dense_for_tiles(tmp_path):
     model = Model(tmp_path, [node("MatMulInteger", "x w", "y")], [value("x", [128, 192], TensorProto.UINT8)], [value("y", [128, 160], TensorProto.INT32)],
                   {"w": pruned_bytes(192, 160, dtype=np.int8)})
     assert is_sparse(model, "-march=x86-64-v4-vnni") and not is_sparse(model, "-march=x86-64-v4-amx")
+
+
+def test_variants_of_bytes(tmp_path):
+    """The standard artifact has a variant whose instructions multiply groups, though segments are the kernel's anchor."""
+    model = Model(tmp_path, [node("MatMulInteger", "x w", "y")], [value("x", [128, 192], TensorProto.UINT8)], [value("y", [128, 160], TensorProto.INT32)],
+                  {"w": pruned_bytes(192, 160, dtype=np.int8)})
+    target = "--target=x86_64-linux"
+    assert is_sparse(model, target)
+    done = mcc(model.path, target, "-o", tmp_path / "all.so")
+    assert done.returncode == 0, done.stderr
+    assert "x86-64-v4-vnni" in mcc("inspect", tmp_path / "all.so").stdout
+
+
+@pytest.mark.parametrize("target", ["thumbv7em", "thumbv8.1m.main+mve"])
+def test_bytes_stay_dense_on_microcontrollers(tmp_path, target):
+    """They have no memory for copies of operands and results."""
+    model = Model(tmp_path, [node("MatMulInteger", "x w", "y")], [value("x", [64, 256], TensorProto.INT8)], [value("y", [64, 256], TensorProto.INT32)],
+                  {"w": pruned_bytes(256, 256, dtype=np.int8)})
+    assert is_sparse(model, "-march=x86-64-v3") and not is_sparse(model, f"--target={target}")

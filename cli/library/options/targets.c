@@ -241,13 +241,16 @@ static bool has_use(const struct module *m, const struct target_row *t)
 {
     struct uses uses = {.halves = false};
     for (uint32_t i = 0; i < m->fused.kernels.n; i++) {
-        node_id anchor = m->fused.kernels.data[i].anchor;
-        enum dot_kind kind = anchor.i ? dot_kind_of(m, graph_node(m->g, anchor)) : DOT_KINDS;
-        if (kind < DOT_KINDS) {
-            uses.dot[kind] = true;
-            uses.tiles |= fills_tiles(m->g, graph_node(m->g, anchor));
+        const struct kernel *k = &m->fused.kernels.data[i];
+        for (uint32_t j = 0; j < k->nodes.n; j++) { /* the anchor, and what segments sum */
+            const struct node *n = graph_node(m->g, k->nodes.data[j]);
+            enum dot_kind kind = dot_kind_of(m, n);
+            if (kind < DOT_KINDS) {
+                uses.dot[kind] = true;
+                uses.tiles |= k->nodes.data[j].i == k->anchor.i && fills_tiles(m->g, n);
+            }
         }
-        uses.halves |= anchor.i && node_elem(graph_node(m->g, anchor), "part") == ELEM_F16;
+        uses.halves |= k->anchor.i && node_elem(graph_node(m->g, k->anchor), "part") == ELEM_F16;
     }
     uint32_t grades = grades_of(t, &uses);
     for (const struct target_row *less = t + 1; grades && less < target_rows + target_count; less++)
