@@ -16,10 +16,17 @@
 
 enum { LINES = 4, BLOCK = 16, BLOCK_LANES = BLOCK / LINES };
 
+/* The product of bytes [..., k, 4, l] and [..., k, 4] that the kernel computes for each element of the segments. */
 static const struct node *product_of(struct em *em, const struct reduction *r)
 {
     const struct node *n = value_node(em->g, r->n->in[0]);
-    return r->n->op == OP_SEGMENTS && n && n->op == OP_DOT && !em_is_stored(em, r->n->in[0]) ? n : NULL;
+    if (r->n->op != OP_SEGMENTS || !n || n->op != OP_DOT || em_is_stored(em, r->n->in[0]) ||
+        dot_group(em->m, n) != LINES)
+        return NULL;
+    int32_t rank = value_type(em->g, n->in[0])->rank;
+    bool lines = elem_size(value_type(em->g, n->in[0])->elem) == 1 && value_type(em->g, n->in[1])->rank == rank - 1 &&
+                 node_int(r->n, "axis", 0) == rank - 3;
+    return lines ? n : NULL;
 }
 
 /* Do points first .. first + 3 follow one another along dim, by whole vectors? */

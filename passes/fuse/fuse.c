@@ -136,10 +136,11 @@ static bool inline_group(struct fuser *f, node_id id, const struct demand *d)
 {
     const struct node *n = graph_node(f->g, id);
     uint32_t n_batch, n_contract;
-    int64_t size, along = node_ints(n, "contract_a", &n_contract)[0];
+    const int64_t *contract = node_ints(n, "contract_a", &n_contract);
+    int64_t size, along = n_contract == 1 ? contract[0] : -1;
     node_ints(n, "batch_a", &n_batch);
     const struct type *t = value_type(f->g, n->in[0]);
-    if (n_contract != 1 || along != n_batch || !d->idx || !d->via.i || graph_node(f->g, d->via)->op != OP_SEGMENTS ||
+    if (along != n_batch || !d->idx || !d->via.i || graph_node(f->g, d->via)->op != OP_SEGMENTS ||
         !ex_is_const(f->x, t->dims[along], &size) || size != dot_group(f->m, n))
         return false;
     expr_id idx[RANK_MAX];

@@ -122,15 +122,35 @@ bool rows_read(struct module *m, value_id w, struct rows *r)
 
 /* ---- products of the rows ---------------------------------------------------------------------------------------- */
 
+static int64_t groups_of(const struct rows *r)
+{
+    int64_t groups = 0;
+    for (int64_t row = 0; row < r->n; row++)
+        groups += (r->starts[row + 1] - r->starts[row] + GROUP - 1) / GROUP;
+    return groups;
+}
+
+/* Places of elements, as a constant of the narrowest type that gather takes them in. */
+static value_id places_const(struct builder *b, const int32_t *places, const int64_t *dims, int32_t rank, int64_t n)
+{
+    int32_t most = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = places[i] > most ? places[i] : most;
+    if (most > UINT16_MAX)
+        return b_const(b, ELEM_I32, dims, rank, places);
+    uint16_t *narrow = NEW_ARRAY(&b->g->arena, uint16_t, n);
+    for (int64_t i = 0; i < n; i++)
+        narrow[i] = (uint16_t)places[i];
+    return b_const(b, ELEM_U16, dims, rank, narrow);
+}
+
 /* Products of bytes: rows of groups of four elements, the last ones 0, which one instruction multiplies and adds. */
 static value_id groups_product(struct builder *b, const struct rows *r, value_id x)
 {
     static const int64_t batch[] = {0, 1};
     struct dims of = b_dims(b, x);
     int32_t lead = of.rank - 2, *starts = NEW_ARRAY(&b->g->arena, int32_t, r->n + 1), at = 0;
-    int64_t size[2] = {0, GROUP}, lines = r->n + 1, along = lead + 1;
-    for (int64_t row = 0; row < r->n; row++)
-        size[0] += (r->starts[row + 1] - r->starts[row] + GROUP - 1) / GROUP;
+    int64_t size[2] = {groups_of(r), GROUP}, lines = r->n + 1, along = lead + 1;
     int32_t *places = NEW_ARRAY(&b->g->arena, int32_t, size[0] * GROUP);
     uint8_t *values = NEW_ARRAY(&b->g->arena, uint8_t, size[0] * GROUP);
     for (int64_t row = 0; row < r->n; row++) {
@@ -144,7 +164,7 @@ static value_id groups_product(struct builder *b, const struct rows *r, value_id
     }
     expr_id dims[3] = {of.d[0], ex_const(b->x, size[0]), ex_const(b->x, GROUP)};
     value_id w = b_const(b, r->elem, size, 2, values);
-    value_id in[2] = {b_gather(b, x, b_const(b, ELEM_I32, size, 2, places), lead),
+    value_id in[2] = {b_gather(b, x, places_const(b, places, size, 2, size[0] * GROUP), lead),
                       lead ? b_broadcast(b, w, dims, 3) : w};
     struct attr attrs[] = {attr_ints("batch_a", batch, (uint32_t)along), attr_ints("batch_b", batch, (uint32_t)along),
                            attr_ints("contract_a", &along, 1), attr_ints("contract_b", &along, 1),
@@ -159,7 +179,7 @@ value_id sparse_product(struct builder *b, const struct rows *r, value_id x)
     if (r->elem != ELEM_F32)
         return groups_product(b, r, x);
     int64_t all[2] = {r->all, 1}, lines = r->n + 1;
-    value_id places = b_const(b, ELEM_I32, all, 1, r->places), values = b_const(b, ELEM_F32, all, 2, r->values);
+    value_id places = places_const(b, r->places, all, 1, r->all), values = b_const(b, ELEM_F32, all, 2, r->values);
     int32_t axis = b_dims(b, x).rank - 2;
     value_id products = b_binary(b, OP_MUL, b_gather(b, x, places, axis), values);
     value_id in[2] = {products, b_const(b, ELEM_I32, &lines, 1, r->starts)};
@@ -175,7 +195,8 @@ bool is_small(const struct module *m, int64_t elements, int64_t points)
 
 bool pays(const struct rows *r, double points, double copied, double each, double dense)
 {
-    double sparse = (double)r->all * points * each + copied * (r->elem == ELEM_F32 ? COST_COPY : COST_COPY_BYTES);
+    int64_t all = r->elem == ELEM_F32 ? r->all : groups_of(r) * GROUP;
+    double sparse = (double)all * points * each + copied * (r->elem == ELEM_F32 ? COST_COPY : COST_COPY_BYTES);
     return sparse < (double)r->n * (double)r->k * points * dense;
 }
 
@@ -185,8 +206,8 @@ static bool is_byte(const struct module *m, value_id v)
     return e == ELEM_U8 || e == ELEM_I8;
 }
 
-/* May groups of bytes be faster than the dense product? Not on CPUs that multiply bytes by tile registers. Microcontrollers
- * multiply dense bytes by words and have no memory for copies of operands and results. */
+/* May groups of bytes be faster than the dense product? Not on CPUs that multiply bytes by tile registers.
+ * Microcontrollers multiply dense bytes by words and have no memory for copies of operands and results. */
 static bool groups_pay(const struct module *m, const struct node *n)
 {
     const struct machine *mach = module_machine(m);
@@ -237,7 +258,7 @@ static value_id sparse_row(struct builder *b, const struct rows *r, int64_t long
         }
     expr_id lo = ex_const(e, 0), hi = ex_const(e, 1);
     value_id padded = b_copy(b, b_pad(b, x, (value_id){0}, &lo, &hi, "constant"));
-    value_id products = b_binary(b, OP_MUL, b_gather(b, padded, b_const(b, ELEM_I32, dims, 2, places), 0),
+    value_id products = b_binary(b, OP_MUL, b_gather(b, padded, places_const(b, places, dims, 2, size), 0),
                                  b_const(b, ELEM_F32, dims, 2, values));
     return b_reduce(b, products, &axis, 1, "sum", false);
 }
@@ -297,7 +318,7 @@ static int64_t masks_most(struct module *m)
         const struct node *n = graph_node(m->g, (node_id){i});
         const struct type *w = may_be_sparse(m, (node_id){i}) ? value_type(m->g, n->in[1]) : NULL;
         int64_t size = 0;
-        if (w && ex_is_const(x, dims_product(x, w->dims, w->rank), &size))
+        if (w && w->elem == ELEM_F32 && ex_is_const(x, dims_product(x, w->dims, w->rank), &size))
             saved += (double)size * (sizeof(float) - 2 * sizeof(float) * (1 - ZEROS_LEAST));
     }
     saved /= MASKS_PART;
