@@ -190,3 +190,14 @@ def test_inspect_counts_code_by_variant(model, tmp_path):
     assert mcc(model, "-o", tmp_path / "net.so").returncode == 0
     variants = result("inspect", tmp_path / "net.so")["bytes"]["variants"]
     assert [v["cpu"] for v in variants] == ["x86-64-v4", "x86-64-v3", "x86-64-v2"] and all(v["code"] > 0 for v in variants)
+
+
+def test_sizes_that_do_not_fit(tmp_path):
+    """A run at the least sizes that the network refuses names them; those of --dim are not named."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Reshape", ["x", "s"], ["r"]), helper.make_node("Add", ["r", "b"], ["y"])],
+                [value("x", ["n"]), value("b", ["m"])], [value("y", None)], {"s": np.int64([2, 2])})
+    assert mcc(path, "-o", tmp_path / "net.so").returncode == 0
+    done = mcc("bench", tmp_path / "net.so")
+    assert done.returncode and "by --dim=NAME=N, are the least: n=1, m=1" in done.stderr, done.stderr
+    assert "are the least: m=1" in mcc("bench", tmp_path / "net.so", "--dim=n=3").stderr
+    assert mcc("bench", tmp_path / "net.so", "--dim=n=4", "--runs=1").returncode == 0

@@ -4,6 +4,7 @@
 #include "cli/commands/artifact/artifact.h"
 
 enum { SPECIAL = MCC_PORT_SEQUENCE | MCC_PORT_OPTIONAL | MCC_PORT_MAP | MCC_PORT_STRING };
+enum { NAME_MOST = 60 }; /* bytes of a size's name in a message */
 
 /* The class of an artifact's error code: what the caller can do about it. */
 static enum fail error_class(int code)
@@ -16,10 +17,24 @@ static enum fail error_class(int code)
     }
 }
 
+/* Appends the sizes that the user did not give, if the run found sizes that do not fit. */
+static void put_least_sizes(const struct session *s, struct strbuf *out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; s->error.code == MCC_E_SHAPE && s->api && i < s->api->n_sym; i++)
+        if (session_is_free(s, s->options, i)) {
+            strbuf_printf(out, "%s", n++ ? ", " : "; sizes that were not given, by --dim=NAME=N, are the least: ");
+            strbuf_escaped(out, s->api->sym[i].name, NAME_MOST);
+            strbuf_printf(out, "=%lld", (long long)symbol_least(&s->api->sym[i]));
+        }
+}
+
 bool session_error(struct session *s, const char *doing)
 {
-    return error_at(s->ctx, error_class(s->error.code), (src_id){0}, NULL, "%s: %s (code %d)", doing, s->error.text,
-                    s->error.code);
+    struct strbuf least = strbuf_of(&s->ctx->session);
+    put_least_sizes(s, &least);
+    return error_at(s->ctx, error_class(s->error.code), (src_id){0}, NULL, "%s: %s (code %d)%s", doing, s->error.text,
+                    s->error.code, least.data ? least.data : "");
 }
 
 bool session_open(struct session *s, struct context *ctx, const struct options *o, const char *path,
