@@ -169,6 +169,22 @@ def test_qlinear_binary(tmp_path, op, dtype):
 
 
 @pytest.mark.parametrize("dtype", BYTES)
+def test_ties_of_quantized_operators(tmp_path, dtype):
+    """Quotients between two steps, an odd zero point: some of ONNX Runtime's kernels add it before they round, some after."""
+    x, y = draw(1, (2, 3, 5, 7), dtype), draw(2, (2, 3, 5, 7), dtype)
+    at, out = {"s": scale(0.25), "z": middle(dtype, 3)}, {"os": scale(0.5), "oz": middle(dtype, 1)}
+    two = {"x": x, **at, "y": y, "ys": scale(0.25), "yz": middle(dtype), **out}
+    image = {"x": x, **at, **out}
+    for op, feeds, more in [
+            ("QLinearAdd", two, {}), ("QLinearMul", two | {"y": middle(dtype, 1)}, {}), ("QLinearAveragePool", image, {"kernel_shape": [1, 2]}),
+            ("QLinearAveragePool", image, {"kernel_shape": [1, 2], "channels_last": 1}), ("QLinearLeakyRelu", image, {"alpha": 1.0}),
+            ("QLinearConcat", {**out, "x": x, **at}, {"axis": 1}), ("QLinearWhere", {"c": x > y} | two, {}),
+            ("QLinearGlobalAveragePool", image | {"x": x[:, :, :4, :4], "os": scale(0.5 / 8)}, {})]:
+        model, given = contrib(tmp_path, op, feeds, constants=[k for k in feeds if k not in "cxy"], symbolic=False, **more)
+        np.testing.assert_array_equal(model.run(given)[0], model.want(given)[0], f"{op} {more}")
+
+
+@pytest.mark.parametrize("dtype", BYTES)
 def test_qlinear_where(tmp_path, dtype):
     agrees(tmp_path, "QLinearWhere", {"c": draw(0, (4, 1), np.uint8) > 127, "x": draw(1, (4, 5), dtype), "xs": scale(0.03), "xz": middle(dtype, 1),
                                       "y": draw(2, (5,), dtype), "ys": scale(0.04), "yz": middle(dtype, -4), "zs": scale(0.05),

@@ -291,7 +291,7 @@ bool rule_qlinear_average_pool(struct rule *r)
     value_id x = rule_dequantized(r, 0), y = pool_averages(r, last ? v_channels_first(r->b, x) : x);
     if (last)
         y = v_channels_last(r->b, y);
-    return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(r->b, rule_in(r, 0))));
+    return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(r->b, rule_in(r, 0)), ZERO_THEN_ROUND));
 }
 
 static value_id lp_inner(struct builder *b, value_id x, double p)

@@ -65,7 +65,8 @@ value_id v_repeated(struct builder *, value_id x, int32_t axis, int64_t times);
 value_id v_blocks_spread(struct builder *, value_id s, int32_t axis, int64_t block, expr_id size);
 /* Bytes along the last axis as the unsigned numbers of `bits` bits in them, the lowest first; `count` of each line. */
 value_id v_unpacked(struct builder *, value_id bytes, int64_t bits, expr_id count);
-/* com.microsoft quantized forms: operand i with its scale and zero point as f32; y quantized to e by operands i, i +
- * 1. */
+/* com.microsoft quantized forms: operand i with its scale and zero point as f32; y quantized to e by operands i, i + 1.
+ * Which comes first decides ties, by ONNX Runtime's kernel of the operator. */
+enum zero_point { ROUND_THEN_ZERO, ZERO_THEN_ROUND };
 value_id rule_dequantized(struct rule *, uint32_t i);
-value_id rule_quantized(struct rule *, value_id y, uint32_t i, enum elem e);
+value_id rule_quantized(struct rule *, value_id y, uint32_t i, enum elem e, enum zero_point);

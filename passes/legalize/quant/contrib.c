@@ -4,8 +4,6 @@
  */
 #include "passes/legalize/nn/window.h"
 
-#include <math.h>
-
 value_id rule_dequantized(struct rule *r, uint32_t i)
 {
     struct builder *b = r->b;
@@ -15,23 +13,21 @@ value_id rule_dequantized(struct rule *r, uint32_t i)
     return b_binary(b, OP_MUL, b_convert(b, x, ELEM_F32), scale);
 }
 
-/* Quantizes to the type e by scale operand i and zero point operand i + 1. */
-value_id rule_quantized(struct rule *r, value_id y, uint32_t i, enum elem e)
+value_id rule_quantized(struct rule *r, value_id y, uint32_t i, enum elem e, enum zero_point when)
 {
     struct builder *b = r->b;
-    double half = ldexp(1, (int)elem_bits(e) - 1), lo = elem_class(e) == 'U' ? 0 : -half;
-    double hi = elem_class(e) == 'U' ? 2 * half - 1 : half - 1;
-    y = b_unary(b, OP_ROUND, b_binary(b, OP_DIV, y, v_scalar(b, rule_in(r, i))));
-    if (rule_has(r, i + 1))
-        y = b_binary(b, OP_ADD, y, b_convert(b, v_scalar(b, rule_in(r, i + 1)), ELEM_F32));
-    return b_convert(b, b_clamp(b, y, lo, hi), e);
+    value_id zero = rule_has(r, i + 1) ? v_scalar(b, rule_in(r, i + 1)) : (value_id){0};
+    y = b_binary(b, OP_DIV, y, v_scalar(b, rule_in(r, i)));
+    if (zero.i && when == ZERO_THEN_ROUND)
+        return v_quantize(b, b_binary(b, OP_ADD, y, b_convert(b, zero, ELEM_F32)), (value_id){0}, e);
+    return v_quantize(b, y, zero, e);
 }
 
 /* Operands a, scale, zero, b, scale, zero, result's scale and zero; the row's parameter is the operator. */
 bool rule_qlinear_binary(struct rule *r)
 {
     value_id y = b_binary(r->b, (enum op)r->param, rule_dequantized(r, 0), rule_dequantized(r, 3));
-    return y.i && rule_result(r, rule_quantized(r, y, 6, v_elem(r->b, rule_in(r, 0))));
+    return y.i && rule_result(r, rule_quantized(r, y, 6, v_elem(r->b, rule_in(r, 0)), ZERO_THEN_ROUND));
 }
 
 /* Operands x, scale, zero, result's scale and zero; the row's parameter: 0 sigmoid, 1 leaky relu. */
@@ -45,7 +41,7 @@ bool rule_qlinear_unary(struct rule *r)
     } else {
         y = b_unary(b, OP_SIGMOID, x);
     }
-    return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(b, rule_in(r, 0))));
+    return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(b, rule_in(r, 0)), ROUND_THEN_ZERO));
 }
 
 /* The operators' opset attribute decides whether one axis or all from axis on are normalised. */
@@ -61,7 +57,8 @@ bool rule_qlinear_softmax(struct rule *r)
         return false;
     for (int32_t i = axis; i < (old ? rank : axis + 1); i++)
         axes[n++] = i;
-    return rule_result(r, rule_quantized(r, v_softmax(b, x, axes, n, false), 3, v_elem(b, rule_in(r, 0))));
+    return rule_result(
+        r, rule_quantized(r, v_softmax(b, x, axes, n, false), 3, v_elem(b, rule_in(r, 0)), ROUND_THEN_ZERO));
 }
 
 bool rule_qlinear_global_average_pool(struct rule *r)
@@ -75,7 +72,7 @@ bool rule_qlinear_global_average_pool(struct rule *r)
     for (int32_t i = 0; i < rank - 2; i++)
         axes[i] = first + i;
     value_id y = b_mean(b, x, axes, (uint32_t)rank - 2, true);
-    return rule_result(r, rule_quantized(r, y, 3, v_elem(b, rule_in(r, 0))));
+    return rule_result(r, rule_quantized(r, y, 3, v_elem(b, rule_in(r, 0)), ROUND_THEN_ZERO));
 }
 
 /* Operands x, scale, zero, result's scale and zero. */
@@ -89,14 +86,14 @@ bool rule_qlinear_reduce_mean(struct rule *r)
     if (!x.i || !rule_axes_sorted(r, axes, n, rank, sorted))
         return false;
     value_id y = n ? b_mean(r->b, x, sorted, n, rule_int(r, "keepdims", 1) != 0) : x;
-    return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(r->b, rule_in(r, 0))));
+    return y.i && rule_result(r, rule_quantized(r, y, 3, v_elem(r->b, rule_in(r, 0)), ROUND_THEN_ZERO));
 }
 
 /* Operands condition, then x and y with scale and zero each, result's scale and zero. */
 bool rule_qlinear_where(struct rule *r)
 {
     value_id y = b_select(r->b, rule_in(r, 0), rule_dequantized(r, 1), rule_dequantized(r, 4));
-    return y.i && rule_result(r, rule_quantized(r, y, 7, v_elem(r->b, rule_in(r, 1))));
+    return y.i && rule_result(r, rule_quantized(r, y, 7, v_elem(r->b, rule_in(r, 1)), ROUND_THEN_ZERO));
 }
 
 /* Scale and zero point of the result come first, then (tensor, scale, zero) each. */
@@ -112,5 +109,5 @@ bool rule_qlinear_concat(struct rule *r)
         parts[i] = rule_dequantized(r, 2 + 3 * i);
     if (!rule_axis(r, rule_int(r, "axis", 0), v_rank(b, parts[0]), &axis))
         return false;
-    return rule_result(r, rule_quantized(r, b_concat(b, parts, n, axis), 0, v_elem(b, rule_in(r, 2))));
+    return rule_result(r, rule_quantized(r, b_concat(b, parts, n, axis), 0, v_elem(b, rule_in(r, 2)), ROUND_THEN_ZERO));
 }
