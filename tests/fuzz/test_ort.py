@@ -8,7 +8,9 @@ import time
 
 import numpy as np
 
+from fuzz.ort.elements import TEXT
 from fuzz.ort.hostile import main as hostile
+from fuzz.ort.hostile import of_size
 from fuzz.ort.judge import differs
 from fuzz.ort.main import Worker, run
 from fuzz.ort.network import NAMED, draw_network
@@ -36,6 +38,12 @@ def test_families_by_name():
 def test_hostile_inputs():
     """Runs may fail. tests/fuzz/ort/hostile.py says what they may not."""
     assert hostile(12, 1, []) == 0
+
+
+def test_hostile_scalars_are_arrays():
+    for a in (np.array("text", TEXT), np.array(1.5, np.float32)):
+        made = of_size(np.random.default_rng(1), a, [])
+        assert isinstance(made, np.ndarray) and made.dtype == a.dtype and made.shape == () and made == a
 
 
 def test_results_of_a_length_that_a_rounding_decides():

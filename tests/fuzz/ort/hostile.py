@@ -50,7 +50,7 @@ def changed(rng, a):
 def of_size(rng, a, dims):
     """The same kind of elements with other dims."""
     source = a.reshape(-1) if a.size else np.array([""], object) if a.dtype == TEXT else np.zeros(1, a.dtype)
-    return source[rng.integers(0, source.size, dims)]
+    return np.asarray(source[rng.integers(0, source.size, dims)], source.dtype)      # of no dims too, where numpy gives an element
 
 
 def feeds_of(rng, network):
