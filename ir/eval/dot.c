@@ -106,7 +106,7 @@ static void multiply(const struct product *p, enum elem elem, char *to)
     }
 }
 
-static enum eval_status make_packs(struct eval *e, struct product *p)
+static enum eval_status make_packs(struct eval *e, struct product *p, struct tensor *packs)
 {
     p->ctx = e->g->ctx;
     struct panel panels[PANELS_MOST];
@@ -115,9 +115,8 @@ static enum eval_status make_packs(struct eval *e, struct product *p)
     p->block = PACK_WORDS / (p->k + 1) / PANEL_MOST * PANEL_MOST;
     p->block = p->block < BLOCK_MIN ? BLOCK_MIN : p->block > BLOCK_MAX ? BLOCK_MAX : p->block;
     int64_t dims[3] = {2, p->block, p->k + 1};
-    if (!e->packs.data || tensor_count(&e->packs) < dims_count(dims, 3))
-        TRY(eval_tensor(e, &e->packs, ELEM_I64, 3, dims));
-    p->pack_a = e->packs.data;
+    TRY(eval_tensor(e, packs, ELEM_I64, 3, dims));
+    p->pack_a = packs->data;
     p->pack_b = p->pack_a + p->block * (p->k + 1);
     return EVAL_OK;
 }
@@ -296,6 +295,7 @@ enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *c
     struct scale scales[4] = {{.t = NULL}};
     struct dot d = {.a = in[0], .b = in[1], .arithmetic = arithmetic_of(e, in[0]->elem)};
     struct product p = {.a = dot_a, .b = dot_b, .self = &d, .arithmetic = d.arithmetic};
+    struct tensor packs;
     TRY(eval_result(e, n, 0, out));
     const int64_t *batches_a = dim_offsets(e, in[0], ba, nb, &batch),
                   *batches_b = dim_offsets(e, in[1], bb, nb, &batch_b);
@@ -315,7 +315,7 @@ enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *c
         blocks = in[0]->dims[ca[0]];
         p.k /= blocks ? blocks : 1;
     }
-    TRY(make_packs(e, &p));
+    TRY(make_packs(e, &p, &packs));
     for (int64_t i = 0; i < batch; i++) {
         d.base_a = batches_a[i];
         d.base_b = batches_b[i];
@@ -324,6 +324,7 @@ enum eval_status eval_dot(struct eval *e, const struct node *n, struct tensor *c
         else
             multiply(&p, out->elem, (char *)out->data + (size_t)(i * p.m * p.n) * elem_size(out->elem));
     }
+    eval_recycle(e, &packs);
     return EVAL_OK;
 }
 
@@ -424,6 +425,7 @@ enum eval_status eval_conv(struct eval *e, const struct node *n, struct tensor *
                      .size = x->dims + 2,
                      .xdil = node_ints(n, "xdil", &count),
                      .arithmetic = arithmetic_of(e, x->elem)};
+    struct tensor packs;
     TRY(eval_result(e, n, 0, out));
     if (x->dims[1] != w->dims[1] * groups || w->dims[0] % groups != 0)
         return eval_fail(e, EVAL_SHAPE, "conv: %lld channels, weights for %lld in %lld groups", (long long)x->dims[1],
@@ -439,11 +441,12 @@ enum eval_status eval_conv(struct eval *e, const struct node *n, struct tensor *
     if (tensor_count(out) == 0)
         return EVAL_OK;
     TRY(conv_tables(e, n, &c, out->dims + 2, p.n));
-    TRY(make_packs(e, &p));
+    TRY(make_packs(e, &p, &packs));
     for (int64_t i = 0; i < x->dims[0] * groups; i++) { /* image i / groups, group i % groups */
         c.base_x = i * w->dims[1] * c.plane;
         c.base_w = i % groups * p.m * c.k;
         multiply(&p, out->elem, (char *)out->data + (size_t)(i * p.m * p.n) * elem_size(out->elem));
     }
+    eval_recycle(e, &packs);
     return EVAL_OK;
 }

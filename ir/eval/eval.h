@@ -33,7 +33,6 @@ struct eval {
     bool *shared;                /* by value id: its memory may be known elsewhere */
     VEC(void *) free_blocks[EVAL_BUCKETS];   /* by log2 of the size */
     VEC(struct span) free_large;             /* of these sizes */
-    struct tensor packs;                     /* what a product has packed; the next one may have it */
 };
 /* elem_from_i64; f32 that holds residues gets one. */
 void eval_put_i64(const struct context *, enum elem, int64_t, void *to);
@@ -50,6 +49,7 @@ enum eval_status eval_fail(struct eval *, enum eval_status, const char *fmt, ...
 enum eval_status eval_tensor(struct eval *, struct tensor *, enum elem, int32_t rank, const int64_t *dims);
 /* Its memory serves other tensors: nobody reads it any more. */
 void eval_recycle(struct eval *, const struct tensor *);
+void eval_forget(struct eval *); /* what was recycled: its arena is another one now */
 enum eval_status eval_expr(struct eval *, expr_id, int64_t *out);
 /* An expression list attribute as numbers. */
 enum eval_status eval_exprs(struct eval *, const struct node *, const char *name, int64_t *out);

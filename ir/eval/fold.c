@@ -158,6 +158,7 @@ const struct tensor_data *value_fold(struct graph *g, value_id v)
     arena_init(&scratch, g->ctx);
     struct eval *e = fold_state(g, f);
     e->arena = &scratch;
+    eval_forget(e);
     needed_nodes(g, v, &scratch, &order, &leaves);
     if (bytes > limits->fold_bytes + leaves || bytes > limits->fold_total - f->total) {
         bool one = bytes > limits->fold_bytes + leaves;

@@ -160,3 +160,10 @@ enum eval_status eval_result(struct eval *e, const struct node *n, uint32_t i, s
         TRY(eval_expr(e, t->dims[k], &dims[k]));
     return eval_tensor(e, out, t->elem, t->rank, dims);
 }
+
+void eval_forget(struct eval *e)
+{
+    memset(e->free_blocks, 0, sizeof e->free_blocks);
+    e->free_large.data = NULL;
+    e->free_large.n = e->free_large.cap = 0;
+}
