@@ -106,8 +106,8 @@ static bool held_by_halves(const struct span *data, enum elem *half)
     return bf16 || f16;
 }
 
-/* The scales or zero points o of a scaled product, if they are floats that 16 bits hold: everyone who reads them widens
- * those. What a token reads of blocks of 32 numbers of 4 bits is a tenth less then. */
+/* Stores the scales or zero points, operand o of a scaled product, in 16 bits if a type of 16 bits holds them exactly;
+ * their users convert them back. A token then reads a tenth fewer bytes of 4-bit weights in blocks of 32. */
 static void halve(struct module *m, const struct node *dot, uint32_t o, node_id first)
 {
     struct graph *g = m->g;

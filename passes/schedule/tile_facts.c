@@ -105,7 +105,7 @@ static void choose_dims(const struct site *site, const struct node *n, struct ti
            : n->op == OP_CONV && !window            ? 1
            : window && open && site->k->outs.n == 1 ? last - 1
                                                     : -1;
-    /* Rows whose number only the run knows are not parallel indices of windows: each would be split by divisions. */
+    /* A dynamic number of rows is no parallel dim of a window: each parallel index would need divisions. */
     bool rows = c->a == last && rank >= 4 && (window ? site->k->outs.n == 1 && open : n->op == OP_CONV);
     if (rows)
         c->b = rank - 2;

@@ -50,13 +50,7 @@ def feeds_of(a, first, more):
     """(inputs, options that fix their sizes); None: the ports are not of plain numbers, or there are no open sizes and this is not the first."""
     rng, extents, feeds, fixed = np.random.default_rng(first), {}, [], []
     for port in a.inputs:
-        shape, kind = [port.dims[d].extent for d in range(port.ndim)], (port.dtype.code, port.dtype.bits)
-        for d in range(port.ndim):
-            if shape[d] < 0:
-                symbol = port.dims[d].symbol
-                row = a.api.sym[symbol] if symbol >= 0 else None
-                step = max(row.step, 1) if row else 1
-                shape[d] = extents.setdefault(symbol, max((first + more * len(extents) + step - 1) // step * step, row.min if row else 0))
+        shape, kind = a.shape_at(port, extents, first, more), (port.dtype.code, port.dtype.bits)
         if kind not in NAMES.values() or port.flags:
             return None
         if kind[0] == 2 and kind[1] != 16:  # residues in the (lower) four bytes

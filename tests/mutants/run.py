@@ -63,13 +63,7 @@ def feeds_of(artifact, size, more):
     rng, extents, feeds = np.random.default_rng(size), {}, []
     for i in range(artifact.api.n_in):
         port = artifact.api.in_[i]
-        shape = [port.dims[d].extent for d in range(port.ndim)]
-        for d in range(port.ndim):
-            if shape[d] < 0:
-                symbol = port.dims[d].symbol
-                row = artifact.api.sym[symbol] if symbol >= 0 else None
-                step = max(row.step, 1) if row else 1
-                shape[d] = extents.setdefault(symbol, max((size + more * len(extents) + step - 1) // step * step, row.min if row else 0))
+        shape = artifact.shape_at(port, extents, size, more)
         kind = (port.dtype.code, port.dtype.bits)
         feeds.append(rng.standard_normal(shape).astype(np.float32) if kind == (2, 32) else
                      rng.integers(0, 256, shape).astype(np.uint8).view(np.int8 if kind[0] == 0 else np.uint8) if kind[1] == 8 else None)

@@ -271,6 +271,17 @@ class Artifact:
         if status != 0:
             raise ModelError(where, self.error)
 
+    def shape_at(self, port, extents, first, more):
+        """The port's shape where symbols take first, first + more, ..., as far as their steps and bounds let them; extents keeps those chosen."""
+        shape = [port.dims[d].extent for d in range(port.ndim)]
+        for d in range(port.ndim):
+            if shape[d] < 0:
+                symbol = port.dims[d].symbol
+                row = self.api.sym[symbol] if symbol >= 0 else None
+                step = max(row.step, 1) if row else 1
+                shape[d] = extents.setdefault(symbol, max((first + more * len(extents) + step - 1) // step * step, row.min if row else 0))
+        return shape
+
     @property
     def inputs(self):
         return [self.api.in_[i] for i in range(self.api.n_in)]
