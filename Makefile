@@ -455,8 +455,8 @@ fuzz-schedules: all $(BUILD)/tests/fuzz/test_schedules
 fuzz-exact: all $(VENV)/bin/pytest
 	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.exact $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
 
-# What mcc prove proves, counted by reason: the ONNX suite, every EVERY-th case, networks of $(BUILD)/nets and $(BUILD)/int8, language models.
-# NETS="suite f32 int8 llm": these lists; RESULTS=FILE: goes on where it ended; UPDATE=1 writes tests/prove/proved.txt.
+# What mcc prove proves, counted by reason: the ONNX suite, every EVERY-th case, networks of $(BUILD)/nets and $(BUILD)/int8, of check-real, language models.
+# NETS="suite f32 int8 real llm": these lists; RESULTS=FILE: goes on where it ended; UPDATE=1 writes tests/prove/proved.txt.
 .PHONY: prove
 prove: all $(VENV)/bin/pytest
 	@$(TEST_ENV) $(PYTHON) tests/prove/run.py $(if $(EVERY),--every=$(EVERY)) $(if $(RESULTS),--results=$(RESULTS)) $(if $(UPDATE),--update) $(NETS)

