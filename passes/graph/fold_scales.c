@@ -45,6 +45,7 @@ struct folder {
     struct graph *g;
     struct builder b;
     double least, most; /* what the bytes hold, less the zero point */
+    bool limited; /* the form of the quantizer at hand has a limit elsewhere than the operators, or lacks it */
     bool strict; /* what CPUs move zero points by is taken from the sums before these are rounded */
 };
 
@@ -335,6 +336,7 @@ static value_id folded(struct folder *f, struct form *form, int depth)
         whole.divides |= form->divides;
         value_id x = folded(f, &whole, depth + 1);
         bool idle = x.i && is_idle(f, op, limit);
+        f->limited |= x.i != 0;
         *form = idle ? whole : (struct form){0};
         if (!x.i || idle)
             return x;
@@ -391,16 +393,20 @@ static value_id repeated(struct folder *f, const struct node *quantizer, const s
     return off < 0.25 ? widened->in[0] : (value_id){0};
 }
 
-static void fold_quantizer(struct folder *f, node_id quantizer, node_id rounding)
+static void fold_quantizer(struct module *m, struct folder *f, node_id quantizer, node_id rounding)
 {
     struct node n = *graph_node(f->g, rounding);
     struct form form;
     f->b = builder_before(f->g, rounding);
+    f->limited = false;
     if (!linear(f, n.in[0], &form, 0))
         return;
     value_id y = folded(f, &form, 0);
-    if (y.i && type_equal(value_type(f->g, y), value_type(f->g, n.in[0])))
+    if (y.i && type_equal(value_type(f->g, y), value_type(f->g, n.in[0]))) {
         graph_set_operand(f->g, rounding, 0, y);
+        if (f->limited)
+            VEC_PUSH(m->arena, &m->known.limited, quantizer);
+    }
     value_id same = repeated(f, graph_node(f->g, quantizer), &form);
     if (same.i)
         graph_replace_uses(f->g, graph_node(f->g, quantizer)->out[0], same);
@@ -481,7 +487,7 @@ bool fold_scales(struct module *m)
         const struct node *n = graph_node(m->g, (node_id){i});
         node_id rounding = n->dead || n->op != OP_CONVERT ? (node_id){0} : rounding_of(&f, n);
         if (rounding.i)
-            fold_quantizer(&f, (node_id){i}, rounding);
+            fold_quantizer(m, &f, (node_id){i}, rounding);
         if (rounding.i)
             drop_zero_point(&f, (node_id){i});
     }

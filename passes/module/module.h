@@ -273,6 +273,7 @@ struct module_known {
         const char *why;
     })
     attentions_missed; /* for remarks */
+    VEC(node_id) limited; /* conversions to bytes before whose rounding fold-scales moved or dropped a limit */
     VEC(node_id) narrowed; /* contractions whose operands narrow-products rounded */
     VEC(int64_t) least; /* by symbol: its smallest value, at least 1; em_extent_least appends */
     VEC(int64_t) counted; /* by symbol: as least, but with the sizes of counted_at */

@@ -91,6 +91,19 @@ def quantized(path):
     return save(path, nodes, [value("x", [1, 8, 12, 12])], [value("y", [1, 16, 12, 12])], data, opset=17)
 
 
+def limited(path):
+    """A HardSigmoid and a Relu of integers before bytes: mcc divides by the scale first, and drops the limits that bytes have anyway."""
+    r = np.random.default_rng(3)
+    data = {"w": r.integers(-127, 128, (32, 16)).astype(np.int8), "w_s": np.float32(0.01), "w_z": np.int8(0), "i_s": np.float32(0.05), "i_z": np.uint8(119),
+            "m_s": np.float32(1 / 255), "r_s": np.float32(0.003), "z": np.uint8(0), "r_z": np.uint8(7)}
+    pair = lambda x, y, scale, zero: [helper.make_node("QuantizeLinear", [x, scale, zero], [y + "_q"], y + "_q"),
+                                      helper.make_node("DequantizeLinear", [y + "_q", scale, zero], [y], y)]
+    nodes = [*pair("x", "i", "i_s", "i_z"), helper.make_node("DequantizeLinear", ["w", "w_s", "w_z"], ["wf"], "weights"),
+             helper.make_node("MatMul", ["i", "wf"], ["p"], "product"), helper.make_node("HardSigmoid", ["p"], ["h"], "gate"), *pair("h", "g", "m_s", "z"),
+             helper.make_node("Relu", ["p"], ["q"], "relu"), *pair("q", "y", "r_s", "r_z")]
+    return save(path, nodes, [value("x", [40, 32])], [value("g", [40, 16]), value("y", [40, 16])], data, opset=17)
+
+
 def blocks(path, zeros=False):
     """A product by weights of 4 bits in blocks with scales, whose rows are rounded to bytes."""
     r = np.random.default_rng(5)
@@ -165,6 +178,15 @@ def test_axioms(tmp_path):
     assert any("conv2" in k["kernel"] and "rounding" in k["axioms"] for k in variant["kernels"]) and variant["draws"] == 4
     [variant] = proof(mlp(tmp_path / "mlp.onnx"))["variants"]
     assert any("softmax" in k["kernel"] and "functions" in k["axioms"] for k in variant["kernels"])
+
+
+def test_limits(tmp_path):
+    """The program needs the axiom; a kernel with another limit, or none, is rejected."""
+    [variant] = proof(limited(tmp_path / "net.onnx"))["variants"]
+    assert variant["program"] == {"proved": True, "axioms": ["limits"], "why": None}
+    assert "program proved under limits" in mcc("prove", tmp_path / "net.onnx", "--march=native").stdout
+    left, n = mutants(tmp_path / "net.onnx", step=7)
+    assert n > 8 and len(left) < n / 4, (left, n)
 
 
 def test_words(tmp_path):

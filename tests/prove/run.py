@@ -4,10 +4,10 @@
 usage: run.py [--every N [--first K]] [--only TEXT] [--march CPU] [--dim NAME=N ...] [--results FILE] [--update] [GROUP ...]
 
 Groups: suite (the ONNX suite's passing cases), f32 (BUILD/nets, or $MCC_NETS), int8 (BUILD/int8, $MCC_INT8; make bench-int8 makes
-them), real (what make check-real compiles beside f32's), llm (the ONNX files of ../shared/llm, $MCC_LLM); all of them by default. --every: of the suite every so many cases. --march:
-one CPU variant; without it all that this machine runs. --results: appends a line of JSON for each network, and leaves out what is
-there already. --update: writes proved.txt, of the whole suite. Ends with 1 where a kernel's elements differ: wrong code, or a law
-that is not an axiom yet.
+them), real (what make check-real compiles beside f32's), llm (the ONNX files of ../shared/llm, $MCC_LLM); all of them by default.
+--every: of the suite every so many cases. --march: one CPU variant; without it all that this machine runs. --results: appends a line
+of JSON for each network, and leaves out what is there already. --update: writes proved.txt, of the whole suite. Ends with 1 where a
+kernel's elements differ: wrong code, or a law that is not an axiom yet.
 """
 import argparse
 import json

@@ -27,6 +27,10 @@ static void put_variant_json(const struct prove *p, const struct certificate *c,
     json_text(j, "sizes_of_single_kernels", c->more.n ? c->more.data : NULL);
     json_open(j, "program", '{');
     json_bool(j, "proved", verdict_holds(c));
+    json_open(j, "axioms", '[');
+    if (p->limits)
+        json_text(j, NULL, axioms[AXIOM_LIMITS].name);
+    json_close(j, "]");
     json_text(j, "why", c->of && !c->why && !c->any ? "an output has no elements at these sizes" : c->why);
     json_close(j, "}");
     json_uint(j, "proved", c->proved);
@@ -86,7 +90,9 @@ static void put_variant(const struct prove *p, const struct certificate *c, stru
         return;
     }
     strbuf_printf(out, "%s: %u of %u kernels proved, program %s", c->variant, c->proved, prove_kernels(p),
-                  verdict_holds(c) ? "proved" : "not proved, because ");
+                  !verdict_holds(c) ? "not proved, because "
+                  : p->limits       ? "proved under limits"
+                                    : "proved");
     if (!verdict_holds(c))
         strbuf_escaped(out,
                        c->why     ? c->why
@@ -125,7 +131,7 @@ const char *certificate_note(const struct prove *p, const struct certificate *c,
     struct strbuf out = strbuf_of(arena);
     strbuf_printf(&out, "%s: %u of %u kernels and the program", c->variant, c->proved, prove_kernels(p));
     for (int a = 0; a < AXIOM_COUNT; a++) {
-        bool used = false;
+        bool used = a == AXIOM_LIMITS && p->limits;
         for (uint32_t i = 0; i < prove_kernels(p); i++)
             used |= c->of[i].uses[a];
         if (used)

@@ -16,6 +16,7 @@ enum axiom {
     AXIOM_EXPONENTIALS,
     AXIOM_UNDERFLOW,
     AXIOM_ROUNDING,
+    AXIOM_LIMITS,
     AXIOM_INTEGERS,
     AXIOM_RUNTIME,
     AXIOM_COUNT
@@ -71,6 +72,7 @@ struct prove {
     struct context *apart;     /* of the graph after legalization */
     struct arena draw, draw_apart; /* in the two contexts: what one draw needs */
     struct graph *legal;
+    bool limits; /* axiom limits has changed it */
     struct sizing sizing;
     struct certificate *all, *now;
     uint32_t variant; /* of `now` */
@@ -184,6 +186,10 @@ uint32_t verdict_enough(const struct verdict *);
 const char *verdict_against(const struct prove *, const struct certificate *, uint32_t i);
 /* Is the program proved? */
 bool verdict_holds(const struct certificate *);
+
+/* Of a graph that has not entered the field: moves limits next to the roundings of n conversions to bytes, and drops
+ * those that saturation implies (limits.c). Returns whether there were any maps of constants. */
+bool limits_move(struct graph *, const node_id *conversions, uint32_t n);
 
 /* Compiles the network of the options and draws. False after a diagnostic; what was found is in p->all. */
 bool prove_network(struct context *, const struct options *, struct prove *p);

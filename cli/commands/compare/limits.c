@@ -1,0 +1,138 @@
+/* Limits before a rounding to bytes, in the network that a proof compares with (docs/reference/proof.md, axiom limits).
+ *
+ * A Relu or clip lies between a sum and a quantizer, which divides by a scale, rounds and saturates. mcc divides first,
+ * and drops a limit that the bytes have anyway. Both give the same real number. The field has a total order without a
+ * meaning, in which they differ, so the network is rewritten before it enters the field, by its constants:
+ *
+ *   max(x, c) * s + d  ->  max(x * s + d, c * s + d)    for s > 0, and the same of min
+ *   convert(round(max(x, c)) + z)  ->  convert(round(x) + z)    where c is at most the least byte, less z
+ *
+ * The compiler says at which roundings it did so (passes/graph/fold_scales.c), as other code keeps the operators'
+ * order. Here each step is right for any rounding.
+ */
+#include <math.h>
+
+#include "cli/commands/compare/prove.h"
+#include "ir/build/build.h"
+#include "ir/eval/constants.h"
+#include "passes/module/analysis.h"
+
+enum { ELEMENTS_MOST = 1 << 16, STEPS_MOST = 16 };
+
+struct mover {
+    struct graph *g;
+    struct builder b;
+    double least, most; /* what the bytes hold, less the zero point */
+};
+
+/* One operator with a constant as second operand. */
+struct step {
+    enum op op;
+    value_id constant;
+};
+
+static bool is_limit(enum op op)
+{
+    return op == OP_MAX || op == OP_MIN;
+}
+
+/* The least and the largest element of a small constant; false: v is none. */
+static bool constant_range(struct mover *m, value_id v, double range[2])
+{
+    int64_t n;
+    v = value_unspread(m->g, v);
+    if (!value_is_const(m->g, v) || !ex_is_const(m->b.x, b_count(&m->b, v), &n) || n <= 0 || n > ELEMENTS_MOST)
+        return false;
+    double *x = NEW_ARRAY(&m->g->arena, double, n);
+    if (!value_const_f64(m->g, v, x, (uint32_t)n))
+        return false;
+    range[0] = range[1] = x[0];
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(x[i]))
+            return false;
+        range[0] = fmin(range[0], x[i]);
+        range[1] = fmax(range[1], x[i]);
+    }
+    return true;
+}
+
+/* v as a step of another value, which is the result; {0}: it is none, or a product by what is not positive. */
+static value_id step_of(struct mover *m, value_id v, struct step *step)
+{
+    const struct node *def = value_node(m->g, v);
+    double range[2];
+    if (!def || def->n_in != 2 || value_is_const(m->g, v))
+        return (value_id){0};
+    const struct node n = *def;
+    const bool product = n.op == OP_MUL || n.op == OP_DIV, sum = n.op == OP_ADD || n.op == OP_SUB;
+    const bool swaps = n.op != OP_DIV && n.op != OP_SUB;
+    if (!product && !sum && !is_limit(n.op))
+        return (value_id){0};
+    const uint32_t k = constant_range(m, n.in[1], range) ? 1 : 0;
+    if ((k == 0 && !(swaps && constant_range(m, n.in[0], range))) || (product && range[0] <= 0))
+        return (value_id){0};
+    *step = (struct step){n.op, value_unspread(m->g, n.in[k])};
+    return n.in[1 - k];
+}
+
+static value_id apply(struct mover *m, struct step s, value_id x)
+{
+    return b_binary(&m->b, s.op, x, b_broadcast_like(&m->b, s.constant, x));
+}
+
+/* x, of n steps of which the first is the outermost, with the limits last, without those beyond the bytes. */
+static value_id rebuilt(struct mover *m, const struct step *step, uint32_t n, value_id x)
+{
+    double range[2];
+    for (uint32_t i = n; i-- > 0;)
+        x = is_limit(step[i].op) ? x : apply(m, step[i], x);
+    for (uint32_t i = n; i-- > 0;) {
+        value_id c = step[i].constant;
+        if (!is_limit(step[i].op))
+            continue;
+        for (uint32_t j = i; j-- > 0;)
+            c = is_limit(step[j].op) ? c : b_binary(&m->b, step[j].op, c, step[j].constant);
+        if (!constant_range(m, c, range) || (step[i].op == OP_MAX ? range[1] > m->least : range[0] < m->most))
+            x = apply(m, (struct step){step[i].op, c}, x);
+    }
+    return x;
+}
+
+/* The rounding before a conversion to bytes, {0}: there is none. Sets what the bytes hold. */
+static node_id rounding_of(struct mover *m, const struct node *convert)
+{
+    const enum elem e = value_type(m->g, convert->out[0])->elem;
+    const struct node *n = value_node(m->g, convert->in[0]);
+    double zero[2] = {0, 0};
+    if (convert->op != OP_CONVERT || (e != ELEM_U8 && e != ELEM_I8) || !n)
+        return (node_id){0};
+    if (n->op == OP_ADD && constant_range(m, n->in[1], zero))
+        n = value_node(m->g, value_node(m->g, convert->in[0])->in[0]);
+    m->least = (e == ELEM_U8 ? 0 : -128) - zero[1];
+    m->most = (e == ELEM_U8 ? 255 : 127) - zero[0];
+    return n && n->op == OP_ROUND ? graph_value(m->g, n->out[0])->def : (node_id){0};
+}
+
+bool limits_move(struct graph *g, const node_id *conversions, uint32_t n)
+{
+    struct mover m = {.g = g};
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++) {
+        struct step step[STEPS_MOST];
+        uint32_t steps = 0;
+        if (conversions[i].i >= g->nodes.n)
+            continue;
+        m.b = builder_before(g, conversions[i]);
+        const struct node convert = *graph_node(g, conversions[i]);
+        const node_id round = convert.dead ? (node_id){0} : rounding_of(&m, &convert);
+        if (!round.i)
+            continue;
+        m.b = builder_before(g, round);
+        value_id x = graph_node(g, round)->in[0];
+        for (value_id inner; steps < STEPS_MOST && (inner = step_of(&m, x, &step[steps])).i; x = inner)
+            steps++;
+        graph_set_operand(g, round, 0, rebuilt(&m, step, steps, x));
+        any |= steps > 0;
+    }
+    return any;
+}
