@@ -197,6 +197,10 @@ value_id v_affine(struct builder *, value_id, double scale, double shift);
 bool quotient_by_root(struct rule *, value_id x, value_id root);
 /* The operands of a binary operator, broadcast as its version does (elementwise.c). */
 void rule_operands(struct rule *, value_id in[2]);
+/* `elements` of x that indices name, or that go where they name (view/index.c). If there are any and x is empty, the
+ * run ends: until then indices outside are moved inside, and an empty x has no inside. And b_gather with this check. */
+value_id v_addressed(struct builder *, value_id x, value_id elements);
+value_id v_gather(struct builder *, value_id x, value_id idx, int32_t axis);
 value_id v_normal(struct builder *, value_id); /* subnormal elements of a constant as 0 (subnormal.c) */
 /* i64 of x's shape: which of n strings each string of x is, from 1, the last one if several are; 0: none. */
 value_id v_string_find(struct builder *, value_id x, const struct span *list, uint32_t n);

@@ -127,6 +127,28 @@ def test_places_in_nothing(tmp_path, monkeypatch, op, at, updates, form, known):
             a.run([np.ones(0, np.float32), *rest])
 
 
+@pytest.mark.parametrize("op, inputs, outputs, form", [
+    ("NegativeLogLikelihoodLoss", [(F, [2, "n"]), (I, [2])], 1, {"reduction": "none"}),
+    ("NegativeLogLikelihoodLoss", [(F, [2, "n"]), (I, [2]), (F, ["n"])], 1, {"ignore_index": 5}),
+    ("SoftmaxCrossEntropyLoss", [(F, [2, "n"]), (I, [2])], 1, {}),
+    ("RotaryEmbedding", [(F, [1, 2, 3, 4]), (F, ["n", 2]), (F, ["n", 2]), (I, [1, 3])], 1, {}),
+    ("com.microsoft.RotaryEmbedding", [(F, [1, 3, 8]), (I, [1, 3]), (F, ["n", 2]), (F, ["n", 2])], 1, {"num_heads": 2}),
+    ("com.microsoft.EmbedLayerNormalization", [(T.INT32, [1, 3]), None, (F, ["n", 4]), (F, [5, 4]), None, (F, [4]), (F, [4])], 2, {})])
+def test_rows_of_nothing(tmp_path, monkeypatch, op, inputs, outputs, form):
+    """The same of rules that are made of such reads: no classes, no rows of a table."""
+    domain, name = op.rpartition(".")[::2]
+    names = ["" if row is None else f"i{k}" for k, row in enumerate(inputs)]
+    rows = [(n, *row) for n, row in zip(names, inputs) if row]
+    path = save(tmp_path / "m.onnx", [helper.make_node(name, names, [f"o{k}" for k in range(outputs)], domain=domain, **form)],
+                [value(n, shape, elem) for n, elem, shape in rows], [value("o0", None)], opset=23)
+    with Artifact(compile_to(tmp_path / "m.so", path, "-march=native"), threads=1) as a:
+        feeds = lambda n: [np.zeros([n if d == "n" else d for d in shape], helper.tensor_dtype_to_np_dtype(elem)) for _, elem, shape in rows]
+        a.run(feeds(3))
+        monkeypatch.setattr(artifact, "NOTHING", np.ctypeslib.as_array((c.c_uint8 * 16).from_address(4096)))    # where nobody may read
+        with pytest.raises(ModelError, match="index out of range"):
+            a.run(feeds(0))
+
+
 @pytest.mark.parametrize("begin, end, step", [(1, -1, 1), (-3, None, 1), (5, 9, 1), (None, None, 2), (1, None, 3), (-2, 0, -1), (None, None, -1),
                                               (None, 1, -2)])
 def test_clamped_slices_need_no_check(tmp_path, begin, end, step):

@@ -5,7 +5,7 @@
 
 bool rule_aten_embedding(struct rule *r)
 {
-    return rule_result(r, b_gather(r->b, rule_in(r, 0), rule_in(r, 1), 0));
+    return rule_result(r, v_gather(r->b, rule_in(r, 0), rule_in(r, 1), 0));
 }
 
 bool rule_aten_index_select(struct rule *r)
@@ -16,7 +16,7 @@ bool rule_aten_index_select(struct rule *r)
         return false;
     if (v_rank(r->b, x) == 0)
         return rule_result(r, x);
-    return rule_result(r, b_gather(r->b, x, v_rank(r->b, at) ? at : b_unsqueeze(r->b, at, 0), axis));
+    return rule_result(r, v_gather(r->b, x, v_rank(r->b, at) ? at : b_unsqueeze(r->b, at, 0), axis));
 }
 
 bool rule_aten_gather(struct rule *r)
@@ -25,7 +25,7 @@ bool rule_aten_gather(struct rule *r)
     int32_t axis;
     if (!x.i || !at.i || !aten_axis(r, 1, "dim", 0, v_rank(r->b, x), &axis))
         return false;
-    return rule_result(r, v_rank(r->b, x) == 0 ? x : b_gather_elements(r->b, x, at, axis));
+    return rule_result(r, v_rank(r->b, x) == 0 ? x : v_addressed(r->b, x, b_gather_elements(r->b, x, at, axis)));
 }
 
 /* gather of tensors that are broadcast to one another in the other dims; without a dim of all elements in a row. */
@@ -57,7 +57,7 @@ bool rule_aten_take_along(struct rule *r)
         common[axis] = along[k];
         in[k] = b_broadcast(b, in[k], common, rank[0]);
     }
-    return rule_result(r, b_gather_elements(b, in[0], in[1], axis));
+    return rule_result(r, v_addressed(b, in[0], b_gather_elements(b, in[0], in[1], axis)));
 }
 
 /* Index tensors of some dims of x, in the order of the dims. */
@@ -163,11 +163,12 @@ bool rule_aten_index(struct rule *r)
         return rule_refuse(r, "the result has more than %d dimensions", RANK_MAX);
     if (o.n == 1) {
         int32_t axis = (int32_t)o.perm[0];
-        return rule_result(r, b_gather(r->b, rule_in(r, 0), b_squeeze(r->b, o.at, o.rank_at), axis));
+        return rule_result(r, v_gather(r->b, rule_in(r, 0), b_squeeze(r->b, o.at, o.rank_at), axis));
     }
     const value_id in[2] = {o.x, o.at};
     result_perm(&o, perm);
-    return rule_result(r, b_transpose(r->b, b_op(r->b, OP_GATHER_ND, in, 2, &batch, 1), perm));
+    value_id y = v_addressed(r->b, o.x, b_op(r->b, OP_GATHER_ND, in, 2, &batch, 1));
+    return rule_result(r, b_transpose(r->b, y, perm));
 }
 
 /* A mask and one value: a choice at each element. */
@@ -366,7 +367,7 @@ bool rule_aten_masked_scatter(struct rule *r)
         return rule_refuse(r, "the source is empty");
     value_id at = b_cumulate(b, b_convert(b, mask, ELEM_I64), 0, "sum", true, false);
     at = b_select(b, mask, at, b_scalar_i64(b, ELEM_I64, 0));
-    value_id y = b_select(b, mask, b_gather(b, b_reshape(b, source, &n, 1), at, 0), x);
+    value_id y = b_select(b, mask, v_gather(b, b_reshape(b, source, &n, 1), at, 0), x);
     return rule_result(r, b_reshape(b, y, dims, rank));
 }
 
@@ -424,7 +425,7 @@ static bool bags_read(struct rule *r, struct bags *o)
     value_id after = b_binary(b, OP_LE, b_unsqueeze(b, offsets, 1), v_iota(b, ELEM_I64, grid, 2, 1));
     value_id bag = b_reduce(b, b_convert(b, after, ELEM_I64), first, 1, "sum", false);
     o->bag = b_unsqueeze(b, b_binary_f64(b, OP_SUB, bag, 1), 1);
-    o->rows = b_gather(b, w, at, 0);
+    o->rows = v_gather(b, w, at, 0);
     if (rule_has(r, 6))
         o->rows = b_binary(b, OP_MUL, o->rows, b_unsqueeze(b, b_convert(b, rule_in(r, 6), v_elem(b, w)), 1));
     int64_t padding = rule_int(r, "padding_idx", -1);

@@ -23,9 +23,10 @@ static value_id nll(struct rule *r, value_id x, value_id target, value_id weight
         ignored = b_binary(b, OP_EQ, target, skip);
         target = b_select(b, ignored, b_scalar_i64(b, ELEM_I64, 0), target);
     }
-    value_id loss = b_unary(b, OP_NEG, b_squeeze(b, b_gather_elements(b, x, b_unsqueeze(b, target, 1), 1), 1));
+    value_id own = v_addressed(b, x, b_gather_elements(b, x, b_unsqueeze(b, target, 1), 1));
+    value_id loss = b_unary(b, OP_NEG, b_squeeze(b, own, 1));
     if (weight.i)
-        *weights = b_gather(b, b_convert(b, weight, v_elem(b, x)), target, 0);
+        *weights = v_gather(b, b_convert(b, weight, v_elem(b, x)), target, 0);
     if (ignored.i) {
         value_id zero = b_scalar_f64(b, v_elem(b, x), 0);
         loss = b_select(b, ignored, zero, loss);     /* 0 also where the element is NaN or infinite */

@@ -284,7 +284,7 @@ static value_id rotary_cache(struct rule *r, uint32_t i)
     struct builder *b = r->b;
     value_id cache = rule_in(r, i);
     if (rule_has(r, 3))
-        cache = b_gather(b, cache, rule_in(r, 3), 0);
+        cache = v_gather(b, cache, rule_in(r, 3), 0);
     if (cache.i && v_rank(b, cache) != 3)
         return rule_bad(r, "cache of rank %d", (int)v_rank(b, cache)), (value_id){0};
     return v_widen(b, b_unsqueeze(b, cache, 1));

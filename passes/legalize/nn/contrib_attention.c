@@ -295,7 +295,7 @@ static value_id cache_sections(struct rule *r, value_id cache, value_id at)
     bool *owned = NEW_ARRAY(&b->g->arena, bool, columns + 1);
     for (uint32_t i = 0; i < STREAMS; i++) {
         value_id one = b_slice_axis(b, at, 0, ex_const(b->x, i), ex_const(b->x, 1));
-        value_id rows = b_gather(b, cache, b_reshape(b, one, ARRAY(expr_id, b_dim(b, at, 1), b_dim(b, at, 2))), 0);
+        value_id rows = v_gather(b, cache, b_reshape(b, one, ARRAY(expr_id, b_dim(b, at, 1), b_dim(b, at, 2))), 0);
         for (int64_t c = 0; c < columns; c++)
             owned[c] = layout ? c % STREAMS == i && c < STREAMS * size[i] : i && c >= end[i - 1] && c < end[i];
         y = i ? b_select(b, b_const(b, ELEM_BOOL, &columns, 1, owned), rows, y) : rows;
@@ -329,7 +329,7 @@ bool rule_rotary_positions(struct rule *r)
     if (v_rank(b, at) == 1)
         at = b_binary(b, OP_ADD, v_iota(b, ELEM_I64, dims, 2, 1), v_scalar(b, at));
     for (uint32_t i = 0; i < 2; i++) {
-        value_id rows = r->param ? cache_sections(r, rule_in(r, 2 + i), at) : b_gather(b, rule_in(r, 2 + i), at, 0);
+        value_id rows = r->param ? cache_sections(r, rule_in(r, 2 + i), at) : v_gather(b, rule_in(r, 2 + i), at, 0);
         cache[i] = v_widen(b, b_unsqueeze(b, rows, 1));
     }
     if (!ex_is_const(b->x, turned, &size) && rule_int(r, "rotary_embedding_dim", 0))

@@ -101,7 +101,7 @@ static bool rotate(struct rule *r, struct grouped *a)
     if (!rule_has(r, IN_COS) || !rule_has(r, IN_SIN))
         return rule_bad(r, "do_rotary without cos_cache and sin_cache");
     for (uint32_t i = 0; i < 2; i++)
-        cache[i] = v_widen(b, b_unsqueeze(b, b_gather(b, rule_in(r, IN_COS + i), at, 0), 1));
+        cache[i] = v_widen(b, b_unsqueeze(b, v_gather(b, rule_in(r, IN_COS + i), at, 0), 1));
     if (!cache[0].i || !cache[1].i)
         return false;
     expr_id turned = ex_mulc(b->x, b_dim(b, cache[0], 3), 2);

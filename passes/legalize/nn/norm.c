@@ -274,10 +274,10 @@ bool rule_embed_layer_norm(struct rule *r)
         return rule_bad(r, "ids of rank %d, places of rank %d", (int)v_rank(b, words), (int)v_rank(b, place));
     expr_id rows = b_dim(b, words, 1), batch = b_dim(b, words, 0);
     enum elem narrow = v_elem(b, place);
-    place = rule_has(r, 8) ? b_gather(b, place, rule_in(r, 8), 0) : b_slice_axis(b, place, 0, ex_const(b->x, 0), rows);
-    value_id x = b_binary(b, OP_ADD, v_widen(b, b_gather(b, rule_in(r, 2), words, 0)), v_widen(b, place));
+    place = rule_has(r, 8) ? v_gather(b, place, rule_in(r, 8), 0) : b_slice_axis(b, place, 0, ex_const(b->x, 0), rows);
+    value_id x = b_binary(b, OP_ADD, v_widen(b, v_gather(b, rule_in(r, 2), words, 0)), v_widen(b, place));
     if (rule_has(r, 1) && rule_has(r, 4))
-        x = b_binary(b, OP_ADD, x, v_widen(b, b_gather(b, rule_in(r, 4), rule_in(r, 1), 0)));
+        x = b_binary(b, OP_ADD, x, v_widen(b, v_gather(b, rule_in(r, 4), rule_in(r, 1), 0)));
     if (!x.i)
         return false;
     int64_t last = 2, one = 1;

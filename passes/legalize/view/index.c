@@ -41,17 +41,20 @@ static bool gather_fits(struct rule *r, value_id x, value_id idx, int32_t axis)
     return true;
 }
 
-/* Elements of x that indices name, or that go where they name: x has one, if there are any. Until the run ends, indices
- * that are outside are moved inside, and an empty x has no inside. */
-static bool addressed(struct rule *r, value_id x, value_id elements)
+value_id v_addressed(struct builder *b, value_id x, value_id elements)
 {
-    struct exprs *ex = r->b->x;
+    struct exprs *ex = b->x;
     if (!x.i || !elements.i)
-        return false;
-    expr_id have = b_count(r->b, x), named = b_count(r->b, elements), none = ex_const(ex, 0);
+        return (value_id){0};
+    expr_id have = b_count(b, x), named = b_count(b, elements), none = ex_const(ex, 0);
     if (ex_lo(ex, have) < 1 && ex_cmp_le(ex, named, ex_mulc(ex, have, INT32_MAX)) != TRUE_)
-        b_assert(r->b, ex_or(ex, ex_lt(ex, none, have), ex_eq(ex, named, none)), EVAL_VALUE, "index out of range");
-    return true;
+        b_assert(b, ex_or(ex, ex_lt(ex, none, have), ex_eq(ex, named, none)), EVAL_VALUE, "index out of range");
+    return elements;
+}
+
+value_id v_gather(struct builder *b, value_id x, value_id idx, int32_t axis)
+{
+    return v_addressed(b, x, b_gather(b, x, idx, axis));
 }
 
 bool rule_gather(struct rule *r)
@@ -62,8 +65,7 @@ bool rule_gather(struct rule *r)
         !gather_fits(r, x, idx, axis))
         return false;
     value_id known = gather_known(r, x, idx, axis);
-    value_id y = known.i ? known : b_gather(r->b, x, idx, axis);
-    return rule_result(r, y) && (known.i || addressed(r, x, y));
+    return rule_result(r, known.i ? known : v_gather(r->b, x, idx, axis));
 }
 
 bool rule_gather_elements(struct rule *r)
@@ -72,7 +74,7 @@ bool rule_gather_elements(struct rule *r)
     int32_t axis;
     if (!in[0].i || !in[1].i || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
         return false;
-    return addressed(r, in[0], in[1]) && rule_result(r, b_gather_elements(r->b, in[0], in[1], axis));
+    return rule_result(r, v_addressed(r->b, in[0], b_gather_elements(r->b, in[0], in[1], axis)));
 }
 
 /* Indices whose last dim, the length of their tuples, is n. */
@@ -103,8 +105,7 @@ bool rule_gather_nd(struct rule *r)
     if (!ex_is_const(r->b->x, last, &n) && !rule_choose(r, last, 1, most, "elements of index tuples", &n))
         return false;
     in[1] = tuples_of(r->b, in[1], n);
-    value_id y = b_op(r->b, OP_GATHER_ND, in, 2, &attr, 1);
-    return rule_result(r, y) && addressed(r, in[0], y);
+    return rule_result(r, v_addressed(r->b, in[0], b_op(r->b, OP_GATHER_ND, in, 2, &attr, 1)));
 }
 
 static bool scatter_monoid(struct rule *r, const char **monoid)
@@ -130,7 +131,8 @@ bool rule_scatter_elements(struct rule *r)
     const char *monoid;
     if (!in[0].i || !scatter_monoid(r, &monoid) || !rule_axis(r, rule_int(r, "axis", 0), v_rank(r->b, in[0]), &axis))
         return false;
-    return addressed(r, in[0], in[2]) && rule_result(r, b_scatter_elements(r->b, in[0], in[1], in[2], axis, monoid));
+    return v_addressed(r->b, in[0], in[2]).i &&
+           rule_result(r, b_scatter_elements(r->b, in[0], in[1], in[2], axis, monoid));
 }
 
 bool rule_scatter_nd(struct rule *r)
@@ -144,7 +146,7 @@ bool rule_scatter_nd(struct rule *r)
     if (n < 0 || n > v_rank(r->b, in[0]))
         return rule_bad(r, "updates of rank %d for data and indices of rank %d and %d", (int)v_rank(r->b, in[2]),
                         (int)v_rank(r->b, in[0]), (int)v_rank(r->b, in[1]));
-    return addressed(r, in[0], in[2]) &&
+    return v_addressed(r->b, in[0], in[2]).i &&
            rule_result(r, b_scatter_nd(r->b, in[0], tuples_of(r->b, in[1], n), in[2], monoid));
 }
 
