@@ -126,7 +126,7 @@ static bool read_map(struct reader *r, const struct node *n, const struct run *r
     }
     enum elem to = n->op == OP_CONVERT ? node_elem(n, "elem") : ELEM_NONE;
     if (r->g->ctx->field && to && (field_form(elem) || field_form(to))) {
-        if (!field_convert(elem, in[0], to, dst, (size_t)total, node_int(n, "saturate", 1)))
+        if (!field_convert(elem, in[0], to, dst, (size_t)total, node_int(n, "saturate", 1), node_str(n, "round", NULL)))
             field_tokens(elem, in[0], to, dst, (size_t)total);
         return true;
     }

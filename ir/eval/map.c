@@ -49,7 +49,8 @@ enum eval_status eval_convert(struct eval *e, const struct node *n, struct tenso
     if (n->op == OP_BITCAST)
         memcpy(out->data, in[0]->data, (size_t)count * elem_size(out->elem));
     else if (eval_in_field(e, in[0]->elem) || eval_in_field(e, out->elem))
-        return field_convert(in[0]->elem, in[0]->data, out->elem, out->data, (size_t)count, node_int(n, "saturate", 1))
+        return field_convert(in[0]->elem, in[0]->data, out->elem, out->data, (size_t)count, node_int(n, "saturate", 1),
+                             node_str(n, "round", NULL))
                    ? EVAL_OK
                    : eval_fail(e, EVAL_UNSUPPORTED, "convert of %s to %s has no meaning in the field",
                                elem_name(in[0]->elem), elem_name(out->elem));

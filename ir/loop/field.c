@@ -520,13 +520,37 @@ static lreg number_of(struct lowering *l, const struct field_form *form, struct 
     return number;
 }
 
+/* Of powers of two: by their exponents. */
+static lreg exponent_of(struct lowering *l, const struct field_form *form, struct ltype to, uint32_t key,
+                        enum round_mode round, lreg x)
+{
+    const struct ltype t = words(to.lanes), pred = {ELEM_BOOL, to.lanes}, bytes = {ELEM_U8, to.lanes};
+    static const uint32_t ends[] = {FIELD_MINUS_INF, FIELD_PLUS_INF, FIELD_NAN};
+    lreg h = mix(l, t, op2(l, L_XOR, t, x, constant(l, t, key)));
+    lreg code = op2(l, L_AND, t, h, constant(l, t, 2u * form->values - 1));
+    code = op2(l, L_ADD, t, code, constant(l, t, (uint32_t)(FIELD_EXPONENT_BIAS - form->values)));
+    for (int32_t e = field_least_exponent(round); e <= FIELD_MOST_EXPONENT; e++)
+        code = op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, constant(l, t, field_power_of_two(e))),
+                   constant(l, t, (uint32_t)(e + FIELD_EXPONENT_BIAS)), code);
+    for (size_t k = 0; k < COUNT_OF(ends); k++)
+        code = op3(l, L_SELECT, t, op2(l, L_EQ, pred, x, constant(l, t, ends[k])), constant(l, t, FIELD_NO_EXPONENT),
+                   code);
+    return op1(l, L_BITCAST, to, op1(l, L_CONVERT, bytes, code));
+}
+
 /* By the conversion s. */
 static lreg narrowed(struct lowering *l, const struct lstmt *s, struct ltype to, lreg x)
 {
     const struct field_form *form = field_form(to.elem);
-    lreg number = number_of(l, form, to, field_narrow_key(to.elem, s->imm), x);
+    enum round_mode round = ROUND_EVEN;
     l->facts->rounds = true;
     l->facts->narrows |= form->values < FIELD_FEW;
+    if (!round_mode_by_name(s->name, &round))
+        return (lreg){0};
+    const uint32_t key = field_narrow_key(to.elem, s->imm, round);
+    if (to.elem == ELEM_F8E8M0)
+        return exponent_of(l, form, to, key, round, x);
+    lreg number = number_of(l, form, to, key, x);
     lreg r = op1(l, L_CONVERT, to, number);
     lf_last(l->f, l->b)->imm = s->imm;
     return r;
@@ -601,8 +625,8 @@ static lreg body_lowered(struct lowering *l, const void *self, const lreg *in)
 /* {0}: it has no meaning in the field. */
 static lreg outlined(struct lowering *l, const struct lstmt *s, const lreg *in, struct ltype first, struct ltype t)
 {
-    const char *name = arena_printf(l->f->arena, "%s.%s.%u.%s.%lld", lop_name(s->op), elem_name(first.elem),
-                                    first.lanes, elem_name(t.elem), (long long)s->imm);
+    const char *name = arena_printf(l->f->arena, "%s.%s.%u.%s.%lld%s", lop_name(s->op), elem_name(first.elem),
+                                    first.lanes, elem_name(t.elem), (long long)s->imm, s->name ? s->name : "");
     return applied(l, name, body_lowered, &(struct lowered){s, first, t}, in, s->n_in);
 }
 

@@ -282,6 +282,7 @@ static const struct field_form forms[ELEM_COUNT] = {
     [ELEM_F8E5M2] = {.values = 8, .step = 1},
     [ELEM_F8E5M2FNUZ] = {.values = 8, .step = 1},
     [ELEM_F4E2M1] = {.values = 4, .step = 1},
+    [ELEM_F8E8M0] = {.values = 64},
 };
 
 const struct field_form *field_form(enum elem e)
@@ -306,6 +307,19 @@ uint32_t field_load(enum elem e, const void *from)
         return field_of(elem_to_f64(e, from));
     memcpy(&wide, from, sizeof wide);
     return (uint32_t)wide;
+}
+
+/* The code of the power of two that x is rounded to. */
+static uint8_t exponent_of(uint32_t key, enum round_mode round, uint32_t x)
+{
+    int32_t e = field_least_exponent(round);
+    if (x == FIELD_NAN || x == FIELD_PLUS_INF || x == FIELD_MINUS_INF)
+        return FIELD_NO_EXPONENT;
+    for (uint32_t power = field_power_of_two(e); e <= FIELD_MOST_EXPONENT && power != x; e++)
+        power = plus(power, power);
+    if (e > FIELD_MOST_EXPONENT)
+        e = (int32_t)(mix(x ^ key) & (2u * forms[ELEM_F8E8M0].values - 1)) - forms[ELEM_F8E8M0].values;
+    return (uint8_t)(e + FIELD_EXPONENT_BIAS);
 }
 
 /* The number of the narrow type that x is rounded to; ELEM_NONE: of no type. */
@@ -338,15 +352,25 @@ uint32_t field_from_real(double x)
     return isfinite(number) ? exactly((double)number) : field_of((double)number);
 }
 
-void field_store(enum elem e, uint32_t residue, bool saturate, void *to)
+static void store(enum elem e, uint32_t residue, bool saturate, enum round_mode round, void *to)
 {
+    const uint32_t key = field_narrow_key(e, saturate, round);
     const uint64_t wide = residue;
     if (forms[e].size) {
         memcpy(to, &wide, forms[e].size);
         return;
     }
-    const double number = number_of(&forms[e], e, field_narrow_key(e, saturate), residue);
+    if (e == ELEM_F8E8M0) {
+        *(uint8_t *)to = exponent_of(key, round, residue);
+        return;
+    }
+    const double number = number_of(&forms[e], e, key, residue);
     elems_convert(ELEM_F64, &number, e, to, 1, saturate, "even");
+}
+
+void field_store(enum elem e, uint32_t residue, bool saturate, void *to)
+{
+    store(e, residue, saturate, ROUND_EVEN, to);
 }
 
 /* What the quotient that is rounded towards zero leaves. */
@@ -454,9 +478,12 @@ enum eval_status map_eval_in(const struct context *ctx, enum op op, enum elem el
     return field ? field_map(op, elem, n, in, out) : map_eval(op, elem, n, in, out);
 }
 
-bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate)
+bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate, const char *round)
 {
+    enum round_mode mode;
     const bool floats = field_form(from), integers = strchr("BIU", elem_class(from));
+    if (!round_mode_by_name(round, &mode))
+        return false;
     if (!(field_form(to) && (floats || integers)) && !(floats && (to == ELEM_BOOL || field_rounds_to(to))))
         return false;
     for (size_t i = 0; i < n; i++) {
@@ -473,7 +500,7 @@ bool field_convert(enum elem from, const void *src, enum elem to, void *dst, siz
         const uint32_t h = field_rounds_to(to) ? integer_of(residue, to) : residue != 0;
         const int64_t wide = elem_class(to) == 'I' ? (int64_t)(int32_t)h : (int64_t)h;
         if (field_form(to))
-            field_store(to, residue, saturate, r);
+            store(to, residue, saturate, mode, r);
         else
             memcpy(r, &wide, elem_size(to)); /* its low bytes */
     }

@@ -67,9 +67,9 @@ static inline uint32_t field_convert_key(enum elem to)
 {
     return 0x9e3779b9u * (0x100u + (uint32_t)to);
 }
-static inline uint32_t field_narrow_key(enum elem to, bool saturate)
+static inline uint32_t field_narrow_key(enum elem to, bool saturate, enum round_mode round)
 {
-    return field_convert_key(to) + saturate;
+    return field_convert_key(to) + saturate + (to == ELEM_F8E8M0 ? 2 * (uint32_t)round : 0);
 }
 
 /* Does it give an integer? Of a small fraction that of the number. */
@@ -101,6 +101,13 @@ struct field_form {
     uint16_t values; /* narrow: each of these multiples is a number of the type */
     uint16_t step;
 };
+/* Of f8e8m0, powers of two: the exponents, from -values on. Those of the type from this one on are exact; 2^-127 is
+ * rounded up to 2^-126. */
+static inline int32_t field_least_exponent(enum round_mode round)
+{
+    return round == ROUND_UP ? -126 : -127;
+}
+enum { FIELD_MOST_EXPONENT = 127, FIELD_EXPONENT_BIAS = 127, FIELD_NO_EXPONENT = 255 /* NaN, infinities */ };
 enum { FIELD_EXACT = 1 << 24, FIELD_FEW = 128 /* so few values are often equal by chance */ };
 /* For functions of the runtime that compute with floats: f32 or f64 as if it were a narrow type. Coordinates of boxes
  * and determinants have to stay exact, sums of a spectrum nearly so, and thresholds between -1 and 1 have to matter. */
@@ -139,7 +146,8 @@ bool field_less(int64_t x, int64_t y);
 enum eval_status field_map(enum op, enum elem, size_t n, const void *const *in, void *out);
 enum eval_status map_eval_in(const struct context *, enum op, enum elem, size_t n, const void *const *in, void *out);
 /* elems_convert to or from such floats; false: it has no meaning in the field. */
-bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate);
+bool field_convert(enum elem from, const void *src, enum elem to, void *dst, size_t n, bool saturate,
+                   const char *round);
 /* Converts n elements of constants where field_convert has no meaning, so that the weights can be packed: dst[i] is a
  * hash of src[i], in the bits of `to`. The interpreter refuses such a conversion in the run. */
 void field_tokens(enum elem from, const void *src, enum elem to, void *dst, size_t n);

@@ -39,7 +39,7 @@ static void test_small_fractions_are_converted(void **state)
             const int64_t low = field_lowest(types[k]), high = field_highest(types[k]);
             int64_t whole = p / 6, got = 0;
             whole = whole < low ? low : whole > high ? high : whole;
-            assert_true(field_convert(ELEM_F32, &x, types[k], &got, 1, true));
+            assert_true(field_convert(ELEM_F32, &x, types[k], &got, 1, true, NULL));
             assert_int_equal(elem_to_i64(types[k], &got), whole);
         }
 }
@@ -56,6 +56,30 @@ static void test_small_fractions_are_ordered(void **state)
         last = x;
     }
     assert_true(field_less(last, FIELD_PLUS_INF));
+}
+
+static uint8_t power_code(uint32_t x, const char *round)
+{
+    uint8_t code = 0;
+    assert_true(field_convert(ELEM_F32, &x, ELEM_F8E8M0, &code, 1, true, round));
+    return code;
+}
+
+/* Powers of two stay what they are, but the least one is rounded up; other numbers tell how they are rounded. */
+static void test_powers_of_two(void **state)
+{
+    static const char *const ways[] = {"up", "down", "nearest"};
+    uint32_t same = 0;
+    (void)state;
+    for (size_t k = 0; k < COUNT_OF(ways); k++) {
+        for (int32_t e = k ? -127 : -126; e <= 127; e++)
+            assert_int_equal(power_code(field_power_of_two(e), ways[k]), e + 127);
+        assert_int_equal(power_code(FIELD_NAN, ways[k]), 255);
+        assert_int_equal(power_code(FIELD_PLUS_INF, ways[k]), 255);
+    }
+    for (int64_t p = 3; p < 200; p += 2)
+        same += power_code(fraction(p, 3), ways[0]) == power_code(fraction(p, 3), ways[1]);
+    assert_true(same < 8);
 }
 
 static void test_rests(void **state)
@@ -90,7 +114,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_small_fractions_are_rounded),
                                        cmocka_unit_test(test_small_fractions_are_converted),
-                                       cmocka_unit_test(test_small_fractions_are_ordered), cmocka_unit_test(test_rests),
+                                       cmocka_unit_test(test_small_fractions_are_ordered),
+                                       cmocka_unit_test(test_rests),
+                                       cmocka_unit_test(test_powers_of_two),
                                        cmocka_unit_test(test_numbers_for_functions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
