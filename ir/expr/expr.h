@@ -129,6 +129,8 @@ enum truth ex_cmp_le(struct exprs *, expr_id, expr_id);
 
 /* Replaces symbols: from[i] becomes to[i], simultaneously. */
 expr_id ex_subst(struct exprs *, expr_id, const sym_id *from, const expr_id *to, uint32_t n);
+/* The same; {0}: the result is too large an expression. */
+expr_id ex_subst_try(struct exprs *, expr_id, const sym_id *from, const expr_id *to, uint32_t n);
 /* Replaces subexpressions that use symbols: each occurrence of from[i] becomes to[i]. */
 expr_id ex_replace(struct exprs *, expr_id, const expr_id *from, const expr_id *to, uint32_t n);
 

@@ -164,6 +164,12 @@ expr_id ex_subst(struct exprs *x, expr_id e, const sym_id *from, const expr_id *
     return ex_replace(x, e, pairs, with, used);
 }
 
+expr_id ex_subst_try(struct exprs *x, expr_id e, const sym_id *from, const expr_id *to, uint32_t n)
+{
+    attempt_begin(x);
+    return attempt_end(x, ex_subst(x, e, from, to, n));
+}
+
 /* ---- evaluation ------------------------------------------------------------------------------------------ */
 
 static bool eval_sum(const struct exprs *x, const struct enode *node, const int64_t *sym_value, int64_t *out)

@@ -110,12 +110,19 @@ static bool is_shift(const struct graph *g, value_id v, bool within, int depth)
     return any;
 }
 
-bool chance_empty(const struct graph *g, const struct type *t)
+static bool has_none(const struct graph *g, const struct type *t)
 {
-    bool empty = false;
+    bool none = false;
     for (int32_t k = 0; t->kind == TYPE_TENSOR && k < t->rank; k++)
-        empty |= ex_is(g->ctx->exprs, t->dims[k], 0);
-    return empty;
+        none |= ex_is(g->ctx->exprs, t->dims[k], 0);
+    return none;
+}
+
+bool chance_empty(const struct graph *g, value_id v)
+{
+    while (value_op(g, v) == OP_RESHAPE && !has_none(g, value_type(g, v)))
+        v = value_node(g, v)->in[0];
+    return has_none(g, value_type(g, v));
 }
 
 double chance_shows(const struct capture *d, const struct node *n)
@@ -126,7 +133,7 @@ double chance_shows(const struct capture *d, const struct node *n)
          choice = extreme || strcmp(monoid, "and") == 0 || strcmp(monoid, "or") == 0;
     if (n->op != OP_ARGREDUCE && (!choice || (n->op != OP_REDUCE && n->op != OP_WINDOW && n->op != OP_CUMULATE)))
         return INFINITY;
-    if ((extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0)) || chance_empty(g, value_type(g, n->in[0])))
+    if ((extreme && n->op == OP_REDUCE && is_shift(g, n->out[0], false, 0)) || chance_empty(g, n->in[0]))
         return INFINITY;
     double in = capture_count(d, value_type(g, n->in[0])), out = capture_count(d, value_type(g, n->out[0])), each = 1;
     uint32_t n_kernel;
@@ -161,7 +168,7 @@ static bool is_choice(const struct graph *g, const struct node *n)
 double chance_choices(const struct capture *d, const struct node *n, int64_t least)
 {
     const struct graph *g = d->c.graph;
-    if (!is_choice(g, n) || value_is_const(g, n->out[0]) || chance_empty(g, value_type(g, n->out[0])))
+    if (!is_choice(g, n) || value_is_const(g, n->out[0]) || chance_empty(g, n->out[0]))
         return INFINITY;
     return fmax(capture_count(d, value_type(g, n->out[0])), (double)least);
 }

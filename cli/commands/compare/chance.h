@@ -14,8 +14,8 @@ value_id chance_told(const struct node *);
 int64_t chance_ties(const struct node *, const struct tensor *x, const struct tensor *found);
 /* Adds how many elements are +inf, and how many -inf. */
 void chance_infinite(const struct tensor *, double found[2]);
-/* Has a tensor of this type no elements at any size? */
-bool chance_empty(const struct graph *, const struct type *);
+/* Has a value no elements at any size, by its type or by that of what it is reshaped from? */
+bool chance_empty(const struct graph *, value_id);
 /* How often, in the run in progress, an element that a maximum, minimum, `and` or `or` leaves out is one that decides;
  * INFINITY: the node is none of these, reads no element at any size, or all that it decides is the range of
  * exponentials. */

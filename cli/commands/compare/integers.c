@@ -383,8 +383,7 @@ static bool is_uniform(struct graph *g, value_id v, uint32_t depth)
 static void watch(struct integers *s, struct graph *g, value_id v)
 {
     v = repeated(g, v);
-    if (!v.i || !is_exact(value_type(g, v)) || !s->origin[v.i] || value_is_const(g, v) ||
-        chance_empty(g, value_type(g, v)))
+    if (!v.i || !is_exact(value_type(g, v)) || !s->origin[v.i] || value_is_const(g, v) || chance_empty(g, v))
         return;
     s->watched[v.i] |= !integer_is_fixed(g, v);
     s->uniform[v.i] = is_uniform(g, v, 0);

@@ -8,12 +8,15 @@
 #include "cli/commands/compare/prove.h"
 #include "ir/expr/expr.h"
 
-enum { SIZES_MOST = 8, TRIED_MOST = 1 << 14, CHECKED_MOST = 32 };
+enum { SIZES_MOST = 8, TRIED_MOST = 1 << 14, CHECKED_MOST = 32, COMPUTED_MOST = 32, FEW_MOST = 16 };
 
 /* Of one kernel. Symbols replace extents that are not symbols. */
 struct sizes {
     struct prove *p;
     struct exprs *x;
+    sym_id computed[COMPUTED_MOST]; /* elements that the network computes of other symbols, as `by` */
+    expr_id by[COMPUTED_MOST];
+    uint32_t n_computed;
     expr_id from[SIZES_MOST], to[SIZES_MOST];
     uint32_t n_replaced;
     sym_id size[SIZES_MOST];
@@ -29,6 +32,8 @@ struct sizes {
 
 static expr_id replaced(const struct sizes *s, expr_id e)
 {
+    const expr_id by = s->n_computed ? ex_subst_try(s->x, e, s->computed, s->by, s->n_computed) : e;
+    e = by.i ? by : e;
     return s->n_replaced ? ex_replace(s->x, e, s->from, s->to, s->n_replaced) : e;
 }
 
@@ -45,6 +50,44 @@ static uint32_t size_of(struct sizes *s, sym_id y, int64_t lo, int64_t hi)
     return s->n++;
 }
 
+/* Symbols that are elements of a tensor of expressions, such as extents that axes decide: in the order of the run. */
+static void find_computed(struct sizes *s, const struct graph *g)
+{
+    for (sym_id y = sym_next(s->x, SYM_VALUE, (sym_id){0}); y.i && s->n_computed < COMPUTED_MOST;
+         y = sym_next(s->x, SYM_VALUE, y)) {
+        const struct symbol *sym = sym_get(s->x, y);
+        const value_id v = {sym->value};
+        const struct node *n = v.i && v.i < g->values.n ? value_node(g, v) : NULL;
+        uint32_t count;
+        if (!n || n->op != OP_FROM_EXPRS || n->parent.i != 1 || value_type(g, v)->elem != ELEM_I64)
+            continue;
+        const expr_id *list = node_exprs(n, "exprs", &count);
+        if (sym->elem >= count)
+            continue;
+        const expr_id by = replaced(s, list[sym->elem]);
+        s->computed[s->n_computed] = y;
+        s->by[s->n_computed++] = by;
+    }
+}
+
+/* An extent that symbols of few values decide stays what it is: these are tried. False: it is none. */
+static bool is_of_few(struct sizes *s, expr_id e)
+{
+    sym_id used[SIZES_MOST];
+    uint32_t n = 0;
+    for (sym_id y = {1}; y.i <= sym_count(s->x); y.i++) {
+        const struct symbol *sym = sym_get(s->x, y);
+        if (!ex_uses(s->x, e, y))
+            continue;
+        if (n == SIZES_MOST || sym->lo < -FEW_MOST || sym->hi > FEW_MOST)
+            return false;
+        used[n++] = y;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        size_of(s, used[i], sym_get(s->x, used[i])->lo, sym_get(s->x, used[i])->hi);
+    return true;
+}
+
 /* Extent e lies between these, too. */
 static void bound(struct sizes *s, expr_id e, int64_t lo, int64_t hi)
 {
@@ -55,6 +98,8 @@ static void bound(struct sizes *s, expr_id e, int64_t lo, int64_t hi)
     sym_id y = ex_as_sym(s->x, e);
     const struct loop_range own = {ex_lo(s->x, e) > 0 ? ex_lo(s->x, e) : 0, ex_hi(s->x, e)};
     if (!y.i) {
+        if (is_of_few(s, e))
+            return;
         if (s->n_replaced == SIZES_MOST || own.lo > own.hi)
             return;
         y = sym_new(s->x, SYM_LOOP, arena_printf(&s->p->run.c.ctx->session, "never.%u", sym_count(s->x)), 0, INT64_MAX);
@@ -302,6 +347,8 @@ void never_find(struct prove *p)
             const struct lowered_kernel *l = verdict_lowered(p, names, p->variant);
             if (!lacks(p, l))
                 continue;
+            if (!s.n_computed)
+                find_computed(&s, g);
             for (uint32_t k = of->nodes.n; k-- > 0 && !s.value;) /* operands first */
                 node_bounds(&s, g, graph_node(g, of->nodes.data[k]));
             if (!s.value) {

@@ -260,7 +260,7 @@ static bool are_filled(const struct prove *p)
     const struct graph *g = p->legal;
     bool all = true;
     for (uint32_t i = 0; i < g->outputs.n; i++)
-        all &= p->now->filled[i] || chance_empty(g, value_type(g, g->outputs.data[i].value));
+        all &= p->now->filled[i] || chance_empty(g, g->outputs.data[i].value);
     return all;
 }
 

@@ -408,7 +408,7 @@ static bool stores_none(const struct graph *g, const struct kernel *k)
 {
     bool none = k->outs.n > 0;
     for (uint32_t i = 0; i < k->outs.n; i++)
-        none &= chance_empty(g, value_type(g, k->outs.data[i]));
+        none &= chance_empty(g, k->outs.data[i]);
     return none;
 }
 
