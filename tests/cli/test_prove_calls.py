@@ -1,11 +1,13 @@
 """mcc prove: functions of the runtime, whose operands, sizes and results the draws show; and positions that are computed of floats."""
+import resource
+
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
 
 from cli.test_prove import mutants, proof
-from support.tool import save, value
+from support.tool import mcc, save, value
 
 BOOL, INT32, INT64 = onnx.TensorProto.BOOL, onnx.TensorProto.INT32, onnx.TensorProto.INT64
 CPU = "--march=x86-64-v3"
@@ -148,3 +150,53 @@ def test_rows_of_a_sequence(tmp_path):
     """Squares are few rows, or many: one size differs from all others."""
     found = proof(product(tmp_path / "net.onnx"), "--march=x86-64-v2")
     assert found["proved"] and "b=1, s=7" in found["variants"][0]["sizes"]
+
+
+def pinned(path, n=200):
+    """Lengths that are each the sum of two others, which nearly all drawn sizes miss: as many symbols and conditions."""
+    names = range(n)
+    inputs = [value(f"x{i}", [1, f"n{i}"]) for i in names] + [value(f"w{i}", [f"n{i}", 1]) for i in names]
+    nodes, outputs = [], []
+    for i in range(n - 2):
+        nodes += [helper.make_node("Concat", [f"x{i}", f"x{i + 1}"], [f"c{i}"], f"both{i}", axis=1),
+                  helper.make_node("MatMul", [f"c{i}", f"w{i + 2}"], [f"y{i}"], f"product{i}")]
+        outputs.append(value(f"y{i}", [1, 1]))
+    return save(path, nodes, inputs, outputs, opset=17)
+
+
+def test_many_sizes_that_do_not_go_together(tmp_path):
+    """The search for others asks few conditions, and ends: asked for all of them at each size, this takes minutes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    done = mcc("prove", pinned(tmp_path / "net.onnx"), CPU, timeout=300)
+    assert done.returncode == 1 and "run: " in done.stderr, done
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 20
+
+
+def axes(path, op="Unsqueeze"):
+    """Extents that axes decide: the last one is 5 or 1, in both of which a vector is left over, and no other."""
+    return save(path, [helper.make_node(op, ["x", "a"], ["y"], "n")], [value("x", [3, 4, 5]), value("a", [1], INT64)], [value("y", list("pqrs"))],
+                opset=21)
+
+
+def test_extents_that_axes_decide(tmp_path):
+    """Their few values are tried, so no size has to skip what is left of vectors; wrong code is not proved."""
+    path = axes(tmp_path / "net.onnx")
+    assert proof(path, "--march=x86-64-v2")["proved"]
+
+
+def test_outputs_without_elements(tmp_path):
+    """What is reshaped from no elements has none, whatever extents the data gives."""
+    path = save(tmp_path / "net.onnx", [helper.make_node("Reshape", ["x", "s"], ["y"], "n", allowzero=1)], [value("x", [0, 3, 4]), value("s", [3], INT64)],
+                [value("y", list("pqr"))], opset=21)
+    assert proof(path, CPU, status=6)["variants"][0]["program"]["proved"]
+
+
+@pytest.mark.parametrize("mode", ["up", "down", "nearest"])
+def test_powers_of_two(tmp_path, mode):
+    """f8e8m0, to which the network rounds in three ways, each with another hash."""
+    E8M0 = onnx.TensorProto.FLOAT8E8M0
+    nodes = [helper.make_node("Cast", ["x"], ["y"], "narrow", to=E8M0, round_mode=mode), helper.make_node("Cast", ["e"], ["z"], "wide", to=1)]
+    path = save(tmp_path / "net.onnx", nodes, [value("x", ["n"]), value("e", ["n"], E8M0)], [value("y", ["n"], E8M0), value("z", ["n"])], opset=24)
+    assert proof(path, CPU)["proved"]
+    left, n = mutants(path)
+    assert n > 3, n

@@ -273,7 +273,8 @@ static bool run_variant(struct code_check *m, const char *library, uint32_t vari
                            .release = on_release,
                            .event = on_event,
                            .flags = variant + 1};
-    m->sizing = (struct sizing){&m->run.s, m->run.c.options, *m->run.c.options, m->run.c.graph};
+    m->sizing = (struct sizing){
+        .session = &m->run.s, .given = m->run.c.options, .running = *m->run.c.options, .graph = m->run.c.graph};
     m->sizing.running.output = NULL;
     m->variant = variant;
     m->unfused = !variant_is_fused(m->run.c.targets.data[variant]);

@@ -698,7 +698,8 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     p->variant = variant;
     p->refusals = REFUSAL_ELEMENTS;
     p->endless = 0;
-    p->sizing = (struct sizing){&p->run.s, p->run.c.options, *p->run.c.options, p->legal};
+    p->sizing = (struct sizing){
+        .session = &p->run.s, .given = p->run.c.options, .running = *p->run.c.options, .graph = p->legal};
     p->sizing.running.output = NULL;
     mcc_host host = {.size = sizeof host,
                      .user = p,

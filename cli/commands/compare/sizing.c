@@ -6,6 +6,8 @@
 
 /* By what each symbol is longer than the one before in SIZES_APART; and how far from a size sizing_mend looks. */
 enum { APART = 3, FAR = 512 };
+/* What drawn sizes take of SIZES_WORK, and more for each pair of symbols. */
+enum { EACH = 1 << 14 };
 
 /* The graph's symbol for one of the artifact. */
 static sym_id symbol_of(const struct sizing *z, uint32_t symbol)
@@ -82,7 +84,8 @@ bool sizing_put(struct sizing *z, int64_t size, uint32_t form)
         n++;
         fits = sizes[i] >= sym->min && (!sym->max || sizes[i] <= sym->max);
     }
-    return fits && feed(z, sizes);
+    z->spent += EACH + (int64_t)api->n_sym * api->n_sym;
+    return fits && z->spent < SIZES_WORK && feed(z, sizes);
 }
 
 /* Do all symbols of the condition stand for sizes? */
@@ -91,23 +94,54 @@ static bool is_of_sizes(const struct exprs *x, expr_id e)
     return !ex_uses_kind(x, e, SYM_VALUE) && !ex_uses_kind(x, e, SYM_LOOP);
 }
 
-/* How many of the network's conditions do not hold; value: by symbol. */
-static uint32_t count_failing(const struct graph *g, const int64_t *value)
+static void find_conditions(struct sizing *z)
 {
-    const struct exprs *x = g->ctx->exprs;
-    uint32_t failing = 0;
-    int64_t holds;
-    for (uint32_t i = 0; i < g->size_checks.n; i++) {
-        const struct size_check *c = &g->size_checks.data[i];
-        const int64_t v = value[c->sym.i], divisor = c->bounds.divisor > 1 ? c->bounds.divisor : 1;
-        failing += c->same.i ? v != value[c->same.i] : v < c->bounds.lo || v > c->bounds.hi || v % divisor != 0;
-    }
-    for (uint32_t i = 0; i < g->regions.data[1].nodes.n; i++) {
+    const struct graph *g = z->graph;
+    struct arena *arena = &z->session->ctx->session;
+    const uint32_t nodes = z->conditions.n ? 0 : g->regions.data[1].nodes.n;
+    for (uint32_t i = 0; i < g->size_checks.n && !z->conditions.n; i++)
+        VEC_PUSH(arena, &z->conditions, (struct sizing_condition){.check = &g->size_checks.data[i]});
+    for (uint32_t i = 0; i < nodes; i++) {
         const struct node *n = graph_node(g, g->regions.data[1].nodes.data[i]);
-        if (!n->dead && n->op == OP_ASSERT && is_of_sizes(x, node_expr(n, "cond")))
-            failing += !ex_eval(x, node_expr(n, "cond"), value, &holds) || !holds;
+        if (!n->dead && n->op == OP_ASSERT && is_of_sizes(g->ctx->exprs, node_expr(n, "cond")))
+            VEC_PUSH(arena, &z->conditions, (struct sizing_condition){.holds = node_expr(n, "cond")});
     }
+}
+
+/* Does it hold? value: by symbol. */
+static bool holds(struct sizing *z, const struct sizing_condition *c, const int64_t *value)
+{
+    const struct exprs *x = z->graph->ctx->exprs;
+    const struct size_check *check = c->check;
+    int64_t result;
+    z->spent += check ? 1 : ex_size(x, c->holds);
+    if (!check)
+        return ex_eval(x, c->holds, value, &result) && result;
+    const int64_t v = value[check->sym.i], divisor = check->bounds.divisor > 1 ? check->bounds.divisor : 1;
+    return check->same.i ? v == value[check->same.i]
+                         : v >= check->bounds.lo && v <= check->bounds.hi && v % divisor == 0;
+}
+
+/* How many conditions do not hold. */
+static uint32_t count_failing(struct sizing *z, const int64_t *value, bool asked)
+{
+    uint32_t failing = 0;
+    find_conditions(z);
+    z->spent += z->conditions.n;
+    for (uint32_t i = 0; i < z->conditions.n; i++)
+        if (!asked || z->conditions.data[i].asked)
+            failing += !holds(z, &z->conditions.data[i], value);
     return failing;
+}
+
+/* Asks the conditions that the symbol decides. */
+static void ask(struct sizing *z, sym_id y)
+{
+    for (uint32_t i = 0; i < z->conditions.n; i++) {
+        struct sizing_condition *c = &z->conditions.data[i];
+        c->asked = c->check ? c->check->sym.i == y.i || c->check->same.i == y.i
+                            : ex_uses(z->graph->ctx->exprs, c->holds, y);
+    }
 }
 
 /* The sizes at hand, by symbol of the artifact and by that of the graph. */
@@ -123,24 +157,26 @@ static bool sizes_now(const struct sizing *z, int64_t **size, int64_t **value)
     return true;
 }
 
-bool sizing_holds(const struct sizing *z)
+bool sizing_holds(struct sizing *z)
 {
     int64_t *size, *value;
-    return sizes_now(z, &size, &value) && count_failing(z->graph, value) == 0;
+    return sizes_now(z, &size, &value) && count_failing(z, value, false) == 0;
 }
 
 /* Gives the symbol the nearest size at which the fewest conditions fail. How many do. */
-static uint32_t change(const struct sizing *z, uint32_t symbol, int64_t *value, uint32_t failing)
+static uint32_t change(struct sizing *z, uint32_t symbol, int64_t *value, uint32_t failing)
 {
     const mcc_symbol *sym = &z->session->api->sym[symbol];
     const int64_t step = sym->step > 1 ? sym->step : 1;
     int64_t *at = &value[symbol_of(z, symbol).i], old = *at, best = old;
-    for (int64_t far = step; far <= FAR && failing; far += step)
+    ask(z, symbol_of(z, symbol));
+    const uint32_t rest = failing - count_failing(z, value, true);
+    for (int64_t far = step; far <= FAR && failing > rest && z->spent < SIZES_WORK; far += step)
         for (int sign = -1; sign <= 1; sign += 2) {
             *at = old + sign * far;
             if (*at < 0 || *at < sym->min || (sym->max && *at > sym->max))
                 continue;
-            const uint32_t n = count_failing(z->graph, value);
+            const uint32_t n = rest + count_failing(z, value, true);
             best = n < failing ? *at : best;
             failing = n < failing ? n : failing;
         }
@@ -157,7 +193,7 @@ bool sizing_mend(struct sizing *z, bool last)
     for (uint32_t i = 0; i < n; i++)
         if (session_is_free(z->session, z->given, i) && only_value(z, i) >= 0)
             value[symbol_of(z, i).i] = only_value(z, i);
-    uint32_t failing = count_failing(z->graph, value), before = failing + 1;
+    uint32_t failing = count_failing(z, value, false), before = failing + 1;
     while (failing && failing < before) {
         before = failing;
         for (uint32_t i = 0; i < n && failing == before; i++) {

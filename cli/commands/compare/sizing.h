@@ -5,11 +5,20 @@
 #include "cli/commands/artifact/session.h"
 #include "ir/graph/graph.h"
 
+/* A condition of the network: a bound of a symbol, or an expression. */
+struct sizing_condition {
+    const struct size_check *check; /* NULL: `holds` */
+    expr_id holds;
+    bool asked; /* of those that sizing_mend asks */
+};
+
 struct sizing {
     struct session *session;
     const struct options *given; /* the command's */
     struct options running;      /* the session's: a copy with a size for each free symbol */
     struct graph *graph;         /* its conditions on sizes have to hold */
+    VEC(struct sizing_condition) conditions; /* those of sizes alone; empty: not looked for, or there are none */
+    int64_t spent; /* of the work that sizes may take (SIZES_WORK) */
 };
 
 /* How the free symbols share a size. Forms from SIZES_OTHERS on have one symbol each: first all but that one are of the
@@ -18,11 +27,14 @@ enum { SIZES_SAME, SIZES_APART, SIZES_OTHERS };
 
 bool sizing_is_free(const struct sizing *, uint32_t symbol);
 uint32_t sizing_forms(const struct sizing *); /* 0: no symbol is free */
-/* Draws inputs of these sizes. False: the network takes no such size, the form needs more symbols, or after a
- * diagnostic. */
+/* Parts of conditions that may be computed to find sizes; then no others are drawn. Sizes that are drawn count, too. */
+#define SIZES_WORK ((int64_t)1 << 29)
+
+/* Draws inputs of these sizes. False: the network takes no such size, the form needs more symbols, SIZES_WORK is used
+ * up, or after a diagnostic. */
 bool sizing_put(struct sizing *, int64_t size, uint32_t form);
 /* Do the network's conditions hold, of those that sizes alone decide? */
-bool sizing_holds(const struct sizing *);
+bool sizing_holds(struct sizing *);
 /* Draws inputs of sizes at which they do, near those at hand: free symbols change one after the other, from the last or
- * from the first on. False: none were found. */
+ * from the first on. False: none were found, or SIZES_WORK is used up. */
 bool sizing_mend(struct sizing *, bool last);
