@@ -1,4 +1,6 @@
 /* What mcc bench measures as JSON (docs/json.md), for --json and for mcc report. */
+#include <math.h>
+
 #include "cli/commands/bench/bench.h"
 #include "cli/library/options/cpu.h"
 
@@ -19,21 +21,12 @@ void calibration_json(const struct calibration *c, const char *key, struct json 
     json_close(j, "]}");
 }
 
-static void put_amount(struct json *j, const char *key, bool known, double amount)
-{
-    if (known)
-        json_real(j, key, amount);
-    else
-        json_null(j, key);
-}
-
 static void put_kernel(const struct measure *m, const struct kernel_time *k, const struct calibration *c, bool roofline,
                        struct json *j)
 {
     const struct profile *p = &m->profile;
     const mcc_node *node = &m->s.api->node[k->node];
     double turns = profile_turns(&m->s, p, k), peak = measure_peak_ns(m, k, c);
-    const char *arithmetic = products_names[kernel_arithmetic(k)];
     JSON_GROUP(j, NULL, "{", j_uint("node", k->node), j_text("name", node->name), j_text("operator", node->op));
     json_open(j, "nodes", '[');
     for (const mcc_node *i = node;; i = &m->s.api->node[i->next]) {
@@ -42,11 +35,13 @@ static void put_kernel(const struct measure *m, const struct kernel_time *k, con
             break;
     }
     json_close(j, "]");
-    JSON_ADD(j, j_real("ns", k->ns), j_real("calls", (double)k->calls / p->runs));
-    put_amount(j, "flops", m->counted, (double)node->flops * turns);
-    put_amount(j, "bytes", m->counted, (double)node->bytes * turns);
-    (arithmetic ? json_text(j, "arithmetic", arithmetic) : json_null(j, "arithmetic"));
-    put_amount(j, "peak", peak > 0, k->ns > 0 ? turns * peak / k->ns : 0);
+    JSON_ADD(j, j_real("ns", k->ns), j_real("calls", (double)k->calls / p->runs),
+             j_real("flops", m->counted ? (double)node->flops * turns : NAN),
+             j_real("bytes", m->counted ? (double)node->bytes * turns : NAN),
+             j_text("arithmetic", products_names[kernel_arithmetic(k)]),
+             j_real("peak", peak <= 0   ? NAN
+                            : k->ns > 0 ? turns * peak / k->ns
+                                        : 0));
     if (p->chunks.threads > 1)
         json_real(j, "waits", chunks_idle(&p->chunks, k->node, k->all));
     if (roofline && m->counted) {
@@ -66,11 +61,7 @@ void measure_json(struct measure *m, const char *key, bool roofline, struct json
     (roofline ? calibrate : calibrate_flops)(&c, m->options->threads ? (uint32_t)m->options->threads : cpu_usable());
     JSON_GROUP(j, key, "{", j_uint("runs", n), j_real("median_ns", ns[n / 2]), j_real("p10_ns", ns[n / 10]),
                j_real("p90_ns", ns[n - 1 - n / 10]), j_real("least_ns", ns[0]), j_uint("workspace_bytes", m->workspace),
-               j_uint("file_bytes", measure_file_bytes(m)));
-    if (flops)
-        json_uint(j, "flops", flops);
-    else
-        json_null(j, "flops");
+               j_uint("file_bytes", measure_file_bytes(m)), j_known("flops", flops, flops));
     calibration_json(&c, "machine", j);
     profile_sort(&m->profile);
     json_open(j, "kernels", '[');

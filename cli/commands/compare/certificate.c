@@ -5,9 +5,7 @@
 static void put_kernel_json(const struct prove *p, const struct certificate *c, uint32_t i, struct json *j)
 {
     const char *why = verdict_against(p, c, i);
-    json_open(j, NULL, '{');
-    json_text(j, "kernel", capture_words(&p->run, i));
-    json_bool(j, "proved", !why);
+    JSON_GROUP(j, NULL, "{", j_text("kernel", capture_words(&p->run, i)), j_bool("proved", !why));
     json_open(j, "axioms", '[');
     for (int a = 0; a < AXIOM_COUNT; a++)
         if (c->of[i].uses[a])
@@ -19,14 +17,10 @@ static void put_kernel_json(const struct prove *p, const struct certificate *c, 
 
 static void put_variant_json(const struct prove *p, const struct certificate *c, struct json *j)
 {
-    json_open(j, NULL, '{');
-    json_text(j, "variant", c->variant);
-    json_bool(j, "runs_here", c->of);
-    json_uint(j, "draws", c->draws + c->single);
-    json_text(j, "sizes", c->sizes.n ? c->sizes.data : NULL);
-    json_text(j, "sizes_of_single_kernels", c->more.n ? c->more.data : NULL);
-    json_open(j, "program", '{');
-    json_bool(j, "proved", verdict_holds(c));
+    JSON_GROUP(j, NULL, "{", j_text("variant", c->variant), j_bool("runs_here", c->of),
+               j_uint("draws", c->draws + c->single), j_text("sizes", c->sizes.n ? c->sizes.data : NULL),
+               j_text("sizes_of_single_kernels", c->more.n ? c->more.data : NULL));
+    JSON_GROUP(j, "program", "{", j_bool("proved", verdict_holds(c)));
     json_open(j, "axioms", '[');
     if (p->limits)
         json_text(j, NULL, axioms[AXIOM_LIMITS].name);
@@ -42,20 +36,15 @@ static void put_variant_json(const struct prove *p, const struct certificate *c,
 
 void certificate_json(const struct prove *p, bool all, struct json *j)
 {
-    json_open(j, NULL, '{');
-    json_bool(j, "proved", all && code_agrees(p->machine));
+    JSON_GROUP(j, NULL, "{", j_bool("proved", all && code_agrees(p->machine)));
     json_open(j, "variants", '[');
     for (uint32_t v = 0; v < p->run.c.targets.n; v++)
         put_variant_json(p, &p->all[v], j);
     json_close(j, "]");
     code_put_json(p->machine, j);
     json_open(j, "axioms", '[');
-    for (int a = 0; a < AXIOM_COUNT; a++) {
-        json_open(j, NULL, '{');
-        json_text(j, "name", axioms[a].name);
-        json_text(j, "statement", axioms[a].says);
-        json_close(j, "}");
-    }
+    for (int a = 0; a < AXIOM_COUNT; a++)
+        JSON_GROUP(j, NULL, "{}", j_text("name", axioms[a].name), j_text("statement", axioms[a].says));
     json_close(j, "]}");
 }
 

@@ -93,17 +93,10 @@ void code_put(const struct code_check *m, struct strbuf *out)
 static void put_kernel_json(const struct code_check *m, uint32_t i, uint32_t v, struct json *j)
 {
     const struct agreement *k = &m->of[i];
-    json_open(j, NULL, '{');
-    json_text(j, "function", m->run.c.units.data[i].symbol);
-    json_text(j, "kernel", words_of(m, i));
-    json_bool(j, "agrees", !against(m, i, v));
-    json_bool(j, "differs", k->differs);
-    json_uint(j, "draws", k->draws);
-    json_int(j, "indices", k->indices);
-    json_int(j, "of", k->of);
-    json_int(j, "elements", k->elements);
-    json_text(j, "why", against(m, i, v));
-    json_close(j, "}");
+    JSON_GROUP(j, NULL, "{}", j_text("function", m->run.c.units.data[i].symbol), j_text("kernel", words_of(m, i)),
+               j_bool("agrees", !against(m, i, v)), j_bool("differs", k->differs), j_uint("draws", k->draws),
+               j_int("indices", k->indices), j_int("of", k->of), j_int("elements", k->elements),
+               j_text("why", against(m, i, v)));
 }
 
 void code_put_json(const struct code_check *m, struct json *j)
@@ -112,14 +105,11 @@ void code_put_json(const struct code_check *m, struct json *j)
         json_null(j, "machine");
         return;
     }
-    json_open(j, "machine", '{');
-    json_bool(j, "agrees", code_agrees(m));
+    JSON_GROUP(j, "machine", "{", j_bool("agrees", code_agrees(m)));
     json_open(j, "variants", '[');
     for (uint32_t v = 0; v < m->run.c.targets.n; v++) {
-        json_open(j, NULL, '{');
-        json_text(j, "variant", m->variants[v].name);
-        json_bool(j, "runs_here", m->variants[v].ran);
-        json_text(j, "program", m->variants[v].program);
+        JSON_GROUP(j, NULL, "{", j_text("variant", m->variants[v].name), j_bool("runs_here", m->variants[v].ran),
+                   j_text("program", m->variants[v].program));
         json_open(j, "kernels", '[');
         for (uint32_t i = 0; m->variants[v].ran && i < m->run.c.units.n; i++)
             if (is_kernel_of(m, i, v))
