@@ -190,13 +190,9 @@ static const char *expression(struct c_emit *e, const struct lstmt *s)
                                 ce_text(e, s->in[2], ATOM));
         return ce_call(e, c_select(c, from, t), s, 3);
     case L_CONVERT:
-        if (from.elem == t.elem)
-            return ce_in(e, s, 0);
-        return ce_call(e, c_conversion(c, from, t, s->imm != 0, s->name), s, 1);
+        return from.elem == t.elem ? ce_in(e, s, 0) : ce_call(e, c_conversion(c, from, t, s->imm != 0, s->name), s, 1);
     case L_BITCAST:
-        if (strcmp(c_type(c, from), c_type(c, t)) == 0)
-            return ce_in(e, s, 0);
-        return ce_call(e, c_bitcast(c, from, t), s, 1);
+        return strcmp(c_type(c, from), c_type(c, t)) == 0 ? ce_in(e, s, 0) : ce_call(e, c_bitcast(c, from, t), s, 1);
     case L_SPLAT: return t.lanes == 1 ? ce_in(e, s, 0) : ce_call(e, c_splat(c, t), s, 1);
     case L_IOTA: return t.lanes == 1 ? "0" : arena_printf(c->arena, "%s()", c_iota(c, t));
     case L_EXTRACT:

@@ -141,9 +141,7 @@ static const char *make(struct c_file *c, enum lop op, struct ltype result, stru
     need_functions(c, op, operand.elem);
     c_type(c, operand);
     c_type(c, result);
-    if (operand.lanes == 1 && row == &fused)
-        return name;
-    if (!c_first(c, arena_printf(c->arena, "f %s", name)))
+    if ((operand.lanes == 1 && row == &fused) || !c_first(c, arena_printf(c->arena, "f %s", name)))
         return name;
     /* f32_abs and the like are there */
     if (operand.lanes == 1 && c_is_float(operand.elem) && strstr(row->text, "$E_") == row->text && op != L_MIN &&

@@ -76,11 +76,10 @@ const char *ce_call(struct c_emit *e, const char *function, const struct lstmt *
 static bool fold(struct c_emit *e, const struct lstmt *s, int64_t *r)
 {
     const struct c_value *a = ce_value(e, s->in[0]), *b = ce_value(e, s->in[1]);
-    if (!a->fixed || !b->fixed)
-        return false;
-    return s->op == L_ADD   ? add_i64(a->number, b->number, r)
-           : s->op == L_SUB ? sub_i64(a->number, b->number, r)
-                            : mul_i64(a->number, b->number, r);
+    return a->fixed && b->fixed &&
+           (s->op == L_ADD   ? add_i64(a->number, b->number, r)
+            : s->op == L_SUB ? sub_i64(a->number, b->number, r)
+                             : mul_i64(a->number, b->number, r));
 }
 
 static void set_number(struct c_emit *e, lreg r, int64_t number)

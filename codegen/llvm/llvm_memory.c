@@ -72,9 +72,7 @@ static LLVMValueRef to_memory(struct emitter *e, const struct access *a)
 
 static LLVMValueRef from_memory(struct emitter *e, const struct access *a, LLVMValueRef v)
 {
-    if (a->type.elem != ELEM_BOOL)
-        return v;
-    return LLVMBuildICmp(e->b, LLVMIntNE, v, LLVMConstNull(a->vector), "");
+    return a->type.elem != ELEM_BOOL ? v : LLVMBuildICmp(e->b, LLVMIntNE, v, LLVMConstNull(a->vector), "");
 }
 
 static void set_metadata(struct emitter *e, LLVMValueRef access, const char *kind, LLVMValueRef operand)

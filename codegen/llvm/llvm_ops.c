@@ -107,9 +107,7 @@ static LLVMValueRef emit_arith(struct emitter *e, const struct lstmt *s)
                        [L_AND] = {LLVMAnd, LLVMAnd},  [L_OR] = {LLVMOr, LLVMOr},     [L_XOR] = {LLVMXor, LLVMXor}};
     LLVMOpcode op = elem_is_float(s->type.elem) ? code[s->op].real : code[s->op].integer;
     LLVMValueRef looked_up = op == LLVMFSub ? lookup_less(e, operand(e, s, 0), operand(e, s, 1)) : NULL;
-    if (looked_up)
-        return looked_up;
-    return LLVMBuildBinOp(e->b, op, operand(e, s, 0), operand(e, s, 1), "");
+    return looked_up ? looked_up : LLVMBuildBinOp(e->b, op, operand(e, s, 0), operand(e, s, 1), "");
 }
 
 /* The same by name, for a whole register of x86: instruction selection finds it in a comparison and a selection, too,

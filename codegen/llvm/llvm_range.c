@@ -14,9 +14,7 @@ static uint64_t limit_of_sum(uint64_t a, uint64_t b)
 static uint64_t limit_of_product(uint64_t a, uint64_t b)
 {
     int64_t r;
-    if (a > INT64_MAX || b > INT64_MAX || !mul_i64((int64_t)a, (int64_t)b, &r))
-        return RANGE_UNKNOWN;
-    return (uint64_t)r;
+    return a > INT64_MAX || b > INT64_MAX || !mul_i64((int64_t)a, (int64_t)b, &r) ? RANGE_UNKNOWN : (uint64_t)r;
 }
 
 static uint64_t limit_of_rest(uint64_t a, uint64_t b)

@@ -56,10 +56,9 @@ static bool number_entry(struct importer *im, const Onnx__StringStringEntryProto
     if (*has)
         return refuse(im, w, "external data gives %s twice", e->key);
     *has = true;
-    if (!number_parse(&e->value, out))
-        return refuse(im, w, "external data has %s '%.*s', which is not a number from 0 to 2^63 - 1", e->key,
-                      (int)(e->value.len < 100 ? e->value.len : 100), (const char *)e->value.data);
-    return true;
+    return number_parse(&e->value, out) ||
+           refuse(im, w, "external data has %s '%.*s', which is not a number from 0 to 2^63 - 1", e->key,
+                  (int)(e->value.len < 100 ? e->value.len : 100), (const char *)e->value.data);
 }
 
 static bool location_entry(struct importer *im, const Onnx__StringStringEntryProto *e, struct where w,
@@ -133,9 +132,7 @@ static int open_beneath(int dir, const char *location)
     }
     struct open_how how = {.flags = OPEN_FLAGS, .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
     int fd = (int)syscall(SYS_openat2, dir, location, &how, sizeof how);
-    if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
-        return fd;
-    return open_componentwise(dir, location);
+    return fd >= 0 || (errno != ENOSYS && errno != EPERM) ? fd : open_componentwise(dir, location);
 }
 
 /* The directory of a path, opened; of its real path when asked. */
@@ -209,9 +206,8 @@ static bool holes_allowed(struct importer *im, int fd, struct where w, const str
 {
     int64_t limit = im->ctx->limits.sparse_bytes;
     im->external->holes += range_holes(fd, r, limit - im->external->holes);
-    if (im->external->holes <= limit)
-        return true;
-    return refuse_as(im, w, FAIL_LIMIT,
+    return im->external->holes <= limit ||
+           refuse_as(im, w, FAIL_LIMIT,
                      "the external data is in a sparse file with holes of more than %lld bytes (--limit-sparse-bytes)",
                      (long long)limit);
 }

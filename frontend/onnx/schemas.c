@@ -85,9 +85,7 @@ static struct operand operand_get(const struct schema *s, uint32_t k)
         o.set = (uint32_t)strtoul(p + 1, &end, 10);
         o.mark = *end && *end != ' ' ? *end++ : 0;
         p = *end ? end + 1 : end;
-        if (o.mark == '*' || o.mark == '+')
-            return o;
-        if (i == k)
+        if (o.mark == '*' || o.mark == '+' || i == k)
             return o;
     }
     return (struct operand){0};

@@ -106,10 +106,8 @@ static bool dims_import(struct importer *im, const Onnx__TensorShapeProto *shape
 static bool elem_import(struct importer *im, bool has, int64_t data_type, struct where w, enum elem *out)
 {
     *out = has && data_type > 0 && data_type < 1000 ? elem_by_onnx((int32_t)data_type) : ELEM_NONE;
-    if (*out == ELEM_NONE)
-        return has ? refuse(im, w, "element type %lld is unknown", (long long)data_type)
-                   : refuse(im, w, "the type has no element type");
-    return true;
+    return *out != ELEM_NONE || (has ? refuse(im, w, "element type %lld is unknown", (long long)data_type)
+                                     : refuse(im, w, "the type has no element type"));
 }
 
 static bool tensor_type_import(struct importer *im, const Onnx__TypeProto__Tensor *t, struct where w, struct type *out)

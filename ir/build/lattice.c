@@ -160,9 +160,7 @@ static expr_id constant_result(struct lat *l, enum op op, enum elem elem, const 
     const void *in[3] = {&raw[0], &raw[1], &raw[2]};
     for (uint32_t i = 0; i < n; i++)
         elem_from_i64(elem, v[i], &raw[i]);
-    if (scalar_eval(op, elem, in, &out) != EVAL_OK)
-        return (expr_id){0};
-    return from_data(l, l->elem, &out);
+    return scalar_eval(op, elem, in, &out) != EVAL_OK ? (expr_id){0} : from_data(l, l->elem, &out);
 }
 
 static expr_id scalar_expr(struct lat *l, enum op op, enum elem elem, const expr_id *a, uint32_t n)

@@ -42,9 +42,7 @@ value_id b_splat_f64(struct builder *b, enum elem elem, double x, const expr_id 
 value_id b_splat_like(struct builder *b, value_id like, double x)
 {
     struct type t;
-    if (!is_tensor(b, like, &t))
-        return (value_id){0};
-    return b_splat_f64(b, t.elem, x, t.dims, t.rank);
+    return is_tensor(b, like, &t) ? b_splat_f64(b, t.elem, x, t.dims, t.rank) : (value_id){0};
 }
 
 value_id b_broadcast_like(struct builder *b, value_id x, value_id like)
@@ -80,9 +78,7 @@ static bool broadcast_all(struct builder *b, value_id *v, uint32_t n)
 value_id b_binary(struct builder *b, enum op op, value_id x, value_id y)
 {
     value_id in[2] = {x, y};
-    if (!x.i || !y.i || !broadcast_all(b, in, 2))
-        return (value_id){0};
-    return b_op(b, op, in, 2, NULL, 0);
+    return x.i && y.i && broadcast_all(b, in, 2) ? b_op(b, op, in, 2, NULL, 0) : (value_id){0};
 }
 
 value_id b_binary_f64(struct builder *b, enum op op, value_id x, double y)

@@ -245,9 +245,7 @@ static bool read_runs(struct reader *r, value_id v, const struct run *runs, uint
 const char *const_bytes(const struct graph *g, value_id v)
 {
     v = view_plain(g, v);
-    if (value_op(g, v) != OP_CONSTANT)
-        return NULL;
-    return node_attr(value_node(g, v), "data")->u.data.data;
+    return value_op(g, v) != OP_CONSTANT ? NULL : node_attr(value_node(g, v), "data")->u.data.data;
 }
 
 /* A plain constant after reshapes: one copy, whatever the size. */

@@ -272,9 +272,7 @@ enum eval_status eval_seq_split(struct eval *e, const struct node *n, struct ten
         TRY(cut(e, x, axis, from, extent, drop, &out->item[i]));
         from += extent;
     }
-    if (from != dim)
-        return eval_fail(e, EVAL_VALUE, "seq_split: pieces do not add up to %lld", (long long)dim);
-    return EVAL_OK;
+    return from != dim ? eval_fail(e, EVAL_VALUE, "seq_split: pieces do not add up to %lld", (long long)dim) : EVAL_OK;
 }
 
 enum eval_status eval_opt_make(struct eval *e, const struct node *n, struct tensor *const *in, struct tensor *out)

@@ -422,9 +422,7 @@ static expr_id by_divisor(struct exprs *x, enum part part, expr_id a, expr_id b)
         return (expr_id){0};
     if (k == 0)
         context_unwind(x->ctx, FAIL_MODEL, (src_id){0}, "a size or index is divided by zero");
-    if (k == INT64_MIN)
-        return expr_overflow(x);
-    return by_negative(x, part, a, -k);
+    return k == INT64_MIN ? expr_overflow(x) : by_negative(x, part, a, -k);
 }
 
 expr_id ex_div(struct exprs *x, expr_id a, expr_id b)

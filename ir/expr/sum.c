@@ -152,9 +152,7 @@ expr_id term_multiply(struct exprs *x, expr_id a, expr_id b)
             continue;   /* 0 and 1 are their own squares */
         atoms[n++] = next;
     }
-    if (n == 1)
-        return atoms[0];
-    return expr_intern(x, &(struct ekey){.kind = EX_PROD, .n = n, .arg = atoms});
+    return n == 1 ? atoms[0] : expr_intern(x, &(struct ekey){.kind = EX_PROD, .n = n, .arg = atoms});
 }
 
 void poly_add_product(struct poly *p, expr_id a, expr_id b, int64_t coef)

@@ -77,19 +77,16 @@ bool infer_axis(struct infer *f, const char *name, int32_t rank, int64_t *axis)
 
 bool infer_agree(struct infer *f, expr_id a, expr_id b, const char *what)
 {
-    if (ex_cmp_eq(f->ex, a, b) != FALSE_)
-        return true;
-    return infer_error(f, "%s: %s against %s in %s and %s", what, expr_text(f->g, a), expr_text(f->g, b),
+    return ex_cmp_eq(f->ex, a, b) != FALSE_ ||
+           infer_error(f, "%s: %s against %s in %s and %s", what, expr_text(f->g, a), expr_text(f->g, b),
                        type_text(f->g, infer_in(f, 0)), type_text(f->g, infer_in(f, f->n_in > 1 ? 1 : 0)));
 }
 
 bool infer_elem_in(struct infer *f, uint32_t i, const char *classes)
 {
     enum elem e = infer_in(f, i)->elem;
-    if (strchr(classes, elem_class(e)))
-        return true;
-    return infer_error(f, "not defined for elements of type %s (operand %u is %s)", elem_name(e), i + 1,
-                       type_text(f->g, infer_in(f, i)));
+    return strchr(classes, elem_class(e)) || infer_error(f, "not defined for elements of type %s (operand %u is %s)",
+                                                         elem_name(e), i + 1, type_text(f->g, infer_in(f, i)));
 }
 
 bool infer_monoid(struct infer *f, const char *more, enum elem elem)

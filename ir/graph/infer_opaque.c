@@ -175,9 +175,8 @@ bool type_join(struct graph *g, struct type *a, const struct type *b)
 static bool join(struct infer *f, struct type *a, const struct type *b)
 {
     const struct type before = *a;
-    if (a->kind == TYPE_TENSOR && type_join(f->g, a, b))
-        return true;
-    return infer_error(f, "a sequence holds tensors of one type: %s and %s", type_text(f->g, &before),
+    return (a->kind == TYPE_TENSOR && type_join(f->g, a, b)) ||
+           infer_error(f, "a sequence holds tensors of one type: %s and %s", type_text(f->g, &before),
                        type_text(f->g, b));
 }
 

@@ -233,7 +233,5 @@ bool infer_dot(struct infer *f)
     for (int32_t i = 0; i < b->rank; i++)
         if (!(sb >> i & 1))
             dims[rank++] = b->dims[i];
-    if (rank > RANK_MAX)
-        return infer_error(f, "rank %d is above %d", rank, RANK_MAX);
-    return infer_set(f, 0, elem, rank, dims);
+    return rank > RANK_MAX ? infer_error(f, "rank %d is above %d", rank, RANK_MAX) : infer_set(f, 0, elem, rank, dims);
 }

@@ -216,10 +216,8 @@ static bool within(struct infer *f, const struct type *a, const struct type *b, 
     bool ok = a->rank == b->rank;
     for (int32_t i = 0; ok && i < a->rank; i++)
         ok = i == axis || ex_cmp_lt(f->ex, a->dims[i], b->dims[i]) != TRUE_;
-    if (!ok)
-        return infer_error(f, "indices %s do not fit to %s along axis %lld", type_text(f->g, b), type_text(f->g, a),
-                           (long long)axis);
-    return true;
+    return ok || infer_error(f, "indices %s do not fit to %s along axis %lld", type_text(f->g, b), type_text(f->g, a),
+                             (long long)axis);
 }
 
 bool infer_gather_elements(struct infer *f)
@@ -301,8 +299,6 @@ bool infer_first(struct infer *f)
     bool ok = u->rank == head + x->rank - (int32_t)k;
     for (int32_t i = 0; ok && i < u->rank; i++)
         ok = ex_cmp_eq(f->ex, u->dims[i], i < head ? idx->dims[i] : x->dims[i - head + k]) != FALSE_;
-    if (!ok)
-        return infer_error(f, "updates %s do not fit to %s with indices %s", type_text(f->g, u), type_text(f->g, x),
-                           type_text(f->g, idx));
-    return true;
+    return ok || infer_error(f, "updates %s do not fit to %s with indices %s", type_text(f->g, u), type_text(f->g, x),
+                             type_text(f->g, idx));
 }

@@ -64,9 +64,7 @@ static uint32_t small_encode(const struct float_format *f, double x, bool satura
         if (code > f->max)
             code = over;
     }
-    if (f->special == SPECIAL_FNUZ && (code == 0 || code == f->nan))
-        return code;
-    return sign | code;
+    return f->special == SPECIAL_FNUZ && (code == 0 || code == f->nan) ? code : sign | code;
 }
 
 bool round_mode_by_name(const char *name, enum round_mode *out)
@@ -87,9 +85,7 @@ static uint8_t e8m0_encode(float x, bool saturate, const char *round)
     bool up = strcmp(round, "up") == 0     ? m > 0
               : strcmp(round, "down") == 0 ? false
                                            : m > 0x400000 || (m == 0x400000 && e > 0);
-    if (e == 0xff)
-        return 0xff;
-    return (uint8_t)(up && !(saturate && e == 0xfe) ? e + 1 : e);
+    return e == 0xff ? 0xff : (uint8_t)(up && !(saturate && e == 0xfe) ? e + 1 : e);
 }
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */

@@ -19,9 +19,7 @@ static uint32_t times(uint32_t x, uint32_t y)
 
 static uint32_t plus(uint32_t x, uint32_t y)
 {
-    if (x == FIELD_MINUS_INF || y == FIELD_MINUS_INF)
-        return FIELD_MINUS_INF;
-    return least(x + y, x + y - FIELD_N);
+    return x == FIELD_MINUS_INF || y == FIELD_MINUS_INF ? FIELD_MINUS_INF : least(x + y, x + y - FIELD_N);
 }
 
 static uint32_t minus(uint32_t x, uint32_t y)

@@ -55,9 +55,7 @@ lreg em_to_register(struct em *em, lreg v, enum elem e)
 
 static lreg to_mem(struct em *em, lreg v, enum elem e)
 {
-    if (register_elem(e) == e)
-        return v;
-    return em_op(em, L_CONVERT, (struct ltype){e, lf_type(em->f, v).lanes}, &v, 1);
+    return register_elem(e) == e ? v : em_op(em, L_CONVERT, (struct ltype){e, lf_type(em->f, v).lanes}, &v, 1);
 }
 
 /* fresh: at the current level, whatever its operands depend on. */

@@ -338,13 +338,9 @@ static value_id folded(struct folder *f, struct form *form, int depth)
         bool idle = x.i && is_idle(f, op, limit);
         f->limited |= x.i != 0;
         *form = idle ? whole : (struct form){0};
-        if (!x.i || idle)
-            return x;
-        return b_binary(&f->b, op, x, b_broadcast_like(&f->b, limit, x));
+        return x.i && !idle ? b_binary(&f->b, op, x, b_broadcast_like(&f->b, limit, x)) : x;
     }
-    if (!form->integers || (!form->divides && form->ops <= form->n))
-        return (value_id){0};
-    return built(f, form);
+    return form->integers && (form->divides || form->ops > form->n) ? built(f, form) : (value_id){0};
 }
 
 /* ---- the pass ---------------------------------------------------------------------------------------------------- */

@@ -182,9 +182,7 @@ static value_id view_before(struct narrower *w, node_id where, value_id v)
 /* Is v, as it is now, a narrow value widened? */
 static bool is_rounded(const struct narrower *w, value_id v)
 {
-    if (v.i < w->n_values)
-        return w->fate[v.i].rounded;
-    return value_op(w->g, v) == OP_CONVERT;
+    return v.i < w->n_values ? w->fate[v.i].rounded : value_op(w->g, v) == OP_CONVERT;
 }
 
 /* v narrow, and wide again for its other readers, before the node `where`. */

@@ -60,9 +60,7 @@ bool splat_is_number(struct graph *g, value_id v)
     enum elem e = value_type(g, v)->elem;
     double f = 0;
     int64_t i = 0;
-    if (elem_class(e) != 'F' && e != ELEM_I32 && e != ELEM_I8 && e != ELEM_U8)
-        return false;
-    if (!value_is_splat(g, v, &f, &i))
+    if ((elem_class(e) != 'F' && e != ELEM_I32 && e != ELEM_I8 && e != ELEM_U8) || !value_is_splat(g, v, &f, &i))
         return false;
     if (elem_class(e) == 'F')
         return isfinite(f) && f != 0 && fabs(f) != 1;

@@ -39,10 +39,9 @@ static bool is_stored(const struct module *m, value_id v)
 static bool is_cheap(const struct module *m, value_id v)
 {
     const struct node *n = value_node(m->g, v);
-    if (!n || n->op == OP_DIV || n->op == OP_IDENTITY)
-        return false;
-    return op_shape(n->op) == SHAPE_VIEW || n->op == OP_IOTA ||
-           (op_shape(n->op) == SHAPE_MAP && op_cost(n->op) != COST_DEAR);
+    return n && n->op != OP_DIV && n->op != OP_IDENTITY &&
+           (op_shape(n->op) == SHAPE_VIEW || n->op == OP_IOTA ||
+            (op_shape(n->op) == SHAPE_MAP && op_cost(n->op) != COST_DEAR));
 }
 
 static bool is_splat(const struct module *m, value_id v)

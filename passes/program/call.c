@@ -30,9 +30,7 @@ static lreg elem_code(struct prog *p, value_id v)
 static lreg result(struct prog *p, const struct node *n, uint32_t r)
 {
     const struct value *v = graph_value(p->g, n->out[r]);
-    if (v->n_uses == 0 && !p->pointer[n->out[r].i].i)
-        return prog_const(p, 0);
-    return prog_buffer(p, n->out[r], v->type.elem);
+    return v->n_uses == 0 && !p->pointer[n->out[r].i].i ? prog_const(p, 0) : prog_buffer(p, n->out[r], v->type.elem);
 }
 
 static void call_sort(struct prog *p, const struct node *n)

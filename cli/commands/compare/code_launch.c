@@ -165,9 +165,7 @@ static uint64_t draw_float(enum values values, enum daring daring, bool normal, 
         return bits;
     }
     double x = extremes[r % COUNT_OF(extremes)];
-    if (values == VALUES_NO_NUMBERS && r >> 32 & 0x1ff)
-        return t->old;
-    if (values == VALUES_EXTREME && r >> 32 & 7)
+    if ((values == VALUES_NO_NUMBERS && r >> 32 & 0x1ff) || (values == VALUES_EXTREME && r >> 32 & 7))
         return t->old;
     if (values == VALUES_NO_NUMBERS)
         x = r >> 8 & 1 ? (double)NAN : r >> 9 & 1 ? (double)INFINITY : -(double)INFINITY;

@@ -83,9 +83,7 @@ static bool node_roles(struct integers *s, const struct graph *g, const struct n
     }
     for (uint32_t i = 0; i < n->n_in; i++) {
         struct integer_role more = of;
-        if (!n->in[i].i || value_type(g, n->in[i])->kind != TYPE_TENSOR)
-            continue;
-        if (takes_all(n, i))
+        if (!n->in[i].i || value_type(g, n->in[i])->kind != TYPE_TENSOR || takes_all(n, i))
             continue;
         if (n->op == OP_SELECT && i == 0) /* which one of two numbers, whatever these are for */
             more = (struct integer_role){.decides = of.decides};

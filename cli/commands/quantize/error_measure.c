@@ -220,9 +220,7 @@ bool error_try(struct error_search *e, enum part part, struct measured *out)
     struct attempt a = {e, part, out};
     e->compilations++;
     say(e, 0, 0);
-    if (!(e->network ? e->network : run_chosen)(e, measure_chosen, &a))
-        return false;
-    if (e->folder && !lost(e, part, out))
+    if (!(e->network ? e->network : run_chosen)(e, measure_chosen, &a) || (e->folder && !lost(e, part, out)))
         return false;
     if (e->options->verbose) {
         struct strbuf line;

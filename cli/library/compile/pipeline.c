@@ -171,9 +171,7 @@ bool stage_run(struct compilation *c, const struct stage *stage, struct stage_co
         report_text(c, TEXT_DATA, m->report);
         m->report->n = 0;
     }
-    if (!report_program(c, stage))
-        return false;
-    return !stage->verify || !(o->verify_each || stage->always) || stage->verify(c);
+    return report_program(c, stage) && (!stage->verify || !(o->verify_each || stage->always) || stage->verify(c));
 }
 
 static bool write_stopped(struct compilation *c, const struct stage *stage)

@@ -282,9 +282,7 @@ bool recall_take(struct compilation *c)
         return false;
     c->key = make_key(c);
     c->recall_mark = diag_mark(c->ctx);
-    if (!c->key.size || !codegen_recall(codegen_of(c), c->key, &c->record))
-        return false;
-    if (c->options->verify_each)
+    if (!c->key.size || !codegen_recall(codegen_of(c), c->key, &c->record) || c->options->verify_each)
         return false;
     c->recalled = read_record(c, c->record);
     c->record = c->recalled ? c->record : (struct span){0};

@@ -244,12 +244,10 @@ static bool pattern_check(struct context *ctx, const char *pattern, enum kind ki
     for (size_t i = 0; i < COUNT_OF(remark_rows); i++)
         any |= remark_rows[i].kind == kind && regexec(&regex, remark_rows[i].pass, 0, NULL, 0) == 0;
     regfree(&regex);
-    if (any)
-        return true;
-    return error_usage(ctx,
-                       near.found ? "'R%s': no pass with such remarks matches '%s': %s; did you mean '%s'?"
-                                  : "'R%s': no pass with such remarks matches '%s': %s",
-                       kind_flags[kind], pattern, passes.data, near.found);
+    return any || error_usage(ctx,
+                              near.found ? "'R%s': no pass with such remarks matches '%s': %s; did you mean '%s'?"
+                                         : "'R%s': no pass with such remarks matches '%s': %s",
+                              kind_flags[kind], pattern, passes.data, near.found);
 }
 
 bool remarks_check(struct context *ctx, const struct options *o)

@@ -46,9 +46,7 @@ static bool value_read(const struct key *key, const char *text, int64_t n[3])
     int word = key->words ? word_number(key->words, text) : -1;
     n[0] = word >= 0 ? word : 0;
     for (int i = 0; word < 0 && i < key->count; i++) {
-        if (i && *s.p++ != 'x')
-            return false;
-        if (scan_i64(&s, &n[i]) || n[i] < 1 || n[i] > NUMBER_MOST)
+        if ((i && *s.p++ != 'x') || scan_i64(&s, &n[i]) || n[i] < 1 || n[i] > NUMBER_MOST)
             return false;
     }
     return word >= 0 || (key->count && !*s.p);

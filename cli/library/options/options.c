@@ -242,10 +242,8 @@ bool option_set(struct context *ctx, struct options *o, const struct option *def
     case OPTION_INT:
     case OPTION_SIZE: return set_number(ctx, o, def, value, fail);
     case OPTION_REAL:
-        if (!real_parse(value, field))
-            return error_at(ctx, fail, (src_id){0}, NULL, "'%s' takes a number such as 1.5, not '%s'", def->name,
-                            value);
-        return true;
+        return real_parse(value, field) ||
+               error_at(ctx, fail, (src_id){0}, NULL, "'%s' takes a number such as 1.5, not '%s'", def->name, value);
     }
     return false;
 }

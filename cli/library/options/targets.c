@@ -336,9 +336,7 @@ bool targets_check(struct context *ctx, const struct options *o)
         blamed = "variants";
     else if (o->mattr && !cpu_bits(ctx, arch, base, o->mattr, &bits))
         blamed = "mattr";
-    if (blamed)
-        return option_blame(ctx, o, blamed, NULL);
-    return one_level_check(ctx, o) && strict_check(ctx, o, arch);
+    return blamed ? option_blame(ctx, o, blamed, NULL) : one_level_check(ctx, o) && strict_check(ctx, o, arch);
 }
 
 bool target_wanted(const struct options *o, const struct module *m, const struct target_row *t)

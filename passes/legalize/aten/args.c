@@ -64,9 +64,7 @@ static expr_id int_of(struct rule *r, value_id v)
 
 expr_id aten_int(struct rule *r, uint32_t i, const char *name, int64_t absent)
 {
-    if (rule_has(r, i))
-        return int_of(r, rule_in(r, i));
-    return ex_const(r->b->x, rule_int(r, name, absent));
+    return rule_has(r, i) ? int_of(r, rule_in(r, i)) : ex_const(r->b->x, rule_int(r, name, absent));
 }
 
 bool aten_int_known(struct rule *r, uint32_t i, const char *name, int64_t absent, int64_t *out)

@@ -43,11 +43,10 @@ bool rule_aten_eye(struct rule *r)
     struct builder *b = r->b;
     expr_id dims[2] = {aten_int(r, 0, "n", 0)};
     dims[1] = r->param ? aten_int(r, 1, "m", 0) : dims[0];
-    if (!dims[0].i || !dims[1].i)
-        return false;
-    return aten_result(
-        r, b_convert(b, b_binary(b, OP_EQ, v_iota(b, ELEM_I64, dims, 2, 0), v_iota(b, ELEM_I64, dims, 2, 1)),
-                     aten_elem(r, 0)));
+    return dims[0].i && dims[1].i &&
+           aten_result(
+               r, b_convert(b, b_binary(b, OP_EQ, v_iota(b, ELEM_I64, dims, 2, 0), v_iota(b, ELEM_I64, dims, 2, 1)),
+                            aten_elem(r, 0)));
 }
 
 /* Rows and columns of a triangle, row by row. param: 1 the upper one */
@@ -181,9 +180,7 @@ bool rule_aten_item(struct rule *r)
 {
     value_id x = v_scalar(r->b, rule_in(r, 0));
     char class = elem_class(v_elem(r->b, x));
-    if (!x.i)
-        return false;
-    return rule_result(r, b_convert(r->b, x, class == 'F' ? ELEM_F64 : class == 'B' ? ELEM_BOOL : ELEM_I64));
+    return x.i && rule_result(r, b_convert(r->b, x, class == 'F' ? ELEM_F64 : class == 'B' ? ELEM_BOOL : ELEM_I64));
 }
 
 static value_id number_in(struct rule *r, uint32_t i)

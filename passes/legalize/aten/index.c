@@ -376,10 +376,9 @@ bool rule_aten_masked_select(struct rule *r)
     value_id x = rule_in(r, 0), mask = rule_in(r, 1);
     const expr_id *dims;
     int32_t rank;
-    if (!x.i || !mask.i || !flattened(r, &x, &mask, &dims, &rank) ||
-        !aten_as(r, rule_nonzero, 13, 0, &mask, 1, NULL, 0))
-        return false;
-    return rule_result(r, b_gather(r->b, x, b_squeeze(r->b, r->out[0].v, 0), 0));
+    return x.i && mask.i && flattened(r, &x, &mask, &dims, &rank) &&
+           aten_as(r, rule_nonzero, 13, 0, &mask, 1, NULL, 0) &&
+           rule_result(r, b_gather(r->b, x, b_squeeze(r->b, r->out[0].v, 0), 0));
 }
 
 /* ---- bags ------------------------------------------------------------------------------------------------------ */

@@ -23,10 +23,8 @@ bool rule_aten_view_as(struct rule *r)
 {
     value_id other = rule_in(r, 1);
     const struct dims dims = b_dims(r->b, other);
-    if (!dims.d)
-        return false;
-    return rule_result(r, r->param ? b_broadcast(r->b, rule_in(r, 0), dims.d, dims.rank)
-                                   : b_reshape(r->b, rule_in(r, 0), dims.d, dims.rank));
+    return dims.d && rule_result(r, r->param ? b_broadcast(r->b, rule_in(r, 0), dims.d, dims.rank)
+                                             : b_reshape(r->b, rule_in(r, 0), dims.d, dims.rank));
 }
 
 bool rule_aten_flatten(struct rule *r)

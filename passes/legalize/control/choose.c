@@ -59,7 +59,5 @@ bool rule_count(struct rule *r, uint32_t i, const char *what, uint32_t lo, uint3
 const expr_id *rule_elems(struct rule *r, uint32_t i, const char *what, uint32_t most, int64_t lo, int64_t hi,
                           uint32_t *n)
 {
-    if (!rule_count(r, i, what, 0, most, n))
-        return NULL;
-    return b_elems(r->b, v_exactly(r->b, rule_in(r, i), *n), lo, hi, n);
+    return rule_count(r, i, what, 0, most, n) ? b_elems(r->b, v_exactly(r->b, rule_in(r, i), *n), lo, hi, n) : NULL;
 }

@@ -148,9 +148,7 @@ static bool softmax_axes(struct rule *r, value_id x, int64_t axes[RANK_MAX], uin
     *n = 0;
     if (!x.i)
         return false;
-    if (rank == 0)
-        return true;
-    if (r->version < 13 && given == rank)
+    if (rank == 0 || (r->version < 13 && given == rank))
         return true;
     if (!rule_axis(r, given, rank, &axis))
         return false;
@@ -164,9 +162,7 @@ bool rule_softmax(struct rule *r)
     int64_t axes[RANK_MAX];
     uint32_t n;
     value_id x = rule_in(r, 0);
-    if (!softmax_axes(r, x, axes, &n))
-        return false;
-    return finish(r, v_softmax(r->b, v_widen(r->b, x), axes, n, r->param != 0));
+    return softmax_axes(r, x, axes, &n) && finish(r, v_softmax(r->b, v_widen(r->b, x), axes, n, r->param != 0));
 }
 
 /* 1 at the first maximum of each row. */

@@ -132,10 +132,8 @@ static bool forest_measure(struct rule *r, struct forest *f, bool roots)
                 queue[end++] = below[k];
         }
     }
-    if (end != f->n)
-        return rule_bad(r, "the nodes are not trees: paths from %lld of %lld go round", (long long)(f->n - end),
-                        (long long)f->n);
-    return true;
+    return end == f->n || rule_bad(r, "the nodes are not trees: paths from %lld of %lld go round",
+                                   (long long)(f->n - end), (long long)f->n);
 }
 
 /* ---- nodes with names: TreeEnsembleClassifier, TreeEnsembleRegressor --------------------------------------------- */

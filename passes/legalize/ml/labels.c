@@ -154,9 +154,7 @@ bool rule_category_mapper(struct rule *r)
 {
     uint32_t n;
     const int64_t *ints = rule_ints(r, "cats_int64s", &n);
-    if (!ints)
-        return rule_bad(r, "no cats_int64s");
-    return between(r, node_attr(r->node, "cats_strings"), ints, n);
+    return ints ? between(r, node_attr(r->node, "cats_strings"), ints, n) : rule_bad(r, "no cats_int64s");
 }
 
 /* 1 in the column of its category, f32 [..., categories]; floats are cut to integers. */

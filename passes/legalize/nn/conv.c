@@ -324,7 +324,5 @@ bool rule_conv_spatial(struct rule *r, value_id x, value_id w, struct spatial *s
 value_id rule_conv_core(struct rule *r, value_id x, value_id w, enum elem acc)
 {
     struct spatial s;
-    if (!rule_conv_spatial(r, x, w, &s))
-        return (value_id){0};
-    return conv_build(r->b, x, w, &s, rule_int(r, "group", 1), acc);
+    return rule_conv_spatial(r, x, w, &s) ? conv_build(r->b, x, w, &s, rule_int(r, "group", 1), acc) : (value_id){0};
 }

@@ -212,9 +212,7 @@ static value_id of_direction(struct rule *r, const struct layer *l, uint32_t i, 
 static value_id state_of(struct rule *r, const struct layer *l, uint32_t i, uint32_t k)
 {
     expr_id dims[2] = {l->batch, l->hidden};
-    if (rule_has(r, i))
-        return of_direction(r, l, i, k, true);
-    return b_splat_f64(r->b, v_elem(r->b, l->x), 0, dims, 2);
+    return rule_has(r, i) ? of_direction(r, l, i, k, true) : b_splat_f64(r->b, v_elem(r->b, l->x), 0, dims, 2);
 }
 
 /* Time backwards along axis 0: within each sequence's length when lengths are given. */

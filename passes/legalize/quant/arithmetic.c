@@ -209,9 +209,7 @@ bool product_choose(struct rule *r, const struct product_form *f)
     if (!o || !o->chosen || !f->takes_int8)
         return true;
     enum arithmetic how = o->chosen(o->user, label_of(r), f->is_conv, &range);
-    if (how == ARITHMETIC_F32)
-        return true;
-    return operands_put(r, f, how, &range, NULL);
+    return how == ARITHMETIC_F32 || operands_put(r, f, how, &range, NULL);
 }
 
 /* ---- probes ------------------------------------------------------------------------------------------------------ */

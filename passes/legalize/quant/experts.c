@@ -377,9 +377,7 @@ static value_id summed(struct rule *r, struct experts *e)
         loop.body = expert_step;
         loop.n_carried = 2;
     }
-    if (!loop.trips.i || !rule_counted_loop(r, &loop, carried, NULL))
-        return (value_id){0};
-    return carried[0];
+    return loop.trips.i && rule_counted_loop(r, &loop, carried, NULL) ? carried[0] : (value_id){0};
 }
 
 /* ---- the operators ----------------------------------------------------------------------------------------------- */

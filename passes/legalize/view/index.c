@@ -348,9 +348,7 @@ bool rule_cumulate(struct rule *r)
     if (!x.i || !rule_in(r, 1).i)
         return false;
     if (v_known_i64(b, rule_in(r, 1), 0, &at)) {
-        if (!rule_axis(r, at, rank, &axis))
-            return false;
-        return rule_result(r, b_convert(b, cumulate(r, x, axis), v_elem(b, in)));
+        return rule_axis(r, at, rank, &axis) && rule_result(r, b_convert(b, cumulate(r, x, axis), v_elem(b, in)));
     }
     if (!rule_axis_mask(r, rule_in(r, 1), rank, mask, &n))
         return false;

@@ -280,9 +280,7 @@ bool rule_concat(struct rule *r)
     for (uint32_t i = 0; i < r->n_in; i++)
         if (!full.i || !ex_is(b->x, b_count(b, in[i]), 0) || !concat_misfit(b, in[i], full, wanted))
             in[n++] = in[i];
-    if (!rule_axis(r, wanted, v_rank(b, in[0]), &axis))
-        return false;
-    return rule_result(r, b_concat(b, in, n, axis));
+    return rule_axis(r, wanted, v_rank(b, in[0]), &axis) && rule_result(r, b_concat(b, in, n, axis));
 }
 
 /* Sizes of the pieces from `split` (attribute or operand), num_outputs, or equal parts. */

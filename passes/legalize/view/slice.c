@@ -20,9 +20,7 @@ static expr_id bound_normalize(struct exprs *ex, expr_id e, expr_id dim)
             return dim;
         return c <= -INT32_MAX ? ex_const(ex, -1) : c < 0 ? ex_addc(ex, dim, c) : e;
     }
-    if (ex_lo(ex, e) >= 0)
-        return e;
-    return ex_select(ex, ex_lt(ex, e, ex_const(ex, 0)), ex_add(ex, e, dim), e);
+    return ex_lo(ex, e) >= 0 ? e : ex_select(ex, ex_lt(ex, e, ex_const(ex, 0)), ex_add(ex, e, dim), e);
 }
 
 static expr_id clamp(struct exprs *ex, expr_id e, int64_t lo, expr_id hi)
