@@ -12,7 +12,7 @@ enum {
 };
 
 struct lop_info {
-    const char *name;
+    const char *name, *form;
     int16_t min_in, max_in, n_out;
     enum lclass class;
     uint32_t elems;

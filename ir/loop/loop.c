@@ -4,10 +4,26 @@
  */
 #include "ir/loop/internal.h"
 
+/* What follows the name of a statement in its text, which ir/loop/print.c writes and ir/loop/parse.c reads:
+ *
+ *   T  type, if there is one result    V  all operands that are left   C  value of a constant
+ *   I  imm                             %  the next operand             X  what a conversion does besides
+ *   N  node                            L  lanes of a shuffle           A  mask, alignment and flags of an access
+ *   @  name                            O  imm, a statement's name      R  unit of a launch's imm: grain or row
+ *   S  name, as text in quotes         M  whether a call may fail      F, B  a loop, a branch
+ *
+ * Words and signs stand for themselves. */
+static const char form_plain[] = "T V", form_const[] = "T C", form_convert[] = "T VX", form_lane[] = "T V lane I",
+                  form_shuffle[] = "T V [L]", form_hreduce[] = "T O V", form_apply[] = "T @(V)",
+                  form_load[] = "T %[%]A", form_loads[] = "T %[%] stride %A", form_store[] = "%[%], %A",
+                  form_stores[] = "%[%] stride %, %A", form_local[] = "T I", form_global[] = "T @", form_for[] = "F",
+                  form_if[] = "B", form_check[] = "% code I node N S", form_call[] = "@(V)M",
+                  form_launch[] = "@(V) count % R I node NM";
+
 const struct lop_info lop_table[L_COUNT] = {
-    [L_NONE] = {"none", 0, 0, 0, LCLASS_VALUE, 0},
+    [L_NONE] = {"none", "", 0, 0, 0, LCLASS_VALUE, 0},
 #define LOP(id, name, least, most, results, class, form, rule, exec, error, emit, elements) \
-    [L_##id] = {name, least, most, results, LCLASS_##class, elements},
+    [L_##id] = {name, form, least, most, results, LCLASS_##class, elements},
 #include "ir/loop/loop.def"
 };
 

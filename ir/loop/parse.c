@@ -79,14 +79,12 @@ static bool read_type(struct parser *ps, struct ltype *t)
     return t->lanes <= LOOP_LANES_MAX || token_fail(ps, "too many lanes");
 }
 
-/* ---- statements: one function per text form; s is on the stack and appended when complete ------------------------ */
+/* ---- statements: s is on the stack and appended when complete ---------------------------------------------------- */
 
 static bool parse_block(struct parser *ps, lblock b);
 
-static bool form_const(struct parser *ps, struct lstmt *s)
+static bool read_constant(struct parser *ps, struct lstmt *s)
 {
-    if (!read_type(ps, &s->type))
-        return false;
     s->flags |= token_take(ps, "data") ? L_FLAG_DATA : 0;
     if (elem_class(s->type.elem) != 'F' || s->flags & L_FLAG_DATA)
         return token_i64(ps, &s->imm);
@@ -96,32 +94,9 @@ static bool form_const(struct parser *ps, struct lstmt *s)
     return !(s->flags & L_FLAG_RESIDUE) || token_i64(ps, &s->imm);
 }
 
-static bool form_plain(struct parser *ps, struct lstmt *s)
-{
-    if (lop_table[s->op].n_out == 1 && !read_type(ps, &s->type))
-        return false;
-    scan_blanks(&ps->s);
-    return *ps->s.p != '%' || lop_table[s->op].max_in == 0 || read_values(ps);
-}
-
-static bool form_convert(struct parser *ps, struct lstmt *s)
-{
-    if (!form_plain(ps, s))
-        return false;
-    s->imm = token_take(ps, "saturate");
-    return !token_take(ps, "round") || token_string(ps, &s->name);
-}
-
-static bool form_lane(struct parser *ps, struct lstmt *s)
-{
-    return form_plain(ps, s) && token_need(ps, "lane") && token_i64(ps, &s->imm);
-}
-
-static bool form_shuffle(struct parser *ps, struct lstmt *s)
+static bool read_lanes(struct parser *ps, struct lstmt *s)
 {
     uint8_t lanes[LOOP_LANES_MAX];
-    if (!form_plain(ps, s) || !token_need(ps, "["))
-        return false;
     do {
         uint32_t lane;
         if (!token_u32(ps, &lane))
@@ -131,24 +106,7 @@ static bool form_shuffle(struct parser *ps, struct lstmt *s)
         lanes[s->n_aux++] = (uint8_t)lane;
     } while (token_take(ps, ","));
     s->aux = arena_copy(ps->f->arena, lanes, s->n_aux);
-    return token_need(ps, "]");
-}
-
-static bool form_hreduce(struct parser *ps, struct lstmt *s)
-{
-    char word[WORD_MAX];
-    if (!read_type(ps, &s->type) || !token_word(ps, word))
-        return false;
-    s->imm = lop_by_name(word);
-    return read_values(ps);
-}
-
-static bool form_apply(struct parser *ps, struct lstmt *s)
-{
-    if (!read_type(ps, &s->type) || !token_name(ps, &s->name) || !token_need(ps, "("))
-        return false;
-    scan_blanks(&ps->s);
-    return (*ps->s.p != '%' || read_values(ps)) && token_need(ps, ")");
+    return true;
 }
 
 static bool read_operand(struct parser *ps)
@@ -160,34 +118,13 @@ static bool read_operand(struct parser *ps)
     return true;
 }
 
-static bool form_access(struct parser *ps, struct lstmt *s)
+static bool read_access(struct parser *ps, struct lstmt *s)
 {
-    bool strided = s->op == L_LOADS || s->op == L_STORES, stores = lop_table[s->op].class == LCLASS_STORE;
-    if (!stores && !read_type(ps, &s->type))
-        return false;
-    if (!read_operand(ps) || !token_need(ps, "[") || !read_operand(ps) || !token_need(ps, "]"))
-        return false;
-    if (strided && (!token_need(ps, "stride") || !read_operand(ps)))
-        return false;
-    if (stores && (!token_need(ps, ",") || !read_operand(ps)))
-        return false;
-    if (token_take(ps, "mask") && !read_operand(ps))
-        return false;
-    if (token_take(ps, "align") && !token_u32(ps, &s->align))
+    if ((token_take(ps, "mask") && !read_operand(ps)) || (token_take(ps, "align") && !token_u32(ps, &s->align)))
         return false;
     s->flags |= token_take(ps, "nontemporal") ? L_FLAG_NONTEMPORAL : 0;
     s->flags |= token_take(ps, "invariant") ? L_FLAG_INVARIANT : 0;
     return true;
-}
-
-static bool form_local(struct parser *ps, struct lstmt *s)
-{
-    return read_type(ps, &s->type) && token_i64(ps, &s->imm);
-}
-
-static bool form_global(struct parser *ps, struct lstmt *s)
-{
-    return read_type(ps, &s->type) && token_name(ps, &s->name);
 }
 
 static bool read_body(struct parser *ps, lblock b)
@@ -214,7 +151,7 @@ static void keep_operands(struct parser *ps, struct lstmt *s)
     ps->list.n = 0;
 }
 
-static bool form_for(struct parser *ps, struct lstmt *s)
+static bool read_for(struct parser *ps, struct lstmt *s)
 {
     lreg v;
     s->block[0] = lf_block(ps->f);
@@ -247,7 +184,7 @@ static bool form_for(struct parser *ps, struct lstmt *s)
     return read_body(ps, s->block[0]);
 }
 
-static bool form_if(struct parser *ps, struct lstmt *s)
+static bool read_if(struct parser *ps, struct lstmt *s)
 {
     s->block[0] = lf_block(ps->f);
     s->block[1] = lf_block(ps->f);
@@ -266,38 +203,49 @@ static bool form_if(struct parser *ps, struct lstmt *s)
     return true;
 }
 
-static bool form_check(struct parser *ps, struct lstmt *s)
+/* A part of a form (ir/loop/loop.c); what stands for itself: so many characters. */
+static bool read_part(struct parser *ps, struct lstmt *s, const char *part, size_t n)
 {
-    return read_operand(ps) && token_need(ps, "code") && token_i64(ps, &s->imm) && token_need(ps, "node") &&
-           token_u32(ps, &s->node) && token_string(ps, &s->name);
+    char word[WORD_MAX];
+    switch (*part) {
+    case 'T': return lop_table[s->op].n_out != 1 || read_type(ps, &s->type);
+    case 'V': scan_blanks(&ps->s); return *ps->s.p != '%' || lop_table[s->op].max_in == 0 || read_values(ps);
+    case '%': return read_operand(ps);
+    case 'I': return token_i64(ps, &s->imm);
+    case 'N': return token_u32(ps, &s->node);
+    case '@': return token_name(ps, &s->name);
+    case 'S': return token_string(ps, &s->name);
+    case 'O': return token_word(ps, word) && ((s->imm = lop_by_name(word)), true);
+    case 'L': return read_lanes(ps, s);
+    case 'C': return read_constant(ps, s);
+    case 'X': s->imm = token_take(ps, "saturate"); return !token_take(ps, "round") || token_string(ps, &s->name);
+    case 'A': return read_access(ps, s);
+    case 'R':
+        s->flags |= token_take(ps, "row") ? L_FLAG_ROW : 0;
+        return s->flags & L_FLAG_ROW || token_need(ps, "grain");
+    case 'M':
+        s->type = (struct ltype){ELEM_I64, 1}; /* of its result */
+        s->flags |= token_take(ps, "mayfail") ? L_FLAG_MAYFAIL : 0;
+        return true;
+    case 'F': return read_for(ps, s);
+    case 'B': return read_if(ps, s);
+    default:
+        memcpy(word, part, n);
+        word[n] = 0;
+        return token_need(ps, word);
+    }
 }
 
-static bool form_call(struct parser *ps, struct lstmt *s)
+static bool read_form(struct parser *ps, struct lstmt *s, const char *form)
 {
-    if (!token_name(ps, &s->name) || !token_need(ps, "("))
-        return false;
-    scan_blanks(&ps->s);
-    if (*ps->s.p == '%' && !read_values(ps))
-        return false;
-    if (!token_need(ps, ")"))
-        return false;
-    s->type = (struct ltype){ELEM_I64, 1};
-    if (s->op == L_LAUNCH) {
-        if (!token_need(ps, "count") || !read_operand(ps))
+    for (; *form; form++) {
+        const size_t n = strspn(form, "abcdefghijklmnopqrstuvwxyz");
+        if (*form != ' ' && !read_part(ps, s, form, n ? n : 1))
             return false;
-        s->flags |= token_take(ps, "row") ? L_FLAG_ROW : 0;
-        if ((!(s->flags & L_FLAG_ROW) && !token_need(ps, "grain")) || !token_i64(ps, &s->imm) ||
-            !token_need(ps, "node") || !token_u32(ps, &s->node))
-            return false;
+        form += n ? n - 1 : 0;
     }
-    s->flags |= token_take(ps, "mayfail") ? L_FLAG_MAYFAIL : 0;
     return true;
 }
-
-static bool (*const parse_form[L_COUNT])(struct parser *, struct lstmt *) = {
-#define LOP(id, name, least, most, results, class, form, ...) [L_##id] = form,
-#include "ir/loop/loop.def"
-};
 
 /* The results' names stand before the operation, so their values are made first and typed afterwards. */
 static bool read_results(struct parser *ps, struct lstmt *s)
@@ -332,7 +280,7 @@ static bool parse_stmt(struct parser *ps, lblock b)
     const struct lop_info *info = &lop_table[s.op];
     if (info->n_out >= 0 && s.n_out != (uint32_t)info->n_out)
         return token_fail(ps, "wrong number of results");
-    if (!parse_form[s.op](ps, &s))
+    if (!read_form(ps, &s, info->form))
         return false;
     if (!lop_has_blocks(s.op)) {
         keep_operands(ps, &s);

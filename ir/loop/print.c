@@ -180,138 +180,22 @@ static void put_indent(struct printer *p)
 
 static void print_block(struct printer *p, lblock b);
 
-static void op_and_type(struct printer *p, const struct lstmt *s)
-{
-    put(p, lop_name(s->op));
-    put(p, " ");
-    type_put(p, s->type);
-}
-
 static void suffix_u64(struct printer *p, const char *word, uint64_t x)
 {
     put(p, word);
     put_u64(p, x);
 }
 
-static void form_const(struct printer *p, const struct lstmt *s)
+static void put_constant(struct printer *p, const struct lstmt *s)
 {
-    op_and_type(p, s);
-    put(p, s->flags & L_FLAG_DATA ? " data " : " ");
     const bool is_float = !(s->flags & L_FLAG_DATA) && s->type.elem < ELEM_COUNT && elem_class(s->type.elem) == 'F';
+    put(p, s->flags & L_FLAG_DATA ? "data " : "");
     if (is_float)
         put_f64(p, s->fimm);
     if (s->flags & L_FLAG_RESIDUE)
         put(p, " residue ");
     if (!is_float || s->flags & L_FLAG_RESIDUE)
         put_i64(p, s->imm);
-}
-
-static void form_plain(struct printer *p, const struct lstmt *s)
-{
-    if (lop_table[s->op].n_out == 1)
-        op_and_type(p, s);
-    else
-        put(p, lop_name(s->op));
-    if (s->n_in) {
-        put(p, " ");
-        put_values(p, s->in, s->n_in);
-    }
-}
-
-static void form_convert(struct printer *p, const struct lstmt *s)
-{
-    form_plain(p, s);
-    if (s->imm)
-        put(p, " saturate");
-    if (s->name) {
-        put(p, " round ");
-        strbuf_quoted(p->out, s->name);
-    }
-}
-
-static void form_lane(struct printer *p, const struct lstmt *s)
-{
-    form_plain(p, s);
-    put(p, " lane ");
-    put_i64(p, s->imm);
-}
-
-static void form_shuffle(struct printer *p, const struct lstmt *s)
-{
-    form_plain(p, s);
-    put(p, " [");
-    for (uint32_t i = 0; i < s->n_aux; i++)
-        suffix_u64(p, i ? ", " : "", s->aux[i]);
-    put(p, "]");
-}
-
-static void form_hreduce(struct printer *p, const struct lstmt *s)
-{
-    op_and_type(p, s);
-    put(p, " ");
-    put(p, s->imm >= 0 && s->imm < L_COUNT ? lop_name((enum lop)s->imm) : "none");
-    put(p, " ");
-    put_values(p, s->in, s->n_in);
-}
-
-static void form_apply(struct printer *p, const struct lstmt *s)
-{
-    op_and_type(p, s);
-    put(p, " ");
-    put_name(p, s->name);
-    put(p, "(");
-    put_values(p, s->in, s->n_in);
-    put(p, ")");
-}
-
-/* buffer[index] [stride s][, value] [mask m] [align n] [flags] */
-static void form_access(struct printer *p, const struct lstmt *s)
-{
-    struct lmem m = lstmt_mem(s);
-    uint32_t need = (uint32_t)lop_table[s->op].min_in;
-    if (lop_table[s->op].class == LCLASS_LOAD)
-        op_and_type(p, s);
-    else
-        put(p, lop_name(s->op));
-    put(p, " ");
-    if (s->n_in < need) {   /* malformed: show what there is */
-        put_values(p, s->in, s->n_in);
-        return;
-    }
-    put_value(p, s->in[0]);
-    put(p, "[");
-    put_value(p, s->in[1]);
-    put(p, "]");
-    if (m.stride > 0) {
-        put(p, " stride ");
-        put_value(p, s->in[m.stride]);
-    }
-    if (m.value > 0) {
-        put(p, ", ");
-        put_value(p, s->in[m.value]);
-    }
-    if (m.mask > 0) {
-        put(p, " mask ");
-        put_value(p, s->in[m.mask]);
-    }
-    if (s->align)
-        suffix_u64(p, " align ", s->align);
-    put(p, s->flags & L_FLAG_NONTEMPORAL ? " nontemporal" : "");
-    put(p, s->flags & L_FLAG_INVARIANT ? " invariant" : "");
-}
-
-static void form_local(struct printer *p, const struct lstmt *s)
-{
-    op_and_type(p, s);
-    put(p, " ");
-    put_i64(p, s->imm);
-}
-
-static void form_global(struct printer *p, const struct lstmt *s)
-{
-    op_and_type(p, s);
-    put(p, " ");
-    put_name(p, s->name);
 }
 
 static void put_body(struct printer *p, lblock b)
@@ -324,12 +208,10 @@ static void put_body(struct printer *p, lblock b)
     put(p, "}");
 }
 
-static void form_for(struct printer *p, const struct lstmt *s)
+static void put_for(struct printer *p, const struct lstmt *s)
 {
     const struct lblk *body = s->block[0].i < p->f->blocks.n ? &p->f->blocks.data[s->block[0].i] : NULL;
     uint32_t n_params = body ? body->params.n : 0;
-    put(p, lop_name(s->op));
-    put(p, " ");
     put_value(p, n_params ? body->params.data[0] : (lreg){0});
     put(p, " = ");
     put_value(p, s->n_in > 0 ? s->in[0] : (lreg){0});
@@ -352,9 +234,8 @@ static void form_for(struct printer *p, const struct lstmt *s)
     put_body(p, s->block[0]);
 }
 
-static void form_if(struct printer *p, const struct lstmt *s)
+static void put_if(struct printer *p, const struct lstmt *s)
 {
-    put(p, "if ");
     put_value(p, s->n_in ? s->in[0] : (lreg){0});
     put(p, " ");
     put_body(p, s->block[0]);
@@ -364,39 +245,68 @@ static void form_if(struct printer *p, const struct lstmt *s)
     }
 }
 
-static void form_check(struct printer *p, const struct lstmt *s)
+/* [mask m] [align n] [flags] */
+static void put_access(struct printer *p, const struct lstmt *s)
 {
-    form_plain(p, s);
-    put(p, " code ");
-    put_i64(p, s->imm);
-    suffix_u64(p, " node ", s->node);
-    put(p, " ");
-    strbuf_quoted(p->out, s->name ? s->name : "");
-}
-
-static void form_call(struct printer *p, const struct lstmt *s)
-{
-    uint32_t n_args = s->op == L_LAUNCH && s->n_in ? s->n_in - 1 : s->n_in;
-    put(p, lop_name(s->op));
-    put(p, " ");
-    put_name(p, s->name);
-    put(p, "(");
-    put_values(p, s->in, n_args);
-    put(p, ")");
-    if (s->op == L_LAUNCH) {
-        put(p, " count ");
-        put_value(p, n_args < s->n_in ? s->in[n_args] : (lreg){0});
-        put(p, s->flags & L_FLAG_ROW ? " row " : " grain ");
-        put_i64(p, s->imm);
-        suffix_u64(p, " node ", s->node);
+    const int mask = lstmt_mem(s).mask;
+    if (mask > 0) {
+        put(p, " mask ");
+        put_value(p, s->in[mask]);
     }
-    put(p, s->flags & L_FLAG_MAYFAIL ? " mayfail" : "");
+    if (s->align)
+        suffix_u64(p, " align ", s->align);
+    put(p, s->flags & L_FLAG_NONTEMPORAL ? " nontemporal" : "");
+    put(p, s->flags & L_FLAG_INVARIANT ? " invariant" : "");
 }
 
-static void (*const print_form[L_COUNT])(struct printer *, const struct lstmt *) = {
-#define LOP(id, name, least, most, results, class, form, ...) [L_##id] = form,
-#include "ir/loop/loop.def"
-};
+static void put_conversion(struct printer *p, const struct lstmt *s)
+{
+    put(p, s->imm ? " saturate" : "");
+    if (s->name) {
+        put(p, " round ");
+        strbuf_quoted(p->out, s->name);
+    }
+}
+
+/* The statement after its name (ir/loop/loop.c). A blank waits for what it parts. */
+static void put_form(struct printer *p, const struct lstmt *s, const char *form)
+{
+    const uint32_t n = s->n_in - (s->op == L_LAUNCH && s->n_in);
+    uint32_t at = 0;
+    for (bool blank = true; *form; form++) {
+        if (*form == ' ' || (*form == 'T' && lop_table[s->op].n_out != 1) || (*form == 'V' && n == 0)) {
+            blank |= *form == ' ';
+            continue;
+        }
+        put(p, blank ? " " : "");
+        blank = false;
+        switch (*form) {
+        case 'T': type_put(p, s->type); break;
+        case 'V':
+            put_values(p, s->in, n);
+            at = n;
+            break;
+        case '%': put_value(p, at < s->n_in ? s->in[at++] : (lreg){0}); break;
+        case 'I': put_i64(p, s->imm); break;
+        case 'N': put_u64(p, s->node); break;
+        case '@': put_name(p, s->name); break;
+        case 'S': strbuf_quoted(p->out, s->name ? s->name : ""); break;
+        case 'O': put(p, s->imm >= 0 && s->imm < L_COUNT ? lop_name((enum lop)s->imm) : "none"); break;
+        case 'L':
+            for (uint32_t i = 0; i < s->n_aux; i++)
+                suffix_u64(p, i ? ", " : "", s->aux[i]);
+            break;
+        case 'C': put_constant(p, s); break;
+        case 'X': put_conversion(p, s); break;
+        case 'A': put_access(p, s); break;
+        case 'R': put(p, s->flags & L_FLAG_ROW ? "row" : "grain"); break;
+        case 'M': put(p, s->flags & L_FLAG_MAYFAIL ? " mayfail" : ""); break;
+        case 'F': put_for(p, s); break;
+        case 'B': put_if(p, s); break;
+        default: strbuf_append(p->out, form, 1);
+        }
+    }
+}
 
 static void print_block(struct printer *p, lblock b)
 {
@@ -414,10 +324,9 @@ static void print_block(struct printer *p, lblock b)
             put_values(p, s->out, s->n_out);
             put(p, " = ");
         }
-        if (s->op < L_COUNT && print_form[s->op])
-            print_form[s->op](p, s);
-        else
-            put(p, lop_name(s->op));
+        put(p, lop_name(s->op));
+        if (s->op < L_COUNT)
+            put_form(p, s, lop_table[s->op].form);
         put(p, "\n");
     }
 }
