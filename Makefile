@@ -451,9 +451,10 @@ fuzz-schedules: all $(BUILD)/tests/fuzz/test_schedules
 	@$(TEST_ENV) $(BUILD)/tests/fuzz/test_schedules $$(( ($(N) + 99) / 100 )) $(SEED) --native
 
 # What must not matter: networks that are proved, in the field of mcc prove, in other forms (options, schedules, CPUs, equal networks); the same bits.
+# RESULTS=FILE: goes on where it ended, up to N forms in all.
 .PHONY: fuzz-exact
 fuzz-exact: all $(VENV)/bin/pytest
-	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.exact $(N) $(SEED) $(if $(ONLY),--only $(ONLY))
+	@$(TEST_ENV) PYTHONPATH=tests $(PYTHON) -m fuzz.exact $(N) $(SEED) $(if $(ONLY),--only $(ONLY)) $(if $(RESULTS),--results $(RESULTS))
 
 # What mcc prove proves, counted by reason: the ONNX suite, every EVERY-th case, networks of $(BUILD)/nets and $(BUILD)/int8, of check-real, language models.
 # NETS="suite f32 int8 real llm": these lists; RESULTS=FILE: goes on where it ended; UPDATE=1 writes tests/prove/proved.txt.

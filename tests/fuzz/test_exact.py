@@ -1,6 +1,6 @@
 """What must not matter gives the same bits in the field, a few forms: `make fuzz-exact` draws as many as one likes. MCC_FUZZ_SEED: the first."""
 import collections
-import contextlib
+import json
 import os
 
 import numpy as np
@@ -16,8 +16,34 @@ N = 60
 def test_forms():
     seed = int(os.environ.get("MCC_FUZZ_SEED", 1))
     print(f"{N} forms from seed {seed}")
-    count, _, bad = exact.run(N, seed, most=4)
+    count, _, bad = exact.run_all(N, seed, most=4)
     assert not bad and count["same"] > 0.8 * N, (count, bad)
+
+
+def test_results_add_up(tmp_path):
+    """A network that is in the file is not run again; no form counts twice."""
+    for n in (3, 6):
+        count, _, bad = exact.run_all(n, 1, ["mlp", "image"], most=3, results=tmp_path / "results")
+        assert not bad and count["same"] == n, (count, bad)
+    names = [json.loads(line)["name"] for line in (tmp_path / "results").read_text().splitlines()]
+    assert names == ["mlp", "image"]
+
+
+def test_the_same_code_counts_once(tmp_path):
+    """Another option that changes nothing; other names of nodes, and a node that goes."""
+    subject = exact.subject("mlp", mlp(tmp_path / "net.onnx"), [], tmp_path)
+    other = onnx.ModelProto.FromString(subject.model.SerializeToString())
+    other.graph.node.insert(0, onnx.helper.make_node("Identity", ["x"], ["same"], "same"))
+    other.graph.node[1].input[0] = "same"
+
+    def words():
+        library = exact.Library()
+        for form in (exact.Form(["-march=native"]), exact.Form(["-march=native", "--sparse=off"]), exact.Form(["-march=native"], "same", other)):
+            word, _, seen = exact.judge(library, subject, form, np.random.default_rng(0), tmp_path)
+            subject.seen.update(seen)
+            yield word
+
+    assert list(exact.apart(words)) == ["same", "again", "again"]
 
 
 def another(model):
@@ -32,11 +58,16 @@ def another(model):
 @pytest.mark.parametrize("options, changed, want", [([], False, "same"), (["--break-kernel=first"], False, "differs"), ([], True, "proved")])
 def test_what_differs_is_seen(tmp_path, options, changed, want):
     """Wrong code; and right code for another network, which the proof takes for right."""
-    with contextlib.closing(exact.Runner()) as runner:
-        subject = exact.subject("mlp", mlp(tmp_path / "net.onnx"), [], tmp_path, runner)
-        form = exact.Form(["-march=native", *options], model=another(subject.model) if changed else None, threads=3)
-        word, text = exact.judge(subject, form, np.random.default_rng(0), tmp_path, runner)
+    subject = exact.subject("mlp", mlp(tmp_path / "net.onnx"), [], tmp_path)
+    form = exact.Form(["-march=native", *options], model=another(subject.model) if changed else None)
+    [(word, text, _)] = exact.apart(lambda: iter([exact.judge(exact.Library(), subject, form, np.random.default_rng(0), tmp_path)]))
     assert word == want and ("elements differ" in text) == (want != "same"), (word, text)
+
+
+def test_what_dies_is_seen():
+    """By a signal."""
+    with pytest.raises(exact.Died, match="signal 9"):
+        list(exact.apart(lambda: iter([os.kill(os.getpid(), 9)])))
 
 
 def test_equal_networks(tmp_path):
