@@ -89,6 +89,18 @@ static bool mutate_statement(struct lfunc *f, struct lstmt *s, int64_t *site)
     return true;
 }
 
+/* Is it a loop over elements in the program, which has none but those that convert residues for functions of the
+ * runtime (mcc prove)? Others launch kernels or call. */
+static bool converts(const struct lfunc *f, const struct lstmt *s)
+{
+    bool elements = f->role == LROLE_PROGRAM && s->op == L_FOR;
+    const struct lblk *body = elements ? &f->blocks.data[s->block[0].i] : NULL;
+    for (uint32_t i = 0; elements && i < body->stmts.n; i++)
+        elements = body->stmts.data[i].op != L_LAUNCH && body->stmts.data[i].op != L_CALL &&
+                   !body->stmts.data[i].block[0].i;
+    return elements;
+}
+
 static bool mutate_block(struct lfunc *f, lblock b, int64_t *site)
 {
     struct lblk *blk = &f->blocks.data[b.i];
@@ -96,7 +108,7 @@ static bool mutate_block(struct lfunc *f, lblock b, int64_t *site)
         struct lstmt *s = &blk->stmts.data[i];
         if (mutate_statement(f, s, site))
             return true;
-        for (size_t k = 0; k < COUNT_OF(s->block); k++)
+        for (size_t k = 0; k < COUNT_OF(s->block) && !converts(f, s); k++)
             if (s->block[k].i && mutate_block(f, s->block[k], site))
                 return true;
     }

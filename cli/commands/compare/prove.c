@@ -39,7 +39,8 @@ enum {
     COUNTS_MOST = 16,
     QUARTERS_MOST = 8,
     QUARTERS_LEAST = 8,
-    COMPARED_LEAST = 16
+    COMPARED_LEAST = 16,
+    LARGER_LEAST = 16 /* memory is rounded up, so that a wrong size of it shows with many elements only */
 };
 /* Elements of inputs in all draws that are too large for the interpreter. */
 #define ELEMENTS_PARTS ((uint64_t)1 << 27)
@@ -669,8 +670,8 @@ static bool draw_rest(struct prove *p)
     return ok && (p->now->whole || draw_parts(p, draw));
 }
 
-/* Larger sizes that data decides, as long as integers show few values, or loops and branches run that have not run
- * often. */
+/* Larger sizes that data decides: a few, more as long as integers show few values, or loops and branches run that have
+ * not run often. */
 static bool draw_by_data(struct prove *p)
 {
     const uint64_t few = MANY_ELEMENTS / (input_elements(p) + 1);
@@ -679,7 +680,7 @@ static bool draw_by_data(struct prove *p)
     p->larger = true;
     const uint64_t before = p->allocated;
     for (uint32_t draw = 0; ok && draw < INTEGER_MOST && !p->now->ended && p->allocated - before < MANY_BYTES &&
-                            (verdict_lacks_integers(p, draw, 0) || verdict_lacks_ties(p, draw));
+                            (draw < LARGER_LEAST || verdict_lacks_integers(p, draw, 0) || verdict_lacks_ties(p, draw));
          draw++)
         ok = draw_once(p, 7 * INTEGER_DRAWS + draw, DRAW_ALL);
     for (uint32_t draw = 0, vain = 0; ok && vain < most && !p->now->ended && verdict_lacks(p); draw++) {
@@ -718,7 +719,7 @@ static bool prove_variant(struct prove *p, const char *library, uint32_t variant
     ok = ok && verdict_begin(p);
     if (ok)
         settle(p, true);
-    const uint32_t least = p->least = p->many ? INTEGER_DRAWS : PROVE_DRAWS;
+    const uint32_t least = p->least = p->many ? INTEGER_DRAWS : p->calls ? PROVE_CALLS : PROVE_DRAWS;
     const bool others = p->by_data || p->integers.compared.n; /* draws below show more of integers than these do */
     for (uint32_t draw = 0; ok && !p->now->ended && (draw < least || draw < CHANCE_MOST); draw++) {
         const bool integers = draw >= least && !others && verdict_lacks_integers(p, draw, 0);

@@ -78,6 +78,7 @@ struct prove {
     uint32_t variant; /* of `now` */
     struct integers integers;
     bool many;    /* draws are needed for the variant's kernels, as they compute with integers */
+    bool calls; /* the program calls functions of the runtime */
     bool by_data; /* sizes come from drawn data, which may ask for any memory */
     size_t fed;   /* bytes of the inputs */
     struct {
@@ -121,9 +122,10 @@ struct prove {
     bool done; /* each variant that this CPU runs was drawn */
 };
 
-/* Draws that every proof needs; draws in which each loop and branch has to run that only some sizes reach, as a choice
- * (a maximum with 0) leaves half of the elements out of each. */
-enum { PROVE_DRAWS = 4, PROVE_RUNS = 8, PROVE_FEW = 6, PROVE_FEW_MOST = 24, PROVE_TRIPS = 4 };
+/* Draws that every proof needs; those of programs that call functions of the runtime, whose results few draws may show,
+ * as a comparison with the last one does in one of two; draws in which each loop and branch has to run that only some
+ * sizes reach, as a choice (a maximum with 0) leaves half of the elements out of each. */
+enum { PROVE_DRAWS = 4, PROVE_CALLS = 16, PROVE_RUNS = 8, PROVE_FEW = 6, PROVE_FEW_MOST = 24, PROVE_TRIPS = 4 };
 /* Bytes of a block where data decides sizes, and more for each byte of the inputs. */
 enum { PROVE_BY_DATA = 1 << 22, PROVE_BY_DATA_EACH = 64 };
 /* Begins and ends of kernels in a run of drawn values, which may have loops without end; and what is said of more. */

@@ -174,7 +174,7 @@ bool verdict_begin(struct prove *p)
     integers_origins(&p->integers, c->graph);
     p->ties = NEW_ARRAY(&c->ctx->session, double, c->graph->values.n + 1);
     p->infinite = NEW_ARRAY(&c->ctx->session, double, 2 * (size_t)c->graph->values.n + 2);
-    p->special = p->orders = false;
+    p->special = p->orders = p->calls = false;
     p->never = NULL;
     p->many = p->by_data = sym_next(c->ctx->exprs, SYM_VALUE, (sym_id){0}).i;
     for (uint32_t i = 0; i < prove_kernels(p); i++) {
@@ -183,6 +183,7 @@ bool verdict_begin(struct prove *p)
         kernel_axioms(p, prove_kernel(p, i), p->variant, &p->now->of[i]);
         kernel_integers(p, prove_kernel(p, i), &p->now->of[i]);
         kernel_tells(p, prove_kernel(p, i), &p->now->of[i]);
+        p->calls |= prove_kernel(p, i)->kind == KERNEL_OPAQUE;
         p->orders |= orders_floats(c->graph, prove_kernel(p, i));
     }
     if (p->marks || !c->marks)
